@@ -62,6 +62,7 @@ void control_on_event(struct control *s, const struct event *given)
 
 	control_sanitize(e.name, sizeof(e.name));
 	control_sanitize(e.reason, sizeof(e.reason));
+	control_sanitize(e.advice, sizeof(e.advice));
 	/* That is not the engine's to say. */
 	e.pid = 0;
 	memset(e.command, 0, sizeof(e.command));

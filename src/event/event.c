@@ -98,7 +98,8 @@ bool event_is_same(const struct event *a, const struct event *b)
 	       a->action == b->action && a->layer == b->layer &&
 	       a->protocol == b->protocol && a->limit == b->limit &&
 	       addr_equal(&a->remote, &b->remote) &&
-	       strncmp(a->name, b->name, EVENT_NAME_SIZE) == 0;
+	       strncmp(a->name, b->name, EVENT_NAME_SIZE) == 0 &&
+	       strncmp(a->advice, b->advice, EVENT_ADVICE_SIZE) == 0;
 }
 
 /* Of several none is named, and the command as long as it is the same. */

@@ -31,7 +31,12 @@ enum event_layer {
 	EVENT_LAYER_COUNT
 };
 
-enum { EVENT_NAME_SIZE = 256, EVENT_REASON_SIZE = 128, EVENT_COMMAND_SIZE = 48 };
+enum {
+	EVENT_NAME_SIZE = 256,
+	EVENT_REASON_SIZE = 128,
+	EVENT_COMMAND_SIZE = 48,
+	EVENT_ADVICE_SIZE = 320,
+};
 #define EVENT_NO_RULE 0xffffffffu
 enum { EVENT_LIMIT_DENIES = 255 }; /* event.limit: the policy's on_denies */
 
@@ -49,7 +54,7 @@ struct event {
 	uint8_t protocol;    /* IPPROTO_…, 0 when there is none */
 	uint8_t limit;	/* enum plan_limit + 1 of an EVENT_LIMIT, or EVENT_LIMIT_DENIES,
 			   else 0 */
-	bool allowable; /* an allow rule for just this would have let it through */
+	bool allowable; /* @advice is there; before sandbox_event(): there may be some */
 	uint32_t pid;	/* of the sender, where it was found; else 0 */
 	struct addr remote;
 	/* The sender's socket by its own address, and its destination, by which the
@@ -59,10 +64,12 @@ struct event {
 	char name[EVENT_NAME_SIZE];	  /* presentation form, "" when none */
 	char reason[EVENT_REASON_SIZE]; /* "no rule allows it", "cloud metadata address" …
 					 */
+	char advice[EVENT_ADVICE_SIZE]; /* the value of --allow that would have let it
+					   through (policy/advice.h); "": none */
 };
 
-/* The same happened: sandbox, action, layer, name, remote, port, protocol, rule and limit
- * are equal. What folds equal events may tell more of them apart. */
+/* The same happened: sandbox, action, layer, name, remote, port, protocol, rule, limit
+ * and advice are equal. What folds equal events may tell more of them apart. */
 bool event_is_same(const struct event *a, const struct event *b);
 /* Of what event_is_same() compares. */
 struct hash_key;

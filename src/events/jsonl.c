@@ -13,7 +13,7 @@
 enum { PROTOCOL_TEXT_SIZE = 8 };
 
 static_assert((EVENT_NAME_SIZE + EVENT_REASON_SIZE + ROW_SANDBOX_SIZE + ROW_RULE_SIZE +
-	       ROW_FILE_SIZE + ROW_COMMAND_SIZE) *
+	       ROW_FILE_SIZE + ROW_COMMAND_SIZE + EVENT_ADVICE_SIZE) *
 				      JTEXT_ESCAPE_MAX +
 			      768 <=
 		      EVENT_JSON_SIZE,
@@ -101,6 +101,7 @@ size_t event_json(const struct event_row *row, char *buf)
 	jtext_member_number(&j, "uid", e->uid != UINT32_MAX, e->uid);
 	jtext_member_number(&j, "pid", row->pid > 0, row->pid);
 	member(&j, "command", row->command, sizeof(row->command));
+	member(&j, "allow", e->advice, sizeof(e->advice));
 	jtext_put(&j, text_of("}"));
 	assert(!j.full);
 	buf[j.used] = '\0';

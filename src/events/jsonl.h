@@ -11,7 +11,7 @@ enum {
 	ROW_RULE_SIZE = 280,
 	ROW_FILE_SIZE = 256,
 	ROW_COMMAND_SIZE = 64,
-	EVENT_JSON_SIZE = 8192, /* holds any row */
+	EVENT_JSON_SIZE = 10240, /* holds any row */
 };
 
 /* No pointers: it can be copied to another thread. */
@@ -35,6 +35,6 @@ const char *event_protocol_name(uint8_t protocol, char *buf);
 /* {"ts":"2026-11-20T10:06:43.424Z","sandbox":…,"action":"deny","layer":"dns",
  * "remote_ip":…,"remote_port":…,"protocol":"tcp","name":…,"rule":…,"rule_file":…,
  * "rule_line":…,"packets":1,"bytes":60,"reason":…,"query_type":…,"limit":…,"uid":…,
- * "pid":…,"command":…}: every key is there, null where nothing is known. No line end;
- * NUL behind it. @buf holds EVENT_JSON_SIZE. Return: the length. */
+ * "pid":…,"command":…,"allow":…}: every key is there, null where nothing is known. No
+ * line end; NUL behind it. @buf holds EVENT_JSON_SIZE. Return: the length. */
 size_t event_json(const struct event_row *row, char *buf);

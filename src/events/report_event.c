@@ -7,7 +7,6 @@
 
 #include "policy/explain.h"
 #include "policy/limits.h"
-#include "policy/rule.h"
 
 bool report_is_refusal(const struct event *e)
 {
@@ -80,38 +79,4 @@ const char *report_why(const struct plan *plan, const struct event *e, char *buf
 	else
 		snprintf(buf, REPORT_WHY_SIZE, "%s: %.512s", e->reason, rule);
 	return buf;
-}
-
-/* A name that an option can name: no address, no pattern, nothing that a shell or the
- * option's own syntax would read as something else. */
-static bool is_host_name(const char *name)
-{
-	struct err err = { 0 };
-	struct rule rule = { 0 };
-
-	return name[0] != '-' && rule_target_parse(text_of(name), &rule, &err) == 0 &&
-	       rule.kind == TARGET_NAME;
-}
-
-bool report_allow(const struct event *e, char *buf)
-{
-	const char *proto = e->protocol == IPPROTO_UDP ? "udp/" : "";
-	char addr[ADDR_TEXT_SIZE];
-
-	if (!e->allowable || (e->name[0] && !is_host_name(e->name)))
-		return false;
-	if (e->layer == EVENT_DNS) {
-		snprintf(buf, REPORT_WHAT_SIZE, "%s", e->name);
-		return true;
-	}
-	if (e->port == 0)
-		return false;
-	addr_format(&e->remote, addr);
-	if (e->name[0])
-		snprintf(buf, REPORT_WHAT_SIZE, "%s:%s%u", e->name, proto, e->port);
-	else if (e->remote.family == ADDR_V6)
-		snprintf(buf, REPORT_WHAT_SIZE, "[%s]:%s%u", addr, proto, e->port);
-	else
-		snprintf(buf, REPORT_WHAT_SIZE, "%s:%s%u", addr, proto, e->port);
-	return true;
 }

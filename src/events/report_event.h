@@ -23,9 +23,6 @@ const char *report_what(const struct event *e, char *buf);
 /* The reason, or the deciding rule and where it stands; "" when neither is known.
  * Return: @buf, of REPORT_WHY_SIZE. */
 const char *report_why(const struct plan *plan, const struct event *e, char *buf);
-/* The value of --allow that would have let it through, in @buf of REPORT_WHAT_SIZE.
- * Return: false where no rule could. */
-bool report_allow(const struct event *e, char *buf);
 /* "tcp", "udp", "icmp", "ip". */
 const char *report_protocol(uint8_t protocol);
 /* The limit that was reached, "on_denies" too; "": none. */

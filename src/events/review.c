@@ -10,7 +10,6 @@
 
 #include "event/json.h"
 #include "events/sqlite_file.h"
-#include "policy/rule.h"
 
 static const char *const state_names[] = {
 	[REVIEW_OPEN] = "open",
@@ -37,39 +36,24 @@ bool review_state_parse(const char *text, enum review_state *ret)
 
 /* ---- as JSON ---- */
 
-/* Nothing but what the policy's own reader takes for a name or an address: the text
- * came from a sandbox. */
-static bool is_target(const struct review *t)
+/* Whoever decides reads the destination: no rule for another one is added. */
+static bool is_about(const char *advice, const char *destination)
 {
-	struct err ignored = { 0 };
-	struct rule rule = { 0 };
-	struct addr a;
+	const bool bracket = advice[0] == '[';
+	const size_t size = strlen(destination);
+	const char *behind = advice + bracket + size;
 
-	if (!t->is_name)
-		return addr_parse(t->destination, strlen(t->destination), &a);
-	return rule_target_parse(text_of(t->destination), &rule, &ignored) == 0 &&
-	       rule.kind == TARGET_NAME;
+	return size > 0 && strncmp(advice + bracket, destination, size) == 0 &&
+	       (bracket ? *behind == ']' : *behind == ':' || *behind == '\0');
 }
 
 bool review_rule(const struct review *t, char *buf)
 {
-	struct jtext j;
+	struct addr a;
 
-	if (!is_target(t) || (!t->is_name && t->port == 0))
-		return false;
-	jtext_init(&j, buf, REVIEW_RULE_SIZE - 1);
-	jtext_put(&j, text_of("{\"action\":\"allow\""));
-	jtext_member_text(&j, "target", text_of(t->destination), EVENT_NAME_SIZE);
-	if (!t->is_name) {
-		char port[32];
-
-		snprintf(port, sizeof(port), ",\"ports\":[\"%s/%u\"]",
-			 t->protocol == IPPROTO_UDP ? "udp" : "tcp", t->port);
-		jtext_put(&j, text_of(port));
-	}
-	jtext_put(&j, text_of("}"));
-	buf[j.used] = '\0';
-	return !j.full;
+	buf[0] = '\0';
+	return addr_parse(t->destination, strlen(t->destination), &a) != t->is_name &&
+	       is_about(t->advice, t->destination) && advice_rule(t->advice, buf);
 }
 
 /* @begin: members, or "". */
@@ -148,7 +132,7 @@ void review_close(struct review_store *r)
 
 #define COLUMNS                                                                          \
 	"SELECT id, sandbox, destination, is_name, port, protocol, packets, rows,"       \
-	" first_ts, last_ts, state, who, decided_ts, change FROM review"
+	" first_ts, last_ts, state, who, decided_ts, change, advice FROM review"
 
 static void read_task(sqlite3_stmt *s, struct review *t)
 {
@@ -171,6 +155,7 @@ static void read_task(sqlite3_stmt *s, struct review *t)
 	sqlite_read_text(s, 11, t->who, sizeof(t->who));
 	t->decided_ms = sqlite3_column_int64(s, 12);
 	t->change = sqlite3_column_int64(s, 13);
+	sqlite_read_text(s, 14, t->advice, sizeof(t->advice));
 }
 
 static int ask_tasks(struct review_store *r, const char *sql, sqlite3_stmt **ret,

@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "event/event.h"
 #include "events/jsonl.h"
+#include "policy/advice.h"
 
 enum review_state {
 	REVIEW_NONE = 0, /* any, in a question */
@@ -20,7 +21,7 @@ enum review_state {
 enum {
 	REVIEW_WHO_SIZE = 128,
 	REVIEW_PER_SANDBOX = 500, /* what is beyond is one task without a destination */
-	REVIEW_RULE_SIZE = 2048,
+	REVIEW_RULE_SIZE = ADVICE_RULE_SIZE,
 	REVIEW_JSON_SIZE = 8192, /* much more than any has */
 	REVIEW_LIST_MAX = 1000,
 };
@@ -32,6 +33,7 @@ struct review {
 	bool is_name;
 	uint16_t port; /* 0: none */
 	uint8_t protocol;
+	char advice[EVENT_ADVICE_SIZE]; /* of its last denial; "": no rule could */
 	uint64_t packets, rows;
 	int64_t first_ms, last_ms;
 	enum review_state state;
@@ -44,9 +46,9 @@ struct review {
 const char *review_state_name(enum review_state s);
 bool review_state_parse(const char *text, enum review_state *ret);
 
-/* The rule that accepting adds: {"action":"allow","target":"api.test"}; of an address
- * with its port. @buf holds REVIEW_RULE_SIZE. Return: false where no rule could, or
- * the destination is no name or address. */
+/* The rule that accepting adds: {"action":"allow","target":"api.test"}, made of the
+ * advice. @buf holds REVIEW_RULE_SIZE. Return: false where no rule could, or the advice
+ * is about another name. */
 bool review_rule(const struct review *t, char *buf);
 /* All of it as a JSON object, the rule included. NUL behind it. @buf holds
  * REVIEW_JSON_SIZE. Return: the length. */

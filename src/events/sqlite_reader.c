@@ -156,7 +156,7 @@ static uint32_t read_number(sqlite3_stmt *s, int column, uint32_t otherwise)
 static const char columns[] =
 	"SELECT id, ts, sandbox, action, layer, remote_ip, remote_port, protocol, name,"
 	" rule, rule_file, rule_line, packets, bytes, reason, query_type, limit_id, uid,"
-	" pid, command, allowable";
+	" pid, command, allowable, advice";
 
 static int64_t read_row(sqlite3_stmt *s, struct event_row *row)
 {
@@ -187,6 +187,7 @@ static int64_t read_row(sqlite3_stmt *s, struct event_row *row)
 	row->pid = read_number(s, 18, 0);
 	sqlite_read_text(s, 19, row->command, sizeof(row->command));
 	e->allowable = read_number(s, 20, 0) == 1;
+	sqlite_read_text(s, 21, e->advice, sizeof(e->advice));
 	return sqlite3_column_int64(s, 0);
 }
 

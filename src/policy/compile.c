@@ -255,7 +255,7 @@ struct builder {
 	size_t list_count;
 	struct plan_port_range ports[PORTS_MAX];
 	size_t port_count;
-	uint8_t *list_of; /* per rule */
+	uint8_t *list_of, *named_of; /* per rule */
 	uint64_t text_size, name_size;
 	struct layout_prefix *prefixes;
 	uint32_t *tops;
@@ -307,27 +307,42 @@ static int list_intern(struct builder *b, const struct plan_port_range *r, size_
 	return (int)b->list_count++;
 }
 
+/* The list of a rule that names ports besides the default ones. */
+static int intern_with_default(struct builder *b, const struct rule_ports *ports)
+{
+	struct plan_port_range all[PLAN_PORT_RANGES_MAX + 7];
+	size_t count = default_ports(b->policy->verify, all);
+
+	memcpy(all + count, ports->ranges, ports->count * sizeof(*all));
+	return list_intern(b, all, rule_ports_normalise(all, count + ports->count));
+}
+
 static int intern_lists(struct builder *b, struct err *err)
 {
 	struct plan_port_range ranges[7];
 	size_t count = default_ports(b->policy->verify, ranges);
 
 	b->list_of = arena_array(&b->arena, b->count + 1, sizeof(*b->list_of));
-	if (!b->list_of)
+	b->named_of = arena_array(&b->arena, b->count + 1, sizeof(*b->named_of));
+	if (!b->list_of || !b->named_of)
 		return -ENOMEM;
 	if (list_intern(b, ranges, count) < 0)
 		return -E2BIG;
 	for (size_t i = 0; i < b->count; i++) {
 		const struct rule *r = b->rules[i];
-		int list = 0;
+		int named = 0, list = 0;
 
-		if (r->action == POLICY_ALLOW && r->ports.count > 0)
-			list = list_intern(b, r->ports.ranges, r->ports.count);
-		if (list < 0)
+		if (r->action == POLICY_ALLOW && r->ports.count > 0) {
+			named = list_intern(b, r->ports.ranges, r->ports.count);
+			list = r->ports.with_default ? intern_with_default(b, &r->ports)
+						     : named;
+		}
+		if (list < 0 || named < 0)
 			return err_set(err, -E2BIG,
 				       "more than %d different lists of ports",
 				       PLAN_PORT_LISTS_MAX - 1);
 		b->list_of[i] = (uint8_t)list;
+		b->named_of[i] = (uint8_t)named;
 	}
 	return 0;
 }
@@ -559,6 +574,7 @@ static void write_rules(struct builder *b)
 		out[i] = (struct layout_rule){
 			.action = (uint8_t)r->action,
 			.port_list = b->list_of[i],
+			.named_list = b->named_of[i],
 			.flags = r->flags,
 			.types = r->types,
 			.line = r->line,

@@ -28,6 +28,16 @@ char *policy_explain_ports(const struct plan *p, uint8_t list, char *buf, size_t
 	return rule_ports_format(ranges, count, buf, size);
 }
 
+/* As the rule's `ports` has them. */
+static const char *named_ports(const struct plan *p, const struct plan_rule *r, char *buf,
+			       size_t size)
+{
+	struct rule_ports ports = { .with_default = r->named_list != r->port_list };
+
+	ports.ranges = plan_port_list(p, r->named_list, &ports.count);
+	return rule_ports_text(&ports, buf, size);
+}
+
 char *policy_explain_rule(const struct plan *p, uint32_t rule, char *buf, size_t size)
 {
 	char target[TEXT_ESCAPED_SIZE], file[TEXT_ESCAPED_SIZE], ports[128],
@@ -46,8 +56,7 @@ char *policy_explain_rule(const struct plan *p, uint32_t rule, char *buf, size_t
 		snprintf(place, sizeof(place), ":%u", r.line);
 	if (r.action == POLICY_ALLOW && r.flags & PLAN_PORTS_LISTED)
 		snprintf(buf, size, "allow %s ports %s (%s%s)", target,
-			 policy_explain_ports(p, r.port_list, ports, sizeof(ports)), file,
-			 place);
+			 named_ports(p, &r, ports, sizeof(ports)), file, place);
 	else
 		snprintf(buf, size, "%s %s (%s%s)", policy_action_name(r.action), target,
 			 file, place);
@@ -66,8 +75,7 @@ static json_t *ports_json(const struct rule *r)
 	json_t *list = json_array();
 	uint32_t number;
 
-	all = text_of(
-		rule_ports_format(r->ports.ranges, r->ports.count, buf, sizeof(buf)));
+	all = text_of(rule_ports_text(&r->ports, buf, sizeof(buf)));
 	while (list && text_split(&all, ',', &part)) {
 		bool plain = text_to_u32(part, UINT16_MAX, &number);
 

@@ -63,6 +63,8 @@ struct layout_rule {
 	uint8_t port_list;
 	uint8_t flags;
 	uint8_t types;
+	uint8_t named_list;
+	uint8_t reserved[3];
 	uint32_t line, column;
 	uint32_t target, file, comment; /* offsets into LAYOUT_TEXTS */
 };

@@ -117,8 +117,8 @@ static bool rules_are_sound(const struct plan *p)
 		const struct layout_rule *r = &rules[i];
 
 		if (r->action > POLICY_ALLOW || r->port_list >= lists ||
-		    r->target >= text_size || r->file >= text_size ||
-		    r->comment >= text_size)
+		    r->named_list >= lists || r->target >= text_size ||
+		    r->file >= text_size || r->comment >= text_size)
 			return false;
 	}
 	return true;
@@ -298,6 +298,15 @@ bool plan_port_list_has(const struct plan *p, uint8_t list, uint8_t protocol,
 	return false;
 }
 
+bool plan_rule_names_port(const struct plan *p, uint32_t rule, uint8_t protocol,
+			  uint16_t port)
+{
+	const struct plan_rule r = plan_rule(p, rule);
+
+	return r.flags & PLAN_PORTS_LISTED &&
+	       plan_port_list_has(p, r.named_list, protocol, port);
+}
+
 size_t plan_prefix_count(const struct plan *p)
 {
 	return layout_count(p, LAYOUT_TOPS);
@@ -336,6 +345,7 @@ struct plan_rule plan_rule(const struct plan *p, size_t i)
 	return (struct plan_rule){
 		.action = rules[i].action,
 		.port_list = rules[i].port_list,
+		.named_list = rules[i].named_list,
 		.flags = rules[i].flags,
 		.types = rules[i].types,
 		.line = rules[i].line,
@@ -365,7 +375,8 @@ uint64_t plan_rules_hash(const struct plan *p)
 
 	for (size_t i = 0; i < plan_rule_count(p); i++) {
 		const struct plan_rule r = plan_rule(p, i);
-		const uint8_t decided[] = { r.action, r.port_list, r.flags, r.types };
+		const uint8_t decided[] = { r.action, r.port_list, r.named_list, r.flags,
+					    r.types };
 
 		key.k0 = hash_bytes(&key, decided, sizeof(decided));
 		key.k1 = hash_bytes(&key, r.target, strlen(r.target));

@@ -37,7 +37,7 @@ enum {
 	PLAN_PRIVATE = 1 << 0,	    /* the name may teach special addresses */
 	PLAN_RAW = 1 << 1,	    /* bytes without a name may pass on web ports */
 	PLAN_REQUIRED = 1 << 2,	    /* pinned: must resolve */
-	PLAN_PORTS_LISTED = 1 << 3, /* the rule has `ports`, not the default list */
+	PLAN_PORTS_LISTED = 1 << 3, /* the rule has `ports`, not just the default list */
 	PLAN_IMPLICIT = 1 << 4,	    /* not written by a person: metadata, DoH list */
 	PLAN_UNMETERED = 1 << 5,    /* no budget of new names below its wildcard */
 };
@@ -76,6 +76,8 @@ struct plan_prefix {
 struct plan_rule {
 	uint8_t action;
 	uint8_t port_list;
+	uint8_t named_list; /* with PLAN_PORTS_LISTED: those of them that it names, all
+			       but the word "default" */
 	uint8_t flags;
 	uint8_t types;
 	uint32_t line, column; /* 0: from the command line */
@@ -150,6 +152,9 @@ bool plan_names_addr(const struct plan *p, const struct addr *a);
 
 bool plan_port_list_has(const struct plan *p, uint8_t list, uint8_t protocol,
 			uint16_t port);
+/* The rule names the port itself, and doesn't just have it in its default list. */
+bool plan_rule_names_port(const struct plan *p, uint32_t rule, uint8_t protocol,
+			  uint16_t port);
 
 /* For the filter and for people: everything, by index. */
 size_t plan_port_list_count(const struct plan *p);

@@ -315,6 +315,33 @@ static int option_fault(const struct policy_reader *r, const char *option,
 	return -EINVAL;
 }
 
+/* The bit of @word in @rule's flags or types is set. False: it is no such word. */
+static bool option_word(struct text word, struct rule *rule)
+{
+	for (size_t i = 0; i < RULE_FLAG_COUNT; i++)
+		if (text_equal(word, rule_flag_words[i].key)) {
+			rule->flags |= rule_flag_words[i].flag;
+			return true;
+		}
+	for (size_t i = 0; i < RULE_TYPE_COUNT; i++)
+		if (text_equal(word, rule_type_words[i])) {
+			rule->types |= (uint8_t)(1 << i);
+			return true;
+		}
+	return false;
+}
+
+static const char *option_word_fault(const struct rule *rule, struct text target)
+{
+	if (rule->kind == TARGET_PREFIX &&
+	    (rule->types != 0 || rule->flags & (PLAN_PRIVATE | PLAN_REQUIRED)))
+		return "an address rule opens what it names: private, required, PTR, "
+		       "SRV, TXT and MX are for names";
+	if (rule->flags & PLAN_UNMETERED && target.ptr[0] != '*')
+		return "only the names below a wildcard are metered";
+	return NULL;
+}
+
 static int option_ports(const struct policy_reader *r, const char *option,
 			struct text text, struct rule *rule)
 {
@@ -329,37 +356,114 @@ static int option_ports(const struct policy_reader *r, const char *option,
 	if (rule->kind != TARGET_PREFIX && rule_ports_have(&ports, 53))
 		return option_fault(r, option, RULE_NO_DNS_PORT);
 	rule->ports = ports;
-	rule->flags |= PLAN_PORTS_LISTED;
+	if (ports.count > 0)
+		rule->flags |= PLAN_PORTS_LISTED;
 	return 0;
 }
 
-/* The rule that an earlier option made of the same name, with ports of its own. */
+/* What stands behind the target: ports, and the words that a rule can have. */
+static int option_parts(const struct policy_reader *r, const char *option,
+			struct text target, struct text parts, struct rule *rule)
+{
+	char *ports = arena_alloc(r->arena, parts.len + 1);
+	struct text part;
+	const char *why;
+	size_t used = 0;
+	bool words = false;
+
+	if (!ports)
+		return -ENOMEM;
+	while (text_split(&parts, ',', &part)) {
+		if (option_word(text_trim(part), rule)) {
+			words = true;
+			continue;
+		}
+		if (used > 0)
+			ports[used++] = ',';
+		memcpy(ports + used, part.ptr, part.len);
+		used += part.len;
+	}
+	why = option_word_fault(rule, target);
+	if (why)
+		return option_fault(r, option, why);
+	if (used == 0 && words)
+		return 0;
+	return option_ports(r, option, (struct text){ ports, used }, rule);
+}
+
+/* The rule that an earlier option made of the same name. */
 static struct rule *option_earlier(struct policy *policy, const struct rule *rule)
 {
-	for (size_t i = 0; rule->ports.count > 0 && i < policy->count; i++) {
+	for (size_t i = 0; i < policy->count; i++) {
 		struct rule *old = &policy->rules[i];
 
 		if (old->kind == rule->kind && old->action == rule->action &&
-		    old->ports.count > 0 && strcmp(old->file, rule->file) == 0 &&
+		    strcmp(old->file, rule->file) == 0 &&
 		    dns_name_equal(&old->name, &rule->name))
 			return old;
 	}
 	return NULL;
 }
 
-/* "--allow x:80 --allow x:443" means both: of two rules the second would never be
- * asked. */
+/* "--allow x:80 --allow x:443,private" means both: of two rules the second would never
+ * be asked. */
 static int option_join(const struct policy_reader *r, const char *option,
-		       struct rule *old, struct text ports)
+		       struct rule *old, const struct rule *rule)
 {
-	char text[PLAN_PORT_RANGES_MAX * 32];
+	char one[PLAN_PORT_RANGES_MAX * 24], other[PLAN_PORT_RANGES_MAX * 24];
 	const char *joined;
 
-	rule_ports_format(old->ports.ranges, old->ports.count, text, sizeof(text));
-	joined = arena_printf(r->arena, "%s,%.*s", text, (int)ports.len, ports.ptr);
+	old->flags |= rule->flags;
+	old->types |= rule->types;
+	if (old->ports.count == 0 && rule->ports.count == 0)
+		return 0;
+	rule_ports_text(&old->ports, one, sizeof(one));
+	rule_ports_text(&rule->ports, other, sizeof(other));
+	joined = arena_printf(r->arena, "%s,%s", one[0] ? one : "default",
+			      other[0] ? other : "default");
 	if (!joined)
 		return -ENOMEM;
 	return option_ports(r, option, text_of(joined), old);
+}
+
+/* The wildcard of an earlier option that decides before one for @rule's name could. */
+static size_t option_wildcard(const struct policy *policy, const struct rule *rule)
+{
+	size_t i = 0;
+
+	for (; rule->kind == TARGET_NAME && i < policy->count; i++) {
+		const struct rule *old = &policy->rules[i];
+
+		if (old->action == POLICY_ALLOW && strcmp(old->file, rule->file) == 0 &&
+		    (old->kind == TARGET_BELOW || old->kind == TARGET_WITHIN) &&
+		    dns_name_is_within(&rule->name, &old->name) &&
+		    (old->kind == TARGET_WITHIN ||
+		     !dns_name_equal(&rule->name, &old->name)))
+			return i;
+	}
+	return policy->count;
+}
+
+/* As the last rule, or before the wildcard at @at, of which it opens as much. */
+static int option_add(const struct policy_reader *r, const char *option,
+		      struct policy *policy, struct rule *rule, size_t at)
+{
+	struct rule with;
+	int e = 0;
+
+	if (at < policy->count) {
+		with = policy->rules[at];
+		with.flags &= (uint8_t)~PLAN_UNMETERED;
+		e = option_join(r, option, rule, &with);
+	}
+	if (e == 0)
+		e = policy_add_rule(policy, r->arena, rule);
+	if (e < 0 || at + 1 >= policy->count)
+		return e;
+	memmove(&policy->rules[at + 1], &policy->rules[at],
+		(policy->count - 1 - at) * sizeof(*rule));
+	policy->rules[at] = *rule;
+	return 0;
 }
 
 int policy_read_option(const struct policy_reader *r, const char *option,
@@ -385,12 +489,16 @@ int policy_read_option(const struct policy_reader *r, const char *option,
 	if (ports.ptr && action == POLICY_DENY)
 		return option_fault(r, option,
 				    "a deny refuses every port: write the target alone");
-	e = ports.ptr ? option_ports(r, option, ports, &rule) : 0;
+	e = ports.ptr ? option_parts(r, option, target, ports, &rule) : 0;
 	if (e < 0)
 		return e;
 	old = rule.kind == TARGET_PREFIX ? NULL : option_earlier(policy, &rule);
-	if (old)
-		return option_join(r, option, old, ports);
+	if (old && action == POLICY_ALLOW)
+		return option_join(r, option, old, &rule);
 	rule.target = arena_text(r->arena, target);
-	return rule.target ? policy_add_rule(policy, r->arena, &rule) : -ENOMEM;
+	if (!rule.target)
+		return -ENOMEM;
+	return option_add(r, option, policy, &rule,
+			  action == POLICY_ALLOW ? option_wildcard(policy, &rule)
+						 : policy->count);
 }

@@ -318,8 +318,7 @@ static int range_compare(const void *x, const void *y)
 	return a->from != b->from ? a->from - b->from : a->to - b->to;
 }
 
-/* Sort and merge what overlaps or touches. Return: the new count. */
-static size_t ranges_normalise(struct plan_port_range *r, size_t count)
+size_t rule_ports_normalise(struct plan_port_range *r, size_t count)
 {
 	size_t used = 0;
 
@@ -394,29 +393,35 @@ static int part_parse(struct text part, struct plan_port_range ret[2], struct er
 	return 2;
 }
 
-int rule_ports_parse(struct text t, struct plan_port_range *ret, struct err *err)
+int rule_ports_parse(struct text t, struct plan_port_range *ret, bool *ret_default,
+		     struct err *err)
 {
 	struct plan_port_range all[PLAN_PORT_RANGES_MAX + 2];
+	bool with_default = false;
 	size_t count = 0;
 	struct text part;
 
 	while (text_split(&t, ',', &part)) {
-		int r = part_parse(text_trim(part), all + count, err);
+		bool is_default = ret_default && text_equal(text_trim(part), "default");
+		int r = is_default ? 0 : part_parse(text_trim(part), all + count, err);
 
+		with_default |= is_default;
 		if (r < 0)
 			return r;
 		count += (size_t)r;
 		if (count > PLAN_PORT_RANGES_MAX)
-			count = ranges_normalise(all, count);
+			count = rule_ports_normalise(all, count);
 		if (count > PLAN_PORT_RANGES_MAX)
 			return err_set(err, -EINVAL,
 				       "more than %d separate ranges of ports",
 				       PLAN_PORT_RANGES_MAX);
 	}
-	if (count == 0)
+	if (count == 0 && !with_default)
 		return err_set(err, -EINVAL, "no port is named");
-	count = ranges_normalise(all, count);
+	count = rule_ports_normalise(all, count);
 	memcpy(ret, all, count * sizeof(*ret));
+	if (ret_default)
+		*ret_default = with_default;
 	return (int)count;
 }
 
@@ -424,15 +429,16 @@ int rule_ports_read(struct text t, struct arena *arena, struct rule_ports *ret,
 		    struct err *err)
 {
 	struct plan_port_range ranges[PLAN_PORT_RANGES_MAX], *copy;
-	int count = rule_ports_parse(t, ranges, err);
+	bool with_default = false;
+	int count = rule_ports_parse(t, ranges, &with_default, err);
 
 	if (count < 0)
 		return count;
-	copy = arena_array(arena, (size_t)count, sizeof(*copy));
+	copy = arena_array(arena, (size_t)count + 1, sizeof(*copy));
 	if (!copy)
 		return -ENOMEM;
 	memcpy(copy, ranges, (size_t)count * sizeof(*copy));
-	*ret = (struct rule_ports){ copy, (size_t)count };
+	*ret = (struct rule_ports){ copy, (size_t)count, with_default && count > 0 };
 	return 0;
 }
 
@@ -447,7 +453,7 @@ bool rule_ports_have(const struct rule_ports *ports, uint16_t port)
 
 bool rule_ports_equal(const struct rule_ports *a, const struct rule_ports *b)
 {
-	return a->count == b->count &&
+	return a->count == b->count && a->with_default == b->with_default &&
 	       (a->count == 0 ||
 		memcmp(a->ranges, b->ranges, a->count * sizeof(*a->ranges)) == 0);
 }
@@ -502,6 +508,16 @@ char *rule_ports_format(const struct plan_port_range *ranges, size_t count, char
 			snprintf(buf + MIN(strlen(buf), size - 4), 4, "...");
 		break;
 	}
+	return buf;
+}
+
+char *rule_ports_text(const struct rule_ports *ports, char *buf, size_t size)
+{
+	static const char word[] = "default,";
+	size_t used = ports->with_default && size > sizeof(word) ? strlen(word) : 0;
+
+	memcpy(buf, word, used);
+	rule_ports_format(ports->ranges, ports->count, buf + used, size - used);
 	return buf;
 }
 

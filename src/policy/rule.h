@@ -18,6 +18,7 @@ enum rule_target {
 struct rule_ports {
 	const struct plan_port_range *ranges; /* sorted, disjoint; borrowed */
 	size_t count;			      /* 0: the default list */
+	bool with_default;		      /* the default list as well as these */
 };
 
 struct rule {
@@ -35,9 +36,11 @@ struct rule {
 };
 
 /* "443", "80,443", "8000-8100", "tcp/22", "udp/443,tcp/80-90". A number alone is TCP
- * and UDP. Ranges are sorted and merged into @ret, which takes PLAN_PORT_RANGES_MAX.
+ * and UDP. Ranges are sorted and merged into @ret, which takes PLAN_PORT_RANGES_MAX. The
+ * word "default" is the default list, and sets *@ret_default; without @ret_default it is
+ * no port.
  * Return: count, or -EINVAL with the reason in @err. */
-int rule_ports_parse(struct text t, struct plan_port_range *ret,
+int rule_ports_parse(struct text t, struct plan_port_range *ret, bool *ret_default,
 		     struct err *err) MUST_CHECK;
 /* The same, kept in @arena. Return: 0, -EINVAL with @err, -ENOMEM. */
 int rule_ports_read(struct text t, struct arena *arena, struct rule_ports *ret,
@@ -49,6 +52,10 @@ bool rule_ports_have(const struct rule_ports *ports, uint16_t port);
 	"name the address of the server"
 char *rule_ports_format(const struct plan_port_range *ranges, size_t count, char *buf,
 			size_t size);
+/* The same of a rule's, as rule_ports_read() reads it: "default,853". */
+char *rule_ports_text(const struct rule_ports *ports, char *buf, size_t size);
+/* Sort and merge what overlaps or touches. Return: the new count. */
+size_t rule_ports_normalise(struct plan_port_range *r, size_t count);
 
 /* A target alone. Sets kind, name or prefix of @ret. Return: 0, or -EINVAL. */
 int rule_target_parse(struct text t, struct rule *ret, struct err *err) MUST_CHECK;

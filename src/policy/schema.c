@@ -225,10 +225,11 @@ static void on_port(struct walk *w, const struct node *n, void *data)
 	struct plan_port_range ranges[PLAN_PORT_RANGES_MAX];
 	struct ports_walk *pw = data;
 	struct err err = { 0 };
+	bool with_default;
 
 	if (n->kind != NODE_TEXT && n->kind != NODE_NUMBER)
 		walk_is_not(w, n, "a port");
-	else if (rule_ports_parse(n->text, ranges, &err) < 0)
+	else if (rule_ports_parse(n->text, ranges, &with_default, &err) < 0)
 		walk_fault(w, n, FAULT_ERROR, "%s", err.text);
 	else if (pw->used + n->text.len + 1 <= pw->size)
 		pw->used += (size_t)snprintf(pw->text + pw->used, pw->size - pw->used,

@@ -170,8 +170,10 @@ static void answer_probe(int fd)
 
 static void take_connection(struct relay_sandbox *g, int fd)
 {
-	const struct relay_question unknown = { 0 };
-	struct endpoint to;
+	static const struct relay_judgement itself = {
+		.rule = PLAN_NO_RULE, .reason = "it dialled the relay itself"
+	};
+	struct endpoint to = { 0 };
 	bool known = original_destination(fd, &to);
 	int64_t wait_ms;
 
@@ -187,7 +189,7 @@ static void take_connection(struct relay_sandbox *g, int fd)
 			relay_flow_start(g, fd, &to, wait_ms);
 			return;
 		}
-		relay_refuse(g, &unknown, PLAN_NO_RULE, "it dialled the relay itself");
+		relay_refuse(g, &(struct endpoint){ 0 }, &itself);
 	}
 	relay_reset_fd(fd);
 }

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "base/special.h"
+#include "policy/advice.h"
 #include "policy/explain.h"
 #include "policy/sinkhole.h"
 #include "relay/first.h"
@@ -66,24 +66,15 @@ static void set_reason(struct event *e, const char *reason)
 	e->reason[size] = '\0';
 }
 
-/* Nobody is led to open the host's own or another special address by accident. */
-static bool is_ordinary(const struct relay_question *q)
+void relay_refuse(struct relay_sandbox *g, const struct endpoint *to,
+		  const struct relay_judgement *j)
 {
-	enum addr_special special = addr_special(&q->to.addr);
-
-	return !q->host_local && q->to.addr.family != ADDR_NONE &&
-	       (special == SPECIAL_NOT || special == SPECIAL_PRIVATE);
-}
-
-void relay_refuse(struct relay_sandbox *g, const struct relay_question *q, uint32_t rule,
-		  const char *reason)
-{
-	struct event e = event_for(&q->to, EVENT_DENY);
+	struct event e = event_for(to, EVENT_DENY);
 
 	g->sandbox->counters[COUNT_FLOWS_DENIED]++;
-	e.rule = rule;
-	e.allowable = rule == PLAN_NO_RULE && is_ordinary(q);
-	set_reason(&e, reason);
+	e.rule = j->rule;
+	e.allowable = j->allowable;
+	set_reason(&e, j->reason);
 	sandbox_event(g->sandbox, &e, loop_now_ms(g->relay->loop));
 }
 
@@ -122,21 +113,29 @@ static bool is_told(const struct relay_flow *f)
 	return f->name.size == 0 || addr_equal(&own, a);
 }
 
-static void report(struct relay_flow *f)
+/* What @f showed was refused. */
+static struct event refusal_of(const struct relay_flow *f)
 {
-	struct relay_sandbox *g = f->served;
 	struct event e = event_for(&f->dialled, EVENT_DENY);
 	char text[DNS_NAME_TEXT_SIZE];
 
-	g->sandbox->counters[COUNT_FLOWS_DENIED]++;
-	if (is_told(f))
-		return;
 	e.layer = EVENT_NAME;
 	e.rule = f->rule;
 	e.allowable = f->allowable;
 	if (f->name.size > 0)
 		snprintf(e.name, sizeof(e.name), "%s", dns_name_format(&f->name, text));
 	set_reason(&e, f->reason);
+	return e;
+}
+
+static void report(struct relay_flow *f)
+{
+	struct relay_sandbox *g = f->served;
+	struct event e = refusal_of(f);
+
+	g->sandbox->counters[COUNT_FLOWS_DENIED]++;
+	if (is_told(f))
+		return;
 	(void)!sock_ends(f->client.source.fd, &e.from, &e.to);
 	sandbox_event(g->sandbox, &e, loop_now_ms(g->relay->loop));
 }
@@ -175,22 +174,20 @@ static void body_add_member(struct body *b, const char *key, const char *value)
 static void write_body(const struct relay_flow *f, struct body *ret)
 {
 	const struct plan *plan = &f->served->sandbox->plan;
-	char text[DNS_NAME_TEXT_SIZE], rule[POLICY_EXPLAIN_SIZE];
-	char option[DNS_NAME_TEXT_SIZE + 32];
-	bool named = f->name.size > 0;
+	char rule[POLICY_EXPLAIN_SIZE], advice[EVENT_ADVICE_SIZE];
+	char option[EVENT_ADVICE_SIZE + 16];
+	const struct event e = refusal_of(f);
 
+	snprintf(option, sizeof(option), "--allow %s",
+		 e.allowable ? advice_write(plan, &e, advice) : "");
 	ret->size = 0;
-	if (named) {
-		dns_name_format(&f->name, text);
-		snprintf(option, sizeof(option), "--allow %s:%u", text, f->asked.port);
-	}
 	body_add(ret, "{");
 	body_add_member(ret, "error", "refused by weir");
-	body_add_member(ret, "name", named ? text : NULL);
+	body_add_member(ret, "name", e.name[0] ? e.name : NULL);
 	body_add_member(ret, "reason", f->reason);
 	body_add_member(ret, "rule",
 			policy_explain_rule(plan, f->rule, rule, sizeof(rule)));
-	body_add_member(ret, "allow", named && f->allowable ? option : NULL);
+	body_add_member(ret, "allow", e.allowable && advice[0] ? option : NULL);
 	body_add(ret, "}\n");
 }
 

@@ -460,7 +460,7 @@ size_t relay_flow_recheck(struct relay_flow *f)
 	if (f->state == FLOW_CLOSING) {
 		relay_goodbye_now(f);
 	} else {
-		relay_refuse(f->served, &q, j.rule, j.reason);
+		relay_refuse(f->served, &q.to, &j);
 		relay_flow_abort(f);
 	}
 	return RELAY_RECHECK_RESET_COST;
@@ -543,7 +543,7 @@ static bool flow_judge(struct relay_flow *f)
 	f->taught = j.taught;
 	f->opened_rule = j.rule;
 	if (!j.allowed)
-		relay_refuse(f->served, &q, j.rule, j.reason);
+		relay_refuse(f->served, &q.to, &j);
 	return j.allowed;
 }
 

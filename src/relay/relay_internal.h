@@ -304,8 +304,8 @@ void relay_dial_stop(struct relay_flow *f, bool reset);
 size_t relay_check(struct relay_flow *f);
 
 /* Count a refusal and tell control. */
-void relay_refuse(struct relay_sandbox *g, const struct relay_question *q, uint32_t rule,
-		  const char *reason);
+void relay_refuse(struct relay_sandbox *g, const struct endpoint *to,
+		  const struct relay_judgement *j);
 /* @to, of @name, could not be reached: what it said, or that it said nothing. */
 void relay_fail(struct relay_sandbox *g, const struct endpoint *to,
 		const struct dns_name *name, const char *reason);

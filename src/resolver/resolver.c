@@ -121,7 +121,7 @@ static void report_denied(const struct resolver_ask *ask, uint32_t rule,
 	struct event e = { .action = EVENT_DENY,
 			   .layer = EVENT_DNS,
 			   .rule = rule == PLAN_NO_RULE ? EVENT_NO_RULE : rule,
-			   .allowable = rule == PLAN_NO_RULE && !remote &&
+			   .allowable = (rule == PLAN_NO_RULE || remote) &&
 					dns_name_is_host(&ask->query.name),
 			   .uid = UINT32_MAX,
 			   .from = ask->client.peer,

@@ -211,6 +211,7 @@ static void add_denial(const json_t *j, const struct plan *plan, int64_t now_ms,
 		return;
 	snprintf(e.name, sizeof(e.name), "%s", text_at(j, "name"));
 	snprintf(e.reason, sizeof(e.reason), "%s", text_at(j, "reason"));
+	snprintf(e.advice, sizeof(e.advice), "%s", text_at(j, "allow"));
 	event_ring_add(ring, &e);
 }
 

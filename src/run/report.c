@@ -19,6 +19,7 @@ enum {
 	WHAT_COLUMNS_MAX = 48,
 	TIMES_SIZE = 32,
 	SUGGESTIONS_MAX = 10, /* more than that is no list for a person */
+	SHELL_WORD_SIZE = EVENT_ADVICE_SIZE + 2,
 };
 
 size_t report_count(const struct event_ring *ring, event_kind_fn *is_kind)
@@ -72,41 +73,41 @@ static void print_event(FILE *out, const struct run_policy *policy, const struct
 		why_of(policy, e, why));
 }
 
-/* An earlier event suggests the same. */
-static bool is_suggested_before(const struct event_ring *ring, size_t i, const char *rule)
+/* A shell takes brackets for a pattern. */
+static const char *shell_word(const char *advice, char *buf)
 {
-	char other[REPORT_WHAT_SIZE];
+	const char *quote = advice[0] == '[' ? "'" : "";
 
-	for (size_t j = 0; j < i; j++) {
-		const struct event *e = event_ring_at(ring, j);
+	snprintf(buf, SHELL_WORD_SIZE, "%s%s%s", quote, advice, quote);
+	return buf;
+}
 
-		if (report_is_refusal(e) && report_allow(e, other) &&
-		    strcmp(other, rule) == 0)
+/* An earlier event suggests the same. */
+static bool is_suggested_before(const struct event_ring *ring, size_t i)
+{
+	const char *advice = event_ring_at(ring, i)->advice;
+
+	for (size_t j = 0; j < i; j++)
+		if (strcmp(event_ring_at(ring, j)->advice, advice) == 0)
 			return true;
-	}
 	return false;
 }
 
 static void print_suggestions(FILE *out, const struct event_ring *ring)
 {
-	char rule[REPORT_WHAT_SIZE];
 	size_t n = 0;
 
 	for (size_t i = 0; i < event_ring_count(ring); i++) {
 		const struct event *e = event_ring_at(ring, i);
+		char word[SHELL_WORD_SIZE];
 
-		if (!report_is_refusal(e) || !report_allow(e, rule) ||
-		    is_suggested_before(ring, i, rule))
+		if (!e->advice[0] || is_suggested_before(ring, i))
 			continue;
 		if (n == 0)
 			fputs("weir: what of it is wanted, allow with\n", out);
 		if (++n > SUGGESTIONS_MAX)
 			continue;
-		/* A shell takes brackets for a pattern. */
-		fprintf(out,
-			rule[0] == '[' ? "weir:   --allow '%s'\n"
-				       : "weir:   --allow %s\n",
-			rule);
+		fprintf(out, "weir:   --allow %s\n", shell_word(e->advice, word));
 	}
 	if (n > SUGGESTIONS_MAX)
 		fprintf(out, "weir:   and %zu more like these; see --report\n",
@@ -176,11 +177,14 @@ static bool may_say_now(void)
 }
 
 /* One write(), which a pipe takes whole. */
-static void say_line(const char *how, const char *what, const char *why)
+static void say_line(const char *how, const char *what, const char *why,
+		     const char *advice)
 {
-	char line[1024];
-	size_t size =
-		(size_t)snprintf(line, sizeof(line), "weir: %s%s: %s\n", how, what, why);
+	char line[2048], word[SHELL_WORD_SIZE];
+	size_t size = (size_t)snprintf(line, sizeof(line), "weir: %s%s: %s%s%s\n", how,
+				       what, why,
+				       advice[0] ? "; allow with --allow " : "",
+				       advice[0] ? shell_word(advice, word) : "");
 
 	if (size >= sizeof(line)) {
 		size = sizeof(line) - 1;
@@ -197,10 +201,11 @@ void report_live_say(struct report_live *l, const struct run_policy *policy)
 		const struct event *e = &l->events[l->said++];
 
 		say_line(report_is_failure(e) ? "failed " : "refused ",
-			 report_what(e, what), why_of(policy, e, why));
+			 report_what(e, what), why_of(policy, e, why), e->advice);
 	}
 	if (l->more && !l->more_said && l->said == l->count && may_say_now()) {
-		say_line("", "more is refused or fails", "the end of the run says all");
+		say_line("", "more is refused or fails", "the end of the run says all",
+			 "");
 		l->more_said = true;
 	}
 }

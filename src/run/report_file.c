@@ -107,14 +107,14 @@ enum { SENTENCE_SIZE = REPORT_WHAT_SIZE * 2 + REPORT_WHY_SIZE + 128 };
 /* "refused evil.test 2 times: no rule allows it; --allow evil.test would allow it" */
 static const char *sentence(const struct report *r, const struct event *e, char *buf)
 {
-	char what[REPORT_WHAT_SIZE], why[REPORT_WHY_SIZE], allow[REPORT_WHAT_SIZE];
-	const bool has_advice = report_is_refusal(e) && report_allow(e, allow);
+	char what[REPORT_WHAT_SIZE], why[REPORT_WHY_SIZE];
+	const bool has_advice = e->advice[0] != '\0';
 
 	report_why(plan_of(r, e), e, why);
 	snprintf(buf, SENTENCE_SIZE, "%s %s %" PRIu64 " time%s%s%s%s%s%s",
 		 report_is_failure(e) ? "failed:" : "refused", report_what(e, what),
 		 e->packets, e->packets == 1 ? "" : "s", why[0] ? ": " : "", why,
-		 has_advice ? "; --allow " : "", has_advice ? allow : "",
+		 has_advice ? "; --allow " : "", e->advice,
 		 has_advice ? " would allow it" : "");
 	return buf;
 }
@@ -173,7 +173,7 @@ static json_t *number_or_null(bool known, json_int_t value)
 
 static json_t *event_json(const struct report *r, const struct event *e)
 {
-	char addr[ADDR_TEXT_SIZE], allow[REPORT_WHAT_SIZE];
+	char addr[ADDR_TEXT_SIZE];
 	const char *limit = report_limit(e);
 	const bool has_addr = e->remote.family != ADDR_NONE;
 	json_t *j = json_object();
@@ -198,7 +198,7 @@ static json_t *event_json(const struct report *r, const struct event *e)
 	json_object_set_new(j, "rule", rule_json(plan_of(r, e), e->rule));
 	json_object_set_new(j, "limit", limit[0] ? json_string(limit) : json_null());
 	json_object_set_new(j, "allow",
-			    report_allow(e, allow) ? text_json(allow) : json_null());
+			    e->advice[0] ? text_json(e->advice) : json_null());
 	return j;
 }
 
@@ -342,16 +342,16 @@ static void print_summary(FILE *out, const struct report *r)
 
 static void print_refusal_row(FILE *out, const struct report *r, const struct event *e)
 {
-	char what[REPORT_WHAT_SIZE], why[REPORT_WHY_SIZE], allow[REPORT_WHAT_SIZE];
+	char what[REPORT_WHAT_SIZE], why[REPORT_WHY_SIZE];
 
 	fputs("| ", out);
 	print_code(out, report_what(e, what));
 	fprintf(out, " | %" PRIu64 " | ", e->packets);
 	print_plain(out, report_why(plan_of(r, e), e, why));
 	fputs(" | ", out);
-	if (report_allow(e, allow)) {
+	if (e->advice[0]) {
 		fputs("<code>--allow ", out);
-		print_plain(out, allow);
+		print_plain(out, e->advice);
 		fputs("</code>", out);
 	}
 	fputs(" |\n", out);

@@ -57,6 +57,23 @@ static bool explain_by_name(const struct sandbox *s, struct event *e, int64_t no
 	return true;
 }
 
+/* A rule alone would let nothing through: say what else it takes. */
+static void explain_uplink(const struct sandbox *s, struct event *e)
+{
+	const bool owned = !s->shared && !s->host;
+	char reason[EVENT_REASON_SIZE];
+	int size;
+
+	if (!e->allowable || !owned || e->protocol == IPPROTO_TCP ||
+	    (s->relay && s->direct_udp && e->protocol == IPPROTO_UDP))
+		return;
+	e->allowable = false;
+	size = snprintf(reason, sizeof(reason), "%s, and %s", e->reason,
+			no_way_out(s, e->protocol, e->port));
+	if (size < (int)sizeof(reason))
+		set_reason(e, reason);
+}
+
 static void explain(const struct sandbox *s, struct event *e, int64_t now_ms)
 {
 	struct plan_verdict v =
@@ -64,14 +81,13 @@ static void explain(const struct sandbox *s, struct event *e, int64_t now_ms)
 	enum addr_special special = addr_special(&e->remote);
 
 	e->rule = v.rule;
-	/* Nobody is led to open the host's own or a metadata service by accident. */
-	e->allowable = v.action == POLICY_DENY && v.rule == PLAN_NO_RULE &&
-		       (special == SPECIAL_NOT || special == SPECIAL_PRIVATE);
+	e->allowable = v.action == POLICY_DENY && v.rule == PLAN_NO_RULE;
 	if (v.action == POLICY_ALLOW) {
 		set_reason(e, no_way_out(s, e->protocol, e->port));
 	} else if (v.rule != PLAN_NO_RULE) {
 		set_reason(e, "denied by a rule");
 	} else if (explain_by_name(s, e, now_ms)) {
+		explain_uplink(s, e);
 		return;
 	} else if (plan_names_addr(&s->plan, &e->remote)) {
 		set_reason(e, "the rule does not list this port");
@@ -80,6 +96,7 @@ static void explain(const struct sandbox *s, struct event *e, int64_t now_ms)
 	} else {
 		set_reason(e, "no rule allows it");
 	}
+	explain_uplink(s, e);
 }
 
 static bool make_flow_room(struct accounts *a)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "policy/advice.h"
 #include "policy/limits.h"
 #include "sandbox/accounts.h"
 
@@ -101,6 +102,8 @@ void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
 	if (s->state == SANDBOX_TESTING || !s->on_event)
 		return;
 	fill(s, e);
+	if (e->allowable)
+		e->allowable = advice_write(&s->plan, e, e->advice)[0] != '\0';
 	if (folds) {
 		accounts_add(s, e, now_ms);
 		accounts_report(s, now_ms, false);

@@ -70,7 +70,11 @@ static const char *forbidden_kind(const struct relay_question *q)
 	case SPECIAL_BROADCAST:
 		return addr_special_name(addr_special(&q->to.addr));
 	default:
-		return q->host_local ? "an address of the host" : NULL;
+		if (q->host_local)
+			return q->shared ? "an address of the host"
+					 : "an address of the host, which only a rule "
+					   "for just this address opens";
+		return NULL;
 	}
 }
 
@@ -120,7 +124,7 @@ static struct relay_judgement judge_names(const struct relay_question *q)
 	if (n > 0)
 		return deny(plan_match_name(q->plan, &uses[0].name).rule,
 			    "not on this port, or its name is no longer allowed");
-	return deny(PLAN_NO_RULE, "no rule allows it");
+	return deny_unless(true, PLAN_NO_RULE, "no rule allows it");
 }
 
 /* Address rules first: a deny is absolute. Then names, then the default. */
@@ -138,7 +142,7 @@ static struct relay_judgement judge_rules(const struct relay_question *q)
 	if (j.allowed || v.action != POLICY_ALLOW)
 		return j;
 	if (!plan_port_list_has(q->plan, v.port_list, IPPROTO_TCP, q->to.port))
-		return deny(PLAN_NO_RULE, "a port that a rule has to name");
+		return deny_unless(true, PLAN_NO_RULE, "a port that a rule has to name");
 	return allow(PLAN_NO_RULE);
 }
 
@@ -147,6 +151,9 @@ struct relay_judgement relay_judge(const struct relay_question *q)
 	struct relay_judgement j = judge_rules(q);
 	const char *kind = j.allowed ? forbidding(q) : NULL;
 
+	/* The rule that is there opens it as little as the default action does. */
+	if (kind && q->host_local && !q->shared)
+		return deny_unless(true, PLAN_NO_RULE, kind);
 	if (kind)
 		return deny(j.rule, kind);
 	return j;
@@ -195,7 +202,8 @@ static bool name_allows_bytes(const struct relay_question *q, const struct dns_n
 {
 	struct plan_verdict v = plan_match_name(q->plan, name);
 
-	return name_allows(q, name, ret_rule) && v.flags & PLAN_PORTS_LISTED &&
+	return name_allows(q, name, ret_rule) &&
+	       plan_rule_names_port(q->plan, v.rule, IPPROTO_TCP, q->to.port) &&
 	       (v.flags & PLAN_RAW || !relay_is_web_port(q->to.port));
 }
 

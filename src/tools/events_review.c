@@ -231,13 +231,22 @@ static bool is_json(const char *path, struct text t)
 /* As a person writes it in YAML: {action: allow, target: "a.test"}. */
 static const char *yaml_rule(const struct rule *r, struct arena *arena)
 {
-	char ports[PLAN_PORT_RANGES_MAX * 24];
+	char ports[PLAN_PORT_RANGES_MAX * 24], words[128] = "";
+	size_t used = 0, types = 0;
 
-	if (r->ports.count == 0)
-		return arena_printf(arena, "{action: allow, target: \"%s\"}", r->target);
-	rule_ports_format(r->ports.ranges, r->ports.count, ports, sizeof(ports));
-	return arena_printf(arena, "{action: allow, target: \"%s\", ports: [%s]}",
-			    r->target, ports);
+	for (size_t i = 0; i < RULE_FLAG_COUNT; i++)
+		if (r->flags & rule_flag_words[i].flag)
+			used += (size_t)snprintf(words + used, sizeof(words) - used,
+						 ", %s: true", rule_flag_words[i].key);
+	for (size_t i = 0; i < RULE_TYPE_COUNT; i++)
+		if (r->types >> i & 1)
+			used += (size_t)snprintf(words + used, sizeof(words) - used,
+						 "%s%s", types++ ? ", " : ", types: [",
+						 rule_type_words[i]);
+	rule_ports_text(&r->ports, ports, sizeof(ports));
+	return arena_printf(arena, "{action: allow, target: \"%s\"%s%s%s%s%s}", r->target,
+			    ports[0] ? ", ports: [" : "", ports, ports[0] ? "]" : "",
+			    words, types > 0 ? "]" : "");
 }
 
 static struct text insert(struct text t, const struct position *p, struct arena *arena)

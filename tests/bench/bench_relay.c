@@ -98,7 +98,7 @@ static int make_plan(const char *addr, const char *port, struct plan *ret)
 		policy.verify = POLICY_VERIFY_TLS;
 		rules[0].ports.ranges = ports;
 		rules[0].ports.count =
-			(size_t)rule_ports_parse(text_of(port), ports, &err);
+			(size_t)rule_ports_parse(text_of(port), ports, NULL, &err);
 		rules[0].flags = PLAN_PORTS_LISTED;
 	}
 	if (!prefix_parse(addr, strlen(addr), false, &rules[0].prefix) ||

@@ -83,6 +83,13 @@ static bool put(struct sqlite_writer *w, const char *order)
 	snprintf(row.rule, sizeof(row.rule), "%s", words[3]);
 	snprintf(row.command, sizeof(row.command), "%.63s", words[4]);
 	from_hex(hex, row.event.name, sizeof(row.event.name));
+	if (allowable && row.event.name[0])
+		snprintf(row.event.advice, sizeof(row.event.advice), "%s",
+			 row.event.name);
+	else if (allowable && port > 0)
+		snprintf(row.event.advice, sizeof(row.event.advice),
+			 strchr(words[2], ':') ? "[%s]:tcp/%u" : "%s:tcp/%u", words[2],
+			 port);
 	sqlite_writer_add(w, &row);
 	return true;
 }

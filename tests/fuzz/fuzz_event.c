@@ -45,10 +45,10 @@ static void check_ocsf(const struct event_row *row)
 static void check_json(const struct event_row *row)
 {
 	static const char *const keys[] = {
-		"ts",	       "sandbox",  "action", "layer",  "remote_ip",
-		"remote_port", "protocol", "name",   "rule",   "rule_file",
-		"rule_line",   "packets",  "bytes",  "reason", "query_type",
-		"limit",       "uid",	   "pid",    "command"
+		"ts",	       "sandbox",  "action", "layer",	"remote_ip",
+		"remote_port", "protocol", "name",   "rule",	"rule_file",
+		"rule_line",   "packets",  "bytes",  "reason",	"query_type",
+		"limit",       "uid",	   "pid",    "command", "allow"
 	};
 	char text[EVENT_JSON_SIZE];
 	json_t *json = parse(text, event_json(row, text));
@@ -73,6 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_json(&row); /* as the stores have it: nothing was tamed */
 	ipc_sanitize(e.name, sizeof(e.name));
 	ipc_sanitize(e.reason, sizeof(e.reason));
+	ipc_sanitize(e.advice, sizeof(e.advice));
 	event_ring_add(ring, &e);
 	event_ring_add(ring, &e);
 	require(event_ring_count(ring) == 1);

@@ -119,7 +119,7 @@ def test_a_refused_address_is_reported_with_the_line_to_add(world, denied, field
     address = getattr(denied, field)
     done = world.run("curl", "-sS", f"http://{'[' + address + ']' if field == 'v6' else address}:8080/")
     assert address in done.messages and "8080" in done.messages, done
-    rule = f"[{address}]:8080" if field == "v6" else f"{address}:8080"
+    rule = f"[{address}]:tcp/8080" if field == "v6" else f"{address}:tcp/8080"
     assert rule in done.messages and "--allow" in done.messages, done
 
 
@@ -161,11 +161,11 @@ def test_a_refused_port_of_an_allowed_name_is_reported_by_name(world, site):
     assert done.code != 0 and "8080" in done.messages, done
 
 
-def test_a_host_address_is_not_among_the_suggestions(world):
+def test_a_host_address_is_opened_by_a_rule_of_its_own(world):
     cwd = world.workdir()
     (cwd / "p.yaml").write_text("defaultAction: allow\n")
     done = world.run("nc", "-w1", HOST4, "80", options=("--policy", "p.yaml"), cwd=cwd)
-    assert "an address of the host" in done.messages and "--allow" not in done.messages, done
+    assert "an address of the host" in done.messages and f"--allow {HOST4}:tcp/80" in done.messages, done
 
 
 @pytest.mark.parametrize("verify, status", [("", 2), ("verify: tls", 2), ("verify: dns", 0)])

@@ -47,7 +47,7 @@ def test_a_refused_address_has_protocol_port_and_sender(world, denied):
     _, text = run(world, "curl", "-sS", f"http://{denied.v4}:8080/")
     refusal, = valid(text)["refusals"]
     assert (refusal["address"], refusal["protocol"], refusal["port"]) == (denied.v4, "tcp", 8080)
-    assert refusal["allow"] == f"{denied.v4}:8080"
+    assert refusal["allow"] == f"{denied.v4}:tcp/8080"
 
 
 def test_the_deciding_rule_is_named_with_its_place(world, denied):

@@ -52,7 +52,7 @@ def test_the_other_name_of_the_address_does_not(world, pair, user, scheme, port)
         # Only the look-up of the allowed name left.
         assert {p.dport for p in capture.packets()} == {53}
     assert done.code in (22, 35) and done.seconds < 20, done
-    assert f"--allow {pair.evil}:{port}" in done.messages, done
+    assert f"--allow {pair.evil}:tcp/{port}" in done.messages, done
     assert world.web.reached(pair.evil) == []
 
 
@@ -77,7 +77,7 @@ def test_the_refusal_says_what_and_why(world, pair):
     done = world.run("curl", "-sS", "-H", f"Host: {pair.evil}", f"http://{pair.good}/", allow=(f"{pair.good}:80",))
     body = json.loads(done.text)
     assert body["error"] == "refused by weir" and body["name"] == pair.evil
-    assert body["allow"] == f"--allow {pair.evil}:80" and "default action" in body["rule"]
+    assert body["allow"] == f"--allow {pair.evil}:tcp/80" and "default action" in body["rule"]
     assert pair.evil in done.messages, done
 
 
@@ -142,7 +142,7 @@ ask('EHLO x\\n')
 try: print(s.recv(100))
 except OSError as e: print('refused', e)
 """, allow=(pair.good,))
-        assert "refused" in done.text and f"--allow {pair.good}:2526" in done.messages, done
+        assert "refused" in done.text and f"--allow {pair.good}:default,tcp/2526" in done.messages, done
         assert service.connections == []
 
 

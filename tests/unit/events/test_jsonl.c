@@ -52,6 +52,7 @@ static void a_row_says_all_there_is(void **state)
 	snprintf(row.rule, sizeof(row.rule), "deny 198.51.100.0/24");
 	snprintf(row.rule_file, sizeof(row.rule_file), "policy.yaml");
 	snprintf(row.command, sizeof(row.command), "curl");
+	snprintf(row.event.advice, sizeof(row.event.advice), "198.51.100.7:tcp/443");
 	row.rule_line = 4;
 	row.pid = 77;
 	event_json(&row, buf);
@@ -64,7 +65,8 @@ static void a_row_says_all_there_is(void **state)
 		"\"rule\":\"deny 198.51.100.0/24\",\"rule_file\":\"policy.yaml\","
 		"\"rule_line\":4,\"packets\":3,\"bytes\":180,"
 		"\"reason\":\"no rule allows it\",\"query_type\":null,\"limit\":null,"
-		"\"uid\":null,\"pid\":77,\"command\":\"curl\"}");
+		"\"uid\":null,\"pid\":77,\"command\":\"curl\",\"allow\":"
+		"\"198.51.100.7:tcp/443\"}");
 }
 
 static void what_is_not_known_is_null_and_every_key_is_there(void **state)
@@ -72,7 +74,8 @@ static void what_is_not_known_is_null_and_every_key_is_there(void **state)
 	static const char *const keys[] = { "sandbox",	 "remote_ip", "remote_port",
 					    "protocol",	 "name",      "rule",
 					    "rule_file", "rule_line", "query_type",
-					    "limit",	 "pid",	      "command" };
+					    "limit",	 "pid",	      "command",
+					    "allow" };
 	struct event e = { .action = EVENT_ALLOW };
 	struct event_row row;
 	json_t *j;

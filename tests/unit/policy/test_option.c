@@ -111,12 +111,28 @@ static const struct {
 	  { "a.test:80", "a.test:tcp/443", "a.test:81" },
 	  "a.test:80-81,tcp/443" },
 	{ "the same port twice", { "a.test:80", "a.test:80" }, "a.test:80" },
-	{ "a rule for every port stays what it is",
-	  { "a.test", "a.test:443" },
-	  "a.test: a.test:443" },
-	{ "a rule with ports doesn't become one for every port",
-	  { "a.test:443", "a.test" },
-	  "a.test:443 a.test:" },
+	{ "a port besides the default ones",
+	  { "a.test", "a.test:9418" },
+	  "a.test:default,9418" },
+	{ "in the other order", { "a.test:853", "a.test" }, "a.test:default,853" },
+	{ "as one option", { "a.test:default,tcp/853" }, "a.test:default,tcp/853" },
+	{ "the default ones alone", { "a.test:default", "a.test" }, "a.test:" },
+	{ "words of a rule",
+	  { "a.test:443,private", "a.test:SRV" },
+	  "a.test:default,443 private SRV" },
+	{ "words alone",
+	  { "*.a.test:raw,unmetered,PTR" },
+	  "*.a.test: raw unmetered PTR" },
+	{ "an address has no words of names", { "10.0.0.1:443,private" }, NULL },
+	{ "nor has it types", { "10.0.0.1:PTR" }, NULL },
+	{ "one name is not metered", { "a.test:unmetered" }, NULL },
+	{ "an unknown word", { "a.test:443,privat" }, NULL },
+	{ "a name below an earlier wildcard is asked first, and loses nothing",
+	  { "b.test", "**.a.test:22,private", "x.a.test:9418" },
+	  "b.test: x.a.test:22,9418 private **.a.test:22 private" },
+	{ "the wildcard doesn't cover the name",
+	  { "*.a.test:22", "a.test:9418" },
+	  "*.a.test:22 a.test:9418" },
 	{ "a name and the names below it are two",
 	  { "a.test:80", "*.a.test:443" },
 	  "a.test:80 *.a.test:443" },
@@ -137,9 +153,17 @@ static const char *rules_text(const struct policy *p)
 	for (size_t i = 0; i < p->count; i++) {
 		const struct rule *r = &p->rules[i];
 
-		rule_ports_format(r->ports.ranges, r->ports.count, ports, sizeof(ports));
+		rule_ports_text(&r->ports, ports, sizeof(ports));
 		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s:%s",
 			 i > 0 ? " " : "", r->target, ports);
+		for (size_t k = 0; k < RULE_FLAG_COUNT; k++)
+			if (r->flags & rule_flag_words[k].flag)
+				snprintf(all + strlen(all), sizeof(all) - strlen(all),
+					 " %s", rule_flag_words[k].key);
+		for (size_t k = 0; k < RULE_TYPE_COUNT; k++)
+			if (r->types >> k & 1)
+				snprintf(all + strlen(all), sizeof(all) - strlen(all),
+					 " %s", rule_type_words[k]);
 	}
 	return all;
 }

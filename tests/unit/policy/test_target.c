@@ -202,7 +202,7 @@ static void ports_are_sorted_and_merged(void **state)
 		struct plan_port_range r[PLAN_PORT_RANGES_MAX];
 		char shown[256];
 		struct err err = { 0 };
-		int n = rule_ports_parse(text_of(rows[i].text), r, &err);
+		int n = rule_ports_parse(text_of(rows[i].text), r, NULL, &err);
 
 		if ((n > 0) != (rows[i].want != NULL))
 			fail_msg("'%s': %d %s", rows[i].text, n, err.text);
@@ -223,12 +223,13 @@ static void too_many_port_ranges_are_refused(void **state)
 	for (size_t i = 0; i < PLAN_PORT_RANGES_MAX; i++)
 		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%stcp/%zu",
 			 i > 0 ? "," : "", 2 * i + 1);
-	assert_int_equal(rule_ports_parse(text_of(text), r, NULL), PLAN_PORT_RANGES_MAX);
+	assert_int_equal(rule_ports_parse(text_of(text), r, NULL, NULL),
+			 PLAN_PORT_RANGES_MAX);
 	snprintf(text + strlen(text), sizeof(text) - strlen(text), ",tcp/2");
-	assert_int_equal(rule_ports_parse(text_of(text), r, NULL),
+	assert_int_equal(rule_ports_parse(text_of(text), r, NULL, NULL),
 			 PLAN_PORT_RANGES_MAX - 1);
 	snprintf(text + strlen(text), sizeof(text) - strlen(text), ",9000,9002");
-	assert_int_equal(rule_ports_parse(text_of(text), r, NULL), -EINVAL);
+	assert_int_equal(rule_ports_parse(text_of(text), r, NULL, NULL), -EINVAL);
 }
 
 int main(void)

@@ -473,7 +473,10 @@ static void test_an_address_of_the_host_needs_a_rule_of_its_own(void **state)
 
 	world_set_plan(&w, range);
 	refused(HERE, PORT);
-	assert_string_equal(world_last_event(&w)->reason, "an address of the host");
+	assert_string_equal(world_last_event(&w)->reason,
+			    "an address of the host, which only a rule for just this "
+			    "address opens");
+	assert_true(world_last_event(&w)->allowable);
 	world_set_plan(&w, exact);
 	client = world_connect(&w, INSIDE, HERE, PORT);
 	server = world_accept(&w, listener);

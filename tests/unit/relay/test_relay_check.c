@@ -717,7 +717,7 @@ static void test_a_refused_request_says_why(void **state)
 	assert_non_null(strstr(text, "\r\n\r\n{\"error\": \"refused by weir\", "
 				     "\"name\": \"" EVIL "\", "));
 	assert_non_null(strstr(text, "\"rule\": \"the default action (deny)\""));
-	assert_non_null(strstr(text, "\"allow\": \"--allow " EVIL ":80\"}"));
+	assert_non_null(strstr(text, "\"allow\": \"--allow " EVIL ":tcp/80\"}"));
 	expect_event(EVIL, "the name is not allowed");
 	assert_true(world_last_event(&w)->allowable);
 	expect_nobody(&p);

@@ -222,7 +222,7 @@ static void add_rule(struct policy *p, struct plan_port_range *ports, const char
 	if (strcmp(list, "private") == 0)
 		r->flags |= PLAN_PRIVATE;
 	else if (list[0]) {
-		n = rule_ports_parse(text_of(list), ports, &err);
+		n = rule_ports_parse(text_of(list), ports, NULL, &err);
 		assert_true(n > 0);
 		r->ports = (struct rule_ports){ ports, (size_t)n };
 		r->flags |= PLAN_PORTS_LISTED;
