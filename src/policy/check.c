@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/special.h"
 #include "policy/faults.h"
 #include "policy/limits.h"
 
@@ -177,6 +178,10 @@ static void check_prefix(const struct check *c, uint32_t i)
 	if (r->prefix.bits == 0)
 		add(c->reader, r, FAULT_WARNING,
 		    "opens every address, whatever the rules for names say");
+	if (addr_special(&r->prefix.addr) == SPECIAL_LOOPBACK)
+		add(c->reader, r, FAULT_WARNING,
+		    "is a sandbox's own loopback where it has a network of its own, as "
+		    "that of weir run: no service of the host is reached there");
 	if (v.action != POLICY_DENY || v.rule >= c->policy->count)
 		return;
 	by = &c->policy->rules[v.rule];

@@ -5,9 +5,11 @@
 
 #include "base/log.h"
 #include "base/special.h"
+#include "policy/advice.h"
 #include "policy/explain.h"
 #include "policy/limits.h"
 #include "policy/rule.h"
+#include "sandbox/verdict.h"
 #include "sys/print.h"
 #include "tools/policy.h"
 
@@ -25,11 +27,13 @@ struct query {
 	struct dns_name name;
 	struct text name_text; /* the part of @text that names it */
 	uint16_t port;	       /* 0: not asked */
+	bool no_tls;	       /* the scheme's protocol is neither TLS nor HTTP */
 };
 
 struct answer {
 	struct plan_verdict verdict;
 	bool open[PROTOCOL_COUNT]; /* the port; with no port: the rule */
+	bool limited;		   /* over TCP to TLS and HTTP, which show the name */
 };
 
 static int bad_query(const char *text, struct err *err)
@@ -83,8 +87,10 @@ static int host_and_port(struct text t, struct query *ret, struct err *err)
 static const struct {
 	const char *name;
 	uint16_t port;
-} schemes[] = { { "https", 443 }, { "http", 80 },  { "wss", 443 }, { "ws", 80 },
-		{ "ssh", 22 },	  { "git", 9418 }, { "ftp", 21 } };
+	bool no_tls;
+} schemes[] = { { "https", 443 },   { "http", 80 },	 { "wss", 443 },
+		{ "ws", 80 },	    { "ssh", 22, true }, { "git", 9418, true },
+		{ "ftp", 21, true } };
 
 /* "scheme://user@host:port/path": the host and the port, which the scheme gives when
  * the URL doesn't. */
@@ -95,8 +101,10 @@ static int url_parse(struct text scheme, struct text rest, struct query *ret,
 	size_t len = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++)
-		if (text_equal_nocase(scheme, schemes[i].name))
+		if (text_equal_nocase(scheme, schemes[i].name)) {
 			ret->port = schemes[i].port;
+			ret->no_tls = schemes[i].no_tls;
+		}
 	if (ret->port == 0)
 		return err_set(err, -EINVAL, "'%.*s' is not a scheme with a known port",
 			       (int)MIN(scheme.len, 16), scheme.ptr);
@@ -124,6 +132,39 @@ static int query_parse(const char *text, struct query *ret, struct err *err)
 	return host_and_port(text_of(text), ret, err);
 }
 
+static bool is_web_port(uint16_t port)
+{
+	return port == 80 || port == 443;
+}
+
+/* Of an open TCP port: connections that show no name are reset there. */
+static bool wants_name(const struct plan *p, const struct query *q,
+		       const struct plan_verdict *v)
+{
+	return !q->is_addr && q->port != 0 && plan_verify(p) == POLICY_VERIFY_TLS &&
+	       !plan_rule_names_port(p, v->rule, IPPROTO_TCP, q->port);
+}
+
+/* What --allow would open it. "": it is open, or no --allow could. */
+static const char *advise(const struct plan *p, const struct query *q,
+			  const struct answer *a, char *buf)
+{
+	/* On other ports of the web listing the port isn't enough. */
+	const bool named = a->limited && !relay_is_web_port(q->port);
+	struct event e = { .layer = EVENT_DNS, .port = q->port, .protocol = IPPROTO_TCP };
+
+	buf[0] = '\0';
+	if ((a->open[0] || a->open[1]) && !named)
+		return buf;
+	if (q->is_addr || q->port != 0)
+		e.layer = EVENT_ADDRESS;
+	if (q->is_addr)
+		e.remote = q->addr;
+	else
+		dns_name_format(&q->name, e.name);
+	return advice_write(p, &e, buf);
+}
+
 static struct answer ask_plan(const struct plan *p, const struct query *q)
 {
 	struct answer a = { 0 };
@@ -142,6 +183,10 @@ static struct answer ask_plan(const struct plan *p, const struct query *q)
 		if (q->is_addr && q->port != 0 && (i == 0 || a.open[i] > a.open[0]))
 			a.verdict = v; /* the rule that decides this port */
 	}
+	a.limited = a.open[0] && wants_name(p, q, &a.verdict) && !is_web_port(q->port);
+	/* What the URL asks for speaks neither: it would be reset. */
+	if (a.limited && q->no_tls)
+		a.open[0] = a.open[1] = false;
 	return a;
 }
 
@@ -189,9 +234,7 @@ static const char *note_of(const struct plan *p, const struct query *q,
 				 "host's "
 				 "is not reached"
 			       : NULL;
-	if (q->port == 0 || q->port == 80 || q->port == 443 || !a->open[0] ||
-	    plan_verify(p) == POLICY_VERIFY_DNS ||
-	    a->verdict.flags & (PLAN_RAW | PLAN_PORTS_LISTED))
+	if (!a->limited)
 		return NULL;
 	return "TLS and HTTP alone pass on this port, for they show the name; to open it "
 	       "to others, such as ssh, list the port in the rule";
@@ -210,7 +253,8 @@ static void print_name(const struct plan *p, const struct query *q,
 	}
 	fprintf(out, "  ports: %s%s\n",
 		policy_explain_ports(p, a->verdict.port_list, ports, sizeof(ports)),
-		a->open[0] || a->open[1] ? "" : "; this one is not among them");
+		a->open[0] || a->open[1] || a->limited ? ""
+						       : "; this one is not among them");
 	fprintf(out, "  wire: %s\n", wire_text(p, &a->verdict));
 	fprintf(out, "  types: %s\n", types_text(a->verdict.types, types, sizeof(types)));
 	fputs(a->verdict.flags & PLAN_PRIVATE
@@ -254,12 +298,14 @@ static void print_text(const struct plan *p, const struct query *q,
 	const struct plan_on_denies denies = plan_on_denies(p);
 	const char *note = note_of(p, q, a);
 	char rule[POLICY_EXPLAIN_SIZE], shown[TEXT_ESCAPED_SIZE];
-	char counted[POLICY_ON_DENIES_SIZE];
+	char counted[POLICY_ON_DENIES_SIZE], advice[EVENT_ADVICE_SIZE];
 
 	fprintf(out, "%s: %s", text_escape(text_of(q->text), shown, sizeof(shown)),
 		action_of(a));
 	if (q->port != 0 && a->open[0] != a->open[1])
 		fprintf(out, " (%s only)", protocols[a->open[0] ? 0 : 1].name);
+	else if (a->limited && a->open[0])
+		fputs(" (over TCP to TLS and HTTP only)", out);
 	fputc('\n', out);
 	if (a->verdict.rule == PLAN_NO_RULE)
 		fprintf(out, "  rule: no rule matches; the default is %s\n",
@@ -273,6 +319,8 @@ static void print_text(const struct plan *p, const struct query *q,
 		print_name(p, q, a, out);
 	if (note)
 		fprintf(out, "  note: %s\n", note);
+	if (advise(p, q, a, advice)[0])
+		fprintf(out, "  to open it: --allow %s\n", advice);
 	if (denies.count > 0 && !a->open[0] && !a->open[1])
 		fprintf(out, "  on_denies: it counts: %s\n",
 			policy_on_denies_text(&denies, counted));
@@ -294,22 +342,23 @@ static json_t *rule_json(const struct plan *p, uint32_t rule)
 static json_t *answer_json(const struct plan *p, const struct query *q,
 			   const struct answer *a)
 {
-	char ports[256];
+	char ports[256], advice[EVENT_ADVICE_SIZE];
 	json_t *open = json_array();
 
 	for (size_t i = 0; open && i < PROTOCOL_COUNT; i++) {
 		if (a->open[i])
 			json_array_append_new(open, json_string(protocols[i].name));
 	}
-	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:s?}", "query", q->text, "kind",
-			 q->is_addr ? "address" : "name", "action", action_of(a),
+	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:s?, s:s?}", "query", q->text,
+			 "kind", q->is_addr ? "address" : "name", "action", action_of(a),
 			 "protocols", open, "rule", rule_json(p, a->verdict.rule),
 			 "ports",
 			 a->verdict.action == POLICY_ALLOW
 				 ? policy_explain_ports(p, a->verdict.port_list, ports,
 							sizeof(ports))
 				 : "",
-			 "note", note_of(p, q, a));
+			 "note", note_of(p, q, a), "allow",
+			 advise(p, q, a, advice)[0] ? advice : NULL);
 }
 
 static int explain_json(const struct plan *p, const struct query *queries, size_t count,

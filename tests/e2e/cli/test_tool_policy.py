@@ -147,6 +147,34 @@ def test_explain_says_what_allow_leaves_out(world, rule, question, note):
     assert note in (answer["note"] or "") and bool(answer["note"]) == bool(note)
 
 
+@pytest.mark.parametrize("rule, question, action, limited, advice", [
+    ("git.test", "git.test:22", "allow", True, "git.test:default,tcp/22"),
+    ("git.test", "ssh://git@git.test/x", "deny", False, "git.test:default,tcp/22"),
+    ("git.test", "https://git.test/x", "allow", False, None),
+    ("git.test:443", "git.test:80", "deny", False, "git.test:tcp/80,443"),
+    ("git.test", "other.test", "deny", False, "other.test"),
+    ("git.test", "10.0.0.5:5432", "deny", False, "10.0.0.5:tcp/5432"),
+    ("git.test", "169.254.169.254:80", "deny", False, None),
+])
+def test_explain_answers_for_what_will_happen_and_says_what_would_change_it(world, rule, question, action, limited, advice):
+    done = world.weir("policy", "explain", "--allow", rule, question)
+    first = done.text.splitlines()[0]
+    assert f": {action}" in first and ("TLS and HTTP only" in first) == limited, done
+    assert re.findall("to open it: --allow (.*)", done.text) == ([advice] if advice else []), done
+    (answer,) = world.weir("policy", "explain", "--json", "--allow", rule, question).json()
+    assert (answer["action"], answer["allow"]) == (action, advice)
+    if advice:  # and it does
+        again = world.weir("policy", "explain", "--json", "--allow", rule, "--allow", advice, question).json()
+        assert (again[0]["action"], again[0]["allow"]) == ("allow", None)
+
+
+def test_an_allowed_loopback_address_is_told_whose_it_is(world):
+    for address in ("127.0.0.1:5432", "[::1]:5432", "127.0.0.0/8"):
+        done = world.weir("policy", "check", "--allow", address)
+        assert done.code == 0 and "is a sandbox's own loopback" in done.messages, done
+    assert "loopback" not in world.weir("policy", "check", "--allow", "10.0.0.1:5432").messages
+
+
 def test_explain_says_what_a_connection_then_meets(world, site):
     """A server that speaks first, on a port that the rule doesn't list, and on one that it does."""
     code = f"import socket; s = socket.create_connection(('{site.name}', 7007), 10); s.sendall(b'hello'); print(s.recv(9))"
