@@ -36,6 +36,13 @@ static inline void clean_fd(int *fd)
 		close(*fd);
 }
 
+/* Close what is there; *@fd is -1 then. */
+static inline void fd_close(int *fd)
+{
+	clean_fd(fd);
+	*fd = -1;
+}
+
 static inline void clean_mem(void *slot)
 {
 	free(*(void **)slot);

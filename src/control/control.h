@@ -229,6 +229,11 @@ int control_ask_supervisor(struct control_link *l, const struct ipc_message *m,
 			   const int *fds, size_t count,
 			   const struct control_answer *wanted, struct ipc_message *ret,
 			   int *ret_fd) MUST_CHECK;
+/* Have the supervisor do what it may refuse. Return: 0, @ret is its @done; or -errno with
+ * its reason: -EMFILE, its engine is full; -EPERM, it refuses. */
+int control_order(struct control_link *l, const struct ipc_message *m, const int *fds,
+		  size_t count, uint32_t done, struct ipc_message *ret,
+		  struct err *err) MUST_CHECK;
 
 /* -- change.c ----------------------------------------------------------------------- */
 

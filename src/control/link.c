@@ -79,8 +79,7 @@ static void lose_engine(struct control_link *l)
 	if (l->from_engine.fd < 0)
 		return;
 	loop_remove(l->side->loop, &l->from_engine);
-	close(l->from_engine.fd);
-	l->from_engine.fd = -1;
+	fd_close(&l->from_engine.fd);
 	l->heard = false;
 	l->is_active = false;
 }
@@ -214,8 +213,7 @@ static void lose_supervisor(struct control_link *l)
 	if (l->from_supervisor.fd < 0)
 		return;
 	loop_remove(l->side->loop, &l->from_supervisor);
-	close(l->from_supervisor.fd);
-	l->from_supervisor.fd = -1;
+	fd_close(&l->from_supervisor.fd);
 	lose_engine(l);
 }
 
@@ -420,6 +418,20 @@ int control_ask_supervisor(struct control_link *l, const struct ipc_message *m,
 	return 0;
 }
 
+int control_order(struct control_link *l, const struct ipc_message *m, const int *fds,
+		  size_t count, uint32_t done, struct ipc_message *ret, struct err *err)
+{
+	const struct control_answer answer = { done, IPC_REFUSED, IPC_FULL };
+	int r = control_ask_supervisor(l, m, fds, count, &answer, ret, NULL);
+
+	if (r < 0)
+		return err_sys(err, r, "the supervisor does not answer");
+	if (ret->type == done)
+		return 0;
+	control_sanitize(ret->text, sizeof(ret->text));
+	return err_set(err, ret->type == IPC_FULL ? -EMFILE : -EPERM, "%s", ret->text);
+}
+
 bool control_await_engine(struct control_link *l)
 {
 	return wait_for_link(l, &l->from_engine) == 0;
@@ -461,20 +473,15 @@ void control_namespace_key(const struct ipc_sandbox *spec, char ret[CONTROL_KEY_
 /* @spec says which namespace it is. */
 static int find_namespace(struct control *s, struct ipc_sandbox *spec, struct err *err)
 {
-	const struct control_answer answer = { IPC_WHO, IPC_REFUSED };
 	const struct ipc_message ask = { .type = IPC_WHO, .attached = *spec };
 	struct ipc_message m;
-	int r = control_ask_supervisor(s->link, &ask, NULL, 0, &answer, &m, NULL);
+	int r = control_order(s->link, &ask, NULL, 0, IPC_WHO, &m, err);
 
 	if (r < 0)
-		return err_sys(err, r, "the supervisor does not answer");
-	if (m.type == IPC_WHO) {
-		spec->ns_dev = m.attached.ns_dev;
-		spec->ns_ino = m.attached.ns_ino;
-		return 0;
-	}
-	control_sanitize(m.text, sizeof(m.text));
-	return err_set(err, -EPERM, "%s", m.text);
+		return r;
+	spec->ns_dev = m.attached.ns_dev;
+	spec->ns_ino = m.attached.ns_ino;
+	return 0;
 }
 
 static int check_alone(const struct control *s, const struct ipc_sandbox *spec,
@@ -515,18 +522,13 @@ static size_t processors(void)
 /* Its engine takes a moment; nobody is to see the daemon without it. */
 static int start_one_more(struct control *s, struct err *err)
 {
-	const struct control_answer answer = { IPC_MORE, IPC_REFUSED };
 	const struct ipc_message ask = { .type = IPC_MORE };
 	size_t count = s->link_count;
 	struct ipc_message m;
-	int r = control_ask_supervisor(s->link, &ask, NULL, 0, &answer, &m, NULL);
+	int r = control_order(s->link, &ask, NULL, 0, IPC_MORE, &m, err);
 
 	if (r < 0)
-		return err_sys(err, r, "the supervisor does not answer");
-	if (m.type == IPC_REFUSED) {
-		control_sanitize(m.text, sizeof(m.text));
-		return err_set(err, -EMFILE, "%s", m.text);
-	}
+		return r;
 	/* Once, for a start. */
 	s->links[count % IPC_ENGINES_MAX].patience_ms = CONTROL_ASK_MS;
 	if (s->link_count == count || !control_await_engine(&s->links[count]))

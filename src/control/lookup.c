@@ -25,8 +25,7 @@ static void drop_socket(struct lookup *l)
 		return;
 	loop_remove(l->side->loop, &l->source);
 	loop_timer_stop(l->side->loop, &l->timer);
-	close(l->source.fd);
-	l->source.fd = -1;
+	fd_close(&l->source.fd);
 	control_send_engine(l->side->link, &done);
 }
 

@@ -157,16 +157,9 @@ static int ask_attach(struct control_link *l, const struct ipc_sandbox *spec,
 		      struct err *err)
 {
 	const struct ipc_message ask = { .type = IPC_ADD, .attached = *spec };
-	const struct control_answer answer = { IPC_ATTACHED, IPC_REFUSED, IPC_FULL };
 	const int fds[] = { c->plan_fd, c->text_fd };
-	int r = control_ask_supervisor(l, &ask, fds, ARRAY_SIZE(fds), &answer, ret, NULL);
 
-	if (r < 0)
-		return err_sys(err, r, "the supervisor does not answer");
-	if (ret->type == IPC_ATTACHED)
-		return 0;
-	control_sanitize(ret->text, sizeof(ret->text));
-	return err_set(err, ret->type == IPC_FULL ? -EMFILE : -EPERM, "%s", ret->text);
+	return control_order(l, &ask, fds, ARRAY_SIZE(fds), IPC_ATTACHED, ret, err);
 }
 
 /* In the engine that is chosen for it; if that is full, in another one. */
@@ -231,6 +224,8 @@ unsigned int control_sandbox_detach(struct control *s, struct control_sandbox *w
 				    struct err *err)
 {
 	const struct ipc_message ask = { .type = IPC_DETACH, .sandbox = w->id };
+	/* A refusal that comes now is of something else, which nobody waits for any more.
+	 */
 	const struct control_answer answer = { IPC_DETACHED, IPC_DETACHED };
 	struct ipc_message m;
 	int r = control_ask_supervisor(w->link, &ask, NULL, 0, &answer, &m, NULL);

@@ -372,19 +372,12 @@ static unsigned int attach_again(struct control_sandbox *w, struct control_wish 
 	const struct ipc_message ask = { .type = IPC_AGAIN,
 					 .sandbox = w->id,
 					 .attached = wish->spec };
-	const struct control_answer answer = { IPC_ATTACHED, IPC_REFUSED };
-	struct ipc_message m = { 0 };
+	struct ipc_message m;
 
 	if (document_closed(w->document))
 		err_set(err, -EPERM, "it is closed: %s", document_closed(w->document));
-	else if (control_ask_supervisor(w->link, &ask, NULL, 0, &answer, &m, NULL) < 0)
-		err_set(err, -EPIPE, "the supervisor does not answer");
-	else if (m.type == IPC_ATTACHED)
+	else if (control_order(w->link, &ask, NULL, 0, IPC_ATTACHED, &m, err) == 0)
 		return sandboxes_change(w, TAKE_PTR(wish->policy), err);
-	else
-		control_sanitize(m.text, sizeof(m.text));
-	if (err->code == 0)
-		err_set(err, -EEXIST, "%s", m.text);
 	return HTTP_CONFLICT;
 }
 

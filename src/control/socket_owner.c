@@ -100,8 +100,7 @@ static void lose(struct control_socket_owner *w)
 	if (w->source.fd < 0)
 		return;
 	loop_remove(w->side->loop, &w->source);
-	close(w->source.fd);
-	w->source.fd = -1;
+	fd_close(&w->source.fd);
 	while (w->count > 0)
 		release(w);
 	loop_timer_stop(w->side->loop, &w->late);

@@ -475,8 +475,7 @@ static int open_inotify(struct daemon *w)
 	h->inotify.on_ready = on_ready;
 	r = loop_add(w->supervisor.loop, &h->inotify, EPOLLIN);
 	if (r < 0) {
-		close(h->inotify.fd);
-		h->inotify.fd = -1;
+		fd_close(&h->inotify.fd);
 	}
 	return r;
 }

@@ -279,9 +279,7 @@ void netns_child_close(struct daemon_sandbox *d)
 {
 	if (d->from_child.added)
 		loop_remove(d->daemon->supervisor.loop, &d->from_child);
-	if (d->from_child.fd >= 0)
-		close(d->from_child.fd);
-	d->from_child.fd = -1;
+	fd_close(&d->from_child.fd);
 	loop_timer_stop(d->daemon->supervisor.loop, &d->late);
 }
 
@@ -414,8 +412,7 @@ static int take_below(struct daemon_sandbox *d, struct spawner_child *ret,
 	if (r < 0)
 		return err_sys(err, r, "the self-test cannot join the cgroup '%.200s'",
 			       d->spec.where);
-	close(d->from_child.fd);
-	d->from_child.fd = -1;
+	fd_close(&d->from_child.fd);
 	*err = (struct err){ 0 };
 	r = order_joined(d, NOBODY, d->join.below, err);
 	return r < 0 ? r : take_joined(d, ret, err);
@@ -461,8 +458,7 @@ void join_end(struct daemon_sandbox *d)
 	ended.fd = j->process;
 	(void)!syscall(SYS_pidfd_send_signal, j->process, SIGKILL, NULL, 0);
 	(void)!poll(&ended, 1, END_MS);
-	close(j->process);
-	j->process = -1;
+	fd_close(&j->process);
 	j->pid = 0;
 	if (!j->below)
 		return;

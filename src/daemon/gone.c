@@ -158,6 +158,5 @@ void gone_unwatch(struct daemon_sandbox *d)
 	if (d->process.fd < 0)
 		return;
 	loop_remove(d->daemon->supervisor.loop, &d->process);
-	close(d->process.fd);
-	d->process.fd = -1;
+	fd_close(&d->process.fd);
 }

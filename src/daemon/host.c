@@ -66,9 +66,7 @@ static int open_host(struct daemon *w, struct err *err)
 		host_change(h, HOST_ON_OPENED);
 		return 0;
 	}
-	if (h->conntrack_fd >= 0)
-		close(h->conntrack_fd);
-	h->conntrack_fd = -1;
+	fd_close(&h->conntrack_fd);
 	return err_context(err, "cannot serve sandboxes of the host");
 }
 

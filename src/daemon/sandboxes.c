@@ -171,13 +171,6 @@ static void daemon_sandbox_wait(struct daemon_sandbox *d)
 	TAILQ_INSERT_TAIL(d->queue, d, in_queue);
 }
 
-static void close_fd(int *fd)
-{
-	if (*fd >= 0)
-		close(*fd);
-	*fd = -1;
-}
-
 static void free_later(struct loop_deferred *l)
 {
 	free(CONTAINER_OF(l, struct daemon_sandbox, freed));
@@ -204,11 +197,11 @@ static void daemon_sandbox_free(struct daemon_sandbox *d)
 	free(d->refused);
 	d->dir = d->refused = NULL;
 	sandbox_fds_done(&d->fds);
-	close_fd(&d->route_fd);
+	fd_close(&d->route_fd);
 	daemon_plan_drop(w, d->plan);
 	d->plan = NULL;
-	close_fd(&d->text_fd);
-	close_fd(&d->snapshot_fd);
+	fd_close(&d->text_fd);
+	fd_close(&d->snapshot_fd);
 	/* A handler of the sandbox's own may be the caller. */
 	d->freed.run = free_later;
 	loop_defer(w->supervisor.loop, &d->freed);
@@ -221,7 +214,7 @@ static void daemon_sandbox_free(struct daemon_sandbox *d)
 static void close_sockets(struct daemon_sandbox *d)
 {
 	sandbox_fds_done(&d->fds);
-	close_fd(&d->route_fd);
+	fd_close(&d->route_fd);
 }
 
 /* It is not guarded, and whoever asked hears why. It ends with that, or its id stays with
@@ -558,8 +551,8 @@ int daemon_sandbox_attach(struct daemon *w, const struct daemon_sandbox *given,
 	int r;
 
 	if (!d) {
-		close_fd(&plan_fd);
-		close_fd(&text_fd);
+		fd_close(&plan_fd);
+		fd_close(&text_fd);
 		return err_set(err, -ENOMEM, "out of memory");
 	}
 	r = daemon_plan_take(w, plan_fd, &d->plan, err);
@@ -639,7 +632,7 @@ static void activate(struct daemon_sandbox *d)
 		(void)!settle(d, &ignored);
 	/* The client finds no process in its cgroup that wasn't there before. */
 	join_end(d);
-	close_fd(&d->text_fd);
+	fd_close(&d->text_fd);
 	/* From now on a successor of the engine takes over. */
 	d->life.origin = LIFECYCLE_RESTORED;
 	d->probe.allowed_name[0] = '\0';
@@ -753,7 +746,7 @@ void daemon_sandbox_on_remade(struct daemon_sandbox *d)
 	/* While the engine is at the old one: when that is active. */
 	if (!lifecycle_change(&d->life, LIFECYCLE_ON_REMADE))
 		return;
-	close_fd(&d->snapshot_fd); /* a fresh one is made */
+	fd_close(&d->snapshot_fd); /* a fresh one is made */
 	daemon_sandbox_wait(d);
 	attach_queue_next(d->daemon);
 }

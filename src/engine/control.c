@@ -181,8 +181,7 @@ static void take_back(struct engine *e, struct engine_lent *l)
 		own_let_go(&e->only->sandbox.own, l->fd,
 			   (enum addr_family)l->socket.family, l->socket.protocol,
 			   l->socket.port);
-	close(l->fd);
-	l->fd = -1;
+	fd_close(&l->fd);
 }
 
 /* Bind @fd to any port. The daemon's control lives where no filter has to exempt it.
@@ -233,8 +232,7 @@ static void lose_control(struct engine *e)
 	if (e->from_control.fd < 0)
 		return;
 	loop_remove(e->core.loop, &e->from_control);
-	close(e->from_control.fd);
-	e->from_control.fd = -1;
+	fd_close(&e->from_control.fd);
 	e->owed_count = 0;
 	for (size_t i = 0; i < ENGINE_LENT_MAX; i++)
 		if (e->lent[i].fd >= 0)

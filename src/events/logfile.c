@@ -73,8 +73,7 @@ static int open_file(struct logfile *f)
 	if (f->fd < 0)
 		return -errno;
 	if (fstat(f->fd, &st) < 0) {
-		close(f->fd);
-		f->fd = -1;
+		fd_close(&f->fd);
 		return -EIO;
 	}
 	f->regular = S_ISREG(st.st_mode);

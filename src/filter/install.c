@@ -59,9 +59,7 @@ int filter_conn_init(struct filter_conn *c, int fd, struct err *err)
 
 void filter_conn_done(struct filter_conn *c)
 {
-	if (c->fd >= 0)
-		close(c->fd);
-	c->fd = -1;
+	fd_close(&c->fd);
 }
 
 /* ---- installing ---- */

@@ -126,9 +126,7 @@ int spawner_start(struct spawner *p, struct err *err)
 
 static void give_up(struct spawner *p)
 {
-	if (p->channel >= 0)
-		close(p->channel);
-	p->channel = -1;
+	fd_close(&p->channel);
 }
 
 static int give(const struct spawner *p, const struct spawner_order *o, const int *fds,

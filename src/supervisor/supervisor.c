@@ -59,8 +59,7 @@ static void close_channel(struct child *c)
 		return;
 	if (c->source.added)
 		loop_remove(c->supervisor->loop, &c->source);
-	close(c->source.fd);
-	c->source.fd = -1;
+	fd_close(&c->source.fd);
 }
 
 void child_notify(const struct child *c, const struct ipc_message *m, const int *fd)

@@ -34,9 +34,7 @@ int ctmark_init(struct ctmark *c, int fd, struct err *err)
 
 void ctmark_done(struct ctmark *c)
 {
-	if (c->fd >= 0)
-		close(c->fd);
-	c->fd = -1;
+	fd_close(&c->fd);
 }
 
 static void put_addrs(struct nlmsghdr *h, const struct addr *from, const struct addr *to)
