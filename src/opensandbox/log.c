@@ -77,29 +77,23 @@ static int open_file(struct output *o, int64_t wall_ms, struct err *err)
 	return r;
 }
 
-static int write_to_file(struct output *o, const struct queued_line *line, size_t size)
-{
-	struct err ignored = { 0 };
-
-	if (!o->file && line->wall_ms - o->tried_ms < OPEN_AGAIN_MS &&
-	    line->wall_ms >= o->tried_ms)
-		return -EAGAIN;
-	if (!o->file && open_file(o, line->wall_ms, &ignored) < 0)
-		return ignored.code;
-	return logfile_write(o->file, line->text, size, line->wall_ms);
-}
-
 static void write_line(void *data, const void *record, size_t size)
 {
 	struct output *o = data;
 	const struct queued_line *line = record;
+	struct err ignored = { 0 };
 	int r;
 
 	size -= sizeof(*line);
-	if (o->where)
-		r = write_to_file(o, line, size);
-	else
+	if (!o->where)
 		r = logfile_write_all(o->fd, line->text, size);
+	else if (!o->file && line->wall_ms - o->tried_ms < OPEN_AGAIN_MS &&
+		 line->wall_ms >= o->tried_ms)
+		r = -EAGAIN;
+	else if (!o->file && open_file(o, line->wall_ms, &ignored) < 0)
+		r = ignored.code;
+	else
+		r = logfile_write(o->file, line->text, size, line->wall_ms);
 	if (r < 0)
 		__atomic_add_fetch(&o->failed, 1, __ATOMIC_RELAXED);
 }
@@ -177,16 +171,6 @@ static void add_attr(struct loglines *l, struct text key, struct text value)
 		l->attrs_used += j.used;
 }
 
-static void make_attrs(struct loglines *l, const struct loglines_config *c)
-{
-	l->is_of_one = c->sandbox_id && c->sandbox_id[0];
-	if (l->is_of_one)
-		add_attr(l, text_of("sandbox_id"), text_of(c->sandbox_id));
-	for (size_t i = 0; i < c->attr_count; i++)
-		if (!is_own_key(l, c->attrs[i].key) && !is_given_before(c, i))
-			add_attr(l, c->attrs[i].key, c->attrs[i].value);
-}
-
 /* ---- life ---- */
 
 int loglines_new(const struct loglines_config *config, struct loglines **ret,
@@ -209,7 +193,12 @@ int loglines_new(const struct loglines_config *config, struct loglines **ret,
 	l->event_key = config->opensandbox ? "opensandbox.event" : "event";
 	/* Messages are mostly Weir's own; the key only has to differ. */
 	l->key = (struct hash_key){ (uintptr_t)l, (uintptr_t)l->outputs };
-	make_attrs(l, config);
+	l->is_of_one = config->sandbox_id && config->sandbox_id[0];
+	if (l->is_of_one)
+		add_attr(l, text_of("sandbox_id"), text_of(config->sandbox_id));
+	for (size_t i = 0; i < config->attr_count; i++)
+		if (!is_own_key(l, config->attrs[i].key) && !is_given_before(config, i))
+			add_attr(l, config->attrs[i].key, config->attrs[i].value);
 	for (size_t i = 0; i < count; i++) {
 		l->output_count++;
 		r = open_output(&l->outputs[i], where[i], &config->files, err);

@@ -308,15 +308,6 @@ const struct webhook_url *webhook_url_at(const struct webhook *w, size_t i)
 	return i < w->url_count ? &w->urls[i] : NULL;
 }
 
-/* Jobs that the program had and said nothing of. */
-static uint64_t unsaid(const struct webhook *w)
-{
-	const uint64_t said =
-		w->now[WEBHOOK_SENT] + w->now[WEBHOOK_FAILED] + w->now[WEBHOOK_DROPPED];
-
-	return w->handed > said ? w->handed - said : 0;
-}
-
 /* Whoever asks what comes of them asks again. */
 static void drop_asked(struct webhook *w)
 {
@@ -341,12 +332,16 @@ static void drop_asked(struct webhook *w)
 
 void webhook_attach(struct webhook *w, int fd)
 {
+	const uint64_t said =
+		w->now[WEBHOOK_SENT] + w->now[WEBHOOK_FAILED] + w->now[WEBHOOK_DROPPED];
+
 	drop_asked(w);
 	if (w->fd >= 0)
 		close(w->fd);
 	w->fd = fd;
 	w->told_urls = 0;
-	w->before[WEBHOOK_DROPPED] += unsaid(w);
+	/* Jobs that the program had and said nothing of. */
+	w->before[WEBHOOK_DROPPED] += w->handed > said ? w->handed - said : 0;
 	for (size_t i = 0; i < WEBHOOK_COUNTER_COUNT; i++)
 		w->before[i] += w->now[i];
 	memset(w->now, 0, sizeof(w->now));

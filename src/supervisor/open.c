@@ -95,14 +95,6 @@ static bool was_closed(const struct sidecar_spec *spec, struct document **ret)
 	return r != 0;
 }
 
-static void note_policy(const struct sidecar_spec *spec)
-{
-	struct err err = { 0 };
-
-	if (spec->state_dir && closed_file_note_policy(spec->state_dir, &err) < 0)
-		log_warning("%s", err.text);
-}
-
 /* Whatever it was, other rules might be wider. */
 static int close_for(const char *why, struct document **ret, struct err *err)
 {
@@ -120,7 +112,7 @@ static int document_of_file(const struct sidecar_spec *spec, struct arena *arena
 	const struct policy_file file = { .path = spec->policy_file,
 					  .spare_dir = spec->state_dir };
 	struct origin from = { .name = spec->policy_file, .strict = true };
-	struct err why = { 0 };
+	struct err why = { 0 }, unnoted = { 0 };
 	struct text text;
 	int r = policy_file_read(&file, arena, &text, &why);
 
@@ -133,7 +125,8 @@ static int document_of_file(const struct sidecar_spec *spec, struct arena *arena
 				       : "its policy file is empty",
 				 ret, err);
 	}
-	note_policy(spec);
+	if (spec->state_dir && closed_file_note_policy(spec->state_dir, &unnoted) < 0)
+		log_warning("%s", unnoted.text);
 	r = parse(text, &from, ret, &why);
 	if (r == 0)
 		return 1;

@@ -212,17 +212,6 @@ static int keep_inode(void *data, uint32_t inode)
 	return cgroup_ids_add(data, inode);
 }
 
-static int list_raw_sockets(struct stray_search *l)
-{
-	int r = each_number("/proc/net/packet", PACKET_INODE, keep_inode, &l->packets);
-
-	if (r == 0)
-		r = each_number("/proc/net/raw", RAW_INODE, keep_inode, &l->raws);
-	if (r == 0)
-		r = each_number("/proc/net/raw6", RAW_INODE, keep_inode, &l->raws);
-	return r;
-}
-
 struct counting {
 	uint32_t uid, *count;
 };
@@ -356,7 +345,11 @@ struct cgroup_strays cgroup_strays(const struct cgroup *c)
 	if (r == 0)
 		r = list_strays(&l);
 	if (r == 0)
-		r = list_raw_sockets(&l);
+		r = each_number("/proc/net/packet", PACKET_INODE, keep_inode, &l.packets);
+	if (r == 0)
+		r = each_number("/proc/net/raw", RAW_INODE, keep_inode, &l.raws);
+	if (r == 0)
+		r = each_number("/proc/net/raw6", RAW_INODE, keep_inode, &l.raws);
 	cgroup_ids_sort(&l.strays);
 	cgroup_ids_sort(&l.packets);
 	cgroup_ids_sort(&l.raws);

@@ -105,22 +105,17 @@ static int find_reply(const void *bytes, size_t size, uint32_t port_id, uint32_t
 	return size > 0 ? -EBADMSG : 1;
 }
 
-static int read_error(const struct nlmsghdr *h)
-{
-	const struct nlmsgerr *e = mnl_nlmsg_get_payload(h);
-
-	if (h->nlmsg_len < NLMSG_HDRLEN + sizeof(*e) || e->error >= 0)
-		return -EBADMSG; /* nobody asked for an acknowledgement */
-	return e->error;
-}
-
 /* The entry that @h tells of, or the error. */
 static int read_entry(const struct nlmsghdr *h, struct nl_attrs *ret)
 {
 	const size_t headers = NLMSG_HDRLEN + MNL_ALIGN(sizeof(struct nfgenmsg));
+	const struct nlmsgerr *e = mnl_nlmsg_get_payload(h);
 
+	/* Nobody asked for an acknowledgement. */
 	if (h->nlmsg_type == NLMSG_ERROR)
-		return read_error(h);
+		return h->nlmsg_len < NLMSG_HDRLEN + sizeof(*e) || e->error >= 0
+			       ? -EBADMSG
+			       : e->error;
 	return h->nlmsg_type == (NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_NEW) &&
 			       h->nlmsg_len >= headers &&
 			       nl_attrs_read((const uint8_t *)h + headers,

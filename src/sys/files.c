@@ -62,17 +62,6 @@ static int open_found(int at, const char *path, const struct file_how *how,
 	return fd < 0 ? refuse(-errno, path, err) : fd;
 }
 
-/* Return: -EEXIST when there is a file by now. */
-static int make(int dir, const char *path, const struct file_how *how)
-{
-	int fd = openat(dir, path,
-			how->flags | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW |
-				O_NONBLOCK | O_NOCTTY,
-			how->mode);
-
-	return fd < 0 ? -errno : fd;
-}
-
 int file_open(int dir, const char *path, const struct file_how *how, struct err *err)
 {
 	int r = -EAGAIN;
@@ -85,9 +74,13 @@ int file_open(int dir, const char *path, const struct file_how *how, struct err 
 			return open_found(at, path, how, err);
 		if (at != -ENOENT || !(how->flags & O_CREAT))
 			return err_set(err, at, "%s", why.text);
-		r = make(dir, path, how);
+		r = openat(dir, path,
+			   how->flags | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW |
+				   O_NONBLOCK | O_NOCTTY,
+			   how->mode);
 		if (r >= 0)
 			return r;
+		r = -errno;
 		if (r != -EEXIST)
 			break;
 	}
@@ -235,22 +228,14 @@ int file_create(int dir, const char *name, mode_t mode)
 	return fd < 0 ? -errno : fd;
 }
 
-static int write_synced(int dir, const char *name, mode_t mode, const void *bytes,
-			size_t size)
-{
-	CLEAN(fd) int fd = file_create(dir, name, mode);
-	int r = fd < 0 ? fd : file_write_all(fd, bytes, size);
-
-	if (r < 0)
-		return r;
-	return fsync(fd) < 0 ? -errno : 0;
-}
-
 int file_replace(int dir, const char *fresh, const char *name, mode_t mode,
 		 const void *bytes, size_t size)
 {
-	int r = write_synced(dir, fresh, mode, bytes, size);
+	CLEAN(fd) int fd = file_create(dir, fresh, mode);
+	int r = fd < 0 ? fd : file_write_all(fd, bytes, size);
 
+	if (r == 0 && fsync(fd) < 0)
+		r = -errno;
 	if (r == 0 && renameat(dir, fresh, dir, name) < 0)
 		r = -errno;
 	if (r < 0)

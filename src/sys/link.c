@@ -243,13 +243,6 @@ static int stub_family(int fd, int index, const struct addr *own, uint8_t bits,
 	return r;
 }
 
-static bool kernel_has_ipv6(void)
-{
-	CLEAN(fd) int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-	return fd >= 0;
-}
-
 int link_loopback_up(int route_fd)
 {
 	return link_up(route_fd, LO_INDEX, 0);
@@ -260,7 +253,8 @@ int link_setup_owned(bool *ret_ipv6, struct err *err)
 	struct addr own = addr_from_bytes(ADDR_V4, stub_v4);
 	struct addr gateway = addr_from_bytes(ADDR_V4, gateway_v4);
 	CLEAN(fd) int fd = link_route_open();
-	bool ipv6 = kernel_has_ipv6();
+	CLEAN(fd) int probe = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool ipv6 = probe >= 0; /* the kernel has it */
 	int index, r;
 
 	if (fd < 0)
@@ -451,23 +445,16 @@ static int on_local_route(const struct nlmsghdr *h, void *data)
 	return MNL_CB_OK;
 }
 
-static int collect(int fd, struct local_list *list)
-{
-	_Alignas(struct nlmsghdr) char buf[NL_REQUEST_SIZE];
-	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
-
-	h->nlmsg_type = RTM_GETROUTE;
-	h->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
-	mnl_nlmsg_put_extra_header(h, sizeof(struct rtmsg));
-	return nl_run(fd, h, on_local_route, list);
-}
-
 int local_prefixes(struct prefix *ret, size_t *ret_count, struct err *err)
 {
 	CLEAN(fd) int fd = link_route_open();
 	struct local_list list = { .items = ret };
-	int r = fd < 0 ? fd : collect(fd, &list);
+	struct request q;
+	int r = fd;
 
+	(void)request_begin(&q, RTM_GETROUTE, NLM_F_DUMP, sizeof(struct rtmsg));
+	if (fd >= 0)
+		r = nl_run(fd, q.header, on_local_route, &list);
 	if (r < 0)
 		return err_sys(err, r, "cannot list the addresses of this machine");
 	*ret_count = list.count;

@@ -190,26 +190,17 @@ int path_reopen(int fd, const char *name, int *ret_fd)
 
 /* --- links --- */
 
-static bool is_place_of_links(const char *directory)
-{
-	static const char *const places[] = { "/", "/usr", "/var", "/etc" };
-
-	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-		if (strcmp(directory, places[i]) == 0)
-			return true;
-	}
-	return false;
-}
-
 /* @directory is the name of @at, which holds the link. */
 static bool is_trusted(int at, const char *directory, uid_t owner)
 {
+	static const char *const of_links[] = { "/", "/usr", "/var", "/etc" };
 	struct stat st;
 
 	if (owner != 0 || fstat(at, &st) < 0 || st.st_uid != 0 ||
 	    (st.st_mode & (S_IWGRP | S_IWOTH)))
 		return false;
-	return geteuid() != 0 || is_place_of_links(directory);
+	return geteuid() != 0 ||
+	       text_is_one_of(directory, of_links, ARRAY_SIZE(of_links));
 }
 
 static int remember_link(struct path *p, const char *component, uid_t owner)

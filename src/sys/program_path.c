@@ -47,14 +47,6 @@ int program_path(const char *name, char *ret, struct err *err)
 	return err_set(err, -ENOENT, "cannot find %s", name);
 }
 
-static int search(const struct program *p, char *ret, struct err *err)
-{
-	struct err why = { 0 };
-	int r = program_path(p->name, ret, &why);
-
-	return r < 0 ? err_set(err, r, "%s; install it (%s)", why.text, p->package) : 0;
-}
-
 /* Asking a program for its version would cost a process; the option that was last to
  * come is in its text or isn't. */
 static int check_age(const struct program *p, const char *path, struct err *err)
@@ -79,7 +71,9 @@ static int check_age(const struct program *p, const char *path, struct err *err)
 
 int program_find(const struct program *p, char *ret, struct err *err)
 {
-	int r = search(p, ret, err);
+	struct err why = { 0 };
+	int r = program_path(p->name, ret, &why);
 
-	return r < 0 ? r : check_age(p, ret, err);
+	return r < 0 ? err_set(err, r, "%s; install it (%s)", why.text, p->package)
+		     : check_age(p, ret, err);
 }

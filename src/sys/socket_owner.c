@@ -164,14 +164,6 @@ static int find_socket(int diag, struct socket_search *s)
 	return s->several ? -ENOTUNIQ : 0;
 }
 
-/* Is there another one, now that there is time? */
-static int check_socket(int diag, struct socket_search *s)
-{
-	int r = s->q->protocol == IPPROTO_UDP ? list_all_sockets(diag, s) : 0;
-
-	return r == 0 && s->several ? -ENOTUNIQ : r;
-}
-
 /* ---- a process ---- */
 
 static ssize_t read_at(int dir, const char *name, char *buf, size_t size)
@@ -501,8 +493,11 @@ int owner_find(int diag, const struct owner_question *q, struct owner *ret)
 	snprintf(s.wanted, sizeof(s.wanted), "socket:[%u]", sockets.inode);
 	s.proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	r = s.proc < 0 ? -errno : check_all(&s);
-	if (r == 0)
-		r = check_socket(diag, &sockets);
+	/* Is there another one, now that there is time? */
+	if (r == 0 && q->protocol == IPPROTO_UDP)
+		r = list_all_sockets(diag, &sockets);
+	if (r == 0 && sockets.several)
+		r = -ENOTUNIQ;
 	if (s.proc >= 0)
 		close(s.proc);
 	if (r == 0)

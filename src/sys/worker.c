@@ -232,24 +232,18 @@ uint64_t worker_dropped(struct worker *w)
 	return n;
 }
 
-/* With the lock held. */
-static bool wait_until_handled(struct worker *w, const struct timespec *until)
-{
-	const uint64_t target = w->pushed;
-
-	while (w->handled < target)
-		if (pthread_cond_timedwait(&w->idle, &w->lock, until) == ETIMEDOUT)
-			return w->handled >= target;
-	return true;
-}
-
 bool worker_drain(struct worker *w, int timeout_ms)
 {
 	const struct timespec until = deadline(timeout_ms);
+	uint64_t target;
 	bool done;
 
 	pthread_mutex_lock(&w->lock);
-	done = wait_until_handled(w, &until);
+	target = w->pushed;
+	while (w->handled < target &&
+	       pthread_cond_timedwait(&w->idle, &w->lock, &until) != ETIMEDOUT)
+		continue;
+	done = w->handled >= target;
 	pthread_mutex_unlock(&w->lock);
 	return done;
 }

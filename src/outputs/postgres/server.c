@@ -61,21 +61,16 @@ static bool wait_for(struct server *s, short events)
 	return p.fd >= 0 && !s->silent;
 }
 
-/* Everything that was said so far. The server may want to be heard meanwhile. */
-static bool flush(struct server *s)
-{
-	int r;
-
-	while ((r = PQflush(s->db)) == 1)
-		if (!wait_for(s, POLLIN | POLLOUT) || PQconsumeInput(s->db) == 0)
-			return false;
-	return r == 0;
-}
-
 /* Return: the next result, or NULL after the last one, or with *@failed. */
 static PGresult *next_result(struct server *s, bool *failed)
 {
-	*failed = !flush(s);
+	int r;
+
+	/* Everything that was said so far. The server may want to be heard meanwhile. */
+	while ((r = PQflush(s->db)) == 1 && wait_for(s, POLLIN | POLLOUT) &&
+	       PQconsumeInput(s->db) != 0)
+		continue;
+	*failed = r != 0;
 	while (!*failed && PQisBusy(s->db) == 1)
 		*failed = !wait_for(s, POLLIN) || PQconsumeInput(s->db) == 0;
 	return *failed ? NULL : PQgetResult(s->db);
