@@ -115,8 +115,7 @@ static int mount_proc(struct err *err)
 	if (mount("proc", PROC, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
 		return err_sys(err, -errno, "cannot mount the sandbox's /proc%s",
 			       errno == EPERM ? ": something is mounted over a part of "
-						"this machine's /proc, as in containers "
-						"(see `weir doctor`)"
+						"this machine's /proc, as in containers"
 					      : "");
 	r = limit_user_namespaces(err);
 	if (r == 0)

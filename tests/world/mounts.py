@@ -15,6 +15,9 @@ import subprocess
 SHARED = bool(os.environ.get("WEIR_SHARED_MOUNTS"))
 _machines = []
 
+# As in a container by default: a part of each /proc is hidden, and the kernel lets nobody in a user namespace mount another.
+MASKED_PROC = ("grep ' - proc ' /proc/self/mountinfo | cut -d' ' -f5 | while read -r p; do mount --bind /dev/null \"$p/version\"; done",)
+
 
 def own_mounts(script, *argv, cwd="/"):
     script = f'set -e; {script}; exec "$@"' if script else 'exec "$@"'

@@ -5,9 +5,9 @@ import socket
 
 import pytest
 
+from world.mounts import MASKED_PROC
+
 SYSTEMS = ("Debian", "Ubuntu", "Fedora")
-# As containers have it by default: the kernel then lets nobody mount another /proc.
-MASKED_PROC = ("mount --bind /dev/null /proc/version",)
 # The limit belongs to the user namespace that it is set in; the machine's stays as it is.
 NO_NAMESPACES = "echo 0 > /proc/sys/user/max_user_namespaces; exec"
 
