@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 import time
 
-from . import remains
+from .remains import remove
 from .run import Result, read_answers
 from .sidecar import Pod, remove_groups, request, wait_for
 from .world import RESOLVER4
@@ -207,11 +207,8 @@ class Engine:
         for pid in _processes_of(str(self.folder)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        mounts = [line.split()[1] for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
-        for mount in sorted((m for m in mounts if m.startswith(f"{self.folder}/")), reverse=True):
-            subprocess.run(["umount", "-l", mount], check=False, capture_output=True)
         remove_groups(f"weir-test-{os.getpid()}-docker")
-        remains.remove(self.folder)
+        remove(self.folder)
 
     def __enter__(self):
         return self

@@ -16,8 +16,8 @@ import subprocess
 import tempfile
 import time
 
-from . import remains
 from .member import cgroup_root
+from .remains import remove
 from .run import Result
 from .sidecar import wait_for
 
@@ -140,4 +140,4 @@ class Machine:
         self.process.kill()
         self.process.wait()
         self._leave()
-        remains.remove(self.folder)
+        remove(self.folder)

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 
-from . import remains
+from .remains import remove
 from .run import Result
 from .sidecar import Pod, remove_groups
 from .world import RESOLVER4
@@ -102,12 +102,9 @@ class Podman:
     def close(self):
         self.call("pod", "rm", "-fa", "-t", "0")
         self.call("rm", "-fa", "-t", "0")
-        mounts = [line.split()[1] for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
-        for mount in sorted((m for m in mounts if m.startswith(f"{self.folder}/")), reverse=True):
-            subprocess.run(["umount", "-l", mount], check=False, capture_output=True)
         remove_groups("libpod_parent")
         self.host.close()
-        remains.remove(self.folder)
+        remove(self.folder)
 
     def __enter__(self):
         return self

@@ -99,13 +99,13 @@ def _mounts_below(folder):
 
 
 def remove(path):
-    """Unmount what is mounted below @path, then remove it: what is behind a mount is the machine's own."""
+    """@path and all below it, but nothing of what is mounted there: that may be somebody else's, or the machine's /dev."""
     if path.is_symlink() or not path.is_dir():
-        path.unlink()
+        path.unlink(missing_ok=True)
         return
     for where in reversed(_mounts_below(path)):
         subprocess.run(["umount", "-l", where], check=False, capture_output=True)
-    if not _mounts_below(path):  # what is mounted there may be somebody else's
+    if not _mounts_below(path):
         shutil.rmtree(path, ignore_errors=True)
 
 

@@ -107,3 +107,14 @@ def test_what_is_empty_stays_when_a_container_sweeps():
     finally:
         (group / "below").rmdir()
         group.rmdir()
+
+
+def test_what_is_mounted_in_a_folder_outlives_it(tmp_path):
+    """The folder goes, and what somebody has mounted there, the machine's /dev for example, stays as it was."""
+    (tmp_path / "machine").mkdir()
+    (tmp_path / "machine" / "null").touch()
+    (tmp_path / "folder" / "dev").mkdir(parents=True)
+    script = "mount --bind machine folder/dev && exec python3 -c 'import pathlib, world.remains as r; r.remove(pathlib.Path(\"folder\").resolve())'"
+    subprocess.run(["unshare", "--mount", "sh", "-c", script.replace("python3", sys.executable)], cwd=tmp_path, check=True,
+                   env={**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).resolve().parents[1])})
+    assert (tmp_path / "machine" / "null").exists() and not (tmp_path / "folder" / "dev" / "null").exists()
