@@ -2,7 +2,7 @@
 # A thin front of meson. `make` alone builds; `make run` and `make test` install what is missing first.
 BUILD ?= build
 
-.PHONY: all setup run test confined valgrind shared faults fuzz bench coverage format install clean
+.PHONY: all setup run test confined valgrind shared faults fuzz bench compare coverage format install clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) programs
@@ -32,6 +32,12 @@ fuzz: setup
 bench: setup
 	@$(MAKE) --no-print-directory all
 	@tests/bench/run
+
+# Beside other sandboxes, which it installs (npm, apt): the tables of docs/compatibility.md.
+compare: setup
+	@$(MAKE) --no-print-directory all
+	@tests/compare/setup $(BUILD)/compare
+	@tests/compare/compare.py --weir $(BUILD)/weir --peers $(BUILD)/compare
 
 coverage: setup
 	@tests/coverage

@@ -13,6 +13,11 @@
  *                       there (a file, a symlink into /run, nothing)
  *     /tmp/layer/N      root: the id-mapped mounts that are the lower layers
  *
+ *   Nor is a plain bind safe where no socket lies at the start: one that is made later
+ *   could be connected, those of other network namespaces can't be listed, and a named
+ *   pipe leads to whoever has it open. An overlay costs 1 to 3 us a file; paths that are
+ *   named have plain binds, with masks.
+ *
  *   The kernel doesn't let an ordinary user make a layer of a directory that has
  *   mounts below it, for what they hide would show. For them such a directory is
  *   a directory of the staging tmpfs, its entries one by one: "/" has /proc and /dev

@@ -77,20 +77,6 @@ def test_silent_name_servers_are_a_warning(world):
     assert done.code == 0 and rows(done)["name servers"]["state"] == "warning", done
 
 
-@pytest.mark.parametrize("into, seen", [("", "none is seen"), ("unshare --pid --fork", "this is a container of Docker")])
-def test_a_file_that_an_image_left_is_no_container(world, into, seen):
-    """Of a machine that was made of an image; a container has namespaces of its own. All is mounted in a namespace of this
-    command's own, over an empty folder, and no device is in it."""
-    folder, program = world.workdir(), world.workdir() / "weir"
-    shutil.copy(world.weir_path, program)
-    mounts = (f"mount -t tmpfs none {folder}", f"mkdir {folder}/up {folder}/work {folder}/root",
-              f"mount -t overlay overlay -o lowerdir=/,upperdir={folder}/up,workdir={folder}/work {folder}/root",
-              f"touch {folder}/root/.dockerenv")
-    script = f'mount -t proc proc {folder}/root/proc && exec chroot {folder}/root {program} doctor --json'
-    done = world.command(*into.split(), "sh", "-c", script, mounts=mounts)
-    assert seen in rows(done)["container"]["found"] and not list(folder.iterdir()), done
-
-
 def test_an_uplink_without_its_device_is_not_ok(world, tun):
     there = {program for program in ("slirp4netns", "pasta") if shutil.which(program)}
     found = rows(doctor(world, "--json", user="weir-test", mounts=tun))
