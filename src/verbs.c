@@ -11,6 +11,7 @@
 #include "run/config.h"
 #include "run/doctor.h"
 #include "run/host.h"
+#include "run/needs.h"
 #include "run/options.h"
 #include "run/report_file.h"
 #include "run/run.h"
@@ -49,6 +50,10 @@ static int verb_run(int argc, char **argv)
 	if (r < 0) {
 		log_error("%s", err.text);
 		return RUN_STATUS_BAD_INPUT;
+	}
+	if (needs_check_place(&err) < 0) {
+		log_error("%s", err.text);
+		return RUN_STATUS_FAILED;
 	}
 	stray = cli_options_stray_variable(&cli_run_options);
 	if (stray && !spec.quiet)

@@ -10,7 +10,7 @@
 
 enum {
 	ENVIRONMENT_TOLD_MAX = 12, /* names in the message; the others are counted */
-	ENVIRONMENT_SPARE = 3,	   /* places for variables that the caller adds */
+	ENVIRONMENT_SPARE = 4,	   /* places for variables that the caller adds */
 };
 
 struct environment {

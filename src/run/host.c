@@ -32,7 +32,7 @@
 enum {
 	EVENTS_KEPT = 512,
 	STOP_MS = 2000,	  /* for a command that on_denies ends, until SIGKILL */
-	LOOK_MS = 500,	  /* at whether it does */
+	LOOK_MS = 500,	  /* at what was denied, and at whether on_denies ends it */
 	SETTLE_MS = 5000, /* the engine folds what is equal, for a second or two */
 	SETTLE_EVERY_MS = 50,
 };
@@ -44,6 +44,7 @@ struct host_run {
 	struct run_member member;
 	struct run_policy policy;
 	struct event_ring *ring;
+	struct report_live first; /* that are denied */
 	uint64_t counters[SANDBOX_COUNTER_COUNT];
 	int64_t started_ms;
 	sigset_t waited, before;
@@ -118,6 +119,24 @@ static void look_at_closing(struct host_run *h)
 	}
 }
 
+/* The first denials are said while the command runs. */
+static void look_at_denials(struct host_run *h)
+{
+	struct event_ring *newest = event_ring_new(EVENTS_KEPT);
+
+	if (!newest)
+		return;
+	run_daemon_look(&h->daemon, &h->policy.plan, newest);
+	for (size_t i = 0; i < event_ring_count(newest); i++) {
+		const struct event *e = event_ring_at(newest, i);
+
+		if (report_live_note(&h->first, h->ring, e))
+			event_ring_add(h->ring, e);
+	}
+	event_ring_free(newest);
+	report_live_say(&h->first, &h->policy);
+}
+
 /* The terminal's the command gets by itself: it is in our process group. */
 static void wait_for_command(struct host_run *h)
 {
@@ -127,14 +146,17 @@ static void wait_for_command(struct host_run *h)
 	siginfo_t info;
 
 	while (!look_after(h)) {
-		int sig = may_close ? sigtimedwait(&h->waited, &info, &look)
-				    : sigwaitinfo(&h->waited, &info);
+		const bool tells = !h->spec->quiet && !h->first.more_said;
+		int sig = may_close || tells ? sigtimedwait(&h->waited, &info, &look)
+					     : sigwaitinfo(&h->waited, &info);
 
 		if (sig > 0 && sig != SIGCHLD &&
 		    (info.si_code != SI_KERNEL || sig == SIGHUP))
 			kill(h->child, sig);
 		if (may_close)
 			look_at_closing(h);
+		if (tells && sig < 0)
+			look_at_denials(h);
 	}
 	h->is_closed = may_close && (h->is_closed || run_daemon_is_closed(&h->daemon));
 	h->child = 0;
@@ -207,21 +229,25 @@ static int ask_what_was_denied(struct host_run *h, struct err *err)
 {
 	const struct timespec wait = { .tv_nsec = SETTLE_EVERY_MS * 1000000 };
 	const int64_t end_ms = clock_now_ms() + SETTLE_MS;
-	struct event_ring *next;
 	int r;
 
 	for (;;) {
-		r = run_daemon_read(&h->daemon, &h->policy.plan, h->ring, h->counters,
-				    err);
-		if (r < 0 || run_daemon_is_settled(h->ring, h->counters) ||
-		    event_ring_count(h->ring) == EVENTS_KEPT || clock_now_ms() > end_ms)
+		struct event_ring *all = event_ring_new(EVENTS_KEPT);
+
+		if (!all)
+			return err_set(err, -ENOMEM, "out of memory");
+		r = run_daemon_read(&h->daemon, &h->policy.plan, all, h->counters, err);
+		/* What was told while the command ran stays where nobody answers. */
+		if (r < 0) {
+			event_ring_free(all);
 			return r;
-		nanosleep(&wait, NULL);
-		next = event_ring_new(EVENTS_KEPT);
-		if (!next)
-			return 0;
+		}
 		event_ring_free(h->ring);
-		h->ring = next;
+		h->ring = all;
+		if (run_daemon_is_settled(all, h->counters) ||
+		    event_ring_count(all) == EVENTS_KEPT || clock_now_ms() > end_ms)
+			return 0;
+		nanosleep(&wait, NULL);
 	}
 }
 

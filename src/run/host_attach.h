@@ -22,6 +22,9 @@ int run_daemon_attach(struct run_daemon *d, const char *id, const char *cgroup,
 int run_daemon_read(const struct run_daemon *d, const struct plan *plan,
 		    struct event_ring *ring, uint64_t *ret_counters,
 		    struct err *err) MUST_CHECK;
+/* The newest of what was denied, into @ring. Who can't be asked has denied nothing. */
+void run_daemon_look(const struct run_daemon *d, const struct plan *plan,
+		     struct event_ring *ring);
 /* The daemon has closed it: too much was denied. Who can't be asked hasn't said so. */
 bool run_daemon_is_closed(const struct run_daemon *d);
 /* All that was counted is in @ring: the engine folds what is equal for a second. */

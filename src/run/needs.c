@@ -2,7 +2,10 @@
 #include "run/needs.h"
 
 #include <errno.h>
+#include <linux/seccomp.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "base/log.h"
 #include "policy/policy.h"
@@ -174,24 +177,83 @@ int needs_apply(struct run_spec *spec, const struct policy *policy, struct err *
 	return r < 0 ? r : apply_home(spec, err);
 }
 
+/* --- a sandbox in a sandbox --- */
+
+int needs_check_place(struct err *err)
+{
+	const char *id = getenv(SANDBOX_VARIABLE);
+	char shown[TEXT_ESCAPED_SIZE];
+
+	/* Who merely sets the variable is in none. */
+	if (!id || !id[0] || prctl(PR_GET_SECCOMP) != SECCOMP_MODE_FILTER)
+		return 0;
+	return err_set(err, -EPERM,
+		       "this is the sandbox '%s' of weir run already, and no sandbox can "
+		       "be made in it: start the command without weir, under the same "
+		       "policy",
+		       text_escape(text_of(id), shown, sizeof(shown)));
+}
+
+/* --- what the command won't find --- */
+
+static bool is_shown(const struct option_list *list, const char *path)
+{
+	for (size_t i = 0; i < list->count; i++) {
+		CLEAN(path) struct path p = { .fd = -1 };
+
+		if (path_open(list->items[i], &p, NULL) == 0 &&
+		    path_is_within(path, p.name))
+			return true;
+	}
+	return false;
+}
+
+/* The place that the sandbox has its own of, where @argument is seen outside alone. */
+static const char *place_of_unseen(const struct run_spec *spec, const char *cwd,
+				   const char *argument)
+{
+	static const char *const own[] = { "/tmp", "/var/tmp", "/run", "/dev/shm" };
+	CLEAN(path) struct path p = { .fd = -1 };
+
+	if (argument[0] != '/' || path_open(argument, &p, NULL) < 0 ||
+	    path_is_within(p.name, cwd) || is_shown(&spec->rw, p.name) ||
+	    is_shown(&spec->ro, p.name))
+		return NULL;
+	for (size_t i = 0; i < ARRAY_SIZE(own); i++)
+		/* /tmp itself is there inside. */
+		if (path_is_within(p.name, own[i]) && strcmp(p.name, own[i]) != 0)
+			return own[i];
+	return NULL;
+}
+
+/* One line is enough. */
+static void tell_unseen(struct run_spec *spec)
+{
+	CLEAN(path) struct path cwd = { .fd = -1 };
+	char shown[TEXT_ESCAPED_SIZE];
+
+	if (path_open(".", &cwd, NULL) < 0)
+		return;
+	for (size_t i = 0; spec->argv[i]; i++) {
+		const char *argument = spec->argv[i];
+		const char *place = place_of_unseen(spec, cwd.name, argument);
+
+		if (!place)
+			continue;
+		text_escape(text_of(argument), shown, sizeof(shown));
+		log_warning("'%s' is not there for the command: %s is the sandbox's own; "
+			    "--ro %s shows it",
+			    shown, place, shown);
+		return;
+	}
+}
+
 /* --- what is known of programs --- */
 
 static bool has_word(char *const *argv, const char *const *words, size_t count)
 {
 	for (size_t i = 1; argv[i]; i++) {
 		if (text_is_one_of(argv[i], words, count))
-			return true;
-	}
-	return false;
-}
-
-static bool is_named_writable(const struct run_spec *spec, const char *path)
-{
-	for (size_t i = 0; i < spec->rw.count; i++) {
-		CLEAN(path) struct path p = { .fd = -1 };
-
-		if (path_open(spec->rw.items[i], &p, NULL) == 0 &&
-		    path_is_within(path, p.name))
 			return true;
 	}
 	return false;
@@ -208,7 +270,7 @@ static void tell_git(struct run_spec *spec)
 	if (git_repository_find(&spec->arena, cwd.name, &g, &err) < 0)
 		log_warning("%s", err.text);
 	else if (g.top && !path_is_within(g.common, cwd.name) &&
-		 !is_named_writable(spec, g.common))
+		 !is_shown(&spec->rw, g.common))
 		log_warning("git writes to '%s', which is read-only in the sandbox; "
 			    "--rw-preset git makes it writable, but for its hooks and "
 			    "config",
@@ -240,7 +302,10 @@ void needs_tell(struct run_spec *spec)
 	const char *slash = strrchr(spec->argv[0], '/');
 	const char *program = slash ? slash + 1 : spec->argv[0];
 
-	for (size_t i = 0; !spec->quiet && i < ARRAY_SIZE(known); i++) {
+	if (spec->quiet)
+		return;
+	tell_unseen(spec);
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
 		if (strcmp(known[i].program, program) == 0)
 			known[i].tell(spec);
 	}

@@ -15,6 +15,10 @@
 
 struct policy;
 
+/* Not in a sandbox of weir run's, whose filter of system calls gives no user namespace.
+ * Return: 0, or -EPERM with @err. */
+int needs_check_place(struct err *err) MUST_CHECK;
+
 /* When the policy has been read: add to the `rw`, `set_env`, `drop_env` and
  * `profile_env` of @spec. Return: 0 or -errno with @err. */
 int needs_apply(struct run_spec *spec, const struct policy *policy,

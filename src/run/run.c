@@ -485,7 +485,7 @@ static char **find_variable(const struct environment *e, const char *name)
  * GIT…: where the command starts is a mount of its own, which git would take for the edge
  * of the repository. npm…: npm asks again for a denied name after 10 and 60 s, whatever
  * the refusal, and says nothing meanwhile. */
-static const char *const given_variables[ENVIRONMENT_SPARE] = {
+static const char *const given_variables[] = {
 	"GIT_DISCOVERY_ACROSS_FILESYSTEM=1",
 	"npm_config_fetch_retry_mintimeout=1000",
 	"npm_config_fetch_retry_maxtimeout=2000",
@@ -493,7 +493,14 @@ static const char *const given_variables[ENVIRONMENT_SPARE] = {
 
 static int give_variables(struct control *c, struct environment *e)
 {
-	for (size_t i = 0; i < ENVIRONMENT_SPARE; i++) {
+	char *id = arena_printf(&c->spec->arena, SANDBOX_VARIABLE "=%s",
+				c->socket.socket.id);
+
+	if (!id)
+		return -ENOMEM;
+	if (!find_variable(e, id))
+		e->list[e->count++] = id;
+	for (size_t i = 0; i < ARRAY_SIZE(given_variables); i++) {
 		char *copy = arena_text(&c->spec->arena, text_of(given_variables[i]));
 
 		if (!copy)

@@ -96,20 +96,34 @@ static const char *variable(const char *name)
 	return value && value[0] == '/' ? value : NULL;
 }
 
+/* A directory that the user may not enter was another user's, root's mostly. */
+static bool is_anothers(const char *home)
+{
+	return home && access(home, X_OK) < 0 && errno == EACCES;
+}
+
 const char *home_directory(void)
 {
-	const struct passwd *user = id_map_is_root() ? getpwuid(0) : NULL;
+	const bool is_root = id_map_is_root();
+	const char *given = variable("HOME");
+	const struct passwd *user;
 
-	if (!user)
-		return id_map_is_root() ? "/root" : variable("HOME");
-	return user->pw_dir[0] == '/' ? user->pw_dir : "/root";
+	if (!is_root && !is_anothers(given))
+		return given;
+	user = getpwuid(is_root ? 0 : geteuid());
+	if (user && user->pw_dir[0] == '/')
+		return user->pw_dir;
+	return is_root ? "/root" : NULL;
 }
 
 char *home_config(struct arena *arena, const char *name)
 {
 	const char *config = id_map_is_root() ? NULL : variable("XDG_CONFIG_HOME");
-	const char *home = config ? NULL : home_directory();
+	const char *home;
 
+	if (is_anothers(config))
+		config = NULL;
+	home = config ? NULL : home_directory();
 	if (config)
 		return arena_printf(arena, "%s/weir/%s", config, name);
 	return home ? arena_printf(arena, "%s/.config/weir/%s", home, name) : NULL;

@@ -32,8 +32,9 @@ int id_map_self(int proc, uint32_t uid, uint32_t gid, struct err *err) MUST_CHEC
 
 /* The home directory: $HOME. For the machine's root it is that of the passwd entry,
  * because sudo and its like may leave HOME as another user's, and what lies there would
- * decide what root's sandboxes may do. Return: an absolute path, which lives as long as
- * the environment; NULL: there is none. */
+ * decide what root's sandboxes may do; and so it is where the user may not enter $HOME,
+ * which su and containers may leave as root's. Return: an absolute path, which lives as
+ * long as the environment; NULL: there is none. */
 const char *home_directory(void);
 
 /* @name in ~/.config/weir, or in $XDG_CONFIG_HOME/weir, which counts for the machine's

@@ -412,3 +412,16 @@ def test_G31_the_secrets_of_the_callers_environment_stay_outside(daemon, group, 
     assert done.stdout == "['NEEDLE']\n" and "NEEDLE_TOKEN" in done.stderr, done
     done = seen("--env", "all")
     assert "['NEEDLE', 'NEEDLE_TOKEN']" in done.stdout and "seen in" in done.stdout, done
+
+
+def test_the_first_denials_are_said_while_the_command_runs(daemon, user):
+    script = CONNECT + "sys.stdin.read()\n"
+    started = start(daemon, "--uid", user, "--allow", "api.ok.test", "--", *PYTHON, script, "one.denied.test", "two.denied.test",
+                    stdin=subprocess.PIPE)
+    said = [started.stderr.readline() for _ in range(2)]
+    assert sorted(line.split(":")[1] for line in said) == [" refused one.denied.test", " refused two.denied.test"], said
+    assert started.poll() is None
+    rest = started.communicate(timeout=60)[1]
+    assert rest.startswith("weir: refused:\n") and rest.count("  one.denied.test ") == 1, rest
+    quiet = start(daemon, "--quiet", "--uid", user, "--", *PYTHON, CONNECT, "one.denied.test")
+    assert quiet.communicate(timeout=60) == ("gaierror\n", "")
