@@ -186,10 +186,13 @@ static void put_lookup(struct jtext *j, const struct event *e)
 {
 	char type[16];
 
-	open_object(j, "query");
-	text(j, "hostname", e->name);
-	text(j, "type", query_type_name(e->query_type, type));
-	close_object(j);
+	/* A query has a name; of a limit that was reached it may not be known. */
+	if (e->name[0]) {
+		open_object(j, "query");
+		text(j, "hostname", e->name);
+		text(j, "type", query_type_name(e->query_type, type));
+		close_object(j);
+	}
 	open_object(j, "dst_endpoint");
 	text(j, "name", "weir");
 	text(j, "svc_name", "dns");

@@ -135,6 +135,10 @@ static void a_lookup_has_its_name_and_type(void **state)
 		assert_string_equal(text(j, "query", "hostname"),
 				    "a\xef\xbf\xbd\"\\<b>\x1b.test");
 		assert_null(json_object_get(j, "connection_info"));
+		e.name[0] = '\0';
+		json_decref(j);
+		j = parsed(&e);
+		assert_null(json_object_get(j, "query"));
 		assert_null(json_object_get(j, "actor"));
 		json_decref(j);
 	}
