@@ -190,9 +190,7 @@ static bool is_passed(const struct run_spec *spec, const char *variable,
 		return true;
 	if (spec->env == RUN_ENV_ALL || !environment_is_secret(name, value_of(variable)))
 		return true;
-	if (e->held_count < ENVIRONMENT_TOLD_MAX)
-		e->held[e->held_count] = variable;
-	e->held_count++;
+	e->held[e->held_count++] = variable;
 	return false;
 }
 
@@ -205,7 +203,8 @@ int environment_choose(struct run_spec *spec, char **given, struct environment *
 	for (char **v = given; v && *v; v++)
 		most++;
 	e.list = arena_array(&spec->arena, most, sizeof(*e.list));
-	if (!e.list)
+	e.held = arena_array(&spec->arena, most, sizeof(*e.held));
+	if (!e.list || !e.held)
 		return err_set(err, -ENOMEM, "out of memory");
 	for (char **v = given; v && *v; v++) {
 		if (is_passed(spec, *v, &e))

@@ -19,7 +19,7 @@ struct environment {
 	char **list;
 	size_t count; /* without the NULL */
 	/* Kept back because they look like secrets. */
-	const char *held[ENVIRONMENT_TOLD_MAX]; /* "NAME=value" */
+	const char **held; /* "NAME=value"; the arena's */
 	size_t held_count;
 };
 

@@ -44,6 +44,7 @@ struct host_run {
 	struct run_member member;
 	struct run_policy policy;
 	struct event_ring *ring;
+	struct environment environment;
 	struct report_live first; /* that are denied */
 	uint64_t counters[SANDBOX_COUNTER_COUNT];
 	int64_t started_ms;
@@ -178,7 +179,6 @@ static int start_guarded(struct host_run *h, struct err *err)
 	int r = run_policy_build(h->spec, &h->policy, err);
 	/* Whatever the policy is: all faults are told at once. */
 	int user = h->spec->uid ? daemon_find_user(h->spec->uid, &uid) : 0;
-	struct environment environment;
 	int sig;
 
 	if (r != 0 || user != 0)
@@ -193,10 +193,10 @@ static int start_guarded(struct host_run *h, struct err *err)
 			      h->place.cgroup.path[0] ? h->place.cgroup.path : NULL,
 			      h->place.uid, &h->policy, err) < 0)
 		return RUN_STATUS_FAILED;
-	if (environment_choose(h->spec, environ, &environment, err) < 0)
+	if (environment_choose(h->spec, environ, &h->environment, err) < 0)
 		return RUN_STATUS_FAILED;
-	environment_tell(h->spec, environ, &environment);
-	h->member.environment = environment.list;
+	environment_tell(h->spec, environ, &h->environment);
+	h->member.environment = h->environment.list;
 	sig = early_signal(h);
 	if (sig != 0) {
 		h->wait_status = W_EXITCODE(0, sig);
@@ -217,6 +217,8 @@ static int report_guarded(struct host_run *h)
 		.failures = h->ring, /* the daemon is asked for none */
 		.counters = h->counters,
 		.started_ms = h->started_ms,
+		.held = h->environment.held,
+		.held_count = h->environment.held_count,
 		.stopped = h->is_closed,
 	};
 

@@ -37,6 +37,9 @@ struct launch_spec {
 	const char *const *hide; /* paths that aren't seen */
 	size_t hide_count;
 	bool hide_credentials; /* and those of profiles/credentials.txt */
+	/* Called for each path that is hidden, before anything is started; or NULL. */
+	void (*on_hidden)(void *data, const char *path);
+	void *hidden_data;
 	bool home_tmp;	       /* ROOTFS_HOME is made */
 	const char *const *ro; /* files that stay read-only though below a writable
 				* path: the policy and what it extends */

@@ -18,10 +18,14 @@ struct report {
 	const struct event_ring *failures; /* apart: they push no refusal out */
 	const uint64_t *counters;	   /* SANDBOX_COUNTER_COUNT of them */
 	int64_t started_ms, ended_ms;	   /* wall clock */
-	int exit_status;		   /* what weir exits with */
-	int signal;			   /* that killed the command, or 0 */
-	bool stopped;			   /* by the policy's on_denies */
-	bool failed;			   /* Weir could not do what was asked */
+	const char *const *hidden;	   /* paths; hidden_count of them */
+	size_t hidden_count;
+	const char *const *held; /* "NAME=value" that wasn't passed; held_count */
+	size_t held_count;
+	int exit_status; /* what weir exits with */
+	int signal;	 /* that killed the command, or 0 */
+	bool stopped;	 /* by the policy's on_denies */
+	bool failed;	 /* Weir could not do what was asked */
 };
 
 typedef bool event_kind_fn(const struct event *e);

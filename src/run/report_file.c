@@ -166,6 +166,21 @@ static json_t *rule_json(const struct plan *plan, uint32_t index)
 			 text_json(rule.comment));
 }
 
+/* Up to @end each, so that of "NAME=value" the name alone is told. */
+static json_t *list_json(const char *const *items, size_t count, const char *end)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < count; i++) {
+		char text[4096];
+
+		snprintf(text, sizeof(text), "%.*s", (int)strcspn(items[i], end),
+			 items[i]);
+		json_array_append_new(list, text_json(text));
+	}
+	return list;
+}
+
 static json_t *number_or_null(bool known, json_int_t value)
 {
 	return known ? json_integer(value) : json_null();
@@ -266,6 +281,9 @@ static int write_json(const struct report *r, FILE *out)
 	json_object_set_new(j, "failures",
 			    events_json(r, r->failures, report_is_failure));
 	json_object_set_new(j, "refusals_not_recorded", json_integer((json_int_t)missed));
+	json_object_set_new(j, "hidden", list_json(r->hidden, r->hidden_count, ""));
+	json_object_set_new(j, "environment_kept_back",
+			    list_json(r->held, r->held_count, "="));
 	json_object_set_new(j, "counters", counters_json(r->counters));
 	return print_json(j, 0, out);
 }

@@ -33,6 +33,7 @@
 #include "events/report_event.h"
 #include "run/config.h"
 #include "run/environment.h"
+#include "run/hide.h"
 #include "run/launch.h"
 #include "run/live.h"
 #include "run/needs.h"
@@ -81,6 +82,8 @@ struct control {
 	int hand_fd, hand_end;	   /* the launch child's to the engine, the engine's */
 	struct launch_machine machine;
 	struct startup_files *startup; /* owned */
+	const char **hidden, **held;   /* the arena's: what the command doesn't get */
+	size_t hidden_count, held_count;
 	struct uplink uplink;
 	struct loop_source from_engine, from_launch, signals;
 	struct loop_timer patience, finish, kill, live;
@@ -523,12 +526,26 @@ static int choose_environment(struct control *c, const char *cwd, struct environ
 	if (!pwd)
 		return err_set(err, -ENOMEM, "out of memory");
 	environment_tell(c->spec, environ, ret);
+	c->held = ret->held;
+	c->held_count = ret->held_count;
 	place = find_variable(ret, "PWD");
 	if (place)
 		*place = pwd;
 	if (c->spec->env != RUN_ENV_NONE && give_variables(c, ret) < 0)
 		return err_set(err, -ENOMEM, "out of memory");
 	return 0;
+}
+
+/* There are at most HIDDEN_MAX. */
+static void on_hidden(void *data, const char *path)
+{
+	struct control *c = data;
+	const char *copy = arena_text(&c->spec->arena, text_of(path));
+
+	if (!c->hidden)
+		c->hidden = arena_array(&c->spec->arena, HIDDEN_MAX, sizeof(*c->hidden));
+	if (c->hidden && copy)
+		c->hidden[c->hidden_count++] = copy;
 }
 
 static int start_launch(struct control *c, const struct launch_probe *probe, char *cwd,
@@ -557,6 +574,8 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.shown_count = c->spec->ro.count,
 		.hide = c->spec->hide.items,
 		.hide_count = c->spec->hide.count,
+		.on_hidden = on_hidden,
+		.hidden_data = c,
 		.home_tmp = c->spec->home == RUN_HOME_TMP,
 		.hide_credentials = c->spec->hide_preset == RUN_HIDE_CREDENTIALS,
 		.ro = files,
@@ -656,6 +675,10 @@ static int report_run(const struct control *c)
 		.failures = c->failures,
 		.counters = c->counters,
 		.started_ms = c->started_ms,
+		.hidden = c->hidden,
+		.hidden_count = c->hidden_count,
+		.held = c->held,
+		.held_count = c->held_count,
 		.stopped = c->is_ended,
 	};
 

@@ -18,6 +18,7 @@
 #include <linux/sched.h>
 
 #include "run/enter.h"
+#include "run/hide.h"
 #include "run/images.h"
 #include "run/rootfs.h"
 #include "run/std_fds.h"
@@ -310,6 +311,8 @@ pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spe
 		return init_fd;
 	s.fds.init = init_fd;
 	r = rootfs_plan(&s.view, m, spec, err);
+	for (size_t i = 0; r == 0 && spec->on_hidden && i < s.view.hidden_count; i++)
+		spec->on_hidden(spec->hidden_data, s.view.hidden[i].name);
 	if (r < 0)
 		return r;
 	if (parent_fd < 0 || proc_fd < 0 ||

@@ -75,7 +75,7 @@ def test_it_reaches_what_its_policy_lists(daemon, group, user, site, denied, kin
     assert done.text.split()[1:] == ["gaierror", "ConnectionRefusedError"], f"{done}\n{daemon}"
     assert daemon.host.queries(denied.name) == 0
     assert re.search(rf"weir:   {re.escape(denied.name)} +\d times", done.messages), done
-    assert f"weir:   --allow {denied.name}\n" in done.messages and "--allow 93.9.9.9:443" in done.messages
+    assert f"weir:   --allow {denied.name}\n" in done.messages and "--allow 93.9.9.9:tcp/443" in done.messages
     # and nothing is left
     assert daemon.names() == [] and not group.exists()
     # who isn't guarded is not touched

@@ -38,6 +38,19 @@ def test_a_run_without_refusals_is_reported_with_its_command_and_times(world, si
     assert report["counters"]["queries_denied"] == 0, "the self-test's are not the command's"
 
 
+def test_what_the_command_does_not_get_is_listed_without_a_value(world):
+    cwd = world.workdir()
+    (cwd / "key").write_text("needle-1")
+    (cwd / "plain").write_text("needle-2")
+    env = {"A_TOKEN": "needle-3", **{f"B{i}_TOKEN": "needle-3" for i in range(20)}, "PLAIN": "x"}
+    _, text = run(world, "cat", "plain", cwd=cwd, env=env, options=("--hide", cwd / "key", "--hide-preset", "none"))
+    report = valid(text)
+    assert report["hidden"] == [str(cwd / "key")]
+    assert set(report["environment_kept_back"]) == set(env) - {"PLAIN"} and "needle" not in text
+    _, text = run(world, "true", cwd=cwd, env={"PLAIN": "x"}, options=("--hide-preset", "none"))
+    assert (valid(text)["hidden"], valid(text)["environment_kept_back"]) == ([], [])
+
+
 def test_a_refused_name_has_every_field_that_is_known(world, denied, user):
     done, text = run(world, "sh", "-c", f"getent ahostsv4 {denied.name}; getent ahostsv4 {denied.name}", user=user)
     refusal, = valid(text)["refusals"]
