@@ -96,7 +96,7 @@ static int start_daemon(struct sidecar_spec *spec)
 	/* No name server is asked that was not named. */
 	if (spec->upstream_count > 0)
 		return daemon_run(spec);
-	log_error("%s names no usable name server: name one with --dns-upstream",
+	log_error("%s names no usable name server: name one with --upstream",
 		  spec->resolv_conf);
 	return DAEMON_NO_START;
 }
@@ -173,11 +173,16 @@ static void help_usage(FILE *out)
 
 static const struct cli_verb verbs[] = {
 	{ "run", "run one command in a sandbox that reaches what its policy lists",
-	  verb_run, cli_run_usage, &cli_run_options },
+	  verb_run, cli_run_usage, &cli_run_options, .group = "run a command" },
+	{ "doctor", "try what `weir run` needs of this machine", verb_doctor,
+	  cli_doctor_usage, &cli_doctor_options },
 	{ "sidecar", "guard the network namespace that this container shares with an app",
-	  verb_sidecar, cli_sidecar_usage, &cli_sidecar_options },
+	  verb_sidecar, cli_sidecar_usage, &cli_sidecar_options,
+	  .group = "guard a container" },
+	{ "inject", "print Kubernetes workloads with the sidecar in them", cli_inject,
+	  cli_inject_usage, &cli_inject_options },
 	{ "daemon", "guard any number of sandboxes of this host", verb_daemon,
-	  cli_daemon_usage, &cli_daemon_options },
+	  cli_daemon_usage, &cli_daemon_options, .group = "guard a host" },
 	{ "attach", "have the daemon guard a sandbox", cli_attach, cli_attach_usage,
 	  &cli_attach_options },
 	{ "detach", "guard a sandbox no more", cli_detach, cli_detach_usage,
@@ -186,26 +191,23 @@ static const struct cli_verb verbs[] = {
 	  &cli_ps_options },
 	{ "status", "say how the daemon guards its sandboxes, or one", cli_status,
 	  cli_status_usage, &cli_status_options },
-	{ "policy", "check, explain, show, compare, import or change policies",
-	  cli_policy, cli_policy_usage, &cli_policy_options, CLI_POLICY_WORDS },
-	{ "profile", "list the profiles, or print one", cli_profile, cli_profile_usage,
-	  &cli_profile_options, CLI_PROFILE_WORDS },
-	{ "events", "print what happened in guarded sandboxes", verb_events,
-	  cli_events_usage, &cli_events_options },
-	{ "denies", "count what was denied, by destination, name, rule and so on",
-	  verb_events, cli_denies_usage, &cli_denies_options },
-	{ "review", "decide what was denied and a rule could allow", verb_events,
-	  cli_review_usage, &cli_review_options, CLI_REVIEW_WORDS },
 	{ "render", "print or install a policy as nft rules for a cgroup or a user",
 	  cli_render, cli_render_usage, &cli_render_options },
 	{ "teardown", "take away what `weir render --install` has installed",
 	  cli_teardown, cli_teardown_usage, NULL },
-	{ "doctor", "try what `weir run` needs of this machine", verb_doctor,
-	  cli_doctor_usage, &cli_doctor_options },
-	{ "inject", "print Kubernetes workloads with the sidecar in them", cli_inject,
-	  cli_inject_usage, &cli_inject_options },
+	{ "policy", "check, explain, show, compare, import or change policies",
+	  cli_policy, cli_policy_usage, &cli_policy_options, CLI_POLICY_WORDS,
+	  .group = "policies" },
+	{ "profile", "list the profiles, or print one", cli_profile, cli_profile_usage,
+	  &cli_profile_options, CLI_PROFILE_WORDS },
+	{ "events", "print what happened in guarded sandboxes", verb_events,
+	  cli_events_usage, &cli_events_options, .group = "what happened" },
+	{ "denies", "count what was denied, by destination, name, rule and so on",
+	  verb_events, cli_denies_usage, &cli_denies_options },
+	{ "review", "decide what was denied and a rule could allow", verb_events,
+	  cli_review_usage, &cli_review_options, CLI_REVIEW_WORDS },
 	{ "completion", "print a shell's completion of this command line", cli_completion,
-	  cli_completion_usage, NULL, CLI_COMPLETION_WORDS },
+	  cli_completion_usage, NULL, CLI_COMPLETION_WORDS, .group = "this program" },
 	{ "version", "print the version", verb_version, version_usage, &json_options },
 	{ "help", "list the verbs, or explain one", verb_help, help_usage,
 	  &json_options },
@@ -229,8 +231,11 @@ static void overview(FILE *out)
 	fputs("usage: weir VERB [OPTION]...\n\n"
 	      "Weir decides which names and addresses a sandbox may reach.\n\n",
 	      out);
-	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
+		if (verbs[i].group)
+			fprintf(out, "%s%s:\n", i > 0 ? "\n" : "", verbs[i].group);
 		fprintf(out, "  %-12s%s\n", verbs[i].name, verbs[i].help);
+	}
 	fputs("\n`weir help VERB` explains one.\n", out);
 }
 
@@ -241,6 +246,13 @@ static int unknown_verb(const char *name)
 	log_error("'%s' is not a verb; `weir help` lists them",
 		  text_escape(text_of(name), shown, sizeof(shown)));
 	return RUN_STATUS_BAD_INPUT;
+}
+
+static const char *group_of(const struct cli_verb *v)
+{
+	while (!v->group)
+		v--;
+	return v->group;
 }
 
 static json_t *verb_json(const struct cli_verb *v)
@@ -255,8 +267,9 @@ static json_t *verb_json(const struct cli_verb *v)
 						"argument", o->arg, "help", o->help,
 						"repeats", o->separator != '\0'));
 	}
-	return json_pack("{s:s, s:s, s:s?, s:o}", "name", v->name, "help", v->help,
-			 "words", v->words, "options", options);
+	return json_pack("{s:s, s:s, s:s, s:s?, s:o}", "name", v->name, "group",
+			 group_of(v), "help", v->help, "words", v->words, "options",
+			 options);
 }
 
 /* The table of verbs, or the row of one, for programs. */

@@ -13,6 +13,7 @@ struct cli_verb {
 	void (*usage)(FILE *out);
 	const struct cli_options *options; /* NULL: none */
 	const char *words; /* what may follow, "a|b"; NULL: nothing fixed */
+	const char *group; /* the title above it in `weir help`; NULL: as the one before */
 };
 
 /* In the order of `weir help`; NULL behind the last. */

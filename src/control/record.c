@@ -129,7 +129,7 @@ static void on_inner(struct control *s)
 			s->log, clock_wall_ms(), LOGLINES_ERROR,
 			"[dns] 127.0.0.11 asks on from inside this sandbox, and whom is "
 			"not known: name the servers by OPENSANDBOX_EGRESS_DNS_UPSTREAM "
-			"(--dns-upstream)");
+			"(--upstream)");
 	s->dns_inner = true;
 }
 

@@ -352,9 +352,9 @@ static const struct cli_option options[] = {
 	{ "mode", "dns|dns+nft|dns+nft+tls", "what is enforced (dns+nft)", set_mode },
 	{ "rules", "JSON", "the first policy; without it everything is denied",
 	  OPTION_IN(TEXT, struct sidecar_spec, rules) },
-	{ "policy-file", "FILE",
+	{ "policy", "FILE",
 	  "the policy, before --rules; changes by the API are kept in it",
-	  OPTION_IN(TEXT, struct sidecar_spec, policy_file) },
+	  OPTION_IN(TEXT, struct sidecar_spec, policy_file), .was = "policy-file" },
 	{ "always-dir", "DIR",
 	  "where deny.always, allow.always and log_skip.always are "
 	  "(/var/egress/rules)",
@@ -365,11 +365,11 @@ static const struct cli_option options[] = {
 	{ "api-open", NULL,
 	  "without a token, let whoever reaches the API change the policy",
 	  OPTION_IN(FLAG, struct sidecar_spec, api_open) },
-	{ "dns-upstream-probe", "NAME",
-	  "the name that probes ask for (the root's servers)", set_probe },
-	{ "dns-upstream-probe-interval", "SECONDS", "how often each is probed (30)",
+	{ "upstream-probe", "NAME", "the name that probes ask for (the root's servers)",
+	  set_probe, .was = "dns-upstream-probe" },
+	{ "upstream-probe-interval", "SECONDS", "how often each is probed (30)",
 	  OPTION_IN(NUMBER, struct sidecar_spec, probe_every_sec), .least = 1,
-	  .most = PROBE_EVERY_MAX },
+	  .most = PROBE_EVERY_MAX, .was = "dns-upstream-probe-interval" },
 	{ "nameserver-exempt", "ADDR",
 	  "an address whose port 53 the app may ask by itself; may be repeated",
 	  set_exempt, ',' },
@@ -380,8 +380,8 @@ static const struct cli_option options[] = {
 	  set_doh, ',' },
 	{ "deny-webhook", "URL", "where denied names are sent; may be repeated",
 	  set_webhook, ' ' },
-	{ "sandbox-id", "ID", "how this sandbox is named in logs, metrics and webhooks",
-	  OPTION_IN(TEXT, struct sidecar_spec, sandbox_id) },
+	{ "id", "ID", "how this sandbox is named in logs, metrics and webhooks",
+	  OPTION_IN(TEXT, struct sidecar_spec, sandbox_id), .was = "sandbox-id" },
 	{ "state-dir", "DIR", "where events are kept (in memory alone)",
 	  OPTION_IN(TEXT, struct sidecar_spec, state_dir) },
 	{ "on-unenforceable", "fail|dns|open",
@@ -395,11 +395,11 @@ static const struct cli_option options[] = {
 	{ "remove", NULL, "take every rule away, and leave",
 	  OPTION_IN(FLAG, struct sidecar_spec, remove) },
 
-	{ "dns-upstream", "ADDR[:PORT]",
-	  "name server to ask; may be repeated (resolv.conf)", set_upstream, ',' },
-	{ "dns-upstream-timeout", "SECONDS", "how long one of them may take (5)",
+	{ "upstream", "ADDR[:PORT]", "name server to ask; may be repeated (resolv.conf)",
+	  set_upstream, ',', .was = "dns-upstream" },
+	{ "upstream-timeout", "SECONDS", "how long one of them may take (5)",
 	  OPTION_IN(NUMBER, struct sidecar_spec, upstream_timeout_sec), .least = 1,
-	  .most = TIMEOUT_MAX },
+	  .most = TIMEOUT_MAX, .was = "dns-upstream-timeout" },
 	{ "resolv-conf", "FILE", "where name servers are taken from (/etc/resolv.conf)",
 	  OPTION_IN(TEXT, struct sidecar_spec, resolv_conf) },
 	{ "max-rules", "N", "the most rules that the API takes; 0: no limit (4096)",
@@ -573,13 +573,12 @@ static int add_resolv_conf(struct sidecar_spec *spec, struct err *err)
 		return 0;
 	r = resolv_conf_read(path, on_server, spec, &why);
 	if (r < 0 && r != -ENOENT)
-		return err_set(err, r, "%s; --dns-upstream names a name server",
-			       why.text);
+		return err_set(err, r, "%s; --upstream names a name server", why.text);
 	/* Nobody on the Internet is asked for a host that names nobody. */
 	if (spec->upstream_count > 0 || spec->is_daemon)
 		return 0;
 	sidecar_warn(spec,
-		     "%s names no usable name server: asking 8.8.8.8; --dns-upstream "
+		     "%s names no usable name server: asking 8.8.8.8; --upstream "
 		     "names another",
 		     text_escape(text_of(path), shown, sizeof(shown)));
 	return set_upstream(spec, "8.8.8.8", err);

@@ -12,9 +12,12 @@ enum { HELP_COLUMN = 28, VARIABLE_SIZE = 64 };
 const struct cli_option *cli_option_find(const struct cli_options *table,
 					 struct text name)
 {
-	for (size_t i = 0; i < table->count; i++)
-		if (text_equal(name, table->items[i].name))
-			return &table->items[i];
+	for (size_t i = 0; i < table->count; i++) {
+		const struct cli_option *o = &table->items[i];
+
+		if (text_equal(name, o->name) || (o->was && text_equal(name, o->was)))
+			return o;
+	}
 	return NULL;
 }
 
@@ -189,17 +192,27 @@ int cli_options_only(const struct cli_options *table, void *target, int argc, ch
 
 static const char variable_prefix[] = "WEIR_";
 
-static char *variable_name(const struct cli_option *o, char *buf)
+static char *variable_name(const char *name, char *buf)
 {
 	size_t used = strlen(variable_prefix);
 
 	memcpy(buf, variable_prefix, used);
-	for (const char *p = o->name; *p && used < VARIABLE_SIZE - 1; p++)
+	for (const char *p = name; *p && used < VARIABLE_SIZE - 1; p++)
 		buf[used++] = (char)(*p == '-'		      ? '_'
 				     : *p >= 'a' && *p <= 'z' ? *p - 'a' + 'A'
 							      : *p);
 	buf[used] = '\0';
 	return buf;
+}
+
+/* The option's variable that is set, by its newer name or its older one, or NULL. */
+static const char *variable_of(const struct cli_option *o, char *ret_name)
+{
+	const char *value = getenv(variable_name(o->name, ret_name));
+
+	if (o->was && (!value || value[0] == '\0'))
+		value = getenv(variable_name(o->was, ret_name));
+	return value && value[0] ? value : NULL;
 }
 
 static int flag_from(const struct cli_option *o, void *target, const char *value,
@@ -242,11 +255,11 @@ int cli_options_environment(const struct cli_options *table, void *target,
 	for (size_t i = 0; i < table->count; i++) {
 		const struct cli_option *o = &table->items[i];
 		char name[VARIABLE_SIZE];
-		const char *value = getenv(variable_name(o, name));
+		const char *value = variable_of(o, name);
 		struct err one = { 0 };
 		int r;
 
-		if ((*given >> i & 1) != 0 || !value || value[0] == '\0')
+		if ((*given >> i & 1) != 0 || !value)
 			continue;
 		if (!o->arg)
 			r = flag_from(o, target, value, &one);
@@ -268,9 +281,13 @@ static bool has_variable(const struct cli_options *table, struct text name)
 {
 	char buf[VARIABLE_SIZE];
 
-	for (size_t i = 0; i < table->count; i++)
-		if (text_equal(name, variable_name(&table->items[i], buf)))
+	for (size_t i = 0; i < table->count; i++) {
+		const struct cli_option *o = &table->items[i];
+
+		if (text_equal(name, variable_name(o->name, buf)) ||
+		    (o->was && text_equal(name, variable_name(o->was, buf))))
 			return true;
+	}
 	return false;
 }
 

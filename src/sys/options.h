@@ -44,6 +44,7 @@ struct cli_option {
 	enum option_kind kind;
 	size_t offset;
 	uint32_t least, most;
+	const char *was; /* an older name: taken, and not shown; NULL: none */
 };
 
 /* The end of a row: OPTION_IN(TEXT, struct spec, policy_file). */

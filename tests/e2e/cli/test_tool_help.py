@@ -39,6 +39,54 @@ def test_help_lists_every_verb_and_weir_1_explains_it(world, table):
         assert re.search(rf"^\.It Cm {name}\b", weir1, re.M), name
 
 
+def test_help_and_weir_1_are_in_the_same_groups(world, table):
+    overview, weir1 = world.weir("help").text, (MAN / "weir.1").read_text()
+    groups = list(dict.fromkeys(verb["group"] for verb in table.values()))
+    assert groups == ["run a command", "guard a container", "guard a host", "policies", "what happened", "this program"]
+    for group in groups:
+        want = [name for name, verb in table.items() if verb["group"] == group]
+        [part] = re.findall(rf"^{group}:\n((?:  .*\n)+)", overview, re.M)
+        assert re.findall(r"^  (\S+)", part, re.M) == want
+        [part] = re.findall(rf"^{group.capitalize()}:\n\.Bl(.*?)^\.El", weir1, re.M | re.S)
+        assert re.findall(r"^\.It Cm (\w+)", part, re.M) == want
+
+
+# What means the same, as each verb of before called it: the older word is taken, and not shown.
+OLDER = [("sidecar", "policy-file", "policy"), ("sidecar", "sandbox-id", "id"),
+         ("sidecar", "dns-upstream", "upstream"), ("sidecar", "dns-upstream-timeout", "upstream-timeout"),
+         ("sidecar", "dns-upstream-probe", "upstream-probe"), ("daemon", "dns-upstream", "upstream"),
+         ("sidecar", "dns-upstream-probe-interval", "upstream-probe-interval"),
+         ("daemon", "dns-upstream-timeout", "upstream-timeout")]
+
+
+@pytest.mark.parametrize("verb, older, name", OLDER)
+def test_an_older_name_of_an_option_is_taken_and_not_shown(world, table, verb, older, name):
+    assert name in options(table[verb]) and older not in options(table[verb])
+    for option in (older, name):
+        # told by the newer name: it is known, and its value is missing
+        done = world.weir(verb, f"--{option}")
+        assert done.code == 2 and f"--{name} needs a value" in done.messages, done
+    done = world.weir(verb, f"--{older}x", "y")
+    assert done.code == 2 and f"'--{older}x' is not an option" in done.messages, done
+
+
+@pytest.mark.parametrize("variable", ["WEIR_DNS_UPSTREAM_TIMEOUT", "WEIR_UPSTREAM_TIMEOUT"])
+def test_a_variable_of_an_older_name_is_taken(world, variable):
+    done = world.command(str(world.weir_path), "sidecar", "--mode", "none", env={"PATH": "/usr/bin", variable: "x"})
+    assert done.code == 2 and variable in done.messages, done
+
+
+def test_what_means_the_same_is_called_the_same(table):
+    """One argument and one sentence's subject for each name; these two name two things on purpose."""
+    seen = {}
+    for verb in table.values():
+        for option in verb["options"]:
+            seen.setdefault(option["name"], set()).add(option["argument"])
+    several = {name: arguments for name, arguments in seen.items() if len(arguments) > 1}
+    assert set(several) <= {"id", "uid"}, several
+    assert not {name for name in seen if name.startswith("dns-") or name.endswith("-file") and name != "token-file"}
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_and_manual_list_the_same_options(world, table, verb):
     text = world.weir("help", verb).text
