@@ -315,15 +315,13 @@ static const struct {
 	void (*print)(FILE *out);
 } shells[] = { { "bash", print_bash }, { "zsh", print_zsh }, { "fish", print_fish } };
 
-void cli_completion_usage(FILE *out)
-{
-	fputs("usage: weir completion " CLI_COMPLETION_WORDS "\n\n"
-	      "Print what the shell needs to complete weir's command lines:\n\n"
-	      "  eval \"$(weir completion bash)\"      in ~/.bashrc\n"
-	      "  eval \"$(weir completion zsh)\"       in ~/.zshrc, behind compinit\n"
-	      "  weir completion fish | source       in ~/.config/fish/config.fish\n",
-	      out);
-}
+const struct cli_options cli_completion_options = {
+	.usage = "usage: weir completion " CLI_COMPLETION_WORDS "\n\n"
+		 "Print what the shell needs to complete weir's command lines:\n\n"
+		 "  eval \"$(weir completion bash)\"      in ~/.bashrc\n"
+		 "  eval \"$(weir completion zsh)\"       in ~/.zshrc, behind compinit\n"
+		 "  weir completion fish | source       in ~/.config/fish/config.fish\n",
+};
 
 int cli_completion(int argc, char **argv)
 {

@@ -9,4 +9,4 @@
 
 /* @argv[0] is "completion". Return: the exit status. */
 int cli_completion(int argc, char **argv);
-void cli_completion_usage(FILE *out);
+extern const struct cli_options cli_completion_options;

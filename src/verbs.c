@@ -126,14 +126,23 @@ static int verb_doctor(int argc, char **argv)
 static const struct cli_option json_only[] = {
 	{ "json", NULL, "print JSON", .kind = OPTION_FLAG },
 };
-static const struct cli_options json_options = { json_only, ARRAY_SIZE(json_only) };
+static const struct cli_options version_options = {
+	.items = json_only,
+	.count = ARRAY_SIZE(json_only),
+	.usage = "usage: weir version [--json]\n\nPrint the version.\n",
+};
+static const struct cli_options help_options = {
+	.items = json_only,
+	.count = ARRAY_SIZE(json_only),
+	.usage = "usage: weir help [--json] [VERB]\n\nList the verbs, or explain one.\n",
+};
 
 /* Return: the index of the first argument, or -EINVAL after a message. */
 static int parse_json(int argc, char **argv, int arguments_max, bool *ret_json)
 {
 	char shown[TEXT_ESCAPED_SIZE];
 	struct err err = { 0 };
-	int first = cli_options_parse(&json_options, ret_json, argc, argv, NULL, &err);
+	int first = cli_options_parse(&help_options, ret_json, argc, argv, NULL, &err);
 
 	if (first >= 0 && argc - first > arguments_max)
 		first = err_set(&err, -EINVAL, "%s: '%s' is one argument too many",
@@ -155,62 +164,42 @@ static int verb_version(int argc, char **argv)
 	return 0;
 }
 
-static void version_usage(FILE *out)
-{
-	fputs("usage: weir version [--json]\n\nPrint the version.\n\n", out);
-	cli_options_print(out, &json_options);
-}
-
 static int verb_help(int argc, char **argv);
-
-static void help_usage(FILE *out)
-{
-	fputs("usage: weir help [--json] [VERB]\n\n"
-	      "List the verbs, or explain one.\n\n",
-	      out);
-	cli_options_print(out, &json_options);
-}
 
 static const struct cli_verb verbs[] = {
 	{ "run", "run one command in a sandbox that reaches what its policy lists",
-	  verb_run, cli_run_usage, &cli_run_options, .group = "run a command" },
+	  verb_run, &cli_run_options, .group = "run a command" },
 	{ "doctor", "try what `weir run` needs of this machine", verb_doctor,
-	  cli_doctor_usage, &cli_doctor_options },
+	  &cli_doctor_options },
 	{ "sidecar", "guard the network namespace that this container shares with an app",
-	  verb_sidecar, cli_sidecar_usage, &cli_sidecar_options,
-	  .group = "guard a container" },
+	  verb_sidecar, &cli_sidecar_options, .group = "guard a container" },
 	{ "inject", "print Kubernetes workloads with the sidecar in them", cli_inject,
-	  cli_inject_usage, &cli_inject_options },
+	  &cli_inject_options },
 	{ "daemon", "guard any number of sandboxes of this host", verb_daemon,
-	  cli_daemon_usage, &cli_daemon_options, .group = "guard a host" },
-	{ "attach", "have the daemon guard a sandbox", cli_attach, cli_attach_usage,
-	  &cli_attach_options },
-	{ "detach", "guard a sandbox no more", cli_detach, cli_detach_usage,
-	  &cli_detach_options },
-	{ "ps", "list the sandboxes that the daemon guards", cli_ps, cli_ps_usage,
-	  &cli_ps_options },
+	  &cli_daemon_options, .group = "guard a host" },
+	{ "attach", "have the daemon guard a sandbox", cli_attach, &cli_attach_options },
+	{ "detach", "guard a sandbox no more", cli_detach, &cli_detach_options },
+	{ "ps", "list the sandboxes that the daemon guards", cli_ps, &cli_ps_options },
 	{ "status", "say how the daemon guards its sandboxes, or one", cli_status,
-	  cli_status_usage, &cli_status_options },
+	  &cli_status_options },
 	{ "render", "print or install a policy as nft rules for a cgroup or a user",
-	  cli_render, cli_render_usage, &cli_render_options },
+	  cli_render, &cli_render_options },
 	{ "teardown", "take away what `weir render --install` has installed",
-	  cli_teardown, cli_teardown_usage, NULL },
+	  cli_teardown, &cli_teardown_options },
 	{ "policy", "check, explain, show, compare, import or change policies",
-	  cli_policy, cli_policy_usage, &cli_policy_options, CLI_POLICY_WORDS,
-	  .group = "policies" },
-	{ "profile", "list the profiles, or print one", cli_profile, cli_profile_usage,
-	  &cli_profile_options, CLI_PROFILE_WORDS },
+	  cli_policy, &cli_policy_options, CLI_POLICY_WORDS, .group = "policies" },
+	{ "profile", "list the profiles, or print one", cli_profile, &cli_profile_options,
+	  CLI_PROFILE_WORDS },
 	{ "events", "print what happened in guarded sandboxes", verb_events,
-	  cli_events_usage, &cli_events_options, .group = "what happened" },
+	  &cli_events_options, .group = "what happened" },
 	{ "denies", "count what was denied, by destination, name, rule and so on",
-	  verb_events, cli_denies_usage, &cli_denies_options },
+	  verb_events, &cli_denies_options },
 	{ "review", "decide what was denied and a rule could allow", verb_events,
-	  cli_review_usage, &cli_review_options, CLI_REVIEW_WORDS },
+	  &cli_review_options, CLI_REVIEW_WORDS },
 	{ "completion", "print a shell's completion of this command line", cli_completion,
-	  cli_completion_usage, NULL, CLI_COMPLETION_WORDS, .group = "this program" },
-	{ "version", "print the version", verb_version, version_usage, &json_options },
-	{ "help", "list the verbs, or explain one", verb_help, help_usage,
-	  &json_options },
+	  &cli_completion_options, CLI_COMPLETION_WORDS, .group = "this program" },
+	{ "version", "print the version", verb_version, &version_options },
+	{ "help", "list the verbs, or explain one", verb_help, &help_options },
 };
 
 const struct cli_verb *cli_verb_at(size_t i)
@@ -306,7 +295,7 @@ static int verb_help(int argc, char **argv)
 	if (json)
 		return help_json(v);
 	if (v)
-		v->usage(stdout);
+		cli_usage_print(stdout, v->options);
 	else
 		overview(stdout);
 	return 0;
@@ -329,7 +318,7 @@ int cli_main(int argc, char **argv)
 	if (!v)
 		return unknown_verb(name);
 	if (argc > 2 && strcmp(argv[2], "--help") == 0) {
-		v->usage(stdout);
+		cli_usage_print(stdout, v->options);
 		return 0;
 	}
 	return v->main(argc - 1, argv + 1);

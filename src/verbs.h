@@ -10,10 +10,10 @@ struct cli_verb {
 	const char *name;
 	const char *help; /* one line */
 	int (*main)(int argc, char **argv);
-	void (*usage)(FILE *out);
-	const struct cli_options *options; /* NULL: none */
+	const struct cli_options *options; /* with what `weir help` says */
 	const char *words; /* what may follow, "a|b"; NULL: nothing fixed */
-	const char *group; /* the title above it in `weir help`; NULL: as the one before */
+	const char
+		*group; /* the title above it in `weir help`; NULL: as the one before */
 };
 
 /* In the order of `weir help`; NULL behind the last. */

@@ -171,17 +171,15 @@ static int print_rows(const struct doctor *d)
 static const struct cli_option options[] = {
 	{ "json", NULL, "print JSON", .kind = OPTION_FLAG },
 };
-const struct cli_options cli_doctor_options = { options, ARRAY_SIZE(options) };
-
-void cli_doctor_usage(FILE *out)
-{
-	fputs("usage: weir doctor [OPTION]...\n\n"
-	      "Try what `weir run` needs of this machine, one by one: what was found,\n"
-	      "what follows, and the command that mends it.\n\n",
-	      out);
-	cli_options_print(out, &cli_doctor_options);
-	fputs("\nExit status: 0 when `weir run` works here, 1 when it can't.\n", out);
-}
+const struct cli_options cli_doctor_options = {
+	.items = options,
+	.count = ARRAY_SIZE(options),
+	.usage =
+		"usage: weir doctor [OPTION]...\n\n"
+		"Try what `weir run` needs of this machine, one by one: what was found,\n"
+		"what follows, and the command that mends it.\n",
+	.notes = "Exit status: 0 when `weir run` works here, 1 when it can't.\n",
+};
 
 int cli_doctor(int argc, char **argv, int (*run)(struct run_spec *spec))
 {

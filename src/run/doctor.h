@@ -11,7 +11,6 @@
 /* @argv[0] is "doctor"; @run starts a sandbox, as `weir run` does.
  * Return: the exit status: 0, 1 when `weir run` can't work here, 2 for bad usage. */
 int cli_doctor(int argc, char **argv, int (*run)(struct run_spec *spec));
-void cli_doctor_usage(FILE *out);
 extern const struct cli_options cli_doctor_options;
 
 /* A `weir run` failed. Return: whether this machine is to blame: the simplest sandbox

@@ -137,29 +137,30 @@ static const struct cli_option options[] = {
 	  OPTION_IN(FLAG, struct run_spec, no_config) },
 };
 static_assert(ARRAY_SIZE(options) <= CLI_OPTIONS_MAX, "every option has a bit");
-const struct cli_options cli_run_options = { options, ARRAY_SIZE(options) };
-
-void cli_run_usage(FILE *out)
-{
-	fputs("usage: weir run [OPTION]... [--] COMMAND [ARG]...\n\n"
-	      "Run COMMAND in a sandbox that reaches what its policy lists, and nothing "
-	      "else:\nin namespaces of its own, or with --cgroup and --uid on the host, "
-	      "guarded by the\ndaemon.\n\n",
-	      out);
-	cli_options_print(out, &cli_run_options);
-	fputs("\nTARGET is a name (api.github.com), a wildcard (*.pypi.org: below it;\n"
-	      "**.pypi.org: it and below it), an address or a CIDR. PORTS: 443, 80,443,\n"
-	      "8000-8100, tcp/22. Without PORTS: all but 53 and 853.\n\n"
-	      "Exit status: the command's; 2 bad input; 122 ended by the policy's "
-	      "on_denies;\n123 with --fail-on-deny when something was refused; 125 Weir "
-	      "could not do what\nwas asked; 126 and 127 the command could not be "
-	      "started "
-	      "or found.\n\n"
-	      "Each option has a variable: WEIR_PROFILE, WEIR_FAIL_ON_DENY=1; defaults "
-	      "are "
-	      "in\n~/.config/weir/config.yaml and /etc/weir/config.yaml.\n",
-	      out);
-}
+const struct cli_options cli_run_options = {
+	.items = options,
+	.count = ARRAY_SIZE(options),
+	.usage = "usage: weir run [OPTION]... [--] COMMAND [ARG]...\n\n"
+		 "Run COMMAND in a sandbox that reaches what its policy lists, and "
+		 "nothing "
+		 "else:\nin namespaces of its own, or with --cgroup and --uid on the "
+		 "host, "
+		 "guarded by the\ndaemon.\n",
+	.notes =
+		"TARGET is a name (api.github.com), a wildcard (*.pypi.org: below it;\n"
+		"**.pypi.org: it and below it), an address or a CIDR. PORTS: 443, "
+		"80,443,\n"
+		"8000-8100, tcp/22. Without PORTS: all but 53 and 853.\n\n"
+		"Exit status: the command's; 2 bad input; 122 ended by the policy's "
+		"on_denies;\n123 with --fail-on-deny when something was refused; 125 "
+		"Weir "
+		"could not do what\nwas asked; 126 and 127 the command could not be "
+		"started "
+		"or found.\n\n"
+		"Each option has a variable: WEIR_PROFILE, WEIR_FAIL_ON_DENY=1; defaults "
+		"are "
+		"in\n~/.config/weir/config.yaml and /etc/weir/config.yaml.\n",
+};
 
 int cli_run_parse(int argc, char **argv, struct run_spec *ret, struct err *err)
 {

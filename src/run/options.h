@@ -98,5 +98,4 @@ int cli_run_environment(struct run_spec *spec, struct err *err) MUST_CHECK;
 /* With --cgroup or --uid: what is set so far means something there.
  * Return: 0, or -EINVAL with @err. */
 int cli_run_check_guarded(const struct run_spec *spec, struct err *err) MUST_CHECK;
-void cli_run_usage(FILE *out);
 extern const struct cli_options cli_run_options;

@@ -453,42 +453,39 @@ static const struct cli_option options[] = {
 static_assert(ARRAY_SIZE(options) == SIDECAR_ROWS + BOTH_ROWS + DAEMON_ROWS,
 	      "every option is somebody's");
 static_assert(SIDECAR_ROWS + BOTH_ROWS <= CLI_OPTIONS_MAX, "every option has a bit");
-const struct cli_options cli_sidecar_options = { options, SIDECAR_ROWS + BOTH_ROWS };
-const struct cli_options cli_daemon_options = { options + SIDECAR_ROWS,
-						BOTH_ROWS + DAEMON_ROWS };
-
-void cli_sidecar_usage(FILE *out)
-{
-	fputs("usage: weir sidecar [OPTION]...\n\n"
-	      "Guard the network namespace that this runs in, as OpenSandbox's egress "
-	      "sidecar\ndoes, with its variables, files and API.\n\n",
-	      out);
-	cli_options_print(out, &cli_sidecar_options);
-	fputs("\nEach option has a variable: WEIR_MODE, WEIR_API_OPEN=1; lists are "
-	      "parted "
-	      "by\ncommas there, URLs by blanks. OPENSANDBOX_EGRESS_… count behind "
-	      "both.\n"
-	      "Rules stay when the sidecar ends, however it ends: only --remove, on the\n"
-	      "command line, takes them away.\n\n"
-	      "Exit status: 0 after SIGTERM and after --remove; 1 not --healthy; 2 bad "
-	      "input;\n125 Weir could not do what was asked.\n",
-	      out);
-}
-
-void cli_daemon_usage(FILE *out)
-{
-	fputs("usage: weir daemon [OPTION]...\n\n"
-	      "Guard any number of sandboxes of this host; `weir attach` adds one. Rules "
-	      "stay\nwhen the daemon ends, and its next start guards the same sandboxes "
-	      "again.\n\n",
-	      out);
-	cli_options_print(out, &cli_daemon_options);
-	fputs("\nEach option has a variable: WEIR_SOCKET, WEIR_RUN_DIR; lists are parted "
-	      "by\ncommas there, URLs by blanks. Root and members of the group weir may "
-	      "use the\nAPI.\n\n"
-	      "Exit status: 0 after SIGTERM; 1 the daemon can't start; 2 bad input.\n",
-	      out);
-}
+const struct cli_options cli_sidecar_options = {
+	.items = options,
+	.count = SIDECAR_ROWS + BOTH_ROWS,
+	.usage = "usage: weir sidecar [OPTION]...\n\n"
+		 "Guard the network namespace that this runs in, as OpenSandbox's egress "
+		 "sidecar\ndoes, with its variables, files and API.\n",
+	.notes =
+		"Each option has a variable: WEIR_MODE, WEIR_API_OPEN=1; lists are "
+		"parted "
+		"by\ncommas there, URLs by blanks. OPENSANDBOX_EGRESS_… count behind "
+		"both.\n"
+		"Rules stay when the sidecar ends, however it ends: only --remove, on "
+		"the\n"
+		"command line, takes them away.\n\n"
+		"Exit status: 0 after SIGTERM and after --remove; 1 not --healthy; 2 bad "
+		"input;\n125 Weir could not do what was asked.\n",
+};
+const struct cli_options cli_daemon_options = {
+	.items = options + SIDECAR_ROWS,
+	.count = BOTH_ROWS + DAEMON_ROWS,
+	.usage = "usage: weir daemon [OPTION]...\n\n"
+		 "Guard any number of sandboxes of this host; `weir attach` adds one. "
+		 "Rules "
+		 "stay\nwhen the daemon ends, and its next start guards the same "
+		 "sandboxes "
+		 "again.\n",
+	.notes =
+		"Each option has a variable: WEIR_SOCKET, WEIR_RUN_DIR; lists are parted "
+		"by\ncommas there, URLs by blanks. Root and members of the group weir "
+		"may "
+		"use the\nAPI.\n\n"
+		"Exit status: 0 after SIGTERM; 1 the daemon can't start; 2 bad input.\n",
+};
 
 /* --- reading ---------------------------------------------------------------------- */
 

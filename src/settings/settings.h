@@ -125,8 +125,6 @@ int cli_daemon_parse(int argc, char **argv, struct sidecar_spec *ret,
  * the other: a daemon's begin with "daemon". */
 int cli_helper_parse(int argc, char **argv, bool *ret_daemon, struct sidecar_spec *ret,
 		     struct err *err) MUST_CHECK;
-void cli_sidecar_usage(FILE *out);
-void cli_daemon_usage(FILE *out);
 extern const struct cli_options cli_sidecar_options, cli_daemon_options;
 
 /* Read OpenSandbox's variables for options that neither the command line nor a WEIR_

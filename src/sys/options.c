@@ -303,7 +303,7 @@ const char *cli_options_stray_variable(const struct cli_options *table)
 	return NULL;
 }
 
-void cli_options_print(FILE *out, const struct cli_options *table)
+static void print_options(FILE *out, const struct cli_options *table)
 {
 	unsigned int width = term_width(out);
 
@@ -318,4 +318,19 @@ void cli_options_print(FILE *out, const struct cli_options *table)
 		fprintf(out, "%*s", HELP_COLUMN - used, "");
 		term_wrap(out, o->help, HELP_COLUMN, HELP_COLUMN, width);
 	}
+}
+
+void cli_usage_print(FILE *out, const struct cli_options *table)
+{
+	fputs(table->usage, out);
+	if (table->words) {
+		fputc('\n', out);
+		table->words(out);
+	}
+	if (table->count > 0) {
+		fputc('\n', out);
+		print_options(out, table);
+	}
+	if (table->notes)
+		fprintf(out, "\n%s", table->notes);
 }

@@ -56,6 +56,9 @@ enum { CLI_OPTIONS_MAX = 64 }; /* in one table; asserted where the tables are */
 struct cli_options {
 	const struct cli_option *items;
 	size_t count;
+	const char *usage;	  /* "usage: weir run …", a blank line, what it does */
+	const char *notes;	  /* below the options; NULL: none */
+	void (*words)(FILE *out); /* print what stands before the options; or NULL */
 };
 
 /* Read options from @argv[1] on: "--name value", "--name=value", never abbreviated;
@@ -93,5 +96,5 @@ int cli_option_word(const char *words, const char *value, struct err *err) MUST_
 int cli_option_set(const struct cli_option *o, void *target, const char *value,
 		   struct err *err) MUST_CHECK;
 
-/* The "  --name ARG   help" lines. */
-void cli_options_print(FILE *out, const struct cli_options *table);
+/* What `weir help VERB` says: the usage, the "  --name ARG   help" lines, the notes. */
+void cli_usage_print(FILE *out, const struct cli_options *table);

@@ -61,20 +61,17 @@ static const struct cli_option attach_options[] = {
 	{ "socket", "PATH", "where the daemon's API is (/run/weir/weir.sock)",
 	  OPTION_IN(TEXT, struct spec, socket) },
 };
-const struct cli_options cli_attach_options = { attach_options,
-						ARRAY_SIZE(attach_options) };
-
-void cli_attach_usage(FILE *out)
-{
-	fputs("usage: weir attach --id NAME --netns|--cgroup|--uid WHAT [OPTION]...\n"
-	      "       weir attach --oci-state [OPTION]...\n\n"
-	      "Have the daemon guard a sandbox. When this returns 0, the filter stands, "
-	      "was\nread back and tested from inside; else nothing is weaker than "
-	      "before, and the\nstatus is 125 (failed_safety_setup), or 2 for bad "
-	      "input. Without a policy\neverything is denied.\n\n",
-	      out);
-	cli_options_print(out, &cli_attach_options);
-}
+const struct cli_options cli_attach_options = {
+	.items = attach_options,
+	.count = ARRAY_SIZE(attach_options),
+	.usage = "usage: weir attach --id NAME --netns|--cgroup|--uid WHAT [OPTION]...\n"
+		 "       weir attach --oci-state [OPTION]...\n\n"
+		 "Have the daemon guard a sandbox. When this returns 0, the filter "
+		 "stands, "
+		 "was\nread back and tested from inside; else nothing is weaker than "
+		 "before, and the\nstatus is 125 (failed_safety_setup), or 2 for bad "
+		 "input. Without a policy\neverything is denied.\n",
+};
 
 /* What starts the sandbox is to read this word, and not go on. */
 static int failed_setup(const char *why)
@@ -326,46 +323,36 @@ static int fail(const char *why)
 }
 
 static const struct cli_option detach_options[] = { SOCKET_OPTION };
-const struct cli_options cli_detach_options = { detach_options,
-						ARRAY_SIZE(detach_options) };
+const struct cli_options cli_detach_options = {
+	.items = detach_options,
+	.count = ARRAY_SIZE(detach_options),
+	.usage = "usage: weir detach [--socket PATH] ID\n\n"
+		 "Guard a sandbox no more: its rules are removed, and it is open.\n",
+	.notes = "Exit status: 0; 2 bad input; 125 its rules are not gone.\n",
+};
 
 static const struct cli_option show_options[] = {
 	{ "json", NULL, "print JSON", OPTION_IN(FLAG, struct show_spec, json) },
 	SOCKET_OPTION,
 };
-const struct cli_options cli_ps_options = { show_options, ARRAY_SIZE(show_options) };
-const struct cli_options cli_status_options = { show_options, ARRAY_SIZE(show_options) };
-
-void cli_detach_usage(FILE *out)
-{
-	fputs("usage: weir detach [--socket PATH] ID\n\n"
-	      "Guard a sandbox no more: its rules are removed, and it is open.\n\n",
-	      out);
-	cli_options_print(out, &cli_detach_options);
-	fputs("\nExit status: 0; 2 bad input; 125 its rules are not gone.\n", out);
-}
-
-void cli_ps_usage(FILE *out)
-{
-	fputs("usage: weir ps [--json] [--socket PATH]\n\n"
-	      "List the sandboxes that the daemon guards, and the caller's runs; with "
-	      "--socket\nthe daemon's alone.\n\n",
-	      out);
-	cli_options_print(out, &cli_ps_options);
-	fputs("\nExit status: 0; 2 bad input; 125 the daemon can't be asked.\n", out);
-}
-
-void cli_status_usage(FILE *out)
-{
-	fputs("usage: weir status [--json] [--socket PATH] [ID]\n\n"
-	      "Say how a sandbox of the daemon's or a run of the caller's is guarded, or "
-	      "each\nof them in a line, and what is weaker than asked for.\n\n",
-	      out);
-	cli_options_print(out, &cli_status_options);
-	fputs("\nExit status: 0, also of what is degraded; 2 bad input; 125 the daemon "
-	      "can't be\nasked, or has no such sandbox.\n",
-	      out);
-}
+const struct cli_options cli_ps_options = {
+	.items = show_options,
+	.count = ARRAY_SIZE(show_options),
+	.usage = "usage: weir ps [--json] [--socket PATH]\n\n"
+		 "List the sandboxes that the daemon guards, and the caller's runs; with "
+		 "--socket\nthe daemon's alone.\n",
+	.notes = "Exit status: 0; 2 bad input; 125 the daemon can't be asked.\n",
+};
+const struct cli_options cli_status_options = {
+	.items = show_options,
+	.count = ARRAY_SIZE(show_options),
+	.usage = "usage: weir status [--json] [--socket PATH] [ID]\n\n"
+		 "Say how a sandbox of the daemon's or a run of the caller's is guarded, "
+		 "or "
+		 "each\nof them in a line, and what is weaker than asked for.\n",
+	.notes = "Exit status: 0, also of what is degraded; 2 bad input; 125 the daemon "
+		 "can't be\nasked, or has no such sandbox.\n",
+};
 
 /* Return: 0, or the exit status after a message. */
 static int read_arguments(const struct cli_options *table, struct show_spec *spec,

@@ -43,8 +43,13 @@ static const struct cli_option events_options[] = {
 	{ "json", NULL, "the same as --format json",
 	  OPTION_IN(FLAG, struct events_spec, json) },
 };
-const struct cli_options cli_events_options = { events_options,
-						ARRAY_SIZE(events_options) };
+const struct cli_options cli_events_options = {
+	.items = events_options,
+	.count = ARRAY_SIZE(events_options),
+	.usage = "usage: weir events [OPTION]...\n\n"
+		 "Print what a sidecar or daemon has stored, the oldest first.\n",
+	.notes = "Exit status: 0, 1 when the store can't be read, 2 for bad usage.\n",
+};
 
 static const struct cli_option denies_options[] = {
 	STORE_ROWS,
@@ -56,28 +61,13 @@ static const struct cli_option denies_options[] = {
 	  OPTION_IN(NUMBER, struct events_spec, limit), .least = 1, .most = LIMIT_MAX },
 	{ "json", NULL, "print JSON", OPTION_IN(FLAG, struct events_spec, json) },
 };
-const struct cli_options cli_denies_options = { denies_options,
-						ARRAY_SIZE(denies_options) };
-
-void cli_events_usage(FILE *out)
-{
-	fputs("usage: weir events [OPTION]...\n\n"
-	      "Print what a sidecar or daemon has stored, the oldest first.\n\n",
-	      out);
-	cli_options_print(out, &cli_events_options);
-	fputs("\nExit status: 0, 1 when the store can't be read, 2 for bad usage.\n",
-	      out);
-}
-
-void cli_denies_usage(FILE *out)
-{
-	fputs("usage: weir denies [OPTION]...\n\n"
-	      "Count what was denied, the most packets first.\n\n",
-	      out);
-	cli_options_print(out, &cli_denies_options);
-	fputs("\nExit status: 0, 1 when the store can't be read, 2 for bad usage.\n",
-	      out);
-}
+const struct cli_options cli_denies_options = {
+	.items = denies_options,
+	.count = ARRAY_SIZE(denies_options),
+	.usage = "usage: weir denies [OPTION]...\n\n"
+		 "Count what was denied, the most packets first.\n",
+	.notes = "Exit status: 0, 1 when the store can't be read, 2 for bad usage.\n",
+};
 
 /* --- weir review --- */
 
@@ -97,19 +87,14 @@ static const struct cli_option review_options[] = {
 	  OPTION_IN(FLAG, struct events_spec, yes) },
 	{ "json", NULL, "print JSON", OPTION_IN(FLAG, struct events_spec, json) },
 };
-const struct cli_options cli_review_options = { review_options,
-						ARRAY_SIZE(review_options) };
-
-void cli_review_usage(FILE *out)
-{
-	fputs("usage: weir review " CLI_REVIEW_WORDS " [OPTION]... [ID]\n\n"
-	      "Decide what was denied and a rule could allow.\n\n",
-	      out);
-	cli_options_print(out, &cli_review_options);
-	fputs("\nExit status: 0, 1 when it failed or nothing was decided, 2 for bad "
-	      "usage.\n",
-	      out);
-}
+const struct cli_options cli_review_options = {
+	.items = review_options,
+	.count = ARRAY_SIZE(review_options),
+	.usage = "usage: weir review " CLI_REVIEW_WORDS " [OPTION]... [ID]\n\n"
+		 "Decide what was denied and a rule could allow.\n",
+	.notes = "Exit status: 0, 1 when it failed or nothing was decided, 2 for bad "
+		 "usage.\n",
+};
 
 /* "list", or another word and a task's number. */
 static int read_words(struct events_spec *spec, int count, char **given, struct err *err)

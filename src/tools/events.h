@@ -25,9 +25,6 @@ struct events_spec {
 
 extern const struct cli_options cli_events_options, cli_denies_options,
 	cli_review_options;
-void cli_events_usage(FILE *out);
-void cli_denies_usage(FILE *out);
-void cli_review_usage(FILE *out);
 
 /* @argv[0] is "events", "denies" or "review". Return: 0, or -EINVAL with @err. */
 int cli_events_parse(int argc, char **argv, struct events_spec *ret,

@@ -503,24 +503,23 @@ static const struct cli_option options[] = {
 	{ "quiet", NULL, "no word about namespaces",
 	  OPTION_IN(FLAG, struct spec, quiet) },
 };
-const struct cli_options cli_inject_options = { options, ARRAY_SIZE(options) };
-
-void cli_inject_usage(FILE *out)
-{
-	fputs("usage: weir inject -f FILE [OPTION]...\n\n"
-	      "Print Kubernetes manifests with the sidecar in every workload: Pod,\n"
-	      "Deployment, StatefulSet, DaemonSet, Job, CronJob. Comments are lost.\n\n"
-	      "The sidecar has NET_ADMIN. A namespace that enforces the Pod Security "
-	      "level\n"
-	      "baseline or restricted refuses such pods. Give them a namespace of their "
-	      "own,\n"
-	      "labelled " LEVEL_LABEL "=privileged, and keep the\n"
-	      "label .../warn=restricted: the app's containers need nothing, and their "
-	      "own\n"
-	      "securityContext can be as strict as before.\n\n",
-	      out);
-	cli_options_print(out, &cli_inject_options);
-}
+const struct cli_options cli_inject_options = {
+	.items = options,
+	.count = ARRAY_SIZE(options),
+	.usage =
+		"usage: weir inject -f FILE [OPTION]...\n\n"
+		"Print Kubernetes manifests with the sidecar in every workload: Pod,\n"
+		"Deployment, StatefulSet, DaemonSet, Job, CronJob. Comments are lost.\n\n"
+		"The sidecar has NET_ADMIN. A namespace that enforces the Pod Security "
+		"level\n"
+		"baseline or restricted refuses such pods. Give them a namespace of "
+		"their "
+		"own,\n"
+		"labelled " LEVEL_LABEL "=privileged, and keep the\n"
+		"label .../warn=restricted: the app's containers need nothing, and their "
+		"own\n"
+		"securityContext can be as strict as before.\n",
+};
 
 /* -f is what kubectl's users type. */
 static void spell_out(int argc, char **argv)

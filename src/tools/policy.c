@@ -45,7 +45,14 @@ static const struct cli_option options[] = {
 	  OPTION_IN(FLAG, struct spec, any_depth) },
 	{ "json", NULL, "print JSON", OPTION_IN(FLAG, struct spec, json) },
 };
-const struct cli_options cli_policy_options = { options, ARRAY_SIZE(options) };
+static void print_words(FILE *out);
+
+const struct cli_options cli_policy_options = {
+	.items = options,
+	.count = ARRAY_SIZE(options),
+	.usage = "usage: weir policy VERB [OPTION]... [ARGUMENT]...\n",
+	.words = print_words,
+};
 
 /* What every verb works on. */
 struct context {
@@ -220,16 +227,6 @@ static const struct verb {
 	  SANDBOX_PATCH },
 };
 
-void cli_policy_usage(FILE *out)
-{
-	fputs("usage: weir policy VERB [OPTION]... [ARGUMENT]...\n\n", out);
-	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
-		fprintf(out, "  %s %s\n%*s%s\n", verbs[i].name, verbs[i].arguments, 10,
-			"", verbs[i].help);
-	fputs("\n", out);
-	cli_options_print(out, &cli_policy_options);
-}
-
 static const struct verb *verb_find(const char *name)
 {
 	for (size_t i = 0; name && i < ARRAY_SIZE(verbs); i++) {
@@ -250,6 +247,13 @@ static int bad_verb(const char *name)
 	else
 		log_error("policy needs one of %s", there);
 	return STATUS_BAD_INPUT;
+}
+
+static void print_words(FILE *out)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+		fprintf(out, "  %s %s\n%*s%s\n", verbs[i].name, verbs[i].arguments, 10,
+			"", verbs[i].help);
 }
 
 static int bad_usage(const char *why)
@@ -384,7 +388,7 @@ int cli_policy(int argc, char **argv)
 	struct err err = { 0 };
 
 	if (argc > 1 && strcmp(argv[1], "--help") == 0) {
-		cli_policy_usage(stdout);
+		cli_usage_print(stdout, &cli_policy_options);
 		return 0;
 	}
 	if (!v)

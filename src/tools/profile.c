@@ -221,16 +221,13 @@ static int show(const char *name, bool json)
 static const struct cli_option options[] = {
 	{ "json", NULL, "print JSON", .kind = OPTION_FLAG },
 };
-const struct cli_options cli_profile_options = { options, ARRAY_SIZE(options) };
-
-void cli_profile_usage(FILE *out)
-{
-	fputs("usage: weir profile list [OPTION]...\n"
-	      "       weir profile show [OPTION]... NAME\n\n"
-	      "List the profiles that --profile and `extends` know, or print one.\n\n",
-	      out);
-	cli_options_print(out, &cli_profile_options);
-}
+const struct cli_options cli_profile_options = {
+	.items = options,
+	.count = ARRAY_SIZE(options),
+	.usage = "usage: weir profile list [OPTION]...\n"
+		 "       weir profile show [OPTION]... NAME\n\n"
+		 "List the profiles that --profile and `extends` know, or print one.\n",
+};
 
 static int bad_profile_usage(const char *why)
 {

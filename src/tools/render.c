@@ -97,18 +97,16 @@ static const struct cli_option options[] = {
 	{ "install", NULL, "write the rules to /etc/nftables.d and load them",
 	  OPTION_IN(FLAG, struct render_spec, install) },
 };
-const struct cli_options cli_render_options = { options, ARRAY_SIZE(options) };
-
-void cli_render_usage(FILE *out)
-{
-	fputs("usage: weir render (--cgroup PATH|--uid UID) [OPTION]...\n\n"
-	      "Print a policy as nft rules for a control group or a user of this host,\n"
-	      "for hosts that load their rules by themselves. Names are resolved "
-	      "once.\n\n",
-	      out);
-	cli_options_print(out, &cli_render_options);
-	fputs("\nExit status: 2 bad input; 125 Weir could not do what was asked.\n", out);
-}
+const struct cli_options cli_render_options = {
+	.items = options,
+	.count = ARRAY_SIZE(options),
+	.usage = "usage: weir render (--cgroup PATH|--uid UID) [OPTION]...\n\n"
+		 "Print a policy as nft rules for a control group or a user of this "
+		 "host,\n"
+		 "for hosts that load their rules by themselves. Names are resolved "
+		 "once.\n",
+	.notes = "Exit status: 2 bad input; 125 Weir could not do what was asked.\n",
+};
 
 /* nft reads paths below this mount point, whatever is mounted elsewhere. */
 #define CGROUPS "/sys/fs/cgroup"
@@ -897,13 +895,12 @@ int cli_render(int argc, char **argv)
 	return render(spec);
 }
 
-void cli_teardown_usage(FILE *out)
-{
-	fputs("usage: weir teardown ID\n\n"
-	      "Take away what `weir render --install` has put there: the table and the "
-	      "file.\nThis opens.\n",
-	      out);
-}
+const struct cli_options cli_teardown_options = {
+	.usage =
+		"usage: weir teardown ID\n\n"
+		"Take away what `weir render --install` has put there: the table and the "
+		"file.\nThis opens.\n",
+};
 
 int cli_teardown(int argc, char **argv)
 {

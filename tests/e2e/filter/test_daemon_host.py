@@ -109,5 +109,5 @@ def test_without_a_name_server_there_is_no_start(host):
     conf.write_text("search a.test\n")
     daemon = host.daemon("--resolv-conf", conf, upstream=None, ready=False)
     assert daemon.ended() == 1
-    wait_for(lambda: any("resolv.conf names no usable name server: name one with --dns-upstream" in line for line in daemon.errors))
+    wait_for(lambda: any("resolv.conf names no usable name server: name one with --upstream" in line for line in daemon.errors))
     assert not daemon.socket.exists()
