@@ -186,10 +186,8 @@ int cli_doctor(int argc, char **argv, int (*run)(struct run_spec *spec))
 	struct doctor d = { .run = run };
 	struct err err = { 0 };
 	bool json = false;
-	int r = cli_options_parse(&cli_doctor_options, &json, argc, argv, NULL, &err);
+	int r = cli_options_only(&cli_doctor_options, &json, argc, argv, NULL, &err);
 
-	if (r >= 0 && r < argc)
-		r = err_set(&err, -EINVAL, "doctor takes no argument");
 	if (r < 0) {
 		log_error("%s", err.text);
 		return RUN_STATUS_BAD_INPUT;

@@ -169,18 +169,12 @@ static int review_parse(int argc, char **argv, struct events_spec *ret, struct e
 int cli_events_parse(int argc, char **argv, struct events_spec *ret, struct err *err)
 {
 	const bool denies = strcmp(argv[0], "denies") == 0;
-	char shown[TEXT_ESCAPED_SIZE];
-	int first;
 
 	*ret = (struct events_spec){ 0 };
 	if (strcmp(argv[0], "review") == 0)
 		return review_parse(argc, argv, ret, err);
-	first = cli_options_parse(denies ? &cli_denies_options : &cli_events_options, ret,
-				  argc, argv, NULL, err);
-	if (first >= 0 && first < argc)
-		return err_set(err, -EINVAL, "%s takes no argument: '%s'", argv[0],
-			       text_escape(text_of(argv[first]), shown, sizeof(shown)));
-	return first < 0 ? first : 0;
+	return cli_options_only(denies ? &cli_denies_options : &cli_events_options, ret,
+				argc, argv, NULL, err);
 }
 
 const char *cli_state_dir(const char *given, struct arena *arena, struct err *err)

@@ -878,17 +878,13 @@ int cli_render(int argc, char **argv)
 {
 	CLEAN(mem) struct render_spec *spec = calloc(1, sizeof(*spec));
 	struct err err = { 0 };
-	int first;
 
 	if (!spec) {
 		log_error("out of memory");
 		return RUN_STATUS_FAILED;
 	}
 	spec->policy.verify = POLICY_VERIFY_DNS;
-	first = cli_options_parse(&cli_render_options, spec, argc, argv, NULL, &err);
-	if (first >= 0 && first < argc)
-		first = err_set(&err, -EINVAL, "render takes no argument");
-	if (first < 0) {
+	if (cli_options_only(&cli_render_options, spec, argc, argv, NULL, &err) < 0) {
 		log_error("%s", err.text);
 		return RUN_STATUS_BAD_INPUT;
 	}
