@@ -265,7 +265,7 @@ def test_the_allowed_name_works(world, pair, request, what, argv, port, prints, 
 
 def assert_refused(done, pair, port, prints, says):
     assert says in done.text + done.messages, done
-    assert f"--allow {pair.evil}:{port}" in done.messages, done
+    assert f"--allow {pair.evil}:tcp/{port}" in done.messages, done
     assert prints.format(name=pair.evil) not in done.text and done.seconds < AT_ONCE_S, done
 
 
@@ -303,7 +303,7 @@ def test_a_push_reaches_the_allowed_name_only(world, pair):
         done, branches = push(pair.evil)
         assert not [p for p in pair.arrived(capture) if pair.evil.encode() in p.payload]
     assert done.code != 0 and "two" not in branches and done.seconds < AT_ONCE_S, done
-    assert "unable to access" in done.messages and f"--allow {pair.evil}:443" in done.messages, done
+    assert "unable to access" in done.messages and f"--allow {pair.evil}:tcp/443" in done.messages, done
     done, branches = push(pair.good)
     assert done.code == 0 and "two" in branches, done
 
@@ -366,7 +366,7 @@ def test_a_port_that_is_not_listed_is_refused_at_the_first_bytes(world, pair, re
         done = attempt(world, pair, argv, pair.good, cwd=cwd)
         assert pair.arrived(capture) == []
     assert done.code != 0 and done.seconds < AT_ONCE_S, done
-    assert says in done.messages and f"--allow {pair.good}:{port}" in done.messages, done
+    assert says in done.messages and f"--allow {pair.good}:default,tcp/{port}" in done.messages, done
 
 
 def test_a_client_that_waits_for_the_server_is_told_after_five_seconds(world, pair, smtp):
@@ -375,4 +375,4 @@ def test_a_client_that_waits_for_the_server_is_told_after_five_seconds(world, pa
         done = attempt(world, pair, [PYTHON, "-c", SMTPLIB.format(name=pair.evil)], pair.good)
         assert pair.arrived(capture) == []
     assert done.code == 1 and 4.5 < done.seconds, done
-    assert "no name came in 5 s" in done.messages and f"--allow {pair.good}:587" in done.messages, done
+    assert "no name came in 5 s" in done.messages and f"--allow {pair.good}:default,tcp/587" in done.messages, done
