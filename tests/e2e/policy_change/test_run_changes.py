@@ -62,6 +62,22 @@ def test_what_is_wrong_is_said_whole_and_changes_nothing(box, world, site):
     assert box.send("DELETE", "/policy").status == 405 and box.send("GET", "/events").status == 404
     assert box.probe(["connect", site.name, 7007]).result == "ok"
     assert weir(box, "policy", "set", "nobody-is-called-so", file).code != 0
+    file.write_text(f"run: {{pass_env: [A_TOKEN]}}\negress:\n- {{action: allow, target: {site.name}}}\n")
+    done = weir(box, "policy", "set", box.id, file)
+    assert done.code == 0 and "policy.yaml:1: `run` counts in a profile that weir run starts with, ignoring 'A_TOKEN'" in done.messages, done
+
+
+def test_a_change_is_held_to_the_uplink(world, site):
+    name = f"alone-{os.getpid()}"
+    file = world.workdir() / "policy.yaml"
+    with world.run_start("/usr/bin/python3", "-IS", world.tools / "probe.py", "lines", cwd=world.workdir(),
+                         options=("--uplink", "none", "--id", name)) as run:
+        run.say('[["dns", "nowhere.test"]]\n')
+        assert run.line()
+        for text, code in (("deniedNames: refuse\n", 2), ("", 0)):
+            file.write_text(f"{text}egress:\n- {{action: allow, target: {site.name}}}\n")
+            done = world.weir("policy", "set", name, file)
+            assert done.code == code and ("needs the relay" in done.messages) == (code == 2), done
 
 
 def test_what_the_run_was_told_to_keep_stays(world, site):
