@@ -27,7 +27,8 @@ enum http_fault {
 	HTTP_FAULT_NONE = 0,
 	HTTP_BAD_REQUEST_LINE,
 	HTTP_BAD_TARGET,
-	HTTP_BAD_VERSION, /* HTTP/0.9, HTTP/2 with prior knowledge */
+	HTTP_BAD_VERSION, /* HTTP/0.9 */
+	HTTP_VERSION_2,	  /* with prior knowledge */
 	HTTP_BAD_LINE,	  /* line ends, folding, control bytes, white space */
 	HTTP_BAD_HOST,
 	HTTP_SEVERAL_HOSTS,
@@ -38,6 +39,9 @@ enum http_fault {
 	HTTP_FAULT_COUNT
 };
 const char *http_fault_text(enum http_fault f);
+
+/* How a client begins that knows that the server speaks HTTP/2. */
+#define HTTP2_PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 enum http_body { HTTP_BODY_NONE = 0, HTTP_BODY_LENGTH, HTTP_BODY_CHUNKED };
 

@@ -706,6 +706,28 @@ static void check_http(struct relay_flow *f, const struct sight *sight)
 	}
 }
 
+/* The frames of HTTP/2 are not read, so whom they name isn't known. Where a rule opens
+ * the address itself they are bytes like others. */
+static void check_http2(struct relay_flow *f, const struct sight *sight)
+{
+	static const char preface[] = HTTP2_PREFACE;
+	struct relay_judgement j = judge(f, SHOWN_BYTES, &nobody);
+
+	if (sight->size < sizeof(preface) - 1 && !sight->at_end)
+		await_more(f, sight);
+	else if (sight->size >= sizeof(preface) - 1 &&
+		 memcmp(sight->bytes, preface, sizeof(preface) - 1) == 0 && j.allowed &&
+		 judge(f, SHOWN_NO_NAME, &nobody).allowed)
+		accept_all(f, SHOWN_BYTES, &j);
+	else
+		refuse(f, REFUSAL_RESET, j.rule, http_fault_text(HTTP_VERSION_2));
+}
+
+static bool begins_http2(const struct sight *sight)
+{
+	return sight->size >= 4 && memcmp(sight->bytes, HTTP2_PREFACE, 4) == 0;
+}
+
 /* --- the answer to an Upgrade or a CONNECT --- */
 
 /* A connection begins anew inside of this one: what TLS or HTTP shows in there counts
@@ -833,6 +855,10 @@ static void check_first(struct relay_flow *f, const struct sight *sight)
 		check_tls(f, sight);
 		return;
 	case FIRST_HTTP:
+		if (begins_http2(sight)) {
+			check_http2(f, sight);
+			return;
+		}
 		f->check = CHECK_HTTP;
 		check_http(f, sight);
 		return;

@@ -308,10 +308,16 @@ def test_a_push_reaches_the_allowed_name_only(world, pair):
     assert done.code == 0 and "two" in branches, done
 
 
-def test_grpc_in_plain_text_is_refused(world, pair, grpc_server):
-    """HTTP/2 with prior knowledge: its requests can't be judged."""
-    done = attempt(world, pair, [PYTHON, grpc_server, "call", f"{pair.good}:50052"], pair.good)
-    assert "UNAVAILABLE" in done.messages and done.code == 1 and done.seconds < AT_ONCE_S, done
+def test_grpc_in_plain_text_needs_a_rule_for_the_address(world, pair, grpc_server):
+    """HTTP/2 with prior knowledge: its requests aren't read, so a name's rule doesn't speak for them, on a listed port either."""
+    call = [PYTHON, grpc_server, "call", f"{pair.good}:50052"]
+    for rule in pair.good, f"{pair.good}:50052":
+        done = attempt(world, pair, call, rule)
+        assert done.code == 1 and done.seconds < AT_ONCE_S and "use verify: dns" in done.messages, done
+    for how in {"allow": (pair.good, f"{pair.site.v4}:50052", f"[{pair.site.v6}]:50052")}, \
+            {"allow": (f"{pair.good}:50052",), "options": ("--verify", "dns")}:
+        done = world.run(*call, **how)
+        assert done.code == 0 and "echo of" in done.text and "refused" not in done.messages, done
 
 
 # Programs whose first bytes show no name: what, argv, port, what they print, how they tell of the refusal

@@ -732,7 +732,6 @@ static void test_a_doubtful_request_is_a_bad_one(void **state)
 		"GET / HTTP/1.1\r\nHost : " GOOD "\r\n\r\n",
 		"GET / HTTP/1.1\nHost: " GOOD "\n\n",
 		"GET /\r\n",
-		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 		"GET / HTTP/1.1\r\nHost: " GOOD "\r\nContent-Length: 1\r\n"
 		"Transfer-Encoding: chunked\r\n\r\n",
 	};
@@ -888,8 +887,15 @@ static void test_an_upgrade_that_is_ignored_opens_nothing(void **state)
 
 static void test_http2_without_tls_is_cut(void **state)
 {
-	struct way p = upgrade(UPGRADE("h2c"));
+	struct way p = dial(FAR_A, 80);
 
+	say(p.client, "PRI * HTTP/2.0\r\n");
+	say(p.client, "\r\nSM\r\n\r\n");
+	expect_reset(p.client);
+	expect_event("", "HTTP/2 without TLS");
+	expect_nobody(&p);
+	hang_up(&p);
+	p = upgrade(UPGRADE("h2c"));
 	say(p.server, SWITCHED);
 	expect_reset(p.client);
 	expect_event("", "HTTP/2 without TLS");
