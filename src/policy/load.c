@@ -8,6 +8,7 @@
 #include "policy/embedded.h"
 #include "policy/faults.h"
 #include "policy/policy.h"
+#include "policy/schema.h"
 #include "sys/files.h"
 #include "sys/id_map.h"
 
@@ -185,6 +186,65 @@ int policy_args_set_denied_names(void *args, const char *value, struct err *err)
 	return 0;
 }
 
+static bool has_name(const struct policy *p, const struct dns_name *name)
+{
+	for (size_t i = 0; i < p->count; i++)
+		if (p->rules[i].kind == TARGET_NAME &&
+		    dns_name_equal(&p->rules[i].name, name))
+			return true;
+	return false;
+}
+
+/* Add the rule that p->rules[@at] comes to below @domain, behind it. Return: how many
+ * were added, or -ENOMEM. */
+static int complete_rule(struct policy *p, struct arena *arena, size_t at,
+			 const char *domain)
+{
+	struct rule rule = p->rules[at];
+	int r;
+
+	rule.target = arena_printf(arena, "%s.%s", rule.target, domain);
+	rule.comment = arena_printf(arena,
+				    "%s, by the search domain %s of "
+				    "/etc/resolv.conf",
+				    p->rules[at].target, domain);
+	rule.flags |= PLAN_COMPLETED;
+	if (!rule.target || !rule.comment)
+		return -ENOMEM;
+	if (dns_name_parse(text_of(rule.target), &rule.name) < 0 ||
+	    has_name(p, &rule.name))
+		return 0;
+	r = policy_add_rule(p, arena, &rule);
+	if (r < 0)
+		return r;
+	memmove(&p->rules[at + 2], &p->rules[at + 1],
+		(p->count - at - 2) * sizeof(*p->rules));
+	p->rules[at + 1] = rule;
+	return 1;
+}
+
+/* Programs ask for names without a dot below the search domains, one after the other. */
+static int complete_names(struct policy *p, struct arena *arena)
+{
+	struct search_domains search;
+
+	search_domains_read(&search);
+	for (size_t i = 0; i < p->count; i++) {
+		const struct rule *rule = &p->rules[i];
+
+		if (rule->kind != TARGET_NAME || rule->name.labels != 1 ||
+		    dns_name_is_localhost(&rule->name))
+			continue;
+		for (size_t n = search.count; n > 0; n--) {
+			int r = complete_rule(p, arena, i, search.items[n - 1]);
+
+			if (r < 0)
+				return r;
+		}
+	}
+	return 0;
+}
+
 /* What the option says is said; what nobody said is had where it can be. */
 static void settle_denied_names(const struct policy_args *args, struct policy *p)
 {
@@ -283,6 +343,8 @@ int cli_policy_load_text(const struct policy_args *args, const struct text *text
 	if (args->verify_tls)
 		policy.verify = POLICY_VERIFY_TLS;
 	settle_denied_names(args, &policy);
+	if (r == 0 && args->complete)
+		r = complete_names(&policy, arena);
 	/* Over half a policy the checks would mislead. */
 	if (r == 0)
 		r = policy_build(&reader, &policy, &plan, ret_plan_size);

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "policy/policy.h"
 #include "sys/options.h"
+#include "sys/resolv_conf.h"
 
 /* The options that say a policy, alike in every verb that has them. */
 struct policy_args {
@@ -16,7 +17,8 @@ struct policy_args {
 	bool has_verify;	     /* --verify: whatever the documents say */
 	enum policy_verify verify;   /* of --verify; else where no document says */
 	bool verify_tls;	     /* whatever the documents say */
-	bool has_denied_names;	     /* --denied-names: whatever the documents say */
+	bool complete; /* names without a dot by the host's search domains as well */
+	bool has_denied_names; /* --denied-names: whatever the documents say */
 	enum policy_denied_names denied_names; /* of that; else where no document says,
 						* and where it can be had */
 	struct option_list narrow;	       /* denied by the file @narrow_file */

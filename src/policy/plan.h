@@ -39,7 +39,8 @@ enum {
 	PLAN_REQUIRED = 1 << 2,	    /* pinned: must resolve */
 	PLAN_PORTS_LISTED = 1 << 3, /* the rule has `ports`, not just the default list */
 	PLAN_IMPLICIT = 1 << 4,	    /* not written by a person: metadata, DoH list */
-	PLAN_UNMETERED = 1 << 5,    /* no budget of new names below its wildcard */
+	PLAN_COMPLETED = 1 << 6, /* a name without a dot, completed by a search domain */
+	PLAN_UNMETERED = 1 << 5, /* no budget of new names below its wildcard */
 };
 
 /* struct plan_verdict.types: query types besides A and AAAA that the rule serves */

@@ -34,6 +34,7 @@ struct launch_spec {
 	const char *const
 		*shown; /* paths that are shown, read-only, whatever hides them */
 	size_t shown_count;
+	const char *search;	 /* domains for its resolv.conf; NULL: none */
 	const char *const *hide; /* paths that aren't seen */
 	size_t hide_count;
 	bool hide_credentials; /* and those of profiles/credentials.txt */

@@ -168,6 +168,7 @@ int cli_run_parse(int argc, char **argv, struct run_spec *ret, struct err *err)
 
 	memset(ret, 0, sizeof(*ret));
 	ret->policy.verify = POLICY_VERIFY_TLS;
+	ret->policy.complete = true;
 	ret->repin_ms = POLICY_REPIN_MS;
 	first = cli_options_parse(&cli_run_options, ret, argc, argv, &ret->given, err);
 	if (first < 0)

@@ -271,14 +271,16 @@ static int show_directory(struct rootfs *v, const char *path, const char *source
 	return 0;
 }
 
-static int write_resolv_conf(const char *dir, struct err *err)
+static int write_resolv_conf(const struct rootfs *v, const char *dir, struct err *err)
 {
+	const char *search = v->spec->search;
 	char path[PATH_MAX];
 	CLEAN(fd) int fd = -1;
 
 	snprintf(path, sizeof(path), "%s/resolv.conf", dir);
 	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
-	if (fd < 0 || write(fd, resolv_conf, sizeof(resolv_conf) - 1) < 0)
+	if (fd < 0 || write(fd, resolv_conf, sizeof(resolv_conf) - 1) < 0 ||
+	    (search && dprintf(fd, "search %s\n", search) < 0))
 		return err_sys(err, -errno, "cannot write the sandbox's resolv.conf");
 	return 0;
 }
@@ -319,7 +321,7 @@ static int add_split(struct rootfs *v, const char *path, const char *where,
 	}
 	closedir(dir);
 	if (r == 0 && strcmp(path, "/etc") == 0)
-		r = write_resolv_conf(where, err);
+		r = write_resolv_conf(v, where, err);
 	return r;
 }
 
@@ -453,7 +455,7 @@ static int make_stage(struct rootfs *v, struct err *err)
 	 * read-only. */
 	if (mknod(ROOTFS_NOTHING, S_IFREG, 0) < 0 || chmod(ROOTFS_NOTHING, 0666) < 0)
 		return err_sys(err, -errno, "cannot create '%s'", ROOTFS_NOTHING);
-	return write_resolv_conf(STAGE_TOP "/etc", err);
+	return write_resolv_conf(v, STAGE_TOP "/etc", err);
 }
 
 static int make_run(struct err *err)

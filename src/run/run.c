@@ -548,6 +548,26 @@ static void on_hidden(void *data, const char *path)
 		c->hidden[c->hidden_count++] = copy;
 }
 
+/* The host's search domains, where a rule's name was completed by one; NULL: nothing was,
+ * and the sandbox has none: they would only make more denials. */
+static const char *search_of(struct control *c)
+{
+	struct search_domains search;
+	bool completed = false;
+	const char *all = "";
+
+	for (size_t i = 0; i < c->policy->policy.count; i++)
+		completed = completed ||
+			    c->policy->policy.rules[i].flags & PLAN_COMPLETED;
+	if (!completed)
+		return NULL;
+	search_domains_read(&search);
+	for (size_t i = 0; all && i < search.count; i++)
+		all = arena_printf(&c->spec->arena, "%s%s%s", all, i > 0 ? " " : "",
+				   search.items[i]);
+	return all;
+}
+
 static int start_launch(struct control *c, const struct launch_probe *probe, char *cwd,
 			struct err *err)
 {
@@ -572,6 +592,7 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.rw_count = c->spec->rw.count,
 		.shown = c->spec->ro.items,
 		.shown_count = c->spec->ro.count,
+		.search = search_of(c),
 		.hide = c->spec->hide.items,
 		.hide_count = c->spec->hide.count,
 		.on_hidden = on_hidden,

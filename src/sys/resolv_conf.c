@@ -36,23 +36,29 @@ bool name_server_parse(struct text text, struct endpoint *ret)
 	return endpoint_parse(text.ptr, text.len, DNS_PORT, ret) && is_usable(ret);
 }
 
-/* Return: whether the line names a server that can be asked. */
-static bool read_server_line(struct text line, struct endpoint *ret)
+/* The words behind @keyword. False: @line begins with another one. */
+static bool read_keyword(struct text line, const char *keyword, struct text *ret)
 {
-	static const char keyword[] = "nameserver";
-	const size_t len = sizeof(keyword) - 1;
+	const size_t len = strlen(keyword);
 
 	line = text_trim(line);
 	if (line.len <= len || memcmp(line.ptr, keyword, len) != 0 ||
 	    (line.ptr[len] != ' ' && line.ptr[len] != '\t'))
 		return false;
-	line = text_trim((struct text){ line.ptr + len, line.len - len });
+	*ret = text_trim((struct text){ line.ptr + len, line.len - len });
+	return true;
+}
+
+/* Return: whether the line names a server that can be asked. */
+static bool read_server_line(struct text line, struct endpoint *ret)
+{
+	if (!read_keyword(line, "nameserver", &line))
+		return false;
 	*ret = (struct endpoint){ .port = DNS_PORT };
 	return addr_parse(line.ptr, line.len, &ret->addr) && is_usable(ret);
 }
 
-int resolv_conf_read(const char *path,
-		     void (*on_server)(void *data, const struct endpoint *server),
+static int each_line(const char *path, void (*on_line)(void *data, struct text line),
 		     void *data, struct err *err)
 {
 	const struct file_how how = { .max_bytes = RESOLV_CONF_MAX,
@@ -65,13 +71,70 @@ int resolv_conf_read(const char *path,
 	if (r < 0)
 		return r;
 	rest = (struct text){ file.bytes, file.size };
-	while (text_split(&rest, '\n', &line)) {
-		struct endpoint server;
-
-		if (read_server_line(line, &server))
-			on_server(data, &server);
-	}
+	while (text_split(&rest, '\n', &line))
+		on_line(data, line);
 	return 0;
+}
+
+struct server_reader {
+	void (*on_server)(void *data, const struct endpoint *server);
+	void *data;
+};
+
+static void on_server_line(void *data, struct text line)
+{
+	const struct server_reader *r = data;
+	struct endpoint server;
+
+	if (read_server_line(line, &server))
+		r->on_server(r->data, &server);
+}
+
+int resolv_conf_read(const char *path,
+		     void (*on_server)(void *data, const struct endpoint *server),
+		     void *data, struct err *err)
+{
+	struct server_reader reader = { on_server, data };
+
+	return each_line(path, on_server_line, &reader, err);
+}
+
+static bool next_word(struct text *t, struct text *ret)
+{
+	size_t n = 0;
+
+	*t = text_trim(*t);
+	while (n < t->len && t->ptr[n] != ' ' && t->ptr[n] != '\t')
+		n++;
+	*ret = (struct text){ t->ptr, n };
+	*t = (struct text){ t->ptr + n, t->len - n };
+	return n > 0;
+}
+
+/* The last line of either kind counts. */
+static void on_search_line(void *data, struct text line)
+{
+	struct search_domains *s = data;
+	struct text words, word;
+
+	if (!read_keyword(line, "search", &words) &&
+	    !read_keyword(line, "domain", &words))
+		return;
+	s->count = 0;
+	while (s->count < SEARCH_DOMAINS_MAX && next_word(&words, &word)) {
+		if (word.len >= SEARCH_DOMAIN_SIZE)
+			continue;
+		memcpy(s->items[s->count], word.ptr, word.len);
+		s->items[s->count++][word.len] = '\0';
+	}
+}
+
+void search_domains_read(struct search_domains *ret)
+{
+	struct err err = { 0 };
+
+	*ret = (struct search_domains){ .count = 0 };
+	(void)!each_line("/etc/resolv.conf", on_search_line, ret, &err);
 }
 
 int name_servers_add(void *servers, const char *value, struct err *err)

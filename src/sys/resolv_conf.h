@@ -17,6 +17,17 @@ int resolv_conf_read(const char *path,
 		     void (*on_server)(void *data, const struct endpoint *server),
 		     void *data, struct err *err) MUST_CHECK;
 
+enum { SEARCH_DOMAINS_MAX = 6, SEARCH_DOMAIN_SIZE = 256 }; /* others are left out */
+
+/* What is put behind names without a dot. */
+struct search_domains {
+	char items[SEARCH_DOMAINS_MAX][SEARCH_DOMAIN_SIZE];
+	size_t count;
+};
+
+/* Those of the host's /etc/resolv.conf; none where it can't be read. */
+void search_domains_read(struct search_domains *ret);
+
 enum { NAME_SERVERS_MAX = 16 }; /* more of an option are an error; others are left out */
 
 struct name_servers {

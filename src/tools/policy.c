@@ -384,7 +384,9 @@ static int run_verb(const struct verb *v, const struct spec *s, int argc, char *
 int cli_policy(int argc, char **argv)
 {
 	const struct verb *v = verb_find(argc > 1 ? argv[1] : NULL);
-	struct spec spec = { .policy.verify = POLICY_VERIFY_TLS /* as weir run */ };
+	/* As weir run. */
+	struct spec spec = { .policy = { .verify = POLICY_VERIFY_TLS,
+					 .complete = true } };
 	struct err err = { 0 };
 
 	if (argc > 1 && strcmp(argv[1], "--help") == 0) {

@@ -234,6 +234,12 @@ static const char *note_of(const struct plan *p, const struct query *q,
 				 "host's "
 				 "is not reached"
 			       : NULL;
+	if (a->verdict.flags & PLAN_COMPLETED)
+		return "this is what a name without a dot comes to by a search domain of "
+		       "/etc/resolv.conf";
+	if (q->name.labels == 1 && !dns_name_is_localhost(&q->name))
+		return "programs in weir run ask for it below the search domains of "
+		       "/etc/resolv.conf: weir policy show lists what it comes to";
 	if (!a->limited)
 		return NULL;
 	return "TLS and HTTP alone pass on this port, for they show the name; to open it "
@@ -248,7 +254,11 @@ static void print_name(const struct plan *p, const struct query *q,
 	if (!text_equal(q->name_text, dns_name_format(&q->name, name)))
 		fprintf(out, "  name: %s\n", name);
 	if (a->verdict.action == POLICY_DENY) {
-		fputs("  answer: NXDOMAIN, and nobody is asked\n", out);
+		fputs(plan_denied_names(p) == POLICY_DENIED_REFUSE
+			      ? "  answer: an address where connections are refused, and "
+				"nobody is asked\n"
+			      : "  answer: NXDOMAIN, and nobody is asked\n",
+		      out);
 		return;
 	}
 	fprintf(out, "  ports: %s%s\n",
