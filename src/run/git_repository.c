@@ -28,6 +28,11 @@ static bool has(const char *dir, const char *name)
 	return path && lstat(path, &st) == 0;
 }
 
+bool git_repository_is(const char *dir)
+{
+	return has(dir, "HEAD") && has(dir, "objects") && has(dir, "refs");
+}
+
 /* The line of the file @path, behind @prefix. */
 static int read_line(struct arena *arena, const char *path, const char *prefix,
 		     const char **ret, struct err *err)
@@ -83,7 +88,8 @@ static int not_gits(const struct git_repository *g, struct err *err)
 		       g->top, g->dir);
 }
 
-/* Does the repository know this working tree? */
+/* Does the repository know this working tree? What git has in a directory of the name
+ * "worktrees", anybody may have put into another one: so it has to be a repository. */
 static int check_worktree(struct arena *arena, struct git_repository *g, struct err *err)
 {
 	const char *worktrees, *back = NULL, *own;
@@ -97,7 +103,8 @@ static int check_worktree(struct arena *arena, struct git_repository *g, struct 
 	own = arena_printf(arena, "%s/.git", g->top);
 	if (!worktrees || !own)
 		return out_of_memory(err);
-	if (strlen(worktrees) != (size_t)(strrchr(g->dir, '/') - g->dir) ||
+	if (!git_repository_is(g->common) ||
+	    strlen(worktrees) != (size_t)(strrchr(g->dir, '/') - g->dir) ||
 	    !path_is_within(g->dir, worktrees) || strcmp(back, own) != 0)
 		return not_gits(g, err);
 	return 0;

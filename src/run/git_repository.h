@@ -20,6 +20,8 @@ struct git_repository {
 	const char *common; /* objects, refs, config, hooks; holds @dir or is it */
 };
 
+/* Is the directory @dir a repository, to git? */
+bool git_repository_is(const char *dir);
 /* That of the directory @from, whose name is canonical; the names live in @arena.
  * Return: 0, also when there is none; -EPERM when a file `.git` leads to what git did not
  * make for it; another -errno. */

@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 
 #include "base/text.h"
+#include "run/git_repository.h"
 #include "run/mounts.h"
 
 /* What runs outside later, and why: weir-run(1) has the same table. */
@@ -481,19 +482,6 @@ bool startup_files_find_new(const struct startup_files *s, startup_new_function 
 
 /* --- names --- */
 
-static bool is_git_directory(const char *path)
-{
-	static const char *const marks[] = { "HEAD", "objects", "refs" };
-
-	for (size_t i = 0; i < ARRAY_SIZE(marks); i++) {
-		CLEAN(mem) char *mark_path = join_names(path, marks[i]);
-
-		if (!mark_path || access(mark_path, F_OK) < 0)
-			return false;
-	}
-	return true;
-}
-
 bool startup_files_has(const char *path)
 {
 	char way[PATH_MAX];
@@ -507,7 +495,7 @@ bool startup_files_has(const char *path)
 		memcpy(way, path, i);
 		way[i] = '\0';
 		if (find_name(names, ARRAY_SIZE(names), way + start) ||
-		    (i < len && is_git_directory(way)))
+		    (i < len && git_repository_is(way)))
 			return true;
 		start = i + 1;
 	}

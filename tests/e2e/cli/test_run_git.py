@@ -101,6 +101,18 @@ def test_a_file_that_leads_to_another_repository_opens_nothing(world, user, repo
     assert done.code == 0 and (store / "planted").exists(), "positive control"
 
 
+def test_a_directory_called_worktrees_is_no_repository(world, user):
+    """A command made itself what git has in the worktrees of a repository."""
+    above = world.workdir(user)
+    script = "mkdir -p worktrees/x; cd worktrees/x; echo gitdir: . > .git; echo ../.. > commondir; echo .git > gitdir; : > HEAD"
+    assert world.command("sh", "-c", script, cwd=above, user=user).code == 0
+    done = world.run("touch", above / "planted", user=user, cwd=above / "worktrees/x", options=GIT)
+    assert done.code == 2 and "which git did not make for it" in done.messages, done
+    assert not (above / "planted").exists()
+    done = world.run("touch", above / "planted", user=user, cwd=above / "worktrees/x", options=("--rw", above))
+    assert (above / "planted").exists(), f"positive control: {done}"
+
+
 def test_without_a_repository_the_preset_opens_nothing(world, user):
     done = world.run("touch", "x", user=user, cwd=world.workdir(user), options=GIT)
     assert done.code == 0 and done.err == b"", done
