@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/ioprio.h>
 #include <linux/netlink.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
@@ -118,6 +119,14 @@ static const struct refusal refusals[] = {
 	 * handler of crashes. Programs that set it want no core, and get none. */
 	{ "setrlimit", PRETEND, 1, { IS(0, RLIMIT_CORE) } },
 	{ "prlimit64", PRETEND, 2, { IS(1, RLIMIT_CORE), SCMP_CMP(2, SCMP_CMP_NE, 0) } },
+	/* Act on the caller's process group, or on any process of the user's where the
+	 * command runs on the host. */
+	{ "setpriority", EPERM, 1, { IS(0, PRIO_PGRP) } },
+	{ "ioprio_set", EPERM, 1, { IS(0, IOPRIO_WHO_PGRP) } },
+	{ "prlimit64",
+	  EPERM,
+	  2,
+	  { SCMP_CMP(0, SCMP_CMP_NE, 0), SCMP_CMP(2, SCMP_CMP_NE, 0) } },
 	/* Send past the routes: to a neighbour on a link who says that an allowed
 	 * address is his. */
 	{ "setsockopt", EPERM, 2, { IS(1, SOL_SOCKET), IS(2, SO_BINDTODEVICE) } },

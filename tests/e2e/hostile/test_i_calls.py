@@ -207,6 +207,40 @@ def test_I4_no_user_namespace(inside):
     assert inside.free(*PYTHON, NAMESPACES).splitlines()[:3] == ["unshare ok", "clone ok", "clone3 ok"]
 
 
+OTHERS = """
+import ctypes, errno, os, resource
+libc = ctypes.CDLL(None, use_errno=True)
+def said(what, r):
+    print(what, "ok" if r == 0 else errno.errorcode[ctypes.get_errno()], flush=True)
+def limit(pid):
+    return libc.prlimit(pid, resource.RLIMIT_NOFILE, (ctypes.c_ulonglong * 2)(50, 50), None)
+there, here = os.pipe()
+child = os.fork()
+if child == 0:
+    os.close(here)
+    os.read(there, 1)
+    os._exit(0)
+os.setpgid(0, 0)
+said("limit of another", limit(child))
+said("limits are read", libc.prlimit(child, resource.RLIMIT_NOFILE, None, (ctypes.c_ulonglong * 2)()))
+said("group", libc.setpriority(os.PRIO_PGRP, 0, 10))
+said("io of the group", libc.syscall(251, 2, 0, 3 << 13))
+said("own limit", limit(0))
+said("own", libc.setpriority(os.PRIO_PROCESS, 0, 10))
+said("own io", libc.syscall(251, 1, 0, 3 << 13))
+"""
+
+
+@X86
+def test_I13_other_processes_keep_their_limits_and_priorities(inside):
+    """Those of the caller's process group, which the command shares; on the host all of its user's. CPU time as a limit kills."""
+    free = [line.rsplit(" ", 1) for line in inside.free(*PYTHON, OTHERS).splitlines()]
+    assert len(free) == 7 and {result for _, result in free} == {"ok"}, free
+    done = inside(*PYTHON, OTHERS)
+    assert [line.rsplit(" ", 1)[0] for line in done.text.splitlines() if line.endswith("EPERM")] == ["limit of another", "group", "io of the group"]
+    assert done.text.count(" ok\n") == 4, done
+
+
 @X86
 def test_I5_calls_that_nobody_has_looked_at_do_not_exist(attack, attack_program, user):
     for number in (463, 470, 500, 5000):
