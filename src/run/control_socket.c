@@ -20,11 +20,87 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "sys/files.h"
+
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
 #endif
 
-enum { BACKLOG = 16, READ_BYTES = 64 * 1024 };
+enum { BACKLOG = 16, READ_BYTES = 64 * 1024, STATUS_MAX = 1 << 20 };
+
+/* --- who --- */
+
+static bool is_same_namespace(pid_t pid)
+{
+	char path[64];
+	struct stat ours, theirs;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+	return stat("/proc/self/ns/user", &ours) == 0 && stat(path, &theirs) == 0 &&
+	       ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+}
+
+/* How many seccomp filters hold the process @name; before Linux 5.9 nobody can say. */
+static int count_filters(const char *name, uint32_t *ret)
+{
+	static const char key[] = "\nSeccomp_filters:\t";
+	CLEAN(file_bytes) struct file_bytes status = { 0 };
+	CLEAN(fd) int fd = -1;
+	char path[64];
+	const char *at;
+	int r;
+
+	snprintf(path, sizeof(path), "/proc/%s/status", name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	r = fd < 0 ? -errno : file_read_fd(fd, STATUS_MAX, &status);
+	if (r < 0)
+		return r;
+	*ret = 0;
+	at = strstr(status.bytes, key);
+	if (!at)
+		return 0;
+	at += strlen(key);
+	return text_to_u32((struct text){ at, strcspn(at, "\n") }, UINT32_MAX, ret)
+		       ? 0
+		       : -EBADMSG;
+}
+
+/* The command of a `weir run` on the host has a filter that its caller has not. */
+static bool is_confined_more(const struct control_socket *s, pid_t pid)
+{
+	char name[16];
+	uint32_t filters;
+
+	snprintf(name, sizeof(name), "%d", (int)pid);
+	return count_filters(name, &filters) < 0 || filters > s->filters;
+}
+
+static bool is_alive(int pid_fd)
+{
+	struct pollfd p = { .fd = pid_fd, .events = POLLIN };
+
+	return poll(&p, 1, 0) == 0;
+}
+
+/* The process is held by a descriptor while it is looked at: a number may be another
+ * process' by then. */
+static bool may_ask(const struct control_socket *s, int fd)
+{
+	struct ucred peer = { 0 };
+	socklen_t size = sizeof(peer);
+	CLEAN(fd) int pid_fd = -1;
+	int held = -1;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.pid <= 0 ||
+	    peer.uid != geteuid())
+		return false;
+	size = sizeof(held);
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &held, &size) < 0)
+		held = (int)syscall(SYS_pidfd_open, peer.pid, 0);
+	pid_fd = held;
+	return pid_fd >= 0 && is_same_namespace(peer.pid) &&
+	       !is_confined_more(s, peer.pid) && is_alive(pid_fd);
+}
 
 /* --- where --- */
 
@@ -66,13 +142,17 @@ static int open_in(struct control_socket *s, int fd, const char *directory)
 int control_socket_open(struct control_socket *s, const char *id, struct err *err)
 {
 	char directory[RUN_SOCKET_PATH_SIZE];
-	int r = -ENOENT;
+	int r;
 
 	*s = (struct control_socket){ .listener.fd = -1, .client.fd = -1 };
 	if (id)
 		snprintf(s->id, sizeof(s->id), "%s", id);
 	else
 		snprintf(s->id, sizeof(s->id), "run-%d", (int)getpid());
+	r = count_filters("self", &s->filters);
+	if (r < 0)
+		return err_sys(err, r, "cannot tell who may ask");
+	r = -ENOENT;
 	for (size_t i = 0; i < RUN_SOCKET_PLACES && !s->path[0]; i++) {
 		CLEAN(fd) int fd = run_socket_place(i, true, directory);
 		int one = fd < 0 ? fd : open_in(s, fd, directory);
@@ -83,44 +163,6 @@ int control_socket_open(struct control_socket *s, const char *id, struct err *er
 		r = one;
 	}
 	return s->path[0] ? 0 : err_sys(err, r, "there is no safe place for its socket");
-}
-
-/* --- who --- */
-
-static bool is_same_namespace(pid_t pid)
-{
-	char path[64];
-	struct stat ours, theirs;
-
-	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
-	return stat("/proc/self/ns/user", &ours) == 0 && stat(path, &theirs) == 0 &&
-	       ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
-}
-
-static bool is_alive(int pid_fd)
-{
-	struct pollfd p = { .fd = pid_fd, .events = POLLIN };
-
-	return poll(&p, 1, 0) == 0;
-}
-
-/* The process is held by a descriptor while it is looked at: a number may be another
- * process' by then. */
-static bool may_ask(int fd)
-{
-	struct ucred peer = { 0 };
-	socklen_t size = sizeof(peer);
-	CLEAN(fd) int pid_fd = -1;
-	int held = -1;
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.pid <= 0 ||
-	    peer.uid != geteuid())
-		return false;
-	size = sizeof(held);
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &held, &size) < 0)
-		held = (int)syscall(SYS_pidfd_open, peer.pid, 0);
-	pid_fd = held;
-	return pid_fd >= 0 && is_same_namespace(peer.pid) && is_alive(pid_fd);
 }
 
 /* --- one connection --- */
@@ -274,7 +316,7 @@ static void on_listener(struct loop_source *source, uint32_t events)
 
 	if (fd < 0)
 		return;
-	if (!may_ask(fd)) {
+	if (!may_ask(s, fd)) {
 		close(fd);
 		return;
 	}

@@ -2,8 +2,10 @@
 /* run/control_socket - the socket by which a run is asked and gets another policy, by the
  * verbs that ask the daemon, in the same words: HTTP/1.1, one request a connection.
  *
- * Who may ask: processes of the caller's user that are in the run's own user namespace.
- * No command in a sandbox is: neither that of this run nor that of another one. */
+ * Who may ask: processes of the caller's user that are in the run's own user namespace,
+ * and that no more seccomp filters hold than the caller. No command in a sandbox is:
+ * neither that of this run nor that of another one, nor one that the daemon guards on the
+ * host. */
 #pragma once
 
 #include "base/err.h"
@@ -24,6 +26,7 @@ struct control_request {
 struct control_socket {
 	char path[RUN_SOCKET_PATH_SIZE]; /* "": there is none */
 	char id[64];
+	uint32_t filters; /* of seccomp, that hold the run itself */
 	struct loop *loop;
 	struct loop_source listener, client; /* fd -1: none */
 	struct loop_timer patience;

@@ -155,6 +155,22 @@ def test_G35_no_sandbox_reaches_a_socket(world):
         assert box.send("GET", "/policy").status == 200
 
 
+CONFINED = ("import ctypes,os,sys\nlibc = ctypes.CDLL(None)\ncode = ctypes.create_string_buffer(b'\\6\\0\\0\\0\\0\\0\\xff\\x7f')\n"
+            "class Program(ctypes.Structure): _fields_ = [('count', ctypes.c_ushort), ('code', ctypes.c_void_p)]\n"
+            "assert libc.prctl(38, 1, 0, 0, 0) == 0\n"
+            "assert sys.argv[1] == 'free' or libc.prctl(22, 2, ctypes.byref(Program(1, ctypes.addressof(code)))) == 0\n"
+            "os.execvp(sys.argv[2], sys.argv[2:])\n")
+
+
+def test_G35_who_is_confined_more_than_the_run_does_not_ask(world):
+    """As a command on the host is, `weir run --cgroup`: it has its caller's user, and no namespace of its own."""
+    with contextlib.closing(Run("run-user", world, policy())) as box:
+        box.probe(["dns", "nowhere.test"])
+        asks = ("curl", "-sS", "--unix-socket", box.socket, f"http://weir/sandboxes/{box.id}/policy")
+        codes = [world.command("/usr/bin/python3", "-ISc", CONFINED, how, *asks, user="weir-test").code for how in ("free", "confined")]
+        assert codes[0] == 0 and codes[1] in (7, 52, 55, 56), codes
+
+
 def test_G35_no_other_user_asks(world):
     with contextlib.closing(Run("run-user", world, policy())) as box:
         box.probe(["dns", "nowhere.test"])
