@@ -139,6 +139,12 @@ static int plan_shown(struct rootfs *v, struct err *err)
 	for (size_t i = first; r == 0 && i < end; i++) {
 		p = &v->paths[i];
 		r = check_untrusted(v, end, p, err);
+		if (r == 0 && S_ISSOCK(p->st.st_mode))
+			r = err_set(err, -EPERM,
+				    "'%s' is a unix socket, which leads out of the "
+				    "sandbox: only an ssh-agent's is shown, by "
+				    "--pass-env SSH_AUTH_SOCK",
+				    p->name);
 		if (r == 0 && ((!S_ISDIR(p->st.st_mode) && !S_ISREG(p->st.st_mode)) ||
 			       !writable_when_named(p) || is_of_kernel(v, p)))
 			r = err_set(err, -EPERM, "'%s' can't be shown in a sandbox",
@@ -454,6 +460,8 @@ int place_plan(struct rootfs *v, struct err *err)
 		r = plan_readonly(v, v->spec->ro[i], err);
 	if (r == 0)
 		r = plan_startup_files(v, err);
+	if (v->spec->agent_socket)
+		add_tree(v, v->spec->agent_socket, TREE_SOCKET);
 	if (r == 0)
 		r = hide_plan(v, err);
 	if (r < 0)
@@ -588,6 +596,9 @@ static int attach_tree(struct rootfs *v, const struct tree *t, struct err *err)
 
 	if (t->kind == TREE_HIDDEN)
 		return hide_attach(v, t, err);
+	/* What is bare is the host's: nothing is made there. */
+	if (t->kind == TREE_SOCKET)
+		return place_is_bare(v, t->path) ? 0 : make_way(v, t->path, false, err);
 	r = make_way(v, t->path, S_ISDIR(t->source->st.st_mode), err);
 	if (r == 0 && t->kind == TREE_READONLY)
 		r = place_pin_way(v, t->path, err);
@@ -612,6 +623,14 @@ static int check_readonly(const struct rootfs *v, const struct tree *t, struct e
 	return 0;
 }
 
+/* When all else stands: its place is masked, or an empty file. */
+static int attach_socket(struct rootfs *v, const struct tree *t, struct err *err)
+{
+	int r = rootfs_attach(v, t->fd, t->path, err);
+
+	return r < 0 ? r : check_place(v, t, err);
+}
+
 int place_build(struct rootfs *v, struct err *err)
 {
 	int r = 0;
@@ -625,6 +644,8 @@ int place_build(struct rootfs *v, struct err *err)
 	for (size_t i = v->layer_count; r == 0 && i < v->tree_count; i++) {
 		if (v->trees[i].kind == TREE_READONLY)
 			r = check_readonly(v, &v->trees[i], err);
+		else if (v->trees[i].kind == TREE_SOCKET)
+			r = attach_socket(v, &v->trees[i], err);
 	}
 	return r;
 }

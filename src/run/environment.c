@@ -141,7 +141,7 @@ static bool is_passed_by_name(const struct run_spec *spec, struct text name)
 	return false;
 }
 
-static bool is_set(const struct run_spec *spec, struct text name)
+bool environment_is_set(const struct run_spec *spec, struct text name)
 {
 	for (size_t i = 0; i < spec->set_env.count; i++) {
 		struct text other = name_of(spec->set_env.items[i]);
@@ -154,7 +154,7 @@ static bool is_set(const struct run_spec *spec, struct text name)
 
 bool environment_is_asked(const struct run_spec *spec, struct text name)
 {
-	return is_set(spec, name) || is_passed_by_name(spec, name);
+	return environment_is_set(spec, name) || is_passed_by_name(spec, name);
 }
 
 static bool is_among(const struct option_list *list, struct text name)
@@ -179,7 +179,7 @@ static bool is_passed(const struct run_spec *spec, const char *variable,
 {
 	struct text name = name_of(variable);
 
-	if (variable[name.len] != '=' || is_set(spec, name))
+	if (variable[name.len] != '=' || environment_is_set(spec, name))
 		return false;
 	if (is_passed_by_name(spec, name))
 		return true;

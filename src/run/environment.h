@@ -31,6 +31,9 @@ int environment_choose(struct run_spec *spec, char **given, struct environment *
 void environment_tell(const struct run_spec *spec, char **given,
 		      const struct environment *e);
 
+/* Does an option set the variable @name? */
+bool environment_is_set(const struct run_spec *spec, struct text name);
+
 /* Does an option say what the variable @name is? */
 bool environment_is_asked(const struct run_spec *spec, struct text name);
 

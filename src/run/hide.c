@@ -76,7 +76,8 @@ static void find_homes(struct plan_of_hidden *plan)
 
 static bool is_shown(const struct tree *t)
 {
-	return t->kind == TREE_WRITABLE || t->kind == TREE_SHOWN;
+	return t->kind == TREE_WRITABLE || t->kind == TREE_SHOWN ||
+	       t->kind == TREE_SOCKET;
 }
 
 /* Is @path out of sight because of @h, with nothing in between that was named? */

@@ -23,6 +23,7 @@
 #include "base/err.h"
 #include "proto/launch.h"
 
+struct path;
 struct startup_files;
 
 struct launch_spec {
@@ -38,6 +39,8 @@ struct launch_spec {
 	const char *const *hide; /* paths that aren't seen */
 	size_t hide_count;
 	bool hide_credentials; /* and those of profiles/credentials.txt */
+	/* The unix socket of the host that the command reaches; or NULL. */
+	const struct path *agent_socket;
 	/* Called for each path that is hidden, before anything is started; or NULL. */
 	void (*on_hidden)(void *data, const char *path);
 	void *hidden_data;

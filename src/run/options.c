@@ -113,7 +113,9 @@ static const struct cli_option options[] = {
 	  "which variables the command gets: what doesn't look like a secret, all, or "
 	  "none (default)",
 	  OPTION_IN(WORD, struct run_spec, env) },
-	{ "pass-env", "NAME", "pass that variable, or NAME*; may be repeated",
+	{ "pass-env", "NAME",
+	  "pass that variable, or NAME*; SSH_AUTH_SOCK with the agent's socket; may be "
+	  "repeated",
 	  environment_add_pass, ' ', OPTION_IN(CUSTOM, struct run_spec, pass_env) },
 	{ "set-env", "NAME=VALUE", "set a variable; may be repeated", environment_add_set,
 	  '\n', OPTION_IN(CUSTOM, struct run_spec, set_env) },

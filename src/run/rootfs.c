@@ -86,10 +86,10 @@ int rootfs_plan(struct rootfs *ret, const struct launch_machine *m,
 
 	if (r < 0)
 		return r;
-	/* Each mount, what was named, the working directory, and each file that runs
-	 * outside later with what it leads to, and what is hidden. */
+	/* Each mount, what was named, the working directory, a socket, and each file that
+	 * runs outside later with what it leads to, and what is hidden. */
 	v.trees = calloc(v.mounts.count + spec->rw_count + spec->shown_count +
-				 spec->ro_count + 1 + 2 * STARTUP_MAX + HIDDEN_MAX,
+				 spec->ro_count + 2 + 2 * STARTUP_MAX + HIDDEN_MAX,
 			 sizeof(*v.trees));
 	if (!v.trees) {
 		rootfs_done(&v);

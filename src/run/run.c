@@ -31,6 +31,7 @@
 #include "base/log.h"
 #include "engine/engine.h"
 #include "events/report_event.h"
+#include "run/agent_socket.h"
 #include "run/config.h"
 #include "run/environment.h"
 #include "run/hide.h"
@@ -73,6 +74,7 @@ struct control {
 	struct run_policy *policy; /* in force, and those before it; owned */
 	struct live socket;	   /* by which the policy is changed */
 	int plan_fd;
+	struct path agent_socket; /* until the launch; or fd -1 */
 	struct event_ring *ring, *failures;
 	struct run_store store;
 	uint64_t counters[SANDBOX_COUNTER_COUNT];
@@ -595,6 +597,7 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.search = search_of(c),
 		.hide = c->spec->hide.items,
 		.hide_count = c->spec->hide.count,
+		.agent_socket = c->agent_socket.fd >= 0 ? &c->agent_socket : NULL,
 		.on_hidden = on_hidden,
 		.hidden_data = c,
 		.home_tmp = c->spec->home == RUN_HOME_TMP,
@@ -619,7 +622,9 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 	if (r < 0)
 		return r;
 	spec.environment = environment.list;
+	agent_socket_tell(&c->agent_socket, c->machine.root);
 	c->launch = launch_start(&c->machine, &spec, err);
+	path_done(&c->agent_socket);
 	return c->launch < 0 ? (int)c->launch : 0;
 }
 
@@ -736,6 +741,8 @@ static int control_start(struct control *c, struct err *err)
 	if (needs_apply(c->spec, &c->policy->policy, err) < 0)
 		return RUN_STATUS_BAD_INPUT;
 	needs_tell(c->spec);
+	if (agent_socket_open(c->spec, &c->agent_socket, err) < 0)
+		return RUN_STATUS_BAD_INPUT;
 	if (find_servers(c, err) < 0 || live_open(&c->socket, c->spec, err) < 0)
 		return RUN_STATUS_FAILED;
 	if (launch_machine_probe(&c->machine, err) < 0 ||
@@ -803,6 +810,7 @@ int control_run(struct run_spec *spec)
 {
 	struct control c = { .spec = spec,
 			     .plan_fd = -1,
+			     .agent_socket = { .fd = -1 },
 			     .started_ms = clock_wall_ms(),
 			     .policy = calloc(1, sizeof(*c.policy)),
 			     .uplink = { .on_ready = on_uplink_ready,

@@ -21,7 +21,7 @@ static int set_attributes(int fd, const struct tree *t, int userns_fd)
 
 	if (t->kind != TREE_LAYER)
 		flags |= AT_RECURSIVE;
-	if (t->kind == TREE_READONLY || t->kind == TREE_SHOWN)
+	if (t->kind == TREE_READONLY || t->kind == TREE_SHOWN || t->kind == TREE_SOCKET)
 		attr.attr_set |= MOUNT_ATTR_RDONLY;
 	if (userns_fd >= 0) {
 		attr.attr_set |= MOUNT_ATTR_IDMAP;

@@ -25,6 +25,7 @@ enum tree_kind {
 	TREE_SHOWN,    /* the same, but read-only */
 	TREE_READONLY, /* read-only though below a writable directory */
 	TREE_HIDDEN,   /* no copy: something empty in its place (run/hide.h) */
+	TREE_SOCKET,   /* a unix socket that the caller named, over its mask */
 };
 
 struct hidden;
