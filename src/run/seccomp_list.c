@@ -98,6 +98,7 @@ static const struct refusal refusals[] = {
 	{ "swapoff", EPERM },
 	{ "reboot", EPERM },
 	{ "quotactl", EPERM },
+	{ "quotactl_fd", EPERM },
 	{ "lookup_dcookie", EPERM },
 	{ "iopl", EPERM },
 	{ "ioperm", EPERM },

@@ -245,6 +245,7 @@ def test_I13_other_processes_keep_their_limits_and_priorities(inside):
 def test_I5_calls_that_nobody_has_looked_at_do_not_exist(attack, attack_program, user):
     for number in (463, 470, 500, 5000):
         assert attack.run(attack_program, "syscall", number, -1, 0, 0, user=user).text.strip() == "ENOSYS"
+    assert attack.run(attack_program, "syscall", 443, -1, 0, 0, user=user).text.strip() == "EPERM", "quotactl_fd(), as quotactl()"
     # one that has been looked at: cachestat() of no descriptor
     assert attack.run(attack_program, "syscall", 451, -1, 0, 0, user=user).text.strip() != "ENOSYS"
 
