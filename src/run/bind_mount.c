@@ -10,6 +10,7 @@
 #include <sys/mount.h>
 #include <sys/statvfs.h>
 
+#include "base/text.h"
 #include "run/hide.h"
 #include "run/launch.h"
 #include "run/mask.h"
@@ -333,6 +334,13 @@ static int plan_readonly(struct rootfs *v, const char *given, struct err *err)
 
 /* --- files that run outside later --- */
 
+/* Nothing outside looks into what only sandboxes use, and they write such files there
+ * themselves: checkouts, an agent's settings. */
+static bool is_sandboxes_own(const struct launch_spec *spec, const char *path)
+{
+	return text_is_one_of(path, spec->own, spec->own_count);
+}
+
 static int find_startup_files(struct rootfs *v, struct err *err)
 {
 	const size_t tree_count = v->tree_count;
@@ -341,7 +349,8 @@ static int find_startup_files(struct rootfs *v, struct err *err)
 	for (size_t i = v->layer_count; r == 0 && i < tree_count; i++) {
 		const struct tree *t = &v->trees[i];
 
-		if (t->kind == TREE_WRITABLE && S_ISDIR(t->source->st.st_mode))
+		if (t->kind == TREE_WRITABLE && S_ISDIR(t->source->st.st_mode) &&
+		    !is_sandboxes_own(v->spec, t->source->name))
 			r = startup_files_find(v->spec->startup, t->source, err);
 	}
 	return r;

@@ -32,6 +32,8 @@ struct launch_spec {
 	const char *cwd;	  /* its name; writable inside */
 	const char *const *rw;	  /* more writable paths */
 	size_t rw_count;
+	const char *const *own; /* of these, what only sandboxes use; canonical names */
+	size_t own_count;
 	const char *const
 		*shown; /* paths that are shown, read-only, whatever hides them */
 	size_t shown_count;

@@ -61,7 +61,11 @@ int needs_own_directory(struct run_spec *spec, const char *group, const char *na
 	if (r < 0)
 		return r;
 	*ret = path;
-	return add(&spec->rw, path, "writable paths", err);
+	path = arena_text(&spec->arena, text_of(made.name));
+	if (!path)
+		return out_of_memory(err);
+	r = add(&spec->own, path, "directories", err);
+	return r < 0 ? r : add(&spec->rw, *ret, "writable paths", err);
 }
 
 int needs_set(struct run_spec *spec, const char *name, const char *a, const char *b,

@@ -60,6 +60,7 @@ struct run_report {
 struct run_spec {
 	struct policy_args policy; /* verify: tls unless something says otherwise */
 	struct option_list rw, ro, hide;
+	struct option_list own; /* of rw: the sandboxes' own directories; canonical */
 	struct option_list rw_presets; /* names */
 	enum run_home home;
 	enum run_hide hide_preset;

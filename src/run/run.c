@@ -592,6 +592,8 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.cwd = cwd,
 		.rw = c->spec->rw.items,
 		.rw_count = c->spec->rw.count,
+		.own = c->spec->own.items,
+		.own_count = c->spec->own.count,
 		.shown = c->spec->ro.items,
 		.shown_count = c->spec->ro.count,
 		.search = search_of(c),

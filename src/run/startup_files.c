@@ -26,6 +26,10 @@ static const struct startup_name {
 	{ ".gitconfig", "git runs the programs that it names" },
 	{ ".husky", "git's hooks run what is in it" },
 	{ ".githooks", "git runs what is in it where core.hooksPath says so" },
+	{ ".pre-commit-config.yaml", "git's hooks run the commands in it" },
+	{ "lefthook.yml", "git's hooks run the commands in it" },
+	{ ".lefthook.yml", "git's hooks run the commands in it" },
+	{ "lefthook-local.yml", "git's hooks run the commands in it" },
 	{ ".envrc", "direnv runs it in the shell" },
 	{ ".vscode", "the editor runs its tasks and the programs that it names" },
 	{ ".idea", "the editor runs the configurations in it" },
@@ -37,6 +41,12 @@ static const struct startup_name {
 	{ ".cursor", "the agent starts the servers in it and takes rules from it" },
 	{ ".codex", "the agent takes its configuration and rights from it" },
 	{ ".gemini", "the agent starts the servers in it and takes its rights from it" },
+	{ ".opencode", "the agent loads the plugins in it and starts its servers" },
+	{ "opencode.json",
+	  "the agent loads the plugins and starts the servers that it names" },
+	{ "opencode.jsonc",
+	  "the agent loads the plugins and starts the servers that it names" },
+	{ ".aider.conf.yml", "the agent runs the commands that it names" },
 	{ ".bashrc", "a shell runs it at its start" },
 	{ ".bash_profile", "a shell runs it at its start" },
 	{ ".bash_login", "a shell runs it at its start" },
@@ -192,7 +202,7 @@ static int scan_entry(struct scan *scan, int dir, const char *directory,
 	bool walked = is_directory_entry(dir, entry);
 
 	/* The directory .git is walked, and what is found in it is protected. */
-	if (name[0] == '.' && find_name(names, ARRAY_SIZE(names), name) &&
+	if (find_name(names, ARRAY_SIZE(names), name) &&
 	    !(walked && strcmp(name, ".git") == 0))
 		return add_file(scan, directory, name, err);
 	if (!walked || text_is_one_of(name, left_out, ARRAY_SIZE(left_out)))

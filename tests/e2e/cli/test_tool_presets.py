@@ -265,6 +265,18 @@ def test_a_profile_brings_a_place_of_its_own(shop, name, variables):
     assert not (users / "planted").exists()
 
 
+def test_in_a_place_of_its_own_nothing_is_held(shop):
+    """What runs later outside runs there in sandboxes alone, and an agent writes its settings."""
+    for text in ("one", "two"):
+        done = shop.run("sh", "-c", f'mkdir -p "$XDG_CONFIG_HOME/opencode/.vscode" && echo {text} > "$XDG_CONFIG_HOME/opencode/opencode.json"; echo x > opencode.json',
+                        options=("--profile", "opencode"))
+        assert done.code == (0 if text == "one" else 2), done
+        told = [line for line in done.messages.splitlines() if "is new or has changed" in line]
+        assert len(told) == (1 if text == "one" else 0) and all("/XDG_CONFIG_HOME/" not in line for line in told), done
+    place = shop.home / ".local/state/weir/opencode/XDG_CONFIG_HOME"
+    assert (place / "opencode/opencode.json").read_text() == "two\n"
+
+
 def test_what_the_caller_names_counts_before_the_profile(shop):
     script = 'echo "$npm_config_cache"; touch $HOME/.npm/x'
     assert shop.run("sh", "-c", script, preset="npm", options=("--profile", "npm")).text == "\n"
