@@ -95,6 +95,17 @@ def test_only_the_whole_name_shows_it(places, options):
     assert place.try_all(*NAMED, env=path) == {"agent"}, "positive control"
 
 
+def test_a_configuration_names_it_and_a_policy_does_not(places, world):
+    place, etc = places("/tmp"), world.workdir()
+    path = place.listen("agent")
+    mounts = ["mkdir -p /etc/weir", f"mount --bind '{etc}' /etc/weir"]
+    (etc / "policy.yaml").write_text("run: {pass_env: [SSH_AUTH_SOCK]}\negress: []\n")
+    (etc / "config.yaml").write_text("env: all\npolicy: policy.yaml\n")
+    assert place.try_all(env=path, mounts=mounts) == set()
+    (etc / "config.yaml").write_text("pass_env: [SSH_AUTH_SOCK]\npolicy: policy.yaml\n")
+    assert place.try_all(env=path, mounts=mounts) == {"agent"}
+
+
 @pytest.mark.parametrize("where", ["/tmp", "/run", None])
 @pytest.mark.parametrize("shown", [(), ("--ro", "{folder}"), ("--rw", "{folder}")], ids=["", "ro", "rw"])
 def test_G36_what_lies_beside_it_stays_out_of_reach(places, where, shown):
