@@ -120,7 +120,8 @@ int client_ask(const char *socket, const char *method, const char *path, struct 
 	if (r < 0 && r != -ETIMEDOUT && size == 0)
 		return err_set(err, r,
 			       "the daemon has closed the connection without a word: its "
-			       "API is for root and members of the group weir");
+			       "API is for root and members of the group weir; a run "
+			       "answers its own user alone, outside of sandboxes");
 	return r < 0 ? err_sys(err, r, "the daemon does not answer as it should") : 0;
 }
 

@@ -169,6 +169,8 @@ def test_G35_who_is_confined_more_than_the_run_does_not_ask(world):
         asks = ("curl", "-sS", "--unix-socket", box.socket, f"http://weir/sandboxes/{box.id}/policy")
         codes = [world.command("/usr/bin/python3", "-ISc", CONFINED, how, *asks, user="weir-test").code for how in ("free", "confined")]
         assert codes[0] == 0 and codes[1] in (7, 52, 55, 56), codes
+        done = world.command("/usr/bin/python3", "-ISc", CONFINED, "confined", world.weir_path, "policy", "show", "--id", box.id, user="weir-test")
+        assert done.code == 125 and "a run answers its own user alone, outside of sandboxes" in done.messages, done
 
 
 def test_G35_no_other_user_asks(world):
