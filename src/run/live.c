@@ -2,10 +2,10 @@
 /* HOW IT WORKS
  * The paths are those of the daemon's API, so that the same verbs ask:
  *
- *   GET        /sandboxes/ID, /sandboxes/ID/status   what `weir ps` and `weir status`
- * show GET        /sandboxes/ID/policy                  the policy in force POST, PUT the
- * same                              another policy in its place PATCH      the same rules
- * in front of it
+ *   GET /sandboxes/ID, /sandboxes/ID/status     what `weir ps` and `weir status` show
+ *   GET /sandboxes/ID/policy                    the policy in force
+ *   POST or PUT /sandboxes/ID/policy            another policy in its place
+ *   PATCH /sandboxes/ID/policy                  rules in front of those in force
  *
  * A policy is read and compiled here and given to the engine, which puts it into the
  * kernel in one transaction and cuts what it forbids; then the answer leaves. Whatever
