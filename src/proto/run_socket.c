@@ -16,6 +16,8 @@
 #include "base/macros.h"
 #include "base/text.h"
 
+enum { MAKE_TRIES = 10 };
+
 static const char suffix[] = ".sock";
 
 /* "/run/user/1000", and what the directory in it is called. Return: false where that
@@ -75,9 +77,14 @@ int run_socket_place(size_t i, bool make, char ret[RUN_SOCKET_PATH_SIZE])
 		return -errno;
 	if (!is_fit(above))
 		return -EPERM;
-	if (make && mkdirat(above, name, 0700) < 0 && errno != EEXIST)
-		return -errno;
-	fd = openat(above, name, how | O_NOFOLLOW);
+	/* The last run that ends takes the directory away. */
+	for (int tries = 0; fd < 0 && tries < MAKE_TRIES; tries++) {
+		if (make && mkdirat(above, name, 0700) < 0 && errno != EEXIST)
+			return -errno;
+		fd = openat(above, name, how | O_NOFOLLOW);
+		if (fd < 0 && (!make || errno != ENOENT))
+			return -errno;
+	}
 	if (fd < 0)
 		return -errno;
 	return is_own(fd) ? TAKE_FD(fd) : -EPERM;
@@ -120,6 +127,11 @@ bool run_socket_find(const char *id, char ret[RUN_SOCKET_PATH_SIZE])
 	return false;
 }
 
+void run_socket_leave(const char *directory)
+{
+	rmdir(directory);
+}
+
 /* "build.sock" is the run "build". */
 static bool id_of(const char *file, char *ret, size_t size)
 {
@@ -160,6 +172,7 @@ static void each_in(int fd, const char *directory,
 		}
 	}
 	closedir(d);
+	run_socket_leave(directory);
 }
 
 void run_socket_each(void (*on_run)(void *data, const char *id, const char *path),

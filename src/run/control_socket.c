@@ -26,7 +26,7 @@
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
 #endif
 
-enum { BACKLOG = 16, READ_BYTES = 64 * 1024, STATUS_MAX = 1 << 20 };
+enum { BACKLOG = 16, READ_BYTES = 64 * 1024, STATUS_MAX = 1 << 20, OPEN_TRIES = 10 };
 
 /* --- who --- */
 
@@ -139,9 +139,24 @@ static int open_in(struct control_socket *s, int fd, const char *directory)
 	return 0;
 }
 
-int control_socket_open(struct control_socket *s, const char *id, struct err *err)
+/* Another run that ends may take the directory away while it is empty. */
+static int open_at(struct control_socket *s, size_t place)
 {
 	char directory[RUN_SOCKET_PATH_SIZE];
+	int r = -ENOENT;
+
+	for (int tries = 0; r == -ENOENT && tries < OPEN_TRIES; tries++) {
+		CLEAN(fd) int fd = run_socket_place(place, true, directory);
+
+		if (fd < 0)
+			return fd;
+		r = open_in(s, fd, directory);
+	}
+	return r;
+}
+
+int control_socket_open(struct control_socket *s, const char *id, struct err *err)
+{
 	int r;
 
 	*s = (struct control_socket){ .listener.fd = -1, .client.fd = -1 };
@@ -154,13 +169,10 @@ int control_socket_open(struct control_socket *s, const char *id, struct err *er
 		return err_sys(err, r, "cannot tell who may ask");
 	r = -ENOENT;
 	for (size_t i = 0; i < RUN_SOCKET_PLACES && !s->path[0]; i++) {
-		CLEAN(fd) int fd = run_socket_place(i, true, directory);
-		int one = fd < 0 ? fd : open_in(s, fd, directory);
-
-		if (one == -EADDRINUSE)
-			return err_set(err, one, "--id: '%s' is a run that is under way",
+		r = open_at(s, i);
+		if (r == -EADDRINUSE)
+			return err_set(err, r, "--id: '%s' is a run that is under way",
 				       s->id);
-		r = one;
 	}
 	return s->path[0] ? 0 : err_sys(err, r, "there is no safe place for its socket");
 }
@@ -376,8 +388,11 @@ void control_socket_refuse(struct control_socket *s, unsigned int status, const 
 
 void control_socket_close(struct control_socket *s)
 {
-	if (s->path[0])
+	if (s->path[0]) {
 		unlink(s->path);
+		*strrchr(s->path, '/') = '\0';
+		run_socket_leave(s->path);
+	}
 	s->path[0] = '\0';
 	if (s->listener.fd >= 0) {
 		if (s->loop)

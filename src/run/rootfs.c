@@ -261,7 +261,7 @@ static int show_directory(struct rootfs *v, const char *path, const char *source
 		return r;
 	if (m && text_is_one_of(m->type, socketless, ARRAY_SIZE(socketless)))
 		return bind_readonly(v, source, where, err);
-	if (is_gone(source, -r))
+	if (is_gone(source, -r) || is_gone(where, -r))
 		return 0;
 	launch_send_report(v->spec->control_fd, LAUNCH_WARNING, 0,
 			   "'%s' is empty in the sandbox: its file system (%s) can't be "
@@ -383,12 +383,15 @@ static int add_layer(struct rootfs *v, const struct tree *t, size_t n, struct er
 {
 	char layer[64], where[PATH_MAX];
 	struct stat st;
+	int r;
 
 	if (fstat(t->fd, &st) < 0)
 		return err_sys(err, -errno, "cannot look at the mount '%s'", t->path);
 	snprintf(where, sizeof(where), ROOTFS_ROOT "%s", t->path);
-	if (!S_ISDIR(st.st_mode))
-		return S_ISREG(st.st_mode) ? attach_readonly(v, t->fd, where, err) : 0;
+	if (!S_ISDIR(st.st_mode)) {
+		r = S_ISREG(st.st_mode) ? attach_readonly(v, t->fd, where, err) : 0;
+		return is_gone(where, -r) ? 0 : r;
+	}
 	snprintf(layer, sizeof(layer), STAGE_LAYER "/%zu", n);
 	if (mkdir(layer, 0700) < 0)
 		return err_sys(err, -errno, "cannot create '%s'", layer);

@@ -53,7 +53,7 @@ class RunFlow:
 
     def __init__(self, box, address, port=7007):
         self._box = box
-        opened = box.probe(["flow", address, port])
+        opened = box.probe(["flow_open", address, port])
         assert opened.result == "ok", opened
         self._number = opened.flow
 

@@ -525,7 +525,7 @@ def loopback(address="127.0.0.1"):
 _flows = []
 
 
-def flow(address, port):
+def flow_open(address, port):
     """A connection that stays open between lines; flow_say() speaks on it."""
     _flows.append(socket.create_connection((address, port), 3))
     return {"result": "ok", "flow": len(_flows) - 1}

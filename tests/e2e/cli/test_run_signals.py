@@ -285,7 +285,8 @@ def test_a_normal_end_leaves_nothing_behind(world, user):
 
 @pytest.mark.parametrize("which", ["control", "engine"])
 def test_a_killed_weir_leaves_no_file_and_no_mount(world, user, which):
-    script = (f"'{world.weir_path}' run -- sh -c 'echo ready; exec sleep 30'; echo ended; read x; "
+    """Whoever lists the runs takes away the socket of one whose control was killed."""
+    script = (f"'{world.weir_path}' run -- sh -c 'echo ready; exec sleep 30'; echo ended; read x; '{world.weir_path}' ps >&2; "
               f"find {PLACES} -mindepth 1; cat /proc/self/mountinfo | grep -c -i weir.*overlay")
     with world.start(["sh", "-c", script], mounts=OWN_PLACES, user=user) as run:
         assert run.line() == "ready"
