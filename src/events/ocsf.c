@@ -177,7 +177,9 @@ static const char *query_type_name(uint16_t type, char *buf)
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (names[i].type == type)
 			return names[i].name;
-	snprintf(buf, 16, type > 0 ? "TYPE%u" : "", type);
+	buf[0] = '\0';
+	if (type > 0)
+		snprintf(buf, 16, "TYPE%u", type);
 	return buf;
 }
 

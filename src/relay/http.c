@@ -403,9 +403,8 @@ const char *http_fault_text(enum http_fault f)
 		[HTTP_BAD_REQUEST_LINE] = "a malformed HTTP request line",
 		[HTTP_BAD_TARGET] = "a malformed HTTP request target",
 		[HTTP_BAD_VERSION] = "HTTP of another version than 1.0 and 1.1",
-		[HTTP_VERSION_2] =
-			"HTTP/2 without TLS (plaintext gRPC) is not read: allow "
-			"the address and port, or use verify: dns",
+		[HTTP_VERSION_2] = ("HTTP/2 without TLS (plaintext gRPC) is not read: "
+				    "allow the address and port, or use verify: dns"),
 		[HTTP_BAD_LINE] = "a malformed HTTP header",
 		[HTTP_BAD_HOST] = "HTTP with a malformed Host",
 		[HTTP_SEVERAL_HOSTS] = "HTTP with several Hosts",
