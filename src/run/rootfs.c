@@ -248,6 +248,23 @@ static bool is_gone(const char *path, int error)
 	return error == ENOENT && lstat(path, &st) < 0 && errno == ENOENT;
 }
 
+static int add_split(struct rootfs *v, const char *path, const char *where,
+		     struct err *err);
+
+enum { OVERLAY_TRIES = 8 };
+
+/* Since the plan was made something may have been mounted below @path, and be in this
+ * copy of the mounts: the kernel makes no overlay then. */
+static bool has_more_below(const char *path)
+{
+	struct mounts now = { 0 };
+	struct err ignored = { 0 };
+	bool has = mounts_read(&now, &ignored) == 0 && mounts_has_below(&now, path);
+
+	mounts_done(&now);
+	return has;
+}
+
 /* Show the directory @source, which is @path, at @where: as an overlay; as a bind when
  * that can't be and no socket lies there; else not at all. "/" and "/etc" have to be
  * overlays, for our own files are in them. */
@@ -257,6 +274,12 @@ static int show_directory(struct rootfs *v, const char *path, const char *source
 	const struct mount *m = mounts_holding(&v->mounts, path);
 	int r = mount_overlay(v, path, source, where, err);
 
+	/* A mount below it may also go between the two. */
+	for (int tries = 0; r == -EINVAL && !v->root && tries < OVERLAY_TRIES; tries++) {
+		if (has_more_below(path))
+			return add_split(v, path, where, err);
+		r = mount_overlay(v, path, source, where, err);
+	}
 	if (r == 0 || r == -ENOSPC || strcmp(path, "/") == 0 || strcmp(path, "/etc") == 0)
 		return r;
 	if (m && text_is_one_of(m->type, socketless, ARRAY_SIZE(socketless)))
