@@ -205,7 +205,7 @@ static size_t bucket_of(const struct filter_host *h, const struct filter_member 
 	return (size_t)hash_bytes(&h->key, key, sizeof(key)) & (HOST_BUCKETS - 1);
 }
 
-/* Who has that cgroup or user id, or NULL. */
+/* The member that has the control group or the user id of @who, or NULL. */
 static struct host_member *host_find_member(const struct filter_host *h,
 					    const struct filter_member *who)
 {

@@ -34,17 +34,6 @@ static bool is_advisable(const struct addr *a)
 	}
 }
 
-/* No name and no allow opens it. */
-static bool is_denied(const struct plan *p, const struct addr *a)
-{
-	struct plan_verdict v = plan_match_addr(p, a, IPPROTO_TCP, 0);
-	struct addr inner;
-
-	if (v.action == POLICY_DENY && v.rule != PLAN_NO_RULE)
-		return true;
-	return addr_embedded_v4(a, &inner) && is_denied(p, &inner);
-}
-
 static uint8_t type_bit(uint16_t type)
 {
 	switch (type) {
@@ -143,7 +132,7 @@ static bool make(struct advice *a, const struct plan *p, const struct event *e)
 			      !(e->name[0] && sinkhole_has(&e->remote));
 
 	a->rule.ports.ranges = a->ranges;
-	if (has_addr && (!is_advisable(&e->remote) || is_denied(p, &e->remote)))
+	if (has_addr && (!is_advisable(&e->remote) || plan_denies_addr(p, &e->remote)))
 		return false;
 	if (e->layer == EVENT_DNS)
 		return e->name[0] && advise_name(a, p, e);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string.h>
 
+#include "base/special.h"
 #include "policy/layout.h"
 #include "policy/plan.h"
 
@@ -156,6 +157,16 @@ struct plan_verdict plan_match_addr(const struct plan *p, const struct addr *add
 	if (port != 0 && !plan_port_list_has(p, 0, protocol, port))
 		allow.action = POLICY_DENY;
 	return allow;
+}
+
+bool plan_denies_addr(const struct plan *p, const struct addr *a)
+{
+	struct plan_verdict v = plan_match_addr(p, a, IPPROTO_TCP, 0);
+	struct addr inner;
+
+	if (v.action == POLICY_DENY && v.rule != PLAN_NO_RULE)
+		return true;
+	return addr_embedded_v4(a, &inner) && plan_denies_addr(p, &inner);
 }
 
 bool plan_names_addr(const struct plan *p, const struct addr *addr)

@@ -148,6 +148,9 @@ struct plan_verdict plan_match_below(const struct plan *p, const struct dns_name
  * PLAN_NO_RULE. With @port 0 the ports don't matter. */
 struct plan_verdict plan_match_addr(const struct plan *p, const struct addr *a,
 				    uint8_t protocol, uint16_t port);
+/* An address rule denies @a, or the IPv4 address inside it: no name and no allow opens
+ * @a then. */
+bool plan_denies_addr(const struct plan *p, const struct addr *a);
 /* An address rule of action allow covers @a, on whatever port. */
 bool plan_names_addr(const struct plan *p, const struct addr *a);
 

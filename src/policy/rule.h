@@ -52,7 +52,7 @@ bool rule_ports_have(const struct rule_ports *ports, uint16_t port);
 	"name the address of the server"
 char *rule_ports_format(const struct plan_port_range *ranges, size_t count, char *buf,
 			size_t size);
-/* The same of a rule's, as rule_ports_read() reads it: "default,853". */
+/* The ports of a rule as text that rule_ports_read() reads: "default,853". */
 char *rule_ports_text(const struct rule_ports *ports, char *buf, size_t size);
 /* Sort and merge what overlaps or touches. Return: the new count. */
 size_t rule_ports_normalise(struct plan_port_range *r, size_t count);

@@ -164,7 +164,7 @@ static void each_in(int fd, const char *directory,
 			on_run(data, id, path);
 			continue;
 		}
-		/* Nobody can be about to listen there who hasn't the lock. */
+		/* A run makes its socket under this lock only. */
 		if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
 			if (!run_socket_answers(path))
 				unlinkat(fd, entry->d_name, 0);

@@ -59,7 +59,8 @@ static void add_home_of(struct plan_of_hidden *plan, uid_t uid)
 	add_home(plan, user ? user->pw_dir : NULL);
 }
 
-/* Who had root start this may have a home that root reads. */
+/* The homes in which credentials are hidden. The user who called sudo has one, too, and
+ * root can read it. */
 static void find_homes(struct plan_of_hidden *plan)
 {
 	const char *sudo = getenv("SUDO_UID");

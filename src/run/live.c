@@ -23,6 +23,7 @@
 #include "event/json.h"
 #include "outputs/client.h"
 #include "policy/document.h"
+#include "run/report.h"
 #include "sandbox/plan_file.h"
 #include "sandbox/sandbox.h"
 #include "sys/process.h"
@@ -227,16 +228,6 @@ static json_t *command_json(char *const *argv)
 	return json_string(text_escape(text_of(line), shown, sizeof(shown)));
 }
 
-static json_t *counters_json(const uint64_t *counters)
-{
-	json_t *j = json_object();
-
-	for (size_t i = 0; i < SANDBOX_COUNTER_COUNT; i++)
-		json_object_set_new(j, sandbox_counter_name((enum sandbox_counter)i),
-				    json_integer((json_int_t)counters[i]));
-	return j;
-}
-
 static json_t *short_status(const struct live *l, const struct ipc_stats *stats)
 {
 	const struct run_policy *p = policy_of(l);
@@ -268,7 +259,7 @@ static json_t *whole_status(const struct live *l, const struct ipc_stats *stats)
 	json_object_set_new(j, "learned", learned);
 	json_object_set_new(j, "policyUpdates", json_integer(policy_of(l)->number));
 	json_object_set_new(j, "policyFailures", json_integer(l->failures));
-	json_object_set_new(j, "counters", counters_json(stats->counters));
+	json_object_set_new(j, "counters", report_counters_json(stats->counters));
 	json_object_set_new(j, "version", json_string(WEIR_VERSION));
 	return j;
 }
@@ -357,7 +348,7 @@ int live_open(struct live *l, const struct run_spec *spec, struct err *err)
 	l->spec = spec;
 	l->engine.fd = -1;
 	l->socket.on_request = on_request;
-	/* Who named the run wants to find it again. */
+	/* A caller who named the run means to ask it; another one is not told. */
 	return r < 0 && spec->id ? err_set(err, r, "%s", none.text) : 0;
 }
 

@@ -188,7 +188,8 @@ int needs_check_place(struct err *err)
 	const char *id = getenv(SANDBOX_VARIABLE);
 	char shown[TEXT_ESCAPED_SIZE];
 
-	/* Who merely sets the variable is in none. */
+	/* Outside of a sandbox the variable may be set as well; the filter is not there.
+	 */
 	if (!id || !id[0] || prctl(PR_GET_SECCOMP) != SECCOMP_MODE_FILTER)
 		return 0;
 	return err_set(err, -EPERM,

@@ -18,7 +18,7 @@ int run_policy_build(const struct run_spec *spec, struct run_policy *ret, struct
 {
 	size_t size;
 
-	/* It prints what is wrong by itself. */
+	/* cli_policy_build() prints the faults. */
 	if (cli_policy_build(&spec->policy, &ret->arena, true, &ret->policy, &ret->bytes,
 			     &size) < 0 ||
 	    check(spec, &ret->policy, err) < 0)

@@ -24,7 +24,7 @@ int run_policy_build(const struct run_spec *spec, struct run_policy *ret,
 int run_policy_read(const struct run_spec *spec, struct text text,
 		    struct run_policy **ret, struct err *err) MUST_CHECK;
 void run_policy_done(struct run_policy *p);
-/* The same and what was before, of one that run_policy_read() has made. */
+/* Free @p, which run_policy_read() has made, and each policy before it. */
 void run_policy_free(struct run_policy *p);
 
 /* The one that decided @e, among @newest and those before. */

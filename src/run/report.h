@@ -4,6 +4,7 @@
  * as a file. */
 #pragma once
 
+#include <jansson.h>
 #include <stdio.h>
 
 #include "event/event.h"
@@ -32,6 +33,8 @@ typedef bool event_kind_fn(const struct event *e);
 size_t report_count(const struct event_ring *ring, event_kind_fn *is_kind);
 /* Refusals that were counted only. */
 uint64_t report_missed(const struct report *r);
+/* {"queries": 12, ...}: the SANDBOX_COUNTER_COUNT of @counters, by their names. */
+json_t *report_counters_json(const uint64_t *counters);
 
 /* The run is over: say it on stderr unless spec->quiet is set or @failure says that Weir
  * failed, and write it to the files of spec->reports. @r has all but what follows

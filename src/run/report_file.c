@@ -250,7 +250,7 @@ static json_t *policy_json(const struct policy *policy)
 			 policy->verify == POLICY_VERIFY_TLS ? "tls" : "dns");
 }
 
-static json_t *counters_json(const uint64_t *counters)
+json_t *report_counters_json(const uint64_t *counters)
 {
 	json_t *j = json_object();
 
@@ -284,7 +284,7 @@ static int write_json(const struct report *r, FILE *out)
 	json_object_set_new(j, "hidden", list_json(r->hidden, r->hidden_count, ""));
 	json_object_set_new(j, "environment_kept_back",
 			    list_json(r->held, r->held_count, "="));
-	json_object_set_new(j, "counters", counters_json(r->counters));
+	json_object_set_new(j, "counters", report_counters_json(r->counters));
 	return print_json(j, 0, out);
 }
 
