@@ -2,8 +2,8 @@
 /* tools/import - another tool's settings as a policy.
  *
  *   policy_import.c      the file's language; the rules that come out, and their order
- *   import_lists.c       lists of names: sandbox-runtime, Claude Code, Codex,
- * harden-runner import_kubernetes.c  NetworkPolicy, CiliumNetworkPolicy
+ *   import_lists.c       sandbox-runtime, Claude Code, Codex, harden-runner
+ *   import_kubernetes.c  NetworkPolicy, CiliumNetworkPolicy
  *
  * Nothing may be opened that the settings don't open. What would be is an error, and no
  * policy is printed. What can be left out, because without it the policy opens less, is
@@ -12,6 +12,9 @@
 
 #include "policy/faults.h"
 #include "policy/node.h"
+
+#define IMPORT_CANNOT_BE_SAID                                                            \
+	"this can't be said in a policy; take it out to import the rest"
 
 enum {
 	IMPORT_ENTRIES_MAX = 4096, /* one more is an error */
@@ -64,6 +67,10 @@ bool import_claim(struct import *im, const struct node *n, const char *path);
 /* More than a rule can have is an error at @at. */
 void import_ports_add(struct import *im, struct import_ports *ports,
 		      struct plan_port_range range, const struct node *at);
+
+/* All ports as a list, in which ports can be missing: what these tools carry is TCP
+ * alone. */
+void import_ports_tcp(struct import_ports *ports);
 
 /* One rule; entries with the same target become one. Names get no port 53, which is
  * Weir's own. */

@@ -38,6 +38,24 @@ static const struct node *list_of(struct import *im, const struct node *map,
 	return n->kind == NODE_LIST ? n : NULL;
 }
 
+static bool has_key_of(const struct node *n, const char *const *keys, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (text_equal(n->key, keys[i]))
+			return true;
+	return false;
+}
+
+/* What a rule has that isn't known may narrow it. */
+static void check_keys(struct import *im, const struct node *map, const char *path,
+		       const char *const *known, size_t count)
+{
+	for (const struct node *n = map->first; n; n = n->next)
+		if (!has_key_of(n, known, count))
+			import_fault(im, n, import_path(im, path, n->key),
+				     IMPORT_CANNOT_BE_SAID);
+}
+
 /* --- ports --- */
 
 /* "TCP", "UDP", or both ("ANY"). Return: false: neither. */
@@ -60,10 +78,12 @@ static void read_port(struct import *im, const struct node *n, const char *path,
 	const struct node *port_node = node_find(n, text_of("port"));
 	const struct node *end_node = node_find(n, text_of("endPort"));
 	struct text port = scalar(n, "port"), t = scalar(n, "protocol");
+	static const char *const known[] = { "port", "endPort", "protocol" };
 	uint8_t protocols[2];
 	uint32_t from = 0, to = UINT16_MAX;
 	size_t count;
 
+	check_keys(im, n, path, known, ARRAY_SIZE(known));
 	if (!read_protocol(t.len > 0 ? t : text_of(protocol), protocols, &count)) {
 		import_left_out(im, n, path, "only TCP and UDP can be said");
 		return;
@@ -191,6 +211,9 @@ static void add_block(const struct block *b, struct text cidr)
 	for (const struct node *n = b->except ? b->except->first : NULL; n; n = n->next)
 		if (!prefix_parse(n->text.ptr, n->text.len, false, &e))
 			import_fault_text(b->im, n, b->path, n->text, "is not a CIDR");
+		else if (!prefix_contains(&p, &e.addr))
+			import_fault_text(b->im, n, b->path, n->text,
+					  "is not within the block");
 	add_rest(b, p);
 }
 
@@ -205,27 +228,6 @@ static void add_everything(struct import *im, const struct import_ports *ports,
 	import_add(im, POLICY_ALLOW, text_of("::/0"), ports, at, path);
 }
 
-static bool has_key_of(const struct node *n, const char *const *keys, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		if (text_equal(n->key, keys[i]))
-			return true;
-	return false;
-}
-
-static const char cannot_be_said[] =
-	"this can't be said in a policy; take it out to import the rest";
-
-/* What a rule has that isn't known may narrow it. */
-static void check_keys(struct import *im, const struct node *map, const char *path,
-		       const char *const *known, size_t count)
-{
-	for (const struct node *n = map->first; n; n = n->next)
-		if (!has_key_of(n, known, count))
-			import_fault(im, n, import_path(im, path, n->key),
-				     cannot_be_said);
-}
-
 /* --- NetworkPolicy --- */
 
 static void read_peer(struct import *im, const struct node *peer,
@@ -236,7 +238,8 @@ static void read_peer(struct import *im, const struct node *peer,
 	static const char *const block_keys[] = { "cidr", "except" };
 	const struct node *block = node_find(peer, text_of("ipBlock"));
 
-	check_keys(im, peer, path, known, ARRAY_SIZE(known));
+	/* The selectors of pods go with no block. */
+	check_keys(im, peer, path, known, block ? 1 : ARRAY_SIZE(known));
 	if (!block) {
 		import_left_out(im, peer, path, by_labels);
 		return;
@@ -330,6 +333,8 @@ static void read_names(struct import *im, const struct node *list,
 	for (const struct node *n = list->first; n; n = n->next, i++) {
 		const char *at = import_item_path(im, path, i);
 
+		if (!is_map(im, n, at))
+			continue;
 		check_keys(im, n, at, known, ARRAY_SIZE(known));
 		if (memchr(scalar(n, "matchName").ptr ?: "", '*',
 			   scalar(n, "matchName").len))
@@ -411,11 +416,14 @@ static void read_cilium_rule(struct import *im, const struct node *rule,
 			import_left_out(im, n, import_path(im, path, n->key), by_labels);
 			return;
 		}
-	if (!read_to_ports(im, list, &ports, import_path(im, path, text_of("toPorts"))))
-		return;
-	if (action == POLICY_DENY && !ports.all)
+	/* Also where none of the ports can be said: without the deny more is open. */
+	if (action == POLICY_DENY && list && list->count > 0) {
 		import_fault(im, rule, path,
 			     "a deny of some ports can't be said of addresses");
+		return;
+	}
+	if (!read_to_ports(im, list, &ports, import_path(im, path, text_of("toPorts"))))
+		return;
 	for (const struct node *n = rule->first; n; n = n->next) {
 		const char *at = import_path(im, path, n->key);
 
@@ -428,7 +436,7 @@ static void read_cilium_rule(struct import *im, const struct node *rule,
 			 action == POLICY_ALLOW)
 			read_names(im, n, &ports, at);
 		else
-			import_fault(im, n, at, cannot_be_said);
+			import_fault(im, n, at, IMPORT_CANNOT_BE_SAID);
 	}
 	if (list && rule->count == 1 && action == POLICY_ALLOW)
 		add_everything(im, &ports, rule, path);

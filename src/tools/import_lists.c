@@ -45,8 +45,7 @@ static void read_other_key(struct import *im, const struct node *n, const char *
 				import_left_out(im, n, path, known[i].left_out);
 			return;
 		}
-	import_fault(im, n, path,
-		     "this can't be said in a policy; take it out to import the rest");
+	import_fault(im, n, path, IMPORT_CANNOT_BE_SAID);
 }
 
 /* --- names with ports --- */
@@ -95,6 +94,7 @@ static void read_target(struct import *im, enum policy_action action, struct tex
 {
 	struct import_ports ports = { 0 };
 	struct text host;
+	struct addr a;
 	uint32_t port;
 
 	if (!split_port(t, &host, &port) || (needs_port && port == 0)) {
@@ -102,6 +102,9 @@ static void read_target(struct import *im, enum policy_action action, struct tex
 		return;
 	}
 	ports.all = port == 0;
+	/* Of an address "all" has UDP, too, which a name's rule has not. */
+	if (ports.all && action == POLICY_ALLOW && addr_parse(host.ptr, host.len, &a))
+		import_ports_tcp(&ports);
 	if (port > 0)
 		import_ports_add(im, &ports,
 				 (struct plan_port_range){ .protocol = IPPROTO_TCP,
@@ -196,6 +199,9 @@ static void read_permissions(struct import *im, const struct node *root)
 	const struct node *network = sandbox ? node_find(sandbox, text_of("network"))
 					     : NULL;
 
+	/* --at names another place, and these are not narrowed by its lists. */
+	if (im->place && !im->found)
+		return;
 	for (size_t i = 0; permissions && i < ARRAY_SIZE(keys); i++) {
 		const struct node *list = node_find(permissions, text_of(keys[i]));
 		const char *path = import_path(im, "permissions", text_of(keys[i]));

@@ -132,11 +132,6 @@ static int query_parse(const char *text, struct query *ret, struct err *err)
 	return host_and_port(text_of(text), ret, err);
 }
 
-static bool is_web_port(uint16_t port)
-{
-	return port == 80 || port == 443;
-}
-
 /* Of an open TCP port: connections that show no name are reset there. */
 static bool wants_name(const struct plan *p, const struct query *q,
 		       const struct plan_verdict *v)
@@ -183,7 +178,8 @@ static struct answer ask_plan(const struct plan *p, const struct query *q)
 		if (q->is_addr && q->port != 0 && (i == 0 || a.open[i] > a.open[0]))
 			a.verdict = v; /* the rule that decides this port */
 	}
-	a.limited = a.open[0] && wants_name(p, q, &a.verdict) && !is_web_port(q->port);
+	a.limited = a.open[0] && wants_name(p, q, &a.verdict) && q->port != 80 &&
+		    q->port != 443;
 	/* What the URL asks for speaks neither: it would be reset. */
 	if (a.limited && q->no_tls)
 		a.open[0] = a.open[1] = false;

@@ -138,9 +138,7 @@ static void ports_add_all(struct import *im, struct import_ports *ports,
 		*ports = (struct import_ports){ .all = true };
 }
 
-/* What a name has without `ports` as a list, in which ports can be missing: what these
- * tools carry is TCP alone. */
-static void ports_list(struct import_ports *ports)
+void import_ports_tcp(struct import_ports *ports)
 {
 	static const struct plan_port_range tcp[] = {
 		{ .protocol = IPPROTO_TCP, .from = 1, .to = 52 },
@@ -336,7 +334,7 @@ static void remove_denied(struct import *im)
 			if (!denies_ports(deny) || e->rule.action != POLICY_ALLOW ||
 			    !(deny->everything || same_as(deny, e) || covers(deny, e)))
 				continue;
-			ports_list(&e->ports);
+			import_ports_tcp(&e->ports);
 			for (size_t p = 0; p < deny->ports.count; p++)
 				ports_remove(im, &e->ports, deny->ports.ranges[p], e->at);
 		}
@@ -408,6 +406,8 @@ static void print_policy(FILE *f, const struct import *im)
 		if (im->faults.items[i].level == FAULT_WARNING)
 			fprintf(f, "# %s\n",
 				fault_format(&im->faults.items[i], left, sizeof(left)));
+	if (im->faults.dropped > 0)
+		fprintf(f, "# and %zu more\n", (size_t)im->faults.dropped);
 }
 
 /* The rule's fault as one of the entry that it was made from. */
@@ -492,8 +492,13 @@ static bool next_document(struct import *im, struct text *rest, uint32_t *lines,
 	char *copy;
 
 	while (text_split(rest, '\n', &line)) {
-		const bool is_end = line.len >= 3 && memcmp(line.ptr, "---", 3) == 0 &&
-				    (line.len == 3 || strchr(" \t\r#", line.ptr[3]));
+		const bool is_mark = line.len >= 3 && memcmp(line.ptr, "---", 3) == 0;
+		const struct text tail =
+			is_mark ? text_trim((struct text){ line.ptr + 3, line.len - 3 })
+				: line;
+		/* A mark with something behind it is left to the reader, which refuses
+		 * it where it is not the first. */
+		const bool is_end = is_mark && (tail.len == 0 || tail.ptr[0] == '#');
 
 		++*lines;
 		if (is_end && text_trim(document).len > 0)

@@ -38,6 +38,7 @@ IMPORTS = [
     ("a list below network", domains(["a.test"], where="top"), [("allow", "a.test", None)]),
     ("denies before all else", domains(["*.a.test"], ["x.a.test"]),
      [("deny", "x.a.test", None), ("allow", "*.a.test", None)]),
+    ("an address", domains(["10.0.0.5"]), [("allow", "10.0.0.5", "tcp/1-52,tcp/54-852,tcp/854-65535")]),
     ("a name twice", domains(["a.test", "A.test"]), [("allow", "a.test", None)]),
     ("YAML", "network:\n  allowedDomains:\n  - a.test\n", [("allow", "a.test", None)]),
     ("what says nothing beside it", settings(allowedDomains=["a.test"], allowLocalBinding=False, allowUnixSockets=[]),
@@ -309,6 +310,16 @@ FAULTS = [
     ("server names", CILIUM.replace("- ports: [{port: \"80\"}]", "- ports: [{port: \"80\"}]\n          serverNames: [a.test]"), "settings:29:",
      "can't be said"),
     ("a denied port", CILIUM + "      toPorts: [{ports: [{port: \"80\"}]}]\n", "settings:30:", "a deny of some ports"),
+    ("a denied port with a name", CILIUM + "      toPorts: [{ports: [{port: http}]}]\n", "settings:30:", "a deny of some ports"),
+    ("a denied port of SCTP", CILIUM + '      toPorts: [{ports: [{port: "80", protocol: SCTP}]}]\n', "settings:30:", "a deny of some ports"),
+    ("denied ports, none of them", CILIUM + "      toPorts: [{ports: []}]\n", "settings:30:", "a deny of some ports"),
+    ("an except of another family", KUBERNETES.replace("10.0.0.2/32", '"::ffff:10.0.0.2/128"'), "settings:26:", "is not within the block"),
+    ("an except beside the block", KUBERNETES.replace("10.0.0.2/32", "192.0.2.0/24"), "settings:26:", "is not within the block"),
+    ("a misspelt end of a range", KUBERNETES.replace("endPort", "endport"), "settings:30:", "can't be said"),
+    ("a selector beside a block", KUBERNETES.replace("- ipBlock: {cidr: 2001:db8::/32}", "- {ipBlock: {cidr: 2001:db8::/32}, podSelector: {}}"),
+     "podSelector", "can't be said"),
+    ("a document on the mark's line", KUBERNETES_DENY + "--- {kind: NetworkPolicy, metadata: {name: b}, spec: {egress: [{}]}}\n", "settings", ""),
+    ("a name that is no mapping", CILIUM.replace('- matchName: "api.github.com"', "- api.github.com"), "settings:17:", "not a mapping"),
     ("a deny of pods", CILIUM.replace('toCIDR: ["20.1.1.0/24"]', "toEntities: [host]"), "settings:30:", "can't be said"),
     ("a block of addresses", SRT.replace("github.com", "10.0.0.0/8", 1), "settings:3:", "is not a name"),
     ("a block of Codex'", CODEX.replace("api.openai.com", "10.0.0.0/8"), "settings:21:", "is not a name"),
@@ -339,6 +350,18 @@ def test_what_cant_be_said_is_an_error_with_its_place(convert, what, text, place
     done, _ = convert(text)
     assert done.code == 2 and done.out == b"", done
     assert place in done.messages and says in done.messages, done
+
+
+def test_a_place_that_is_none_drops_no_denies(convert):
+    text = CLAUDE.replace('"allowedDomains"', '"deniedDomains": ["x.python.org"], "allowedDomains"').replace("docs.python.org", "*.python.org")
+    done, _ = convert(text, options=("--at", "sandbox.netwrk"))
+    assert done.code == 2 and done.out == b"" and "--at" in done.messages, done
+
+
+def test_more_than_can_be_listed_is_counted_in_the_policy(convert):
+    peers = ", ".join(["{podSelector: {}}"] * 101)
+    done, _ = convert(KUBERNETES_DENY.replace("[Egress]", f"[Egress], egress: [{{to: [{peers}]}}]"))
+    assert done.code == 0 and "# and 1 more" in done.text, done
 
 
 DENY_ALL = domains(["a.test", "*.b.test:443"], ["*"])
