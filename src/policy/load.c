@@ -112,6 +112,30 @@ static const char *file_path(struct arena *arena, const char *name, const char *
 	return arena_printf(arena, "%.*s/%s", (int)(slash - from), from, name);
 }
 
+/* The name of the profile that the document @file is, or NULL: who may write the file
+ * was judged for a profile alone. */
+static const char *profile_of(struct arena *arena, const char *file)
+{
+	const char *user = cli_user_profiles(arena);
+	const char *const folders[] = { CLI_ETC_PROFILES, user };
+	const size_t suffix = strlen(".yaml");
+	struct text name = { 0 };
+
+	if (strncmp(file, POLICY_BUILT_IN, strlen(POLICY_BUILT_IN)) == 0)
+		return file + strlen(POLICY_BUILT_IN);
+	for (size_t i = 0; i < ARRAY_SIZE(folders); i++) {
+		size_t len = folders[i] ? strlen(folders[i]) : 0;
+
+		if (len > 0 && strncmp(file, folders[i], len) == 0 && file[len] == '/')
+			name = text_of(file + len + 1);
+	}
+	if (name.len <= suffix || memchr(name.ptr, '/', name.len) ||
+	    strcmp(name.ptr + name.len - suffix, ".yaml") != 0)
+		return NULL;
+	name.len -= suffix;
+	return arena_text(arena, name);
+}
+
 static int load_document(void *data, const char *name, const char *from,
 			 struct text *ret_text, const char **ret_path, struct err *err)
 {
@@ -124,35 +148,15 @@ static int load_document(void *data, const char *name, const char *from,
 	path = file_path(arena, name, from);
 	if (!path)
 		return out_of_memory(err);
-	r = cli_read_file(path, arena, ret_text, err);
+	/* What a profile needs counts, so that its writer is judged here, too. */
+	r = profile_of(arena, path) ? cli_read_owned(path, arena, ret_text, err)
+				    : cli_read_file(path, arena, ret_text, err);
 	if (r == 0)
 		*ret_path = path;
 	return r;
 }
 
 /* --- the whole --- */
-
-/* The name of the profile that the document @file is, or NULL: who may write the file
- * was judged for a profile alone. */
-static const char *profile_of(struct arena *arena, const char *file)
-{
-	const char *user = cli_user_profiles(arena);
-	const char *const folders[] = { CLI_ETC_PROFILES, user };
-	struct text name = { 0 };
-
-	if (strncmp(file, POLICY_BUILT_IN, strlen(POLICY_BUILT_IN)) == 0)
-		return file + strlen(POLICY_BUILT_IN);
-	for (size_t i = 0; i < ARRAY_SIZE(folders); i++) {
-		size_t len = folders[i] ? strlen(folders[i]) : 0;
-
-		if (len > 0 && strncmp(file, folders[i], len) == 0 && file[len] == '/')
-			name = text_of(file + len + 1);
-	}
-	if (name.len <= strlen(".yaml") || memchr(name.ptr, '/', name.len))
-		return NULL;
-	name.len -= strlen(".yaml");
-	return arena_text(arena, name);
-}
 
 /* What profiles need counts where the user has named one, by a word: not in a policy
  * file, which may be anybody's, nor in what such a file extends. */
@@ -186,13 +190,35 @@ int policy_args_set_denied_names(void *args, const char *value, struct err *err)
 	return 0;
 }
 
-static bool has_name(const struct policy *p, const struct dns_name *name)
+static bool covers(const struct rule *r, const struct dns_name *name)
 {
-	for (size_t i = 0; i < p->count; i++)
-		if (p->rules[i].kind == TARGET_NAME &&
-		    dns_name_equal(&p->rules[i].name, name))
-			return true;
-	return false;
+	switch (r->kind) {
+	case TARGET_NAME:
+		return dns_name_equal(name, &r->name);
+	case TARGET_WITHIN:
+		return dns_name_is_within(name, &r->name);
+	case TARGET_BELOW:
+		return dns_name_is_within(name, &r->name) &&
+		       !dns_name_equal(name, &r->name);
+	default:
+		return false;
+	}
+}
+
+/* The rule that decides for @name, which p->rules[@at] comes to: one before it, one of
+ * just this name, or a later deny, for a search domain opens nothing that is written to
+ * be closed. NULL: none. */
+static struct rule *find_decider(struct policy *p, size_t at, const struct dns_name *name)
+{
+	for (size_t i = 0; i < p->count; i++) {
+		struct rule *r = &p->rules[i];
+		bool closes = p->rules[at].action == POLICY_ALLOW &&
+			      r->action == POLICY_DENY;
+
+		if (covers(r, name) && (i < at || r->kind == TARGET_NAME || closes))
+			return r;
+	}
+	return NULL;
 }
 
 /* Add the rule that p->rules[@at] comes to below @domain, behind it. Return: how many
@@ -200,10 +226,12 @@ static bool has_name(const struct policy *p, const struct dns_name *name)
 static int complete_rule(struct policy *p, struct arena *arena, size_t at,
 			 const char *domain)
 {
-	struct rule rule = p->rules[at];
+	struct rule rule = p->rules[at], *decider;
+	char name[DNS_NAME_TEXT_SIZE];
 	int r;
 
-	rule.target = arena_printf(arena, "%s.%s", rule.target, domain);
+	rule.target =
+		arena_printf(arena, "%s.%s", dns_name_format(&rule.name, name), domain);
 	rule.comment = arena_printf(arena,
 				    "%s, by the search domain %s of "
 				    "/etc/resolv.conf",
@@ -211,9 +239,14 @@ static int complete_rule(struct policy *p, struct arena *arena, size_t at,
 	rule.flags |= PLAN_COMPLETED;
 	if (!rule.target || !rule.comment)
 		return -ENOMEM;
-	if (dns_name_parse(text_of(rule.target), &rule.name) < 0 ||
-	    has_name(p, &rule.name))
+	if (dns_name_parse(text_of(rule.target), &rule.name) < 0)
 		return 0;
+	decider = find_decider(p, at, &rule.name);
+	if (decider) {
+		if (decider->action == rule.action)
+			decider->flags |= PLAN_COMPLETED;
+		return 0;
+	}
 	r = policy_add_rule(p, arena, &rule);
 	if (r < 0)
 		return r;

@@ -96,6 +96,8 @@ struct policy {
 	size_t source_count;
 };
 
+enum { POLICY_NEEDS_MAX = 256 /* of all documents together */ };
+
 enum policy_format { POLICY_FORMAT_GUESS = 0, POLICY_FORMAT_YAML, POLICY_FORMAT_JSON };
 
 /* Give the text of what `extends` or a list file names. @from is the document that

@@ -706,6 +706,11 @@ static void on_need(struct walk *w, const struct node *n, void *data)
 			    n->kind == NODE_TEXT ? need_fault(kind, n->text) : "a text");
 		return;
 	}
+	if (p->need_count >= POLICY_NEEDS_MAX) {
+		walk_fault(w, n, FAULT_ERROR, "more than %d entries of `run`",
+			   POLICY_NEEDS_MAX);
+		return;
+	}
 	grown = arena_array(w->document->arena, p->need_count + 1, sizeof(*grown));
 	if (!grown) {
 		w->out_of_memory = true;

@@ -196,8 +196,12 @@ static void append_keyed(struct toml *t, struct node *map, struct text key,
 static int table_below(struct toml *t, struct node *map, struct text key,
 		       struct node **ret)
 {
-	struct node *n = node_find(map, key);
+	struct node *n;
 
+	/* The fault is found when the mapping is read; more keys would only cost time. */
+	if (map->count > NODE_FOREIGN_KEYS_MAX)
+		return toml_fault(t, "too many keys");
+	n = node_find(map, key);
 	if (!n) {
 		n = new_node(t, NODE_MAP);
 		if (!n)

@@ -60,3 +60,30 @@ def test_explain_and_show_say_what_the_name_comes_to(world, host):
     assert shown.count(f'"{word}.first.example"') == 1, shown
     assert "search domain" in policy("explain", "--allow", word, f"{word}.first.example")
     assert "search domains" in policy("explain", "--allow", word, word)
+
+
+def test_a_deny_that_is_written_holds_against_a_search_domain(world, host):
+    """Whoever writes the host's search list opens nothing that the policy closes."""
+    word, resolv_conf = host
+    files = world.workdir()
+    (files / "policy.yaml").write_text(f"egress: [{{action: allow, target: {word}}}, {{action: deny, target: '*.second.example'}}]\n")
+    done = world.run("getent", "hosts", f"{word}.second.example", options=("--policy", files / "policy.yaml"), upstream=None,
+                     resolv_conf=resolv_conf)
+    assert done.code != 0 and done.out == b"", done
+    assert world.run("getent", "hosts", word, allow=(word,), upstream=None, resolv_conf=resolv_conf).code == 0
+    shown = world.weir("policy", "show", "--policy", str(files / "policy.yaml"), resolv_conf=resolv_conf).text
+    assert f'"{word}.first.example"' in shown and f'"{word}.second.example"' not in shown, shown
+
+
+@pytest.mark.parametrize("other", ["*.second.example", "{word}.second.example"])
+def test_a_name_that_another_rule_has_is_reached_without_its_dot_too(world, host, other):
+    word, resolv_conf = host
+    resolv_conf.write_text(f"nameserver {RESOLVER4}\nsearch second.example\n")
+    done = world.run("curl", "-sSf", f"http://{word}/x", allow=(other.format(word=word), word), upstream=None, resolv_conf=resolv_conf)
+    assert done.code == 0 and json.loads(done.text)["host"] == word and "never reached" not in done.messages, done
+
+
+def test_the_dot_at_the_end_and_other_letters_are_completed(world, host):
+    _, resolv_conf = host
+    shown = world.weir("policy", "show", "--allow", "bü", "--allow", "intranet.", resolv_conf=resolv_conf).text
+    assert "intranet.first.example" in shown and "xn--b-eha.first.example" in shown, shown

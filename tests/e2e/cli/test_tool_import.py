@@ -290,6 +290,7 @@ FAULTS = [
     ("Codex' other globs", CODEX.replace('"api.openai.com"', '"region*.x.test"'), "settings:21:", "region*"),
     ("Codex' limited mode", CODEX.replace('"full"', '"limited"'), "settings:16:", "'limited' lets only"),
     ("what Codex opens", CODEX_OFF.replace("false", "true"), "settings:2:18:", "opens everything"),
+    ("more tables than are read", "".join(f"[a{i}]\n" for i in range(5000)), "settings:4098:", "too many keys"),
     ("what isn't TOML", CODEX + "x = \n", "settings:32:", "not TOML"),
     ("Claude Code's star", CLAUDE.replace("docs.python.org", "*"), "settings:3:", "'*'"),
     ("managed names alone", CLAUDE.replace('"network": {', '"network": {"allowManagedDomainsOnly": true, '), "settings:9:",
