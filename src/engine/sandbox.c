@@ -670,8 +670,10 @@ static int step(struct engine_sandbox *g, struct err *err)
 
 	if (g->sandbox.host)
 		return host_step(g, err);
-	if (!g->sandbox.shared || g->enforce == ENFORCED_NOTHING)
+	if (!g->sandbox.shared || g->enforce == ENFORCED_NOTHING) {
+		engine_account_all(g);
 		return engine_sandbox_change_at_once(g, &c->next, err);
+	}
 	if (!c->is_staged) {
 		r = sandbox_stage(&g->sandbox, &c->next, &c->staging, &ignored);
 		/* Sets that are not all there are not gone over to. */

@@ -102,10 +102,10 @@ def test_a_refusal_is_told_with_the_rule_of_its_moment(world, site):
     report = world.workdir() / "report.json"
     box = Run("run", world, policy(f"deny {before.name}"), options=("--report", report))
     with contextlib.closing(box):
-        box.probe(["dns", before.name])
+        box.probe(*[["dns", before.name]] * 3)  # the last ones are held back to be counted
         box.change(policy("allow other.test", f"deny {site.name}"))
         box.probe(["dns", site.name], ["dns", before.name])
-        wait_for(lambda: len(box.denies()) == 3, 20)
+        wait_for(lambda: len(box.denies()) >= 3, 20)
         assert box.started.wait().code == 0
     told = {(r["name"], (r["rule"] or {}).get("target")) for r in json.loads(report.read_text())["refusals"]}
     assert told == {(before.name, before.name), (site.name, site.name), (before.name, None)}
