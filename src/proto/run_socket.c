@@ -129,7 +129,11 @@ bool run_socket_find(const char *id, char ret[RUN_SOCKET_PATH_SIZE])
 
 void run_socket_leave(const char *directory)
 {
-	rmdir(directory);
+	CLEAN(fd)
+	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+		rmdir(directory);
 }
 
 /* "build.sock" is the run "build". */

@@ -26,7 +26,7 @@ bool run_socket_path(const char *directory, const char *id,
 /* The path of the socket of the run @id: the first of all places where there is one.
  * Return: false when there is none. */
 bool run_socket_find(const char *id, char ret[RUN_SOCKET_PATH_SIZE]);
-/* Take the directory away, when it is empty. */
+/* Take the directory away, when it is empty and nobody has its lock. */
 void run_socket_leave(const char *directory);
 /* Call @on_run for each run of the caller's that answers, in no order. What a run that
  * was killed has left is removed. */

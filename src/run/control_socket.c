@@ -121,12 +121,15 @@ static int listen_at(const char path[RUN_SOCKET_PATH_SIZE])
 static int open_in(struct control_socket *s, int fd, const char *directory)
 {
 	char path[RUN_SOCKET_PATH_SIZE];
+	struct stat st;
 	int r;
 
 	if (!run_socket_path(directory, s->id, path))
 		return -ENAMETOOLONG;
-	if (flock(fd, LOCK_EX) < 0)
+	if (flock(fd, LOCK_EX) < 0 || fstat(fd, &st) < 0)
 		return -errno;
+	if (st.st_nlink == 0)
+		return -ENOENT;
 	if (run_socket_answers(path))
 		return -EADDRINUSE;
 	if (unlink(path) < 0 && errno != ENOENT)

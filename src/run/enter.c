@@ -231,7 +231,8 @@ int enter_init(struct enter_fds *fds, char *const *command, struct err *err)
 	argv[0] = name;
 	memcpy(argv + 1, command, count * sizeof(*argv));
 	r = process_place_fds(all, ARRAY_SIZE(all), INIT_FD_CHANNEL, 0);
-	*fds = placed;
+	if (r == 0)
+		*fds = placed;
 	if (r < 0 || fcntl(placed.init, F_SETFD, FD_CLOEXEC) < 0 ||
 	    sigaction(SIGCHLD, &normal, NULL) < 0)
 		r = err_sys(err, r < 0 ? r : -errno, "cannot start weir-init");

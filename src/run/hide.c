@@ -40,37 +40,43 @@ struct plan_of_hidden {
 
 /* --- homes --- */
 
-static void add_home(struct plan_of_hidden *plan, const char *home)
+static int add_home(struct plan_of_hidden *plan, const char *home, struct err *err)
 {
 	if (!home || home[0] != '/')
-		return;
+		return 0;
 	for (size_t i = 0; i < plan->home_count; i++) {
 		if (strcmp(plan->homes[i], home) == 0)
-			return;
+			return 0;
 	}
 	plan->homes[plan->home_count] = strdup(home);
-	plan->home_count += plan->homes[plan->home_count] != NULL;
+	if (!plan->homes[plan->home_count])
+		return err_sys(err, -ENOMEM, "cannot list what is hidden");
+	plan->home_count++;
+	return 0;
 }
 
-static void add_home_of(struct plan_of_hidden *plan, uid_t uid)
+static int add_home_of(struct plan_of_hidden *plan, uid_t uid, struct err *err)
 {
 	const struct passwd *user = getpwuid(uid);
 
-	add_home(plan, user ? user->pw_dir : NULL);
+	return add_home(plan, user ? user->pw_dir : NULL, err);
 }
 
 /* The homes in which credentials are hidden. The user who called sudo has one, too, and
  * root can read it. */
-static void find_homes(struct plan_of_hidden *plan)
+static int find_homes(struct plan_of_hidden *plan, struct err *err)
 {
 	const char *sudo = getenv("SUDO_UID");
 	uint32_t uid;
+	int r;
 
 	static_assert(HOMES_MAX == 3, "as many as are added here");
-	add_home(plan, getenv("HOME"));
-	add_home_of(plan, geteuid());
-	if (sudo && text_to_u32(text_of(sudo), UINT32_MAX, &uid))
-		add_home_of(plan, uid);
+	r = add_home(plan, getenv("HOME"), err);
+	if (r == 0)
+		r = add_home_of(plan, geteuid(), err);
+	if (r == 0 && sudo && text_to_u32(text_of(sudo), UINT32_MAX, &uid))
+		r = add_home_of(plan, uid, err);
+	return r;
 }
 
 /* --- what is shown all the same --- */
@@ -221,15 +227,6 @@ static bool is_worth_hiding(const struct plan_of_hidden *plan, const struct path
 	       (S_ISREG(p->st.st_mode) || S_ISDIR(p->st.st_mode));
 }
 
-static int follow_link(struct plan_of_hidden *plan, const char *name, struct err *err)
-{
-	CLEAN(path) struct path p = { .fd = -1 };
-
-	if (path_open(name, &p, NULL) < 0 || !is_worth_hiding(plan, &p))
-		return 0;
-	return add_whole(plan, &p, NULL, err);
-}
-
 /* The command has its caller's rights: what the caller alone has locked, the command may
  * open again. */
 static bool is_ours(const struct stat *st)
@@ -245,6 +242,36 @@ static int cannot_look(const char *path, const char *why, struct err *err)
 		       path, why);
 }
 
+/* @name leads into a directory that can't be searched. */
+static int check_locked(const char *name, struct err *err)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	/* Then the part is in @path that could not be looked up. */
+	if (realpath(name, path) || errno != EACCES)
+		return 0;
+	for (char *end = strrchr(path, '/'); end && end > path;
+	     end = strrchr(path, '/')) {
+		*end = '\0';
+		if (stat(path, &st) == 0)
+			return is_ours(&st) ? cannot_look(path, "permission denied", err)
+					    : 0;
+	}
+	return 0;
+}
+
+static int follow_link(struct plan_of_hidden *plan, const char *name, struct err *err)
+{
+	CLEAN(path) struct path p = { .fd = -1 };
+
+	int r = path_open(name, &p, NULL);
+
+	if (r < 0)
+		return r == -EACCES ? check_locked(name, err) : 0;
+	return is_worth_hiding(plan, &p) ? add_whole(plan, &p, NULL, err) : 0;
+}
+
 static int walk(struct plan_of_hidden *plan, int dir, const char *name, const char *path,
 		const char *kept, size_t depth, struct err *err);
 
@@ -257,8 +284,7 @@ static int walk_entry(struct plan_of_hidden *plan, int dir, const char *director
 	if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= (int)sizeof(path))
 		return cannot_look(directory, "its paths are too long", err);
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == EACCES ? cannot_look(directory, "permission denied", err)
-				       : 0;
+		return errno == ENOENT ? 0 : cannot_look(directory, strerror(errno), err);
 	if (S_ISLNK(st.st_mode))
 		return follow_link(plan, path, err);
 	if (S_ISREG(st.st_mode))
@@ -272,7 +298,7 @@ static int walk_open(struct plan_of_hidden *plan, DIR *dir, const char *name,
 	const struct dirent *entry;
 	int r = 0;
 
-	while (r == 0 && (entry = readdir(dir))) {
+	while (r == 0 && (errno = 0, entry = readdir(dir))) {
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
 			continue;
 		if (++plan->entries > WALK_ENTRIES_MAX || depth == WALK_DEPTH_MAX)
@@ -280,7 +306,7 @@ static int walk_open(struct plan_of_hidden *plan, DIR *dir, const char *name,
 		if (strcmp(entry->d_name, kept) != 0)
 			r = walk_entry(plan, dirfd(dir), name, entry->d_name, depth, err);
 	}
-	return r;
+	return r == 0 && errno != 0 ? cannot_look(name, strerror(errno), err) : r;
 }
 
 /* @name, in @dir, is @path. What somebody else has closed to the caller is closed to the
@@ -293,11 +319,14 @@ static int walk(struct plan_of_hidden *plan, int dir, const char *name, const ch
 	struct stat st;
 
 	if (!stream) {
+		const int why = errno;
+
 		if (fd >= 0)
 			close(fd);
 		return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-				       S_ISDIR(st.st_mode) && is_ours(&st)
-			       ? cannot_look(path, "permission denied", err)
+				       S_ISDIR(st.st_mode) &&
+				       (is_ours(&st) || why != EACCES)
+			       ? cannot_look(path, strerror(why), err)
 			       : 0;
 	}
 	r = walk_open(plan, stream, path, kept, depth, err);
@@ -367,25 +396,6 @@ static const char *behind(const char *text, const char *beginning)
 	size_t len = strlen(beginning);
 
 	return strncmp(text, beginning, len) == 0 ? text + len : NULL;
-}
-
-/* @name leads into a directory that can't be searched. */
-static int check_locked(const char *name, struct err *err)
-{
-	char path[PATH_MAX];
-	struct stat st;
-
-	/* Then the part is in @path that could not be looked up. */
-	if (realpath(name, path) || errno != EACCES)
-		return 0;
-	for (char *end = strrchr(path, '/'); end && end > path;
-	     end = strrchr(path, '/')) {
-		*end = '\0';
-		if (stat(path, &st) == 0)
-			return is_ours(&st) ? cannot_look(path, "permission denied", err)
-					    : 0;
-	}
-	return 0;
 }
 
 static int plan_credential(struct plan_of_hidden *plan, const char *name, const char *how,
@@ -595,8 +605,9 @@ int hide_plan(struct rootfs *v, struct err *err)
 	v->hidden = calloc(HIDDEN_MAX, sizeof(*v->hidden));
 	if (!v->hidden)
 		return err_sys(err, -ENOMEM, "cannot list what is hidden");
-	find_homes(&plan);
-	r = plan_named(&plan, err);
+	r = find_homes(&plan, err);
+	if (r == 0)
+		r = plan_named(&plan, err);
 	if (r == 0 && v->spec->hide_credentials)
 		r = plan_credentials(&plan, err);
 	if (r == 0)

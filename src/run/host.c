@@ -123,10 +123,13 @@ static void look_at_closing(struct host_run *h)
 /* The first denials are said while the command runs. */
 static void look_at_denials(struct host_run *h)
 {
-	struct event_ring *newest = event_ring_new(EVENTS_KEPT);
+	struct event_ring *newest = h->first.more ? NULL : event_ring_new(EVENTS_KEPT);
 
-	if (!newest)
+	/* Nothing more is said one by one. */
+	if (!newest) {
+		report_live_say(&h->first, &h->policy);
 		return;
+	}
 	run_daemon_look(&h->daemon, &h->policy.plan, newest);
 	for (size_t i = 0; i < event_ring_count(newest); i++) {
 		const struct event *e = event_ring_at(newest, i);
@@ -258,8 +261,12 @@ static void leave(struct host_run *h)
 	bool clear = run_place_clear(&h->place);
 	struct err err = { 0 };
 
-	if (h->daemon.id[0] && h->failure == 0 && ask_what_was_denied(h, &err) < 0)
+	if (h->daemon.id[0] && h->failure == 0 && ask_what_was_denied(h, &err) < 0) {
 		log_warning("cannot ask what was denied: %s", err.text);
+		/* Nobody can say that nothing was. */
+		if (h->spec->fail_on_deny)
+			h->failure = RUN_STATUS_FAILED;
+	}
 	err = (struct err){ 0 };
 	if (h->daemon.id[0] && !clear)
 		log_warning("processes are left: they stay guarded, until `weir detach "

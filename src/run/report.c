@@ -218,7 +218,8 @@ static int exit_status_of(const struct report *r, int failure, int wait_status)
 		return failure;
 	if (r->stopped)
 		return RUN_STATUS_STOPPED;
-	if (r->spec->fail_on_deny && report_count(r->ring, report_is_refusal) > 0)
+	if (r->spec->fail_on_deny &&
+	    (report_count(r->ring, report_is_refusal) > 0 || report_missed(r) > 0))
 		return RUN_STATUS_DENIED;
 	return r->signal > 0 ? 128 + r->signal : WEXITSTATUS(wait_status);
 }
