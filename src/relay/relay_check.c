@@ -712,15 +712,20 @@ static void check_http2(struct relay_flow *f, const struct sight *sight)
 {
 	static const char preface[] = HTTP2_PREFACE;
 	struct relay_judgement j = judge(f, SHOWN_BYTES, &nobody);
+	const bool is_open = judge(f, SHOWN_NO_NAME, &nobody).allowed;
 
 	if (sight->size < sizeof(preface) - 1 && !sight->at_end)
 		await_more(f, sight);
 	else if (sight->size >= sizeof(preface) - 1 &&
 		 memcmp(sight->bytes, preface, sizeof(preface) - 1) == 0 && j.allowed &&
-		 judge(f, SHOWN_NO_NAME, &nobody).allowed)
+		 is_open)
 		accept_all(f, SHOWN_BYTES, &j);
 	else
-		refuse(f, REFUSAL_RESET, j.rule, http_fault_text(HTTP_VERSION_2));
+		/* What the address rule wants besides, or a name that is denied. */
+		refuse(f, REFUSAL_RESET, j.rule,
+		       f->sinkhole || (is_open && !j.allowed)
+			       ? j.reason
+			       : http_fault_text(HTTP_VERSION_2));
 }
 
 static bool begins_http2(const struct sight *sight)

@@ -146,7 +146,8 @@ static void note_log(struct sandbox *s, const struct nflog_packet *p, int64_t no
  * was looked up. */
 static void tell(struct sandbox *s, struct event *e, int64_t now_ms)
 {
-	if (!sinkholes_gave(&s->sinkholes, &e->remote))
+	if (plan_denied_names(&s->plan) != POLICY_DENIED_REFUSE ||
+	    !sinkholes_gave(&s->sinkholes, &e->remote))
 		sandbox_event(s, e, now_ms);
 }
 
