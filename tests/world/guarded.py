@@ -100,7 +100,7 @@ class Run(Box):
             "curl", "-sS", "--unix-socket", self.socket, "-X", method, "--data-binary", "@-", "-w", "\n%{http_code}",
             f"http://weir/sandboxes/{self.id}{path}", user=user or self.user, input=(body or "").encode())
         text, _, status = done.text.rpartition("\n")
-        return Reply(int(status or 0), {}, text.encode())
+        return Reply(int(status or 0), {}, text.encode() or done.err)  # curl says why there is none
 
     def denies(self):
         done = self.world.weir("events", "--state-dir", self._store, "--action", "deny", "--json")
