@@ -231,7 +231,8 @@ static const char *note_of(const struct plan *p, const struct query *q,
 				 "is not reached"
 			       : NULL;
 	if (a->verdict.flags & PLAN_COMPLETED)
-		return "a name without a dot comes to one of this rule by a search domain of "
+		return "a name without a dot comes to one of this rule by a search "
+		       "domain of "
 		       "/etc/resolv.conf";
 	if (q->name.labels == 1 && !dns_name_is_localhost(&q->name))
 		return "programs in weir run ask for it below the search domains of "
