@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/exit_status.h"
-#include "base/macros.h"
 #include "verbs.h"
 
 /* What is opened later must not end up as standard input, output or error. */

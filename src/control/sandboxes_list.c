@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "base/clock.h"
 #include "control/control.h"
 
 /* -- what is asked to be attached --------------------------------------------------- */

@@ -7,7 +7,6 @@
  * with that the kernel takes the namespace and its rules away. Its rules are not removed
  * before: should anybody hold the namespace after all, it stays closed. */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>

@@ -4,12 +4,10 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
-#include <sys/syscall.h>
 
 #include "engine/host.h"
 #include "sandbox/learned.h"

@@ -26,7 +26,6 @@
 #include "engine/harden.h"
 #include "engine/host.h"
 #include "engine/internal.h"
-#include "sandbox/learned.h"
 #include "sandbox/plan_file.h"
 
 /* For Docker's resolver, if that is the one to ask: a millisecond, when all is well. */

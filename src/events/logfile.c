@@ -13,7 +13,6 @@
 #include <time.h>
 #include <zlib.h>
 
-#include "base/text.h"
 #include "sys/files.h"
 
 enum {

@@ -31,7 +31,6 @@
 #include <sys/random.h>
 
 #include <linux/netfilter.h>
-#include <linux/netfilter/nf_tables.h>
 
 #include "base/arena.h"
 #include "filter/nft.h"

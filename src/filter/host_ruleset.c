@@ -45,7 +45,6 @@
 
 #include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter/nf_conntrack_tuple_common.h>
-#include <linux/netfilter/nf_tables.h>
 
 #include "filter/ruleset_build.h"
 

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include <linux/netfilter.h>
-#include <linux/netfilter/nf_tables.h>
 
 #include "base/arena.h"
 #include "filter/nft.h"

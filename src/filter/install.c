@@ -22,7 +22,6 @@
 
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
-#include <linux/netfilter/nfnetlink.h>
 
 #include "filter/nft.h"
 #include "filter/sets.h"

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
 
 enum { EMPTY_BATCH = 2 /* messages: its begin and its end */ };

@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include <linux/netfilter.h>
-#include <linux/netfilter/nf_tables.h>
 
 #include "filter/message.h"
 #include "filter/nft.h"

@@ -42,7 +42,6 @@
  * look leads past `established`. */
 #include "filter/ruleset_build.h"
 
-#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 

@@ -8,7 +8,6 @@
 
 #include <linux/rtnetlink.h>
 
-#include "base/macros.h"
 #include "filter/ruleset.h"
 
 /* ---- names ---- */

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "outputs/webhook.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>

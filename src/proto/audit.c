@@ -5,8 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/macros.h"
-
 /* A table of the kernel's with a line for each socket, and one above them. */
 static bool has_sockets(const char *path, bool *known)
 {

@@ -13,9 +13,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/macros.h"
-#include "base/text.h"
-
 enum { MAKE_TRIES = 10 };
 
 static const char suffix[] = ".sock";

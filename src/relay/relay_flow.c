@@ -8,7 +8,6 @@
 
 #include "policy/sinkhole.h"
 #include "relay/relay_internal.h"
-#include "sandbox/learned.h"
 #include "sandbox/verdict.h"
 #include "sys/link.h"
 #include "sys/self_ports.h"

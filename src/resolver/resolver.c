@@ -17,7 +17,6 @@
  */
 #include "resolver/resolver.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
 #include "run/doctor.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <jansson.h>
 #include <string.h>
 

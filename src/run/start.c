@@ -15,8 +15,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include <linux/sched.h>
-
 #include "run/enter.h"
 #include "run/hide.h"
 #include "run/images.h"

@@ -15,7 +15,6 @@
 
 #include "base/text.h"
 #include "run/git_repository.h"
-#include "run/mounts.h"
 
 /* What runs outside later, and why: weir-run(1) has the same table. */
 static const struct startup_name {

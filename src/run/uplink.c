@@ -13,8 +13,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include <linux/close_range.h>
-
 #include "base/text.h"
 #include "sys/link.h"
 

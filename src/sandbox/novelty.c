@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "base/macros.h"
-
 static void grow_old(struct novelty *c, int64_t now_ms)
 {
 	int64_t halves = (now_ms - c->halved_ms) / NOVELTY_HALF_MS;

@@ -8,8 +8,6 @@
 
 #include <linux/inet_diag.h>
 
-#include "base/macros.h"
-
 enum {
 	DRAIN_MAX = 4096, /* datagrams; a full receive buffer holds fewer */
 	MAPPED_AT = 12,	  /* bytes before the IPv4 address in ::ffff:0:0/96 */

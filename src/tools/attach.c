@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/exit_status.h"
 #include "base/log.h"
-#include "base/macros.h"
 #include "outputs/client.h"
 #include "proto/run_socket.h"
 #include "settings/settings.h"

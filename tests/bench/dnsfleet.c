@@ -14,7 +14,6 @@
  * flood: the first sandbox of the list, as fast as it can: questions, UDP packets and TCP
  * connections that its policy doesn't allow. One line of JSON: how many. */
 #include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
 #include <sched.h>

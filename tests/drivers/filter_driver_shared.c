@@ -32,8 +32,6 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include <linux/netfilter/nf_tables.h>
-
 #include "filter/sets.h"
 
 enum { ITEMS_MAX = 10000, ADDRS_MAX = 16, TIMES_MAX = 1000 };

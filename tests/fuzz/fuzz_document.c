@@ -2,7 +2,6 @@
 /* Any text as a document, a patch and a removal: it is refused with a text, or it comes
  * back from what it prints, in both forms; what it makes of a policy opens nothing that
  * no rule of it allows. */
-#include <errno.h>
 #include <string.h>
 
 #include "policy/document.h"

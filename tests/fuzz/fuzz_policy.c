@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Any text as YAML and as JSON: it is refused with at least one fault that has a place,
  * or it compiles, opens, and the plan decides as judging rule by rule does. */
-#include <errno.h>
 #include <string.h>
 
 #include "policy/policy.h"

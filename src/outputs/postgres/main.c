@@ -2,13 +2,11 @@
 /* weir-postgres: events of a store, copied into PostgreSQL. It takes the options of `weir
  * sidecar` or `weir daemon`, whose supervisor starts it, ends it, and starts it again. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <libpq-fe.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -2,7 +2,6 @@
 #include "supervisor/init.h"
 
 #include <errno.h>
-#include <linux/close_range.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -2,7 +2,6 @@
 #include "supervisor/init.h"
 
 #include <errno.h>
-#include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "api/conns.h"
+#include "unit.h"
 
 /* Numbers that no descriptor of this process has: shutting them down does nothing. */
 enum { FIRST_FD = 100000 };

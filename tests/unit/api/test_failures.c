@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
-
 #include "api/conns.h"
+#include "unit.h"
 
 enum { START_MS = 5000 };
 

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/addr.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 static void addresses_are_read_strictly(void **state)
 {

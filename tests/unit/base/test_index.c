@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/index.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 struct thing {
 	struct index_entry entry;

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/special.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 static struct addr addr_of(const char *text)
 {

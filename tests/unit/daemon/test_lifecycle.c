@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The states of the daemon's sandboxes, fed with what the engine says and with what the
  * daemon does itself. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "daemon/lifecycle.h"
+#include "unit.h"
 
 /* A step is a message of the engine, or an event of the daemon's own. */
 struct step {

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
-#include <cmocka.h>
-
 #include "dns/cache.h"
+#include "unit.h"
 
 static const struct hash_key hash = { 3, 4 };
 

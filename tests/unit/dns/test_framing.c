@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "dns/framing.h"
+#include "unit.h"
 
 static const char stream[] = "\0\3abc\0\1d\0\5efghi";
 enum { STREAM_SIZE = sizeof(stream) - 1 };

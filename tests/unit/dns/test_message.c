@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
-
 #include "dns/answer.h"
+#include "unit.h"
 
 #define BYTES(s) (const uint8_t *)(s), sizeof(s) - 1
 #define QUESTION "\3wWw\4test\0\0\1\0\1"

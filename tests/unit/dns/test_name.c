@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/addr.h"
 #include "dns/name.h"
+#include "unit.h"
 
 #define HEADER	 "\0\0\0\0\0\0\0\0\0\0\0\0"
 #define BYTES(s) (s), sizeof(s) - 1

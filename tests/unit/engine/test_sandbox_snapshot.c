@@ -2,17 +2,12 @@
 /* What the snapshots of all sandboxes take of memory. */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "engine/core.h"
+#include "unit.h"
 
 enum {
 	MANY = 100,

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "event/aggregation.h"
+#include "unit.h"
 
 static struct event sample(const char *name, uint64_t packets)
 {

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "events/jsonl_writer.h"
+#include "unit.h"
 
 enum { DRAIN_MS = 10000 };
 

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "events/sqlite.h"
 #include "events/sqlite_file.h"
+#include "unit.h"
 
 /* The beginning of an hour. */
 #define HOUR INT64_C(3600000)

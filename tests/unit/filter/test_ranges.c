@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "base/macros.h"
 #include "filter/ruleset.h"
+#include "unit.h"
 
 static struct filter_range range2(uint16_t from, uint16_t to)
 {

@@ -4,12 +4,10 @@
 #include "filter/ruleset.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit.h"
 #include <linux/netfilter.h>
 
 #include "policy/policy.h"

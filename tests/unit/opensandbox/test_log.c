@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
+#include "unit.h"
 #include <jansson.h>
 
-#include <errno.h>
 #include <fcntl.h>
 
 #include "opensandbox/log.h"

@@ -3,16 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
-
 #include "opensandbox/policy_file.h"
+#include "unit.h"
 
 static char dir[] = "/tmp/test-policy-file-XXXXXX";
 

@@ -2,15 +2,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
-
 #include "opensandbox/static_rules.h"
+#include "unit.h"
 
 static char dir[] = "/tmp/test-always-XXXXXX";
 

@@ -3,14 +3,11 @@
 #pragma once
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "policy/policy.h"
+#include "unit.h"
 
 /* The documents that `extends` and `allow-list` can name. */
 struct file {

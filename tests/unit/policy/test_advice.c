@@ -4,7 +4,6 @@
  * refusals come from a seed. */
 #include "read_world.h"
 
-#include "base/special.h"
 #include "dns/message.h"
 #include "policy/advice.h"
 #include "random_policy.h"

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "policy/document.h"
+#include "unit.h"
 
 /* What a caller of POST sees: the document, or what is wrong with it. */
 static char *shown(struct text body)

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "policy/limits.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 static const char *manual; /* path of weir-policy.5 */
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* `allow-list`: files with a target a line. */
-#include "policy/schema.h"
 #include "read_world.h"
 
 static void every_line_is_a_rule_at_its_place(void **state)

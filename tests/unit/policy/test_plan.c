@@ -2,17 +2,13 @@
 #include "policy/plan.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "policy/explain.h"
 #include "policy/limits.h"
 #include "policy/policy.h"
 #include "policy/sinkhole.h"
 #include "random_policy.h"
+#include "unit.h"
 
 /* A compiled policy and its bytes. */
 struct world {

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "policy/limits.h"
 #include "policy/policy.h"
 #include "read_world.h"
+#include "unit.h"
 
 static void both_forms_say_the_same(void **state)
 {

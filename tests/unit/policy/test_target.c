@@ -2,12 +2,10 @@
 #include "policy/rule.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 static void targets_are_what_they_look_like(void **state)
 {

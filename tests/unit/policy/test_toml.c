@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "policy/node.h"
+#include "unit.h"
 
 /* {key:value,...}, [value,...], "text", and numbers as they are. */
 static void dump(FILE *out, const struct node *n)

@@ -2,17 +2,13 @@
 /* The descriptors of a sandbox arrive as the message beside them says, or not at all. */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "proto/message.h"
+#include "unit.h"
 
 static int pair[2];
 

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/macros.h"
 #include "relay/first.h"
+#include "unit.h"
 
 /* Each row is read whole; its prefixes may only ask for more, or say the same. */
 static void first_bytes_tell_what_a_connection_is(void **state)

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "relay/http.h"
+#include "unit.h"
 
 #define H    "GET / HTTP/1.1\r\n"
 #define HOST "Host: a.test\r\n"

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
 #include <netinet/tcp.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 
-#include <cmocka.h>
-
 #include "base/clock.h"
 #include "relay/relay_internal.h"
 #include "test_relay_world.h"
+#include "unit.h"
 
 enum { PORT = 8000 };
 

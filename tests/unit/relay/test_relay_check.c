@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* `verify: tls`: what a connection shows decides. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "base/wire.h"
 #include "relay/relay_internal.h"
 #include "test_relay_world.h"
+#include "unit.h"
 
 enum { TEXT_SIZE = 4096, RAW_PORT = 7000, OTHER_PORT = 7001 };
 

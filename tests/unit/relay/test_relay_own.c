@@ -2,13 +2,10 @@
 /* The relay in a namespace that it shares with the sandbox: it dials from ports that the
  * filter knows as Weir's own. The filter is a table here. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "test_relay_world.h"
+#include "unit.h"
 
 enum { PORT = 8000, MARK = 0x1234, MANY = 300 };
 

@@ -4,17 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include <cmocka.h>
-
 #include "base/clock.h"
 #include "sandbox/learned.h"
 #include "sys/link.h"
+#include "unit.h"
 
 enum { PATIENCE_MS = 20000 };
 

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/wire.h"
 #include "relay/tls.h"
+#include "unit.h"
 
 enum { HELLO_MAX = TLS_FIRST_MAX + 4096 };
 

@@ -11,16 +11,13 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 
-#include <cmocka.h>
-
 #include "base/clock.h"
+#include "unit.h"
 
 enum {
 	QUERIES_MAX = 4096,

@@ -7,18 +7,15 @@
 #include <net/if.h>
 #include <poll.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/ioctl.h>
 
-#include <cmocka.h>
-
 #include "../../scenario/resolver_world.h"
 #include "base/clock.h"
 #include "resolver/dns_service.h"
+#include "unit.h"
 
 enum {
 	SERVERS = 3,

@@ -2,13 +2,10 @@
 /* What a scenario file can't say: memory, tokens, and a resolver under many queries. The
  * rest of the resolver is under tests/scenario. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit.h"
 #include <malloc.h>
 
 #include "../../scenario/resolver_world.h"

@@ -8,15 +8,12 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
-#include <cmocka.h>
-
 #include "base/clock.h"
+#include "unit.h"
 
 enum { NOTES_MAX = 4096, QUERY_SIZE = 20, WAIT_MS = 60 * 1000 };
 

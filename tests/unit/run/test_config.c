@@ -2,14 +2,11 @@
 #include "run/config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "sys/id_map.h"
+#include "unit.h"
 
 #define FILE_NAME "test-config.yaml"
 

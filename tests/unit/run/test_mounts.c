@@ -2,14 +2,10 @@
 #include "run/mounts.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 static const char table[] =
 	"22 27 0:21 / /proc rw,relatime - proc proc rw\n"

@@ -2,11 +2,9 @@
 #include "run/options.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 enum { ARGS_MAX = 12 };
 

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "sandbox/accounts.h"
 #include "sandbox/sandbox.h"
 #include "test_plan.h"
+#include "unit.h"
 
 enum { PER_SECOND = 20, TICK_MS = 250 };
 

@@ -3,20 +3,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "base/clock.h"
 #include "sandbox/learned.h"
 #include "test_change_world.h"
+#include "unit.h"
 
 static struct learned_snapshot snapshot;
 

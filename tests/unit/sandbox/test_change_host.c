@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A policy that changes, of a sandbox in the host's table. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 
-#include <cmocka.h>
+#include "unit.h"
 #include <poll.h>
 
 #include "base/clock.h"

@@ -4,18 +4,15 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "resolver/resolver.h"
 #include "sandbox/learned.h"
 #include "sys/link.h"
 #include "test_change_world.h"
+#include "unit.h"
 
 enum { RELAY_PORT = 15354 };
 

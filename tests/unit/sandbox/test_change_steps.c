@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A policy that changes in steps, and of which only what changes is sent. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "sandbox/learned.h"
 #include "test_change_world.h"
+#include "unit.h"
 
 /* ---- in steps ---- */
 

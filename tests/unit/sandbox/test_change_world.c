@@ -6,16 +6,13 @@
 #include <linux/netlink.h>
 #include <poll.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "sandbox/learned.h"
 #include "test_plan.h"
+#include "unit.h"
 
 int listener[SERVERS];
 

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
-
 #include "sandbox/denies.h"
+#include "unit.h"
 
 static const struct plan_on_denies five = { .count = 5, .window_sec = 64 };
 

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "policy/policy.h"
 #include "sandbox/learned.h"
+#include "unit.h"
 
 /* A table under a plan with these limits; the others have their defaults. */
 struct fixture {

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "sandbox/learned.h"
 #include "test_plan.h"
+#include "unit.h"
 
 enum { NOW = 1000000, MAX_FOUND = 16 };
 

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What outlives the engine: see learned_image.c. */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "sandbox/learned.h"
 #include "test_plan.h"
+#include "unit.h"
 
 enum { NOW = 1000000, DAY_MS = 24 * 3600 * 1000 };
 

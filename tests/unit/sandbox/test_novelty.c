@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "base/macros.h"
 #include "sandbox/novelty.h"
+#include "unit.h"
 
 static struct event name_event(const char *name)
 {

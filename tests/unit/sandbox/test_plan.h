@@ -3,6 +3,7 @@
 #pragma once
 
 #include "policy/policy.h"
+#include "unit.h"
 
 /* Owned by the caller: free(). */
 static inline uint8_t *plan_from(const char *text, struct plan *ret)

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sandbox/verdict.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "../relay/test_relay_world.h"
+#include "unit.h"
 
 enum { RULES_MAX = 4, TAUGHT_MAX = 2 };
 

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "settings/settings.h"
+#include "unit.h"
 
 enum { VARIABLES_MAX = 24 };
 static char resolv_conf[] = "/tmp/test-sidecar-XXXXXX";

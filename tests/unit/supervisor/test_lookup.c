@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "supervisor/init.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "base/macros.h"
+#include "unit.h"
 
 static const uint8_t record[] = { 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4, 192, 0, 2, 7 };
 static const uint8_t alias[] = { 0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 1, 0, 2, 0xc0, 12 };

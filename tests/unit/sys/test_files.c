@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Files that are named from outside: whatever stands there, nobody waits for it. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include <cmocka.h>
-
 #include "sys/files.h"
+#include "unit.h"
 
 static char folder[] = "/tmp/test-sys-files-XXXXXX";
 static const struct file_how any = { .max_bytes = 64, .follow = true, .anybodys = true };

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sys/link.h"
 
-#include <errno.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 enum { TIMES = 100 };
 

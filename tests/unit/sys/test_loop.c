@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sys/loop.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/eventfd.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 enum { TIMERS = 200 };
 

@@ -2,11 +2,9 @@
 #include "sys/options.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 struct target {
 	const char *values[8];

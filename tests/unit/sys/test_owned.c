@@ -3,14 +3,11 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "sys/path.h"
+#include "unit.h"
 
 enum { OTHER = 4242 };
 

@@ -4,12 +4,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 /* The working directory of the tests: dir/sub/file, link -> dir, other. */
 static int set_up(void **state)

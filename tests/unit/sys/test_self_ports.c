@@ -5,13 +5,11 @@
 #include <errno.h>
 #include <net/if.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 enum { MARK = 0x77 };
 

@@ -6,18 +6,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include <cmocka.h>
-
 #include "base/clock.h"
+#include "unit.h"
 
 enum { PATIENCE_MS = 60 * 1000 };
 

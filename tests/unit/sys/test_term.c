@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sys/term.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/macros.h"
+#include "unit.h"
 
 static void text_is_wrapped_between_words(void **state)
 {

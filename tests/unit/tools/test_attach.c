@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "settings/settings.h"
-#include "tools/policy.h"
 #include "tools/tools.h"
+#include "unit.h"
 
 enum { WORDS_MAX = 8 };
 

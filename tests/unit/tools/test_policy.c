@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What `weir policy` prints, and where the command line's policy comes from. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
-
 #include "policy/explain.h"
 #include "policy/policy.h"
 #include "tools/policy.h"
+#include "unit.h"
 
 /* A directory of its own, with XDG_CONFIG_HOME in it. */
 struct world {
