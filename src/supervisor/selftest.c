@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "supervisor/init.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -10,14 +9,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "dns/answer.h"
+
 enum {
 	DNS_PORT = 53,
 	DNS_TIMEOUT_MS = 500,	 /* the engine answers these itself */
 	FIRST_TIMEOUT_MS = 5000, /* a real name, from a real server */
 	REFUSAL_TIMEOUT_MS = 500,
-	RCODE_NOERROR = 0,
-	RCODE_SERVFAIL = 2,
-	RCODE_NXDOMAIN = 3,
+	ANSWER_MAX = 1500,
 };
 
 static const char relay_greeting = 'W';
@@ -30,56 +29,43 @@ static bool wait_readable(int fd, short events, int timeout_ms)
 }
 
 /* Ask the sandbox's own server. Return: 0, or -errno; -ETIMEDOUT without an answer. */
-static int look_up(const char *name, int timeout_ms, struct lookup_answer *ret)
+static int look_up(const char *name, int timeout_ms, struct dns_answer *ret)
 {
 	struct sockaddr_in server = { .sin_family = AF_INET,
 				      .sin_port = htons(DNS_PORT),
 				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	uint8_t query[LOOKUP_QUERY_MAX], answer[LOOKUP_ANSWER_MAX];
+	static const uint8_t lower_case[32];
+	struct dns_asked asked = { .type = DNS_TYPE_A };
+	uint8_t bytes[ANSWER_MAX];
 	CLEAN(fd) int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	uint16_t id;
-	size_t size;
+	int size;
 	ssize_t n;
 
-	if (s < 0 || getrandom(&id, sizeof(id), 0) != sizeof(id))
+	if (s < 0 || getrandom(&asked.id, sizeof(asked.id), 0) != sizeof(asked.id))
 		return -errno;
-	size = lookup_write(name, id, query, sizeof(query));
-	if (size == 0)
+	if (dns_name_parse(text_of(name), &asked.name) < 0)
 		return -EINVAL;
+	size = dns_query_write(bytes, sizeof(bytes), asked.id, &asked.name, asked.type,
+			       false, lower_case, asked.case_name);
+	if (size < 0)
+		return size;
 	if (connect(s, (struct sockaddr *)&server, sizeof(server)) < 0 ||
-	    send(s, query, size, 0) < 0)
+	    send(s, bytes, (size_t)size, 0) < 0)
 		return -errno;
 	if (!wait_readable(s, POLLIN, timeout_ms))
 		return -ETIMEDOUT;
-	n = recv(s, answer, sizeof(answer), 0);
+	n = recv(s, bytes, sizeof(bytes), 0);
 	if (n < 0)
 		return -errno;
-	return lookup_read(query, size, answer, (size_t)n, ret) ? 0 : -EBADMSG;
-}
-
-static socklen_t to_sockaddr(const struct endpoint *e, struct sockaddr_storage *ret)
-{
-	struct sockaddr_in *v4 = (void *)ret;
-	struct sockaddr_in6 *v6 = (void *)ret;
-
-	*ret = (struct sockaddr_storage){ 0 };
-	if (e->addr.family == ADDR_V4) {
-		v4->sin_family = AF_INET;
-		v4->sin_port = htons(e->port);
-		memcpy(&v4->sin_addr, e->addr.bytes, sizeof(v4->sin_addr));
-		return sizeof(*v4);
-	}
-	v6->sin6_family = AF_INET6;
-	v6->sin6_port = htons(e->port);
-	memcpy(&v6->sin6_addr, e->addr.bytes, sizeof(v6->sin6_addr));
-	return sizeof(*v6);
+	dns_answer_read(bytes, (size_t)n, &asked, ret);
+	return ret->kind < DNS_ANSWER_FAILED ? -EBADMSG : 0;
 }
 
 /* Open a TCP connection. Return: the socket, or -errno; -ETIMEDOUT after the time. */
 static int dial(const struct endpoint *to, int timeout_ms)
 {
 	struct sockaddr_storage sa;
-	socklen_t size = to_sockaddr(to, &sa), len = sizeof(int);
+	socklen_t size = endpoint_to_sockaddr(to, &sa), len = sizeof(int);
 	int error = 0,
 	    s = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
@@ -130,7 +116,7 @@ static bool test_relay(const struct endpoint *to, char *why, size_t size)
 
 static bool test_allowed(const struct launch_probe *probe, char *why, size_t size)
 {
-	struct lookup_answer answer = { 0 };
+	struct dns_answer answer;
 	struct endpoint to = { .port = probe->allowed.port };
 	int r = look_up(probe->allowed_name, DNS_TIMEOUT_MS, &answer);
 
@@ -140,27 +126,26 @@ static bool test_allowed(const struct launch_probe *probe, char *why, size_t siz
 			 strerror(-r));
 		return false;
 	}
-	if (answer.rcode != RCODE_NOERROR || !answer.has_address) {
+	if (answer.addr_count == 0) {
 		snprintf(why, size, "the self-test's own name was answered with code %u",
 			 answer.rcode);
 		return false;
 	}
 	if (!probe->relay)
 		return true;
-	to.addr.family = ADDR_V4;
-	memcpy(to.addr.bytes, answer.address, sizeof(answer.address));
+	to.addr = answer.addrs[0].addr;
 	return test_relay(&to, why, size);
 }
 
 static bool test_denied_name(const struct launch_probe *probe, char *why, size_t size)
 {
-	struct lookup_answer answer = { 0 };
+	struct dns_answer answer;
 	int r;
 
 	if (!probe->denied_name[0])
 		return true;
 	r = look_up(probe->denied_name, DNS_TIMEOUT_MS, &answer);
-	if (r == 0 && answer.rcode == RCODE_NXDOMAIN)
+	if (r == 0 && answer.rcode == DNS_NXDOMAIN)
 		return true;
 	if (r < 0)
 		snprintf(why, size, "the self-test got no answer for a denied name: %s",
@@ -180,16 +165,6 @@ static bool is_refusal(int code)
 	       code == -EHOSTUNREACH || code == -ENETUNREACH;
 }
 
-static const char *endpoint_text(const struct endpoint *e, char *buf, size_t size)
-{
-	char addr[INET6_ADDRSTRLEN];
-	bool v6 = e->addr.family == ADDR_V6;
-
-	inet_ntop(v6 ? AF_INET6 : AF_INET, e->addr.bytes, addr, sizeof(addr));
-	snprintf(buf, size, v6 ? "[%s]:%u" : "%s:%u", addr, e->port);
-	return buf;
-}
-
 static bool test_denied_address(const struct launch_probe *probe, char *why, size_t size)
 {
 	char text[ENDPOINT_TEXT_SIZE];
@@ -200,7 +175,7 @@ static bool test_denied_address(const struct launch_probe *probe, char *why, siz
 	s = dial(&probe->denied, REFUSAL_TIMEOUT_MS);
 	if (is_refusal(s))
 		return true;
-	endpoint_text(&probe->denied, text, sizeof(text));
+	endpoint_format(&probe->denied, text);
 	if (s >= 0) {
 		close(s);
 		snprintf(why, size, "the self-test reached %s, which the policy denies",
@@ -213,11 +188,11 @@ static bool test_denied_address(const struct launch_probe *probe, char *why, siz
 	return false;
 }
 
-static const char *why_no_address(int r, const struct lookup_answer *answer)
+static const char *why_no_address(int r, const struct dns_answer *answer)
 {
 	if (r < 0)
 		return strerror(-r);
-	if (answer->rcode == RCODE_SERVFAIL)
+	if (answer->rcode == DNS_SERVFAIL)
 		return "no name server has answered";
 	return "the name server knows none";
 }
@@ -225,20 +200,19 @@ static const char *why_no_address(int r, const struct lookup_answer *answer)
 static bool find_first(const struct launch_probe *probe, struct endpoint *ret, char *why,
 		       size_t size)
 {
-	struct lookup_answer answer = { 0 };
+	struct dns_answer answer;
 	int r;
 
 	*ret = probe->first;
 	if (ret->addr.family != ADDR_NONE)
 		return true;
 	r = look_up(probe->first_name, FIRST_TIMEOUT_MS, &answer);
-	if (r < 0 || answer.rcode != RCODE_NOERROR || !answer.has_address) {
+	if (r < 0 || answer.addr_count == 0) {
 		snprintf(why, size, "the allowed host '%s' has no address: %s",
 			 probe->first_name, why_no_address(r, &answer));
 		return false;
 	}
-	ret->addr.family = ADDR_V4;
-	memcpy(ret->addr.bytes, answer.address, sizeof(answer.address));
+	ret->addr = answer.addrs[0].addr;
 	return true;
 }
 
@@ -257,8 +231,8 @@ bool self_test_first(const struct launch_probe *probe, char *why, size_t size)
 		return true;
 	/* That the relay accepted says nothing: what became of its dial does. */
 	snprintf(why, size, "the allowed host '%s' cannot be reached at %s%s%s",
-		 probe->first_name, endpoint_text(&to, text, sizeof(text)),
-		 s < 0 ? ": " : "", s < 0 ? strerror(-s) : "");
+		 probe->first_name, endpoint_format(&to, text), s < 0 ? ": " : "",
+		 s < 0 ? strerror(-s) : "");
 	return false;
 }
 

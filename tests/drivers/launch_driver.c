@@ -24,7 +24,13 @@
 #include "run/launch.h"
 #include "run/startup_files.h"
 
-enum { RELAY_PORT = 4443, DENIED_PORT = 4444, PATHS_MAX = 600, FAILED = 125 };
+enum {
+	RELAY_PORT = 4443,
+	DENIED_PORT = 4444,
+	PATHS_MAX = 600,
+	OPT_SIZE = 11,
+	FAILED = 125
+};
 
 struct driver {
 	struct launch_spec spec;
@@ -165,7 +171,9 @@ static void answer_dns(const struct driver *d)
 	buf[2] = 0x81;
 	buf[3] = allowed ? 0x80 : (uint8_t)(0x80 | d->denied_rcode);
 	if (allowed) {
+		n -= OPT_SIZE; /* the answer stands before the query's OPT record */
 		buf[7] = 1;
+		buf[11] = 0;
 		memcpy(buf + n, record, sizeof(record));
 		n += sizeof(record);
 	}
