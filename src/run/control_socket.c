@@ -83,7 +83,8 @@ static bool is_alive(int pid_fd)
 }
 
 /* The process is held by a descriptor while it is looked at: a number may be another
- * process' by then. */
+ * process' by then. Before Linux 6.5 the socket has no such descriptor, and one that is
+ * made from the number may already be the other process'. */
 static bool may_ask(const struct control_socket *s, int fd)
 {
 	struct ucred peer = { 0 };
