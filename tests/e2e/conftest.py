@@ -189,7 +189,7 @@ class Inside:
 
     def __init__(self, kind, world, daemon=None):
         self.kind, self.world, self.daemon = kind, world, daemon
-        self.uid = 61000 + world.number() if daemon else world.user(kind).uid
+        self.uid = world.uid() if daemon else world.user(kind).uid
 
     def folder(self):
         path = self.world.workdir()

@@ -171,6 +171,10 @@ class World:
         """A number that nobody else in this world has."""
         return next(self._numbers)
 
+    def uid(self):
+        """A user's number that nobody else has, other test processes of the machine included: tests kill all of a user's."""
+        return 1_000_000_000 + os.getpid() % 1_000_000 * 1000 + self.number() % 1000
+
     def address(self):
         """A global-looking IPv4 address that nobody else uses."""
         n = self.number()

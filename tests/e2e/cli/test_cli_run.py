@@ -32,8 +32,7 @@ for name in sys.argv[1:]:
 
 @pytest.fixture
 def user(world):
-    """A number that nobody else has."""
-    return 61000 + world.number()
+    return world.uid()
 
 
 @pytest.fixture
