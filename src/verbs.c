@@ -301,6 +301,16 @@ static int verb_help(int argc, char **argv)
 	return 0;
 }
 
+/* `weir VERB --help`, and with the verb's own word before it: `weir policy explain
+ * --help`. */
+static bool asks_for_help(const struct cli_verb *v, int argc, char **argv)
+{
+	int at = v->words && argc > 3 && argv[2][0] != '-' ? 3 : 2;
+
+	return argc > at &&
+	       (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0);
+}
+
 int cli_main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : NULL;
@@ -317,7 +327,7 @@ int cli_main(int argc, char **argv)
 	v = verb_find(name);
 	if (!v)
 		return unknown_verb(name);
-	if (argc > 2 && strcmp(argv[2], "--help") == 0) {
+	if (asks_for_help(v, argc, argv)) {
 		cli_usage_print(stdout, v->options);
 		return 0;
 	}

@@ -389,10 +389,6 @@ int cli_policy(int argc, char **argv)
 					 .complete = true } };
 	struct err err = { 0 };
 
-	if (argc > 1 && strcmp(argv[1], "--help") == 0) {
-		cli_usage_print(stdout, &cli_policy_options);
-		return 0;
-	}
 	if (!v)
 		return bad_verb(argc > 1 ? argv[1] : NULL);
 	spec.rest = cli_options_parse(&cli_policy_options, &spec, argc - 1, argv + 1,

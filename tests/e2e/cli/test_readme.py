@@ -66,3 +66,13 @@ def test_a_refused_name_reads_as_readme_says(world, who, command):
     done = world.run(*shlex.split(command), cwd=folder, env={"HOME": str(folder)})
     assert done.code != 0 and words in done.text + done.messages, done
     assert "no rule allows it" in done.messages, done
+
+
+def test_the_manuals_worked_example_is_decided_as_it_says(world):
+    page = (pathlib.Path(__file__).resolve().parents[3] / "man" / "weir-policy.5").read_text(encoding="utf-8")
+    shown = re.search(r"^With this policy\n\.Bd[^\n]*\n(.*?)^\.Ed\n(.*?)^\.El", page, re.M | re.S)
+    rows = re.findall(r"^\.It (\S+) Ta (allow|deny) Ta", shown[2], re.M)
+    folder = world.workdir()
+    (folder / "policy.yaml").write_text(shown[1])
+    done = world.weir("policy", "explain", "--policy", "policy.yaml", *(asked for asked, _ in rows), cwd=folder)
+    assert len(rows) >= 6 and re.findall(r"^(\S+): (allow|deny)$", done.text, re.M) == rows, done

@@ -109,10 +109,18 @@ def test_the_manual_names_the_words_of_an_option(table):
                 assert entry and entry.group(1) == words.replace("|", " | "), option
 
 
+@pytest.mark.parametrize("words", [("policy", "explain"), ("review", "accept"), ("profile", "show"), ("completion", "bash")],
+                         ids=" ".join)
+def test_help_behind_a_verbs_own_word_is_the_verbs(world, words):
+    for option in ("--help", "-h"):
+        done = world.weir(*words, option)
+        assert done.code == 0 and done.text == world.weir("help", words[0]).text
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_is_the_same_in_both_forms_and_fits_a_terminal(world, verb):
     text = world.weir("help", verb).text
-    assert text.startswith(f"usage: weir {verb}") and world.weir(verb, "--help").text == text
+    assert text.startswith(f"usage: weir {verb}") and world.weir(verb, "--help").text == text == world.weir(verb, "-h").text
     assert [line for line in text.splitlines() if len(line) > 80] == []
 
 
