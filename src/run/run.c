@@ -19,6 +19,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -202,6 +203,27 @@ static void on_engine_message(struct control *c, struct ipc_message *m)
 	}
 }
 
+enum { LAST_STEPS_MS = 1000 }; /* from the end of its channel to its own */
+
+static void fail_with_engine(struct control *c)
+{
+	char how[PROCESS_END_SIZE], text[ERR_TEXT_SIZE];
+	int status = 0;
+
+	for (int ms = 0; waitpid(c->engine, &status, WNOHANG) == 0; ms += 10) {
+		if (ms >= LAST_STEPS_MS) {
+			fail(c, RUN_STATUS_FAILED,
+			     "the engine has closed its channel; the sandbox is closed");
+			return;
+		}
+		poll(NULL, 0, 10);
+	}
+	c->engine = 0;
+	snprintf(text, sizeof(text), "the engine %s; the sandbox is closed",
+		 process_end_text(status, how));
+	fail(c, RUN_STATUS_FAILED, text);
+}
+
 static void on_engine(struct loop_source *source, uint32_t events)
 {
 	struct control *c = CONTAINER_OF(source, struct control, from_engine);
@@ -215,8 +237,7 @@ static void on_engine(struct loop_source *source, uint32_t events)
 		return;
 	loop_remove(c->loop, source);
 	if (c->state != CONTROL_COUNTED)
-		fail(c, RUN_STATUS_FAILED,
-		     "the engine has ended unexpectedly; the sandbox is closed");
+		fail_with_engine(c);
 }
 
 /* -- the launch child and weir-init ------------------------------------------------- */

@@ -15,6 +15,7 @@
 
 #include "base/text.h"
 #include "sys/link.h"
+#include "sys/process.h"
 
 enum {
 	ARGS_MAX = 48,
@@ -399,22 +400,20 @@ static void last_words(const struct uplink_process *u, char *ret, size_t size)
 	text_escape(all, ret, size);
 }
 
-/* "slirp4netns has ended unexpectedly (exit status 1): <what it said last>". After pid_fd
- * was readable. Return: @ret. */
+/* "slirp4netns has ended unexpectedly: it ended with status 1: <its last words>". After
+ * pid_fd was readable. Return: @ret. */
 static char *explain_end(const struct uplink_process *u, char *ret, size_t size)
 {
-	char words[OUTPUT_SHOWN];
+	char words[OUTPUT_SHOWN] = "", how[PROCESS_END_SIZE];
 	int status;
 
 	if (waitpid(u->pid, &status, WNOHANG) != u->pid) {
 		snprintf(ret, size, "%s has ended unexpectedly", u->name);
-	} else if (WIFSIGNALED(status)) {
-		snprintf(ret, size, "%s has ended unexpectedly (killed by signal %d)",
-			 u->name, WTERMSIG(status));
 	} else {
-		last_words(u, words, sizeof(words));
-		snprintf(ret, size, "%s has ended unexpectedly (exit status %d)%s%s",
-			 u->name, WEXITSTATUS(status), words[0] ? ": " : "", words);
+		if (WIFEXITED(status))
+			last_words(u, words, sizeof(words));
+		snprintf(ret, size, "%s has ended unexpectedly: it %s%s%s", u->name,
+			 process_end_text(status, how), words[0] ? ": " : "", words);
 	}
 	return ret;
 }

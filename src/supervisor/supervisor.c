@@ -203,6 +203,8 @@ void child_remove(struct child *c)
 
 static void on_end(struct child *c, int wait_status)
 {
+	char how[PROCESS_END_SIZE];
+
 	c->pid = 0;
 	c->serves = false;
 	close_channel(c);
@@ -210,13 +212,8 @@ static void on_end(struct child *c, int wait_status)
 	    c->supervisor->stopping)
 		return;
 	c->restarts++;
-	if (WIFSIGNALED(wait_status))
-		log_warning(
-			"%s was killed by signal %d; the rules stand, starting it again",
-			c->name, WTERMSIG(wait_status));
-	else
-		log_warning("%s ended with status %d; the rules stand, starting it again",
-			    c->name, WEXITSTATUS(wait_status));
+	log_warning("%s %s; the rules stand, starting it again", c->name,
+		    process_end_text(wait_status, how));
 	retry(c);
 }
 

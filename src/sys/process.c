@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -20,6 +21,17 @@ void process_reap(pid_t pid, bool kill_it)
 		kill(pid, SIGKILL);
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
+}
+
+char *process_end_text(int wait_status, char buf[PROCESS_END_SIZE])
+{
+	if (WIFSIGNALED(wait_status))
+		snprintf(buf, PROCESS_END_SIZE, "was killed by signal %d",
+			 WTERMSIG(wait_status));
+	else
+		snprintf(buf, PROCESS_END_SIZE, "ended with status %d",
+			 WEXITSTATUS(wait_status));
+	return buf;
 }
 
 bool process_end_with(pid_t parent)

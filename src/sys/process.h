@@ -11,6 +11,10 @@
  * end. */
 void process_reap(pid_t pid, bool kill_it);
 
+/* "was killed by signal 9", "ended with status 1". Return: @buf. */
+enum { PROCESS_END_SIZE = 40 };
+char *process_end_text(int wait_status, char buf[PROCESS_END_SIZE]);
+
 /* A signalfd of what is forwarded to the command, and SIGCONT. Return: it, or -errno. */
 int process_open_signals(struct err *err) MUST_CHECK;
 

@@ -234,15 +234,11 @@ static bool may_start(struct teller *t)
 
 static void on_end(struct teller *t, struct run *r, int status)
 {
-	char why[64];
+	char why[PROCESS_END_SIZE];
 
 	/* The command's children, if any are left. */
 	(void)!kill(-r->pid, SIGKILL);
-	if (WIFSIGNALED(status))
-		snprintf(why, sizeof(why), "was killed by signal %d", WTERMSIG(status));
-	else
-		snprintf(why, sizeof(why), "ended with status %d", WEXITSTATUS(status));
-	note(t, r->task, status != 0 ? why : NULL);
+	note(t, r->task, status != 0 ? process_end_text(status, why) : NULL);
 	r->pid = 0;
 }
 

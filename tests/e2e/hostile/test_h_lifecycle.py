@@ -170,6 +170,7 @@ def test_H12_whatever_process_of_it_is_killed_the_rest_goes_too(world, user):
     with world.run_start("sh", "-c", "echo up; exec sleep 60", user=user) as run:
         assert run.line() == "up"
         count = len(settled(world))
+    messages = ""
     for victim in range(count):
         with world.run_start("sh", "-c", "echo up; exec sleep 60", user=user) as run:
             assert run.line() == "up"
@@ -178,7 +179,9 @@ def test_H12_whatever_process_of_it_is_killed_the_rest_goes_too(world, user):
             world.kill(pids[victim])
             done = finish(run)
             assert done.code != 0, done
+            messages += done.messages
         assert world.leftovers() == [], f"after killing process {victim} of {count}"
+    assert "the engine was killed by signal 9; the sandbox is closed" in messages
 
 
 def test_H12_json_answers_survive_a_crowd(world):
