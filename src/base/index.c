@@ -9,12 +9,6 @@
 
 enum { FIRST_SIZE = 16 };
 
-void index_done(struct index *r)
-{
-	free(r->heads);
-	*r = (struct index){ 0 };
-}
-
 /* Clients that name sandboxes are trusted: the key needn't be secret. */
 static uint64_t hash_text(const char *text)
 {

@@ -21,8 +21,6 @@ struct index {
 	size_t count;
 };
 
-/* Frees what is its own; the entries are as they were. */
-void index_done(struct index *r);
 /* The same text twice is taken; the later one is found. @e isn't in any. Return: 0 or
  * -ENOMEM. */
 int index_add(struct index *r, struct index_entry *e, const char *text) MUST_CHECK;

@@ -8,13 +8,6 @@
 
 enum { LINE_SIZE = 1024 }; /* longer lines are cut */
 
-static enum log_level current_level = LOG_WARNING;
-
-void log_set_level(enum log_level level)
-{
-	current_level = level;
-}
-
 /* A terminal obeys what is in a path or a name: the control bytes of ASCII, and those of
  * Latin-1 as UTF-8 has them (C2 80 to C2 9F). */
 static void disarm(char *line)
@@ -31,15 +24,13 @@ static void disarm(char *line)
 	}
 }
 
-void log_write(enum log_level level, const char *fmt, ...)
+void log_write(const char *fmt, ...)
 {
 	char line[LINE_SIZE] = "weir: ";
 	size_t used = strlen(line);
 	ssize_t written;
 	va_list ap;
 
-	if (level > current_level)
-		return;
 	va_start(ap, fmt);
 	vsnprintf(line + used, sizeof(line) - used - 1, fmt, ap);
 	va_end(ap);

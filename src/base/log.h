@@ -4,14 +4,9 @@
 
 #include "base/macros.h"
 
-enum log_level { LOG_ERROR = 0, LOG_WARNING, LOG_INFO, LOG_DEBUG, LOG_LEVEL_COUNT };
-
-/* Lines above this level are dropped. Default: LOG_WARNING. */
-void log_set_level(enum log_level level);
 /* "weir: <text>\n", one write(). Control bytes in the text become '?'. */
-void log_write(enum log_level level, const char *fmt, ...) PRINTF_LIKE(2, 3);
+void log_write(const char *fmt, ...) PRINTF_LIKE(1, 2);
 
-#define log_error(...)	 log_write(LOG_ERROR, __VA_ARGS__)
-#define log_warning(...) log_write(LOG_WARNING, __VA_ARGS__)
-#define log_info(...)	 log_write(LOG_INFO, __VA_ARGS__)
-#define log_debug(...)	 log_write(LOG_DEBUG, __VA_ARGS__)
+/* Weir can't do what it was asked to; or it can, and something is worth knowing. */
+#define log_error(...)	 log_write(__VA_ARGS__)
+#define log_warning(...) log_write(__VA_ARGS__)

@@ -11,16 +11,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/http_status.h"
 #include "control/control.h"
 #include "sandbox/plan_file.h"
-
-enum {
-	HTTP_OK = 200,
-	HTTP_CREATED = 201,
-	HTTP_BAD_REQUEST = 400,
-	HTTP_CONFLICT = 409,
-	HTTP_FAILED = 500,
-};
 
 struct control_sandbox *control_sandbox_find(const struct control *s, uint32_t id)
 {

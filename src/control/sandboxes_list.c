@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/http_status.h"
 #include "control/control.h"
 
 /* -- what is asked to be attached --------------------------------------------------- */
@@ -284,14 +285,7 @@ static json_t *control_sandbox_json(const struct control_sandbox *w)
 
 /* -- one sandbox, for the API ------------------------------------------------------- */
 
-enum {
-	GROUPS_MAX = 256,
-	HTTP_OK = 200,
-	HTTP_BAD_REQUEST = 400,
-	HTTP_NOT_FOUND = 404,
-	HTTP_CONFLICT = 409,
-	HTTP_FAILED = 500
-};
+enum { GROUPS_MAX = 256 };
 
 static bool sandboxes_knows_all(void *data)
 {

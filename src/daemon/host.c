@@ -385,7 +385,6 @@ int host_again(struct daemon_sandbox *d, const struct ipc_sandbox *asked, struct
 
 void host_report(const struct daemon_sandbox *d, const char *text)
 {
-	log_info("sandbox '%s': %s", d->spec.name, text);
 	daemon_send_text(d->daemon, IPC_HAPPENED, d->id, text);
 }
 

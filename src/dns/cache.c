@@ -63,20 +63,6 @@ struct packed_key {
 	uint8_t bytes[KEY_MAX];
 };
 
-/* The buckets have to be empty already. */
-static void start_empty(struct dns_cache *c)
-{
-	c->entries[0].newer = 0;
-	c->entries[0].older = 0;
-	c->entry_fresh = 1;
-	c->chunk_fresh = 1;
-	c->entry_free = 0;
-	c->chunk_free = 0;
-	c->chunks_used = 0;
-	c->sweep_at = 0;
-	c->counts.entries = 0;
-}
-
 struct dns_cache *dns_cache_new(size_t max_entries, size_t max_bytes,
 				const struct hash_key *key)
 {
@@ -98,7 +84,8 @@ struct dns_cache *dns_cache_new(size_t max_entries, size_t max_bytes,
 		dns_cache_free(c);
 		return NULL;
 	}
-	start_empty(c);
+	c->entry_fresh = 1;
+	c->chunk_fresh = 1;
 	return c;
 }
 
@@ -110,12 +97,6 @@ void dns_cache_free(struct dns_cache *c)
 	free(c->chunks);
 	free(c->buckets);
 	free(c);
-}
-
-void dns_cache_clear(struct dns_cache *c)
-{
-	memset(c->buckets, 0, (c->bucket_mask + 1) * sizeof(c->buckets[0]));
-	start_empty(c);
 }
 
 static void pack_key(const struct dns_cache *c, const struct dns_cache_key *key,

@@ -59,7 +59,4 @@ bool dns_cache_find(struct dns_cache *c, const struct dns_cache_key *key, int64_
 void dns_cache_put(struct dns_cache *c, const struct dns_cache_key *key,
 		   const struct dns_answer *a, int64_t now_ms);
 
-/* Forget everything; the counters stay. */
-void dns_cache_clear(struct dns_cache *c);
-
 struct dns_cache_counts dns_cache_counts(const struct dns_cache *c);

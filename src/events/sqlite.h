@@ -91,9 +91,6 @@ int sqlite_id_before(struct sqlite_reader *r, int64_t since_ms, int64_t *ret,
 /* How many, however many there are. */
 int sqlite_count(struct sqlite_reader *r, const struct sqlite_query *query,
 		 struct sqlite_sum *ret, struct err *err) MUST_CHECK;
-/* What ever happened, old rows that are gone included. */
-int sqlite_total(struct sqlite_reader *r, enum event_action action,
-		 struct sqlite_sum *ret, struct err *err) MUST_CHECK;
 
 /* ---- what was denied, summed by one property of the events ---- */
 

@@ -286,21 +286,6 @@ int sqlite_id_before(struct sqlite_reader *r, int64_t since_ms, int64_t *ret,
 	return code;
 }
 
-int sqlite_total(struct sqlite_reader *r, enum event_action action,
-		 struct sqlite_sum *ret, struct err *err)
-{
-	sqlite3_stmt *s = NULL;
-	int code = ask(r,
-		       "SELECT coalesce(sum(rows), 0), coalesce(sum(packets), 0)"
-		       " FROM counter WHERE action = ?",
-		       &s, err);
-
-	if (code < 0)
-		return code;
-	sqlite3_bind_int(s, 1, (int)action);
-	return read_sum(r, s, ret, err);
-}
-
 /* ---- what was denied ----
  *
  * Whole hours are counted from the sums (table denied), the part of an hour at the

@@ -111,12 +111,6 @@ int filter_host_verify_one(struct filter_host *h, uint16_t id,
  * tables are being changed right now. */
 int filter_host_is_owned(struct filter_host *h) MUST_CHECK;
 
-/* The sandboxes that a table says which an earlier process has left; nothing when there
- * is none. For what they had learned see filter_learned_read(). -EAGAIN likewise. */
-typedef void filter_host_id_fn(void *data, uint16_t id);
-int filter_host_standing(struct filter_host *h, filter_host_id_fn *fn,
-			 void *data) MUST_CHECK;
-
 /* ---- deny by default below a cgroup: parents.c ----
  *
  * A table inet weir_parents, in which packets from any cgroup just below a guarded one

@@ -419,9 +419,7 @@ struct reading {
 	enum host_element_kind kind; /* of the elements in it, for on_member() */
 	int (*fn)(struct reading *k, const struct element *e);
 	size_t count; /* for @fn */
-	/* Of filter_host_standing(). */
 	host_member_fn *on_member;
-	filter_host_id_fn *on_id;
 	void *data;
 	struct err *err;
 };
@@ -651,26 +649,6 @@ int filter_host_verify_one(struct filter_host *h, uint16_t id, struct err *err)
 }
 
 /* ---- what an earlier process has left ---- */
-
-static int on_live(struct reading *k, const struct element *e)
-{
-	k->on_id(k->data, (uint16_t)(u32_at(e->key) >> HOST_MARK_SHIFT));
-	return 0;
-}
-
-int filter_host_standing(struct filter_host *h, filter_host_id_fn *fn, void *data)
-{
-	struct reading k = {
-		.host = h,
-		.set = "live",
-		.fn = on_live,
-		.on_id = fn,
-		.data = data,
-	};
-	int r = read_set(&k);
-
-	return r == -ENOENT ? 0 : r;
-}
 
 static int on_live_mark(struct reading *k, const struct element *e)
 {

@@ -12,6 +12,7 @@
 #include <sys/un.h>
 
 #include "base/exit_status.h"
+#include "base/http_status.h"
 #include "base/log.h"
 #include "policy/explain.h"
 #include "settings/settings.h"
@@ -20,8 +21,6 @@ enum {
 	ANSWER_MAX = 8 << 20,
 	WAIT_SEC = 30, /* an attach has its self-test before it is answered */
 	HEAD_SIZE = 512,
-	HTTP_MULTIPLE = 300,
-	HTTP_BAD_REQUEST = 400,
 };
 
 static int dial(const char *path, struct err *err)

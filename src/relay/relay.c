@@ -493,8 +493,3 @@ void relay_account(struct relay *r, const struct sandbox *s)
 		relay_flow_account(f);
 	}
 }
-
-size_t relay_flow_count(const struct relay *r, const struct sandbox *s)
-{
-	return s->relayed ? s->relayed->flow_count : 0;
-}

@@ -64,5 +64,3 @@ bool relay_is_rechecking(const struct sandbox *s);
 /* What has passed on its connections that are open, into its accounts; what ends is
  * there by itself. */
 void relay_account(struct relay *r, const struct sandbox *s);
-
-size_t relay_flow_count(const struct relay *r, const struct sandbox *s);

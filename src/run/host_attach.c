@@ -14,13 +14,14 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/http_status.h"
 #include "outputs/client.h"
 #include "policy/explain.h"
 #include "policy/plan.h"
 #include "sandbox/sandbox.h"
 #include "settings/settings.h"
 
-enum { HTTP_MULTIPLE = 300, DENIES_MAX = 1000, NEWEST = 64 };
+enum { DENIES_MAX = 1000, NEWEST = 64 };
 
 /* ---- asking ---- */
 

@@ -20,6 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/http_status.h"
 #include "event/json.h"
 #include "outputs/client.h"
 #include "policy/document.h"
@@ -28,14 +29,7 @@
 #include "sandbox/sandbox.h"
 #include "sys/process.h"
 
-enum {
-	HTTP_OK = 200,
-	HTTP_BAD_REQUEST = 400,
-	HTTP_NOT_FOUND = 404,
-	HTTP_BAD_METHOD = 405,
-	HTTP_FAILED = 500,
-	COMMAND_SHOWN = 200, /* bytes */
-};
+enum { COMMAND_SHOWN = 200 /* bytes */ };
 
 static const struct run_policy *policy_of(const struct live *l)
 {

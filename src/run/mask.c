@@ -83,7 +83,7 @@ static int mask_mount(struct rootfs *v, const struct mounts *all, const struct m
 static int mask_mounts_once(struct rootfs *v, struct err *err)
 {
 	struct mounts all;
-	int result = 0, r = mounts_read_all(&all, err);
+	int result = 0, r = mounts_read(true, &all, err);
 
 	if (r < 0)
 		return r;

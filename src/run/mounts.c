@@ -273,7 +273,7 @@ static size_t count_lines(const char *text)
 	return count;
 }
 
-static int parse_all(char *text, struct mounts *ret, struct err *err)
+int mounts_parse(char *text, bool all, struct mounts *ret, struct err *err)
 {
 	struct mounts m = { .list = calloc(count_lines(text), sizeof(*m.list)) };
 	char *line;
@@ -291,20 +291,13 @@ static int parse_all(char *text, struct mounts *ret, struct err *err)
 		m.count++;
 	}
 	qsort(m.list, m.count, sizeof(*m.list), compare_mounts);
+	if (!all)
+		remove_duplicates(&m);
 	*ret = m;
 	return 0;
 }
 
-int mounts_parse(char *text, struct mounts *ret, struct err *err)
-{
-	int r = parse_all(text, ret, err);
-
-	if (r == 0)
-		remove_duplicates(ret);
-	return r;
-}
-
-int mounts_read_all(struct mounts *ret, struct err *err)
+int mounts_read(bool all, struct mounts *ret, struct err *err)
 {
 	CLEAN(file_bytes) struct file_bytes text = { 0 };
 	CLEAN(fd) int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
@@ -312,18 +305,9 @@ int mounts_read_all(struct mounts *ret, struct err *err)
 
 	if (r < 0)
 		return err_sys(err, r, "cannot read /proc/self/mountinfo");
-	r = parse_all(text.bytes, ret, err);
+	r = mounts_parse(text.bytes, all, ret, err);
 	if (r == 0)
 		ret->text = TAKE_PTR(text.bytes);
-	return r;
-}
-
-int mounts_read(struct mounts *ret, struct err *err)
-{
-	int r = mounts_read_all(ret, err);
-
-	if (r == 0)
-		remove_duplicates(ret);
 	return r;
 }
 

@@ -23,13 +23,12 @@ struct mounts {
 	char *text; /* owned; the strings point into it */
 };
 
-int mounts_read(struct mounts *ret, struct err *err) MUST_CHECK;
-/* The same with those that others cover. */
-int mounts_read_all(struct mounts *ret, struct err *err) MUST_CHECK;
+/* @all: those that others cover, too. */
+int mounts_read(bool all, struct mounts *ret, struct err *err) MUST_CHECK;
 void mounts_done(struct mounts *m);
 
 /* Read a table out of @text, which is changed and must outlive @ret. */
-int mounts_parse(char *text, struct mounts *ret, struct err *err) MUST_CHECK;
+int mounts_parse(char *text, bool all, struct mounts *ret, struct err *err) MUST_CHECK;
 
 /* Is something mounted strictly below @path? */
 bool mounts_has_below(const struct mounts *m, const char *path);

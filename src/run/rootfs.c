@@ -82,7 +82,7 @@ int rootfs_plan(struct rootfs *ret, const struct launch_machine *m,
 	struct rootfs v = {
 		.spec = spec, .root = m->root, .root_fd = -1, .sockets.diag_fd = -1
 	};
-	int r = mounts_read(&v.mounts, err);
+	int r = mounts_read(false, &v.mounts, err);
 
 	if (r < 0)
 		return r;
@@ -259,7 +259,8 @@ static bool has_more_below(const char *path)
 {
 	struct mounts now = { 0 };
 	struct err ignored = { 0 };
-	bool has = mounts_read(&now, &ignored) == 0 && mounts_has_below(&now, path);
+	bool has = mounts_read(false, &now, &ignored) == 0 &&
+		   mounts_has_below(&now, path);
 
 	mounts_done(&now);
 	return has;

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/exit_status.h"
+#include "base/http_status.h"
 #include "base/log.h"
 #include "outputs/client.h"
 #include "proto/run_socket.h"
@@ -20,10 +21,6 @@
 #include "sys/print.h"
 
 enum {
-	HTTP_MULTIPLE = 300,
-	HTTP_BAD_REQUEST = 400,
-	HTTP_CONFLICT = 409,
-	HTTP_UNAVAILABLE = 503,
 	RESTART_MS = 10000,
 	AWAY_MS = 3000,
 	LOOK_MS = 50,

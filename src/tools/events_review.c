@@ -7,6 +7,7 @@
 
 #include "api/diff.h"
 #include "base/clock.h"
+#include "base/http_status.h"
 #include "base/log.h"
 #include "event/json.h"
 #include "events/review.h"
@@ -603,7 +604,7 @@ static const char *who_decides(const struct show *s)
 
 /* --- accepting by a daemon, whose policy changes --- */
 
-enum { PATH_SIZE = 1024, HTTP_OK = 200 };
+enum { PATH_SIZE = 1024 };
 
 static int ask_daemon(struct show *s, const char *method, const char *path, json_t **ret,
 		      struct err *err)

@@ -8,8 +8,8 @@
  * over hoststate learned|kept ADDR LIST MS   what the next "hostset" starts with hostset
  * ID WHO FLAGS     attach or change, with the driver's policy hostremove ID hostlearn ID
  * ADDR LIST MS COUNT   COUNT addresses from ADDR on, in one batch hosttidy until nothing
- * is left; how many calls hostverify, hostverifyone ID hoststanding, hostlearned    what
- * the kernel has: ID; ID|ADDR|LIST|SECONDS hostevents                   as "events", with
+ * is left; how many calls hostverify, hostverifyone ID; hostlearned    what the
+ * kernel has: ID|ADDR|LIST|SECONDS hostevents                   as "events", with
  * the sandbox hostlisten ADDR PORT         over TCP; hostwho: of the next connection, the
  *     cgroup PATH                  its id, level, path; cgroupcheck: may it be guarded?
  *     cgroupstrays PATH            sockets, processes, the first of them
@@ -176,19 +176,6 @@ static void on_verify_one(struct driver *d, char **words)
 	struct err err = { 0 };
 
 	answer(filter_host_verify_one(host, (uint16_t)atoi(words[1]), &err), &err);
-}
-
-static void print_id(void *data, uint16_t id)
-{
-	printf(" %u", id);
-}
-
-static void on_standing(struct driver *d, char **words)
-{
-	printf("ok");
-	if (filter_host_standing(host, print_id, NULL) < 0)
-		printf(" failed");
-	printf("\n");
 }
 
 static void print_learned(void *data, uint16_t id, const struct filter_learn *item)
@@ -366,7 +353,6 @@ const struct command host_commands[] = {
 	{ "hosttidy", 1, on_tidy },
 	{ "hostverify", 1, on_verify },
 	{ "hostverifyone", 2, on_verify_one },
-	{ "hoststanding", 1, on_standing },
 	{ "hostlearned", 1, on_learned },
 	{ "hostevents", 1, on_events },
 	{ "hostlisten", 3, on_listen },

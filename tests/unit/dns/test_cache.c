@@ -256,10 +256,6 @@ static void entries_and_bytes_stay_within_their_maxima(void **state)
 		assert_true(has_numbered(c, i));
 		assert_true(counts.entries <= 100 && counts.bytes <= 8192);
 	}
-	dns_cache_clear(c);
-	assert_int_equal(dns_cache_counts(c).entries, 0);
-	assert_int_equal(dns_cache_counts(c).bytes, 0);
-	assert_false(has_numbered(c, 4999));
 	dns_cache_free(c);
 }
 

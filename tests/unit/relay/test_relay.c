@@ -419,7 +419,7 @@ static void test_many_idle_flows_stay_open(void **state)
 		client[i] = world_connect(&w, INSIDE, FAR_A, PORT);
 		server[i] = world_accept(&w, listener);
 	}
-	assert_int_equal(relay_flow_count(w.relay, &w.sandbox), MANY);
+	assert_int_equal(flow_count(&w), MANY);
 	for (int i = 0; i < MANY; i++) {
 		assert_int_equal(send(client[i], "x", 1, MSG_NOSIGNAL), 1);
 		assert_int_equal(world_read(&w, server[i], &byte, 1), 1);
@@ -443,7 +443,7 @@ static void refused(const char *addr, uint16_t port)
 	assert_int_equal(count(COUNT_FLOWS_DENIED), before + 1);
 	assert_int_equal(world_last_event(&w)->action, EVENT_DENY);
 	assert_int_equal(world_last_event(&w)->layer, EVENT_ADDRESS);
-	assert_int_equal(relay_flow_count(w.relay, &w.sandbox), 0);
+	assert_int_equal(flow_count(&w), 0);
 }
 
 static void test_what_no_rule_allows_is_reset_and_told(void **state)
@@ -548,9 +548,9 @@ static void wait_for_dial(void)
 {
 	int64_t until = world_deadline();
 
-	while (relay_flow_count(w.relay, &w.sandbox) == 0 && clock_now_ms() < until)
+	while (flow_count(&w) == 0 && clock_now_ms() < until)
 		world_turn(&w);
-	assert_int_equal(relay_flow_count(w.relay, &w.sandbox), 1);
+	assert_int_equal(flow_count(&w), 1);
 }
 
 static void test_a_client_that_vanishes_during_the_dial_frees_its_flow(void **state)
@@ -815,8 +815,7 @@ static void test_a_flow_that_waits_is_not_judged_before_it_begins(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(client); i++)
 		client[i] = world_connect(&w, INSIDE, FAR_A, 9);
 	for (int64_t until = world_deadline();
-	     relay_flow_count(w.relay, &w.sandbox) + count(COUNT_FLOWS_FAILED) < 4 &&
-	     clock_now_ms() < until;)
+	     flow_count(&w) + count(COUNT_FLOWS_FAILED) < 4 && clock_now_ms() < until;)
 		world_turn(&w);
 	world_set_plan(&w, none);
 	relay_recheck(w.relay, &w.sandbox);
@@ -916,7 +915,7 @@ static void test_detach_resets_every_flow(void **state)
 	assert_reset(q.server);
 	assert_reset(p.server);
 	assert_reset(q.client);
-	assert_int_equal(relay_flow_count(w.relay, &w.sandbox), 0);
+	assert_int_equal(flow_count(&w), 0);
 }
 
 static void set_probe(enum sandbox_state state)
@@ -938,7 +937,7 @@ static void test_the_self_test_is_answered_while_testing(void **state)
 	assert_int_equal(got[0], 'W');
 	assert_int_equal(world_read(&w, client, got, sizeof(got)), 0);
 	close(client);
-	assert_int_equal(relay_flow_count(w.relay, &w.sandbox), 0);
+	assert_int_equal(flow_count(&w), 0);
 }
 
 static void test_while_testing_a_host_is_reached_and_no_byte_passes(void **state)

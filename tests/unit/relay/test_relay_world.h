@@ -78,6 +78,8 @@ ssize_t world_read(struct world *w, int fd, void *bytes, size_t size);
 void world_write_all(struct world *w, int fd, const void *bytes, size_t size);
 /* Turn until there are no flows. False at the deadline. */
 bool world_drained(struct world *w);
+/* Of its sandbox. */
+size_t flow_count(const struct world *w);
 const struct event *world_last_event(const struct world *w);
 
 struct addr world_addr(const char *text);

@@ -25,7 +25,7 @@ static void the_table_is_sorted_unescaped_and_unique(void **state)
 	char *text = strdup(table);
 	struct mounts m;
 
-	assert_int_equal(mounts_parse(text, &m, NULL), 0);
+	assert_int_equal(mounts_parse(text, false, &m, NULL), 0);
 	assert_int_equal(m.count, ARRAY_SIZE(want));
 	for (size_t i = 0; i < ARRAY_SIZE(want); i++) {
 		assert_string_equal(m.list[i].path, want[i].path);
@@ -55,7 +55,7 @@ static void what_is_no_mount_table_is_refused(void **state)
 		char *text = strdup(cases[i]);
 		struct mounts m;
 
-		assert_int_equal(mounts_parse(text, &m, NULL), -EBADMSG);
+		assert_int_equal(mounts_parse(text, false, &m, NULL), -EBADMSG);
 		free(text);
 	}
 }
@@ -70,7 +70,7 @@ static void of_very_many_mounts_each_is_found(void **state)
 
 	for (int i = 0; i < MANY; i++)
 		used += (size_t)snprintf(text + used, size - used, line, i);
-	assert_int_equal(mounts_parse(text, &m, NULL), 0);
+	assert_int_equal(mounts_parse(text, false, &m, NULL), 0);
 	assert_int_equal(m.count, MANY);
 	for (int i = 0; i < MANY; i++) {
 		char path[16];
@@ -110,7 +110,7 @@ static void the_holding_mount_is_the_deepest(void **state)
 	struct mounts m;
 	char *text = strdup(table);
 
-	assert_int_equal(mounts_parse(text, &m, NULL), 0);
+	assert_int_equal(mounts_parse(text, false, &m, NULL), 0);
 	assert_string_equal(mounts_holding(&m, "/usr/lib")->path, "/");
 	assert_string_equal(mounts_holding(&m, "/mnt/a")->path, "/mnt");
 	assert_string_equal(mounts_holding(&m, "/mnt/a b/c")->path, "/mnt/a b");
@@ -125,7 +125,7 @@ static void this_machine_s_table_is_read(void **state)
 {
 	struct mounts m;
 
-	assert_int_equal(mounts_read(&m, NULL), 0);
+	assert_int_equal(mounts_read(false, &m, NULL), 0);
 	assert_string_equal(m.list[0].path, "/");
 	mounts_done(&m);
 }
