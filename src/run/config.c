@@ -352,12 +352,18 @@ int config_read(struct run_spec *spec)
 /* --- what stays read-only --- */
 
 /* A file that was read and has gone since is not left out: it may come back, written by
- * the command. */
+ * the command. What the caller has opened (/dev/fd/N) and has no name is out of its
+ * reach. */
 static bool is_kept(const char *name, bool is_source)
 {
+	struct stat st;
+	const bool is_there = stat(name, &st) == 0;
+
+	if (is_there && st.st_nlink == 0)
+		return false;
 	if (is_source)
 		return strncmp(name, POLICY_BUILT_IN, strlen(POLICY_BUILT_IN)) != 0;
-	return access(name, F_OK) == 0;
+	return is_there;
 }
 
 int config_kept_files(const struct run_spec *spec, const struct policy *policy,

@@ -11,6 +11,7 @@
 #include "run/host.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +53,9 @@ struct host_run {
 	pid_t child;
 	int wait_status;
 	int failure;	 /* the exit status, if Weir failed; 0: it didn't */
+	int parent_fd;	 /* --end-with; -1: nobody is watched */
 	bool is_closed;	 /* by on_denies, and with it the command is over */
+	bool is_ending;	 /* for that, or because the parent has ended */
 	int64_t kill_ms; /* it had the time to end by itself */
 };
 
@@ -100,22 +103,26 @@ static bool look_after(struct host_run *h)
 			h->wait_status = status;
 			return true;
 		}
-		kill(getpid(), SIGTSTP);
+		if (h->parent_fd < 0)
+			kill(getpid(), SIGTSTP);
 	}
 	return false;
 }
 
 /* The daemon kills what is in a cgroup that it has closed, and of a user nothing: the
  * command is ended as everywhere. */
-static void look_at_closing(struct host_run *h)
+static void look_at_closing(struct host_run *h, bool may_close)
 {
 	const int64_t now_ms = clock_now_ms();
+	struct pollfd parent = { .fd = h->parent_fd, .events = POLLIN };
 
-	if (!h->is_closed && run_daemon_is_closed(&h->daemon)) {
-		h->is_closed = true;
+	if (may_close && !h->is_closed)
+		h->is_closed = run_daemon_is_closed(&h->daemon);
+	if (!h->is_ending && (h->is_closed || poll(&parent, 1, 0) == 1)) {
+		h->is_ending = true;
 		h->kill_ms = now_ms + STOP_MS;
 		kill(h->child, SIGTERM);
-	} else if (h->is_closed && now_ms >= h->kill_ms) {
+	} else if (h->is_ending && now_ms >= h->kill_ms) {
 		kill(h->child, SIGKILL);
 	}
 }
@@ -146,19 +153,20 @@ static void wait_for_command(struct host_run *h)
 {
 	const struct plan_on_denies on = plan_on_denies(&h->policy.plan);
 	const bool may_close = on.count > 0 && on.action == ON_DENIES_STOP;
+	const bool ends = may_close || h->parent_fd >= 0;
 	const struct timespec look = { .tv_nsec = LOOK_MS * 1000000 };
 	siginfo_t info;
 
 	while (!look_after(h)) {
 		const bool tells = !h->spec->quiet && !h->first.more_said;
-		int sig = may_close || tells ? sigtimedwait(&h->waited, &info, &look)
-					     : sigwaitinfo(&h->waited, &info);
+		int sig = ends || tells ? sigtimedwait(&h->waited, &info, &look)
+					: sigwaitinfo(&h->waited, &info);
 
 		if (sig > 0 && sig != SIGCHLD &&
 		    (info.si_code != SI_KERNEL || sig == SIGHUP))
 			kill(h->child, sig);
-		if (may_close)
-			look_at_closing(h);
+		if (ends)
+			look_at_closing(h, may_close);
 		if (tells && sig < 0)
 			look_at_denials(h);
 	}
@@ -189,7 +197,8 @@ static int start_guarded(struct host_run *h, struct err *err)
 	h->ring = event_ring_new(EVENTS_KEPT);
 	if (!h->ring)
 		return err_set(err, -ENOMEM, "out of memory"), RUN_STATUS_FAILED;
-	if (std_fds_check(-1, err) < 0 ||
+	if (process_watch_parent((pid_t)h->spec->parent, &h->parent_fd, err) < 0 ||
+	    std_fds_check(-1, err) < 0 ||
 	    run_place_open(h->spec, uid, &h->place, err) < 0 ||
 	    run_member_find(h->spec, &h->place, gid_of_api(h), &h->member, err) < 0 ||
 	    run_daemon_attach(&h->daemon, h->spec->id,
@@ -289,6 +298,7 @@ int run_host(struct run_spec *spec)
 {
 	struct host_run h = { .spec = spec,
 			      .daemon.socket = spec->socket,
+			      .parent_fd = -1,
 			      .started_ms = clock_wall_ms() };
 	struct err err = { 0 };
 	struct std_flags flags;

@@ -72,6 +72,8 @@ static const struct cli_option options[] = {
 	  "what the run is called in `weir ps`, `weir status` and `weir policy "
 	  "set` (run-PID)",
 	  set_id, 0, OPTION_IN(CUSTOM, struct run_spec, id) },
+	{ "end-with", "PID", "end the command when this process ends: the parent of weir",
+	  OPTION_IN(NUMBER, struct run_spec, parent), .least = 1, .most = INT32_MAX },
 	{ "cgroup", "PATH",
 	  "run in that control group of the host, which `weir daemon` guards",
 	  OPTION_IN(TEXT, struct run_spec, cgroup) },

@@ -67,6 +67,7 @@ struct run_spec {
 	/* Not in namespaces of its own, but on the host, guarded by the daemon. */
 	const char *cgroup, *uid;
 	const char *socket; /* the daemon's, or NULL */
+	uint32_t parent;    /* the command ends with this process; 0: with none */
 	const char *id;	    /* what the run is called; NULL: run-PID */
 	enum run_env env;   /* of the variables that nothing below names */
 	struct option_list pass_env, set_env; /* names, '*' in them; NAME=VALUE */

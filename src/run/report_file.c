@@ -17,11 +17,14 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/text.h"
 #include "event/json.h"
 #include "events/report_event.h"
 #include "policy/explain.h"
@@ -710,11 +713,28 @@ static int write_junit(const struct report *r, FILE *out)
 
 /* No link is followed that an earlier sandbox may have left there. Not blocking, so
  * that a pipe is refused, not waited for. */
+/* Return: whether @name is "/dev/fd/N", a file that the caller has opened for it. */
+static bool is_descriptor(const char *name, uint32_t *ret)
+{
+	static const char before[] = "/dev/fd/";
+	const size_t size = strlen(before);
+
+	return strncmp(name, before, size) == 0 &&
+	       text_to_u32(text_of(name + size), INT_MAX, ret);
+}
+
 static int open_report(const char *name, int mode, struct err *err)
 {
 	struct path directory;
 	const char *last;
-	int fd, r = path_open_parent(name, &directory, &last, err);
+	uint32_t number;
+	int fd, r;
+
+	if (is_descriptor(name, &number)) {
+		fd = fcntl((int)number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+		return fd < 0 ? err_set(err, -errno, "%s", strerror(errno)) : fd;
+	}
+	r = path_open_parent(name, &directory, &last, err);
 
 	if (r < 0)
 		return r;
@@ -802,10 +822,11 @@ static int open_one(struct run_spec *spec, struct run_report *report, struct err
 			       shown);
 	if (is_open(spec, report, &st))
 		return err_set(err, -EINVAL, "--report: %s is named twice", shown);
-	if (mode == 0 && ftruncate(fd, 0) < 0)
+	if (mode == 0 && (ftruncate(fd, 0) < 0 || lseek(fd, 0, SEEK_SET) < 0))
 		return err_sys(err, -errno, "cannot write the report %s", shown);
 	report->fd = TAKE_FD(fd);
-	spec->kept[spec->kept_count++] = report->file;
+	if (st.st_nlink > 0) /* else it has no name */
+		spec->kept[spec->kept_count++] = report->file;
 	return 0;
 }
 

@@ -89,6 +89,7 @@ struct control {
 	size_t hidden_count, held_count;
 	struct uplink uplink;
 	struct loop_source from_engine, from_launch, signals;
+	struct loop_source parent; /* --end-with; fd -1: nobody is watched */
 	struct loop_timer patience, finish, kill, live;
 	struct report_live first; /* that are refused or fail */
 	enum control_state state;
@@ -136,15 +137,20 @@ static void on_kill(struct loop_timer *t)
 	on_exited(CONTAINER_OF(t, struct control, kill), W_EXITCODE(0, SIGKILL));
 }
 
+static void end_command(struct control *c)
+{
+	tell_launch(c, LAUNCH_SIGNAL, SIGTERM);
+	if (loop_timer_start(c->loop, &c->kill, loop_now_ms(c->loop) + STOP_MS) < 0)
+		on_kill(&c->kill);
+}
+
 static void on_too_many_denies(struct control *c)
 {
 	if (c->is_ended || plan_on_denies(&c->policy->plan).action != ON_DENIES_STOP ||
 	    c->state >= CONTROL_EXITED)
 		return;
 	c->is_ended = true;
-	tell_launch(c, LAUNCH_SIGNAL, SIGTERM);
-	if (loop_timer_start(c->loop, &c->kill, loop_now_ms(c->loop) + STOP_MS) < 0)
-		on_kill(&c->kill);
+	end_command(c);
 }
 
 static void on_live(struct loop_timer *t)
@@ -255,7 +261,7 @@ static void stop_along(struct control *c)
 	if (!c->stopped)
 		return;
 	c->stopped = false;
-	if (on.count > 0 && on.action == ON_DENIES_STOP)
+	if ((on.count > 0 && on.action == ON_DENIES_STOP) || c->parent.fd >= 0)
 		return;
 	read_signals(c);
 	/* Not SIGSTOP: where no shell is left that could continue us, SIGTSTP does
@@ -399,6 +405,17 @@ static void read_signals(struct control *c)
 static void on_signal(struct loop_source *source, uint32_t events)
 {
 	read_signals(CONTAINER_OF(source, struct control, signals));
+}
+
+static void on_parent_end(struct loop_source *source, uint32_t events)
+{
+	struct control *c = CONTAINER_OF(source, struct control, parent);
+
+	loop_remove(c->loop, source);
+	if (c->state < CONTROL_RUNNING)
+		end_early(c, SIGTERM);
+	else if (c->state == CONTROL_RUNNING)
+		end_command(c);
 }
 
 static void on_turn_end(void *data)
@@ -696,6 +713,7 @@ static int watch(struct control *c, int signal_fd, struct err *err)
 		(struct loop_source){ .fd = c->engine_fd, .on_ready = on_engine };
 	c->from_launch =
 		(struct loop_source){ .fd = c->launch_fd, .on_ready = on_launch };
+	c->parent.on_ready = on_parent_end;
 	c->finish.on_fire = on_finish_late;
 	c->patience.on_fire = on_launch_late;
 	c->kill.on_fire = on_kill;
@@ -707,6 +725,8 @@ static int watch(struct control *c, int signal_fd, struct err *err)
 		r = loop_add(c->loop, &c->from_engine, EPOLLIN);
 	if (r == 0)
 		r = loop_add(c->loop, &c->from_launch, EPOLLIN);
+	if (r == 0 && c->parent.fd >= 0)
+		r = loop_add(c->loop, &c->parent, EPOLLIN);
 	if (r == 0)
 		r = loop_timer_start(c->loop, &c->patience,
 				     loop_now_ms(c->loop) + LAUNCH_MS);
@@ -761,6 +781,8 @@ static int control_start(struct control *c, struct err *err)
 	status = make_plan(c, err);
 	if (status != 0)
 		return status;
+	if (process_watch_parent((pid_t)c->spec->parent, &c->parent.fd, err) < 0)
+		return RUN_STATUS_FAILED;
 	if (needs_apply(c->spec, &c->policy->policy, err) < 0)
 		return RUN_STATUS_BAD_INPUT;
 	needs_tell(c->spec);
@@ -771,7 +793,7 @@ static int control_start(struct control *c, struct err *err)
 	if (launch_machine_probe(&c->machine, err) < 0 ||
 	    uplink_choose(&c->uplink, c->spec->uplink, c->machine.root, err) < 0)
 		return RUN_STATUS_FAILED;
-	if (run_store_open(&c->store, c->spec->state_dir, err) < 0)
+	if (run_store_open(&c->store, c->spec->state_dir, c->spec->id, err) < 0)
 		return RUN_STATUS_FAILED;
 	if (c->spec->state_dir)
 		c->spec->kept[c->spec->kept_count++] = c->spec->state_dir;
@@ -834,6 +856,7 @@ int control_run(struct run_spec *spec)
 	struct control c = { .spec = spec,
 			     .plan_fd = -1,
 			     .agent_socket = { .fd = -1 },
+			     .parent = { .fd = -1 },
 			     .started_ms = clock_wall_ms(),
 			     .policy = calloc(1, sizeof(*c.policy)),
 			     .uplink = { .on_ready = on_uplink_ready,

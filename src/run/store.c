@@ -55,7 +55,8 @@ static int find_directory(const char *name, struct path *ret, struct err *err)
 	return r;
 }
 
-static int open_store(struct run_store *s, const char *directory, struct err *err)
+static int open_store(struct run_store *s, const char *directory, const char *id,
+		      struct err *err)
 {
 	int fds[2], r = helper_check(PROGRAM_EVENTS, err);
 	pid_t pid;
@@ -71,11 +72,15 @@ static int open_store(struct run_store *s, const char *directory, struct err *er
 		return err_sys(err, pid, "cannot start " PROGRAM_EVENTS);
 	}
 	*s = (struct run_store){ .pid = pid, .fd = fds[0] };
-	snprintf(s->sandbox, sizeof(s->sandbox), "run-%d", (int)getpid());
+	if (id)
+		snprintf(s->sandbox, sizeof(s->sandbox), "%s", id);
+	else
+		snprintf(s->sandbox, sizeof(s->sandbox), "run-%d", (int)getpid());
 	return 0;
 }
 
-int run_store_open(struct run_store *s, const char *directory, struct err *err)
+int run_store_open(struct run_store *s, const char *directory, const char *id,
+		   struct err *err)
 {
 	struct path found;
 	int r;
@@ -84,7 +89,7 @@ int run_store_open(struct run_store *s, const char *directory, struct err *err)
 		return 0;
 	r = find_directory(directory, &found, err);
 	if (r == 0) {
-		r = open_store(s, found.name, err);
+		r = open_store(s, found.name, id, err);
 		path_done(&found);
 	}
 	return r < 0 ? err_context(err, "cannot keep events") : 0;

@@ -34,6 +34,26 @@ char *process_end_text(int wait_status, char buf[PROCESS_END_SIZE])
 	return buf;
 }
 
+int process_watch_parent(pid_t parent, int *ret_fd, struct err *err)
+{
+	int fd;
+
+	*ret_fd = -1;
+	if (parent == 0)
+		return 0;
+	fd = (int)syscall(SYS_pidfd_open, parent, 0);
+	if (fd < 0 && errno != ESRCH)
+		return err_sys(err, -errno, "cannot watch process %d", (int)parent);
+	/* Asked after the descriptor was made, so that it is that process's. */
+	if (fd < 0 || getppid() != parent) {
+		if (fd >= 0)
+			close(fd);
+		return err_set(err, -ESRCH, "process %d is not the parent", (int)parent);
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
 bool process_end_with(pid_t parent)
 {
 	return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent;

@@ -24,6 +24,10 @@ int process_pair(int *ret_ours, int *ret_theirs, struct err *err) MUST_CHECK;
 /* In a child: be killed when @parent ends. Return: false when that has ended already, or
  * when it can't be had. */
 bool process_end_with(pid_t parent) MUST_CHECK;
+/* A descriptor that is readable once @parent, the process that started this one, has
+ * ended, whichever of its threads did that; -1 where @parent is 0. Return: 0, or -errno
+ * with @err: @parent is not the parent, or has ended already. */
+int process_watch_parent(pid_t parent, int *ret_fd, struct err *err) MUST_CHECK;
 /* In a child: let every signal through that the parent had blocked. */
 void process_unblock_signals(void);
 /* In a child: put @fds (-1: nothing) at @first and on, with @flags (O_CLOEXEC or 0), and
