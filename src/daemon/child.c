@@ -4,7 +4,9 @@
  * makes (supervisor/spawner.h), so that the daemon stays where it is:
  *
  *   inside   enters a network namespace, opens sockets there and hands them over, and
- *            tests the filter from inside once it stands
+ *            tests the filter from inside once it stands. One whose test has passed goes
+ *            home, keeps nothing of that namespace, and waits for the next sandbox; any
+ *            other one is let go, and the next sandbox gets a new one
  *   join     becomes one of a cgroup or of a user of the host's, and does the same test
  *   look     sees which sockets go round the filter */
 #include <errno.h>
@@ -18,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -35,19 +38,49 @@
 enum {
 	OPEN_MS = 5000,
 	CHILD_FD = SPAWNER_FD_FIRST, /* the channel, in the child */
-	NS_FD = CHILD_FD + 1,
+	PROC_USES = 64,
 };
 
 /* ---- in the child ---- */
+
+/* A process file system of its own. In /proc/sys/net each namespace has an entry of the
+ * same name, all below one directory, and where thousands of them were looked up the
+ * kernel goes through all of them to find one. So this one is made anew after PROC_USES
+ * namespaces. */
+struct own_proc {
+	int fd; /* -1: /proc itself */
+	unsigned int uses;
+};
+
+static int own_proc_open(void)
+{
+	CLEAN(fd) int fs = fsopen("proc", FSOPEN_CLOEXEC);
+
+	if (fs < 0 || fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		return -1;
+	return fsmount(fs, FSMOUNT_CLOEXEC,
+		       MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+}
+
+static void own_proc_use(struct own_proc *p)
+{
+	if (p->uses++ % PROC_USES != 0)
+		return;
+	fd_close(&p->fd);
+	p->fd = own_proc_open();
+}
 
 /* The kernel is to take up no TCP connection whose beginning it has not seen.
  * Otherwise an older one, on which the other end speaks first now, would count as
  * begun from there, and what the sandbox sends as its replies. The file is that of
  * the namespace that this process is in. */
-static int forbid_pickup(struct err *err)
+static int forbid_pickup(const struct own_proc *proc, struct err *err)
 {
 	static const char path[] = "/proc/sys/net/netfilter/nf_conntrack_tcp_loose";
-	CLEAN(fd) int fd = open(path, O_WRONLY | O_CLOEXEC);
+	CLEAN(fd)
+	int fd = proc->fd < 0 ? open(path, O_WRONLY | O_CLOEXEC)
+			      : openat(proc->fd, path + strlen("/proc/"),
+				       O_WRONLY | O_CLOEXEC);
 
 	if (fd < 0 || write(fd, "0", 1) != 1)
 		return err_sys(err, -errno,
@@ -55,20 +88,19 @@ static int forbid_pickup(struct err *err)
 	return 0;
 }
 
-static int open_sockets(struct sandbox_fds *fds, int *ret_route, struct err *err)
+/* In the namespace that this process is in. @ret_strict: forbid_pickup() is done. */
+static int open_sockets(const struct own_proc *proc, struct sandbox_fds *fds,
+			int *ret_route, bool *ret_strict, struct err *err)
 {
 	const struct sandbox_ports ports = { SUPERVISOR_DNS_PORT, SUPERVISOR_RELAY_PORT };
-	CLEAN(fd) int route = -1;
+	CLEAN(fd) int route = link_route_open();
+	struct err ignored = { 0 };
 	int r;
 
-	if (setns(NS_FD, CLONE_NEWNET) < 0)
-		return err_sys(err, -errno, "cannot enter the network namespace");
-	route = link_route_open();
 	if (route < 0)
 		return err_sys(err, route, "cannot open a route socket");
 	/* Before the rules come; where the kernel tracks nothing yet, after them. */
-	if (forbid_pickup(err) < 0)
-		*err = (struct err){ 0 };
+	*ret_strict = forbid_pickup(proc, &ignored) == 0;
 	/* Names are answered over loopback. */
 	r = link_loopback_up(route);
 	if (r < 0)
@@ -117,26 +149,66 @@ static bool wait_for_rules(void)
 	return ipc_receive(CHILD_FD, &m, NULL, 0, &count) == 0 && m.type == IPC_RUN;
 }
 
-void inside_child(const struct spawner_order *o)
+/* What the daemon asks of a child: to open the sockets of a namespace, and to stay there
+ * for the self-test where there is one. */
+struct inside_order {
+	struct launch_probe probe; /* allowed_name "": no self-test */
+};
+
+/* False: the daemon has closed the channel. */
+static bool serve_inside(const struct inside_order *o, const struct own_proc *proc)
 {
 	struct sandbox_fds fds;
 	struct err err = { 0 };
+	bool is_strict = false;
 	int route = -1, r;
 
-	if (open_sockets(&fds, &route, &err) < 0) {
+	if (open_sockets(proc, &fds, &route, &is_strict, &err) < 0) {
 		say(IPC_FAILED, err.text);
-		return;
+		return true;
 	}
 	r = hand_over_sockets(&fds, route);
 	/* The daemon closes its copies. */
 	sandbox_fds_done(&fds);
 	close(route);
-	if (r < 0 || !o->probe.allowed_name[0] || !wait_for_rules())
-		return;
-	if (forbid_pickup(&err) < 0)
+	if (r < 0 || !o->probe.allowed_name[0])
+		return r == 0;
+	if (!wait_for_rules())
+		return false;
+	if (!is_strict && forbid_pickup(proc, &err) < 0)
 		say(IPC_FAILED, err.text);
 	else
 		self_test(&o->probe);
+	return true;
+}
+
+/* One order after the other, each in its namespace and none anywhere but there and at
+ * home. */
+void inside_child(const struct spawner_order *ignored)
+{
+	CLEAN(fd) int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+	struct own_proc proc = { .fd = -1 };
+	bool goes_on = home >= 0;
+
+	prctl(PR_SET_NAME, "weir-inside");
+	while (goes_on) {
+		struct inside_order o;
+		size_t count = 0;
+		int ns = -1;
+
+		if (fds_receive(CHILD_FD, &o, sizeof(o), &ns, 1, &count) != sizeof(o) ||
+		    count != 1)
+			return;
+		own_proc_use(&proc);
+		if (setns(ns, CLONE_NEWNET) == 0)
+			goes_on = serve_inside(&o, &proc);
+		else
+			say(IPC_FAILED, "cannot enter the network namespace");
+		close(ns);
+		/* It would keep the namespace. */
+		if (setns(home, CLONE_NEWNET) < 0)
+			return;
+	}
 }
 
 /* ---- in the daemon ---- */
@@ -176,19 +248,21 @@ static int wait_for_sockets(struct daemon_sandbox *d, struct err *err)
 	return err_set(err, -EPERM, "%s", m.text);
 }
 
-static int start_child(struct daemon_sandbox *d, int ns, struct err *err)
+static int start_child(struct daemon *w, int *ret, struct err *err)
 {
-	const struct spawner_order order = { .task = SPAWNER_INSIDE, .probe = d->probe };
-	int pair[2], fds[] = { -1, ns };
+	const struct spawner_order order = { .task = SPAWNER_INSIDE };
+	CLEAN(fd) int ours = -1;
+	int theirs;
 	pid_t pid;
 
-	if (process_pair(&pair[0], &pair[1], err) < 0)
+	if (process_pair(&ours, &theirs, err) < 0)
 		return err->code;
-	d->from_child.fd = pair[0];
-	fds[0] = pair[1];
-	pid = spawner_order(&d->daemon->spawner, &order, fds, ARRAY_SIZE(fds), err);
-	close(pair[1]);
-	return pid < 0 ? (int)pid : 0;
+	pid = spawner_order(&w->spawner, &order, &theirs, 1, err);
+	close(theirs);
+	if (pid < 0)
+		return (int)pid;
+	*ret = TAKE_FD(ours);
+	return 0;
 }
 
 /* Check that @ns is a network namespace, and not the host's own. */
@@ -243,12 +317,46 @@ int netns_child_find(struct daemon_sandbox *d, int *ret_ns, struct err *err)
 	return r;
 }
 
+static int order_inside(struct daemon_sandbox *d, int ns, struct err *err)
+{
+	const struct inside_order order = { .probe = d->probe };
+	ssize_t n = fds_send(d->from_child.fd, &order, sizeof(order), &ns, 1);
+
+	return n < 0 ? err_sys(err, (int)n, "cannot ask the process in the namespace")
+		     : wait_for_sockets(d, err);
+}
+
+/* Something may have ended the child that rests. */
+static bool has_ended(int r)
+{
+	return r == -EPIPE || r == -ECONNRESET;
+}
+
+/* A child that has done its work waits for the next sandbox. */
+static void let_rest(struct daemon_sandbox *d)
+{
+	if (d->daemon->resting_child < 0)
+		d->daemon->resting_child = TAKE_FD(d->from_child.fd);
+}
+
 int netns_child_open(struct daemon_sandbox *d, int ns, struct err *err)
 {
-	int r = start_child(d, ns, err);
+	struct err ended = { 0 };
+	int r = -EPIPE;
 
-	if (r == 0)
-		r = wait_for_sockets(d, err);
+	d->from_child.fd = TAKE_FD(d->daemon->resting_child);
+	if (d->from_child.fd >= 0)
+		r = order_inside(d, ns, &ended);
+	if (has_ended(r)) {
+		fd_close(&d->from_child.fd);
+		r = start_child(d->daemon, &d->from_child.fd, err);
+		if (r == 0)
+			r = order_inside(d, ns, err);
+	} else if (r < 0) {
+		*err = ended;
+	}
+	if (r == 0 && !d->probe.allowed_name[0])
+		let_rest(d);
 	if (r < 0 || !d->probe.allowed_name[0])
 		netns_child_end(d);
 	return r;
@@ -269,10 +377,14 @@ int netns_child_result(struct daemon_sandbox *d, struct err *err)
 
 	if (r < 0)
 		return err_sys(err, r, "the self-test has ended without a word");
-	if (m.type == IPC_RUNNING)
-		return 0;
 	m.text[sizeof(m.text) - 1] = '\0';
-	return err_set(err, -EPERM, "%s", m.text);
+	if (m.type != IPC_RUNNING)
+		return err_set(err, -EPERM, "%s", m.text);
+	if (d->spec.kind == ATTACH_NETNS) {
+		loop_remove(d->daemon->supervisor.loop, &d->from_child);
+		let_rest(d);
+	}
+	return 0;
 }
 
 void netns_child_close(struct daemon_sandbox *d)

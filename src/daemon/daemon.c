@@ -3,7 +3,7 @@
  *
  *     daemon ──fork──> engine            holds every sandbox
  *        ├──exec──> weir-control daemon  HTTP on the unix socket
- *        └──fork──> spawner ──fork──> for moments: a child in a sandbox's namespace
+ *        └──fork──> spawner ──fork──> a child that goes into the namespaces, one by one
  *
  * A daemon is a supervisor (supervisor/supervisor.c): children that end are started
  * again, control is answered after the kernel has what it asked for, no rule is removed
@@ -588,7 +588,7 @@ static struct daemon *daemon_new(struct sidecar_spec *spec, uint32_t engine)
 	supervisor_fds_init(&w->supervisor.fds);
 	w->engine = engine;
 	w->engine_count = 1;
-	w->spawner.channel = w->parent.fd = -1;
+	w->spawner.channel = w->resting_child = w->parent.fd = -1;
 	host_init(w);
 	attach_queues_init(w);
 	return w;

@@ -142,6 +142,7 @@ struct daemon {
 	struct further *engines[IPC_ENGINES_MAX]; /* from 1 on; owned */
 	struct loop_source parent; /* of the others: to the first; else fd -1 */
 	struct spawner spawner;
+	int resting_child; /* channel to one that waits for a namespace; -1: none */
 	struct host host;
 	struct daemon_sandbox *sandboxes[SANDBOXES_MAX + 1]; /* by id, from 1 on; owned */
 	struct index names, targets, plans, watched, watches;

@@ -171,19 +171,26 @@ static void take_place(struct sandbox *s, const struct next *n)
 	s->learned = n->learned.table;
 }
 
+static int replace_with(struct sandbox *s, struct next *n, struct arena *arena,
+			int64_t now_ms, struct err *err)
+{
+	int r = build(s, n, next_generation(s), arena, err);
+
+	if (r == 0)
+		r = load(s, n, now_ms, arena, err);
+	if (r < 0)
+		return r;
+	take_place(s, n);
+	return 0;
+}
+
 static int replace(struct sandbox *s, const struct plan *plan, bool anew, int64_t now_ms,
 		   struct err *err)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	struct next n = { .plan = *plan, .anew = anew || !s->shared };
-	int r = build(s, &n, next_generation(s), &arena, err);
 
-	if (r == 0)
-		r = load(s, &n, now_ms, &arena, err);
-	if (r < 0)
-		return r;
-	take_place(s, &n);
-	return 0;
+	return replace_with(s, &n, &arena, now_ms, err);
 }
 
 static bool is_stale(const struct sandbox *s, const struct sandbox_staging *st)
@@ -209,9 +216,14 @@ static int replace_staged(struct sandbox *s, const struct sandbox_staging *st,
 
 int sandbox_install(struct sandbox *s, const struct plan *plan, struct err *err)
 {
+	CLEAN(arena) struct arena arena = { 0 };
+	struct next n = { .plan = *plan, .anew = true };
+	int r;
+
 	if ((s->shared || s->host) && s->learned)
 		learned_keep_past(s->learned);
-	return replace(s, plan, true, clock_now_ms(), err);
+	r = replace_with(s, &n, &arena, clock_now_ms(), err);
+	return r < 0 || !s->shared ? r : filter_verify(&s->filter, n.rules, err);
 }
 
 int sandbox_take_over(struct sandbox *s, const struct plan *plan,

@@ -54,6 +54,7 @@ struct engine_sandbox_observer {
  * filter, its parameters (with the generation of the ruleset that is there, 0 for none)
  * and own set. What s->learned has, if there is one, is in the new sets. Failure leaves
  * everything as it was, here and below; verify: tls without a relay is one (-EOPNOTSUPP).
+ * In a shared namespace the ruleset is read back: -EBADMSG, what stands is another one.
  */
 int sandbox_install(struct sandbox *s, const struct plan *plan,
 		    struct err *err) MUST_CHECK;

@@ -37,6 +37,7 @@ struct walk {
 	const struct filter_chain *chain; /* the next one, or the one whose rules come */
 	const struct filter_rule *rule;	  /* the next one */
 	size_t index;			  /* of that rule in its chain, from 1 */
+	struct nl_writer again;		  /* that rule, encoded once more; owned */
 	bool found;			  /* the table */
 	struct interval_end *elements;	  /* of one set; malloc'ed, owned */
 	size_t count, capacity;
@@ -294,11 +295,36 @@ static bool attrs_equal(const struct nlattr *sent, const struct nlattr *got)
 	return true;
 }
 
+/* The same attributes in the same order, with the same bytes and nothing beside them:
+ * what the kernel gives back nearly always is. It doesn't say which ones are nested. */
+static bool bytes_equal(const struct nlattr *sent, const struct nlattr *got)
+{
+	int left = mnl_attr_get_payload_len(sent);
+	const struct nlattr *a = mnl_attr_get_payload(sent);
+	const struct nlattr *b = mnl_attr_get_payload(got);
+
+	if (sent->nla_len != got->nla_len ||
+	    mnl_attr_get_type(sent) != mnl_attr_get_type(got))
+		return false;
+	if (!(sent->nla_type & NLA_F_NESTED))
+		return memcmp(a, b, (size_t)left) == 0;
+	/* Where both are the same so far, what is left is as long. */
+	for (; mnl_attr_ok(a, left) && mnl_attr_ok(b, left); b = mnl_attr_next(b)) {
+		if (!bytes_equal(a, b))
+			return false;
+		left -= MNL_ALIGN(a->nla_len);
+		a = mnl_attr_next(a);
+	}
+	return left <= 0;
+}
+
 static bool expression_equal(const struct nlattr *sent, const struct nlattr *got)
 {
 	struct nl_attrs a, b;
 	const char *name;
 
+	if (bytes_equal(sent, got))
+		return true;
 	if (!nl_attrs_nested(sent, &a) || !nl_attrs_nested(got, &b))
 		return false;
 	name = nl_get_text(a.at[NFTA_EXPR_NAME]);
@@ -329,12 +355,14 @@ static bool expressions_equal(const struct nlattr *sent, const struct nlattr *go
 
 static int rule_is(struct walk *k, const struct nlattr *got)
 {
-	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, 0);
+	struct nl_writer *w = &k->again;
 
-	nft_rule_write(&w, k->rule);
-	if (w.failed)
-		return w.failed;
-	if (!got || !expressions_equal((const struct nlattr *)(const void *)w.bytes, got))
+	w->size = 0;
+	nft_rule_write(w, k->rule);
+	if (w->failed)
+		return w->failed;
+	if (!got ||
+	    !expressions_equal((const struct nlattr *)(const void *)w->bytes, got))
 		return differs(k, "rule %zu of chain '%s'", k->index, k->chain->name);
 	return 0;
 }
@@ -378,6 +406,7 @@ static int verify_rules(struct filter_conn *c, const struct ruleset *rs, struct 
 		.table = filter_table(rs->naming),
 		.chain = rs->chains,
 		.index = 1,
+		.again = nl_writer(NULL, 0, 0),
 		.err = err,
 	};
 	int r;
@@ -385,6 +414,7 @@ static int verify_rules(struct filter_conn *c, const struct ruleset *rs, struct 
 	k.rule = k.chain ? k.chain->rules : NULL;
 	r = nl_ask(c, NFT_MSG_GETRULE, NLM_F_DUMP, NFPROTO_INET, nft_name_table, k.table,
 		   on_rule, &k);
+	nl_writer_done(&k.again);
 	if (r < 0)
 		return r;
 	skip_empty_chains(&k);

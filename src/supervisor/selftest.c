@@ -28,37 +28,72 @@ static bool wait_readable(int fd, short events, int timeout_ms)
 	return poll(&p, 1, timeout_ms) == 1;
 }
 
-/* Ask the sandbox's own server. Return: 0, or -errno; -ETIMEDOUT without an answer. */
-static int look_up(const char *name, int timeout_ms, struct dns_answer *ret)
+/* A question to the sandbox's own server. */
+struct question {
+	int fd;	   /* owned; -1: none was asked */
+	int error; /* -errno: it could not be asked */
+	struct dns_asked asked;
+};
+
+static int ask(struct question *q, const char *name)
 {
 	struct sockaddr_in server = { .sin_family = AF_INET,
 				      .sin_port = htons(DNS_PORT),
 				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	static const uint8_t lower_case[32];
-	struct dns_asked asked = { .type = DNS_TYPE_A };
+	struct dns_asked *asked = &q->asked;
 	uint8_t bytes[ANSWER_MAX];
-	CLEAN(fd) int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	int size;
-	ssize_t n;
 
-	if (s < 0 || getrandom(&asked.id, sizeof(asked.id), 0) != sizeof(asked.id))
+	q->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (q->fd < 0 || getrandom(&asked->id, sizeof(asked->id), 0) != sizeof(asked->id))
 		return -errno;
-	if (dns_name_parse(text_of(name), &asked.name) < 0)
+	if (dns_name_parse(text_of(name), &asked->name) < 0)
 		return -EINVAL;
-	size = dns_query_write(bytes, sizeof(bytes), asked.id, &asked.name, asked.type,
-			       false, lower_case, asked.case_name);
+	size = dns_query_write(bytes, sizeof(bytes), asked->id, &asked->name, asked->type,
+			       false, lower_case, asked->case_name);
 	if (size < 0)
 		return size;
-	if (connect(s, (struct sockaddr *)&server, sizeof(server)) < 0 ||
-	    send(s, bytes, (size_t)size, 0) < 0)
+	if (connect(q->fd, (struct sockaddr *)&server, sizeof(server)) < 0 ||
+	    send(q->fd, bytes, (size_t)size, 0) < 0)
 		return -errno;
-	if (!wait_readable(s, POLLIN, timeout_ms))
+	return 0;
+}
+
+/* @name "": none. */
+static struct question question_begin(const char *name)
+{
+	struct question q = { .fd = -1, .asked.type = DNS_TYPE_A };
+
+	if (name[0])
+		q.error = ask(&q, name);
+	return q;
+}
+
+/* Return: 0, or -errno; -ETIMEDOUT without an answer. */
+static int hear(const struct question *q, int timeout_ms, struct dns_answer *ret)
+{
+	uint8_t bytes[ANSWER_MAX];
+	ssize_t n;
+
+	if (q->error < 0)
+		return q->error;
+	if (!wait_readable(q->fd, POLLIN, timeout_ms))
 		return -ETIMEDOUT;
-	n = recv(s, bytes, sizeof(bytes), 0);
+	n = recv(q->fd, bytes, sizeof(bytes), 0);
 	if (n < 0)
 		return -errno;
-	dns_answer_read(bytes, (size_t)n, &asked, ret);
+	dns_answer_read(bytes, (size_t)n, &q->asked, ret);
 	return ret->kind < DNS_ANSWER_FAILED ? -EBADMSG : 0;
+}
+
+static int look_up(const char *name, int timeout_ms, struct dns_answer *ret)
+{
+	struct question q = question_begin(name);
+	int r = hear(&q, timeout_ms, ret);
+
+	fd_close(&q.fd);
+	return r;
 }
 
 /* Open a TCP connection. Return: the socket, or -errno; -ETIMEDOUT after the time. */
@@ -114,11 +149,12 @@ static bool test_relay(const struct endpoint *to, char *why, size_t size)
 	return true;
 }
 
-static bool test_allowed(const struct launch_probe *probe, char *why, size_t size)
+static bool test_allowed(const struct launch_probe *probe, const struct question *q,
+			 char *why, size_t size)
 {
 	struct dns_answer answer;
 	struct endpoint to = { .port = probe->allowed.port };
-	int r = look_up(probe->allowed_name, DNS_TIMEOUT_MS, &answer);
+	int r = hear(q, DNS_TIMEOUT_MS, &answer);
 
 	if (r < 0) {
 		snprintf(why, size,
@@ -137,14 +173,15 @@ static bool test_allowed(const struct launch_probe *probe, char *why, size_t siz
 	return test_relay(&to, why, size);
 }
 
-static bool test_denied_name(const struct launch_probe *probe, char *why, size_t size)
+static bool test_denied_name(const struct launch_probe *probe, const struct question *q,
+			     char *why, size_t size)
 {
 	struct dns_answer answer;
 	int r;
 
 	if (!probe->denied_name[0])
 		return true;
-	r = look_up(probe->denied_name, DNS_TIMEOUT_MS, &answer);
+	r = hear(q, DNS_TIMEOUT_MS, &answer);
 	if (r == 0 && answer.rcode == DNS_NXDOMAIN)
 		return true;
 	if (r < 0)
@@ -236,8 +273,16 @@ bool self_test_first(const struct launch_probe *probe, char *why, size_t size)
 	return false;
 }
 
+/* Both questions are asked before the first answer is waited for. */
 bool self_test_deny(const struct launch_probe *probe, char *why, size_t size)
 {
-	return test_allowed(probe, why, size) && test_denied_name(probe, why, size) &&
-	       test_denied_address(probe, why, size);
+	struct question allowed = question_begin(probe->allowed_name);
+	struct question denied = question_begin(probe->denied_name);
+	bool is_good = test_allowed(probe, &allowed, why, size) &&
+		       test_denied_name(probe, &denied, why, size) &&
+		       test_denied_address(probe, why, size);
+
+	fd_close(&allowed.fd);
+	fd_close(&denied.fd);
+	return is_good;
 }

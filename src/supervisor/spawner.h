@@ -11,11 +11,11 @@
 
 enum spawner_task {
 	SPAWNER_NONE = 0,
-	SPAWNER_INSIDE, /* descriptors: the channel, a network namespace */
+	SPAWNER_INSIDE, /* descriptors: the channel; lives as long as that */
 	SPAWNER_JOIN,	/* the channel, and with @into the directory of a cgroup */
 	SPAWNER_LOOK,	/* a pipe's end; a network namespace, or with @cgroup the root
 			 * of the hierarchy */
-	SPAWNER_SOCKET_OWNER, /* the channel; lives as long as that */
+	SPAWNER_SOCKET_OWNER, /* the same */
 	SPAWNER_TASK_COUNT
 };
 
@@ -24,7 +24,7 @@ struct spawner_order {
 	uid_t uid;    /* SPAWNER_JOIN: whose it becomes */
 	bool into; /* it begins its life in that cgroup, where the kernel can do that */
 	char cgroup[IPC_SANDBOX_WHERE_MAX + 1]; /* SPAWNER_LOOK: its name; "": none */
-	struct launch_probe probe;		/* allowed_name "": no self-test */
+	struct launch_probe probe;		/* SPAWNER_JOIN */
 };
 
 /* A child that was made. One that has ended keeps its number until the next order. */

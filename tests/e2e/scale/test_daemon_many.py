@@ -22,6 +22,36 @@ def test_children_are_made_by_a_small_process(daemon, pod, other, site):
     assert site.v4 in pod.probe(["dns", site.name]).addresses
 
 
+def inside(daemon):
+    """The processes that go into namespaces, and the namespace that each is in."""
+    spawner, found = daemon.children()["spawner"], {}
+    with open(f"/proc/{spawner}/task/{spawner}/children", encoding="ascii") as f:
+        for pid in map(int, f.read().split()):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="ascii") as comm:
+                if comm.read() == "weir-inside\n":
+                    found[pid] = os.readlink(f"/proc/{pid}/ns/net")
+    return found
+
+
+def test_one_process_goes_into_namespaces_and_keeps_none(daemon, pod, other, site):
+    """It opens the sockets of one sandbox after the other, and tests each from inside. In between it is at home, with nothing of theirs."""
+    home = os.readlink(f"/proc/{daemon.pid}/ns/net")
+    who = []
+    for name, place in (("one", pod), ("two", other)):
+        daemon.attach(name, place, "--allow", site.name)
+        wait_for(lambda: [*inside(daemon).values()] == [home])
+        who += inside(daemon)
+        wait_for(lambda: all(not os.readlink(f"/proc/{who[0]}/fd/{fd}").startswith("socket:") for fd in os.listdir(f"/proc/{who[0]}/fd") if int(fd) > 3))
+    assert who[0] == who[1]
+    assert site.v4 in other.probe(["dns", site.name]).addresses
+    daemon.weir("detach", "one")
+    os.kill(who[0], signal.SIGKILL)
+    wait_for(lambda: not inside(daemon))
+    daemon.attach("one", pod, "--allow", site.name)  # by another one
+    assert site.v4 in pod.probe(["dns", site.name]).addresses
+    assert site.v4 in other.probe(["dns", site.name]).addresses
+
+
 def start_without_an_engine(host):
     """A daemon whose second engine is stopped before it has taken anything over."""
     for _ in range(20):
