@@ -27,7 +27,8 @@ def closed(pod):
     expect.tcp_refused(six)
     pod.probe(["dns_raw", "424201000001000000000000046e6f6e650474657374000001 0001".replace(" ", ""), "8.8.8.8",
                {"wait": 0.05}], ["udp", "8.8.8.8", 53, "leak"])
-    assert pod.packets()[before:] == []
+    # the last acknowledgements of an allowed connection may come now
+    assert [p for p in pod.packets()[before:] if p.dport != 7007] == []
     assert not [p for p in pod.capture.packets() if p.dport == 53 and p.dst == "8.8.8.8"]
 
 
