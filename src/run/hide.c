@@ -255,7 +255,7 @@ static int check_locked(const char *name, struct err *err)
 	     end = strrchr(path, '/')) {
 		*end = '\0';
 		if (stat(path, &st) == 0)
-			return is_ours(&st) ? cannot_look(path, "permission denied", err)
+			return is_ours(&st) ? cannot_look(path, strerror(EACCES), err)
 					    : 0;
 	}
 	return 0;

@@ -147,7 +147,7 @@ def test_a_directory_that_cannot_be_looked_through_starts_nothing(home, locked, 
     (home.path / locked).chmod(mode)
     done = home.run("true")
     assert done.code == (0 if home.user == "root" else 125), done
-    assert home.user == "root" or f"'{home.path}/{locked}'" in done.messages and "permission denied" in done.messages, done
+    assert home.user == "root" or f"'{home.path}/{locked}'" in done.messages and "Permission denied" in done.messages, done
     assert home.run("true", options=SHOW).code == 0
 
 
