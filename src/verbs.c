@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "complete.h"
+#include "container/container.h"
 #include "daemon/daemon.h"
 #include "run/config.h"
 #include "run/doctor.h"
@@ -173,6 +174,8 @@ static const struct cli_verb verbs[] = {
 	  &cli_doctor_options },
 	{ "sidecar", "guard the network namespace that this container shares with an app",
 	  verb_sidecar, &cli_sidecar_options, .group = "guard a container" },
+	{ "container", "run a container of Docker or podman that is guarded",
+	  cli_container, &cli_container_options, CLI_CONTAINER_WORDS },
 	{ "inject", "print Kubernetes workloads with the sidecar in them", cli_inject,
 	  &cli_inject_options },
 	{ "daemon", "guard any number of sandboxes of this host", verb_daemon,

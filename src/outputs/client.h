@@ -7,13 +7,9 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "outputs/request.h"
 #include "policy/load.h"
 #include "proto/control_supervisor.h"
-
-struct client_reply {
-	unsigned int status;
-	struct text body; /* in the caller's arena */
-};
 
 /* @socket NULL: WEIR_SOCKET's, or /run/weir/weir.sock. @path is not escaped: ids have no
  * letter that would have to be. @body may be empty. Return: 0 with an answer, whatever

@@ -14,6 +14,7 @@
 #include "base/exit_status.h"
 #include "base/log.h"
 #include "policy/load.h"
+#include "sys/capability.h"
 #include "tools/manifest.h"
 
 enum {
@@ -68,26 +69,6 @@ struct inject {
 
 /* --- one pod --- */
 
-/* Capabilities with which a container changes its own network, or takes others'. */
-static bool is_too_much(struct text capability)
-{
-	static const char *const names[] = { "ALL",	   "NET_ADMIN",	 "SYS_ADMIN",
-					     "SYS_PTRACE", "SYS_MODULE", "BPF",
-					     "SYS_RAWIO" };
-	static const char prefix[] = "CAP_";
-	const size_t skip = sizeof(prefix) - 1;
-
-	if (capability.len > skip &&
-	    text_equal_nocase((struct text){ capability.ptr, skip }, prefix)) {
-		capability.ptr += skip;
-		capability.len -= skip;
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (text_equal_nocase(capability, names[i]))
-			return true;
-	return false;
-}
-
 static bool is_named(struct manifest *m, int item)
 {
 	return text_equal(manifest_text(m, manifest_find(m, item, "name")), CONTAINER);
@@ -106,7 +87,7 @@ static void judge_container(struct manifest *m, int item)
 		int name = manifest_item(m, add, i);
 		char shown[TEXT_ESCAPED_SIZE];
 
-		if (is_too_much(manifest_text(m, name)))
+		if (capability_undoes_filter(manifest_text(m, name)))
 			manifest_fault(m, name,
 				       "with %s a container can take the rules away",
 				       text_escape(manifest_text(m, name), shown,

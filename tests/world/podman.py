@@ -83,6 +83,12 @@ class Podman:
         done = subprocess.run(argv, env=self._env, input=input, timeout=timeout, capture_output=True, check=False)
         return Result(done.returncode, done.stdout, done.stderr, time.monotonic() - began)
 
+    def spawn(self, *args):
+        """A call that goes on."""
+        with open(self.folder / "log", "wb") as log:
+            return subprocess.Popen(self.host.ns.command("podman", *map(str, args)), env=self._env, stdin=subprocess.DEVNULL,
+                                    stdout=log, stderr=log)
+
     def __call__(self, *args, **options):
         done = self.call(*args, **options)
         if done.code:

@@ -10,7 +10,7 @@ import pytest
 
 MAN = pathlib.Path(__file__).resolve().parents[3] / "man"
 VERBS = ("run", "sidecar", "daemon", "attach", "detach", "ps", "status", "policy", "profile", "events", "denies",
-         "review", "render", "teardown", "doctor", "inject", "completion", "version", "help")
+         "review", "render", "teardown", "doctor", "container", "inject", "completion", "version", "help")
 
 
 @pytest.fixture

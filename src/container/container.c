@@ -1,0 +1,566 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * The policy is read first: bad input starts nothing. Then a child is forked that removes
+ * both containers when this process ends, however it ends (watcher.h). Then the guard's
+ * container is started and its filter stands (guard.h). Then the app's container is made,
+ * in the guard's network namespace, attached to, and started. From then on this process
+ * copies bytes, forwards signals, and waits for the first of both containers to end: with
+ * the guard's the app's is ended too. */
+#include "container/container.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+
+#include "base/exit_status.h"
+#include "base/log.h"
+#include "container/guard.h"
+#include "container/options.h"
+#include "container/stream.h"
+#include "container/watcher.h"
+#include "outputs/client.h"
+#include "settings/settings.h"
+#include "sys/process.h"
+
+enum {
+	STATUS_NOT_EXECUTABLE = 126,
+	STATUS_NOT_FOUND = 127,
+	STATUS_BY_SIGNAL = 128,
+	LOOK_MS = 200,
+	NAME_SIZE = IPC_SANDBOX_NAME_MAX + sizeof("-weir"),
+};
+
+/* Containers that are Weir's: label=weir.sandbox. */
+#define LIST_PATH                                                                        \
+	"/containers/json?all=true&filters="                                             \
+	"%7B%22label%22%3A%5B%22weir.sandbox%22%5D%7D"
+
+struct run {
+	struct container_spec *spec;
+	struct docker engine;
+	struct arena arena;
+	struct guard guard;
+	struct watcher watcher;
+	struct stream stream;
+	struct docker_wait app_end;
+	const char *app; /* the app's container, by id */
+	char guard_name[NAME_SIZE];
+	int signals;
+	bool started, is_killed;
+	int status; /* the exit status; -1: not known yet */
+};
+
+/* -- before anything is made --------------------------------------------------------- */
+
+/* A volume that shows the engine's socket, or the daemon's, is a way out. */
+static bool shows(const char *volume, const char *socket)
+{
+	CLEAN(mem) char *from = strndup(volume, strcspn(volume, ":"));
+	CLEAN(mem) char *dir = from && from[0] == '/' ? realpath(from, NULL) : NULL;
+	CLEAN(mem) char *file = dir ? realpath(socket, NULL) : NULL;
+	size_t len = file ? strlen(dir) : 0;
+
+	if (len > 0 && dir[len - 1] == '/')
+		len--;
+	return file && strncmp(file, dir, len) == 0 &&
+	       (file[len] == '/' || file[len] == '\0');
+}
+
+static int check_volumes(const struct run *r, struct err *err)
+{
+	for (size_t i = 0; i < r->spec->volumes.count; i++) {
+		const char *volume = r->spec->volumes.items[i];
+
+		if (shows(volume, r->engine.socket) || shows(volume, CLI_DAEMON_SOCKET))
+			return err_set(err, -EINVAL,
+				       "--volume '%.200s' is refused: with the socket of "
+				       "%s in it the container can take the filter away",
+				       volume, r->engine.name);
+	}
+	return 0;
+}
+
+/* Does the daemon guard it? */
+static bool asks_daemon(const struct container_spec *s)
+{
+	const char *variable = getenv("WEIR_SOCKET");
+
+	if (s->guard != CONTAINER_GUARD_AUTO)
+		return s->guard == CONTAINER_GUARD_DAEMON;
+	return s->socket || (variable && variable[0]) ||
+	       access(CLI_DAEMON_SOCKET, R_OK | W_OK) == 0;
+}
+
+static const json_t *label(const json_t *container, const char *name)
+{
+	return json_object_get(json_object_get(container, "Labels"), name);
+}
+
+/* Is the guard of this container, which a run left behind, not there? */
+static bool is_abandoned(const json_t *list, const json_t *container)
+{
+	const char *guard = json_string_value(label(container, "weir.guard"));
+	const json_t *other;
+	size_t i;
+
+	json_array_foreach(list, i, other)
+	{
+		const char *id = json_string_value(json_object_get(other, "Id"));
+		const char *state = json_string_value(json_object_get(other, "State"));
+
+		if (guard && id && state && strcmp(id, guard) == 0)
+			return strcmp(state, "running") != 0;
+	}
+	return guard != NULL;
+}
+
+/* A run and its watcher that were both killed at once have left the app's container,
+ * whose guard ends by itself then. */
+static void sweep(const struct docker *e)
+{
+	struct err ignored = { 0 };
+	json_t *list = NULL, *one;
+	size_t i;
+
+	if (docker_ask(e, "GET", LIST_PATH, NULL, &list, &ignored) < 0)
+		return;
+	json_array_foreach(list, i, one)
+	{
+		const char *id = json_string_value(json_object_get(one, "Id"));
+
+		if (id && is_abandoned(list, one))
+			(void)!docker_remove(e, id, &ignored);
+	}
+	json_decref(list);
+}
+
+/* -- the app's container ------------------------------------------------------------- */
+
+static json_t *environment(const struct container_spec *s)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < s->pass_env.count; i++) {
+		const char *value = getenv(s->pass_env.items[i]);
+
+		if (value)
+			json_array_append_new(
+				list, json_sprintf("%s=%s", s->pass_env.items[i], value));
+	}
+	for (size_t i = 0; i < s->set_env.count; i++)
+		json_array_append_new(list, json_string(s->set_env.items[i]));
+	return list;
+}
+
+static json_t *texts(char *const *items, size_t count)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < count && items[i]; i++)
+		json_array_append_new(list, json_string(items[i]));
+	return list;
+}
+
+static json_t *listed(const struct option_list *list)
+{
+	json_t *all = json_array();
+
+	for (size_t i = 0; i < list->count; i++)
+		json_array_append_new(all, json_string(list->items[i]));
+	return all;
+}
+
+static json_t *describe_app(const struct run *r)
+{
+	const struct container_spec *s = r->spec;
+	json_t *host = json_pack("{s:o, s:[s, s], s:o, s:o}", "NetworkMode",
+				 json_sprintf("container:%s", r->guard.id), "CapDrop",
+				 "NET_ADMIN", "NET_RAW", "CapAdd", listed(&s->caps),
+				 "Binds", listed(&s->volumes));
+	json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:s*, s:s*, s:b, s:b, s:b, s:b, s:b, "
+			      "s:b}",
+			      "Image", s->image, "HostConfig", host, "Labels",
+			      guard_labels(&r->guard, "app"), "Env", environment(s),
+			      "WorkingDir", s->workdir, "User", s->user, "Tty", s->tty,
+			      "OpenStdin", s->interactive, "StdinOnce", s->interactive,
+			      "AttachStdin", s->interactive, "AttachStdout", true,
+			      "AttachStderr", true);
+
+	if (s->argv[0])
+		json_object_set_new(j, "Cmd", texts(s->argv, SIZE_MAX));
+	if (s->entrypoint)
+		json_object_set_new(j, "Entrypoint", json_pack("[s]", s->entrypoint));
+	return j;
+}
+
+static int create_app(struct run *r, struct err *err)
+{
+	int code = docker_create(&r->engine, r->spec->id, describe_app(r), &r->arena,
+				 &r->app, err);
+
+	if (code == -ENOENT && strstr(err->text, r->spec->image))
+		err_set(err, code, "%s has no image '%.200s': `%s pull` it",
+			r->engine.name, r->spec->image, r->engine.name);
+	return code;
+}
+
+/* As `docker run` has them. */
+static int status_of_start(const struct err *err)
+{
+	static const char *const missing[] = { "executable file not found",
+					       "no such file or directory" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(missing); i++)
+		if (strstr(err->text, missing[i]))
+			return STATUS_NOT_FOUND;
+	return strstr(err->text, "permission denied") ? STATUS_NOT_EXECUTABLE
+						      : RUN_STATUS_FAILED;
+}
+
+static void resize(const struct run *r)
+{
+	struct winsize size;
+	struct err ignored = { 0 };
+	char path[256];
+
+	if (!r->spec->tty || ioctl(STDIN_FILENO, TIOCGWINSZ, &size) < 0)
+		return;
+	snprintf(path, sizeof(path), "/containers/%s/resize?h=%u&w=%u", r->app,
+		 size.ws_row, size.ws_col);
+	(void)!docker_ask(&r->engine, "POST", path, NULL, NULL, &ignored);
+}
+
+/* -- who asked for it, by --info-fd -------------------------------------------------- */
+
+static json_t *describe_run(const struct run *r)
+{
+	const struct guard *g = &r->guard;
+	const char *socket = r->spec->socket ? r->spec->socket : getenv("WEIR_SOCKET");
+	json_t *j = json_pack(
+		"{s:s, s:s, s:s, s:s, s:s, s:s}", "id", r->spec->id, "engine",
+		r->engine.name, "engineSocket", r->engine.socket, "container", r->app,
+		"guard", g->is_daemon ? "daemon" : "sidecar", "guardContainer", g->id);
+
+	if (g->is_daemon) {
+		json_object_set_new(
+			j, "api",
+			json_sprintf("unix://%s",
+				     socket && socket[0] ? socket : CLI_DAEMON_SOCKET));
+		json_object_set_new(j, "path",
+				    json_sprintf("/sandboxes/%s", r->spec->id));
+		return j;
+	}
+	json_object_set_new(j, "api", json_sprintf("http://127.0.0.1:%u", g->port));
+	json_object_set_new(j, "path", json_string(""));
+	json_object_set_new(j, "token", json_string(g->token));
+	return j;
+}
+
+static int announce(struct run *r, struct err *err)
+{
+	json_t *j = r->spec->has_info_fd ? describe_run(r) : NULL;
+	CLEAN(mem) char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	const char *line = text ? arena_printf(&r->arena, "%s\n", text) : NULL;
+
+	json_decref(j);
+	if (!r->spec->has_info_fd)
+		return 0;
+	if (!line)
+		return err_set(err, -ENOMEM, "out of memory");
+	if (write((int)r->spec->info_fd, line, strlen(line)) != (ssize_t)strlen(line))
+		return err_sys(err, errno ? -errno : -EIO, "cannot write to --info-fd");
+	return 0;
+}
+
+/* -- while it runs ------------------------------------------------------------------- */
+
+/* The app ends; what it has written still comes. */
+static void kill_app(struct run *r, int status)
+{
+	struct err ignored = { 0 };
+
+	if (r->status < 0)
+		r->status = status;
+	if (!r->is_killed)
+		(void)!docker_kill(&r->engine, r->app, SIGKILL, &ignored);
+	r->is_killed = true;
+}
+
+static void on_signal(struct run *r)
+{
+	struct signalfd_siginfo info;
+	struct err ignored = { 0 };
+
+	if (read(r->signals, &info, sizeof(info)) != sizeof(info))
+		return;
+	if (info.ssi_signo == SIGWINCH)
+		resize(r);
+	else if (info.ssi_signo != SIGCONT)
+		(void)!docker_kill(&r->engine, r->app, (int)info.ssi_signo, &ignored);
+}
+
+static void on_app_end(struct run *r)
+{
+	struct err err = { 0 };
+	int status = 0;
+	int code = docker_wait_read(&r->app_end, &status, &err);
+
+	if (code == -EAGAIN)
+		return;
+	docker_wait_done(&r->app_end);
+	if (code < 0)
+		log_error("%s", err.text);
+	if (r->status < 0)
+		r->status = code < 0 ? RUN_STATUS_FAILED : status;
+}
+
+static void on_guard_end(struct run *r)
+{
+	struct err err = { 0 };
+	int status = 0;
+
+	if (docker_wait_read(&r->guard.end, &status, &err) == -EAGAIN)
+		return;
+	docker_wait_done(&r->guard.end);
+	if (r->status >= 0)
+		return;
+	log_error("the container '%s', which guarded this one, has ended with status "
+		  "%d: ending '%s'",
+		  r->guard_name, status, r->spec->id);
+	kill_app(r, RUN_STATUS_FAILED);
+}
+
+static void on_watcher_end(struct run *r)
+{
+	struct err err = { 0 };
+
+	if (watcher_replace(&r->watcher, true, &err) == 0)
+		return;
+	log_error("%s", err.text);
+	kill_app(r, RUN_STATUS_FAILED);
+}
+
+enum {
+	POLL_SIGNALS = STREAM_POLLS,
+	POLL_APP,
+	POLL_GUARD,
+	POLL_WATCHER,
+	POLL_INFO,
+	POLLS
+};
+
+static void set_polls(const struct run *r, struct pollfd polls[POLLS])
+{
+	const int fds[POLLS] = {
+		[POLL_SIGNALS] = r->signals,
+		[POLL_APP] = r->app_end.fd,
+		[POLL_GUARD] = r->guard.end.fd,
+		[POLL_WATCHER] = r->watcher.process,
+		[POLL_INFO] = r->spec->has_info_fd && !r->is_killed
+				      ? (int)r->spec->info_fd
+				      : -1,
+	};
+
+	stream_polls(&r->stream, polls);
+	for (size_t i = STREAM_POLLS; i < POLLS; i++)
+		polls[i] = (struct pollfd){ fds[i], i == POLL_INFO ? 0 : POLLIN, 0 };
+}
+
+static void turn(struct run *r, const struct pollfd polls[POLLS])
+{
+	if (stream_turn(&r->stream, polls) < 0) {
+		/* As if the command had written to the closed pipe itself. */
+		fd_close(&r->stream.fd);
+		r->stream.out.at = r->stream.out.size = 0;
+		kill_app(r, STATUS_BY_SIGNAL + SIGPIPE);
+	}
+	if (polls[POLL_SIGNALS].revents)
+		on_signal(r);
+	if (polls[POLL_APP].revents)
+		on_app_end(r);
+	if (polls[POLL_GUARD].revents)
+		on_guard_end(r);
+	if (polls[POLL_WATCHER].revents)
+		on_watcher_end(r);
+	if (polls[POLL_INFO].revents & (POLLERR | POLLHUP | POLLNVAL))
+		kill_app(r, STATUS_BY_SIGNAL + SIGHUP);
+}
+
+/* podman tells of a short-lived container's end late, or where its clean-up fails. */
+static void look_after_end(struct run *r)
+{
+	struct err ignored = { 0 };
+	json_t *found = NULL, *state;
+
+	if (docker_inspect(&r->engine, r->app, &found, &ignored) < 0)
+		return;
+	state = json_object_get(found, "State");
+	if (json_is_false(json_object_get(state, "Running"))) {
+		docker_wait_done(&r->app_end);
+		if (r->status < 0)
+			r->status = (int)json_integer_value(
+				json_object_get(state, "ExitCode"));
+	}
+	json_decref(found);
+}
+
+static void follow(struct run *r)
+{
+	struct pollfd polls[POLLS];
+
+	while (r->app_end.fd >= 0 || !stream_has_ended(&r->stream)) {
+		const bool is_silent = stream_has_ended(&r->stream);
+
+		set_polls(r, polls);
+		if (poll(polls, POLLS, is_silent ? LOOK_MS : -1) > 0)
+			turn(r, polls);
+		else if (is_silent)
+			look_after_end(r);
+	}
+}
+
+/* -- from top to bottom -------------------------------------------------------------- */
+
+/* podman makes the process ready already when it is attached to. */
+static int start_app(struct run *r, struct err *err)
+{
+	int code = create_app(r, err);
+
+	if (code == 0)
+		code = docker_attach(&r->engine, r->app, r->spec->interactive,
+				     &r->stream.fd, err);
+	if (code == 0)
+		code = announce(r, err);
+	watcher_settle(&r->watcher);
+	if (code == 0)
+		code = docker_start(&r->engine, r->app, err);
+	if (code == 0)
+		code = docker_wait_open(&r->engine, r->app, &r->app_end, err);
+	if (code < 0)
+		r->status = status_of_start(err);
+	else
+		resize(r);
+	return code;
+}
+
+static int prepare(struct run *r, struct err *err)
+{
+	const struct sigaction ignore = { .sa_handler = SIG_IGN };
+	int code = docker_find(r->spec->engine, &r->arena, &r->engine, err);
+
+	if (code == 0)
+		code = check_volumes(r, err);
+	if (code < 0)
+		return code;
+	snprintf(r->guard_name, sizeof(r->guard_name), "%s-weir", r->spec->id);
+	r->watcher = (struct watcher){ .engine = &r->engine,
+				       .app = r->spec->id,
+				       .guard = r->guard_name };
+	r->guard = (struct guard){ .engine = &r->engine,
+				   .spec = r->spec,
+				   .name = r->guard_name,
+				   .is_daemon = asks_daemon(r->spec),
+				   .daemon_socket = r->spec->socket,
+				   .end.fd = -1,
+				   .arena = &r->arena };
+	sweep(&r->engine);
+	sigaction(SIGPIPE, &ignore, NULL);
+	r->signals = process_open_signals(err);
+	return r->signals < 0 ? r->signals : watcher_start(&r->watcher, err);
+}
+
+static int exit_status(const struct run *r, const struct err *err)
+{
+	if (r->status >= 0)
+		return r->status;
+	if (err->code == -EINVAL)
+		return RUN_STATUS_BAD_INPUT;
+	return RUN_STATUS_FAILED;
+}
+
+static int run(struct run *r, const char *policy)
+{
+	struct err err = { 0 };
+	int code = prepare(r, &err);
+
+	if (code == 0)
+		code = guard_start(&r->guard, policy, r->signals, &err);
+	if (code == 0)
+		code = start_app(r, &err);
+	if (code == 0) {
+		stream_make_raw(&r->stream);
+		follow(r);
+	}
+	stream_done(&r->stream);
+	if (err.code < 0)
+		log_error("%s", err.text);
+	if (watcher_finish(&r->watcher) < 0 && r->status < 0)
+		r->status = RUN_STATUS_FAILED;
+	return exit_status(r, &err);
+}
+
+static int word_run(int argc, char **argv)
+{
+	CLEAN(mem) struct container_spec *spec = calloc(1, sizeof(*spec));
+	CLEAN(mem) struct run *r = calloc(1, sizeof(*r));
+	CLEAN(mem) char *policy = NULL;
+	struct err err = { 0 };
+	int status;
+
+	if (!spec || !r) {
+		log_error("out of memory");
+		return RUN_STATUS_FAILED;
+	}
+	if (container_parse(argc, argv, spec, &err) == 0)
+		(void)!container_check(spec, &err);
+	if (err.code < 0)
+		log_error("container run: %s", err.text);
+	status = daemon_policy_text(&spec->policy, &policy);
+	if (err.code < 0 || status != 0)
+		return err.code < 0 ? RUN_STATUS_BAD_INPUT : status;
+	*r = (struct run){ .spec = spec, .signals = -1, .status = -1 };
+	r->stream.fd = r->app_end.fd = -1;
+	r->stream.tty = spec->tty;
+	r->stream.has_input = spec->interactive;
+	status = run(r, policy);
+	guard_done(&r->guard);
+	docker_wait_done(&r->app_end);
+	arena_done(&r->arena);
+	return status;
+}
+
+/* Until it is ended: its network namespace is another container's, too. */
+static int word_hold(void)
+{
+	struct signalfd_siginfo info;
+	struct err err = { 0 };
+	CLEAN(fd) int signals = process_open_signals(&err);
+
+	while (signals >= 0 && poll(&(struct pollfd){ signals, POLLIN, 0 }, 1, -1) >= 0)
+		if (read(signals, &info, sizeof(info)) == sizeof(info) &&
+		    info.ssi_signo == SIGTERM)
+			return 0;
+	log_error("%s", err.text);
+	return RUN_STATUS_FAILED;
+}
+
+int cli_container(int argc, char **argv)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+
+	if (argc > 1 && strcmp(argv[1], "run") == 0)
+		return word_run(argc - 1, argv + 1);
+	if (argc == 2 && strcmp(argv[1], "hold") == 0)
+		return word_hold();
+	if (argc > 1)
+		log_error("container: '%s' is not " CLI_CONTAINER_WORDS,
+			  text_escape(text_of(argv[1]), shown, sizeof(shown)));
+	else
+		cli_usage_print(stderr, &cli_container_options);
+	return RUN_STATUS_BAD_INPUT;
+}

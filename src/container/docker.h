@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+/* container/docker - the API of Docker and podman, which speaks Docker's, on a unix
+ * socket of this machine. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "container/options.h"
+#include "outputs/request.h"
+
+struct docker {
+	const char *name;   /* "docker" or "podman", for messages and their commands */
+	const char *socket; /* in the arena it was found with */
+};
+
+/* The engine's socket: DOCKER_HOST's or CONTAINER_HOST's, or where it is by default.
+ * Return: 0; -ENOENT: there is none; -errno, with @err. */
+int docker_find(enum container_engine which, struct arena *arena, struct docker *ret,
+		struct err *err) MUST_CHECK;
+
+/* One request; @body is stolen, NULL: none. An answer of 300 or more is a failure, with
+ * the engine's reason. *@ret, NULL: not asked for, is the answer's JSON, owned by the
+ * caller. Return: 0; -ENOENT: 404; -EREMOTEIO: another status; -errno, with @err. */
+int docker_ask(const struct docker *e, const char *method, const char *path, json_t *body,
+	       json_t **ret, struct err *err) MUST_CHECK;
+
+/* A container that is made and not started. @ret_id: in @arena. Return as above. */
+int docker_create(const struct docker *e, const char *name, json_t *body,
+		  struct arena *arena, const char **ret_id, struct err *err) MUST_CHECK;
+int docker_start(const struct docker *e, const char *id, struct err *err) MUST_CHECK;
+/* Its end, and what it made, at once; also of what is not there. */
+int docker_remove(const struct docker *e, const char *id, struct err *err) MUST_CHECK;
+int docker_kill(const struct docker *e, const char *id, int sig,
+		struct err *err) MUST_CHECK;
+/* What `inspect` says of it. */
+int docker_inspect(const struct docker *e, const char *id, json_t **ret,
+		   struct err *err) MUST_CHECK;
+
+/* A container's end. */
+struct docker_wait {
+	int fd; /* readable when there is something to be read; -1: nobody waits */
+	size_t size;
+	char bytes[4096]; /* of the answer */
+};
+/* Return: 0 or -errno, with @err; docker_wait_done() in any case. */
+int docker_wait_open(const struct docker *e, const char *id, struct docker_wait *ret,
+		     struct err *err) MUST_CHECK;
+/* Read what there is. Return: 0 with the container's exit status; -EAGAIN: it runs;
+ * -errno, with @err. */
+int docker_wait_read(struct docker_wait *w, int *ret_status, struct err *err) MUST_CHECK;
+static inline void docker_wait_done(struct docker_wait *w)
+{
+	fd_close(&w->fd);
+}
+
+/* The container's standard streams, parted by headers of DOCKER_STREAM_HEADER bytes
+ * unless it has a terminal. Return: 0 or -errno, with @err. */
+enum { DOCKER_STREAM_HEADER = 8 };
+int docker_attach(const struct docker *e, const char *id, bool input, int *ret_fd,
+		  struct err *err) MUST_CHECK;
+/* The last line that it wrote, in @arena, for a message. */
+const char *docker_last_words(const struct docker *e, const char *id,
+			      struct arena *arena);

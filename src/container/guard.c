@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "container/guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/http_status.h"
+#include "base/text.h"
+#include "outputs/client.h"
+#include "settings/settings.h"
+#include "sys/files.h"
+#include "sys/guest_kernel.h"
+
+enum {
+	API_PORT = 18080,
+	HEALTHY_MS = 60000,
+	LOOK_MS = 20,
+	ASK_SEC = 30,
+	PROC_FILE_MAX = 65536,
+};
+
+#define PORT_TEXT    "18080/tcp"
+#define AUTH_HEADER  "OPENSANDBOX-EGRESS-AUTH: "
+#define TOKEN_HEADER AUTH_HEADER "%s\r\n"
+
+json_t *guard_labels(const struct guard *g, const char *role)
+{
+	return json_pack("{s:s, s:s, s:s*}", "weir.sandbox", g->spec->id, "weir.role",
+			 role, "weir.guard", g->id);
+}
+
+/* -- its container ------------------------------------------------------------------- */
+
+static int make_token(struct guard *g, struct err *err)
+{
+	uint8_t bytes[(GUARD_TOKEN_SIZE - 1) / 2];
+
+	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+		return err_sys(err, -errno, "cannot get a random number");
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		snprintf(g->token + 2 * i, 3, "%02x", bytes[i]);
+	return 0;
+}
+
+/* What the sidecar and the holder have in common: no right that they don't use. */
+static json_t *describe(const struct guard *g)
+{
+	const char *network = g->spec->network;
+
+	return json_pack("{s:s, s:o, s:{s:[s]}, s:{s:[s], s:b, s:s*}}", "Image",
+			 g->spec->weir_image, "Labels", guard_labels(g, "guard"),
+			 "Healthcheck", "Test", "NONE", "HostConfig", "CapDrop", "ALL",
+			 "ReadonlyRootfs", 1, "NetworkMode", network);
+}
+
+static json_t *describe_holder(const struct guard *g)
+{
+	json_t *j = describe(g);
+
+	json_object_set_new(j, "Entrypoint",
+			    json_pack("[s, s, s]", "/usr/bin/weir", "container", "hold"));
+	return j;
+}
+
+static json_t *describe_sidecar(const struct guard *g)
+{
+	json_t *j = describe(g), *host = json_object_get(j, "HostConfig");
+
+	json_object_set_new(
+		j, "Env",
+		json_pack("[o, s, s, o]",
+			  json_sprintf("OPENSANDBOX_EGRESS_TOKEN=%s", g->token),
+			  "OPENSANDBOX_EGRESS_MODE=dns+nft+tls",
+			  "OPENSANDBOX_EGRESS_MAX_RULES=0",
+			  json_sprintf("OPENSANDBOX_EGRESS_SANDBOX_ID=%s", g->spec->id)));
+	json_object_set_new(j, "ExposedPorts", json_pack("{s:{}}", PORT_TEXT));
+	json_object_set_new(host, "CapAdd", json_pack("[s]", "NET_ADMIN"));
+	json_object_set_new(host, "PortBindings",
+			    json_pack("{s:[{s:s, s:s}]}", PORT_TEXT, "HostIp",
+				      "127.0.0.1", "HostPort", ""));
+	return j;
+}
+
+/* -- its first process --------------------------------------------------------------- */
+
+/* Does /proc here show the process that the engine means? The engine may live in a
+ * machine of its own. */
+static bool is_process_of(pid_t pid, const char *container)
+{
+	const struct file_how how = { .max_bytes = PROC_FILE_MAX, .anybodys = true };
+	CLEAN(file_bytes) struct file_bytes groups = { 0 };
+	struct err ignored = { 0 };
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+	return file_read(AT_FDCWD, path, &how, &groups, &ignored) == 0 &&
+	       strstr(groups.bytes, container);
+}
+
+static int check_process(struct guard *g, const json_t *found, pid_t *ret,
+			 struct err *err)
+{
+	const json_t *state = json_object_get(found, "State");
+	pid_t pid = (pid_t)json_integer_value(json_object_get(state, "Pid"));
+
+	*ret = pid;
+	if (pid > 0 && is_process_of(pid, g->id))
+		return guest_kernel_refuse(pid, err);
+	if (!g->is_daemon)
+		return 0;
+	return err_set(err, -EXDEV,
+		       "the daemon can't guard the container from outside: its first "
+		       "process is not one of this machine's (--guard sidecar)");
+}
+
+/* -- guarded from inside ------------------------------------------------------------- */
+
+static int read_port(struct guard *g, const json_t *found, struct err *err)
+{
+	const json_t *ports =
+		json_object_get(json_object_get(found, "NetworkSettings"), "Ports");
+	const json_t *first = json_array_get(json_object_get(ports, PORT_TEXT), 0);
+	const char *port = json_string_value(json_object_get(first, "HostPort"));
+	uint32_t number;
+
+	if (!port || !text_to_u32(text_of(port), UINT16_MAX, &number) || number == 0)
+		return err_set(err, -EBADMSG,
+			       "%s has published no port for the sidecar's API",
+			       g->engine->name);
+	g->port = (uint16_t)number;
+	return 0;
+}
+
+static int ask_sidecar(const struct guard *g, const char *method, const char *path,
+		       const char *body, struct client_reply *ret, struct err *err)
+{
+	const struct request_place to = { .port = g->port };
+	char header[sizeof(TOKEN_HEADER) + GUARD_TOKEN_SIZE];
+	const struct request q = { method, path, header, text_of(body), ASK_SEC };
+	CLEAN(fd) int fd = -1;
+	int r;
+
+	snprintf(header, sizeof(header), TOKEN_HEADER, g->token);
+	r = request_send(&to, &q, &fd, err);
+	if (r < 0)
+		return r;
+	r = request_receive(fd, g->arena, ret);
+	return r < 0 ? err_sys(err, r, "the sidecar does not answer") : 0;
+}
+
+static int tell_of_end(struct guard *g, struct err *err)
+{
+	int status = 0;
+	int r = docker_wait_read(&g->end, &status, err);
+
+	if (r == -EAGAIN)
+		return 0;
+	return err_set(err, -ECHILD, "the container '%s' has ended with status %d: %s",
+		       g->name, status, docker_last_words(g->engine, g->id, g->arena));
+}
+
+static int wait_until_healthy(struct guard *g, int signals, struct err *err)
+{
+	const int64_t until_ms = clock_now_ms() + HEALTHY_MS;
+	struct pollfd polls[] = { { .fd = signals, .events = POLLIN },
+				  { .fd = g->end.fd, .events = POLLIN } };
+	struct client_reply reply;
+	struct err ignored = { 0 };
+
+	do {
+		if (ask_sidecar(g, "GET", "/healthz", "", &reply, &ignored) == 0 &&
+		    reply.status == HTTP_OK)
+			return 0;
+		(void)!poll(polls, ARRAY_SIZE(polls), LOOK_MS);
+		if (polls[0].revents)
+			return err_set(err, -ECANCELED, "interrupted");
+		if (polls[1].revents && tell_of_end(g, err) < 0)
+			return err->code;
+	} while (clock_now_ms() < until_ms);
+	return err_set(err, -ETIMEDOUT, "the sidecar is not healthy: %s",
+		       docker_last_words(g->engine, g->id, g->arena));
+}
+
+/* Return: 0, or -EINVAL for what the guard calls bad input. */
+static int judge_reply(const struct client_reply *reply, const char *reason,
+		       struct err *err)
+{
+	if (reply->status < HTTP_MULTIPLE)
+		return 0;
+	return err_set(err, reply->status == HTTP_BAD_REQUEST ? -EINVAL : -EREMOTEIO,
+		       "the policy is not in force: %s", reason);
+}
+
+static int guard_by_sidecar(struct guard *g, const json_t *found, const char *policy,
+			    int signals, struct err *err)
+{
+	struct client_reply reply;
+	int r = read_port(g, found, err);
+
+	if (r == 0)
+		r = wait_until_healthy(g, signals, err);
+	if (r == 0)
+		r = ask_sidecar(g, "POST", "/policy", policy, &reply, err);
+	if (r < 0)
+		return r;
+	return judge_reply(&reply, request_reason(&reply, "reason", g->arena), err);
+}
+
+/* -- guarded from outside ------------------------------------------------------------ */
+
+static int guard_by_daemon(struct guard *g, pid_t pid, const char *policy,
+			   struct err *err)
+{
+	const char *path = arena_printf(g->arena, "/sandboxes/%s", g->spec->id);
+	json_t *j = json_pack("{s:o, s:o}", "policy", json_loads(policy, 0, NULL),
+			      "netns", json_sprintf("%d", (int)pid));
+	CLEAN(mem) char *body = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	struct client_reply reply;
+	int r;
+
+	json_decref(j);
+	if (!path || !body)
+		return err_set(err, -ENOMEM, "out of memory");
+	r = client_ask(g->daemon_socket, "PUT", path, text_of(body), g->arena, &reply,
+		       err);
+	return r < 0 ? r : judge_reply(&reply, client_reason(&reply, g->arena), err);
+}
+
+/* -- both ---------------------------------------------------------------------------- */
+
+/* The image is made here, so no registry has it. */
+static int create(struct guard *g, struct err *err)
+{
+	int r = docker_create(g->engine, g->name,
+			      g->is_daemon ? describe_holder(g) : describe_sidecar(g),
+			      g->arena, &g->id, err);
+
+	if (r == -ENOENT && strstr(err->text, g->spec->weir_image))
+		err_set(err, r,
+			"%s has no image '%.100s': build it from deploy/docker, or name "
+			"one with --weir-image",
+			g->engine->name, g->spec->weir_image);
+	return r;
+}
+
+int guard_start(struct guard *g, const char *policy, int signals, struct err *err)
+{
+	json_t *found = NULL;
+	pid_t pid = 0;
+	int r = make_token(g, err);
+
+	g->end.fd = -1;
+	if (r == 0)
+		r = create(g, err);
+	if (r == 0)
+		r = docker_start(g->engine, g->id, err);
+	if (r == 0)
+		r = docker_wait_open(g->engine, g->id, &g->end, err);
+	if (r == 0)
+		r = docker_inspect(g->engine, g->id, &found, err);
+	if (r == 0)
+		r = check_process(g, found, &pid, err);
+	if (r == 0)
+		r = g->is_daemon ? guard_by_daemon(g, pid, policy, err)
+				 : guard_by_sidecar(g, found, policy, signals, err);
+	json_decref(found);
+	return r;
+}
+
+void guard_done(struct guard *g)
+{
+	docker_wait_done(&g->end);
+	explicit_bzero(g->token, sizeof(g->token));
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "container/options.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "container/container.h"
+#include "outputs/client.h"
+#include "sys/capability.h"
+
+#define WEIR_IMAGE "weir:latest"
+
+static const struct cli_option options[] = {
+	{ "image", "IMAGE", "the image; it has to be there already",
+	  OPTION_IN(TEXT_ONCE, struct container_spec, image) },
+	POLICY_ARGS_ROWS(struct container_spec, policy),
+	POLICY_VERIFY_ROW(
+		struct container_spec, policy,
+		"what is checked of connections, whatever the policy says (tls)"),
+	{ "engine", "any|docker|podman", "whose API is asked (whichever is there)",
+	  OPTION_IN(WORD, struct container_spec, engine) },
+	{ "guard", "auto|sidecar|daemon",
+	  "what guards it (the daemon where one runs, else a sidecar)",
+	  OPTION_IN(WORD, struct container_spec, guard) },
+	{ "weir-image", "IMAGE", "the image of the sidecar (" WEIR_IMAGE ")",
+	  OPTION_IN(TEXT_ONCE, struct container_spec, weir_image) },
+	{ "socket", "PATH", "where the daemon's API is (/run/weir/weir.sock)",
+	  OPTION_IN(TEXT, struct container_spec, socket) },
+	{ "id", "NAME", "what the sandbox is called, and its container (weir-RANDOM)",
+	  OPTION_IN(TEXT_ONCE, struct container_spec, id) },
+	{ "network", "NAME", "a network of the engine's (its default one)",
+	  OPTION_IN(TEXT_ONCE, struct container_spec, network) },
+	{ "interactive", NULL, "standard input is the command's",
+	  OPTION_IN(FLAG, struct container_spec, interactive) },
+	{ "tty", NULL, "the command has a terminal",
+	  OPTION_IN(FLAG, struct container_spec, tty) },
+	{ "set-env", "NAME=VALUE", "set a variable; may be repeated", .separator = ' ',
+	  OPTION_IN(LIST, struct container_spec, set_env) },
+	{ "pass-env", "NAME", "a variable that is passed from here; may be repeated",
+	  .separator = ' ', OPTION_IN(LIST, struct container_spec, pass_env) },
+	{ "volume", "FROM:TO[:ro]", "mount a directory or a volume; may be repeated",
+	  .separator = ' ', OPTION_IN(LIST, struct container_spec, volumes) },
+	{ "workdir", "PATH", "the directory inside that the command starts in",
+	  OPTION_IN(TEXT_ONCE, struct container_spec, workdir) },
+	{ "user", "USER[:GROUP]", "who the command runs as (the image's)",
+	  OPTION_IN(TEXT_ONCE, struct container_spec, user) },
+	{ "entrypoint", "PATH", "the program, in place of the image's",
+	  OPTION_IN(TEXT_ONCE, struct container_spec, entrypoint) },
+	{ "cap-add", "NAME",
+	  "a capability more; none that leads past the filter; may be repeated",
+	  .separator = ' ', OPTION_IN(LIST, struct container_spec, caps) },
+	{ "privileged", NULL, "refused: such a container can take the filter away",
+	  OPTION_IN(FLAG, struct container_spec, privileged) },
+	{ "info-fd", "N",
+	  "write a line of JSON there before the command starts; end with its reader",
+	  OPTION_IN(NUMBER, struct container_spec, info_fd), .least = 3,
+	  .most = INT_MAX },
+};
+
+const struct cli_options cli_container_options = {
+	.items = options,
+	.count = ARRAY_SIZE(options),
+	.usage = "usage: weir container run --image IMAGE [OPTION]... [--] [COMMAND "
+		 "[ARG]...]\n\n"
+		 "Run a container of Docker or podman that reaches what its policy "
+		 "lists.\nWithout a policy everything is denied.\n",
+	.notes = "Exit status: the command's; 126 or 127 it can't be started; 2 bad "
+		 "input; 125\nWeir's own failure. Nothing is left behind.\n",
+};
+
+/* -- what is refused ----------------------------------------------------------------- */
+
+static void refuse(struct err *err, const char *what, const char *name, const char *why)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+	struct err one = { 0 };
+
+	err_set(&one, -EINVAL, "%s%s%s%s %s", what, name ? " '" : "",
+		name ? text_escape(text_of(name), shown, sizeof(shown)) : "",
+		name ? "'" : "", why);
+	(void)!err_also(err, &one);
+}
+
+static bool is_network_of(const char *network, const char *kind)
+{
+	return network && strncmp(network, kind, strlen(kind)) == 0;
+}
+
+/* What leads past the filter, or takes it away. */
+static void judge(const struct container_spec *s, struct err *err)
+{
+	if (s->privileged)
+		refuse(err, "--privileged", NULL,
+		       "is refused: such a container can take the filter away");
+	for (size_t i = 0; i < s->caps.count; i++)
+		if (capability_undoes_filter(text_of(s->caps.items[i])) ||
+		    capability_is(text_of(s->caps.items[i]), "NET_RAW"))
+			refuse(err, "--cap-add", s->caps.items[i],
+			       "is refused: with it the container can take the filter "
+			       "away, or send past it");
+	if (s->network && strcmp(s->network, "host") == 0)
+		refuse(err, "--network", s->network,
+		       "is refused: a container on the host's network has no filter of "
+		       "its own");
+	else if (is_network_of(s->network, "container:") ||
+		 is_network_of(s->network, "ns:"))
+		refuse(err, "--network", s->network,
+		       "is refused: that network belongs to another container, whose "
+		       "policy it would share");
+	else if (s->network && strcmp(s->network, "none") == 0)
+		refuse(err, "--network", s->network,
+		       "has nothing to guard: the engine alone does as well");
+}
+
+int container_check(const struct container_spec *s, struct err *err)
+{
+	if (!s->image)
+		refuse(err, "--image", NULL, "is missing");
+	if (s->guard == CONTAINER_GUARD_SIDECAR && s->socket)
+		refuse(err, "--socket", NULL, "and --guard sidecar exclude each other");
+	if (!ipc_is_sandbox_name(s->id) || !s->id[0] || strchr("-_.", s->id[0]))
+		refuse(err, "--id", s->id,
+		       "is not " DAEMON_ID_IS ", nor '-' or '_' there");
+	for (size_t i = 0; i < s->set_env.count; i++)
+		if (!strchr(s->set_env.items[i], '='))
+			refuse(err, "--set-env", s->set_env.items[i],
+			       "is not NAME=VALUE");
+	if (s->has_info_fd && fcntl((int)s->info_fd, F_GETFD) < 0)
+		refuse(err, "--info-fd", NULL, "is not an open descriptor");
+	judge(s, err);
+	return err->code;
+}
+
+/* "weir-" and 48 random bits. */
+static int make_id(struct container_spec *s, struct err *err)
+{
+	uint64_t number;
+
+	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+		return err_sys(err, -errno, "cannot get a random number");
+	snprintf(s->made_id, sizeof(s->made_id), "weir-%012llx",
+		 (unsigned long long)(number >> 16));
+	s->id = s->made_id;
+	return 0;
+}
+
+static uint64_t bit_of(const char *name)
+{
+	size_t i = 0;
+
+	while (strcmp(options[i].name, name) != 0)
+		i++;
+	return 1ull << i;
+}
+
+int container_parse(int argc, char **argv, struct container_spec *ret, struct err *err)
+{
+	uint64_t given = 0;
+	int first;
+
+	*ret = (struct container_spec){ .policy.verify = POLICY_VERIFY_TLS };
+	first = cli_options_parse(&cli_container_options, ret, argc, argv, &given, err);
+	if (first < 0)
+		return first;
+	ret->argv = argv + first;
+	if (!ret->weir_image)
+		ret->weir_image = WEIR_IMAGE;
+	ret->has_info_fd = given & bit_of("info-fd");
+	return ret->id ? 0 : make_id(ret, err);
+}

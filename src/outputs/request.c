@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "outputs/request.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <jansson.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+enum {
+	ANSWER_MAX = 8 << 20,
+	HEAD_SIZE = 2048,
+};
+
+static int limit_waiting(int fd, int seconds)
+{
+	const struct timeval wait = { .tv_sec = seconds };
+
+	return setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait)) < 0 ||
+			       setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait,
+					  sizeof(wait)) < 0
+		       ? -errno
+		       : 0;
+}
+
+static int dial(const struct request_place *to, int wait_sec, struct err *err)
+{
+	struct sockaddr_un path = { .sun_family = AF_UNIX };
+	struct sockaddr_in port = { .sin_family = AF_INET,
+				    .sin_port = htons(to->port),
+				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	const struct sockaddr *sa = to->socket ? (const struct sockaddr *)&path
+					       : (const struct sockaddr *)&port;
+	CLEAN(fd) int fd = -1;
+
+	if (to->socket && strlen(to->socket) >= sizeof(path.sun_path))
+		return err_set(err, -EINVAL, "'%.100s' is too long for a socket",
+			       to->socket);
+	if (to->socket)
+		memcpy(path.sun_path, to->socket, strlen(to->socket));
+	fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || limit_waiting(fd, wait_sec) < 0)
+		return err_sys(err, -errno, "cannot open a socket");
+	if (connect(fd, sa, to->socket ? sizeof(path) : sizeof(port)) == 0)
+		return TAKE_FD(fd);
+	if (to->socket)
+		return err_sys(err, -errno, "cannot connect to '%.150s'", to->socket);
+	return err_sys(err, -errno, "cannot connect to port %u of 127.0.0.1", to->port);
+}
+
+static int send_all(int fd, const char *bytes, size_t size)
+{
+	while (size > 0) {
+		ssize_t n = send(fd, bytes, size, MSG_NOSIGNAL);
+
+		if (n < 0)
+			return -errno;
+		bytes += n;
+		size -= (size_t)n;
+	}
+	return 0;
+}
+
+int request_send(const struct request_place *to, const struct request *q, int *ret_fd,
+		 struct err *err)
+{
+	CLEAN(fd) int fd = dial(to, q->wait_sec, err);
+	char head[HEAD_SIZE];
+	int r;
+
+	if (fd < 0)
+		return fd;
+	r = snprintf(head, sizeof(head),
+		     "%s %s HTTP/1.0\r\nHost: weir\r\n%sContent-Length: %zu\r\n\r\n",
+		     q->method, q->path, q->headers ? q->headers : "", q->body.len);
+	if (r >= (int)sizeof(head))
+		return err_set(err, -EINVAL, "the request's path is too long");
+	r = send_all(fd, head, (size_t)r);
+	if (r == 0)
+		r = send_all(fd, q->body.ptr, q->body.len);
+	/* It may have answered and closed before it has read everything. */
+	if (r < 0 && r != -EPIPE)
+		return err_sys(err, r, "cannot send a request");
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+static int receive_all(int fd, char *bytes, size_t *ret_size)
+{
+	size_t size = 0;
+	ssize_t n;
+
+	while ((n = recv(fd, bytes + size, ANSWER_MAX - size, 0)) > 0)
+		size += (size_t)n;
+	if (n < 0)
+		return errno == EAGAIN ? -ETIMEDOUT : -errno;
+	if (size == ANSWER_MAX)
+		return -E2BIG;
+	*ret_size = size;
+	return size > 0 ? 0 : -ECONNRESET;
+}
+
+/* "HTTP/1.1 200 …" */
+static int read_status(struct text head, unsigned int *ret)
+{
+	static const char begin[] = "HTTP/1.";
+	const size_t number = sizeof(begin) + 1;
+	uint32_t status;
+
+	if (head.len < number + 3 || memcmp(head.ptr, begin, sizeof(begin) - 1) != 0 ||
+	    !text_to_u32((struct text){ head.ptr + number, 3 }, 599, &status))
+		return -EBADMSG;
+	*ret = status;
+	return 0;
+}
+
+int request_read(struct text all, struct client_reply *ret)
+{
+	const char *end = memmem(all.ptr, all.len, "\r\n\r\n", 4);
+	unsigned int status;
+	int r = end ? read_status(all, &status) : -EBADMSG;
+
+	if (r < 0)
+		return r;
+	end += 4;
+	*ret = (struct client_reply){ status,
+				      { end, all.len - (size_t)(end - all.ptr) } };
+	return 0;
+}
+
+int request_receive(int fd, struct arena *arena, struct client_reply *ret)
+{
+	CLEAN(mem) char *bytes = malloc(ANSWER_MAX);
+	struct client_reply reply;
+	size_t size = 0;
+	int r = bytes ? receive_all(fd, bytes, &size) : -ENOMEM;
+
+	if (r == 0)
+		r = request_read((struct text){ bytes, size }, &reply);
+	if (r < 0)
+		return r;
+	reply.body.ptr = arena_text(arena, reply.body);
+	if (!reply.body.ptr)
+		return -ENOMEM;
+	*ret = reply;
+	return 0;
+}
+
+int request_receive_head(int fd, unsigned int *ret_status)
+{
+	char head[HEAD_SIZE];
+	size_t size = 0;
+
+	do {
+		ssize_t n = recv(fd, head + size, 1, 0);
+
+		if (n <= 0)
+			return n == 0 ? -ECONNRESET
+				      : (errno == EAGAIN ? -ETIMEDOUT : -errno);
+		size++;
+	} while (size < sizeof(head) &&
+		 (size < 4 || memcmp(head + size - 4, "\r\n\r\n", 4) != 0));
+	return size < sizeof(head) ? read_status((struct text){ head, size }, ret_status)
+				   : -EBADMSG;
+}
+
+const char *request_reason(const struct client_reply *reply, const char *key,
+			   struct arena *arena)
+{
+	json_t *j = json_loadb(reply->body.ptr, reply->body.len, 0, NULL);
+	const char *reason = json_string_value(json_object_get(j, key));
+	struct text t = text_trim(reason ? text_of(reason) : reply->body);
+	char shown[TEXT_ESCAPED_SIZE];
+	const char *kept =
+		arena_printf(arena, "%s", text_escape(t, shown, sizeof(shown)));
+
+	json_decref(j);
+	return kept ? kept : "out of memory";
+}

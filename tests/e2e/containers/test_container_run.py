@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""weir container run: a container of a real Docker Engine or podman, guarded by a sidecar."""
+import json
+
+import pytest
+
+from world import expect
+from world.engine_api import KINDS, ApiEngine
+from world.sidecar import request
+
+STRANGER = "93.9.9.9"
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def engine(world, request):
+    if not KINDS[request.param].client_programs():
+        pytest.skip(f"no {request.param} here")
+    with ApiEngine(world, request.param) as e:
+        yield e
+
+
+def outside(engine, address):
+    """Packets that left the engine's host for @address."""
+    return [p for p in engine.host.packets() if p.dst == address]
+
+
+def test_it_reaches_what_is_listed_and_nothing_else(engine, site, denied):
+    good, lookup, bad, direct = engine.probe(["connect", site.name, 7007], ["dns", denied.name, {"server": "8.8.8.8"}],
+                                             ["tcp", STRANGER, 443], ["tcp", denied.v4, 443], options=("--allow", f"{site.name}:7007"))
+    assert good.result == "ok" and lookup.result == "NXDOMAIN"
+    expect.tcp_refused(bad)
+    expect.tcp_refused(direct)
+    assert outside(engine, STRANGER) == outside(engine, denied.v4) == outside(engine, "8.8.8.8") == []
+    engine.nothing_left()
+
+
+@pytest.mark.parametrize("script, code", [("exit 0", 0), ("exit 7", 7)])
+def test_its_streams_and_status_are_the_commands(engine, script, code):
+    done = engine.run("--interactive", "--", "/bin/sh", "-c", f"cat; echo err >&2; {script}", input=b"in\n" * 20000)
+    assert (done.code, done.out, done.err) == (code, b"in\n" * 20000, b"err\n"), done
+    engine.nothing_left()
+
+
+def test_a_program_is_told_and_changes_the_policy_while_it_runs(engine, site, denied):
+    with engine.running("--id", f"told-{engine.world.number()}", "--allow", site.name, "--", "/bin/sleep", "600") as (process, info):
+        assert info["engine"] == engine.kind and info["guard"] == "sidecar" and info["id"] in engine.engine("ps", "--format", "{{.Names}}")
+        address = ("127.0.0.1", int(info["api"].rpartition(":")[2]))
+
+        def call(method, body=None, token=info["token"]):
+            return request(engine.host.ns, address, method, info["path"] + "/policy", body and json.dumps(body),
+                           {"OPENSANDBOX-EGRESS-AUTH": token}, 20)
+        assert call("GET").json()["policy"]["egress"][0]["target"] == site.name
+        assert call("PATCH", [{"action": "allow", "target": denied.name}], token="wrong").status == 401
+        assert engine.exec_probe(info["id"], ["dns", denied.name]).result == "NXDOMAIN"
+        assert call("PATCH", [{"action": "allow", "target": denied.name}]).status == 200
+        assert engine.exec_probe(info["id"], ["dns", denied.name]).addresses == [denied.v4]
+        assert process.poll() is None
+        # no token in sight of the app
+        seen = engine.engine("exec", info["id"], "/bin/sh", "-c", "env; cat /proc/*/environ /proc/*/cmdline; mount")
+        assert "PATH=" in seen and info["token"] not in seen
+
+
+REFUSED = {"--network host": "host's network", "--privileged": "take the filter away", "--cap-add NET_ADMIN": "take the filter away",
+           "--cap-add cap_net_admin": "take the filter away", "--cap-add ALL": "take the filter away", "--cap-add NET_RAW": "send past it",
+           "--network container:x": "another container", "--network none": "nothing to guard", "--id -x": "--id '-x'",
+           "--allow a..b": "a..b", "--set-env X": "NAME=VALUE", "--info-fd 99": "not an open descriptor"}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_leads_past_the_filter_starts_nothing(engine, words):
+    done = engine.run(*words.split(), "--", "/bin/true")
+    assert done.code == 2 and REFUSED[words] in done.messages, done
+    assert not engine.containers()
+
+
+def test_all_faults_are_told_at_once(engine):
+    done = engine.run("--privileged", "--cap-add", "BPF", "--network", "host", "--allow", "a..b", "--", "/bin/true")
+    assert done.code == 2 and all(w in done.messages for w in ("--privileged", "BPF", "--network", "a..b")), done
+
+
+def test_the_engines_socket_is_no_volume(engine):
+    for folder in (engine.socket, engine.socket.parent):
+        done = engine.run("--volume", f"{folder}:/x", "--", "/bin/true")
+        assert done.code == 2 and "--volume" in done.messages and "socket" in done.messages, done
+
+
+def test_what_is_not_there_is_said(engine):
+    done = engine.run("--", "/bin/true", image="missing:test")
+    assert done.code == 125 and "missing:test" in done.messages and "pull" in done.messages, done
+    done = engine.run("--weir-image", "absent:test", "--", "/bin/true")
+    assert done.code == 125 and "absent:test" in done.messages and "--weir-image" in done.messages, done
+    done = engine.run("--", "/nowhere")
+    assert done.code == 127, done
+    done = engine.run("--", "/etc/passwd")
+    assert done.code == 126, done
+    engine.nothing_left()
+
+
+def test_without_an_engine_it_is_said(world):
+    done = world.command(str(world.weir_path), "container", "run", "--image", "x", "--engine", "podman", "--guard", "sidecar",
+                         env={"PATH": "/usr/bin", "CONTAINER_HOST": "unix:///nowhere/podman.sock"})
+    assert done.code == 125 and "/nowhere/podman.sock" in done.messages, done
+    done = world.command(str(world.weir_path), "container", "run", "--image", "x", env={"DOCKER_HOST": "tcp://1.2.3.4:2375"})
+    assert done.code == 2 and "unix" in done.messages, done
