@@ -77,6 +77,7 @@ struct api_status {
 	bool has_postgres; /* events are copied there; of its rows */
 	uint64_t postgres_waiting, postgres_missed, postgres_refused;
 	uint64_t policy_updates, policy_failures;
+	const struct plan *plan; /* borrowed until the next turn; NULL: none */
 };
 
 /* Which step of a change failed. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api/internal.h"
+#include "base/clock.h"
 
 #define JSON_TYPE "application/json"
 
@@ -92,6 +93,11 @@ static void commit(struct change *c)
 {
 	const struct api_ops *ops = ops_of(c);
 	struct err err = { 0 };
+
+	if (document_settle_ends(c->next, clock_wall_ms()) < 0) {
+		refuse_for(c, -ENOMEM, "", NULL);
+		return;
+	}
 
 	switch (ops->change(ops->data, TAKE_PTR(c->next), &err)) {
 	case API_FAILED_NOT:

@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 
 #include "base/addr.h"
+#include "base/timestamp.h"
 
 /* ---- the target ---- */
 
@@ -178,99 +178,13 @@ struct text request_bearer(struct text header)
 
 /* ---- times and ids ---- */
 
-/* Exactly @count digits, at most @max. */
-static bool take_digits(struct text *t, size_t count, int max, int *ret)
-{
-	int value = 0;
-
-	if (t->len < count)
-		return false;
-	for (size_t i = 0; i < count; i++) {
-		if (t->ptr[i] < '0' || t->ptr[i] > '9')
-			return false;
-		value = value * 10 + (t->ptr[i] - '0');
-	}
-	t->ptr += count;
-	t->len -= count;
-	*ret = value;
-	return value <= max;
-}
-
-static bool take_char(struct text *t, const char *any)
-{
-	if (t->len == 0 || *t->ptr == '\0' || !strchr(any, *t->ptr))
-		return false;
-	t->ptr++;
-	t->len--;
-	return true;
-}
-
-static bool take_date(struct text *t, struct tm *tm)
-{
-	int year, month;
-
-	if (!take_digits(t, 4, 9999, &year) || !take_char(t, "-") ||
-	    !take_digits(t, 2, 12, &month) || !take_char(t, "-") ||
-	    !take_digits(t, 2, 31, &tm->tm_mday) || !take_char(t, "Tt "))
-		return false;
-	tm->tm_year = year - 1900;
-	tm->tm_mon = month - 1;
-	return year >= 1970 && month > 0 && tm->tm_mday > 0;
-}
-
-static bool take_clock(struct text *t, struct tm *tm, int *ret_ms)
-{
-	int weight = 100;
-
-	*ret_ms = 0;
-	if (!take_digits(t, 2, 23, &tm->tm_hour) || !take_char(t, ":") ||
-	    !take_digits(t, 2, 59, &tm->tm_min) || !take_char(t, ":") ||
-	    !take_digits(t, 2, 60, &tm->tm_sec))
-		return false;
-	if (!take_char(t, "."))
-		return true;
-	if (t->len == 0 || !isdigit((unsigned char)*t->ptr))
-		return false;
-	for (int digit; take_digits(t, 1, 9, &digit); weight /= 10)
-		*ret_ms += digit * weight;
-	return true;
-}
-
-static bool take_offset(struct text *t, int *ret_sec)
-{
-	int hours, minutes, sign;
-
-	*ret_sec = 0;
-	if (take_char(t, "Zz"))
-		return true;
-	sign = t->len > 0 && *t->ptr == '-' ? -1 : 1;
-	if (!take_char(t, "+-") || !take_digits(t, 2, 23, &hours) || !take_char(t, ":") ||
-	    !take_digits(t, 2, 59, &minutes))
-		return false;
-	*ret_sec = sign * (hours * 3600 + minutes * 60);
-	return true;
-}
-
 bool request_time(struct text t, int64_t now_ms, int64_t *ret_ms)
 {
-	struct tm tm = { 0 };
 	int64_t duration_ms;
-	int ms, offset_sec, day;
-	time_t seconds;
 
-	if (text_to_duration_ms(t, &duration_ms)) {
-		*ret_ms = duration_ms < now_ms ? now_ms - duration_ms : 0;
-		return true;
-	}
-	if (!take_date(&t, &tm) || !take_clock(&t, &tm, &ms) ||
-	    !take_offset(&t, &offset_sec) || t.len > 0)
-		return false;
-	day = tm.tm_mday;
-	tm.tm_sec = MIN(tm.tm_sec, 59); /* a leap second is the one before */
-	seconds = timegm(&tm);
-	if (tm.tm_mday != day)
-		return false;
-	*ret_ms = ((int64_t)seconds - offset_sec) * 1000 + ms;
+	if (!text_to_duration_ms(t, &duration_ms))
+		return timestamp_parse(t, ret_ms);
+	*ret_ms = duration_ms < now_ms ? now_ms - duration_ms : 0;
 	return true;
 }
 

@@ -3,7 +3,8 @@
  *
  *     GET  /review[?state=open|accepted|dismissed|all]   the tasks
  *     GET  /review/7                  one, and what accepting it would change
- *     POST /review/7/accept[?who=…]   add its rule to the policy
+ *     POST /review/7/accept[?who=…]   add its rule to the policy; {"for": "10m"}: for
+ *                                     that long
  *     POST /review/7/dismiss[?who=…]  leave the policy as it is
  *
  * Of a daemon they are those of all its sandboxes, and each is decided for its own. */
@@ -12,11 +13,16 @@
 
 #include "api/diff.h"
 #include "api/internal.h"
+#include "base/clock.h"
 
 #define PREFIX	  "/review/"
 #define JSON_TYPE "application/json"
 
-enum { REVIEW_ID_MAX = 0x7fffffff };
+enum {
+	REVIEW_ID_MAX = 0x7fffffff,
+	LENGTH_SIZE = 16, /* "10m" */
+	RULES_SIZE = REVIEW_RULE_SIZE + LENGTH_SIZE + 16,
+};
 
 /* What an operation on the store ended with. */
 static void refuse_review(struct api_request *r, int code, const struct err *err)
@@ -35,17 +41,53 @@ static void put_diff(FILE *out, json_t *diff)
 	json_decref(diff);
 }
 
-/* The policy with the task's rule in front. *@ret_rules is "[rule]". Return: 0;
+/* The policy with the task's rule in front, which ends after @length, or, with "", never.
+ * *@ret_rules is "[rule]". Return: 0;
  * -ENOENT: no rule can do that; or another -errno. */
-static int merge_rule(struct api_request *r, const struct review *t, char *ret_rules,
-		      struct document **ret, struct err *err)
+static int merge_rule(struct api_request *r, const struct review *t, const char *length,
+		      char *ret_rules, struct document **ret, struct err *err)
 {
 	char rule[REVIEW_RULE_SIZE];
+	int code;
 
 	if (!review_rule(t, rule))
 		return err_set(err, -ENOENT, "no rule can allow this");
-	snprintf(ret_rules, REVIEW_RULE_SIZE + 2, "[%s]", rule);
-	return document_merge(r->ops->policy(r->ops->data), text_of(ret_rules), ret, err);
+	if (length[0])
+		snprintf(ret_rules, RULES_SIZE, "[%.*s,\"for\":\"%s\"}]",
+			 (int)strlen(rule) - 1, rule, length);
+	else
+		snprintf(ret_rules, RULES_SIZE, "[%s]", rule);
+	code = document_merge(r->ops->policy(r->ops->data), text_of(ret_rules), ret, err);
+	if (code == 0)
+		code = document_settle_ends(*ret, clock_wall_ms());
+	return code;
+}
+
+/* {"for": "10m"}, or nothing. @ret is "" then. */
+static bool read_length(struct api_request *r, char ret[LENGTH_SIZE])
+{
+	const struct text body =
+		text_trim((struct text){ r->body ? r->body : "", r->body_size });
+	json_t *j = body.len > 0 ? json_loadb(body.ptr, body.len, 0, NULL)
+				 : json_object();
+	const json_t *value = json_object_get(j, "for");
+	const char *text = json_string_value(value);
+	bool good = json_is_object(j) && json_object_size(j) == (value ? 1 : 0);
+	int64_t ms;
+
+	ret[0] = '\0';
+	if (good && value)
+		good = text && strlen(text) < LENGTH_SIZE &&
+		       text_to_duration_ms(text_of(text), &ms) && ms >= RULE_FOR_MIN_MS &&
+		       ms <= RULE_FOR_MAX_MS;
+	if (good && value)
+		snprintf(ret, LENGTH_SIZE, "%s", text);
+	json_decref(j);
+	if (!good)
+		reply_error(r, MHD_HTTP_BAD_REQUEST,
+			    "invalid body: it is nothing, or {\"for\": \"10m\"} "
+			    "with " RULE_FOR_WORDS);
+	return good;
 }
 
 /* Of a daemon, what is about no sandbox has no policy. */
@@ -117,7 +159,7 @@ static void answer_list(struct api_request *r)
 
 static void answer_task(struct api_request *r, const struct review *t)
 {
-	char json[REVIEW_JSON_SIZE], rules[REVIEW_RULE_SIZE + 2];
+	char json[REVIEW_JSON_SIZE], rules[RULES_SIZE];
 	size_t size = review_json(t, json);
 	struct document *next = NULL;
 	struct err err = { 0 };
@@ -126,7 +168,7 @@ static void answer_task(struct api_request *r, const struct review *t)
 	if (!reply_open(r, &s))
 		return;
 	fwrite(json, 1, size - 1, s.out); /* and more behind */
-	if (has_policy(r) && merge_rule(r, t, rules, &next, &err) == 0)
+	if (has_policy(r) && merge_rule(r, t, "", rules, &next, &err) == 0)
 		put_diff(s.out, document_diff(r->ops->policy(r->ops->data), next));
 	else
 		put_diff(s.out, NULL);
@@ -203,7 +245,7 @@ static unsigned int change_policy(struct api_request *r, struct document *next,
 
 static void accept_task(struct api_request *r, const struct review *t, const char *who)
 {
-	char rules[REVIEW_RULE_SIZE + 2];
+	char rules[RULES_SIZE], length[LENGTH_SIZE];
 	struct document *next = NULL;
 	struct err err = { 0 };
 	unsigned int status;
@@ -213,7 +255,9 @@ static void accept_task(struct api_request *r, const struct review *t, const cha
 		reply_error(r, MHD_HTTP_CONFLICT, "no such sandbox");
 		return;
 	}
-	if (merge_rule(r, t, rules, &next, &err) < 0) {
+	if (!read_length(r, length))
+		return;
+	if (merge_rule(r, t, length, rules, &next, &err) < 0) {
 		reply_error(r, MHD_HTTP_CONFLICT, "%s", err.text);
 		return;
 	}

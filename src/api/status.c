@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "api/internal.h"
+#include "base/clock.h"
 #include "event/json.h"
+#include "policy/explain.h"
 
 static const char *const mode_names[] = {
 	[API_MODE_DISABLED] = "disabled",
@@ -93,6 +95,9 @@ static json_t *status_json(const struct api_status *s, const struct document *po
 	if (s->engine_count > 0)
 		json_object_set_new(j, "engines", number(s->engine_count));
 	json_object_set_new(j, "rules", number(s->rule_count));
+	json_object_set_new(j, "grants",
+			    s->plan ? policy_grants_json(s->plan, clock_wall_ms())
+				    : json_array());
 	json_object_set_new(j, "learned",
 			    json_pack("{s:o, s:o}", "names", number(s->learned_names),
 				      "addresses", number(s->learned_addresses)));

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "base/http_status.h"
 #include "control/control.h"
 
@@ -196,6 +197,8 @@ static void parse_policy(struct wanted *w, struct control *s, struct document **
 		fault(w, "out of memory");
 	else if (document_parse(text_of(text), NULL, NULL, ret, &err) < 0)
 		fault(w, "policy: %s", err.text);
+	else if (document_settle_ends(*ret, clock_wall_ms()) < 0)
+		fault(w, "out of memory");
 	/* Else it is compiled anyway. */
 	else if (w->err->code < 0) {
 		if (control_compile(s, *ret, &compiled, &err) < 0)

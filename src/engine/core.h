@@ -35,9 +35,10 @@ struct engine_core {
 	size_t host_count;	  /* of @count, those that are of it */
 	int64_t repin_ms;	  /* dns: pinned: how often, where a policy doesn't say */
 	struct loop_timer expiry;
-	size_t snapshot_bytes;	/* sandbox.c: that all share */
-	size_t expiry_at;	/* slot that is next in this round */
-	int64_t expiry_next_ms; /* the soonest that this round has seen */
+	size_t snapshot_bytes;	  /* sandbox.c: that all share */
+	size_t expiry_at;	  /* slot that is next in this round */
+	int64_t expiry_next_ms;	  /* the soonest that this round has seen */
+	struct loop_timer grants; /* the next end of a rule */
 	struct loop_timer watch;
 	size_t watch_at;
 	struct loop_timer verify; /* of what was taken over */
@@ -65,6 +66,14 @@ int engine_core_watch(struct engine_core *c) MUST_CHECK;
 /* Read back what was taken over, one after the other, once no more of them come. Return:
  * 0, or -ENOMEM. */
 int engine_core_verify_later(struct engine_core *c) MUST_CHECK;
+
+/* -- grants.c: rules that end ------------------------------------------------------- */
+
+/* The ends of @plan, which @g is about to have; NULL: none lies ahead. */
+struct grants *engine_grants_new(const struct engine_sandbox *g,
+				 struct plan *plan) MUST_CHECK;
+/* @g has a plan whose rules may end: they do from now on. */
+void engine_grants_watch(struct engine_sandbox *g);
 
 /* -- account.c: what is reported at the end of a window ------------------------ */
 

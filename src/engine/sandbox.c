@@ -31,6 +31,7 @@
 #include "engine/host.h"
 #include "filter/nflog.h"
 #include "policy/policy.h"
+#include "sandbox/grants.h"
 #include "sandbox/learned.h"
 #include "sandbox/plan_file.h"
 #include "sandbox/refused.h"
@@ -337,6 +338,7 @@ void engine_sandbox_done(struct engine_sandbox *g)
 		close(g->route_fd);
 	engine_sandbox_snapshot_done(g);
 	plan_file_unmap(&g->plan);
+	grants_free(g->grants);
 	engine_sandbox_init(g, ATTACH_NONE, s->id);
 }
 
@@ -360,6 +362,7 @@ static int prepare(struct engine_sandbox *g, struct err *err)
 		r = engine_host_prepare(g->core, s, err);
 	if (r < 0)
 		return r;
+	g->grants = engine_grants_new(g, &g->plan);
 	s->plan = g->plan;
 	s->shared = g->kind == ATTACH_SHARED || g->kind == ATTACH_NETNS;
 	s->shared_params.redirect_only = g->enforce == ENFORCED_REDIRECT;
@@ -464,6 +467,7 @@ static int activate(struct engine_sandbox *g, const struct engine_sandbox_ops *o
 	if (r < 0)
 		return r;
 	g->sandbox.state = g->kind == ATTACH_OWNED ? SANDBOX_TESTING : SANDBOX_RUNNING;
+	engine_grants_watch(g);
 	r = engine_sandbox_pin(g);
 	return r < 0 ? err_sys(err, r, "cannot pin the policy's names") : 0;
 }
@@ -535,9 +539,8 @@ void engine_sandbox_forget_rules(struct engine_sandbox *g)
 		filter_host_forget(g->sandbox.host, (uint16_t)g->sandbox.id);
 }
 
-/* Another plan, which stays mapped: all at once. On failure nothing is changed. */
-static int engine_sandbox_change_at_once(struct engine_sandbox *g,
-					 const struct plan *next, struct err *err)
+int engine_sandbox_change_at_once(struct engine_sandbox *g, const struct plan *next,
+				  struct err *err)
 {
 	const struct engine_sandbox_ops *ops = ops_of(g);
 
@@ -602,6 +605,7 @@ static void end(struct engine_sandbox *g)
 	if (g->sandbox.host)
 		filter_host_stage_end(g->sandbox.host, c->host_stage);
 	plan_file_unmap(&c->next);
+	grants_free(c->grants);
 	*c = (struct engine_sandbox_change){ 0 };
 }
 
@@ -609,10 +613,13 @@ static void take_over(struct engine_sandbox *g)
 {
 	struct engine_sandbox_change *c = &g->change;
 	struct plan next = c->next;
+	struct grants *grants = c->grants;
 
 	sandbox_staging_done(&c->staging);
 	c->next = g->plan;
 	g->plan = next;
+	c->grants = g->grants;
+	g->grants = grants;
 	g->plan_id = plan_file_id(&g->plan);
 	if (g->sandbox.accounts) /* a window of another length may begin */
 		g->sandbox.accounts->window_ends_ms = 0;
@@ -640,6 +647,7 @@ static void wait_for_relay(struct engine_sandbox *g)
 		return;
 	}
 	g->change = (struct engine_sandbox_change){ 0 };
+	engine_grants_watch(g);
 	g->observer->on_changed(g, 0, &none);
 }
 
@@ -722,6 +730,7 @@ int engine_sandbox_change(struct engine_sandbox *g, int plan_fd, struct err *err
 	r = plan_file_map(plan_fd, &c->next, err);
 	if (r < 0)
 		return r;
+	c->grants = engine_grants_new(g, &c->next);
 	c->is_under_way = true;
 	next_turn(g);
 	return 0;
@@ -736,6 +745,7 @@ void engine_sandbox_change_cancel(struct engine_sandbox *g)
 	loop_defer_cancel(g->core->loop, &c->turn);
 	if (c->is_in_force) {
 		*c = (struct engine_sandbox_change){ 0 };
+		engine_grants_watch(g);
 		return;
 	}
 	sandbox_stage_abandon(&g->sandbox, &c->staging);

@@ -25,6 +25,7 @@
 
 struct engine_core;
 struct engine_sandbox;
+struct grants;
 
 /* The kernel's generation id, and how many transactions of ours there had been then. */
 struct engine_sandbox_seen {
@@ -105,8 +106,9 @@ int sandbox_repair(struct sandbox *s, struct relay *relay, int64_t now_ms,
 /* A change that is under way. */
 struct engine_sandbox_change {
 	bool is_under_way, is_staged;
-	bool is_in_force; /* and the relay still cuts what it forbids */
-	struct plan next; /* mapped, owned */
+	bool is_in_force;      /* and the relay still cuts what it forbids */
+	struct plan next;      /* mapped, owned */
+	struct grants *grants; /* of it; owned */
 	struct sandbox_staging staging;
 	struct filter_host_stage *host_stage; /* HOST: the same, in the host's table */
 	struct loop_deferred turn;
@@ -120,6 +122,7 @@ struct engine_sandbox {
 	bool owner;	/* OWNED: the table in the kernel is owner|persist */
 	struct sandbox sandbox;
 	struct plan plan;		  /* mapped, owned; all zero: none */
+	struct grants *grants;		  /* of the plan; owned; NULL: no rule ends */
 	struct learned_snapshot snapshot; /* mapped, owned */
 	size_t snapshot_bytes;		  /* reserved of it */
 	int route_fd;			  /* NETNS: a route socket in there, owned */
@@ -176,6 +179,9 @@ void engine_sandbox_stats(const struct engine_sandbox *g, struct ipc_stats *ret)
  * one change is under way another one fails (-EBUSY). */
 int engine_sandbox_change(struct engine_sandbox *g, int plan_fd,
 			  struct err *err) MUST_CHECK;
+/* Another plan, which stays mapped, in this turn. On failure nothing is changed. */
+int engine_sandbox_change_at_once(struct engine_sandbox *g, const struct plan *next,
+				  struct err *err) MUST_CHECK;
 /* Give up what is under way, if anything is; its end is not reported. */
 void engine_sandbox_change_cancel(struct engine_sandbox *g);
 

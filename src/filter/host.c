@@ -70,7 +70,8 @@ static void host_stale_free(struct host_stale *l)
 
 static bool plan_is(const struct host_plan *p, const struct plan *plan, bool relay)
 {
-	return p->relay == relay && p->plan.size == plan->size &&
+	return p->relay == relay && p->plan.ends_ahead == plan->ends_ahead &&
+	       p->plan.size == plan->size &&
 	       memcmp(p->plan.bytes, plan->bytes, plan->size) == 0;
 }
 
@@ -85,7 +86,8 @@ static struct host_plan *plan_copy(const struct plan *plan, bool relay, uint16_t
 		return NULL;
 	}
 	memcpy(bytes, plan->bytes, plan->size);
-	p->plan = (struct plan){ bytes, plan->size };
+	p->plan = *plan;
+	p->plan.bytes = bytes;
 	p->relay = relay;
 	p->number = number;
 	return p;

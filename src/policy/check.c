@@ -136,7 +136,7 @@ static void add_unreached(const struct check *c, uint32_t which, uint32_t by)
 	if (by >= c->policy->count || by == which)
 		return;
 	first = &c->policy->rules[by];
-	if (strcmp(first->file, rule->file) != 0)
+	if (strcmp(first->file, rule->file) != 0 || first->until_ms != 0)
 		return;
 	same = first->action == rule->action &&
 	       rule_ports_equal(&first->ports, &rule->ports) &&
@@ -379,6 +379,42 @@ static void check_rules(const struct check *c)
 	}
 }
 
+/* What is denied without a rule is so because of the rules that don't name it, and stays
+ * open when one that does has ended. */
+static const char *end_fault(const struct policy *p, const struct rule *r)
+{
+	struct addr a;
+
+	if (r->until_ms == 0 || r->kind != TARGET_PREFIX)
+		return NULL;
+	if (p->default_action == POLICY_ALLOW)
+		return "can't end: defaultAction: allow opens addresses for good";
+	for (size_t i = 0; addr_metadata(i, &a); i++)
+		if (r->prefix.bits == 8 * addr_size(&a) &&
+		    addr_equal(&r->prefix.addr, &a))
+			return "can't be opened for a time: it is a cloud's metadata";
+	return NULL;
+}
+
+static int check_ends(const struct policy_reader *reader, const struct policy *p)
+{
+	int result = 0;
+
+	for (size_t i = 0; i < p->count; i++) {
+		const struct rule *r = &p->rules[i];
+		const char *why = end_fault(p, r);
+
+		if (why) {
+			add(reader, r, FAULT_ERROR, why);
+			result = -EINVAL;
+		} else if (r->until_ms != 0 && r->until_ms <= reader->now_ms) {
+			add(reader, r, FAULT_HINT,
+			    "has ended, and is as if it weren't there");
+		}
+	}
+	return result;
+}
+
 /* The relay is who refuses: it has to be there, and to read what a connection shows. */
 static int check_denied_names(const struct policy_reader *r, const struct policy *p)
 {
@@ -418,11 +454,12 @@ int policy_build(const struct policy_reader *reader, const struct policy *policy
 	}
 	if (check_lifetimes(reader, policy) < 0 || check_ways_out(reader, policy) < 0 ||
 	    policy_check_pinned(reader, policy) < 0 ||
-	    check_denied_names(reader, policy) < 0)
+	    check_denied_names(reader, policy) < 0 || check_ends(reader, policy) < 0)
 		return -EINVAL;
 	r = compile(reader, policy, &bytes, &c.plan);
 	if (r < 0)
 		return r;
+	c.plan.ends_ahead = UINT64_MAX;
 	check_rules(&c);
 	*ret_size = c.plan.size;
 	*ret = TAKE_PTR(bytes);

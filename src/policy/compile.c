@@ -256,6 +256,8 @@ struct builder {
 	struct plan_port_range ports[PORTS_MAX];
 	size_t port_count;
 	uint8_t *list_of, *named_of; /* per rule */
+	int64_t ends[PLAN_ENDS_MAX]; /* ascending */
+	size_t end_count;
 	uint64_t text_size, name_size;
 	struct layout_prefix *prefixes;
 	uint32_t *tops;
@@ -347,6 +349,38 @@ static int intern_lists(struct builder *b, struct err *err)
 	return 0;
 }
 
+/* 1 + index of @until_ms, or of the first later one; 0: no end. */
+static uint8_t end_index(const struct builder *b, int64_t until_ms)
+{
+	size_t i = 0;
+
+	if (until_ms == 0)
+		return 0;
+	while (i < b->end_count && b->ends[i] < until_ms)
+		i++;
+	return (uint8_t)(i + 1);
+}
+
+static int collect_ends(struct builder *b, struct err *err)
+{
+	for (size_t i = 0; i < b->count; i++) {
+		const int64_t until_ms = b->rules[i]->until_ms;
+		const size_t at = end_index(b, until_ms);
+
+		if (at == 0 || (at <= b->end_count && b->ends[at - 1] == until_ms))
+			continue;
+		if (until_ms < 0 || b->end_count == PLAN_ENDS_MAX)
+			return err_set(err, -E2BIG,
+				       "more than %d different ends of rules",
+				       PLAN_ENDS_MAX);
+		memmove(&b->ends[at], &b->ends[at - 1],
+			(b->end_count - (at - 1)) * sizeof(*b->ends));
+		b->ends[at - 1] = until_ms;
+		b->end_count++;
+	}
+	return 0;
+}
+
 /* What is denied is denied by way of a translator as well. */
 static bool is_denied_v4(const struct rule *r)
 {
@@ -415,7 +449,8 @@ static bool is_covered(const struct builder *b, const struct layout_prefix *x)
 	for (uint32_t i = x->parent; i > 0; i = b->prefixes[i - 1].parent) {
 		const struct layout_prefix *outer = &b->prefixes[i - 1];
 
-		if (outer->action == x->action && outer->port_list == x->port_list)
+		if (outer->action == x->action && outer->port_list == x->port_list &&
+		    layout_outlives(outer->end, x->end))
 			return true;
 	}
 	return false;
@@ -469,6 +504,7 @@ static int build_prefixes(struct builder *b)
 			.action = (uint8_t)r->action,
 			.port_list = b->list_of[i],
 			.flags = r->flags,
+			.end = end_index(b, r->until_ms),
 			.rule = (uint32_t)i,
 		};
 		if (!is_denied_v4(r))
@@ -491,6 +527,8 @@ static int lay_out(struct builder *b, struct err *err)
 		[LAYOUT_RULES] = b->count,
 		[LAYOUT_PREFIXES] = b->prefix_count,
 		[LAYOUT_TOPS] = b->top_count,
+		[LAYOUT_ENDS] = b->end_count,
+		[LAYOUT_NEXT] = b->end_count > 0 ? b->count : 0,
 		[LAYOUT_PORT_LISTS] = b->list_count,
 		[LAYOUT_PORTS] = b->port_count,
 		[LAYOUT_TEXTS] = b->text_size + 1,
@@ -543,6 +581,7 @@ static void write_header(struct builder *b)
 	memcpy(section(b, LAYOUT_PREFIXES), b->prefixes,
 	       b->prefix_count * sizeof(*b->prefixes));
 	memcpy(section(b, LAYOUT_TOPS), b->tops, b->top_count * sizeof(*b->tops));
+	memcpy(section(b, LAYOUT_ENDS), b->ends, b->end_count * sizeof(*b->ends));
 	memcpy(section(b, LAYOUT_PORT_LISTS), b->lists,
 	       b->list_count * sizeof(*b->lists));
 	memcpy(section(b, LAYOUT_PORTS), b->ports, b->port_count * sizeof(*b->ports));
@@ -577,6 +616,7 @@ static void write_rules(struct builder *b)
 			.named_list = b->named_of[i],
 			.flags = r->flags,
 			.types = r->types,
+			.end = end_index(b, r->until_ms),
 			.line = r->line,
 			.column = r->column,
 			.target = write_text(texts, &used, r->target),
@@ -619,20 +659,26 @@ static struct layout_slot *slot_for(struct builder *b, uint64_t hash,
 	return &slots[i];
 }
 
+static uint64_t hash_of(const struct builder *b, const struct rule *r)
+{
+	const struct layout_header *h = (const struct layout_header *)b->bytes;
+	uint8_t labels[DNS_LABELS_MAX];
+	uint64_t hash = 0;
+
+	for (size_t i = layout_labels(&r->name, labels); i-- > 0;)
+		hash = layout_hash_label(&h->key, hash, r->name.bytes + labels[i]);
+	return hash;
+}
+
 static void write_name(struct builder *b, const struct rule *r, uint32_t rule,
 		       uint32_t *used)
 {
 	struct layout_header *h = (struct layout_header *)b->bytes;
 	uint8_t *names = section(b, LAYOUT_NAMES);
-	uint8_t labels[DNS_LABELS_MAX];
-	size_t count = layout_labels(&r->name, labels);
-	struct layout_slot *s;
-	uint64_t hash = 0;
+	uint64_t hash = hash_of(b, r);
+	struct layout_slot *s = slot_for(b, hash, &r->name);
 
-	for (size_t i = count; i-- > 0;)
-		hash = layout_hash_label(&h->key, hash, r->name.bytes + labels[i]);
-	h->labels_max = MAX(h->labels_max, (uint32_t)count);
-	s = slot_for(b, hash, &r->name);
+	h->labels_max = MAX(h->labels_max, (uint32_t)r->name.labels);
 	if (s->name == 0) {
 		*s = (struct layout_slot){ (uint32_t)(hash >> 32), *used + 1,
 					   PLAN_NO_RULE, PLAN_NO_RULE };
@@ -661,6 +707,35 @@ static void write_names(struct builder *b)
 	h->size = (uint32_t)b->size;
 }
 
+/* From the last rule to the first, so that each finds the one behind it in its slot. The
+ * first one of each slot ends up there again. */
+static void write_next(struct builder *b)
+{
+	struct layout_slot *slots = section(b, LAYOUT_SLOTS);
+	struct layout_next *next = section(b, LAYOUT_NEXT);
+	const struct layout_header *h = (const struct layout_header *)b->bytes;
+
+	for (uint32_t i = 0; i < h->sections[LAYOUT_SLOTS].count; i++)
+		slots[i].exact = slots[i].below = PLAN_NO_RULE;
+	for (uint32_t i = (uint32_t)b->count; i-- > 0;) {
+		const struct rule *r = b->rules[i];
+		struct layout_slot *s;
+
+		next[i] = (struct layout_next){ PLAN_NO_RULE, PLAN_NO_RULE };
+		if (r->kind == TARGET_PREFIX)
+			continue;
+		s = slot_for(b, hash_of(b, r), &r->name);
+		if (r->kind != TARGET_BELOW) {
+			next[i].exact = s->exact;
+			s->exact = i;
+		}
+		if (r->kind != TARGET_NAME) {
+			next[i].below = s->below;
+			s->below = i;
+		}
+	}
+}
+
 int policy_compile(const struct policy *policy, uint8_t **ret, size_t *ret_size,
 		   struct err *err)
 {
@@ -669,6 +744,8 @@ int policy_compile(const struct policy *policy, uint8_t **ret, size_t *ret_size,
 
 	if (r == 0)
 		r = intern_lists(&b, err);
+	if (r == 0)
+		r = collect_ends(&b, err);
 	if (r == 0)
 		r = build_prefixes(&b);
 	if (r == 0)
@@ -680,6 +757,8 @@ int policy_compile(const struct policy *policy, uint8_t **ret, size_t *ret_size,
 	write_header(&b);
 	write_rules(&b);
 	write_names(&b);
+	if (b.end_count > 0)
+		write_next(&b);
 	*ret_size = b.size;
 	*ret = TAKE_PTR(b.bytes);
 	return 0;

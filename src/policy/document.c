@@ -7,12 +7,15 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/timestamp.h"
+#include "event/json.h"
 #include "policy/document_internal.h"
 
-enum { RULE_KEYS = 7, TOP_KEYS = 7, UNKNOWN_MAX = 32 /* more aren't reported */ };
+enum { RULE_KEYS = 9, TOP_KEYS = 7, UNKNOWN_MAX = 32 /* more aren't reported */ };
 
 static const char *const rule_keys[RULE_KEYS] = {
-	"ports", "types", "private", "raw", "required", "unmetered", "comment",
+	"ports",     "types",	"private", "raw", "required",
+	"unmetered", "comment", "until",   "for",
 };
 static const char *const top_keys[TOP_KEYS] = {
 	"verify",      "dns", "repin", "limits", "on_denies", "require_full_isolation",
@@ -464,6 +467,92 @@ int document_read_patch(struct text body, struct document **ret, struct err *err
 	return 0;
 }
 
+/* --- ends of rules --- */
+
+enum { KEY_UNTIL = RULE_KEYS - 2, KEY_FOR = RULE_KEYS - 1 };
+
+/* "\"10m\"" from @now_ms on, as "\"2026-11-20T13:31:08.000Z\"". Return: false: @value is
+ * no such time, or memory is out. */
+static bool end_of(struct arena *arena, struct text value, int64_t now_ms,
+		   struct text *ret)
+{
+	char time[JTEXT_TIME_SIZE];
+	int64_t ms;
+
+	if (value.len < 2 || value.ptr[0] != '"' ||
+	    !text_to_duration_ms((struct text){ value.ptr + 1, value.len - 2 }, &ms) ||
+	    ms < RULE_FOR_MIN_MS || ms > RULE_FOR_MAX_MS)
+		return false;
+	ret->ptr = arena_printf(arena, "\"%s\"", jtext_time(now_ms + ms, true, time));
+	ret->len = ret->ptr ? strlen(ret->ptr) : 0;
+	return ret->ptr;
+}
+
+static bool has_member(const struct document_rule *rule, const char *quoted)
+{
+	return rule->own.len > 0 &&
+	       memmem(rule->own.ptr, rule->own.len, quoted, strlen(quoted));
+}
+
+static bool ends(const struct document_rule *rule)
+{
+	return has_member(rule, "\"until\":") || has_member(rule, "\"for\":");
+}
+
+/* @value is the time of an end that is over at @now_ms. */
+static bool is_over(struct text value, int64_t now_ms)
+{
+	int64_t end_ms;
+
+	return value.len > 2 && value.ptr[0] == '"' &&
+	       timestamp_parse((struct text){ value.ptr + 1, value.len - 2 }, &end_ms) &&
+	       end_ms <= now_ms;
+}
+
+/* Return: 1: the rule has ended; 0; or -ENOMEM. */
+static int settle_rule(struct document *d, struct document_rule *rule, int64_t now_ms)
+{
+	struct reading r = { .d = d };
+	struct text own[RULE_KEYS + 1] = { 0 }, key, end;
+	const char *text =
+		arena_printf(&d->arena, "{%.*s}", (int)rule->own.len, rule->own.ptr);
+
+	if (!text)
+		return -ENOMEM;
+	r.c = (struct json_cursor){ text, text + rule->own.len + 2, 1, 1 };
+	json_cursor_enter(&r.c);
+	while (json_cursor_next(&r.c)) {
+		if (json_cursor_string(&r.c, &d->arena, &key) < 0)
+			return -ENOMEM;
+		read_own(&r, &own[key_find(key, rule_keys, RULE_KEYS)]);
+	}
+	if (!own[KEY_FOR].ptr && is_over(own[KEY_UNTIL], now_ms))
+		return 1;
+	if (!own[KEY_FOR].ptr || own[KEY_UNTIL].ptr ||
+	    !end_of(&d->arena, own[KEY_FOR], now_ms, &end))
+		return 0;
+	own[KEY_UNTIL] = end;
+	own[KEY_FOR] = (struct text){ 0 };
+	keep_own(&r, rule_keys, own, RULE_KEYS, &rule->own);
+	return r.r;
+}
+
+int document_settle_ends(struct document *d, int64_t now_ms)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < d->count; i++) {
+		int r = ends(&d->rules[i]) ? settle_rule(d, &d->rules[i], now_ms) : 0;
+
+		if (r < 0)
+			return r;
+		if (r == 0)
+			d->rules[kept++] = d->rules[i];
+	}
+	d->count = kept;
+	return 0;
+}
+
 /* --- questions --- */
 
 size_t document_rule_count(const struct document *d)
@@ -572,11 +661,13 @@ static bool is_address(struct text t)
 	return prefix_parse(t.ptr, zone ? (size_t)(zone - t.ptr) : t.len, true, &p);
 }
 
+/* Behind a rule that ends its target is decided by the next one that doesn't. */
 static void drop_superseded(struct entry *entries, size_t count)
 {
 	qsort(entries, count, sizeof(*entries), compare_entries);
 	for (size_t i = 0, first = 0; i < count; i++) {
-		if (compare_targets(entries[first].target, entries[i].target) != 0)
+		if (compare_targets(entries[first].target, entries[i].target) != 0 ||
+		    (ends(entries[first].rule) && !ends(entries[i].rule)))
 			first = i;
 		if (i == first)
 			continue;

@@ -22,6 +22,11 @@ struct document *document_close(const char *why) MUST_CHECK;
 /* Why it is closed, ended by NUL; NULL: it isn't. */
 const char *document_closed(const struct document *d);
 
+/* Before it is put in force: write `until` in place of each `for` of its rules, counted
+ * from @now_ms of the wall clock, and leave out the rules that have ended. What is no
+ * such time stays, and is a fault when a policy is made of it. Return: 0, or -ENOMEM. */
+int document_settle_ends(struct document *d, int64_t now_ms) MUST_CHECK;
+
 /* A whole policy. Empty text, {}, null: deny all. Unknown keys are reported to
  * @unknown (may be NULL), once each. Return: 0; -EINVAL with what goes behind
  * "invalid policy: "; -ENOMEM. */
@@ -29,7 +34,8 @@ typedef void document_unknown_fn(void *data, const char *key);
 int document_parse(struct text body, document_unknown_fn *unknown, void *data,
 		   struct document **ret, struct err *err) MUST_CHECK;
 /* Patch: the rules of the JSON array @body come first; of rules with the same target
- * (case ignored, as text) the first stays. The default action stays. -EINVAL: @err is
+ * (case ignored, as text) the first stays, and behind one that ends the first that
+ * doesn't. The default action stays. -EINVAL: @err is
  * the whole message ("empty body", "invalid patch rules: …", "invalid merged policy: …").
  * -EPERM: @old is closed. */
 int document_merge(const struct document *old, struct text body, struct document **ret,

@@ -380,9 +380,9 @@ int document_policy(const struct document *d, const struct always_file *deny,
 		return -ENOMEM;
 	m->r = r;
 	m->policy = ret;
-	m->schema = (struct schema_document){ .policy = ret,
-					      .arena = r->arena,
-					      .faults = r->faults };
+	m->schema = (struct schema_document){
+		.policy = ret, .arena = r->arena, .faults = r->faults, .now_ms = r->now_ms
+	};
 	/* Nothing else is said then: everything is denied. */
 	if (d->closed.ptr) {
 		ret->has_default_action = true;

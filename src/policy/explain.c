@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "event/json.h"
 #include "policy/limits.h"
 #include "policy/rule.h"
 
@@ -41,7 +42,7 @@ static const char *named_ports(const struct plan *p, const struct plan_rule *r, 
 char *policy_explain_rule(const struct plan *p, uint32_t rule, char *buf, size_t size)
 {
 	char target[TEXT_ESCAPED_SIZE], file[TEXT_ESCAPED_SIZE], ports[128],
-		place[16] = "";
+		place[16] = "", until[JTEXT_TIME_SIZE + 8] = "", time[JTEXT_TIME_SIZE];
 	struct plan_rule r;
 
 	if (rule >= plan_rule_count(p)) {
@@ -54,12 +55,15 @@ char *policy_explain_rule(const struct plan *p, uint32_t rule, char *buf, size_t
 	text_escape(text_of(r.file), file, sizeof(file));
 	if (r.line > 0)
 		snprintf(place, sizeof(place), ":%u", r.line);
+	if (r.until_ms != 0)
+		snprintf(until, sizeof(until), " until %s",
+			 jtext_time(r.until_ms, false, time));
 	if (r.action == POLICY_ALLOW && r.flags & PLAN_PORTS_LISTED)
-		snprintf(buf, size, "allow %s ports %s (%s%s)", target,
-			 named_ports(p, &r, ports, sizeof(ports)), file, place);
+		snprintf(buf, size, "allow %s ports %s%s (%s%s)", target,
+			 named_ports(p, &r, ports, sizeof(ports)), until, file, place);
 	else
-		snprintf(buf, size, "%s %s (%s%s)", policy_action_name(r.action), target,
-			 file, place);
+		snprintf(buf, size, "%s %s%s (%s%s)", policy_action_name(r.action),
+			 target, until, file, place);
 	return buf;
 }
 
@@ -100,6 +104,7 @@ static json_t *rule_json(const struct rule *r)
 {
 	json_t *o = json_pack("{s:s, s:s}", "action", policy_action_name(r->action),
 			      "target", r->target);
+	char until[JTEXT_TIME_SIZE];
 	int e = o ? 0 : -1;
 
 	if (e == 0 && r->ports.count > 0)
@@ -110,12 +115,35 @@ static json_t *rule_json(const struct rule *r)
 		if (r->flags & rule_flag_words[i].flag)
 			e = json_object_set_new(o, rule_flag_words[i].key, json_true());
 	}
+	if (e == 0 && r->until_ms != 0)
+		e = json_object_set_new(
+			o, "until", json_string(jtext_time(r->until_ms, true, until)));
 	if (e == 0 && r->comment[0])
 		e = json_object_set_new(o, "comment", json_string(r->comment));
 	if (e == 0)
 		return o;
 	json_decref(o);
 	return NULL;
+}
+
+json_t *policy_grants_json(const struct plan *p, int64_t wall_ms)
+{
+	json_t *list = json_array();
+	char until[JTEXT_TIME_SIZE];
+
+	for (size_t i = 0; plan_end_count(p) > 0 && i < plan_rule_count(p); i++) {
+		const struct plan_rule r = plan_rule(p, i);
+
+		if (r.until_ms > wall_ms)
+			json_array_append_new(
+				list,
+				json_pack("{s:s, s:s, s:I}", "target", r.target, "until",
+					  jtext_time(r.until_ms, true, until),
+					  "secondsLeft",
+					  (json_int_t)((r.until_ms - wall_ms + 999) /
+						       1000)));
+	}
+	return list;
 }
 
 static json_t *limits_json(const struct policy *p)

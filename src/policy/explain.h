@@ -2,6 +2,7 @@
 /* policy/explain - a policy and a plan's decisions in words. */
 #pragma once
 
+#include <jansson.h>
 #include <stdio.h>
 
 #include "policy/plan.h"
@@ -19,6 +20,10 @@ const char *policy_action_name(enum policy_action action);
 /* What the profiles of @policy give a command of `weir run` besides hosts: a line for
  * each profile and kind of need. */
 void policy_explain_needs(const struct policy *policy, const char *prefix, FILE *out);
+
+/* A list of the rules that end, and not before @wall_ms: {target, until, secondsLeft}.
+ */
+json_t *policy_grants_json(const struct plan *p, int64_t wall_ms);
 
 /* The policy with `extends` resolved, as a document of its own.
  * Return: 0 or -ENOMEM. */

@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "policy/plan.h"
 
-#define LAYOUT_MAGIC UINT64_C(0x346e616c70726577) /* "werplan4" */
+#define LAYOUT_MAGIC UINT64_C(0x356e616c70726577) /* "werplan5" */
 
 enum { LAYOUT_SIZE_MAX = 1 << 30 };
 
@@ -20,6 +20,8 @@ enum layout_section {
 	LAYOUT_RULES,	   /* struct layout_rule */
 	LAYOUT_PREFIXES,   /* struct layout_prefix, sorted */
 	LAYOUT_TOPS,	   /* uint32_t: the prefixes that plan_prefix() shows */
+	LAYOUT_ENDS,	   /* int64_t, ascending: the different ends of rules */
+	LAYOUT_NEXT,	   /* struct layout_next of each rule; empty without ends */
 	LAYOUT_PORT_LISTS, /* struct layout_port_list */
 	LAYOUT_PORTS,	   /* struct plan_port_range */
 	LAYOUT_TEXTS,	   /* bytes; the last one is NUL */
@@ -64,18 +66,25 @@ struct layout_rule {
 	uint8_t flags;
 	uint8_t types;
 	uint8_t named_list;
-	uint8_t reserved[3];
+	uint8_t end; /* 1 + index into LAYOUT_ENDS; 0: none */
+	uint8_t reserved[2];
 	uint32_t line, column;
 	uint32_t target, file, comment; /* offsets into LAYOUT_TEXTS */
 };
 
-/* Sorted by address, length, action, port list; no two alike in all four. */
+/* What decides of the same name when the rule is over: a later rule, or PLAN_NO_RULE. */
+struct layout_next {
+	uint32_t exact, below; /* as in struct layout_slot */
+};
+
+/* Sorted by address, length, action, port list, end; no two alike in all five. */
 struct layout_prefix {
 	struct prefix prefix; /* host bits zero */
 	uint8_t action;
 	uint8_t port_list;
 	uint8_t flags;
-	uint8_t reserved[3];
+	uint8_t end; /* as in struct layout_rule */
+	uint8_t reserved[2];
 	uint32_t rule;	 /* the first of the rules that say the same */
 	uint32_t parent; /* 1 + index of the narrowest earlier entry that holds this one;
 			    0: none */
@@ -99,6 +108,18 @@ static inline const void *layout_section(const struct plan *p, enum layout_secti
 static inline uint32_t layout_count(const struct plan *p, enum layout_section which)
 {
 	return layout_header(p)->sections[which].count;
+}
+
+/* The end that a rule or prefix has as @end is over. */
+static inline bool layout_is_over(const struct plan *p, uint8_t end)
+{
+	return end != 0 && !(p->ends_ahead >> (end - 1) & 1);
+}
+
+/* Who has the end @a stays at least as long as who has the end @b. */
+static inline bool layout_outlives(uint8_t a, uint8_t b)
+{
+	return a == 0 || (b != 0 && a >= b);
 }
 
 /* One step of a name's hash: @label (its length octet included) below what @above

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "policy/embedded.h"
 #include "policy/faults.h"
 #include "policy/policy.h"
@@ -164,6 +165,19 @@ static void count_needs(struct arena *arena, struct policy *policy, size_t first
 {
 	for (size_t i = first; i < policy->need_count; i++)
 		policy->needs[i].profile = profile_of(arena, policy->needs[i].at.file);
+}
+
+int policy_args_set_for(void *field, const char *value, struct err *err)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+	int64_t ms;
+
+	if (!text_to_duration_ms(text_of(value), &ms) || ms < RULE_FOR_MIN_MS ||
+	    ms > RULE_FOR_MAX_MS)
+		return err_set(err, -EINVAL, "'%s' is not " RULE_FOR_WORDS,
+			       text_escape(text_of(value), shown, sizeof(shown)));
+	*(int64_t *)field = ms;
+	return 0;
 }
 
 int policy_args_set_verify(void *args, const char *value, struct err *err)
@@ -337,7 +351,8 @@ int cli_policy_load_text(const struct policy_args *args, const struct text *text
 	const struct policy_reader reader = { .arena = arena,
 					      .faults = faults,
 					      .load = load_document,
-					      .load_data = arena };
+					      .load_data = arena,
+					      .now_ms = clock_wall_ms() };
 	CLEAN(mem) uint8_t *plan = NULL;
 	struct policy policy = { 0 };
 	int r = read_options(&reader, args->narrow_file, POLICY_DENY, &args->narrow,
@@ -353,6 +368,12 @@ int cli_policy_load_text(const struct policy_args *args, const struct text *text
 	else if (args->file)
 		r = faults_worse(
 			r, read_named(&reader, "policy", args->file, true, &policy));
+	for (size_t i = 0; args->for_ms > 0 && i < policy.count; i++) {
+		struct rule *rule = &policy.rules[i];
+
+		if (rule->action == POLICY_ALLOW && rule->until_ms == 0)
+			rule->until_ms = reader.now_ms + args->for_ms;
+	}
 	for (size_t i = 0; i < args->profiles.count; i++) {
 		const char *name = args->profiles.items[i];
 		const size_t needs = policy.need_count;

@@ -21,7 +21,8 @@ struct policy_args {
 	bool has_denied_names; /* --denied-names: whatever the documents say */
 	enum policy_denied_names denied_names; /* of that; else where no document says,
 						* and where it can be had */
-	struct option_list narrow;	       /* denied by the file @narrow_file */
+	int64_t for_ms; /* what an allow of @file that has no end gets; 0: none */
+	struct option_list narrow; /* denied by the file @narrow_file */
 	const char *narrow_file;
 };
 
@@ -41,7 +42,12 @@ struct policy_args {
 #define POLICY_DENIED_NAMES_ROW(type, field, help) \
 	{ "denied-names", "nxdomain|refuse", help, policy_args_set_denied_names, \
 	  OPTION_IN(CUSTOM, type, field) }
+#define POLICY_FOR_ROW(type, field, help) \
+	{ "for", "TIME", help, policy_args_set_for, OPTION_IN(CUSTOM, type, field) }
 /* clang-format on */
+
+/* A setter of --for: @field is an int64_t of milliseconds. Return: as the next. */
+int policy_args_set_for(void *field, const char *value, struct err *err) MUST_CHECK;
 
 /* A setter of --denied-names: @args is a struct policy_args. Return: as the next. */
 int policy_args_set_denied_names(void *args, const char *value,

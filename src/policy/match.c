@@ -69,6 +69,16 @@ static const struct layout_slot *slot_find(const struct plan *p, uint64_t hash,
 	return NULL;
 }
 
+/* @rule, or the next one for the same name that isn't over. */
+static uint32_t first_ahead(const struct plan *p, uint32_t rule, bool exact)
+{
+	const struct layout_next *next = layout_section(p, LAYOUT_NEXT);
+
+	while (plan_rule_is_over(p, rule))
+		rule = exact ? next[rule].exact : next[rule].below;
+	return rule;
+}
+
 struct plan_verdict plan_match_name(const struct plan *p, const struct dns_name *name)
 {
 	const struct layout_header *h = layout_header(p);
@@ -87,7 +97,8 @@ struct plan_verdict plan_match_name(const struct plan *p, const struct dns_name 
 		hash = layout_hash_label(&h->key, hash, name->bytes + labels[i]);
 		s = slot_find(p, hash, name, labels[i]);
 		if (s)
-			best = MIN(best, i == 0 ? s->exact : s->below);
+			best = MIN(best,
+				   first_ahead(p, i == 0 ? s->exact : s->below, i == 0));
 	}
 	return best == PLAN_NO_RULE ? default_verdict(p) : rule_verdict(p, best);
 }
@@ -135,7 +146,7 @@ struct plan_verdict plan_match_addr(const struct plan *p, const struct addr *add
 		const struct layout_prefix *x = &all[i - 1];
 		struct plan_verdict *v = x->action == POLICY_ALLOW ? &allow : &deny;
 
-		if (!prefix_contains(&x->prefix, &a))
+		if (!prefix_contains(&x->prefix, &a) || layout_is_over(p, x->end))
 			continue;
 		if (x->action == POLICY_ALLOW && port != 0 &&
 		    !plan_port_list_has(p, x->port_list, protocol, port))
@@ -177,7 +188,8 @@ bool plan_names_addr(const struct plan *p, const struct addr *addr)
 	for (uint32_t i = prefix_before(p, &a); i > 0; i = all[i - 1].parent) {
 		const struct layout_prefix *x = &all[i - 1];
 
-		if (x->action == POLICY_ALLOW && prefix_contains(&x->prefix, &a))
+		if (x->action == POLICY_ALLOW && !layout_is_over(p, x->end) &&
+		    prefix_contains(&x->prefix, &a))
 			return true;
 	}
 	return false;

@@ -14,6 +14,8 @@ size_t layout_item_size(enum layout_section which)
 		[LAYOUT_RULES] = sizeof(struct layout_rule),
 		[LAYOUT_PREFIXES] = sizeof(struct layout_prefix),
 		[LAYOUT_TOPS] = sizeof(uint32_t),
+		[LAYOUT_ENDS] = sizeof(int64_t),
+		[LAYOUT_NEXT] = sizeof(struct layout_next),
 		[LAYOUT_PORT_LISTS] = sizeof(struct layout_port_list),
 		[LAYOUT_PORTS] = sizeof(struct plan_port_range),
 		[LAYOUT_TEXTS] = 1,
@@ -31,7 +33,9 @@ int layout_prefix_compare(const struct layout_prefix *a, const struct layout_pre
 		r = a->prefix.bits - b->prefix.bits;
 	if (r == 0)
 		r = a->action - b->action;
-	return r != 0 ? r : a->port_list - b->port_list;
+	if (r == 0)
+		r = a->port_list - b->port_list;
+	return r != 0 ? r : a->end - b->end;
 }
 
 bool layout_prefix_holds(const struct prefix *outer, const struct prefix *inner)
@@ -104,6 +108,31 @@ static bool ports_are_sound(const struct plan *p)
 	return true;
 }
 
+static bool ends_are_sound(const struct plan *p)
+{
+	const int64_t *ends = layout_section(p, LAYOUT_ENDS);
+	const struct layout_next *next = layout_section(p, LAYOUT_NEXT);
+	uint32_t count = layout_count(p, LAYOUT_ENDS);
+	uint32_t rules = layout_count(p, LAYOUT_RULES);
+
+	if (count > PLAN_ENDS_MAX ||
+	    layout_count(p, LAYOUT_NEXT) != (count > 0 ? rules : 0))
+		return false;
+	for (uint32_t i = 0; i < count; i++) {
+		if (ends[i] <= (i > 0 ? ends[i - 1] : 0))
+			return false;
+	}
+	/* Each step leads on, so a walk ends. */
+	for (uint32_t i = 0; i < layout_count(p, LAYOUT_NEXT); i++) {
+		if ((next[i].exact != PLAN_NO_RULE &&
+		     (next[i].exact <= i || next[i].exact >= rules)) ||
+		    (next[i].below != PLAN_NO_RULE &&
+		     (next[i].below <= i || next[i].below >= rules)))
+			return false;
+	}
+	return true;
+}
+
 static bool rules_are_sound(const struct plan *p)
 {
 	const struct layout_rule *rules = layout_section(p, LAYOUT_RULES);
@@ -117,8 +146,9 @@ static bool rules_are_sound(const struct plan *p)
 		const struct layout_rule *r = &rules[i];
 
 		if (r->action > POLICY_ALLOW || r->port_list >= lists ||
-		    r->named_list >= lists || r->target >= text_size ||
-		    r->file >= text_size || r->comment >= text_size)
+		    r->named_list >= lists || r->end > layout_count(p, LAYOUT_ENDS) ||
+		    r->target >= text_size || r->file >= text_size ||
+		    r->comment >= text_size)
 			return false;
 	}
 	return true;
@@ -166,7 +196,8 @@ static bool prefix_is_sound(const struct plan *p, const struct layout_prefix *al
 		return false;
 	if (x->action > POLICY_ALLOW ||
 	    x->port_list >= layout_count(p, LAYOUT_PORT_LISTS) ||
-	    x->rule >= layout_count(p, LAYOUT_RULES))
+	    x->rule >= layout_count(p, LAYOUT_RULES) ||
+	    x->end > layout_count(p, LAYOUT_ENDS))
 		return false;
 	/* Parents come before their children and hold them, so a walk upwards ends
 	 * soon. */
@@ -211,6 +242,8 @@ int plan_open(const void *bytes, size_t size, struct plan *ret, struct err *err)
 		return err_set(err, -EBADMSG, "the plan's header holds an unknown value");
 	if (!ports_are_sound(&p))
 		return err_set(err, -EBADMSG, "the plan's port lists are not sound");
+	if (!ends_are_sound(&p))
+		return err_set(err, -EBADMSG, "the plan's ends of rules are not sound");
 	if (!rules_are_sound(&p))
 		return err_set(err, -EBADMSG, "the plan's rules are not sound");
 	if (!slots_are_sound(&p))
@@ -267,6 +300,33 @@ struct plan_on_denies plan_on_denies(const struct plan *p)
 	};
 }
 
+size_t plan_end_count(const struct plan *p)
+{
+	return layout_count(p, LAYOUT_ENDS);
+}
+
+int64_t plan_end(const struct plan *p, size_t i)
+{
+	const int64_t *ends = layout_section(p, LAYOUT_ENDS);
+
+	return i < layout_count(p, LAYOUT_ENDS) ? ends[i] : 0;
+}
+
+void plan_set_time(struct plan *p, int64_t wall_ms)
+{
+	p->ends_ahead = 0;
+	for (size_t i = 0; i < plan_end_count(p); i++)
+		if (plan_end(p, i) > wall_ms)
+			p->ends_ahead |= UINT64_C(1) << i;
+}
+
+bool plan_rule_is_over(const struct plan *p, uint32_t rule)
+{
+	const struct layout_rule *rules = layout_section(p, LAYOUT_RULES);
+
+	return rule < layout_count(p, LAYOUT_RULES) && layout_is_over(p, rules[rule].end);
+}
+
 size_t plan_port_list_count(const struct plan *p)
 {
 	return layout_count(p, LAYOUT_PORT_LISTS);
@@ -312,6 +372,20 @@ size_t plan_prefix_count(const struct plan *p)
 	return layout_count(p, LAYOUT_TOPS);
 }
 
+/* A wider prefix says the same, and isn't over: two ranges of a set can't overlap. */
+static bool is_covered_now(const struct plan *p, const struct layout_prefix *all,
+			   const struct layout_prefix *x)
+{
+	for (uint32_t i = x->end != 0 ? x->parent : 0; i > 0; i = all[i - 1].parent) {
+		const struct layout_prefix *outer = &all[i - 1];
+
+		if (outer->action == x->action && outer->port_list == x->port_list &&
+		    !layout_is_over(p, outer->end))
+			return true;
+	}
+	return false;
+}
+
 struct plan_prefix plan_prefix(const struct plan *p, size_t i)
 {
 	const struct layout_prefix *all = layout_section(p, LAYOUT_PREFIXES);
@@ -321,6 +395,8 @@ struct plan_prefix plan_prefix(const struct plan *p, size_t i)
 	if (i >= layout_count(p, LAYOUT_TOPS))
 		return (struct plan_prefix){ .rule = PLAN_NO_RULE };
 	x = &all[tops[i]];
+	if (layout_is_over(p, x->end) || is_covered_now(p, all, x))
+		return (struct plan_prefix){ .rule = PLAN_NO_RULE };
 	return (struct plan_prefix){
 		.prefix = x->prefix,
 		.action = x->action,
@@ -348,6 +424,7 @@ struct plan_rule plan_rule(const struct plan *p, size_t i)
 		.named_list = rules[i].named_list,
 		.flags = rules[i].flags,
 		.types = rules[i].types,
+		.until_ms = rules[i].end ? plan_end(p, rules[i].end - 1u) : 0,
 		.line = rules[i].line,
 		.column = rules[i].column,
 		.target = texts + rules[i].target,
@@ -375,6 +452,9 @@ uint64_t plan_rules_hash(const struct plan *p)
 
 	for (size_t i = 0; i < plan_rule_count(p); i++) {
 		const struct plan_rule r = plan_rule(p, i);
+
+		if (plan_rule_is_over(p, (uint32_t)i))
+			continue;
 		const uint8_t decided[] = { r.action, r.port_list, r.named_list, r.flags,
 					    r.types };
 

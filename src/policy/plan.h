@@ -13,7 +13,9 @@
  * keeps the smallest rule number: the first rule that matches decides.
  * Addresses: sorted disjoint ranges per family for look-ups here; the filter loads
  * the same prefixes into the kernel. A deny is absolute.
- * Ports: every distinct `ports` of the policy is a port list; a verdict names one. */
+ * Ports: every distinct `ports` of the policy is a port list; a verdict names one.
+ * Ends: the bytes have every rule, and the times at which rules end. struct plan says
+ * which of those times lie ahead; a rule that has ended is as if it weren't there. */
 #pragma once
 
 #include "base/addr.h"
@@ -24,6 +26,7 @@ enum {
 	PLAN_NO_RULE = 0xffffffff, /* the default action decided */
 	PLAN_PORT_LISTS_MAX = 16,  /* a policy with more distinct lists is refused */
 	PLAN_PORT_RANGES_MAX = 64, /* per list */
+	PLAN_ENDS_MAX = 64,	   /* a policy with more different ends is refused */
 };
 
 enum policy_action { POLICY_DENY = 0, POLICY_ALLOW = 1 };
@@ -81,6 +84,7 @@ struct plan_rule {
 			       but the word "default" */
 	uint8_t flags;
 	uint8_t types;
+	int64_t until_ms;      /* wall clock: its end; 0: it has none */
 	uint32_t line, column; /* 0: from the command line */
 	const char *target;    /* as written */
 	const char *file;      /* "--allow" for the command line, or a path */
@@ -123,9 +127,11 @@ struct plan_on_denies {
 struct plan {
 	const uint8_t *bytes; /* borrowed; aligned to 8 */
 	size_t size;
+	uint64_t ends_ahead; /* bit i: plan_end(i) lies ahead; 0: every rule that has an
+			      * end has ended */
 };
 
-/* Check @bytes and open it. Return: 0, or -EBADMSG with the reason. */
+/* Check @bytes and open it; no end lies ahead. Return: 0, or -EBADMSG with the reason. */
 int plan_open(const void *bytes, size_t size, struct plan *ret,
 	      struct err *err) MUST_CHECK;
 
@@ -137,6 +143,13 @@ uint32_t plan_limit(const struct plan *p, enum plan_limit which);
 bool plan_requires_full_isolation(const struct plan *p);
 uint32_t plan_repin_sec(const struct plan *p); /* 0: not set */
 struct plan_on_denies plan_on_denies(const struct plan *p);
+
+/* The different ends of rules, the soonest first, in ms of the wall clock. */
+size_t plan_end_count(const struct plan *p);
+int64_t plan_end(const struct plan *p, size_t i);
+/* The ends after @wall_ms lie ahead, and no others. */
+void plan_set_time(struct plan *p, int64_t wall_ms);
+bool plan_rule_is_over(const struct plan *p, uint32_t rule);
 
 /* What the policy says of a name: the first rule that matches, else the default. */
 struct plan_verdict plan_match_name(const struct plan *p, const struct dns_name *name);
@@ -167,12 +180,14 @@ const struct plan_port_range *plan_port_list(const struct plan *p, size_t list,
 /* Address rules made disjoint per (action, port list), sorted; PLAN_IMPLICIT ones
  * included. */
 size_t plan_prefix_count(const struct plan *p);
+/* Where the rule is over, or another one that isn't says the same of a wider prefix:
+ * rule PLAN_NO_RULE, and no prefix (family ADDR_NONE). */
 struct plan_prefix plan_prefix(const struct plan *p, size_t i);
 /* The names that rules are about, wildcards without their stars, in the order of the
  * rules. *@at is 0 at first. False: there is none left. */
 bool plan_name_next(const struct plan *p, uint32_t *at, struct dns_name *ret);
 size_t plan_rule_count(const struct plan *p);
 struct plan_rule plan_rule(const struct plan *p, size_t i);
-/* Of what the rules decide, and not of where they stand: the same for two texts that say
- * the same rules in the same order. */
+/* Of what the rules decide now, and not of where they stand: the same for two texts that
+ * say the same rules in the same order. */
 uint64_t plan_rules_hash(const struct plan *p);

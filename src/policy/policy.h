@@ -111,6 +111,8 @@ struct policy_reader {
 	struct faults *faults; /* borrowed */
 	policy_load_fn *load;  /* NULL: `extends` is an error */
 	void *load_data;
+	int64_t now_ms; /* wall clock, from which the key `for` counts; 0: the text is
+			 * read again later, and `for` is a fault */
 };
 
 /* What POLICY_FORMAT_GUESS comes to: by the name, or by the first byte. */

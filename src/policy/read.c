@@ -209,7 +209,8 @@ static int read_tree(const struct policy_reader *r, const struct reading *readin
 	struct schema_document d = { .policy = policy,
 				     .arena = r->arena,
 				     .faults = r->faults,
-				     .file = reading->file };
+				     .file = reading->file,
+				     .now_ms = r->now_ms };
 	int result = schema_read(&d, root);
 
 	if (result == -ENOMEM)

@@ -29,11 +29,17 @@ struct rule {
 	struct rule_ports ports;
 	uint8_t flags;	     /* PLAN_PRIVATE … */
 	uint8_t types;	     /* PLAN_TYPE_… */
+	int64_t until_ms;    /* wall clock: the rule's end; 0: it has none */
 	const char *target;  /* as written */
 	const char *comment; /* "" when none */
 	const char *file;
 	uint32_t line, column;
 };
+
+/* What the key `for` takes: a year at most. */
+enum { RULE_FOR_MIN_MS = 1000 };
+#define RULE_FOR_MAX_MS (INT64_C(366) * 86400 * 1000)
+#define RULE_FOR_WORDS	"a time from 1s to 366d, like 10m"
 
 /* "443", "80,443", "8000-8100", "tcp/22", "udp/443,tcp/80-90". A number alone is TCP
  * and UDP. Ranges are sorted and merged into @ret, which takes PLAN_PORT_RANGES_MAX. The

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/timestamp.h"
 #include "policy/faults.h"
 #include "policy/limits.h"
 
@@ -304,10 +305,37 @@ static void on_comment(struct walk *w, const struct node *n, void *data)
 		r->comment = walk_text(w, n->text);
 }
 
+/* The first moment that there is: 0 would mean that there is no end. */
+static void on_until(struct walk *w, const struct node *n, void *data)
+{
+	struct rule *r = data;
+
+	if (n->kind != NODE_TEXT || !timestamp_parse(n->text, &r->until_ms))
+		walk_is_not(w, n, "a time: write it like 2026-11-20T13:31:08Z");
+	r->until_ms = MAX(r->until_ms, INT64_C(1));
+}
+
+static void on_for(struct walk *w, const struct node *n, void *data)
+{
+	const int64_t now_ms = w->document->now_ms;
+	struct rule *r = data;
+	int64_t ms = 0;
+
+	if (n->kind != NODE_TEXT || !text_to_duration_ms(n->text, &ms) ||
+	    ms < RULE_FOR_MIN_MS || ms > RULE_FOR_MAX_MS)
+		walk_is_not(w, n, RULE_FOR_WORDS);
+	else if (now_ms <= 0)
+		walk_fault(w, n, FAULT_ERROR,
+			   "a time from now on would begin anew each time this text is "
+			   "read: write `until` and the time of the end");
+	r->until_ms = MAX(now_ms + ms, INT64_C(1));
+}
+
 static const struct schema_key rule_keys[] = {
 	{ "action", on_action }, { "target", on_target },  { "ports", on_ports },
 	{ "types", on_types },	 { "private", on_flag },   { "raw", on_flag },
 	{ "required", on_flag }, { "unmetered", on_flag }, { "comment", on_comment },
+	{ "until", on_until },	 { "for", on_for },
 };
 
 static const struct node *key_of(const struct node *map, const char *key)
@@ -333,6 +361,8 @@ static void useless(struct walk *w, const struct node *map, const char *key,
 	walk_pop(w, used);
 }
 
+#define NO_DENY_ENDS "a deny that ends would open what it denies by itself"
+
 /* What no single key can see. */
 static void check_rule(struct walk *w, const struct node *n, const struct rule *r)
 {
@@ -355,8 +385,12 @@ static void check_rule(struct walk *w, const struct node *n, const struct rule *
 		useless(w, n, "raw", "a deny lets no bytes pass");
 		useless(w, n, "required", "a name can't be denied and required");
 		useless(w, n, "unmetered", "a deny has no new names");
+		useless(w, n, "until", NO_DENY_ENDS);
+		useless(w, n, "for", NO_DENY_ENDS);
 		return;
 	}
+	if (key_of(n, "until"))
+		useless(w, n, "for", "the rule says `until` as well: write one of them");
 	if (r->target[0] != '*')
 		useless(w, n, "unmetered", "only the names below a wildcard are metered");
 	if (r->kind == TARGET_PREFIX) {

@@ -11,6 +11,7 @@ struct schema_document {
 	struct arena *arena;   /* for what the rules keep */
 	struct faults *faults;
 	const char *file;	     /* lives as long as the rules */
+	int64_t now_ms;		     /* as in struct policy_reader */
 	const struct node **extends; /* the texts under `extends`, in order; in @arena */
 	size_t extends_count;
 	const struct node **lists; /* the texts under `allow-list`, in order; in @arena */

@@ -20,10 +20,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/http_status.h"
 #include "event/json.h"
 #include "outputs/client.h"
 #include "policy/document.h"
+#include "policy/explain.h"
 #include "run/report.h"
 #include "sandbox/plan_file.h"
 #include "sandbox/sandbox.h"
@@ -170,6 +172,8 @@ static void patch_policy(struct live *l, struct text rules)
 	int r = old ? document_merge(old, rules, &merged, &err) : -ENOMEM;
 
 	if (r == 0)
+		r = document_settle_ends(merged, clock_wall_ms());
+	if (r == 0)
 		text = document_json(merged, false);
 	document_free(merged);
 	document_free(old);
@@ -250,6 +254,8 @@ static json_t *whole_status(const struct live *l, const struct ipc_stats *stats)
 	json_object_set_new(j, "closed", json_null());
 	json_object_set_new(j, "degradations", json_array());
 	json_object_set_new(j, "generation", json_integer(policy_of(l)->number + 1));
+	json_object_set_new(j, "grants",
+			    policy_grants_json(&policy_of(l)->plan, clock_wall_ms()));
 	json_object_set_new(j, "learned", learned);
 	json_object_set_new(j, "policyUpdates", json_integer(policy_of(l)->number));
 	json_object_set_new(j, "policyFailures", json_integer(l->failures));

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
+
 static int check(const struct run_spec *spec, const struct policy *policy,
 		 struct err *err)
 {
@@ -12,6 +14,15 @@ static int check(const struct run_spec *spec, const struct policy *policy,
 		return 0;
 	return err_set(err, -EINVAL,
 		       "deniedNames: refuse needs the relay, and --uplink none has none");
+}
+
+static int open_now(struct run_policy *p, size_t size, struct err *err)
+{
+	int r = plan_open(p->bytes, size, &p->plan, err);
+
+	if (r == 0)
+		plan_set_time(&p->plan, clock_wall_ms());
+	return r;
 }
 
 int run_policy_build(const struct run_spec *spec, struct run_policy *ret, struct err *err)
@@ -23,7 +34,7 @@ int run_policy_build(const struct run_spec *spec, struct run_policy *ret, struct
 			     &size) < 0 ||
 	    check(spec, &ret->policy, err) < 0)
 		return RUN_STATUS_BAD_INPUT;
-	return plan_open(ret->bytes, size, &ret->plan, err) < 0 ? RUN_STATUS_FAILED : 0;
+	return open_now(ret, size, err) < 0 ? RUN_STATUS_FAILED : 0;
 }
 
 static int first_fault(const struct faults *faults, struct err *err)
@@ -58,7 +69,7 @@ int run_policy_read(const struct run_spec *spec, struct text text,
 	else
 		r = check(spec, &p->policy, err);
 	if (r == 0)
-		r = plan_open(p->bytes, size, &p->plan, err);
+		r = open_now(p, size, err);
 	faults_done(&faults);
 	if (r == 0)
 		*ret = p;

@@ -167,6 +167,10 @@ static void on_event(struct control *c, struct event *e)
 	ipc_sanitize(e->name, sizeof(e->name));
 	ipc_sanitize(e->reason, sizeof(e->reason));
 	ipc_sanitize(e->advice, sizeof(e->advice));
+	if (e->action == EVENT_CHANGE) { /* the report is about refusals */
+		run_store_add(&c->store, e, &run_policy_of(c->policy, e)->plan);
+		return;
+	}
 	/* Once it is on its way to its end nobody needs to be told again. */
 	if (e->limit == EVENT_LIMIT_DENIES && c->is_ended)
 		return;

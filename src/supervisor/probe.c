@@ -76,7 +76,7 @@ static uint16_t first_tcp_port(const struct rule *rule)
 	return rule->ports.count > 0 ? 0 : PROBE_PORT;
 }
 
-/* The first rule that names one host or one address. */
+/* The first rule that names one host or one address, and doesn't end. */
 static void choose_first(const struct policy *policy, struct launch_probe *ret)
 {
 	char text[DNS_NAME_TEXT_SIZE];
@@ -85,7 +85,7 @@ static void choose_first(const struct policy *policy, struct launch_probe *ret)
 		const struct rule *rule = &policy->rules[i];
 		uint16_t port = first_tcp_port(rule);
 
-		if (rule->action != POLICY_ALLOW || port == 0)
+		if (rule->action != POLICY_ALLOW || port == 0 || rule->until_ms != 0)
 			continue;
 		ret->first.port = port;
 		if (rule->kind == TARGET_NAME) {
@@ -105,15 +105,17 @@ int probe_choose(const struct plan *plan, const struct policy *policy, bool rela
 		 struct launch_probe *ret, struct err *err)
 {
 	struct launch_probe probe = { .relay = relay };
+	struct plan widest = *plan; /* what is denied then is denied now */
 	uint64_t nonce;
 
 	if (getrandom(&nonce, sizeof(nonce), 0) != sizeof(nonce))
 		return err_sys(err, -errno, "cannot get random bytes");
 	snprintf(probe.allowed_name, sizeof(probe.allowed_name),
 		 "probe-%016" PRIx64 ".weir.invalid", nonce);
-	choose_allowed_addr(plan, &probe);
-	choose_denied_name(plan, &probe);
-	choose_denied_addr(plan, &probe);
+	widest.ends_ahead = UINT64_MAX;
+	choose_allowed_addr(&widest, &probe);
+	choose_denied_name(&widest, &probe);
+	choose_denied_addr(&widest, &probe);
 	choose_first(policy, &probe);
 	*ret = probe;
 	return 0;

@@ -602,6 +602,32 @@ static const char *isolation(const json_t *status)
 								      : "degraded";
 }
 
+/* "9m12s" */
+static const char *time_left(json_int_t seconds, char buf[32])
+{
+	const int days = (int)(seconds / 86400), hours = (int)(seconds / 3600 % 24);
+	const int minutes = (int)(seconds / 60 % 60), rest = (int)(seconds % 60);
+
+	if (days > 0)
+		snprintf(buf, 32, "%dd%dh", days, hours);
+	else if (hours > 0)
+		snprintf(buf, 32, "%dh%dm", hours, minutes);
+	else
+		snprintf(buf, 32, "%dm%ds", minutes, rest);
+	return buf;
+}
+
+static void print_grants(const json_t *grants)
+{
+	char target[TEXT_ESCAPED_SIZE], until[TEXT_ESCAPED_SIZE], left[32];
+	json_t *one;
+	size_t i;
+
+	json_array_foreach(grants, i, one) printf(
+		"grant       %s, %s left, until %s\n", word(one, "target", target),
+		time_left(number(one, "secondsLeft"), left), word(one, "until", until));
+}
+
 static void print_one(const json_t *one, const json_t *status)
 {
 	const json_t *learned = json_object_get(status, "learned");
@@ -619,6 +645,7 @@ static void print_one(const json_t *one, const json_t *status)
 	       "\n",
 	       word(status, "policyMode", text), number(status, "rules"),
 	       number(status, "generation"), number(status, "policyUpdates"));
+	print_grants(json_object_get(status, "grants"));
 	printf("learned     addresses: %" JSON_INTEGER_FORMAT
 	       ", names: %" JSON_INTEGER_FORMAT "\n",
 	       number(learned, "addresses"), number(learned, "names"));
@@ -762,9 +789,11 @@ int cli_status(int argc, char **argv)
 /* The file with everything that it extends, or (@patch) its rules alone: the default and
  * what else there is stay as they are. Return: 0, or the exit status after a message. */
 static int read_body(const char *id, const char *file, enum policy_verify verify,
-		     bool patch, char **ret)
+		     int64_t for_ms, bool patch, char **ret)
 {
-	const struct policy_args args = { .file = file, .verify = verify };
+	const struct policy_args args = { .file = file,
+					  .verify = verify,
+					  .for_ms = for_ms };
 	CLEAN(mem) char *whole = NULL;
 	json_t *j;
 	int r = ipc_is_sandbox_name(id) ? daemon_policy_text(&args, &whole)
@@ -783,7 +812,7 @@ static int read_body(const char *id, const char *file, enum policy_verify verify
 }
 
 int cli_daemon_policy_change(const char *socket, const char *id, const char *file,
-			     bool patch)
+			     int64_t for_ms, bool patch)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	CLEAN(mem) char *body = NULL;
@@ -791,7 +820,7 @@ int cli_daemon_policy_change(const char *socket, const char *id, const char *fil
 	char run[RUN_SOCKET_PATH_SIZE];
 	const char *guard = ipc_is_sandbox_name(id) ? guard_of(socket, id, run) : NULL;
 	int r = read_body(id, file, guard == run ? POLICY_VERIFY_TLS : POLICY_VERIFY_DNS,
-			  patch, &body);
+			  for_ms, patch, &body);
 
 	if (r != 0)
 		return r;

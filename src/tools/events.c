@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "policy/load.h"
 
 enum { LIMIT_MAX = 1000000 };
 
@@ -79,6 +80,8 @@ static const struct cli_option review_options[] = {
 	  OPTION_IN(TEXT, struct events_spec, policy) },
 	{ "live", NULL, "add it to the policy of the daemon's sandbox itself",
 	  OPTION_IN(FLAG, struct events_spec, live) },
+	POLICY_FOR_ROW(struct events_spec, for_ms,
+		       "accept: the rule ends that long from now: 10m, 1h"),
 	{ "socket", "PATH", "where the daemon is asked (/run/weir/weir.sock)",
 	  OPTION_IN(TEXT, struct events_spec, socket) },
 	{ "who", "NAME", "who decides (the user)",
@@ -133,6 +136,8 @@ static int check_word(const struct events_spec *spec, struct err *err)
 	if ((spec->live || spec->policy) && !accepts)
 		return err_set(err, -EINVAL, "--%s goes with accept alone",
 			       spec->live ? "live" : "policy");
+	if (spec->for_ms > 0 && !accepts)
+		return err_set(err, -EINVAL, "--for goes with accept alone");
 	if (spec->state && strcmp(spec->word, "list") != 0)
 		return err_set(err, -EINVAL, "--state goes with list alone");
 	return 0;

@@ -19,6 +19,7 @@ struct events_spec {
 	/* of `weir review` */
 	const char *state, *policy, *who, *socket; /* or NULL */
 	bool yes, live;
+	int64_t for_ms;	  /* 0: the rule doesn't end */
 	const char *word; /* list, show, accept, dismiss */
 	uint32_t id;	  /* of a task; 0: none was given */
 };

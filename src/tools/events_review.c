@@ -64,7 +64,10 @@ static int read_policy(const char *path, struct text text, struct arena *arena,
 				fault_format(&ret->faults.items[i], line, sizeof(line)));
 	if (r < 0)
 		return err_sys(err, r, "cannot read the policy");
-	return plan_open(ret->bytes, size, &ret->plan, err);
+	r = plan_open(ret->bytes, size, &ret->plan, err);
+	if (r == 0)
+		plan_set_time(&ret->plan, clock_wall_ms());
+	return r;
 }
 
 static bool same_rule(const struct rule *a, const struct rule *b)
@@ -74,8 +77,8 @@ static bool same_rule(const struct rule *a, const struct rule *b)
 						   a->prefix.bits == b->prefix.bits
 					 : dns_name_equal(&a->name, &b->name)) &&
 	       rule_ports_equal(&a->ports, &b->ports) && a->flags == b->flags &&
-	       a->types == b->types && strcmp(a->target, b->target) == 0 &&
-	       strcmp(a->comment, b->comment) == 0;
+	       a->types == b->types && a->until_ms == b->until_ms &&
+	       strcmp(a->target, b->target) == 0 && strcmp(a->comment, b->comment) == 0;
 }
 
 static bool same_settings(const struct policy *a, const struct policy *b)
@@ -232,7 +235,7 @@ static bool is_json(const char *path, struct text t)
 /* As a person writes it in YAML: {action: allow, target: "a.test"}. */
 static const char *yaml_rule(const struct rule *r, struct arena *arena)
 {
-	char ports[PLAN_PORT_RANGES_MAX * 24], words[128] = "";
+	char ports[PLAN_PORT_RANGES_MAX * 24], words[192] = "", time[JTEXT_TIME_SIZE];
 	size_t used = 0, types = 0;
 
 	for (size_t i = 0; i < RULE_FLAG_COUNT; i++)
@@ -244,10 +247,15 @@ static const char *yaml_rule(const struct rule *r, struct arena *arena)
 			used += (size_t)snprintf(words + used, sizeof(words) - used,
 						 "%s%s", types++ ? ", " : ", types: [",
 						 rule_type_words[i]);
+	if (types > 0)
+		used += (size_t)snprintf(words + used, sizeof(words) - used, "]");
+	if (r->until_ms != 0)
+		snprintf(words + used, sizeof(words) - used, ", until: %s",
+			 jtext_time(r->until_ms, true, time));
 	rule_ports_text(&r->ports, ports, sizeof(ports));
-	return arena_printf(arena, "{action: allow, target: \"%s\"%s%s%s%s%s}", r->target,
+	return arena_printf(arena, "{action: allow, target: \"%s\"%s%s%s%s}", r->target,
 			    ports[0] ? ", ports: [" : "", ports, ports[0] ? "]" : "",
-			    words, types > 0 ? "]" : "");
+			    words);
 }
 
 static struct text insert(struct text t, const struct position *p, struct arena *arena)
@@ -534,11 +542,10 @@ static int add_to_document(struct show *s, struct policy_file *file, struct text
 			   const char *rule, struct err *err)
 {
 	struct document *old = NULL, *next = NULL;
-	char rules[REVIEW_RULE_SIZE + 2];
+	const char *rules = arena_printf(&s->arena, "[%s]", rule) ?: "";
 	char *json = NULL;
 	int r = document_parse(text, NULL, NULL, &old, err);
 
-	snprintf(rules, sizeof(rules), "[%s]", rule);
 	if (r == 0)
 		r = document_merge(old, text_of(rules), &next, err);
 	if (r == 0) {
@@ -606,12 +613,12 @@ static const char *who_decides(const struct show *s)
 
 enum { PATH_SIZE = 1024 };
 
-static int ask_daemon(struct show *s, const char *method, const char *path, json_t **ret,
-		      struct err *err)
+static int ask_daemon(struct show *s, const char *method, const char *path,
+		      const char *body, json_t **ret, struct err *err)
 {
-	const struct text nothing = { "", 0 };
 	struct client_reply reply;
-	int r = client_ask(s->spec.socket, method, path, nothing, &s->arena, &reply, err);
+	int r = client_ask(s->spec.socket, method, path, text_of(body), &s->arena, &reply,
+			   err);
 
 	if (r < 0)
 		return r;
@@ -644,14 +651,14 @@ static void escape(const char *text, char *buf, size_t size)
 static int live_accept(struct show *s, const struct review *t, struct err *err)
 {
 	char path[PATH_SIZE], who[3 * REVIEW_WHO_SIZE];
-	const char *destination;
+	const char *destination, *body;
 	json_t *j = NULL;
 	int r;
 
 	if (!ipc_is_sandbox_name(t->sandbox))
 		return err_set(err, -EINVAL, "this is no sandbox of a daemon's");
 	snprintf(path, sizeof(path), "/sandboxes/%s/review/%" PRId64, t->sandbox, t->id);
-	r = ask_daemon(s, "GET", path, &j, err);
+	r = ask_daemon(s, "GET", path, "", &j, err);
 	/* Another store has other tasks under the same numbers. */
 	destination = json_string_value(json_object_get(j, "destination"));
 	if (r == 0 && (!destination || strcmp(destination, t->destination) != 0))
@@ -666,8 +673,13 @@ static int live_accept(struct show *s, const struct review *t, struct err *err)
 	escape(who_decides(s), who, sizeof(who));
 	snprintf(path, sizeof(path), "/sandboxes/%s/review/%" PRId64 "/accept?who=%s",
 		 t->sandbox, t->id, who);
+	body = s->spec.for_ms > 0 ? arena_printf(&s->arena, "{\"for\":\"%" PRId64 "s\"}",
+						 s->spec.for_ms / 1000)
+				  : "";
+	if (!body)
+		return err_set(err, -ENOMEM, "out of memory");
 	j = NULL;
-	r = ask_daemon(s, "POST", path, &j, err);
+	r = ask_daemon(s, "POST", path, body, &j, err);
 	json_decref(j);
 	return r;
 }
@@ -676,12 +688,19 @@ static int live_accept(struct show *s, const struct review *t, struct err *err)
 
 static int accept_task(struct show *s, const struct review *t, struct err *err)
 {
-	char rule[REVIEW_RULE_SIZE];
+	char plain[REVIEW_RULE_SIZE], time[JTEXT_TIME_SIZE];
+	const char *rule = plain;
 
-	if (!review_rule(t, rule))
+	if (!review_rule(t, plain))
 		return err_set(err, -ENOENT, "no rule can allow this");
 	if (s->spec.live)
 		return live_accept(s, t, err);
+	if (s->spec.for_ms > 0)
+		rule = arena_printf(
+			&s->arena, "%.*s,\"until\":\"%s\"}", (int)strlen(plain) - 1,
+			plain, jtext_time(clock_wall_ms() + s->spec.for_ms, true, time));
+	if (!rule)
+		return err_set(err, -ENOMEM, "out of memory");
 	if (s->spec.policy)
 		return add_rule(s, rule, err);
 	if (!s->spec.json)

@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "sys/options.h"
 #include "sys/print.h"
@@ -36,6 +37,9 @@ static const struct cli_option options[] = {
 	{ "socket", "PATH",
 	  "set, patch, show: where the daemon's API is (/run/weir/weir.sock); its alone",
 	  OPTION_IN(TEXT, struct spec, socket) },
+	POLICY_FOR_ROW(
+		struct spec, policy.for_ms,
+		"set, patch: what the file allows ends that long from now: 10m, 1h"),
 	{ "from", IMPORT_WORDS, "import: whose settings FILE has (by what is in it)",
 	  OPTION_IN(WORD_TEXT, struct spec, from) },
 	{ "at", "PLACE", "import: of several places in FILE that one",
@@ -288,6 +292,8 @@ static int check_arguments(const struct verb *v, struct spec *s, int argc, char 
 			       s->from	  ? "from"
 			       : s->place ? "at"
 					  : "any-depth");
+	if (s->policy.for_ms > 0 && v->takes < SANDBOX)
+		return err_set(err, -EINVAL, "--for goes with set and patch alone");
 	if (v->takes == TWO_POLICIES)
 		return count == 2 ? 0 : err_set(err, -EINVAL, "name two policies");
 	if (v->takes == FOREIGN_FILE)
@@ -328,6 +334,8 @@ static int build_side(const char *name, struct arena *arena, struct cli_policy_s
 		r = plan_open(*ret_bytes, size, &ret->plan, &err);
 		if (r < 0)
 			log_error("%s", err.text);
+		else
+			plan_set_time(&ret->plan, clock_wall_ms());
 	}
 	return r;
 }
@@ -373,11 +381,27 @@ static int run_verb(const struct verb *v, const struct spec *s, int argc, char *
 		log_error("%s", err.text);
 		return STATUS_FAILED;
 	}
+	plan_set_time(&c.plan, clock_wall_ms());
 	r = v->run(&c);
 	if (fflush(stdout) != 0 || ferror(stdout)) {
 		log_error("cannot write the output");
 		return STATUS_FAILED;
 	}
+	return r;
+}
+
+/* Of set and patch options may stand behind the arguments as well. */
+static int take_last_options(const struct verb *v, struct spec *s, int *argc, char **argv,
+			     struct err *err)
+{
+	const int last = s->rest + 2; /* the file */
+	int r;
+
+	if (v->takes < SANDBOX || *argc <= last + 1)
+		return 0;
+	r = cli_options_only(&cli_policy_options, s, *argc - last, argv + last, NULL,
+			     err);
+	*argc = last + 1;
 	return r;
 }
 
@@ -393,7 +417,7 @@ int cli_policy(int argc, char **argv)
 		return bad_verb(argc > 1 ? argv[1] : NULL);
 	spec.rest = cli_options_parse(&cli_policy_options, &spec, argc - 1, argv + 1,
 				      NULL, &err);
-	if (spec.rest < 0)
+	if (spec.rest < 0 || take_last_options(v, &spec, &argc, argv, &err) < 0)
 		return bad_usage(err.text);
 	if (check_arguments(v, &spec, argc - 1, argv + 1, &err) < 0)
 		return bad_usage(err.text);
@@ -404,7 +428,7 @@ int cli_policy(int argc, char **argv)
 						     spec.place, spec.any_depth, stdout));
 	if (v->takes >= SANDBOX)
 		return cli_daemon_policy_change(spec.socket, argv[1 + spec.rest],
-						argv[2 + spec.rest],
+						argv[2 + spec.rest], spec.policy.for_ms,
 						v->takes == SANDBOX_PATCH);
 	if (spec.id)
 		return cli_daemon_policy_show(spec.socket, spec.id);

@@ -36,5 +36,5 @@ int cli_policy_import(const char *path, const char *from, const char *place,
 /* tools/attach.c: replace the policy of sandbox @id by that of @file, or (@patch) put its
  * rules in front; or print it as JSON. @socket NULL: as client_ask() has it. */
 int cli_daemon_policy_change(const char *socket, const char *id, const char *file,
-			     bool patch);
+			     int64_t for_ms, bool patch);
 int cli_daemon_policy_show(const char *socket, const char *id);

@@ -10,6 +10,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "event/json.h"
 #include "policy/explain.h"
 #include "policy/limits.h"
 #include "policy/rule.h"
@@ -103,11 +104,12 @@ static int gather_targets(struct targets *list, const struct policy *a,
 
 /* --- what a plan says --- */
 
-static void describe(const struct plan *plan, uint8_t port_list, uint8_t flags,
-		     uint8_t types, struct state *ret)
+static void describe(const struct plan *plan, uint32_t rule, uint8_t port_list,
+		     uint8_t flags, uint8_t types, struct state *ret)
 {
+	const int64_t until_ms = plan_rule(plan, rule).until_ms;
 	static const char *const names[] = { "PTR", "SRV", "TXT", "MX" };
-	char ports[256];
+	char ports[256], time[JTEXT_TIME_SIZE];
 	size_t used = (size_t)snprintf(
 		ret->text, sizeof(ret->text), "%s%s%s",
 		policy_explain_ports(plan, port_list, ports, sizeof(ports)),
@@ -118,6 +120,9 @@ static void describe(const struct plan *plan, uint8_t port_list, uint8_t flags,
 			used += (size_t)snprintf(ret->text + used,
 						 sizeof(ret->text) - used, ", %s",
 						 names[i]);
+	if (until_ms != 0 && used < sizeof(ret->text))
+		snprintf(ret->text + used, sizeof(ret->text) - used, ", until %s",
+			 jtext_time(until_ms, true, time));
 }
 
 static void ask_name(const struct plan *plan, const struct target *t, struct state *ret)
@@ -128,7 +133,7 @@ static void ask_name(const struct plan *plan, const struct target *t, struct sta
 
 	ret->text[0] = '\0';
 	if (v.action == POLICY_ALLOW)
-		describe(plan, v.port_list, v.flags, v.types, ret);
+		describe(plan, v.rule, v.port_list, v.flags, v.types, ret);
 }
 
 /* Move @a behind the end of @p. Return: false when there is nothing behind it. */
@@ -185,13 +190,13 @@ static void ask_addr(const struct plan *plan, const struct addr *a, struct state
 		struct plan_prefix have = plan_prefix(plan, i);
 		struct state one;
 
-		if (!prefix_contains(&have.prefix, a))
+		if (have.rule == PLAN_NO_RULE || !prefix_contains(&have.prefix, a))
 			continue;
 		if (have.action == POLICY_DENY) {
 			ret->text[0] = '\0';
 			return;
 		}
-		describe(plan, have.port_list, have.flags, 0, &one);
+		describe(plan, have.rule, have.port_list, have.flags, 0, &one);
 		if (used < sizeof(ret->text))
 			used += (size_t)snprintf(ret->text + used,
 						 sizeof(ret->text) - used, "%s%s",

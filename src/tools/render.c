@@ -302,6 +302,12 @@ static void check_policy(const struct policy_reader *r, struct policy *p)
 			   denies->column, "on_denies",
 			   "rules alone count nothing, ignoring: use weir run, sidecar "
 			   "or daemon");
+	for (size_t i = 0; i < p->count; i++)
+		if (p->rules[i].until_ms != 0)
+			faults_add(
+				r->faults, FAULT_ERROR, p->rules[i].file,
+				p->rules[i].line, p->rules[i].column, "",
+				"rules alone can't end: use weir run, sidecar or daemon");
 	if (p->dns == POLICY_DNS_PINNED)
 		return; /* has been checked as such */
 	p->dns = POLICY_DNS_PINNED;

@@ -102,10 +102,13 @@ class Run(Box):
         text, _, status = done.text.rpartition("\n")
         return Reply(int(status or 0), {}, text.encode() or done.err)  # curl says why there is none
 
-    def denies(self):
-        done = self.world.weir("events", "--state-dir", self._store, "--action", "deny", "--json")
+    def events(self, action):
+        done = self.world.weir("events", "--state-dir", self._store, "--action", action, "--json")
         assert done.code == 0, done
         return [json.loads(line) for line in done.text.splitlines()]
+
+    def denies(self):
+        return self.events("deny")
 
     def close(self):
         self._exit.close()

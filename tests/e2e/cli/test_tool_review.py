@@ -67,6 +67,21 @@ def test_accepting_shows_what_changes_and_writes_it(review, store, policy):
     assert (task["who"], task["state"]) == ("alice", "accepted") and task["decided"]
 
 
+def test_accepting_for_a_time_writes_the_end(world, review, store, tmp_path):
+    store.put("b.test")
+    number = str(tasks(review)["sb-1", "b.test"]["id"])
+    for name, text, before in (("p.yaml", "egress:\n# first\n- {action: allow, target: a.test}\n", "until: 2"),
+                               ("p.json", '{"egress": [{"action": "allow", "target": "a.test"}]}', '"until": "2')):
+        file = tmp_path / name
+        file.write_text(text)
+        assert review("accept", number, "--policy", str(file), "--yes", "--for", "soon").code == 2
+        done = review("accept", number, "--for", "10m", "--policy", str(file), "--yes")
+        assert done.code == 0 and before in file.read_text() and "b.test" in file.read_text(), (done, file.read_text())
+        assert world.weir("policy", "check", str(file)).code == 0
+        assert "until 2" in world.weir("policy", "explain", "--policy", str(file), "b.test").text
+    assert review("dismiss", number, "--for", "10m").code == 2
+
+
 def test_a_terminal_is_asked(world, store, review, policy):
     store.put("a.test")
     number = str(tasks(review)["sb-1", "a.test"]["id"])

@@ -43,6 +43,19 @@ def test_what_was_denied_is_accepted_and_reached(pod, side, site, denied):
     assert not pod.probe(["dns", denied.name]).addresses
 
 
+def test_what_is_accepted_for_a_time_ends(pod, side, site):
+    pod.probe(["dns", site.name])
+    path = f"/review/{task_of(side, site.name)['id']}/accept"
+    for body in ('{"for": "soon"}', '{"for": 7}', '{"for": "10m", "who": "x"}', '["10m"]', "10m", '{"for": "10m\\"}'):
+        assert side.call("POST", path, body).status == 400, body
+    assert not pod.probe(["dns", site.name]).addresses
+    done = side.call("POST", path, '{"for": "10m"}')
+    assert done.status == 200 and '"until":' in done.json()["diff"][0], done
+    assert pod.probe(["dns", site.name]).addresses == [site.v4]
+    grant, = side.get("/status").json()["grants"]
+    assert grant["target"] == site.name and 500 < grant["secondsLeft"] <= 600
+
+
 def test_denials_are_counted_in_the_store(pod, side, site):
     pod.probe(*[["dns", f"n{i}.{site.name}"] for i in range(5)])
     wait_for(lambda: (reply := side.get("/denies/count")).status == 200 and reply.json()["packets"] >= 5)

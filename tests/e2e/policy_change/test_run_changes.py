@@ -51,6 +51,22 @@ def test_the_verbs_change_a_run(box, world, site):
     assert [s["status"]["counters"]["policy_changes"] for s in listed if s["id"] == box.id] == [2]
 
 
+def test_a_patch_for_a_time(box, world, site):
+    file = world.workdir(box.user) / "policy.yaml"
+    file.write_text(f"egress:\n- {{action: allow, target: {site.name}}}\n- {{action: deny, target: x.{site.name}}}\n")
+    for last in (["--for", "soon"], ["--for", "0s"], ["--for", "1h", "more"]):
+        assert weir(box, "policy", "patch", box.id, file, *last).code == 2, last
+    assert weir(box, "policy", "check", "--for", "1h", file).code == 2
+    assert not box.probe(["dns", site.name]).addresses
+    done = weir(box, "policy", "patch", box.id, file, "--for", "1h")
+    assert (done.code, done.messages) == (0, "")
+    assert box.probe(["dns", site.name]).addresses
+    status = weir(box, "status", box.id).text
+    assert re.search(rf"^grant +{site.name}, (59m\d+s|1h0m) left, until \d{{4}}-", status, re.M), status
+    rules = weir(box, "policy", "show", "--id", box.id).json()["egress"]
+    assert [("until" in r) for r in rules] == [True, False], rules
+
+
 def test_what_is_wrong_is_said_whole_and_changes_nothing(box, world, site):
     file = world.workdir(box.user) / "policy.yaml"
     box.change(policy(f"allow {site.name}", verify="dns"))

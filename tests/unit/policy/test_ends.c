@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Rules that end: what the text says, what the plan decides at each time, what becomes of
+ * documents. */
+#include <stdlib.h>
+
+#include "policy/document.h"
+#include "policy/explain.h"
+#include "policy/policy.h"
+#include "random_policy.h"
+#include "read_world.h"
+
+enum { NOW_MS = 1000 * 1000 };
+
+/* -- the text ----------------------------------------------------------------------- */
+
+struct row {
+	const char *what, *keys, *fault; /* fault "": none */
+	int64_t until_ms;
+};
+
+static void keys_are_read_and_what_is_no_end_is_a_fault(void **state)
+{
+	static const struct row rows[] = {
+		{ "a time", "until: 1970-01-01T00:30:00Z", "", 1800 * 1000 },
+		{ "with an offset", "until: '1970-01-01T02:30:00+02:00'", "",
+		  1800 * 1000 },
+		{ "a length", "for: 10m", "", NOW_MS + 600 * 1000 },
+		{ "the first moment is no «never»", "until: 1970-01-01T00:00:00Z", "",
+		  1 },
+		{ "half a time", "until: 1970-01-01", "is not a time" },
+		{ "a word", "until: tomorrow", "is not a time" },
+		{ "nothing", "until: null", "not a time" },
+		{ "a number", "until: 1800", "is not a time" },
+		{ "a day that isn't", "until: 2026-02-30T00:00:00Z", "is not a time" },
+		{ "no length", "for: 0s", "is not a time from 1s to 366d" },
+		{ "too long", "for: 367d", "is not a time from 1s to 366d" },
+		{ "a bare number", "for: 10", "is not a time from 1s to 366d" },
+		{ "both", "for: 10m, until: 1970-01-01T00:30:00Z", "write one of them" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct world w = { 0 };
+		struct policy_reader r = reader(&w);
+		char text[256];
+
+		r.now_ms = NOW_MS;
+		snprintf(text, sizeof(text),
+			 "egress:\n- {action: allow, target: a.test, %s}\n",
+			 rows[i].keys);
+		w.result = policy_read(&r, "p.yaml", text_of(text), POLICY_FORMAT_YAML,
+				       &w.policy);
+		if (rows[i].fault[0]) {
+			if (w.result == 0 || !strstr(faults_text(&w), rows[i].fault))
+				fail_msg("%s: %s", rows[i].what, faults_text(&w));
+		} else {
+			expect_good(&w);
+			if (w.policy.rules[0].until_ms != rows[i].until_ms)
+				fail_msg("%s: %lld", rows[i].what,
+					 (long long)w.policy.rules[0].until_ms);
+		}
+		world_done(&w);
+	}
+}
+
+static void a_text_that_is_read_again_has_no_lengths(void **state)
+{
+	struct world w = { 0 };
+
+	world_read(&w, "p.yaml",
+		   "egress:\n- {action: allow, target: a.test, for: 10m}\n");
+	assert_int_not_equal(w.result, 0);
+	assert_non_null(strstr(faults_text(&w), "write `until`"));
+	world_done(&w);
+}
+
+static void what_would_open_by_itself_can_not_end(void **state)
+{
+	static const char *const texts[] = {
+		"egress: [{action: deny, target: a.test, until: 2026-01-01T00:00:00Z}]",
+		"egress: [{action: deny, target: 10.0.0.0/8, until: "
+		"2026-01-01T00:00:00Z}]",
+		"egress: [{action: allow, target: 169.254.169.254, until: "
+		"2026-01-01T00:00:00Z}]",
+		"defaultAction: allow\negress: [{action: allow, target: 10.0.0.1, until: "
+		"2026-01-01T00:00:00Z}]",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		struct world w = { 0 };
+		struct policy_reader r = reader(&w);
+
+		world_read(&w, "p.yaml", texts[i]);
+		if (w.result == 0)
+			w.result = policy_check(&r, &w.policy);
+		if (w.result == 0)
+			fail_msg("%s", texts[i]);
+		world_done(&w);
+	}
+}
+
+static void more_ends_than_a_plan_holds_are_a_fault(void **state)
+{
+	struct rule rules[PLAN_ENDS_MAX + 1];
+	struct policy p = { .rules = rules, .count = ARRAY_SIZE(rules) };
+	uint8_t *bytes = NULL;
+	struct err err = { 0 };
+	size_t size;
+
+	for (size_t i = 0; i < ARRAY_SIZE(rules); i++)
+		rules[i] =
+			(struct rule){ .action = POLICY_ALLOW,
+				       .kind = TARGET_PREFIX,
+				       .prefix = { { ADDR_V4, { 11, (uint8_t)i } }, 16 },
+				       .target = "t",
+				       .file = "f",
+				       .comment = "",
+				       .until_ms = (int64_t)(100 - i) };
+	p.count--;
+	assert_int_equal(policy_compile(&p, &bytes, &size, &err), 0);
+	free(bytes);
+	p.count++;
+	assert_int_equal(policy_compile(&p, &bytes, &size, &err), -E2BIG);
+	assert_non_null(strstr(err.text, "64 different ends"));
+}
+
+/* -- the plan ----------------------------------------------------------------------- */
+
+struct compiled {
+	uint8_t *bytes;
+	struct plan plan;
+};
+
+static struct compiled compile(const struct policy *p)
+{
+	struct compiled c = { 0 };
+	struct err err = { 0 };
+	size_t size;
+
+	if (policy_compile(p, &c.bytes, &size, &err) < 0 ||
+	    plan_open(c.bytes, size, &c.plan, &err) < 0)
+		fail_msg("%s", err.text);
+	return c;
+}
+
+static const char *ports_of(const struct plan *p, uint8_t list, char *buf)
+{
+	return policy_explain_ports(p, list, buf, 256);
+}
+
+static void same_verdict(const struct plan *a, struct plan_verdict x,
+			 const struct plan *b, struct plan_verdict y)
+{
+	char one[256], other[256];
+
+	assert_int_equal(x.action, y.action);
+	assert_int_equal(x.flags, y.flags);
+	assert_int_equal(x.rule == PLAN_NO_RULE, y.rule == PLAN_NO_RULE);
+	assert_string_equal(plan_rule(a, x.rule).comment, plan_rule(b, y.rule).comment);
+	assert_string_equal(ports_of(a, x.port_list, one),
+			    ports_of(b, y.port_list, other));
+}
+
+/* The prefixes of one set don't overlap, and cover what those of @b cover. */
+static void same_ranges(const struct plan *a, const struct plan *b,
+			const struct addr *addr)
+{
+	uint32_t covered[2][2] = { { 0 } };
+
+	for (int side = 0; side < 2; side++) {
+		const struct plan *p = side ? b : a;
+
+		for (size_t i = 0; i < plan_prefix_count(p); i++) {
+			struct plan_prefix x = plan_prefix(p, i);
+
+			if (x.rule == PLAN_NO_RULE || !prefix_contains(&x.prefix, addr))
+				continue;
+			covered[side][x.action]++;
+			for (size_t j = 0; j < i; j++) {
+				struct plan_prefix y = plan_prefix(p, j);
+
+				assert_false(y.rule != PLAN_NO_RULE &&
+					     x.action == y.action &&
+					     x.port_list == y.port_list &&
+					     prefix_contains(&y.prefix, addr));
+			}
+		}
+	}
+	assert_memory_equal(covered[0], covered[1], sizeof(covered[0]));
+}
+
+enum { RULES = 14 };
+
+static void compare_at(const struct policy *policy, struct plan *plan, int64_t now_ms,
+		       uint32_t *seed)
+{
+	static const uint16_t ports[] = { 0, 22, 53, 85, 443, 8080 };
+	struct rule left[RULES];
+	struct policy rest = *policy;
+	struct compiled c;
+
+	rest.rules = left;
+	rest.count = 0;
+	for (size_t i = 0; i < policy->count; i++) {
+		left[rest.count] = policy->rules[i];
+		left[rest.count].until_ms = 0;
+		rest.count += policy->rules[i].until_ms == 0 ||
+			      policy->rules[i].until_ms > now_ms;
+	}
+	c = compile(&rest);
+	plan_set_time(plan, now_ms);
+	for (int i = 0; i < 40; i++) {
+		struct dns_name n = random_name(seed);
+		struct addr a = random_addr(seed);
+		uint16_t port = ports[random_next(seed) % ARRAY_SIZE(ports)];
+
+		same_verdict(plan, plan_match_name(plan, &n), &c.plan,
+			     plan_match_name(&c.plan, &n));
+		same_verdict(plan, plan_match_addr(plan, &a, IPPROTO_TCP, port), &c.plan,
+			     plan_match_addr(&c.plan, &a, IPPROTO_TCP, port));
+		assert_int_equal(plan_names_addr(plan, &a), plan_names_addr(&c.plan, &a));
+		same_ranges(plan, &c.plan, &a);
+	}
+	free(c.bytes);
+}
+
+static void a_rule_that_has_ended_is_as_if_it_were_not_there(void **state)
+{
+	static const char *const names[RULES] = { "0", "1", "2", "3",  "4",  "5",  "6",
+						  "7", "8", "9", "10", "11", "12", "13" };
+
+	for (uint32_t round = 1; round <= 400; round++) {
+		struct rule rules[RULES];
+		struct policy policy;
+		struct compiled c;
+		uint32_t seed = round;
+
+		random_policy(&seed, rules, ARRAY_SIZE(rules), &policy);
+		policy.default_action = POLICY_DENY;
+		for (size_t i = 0; i < policy.count; i++) {
+			rules[i].comment = names[i];
+			if (rules[i].action == POLICY_ALLOW && random_next(&seed) % 3)
+				rules[i].until_ms = 100 * (1 + random_next(&seed) % 3);
+		}
+		c = compile(&policy);
+		for (int64_t now_ms = 0; now_ms <= 300; now_ms += 50)
+			compare_at(&policy, &c.plan, now_ms, &seed);
+		free(c.bytes);
+	}
+}
+
+static void a_plan_that_nobody_told_the_time_has_no_grants(void **state)
+{
+	struct rule rule = { .action = POLICY_ALLOW,
+			     .kind = TARGET_NAME,
+			     .target = "a.test",
+			     .file = "f",
+			     .comment = "",
+			     .until_ms = INT64_MAX };
+	struct policy p = { .rules = &rule, .count = 1 };
+	struct compiled c;
+
+	assert_int_equal(dns_name_parse(text_of("a.test"), &rule.name), 0);
+	c = compile(&p);
+	assert_int_equal(plan_match_name(&c.plan, &rule.name).action, POLICY_DENY);
+	plan_set_time(&c.plan, 1);
+	assert_int_equal(plan_match_name(&c.plan, &rule.name).action, POLICY_ALLOW);
+	free(c.bytes);
+}
+
+/* -- documents ---------------------------------------------------------------------- */
+
+static struct document *document_of(const char *text)
+{
+	struct document *d = NULL;
+	struct err err = { 0 };
+
+	if (document_parse(text_of(text), NULL, NULL, &d, &err) < 0)
+		fail_msg("%s", err.text);
+	return d;
+}
+
+static void expect_rules(struct document *d, const char *rules)
+{
+	char *text = document_rules_json(d);
+
+	assert_string_equal(text, rules);
+	free(text);
+	document_free(d);
+}
+
+static void a_length_becomes_a_time_and_what_has_ended_goes(void **state)
+{
+	struct document *d = document_of(
+		"{\"egress\":[{\"action\":\"allow\",\"target\":\"a.test\",\"for\":"
+		"\"10m\","
+		"\"ports\":[443]},{\"action\":\"allow\",\"target\":\"b.test\",\"until\":"
+		"\"1970-01-01T00:16:40Z\"},{\"action\":\"allow\",\"target\":\"c.test\","
+		"\"until\":\"1970-01-01T00:16:41Z\"},{\"action\":\"allow\",\"target\":"
+		"\"d.test\",\"for\":\"never\"}]}");
+
+	assert_int_equal(document_settle_ends(d, NOW_MS), 0);
+	expect_rules(d, "[{\"action\":\"allow\",\"target\":\"a.test\",\"ports\":[443],"
+			"\"until\":\"1970-01-01T00:26:40.000Z\"},{\"action\":\"allow\","
+			"\"target\":\"c.test\",\"until\":\"1970-01-01T00:16:41Z\"},{"
+			"\"action\":\"allow\",\"target\":\"d.test\",\"for\":\"never\"}]");
+}
+
+/* What was allowed for good is so again when the grant in front of it ends. */
+static void a_patch_that_ends_leaves_the_rule_that_does_not(void **state)
+{
+	struct document *first = document_of("{\"egress\":[{\"action\":\"allow\","
+					     "\"target\":\"a.test\",\"ports\":[443]}]}");
+	struct document *second = NULL, *third = NULL, *fourth = NULL;
+	struct err err = { 0 };
+
+	assert_int_equal(document_merge(first,
+					text_of("[{\"action\":\"allow\",\"target\":"
+						"\"a.test\",\"until\":\"2026-01-01T00:00:"
+						"00Z\"}]"),
+					&second, &err),
+			 0);
+	assert_int_equal(document_rule_count(second), 2);
+	assert_int_equal(document_merge(second,
+					text_of("[{\"action\":\"allow\",\"target\":"
+						"\"a.test\",\"until\":\"2027-01-01T00:00:"
+						"00Z\"}]"),
+					&third, &err),
+			 0);
+	document_free(first);
+	document_free(second);
+	assert_int_equal(document_merge(third,
+					text_of("[{\"action\":\"deny\",\"target\":"
+						"\"a.test\"}]"),
+					&fourth, &err),
+			 0);
+	expect_rules(third,
+		     "[{\"action\":\"allow\",\"target\":\"a.test\",\"until\":\"2027-"
+		     "01-01T00:00:00Z\"},{\"action\":\"allow\",\"target\":\"a.test\","
+		     "\"ports\":[443]}]");
+	expect_rules(fourth, "[{\"action\":\"deny\",\"target\":\"a.test\"}]");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(keys_are_read_and_what_is_no_end_is_a_fault),
+		cmocka_unit_test(a_text_that_is_read_again_has_no_lengths),
+		cmocka_unit_test(what_would_open_by_itself_can_not_end),
+		cmocka_unit_test(more_ends_than_a_plan_holds_are_a_fault),
+		cmocka_unit_test(a_rule_that_has_ended_is_as_if_it_were_not_there),
+		cmocka_unit_test(a_plan_that_nobody_told_the_time_has_no_grants),
+		cmocka_unit_test(a_length_becomes_a_time_and_what_has_ended_goes),
+		cmocka_unit_test(a_patch_that_ends_leaves_the_rule_that_does_not),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
