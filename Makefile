@@ -2,7 +2,7 @@
 # A thin front of meson. `make` alone builds; `make run` and `make test` install what is missing first.
 BUILD ?= build
 
-.PHONY: all setup run test confined valgrind shared faults fuzz bench compare coverage format install clean
+.PHONY: all setup run test confined valgrind shared faults dist distcheck fuzz bench compare coverage format install clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) programs
@@ -25,6 +25,11 @@ test: setup
 # a table of what they cost.
 confined valgrind shared faults: setup
 	@tests/run $@
+
+# What is handed out: the source and Debian packages, in dist/. distcheck builds them twice, and looks at both.
+dist distcheck:
+	@tools/setup dist
+	@if [ $@ = dist ]; then tools/dist; else tools/setup test && tests/run dist; fi
 
 fuzz: setup
 	@tests/fuzz/run

@@ -178,3 +178,10 @@ def test_the_plain_root_is_small_and_has_no_shell(world):
 def test_a_root_without_weir_is_none(tmp_path):
     done = subprocess.run([DEPLOY / "docker/rootfs", tmp_path, tmp_path / "root"], capture_output=True, text=True)
     assert done.returncode != 0 and "build it first" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["weir.rules.yaml", "grafana.json"])
+def test_every_metric_that_alerts_and_dashboard_ask_for_is_there(guarded, name):
+    asked = set(re.findall(r"\bweir_[a-z_]+", (ROOT / "deploy/prometheus" / name).read_text(encoding="utf-8")))
+    there = set(re.findall(r"^# TYPE (\w+)", guarded().get("/metrics").text, re.M))
+    assert len(asked) > 5 and asked <= there, asked - there

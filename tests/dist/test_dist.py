@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `make dist` hands out: built twice with the same sums, clean, and with the programs that it says."""
+import hashlib
+import pathlib
+import stat
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PACKAGES = {
+    "weir": {"usr/bin/weir", "usr/libexec/weir/weir-events", "usr/share/man/man1/weir-run.1.gz",
+             "usr/share/bash-completion/completions/weir"},
+    "weir-daemon": {"usr/libexec/weir/weir-control", "usr/libexec/weir/weir-webhook", "usr/lib/systemd/system/weir.service"},
+    "weir-postgres": {"usr/libexec/weir/weir-postgres"},
+}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Two builds of the last commit, from two folders."""
+    both = [tmp_path_factory.mktemp(name) for name in ("one", "other")]
+    for folder in both:
+        subprocess.run([ROOT / "tools/dist", folder], check=True, stdout=subprocess.DEVNULL)
+    return both
+
+
+def package(folder, name):
+    found, = folder.glob(f"{name}_*.deb")
+    return found
+
+
+def unpack(built, name, where):
+    subprocess.run(["dpkg-deb", "-x", package(built[0], name), where], check=True)
+    return {str(path.relative_to(where)) for path in where.rglob("*") if not path.is_dir()}
+
+
+def test_two_builds_have_the_same_sums(built):
+    sums = [(folder / "SHA256SUMS").read_text() for folder in built]
+    assert sums[0] == sums[1] and len(sums[0].splitlines()) == sum(1 for _ in built[0].iterdir()) - 1
+    for line in sums[0].splitlines():
+        digest, name = line.split()
+        assert hashlib.sha256((built[1] / name).read_bytes()).hexdigest() == digest
+
+
+def test_the_source_is_the_commit_s(built, tmp_path):
+    source, = built[0].glob("*.tar.gz")
+    subprocess.run(["tar", "-C", tmp_path, "-xf", source], check=True)
+    top, = tmp_path.iterdir()
+    names = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).split("\n")[:-1]
+    assert {str(path.relative_to(top)) for path in top.rglob("*") if not path.is_dir() or path.is_symlink()} == set(names)
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_lintian_finds_nothing(built, name):
+    done = subprocess.run(["lintian", "--allow-root", "--fail-on", "error,warning", package(built[0], name)],
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_package_has_its_files_and_starts_nothing(built, name, tmp_path):
+    files = unpack(built, name, tmp_path)
+    assert PACKAGES[name] <= files, files
+    assert not [path for path in files if path.startswith("etc/") or ".wants/" in path]
+    scripts = subprocess.check_output(["dpkg-deb", "--ctrl-tarfile", package(built[0], name)])
+    said = subprocess.run(["tar", "-xOf", "-", "./postinst"], input=scripts, stdout=subprocess.PIPE).stdout.decode()
+    for word in ("deb-systemd-invoke", "systemctl start", "deb-systemd-helper enable"):
+        assert word not in said, said
+
+
+def test_no_package_has_another_one_s_file(built, tmp_path):
+    seen = set()
+    for name in PACKAGES:
+        (tmp_path / name).mkdir()
+        files = unpack(built, name, tmp_path / name)
+        assert not files & seen, files & seen
+        seen |= files
+
+
+def test_the_program_is_stripped_and_runs(built, tmp_path):
+    unpack(built, "weir", tmp_path)
+    program = tmp_path / "usr/bin/weir"
+    assert "weir 0." in subprocess.check_output([program, "version"], text=True)
+    assert program.stat().st_mode & stat.S_IXOTH
+    assert b".debug_info" not in subprocess.check_output(["readelf", "-S", program])
+
+
+@pytest.mark.parametrize("words, message", [
+    ([], "--package is missing"), (["--package"], "needs a value"), (["--package", "x.deb", "--sha256", "0" * 63], "64 hexadecimal"),
+    (["--package", "/nowhere/x.deb", "--sha256", "0" * 64], "/nowhere/x.deb"), (["--force"], "'--force'"),
+    (["--package", "http://x.test/x.deb", "--sha256", "0" * 64], "http://x.test"),
+], ids=["nothing", "no value", "short sum", "no file", "unknown", "plain http"])
+def test_the_installer_names_what_is_wrong(words, message):
+    done = subprocess.run([ROOT / "tools/install.sh", *words], capture_output=True, text=True)
+    assert done.returncode == 2 and message in done.stderr, done
+
+
+def test_the_installer_installs_nothing_with_another_sum(built):
+    done = subprocess.run([ROOT / "tools/install.sh", "--yes", "--package", package(built[0], "weir"), "--sha256", "0" * 64],
+                          capture_output=True, text=True)
+    assert done.returncode == 1 and "nothing was installed" in done.stderr, done
+    assert "installs it" not in done.stdout
+
+
+def test_prometheus_takes_the_alerts():
+    for words in (["check", "rules", "weir.rules.yaml"], ["test", "rules", "weir.test.yaml"]):
+        done = subprocess.run(["promtool", *words], cwd=ROOT / "deploy/prometheus", capture_output=True, text=True)
+        assert done.returncode == 0, done
