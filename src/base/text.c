@@ -28,11 +28,6 @@ bool text_equal_nocase(struct text a, const char *b)
 	return a.len == strlen(b) && strncasecmp(a.ptr, b, a.len) == 0;
 }
 
-static bool is_blank(char c)
-{
-	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
 int text_hex_value(char c)
 {
 	if (c >= '0' && c <= '9')
@@ -43,11 +38,11 @@ int text_hex_value(char c)
 
 struct text text_trim(struct text t)
 {
-	while (t.len > 0 && is_blank(t.ptr[0])) {
+	while (t.len > 0 && text_is_blank(t.ptr[0])) {
 		t.ptr++;
 		t.len--;
 	}
-	while (t.len > 0 && is_blank(t.ptr[t.len - 1]))
+	while (t.len > 0 && text_is_blank(t.ptr[t.len - 1]))
 		t.len--;
 	return t;
 }

@@ -14,6 +14,21 @@ struct text {
 	size_t len;
 };
 
+/* Of ASCII alone, whatever the locale is. */
+static inline char text_lower(char c)
+{
+	return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
+}
+static inline bool text_is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+/* White space, line ends included. */
+static inline bool text_is_blank(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
 struct text text_of(const char *s);
 bool text_equal(struct text a, const char *b);
 /* @text is one of the @count texts of @list. */

@@ -97,7 +97,7 @@ static void note_status(struct control *s, const struct ipc_status *status)
 	s->status = *status;
 	s->status.restarts = restarts;
 	memcpy(s->status.weaker, weaker, sizeof(weaker));
-	control_sanitize(s->status.lacking, sizeof(s->status.lacking));
+	ipc_sanitize(s->status.lacking, sizeof(s->status.lacking));
 }
 
 /* Is it our plan that the engine enforces? If not, it is given it soon. Where nothing can
@@ -129,7 +129,7 @@ static int send_engine(struct control_sandbox *w, int plan_fd, struct err *err)
 			note_status(w->side, &m.status);
 		return 0;
 	}
-	control_sanitize(m.text, sizeof(m.text));
+	ipc_sanitize(m.text, sizeof(m.text));
 	return err_set(err, -EIO, "%s", m.text);
 }
 
@@ -152,7 +152,7 @@ static int send_supervisor(struct control_sandbox *w, const struct control_candi
 	}
 	if (m.type == IPC_KEPT)
 		return 0;
-	control_sanitize(m.text, sizeof(m.text));
+	ipc_sanitize(m.text, sizeof(m.text));
 	return err_set(err, -EIO, "%s", m.text);
 }
 

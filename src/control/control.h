@@ -376,9 +376,6 @@ void control_on_answered(struct control *s, uint32_t sandbox,
 			 const struct ipc_answered *a);
 /* An event with the rule that decided it. */
 void control_row(void *data, const struct event *e, struct event_row *ret);
-/* Everything that the engine may have written is held to what can be printed, and ends.
- */
-void control_sanitize(char *text, size_t size);
 
 /* -- record.c: what the store knows ------------------------------------------------- */
 

@@ -283,7 +283,7 @@ static void on_status(struct control_link *l, struct ipc_status *status)
 
 	l->restarts = status->restarts;
 	s->status.restarts = status->restarts;
-	control_sanitize(status->weaker, sizeof(status->weaker));
+	ipc_sanitize(status->weaker, sizeof(status->weaker));
 	memcpy(weaker, status->weaker, sizeof(status->weaker));
 	/* The first rules stand, and the API's sockets listen. */
 	control_secure_listen(s);
@@ -428,7 +428,7 @@ int control_order(struct control_link *l, const struct ipc_message *m, const int
 		return err_sys(err, r, "the supervisor does not answer");
 	if (ret->type == done)
 		return 0;
-	control_sanitize(ret->text, sizeof(ret->text));
+	ipc_sanitize(ret->text, sizeof(ret->text));
 	return err_set(err, ret->type == IPC_FULL ? -EMFILE : -EPERM, "%s", ret->text);
 }
 

@@ -5,14 +5,6 @@
 #include "base/clock.h"
 #include "control/control.h"
 
-void control_sanitize(char *text, size_t size)
-{
-	text[size - 1] = '\0';
-	for (; *text; text++)
-		if (*text < 0x20 || *text > 0x7e)
-			*text = '?';
-}
-
 enum { ERRNO_MAX = 4096 }; /* the kernel's MAX_ERRNO, and one */
 
 void control_row(void *data, const struct event *e, struct event_row *ret)
@@ -60,9 +52,9 @@ void control_on_event(struct control *s, const struct event *given)
 	struct event e = *given;
 	struct event_row row;
 
-	control_sanitize(e.name, sizeof(e.name));
-	control_sanitize(e.reason, sizeof(e.reason));
-	control_sanitize(e.advice, sizeof(e.advice));
+	ipc_sanitize(e.name, sizeof(e.name));
+	ipc_sanitize(e.reason, sizeof(e.reason));
+	ipc_sanitize(e.advice, sizeof(e.advice));
 	/* That is not the engine's to say. */
 	e.pid = 0;
 	memset(e.command, 0, sizeof(e.command));
@@ -164,7 +156,7 @@ void control_on_answered(struct control *s, uint32_t sandbox,
 	const struct control_sandbox *w = control_sandbox_of(s, sandbox);
 	struct ipc_answered a = *given;
 
-	control_sanitize(a.name, sizeof(a.name));
+	ipc_sanitize(a.name, sizeof(a.name));
 	if (!control_skips_log(s, a.name))
 		loglines_outbound(s->log, clock_wall_ms(), w ? w->spec.name : "", a.name,
 				  a.addrs, MIN(a.count, (uint32_t)IPC_ANSWERED_MAX),

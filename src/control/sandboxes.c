@@ -227,7 +227,7 @@ unsigned int control_sandbox_detach(struct control *s, struct control_sandbox *w
 		err_sys(err, r, "the supervisor does not answer");
 		return HTTP_FAILED;
 	}
-	control_sanitize(m.text, sizeof(m.text));
+	ipc_sanitize(m.text, sizeof(m.text));
 	if (m.text[0]) {
 		err_set(err, -EIO, "%s", m.text);
 		return HTTP_FAILED;
@@ -260,7 +260,7 @@ void control_sandboxes_on_daemon(struct control_link *l, struct ipc_message *m)
 	struct control_sandbox *w = control_sandbox_find(s, m->sandbox);
 
 	if (w && m->type == IPC_HAPPENED) {
-		control_sanitize(m->text, sizeof(m->text));
+		ipc_sanitize(m->text, sizeof(m->text));
 		control_record(w, m->text);
 	}
 	if (m->type != IPC_GONE && m->type != IPC_ATTACHED && m->type != IPC_DETACHED)
@@ -289,7 +289,7 @@ static void sandboxes_bury(struct control *s)
 		id = w->id;
 		if (!w->gone[0])
 			continue;
-		control_sanitize(w->gone, sizeof(w->gone));
+		ipc_sanitize(w->gone, sizeof(w->gone));
 		control_record(w, w->gone);
 		take_out(w);
 	}

@@ -441,8 +441,7 @@ static void put_host(struct line *line, const char *host)
 	if (n > 1 && host[n - 1] == '.')
 		n--;
 	for (size_t i = 0; i < n; i++)
-		lower[i] = (char)(host[i] >= 'A' && host[i] <= 'Z' ? host[i] | 0x20
-								   : host[i]);
+		lower[i] = text_lower(host[i]);
 	put_text(line, "target.host", (struct text){ lower, n });
 }
 

@@ -88,11 +88,6 @@ static void sort(struct always_names *n)
 	n->count = kept;
 }
 
-static char lower(char c)
-{
-	return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
-}
-
 static struct always_names *names_new(struct text text)
 {
 	CLEAN(names) struct always_names *n = calloc(1, sizeof(*n));
@@ -107,7 +102,7 @@ static struct always_names *names_new(struct text text)
 	if (!n || !n->text || !n->entries)
 		return NULL;
 	for (size_t i = 0; i < text.len; i++)
-		n->text[i] = lower(text.ptr[i]);
+		n->text[i] = text_lower(text.ptr[i]);
 	return TAKE_PTR(n);
 }
 
@@ -169,7 +164,7 @@ bool always_names_has(const struct always_names *n, const char *name)
 	if (!n || n->count == 0 || len == 0 || len >= sizeof(copy))
 		return false;
 	for (size_t i = 0; i < len; i++)
-		copy[i] = lower(name[i]);
+		copy[i] = text_lower(name[i]);
 	len -= copy[len - 1] == '.';
 	if (covers(n, copy, len, ITSELF))
 		return true;

@@ -135,9 +135,8 @@ static bool read_host(struct text t, struct webhook_url *ret)
 	if (t.len == 0 || t.len >= sizeof(ret->host))
 		return false;
 	for (size_t i = 0; i < t.len; i++) {
-		char c = t.ptr[i];
+		char c = text_lower(t.ptr[i]);
 
-		c = (char)(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
 		if (ret->addr.family != ADDR_V6 && !is_host_byte(c))
 			return false;
 		ret->host[i] = c;
@@ -211,8 +210,7 @@ size_t webhook_payload(const char *name, int64_t wall_ms, const char *sandbox_id
 	if (n > 1 && name[n - 1] == '.')
 		n--;
 	for (size_t i = 0; i < n; i++)
-		host[i] = (char)(name[i] >= 'A' && name[i] <= 'Z' ? name[i] | 0x20
-								  : name[i]);
+		host[i] = text_lower(name[i]);
 	jtext_init(&j, buf, WEBHOOK_PAYLOAD_SIZE);
 	jtext_put(&j, text_of("{"));
 	jtext_key(&j, "hostname");

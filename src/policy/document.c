@@ -140,11 +140,6 @@ static void report_unknown(struct reading *r, const char *where, struct text key
 
 /* --- keys and values --- */
 
-static char lower(char c)
-{
-	return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
-}
-
 /* Upper case means lower case, and so do, for Go, U+017F (s) and U+212A (k). */
 static bool key_is(struct text key, const char *name)
 {
@@ -157,7 +152,7 @@ static bool key_is(struct text key, const char *name)
 		else if (*name == 'k' && key.len >= 3 &&
 			 memcmp(key.ptr, "\xe2\x84\xaa", 3) == 0)
 			size = 3;
-		else if (lower(c) != lower(*name))
+		else if (text_lower(c) != text_lower(*name))
 			return false;
 		key = (struct text){ key.ptr + size, key.len - size };
 		name++;

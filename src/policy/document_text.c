@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "policy/document_internal.h"
+#include "policy/explain.h"
 
 void document_put(struct document_out *o, const char *bytes, size_t size)
 {
@@ -214,11 +215,6 @@ static void put_own(struct document_out *o, struct text own)
 	document_put(o, own.ptr, own.len);
 }
 
-static const char *action_name(enum policy_action action)
-{
-	return action == POLICY_ALLOW ? "allow" : "deny";
-}
-
 static void put_rules(struct document_out *o, const struct document *d)
 {
 	document_put(o, "[", 1);
@@ -226,7 +222,7 @@ static void put_rules(struct document_out *o, const struct document *d)
 		const struct document_rule *r = &d->rules[i];
 
 		document_put_text(o, i > 0 ? ",{\"action\":\"" : "{\"action\":\"");
-		document_put_text(o, action_name(r->action));
+		document_put_text(o, policy_action_name(r->action));
 		document_put_text(o, "\",\"target\":");
 		document_put_string(o, r->target);
 		put_own(o, r->own);
@@ -291,7 +287,7 @@ char *document_json(const struct document *d, bool pretty)
 	document_put_text(&out, "{\"egress\":");
 	put_rules(&out, d);
 	document_put_text(&out, ",\"defaultAction\":\"");
-	document_put_text(&out, action_name(d->default_action));
+	document_put_text(&out, policy_action_name(d->default_action));
 	document_put(&out, "\"", 1);
 	put_own(&out, d->own);
 	if (d->closed.ptr) {
@@ -362,16 +358,6 @@ static bool go_to(struct scan *s, enum state state)
 	return true;
 }
 
-static bool is_blank(uint8_t c)
-{
-	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
-static bool is_digit(uint8_t c)
-{
-	return c >= '0' && c <= '9';
-}
-
 static bool push(struct scan *s, enum open open, enum state next)
 {
 	if (s->depth == SCAN_DEPTH_MAX)
@@ -389,7 +375,7 @@ static bool pop(struct scan *s)
 static bool end_top(struct scan *s, uint8_t c)
 {
 	s->state = END_TOP;
-	return is_blank(c) || refuse(s, "after top-level value");
+	return text_is_blank((char)c) || refuse(s, "after top-level value");
 }
 
 static bool end_value(struct scan *s, uint8_t c)
@@ -399,7 +385,7 @@ static bool end_value(struct scan *s, uint8_t c)
 	if (s->depth == 0)
 		return end_top(s, c);
 	s->state = END_VALUE;
-	if (is_blank(c))
+	if (text_is_blank((char)c))
 		return true;
 	open = &s->open[s->depth - 1];
 	if (*open == OPEN_KEY) {
@@ -430,7 +416,7 @@ static bool begin_literal(struct scan *s, const char *literal)
 
 static bool begin_value(struct scan *s, uint8_t c)
 {
-	if (is_blank(c))
+	if (text_is_blank((char)c))
 		return true;
 	if (s->state == BEGIN_VALUE_OR_EMPTY && c == ']')
 		return end_value(s, c);
@@ -452,14 +438,15 @@ static bool begin_value(struct scan *s, uint8_t c)
 	case 'n':
 		return begin_literal(s, "null");
 	default:
-		return is_digit(c) ? go_to(s, NUMBER_DIGITS)
-				   : refuse(s, "looking for beginning of value");
+		return text_is_digit((char)c)
+			       ? go_to(s, NUMBER_DIGITS)
+			       : refuse(s, "looking for beginning of value");
 	}
 }
 
 static bool begin_string(struct scan *s, uint8_t c)
 {
-	if (is_blank(c))
+	if (text_is_blank((char)c))
 		return true;
 	if (s->state == BEGIN_STRING_OR_EMPTY && c == '}') {
 		s->open[s->depth - 1] = OPEN_VALUE;
@@ -492,7 +479,7 @@ static bool in_hex(struct scan *s, uint8_t c)
 {
 	uint8_t letter = c | 0x20;
 
-	if (!is_digit(c) && !(letter >= 'a' && letter <= 'f'))
+	if (!text_is_digit((char)c) && !(letter >= 'a' && letter <= 'f'))
 		return refuse(s, "in \\u hexadecimal character escape");
 	return --s->hex_left > 0 || go_to(s, IN_STRING);
 }
@@ -513,7 +500,7 @@ static bool in_number(struct scan *s, uint8_t c)
 	bool exponent = s->state == NUMBER_EXPONENT;
 	bool fraction = s->state == NUMBER_FRACTION;
 
-	if (is_digit(c) && s->state != NUMBER_ZERO)
+	if (text_is_digit((char)c) && s->state != NUMBER_ZERO)
 		return true;
 	if (c == '.' && !fraction && !exponent)
 		return go_to(s, NUMBER_DOT);
@@ -544,18 +531,20 @@ static bool step(struct scan *s, uint8_t c)
 	case IN_LITERAL:
 		return in_literal(s, c);
 	case NUMBER_MINUS:
-		if (!is_digit(c))
+		if (!text_is_digit((char)c))
 			return refuse(s, "in numeric literal");
 		return go_to(s, c == '0' ? NUMBER_ZERO : NUMBER_DIGITS);
 	case NUMBER_DOT:
-		return is_digit(c) ? go_to(s, NUMBER_FRACTION)
-				   : refuse(s, "after decimal point in numeric literal");
+		return text_is_digit((char)c)
+			       ? go_to(s, NUMBER_FRACTION)
+			       : refuse(s, "after decimal point in numeric literal");
 	case NUMBER_E:
 	case NUMBER_E_SIGN:
 		if ((c == '+' || c == '-') && s->state == NUMBER_E)
 			return go_to(s, NUMBER_E_SIGN);
-		return is_digit(c) ? go_to(s, NUMBER_EXPONENT)
-				   : refuse(s, "in exponent of numeric literal");
+		return text_is_digit((char)c)
+			       ? go_to(s, NUMBER_EXPONENT)
+			       : refuse(s, "in exponent of numeric literal");
 	default:
 		return in_number(s, c);
 	}

@@ -14,11 +14,6 @@ static const char *const methods[] = {
 static const char hidden[] = "white space before TLS or HTTP";
 static const char proxy_header[] = "a PROXY header";
 
-static bool is_space(char c)
-{
-	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
 static bool is_upper(char c)
 {
 	return c >= 'A' && c <= 'Z';
@@ -85,7 +80,7 @@ static bool names_http(struct text line)
 
 		while (n < size && upper(line.ptr[i + n]) == mark[n])
 			n++;
-		if (n == size && is_space(line.ptr[i - 1]))
+		if (n == size && text_is_blank(line.ptr[i - 1]))
 			return true;
 	}
 	return false;
@@ -102,7 +97,7 @@ static enum first_kind text_kind(struct text t, const char **ret_reason)
 	const char *end = t.len > 0 ? memchr(t.ptr, '\n', t.len) : NULL;
 	struct text word = { t.ptr, 0 };
 
-	while (word.len < t.len && !is_space(t.ptr[word.len]))
+	while (word.len < t.len && !text_is_blank(t.ptr[word.len]))
 		word.len++;
 	if (word.len == t.len) {
 		if (is_known(word, true) || begins_proxy(word))
@@ -161,7 +156,7 @@ enum first_kind first_kind(const uint8_t *bytes, size_t size, const char **ret_r
 	struct text t = { (const char *)bytes, size };
 	enum first_kind kind;
 
-	while (t.len > 0 && is_space(t.ptr[0])) {
+	while (t.len > 0 && text_is_blank(t.ptr[0])) {
 		t.ptr++;
 		t.len--;
 	}

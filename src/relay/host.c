@@ -3,19 +3,9 @@
 
 #include <string.h>
 
-static char lower(char c)
-{
-	return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
-}
-
-static bool is_digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
 static bool is_host_char(char c)
 {
-	return (c >= 'a' && c <= 'z') || is_digit(c) || c == '-' || c == '_';
+	return (c >= 'a' && c <= 'z') || text_is_digit(c) || c == '-' || c == '_';
 }
 
 /* "1", "0x7f", "0x": the last label of what inet_aton() takes for an address. */
@@ -26,7 +16,7 @@ static bool is_number(struct text label)
 	for (size_t i = hex ? 2 : 0; i < label.len; i++) {
 		char c = label.ptr[i];
 
-		if (!is_digit(c) && !(hex && c >= 'a' && c <= 'f'))
+		if (!text_is_digit(c) && !(hex && c >= 'a' && c <= 'f'))
 			return false;
 	}
 	return true;
@@ -56,7 +46,7 @@ static enum wire_host_kind read_name(struct text t, struct wire_host *ret)
 	if (t.len == 0 || t.len > WIRE_HOST_MAX)
 		return WIRE_HOST_BAD;
 	for (size_t i = 0; i < t.len; i++)
-		host.text[i] = lower(t.ptr[i]);
+		host.text[i] = text_lower(t.ptr[i]);
 	host.size = (uint8_t)t.len;
 	if (!labels_are_sound((struct text){ host.text, host.size }))
 		return WIRE_HOST_BAD;
