@@ -9,8 +9,8 @@
  *   record.c          events and lookups: ring, log, streams, store, webhook; how much
  *                     was denied, and review tasks, for the API
  *   socket_owner.c    whose process a denial was
- *   webhook.c         weir-webhook, the connections that it asks for, and what is sent
- *   lookup.c          addresses of the webhook's hosts
+ *   webhook.c         weir-webhook, the connections that it asks for, what is sent, and
+ *                     the addresses of its hosts
  *   status.c          what /status and /metrics say
  *   sandboxes.c       the daemon's: sandboxes come and go; what the daemons have
  *   sandboxes_list.c  the daemon's: what its API is asked and says of them

@@ -21,18 +21,6 @@ static bool is_asked(const struct run_spec *spec)
 	return false;
 }
 
-static int check(const struct path *p, struct err *err)
-{
-	if (p->link_count > 0)
-		return err_set(err, -ELOOP,
-			       "'%s' is a link, and none is followed; set " VARIABLE
-			       " to '%s'",
-			       p->links[0], p->name);
-	if (!S_ISSOCK(p->st.st_mode))
-		return err_set(err, -ENOTSOCK, "'%s' is not a unix socket", p->name);
-	return 0;
-}
-
 int agent_socket_open(const struct run_spec *spec, struct path *ret, struct err *err)
 {
 	const char *name = getenv(VARIABLE);
@@ -47,8 +35,13 @@ int agent_socket_open(const struct run_spec *spec, struct path *ret, struct err 
 		log_warning(OPTION ": there is no '%s'", name);
 		return 0;
 	}
-	if (r == 0)
-		r = check(&p, err);
+	if (r == 0 && p.link_count > 0)
+		r = err_set(err, -ELOOP,
+			    "'%s' is a link, and none is followed; set " VARIABLE
+			    " to '%s'",
+			    p.links[0], p.name);
+	else if (r == 0 && !S_ISSOCK(p.st.st_mode))
+		r = err_set(err, -ENOTSOCK, "'%s' is not a unix socket", p.name);
 	if (r < 0)
 		return err_context(err, OPTION);
 	*ret = p;

@@ -157,7 +157,7 @@ bool environment_is_asked(const struct run_spec *spec, struct text name)
 	return environment_is_set(spec, name) || is_passed_by_name(spec, name);
 }
 
-static bool is_among(const struct option_list *list, struct text name)
+static bool has_name(const struct option_list *list, struct text name)
 {
 	for (size_t i = 0; i < list->count; i++) {
 		if (text_equal(name, list->items[i]))
@@ -184,9 +184,9 @@ static bool is_passed(const struct run_spec *spec, const char *variable,
 	if (is_passed_by_name(spec, name))
 		return true;
 	if (spec->env == RUN_ENV_NONE || is_weirs(name) ||
-	    is_among(&spec->drop_env, name))
+	    has_name(&spec->drop_env, name))
 		return false;
-	if (is_among(&spec->profile_env, name))
+	if (has_name(&spec->profile_env, name))
 		return true;
 	if (spec->env == RUN_ENV_ALL || !environment_is_secret(name, value_of(variable)))
 		return true;

@@ -54,8 +54,8 @@ static int read_line(struct arena *arena, const char *path, const char *prefix,
 }
 
 /* The canonical name of @path, which counts from the directory @base. */
-static int resolve(struct arena *arena, const char *base, const char *path,
-		   const char **ret, struct err *err)
+static int resolve_path(struct arena *arena, const char *base, const char *path,
+			const char **ret, struct err *err)
 {
 	const char *whole = path[0] == '/' ? path
 					   : arena_printf(arena, "%s/%s", base, path);
@@ -77,7 +77,7 @@ static int follow(struct arena *arena, const char *dir, const char *name,
 	const char *file = arena_printf(arena, "%s/%s", dir, name), *line = NULL;
 	int r = file ? read_line(arena, file, prefix, &line, err) : out_of_memory(err);
 
-	return r < 0 ? r : resolve(arena, dir, line, ret, err);
+	return r < 0 ? r : resolve_path(arena, dir, line, ret, err);
 }
 
 static int not_gits(const struct git_repository *g, struct err *err)
@@ -110,8 +110,8 @@ static int check_worktree(struct arena *arena, struct git_repository *g, struct 
 	return 0;
 }
 
-static int find(struct arena *arena, const char *from, size_t depth,
-		struct git_repository *ret, struct err *err);
+static int find_from(struct arena *arena, const char *from, size_t depth,
+		     struct git_repository *ret, struct err *err);
 
 /* Does it lie in the repository around it? */
 static int check_submodule(struct arena *arena, struct git_repository *g, size_t depth,
@@ -121,7 +121,8 @@ static int check_submodule(struct arena *arena, struct git_repository *g, size_t
 		arena, (struct text){ g->top, (size_t)(strrchr(g->top, '/') - g->top) });
 	struct git_repository around = { 0 };
 	const char *modules;
-	int r = above ? find(arena, above, depth + 1, &around, err) : out_of_memory(err);
+	int r = above ? find_from(arena, above, depth + 1, &around, err)
+		      : out_of_memory(err);
 
 	if (r < 0)
 		return r;
@@ -152,8 +153,8 @@ static int read_dot_git(struct arena *arena, struct git_repository *g, mode_t mo
 					: check_submodule(arena, g, depth, err);
 }
 
-static int find(struct arena *arena, const char *from, size_t depth,
-		struct git_repository *ret, struct err *err)
+static int find_from(struct arena *arena, const char *from, size_t depth,
+		     struct git_repository *ret, struct err *err)
 {
 	char *top = arena_text(arena, text_of(from));
 
@@ -183,5 +184,5 @@ int git_repository_find(struct arena *arena, const char *from, struct git_reposi
 			struct err *err)
 {
 	*ret = (struct git_repository){ 0 };
-	return find(arena, from, 0, ret, err);
+	return find_from(arena, from, 0, ret, err);
 }

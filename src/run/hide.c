@@ -7,18 +7,236 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pwd.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/err.h"
 #include "base/text.h"
 #include "run/bind_mount.h"
 #include "run/environment.h"
 #include "run/launch.h"
 #include "run/mask.h"
 #include "run/secret_lists.h" /* generated: credentials_list[] */
-#include "run/twins.h"
 #include "sys/files.h"
+
+/* --- the other names (hard links) of files that are hidden --- */
+
+enum {
+	TWINS_MAX = 64,		    /* files with several names; more: refused */
+	TWINS_ENTRIES_MAX = 100000, /* looked at in one search; the rest is not found */
+};
+
+struct twin_name {
+	char *path;	       /* owned */
+	struct stat directory; /* that has it: a path may lead there by two mounts */
+};
+
+struct twin {
+	struct stat st;
+	struct twin_name *names; /* owned, st.st_nlink of them at most */
+	size_t count;
+};
+
+/* { 0 } is none. */
+struct twins {
+	struct twin list[TWINS_MAX];
+	size_t count, entries;
+};
+
+static struct twin *find_twin(struct twins *t, const struct stat *st)
+{
+	for (size_t i = 0; i < t->count; i++) {
+		if (t->list[i].st.st_ino == st->st_ino &&
+		    t->list[i].st.st_dev == st->st_dev)
+			return &t->list[i];
+	}
+	return NULL;
+}
+
+static bool is_known(const struct twin *w, const char *last, const struct stat *directory)
+{
+	for (size_t i = 0; i < w->count; i++) {
+		const struct twin_name *n = &w->names[i];
+
+		if (n->directory.st_ino == directory->st_ino &&
+		    n->directory.st_dev == directory->st_dev &&
+		    strcmp(strrchr(n->path, '/') + 1, last) == 0)
+			return true;
+	}
+	return false;
+}
+
+static int add_name(struct twin *w, const char *path, struct err *err)
+{
+	const char *last = strrchr(path, '/') + 1;
+	struct twin_name name = { .path = strdup(path) };
+	char directory[PATH_MAX];
+
+	snprintf(directory, sizeof(directory), "%.*s", (int)(last - path), path);
+	if (!name.path || stat(directory, &name.directory) < 0 ||
+	    w->count == w->st.st_nlink || is_known(w, last, &name.directory)) {
+		free(name.path);
+		return name.path ? 0 : err_sys(err, -ENOMEM, "cannot list '%s'", path);
+	}
+	w->names[w->count++] = name;
+	return 0;
+}
+
+/* Note the hidden file @path, if it is the effective user's and has several names. */
+static int twins_add(struct twins *t, const struct stat *st, const char *path,
+		     struct err *err)
+{
+	struct twin *w;
+
+	if (!S_ISREG(st->st_mode) || st->st_nlink < 2 ||
+	    (geteuid() != 0 && st->st_uid != geteuid()))
+		return 0;
+	w = find_twin(t, st);
+	if (!w && t->count == TWINS_MAX)
+		return err_set(
+			err, -E2BIG,
+			"more than %d files that are hidden have other names (hard "
+			"links)",
+			TWINS_MAX);
+	if (!w) {
+		w = &t->list[t->count];
+		*w = (struct twin){ .st = *st,
+				    .names = calloc(st->st_nlink, sizeof(*w->names)) };
+		if (!w->names)
+			return err_sys(err, -ENOMEM, "cannot list '%s'", path);
+		t->count++;
+	}
+	return add_name(w, path, err);
+}
+
+/* --- the search --- */
+
+static bool is_on_their_file_system(const struct twins *t, const struct stat *st)
+{
+	for (size_t i = 0; i < t->count; i++) {
+		if (t->list[i].st.st_dev == st->st_dev)
+			return true;
+	}
+	return false;
+}
+
+static bool is_one_of_theirs(const struct twins *t, ino_t inode)
+{
+	for (size_t i = 0; i < t->count; i++) {
+		if (t->list[i].st.st_ino == inode)
+			return true;
+	}
+	return false;
+}
+
+static int search_names(struct twins *t, int fd, const char *path, struct err *err);
+
+static int search_name(struct twins *t, int dir, const char *directory,
+		       const struct dirent *entry, struct err *err)
+{
+	char path[PATH_MAX];
+	struct twin *w;
+	struct stat st;
+
+	if (entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN &&
+	    !is_one_of_theirs(t, entry->d_ino))
+		return 0;
+	if (fstatat(dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    snprintf(path, sizeof(path), "%s/%s", directory[1] ? directory : "",
+		     entry->d_name) >= (int)sizeof(path))
+		return 0;
+	if (S_ISDIR(st.st_mode))
+		return search_names(
+			t,
+			openat(dir, entry->d_name,
+			       O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW),
+			path, err);
+	w = find_twin(t, &st);
+	return w ? add_name(w, path, err) : 0;
+}
+
+/* Takes @fd. */
+static int search_names(struct twins *t, int fd, const char *path, struct err *err)
+{
+	const struct dirent *entry;
+	struct stat st;
+	DIR *dir;
+	int r = 0;
+
+	if (fd < 0)
+		return 0;
+	if (fstat(fd, &st) < 0 || !is_on_their_file_system(t, &st) ||
+	    !(dir = fdopendir(fd))) {
+		close(fd);
+		return 0;
+	}
+	while (r == 0 && t->entries < TWINS_ENTRIES_MAX && (entry = readdir(dir))) {
+		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+			continue;
+		t->entries++;
+		r = search_name(t, fd, path, entry, err);
+	}
+	closedir(dir);
+	return r;
+}
+
+static bool all_found(const struct twins *t)
+{
+	for (size_t i = 0; i < t->count; i++) {
+		if (t->list[i].count < t->list[i].st.st_nlink)
+			return false;
+	}
+	return true;
+}
+
+/* Look for their other names below @top. */
+static int twins_search(struct twins *t, const char *top, struct err *err)
+{
+	if (all_found(t))
+		return 0;
+	t->entries = 0;
+	return search_names(t, open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC), top, err);
+}
+
+/* Call @found for each name, if all are known: -EPERM with @err when some aren't. */
+static int twins_each(const struct twins *t,
+		      int (*found)(void *data, const char *name, struct err *err),
+		      void *data, struct err *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < t->count; i++) {
+		const struct twin *w = &t->list[i];
+
+		if (w->count < w->st.st_nlink)
+			return err_set(
+				err, -EPERM,
+				"'%s' is hidden, and has other names (hard links), of "
+				"which %zu can't be found in the home and the writable "
+				"directories; name them with --hide, or show the file "
+				"with --ro",
+				w->names[0].path, (size_t)w->st.st_nlink - w->count);
+		for (size_t j = 0; r == 0 && j < w->count; j++)
+			r = found(data, w->names[j].path, err);
+	}
+	return r;
+}
+
+static void twins_done(struct twins *t)
+{
+	for (size_t i = 0; i < t->count; i++) {
+		for (size_t j = 0; j < t->list[i].count; j++)
+			free(t->list[i].names[j].path);
+		free(t->list[i].names);
+	}
+	*t = (struct twins){ 0 };
+}
 
 enum {
 	HOMES_MAX = 3,
@@ -112,7 +330,7 @@ static bool is_hidden_already(const struct rootfs *v, const char *path)
 }
 
 /* The paths of --rw come first, then those of --ro. */
-static bool is_named(const struct rootfs *v, const char *path)
+static bool is_named_by_option(const struct rootfs *v, const char *path)
 {
 	for (size_t i = 0; i < v->spec->rw_count + v->spec->shown_count; i++) {
 		if (strcmp(v->paths[i].name, path) == 0)
@@ -129,7 +347,7 @@ static int add_place(struct plan_of_hidden *plan, const struct path *p, const ch
 	struct rootfs *v = plan->view;
 	struct hidden *h = &v->hidden[v->hidden_count];
 
-	if (is_named(v, p->name) || is_hidden_already(v, p->name))
+	if (is_named_by_option(v, p->name) || is_hidden_already(v, p->name))
 		return 0;
 	if (v->hidden_count == HIDDEN_MAX)
 		return err_set(err, -E2BIG, "more than %d hidden paths", HIDDEN_MAX);
@@ -180,8 +398,8 @@ static int add_aliases(struct plan_of_hidden *plan, const struct path *p,
 }
 
 /* Nothing of the caller's that the run needs may vanish with it. */
-static int check_place(const struct plan_of_hidden *plan, const struct path *p,
-		       struct err *err)
+static int check_hidden(const struct plan_of_hidden *plan, const struct path *p,
+			struct err *err)
 {
 	const struct rootfs *v = plan->view;
 	struct hidden h = { .name = p->name };
@@ -354,11 +572,11 @@ static int plan_named(struct plan_of_hidden *plan, struct err *err)
 		CLEAN(path) struct path p = { .fd = -1 };
 
 		r = path_open(spec->hide[i], &p, err);
-		if (r == 0 && is_named(plan->view, p.name))
+		if (r == 0 && is_named_by_option(plan->view, p.name))
 			r = err_set(err, -EPERM, "'%s' is named by --rw or --ro too",
 				    p.name);
 		if (r == 0)
-			r = check_place(plan, &p, err);
+			r = check_hidden(plan, &p, err);
 		if (r == 0)
 			r = add_whole(plan, &p, NULL, err);
 		if (r == 0)
@@ -410,13 +628,13 @@ static int plan_credential(struct plan_of_hidden *plan, const char *name, const 
 	r = lstat(name, &st) < 0 ? -errno : path_open(name, &p, NULL);
 	if (r < 0)
 		return r == -EACCES ? check_locked(name, err) : 0;
-	if (is_named(plan->view, p.name) ||
+	if (is_named_by_option(plan->view, p.name) ||
 	    (!S_ISDIR(p.st.st_mode) && !S_ISREG(p.st.st_mode)) ||
 	    (!is_ours(&p.st) && eaccess(p.name, R_OK) < 0 && eaccess(p.name, X_OK) < 0))
 		return 0;
 	if (words && !has_content(p.name, words))
 		return 0;
-	r = check_place(plan, &p, err);
+	r = check_hidden(plan, &p, err);
 	if (r == 0)
 		r = add_whole(plan, &p, kept, err);
 	return r == 0 && (kept || strcmp(how, "links") == 0)

@@ -6,7 +6,25 @@
 
 #include <signal.h>
 
-#include "run/host_target.h"
+#include "run/options.h"
+#include "sys/cgroup.h"
+
+/* Where it lives: the control group, made for it or not, or a user. */
+struct run_place {
+	struct cgroup cgroup; /* path "": by user id */
+	int dir;      /* its directory, whatever becomes of the path; owned, -1: none */
+	bool made;    /* the cgroup is ours to remove */
+	uint32_t uid; /* whom the command runs as */
+};
+
+/* Find or make it, for @uid. */
+int run_place_open(const struct run_spec *spec, uint32_t uid, struct run_place *ret,
+		   struct err *err) MUST_CHECK;
+/* Kill who is left in a cgroup that was made for this; of others nobody is touched.
+ * Return: whether nobody is left whom the sandbox would set free. */
+bool run_place_clear(const struct run_place *p);
+/* Remove the cgroup that was made. */
+void run_place_close(const struct run_place *p);
 
 /* Who the command is: found before the fork, as much as can be. */
 struct run_member {

@@ -40,7 +40,7 @@ static const struct run_policy *policy_of(const struct live *l)
 
 /* --- the engine --- */
 
-static void on_engine(struct loop_source *source, uint32_t events);
+static void on_engine_says(struct loop_source *source, uint32_t events);
 
 static int reach_engine(struct live *l, struct err *err)
 {
@@ -53,7 +53,7 @@ static int reach_engine(struct live *l, struct err *err)
 	r = process_pair(&fd, &end, err);
 	if (r < 0)
 		return r;
-	l->engine = (struct loop_source){ .fd = fd, .on_ready = on_engine };
+	l->engine = (struct loop_source){ .fd = fd, .on_ready = on_engine_says };
 	r = process_dont_wait(fd);
 	if (r == 0)
 		r = loop_add(l->loop, &l->engine, EPOLLIN);
@@ -322,7 +322,7 @@ static void on_request(struct control_socket *s, const struct control_request *r
 		control_socket_refuse(s, HTTP_BAD_METHOD, "GET, POST, PUT or PATCH");
 }
 
-static void on_engine(struct loop_source *source, uint32_t events)
+static void on_engine_says(struct loop_source *source, uint32_t events)
 {
 	struct live *l = CONTAINER_OF(source, struct live, engine);
 	struct ipc_message m;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "policy/policy.h"
@@ -13,16 +14,16 @@
 #include "run/git_repository.h"
 #include "run/mounts.h"
 #include "run/rootfs.h"
-#include "run/rw_preset.h"
+#include "sys/files.h"
 #include "sys/path.h"
 
-static int out_of_memory(struct err *err)
+static int no_memory(struct err *err)
 {
 	return err_set(err, -ENOMEM, "out of memory");
 }
 
-static int add(struct option_list *list, const char *value, const char *what,
-	       struct err *err)
+static int add_to(struct option_list *list, const char *value, const char *what,
+		  struct err *err)
 {
 	if (list->count == OPTION_LIST_MAX)
 		return err_set(err, -EINVAL, "more than %d %s", OPTION_LIST_MAX, what);
@@ -30,16 +31,18 @@ static int add(struct option_list *list, const char *value, const char *what,
 	return 0;
 }
 
-int needs_add_writable(struct run_spec *spec, const char *path, struct err *err)
+/* Make the directory @path, and have it writable. */
+static int make_writable(struct run_spec *spec, const char *path, struct err *err)
 {
 	CLEAN(path) struct path made = { .fd = -1 };
 	int r = path_open_made(path, &made, err);
 
-	return r < 0 ? r : add(&spec->rw, path, "writable paths", err);
+	return r < 0 ? r : add_to(&spec->rw, path, "writable paths", err);
 }
 
-int needs_own_directory(struct run_spec *spec, const char *group, const char *name,
-			const char **ret, struct err *err)
+/* The sandboxes' own directory @name of @group, writable; the path lives in the arena. */
+static int own_directory(struct run_spec *spec, const char *group, const char *name,
+			 const char **ret, struct err *err)
 {
 	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
 	CLEAN(path) struct path made = { .fd = -1 };
@@ -54,7 +57,7 @@ int needs_own_directory(struct run_spec *spec, const char *group, const char *na
 	else
 		return err_set(err, -EINVAL, "HOME is not set");
 	if (!path)
-		return out_of_memory(err);
+		return no_memory(err);
 	r = path_open_made(path, &made, err);
 	if (r == 0 && made.untrusted)
 		r = err_set(err, -ELOOP, "'%s' is a link", made.untrusted);
@@ -63,28 +66,244 @@ int needs_own_directory(struct run_spec *spec, const char *group, const char *na
 	*ret = path;
 	path = arena_text(&spec->arena, text_of(made.name));
 	if (!path)
-		return out_of_memory(err);
-	r = add(&spec->own, path, "directories", err);
-	return r < 0 ? r : add(&spec->rw, *ret, "writable paths", err);
+		return no_memory(err);
+	r = add_to(&spec->own, path, "directories", err);
+	return r < 0 ? r : add_to(&spec->rw, *ret, "writable paths", err);
 }
 
-int needs_set(struct run_spec *spec, const char *name, const char *a, const char *b,
-	      struct err *err)
+/* Set a variable to @a and @b, unless the caller set it by an option. */
+static int set_variable(struct run_spec *spec, const char *name, const char *a,
+			const char *b, struct err *err)
 {
 	const char *variable;
 
 	if (environment_is_asked(spec, text_of(name)))
 		return 0;
 	variable = arena_printf(&spec->arena, "%s=%s%s", name, a, b);
-	return variable ? add(&spec->set_env, variable, "variables", err)
-			: out_of_memory(err);
+	return variable ? add_to(&spec->set_env, variable, "variables", err)
+			: no_memory(err);
 }
 
-int needs_show(struct run_spec *spec, const char *a, const char *b, struct err *err)
+/* Show the file @a@b, also in a home below /tmp, of which the sandbox has its own. */
+static int show_file(struct run_spec *spec, const char *a, const char *b, struct err *err)
 {
 	const char *path = arena_printf(&spec->arena, "%s%s", a, b);
 
-	return path ? add(&spec->ro, path, "paths to show", err) : out_of_memory(err);
+	return path ? add_to(&spec->ro, path, "paths to show", err) : no_memory(err);
+}
+
+/* --- presets ---
+ *
+ * The paths outside of the working directory that programs of every day write to: their
+ * caches, and nothing that is executed or configures them later.
+ *
+ *   apt   lists, downloads and log of the sandboxes' own, and a configuration that names
+ *         them: the machine's apt would install what a sandbox has left in the machine's.
+ *   git   the repository that the working directory is a part of, where that lies
+ *         elsewhere. Its hooks and config stay read-only: run/startup_files. */
+
+enum { PATHS_MAX = 3 };
+
+/* @variable names the folder, @below is added to it; without the variable it is @path,
+ * below the home directory. */
+struct place {
+	const char *variable, *below, *path;
+};
+
+/* --- caches of the user's --- */
+
+/* *@ret is NULL for a place in the home where the command has another. */
+static int resolve_place(struct run_spec *spec, const struct place *p, const char **ret,
+			 struct err *err)
+{
+	const char *home = getenv("HOME");
+	const char *named = getenv(p->variable);
+
+	*ret = NULL;
+	if (named && named[0] == '/')
+		*ret = arena_printf(&spec->arena, "%s%s", named, p->below);
+	else if (spec->home == RUN_HOME_TMP)
+		return 0;
+	else if (home && home[0] == '/')
+		*ret = arena_printf(&spec->arena, "%s/%s", home, p->path);
+	else
+		return err_set(err, -EINVAL, "HOME is not set");
+	return *ret ? 0 : no_memory(err);
+}
+
+static int add_cache(struct run_spec *spec, const struct place *p, struct err *err)
+{
+	const char *path;
+	int r = resolve_place(spec, p, &path, err);
+
+	return r < 0 || !path ? r : make_writable(spec, path, err);
+}
+
+/* --- apt --- */
+
+/* The lock of dpkg lies beside its status. dpkg is asked for by who wants to install. */
+static const char apt_conf[] =
+	"APT::Sandbox::User \"root\";\n"
+	"Dir::State::lists \"%s/lists\";\n"
+	"Dir::State::status \"%s/status\";\n"
+	"Dir::Cache \"%s/cache\";\n"
+	"Dir::Log \"%s/log\";\n"
+	"DPkg::Pre-Invoke { \"echo 'weir: packages can't be installed in a sandbox; "
+	"--download-only downloads them' >&2; exit 1\"; };\n";
+
+/* In @top, which the command can't write to. */
+static int write_apt_conf(struct run_spec *spec, const struct path *top, const char *own,
+			  struct err *err)
+{
+	const struct file_how how = { .max_bytes = 65536, .anybodys = true };
+	CLEAN(file_bytes) struct file_bytes old = { 0 };
+	const char *text = arena_printf(&spec->arena, apt_conf, own, own, own, own);
+	const char *fresh = arena_printf(&spec->arena, ".apt.conf-%d", (int)getpid());
+	int r;
+
+	if (!text || !fresh)
+		return no_memory(err);
+	if (file_read(top->fd, "apt.conf", &how, &old, NULL) == 0 &&
+	    strcmp(old.bytes, text) == 0)
+		return 0;
+	r = file_replace(top->fd, fresh, "apt.conf", 0644, text, strlen(text));
+	return r < 0 ? err_sys(err, r, "cannot write '%s/apt.conf'", top->name) : 0;
+}
+
+/* Those that apt doesn't make itself. */
+static int make_apt_places(struct run_spec *spec, const char *own, struct err *err)
+{
+	static const char *const places[] = { "lists/partial", "cache/archives/partial",
+					      "log" };
+	const char *status = arena_printf(&spec->arena, "%s/status", own);
+
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		const char *path = arena_printf(&spec->arena, "%s/%s", own, places[i]);
+		CLEAN(path) struct path made = { .fd = -1 };
+		int r = path ? path_open_made(path, &made, err) : no_memory(err);
+
+		if (r < 0)
+			return r;
+	}
+	if (!status)
+		return no_memory(err);
+	if (symlink("/var/lib/dpkg/status", status) < 0 && errno != EEXIST)
+		return err_sys(err, -errno, "cannot make '%s'", status);
+	return 0;
+}
+
+static int add_apt(struct run_spec *spec, struct err *err)
+{
+	CLEAN(path) struct path top = { .fd = -1 };
+	const char *own = NULL;
+	int r;
+
+	if (getenv("APT_CONFIG"))
+		return 0;
+	r = own_directory(spec, "apt", "own", &own, err);
+	if (r == 0)
+		r = path_open_parent(own, &top, &(const char *){ NULL }, err);
+	if (r == 0)
+		r = make_apt_places(spec, own, err);
+	if (r == 0)
+		r = write_apt_conf(spec, &top, own, err);
+	if (r == 0)
+		r = set_variable(spec, "APT_CONFIG", top.name, "/apt.conf", err);
+	return r < 0 ? r : show_file(spec, top.name, "/apt.conf", err);
+}
+
+/* --- git --- */
+
+static int add_git(struct run_spec *spec, struct err *err)
+{
+	CLEAN(path) struct path cwd = { .fd = -1 };
+	struct git_repository repository;
+	int r = path_open(".", &cwd, err);
+
+	if (r == 0)
+		r = git_repository_find(&spec->arena, cwd.name, &repository, err);
+	if (r < 0 || !repository.top || path_is_within(repository.common, cwd.name))
+		return r;
+	return make_writable(spec, repository.common, err);
+}
+
+/* --- all presets --- */
+
+/* cargo: not all of ~/.cargo, which has programs and configuration. go: neither, of ~/go.
+ */
+static const struct preset {
+	const char *name;
+	struct place places[PATHS_MAX];
+	int (*add)(struct run_spec *spec, struct err *err); /* NULL: the places are all */
+} presets[] = {
+	{ "pip", { { "PIP_CACHE_DIR", "", ".cache/pip" } } },
+	{ "npm", { { "npm_config_cache", "", ".npm" } } },
+	{ "cargo",
+	  { { "CARGO_HOME", "/registry", ".cargo/registry" },
+	    { "CARGO_HOME", "/git", ".cargo/git" } } },
+	{ "go",
+	  { { "GOMODCACHE", "", "go/pkg/mod" },
+	    { "GOPATH", "/pkg/sumdb", "go/pkg/sumdb" },
+	    { "GOCACHE", "", ".cache/go-build" } } },
+	{ "apt", { { NULL } }, add_apt },
+	{ "git", { { NULL } }, add_git },
+};
+
+static const struct preset *preset_find(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(presets); i++) {
+		if (strcmp(presets[i].name, name) == 0)
+			return &presets[i];
+	}
+	return NULL;
+}
+
+int rw_preset_add(void *option_list, const char *name, struct err *err)
+{
+	struct option_list *list = option_list;
+	char shown[TEXT_ESCAPED_SIZE];
+
+	if (!preset_find(name))
+		return err_set(err, -EINVAL,
+			       "'%s' is not one of pip, npm, cargo, go, apt, git",
+			       text_escape(text_of(name), shown, sizeof(shown)));
+	if (list->count == OPTION_LIST_MAX)
+		return err_set(err, -EINVAL, "given more than %d times", OPTION_LIST_MAX);
+	list->items[list->count++] = name;
+	return 0;
+}
+
+/* Is there a preset among those of @spec whose place the variable @name names? */
+static bool rw_preset_has_variable(const struct run_spec *spec, const char *name)
+{
+	for (size_t i = 0; i < spec->rw_presets.count; i++) {
+		const struct preset *p = preset_find(spec->rw_presets.items[i]);
+
+		for (size_t j = 0; j < PATHS_MAX && p->places[j].path; j++)
+			if (strcmp(p->places[j].variable, name) == 0)
+				return true;
+	}
+	return false;
+}
+
+/* Add the paths of the presets of @spec to its `rw`, and the variables that they need to
+ * its `set_env`; directories that are missing are made. Return: 0, -EINVAL, -ENOMEM or
+ * what mkdir() said, with @err. */
+static int rw_preset_apply(struct run_spec *spec, struct err *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < spec->rw_presets.count; i++) {
+		const struct preset *p = preset_find(spec->rw_presets.items[i]);
+
+		for (size_t j = 0; r == 0 && j < PATHS_MAX && p->places[j].path; j++)
+			r = add_cache(spec, &p->places[j], err);
+		if (r == 0 && p->add)
+			r = p->add(spec, err);
+		if (r < 0)
+			return err_context(err, "--rw-preset %s", p->name);
+	}
+	return 0;
 }
 
 /* --- profiles --- */
@@ -101,13 +320,13 @@ static int apply_own(struct run_spec *spec, const struct policy_need *n, struct 
 	    rw_preset_has_variable(spec, n->value))
 		return 0;
 	if (spec->home == RUN_HOME_TMP)
-		return add(&spec->drop_env, n->value, "variables", err);
-	r = needs_own_directory(spec, n->profile, n->value, &path, &why);
+		return add_to(&spec->drop_env, n->value, "variables", err);
+	r = own_directory(spec, n->profile, n->value, &path, &why);
 	if (r == 0)
-		return needs_set(spec, n->value, path, "", err);
+		return set_variable(spec, n->value, path, "", err);
 	if (!spec->quiet)
 		log_warning("%s; what %s names is not kept", why.text, n->value);
-	return needs_set(spec, n->value, "/tmp/", n->value, err);
+	return set_variable(spec, n->value, "/tmp/", n->value, err);
 }
 
 /* What the caller's environment has counts. */
@@ -118,8 +337,8 @@ static int apply_set(struct run_spec *spec, const struct policy_need *n, struct 
 		&spec->arena, (struct text){ n->value, (size_t)(equals - n->value) });
 
 	if (!name)
-		return out_of_memory(err);
-	return getenv(name) ? 0 : needs_set(spec, name, equals + 1, "", err);
+		return no_memory(err);
+	return getenv(name) ? 0 : set_variable(spec, name, equals + 1, "", err);
 }
 
 static int apply_need(struct run_spec *spec, const struct policy_need *n, struct err *err)
@@ -128,7 +347,7 @@ static int apply_need(struct run_spec *spec, const struct policy_need *n, struct
 	case NEED_OWN:
 		return apply_own(spec, n, err);
 	case NEED_PASS_ENV:
-		return add(&spec->profile_env, n->value, "variables", err);
+		return add_to(&spec->profile_env, n->value, "variables", err);
 	case NEED_SET_ENV:
 		return apply_set(spec, n, err);
 	default:
@@ -137,7 +356,7 @@ static int apply_need(struct run_spec *spec, const struct policy_need *n, struct
 }
 
 /* Two profiles may name the same variable, or one it twice: the first counts, for
- * needs_set() has set it then. */
+ * set_variable() has set it then. */
 static int apply_profiles(struct run_spec *spec, const struct policy *policy,
 			  struct err *err)
 {
@@ -168,8 +387,8 @@ static int apply_home(struct run_spec *spec, struct err *err)
 	if (spec->home != RUN_HOME_TMP)
 		return 0;
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(led); i++)
-		r = add(&spec->drop_env, led[i], "variables", err);
-	return r < 0 ? r : needs_set(spec, "HOME", ROOTFS_HOME, "", err);
+		r = add_to(&spec->drop_env, led[i], "variables", err);
+	return r < 0 ? r : set_variable(spec, "HOME", ROOTFS_HOME, "", err);
 }
 
 int needs_apply(struct run_spec *spec, const struct policy *policy, struct err *err)
@@ -201,7 +420,7 @@ int needs_check_place(struct err *err)
 
 /* --- what the command won't find --- */
 
-static bool is_shown(const struct option_list *list, const char *path)
+static bool is_given(const struct option_list *list, const char *path)
 {
 	for (size_t i = 0; i < list->count; i++) {
 		CLEAN(path) struct path p = { .fd = -1 };
@@ -221,8 +440,8 @@ static const char *place_of_unseen(const struct run_spec *spec, const char *cwd,
 	CLEAN(path) struct path p = { .fd = -1 };
 
 	if (argument[0] != '/' || path_open(argument, &p, NULL) < 0 ||
-	    path_is_within(p.name, cwd) || is_shown(&spec->rw, p.name) ||
-	    is_shown(&spec->ro, p.name))
+	    path_is_within(p.name, cwd) || is_given(&spec->rw, p.name) ||
+	    is_given(&spec->ro, p.name))
 		return NULL;
 	for (size_t i = 0; i < ARRAY_SIZE(own); i++)
 		/* /tmp itself is there inside. */
@@ -275,7 +494,7 @@ static void tell_git(struct run_spec *spec)
 	if (git_repository_find(&spec->arena, cwd.name, &g, &err) < 0)
 		log_warning("%s", err.text);
 	else if (g.top && !path_is_within(g.common, cwd.name) &&
-		 !is_shown(&spec->rw, g.common))
+		 !is_given(&spec->rw, g.common))
 		log_warning("git writes to '%s', which is read-only in the sandbox; "
 			    "--rw-preset git makes it writable, but for its hooks and "
 			    "config",

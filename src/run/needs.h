@@ -27,15 +27,7 @@ int needs_apply(struct run_spec *spec, const struct policy *policy,
 /* What is known of some programs: a line on standard error, if there is one to say. */
 void needs_tell(struct run_spec *spec);
 
-/* For presets. Make the directory @path, and have it writable. */
-int needs_add_writable(struct run_spec *spec, const char *path,
-		       struct err *err) MUST_CHECK;
-/* The sandboxes' own directory @name of @group, writable; the path lives in the arena. */
-int needs_own_directory(struct run_spec *spec, const char *group, const char *name,
-			const char **ret, struct err *err) MUST_CHECK;
-/* Show the file @a@b, also in a home below /tmp, of which the sandbox has its own. */
-int needs_show(struct run_spec *spec, const char *a, const char *b,
-	       struct err *err) MUST_CHECK;
-/* Set a variable to @a and @b, unless the caller set it by an option. */
-int needs_set(struct run_spec *spec, const char *name, const char *a, const char *b,
-	      struct err *err) MUST_CHECK;
+#define RW_PRESET_WORDS "pip|npm|cargo|go|apt|git"
+
+/* A setter of --rw-preset: keep @name. Return: 0, or -EINVAL with @err. */
+int rw_preset_add(void *option_list, const char *name, struct err *err) MUST_CHECK;

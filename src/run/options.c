@@ -9,7 +9,7 @@
 #include "outputs/client.h"
 #include "policy/limits.h"
 #include "run/environment.h"
-#include "run/rw_preset.h"
+#include "run/needs.h"
 #include "sys/options.h"
 
 #define REPORT_WORDS "json|markdown|github|sarif|junit"

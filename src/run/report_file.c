@@ -232,7 +232,7 @@ static json_t *events_json(const struct report *r, const struct event_ring *ring
 	return list;
 }
 
-static json_t *command_json(char *const *argv)
+static json_t *argv_json(char *const *argv)
 {
 	json_t *list = json_array();
 
@@ -270,7 +270,7 @@ static int write_json(const struct report *r, FILE *out)
 
 	json_object_set_new(j, "version", json_integer(REPORT_VERSION));
 	json_object_set_new(j, "weir", json_string(WEIR_VERSION));
-	json_object_set_new(j, "command", command_json(r->spec->argv));
+	json_object_set_new(j, "command", argv_json(r->spec->argv));
 	json_object_set_new(j, "exit_status", json_integer(r->exit_status));
 	json_object_set_new(j, "signal", number_or_null(r->signal > 0, r->signal));
 	json_object_set_new(j, "stopped", json_boolean(r->stopped));
@@ -577,12 +577,11 @@ static int write_sarif(const struct report *r, FILE *out)
 		json_array_append_new(notes, json_pack("{s:s, s:o}", "level", "warning",
 						       "message", message_json(text)));
 	}
-	invocation = json_pack("{s:o, s:b, s:i, s:o, s:o, s:o}", "arguments",
-			       command_json(r->spec->argv), "executionSuccessful",
-			       !r->failed, "exitCode", r->exit_status, "startTimeUtc",
-			       time_json(r->started_ms), "endTimeUtc",
-			       time_json(r->ended_ms), "toolExecutionNotifications",
-			       notes);
+	invocation = json_pack(
+		"{s:o, s:b, s:i, s:o, s:o, s:o}", "arguments", argv_json(r->spec->argv),
+		"executionSuccessful", !r->failed, "exitCode", r->exit_status,
+		"startTimeUtc", time_json(r->started_ms), "endTimeUtc",
+		time_json(r->ended_ms), "toolExecutionNotifications", notes);
 	return print_json(json_pack("{s:s, s:s, s:[{s:{s:o}, s:[o], s:o, s:s}]}",
 				    "$schema",
 				    "https://json.schemastore.org/sarif-2.1.0.json",

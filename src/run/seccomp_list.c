@@ -164,7 +164,7 @@ static const struct refusal refusals[] = {
 	  { IS(0, AF_NETLINK), SCMP_CMP(2, SCMP_CMP_NE, NETLINK_ROUTE) } },
 };
 
-static int refuse(scmp_filter_ctx ctx, const struct refusal *row)
+static int refuse_call(scmp_filter_ctx ctx, const struct refusal *row)
 {
 	int nr = seccomp_syscall_resolve_name(row->call);
 	int r;
@@ -183,7 +183,7 @@ static int refuse_listed(scmp_filter_ctx ctx)
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(refusals); i++)
-		r = refuse(ctx, &refusals[i]);
+		r = refuse_call(ctx, &refusals[i]);
 	return r;
 }
 
@@ -244,7 +244,7 @@ static int refuse_block(scmp_filter_ctx ctx, const struct choice *c, uint64_t fi
 	row.when[0] = SCMP_CMP(c->arg, SCMP_CMP_MASKED_EQ, c->bits & ~(size - 1), first);
 	if (c->family != 0)
 		row.when[row.count++] = IS(0, c->family);
-	return refuse(ctx, &row);
+	return refuse_call(ctx, &row);
 }
 
 /* Refuse @first to @last. libseccomp takes one condition for each argument, so it is done
@@ -306,11 +306,11 @@ static int refuse_mode(scmp_filter_ctx ctx, size_t n, unsigned int bit)
 	int r = 0;
 
 	if (!mode_calls[n].has_flags)
-		return refuse(ctx, &row);
+		return refuse_call(ctx, &row);
 	row.count = 2;
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(makes); i++) {
 		row.when[1] = HAS(mode - 1, makes[i]);
-		r = refuse(ctx, &row);
+		r = refuse_call(ctx, &row);
 	}
 	return r;
 }

@@ -36,7 +36,7 @@ bool init_receive(struct launch_report *ret)
 	return n == (ssize_t)sizeof(*ret);
 }
 
-static _Noreturn void refuse(const char *why)
+static _Noreturn void give_up(const char *why)
 {
 	init_report(LAUNCH_FAILED, EXIT_REFUSED, why);
 	_exit(EXIT_REFUSED);
@@ -52,11 +52,11 @@ static const struct init_orders *read_orders(void)
 	void *map;
 
 	if (n != (ssize_t)sizeof(orders))
-		refuse("weir-init got no orders");
+		give_up("weir-init got no orders");
 	map = mmap(NULL, sizeof(orders) + orders.environment_size, PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE, INIT_FD_ORDERS, 0);
 	if (map == MAP_FAILED)
-		refuse("weir-init cannot read its orders");
+		give_up("weir-init cannot read its orders");
 	close_range(INIT_FD_ORDERS, ~0U, 0);
 	return map;
 }
@@ -68,7 +68,7 @@ static void take_environment(const struct init_orders *orders)
 			   PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (list == MAP_FAILED)
-		refuse("weir-init cannot read its orders");
+		give_up("weir-init cannot read its orders");
 	for (size_t i = 0; i < orders->environment_count; i++) {
 		list[i] = text;
 		text += strlen(text) + 1;
@@ -88,7 +88,7 @@ static int open_signals(void)
 	sigaddset(&all, SIGCHLD);
 	fd = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (fd < 0)
-		refuse("weir-init cannot wait for signals");
+		give_up("weir-init cannot wait for signals");
 	return fd;
 }
 
@@ -109,7 +109,7 @@ static pid_t start_command(char **argv, uint64_t ignored)
 	if (child == 0)
 		command_exec(argv, ignored);
 	if (child < 0)
-		refuse("cannot start the command: the process limit is reached");
+		give_up("cannot start the command: the process limit is reached");
 	init_report(LAUNCH_STARTED, 0, "");
 	return child;
 }
@@ -202,7 +202,7 @@ int main(int argc, char **argv)
 	take_environment(orders);
 	signals = open_signals();
 	if (!self_test(orders, why, sizeof(why)))
-		refuse(why);
+		give_up(why);
 	init_report(LAUNCH_TESTED, 0, "");
 	wait_for_go();
 	guard(start_command(argv + 1, orders->ignored_signals), signals);
