@@ -474,7 +474,7 @@ int host_build_plan(const struct filter_host *h, const struct host_plan *p,
 	c = ruleset_plain_chain(&b, "nat");
 	ruleset_nat(&b, c);
 	b.local = build_local(&b);
-	ruleset_build_several(&b);
+	ruleset_build_not_unicast(&b);
 	c = ruleset_plain_chain(&b, "output");
 	ruleset_rules(&b, c, RULESET_THEN);
 	make_own(&b, p->number);

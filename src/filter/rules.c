@@ -28,14 +28,16 @@
  *     replies      to those who dial in, where that is possible
  *     forged       nobody speaks to the ports that Weir holds
  *     local        addresses of this machine, and with them what nat has redirected
- *     several      broadcast, anycast and multicast addresses: open to an address rule
- *                  alone. This machine hears them as well, on listeners that `local`
- *                  closes
+ *                  and broadcast, anycast and multicast addresses: open to an address
+ *                  rule alone. This machine hears them as well, on listeners that would
+ *                  be closed by their own address
  *     plan         port 443 of resolvers, denies, allows, draining addresses, the default
  *     rest         refused
  *
  * Up to `established` a packet of an open flow meets every step: they are few, and each
- * begins with a cheap comparison.
+ * begins with a cheap comparison. What is refused meets all of them, and a sandbox may
+ * send a hundred thousand of those a second: so the type of its route is looked up once
+ * for `local`, and an address before its port, which is in most port lists.
  *
  * On the host the steps up to `established` are those of the table, in one chain for all
  * members; the later ones are those of a plan. Port 53 is looked at in both: the first
@@ -64,7 +66,8 @@ static const struct filter_set *ports_of(const struct list_sets *l, uint8_t prot
 	return protocol == IPPROTO_TCP ? l->tcp : l->udp;
 }
 
-/* Start a rule for the destinations of @set on the ports of list @i. false: none. */
+/* Start a rule for the destinations of @set on the ports of list @i. false: none. The
+ * address is looked up first: what is refused rarely has one of them. */
 static bool rule_for(struct builder *b, struct filter_chain *chain, uint8_t protocol,
 		     size_t i, size_t family, const struct filter_set *set)
 {
@@ -74,8 +77,8 @@ static bool rule_for(struct builder *b, struct filter_chain *chain, uint8_t prot
 		return false;
 	stmt_rule(b, chain);
 	stmt_equal(b, FILTER_L4PROTO, protocol);
-	stmt_in_set(b, FILTER_DPORT, ports);
 	stmt_daddr_in(b, family, set);
+	stmt_in_set(b, FILTER_DPORT, ports);
 	return true;
 }
 
@@ -775,17 +778,11 @@ static void relay_port(struct builder *b, struct filter_chain *c)
 
 static void step_local(struct builder *b, struct filter_chain *c)
 {
-	if (b->local) {
-		stmt_rule(b, c);
-		stmt_local(b);
-		stmt_go(b, FILTER_GOTO, b->local);
-		return;
-	}
-	if (b->relay)
+	if (b->relay && !b->local)
 		relay_port(b, c);
 	stmt_rule(b, c);
-	stmt_local(b);
-	stmt_mark_and_accept(b);
+	stmt_not_equal(b, FILTER_FIB_DADDR_TYPE, RTN_UNICAST);
+	stmt_go(b, FILTER_JUMP, b->not_unicast);
 }
 
 void ruleset_local_listeners(struct builder *b, struct filter_chain *c)
@@ -795,14 +792,28 @@ void ruleset_local_listeners(struct builder *b, struct filter_chain *c)
 		ruleset_allowed_addrs(b, c, ruleset_protocols[p], stmt_mark_and_accept);
 }
 
-void ruleset_build_several(struct builder *b)
+/* One look at the route's type for all that is usual. Where the kernel has no route, or
+ * one that refuses, the packet goes on to the plan. */
+void ruleset_build_not_unicast(struct builder *b)
 {
-	struct filter_chain *c = kinds[b->kind].open ? NULL
-						     : ruleset_plain_chain(b, "several");
+	static const uint32_t no_route[] = { RTN_BLACKHOLE, RTN_UNREACHABLE,
+					     RTN_PROHIBIT };
+	struct filter_chain *c;
 
-	b->several = c;
-	if (!c)
+	if (kinds[b->kind].open)
 		return;
+	b->not_unicast = c = ruleset_plain_chain(b, "not_unicast");
+	stmt_rule(b, c);
+	stmt_local(b);
+	if (b->local)
+		stmt_go(b, FILTER_GOTO, b->local);
+	else
+		stmt_mark_and_accept(b);
+	for (size_t i = 0; i < ARRAY_SIZE(no_route); i++) {
+		stmt_rule(b, c);
+		stmt_equal(b, FILTER_FIB_DADDR_TYPE, no_route[i]);
+		stmt_return(b);
+	}
 	ruleset_denied(b, c, stmt_refuse);
 	for (size_t p = 0; p < PROTOCOLS; p++)
 		if (ruleset_is_direct(b, ruleset_protocols[p]))
@@ -810,17 +821,6 @@ void ruleset_build_several(struct builder *b)
 					      stmt_mark_and_pass);
 	stmt_rule(b, c);
 	stmt_refuse(b);
-}
-
-static void step_several(struct builder *b, struct filter_chain *c)
-{
-	static const uint32_t types[] = { RTN_BROADCAST, RTN_ANYCAST, RTN_MULTICAST };
-
-	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
-		stmt_rule(b, c);
-		stmt_equal(b, FILTER_FIB_DADDR_TYPE, types[i]);
-		stmt_go(b, FILTER_GOTO, b->several);
-	}
 }
 
 /* Port 443 that is closed whatever the policy says. */
@@ -921,8 +921,8 @@ static const struct step {
 	{ step_links, RULESET_FIRST, true },	   { step_port53, RULESET_WHOLE, true },
 	{ step_established, RULESET_FIRST, true }, { step_related, RULESET_THEN, false },
 	{ step_replies, RULESET_THEN, false },	   { step_forged, RULESET_THEN, true },
-	{ step_local, RULESET_THEN, false },	   { step_several, RULESET_THEN, false },
-	{ step_plan, RULESET_THEN, false },	   { step_rest, RULESET_THEN, true },
+	{ step_local, RULESET_THEN, false },	   { step_plan, RULESET_THEN, false },
+	{ step_rest, RULESET_THEN, true },
 };
 
 void ruleset_rules(struct builder *b, struct filter_chain *c, enum ruleset_part part)

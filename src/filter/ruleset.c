@@ -170,7 +170,7 @@ static void build_namespace(struct builder *b, const char *output)
 	ruleset_build_dns(b);
 	ruleset_build_port53(b);
 	ruleset_build_link(b);
-	ruleset_build_several(b);
+	ruleset_build_not_unicast(b);
 	c = ruleset_base_chain(b, "nat", FILTER_CHAIN_NAT, NF_INET_LOCAL_OUT);
 	ruleset_jump_if_own(b, c, own_nat);
 	ruleset_nat(b, c);
@@ -382,8 +382,8 @@ int ruleset_build_member(const struct plan *plan,
 	ruleset_build_dns(&b);
 	ruleset_build_port53(&b);
 	ruleset_build_link(&b);
-	ruleset_build_several(&b);
 	member_local(&b, params);
+	ruleset_build_not_unicast(&b);
 	if (!params->cgroup)
 		ruleset_build_orphans(&b);
 	rules = ruleset_plain_chain(&b, "member");

@@ -92,11 +92,11 @@ struct builder {
 	const struct filter_set *met[FAMILIES];
 	const struct filter_set *self_ports[FAMILIES], *doh[FAMILIES], *exempt[FAMILIES];
 	const struct filter_chain *refuse, *report, *link, *port53;
-	const struct filter_chain *orphans; /* of the host */
-	const struct filter_chain *own;	    /* NULL: nothing is Weir's own */
-	const struct filter_chain *local;   /* NULL: local addresses are open */
-	const struct filter_chain *several; /* of addresses that several hosts hear */
-	const struct filter_chain *passed;  /* NULL: what passes is not counted */
+	const struct filter_chain *orphans;	/* of the host */
+	const struct filter_chain *own;		/* NULL: nothing is Weir's own */
+	const struct filter_chain *local;	/* NULL: local addresses are open */
+	const struct filter_chain *not_unicast; /* local addresses, and several's */
+	const struct filter_chain *passed;	/* NULL: what passes is not counted */
 	const struct filter_chain *dns_nat,
 		*dns_output; /* NULL: port 53 is open nowhere */
 };
@@ -194,7 +194,8 @@ void ruleset_rules(struct builder *b, struct filter_chain *c, enum ruleset_part 
 /* The plain chains that those rules go to. */
 void ruleset_build_link(struct builder *b);
 void ruleset_build_port53(struct builder *b);
-void ruleset_build_several(struct builder *b);
+/* Behind the chain of local addresses, if there is one. */
+void ruleset_build_not_unicast(struct builder *b);
 /* A TCP socket that was closed sends the rest without a user; with IP options or a
  * routing header that goes elsewhere, as no flow that is known: drop it. Behind what
  * users send. */
