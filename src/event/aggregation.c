@@ -9,25 +9,29 @@
 
 #include "base/hash.h"
 
-enum { HEADS = 256 };
+enum { HEADS_FIRST = 16, HEADS_MAX = 1024 };
 
+/* What a search reads comes first, in one line of the cache. */
 struct entry {
-	struct event event; /* packets 0: everything was reported */
+	LIST_ENTRY(entry) in_chain;
 	uint64_t hash;
 	int64_t ready_ms, until_ms; /* since when; the end of its rest */
-	uint8_t line;		    /* in which it is, or will be when its rest is over */
-	bool ready;
-	LIST_ENTRY(entry) in_chain;
 	TAILQ_ENTRY(entry) in_queue;
+	uint8_t line; /* in which it is, or will be when its rest is over */
+	bool ready;
+	struct event event; /* packets 0: everything was reported */
 };
 TAILQ_HEAD(entry_queue, entry);
+LIST_HEAD(entry_chain, entry);
 
 struct aggregation {
 	struct aggregation_pool *pool;
 	size_t max, count;
 	int64_t window_ms;
 	struct hash_key key;
-	LIST_HEAD(, entry) heads[HEADS];
+	struct entry_chain *heads; /* owned; as many as a search should be short for */
+	size_t head_count;	   /* a power of two */
+	struct entry *recent;	   /* that was added to last; NULL: none */
 	struct entry_queue ready[AGGREGATION_LINES], resting; /* in order of time */
 };
 
@@ -38,6 +42,12 @@ struct aggregation *aggregation_new(struct aggregation_pool *pool, size_t max,
 
 	if (!t)
 		return NULL;
+	t->heads = calloc(HEADS_FIRST, sizeof(*t->heads));
+	if (!t->heads) {
+		free(t);
+		return NULL;
+	}
+	t->head_count = HEADS_FIRST;
 	t->pool = pool;
 	t->max = max;
 	t->window_ms = window_ms;
@@ -58,6 +68,8 @@ static void drop(struct aggregation *t, struct entry *e)
 {
 	TAILQ_REMOVE(queue_of(t, e), e, in_queue);
 	LIST_REMOVE(e, in_chain);
+	if (t->recent == e)
+		t->recent = NULL;
 	t->count--;
 	t->pool->left++;
 	free(e);
@@ -74,6 +86,7 @@ void aggregation_free(struct aggregation *t)
 			drop(t, e);
 	while ((e = TAILQ_FIRST(&t->resting)))
 		drop(t, e);
+	free(t->heads);
 	free(t);
 }
 
@@ -97,17 +110,55 @@ static void make_ready(struct aggregation *t, struct entry *e, int64_t now_ms)
 
 /* ---- what is equal ---- */
 
+static struct entry_chain *chain_of(const struct aggregation *t, uint64_t hash)
+{
+	return &t->heads[hash & (t->head_count - 1)];
+}
+
+/* Twice the heads, once there are more events than heads. Without the memory searches
+ * take longer. */
+static void grow_heads(struct aggregation *t)
+{
+	struct entry_chain *old = t->heads, *grown;
+	const size_t old_count = t->head_count;
+	struct entry *e;
+
+	if (t->count <= old_count || old_count == HEADS_MAX)
+		return;
+	grown = calloc(old_count * 2, sizeof(*grown));
+	if (!grown)
+		return;
+	t->heads = grown;
+	t->head_count = old_count * 2;
+	for (size_t i = 0; i < old_count; i++) {
+		while ((e = LIST_FIRST(&old[i]))) {
+			LIST_REMOVE(e, in_chain);
+			LIST_INSERT_HEAD(chain_of(t, e->hash), e, in_chain);
+		}
+	}
+	free(old);
+}
+
 /* Events of different query types are different, and so are events of which only one
  * could be allowed. */
-static struct entry *find(const struct aggregation *t, uint64_t hash,
-			  const struct event *e)
+static bool is_equal(const struct event *a, const struct event *b)
+{
+	return a->query_type == b->query_type && a->allowable == b->allowable &&
+	       event_is_same(a, b);
+}
+
+static struct entry *find(const struct aggregation *t, const struct event *e)
 {
 	struct entry *at;
+	uint64_t hash;
 
-	LIST_FOREACH(at, &t->heads[hash % HEADS], in_chain)
+	/* In a flood most are added to the one event without a destination. */
+	if (t->recent && is_equal(&t->recent->event, e))
+		return t->recent;
+	hash = event_hash(&t->key, e);
+	LIST_FOREACH(at, chain_of(t, hash), in_chain)
 	{
-		if (at->hash == hash && at->event.query_type == e->query_type &&
-		    at->event.allowable == e->allowable && event_is_same(&at->event, e))
+		if (at->hash == hash && is_equal(&at->event, e))
 			return at;
 	}
 	return NULL;
@@ -142,11 +193,13 @@ static void wake(struct aggregation *t, int64_t now_ms)
 
 bool aggregation_fold(struct aggregation *t, const struct event *e)
 {
-	struct entry *known = find(t, event_hash(&t->key, e), e);
+	struct entry *known = find(t, e);
 
-	if (known)
-		fold(&known->event, e);
-	return known;
+	if (!known)
+		return false;
+	fold(&known->event, e);
+	t->recent = known;
+	return true;
 }
 
 bool aggregation_hold(struct aggregation *t, const struct event *e, unsigned int line,
@@ -167,9 +220,10 @@ bool aggregation_hold(struct aggregation *t, const struct event *e, unsigned int
 	held->line = (uint8_t)line;
 	held->ready = t->window_ms > 0;
 	held->ready_ms = now_ms;
-	LIST_INSERT_HEAD(&t->heads[held->hash % HEADS], held, in_chain);
+	LIST_INSERT_HEAD(chain_of(t, held->hash), held, in_chain);
 	TAILQ_INSERT_TAIL(queue_of(t, held), held, in_queue);
 	t->count++;
+	grow_heads(t);
 	t->pool->left--;
 	return true;
 }

@@ -54,7 +54,7 @@ struct event {
 	uint8_t protocol;    /* IPPROTO_…, 0 when there is none */
 	uint8_t limit;	/* enum plan_limit + 1 of an EVENT_LIMIT, or EVENT_LIMIT_DENIES,
 			   else 0 */
-	bool allowable; /* @advice is there; before sandbox_event(): there may be some */
+	bool allowable; /* @advice is there; before sandbox_tell(): there may be some */
 	uint32_t pid;	/* of the sender, where it was found; else 0 */
 	struct addr remote;
 	/* The sender's socket by its own address, and its destination, by which the

@@ -111,7 +111,7 @@ void resolver_event_name(struct event *e, const struct dns_name *n)
 	char text[DNS_NAME_TEXT_SIZE];
 
 	dns_name_format(n, text);
-	snprintf(e->name, sizeof(e->name), "%.*s", EVENT_NAME_SIZE - 1, text);
+	memcpy(e->name, text, strnlen(text, EVENT_NAME_SIZE - 1));
 }
 
 static void report_denied(const struct resolver_ask *ask, uint32_t rule,
@@ -130,7 +130,7 @@ static void report_denied(const struct resolver_ask *ask, uint32_t rule,
 	if (remote)
 		e.remote = *remote;
 	resolver_event_name(&e, &ask->query.name);
-	snprintf(e.reason, sizeof(e.reason), "%.*s", EVENT_REASON_SIZE - 1, reason);
+	memcpy(e.reason, reason, strnlen(reason, EVENT_REASON_SIZE - 1));
 	sandbox_event(ask->client.sandbox, &e, now_ms);
 }
 

@@ -161,7 +161,7 @@ static bool report_line(struct sandbox *s, struct aggregation *t, unsigned int l
 			drop_overdue(s, t, line, now_ms);
 			return true;
 		}
-		if (!s->on_event(s->on_event_data, e)) {
+		if (!sandbox_tell(s, e)) {
 			*rate = before;
 			return false;
 		}

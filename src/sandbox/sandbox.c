@@ -72,9 +72,9 @@ static void fill(const struct sandbox *s, struct event *e)
 }
 
 /* Once a window at most, so no rate has to hold it. */
-static void count_denial(struct sandbox *s, const struct event *e, int64_t now_ms)
+static void limit_denials(struct sandbox *s, const struct plan_on_denies *on,
+			  int64_t now_ms)
 {
-	const struct plan_on_denies on = plan_on_denies(&s->plan);
 	char window[POLICY_WINDOW_SIZE];
 	struct event limit = {
 		.action = EVENT_LIMIT,
@@ -84,14 +84,29 @@ static void count_denial(struct sandbox *s, const struct event *e, int64_t now_m
 		.uid = UINT32_MAX,
 	};
 
-	if (e->action != EVENT_DENY ||
-	    !denies_add(&s->denies, &on, MAX(e->packets, UINT64_C(1)), now_ms))
-		return;
 	snprintf(limit.reason, sizeof(limit.reason), "more than %u denies in %s",
-		 on.count, policy_window_text(on.window_sec, window));
+		 on->count, policy_window_text(on->window_sec, window));
 	fill(s, &limit);
 	if (!s->on_event(s->on_event_data, &limit) && s->accounts)
 		accounts_add(s, &limit, now_ms);
+}
+
+static void count_denial(struct sandbox *s, const struct event *e, int64_t now_ms)
+{
+	const struct plan_on_denies on = plan_on_denies(&s->plan);
+
+	if (e->action == EVENT_DENY &&
+	    denies_add(&s->denies, &on, MAX(e->packets, UINT64_C(1)), now_ms))
+		limit_denials(s, &on, now_ms);
+}
+
+bool sandbox_tell(const struct sandbox *s, const struct event *e)
+{
+	struct event told = *e;
+
+	if (told.allowable)
+		told.allowable = advice_write(&s->plan, &told, told.advice)[0] != '\0';
+	return s->on_event(s->on_event_data, &told);
 }
 
 void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
@@ -102,13 +117,11 @@ void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
 	if (s->state == SANDBOX_TESTING || !s->on_event)
 		return;
 	fill(s, e);
-	if (e->allowable)
-		e->allowable = advice_write(&s->plan, e, e->advice)[0] != '\0';
 	if (folds) {
 		accounts_add(s, e, now_ms);
 		accounts_report(s, now_ms, false);
 	} else if (!rate_take(&s->event_rate, per_second, 1000, per_second, now_ms) ||
-		   !s->on_event(s->on_event_data, e)) {
+		   !sandbox_tell(s, e)) {
 		s->counters[COUNT_EVENTS_DROPPED] += e->packets;
 	}
 	count_denial(s, e, now_ms);

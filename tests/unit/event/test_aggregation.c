@@ -232,6 +232,32 @@ static void what_differs_in_any_key_is_another(void **state)
 	aggregation_free(t);
 }
 
+/* More of them than a search goes through; and one that was just let go. */
+static void each_of_many_is_found_again(void **state)
+{
+	enum { MANY = 3000 };
+	struct aggregation_pool pool = { MANY };
+	struct aggregation *t = aggregation_new(&pool, MANY, 1000);
+	const struct event last = sample("n2999", 1);
+	char name[16];
+
+	for (size_t round = 0; round < 2; round++) {
+		for (unsigned int i = 0; i < MANY; i++) {
+			snprintf(name, sizeof(name), "n%u", i);
+			add(t, name, 1, 0);
+		}
+		assert_int_equal(pool.left, 0);
+	}
+	for (unsigned int i = 0; i < MANY - 1; i++) {
+		snprintf(name, sizeof(name), "n%u", i);
+		assert_next(t, 0, name, 2);
+	}
+	assert_true(aggregation_fold(t, &last));
+	aggregation_let_go(t, aggregation_oldest(t, AGGREGATION_NEW, 0));
+	assert_false(aggregation_fold(t, &last));
+	aggregation_free(t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -243,6 +269,7 @@ int main(void)
 		cmocka_unit_test(what_is_let_go_is_as_new_when_it_comes_again),
 		cmocka_unit_test(without_a_window_all_waits_for_the_close),
 		cmocka_unit_test(what_differs_in_any_key_is_another),
+		cmocka_unit_test(each_of_many_is_found_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
