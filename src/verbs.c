@@ -47,6 +47,8 @@ static int verb_run(int argc, char **argv)
 	if (r == 0 && config_read(&spec) < 0)
 		return RUN_STATUS_BAD_INPUT;
 	if (r == 0)
+		r = cli_run_settle_mode(&spec, &err);
+	if (r == 0)
 		r = report_open(&spec, &err);
 	if (r < 0) {
 		log_error("%s", err.text);

@@ -209,6 +209,31 @@ enum addr_special addr_special(const struct addr *a)
 	return special_v6(a);
 }
 
+bool addr_special_splits(const struct prefix *p)
+{
+	struct addr net;
+
+	for (size_t i = 0; p->addr.family == ADDR_V4 && i < ARRAY_SIZE(ranges_v4); i++) {
+		uint8_t bytes[4];
+
+		for (size_t n = 0; n < sizeof(bytes); n++)
+			bytes[n] = (uint8_t)(ranges_v4[i].net >> (24 - 8 * n));
+		net = addr_from_bytes(ADDR_V4, bytes);
+		if (ranges_v4[i].bits > p->bits && prefix_contains(p, &net))
+			return true;
+	}
+	for (size_t i = 0; p->addr.family == ADDR_V6 && i < ARRAY_SIZE(ranges_v6); i++) {
+		uint8_t bytes[16];
+
+		write_u64(bytes, ranges_v6[i].high);
+		write_u64(bytes + 8, ranges_v6[i].low);
+		net = addr_from_bytes(ADDR_V6, bytes);
+		if (ranges_v6[i].bits > p->bits && prefix_contains(p, &net))
+			return true;
+	}
+	return false;
+}
+
 const char *addr_special_name(enum addr_special kind)
 {
 	static const char *const names[] = {

@@ -31,5 +31,7 @@ enum addr_special addr_special(const struct addr *a);
 const char *addr_special_name(enum addr_special kind);
 /* The IPv4 address that an IPv6 address carries. False when it carries none. */
 bool addr_embedded_v4(const struct addr *a, struct addr *ret);
+/* A range of another kind begins within @p: its halves have to be asked. */
+bool addr_special_splits(const struct prefix *p);
 /* The metadata addresses, one by one from 0. False behind the last. */
 bool addr_metadata(size_t i, struct addr *ret);

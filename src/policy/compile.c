@@ -23,7 +23,8 @@
 /* Cloud metadata addresses are refused unless a rule names the very address: an allow
  * of a range around it doesn't. Under `defaultAction: allow` link-local addresses that no
  * rule allows, and the public DoH resolvers of profiles/doh.txt, are refused as well,
- * unless a rule names them or the policy leaves them open (open_doh). */
+ * unless a rule names them or the policy leaves them open (open_doh). The resolvers are
+ * refused, too, where a rule is about every name. */
 
 static const char *const metadata_names[] = { "metadata.google.internal",
 					      "metadata.goog" };
@@ -229,7 +230,8 @@ static int make_implicit(const struct policy *policy, struct arena *arena,
 	struct implicit b = { .policy = policy, .arena = arena };
 	int r = add_metadata(&b);
 
-	if (r == 0 && policy->default_action == POLICY_ALLOW && !policy->open_doh)
+	if (r == 0 && (policy->default_action == POLICY_ALLOW || policy->every_name) &&
+	    !policy->open_doh)
 		r = add_doh(&b);
 	if (r == 0 && policy->denied_names == POLICY_DENIED_REFUSE)
 		r = add_sinkholes(&b);
@@ -247,10 +249,10 @@ enum { PORTS_MAX = PLAN_PORT_LISTS_MAX * PLAN_PORT_RANGES_MAX };
 struct builder {
 	const struct policy *policy;
 	struct arena arena;	   /* what dies with the call */
-	const struct rule **rules; /* written, then implicit */
-	size_t count;
-	size_t name_count;   /* rules that name a name */
-	size_t prefix_count; /* of rules that name an address */
+	const struct rule **rules; /* written, then implicit, then that of every name */
+	size_t count, written;	   /* without that of every name */
+	size_t name_count;	   /* rules that name a name */
+	size_t prefix_count;	   /* of rules that name an address */
 	struct layout_port_list lists[PLAN_PORT_LISTS_MAX];
 	size_t list_count;
 	struct plan_port_range ports[PORTS_MAX];
@@ -396,14 +398,16 @@ static int number_rules(struct builder *b)
 
 	if (r < 0)
 		return r;
-	b->count = b->policy->count + extra;
+	b->written = b->policy->count + extra;
+	b->count = b->written + (b->policy->every_name != NULL);
 	b->rules = arena_array(&b->arena, b->count + 1, sizeof(*b->rules));
 	if (!b->rules)
 		return -ENOMEM;
 	for (size_t i = 0; i < b->count; i++) {
-		const struct rule *rule = i < b->policy->count
-						  ? &b->policy->rules[i]
-						  : &implicit[i - b->policy->count];
+		const struct rule *rule = i < b->policy->count ? &b->policy->rules[i]
+					  : i < b->written
+						  ? &implicit[i - b->policy->count]
+						  : b->policy->every_name;
 
 		b->rules[i] = rule;
 		b->text_size += strlen(rule->target) + strlen(rule->comment) + 2;
@@ -576,6 +580,7 @@ static void write_header(struct builder *b)
 	h->on_denies_count = p->on_denies.count;
 	h->on_denies_window_sec = p->on_denies.window_sec;
 	h->on_denies_action = p->on_denies.action;
+	h->every_name = p->every_name ? (uint32_t)b->count : 0;
 	for (size_t i = 0; i < LIMIT_COUNT; i++)
 		h->limits[i] = p->limits[i] != 0 ? p->limits[i] : limit_info(i)->value;
 	memcpy(section(b, LAYOUT_PREFIXES), b->prefixes,
@@ -698,7 +703,7 @@ static void write_names(struct builder *b)
 	uint32_t used = 0;
 
 	h->key = names_key(b);
-	for (size_t i = 0; i < b->count; i++) {
+	for (size_t i = 0; i < b->written; i++) {
 		if (b->rules[i]->kind != TARGET_PREFIX)
 			write_name(b, b->rules[i], (uint32_t)i, &used);
 	}

@@ -48,6 +48,8 @@ struct layout_header {
 	uint32_t on_denies_window_sec;
 	uint32_t on_denies_action;
 	uint32_t labels_max; /* of any name here; longer suffixes can't match */
+	uint32_t every_name; /* 1 + the rule of names that no other rule is about; 0: none
+			      */
 	uint32_t limits[LIMIT_COUNT];
 	struct layout_extent sections[LAYOUT_SECTION_COUNT];
 };

@@ -5,6 +5,16 @@
 #include "policy/layout.h"
 #include "policy/plan.h"
 
+const uint16_t plan_web_ports[PLAN_WEB_PORTS] = { 80, 443, 8000, 8080, 8443, 8888 };
+
+bool plan_is_web_port(uint16_t port)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(plan_web_ports); i++)
+		if (plan_web_ports[i] == port)
+			return true;
+	return false;
+}
+
 size_t layout_labels(const struct dns_name *n, uint8_t ret[DNS_LABELS_MAX])
 {
 	size_t count = 0;
@@ -100,6 +110,8 @@ struct plan_verdict plan_match_name(const struct plan *p, const struct dns_name 
 			best = MIN(best,
 				   first_ahead(p, i == 0 ? s->exact : s->below, i == 0));
 	}
+	if (best == PLAN_NO_RULE && h->every_name > 0)
+		best = h->every_name - 1;
 	return best == PLAN_NO_RULE ? default_verdict(p) : rule_verdict(p, best);
 }
 

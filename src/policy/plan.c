@@ -151,7 +151,7 @@ static bool rules_are_sound(const struct plan *p)
 		    r->comment >= text_size)
 			return false;
 	}
-	return true;
+	return layout_header(p)->every_name <= layout_count(p, LAYOUT_RULES);
 }
 
 static bool slot_is_sound(const struct plan *p, const struct layout_slot *s)
@@ -282,6 +282,11 @@ uint32_t plan_limit(const struct plan *p, enum plan_limit which)
 bool plan_requires_full_isolation(const struct plan *p)
 {
 	return layout_header(p)->require_full_isolation != 0;
+}
+
+bool plan_is_open(const struct plan *p)
+{
+	return layout_header(p)->every_name > 0;
 }
 
 uint32_t plan_repin_sec(const struct plan *p)

@@ -27,6 +27,7 @@ enum {
 	PLAN_PORT_LISTS_MAX = 16,  /* a policy with more distinct lists is refused */
 	PLAN_PORT_RANGES_MAX = 64, /* per list */
 	PLAN_ENDS_MAX = 64,	   /* a policy with more different ends is refused */
+	PLAN_WEB_PORTS = 6,
 };
 
 enum policy_action { POLICY_DENY = 0, POLICY_ALLOW = 1 };
@@ -142,6 +143,9 @@ enum policy_dns plan_dns(const struct plan *p);
 uint32_t plan_limit(const struct plan *p, enum plan_limit which);
 bool plan_requires_full_isolation(const struct plan *p);
 uint32_t plan_repin_sec(const struct plan *p); /* 0: not set */
+/* A rule is about every name (policy/open.h): what is looked up and reached is recorded.
+ */
+bool plan_is_open(const struct plan *p);
 struct plan_on_denies plan_on_denies(const struct plan *p);
 
 /* The different ends of rules, the soonest first, in ms of the wall clock. */
@@ -166,6 +170,11 @@ struct plan_verdict plan_match_addr(const struct plan *p, const struct addr *a,
 bool plan_denies_addr(const struct plan *p, const struct addr *a);
 /* An address rule of action allow covers @a, on whatever port. */
 bool plan_names_addr(const struct plan *p, const struct addr *a);
+
+/* The ports of web servers: bytes without a name pass there only where a rule says raw.
+ */
+extern const uint16_t plan_web_ports[PLAN_WEB_PORTS];
+bool plan_is_web_port(uint16_t port);
 
 bool plan_port_list_has(const struct plan *p, uint8_t list, uint8_t protocol,
 			uint16_t port);

@@ -85,7 +85,10 @@ struct policy {
 	/* Set by a document. */
 	bool has_default_action, has_verify, has_dns, has_denied_names;
 	bool require_full_isolation;
-	bool open_doh; /* `defaultAction: allow` leaves the public DoH resolvers open */
+	bool open_doh; /* the public DoH resolvers are open where the rest is */
+	/* What decides a name that no rule is about, behind all of them: see
+	 * policy/open.h. No document can say it. NULL: the default action. */
+	const struct rule *every_name;
 	int64_t repin_ms;		 /* 0: not set */
 	struct plan_on_denies on_denies; /* count 0: not set */
 	struct policy_place verify_at, dns_at, repin_at, on_denies_at, denied_names_at;

@@ -8,6 +8,7 @@
 
 #include "policy/sinkhole.h"
 #include "relay/relay_internal.h"
+#include "sandbox/learned.h"
 #include "sandbox/verdict.h"
 #include "sys/link.h"
 #include "sys/self_ports.h"
@@ -524,6 +525,7 @@ static void flow_check_dial(struct relay_flow *f)
 	} else if (relay_dial_run(f)) {
 		f->state = FLOW_OPEN;
 		f->opened = true;
+		relay_flow_report_open(f);
 		if (f->served->sandbox->state == SANDBOX_TESTING)
 			flow_answer_probe(f);
 	}
@@ -573,8 +575,8 @@ static void flow_begin(struct relay_flow *f)
 	f->state = FLOW_ACCEPTED;
 	f->sinkhole = is_sinkhole(f);
 	if (f->sinkhole) {
-		await_first(f, relay_is_web_port(f->asked.port) ? RELAY_LOOK_MS
-								: RELAY_SINKHOLE_MS);
+		await_first(f, plan_is_web_port(f->asked.port) ? RELAY_LOOK_MS
+							       : RELAY_SINKHOLE_MS);
 		return;
 	}
 	if (!flow_judge(f)) {
@@ -696,9 +698,27 @@ void relay_flow_start(struct relay_sandbox *g, int client_fd,
 
 /* ---- what has passed ---- */
 
-void relay_flow_account(struct relay_flow *f)
+/* The name that opened it or that it showed. Under an open plan (policy/open.h) a rule
+ * opens every address: then that which was looked up last. */
+static const struct dns_name *name_for_people(const struct relay_flow *f,
+					      struct learned_use *use)
 {
-	struct relay_sandbox *g = f->served;
+	const struct sandbox *s = f->served->sandbox;
+
+	if (f->name.size > 0)
+		return &f->name;
+	if (!plan_is_open(&s->plan) ||
+	    learned_find(s->learned, &f->dialled.addr,
+			 loop_now_ms(f->served->relay->loop), use, 1) == 0)
+		return NULL;
+	return &use->name;
+}
+
+static struct event passed_event(const struct relay_flow *f)
+{
+	char text[DNS_NAME_TEXT_SIZE];
+	struct learned_use use;
+	const struct dns_name *name = name_for_people(f, &use);
 	struct event e = {
 		.action = EVENT_ALLOW,
 		.layer = f->shown == SHOWN_NAME ? EVENT_NAME : EVENT_ADDRESS,
@@ -710,16 +730,34 @@ void relay_flow_account(struct relay_flow *f)
 		.packets = 1,
 		.bytes = f->sent,
 	};
+
+	if (name)
+		snprintf(e.name, sizeof(e.name), "%.*s", EVENT_NAME_SIZE - 1,
+			 dns_name_format(name, text));
+	return e;
+}
+
+void relay_flow_report_open(struct relay_flow *f)
+{
+	struct event e;
+
+	if (!plan_is_open(&f->served->sandbox->plan))
+		return;
+	e = passed_event(f);
+	(void)!sock_ends(f->client.source.fd, &e.from, &e.to);
+	sandbox_opened(f->served->sandbox, &e);
+}
+
+void relay_flow_account(struct relay_flow *f)
+{
+	struct relay_sandbox *g = f->served;
+	struct event e = passed_event(f);
 	bool refused = f->state == FLOW_CLOSING || f->state == FLOW_REFUSED;
-	char text[DNS_NAME_TEXT_SIZE];
 
 	relay_dial_tell(f);
 	if (f->sent == 0 && (!f->opened || refused))
 		return;
 	f->sent = 0;
 	f->opened = false;
-	if (f->name.size > 0)
-		snprintf(e.name, sizeof(e.name), "%.*s", EVENT_NAME_SIZE - 1,
-			 dns_name_format(&f->name, text));
 	sandbox_passed(g->sandbox, &e, loop_now_ms(g->relay->loop));
 }

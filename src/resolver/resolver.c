@@ -691,6 +691,22 @@ void resolver_tick(struct resolver *r, int64_t now_ms)
 
 /* ---- queries ---- */
 
+/* Whether or not anything goes there afterwards. */
+static void record_name(const struct resolver_ask *ask, int64_t now_ms)
+{
+	struct sandbox *s = ask->client.sandbox;
+	struct event e = { .action = EVENT_ALLOW,
+			   .layer = EVENT_DNS,
+			   .rule = ask->verdict.rule,
+			   .uid = UINT32_MAX,
+			   .query_type = ask->query.type };
+
+	if (!plan_is_open(&s->plan))
+		return;
+	resolver_event_name(&e, &ask->query.name);
+	sandbox_passed(s, &e, now_ms);
+}
+
 /* Allowed: from the pins; or from the cache, or wait for the upstream. Takes the ask. */
 static void look_up(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
@@ -699,6 +715,7 @@ static void look_up(struct resolver *r, struct resolver_ask *ask, int64_t now_ms
 				     .type = ask->query.type,
 				     .dnssec_ok = ask->query.dnssec_ok };
 
+	record_name(ask, now_ms);
 	if (plan_dns(&s->plan) == POLICY_DNS_PINNED) {
 		resolver_pin_answer(r, ask, now_ms);
 	} else if (dns_cache_find(r->cache, &key, now_ms, &r->answer)) {

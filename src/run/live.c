@@ -87,7 +87,7 @@ static struct document *document_of(const struct run_policy *p)
 	struct document *d = NULL;
 	struct err ignored = { 0 };
 
-	if (daemon_policy_json(&p->policy, &p->plan, &text) == 0 &&
+	if (daemon_policy_json(&p->policy, &p->asked, &text) == 0 &&
 	    document_parse(text_of(text), NULL, NULL, &d, &ignored) < 0)
 		d = NULL;
 	return d;
@@ -130,7 +130,7 @@ static void refuse(struct live *l, int code, const char *why)
 static int check_servers(const struct live *l, const struct run_policy *next,
 			 struct err *err)
 {
-	if (!policy_asks_names(&next->policy) || l->spec->upstreams.count > 0)
+	if (!run_policy_asks_names(l->spec, next) || l->spec->upstreams.count > 0)
 		return 0;
 	return err_set(err, -EINVAL,
 		       "the policy has names, and no name server was known when the run "

@@ -126,6 +126,10 @@ static const struct cli_option options[] = {
 	  OPTION_IN(WORD, struct run_spec, self_test) },
 	{ "fail-on-deny", NULL, "exit with 123 when something was refused",
 	  OPTION_IN(FLAG, struct run_spec, fail_on_deny) },
+	{ "audit", NULL,
+	  "refuse nothing but special addresses, and report what the policy would have "
+	  "refused: no fence",
+	  OPTION_IN(FLAG, struct run_spec, audit) },
 	{ "report", "[FORM:]FILE",
 	  "write what happened to FILE, - for standard output; may be repeated",
 	  add_report, '\n' },
@@ -188,10 +192,9 @@ int cli_run_parse(int argc, char **argv, struct run_spec *ret, struct err *err)
 int cli_run_check_guarded(const struct run_spec *spec, struct err *err)
 {
 	static const char *const senseless[] = {
-		"uplink",      "upstream",  "repin-interval",
-		"rw",	       "rw-preset", "self-test",
-		"state-dir",   "ro",	    "hide",
-		"hide-preset", "home"
+		"uplink",    "upstream",    "repin-interval", "rw",
+		"rw-preset", "self-test",   "state-dir",      "ro",
+		"hide",	     "hide-preset", "home",	      "audit",
 	};
 
 	if (!spec->cgroup && !spec->uid)
@@ -207,6 +210,17 @@ int cli_run_check_guarded(const struct run_spec *spec, struct err *err)
 				"the host, and the daemon guards it",
 				senseless[i], spec->cgroup ? "cgroup" : "uid");
 	}
+	return 0;
+}
+
+int cli_run_settle_mode(struct run_spec *spec, struct err *err)
+{
+	if (spec->audit && spec->mode == RUN_ENFORCE)
+		spec->mode = RUN_AUDIT;
+	if (spec->mode == RUN_AUDIT && spec->fail_on_deny)
+		return err_set(err, -EINVAL,
+			       "--audit and --fail-on-deny: an audit ends with the "
+			       "command's own status");
 	return 0;
 }
 

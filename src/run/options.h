@@ -50,6 +50,12 @@ enum run_report_format {
 	RUN_REPORT_FORMAT_COUNT
 };
 
+enum run_mode {
+	RUN_ENFORCE = 0,
+	RUN_AUDIT, /* --audit: what is public is open; the policy is asked afterwards */
+	RUN_LEARN, /* `weir learn`: public names are open, and become a policy */
+};
+
 struct run_report {
 	const char *file; /* "-": standard output */
 	bool has_format;  /* --report FORM:FILE */
@@ -76,7 +82,10 @@ struct run_spec {
 	enum run_uplink uplink;
 	enum run_self_test self_test;
 	int64_t repin_ms; /* dns: pinned: how often, where the policy doesn't say */
-	bool fail_on_deny, quiet, no_config;
+	bool fail_on_deny, quiet, no_config, audit;
+	enum run_mode mode;
+	const struct policy *ceiling; /* of `weir learn`; NULL: none */
+	bool any_port;
 	const char *state_dir; /* of a store that keeps the events; NULL: none */
 	struct run_report reports[RUN_REPORTS_MAX];
 	size_t report_count;
@@ -100,4 +109,6 @@ int cli_run_environment(struct run_spec *spec, struct err *err) MUST_CHECK;
 /* With --cgroup or --uid: what is set so far means something there.
  * Return: 0, or -EINVAL with @err. */
 int cli_run_check_guarded(const struct run_spec *spec, struct err *err) MUST_CHECK;
+/* Once all options are read: what they are together. Return: 0, or -EINVAL with @err. */
+int cli_run_settle_mode(struct run_spec *spec, struct err *err) MUST_CHECK;
 extern const struct cli_options cli_run_options;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "policy/open.h"
 
 static int check(const struct run_spec *spec, const struct policy *policy,
 		 struct err *err)
@@ -18,23 +19,54 @@ static int check(const struct run_spec *spec, const struct policy *policy,
 
 static int open_now(struct run_policy *p, size_t size, struct err *err)
 {
-	int r = plan_open(p->bytes, size, &p->plan, err);
+	int r = plan_open(p->bytes, size, &p->asked, err);
 
+	if (r == 0)
+		plan_set_time(&p->asked, clock_wall_ms());
+	return r;
+}
+
+/* An open policy is made of a copy: what was asked for is what is shown. */
+static int open_policy(const struct run_spec *spec, struct run_policy *p, struct err *err)
+{
+	struct policy open = p->policy;
+	size_t size = 0;
+	int r;
+
+	p->plan = p->asked;
+	if (spec->mode == RUN_ENFORCE)
+		return 0;
+	r = spec->mode == RUN_AUDIT ? policy_open_audit(&open, &p->arena)
+				    : policy_open_learn(&open, spec->ceiling,
+							spec->any_port, &p->arena, err);
+	if (r == 0)
+		r = policy_compile(&open, &p->open_bytes, &size, err);
+	if (r == 0)
+		r = plan_open(p->open_bytes, size, &p->plan, err);
 	if (r == 0)
 		plan_set_time(&p->plan, clock_wall_ms());
 	return r;
 }
 
+bool run_policy_asks_names(const struct run_spec *spec, const struct run_policy *p)
+{
+	return spec->mode != RUN_ENFORCE || policy_asks_names(&p->policy);
+}
+
 int run_policy_build(const struct run_spec *spec, struct run_policy *ret, struct err *err)
 {
 	size_t size;
+	int r;
 
 	/* cli_policy_build() prints the faults. */
 	if (cli_policy_build(&spec->policy, &ret->arena, true, &ret->policy, &ret->bytes,
 			     &size) < 0 ||
 	    check(spec, &ret->policy, err) < 0)
 		return RUN_STATUS_BAD_INPUT;
-	return open_now(ret, size, err) < 0 ? RUN_STATUS_FAILED : 0;
+	if (open_now(ret, size, err) < 0)
+		return RUN_STATUS_FAILED;
+	r = open_policy(spec, ret, err);
+	return r == -EINVAL ? RUN_STATUS_BAD_INPUT : r < 0 ? RUN_STATUS_FAILED : 0;
 }
 
 static int first_fault(const struct faults *faults, struct err *err)
@@ -70,6 +102,8 @@ int run_policy_read(const struct run_spec *spec, struct text text,
 		r = check(spec, &p->policy, err);
 	if (r == 0)
 		r = open_now(p, size, err);
+	if (r == 0)
+		r = open_policy(spec, p, err);
 	faults_done(&faults);
 	if (r == 0)
 		*ret = p;
@@ -83,6 +117,7 @@ void run_policy_done(struct run_policy *p)
 	run_policy_free(p->before);
 	arena_done(&p->arena);
 	free(p->bytes);
+	free(p->open_bytes);
 	*p = (struct run_policy){ 0 };
 }
 

@@ -10,14 +10,17 @@ struct run_policy {
 	uint32_t number; /* event.sandbox of what it decided; of the first one 0 */
 	struct arena arena;
 	struct policy policy;
-	struct plan plan;	   /* bytes NULL: the run did not get so far */
-	uint8_t *bytes;		   /* owned */
-	struct run_policy *before; /* owned */
+	struct plan asked; /* of @policy; bytes NULL: the run did not get so far */
+	struct plan plan;  /* in force: the same, or an open one (policy/open.h) */
+	uint8_t *bytes, *open_bytes; /* owned */
+	struct run_policy *before;   /* owned */
 };
 
 /* What the options and files say; faults are printed. Return: 0 or the exit status. */
 int run_policy_build(const struct run_spec *spec, struct run_policy *ret,
 		     struct err *err) MUST_CHECK;
+/* A name server is needed. */
+bool run_policy_asks_names(const struct run_spec *spec, const struct run_policy *p);
 /* Another one for a run that is under way: @text takes the place of --policy, --profile,
  * --allow and --deny. --verify and what .weir.yaml says stay. Return: 0 with a policy
  * that the caller owns; -EINVAL with the first fault in @err; -ENOMEM. */

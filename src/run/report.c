@@ -31,6 +31,18 @@ size_t report_count(const struct event_ring *ring, event_kind_fn *is_kind)
 	return n;
 }
 
+bool report_is_would(const struct event *e)
+{
+	return e->action == EVENT_ALLOW;
+}
+
+const struct plan *report_plan(const struct run_policy *newest, const struct event *e)
+{
+	const struct run_policy *p = run_policy_of(newest, e);
+
+	return report_is_would(e) ? &p->asked : &p->plan;
+}
+
 uint64_t report_missed(const struct report *r)
 {
 	uint64_t all = sandbox_denied(r->counters), listed = 0;
@@ -59,7 +71,7 @@ static int what_columns(const struct event_ring *ring, event_kind_fn *is_kind)
 static const char *why_of(const struct run_policy *policy, const struct event *e,
 			  char buf[REPORT_WHY_SIZE])
 {
-	return report_why(&run_policy_of(policy, e)->plan, e, buf);
+	return report_why(report_plan(policy, e), e, buf);
 }
 
 static void print_event(FILE *out, const struct run_policy *policy, const struct event *e,
@@ -124,6 +136,20 @@ static void print_events(FILE *out, const struct run_policy *policy,
 			print_event(out, policy, event_ring_at(ring, i), columns);
 }
 
+static void print_audit(FILE *out, const struct report *r)
+{
+	if (event_ring_count(r->would) == 0) {
+		fputs("weir: audit: the policy would have refused nothing of what has "
+		      "passed\n",
+		      out);
+		return;
+	}
+	fputs("weir: audit: this has passed, and the policy would have refused it:\n",
+	      out);
+	print_events(out, r->policy, r->would, report_is_would);
+	print_suggestions(out, r->would);
+}
+
 static void print_people(FILE *out, const struct report *r)
 {
 	uint64_t missed = report_missed(r);
@@ -132,6 +158,8 @@ static void print_people(FILE *out, const struct report *r)
 		fputs("weir: allowed, but failed:\n", out);
 		print_events(out, r->policy, r->failures, report_is_failure);
 	}
+	if (r->would)
+		print_audit(out, r);
 	if (report_count(r->ring, report_is_refusal) == 0 && missed == 0)
 		return;
 	fputs("weir: refused:\n", out);

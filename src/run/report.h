@@ -17,9 +17,11 @@ struct report {
 	const struct run_policy *policy; /* the last one, with those before it */
 	const struct event_ring *ring;
 	const struct event_ring *failures; /* apart: they push no refusal out */
-	const uint64_t *counters;	   /* SANDBOX_COUNTER_COUNT of them */
-	int64_t started_ms, ended_ms;	   /* wall clock */
-	const char *const *hidden;	   /* paths; hidden_count of them */
+	/* What has passed and @policy would have refused, EVENT_ALLOW; NULL: no audit. */
+	const struct event_ring *would;
+	const uint64_t *counters;     /* SANDBOX_COUNTER_COUNT of them */
+	int64_t started_ms, ended_ms; /* wall clock */
+	const char *const *hidden;    /* paths; hidden_count of them */
 	size_t hidden_count;
 	const char *const *held; /* "NAME=value" that wasn't passed; held_count */
 	size_t held_count;
@@ -31,6 +33,10 @@ struct report {
 
 typedef bool event_kind_fn(const struct event *e);
 size_t report_count(const struct event_ring *ring, event_kind_fn *is_kind);
+/* Of report.would. */
+bool report_is_would(const struct event *e);
+/* Whose rule @e names. */
+const struct plan *report_plan(const struct run_policy *newest, const struct event *e);
 /* Refusals that were counted only. */
 uint64_t report_missed(const struct report *r);
 /* {"queries": 12, ...}: the SANDBOX_COUNTER_COUNT of @counters, by their names. */

@@ -74,7 +74,7 @@ static char *text_new(const char *text, put_fn *put)
 /* The plan of the moment of @e. */
 static const struct plan *plan_of(const struct report *r, const struct event *e)
 {
-	return &run_policy_of(r->policy, e)->plan;
+	return report_plan(r->policy, e);
 }
 
 /* --- where a refusal belongs --- */
@@ -115,14 +115,16 @@ static const char *sentence(const struct report *r, const struct event *e, char 
 
 	report_why(plan_of(r, e), e, why);
 	snprintf(buf, SENTENCE_SIZE, "%s %s %" PRIu64 " time%s%s%s%s%s%s",
-		 report_is_failure(e) ? "failed:" : "refused", report_what(e, what),
-		 e->packets, e->packets == 1 ? "" : "s", why[0] ? ": " : "", why,
-		 has_advice ? "; --allow " : "", e->advice,
+		 report_is_failure(e) ? "failed:"
+		 : report_is_would(e) ? "the policy would have refused"
+				      : "refused",
+		 report_what(e, what), e->packets, e->packets == 1 ? "" : "s",
+		 why[0] ? ": " : "", why, has_advice ? "; --allow " : "", e->advice,
 		 has_advice ? " would allow it" : "");
 	return buf;
 }
 
-/* Call @fn for what was refused, then for what failed. */
+/* Call @fn for what was refused or would have been, then for what failed. */
 static void each_event(const struct report *r,
 		       void (*fn)(void *data, const struct report *r,
 				  const struct event *e),
@@ -131,6 +133,8 @@ static void each_event(const struct report *r,
 	for (size_t i = 0; i < event_ring_count(r->ring); i++)
 		if (report_is_refusal(event_ring_at(r->ring, i)))
 			fn(data, r, event_ring_at(r->ring, i));
+	for (size_t i = 0; r->would && i < event_ring_count(r->would); i++)
+		fn(data, r, event_ring_at(r->would, i));
 	for (size_t i = 0; i < event_ring_count(r->failures); i++)
 		if (report_is_failure(event_ring_at(r->failures, i)))
 			fn(data, r, event_ring_at(r->failures, i));
@@ -273,6 +277,7 @@ static int write_json(const struct report *r, FILE *out)
 	json_object_set_new(j, "command", argv_json(r->spec->argv));
 	json_object_set_new(j, "exit_status", json_integer(r->exit_status));
 	json_object_set_new(j, "signal", number_or_null(r->signal > 0, r->signal));
+	json_object_set_new(j, "audit", json_boolean(r->would != NULL));
 	json_object_set_new(j, "stopped", json_boolean(r->stopped));
 	json_object_set_new(j, "weir_failed", json_boolean(r->failed));
 	json_object_set_new(j, "started", time_json(r->started_ms));
@@ -283,6 +288,9 @@ static int write_json(const struct report *r, FILE *out)
 	json_object_set_new(j, "refusals", events_json(r, r->ring, report_is_refusal));
 	json_object_set_new(j, "failures",
 			    events_json(r, r->failures, report_is_failure));
+	if (r->would)
+		json_object_set_new(j, "would_be_refused",
+				    events_json(r, r->would, report_is_would));
 	json_object_set_new(j, "refusals_not_recorded", json_integer((json_int_t)missed));
 	json_object_set_new(j, "hidden", list_json(r->hidden, r->hidden_count, ""));
 	json_object_set_new(j, "environment_kept_back",
@@ -400,6 +408,14 @@ static int write_markdown(const struct report *r, FILE *out)
 			fprintf(out, "And %" PRIu64 " more that were counted only.\n\n",
 				missed);
 	}
+	if (r->would && event_ring_count(r->would) > 0)
+		fputs("| audit: the policy would have refused | times | why | what would "
+		      "allow it |\n|---|--:|---|---|\n",
+		      out);
+	for (size_t i = 0; r->would && i < event_ring_count(r->would); i++)
+		print_refusal_row(out, r, event_ring_at(r->would, i));
+	if (r->would && event_ring_count(r->would) > 0)
+		fputc('\n', out);
 	if (report_count(r->failures, report_is_failure) > 0)
 		fputs("| allowed, but failed | times | why | |\n|---|--:|---|---|\n",
 		      out);
@@ -430,7 +446,8 @@ static void print_annotation(void *data, const struct report *r, const struct ev
 	char buf[SENTENCE_SIZE], what[REPORT_WHAT_SIZE];
 	FILE *out = data;
 
-	fprintf(out, "::%s file=", report_is_failure(e) ? "warning" : "error");
+	fprintf(out, "::%s file=",
+		report_is_failure(e) || report_is_would(e) ? "warning" : "error");
 	print_sanitized(out, place.file, put_command_property);
 	fprintf(out, ",line=%u,col=%u,title=Weir%%3A ", place.line, place.column);
 	print_sanitized(out, report_what(e, what), put_command_property);
@@ -467,12 +484,17 @@ static const struct sarif_rule {
 	{ "weir/limit", "LimitReached", "A limit of the policy was reached.", "error" },
 	{ "weir/failed", "FailedDestination",
 	  "A server, or a name server, that the policy allows did not work.", "warning" },
+	{ "weir/audit", "WouldRefuse",
+	  "This has passed under --audit, and the policy would have refused it.",
+	  "warning" },
 };
 
 static size_t sarif_rule_of(const struct event *e)
 {
 	if (report_is_failure(e))
 		return 4;
+	if (report_is_would(e))
+		return 5;
 	if (e->action == EVENT_LIMIT)
 		return 3;
 	return e->layer == EVENT_DNS ? 0 : e->layer == EVENT_NAME ? 2 : 1;
@@ -623,7 +645,9 @@ static bool is_listed(const struct event_ring *ring, const struct event *e)
 
 static const struct event_ring *ring_of(const struct report *r, const struct event *e)
 {
-	return report_is_failure(e) ? r->failures : r->ring;
+	return report_is_failure(e) ? r->failures
+	       : report_is_would(e) ? r->would
+				    : r->ring;
 }
 
 static void count_case(void *data, const struct report *r, const struct event *e)

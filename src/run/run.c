@@ -32,6 +32,7 @@
 #include "base/log.h"
 #include "engine/engine.h"
 #include "events/report_event.h"
+#include "policy/open.h"
 #include "run/agent_socket.h"
 #include "run/config.h"
 #include "run/environment.h"
@@ -77,6 +78,7 @@ struct control {
 	int plan_fd;
 	struct path agent_socket; /* until the launch; or fd -1 */
 	struct event_ring *ring, *failures;
+	struct event_ring *would; /* of an audit; NULL: none */
 	struct run_store store;
 	uint64_t counters[SANDBOX_COUNTER_COUNT];
 	pid_t engine, launch;
@@ -160,6 +162,18 @@ static void on_live(struct loop_timer *t)
 	report_live_say(&c->first, c->policy);
 }
 
+/* What the policy that was asked for would have said of it. */
+static void audit(struct control *c, const struct event *e)
+{
+	struct event refusal;
+
+	if (e->packets == 0 ||
+	    !policy_would_refuse(&run_policy_of(c->policy, e)->asked, e, &refusal))
+		return;
+	refusal.action = EVENT_ALLOW;
+	event_ring_add(c->would, &refusal);
+}
+
 static void on_event(struct control *c, struct event *e)
 {
 	struct event_ring *ring = report_is_failure(e) ? c->failures : c->ring;
@@ -179,6 +193,8 @@ static void on_event(struct control *c, struct event *e)
 					loop_now_ms(c->loop) + REPORT_LIVE_MS);
 	if (e->action != EVENT_ALLOW) /* the report is about the others */
 		event_ring_add(ring, e);
+	if (e->action == EVENT_ALLOW && c->would)
+		audit(c, e);
 	run_store_add(&c->store, e, &run_policy_of(c->policy, e)->plan);
 	if (e->action == EVENT_LIMIT && e->limit == EVENT_LIMIT_DENIES)
 		on_too_many_denies(c);
@@ -445,7 +461,8 @@ static bool is_told(const void *data, uint32_t number)
 	for (size_t i = 0; i < c->first.count; i++)
 		if (c->first.events[i].sandbox == number)
 			return true;
-	return ring_has(c->ring, number) || ring_has(c->failures, number);
+	return ring_has(c->ring, number) || ring_has(c->failures, number) ||
+	       (c->would && ring_has(c->would, number));
 }
 
 static void on_policy(struct live *l, struct run_policy *next)
@@ -739,7 +756,29 @@ static int watch(struct control *c, int signal_fd, struct err *err)
 
 /* -- ending ------------------------------------------------------------------------- */
 
-static int report_run(const struct control *c)
+/* A connection says that its name was looked up. */
+static bool is_said_by_connection(const struct event_ring *ring, const struct event *e)
+{
+	for (size_t i = 0; e->layer == EVENT_DNS && i < event_ring_count(ring); i++)
+		if (event_ring_at(ring, i)->layer != EVENT_DNS &&
+		    strcmp(event_ring_at(ring, i)->name, e->name) == 0)
+			return true;
+	return false;
+}
+
+static void settle_audit(struct control *c)
+{
+	struct event_ring *all = c->would;
+
+	c->would = all ? event_ring_new(EVENTS_KEPT) : NULL;
+	for (size_t i = 0; c->would && i < event_ring_count(all); i++)
+		if (!is_said_by_connection(all, event_ring_at(all, i)))
+			event_ring_add(c->would, event_ring_at(all, i));
+	if (!c->would)
+		c->would = all;
+}
+
+static int report_run(struct control *c)
 {
 	struct report report = {
 		.spec = c->spec,
@@ -755,6 +794,8 @@ static int report_run(const struct control *c)
 		.stopped = c->is_ended,
 	};
 
+	settle_audit(c);
+	report.would = c->would;
 	return report_end(&report, c->failure, c->wait_status);
 }
 
@@ -762,7 +803,7 @@ static int report_run(const struct control *c)
 static int find_servers(struct control *c, struct err *err)
 {
 	struct err ignored = { 0 };
-	bool needed = policy_asks_names(&c->policy->policy);
+	bool needed = run_policy_asks_names(c->spec, c->policy);
 
 	return name_servers_complete(&c->spec->upstreams, needed ? err : &ignored) < 0 &&
 			       needed
@@ -777,8 +818,11 @@ static int control_start(struct control *c, struct err *err)
 	c->loop = loop_new();
 	c->ring = event_ring_new(EVENTS_KEPT);
 	c->failures = event_ring_new(EVENTS_KEPT);
+	if (c->spec->mode == RUN_AUDIT)
+		c->would = event_ring_new(EVENTS_KEPT);
 	c->startup = calloc(1, sizeof(*c->startup));
-	if (!c->loop || !c->ring || !c->failures || !c->startup) {
+	if ((!c->would && c->spec->mode == RUN_AUDIT) || !c->loop || !c->ring ||
+	    !c->failures || !c->startup) {
 		err_set(err, -ENOMEM, "out of memory");
 		return RUN_STATUS_FAILED;
 	}
@@ -855,6 +899,19 @@ static void look_for_startup_files(struct control *c)
 	free(c->startup);
 }
 
+/* Whatever --quiet says: nobody shall take it for a sandbox. */
+static void warn_of_mode(const struct run_spec *spec)
+{
+	if (spec->mode == RUN_AUDIT)
+		log_warning("AUDIT: THIS IS NO FENCE: the command reaches everything "
+			    "public, whatever the policy says; only special addresses "
+			    "are refused");
+	if (spec->mode == RUN_LEARN)
+		log_warning("LEARNING: THIS IS NO FENCE: the command reaches every "
+			    "public name on %s; what it can read it can send",
+			    spec->any_port ? "every port" : "web ports");
+}
+
 int control_run(struct run_spec *spec)
 {
 	struct control c = { .spec = spec,
@@ -878,6 +935,7 @@ int control_run(struct run_spec *spec)
 	c.socket.started_ms = c.started_ms;
 	c.socket.newest = &c.policy;
 	std_flags_read(&flags);
+	warn_of_mode(spec);
 	status = control_start(&c, &err);
 	if (status == 0) {
 		int r = loop_run(c.loop);

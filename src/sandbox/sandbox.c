@@ -136,6 +136,16 @@ void sandbox_passed(struct sandbox *s, struct event *e, int64_t now_ms)
 		s->counters[COUNT_PASSED_DROPPED] += e->packets;
 }
 
+void sandbox_opened(struct sandbox *s, struct event *e)
+{
+	if (s->state == SANDBOX_TESTING || !s->on_event)
+		return;
+	fill(s, e);
+	e->packets = 0;
+	e->bytes = 0;
+	(void)!s->on_event(s->on_event_data, e); /* it is counted when it has passed */
+}
+
 int sandbox_learn(struct sandbox *s, const struct filter_learn *items, size_t count,
 		  int64_t now_ms)
 {

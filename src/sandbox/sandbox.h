@@ -158,6 +158,9 @@ void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms);
 bool sandbox_tell(const struct sandbox *s, const struct event *e) MUST_CHECK;
 /* Something has passed: reported at the end of its window. */
 void sandbox_passed(struct sandbox *s, struct event *e, int64_t now_ms);
+/* It begins to pass, under a plan that is open (policy/open.h): reported at once, with
+ * packets 0, because sandbox_passed() counts it; its sender is still there. */
+void sandbox_opened(struct sandbox *s, struct event *e);
 
 /* filter_learn() to wherever its rules are. */
 int sandbox_learn(struct sandbox *s, const struct filter_learn *items, size_t count,

@@ -159,16 +159,6 @@ struct relay_judgement relay_judge(const struct relay_question *q)
 	return j;
 }
 
-bool relay_is_web_port(uint16_t port)
-{
-	static const uint16_t ports[] = { 80, 443, 8000, 8080, 8443, 8888 };
-
-	for (size_t i = 0; i < ARRAY_SIZE(ports); i++)
-		if (ports[i] == port)
-			return true;
-	return false;
-}
-
 /* @name, which has no dot, was looked up below a search domain, for which it has a rule.
  */
 static bool has_taught_below(const struct relay_question *q, const struct dns_name *name)
@@ -220,7 +210,7 @@ static bool name_allows_bytes(const struct relay_question *q, const struct dns_n
 
 	return name_allows(q, name, ret_rule) &&
 	       plan_rule_names_port(q->plan, v.rule, IPPROTO_TCP, q->to.port) &&
-	       (v.flags & PLAN_RAW || !relay_is_web_port(q->to.port));
+	       (v.flags & PLAN_RAW || !plan_is_web_port(q->to.port));
 }
 
 static struct relay_judgement judge_bytes(const struct relay_question *q,
@@ -232,7 +222,7 @@ static struct relay_judgement judge_bytes(const struct relay_question *q,
 	size_t n;
 
 	if (address->action == POLICY_ALLOW &&
-	    (address->flags & PLAN_RAW || !relay_is_web_port(q->to.port)))
+	    (address->flags & PLAN_RAW || !plan_is_web_port(q->to.port)))
 		return allow(address->rule);
 	if (taught && name_allows_bytes(q, name, &rule))
 		return allow_name(rule, name, true);
@@ -240,7 +230,7 @@ static struct relay_judgement judge_bytes(const struct relay_question *q,
 	for (size_t i = 0; i < n; i++)
 		if (name_allows_bytes(q, &uses[i].name, &rule))
 			return allow_name(rule, &uses[i].name, true);
-	if (relay_is_web_port(q->to.port))
+	if (plan_is_web_port(q->to.port))
 		return deny(PLAN_NO_RULE, "no name is shown; the rule needs raw: true");
 	return deny_unless(true, PLAN_NO_RULE,
 			   "no name is shown; the rule needs the port");

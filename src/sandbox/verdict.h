@@ -63,10 +63,6 @@ struct relay_judgement relay_judge_shown(const struct relay_question *q,
 					 const struct dns_name *name,
 					 const struct dns_name *opened_by);
 
-/* The port of a web server: bytes without a name pass there only where a rule says raw.
- */
-bool relay_is_web_port(uint16_t port);
-
 /* What is shown at an address that stands for denied names (policy/sinkhole.h): never
  * allowed; the reason is about @name. */
 struct relay_judgement relay_judge_sinkhole(const struct relay_question *q,

@@ -145,7 +145,7 @@ static const char *advise(const struct plan *p, const struct query *q,
 			  const struct answer *a, char *buf)
 {
 	/* On other ports of the web listing the port isn't enough. */
-	const bool named = a->limited && !relay_is_web_port(q->port);
+	const bool named = a->limited && !plan_is_web_port(q->port);
 	struct event e = { .layer = EVENT_DNS, .port = q->port, .protocol = IPPROTO_TCP };
 
 	buf[0] = '\0';

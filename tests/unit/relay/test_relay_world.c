@@ -60,6 +60,10 @@ void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
 		the_world->events[the_world->event_count++] = *e;
 }
 
+void sandbox_opened(struct sandbox *s, struct event *e)
+{
+}
+
 void sandbox_passed(struct sandbox *s, struct event *e, int64_t now_ms)
 {
 	if (the_world->passed_count < WORLD_EVENTS_MAX)

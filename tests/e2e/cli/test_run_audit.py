@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`weir run --audit`: nothing but special addresses is refused, and the report says what the policy would have refused."""
+import json
+import pathlib
+import re
+
+import pytest
+
+SCHEMA = pathlib.Path(__file__).resolve().parents[3] / "docs" / "report-schema.json"
+LOUD = "AUDIT: THIS IS NO FENCE"
+PROBE = ("/usr/bin/python3", "-IS")
+
+
+def advice(done):
+    return set(re.findall(r"^weir:   --allow (\S+)$", done.messages, re.M))
+
+
+def test_what_the_policy_would_refuse_passes_and_is_listed(world, site, denied, user):
+    argv = ("sh", "-c", f"curl -sS https://{site.name}/; curl -sS https://{denied.name}/; exit 7")
+    done = world.run(*argv, allow=(site.name,), user=user, options=("--audit", "--quiet"))
+    assert done.code == 7 and done.text.count('"host"') == 2 and LOUD in done.messages, done
+    done = world.run(*argv, allow=(site.name,), user=user, options=("--audit",))
+    assert f"{denied.name} ({denied.v4}) tcp/443" in done.messages or f"{denied.name} ({denied.v6}) tcp/443" in done.messages, done
+    assert advice(done) == {f"{denied.name}:tcp/443"} and "would have refused" in done.messages, done
+    again = world.run(*argv, allow=(site.name, *advice(done)), user=user)
+    assert again.text.count('"host"') == 2 and "refused" not in again.messages, again
+
+
+def test_special_addresses_stay_refused(world, site, denied):
+    """What leaves is counted outside; a public name is the control."""
+    rebound = f"rebound-{world.number()}.test"
+    world.dns.add(rebound, "10.1.2.3")
+    with world.capture() as capture:
+        answers = world.probe(["dns", rebound], ["tcp", "10.1.2.3", 80], ["tcp", "169.254.169.254", 80], ["tcp", "127.0.0.1", 9],
+                              ["tcp", denied.v4, 443], options=("--audit",))
+        to = {p.dst for p in capture.packets()}
+    assert denied.v4 in to and not to & {"10.1.2.3", "169.254.169.254"}, (to, answers)
+
+
+# what is done, under which rules, and what of it the policy refuses
+CASES = [
+    ("a rule's deny", "deny {name}", ["tls"]),
+    ("another port", "allow {name}:8443", ["tls"]),
+    ("an address", "", ["address"]),
+    ("a port that shows no name", "allow {name}", ["bytes"]),
+    ("what is allowed", "allow {name}", ["tls"]),
+]
+DO = {"tls": "curl -so /dev/null https://{name}/", "address": "curl -sko /dev/null https://{v4}/",
+      "bytes": "echo x | nc -N -w 4 {name} 7007"}
+
+
+@pytest.mark.parametrize("what, rules, does", CASES, ids=[c[0] for c in CASES])
+def test_an_audit_says_what_the_policy_does(world, site, what, rules, does):
+    """The advice of an audit is that of a run that is refused."""
+    argv = ("sh", "-c", "; ".join(DO[d].format(name=site.name, v4=site.v4) for d in does) + "; true")
+    words = rules.format(name=site.name).split()
+    named = {words[0]: (words[1],)} if words else {}
+    refused = world.run(*argv, **named)
+    audited = world.run(*argv, options=("--audit",), **named)
+    # a refused look-up says no port
+    ports = {a.partition(":")[0] if a.partition(":")[0] in advice(refused) else a for a in advice(audited)}
+    assert ports == advice(refused), (refused, audited)
+    assert ("would have refused it" in audited.messages) == ("refused:" in refused.messages), (refused, audited)
+
+
+def test_the_report_has_it_apart(world, site, denied, user):
+    jsonschema = pytest.importorskip("jsonschema")
+    cwd = world.workdir(user)
+    forms = [word for form in ("json", "markdown", "github", "sarif", "junit") for word in ("--report", f"{form}:{form}")]
+    done = world.run("curl", "-so/dev/null", f"https://{denied.name}/", allow=(site.name,), user=user, cwd=cwd, options=("--audit", *forms))
+    report = json.loads((cwd / "json").read_text())
+    jsonschema.validate(report, json.loads(SCHEMA.read_text()))
+    [would] = report["would_be_refused"]
+    assert done.code == 0 and report["audit"] is True and report["refusals"] == [] and would["name"] == denied.name, report
+    assert would["allow"] == f"{denied.name}:tcp/443" and would["reason"] == "no rule allows it" and would["times"] == 1
+    assert "the policy would have refused" in (cwd / "markdown").read_text()
+    assert (cwd / "github").read_text().startswith("::warning ") and "::error" not in (cwd / "github").read_text()
+    [result] = json.loads((cwd / "sarif").read_text())["runs"][0]["results"]
+    assert result["ruleId"] == "weir/audit" and result["level"] == "warning"
+    assert 'classname="weir/audit"' in (cwd / "junit").read_text()
+
+
+@pytest.mark.parametrize("options, why", [(("--fail-on-deny",), "the command's own status"), (("--uid", "1"), "means nothing with --uid")])
+def test_what_makes_no_sense_with_it(world, options, why):
+    done = world.run("true", options=("--audit", *options), upstream=None)
+    assert done.code == 2 and why in done.messages, done
