@@ -51,7 +51,7 @@ struct run {
 	const char *app; /* the app's container, by id */
 	char guard_name[NAME_SIZE];
 	int signals;
-	bool started, is_killed;
+	bool is_over;
 	int status; /* the exit status; -1: not known yet */
 };
 
@@ -96,31 +96,39 @@ static bool asks_daemon(const struct container_spec *s)
 	       access(CLI_DAEMON_SOCKET, R_OK | W_OK) == 0;
 }
 
-static const json_t *label(const json_t *container, const char *name)
+static const char *state_of(const json_t *list, const char *id)
 {
-	return json_object_get(json_object_get(container, "Labels"), name);
-}
-
-/* Is the guard of this container, which a run left behind, not there? */
-static bool is_abandoned(const json_t *list, const json_t *container)
-{
-	const char *guard = json_string_value(label(container, "weir.guard"));
-	const json_t *other;
+	const json_t *one;
 	size_t i;
 
-	json_array_foreach(list, i, other)
+	json_array_foreach(list, i, one)
 	{
-		const char *id = json_string_value(json_object_get(other, "Id"));
-		const char *state = json_string_value(json_object_get(other, "State"));
+		const char *found = json_string_value(json_object_get(one, "Id"));
+		const char *state = json_string_value(json_object_get(one, "State"));
 
-		if (guard && id && state && strcmp(id, guard) == 0)
-			return strcmp(state, "running") != 0;
+		if (found && state && strcmp(found, id) == 0)
+			return state;
 	}
-	return guard != NULL;
+	return "gone";
 }
 
-/* A run and its watcher that were both killed at once have left the app's container,
- * whose guard ends by itself then. */
+/* An app's container whose guard doesn't run, or a guard's that has ended? */
+static bool is_abandoned(const json_t *list, const json_t *container, bool is_app)
+{
+	static const char *const ended[] = { "exited", "stopped", "dead" };
+	const json_t *labels = json_object_get(container, "Labels");
+	const char *guard = json_string_value(json_object_get(labels, "weir.guard"));
+	const char *id = json_string_value(json_object_get(container, "Id"));
+
+	if (!id || is_app != (guard != NULL))
+		return false;
+	if (is_app)
+		return strcmp(state_of(list, guard), "running") != 0;
+	return text_is_one_of(state_of(list, id), ended, ARRAY_SIZE(ended));
+}
+
+/* A run and its watcher that were both killed at once have left the app's container, and
+ * the guard's, which has ended by itself. An engine removes the app's first. */
 static void sweep(const struct docker *e)
 {
 	struct err ignored = { 0 };
@@ -129,13 +137,12 @@ static void sweep(const struct docker *e)
 
 	if (docker_ask(e, "GET", LIST_PATH, NULL, &list, &ignored) < 0)
 		return;
-	json_array_foreach(list, i, one)
-	{
-		const char *id = json_string_value(json_object_get(one, "Id"));
-
-		if (id && is_abandoned(list, one))
-			(void)!docker_remove(e, id, &ignored);
-	}
+	for (int is_app = 1; is_app >= 0; is_app--)
+		json_array_foreach(list, i, one) if (is_abandoned(list, one, is_app))(
+			void) !docker_remove(e,
+					     json_string_value(
+						     json_object_get(one, "Id")),
+					     &ignored);
 	json_decref(list);
 }
 
@@ -279,16 +286,12 @@ static int announce(struct run *r, struct err *err)
 
 /* -- while it runs ------------------------------------------------------------------- */
 
-/* The app ends; what it has written still comes. */
-static void kill_app(struct run *r, int status)
+/* Nothing is waited for any more: the app's container is removed as it is. */
+static void give_up(struct run *r, int status)
 {
-	struct err ignored = { 0 };
-
 	if (r->status < 0)
 		r->status = status;
-	if (!r->is_killed)
-		(void)!docker_kill(&r->engine, r->app, SIGKILL, &ignored);
-	r->is_killed = true;
+	r->is_over = true;
 }
 
 static void on_signal(struct run *r)
@@ -319,20 +322,16 @@ static void on_app_end(struct run *r)
 		r->status = code < 0 ? RUN_STATUS_FAILED : status;
 }
 
-static void on_guard_end(struct run *r)
+static void on_guard(struct run *r)
 {
-	struct err err = { 0 };
-	int status = 0;
-
-	if (docker_wait_read(&r->guard.end, &status, &err) == -EAGAIN)
+	if (!guard_has_ended(&r->guard))
 		return;
-	docker_wait_done(&r->guard.end);
+	fd_close(&r->guard.control);
 	if (r->status >= 0)
 		return;
-	log_error("the container '%s', which guarded this one, has ended with status "
-		  "%d: ending '%s'",
-		  r->guard_name, status, r->spec->id);
-	kill_app(r, RUN_STATUS_FAILED);
+	log_error("the container '%s', which guarded this one, has ended: ending '%s'",
+		  r->guard_name, r->spec->id);
+	give_up(r, RUN_STATUS_FAILED);
 }
 
 static void on_watcher_end(struct run *r)
@@ -342,7 +341,7 @@ static void on_watcher_end(struct run *r)
 	if (watcher_replace(&r->watcher, true, &err) == 0)
 		return;
 	log_error("%s", err.text);
-	kill_app(r, RUN_STATUS_FAILED);
+	give_up(r, RUN_STATUS_FAILED);
 }
 
 enum {
@@ -359,11 +358,9 @@ static void set_polls(const struct run *r, struct pollfd polls[POLLS])
 	const int fds[POLLS] = {
 		[POLL_SIGNALS] = r->signals,
 		[POLL_APP] = r->app_end.fd,
-		[POLL_GUARD] = r->guard.end.fd,
+		[POLL_GUARD] = r->guard.control,
 		[POLL_WATCHER] = r->watcher.process,
-		[POLL_INFO] = r->spec->has_info_fd && !r->is_killed
-				      ? (int)r->spec->info_fd
-				      : -1,
+		[POLL_INFO] = r->spec->has_info_fd ? (int)r->spec->info_fd : -1,
 	};
 
 	stream_polls(&r->stream, polls);
@@ -375,20 +372,18 @@ static void turn(struct run *r, const struct pollfd polls[POLLS])
 {
 	if (stream_turn(&r->stream, polls) < 0) {
 		/* As if the command had written to the closed pipe itself. */
-		fd_close(&r->stream.fd);
-		r->stream.out.at = r->stream.out.size = 0;
-		kill_app(r, STATUS_BY_SIGNAL + SIGPIPE);
+		give_up(r, STATUS_BY_SIGNAL + SIGPIPE);
 	}
 	if (polls[POLL_SIGNALS].revents)
 		on_signal(r);
 	if (polls[POLL_APP].revents)
 		on_app_end(r);
 	if (polls[POLL_GUARD].revents)
-		on_guard_end(r);
+		on_guard(r);
 	if (polls[POLL_WATCHER].revents)
 		on_watcher_end(r);
 	if (polls[POLL_INFO].revents & (POLLERR | POLLHUP | POLLNVAL))
-		kill_app(r, STATUS_BY_SIGNAL + SIGHUP);
+		give_up(r, STATUS_BY_SIGNAL + SIGHUP);
 }
 
 /* podman tells of a short-lived container's end late, or where its clean-up fails. */
@@ -413,7 +408,7 @@ static void follow(struct run *r)
 {
 	struct pollfd polls[POLLS];
 
-	while (r->app_end.fd >= 0 || !stream_has_ended(&r->stream)) {
+	while (!r->is_over && (r->app_end.fd >= 0 || !stream_has_ended(&r->stream))) {
 		const bool is_silent = stream_has_ended(&r->stream);
 
 		set_polls(r, polls);
@@ -466,7 +461,7 @@ static int prepare(struct run *r, struct err *err)
 				   .name = r->guard_name,
 				   .is_daemon = asks_daemon(r->spec),
 				   .daemon_socket = r->spec->socket,
-				   .end.fd = -1,
+				   .control = -1,
 				   .arena = &r->arena };
 	sweep(&r->engine);
 	sigaction(SIGPIPE, &ignore, NULL);
@@ -534,19 +529,24 @@ static int word_run(int argc, char **argv)
 	return status;
 }
 
-/* Until it is ended: its network namespace is another container's, too. */
+/* Until SIGTERM, or until standard input ends: its network namespace is another
+ * container's, too. */
 static int word_hold(void)
 {
-	struct signalfd_siginfo info;
 	struct err err = { 0 };
+	char ignored[512];
 	CLEAN(fd) int signals = process_open_signals(&err);
+	struct pollfd polls[] = { { .fd = signals, .events = POLLIN },
+				  { .fd = STDIN_FILENO, .events = POLLIN } };
 
-	while (signals >= 0 && poll(&(struct pollfd){ signals, POLLIN, 0 }, 1, -1) >= 0)
-		if (read(signals, &info, sizeof(info)) == sizeof(info) &&
-		    info.ssi_signo == SIGTERM)
-			return 0;
-	log_error("%s", err.text);
-	return RUN_STATUS_FAILED;
+	if (signals < 0) {
+		log_error("%s", err.text);
+		return RUN_STATUS_FAILED;
+	}
+	while (poll(polls, ARRAY_SIZE(polls), -1) < 0 ||
+	       (!polls[0].revents && read(STDIN_FILENO, ignored, sizeof(ignored)) > 0))
+		;
+	return 0;
 }
 
 int cli_container(int argc, char **argv)

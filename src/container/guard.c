@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/http_status.h"
@@ -52,10 +53,11 @@ static json_t *describe(const struct guard *g)
 {
 	const char *network = g->spec->network;
 
-	return json_pack("{s:s, s:o, s:{s:[s]}, s:{s:[s], s:b, s:s*}}", "Image",
-			 g->spec->weir_image, "Labels", guard_labels(g, "guard"),
-			 "Healthcheck", "Test", "NONE", "HostConfig", "CapDrop", "ALL",
-			 "ReadonlyRootfs", 1, "NetworkMode", network);
+	return json_pack("{s:s, s:b, s:b, s:o, s:{s:[s]}, s:{s:[s], s:b, s:s*}}", "Image",
+			 g->spec->weir_image, "OpenStdin", 1, "StdinOnce", 1, "Labels",
+			 guard_labels(g, "guard"), "Healthcheck", "Test", "NONE",
+			 "HostConfig", "CapDrop", "ALL", "ReadonlyRootfs", 1,
+			 "NetworkMode", network);
 }
 
 static json_t *describe_holder(const struct guard *g)
@@ -78,6 +80,7 @@ static json_t *describe_sidecar(const struct guard *g)
 			  "OPENSANDBOX_EGRESS_MODE=dns+nft+tls",
 			  "OPENSANDBOX_EGRESS_MAX_RULES=0",
 			  json_sprintf("OPENSANDBOX_EGRESS_SANDBOX_ID=%s", g->spec->id)));
+	json_object_set_new(j, "Cmd", json_pack("[s]", "--end-with-stdin"));
 	json_object_set_new(j, "ExposedPorts", json_pack("{s:{}}", PORT_TEXT));
 	json_object_set_new(host, "CapAdd", json_pack("[s]", "NET_ADMIN"));
 	json_object_set_new(host, "PortBindings",
@@ -90,27 +93,26 @@ static json_t *describe_sidecar(const struct guard *g)
 
 /* Does /proc here show the process that the engine means? The engine may live in a
  * machine of its own. */
-static bool is_process_of(pid_t pid, const char *container)
+static bool is_process_of(const char *pid, const char *container)
 {
 	const struct file_how how = { .max_bytes = PROC_FILE_MAX, .anybodys = true };
 	CLEAN(file_bytes) struct file_bytes groups = { 0 };
 	struct err ignored = { 0 };
 	char path[64];
 
-	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
+	snprintf(path, sizeof(path), "/proc/%s/cgroup", pid);
 	return file_read(AT_FDCWD, path, &how, &groups, &ignored) == 0 &&
 	       strstr(groups.bytes, container);
 }
 
-static int check_process(struct guard *g, const json_t *found, pid_t *ret,
-			 struct err *err)
+static int check_process(struct guard *g, const json_t *found, struct err *err)
 {
 	const json_t *state = json_object_get(found, "State");
-	pid_t pid = (pid_t)json_integer_value(json_object_get(state, "Pid"));
 
-	*ret = pid;
-	if (pid > 0 && is_process_of(pid, g->id))
-		return guest_kernel_refuse(pid, err);
+	snprintf(g->pid, sizeof(g->pid), "%d",
+		 (int)json_integer_value(json_object_get(state, "Pid")));
+	if (is_process_of(g->pid, g->id))
+		return guest_kernel_refuse(g->pid, err);
 	if (!g->is_daemon)
 		return 0;
 	return err_set(err, -EXDEV,
@@ -153,22 +155,11 @@ static int ask_sidecar(const struct guard *g, const char *method, const char *pa
 	return r < 0 ? err_sys(err, r, "the sidecar does not answer") : 0;
 }
 
-static int tell_of_end(struct guard *g, struct err *err)
-{
-	int status = 0;
-	int r = docker_wait_read(&g->end, &status, err);
-
-	if (r == -EAGAIN)
-		return 0;
-	return err_set(err, -ECHILD, "the container '%s' has ended with status %d: %s",
-		       g->name, status, docker_last_words(g->engine, g->id, g->arena));
-}
-
 static int wait_until_healthy(struct guard *g, int signals, struct err *err)
 {
 	const int64_t until_ms = clock_now_ms() + HEALTHY_MS;
 	struct pollfd polls[] = { { .fd = signals, .events = POLLIN },
-				  { .fd = g->end.fd, .events = POLLIN } };
+				  { .fd = g->control, .events = POLLIN } };
 	struct client_reply reply;
 	struct err ignored = { 0 };
 
@@ -179,8 +170,9 @@ static int wait_until_healthy(struct guard *g, int signals, struct err *err)
 		(void)!poll(polls, ARRAY_SIZE(polls), LOOK_MS);
 		if (polls[0].revents)
 			return err_set(err, -ECANCELED, "interrupted");
-		if (polls[1].revents && tell_of_end(g, err) < 0)
-			return err->code;
+		if (polls[1].revents && guard_has_ended(g))
+			return err_set(err, -ECHILD, "the sidecar has ended: %s",
+				       docker_last_words(g->engine, g->id, g->arena));
 	} while (clock_now_ms() < until_ms);
 	return err_set(err, -ETIMEDOUT, "the sidecar is not healthy: %s",
 		       docker_last_words(g->engine, g->id, g->arena));
@@ -213,12 +205,11 @@ static int guard_by_sidecar(struct guard *g, const json_t *found, const char *po
 
 /* -- guarded from outside ------------------------------------------------------------ */
 
-static int guard_by_daemon(struct guard *g, pid_t pid, const char *policy,
-			   struct err *err)
+static int guard_by_daemon(struct guard *g, const char *policy, struct err *err)
 {
 	const char *path = arena_printf(g->arena, "/sandboxes/%s", g->spec->id);
-	json_t *j = json_pack("{s:o, s:o}", "policy", json_loads(policy, 0, NULL),
-			      "netns", json_sprintf("%d", (int)pid));
+	json_t *j = json_pack("{s:o, s:s}", "policy", json_loads(policy, 0, NULL),
+			      "netns", g->pid);
 	CLEAN(mem) char *body = j ? json_dumps(j, JSON_COMPACT) : NULL;
 	struct client_reply reply;
 	int r;
@@ -251,29 +242,39 @@ static int create(struct guard *g, struct err *err)
 int guard_start(struct guard *g, const char *policy, int signals, struct err *err)
 {
 	json_t *found = NULL;
-	pid_t pid = 0;
 	int r = make_token(g, err);
 
-	g->end.fd = -1;
+	g->control = -1;
 	if (r == 0)
 		r = create(g, err);
 	if (r == 0)
-		r = docker_start(g->engine, g->id, err);
+		r = docker_attach(g->engine, g->id, true, &g->control, err);
 	if (r == 0)
-		r = docker_wait_open(g->engine, g->id, &g->end, err);
+		r = docker_start(g->engine, g->id, err);
 	if (r == 0)
 		r = docker_inspect(g->engine, g->id, &found, err);
 	if (r == 0)
-		r = check_process(g, found, &pid, err);
+		r = check_process(g, found, err);
 	if (r == 0)
-		r = g->is_daemon ? guard_by_daemon(g, pid, policy, err)
+		r = g->is_daemon ? guard_by_daemon(g, policy, err)
 				 : guard_by_sidecar(g, found, policy, signals, err);
 	json_decref(found);
 	return r;
 }
 
+bool guard_has_ended(struct guard *g)
+{
+	char ignored[4096];
+	ssize_t n;
+
+	do
+		n = recv(g->control, ignored, sizeof(ignored), 0);
+	while (n > 0);
+	return n == 0 || errno != EAGAIN;
+}
+
 void guard_done(struct guard *g)
 {
-	docker_wait_done(&g->end);
+	fd_close(&g->control);
 	explicit_bzero(g->token, sizeof(g->token));
 }

@@ -19,8 +19,11 @@ struct guard {
 	bool is_daemon;
 	const char *daemon_socket; /* of a daemon; NULL: where it always is */
 	uint16_t port;		   /* of 127.0.0.1: a sidecar's API */
+	char pid[12];		   /* of its first process, as the engine says */
 	char token[GUARD_TOKEN_SIZE];
-	struct docker_wait end; /* of the container */
+	/* To its standard streams. The container ends when this does, and the other way
+	 * round: podman tells of an end late, or where its clean-up fails. */
+	int control;
 	struct arena *arena;
 };
 
@@ -28,6 +31,8 @@ struct guard {
  * Return: 0; -EINVAL: bad input; -ECANCELED: @signals; -errno with @err. */
 int guard_start(struct guard *g, const char *policy, int signals,
 		struct err *err) MUST_CHECK;
+/* Read what it says; the engine keeps that. Return: it has ended. */
+bool guard_has_ended(struct guard *g);
 /* Labels of every container that is made here. */
 json_t *guard_labels(const struct guard *g, const char *role);
 void guard_done(struct guard *g);

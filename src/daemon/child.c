@@ -31,6 +31,7 @@
 #include "proto/audit.h"
 #include "supervisor/init.h"
 #include "sys/cgroup.h"
+#include "sys/guest_kernel.h"
 #include "sys/link.h"
 #include "sys/process.h"
 #include "sys/tasks.h"
@@ -309,8 +310,13 @@ static int open_namespace(const struct daemon_sandbox *d, struct err *err)
 
 int netns_child_find(struct daemon_sandbox *d, int *ret_ns, struct err *err)
 {
+	/* One that is known was judged when it was attached. */
+	const bool is_new = d->ns_ino == 0;
 	CLEAN(fd) int ns = open_namespace(d, err);
 	int r = ns < 0 ? ns : check_namespace(d, ns, err);
+
+	if (r == 0 && is_new)
+		r = guest_kernel_refuse(d->spec.where, err);
 
 	if (r == 0)
 		*ret_ns = TAKE_FD(ns);

@@ -346,7 +346,7 @@ static int set_engines(void *target, const char *value, struct err *err)
 /* --- the options ------------------------------------------------------------------ */
 
 /* Each option once: the sidecar's own, those of both, the daemon's own. */
-enum { SIDECAR_ROWS = 19, BOTH_ROWS = 13, DAEMON_ROWS = 9 };
+enum { SIDECAR_ROWS = 20, BOTH_ROWS = 13, DAEMON_ROWS = 9 };
 
 static const struct cli_option options[] = {
 	{ "mode", "dns|dns+nft|dns+nft+tls", "what is enforced (dns+nft)", set_mode },
@@ -390,6 +390,9 @@ static const struct cli_option options[] = {
 	{ "host-network-check", "on|off",
 	  "whether the host's own network namespace is refused (on)",
 	  OPTION_IN(SWITCH, struct sidecar_spec, host_network_check) },
+	{ "end-with-stdin", NULL,
+	  "end when standard input ends: whoever started this holds its other end",
+	  OPTION_IN(FLAG, struct sidecar_spec, end_with_stdin) },
 	{ "healthy", NULL, "ask the sidecar that runs here whether it is, and leave",
 	  OPTION_IN(FLAG, struct sidecar_spec, healthy) },
 	{ "remove", NULL, "take every rule away, and leave",

@@ -93,6 +93,7 @@ struct sidecar_spec {
 	bool host_network_check; /* true unless "off" is spelled */
 	bool ui;		 /* the API has a page; likewise */
 	bool remove;		 /* --remove: take every rule away, and leave */
+	bool end_with_stdin;
 	bool healthy; /* --healthy: ask the sidecar at @http whether it is, and leave */
 	const char *resolv_conf; /* for tests; /etc/resolv.conf */
 	/* Of `weir daemon` alone. */

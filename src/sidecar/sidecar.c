@@ -13,6 +13,7 @@
 #include <net/if_arp.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -396,7 +397,26 @@ static int remove_rules(struct err *err)
 	return r;
 }
 
-static int start(struct supervisor *k, struct err *err)
+/* What comes is nobody's; the end is as SIGTERM. */
+static void on_input(struct loop_source *source, uint32_t events)
+{
+	char ignored[512];
+	ssize_t n = read(source->fd, ignored, sizeof(ignored));
+
+	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+		(void)!kill(getpid(), SIGTERM);
+}
+
+static int watch_input(struct supervisor *k, struct loop_source *input, struct err *err)
+{
+	int r = loop_add(k->loop, input, EPOLLIN);
+
+	return r < 0 ? err_sys(err, r,
+			       "--end-with-stdin: standard input has no other end")
+		     : 0;
+}
+
+static int start(struct supervisor *k, struct loop_source *input, struct err *err)
 {
 	int r = supervisor_prepare(k, err);
 
@@ -420,6 +440,8 @@ static int start(struct supervisor *k, struct err *err)
 		r = supervisor_listen(&k->fds, err);
 	if (r == 0)
 		child_hear(&k->engine);
+	if (r == 0 && k->spec->end_with_stdin)
+		r = watch_input(k, input, err);
 	return r;
 }
 
@@ -430,6 +452,7 @@ int sidecar_run(struct sidecar_spec *spec)
 		.spec = spec,
 		.args = spec->argv + 1,
 	};
+	struct loop_source input = { .fd = STDIN_FILENO, .on_ready = on_input };
 	struct err err = { 0 };
 	int r;
 
@@ -439,7 +462,7 @@ int sidecar_run(struct sidecar_spec *spec)
 	else if (spec->healthy)
 		r = healthy_ask(spec, &err);
 	else
-		r = start(&k, &err);
+		r = start(&k, &input, &err);
 	if (r < 0) {
 		if (err.text[0])
 			log_error("%s", err.text);

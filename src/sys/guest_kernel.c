@@ -7,6 +7,11 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+enum { NAMES = 3 };
 
 /* How the programs' names begin. A kernel's "comm" has 15 letters of one. */
 static const char *const beginnings[] = {
@@ -26,44 +31,59 @@ static bool is_one(const char *program)
 	return false;
 }
 
-static void read_name(pid_t pid, const char *file, char ret[PATH_MAX])
+/* Of "123" and "/proc/123/ns/net"; 0: of no process. */
+static uint32_t process_of(const char *where)
 {
-	char path[64];
-	CLEAN(fd) int fd = -1;
-	ssize_t n;
+	static const char proc[] = "/proc/";
+	const char *number = where;
+	uint32_t pid;
 
-	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, ret, PATH_MAX - 1);
-	ret[n > 0 ? n : 0] = '\0';
-	ret[strcspn(ret, "\n")] = '\0';
+	if (strncmp(where, proc, strlen(proc)) == 0)
+		number += strlen(proc);
+	else if (strchr(where, '/'))
+		return 0;
+	return text_to_u32((struct text){ number, strcspn(number, "/") }, INT32_MAX, &pid)
+		       ? pid
+		       : 0;
 }
 
-static void read_program(pid_t pid, char ret[PATH_MAX])
+/* What the program is called, its first argument, and what the kernel calls it. */
+static void read_names(uint32_t pid, char ret[NAMES][PATH_MAX])
 {
-	char path[64];
-	ssize_t n;
+	static const char *const files[] = { "exe", "cmdline", "comm" };
 
-	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
-	n = readlink(path, ret, PATH_MAX - 1);
-	ret[n > 0 ? n : 0] = '\0';
+	for (size_t i = 0; i < NAMES; i++) {
+		CLEAN(fd) int fd = -1;
+		char path[64];
+		ssize_t n;
+
+		snprintf(path, sizeof(path), "/proc/%u/%s", pid, files[i]);
+		if (i > 0)
+			fd = open(path, O_RDONLY | O_CLOEXEC);
+		n = i == 0 ? readlink(path, ret[i], PATH_MAX - 1)
+			   : read(fd, ret[i], PATH_MAX - 1);
+		ret[i][n > 0 ? n : 0] = '\0';
+		ret[i][strcspn(ret[i], "\n")] = '\0';
+	}
 }
 
-int guest_kernel_refuse(pid_t pid, struct err *err)
+int guest_kernel_refuse(const char *where, struct err *err)
 {
-	char names[3][PATH_MAX];
+	const uint32_t pid = process_of(where);
+	char names[NAMES][PATH_MAX], shown[TEXT_ESCAPED_SIZE];
 
-	read_program(pid, names[0]);
-	read_name(pid, "cmdline", names[1]);
-	read_name(pid, "comm", names[2]);
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+	if (pid == 0)
+		return 0;
+	read_names(pid, names);
+	for (size_t i = 0; i < NAMES; i++)
 		if (is_one(names[i]))
 			return err_set(
 				err, -EOPNOTSUPP,
-				"process %d is '%.60s': packets of gVisor and of virtual "
+				"process %u is '%.60s': packets of gVisor and of virtual "
 				"machines don't pass the filter of the namespace that "
 				"they sit in; use the runtime runc or crun, or run Weir "
 				"inside",
-				(int)pid, names[i]);
+				pid,
+				text_escape(text_of(names[i]), shown, sizeof(shown)));
 	return 0;
 }

@@ -6,10 +6,9 @@
  * network namespace that it sits in, so no rule there holds it. */
 #pragma once
 
-#include <sys/types.h>
-
 #include "base/err.h"
 
-/* Refuse @pid where it is such a process, by what its program and its first argument are
- * called. Return: 0, also of a process that can't be seen; -EOPNOTSUPP with @err. */
-int guest_kernel_refuse(pid_t pid, struct err *err) MUST_CHECK;
+/* Refuse @where, a process's number or a path /proc/PID/…, where that is such a process
+ * by what its program and its first argument are called. Return: 0, also of any other
+ * path and of a process that can't be seen; -EOPNOTSUPP with @err. */
+int guest_kernel_refuse(const char *where, struct err *err) MUST_CHECK;

@@ -101,8 +101,8 @@ class ApiEngine:
         process = self.start("--info-fd", write, *words, pass_fds=(write,), **options)
         os.close(write)
         try:
-            with os.fdopen(read) as info:
-                line = info.readline()
+            with os.fdopen(read) as process.info:
+                line = process.info.readline()
                 assert line, process.communicate(timeout=60)
                 yield process, json.loads(line)
         finally:

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""weir container run: both containers go together, whoever dies first; nothing is left behind."""
+import os
+import pathlib
+import pty
+import signal
+import subprocess
+
+import pytest
+
+from world import expect
+from world.daemon import Daemon
+from world.engine_api import KINDS, ApiEngine
+from world.sidecar import wait_for
+
+STRANGER = "93.9.9.9"
+SLEEP = ("--", "/bin/sleep", "600")
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def engine(world, request):
+    if not KINDS[request.param].client_programs():
+        pytest.skip(f"no {request.param} here")
+    with ApiEngine(world, request.param) as e:
+        yield e
+
+
+@pytest.fixture(scope="module")
+def docker_engine(world):
+    if not KINDS["docker"].client_programs():
+        pytest.skip("no docker here")
+    with ApiEngine(world, "docker") as e:
+        yield e
+
+
+def watchers_of(pid):
+    """The children of a run: the one that removes its containers."""
+    return [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def pid_of(engine, name):
+    return int(engine.engine("inspect", "--format", "{{.State.Pid}}", name))
+
+
+@pytest.mark.parametrize("part", ["the app", "the guard", "weir", "the watcher", "the program that reads --info-fd"])
+def test_whoever_is_killed_nothing_is_left(engine, part):
+    with engine.running(*SLEEP) as (process, info):
+        name = info["id"]
+        pids = {"the app": pid_of(engine, name), "the guard": pid_of(engine, f"{name}-weir"), "weir": process.pid,
+                "the watcher": watchers_of(process.pid)[0]}
+        if part == "the program that reads --info-fd":
+            process.info.close()
+        else:
+            os.kill(pids[part], signal.SIGKILL)
+        if part == "the watcher":
+            wait_for(lambda: watchers_of(process.pid) not in ([], [pids[part]]))
+            assert process.poll() is None and len(engine.containers()) == 2
+            process.kill()
+        code = {"the app": 137, "the guard": 125, "the program that reads --info-fd": 129}.get(part, -9)
+        assert process.wait(60) == code
+        if part == "the guard":
+            assert "has ended" in process.stderr.read().decode()
+        engine.nothing_left()
+        for pid in pids.values():
+            wait_for(lambda: not os.path.exists(f"/proc/{pid}"))
+
+
+def test_the_run_and_its_watcher_killed_at_once(engine, site):
+    """The guard ends by itself, the app reaches nothing any more, and the next run removes what is left."""
+    with engine.running("--allow", f"{site.name}:7007", *SLEEP) as (process, info):
+        app = info["id"]
+        assert engine.exec_probe(app, ["connect", site.name, 7007]).result == "ok"
+        watcher = watchers_of(process.pid)[0]
+        os.kill(process.pid, signal.SIGSTOP)
+        os.kill(watcher, signal.SIGKILL)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(60)
+        wait_for(lambda: engine.engine("inspect", "--format", "{{.State.Running}}", f"{app}-weir") == "false", step=0.1)
+        assert engine.exec_probe(app, ["connect", site.name, 7007], ["tcp", site.v4, 7007])[1].result != "ok"
+        assert engine.run("--", "/bin/true").code == 0
+    assert not engine.containers()
+
+
+@pytest.mark.parametrize("sig, code", [(signal.SIGTERM, 3), (signal.SIGINT, 4)])
+def test_a_signal_is_the_commands(docker_engine, sig, code):
+    script = "trap 'exit 3' TERM; trap 'exit 4' INT; echo ready; while :; do sleep 0.1; done"
+    process = docker_engine.start("--", "/bin/sh", "-c", script)
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(sig)
+    assert process.wait(60) == code, process.stderr.read()
+    docker_engine.nothing_left()
+
+
+def test_output_that_nobody_reads_ends_the_command(docker_engine):
+    process = docker_engine.start("--", "/bin/sh", "-c", "while :; do echo line; done")
+    assert process.stdout.readline() == b"line\n"
+    process.stdout.close()
+    assert process.wait(60) == 141
+    docker_engine.nothing_left()
+
+
+def test_a_terminal(engine):
+    """Its size, its keys, Ctrl-C, and the exit status; this side's terminal is as it was."""
+    ours, theirs = pty.openpty()
+    subprocess.run(["stty", "rows", "41", "cols", "97"], stdin=theirs, check=True)
+    before = subprocess.run(["stty", "-a"], stdin=theirs, capture_output=True, check=True).stdout
+    script = "trap 'exit 9' INT; stty size; read x; echo got-$x; while :; do sleep 0.1; done"
+    process = engine.start("--interactive", "--tty", "--", "/bin/sh", "-c", script, stdin=theirs, stdout=theirs, stderr=theirs)
+    seen = b""
+
+    def until(text):
+        nonlocal seen
+        while text not in seen:
+            seen += os.read(ours, 1000)
+    until(b"\n")
+    os.write(ours, b"key\r")
+    until(b"got-key")
+    os.write(ours, b"\x03")
+    assert process.wait(60) == 9, seen
+    assert b"41 97" in seen or b"0 0" in seen, seen
+    assert subprocess.run(["stty", "-a"], stdin=theirs, capture_output=True, check=True).stdout == before
+    os.close(ours)
+    os.close(theirs)
+    engine.nothing_left()
+
+
+def test_ten_at_once(docker_engine, site, denied):
+    engine = docker_engine
+    probe = f"getent ahosts {site.name} >/dev/null && ! getent ahosts {denied.name} && echo held"
+    runs = [engine.start("--allow", site.name, "--", "/bin/sh", "-c", probe) for _ in range(10)]
+    for process in runs:
+        out, err = process.communicate(timeout=200)
+        assert (process.returncode, out) == (0, b"held\n"), err
+    engine.nothing_left()
+
+
+@pytest.fixture(scope="module")
+def daemon(docker_engine):
+    daemon = Daemon(docker_engine.host, folder=docker_engine.folder)
+    daemon.ready()
+    yield daemon
+    daemon.kill()
+
+
+def test_the_daemon_guards_from_outside(docker_engine, daemon, site, denied):
+    engine = docker_engine
+    with engine.running("--socket", daemon.socket, "--allow", f"{site.name}:7007", *SLEEP, guard="daemon") as (_, info):
+        assert info["guard"] == "daemon" and info["api"] == f"unix://{daemon.socket}" and "token" not in info
+        assert info["id"] in daemon.names()
+        good, lookup, bad = engine.exec_probe(info["id"], ["connect", site.name, 7007], ["dns", denied.name], ["tcp", STRANGER, 443])
+        assert good.result == "ok" and lookup.result == "NXDOMAIN"
+        expect.tcp_refused(bad)
+        found = engine.engine.inspect(info["guardContainer"])
+        assert not found["HostConfig"]["CapAdd"] and found["HostConfig"]["CapDrop"] == ["ALL"]
+    wait_for(lambda: info["id"] not in daemon.names())
+
+
+def test_a_runtime_that_is_another_kernels_is_refused(docker_engine):
+    """The guard's first process is called as gVisor's; what is looked at is the name."""
+    engine = docker_engine
+    root = engine.folder / "guest"
+    root.mkdir()
+    subprocess.run(["cc", "-static", "-x", "c", "-o", root / "runsc-sandbox", "-"], input=b"#include <unistd.h>\nint main(void){for(;;)pause();}",
+                   check=True)
+    engine.engine.load_root("guest:test", root, 'ENTRYPOINT ["/runsc-sandbox"]')
+    done = engine.run("--weir-image", "guest:test", "--", "/bin/true")
+    assert done.code == 125 and "runsc-sandbox" in done.messages and "runc" in done.messages, done
+    engine.nothing_left()
