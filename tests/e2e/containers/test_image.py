@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The image under a real Docker Engine: sidecar and app as a platform runs them (CONTRACT sections 8 and 9)."""
+import contextlib
+import http.client
 import json
 import os
 import pathlib
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 
 import pytest
@@ -258,6 +261,76 @@ def test_S_the_calls_of_opensandbox(engine, compatible, site, denied, world, mod
             assert call("GET", token="wrong").status == 401
     finally:
         engine.remove(name)
+
+
+class Api:
+    """Docker's API as OpenSandbox's server calls it."""
+
+    def __init__(self, engine):
+        self.engine = engine
+
+    def __call__(self, method, path, body=None, status=(200, 201, 204)):
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(60)
+            sock.connect(str(self.engine.socket))
+            connection = http.client.HTTPConnection("docker")
+            connection.sock = sock
+            connection.request(method, path, body and json.dumps(body), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            data = answer.read()
+        assert answer.status in status, (method, path, data)
+        return json.loads(data) if data else None
+
+
+def test_S_the_servers_calls_in_their_order(engine, compatible, site, denied):
+    """Create, start, health, the app's container, POST of the policy, patch, delete, restart, remove: by the engine's API."""
+    api, host, name = Api(engine), engine.host.ns, f"sandbox-egress-{engine.world.number()}"
+    ports = ("44772/tcp", "8080/tcp", "18080/tcp")
+    side = api("POST", f"/containers/create?name={name}", {
+        "Image": compatible, "Labels": {"opensandbox.io/egress-sidecar-for": "x"}, "ExposedPorts": {p: {} for p in ports},
+        "Env": [f"OPENSANDBOX_EGRESS_RULES={policy(f'allow {site.name}')}", "OPENSANDBOX_EGRESS_MODE=dns+nft",
+                f"OPENSANDBOX_EGRESS_TOKEN={TOKEN}"],
+        "HostConfig": {"NetworkMode": "bridge", "CapAdd": ["NET_ADMIN"], "PortBindings": {p: [{"HostIp": "0.0.0.0", "HostPort": ""}] for p in ports},
+                       "Sysctls": {f"net.ipv6.conf.{n}.disable_ipv6": "1" for n in ("all", "default", "lo")}}})["Id"]
+
+    def call(method, body=None, path="/policy"):
+        return request(host, engine.published(side), method, path, body and json.dumps(body), {"OPENSANDBOX-EGRESS-AUTH": TOKEN}, 20)
+
+    def healthy():
+        with contextlib.suppress(OSError):
+            return call("GET", path="/healthz").status == 200
+
+    def reached():
+        """Of the two names, as the app finds them."""
+        return [engine.exec_probe(app, ["lookup", n]).result == "ok" for n in (site.name, denied.name)]
+    app = None
+    try:
+        api("POST", f"/containers/{side}/start")
+        wait_for(healthy, step=0.05)
+        binds = [f"{a}:{b}:ro" for a, b in (w.split(":")[:2] for w in engine.app_mounts[1::2])]
+        app = api("POST", f"/containers/create?name={name}-app", {
+            "Image": engine.app, "Cmd": ["/bin/sleep", "600"], "Labels": {"opensandbox.io/egress-auth-token": TOKEN},
+            "HostConfig": {"NetworkMode": f"container:{side}", "Binds": binds,
+                           "CapDrop": ["NET_ADMIN", "NET_RAW", "SYS_ADMIN", "SYS_PTRACE"]}})["Id"]
+        api("POST", f"/containers/{app}/start")
+        assert reached() == [True, False]
+        assert call("POST", {"defaultAction": "deny", "egress": [{"action": "allow", "target": denied.name}]}).status == 200
+        assert reached() == [False, True]
+        assert call("PATCH", [{"action": "allow", "target": site.name}]).status == 200
+        assert reached() == [True, True]
+        assert call("DELETE", [denied.name]).status == 200
+        assert reached() == [True, False]
+        # started again it is as it was created; the app joins its new namespace when it is started again
+        api("POST", f"/containers/{side}/restart?t=5")
+        wait_for(healthy, step=0.05)
+        assert call("GET").json()["policy"]["egress"] == [{"action": "allow", "target": site.name}]
+        api("POST", f"/containers/{app}/restart?t=0")
+        assert reached() == [True, False]
+        assert call("PATCH", [{"action": "deny", "target": site.name}]).status == 200
+        assert reached() == [False, False]
+    finally:
+        for container in filter(None, (app, side)):
+            api("DELETE", f"/containers/{container}?force=1&v=1")
 
 
 def test_the_compatible_variant_has_what_smoke_tests_exec(engine, compatible, site, denied):
