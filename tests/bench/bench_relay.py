@@ -10,7 +10,7 @@ there and back. Everything runs in network namespaces made here:
 `far` holds the servers behind a veth pair, `out` is where the relay and the other
 programs dial from, and each candidate has a namespace of its own for the client.
 
-    bench_relay.py BUILD/tests/bench/bench_relay [--seconds 2] [--rounds 5] [--json FILE]
+    bench_relay.py [BUILD/tests/bench/bench_relay] [--seconds 2] [--rounds 5] [--brief] [--json FILE]
 
 Rounds go through all candidates in turn; medians count. Needs root, iproute2, nft, iperf3.
 """
@@ -312,17 +312,18 @@ def show(results):
             "first_byte_p99_us", "short_per_s", "short_own_cpu_us", "idle_kib_each",
             *(f"{label} back, ms" for label in SIZES)]
     print(f"{'':<24}" + "".join(f"{label:>14}" for label in results))
-    for key in keys:
+    for key in filter(lambda key: key in next(iter(results.values()), {}), keys):
         print(f"{key:<24}" + "".join(f"{'-' if r[key] is None else format(r[key], '.2f'):>14}"
                                        for r in results.values()))
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("program")
+    parser.add_argument("program", nargs="?", default="build/tests/bench/bench_relay")
     parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json")
+    parser.add_argument("--brief", action="store_true", help="without idle connections and sizes")
     parser.add_argument("--only", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
     args = parser.parse_args()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -331,7 +332,7 @@ def main():
     try:
         world.build()
         running = start_all(world, args.only)
-        once = {label: {"idle_kib_each": idle(world, *where)} | sizes(world, where[0])
+        once = {label: {} if args.brief else {"idle_kib_each": idle(world, *where)} | sizes(world, where[0])
                 for label, where in running.items()}
         rounds = {label: [] for label in running}
         for _ in range(args.rounds):
