@@ -51,6 +51,13 @@ def test_the_source_is_the_commit_s(built, tmp_path):
     assert {str(path.relative_to(top)) for path in top.rglob("*") if not path.is_dir() or path.is_symlink()} == set(names)
 
 
+def test_npm_s_package_has_what_is_built_and_nothing_else(built):
+    package, = built[0].glob("weir-sdk-*.tgz")
+    names = subprocess.check_output(["tar", "-tf", package], text=True).split()
+    assert {"package/dist/index.js", "package/dist/index.d.ts", "package/package.json", "package/README.md"} <= set(names)
+    assert not [name for name in names if name.endswith(".ts") and not name.endswith(".d.ts") or "schema.py" in name], names
+
+
 @pytest.mark.parametrize("name", PACKAGES)
 def test_lintian_finds_nothing(built, name):
     done = subprocess.run(["lintian", "--allow-root", "--fail-on", "error,warning", package(built[0], name)],
