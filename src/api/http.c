@@ -47,7 +47,7 @@ static uint32_t request_sec(const struct api *a)
 /* A timer that can't be started is started at the next event. */
 static void start_timer(struct api *a, struct loop_timer *t, int64_t in_ms)
 {
-	(void)!loop_timer_start(a->config.loop, t, loop_now_ms(a->config.loop) + in_ms);
+	(void)!loop_timer_in(a->config.loop, t, in_ms);
 }
 
 void api_run_soon(struct api *a)

@@ -108,8 +108,7 @@ static void compare_standing(struct control *s)
 
 	l->is_active = l->heard && (s->status.enforced == ENFORCED_NOTHING ||
 				    s->status.plan_id == plan_file_id(&s->own.plan));
-	if (!l->is_active && l->heard &&
-	    loop_timer_start(s->loop, &s->resync, loop_now_ms(s->loop)) < 0)
+	if (!l->is_active && l->heard && loop_timer_in(s->loop, &s->resync, 0) < 0)
 		loop_stop(s->loop);
 }
 
@@ -523,7 +522,7 @@ enum { AGAIN_MS = 1000 };
 
 static void close_after(struct control *s, struct loop_timer *t, int64_t after_ms)
 {
-	if (loop_timer_start(s->loop, t, loop_now_ms(s->loop) + after_ms) < 0)
+	if (loop_timer_in(s->loop, t, after_ms) < 0)
 		loop_stop(s->loop);
 }
 
@@ -636,7 +635,7 @@ static void reload(struct control *s)
 
 static void start_poll(struct control *s)
 {
-	if (loop_timer_start(s->loop, &s->poll, loop_now_ms(s->loop) + POLL_MS) < 0)
+	if (loop_timer_in(s->loop, &s->poll, POLL_MS) < 0)
 		loop_stop(s->loop);
 }
 

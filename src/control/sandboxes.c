@@ -241,7 +241,7 @@ unsigned int control_sandbox_detach(struct control *s, struct control_sandbox *w
 /* Not now, but in a turn of its own: an answer may be waited for. */
 static void sandboxes_look_again(struct control *s)
 {
-	if (loop_timer_start(s->loop, &s->relist, loop_now_ms(s->loop)) < 0)
+	if (loop_timer_in(s->loop, &s->relist, 0) < 0)
 		loop_stop(s->loop);
 }
 

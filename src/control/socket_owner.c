@@ -105,8 +105,7 @@ static void lose(struct control_socket_owner *w)
 		release(w);
 	loop_timer_stop(w->side->loop, &w->late);
 	/* Without the memory for a timer there is none any more. */
-	(void)!loop_timer_start(w->side->loop, &w->again,
-				loop_now_ms(w->side->loop) + AGAIN_MS);
+	(void)!loop_timer_in(w->side->loop, &w->again, AGAIN_MS);
 }
 
 static void on_ready(struct loop_source *source, uint32_t events)

@@ -191,8 +191,7 @@ static void ask(struct lookup *l)
 	if (r == 0)
 		r = send_query(l);
 	if (r == 0)
-		r = loop_timer_start(l->side->loop, &l->timer,
-				     loop_now_ms(l->side->loop) + TRY_MS);
+		r = loop_timer_in(l->side->loop, &l->timer, TRY_MS);
 	if (r < 0)
 		next_server(l);
 }

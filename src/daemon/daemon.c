@@ -70,8 +70,7 @@ static void on_watchdog(struct loop_timer *t)
 	/* A daemon whose engine doesn't come is started again by systemd. */
 	if (supervisor_is_alive(&w->supervisor))
 		notify("WATCHDOG=1");
-	if (loop_timer_start(w->supervisor.loop, t,
-			     loop_now_ms(w->supervisor.loop) + w->watchdog_ms) < 0)
+	if (loop_timer_in(w->supervisor.loop, t, w->watchdog_ms) < 0)
 		loop_stop(w->supervisor.loop);
 }
 
@@ -84,8 +83,7 @@ static int start_watchdog(struct daemon *w)
 		return 0;
 	w->watchdog_ms = usec / 2000;
 	w->watchdog.on_fire = on_watchdog;
-	return loop_timer_start(w->supervisor.loop, &w->watchdog,
-				loop_now_ms(w->supervisor.loop) + w->watchdog_ms);
+	return loop_timer_in(w->supervisor.loop, &w->watchdog, w->watchdog_ms);
 }
 
 /* -- the engine --------------------------------------------------------------------- */

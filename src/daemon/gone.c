@@ -133,8 +133,7 @@ static void on_audit_time(struct loop_timer *t)
 int gone_start(struct daemon *w)
 {
 	w->audit_timer.on_fire = on_audit_time;
-	return loop_timer_start(w->supervisor.loop, &w->audit_timer,
-				loop_now_ms(w->supervisor.loop) + AUDIT_EVERY_MS);
+	return loop_timer_in(w->supervisor.loop, &w->audit_timer, AUDIT_EVERY_MS);
 }
 
 int gone_watch(struct daemon_sandbox *d, struct err *err)

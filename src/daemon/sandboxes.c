@@ -669,7 +669,7 @@ static int start_late(struct daemon_sandbox *d, int64_t ms)
 	struct loop *loop = d->daemon->supervisor.loop;
 
 	d->late.on_fire = on_late;
-	return loop_timer_start(loop, &d->late, loop_now_ms(loop) + ms);
+	return loop_timer_in(loop, &d->late, ms);
 }
 
 static void on_tested(struct loop_source *source, uint32_t events)

@@ -500,8 +500,7 @@ static void on_restore(struct loop_deferred *l)
 	w->restoring = NULL;
 	if (w->lacks && !w->restored && w->patience > 0) {
 		w->patience--;
-		if (loop_timer_start(w->supervisor.loop, &w->restore_again,
-				     loop_now_ms(w->supervisor.loop) + AGAIN_MS) == 0)
+		if (loop_timer_in(w->supervisor.loop, &w->restore_again, AGAIN_MS) == 0)
 			return;
 	}
 	w->restored = true;

@@ -346,7 +346,7 @@ int engine_account_init(struct engine_core *c)
 {
 	c->events.left = ACCOUNTS_POOL_MAX;
 	c->account.on_fire = on_tick;
-	return loop_timer_start(c->loop, &c->account, loop_now_ms(c->loop) + TICK_MS);
+	return loop_timer_in(c->loop, &c->account, TICK_MS);
 }
 
 void engine_account_add(struct engine_core *c, struct engine_sandbox *g)

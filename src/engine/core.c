@@ -162,15 +162,14 @@ static void on_watch(struct loop_timer *t)
 	audit_some(c);
 	if (c->host)
 		engine_host_audit(c->host);
-	if (loop_timer_start(c->loop, t, loop_now_ms(c->loop) + WATCH_EVERY_MS) < 0)
+	if (loop_timer_in(c->loop, t, WATCH_EVERY_MS) < 0)
 		loop_stop(c->loop);
 }
 
 int engine_core_watch(struct engine_core *c)
 {
 	c->watch.on_fire = on_watch;
-	return loop_timer_start(c->loop, &c->watch,
-				loop_now_ms(c->loop) + WATCH_EVERY_MS);
+	return loop_timer_in(c->loop, &c->watch, WATCH_EVERY_MS);
 }
 
 /* ---- what was taken over ---- */
@@ -200,15 +199,14 @@ static void on_verify(struct loop_timer *t)
 	/* What is staged is in no ruleset yet. */
 	if (!g->change.is_under_way)
 		engine_sandbox_verify(g);
-	if (loop_timer_start(c->loop, t, loop_now_ms(c->loop) + VERIFY_EVERY_MS) < 0)
+	if (loop_timer_in(c->loop, t, VERIFY_EVERY_MS) < 0)
 		loop_stop(c->loop);
 }
 
 int engine_core_verify_later(struct engine_core *c)
 {
 	c->verify.on_fire = on_verify;
-	return loop_timer_start(c->loop, &c->verify,
-				loop_now_ms(c->loop) + VERIFY_AFTER_MS);
+	return loop_timer_in(c->loop, &c->verify, VERIFY_AFTER_MS);
 }
 
 /* ---- the parts ---- */

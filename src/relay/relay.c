@@ -17,8 +17,6 @@ enum {
 	FDS_SPARE_PART = 16,	 /* of all descriptors, that connections leave free */
 };
 
-static void relay_work(struct loop_deferred *d);
-
 void relay_schedule(struct relay *r)
 {
 	if (r->work_queued)
@@ -111,19 +109,10 @@ static bool original_destination(int fd, struct endpoint *ret)
 	       !(ret->port == local.port && addr_equal(&ret->addr, &local.addr));
 }
 
-/* At most LIMIT_NEW_FLOWS_PER_SECOND, in bursts of at most a second's worth. Return: how
- * long one that may wait for @wait_ms has to, or -1. */
-static int64_t take_token(struct relay_sandbox *g, int64_t wait_ms)
-{
-	uint32_t rate = plan_limit(&g->sandbox->plan, LIMIT_NEW_FLOWS_PER_SECOND);
-
-	return rate_take_later(&g->new_flows, rate, 1000, rate, wait_ms,
-			       loop_now_ms(g->relay->loop));
-}
-
 const char *relay_shortage(struct relay_sandbox *g, int fd, const struct relay_need *need,
 			   enum plan_limit *ret, int64_t *ret_wait_ms)
 {
+	const uint32_t rate = plan_limit(&g->sandbox->plan, LIMIT_NEW_FLOWS_PER_SECOND);
 	const struct relay *r = g->relay;
 
 	*ret = LIMIT_FLOWS;
@@ -135,7 +124,9 @@ const char *relay_shortage(struct relay_sandbox *g, int fd, const struct relay_n
 	if (r->flow_count + r->extra_attempts + need->more > r->flows_max)
 		return "the engine has too many connections";
 	*ret = LIMIT_NEW_FLOWS_PER_SECOND;
-	*ret_wait_ms = take_token(g, need->wait_ms);
+	/* In bursts of at most a second's worth. */
+	*ret_wait_ms = rate_take_later(&g->new_flows, rate, 1000, rate, need->wait_ms,
+				       loop_now_ms(r->loop));
 	return *ret_wait_ms >= 0 ? NULL : "too many new connections";
 }
 
@@ -256,7 +247,11 @@ static void listen_stop(struct relay_sandbox *g)
 		loop_remove(g->relay->loop, &g->listen[i]);
 }
 
-static void listen_pause(struct relay_sandbox *g);
+static void listen_pause(struct relay_sandbox *g)
+{
+	if (loop_timer_in(g->relay->loop, &g->pause, ACCEPT_PAUSE_MS) == 0)
+		listen_stop(g);
+}
 
 static void on_pause_over(struct loop_timer *t)
 {
@@ -266,14 +261,6 @@ static void on_pause_over(struct loop_timer *t)
 		g->relay->spare_fd = spare_open();
 	if (listen_start(g) < 0)
 		listen_pause(g);
-}
-
-static void listen_pause(struct relay_sandbox *g)
-{
-	struct loop *loop = g->relay->loop;
-
-	if (loop_timer_start(loop, &g->pause, loop_now_ms(loop) + ACCEPT_PAUSE_MS) == 0)
-		listen_stop(g);
 }
 
 /* The connection that was to be taken is gone; the listener is as it was. */
@@ -330,16 +317,9 @@ static void set_maxima(struct relay *r)
 	r->pipes_max = MIN((uint32_t)files.rlim_cur / 16, (uint32_t)RELAY_PIPES_MAX);
 }
 
-/* splice() has no MSG_NOSIGNAL. */
-static int ignore_broken_pipes(void)
-{
-	const struct sigaction ignore = { .sa_handler = SIG_IGN };
-
-	return sigaction(SIGPIPE, &ignore, NULL);
-}
-
 struct relay *relay_new(const struct relay_config *config, struct err *err)
 {
+	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 	struct relay *r = calloc(1, sizeof(*r));
 
 	if (!r)
@@ -357,7 +337,8 @@ struct relay *relay_new(const struct relay_config *config, struct err *err)
 	LIST_INIT(&r->spares);
 	set_maxima(r);
 	r->spare_fd = spare_open();
-	if (r->copy_buffer && r->spare_fd >= 0 && ignore_broken_pipes() == 0)
+	/* splice() has no MSG_NOSIGNAL. */
+	if (r->copy_buffer && r->spare_fd >= 0 && sigaction(SIGPIPE, &ignore, NULL) == 0)
 		return r;
 undo:
 	err_sys(err, r && r->copy_buffer ? -errno : -ENOMEM, "start the relay");
@@ -404,28 +385,20 @@ void relay_free(struct relay *r)
 	free(r);
 }
 
-static struct relay_sandbox *served_new(struct relay *r, struct sandbox *s, int listen4,
-					int listen6)
+/* @s NULL: many share the listeners. */
+static int served_start(struct relay *r, struct sandbox *s, int listen4, int listen6)
 {
 	struct relay_sandbox *g = calloc(1, sizeof(*g));
+	int e;
 
 	if (!g)
-		return NULL;
+		return -ENOMEM;
 	g->relay = r;
 	g->sandbox = s;
 	g->listen[0] = (struct loop_source){ .fd = listen4, .on_ready = on_listen4 };
 	g->listen[1] = (struct loop_source){ .fd = listen6, .on_ready = on_listen6 };
 	g->pause.on_fire = on_pause_over;
 	LIST_INIT(&g->flows);
-	return g;
-}
-
-static int served_start(struct relay *r, struct relay_sandbox *g)
-{
-	int e;
-
-	if (!g)
-		return -ENOMEM;
 	e = listen_start(g);
 	if (e < 0) {
 		listen_stop(g);
@@ -433,8 +406,8 @@ static int served_start(struct relay *r, struct relay_sandbox *g)
 		return e;
 	}
 	LIST_INSERT_HEAD(&r->sandboxes, g, link);
-	if (g->sandbox)
-		g->sandbox->relayed = g;
+	if (s)
+		s->relayed = g;
 	return 0;
 }
 
@@ -442,14 +415,13 @@ int relay_attach(struct relay *r, struct sandbox *s)
 {
 	const int *fds = s->fds.fd;
 
-	return served_start(
-		r, served_new(r, s, fds[SANDBOX_FD_RELAY4], fds[SANDBOX_FD_RELAY6]));
+	return served_start(r, s, fds[SANDBOX_FD_RELAY4], fds[SANDBOX_FD_RELAY6]);
 }
 
 int relay_share(struct relay *r, const struct relay_shared *shared)
 {
 	r->shared = *shared;
-	return served_start(r, served_new(r, NULL, shared->listen[0], shared->listen[1]));
+	return served_start(r, NULL, shared->listen[0], shared->listen[1]);
 }
 
 void relay_detach(struct relay *r, struct sandbox *s)

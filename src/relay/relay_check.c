@@ -235,8 +235,7 @@ static void say(struct relay_flow *f)
 
 	f->out_of_patience = false;
 	if (!told || shutdown(fd, SHUT_WR) < 0 ||
-	    loop_timer_start(r->loop, &f->patience,
-			     loop_now_ms(r->loop) + RELAY_GOODBYE_MS) < 0) {
+	    loop_timer_in(r->loop, &f->patience, RELAY_GOODBYE_MS) < 0) {
 		relay_flow_abort(f);
 		return;
 	}
@@ -247,14 +246,11 @@ static void say(struct relay_flow *f)
 
 static void keep_going(struct relay_flow *f)
 {
-	struct loop *loop = f->served->relay->loop;
-
 	f->state = FLOW_CLOSING;
 	f->up.allowed = 0;
 	f->down.allowed = RELAY_ALL;
 	f->down.keep_open = true;
-	if (loop_timer_start(loop, &f->patience, loop_now_ms(loop) + RELAY_GOODBYE_MS) <
-	    0)
+	if (loop_timer_in(f->served->relay->loop, &f->patience, RELAY_GOODBYE_MS) < 0)
 		relay_flow_abort(f);
 	else
 		relay_flow_queue(f);
@@ -389,10 +385,8 @@ static bool look(struct relay_flow *f, struct relay_side *side, size_t most,
 
 static void be_patient(struct relay_flow *f, int64_t ms)
 {
-	struct loop *loop = f->served->relay->loop;
-
 	if (f->patience.slot == 0 &&
-	    loop_timer_start(loop, &f->patience, loop_now_ms(loop) + ms) < 0)
+	    loop_timer_in(f->served->relay->loop, &f->patience, ms) < 0)
 		f->out_of_patience = true;
 }
 
@@ -625,11 +619,6 @@ static void read_tls_answer(struct relay_flow *f, const struct sight *sight)
 
 /* --- HTTP --- */
 
-static bool is_destination(const struct relay_flow *f, const struct wire_host *h)
-{
-	return h->kind == WIRE_HOST_ADDRESS && addr_equal(&h->addr, &f->dialled.addr);
-}
-
 static void let_request_pass(struct relay_flow *f, const struct http_piece *piece)
 {
 	const struct http_request *r = &piece->request;
@@ -648,11 +637,6 @@ static void let_request_pass(struct relay_flow *f, const struct http_piece *piec
 /* Answers are not followed, so only that of the first request can be told from others:
  * a later Upgrade has to come on a connection of its own. Clients repeat what was asked
  * on a connection that closes without an answer. */
-static bool comes_too_late(const struct relay_flow *f, const struct http_request *r)
-{
-	return f->passed && (r->upgrade || r->connect);
-}
-
 static void check_request(struct relay_flow *f, const struct http_piece *piece)
 {
 	const struct http_request *r = &piece->request;
@@ -667,11 +651,12 @@ static void check_request(struct relay_flow *f, const struct http_piece *piece)
 		return;
 	}
 	j = judge(f, shown, &name);
-	if (r->host.kind == WIRE_HOST_ADDRESS && !is_destination(f, &r->host))
+	if (r->host.kind == WIRE_HOST_ADDRESS &&
+	    !addr_equal(&r->host.addr, &f->dialled.addr))
 		refuse(f, REFUSAL_HTTP_403, PLAN_NO_RULE, "the Host is another address");
 	else if (!j.allowed)
 		refuse_shown(f, REFUSAL_HTTP_403, &j, named ? &name : NULL);
-	else if (comes_too_late(f, r))
+	else if (f->passed && (r->upgrade || r->connect))
 		hang_up(f);
 	else {
 		let_request_pass(f, piece);
@@ -728,23 +713,7 @@ static void check_http2(struct relay_flow *f, const struct sight *sight)
 			       : http_fault_text(HTTP_VERSION_2));
 }
 
-static bool begins_http2(const struct sight *sight)
-{
-	return sight->size >= 4 && memcmp(sight->bytes, HTTP2_PREFACE, 4) == 0;
-}
-
 /* --- the answer to an Upgrade or a CONNECT --- */
-
-/* A connection begins anew inside of this one: what TLS or HTTP shows in there counts
- * too.
- */
-static void expect_first_bytes(struct relay_flow *f)
-{
-	f->check = CHECK_FIRST;
-	f->passed = false;
-	f->http = (struct http_stream){ 0 };
-	f->down.allowed = RELAY_ALL;
-}
 
 static void go_on_judging(struct relay_flow *f)
 {
@@ -760,9 +729,14 @@ static void settle_answer(struct relay_flow *f, const struct http_status *status
 
 	if (switched && f->h2c)
 		refuse(f, REFUSAL_RESET, PLAN_NO_RULE, "HTTP/2 without TLS");
-	else if (connected || (switched && f->tls))
-		expect_first_bytes(f);
-	else if (switched)
+	else if (connected || (switched && f->tls)) {
+		/* A connection begins anew inside of this one: what TLS or HTTP shows in
+		 * there counts too. */
+		f->check = CHECK_FIRST;
+		f->passed = false;
+		f->http = (struct http_stream){ 0 };
+		f->down.allowed = RELAY_ALL;
+	} else if (switched)
 		pass_all(f);
 	else if (status->code / 100 == 1 && status->code != 101)
 		f->down.allowed = status->size; /* the real answer comes behind it */
@@ -860,7 +834,7 @@ static void check_first(struct relay_flow *f, const struct sight *sight)
 		check_tls(f, sight);
 		return;
 	case FIRST_HTTP:
-		if (begins_http2(sight)) {
+		if (sight->size >= 4 && memcmp(sight->bytes, HTTP2_PREFACE, 4) == 0) {
 			check_http2(f, sight);
 			return;
 		}
@@ -891,21 +865,15 @@ static size_t check_client(struct relay_flow *f)
 	return cost_of(&sight);
 }
 
-static bool is_silent(const struct relay_flow *f)
-{
-	uint8_t byte;
-	ssize_t n = recv(f->client.source.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-
-	return f->check == CHECK_FIRST && n < 0 && errno == EAGAIN;
-}
-
 /* A client that waits for the server to speak needs what one without a name needs. */
 static void run_out_of_patience(struct relay_flow *f)
 {
 	struct relay_judgement j = { .rule = PLAN_NO_RULE,
 				     .reason = "no name came in 5 s" };
+	uint8_t byte;
+	ssize_t n = recv(f->client.source.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 
-	if (is_silent(f))
+	if (f->check == CHECK_FIRST && n < 0 && errno == EAGAIN)
 		j.allowable = judge(f, SHOWN_BYTES, &nobody).allowable;
 	refuse_shown(f, REFUSAL_RESET, &j, j.allowable ? &f->name : NULL);
 }
@@ -914,12 +882,6 @@ static bool is_waiting(const struct relay_flow *f)
 {
 	return f->check == CHECK_FIRST || f->check == CHECK_HELLO ||
 	       f->check == CHECK_HTTP;
-}
-
-/* What was a word is looked at again, though nothing came behind it. */
-static bool is_word_to_be_settled(const struct relay_flow *f)
-{
-	return f->check == CHECK_FIRST && f->word && (f->out_of_patience || f->answered);
 }
 
 size_t relay_check(struct relay_flow *f)
@@ -932,7 +894,8 @@ size_t relay_check(struct relay_flow *f)
 	}
 	if (f->check == CHECK_ANSWER || f->check == CHECK_HELLO)
 		cost += check_answer(f);
-	if (is_word_to_be_settled(f))
+	/* What was a word is looked at again, though nothing came behind it. */
+	if (f->check == CHECK_FIRST && f->word && (f->out_of_patience || f->answered))
 		f->client.readable = true;
 	if (f->state < FLOW_CLOSING && is_waiting(f))
 		cost += check_client(f);

@@ -166,23 +166,17 @@ static enum step copy_once(struct relay *r, struct relay_way *way,
 	return STEP_MOVED;
 }
 
-/* splice() also says 0 in front of urgent data once the peer has finished: only recv()
- * can tell that from the end. */
-static bool is_at_end(const struct relay_side *from)
-{
-	char byte;
-
-	return recv(from->source.fd, &byte, 1, MSG_PEEK) == 0;
-}
-
 static enum step pipe_fill(struct relay_way *way, struct relay_side *from)
 {
 	size_t most = (size_t)MIN((uint64_t)RELAY_SPLICE_BYTES, way->allowed);
 	ssize_t n = splice(from->source.fd, NULL, way->pipe->fd[1], NULL, most,
 			   SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
 	enum step step = step_of(n, &from->readable);
+	char byte;
 
-	if (step == STEP_EOF && !is_at_end(from)) {
+	/* splice() also says 0 in front of urgent data once the peer has finished: only
+	 * recv() can tell that from the end. */
+	if (step == STEP_EOF && recv(from->source.fd, &byte, 1, MSG_PEEK) != 0) {
 		from->urgent = true;
 		return STEP_MOVED;
 	}
@@ -222,23 +216,6 @@ static enum step move_once(struct relay_flow *f, struct relay_way *way,
 	return pipe_fill(way, from);
 }
 
-static enum relay_moved pass_end_on(struct relay_way *way, const struct relay_side *to)
-{
-	way->ended = true;
-	if (!way->keep_open && shutdown(to->source.fd, SHUT_WR) < 0)
-		return MOVE_FAILED;
-	return MOVE_END;
-}
-
-static bool has_unsent(const struct relay_side *side)
-{
-	struct tcp_info info = { 0 };
-	socklen_t size = sizeof(info);
-
-	return getsockopt(side->source.fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
-	       info.tcpi_notsent_bytes > 0;
-}
-
 enum relay_moved relay_move(struct relay_flow *f, struct relay_way *way,
 			    struct relay_side *from, struct relay_side *to, size_t *cost)
 {
@@ -263,7 +240,10 @@ enum relay_moved relay_move(struct relay_flow *f, struct relay_way *way,
 	case STEP_MOVED:
 		return MOVE_MORE;
 	case STEP_EOF:
-		return pass_end_on(way, to);
+		way->ended = true;
+		if (!way->keep_open && shutdown(to->source.fd, SHUT_WR) < 0)
+			return MOVE_FAILED;
+		return MOVE_END;
 	default:
 		return MOVE_FAILED;
 	}
@@ -418,20 +398,15 @@ struct relay_question relay_flow_question(const struct relay_flow *f,
 	};
 }
 
-/* A flow of the time before `verify: tls` has shown bytes of some kind, and no name. */
-static enum relay_shown shown_so_far(const struct relay_flow *f)
-{
-	if (f->shown == SHOWN_NOTHING && f->check == CHECK_DONE)
-		return SHOWN_BYTES;
-	return (enum relay_shown)f->shown;
-}
-
 static struct relay_judgement judge_again(const struct relay_flow *f,
 					  struct relay_question *q)
 {
-	enum relay_shown shown = shown_so_far(f);
+	enum relay_shown shown = (enum relay_shown)f->shown;
 	struct relay_judgement j;
 
+	/* A flow of the time before `verify: tls` has shown bytes of some kind. */
+	if (shown == SHOWN_NOTHING && f->check == CHECK_DONE)
+		shown = SHOWN_BYTES;
 	*q = relay_flow_question(f, &f->asked);
 	j = relay_judge_again(q, shown, &f->name, f->taught);
 	if (j.allowed && !addr_equal(&f->dialled.addr, &f->asked.addr)) {
@@ -482,11 +457,13 @@ static bool is_to_be_checked(const struct relay_flow *f)
  * they can't be waited for. */
 static bool is_still_sending(struct relay_flow *f)
 {
-	struct loop *loop = f->served->relay->loop;
+	struct tcp_info info = { 0 };
+	socklen_t size = sizeof(info);
 
-	return has_unsent(&f->server) &&
-	       loop_timer_start(loop, &f->timer, loop_now_ms(loop) + SENDING_LOOK_MS) ==
-		       0;
+	return getsockopt(f->server.source.fd, IPPROTO_TCP, TCP_INFO, &info, &size) ==
+		       0 &&
+	       info.tcpi_notsent_bytes > 0 &&
+	       loop_timer_in(f->served->relay->loop, &f->timer, SENDING_LOOK_MS) == 0;
 }
 
 /* Move bytes both ways; end the flow when both have ended or a side is broken. A side
@@ -510,25 +487,23 @@ static size_t flow_move(struct relay_flow *f)
 
 /* The self-test wants to know whether the first allowed host can be reached, not to talk
  * to it: it is told so, and no byte passes in either direction. */
-static void flow_answer_probe(struct relay_flow *f)
-{
-	if (send(f->client.source.fd, "W", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
-		relay_flow_end(f, false);
-	else
-		relay_flow_abort(f);
-}
-
 static void flow_check_dial(struct relay_flow *f)
 {
 	if (f->client.failed) {
 		relay_flow_abort(f);
-	} else if (relay_dial_run(f)) {
-		f->state = FLOW_OPEN;
-		f->opened = true;
-		relay_flow_report_open(f);
-		if (f->served->sandbox->state == SANDBOX_TESTING)
-			flow_answer_probe(f);
+		return;
 	}
+	if (!relay_dial_run(f))
+		return;
+	f->state = FLOW_OPEN;
+	f->opened = true;
+	relay_flow_report_open(f);
+	if (f->served->sandbox->state != SANDBOX_TESTING)
+		return;
+	if (send(f->client.source.fd, "W", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
+		relay_flow_end(f, false);
+	else
+		relay_flow_abort(f);
 }
 
 /* The destination is judged. False: refused. */
@@ -550,20 +525,10 @@ static bool flow_judge(struct relay_flow *f)
 
 static void await_first(struct relay_flow *f, int64_t ms)
 {
-	struct loop *loop = f->served->relay->loop;
-
-	if (loop_timer_start(loop, &f->patience, loop_now_ms(loop) + ms) == 0)
+	if (loop_timer_in(f->served->relay->loop, &f->patience, ms) == 0)
 		return;
 	relay_limit(f->served, LIMIT_FLOWS, "no memory is free");
 	relay_flow_abort(f);
-}
-
-static bool is_sinkhole(const struct relay_flow *f)
-{
-	const struct sandbox *s = f->served->sandbox;
-
-	return plan_denied_names(&s->plan) == POLICY_DENIED_REFUSE &&
-	       sinkhole_has(&f->asked.addr);
 }
 
 /* Dial now, or when a name was shown. */
@@ -573,7 +538,9 @@ static void flow_begin(struct relay_flow *f)
 	struct relay_judgement j;
 
 	f->state = FLOW_ACCEPTED;
-	f->sinkhole = is_sinkhole(f);
+	f->sinkhole = plan_denied_names(&f->served->sandbox->plan) ==
+			      POLICY_DENIED_REFUSE &&
+		      sinkhole_has(&f->asked.addr);
 	if (f->sinkhole) {
 		await_first(f, plan_is_web_port(f->asked.port) ? RELAY_LOOK_MS
 							       : RELAY_SINKHOLE_MS);
@@ -689,8 +656,7 @@ void relay_flow_start(struct relay_sandbox *g, int client_fd,
 	}
 	flow_init(f, g, client_fd, asked);
 	if (loop_add(r->loop, &f->client.source, RELAY_SIDE_EVENTS) < 0 ||
-	    (wait_ms > 0 &&
-	     loop_timer_start(r->loop, &f->timer, loop_now_ms(r->loop) + wait_ms) < 0))
+	    (wait_ms > 0 && loop_timer_in(r->loop, &f->timer, wait_ms) < 0))
 		relay_flow_abort(f);
 	else if (wait_ms == 0)
 		flow_begin(f);

@@ -221,7 +221,7 @@ static void mark_failed(struct udp_socket *s, int error)
 	struct upstreams *u = s->owner;
 
 	s->error = error;
-	if (loop_timer_start(u->loop, &u->failed_timer, loop_now_ms(u->loop)) < 0)
+	if (loop_timer_in(u->loop, &u->failed_timer, 0) < 0)
 		s->uses = UDP_USES_MAX; /* its requests time out */
 }
 

@@ -209,8 +209,7 @@ static void on_patience(struct loop_timer *t)
 
 static void be_patient(struct control_socket *s)
 {
-	if (loop_timer_start(s->loop, &s->patience,
-			     loop_now_ms(s->loop) + CONTROL_PATIENCE_MS) < 0)
+	if (loop_timer_in(s->loop, &s->patience, CONTROL_PATIENCE_MS) < 0)
 		hang_up(s);
 }
 

@@ -142,7 +142,7 @@ static void on_kill(struct loop_timer *t)
 static void end_command(struct control *c)
 {
 	tell_launch(c, LAUNCH_SIGNAL, SIGTERM);
-	if (loop_timer_start(c->loop, &c->kill, loop_now_ms(c->loop) + STOP_MS) < 0)
+	if (loop_timer_in(c->loop, &c->kill, STOP_MS) < 0)
 		on_kill(&c->kill);
 }
 
@@ -189,8 +189,7 @@ static void on_event(struct control *c, struct event *e)
 	if (e->limit == EVENT_LIMIT_DENIES && c->is_ended)
 		return;
 	if (!c->spec->quiet && report_live_note(&c->first, ring, e) && c->live.slot == 0)
-		(void)!loop_timer_start(c->loop, &c->live,
-					loop_now_ms(c->loop) + REPORT_LIVE_MS);
+		(void)!loop_timer_in(c->loop, &c->live, REPORT_LIVE_MS);
 	if (e->action != EVENT_ALLOW) /* the report is about the others */
 		event_ring_add(ring, e);
 	if (e->action == EVENT_ALLOW && c->would)
@@ -300,7 +299,7 @@ static void on_exited(struct control *c, int wait_status)
 	/* It takes all that is left in its namespaces along, while the engine counts. */
 	kill(c->launch, SIGKILL);
 	tell_engine(c, IPC_FINISH);
-	if (loop_timer_start(c->loop, &c->finish, loop_now_ms(c->loop) + FINISH_MS) < 0)
+	if (loop_timer_in(c->loop, &c->finish, FINISH_MS) < 0)
 		loop_stop(c->loop);
 }
 
@@ -749,8 +748,7 @@ static int watch(struct control *c, int signal_fd, struct err *err)
 	if (r == 0 && c->parent.fd >= 0)
 		r = loop_add(c->loop, &c->parent, EPOLLIN);
 	if (r == 0)
-		r = loop_timer_start(c->loop, &c->patience,
-				     loop_now_ms(c->loop) + LAUNCH_MS);
+		r = loop_timer_in(c->loop, &c->patience, LAUNCH_MS);
 	return r < 0 ? err_sys(err, r, "cannot watch the sandbox") : 0;
 }
 

@@ -280,7 +280,7 @@ static void on_ask(struct loop_timer *t)
 		ask_or_kill(c);
 	if (!k->introduced)
 		supervisor_introduce(k);
-	if (loop_timer_start(k->loop, t, loop_now_ms(k->loop) + ASK_EVERY_MS) < 0)
+	if (loop_timer_in(k->loop, t, ASK_EVERY_MS) < 0)
 		loop_stop(k->loop);
 }
 
@@ -519,7 +519,7 @@ static void stop(struct supervisor *k)
 		return;
 	k->stopping = true;
 	if (k->control.pid == 0 || kill(k->control.pid, SIGTERM) < 0 ||
-	    loop_timer_start(k->loop, &k->stop, loop_now_ms(k->loop) + STOP_MS) < 0)
+	    loop_timer_in(k->loop, &k->stop, STOP_MS) < 0)
 		loop_stop(k->loop);
 }
 
@@ -620,6 +620,6 @@ int supervisor_prepare(struct supervisor *k, struct err *err)
 	r = loop_add(k->loop, &k->signals, EPOLLIN);
 	if (r < 0)
 		return err_sys(err, r, "cannot watch signals");
-	r = loop_timer_start(k->loop, &k->ask, loop_now_ms(k->loop) + ASK_EVERY_MS);
+	r = loop_timer_in(k->loop, &k->ask, ASK_EVERY_MS);
 	return r < 0 ? err_set(err, -ENOMEM, "out of memory") : 0;
 }

@@ -168,6 +168,11 @@ int loop_timer_start(struct loop *l, struct loop_timer *t, int64_t at_ms)
 	return 0;
 }
 
+int loop_timer_in(struct loop *l, struct loop_timer *t, int64_t ms)
+{
+	return loop_timer_start(l, t, loop_now_ms(l) + ms);
+}
+
 void loop_timer_stop(struct loop *l, struct loop_timer *t)
 {
 	struct loop_timer *last;

@@ -48,6 +48,8 @@ void loop_remove(struct loop *l, struct loop_source *s);
 
 /* Start, or move, a timer. Return: 0 or -ENOMEM (the timer is then stopped). */
 int loop_timer_start(struct loop *l, struct loop_timer *t, int64_t at_ms) MUST_CHECK;
+/* The same, @ms from now. */
+int loop_timer_in(struct loop *l, struct loop_timer *t, int64_t ms) MUST_CHECK;
 void loop_timer_stop(struct loop *l, struct loop_timer *t);
 
 void loop_defer(struct loop *l, struct loop_deferred *d);
