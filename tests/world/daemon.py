@@ -15,11 +15,11 @@ import signal
 import socket
 import subprocess
 import tempfile
-import threading
 import time
 
 from .expect import PATIENCE
 from .mounts import own_mounts
+from .program import Program, children
 from .run import Result
 from .sidecar import Pod, Reply, policy, programs, wait_for
 from .world import RESOLVER4
@@ -65,12 +65,12 @@ class Host(Pod):
             assert not found, str(daemon)
 
 
-class Daemon:
+class Daemon(Program):
     """On @host, a Pod; @folder is for what it keeps, @group a file in the place of /etc/group,
     @way what it is started by, @upstream whom it asks (None: resolv.conf says)."""
 
     def __init__(self, host, args=(), env=None, folder=None, group=None, way=(), upstream=RESOLVER4):
-        self.host, self.lines, self.errors = host, [], []
+        self.host = host
         self.run_dir = (folder or host.folder) / "run"
         self.socket = self.run_dir / "weir.sock"
         self.program = programs(host.world)
@@ -79,22 +79,7 @@ class Daemon:
         way = [*own_mounts(f"mount --bind '{group}' /etc/group" if group else ""), *way]
         argv = host.ns.command(*way, str(self.program), "daemon", "--run-dir", str(self.run_dir),
                                *(["--dns-upstream", upstream] if upstream else []), *map(str, args))
-        self.process = subprocess.Popen(argv, env={"WEIR_STATE_DIR": "none", **self._env}, cwd="/", stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
-        self.pid = self.process.pid
-        self._readers = [threading.Thread(target=self._read, args=pair, daemon=True)
-                         for pair in ((self.process.stdout, self.lines), (self.process.stderr, self.errors))]
-        for reader in self._readers:
-            reader.start()
-
-    @staticmethod
-    def _read(pipe, lines):
-        with contextlib.suppress(ValueError, OSError):
-            for line in pipe:
-                lines.append(line.decode(errors="replace").rstrip("\n"))
-
-    def __str__(self):
-        return "\n".join(["--- stdout", *self.lines[-60:], "--- stderr", *self.errors[-60:]])
+        self._begin(argv, {"WEIR_STATE_DIR": "none", **self._env})
 
     # its API
 
@@ -166,11 +151,9 @@ class Daemon:
     def children(self, engine=0):
         """{name: pid} of its children; of those of the supervisor of another @engine."""
         found, pid = {}, self.pid if engine == 0 else self.children().get(f"daemon-{engine}")
-        with contextlib.suppress(OSError):
-            for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-                with contextlib.suppress(OSError):
-                    comm = pathlib.Path(f"/proc/{child}/comm").read_text().strip()
-                    found[comm.removeprefix("weir-")] = int(child)
+        for child in children(pid):
+            with contextlib.suppress(OSError):
+                found[pathlib.Path(f"/proc/{child}/comm").read_text().strip().removeprefix("weir-")] = child
         return found
 
     def kill_child(self, name, engine=0):

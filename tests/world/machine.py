@@ -17,6 +17,7 @@ import tempfile
 import time
 
 from .member import cgroup_root
+from .program import children
 from .remains import remove
 from .run import Result
 from .sidecar import wait_for
@@ -89,9 +90,9 @@ class Machine:
         """Its PID 1, from outside, once that is systemd."""
         if self.process.poll() is not None:
             raise AssertionError(f"it did not boot: {self.process.returncode}")
-        for pid in pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
+        for pid in children(self.process.pid):
             if "systemd" in os.readlink(f"/proc/{pid}/exe"):
-                return int(pid)
+                return pid
         return None
 
     def call(self, *args, timeout=60, input=None):

@@ -12,7 +12,7 @@ import pathlib
 import time
 
 from .expect import PATIENCE
-from .sidecar import APP_UID, Pod
+from .sidecar import APP_UID, Pod, policy
 
 _numbers = itertools.count(1)
 
@@ -75,3 +75,15 @@ class Member:
         if not self.cgroup:
             return inside
         return ["sh", "-ec", 'echo $$ > "$0"; exec "$@"', str(self.cgroup.path / "cgroup.procs"), *inside]
+
+
+def attach_member(daemon, who, folder, name, *rules, **more):
+    """Have @daemon guard @who, a Member or a Pod; the policy's file is put into @folder."""
+    file = folder / f"{name}.json"
+    file.write_text(policy(*rules, **more))
+    if not isinstance(who, Member):
+        daemon.attach(name, who, "--policy", file)
+        return
+    how = ("--cgroup", who.cgroup.path) if who.cgroup else ("--uid", who.uid)
+    done = daemon.weir("attach", "--id", name, *how, "--policy", file)
+    assert done.code == 0, f"{done}\n{daemon}"

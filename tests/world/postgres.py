@@ -12,6 +12,8 @@ import subprocess
 import tempfile
 import time
 
+from .program import children
+
 FIELD, ROW = "\x1f", "\x1e"
 _templates = {}
 
@@ -149,8 +151,7 @@ class Postgres(_Asked):
         return everybody
 
     def children(self):
-        pid = self.process.pid
-        return [int(word) for word in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return children(self.process.pid)
 
     def kill(self):
         """As when the power goes: every process of the server at once."""

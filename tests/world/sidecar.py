@@ -20,13 +20,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import threading
 import time
 
 from .capture import Capture
 from .expect import PATIENCE
 from .mounts import own_mounts
 from .netns import NetNs
+from .program import Program, children
 from .run import Started, finish, read_answers
 from .world import RESOLVER4, RESOLVER6
 
@@ -328,7 +328,7 @@ def programs(world, file_caps=False):
     return folder / "weir"
 
 
-class Sidecar:
+class Sidecar(Program):
     """`weir sidecar` in a pod.
 
     @rules: the policy as JSON, by OPENSANDBOX_EGRESS_RULES. @mode, @token, @env as they say.
@@ -339,7 +339,6 @@ class Sidecar:
     def __init__(self, pod, args=(), rules=None, mode=None, token="token", env=None, uid=0, caps=None,
                  file_caps=False, nnp=False, api_port=API_PORT):
         self.pod, self.token, self.api_port = pod, token, api_port
-        self.lines, self.errors = [], []
         caps = pod.caps if caps is None else caps
         surroundings = {"PATH": _PATH, "LANG": "C.UTF-8"}
         if rules is not None:
@@ -357,23 +356,7 @@ class Sidecar:
             at = argv.index("--bounding-set=-all")
             argv[at] += "".join(f",+{c}" for c in caps)
         self.began = time.monotonic()
-        self.process = subprocess.Popen(argv, env=surroundings, cwd="/", stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        start_new_session=True)
-        self.pid = self.process.pid
-        self._readers = [threading.Thread(target=self._read, args=pair, daemon=True)
-                         for pair in ((self.process.stdout, self.lines), (self.process.stderr, self.errors))]
-        for reader in self._readers:
-            reader.start()
-
-    @staticmethod
-    def _read(pipe, lines):
-        with contextlib.suppress(ValueError, OSError):
-            for line in pipe:
-                lines.append(line.decode(errors="replace").rstrip("\n"))
-
-    def __str__(self):
-        return "\n".join(["--- stdout", *self.lines[-60:], "--- stderr", *self.errors[-60:]])
+        self._begin(argv, surroundings)
 
     # its API
 
@@ -449,15 +432,14 @@ class Sidecar:
     def children(self):
         """{"engine": pid, "control": pid, …} as they are now."""
         found = {}
-        with contextlib.suppress(OSError):
-            for child in pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split():
-                with contextlib.suppress(OSError):
-                    program = os.path.basename(os.readlink(f"/proc/{child}/exe"))
-                    if program in ("weir", "weir-events"):  # engine, socket owner, review command, once it has said so
-                        program = pathlib.Path(f"/proc/{child}/comm").read_text().strip()
-                    if program not in ("weir", "weir-events"):
-                        found[{"weir-engine": "engine", "weir-control": "control",
-                               "weir-sockowner": "socket owner"}.get(program, program)] = int(child)
+        for child in children(self.pid):
+            with contextlib.suppress(OSError):
+                program = os.path.basename(os.readlink(f"/proc/{child}/exe"))
+                if program in ("weir", "weir-events"):  # engine, socket owner, review command, once it has said so
+                    program = pathlib.Path(f"/proc/{child}/comm").read_text().strip()
+                if program not in ("weir", "weir-events"):
+                    found[{"weir-engine": "engine", "weir-control": "control",
+                           "weir-sockowner": "socket owner"}.get(program, program)] = child
         return found
 
     def child(self, name):

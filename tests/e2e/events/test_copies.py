@@ -2,17 +2,10 @@
 """Events of a daemon's sandboxes in a real PostgreSQL."""
 import pytest
 
-from world.postgres import Postgres, binaries
+from world.postgres import binaries
 from world.sidecar import wait_for
 
 pytestmark = pytest.mark.skipif(not binaries(), reason="PostgreSQL is not installed")
-
-
-@pytest.fixture
-def server():
-    s = Postgres()
-    yield s
-    s.end()
 
 
 def test_each_sandboxs_denials_are_copied_and_named(host, pod, other, denied, server):

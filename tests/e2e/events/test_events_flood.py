@@ -44,67 +44,62 @@ while True:
 """
 
 
-@pytest.fixture
-def guarded(host):
-    return host.daemon("--state-dir", host.folder / "state")
-
-
-def read(guarded, sql, *args):
+def read(storing, sql, *args):
     try:
-        with sqlite3.connect(f"file:{guarded.host.folder}/state/events.db?mode=ro", uri=True) as db:
+        with sqlite3.connect(f"file:{storing.host.folder}/state/events.db?mode=ro", uri=True) as db:
             return db.execute(sql, args).fetchall()
     except sqlite3.OperationalError:
         return []
 
 
-def is_told(guarded, sandbox, destination):
+def is_told(storing, sandbox, destination):
     """The row is there, and the task is open."""
-    return (read(guarded, "SELECT 1 FROM event WHERE sandbox = ? AND ? IN (name, remote_ip)", sandbox, destination) and
-            read(guarded, "SELECT 1 FROM review WHERE sandbox = ? AND destination = ? AND state = 1", sandbox, destination))
+    return (read(storing, "SELECT 1 FROM event WHERE sandbox = ? AND ? IN (name, remote_ip)", sandbox, destination) and
+            read(storing, "SELECT 1 FROM review WHERE sandbox = ? AND destination = ? AND state = 1", sandbox, destination))
 
 
-def is_told_soon(guarded, sandbox, destination):
-    wait_for(lambda: is_told(guarded, sandbox, destination), seconds=SOON, step=0.05)
+def is_told_soon(storing, sandbox, destination):
+    wait_for(lambda: is_told(storing, sandbox, destination), seconds=SOON, step=0.05)
 
 
-def all_is_accounted_for(guarded, sandbox):
+def all_is_accounted_for(storing, sandbox):
     def same():
-        counters = guarded.status(sandbox)["counters"]
-        ((rows, packets),) = read(guarded, "SELECT count(*), coalesce(sum(packets), 0) FROM event WHERE sandbox = ? AND action = 2", sandbox)
+        counters = storing.status(sandbox)["counters"]
+        ((rows, packets),) = read(storing, "SELECT count(*), coalesce(sum(packets), 0) FROM event WHERE sandbox = ? AND action = 2", sandbox)
         return packets == counters["queries_denied"] + counters["packets_denied"] and rows
     return wait_for(same, step=0.2)
 
 
 @pytest.mark.parametrize("form", ["n%d.flood.test", "n%d.test"])
-def test_a_flood_of_names_hides_no_other_one(guarded, pod, other, form):
-    guarded.attach("noisy", pod)
-    guarded.attach("calm", other)
+def test_a_flood_of_names_hides_no_other_one(storing, pod, other, form):
+    storing.attach("noisy", pod)
+    storing.attach("calm", other)
     began = time.monotonic()
     flood = pod.start("/usr/bin/python3", "-c", ASK, form, 900)
     # the ten seconds' worth that a quiet sandbox has is used up
-    wait_for(lambda: guarded.status("noisy")["counters"]["events_dropped"] > 500)
+    wait_for(lambda: storing.status("noisy")["counters"]["events_dropped"] > 500)
     pod.probe(["dns", "api.evil.example"])
-    is_told_soon(guarded, "noisy", "api.evil.example")
+    is_told_soon(storing, "noisy", "api.evil.example")
     other.probe(["dns", "n1.flood.test"])
-    is_told_soon(guarded, "calm", "n1.flood.test")
+    is_told_soon(storing, "calm", "n1.flood.test")
     flood.kill()
     pod.probe(["dns", "after.flood.test"])
-    is_told_soon(guarded, "noisy", "after.flood.test")
+    is_told_soon(storing, "noisy", "after.flood.test")
     took = time.monotonic() - began
-    rows = all_is_accounted_for(guarded, "noisy")
+    rows = all_is_accounted_for(storing, "noisy")
     assert rows < 200 + 21 * (took + 5), (rows, took)
 
 
-def test_a_scan_of_ports_hides_no_other_address(guarded, pod, other):
-    guarded.attach("noisy", pod)
-    guarded.attach("calm", other)
+def test_a_scan_of_ports_hides_no_other_address(storing, pod, other):
+    storing.attach("noisy", pod)
+    storing.attach("calm", other)
     scan = pod.start("/usr/bin/python3", "-c", SCAN, "93.9.9.9")
-    wait_for(lambda: guarded.status("noisy")["counters"]["packets_lost"] > 5000)
+    wait_for(lambda: storing.status("noisy")["counters"]["packets_lost"] > 5000)
     pod.probe(["tcp", "94.9.9.9", 443])
-    is_told_soon(guarded, "noisy", "94.9.9.9")
+    is_told_soon(storing, "noisy", "94.9.9.9")
     other.probe(["tcp", "93.9.9.9", 443])
-    is_told_soon(guarded, "calm", "93.9.9.9")
+    is_told_soon(storing, "calm", "93.9.9.9")
     scan.kill()
     pod.probe(["tcp", "95.9.9.9", 443])
-    is_told_soon(guarded, "noisy", "95.9.9.9")
-    all_is_accounted_for(guarded, "noisy")
+    is_told_soon(storing, "noisy", "95.9.9.9")
+    all_is_accounted_for(storing, "noisy")

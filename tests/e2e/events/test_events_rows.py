@@ -5,8 +5,8 @@ import sqlite3
 
 import pytest
 
-from world.member import Member, Tree, cgroup_root
-from world.sidecar import Flow, policy, wait_for
+from world.member import Member, attach_member
+from world.sidecar import Flow, wait_for
 
 ALLOW, DENY, LIMIT = 1, 2, 5
 DNS, ADDRESS, NAME = 1, 2, 3
@@ -71,44 +71,12 @@ class Rows:
 
 
 @pytest.fixture
-def guarded(host):
-    """A daemon with a store."""
-    return host.daemon("--state-dir", host.folder / "state")
-
-
-@pytest.fixture
-def rows(host, guarded):
+def rows(host, storing):
     return Rows(host.folder / "state")
 
 
-@pytest.fixture(params=["netns", "cgroup", "uid"])
-def app(request, host, guarded):
-    """Whoever is guarded, in each way in which that can be."""
-    if request.param != "netns" and not cgroup_root():
-        pytest.skip("no cgroup v2 here")
-    if request.param == "netns":
-        yield request.getfixturevalue("pod")
-    elif request.param == "uid":
-        yield Member(host)
-    else:
-        tree = Tree()
-        yield Member(host, tree.cgroup("a"))
-        for started in host._started:
-            started.kill()
-        guarded.kill()
-        tree.close()
-
-
-def attach(daemon, who, tmp_path, name, *rules, **more):
-    file = tmp_path / f"{name}.json"
-    more.setdefault("limits", {"event_window": WINDOW})
-    file.write_text(policy(*rules, **more))
-    if not isinstance(who, Member):
-        daemon.attach(name, who, "--policy", file)
-        return
-    how = ("--cgroup", who.cgroup.path) if who.cgroup else ("--uid", who.uid)
-    done = daemon.weir("attach", "--id", name, *how, "--policy", file)
-    assert done.code == 0, f"{done}\n{daemon}"
+def attach(*who, limits={"event_window": WINDOW}, **more):
+    attach_member(*who, limits=limits, **more)
 
 
 def flood(pod, address, port, count=1, times=1):
@@ -123,8 +91,8 @@ def may_ping(app):
     return {"caps": ("net_raw",)} if isinstance(app, Member) else {"uid": 0, "caps": ("net_raw",)}
 
 
-def test_denials_of_every_kind_are_the_rows_that_they_were(guarded, rows, app, site, denied, tmp_path):
-    attach(guarded, app, tmp_path, "one", f"allow {site.name}", "deny 93.0.0.0/8")
+def test_denials_of_every_kind_are_the_rows_that_they_were(storing, rows, app, site, denied, tmp_path):
+    attach(storing, app, tmp_path, "one", f"allow {site.name}", "deny 93.0.0.0/8")
     app.probe(*[["dns", denied.name]] * 7, ["dns", denied.name, "AAAA"])
     app.probe(*[["tcp", STRANGER4, 443]] * 3, ["tcp", STRANGER6, 443])
     flood(app, STRANGER4, 5000, count=3, times=100)
@@ -142,12 +110,12 @@ def test_denials_of_every_kind_are_the_rows_that_they_were(guarded, rows, app, s
     assert many.bytes == 250 * 58 and many.rows <= 5 and many.uid == 1000
     assert {r.rule for r in found.values() if r.ip == STRANGER4} == {"deny 93.0.0.0/8"}
     assert {r.reason for r in found.values() if r.ip == STRANGER6} == {"no rule allows it"}
-    counters = guarded.status("one")["counters"]
+    counters = storing.status("one")["counters"]
     assert (counters["packets_denied"], counters["packets_lost"], counters["events_dropped"]) == (3 + 1 + 300 + 250 + 5, 0, 0)
 
 
-def test_what_passes_by_the_link_is_counted(guarded, rows, app, site, tmp_path):
-    attach(guarded, app, tmp_path, "one", f"allow {site.name}", "allow 93.9.0.0/16")
+def test_what_passes_by_the_link_is_counted(storing, rows, app, site, tmp_path):
+    attach(storing, app, tmp_path, "one", f"allow {site.name}", "allow 93.9.0.0/16")
     app.probe(["dns", site.name], ["dns", site.name, "AAAA"])
     flood(app, STRANGER4, 5000, count=2, times=200)
     flood(app, site.v6, 6000, times=300)
@@ -166,22 +134,22 @@ def test_what_passes_by_the_link_is_counted(guarded, rows, app, site, tmp_path):
     assert rows("one", DENY) == set() or isinstance(app, Member)
 
 
-def test_names_that_connections_show(guarded, rows, app, site, tmp_path):
-    attach(guarded, app, tmp_path, "one", f"allow {site.name}", verify="tls", limits={"event_window": 3600})
+def test_names_that_connections_show(storing, rows, app, site, tmp_path):
+    attach(storing, app, tmp_path, "one", f"allow {site.name}", verify="tls", limits={"event_window": 3600})
     app.probe(["dns", site.name])
     good = app.probe(*[["https", site.v4, 443, site.name]] * 3)
     assert [g.result for g in good] == ["ok"] * 3
     app.probe(*[["https", site.v4, 443, "evil.test"]] * 2, ["tcp", STRANGER4, 443])
     rows.become("one", DENY, {(NAME, site.v4, 443, TCP, "evil.test", 2), (ADDRESS, STRANGER4, 443, TCP, None, 1)})
-    assert guarded.weir("detach", "one").code == 0
+    assert storing.weir("detach", "one").code == 0
     # three connections, in one window
     found = rows.become("one", ALLOW, {(NAME, site.v4, 443, TCP, site.name, 3)})
     only = found[NAME, site.v4, 443, TCP, site.name, 3]
     assert only.rows == 1 and only.bytes > 3 * 200 and only.rule == f"allow {site.name}"
 
 
-def test_a_connection_that_goes_on_is_told_in_each_window(guarded, rows, pod, site, tmp_path):
-    attach(guarded, pod, tmp_path, "one", {"action": "allow", "target": site.name, "ports": [7007]}, verify="tls")
+def test_a_connection_that_goes_on_is_told_in_each_window(storing, rows, pod, site, tmp_path):
+    attach(storing, pod, tmp_path, "one", {"action": "allow", "target": site.name, "ports": [7007]}, verify="tls")
     pod.probe(["dns", site.name])
     flow = Flow(pod, site.v4)
     said = 0
@@ -193,49 +161,49 @@ def test_a_connection_that_goes_on_is_told_in_each_window(guarded, rows, pod, si
     assert row.rows >= 2 and (row.ip, row.port, row.name) == (site.v4, 7007, site.name)
 
 
-def test_what_is_untold_at_the_end_is_told_then(guarded, rows, pod, other, site, tmp_path):
-    attach(guarded, pod, tmp_path, "one", "allow 93.9.0.0/16", limits={"event_window": 3600})
+def test_what_is_untold_at_the_end_is_told_then(storing, rows, pod, other, site, tmp_path):
+    attach(storing, pod, tmp_path, "one", "allow 93.9.0.0/16", limits={"event_window": 3600})
     flood(pod, STRANGER4, 5000, times=20)
     flood(pod, "94.9.9.9", 5000, times=20)
-    assert guarded.weir("detach", "one").code == 0
+    assert storing.weir("detach", "one").code == 0
     rows.become("one", ALLOW, {(ADDRESS, STRANGER4, 5000, UDP, None, 20)})
     rows.become("one", DENY, {(ADDRESS, "94.9.9.9", 5000, UDP, None, 20)})
 
 
-def test_a_change_of_policy_takes_no_count_along(guarded, rows, pod, site, tmp_path):
-    attach(guarded, pod, tmp_path, "one", "allow 93.9.0.0/16", limits={"event_window": 3600})
+def test_a_change_of_policy_takes_no_count_along(storing, rows, pod, site, tmp_path):
+    attach(storing, pod, tmp_path, "one", "allow 93.9.0.0/16", limits={"event_window": 3600})
     flood(pod, STRANGER4, 5000, times=20)
     flood(pod, "94.9.9.9", 5000, times=20)
-    guarded.set_policy("one", "allow 94.9.0.0/16", limits={"event_window": WINDOW})
+    storing.set_policy("one", "allow 94.9.0.0/16", limits={"event_window": WINDOW})
     flood(pod, STRANGER4, 5000, times=30)
     flood(pod, "94.9.9.9", 5000, times=30)
     rows.become("one", ALLOW, {(ADDRESS, STRANGER4, 5000, UDP, None, 20), (ADDRESS, "94.9.9.9", 5000, UDP, None, 30)})
     rows.become("one", DENY, {(ADDRESS, STRANGER4, 5000, UDP, None, 30), (ADDRESS, "94.9.9.9", 5000, UDP, None, 20)})
 
 
-def test_more_destinations_than_there_is_room_for(guarded, rows, pod, tmp_path):
+def test_more_destinations_than_there_is_room_for(storing, rows, pod, tmp_path):
     """The rest is one row; who is let through stays so."""
-    attach(guarded, pod, tmp_path, "one", "allow 93.9.0.0/16", limits={"event_window": WINDOW, "events_per_second": "unlimited"})
+    attach(storing, pod, tmp_path, "one", "allow 93.9.0.0/16", limits={"event_window": WINDOW, "events_per_second": "unlimited"})
     flood(pod, "94.9.9.9", 10000, count=3000)
     flood(pod, STRANGER4, 10000, count=3000)
 
     def accounted():
         """Each is in a row, or in the store's counter."""
-        status = guarded.status("one")
+        status = storing.status("one")
         counters, known = status["counters"], sum(r.packets for r in rows("one", DENY))
         others = {r.ip: r for r in rows("one", DENY)}.get(None)
         return (others and others.packets >= counters["packets_lost"] > 1000 and others.reason == "more than could be told one by one" and
                 known + status["storeLostPackets"] == counters["packets_denied"] == 3000)
     wait_for(accounted, step=0.1)
-    wait_for(lambda: guarded.status("one")["counters"]["passed_dropped"] > 0, step=0.1)
+    wait_for(lambda: storing.status("one")["counters"]["passed_dropped"] > 0, step=0.1)
     assert len(pod.packets(dst=STRANGER4)) == 3000
 
 
-def test_a_limit_that_was_reached(guarded, rows, pod, site, denied, tmp_path):
-    attach(guarded, pod, tmp_path, "one", f"allow {site.name}", limits={"queries_per_second": 1, "queries_burst": 2})
+def test_a_limit_that_was_reached(storing, rows, pod, site, denied, tmp_path):
+    attach(storing, pod, tmp_path, "one", f"allow {site.name}", limits={"queries_per_second": 1, "queries_burst": 2})
     pod.probe(*[["dns", denied.name]] * 6)
     wait_for(lambda: rows("one", LIMIT), step=0.1)
-    counters = guarded.status("one")["counters"]
+    counters = storing.status("one")["counters"]
     # each query has its row: denied, or over the limit
     wait_for(lambda: sum(r.packets for r in rows("one", LIMIT)) + sum(r.packets for r in rows("one", DENY)) >=
              counters["queries_denied"] + 1, step=0.1)
@@ -244,12 +212,12 @@ def test_a_limit_that_was_reached(guarded, rows, pod, site, denied, tmp_path):
 
 
 @pytest.mark.parametrize("child", ["engine", "control"])
-def test_counting_goes_on_after_a_child_has_died(guarded, rows, pod, tmp_path, child):
-    attach(guarded, pod, tmp_path, "one", "allow 93.9.0.0/16")
+def test_counting_goes_on_after_a_child_has_died(storing, rows, pod, tmp_path, child):
+    attach(storing, pod, tmp_path, "one", "allow 93.9.0.0/16")
     flood(pod, "94.9.9.9", 5000, times=20)
     rows.become("one", DENY, {(ADDRESS, "94.9.9.9", 5000, UDP, None, 20)})
-    guarded.kill_child(child)
-    wait_for(lambda: guarded.get("/sandboxes/one/status").status == 200)
+    storing.kill_child(child)
+    wait_for(lambda: storing.get("/sandboxes/one/status").status == 200)
     flood(pod, "94.9.9.9", 6000, times=30)
     flood(pod, STRANGER4, 5000, times=40)
     rows.become("one", DENY, {(ADDRESS, "94.9.9.9", 5000, UDP, None, 20), (ADDRESS, "94.9.9.9", 6000, UDP, None, 30)})

@@ -7,27 +7,12 @@ import time
 import pytest
 
 from world.copies import Sender, count, each_once, wait_each_once
-from world.postgres import Database, Postgres, binaries
+from world.postgres import Database, binaries
 from world.run import SET_ASIDE
 from world.sidecar import wait_for
 from world.store import Store
 
 pytestmark = pytest.mark.skipif(not binaries(), reason="PostgreSQL is not installed")
-
-
-@pytest.fixture
-def server():
-    """For tests that kill it."""
-    s = Postgres()
-    yield s
-    s.end()
-
-
-@pytest.fixture(scope="module")
-def shared():
-    s = Postgres()
-    yield s
-    s.end()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from world.copies import Sender, count, wait_each_once
-from world.postgres import Postgres, binaries
+from world.postgres import binaries
 from world.sidecar import wait_for
 from world.store import Store
 
@@ -16,13 +16,6 @@ pytestmark = pytest.mark.skipif(not binaries(), reason="PostgreSQL is not instal
 
 SECONDS = float(os.environ.get("WEIR_KILL_SECONDS", "5"))
 TASKS = 20
-
-
-@pytest.fixture
-def server():
-    s = Postgres()
-    yield s
-    s.end()
 
 
 class Victims:

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from world import expect
-from world.postgres import Postgres, binaries
+from world.postgres import binaries
 from world.sidecar import policy, wait_for
 
 pytestmark = pytest.mark.skipif(not binaries(), reason="PostgreSQL is not installed")
@@ -24,13 +24,6 @@ COLUMNS = ("store_row", "analysis_id", "ts", "action", "layer", "remote_ip", "re
            "rule_file", "rule_line", "packets", "bytes", "reason", "query_type", "limit_id", "uid", "pid", "command")
 HOSTILE = [["\x1b[31mred", "test"], ["<script>alert(1)</script>", "test"], ["'; DROP TABLE event; --", "test"], ["a\0b\n", "test"],
            ["\xff\xc0", "test"], ["n" * 63] * 3 + ["l" * 57, "com"][:1]]
-
-
-@pytest.fixture
-def server():
-    s = Postgres()
-    yield s
-    s.end()
 
 
 def in_sqlite(state):

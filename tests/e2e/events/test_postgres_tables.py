@@ -8,7 +8,7 @@ import time
 import pytest
 
 from world.copies import Sender, count, wait_each_once
-from world.postgres import Database, Postgres, binaries
+from world.postgres import Database, binaries
 from world.sidecar import wait_for
 from world.store import Store
 
@@ -16,13 +16,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 MIGRATIONS = sorted((ROOT / "sql/postgres").glob("0*.sql"))
 
 pytestmark = pytest.mark.skipif(not binaries(), reason="PostgreSQL is not installed")
-
-
-@pytest.fixture(scope="module")
-def shared():
-    s = Postgres()
-    yield s
-    s.end()
 
 
 @pytest.fixture

@@ -8,57 +8,24 @@ import time
 import pytest
 
 from world.caller import Caller, rows, until_known
-from world.member import Member, Tree, cgroup_root
-from world.sidecar import APP_UID, policy, wait_for
+from world.member import attach_member
+from world.sidecar import APP_UID, wait_for
 from world.threads import has_no_leader
 
 STRANGER = "93.9.9.9"
 
 
 @pytest.fixture
-def guarded(host):
-    return host.daemon("--state-dir", host.folder / "state")
-
-
-@pytest.fixture
-def folder(host, guarded):
+def folder(host, storing):
     return host.folder / "state"
-
-
-@pytest.fixture(params=["netns", "cgroup", "uid"])
-def app(request, host, guarded):
-    if request.param != "netns" and not cgroup_root():
-        pytest.skip("no cgroup v2 here")
-    if request.param == "netns":
-        yield request.getfixturevalue("pod")
-    elif request.param == "uid":
-        yield Member(host)
-    else:
-        tree = Tree()
-        yield Member(host, tree.cgroup("a"))
-        for started in host._started:
-            started.kill()
-        guarded.kill()
-        tree.close()
-
-
-def attach(daemon, who, name, *rules, folder, **more):
-    file = folder / f"{name}.json"
-    file.write_text(policy(*rules, **more))
-    if not isinstance(who, Member):
-        daemon.attach(name, who, "--policy", file)
-        return
-    how = ("--cgroup", who.cgroup.path) if who.cgroup else ("--uid", who.uid)
-    done = daemon.weir("attach", "--id", name, *how, "--policy", file)
-    assert done.code == 0, f"{done}\n{daemon}"
 
 
 def shown(command, caller):
     return command.startswith(f"{caller.name} (python3")
 
 
-def test_lookups_packets_and_names_have_their_process(guarded, app, folder, site, tmp_path):
-    attach(guarded, app, "one", f"allow {site.name}", folder=tmp_path, verify="tls")
+def test_lookups_packets_and_names_have_their_process(storing, app, folder, site, tmp_path):
+    attach_member(storing, app, tmp_path, "one", f"allow {site.name}", verify="tls")
     first, second = Caller(app.start), Caller(app.start)
 
     def lookup(caller):
@@ -84,17 +51,17 @@ def test_lookups_packets_and_names_have_their_process(guarded, app, folder, site
     assert shown(until_known(folder, second, packet), second)
     assert shown(until_known(folder, first, name), first)
     assert shown(until_known(folder, first, lookup_tcp), first)
-    denies = {d["name"]: (d["pid"], d["command"]) for d in guarded.denies("one") if d["pid"]}
+    denies = {d["name"]: (d["pid"], d["command"]) for d in storing.denies("one") if d["pid"]}
     assert any(pid == first.pid for pid, _ in denies.values())
-    assert {d["uid"] for d in guarded.denies("one") if d["pid"]} == {APP_UID}
-    by = {d["process"] for d in guarded.weir("denies", "--by", "process", "--json", "--state-dir", str(folder)).json()}
+    assert {d["uid"] for d in storing.denies("one") if d["pid"]} == {APP_UID}
+    by = {d["process"] for d in storing.weir("denies", "--by", "process", "--json", "--state-dir", str(folder)).json()}
     assert all(any(shown(process or "", caller) for process in by) for caller in (first, second)), by
     for caller in (first, second):
         caller.close()
 
 
-def test_a_process_whose_main_thread_has_ended_is_known(guarded, app, folder, tmp_path):
-    attach(guarded, app, "one", folder=tmp_path)
+def test_a_process_whose_main_thread_has_ended_is_known(storing, app, folder, tmp_path):
+    attach_member(storing, app, tmp_path, "one")
     caller = Caller(app.start, leaderless=True)
     wait_for(lambda: has_no_leader(caller.pid))
 
@@ -105,8 +72,8 @@ def test_a_process_whose_main_thread_has_ended_is_known(guarded, app, folder, tm
     caller.close()
 
 
-def test_a_review_task_says_whose_its_denials_were(guarded, pod, folder, tmp_path):
-    attach(guarded, pod, "one", folder=tmp_path)
+def test_a_review_task_says_whose_its_denials_were(storing, pod, folder, tmp_path):
+    attach_member(storing, pod, tmp_path, "one")
     caller = Caller(pod.start)
 
     def ask(number):
@@ -115,14 +82,14 @@ def test_a_review_task_says_whose_its_denials_were(guarded, pod, folder, tmp_pat
         return f"r{number}.task.test", None
     command = until_known(folder, caller, ask)
     (name,) = {where for (where, _), got in rows(folder).items() if any(p for p, _ in got)}
-    (task,) = [t for t in guarded.weir("review", "list", "--json", "--state-dir", str(folder)).json() if t["destination"] == name]
-    shown_task = guarded.weir("review", "show", task["id"], "--state-dir", str(folder)).text
+    (task,) = [t for t in storing.weir("review", "list", "--json", "--state-dir", str(folder)).json() if t["destination"] == name]
+    shown_task = storing.weir("review", "show", task["id"], "--state-dir", str(folder)).text
     assert f"process      {command}\n" in shown_task
     caller.close()
 
 
-def test_two_at_once_are_told_apart_and_who_has_ended_is_nobody(guarded, app, folder, tmp_path):
-    attach(guarded, app, "one", folder=tmp_path)
+def test_two_at_once_are_told_apart_and_who_has_ended_is_nobody(storing, app, folder, tmp_path):
+    attach_member(storing, app, tmp_path, "one")
     callers = [Caller(app.start) for _ in range(3)]
     pids = {c.name: c.pid for c in callers}
     for number in range(4):
@@ -150,9 +117,9 @@ def test_two_at_once_are_told_apart_and_who_has_ended_is_nobody(guarded, app, fo
         c.close()
 
 
-def test_a_denied_connection_is_nobodys_rather_than_anybodys(guarded, app, folder, tmp_path):
+def test_a_denied_connection_is_nobodys_rather_than_anybodys(storing, app, folder, tmp_path):
     """A TCP socket that was refused has no address any more."""
-    attach(guarded, app, "one", folder=tmp_path)
+    attach_member(storing, app, tmp_path, "one")
     caller, other = Caller(app.start), Caller(app.start)
     pid = caller.pid
     for port in range(7000, 7005):
@@ -164,8 +131,8 @@ def test_a_denied_connection_is_nobodys_rather_than_anybodys(guarded, app, folde
     caller.close()
 
 
-def test_a_flood_is_looked_at_a_bounded_number_of_times(guarded, pod, folder, tmp_path):
-    attach(guarded, pod, "one", folder=tmp_path)
+def test_a_flood_is_looked_at_a_bounded_number_of_times(storing, pod, folder, tmp_path):
+    attach_member(storing, pod, tmp_path, "one")
     caller = Caller(pod.start)
     pid = caller.pid
     began = time.monotonic()
@@ -173,22 +140,22 @@ def test_a_flood_is_looked_at_a_bounded_number_of_times(guarded, pod, folder, tm
         caller("udp", STRANGER, 10000 + number)
     seconds = time.monotonic() - began
     caller("dns", "last.test")
-    wait_for(lambda: guarded.denies("one"))
+    wait_for(lambda: storing.denies("one"))
     wait_for(lambda: sum(1 for where in rows(folder) if where[0] == STRANGER) >= 20, step=0.1)
     got = [p for (where, _), r in rows(folder).items() for p, _ in r if where == STRANGER]
     assert set(got) <= {pid, None}
     assert sum(1 for p in got if p) <= 20 + 20 * (seconds + 15)
-    assert guarded.answers()
+    assert storing.answers()
     caller.close()
 
 
-def test_the_socket_owner_is_started_again_and_is_never_needed(guarded, pod, folder, tmp_path, host):
-    attach(guarded, pod, "one", folder=tmp_path)
+def test_the_socket_owner_is_started_again_and_is_never_needed(storing, pod, folder, tmp_path, host):
+    attach_member(storing, pod, tmp_path, "one")
     caller = Caller(pod.start)
 
     def owners():
         return [int(p.parent.name) for p in pathlib.Path("/proc").glob("[0-9]*/comm")
-                if _read(p) == "weir-sockowner" and _is_below(int(p.parent.name), guarded.pid)]
+                if _read(p) == "weir-sockowner" and _is_below(int(p.parent.name), storing.pid)]
     (old,) = wait_for(owners)
     status = _status(old)
     assert status["NoNewPrivs"] == "1" and status["Seccomp"] == "2"
@@ -232,8 +199,8 @@ HOSTILE = [b"\x1b[31mred\x1b[0m", b"<b>x</b>", b"\xff\xc3(", b"a\nUid:\t7\t7", b
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_names_do_nothing(guarded, pod, folder, tmp_path, name):
-    attach(guarded, pod, "one", folder=tmp_path)
+def test_hostile_names_do_nothing(storing, pod, folder, tmp_path, name):
+    attach_member(storing, pod, tmp_path, "one")
     caller = Caller(pod.start, name)
 
     def ask(number):
@@ -242,8 +209,8 @@ def test_hostile_names_do_nothing(guarded, pod, folder, tmp_path, name):
     command = until_known(folder, caller, ask)
     tame = "".join(chr(c) if 0x20 <= c <= 0x7e else "?" for c in name[:15])
     assert command.startswith(f"{tame} (python3") and command.isascii()
-    printed = guarded.weir("events", "--state-dir", str(folder)).text
+    printed = storing.weir("events", "--state-dir", str(folder)).text
     assert "\x1b" not in printed and command in printed
-    lines = guarded.weir("events", "--json", "--state-dir", str(folder)).text.splitlines()
+    lines = storing.weir("events", "--json", "--state-dir", str(folder)).text.splitlines()
     assert command in {json.loads(line)["command"] for line in lines}
     caller.close()

@@ -15,6 +15,7 @@ import time
 import pytest
 
 from world.daemon import is_alive
+from world.program import children
 from world.sidecar import wait_for
 
 PYTHON = "/usr/bin/python3"
@@ -63,13 +64,6 @@ class Inside:
         done = subprocess.run([PYTHON, "-ISc", ENTER + code, str(self.init), self.cwd], capture_output=True, text=True, timeout=60)
         assert done.returncode == 0 and not done.stderr, done
         return done.stdout
-
-
-def children(pid):
-    try:
-        return [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
 
 
 def comm(pid):

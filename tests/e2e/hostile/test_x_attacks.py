@@ -4,13 +4,14 @@
 Each test states a rule that was broken once, or that nothing else guards.
 """
 import os
-import pathlib
 import re
 import shutil
 import socket
 import time
 
 import pytest
+
+from world.program import children
 
 PYTHON = "/usr/bin/python3"
 
@@ -168,22 +169,15 @@ def test_few_descriptors_are_an_error_or_enough_but_no_hang(world, user, files):
     assert done.code == 0 or (done.code == 125 and done.err.startswith(b"weir: ")), done
 
 
-def _children(pid):
-    try:
-        return [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
 @pytest.mark.parametrize("victim", [0, 1], ids=["engine", "launch child"])
 def test_a_child_that_is_killed_while_the_sandbox_starts_ends_the_run(world, user, victim):
     for delay in (0, 0.002, 0.005, 0.01):
         with world.run_start("sleep", "30", user=user) as run:
             end = time.monotonic() + 60
-            while len(_children(run.process.pid)) <= victim and time.monotonic() < end:
+            while len(children(run.process.pid)) <= victim and time.monotonic() < end:
                 pass
             time.sleep(delay)
-            world.kill(_children(run.process.pid)[victim])
+            world.kill(children(run.process.pid)[victim])
             assert run.process.wait(60) == 125, delay
 
 

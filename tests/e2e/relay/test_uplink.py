@@ -15,8 +15,9 @@ import pytest
 from world import expect
 from world.lies import LIES
 from world.listen import TcpService, UdpService
+from world.program import children
 from world.run import finish
-from world.world import DOCKER4, ECHO_PORT, HOST4, RESOLVER4
+from world.world import DOCKER4, ECHO_PORT, HOST4
 
 GATEWAY, NAME_SERVER = "192.0.0.130", "192.0.0.131"  # of slirp4netns's own network
 OTHER = "93.99.99.99"                                # exists, and no rule allows it
@@ -241,10 +242,9 @@ def program_of(control, name):
     """The pid of the uplink program of one `weir run`."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
-        children = pathlib.Path(f"/proc/{control}/task/{control}/children").read_text().split()
-        for pid in children:
+        for pid in children(control):
             if pathlib.Path(f"/proc/{pid}/comm").read_text().startswith(name):
-                return int(pid)
+                return pid
         time.sleep(0.01)
     raise AssertionError(f"no {name} below {control}")
 

@@ -10,21 +10,6 @@ import pytest
 PYTHON = ("/usr/bin/python3", "-c")
 
 
-class Pair:
-    """Two names that live at the same addresses."""
-
-    def __init__(self, world):
-        n = world.number()
-        self.site = world.site(f"good-{n}.test")
-        self.good, self.evil = self.site.name, f"evil-{n}.test"
-        world.dns.add(self.evil, self.site.v4, self.site.v6)
-
-
-@pytest.fixture
-def pair(world):
-    return Pair(world)
-
-
 GET = "import urllib.request as u; print(u.urlopen('{url}', timeout=5).read().decode())"
 NODE = "fetch('{url}').then(r => r.text()).then(console.log).catch(e => {{ console.error(e.cause); process.exit(1) }})"
 PROGRAMS = [

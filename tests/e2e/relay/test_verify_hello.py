@@ -87,21 +87,6 @@ def server(world, request):
     process.wait()
 
 
-class Pair:
-    """A name that is allowed and one that isn't, at the same addresses."""
-
-    def __init__(self, world):
-        n = world.number()
-        self.site = world.site(f"good-{n}.retry.test")
-        self.good, self.evil = self.site.name, f"evil-{n}.retry.test"
-        world.dns.add(self.evil, self.site.v4, self.site.v6)
-
-
-@pytest.fixture
-def pair(world):
-    return Pair(world)
-
-
 def payload(capture):
     return b"".join(p.payload for p in capture.packets())
 

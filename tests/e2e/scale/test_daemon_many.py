@@ -6,6 +6,7 @@ import signal
 import time
 
 from world.netns import NetNs
+from world.program import children
 from world.sidecar import wait_for
 
 
@@ -25,11 +26,10 @@ def test_children_are_made_by_a_small_process(daemon, pod, other, site):
 def inside(daemon):
     """The processes that go into namespaces, and the namespace that each is in."""
     spawner, found = daemon.children()["spawner"], {}
-    with open(f"/proc/{spawner}/task/{spawner}/children", encoding="ascii") as f:
-        for pid in map(int, f.read().split()):
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="ascii") as comm:
-                if comm.read() == "weir-inside\n":
-                    found[pid] = os.readlink(f"/proc/{pid}/ns/net")
+    for pid in children(spawner):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="ascii") as comm:
+            if comm.read() == "weir-inside\n":
+                found[pid] = os.readlink(f"/proc/{pid}/ns/net")
     return found
 
 

@@ -7,16 +7,14 @@
 #include "resolver/tcp.h"
 
 #include <errno.h>
-#include <net/if.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 
 #include "base/clock.h"
+#include "own_netns.h"
 #include "unit.h"
 
 enum {
@@ -897,19 +895,6 @@ static void too_many_upstreams_are_an_error_and_none_is_not(void **state)
 	dns_service_free(without);
 }
 
-static bool enter_namespace(void)
-{
-	struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
-	CLEAN(fd) int fd = -1, six = -1;
-
-	if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
-		return false;
-	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	six = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	have_ipv6 = six >= 0;
-	return fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &lo) == 0;
-}
-
 static struct sandbox guests[2];
 static uint16_t guest_ports[2]; /* from where they dial */
 
@@ -1067,7 +1052,7 @@ int main(void)
 		RULE(too_many_upstreams_are_an_error_and_none_is_not),
 	};
 
-	if (!enter_namespace()) {
+	if (!own_netns_enter(&have_ipv6)) {
 		fprintf(stderr, "no network namespace, skipping\n");
 		return 77;
 	}

@@ -4,16 +4,14 @@
  * network namespace of the program's own. All of it twice: with any ports, and with ports
  * that the filter is told of. */
 #include <errno.h>
-#include <net/if.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/ioctl.h>
 
 #include "../../scenario/resolver_world.h"
 #include "base/clock.h"
+#include "own_netns.h"
 #include "resolver/dns_service.h"
 #include "unit.h"
 
@@ -511,19 +509,6 @@ static void when_all_are_silent_the_client_is_told(void **state)
 		assert_int_equal(servers[i].queries, 1);
 }
 
-static bool enter_namespace(void)
-{
-	struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
-	CLEAN(fd) int fd = -1, six = -1;
-
-	if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
-		return false;
-	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	six = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	have_ipv6 = six >= 0;
-	return fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &lo) == 0;
-}
-
 int main(void)
 {
 #define RULE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -538,7 +523,7 @@ int main(void)
 		RULE(when_all_are_silent_the_client_is_told),
 	};
 
-	if (!enter_namespace()) {
+	if (!own_netns_enter(&have_ipv6)) {
 		fprintf(stderr, "no network namespace, skipping\n");
 		return 77;
 	}

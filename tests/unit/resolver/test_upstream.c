@@ -4,15 +4,13 @@
 #include "resolver/upstream.h"
 
 #include <errno.h>
-#include <net/if.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 
 #include "base/clock.h"
+#include "own_netns.h"
 #include "unit.h"
 
 enum { NOTES_MAX = 4096, QUERY_SIZE = 20, WAIT_MS = 60 * 1000 };
@@ -725,19 +723,6 @@ static void nobody_else_can_bind_a_held_port(void **state)
 	}
 }
 
-static bool enter_namespace(void)
-{
-	struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
-	CLEAN(fd) int fd = -1, six = -1;
-
-	if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
-		return false;
-	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	six = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	have_ipv6 = six >= 0;
-	return fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &lo) == 0;
-}
-
 int main(void)
 {
 #define RULE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -773,7 +758,7 @@ int main(void)
 		RULE(a_turn_arrives_whole_whatever_the_sizes),
 	};
 
-	if (!enter_namespace()) {
+	if (!own_netns_enter(&have_ipv6)) {
 		fprintf(stderr, "no network namespace, skipping\n");
 		return 77;
 	}

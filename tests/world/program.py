@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program of Weir that goes on: what it prints, and its children."""
+import contextlib
+import pathlib
+import subprocess
+import threading
+
+
+def children(pid):
+    """Of the process @pid, now; none when it is gone."""
+    try:
+        return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+class Program:
+    def _begin(self, argv, env):
+        self.lines, self.errors = [], []
+        self.process = subprocess.Popen(argv, env=env, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, start_new_session=True)
+        self.pid = self.process.pid
+        self._readers = [threading.Thread(target=self._read, args=pair, daemon=True)
+                         for pair in ((self.process.stdout, self.lines), (self.process.stderr, self.errors))]
+        for reader in self._readers:
+            reader.start()
+
+    @staticmethod
+    def _read(pipe, lines):
+        with contextlib.suppress(ValueError, OSError):
+            for line in pipe:
+                lines.append(line.decode(errors="replace").rstrip("\n"))
+
+    def __str__(self):
+        return "\n".join(["--- stdout", *self.lines[-60:], "--- stderr", *self.errors[-60:]])
