@@ -7,13 +7,13 @@
 #include "policy/policy.h"
 
 #include <errno.h>
-#include <libpsl.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/special.h"
 #include "policy/faults.h"
 #include "policy/limits.h"
+#include "policy/name_libraries.h"
 
 /* A way out through a host that looks harmless. */
 struct way_out {
@@ -263,11 +263,9 @@ static bool opens_way_out(const struct rule *r, const struct way_out *way,
 static bool is_private_suffix(const struct dns_name *n)
 {
 	char text[DNS_NAME_TEXT_SIZE];
-	const psl_ctx_t *psl = psl_builtin();
 
 	dns_name_format(n, text);
-	return psl &&
-	       psl_is_public_suffix2(psl, text, PSL_TYPE_PRIVATE | PSL_TYPE_NO_STAR_RULE);
+	return name_is_public_suffix(text, true) > 0;
 }
 
 static void check_way_out(const struct policy_reader *reader, const struct rule *r,

@@ -3,10 +3,11 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <idn2.h>
-#include <libpsl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "policy/name_libraries.h"
 
 /* -- what a rule names: text to a checked name, wildcard or prefix ------------------ */
 
@@ -163,9 +164,12 @@ static bool is_ascii(struct text t)
 	return true;
 }
 
-static void clean_idn(char **text)
+static int refuse_unjudged(struct err *err, struct text t, const char *library)
 {
-	idn2_free(*text);
+	char shown[TEXT_ESCAPED_SIZE];
+
+	return err_set(err, -ELIBACC, "'%s' can't be judged: %s can't be loaded",
+		       text_escape(t, shown, sizeof(shown)), library);
 }
 
 /* Convert a name with letters outside ASCII. libidn2 maps some names to others without
@@ -174,17 +178,20 @@ static void clean_idn(char **text)
 static int idn_target(struct text t, struct dns_name *ret, struct err *err)
 {
 	char copy[TARGET_TEXT_MAX + 1], what[300], shown[128];
-	CLEAN(idn) char *ascii = NULL;
-	CLEAN(idn) char *back = NULL;
+	CLEAN(mem) char *ascii = NULL;
+	CLEAN(mem) char *back = NULL;
 	struct text came;
+	int r;
 
 	memcpy(copy, t.ptr, t.len);
 	copy[t.len] = '\0';
-	if (idn2_to_ascii_8z(copy, &ascii, IDN2_NONTRANSITIONAL | IDN2_NFC_INPUT) !=
-	    IDN2_OK)
+	r = name_to_ascii(copy, &ascii);
+	if (r == -ELIBACC)
+		return refuse_unjudged(err, t, "libidn2");
+	if (r < 0)
 		return refuse_target(err, t,
 				     "a domain name: IDNA 2008 has no form for it");
-	if (idn2_to_unicode_8z8z(ascii, &back, 0) != IDN2_OK)
+	if (name_to_unicode(ascii, &back) < 0)
 		return refuse_target(err, t,
 				     "a domain name: its IDNA form can't be read back");
 	came = text_of(back);
@@ -224,15 +231,23 @@ static int refuse_name(struct err *err, struct text t)
 
 /* A wildcard over `com` or `co.uk` would be one over strangers' names. policy_check()
  * warns of private suffixes (github.io). */
-static bool is_public_suffix(const struct dns_name *n)
+static int check_suffix(const struct dns_name *n, struct text whole, struct err *err)
 {
 	char text[DNS_NAME_TEXT_SIZE];
-	const psl_ctx_t *psl = psl_builtin();
+	int is_public = 1;
 
-	if (n->labels <= 1)
-		return true;
-	dns_name_format(n, text);
-	return psl && psl_is_public_suffix2(psl, text, PSL_TYPE_ICANN);
+	if (n->labels > 1) {
+		dns_name_format(n, text);
+		is_public = name_is_public_suffix(text, false);
+	}
+	if (is_public < 0)
+		return refuse_unjudged(err, whole, "libpsl");
+	if (is_public)
+		return refuse_target(
+			err, whole,
+			"a pattern that a policy can hold: under this suffix "
+			"anybody can have a name");
+	return 0;
 }
 
 static int name_target(struct text whole, struct rule *ret, struct err *err)
@@ -263,11 +278,9 @@ static int name_target(struct text whole, struct rule *ret, struct err *err)
 		return r;
 	if (ret->name.labels == 0)
 		return refuse_target(err, whole, "a domain name: the root is everything");
-	if (kind != TARGET_NAME && is_public_suffix(&ret->name))
-		return refuse_target(
-			err, whole,
-			"a pattern that a policy can hold: under this suffix "
-			"anybody can have a name");
+	r = kind == TARGET_NAME ? 0 : check_suffix(&ret->name, whole, err);
+	if (r < 0)
+		return r;
 	ret->kind = kind;
 	return 0;
 }

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The words of `weir run`: exit statuses, messages, the report."""
+import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -271,3 +273,14 @@ def test_a_chroot_is_named_where_it_may_be_the_reason(world):
             "run", "--upstream", RESOLVER4, "--", "true"]
     done = world.command(*line)
     assert done.code == 125 and "in a chroot there are none" in done.messages, done
+
+
+def test_a_run_maps_no_library_that_it_does_not_use(world, user):
+    """The loader's work for each is a part of every start. The control: a pattern needs the list of public suffixes, and gets it."""
+    with world.run_start("sh", "-c", "echo ready; sleep 300", user=user) as run:
+        assert run.line() == "ready"
+        mapped = {os.path.basename(line.split()[-1]) for line in pathlib.Path(f"/proc/{run.process.pid}/maps").read_text().splitlines() if "/" in line}
+    assert "weir" in mapped and not {n for n in mapped if re.match("lib(idn2|psl|unistring|jansson|yaml|sqlite3|z)[-.]", n)}, mapped
+    for target, code in (("*.co.uk", 2), ("*.ok.test", 0), ("b\u00fccher.test", 0)):
+        done = world.command(world.weir_path, "policy", "check", "--allow", target, user=user)
+        assert done.code == code and (b"under this suffix" in done.err) == (code == 2), done
