@@ -148,7 +148,7 @@ static void obey(pid_t command)
 
 	if (!init_receive(&report))
 		_exit(EXIT_REFUSED);
-	if (report.type == LAUNCH_SIGNAL && report.value > 0 && report.value <= SIGRTMAX)
+	if (report.type == LAUNCH_SIGNAL && report.value > 0 && report.value < NSIG)
 		kill(command, report.value);
 }
 
