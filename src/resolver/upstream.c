@@ -148,6 +148,7 @@ struct upstreams {
 	size_t touched; /* requests[] from here on have never been used */
 	struct request requests[REQUESTS_MAX];
 	/* UDP */
+	size_t sockets_touched; /* as above */
 	struct udp_socket sockets[UDP_SOCKETS_MAX];
 	struct udp_socket *free_sockets;
 	struct udp_socket *reading; /* its handler runs: not to be closed */
@@ -157,6 +158,7 @@ struct upstreams {
 	struct iovec vectors[BATCH];
 	uint8_t bytes[BATCH][UDP_MESSAGE_MAX];
 	/* TCP */
+	size_t connections_touched; /* as above */
 	struct tcp_connection connections[TCP_MAX];
 };
 
@@ -457,11 +459,33 @@ static int socket_connect(struct upstreams *u, const struct upstream_server *ser
 	return 0;
 }
 
+/* Return: a free slot, which stays one until socket_take(), or NULL. */
+static struct udp_socket *socket_find_free(struct upstreams *u)
+{
+	struct udp_socket *s = u->free_sockets;
+
+	if (s || u->sockets_touched == ARRAY_SIZE(u->sockets))
+		return s;
+	s = &u->sockets[u->sockets_touched];
+	s->owner = u;
+	s->source.fd = -1;
+	s->source.on_ready = on_socket_readable;
+	return s;
+}
+
+static void socket_take(struct upstreams *u, struct udp_socket *s)
+{
+	if (s == u->free_sockets)
+		u->free_sockets = s->next_free;
+	else
+		u->sockets_touched++;
+}
+
 /* Return: a new current socket, or NULL and errno in *ret_error. */
 static struct udp_socket *socket_open(struct upstreams *u, struct upstream_server *server,
 				      int *ret_error)
 {
-	struct udp_socket *s = u->free_sockets;
+	struct udp_socket *s = socket_find_free(u);
 
 	*ret_error = -EMFILE;
 	if (!s)
@@ -469,7 +493,7 @@ static struct udp_socket *socket_open(struct upstreams *u, struct upstream_serve
 	*ret_error = socket_connect(u, server, s);
 	if (*ret_error < 0)
 		return NULL;
-	u->free_sockets = s->next_free;
+	socket_take(u, s);
 	s->server = server;
 	s->state = SOCKET_CURRENT;
 	s->error = 0;
@@ -509,7 +533,7 @@ static void on_failed_timer(struct loop_timer *timer)
 {
 	struct upstreams *u = CONTAINER_OF(timer, struct upstreams, failed_timer);
 
-	for (size_t i = 0; i < ARRAY_SIZE(u->sockets); i++) {
+	for (size_t i = 0; i < u->sockets_touched; i++) {
 		struct udp_socket *s = &u->sockets[i];
 
 		if (s->state == SOCKET_FREE || s->error == 0)
@@ -679,10 +703,18 @@ static int tcp_connect(struct tcp_connection *c, const struct endpoint *server)
 
 static struct tcp_connection *free_connection(struct upstreams *u)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(u->connections); i++)
+	struct tcp_connection *c;
+
+	for (size_t i = 0; i < u->connections_touched; i++)
 		if (u->connections[i].source.fd < 0)
 			return &u->connections[i];
-	return NULL;
+	if (u->connections_touched == ARRAY_SIZE(u->connections))
+		return NULL;
+	c = &u->connections[u->connections_touched++];
+	c->owner = u;
+	c->source.fd = -1;
+	c->source.on_ready = on_connection_ready;
+	return c;
 }
 
 static int tcp_send(struct upstreams *u, struct request *request,
@@ -769,27 +801,13 @@ int upstreams_add(struct upstreams *u, const struct endpoint *server)
 	return (int)u->server_count++;
 }
 
-static void prepare_transports(struct upstreams *u)
+static void prepare_reading(struct upstreams *u)
 {
 	u->failed_timer.on_fire = on_failed_timer;
 	for (size_t i = 0; i < BATCH; i++) {
 		u->vectors[i] = (struct iovec){ u->bytes[i], sizeof(u->bytes[i]) };
 		u->headers[i].msg_hdr.msg_iov = &u->vectors[i];
 		u->headers[i].msg_hdr.msg_iovlen = 1;
-	}
-	for (size_t i = ARRAY_SIZE(u->sockets); i-- > 0;) {
-		struct udp_socket *s = &u->sockets[i];
-
-		s->owner = u;
-		s->source.fd = -1;
-		s->source.on_ready = on_socket_readable;
-		s->next_free = u->free_sockets;
-		u->free_sockets = s;
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(u->connections); i++) {
-		u->connections[i].owner = u;
-		u->connections[i].source.fd = -1;
-		u->connections[i].source.on_ready = on_connection_ready;
 	}
 }
 
@@ -810,7 +828,7 @@ struct upstreams *upstreams_new(const struct upstreams_config *config)
 	}
 	for (size_t i = 0; i < config->count; i++)
 		(void)!upstreams_add(u, &config->servers[i]); /* there is room */
-	prepare_transports(u);
+	prepare_reading(u);
 	return u;
 }
 
@@ -819,10 +837,10 @@ void upstreams_free(struct upstreams *u)
 	if (!u)
 		return;
 	loop_timer_stop(u->loop, &u->failed_timer);
-	for (size_t i = 0; i < ARRAY_SIZE(u->sockets); i++)
+	for (size_t i = 0; i < u->sockets_touched; i++)
 		if (u->sockets[i].state != SOCKET_FREE)
 			socket_close(&u->sockets[i]);
-	for (size_t i = 0; i < ARRAY_SIZE(u->connections); i++)
+	for (size_t i = 0; i < u->connections_touched; i++)
 		tcp_close(&u->connections[i]);
 	free(u->servers);
 	free(u);

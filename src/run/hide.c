@@ -19,6 +19,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "run/bind_mount.h"
+#include "run/entry_filter.h"
 #include "run/environment.h"
 #include "run/launch.h"
 #include "run/mask.h"
@@ -252,6 +253,7 @@ struct plan_of_hidden {
 	struct rootfs *view;
 	struct twins twins;
 	char *homes[HOMES_MAX]; /* owned */
+	struct entry_filter entries_of[HOMES_MAX];
 	size_t home_count;
 	size_t entries; /* of the directory that is walked */
 };
@@ -269,6 +271,7 @@ static int add_home(struct plan_of_hidden *plan, const char *home, struct err *e
 	plan->homes[plan->home_count] = strdup(home);
 	if (!plan->homes[plan->home_count])
 		return err_sys(err, -ENOMEM, "cannot list what is hidden");
+	entry_filter_read(&plan->entries_of[plan->home_count], home);
 	plan->home_count++;
 	return 0;
 }
@@ -672,8 +675,9 @@ static int plan_in_homes(struct plan_of_hidden *plan, const char *path, const ch
 	int r = plan_in_folder(plan, path, how, err);
 
 	for (size_t i = 0; r == 0 && i < plan->home_count; i++) {
-		if (snprintf(name, sizeof(name), "%s/%s", plan->homes[i], path) <
-		    (int)sizeof(name))
+		if (entry_filter_may_have(&plan->entries_of[i], path) &&
+		    snprintf(name, sizeof(name), "%s/%s", plan->homes[i], path) <
+			    (int)sizeof(name))
 			r = plan_credential(plan, name, how, err);
 	}
 	return r;

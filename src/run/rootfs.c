@@ -76,34 +76,27 @@ static void plan_layers(struct rootfs *v)
 	v->layer_count = v->tree_count;
 }
 
-int rootfs_plan(struct rootfs *ret, const struct launch_machine *m,
+int rootfs_plan(struct rootfs *v, const struct launch_machine *m,
 		const struct launch_spec *spec, struct err *err)
 {
-	struct rootfs v = {
-		.spec = spec, .root = m->root, .root_fd = -1, .sockets.diag_fd = -1
-	};
-	int r = mounts_read(false, &v.mounts, err);
+	int r;
 
+	v->spec = spec;
+	v->root = m->root;
+	v->root_fd = v->sockets.diag_fd = -1;
+	r = mounts_read(false, &v->mounts, err);
 	if (r < 0)
 		return r;
 	/* Each mount, what was named, the working directory, a socket, and each file that
 	 * runs outside later with what it leads to, and what is hidden. */
-	v.trees = calloc(v.mounts.count + spec->rw_count + spec->shown_count +
-				 spec->ro_count + 2 + 2 * STARTUP_MAX + HIDDEN_MAX,
-			 sizeof(*v.trees));
-	if (!v.trees) {
-		rootfs_done(&v);
+	v->trees = calloc(v->mounts.count + spec->rw_count + spec->shown_count +
+				  spec->ro_count + 2 + 2 * STARTUP_MAX + HIDDEN_MAX,
+			  sizeof(*v->trees));
+	if (!v->trees)
 		return err_sys(err, -ENOMEM, "cannot plan the file system view");
-	}
-	if (v.root)
-		plan_layers(&v);
-	r = place_plan(&v, err);
-	if (r < 0) {
-		rootfs_done(&v);
-		return r;
-	}
-	*ret = v;
-	return 0;
+	if (v->root)
+		plan_layers(v);
+	return place_plan(v, err);
 }
 
 /* A layer whose file system can't map ids is shown as it is: its files then belong to
@@ -145,7 +138,6 @@ void rootfs_done(struct rootfs *v)
 	free(v->paths);
 	if (v->root_fd >= 0)
 		close(v->root_fd);
-	*v = (struct rootfs){ .root_fd = -1, .sockets.diag_fd = -1 };
 }
 
 /* --- attaching --- */

@@ -57,8 +57,9 @@ struct rootfs {
 	struct sockets sockets; /* of the host, in writable paths: to be masked */
 };
 
-/* In control, before the fork: what to mount. */
-int rootfs_plan(struct rootfs *ret, const struct launch_machine *m,
+/* In control, before the fork: what to mount. @v is all zeros, and ends with
+ * rootfs_done() whatever is returned. */
+int rootfs_plan(struct rootfs *v, const struct launch_machine *m,
 		const struct launch_spec *spec, struct err *err) MUST_CHECK;
 /* Open every tree: in control with the child's user namespace, or in the child. */
 int rootfs_open_trees(struct rootfs *v, int userns_fd, struct err *err) MUST_CHECK;

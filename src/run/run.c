@@ -19,6 +19,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -910,6 +911,17 @@ static void warn_of_mode(const struct run_spec *spec)
 			    spec->any_port ? "every port" : "web ports");
 }
 
+/* What a launch is planned with is large, little of it is used, and it is freed before
+ * the engine starts. At the end of the heap it would be cleared for whoever gets it next,
+ * each page a fault. */
+static void keep_heap_small(void)
+{
+	enum { LARGE_BLOCK = 32 * 1024, GROWTH = 32 * 1024 };
+
+	mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);
+	mallopt(M_TOP_PAD, GROWTH);
+}
+
 int control_run(struct run_spec *spec)
 {
 	struct control c = { .spec = spec,
@@ -929,6 +941,7 @@ int control_run(struct run_spec *spec)
 		log_error("out of memory");
 		return RUN_STATUS_FAILED;
 	}
+	keep_heap_small();
 	c.socket.on_policy = on_policy;
 	c.socket.started_ms = c.started_ms;
 	c.socket.newest = &c.policy;

@@ -284,45 +284,52 @@ static pid_t start_child(struct start *s, struct err *err)
 	return child;
 }
 
+static pid_t plan_and_start(struct start *s, struct err *err)
+{
+	const struct launch_spec *spec = s->spec;
+	pid_t r = rootfs_plan(&s->view, s->machine, spec, err);
+
+	for (size_t i = 0; r == 0 && spec->on_hidden && i < s->view.hidden_count; i++)
+		spec->on_hidden(spec->hidden_data, s->view.hidden[i].name);
+	if (r == 0 &&
+	    (s->parent_fd < 0 || s->proc_fd < 0 ||
+	     socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s->sync) < 0))
+		r = err_sys(err, -errno, "cannot make what the launch needs");
+	if (r == 0) {
+		r = start_child(s, err);
+		close(s->sync[0]);
+		close(s->sync[1]);
+	}
+	rootfs_done(&s->view);
+	return r;
+}
+
 pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spec,
 		   struct err *err)
 {
-	struct start s = { .machine = m,
-			   .spec = spec,
-			   .parent_fd = -1,
-			   .proc_fd = -1,
-			   .fds.channel = spec->control_fd,
-			   .uid = geteuid(),
-			   .gid = getegid(),
-			   .ignored_signals = ignored_signals() };
 	CLEAN(fd) int parent_fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	CLEAN(fd) int proc_fd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	CLEAN(fd) int init_fd = -1;
+	/* Large, and most of it stays untouched. */
+	CLEAN(mem) struct start *s = calloc(1, sizeof(*s));
 	pid_t r = std_fds_check(spec->control_fd, err);
 
 	if (r < 0)
 		return r;
-	s.parent_fd = parent_fd;
-	s.proc_fd = proc_fd;
 	init_fd = image_create("weir-init", err);
 	if (init_fd < 0)
 		return init_fd;
-	s.fds.init = init_fd;
-	r = rootfs_plan(&s.view, m, spec, err);
-	for (size_t i = 0; r == 0 && spec->on_hidden && i < s.view.hidden_count; i++)
-		spec->on_hidden(spec->hidden_data, s.view.hidden[i].name);
-	if (r < 0)
-		return r;
-	if (parent_fd < 0 || proc_fd < 0 ||
-	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s.sync) < 0) {
-		rootfs_done(&s.view);
-		return err_sys(err, -errno, "cannot make what the launch needs");
-	}
-	r = start_child(&s, err);
-	close(s.sync[0]);
-	close(s.sync[1]);
-	rootfs_done(&s.view);
-	return r;
+	if (!s)
+		return err_sys(err, -ENOMEM, "cannot start the sandbox");
+	s->machine = m;
+	s->spec = spec;
+	s->parent_fd = parent_fd;
+	s->proc_fd = proc_fd;
+	s->fds = (struct enter_fds){ .channel = spec->control_fd, .init = init_fd };
+	s->uid = geteuid();
+	s->gid = getegid();
+	s->ignored_signals = ignored_signals();
+	return plan_and_start(s, err);
 }
 
 void launch_send_report(int fd, enum launch_report_type type, int value, const char *fmt,

@@ -462,10 +462,14 @@ static void look_into_known_git(const struct startup_files *before, const char *
 bool startup_files_find_new(const struct startup_files *s, startup_new_function *on_new,
 			    void *data)
 {
-	struct startup_files *now = calloc(1, sizeof(*now));
-	int r = now ? 0 : -ENOMEM;
+	struct startup_files *now;
 	bool all;
+	int r;
 
+	if (s->top_count == 0)
+		return true;
+	now = calloc(1, sizeof(*now));
+	r = now ? 0 : -ENOMEM;
 	for (size_t i = 0; i < s->count; i++) {
 		const char *name = s->found[i].name;
 
