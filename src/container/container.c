@@ -76,10 +76,12 @@ static int check_volumes(const struct run *r, struct err *err)
 	for (size_t i = 0; i < r->spec->volumes.count; i++) {
 		const char *volume = r->spec->volumes.items[i];
 
-		if (shows(volume, r->engine.socket) || shows(volume, CLI_DAEMON_SOCKET))
+		if (shows(volume, r->engine.socket) || shows(volume, CLI_DAEMON_SOCKET) ||
+		    (r->spec->socket && shows(volume, r->spec->socket)))
 			return err_set(err, -EINVAL,
 				       "--volume '%.200s' is refused: with the socket of "
-				       "%s in it the container can take the filter away",
+				       "%s or of Weir in it the container can take the "
+				       "filter away",
 				       volume, r->engine.name);
 	}
 	return 0;
@@ -473,6 +475,8 @@ static int exit_status(const struct run *r, const struct err *err)
 {
 	if (r->status >= 0)
 		return r->status;
+	if (r->guard.signal > 0)
+		return STATUS_BY_SIGNAL + r->guard.signal;
 	if (err->code == -EINVAL)
 		return RUN_STATUS_BAD_INPUT;
 	return RUN_STATUS_FAILED;

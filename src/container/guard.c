@@ -4,9 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
@@ -155,6 +157,17 @@ static int ask_sidecar(const struct guard *g, const char *method, const char *pa
 	return r < 0 ? err_sys(err, r, "the sidecar does not answer") : 0;
 }
 
+/* The terminal's size and a continuation end nothing. */
+static bool is_interrupted(struct guard *g, int signals)
+{
+	struct signalfd_siginfo info;
+
+	if (read(signals, &info, sizeof(info)) == sizeof(info) &&
+	    info.ssi_signo != SIGWINCH && info.ssi_signo != SIGCONT)
+		g->signal = (int)info.ssi_signo;
+	return g->signal > 0;
+}
+
 static int wait_until_healthy(struct guard *g, int signals, struct err *err)
 {
 	const int64_t until_ms = clock_now_ms() + HEALTHY_MS;
@@ -168,14 +181,16 @@ static int wait_until_healthy(struct guard *g, int signals, struct err *err)
 		    reply.status == HTTP_OK)
 			return 0;
 		(void)!poll(polls, ARRAY_SIZE(polls), LOOK_MS);
-		if (polls[0].revents)
-			return err_set(err, -ECANCELED, "interrupted");
+		if (polls[0].revents && is_interrupted(g, signals))
+			return err_set(err, -ECANCELED, "ended by signal %d", g->signal);
 		if (polls[1].revents && guard_has_ended(g))
 			return err_set(err, -ECHILD, "the sidecar has ended: %s",
 				       docker_last_words(g->engine, g->id, g->arena));
 	} while (clock_now_ms() < until_ms);
-	return err_set(err, -ETIMEDOUT, "the sidecar is not healthy: %s",
-		       docker_last_words(g->engine, g->id, g->arena));
+	return err_set(err, -ETIMEDOUT,
+		       "the sidecar is not healthy, or not to be reached at "
+		       "127.0.0.1:%u: %s",
+		       g->port, docker_last_words(g->engine, g->id, g->arena));
 }
 
 /* Return: 0, or -EINVAL for what the guard calls bad input. */

@@ -24,10 +24,11 @@ struct guard {
 	/* To its standard streams. The container ends when this does, and the other way
 	 * round: podman tells of an end late, or where its clean-up fails. */
 	int control;
+	int signal; /* that came before it was ready; 0: none */
 	struct arena *arena;
 };
 
-/* Start it, with @policy in force. @signals: readable when all of this is to end.
+/* Start it, with @policy in force. @signals: a signalfd, for what ends the start.
  * Return: 0; -EINVAL: bad input; -ECANCELED: @signals; -errno with @err. */
 int guard_start(struct guard *g, const char *policy, int signals,
 		struct err *err) MUST_CHECK;

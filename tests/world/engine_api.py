@@ -71,6 +71,14 @@ class ApiEngine:
         (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\nme:x:1000:1000::/tmp:/bin/sh\n")
         self.engine.load_root("app:test", root)
 
+    def waiting_image(self, name="waiting", program="wait"):
+        """An image whose only program, called @program, waits. Return: its tag."""
+        root = self.folder / name
+        root.mkdir()
+        subprocess.run(["cc", "-static", "-x", "c", "-o", root / program, "-"], check=True,
+                       input=b"#include <unistd.h>\nint main(void){for(;;)pause();}")
+        return self.engine.load_root(f"{name}:test", root, f'ENTRYPOINT ["/{program}"]')
+
     @property
     def variables(self):
         name = "DOCKER_HOST" if self.kind == "docker" else "CONTAINER_HOST"

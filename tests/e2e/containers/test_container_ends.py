@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """weir container run: both containers go together, whoever dies first; nothing is left behind."""
+import contextlib
+import functools
 import os
 import pathlib
 import pty
@@ -17,20 +19,26 @@ STRANGER = "93.9.9.9"
 SLEEP = ("--", "/bin/sleep", "600")
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def engine(world, request):
-    if not KINDS[request.param].client_programs():
-        pytest.skip(f"no {request.param} here")
-    with ApiEngine(world, request.param) as e:
-        yield e
+@pytest.fixture(scope="module")
+def engines(world):
+    """The engine of a kind, started when it is first asked for."""
+    with contextlib.ExitStack() as stack:
+        @functools.cache
+        def started(kind):
+            if not KINDS[kind].client_programs():
+                pytest.skip(f"no {kind} here")
+            return stack.enter_context(ApiEngine(world, kind))
+        yield started
+
+
+@pytest.fixture(params=KINDS)
+def engine(engines, request):
+    return engines(request.param)
 
 
 @pytest.fixture(scope="module")
-def docker_engine(world):
-    if not KINDS["docker"].client_programs():
-        pytest.skip("no docker here")
-    with ApiEngine(world, "docker") as e:
-        yield e
+def docker_engine(engines):
+    return engines("docker")
 
 
 def watchers_of(pid):
@@ -158,11 +166,7 @@ def test_the_daemon_guards_from_outside(docker_engine, daemon, site, denied):
 def test_a_runtime_that_is_another_kernels_is_refused(docker_engine):
     """The guard's first process is called as gVisor's; what is looked at is the name."""
     engine = docker_engine
-    root = engine.folder / "guest"
-    root.mkdir()
-    subprocess.run(["cc", "-static", "-x", "c", "-o", root / "runsc-sandbox", "-"], input=b"#include <unistd.h>\nint main(void){for(;;)pause();}",
-                   check=True)
-    engine.engine.load_root("guest:test", root, 'ENTRYPOINT ["/runsc-sandbox"]')
+    engine.waiting_image("guest", "runsc-sandbox")
     done = engine.run("--weir-image", "guest:test", "--", "/bin/true")
     assert done.code == 125 and "runsc-sandbox" in done.messages and "runc" in done.messages, done
     engine.nothing_left()

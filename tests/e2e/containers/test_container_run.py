@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """weir container run: a container of a real Docker Engine or podman, guarded by a sidecar."""
 import json
+import signal
+import subprocess
 
 import pytest
 
 from world import expect
 from world.engine_api import KINDS, ApiEngine
-from world.sidecar import request
+from world.sidecar import request, wait_for
 
 STRANGER = "93.9.9.9"
 
@@ -66,6 +68,10 @@ REFUSED = {"--network host": "host's network", "--privileged": "take the filter 
            "--allow a..b": "a..b", "--set-env X": "NAME=VALUE", "--info-fd 99": "not an open descriptor"}
 
 
+in_docker = pytest.mark.parametrize("engine", ["docker"], indirect=True)
+
+
+@in_docker
 @pytest.mark.parametrize("words", REFUSED)
 def test_what_leads_past_the_filter_starts_nothing(engine, words):
     done = engine.run(*words.split(), "--", "/bin/true")
@@ -73,6 +79,7 @@ def test_what_leads_past_the_filter_starts_nothing(engine, words):
     assert not engine.containers()
 
 
+@in_docker
 def test_all_faults_are_told_at_once(engine):
     done = engine.run("--privileged", "--cap-add", "BPF", "--network", "host", "--allow", "a..b", "--", "/bin/true")
     assert done.code == 2 and all(w in done.messages for w in ("--privileged", "BPF", "--network", "a..b")), done
@@ -93,6 +100,21 @@ def test_what_is_not_there_is_said(engine):
     assert done.code == 127, done
     done = engine.run("--", "/etc/passwd")
     assert done.code == 126, done
+    engine.nothing_left()
+
+
+@in_docker
+def test_a_signal_before_the_app_starts_ends_all(engine):
+    """While the sidecar isn't healthy: here it never is, for the program in its image only waits."""
+    engine.waiting_image()
+    process = engine.start("--weir-image", "waiting:test", "--", "/bin/true")
+    wait_for(lambda: engine.engine("ps", "-q"))
+    for number in (signal.SIGWINCH, signal.SIGCONT):
+        process.send_signal(number)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130, process.stderr.read()
     engine.nothing_left()
 
 

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "unit.h"
+
+#include "sys/capability.h"
+
+static void names(void **state)
+{
+	static const struct {
+		const char *name;
+		bool undoes;
+	} cases[] = {
+		{ "NET_ADMIN", true },	   { "net_admin", true },
+		{ "CAP_NET_ADMIN", true }, { "cap_Net_Admin", true },
+		{ "ALL", true },	   { "CAP_ALL", true },
+		{ "SYS_ADMIN", true },	   { "BPF", true },
+		{ "NET_RAW", false },	   { "CHOWN", false },
+		{ "CAP_", false },	   { "", false },
+		{ "NET_ADMINX", false },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		print_message("'%s'\n", cases[i].name);
+		assert_int_equal(capability_undoes_filter(text_of(cases[i].name)),
+				 cases[i].undoes);
+	}
+	assert_true(capability_is(text_of("cap_net_raw"), "NET_RAW"));
+	assert_false(capability_is(text_of("NET_RA"), "NET_RAW"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(names) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
