@@ -27,7 +27,8 @@ enum {
 	RUNS_PER_TURN = 32, /* of the library, while it has bytes to go on with */
 	TICK_MS = 1000,
 	BODY_FIRST = 4096,
-	LARGE_BODY = 65536, /* memory is given back behind it */
+	LARGE_BODY = 65536,  /* memory is given back behind it, */
+	GIVE_BACK_MS = 1000, /* so much later: another one may follow */
 	LIBRARY_STRICT =
 		0, /* its answer to a missing Host is broken: see framing_fault() */
 };
@@ -233,9 +234,17 @@ static void on_completed(void *data, struct MHD_Connection *mhd, void **context,
 	free(r->clean);
 	free(r->body);
 	free(r);
-	/* What was made of a large one lies in many pieces. */
-	if (large)
+	/* Without memory for the timer at once. */
+	if (large && a->trim_timer.slot == 0 &&
+	    loop_timer_start(a->config.loop, &a->trim_timer,
+			     loop_now_ms(a->config.loop) + GIVE_BACK_MS) < 0)
 		malloc_trim(0);
+}
+
+/* What was made of a large body lies in many pieces. */
+static void on_trim(struct loop_timer *t)
+{
+	malloc_trim(0);
 }
 
 static void answer_too_large(struct api_request *r)
@@ -623,6 +632,7 @@ struct api *api_new(const struct api_config *config, struct err *err)
 	a->epoch = (uint64_t)clock_wall_ms();
 	a->run_timer.on_fire = on_run_timer;
 	a->tick_timer.on_fire = on_tick;
+	a->trim_timer.on_fire = on_trim;
 	a->listening =
 		(struct loop_source){ .fd = config->listen_fd, .on_ready = on_listening };
 	a->polled.fd = -1;
@@ -649,6 +659,7 @@ void api_free(struct api *a)
 	}
 	loop_timer_stop(a->config.loop, &a->run_timer);
 	loop_timer_stop(a->config.loop, &a->tick_timer);
+	loop_timer_stop(a->config.loop, &a->trim_timer);
 	close(a->listening.fd);
 	free(a->rows);
 	free(a->failures);

@@ -27,6 +27,7 @@ struct api {
 	struct loop_source listening, polled;
 	struct loop_timer run_timer;  /* when the library wants to run */
 	struct loop_timer tick_timer; /* every second while anybody is connected */
+	struct loop_timer trim_timer; /* a large body was there */
 	struct conns conns;
 	struct api_counts counts;
 	struct failures *failures; /* with config.limits_failures; owned */

@@ -167,12 +167,14 @@ char *prefix_format(const struct prefix *p, char *buf)
 
 bool prefix_contains(const struct prefix *p, const struct addr *a)
 {
-	struct prefix q;
+	size_t whole = p->bits / 8;
+	uint8_t mask = (uint8_t)(0xff00 >> p->bits % 8);
 
-	if (p->addr.family != a->family || a->family == ADDR_NONE)
+	if (p->addr.family != a->family || a->family == ADDR_NONE ||
+	    memcmp(p->addr.bytes, a->bytes, MIN(whole, sizeof(a->bytes))) != 0)
 		return false;
-	q = prefix_of(a, p->bits);
-	return addr_equal(&q.addr, &p->addr);
+	return whole >= addr_size(a) ||
+	       ((p->addr.bytes[whole] ^ a->bytes[whole]) & mask) == 0;
 }
 
 static bool port_parse(const char *text, size_t len, uint16_t *ret)

@@ -11,6 +11,9 @@
  *   3. the sandbox's plan and table are exchanged: queries that wait are judged again
  *      before they are answered, relay flows that aren't allowed any more are reset
  *
+ * Large sets are loaded before, in steps, and so is what the sets for open flows have to
+ * hold; the transaction then brings the rest.
+ *
  * Open flows that are still allowed find their address in a set and get the new
  * generation's mark; all others are refused with their next packet. */
 #include "engine/sandbox.h"
@@ -19,6 +22,8 @@
 
 #include "base/clock.h"
 #include "sandbox/learned.h"
+
+enum { DRAINED_MAX = 768 }; /* addresses of a step, a microsecond each */
 
 /* Everything that takes the place of something at once. */
 struct next {
@@ -265,6 +270,35 @@ int sandbox_change(struct sandbox *s, const struct plan *plan, struct relay *rel
 	return r;
 }
 
+/* Return: 1, there may be more; 0; or -errno. */
+static int stage_draining(struct sandbox *s, struct sandbox_staging *st)
+{
+	CLEAN(mem) struct filter_learn *items = calloc(DRAINED_MAX, sizeof(*items));
+	size_t count;
+	int r;
+
+	if (!items)
+		return -ENOMEM;
+	count = learned_list_draining(s->learned, &st->plan, clock_now_ms(),
+				      &st->drained_at, items, DRAINED_MAX);
+	if (count < DRAINED_MAX)
+		st->drained_at = UINT32_MAX;
+	r = count > 0 ? filter_drain(&s->filter, items, count) : 0;
+	/* The kernel has more than is known then. */
+	if (r == 0 && learned_note_draining(s->learned, items, count) < 0) {
+		s->filter.unsure = true;
+		r = -ENOMEM;
+	}
+	return r < 0 ? r : count > 0;
+}
+
+/* The sets of open flows are those of the rules that stand, and of those that come. */
+static bool may_drain(const struct sandbox *s, const struct sandbox_staging *st)
+{
+	return s->learned && !s->filter.unsure && st->drained_at != UINT32_MAX &&
+	       st->params.relay == s->shared_params.relay;
+}
+
 int sandbox_stage(struct sandbox *s, const struct plan *plan, struct sandbox_staging *st,
 		  struct err *err)
 {
@@ -281,10 +315,16 @@ int sandbox_stage(struct sandbox *s, const struct plan *plan, struct sandbox_sta
 		st->plan = n.plan;
 		st->params = n.shared_params;
 		st->rules = n.rules;
-		return ruleset_is_large(st->rules) ? 1 : 0;
+		return ruleset_is_large(st->rules) || may_drain(s, st) ? 1 : 0;
 	}
 	if (is_stale(s, st))
 		return err_set(err, -ESTALE, "another ruleset stands now");
+	if (may_drain(s, st)) {
+		r = stage_draining(s, st);
+		if (r != 0)
+			return r < 0 ? err_sys(err, r, "cannot load the filter's sets")
+				     : r;
+	}
 	r = filter_stage(&s->filter, st->rules, &st->progress);
 	return r < 0 ? err_sys(err, r, "cannot load the filter's large sets") : r;
 }

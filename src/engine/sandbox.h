@@ -70,14 +70,16 @@ int sandbox_take_over(struct sandbox *s, const struct plan *plan,
  */
 int sandbox_change(struct sandbox *s, const struct plan *plan, struct relay *relay,
 		   int64_t now_ms, struct err *err) MUST_CHECK;
-/* The same in steps, for a policy with many address ranges: what is large is loaded
- * beside the ruleset in force, about a millisecond's worth at a time, and packets don't
- * meet it before the change. */
+/* The same in steps, for a policy with many address ranges or a sandbox that has learned
+ * many addresses: what is large is loaded beside the ruleset in force, about a
+ * millisecond's worth at a time, and packets don't meet it before the change; and what
+ * open flows go on to is put where the change finds it. */
 struct sandbox_staging {
 	struct plan plan;
 	struct filter_shared_params params; /* with the generation that comes */
 	const struct ruleset *rules;	    /* in @arena; NULL before the first step */
 	struct arena arena;
+	uint32_t drained_at; /* of the learned addresses, UINT32_MAX: all are there */
 	struct filter_staging progress;
 };
 /* One step; @st is { 0 } before the first. After the last one sandbox_staging_done() is

@@ -124,6 +124,11 @@ struct filter_learn {
 int filter_learn(struct filter_conn *c, const struct filter_learn *items,
 		 size_t count) MUST_CHECK;
 
+/* The same for the draining sets, which have room for each address without a lifetime:
+ * all of @items are there then. */
+int filter_drain(struct filter_conn *c, const struct filter_learn *items,
+		 size_t count) MUST_CHECK;
+
 /* What the kernel's learned sets hold, element by element; @id is the sandbox's in a
  * table of the host, else 0, and @item's lifetime what is left of it, 1 at least.
  * -EAGAIN: the sets changed meanwhile, and what @fn was called for may be incomplete;

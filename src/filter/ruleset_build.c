@@ -94,10 +94,15 @@ static bool joins(const struct filter_range *a, const struct filter_range *b, si
 size_t filter_ranges_merge(struct filter_range *ranges, size_t count, size_t key_size)
 {
 	size_t last_at = 0;
+	bool sorted = true;
 
 	if (count == 0)
 		return 0;
-	qsort(ranges, count, sizeof(*ranges), compare_ranges);
+	/* As they come from a plan they mostly are. */
+	for (size_t i = 1; sorted && i < count; i++)
+		sorted = compare_ranges(&ranges[i - 1], &ranges[i]) <= 0;
+	if (!sorted)
+		qsort(ranges, count, sizeof(*ranges), compare_ranges);
 	for (size_t i = 1; i < count; i++) {
 		struct filter_range *last = &ranges[last_at];
 
@@ -400,6 +405,7 @@ static uint32_t name_lists(const struct plan *plan)
 		struct prefix ignored;
 
 		if (r.action == POLICY_ALLOW && r.port_list < PLAN_PORT_LISTS_MAX &&
+		    !(lists >> r.port_list & 1) &&
 		    !prefix_parse(r.target, strlen(r.target), true, &ignored))
 			lists |= UINT32_C(1) << r.port_list;
 	}

@@ -188,6 +188,20 @@ void set_put_items(struct nl_writer *w, const struct set_owner *o, enum filter_r
 	elements_end(&k);
 }
 
+int filter_drain(struct filter_conn *c, const struct filter_learn *items, size_t count)
+{
+	const struct set_owner o = { .naming = c->naming };
+	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, c->seq);
+
+	for (size_t i = 0; i < count; i++)
+		if (!set_item_is_valid(&items[i]))
+			return -EINVAL;
+	nl_batch(&w);
+	set_put_items(&w, &o, FILTER_ROLE_DRAINING, items, count);
+	nl_batch_end(&w);
+	return nl_transact(c, &w, NULL);
+}
+
 void set_put_changes(struct nl_writer *w, const struct set_owner *o,
 		     enum filter_role role, size_t index,
 		     const struct filter_learn *items, size_t count, bool is_new)

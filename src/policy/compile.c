@@ -430,6 +430,16 @@ static int prefix_order(const void *x, const void *y)
 	return r != 0 ? r : a->rule < b->rule ? -1 : a->rule > b->rule;
 }
 
+/* Lists of them mostly come sorted. */
+static void sort_prefixes(struct layout_prefix *p, size_t count)
+{
+	for (size_t i = 1; i < count; i++)
+		if (prefix_order(&p[i - 1], &p[i]) > 0) {
+			qsort(p, count, sizeof(*p), prefix_order);
+			return;
+		}
+}
+
 /* Rules that say the same of the same prefix become one: the first, with the flags of
  * all. */
 static void fold_prefixes(struct builder *b)
@@ -516,7 +526,7 @@ static int build_prefixes(struct builder *b)
 		b->prefixes[n] = b->prefixes[n - 1];
 		b->prefixes[n++].prefix = prefix_translated(&r->prefix);
 	}
-	qsort(b->prefixes, n, sizeof(*b->prefixes), prefix_order);
+	sort_prefixes(b->prefixes, n);
 	fold_prefixes(b);
 	link_prefixes(b);
 	collect_tops(b);

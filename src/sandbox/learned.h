@@ -119,6 +119,17 @@ struct learned_rebased {
  * Return: 0 or -ENOMEM. */
 int learned_rebase(const struct learned *old, const struct plan *plan, int64_t now_ms,
 		   struct arena *arena, struct learned_rebased *ret) MUST_CHECK;
+/* Before a change to @plan, some at a time: what is learned and goes on under @plan, on
+ * the same ports, and is not in the kernel's sets for open flows yet. There it opens
+ * nothing that is not open: it is for flows that were let through before, to where new
+ * ones are let through. @at is 0 before the first call.
+ * Return: how many items of @ret, @max at most; fewer: these are the last. */
+size_t learned_list_draining(const struct learned *l, const struct plan *plan,
+			     int64_t now_ms, uint32_t *at, struct filter_learn *ret,
+			     size_t max);
+/* The kernel has acknowledged them. -ENOMEM: they have to go again. */
+int learned_note_draining(struct learned *l, const struct filter_learn *items,
+			  size_t count) MUST_CHECK;
 /* The kernel's sets are made of this table now, and every change of it will be sent to
  * the kernel. */
 void learned_set_active(struct learned *l);

@@ -60,6 +60,7 @@ struct element {
 	struct addr addr;
 	uint8_t port_list;
 	bool doomed; /* in the doomed list */
+	bool drains; /* it is in learned.draining, maybe more than once */
 	uint32_t next_doomed;
 	uint32_t newest; /* entry */
 	uint32_t users, pins;
@@ -87,7 +88,7 @@ struct learned_past {
 	struct learned_snapshot *snapshot; /* borrowed; NULL: there is none */
 };
 
-/* What the kernel's sets for open flows hold, each once. */
+/* What the kernel's sets for open flows hold. */
 struct learned_draining {
 	struct filter_learn *items; /* owned */
 	size_t count;

@@ -16,6 +16,7 @@
  * that it has a record of the kernel knows kernel_until_ms. So the elements of the old
  * table and of the new one say what has to be sent. What the sets for open flows hold is
  * what the last change has put there, and is remembered as a list. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -281,8 +282,15 @@ static int index_init(struct index *x, const struct learned *l, struct arena *ar
 	x->found = arena_array(arena, l->draining.count + 1, sizeof(*x->found));
 	if (!x->slots || !x->found)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < l->draining.count; i++)
-		x->slots[slot_of(x, &x->items[i])] = i + 1;
+	for (uint32_t i = 0; i < l->draining.count; i++) {
+		size_t at = slot_of(x, &x->items[i]);
+
+		/* What is there twice is compared once. */
+		if (x->slots[at] > 0)
+			x->found[i] = true;
+		else
+			x->slots[at] = i + 1;
+	}
 	return 0;
 }
 
@@ -352,6 +360,76 @@ static int keep_list(struct learned *l, const struct filter_learn *items, size_t
 	memcpy(copy, items, count * sizeof(*copy));
 	free(l->draining.items);
 	l->draining = (struct learned_draining){ copy, count };
+	for (uint32_t i = 0; i < l->elements.used; i++)
+		element_at(l, i)->drains = element_at(l, i)->link.live;
+	return 0;
+}
+
+/* ---- draining addresses ahead of a change ---- */
+
+/* A port list of the same number may be another one in another plan. */
+static bool list_is_same(const struct plan *a, const struct plan *b, uint8_t list)
+{
+	size_t a_count = 0, b_count = 0;
+	const struct plan_port_range *x, *y;
+
+	if (list >= plan_port_list_count(a) || list >= plan_port_list_count(b))
+		return false;
+	x = plan_port_list(a, list, &a_count);
+	y = plan_port_list(b, list, &b_count);
+	return a_count == b_count && memcmp(x, y, a_count * sizeof(*x)) == 0;
+}
+
+size_t learned_list_draining(const struct learned *l, const struct plan *plan,
+			     int64_t now_ms, uint32_t *at, struct filter_learn *ret,
+			     size_t max)
+{
+	uint32_t same = 0;
+	size_t count = 0;
+
+	if (!l->is_active || now_ms < l->doubt_until_ms)
+		return 0;
+	static_assert(PLAN_PORT_LISTS_MAX <= 32, "a bit for each list");
+	for (uint8_t i = 0; i < PLAN_PORT_LISTS_MAX; i++)
+		same |= (uint32_t)list_is_same(l->plan, plan, i) << i;
+	for (; *at < l->entries.used && count < max; ++*at) {
+		const struct entry *e = entry_at(l, *at);
+		const struct element *el = e->link.live ? element_at(l, e->element)
+							: NULL;
+		struct plan_verdict v;
+
+		if (el && !el->drains && e->expires_ms > now_ms &&
+		    (same >> el->port_list & 1) &&
+		    learned_is_allowed(plan, &name_at(l, e->name)->name, &el->addr, &v) &&
+		    v.port_list == el->port_list)
+			ret[count++] = (struct filter_learn){
+				.addr = el->addr,
+				.port_list = el->port_list,
+				.lifetime_ms = 1,
+			};
+	}
+	return count;
+}
+
+int learned_note_draining(struct learned *l, const struct filter_learn *items,
+			  size_t count)
+{
+	struct learned_draining *d = &l->draining;
+	struct filter_learn *grown =
+		reallocarray(d->items, d->count + count + 1, sizeof(*grown));
+
+	if (!grown)
+		return -ENOMEM;
+	memcpy(grown + d->count, items, count * sizeof(*items));
+	*d = (struct learned_draining){ grown, d->count + count };
+	for (size_t i = 0; i < count; i++) {
+		uint32_t at = learned_element_find(l, &items[i].addr,
+						   hash_addr(l, &items[i].addr),
+						   items[i].port_list);
+
+		if (at != NONE)
+			element_at(l, at)->drains = true;
+	}
 	return 0;
 }
 
@@ -387,6 +465,8 @@ void learned_set_plan(struct learned *l, const struct plan *plan)
 void learned_keep_none(struct learned *l)
 {
 	l->draining.count = 0;
+	for (uint32_t i = 0; i < l->elements.used; i++)
+		element_at(l, i)->drains = false;
 }
 
 void learned_set_active(struct learned *l)

@@ -252,7 +252,7 @@ class Daemon:
         """{name: pids}: a supervisor for each engine."""
         found = {"supervisor": [self.process.pid]}
         for pid, name in [*self.children(self.process.pid)]:
-            found.setdefault(name.split("-")[0], []).append(pid)
+            found.setdefault(name.split("-")[0].replace("daemon", "supervisor"), []).append(pid)
         for supervisor in found["supervisor"][1:]:
             for pid, name in self.children(supervisor):
                 found.setdefault(name, []).append(pid)
@@ -455,7 +455,7 @@ class Bench:
 
 
 COLUMNS = [("sandboxes", "sandboxes", 9, 0), ("engines", "engines", 7, 0), ("attach p50", "attach_p50_ms", 10, 2), ("p99 ms", "attach_p99_ms", 7, 2), ("CPU ms", "attach_cpu_ms", 7, 2),
-           ("engine", "engine_kib_each", 7, 1), ("supervisor", "warden_kib_each", 7, 1),
+           ("engine", "engine_kib_each", 7, 1), ("supervisor", "supervisor_kib_each", 10, 1),
            ("control", "control_kib_each", 8, 1), ("kernel KiB", "kernel_kib_each", 10, 1),
            ("cached µs", "cached_cpu_us", 10, 2), ("p50", "cached_p50_us", 6, 0), ("p99", "cached_p99_us", 7, 0),
            ("new µs", "new_cpu_us", 7, 2), ("p50", "new_p50_us", 6, 0), ("p99", "new_p99_us", 7, 0),

@@ -61,6 +61,21 @@ def test_two_sandboxes_know_nothing_of_each_other(daemon, pod, other, site, deni
     assert daemon.status("one")["counters"]["queries_denied"] == 0
 
 
+def test_two_sandboxes_with_one_policy_share_nothing_learned(daemon, pod, other, site):
+    """One plan and one engine serve both, and one process has opened the sockets of both."""
+    daemon.attach("one", pod, "--allow", site.name)
+    daemon.attach("two", other, "--allow", site.name)
+    pod.probe(["dns", site.name])
+    assert reaches(pod, site)
+    expect.tcp_refused(other.probe(["tcp", site.v4, 443]))
+    other.probe(["dns", site.name])
+    assert reaches(other, site)
+    assert daemon.weir("detach", "one").code == 0
+    assert reaches(other, site)
+    expect.tcp_refused(other.probe(["tcp", "10.9.8.7", 443]))
+    assert "opensandbox" in other.nft("list", "ruleset")
+
+
 def test_names_that_connections_show(daemon, pod, site, tmp_path):
     """verify: tls goes through the relay, which dials from the host."""
     file = tmp_path / "policy.yaml"

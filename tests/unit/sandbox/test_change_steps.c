@@ -409,6 +409,35 @@ static void what_is_learned_stays_through_a_staged_change(void **state)
 	close_flow(a);
 }
 
+static void what_was_to_drain_and_was_given_up_opens_nothing(void **state)
+{
+	struct sandbox_staging st = { 0 };
+	struct err err = { 0 };
+	struct plan plan;
+	struct flow a, b;
+
+	install(A_AND_B);
+	learn("a.x.test", FAR_A, LONG_MS);
+	learn("b.x.test", FAR_B, LONG_MS);
+	a = connect_flow(FAR_A, listener[0]);
+	b = connect_flow(FAR_B, listener[1]);
+	for (int i = 0; i < 2; i++) {
+		plan = plan_of(A_AND_B "limits: {addresses: 100}\n");
+		assert_true(stage_all(&plan, &st) > 1);
+		sandbox_stage_abandon(&box, &st);
+		must(sandbox_verify(&box, &err), &err);
+	}
+	change(B_ALONE);
+	assert_kernel_has(1);
+	assert_is_reset(a);
+	assert_int_equal(connect_result(FAR_A), -ECONNREFUSED);
+	change(A_AND_B);
+	assert_int_equal(connect_result(FAR_A), -ECONNREFUSED);
+	assert_true(passes(b));
+	close_flow(a);
+	close_flow(b);
+}
+
 #define T(name) cmocka_unit_test_teardown(name, stop)
 
 int main(void)
@@ -428,6 +457,7 @@ int main(void)
 		T(what_has_just_ended_in_the_kernel_may_go),
 		T(the_generation_may_wrap),
 		T(what_is_learned_stays_through_a_staged_change),
+		T(what_was_to_drain_and_was_given_up_opens_nothing),
 	};
 
 	if (!make_namespaces()) {

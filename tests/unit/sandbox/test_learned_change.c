@@ -443,6 +443,48 @@ static void any_table_becomes_what_the_policy_allows_of_it(void **state)
 	}
 }
 
+#define TWO_NAMES                                                                        \
+	"egress: [{action: allow, target: a.x.test}, {action: allow, target: "           \
+	"b.x.test, ports: [443]}]\n"
+
+static void what_goes_on_is_listed_ahead_of_a_change(void **state)
+{
+	enum { MAX = 8 };
+	struct filter_learn items[MAX];
+	struct change c;
+	uint32_t at = 0;
+
+	begin(&c, TWO_NAMES);
+	learn(&c, "a.x.test", 1, 600, NOW);
+	learn(&c, "b.x.test", 2, 600, NOW);
+	learn(&c, "a.x.test", 3, 600, NOW);
+	rebase(&c, TWO_NAMES, NOW);
+	take_place(&c);
+	learned_set_active(c.old);
+	learn(&c, "a.x.test", 4, 600, NOW);
+	learn(&c, "b.x.test", 5, 600, NOW);
+	/* 1 to 3 are there since the change; b's ports are to be others. */
+	c.next_bytes = plan_from("egress: [{action: allow, target: a.x.test}, {action: "
+				 "allow, target: b.x.test, ports: [80]}]\n",
+				 &c.next_plan);
+	assert_int_equal(learned_list_draining(c.old, &c.next_plan, NOW, &at, items, MAX),
+			 1);
+	assert_non_null(in(items, 1, 4));
+	free(c.next_bytes);
+	/* Twice does no harm. */
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(learned_note_draining(c.old, items, 1), 0);
+	at = 0;
+	rebase(&c, TWO_NAMES, NOW);
+	assert_int_equal(learned_list_draining(c.old, &c.next_plan, NOW, &at, items, MAX),
+			 1);
+	assert_non_null(in(items, 1, 5));
+	assert_non_null(c.next.difference);
+	assert_int_equal(c.next.difference->draining_count, 1);
+	assert_non_null(in(c.next.difference->draining, 1, 5));
+	end(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -457,6 +499,7 @@ int main(void)
 		cmocka_unit_test(what_has_just_ended_counts_as_ended),
 		cmocka_unit_test(nothing_is_remembered_that_nobody_asked_for),
 		cmocka_unit_test(the_oldest_that_has_ended_is_forgotten),
+		cmocka_unit_test(what_goes_on_is_listed_ahead_of_a_change),
 		cmocka_unit_test(any_table_becomes_what_the_policy_allows_of_it),
 	};
 
