@@ -63,7 +63,11 @@ struct launch_spec {
 	int (*confirm)(void *data, struct err *err);
 	bool confirm_has_rights;
 	void *prepare_data; /* for both */
-	int control_fd;	    /* SOCK_SEQPACKET: weir-init's end of its channel */
+	/* Written: the mount namespace that the command's is a copy of, or -1; the
+	 * caller's to close. Where the launch child lets go of the last reference, the
+	 * kernel has it wait for every processor. Or NULL. */
+	int *outer_mounts;
+	int control_fd; /* SOCK_SEQPACKET: weir-init's end of its channel */
 };
 
 /* The facts that decide how to launch, gathered once before anything is started.

@@ -345,10 +345,22 @@ static int mask_lost(struct rootfs *v, struct err *err)
 	return too_busy(err);
 }
 
+static bool has_bare_tree(const struct rootfs *v)
+{
+	for (size_t i = v->layer_count; i < v->tree_count; i++)
+		if (tree_is_bare(&v->trees[i]))
+			return true;
+	return false;
+}
+
+/* What isn't bare shows no socket of the host's, and no mount of it. */
 int mask_build(struct rootfs *v, struct err *err)
 {
-	int r = mask_mounts(v, err);
+	int r;
 
+	if (!has_bare_tree(v))
+		return 0;
+	r = mask_mounts(v, err);
 	if (r == 0)
 		r = mask_all_named(v, err);
 	return r < 0 ? r : mask_lost(v, err);

@@ -86,6 +86,7 @@ struct control {
 	int engine_fd, engine_end; /* SOCK_SEQPACKET: ours, the engine's */
 	int launch_fd, launch_end; /* ours, weir-init's */
 	int hand_fd, hand_end;	   /* the launch child's to the engine, the engine's */
+	int outer_mounts;	   /* launch.h; until the command runs */
 	struct launch_machine machine;
 	struct startup_files *startup; /* owned */
 	const char **hidden, **held;   /* the arena's: what the command doesn't get */
@@ -354,6 +355,7 @@ static void on_launch_message(struct control *c, struct launch_report *m)
 		break;
 	case LAUNCH_STARTED:
 		c->state = CONTROL_RUNNING;
+		fd_close(&c->outer_mounts);
 		loop_timer_stop(c->loop, &c->patience);
 		if (live_serve(&c->socket, c->loop, c->engine_fd) < 0)
 			fail(c, RUN_STATUS_FAILED, "cannot watch the run's socket");
@@ -674,6 +676,7 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		/* It gives the uplink's link its addresses. */
 		.confirm_has_rights = inside.uplink != UPLINK_NONE,
 		.prepare_data = &inside,
+		.outer_mounts = &c->outer_mounts,
 		.control_fd = c->launch_end,
 	};
 
@@ -926,6 +929,7 @@ int control_run(struct run_spec *spec)
 {
 	struct control c = { .spec = spec,
 			     .plan_fd = -1,
+			     .outer_mounts = -1,
 			     .agent_socket = { .fd = -1 },
 			     .parent = { .fd = -1 },
 			     .started_ms = clock_wall_ms(),

@@ -230,19 +230,25 @@ static pid_t clone_child(void)
 	return (pid_t)pid;
 }
 
+static int open_namespace(pid_t child, const char *name)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)child, name);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
 /* Root: write the maps, copy the mounts with them, hand them over. */
 static int serve_child(struct start *s, pid_t child, struct err *err)
 {
-	char path[64];
 	CLEAN(fd) int userns = -1;
 	int r = launch_write_maps(s->machine, child, err);
 
 	if (r < 0)
 		return r;
-	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)child);
-	userns = open(path, O_RDONLY | O_CLOEXEC);
+	userns = open_namespace(child, "user");
 	if (userns < 0)
-		return err_sys(err, -errno, "cannot open %s", path);
+		return err_sys(err, -errno, "cannot open the sandbox's user namespace");
 	r = rootfs_open_trees(&s->view, userns, err);
 	if (r < 0)
 		return r;
@@ -272,6 +278,8 @@ static pid_t start_child(struct start *s, struct err *err)
 		child_main(s);
 	if (child < 0)
 		return enter_explain(child, err);
+	if (s->spec->outer_mounts)
+		*s->spec->outer_mounts = open_namespace(child, "mnt");
 	if (s->machine->root)
 		r = serve_child(s, child, err);
 	if (r == 0)

@@ -73,6 +73,13 @@ def comm(pid):
         return ""
 
 
+def link_of(path):
+    try:
+        return os.readlink(path)
+    except FileNotFoundError:  # closed meanwhile
+        return ""
+
+
 @pytest.fixture
 def inside(world, user):
     cwd = world.workdir(user)
@@ -195,6 +202,13 @@ def test_J3_init_holds_its_channel_and_nothing_of_the_hosts(inside):
     assert (proc / "environ").read_bytes().strip(b"\0") == b""
     for name in ("root", "cwd"):
         assert os.stat(proc / name).st_dev != os.stat("/").st_dev or name == "cwd"
+
+
+def test_J3_a_run_keeps_no_mount_namespace_of_the_sandbox(inside):
+    """It has the outer one until the command runs, so that nobody waits for its end. The control: init's own is there to be opened."""
+    pid = inside.run.process.pid
+    wait_for(lambda: not [p for p in pathlib.Path(f"/proc/{pid}/fd").iterdir() if link_of(p).startswith("mnt:")])
+    assert os.readlink(f"/proc/{inside.init}/ns/mnt") != os.readlink("/proc/self/ns/mnt")
 
 
 def test_J3_every_mount_inside_is_nosuid_and_without_devices_but_those_of_dev(inside):
