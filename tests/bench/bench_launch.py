@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long `weir run -- true` takes beside bwrap, and what its processes hold in memory.
 
-    bench_launch.py [--build DIR] [--pairs 30] [--user nobody] [--json FILE]
+    bench_launch.py [--build DIR] [--old DIR] [--pairs 30] [--user nobody] [--json FILE]
 
 weir with its filter installed, read back and probed, and the same command in bwrap with
-everything unshared, take turns; the median of the ratio within each pair counts, for
-root and for an ordinary user. Memory is the proportional share (PSS) of the control
+everything unshared, take turns, and with --old the weir of another build as well; the
+median of the ratio within each round counts, for root and for an ordinary user. The
+least, and the CPU time of all processes that were waited for, say what a busy machine
+hides. Memory is the proportional share (PSS) of the control
 process and of the engine while a sandbox sleeps. Needs root.
 """
 import argparse
@@ -14,6 +16,7 @@ import json
 import os
 import pathlib
 import pwd
+import resource
 import shutil
 import statistics
 import subprocess
@@ -41,24 +44,34 @@ class Caller:
             self.options.update(user=entry.pw_uid, group=entry.pw_gid, extra_groups=[])
 
     def time_ms(self, command):
-        begin = time.perf_counter()
+        """Wall time and CPU time."""
+        before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                               check=False, **self.options)
         took = (time.perf_counter() - begin) * 1000
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if done.returncode != 0:
             sys.exit(f"{command[0]} as {self.name}: {done.stderr.decode(errors='replace')}")
-        return took
+        return took, (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000
 
     def start(self, command):
         return subprocess.Popen(command, stdout=subprocess.PIPE, **self.options)
 
 
-def compare(caller, weir, pairs):
-    rows = [(caller.time_ms([weir, "run", "--", "true"]), caller.time_ms(BWRAP))
-            for _ in range(WARM_UP + pairs)][WARM_UP:]
-    return {"weir_ms": statistics.median(w for w, _ in rows),
-            "bwrap_ms": statistics.median(b for _, b in rows),
-            "ratio": statistics.median(w / b for w, b in rows)}
+def compare(caller, commands, rounds):
+    """@commands: name to command; bwrap is what the others are held against."""
+    rows = [{name: caller.time_ms(line) for name, line in commands.items()}
+            for _ in range(WARM_UP + rounds)][WARM_UP:]
+    found = {}
+    for name in commands:
+        wall = [row[name][0] for row in rows]
+        found[f"{name}_ms"] = statistics.median(wall)
+        found[f"{name}_min_ms"] = min(wall)
+        found[f"{name}_cpu_ms"] = statistics.median(row[name][1] for row in rows)
+        if name != "bwrap":
+            ratio = "ratio" if name == "weir" else f"{name}_ratio"
+            found[ratio] = statistics.median(row[name][0] / row["bwrap"][0] for row in rows)
+    return found
 
 
 def pss_kb(pid):
@@ -93,30 +106,42 @@ def memory(caller, weir):
 
 def measure(options):
     weir = str(pathlib.Path(options.build).resolve() / "weir")
+    commands = {"weir": [weir, "run", "--", "true"], "bwrap": BWRAP}
+    if options.old:
+        commands["old"] = [str(pathlib.Path(options.old).resolve() / "weir"), "run", "--", "true"]
     result = {}
     top = pathlib.Path(tempfile.mkdtemp(prefix="weir-bench-launch-"))
     top.chmod(0o755)
     try:
         for name in ("root", options.user):
             caller = Caller(name, top)
-            result[name] = {**compare(caller, weir, options.pairs), **memory(caller, weir)}
+            result[name] = {**compare(caller, commands, options.pairs), **memory(caller, weir)}
     finally:
         shutil.rmtree(top)
     return result
 
 
 def print_table(result):
-    print(f"{'weir run -- true, as':22}{'weir ms':>9}{'bwrap ms':>10}{'ratio':>7}{'reach':>7}"
+    print(f"{'weir run -- true, as':22}{'':7}{'ms':>8}{'least':>8}{'CPU ms':>8}{'ratio':>7}{'reach':>7}"
           f"{'control kB':>12}{'engine kB':>11}{'reach':>7}")
     for name, row in result.items():
-        print(f"{name:22}{row['weir_ms']:9.2f}{row['bwrap_ms']:10.2f}{row['ratio']:7.2f}"
-              f"{REACH_RATIO:7.1f}{row['control_kb']:12}{row['engine_kb']:11}{REACH_ENGINE_KB:7}")
+        for what in ("weir", "old", "bwrap"):
+            if f"{what}_ms" not in row:
+                continue
+            ratio = row.get("ratio" if what == "weir" else f"{what}_ratio", 1)
+            line = (f"{name if what == 'weir' else '':22}{what:7}{row[f'{what}_ms']:8.2f}{row[f'{what}_min_ms']:8.2f}"
+                    f"{row[f'{what}_cpu_ms']:8.2f}{ratio:7.2f}")
+            if what == "weir":
+                line += (f"{REACH_RATIO:7.1f}{row['control_kb']:12}{row['engine_kb']:11}"
+                         f"{REACH_ENGINE_KB:7}")
+            print(line)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build")
+    parser.add_argument("--old", help="another build, to be compared with")
     parser.add_argument("--pairs", type=int, default=30)
     parser.add_argument("--user", default="nobody")
     parser.add_argument("--json")
