@@ -107,15 +107,18 @@ def at(document, path):
 
 def once(name, build):
     """The JSON of one bench; None: it has none."""
-    with tempfile.NamedTemporaryFile(suffix=".json") as out:
-        done = subprocess.run([str(a) for a in command(name, build, out.name)], capture_output=True, text=True, check=False)
-        text = done.stdout if name == "policy" else pathlib.Path(out.name).read_text(encoding="utf-8")
+    said = "said nothing"
     try:
-        return json.loads(text)
+        with tempfile.NamedTemporaryFile(suffix=".json") as out:
+            done = subprocess.run([str(a) for a in command(name, build, out.name)], capture_output=True, text=True, check=False)
+            said = (done.stderr.strip() or done.stdout.strip() or said).splitlines()[-1]
+            return json.loads(done.stdout if name == "policy" else pathlib.Path(out.name).read_text(encoding="utf-8"))
+    except OSError as e:
+        said = str(e)
     except ValueError:
-        said = (done.stderr.strip() or done.stdout.strip() or "said nothing").splitlines()[-1]
-        print(f"page.py: {name} was not measured: {said}", file=sys.stderr)
-        return None
+        pass
+    print(f"page.py: {name} was not measured: {said}", file=sys.stderr)
+    return None
 
 
 def judged(row, weir, beside):
