@@ -91,7 +91,7 @@ class EventStream(Iterator[StreamEvent]):
             fields = {}
 
 
-class _UnixConnection(http.client.HTTPConnection):
+class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: str, timeout: Optional[float]) -> None:
         super().__init__("localhost", timeout=timeout)
         self._path = path
@@ -121,7 +121,7 @@ class _Server:
 
     def connect(self, timeout: Optional[float]) -> http.client.HTTPConnection:
         if self._url is None:
-            return _UnixConnection(self._path, timeout)
+            return UnixConnection(self._path, timeout)
         host = cast(str, self._url.hostname)
         if self._tls:
             return http.client.HTTPSConnection(host, self._url.port or 443, timeout=timeout, context=self._tls)

@@ -19,7 +19,7 @@ from ._launch import Command, Guard, PathName
 from ._program import ask
 from ._result import Result
 from ._run import run
-from .client import Client
+from .client import SOCKET, Client
 
 # A name that nobody can have (RFC 6761).
 DENIED = "egress-self-test.invalid:443"
@@ -135,10 +135,11 @@ class Isolation:
 
     def __init__(self, profile: str, analysis_id: Optional[str], uid: Union[int, str, None], cgroup: Optional[PathName],
                  repin_interval: Union[str, float, None], socket: Optional[str], state_dir: Optional[PathName]) -> None:
-        self.id, self._uid, self._cgroup, self._socket = analysis_id, uid, cgroup, socket
+        self.id, self._uid, self._cgroup = analysis_id, uid, cgroup
+        self._socket = socket or os.environ.get("WEIR_SOCKET") or SOCKET
         self._profile, self._state_dir = profile, state_dir
         self._repin = f"{int(repin_interval)}s" if isinstance(repin_interval, (int, float)) else repin_interval
-        self._on_host = (uid is not None or cgroup is not None) and Client(socket).is_healthy()
+        self._on_host = (uid is not None or cgroup is not None) and Client(self._socket).is_healthy()
         self._kept_here = False
 
     def guard(self, options: Dict[str, Any]) -> Guard:
