@@ -206,27 +206,17 @@ static void opened_dns(struct builder *b, struct filter_chain *c, uint8_t protoc
 				end(b);
 }
 
-/* Name servers that may be asked past the engine, whatever the policy denies: a list of
- * DoH resolvers has the common ones. */
-static void exempt_dns(struct builder *b, struct filter_chain *c, stmt_ending *end)
+/* @end for every destination of the @sets, of one family each: those that are denied, or
+ * the name servers that may be asked past the engine, whatever the policy denies (a list
+ * of DoH resolvers has the common ones). */
+static void rules_to(struct builder *b, struct filter_chain *c,
+		     const struct filter_set *const *sets, stmt_ending *end)
 {
 	for (size_t f = 0; f < b->family_count; f++) {
-		if (!b->exempt[f])
+		if (!sets[f])
 			continue;
 		stmt_rule(b, c);
-		stmt_daddr_in(b, f, b->exempt[f]);
-		end(b);
-	}
-}
-
-/* @end for every destination that is denied. */
-static void ruleset_denied(struct builder *b, struct filter_chain *c, stmt_ending *end)
-{
-	for (size_t f = 0; f < b->family_count; f++) {
-		if (!b->deny[f])
-			continue;
-		stmt_rule(b, c);
-		stmt_daddr_in(b, f, b->deny[f]);
+		stmt_daddr_in(b, f, sets[f]);
 		end(b);
 	}
 }
@@ -237,8 +227,8 @@ static void build_dns_nat(struct builder *b)
 	struct filter_chain *nat = ruleset_plain_chain(b, "dns_nat");
 
 	b->dns_nat = nat;
-	exempt_dns(b, nat, stmt_return);
-	ruleset_denied(b, nat, stmt_redirect_dns);
+	rules_to(b, nat, b->exempt, stmt_return);
+	rules_to(b, nat, b->deny, stmt_redirect_dns);
 	opened_dns(b, nat, IPPROTO_TCP, b->relay ? stmt_redirect_relay : stmt_return);
 	opened_dns(b, nat, IPPROTO_UDP, stmt_return);
 	stmt_rule(b, nat);
@@ -254,8 +244,8 @@ void ruleset_build_dns(struct builder *b)
 	if (!b->fixed)
 		build_dns_nat(b);
 	b->dns_output = output = ruleset_plain_chain(b, "dns_output");
-	exempt_dns(b, output, stmt_mark_and_accept);
-	ruleset_denied(b, output, stmt_refuse);
+	rules_to(b, output, b->exempt, stmt_mark_and_accept);
+	rules_to(b, output, b->deny, stmt_refuse);
 	for (size_t p = 0; p < PROTOCOLS; p++)
 		opened_dns(b, output, ruleset_protocols[p],
 			   ruleset_is_direct(b, ruleset_protocols[p]) ? stmt_mark_and_pass
@@ -787,7 +777,7 @@ static void step_local(struct builder *b, struct filter_chain *c)
 
 void ruleset_local_listeners(struct builder *b, struct filter_chain *c)
 {
-	ruleset_denied(b, c, stmt_refuse);
+	rules_to(b, c, b->deny, stmt_refuse);
 	for (size_t p = 0; p < PROTOCOLS; p++)
 		ruleset_allowed_addrs(b, c, ruleset_protocols[p], stmt_mark_and_accept);
 }
@@ -814,7 +804,7 @@ void ruleset_build_not_unicast(struct builder *b)
 		stmt_equal(b, FILTER_FIB_DADDR_TYPE, no_route[i]);
 		stmt_return(b);
 	}
-	ruleset_denied(b, c, stmt_refuse);
+	rules_to(b, c, b->deny, stmt_refuse);
 	for (size_t p = 0; p < PROTOCOLS; p++)
 		if (ruleset_is_direct(b, ruleset_protocols[p]))
 			ruleset_allowed_addrs(b, c, ruleset_protocols[p],
@@ -858,7 +848,7 @@ static void pings(struct builder *b, struct filter_chain *c)
 static void step_plan(struct builder *b, struct filter_chain *c)
 {
 	https(b, c, stmt_refuse);
-	ruleset_denied(b, c, stmt_refuse);
+	rules_to(b, c, b->deny, stmt_refuse);
 	for (size_t p = 0; p < PROTOCOLS; p++) {
 		if (!ruleset_is_direct(b, ruleset_protocols[p]))
 			continue;
@@ -905,7 +895,7 @@ void ruleset_nat(struct builder *b, struct filter_chain *c)
 	stmt_return(b);
 	sinkholes(b, c);
 	https(b, c, stmt_return);
-	ruleset_denied(b, c, stmt_return);
+	rules_to(b, c, b->deny, stmt_return);
 	ruleset_allowed(b, c, IPPROTO_TCP, stmt_redirect_relay);
 }
 

@@ -2,13 +2,12 @@
 #include "relay/relay.h"
 
 #include <errno.h>
-#include <linux/netfilter_ipv4.h>
-#include <linux/netfilter_ipv6/ip6_tables.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
 
 #include "relay/relay_internal.h"
+#include "sys/sock.h"
 
 enum {
 	ACCEPT_BATCH = 64,	 /* connections taken from a listener per event */
@@ -89,23 +88,10 @@ static void relay_work(struct loop_deferred *d)
  * listener itself was dialled. */
 static bool original_destination(int fd, struct endpoint *ret)
 {
-	struct sockaddr_storage here = { 0 }, asked = { 0 };
-	socklen_t here_size = sizeof(here), asked_size = sizeof(asked);
 	struct endpoint local;
-	int r;
 
-	if (getsockname(fd, (struct sockaddr *)&here, &here_size) < 0)
-		return false;
-	if (here.ss_family == AF_INET)
-		r = getsockopt(fd, IPPROTO_IP, SO_ORIGINAL_DST, &asked, &asked_size);
-	else
-		r = getsockopt(fd, IPPROTO_IPV6, IP6T_SO_ORIGINAL_DST, &asked,
-			       &asked_size);
-	if (r < 0 || asked.ss_family != here.ss_family)
-		return false;
-	*ret = endpoint_from_sockaddr(&asked);
-	local = endpoint_from_sockaddr(&here);
-	return ret->addr.family != ADDR_NONE && ret->port != 0 &&
+	return sock_original(fd, &local, ret) > 0 && ret->addr.family != ADDR_NONE &&
+	       ret->port != 0 &&
 	       !(ret->port == local.port && addr_equal(&ret->addr, &local.addr));
 }
 

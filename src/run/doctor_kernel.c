@@ -63,6 +63,23 @@ static void found_failed(struct doctor *d, struct doctor_row *row,
 	row->follows = cannot_start;
 }
 
+/* @fn in namespaces as a sandbox has them: @found where it works, else its fault. Return:
+ * whether the row wants a remedy. */
+static bool fails_inside(struct doctor *d, struct doctor_row *row, doctor_try_fn *fn,
+			 const char *found)
+{
+	struct doctor_attempt a;
+
+	if (!needs_namespaces(d, row))
+		return false;
+	doctor_try_inside(d, fn, &a);
+	if (a.code == 0)
+		doctor_found(d, row, DOCTOR_OK, "%s", found);
+	else
+		found_failed(d, row, &a);
+	return a.code != 0;
+}
+
 /* --- user namespaces --- */
 
 static const char clone_sysctl[] = "/proc/sys/kernel/unprivileged_userns_clone";
@@ -72,7 +89,7 @@ static const char max_userns[] = "/proc/sys/user/max_user_namespaces";
 static const char max_netns[] = "/proc/sys/user/max_net_namespaces";
 
 /* A restricted namespace can be made, but nothing can be done in it. */
-static int use_capabilities(void *data, int *ret_value, struct err *err)
+static int use_capabilities(int *ret_value, struct err *err)
 {
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return err_sys(err, -errno,
@@ -129,7 +146,7 @@ void doctor_user_namespaces(struct doctor *d, struct doctor_row *row)
 {
 	struct doctor_attempt a;
 
-	doctor_try_inside(d, use_capabilities, NULL, &a);
+	doctor_try_inside(d, use_capabilities, &a);
 	d->namespaces = a.code == 0;
 	if (d->namespaces) {
 		doctor_found(d, row, DOCTOR_OK,
@@ -164,7 +181,7 @@ void doctor_limits(struct doctor *d, struct doctor_row *row)
 
 /* As the sandbox has it: of its own process ids, and from a user namespace that can make
  * one more. */
-static int enter_proc(void *data, int *ret_value, struct err *err)
+static int enter_proc(int *ret_value, struct err *err)
 {
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
 	    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
@@ -176,16 +193,8 @@ static int enter_proc(void *data, int *ret_value, struct err *err)
 
 void doctor_proc(struct doctor *d, struct doctor_row *row)
 {
-	struct doctor_attempt a;
-
-	if (!needs_namespaces(d, row))
+	if (!fails_inside(d, row, enter_proc, "a new /proc can be mounted"))
 		return;
-	doctor_try_inside(d, enter_proc, NULL, &a);
-	if (a.code == 0) {
-		doctor_found(d, row, DOCTOR_OK, "a new /proc can be mounted");
-		return;
-	}
-	found_failed(d, row, &a);
 	row->follows =
 		"no sandbox can be started: something is mounted over a part of /proc, "
 		"and a new one would show that part; a container has to be started with "
@@ -195,7 +204,7 @@ void doctor_proc(struct doctor *d, struct doctor_row *row)
 
 /* --- the network inside --- */
 
-static int make_link(void *data, int *ret_value, struct err *err)
+static int make_link(int *ret_value, struct err *err)
 {
 	bool ipv6 = false;
 	int r = link_setup_owned(&ipv6, err);
@@ -210,7 +219,7 @@ void doctor_link(struct doctor *d, struct doctor_row *row)
 
 	if (!needs_namespaces(d, row))
 		return;
-	doctor_try_inside(d, make_link, NULL, &a);
+	doctor_try_inside(d, make_link, &a);
 	if (a.code == 0) {
 		doctor_found(d, row, DOCTOR_OK, "a veth pair can be made, %s",
 			     a.value ? "with IPv6" : "without IPv6");
@@ -263,7 +272,7 @@ static int filter_inside(struct sandbox_fds *s, bool *ret_owner, struct err *err
 	return r;
 }
 
-static int try_filter(void *data, int *ret_value, struct err *err)
+static int try_filter(int *ret_value, struct err *err)
 {
 	struct sandbox_fds s;
 	bool owner = false;
@@ -277,16 +286,8 @@ static int try_filter(void *data, int *ret_value, struct err *err)
 
 void doctor_filter(struct doctor *d, struct doctor_row *row)
 {
-	struct doctor_attempt a;
-
-	if (!needs_namespaces(d, row))
+	if (!fails_inside(d, row, try_filter, "the filter was installed and read back"))
 		return;
-	doctor_try_inside(d, try_filter, NULL, &a);
-	if (a.code == 0) {
-		doctor_found(d, row, DOCTOR_OK, "the filter was installed and read back");
-		return;
-	}
-	found_failed(d, row, &a);
 	doctor_mend(row, "sudo modprobe -a nf_tables nft_ct nft_redir nft_reject_inet "
 			 "nft_fib_inet nft_log");
 }
@@ -297,7 +298,7 @@ void doctor_owner(struct doctor *d, struct doctor_row *row)
 
 	if (!needs_namespaces(d, row))
 		return;
-	doctor_try_inside(d, try_filter, NULL, &a);
+	doctor_try_inside(d, try_filter, &a);
 	if (a.code < 0) {
 		doctor_found(d, row, DOCTOR_UNTRIED,
 			     "not tried: the filter can't be installed");
@@ -318,7 +319,7 @@ static void count_packet(void *data, const struct nflog_packet *p)
 }
 
 /* Send what the filter refuses, and wait for the kernel's report of it. */
-static int try_nflog(void *data, int *ret_value, struct err *err)
+static int try_nflog(int *ret_value, struct err *err)
 {
 	static const struct endpoint nowhere = { { ADDR_V4, { 192, 0, 2, 1 } }, 9 };
 	CLEAN(fd) int udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -349,17 +350,9 @@ static int try_nflog(void *data, int *ret_value, struct err *err)
 
 void doctor_nflog(struct doctor *d, struct doctor_row *row)
 {
-	struct doctor_attempt a;
-
-	if (!needs_namespaces(d, row))
+	if (!fails_inside(d, row, try_nflog, "a refused packet was reported"))
 		return;
-	doctor_try_inside(d, try_nflog, NULL, &a);
-	if (a.code == 0) {
-		doctor_found(d, row, DOCTOR_OK, "a refused packet was reported");
-		return;
-	}
 	/* The engine refuses to serve without its log socket. */
-	found_failed(d, row, &a);
 	doctor_mend(row, "sudo modprobe -a nfnetlink_log nft_log");
 }
 
@@ -367,7 +360,7 @@ void doctor_nflog(struct doctor *d, struct doctor_row *row)
 
 /* Of a directory of the host. One that has mounts below it can't be a layer for an
  * ordinary user; any of these will do. */
-static int try_overlay(void *data, int *ret_value, struct err *err)
+static int try_overlay(int *ret_value, struct err *err)
 {
 	static const char *const layers[] = { "lowerdir=/tmp/low:/usr",
 					      "lowerdir=/tmp/low:/etc",
@@ -385,27 +378,12 @@ static int try_overlay(void *data, int *ret_value, struct err *err)
 
 void doctor_overlay(struct doctor *d, struct doctor_row *row)
 {
-	struct doctor_attempt a;
-
-	if (!needs_namespaces(d, row))
+	if (!fails_inside(d, row, try_overlay, "can be mounted in a user namespace"))
 		return;
-	doctor_try_inside(d, try_overlay, NULL, &a);
-	if (a.code == 0) {
-		doctor_found(d, row, DOCTOR_OK, "can be mounted in a user namespace");
-		return;
-	}
-	found_failed(d, row, &a);
 	row->follows = "no sandbox can be started: only through an overlay are the "
 		       "host's unix sockets closed; Linux 5.11 or later is needed, and a "
 		       "root file system that isn't two overlays deep already";
 	doctor_mend(row, "sudo modprobe overlay");
-}
-
-static int stay(void *data)
-{
-	for (;;)
-		pause();
-	return 0;
 }
 
 /* A process in a user namespace with the sandbox's maps. Return: its pid, or -errno. */
@@ -417,7 +395,8 @@ static pid_t start_mapped(const struct launch_machine *m, int *ret_userns,
 
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		stay(NULL);
+		for (;;)
+			pause();
 	}
 	if (pid < 0)
 		return err_sys(err, -errno, "cannot create a user namespace");
@@ -506,7 +485,7 @@ void doctor_landlock(struct doctor *d, struct doctor_row *row)
 }
 
 /* The filter that the command gets; its answer to a call that it refuses. */
-static int try_seccomp(void *data, int *ret_value, struct err *err)
+static int try_seccomp(int *ret_value, struct err *err)
 {
 	CLEAN(mem) struct sock_filter *code = NULL;
 	size_t size = (size_t)(launch_seccomp_end - launch_seccomp_start);
@@ -533,7 +512,7 @@ void doctor_seccomp(struct doctor *d, struct doctor_row *row)
 {
 	struct doctor_attempt a;
 
-	doctor_try(try_seccomp, NULL, &a);
+	doctor_try(try_seccomp, &a);
 	if (a.code == 0)
 		doctor_found(
 			d, row, DOCTOR_OK,

@@ -61,10 +61,10 @@ struct doctor_attempt {
 };
 
 /* In the child. Return: 0 with *@ret_value, or -errno with @err. */
-typedef int doctor_try_fn(void *data, int *ret_value, struct err *err);
+typedef int doctor_try_fn(int *ret_value, struct err *err);
 
-void doctor_try(doctor_try_fn *fn, void *data, struct doctor_attempt *ret);
-void doctor_try_inside(const struct doctor *d, doctor_try_fn *fn, void *data,
+void doctor_try(doctor_try_fn *fn, struct doctor_attempt *ret);
+void doctor_try_inside(const struct doctor *d, doctor_try_fn *fn,
 		       struct doctor_attempt *ret);
 
 /* Run a program, or a sandbox of our own, without input; the first @size - 1 bytes of

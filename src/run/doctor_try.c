@@ -21,7 +21,6 @@
 struct
 try {
 	doctor_try_fn *fn;
-	void *data;
 	const struct launch_machine *maps; /* root: whose id maps; NULL: map itself */
 	bool inside;
 	uid_t uid;
@@ -54,7 +53,7 @@ static _Noreturn void attempt_main(const struct try *t)
 		a.code = t->maps ? take_maps(t, &err)
 				 : id_map_self(t->proc, t->uid, t->gid, &err);
 	if (a.code == 0)
-		a.code = t->fn(t->data, &a.value, &err);
+		a.code = t->fn(&a.value, &err);
 	memcpy(a.text, err.text, sizeof(a.text));
 	(void)!send(t->fd, &a, sizeof(a), MSG_NOSIGNAL);
 	_exit(0);
@@ -133,20 +132,19 @@ static void try_child(struct try *t, struct doctor_attempt *ret)
 	}
 }
 
-void doctor_try(doctor_try_fn *fn, void *data, struct doctor_attempt *ret)
+void doctor_try(doctor_try_fn *fn, struct doctor_attempt *ret)
 {
-	struct try t = { .fn = fn, .data = data };
+	struct try t = { .fn = fn };
 
 	*ret = (struct doctor_attempt){ 0 };
 	fflush(NULL);
 	try_child(&t, ret);
 }
 
-void doctor_try_inside(const struct doctor *d, doctor_try_fn *fn, void *data,
+void doctor_try_inside(const struct doctor *d, doctor_try_fn *fn,
 		       struct doctor_attempt *ret)
 {
 	struct try t = { .fn = fn,
-			 .data = data,
 			 .maps = d->has_machine && d->machine.root ? &d->machine : NULL,
 			 .inside = true,
 			 .uid = geteuid(),

@@ -172,26 +172,36 @@ int sandbox_fds_open(struct sandbox_fds *ret, const struct sandbox_ports *ports,
 
 enum { FDS_MAX = 32 }; /* in one message */
 
-int sock_ends(int fd, struct endpoint *ret_from, struct endpoint *ret_to)
+int sock_original(int fd, struct endpoint *ret_here, struct endpoint *ret_asked)
 {
-	struct sockaddr_storage peer = { 0 }, here = { 0 }, asked = { 0 };
-	socklen_t peer_size = sizeof(peer), here_size = sizeof(here);
-	socklen_t asked_size = sizeof(asked);
+	struct sockaddr_storage here = { 0 }, asked = { 0 };
+	socklen_t here_size = sizeof(here), asked_size = sizeof(asked);
 	int r;
 
-	if (getpeername(fd, (struct sockaddr *)&peer, &peer_size) < 0 ||
-	    getsockname(fd, (struct sockaddr *)&here, &here_size) < 0)
+	if (getsockname(fd, (struct sockaddr *)&here, &here_size) < 0)
 		return -errno;
 	if (here.ss_family == AF_INET)
 		r = getsockopt(fd, IPPROTO_IP, SO_ORIGINAL_DST, &asked, &asked_size);
 	else
 		r = getsockopt(fd, IPPROTO_IPV6, IP6T_SO_ORIGINAL_DST, &asked,
 			       &asked_size);
-	/* It was not redirected. */
+	*ret_here = *ret_asked = endpoint_from_sockaddr(&here);
 	if (r < 0 || asked.ss_family != here.ss_family)
-		asked = here;
+		return 0;
+	*ret_asked = endpoint_from_sockaddr(&asked);
+	return 1;
+}
+
+int sock_ends(int fd, struct endpoint *ret_from, struct endpoint *ret_to)
+{
+	struct sockaddr_storage peer = { 0 };
+	socklen_t size = sizeof(peer);
+	struct endpoint here;
+
+	if (getpeername(fd, (struct sockaddr *)&peer, &size) < 0 ||
+	    sock_original(fd, &here, ret_to) < 0)
+		return -errno;
 	*ret_from = endpoint_from_sockaddr(&peer);
-	*ret_to = endpoint_from_sockaddr(&asked);
 	return 0;
 }
 

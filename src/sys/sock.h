@@ -57,9 +57,13 @@ bool sock_listens(int fd);
 /* Is @fd a SOCK_SEQPACKET, as Weir starts its programs with? */
 bool sock_is_channel(int fd);
 
+struct endpoint;
+/* Of a connection that came in: our own end, and where it was going before a redirect.
+ * Return: 1; 0, it was not redirected: both are our own end; -errno. */
+int sock_original(int fd, struct endpoint *ret_here,
+		  struct endpoint *ret_asked) MUST_CHECK;
 /* Of a connection that came in: who it is from, and where it was going before a
  * redirect. Return: 0, or -errno with nothing written. */
-struct endpoint;
 int sock_ends(int fd, struct endpoint *ret_from, struct endpoint *ret_to) MUST_CHECK;
 
 /* Send @count descriptors and @size bytes as one message over a SOCK_SEQPACKET or
