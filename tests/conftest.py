@@ -9,7 +9,8 @@ import pytest
 from world import World
 
 # The files that take longest, the longest first: workers that take whole files end together then.
-LONGEST = ("test_ways_out", "test_policies_agree", "test_dns_service", "test_host_daemon", "test_image", "test_filter_shared", "test_events_rows", "test_g_control",
+LONGEST = ("test_ways_out", "test_policies_agree", "test_dns_service", "test_host_daemon", "test_image", "test_container_ends",
+           "test_container_run", "test_filter_shared", "test_events_rows", "test_g_control",
            "test_daemon_life", "test_change", "test_host_engine", "test_webhook", "test_c_addresses", "test_b_dns", "test_host",
            "test_half", "test_life", "test_uplink", "test_postgres_outage", "test_netns", "test_d_sockets", "test_daemon_docker",
            "test_verify_programs", "test_deploy", "test_dns_clients", "test_pinned", "test_page_browser", "test_copies",

@@ -41,12 +41,13 @@ def sdk(world):
         fresh = CACHE.with_name(f"{CACHE.name}.{world.folder.name}")
         fresh.mkdir(parents=True)
         done = subprocess.run(["npm", "install", "--prefix", fresh, "--prefer-offline", "--no-audit", "--no-fund", "--ignore-scripts",
-                               "--fetch-retries=0", PACKAGE], capture_output=True, text=True, timeout=300, check=False)
+                               "--fetch-retries=0", "--fetch-timeout=20000", PACKAGE], capture_output=True, text=True, timeout=300, check=False)
         if done.returncode:
             shutil.rmtree(fresh)
             pytest.skip(f"{PACKAGE} can't be installed here: {done.stderr.strip().splitlines()[-1:]}")
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # another worker was first
             fresh.rename(CACHE)
+        shutil.rmtree(fresh, ignore_errors=True)
     script = CACHE / "steps.mjs"
     shutil.copy(pathlib.Path(__file__).with_name("opensandbox_sdk.mjs"), script)
     return script
