@@ -41,26 +41,33 @@ static void print_help(FILE *out, const char *help)
 			fputc(*help, out);
 }
 
-static bool has_options(const struct cli_verb *v)
+static const struct cli_option *option_at(const struct cli_verb *v, size_t i)
 {
-	return v->options && v->options->count > 0;
+	return v->options ? cli_option_at(v->options, i) : NULL;
 }
 
-/* The options of run whose next word is their value, with @between them. */
+/* Behind its options stands a command. */
+static bool has_command(const struct cli_verb *v)
+{
+	return v->options == &cli_run_options || v->options == &cli_learn_options;
+}
+
+/* The options of run and learn whose next word is their value, with @between them. */
 static void run_valued(const char *between, char *buf, size_t size)
 {
 	size_t used = 0;
 
-	for (size_t i = 0; i < cli_run_options.count && used < size; i++)
-		if (cli_run_options.items[i].arg)
+	const struct cli_option *o;
+
+	for (size_t i = 0; (o = cli_option_at(&cli_learn_options, i)) && used < size; i++)
+		if (o->arg)
 			used += (size_t)snprintf(buf + used, size - used, "%s--%s",
-						 used > 0 ? between : "",
-						 cli_run_options.items[i].name);
+						 used > 0 ? between : "", o->name);
 }
 
 /* --- bash --- */
 
-/* run) completes the command behind the options as if it stood alone. */
+/* run) and learn) complete the command behind the options as if it stood alone. */
 static const char bash_head[] =
 	"# bash completion of weir: eval \"$(weir completion bash)\"\n"
 	"_weir() {\n"
@@ -70,7 +77,7 @@ static const char bash_head[] =
 	"	if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
 	"		COMPREPLY=($(compgen -W '";
 static const char bash_command[] =
-	"	if [ \"$verb\" = run ]; then\n"
+	"	if [ \"$verb\" = run ] || [ \"$verb\" = learn ]; then\n"
 	"		for ((i = 2; i < COMP_CWORD; i++)); do\n"
 	"			case \"${COMP_WORDS[i]}\" in\n"
 	"			--) i=$((i + 1)); break ;;\n"
@@ -122,8 +129,8 @@ static void bash_value(FILE *out, const struct cli_verb *v, const struct cli_opt
 static void bash_verb(FILE *out, const struct cli_verb *v)
 {
 	fprintf(out, "	%s) COMPREPLY=($(compgen -W '", v->name);
-	for (size_t i = 0; has_options(v) && i < v->options->count; i++)
-		fprintf(out, "--%s ", v->options->items[i].name);
+	for (size_t i = 0; option_at(v, i); i++)
+		fprintf(out, "--%s ", option_at(v, i)->name);
 	if (v->words)
 		print_words(out, v->words);
 	fputs("' -- \"$cur\")) ;;\n", out);
@@ -141,8 +148,8 @@ static void print_bash(FILE *out)
 	      "$prev\" in\n",
 	      out);
 	for (size_t i = 0; (v = cli_verb_at(i)); i++)
-		for (size_t j = 0; has_options(v) && j < v->options->count; j++)
-			bash_value(out, v, &v->options->items[j]);
+		for (size_t j = 0; option_at(v, j); j++)
+			bash_value(out, v, option_at(v, j));
 	fputs("	esac\n", out);
 	run_valued("|", valued, sizeof(valued));
 	fprintf(out, bash_command, valued);
@@ -179,14 +186,14 @@ static void zsh_option(FILE *out, const struct cli_option *o)
 static void zsh_verb(FILE *out, const struct cli_verb *v)
 {
 	fprintf(out, "	%s)\n		_arguments -S", v->name);
-	for (size_t i = 0; has_options(v) && i < v->options->count; i++)
-		zsh_option(out, &v->options->items[i]);
+	for (size_t i = 0; option_at(v, i); i++)
+		zsh_option(out, option_at(v, i));
 	if (v->words) {
 		fputs(" \\\n\t\t'1:word:(", out);
 		print_words(out, v->words);
 		fputs(")'", out);
 	}
-	if (v->options == &cli_run_options)
+	if (has_command(v))
 		fputs(" \\\n\t\t'(-)1:command:_command_names -e' "
 		      "'*::arguments:_normal'\n",
 		      out);
@@ -256,8 +263,7 @@ static void fish_option(FILE *out, const struct cli_verb *v, const struct cli_op
 	enum value_kind kind = value_kind(o);
 
 	fprintf(out, "complete -c weir -n '__weir_verb %s%s' -l %s", v->name,
-		v->options == &cli_run_options ? "; and not __weir_command" : "",
-		o->name);
+		has_command(v) ? "; and not __weir_command" : "", o->name);
 	if (kind == VALUE_FILE)
 		fputs(" -r -F", out);
 	else if (kind == VALUE_PROFILE)
@@ -280,14 +286,14 @@ static void fish_verb(FILE *out, const struct cli_verb *v)
 	fprintf(out, "complete -c weir -f -n __fish_use_subcommand -a %s -d '", v->name);
 	print_help(out, v->help);
 	fputs("'\n", out);
-	for (size_t i = 0; has_options(v) && i < v->options->count; i++)
-		fish_option(out, v, &v->options->items[i]);
+	for (size_t i = 0; option_at(v, i); i++)
+		fish_option(out, v, option_at(v, i));
 	if (v->words) {
 		fprintf(out, "complete -c weir -n '__weir_verb %s' -a '", v->name);
 		print_words(out, v->words);
 		fputs("'\n", out);
 	}
-	if (v->options == &cli_run_options) {
+	if (has_command(v)) {
 		run_valued(" ", valued, sizeof(valued));
 		/* "-" is no option of ours; behind it fish leaves ours alone. */
 		fprintf(out,

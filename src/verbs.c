@@ -12,6 +12,7 @@
 #include "run/config.h"
 #include "run/doctor.h"
 #include "run/host.h"
+#include "run/learn.h"
 #include "run/needs.h"
 #include "run/options.h"
 #include "run/report_file.h"
@@ -31,16 +32,16 @@ static int run(struct run_spec *spec)
 
 /* The command line first, then the environment, then the files: what comes first counts.
  */
-static int verb_run(int argc, char **argv)
+static int run_command(const struct cli_options *table, int argc, char **argv)
 {
 	char shown[TEXT_ESCAPED_SIZE];
 	struct run_spec spec;
 	struct err err = { 0 };
 	const char *stray;
-	int status, r = cli_run_parse(argc, argv, &spec, &err);
+	int status, r = cli_run_parse(table, argc, argv, &spec, &err);
 
 	if (r == 0)
-		r = cli_run_environment(&spec, &err);
+		r = cli_run_environment(table, &spec, &err);
 	if (r == 0)
 		r = cli_run_check_guarded(&spec, &err);
 	/* config_read() reports its faults itself. */
@@ -48,17 +49,20 @@ static int verb_run(int argc, char **argv)
 		return RUN_STATUS_BAD_INPUT;
 	if (r == 0)
 		r = cli_run_settle_mode(&spec, &err);
+	if (r == 0 && spec.mode == RUN_LEARN)
+		r = learn_open(&spec, &err);
 	if (r == 0)
 		r = report_open(&spec, &err);
 	if (r < 0) {
-		log_error("%s", err.text);
+		if (err.text[0])
+			log_error("%s", err.text);
 		return RUN_STATUS_BAD_INPUT;
 	}
 	if (needs_check_place(&err) < 0) {
 		log_error("%s", err.text);
 		return RUN_STATUS_FAILED;
 	}
-	stray = cli_options_stray_variable(&cli_run_options);
+	stray = cli_options_stray_variable(table);
 	if (stray && !spec.quiet)
 		log_warning("%s is a variable of no option, ignoring",
 			    text_escape((struct text){ stray, strcspn(stray, "=") },
@@ -67,6 +71,20 @@ static int verb_run(int argc, char **argv)
 	if (status == RUN_STATUS_FAILED && cli_doctor_blames(run))
 		log_error("`weir doctor` says more");
 	return status;
+}
+
+static int verb_run(int argc, char **argv)
+{
+	return run_command(&cli_run_options, argc, argv);
+}
+
+static int verb_events(int argc, char **argv);
+
+static int verb_learn(int argc, char **argv)
+{
+	return cli_learn_is_from(argc, argv)
+		       ? verb_events(argc, argv)
+		       : run_command(&cli_learn_options, argc, argv);
 }
 
 /* What a sidecar and a daemon begin with. */
@@ -172,6 +190,9 @@ static int verb_help(int argc, char **argv);
 static const struct cli_verb verbs[] = {
 	{ "run", "run one command in a sandbox that reaches what its policy lists",
 	  verb_run, &cli_run_options, .group = "run a command" },
+	{ "learn",
+	  "run one command with public names open, and write the policy it needs",
+	  verb_learn, &cli_learn_options },
 	{ "doctor", "try what `weir run` needs of this machine", verb_doctor,
 	  &cli_doctor_options },
 	{ "sidecar", "guard the network namespace that this container shares with an app",
@@ -253,9 +274,9 @@ static json_t *verb_json(const struct cli_verb *v)
 {
 	json_t *options = json_array();
 
-	for (size_t i = 0; v->options && i < v->options->count; i++) {
-		const struct cli_option *o = &v->options->items[i];
+	const struct cli_option *o;
 
+	for (size_t i = 0; v->options && (o = cli_option_at(v->options, i)); i++) {
 		json_array_append_new(options,
 				      json_pack("{s:s, s:s?, s:s, s:b}", "name", o->name,
 						"argument", o->arg, "help", o->help,

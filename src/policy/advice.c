@@ -207,42 +207,6 @@ const char *advice_write(const struct plan *plan, const struct event *e, char *b
 
 /* ---- as a rule ---- */
 
-/* "ports":["tcp/443"] and so on, of the rule that an option made. */
-static int write_rule(const struct rule *r, char *buf)
-{
-	char text[PLAN_PORT_RANGES_MAX * 24];
-	struct text rest, part;
-	size_t used, size = ADVICE_RULE_SIZE;
-	bool any = false;
-
-	used = (size_t)snprintf(buf, size, "{\"action\":\"allow\",\"target\":\"%s\"",
-				r->target);
-	rest = text_of(rule_ports_text(&r->ports, text, sizeof(text)));
-	while (rest.len > 0 && used < size && text_split(&rest, ',', &part)) {
-		used += (size_t)snprintf(buf + used, size - used, "%s\"%.*s\"",
-					 any ? "," : ",\"ports\":[", (int)part.len,
-					 part.ptr);
-		any = true;
-	}
-	used += used < size ? (size_t)snprintf(buf + used, size - used, any ? "]" : "")
-			    : 0;
-	for (size_t i = 0; i < RULE_FLAG_COUNT && used < size; i++)
-		if (r->flags & rule_flag_words[i].flag)
-			used += (size_t)snprintf(buf + used, size - used, ",\"%s\":true",
-						 rule_flag_words[i].key);
-	any = false;
-	for (size_t i = 0; i < RULE_TYPE_COUNT && used < size; i++)
-		if (r->types >> i & 1) {
-			used += (size_t)snprintf(buf + used, size - used, "%s\"%s\"",
-						 any ? "," : ",\"types\":[",
-						 rule_type_words[i]);
-			any = true;
-		}
-	if (used < size)
-		used += (size_t)snprintf(buf + used, size - used, any ? "]}" : "}");
-	return used < size ? 0 : -1;
-}
-
 bool advice_rule(const char *advice, char *buf)
 {
 	CLEAN(arena) struct arena arena = { 0 };
@@ -259,7 +223,7 @@ bool advice_rule(const char *advice, char *buf)
 		       8 * addr_size(&policy.rules[0].prefix.addr);
 	else if (good)
 		good = policy.rules[0].kind == TARGET_NAME;
-	good = good && write_rule(&policy.rules[0], buf) == 0;
+	good = good && rule_write_json(&policy.rules[0], buf, ADVICE_RULE_SIZE);
 	if (faults)
 		faults_done(faults);
 	if (!good)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "policy/embedded.h"
 
-#include "policy/embedded_files.h" /* generated: profiles[], doh_list[] */
+#include "policy/embedded_files.h" /* generated: profiles[], doh_list[] ... */
 
 const struct policy_embedded *policy_embedded_at(size_t i)
 {
@@ -20,4 +20,9 @@ const struct policy_embedded *policy_embedded_profile(struct text name)
 struct text policy_embedded_doh(void)
 {
 	return (struct text){ doh_list, sizeof(doh_list) - 1 };
+}
+
+struct text policy_embedded_telemetry(void)
+{
+	return (struct text){ telemetry_list, sizeof(telemetry_list) - 1 };
 }

@@ -16,3 +16,5 @@ const struct policy_embedded *policy_embedded_profile(struct text name);
 const struct policy_embedded *policy_embedded_at(size_t i);
 /* profiles/doh.txt: a name or an address a line. */
 struct text policy_embedded_doh(void);
+/* profiles/telemetry.txt: a name a line, and behind it whose it is. */
+struct text policy_embedded_telemetry(void);

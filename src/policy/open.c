@@ -18,9 +18,10 @@ static const struct plan_port_range any_ports[] = {
 	{ IPPROTO_UDP, 0, 854, 65535 },
 };
 
-/* @ports and the open ones. */
-static int widen(struct rule_ports *ports, bool any_port, struct arena *arena)
+/* The rule's ports and the open ones. */
+static int widen(struct rule *rule, bool any_port, struct arena *arena)
 {
+	struct rule_ports *ports = &rule->ports;
 	const size_t most = ports->count + ARRAY_SIZE(any_ports) + PLAN_WEB_PORTS;
 	struct plan_port_range *all = arena_array(arena, most, sizeof(*all));
 	size_t count = 0;
@@ -37,6 +38,7 @@ static int widen(struct rule_ports *ports, bool any_port, struct arena *arena)
 							 plan_web_ports[i] };
 	ports->count = rule_ports_normalise(all, count);
 	ports->ranges = all;
+	rule->flags |= PLAN_PORTS_LISTED;
 	return ports->count <= PLAN_PORT_RANGES_MAX ? 0 : -ENOMEM;
 }
 
@@ -62,7 +64,7 @@ static int open_names(struct policy *p, enum policy_action action, uint8_t flags
 					.comment = "",
 					.file = action == POLICY_ALLOW ? "built in"
 								       : "--ceiling" };
-		r = widen(&every->ports, any_port, arena);
+		r = widen(every, any_port, arena);
 	}
 	p->every_name = every;
 	p->default_action = POLICY_DENY;
@@ -112,7 +114,7 @@ int policy_open_audit(struct policy *p, struct arena *arena)
 		    (is_name(&rule) && !(rule.flags & PLAN_PRIVATE)))
 			continue;
 		rule.flags |= PLAN_RAW;
-		r = widen(&rule.ports, true, arena);
+		r = widen(&rule, true, arena);
 		if (r == 0)
 			r = policy_add_rule(p, arena, &rule);
 	}
@@ -145,7 +147,7 @@ static int add_ceiling(struct policy *p, const struct policy *ceiling, bool any_
 			rule.types = 0;
 			/* Ports that the ceiling lists are all that it allows. */
 			if (rule.ports.count == 0 || rule.ports.with_default)
-				r = widen(&rule.ports, any_port, arena);
+				r = widen(&rule, any_port, arena);
 			rule.ports.with_default = false;
 		}
 		if (r == 0)
@@ -192,7 +194,7 @@ int policy_open_learn(struct policy *p, const struct policy *ceiling, bool any_p
 		/* The first rule of a name decides alone. */
 		if (rule.action == POLICY_ALLOW && is_name(&rule) &&
 		    (rule.ports.count > 0 || any_port))
-			r = widen(&rule.ports, any_port, arena);
+			r = widen(&rule, any_port, arena);
 		if (r == 0)
 			r = policy_add_rule(p, arena, &rule);
 	}
@@ -266,18 +268,30 @@ static bool refuses_name(const struct plan *p, const struct dns_name *name,
 	return false;
 }
 
-bool policy_would_refuse(const struct plan *p, const struct event *e, struct event *ret)
+static bool judge(const struct plan *p, struct event *e)
 {
 	struct dns_name name;
+
+	if (!e->name[0])
+		return e->remote.family != ADDR_NONE && refuses_address(p, e);
+	if (dns_name_parse(text_of(e->name), &name) < 0)
+		return refuse(e, EVENT_NO_RULE, false, "is no name");
+	return refuses_name(p, &name, e);
+}
+
+bool policy_refuses(const struct plan *p, const struct event *e)
+{
+	struct event judged = *e;
+
+	return judge(p, &judged);
+}
+
+bool policy_would_refuse(const struct plan *p, const struct event *e, struct event *ret)
+{
 	bool refused;
 
 	*ret = *e;
-	if (!e->name[0])
-		refused = e->remote.family != ADDR_NONE && refuses_address(p, ret);
-	else if (dns_name_parse(text_of(e->name), &name) < 0)
-		refused = refuse(ret, EVENT_NO_RULE, false, "is no name");
-	else
-		refused = refuses_name(p, &name, ret);
+	refused = judge(p, ret);
 	ret->advice[0] = '\0';
 	if (refused && ret->allowable)
 		ret->allowable = advice_write(p, ret, ret->advice)[0] != '\0';

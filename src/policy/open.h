@@ -25,3 +25,5 @@ int policy_open_learn(struct policy *p, const struct policy *ceiling, bool any_p
 /* Would @p have refused @e, which has passed? Then *@ret is that refusal, of as many
  * packets and bytes, with its rule, its reason and the advice. */
 bool policy_would_refuse(const struct plan *p, const struct event *e, struct event *ret);
+/* The same, and nothing more said of it. */
+bool policy_refuses(const struct plan *p, const struct event *e);

@@ -63,6 +63,12 @@ char *rule_ports_text(const struct rule_ports *ports, char *buf, size_t size);
 /* Sort and merge what overlaps or touches. Return: the new count. */
 size_t rule_ports_normalise(struct plan_port_range *r, size_t count);
 
+/* The rule as it stands in a document: {"action":"allow","target":"a.test"}, or
+ * {action: allow, target: a.test}. Return: false: @size bytes are too few. */
+enum { POLICY_RULE_SIZE = 4096 }; /* fits all but the longest lists of ports */
+bool rule_write_json(const struct rule *r, char *buf, size_t size) MUST_CHECK;
+bool rule_write_yaml(const struct rule *r, char *buf, size_t size) MUST_CHECK;
+
 /* A target alone. Sets kind, name or prefix of @ret. Return: 0, or -EINVAL. */
 int rule_target_parse(struct text t, struct rule *ret, struct err *err) MUST_CHECK;
 

@@ -170,7 +170,44 @@ const struct cli_options cli_run_options = {
 		"in\n~/.config/weir/config.yaml and /etc/weir/config.yaml.\n",
 };
 
-int cli_run_parse(int argc, char **argv, struct run_spec *ret, struct err *err)
+static const struct cli_option learn_rows[] = {
+	{ "output", "FILE",
+	  "-o: write the policy to FILE, or add what is missing to the one that is there "
+	  "(standard output)",
+	  .letter = 'o', OPTION_IN(TEXT_ONCE, struct run_spec, learn.output) },
+	{ "ceiling", "FILE", "a policy: what it denies is refused and not learned",
+	  OPTION_IN(TEXT_ONCE, struct run_spec, learn.ceiling_file) },
+	{ "diff", "FILE",
+	  "write no policy, but what that one lacks and what of it was not used",
+	  OPTION_IN(TEXT_ONCE, struct run_spec, learn.diff) },
+	{ "from", "STATE-DIR",
+	  "learn from the events that are stored there; no command is run",
+	  OPTION_IN(TEXT_ONCE, struct run_spec, learn.from) },
+	{ "sandbox", "ID", "with --from: of this sandbox alone",
+	  OPTION_IN(TEXT, struct run_spec, learn.sandbox) },
+	{ "since", "TIME",
+	  "with --from: from then on: 90s, 2h, 3d ago, or RFC 3339 (24h)",
+	  OPTION_IN(TEXT, struct run_spec, learn.since) },
+	{ "any-port", NULL, "open public names on every port but 53 and 853",
+	  OPTION_IN(FLAG, struct run_spec, learn.any_port) },
+};
+static_assert(ARRAY_SIZE(options) + ARRAY_SIZE(learn_rows) <= CLI_OPTIONS_MAX,
+	      "every option has a bit");
+const struct cli_options cli_learn_options = {
+	.items = learn_rows,
+	.count = ARRAY_SIZE(learn_rows),
+	.also = &cli_run_options,
+	.usage = "usage: weir learn [OPTION]... [--] COMMAND [ARG]...\n\n"
+		 "Run COMMAND as `weir run` does, but with public names open, and write "
+		 "the policy\nthat it needed. This is no fence: what the command can "
+		 "read it can send.\n",
+	.notes =
+		"Exit status: the command's; 2 bad input; 125 Weir could not do what was "
+		"asked;\n126 and 127 the command could not be started or found.\n",
+};
+
+int cli_run_parse(const struct cli_options *table, int argc, char **argv,
+		  struct run_spec *ret, struct err *err)
 {
 	int first;
 
@@ -178,13 +215,16 @@ int cli_run_parse(int argc, char **argv, struct run_spec *ret, struct err *err)
 	ret->policy.verify = POLICY_VERIFY_TLS;
 	ret->policy.complete = true;
 	ret->repin_ms = POLICY_REPIN_MS;
-	first = cli_options_parse(&cli_run_options, ret, argc, argv, &ret->given, err);
+	ret->mode = table == &cli_learn_options ? RUN_LEARN : RUN_ENFORCE;
+	ret->learn.fd = -1;
+	first = cli_options_parse(table, ret, argc, argv, &ret->given, err);
 	if (first < 0)
 		return first;
 	if (first >= argc)
 		return err_set(
 			err, -EINVAL,
-			"no command given: weir run [OPTION]... -- COMMAND [ARG]...");
+			"no command given: weir %s [OPTION]... -- COMMAND [ARG]...",
+			argv[0]);
 	ret->argv = argv + first;
 	return 0;
 }
@@ -215,6 +255,14 @@ int cli_run_check_guarded(const struct run_spec *spec, struct err *err)
 
 int cli_run_settle_mode(struct run_spec *spec, struct err *err)
 {
+	if (spec->mode == RUN_LEARN && (spec->learn.sandbox || spec->learn.since))
+		return err_set(err, -EINVAL, "--%s goes with --from alone",
+			       spec->learn.sandbox ? "sandbox" : "since");
+	if (spec->mode == RUN_LEARN && (spec->audit || spec->cgroup || spec->uid))
+		return err_set(err, -EINVAL, "--%s means nothing with weir learn",
+			       spec->audit    ? "audit"
+			       : spec->cgroup ? "cgroup"
+					      : "uid");
 	if (spec->audit && spec->mode == RUN_ENFORCE)
 		spec->mode = RUN_AUDIT;
 	if (spec->mode == RUN_AUDIT && spec->fail_on_deny)
@@ -224,8 +272,8 @@ int cli_run_settle_mode(struct run_spec *spec, struct err *err)
 	return 0;
 }
 
-int cli_run_environment(struct run_spec *spec, struct err *err)
+int cli_run_environment(const struct cli_options *table, struct run_spec *spec,
+			struct err *err)
 {
-	return cli_options_environment(&cli_run_options, spec, &spec->arena, &spec->given,
-				       err);
+	return cli_options_environment(table, spec, &spec->arena, &spec->given, err);
 }

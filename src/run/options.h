@@ -11,8 +11,9 @@
 
 enum {
 	RUN_REPORTS_MAX = 8, /* one more is an error */
-	/* The files and the folder of run/config, the store, the reports. */
-	RUN_KEPT_MAX = 5 + RUN_REPORTS_MAX,
+	/* The files and the folder of run/config, the store, what is learned, the
+	   reports. */
+	RUN_KEPT_MAX = 6 + RUN_REPORTS_MAX,
 };
 
 enum run_uplink {
@@ -56,6 +57,15 @@ enum run_mode {
 	RUN_LEARN, /* `weir learn`: public names are open, and become a policy */
 };
 
+/* Of `weir learn`; see run/learn.h. */
+struct learn_args {
+	const char *output, *ceiling_file, *diff, *from, *sandbox, *since; /* or NULL */
+	bool any_port;
+	const struct policy *ceiling;
+	int fd;		    /* owned; -1: standard output */
+	struct text before; /* of @output; ptr NULL: there was nothing */
+};
+
 struct run_report {
 	const char *file; /* "-": standard output */
 	bool has_format;  /* --report FORM:FILE */
@@ -84,8 +94,7 @@ struct run_spec {
 	int64_t repin_ms; /* dns: pinned: how often, where the policy doesn't say */
 	bool fail_on_deny, quiet, no_config, audit;
 	enum run_mode mode;
-	const struct policy *ceiling; /* of `weir learn`; NULL: none */
-	bool any_port;
+	struct learn_args learn;
 	const char *state_dir; /* of a store that keeps the events; NULL: none */
 	struct run_report reports[RUN_REPORTS_MAX];
 	size_t report_count;
@@ -100,15 +109,17 @@ struct run_spec {
 	uint64_t given;	    /* bits of the options that are set */
 };
 
-/* @argv[0] is "run". Return: 0, or -EINVAL with @err. */
-int cli_run_parse(int argc, char **argv, struct run_spec *ret,
-		  struct err *err) MUST_CHECK;
+/* @argv[0] is "run" or "learn", and @table is its. Return: 0, or -EINVAL with @err. */
+int cli_run_parse(const struct cli_options *table, int argc, char **argv,
+		  struct run_spec *ret, struct err *err) MUST_CHECK;
 /* Options that the command line doesn't have, from WEIR_ variables.
  * Return: 0, -EINVAL or -ENOMEM with @err. */
-int cli_run_environment(struct run_spec *spec, struct err *err) MUST_CHECK;
+int cli_run_environment(const struct cli_options *table, struct run_spec *spec,
+			struct err *err) MUST_CHECK;
 /* With --cgroup or --uid: what is set so far means something there.
  * Return: 0, or -EINVAL with @err. */
 int cli_run_check_guarded(const struct run_spec *spec, struct err *err) MUST_CHECK;
 /* Once all options are read: what they are together. Return: 0, or -EINVAL with @err. */
 int cli_run_settle_mode(struct run_spec *spec, struct err *err) MUST_CHECK;
-extern const struct cli_options cli_run_options;
+/* The second has the first one's options as well. */
+extern const struct cli_options cli_run_options, cli_learn_options;

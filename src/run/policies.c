@@ -36,9 +36,10 @@ static int open_policy(const struct run_spec *spec, struct run_policy *p, struct
 	p->plan = p->asked;
 	if (spec->mode == RUN_ENFORCE)
 		return 0;
-	r = spec->mode == RUN_AUDIT ? policy_open_audit(&open, &p->arena)
-				    : policy_open_learn(&open, spec->ceiling,
-							spec->any_port, &p->arena, err);
+	r = spec->mode == RUN_AUDIT
+		    ? policy_open_audit(&open, &p->arena)
+		    : policy_open_learn(&open, spec->learn.ceiling, spec->learn.any_port,
+					&p->arena, err);
 	if (r == 0)
 		r = policy_compile(&open, &p->open_bytes, &size, err);
 	if (r == 0)

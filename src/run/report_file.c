@@ -746,7 +746,7 @@ static bool is_descriptor(const char *name, uint32_t *ret)
 	       text_to_u32(text_of(name + size), INT_MAX, ret);
 }
 
-static int open_report(const char *name, int mode, struct err *err)
+int report_open_file(const char *name, int mode, struct err *err)
 {
 	struct path directory;
 	const char *last;
@@ -834,7 +834,7 @@ static int open_one(struct run_spec *spec, struct run_report *report, struct err
 	if (strcmp(report->file, "-") == 0)
 		return 0;
 	text_escape(text_of(report->file), shown, sizeof(shown));
-	fd = open_report(report->file, mode, err);
+	fd = report_open_file(report->file, mode, err);
 	if (fd < 0)
 		return err_context(err, "cannot write the report %s", shown);
 	if (fstat(fd, &st) < 0)

@@ -11,6 +11,10 @@
  * Return: 0 with the descriptors in spec->reports, or -errno with @err. */
 int report_open(struct run_spec *spec, struct err *err) MUST_CHECK;
 
+/* One such file, for writing, with O_ flags @mode besides. Return: a descriptor, or
+ * -errno with @err. */
+int report_open_file(const char *name, int mode, struct err *err) MUST_CHECK;
+
 /* Write them all, and close them. Return: 0, or -errno with @err: one could not be
  * written. */
 int report_write(const struct report *r, struct err *err) MUST_CHECK;

@@ -33,12 +33,14 @@
 #include "base/log.h"
 #include "engine/engine.h"
 #include "events/report_event.h"
+#include "policy/advice.h"
 #include "policy/open.h"
 #include "run/agent_socket.h"
 #include "run/config.h"
 #include "run/environment.h"
 #include "run/hide.h"
 #include "run/launch.h"
+#include "run/learn.h"
 #include "run/live.h"
 #include "run/needs.h"
 #include "run/netns.h"
@@ -55,6 +57,7 @@
 
 enum {
 	EVENTS_KEPT = 512, /* distinct ones; older ones are only counted */
+	USED_KEPT = 8192,  /* the same of what has passed while learning */
 	/* The engine has nothing left to do but to send its counters. */
 	FINISH_MS = 2000,
 	/* For a command that on_denies ends, between SIGTERM and SIGKILL. */
@@ -80,6 +83,7 @@ struct control {
 	struct path agent_socket; /* until the launch; or fd -1 */
 	struct event_ring *ring, *failures;
 	struct event_ring *would; /* of an audit; NULL: none */
+	struct event_ring *used;  /* of `weir learn`; NULL: not that */
 	struct run_store store;
 	uint64_t counters[SANDBOX_COUNTER_COUNT];
 	pid_t engine, launch;
@@ -167,10 +171,11 @@ static void on_live(struct loop_timer *t)
 /* What the policy that was asked for would have said of it. */
 static void audit(struct control *c, const struct event *e)
 {
+	struct plan asked = run_policy_of(c->policy, e)->asked;
 	struct event refusal;
 
-	if (e->packets == 0 ||
-	    !policy_would_refuse(&run_policy_of(c->policy, e)->asked, e, &refusal))
+	plan_set_time(&asked, clock_wall_ms()); /* what has ended meanwhile */
+	if (e->packets == 0 || !policy_would_refuse(&asked, e, &refusal))
 		return;
 	refusal.action = EVENT_ALLOW;
 	event_ring_add(c->would, &refusal);
@@ -180,6 +185,9 @@ static void on_event(struct control *c, struct event *e)
 {
 	struct event_ring *ring = report_is_failure(e) ? c->failures : c->ring;
 
+	if (c->spec->mode != RUN_ENFORCE && e->advice[0])
+		advice_write(&run_policy_of(c->policy, e)->asked, e, e->advice);
+	run_store_look(&c->store, e);
 	ipc_sanitize(e->name, sizeof(e->name));
 	ipc_sanitize(e->reason, sizeof(e->reason));
 	ipc_sanitize(e->advice, sizeof(e->advice));
@@ -196,6 +204,8 @@ static void on_event(struct control *c, struct event *e)
 		event_ring_add(ring, e);
 	if (e->action == EVENT_ALLOW && c->would)
 		audit(c, e);
+	if (e->action == EVENT_ALLOW && c->used)
+		learn_note(c->used, e);
 	run_store_add(&c->store, e, &run_policy_of(c->policy, e)->plan);
 	if (e->action == EVENT_LIMIT && e->limit == EVENT_LIMIT_DENIES)
 		on_too_many_denies(c);
@@ -643,7 +653,7 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.plan = &c->policy->plan,
 		.engine_fd = c->hand_fd,
 		.far_ends = { c->engine_end, c->hand_end },
-		.report_fd = c->store.pid > 0 ? c->launch_end : -1,
+		.report_fd = c->store.pid > 0 || c->used ? c->launch_end : -1,
 		.filter = c->uplink.filter,
 		.uplink = c->uplink.program.kind,
 		.uplink_ipv6 = c->uplink.ipv6_out,
@@ -795,10 +805,18 @@ static int report_run(struct control *c)
 		.held_count = c->held_count,
 		.stopped = c->is_ended,
 	};
+	struct err err = { 0 };
+	int status;
 
 	settle_audit(c);
 	report.would = c->would;
-	return report_end(&report, c->failure, c->wait_status);
+	status = report_end(&report, c->failure, c->wait_status);
+	if (!c->used || c->failure != 0)
+		return status;
+	if (learn_end(c->spec, c->used, c->ring, &c->policy->asked, &err) == 0)
+		return status;
+	log_error("%s", err.text);
+	return RUN_STATUS_FAILED;
 }
 
 /* Another policy may have names. */
@@ -822,8 +840,11 @@ static int control_start(struct control *c, struct err *err)
 	c->failures = event_ring_new(EVENTS_KEPT);
 	if (c->spec->mode == RUN_AUDIT)
 		c->would = event_ring_new(EVENTS_KEPT);
+	if (c->spec->mode == RUN_LEARN)
+		c->used = event_ring_new(USED_KEPT);
 	c->startup = calloc(1, sizeof(*c->startup));
-	if ((!c->would && c->spec->mode == RUN_AUDIT) || !c->loop || !c->ring ||
+	if ((!c->would && c->spec->mode == RUN_AUDIT) ||
+	    (!c->used && c->spec->mode == RUN_LEARN) || !c->loop || !c->ring ||
 	    !c->failures || !c->startup) {
 		err_set(err, -ENOMEM, "out of memory");
 		return RUN_STATUS_FAILED;
@@ -911,7 +932,7 @@ static void warn_of_mode(const struct run_spec *spec)
 	if (spec->mode == RUN_LEARN)
 		log_warning("LEARNING: THIS IS NO FENCE: the command reaches every "
 			    "public name on %s; what it can read it can send",
-			    spec->any_port ? "every port" : "web ports");
+			    spec->learn.any_port ? "every port" : "web ports");
 }
 
 /* What a launch is planned with is large, little of it is used, and it is freed before

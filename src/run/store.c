@@ -114,7 +114,7 @@ int run_store_wait(const struct run_store *s, struct err *err)
 
 void run_store_see(struct run_store *s, int diag, pid_t in)
 {
-	if (s->pid == 0 || s->diag > 0) {
+	if (s->diag > 0) {
 		close(diag);
 		return;
 	}
@@ -122,8 +122,7 @@ void run_store_see(struct run_store *s, int diag, pid_t in)
 	s->in = in;
 }
 
-/* Whose it was, as far as that can be seen. */
-static void look(struct run_store *s, struct event *e)
+void run_store_look(struct run_store *s, struct event *e)
 {
 	const int64_t begun_ms = clock_now_ms();
 	struct socket_owner_question w;
@@ -151,13 +150,12 @@ static void look(struct run_store *s, struct event *e)
 
 void run_store_add(struct run_store *s, const struct event *e, const struct plan *plan)
 {
-	struct event seen = *e;
 	struct event_row row;
 
-	if (s->pid == 0)
+	/* What only begins to pass is told when it has. */
+	if (s->pid == 0 || (e->action == EVENT_ALLOW && e->packets == 0))
 		return;
-	look(s, &seen);
-	event_row_fill(&row, &seen, s->sandbox, plan);
+	event_row_fill(&row, e, s->sandbox, plan);
 	if (send(s->fd, &row, sizeof(row), MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof(row))
 		s->lost += e->packets;
 }
@@ -166,10 +164,10 @@ void run_store_close(struct run_store *s)
 {
 	const int64_t until_ms = clock_now_ms() + CLOSE_MS;
 
-	if (s->pid == 0)
-		return;
 	if (s->diag > 0)
 		close(s->diag);
+	if (s->pid == 0)
+		return;
 	close(s->fd); /* it writes what it has, and ends */
 	while (waitpid(s->pid, NULL, WNOHANG) == 0) {
 		if (clock_now_ms() > until_ms)

@@ -30,7 +30,9 @@ int run_store_open(struct run_store *s, const char *directory, const char *id,
 int run_store_wait(const struct run_store *s, struct err *err) MUST_CHECK;
 /* @diag, owned from then on, knows the sockets in the namespace of process @in. */
 void run_store_see(struct run_store *s, int diag, pid_t in);
-/* Takes SOCKET_OWNER_LOOK_MS at most, and mostly nothing. */
+/* Whose @e was, as far as that can be seen, into @e: takes SOCKET_OWNER_LOOK_MS at most,
+ * and mostly nothing. */
+void run_store_look(struct run_store *s, struct event *e);
 void run_store_add(struct run_store *s, const struct event *e, const struct plan *plan);
 /* Until everything is written, for at most three seconds; says what was lost. */
 void run_store_close(struct run_store *s);

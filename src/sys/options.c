@@ -9,12 +9,21 @@
 
 enum { HELP_COLUMN = 28, VARIABLE_SIZE = 64 };
 
+const struct cli_option *cli_option_at(const struct cli_options *table, size_t i)
+{
+	const size_t others = table->also ? table->also->count : 0;
+
+	if (i < others)
+		return &table->also->items[i];
+	return i - others < table->count ? &table->items[i - others] : NULL;
+}
+
 const struct cli_option *cli_option_find(const struct cli_options *table,
 					 struct text name)
 {
-	for (size_t i = 0; i < table->count; i++) {
-		const struct cli_option *o = &table->items[i];
+	const struct cli_option *o;
 
+	for (size_t i = 0; (o = cli_option_at(table, i)); i++) {
 		if (text_equal(name, o->name) || (o->was && text_equal(name, o->was)))
 			return o;
 	}
@@ -113,8 +122,9 @@ int cli_option_set(const struct cli_option *o, void *target, const char *value,
 static void mark(const struct cli_options *table, const struct cli_option *o,
 		 uint64_t *given)
 {
-	if (given)
-		*given |= 1ULL << (o - table->items);
+	for (size_t i = 0; given && i < CLI_OPTIONS_MAX; i++)
+		if (cli_option_at(table, i) == o)
+			*given |= 1ULL << i;
 }
 
 static int option_take(const struct cli_options *table, void *target, int argc,
@@ -144,6 +154,29 @@ static int option_take(const struct cli_options *table, void *target, int argc,
 	return 0;
 }
 
+/* "-o FILE" or "-oFILE". Return: false: no option has that letter. */
+static bool letter_take(const struct cli_options *table, void *target, int argc,
+			char **argv, int *i, uint64_t *given, struct err *err)
+{
+	const char *value = argv[*i][2] ? argv[*i] + 2 : NULL;
+	const struct cli_option *o = NULL;
+
+	for (size_t n = 0; (o = cli_option_at(table, n)); n++)
+		if (o->letter && o->letter == argv[*i][1])
+			break;
+	if (!o)
+		return false;
+	if (!value && (*i + 1 >= argc || strcmp(argv[*i + 1], "--") == 0)) {
+		err_set(err, -EINVAL, "-%c needs a value: %s", o->letter, o->arg);
+		return true;
+	}
+	if (cli_option_set(o, target, value ?: argv[++*i], err) < 0)
+		err_context(err, "-%c", o->letter);
+	else
+		mark(table, o, given);
+	return true;
+}
+
 /* Return: the index of the first argument that is left. Faults are in @all. */
 static int read_line(const struct cli_options *table, void *target, int argc, char **argv,
 		     uint64_t *given, struct err *all)
@@ -156,7 +189,10 @@ static int read_line(const struct cli_options *table, void *target, int argc, ch
 
 		if (strcmp(argv[i], "--") == 0)
 			return i + 1;
-		if (argv[i][1] != '-')
+		if (argv[i][1] != '-' &&
+		    letter_take(table, target, argc, argv, &i, given, &one))
+			;
+		else if (argv[i][1] != '-')
 			err_set(&one, -EINVAL, "'%s' is not an option here",
 				text_escape(text_of(argv[i]), shown, sizeof(shown)));
 		else
@@ -252,8 +288,9 @@ int cli_options_environment(const struct cli_options *table, void *target,
 {
 	struct err all = { 0 };
 
-	for (size_t i = 0; i < table->count; i++) {
-		const struct cli_option *o = &table->items[i];
+	const struct cli_option *o;
+
+	for (size_t i = 0; (o = cli_option_at(table, i)); i++) {
 		char name[VARIABLE_SIZE];
 		const char *value = variable_of(o, name);
 		struct err one = { 0 };
@@ -280,10 +317,9 @@ int cli_options_environment(const struct cli_options *table, void *target,
 static bool has_variable(const struct cli_options *table, struct text name)
 {
 	char buf[VARIABLE_SIZE];
+	const struct cli_option *o;
 
-	for (size_t i = 0; i < table->count; i++) {
-		const struct cli_option *o = &table->items[i];
-
+	for (size_t i = 0; (o = cli_option_at(table, i)); i++) {
 		if (text_equal(name, variable_name(o->name, buf)) ||
 		    (o->was && text_equal(name, variable_name(o->was, buf))))
 			return true;
@@ -330,6 +366,10 @@ void cli_usage_print(FILE *out, const struct cli_options *table)
 	if (table->count > 0) {
 		fputc('\n', out);
 		print_options(out, table);
+	}
+	if (table->also) {
+		fputs("\nbesides:\n", out);
+		print_options(out, table->also);
 	}
 	if (table->notes)
 		fprintf(out, "\n%s", table->notes);

@@ -45,6 +45,7 @@ struct cli_option {
 	size_t offset;
 	uint32_t least, most;
 	const char *was; /* an older name: taken, and not shown; NULL: none */
+	char letter;	 /* "-o" is taken for it, too; 0: none */
 };
 
 /* The end of a row: OPTION_IN(TEXT, struct spec, policy_file). */
@@ -56,6 +57,8 @@ enum { CLI_OPTIONS_MAX = 64 }; /* in one table; asserted where the tables are */
 struct cli_options {
 	const struct cli_option *items;
 	size_t count;
+	/* Its options are taken, too, and have the first bits of what is given. */
+	const struct cli_options *also;
 	const char *usage;	  /* "usage: weir run …", a blank line, what it does */
 	const char *notes;	  /* below the options; NULL: none */
 	void (*words)(FILE *out); /* print what stands before the options; or NULL */
@@ -86,6 +89,8 @@ int cli_options_environment(const struct cli_options *table, void *target,
 /* A variable that begins with WEIR_ and belongs to no option, or NULL. */
 const char *cli_options_stray_variable(const struct cli_options *table);
 
+/* One by one, those of `also` first; NULL behind the last. */
+const struct cli_option *cli_option_at(const struct cli_options *table, size_t i);
 const struct cli_option *cli_option_find(const struct cli_options *table,
 					 struct text name);
 

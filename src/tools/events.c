@@ -70,6 +70,27 @@ const struct cli_options cli_denies_options = {
 	.notes = "Exit status: 0, 1 when the store can't be read, 2 for bad usage.\n",
 };
 
+/* --- weir learn --from --- */
+
+/* Its help is that of `weir learn` (run/options.c). */
+static const struct cli_option learn_from_options[] = {
+	{ "from", "STATE-DIR", "", OPTION_IN(TEXT_ONCE, struct events_spec, state_dir) },
+	{ "sandbox", "ID", "", OPTION_IN(TEXT, struct events_spec, sandbox) },
+	{ "since", "TIME", "", OPTION_IN(TEXT, struct events_spec, since) },
+	{ "diff", "FILE", "", OPTION_IN(TEXT_ONCE, struct events_spec, diff) },
+};
+static const struct cli_options learn_from = { .items = learn_from_options,
+					       .count = ARRAY_SIZE(learn_from_options) };
+
+bool cli_learn_is_from(int argc, char **argv)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+		if (strcmp(argv[i], "--from") == 0 ||
+		    strncmp(argv[i], "--from=", strlen("--from=")) == 0)
+			return true;
+	return false;
+}
+
 /* --- weir review --- */
 
 static const struct cli_option review_options[] = {
@@ -178,6 +199,8 @@ int cli_events_parse(int argc, char **argv, struct events_spec *ret, struct err 
 	*ret = (struct events_spec){ 0 };
 	if (strcmp(argv[0], "review") == 0)
 		return review_parse(argc, argv, ret, err);
+	if (strcmp(argv[0], "learn") == 0)
+		return cli_options_only(&learn_from, ret, argc, argv, NULL, err);
 	return cli_options_only(denies ? &cli_denies_options : &cli_events_options, ret,
 				argc, argv, NULL, err);
 }

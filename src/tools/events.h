@@ -16,6 +16,7 @@ struct events_spec {
 	uint32_t limit;							    /* 0: none */
 	const char *format; /* text, json, ocsf; NULL: as `json` says */
 	bool follow, json, collect;
+	const char *diff; /* of `weir learn`, or NULL */
 	/* of `weir review` */
 	const char *state, *policy, *who, *socket; /* or NULL */
 	bool yes, live;
@@ -26,8 +27,11 @@ struct events_spec {
 
 extern const struct cli_options cli_events_options, cli_denies_options,
 	cli_review_options;
+/* `weir learn` begins with "--from": it reads a store, and runs nothing. */
+bool cli_learn_is_from(int argc, char **argv);
 
-/* @argv[0] is "events", "denies" or "review". Return: 0, or -EINVAL with @err. */
+/* @argv[0] is "events", "denies", "review" or "learn". Return: 0, or -EINVAL with @err.
+ */
 int cli_events_parse(int argc, char **argv, struct events_spec *ret,
 		     struct err *err) MUST_CHECK;
 

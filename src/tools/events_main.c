@@ -567,7 +567,8 @@ static const struct {
 	int (*main)(struct show *s);
 } verbs[] = { { "events", show_events },
 	      { "denies", show_denies },
-	      { "review", show_review } };
+	      { "review", show_review },
+	      { "learn", show_learn } };
 
 static int run(struct show *s, int argc, char **argv)
 {
@@ -578,7 +579,8 @@ static int run(struct show *s, int argc, char **argv)
 	while (i < ARRAY_SIZE(verbs) && (argc < 1 || strcmp(argv[0], verbs[i].name) != 0))
 		i++;
 	if (i == ARRAY_SIZE(verbs)) {
-		log_error("`weir events`, `denies` and `review` start this program");
+		log_error("`weir events`, `denies`, `review` and `learn --from` start "
+			  "this program");
 		return SHOW_BAD_INPUT;
 	}
 	if (cli_events_parse(argc, argv, &s->spec, &err) < 0 ||

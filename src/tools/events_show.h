@@ -2,7 +2,8 @@
 /* tools/events_show - weir-events: what a store has, printed for people or programs.
  *
  *   events_main.c      `weir events`, `weir denies`; what their options mean
- *   events_review.c    `weir review`; a rule added to a policy's file
+ *   events_review.c    `weir review`
+ *   events_learn.c     `weir learn --from`
  *   events_services.c  what `weir run` and the supervisor start: the store of a run, the
  *                      review command
  *
@@ -32,6 +33,7 @@ struct show {
 
 /* Return: the exit status. */
 int show_review(struct show *s);
+int show_learn(struct show *s);
 
 /* The store, or why it can't be opened, said. Return: 0 or -errno. */
 int show_open(const struct show *s, struct sqlite_reader **ret) MUST_CHECK;

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docs/agents.md").read_text()
 SERVERS = re.findall(r"^```json\n(.*?)^```", TEXT, re.M | re.S)
 [SHELL] = re.findall(r"^```sh\n(.*?)^```", TEXT, re.M | re.S)
-STARTS = re.findall(r"^    (weir run .*)$", TEXT, re.M)
+STARTS = re.findall(r"^    (weir (?:run|learn) .*)$", TEXT, re.M)
 
 
 def programs(world, user, **texts):
@@ -30,7 +30,10 @@ def programs(world, user, **texts):
 def run(world, user, argv, path):
     home = world.workdir(user)
     env = {"HOME": str(home), "PATH": f"{path}:/usr/bin:/bin", "WEIR_UPSTREAM": "5.100.53.53"}
-    return world.command(*argv, user=user, cwd=world.workdir(user), env=env, input=b"a question\n")
+    cwd = world.workdir(user)
+    (cwd / "policy.yaml").write_text("egress: []\n")
+    shutil.chown(cwd / "policy.yaml", user)
+    return world.command(*argv, user=user, cwd=cwd, env=env, input=b"a question\n")
 
 
 @pytest.mark.parametrize("line", STARTS)

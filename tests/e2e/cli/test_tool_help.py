@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 MAN = pathlib.Path(__file__).resolve().parents[3] / "man"
-VERBS = ("run", "sidecar", "daemon", "attach", "detach", "ps", "status", "policy", "profile", "events", "denies",
+VERBS = ("run", "learn", "sidecar", "daemon", "attach", "detach", "ps", "status", "policy", "profile", "events", "denies",
          "review", "render", "teardown", "doctor", "container", "inject", "completion", "version", "help")
 
 
@@ -21,7 +21,9 @@ def table(world):
 def page(verb):
     """The page of a verb; small ones are explained in weir(1)."""
     own = MAN / f"weir-{verb}.1"
-    return (own if own.exists() else MAN / "weir.1").read_text()
+    # learn takes run's options besides its own
+    besides = page("run") if verb == "learn" else ""
+    return (own if own.exists() else MAN / "weir.1").read_text() + besides
 
 
 def options(verb):
@@ -77,13 +79,13 @@ def test_a_variable_of_an_older_name_is_taken(world, variable):
 
 
 def test_what_means_the_same_is_called_the_same(table):
-    """One argument and one sentence's subject for each name; these two name two things on purpose."""
+    """One argument and one sentence's subject for each name; these name two things on purpose."""
     seen = {}
     for verb in table.values():
         for option in verb["options"]:
             seen.setdefault(option["name"], set()).add(option["argument"])
     several = {name: arguments for name, arguments in seen.items() if len(arguments) > 1}
-    assert set(several) <= {"id", "uid"}, several
+    assert set(several) <= {"id", "uid", "from"}, several
     assert not {name for name in seen if name.startswith("dns-") or name.endswith("-file") and name != "token-file"}
 
 

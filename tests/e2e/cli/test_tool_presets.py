@@ -15,6 +15,7 @@ import zipfile
 import pytest
 
 from world.run import start, finish
+from world.world import RESOLVER4
 
 
 class Shop:
@@ -39,8 +40,26 @@ class Shop:
         for made in (file, file.parent):
             shutil.chown(made, self.user, self.user)
 
+    def learn(self, argv, env, preset, **rest):
+        """What @argv needs, learned from what it does in a copy of the project and an empty home. Return: the policy."""
+        if self.user == "root" and preset != "cargo":
+            pytest.skip("an ordinary user's is enough")
+        copy, home, policy = self.world.workdir(), self.world.workdir(self.user), self.world.workdir(self.user) / "policy.yaml"
+        shutil.copytree(self.project, copy / "project")
+        self.world.command("chown", "-R", f"{self.user}:", copy)
+        done = self.world.weir("learn", "--no-config", "--upstream", RESOLVER4, "-o", policy, "--rw-preset", preset, "--", *argv,
+                               user=self.user, cwd=copy / "project", env={"HOME": str(home), **(env or {})}, **rest)
+        checked = self.world.weir("policy", "check", policy)
+        assert done.code == 0 and checked.code == 0, (done, checked, policy.read_text())
+        assert f'target: "{self.site.name}", ports: [tcp/' in policy.read_text(), policy.read_text()
+        return policy
+
     def run(self, *argv, preset=None, env=None, ports="443", options=(), **rest):
         more = ("--rw-preset", preset) if preset else ()
+        if options[:1] == ("learn",):
+            policy = self.learn(argv, env, options[1], **rest)
+            return self.world.run(*argv, options=("--policy", policy, "--rw-preset", options[1]), user=self.user, cwd=self.project,
+                                  env={"HOME": str(self.home), **(env or {})}, **rest)
         return self.world.run(*argv, allow=(f"{self.site.name}:{ports}",), options=(*more, *options), user=self.user,
                               cwd=self.project, env={"HOME": str(self.home), **(env or {})}, **rest)
 
@@ -77,7 +96,8 @@ def needs(program):
                               reason=f"{program} is not installed")
 
 
-EITHER = pytest.mark.parametrize("way", ["--rw-preset", "--profile"])
+# "learn": under the policy that `weir learn` wrote of the same command
+EITHER = pytest.mark.parametrize("way", ["--rw-preset", "--profile", "learn"])
 
 
 @EITHER
@@ -91,7 +111,7 @@ def test_pip(shop, way):
     done = shop.run(*argv, options=(way, "pip"))
     assert done.code == 0 and (shop.project / "six-1.0-py3-none-any.whl").exists(), done
     assert "not writable" not in done.messages, done
-    assert (shop.home / (".cache/pip" if way == "--rw-preset" else ".local/state/weir/pip/PIP_CACHE_DIR")).is_dir(), done
+    assert (shop.home / (".cache/pip" if way != "--profile" else ".local/state/weir/pip/PIP_CACHE_DIR")).is_dir(), done
 
 
 @needs("npm")
@@ -107,7 +127,7 @@ def test_npm(shop, way):
     done = shop.run("npm", "install", "--no-audit", "--no-fund", "--no-update-notifier", "--fetch-retries", "0",
                     "--cafile", shop.world.ca.cert, "--registry", f"{shop.url}/npm/", "six", options=(way, "npm"))
     assert done.code == 0 and (shop.project / "node_modules" / "six" / "index.js").exists(), done
-    assert shop.kept(".npm" if way == "--rw-preset" else ".local/state/weir/npm/npm_config_cache"), done
+    assert shop.kept(".npm" if way != "--profile" else ".local/state/weir/npm/npm_config_cache"), done
 
 
 @needs("go")
@@ -124,7 +144,7 @@ def test_go(shop, way):
     env = {"GOPROXY": shop.url, "GOSUMDB": "off", "GOFLAGS": "-mod=mod", "CGO_ENABLED": "0"}
     done = shop.run("go", "run", ".", options=(way, "go"), env=env)
     assert done.code == 0 and done.messages.strip().endswith("6"), done
-    places = (("go/pkg/mod/cache", ".cache/go-build") if way == "--rw-preset" else
+    places = (("go/pkg/mod/cache", ".cache/go-build") if way != "--profile" else
               (".local/state/weir/go/GOMODCACHE", ".local/state/weir/go/GOCACHE"))
     assert all(shop.kept(place) for place in places), done
 
@@ -156,7 +176,7 @@ def test_cargo(world, site, way):
                                      f'[source.mirror]\nregistry = "sparse+{shop.url}/index/"\n')
     env = {"CARGO_HTTP_CAINFO": str(shop.world.ca.cert), "RUSTC": str(toolchain() / "rustc")}
     done = shop.run(toolchain() / "cargo", "fetch", options=(way, "cargo"), env=env)
-    assert done.code == 0 and shop.kept(".cargo/registry" if way == "--rw-preset" else ".local/state/weir/cargo/CARGO_HOME/registry"), done
+    assert done.code == 0 and shop.kept(".cargo/registry" if way != "--profile" else ".local/state/weir/cargo/CARGO_HOME/registry"), done
 
 
 @pytest.fixture
@@ -191,7 +211,7 @@ def test_apt(shop, archive):
     argv = ("sh", "-c", APT)
     done = shop.run(*argv, ports="80", mounts=archive)
     assert done.code != 0 and "E: " in done.messages and not list(shop.project.iterdir()), done
-    for way in ({"preset": "apt"}, {"options": ("--profile", "apt")}):
+    for way in ({"preset": "apt"}, {"options": ("--profile", "apt")}, {"options": ("learn", "apt")}):
         done = shop.run(*argv, ports="80", mounts=archive, **way)
         assert done.code == 0 and "Candidate: 1" in done.text and list(shop.project.glob("six-of-weir_1_all.deb")), done
         kept = [file.name for file in shop.kept(".local/state/weir/apt/own/cache/archives") if file.suffix == ".deb"]

@@ -20,7 +20,7 @@ static int parse(const char *const *words, struct run_spec *ret, struct err *err
 		argv[argc] = copies[argc];
 	}
 	argv[argc] = NULL;
-	return cli_run_parse(argc, argv, ret, err);
+	return cli_run_parse(&cli_run_options, argc, argv, ret, err);
 }
 
 static void options_end_where_the_command_begins(void **state)

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+/* `weir learn --from`: a policy, or the difference to one, from events that a sidecar, a
+ * daemon or `weir run --state-dir` has stored. Nothing runs, and nothing is open. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "events/draft.h"
+#include "policy/load.h"
+#include "policy/open.h"
+#include "tools/events_show.h"
+
+enum { KEPT = 8192 /* different ones of what passed, and of what was refused */ };
+
+struct learner {
+	struct event_ring *used, *refused;
+};
+
+static bool on_row(void *data, int64_t id, const struct event_row *row)
+{
+	const struct learner *l = data;
+	struct event e = row->event;
+
+	/* What allowed it or refused it, and in which sandbox, doesn't matter. */
+	e.rule = EVENT_NO_RULE;
+	e.sandbox = 0;
+	snprintf(e.command, sizeof(e.command), "%.*s", EVENT_COMMAND_SIZE - 1,
+		 row->command);
+	if (e.action == EVENT_ALLOW)
+		event_ring_add(l->used, &e);
+	else if (e.action == EVENT_DENY)
+		event_ring_add(l->refused, &e);
+	return true;
+}
+
+static int read_rows(struct show *s, struct learner *l, struct err *err)
+{
+	struct sqlite_reader *reader = NULL;
+	int r = show_open(s, &reader);
+
+	if (r < 0)
+		return r; /* said */
+	s->query.max = SIZE_MAX / 2;
+	r = sqlite_find(reader, &s->query, on_row, l, err);
+	sqlite_reader_close(reader);
+	return r;
+}
+
+static void print(const struct show *s, const struct learner *l, const struct plan *asked)
+{
+	const struct draft_args args = {
+		.used = l->used,
+		.refused = l->refused,
+		.asked = asked,
+		.refused_too = s->spec.diff != NULL,
+		.program = s->spec.sandbox ?: "sandboxes",
+	};
+	struct draft d;
+
+	if (draft_make(&d, &args) < 0) {
+		log_error("out of memory");
+		return;
+	}
+	if (s->spec.diff)
+		draft_write_difference(&d, asked, s->spec.diff, stdout);
+	else
+		draft_write(&d, stdout);
+	draft_done(&d);
+	if (event_ring_dropped(l->used) + event_ring_dropped(l->refused) > 0)
+		log_warning("more different destinations than %d: the oldest are left "
+			    "out",
+			    KEPT);
+}
+
+int show_learn(struct show *s)
+{
+	const struct policy_args policy_args = { .file = s->spec.diff,
+						 .verify = POLICY_VERIFY_TLS };
+	struct learner l = { event_ring_new(KEPT), event_ring_new(KEPT) };
+	CLEAN(mem) uint8_t *bytes = NULL;
+	struct policy policy = { 0 };
+	struct err err = { 0 };
+	int status = SHOW_FAILED;
+	struct plan asked;
+	size_t size;
+
+	if (!l.used || !l.refused)
+		err_set(&err, -ENOMEM, "out of memory");
+	else if (cli_policy_build(&policy_args, &s->arena, true, &policy, &bytes, &size) <
+		 0)
+		status = SHOW_BAD_INPUT;
+	else if (plan_open(bytes, size, &asked, &err) == 0 &&
+		 read_rows(s, &l, &err) == 0) {
+		print(s, &l, &asked);
+		status = SHOW_OK;
+	}
+	if (status != SHOW_OK && err.text[0])
+		log_error("%s", err.text);
+	event_ring_free(l.used);
+	event_ring_free(l.refused);
+	return status;
+}
