@@ -93,6 +93,11 @@ def test_the_program_is_stripped_and_runs(built, tmp_path):
     assert b".debug_info" not in subprocess.check_output(["readelf", "-S", program])
 
 
+def test_what_is_loaded_later_is_depended_on(built):
+    said = subprocess.check_output(["dpkg-deb", "-f", package(built[0], "weir"), "Depends"], text=True)
+    assert "libidn2-0" in said and "libpsl5" in said, said
+
+
 @pytest.mark.parametrize("words, message", [
     ([], "--package is missing"), (["--package"], "needs a value"), (["--package", "x.deb", "--sha256", "0" * 63], "64 hexadecimal"),
     (["--package", "/nowhere/x.deb", "--sha256", "0" * 64], "/nowhere/x.deb"), (["--force"], "'--force'"),
