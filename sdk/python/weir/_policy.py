@@ -14,7 +14,8 @@ class EgressRule:
     """One rule.
 
     action: "allow" or "deny". target: `api.example.com`, `*.example.com` (below it), `**.example.com` (both), an address
-    or a CIDR. ports: numbers, ranges or `tcp/22`; None: all but 53 and 853. The others as weir-policy(5) has them.
+    or a CIDR. ports: numbers, ranges or `tcp/22`; None: all but 53 and 853. until: when the rule ends, RFC 3339; for_: after how
+    long, "10m". The others as weir-policy(5) has them.
     """
 
     action: str
@@ -25,6 +26,8 @@ class EgressRule:
     raw: Optional[bool] = None
     required: Optional[bool] = None
     unmetered: Optional[bool] = None
+    until: Optional[str] = None
+    for_: Optional[str] = None
     comment: Optional[str] = None
 
     def to_wire(self) -> Dict[str, Any]:
@@ -96,9 +99,10 @@ def words(values: Union[str, Sequence[str]]) -> List[str]:
 
 def _without_none(value: Any) -> Dict[str, Any]:
     pairs = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
-    return {name: list(item) if isinstance(item, tuple) else item for name, item in pairs if item is not None}
+    # `for` is a word of Python's.
+    return {name.rstrip("_"): list(item) if isinstance(item, tuple) else item for name, item in pairs if item is not None}
 
 
 def _known(cls: Any, document: Mapping[str, Any]) -> Dict[str, Any]:
-    names = {field.name for field in dataclasses.fields(cls)}
-    return {name: item for name, item in document.items() if name in names}
+    names = {field.name.rstrip("_"): field.name for field in dataclasses.fields(cls)}
+    return {names[name]: item for name, item in document.items() if name in names}

@@ -47,6 +47,8 @@ class PolicyReport(TypedDict):
 
 class _ReportRest(TypedDict, total=False):
     stopped: bool
+    audit: bool
+    would_be_refused: List[EventReport]
     policy_updates: int
     hidden: List[str]
     environment_kept_back: List[str]

@@ -31,6 +31,12 @@ class Learned(TypedDict):
     addresses: int
 
 
+class Grant(TypedDict):
+    target: str
+    until: str
+    secondsLeft: int
+
+
 class Degradation(TypedDict):
     what: str
     reason: str
@@ -59,6 +65,7 @@ class Status(_StatusRest):
     generation: int
     engineRestarts: int
     rules: int
+    grants: List[Grant]
     learned: Learned
     policyUpdates: int
     policyFailures: int

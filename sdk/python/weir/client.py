@@ -266,9 +266,10 @@ class _Guarded:
         return cast(ReviewTask, self._json(self.review, tail=str(int(task))))
 
     @_operation("acceptReview", "POST", "/review/{id}/accept", "ReviewTask")
-    def accept_review(self, task: int, who: Optional[str] = None) -> ReviewTask:
-        """Add the task's rule to the policy in force."""
-        return cast(ReviewTask, self._json(self.accept_review, query={"who": who}, tail=str(int(task))))
+    def accept_review(self, task: int, who: Optional[str] = None, *, lasts: Optional[str] = None) -> ReviewTask:
+        """Add the task's rule to the policy in force; lasts: how long, "10m"; None: for good."""
+        body = None if lasts is None else {"for": lasts}
+        return cast(ReviewTask, self._json(self.accept_review, body, {"who": who}, str(int(task))))
 
     @_operation("dismissReview", "POST", "/review/{id}/dismiss", "ReviewTask")
     def dismiss_review(self, task: int, who: Optional[str] = None) -> ReviewTask:

@@ -44,7 +44,7 @@ def methods(cls):
 
 def asked(function):
     operation = function.operation
-    mine = {"self", "task", "sandbox_id", "policy", "rules", "targets", "timeout", "netns", "cgroup", "uid", "guard_parent", "again"}
+    mine = {"self", "task", "sandbox_id", "policy", "rules", "targets", "timeout", "lasts", "netns", "cgroup", "uid", "guard_parent", "again"}
     return operation.method, operation.path, set(inspect.signature(function).parameters) - mine, operation.schema
 
 
@@ -85,6 +85,9 @@ def test_an_answer_has_the_keys_of_its_schema(name):
 def test_every_schema_that_is_answered_is_there():
     assert {rest[3] for rest in documented().values()} - {""} <= set(ANSWERS)
     assert set(typing.get_type_hints(_schema.Learned)) == set(SCHEMAS["Status"]["properties"]["learned"]["properties"])
+    assert set(typing.get_type_hints(_schema.Grant)) == set(SCHEMAS["Status"]["properties"]["grants"]["items"]["properties"])
+    body = OPENAPI["paths"]["/review/{id}/accept"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert set(body["properties"]) == {"for"}
     assert set(typing.get_type_hints(_schema.Degradation)) == set(SCHEMAS["Status"]["properties"]["degradations"]["items"]["properties"])
 
 
@@ -98,7 +101,7 @@ def test_the_report_has_the_keys_of_its_schema():
 
 
 def test_policies_have_the_keys_of_their_schema():
-    rule = set(_policy.EgressRule.__dataclass_fields__)
+    rule = {name.rstrip("_") for name in _policy.EgressRule.__dataclass_fields__}
     assert rule == set(SCHEMAS["Rule"]["properties"])
     known = json.loads((ROOT / "docs/policy-schema.json").read_text())["definitions"]["policy"]["properties"]
     assert set(_policy.NetworkPolicy.__dataclass_fields__) <= set(known)
