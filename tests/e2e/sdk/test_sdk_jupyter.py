@@ -60,7 +60,7 @@ async def cell(ws, code, interrupt=False):
     await ws.send(json.dumps({"header": {"msg_id": number, "msg_type": "execute_request", "username": "", "session": "s", "version": "5.3", "date": ""},
         "parent_header": {}, "metadata": {}, "channel": "shell", "content": {"code": code, "silent": False, "store_history": False,
         "user_expressions": {}, "allow_stdin": False}}))
-    out, reply = "", None
+    out, reply, idle = "", None, False
     while True:
         message = json.loads(await ws.recv())
         if message["parent_header"].get("msg_id") != number:
@@ -73,7 +73,8 @@ async def cell(ws, code, interrupt=False):
                 await asyncio.get_running_loop().run_in_executor(None, call, "POST", f"/api/kernels/{kernel}/interrupt")
         elif kind == "execute_reply":
             reply = content["status"] + " " + content.get("ename", "")
-        elif kind == "status" and content["execution_state"] == "idle":
+        idle = idle or kind == "status" and content["execution_state"] == "idle"
+        if idle and reply:  # by two sockets, in either order
             return out, reply
 async def main():
     async with websockets.connect(f"ws://127.0.0.1:{PORT}/api/kernels/{kernel}/channels", max_size=None, open_timeout=60) as ws:
