@@ -120,6 +120,24 @@ bool text_to_duration_ms(struct text t, int64_t *ret_ms)
 	return false;
 }
 
+bool text_to_size(struct text t, uint64_t *ret_bytes)
+{
+	static const char units[] = "KMG";
+	const char *p = t.ptr, *unit;
+	uint32_t value;
+
+	if (!p || !parse_u32(&p, t.ptr + t.len, UINT32_MAX, &value))
+		return false;
+	*ret_bytes = value;
+	if (p == t.ptr + t.len)
+		return true;
+	unit = *p != '\0' && p + 1 == t.ptr + t.len ? strchr(units, *p) : NULL;
+	if (!unit || value > 1000 * 1000)
+		return false;
+	*ret_bytes = (uint64_t)value << 10 * (unit - units + 1);
+	return true;
+}
+
 char *text_escape(struct text t, char *buf, size_t size)
 {
 	static const char hex[] = "0123456789abcdef";

@@ -64,6 +64,8 @@ bool parse_u32(const char **cursor, const char *end, uint32_t max, uint32_t *ret
 bool text_to_u32(struct text t, uint32_t max, uint32_t *ret);
 /* "250ms", "5s", "10m", "6h", "1d" as milliseconds. */
 bool text_to_duration_ms(struct text t, int64_t *ret_ms);
+/* "20000", "512K", "20M", "4G" as bytes; K is 1024. */
+bool text_to_size(struct text t, uint64_t *ret_bytes);
 
 /* Write @t into @buf for a terminal or a log: printable ASCII as it is, everything
  * else as \xNN, cut with "..." when @size (8 at least) is reached. Always ends

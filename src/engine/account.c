@@ -16,7 +16,8 @@
 enum {
 	TICK_MS = 250,
 	TURN_MS = 2,
-	DRAINS_MAX = 64, /* of the log's queue: more than it holds */
+	BUDGETS_MS = 1000, /* so often what the kernel lets pass is counted for budgets */
+	DRAINS_MAX = 64,   /* of the log's queue: more than it holds */
 };
 
 /* Counters of the filter, as they were read. */
@@ -304,15 +305,20 @@ struct host_wants {
 static void account(struct engine_sandbox *g, struct host_wants *wants, int64_t now_ms)
 {
 	const struct accounts *a = g->sandbox.accounts;
-	bool refused = a->read_at_ms <= now_ms, passed;
+	bool refused = a->read_at_ms <= now_ms, passed, counts;
 
 	if (a->window_ends_ms == 0)
 		accounts_open(&g->sandbox, now_ms);
 	passed = a->window_ends_ms <= now_ms;
+	counts = g->sandbox.budgets && g->budgets_at_ms <= now_ms;
+	if (counts)
+		g->budgets_at_ms = now_ms + BUDGETS_MS;
 	if (g->kind == ATTACH_HOST) {
 		wants->refused |= refused;
-		wants->passed |= passed;
+		wants->passed |= passed || counts;
 	} else {
+		if (counts && !passed && has_filter(g))
+			read_passed(g, now_ms);
 		if (refused && has_filter(g))
 			read_refused(g, now_ms);
 		if (passed)

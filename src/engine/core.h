@@ -67,13 +67,15 @@ int engine_core_watch(struct engine_core *c) MUST_CHECK;
  * 0, or -ENOMEM. */
 int engine_core_verify_later(struct engine_core *c) MUST_CHECK;
 
-/* -- grants.c: rules that end ------------------------------------------------------- */
+/* -- grants.c: rules that end, and budgets that are used up -------------------------- */
 
 /* The ends of @plan, which @g is about to have; NULL: none lies ahead. */
 struct grants *engine_grants_new(const struct engine_sandbox *g,
 				 struct plan *plan) MUST_CHECK;
 /* @g has a plan whose rules may end: they do from now on. */
 void engine_grants_watch(struct engine_sandbox *g);
+/* A budget of an engine_sandbox's @s is used up. */
+void engine_grants_on_spent(struct sandbox *s);
 
 /* -- account.c: what is reported at the end of a window ------------------------ */
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Rules that end. The plan stays; which of its ends lie ahead changes, and the sandbox
- * goes over to that as to another policy: under the kernel's next generation, in which
- * flows that no other rule allows are cut, as the relay cuts its own. */
+/* Rules that end, and rules whose budget is used up. The plan stays; which of its ends
+ * lie ahead changes, or which budgets are used up, and the sandbox goes over to that as
+ * to another policy: under the kernel's next generation, in which flows that no other
+ * rule allows are cut, as the relay cuts its own. */
 #include "engine/core.h"
 
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "sandbox/budgets.h"
 #include "sandbox/grants.h"
 
 enum { EVERY_MS = 250 }; /* at least so often: the wall clock may have been set */
@@ -25,12 +27,32 @@ static void report(struct engine_sandbox *g, uint32_t rule, const char *why)
 	sandbox_event(&g->sandbox, &e, loop_now_ms(g->core->loop));
 }
 
-/* What ends ahead of @before has, and @g's plan hasn't. */
-static void report_ended(struct engine_sandbox *g, const struct plan *before)
+/* What has ended, and what begins anew, since @before. */
+static void report_changes(struct engine_sandbox *g, const struct plan *before)
 {
-	for (uint32_t i = 0; i < plan_rule_count(before); i++)
+	const uint64_t anew = before->spent & ~g->plan.spent;
+
+	for (uint32_t i = 0;
+	     before->ends_ahead != g->plan.ends_ahead && i < plan_rule_count(before); i++)
 		if (plan_rule_is_over(&g->plan, i) && !plan_rule_is_over(before, i))
 			report(g, i, "the time of the rule is over");
+	for (size_t i = 0; i < plan_budget_count(before); i++)
+		if (anew >> i & 1)
+			report(g, plan_budget(before, i).rule,
+			       "the budget of the rule begins anew");
+}
+
+static void report_spent(struct engine_sandbox *g)
+{
+	const uint64_t news = budgets_take_news(g->sandbox.budgets);
+
+	for (size_t i = 0; news != 0 && i < plan_budget_count(&g->plan); i++) {
+		const uint32_t rule = plan_budget(&g->plan, i).rule;
+
+		if (news >> i & 1)
+			report(g, rule,
+			       rule == PLAN_NO_RULE ? PLAN_SPENT_ALL : PLAN_SPENT_REASON);
+	}
 }
 
 static void report_stuck(struct engine_sandbox *g, const struct err *err)
@@ -47,20 +69,23 @@ static void report_stuck(struct engine_sandbox *g, const struct err *err)
 	sandbox_event(&g->sandbox, &e, loop_now_ms(g->core->loop));
 }
 
+static bool is_same(const struct plan *a, const struct plan *b)
+{
+	return a->ends_ahead == b->ends_ahead && a->spent == b->spent;
+}
+
 /* Where the filter fails, names and the relay go by the new plan all the same, and the
  * filter is tried again. */
-static void end_rules(struct engine_sandbox *g, uint64_t ends_ahead)
+static void go_over(struct engine_sandbox *g, struct plan next)
 {
 	const struct plan before = g->plan;
-	struct plan next = g->plan;
 	struct err err = { 0 };
 	int r;
 
-	next.ends_ahead = ends_ahead;
 	engine_account_all(g);
 	r = engine_sandbox_change_at_once(g, &next, &err);
 	if (r < 0 && g->enforce != ENFORCED_NOTHING) {
-		if (g->sandbox.plan.ends_ahead == ends_ahead)
+		if (is_same(&g->sandbox.plan, &next))
 			return; /* reported */
 		sandbox_set_plan(&g->sandbox, &next);
 		if (g->core->relay)
@@ -71,7 +96,7 @@ static void end_rules(struct engine_sandbox *g, uint64_t ends_ahead)
 	g->plan = next;
 	if (r < 0)
 		sandbox_set_plan(&g->sandbox, &next);
-	report_ended(g, &before);
+	report_changes(g, &before);
 	/* Without memory for it names are closed. */
 	(void)!engine_sandbox_pin(g);
 	if (g->observer->on_status)
@@ -82,14 +107,22 @@ static void end_rules(struct engine_sandbox *g, uint64_t ends_ahead)
 static int64_t look_at(struct engine_sandbox *g)
 {
 	const int64_t wall_ms = clock_wall_ms(), now_ms = loop_now_ms(g->core->loop);
-	const uint64_t ahead = grants_ahead(g->grants, wall_ms, now_ms);
+	const struct budgets *budgets = g->sandbox.budgets;
+	struct plan next = g->plan;
+	int64_t next_ms;
 
+	next.ends_ahead = grants_ahead(g->grants, wall_ms, now_ms);
+	next.spent = budgets_spent(budgets, &next, now_ms);
+	report_spent(g);
 	/* A change that is under way is followed by a look of its own. */
-	if (ahead != g->plan.ends_ahead && !g->change.is_under_way)
-		end_rules(g, ahead);
-	if (ahead == 0 && g->plan.ends_ahead == 0)
-		return INT64_MAX;
-	return MIN(grants_next_ms(g->grants, wall_ms, now_ms), (int64_t)EVERY_MS);
+	if (!is_same(&g->plan, &next) && !g->change.is_under_way)
+		go_over(g, next);
+	next_ms = budgets_next_ms(budgets, &next, now_ms);
+	if (next.ends_ahead != 0) {
+		next_ms = MIN(next_ms, grants_next_ms(g->grants, wall_ms, now_ms));
+		next_ms = MIN(next_ms, (int64_t)EVERY_MS);
+	}
+	return is_same(&g->plan, &next) ? next_ms : MIN(next_ms, (int64_t)EVERY_MS);
 }
 
 static void look(struct engine_core *c)
@@ -99,7 +132,7 @@ static void look(struct engine_core *c)
 	for (size_t i = 0; i < c->slots; i++) {
 		struct engine_sandbox *g = c->sandboxes[i];
 
-		if (g && g->grants)
+		if (g && (g->grants || g->sandbox.budgets))
 			next_ms = MIN(next_ms, look_at(g));
 	}
 	if (next_ms < INT64_MAX &&
@@ -122,6 +155,12 @@ void engine_grants_watch(struct engine_sandbox *g)
 	struct engine_core *c = g->core;
 
 	c->grants.on_fire = on_grants;
-	if (g->grants && loop_timer_start(c->loop, &c->grants, loop_now_ms(c->loop)) < 0)
+	if ((g->grants || g->sandbox.budgets) &&
+	    loop_timer_start(c->loop, &c->grants, loop_now_ms(c->loop)) < 0)
 		loop_stop(c->loop);
+}
+
+void engine_grants_on_spent(struct sandbox *s)
+{
+	engine_grants_watch(CONTAINER_OF(s, struct engine_sandbox, sandbox));
 }

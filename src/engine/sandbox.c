@@ -31,6 +31,7 @@
 #include "engine/host.h"
 #include "filter/nflog.h"
 #include "policy/policy.h"
+#include "sandbox/budgets.h"
 #include "sandbox/grants.h"
 #include "sandbox/learned.h"
 #include "sandbox/plan_file.h"
@@ -339,6 +340,7 @@ void engine_sandbox_done(struct engine_sandbox *g)
 	engine_sandbox_snapshot_done(g);
 	plan_file_unmap(&g->plan);
 	grants_free(g->grants);
+	budgets_free(s->budgets);
 	engine_sandbox_init(g, ATTACH_NONE, s->id);
 }
 
@@ -363,6 +365,8 @@ static int prepare(struct engine_sandbox *g, struct err *err)
 	if (r < 0)
 		return r;
 	g->grants = engine_grants_new(g, &g->plan);
+	s->budgets = budgets_new(NULL, &g->plan, loop_now_ms(g->core->loop));
+	s->on_spent = engine_grants_on_spent;
 	s->plan = g->plan;
 	s->shared = g->kind == ATTACH_SHARED || g->kind == ATTACH_NETNS;
 	s->shared_params.redirect_only = g->enforce == ENFORCED_REDIRECT;
@@ -613,13 +617,17 @@ static void take_over(struct engine_sandbox *g)
 {
 	struct engine_sandbox_change *c = &g->change;
 	struct plan next = c->next;
+	struct plan counted = c->next;
 	struct grants *grants = c->grants;
+	struct budgets *budgets = g->sandbox.budgets;
 
 	sandbox_staging_done(&c->staging);
 	c->next = g->plan;
 	g->plan = next;
 	c->grants = g->grants;
 	g->grants = grants;
+	g->sandbox.budgets = budgets_new(budgets, &counted, loop_now_ms(g->core->loop));
+	budgets_free(budgets);
 	g->plan_id = plan_file_id(&g->plan);
 	if (g->sandbox.accounts) /* a window of another length may begin */
 		g->sandbox.accounts->window_ends_ms = 0;
@@ -731,6 +739,9 @@ int engine_sandbox_change(struct engine_sandbox *g, int plan_fd, struct err *err
 	if (r < 0)
 		return r;
 	c->grants = engine_grants_new(g, &c->next);
+	/* What is counted until the change is in force is counted for the old plan. */
+	budgets_free(
+		budgets_new(g->sandbox.budgets, &c->next, loop_now_ms(g->core->loop)));
 	c->is_under_way = true;
 	next_turn(g);
 	return 0;

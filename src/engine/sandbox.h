@@ -123,8 +123,9 @@ struct engine_sandbox {
 	bool restarted; /* an engine was here before: take over what it has learned */
 	bool owner;	/* OWNED: the table in the kernel is owner|persist */
 	struct sandbox sandbox;
-	struct plan plan;		  /* mapped, owned; all zero: none */
-	struct grants *grants;		  /* of the plan; owned; NULL: no rule ends */
+	struct plan plan;      /* mapped, owned; all zero: none */
+	struct grants *grants; /* of the plan; owned; NULL: no rule ends */
+	int64_t budgets_at_ms; /* when the kernel's counters are due for budgets */
 	struct learned_snapshot snapshot; /* mapped, owned */
 	size_t snapshot_bytes;		  /* reserved of it */
 	int route_fd;			  /* NETNS: a route socket in there, owned */

@@ -34,6 +34,8 @@ static int tell_faults(const struct faults *f, sidecar_fault_fn *on_fault, void 
 }
 
 /* What the sidecar as it runs can't do. */
+#define NO_COUNT "a budget needs the full filter, which isn't enforced here"
+
 static void check_means(const struct sidecar_policy_context *c, struct build *b)
 {
 	struct policy *p = &b->policy;
@@ -48,6 +50,13 @@ static void check_means(const struct sidecar_policy_context *c, struct build *b)
 	if (p->dns == POLICY_DNS_PINNED && !c->daemon)
 		faults_add(&b->faults, FAULT_ERROR, c->file, 0, 0, "dns",
 			   "'pinned' is not for sidecars");
+	for (size_t i = 0; !c->filters && i < p->count; i++)
+		if (p->rules[i].budget.sent > 0 || p->rules[i].budget.received > 0)
+			faults_add(&b->faults, FAULT_ERROR, c->file, p->rules[i].line,
+				   p->rules[i].column, "", NO_COUNT);
+	if (p->budget.sent > 0 && !c->filters)
+		faults_add(&b->faults, FAULT_ERROR, c->file, 0, 0, "limits.sent_total",
+			   NO_COUNT);
 	if (p->require_full_isolation && !c->filters)
 		faults_add(&b->faults, FAULT_ERROR, c->file, 0, 0,
 			   "require_full_isolation",

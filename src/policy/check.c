@@ -413,6 +413,39 @@ static int check_ends(const struct policy_reader *reader, const struct policy *p
 	return result;
 }
 
+/* Only the relay sees what comes back. */
+static const char *budget_fault(const struct policy *p, const struct rule *r)
+{
+	if (r->budget.received == 0)
+		return NULL;
+	if (p->verify != POLICY_VERIFY_TLS)
+		return "has a budget of what is received, which needs verify: tls";
+	for (size_t i = 0; i < r->ports.count; i++)
+		if (r->ports.ranges[i].protocol != IPPROTO_TCP)
+			return "has a budget of what is received, which is counted for "
+			       "TCP "
+			       "alone: list its ports as tcp/443";
+	return r->ports.count > 0 && !r->ports.with_default
+		       ? NULL
+		       : "has a budget of what is received, which is counted for TCP "
+			 "alone: it needs ports, as tcp/443";
+}
+
+static int check_budgets(const struct policy_reader *reader, const struct policy *p)
+{
+	int result = 0;
+
+	for (size_t i = 0; i < p->count; i++) {
+		const char *why = budget_fault(p, &p->rules[i]);
+
+		if (!why)
+			continue;
+		add(reader, &p->rules[i], FAULT_ERROR, why);
+		result = -EINVAL;
+	}
+	return result;
+}
+
 /* The relay is who refuses: it has to be there, and to read what a connection shows. */
 static int check_denied_names(const struct policy_reader *r, const struct policy *p)
 {
@@ -452,7 +485,8 @@ int policy_build(const struct policy_reader *reader, const struct policy *policy
 	}
 	if (check_lifetimes(reader, policy) < 0 || check_ways_out(reader, policy) < 0 ||
 	    policy_check_pinned(reader, policy) < 0 ||
-	    check_denied_names(reader, policy) < 0 || check_ends(reader, policy) < 0)
+	    check_denied_names(reader, policy) < 0 || check_ends(reader, policy) < 0 ||
+	    check_budgets(reader, policy) < 0)
 		return -EINVAL;
 	r = compile(reader, policy, &bytes, &c.plan);
 	if (r < 0)

@@ -260,6 +260,8 @@ struct builder {
 	uint8_t *list_of, *named_of; /* per rule */
 	int64_t ends[PLAN_ENDS_MAX]; /* ascending */
 	size_t end_count;
+	struct plan_budget budgets[PLAN_BUDGETS_MAX];
+	size_t budget_count;
 	uint64_t text_size, name_size;
 	struct layout_prefix *prefixes;
 	uint32_t *tops;
@@ -383,6 +385,37 @@ static int collect_ends(struct builder *b, struct err *err)
 	return 0;
 }
 
+/* 1 + the index of a rule's; 0: it has none. */
+static uint8_t budget_index(const struct builder *b, size_t rule)
+{
+	size_t i = 0;
+
+	while (i < b->budget_count && b->budgets[i].rule != rule)
+		i++;
+	return i < b->budget_count ? (uint8_t)(i + 1) : 0;
+}
+
+static int add_budget(struct builder *b, const struct plan_budget *budget, uint32_t rule,
+		      struct err *err)
+{
+	if (budget->sent == 0 && budget->received == 0)
+		return 0;
+	if (b->budget_count == PLAN_BUDGETS_MAX)
+		return err_set(err, -E2BIG, "more than %d budgets", PLAN_BUDGETS_MAX);
+	b->budgets[b->budget_count] = *budget;
+	b->budgets[b->budget_count++].rule = rule;
+	return 0;
+}
+
+static int collect_budgets(struct builder *b, struct err *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < b->count; i++)
+		r = add_budget(b, &b->rules[i]->budget, (uint32_t)i, err);
+	return r < 0 ? r : add_budget(b, &b->policy->budget, PLAN_NO_RULE, err);
+}
+
 /* What is denied is denied by way of a translator as well. */
 static bool is_denied_v4(const struct rule *r)
 {
@@ -464,7 +497,8 @@ static bool is_covered(const struct builder *b, const struct layout_prefix *x)
 		const struct layout_prefix *outer = &b->prefixes[i - 1];
 
 		if (outer->action == x->action && outer->port_list == x->port_list &&
-		    layout_outlives(outer->end, x->end))
+		    layout_outlives(outer->end, x->end) &&
+		    (x->budget == 0 || x->budget == outer->budget))
 			return true;
 	}
 	return false;
@@ -519,6 +553,7 @@ static int build_prefixes(struct builder *b)
 			.port_list = b->list_of[i],
 			.flags = r->flags,
 			.end = end_index(b, r->until_ms),
+			.budget = budget_index(b, i),
 			.rule = (uint32_t)i,
 		};
 		if (!is_denied_v4(r))
@@ -543,6 +578,7 @@ static int lay_out(struct builder *b, struct err *err)
 		[LAYOUT_TOPS] = b->top_count,
 		[LAYOUT_ENDS] = b->end_count,
 		[LAYOUT_NEXT] = b->end_count > 0 ? b->count : 0,
+		[LAYOUT_BUDGETS] = b->budget_count,
 		[LAYOUT_PORT_LISTS] = b->list_count,
 		[LAYOUT_PORTS] = b->port_count,
 		[LAYOUT_TEXTS] = b->text_size + 1,
@@ -597,6 +633,8 @@ static void write_header(struct builder *b)
 	       b->prefix_count * sizeof(*b->prefixes));
 	memcpy(section(b, LAYOUT_TOPS), b->tops, b->top_count * sizeof(*b->tops));
 	memcpy(section(b, LAYOUT_ENDS), b->ends, b->end_count * sizeof(*b->ends));
+	memcpy(section(b, LAYOUT_BUDGETS), b->budgets,
+	       b->budget_count * sizeof(*b->budgets));
 	memcpy(section(b, LAYOUT_PORT_LISTS), b->lists,
 	       b->list_count * sizeof(*b->lists));
 	memcpy(section(b, LAYOUT_PORTS), b->ports, b->port_count * sizeof(*b->ports));
@@ -632,6 +670,7 @@ static void write_rules(struct builder *b)
 			.flags = r->flags,
 			.types = r->types,
 			.end = end_index(b, r->until_ms),
+			.budget = budget_index(b, i),
 			.line = r->line,
 			.column = r->column,
 			.target = write_text(texts, &used, r->target),
@@ -737,7 +776,7 @@ static void write_next(struct builder *b)
 		struct layout_slot *s;
 
 		next[i] = (struct layout_next){ PLAN_NO_RULE, PLAN_NO_RULE };
-		if (r->kind == TARGET_PREFIX)
+		if (r->kind == TARGET_PREFIX || i >= b->written)
 			continue;
 		s = slot_for(b, hash_of(b, r), &r->name);
 		if (r->kind != TARGET_BELOW) {
@@ -761,6 +800,8 @@ int policy_compile(const struct policy *policy, uint8_t **ret, size_t *ret_size,
 		r = intern_lists(&b, err);
 	if (r == 0)
 		r = collect_ends(&b, err);
+	if (r == 0)
+		r = collect_budgets(&b, err);
 	if (r == 0)
 		r = build_prefixes(&b);
 	if (r == 0)

@@ -11,11 +11,11 @@
 #include "event/json.h"
 #include "policy/document_internal.h"
 
-enum { RULE_KEYS = 9, TOP_KEYS = 7, UNKNOWN_MAX = 32 /* more aren't reported */ };
+enum { RULE_KEYS = 10, TOP_KEYS = 7, UNKNOWN_MAX = 32 /* more aren't reported */ };
 
 static const char *const rule_keys[RULE_KEYS] = {
-	"ports",     "types",	"private", "raw", "required",
-	"unmetered", "comment", "until",   "for",
+	"ports",     "types",	"private", "raw",   "required",
+	"unmetered", "comment", "budget",  "until", "for",
 };
 static const char *const top_keys[TOP_KEYS] = {
 	"verify",      "dns", "repin", "limits", "on_denies", "require_full_isolation",

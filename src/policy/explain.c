@@ -100,6 +100,41 @@ static json_t *types_json(uint8_t types)
 	return list;
 }
 
+/* "20M", or the number of bytes. */
+static json_t *size_json(uint64_t bytes)
+{
+	static const char units[] = "KMG";
+	char text[32];
+	size_t unit = 0;
+
+	while (unit < 3 && bytes % 1024 == 0 && bytes >> 10 > 0) {
+		bytes /= 1024;
+		unit++;
+	}
+	if (unit == 0)
+		return json_integer((json_int_t)bytes);
+	snprintf(text, sizeof(text), "%llu%c", (unsigned long long)bytes,
+		 units[unit - 1]);
+	return json_string(text);
+}
+
+static json_t *budget_json(const struct plan_budget *b)
+{
+	char window[POLICY_WINDOW_SIZE];
+	json_t *o = json_object();
+
+	if (b->sent > 0)
+		json_object_set_new(o, "sent", size_json(b->sent));
+	if (b->received > 0)
+		json_object_set_new(o, "received", size_json(b->received));
+	if (b->per_sec > 0)
+		json_object_set_new(o, "per",
+				    json_string(policy_window_text(b->per_sec, window)));
+	json_object_set_new(o, "action",
+			    json_string(b->action == BUDGET_EVENT ? "event" : "cut"));
+	return o;
+}
+
 static json_t *rule_json(const struct rule *r)
 {
 	json_t *o = json_pack("{s:s, s:s}", "action", policy_action_name(r->action),
@@ -118,6 +153,8 @@ static json_t *rule_json(const struct rule *r)
 	if (e == 0 && r->until_ms != 0)
 		e = json_object_set_new(
 			o, "until", json_string(jtext_time(r->until_ms, true, until)));
+	if (e == 0 && (r->budget.sent > 0 || r->budget.received > 0))
+		e = json_object_set_new(o, "budget", budget_json(&r->budget));
 	if (e == 0 && r->comment[0])
 		e = json_object_set_new(o, "comment", json_string(r->comment));
 	if (e == 0)
@@ -159,6 +196,8 @@ static json_t *limits_json(const struct policy *p)
 							: json_integer(p->limits[i]);
 		json_object_set_new(o, limit_info(i)->name, value);
 	}
+	if (o && p->budget.sent > 0)
+		json_object_set_new(o, "sent_total", size_json(p->budget.sent));
 	return o;
 }
 

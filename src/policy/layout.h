@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "policy/plan.h"
 
-#define LAYOUT_MAGIC UINT64_C(0x356e616c70726577) /* "werplan5" */
+#define LAYOUT_MAGIC UINT64_C(0x366e616c70726577) /* "werplan6" */
 
 enum { LAYOUT_SIZE_MAX = 1 << 30 };
 
@@ -22,6 +22,7 @@ enum layout_section {
 	LAYOUT_TOPS,	   /* uint32_t: the prefixes that plan_prefix() shows */
 	LAYOUT_ENDS,	   /* int64_t, ascending: the different ends of rules */
 	LAYOUT_NEXT,	   /* struct layout_next of each rule; empty without ends */
+	LAYOUT_BUDGETS,	   /* struct plan_budget, by rule; that of all is the last */
 	LAYOUT_PORT_LISTS, /* struct layout_port_list */
 	LAYOUT_PORTS,	   /* struct plan_port_range */
 	LAYOUT_TEXTS,	   /* bytes; the last one is NUL */
@@ -68,8 +69,9 @@ struct layout_rule {
 	uint8_t flags;
 	uint8_t types;
 	uint8_t named_list;
-	uint8_t end; /* 1 + index into LAYOUT_ENDS; 0: none */
-	uint8_t reserved[2];
+	uint8_t end;	/* 1 + index into LAYOUT_ENDS; 0: none */
+	uint8_t budget; /* 1 + index into LAYOUT_BUDGETS; 0: none */
+	uint8_t reserved[1];
 	uint32_t line, column;
 	uint32_t target, file, comment; /* offsets into LAYOUT_TEXTS */
 };
@@ -79,14 +81,15 @@ struct layout_next {
 	uint32_t exact, below; /* as in struct layout_slot */
 };
 
-/* Sorted by address, length, action, port list, end; no two alike in all five. */
+/* Sorted by address, length, action, port list, end, budget; no two alike in all of
+ * them. */
 struct layout_prefix {
 	struct prefix prefix; /* host bits zero */
 	uint8_t action;
 	uint8_t port_list;
 	uint8_t flags;
-	uint8_t end; /* as in struct layout_rule */
-	uint8_t reserved[2];
+	uint8_t end, budget; /* as in struct layout_rule */
+	uint8_t reserved[1];
 	uint32_t rule;	 /* the first of the rules that say the same */
 	uint32_t parent; /* 1 + index of the narrowest earlier entry that holds this one;
 			    0: none */
@@ -116,6 +119,11 @@ static inline uint32_t layout_count(const struct plan *p, enum layout_section wh
 static inline bool layout_is_over(const struct plan *p, uint8_t end)
 {
 	return end != 0 && !(p->ends_ahead >> (end - 1) & 1);
+}
+
+static inline bool layout_is_spent(const struct plan *p, uint8_t budget)
+{
+	return budget != 0 && p->spent >> (budget - 1) & 1;
 }
 
 /* Who has the end @a stays at least as long as who has the end @b. */

@@ -25,23 +25,42 @@ size_t layout_labels(const struct dns_name *n, uint8_t ret[DNS_LABELS_MAX])
 	return count;
 }
 
+static struct plan_verdict within_budget(const struct plan *p, struct plan_verdict v,
+					 uint8_t budget)
+{
+	const bool all = plan_is_all_spent(p);
+
+	if (v.action != POLICY_ALLOW || !(all || layout_is_spent(p, budget)))
+		return v;
+	v.action = POLICY_DENY;
+	v.flags |= PLAN_SPENT;
+	if (all)
+		v.rule = PLAN_NO_RULE;
+	return v;
+}
+
 static struct plan_verdict default_verdict(const struct plan *p)
 {
-	return (struct plan_verdict){ .action = (uint8_t)plan_default_action(p),
-				      .rule = PLAN_NO_RULE };
+	const struct plan_verdict v = {
+		.action = layout_header(p)->default_action,
+		.rule = PLAN_NO_RULE,
+	};
+
+	return within_budget(p, v, 0);
 }
 
 static struct plan_verdict rule_verdict(const struct plan *p, uint32_t rule)
 {
 	const struct layout_rule *r = layout_section(p, LAYOUT_RULES);
-
-	return (struct plan_verdict){
+	const struct plan_verdict v = {
 		.action = r[rule].action,
 		.port_list = r[rule].port_list,
 		.flags = r[rule].flags,
 		.types = r[rule].types,
 		.rule = rule,
 	};
+
+	return within_budget(p, v, r[rule].budget);
 }
 
 /* "1", "0x7f", "0x": a name that ends so is a way to write an IPv4 address, never a
@@ -151,30 +170,38 @@ struct plan_verdict plan_match_addr(const struct plan *p, const struct addr *add
 	const struct layout_prefix *all = layout_section(p, LAYOUT_PREFIXES);
 	struct plan_verdict deny = { .rule = PLAN_NO_RULE }, allow = deny;
 	struct addr a = addr_unmapped(addr);
+	uint8_t budget = 0;
 
 	if (a.family == ADDR_NONE)
 		return deny;
 	for (uint32_t i = prefix_before(p, &a); i > 0; i = all[i - 1].parent) {
 		const struct layout_prefix *x = &all[i - 1];
-		struct plan_verdict *v = x->action == POLICY_ALLOW ? &allow : &deny;
+		const bool spent = layout_is_spent(p, x->budget);
+		struct plan_verdict *v = x->action == POLICY_ALLOW && !spent ? &allow
+									     : &deny;
 
 		if (!prefix_contains(&x->prefix, &a) || layout_is_over(p, x->end))
 			continue;
-		if (x->action == POLICY_ALLOW && port != 0 &&
+		if (v == &allow && port != 0 &&
 		    !plan_port_list_has(p, x->port_list, protocol, port))
 			continue;
-		/* Every allow that holds counts, so their flags add up. */
-		v->flags |= x->flags;
-		if (v->rule > x->rule) {
+		/* Every allow that holds counts, so their flags add up. The narrowest
+		 * with a budget is who pays. */
+		v->flags |= x->flags | (spent ? PLAN_SPENT : 0);
+		if (v == &allow && budget != 0)
+			continue;
+		if (v->rule > x->rule || (v == &allow && x->budget != 0)) {
 			v->rule = x->rule;
-			v->action = x->action;
+			v->action = spent ? POLICY_DENY : x->action;
 			v->port_list = x->port_list;
 		}
+		if (v == &allow)
+			budget = x->budget;
 	}
 	if (deny.rule != PLAN_NO_RULE)
 		return deny;
 	if (allow.rule != PLAN_NO_RULE)
-		return allow;
+		return within_budget(p, allow, 0);
 	allow = default_verdict(p);
 	/* The default opens the default list and no other port. */
 	if (port != 0 && !plan_port_list_has(p, 0, protocol, port))
@@ -201,6 +228,7 @@ bool plan_names_addr(const struct plan *p, const struct addr *addr)
 		const struct layout_prefix *x = &all[i - 1];
 
 		if (x->action == POLICY_ALLOW && !layout_is_over(p, x->end) &&
+		    !layout_is_spent(p, x->budget) && !plan_is_all_spent(p) &&
 		    prefix_contains(&x->prefix, &a))
 			return true;
 	}

@@ -114,6 +114,7 @@ int policy_open_audit(struct policy *p, struct arena *arena)
 		    (is_name(&rule) && !(rule.flags & PLAN_PRIVATE)))
 			continue;
 		rule.flags |= PLAN_RAW;
+		rule.budget = (struct plan_budget){ 0 };
 		r = widen(&rule, true, arena);
 		if (r == 0)
 			r = policy_add_rule(p, arena, &rule);
@@ -121,6 +122,7 @@ int policy_open_audit(struct policy *p, struct arena *arena)
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(all); i++)
 		r = open_addresses(p, all[i], arena);
 	p->open_doh = true;
+	p->budget = (struct plan_budget){ 0 };
 	return r < 0 ? r
 		     : open_names(p, POLICY_ALLOW, PLAN_RAW,
 				  PLAN_TYPE_PTR | PLAN_TYPE_SRV | PLAN_TYPE_TXT |

@@ -16,6 +16,7 @@ size_t layout_item_size(enum layout_section which)
 		[LAYOUT_TOPS] = sizeof(uint32_t),
 		[LAYOUT_ENDS] = sizeof(int64_t),
 		[LAYOUT_NEXT] = sizeof(struct layout_next),
+		[LAYOUT_BUDGETS] = sizeof(struct plan_budget),
 		[LAYOUT_PORT_LISTS] = sizeof(struct layout_port_list),
 		[LAYOUT_PORTS] = sizeof(struct plan_port_range),
 		[LAYOUT_TEXTS] = 1,
@@ -35,7 +36,9 @@ int layout_prefix_compare(const struct layout_prefix *a, const struct layout_pre
 		r = a->action - b->action;
 	if (r == 0)
 		r = a->port_list - b->port_list;
-	return r != 0 ? r : a->end - b->end;
+	if (r == 0)
+		r = a->end - b->end;
+	return r != 0 ? r : a->budget - b->budget;
 }
 
 bool layout_prefix_holds(const struct prefix *outer, const struct prefix *inner)
@@ -133,6 +136,25 @@ static bool ends_are_sound(const struct plan *p)
 	return true;
 }
 
+static bool budgets_are_sound(const struct plan *p)
+{
+	const struct plan_budget *all = layout_section(p, LAYOUT_BUDGETS);
+	const struct layout_rule *rules = layout_section(p, LAYOUT_RULES);
+	uint32_t count = layout_count(p, LAYOUT_BUDGETS);
+
+	if (count > PLAN_BUDGETS_MAX)
+		return false;
+	for (uint32_t i = 0; i < count; i++) {
+		bool whole = all[i].rule == PLAN_NO_RULE;
+
+		if (all[i].action > BUDGET_EVENT || (whole && i + 1 < count) ||
+		    (!whole && (all[i].rule >= layout_count(p, LAYOUT_RULES) ||
+				rules[all[i].rule].budget != i + 1)))
+			return false;
+	}
+	return true;
+}
+
 static bool rules_are_sound(const struct plan *p)
 {
 	const struct layout_rule *rules = layout_section(p, LAYOUT_RULES);
@@ -147,6 +169,7 @@ static bool rules_are_sound(const struct plan *p)
 
 		if (r->action > POLICY_ALLOW || r->port_list >= lists ||
 		    r->named_list >= lists || r->end > layout_count(p, LAYOUT_ENDS) ||
+		    r->budget > layout_count(p, LAYOUT_BUDGETS) ||
 		    r->target >= text_size || r->file >= text_size ||
 		    r->comment >= text_size)
 			return false;
@@ -197,7 +220,8 @@ static bool prefix_is_sound(const struct plan *p, const struct layout_prefix *al
 	if (x->action > POLICY_ALLOW ||
 	    x->port_list >= layout_count(p, LAYOUT_PORT_LISTS) ||
 	    x->rule >= layout_count(p, LAYOUT_RULES) ||
-	    x->end > layout_count(p, LAYOUT_ENDS))
+	    x->end > layout_count(p, LAYOUT_ENDS) ||
+	    x->budget > layout_count(p, LAYOUT_BUDGETS))
 		return false;
 	/* Parents come before their children and hold them, so a walk upwards ends
 	 * soon. */
@@ -244,6 +268,8 @@ int plan_open(const void *bytes, size_t size, struct plan *ret, struct err *err)
 		return err_set(err, -EBADMSG, "the plan's port lists are not sound");
 	if (!ends_are_sound(&p))
 		return err_set(err, -EBADMSG, "the plan's ends of rules are not sound");
+	if (!budgets_are_sound(&p))
+		return err_set(err, -EBADMSG, "the plan's budgets are not sound");
 	if (!rules_are_sound(&p))
 		return err_set(err, -EBADMSG, "the plan's rules are not sound");
 	if (!slots_are_sound(&p))
@@ -256,6 +282,8 @@ int plan_open(const void *bytes, size_t size, struct plan *ret, struct err *err)
 
 enum policy_action plan_default_action(const struct plan *p)
 {
+	if (plan_is_all_spent(p))
+		return POLICY_DENY;
 	return (enum policy_action)layout_header(p)->default_action;
 }
 
@@ -305,6 +333,13 @@ struct plan_on_denies plan_on_denies(const struct plan *p)
 	};
 }
 
+bool plan_is_all_spent(const struct plan *p)
+{
+	const int all = p->spent != 0 ? plan_budget_of(p, PLAN_NO_RULE) : -1;
+
+	return all >= 0 && p->spent >> all & 1;
+}
+
 size_t plan_end_count(const struct plan *p)
 {
 	return layout_count(p, LAYOUT_ENDS);
@@ -330,6 +365,39 @@ bool plan_rule_is_over(const struct plan *p, uint32_t rule)
 	const struct layout_rule *rules = layout_section(p, LAYOUT_RULES);
 
 	return rule < layout_count(p, LAYOUT_RULES) && layout_is_over(p, rules[rule].end);
+}
+
+size_t plan_budget_count(const struct plan *p)
+{
+	return layout_count(p, LAYOUT_BUDGETS);
+}
+
+struct plan_budget plan_budget(const struct plan *p, size_t i)
+{
+	const struct plan_budget *all = layout_section(p, LAYOUT_BUDGETS);
+
+	return i < plan_budget_count(p) ? all[i]
+					: (struct plan_budget){ .rule = PLAN_NO_RULE };
+}
+
+int plan_budget_of(const struct plan *p, uint32_t rule)
+{
+	const struct layout_rule *rules = layout_section(p, LAYOUT_RULES);
+	const size_t count = plan_budget_count(p);
+
+	if (rule < layout_count(p, LAYOUT_RULES))
+		return rules[rule].budget - 1;
+	return rule == PLAN_NO_RULE && count > 0 &&
+			       plan_budget(p, count - 1).rule == PLAN_NO_RULE
+		       ? (int)count - 1
+		       : -1;
+}
+
+const char *plan_reason(struct plan_verdict v, const char *otherwise)
+{
+	if (!(v.flags & PLAN_SPENT))
+		return otherwise;
+	return v.rule == PLAN_NO_RULE ? PLAN_SPENT_ALL : PLAN_SPENT_REASON;
 }
 
 size_t plan_port_list_count(const struct plan *p)
@@ -377,15 +445,26 @@ size_t plan_prefix_count(const struct plan *p)
 	return layout_count(p, LAYOUT_TOPS);
 }
 
-/* A wider prefix says the same, and isn't over: two ranges of a set can't overlap. */
+/* What a prefix is good for now: one whose budget is used up denies. */
+static uint8_t action_now(const struct plan *p, const struct layout_prefix *x)
+{
+	return layout_is_spent(p, x->budget) ? POLICY_DENY : x->action;
+}
+
+/* A wider prefix says the same, and isn't over: two ranges of a set can't overlap. Where
+ * nothing ends and nothing is used up the plan has none of those. */
 static bool is_covered_now(const struct plan *p, const struct layout_prefix *all,
 			   const struct layout_prefix *x)
 {
-	for (uint32_t i = x->end != 0 ? x->parent : 0; i > 0; i = all[i - 1].parent) {
+	const uint8_t action = action_now(p, x);
+
+	if (x->end == 0 && x->budget == 0 && p->spent == 0)
+		return false;
+	for (uint32_t i = x->parent; i > 0; i = all[i - 1].parent) {
 		const struct layout_prefix *outer = &all[i - 1];
 
-		if (outer->action == x->action && outer->port_list == x->port_list &&
-		    !layout_is_over(p, outer->end))
+		if (action_now(p, outer) == action && !layout_is_over(p, outer->end) &&
+		    (action == POLICY_DENY || outer->port_list == x->port_list))
 			return true;
 	}
 	return false;
@@ -400,11 +479,12 @@ struct plan_prefix plan_prefix(const struct plan *p, size_t i)
 	if (i >= layout_count(p, LAYOUT_TOPS))
 		return (struct plan_prefix){ .rule = PLAN_NO_RULE };
 	x = &all[tops[i]];
-	if (layout_is_over(p, x->end) || is_covered_now(p, all, x))
+	if (layout_is_over(p, x->end) || is_covered_now(p, all, x) ||
+	    (x->action == POLICY_ALLOW && plan_is_all_spent(p)))
 		return (struct plan_prefix){ .rule = PLAN_NO_RULE };
 	return (struct plan_prefix){
 		.prefix = x->prefix,
-		.action = x->action,
+		.action = action_now(p, x),
 		.port_list = x->port_list,
 		.flags = x->flags,
 		.rule = x->rule,
@@ -453,7 +533,7 @@ bool plan_name_next(const struct plan *p, uint32_t *at, struct dns_name *ret)
 
 uint64_t plan_rules_hash(const struct plan *p)
 {
-	struct hash_key key = { plan_default_action(p), plan_verify(p) };
+	struct hash_key key = { plan_default_action(p), plan_verify(p) ^ p->spent };
 
 	for (size_t i = 0; i < plan_rule_count(p); i++) {
 		const struct plan_rule r = plan_rule(p, i);

@@ -28,6 +28,7 @@ enum {
 	PLAN_PORT_RANGES_MAX = 64, /* per list */
 	PLAN_ENDS_MAX = 64,	   /* a policy with more different ends is refused */
 	PLAN_WEB_PORTS = 6,
+	PLAN_BUDGETS_MAX = 64, /* the same of rules with a budget, and the whole's */
 };
 
 enum policy_action { POLICY_DENY = 0, POLICY_ALLOW = 1 };
@@ -45,6 +46,8 @@ enum {
 	PLAN_IMPLICIT = 1 << 4,	    /* not written by a person: metadata, DoH list */
 	PLAN_COMPLETED = 1 << 6, /* a name without a dot, completed by a search domain */
 	PLAN_UNMETERED = 1 << 5, /* no budget of new names below its wildcard */
+	PLAN_SPENT = 1 << 7,	 /* of a verdict that denies: what the budget is for is
+				  * used up */
 };
 
 /* struct plan_verdict.types: query types besides A and AAAA that the rule serves */
@@ -76,6 +79,18 @@ struct plan_prefix {
 	uint8_t flags;
 	uint32_t rule;
 };
+
+/* How many bytes may pass by a rule. */
+enum plan_budget_action { BUDGET_CUT = 0, BUDGET_EVENT };
+struct plan_budget {
+	uint64_t sent, received; /* 0: any */
+	uint32_t per_sec;	 /* 0: as long as the sandbox has the rule */
+	uint32_t rule;		 /* PLAN_NO_RULE: of all together */
+	uint8_t action;		 /* enum plan_budget_action */
+	uint8_t reserved[7];
+};
+#define PLAN_SPENT_REASON "the budget of the rule is used up"
+#define PLAN_SPENT_ALL	  "the budget of the policy (sent_total) is used up"
 
 /* One rule as a person wrote it, for messages. Texts borrow from the plan. */
 struct plan_rule {
@@ -130,6 +145,7 @@ struct plan {
 	size_t size;
 	uint64_t ends_ahead; /* bit i: plan_end(i) lies ahead; 0: every rule that has an
 			      * end has ended */
+	uint64_t spent;	     /* bit i: plan_budget(i) is used up, and cuts */
 };
 
 /* Check @bytes and open it; no end lies ahead. Return: 0, or -EBADMSG with the reason. */
@@ -154,6 +170,15 @@ int64_t plan_end(const struct plan *p, size_t i);
 /* The ends after @wall_ms lie ahead, and no others. */
 void plan_set_time(struct plan *p, int64_t wall_ms);
 bool plan_rule_is_over(const struct plan *p, uint32_t rule);
+/* Whoever uses up a budget that cuts is denied what the rule allows: a name, and an
+ * address, on whatever port. */
+size_t plan_budget_count(const struct plan *p);
+struct plan_budget plan_budget(const struct plan *p, size_t i);
+bool plan_is_all_spent(const struct plan *p);
+/* That of a rule, PLAN_NO_RULE: of all. Return: its index, or -1: there is none. */
+int plan_budget_of(const struct plan *p, uint32_t rule);
+/* The reason of a verdict with PLAN_SPENT, else @otherwise. */
+const char *plan_reason(struct plan_verdict v, const char *otherwise);
 
 /* What the policy says of a name: the first rule that matches, else the default. */
 struct plan_verdict plan_match_name(const struct plan *p, const struct dns_name *name);
@@ -189,8 +214,9 @@ const struct plan_port_range *plan_port_list(const struct plan *p, size_t list,
 /* Address rules made disjoint per (action, port list), sorted; PLAN_IMPLICIT ones
  * included. */
 size_t plan_prefix_count(const struct plan *p);
-/* Where the rule is over, or another one that isn't says the same of a wider prefix:
- * rule PLAN_NO_RULE, and no prefix (family ADDR_NONE). */
+/* A rule whose budget is used up denies. Where the rule is over, or another one that
+ * isn't says the same of a wider prefix: rule PLAN_NO_RULE, and no prefix (family
+ * ADDR_NONE). */
 struct plan_prefix plan_prefix(const struct plan *p, size_t i);
 /* The names that rules are about, wildcards without their stars, in the order of the
  * rules. *@at is 0 at first. False: there is none left. */

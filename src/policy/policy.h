@@ -93,6 +93,7 @@ struct policy {
 	struct plan_on_denies on_denies; /* count 0: not set */
 	struct policy_place verify_at, dns_at, repin_at, on_denies_at, denied_names_at;
 	uint32_t limits[LIMIT_COUNT]; /* 0: not set */
+	struct plan_budget budget;    /* limits.sent_total; sent 0: not set */
 	struct policy_need *needs;
 	size_t need_count;
 	const char **sources; /* documents read, in order, for `show` */
@@ -100,6 +101,8 @@ struct policy {
 };
 
 enum { POLICY_NEEDS_MAX = 256 /* of all documents together */ };
+
+#define POLICY_SIZE_WORDS "a number of bytes, like 512K, 20M or 4G"
 
 enum policy_format { POLICY_FORMAT_GUESS = 0, POLICY_FORMAT_YAML, POLICY_FORMAT_JSON };
 

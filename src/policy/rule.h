@@ -27,11 +27,12 @@ struct rule {
 	struct dns_name name; /* TARGET_NAME, _BELOW, _WITHIN */
 	struct prefix prefix; /* TARGET_PREFIX */
 	struct rule_ports ports;
-	uint8_t flags;	     /* PLAN_PRIVATE … */
-	uint8_t types;	     /* PLAN_TYPE_… */
-	int64_t until_ms;    /* wall clock: the rule's end; 0: it has none */
-	const char *target;  /* as written */
-	const char *comment; /* "" when none */
+	uint8_t flags;		   /* PLAN_PRIVATE … */
+	uint8_t types;		   /* PLAN_TYPE_… */
+	int64_t until_ms;	   /* wall clock: the rule's end; 0: it has none */
+	struct plan_budget budget; /* sent and received 0: it has none */
+	const char *target;	   /* as written */
+	const char *comment;	   /* "" when none */
 	const char *file;
 	uint32_t line, column;
 };

@@ -331,11 +331,66 @@ static void on_for(struct walk *w, const struct node *n, void *data)
 	r->until_ms = MAX(now_ms + ms, INT64_C(1));
 }
 
+/* -- the budget of a rule -- */
+
+static bool size_read(const struct node *n, uint64_t *ret)
+{
+	return (n->kind == NODE_TEXT || n->kind == NODE_NUMBER) &&
+	       text_to_size(n->text, ret) && *ret > 0;
+}
+
+static void on_budget_bytes(struct walk *w, const struct node *n, void *data)
+{
+	struct plan_budget *b = data;
+
+	if (!size_read(n, text_equal(n->key, "sent") ? &b->sent : &b->received))
+		walk_is_not(w, n, POLICY_SIZE_WORDS);
+}
+
+static void on_budget_per(struct walk *w, const struct node *n, void *data)
+{
+	struct plan_budget *b = data;
+	int64_t ms;
+
+	if (n->kind == NODE_TEXT && text_to_duration_ms(n->text, &ms) && ms >= 1000 &&
+	    ms % 1000 == 0 && ms <= RULE_FOR_MAX_MS)
+		b->per_sec = (uint32_t)(ms / 1000);
+	else
+		walk_is_not(w, n, "a time from 1s to 366d in whole seconds, like 1h");
+}
+
+static void on_budget_action(struct walk *w, const struct node *n, void *data)
+{
+	static const char *const words[] = { "cut", "event" };
+	struct plan_budget *b = data;
+	int i = walk_word(w, n, words, ARRAY_SIZE(words),
+			  "what to do when it is used up: write cut or event");
+
+	b->action = i == BUDGET_EVENT ? BUDGET_EVENT : BUDGET_CUT;
+}
+
+static void on_budget(struct walk *w, const struct node *n, void *data)
+{
+	static const struct schema_key keys[] = {
+		{ "sent", on_budget_bytes },
+		{ "received", on_budget_bytes },
+		{ "per", on_budget_per },
+		{ "action", on_budget_action },
+	};
+	size_t errors = w->document->faults->errors;
+	struct rule *r = data;
+
+	walk_map(w, n, keys, ARRAY_SIZE(keys), &r->budget);
+	if (w->document->faults->errors == errors && r->budget.sent == 0 &&
+	    r->budget.received == 0)
+		walk_fault(w, n, FAULT_ERROR, "a budget needs sent or received");
+}
+
 static const struct schema_key rule_keys[] = {
 	{ "action", on_action }, { "target", on_target },  { "ports", on_ports },
 	{ "types", on_types },	 { "private", on_flag },   { "raw", on_flag },
 	{ "required", on_flag }, { "unmetered", on_flag }, { "comment", on_comment },
-	{ "until", on_until },	 { "for", on_for },
+	{ "until", on_until },	 { "for", on_for },	   { "budget", on_budget },
 };
 
 static const struct node *key_of(const struct node *map, const char *key)
@@ -385,6 +440,7 @@ static void check_rule(struct walk *w, const struct node *n, const struct rule *
 		useless(w, n, "raw", "a deny lets no bytes pass");
 		useless(w, n, "required", "a name can't be denied and required");
 		useless(w, n, "unmetered", "a deny has no new names");
+		useless(w, n, "budget", "a deny lets no bytes pass");
 		useless(w, n, "until", NO_DENY_ENDS);
 		useless(w, n, "for", NO_DENY_ENDS);
 		return;
@@ -597,6 +653,17 @@ static void on_limit(struct walk *w, const struct node *n, enum plan_limit which
 	}
 }
 
+static void on_sent_total(struct walk *w, const struct node *n)
+{
+	struct policy *p = w->document->policy;
+	uint64_t bytes;
+
+	if (!size_read(n, &bytes))
+		walk_is_not(w, n, POLICY_SIZE_WORDS);
+	else if (p->budget.sent == 0)
+		p->budget.sent = bytes;
+}
+
 static void on_limits(struct walk *w, const struct node *map, void *data)
 {
 	if (map->kind != NODE_MAP) {
@@ -612,6 +679,8 @@ static void on_limits(struct walk *w, const struct node *map, void *data)
 		used = walk_push(w, ".%s", shown);
 		if (limit_find(n->key, &which))
 			on_limit(w, n, which);
+		else if (text_equal(n->key, "sent_total"))
+			on_sent_total(w, n);
 		else
 			walk_fault(w, n, FAULT_ERROR,
 				   "'%s' is not the name of a limit; weir-policy(5) "

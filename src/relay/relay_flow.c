@@ -8,6 +8,7 @@
 
 #include "policy/sinkhole.h"
 #include "relay/relay_internal.h"
+#include "sandbox/budgets.h"
 #include "sandbox/learned.h"
 #include "sandbox/verdict.h"
 #include "sys/link.h"
@@ -142,10 +143,10 @@ static void use_up(struct relay_way *way, size_t n)
 
 /* Plain copies keep nothing between calls: bytes are looked at, sent as far as they
  * can be, and only then taken. */
-static enum step copy_once(struct relay *r, struct relay_way *way,
+static enum step copy_once(struct relay *r, struct relay_way *way, uint64_t allowed,
 			   struct relay_side *from, struct relay_side *to, size_t *moved)
 {
-	size_t room = (size_t)MIN((uint64_t)RELAY_COPY_BYTES, way->allowed);
+	size_t room = (size_t)MIN((uint64_t)RELAY_COPY_BYTES, allowed);
 	ssize_t seen = recv(from->source.fd, r->copy_buffer, room, MSG_PEEK);
 	enum step step = step_of(seen, &from->readable);
 	ssize_t sent;
@@ -166,9 +167,10 @@ static enum step copy_once(struct relay *r, struct relay_way *way,
 	return STEP_MOVED;
 }
 
-static enum step pipe_fill(struct relay_way *way, struct relay_side *from)
+static enum step pipe_fill(struct relay_way *way, uint64_t allowed,
+			   struct relay_side *from)
 {
-	size_t most = (size_t)MIN((uint64_t)RELAY_SPLICE_BYTES, way->allowed);
+	size_t most = (size_t)MIN((uint64_t)RELAY_SPLICE_BYTES, allowed);
 	ssize_t n = splice(from->source.fd, NULL, way->pipe->fd[1], NULL, most,
 			   SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
 	enum step step = step_of(n, &from->readable);
@@ -202,18 +204,32 @@ static enum step pipe_drain(struct relay_way *way, struct relay_side *to, size_t
 	return step;
 }
 
+/* What is taken of a budget is never more than it has, whatever flows share it. */
 static enum step move_once(struct relay_flow *f, struct relay_way *way,
 			   struct relay_side *from, struct relay_side *to, size_t *moved)
 {
+	struct sandbox *s = f->served->sandbox;
+	const int64_t now_ms = loop_now_ms(f->served->relay->loop);
+	const bool is_up = way == &f->up;
+	const size_t before = *moved;
+	uint64_t allowed;
+	enum step step;
+
 	if (!to->writable)
 		return STEP_BLOCKED;
 	if (way->waiting > 0)
 		return pipe_drain(way, to, moved);
-	if (!from->readable || way->allowed == 0)
+	allowed =
+		MIN(way->allowed, sandbox_budget_left(s, f->opened_rule, !is_up, now_ms));
+	if (!from->readable || allowed == 0)
 		return STEP_BLOCKED;
 	if (from->urgent || !pipe_borrow(f->served, way))
-		return copy_once(f->served->relay, way, from, to, moved);
-	return pipe_fill(way, from);
+		step = copy_once(f->served->relay, way, allowed, from, to, moved);
+	else
+		step = pipe_fill(way, allowed, from);
+	sandbox_spend(s, f->opened_rule, is_up ? *moved - before + way->waiting : 0,
+		      is_up ? 0 : *moved - before + way->waiting, now_ms);
+	return step;
 }
 
 enum relay_moved relay_move(struct relay_flow *f, struct relay_way *way,

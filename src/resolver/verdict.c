@@ -186,15 +186,16 @@ static bool serves_type(const struct sandbox *s, uint16_t type, uint8_t types)
 }
 
 /* "deny *.x.test (policy.yaml:4)" */
-static void describe_rule(const struct plan *p, uint32_t rule, char *buf, size_t size)
+static void describe_rule(const struct plan *p, struct plan_verdict v, char *buf,
+			  size_t size)
 {
 	struct plan_rule pr;
 
-	if (rule == PLAN_NO_RULE) {
-		snprintf(buf, size, "no rule allows it");
+	if (v.rule == PLAN_NO_RULE || v.flags & PLAN_SPENT) {
+		snprintf(buf, size, "%s", plan_reason(v, "no rule allows it"));
 		return;
 	}
-	pr = plan_rule(p, rule);
+	pr = plan_rule(p, v.rule);
 	if (pr.line > 0)
 		snprintf(buf, size, "deny %s (%s:%u)", pr.target, pr.file, pr.line);
 	else
@@ -260,7 +261,7 @@ static bool verdict_of_name(struct resolver *r, struct resolver_ask *ask, int64_
 	if (dns_name_is_host(&q->name))
 		ask->verdict = plan_match_name(&s->plan, &q->name);
 	if (ask->verdict.action != POLICY_ALLOW) {
-		describe_rule(&s->plan, ask->verdict.rule, reason, sizeof(reason));
+		describe_rule(&s->plan, ask->verdict, reason, sizeof(reason));
 		if (gets_sinkhole(s, &q->name))
 			resolver_sinkhole(r, ask, ask->verdict.rule, reason, now_ms);
 		else

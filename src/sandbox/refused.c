@@ -9,6 +9,7 @@
 #include "base/special.h"
 #include "filter/ruleset.h"
 #include "sandbox/accounts.h"
+#include "sandbox/budgets.h"
 #include "sandbox/learned.h"
 
 enum { DNS_PORT = 53, FLOWS_FIRST = 32 };
@@ -81,8 +82,11 @@ static void explain(const struct sandbox *s, struct event *e, int64_t now_ms)
 	enum addr_special special = addr_special(&e->remote);
 
 	e->rule = v.rule;
-	e->allowable = v.action == POLICY_DENY && v.rule == PLAN_NO_RULE;
-	if (v.action == POLICY_ALLOW) {
+	e->allowable = v.action == POLICY_DENY && v.rule == PLAN_NO_RULE &&
+		       !(v.flags & PLAN_SPENT);
+	if (v.flags & PLAN_SPENT) {
+		set_reason(e, plan_reason(v, ""));
+	} else if (v.action == POLICY_ALLOW) {
 		set_reason(e, no_way_out(s, e->protocol, e->port));
 	} else if (v.rule != PLAN_NO_RULE) {
 		set_reason(e, "denied by a rule");
@@ -214,6 +218,7 @@ void passed_count(struct sandbox *s, const struct filter_count *c, int64_t now_m
 		snprintf(e.name, sizeof(e.name), "%s", dns_name_format(&use.name, text));
 		e.rule = e.rule == PLAN_NO_RULE ? use.rule : e.rule;
 	}
+	sandbox_spend(s, e.rule, c->bytes, 0, now_ms);
 	sandbox_passed(s, &e, now_ms);
 }
 

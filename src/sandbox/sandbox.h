@@ -16,6 +16,7 @@
 #include "sys/sock.h"
 
 struct accounts;
+struct budgets;
 struct learned;
 struct resolver_sandbox;
 struct dns_sandbox;
@@ -109,7 +110,9 @@ struct sandbox {
 	 * the sandbox has a table of its own. */
 	struct filter_host *host;
 	struct filter_member member;
-	struct learned *learned; /* owned */
+	struct learned *learned;	     /* owned */
+	struct budgets *budgets;	     /* of the plan; owned; NULL: it has none */
+	void (*on_spent)(struct sandbox *s); /* one of them is used up */
 	/* What others keep for this sandbox; NULL: nothing. */
 	struct resolver_sandbox *resolver; /* from the first query on */
 	struct dns_sandbox *dns;	   /* while the DNS service serves it */

@@ -121,9 +121,12 @@ static struct relay_judgement judge_names(const struct relay_question *q)
 	for (size_t i = 0; i < n; i++)
 		if (name_allows(q, &uses[i].name, &rule))
 			return allow_name(rule, &uses[i].name, true);
-	if (n > 0)
-		return deny(plan_match_name(q->plan, &uses[0].name).rule,
-			    "not on this port, or its name is no longer allowed");
+	if (n > 0) {
+		const struct plan_verdict v = plan_match_name(q->plan, &uses[0].name);
+
+		return deny(v.rule, plan_reason(v, "not on this port, or its name is no "
+						   "longer allowed"));
+	}
 	return deny_unless(true, PLAN_NO_RULE, "no rule allows it");
 }
 
@@ -137,7 +140,10 @@ static struct relay_judgement judge_rules(const struct relay_question *q)
 	if (v.rule != PLAN_NO_RULE)
 		return v.action == POLICY_ALLOW
 			       ? allow(v.rule)
-			       : deny(v.rule, "an address rule denies it");
+			       : deny(v.rule,
+				      plan_reason(v, "an address rule denies it"));
+	if (v.flags & PLAN_SPENT)
+		return deny(v.rule, plan_reason(v, ""));
 	j = judge_names(q);
 	if (j.allowed || v.action != POLICY_ALLOW)
 		return j;
@@ -188,8 +194,8 @@ static struct relay_judgement judge_name(const struct relay_question *q,
 	struct plan_verdict v = plan_match_name(q->plan, name);
 
 	if (v.action != POLICY_ALLOW)
-		return deny_unless(v.rule == PLAN_NO_RULE, v.rule,
-				   "the name is not allowed");
+		return deny_unless(v.rule == PLAN_NO_RULE && !(v.flags & PLAN_SPENT),
+				   v.rule, plan_reason(v, "the name is not allowed"));
 	if (!plan_port_list_has(q->plan, v.port_list, IPPROTO_TCP, q->to.port))
 		return deny_unless(true, v.rule, "the rule does not list this port");
 	taught = taught || has_taught(q, name);
@@ -245,7 +251,8 @@ static struct relay_judgement judge_shown(const struct relay_question *q,
 	const char *kind = forbidding(q);
 
 	if (address.action == POLICY_DENY && address.rule != PLAN_NO_RULE)
-		return deny(address.rule, "an address rule denies it");
+		return deny(address.rule,
+			    plan_reason(address, "an address rule denies it"));
 	if (kind)
 		return deny(address.rule, kind);
 	switch (shown) {

@@ -285,6 +285,14 @@ struct render_pins {
 
 enum { PINS_MAX = 65536, DNS_PORT = 53 };
 
+static bool has_budget(const struct policy *p)
+{
+	for (size_t i = 0; i < p->count; i++)
+		if (p->rules[i].budget.sent > 0 || p->rules[i].budget.received > 0)
+			return true;
+	return p->budget.sent > 0;
+}
+
 /* Faults for what an address rule can't enforce. */
 static void check_policy(const struct policy_reader *r, struct policy *p)
 {
@@ -308,6 +316,10 @@ static void check_policy(const struct policy_reader *r, struct policy *p)
 				r->faults, FAULT_ERROR, p->rules[i].file,
 				p->rules[i].line, p->rules[i].column, "",
 				"rules alone can't end: use weir run, sidecar or daemon");
+	if (has_budget(p))
+		faults_add(
+			r->faults, FAULT_ERROR, "", 0, 0, "",
+			"rules alone count no budget: use weir run, sidecar or daemon");
 	if (p->dns == POLICY_DNS_PINNED)
 		return; /* has been checked as such */
 	p->dns = POLICY_DNS_PINNED;

@@ -43,6 +43,14 @@ class Degradation(TypedDict):
     since: Optional[str]
 
 
+class Grant(TypedDict):
+    """A rule that ends."""
+
+    target: str
+    until: str
+    secondsLeft: int
+
+
 class _StatusRest(TypedDict, total=False):
     closed: Optional[str]
     engines: int
@@ -67,6 +75,7 @@ class Status(_StatusRest):
     rules: int
     grants: List[Grant]
     learned: Learned
+    grants: List[Grant]
     policyUpdates: int
     policyFailures: int
     webhookSent: int

@@ -248,6 +248,57 @@ static void a_rule_that_has_ended_is_as_if_it_were_not_there(void **state)
 	}
 }
 
+/* As if it were a deny of its target. */
+static void a_rule_whose_budget_is_used_up_denies(void **state)
+{
+	static const uint16_t ports[] = { 0, 22, 85, 443, 8080 };
+
+	for (uint32_t round = 1; round <= 400; round++) {
+		struct rule rules[RULES], turned[RULES];
+		struct policy policy, other;
+		struct compiled c, d;
+		uint32_t seed = round;
+		uint64_t spent = 0;
+		size_t budgets = 0;
+
+		random_policy(&seed, rules, ARRAY_SIZE(rules), &policy);
+		for (size_t i = 0; i < policy.count; i++) {
+			turned[i] = rules[i];
+			if (rules[i].action != POLICY_ALLOW ||
+			    random_next(&seed) % 3 == 0)
+				continue;
+			rules[i].budget.sent = 1;
+			if (random_next(&seed) % 2) {
+				spent |= UINT64_C(1) << budgets;
+				turned[i].action = POLICY_DENY;
+				turned[i].ports.count = 0;
+			}
+			budgets++;
+		}
+		other = policy;
+		other.rules = turned;
+		c = compile(&policy);
+		d = compile(&other);
+		c.plan.spent = spent;
+		for (int i = 0; i < 60; i++) {
+			struct dns_name n = random_name(&seed);
+			struct addr a = random_addr(&seed);
+			uint16_t port = ports[random_next(&seed) % ARRAY_SIZE(ports)];
+			struct plan_verdict x = plan_match_name(&c.plan, &n);
+			struct plan_verdict y = plan_match_name(&d.plan, &n);
+
+			assert_int_equal(x.action, y.action);
+			assert_int_equal(x.rule, y.rule);
+			assert_int_equal(
+				plan_match_addr(&c.plan, &a, IPPROTO_TCP, port).action,
+				plan_match_addr(&d.plan, &a, IPPROTO_TCP, port).action);
+			same_ranges(&c.plan, &d.plan, &a);
+		}
+		free(c.bytes);
+		free(d.bytes);
+	}
+}
+
 static void a_plan_that_nobody_told_the_time_has_no_grants(void **state)
 {
 	struct rule rule = { .action = POLICY_ALLOW,
@@ -348,6 +399,7 @@ int main(void)
 		cmocka_unit_test(what_would_open_by_itself_can_not_end),
 		cmocka_unit_test(more_ends_than_a_plan_holds_are_a_fault),
 		cmocka_unit_test(a_rule_that_has_ended_is_as_if_it_were_not_there),
+		cmocka_unit_test(a_rule_whose_budget_is_used_up_denies),
 		cmocka_unit_test(a_plan_that_nobody_told_the_time_has_no_grants),
 		cmocka_unit_test(a_length_becomes_a_time_and_what_has_ended_goes),
 		cmocka_unit_test(a_patch_that_ends_leaves_the_rule_that_does_not),

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sandbox/budgets.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "sandbox/sandbox.h"
+
+struct account {
+	uint64_t target; /* a hash of the rule's; that of all: 0 */
+	uint64_t sent, received;
+	int64_t ends_ms; /* of the period; INT64_MAX: it has none; 0: none has begun */
+	bool news;	 /* used up, and nobody was told */
+};
+
+struct budgets {
+	size_t count;
+	struct account accounts[];
+};
+
+static uint64_t target_of(const struct plan *p, uint32_t rule)
+{
+	const struct hash_key key = { 0 };
+	const char *target = plan_rule(p, rule).target;
+
+	return rule == PLAN_NO_RULE ? 0 : hash_bytes(&key, target, strlen(target)) | 1;
+}
+
+static bool is_over(const struct account *a, int64_t now_ms)
+{
+	return a->ends_ms <= now_ms;
+}
+
+static bool is_spent(const struct account *a, const struct plan_budget *b, int64_t now_ms)
+{
+	return !is_over(a, now_ms) && ((b->sent > 0 && a->sent >= b->sent) ||
+				       (b->received > 0 && a->received >= b->received));
+}
+
+struct budgets *budgets_new(const struct budgets *old, struct plan *plan, int64_t now_ms)
+{
+	const size_t count = plan_budget_count(plan);
+	struct budgets *b = NULL;
+
+	plan->spent = count > 0 ? UINT64_MAX : 0;
+	if (count > 0)
+		b = calloc(1, sizeof(*b) + count * sizeof(*b->accounts));
+	if (!b)
+		return NULL;
+	b->count = count;
+	for (size_t i = 0; i < count; i++) {
+		struct account *a = &b->accounts[i];
+
+		a->target = target_of(plan, plan_budget(plan, i).rule);
+		for (size_t j = 0; old && j < old->count; j++)
+			if (old->accounts[j].target == a->target)
+				*a = old->accounts[j];
+	}
+	plan->spent = budgets_spent(b, plan, now_ms);
+	return b;
+}
+
+void budgets_free(struct budgets *b)
+{
+	free(b);
+}
+
+static uint64_t rest_of(uint64_t budget, uint64_t used)
+{
+	if (budget == 0)
+		return UINT64_MAX;
+	return used < budget ? budget - used : 0;
+}
+
+/* Of the rule's own, or of all. */
+static uint64_t left_of(const struct budgets *b, const struct plan *p, int index,
+			bool received, int64_t now_ms)
+{
+	const struct plan_budget budget = plan_budget(p, (size_t)MAX(index, 0));
+	struct account a;
+
+	if (index < 0 || budget.action != BUDGET_CUT)
+		return UINT64_MAX;
+	if (!b || (size_t)index >= b->count)
+		return 0;
+	a = b->accounts[index];
+	if (is_over(&a, now_ms))
+		a.sent = a.received = 0;
+	return received ? rest_of(budget.received, a.received)
+			: rest_of(budget.sent, a.sent);
+}
+
+uint64_t budgets_left(const struct budgets *b, const struct plan *p, uint32_t rule,
+		      bool received, int64_t now_ms)
+{
+	uint64_t all = left_of(b, p, plan_budget_of(p, PLAN_NO_RULE), received, now_ms);
+	uint64_t own = rule == PLAN_NO_RULE
+			       ? all
+			       : left_of(b, p, plan_budget_of(p, rule), received, now_ms);
+
+	return MIN(own, all);
+}
+
+static uint64_t sum_of(uint64_t a, uint64_t b)
+{
+	return b > UINT64_MAX - a ? UINT64_MAX : a + b;
+}
+
+static bool count_one(struct budgets *b, const struct plan *p, int index, uint64_t sent,
+		      uint64_t received, int64_t now_ms)
+{
+	const struct plan_budget budget = plan_budget(p, (size_t)MAX(index, 0));
+	struct account *a;
+	bool before;
+
+	if (index < 0 || (size_t)index >= b->count)
+		return false;
+	a = &b->accounts[index];
+	if (is_over(a, now_ms)) {
+		a->sent = a->received = 0;
+		a->ends_ms = budget.per_sec > 0 ? now_ms + budget.per_sec * INT64_C(1000)
+						: INT64_MAX;
+	}
+	before = is_spent(a, &budget, now_ms);
+	a->sent = sum_of(a->sent, sent);
+	a->received = sum_of(a->received, received);
+	if (before || !is_spent(a, &budget, now_ms))
+		return false;
+	a->news = true;
+	return true;
+}
+
+bool budgets_count(struct budgets *b, const struct plan *p, uint32_t rule, uint64_t sent,
+		   uint64_t received, int64_t now_ms)
+{
+	bool own = false, all;
+
+	if (!b || (sent == 0 && received == 0))
+		return false;
+	if (rule != PLAN_NO_RULE)
+		own = count_one(b, p, plan_budget_of(p, rule), sent, received, now_ms);
+	all = count_one(b, p, plan_budget_of(p, PLAN_NO_RULE), sent, received, now_ms);
+	return own || all;
+}
+
+uint64_t budgets_spent(const struct budgets *b, const struct plan *p, int64_t now_ms)
+{
+	uint64_t spent = b || plan_budget_count(p) == 0 ? 0 : UINT64_MAX;
+
+	for (size_t i = 0; b && i < b->count; i++) {
+		const struct plan_budget budget = plan_budget(p, i);
+
+		if (budget.action == BUDGET_CUT &&
+		    is_spent(&b->accounts[i], &budget, now_ms))
+			spent |= UINT64_C(1) << i;
+	}
+	return spent;
+}
+
+uint64_t budgets_take_news(struct budgets *b)
+{
+	uint64_t news = 0;
+
+	for (size_t i = 0; b && i < b->count; i++) {
+		news |= (uint64_t)b->accounts[i].news << i;
+		b->accounts[i].news = false;
+	}
+	return news;
+}
+
+int64_t budgets_next_ms(const struct budgets *b, const struct plan *p, int64_t now_ms)
+{
+	int64_t next_ms = INT64_MAX;
+
+	for (size_t i = 0; b && i < b->count; i++) {
+		const struct plan_budget budget = plan_budget(p, i);
+		const struct account *a = &b->accounts[i];
+
+		if (a->ends_ms < INT64_MAX && is_spent(a, &budget, now_ms))
+			next_ms = MIN(next_ms, a->ends_ms - now_ms);
+	}
+	return next_ms;
+}
+
+void sandbox_spend(struct sandbox *s, uint32_t rule, uint64_t sent, uint64_t received,
+		   int64_t now_ms)
+{
+	if (budgets_count(s->budgets, &s->plan, rule, sent, received, now_ms) &&
+	    s->on_spent)
+		s->on_spent(s);
+}
+
+uint64_t sandbox_budget_left(const struct sandbox *s, uint32_t rule, bool received,
+			     int64_t now_ms)
+{
+	return plan_budget_count(&s->plan) == 0
+		       ? UINT64_MAX
+		       : budgets_left(s->budgets, &s->plan, rule, received, now_ms);
+}

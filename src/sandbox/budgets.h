@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sandbox/budgets - how many bytes have passed by the rules that have a budget.
+ *
+ * The relay asks before it takes bytes how many may pass, so what goes by it ends at the
+ * byte. What the kernel lets pass is counted there for each address and added here about
+ * once a second, so that much more may have passed. A period begins with its first byte.
+ */
+#pragma once
+
+#include "policy/plan.h"
+
+struct budgets;
+struct sandbox;
+
+/* Those of @plan. A rule whose target @old has as well, the same budget or another one,
+ * goes on where it was; @old stays the caller's and may be NULL. plan->spent is set.
+ * Return: NULL where @plan has none, or memory is out: then all are used up. */
+struct budgets *budgets_new(const struct budgets *old, struct plan *plan,
+			    int64_t now_ms) MUST_CHECK;
+void budgets_free(struct budgets *b);
+/* Bytes that may pass by @rule now, in that direction; UINT64_MAX: any. */
+uint64_t budgets_left(const struct budgets *b, const struct plan *p, uint32_t rule,
+		      bool received, int64_t now_ms);
+/* So many have passed. Return: a budget is used up by them. */
+bool budgets_count(struct budgets *b, const struct plan *p, uint32_t rule, uint64_t sent,
+		   uint64_t received, int64_t now_ms);
+/* plan.spent as of now. */
+uint64_t budgets_spent(const struct budgets *b, const struct plan *p, int64_t now_ms);
+/* Bit i: that of plan_budget(i) was used up since this was asked last. */
+uint64_t budgets_take_news(struct budgets *b);
+/* The milliseconds until one that is used up begins anew; INT64_MAX: none does. */
+int64_t budgets_next_ms(const struct budgets *b, const struct plan *p, int64_t now_ms);
+
+/* The same of @s, which may have none; who has a budget that is used up is told. */
+void sandbox_spend(struct sandbox *s, uint32_t rule, uint64_t sent, uint64_t received,
+		   int64_t now_ms);
+uint64_t sandbox_budget_left(const struct sandbox *s, uint32_t rule, bool received,
+			     int64_t now_ms);

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rule whose budget is used up, in each product: its flows are cut, and what it allows is refused, until the period is over.
+The arithmetic is tests/unit/sandbox/test_budgets.c's."""
+import pytest
+
+from world import expect
+from world.guarded import guarded
+from world.sidecar import policy, wait_for
+
+WORD = "x" * 499  # and a newline
+
+
+def rule(target, **budget):
+    return {"action": "allow", "target": target, "ports": ["tcp/7007"], **({"budget": budget} if budget else {})}
+
+
+def sent_to(box, address, since=0):
+    return sum(len(p.payload) for p in box.capture.packets()[since:] if p.dst == address and p.dport == 7007)
+
+
+@pytest.mark.parametrize("product, verify", [("run", "tls"), ("sidecar", "dns"), ("netns", "tls"), ("cgroup", "dns")])
+def test_who_has_used_it_up_is_cut(world, product, verify):
+    site, other = (world.site(f"budget{world.number()}.test") for _ in range(2))
+    with guarded(world, product, policy(rule(site.name, sent=2000, per="1h"), rule(other.name), verify=verify)) as box:
+        assert all(a.addresses for a in box.probe(["dns", site.name], ["dns", other.name]))
+        flow, stays = box.flow(site.v4), box.flow(other.v4)
+        assert (flow.say(), stays.say()) == ("got", "got")
+        wait_for(lambda: flow.say(WORD) != "got", step=0.1)  # the kernel's counters are read once a second
+        if product == "run":
+            assert 1500 < sent_to(box, site.v4) <= 2000
+        wait_for(lambda: not box.probe(["dns", site.name]).addresses)
+        expect.name_refused(box.probe(["dns", site.name]))
+        box.assert_silent()
+        expect.tcp_refused(box.probe(["tcp", site.v4, 7007]))
+        assert not box.packets
+        assert stays.say(WORD) == "got"
+        wait_for(lambda: any("budget of the rule is used up" in d["reason"] for d in box.denies() if d["name"] == site.name))
+        # another text of the same rule doesn't begin anew
+        box.change(policy(rule(site.name, sent=2000, per="1h"), rule(other.name), verify=verify, limits={"flows": 99}))
+        expect.name_refused(box.probe(["dns", site.name]))
+        box.change(policy(rule(site.name, sent=200000, per="1h"), rule(other.name), verify=verify))
+        assert box.probe(["dns", site.name]).addresses
+
+
+def test_what_comes_back_has_a_budget_and_so_has_all_that_leaves(world):
+    site, other = (world.site(f"budget{world.number()}.test") for _ in range(2))
+    told = rule(other.name, sent=100, action="event")
+    with guarded(world, "run", policy(rule(site.name, received=1000), told, limits={"sent_total": "4K"})) as box:
+        box.probe(["dns", site.name], ["dns", other.name])
+        flow, stays = box.flow(site.v4), box.flow(other.v4)
+        wait_for(lambda: flow.say(WORD) != "got")
+        assert [stays.say(WORD) for _ in range(3)] == ["got"] * 3  # it is told of, and cut by nothing
+        wait_for(lambda: {e["name"] for e in box.events("change") if "budget of the rule" in e["reason"]}
+                 == {site.name, other.name})
+        wait_for(lambda: stays.say(WORD) != "got")
+        assert sent_to(box, site.v4) + sent_to(box, other.v4) <= 4096
+        expect.name_refused(box.probe(["dns", other.name]))
+        box.assert_silent()
+
+
+def test_a_budget_that_cannot_be_read_opens_nothing(world, pod, guarded):
+    site, other = (world.site(f"budget{world.number()}.test") for _ in range(2))
+    side = guarded(f"allow {other.name}")
+    for budget in ({}, {"sent": 0}, {"sent": "20MB"}, {"sent": -1}, {"sent": "1M", "per": "0s"}, {"sent": "1M", "action": "ask"},
+                   {"sent": "1M", "from": 1}, 7, {"received": "1M"}):
+        reply = side.call("PATCH", "/policy", [{"action": "allow", "target": site.name, "budget": budget}])
+        assert reply.status == 400, (budget, reply)
+    assert side.call("PATCH", "/policy", [{"action": "deny", "target": site.name, "budget": {"sent": 1}}]).status == 400
+    assert not pod.probe(["dns", site.name]).addresses and not pod.queries(site.name)
+    assert pod.probe(["dns", other.name]).addresses

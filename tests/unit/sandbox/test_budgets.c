@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sandbox/budgets.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "policy/policy.h"
+
+enum { HOUR = 3600 * 1000, NOW = 1000, FIRST = 0, SECOND, THIRD, RULES };
+
+struct world {
+	uint8_t *bytes;
+	struct plan plan;
+	struct budgets *budgets;
+};
+
+/* a.test: 100 bytes an hour up, and 50 down; b.test: 100 for good, told of; c.test: any;
+ * 1000 bytes in all when @total. */
+static struct world open_world(const struct budgets *old, bool total, int64_t now_ms)
+{
+	static const char *const names[RULES] = { "a.test", "b.test", "c.test" };
+	struct rule rules[RULES];
+	struct policy p = { .rules = rules, .count = RULES };
+	struct world w = { 0 };
+	struct err err = { 0 };
+	size_t size;
+
+	for (int i = 0; i < RULES; i++) {
+		rules[i] = (struct rule){ .action = POLICY_ALLOW,
+					  .kind = TARGET_NAME,
+					  .target = names[i],
+					  .file = "f",
+					  .comment = "" };
+		assert_int_equal(dns_name_parse(text_of(names[i]), &rules[i].name), 0);
+	}
+	rules[FIRST].budget =
+		(struct plan_budget){ .sent = 100, .received = 50, .per_sec = 3600 };
+	rules[SECOND].budget =
+		(struct plan_budget){ .sent = 100, .action = BUDGET_EVENT };
+	p.budget.sent = total ? 1000 : 0;
+	if (policy_compile(&p, &w.bytes, &size, &err) < 0 ||
+	    plan_open(w.bytes, size, &w.plan, &err) < 0)
+		fail_msg("%s", err.text);
+	w.budgets = budgets_new(old, &w.plan, now_ms);
+	return w;
+}
+
+static void close_world(struct world *w)
+{
+	budgets_free(w->budgets);
+	free(w->bytes);
+}
+
+static void what_may_pass_is_what_is_left(void **state)
+{
+	struct world w = open_world(NULL, false, NOW);
+
+	assert_true(budgets_left(w.budgets, &w.plan, FIRST, false, NOW) == 100);
+	assert_true(budgets_left(w.budgets, &w.plan, FIRST, true, NOW) == 50);
+	assert_true(budgets_left(w.budgets, &w.plan, SECOND, false, NOW) == UINT64_MAX);
+	assert_true(budgets_left(w.budgets, &w.plan, THIRD, false, NOW) == UINT64_MAX);
+	assert_true(budgets_left(w.budgets, &w.plan, PLAN_NO_RULE, false, NOW) ==
+		    UINT64_MAX);
+	assert_false(budgets_count(w.budgets, &w.plan, FIRST, 99, 0, NOW));
+	assert_true(budgets_left(w.budgets, &w.plan, FIRST, false, NOW) == 1);
+	assert_int_equal(budgets_spent(w.budgets, &w.plan, NOW), 0);
+	assert_true(budgets_count(w.budgets, &w.plan, FIRST, 1, 0, NOW));
+	assert_true(budgets_left(w.budgets, &w.plan, FIRST, false, NOW) == 0);
+	assert_int_equal(budgets_spent(w.budgets, &w.plan, NOW), 1);
+	assert_int_equal(budgets_take_news(w.budgets), 1);
+	assert_int_equal(budgets_take_news(w.budgets), 0);
+	assert_false(budgets_count(w.budgets, &w.plan, FIRST, UINT64_MAX, 0, NOW));
+	close_world(&w);
+}
+
+static void a_period_begins_with_its_first_byte(void **state)
+{
+	struct world w = open_world(NULL, false, NOW);
+
+	assert_true(budgets_count(w.budgets, &w.plan, FIRST, 0, 50, NOW + HOUR));
+	assert_int_equal(budgets_spent(w.budgets, &w.plan, NOW + 2 * HOUR - 1), 1);
+	assert_true(budgets_next_ms(w.budgets, &w.plan, NOW + HOUR) == HOUR);
+	assert_int_equal(budgets_spent(w.budgets, &w.plan, NOW + 2 * HOUR), 0);
+	assert_true(budgets_left(w.budgets, &w.plan, FIRST, true, NOW + 2 * HOUR) == 50);
+	assert_true(budgets_next_ms(w.budgets, &w.plan, NOW + 2 * HOUR) == INT64_MAX);
+	close_world(&w);
+}
+
+static void one_that_is_told_of_cuts_nothing(void **state)
+{
+	struct world w = open_world(NULL, false, NOW);
+
+	assert_true(budgets_count(w.budgets, &w.plan, SECOND, 100, 0, NOW));
+	assert_int_equal(budgets_take_news(w.budgets), 2);
+	assert_int_equal(budgets_spent(w.budgets, &w.plan, NOW), 0);
+	assert_false(budgets_count(w.budgets, &w.plan, SECOND, 100, 0, NOW));
+	close_world(&w);
+}
+
+static void that_of_all_counts_everything_that_is_sent(void **state)
+{
+	struct world w = open_world(NULL, true, NOW);
+	struct dns_name name;
+
+	assert_false(budgets_count(w.budgets, &w.plan, FIRST, 90, 0, NOW));
+	assert_false(budgets_count(w.budgets, &w.plan, THIRD, 400, 9999, NOW));
+	assert_false(budgets_count(w.budgets, &w.plan, PLAN_NO_RULE, 505, 0, NOW));
+	assert_true(budgets_left(w.budgets, &w.plan, FIRST, false, NOW) == 5);
+	assert_true(budgets_count(w.budgets, &w.plan, THIRD, 5, 0, NOW));
+	w.plan.spent = budgets_spent(w.budgets, &w.plan, NOW);
+	assert_int_equal(dns_name_parse(text_of("c.test"), &name), 0);
+	assert_int_equal(plan_match_name(&w.plan, &name).action, POLICY_DENY);
+	assert_true(plan_match_name(&w.plan, &name).flags & PLAN_SPENT);
+	close_world(&w);
+}
+
+/* Who may change other rules of a policy doesn't give a budget anew by it. */
+static void another_policy_goes_on_counting(void **state)
+{
+	struct world w = open_world(NULL, false, NOW), next;
+
+	assert_true(budgets_count(w.budgets, &w.plan, FIRST, 100, 0, NOW));
+	next = open_world(w.budgets, true, NOW + 5);
+	assert_int_equal(next.plan.spent, 1);
+	assert_true(budgets_left(next.budgets, &next.plan, FIRST, true, NOW + 5) == 50);
+	close_world(&w);
+	close_world(&next);
+}
+
+static void without_an_account_everything_is_used_up(void **state)
+{
+	struct world w = open_world(NULL, false, NOW);
+
+	assert_true(budgets_spent(NULL, &w.plan, NOW) == UINT64_MAX);
+	assert_true(budgets_left(NULL, &w.plan, FIRST, false, NOW) == 0);
+	assert_true(budgets_left(NULL, &w.plan, THIRD, false, NOW) == UINT64_MAX);
+	close_world(&w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_may_pass_is_what_is_left),
+		cmocka_unit_test(a_period_begins_with_its_first_byte),
+		cmocka_unit_test(one_that_is_told_of_cuts_nothing),
+		cmocka_unit_test(that_of_all_counts_everything_that_is_sent),
+		cmocka_unit_test(another_policy_goes_on_counting),
+		cmocka_unit_test(without_an_account_everything_is_used_up),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
