@@ -12,6 +12,7 @@ PACKAGES = {
     "weir": {"usr/bin/weir", "usr/libexec/weir/weir-events", "usr/share/man/man1/weir-run.1.gz",
              "usr/share/bash-completion/completions/weir"},
     "weir-daemon": {"usr/libexec/weir/weir-control", "usr/libexec/weir/weir-webhook", "usr/lib/systemd/system/weir.service"},
+    "python3-weir": {"usr/lib/python3/dist-packages/weir/__init__.py", "usr/lib/python3/dist-packages/weir/py.typed"},
     "weir-postgres": {"usr/libexec/weir/weir-postgres"},
 }
 
