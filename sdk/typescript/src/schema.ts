@@ -97,10 +97,19 @@ export interface Rule {
 	required?: boolean;
 	unmetered?: boolean;
 	comment?: string;
-	/** When the rule ends. Then it is as if it weren't there, and is left out at the next change. */
+	budget?: {
+		/** Bytes, or `20M`. */
+		sent?: number | string;
+		received?: number | string;
+		/** The period, as in `1h`. */
+		per?: string;
+		action?: "cut" | "event";
+	};
+	/**
+	 * When the rule ends. Then it is as if it weren't there, and is left out at the next change. A request may say
+	 * `for`, as in `10m`, in its place.
+	 */
 	until?: string;
-	/** Counted from now, as in `10m`; the policy has `until` in its place. */
-	for?: string;
 }
 
 export interface Policy {
