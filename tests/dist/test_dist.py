@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGES = {
     "weir": {"usr/bin/weir", "usr/libexec/weir/weir-events", "usr/share/man/man1/weir-run.1.gz",
              "usr/share/bash-completion/completions/weir"},
-    "weir-daemon": {"usr/libexec/weir/weir-control", "usr/libexec/weir/weir-webhook", "usr/lib/systemd/system/weir.service"},
+    "weir-daemon": {"usr/lib/sysusers.d/weir-daemon.conf", "usr/libexec/weir/weir-control", "usr/libexec/weir/weir-webhook", "usr/lib/systemd/system/weir.service"},
     "python3-weir": {"usr/lib/python3/dist-packages/weir/__init__.py", "usr/lib/python3/dist-packages/weir/py.typed"},
     "weir-postgres": {"usr/libexec/weir/weir-postgres"},
 }
@@ -75,6 +75,8 @@ def test_a_package_has_its_files_and_starts_nothing(built, name, tmp_path):
     said = subprocess.run(["tar", "-xOf", "-", "./postinst"], input=scripts, stdout=subprocess.PIPE).stdout.decode()
     for word in ("deb-systemd-invoke", "systemctl start", "deb-systemd-helper enable"):
         assert word not in said, said
+    # the group that may use the daemon's socket
+    assert ("systemd-sysusers" in said) == (name == "weir-daemon")
 
 
 def test_no_package_has_another_one_s_file(built, tmp_path):

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
 import { Client, type GuardedClient, type StreamEvent } from "./client.js";
-import { SetupError } from "./errors.js";
+import { ApiError, SetupError } from "./errors.js";
 import { Server, textOf } from "./http.js";
 import type { EgressRule, NetworkPolicy } from "./policy.js";
 import type * as schema from "./schema.js";
@@ -63,7 +63,14 @@ export class Sandbox {
 			await writeFile(policy, JSON.stringify(options.networkPolicy ?? {}), { mode: 0o600 });
 			const child = spawn(options.weir ?? process.env["WEIR"] ?? "weir", argumentsOf(options, policy),
 				{ stdio: ["ignore", "ignore", "pipe", "pipe"] });
-			return new Sandbox(child, ...(await started(child)));
+			const [info, api, ended, reason] = await guarded(child);
+			const sandbox = new Sandbox(child, info, api, ended);
+			const runs = await sandbox.hasStarted().catch(async (error) => {
+				await sandbox.close();
+				throw error;
+			});
+			if (runs) return sandbox;
+			throw new SetupError(reason() || "the container was not started", await sandbox.close());
 		} finally {
 			await rm(folder, { recursive: true, force: true });
 		}
@@ -78,23 +85,44 @@ export class Sandbox {
 		return this.info.container;
 	}
 
+	/** The line of --info-fd comes before the start. false: it has ended, or two minutes went by. */
+	private async hasStarted(): Promise<boolean> {
+		let over = false;
+		this.ended.then(() => (over = true), () => (over = true));
+		for (const end = Date.now() + START_MS; !over && Date.now() < end; await pause()) {
+			const state = await this.askEngine<{ State: { Running: boolean; Status: string } }>("GET", `/containers/${this.info.container}/json`)
+				.catch((error) => {
+					if (error instanceof ApiError && error.status === 404) return undefined;
+					throw error;
+				});
+			if (state?.State.Running || state?.State.Status === "exited") return true;
+		}
+		return false;
+	}
+
+	private async askEngine<T>(method: string, path: string, body?: unknown): Promise<T> {
+		const engine = new Server(this.info.engineSocket);
+		const answer = await engine.ask({ method, path, timeoutMs: START_MS, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+		return JSON.parse(await textOf(answer, engine.address, `${method} ${path}`)) as T;
+	}
+
 	/** Run a command in it, to its end. What it was refused is in denies(). */
 	async run(command: readonly string[], options: { env?: Readonly<Record<string, string>>; workdir?: string; user?: string } = {}):
 		Promise<CommandResult> {
-		const engine = new Server(this.info.engineSocket);
-		const ask = (method: string, path: string, body?: unknown) => engine.ask({
-			method, path, timeoutMs: 2 ** 31 - 1, ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-		});
-		const made = await ask("POST", `/containers/${this.info.container}/exec`, {
+		const { Id } = await this.askEngine<{ Id: string }>("POST", `/containers/${this.info.container}/exec`, {
 			AttachStdout: true, AttachStderr: true, Cmd: command,
 			Env: Object.entries(options.env ?? {}).map(([name, value]) => `${name}=${value}`),
 			...(options.workdir === undefined ? {} : { WorkingDir: options.workdir }),
 			...(options.user === undefined ? {} : { User: options.user }),
 		});
-		const { Id } = JSON.parse(await textOf(made, engine.address, "exec")) as { Id: string };
-		const output = await outputOf((await ask("POST", `/exec/${Id}/start`, { Detach: false, Tty: false })).body);
-		const state = JSON.parse(await textOf(await ask("GET", `/exec/${Id}/json`), engine.address, "exec")) as { ExitCode: number };
-		return { exitCode: state.ExitCode, ...output };
+		const answer = await new Server(this.info.engineSocket).ask({
+			method: "POST", path: `/exec/${Id}/start`, body: JSON.stringify({ Detach: false, Tty: false }), timeoutMs: 2 ** 31 - 1,
+		});
+		const output = await outputOf(answer.body);
+		for (;; await pause()) { // a command may close its output long before it ends
+			const state = await this.askEngine<{ Running: boolean; ExitCode: number | null }>("GET", `/exec/${Id}/json`);
+			if (!state.Running && state.ExitCode !== null) return { exitCode: state.ExitCode, ...output };
+		}
 	}
 
 	/** The policy in force. */
@@ -139,7 +167,11 @@ function argumentsOf(options: SandboxOptions, policy: string): string[] {
 		"--", ...(options.command ?? ["sleep", "infinity"])];
 }
 
-async function started(child: ChildProcess): Promise<[Info, GuardedClient, Promise<number>]> {
+const START_MS = 120_000;
+const pause = () => new Promise<void>((resolve) => setTimeout(resolve, 10));
+
+/** What is guarded and about to start: what was said of it, its API, its end, and what went wrong until now. */
+async function guarded(child: ChildProcess): Promise<[Info, GuardedClient, Promise<number>, () => string]> {
 	let said = "";
 	const ended = new Promise<number>((resolve, reject) => {
 		child.on("error", reject);
@@ -160,7 +192,7 @@ async function started(child: ChildProcess): Promise<[Info, GuardedClient, Promi
 	}
 	const info = JSON.parse(line) as Info;
 	const client = new Client(info.api, info.token === undefined ? {} : { token: info.token });
-	return [info, info.path ? client.sandbox(info.id) : client, ended];
+	return [info, info.path ? client.sandbox(info.id) : client, ended, () => said.trim()];
 }
 
 function firstLine(stream: Readable): Promise<string | undefined> {

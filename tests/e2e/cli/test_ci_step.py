@@ -65,11 +65,11 @@ def test_the_first_command_that_fails_ends_the_step(step):
 
 
 def test_what_the_commands_print_is_no_command_to_the_runner(step):
-    done, _ = step(run="echo '::error::made up'; echo '::add-mask::x'")
+    done, _ = step(run="echo '::error::made up'; echo '::add-mask::x' >&2; printf 'no end of the line'")
     token = re.search(r"^::stop-commands::([0-9a-f]{32})$", done.text, re.M)
     assert token and done.code == 0, done
-    inside = done.text[token.end():done.text.index(f"::{token[1]}::")]
-    assert "::error::made up" in inside and "::add-mask::x" in inside
+    inside = done.text[token.end():done.text.index(f"\n::{token[1]}::\n")]
+    assert "::error::made up" in inside and "::add-mask::x" in inside and "add-mask" not in done.messages
 
 
 @pytest.mark.parametrize("inputs, code, message", [

@@ -145,19 +145,23 @@ const fetch = async (url) => {{ const r = await sandbox.run(["curl", "-sS", "-o"
 say(await fetch({json.dumps(allowed)}), await fetch({json.dumps(refused)}));
 const both = await sandbox.run(["sh", "-c", "head -c 300000 /dev/zero | tr '\\\\0' x; echo $V >&2; exit 7"], {{ env: {{ V: "err" }} }});
 say(both.exitCode, both.stdout.length, both.stderr);
+say((await sandbox.run(["sh", "-c", "exec >/dev/null 2>&1; sleep 0.5; exit 3"])).exitCode);
 say((await sandbox.denies()).some((event) => event.name === {json.dumps(denied.name)}), (await sandbox.status()).fullIsolation);
 await sandbox.patchPolicy([{{ action: "allow", target: {json.dumps(denied.name)} }}]);
 say(await fetch({json.dumps(refused)}), (await sandbox.policy()).egress.length);
 say(typeof (await sandbox.close()), await sandbox.close() >= 0);
 await Sandbox.create({{ image: "app:test", networkPolicy: {{ egress: [{{ action: "allow", target: "*.com" }}] }} }}).catch((error) =>
     say(error instanceof SetupError, error.status, error.code, error.message));
+await Sandbox.create({{ image: "app:test", guard: "sidecar", command: ["/nowhere/program"] }}).catch((error) =>
+    say(error instanceof SetupError, error.code, error.message));
 await Sandbox.create({{ image: "app:test", weir: "/nowhere/weir" }}).catch((error) => say(error instanceof SetupError, error.code));
 """, way=docker.host.ns.command(), WEIR=str(docker.world.weir_path), **docker.variables)
     assert said[0][0] == [0, "200"] and said[0][1][0] != 0, said
-    assert said[1] == [7, 300000, "err\n"] and said[2] == [True, True]
-    assert said[3] == [[0, "200"], 2] and said[4] == ["number", True]
-    assert said[5][:3] == [True, "failed_safety_setup", 2] and "*.com" in said[5][3]
-    assert said[6] == [True, 125]
+    assert said[1] == [7, 300000, "err\n"] and said[2] == [3] and said[3] == [True, True]
+    assert said[4] == [[0, "200"], 2] and said[5] == ["number", True]
+    assert said[6][:3] == [True, "failed_safety_setup", 2] and "*.com" in said[6][3]
+    assert said[7][:2] == [True, 127] and "/nowhere/program" in said[7][2]
+    assert said[8] == [True, 125]
     docker.nothing_left()
 
 
