@@ -68,6 +68,16 @@ def test_a_refused_name_reads_as_readme_says(world, who, command):
     assert "no rule allows it" in done.messages, done
 
 
+def test_the_session_is_what_is_said(world, user):
+    """How often a name is asked for is the resolver's choice."""
+    command, *shown = re.search(r"^    \$ (weir run .*\n(?:    .*\n)+)", README, re.M).group(1).replace("\n    ", "\n").splitlines()
+    words = shlex.split(command)[1:]
+    done = world.weir(*words[:words.index("--")], "--upstream", "5.100.53.53", *words[words.index("--"):], cwd=world.workdir(user), user=user)
+    said = [line for line in done.messages.splitlines() if "working directory" not in line]
+    assert done.code == 6 and done.out == b"", done
+    assert [re.sub(r"\d times?", "N", line) for line in said] == [re.sub(r"\d times?", "N", line) for line in shown]
+
+
 def test_the_manuals_worked_example_is_decided_as_it_says(world):
     page = (pathlib.Path(__file__).resolve().parents[3] / "man" / "weir-policy.5").read_text(encoding="utf-8")
     shown = re.search(r"^With this policy\n\.Bd[^\n]*\n(.*?)^\.Ed\n(.*?)^\.El", page, re.M | re.S)
