@@ -30,6 +30,7 @@ from .aio import in_thread
 from .client import Client, EventStream, SandboxClient, StreamEvent, UnixConnection
 
 START_S = 120.0
+LOOK_S = 0.1  # between two looks at whether the start is still wanted
 STOP_S = 20.0
 _HOLD = ["sleep", "infinity"]
 
@@ -42,6 +43,7 @@ class Sandbox:
 
     def __init__(self, process: subprocess.Popen[bytes], errors: IO[bytes], info_fd: int) -> None:
         self._process, self._errors, self._info_fd = process, errors, info_fd
+        self._given_up = False
         self.info: Dict[str, Any] = {}
         self.id = ""
         self.client: Union[Client, SandboxClient] = Client()
@@ -60,14 +62,16 @@ class Sandbox:
         """
         said = [*options("profile", words(profile)), *options("set-env", [f"{k}={v}" for k, v in (env or {}).items()]),
                 *options("volume", list(volumes))]
+        if socket is None and guard != "sidecar":  # the variable names a daemon
+            socket = os.environ.get("WEIR_SOCKET")
         for name, value in (("id", id), ("engine", engine), ("network", network), ("user", user), ("workdir", workdir),
-                            ("guard", guard), ("weir-image", weir_image), ("socket", socket or os.environ.get("WEIR_SOCKET"))):
+                            ("guard", guard), ("weir-image", weir_image), ("socket", socket)):
             said += [f"--{name}", os.fspath(value)] if value is not None else []
         made = cls._start(image, said, network_policy, list(command or _HOLD))
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            made._wait()
+            made._wait_or_close()
         return made
 
     @classmethod
@@ -91,6 +95,14 @@ class Sandbox:
             os.close(document)
         return cls(process, errors, ours)
 
+    def _wait_or_close(self) -> None:
+        """Nothing of it is left where it doesn't come to run, whatever stopped the wait."""
+        try:
+            self._wait()
+        except BaseException:
+            self.close()
+            raise
+
     def _wait(self) -> None:
         """Until it runs."""
         if self.info:
@@ -99,9 +111,9 @@ class Sandbox:
         with selectors.DefaultSelector() as ready:
             ready.register(self._info_fd, selectors.EVENT_READ)
             while not line.endswith(b"\n"):
-                if not ready.select(max(0.0, end - time.monotonic())):
-                    self.close()
-                    raise EgressSetupError(f"the container did not start within {START_S:.0f} s")
+                self._go_on(end)
+                if not ready.select(LOOK_S):
+                    continue
                 if not (more := os.read(self._info_fd, 65536)):
                     raise self._failed()
                 line += more
@@ -110,10 +122,18 @@ class Sandbox:
         self.client = top.sandbox(info["id"]) if info["path"] else top
         # The line comes just before the start.
         while not self._is_started(info):
-            if self._process.poll() is not None or time.monotonic() > end:
+            if self._process.poll() is not None:
                 raise self._failed()
+            self._go_on(end)
             time.sleep(0.01)
         self.id, self.info = info["id"], info
+
+    def _go_on(self, end: float) -> None:
+        """The wait is still wanted, and not too long."""
+        if self._given_up:
+            raise EgressSetupError("the caller has given the container up")
+        if time.monotonic() > end:
+            raise EgressSetupError(f"the container did not start within {START_S:.0f} s")
 
     def _is_started(self, info: Mapping[str, Any]) -> bool:
         try:
@@ -137,15 +157,19 @@ class Sandbox:
         return self._made().__await__()
 
     async def _made(self) -> AsyncSandbox:
+        waiting = asyncio.ensure_future(in_thread(self._wait_or_close))
         try:
-            await in_thread(self._wait)
+            await asyncio.shield(waiting)
         except asyncio.CancelledError:
-            self.close()
+            # The thread uses the descriptors: it ends first, and closes them itself where the container doesn't run yet.
+            self._given_up = True
+            await _to_the_end(waiting)
+            await _to_the_end(asyncio.ensure_future(in_thread(self.close)))
             raise
         return AsyncSandbox(self)
 
     def __enter__(self) -> Sandbox:
-        self._wait()
+        self._wait_or_close()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -155,7 +179,8 @@ class Sandbox:
             workdir: Optional[str] = None, env: Optional[Mapping[str, str]] = None) -> Result:
         """Run @command in the container, without input. Its Result has no report: denies() says what was refused.
 
-        timeout: seconds without a byte, then subprocess.TimeoutExpired; the command goes on until close().
+        timeout: seconds without a byte, or from the end of its output to its own, then subprocess.TimeoutExpired; the command
+        goes on until close().
         """
         self._wait()
         asked: Dict[str, Any] = {"Cmd": list(command), "AttachStdout": True, "AttachStderr": True, "User": user or "",
@@ -165,10 +190,20 @@ class Sandbox:
             out, err = _split(self._engine_bytes(self.info, "POST", f"/exec/{made}/start", {"Detach": False, "Tty": False}, timeout))
         except sockets.timeout:
             raise subprocess.TimeoutExpired(list(command), timeout or 0) from None
-        result = Result(list(command), int(self._engine("GET", f"/exec/{made}/json")["ExitCode"]), out, err, None)
+        result = Result(list(command), self._exit_status(made, command, timeout), out, err, None)
         if check:
             result.check()
         return result
+
+    def _exit_status(self, made: str, command: Sequence[str], timeout: Optional[float]) -> int:
+        """Of a command whose output has ended; it may go on without."""
+        end, pause = None if timeout is None else time.monotonic() + timeout, 0.01
+        while (state := self._engine("GET", f"/exec/{made}/json"))["Running"] or state["ExitCode"] is None:
+            if end is not None and time.monotonic() > end:
+                raise subprocess.TimeoutExpired(list(command), timeout or 0)
+            time.sleep(pause)
+            pause = min(2 * pause, 0.5)
+        return int(state["ExitCode"])
 
     @staticmethod
     def _engine_bytes(info: Mapping[str, Any], method: str, path: str, body: Optional[Any] = None,
@@ -293,6 +328,17 @@ class AsyncSandbox:
 
     async def close(self) -> None:
         await in_thread(self.plain.close)
+
+
+async def _to_the_end(task: asyncio.Future[Any]) -> None:
+    """Wait for @task, whatever comes of it; another cancellation doesn't end the wait."""
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            pass
+    if not task.cancelled():
+        task.exception()
 
 
 def _split(stream: bytes) -> Tuple[bytes, bytes]:

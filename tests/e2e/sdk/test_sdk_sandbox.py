@@ -126,3 +126,55 @@ def test_without_an_engine_it_says_so(sdk):
     [[kind, reason]] = sdk("try:\n weir.Sandbox.create('app:test')\nexcept weir.WeirError as error:\n say(type(error).__name__, str(error))",
                            env={"DOCKER_HOST": "unix:///nowhere.sock", "CONTAINER_HOST": "unix:///nowhere.sock"})
     assert kind == "EgressSetupError" and "nowhere.sock" in reason
+
+
+@pytest.mark.parametrize("programs", ["docker"], indirect=True)
+def test_the_end_of_the_output_is_not_the_end_of_the_command(programs):
+    """A variable that names a daemon doesn't count for a sidecar. What goes on past the timeout is the control."""
+    [[status], [late]] = programs("""
+os.environ["WEIR_SOCKET"] = "/nowhere.sock"
+with Sandbox.create(**how) as sandbox:
+    say(sandbox.run(["/bin/sh", "-c", "exec >/dev/null 2>&1; sleep 0.5; exit 3"]).returncode)
+    try:
+        sandbox.run(["/bin/sh", "-c", "exec >/dev/null 2>&1; sleep 600"], timeout=0.2)
+    except subprocess.TimeoutExpired as error:
+        say(error.timeout)
+""")
+    assert (status, late) == (3, 0.2)
+    programs.engine.nothing_left()
+
+
+# The wait says when it has begun, and begins its last part over and over: there it is interrupted.
+HELD = """
+import threading, _thread
+begun, wait = threading.Event(), Sandbox._wait
+Sandbox._wait = lambda self: (begun.set(), wait(self))
+Sandbox._is_started = lambda *_: False
+left = lambda: subprocess.run(["/bin/ps", "-o", "comm=", "--ppid", str(os.getpid())], stdout=subprocess.PIPE, text=True).stdout.split()
+"""
+PLAIN = """
+threading.Thread(target=lambda: (begun.wait(), _thread.interrupt_main())).start()
+try:
+    Sandbox.create(**how)
+except KeyboardInterrupt:
+    say(left())
+"""
+CANCELLED = """
+async def main():
+    task = asyncio.ensure_future(Sandbox.create(**how)._made())
+    await aio.in_thread(begun.wait)
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        say(left())
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("programs", ["docker"], indirect=True)
+@pytest.mark.parametrize("code", [PLAIN, CANCELLED], ids=["plain", "asyncio"])
+def test_an_interrupted_start_leaves_nothing(programs, code):
+    """Once the interruption arrives, what was started has ended: the only child is the ps that looks."""
+    assert programs(HELD + code) == [[["ps"]]]
+    programs.engine.nothing_left()
