@@ -146,8 +146,9 @@ async def isolated_run(cmd: Command, egress_profile: str = "default", analysis_i
                        capture: bool = True, **options: Any) -> IsolatedResult:
     """As weir.isolated_run()."""
     isolation = await in_thread(Isolation, egress_profile, analysis_id, uid, cgroup, repin_interval, socket, state_dir)
-    probe = await in_thread(Probe, egress_profile, self_test_allowed, self_test_denied)
-    result = await run(probe.before(cmd), input=input, timeout=timeout, capture=capture, guard=isolation.guard(options))
+    with await in_thread(Probe, egress_profile, self_test_allowed, self_test_denied, isolation.user()) as probe:
+        guard = isolation.guard(options, probe)
+        result = await run(probe.before(cmd), input=input, timeout=timeout, capture=capture, guard=guard)
     done: IsolatedResult = isolation.finish(probe, cmd, result, check)
     return done
 

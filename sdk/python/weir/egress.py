@@ -7,8 +7,6 @@ import json
 import os
 import pathlib
 import pwd
-import re
-import secrets
 import shutil
 import sys
 from typing import Any, Dict, List, Optional, Tuple, Union
@@ -16,13 +14,17 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 from . import store
 from ._errors import ApiError, EgressSetupError, InputError, WeirError
 from ._launch import Command, Guard, PathName
+from ._policy import PolicySource, policy_to_wire
 from ._program import ask
 from ._result import Result
 from ._run import run
+from ._verdict import Verdict
 from .client import SOCKET, Client
 
-# A name that nobody can have (RFC 6761).
-DENIED = "egress-self-test.invalid:443"
+# Nobody has this address (RFC 5737).
+DENIED = "203.0.113.1:9"
+# What the caller says with words of isolated_run()'s own, or Isolation decides.
+TAKEN = {"profile": "egress_profile", "id": "analysis_id", "wrapper": None}
 PROBE = str(pathlib.Path(__file__).with_name("_probe.py"))
 
 
@@ -37,7 +39,7 @@ class SelfTest:
 
 @dataclasses.dataclass
 class IsolatedResult(Result):
-    """self_test: None where standard error was not captured."""
+    """self_test: what was tried before the command."""
 
     self_test: Optional[SelfTest] = None
     sandbox_id: Optional[str] = None
@@ -104,7 +106,7 @@ def egress_self_test(profile: str = "default", *, denied: str = DENIED, allowed:
     allowed: by default the first host of the profile. options: as isolated_run() takes them.
     """
     result = isolated_run(["/bin/true"], profile, self_test_denied=denied, self_test_allowed=allowed, **options)
-    if result.returncode != 0 or result.self_test is None:
+    if result.returncode != 0 or not result.self_test:
         raise EgressSetupError(f"the self-test ended with {result.returncode}", result.sandbox_id)
     return result.self_test
 
@@ -124,9 +126,9 @@ def isolated_run(cmd: Command, egress_profile: str = "default", analysis_id: Opt
     EgressSetupError (status failed_safety_setup): it could not be guarded, and @cmd did not run.
     """
     isolation = Isolation(egress_profile, analysis_id, uid, cgroup, repin_interval, socket, state_dir)
-    probe = Probe(egress_profile, self_test_allowed, self_test_denied)
-    guard = isolation.guard(options)
-    result = run(probe.before(cmd), input=input, timeout=timeout, capture=capture, guard=guard)
+    with Probe(egress_profile, self_test_allowed, self_test_denied, isolation.user()) as probe:
+        guard = isolation.guard(options, probe)
+        result = run(probe.before(cmd), input=input, timeout=timeout, capture=capture, guard=guard)
     return isolation.finish(probe, cmd, result, check)
 
 
@@ -142,12 +144,20 @@ class Isolation:
         self._on_host = (uid is not None or cgroup is not None) and Client(self._socket).is_healthy()
         self._kept_here = False
 
-    def guard(self, options: Dict[str, Any]) -> Guard:
+    def user(self) -> Optional[int]:
+        return None if self._uid is None else _user(self._uid).pw_uid
+
+    def guard(self, options: Dict[str, Any], probe: Probe) -> Guard:
+        taken = [f"{name}= is {'not for isolated_run()' if own is None else 'called ' + own + '= here'}"
+                 for name, own in TAKEN.items() if name in options]
+        if taken:
+            raise InputError(taken)
         asked: Dict[str, Any] = {**options, "id": self.id, "profile": self._profile}
         if self._repin:
-            asked["policy"] = {"egress": [], "dns": "pinned", "repin": self._repin}
+            asked["policy"] = _pinned(options.get("policy"), self._repin)
         if self._on_host:
             return Guard(**asked, uid=self._uid, cgroup=self._cgroup, socket=self._socket)
+        asked["rw"] = [*options.get("rw", ()), probe.directory]
         # Another user could not write to the caller's store: what was refused is added to it afterwards.
         wrapper, self._kept_here = self._wrapper()
         if not self._kept_here:
@@ -173,42 +183,56 @@ class Isolation:
         return [*words, setpriv, f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", "--"], True
 
     def finish(self, probe: Probe, cmd: Command, result: Result, check: bool) -> IsolatedResult:
-        test, stderr = probe.read(result, self.id)
+        test = probe.read(result, self.id)
         if self._kept_here:
             for one in result.refused:
                 store.record_egress_event(self.id, "deny", one.address, one.port, one.name, one.times, store=self._state_dir)
-        done = IsolatedResult([os.fspath(word) for word in cmd], result.returncode, result.stdout_bytes, stderr, result.report,
-                              test, self.id)
+        done = IsolatedResult([os.fspath(word) for word in cmd], result.returncode, result.stdout_bytes, result.stderr_bytes,
+                              result.report, test, self.id)
         if check:
             done.check()
         return done
 
 
-class Probe:
-    """The self-test of one run. What it finds is said on standard error behind a token that nobody else knows."""
+class Probe(Verdict):
+    """The self-test of one run, in `with`: it is read afterwards."""
 
-    def __init__(self, profile: str, allowed: Optional[str], denied: str) -> None:
+    def __init__(self, profile: str, allowed: Optional[str], denied: str, user: Optional[int]) -> None:
+        super().__init__(user)
         self.allowed, self.denied = allowed or _first_host(profile), denied
-        self._token = f"weir-self-test-{secrets.token_hex(16)}"
+
+    def __enter__(self) -> Probe:
+        super().__enter__()
+        return self
 
     def before(self, cmd: Command) -> List[str]:
         if isinstance(cmd, (str, bytes)) or not cmd:
             raise InputError(["a command is a list of words: no shell reads it"])
-        return [sys.executable or "/usr/bin/python3", "-IS", PROBE, self._token, self.allowed or "", self.denied, "--",
+        return [sys.executable or "/usr/bin/python3", "-IS", PROBE, self.path, self.allowed or "", self.denied, "--",
                 *(os.fspath(word) for word in cmd)]
 
-    def read(self, result: Result, sandbox_id: Optional[str]) -> Tuple[Optional[SelfTest], bytes]:
-        """What it said, and standard error without that."""
-        said = re.compile(rb"^" + self._token.encode() + rb" (ok|failed) ([^\n]*)\n", re.M)
-        match = said.search(result.stderr_bytes)
-        if match and match.group(1) == b"failed":
-            raise EgressSetupError(match.group(2).decode(errors="replace"), sandbox_id)
-        if not match:
-            if result.report and result.report["weir_failed"]:
-                raise EgressSetupError(result.stderr.strip() or "the self-test could not be started", sandbox_id)
-            return None, result.stderr_bytes
-        stderr = result.stderr_bytes[:match.start()] + result.stderr_bytes[match.end():]
-        return SelfTest(self.allowed, self.denied, float(match.group(2))), stderr
+    def read(self, result: Result, sandbox_id: Optional[str]) -> SelfTest:
+        """EgressSetupError: it failed, or said nothing."""
+        word, _, rest = self.said.decode(errors="replace").strip().partition(" ")
+        if word == "ok":
+            return SelfTest(self.allowed, self.denied, float(rest))
+        raise EgressSetupError(rest or result.stderr.strip() or f"the self-test said nothing: it ended with {result.returncode}",
+                               sandbox_id)
+
+
+def _pinned(policy: Optional[PolicySource], repin: str) -> Dict[str, Any]:
+    """@policy with its names resolved at the start and every @repin. InputError: it says otherwise, or can't be added to."""
+    if isinstance(policy, (str, os.PathLike)):
+        raise InputError([f"{os.fspath(policy)}: repin_interval= can't be added to a file: say dns and repin there"])
+    document = policy_to_wire(policy if policy is not None else {"egress": []})
+    inner = dict(document["network_policy"]) if "network_policy" in document else document
+    asked = {"dns": "pinned", "repin": repin}
+    faults = [f"policy: {name} is {inner[name]!r}, and repin_interval= asks for {value!r}" for name, value in asked.items()
+              if inner.get(name, value) != value]
+    if faults:
+        raise InputError(faults)
+    inner.update(asked)
+    return {**document, "network_policy": inner} if "network_policy" in document else inner
 
 
 def _rules(profile: str) -> List[Dict[str, Any]]:

@@ -19,8 +19,8 @@ EVIL = "api.evil.example"
 
 @pytest.fixture(scope="session")
 def hosts(world):
-    """Sites of the profiles, and one that no profile has."""
-    return {name: world.site(name) for name in (*ALLOWED, EVIL)}
+    """Sites of the profiles, and two that no profile has."""
+    return {name: world.site(name) for name in (*ALLOWED, EVIL, "mine.test")}
 
 
 @pytest.fixture
@@ -70,12 +70,71 @@ for run in (weir.isolated_run, lambda *w, **k: asyncio.run(aio.isolated_run(*w, 
 
 
 def test_a_command_cannot_say_that_it_was_not_guarded(sdk, hosts, state):
-    """It doesn't know the token; and one that ends with Weir's own status has run all the same."""
+    """What was said is taken before it begins; and one that ends with Weir's own status has run all the same."""
     said = sdk("""
-r = weir.isolated_run(["sh", "-c", "echo weir-self-test-0 failed x >&2; exit 125"], upstream=upstream)
+r = weir.isolated_run(["sh", "-c", "for p in /tmp/weir-self-test-*/*; do echo failed x >$p; echo failed x >&2; done; exit 125"], upstream=upstream)
 say(r.returncode, r.stderr, r.self_test is not None)
+""", env={**state, "TMPDIR": "/tmp"})
+    assert said == [[125, "failed x\n", True]]
+
+
+@pytest.mark.parametrize("words", ["self_test_denied='pypi.org:443'", "env={'PATH': '/nowhere'}, hide=[os.path.dirname(sys.executable)]"],
+                         ids=["failed", "nothing said"])
+@pytest.mark.parametrize("capture", [True, False])
+def test_without_a_verdict_there_is_no_result(world, sdk, hosts, state, words, capture):
+    """Whether standard error is captured or not. That it is the caller's without is the control."""
+    said = sdk(f"""
+how = dict(upstream=upstream, capture={capture})
+r = weir.isolated_run(["/bin/true"], **how)
+say(r.self_test is not None, r.stderr)
+try:
+    say(weir.isolated_run(["/bin/true"], **how, {words}).returncode)
+except weir.EgressSetupError as error:
+    say(error.status)
+say([name for name in os.listdir(os.environ["TMPDIR"]) if "self-test" in name])
+""", env={**state, "TMPDIR": str(world.workdir())})
+    assert said == [[True, ""], ["failed_safety_setup"], [[]]]
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+def test_without_the_filter_the_self_test_fails(world, sdk, hosts, guarded):
+    """The same probe, in a world that answers NXDOMAIN for the names that nobody has."""
+    code = f"""
+from weir.egress import DENIED, PROBE
+from weir._verdict import Verdict
+with Verdict(None) as verdict:
+    words = [sys.executable, "-IS", PROBE, verdict.path, "pypi.org:443", DENIED, "--", "/bin/echo", "'begun'"]
+    if {guarded}:
+        done = weir.run(words, allow=["pypi.org"], upstream=upstream, rw=[verdict.directory])
+    else:
+        done = subprocess.run(words, stdout=subprocess.PIPE, text=True)
+say(done.stdout, verdict.said.decode())
+"""
+    [[out, said]] = sdk(code, resolv_conf=True)
+    if guarded:
+        assert out == "'begun'\n" and said.startswith("ok ")
+    else:
+        assert out == "" and said.startswith("failed no filter refuses what is sent to 203.0.113.1")
+
+
+def test_words_that_isolated_run_decides_are_faults(sdk, hosts, state):
+    """Nothing is overwritten: neither profile and id, nor a policy that another word adds to."""
+    said = sdk("""
+policy = {"egress": [{"action": "allow", "target": "mine.test", "ports": [443]}]}
+for words in (dict(profile="none", id="x"), dict(policy="file.yaml", repin_interval="6h"),
+              dict(policy={"egress": [], "dns": "live"}, repin_interval="6h")):
+    for run in (weir.isolated_run, lambda *w, **k: asyncio.run(aio.isolated_run(*w, **k))):
+        try:
+            say(run(["true"], upstream=upstream, **words).returncode)
+        except weir.InputError as error:
+            say(error.faults)
+for policy in (policy, weir.NetworkPolicy.from_wire(policy)):
+    r = weir.isolated_run(["getent", "hosts", "mine.test"], policy=policy, repin_interval="6h", upstream=upstream)
+    say(r.returncode)
+say([r.returncode for r in [weir.isolated_run(["getent", "hosts", "mine.test"], upstream=upstream)]])
 """, env=state)
-    assert said == [[125, "weir-self-test-0 failed x\n", True]]
+    assert [len(faults[0]) for faults in said[:6]] == [2, 2, 1, 1, 1, 1]
+    assert said[6:] == [[0], [0], [[2]]]
 
 
 @pytest.mark.parametrize("user", ["root"])
