@@ -4,13 +4,37 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/vfs.h>
 
 #include "base/hash.h"
 #include "base/macros.h"
 
 enum { ENTRIES_READ_MAX = 1000 }; /* more: all bits are set */
+
+enum { ZFS_MAGIC = 0x2fc12fc1, BCACHEFS_MAGIC = 0xca451a4e }; /* no header has them */
+
+/* Does a listing of @dir have every name that a look-up finds? It has on these. An
+ * automounter, FUSE or a server may make a name when it is asked for. */
+static bool lists_all(int dir)
+{
+	static const uint32_t local[] = {
+		EXT4_SUPER_MAGIC, /* ext2 and ext3 too */
+		XFS_SUPER_MAGIC,  BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC,	    ZFS_MAGIC,
+		BCACHEFS_MAGIC,	  TMPFS_MAGIC,	     OVERLAYFS_SUPER_MAGIC,
+	};
+	struct statfs fs;
+
+	if (fstatfs(dir, &fs) < 0)
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(local); i++) {
+		if ((uint32_t)fs.f_type == local[i])
+			return true;
+	}
+	return false;
+}
 
 /* Without case, which some file systems don't tell apart. */
 static size_t entry_bit(const char *name, size_t len)
@@ -50,7 +74,7 @@ void entry_filter_read(struct entry_filter *f, const char *directory)
 {
 	DIR *dir = opendir(directory);
 
-	if (!dir || !read_entries(f, dir))
+	if (!dir || !lists_all(dirfd(dir)) || !read_entries(f, dir))
 		memset(f->bits, 0xff, sizeof(f->bits));
 	if (dir)
 		closedir(dir);

@@ -4,7 +4,9 @@
  * Of 200 paths below a home most aren't there, and one look into the home is cheaper than
  * one for each path. A bit is set for each entry by the hash of its name; all bits are,
  * where not every entry can be known by its name: a directory that can't be read, or has
- * too much, or names outside ASCII, which some file systems take for other ones. */
+ * too much, or names outside ASCII, which some file systems take for other ones; and
+ * every directory that isn't on a known local file system, for others answer look-ups of
+ * names that they don't list. */
 #pragma once
 
 #include <stdbool.h>
