@@ -3,10 +3,10 @@
  * What has to be done in a sandbox is done by a short-lived child, which the spawner
  * makes (supervisor/spawner.h), so that the daemon stays where it is:
  *
- *   inside   enters a network namespace, opens sockets there and hands them over, and
- *            tests the filter from inside once it stands. One whose test has passed goes
- *            home, keeps nothing of that namespace, and waits for the next sandbox; any
- *            other one is let go, and the next sandbox gets a new one
+ *   inside   enters a network namespace, opens sockets there and hands them over, goes
+ *            home, keeps nothing of that namespace, and waits for the next sandbox. It
+ *            reads nothing that comes from inside: the self-test there is a fork of it,
+ *            one for each sandbox, which has dropped what the daemon may do
  *   join     becomes one of a cgroup or of a user of the host's, and does the same test
  *   look     sees which sockets go round the filter */
 #include <errno.h>
@@ -25,12 +25,14 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "daemon/internal.h"
 #include "proto/audit.h"
 #include "supervisor/init.h"
 #include "sys/cgroup.h"
+#include "sys/confine.h"
 #include "sys/guest_kernel.h"
 #include "sys/link.h"
 #include "sys/process.h"
@@ -150,15 +152,58 @@ static bool wait_for_rules(void)
 	return ipc_receive(CHILD_FD, &m, NULL, 0, &count) == 0 && m.type == IPC_RUN;
 }
 
-/* What the daemon asks of a child: to open the sockets of a namespace, and to stay there
- * for the self-test where there is one. */
-struct inside_order {
-	struct launch_probe probe; /* allowed_name "": no self-test */
-};
+enum { NOBODY = 65534 };
 
-/* False: the daemon has closed the channel. */
-static bool serve_inside(const struct inside_order *o, const struct own_proc *proc)
+static const char no_drop[] = "the self-test's process can't drop its rights";
+
+/* Become another user, which drops all capabilities, and have no file. That user's
+ * processes can't read this one. */
+static int drop(uid_t uid, pid_t parent)
 {
+	int r;
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
+	    setresgid(NOBODY, NOBODY, NOBODY) < 0 || setresuid(uid, uid, uid) < 0 ||
+	    prctl(PR_SET_DUMPABLE, 0) < 0)
+		return -errno;
+	r = landlock_enter(NULL, 0);
+	if (r < 0 && r != -EOPNOTSUPP)
+		return r;
+	return process_end_with(parent) ? 0 : -ESRCH;
+}
+
+/* What the daemon asks of a child is a struct launch_probe: to open the sockets of a
+ * namespace, and to leave a self-test there where there is a channel to it. */
+enum { INSIDE_NS = 0, INSIDE_TEST, INSIDE_FD_COUNT }; /* the order's descriptors */
+
+/* The self-test reads what the engine, and whoever else is inside, has to say. So it has
+ * no right that another sandbox's namespace could be entered with, and no channel but its
+ * own. @is_strict: forbid_pickup() is done; otherwise the right to do it is needed for as
+ * long as the rules aren't there. */
+static void test_inside(const struct launch_probe *probe, int channel, bool is_strict,
+			pid_t parent)
+{
+	const struct own_proc proc = { .fd = -1 };
+	struct err err = { 0 };
+
+	prctl(PR_SET_NAME, "weir-self-test");
+	if (process_place_fds(&channel, 1, CHILD_FD, O_CLOEXEC) < 0)
+		return;
+	if (!is_strict && !wait_for_rules())
+		return;
+	if (!is_strict && forbid_pickup(&proc, &err) < 0)
+		say(IPC_FAILED, err.text);
+	else if (drop(NOBODY, parent) < 0)
+		say(IPC_FAILED, no_drop);
+	else if (!is_strict || wait_for_rules())
+		self_test(probe);
+}
+
+/* @test: the channel of the self-test; -1: there is none. */
+static void serve_inside(const struct launch_probe *probe, const struct own_proc *proc,
+			 int test)
+{
+	const pid_t parent = getpid();
 	struct sandbox_fds fds;
 	struct err err = { 0 };
 	bool is_strict = false;
@@ -166,21 +211,28 @@ static bool serve_inside(const struct inside_order *o, const struct own_proc *pr
 
 	if (open_sockets(proc, &fds, &route, &is_strict, &err) < 0) {
 		say(IPC_FAILED, err.text);
-		return true;
+		return;
 	}
 	r = hand_over_sockets(&fds, route);
 	/* The daemon closes its copies. */
 	sandbox_fds_done(&fds);
 	close(route);
-	if (r < 0 || !o->probe.allowed_name[0])
-		return r == 0;
-	if (!wait_for_rules())
-		return false;
-	if (!is_strict && forbid_pickup(proc, &err) < 0)
-		say(IPC_FAILED, err.text);
-	else
-		self_test(&o->probe);
-	return true;
+	/* Without the fork nobody has the channel: the daemon sees its end. */
+	if (r == 0 && test >= 0 && fork() == 0) {
+		test_inside(probe, test, is_strict, parent);
+		_exit(0);
+	}
+}
+
+/* False: the daemon has closed the channel. */
+static bool receive_order(struct launch_probe *ret, int *fds)
+{
+	size_t count = 0;
+
+	fds[INSIDE_NS] = fds[INSIDE_TEST] = -1;
+	return fds_receive(CHILD_FD, ret, sizeof(*ret), fds, INSIDE_FD_COUNT, &count) ==
+		       sizeof(*ret) &&
+	       count > 0;
 }
 
 /* One order after the other, each in its namespace and none anywhere but there and at
@@ -188,28 +240,29 @@ static bool serve_inside(const struct inside_order *o, const struct own_proc *pr
 void inside_child(const struct spawner_order *ignored)
 {
 	CLEAN(fd) int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+	/* Self-tests that have ended need nobody who waits for them. */
+	const struct sigaction alone = { .sa_handler = SIG_IGN };
 	struct own_proc proc = { .fd = -1 };
-	bool goes_on = home >= 0;
+	struct launch_probe probe;
+	int fds[INSIDE_FD_COUNT];
 
 	prctl(PR_SET_NAME, "weir-inside");
-	while (goes_on) {
-		struct inside_order o;
-		size_t count = 0;
-		int ns = -1;
-
-		if (fds_receive(CHILD_FD, &o, sizeof(o), &ns, 1, &count) != sizeof(o) ||
-		    count != 1)
-			return;
+	sigaction(SIGCHLD, &alone, NULL);
+	while (home >= 0 && receive_order(&probe, fds)) {
 		own_proc_use(&proc);
-		if (setns(ns, CLONE_NEWNET) == 0)
-			goes_on = serve_inside(&o, &proc);
+		if (setns(fds[INSIDE_NS], CLONE_NEWNET) == 0)
+			serve_inside(&probe, &proc, fds[INSIDE_TEST]);
 		else
 			say(IPC_FAILED, "cannot enter the network namespace");
-		close(ns);
+		for (size_t i = 0; i < INSIDE_FD_COUNT; i++)
+			fd_close(&fds[i]);
 		/* It would keep the namespace. */
 		if (setns(home, CLONE_NEWNET) < 0)
-			return;
+			break;
 	}
+	/* Self-tests end with this process. */
+	while (wait(NULL) > 0)
+		continue;
 }
 
 /* ---- in the daemon ---- */
@@ -229,7 +282,8 @@ static int take_sockets(struct daemon_sandbox *d, const struct ipc_message *m, i
 
 static int wait_for_sockets(struct daemon_sandbox *d, struct err *err)
 {
-	struct pollfd wait = { .fd = d->from_child.fd, .events = POLLIN };
+	const int inside = d->daemon->inside;
+	struct pollfd wait = { .fd = inside, .events = POLLIN };
 	int fds[SANDBOX_FD_COUNT + 1];
 	struct ipc_message m;
 	size_t count = 0;
@@ -237,7 +291,7 @@ static int wait_for_sockets(struct daemon_sandbox *d, struct err *err)
 
 	if (poll(&wait, 1, OPEN_MS) <= 0)
 		return err_set(err, -ETIMEDOUT, "the namespace can't be entered in time");
-	r = ipc_receive(d->from_child.fd, &m, fds, ARRAY_SIZE(fds), &count);
+	r = ipc_receive(inside, &m, fds, ARRAY_SIZE(fds), &count);
 	if (r < 0)
 		return err_sys(err, r, "cannot hear the process in the namespace");
 	if (m.type == IPC_SOCKETS) {
@@ -249,7 +303,7 @@ static int wait_for_sockets(struct daemon_sandbox *d, struct err *err)
 	return err_set(err, -EPERM, "%s", m.text);
 }
 
-static int start_child(struct daemon *w, int *ret, struct err *err)
+static int start_inside(struct daemon *w, struct err *err)
 {
 	const struct spawner_order order = { .task = SPAWNER_INSIDE };
 	CLEAN(fd) int ours = -1;
@@ -262,7 +316,7 @@ static int start_child(struct daemon *w, int *ret, struct err *err)
 	close(theirs);
 	if (pid < 0)
 		return (int)pid;
-	*ret = TAKE_FD(ours);
+	w->inside = TAKE_FD(ours);
 	return 0;
 }
 
@@ -323,48 +377,48 @@ int netns_child_find(struct daemon_sandbox *d, int *ret_ns, struct err *err)
 	return r;
 }
 
-static int order_inside(struct daemon_sandbox *d, int ns, struct err *err)
+/* @test: the end of the channel to the self-test that is the child's; -1: none. */
+static int order_inside(struct daemon_sandbox *d, int ns, int test, struct err *err)
 {
-	const struct inside_order order = { .probe = d->probe };
-	ssize_t n = fds_send(d->from_child.fd, &order, sizeof(order), &ns, 1);
+	const int fds[] = { [INSIDE_NS] = ns, [INSIDE_TEST] = test };
+	ssize_t n = d->daemon->inside < 0
+			    ? -EPIPE
+			    : fds_send(d->daemon->inside, &d->probe, sizeof(d->probe),
+				       fds, test < 0 ? 1 : INSIDE_FD_COUNT);
 
 	return n < 0 ? err_sys(err, (int)n, "cannot ask the process in the namespace")
 		     : wait_for_sockets(d, err);
 }
 
-/* Something may have ended the child that rests. */
+/* Something may have ended the child that waits. */
 static bool has_ended(int r)
 {
 	return r == -EPIPE || r == -ECONNRESET;
 }
 
-/* A child that has done its work waits for the next sandbox. */
-static void let_rest(struct daemon_sandbox *d)
-{
-	if (d->daemon->resting_child < 0)
-		d->daemon->resting_child = TAKE_FD(d->from_child.fd);
-}
-
 int netns_child_open(struct daemon_sandbox *d, int ns, struct err *err)
 {
+	struct daemon *w = d->daemon;
+	CLEAN(fd) int test = -1;
 	struct err ended = { 0 };
-	int r = -EPIPE;
+	int r;
 
-	d->from_child.fd = TAKE_FD(d->daemon->resting_child);
-	if (d->from_child.fd >= 0)
-		r = order_inside(d, ns, &ended);
+	if (d->probe.allowed_name[0] && process_pair(&d->from_child.fd, &test, err) < 0)
+		return err->code;
+	r = order_inside(d, ns, test, &ended);
 	if (has_ended(r)) {
-		fd_close(&d->from_child.fd);
-		r = start_child(d->daemon, &d->from_child.fd, err);
+		fd_close(&w->inside);
+		r = start_inside(w, err);
 		if (r == 0)
-			r = order_inside(d, ns, err);
+			r = order_inside(d, ns, test, err);
 	} else if (r < 0) {
 		*err = ended;
 	}
-	if (r == 0 && !d->probe.allowed_name[0])
-		let_rest(d);
-	if (r < 0 || !d->probe.allowed_name[0])
+	if (r < 0) {
+		/* What it says from now on would be taken for another sandbox's. */
+		fd_close(&w->inside);
 		netns_child_end(d);
+	}
 	return r;
 }
 
@@ -386,10 +440,6 @@ int netns_child_result(struct daemon_sandbox *d, struct err *err)
 	m.text[sizeof(m.text) - 1] = '\0';
 	if (m.type != IPC_RUNNING)
 		return err_set(err, -EPERM, "%s", m.text);
-	if (d->spec.kind == ATTACH_NETNS) {
-		loop_remove(d->daemon->supervisor.loop, &d->from_child);
-		let_rest(d);
-	}
 	return 0;
 }
 
@@ -405,7 +455,7 @@ void netns_child_end(struct daemon_sandbox *d)
 {
 	netns_child_close(d);
 	join_end(d);
-	/* The child in a namespace ends by itself: its channel is closed. */
+	/* The self-test in a namespace ends by itself: its channel is closed. */
 }
 
 /* -- as one of a cgroup's or a user's ----------------------------------------------- */
@@ -417,28 +467,16 @@ void netns_child_end(struct daemon_sandbox *d)
  * of ours is to stay in somebody's cgroup. */
 
 enum {
-	NOBODY = 65534,
 	END_MS = 200,
 	REMOVE_TRIES = 50, /* once a millisecond */
 };
 
 /* ---- in the child ---- */
 
-/* Become another user, which drops all capabilities. That user's processes can't read
- * this one. */
-static int drop(uid_t uid, pid_t parent)
-{
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
-	    setresgid(NOBODY, NOBODY, NOBODY) < 0 || setresuid(uid, uid, uid) < 0 ||
-	    prctl(PR_SET_DUMPABLE, 0) < 0)
-		return -errno;
-	return process_end_with(parent) ? 0 : -ESRCH;
-}
-
 void join_child(const struct spawner_order *o)
 {
 	if (drop(o->uid, getppid()) < 0)
-		say(IPC_FAILED, "the self-test's process can't become another user's");
+		say(IPC_FAILED, no_drop);
 	else if (wait_for_rules())
 		self_test(&o->probe);
 }

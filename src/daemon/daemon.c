@@ -586,7 +586,7 @@ static struct daemon *daemon_new(struct sidecar_spec *spec, uint32_t engine)
 	supervisor_fds_init(&w->supervisor.fds);
 	w->engine = engine;
 	w->engine_count = 1;
-	w->spawner.channel = w->resting_child = w->parent.fd = -1;
+	w->spawner.channel = w->inside = w->parent.fd = -1;
 	host_init(w);
 	attach_queues_init(w);
 	return w;

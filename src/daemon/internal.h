@@ -61,7 +61,7 @@ struct daemon_sandbox {
 	int text_fd;		   /* its policy, until that is in its folder; then -1 */
 	int snapshot_fd;	   /* until the engine has it; then -1 */
 	struct launch_probe probe; /* allowed_name "": no self-test */
-	struct loop_source from_child; /* it is inside for the self-test; fd -1: none */
+	struct loop_source from_child; /* the self-test, inside; fd -1: none */
 	struct loop_timer late;
 	/* Is the namespace still there? */
 	dev_t ns_dev;
@@ -142,7 +142,7 @@ struct daemon {
 	struct further *engines[IPC_ENGINES_MAX]; /* from 1 on; owned */
 	struct loop_source parent; /* of the others: to the first; else fd -1 */
 	struct spawner spawner;
-	int resting_child; /* channel to one that waits for a namespace; -1: none */
+	int inside; /* channel to the child that goes into namespaces; -1: none */
 	struct host host;
 	struct daemon_sandbox *sandboxes[SANDBOXES_MAX + 1]; /* by id, from 1 on; owned */
 	struct index names, targets, plans, watched, watches;
@@ -243,8 +243,8 @@ int daemon_plan_fd(const struct daemon_plan *p);
 /* Open the network namespace that @d names: sets ns_dev and ns_ino. The caller owns
  * *@ret_ns. */
 int netns_child_find(struct daemon_sandbox *d, int *ret_ns, struct err *err) MUST_CHECK;
-/* Have a child enter @ns and open what the engine serves there. With d->probe the
- * child stays inside, at d->from_child. */
+/* Have a child enter @ns and open what the engine serves there. With d->probe it leaves
+ * a self-test inside, at d->from_child. */
 int netns_child_open(struct daemon_sandbox *d, int ns, struct err *err) MUST_CHECK;
 /* What the child reports: 0, the self-test has passed; or -errno with @err. */
 int netns_child_result(struct daemon_sandbox *d, struct err *err) MUST_CHECK;

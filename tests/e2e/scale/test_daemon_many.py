@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import threading
 import time
 
 from world.netns import NetNs
@@ -50,6 +51,43 @@ def test_one_process_goes_into_namespaces_and_keeps_none(daemon, pod, other, sit
     daemon.attach("one", pod, "--allow", site.name)  # by another one
     assert site.v4 in pod.probe(["dns", site.name]).addresses
     assert site.v4 in other.probe(["dns", site.name]).addresses
+
+
+def rights(pid):
+    """Its user and its capabilities; its channels, beside what every process has."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as status:
+        lines = dict(line.rstrip("\n").split(":\t", 1) for line in status)
+    return lines["Uid"].split()[0], int(lines["CapPrm"], 16) | int(lines["CapEff"], 16), [fd for fd in os.listdir(f"/proc/{pid}/fd") if int(fd) > 2]
+
+
+def test_who_hears_what_comes_from_inside_goes_nowhere_else(daemon, pod, other, site):
+    """The self-test reads answers out of the sandbox. So it has no right to enter another one, and who has it is at home before an answer can come."""
+    home = os.readlink(f"/proc/{daemon.pid}/ns/net")
+    daemon.attach("one", pod, "--allow", site.name)
+    spawner, engine = daemon.children()["spawner"], daemon.children()["engine"]
+
+    def in_other():
+        found = []
+        for pid in [pid for child in children(spawner) for pid in (child, *children(child))]:
+            with contextlib.suppress(OSError):
+                if os.stat(f"/proc/{pid}/ns/net").st_ino == os.fstat(other.ns.fd).st_ino:
+                    found.append(pid)
+        return found
+    os.kill(engine, signal.SIGSTOP)  # it answers no self-test
+    try:
+        attach = threading.Thread(target=daemon.attach, args=("two", other, "--allow", site.name))
+        attach.start()
+        wait_for(lambda: [*inside(daemon).values()] == [home] and in_other())
+        wait_for(lambda: [rights(pid)[:2] for pid in in_other()] == [("65534", 0)])
+        assert [len(rights(pid)[2]) for pid in in_other()] == [1]
+        assert rights(*inside(daemon))[1] != 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(engine, signal.SIGCONT)
+    attach.join()
+    wait_for(lambda: in_other() == [])
+    assert site.v4 in other.probe(["dns", site.name]).addresses
+    assert site.v4 in pod.probe(["dns", site.name]).addresses
 
 
 def start_without_an_engine(host):
