@@ -521,7 +521,9 @@ static int settle_rule(struct document *d, struct document_rule *rule, int64_t n
 			return -ENOMEM;
 		read_own(&r, &own[key_find(key, rule_keys, RULE_KEYS)]);
 	}
-	if (!own[KEY_FOR].ptr && is_over(own[KEY_UNTIL], now_ms))
+	/* No deny may end: that is refused when a policy is made of it. */
+	if (rule->action == POLICY_ALLOW && !own[KEY_FOR].ptr &&
+	    is_over(own[KEY_UNTIL], now_ms))
 		return 1;
 	if (!own[KEY_FOR].ptr || own[KEY_UNTIL].ptr ||
 	    !end_of(&d->arena, own[KEY_FOR], now_ms, &end))

@@ -23,7 +23,7 @@ struct document *document_close(const char *why) MUST_CHECK;
 const char *document_closed(const struct document *d);
 
 /* Before it is put in force: write `until` in place of each `for` of its rules, counted
- * from @now_ms of the wall clock, and leave out the rules that have ended. What is no
+ * from @now_ms of the wall clock, and leave out the allows that have ended. What is no
  * such time stays, and is a fault when a policy is made of it. Return: 0, or -ENOMEM. */
 int document_settle_ends(struct document *d, int64_t now_ms) MUST_CHECK;
 

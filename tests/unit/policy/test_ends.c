@@ -356,6 +356,19 @@ static void a_length_becomes_a_time_and_what_has_ended_goes(void **state)
 			"\"action\":\"allow\",\"target\":\"d.test\",\"for\":\"never\"}]");
 }
 
+/* What a policy may not say is refused, whenever it is said. */
+static void only_an_allow_is_left_out(void **state)
+{
+	struct document *d = document_of(
+		"{\"egress\":[{\"action\":\"deny\",\"target\":\"a.test\","
+		"\"until\":\"1970-01-01T00:00:01Z\"},{\"action\":\"allow\",\"target\":"
+		"\"b.test\",\"until\":\"1970-01-01T00:00:01Z\"}]}");
+
+	assert_int_equal(document_settle_ends(d, NOW_MS), 0);
+	expect_rules(d, "[{\"action\":\"deny\",\"target\":\"a.test\","
+			"\"until\":\"1970-01-01T00:00:01Z\"}]");
+}
+
 /* What was allowed for good is so again when the grant in front of it ends. */
 static void a_patch_that_ends_leaves_the_rule_that_does_not(void **state)
 {
@@ -402,6 +415,7 @@ int main(void)
 		cmocka_unit_test(a_rule_whose_budget_is_used_up_denies),
 		cmocka_unit_test(a_plan_that_nobody_told_the_time_has_no_grants),
 		cmocka_unit_test(a_length_becomes_a_time_and_what_has_ended_goes),
+		cmocka_unit_test(only_an_allow_is_left_out),
 		cmocka_unit_test(a_patch_that_ends_leaves_the_rule_that_does_not),
 	};
 
