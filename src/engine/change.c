@@ -255,7 +255,6 @@ int sandbox_take_over(struct sandbox *s, const struct plan *plan,
 static void count_change(struct sandbox *s, struct relay *relay)
 {
 	s->counters[COUNT_POLICY_CHANGES]++;
-	s->denies = (struct denies){ 0 };
 	if (relay)
 		relay_recheck(relay, s);
 }

@@ -628,6 +628,9 @@ static void take_over(struct engine_sandbox *g)
 	g->grants = grants;
 	g->sandbox.budgets = budgets_new(budgets, &counted, loop_now_ms(g->core->loop));
 	budgets_free(budgets);
+	/* Not when a rule ends or a budget is used up: the sandbox could bring that
+	 * about. */
+	g->sandbox.denies = (struct denies){ 0 };
 	g->plan_id = plan_file_id(&g->plan);
 	if (g->sandbox.accounts) /* a window of another length may begin */
 		g->sandbox.accounts->window_ends_ms = 0;
