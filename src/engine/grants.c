@@ -69,11 +69,6 @@ static void report_stuck(struct engine_sandbox *g, const struct err *err)
 	sandbox_event(&g->sandbox, &e, loop_now_ms(g->core->loop));
 }
 
-static bool is_same(const struct plan *a, const struct plan *b)
-{
-	return a->ends_ahead == b->ends_ahead && a->spent == b->spent;
-}
-
 /* Where the filter fails, names and the relay go by the new plan all the same, and the
  * filter is tried again. */
 static void go_over(struct engine_sandbox *g, struct plan next)
@@ -85,7 +80,7 @@ static void go_over(struct engine_sandbox *g, struct plan next)
 	engine_account_all(g);
 	r = engine_sandbox_change_at_once(g, &next, &err);
 	if (r < 0 && g->enforce != ENFORCED_NOTHING) {
-		if (is_same(&g->sandbox.plan, &next))
+		if (plan_same_state(&g->sandbox.plan, &next))
 			return; /* reported */
 		sandbox_set_plan(&g->sandbox, &next);
 		if (g->core->relay)
@@ -115,14 +110,15 @@ static int64_t look_at(struct engine_sandbox *g)
 	next.spent = budgets_spent(budgets, &next, now_ms);
 	report_spent(g);
 	/* A change that is under way is followed by a look of its own. */
-	if (!is_same(&g->plan, &next) && !g->change.is_under_way)
+	if (!plan_same_state(&g->plan, &next) && !g->change.is_under_way)
 		go_over(g, next);
 	next_ms = budgets_next_ms(budgets, &next, now_ms);
 	if (next.ends_ahead != 0) {
 		next_ms = MIN(next_ms, grants_next_ms(g->grants, wall_ms, now_ms));
 		next_ms = MIN(next_ms, (int64_t)EVERY_MS);
 	}
-	return is_same(&g->plan, &next) ? next_ms : MIN(next_ms, (int64_t)EVERY_MS);
+	return plan_same_state(&g->plan, &next) ? next_ms
+						: MIN(next_ms, (int64_t)EVERY_MS);
 }
 
 static void look(struct engine_core *c)

@@ -70,7 +70,7 @@ static void host_stale_free(struct host_stale *l)
 
 static bool plan_is(const struct host_plan *p, const struct plan *plan, bool relay)
 {
-	return p->relay == relay && p->plan.ends_ahead == plan->ends_ahead &&
+	return p->relay == relay && plan_same_state(&p->plan, plan) &&
 	       p->plan.size == plan->size &&
 	       memcmp(p->plan.bytes, plan->bytes, plan->size) == 0;
 }

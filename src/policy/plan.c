@@ -333,6 +333,11 @@ struct plan_on_denies plan_on_denies(const struct plan *p)
 	};
 }
 
+bool plan_same_state(const struct plan *a, const struct plan *b)
+{
+	return a->ends_ahead == b->ends_ahead && a->spent == b->spent;
+}
+
 bool plan_is_all_spent(const struct plan *p)
 {
 	const int all = p->spent != 0 ? plan_budget_of(p, PLAN_NO_RULE) : -1;

@@ -170,6 +170,8 @@ int64_t plan_end(const struct plan *p, size_t i);
 /* The ends after @wall_ms lie ahead, and no others. */
 void plan_set_time(struct plan *p, int64_t wall_ms);
 bool plan_rule_is_over(const struct plan *p, uint32_t rule);
+/* What has ended and what is used up is the same, of the same bytes. */
+bool plan_same_state(const struct plan *a, const struct plan *b);
 /* Whoever uses up a budget that cuts is denied what the rule allows: a name, and an
  * address, on whatever port. */
 size_t plan_budget_count(const struct plan *p);

@@ -71,6 +71,44 @@ static void the_ports_of_the_new_policy_count(void **state)
 	close_flow(a);
 }
 
+/* What decides is what a member has used up, and not only what its policy says. */
+static void who_has_used_up_a_budget_has_no_chains_of_others(void **state)
+{
+	const struct plan fresh = plan_of("egress: [{action: allow, target: " FAR_A
+					  ", budget: {sent: 99}}]\n");
+	const struct plan spent = { fresh.bytes, fresh.size, fresh.ends_ahead, 1 };
+	struct filter_host_sandbox other = {
+		.id = 6,
+		.member = { .kind = FILTER_MEMBER_UID, .uid = 4321 },
+		.plan = &fresh,
+	};
+	struct err err = { 0 };
+
+	install_on_host("egress: []\n");
+	must(sandbox_change(&box, &fresh, NULL, clock_now_ms(), &err), &err);
+	assert_int_equal(connect_result(FAR_A), 0);
+	/* The other one uses up its budget, and a new period begins for it. */
+	for (int i = 0; i < 3; i++) {
+		other.plan = i == 1 ? &spent : &fresh;
+		must(filter_host_set(box.host, &other, clock_now_ms(), &err), &err);
+	}
+	must(sandbox_change(&box, &spent, NULL, clock_now_ms(), &err), &err);
+	assert_int_equal(connect_result(FAR_A), -ECONNREFUSED);
+	other.plan = &spent;
+	must(filter_host_set(box.host, &other, clock_now_ms(), &err), &err);
+	must(sandbox_change(&box, &fresh, NULL, clock_now_ms(), &err), &err);
+	assert_int_equal(connect_result(FAR_A), 0);
+}
+
+/* The sandbox can use up a budget; what it was denied so far counts on. */
+static void only_an_operators_change_forgets_denials(void **state)
+{
+	install(A_ALONE);
+	box.denies.sum = 7;
+	change(A_AND_B);
+	assert_int_equal(box.denies.sum, 7);
+}
+
 static void an_open_flow_outlives_its_address_and_then_a_change(void **state)
 {
 	const struct kind *kind = *state;
@@ -498,6 +536,8 @@ int main(void)
 		T_OF(what_is_still_allowed_survives_a_change, on_host),
 		T_OF(the_ports_of_the_new_policy_count, shared),
 		T_OF(the_ports_of_the_new_policy_count, on_host),
+		T(who_has_used_up_a_budget_has_no_chains_of_others),
+		T(only_an_operators_change_forgets_denials),
 		T_OF(an_open_flow_outlives_its_address_and_then_a_change, shared),
 		T_OF(an_open_flow_outlives_its_address_and_then_a_change, on_host),
 		T(an_idle_flow_outlives_a_change_and_then_its_address),
