@@ -24,7 +24,7 @@ static void report(struct engine_sandbox *g, uint32_t rule, const char *why)
 
 	snprintf(e.name, sizeof(e.name), "%s", plan_rule(&g->plan, rule).target);
 	snprintf(e.reason, sizeof(e.reason), "%s", why);
-	sandbox_event(&g->sandbox, &e, loop_now_ms(g->core->loop));
+	sandbox_notice(&g->sandbox, &e, loop_now_ms(g->core->loop));
 }
 
 /* What has ended, and what begins anew, since @before. */
@@ -66,7 +66,7 @@ static void report_stuck(struct engine_sandbox *g, const struct err *err)
 
 	snprintf(e.reason, sizeof(e.reason),
 		 "a rule has ended, and the filter keeps it: %.80s", err->text);
-	sandbox_event(&g->sandbox, &e, loop_now_ms(g->core->loop));
+	sandbox_notice(&g->sandbox, &e, loop_now_ms(g->core->loop));
 }
 
 /* Where the filter fails, names and the relay go by the new plan all the same, and the

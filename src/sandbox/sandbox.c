@@ -71,6 +71,19 @@ static void fill(const struct sandbox *s, struct event *e)
 		e->uid = s->member.uid;
 }
 
+void sandbox_notice(struct sandbox *s, struct event *e, int64_t now_ms)
+{
+	if (s->state == SANDBOX_TESTING || !s->on_event)
+		return;
+	fill(s, e);
+	if (s->on_event(s->on_event_data, e))
+		return;
+	if (s->accounts && e->action != EVENT_PANIC)
+		accounts_add(s, e, now_ms);
+	else
+		s->counters[COUNT_EVENTS_DROPPED] += e->packets;
+}
+
 /* Once a window at most, so no rate has to hold it. */
 static void limit_denials(struct sandbox *s, const struct plan_on_denies *on,
 			  int64_t now_ms)
@@ -86,9 +99,7 @@ static void limit_denials(struct sandbox *s, const struct plan_on_denies *on,
 
 	snprintf(limit.reason, sizeof(limit.reason), "more than %u denies in %s",
 		 on->count, policy_window_text(on->window_sec, window));
-	fill(s, &limit);
-	if (!s->on_event(s->on_event_data, &limit) && s->accounts)
-		accounts_add(s, &limit, now_ms);
+	sandbox_notice(s, &limit, now_ms);
 }
 
 static void count_denial(struct sandbox *s, const struct event *e, int64_t now_ms)

@@ -156,6 +156,9 @@ static inline void sandbox_set_plan(struct sandbox *s, const struct plan *plan)
  * denial may be one too many for the plan's on_denies: then an EVENT_LIMIT with
  * EVENT_LIMIT_DENIES follows. */
 void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms);
+/* The same for what is told so seldom that no rate has to hold it, and no flood of others
+ * may hide it. */
+void sandbox_notice(struct sandbox *s, struct event *e, int64_t now_ms);
 /* Hand one of those to control, now that it is its turn, with the rule that would have
  * let it through: of a flood most are never told. False: control takes no more now. */
 bool sandbox_tell(const struct sandbox *s, const struct event *e) MUST_CHECK;

@@ -134,6 +134,26 @@ static void what_is_quiet_is_told_at_once(void **state)
 	close_world(w);
 }
 
+/* What is told of rules, not of what the sandbox does, is told through every flood. */
+static void a_flood_hides_no_notice(void **state)
+{
+	struct world *w = open_world("egress: []\n");
+	struct event notice = { .action = EVENT_CHANGE,
+				.layer = EVENT_LAUNCH,
+				.uid = UINT32_MAX,
+				.name = "rule.test" };
+
+	accounts_free(w->sandbox.accounts);
+	w->sandbox.accounts = NULL;
+	for (int i = 0; i < 5000; i++)
+		deny(w, "flood.test");
+	assert_true(w->sandbox.counters[COUNT_EVENTS_DROPPED] > 0);
+	snprintf(w->told.wanted, sizeof(w->told.wanted), "rule.test");
+	sandbox_notice(&w->sandbox, &notice, w->now_ms);
+	assert_int_equal(w->told.wanted_ms, w->now_ms);
+	close_world(w);
+}
+
 static void a_flood_has_its_share_and_no_more(void **state)
 {
 	struct world *w = open_world("egress: []\n");
@@ -227,6 +247,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_quiet_is_told_at_once),
+		cmocka_unit_test(a_flood_hides_no_notice),
 		cmocka_unit_test(a_flood_has_its_share_and_no_more),
 		cmocka_unit_test(what_differs_from_a_flood_is_told_at_once),
 		cmocka_unit_test(a_flood_that_is_over_holds_nothing_up),
