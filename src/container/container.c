@@ -22,6 +22,7 @@
 #include "container/guard.h"
 #include "container/options.h"
 #include "container/stream.h"
+#include "container/volumes.h"
 #include "container/watcher.h"
 #include "outputs/client.h"
 #include "settings/settings.h"
@@ -35,11 +36,6 @@ enum {
 	NAME_SIZE = IPC_SANDBOX_NAME_MAX + sizeof("-weir"),
 };
 
-/* Containers that are Weir's: label=weir.sandbox. */
-#define LIST_PATH                                                                        \
-	"/containers/json?all=true&filters="                                             \
-	"%7B%22label%22%3A%5B%22weir.sandbox%22%5D%7D"
-
 struct run {
 	struct container_spec *spec;
 	struct docker engine;
@@ -50,42 +46,13 @@ struct run {
 	struct docker_wait app_end;
 	const char *app; /* the app's container, by id */
 	char guard_name[NAME_SIZE];
+	char nonce[GUARD_RANDOM_SIZE]; /* of both containers' label: this run made them */
 	int signals;
 	bool is_over;
 	int status; /* the exit status; -1: not known yet */
 };
 
 /* -- before anything is made --------------------------------------------------------- */
-
-/* A volume that shows the engine's socket, or the daemon's, is a way out. */
-static bool shows(const char *volume, const char *socket)
-{
-	CLEAN(mem) char *from = strndup(volume, strcspn(volume, ":"));
-	CLEAN(mem) char *dir = from && from[0] == '/' ? realpath(from, NULL) : NULL;
-	CLEAN(mem) char *file = dir ? realpath(socket, NULL) : NULL;
-	size_t len = file ? strlen(dir) : 0;
-
-	if (len > 0 && dir[len - 1] == '/')
-		len--;
-	return file && strncmp(file, dir, len) == 0 &&
-	       (file[len] == '/' || file[len] == '\0');
-}
-
-static int check_volumes(const struct run *r, struct err *err)
-{
-	for (size_t i = 0; i < r->spec->volumes.count; i++) {
-		const char *volume = r->spec->volumes.items[i];
-
-		if (shows(volume, r->engine.socket) || shows(volume, CLI_DAEMON_SOCKET) ||
-		    (r->spec->socket && shows(volume, r->spec->socket)))
-			return err_set(err, -EINVAL,
-				       "--volume '%.200s' is refused: with the socket of "
-				       "%s or of Weir in it the container can take the "
-				       "filter away",
-				       volume, r->engine.name);
-	}
-	return 0;
-}
 
 /* Does the daemon guard it? */
 static bool asks_daemon(const struct container_spec *s)
@@ -114,19 +81,35 @@ static const char *state_of(const json_t *list, const char *id)
 	return "gone";
 }
 
-/* An app's container whose guard doesn't run, or a guard's that has ended? */
+/* Has its guard ended, or, when it is one itself, has it? A guard that is paused, or
+ * started again, isn't gone, and its run looks after it. */
 static bool is_abandoned(const json_t *list, const json_t *container, bool is_app)
 {
-	static const char *const ended[] = { "exited", "stopped", "dead" };
+	static const char *const ended[] = { "gone", "exited", "stopped", "dead" };
 	const json_t *labels = json_object_get(container, "Labels");
 	const char *guard = json_string_value(json_object_get(labels, "weir.guard"));
 	const char *id = json_string_value(json_object_get(container, "Id"));
 
 	if (!id || is_app != (guard != NULL))
 		return false;
-	if (is_app)
-		return strcmp(state_of(list, guard), "running") != 0;
-	return text_is_one_of(state_of(list, id), ended, ARRAY_SIZE(ended));
+	return text_is_one_of(state_of(list, guard ? guard : id), ended,
+			      ARRAY_SIZE(ended));
+}
+
+static void remove_abandoned(const struct docker *e, const json_t *container)
+{
+	const json_t *names = json_object_get(container, "Names");
+	const char *name = json_string_value(json_array_get(names, 0));
+	const char *id = json_string_value(json_object_get(container, "Id"));
+	char shown[TEXT_ESCAPED_SIZE];
+	struct err err = { 0 };
+
+	text_escape(text_of(name ? name + (name[0] == '/') : id), shown, sizeof(shown));
+	if (docker_remove(e, id, &err) < 0)
+		log_warning("cannot remove the container '%s', which a run has left: %s",
+			    shown, err.text);
+	else
+		log_warning("removed the container '%s', which a run has left", shown);
 }
 
 /* A run and its watcher that were both killed at once have left the app's container, and
@@ -137,14 +120,11 @@ static void sweep(const struct docker *e)
 	json_t *list = NULL, *one;
 	size_t i;
 
-	if (docker_ask(e, "GET", LIST_PATH, NULL, &list, &ignored) < 0)
+	if (docker_list(e, "weir.sandbox", &list, &ignored) < 0)
 		return;
 	for (int is_app = 1; is_app >= 0; is_app--)
-		json_array_foreach(list, i, one) if (is_abandoned(list, one, is_app))(
-			void) !docker_remove(e,
-					     json_string_value(
-						     json_object_get(one, "Id")),
-					     &ignored);
+		json_array_foreach(list, i, one) if (is_abandoned(list, one, is_app))
+			remove_abandoned(e, one);
 	json_decref(list);
 }
 
@@ -249,7 +229,6 @@ static void resize(const struct run *r)
 static json_t *describe_run(const struct run *r)
 {
 	const struct guard *g = &r->guard;
-	const char *socket = r->spec->socket ? r->spec->socket : getenv("WEIR_SOCKET");
 	json_t *j = json_pack(
 		"{s:s, s:s, s:s, s:s, s:s, s:s}", "id", r->spec->id, "engine",
 		r->engine.name, "engineSocket", r->engine.socket, "container", r->app,
@@ -258,8 +237,7 @@ static json_t *describe_run(const struct run *r)
 	if (g->is_daemon) {
 		json_object_set_new(
 			j, "api",
-			json_sprintf("unix://%s",
-				     socket && socket[0] ? socket : CLI_DAEMON_SOCKET));
+			json_sprintf("unix://%s", client_socket(r->spec->socket)));
 		json_object_set_new(j, "path",
 				    json_sprintf("/sandboxes/%s", r->spec->id));
 		return j;
@@ -451,16 +429,22 @@ static int prepare(struct run *r, struct err *err)
 	int code = docker_find(r->spec->engine, &r->arena, &r->engine, err);
 
 	if (code == 0)
-		code = check_volumes(r, err);
+		code = volumes_check(&r->spec->volumes, &r->engine,
+				     client_socket(r->spec->socket), err);
+	if (code == 0)
+		code = docker_ask(&r->engine, "GET", "/_ping", NULL, NULL, err);
+	if (code == 0)
+		code = guard_random(r->nonce, err);
 	if (code < 0)
 		return code;
 	snprintf(r->guard_name, sizeof(r->guard_name), "%s-weir", r->spec->id);
 	r->watcher = (struct watcher){ .engine = &r->engine,
-				       .app = r->spec->id,
-				       .guard = r->guard_name };
+				       .nonce = r->nonce,
+				       .app = r->spec->id };
 	r->guard = (struct guard){ .engine = &r->engine,
 				   .spec = r->spec,
 				   .name = r->guard_name,
+				   .nonce = r->nonce,
 				   .is_daemon = asks_daemon(r->spec),
 				   .daemon_socket = r->spec->socket,
 				   .control = -1,

@@ -102,7 +102,12 @@ static int send_request(const struct docker *e, const char *method, const char *
 				   wait_sec };
 	int r = request_send(&to, &q, ret_fd, err);
 
-	return r < 0 ? err_context(err, "%s", e->name) : 0;
+	if (r == 0)
+		return 0;
+	err_context(err, "%s", e->name);
+	/* An engine that is away says nothing of what it has. */
+	err->code = r == -ENOENT ? -ECONNREFUSED : r;
+	return err->code;
 }
 
 /* Return: 0 with an answer, whatever its status. */
@@ -206,6 +211,17 @@ int docker_inspect(const struct docker *e, const char *id, json_t **ret, struct 
 	char path[PATH_SIZE];
 
 	snprintf(path, sizeof(path), "/containers/%s/json", id);
+	return docker_ask(e, "GET", path, NULL, ret, err);
+}
+
+int docker_list(const struct docker *e, const char *label, json_t **ret, struct err *err)
+{
+	char path[PATH_SIZE];
+
+	snprintf(path, sizeof(path),
+		 "/containers/json?all=true&filters=%%7B%%22label%%22%%3A%%5B%%22%s"
+		 "%%22%%5D%%7D",
+		 label);
 	return docker_ask(e, "GET", path, NULL, ret, err);
 }
 

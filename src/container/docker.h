@@ -36,6 +36,10 @@ int docker_kill(const struct docker *e, const char *id, int sig,
 /* What `inspect` says of it. */
 int docker_inspect(const struct docker *e, const char *id, json_t **ret,
 		   struct err *err) MUST_CHECK;
+/* Containers, ended ones too, with @label: "NAME" or "NAME=VALUE", neither with a letter
+ * that a URL can't have. */
+int docker_list(const struct docker *e, const char *label, json_t **ret,
+		struct err *err) MUST_CHECK;
 
 /* A container's end. */
 struct docker_wait {

@@ -33,20 +33,20 @@ enum {
 
 json_t *guard_labels(const struct guard *g, const char *role)
 {
-	return json_pack("{s:s, s:s, s:s*}", "weir.sandbox", g->spec->id, "weir.role",
-			 role, "weir.guard", g->id);
+	return json_pack("{s:s, s:s, s:s, s:s*}", "weir.sandbox", g->spec->id, "weir.run",
+			 g->nonce, "weir.role", role, "weir.guard", g->id);
 }
 
 /* -- its container ------------------------------------------------------------------- */
 
-static int make_token(struct guard *g, struct err *err)
+int guard_random(char ret[GUARD_RANDOM_SIZE], struct err *err)
 {
-	uint8_t bytes[(GUARD_TOKEN_SIZE - 1) / 2];
+	uint8_t bytes[(GUARD_RANDOM_SIZE - 1) / 2];
 
 	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
 		return err_sys(err, -errno, "cannot get a random number");
 	for (size_t i = 0; i < sizeof(bytes); i++)
-		snprintf(g->token + 2 * i, 3, "%02x", bytes[i]);
+		snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
 	return 0;
 }
 
@@ -144,7 +144,7 @@ static int ask_sidecar(const struct guard *g, const char *method, const char *pa
 		       const char *body, struct client_reply *ret, struct err *err)
 {
 	const struct request_place to = { .port = g->port };
-	char header[sizeof(TOKEN_HEADER) + GUARD_TOKEN_SIZE];
+	char header[sizeof(TOKEN_HEADER) + GUARD_RANDOM_SIZE];
 	const struct request q = { method, path, header, text_of(body), ASK_SEC };
 	CLEAN(fd) int fd = -1;
 	int r;
@@ -257,7 +257,7 @@ static int create(struct guard *g, struct err *err)
 int guard_start(struct guard *g, const char *policy, int signals, struct err *err)
 {
 	json_t *found = NULL;
-	int r = make_token(g, err);
+	int r = guard_random(g->token, err);
 
 	g->control = -1;
 	if (r == 0)

@@ -5,9 +5,10 @@
  * A child in a session of its own holds one end of a pipe and waits for the pipe's end.
  * That comes when watcher_finish() is called, and when `weir container run` is killed. So
  * the containers are removed in one place, and nothing but this child knows how. It takes
- * no signal but SIGKILL; one that was killed is replaced (watcher_replace()). The names
- * of the containers are known before they are made, so that the child has to be told
- * nothing more than whether a request that makes one may still be on its way. */
+ * no signal but SIGKILL; one that was killed is replaced (watcher_replace()). Both
+ * containers have a label, weir.run, whose value nobody else knows before they are made:
+ * the child asks for containers with that label and removes those alone. So it has to be
+ * told nothing more than whether a request that makes one may still be on its way. */
 #pragma once
 
 #include <sys/types.h>
@@ -16,9 +17,10 @@
 
 struct watcher {
 	const struct docker *engine;
-	const char *app, *guard; /* names of containers */
-	pid_t pid;		 /* 0: none */
-	int pipe, process;	 /* the pipe's other end; a pidfd, readable at its end */
+	const char *nonce; /* the label's value */
+	const char *app;   /* the app's container by name, for messages */
+	pid_t pid;	   /* 0: none */
+	int pipe, process; /* the pipe's other end; a pidfd, readable at its end */
 };
 
 /* Return: 0 or -errno with @err. */

@@ -17,13 +17,17 @@ enum {
 	WAIT_SEC = 30, /* an attach has its self-test before it is answered */
 };
 
+const char *client_socket(const char *given)
+{
+	const char *place = given ? given : getenv("WEIR_SOCKET");
+
+	return place && place[0] ? place : CLI_DAEMON_SOCKET;
+}
+
 int client_ask(const char *socket, const char *method, const char *path, struct text body,
 	       struct arena *arena, struct client_reply *ret, struct err *err)
 {
-	const char *named = socket ? socket : getenv("WEIR_SOCKET");
-	const struct request_place to = {
-		.socket = named && named[0] ? named : CLI_DAEMON_SOCKET,
-	};
+	const struct request_place to = { .socket = client_socket(socket) };
 	const struct request q = { method, path, .body = body, .wait_sec = WAIT_SEC };
 	CLEAN(fd) int fd = -1;
 	int r = request_send(&to, &q, &fd, err);

@@ -11,7 +11,10 @@
 #include "policy/load.h"
 #include "proto/control_supervisor.h"
 
-/* @socket NULL: WEIR_SOCKET's, or /run/weir/weir.sock. @path is not escaped: ids have no
+/* Of the daemon's API: @given, or, when that is NULL, WEIR_SOCKET's, or
+ * /run/weir/weir.sock. */
+const char *client_socket(const char *given);
+/* @socket: as client_socket() takes it. @path is not escaped: ids have no
  * letter that would have to be. @body may be empty. Return: 0 with an answer, whatever
  * its status; or -errno with @err. */
 int client_ask(const char *socket, const char *method, const char *path, struct text body,

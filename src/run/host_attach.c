@@ -46,9 +46,7 @@ static int ask(const struct run_daemon *d, const char *method, const char *below
 
 const char *run_daemon_socket(const struct run_daemon *d)
 {
-	const char *place = d->socket ? d->socket : getenv("WEIR_SOCKET");
-
-	return place && place[0] ? place : CLI_DAEMON_SOCKET;
+	return client_socket(d->socket);
 }
 
 /* ---- attach, detach ---- */

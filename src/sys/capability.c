@@ -18,9 +18,21 @@ bool capability_is(struct text given, const char *name)
 
 bool capability_undoes_filter(struct text given)
 {
-	static const char *const names[] = { "ALL",	   "NET_ADMIN",	 "SYS_ADMIN",
-					     "SYS_PTRACE", "SYS_MODULE", "BPF",
-					     "SYS_RAWIO" };
+	static const char *const names[] = {
+		"ALL",
+		"NET_ADMIN",
+		"SYS_ADMIN",
+		"SYS_PTRACE",
+		"SYS_MODULE",
+		"SYS_RAWIO",
+		"BPF",
+		"PERFMON",
+		/* open_by_handle_at(): any file of a file system that a mount shows part
+		 * of, and with that the host's, and the engine's socket. */
+		"DAC_READ_SEARCH",
+		/* kexec_load(): another kernel. */
+		"SYS_BOOT",
+	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (capability_is(given, names[i]))

@@ -7,6 +7,7 @@ import pathlib
 import pty
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -85,8 +86,53 @@ def test_the_run_and_its_watcher_killed_at_once(engine, site):
         process.wait(60)
         wait_for(lambda: engine.engine("inspect", "--format", "{{.State.Running}}", f"{app}-weir") == "false", step=0.1)
         assert engine.exec_probe(app, ["connect", site.name, 7007], ["tcp", site.v4, 7007])[1].result != "ok"
-        assert engine.run("--", "/bin/true").code == 0
+        done = engine.run("--", "/bin/true")
+        assert done.code == 0 and all(f"'{name}'" in done.messages for name in (app, f"{app}-weir")), done
     assert not engine.containers()
+
+
+def test_an_engine_whose_socket_is_away_has_not_removed_them(docker_engine):
+    """The socket goes and comes again, as when the engine is started again."""
+    engine = docker_engine
+    away = engine.socket.with_suffix(".away")
+    with engine.running(*SLEEP) as (process, info):
+        wait_for(lambda: engine.engine("inspect", "--format", "{{.State.Running}}", info["id"]) == "true")
+        watcher = watchers_of(process.pid)[0]
+        engine.socket.rename(away)
+        process.kill()
+        process.wait(60)
+        try:
+            # A watcher that gives up does so at once; one that doesn't has to be seen trying.
+            end = time.monotonic() + 1
+            while os.path.exists(f"/proc/{watcher}") and time.monotonic() < end:
+                time.sleep(0.05)
+        finally:
+            away.rename(engine.socket)
+
+
+def test_a_container_that_the_run_did_not_make_stays(docker_engine):
+    """One that has the name, or the guard's, or an id that begins with the name; another run's, too."""
+    engine = docker_engine
+    with engine.running("--id", "first", *SLEEP):
+        strangers = [engine.engine("create", "--name", name, "app:test", "/bin/true") for name in ("taken", "guarded-weir", "other")]
+        made = set(engine.containers())
+        assert len(made) == 5
+        for name in ("first", "taken", "guarded"):
+            done = engine.run("--id", name, "--", "/bin/true")
+            assert done.code == 125 and "already in use" in done.messages, done
+        done = engine.run("--id", strangers[2][:12], "--", "/bin/true", image="missing:test")
+        assert done.code == 125 and "missing:test" in done.messages, done
+        assert set(engine.containers()) == made
+        engine.engine("rm", *strangers)
+
+
+def test_a_guard_that_is_paused_is_no_reason_to_remove_its_app(docker_engine):
+    engine = docker_engine
+    with engine.running(*SLEEP) as (process, info):
+        engine.engine("pause", info["guardContainer"])
+        assert engine.run("--", "/bin/true").code == 0
+        engine.engine("unpause", info["guardContainer"])
+        assert process.poll() is None and len(engine.containers()) == 2
 
 
 @pytest.mark.parametrize("sig, code", [(signal.SIGTERM, 3), (signal.SIGINT, 4)])

@@ -64,6 +64,7 @@ def test_a_program_is_told_and_changes_the_policy_while_it_runs(engine, site, de
 
 REFUSED = {"--network host": "host's network", "--privileged": "take the filter away", "--cap-add NET_ADMIN": "take the filter away",
            "--cap-add cap_net_admin": "take the filter away", "--cap-add ALL": "take the filter away", "--cap-add NET_RAW": "send past it",
+           "--cap-add DAC_READ_SEARCH": "take the filter away", "--cap-add CAP_SYS_BOOT --cap-add perfmon": "perfmon",
            "--network container:x": "another container", "--network none": "nothing to guard", "--id -x": "--id '-x'",
            "--allow a..b": "a..b", "--set-env X": "NAME=VALUE", "--info-fd 99": "not an open descriptor"}
 
@@ -89,6 +90,27 @@ def test_the_engines_socket_is_no_volume(engine):
     for folder in (engine.socket, engine.socket.parent):
         done = engine.run("--volume", f"{folder}:/x", "--", "/bin/true")
         assert done.code == 2 and "--volume" in done.messages and "socket" in done.messages, done
+
+
+@in_docker
+def test_no_volume_shows_a_socket_that_takes_the_filter_away(engine, tmp_path):
+    """Of any engine and of the daemon, also one that isn't there yet, whatever the name that leads there."""
+    (tmp_path / "good").mkdir()
+    (tmp_path / "good/file").write_text("shown")
+    (tmp_path / "user/podman").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("/run")
+    (tmp_path / "later").symlink_to(tmp_path / "user/docker.sock")
+    (tmp_path / "loop").symlink_to("loop")
+    refused = [f"{tmp_path}/weir/weir.sock", f"{tmp_path}/weir", f"{tmp_path}/user", f"{tmp_path}/user/podman", f"{tmp_path}/user/docker.sock",
+               f"{tmp_path}/later", "/run", "/var/run", f"{tmp_path}/link", f"{tmp_path}/link/", "/", f"{tmp_path}/good/../user",
+               f"{tmp_path}/none/../user", f"{tmp_path}/loop", f"{tmp_path}/good/file/x", "run/podman", "./run", ".", ".."]
+    env = {"WEIR_SOCKET": f"{tmp_path}/weir/weir.sock", "XDG_RUNTIME_DIR": f"{tmp_path}/user"}
+    words = [w for name in refused for w in ("--volume", f"{name}:/x")]
+    done = engine.run(*words, "--", "/bin/true", env=env)
+    assert done.code == 2 and not engine.containers(), done
+    assert [name for name in refused if f"--volume '{name}:/x'" not in done.messages] == []
+    done = engine.run("--volume", f"{tmp_path}/good:/x", "--volume", f"{tmp_path}/new:/y", "--volume", "named:/z", "--", "/bin/cat", "/x/file", env=env)
+    assert (done.code, done.out) == (0, b"shown"), done
 
 
 def test_what_is_not_there_is_said(engine):

@@ -15,7 +15,9 @@ static void names(void **state)
 		{ "SYS_ADMIN", true },	   { "BPF", true },
 		{ "NET_RAW", false },	   { "CHOWN", false },
 		{ "CAP_", false },	   { "", false },
-		{ "NET_ADMINX", false },
+		{ "NET_ADMINX", false },   { "DAC_READ_SEARCH", true },
+		{ "cap_sys_boot", true },  { "PERFMON", true },
+		{ "DAC_OVERRIDE", false },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
