@@ -240,24 +240,24 @@ static void on_engine_message(struct control *c, struct ipc_message *m)
 	}
 }
 
-enum { LAST_STEPS_MS = 1000 }; /* from the end of its channel to its own */
+enum { LAST_STEPS_MS = 100 }; /* from the end of its channel to its own */
 
+/* The sandbox ends first. An engine that lives on is killed. */
 static void fail_with_engine(struct control *c)
 {
 	char how[PROCESS_END_SIZE], text[ERR_TEXT_SIZE];
 	int status = 0;
+	pid_t ended;
 
-	for (int ms = 0; waitpid(c->engine, &status, WNOHANG) == 0; ms += 10) {
-		if (ms >= LAST_STEPS_MS) {
-			fail(c, RUN_STATUS_FAILED,
-			     "the engine has closed its channel; the sandbox is closed");
-			return;
-		}
+	kill(c->launch, SIGKILL);
+	for (int ms = 0;
+	     (ended = waitpid(c->engine, &status, WNOHANG)) == 0 && ms < LAST_STEPS_MS;
+	     ms += 10)
 		poll(NULL, 0, 10);
-	}
+	process_reap(ended == 0 ? c->engine : 0, true);
 	c->engine = 0;
 	snprintf(text, sizeof(text), "the engine %s; the sandbox is closed",
-		 process_end_text(status, how));
+		 ended == 0 ? "has closed its channel" : process_end_text(status, how));
 	fail(c, RUN_STATUS_FAILED, text);
 }
 

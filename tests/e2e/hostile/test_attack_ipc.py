@@ -11,6 +11,7 @@ import struct
 import pytest
 
 from world import expect
+from world.run import finish
 from world.sidecar import wait_for
 
 PIDFD_GETFD, TYPES, HEAD = 438, 60, 16
@@ -111,3 +112,17 @@ def test_a_control_that_lies(daemon, pod, site):
         wait_for(daemon.healthy)
     os.close(null)
     assert daemon.process.poll() is None
+
+
+def test_an_engine_that_lets_go_of_its_run_ends_with_the_sandbox(world):
+    """It lives on, and takes no part in its own end."""
+    with world.run_start("sh", "-c", "echo up; exec sleep 600") as run:
+        assert run.line() == "up"
+        engine = world.guards(run.pid)[1]
+        os.kill(engine, signal.SIGSTOP)
+        for s in channels(engine):
+            with s:
+                s.shutdown(socket.SHUT_RDWR)
+        done = finish(run)
+    assert done.code == 125 and "the engine has closed its channel; the sandbox is closed" in done.messages, done
+    assert world.leftovers() == []
