@@ -727,7 +727,7 @@ void relay_flow_report_open(struct relay_flow *f)
 		return;
 	e = passed_event(f);
 	(void)!sock_ends(f->client.source.fd, &e.from, &e.to);
-	sandbox_opened(f->served->sandbox, &e);
+	sandbox_opened(f->served->sandbox, &e, loop_now_ms(f->served->relay->loop));
 }
 
 void relay_flow_account(struct relay_flow *f)

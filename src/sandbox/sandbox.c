@@ -147,14 +147,19 @@ void sandbox_passed(struct sandbox *s, struct event *e, int64_t now_ms)
 		s->counters[COUNT_PASSED_DROPPED] += e->packets;
 }
 
-void sandbox_opened(struct sandbox *s, struct event *e)
+void sandbox_opened(struct sandbox *s, struct event *e, int64_t now_ms)
 {
+	const uint32_t per_second = plan_limit(&s->plan, LIMIT_EVENTS_PER_SECOND);
+
 	if (s->state == SANDBOX_TESTING || !s->on_event)
 		return;
 	fill(s, e);
 	e->packets = 0;
 	e->bytes = 0;
-	(void)!s->on_event(s->on_event_data, e); /* it is counted when it has passed */
+	/* What it is made of is counted when it has passed. */
+	if (!rate_take(&s->opened_rate, per_second, 1000, per_second, now_ms) ||
+	    !s->on_event(s->on_event_data, e))
+		s->counters[COUNT_PASSED_DROPPED]++;
 }
 
 int sandbox_learn(struct sandbox *s, const struct filter_learn *items, size_t count,

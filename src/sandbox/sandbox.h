@@ -131,8 +131,8 @@ struct sandbox {
 	void *on_event_data;
 	sandbox_answered_fn *on_answered; /* NULL: not wanted */
 	void *on_answered_data;
-	struct rate event_rate;
-	struct denies denies;	    /* for on_denies of the plan */
+	struct rate event_rate, opened_rate; /* the same limit for each */
+	struct denies denies;		     /* for on_denies of the plan */
 	struct accounts *accounts;  /* owned; NULL: each event is reported by itself */
 	struct sinkholes sinkholes; /* that its look-ups got */
 	/* The self-test: the engine itself answers this name with this address. */
@@ -165,8 +165,9 @@ bool sandbox_tell(const struct sandbox *s, const struct event *e) MUST_CHECK;
 /* Something has passed: reported at the end of its window. */
 void sandbox_passed(struct sandbox *s, struct event *e, int64_t now_ms);
 /* It begins to pass, under a plan that is open (policy/open.h): reported at once, with
- * packets 0, because sandbox_passed() counts it; its sender is still there. */
-void sandbox_opened(struct sandbox *s, struct event *e);
+ * packets 0, because sandbox_passed() counts it; its sender is still there. At most
+ * LIMIT_EVENTS_PER_SECOND, beside the denials; the others are COUNT_PASSED_DROPPED. */
+void sandbox_opened(struct sandbox *s, struct event *e, int64_t now_ms);
 
 /* filter_learn() to wherever its rules are. */
 int sandbox_learn(struct sandbox *s, const struct filter_learn *items, size_t count,

@@ -60,7 +60,7 @@ void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
 		the_world->events[the_world->event_count++] = *e;
 }
 
-void sandbox_opened(struct sandbox *s, struct event *e)
+void sandbox_opened(struct sandbox *s, struct event *e, int64_t now_ms)
 {
 }
 

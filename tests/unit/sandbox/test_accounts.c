@@ -243,12 +243,32 @@ static void without_a_limit_all_is_told(void **state)
 	close_world(w);
 }
 
+/* Each that begins to pass is an event of its own, and denials have their share. */
+static void what_opens_has_its_share_and_no_more(void **state)
+{
+	struct world *w = open_world("egress: []\n");
+	uint64_t told;
+
+	for (size_t i = 0; i < 1000; i++) {
+		struct event e = { .action = EVENT_ALLOW, .name = "a.test" };
+
+		sandbox_opened(&w->sandbox, &e, w->now_ms);
+	}
+	told = w->told.rows;
+	assert_in_range(told, 1, PER_SECOND);
+	assert_int_equal(w->sandbox.counters[COUNT_PASSED_DROPPED], 1000 - told);
+	flood(w, "n%u.mirror.example", 0, 10);
+	assert_int_equal(w->told.rows, told + 10);
+	close_world(w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_quiet_is_told_at_once),
 		cmocka_unit_test(a_flood_hides_no_notice),
 		cmocka_unit_test(a_flood_has_its_share_and_no_more),
+		cmocka_unit_test(what_opens_has_its_share_and_no_more),
 		cmocka_unit_test(what_differs_from_a_flood_is_told_at_once),
 		cmocka_unit_test(a_flood_that_is_over_holds_nothing_up),
 		cmocka_unit_test(what_comes_again_and_again_is_one_row_a_second),
