@@ -52,9 +52,6 @@ void control_on_event(struct control *s, const struct event *given)
 	struct event e = *given;
 	struct event_row row;
 
-	ipc_sanitize(e.name, sizeof(e.name));
-	ipc_sanitize(e.reason, sizeof(e.reason));
-	ipc_sanitize(e.advice, sizeof(e.advice));
 	/* That is not the engine's to say. */
 	e.pid = 0;
 	memset(e.command, 0, sizeof(e.command));

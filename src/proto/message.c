@@ -22,11 +22,20 @@ static void sanitize_flag(bool *flag)
 	*flag = byte != 0;
 }
 
+static void sanitize_event(struct event *e)
+{
+	sanitize_flag(&e->allowable);
+	ipc_sanitize(e->name, sizeof(e->name));
+	ipc_sanitize(e->reason, sizeof(e->reason));
+	ipc_sanitize(e->advice, sizeof(e->advice));
+	ipc_sanitize(e->command, sizeof(e->command));
+}
+
 static void sanitize_flags(struct ipc_message *m)
 {
 	switch (m->type) {
 	case IPC_EVENT:
-		sanitize_flag(&m->event.allowable);
+		sanitize_event(&m->event);
 		break;
 	case IPC_ACTIVE:
 	case IPC_CHANGED:

@@ -76,7 +76,8 @@ int ipc_take_fds(const struct ipc_message *m, int *fds, size_t count,
 
 /* Whole messages only. Return: 0, or -errno; ipc_receive gives -EPIPE at end of file,
  * -EAGAIN when there is none, -EBADMSG for what is no message. Flags are true or false
- * then; everything else is as the other end would have it. */
+ * then, and the texts of an event are as ipc_sanitize() leaves them; everything else is
+ * as the other end would have it. */
 int ipc_send(int sock, const struct ipc_message *m, const int *fds,
 	     size_t count) MUST_CHECK;
 int ipc_receive(int sock, struct ipc_message *ret, int *ret_fds, size_t max,

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -133,6 +134,24 @@ static void half_a_message_is_none(void **state)
 
 #define ON_A_CHANNEL(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
+/* Whoever gets an event may parse what it says. */
+static void the_texts_of_an_event_arrive_printable(void **state)
+{
+	struct ipc_message m = { .type = IPC_EVENT };
+	size_t count;
+
+	memset(m.event.name, 'a', sizeof(m.event.name));
+	memset(m.event.reason, 0x1b, sizeof(m.event.reason));
+	memset(m.event.advice, 0xff, sizeof(m.event.advice));
+	memset(m.event.command, '\n', sizeof(m.event.command));
+	assert_int_equal(ipc_send(pair[0], &m, NULL, 0), 0);
+	assert_int_equal(ipc_receive(pair[1], &m, NULL, 0, &count), 0);
+	assert_int_equal(strspn(m.event.name, "a"), EVENT_NAME_SIZE - 1);
+	assert_int_equal(strspn(m.event.reason, "?"), EVENT_REASON_SIZE - 1);
+	assert_int_equal(strspn(m.event.advice, "?"), EVENT_ADVICE_SIZE - 1);
+	assert_int_equal(strspn(m.event.command, "?"), EVENT_COMMAND_SIZE - 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -140,6 +159,7 @@ int main(void)
 		ON_A_CHANNEL(what_a_message_does_not_say_is_refused),
 		ON_A_CHANNEL(a_slot_that_is_taken_stays),
 		ON_A_CHANNEL(half_a_message_is_none),
+		ON_A_CHANNEL(the_texts_of_an_event_arrive_printable),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
