@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/special.h"
-#include "dns/message.h"
 #include "policy/policy.h"
 #include "policy/sinkhole.h"
 
@@ -31,22 +30,6 @@ static bool is_advisable(const struct addr *a)
 		return true;
 	default:
 		return false;
-	}
-}
-
-static uint8_t type_bit(uint16_t type)
-{
-	switch (type) {
-	case DNS_TYPE_PTR:
-		return PLAN_TYPE_PTR;
-	case DNS_TYPE_SRV:
-		return PLAN_TYPE_SRV;
-	case DNS_TYPE_TXT:
-		return PLAN_TYPE_TXT;
-	case DNS_TYPE_MX:
-		return PLAN_TYPE_MX;
-	default:
-		return 0;
 	}
 }
 
@@ -109,7 +92,7 @@ static bool advise_name(struct advice *a, const struct plan *p, const struct eve
 	if (has_port && !add_port(a, e->protocol, e->port))
 		return false;
 	if (!has_port)
-		a->rule.types |= type_bit(e->query_type);
+		a->rule.types |= plan_type_bit(e->query_type);
 	if (plan_dns(p) == POLICY_DNS_PINNED && a->rule.types != 0)
 		return false;
 	if (remote->family != ADDR_NONE && !sinkhole_has(remote) &&

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/special.h"
+#include "dns/message.h"
 #include "policy/layout.h"
 #include "policy/plan.h"
 
@@ -207,6 +208,54 @@ struct plan_verdict plan_match_addr(const struct plan *p, const struct addr *add
 	if (port != 0 && !plan_port_list_has(p, 0, protocol, port))
 		allow.action = POLICY_DENY;
 	return allow;
+}
+
+uint8_t plan_type_bit(uint16_t type)
+{
+	switch (type) {
+	case DNS_TYPE_PTR:
+		return PLAN_TYPE_PTR;
+	case DNS_TYPE_SRV:
+		return PLAN_TYPE_SRV;
+	case DNS_TYPE_TXT:
+		return PLAN_TYPE_TXT;
+	case DNS_TYPE_MX:
+		return PLAN_TYPE_MX;
+	default:
+		return 0;
+	}
+}
+
+bool plan_serves_type(uint8_t types, uint16_t type)
+{
+	return type == DNS_TYPE_A || type == DNS_TYPE_AAAA || types & plan_type_bit(type);
+}
+
+static bool allows_reverse(const struct plan *p, const struct dns_name *name,
+			   struct plan_verdict *ret)
+{
+	struct plan_verdict v;
+	struct addr a;
+
+	if (!dns_name_to_reverse_addr(name, &a))
+		return false;
+	v = plan_match_addr(p, &a, IPPROTO_TCP, 0);
+	if (v.action != POLICY_ALLOW || v.rule == PLAN_NO_RULE)
+		return false;
+	v.types = plan_rule(p, v.rule).types;
+	*ret = v;
+	return v.types & PLAN_TYPE_PTR;
+}
+
+struct plan_verdict plan_match_query(const struct plan *p, const struct dns_name *name,
+				     uint16_t type)
+{
+	struct plan_verdict v;
+
+	if (type == DNS_TYPE_PTR && allows_reverse(p, name, &v))
+		return v;
+	return dns_name_is_host(name) ? plan_match_name(p, name)
+				      : (struct plan_verdict){ .rule = PLAN_NO_RULE };
 }
 
 bool plan_denies_addr(const struct plan *p, const struct addr *a)

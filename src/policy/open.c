@@ -217,16 +217,52 @@ static bool refuse(struct event *e, uint32_t rule, bool allowable, const char *r
 	return true;
 }
 
+/* The relay holds a connection to what it shows. */
+static bool is_checked(const struct plan *p, const struct event *e)
+{
+	return e->protocol == IPPROTO_TCP && plan_verify(p) == POLICY_VERIFY_TLS;
+}
+
+static bool is_bytes(const struct plan *p, const struct event *e)
+{
+	return e->layer == EVENT_ADDRESS && is_checked(p, e);
+}
+
+static bool takes_bytes(const struct plan_verdict *v, const struct event *e)
+{
+	return v->flags & PLAN_RAW || !plan_is_web_port(e->port);
+}
+
 static bool refuses_address(const struct plan *p, struct event *e)
 {
 	const struct plan_verdict v =
 		plan_match_addr(p, &e->remote, e->protocol, e->port);
 
-	if (v.action == POLICY_ALLOW)
-		return false;
-	return refuse(e, v.rule, v.rule == PLAN_NO_RULE,
-		      v.rule == PLAN_NO_RULE ? "no rule allows it"
-					     : "an address rule denies it");
+	if (v.action != POLICY_ALLOW)
+		return refuse(e, v.rule, v.rule == PLAN_NO_RULE,
+			      v.rule == PLAN_NO_RULE ? "no rule allows it"
+						     : "an address rule denies it");
+	if (e->layer == EVENT_NAME && is_checked(p, e) && v.rule == PLAN_NO_RULE)
+		return refuse(e, v.rule, false, "no name is shown");
+	if (is_bytes(p, e) && !takes_bytes(&v, e))
+		return refuse(e, v.rule, false,
+			      "no name is shown; the rule needs raw: true");
+	return false;
+}
+
+static bool refuses_query(const struct plan *p, const struct dns_name *name,
+			  struct event *e)
+{
+	const struct plan_verdict v = plan_match_query(p, name, e->query_type);
+
+	if (v.action != POLICY_ALLOW)
+		return refuse(e, v.rule, v.rule == PLAN_NO_RULE,
+			      v.rule == PLAN_NO_RULE ? "no rule allows it"
+						     : "the name is not allowed");
+	if (!plan_serves_type(v.types, e->query_type))
+		return refuse(e, v.rule, plan_type_bit(e->query_type) != 0,
+			      "the rule does not serve this type");
+	return false;
 }
 
 /* The relay knows a connection by its name; of one that showed none the rule has to name
@@ -234,10 +270,13 @@ static bool refuses_address(const struct plan *p, struct event *e)
 static bool refuses_bytes(const struct plan *p, const struct plan_verdict *v,
 			  const struct event *e)
 {
-	return e->layer == EVENT_ADDRESS && e->protocol == IPPROTO_TCP &&
-	       plan_verify(p) == POLICY_VERIFY_TLS &&
+	const struct plan_verdict address =
+		plan_match_addr(p, &e->remote, e->protocol, e->port);
+
+	return is_bytes(p, e) &&
+	       !(address.action == POLICY_ALLOW && takes_bytes(&address, e)) &&
 	       !(plan_rule_names_port(p, v->rule, e->protocol, e->port) &&
-		 (v->flags & PLAN_RAW || !plan_is_web_port(e->port)));
+		 takes_bytes(v, e));
 }
 
 static bool refuses_name(const struct plan *p, const struct dns_name *name,
@@ -252,8 +291,6 @@ static bool refuses_name(const struct plan *p, const struct dns_name *name,
 		return refuse(e, v.rule, v.rule == PLAN_NO_RULE,
 			      v.rule == PLAN_NO_RULE ? "no rule allows it"
 						     : "the name is not allowed");
-	if (e->layer == EVENT_DNS)
-		return false;
 	if (has_addr && plan_denies_addr(p, &e->remote))
 		return refuse(e, plan_match_addr(p, &e->remote, e->protocol, 0).rule,
 			      false, "an address rule denies it");
@@ -278,7 +315,8 @@ static bool judge(const struct plan *p, struct event *e)
 		return e->remote.family != ADDR_NONE && refuses_address(p, e);
 	if (dns_name_parse(text_of(e->name), &name) < 0)
 		return refuse(e, EVENT_NO_RULE, false, "is no name");
-	return refuses_name(p, &name, e);
+	return e->layer == EVENT_DNS ? refuses_query(p, &name, e)
+				     : refuses_name(p, &name, e);
 }
 
 bool policy_refuses(const struct plan *p, const struct event *e)

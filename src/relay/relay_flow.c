@@ -689,7 +689,8 @@ static const struct dns_name *name_for_people(const struct relay_flow *f,
 
 	if (f->name.size > 0)
 		return &f->name;
-	if (!plan_is_open(&s->plan) ||
+	/* Where none is shown no name's rule opens it. */
+	if (!plan_is_open(&s->plan) || f->shown == SHOWN_NO_NAME ||
 	    learned_find(s->learned, &f->dialled.addr,
 			 loop_now_ms(f->served->relay->loop), use, 1) == 0)
 		return NULL;
@@ -701,9 +702,11 @@ static struct event passed_event(const struct relay_flow *f)
 	char text[DNS_NAME_TEXT_SIZE];
 	struct learned_use use;
 	const struct dns_name *name = name_for_people(f, &use);
+	const bool no_name = f->shown == SHOWN_NO_NAME &&
+			     plan_is_open(&f->served->sandbox->plan);
 	struct event e = {
 		.action = EVENT_ALLOW,
-		.layer = f->shown == SHOWN_NAME ? EVENT_NAME : EVENT_ADDRESS,
+		.layer = f->shown == SHOWN_NAME || no_name ? EVENT_NAME : EVENT_ADDRESS,
 		.protocol = IPPROTO_TCP,
 		.remote = f->dialled.addr,
 		.port = f->dialled.port,

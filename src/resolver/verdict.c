@@ -147,42 +147,9 @@ static void answer_localhost(struct resolver *r, struct resolver_ask *ask)
 
 /* ---- the policy ---- */
 
-static bool allows_reverse(const struct plan *p, const struct dns_query *q,
-			   struct plan_verdict *ret)
-{
-	struct plan_verdict v;
-	struct addr a;
-
-	if (q->type != DNS_TYPE_PTR || !dns_name_to_reverse_addr(&q->name, &a))
-		return false;
-	v = plan_match_addr(p, &a, IPPROTO_TCP, 0);
-	if (v.action != POLICY_ALLOW || v.rule == PLAN_NO_RULE)
-		return false;
-	v.types = plan_rule(p, v.rule).types;
-	if (!(v.types & PLAN_TYPE_PTR))
-		return false;
-	*ret = v;
-	return true;
-}
-
 static bool serves_type(const struct sandbox *s, uint16_t type, uint8_t types)
 {
-	switch (type) {
-	case DNS_TYPE_A:
-		return true;
-	case DNS_TYPE_AAAA:
-		return s->ipv6;
-	case DNS_TYPE_PTR:
-		return types & PLAN_TYPE_PTR;
-	case DNS_TYPE_SRV:
-		return types & PLAN_TYPE_SRV;
-	case DNS_TYPE_TXT:
-		return types & PLAN_TYPE_TXT;
-	case DNS_TYPE_MX:
-		return types & PLAN_TYPE_MX;
-	default:
-		return false;
-	}
+	return plan_serves_type(types, type) && (type != DNS_TYPE_AAAA || s->ipv6);
 }
 
 /* "deny *.x.test (policy.yaml:4)" */
@@ -255,11 +222,7 @@ static bool verdict_of_name(struct resolver *r, struct resolver_ask *ask, int64_
 	char reason[REASON_SIZE];
 
 	ask->matched = s->plan_generation + 1;
-	if (allows_reverse(&s->plan, q, &ask->verdict))
-		return true;
-	ask->verdict = (struct plan_verdict){ .rule = PLAN_NO_RULE };
-	if (dns_name_is_host(&q->name))
-		ask->verdict = plan_match_name(&s->plan, &q->name);
+	ask->verdict = plan_match_query(&s->plan, &q->name, q->type);
 	if (ask->verdict.action != POLICY_ALLOW) {
 		describe_rule(&s->plan, ask->verdict, reason, sizeof(reason));
 		if (gets_sinkhole(s, &q->name))

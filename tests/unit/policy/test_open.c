@@ -17,6 +17,8 @@ static const char asked[] =
 	"  - {action: deny, target: 93.7.0.0/16}\n"
 	"  - {action: allow, target: nas.test, private: true, ports: [445]}\n"
 	"  - {action: allow, target: narrow.test, ports: [8443]}\n"
+	"  - {action: allow, target: typed.test, types: [TXT]}\n"
+	"  - {action: allow, target: 10.6.0.0/16, raw: true}\n"
 	"  - {action: allow, target: 10.9.0.0/16}\n";
 
 struct built {
@@ -256,6 +258,7 @@ static void hindsight(void **state)
 		uint8_t layer;
 		bool refused;
 		const char *advice;
+		uint16_t query_type;
 	} rows[] = {
 		{ "a name", "a.test", "93.1.1.1", 443, EVENT_NAME, true,
 		  "a.test:tcp/443" },
@@ -273,6 +276,19 @@ static void hindsight(void **state)
 		{ "an address", "", "93.1.1.1", 443, EVENT_ADDRESS, true,
 		  "93.1.1.1:tcp/443" },
 		{ "an allowed address", "", "10.9.1.1", 22, EVENT_ADDRESS, false, "" },
+		{ "bytes on its web port", "", "10.9.1.1", 443, EVENT_ADDRESS, true, "" },
+		{ "with raw", "", "10.6.1.1", 443, EVENT_ADDRESS, false, "" },
+		{ "by name", "narrow.test", "10.6.1.1", 8443, EVENT_ADDRESS, false, "" },
+		{ "TLS without a name", "", "10.9.1.1", 443, EVENT_NAME, false, "" },
+		{ "its addresses", "narrow.test", NULL, 0, EVENT_DNS, false, "", 28 },
+		{ "a type", "narrow.test", NULL, 0, EVENT_DNS, true,
+		  "narrow.test:8443,TXT", 16 },
+		{ "an allowed type", "typed.test", NULL, 0, EVENT_DNS, false, "", 16 },
+		{ "another type", "typed.test", NULL, 0, EVENT_DNS, true,
+		  "typed.test:TXT,MX", 15 },
+		{ "a type for nobody", "typed.test", NULL, 0, EVENT_DNS, true, "", 65 },
+		{ "a reverse name", "1.1.9.10.in-addr.arpa", NULL, 0, EVENT_DNS, true,
+		  "1.1.9.10.in-addr.arpa:PTR", 12 },
 		{ "no name", "a..b", "93.1.1.1", 443, EVENT_NAME, true, "" },
 	};
 	struct built b = { 0 };
@@ -288,6 +304,7 @@ static void hindsight(void **state)
 				   .layer = rows[i].layer,
 				   .protocol = IPPROTO_TCP,
 				   .port = rows[i].port,
+				   .query_type = rows[i].query_type,
 				   .packets = 3 },
 			     ret;
 
