@@ -260,12 +260,13 @@ static bool opens_way_out(const struct rule *r, const struct way_out *way,
 	       (r->kind == TARGET_WITHIN || !dns_name_equal(&r->name, name));
 }
 
+/* Or may be one, where libpsl can't say. */
 static bool is_private_suffix(const struct dns_name *n)
 {
 	char text[DNS_NAME_TEXT_SIZE];
 
 	dns_name_format(n, text);
-	return name_is_public_suffix(text, true) > 0;
+	return name_is_public_suffix(text, true) != 0;
 }
 
 static void check_way_out(const struct policy_reader *reader, const struct rule *r,
