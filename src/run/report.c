@@ -53,6 +53,24 @@ uint64_t report_missed(const struct report *r)
 	return all > listed ? all - listed : 0;
 }
 
+uint64_t report_unjudged(const struct report *r)
+{
+	return r->would ? r->counters[COUNT_PASSED_DROPPED] : 0;
+}
+
+const char *report_audit_lost(const struct report *r, char buf[REPORT_LOST_SIZE])
+{
+	const uint64_t unjudged = report_unjudged(r);
+
+	buf[0] = '\0';
+	if (r->would_lost > 0 || unjudged > 0)
+		snprintf(buf, REPORT_LOST_SIZE,
+			 "and %" PRIu64 " more would have been refused; %" PRIu64
+			 " that have passed were not judged",
+			 r->would_lost, unjudged);
+	return buf;
+}
+
 /* As wide as the longest, up to a limit that leaves room for the reasons. */
 static int what_columns(const struct event_ring *ring, event_kind_fn *is_kind)
 {
@@ -138,7 +156,10 @@ static void print_events(FILE *out, const struct run_policy *policy,
 
 static void print_audit(FILE *out, const struct report *r)
 {
-	if (event_ring_count(r->would) == 0) {
+	char lost[REPORT_LOST_SIZE];
+
+	report_audit_lost(r, lost);
+	if (event_ring_count(r->would) == 0 && !lost[0]) {
 		fputs("weir: audit: the policy would have refused nothing of what has "
 		      "passed\n",
 		      out);
@@ -147,6 +168,8 @@ static void print_audit(FILE *out, const struct report *r)
 	fputs("weir: audit: this has passed, and the policy would have refused it:\n",
 	      out);
 	print_events(out, r->policy, r->would, report_is_would);
+	if (lost[0])
+		fprintf(out, "weir:   %s\n", lost);
 	print_suggestions(out, r->would);
 }
 

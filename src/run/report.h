@@ -19,7 +19,8 @@ struct report {
 	const struct event_ring *failures; /* apart: they push no refusal out */
 	/* What has passed and @policy would have refused, EVENT_ALLOW; NULL: no audit. */
 	const struct event_ring *would;
-	const uint64_t *counters;     /* SANDBOX_COUNTER_COUNT of them */
+	uint64_t would_lost;	  /* what else would have been refused: @would was full */
+	const uint64_t *counters; /* SANDBOX_COUNTER_COUNT of them */
 	int64_t started_ms, ended_ms; /* wall clock */
 	const char *const *hidden;    /* paths; hidden_count of them */
 	size_t hidden_count;
@@ -39,6 +40,12 @@ bool report_is_would(const struct event *e);
 const struct plan *report_plan(const struct run_policy *newest, const struct event *e);
 /* Refusals that were counted only. */
 uint64_t report_missed(const struct report *r);
+/* Of an audit: what has passed, and was lost before it was held against the policy. */
+uint64_t report_unjudged(const struct report *r);
+/* "and 12 more would have been refused; 5 that have passed were not judged"; "": an audit
+ * has lost nothing, or there was none. */
+enum { REPORT_LOST_SIZE = 128 };
+const char *report_audit_lost(const struct report *r, char buf[REPORT_LOST_SIZE]);
 /* {"queries": 12, ...}: the SANDBOX_COUNTER_COUNT of @counters, by their names. */
 json_t *report_counters_json(const uint64_t *counters);
 

@@ -291,6 +291,12 @@ static int write_json(const struct report *r, FILE *out)
 	if (r->would)
 		json_object_set_new(j, "would_be_refused",
 				    events_json(r, r->would, report_is_would));
+	if (r->would) {
+		json_object_set_new(j, "would_be_refused_not_recorded",
+				    json_integer((json_int_t)r->would_lost));
+		json_object_set_new(j, "passed_not_judged",
+				    json_integer((json_int_t)report_unjudged(r)));
+	}
 	json_object_set_new(j, "refusals_not_recorded", json_integer((json_int_t)missed));
 	json_object_set_new(j, "hidden", list_json(r->hidden, r->hidden_count, ""));
 	json_object_set_new(j, "environment_kept_back",
@@ -389,6 +395,7 @@ static void print_refusal_row(FILE *out, const struct report *r, const struct ev
 static int write_markdown(const struct report *r, FILE *out)
 {
 	uint64_t missed = report_missed(r);
+	char lost[REPORT_LOST_SIZE];
 
 	fputs("### Weir: ", out);
 	print_command(out, r->spec->argv);
@@ -416,6 +423,8 @@ static int write_markdown(const struct report *r, FILE *out)
 		print_refusal_row(out, r, event_ring_at(r->would, i));
 	if (r->would && event_ring_count(r->would) > 0)
 		fputc('\n', out);
+	if (report_audit_lost(r, lost)[0])
+		fprintf(out, "Audit: %s.\n\n", lost);
 	if (report_count(r->failures, report_is_failure) > 0)
 		fputs("| allowed, but failed | times | why | |\n|---|--:|---|---|\n",
 		      out);
@@ -459,8 +468,11 @@ static void print_annotation(void *data, const struct report *r, const struct ev
 static int write_github(const struct report *r, FILE *out)
 {
 	const uint64_t missed = report_missed(r);
+	char lost[REPORT_LOST_SIZE];
 
 	each_event(r, print_annotation, out);
+	if (report_audit_lost(r, lost)[0])
+		fprintf(out, "::warning title=Weir::audit: %s\n", lost);
 	if (missed > 0)
 		fprintf(out,
 			"::error title=Weir::%" PRIu64 " more were refused that "
@@ -586,18 +598,25 @@ static json_t *sarif_driver(void)
 			 "rules", rules);
 }
 
+static void add_note(json_t *notes, const char *text)
+{
+	json_array_append_new(notes, json_pack("{s:s, s:o}", "level", "warning",
+					       "message", message_json(text)));
+}
+
 static int write_sarif(const struct report *r, FILE *out)
 {
 	const uint64_t missed = report_missed(r);
 	json_t *results = json_array(), *notes = json_array(), *invocation;
-	char text[64];
+	char text[REPORT_LOST_SIZE];
 
 	each_event(r, add_result, results);
+	if (report_audit_lost(r, text)[0])
+		add_note(notes, text);
 	if (missed > 0) {
 		snprintf(text, sizeof(text), "%" PRIu64 " more were counted only",
 			 missed);
-		json_array_append_new(notes, json_pack("{s:s, s:o}", "level", "warning",
-						       "message", message_json(text)));
+		add_note(notes, text);
 	}
 	invocation = json_pack(
 		"{s:o, s:b, s:i, s:o, s:o, s:o}", "arguments", argv_json(r->spec->argv),
@@ -708,10 +727,11 @@ static int write_junit(const struct report *r, FILE *out)
 {
 	const uint64_t missed = report_missed(r);
 	size_t counts[2] = { 0, 0 }; /* refused, failed */
-	char totals[128], text[64], time[JTEXT_TIME_SIZE];
+	char totals[128], text[64], lost[REPORT_LOST_SIZE], time[JTEXT_TIME_SIZE];
 
+	report_audit_lost(r, lost);
 	each_event(r, count_case, counts);
-	counts[0] += missed > 0;
+	counts[0] += (missed > 0) + (lost[0] != '\0');
 	snprintf(totals, sizeof(totals),
 		 " tests=\"%zu\" failures=\"%zu\" errors=\"%zu\" time=\"%" PRId64
 		 ".%03" PRId64 "\"",
@@ -726,7 +746,9 @@ static int write_junit(const struct report *r, FILE *out)
 	snprintf(text, sizeof(text), "%" PRIu64 " more were counted only", missed);
 	if (missed > 0)
 		print_single_case(out, "others", text);
-	else if (counts[0] + counts[1] == 0)
+	if (lost[0])
+		print_single_case(out, "others of the audit", lost);
+	if (counts[0] + counts[1] == 0)
 		print_single_case(out, "nothing was refused", "");
 	fputs("  </testsuite>\n</testsuites>\n", out);
 	return ferror(out) ? -EIO : 0;

@@ -34,8 +34,8 @@
 #include "engine/engine.h"
 #include "events/report_event.h"
 #include "policy/advice.h"
-#include "policy/open.h"
 #include "run/agent_socket.h"
+#include "run/audit.h"
 #include "run/config.h"
 #include "run/environment.h"
 #include "run/hide.h"
@@ -168,19 +168,6 @@ static void on_live(struct loop_timer *t)
 	report_live_say(&c->first, c->policy);
 }
 
-/* What the policy that was asked for would have said of it. */
-static void audit(struct control *c, const struct event *e)
-{
-	struct plan asked = run_policy_of(c->policy, e)->asked;
-	struct event refusal;
-
-	plan_set_time(&asked, clock_wall_ms()); /* what has ended meanwhile */
-	if (e->packets == 0 || !policy_would_refuse(&asked, e, &refusal))
-		return;
-	refusal.action = EVENT_ALLOW;
-	event_ring_add(c->would, &refusal);
-}
-
 static void on_event(struct control *c, struct event *e)
 {
 	struct event_ring *ring = report_is_failure(e) ? c->failures : c->ring;
@@ -188,9 +175,6 @@ static void on_event(struct control *c, struct event *e)
 	if (c->spec->mode != RUN_ENFORCE && e->advice[0])
 		advice_write(&run_policy_of(c->policy, e)->asked, e, e->advice);
 	run_store_look(&c->store, e);
-	ipc_sanitize(e->name, sizeof(e->name));
-	ipc_sanitize(e->reason, sizeof(e->reason));
-	ipc_sanitize(e->advice, sizeof(e->advice));
 	if (e->action == EVENT_CHANGE) { /* the report is about refusals */
 		run_store_add(&c->store, e, &run_policy_of(c->policy, e)->plan);
 		return;
@@ -203,7 +187,7 @@ static void on_event(struct control *c, struct event *e)
 	if (e->action != EVENT_ALLOW) /* the report is about the others */
 		event_ring_add(ring, e);
 	if (e->action == EVENT_ALLOW && c->would)
-		audit(c, e);
+		audit_note(c->would, c->policy, e);
 	if (e->action == EVENT_ALLOW && c->used)
 		learn_note(c->used, e);
 	run_store_add(&c->store, e, &run_policy_of(c->policy, e)->plan);
@@ -768,28 +752,6 @@ static int watch(struct control *c, int signal_fd, struct err *err)
 
 /* -- ending ------------------------------------------------------------------------- */
 
-/* A connection says that its name was looked up. */
-static bool is_said_by_connection(const struct event_ring *ring, const struct event *e)
-{
-	for (size_t i = 0; e->layer == EVENT_DNS && i < event_ring_count(ring); i++)
-		if (event_ring_at(ring, i)->layer != EVENT_DNS &&
-		    strcmp(event_ring_at(ring, i)->name, e->name) == 0)
-			return true;
-	return false;
-}
-
-static void settle_audit(struct control *c)
-{
-	struct event_ring *all = c->would;
-
-	c->would = all ? event_ring_new(EVENTS_KEPT) : NULL;
-	for (size_t i = 0; c->would && i < event_ring_count(all); i++)
-		if (!is_said_by_connection(all, event_ring_at(all, i)))
-			event_ring_add(c->would, event_ring_at(all, i));
-	if (!c->would)
-		c->would = all;
-}
-
 static int report_run(struct control *c)
 {
 	struct report report = {
@@ -808,7 +770,8 @@ static int report_run(struct control *c)
 	struct err err = { 0 };
 	int status;
 
-	settle_audit(c);
+	if (c->would)
+		report.would_lost = audit_settle(&c->would);
 	report.would = c->would;
 	status = report_end(&report, c->failure, c->wait_status);
 	if (!c->used || c->failure != 0)

@@ -49,6 +49,8 @@ class _ReportRest(TypedDict, total=False):
     stopped: bool
     audit: bool
     would_be_refused: List[EventReport]
+    would_be_refused_not_recorded: int
+    passed_not_judged: int
     policy_updates: int
     hidden: List[str]
     environment_kept_back: List[str]

@@ -43,17 +43,19 @@ CASES = [
     ("another port", "allow {name}:8443", ["tls"]),
     ("an address", "", ["address"]),
     ("a port that shows no name", "allow {name}", ["bytes"]),
+    ("bytes to an address", "allow {v4}", ["raw"]),
+    ("TLS without a name", "allow {v4}", ["address"]),
     ("what is allowed", "allow {name}", ["tls"]),
 ]
 DO = {"tls": "curl -so /dev/null https://{name}/", "address": "curl -sko /dev/null https://{v4}/",
-      "bytes": "echo x | nc -N -w 4 {name} 7007"}
+      "bytes": "echo x | nc -N -w 4 {name} 7007", "raw": "echo x | nc -N -w 4 {v4} 443"}
 
 
 @pytest.mark.parametrize("what, rules, does", CASES, ids=[c[0] for c in CASES])
 def test_an_audit_says_what_the_policy_does(world, site, what, rules, does):
     """The advice of an audit is that of a run that is refused."""
     argv = ("sh", "-c", "; ".join(DO[d].format(name=site.name, v4=site.v4) for d in does) + "; true")
-    words = rules.format(name=site.name).split()
+    words = rules.format(name=site.name, v4=site.v4).split()
     named = {words[0]: (words[1],)} if words else {}
     refused = world.run(*argv, **named)
     audited = world.run(*argv, options=("--audit",), **named)
@@ -61,6 +63,15 @@ def test_an_audit_says_what_the_policy_does(world, site, what, rules, does):
     ports = {a.partition(":")[0] if a.partition(":")[0] in advice(refused) else a for a in advice(audited)}
     assert ports == advice(refused), (refused, audited)
     assert ("would have refused it" in audited.messages) == ("refused:" in refused.messages), (refused, audited)
+
+
+def test_a_look_up_for_a_type_that_no_rule_serves_is_listed(world, site):
+    """Beside what the connection to the same name says. Control: the look-up for the addresses is allowed, and not listed."""
+    world.dns.add(site.name, site.v4, records=[(site.name, 60, "TXT", '"data"')])
+    ask = ("sh", "-c", f"dig +short TXT {site.name}; curl -so /dev/null https://{site.name}/; curl -so /dev/null http://{site.name}:8080/; true")
+    refused = world.run(*ask, allow=(site.name,))
+    audited = world.run(*ask, allow=(site.name,), options=("--audit",))
+    assert "data" not in refused.text and "data" in audited.text and f"{site.name}:TXT" in advice(audited), (refused, audited)
 
 
 def test_the_report_has_it_apart(world, site, denied, user):
@@ -78,6 +89,20 @@ def test_the_report_has_it_apart(world, site, denied, user):
     [result] = json.loads((cwd / "sarif").read_text())["runs"][0]["results"]
     assert result["ruleId"] == "weir/audit" and result["level"] == "warning"
     assert 'classname="weir/audit"' in (cwd / "junit").read_text()
+
+
+def test_what_an_audit_loses_is_said(world, user):
+    """More different names than the report holds, of which none is allowed: each is listed or counted, in every form."""
+    world.dns.add("*.many.test", "93.1.1.1")
+    cwd = world.workdir(user)
+    look_up = "import socket\nfor i in range(560): socket.getaddrinfo(f'n{i}.many.test', None, socket.AF_INET)"
+    forms = [word for form in ("json", "markdown", "github", "sarif", "junit") for word in ("--report", f"{form}:{form}")]
+    done = world.run(*PROBE, "-c", look_up, user=user, cwd=cwd, options=("--audit", *forms))
+    report = json.loads((cwd / "json").read_text())
+    lost = report["would_be_refused_not_recorded"]
+    assert done.code == 0 and len(report["would_be_refused"]) == 512 and lost == 48 and report["passed_not_judged"] == 0, done
+    for said in (done.messages, *((cwd / form).read_text() for form in ("markdown", "github", "sarif", "junit"))):
+        assert f"and {lost} more would have been refused" in said, said[-2000:]
 
 
 @pytest.mark.parametrize("options, why", [(("--fail-on-deny",), "the command's own status"), (("--uid", "1"), "means nothing with --uid")])
