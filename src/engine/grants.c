@@ -98,6 +98,14 @@ static void go_over(struct engine_sandbox *g, struct plan next)
 		g->observer->on_status(g);
 }
 
+void engine_grants_on_unkept(struct engine_sandbox *g)
+{
+	if (plan_budget_count(&g->plan) > 0 && !g->sandbox.budgets)
+		report(g, PLAN_NO_RULE,
+		       "what passes can't be counted across a restart: every budget is "
+		       "used up");
+}
+
 /* Return: the milliseconds to the next look; INT64_MAX: none is needed. */
 static int64_t look_at(struct engine_sandbox *g)
 {
@@ -121,6 +129,11 @@ static int64_t look_at(struct engine_sandbox *g)
 						: MIN(next_ms, (int64_t)EVERY_MS);
 }
 
+static bool is_watched(const struct engine_sandbox *g)
+{
+	return g->grants || plan_budget_count(&g->plan) > 0;
+}
+
 static void look(struct engine_core *c)
 {
 	int64_t next_ms = INT64_MAX;
@@ -128,7 +141,7 @@ static void look(struct engine_core *c)
 	for (size_t i = 0; i < c->slots; i++) {
 		struct engine_sandbox *g = c->sandboxes[i];
 
-		if (g && (g->grants || g->sandbox.budgets))
+		if (g && is_watched(g))
 			next_ms = MIN(next_ms, look_at(g));
 	}
 	if (next_ms < INT64_MAX &&
@@ -146,12 +159,30 @@ struct grants *engine_grants_new(const struct engine_sandbox *g, struct plan *pl
 	return grants_new(g->grants, plan, clock_wall_ms(), loop_now_ms(g->core->loop));
 }
 
+void engine_grants_count(struct engine_sandbox *g, struct plan *plan, bool is_first)
+{
+	struct budgets *old = g->sandbox.budgets;
+	const int64_t now_ms = loop_now_ms(g->core->loop);
+	void *kept = plan_budget_count(plan) > 0 ? engine_sandbox_kept_budgets(g) : NULL;
+
+	g->sandbox.budgets = is_first && g->restarted ? budgets_adopt(kept, plan, now_ms)
+						      : budgets_new(old, plan, now_ms);
+	budgets_free(old);
+	budgets_keep(g->sandbox.budgets, kept);
+	if (kept || g->kind == ATTACH_OWNED || plan_budget_count(plan) == 0)
+		return;
+	budgets_free(g->sandbox.budgets);
+	g->sandbox.budgets = NULL;
+	plan->spent = UINT64_MAX;
+	engine_grants_on_unkept(g);
+}
+
 void engine_grants_watch(struct engine_sandbox *g)
 {
 	struct engine_core *c = g->core;
 
 	c->grants.on_fire = on_grants;
-	if ((g->grants || g->sandbox.budgets) &&
+	if (is_watched(g) &&
 	    loop_timer_start(c->loop, &c->grants, loop_now_ms(c->loop)) < 0)
 		loop_stop(c->loop);
 }

@@ -365,7 +365,7 @@ static int prepare(struct engine_sandbox *g, struct err *err)
 	if (r < 0)
 		return r;
 	g->grants = engine_grants_new(g, &g->plan);
-	s->budgets = budgets_new(NULL, &g->plan, loop_now_ms(g->core->loop));
+	engine_grants_count(g, &g->plan, true);
 	s->on_spent = engine_grants_on_spent;
 	s->plan = g->plan;
 	s->shared = g->kind == ATTACH_SHARED || g->kind == ATTACH_NETNS;
@@ -510,6 +510,7 @@ void engine_sandbox_begin(struct engine_sandbox *g)
 	s->probe_name.size = 0;
 	s->state = SANDBOX_RUNNING;
 	observe(g);
+	engine_grants_on_unkept(g);
 	if (plan_dns(&s->plan) == POLICY_DNS_PINNED && !g->is_pinned)
 		dns_service_pin_tell(g->core->dns, s);
 }
@@ -619,15 +620,13 @@ static void take_over(struct engine_sandbox *g)
 	struct plan next = c->next;
 	struct plan counted = c->next;
 	struct grants *grants = c->grants;
-	struct budgets *budgets = g->sandbox.budgets;
 
 	sandbox_staging_done(&c->staging);
 	c->next = g->plan;
 	g->plan = next;
 	c->grants = g->grants;
 	g->grants = grants;
-	g->sandbox.budgets = budgets_new(budgets, &counted, loop_now_ms(g->core->loop));
-	budgets_free(budgets);
+	engine_grants_count(g, &counted, false);
 	/* Not when a rule ends or a budget is used up: the sandbox could bring that
 	 * about. */
 	g->sandbox.denies = (struct denies){ 0 };
@@ -816,6 +815,14 @@ static bool populate(uint8_t *bytes, size_t from, size_t to)
 	to = MIN((to + page - 1) / page * page, (size_t)LEARNED_SNAPSHOT_SIZE);
 	return madvise(bytes + from, to - from, MADV_POPULATE_WRITE) == 0 ||
 	       errno == EINVAL;
+}
+
+void *engine_sandbox_kept_budgets(struct engine_sandbox *g)
+{
+	const size_t at = LEARNED_SNAPSHOT_SIZE - BUDGETS_KEPT_SIZE;
+	uint8_t *bytes = g->snapshot.bytes;
+
+	return bytes && populate(bytes, at, LEARNED_SNAPSHOT_SIZE) ? bytes + at : NULL;
 }
 
 static bool reserve(struct learned_snapshot *s, size_t from, size_t to)

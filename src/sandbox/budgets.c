@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sandbox/budgets.h"
 
+#include <assert.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +16,29 @@ struct account {
 	bool news;	 /* used up, and nobody was told */
 };
 
+#define KEPT_MAGIC UINT64_C(0x3130677562696577) /* "weibug01" */
+
+/* The copy. There are two: of another plan the other one is written, and is @current
+ * when it is whole. */
+struct kept_account {
+	_Atomic uint64_t target, sent, received;
+	_Atomic int64_t ends_ms;
+};
+
+struct kept_accounts {
+	uint64_t count;
+	struct kept_account accounts[PLAN_BUDGETS_MAX];
+};
+
+struct kept {
+	_Atomic uint64_t magic;
+	_Atomic uint64_t current;
+	struct kept_accounts of[2];
+};
+static_assert(sizeof(struct kept) <= BUDGETS_KEPT_SIZE, "the copy has room");
+
 struct budgets {
+	struct kept_accounts *kept; /* borrowed; NULL: nobody keeps them */
 	size_t count;
 	struct account accounts[];
 };
@@ -58,6 +82,81 @@ struct budgets *budgets_new(const struct budgets *old, struct plan *plan, int64_
 				*a = old->accounts[j];
 	}
 	plan->spent = budgets_spent(b, plan, now_ms);
+	return b;
+}
+
+/* The end of the period last: with the one before, which is over, the sums don't count.
+ */
+static void keep_one(struct kept_account *k, const struct account *a)
+{
+	atomic_store(&k->sent, a->sent);
+	atomic_store(&k->received, a->received);
+	atomic_store(&k->ends_ms, a->ends_ms);
+	atomic_store(&k->target, a->target);
+}
+
+void budgets_keep(struct budgets *b, void *kept)
+{
+	struct kept *k = kept;
+	uint64_t next;
+
+	if (!b || !k)
+		return;
+	next = k->magic == KEPT_MAGIC && k->current == 0 ? 1 : 0;
+	b->kept = &k->of[next];
+	b->kept->count = b->count;
+	for (size_t i = 0; i < b->count; i++)
+		keep_one(&b->kept->accounts[i], &b->accounts[i]);
+	atomic_store(&k->current, next);
+	atomic_store(&k->magic, KEPT_MAGIC);
+}
+
+static bool is_sound(const struct kept *k)
+{
+	return k && k->magic == KEPT_MAGIC && k->current <= 1 &&
+	       k->of[k->current].count <= PLAN_BUDGETS_MAX;
+}
+
+static bool is_unused(const struct kept *k)
+{
+	return k && k->magic == 0 && k->current == 0 && k->of[0].count == 0;
+}
+
+/* A target that they lack has come with a plan that was in force nowhere. */
+static void adopt_one(const struct kept_accounts *kept, struct account *a)
+{
+	for (uint64_t i = 0; i < kept->count; i++) {
+		const struct kept_account *k = &kept->accounts[i];
+
+		if (k->target == a->target)
+			*a = (struct account){ a->target, k->sent, k->received,
+					       k->ends_ms, false };
+	}
+}
+
+static void use_up(struct account *a, const struct plan_budget *budget, int64_t now_ms)
+{
+	a->sent = a->received = UINT64_MAX;
+	a->ends_ms = budget->per_sec > 0 ? now_ms + budget->per_sec * INT64_C(1000)
+					 : INT64_MAX;
+	a->news = true;
+}
+
+struct budgets *budgets_adopt(const void *kept, struct plan *plan, int64_t now_ms)
+{
+	struct budgets *b = budgets_new(NULL, plan, now_ms);
+	const struct kept *k = kept;
+
+	for (size_t i = 0; b && !is_unused(k) && i < b->count; i++) {
+		const struct plan_budget budget = plan_budget(plan, i);
+
+		if (is_sound(k))
+			adopt_one(&k->of[k->current], &b->accounts[i]);
+		else
+			use_up(&b->accounts[i], &budget, now_ms);
+	}
+	if (b)
+		plan->spent = budgets_spent(b, plan, now_ms);
 	return b;
 }
 
@@ -125,6 +224,8 @@ static bool count_one(struct budgets *b, const struct plan *p, int index, uint64
 	before = is_spent(a, &budget, now_ms);
 	a->sent = sum_of(a->sent, sent);
 	a->received = sum_of(a->received, received);
+	if (b->kept)
+		keep_one(&b->kept->accounts[index], a);
 	if (before || !is_spent(a, &budget, now_ms))
 		return false;
 	a->news = true;

@@ -18,6 +18,16 @@ struct sandbox;
 struct budgets *budgets_new(const struct budgets *old, struct plan *plan,
 			    int64_t now_ms) MUST_CHECK;
 void budgets_free(struct budgets *b);
+
+/* Keep a copy of the counts in @kept from now on: memory of BUDGETS_KEPT_SIZE that
+ * outlives the engine, and the caller's. A crash at any moment leaves it whole. */
+enum { BUDGETS_KEPT_SIZE = 8192 };
+void budgets_keep(struct budgets *b, void *kept);
+/* budgets_new() after an engine that is gone, with what it left in @kept. Where nobody
+ * has kept anything, all zero, none has been counted; where @kept is NULL or isn't sound,
+ * all are used up: those with a period for a whole one, the others for good. */
+struct budgets *budgets_adopt(const void *kept, struct plan *plan,
+			      int64_t now_ms) MUST_CHECK;
 /* Bytes that may pass by @rule now, in that direction; UINT64_MAX: any. */
 uint64_t budgets_left(const struct budgets *b, const struct plan *p, uint32_t rule,
 		      bool received, int64_t now_ms);

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "sandbox/budgets.h"
 #include "sandbox/learned_internal.h"
 
 #define SNAPSHOT_MAGIC UINT64_C(0x3130676d69657277) /* "wreimg01" */
@@ -39,7 +40,7 @@ struct learned_records {
 	struct snapshot_record records[LEARNED_SNAPSHOT_RECORDS];
 	struct snapshot_record past[LEARNED_PAST_MAX];
 };
-static_assert(sizeof(struct learned_records) <= LEARNED_SNAPSHOT_SIZE,
+static_assert(sizeof(struct learned_records) <= LEARNED_SNAPSHOT_SIZE - BUDGETS_KEPT_SIZE,
 	      "the image has room");
 
 /* ---- writing ---- */

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rule whose budget is used up, in each product: its flows are cut, and what it allows is refused, until the period is over.
 The arithmetic is tests/unit/sandbox/test_budgets.c's."""
+import os
+import signal
+
 import pytest
 
 from world import expect
@@ -40,6 +43,20 @@ def test_who_has_used_it_up_is_cut(world, product, verify):
         expect.name_refused(box.probe(["dns", site.name]))
         box.change(policy(rule(site.name, sent=200000, per="1h"), rule(other.name), verify=verify))
         assert box.probe(["dns", site.name]).addresses
+
+
+def test_what_has_passed_counts_on_with_another_engine(world):
+    site, other = (world.site(f"budget{world.number()}.test") for _ in range(2))
+    with guarded(world, "sidecar", policy(rule(site.name, sent=2000), rule(other.name), verify="tls")) as box:
+        assert all(a.addresses for a in box.probe(["dns", site.name], ["dns", other.name]))
+        flow = box.flow(site.v4)
+        wait_for(lambda: flow.say(WORD) != "got")
+        os.kill(box.send.__self__.child("engine"), signal.SIGKILL)
+        wait_for(lambda: box.probe(["dns", other.name]).addresses)
+        expect.name_refused(box.probe(["dns", site.name]))
+        box.assert_silent()
+        expect.tcp_refused(box.probe(["tcp", site.v4, 7007]))
+        assert 1500 < sent_to(box, site.v4) <= 2000
 
 
 def test_what_comes_back_has_a_budget_and_so_has_all_that_leaves(world):

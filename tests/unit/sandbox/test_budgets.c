@@ -131,6 +131,56 @@ static void another_policy_goes_on_counting(void **state)
 	close_world(&next);
 }
 
+/* The engine is killed, and the next one counts on. */
+static void what_was_counted_outlives_the_engine(void **state)
+{
+	static _Alignas(8) uint8_t kept[BUDGETS_KEPT_SIZE];
+	struct world w = open_world(NULL, false, NOW), more;
+
+	budgets_keep(w.budgets, kept);
+	assert_false(budgets_count(w.budgets, &w.plan, FIRST, 99, 0, NOW));
+	for (int i = 0; i < 3; i++) {
+		budgets_free(w.budgets);
+		w.budgets = budgets_adopt(kept, &w.plan, NOW + HOUR - 1);
+		budgets_keep(w.budgets, kept);
+		assert_true(budgets_left(w.budgets, &w.plan, FIRST, false,
+					 NOW + HOUR - 1) == 1);
+		assert_int_equal(w.plan.spent, 0);
+	}
+	assert_true(budgets_count(w.budgets, &w.plan, FIRST, 1, 0, NOW + HOUR - 1));
+	/* The next engine comes with another plan. */
+	more = open_world(NULL, true, NOW);
+	budgets_free(more.budgets);
+	more.budgets = budgets_adopt(kept, &more.plan, NOW + HOUR - 1);
+	assert_int_equal(more.plan.spent, 1);
+	assert_true(budgets_left(more.budgets, &more.plan, THIRD, false, NOW) == 1000);
+	assert_int_equal(budgets_spent(more.budgets, &more.plan, NOW + HOUR), 0);
+	close_world(&w);
+	close_world(&more);
+}
+
+static void what_was_lost_is_used_up(void **state)
+{
+	static _Alignas(8) uint8_t kept[BUDGETS_KEPT_SIZE];
+	struct world w = open_world(NULL, true, NOW);
+	const uint64_t total = UINT64_C(1) << plan_budget_of(&w.plan, PLAN_NO_RULE);
+
+	budgets_free(w.budgets);
+	w.budgets = budgets_adopt(kept, &w.plan, NOW);
+	assert_int_equal(w.plan.spent, 0); /* nobody has counted anything yet */
+	for (int i = 0; i < 2; i++) {
+		memset(kept, 0xff, sizeof(kept));
+		budgets_free(w.budgets);
+		w.budgets = budgets_adopt(i ? kept : NULL, &w.plan, NOW);
+		assert_true(w.plan.spent == (total | 1));
+		assert_true(budgets_spent(w.budgets, &w.plan, NOW + HOUR) == total);
+		assert_true(budgets_left(w.budgets, &w.plan, PLAN_NO_RULE, false,
+					 NOW + HOUR) == 0);
+		assert_true(budgets_take_news(w.budgets) & total);
+	}
+	close_world(&w);
+}
+
 static void without_an_account_everything_is_used_up(void **state)
 {
 	struct world w = open_world(NULL, false, NOW);
@@ -149,6 +199,8 @@ int main(void)
 		cmocka_unit_test(one_that_is_told_of_cuts_nothing),
 		cmocka_unit_test(that_of_all_counts_everything_that_is_sent),
 		cmocka_unit_test(another_policy_goes_on_counting),
+		cmocka_unit_test(what_was_counted_outlives_the_engine),
+		cmocka_unit_test(what_was_lost_is_used_up),
 		cmocka_unit_test(without_an_account_everything_is_used_up),
 	};
 
