@@ -30,7 +30,6 @@ class EgressRule:
     for_: Optional[str] = None
     comment: Optional[str] = None
     budget: Optional[Mapping[str, Any]] = None
-    until: Optional[str] = None
 
     def to_wire(self) -> Dict[str, Any]:
         """The rule as JSON has it: only what is set."""

@@ -16,7 +16,7 @@ from ._errors import ApiError, EgressSetupError, InputError, WeirError
 from ._launch import Command, Guard, PathName
 from ._policy import PolicySource, policy_to_wire
 from ._program import ask
-from ._result import Result
+from ._result import Refusal, Result
 from ._run import run
 from ._verdict import Verdict
 from .client import SOCKET, Client
@@ -25,6 +25,8 @@ from .client import SOCKET, Client
 DENIED = "203.0.113.1:9"
 # What the caller says with words of isolated_run()'s own, or Isolation decides.
 TAKEN = {"profile": "egress_profile", "id": "analysis_id", "wrapper": None}
+# What _probe.py, a program of its own, sends to be refused.
+SELF_TEST = [("203.0.113.1", 9), ("2001:db8::1", 9)]
 PROBE = str(pathlib.Path(__file__).with_name("_probe.py"))
 
 
@@ -43,6 +45,11 @@ class IsolatedResult(Result):
 
     self_test: Optional[SelfTest] = None
     sandbox_id: Optional[str] = None
+
+    @property
+    def refused(self) -> List[Refusal]:
+        """What was refused, without what the self-test sent to be refused."""
+        return [one for one in super().refused if (one.address, one.port) not in SELF_TEST]
 
 
 def build_allowlist(profile: str = "default") -> List[str]:

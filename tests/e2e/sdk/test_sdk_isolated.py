@@ -137,6 +137,21 @@ say([r.returncode for r in [weir.isolated_run(["getent", "hosts", "mine.test"], 
     assert said[6:] == [[0], [0], [[2]]]
 
 
+def test_what_the_self_test_sent_is_not_the_command_s(sdk, hosts, state):
+    said = sdk("""
+r = weir.isolated_run(["sh", "-c", "exit 3"], upstream=upstream)
+say(r.returncode, len(r.refused), bool(r.report["refusals"]))
+for command in ("exit 3", "getent hosts denied.test; exit 3"):
+    try:
+        weir.isolated_run(["sh", "-c", command], upstream=upstream, check=True)
+    except subprocess.CalledProcessError as error:
+        say("failed", error.returncode)
+    except weir.Refused as error:
+        say("refused", [one.name for one in error.result.refused])
+""", env=state)
+    assert said == [[3, 0, True], ["failed", 3], ["refused", ["denied.test"]]]
+
+
 @pytest.mark.parametrize("user", ["root"])
 def test_without_a_daemon_a_user_and_a_group_are_entered_before(world, sdk, hosts, tree, user, state):
     group = tree.cgroup("job")
