@@ -31,12 +31,6 @@ class Learned(TypedDict):
     addresses: int
 
 
-class Grant(TypedDict):
-    target: str
-    until: str
-    secondsLeft: int
-
-
 class Degradation(TypedDict):
     what: str
     reason: str
@@ -75,7 +69,6 @@ class Status(_StatusRest):
     rules: int
     grants: List[Grant]
     learned: Learned
-    grants: List[Grant]
     policyUpdates: int
     policyFailures: int
     webhookSent: int

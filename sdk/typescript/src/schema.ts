@@ -105,11 +105,10 @@ export interface Rule {
 		per?: string;
 		action?: "cut" | "event";
 	};
-	/**
-	 * When the rule ends. Then it is as if it weren't there, and is left out at the next change. A request may say
-	 * `for`, as in `10m`, in its place.
-	 */
+	/** When the rule ends. Then it is as if it weren't there, and is left out at the next change. */
 	until?: string;
+	/** Counted from now, as in `10m`; the policy has `until` in its place. */
+	for?: string;
 }
 
 export interface Policy {

@@ -144,10 +144,10 @@ say(r.returncode, len(r.refused), bool(r.report["refusals"]))
 for command in ("exit 3", "getent hosts denied.test; exit 3"):
     try:
         weir.isolated_run(["sh", "-c", command], upstream=upstream, check=True)
-    except subprocess.CalledProcessError as error:
-        say("failed", error.returncode)
     except weir.Refused as error:
         say("refused", [one.name for one in error.result.refused])
+    except subprocess.CalledProcessError as error:
+        say("failed", error.returncode)
 """, env=state)
     assert said == [[3, 0, True], ["failed", 3], ["refused", ["denied.test"]]]
 
