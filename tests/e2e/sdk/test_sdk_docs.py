@@ -39,6 +39,11 @@ def test_every_example_is_python_and_every_name_is_on_the_page():
     assert [name for name in set(weir.__all__) - types if name not in PAGE] == []
 
 
+def test_the_reference_is_the_package_s():
+    made = subprocess.check_output([sys.executable, ROOT / "sdk/python/reference.py"], text=True)
+    assert made == (ROOT / "docs/python-reference.md").read_text(encoding="utf-8"), "python3 sdk/python/reference.py > docs/python-reference.md"
+
+
 def test_wheel_and_sdist_are_reproducible_and_can_be_installed(tmp_path):
     def build(name):
         subprocess.run([sys.executable, ROOT / "sdk/python/backend.py", tmp_path / name], check=True, stdout=subprocess.DEVNULL,
