@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "container/guard.h"
 #include "container/options.h"
+#include "container/remains.h"
 #include "container/stream.h"
 #include "container/volumes.h"
 #include "container/watcher.h"
@@ -63,69 +64,6 @@ static bool asks_daemon(const struct container_spec *s)
 		return s->guard == CONTAINER_GUARD_DAEMON;
 	return s->socket || (variable && variable[0]) ||
 	       access(CLI_DAEMON_SOCKET, R_OK | W_OK) == 0;
-}
-
-static const char *state_of(const json_t *list, const char *id)
-{
-	const json_t *one;
-	size_t i;
-
-	json_array_foreach(list, i, one)
-	{
-		const char *found = json_string_value(json_object_get(one, "Id"));
-		const char *state = json_string_value(json_object_get(one, "State"));
-
-		if (found && state && strcmp(found, id) == 0)
-			return state;
-	}
-	return "gone";
-}
-
-/* Has its guard ended, or, when it is one itself, has it? A guard that is paused, or
- * started again, isn't gone, and its run looks after it. */
-static bool is_abandoned(const json_t *list, const json_t *container, bool is_app)
-{
-	static const char *const ended[] = { "gone", "exited", "stopped", "dead" };
-	const json_t *labels = json_object_get(container, "Labels");
-	const char *guard = json_string_value(json_object_get(labels, "weir.guard"));
-	const char *id = json_string_value(json_object_get(container, "Id"));
-
-	if (!id || is_app != (guard != NULL))
-		return false;
-	return text_is_one_of(state_of(list, guard ? guard : id), ended,
-			      ARRAY_SIZE(ended));
-}
-
-static void remove_abandoned(const struct docker *e, const json_t *container)
-{
-	const json_t *names = json_object_get(container, "Names");
-	const char *name = json_string_value(json_array_get(names, 0));
-	const char *id = json_string_value(json_object_get(container, "Id"));
-	char shown[TEXT_ESCAPED_SIZE];
-	struct err err = { 0 };
-
-	text_escape(text_of(name ? name + (name[0] == '/') : id), shown, sizeof(shown));
-	if (docker_remove(e, id, &err) < 0)
-		log_warning("cannot remove the container '%s', which a run has left: %s",
-			    shown, err.text);
-	else
-		log_warning("removed the container '%s', which a run has left", shown);
-}
-
-/* A run and its watcher that were both killed at once have left the app's container, and
- * the guard's, which has ended by itself. An engine removes the app's first. */
-static void sweep(const struct docker *e)
-{
-	struct err ignored = { 0 };
-	json_t *list = NULL, *one;
-	size_t i;
-
-	if (docker_list(e, "weir.sandbox", &list, &ignored) < 0)
-		return;
-	for (int is_app = 1; is_app >= 0; is_app--)
-		json_array_foreach(list, i, one) if (is_abandoned(list, one, is_app))
-			remove_abandoned(e, one);
-	json_decref(list);
 }
 
 /* -- the app's container ------------------------------------------------------------- */
@@ -401,7 +339,9 @@ static void follow(struct run *r)
 
 /* -- from top to bottom -------------------------------------------------------------- */
 
-/* podman makes the process ready already when it is attached to. */
+/* podman makes the process ready already when it is attached to: from then on it is in
+ * the guard's namespace, whose filter stays, also when podman starts a guard that has
+ * ended again, in a new namespace. */
 static int start_app(struct run *r, struct err *err)
 {
 	int code = create_app(r, err);
@@ -449,7 +389,7 @@ static int prepare(struct run *r, struct err *err)
 				   .daemon_socket = r->spec->socket,
 				   .control = -1,
 				   .arena = &r->arena };
-	sweep(&r->engine);
+	remains_sweep(&r->engine);
 	sigaction(SIGPIPE, &ignore, NULL);
 	r->signals = process_open_signals(err);
 	return r->signals < 0 ? r->signals : watcher_start(&r->watcher, err);

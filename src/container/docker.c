@@ -14,6 +14,9 @@
 enum {
 	WAIT_SEC = 120, /* a busy engine takes its time to start and to remove */
 	PATH_SIZE = 512,
+	ID_MIN = 12,
+	ID_MAX = 64,
+	STATUS_MAX = 255,
 };
 
 /* -- where it is --------------------------------------------------------------------- */
@@ -154,6 +157,14 @@ int docker_ask(const struct docker *e, const char *method, const char *path, jso
 	return *ret ? 0 : err_set(err, -EBADMSG, "%s's answer is no JSON", e->name);
 }
 
+/* It becomes a part of paths, and is looked for in names of control groups. */
+static bool is_id(const char *text)
+{
+	const size_t len = strspn(text, "0123456789abcdef");
+
+	return len >= ID_MIN && len <= ID_MAX && text[len] == '\0';
+}
+
 int docker_create(const struct docker *e, const char *name, json_t *body,
 		  struct arena *arena, const char **ret_id, struct err *err)
 {
@@ -167,7 +178,7 @@ int docker_create(const struct docker *e, const char *name, json_t *body,
 	if (r < 0)
 		return r;
 	id = json_string_value(json_object_get(answer, "Id"));
-	*ret_id = id ? arena_text(arena, text_of(id)) : NULL;
+	*ret_id = id && is_id(id) ? arena_text(arena, text_of(id)) : NULL;
 	json_decref(answer);
 	return *ret_id ? 0 : err_set(err, -EBADMSG, "%s says no id", e->name);
 }
@@ -251,7 +262,8 @@ static int read_end(const struct docker_wait *w, int *ret_status)
 		return -EBADMSG;
 	j = json_loadb(reply.body.ptr, reply.body.len, 0, NULL);
 	code = json_object_get(j, "StatusCode");
-	if (!json_is_integer(code))
+	if (!json_is_integer(code) || json_integer_value(code) < 0 ||
+	    json_integer_value(code) > STATUS_MAX)
 		r = -EBADMSG;
 	else
 		*ret_status = (int)json_integer_value(code);

@@ -107,6 +107,19 @@ static bool is_process_of(const char *pid, const char *container)
 	       strstr(groups.bytes, container);
 }
 
+/* "host" is a network's name, and that network has an id. */
+static int check_network(const struct guard *g, const json_t *found, struct err *err)
+{
+	const json_t *settings = json_object_get(found, "NetworkSettings");
+
+	if (!json_object_get(json_object_get(settings, "Networks"), "host"))
+		return 0;
+	return err_set(err, -EINVAL,
+		       "--network '%.100s' is refused: it is the host's, and a container "
+		       "there has no filter of its own",
+		       g->spec->network ? g->spec->network : "");
+}
+
 static int check_process(struct guard *g, const json_t *found, struct err *err)
 {
 	const json_t *state = json_object_get(found, "State");
@@ -268,6 +281,8 @@ int guard_start(struct guard *g, const char *policy, int signals, struct err *er
 		r = docker_start(g->engine, g->id, err);
 	if (r == 0)
 		r = docker_inspect(g->engine, g->id, &found, err);
+	if (r == 0)
+		r = check_network(g, found, err);
 	if (r == 0)
 		r = check_process(g, found, err);
 	if (r == 0)

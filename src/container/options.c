@@ -5,10 +5,12 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
 #include "container/container.h"
+#include "container/volumes.h"
 #include "outputs/client.h"
 #include "sys/capability.h"
 
@@ -114,6 +116,60 @@ static void judge(const struct container_spec *s, struct err *err)
 	else if (s->network && strcmp(s->network, "none") == 0)
 		refuse(err, "--network", s->network,
 		       "has nothing to guard: the engine alone does as well");
+	else if (s->network && strspn(s->network, TEXT_NAME_LETTERS) < strlen(s->network))
+		refuse(err, "--network", s->network, "is not a network's name");
+}
+
+/* -- what can't be said in JSON ------------------------------------------------------ */
+
+static bool is_utf8(const char *text)
+{
+	struct text left = text_of(text);
+	uint32_t c;
+
+	while (left.len > 0) {
+		const size_t len = text_utf8(left, &c);
+
+		if (len == 0)
+			return false;
+		left.ptr += len;
+		left.len -= len;
+	}
+	return true;
+}
+
+static void judge_text(const char *option, const char *text, struct err *err)
+{
+	if (text && !is_utf8(text))
+		refuse(err, option, text, "is not UTF-8, as the engine wants it");
+}
+
+static void judge_list(const char *option, const struct option_list *list,
+		       struct err *err)
+{
+	for (size_t i = 0; i < list->count; i++)
+		judge_text(option, list->items[i], err);
+}
+
+static void judge_texts(const struct container_spec *s, struct err *err)
+{
+	judge_text("--image", s->image, err);
+	judge_text("--weir-image", s->weir_image, err);
+	judge_text("--user", s->user, err);
+	judge_text("--workdir", s->workdir, err);
+	judge_text("--entrypoint", s->entrypoint, err);
+	judge_list("--set-env", &s->set_env, err);
+	judge_list("--pass-env", &s->pass_env, err);
+	judge_list("--volume", &s->volumes, err);
+	for (size_t i = 0; i < s->pass_env.count; i++) {
+		const char *value = getenv(s->pass_env.items[i]);
+
+		if (value && !is_utf8(value)) /* it may be a secret */
+			refuse(err, "--pass-env", s->pass_env.items[i],
+			       "has a value that is not UTF-8, as the engine wants it");
+	}
+	for (size_t i = 0; s->argv[i]; i++)
+		judge_text("the command's argument", s->argv[i], err);
 }
 
 int container_check(const struct container_spec *s, struct err *err)
@@ -131,6 +187,12 @@ int container_check(const struct container_spec *s, struct err *err)
 			       "is not NAME=VALUE");
 	if (s->has_info_fd && fcntl((int)s->info_fd, F_GETFD) < 0)
 		refuse(err, "--info-fd", NULL, "is not an open descriptor");
+	for (size_t i = 0; i < s->volumes.count; i++)
+		if (!volume_is_well_formed(s->volumes.items[i]))
+			refuse(err, "--volume", s->volumes.items[i],
+			       "is not FROM:TO[:ro]: FROM an absolute path or a volume's "
+			       "name, TO an absolute path");
+	judge_texts(s, err);
 	judge(s, err);
 	return err->code;
 }

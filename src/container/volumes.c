@@ -10,8 +10,9 @@
 #include <sys/stat.h>
 
 #include "settings/settings.h"
+#include "sys/mounts.h"
 
-/* -- paths, resolved; "" is the root ------------------------------------------------- */
+/* -- paths --------------------------------------------------------------------------- */
 
 /* Without "//" and "/./". Docker takes "dir/.." away before it follows links, podman
  * doesn't. Return: 0; -EINVAL: ".."; -ENAMETOOLONG. */
@@ -36,17 +37,21 @@ static int clean(const char *path, char ret[PATH_MAX])
 	return 0;
 }
 
-/* Links are followed in what is there of @path; the rest stands behind that. @is_strict:
- * only what isn't there may stay as it is. Return: 0 or -errno. */
-static int resolve(const char *path, bool is_strict, char ret[PATH_MAX])
+struct resolved {
+	char there[PATH_MAX]; /* what is there of it, without links */
+	char rest[PATH_MAX];  /* what stands behind that; "": nothing */
+};
+
+/* @is_strict: only what isn't there may be left over. Return: 0 or -errno. */
+static int resolve(const char *path, bool is_strict, struct resolved *ret)
 {
-	CLEAN(mem) char *left = strdup(path), *real = NULL;
+	CLEAN(mem) char *left = strdup(path);
 	struct stat st;
 	char *slash;
 
 	if (!left)
 		return -ENOMEM;
-	while (!(real = realpath(left[0] ? left : "/", NULL))) {
+	while (!realpath(left[0] ? left : "/", ret->there)) {
 		if (is_strict && errno != ENOENT)
 			return -errno;
 		/* A link that leads nowhere may lead somewhere later. */
@@ -57,26 +62,66 @@ static int resolve(const char *path, bool is_strict, char ret[PATH_MAX])
 			return -ENOENT;
 		*slash = '\0';
 	}
-	if (snprintf(ret, PATH_MAX, "%s%s", strcmp(real, "/") == 0 ? "" : real,
-		     path + strlen(left)) >= PATH_MAX)
+	if (snprintf(ret->rest, PATH_MAX, "%s", path + strlen(left)) >= PATH_MAX)
 		return -ENAMETOOLONG;
 	return 0;
 }
 
 /* -- the sockets --------------------------------------------------------------------- */
 
+/* A file itself, whatever it is called. */
+struct place {
+	dev_t dev;
+	ino_t ino;
+};
+
+static int place_of(const char *path, struct place *ret)
+{
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		return -errno;
+	*ret = (struct place){ st.st_dev, st.st_ino };
+	return 0;
+}
+
 struct search {
-	const char *dir;      /* what the volume shows, resolved */
+	struct place top;     /* what is there of what the volume shows, */
+	const char *rest;     /* and what stands behind that */
 	char found[PATH_MAX]; /* the socket in it; "": none */
 };
 
+/* Is one of the directories that lead to @socket, or itself, the one that is shown? */
+static bool is_shown(const struct search *s, const struct resolved *socket)
+{
+	const size_t len = strlen(s->rest);
+	char whole[2 * PATH_MAX], path[2 * PATH_MAX], *slash = path;
+	struct place here = { 0 };
+
+	snprintf(whole, sizeof(whole), "%s%s", socket->there[1] ? socket->there : "",
+		 socket->rest);
+	memcpy(path, whole, sizeof(path));
+	while (slash) {
+		const char *below = whole + strlen(path);
+
+		if (place_of(path[0] ? path : "/", &here) == 0 &&
+		    here.dev == s->top.dev && here.ino == s->top.ino &&
+		    strncmp(below, s->rest, len) == 0 &&
+		    (below[len] == '/' || below[len] == '\0'))
+			return true;
+		slash = strrchr(path, '/');
+		if (slash)
+			*slash = '\0';
+	}
+	return false;
+}
+
 static void look_for(struct search *s, const char *socket)
 {
-	const size_t len = strlen(s->dir);
-	char real[PATH_MAX];
+	struct resolved real;
 
-	if (socket && socket[0] && !s->found[0] && resolve(socket, false, real) == 0 &&
-	    strncmp(real, s->dir, len) == 0 && (real[len] == '/' || real[len] == '\0'))
+	if (socket && socket[0] && !s->found[0] && resolve(socket, false, &real) == 0 &&
+	    is_shown(s, &real))
 		snprintf(s->found, sizeof(s->found), "%s", socket);
 }
 
@@ -112,15 +157,20 @@ static void look_below(struct search *s, const char *run)
 			look_for(s, path);
 }
 
-static void look_everywhere(struct search *s, const struct docker *engine,
-			    const char *daemon)
+struct world {
+	const struct docker *engine;
+	const char *daemon;
+	struct mounts mounts;
+};
+
+static void look_everywhere(struct search *s, const struct world *w)
 {
 	static const char *const variables[] = { "DOCKER_HOST", "CONTAINER_HOST",
 						 "CONTAINERD_ADDRESS", "WEIR_SOCKET" };
 	glob_t users = { 0 };
 
-	look_for(s, engine->socket);
-	look_for(s, daemon);
+	look_for(s, w->engine->socket);
+	look_for(s, w->daemon);
 	look_for(s, CLI_DAEMON_SOCKET);
 	for (size_t i = 0; i < ARRAY_SIZE(variables); i++)
 		look_for_variable(s, variables[i]);
@@ -144,45 +194,128 @@ static int refuse(struct err *err, const char *volume, const char *why, const ch
 		       text_escape(text_of(what), more, sizeof(more)));
 }
 
-/* A name without '/' is a volume of the engine's. */
-static int check(const char *volume, const struct docker *engine, const char *daemon,
-		 struct err *err)
+/* What isn't there, or is covered by another mount, shows nothing. Return: 0 or -errno.
+ */
+static int look_at(struct search *s, const char *top, const char *rest,
+		   const struct world *w)
 {
-	CLEAN(mem) char *from = strndup(volume, strcspn(volume, ":"));
-	char cleaned[PATH_MAX], dir[PATH_MAX];
-	struct search s = { .dir = dir };
-	int r;
+	const int r = place_of(top, &s->top);
 
-	if (!from)
-		return err_set(err, -ENOMEM, "out of memory");
-	if (from[0] == '.' || (from[0] != '/' && strchr(from, '/')))
-		return refuse(err, volume, "a path has to begin with '/'", "");
-	if (from[0] != '/')
-		return 0;
-	r = clean(from, cleaned);
+	s->rest = rest;
+	if (r == 0)
+		look_everywhere(s, w);
+	return r == -ENOENT || r == -ENOTDIR ? 0 : r;
+}
+
+/* An engine binds what is mounted below, too. Return: 0; 1: the kernel is shown; -errno.
+ */
+static int look_with_mounts(struct search *s, const struct resolved *dir,
+			    const struct world *w)
+{
+	const struct mount *on = mounts_holding(&w->mounts, dir->there);
+	int r = on && mount_is_of_kernel(on) ? 1 : look_at(s, dir->there, dir->rest, w);
+
+	for (size_t i = 0; r == 0 && !dir->rest[0] && i < w->mounts.count; i++) {
+		const struct mount *m = &w->mounts.list[i];
+
+		if (!s->found[0] && path_is_within(m->path, dir->there))
+			r = mount_is_of_kernel(m) ? 1 : look_at(s, m->path, "", w);
+	}
+	return r;
+}
+
+static int check_path(const char *volume, const char *path, const struct world *w,
+		      struct err *err)
+{
+	struct search s = { 0 };
+	struct resolved dir;
+	char cleaned[PATH_MAX];
+	int r = clean(path, cleaned);
+
 	if (r == -EINVAL)
 		return refuse(err, volume, "a path may not have '..' in it", "");
 	if (r == 0)
-		r = resolve(cleaned, true, dir);
-	if (r < 0)
+		r = resolve(cleaned, true, &dir);
+	if (r == 0)
+		r = look_with_mounts(&s, &dir, w);
+	if (s.found[0])
 		return refuse(err, volume,
-			      "where it leads can't be told: ", strerror(-r));
-	look_everywhere(&s, engine, daemon);
-	return !s.found[0] ? 0
-			   : refuse(err, volume,
-				    "the container could take the filter away with the "
-				    "socket ",
-				    s.found);
+			      "the container could take the filter away with the socket ",
+			      s.found);
+	if (r > 0)
+		return refuse(err, volume, "it shows the host's kernel and processes",
+			      "");
+	return r < 0 ? refuse(err, volume, "where it leads can't be told: ", strerror(-r))
+		     : 0;
+}
+
+/* Of a volume of the engine's, which may be a directory by another name. Return: 0 or
+ * -errno. */
+static int find_device(const struct docker *e, const char *name, char ret[PATH_MAX],
+		       struct err *err)
+{
+	char path[PATH_MAX + 16];
+	const char *device;
+	json_t *found = NULL;
+	int r;
+
+	ret[0] = '\0';
+	snprintf(path, sizeof(path), "/volumes/%s", name);
+	r = docker_ask(e, "GET", path, NULL, &found, err);
+	if (r == -ENOENT) {
+		*err = (struct err){ 0 };
+		return 0;
+	}
+	if (r < 0)
+		return r;
+	device = json_string_value(
+		json_object_get(json_object_get(found, "Options"), "device"));
+	if (device)
+		snprintf(ret, PATH_MAX, "%s", device);
+	json_decref(found);
+	return 0;
+}
+
+static int check(const char *volume, const struct world *w, struct err *err)
+{
+	char path[PATH_MAX];
+	int r = 0;
+
+	snprintf(path, sizeof(path), "%.*s", (int)strcspn(volume, ":"), volume);
+	if (path[0] != '/') {
+		CLEAN(mem) char *name = strdup(path);
+
+		r = name ? find_device(w->engine, name, path, err)
+			 : err_set(err, -ENOMEM, "out of memory");
+	}
+	return r == 0 && path[0] == '/' ? check_path(volume, path, w, err) : r;
 }
 
 int volumes_check(const struct option_list *volumes, const struct docker *engine,
 		  const char *daemon, struct err *err)
 {
+	struct world w = { .engine = engine, .daemon = daemon };
+
+	if (volumes->count > 0 && mounts_read(true, &w.mounts, err) < 0)
+		return err->code;
 	for (size_t i = 0; i < volumes->count; i++) {
 		struct err one = { 0 };
 
-		if (check(volumes->items[i], engine, daemon, &one) < 0)
+		if (check(volumes->items[i], &w, &one) < 0)
 			(void)!err_also(err, &one);
 	}
+	mounts_done(&w.mounts);
 	return err->code;
+}
+
+bool volume_is_well_formed(const char *volume)
+{
+	const size_t from = strcspn(volume, ":");
+	const char *to = volume + from + (volume[from] == ':');
+	const char *mode = to + strcspn(to, ":");
+
+	return from > 0 && from < PATH_MAX && to[0] == '/' &&
+	       (volume[0] == '/' || (strspn(volume, TEXT_NAME_LETTERS) == from &&
+				     !strchr("-_.", volume[0]))) &&
+	       (!mode[0] || strcmp(mode, ":ro") == 0 || strcmp(mode, ":rw") == 0);
 }

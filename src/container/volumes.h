@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /* container/volumes - what of --volume is refused: what would show the container a socket
- * with which the filter can be taken away, an engine's or the daemon's.
+ * with which the filter can be taken away, an engine's or the daemon's, or the host's
+ * kernel.
  *
- * Names are compared, and no socket has to be there: an engine may be started later. */
+ * Files are compared, not their names, and no socket has to be there: an engine may be
+ * started later. */
 #pragma once
 
 #include "container/docker.h"
 
-/* @daemon: its socket. Every volume that is refused is told. Return: 0; -EINVAL with
- * @err. */
+/* "FROM:TO" with ":ro" or ":rw", FROM an absolute path or a volume's name? */
+bool volume_is_well_formed(const char *volume);
+/* Of well-formed ones. @daemon: its socket. Every volume that is refused is told. Return:
+ * 0; -EINVAL: one is refused; -errno; with @err. */
 int volumes_check(const struct option_list *volumes, const struct docker *engine,
 		  const char *daemon, struct err *err) MUST_CHECK;

@@ -5,18 +5,16 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "container/remains.h"
 #include "sys/process.h"
 
 enum {
 	PIPE_FD = 3,
-	LABEL_SIZE = 128,
 	AGAIN_MS = 100,
 	SETTLE_MS = 3000,  /* a request of somebody who is gone may take that long */
 	ENGINE_MS = 60000, /* an engine that is started again may be away that long */
@@ -36,42 +34,6 @@ static bool wait_for_end(int pipe)
 	return settled;
 }
 
-/* Those with @role of what this run made, by their ids: the name may be another's. */
-static int remove_role(const struct watcher *w, const json_t *list, const char *role,
-		       struct err *err)
-{
-	const json_t *one;
-	size_t i;
-	int r = 0;
-
-	json_array_foreach(list, i, one)
-	{
-		const json_t *labels = json_object_get(one, "Labels");
-		const char *its = json_string_value(json_object_get(labels, "weir.role"));
-		const char *id = json_string_value(json_object_get(one, "Id"));
-
-		if (r == 0 && its && id && strcmp(its, role) == 0)
-			r = docker_remove(w->engine, id, err);
-	}
-	return r;
-}
-
-static int remove_both(const struct watcher *w, struct err *err)
-{
-	char label[LABEL_SIZE];
-	json_t *list = NULL;
-	int r;
-
-	snprintf(label, sizeof(label), "weir.run=%s", w->nonce);
-	r = docker_list(w->engine, label, &list, err);
-	if (r == 0)
-		r = remove_role(w, list, "app", err);
-	if (r == 0)
-		r = remove_role(w, list, "guard", err);
-	json_decref(list);
-	return r;
-}
-
 static int clean_up(const struct watcher *w, bool settled)
 {
 	const int64_t began_ms = clock_now_ms();
@@ -79,7 +41,7 @@ static int clean_up(const struct watcher *w, bool settled)
 	int r;
 
 	do {
-		r = remove_both(w, &err);
+		r = remains_remove(w->engine, w->nonce, &err);
 		if (r == 0 && (settled || clock_now_ms() > began_ms + SETTLE_MS))
 			return 0;
 		(void)!poll(NULL, 0, AGAIN_MS);

@@ -16,8 +16,8 @@
 #include "run/hide.h"
 #include "run/launch.h"
 #include "run/mask.h"
-#include "run/mounts.h"
 #include "run/startup_files.h"
+#include "sys/mounts.h"
 #include "sys/path.h"
 
 /* --- which directories of the host a command may write to --- */

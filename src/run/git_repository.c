@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "run/mounts.h"
 #include "sys/files.h"
+#include "sys/mounts.h"
 #include "sys/path.h"
 
 enum {

@@ -12,9 +12,9 @@
 #include "policy/policy.h"
 #include "run/environment.h"
 #include "run/git_repository.h"
-#include "run/mounts.h"
 #include "run/rootfs.h"
 #include "sys/files.h"
+#include "sys/mounts.h"
 #include "sys/path.h"
 
 static int no_memory(struct err *err)

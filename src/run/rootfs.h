@@ -30,9 +30,9 @@
 #pragma once
 
 #include "run/launch.h"
-#include "run/mounts.h"
 #include "run/sockets.h"
 #include "run/tree.h"
+#include "sys/mounts.h"
 
 #define ROOTFS_STAGE "/tmp"
 #define ROOTFS_ROOT  ROOTFS_STAGE "/view"

@@ -20,7 +20,7 @@
 #pragma once
 
 #include "base/err.h"
-#include "run/mounts.h"
+#include "sys/mounts.h"
 #include "sys/path.h"
 
 enum {

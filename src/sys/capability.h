@@ -8,5 +8,6 @@
 
 /* "NET_RAW", "net_raw" and "CAP_NET_RAW" are all @name "NET_RAW". */
 bool capability_is(struct text given, const char *name);
-/* With it a container changes its own network, or takes others' (ALL, too). */
+/* With it a container changes its own network, takes others', or becomes the host's
+ * master. True for ALL, and for what is not known. */
 bool capability_undoes_filter(struct text given);

@@ -110,9 +110,8 @@ def test_an_engine_whose_socket_is_away_has_not_removed_them(docker_engine):
             away.rename(engine.socket)
 
 
-def test_a_container_that_the_run_did_not_make_stays(docker_engine):
+def test_a_container_that_the_run_did_not_make_stays(engine):
     """One that has the name, or the guard's, or an id that begins with the name; another run's, too."""
-    engine = docker_engine
     with engine.running("--id", "first", *SLEEP):
         strangers = [engine.engine("create", "--name", name, "app:test", "/bin/true") for name in ("taken", "guarded-weir", "other")]
         made = set(engine.containers())
@@ -124,6 +123,23 @@ def test_a_container_that_the_run_did_not_make_stays(docker_engine):
         assert done.code == 125 and "missing:test" in done.messages, done
         assert set(engine.containers()) == made
         engine.engine("rm", *strangers)
+
+
+def test_a_container_of_an_image_that_was_made_of_a_sandbox_stays(engine):
+    """Such an image has the sandbox's labels: neither this run's watcher nor the next run removes the container."""
+    process = engine.start("--id", "first", *SLEEP)
+    try:
+        wait_for(lambda: "first" in engine.engine("ps", "--format", "{{.Names}}").split(), step=0.1)
+        engine.engine("commit", "first", "kept:test")
+        engine.engine("run", "--detach", "--name", "kept", "--volume", "/usr:/usr:ro", "kept:test", "/bin/sleep", "600")
+    finally:
+        process.kill()
+        process.communicate(timeout=60)
+    names = lambda: engine.engine("ps", "-a", "--format", "{{.Names}}").split()
+    wait_for(lambda: not {"first", "first-weir"} & set(names()), step=0.1)
+    assert engine.run("--", "/bin/true").code == 0
+    assert names() == ["kept"]
+    engine.engine("rm", "-f", "kept")
 
 
 def test_a_guard_that_is_paused_is_no_reason_to_remove_its_app(docker_engine):

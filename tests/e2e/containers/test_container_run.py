@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """weir container run: a container of a real Docker Engine or podman, guarded by a sidecar."""
 import json
+import os
 import signal
 import subprocess
 
@@ -63,9 +64,11 @@ def test_a_program_is_told_and_changes_the_policy_while_it_runs(engine, site, de
 
 
 REFUSED = {"--network host": "host's network", "--privileged": "take the filter away", "--cap-add NET_ADMIN": "take the filter away",
-           "--cap-add cap_net_admin": "take the filter away", "--cap-add ALL": "take the filter away", "--cap-add NET_RAW": "send past it",
+           "--cap-add cap_net_admin": "take the filter away", "--cap-add NET_ADM\u0131N": "take the filter away",
+           "--cap-add ALL": "take the filter away", "--cap-add NET_RAW": "send past it",
            "--cap-add DAC_READ_SEARCH": "take the filter away", "--cap-add CAP_SYS_BOOT --cap-add perfmon": "perfmon",
-           "--network container:x": "another container", "--network none": "nothing to guard", "--id -x": "--id '-x'",
+           "--network container:x": "another container", "--network none": "nothing to guard", "--network slirp4netns:allow_host_loopback=true": "not a network's name",
+           "--volume /tmp:/x:rshared": "FROM:TO", "--id -x": "--id '-x'",
            "--allow a..b": "a..b", "--set-env X": "NAME=VALUE", "--info-fd 99": "not an open descriptor"}
 
 
@@ -103,12 +106,13 @@ def test_no_volume_shows_a_socket_that_takes_the_filter_away(engine, tmp_path):
     (tmp_path / "loop").symlink_to("loop")
     refused = [f"{tmp_path}/weir/weir.sock", f"{tmp_path}/weir", f"{tmp_path}/user", f"{tmp_path}/user/podman", f"{tmp_path}/user/docker.sock",
                f"{tmp_path}/later", "/run", "/var/run", f"{tmp_path}/link", f"{tmp_path}/link/", "/", f"{tmp_path}/good/../user",
-               f"{tmp_path}/none/../user", f"{tmp_path}/loop", f"{tmp_path}/good/file/x", "run/podman", "./run", ".", ".."]
+               f"{tmp_path}/none/../user", f"{tmp_path}/loop", f"{tmp_path}/good/file/x"]
     env = {"WEIR_SOCKET": f"{tmp_path}/weir/weir.sock", "XDG_RUNTIME_DIR": f"{tmp_path}/user"}
-    words = [w for name in refused for w in ("--volume", f"{name}:/x")]
-    done = engine.run(*words, "--", "/bin/true", env=env)
-    assert done.code == 2 and not engine.containers(), done
-    assert [name for name in refused if f"--volume '{name}:/x'" not in done.messages] == []
+    for names in (refused, ["run/podman", "../run", "./run", ".", ".."]):
+        words = [w for name in names for w in ("--volume", f"{name}:/x")]
+        done = engine.run(*words, "--", "/bin/true", env=env)
+        assert done.code == 2 and not engine.containers(), done
+        assert [name for name in names if f"--volume '{name}:/x'" not in done.messages] == []
     done = engine.run("--volume", f"{tmp_path}/good:/x", "--volume", f"{tmp_path}/new:/y", "--volume", "named:/z", "--", "/bin/cat", "/x/file", env=env)
     assert (done.code, done.out) == (0, b"shown"), done
 
@@ -146,3 +150,42 @@ def test_without_an_engine_it_is_said(world):
     assert done.code == 125 and "/nowhere/podman.sock" in done.messages, done
     done = world.command(str(world.weir_path), "container", "run", "--image", "x", env={"DOCKER_HOST": "tcp://1.2.3.4:2375"})
     assert done.code == 2 and "unix" in done.messages, done
+
+
+def test_the_host_by_another_name_is_no_volume(engine, tmp_path):
+    """The engine's socket by a link, a mount of its directory or a second name; the kernel's files, with which root of the container
+    is the host's."""
+    link = tmp_path / "link"
+    link.symlink_to(engine.socket.parent)
+    second = engine.folder / "second"
+    os.link(engine.socket, second)
+    for volume in (f"{link}:/x", f"{second}:/x", f"{engine.folder}/../..:/x", "/proc:/x", "/proc/1/root:/x", "/sys/fs:/x:ro", "/dev:/x", "/run:/x"):
+        done = engine.run("--volume", volume, "--", "/bin/true")
+        assert done.code == 2 and "--volume" in done.messages and "is refused" in done.messages, (volume, done)
+    second.unlink()
+    mounted = tmp_path / "mounted"
+    mounted.mkdir()
+    script = 'mkdir "$0/below" && mount --bind "$1" "$0/below" && shift && exec "$@"'
+    done = subprocess.run(["unshare", "--mount", "/bin/sh", "-c", script, mounted, engine.socket.parent,
+                           *engine.argv("--volume", f"{mounted}:/x", "--", "/bin/true")], env=engine.variables, capture_output=True, check=False)
+    assert done.returncode == 2 and b"is refused" in done.stderr, done
+    assert engine.run("--volume", f"{tmp_path}:/x:ro", "--", "/usr/bin/test", "-d", "/x/mounted/below").code == 0
+    engine.nothing_left()
+
+
+@in_docker
+def test_the_host_by_a_volume_or_a_networks_number_is_refused(engine):
+    docker = engine.engine
+    docker("volume", "create", "--opt", "type=none", "--opt", "o=bind", "--opt", f"device={engine.socket.parent}", "bound")
+    host = docker("network", "ls", "--no-trunc", "--quiet", "--filter", "name=host")
+    for words in (("--volume", "bound:/x"), ("--network", host)):
+        done = engine.run(*words, "--", "/bin/true")
+        assert done.code == 2 and words[0] in done.messages and "is refused" in done.messages, done
+    engine.nothing_left()
+
+
+@in_docker
+def test_what_is_no_utf8_is_not_left_out(engine):
+    for words in ((b"--", b"/bin/echo", b"a\xff"), (b"--set-env", b"A=\xff", b"--", b"/bin/true")):
+        done = subprocess.run([*engine.argv(), *words], env=engine.variables, capture_output=True, check=False)
+        assert done.returncode == 2 and b"UTF-8" in done.stderr, done

@@ -9,14 +9,27 @@ static void names(void **state)
 		const char *name;
 		bool undoes;
 	} cases[] = {
-		{ "NET_ADMIN", true },	   { "net_admin", true },
-		{ "CAP_NET_ADMIN", true }, { "cap_Net_Admin", true },
-		{ "ALL", true },	   { "CAP_ALL", true },
-		{ "SYS_ADMIN", true },	   { "BPF", true },
-		{ "NET_RAW", false },	   { "CHOWN", false },
-		{ "CAP_", false },	   { "", false },
-		{ "NET_ADMINX", false },   { "DAC_READ_SEARCH", true },
-		{ "cap_sys_boot", true },  { "PERFMON", true },
+		{ "NET_ADMIN", true },
+		{ "net_admin", true },
+		{ "CAP_NET_ADMIN", true },
+		{ "cap_Net_Admin", true },
+		{ "ALL", true },
+		{ "CAP_ALL", true },
+		{ "SYS_ADMIN", true },
+		{ "BPF", true },
+		{ "NET_RAW", false },
+		{ "CHOWN", false },
+		{ "CAP_", true },
+		{ "", true },
+		{ "NET_ADMINX", true },
+		{ "DAC_READ_SEARCH", true },
+		{ "cap_sys_boot", true },
+		{ "PERFMON", true },
+		/* Letters that engines turn into I, S and K. */
+		{ "NET_ADM\xc4\xb1N", true },
+		{ "SY\xc5\xbf_ADMIN", true },
+		{ "\xe2\x84\xaaILL", true },
+		{ "cap_Sys_Nice", false },
 		{ "DAC_OVERRIDE", false },
 	};
 

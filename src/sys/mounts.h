@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* run/mounts - what is mounted where: /proc/self/mountinfo as a sorted table. */
+/* sys/mounts - what is mounted where: /proc/self/mountinfo as a sorted table. */
 #pragma once
 
 #include <limits.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "run/mounts.h"
+#include "sys/mounts.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+/* container/remains - taking containers away, and no other's: a name, or a label, which
+ * an image passes on, says little of whose a container is. */
+#pragma once
+
+#include "container/docker.h"
+
+/* Both containers of the run with the label weir.run=@nonce, the app's first. Return: 0
+ * also where there is none; -errno with @err. */
+int remains_remove(const struct docker *e, const char *nonce, struct err *err) MUST_CHECK;
+/* What runs have left that were killed together with their watchers: the app's container,
+ * and the guard's, which has ended by itself. An engine removes the app's first. */
+void remains_sweep(const struct docker *e);
