@@ -20,11 +20,15 @@ static const char *const beginnings[] = {
 	"dragonball", "stratovirt",
 };
 
-static bool is_one(const char *program)
+static const char *name_of(const char *program)
 {
 	const char *slash = strrchr(program, '/');
-	const char *name = slash ? slash + 1 : program;
 
+	return slash ? slash + 1 : program;
+}
+
+static bool is_one(const char *name)
+{
 	for (size_t i = 0; i < ARRAY_SIZE(beginnings); i++)
 		if (strncmp(name, beginnings[i], strlen(beginnings[i])) == 0)
 			return true;
@@ -76,7 +80,7 @@ int guest_kernel_refuse(const char *where, struct err *err)
 		return 0;
 	read_names(pid, names);
 	for (size_t i = 0; i < NAMES; i++)
-		if (is_one(names[i]))
+		if (is_one(name_of(names[i])))
 			return err_set(
 				err, -EOPNOTSUPP,
 				"process %u is '%.60s': packets of gVisor and of virtual "
@@ -84,6 +88,7 @@ int guest_kernel_refuse(const char *where, struct err *err)
 				"they sit in; use the runtime runc or crun, or run Weir "
 				"inside",
 				pid,
-				text_escape(text_of(names[i]), shown, sizeof(shown)));
+				text_escape(text_of(name_of(names[i])), shown,
+					    sizeof(shown)));
 	return 0;
 }

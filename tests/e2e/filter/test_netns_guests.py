@@ -16,7 +16,8 @@ NAMES = ("runsc-sandbox", "qemu-system-x86_64", "firecracker", "cloud-hypervisor
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("where", ["{}", "/proc/{}/ns/net"])
 def test_its_program_is_one(daemon, pod, world, name, where):
-    program = world.workdir() / name
+    program = world.workdir() / ("a-folder-with-a-long-name" * 4) / name  # which the message has no room for
+    program.parent.mkdir()
     shutil.copy("/usr/bin/sleep", program)
     judge(daemon, pod, where, program, "600", name=name)
 

@@ -33,10 +33,10 @@ def test_a_notebook_reaches_its_hosts_and_evil_is_refused_at_once(world, sdk, ho
     with world.capture() as capture:
         [[code, out, refused, tested, secret], [denies], [tasks], [twin, tested_too]] = sdk(f"""
 words = [sys.executable, "-c", {FETCH!r}, "https://huggingface.co/", "https://{EVIL}/"]
-r = weir.isolated_run(words, egress_profile="notebook", analysis_id="analysis-7", upstream=upstream)
+r = weir.isolated_run(words, egress_profile="notebook", analysis_id="analysis-8", upstream=upstream)
 say(r.returncode, r.stdout, [x.name for x in r.refused], [r.self_test.allowed, r.self_test.duration_ms], "weir-self-test" in r.stderr)
 say([(d.remote_ip, d.name, d.packets) for d in weir.get_recent_egress_denies(hours=24) if d.name == {EVIL!r}])
-say(json.loads(subprocess.check_output([os.environ["WEIR_PROGRAM"], "review", "list", "--json", "--sandbox", "analysis-7"])))
+say(json.loads(subprocess.check_output([os.environ["WEIR_PROGRAM"], "review", "list", "--json", "--sandbox", "analysis-8"])))
 a = asyncio.run(aio.isolated_run(words, "notebook", "analysis-8", repin_interval=60, upstream=upstream))
 say(a.stdout, a.self_test is not None)
 """, user=user, env=state)
