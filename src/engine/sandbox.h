@@ -175,7 +175,8 @@ int engine_sandbox_pin(struct engine_sandbox *g) MUST_CHECK;
 void engine_sandbox_status(const struct engine_sandbox *g, struct ipc_status *ret);
 void engine_sandbox_stats(const struct engine_sandbox *g, struct ipc_stats *ret);
 
-/* -- another plan, in turns of the loop --------------------------------------------- */
+/* -- change.c: another plan, in turns of the loop -------------------------------------
+ */
 
 /* Another plan, from a sealed memfd; the caller closes it. A step in each turn of the
  * loop; the last one ends in observer->on_changed(). On failure nothing is changed. While
@@ -188,7 +189,7 @@ int engine_sandbox_change_at_once(struct engine_sandbox *g, const struct plan *n
 /* Give up what is under way, if anything is; its end is not reported. */
 void engine_sandbox_change_cancel(struct engine_sandbox *g);
 
-/* -- what is learned outlives the engine -------------------------------------------- */
+/* -- snapshot.c: what is learned outlives the engine --------------------------------- */
 
 /* Map the file @fd of LEARNED_SNAPSHOT_SIZE, which the caller closes. Return: 0, or
  * -errno:
@@ -205,7 +206,7 @@ void engine_sandbox_snapshot_leave(struct engine_sandbox *g);
 
 /* Elements of the kernel's learned sets when this engine came. Zero: none. */
 struct engine_elements {
-	struct engine_element *items; /* owned; sandbox.c */
+	struct engine_element *items; /* owned; snapshot.c */
 	size_t count, capacity;
 	size_t max;  /* over it the rest is not taken over */
 	bool is_cut; /* the kernel had more than were read */
@@ -216,6 +217,9 @@ int engine_elements_read(struct engine_elements *e, struct filter_conn *c,
 /* Take over what the snapshot says that @g had learned, as far as @e (NULL: nothing) has
  * it. */
 void engine_sandbox_adopt(struct engine_sandbox *g, const struct engine_elements *e);
+/* The same with what the kernel has in the namespace of @g. Return: whether the kernel
+ * has nothing besides. */
+bool engine_sandbox_adopt_all(struct engine_sandbox *g);
 
 /* -- refused packets, and others who change the ruleset ----------------------------- */
 

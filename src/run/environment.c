@@ -194,19 +194,18 @@ static bool is_passed(const struct run_spec *spec, const char *variable,
 	return false;
 }
 
-int environment_choose(struct run_spec *spec, char **given, struct environment *ret,
-		       struct err *err)
+static int choose(struct run_spec *spec, struct environment *ret, struct err *err)
 {
 	struct environment e = { 0 };
 	size_t most = spec->set_env.count + ENVIRONMENT_SPARE + 1;
 
-	for (char **v = given; v && *v; v++)
+	for (char **v = environ; v && *v; v++)
 		most++;
 	e.list = arena_array(&spec->arena, most, sizeof(*e.list));
 	e.held = arena_array(&spec->arena, most, sizeof(*e.held));
 	if (!e.list || !e.held)
 		return err_set(err, -ENOMEM, "out of memory");
-	for (char **v = given; v && *v; v++) {
+	for (char **v = environ; v && *v; v++) {
 		if (is_passed(spec, *v, &e))
 			e.list[e.count++] = *v;
 	}
@@ -218,36 +217,35 @@ int environment_choose(struct run_spec *spec, char **given, struct environment *
 
 /* --- what is said of it --- */
 
-static bool is_there(char **given, struct text name)
+static bool is_given(struct text name)
 {
-	for (char **v = given; v && *v; v++) {
+	for (char **v = environ; v && *v; v++) {
 		if (strncmp(*v, name.ptr, name.len) == 0 && (*v)[name.len] == '=')
 			return true;
 	}
 	return false;
 }
 
-static void tell_missing(const struct run_spec *spec, char **given)
+static void report_missing(const struct run_spec *spec)
 {
 	char shown[TEXT_ESCAPED_SIZE];
 
 	for (size_t i = 0; i < spec->pass_env.count; i++) {
 		struct text name = text_of(spec->pass_env.items[i]);
 
-		if (!strchr(name.ptr, '*') && !is_there(given, name))
+		if (!strchr(name.ptr, '*') && !is_given(name))
 			log_warning("--pass-env %s: there is no such variable",
 				    text_escape(name, shown, sizeof(shown)));
 	}
 }
 
-void environment_tell(const struct run_spec *spec, char **given,
-		      const struct environment *e)
+static void report(const struct run_spec *spec, const struct environment *e)
 {
 	const size_t told = MIN(e->held_count, (size_t)ENVIRONMENT_TOLD_MAX);
 	char list[TOLD_SIZE], more[48] = "", name[64];
 	size_t used = 0;
 
-	tell_missing(spec, given);
+	report_missing(spec);
 	if (e->held_count == 0 || spec->quiet)
 		return;
 	for (size_t i = 0; i < told; i++)
@@ -260,6 +258,66 @@ void environment_tell(const struct run_spec *spec, char **given,
 		"kept from the command, for they look like secrets: %s%s; to pass one: "
 		"--pass-env NAME, all: --env all",
 		list, more);
+}
+
+int environment_choose(struct run_spec *spec, struct environment *ret, struct err *err)
+{
+	int r = choose(spec, ret, err);
+
+	if (r == 0)
+		report(spec, ret);
+	return r;
+}
+
+/* --- what only the command of a sandbox gets --- */
+
+/* @name: the beginning of "NAME=…". */
+static char **find_variable(const struct environment *e, const char *name)
+{
+	size_t len = strcspn(name, "=");
+
+	for (size_t i = 0; i < e->count; i++) {
+		if (strncmp(e->list[i], name, len) == 0 && e->list[i][len] == '=')
+			return &e->list[i];
+	}
+	return NULL;
+}
+
+/* What the command gets unless the caller says otherwise or passes nothing.
+ * GIT…: where the command starts is a mount of its own, which git would take for the edge
+ * of the repository. npm…: npm asks again for a denied name after 10 and 60 s, whatever
+ * the refusal, and says nothing meanwhile. */
+static const char *const given_variables[] = {
+	"GIT_DISCOVERY_ACROSS_FILESYSTEM=1",
+	"npm_config_fetch_retry_mintimeout=1000",
+	"npm_config_fetch_retry_maxtimeout=2000",
+};
+
+static int add_given(struct arena *arena, struct environment *e, const char *variable)
+{
+	char *copy = arena_text(arena, text_of(variable));
+
+	if (copy && !find_variable(e, copy))
+		e->list[e->count++] = copy;
+	return copy ? 0 : -ENOMEM;
+}
+
+int environment_enter(struct run_spec *spec, struct environment *e, const char *cwd,
+		      const char *id, struct err *err)
+{
+	char *pwd = arena_printf(&spec->arena, "PWD=%s", cwd);
+	char *sandbox = arena_printf(&spec->arena, SANDBOX_VARIABLE "=%s", id);
+	char **old = find_variable(e, "PWD");
+	int r = pwd && sandbox ? 0 : -ENOMEM;
+
+	if (r == 0 && old)
+		*old = pwd;
+	if (r == 0 && spec->env != RUN_ENV_NONE)
+		r = add_given(&spec->arena, e, sandbox);
+	for (size_t i = 0;
+	     r == 0 && spec->env != RUN_ENV_NONE && i < ARRAY_SIZE(given_variables); i++)
+		r = add_given(&spec->arena, e, given_variables[i]);
+	return r < 0 ? err_set(err, r, "out of memory") : 0;
 }
 
 /* --- options --- */

@@ -10,7 +10,7 @@
 
 enum {
 	ENVIRONMENT_TOLD_MAX = 12, /* names in the message; the others are counted */
-	ENVIRONMENT_SPARE = 4,	   /* places for variables that the caller adds */
+	ENVIRONMENT_SPARE = 4,	   /* variables that environment_enter() adds */
 };
 
 struct environment {
@@ -23,13 +23,15 @@ struct environment {
 	size_t held_count;
 };
 
-/* What @spec says of @given, a NULL-ended list. Return: 0, or -ENOMEM with @err. */
-int environment_choose(struct run_spec *spec, char **given, struct environment *ret,
+/* What @spec says of Weir's own environment. Say what was kept back, unless spec->quiet;
+ * and in any case which variables that are named by --pass-env there are none of.
+ * Return: 0, or -ENOMEM with @err. */
+int environment_choose(struct run_spec *spec, struct environment *ret,
 		       struct err *err) MUST_CHECK;
-/* Say what was kept back, unless spec->quiet; and in any case which variables that are
- * named by --pass-env there are none of. */
-void environment_tell(const struct run_spec *spec, char **given,
-		      const struct environment *e);
+/* Add what a command needs that starts in the directory @cwd of the sandbox @id: $PWD is
+ * that, whatever the caller's says. Return: 0, or -ENOMEM with @err. */
+int environment_enter(struct run_spec *spec, struct environment *e, const char *cwd,
+		      const char *id, struct err *err) MUST_CHECK;
 
 /* Does an option set the variable @name? */
 bool environment_is_set(const struct run_spec *spec, struct text name);

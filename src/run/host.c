@@ -205,9 +205,8 @@ static int start_guarded(struct host_run *h, struct err *err)
 			      h->place.cgroup.path[0] ? h->place.cgroup.path : NULL,
 			      h->place.uid, &h->policy, err) < 0)
 		return RUN_STATUS_FAILED;
-	if (environment_choose(h->spec, environ, &h->environment, err) < 0)
+	if (environment_choose(h->spec, &h->environment, err) < 0)
 		return RUN_STATUS_FAILED;
-	environment_tell(h->spec, environ, &h->environment);
 	h->member.environment = h->environment.list;
 	sig = early_signal(h);
 	if (sig != 0) {

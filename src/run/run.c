@@ -529,70 +529,6 @@ static int start_engine(struct control *c, const struct launch_probe *probe,
 	return c->engine < 0 ? (int)c->engine : 0;
 }
 
-/* @name: the beginning of "NAME=…". */
-static char **find_variable(const struct environment *e, const char *name)
-{
-	size_t len = strcspn(name, "=");
-
-	for (size_t i = 0; i < e->count; i++) {
-		if (strncmp(e->list[i], name, len) == 0 && e->list[i][len] == '=')
-			return &e->list[i];
-	}
-	return NULL;
-}
-
-/* What the command gets unless the caller says otherwise or passes nothing.
- * GIT…: where the command starts is a mount of its own, which git would take for the edge
- * of the repository. npm…: npm asks again for a denied name after 10 and 60 s, whatever
- * the refusal, and says nothing meanwhile. */
-static const char *const given_variables[] = {
-	"GIT_DISCOVERY_ACROSS_FILESYSTEM=1",
-	"npm_config_fetch_retry_mintimeout=1000",
-	"npm_config_fetch_retry_maxtimeout=2000",
-};
-
-static int give_variables(struct control *c, struct environment *e)
-{
-	char *id = arena_printf(&c->spec->arena, SANDBOX_VARIABLE "=%s",
-				c->socket.socket.id);
-
-	if (!id)
-		return -ENOMEM;
-	if (!find_variable(e, id))
-		e->list[e->count++] = id;
-	for (size_t i = 0; i < ARRAY_SIZE(given_variables); i++) {
-		char *copy = arena_text(&c->spec->arena, text_of(given_variables[i]));
-
-		if (!copy)
-			return -ENOMEM;
-		if (!find_variable(e, copy))
-			e->list[e->count++] = copy;
-	}
-	return 0;
-}
-
-/* Where the command starts is $PWD, whatever the caller's says. */
-static int choose_environment(struct control *c, const char *cwd, struct environment *ret,
-			      struct err *err)
-{
-	int r = environment_choose(c->spec, environ, ret, err);
-	char *pwd = arena_printf(&c->spec->arena, "PWD=%s", cwd), **place;
-
-	if (r < 0)
-		return r;
-	if (!pwd)
-		return err_set(err, -ENOMEM, "out of memory");
-	environment_tell(c->spec, environ, ret);
-	c->held = ret->held;
-	c->held_count = ret->held_count;
-	place = find_variable(ret, "PWD");
-	if (place)
-		*place = pwd;
-	if (c->spec->env != RUN_ENV_NONE && give_variables(c, ret) < 0)
-		return err_set(err, -ENOMEM, "out of memory");
-	return 0;
-}
-
 /* There are at most HIDDEN_MAX. */
 static void on_hidden(void *data, const char *path)
 {
@@ -676,9 +612,14 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 
 	if (r < 0)
 		return err_set(err, r, "out of memory");
-	r = choose_environment(c, cwd, &environment, err);
+	r = environment_choose(c->spec, &environment, err);
+	if (r == 0)
+		r = environment_enter(c->spec, &environment, cwd, c->socket.socket.id,
+				      err);
 	if (r < 0)
 		return r;
+	c->held = environment.held;
+	c->held_count = environment.held_count;
 	spec.environment = environment.list;
 	agent_socket_tell(&c->agent_socket, c->machine.root);
 	c->launch = launch_start(&c->machine, &spec, err);
@@ -840,51 +781,6 @@ static int control_start(struct control *c, struct err *err)
 	return 0;
 }
 
-enum { STARTUP_TOLD_MAX = 16 }; /* the others are only counted */
-
-struct startup_report {
-	size_t count;
-	bool quiet, obeyed; /* by git: Weir has failed */
-};
-
-static void on_new_startup_file(void *data, const char *name, const char *why,
-				enum startup_state state, const char *aside)
-{
-	struct startup_report *r = data;
-
-	r->count++;
-	r->obeyed |= state != STARTUP_NEW;
-	if (state == STARTUP_ASIDE)
-		log_error("the command made '%s' (%s); it is called '%s' now", name, why,
-			  aside);
-	else if (state == STARTUP_OBEYED)
-		log_error("the command made '%s' (%s), which can't be renamed; remove it "
-			  "before git runs there",
-			  name, why);
-	else if (!r->quiet && r->count <= STARTUP_TOLD_MAX)
-		log_warning("'%s' is new or has changed: %s; look at it first", name,
-			    why);
-}
-
-/* What the command made that runs outside later, without anybody asking for it. */
-static void look_for_startup_files(struct control *c)
-{
-	struct startup_report r = { .quiet = c->spec->quiet };
-
-	if (!c->startup)
-		return;
-	if (!startup_files_find_new(c->startup, on_new_startup_file, &r) && !r.quiet)
-		log_warning("the writable directories have become too large to be "
-			    "searched for all files that run outside later, or can't "
-			    "all be read");
-	if (!r.quiet && r.count > STARTUP_TOLD_MAX)
-		log_warning("%zu such files are new or have changed", r.count);
-	if (r.obeyed && c->failure == 0)
-		c->failure = RUN_STATUS_FAILED;
-	startup_files_done(c->startup);
-	free(c->startup);
-}
-
 /* Whatever --quiet says: nobody shall take it for a sandbox. */
 static void warn_of_mode(const struct run_spec *spec)
 {
@@ -953,7 +849,12 @@ int control_run(struct run_spec *spec)
 	process_reap(c.launch, c.state < CONTROL_EXITED);
 	process_reap(c.engine, true);
 	std_flags_restore(&flags);
-	look_for_startup_files(&c);
+	if (c.startup && !startup_files_report_new(c.startup, spec->quiet) &&
+	    c.failure == 0)
+		c.failure = RUN_STATUS_FAILED;
+	if (c.startup)
+		startup_files_done(c.startup);
+	free(c.startup);
 	run_store_close(&c.store);
 	status = report_run(&c);
 	if (WIFSIGNALED(c.wait_status) && status == 128 + WTERMSIG(c.wait_status))

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "run/git_repository.h"
 
@@ -438,13 +439,29 @@ static bool was_changed(const struct path *p)
 	       st.st_ctim.tv_nsec != p->st.st_ctim.tv_nsec;
 }
 
+enum { REPORTED_MAX = 16 }; /* the others are only counted */
+
+struct startup_report {
+	size_t count;
+	bool quiet, obeyed; /* by git */
+};
+
+static void report_new(struct startup_report *r, const char *name)
+{
+	r->count++;
+	if (!r->quiet && r->count <= REPORTED_MAX)
+		log_warning("'%s' is new or has changed: %s; look at it first", name,
+			    why(name));
+}
+
 /* By name: however full the command made the directory, or whether it can be read. */
 static void look_into_known_git(const struct startup_files *before, const char *config,
-				startup_new_function *on_new, void *data)
+				struct startup_report *r)
 {
 	const int length = (int)(strrchr(config, '/') + 1 - config);
 
 	for (size_t i = 0; i < ARRAY_SIZE(git_names); i++) {
+		const char *reason = git_names[i].why;
 		CLEAN(mem) char *aside = NULL;
 		CLEAN(mem) char *name = NULL;
 		struct stat st;
@@ -454,29 +471,32 @@ static void look_into_known_git(const struct startup_files *before, const char *
 		if (name && (find_known(before, name) || lstat(name, &st) < 0))
 			continue;
 		aside = name ? move_aside(name) : NULL;
-		on_new(data, name ?: config, git_names[i].why,
-		       aside ? STARTUP_ASIDE : STARTUP_OBEYED, aside);
+		r->count++;
+		r->obeyed = true;
+		if (aside)
+			log_error("the command made '%s' (%s); it is called '%s' now",
+				  name, reason, aside);
+		else
+			log_error("the command made '%s' (%s), which can't be renamed; "
+				  "remove it before git runs there",
+				  name ?: config, reason);
 	}
 }
 
-bool startup_files_find_new(const struct startup_files *s, startup_new_function *on_new,
-			    void *data)
+/* Return: whether all was looked at. */
+static bool find_new(const struct startup_files *s, struct startup_report *report)
 {
-	struct startup_files *now;
+	struct startup_files *now = calloc(1, sizeof(*now));
+	int r = now ? 0 : -ENOMEM;
 	bool all;
-	int r;
 
-	if (s->top_count == 0)
-		return true;
-	now = calloc(1, sizeof(*now));
-	r = now ? 0 : -ENOMEM;
 	for (size_t i = 0; i < s->count; i++) {
 		const char *name = s->found[i].name;
 
 		if (!s->is_named[i] && was_changed(&s->found[i]))
-			on_new(data, name, why(name), STARTUP_NEW, NULL);
+			report_new(report, name);
 		if (strcmp(strrchr(name, '/'), "/config") == 0)
-			look_into_known_git(s, name, on_new, data);
+			look_into_known_git(s, name, report);
 	}
 	for (size_t i = 0; r == 0 && i < s->top_count; i++)
 		r = scan_top(now, &s->tops[i], true, NULL);
@@ -484,13 +504,28 @@ bool startup_files_find_new(const struct startup_files *s, startup_new_function 
 		const char *name = now->found[i].name;
 
 		if (!find_known(s, name) && !is_in_known_git(s, name))
-			on_new(data, name, why(name), STARTUP_NEW, NULL);
+			report_new(report, name);
 	}
 	all = r == 0 && (s->cut || !now->cut);
 	if (now)
 		startup_files_done(now);
 	free(now);
 	return all;
+}
+
+bool startup_files_report_new(const struct startup_files *s, bool quiet)
+{
+	struct startup_report r = { .quiet = quiet };
+
+	if (s->top_count == 0)
+		return true;
+	if (!find_new(s, &r) && !quiet)
+		log_warning("the writable directories have become too large to be "
+			    "searched for all files that run outside later, or can't "
+			    "all be read");
+	if (!quiet && r.count > REPORTED_MAX)
+		log_warning("%zu such files are new or have changed", r.count);
+	return !r.obeyed;
 }
 
 /* --- names --- */

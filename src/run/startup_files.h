@@ -39,19 +39,10 @@ struct startup_files {
 /* Find those below the writable directory @top, and remember it. */
 int startup_files_find(struct startup_files *s, const struct path *top,
 		       struct err *err) MUST_CHECK;
-enum startup_state {
-	STARTUP_NEW = 0, /* it is where it was made, or has changed there */
-	STARTUP_ASIDE,	 /* it would be obeyed at once, and is called @aside now */
-	STARTUP_OBEYED,	 /* it would be as well, and can't be moved */
-};
-
-typedef void startup_new_function(void *data, const char *name, const char *why,
-				  enum startup_state state, const char *aside);
-
-/* After the end: call @on_new for each that wasn't there, or that was changed. Return:
- * false when there is more now than is looked at. */
-bool startup_files_find_new(const struct startup_files *s, startup_new_function *on_new,
-			    void *data);
+/* After the end: say what is there now that wasn't, or that was changed; @quiet: only
+ * what git would obey at once, which gets another name if that can be done. Return: false
+ * when there was any of that. */
+bool startup_files_report_new(const struct startup_files *s, bool quiet);
 /* Is a component of the canonical @path one of the table, or does it lie in a git
  * directory? */
 bool startup_files_has(const char *path);
