@@ -130,6 +130,6 @@ int watcher_finish(struct watcher *w)
 	status = end(w);
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status) == 0 ? 0 : -EIO;
-	/* It was killed. */
+	/* The watcher was killed: the run removes the containers. */
 	return clean_up(w, true);
 }

@@ -256,7 +256,7 @@ void inside_child(const struct spawner_order *ignored)
 			say(IPC_FAILED, "cannot enter the network namespace");
 		for (size_t i = 0; i < INSIDE_FD_COUNT; i++)
 			fd_close(&fds[i]);
-		/* It would keep the namespace. */
+		/* A process that stayed would keep the namespace. */
 		if (setns(home, CLONE_NEWNET) < 0)
 			break;
 	}

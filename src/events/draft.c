@@ -35,7 +35,7 @@ static int add_advice(struct draft *d, const char *advice)
 	char rule[ADVICE_RULE_SIZE];
 	int r;
 
-	/* It may come from a store. */
+	/* A store has advice of older versions, and of others. */
 	if (!advice_rule(advice, rule))
 		return 0;
 	r = policy_read_option(&reader, "learned", POLICY_ALLOW, text_of(advice),

@@ -83,7 +83,7 @@ int request_send(const struct request_place *to, const struct request *q, int *r
 	r = send_all(fd, head, (size_t)r);
 	if (r == 0)
 		r = send_all(fd, q->body.ptr, q->body.len);
-	/* It may have answered and closed before it has read everything. */
+	/* A server may answer and close before it has read the whole request. */
 	if (r < 0 && r != -EPIPE)
 		return err_sys(err, r, "cannot send a request");
 	*ret_fd = TAKE_FD(fd);

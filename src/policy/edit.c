@@ -334,7 +334,7 @@ static int try_position(const char *path, struct text text, const struct reading
 		       : 0;
 }
 
-/* It decides its name, and no rule before it does. */
+/* The rule @at decides its own name: no rule before it matches the name. */
 static bool decides(const struct reading *after, size_t at)
 {
 	const struct rule *r = &after->policy.rules[at];

@@ -126,7 +126,7 @@ static inline bool layout_is_spent(const struct plan *p, uint8_t budget)
 	return budget != 0 && p->spent >> (budget - 1) & 1;
 }
 
-/* Who has the end @a stays at least as long as who has the end @b. */
+/* A rule with the end @a lasts at least as long as a rule with the end @b. */
 static inline bool layout_outlives(uint8_t a, uint8_t b)
 {
 	return a == 0 || (b != 0 && a >= b);

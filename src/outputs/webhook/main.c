@@ -244,7 +244,7 @@ static void set_up_connection(struct hook *k)
 	curl_easy_setopt(c, CURLOPT_PROXY, "");
 	curl_easy_setopt(c, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
 	curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
-	/* It looks at a connection that stands only after this time. */
+	/* libcurl notices that a connection stands only after this time. */
 	curl_easy_setopt(c, CURLOPT_HAPPY_EYEBALLS_TIMEOUT_MS, 1L);
 	curl_easy_setopt(c, CURLOPT_SSL_VERIFYPEER, 1L);
 	curl_easy_setopt(c, CURLOPT_SSL_VERIFYHOST, 2L);
@@ -344,7 +344,8 @@ static void finish_job(struct hook *k, enum webhook_counter how, int error)
 static void attempt_failed(struct hook *k, int64_t now_ms)
 {
 	if (k->tries == HOOK_RETRIES) {
-		/* Who asked is asked again: it is neither lost nor sent. */
+		/* The asker of a numbered job sends the job again: the job is neither
+		 * lost nor sent. */
 		finish_job(k, k->queue[k->first]->id ? WEBHOOK_RETRIED : WEBHOOK_FAILED,
 			   -EAGAIN);
 		return;
