@@ -4,8 +4,9 @@
 #
 #   install.sh --package FILE-OR-URL --sha256 SUM [--yes]
 #
-# It says what it does before it does it, and asks, unless --yes. The sum has to come from somewhere else than the
-# package does: a release's page, your own build's SHA256SUMS. A devcontainer's feature runs it with PACKAGE and SHA256.
+# It says what it does before it does it, and asks, unless --yes or PACKAGE is given. The sum has to come from somewhere else than the
+# package does: a release's page, your own build's SHA256SUMS. PACKAGE and SHA256 in the
+# environment do as well, as a devcontainer's feature sets them.
 set -eu
 
 package=${PACKAGE:-} sum=${SHA256:-} yes=${PACKAGE:+1}

@@ -20,7 +20,6 @@
 #include "sys/guest_kernel.h"
 
 enum {
-	API_PORT = 18080,
 	HEALTHY_MS = 60000,
 	LOOK_MS = 20,
 	ASK_SEC = 30,

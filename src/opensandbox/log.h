@@ -27,7 +27,6 @@ enum loglines_level {
 };
 
 enum {
-	LOGLINES_OUTPUTS_MAX = 8,
 	LOGLINES_SAMPLE_FIRST = 100, /* of equal lines in a second */
 	LOGLINES_SAMPLE_THEN = 100,  /* then one of so many */
 	LOGLINES_ATTRS_SIZE = 4096,  /* of all attributes as JSON; the rest is left out */

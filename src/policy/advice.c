@@ -9,7 +9,7 @@
 #include "policy/policy.h"
 #include "policy/sinkhole.h"
 
-enum { DNS_PORT = 53, DEFAULT_RANGES = 8 };
+enum { DNS_PORT = 53 };
 
 struct advice {
 	struct rule rule;

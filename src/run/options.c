@@ -127,8 +127,8 @@ static const struct cli_option options[] = {
 	{ "fail-on-deny", NULL, "exit with 123 when something was refused",
 	  OPTION_IN(FLAG, struct run_spec, fail_on_deny) },
 	{ "audit", NULL,
-	  "refuse nothing but special addresses, and report what the policy would have "
-	  "refused: no fence",
+	  "refuse nothing but special addresses and DNS over TLS, and report what the "
+	  "policy would have refused: no fence",
 	  OPTION_IN(FLAG, struct run_spec, audit) },
 	{ "report", "[FORM:]FILE",
 	  "write what happened to FILE, - for standard output; may be repeated",

@@ -333,7 +333,8 @@ const char *cli_options_stray_variable(const struct cli_options *table)
 		struct text name = { *e, strcspn(*e, "=") };
 
 		if (strncmp(*e, variable_prefix, strlen(variable_prefix)) == 0 &&
-		    !has_variable(table, name) && !text_equal(name, SANDBOX_VARIABLE))
+		    !has_variable(table, name) && !text_equal(name, SANDBOX_VARIABLE) &&
+		    !text_equal(name, PROGRAM_VARIABLE))
 			return *e;
 	}
 	return NULL;

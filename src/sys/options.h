@@ -86,6 +86,8 @@ int cli_options_environment(const struct cli_options *table, void *target,
 			    struct err *err) MUST_CHECK;
 /* Set in each sandbox of weir run's, to the id of the run: no option's. */
 #define SANDBOX_VARIABLE "WEIR_SANDBOX"
+/* Where the SDKs find the program. */
+#define PROGRAM_VARIABLE "WEIR_PROGRAM"
 /* A variable that begins with WEIR_ and belongs to no option, or NULL. */
 const char *cli_options_stray_variable(const struct cli_options *table);
 

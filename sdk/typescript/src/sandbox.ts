@@ -29,7 +29,7 @@ export interface SandboxOptions {
 	workdir?: string;
 	user?: string;
 	network?: string;
-	/** The program `weir`; WEIR or the one in PATH by default. */
+	/** The program `weir`; WEIR_PROGRAM or the one in PATH by default. */
 	weir?: string;
 }
 
@@ -61,7 +61,7 @@ export class Sandbox {
 		try {
 			const policy = join(folder, "policy.json");
 			await writeFile(policy, JSON.stringify(options.networkPolicy ?? {}), { mode: 0o600 });
-			const child = spawn(options.weir ?? process.env["WEIR"] ?? "weir", argumentsOf(options, policy),
+			const child = spawn(options.weir ?? process.env["WEIR_PROGRAM"] ?? "weir", argumentsOf(options, policy),
 				{ stdio: ["ignore", "ignore", "pipe", "pipe"] });
 			const [info, api, ended, reason] = await guarded(child);
 			const sandbox = new Sandbox(child, info, api, ended);

@@ -98,11 +98,12 @@ def test_gitlab_s_include_runs_the_command_under_its_policy(world, user, site, d
     (folder / "weir").write_text(f'#!/bin/sh\nw={world.weir_path}\n[ "$1" = run ] || exec $w "$@"\nshift\n'
                                  'exec $w run --upstream 5.100.53.53 "$@"\n')
     (folder / "weir").chmod(0o755)
-    env = {**job["variables"], "WEIR_COMMAND": f"curl -sSf http://{site.name}/; curl -sS http://{denied.name}/ || true",
+    env = {**job["variables"], "GUARDED_COMMAND": f"curl -sSf http://{site.name}/; curl -sS http://{denied.name}/ || true",
            "PATH": f"{folder}:/usr/bin:/bin", "HOME": str(folder)}
     with world.capture() as capture:
         done = world.command("sh", "-ec", "\n".join(job["script"]), cwd=folder, user=user, env=env)
         assert_only(capture, site, denied)
     assert done.code == 123 and denied.name in (folder / job["artifacts"]["reports"]["junit"]).read_text(), done
-    done = world.command("sh", "-ec", "\n".join(job["script"]), cwd=folder, user=user, env={**env, "WEIR_COMMAND": ""})
+    assert "ignoring" not in done.messages, done
+    done = world.command("sh", "-ec", "\n".join(job["script"]), cwd=folder, user=user, env={**env, "GUARDED_COMMAND": ""})
     assert done.code == 2, done

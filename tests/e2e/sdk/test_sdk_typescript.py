@@ -155,7 +155,7 @@ await Sandbox.create({{ image: "app:test", networkPolicy: {{ egress: [{{ action:
 await Sandbox.create({{ image: "app:test", guard: "sidecar", command: ["/nowhere/program"] }}).catch((error) =>
     say(error instanceof SetupError, error.code, error.message));
 await Sandbox.create({{ image: "app:test", weir: "/nowhere/weir" }}).catch((error) => say(error instanceof SetupError, error.code));
-""", way=docker.host.ns.command(), WEIR=str(docker.world.weir_path), **docker.variables)
+""", way=docker.host.ns.command(), WEIR_PROGRAM=str(docker.world.weir_path), **docker.variables)
     assert said[0][0] == [0, "200"] and said[0][1][0] != 0, said
     assert said[1] == [7, 300000, "err\n"] and said[2] == [3] and said[3] == [True, True]
     assert said[4] == [[0, "200"], 2] and said[5] == ["number", True]
@@ -172,6 +172,6 @@ const sandbox = await Sandbox.create({ image: "app:test", guard: "sidecar", volu
 say(sandbox.id, sandbox.container.length);
 process.exit(0);
 """, way=docker.host.ns.command(),
-                WEIR=str(docker.world.weir_path), **docker.variables)
+                WEIR_PROGRAM=str(docker.world.weir_path), **docker.variables)
     assert said[0][1] == 64
     docker.nothing_left()
