@@ -344,8 +344,14 @@ static void follow(struct run *r)
  * ended again, in a new namespace. */
 static int start_app(struct run *r, struct err *err)
 {
+	struct err ignored = { 0 };
 	int code = create_app(r, err);
 
+	if (code == 0) {
+		code = remains_check(&r->engine, r->nonce, r->app, err);
+		if (code < 0)
+			(void)!docker_remove(&r->engine, r->app, &ignored);
+	}
 	if (code == 0)
 		code = docker_attach(&r->engine, r->app, r->spec->interactive,
 				     &r->stream.fd, err);

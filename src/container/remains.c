@@ -106,6 +106,24 @@ static const char *state_of(const json_t *list, const char *id)
 	return "gone";
 }
 
+int remains_check(const struct docker *e, const char *nonce, const char *id,
+		  struct err *err)
+{
+	char label[EXPECTED_SIZE];
+	json_t *list = NULL, *found = NULL;
+	int r;
+
+	snprintf(label, sizeof(label), "weir.run=%s", nonce);
+	r = docker_list(e, label, &list, err);
+	if (r == 0 && strcmp(state_of(list, id), "gone") == 0)
+		r = err_set(err, -EBADMSG, "the engine doesn't list the container");
+	if (r == 0)
+		r = docker_inspect(e, id, &found, err);
+	json_decref(list);
+	json_decref(found);
+	return r < 0 ? err_context(err, "the container could not be removed later") : 0;
+}
+
 /* Has its guard ended, or, when it is one itself, has it? A guard that is paused, or
  * started again, isn't gone, and its run looks after it. */
 static bool is_abandoned(const json_t *list, const json_t *container, bool is_app)

@@ -148,6 +148,11 @@ static void look_below(struct search *s, const char *run)
 		"crio/crio.sock",
 		"cri-dockerd.sock",
 		"buildkit/buildkitd.sock",
+		/* Who start processes for whoever asks. */
+		"dbus/system_bus_socket",
+		"bus",
+		"systemd/private",
+		"libvirt/libvirt-sock",
 	};
 	char path[PATH_MAX];
 
@@ -177,6 +182,9 @@ static void look_everywhere(struct search *s, const struct world *w)
 	look_below(s, "/run");
 	look_below(s, "/var/run");
 	look_below(s, getenv("XDG_RUNTIME_DIR"));
+	look_for(s, "/var/lib/incus/unix.socket");
+	look_for(s, "/var/lib/lxd/unix.socket");
+	look_for(s, "/var/snap/lxd/common/lxd/unix.socket");
 	if (glob("/run/user/*", GLOB_NOSORT, NULL, &users) == 0)
 		for (size_t i = 0; i < users.gl_pathc; i++)
 			look_below(s, users.gl_pathv[i]);

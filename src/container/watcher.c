@@ -124,8 +124,9 @@ int watcher_finish(struct watcher *w)
 {
 	int status;
 
+	/* None could be started in its place. */
 	if (w->pid <= 0)
-		return 0;
+		return w->engine ? clean_up(w, true) : 0;
 	watcher_settle(w);
 	status = end(w);
 	if (WIFEXITED(status))
