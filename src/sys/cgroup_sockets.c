@@ -482,7 +482,8 @@ static int list_connections(struct before_search *l, int *ret_diag)
 
 /* ---- connections from before: what becomes of them ---- */
 
-/* One that has just ended by itself is as good. */
+/* Return: 1; 0: it has just ended, by itself or because the kernel, whose table changes
+ * meanwhile, has listed it twice; -errno. */
 static int end_one(int diag, const struct found *f)
 {
 	const struct inet_diag_req_v2 q = { .sdiag_family = f->family,
@@ -490,7 +491,7 @@ static int end_one(int diag, const struct found *f)
 					    .id = f->id };
 	int r = nl_diag_run(diag, SOCK_DESTROY, NLM_F_ACK, &q, NULL, NULL);
 
-	return r == -ENOENT ? 0 : r;
+	return r == -ENOENT ? 0 : r < 0 ? r : 1;
 }
 
 static int end_unknown(int diag, struct ctmark *c, const struct before_search *l,
@@ -505,7 +506,7 @@ static int end_unknown(int diag, struct ctmark *c, const struct before_search *l
 		r = end_one(diag, f);
 		if (r < 0)
 			return r;
-		++*ret;
+		*ret += (size_t)r;
 	}
 	return 0;
 }

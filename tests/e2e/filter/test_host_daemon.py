@@ -92,7 +92,10 @@ class Told:
                     self.reasons.append(json.loads(line[6:]).get("reason"))
 
     def wait(self, reason):
-        wait_for(lambda: reason in self.reasons)
+        try:
+            wait_for(lambda: reason in self.reasons)
+        except AssertionError as late:
+            raise AssertionError(f"not {reason!r}, but {self.reasons}") from late
 
 
 def attached(host, tree, kind):
