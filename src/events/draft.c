@@ -16,8 +16,9 @@
 
 enum {
 	COMMENT_SIZE = 256,
-	SIBLINGS_MIN = 3, /* names that speak for a wildcard */
-	NOTES_MAX = 50,	  /* of each kind; "and N more" */
+	SIBLINGS_MIN = 3,
+	SIBLINGS_SHOWN = 8, /* names that speak for a wildcard */
+	NOTES_MAX = 50,	    /* of each kind; "and N more" */
 };
 
 /* A note that names share an address has no port. */
@@ -306,9 +307,15 @@ static int propose_wildcard(struct draft *d, size_t first, const char *parent)
 		if (!value || policy_read_option(&reader, "learned", POLICY_ALLOW,
 						 text_of(value), &wildcard) == -ENOMEM)
 			return -ENOMEM;
-		why = arena_printf(&d->arena, "%s%s %s", why, siblings++ > 0 ? "," : "",
-				   rule->target);
+		if (siblings++ < SIBLINGS_SHOWN)
+			why = arena_printf(&d->arena, "%s%s %s", why,
+					   siblings > 1 ? "," : "", rule->target);
 	}
+	if (why && siblings > SIBLINGS_SHOWN)
+		why = arena_printf(&d->arena, "%s and %zu more", why,
+				   siblings - SIBLINGS_SHOWN);
+	if (!why)
+		return -ENOMEM;
 	return wildcard.count == 1 ? propose(d, &wildcard.rules[0], why) : 0;
 }
 

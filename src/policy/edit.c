@@ -52,6 +52,12 @@ static int read_policy(const char *path, struct text text, struct arena *arena,
 	return r;
 }
 
+static bool same_budget(const struct plan_budget *a, const struct plan_budget *b)
+{
+	return a->sent == b->sent && a->received == b->received &&
+	       a->per_sec == b->per_sec && a->action == b->action;
+}
+
 static bool same_rule(const struct rule *a, const struct rule *b)
 {
 	return a->action == b->action && a->kind == b->kind &&
@@ -60,7 +66,8 @@ static bool same_rule(const struct rule *a, const struct rule *b)
 					 : dns_name_equal(&a->name, &b->name)) &&
 	       rule_ports_equal(&a->ports, &b->ports) && a->flags == b->flags &&
 	       a->types == b->types && a->until_ms == b->until_ms &&
-	       strcmp(a->target, b->target) == 0 && strcmp(a->comment, b->comment) == 0;
+	       same_budget(&a->budget, &b->budget) && strcmp(a->target, b->target) == 0 &&
+	       strcmp(a->comment, b->comment) == 0;
 }
 
 static bool same_settings(const struct policy *a, const struct policy *b)
@@ -72,7 +79,8 @@ static bool same_settings(const struct policy *a, const struct policy *b)
 	       a->on_denies.count == b->on_denies.count &&
 	       a->on_denies.window_sec == b->on_denies.window_sec &&
 	       a->on_denies.action == b->on_denies.action &&
-	       a->source_count == b->source_count &&
+	       a->source_count == b->source_count && a->open_doh == b->open_doh &&
+	       same_budget(&a->budget, &b->budget) &&
 	       memcmp(a->limits, b->limits, sizeof(a->limits)) == 0;
 }
 

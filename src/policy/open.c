@@ -98,6 +98,16 @@ static int open_addresses(struct policy *p, struct prefix part, struct arena *ar
 	return r < 0 ? r : open_addresses(p, part, arena);
 }
 
+/* Special addresses are open where the policy opens them, and so not those that it
+ * denies.
+ */
+static bool denies_special(const struct rule *r)
+{
+	return r->action == POLICY_DENY && !is_name(r) &&
+	       !addr_special_splits(&r->prefix) &&
+	       addr_special(&r->prefix.addr) != SPECIAL_NOT;
+}
+
 int policy_open_audit(struct policy *p, struct arena *arena)
 {
 	static const struct prefix all[] = { { .addr = { .family = ADDR_V4 } },
@@ -110,6 +120,10 @@ int policy_open_audit(struct policy *p, struct arena *arena)
 	for (size_t i = 0; r == 0 && i < asked.count; i++) {
 		struct rule rule = asked.rules[i];
 
+		if (denies_special(&rule)) {
+			r = policy_add_rule(p, arena, &rule);
+			continue;
+		}
 		if (rule.action != POLICY_ALLOW ||
 		    (is_name(&rule) && !(rule.flags & PLAN_PRIVATE)))
 			continue;
