@@ -10,6 +10,7 @@
 #include "base/special.h"
 #include "engine/host.h"
 #include "filter/filter.h"
+#include "sandbox/budgets.h"
 #include "sandbox/refused.h"
 #include "sys/link.h"
 
@@ -24,10 +25,10 @@ enum {
 struct account_counts {
 	struct filter_count *items; /* owned */
 	size_t count, capacity;
+	bool is_incomplete; /* some weren't read, or found no memory */
 };
 
-/* A filter_counts_fn; the data is a struct account_counts. What finds no memory is left
- * out. */
+/* A filter_counts_fn; the data is a struct account_counts. */
 static void on_count(void *data, const struct filter_count *c)
 {
 	struct account_counts *k = data;
@@ -37,8 +38,10 @@ static void on_count(void *data, const struct filter_count *c)
 		struct filter_count *grown =
 			reallocarray(k->items, capacity, sizeof(*grown));
 
-		if (!grown)
+		if (!grown) {
+			k->is_incomplete = true;
 			return;
+		}
 		k->items = grown;
 		k->capacity = capacity;
 	}
@@ -78,7 +81,7 @@ static bool is_inside(const struct engine_sandbox *g, const struct addr *a)
 
 	if (g->kind == ATTACH_OWNED)
 		return addr_special(a) == SPECIAL_LOOPBACK;
-	return link_addr_is_local(route_fd, a) != 0;
+	return link_addr_is_local(route_fd, a) > 0;
 }
 
 /* Packets that left by the link, unless they stayed inside. */
@@ -89,17 +92,30 @@ static void count_passed(struct engine_sandbox *g, const struct filter_count *c,
 		passed_count(&g->sandbox, c, now_ms);
 }
 
+/* A set of the kernel that is full counts no further destination, and lets it pass. */
+static bool has_all(const struct account_counts *k, size_t set_max)
+{
+	size_t four = 0;
+
+	for (size_t i = 0; i < k->count; i++)
+		four += k->items[i].addr.family == ADDR_V4;
+	return !k->is_incomplete && four < set_max && k->count - four < set_max;
+}
+
 static void read_passed(struct engine_sandbox *g, int64_t now_ms)
 {
 	struct sandbox *s = &g->sandbox;
 	struct account_counts k = { 0 };
 
+	/* What was read before a failure counts: the kernel has begun at 0 again. */
 	if (filter_counts_read(&s->filter, false, on_count, &k) < 0)
-		k.count = 0;
+		k.is_incomplete = true;
 	for (size_t i = 0; i < k.count; i++)
 		count_passed(g, &k.items[i], now_ms);
-	/* It was full: others may have passed. */
-	s->counters[COUNT_PASSED_DROPPED] += k.count >= ACCOUNTS_EVENTS_MAX;
+	if (!has_all(&k, FILTER_USED_MAX)) {
+		s->counters[COUNT_PASSED_DROPPED]++;
+		sandbox_spend_all(s, now_ms);
+	}
 	free(k.items);
 }
 
@@ -156,9 +172,10 @@ static const struct filter_count *find_counts(const struct account_counts *k,
 static bool read_counts(struct engine_host *h, bool refused, struct account_counts *ret)
 {
 	*ret = (struct account_counts){ 0 };
-	if (!h->is_active ||
-	    filter_counts_read(filter_host_conn(h->table), refused, on_count, ret) < 0)
+	if (!h->is_active)
 		return false;
+	if (filter_counts_read(filter_host_conn(h->table), refused, on_count, ret) < 0)
+		ret->is_incomplete = true;
 	if (ret->count > 0)
 		qsort(ret->items, ret->count, sizeof(*ret->items), compare_members);
 	return true;
@@ -219,8 +236,10 @@ static void read_refused_of_all(struct engine_host *h, int64_t now_ms)
 	struct account_counts k;
 	uint64_t lost = h->lost;
 
-	if (!read_counts(h, true, &k))
+	if (!read_counts(h, true, &k) || k.is_incomplete) {
+		free(k.items);
 		return;
+	}
 	h->lost_seen = lost;
 	drain(h);
 	for (size_t i = 0; i < h->core->slots; i++) {
@@ -240,9 +259,9 @@ static void read_refused_of_all(struct engine_host *h, int64_t now_ms)
 static void read_passed_of_all(struct engine_host *h, int64_t now_ms)
 {
 	struct account_counts k;
+	const bool is_whole = !read_counts(h, false, &k) ||
+			      has_all(&k, FILTER_COUNTED_MAX);
 
-	if (!read_counts(h, false, &k))
-		k.count = 0;
 	for (size_t i = 0; i < k.count; i++) {
 		struct engine_sandbox *g = engine_core_find(h->core, k.items[i].member);
 
@@ -253,6 +272,8 @@ static void read_passed_of_all(struct engine_host *h, int64_t now_ms)
 	for (size_t i = 0; i < h->core->slots; i++) {
 		struct engine_sandbox *g = host_at(h->core, i);
 
+		if (g && !is_whole)
+			sandbox_spend_all(&g->sandbox, now_ms);
 		if (!g || g->sandbox.accounts->window_ends_ms > now_ms)
 			continue;
 		relay_account(h->core->relay, &g->sandbox);

@@ -106,6 +106,12 @@ void engine_grants_on_unkept(struct engine_sandbox *g)
 		       "used up");
 }
 
+/* Where the filter failed, names and the relay go by another plan than the filter. */
+static bool is_in_force(const struct engine_sandbox *g, const struct plan *p)
+{
+	return plan_same_state(&g->plan, p) && plan_same_state(&g->sandbox.plan, p);
+}
+
 /* Return: the milliseconds to the next look; INT64_MAX: none is needed. */
 static int64_t look_at(struct engine_sandbox *g)
 {
@@ -118,15 +124,14 @@ static int64_t look_at(struct engine_sandbox *g)
 	next.spent = budgets_spent(budgets, &next, now_ms);
 	report_spent(g);
 	/* A change that is under way is followed by a look of its own. */
-	if (!plan_same_state(&g->plan, &next) && !g->change.is_under_way)
+	if (!is_in_force(g, &next) && !g->change.is_under_way)
 		go_over(g, next);
 	next_ms = budgets_next_ms(budgets, &next, now_ms);
 	if (next.ends_ahead != 0) {
 		next_ms = MIN(next_ms, grants_next_ms(g->grants, wall_ms, now_ms));
 		next_ms = MIN(next_ms, (int64_t)EVERY_MS);
 	}
-	return plan_same_state(&g->plan, &next) ? next_ms
-						: MIN(next_ms, (int64_t)EVERY_MS);
+	return is_in_force(g, &next) ? next_ms : MIN(next_ms, (int64_t)EVERY_MS);
 }
 
 static bool is_watched(const struct engine_sandbox *g)

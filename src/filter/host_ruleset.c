@@ -49,7 +49,6 @@
 #include "filter/ruleset_build.h"
 
 enum {
-	COUNTED_MAX = 16384, /* of all members; when full the rest is not counted */
 	RATES_MAX = HOST_IDS,
 };
 
@@ -96,7 +95,7 @@ static const struct filter_set *counted_set(struct builder *b, size_t family,
 	filter_set_name(FILTER_NAMES_HOST, role, ruleset_families[family].addr, 0,
 			s->name);
 	s->counts = true;
-	ruleset_added_by_rules(s, timeout_sec, COUNTED_MAX);
+	ruleset_added_by_rules(s, timeout_sec, FILTER_COUNTED_MAX);
 	return s;
 }
 
@@ -164,8 +163,8 @@ static void base_sets(struct base *k)
 	logged_set(b, FILTER_KEY_MEMBER, "asks", RATES_MAX);
 	b->seen[V4] = counted_set(b, V4, FILTER_ROLE_SEEN, FILTER_SEEN_SEC);
 	b->seen[V6] = counted_set(b, V6, FILTER_ROLE_SEEN, FILTER_SEEN_SEC);
-	b->met[V4] = logged_set(b, FILTER_KEY_MARK_ADDR4, "met4", COUNTED_MAX);
-	b->met[V6] = logged_set(b, FILTER_KEY_MARK_ADDR6, "met6", COUNTED_MAX);
+	b->met[V4] = logged_set(b, FILTER_KEY_MARK_ADDR4, "met4", FILTER_COUNTED_MAX);
+	b->met[V6] = logged_set(b, FILTER_KEY_MARK_ADDR6, "met6", FILTER_COUNTED_MAX);
 	b->used[V4] = counted_set(b, V4, FILTER_ROLE_USED, FILTER_USED_SEC);
 	b->used[V6] = counted_set(b, V6, FILTER_ROLE_USED, FILTER_USED_SEC);
 	all_level_sets(k);

@@ -130,7 +130,8 @@ enum {
 	FILTER_SEEN_SEC = 60,	/* how long, after the last packet */
 	FILTER_USED_MAX = 1024, /* destinations whose packets are counted as they pass;
 				 * when full others pass uncounted */
-	FILTER_USED_SEC = 180,	/* how long, after the last packet */
+	FILTER_COUNTED_MAX = 16384, /* the same of the host's table, of all members */
+	FILTER_USED_SEC = 180,	    /* how long, after the last packet */
 	FILTER_LOG_PER_SEC = 20,
 	FILTER_LOG_BURST = 40,
 	FILTER_LARGE = 512, /* ranges that take a millisecond to load, or more */

@@ -259,6 +259,24 @@ uint64_t budgets_spent(const struct budgets *b, const struct plan *p, int64_t no
 	return spent;
 }
 
+bool budgets_use_up(struct budgets *b, const struct plan *p, int64_t now_ms)
+{
+	bool any = false;
+
+	for (size_t i = 0; b && i < b->count; i++) {
+		const struct plan_budget budget = plan_budget(p, i);
+		struct account *a = &b->accounts[i];
+
+		if (budget.action != BUDGET_CUT || is_spent(a, &budget, now_ms))
+			continue;
+		use_up(a, &budget, now_ms);
+		if (b->kept)
+			keep_one(&b->kept->accounts[i], a);
+		any = true;
+	}
+	return any;
+}
+
 uint64_t budgets_take_news(struct budgets *b)
 {
 	uint64_t news = 0;
@@ -289,6 +307,12 @@ void sandbox_spend(struct sandbox *s, uint32_t rule, uint64_t sent, uint64_t rec
 {
 	if (budgets_count(s->budgets, &s->plan, rule, sent, received, now_ms) &&
 	    s->on_spent)
+		s->on_spent(s);
+}
+
+void sandbox_spend_all(struct sandbox *s, int64_t now_ms)
+{
+	if (budgets_use_up(s->budgets, &s->plan, now_ms) && s->on_spent)
 		s->on_spent(s);
 }
 

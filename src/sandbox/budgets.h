@@ -36,6 +36,9 @@ bool budgets_count(struct budgets *b, const struct plan *p, uint32_t rule, uint6
 		   uint64_t received, int64_t now_ms);
 /* plan.spent as of now. */
 uint64_t budgets_spent(const struct budgets *b, const struct plan *p, int64_t now_ms);
+/* What has passed can't all be counted: each budget that cuts is used up. Return: one
+ * wasn't before. */
+bool budgets_use_up(struct budgets *b, const struct plan *p, int64_t now_ms);
 /* Bit i: that of plan_budget(i) was used up since this was asked last. */
 uint64_t budgets_take_news(struct budgets *b);
 /* The milliseconds until one that is used up begins anew; INT64_MAX: none does. */
@@ -44,5 +47,6 @@ int64_t budgets_next_ms(const struct budgets *b, const struct plan *p, int64_t n
 /* The same of @s, which may have none; who has a budget that is used up is told. */
 void sandbox_spend(struct sandbox *s, uint32_t rule, uint64_t sent, uint64_t received,
 		   int64_t now_ms);
+void sandbox_spend_all(struct sandbox *s, int64_t now_ms); /* budgets_use_up() */
 uint64_t sandbox_budget_left(const struct sandbox *s, uint32_t rule, bool received,
 			     int64_t now_ms);

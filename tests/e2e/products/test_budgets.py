@@ -59,6 +59,22 @@ def test_what_has_passed_counts_on_with_another_engine(world):
         assert 1500 < sent_to(box, site.v4) <= 2000
 
 
+@pytest.mark.parametrize("product", ["sidecar", "netns"])
+def test_where_not_everything_can_be_counted_it_is_used_up(world, product):
+    site, other = (world.site(f"budget{world.number()}.test") for _ in range(2))
+    wide = {"action": "allow", "target": "93.70.0.0/20"}
+    with guarded(world, product, policy(rule(site.name, sent="100M"), rule(other.name), wide, verify="dns")) as box:
+        assert all(a.addresses for a in box.probe(["dns", site.name], ["dns", other.name]))
+        flow = box.flow(site.v4)
+        assert flow.say() == "got"
+        # more destinations than the kernel's set holds: the flow's own may be none of them
+        box.probe(*(["udp", f"93.70.{i // 250}.{i % 250}", 9, {"wait": 0}] for i in range(1100)))
+        wait_for(lambda: flow.say() != "got", step=0.1)
+        expect.name_refused(box.probe(["dns", site.name]))
+        assert box.probe(["dns", other.name]).addresses
+        wait_for(lambda: any("budget of the rule is used up" in d["reason"] for d in box.denies() if d["name"] == site.name))
+
+
 def test_what_comes_back_has_a_budget_and_so_has_all_that_leaves(world):
     site, other = (world.site(f"budget{world.number()}.test") for _ in range(2))
     told = rule(other.name, sent=100, action="event")
