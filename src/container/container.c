@@ -41,6 +41,7 @@ struct run {
 	struct container_spec *spec;
 	struct docker engine;
 	struct arena arena;
+	struct option_list volumes; /* what is bound, each path without links */
 	struct guard guard;
 	struct watcher watcher;
 	struct stream stream;
@@ -105,10 +106,11 @@ static json_t *listed(const struct option_list *list)
 static json_t *describe_app(const struct run *r)
 {
 	const struct container_spec *s = r->spec;
-	json_t *host = json_pack("{s:o, s:[s, s], s:o, s:o}", "NetworkMode",
+	json_t *host = json_pack("{s:o, s:[s, s], s:o, s:o, s:I}", "NetworkMode",
 				 json_sprintf("container:%s", r->guard.id), "CapDrop",
 				 "NET_ADMIN", "NET_RAW", "CapAdd", listed(&s->caps),
-				 "Binds", listed(&s->volumes));
+				 "Binds", listed(&r->volumes), "PidsLimit",
+				 (json_int_t)s->pids_limit);
 	json_t *j = json_pack("{s:s, s:o, s:o, s:o, s:s*, s:s*, s:b, s:b, s:b, s:b, s:b, "
 			      "s:b}",
 			      "Image", s->image, "HostConfig", host, "Labels",
@@ -341,8 +343,15 @@ static void follow(struct run *r)
 
 /* podman makes the process ready already when it is attached to: from then on it is in
  * the guard's namespace, whose filter stays, also when podman starts a guard that has
- * ended again, in a new namespace. */
-static int start_app(struct run *r, struct err *err)
+ * ended again, in a new namespace. The volumes are bound then, too, and Docker's at the
+ * start. */
+static int look_again(struct run *r, struct err *err)
+{
+	return volumes_check_again(&r->volumes, &r->engine,
+				   client_socket(r->spec->socket), &r->arena, err);
+}
+
+static int make_app(struct run *r, struct err *err)
 {
 	struct err ignored = { 0 };
 	int code = create_app(r, err);
@@ -353,18 +362,29 @@ static int start_app(struct run *r, struct err *err)
 			(void)!docker_remove(&r->engine, r->app, &ignored);
 	}
 	if (code == 0)
+		code = look_again(r, err);
+	if (code == 0)
 		code = docker_attach(&r->engine, r->app, r->spec->interactive,
 				     &r->stream.fd, err);
 	if (code == 0)
 		code = announce(r, err);
 	watcher_settle(&r->watcher);
+	return code;
+}
+
+static int start_app(struct run *r, struct err *err)
+{
+	int code = make_app(r, err);
+
+	if (code == 0)
+		code = look_again(r, err);
 	if (code == 0)
 		code = docker_start(&r->engine, r->app, err);
 	if (code == 0)
 		code = docker_wait_open(&r->engine, r->app, &r->app_end, err);
-	if (code < 0)
+	if (code < 0 && code != -EINVAL)
 		r->status = status_of_start(err);
-	else
+	else if (code == 0)
 		resize(r);
 	return code;
 }
@@ -376,7 +396,8 @@ static int prepare(struct run *r, struct err *err)
 
 	if (code == 0)
 		code = volumes_check(&r->spec->volumes, &r->engine,
-				     client_socket(r->spec->socket), err);
+				     client_socket(r->spec->socket), &r->arena,
+				     &r->volumes, err);
 	if (code == 0)
 		code = docker_ask(&r->engine, "GET", "/_ping", NULL, NULL, err);
 	if (code == 0)

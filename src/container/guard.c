@@ -24,6 +24,7 @@ enum {
 	LOOK_MS = 20,
 	ASK_SEC = 30,
 	PROC_FILE_MAX = 65536,
+	PIDS_LIMIT = 256, /* a sidecar has about ten */
 };
 
 #define PORT_TEXT    "18080/tcp"
@@ -54,11 +55,11 @@ static json_t *describe(const struct guard *g)
 {
 	const char *network = g->spec->network;
 
-	return json_pack("{s:s, s:b, s:b, s:o, s:{s:[s]}, s:{s:[s], s:b, s:s*}}", "Image",
-			 g->spec->weir_image, "OpenStdin", 1, "StdinOnce", 1, "Labels",
-			 guard_labels(g, "guard"), "Healthcheck", "Test", "NONE",
-			 "HostConfig", "CapDrop", "ALL", "ReadonlyRootfs", 1,
-			 "NetworkMode", network);
+	return json_pack("{s:s, s:b, s:b, s:o, s:{s:[s]}, s:{s:[s], s:b, s:s*, s:i}}",
+			 "Image", g->spec->weir_image, "OpenStdin", 1, "StdinOnce", 1,
+			 "Labels", guard_labels(g, "guard"), "Healthcheck", "Test",
+			 "NONE", "HostConfig", "CapDrop", "ALL", "ReadonlyRootfs", 1,
+			 "NetworkMode", network, "PidsLimit", PIDS_LIMIT);
 }
 
 static json_t *describe_holder(const struct guard *g)

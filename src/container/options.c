@@ -16,6 +16,11 @@
 
 #define WEIR_IMAGE "weir:latest"
 
+enum {
+	PIDS_LIMIT = 4096,
+	PIDS_MOST = 4194304, /* the kernel's largest number of a process */
+};
+
 static const struct cli_option options[] = {
 	{ "image", "IMAGE", "the image; it has to be there already",
 	  OPTION_IN(TEXT_ONCE, struct container_spec, image) },
@@ -55,6 +60,10 @@ static const struct cli_option options[] = {
 	{ "cap-add", "NAME",
 	  "a capability more; none that leads past the filter; may be repeated",
 	  .separator = ' ', OPTION_IN(LIST, struct container_spec, caps) },
+	{ "pids-limit", "N",
+	  "processes and threads that there may be in the container (4096)",
+	  OPTION_IN(NUMBER, struct container_spec, pids_limit), .least = 1,
+	  .most = PIDS_MOST },
 	{ "privileged", NULL, "refused: such a container can take the filter away",
 	  OPTION_IN(FLAG, struct container_spec, privileged) },
 	{ "info-fd", "N",
@@ -224,7 +233,8 @@ int container_parse(int argc, char **argv, struct container_spec *ret, struct er
 	uint64_t given = 0;
 	int first;
 
-	*ret = (struct container_spec){ .policy.verify = POLICY_VERIFY_TLS };
+	*ret = (struct container_spec){ .policy.verify = POLICY_VERIFY_TLS,
+					.pids_limit = PIDS_LIMIT };
 	first = cli_options_parse(&cli_container_options, ret, argc, argv, &given, err);
 	if (first < 0)
 		return first;

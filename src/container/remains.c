@@ -14,42 +14,53 @@ static const char *text_in(const json_t *j, const char *key)
 	return json_string_value(json_object_get(j, key));
 }
 
-/* An image that was made of a sandbox's container has its labels, and passes them on to
- * containers that are nobody's but their owner's. */
-static bool is_made_here(const json_t *found)
+static const char *run_of(const json_t *found)
 {
-	const json_t *labels =
-		json_object_get(json_object_get(found, "Config"), "Labels");
-	const char *sandbox = text_in(labels, "weir.sandbox");
-	const char *guard = text_in(labels, "weir.guard"), *name = text_in(found, "Name");
-	const char *network =
-		text_in(json_object_get(found, "HostConfig"), "NetworkMode");
-	char expected[EXPECTED_SIZE];
-
-	if (!sandbox || !name)
-		return false;
-	snprintf(expected, sizeof(expected), "%s%s", sandbox, guard ? "" : "-weir");
-	if (strcmp(name + (name[0] == '/'), expected) != 0)
-		return false;
-	snprintf(expected, sizeof(expected), "container:%s", guard ? guard : "");
-	return !guard || (network && strcmp(network, expected) == 0);
+	return text_in(json_object_get(json_object_get(found, "Config"), "Labels"),
+		       "weir.run");
 }
 
-/* Return: 1: it is removed; 0: it isn't there, or another's; -errno with @err. */
+/* An image that was made of a sandbox's container has its labels, and passes them on to
+ * containers that are nobody's but their owner's. Nothing else tells them apart: a
+ * container may be renamed. Return: 1: the run that the labels name has made @found; 0:
+ * somebody else has; -errno with @err. */
+static int is_made_here(const struct docker *e, const json_t *found, struct err *err)
+{
+	const char *image = text_in(found, "Image"), *run = run_of(found), *passed_on;
+	json_t *its_image = NULL;
+	char path[EXPECTED_SIZE];
+	int r;
+
+	if (!run || !image || strspn(image, TEXT_NAME_LETTERS ":") < strlen(image))
+		return 0;
+	snprintf(path, sizeof(path), "/images/%.200s/json", image);
+	r = docker_ask(e, "GET", path, NULL, &its_image, err);
+	if (r < 0)
+		return r;
+	passed_on = run_of(its_image);
+	r = !passed_on || strcmp(passed_on, run) != 0;
+	json_decref(its_image);
+	return r;
+}
+
+/* Return: 1: it is removed; 0: it, or its image, isn't there, or it is another's; -errno
+ * with @err. */
 static int remove_made_here(const struct docker *e, const char *id, struct err *err)
 {
 	json_t *found = NULL;
 	int r = docker_inspect(e, id, &found, err);
 
+	if (r == 0)
+		r = is_made_here(e, found, err);
+	json_decref(found);
+	if (r > 0) {
+		r = docker_remove(e, id, err);
+		return r < 0 ? r : 1;
+	}
 	if (r == -ENOENT) {
 		*err = (struct err){ 0 };
 		return 0;
 	}
-	if (r == 0 && is_made_here(found)) {
-		r = docker_remove(e, id, err);
-		r = r < 0 ? r : 1;
-	}
-	json_decref(found);
 	return r;
 }
 

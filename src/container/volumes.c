@@ -232,8 +232,9 @@ static int look_with_mounts(struct search *s, const struct resolved *dir,
 	return r;
 }
 
+/* @ret: @path as it is found now, without links. */
 static int check_path(const char *volume, const char *path, const struct world *w,
-		      struct err *err)
+		      char ret[PATH_MAX], struct err *err)
 {
 	struct search s = { 0 };
 	struct resolved dir;
@@ -253,67 +254,161 @@ static int check_path(const char *volume, const char *path, const struct world *
 	if (r > 0)
 		return refuse(err, volume, "it shows the host's kernel and processes",
 			      "");
+	if (r == 0 && snprintf(ret, PATH_MAX, "%s%s", dir.there[1] ? dir.there : "",
+			       dir.rest) >= PATH_MAX)
+		r = -ENAMETOOLONG;
 	return r < 0 ? refuse(err, volume, "where it leads can't be told: ", strerror(-r))
 		     : 0;
 }
 
-/* Of a volume of the engine's, which may be a directory by another name. Return: 0 or
- * -errno. */
-static int find_device(const struct docker *e, const char *name, char ret[PATH_MAX],
+/* -- a volume of the engine's -------------------------------------------------------- */
+
+static const char *option_of(const json_t *options, const char *key)
+{
+	const char *value = json_string_value(json_object_get(options, key));
+
+	return value ? value : "";
+}
+
+/* As mount(8) has it: the type doesn't count then. */
+static bool is_bind(const char *options)
+{
+	static const char *const words[] = { "bind", "rbind" };
+
+	while (*options) {
+		const size_t len = strcspn(options, ",");
+
+		for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+			if (len == strlen(words[i]) &&
+			    strncmp(options, words[i], len) == 0)
+				return true;
+		options += len + (options[len] == ',');
+	}
+	return false;
+}
+
+/* A file system that is made of other files, or that is on a disk of the host's, may have
+ * a socket of the host's in it. */
+static bool shows_no_file_of_the_host(const char *type)
+{
+	static const char *const types[] = { "tmpfs", "nfs", "nfs4", "cifs" };
+
+	return text_is_one_of(type, types, ARRAY_SIZE(types));
+}
+
+static int check_options(const char *volume, const json_t *options, const struct world *w,
+			 struct err *err)
+{
+	const char *device = option_of(options, "device"),
+		   *type = option_of(options, "type");
+	char ignored[PATH_MAX];
+
+	/* Also what an engine that knows better than mount(8) takes for a bind. */
+	if (is_bind(option_of(options, "o")) || strcmp(type, "bind") == 0 ||
+	    ((!type[0] || strcmp(type, "none") == 0) && device[0])) {
+		if (device[0] == '/')
+			return check_path(volume, device, w, ignored, err);
+		return refuse(err, volume,
+			      "it can't be judged, for its device is no absolute path: ",
+			      device);
+	}
+	if (!type[0] || shows_no_file_of_the_host(type))
+		return 0;
+	return refuse(err, volume, "it can't be judged, for it is of the type ", type);
+}
+
+/* Another driver than the engine's own says where it keeps a volume, and need not say
+ * what of. */
+static int check_driver(const char *volume, const json_t *found, const struct world *w,
+			struct err *err)
+{
+	const char *driver = option_of(found, "Driver"),
+		   *kept = option_of(found, "Mountpoint");
+	char ignored[PATH_MAX];
+
+	if (strcmp(driver, "local") == 0)
+		return 0;
+	if (kept[0] == '/')
+		return check_path(volume, kept, w, ignored, err);
+	return refuse(err, volume, "it can't be judged, for it is of the driver ",
+		      driver);
+}
+
+static int check_named(const char *volume, const char *name, const struct world *w,
 		       struct err *err)
 {
 	char path[PATH_MAX + 16];
-	const char *device;
 	json_t *found = NULL;
 	int r;
 
-	ret[0] = '\0';
 	snprintf(path, sizeof(path), "/volumes/%s", name);
-	r = docker_ask(e, "GET", path, NULL, &found, err);
-	if (r == -ENOENT) {
+	r = docker_ask(w->engine, "GET", path, NULL, &found, err);
+	if (r == -ENOENT) { /* The engine is going to make it. */
 		*err = (struct err){ 0 };
 		return 0;
 	}
-	if (r < 0)
-		return r;
-	device = json_string_value(
-		json_object_get(json_object_get(found, "Options"), "device"));
-	if (device)
-		snprintf(ret, PATH_MAX, "%s", device);
+	if (r == 0)
+		r = check_driver(volume, found, w, err);
+	if (r == 0)
+		r = check_options(volume, json_object_get(found, "Options"), w, err);
 	json_decref(found);
-	return 0;
+	return r;
 }
 
-static int check(const char *volume, const struct world *w, struct err *err)
+/* -- all of them --------------------------------------------------------------------- */
+
+static int check(const char *volume, const struct world *w, struct arena *arena,
+		 const char **ret, struct err *err)
 {
-	char path[PATH_MAX];
-	int r = 0;
+	const size_t len = strcspn(volume, ":");
+	char path[PATH_MAX], real[PATH_MAX];
+	int r;
 
-	snprintf(path, sizeof(path), "%.*s", (int)strcspn(volume, ":"), volume);
+	snprintf(path, sizeof(path), "%.*s", (int)len, volume);
 	if (path[0] != '/') {
-		CLEAN(mem) char *name = strdup(path);
-
-		r = name ? find_device(w->engine, name, path, err)
-			 : err_set(err, -ENOMEM, "out of memory");
+		*ret = volume;
+		return check_named(volume, path, w, err);
 	}
-	return r == 0 && path[0] == '/' ? check_path(volume, path, w, err) : r;
+	r = check_path(volume, path, w, real, err);
+	if (r < 0)
+		return r;
+	if (strchr(real, ':'))
+		return refuse(err, volume, "an engine can't be told of the path ", real);
+	*ret = arena_printf(arena, "%s%s", real[0] ? real : "/", volume + len);
+	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
 int volumes_check(const struct option_list *volumes, const struct docker *engine,
-		  const char *daemon, struct err *err)
+		  const char *daemon, struct arena *arena, struct option_list *ret,
+		  struct err *err)
 {
 	struct world w = { .engine = engine, .daemon = daemon };
 
 	if (volumes->count > 0 && mounts_read(true, &w.mounts, err) < 0)
 		return err->code;
+	ret->count = volumes->count;
 	for (size_t i = 0; i < volumes->count; i++) {
 		struct err one = { 0 };
 
-		if (check(volumes->items[i], &w, &one) < 0)
+		if (check(volumes->items[i], &w, arena, &ret->items[i], &one) < 0)
 			(void)!err_also(err, &one);
 	}
 	mounts_done(&w.mounts);
 	return err->code;
+}
+
+int volumes_check_again(const struct option_list *resolved, const struct docker *engine,
+			const char *daemon, struct arena *arena, struct err *err)
+{
+	struct option_list now;
+
+	if (volumes_check(resolved, engine, daemon, arena, &now, err) < 0)
+		return err->code;
+	for (size_t i = 0; i < now.count; i++)
+		if (strcmp(now.items[i], resolved->items[i]) != 0)
+			return refuse(err, resolved->items[i],
+				      "since the start it has become ", now.items[i]);
+	return 0;
 }
 
 bool volume_is_well_formed(const char *volume)

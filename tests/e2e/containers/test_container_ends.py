@@ -14,6 +14,7 @@ import pytest
 from world import expect
 from world.daemon import Daemon
 from world.engine_api import KINDS, ApiEngine
+from world.netns import NetNs
 from world.sidecar import wait_for
 
 STRANGER = "93.9.9.9"
@@ -142,6 +143,21 @@ def test_a_container_of_an_image_that_was_made_of_a_sandbox_stays(engine):
     engine.engine("rm", "-f", "kept")
 
 
+@pytest.mark.parametrize("ended", ["the run", "the run and its watcher"])
+def test_renamed_containers_are_removed(engine, ended):
+    with engine.running(*SLEEP) as (process, info):
+        for name in (info["id"], f"{info['id']}-weir"):
+            engine.engine("rename", name, f"new-{name}")
+        if ended == "the run and its watcher":
+            os.kill(process.pid, signal.SIGSTOP)
+            os.kill(watchers_of(process.pid)[0], signal.SIGKILL)
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait(60)
+            wait_for(lambda: engine.engine("inspect", "--format", "{{.State.Running}}", info["guardContainer"]) == "false", step=0.1)
+            assert engine.run("--", "/bin/true").code == 0
+    engine.nothing_left()
+
+
 def test_a_guard_that_is_paused_is_no_reason_to_remove_its_app(docker_engine):
     engine = docker_engine
     with engine.running(*SLEEP) as (process, info):
@@ -223,6 +239,23 @@ def test_the_daemon_guards_from_outside(docker_engine, daemon, site, denied):
         found = engine.engine.inspect(info["guardContainer"])
         assert not found["HostConfig"]["CapAdd"] and found["HostConfig"]["CapDrop"] == ["ALL"]
     wait_for(lambda: info["id"] not in daemon.names())
+
+
+def test_a_sandbox_of_the_daemons_is_not_taken_over(docker_engine, daemon, site):
+    """The name is another sandbox's: the run fails, and that one keeps its policy. When that one has ended, the name can be had at once."""
+    engine = docker_engine
+    options = ("--socket", daemon.socket, "--id", "same")
+    other = NetNs()
+    done = daemon.weir("attach", "--id", "same", "--netns", other.path, "--allow", site.name)
+    assert done.code == 0, done
+    before = daemon.get("/sandboxes/same/policy").json()
+    done = engine.run(*options, "--", "/bin/echo", "ran", guard="daemon")
+    assert (done.code, done.out) == (125, b"") and "'same' already" in done.messages, done
+    assert daemon.get("/sandboxes/same/policy").json() == before and before["policy"]["egress"][0]["target"] == site.name
+    daemon.weir("detach", "same")
+    for _ in range(3):
+        done = engine.run(*options, "--", "/bin/echo", "ran", guard="daemon")
+        assert (done.code, done.out) == (0, b"ran\n"), done
 
 
 def test_a_runtime_that_is_another_kernels_is_refused(docker_engine):

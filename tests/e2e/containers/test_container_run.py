@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """weir container run: a container of a real Docker Engine or podman, guarded by a sidecar."""
+import contextlib
 import json
 import os
 import signal
@@ -69,7 +70,7 @@ REFUSED = {"--network host": "host's network", "--privileged": "take the filter 
            "--cap-add DAC_READ_SEARCH": "take the filter away", "--cap-add CAP_SYS_BOOT --cap-add perfmon": "perfmon",
            "--network container:x": "another container", "--network none": "nothing to guard", "--network slirp4netns:allow_host_loopback=true": "not a network's name",
            "--volume /tmp:/x:rshared": "FROM:TO", "--id -x": "--id '-x'",
-           "--allow a..b": "a..b", "--set-env X": "NAME=VALUE", "--info-fd 99": "not an open descriptor"}
+           "--allow a..b": "a..b", "--set-env X": "NAME=VALUE", "--pids-limit 0": "0", "--info-fd 99": "not an open descriptor"}
 
 
 in_docker = pytest.mark.parametrize("engine", ["docker"], indirect=True)
@@ -181,6 +182,70 @@ def test_the_host_by_a_volume_or_a_networks_number_is_refused(engine):
     for words in (("--volume", "bound:/x"), ("--network", host)):
         done = engine.run(*words, "--", "/bin/true")
         assert done.code == 2 and words[0] in done.messages and "is refused" in done.messages, done
+    engine.nothing_left()
+
+
+@pytest.mark.parametrize("words, limit", [((), 4096), (("--pids-limit", "77"), 77)])
+def test_its_processes_have_a_limit(engine, words, limit):
+    """So has the guard, which needs few."""
+    with engine.running(*words, "--", "/bin/sleep", "600") as (_, info):
+        limits = [int(engine.engine("inspect", "--format", "{{.HostConfig.PidsLimit}}", info[key])) for key in ("container", "guardContainer")]
+        assert limits == [limit, 256]
+
+
+VOLUMES = {"type=none o=bind device=relative": "can't be judged", "type=none o=nosuid,rbind device={socket}": "the socket",
+           "type=overlay o=lowerdir={socket}:/usr device=overlay": "the type overlay", "type=ext4 device=/dev/vda": "the type ext4",
+           "type=tmpfs o=bind device=x": "can't be judged", "type=tmpfs device=tmpfs": ""}
+
+
+@pytest.mark.parametrize("options", VOLUMES)
+def test_a_volume_of_the_engines_is_judged_by_all_its_options(engine, options):
+    name = f"judged{engine.world.number()}"
+    words = options.format(socket=engine.socket.parent).split()
+    engine.engine("volume", "create", *[w for word in words for w in ("--opt", word)], name)
+    done = engine.run("--volume", f"{name}:/x", "--", "/usr/bin/test", "-d", "/x")
+    assert done.code == (2 if VOLUMES[options] else 0) and VOLUMES[options] in done.messages, done
+    engine.nothing_left()
+
+
+@contextlib.contextmanager
+def held_before_the_start(engine, *words):
+    """A run whose --info-fd takes no line until the block ends, so that it doesn't start its container before."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(write, b" " * 4096):
+            pass
+    os.set_blocking(write, True)
+    process = engine.start("--info-fd", write, *words, pass_fds=(write,))
+    os.close(write)
+    try:
+        wait_for(lambda: len(engine.containers()) == 2, step=0.05)
+        yield process
+    finally:
+        with os.fdopen(read, "rb") as lines:
+            lines.read()
+
+
+def test_a_volume_that_is_exchanged_after_the_look_shows_no_socket(engine, tmp_path):
+    """A link is not followed again; a directory that gave way to one is refused, and nothing has started."""
+    for name in ("first", "kept", "below/dir"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "first/mark").write_text("first")
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "first")
+    script = f"cat /x/mark; ls /x/{engine.socket.name}; exit 0"
+    with held_before_the_start(engine, "--volume", f"{link}:/x", "--", "/bin/sh", "-c", script) as process:
+        link.unlink()
+        link.symlink_to(engine.socket.parent)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, b"first"), err
+    with held_before_the_start(engine, "--volume", f"{tmp_path}/below/dir:/x", "--", "/bin/sh", "-c", "echo ran") as process:
+        (tmp_path / "below").rename(tmp_path / "away")
+        (tmp_path / "below").mkdir()
+        (tmp_path / "below/dir").symlink_to(engine.socket.parent)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (2, b"") and b"--volume" in err, (process.returncode, out, err)
     engine.nothing_left()
 
 
