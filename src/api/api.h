@@ -13,6 +13,8 @@
 #include "event/event.h"
 #include "events/jsonl.h"
 #include "events/review.h"
+#include "events/sqlite.h"
+#include "opensandbox/policy.h"
 #include "policy/document.h"
 #include "sys/loop.h"
 
@@ -108,9 +110,16 @@ struct api_ops {
 			   bool callers_fault);
 	/* Optional: a key of a policy that means nothing here; printable. */
 	void (*log_unknown_key)(void *data, const char *key);
-	/* Optional: denials since then, where events are stored. */
-	int (*count_denies)(void *data, int64_t since_ms, uint64_t *ret_events,
-			    uint64_t *ret_packets, struct err *err);
+	/* What is wrong with @d, which stays the caller's; nothing changes. Return: 0,
+	 * -EINVAL, -ENOMEM. */
+	int (*check)(void *data, const struct document *d, sidecar_fault_fn *on_fault,
+		     void *to, struct err *err);
+	/* What is in force, borrowed until the next turn; NULL: nothing yet. */
+	const struct plan *(*plan)(void *data);
+	/* Optional: the store, to be closed by the caller, and of whose events it is
+	 * asked (NULL: all). Return: 0, or -errno: it can't be read now. */
+	int (*store)(void *data, struct sqlite_reader **ret, const char **ret_sandbox,
+		     struct err *err);
 	/* Review tasks; all three, or none where events aren't stored. -ENOENT: there is
 	 * no such task; other errors: not now. */
 	int (*reviews)(void *data, enum review_state state,

@@ -110,6 +110,22 @@ static void count_in_memory(const struct api_request *r, int64_t since_ms,
 	}
 }
 
+static int count_in_store(const struct api_request *r, int64_t since_ms,
+			  uint64_t *ret_events, uint64_t *ret_packets, struct err *err)
+{
+	struct sqlite_query q = { .action = EVENT_DENY, .since_ms = since_ms };
+	struct sqlite_reader *store = NULL;
+	struct sqlite_sum sum = { 0 };
+	int code = r->ops->store(r->ops->data, &store, &q.sandbox, err);
+
+	if (code == 0)
+		code = sqlite_count(store, &q, &sum, err);
+	sqlite_reader_close(store);
+	*ret_events = sum.rows;
+	*ret_packets = sum.packets;
+	return code;
+}
+
 void answer_denies_count(struct api_request *r)
 {
 	uint64_t events = 0, packets = 0;
@@ -125,15 +141,14 @@ void answer_denies_count(struct api_request *r)
 		reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid since");
 		return;
 	}
-	if (!r->ops->count_denies && r->api->config.sandboxes.find && !r->is_about_one) {
+	if (!r->ops->store && r->api->config.sandboxes.find && !r->is_about_one) {
 		reply_error(r, MHD_HTTP_NOT_FOUND, "events are not stored here");
 		return;
 	}
-	if (!r->ops->count_denies) {
+	if (!r->ops->store) {
 		count_in_memory(r, since_ms, &events, &packets);
 		from = "memory";
-	} else if (r->ops->count_denies(r->ops->data, since_ms, &events, &packets, &err) <
-		   0) {
+	} else if (count_in_store(r, since_ms, &events, &packets, &err) < 0) {
 		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", err.text);
 		return;
 	}

@@ -120,6 +120,11 @@ void reply_header(struct MHD_Response *response, const char *name, const char *v
 /* ---- routes ---- */
 
 void answer_policy(struct api_request *r);
+void answer_policy_check(struct api_request *r);
+void answer_explain(struct api_request *r);
+void answer_activity(struct api_request *r);
+void answer_top(struct api_request *r);
+void answer_stored(struct api_request *r);
 void answer_status(struct api_request *r);
 void answer_metrics(struct api_request *r);
 void answer_events(struct api_request *r);

@@ -54,15 +54,33 @@ static void note_fault(void *data, const char *text, enum fault_level level)
 			     "%s", text);
 }
 
+static void note_means(struct control *s)
+{
+	s->policy.filters = s->many || (s->spec.mode != SIDECAR_MODE_DNS &&
+					(s->status.enforced == ENFORCED_FILTER ||
+					 !s->link->is_active));
+}
+
+int control_check(struct control *s, const struct document *d, sidecar_fault_fn *on_fault,
+		  void *to, struct err *err)
+{
+	uint8_t *bytes = NULL;
+	size_t size;
+	int r;
+
+	note_means(s);
+	r = sidecar_policy_build(&s->policy, d, on_fault, to, &bytes, &size, err);
+	free(bytes);
+	return r;
+}
+
 int control_compile(struct control *s, const struct document *d,
 		    struct control_candidate *c, struct err *err)
 {
 	size_t size;
 	int r;
 
-	s->policy.filters = s->many || (s->spec.mode != SIDECAR_MODE_DNS &&
-					(s->status.enforced == ENFORCED_FILTER ||
-					 !s->link->is_active));
+	note_means(s);
 	r = sidecar_policy_build(&s->policy, d, s->many ? NULL : note_fault, s, &c->bytes,
 				 &size, err);
 	return r < 0 ? r : plan_open(c->bytes, size, &c->plan, err);

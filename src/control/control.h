@@ -258,6 +258,10 @@ struct control_candidate {
 /* Compile @d. Nothing has happened yet. */
 int control_compile(struct control *s, const struct document *d,
 		    struct control_candidate *c, struct err *err) MUST_CHECK;
+/* What is wrong with @d, told to @on_fault: nothing changes. Return: as
+ * sidecar_policy_build(). */
+int control_check(struct control *s, const struct document *d, sidecar_fault_fn *on_fault,
+		  void *to, struct err *err) MUST_CHECK;
 /* Its plan and @d as files. */
 int control_candidate_files(struct control_candidate *c, const struct document *d,
 			    struct err *err) MUST_CHECK;

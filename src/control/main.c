@@ -240,6 +240,20 @@ static enum api_failure change(void *data, struct document *next, struct err *er
 	return control_change(data, next, err);
 }
 
+static int check(void *data, const struct document *d, sidecar_fault_fn *on_fault,
+		 void *to, struct err *err)
+{
+	return control_check(((struct control_sandbox *)data)->side, d, on_fault, to,
+			     err);
+}
+
+static const struct plan *plan(void *data)
+{
+	const struct control_sandbox *w = data;
+
+	return w->plan.bytes ? &w->plan : NULL;
+}
+
 static const struct event_ring *events(void *data)
 {
 	struct control_sandbox *w = data;
@@ -278,6 +292,8 @@ void control_ops(struct control_sandbox *w, struct api_ops *ret)
 		.data = w,
 		.policy = policy,
 		.change = change,
+		.check = check,
+		.plan = plan,
 		.healthy = control_healthy,
 		.status = control_status,
 		.events = events,

@@ -165,7 +165,7 @@ void control_on_answered(struct control *s, uint32_t sandbox,
 /* The store is opened for each question: they are few, and the file may be another one by
  * then. */
 
-enum { COUNT_MS = 1000 }; /* a search that takes longer is ended */
+enum { SEARCH_MS = 1000 }; /* a search that takes longer is ended */
 
 /* What is asked for at the top is of any. */
 static const char *name_of(const struct control_sandbox *w)
@@ -173,24 +173,13 @@ static const char *name_of(const struct control_sandbox *w)
 	return w->spec.name[0] ? w->spec.name : NULL;
 }
 
-/* Denials, for whoever breaks a circuit by their number. */
-static int count_denies(void *data, int64_t since_ms, uint64_t *ret_events,
-			uint64_t *ret_packets, struct err *err)
+static int open_store(void *data, struct sqlite_reader **ret, const char **ret_sandbox,
+		      struct err *err)
 {
 	const struct control_sandbox *w = data;
-	const struct sqlite_query q = { .action = EVENT_DENY,
-					.sandbox = name_of(w),
-					.since_ms = since_ms };
-	struct sqlite_reader *reader = NULL;
-	struct sqlite_sum sum = { 0 };
-	int r = sqlite_reader_open(w->side->spec.state_dir, COUNT_MS, &reader, err);
 
-	if (r == 0)
-		r = sqlite_count(reader, &q, &sum, err);
-	sqlite_reader_close(reader);
-	*ret_events = sum.rows;
-	*ret_packets = sum.packets;
-	return r;
+	*ret_sandbox = name_of(w);
+	return sqlite_reader_open(w->side->spec.state_dir, SEARCH_MS, ret, err);
 }
 
 static int list_tasks(void *data, enum review_state state,
@@ -250,7 +239,7 @@ void control_store_ops(const struct control *s, struct api_ops *ret)
 {
 	if (!s->store)
 		return;
-	ret->count_denies = count_denies;
+	ret->store = open_store;
 	ret->reviews = list_tasks;
 	ret->review = show_task;
 	ret->decide = decide_task;

@@ -370,7 +370,7 @@ struct sqlite_writer {
 	/* The thread's alone. */
 	sqlite3 *db;		  /* NULL: to be opened from @reopen_ms on */
 	struct sqlite_inode file; /* that is, or was tried */
-	sqlite3_stmt *insert, *count, *sum;
+	sqlite3_stmt *insert, *count, *sums[SQLITE_SUMS];
 	struct task_statements tasks;
 	int64_t reopen_ms, window_ms, tidy_ms, room_ms;
 	struct sqlite_age age;
@@ -425,7 +425,10 @@ static void close_database(struct sqlite_writer *w)
 {
 	sqlite3_finalize(w->insert);
 	sqlite3_finalize(w->count);
-	sqlite3_finalize(w->sum);
+	for (size_t i = 0; i < SQLITE_SUMS; i++) {
+		sqlite3_finalize(w->sums[i]);
+		w->sums[i] = NULL;
+	}
 	sqlite3_finalize(w->tasks.written);
 	sqlite3_finalize(w->tasks.count);
 	sqlite3_finalize(w->tasks.open);
@@ -433,7 +436,7 @@ static void close_database(struct sqlite_writer *w)
 	sqlite3_finalize(w->tasks.remove);
 	w->tasks = (struct task_statements){ 0 };
 	sqlite3_close(w->db);
-	w->insert = w->count = w->sum = NULL;
+	w->insert = w->count = NULL;
 	w->db = NULL;
 }
 
@@ -453,14 +456,6 @@ static int open_once(struct sqlite_writer *w, struct err *err)
 		"INSERT INTO counter (action, layer, packets, rows) VALUES (?,?,?,1)"
 		" ON CONFLICT DO UPDATE SET packets = packets + excluded.packets,"
 		" rows = rows + 1";
-	static const char sum[] =
-		"INSERT INTO denied SELECT kind, ts / 3600000, key, sum(packets), "
-		"count(*),"
-		" max(ts) FROM denied_written WHERE id > ? AND key IS NOT NULL GROUP BY "
-		"1, "
-		"2, 3"
-		" ON CONFLICT DO UPDATE SET packets = packets + excluded.packets,"
-		" rows = rows + excluded.rows, last_ts = max(last_ts, excluded.last_ts)";
 	int rc, r = sqlite_file_open(&w->config, &w->db, err);
 
 	if (r < 0)
@@ -468,8 +463,8 @@ static int open_once(struct sqlite_writer *w, struct err *err)
 	rc = prepare(w->db, insert, &w->insert);
 	if (rc == SQLITE_OK)
 		rc = prepare(w->db, count, &w->count);
-	if (rc == SQLITE_OK)
-		rc = prepare(w->db, sum, &w->sum);
+	for (size_t i = 0; i < SQLITE_SUMS && rc == SQLITE_OK; i++)
+		rc = prepare(w->db, sqlite_sums[i].sql, &w->sums[i]);
 	if (rc == SQLITE_OK)
 		rc = tasks_prepare(&w->tasks, w->db);
 	if (rc == SQLITE_OK) {
@@ -628,11 +623,12 @@ static int write_folded(struct sqlite_writer *w, struct err *err)
 		if (i == 0)
 			first = sqlite3_last_insert_rowid(w->db);
 	}
-	if (rc == SQLITE_OK) {
-		/* What was denied in these rows, into the sums and the review tasks. */
-		sqlite3_bind_int64(w->sum, 1, first - 1);
-		sqlite3_step(w->sum);
-		rc = sqlite3_reset(w->sum);
+	/* These rows, into the sums and the review tasks. */
+	for (size_t i = 0; i < SQLITE_SUMS && rc == SQLITE_OK; i++) {
+		sqlite3_bind_int64(w->sums[i], 1, first);
+		sqlite3_bind_int64(w->sums[i], 2, INT64_MAX);
+		sqlite3_step(w->sums[i]);
+		rc = sqlite3_reset(w->sums[i]);
 	}
 	if (rc == SQLITE_OK)
 		rc = tasks_write(&w->tasks, first);

@@ -64,6 +64,7 @@ struct sqlite_query {
 	bool oldest_first;	  /* in the order in which they were written */
 	int64_t above_id;	  /* with oldest_first: only rows behind it; 0: all */
 	size_t max;		  /* rows; 0: 1000 */
+	size_t scan; /* of sqlite_top(): rows that are read at most; 0: all */
 };
 
 struct sqlite_sum {
@@ -92,7 +93,7 @@ int sqlite_id_before(struct sqlite_reader *r, int64_t since_ms, int64_t *ret,
 int sqlite_count(struct sqlite_reader *r, const struct sqlite_query *query,
 		 struct sqlite_sum *ret, struct err *err) MUST_CHECK;
 
-/* ---- what was denied, summed by one property of the events ---- */
+/* ---- sums by one property of the events ---- */
 
 /* As in sql/sqlite/002_denied.sql. */
 enum sqlite_by {
@@ -111,16 +112,33 @@ enum sqlite_by {
 const char *sqlite_by_name(enum sqlite_by by);
 bool sqlite_by_parse(const char *text, enum sqlite_by *ret);
 
-struct sqlite_denied {
+struct sqlite_top {
 	const char *key; /* borrowed for the call; "": the default action, or nobody knows
 			    which */
 	uint64_t packets, rows;
+	uint64_t bytes; /* of what was allowed; 0 of what was denied */
 	int64_t last_ms;
 };
 
-/* The most packets first. Of @query sandbox, since_ms, until_ms and max count. @on_denied
- * says whether to go on. */
-int sqlite_denied(struct sqlite_reader *r, enum sqlite_by by,
-		  const struct sqlite_query *query,
-		  bool (*on_denied)(void *data, const struct sqlite_denied *d),
-		  void *data, struct err *err) MUST_CHECK;
+/* What was denied, the most packets first; with the action EVENT_ALLOW what was allowed,
+ * the most bytes first, by destination, address, name or sandbox. Of @query sandbox,
+ * since_ms, until_ms, max and scan count. @on_top says whether to go on. Return: 0; 1:
+ * there was more than @query->scan rows, and the newest were counted; -errno. */
+int sqlite_top(struct sqlite_reader *r, enum sqlite_by by,
+	       const struct sqlite_query *query,
+	       bool (*on_top)(void *data, const struct sqlite_top *t), void *data,
+	       struct err *err) MUST_CHECK;
+
+/* ---- sums by time ---- */
+
+enum { SQLITE_BUCKETS_MAX = 500 };
+/* What happened in some minutes. */
+struct sqlite_bucket {
+	uint64_t packets[EVENT_ACTION_COUNT]; /* lookups and connections among them */
+	uint64_t bytes;			      /* that were let out */
+};
+/* @count buckets of @minutes each, from the minute @first on; @sandbox may be NULL: all
+ * of them. */
+int sqlite_activity(struct sqlite_reader *r, const char *sandbox, int64_t first,
+		    int64_t minutes, size_t count, struct sqlite_bucket *ret,
+		    struct err *err) MUST_CHECK;

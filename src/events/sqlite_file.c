@@ -345,7 +345,7 @@ static int sqlite_let_go(sqlite3 *db, const char *where, int max)
 	return sqlite_run(db, sql, NULL) < 0 ? -1 : sqlite3_changes(db);
 }
 
-/* The sums of hours whose events are all gone. */
+/* The sums of hours and minutes whose events are all gone. */
 static void sqlite_let_sums_go(sqlite3 *db)
 {
 	(void)!sqlite_run(
@@ -354,6 +354,15 @@ static void sqlite_let_sums_go(sqlite3 *db)
 		" coalesce((SELECT min(ts) FROM event WHERE action = 2),"
 		" (SELECT max(ts) FROM event)) / 3600000 OR hour >"
 		" (SELECT max(ts) FROM event WHERE action = 2) / 3600000)",
+		NULL);
+	(void)!sqlite_run(
+		db,
+		"DELETE FROM allowed WHERE kind IN (1, 2, 3, 4) AND (hour <"
+		" coalesce((SELECT min(ts) FROM event WHERE action = 1),"
+		" (SELECT max(ts) FROM event)) / 3600000 OR hour >"
+		" (SELECT max(ts) FROM event WHERE action = 1) / 3600000);"
+		"DELETE FROM activity WHERE minute < (SELECT min(ts) FROM event) / 60000;"
+		"DELETE FROM activity WHERE minute > (SELECT max(ts) FROM event) / 60000",
 		NULL);
 }
 
@@ -538,26 +547,68 @@ bool sqlite_tidy(sqlite3 *db, uint64_t max_bytes, int64_t oldest_ms, int64_t wal
 
 /* ---- sums ---- */
 
+const struct sqlite_sums sqlite_sums[SQLITE_SUMS] = {
+	{ "INSERT INTO denied SELECT kind, ts / 3600000, key, sum(packets), count(*),"
+	  " max(ts) FROM denied_written WHERE id >= ?1 AND id <= ?2 AND key IS NOT NULL"
+	  " GROUP BY 1, 2, 3 ON CONFLICT DO UPDATE SET packets = packets +"
+	  " excluded.packets, rows = rows + excluded.rows, last_ts ="
+	  " max(last_ts, excluded.last_ts)",
+	  "unsummed" },
+	{ "INSERT INTO allowed SELECT kind, ts / 3600000, key, sum(packets), sum(bytes),"
+	  " count(*), max(ts) FROM allowed_written WHERE id >= ?1 AND id <= ?2 AND key IS"
+	  " NOT NULL GROUP BY 1, 2, 3 ON CONFLICT DO UPDATE SET packets = packets +"
+	  " excluded.packets, bytes = bytes + excluded.bytes, rows = rows +"
+	  " excluded.rows, last_ts = max(last_ts, excluded.last_ts)",
+	  "unsummed_activity" },
+	{ "INSERT INTO activity SELECT scope, ts / 60000, action, sum(packets),"
+	  " sum(bytes) FROM activity_written WHERE id >= ?1 AND id <= ?2 GROUP BY 1, 2,"
+	  " 3 ON CONFLICT DO UPDATE SET packets = packets + excluded.packets, bytes ="
+	  " bytes + excluded.bytes",
+	  "unsummed_activity" },
+};
+
+static int sum_rows(sqlite3 *db, const struct sqlite_sums *sums, int64_t first,
+		    int64_t last)
+{
+	sqlite3_stmt *s = NULL;
+	int rc = sqlite3_prepare_v2(db, sums->sql, -1, &s, NULL);
+
+	if (rc == SQLITE_OK) {
+		sqlite3_bind_int64(s, 1, first);
+		sqlite3_bind_int64(s, 2, last);
+		sqlite3_step(s);
+	}
+	return rc == SQLITE_OK ? sqlite3_finalize(s) : rc;
+}
+
+/* A slice of what @rest has. Return: whether there was one. */
+static bool sum_rest(sqlite3 *db, const char *rest)
+{
+	char sql[SQL_SIZE];
+	int64_t first, last;
+	int rc = SQLITE_OK;
+
+	snprintf(sql, sizeof(sql), "SELECT next FROM %s", rest);
+	first = sqlite_number(db, sql);
+	if (first == 0 || sqlite_run(db, "BEGIN IMMEDIATE", NULL) < 0)
+		return false; /* numbers begin at 1; or another time */
+	snprintf(sql, sizeof(sql), "SELECT min(last, %" PRId64 ") FROM %s",
+		 first + SLICE_ROWS - 1, rest);
+	last = sqlite_number(db, sql);
+	for (size_t i = 0; i < SQLITE_SUMS && rc == SQLITE_OK; i++)
+		if (strcmp(sqlite_sums[i].rest, rest) == 0)
+			rc = sum_rows(db, &sqlite_sums[i], first, last);
+	snprintf(sql, sizeof(sql),
+		 "UPDATE %s SET next = %" PRId64
+		 "; DELETE FROM %s WHERE next > last; COMMIT",
+		 rest, last + 1, rest);
+	if (rc == SQLITE_OK && sqlite_run(db, sql, NULL) == 0)
+		return true;
+	sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+	return false;
+}
+
 bool sqlite_sum_slice(sqlite3 *db)
 {
-	const int64_t first = sqlite_number(db, "SELECT next FROM unsummed");
-	char sql[SQL_SIZE * 2];
-
-	if (first == 0)
-		return false; /* numbers begin at 1 */
-	snprintf(sql, sizeof(sql),
-		 "BEGIN IMMEDIATE; INSERT INTO denied SELECT kind, ts / 3600000, key,"
-		 " sum(packets), count(*), max(ts) FROM denied_written WHERE"
-		 " id >= %" PRId64 " AND id < %" PRId64
-		 " AND id <= (SELECT last FROM unsummed) AND key IS NOT NULL"
-		 " GROUP BY 1, 2, 3 ON CONFLICT DO UPDATE SET packets = packets +"
-		 " excluded.packets, rows = rows + excluded.rows, last_ts ="
-		 " max(last_ts, excluded.last_ts); UPDATE unsummed SET next = %" PRId64
-		 "; DELETE FROM unsummed WHERE next > last; COMMIT",
-		 first, first + SLICE_ROWS, first + SLICE_ROWS);
-	if (sqlite_run(db, sql, NULL) < 0) {
-		sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
-		return false; /* another time */
-	}
-	return true;
+	return sum_rest(db, "unsummed") || sum_rest(db, "unsummed_activity");
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -286,10 +287,10 @@ int sqlite_id_before(struct sqlite_reader *r, int64_t since_ms, int64_t *ret,
 	return code;
 }
 
-/* ---- what was denied ----
+/* ---- the most of what was denied or allowed ----
  *
- * Whole hours are counted from the sums (table denied), the part of an hour at the
- * beginning from the events themselves: the answer is exact, not rounded to hours.
+ * Whole hours are counted from the sums (tables denied and allowed), the part of an hour
+ * at the beginning from the events themselves: the answer is exact, not rounded to hours.
  * One sandbox's are few, and are counted from its events. */
 
 static const char *const by_names[] = {
@@ -318,24 +319,51 @@ bool sqlite_by_parse(const char *text, enum sqlite_by *ret)
 	return false;
 }
 
+/* What an event is summed by, as the views denied_written and allowed_written have it. */
+static const char *const key_of[SQLITE_BY_COUNT] = {
+	[SQLITE_BY_DESTINATION] = "coalesce(name, remote_ip, '')",
+	[SQLITE_BY_ADDRESS] = "remote_ip",
+	[SQLITE_BY_NAME] = "name",
+	[SQLITE_BY_SANDBOX] = "sandbox",
+	[SQLITE_BY_RULE] = "coalesce(rule, '')",
+	[SQLITE_BY_PROCESS] = "coalesce(command, '')",
+};
+
 /* ?1 kind, ?2 and ?3 the hours that are whole, ?4 the beginning, ?5 the end, ?6 the
- * sandbox. */
-static const char of_all[] =
-	"SELECT key, packets, rows, last_ts FROM denied"
-	" WHERE kind = ?1 AND hour >= ?2 AND hour < ?3"
-	" UNION ALL SELECT key, packets, 1, ts FROM denied_event"
-	" WHERE kind = ?1 AND key IS NOT NULL AND ts >= ?4 AND ts < min(?2 * 3600000, ?5)"
-	" UNION ALL SELECT key, packets, 1, ts FROM denied_event"
-	" WHERE kind = ?1 AND key IS NOT NULL AND ts >= max(?2, ?3) * 3600000"
-	" AND ts < ?5"
-	/* Of whole hours, what isn't in the sums yet. */
-	" UNION ALL SELECT d.key, d.packets, 1, d.ts FROM unsummed u"
-	" CROSS JOIN denied_event d WHERE d.kind = ?1 AND d.key IS NOT NULL"
-	" AND d.id >= u.next AND d.id <= u.last AND d.ts >= ?2 * 3600000"
-	" AND d.ts < ?3 * 3600000";
-static const char of_one[] =
-	"SELECT key, packets, 1, ts FROM denied_event"
-	" WHERE kind = ?1 AND key IS NOT NULL AND sandbox = ?6 AND ts >= ?4 AND ts < ?5";
+ * sandbox, ?7 how many rows of each part, the newest of them first. */
+static void put_top(const struct sqlite_query *q, enum sqlite_by by, char *sql,
+		    size_t size)
+{
+	const bool allowed = q->action == EVENT_ALLOW;
+	const char *sums = allowed ? "bytes, rows, last_ts FROM allowed"
+				   : "0, rows, last_ts FROM denied";
+	const char *rest = allowed ? "unsummed_activity" : "unsummed";
+	const int action = allowed ? EVENT_ALLOW : EVENT_DENY;
+	char events[160];
+
+	snprintf(events, sizeof(events),
+		 "SELECT * FROM (SELECT %s AS key, packets, bytes, 1, ts FROM event WHERE"
+		 " %saction = %d AND key IS NOT NULL",
+		 key_of[by], q->sandbox ? "+" : "", action);
+	if (q->sandbox)
+		snprintf(sql, size,
+			 "%s AND sandbox = ?6 AND ts >= ?4 AND ts < ?5 ORDER BY ts DESC"
+			 " LIMIT ?7)",
+			 events);
+	else
+		snprintf(sql, size,
+			 "SELECT * FROM (SELECT key, packets, %s WHERE kind = ?1 AND"
+			 " hour >= ?2 AND hour < ?3 ORDER BY hour DESC LIMIT ?7)"
+			 " UNION ALL %s AND ts >= max(?2, ?3) * 3600000 AND ts < ?5"
+			 " ORDER BY ts DESC LIMIT ?7)"
+			 " UNION ALL %s AND ts >= ?4 AND ts < min(?2 * 3600000, ?5)"
+			 " ORDER BY ts DESC LIMIT ?7)"
+			 /* Of whole hours, what isn't in the sums yet. */
+			 " UNION ALL %s AND id >= (SELECT next FROM %s) AND"
+			 " id <= (SELECT last FROM %s) AND ts >= ?2 * 3600000 AND"
+			 " ts < ?3 * 3600000 ORDER BY ts DESC LIMIT ?7)",
+			 sums, events, events, events, rest, rest);
+}
 
 /* The first hour that begins at @ms or later. */
 static int64_t hour_from(int64_t ms)
@@ -343,7 +371,7 @@ static int64_t hour_from(int64_t ms)
 	return ms <= 0 ? 0 : (ms - 1) / HOUR_MS + 1;
 }
 
-static void bind_denied(sqlite3_stmt *s, enum sqlite_by by, const struct sqlite_query *q)
+static void bind_top(sqlite3_stmt *s, enum sqlite_by by, const struct sqlite_query *q)
 {
 	/* Nothing is later than the end of time: the hour that it is in is whole. */
 	const int64_t until_ms = q->until_ms ? q->until_ms : INT64_MAX / 2;
@@ -353,6 +381,7 @@ static void bind_denied(sqlite3_stmt *s, enum sqlite_by by, const struct sqlite_
 	sqlite3_bind_int64(s, 3, until_ms / HOUR_MS);
 	sqlite3_bind_int64(s, 4, q->since_ms);
 	sqlite3_bind_int64(s, 5, until_ms);
+	sqlite3_bind_int64(s, 7, q->scan ? (int64_t)q->scan : -1);
 	if (q->sandbox)
 		sqlite3_bind_text(s, 6, q->sandbox, -1, SQLITE_TRANSIENT);
 }
@@ -364,11 +393,11 @@ static void bind_denied(sqlite3_stmt *s, enum sqlite_by by, const struct sqlite_
 struct sums {
 	struct arena arena;
 	struct hash_key hash;
-	struct sqlite_denied **slots; /* a power of two of them, at most half used */
+	struct sqlite_top **slots; /* a power of two of them, at most half used */
 	size_t size, used;
 };
 
-static struct sqlite_denied **slot_of(const struct sums *t, const char *key)
+static struct sqlite_top **slot_of(const struct sums *t, const char *key)
 {
 	size_t i = hash_bytes(&t->hash, key, strlen(key)) & (t->size - 1);
 
@@ -394,9 +423,9 @@ static int grow(struct sums *t)
 	return 0;
 }
 
-static int add_sum(struct sums *t, const struct sqlite_denied *d)
+static int add_sum(struct sums *t, const struct sqlite_top *d)
 {
-	struct sqlite_denied **slot, *sum;
+	struct sqlite_top **slot, *sum;
 
 	if (t->used * 2 >= t->size && grow(t) < 0)
 		return -ENOMEM;
@@ -411,76 +440,131 @@ static int add_sum(struct sums *t, const struct sqlite_denied *d)
 		t->used++;
 	}
 	(*slot)->packets += d->packets;
+	(*slot)->bytes += d->bytes;
 	(*slot)->rows += d->rows;
 	(*slot)->last_ms = MAX((*slot)->last_ms, d->last_ms);
 	return 0;
 }
 
+/* Return: how many rows there were, or -errno. */
 static int add_all(struct sqlite_reader *r, sqlite3_stmt *s, struct sums *t,
 		   struct err *err)
 {
-	int rc, code = 0;
+	int rc, code = 0, rows = 0;
 
 	while (code == 0 && (rc = sqlite3_step(s)) == SQLITE_ROW) {
 		const unsigned char *key = sqlite3_column_text(s, 0);
-		const struct sqlite_denied d = {
+		const struct sqlite_top d = {
 			.key = key ? (const char *)key : "",
 			.packets = (uint64_t)sqlite3_column_int64(s, 1),
-			.rows = (uint64_t)sqlite3_column_int64(s, 2),
-			.last_ms = sqlite3_column_int64(s, 3),
+			.bytes = (uint64_t)sqlite3_column_int64(s, 2),
+			.rows = (uint64_t)sqlite3_column_int64(s, 3),
+			.last_ms = sqlite3_column_int64(s, 4),
 		};
 
 		code = add_sum(t, &d);
+		rows += rows < INT_MAX;
 	}
 	if (code < 0)
-		return err_sys(err, code, "cannot count what was denied");
-	return rc == SQLITE_DONE ? 0 : search_fault(r, rc, err);
+		return err_sys(err, code, "cannot add the events up");
+	return rc == SQLITE_DONE ? rows : search_fault(r, rc, err);
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+	const struct sqlite_top *x = *(struct sqlite_top *const *)a;
+	const struct sqlite_top *y = *(struct sqlite_top *const *)b;
+
+	if (x->bytes != y->bytes)
+		return x->bytes > y->bytes ? -1 : 1;
+	return strcmp(x->key, y->key);
 }
 
 static int by_packets(const void *a, const void *b)
 {
-	const struct sqlite_denied *x = *(struct sqlite_denied *const *)a;
-	const struct sqlite_denied *y = *(struct sqlite_denied *const *)b;
+	const struct sqlite_top *x = *(struct sqlite_top *const *)a;
+	const struct sqlite_top *y = *(struct sqlite_top *const *)b;
 
 	if (x->packets != y->packets)
 		return x->packets > y->packets ? -1 : 1;
 	return strcmp(x->key, y->key);
 }
 
-static void report(struct sums *t, size_t max,
-		   bool (*on_denied)(void *data, const struct sqlite_denied *d),
-		   void *data)
+static void report(struct sums *t, const struct sqlite_query *q,
+		   bool (*on_top)(void *data, const struct sqlite_top *t), void *data)
 {
+	const size_t max = q->max ? q->max : (size_t)MAX_DEFAULT;
 	size_t count = 0;
 
 	for (size_t i = 0; i < t->size; i++)
 		if (t->slots[i])
 			t->slots[count++] = t->slots[i];
 	if (count > 0)
-		qsort(t->slots, count, sizeof(struct sqlite_denied *), by_packets);
+		qsort(t->slots, count, sizeof(struct sqlite_top *),
+		      q->action == EVENT_ALLOW ? by_bytes : by_packets);
 	for (size_t i = 0; i < MIN(count, max); i++)
-		if (!on_denied(data, t->slots[i]))
+		if (!on_top(data, t->slots[i]))
 			break;
 }
 
-int sqlite_denied(struct sqlite_reader *r, enum sqlite_by by,
-		  const struct sqlite_query *query,
-		  bool (*on_denied)(void *data, const struct sqlite_denied *d),
-		  void *data, struct err *err)
+int sqlite_top(struct sqlite_reader *r, enum sqlite_by by,
+	       const struct sqlite_query *query,
+	       bool (*on_top)(void *data, const struct sqlite_top *t), void *data,
+	       struct err *err)
 {
 	struct sums t = { .hash = { (uintptr_t)r, (uintptr_t)&t } };
 	sqlite3_stmt *s = NULL;
-	int code = ask(r, query->sandbox ? of_one : of_all, &s, err);
+	char sql[2 * SQL_SIZE];
+	int rows;
+
+	put_top(query, by, sql, sizeof(sql));
+	rows = ask(r, sql, &s, err);
+	if (rows < 0)
+		return rows;
+	bind_top(s, by, query);
+	rows = add_all(r, s, &t, err);
+	sqlite3_finalize(s);
+	if (rows >= 0)
+		report(&t, query, on_top, data);
+	arena_done(&t.arena);
+	free(t.slots);
+	return rows < 0 ? rows : query->scan > 0 && (size_t)rows >= query->scan;
+}
+
+/* ---- what happened when ---- */
+
+int sqlite_activity(struct sqlite_reader *r, const char *sandbox, int64_t first,
+		    int64_t minutes, size_t count, struct sqlite_bucket *ret,
+		    struct err *err)
+{
+	static const char sql[] =
+		"SELECT (minute - ?2) / ?3, action, sum(packets), sum(bytes) FROM"
+		" activity WHERE scope = ?1 AND minute >= ?2 AND minute < ?4 AND action <"
+		" ?5 GROUP BY 1, 2";
+	char scope[ROW_SANDBOX_SIZE + 1] = "*";
+	sqlite3_stmt *s = NULL;
+	int rc, code = ask(r, sql, &s, err);
 
 	if (code < 0)
 		return code;
-	bind_denied(s, by, query);
-	code = add_all(r, s, &t, err);
+	if (sandbox)
+		snprintf(scope, sizeof(scope), "=%s", sandbox);
+	memset(ret, 0, count * sizeof(*ret));
+	sqlite3_bind_text(s, 1, scope, -1, SQLITE_STATIC);
+	sqlite3_bind_int64(s, 2, first);
+	sqlite3_bind_int64(s, 3, minutes);
+	sqlite3_bind_int64(s, 4, first + minutes * (int64_t)count);
+	sqlite3_bind_int(s, 5, EVENT_ACTION_COUNT);
+	while ((rc = sqlite3_step(s)) == SQLITE_ROW) {
+		struct sqlite_bucket *b = &ret[sqlite3_column_int64(s, 0)];
+		const int action = sqlite3_column_int(s, 1);
+
+		b->packets[action] = (uint64_t)sqlite3_column_int64(s, 2);
+		if (action == EVENT_ALLOW)
+			b->bytes = (uint64_t)sqlite3_column_int64(s, 3);
+	}
+	if (rc != SQLITE_DONE)
+		code = search_fault(r, rc, err);
 	sqlite3_finalize(s);
-	if (code == 0)
-		report(&t, query->max ? query->max : (size_t)MAX_DEFAULT, on_denied,
-		       data);
-	arena_done(&t.arena);
-	free(t.slots);
 	return code;
 }

@@ -25,6 +25,14 @@ void policy_explain_needs(const struct policy *policy, const char *prefix, FILE 
  */
 json_t *policy_grants_json(const struct plan *p, int64_t wall_ms);
 
+/* What @plan says of each of @queries ("name", "name:port", "address", "address:port",
+ * "[v6]:port", a URL). Return: 0, or -EINVAL with the reason. */
+int cli_policy_explain(const struct plan *plan, char *const *queries, size_t count,
+		       bool json, FILE *out, struct err *err) MUST_CHECK;
+/* Of one, with the lines for people as "text". NULL with @err. */
+json_t *policy_explain_json(const struct plan *plan, const char *query,
+			    struct err *err) MUST_CHECK;
+
 /* The policy with `extends` resolved, as a document of its own.
  * Return: 0 or -ENOMEM. */
 int cli_policy_show(const struct policy *policy, const struct plan *plan, bool json,

@@ -488,7 +488,7 @@ struct table {
 	size_t rows;
 };
 
-static void print_denied(struct table *t, const struct sqlite_denied *d)
+static void print_denied(struct table *t, const struct sqlite_top *d)
 {
 	char time[JTEXT_TIME_SIZE], key[4 * EVENT_NAME_SIZE + 8];
 	const char *shown = t->show->by == SQLITE_BY_RULE      ? "(the default action)"
@@ -511,7 +511,7 @@ static void print_denied(struct table *t, const struct sqlite_denied *d)
 		puts(shown);
 }
 
-static void print_denied_json(struct table *t, const struct sqlite_denied *d)
+static void print_denied_json(struct table *t, const struct sqlite_top *d)
 {
 	char buf[KEY_JSON_SIZE];
 	struct jtext j;
@@ -527,7 +527,7 @@ static void print_denied_json(struct table *t, const struct sqlite_denied *d)
 	print_json_row(t->rows, (struct text){ buf, j.used });
 }
 
-static bool on_denied(void *data, const struct sqlite_denied *d)
+static bool on_denied(void *data, const struct sqlite_top *d)
 {
 	struct table *t = data;
 
@@ -549,7 +549,7 @@ static int show_denies(struct show *s)
 	if (r < 0)
 		return SHOW_FAILED;
 	s->query.max = s->spec.limit ? s->spec.limit : (size_t)LIMIT_DEFAULT;
-	r = sqlite_denied(reader, s->by, &s->query, on_denied, &t, &err);
+	r = sqlite_top(reader, s->by, &s->query, on_denied, &t, &err);
 	sqlite_reader_close(reader);
 	if (r < 0)
 		return show_failed(&err);

@@ -14,12 +14,6 @@ struct cli_policy_side {
 	struct plan plan;
 };
 
-/* tools/policy_explain.c: what @plan says of each of @queries ("name", "name:port",
- * "address", "address:port", "[v6]:port", a URL). Return: 0, or -EINVAL with the reason.
- */
-int cli_policy_explain(const struct plan *plan, char *const *queries, size_t count,
-		       bool json, FILE *out, struct err *err) MUST_CHECK;
-
 /* tools/policy_diff.c: what @before and @after decide differently.
  * Return: how many differences, or -ENOMEM. */
 int cli_policy_diff(const struct cli_policy_side *before,

@@ -89,7 +89,7 @@ struct sums {
 	uint64_t keys, packets;
 };
 
-static bool on_denied(void *data, const struct sqlite_denied *d)
+static bool on_denied(void *data, const struct sqlite_top *d)
 {
 	struct sums *s = data;
 
@@ -129,7 +129,7 @@ static int measure(const char *directory, enum sqlite_by by, struct err *err)
 		ms[i] = now(CLOCK_MONOTONIC);
 		r = sqlite_reader_open(directory, TIMEOUT_MS, &reader, err);
 		if (r == 0)
-			r = sqlite_denied(reader, by, &day, on_denied, &sums, err);
+			r = sqlite_top(reader, by, &day, on_denied, &sums, err);
 		sqlite_reader_close(reader);
 		ms[i] = now(CLOCK_MONOTONIC) - ms[i];
 	}

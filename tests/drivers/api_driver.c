@@ -131,6 +131,23 @@ static void on_status(void *data, struct api_status *ret)
 	ret->postgres_refused = 7;
 }
 
+/* What a change would fail with. */
+static int on_check(void *data, const struct document *d, sidecar_fault_fn *on_fault,
+		    void *to, struct err *err)
+{
+	const struct driver *self = data;
+
+	if (self->failure != API_FAILED_POLICY)
+		return 0;
+	on_fault(to, self->failure_text, FAULT_ERROR);
+	return err_set(err, -EINVAL, "%s", self->failure_text);
+}
+
+static const struct plan *on_plan(void *data)
+{
+	return NULL;
+}
+
 static const struct event_ring *on_events(void *data)
 {
 	return ((struct driver *)data)->ring;
@@ -327,8 +344,17 @@ int main(int argc, char **argv)
 		read_option(&c, &label, &d, argv[i]);
 	c.loop = d.loop;
 	c.listen_fd = listen_anywhere();
-	c.ops = (struct api_ops){ &d,	     on_policy, on_change, on_healthy, on_status,
-				  on_events, on_row,	on_log,	   on_unknown };
+	c.ops = (struct api_ops){ .data = &d,
+				  .policy = on_policy,
+				  .change = on_change,
+				  .healthy = on_healthy,
+				  .status = on_status,
+				  .events = on_events,
+				  .row = on_row,
+				  .log_change = on_log,
+				  .log_unknown_key = on_unknown,
+				  .check = on_check,
+				  .plan = on_plan };
 	d.api = api_new(&c, &err);
 	d.input = (struct loop_source){ .fd = 0, .on_ready = on_input };
 	if (!d.api || loop_add(d.loop, &d.input, EPOLLIN) < 0 || loop_run(d.loop) < 0) {

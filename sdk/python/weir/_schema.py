@@ -81,6 +81,7 @@ class Status(_StatusRest):
 
 
 class _EventRest(TypedDict, total=False):
+    id: int
     allowable: bool
 
 
@@ -119,6 +120,71 @@ class Denies(TypedDict):
 
 # The key "from" is a word of Python's.
 DeniesCount = TypedDict("DeniesCount", {"events": int, "packets": int, "from": str})
+
+
+class Activity(TypedDict):
+    """A number for each bucket of `step` seconds, from `since` on."""
+
+    since: str
+    step: int
+    allow: List[int]
+    deny: List[int]
+    limit: List[int]
+    fail: List[int]
+    bytes: List[int]
+
+
+class TopRow(TypedDict):
+    """What some of it was about. `key`: "" for the default action, and for a process that nobody knows."""
+
+    key: str
+    packets: int
+    bytes: int
+    events: int
+    last: str
+
+
+class Top(TypedDict):
+    """The most first. `complete`: False when the newest alone was added up."""
+
+    top: List[TopRow]
+    complete: bool
+
+
+class StoredEvents(TypedDict):
+    """`next`: what to ask for with before; None: there are no more."""
+
+    events: List[Event]
+    next: Optional[str]
+
+
+class Explanation(TypedDict):
+    """What the policy in force says. `text`: the same in lines, for people."""
+
+    query: str
+    kind: str
+    action: str
+    protocols: List[str]
+    rule: Optional[Dict[str, Any]]
+    ports: str
+    note: Optional[str]
+    allow: Optional[str]
+    text: str
+
+
+class PolicyFault(TypedDict):
+    """`level`: error, warning or hint."""
+
+    level: str
+    text: str
+
+
+class PolicyCheck(TypedDict):
+    """`mode`: None where it couldn't be read."""
+
+    valid: bool
+    mode: Optional[str]
+    faults: List[PolicyFault]
 
 
 class _ReviewTaskRest(TypedDict, total=False):

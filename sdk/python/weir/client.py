@@ -21,8 +21,8 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 
 from ._errors import ApiError
 from ._policy import AnyPolicy, AnyRule, NetworkPolicy, policy_to_wire, rule_to_wire
-from ._schema import (Change, Denies, DeniesCount, Done, Event, PolicyStatus, ReviewTask, ReviewTasks, Sandbox as SandboxStatus,
-                      Sandboxes, Status)
+from ._schema import (Activity, Change, Denies, DeniesCount, Done, Event, Explanation, PolicyCheck, PolicyStatus, ReviewTask,
+                      ReviewTasks, Sandbox as SandboxStatus, Sandboxes, Status, StoredEvents, Top)
 
 SOCKET = "/run/weir/weir.sock"
 TOKEN_HEADER = "OPENSANDBOX-EGRESS-AUTH"
@@ -220,6 +220,16 @@ class _Guarded:
         """Take away the rules for these targets."""
         return cast(Change, self._json(self.delete_rules, list(targets)))
 
+    @_operation("checkPolicy", "POST", "/policy/check", "PolicyCheck")
+    def check_policy(self, policy: Optional[AnyPolicy]) -> PolicyCheck:
+        """What is wrong with a policy, before it is put in force; nothing changes."""
+        return cast(PolicyCheck, self._json(self.check_policy, policy_to_wire(policy or {})))
+
+    @_operation("explainPolicy", "GET", "/policy/explain", "Explanation")
+    def explain_policy(self, target: str) -> Explanation:
+        """What the policy in force says of a name or an address ("api.example.com:443"), and by which rule."""
+        return cast(Explanation, self._json(self.explain_policy, query={"target": target}))
+
     @_operation("status", "GET", "/status", "Status")
     def status(self) -> Status:
         """What is enforced, since when, and what isn't."""
@@ -242,6 +252,27 @@ class _Guarded:
     def count_denies(self, since: Optional[str] = None) -> DeniesCount:
         """How much was refused since then, or ever."""
         return cast(DeniesCount, self._json(self.count_denies, query={"since": since}))
+
+    @_operation("activity", "GET", "/activity", "Activity")
+    def activity(self, since: Optional[str] = None, until: Optional[str] = None, buckets: Optional[int] = None) -> Activity:
+        """How much was allowed, denied and limited, and when; of the last day unless since and until say otherwise."""
+        return cast(Activity, self._json(self.activity, query={"since": since, "until": until, "buckets": buckets}))
+
+    @_operation("top", "GET", "/top", "Top")
+    def top(self, of: Optional[str] = None, by: Optional[str] = None, since: Optional[str] = None,
+            until: Optional[str] = None, limit: Optional[int] = None) -> Top:
+        """What most of what was denied (of="allow": of what was allowed, by bytes) was about.
+
+        by: destination, address, name, sandbox, rule or process.
+        """
+        return cast(Top, self._json(self.top, query={"of": of, "by": by, "since": since, "until": until, "limit": limit}))
+
+    @_operation("storedEvents", "GET", "/events/stored", "StoredEvents")
+    def stored_events(self, since: Optional[str] = None, until: Optional[str] = None, action: Optional[str] = None,
+                      find: Optional[str] = None, limit: Optional[int] = None, before: Optional[str] = None) -> StoredEvents:
+        """A page of the store's events, the newest first; before: what `next` of the page before says."""
+        return cast(StoredEvents, self._json(self.stored_events, query={
+            "since": since, "until": until, "action": action, "find": find, "limit": limit, "before": before}))
 
     @_operation("events", "GET", "/events")
     def events(self, last_event_id: Optional[str] = None, timeout: Optional[float] = None) -> EventStream:

@@ -74,6 +74,16 @@ export class GuardedClient {
 		return this.json("DELETE", "/policy", targets);
 	}
 
+	/** What is wrong with a policy, before it is put in force; nothing changes. */
+	checkPolicy(policy: NetworkPolicy | null): Promise<schema.PolicyCheck> {
+		return this.json("POST", "/policy/check", policy ?? {});
+	}
+
+	/** What the policy in force says of a name or an address ("api.example.com:443"), and by which rule. */
+	explainPolicy(target: string): Promise<schema.Explanation> {
+		return this.json("GET", "/policy/explain", undefined, { target });
+	}
+
 	/** What is enforced, since when, and what isn't. */
 	status(): Promise<schema.Status> {
 		return this.json("GET", "/status");
@@ -92,6 +102,22 @@ export class GuardedClient {
 	/** How much was refused since then, or ever. */
 	countDenies(asked: { since?: string } = {}): Promise<schema.DeniesCount> {
 		return this.json("GET", "/denies/count", undefined, asked);
+	}
+
+	/** How much was allowed, denied and limited, and when; of the last day unless since and until say otherwise. */
+	activity(asked: { since?: string; until?: string; buckets?: number } = {}): Promise<schema.Activity> {
+		return this.json("GET", "/activity", undefined, asked);
+	}
+
+	/** What most of what was denied (of: "allow": of what was allowed, by bytes) was about. */
+	top(asked: { of?: string; by?: string; since?: string; until?: string; limit?: number } = {}): Promise<schema.Top> {
+		return this.json("GET", "/top", undefined, asked);
+	}
+
+	/** A page of the store's events, the newest first; before: what `next` of the page before says. */
+	storedEvents(asked: { since?: string; until?: string; action?: string; find?: string; limit?: number; before?: string } = {}):
+		Promise<schema.StoredEvents> {
+		return this.json("GET", "/events/stored", undefined, asked);
 	}
 
 	/**

@@ -59,6 +59,68 @@ export interface DeniesCount {
 	from: "store" | "memory";
 }
 
+export interface Activity {
+	/** Of the first bucket. */
+	since: Time;
+	/** Seconds that a bucket is long. */
+	step: number;
+	/** Packets and connections. */
+	allow: readonly Count[];
+	/** Packets and lookups. */
+	deny: readonly Count[];
+	limit: readonly Count[];
+	fail: readonly Count[];
+	/** What the sandbox has sent. */
+	bytes: readonly Count[];
+}
+
+export interface TopRow {
+	/** Empty: the default action, or a process that nobody knows. */
+	key: string;
+	packets: Count;
+	bytes: Count;
+	events: Count;
+	last: Time;
+}
+
+export interface Top {
+	top: readonly TopRow[];
+	/** False: there was so much that the newest of it alone was added up. */
+	complete: boolean;
+}
+
+export interface StoredEvents {
+	events: readonly Event[];
+	/** For `before`; null: there are no more. */
+	next: string | null;
+}
+
+export interface Explanation {
+	query: string;
+	kind: "name" | "address";
+	action: Action;
+	protocols: readonly ("tcp" | "udp")[];
+	/** The deciding rule; null for the default action. */
+	rule: Record<string, unknown> | null;
+	ports: string;
+	note: string | null;
+	/** The value of --allow that would open it. */
+	allow: string | null;
+	/** The same in lines, for people. */
+	text: string;
+}
+
+export interface PolicyFault {
+	level: "error" | "warning" | "hint";
+	text: string;
+}
+
+export interface PolicyCheck {
+	valid: boolean;
+	mode: PolicyMode | null;
+	faults: readonly PolicyFault[];
+}
+
 export interface ReviewTasks {
 	tasks: readonly ReviewTask[];
 }
@@ -247,6 +309,8 @@ export interface Event {
 	command: string | null;
 	/** The value of --allow that would have let a denial through, and nothing else. */
 	allow: string | null;
+	/** Of /events/stored alone: its number in the store. */
+	id?: number;
 	/** Of /denies alone: a rule for just this would let it through. */
 	allowable?: boolean;
 }

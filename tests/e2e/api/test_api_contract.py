@@ -53,7 +53,7 @@ AUTH = [
     ({"Authorization": f"Bearer{TOKEN}"}, 401), ({"Cookie": f"OPENSANDBOX-EGRESS-AUTH={TOKEN}"}, 401),
 ]
 GUARDED = ["/policy", "/credential-vault", "/credential-vault/credentials", "/credential-vault/x", "/status",
-           "/metrics", "/events", "/denies"]
+           "/metrics", "/events", "/denies", "/events/stored", "/activity", "/top", "/policy/explain", "/policy/check"]
 
 
 @pytest.mark.parametrize("headers, status", AUTH)

@@ -97,7 +97,7 @@ static void add_all(void)
 }
 
 /* "key=packets/rows " of each, in order. */
-static bool put(void *data, const struct sqlite_denied *d)
+static bool put(void *data, const struct sqlite_top *d)
 {
 	char *text = data;
 	size_t used = strlen(text);
@@ -113,7 +113,7 @@ static void expect(enum sqlite_by by, struct sqlite_query q, const char *wanted)
 	char text[512] = "";
 
 	assert_int_equal(sqlite_reader_open(directory, 5000, &r, NULL), 0);
-	assert_int_equal(sqlite_denied(r, by, &q, put, text, NULL), 0);
+	assert_int_equal(sqlite_top(r, by, &q, put, text, NULL), 0);
 	sqlite_reader_close(r);
 	assert_string_equal(text, wanted);
 }
@@ -176,6 +176,135 @@ static void what_is_no_denial_is_in_no_sum(void **state)
 	expect(SQLITE_BY_SANDBOX, (struct sqlite_query){ 0 }, "");
 }
 
+/* What was let out: (sandbox, name, bytes, hours behind T0). */
+static void add_allowed(void)
+{
+	static const struct {
+		const char *sandbox, *name;
+		uint64_t bytes;
+		int64_t ts_ms;
+	} rows[] = {
+		{ "sb-1", "a.test", 100, T0 - HOUR / 2 },
+		{ "sb-2", "b.test", 500, T0 + 1 },
+		{ "sb-1", "a.test", 200, T0 + 90000 },
+		{ "sb-1", "c.test", 400, T0 + 2 * HOUR },
+	};
+	struct sqlite_writer *w = writer();
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct event e = { .ts_ms = rows[i].ts_ms,
+				   .packets = i + 1,
+				   .bytes = rows[i].bytes,
+				   .rule = EVENT_NO_RULE,
+				   .action = EVENT_ALLOW };
+		struct event_row row;
+
+		snprintf(e.name, sizeof(e.name), "%s", rows[i].name);
+		event_row_fill(&row, &e, rows[i].sandbox, NULL);
+		sqlite_writer_add(w, &row);
+		assert_true(sqlite_writer_drain(w, 5000)); /* or equal ones fold */
+	}
+	sqlite_writer_free(w);
+}
+
+static bool put_bytes(void *data, const struct sqlite_top *t)
+{
+	char *text = data;
+	size_t used = strlen(text);
+
+	snprintf(text + used, 512 - used, "%s=%llu ", t->key,
+		 (unsigned long long)t->bytes);
+	return true;
+}
+
+static void what_was_allowed_is_summed_by_bytes(void **state)
+{
+	static const struct {
+		struct sqlite_query q;
+		enum sqlite_by by;
+		int partial;
+		const char *wanted;
+	} rows[] = {
+		{ { 0 }, SQLITE_BY_NAME, 0, "b.test=500 c.test=400 a.test=300 " },
+		{ { .max = 1 }, SQLITE_BY_SANDBOX, 0, "sb-1=700 " },
+		{ { .since_ms = T0 - 1 },
+		  SQLITE_BY_NAME,
+		  0,
+		  "b.test=500 c.test=400 a.test=200 " },
+		{ { .sandbox = "sb-1", .until_ms = T0 + HOUR },
+		  SQLITE_BY_NAME,
+		  0,
+		  "a.test=300 " },
+		{ { .sandbox = "sb-1", .scan = 1 }, SQLITE_BY_NAME, 1, "c.test=400 " },
+		{ { .scan = 1 }, SQLITE_BY_NAME, 1, "c.test=400 " },
+	};
+
+	add_all(); /* denials, which are in none of it */
+	add_allowed();
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct sqlite_query q = rows[i].q;
+		struct sqlite_reader *r = NULL;
+		char text[512] = "";
+
+		q.action = EVENT_ALLOW;
+		assert_int_equal(sqlite_reader_open(directory, 5000, &r, NULL), 0);
+		assert_int_equal(sqlite_top(r, rows[i].by, &q, put_bytes, text, NULL),
+				 rows[i].partial);
+		sqlite_reader_close(r);
+		assert_string_equal(text, rows[i].wanted);
+	}
+}
+
+/* Of 4 buckets from an hour before T0 on: allowed/denied/bytes. */
+static void expect_activity(const char *sandbox, const char *wanted)
+{
+	struct sqlite_bucket buckets[4];
+	struct sqlite_reader *r = NULL;
+	char text[256] = "";
+
+	assert_int_equal(sqlite_reader_open(directory, 5000, &r, NULL), 0);
+	assert_int_equal(
+		sqlite_activity(r, sandbox, (T0 - HOUR) / 60000, 60, 4, buckets, NULL),
+		0);
+	sqlite_reader_close(r);
+	for (size_t i = 0; i < 4; i++)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text),
+			 "%llu/%llu/%llu ",
+			 (unsigned long long)buckets[i].packets[EVENT_ALLOW],
+			 (unsigned long long)buckets[i].packets[EVENT_DENY],
+			 (unsigned long long)buckets[i].bytes);
+	assert_string_equal(text, wanted);
+}
+
+static void minutes_are_summed(void **state)
+{
+	sqlite3 *db = NULL;
+
+	add_all();
+	add_allowed();
+	expect_activity(NULL, "1/3/100 5/12/700 0/0/0 4/48/400 ");
+	expect_activity("sb-1", "1/3/100 3/0/200 0/0/0 4/16/400 ");
+	expect_activity("sb-3", "0/0/0 0/0/0 0/0/0 0/0/0 ");
+	/* They are those of an earlier version's rows as well. */
+	assert_int_equal(open_file(1 << 20, &db), 0);
+	assert_int_equal(
+		sqlite_run(db,
+			   "DELETE FROM activity; DELETE FROM allowed; INSERT INTO"
+			   " unsummed_activity SELECT min(id), max(id) FROM event",
+			   NULL),
+		0);
+	while (sqlite_sum_slice(db))
+		;
+	expect_activity(NULL, "1/3/100 5/12/700 0/0/0 4/48/400 ");
+	/* And go with their events. */
+	assert_false(sqlite_tidy(db, 1 << 20, T0 + HOUR, T0 + HOUR));
+	assert_int_equal(sqlite_number(db, "SELECT min(minute) FROM activity"),
+			 (T0 + 2 * HOUR) / 60000);
+	assert_int_equal(
+		sqlite_number(db, "SELECT sum(bytes) FROM allowed WHERE kind = 3"), 400);
+	sqlite3_close(db);
+}
+
 static void sums_go_with_their_events(void **state)
 {
 	sqlite3 *db = NULL;
@@ -208,6 +337,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_is_no_denial_is_in_no_sum,
 						make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(sums_go_with_their_events, make_directory,
+						remove_directory),
+		cmocka_unit_test_setup_teardown(what_was_allowed_is_summed_by_bytes,
+						make_directory, remove_directory),
+		cmocka_unit_test_setup_teardown(minutes_are_summed, make_directory,
 						remove_directory),
 		cmocka_unit_test(kinds_have_names),
 	};

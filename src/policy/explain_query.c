@@ -9,9 +9,7 @@
 #include "policy/explain.h"
 #include "policy/limits.h"
 #include "policy/rule.h"
-#include "sandbox/verdict.h"
 #include "sys/print.h"
-#include "tools/policy.h"
 
 enum { PROTOCOL_COUNT = 2 };
 
@@ -366,6 +364,34 @@ static json_t *answer_json(const struct plan *p, const struct query *q,
 				 : "",
 			 "note", note_of(p, q, a), "allow",
 			 advise(p, q, a, advice)[0] ? advice : NULL);
+}
+
+json_t *policy_explain_json(const struct plan *plan, const char *text, struct err *err)
+{
+	struct query q;
+	struct answer a;
+	char *lines = NULL;
+	size_t size = 0;
+	FILE *out;
+	json_t *j;
+
+	if (query_parse(text, &q, err) < 0)
+		return NULL;
+	out = open_memstream(&lines, &size);
+	if (!out) {
+		err_set(err, -ENOMEM, "out of memory");
+		return NULL;
+	}
+	a = ask_plan(plan, &q);
+	print_text(plan, &q, &a, out);
+	j = fclose(out) == 0 ? answer_json(plan, &q, &a) : NULL;
+	if (!j || json_object_set_new(j, "text", json_string(lines)) < 0) {
+		json_decref(j);
+		j = NULL;
+		err_set(err, -ENOMEM, "out of memory");
+	}
+	free(lines);
+	return j;
 }
 
 static int explain_json(const struct plan *p, const struct query *queries, size_t count,
