@@ -193,7 +193,8 @@ static void look_everywhere(struct search *s, const struct world *w)
 
 /* -- one volume ---------------------------------------------------------------------- */
 
-static int refuse(struct err *err, const char *volume, const char *why, const char *what)
+static int refuse_volume(struct err *err, const char *volume, const char *why,
+			 const char *what)
 {
 	char shown[TEXT_ESCAPED_SIZE], more[TEXT_ESCAPED_SIZE];
 
@@ -242,22 +243,24 @@ static int check_path(const char *volume, const char *path, const struct world *
 	int r = clean(path, cleaned);
 
 	if (r == -EINVAL)
-		return refuse(err, volume, "a path may not have '..' in it", "");
+		return refuse_volume(err, volume, "a path may not have '..' in it", "");
 	if (r == 0)
 		r = resolve(cleaned, true, &dir);
 	if (r == 0)
 		r = look_with_mounts(&s, &dir, w);
 	if (s.found[0])
-		return refuse(err, volume,
-			      "the container could take the filter away with the socket ",
-			      s.found);
+		return refuse_volume(
+			err, volume,
+			"the container could take the filter away with the socket ",
+			s.found);
 	if (r > 0)
-		return refuse(err, volume, "it shows the host's kernel and processes",
-			      "");
+		return refuse_volume(err, volume,
+				     "it shows the host's kernel and processes", "");
 	if (r == 0 && snprintf(ret, PATH_MAX, "%s%s", dir.there[1] ? dir.there : "",
 			       dir.rest) >= PATH_MAX)
 		r = -ENAMETOOLONG;
-	return r < 0 ? refuse(err, volume, "where it leads can't be told: ", strerror(-r))
+	return r < 0 ? refuse_volume(err, volume,
+				     "where it leads can't be told: ", strerror(-r))
 		     : 0;
 }
 
@@ -308,13 +311,15 @@ static int check_options(const char *volume, const json_t *options, const struct
 	    ((!type[0] || strcmp(type, "none") == 0) && device[0])) {
 		if (device[0] == '/')
 			return check_path(volume, device, w, ignored, err);
-		return refuse(err, volume,
-			      "it can't be judged, for its device is no absolute path: ",
-			      device);
+		return refuse_volume(
+			err, volume,
+			"it can't be judged, for its device is no absolute path: ",
+			device);
 	}
 	if (!type[0] || shows_no_file_of_the_host(type))
 		return 0;
-	return refuse(err, volume, "it can't be judged, for it is of the type ", type);
+	return refuse_volume(err, volume, "it can't be judged, for it is of the type ",
+			     type);
 }
 
 /* Another driver than the engine's own says where it keeps a volume, and need not say
@@ -330,8 +335,8 @@ static int check_driver(const char *volume, const json_t *found, const struct wo
 		return 0;
 	if (kept[0] == '/')
 		return check_path(volume, kept, w, ignored, err);
-	return refuse(err, volume, "it can't be judged, for it is of the driver ",
-		      driver);
+	return refuse_volume(err, volume, "it can't be judged, for it is of the driver ",
+			     driver);
 }
 
 static int check_named(const char *volume, const char *name, const struct world *w,
@@ -373,7 +378,8 @@ static int check(const char *volume, const struct world *w, struct arena *arena,
 	if (r < 0)
 		return r;
 	if (strchr(real, ':'))
-		return refuse(err, volume, "an engine can't be told of the path ", real);
+		return refuse_volume(err, volume, "an engine can't be told of the path ",
+				     real);
 	*ret = arena_printf(arena, "%s%s", real[0] ? real : "/", volume + len);
 	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
@@ -406,8 +412,9 @@ int volumes_check_again(const struct option_list *resolved, const struct docker 
 		return err->code;
 	for (size_t i = 0; i < now.count; i++)
 		if (strcmp(now.items[i], resolved->items[i]) != 0)
-			return refuse(err, resolved->items[i],
-				      "since the start it has become ", now.items[i]);
+			return refuse_volume(err, resolved->items[i],
+					     "since the start it has become ",
+					     now.items[i]);
 	return 0;
 }
 

@@ -501,6 +501,8 @@ static void finish_file(struct control *s)
 	free(pretty);
 }
 
+static int reload_open(struct control *s, struct err *err);
+
 int control_policy_open(struct control *s, struct err *err)
 {
 	struct control_candidate c = { .plan_fd = -1, .text_fd = -1 };
@@ -511,7 +513,7 @@ int control_policy_open(struct control *s, struct err *err)
 	s->file.spare_dir = s->spec.state_dir;
 	s->policy.names = s->spec.mode == SIDECAR_MODE_DNS_NFT_TLS;
 	s->policy.file = POLICY_IN_FORCE;
-	r = control_reload_open(s, err);
+	r = reload_open(s, err);
 	if (r == 0)
 		r = read_text_fd(&s->own.document, err);
 	if (r == 0)
@@ -682,7 +684,8 @@ static void on_notify(struct loop_source *source, uint32_t events)
 		loop_stop(s->loop);
 }
 
-int control_reload_open(struct control *s, struct err *err)
+/* Read the always-rules files, and watch them. */
+static int reload_open(struct control *s, struct err *err)
 {
 	struct err why = { 0 };
 	int r = always_open(&s->always, s->spec.always_dir);

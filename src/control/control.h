@@ -363,8 +363,6 @@ void control_api_config(struct control *s, struct api_config *ret);
 
 /* -- change.c: always-rules files --------------------------------------------------- */
 
-/* Read the always-rules files, and watch them. */
-int control_reload_open(struct control *s, struct err *err) MUST_CHECK;
 /* log_skip.always has it. */
 bool control_skips_log(const struct control *s, const char *name);
 
@@ -413,10 +411,6 @@ void control_socket_owner_close(struct control *s);
 void control_notify_init(struct control *s);
 /* Something was denied that a task may open for. */
 void control_notify_soon(struct control *s);
-/* @error as WEBHOOK_DONE has it. */
-void control_notify_done(struct control *s, uint32_t id, size_t url, int error);
-/* What weir-webhook had is lost with it. */
-void control_notify_anew(struct control *s);
 
 /* -- status.c ----------------------------------------------------------------------- */
 

@@ -21,7 +21,10 @@
 
 /* -- what this process may reach ---------------------------------------------------- */
 
-enum { PATHS_MAX = SIDECAR_OUTPUTS_MAX + 12 };
+enum {
+	PATHS_MAX = SIDECAR_OUTPUTS_MAX + 12,
+	LOG_END_MS = 250, /* for outputs that still have lines */
+};
 
 struct paths {
 	struct landlock_path items[PATHS_MAX];
@@ -435,6 +438,6 @@ int main(int argc, char **argv)
 		sqlite_writer_free(s.store);
 	jsonl_writer_free(s.jsonl);
 	if (s.log)
-		loglines_free(s.log);
+		loglines_free(s.log, LOG_END_MS);
 	return r < 0 ? CONTROL_FAILED : CONTROL_OK;
 }

@@ -349,12 +349,15 @@ static void flush(struct control_webhook *h)
 		lose_program(h);
 }
 
+static void notify_done(struct control *s, uint32_t id, size_t url, int error);
+static void notify_anew(struct control *s);
+
 static void on_done(struct control_webhook *h, const struct webhook_message *m)
 {
 	const size_t first = h->side->spec.webhook_count;
 
 	if (m->url >= first)
-		control_notify_done(h->side, m->id, m->url - first, m->error);
+		notify_done(h->side, m->id, m->url - first, m->error);
 }
 
 static void on_program(struct loop_source *source, uint32_t events)
@@ -402,7 +405,7 @@ void control_webhook_attach(struct control *s, int fd)
 		h->source.fd = -1;
 	else
 		flush(h);
-	control_notify_anew(s);
+	notify_anew(s);
 }
 
 void control_webhook_denied(struct control *s, const struct event *e)
@@ -415,8 +418,8 @@ void control_webhook_denied(struct control *s, const struct event *e)
 	flush(s->webhook);
 }
 
-/* Of task @id, to review webhook @url. control_notify_done() says what came of it, or
- * control_notify_anew() that nothing does. Return: false: there is no room. */
+/* Of task @id, to review webhook @url. notify_done() says what came of it, or
+ * notify_anew() that nothing does. Return: false: there is no room. */
 static bool control_webhook_review(struct control *s, uint32_t id, size_t url,
 				   const char *body, size_t size)
 {
@@ -579,7 +582,8 @@ void control_notify_soon(struct control *s)
 	start_notify(s, SOON_MS);
 }
 
-void control_notify_done(struct control *s, uint32_t id, size_t url, int error)
+/* @error as WEBHOOK_DONE has it. */
+static void notify_done(struct control *s, uint32_t id, size_t url, int error)
 {
 	struct control_notices *u = &s->notices[url];
 	struct review_store *store = NULL;
@@ -609,7 +613,8 @@ void control_notify_done(struct control *s, uint32_t id, size_t url, int error)
 	start_notify(s, u->pause_ms ?: SOON_MS);
 }
 
-void control_notify_anew(struct control *s)
+/* What weir-webhook had is lost with it. */
+static void notify_anew(struct control *s)
 {
 	struct review_store *store = NULL;
 	struct err err = { 0 };

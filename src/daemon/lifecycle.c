@@ -3,15 +3,6 @@
 
 #include <assert.h>
 
-static const char *const state_names[] = {
-	[LIFECYCLE_NONE] = "none",	     [LIFECYCLE_QUEUED] = "queued",
-	[LIFECYCLE_ATTACHING] = "attaching", [LIFECYCLE_TESTING] = "testing",
-	[LIFECYCLE_PINNING] = "pinning",     [LIFECYCLE_ACTIVE] = "active",
-	[LIFECYCLE_FAILING] = "failing",     [LIFECYCLE_DETACHING] = "detaching",
-	[LIFECYCLE_RESERVED] = "reserved",   [LIFECYCLE_ENDED] = "ended",
-};
-static_assert(ARRAY_SIZE(state_names) == LIFECYCLE_STATE_COUNT, "a state without a name");
-
 /* State and event: the next state. LIFECYCLE_NONE: the event means nothing. Where a phase
  * is not needed by every sandbox, lifecycle_change() takes the one behind it. */
 static const enum lifecycle_state table[LIFECYCLE_STATE_COUNT][LIFECYCLE_EVENT_COUNT] = {
@@ -95,9 +86,4 @@ enum lifecycle_event lifecycle_event_of(const struct ipc_message *m)
 bool lifecycle_is_ending(const struct lifecycle *l)
 {
 	return l->state >= LIFECYCLE_FAILING;
-}
-
-const char *lifecycle_state_name(enum lifecycle_state state)
-{
-	return state_names[state];
 }

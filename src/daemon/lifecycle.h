@@ -78,4 +78,3 @@ bool lifecycle_change(struct lifecycle *l, enum lifecycle_event event) MUST_CHEC
  * the engine's to say. */
 enum lifecycle_event lifecycle_event_of(const struct ipc_message *m);
 bool lifecycle_is_ending(const struct lifecycle *l);
-const char *lifecycle_state_name(enum lifecycle_state state);

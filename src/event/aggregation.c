@@ -307,8 +307,3 @@ void aggregation_close(struct aggregation *t)
 			drop(t, e);
 	}
 }
-
-bool aggregation_is_empty(const struct aggregation *t)
-{
-	return t->count == 0;
-}

@@ -64,5 +64,3 @@ void aggregation_let_go(struct aggregation *t, const struct event *e);
 int aggregation_make_room(struct aggregation *t, unsigned int line, struct event *ret);
 /* End the window: every event becomes ready. */
 void aggregation_close(struct aggregation *t);
-/* Free all events. */
-bool aggregation_is_empty(const struct aggregation *t);

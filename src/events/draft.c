@@ -482,7 +482,8 @@ static void print_refused(const struct draft *d, const char *indent, FILE *out)
 		fprintf(out, "%s  and %zu more\n", indent, printed - NOTES_MAX);
 }
 
-void draft_write_notes(const struct draft *d, const char *indent, FILE *out)
+/* As comments: what is proposed, was only looked up, was refused. */
+static void write_notes(const struct draft *d, const char *indent, FILE *out)
 {
 	for (size_t i = 0; i < d->proposal_count; i++) {
 		fprintf(out, "%sNot allowed, for you to decide: ", indent);
@@ -511,7 +512,7 @@ void draft_write(const struct draft *d, FILE *out)
 		fputs("  ", out);
 		print_rule(out, &d->policy.rules[i]);
 	}
-	draft_write_notes(d, "# ", out);
+	write_notes(d, "# ", out);
 }
 
 /* ---- beside a policy ---- */
@@ -560,5 +561,5 @@ void draft_write_difference(const struct draft *d, const struct plan *plan,
 	}
 	if (unused == 0)
 		fputs("  nothing\n", out);
-	draft_write_notes(d, "", out);
+	write_notes(d, "", out);
 }

@@ -59,8 +59,6 @@ int draft_make(struct draft *ret, const struct draft_args *args) MUST_CHECK;
 void draft_done(struct draft *d);
 /* A whole document. */
 void draft_write(const struct draft *d, FILE *out);
-/* As comments: what is proposed, was only looked up, was refused. */
-void draft_write_notes(const struct draft *d, const char *indent, FILE *out);
 /* What @plan, of the file @file, lacks for what was used and refused, and what of it was
  * not used. */
 void draft_write_difference(const struct draft *d, const struct plan *plan,

@@ -185,8 +185,3 @@ void jsonl_writer_state(struct jsonl_writer *w, struct jsonl_state *ret)
 	ret->lost_rows += worker_dropped(w->worker);
 	ret->lost_packets += w->dropped_packets;
 }
-
-bool jsonl_writer_drain(struct jsonl_writer *w, int timeout_ms)
-{
-	return worker_drain(w->worker, timeout_ms);
-}

@@ -33,5 +33,3 @@ void jsonl_writer_add(struct jsonl_writer *w, const struct event_row *row);
 /* Somebody has moved the file away: go on with a new one. */
 void jsonl_writer_reopen(struct jsonl_writer *w);
 void jsonl_writer_state(struct jsonl_writer *w, struct jsonl_state *ret);
-/* Wait until all that was added is in the file, or counted as lost. For tests. */
-bool jsonl_writer_drain(struct jsonl_writer *w, int timeout_ms);

@@ -37,7 +37,7 @@ bool review_state_parse(const char *text, enum review_state *ret)
 /* ---- as JSON ---- */
 
 /* Whoever decides reads the destination: no rule for another one is added. */
-static bool is_about(const char *advice, const char *destination)
+static bool is_task_about(const char *advice, const char *destination)
 {
 	const bool bracket = advice[0] == '[';
 	const size_t size = strlen(destination);
@@ -53,7 +53,7 @@ bool review_rule(const struct review *t, char *buf)
 
 	buf[0] = '\0';
 	return addr_parse(t->destination, strlen(t->destination), &a) != t->is_name &&
-	       is_about(t->advice, t->destination) && advice_rule(t->advice, buf);
+	       is_task_about(t->advice, t->destination) && advice_rule(t->advice, buf);
 }
 
 /* @begin: members, or "". */

@@ -822,11 +822,6 @@ int filter_host_is_owned(struct filter_host *h)
 	return r < 0 ? r : h->loaded && table.owned && !guard.exists;
 }
 
-size_t filter_host_left_over(const struct filter_host *h)
-{
-	return h->left_over;
-}
-
 int filter_host_load(struct filter_host *h, int64_t now_ms, struct err *err)
 {
 	const struct host_now now = { h, now_ms };

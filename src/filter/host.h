@@ -51,11 +51,9 @@ struct filter_conn *filter_host_conn(struct filter_host *h);
 /* Install everything that was set, in the place of the table that Weir may have in the
  * kernel: packets meet the old table or the new one. Repairs a table as well. A cgroup or
  * user id that is a member of an earlier process's table and was not set stays a member,
- * and everything is closed to it, until filter_host_set() names it again;
- * filter_host_left_over() says how many such members there are. */
+ * and everything is closed to it, until filter_host_set() names it again.
+ */
 int filter_host_load(struct filter_host *h, int64_t now_ms, struct err *err) MUST_CHECK;
-
-size_t filter_host_left_over(const struct filter_host *h);
 
 struct filter_host_sandbox {
 	uint16_t id; /* not 0 */

@@ -22,8 +22,7 @@ enum {
 	MESSAGE_SIZE = 1024,	  /* longer messages are cut */
 	TEXT_MAX = 512,		  /* of one value */
 	IPS_MAX = 32,		  /* more are left out */
-	FREE_TIMEOUT_MS = 250,
-	OPEN_AGAIN_MS = 1000, /* of a file that could not be opened */
+	OPEN_AGAIN_MS = 1000,	  /* of a file that could not be opened */
 };
 
 struct output {
@@ -203,7 +202,7 @@ int loglines_new(const struct loglines_config *config, struct loglines **ret,
 		l->output_count++;
 		r = open_output(&l->outputs[i], where[i], &config->files, err);
 		if (r < 0) {
-			loglines_free(l);
+			loglines_free(l, 0);
 			return err_context(err, "log output");
 		}
 	}
@@ -211,7 +210,7 @@ int loglines_new(const struct loglines_config *config, struct loglines **ret,
 	return 0;
 }
 
-void loglines_free(struct loglines *l)
+void loglines_free(struct loglines *l, int timeout_ms)
 {
 	bool all = true;
 
@@ -220,7 +219,7 @@ void loglines_free(struct loglines *l)
 	for (size_t i = 0; i < l->output_count; i++) {
 		struct output *o = &l->outputs[i];
 
-		if (!worker_free(o->worker, FREE_TIMEOUT_MS)) {
+		if (!worker_free(o->worker, timeout_ms)) {
 			all = false;
 			continue;
 		}
@@ -247,15 +246,6 @@ const char *loglines_lacks(const struct loglines *l)
 		if (__atomic_load_n(&l->outputs[i].lacks, __ATOMIC_RELAXED))
 			return l->outputs[i].where;
 	return NULL;
-}
-
-bool loglines_drain(struct loglines *l, int timeout_ms)
-{
-	bool done = true;
-
-	for (size_t i = 0; i < l->output_count; i++)
-		done = worker_drain(l->outputs[i].worker, timeout_ms) && done;
-	return done;
 }
 
 /* ---- lines ---- */

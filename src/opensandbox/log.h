@@ -54,15 +54,13 @@ struct loglines;
  * or -errno: no memory, or no thread. */
 int loglines_new(const struct loglines_config *config, struct loglines **ret,
 		 struct err *err) MUST_CHECK;
-/* Gives outputs that still have lines a quarter of a second. */
-void loglines_free(struct loglines *l);
+/* Gives each output that still has lines at most @timeout_ms. */
+void loglines_free(struct loglines *l, int timeout_ms);
 /* Lines that an output lost, by a full queue or a failed write. What sampling left
  * out is not in it. */
 uint64_t loglines_dropped(struct loglines *l);
 /* A file that can't be opened just now, or NULL. */
 const char *loglines_lacks(const struct loglines *l);
-/* Wait until all outputs have written what they got. For tests and the last line. */
-bool loglines_drain(struct loglines *l, int timeout_ms);
 
 /* @sandbox: whom it is about ("sandbox_id"), where the config names none; "": nobody. */
 

@@ -290,11 +290,6 @@ void webhook_free(struct webhook *w)
 	free(w);
 }
 
-int webhook_fd(const struct webhook *w)
-{
-	return w->fd;
-}
-
 size_t webhook_url_count(const struct webhook *w)
 {
 	return w->url_count;

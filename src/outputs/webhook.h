@@ -19,8 +19,8 @@
  * and its own traffic is never an event that feeds it.
  *
  * This file is the parent's end: a bounded queue towards the program, never waiting. It
- * has no loop: the caller watches webhook_fd(), calls webhook_receive() when it can be
- * read, and webhook_flush() when it can be written and there is something to send. */
+ * has no loop: the caller watches what it attached, calls webhook_receive() when it can
+ * be read, and webhook_flush() when it can be written and there is something to send. */
 #pragma once
 
 #include "base/addr.h"
@@ -109,8 +109,6 @@ void webhook_free(struct webhook *w);
  * What the one before had not sent is counted as dropped; what waits here goes on, but
  * for jobs with an id: no WEBHOOK_DONE comes for any that were posted before. */
 void webhook_attach(struct webhook *w, int fd);
-/* -1 while there is none. */
-int webhook_fd(const struct webhook *w);
 const struct webhook_url *webhook_url_at(const struct webhook *w, size_t i);
 size_t webhook_url_count(const struct webhook *w);
 

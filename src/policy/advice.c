@@ -147,7 +147,7 @@ static bool lists_fit(const struct plan *p, const struct rule_ports *ports)
 
 /* ---- as text ---- */
 
-static bool put(char *buf, size_t *used, const char *what, char *separator)
+static bool put_part(char *buf, size_t *used, const char *what, char *separator)
 {
 	int n = snprintf(buf + *used, EVENT_ADVICE_SIZE - *used, "%c%s", *separator,
 			 what);
@@ -168,14 +168,15 @@ static bool format(const struct advice *a, char *buf)
 	if (used >= EVENT_ADVICE_SIZE)
 		return false;
 	if (r->ports.count > 0)
-		fits = put(buf, &used, rule_ports_text(&r->ports, ports, sizeof(ports)),
-			   &separator);
+		fits = put_part(buf, &used,
+				rule_ports_text(&r->ports, ports, sizeof(ports)),
+				&separator);
 	for (size_t i = 0; fits && i < RULE_FLAG_COUNT; i++)
 		if (r->flags & rule_flag_words[i].flag)
-			fits = put(buf, &used, rule_flag_words[i].key, &separator);
+			fits = put_part(buf, &used, rule_flag_words[i].key, &separator);
 	for (size_t i = 0; fits && i < RULE_TYPE_COUNT; i++)
 		if (r->types >> i & 1)
-			fits = put(buf, &used, rule_type_words[i], &separator);
+			fits = put_part(buf, &used, rule_type_words[i], &separator);
 	return fits;
 }
 

@@ -72,7 +72,8 @@ const char *document_closed(const struct document *d)
 	return d->closed.ptr;
 }
 
-int document_check_open(const struct document *d, struct err *err)
+/* -EPERM with @err when @d is closed. */
+static int check_open(const struct document *d, struct err *err)
 {
 	char shown[TEXT_ESCAPED_SIZE];
 
@@ -218,7 +219,8 @@ static void keep_own(struct reading *r, const char *const *names,
 
 /* --- rules --- */
 
-int document_append(struct document *d, const struct document_rule *rule)
+/* @rule is copied, its texts are not. Return: 0 or -ENOMEM. */
+static int append_rule(struct document *d, const struct document_rule *rule)
 {
 	if (d->count == d->capacity) {
 		size_t capacity = MAX(2 * d->capacity, (size_t)16);
@@ -253,7 +255,7 @@ static void finish_rule(struct reading *r, struct document_rule *rule, struct te
 	if (r->wrong.code != 0 || r->wrong_type.code != 0)
 		return;
 	rule->target.ptr = arena_text(&r->d->arena, rule->target);
-	if (!rule->target.ptr || document_append(r->d, rule) < 0)
+	if (!rule->target.ptr || append_rule(r->d, rule) < 0)
 		no_memory(r);
 }
 
@@ -373,7 +375,7 @@ static void read_member(struct reading *r, struct text *default_action, struct t
 	}
 }
 
-static void read_policy(struct reading *r)
+static void read_go_policy(struct reading *r)
 {
 	struct text default_action = { 0 }, own[TOP_KEYS] = { 0 };
 	enum json_kind k = json_cursor_peek(&r->c);
@@ -424,7 +426,7 @@ int document_parse(struct text body, document_unknown_fn *unknown, void *data,
 		r.c.line += *p == '\n';
 		r.c.column = *p == '\n' ? 1 : r.c.column + ((*p & 0xc0) != 0x80);
 	}
-	read_policy(&r);
+	read_go_policy(&r);
 	if (r.r < 0)
 		return err_set(err, r.r, "out of memory");
 	if (r.wrong_type.code != 0)
@@ -435,7 +437,8 @@ int document_parse(struct text body, document_unknown_fn *unknown, void *data,
 	return 0;
 }
 
-int document_read_patch(struct text body, struct document **ret, struct err *err)
+/* The rules of a patch. -EINVAL: @err is the whole message. */
+static int read_patch(struct text body, struct document **ret, struct err *err)
 {
 	struct reading r = { .in_list = true };
 	CLEAN(document) struct document *d = NULL;
@@ -603,7 +606,7 @@ static int copy_rule(struct document *d, const struct document_rule *rule)
 
 	if (r == 0)
 		r = copy_text(d, rule->own, &copy.own);
-	return r == 0 ? document_append(d, &copy) : r;
+	return r == 0 ? append_rule(d, &copy) : r;
 }
 
 /* One with the settings of @old, and no rules yet. NULL: no memory. */
@@ -694,10 +697,10 @@ int document_merge(const struct document *old, struct text body, struct document
 	CLEAN(document) struct document *patch = NULL, *d = NULL;
 	CLEAN(mem) struct entry *entries = NULL;
 	size_t count = 0;
-	int r = document_check_open(old, err);
+	int r = check_open(old, err);
 
 	if (r == 0)
-		r = document_read_patch(body, &patch, err);
+		r = read_patch(body, &patch, err);
 	if (r < 0)
 		return r;
 	d = copy_settings(old);
@@ -798,7 +801,7 @@ int document_remove(const struct document *old, struct text body, struct documen
 {
 	CLEAN(targets) struct targets t = { 0 };
 	CLEAN(document) struct document *d = copy_settings(old);
-	int r = document_check_open(old, err);
+	int r = check_open(old, err);
 
 	if (r < 0)
 		return r;

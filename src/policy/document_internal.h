@@ -47,16 +47,6 @@ static inline void clean_document(struct document **d)
 	document_free(*d);
 }
 
-/* --- document.c --- */
-
-/* -EPERM with @err when @d is closed. */
-int document_check_open(const struct document *d, struct err *err) MUST_CHECK;
-/* @rule is copied, its texts are not. Return: 0 or -ENOMEM. */
-int document_append(struct document *d, const struct document_rule *rule) MUST_CHECK;
-/* The rules of a patch. -EINVAL: @err is the whole message. */
-int document_read_patch(struct text body, struct document **ret,
-			struct err *err) MUST_CHECK;
-
 /* --- document_text.c: JSON as Go reads it --- */
 
 /* Return: 0, or -EINVAL with what Go's encoding/json says of it. */
@@ -66,10 +56,7 @@ struct text document_trim(struct text t);
 
 /* --- document_text.c: JSON as Go writes it --- */
 
-void document_put(struct document_out *o, const char *bytes, size_t size);
 void document_put_text(struct document_out *o, const char *s);
-/* With quotes and Go's escapes. */
-void document_put_string(struct document_out *o, struct text t);
 /* A value that was let pass, compact and with Go's escapes. Return: 0 or -ENOMEM. */
 int document_put_value(struct document_out *o, struct text value) MUST_CHECK;
 /* As Go's %q shows it, cut to fit. Return: @buf. */

@@ -7,7 +7,7 @@
 #include "policy/document_internal.h"
 #include "policy/explain.h"
 
-void document_put(struct document_out *o, const char *bytes, size_t size)
+static void put_bytes(struct document_out *o, const char *bytes, size_t size)
 {
 	if (o->failed || size == 0)
 		return;
@@ -28,7 +28,7 @@ void document_put(struct document_out *o, const char *bytes, size_t size)
 
 void document_put_text(struct document_out *o, const char *s)
 {
-	document_put(o, s, strlen(s));
+	put_bytes(o, s, strlen(s));
 }
 
 /* How a byte is escaped, or NULL. */
@@ -79,16 +79,17 @@ static size_t plain_size(struct text t)
 	return i;
 }
 
-void document_put_string(struct document_out *o, struct text t)
+/* With quotes and Go's escapes. */
+static void put_string(struct document_out *o, struct text t)
 {
 	char buf[8];
 
-	document_put(o, "\"", 1);
+	put_bytes(o, "\"", 1);
 	while (t.len > 0) {
 		size_t plain = plain_size(t), size;
 		const char *escape;
 
-		document_put(o, t.ptr, plain);
+		put_bytes(o, t.ptr, plain);
 		t = (struct text){ t.ptr + plain, t.len - plain };
 		if (t.len == 0)
 			break;
@@ -98,10 +99,10 @@ void document_put_string(struct document_out *o, struct text t)
 		if (escape)
 			document_put_text(o, escape);
 		else
-			document_put(o, t.ptr, 1);
+			put_bytes(o, t.ptr, 1);
 		t = (struct text){ t.ptr + size, t.len - size };
 	}
-	document_put(o, "\"", 1);
+	put_bytes(o, "\"", 1);
 }
 
 static int put_one_string(struct document_out *o, struct text quoted)
@@ -112,7 +113,7 @@ static int put_one_string(struct document_out *o, struct text quoted)
 	int r = json_cursor_string(&c, &arena, &t);
 
 	if (r == 0)
-		document_put_string(o, t);
+		put_string(o, t);
 	return r;
 }
 
@@ -127,7 +128,7 @@ int document_put_value(struct document_out *o, struct text value)
 		else if (*c.p == ' ' || *c.p == '\t' || *c.p == '\r' || *c.p == '\n')
 			c.p++;
 		else
-			document_put(o, c.p++, 1);
+			put_bytes(o, c.p++, 1);
 	}
 	return r < 0 ? r : o->failed ? -ENOMEM : 0;
 }
@@ -211,33 +212,33 @@ static void put_own(struct document_out *o, struct text own)
 {
 	if (own.len == 0)
 		return;
-	document_put(o, ",", 1);
-	document_put(o, own.ptr, own.len);
+	put_bytes(o, ",", 1);
+	put_bytes(o, own.ptr, own.len);
 }
 
 static void put_rules(struct document_out *o, const struct document *d)
 {
-	document_put(o, "[", 1);
+	put_bytes(o, "[", 1);
 	for (size_t i = 0; i < d->count; i++) {
 		const struct document_rule *r = &d->rules[i];
 
 		document_put_text(o, i > 0 ? ",{\"action\":\"" : "{\"action\":\"");
 		document_put_text(o, policy_action_name(r->action));
 		document_put_text(o, "\",\"target\":");
-		document_put_string(o, r->target);
+		put_string(o, r->target);
 		put_own(o, r->own);
-		document_put(o, "}", 1);
+		put_bytes(o, "}", 1);
 	}
-	document_put(o, "]", 1);
+	put_bytes(o, "]", 1);
 }
 
 static void put_line(struct document_out *o, size_t depth)
 {
 	static const char blanks[] = "\n                ";
 
-	document_put(o, blanks, 1 + MIN(2 * depth, sizeof(blanks) - 2));
+	put_bytes(o, blanks, 1 + MIN(2 * depth, sizeof(blanks) - 2));
 	for (size_t i = (sizeof(blanks) - 2) / 2; i < depth; i++)
-		document_put(o, "  ", 2);
+		put_bytes(o, "  ", 2);
 }
 
 /* Compact JSON with line ends and blanks. */
@@ -252,14 +253,14 @@ static void put_pretty(struct document_out *o, struct text t)
 		if (byte == '"') {
 			struct text s = json_cursor_skip(&c);
 
-			document_put(o, s.ptr, s.len);
+			put_bytes(o, s.ptr, s.len);
 			continue;
 		}
 		c.p++;
 		if ((byte == '}' || byte == ']') && depth > 0 && c.p[-2] != '{' &&
 		    c.p[-2] != '[')
 			put_line(o, depth - 1);
-		document_put(o, &byte, 1);
+		put_bytes(o, &byte, 1);
 		if (byte == '{' || byte == '[')
 			depth++;
 		else if (byte == '}' || byte == ']')
@@ -268,15 +269,15 @@ static void put_pretty(struct document_out *o, struct text t)
 		    byte == ',')
 			put_line(o, depth);
 		else if (byte == ':')
-			document_put(o, " ", 1);
+			put_bytes(o, " ", 1);
 	}
-	document_put(o, "\n", 1);
+	put_bytes(o, "\n", 1);
 }
 
 /* End with NUL. The caller owns the result. */
 static char *finish(struct document_out *o)
 {
-	document_put(o, "", 1);
+	put_bytes(o, "", 1);
 	return o->failed ? NULL : TAKE_PTR(o->bytes);
 }
 
@@ -288,13 +289,13 @@ char *document_json(const struct document *d, bool pretty)
 	put_rules(&out, d);
 	document_put_text(&out, ",\"defaultAction\":\"");
 	document_put_text(&out, policy_action_name(d->default_action));
-	document_put(&out, "\"", 1);
+	put_bytes(&out, "\"", 1);
 	put_own(&out, d->own);
 	if (d->closed.ptr) {
 		document_put_text(&out, ",\"closed\":");
-		document_put_string(&out, d->closed);
+		put_string(&out, d->closed);
 	}
-	document_put(&out, "}", 1);
+	put_bytes(&out, "}", 1);
 	if (!pretty || out.failed)
 		return finish(&out);
 	put_pretty(&indented, (struct text){ out.bytes, out.used });
@@ -346,7 +347,7 @@ struct scan {
 	uint8_t open[SCAN_DEPTH_MAX];
 };
 
-static bool refuse(struct scan *s, const char *what)
+static bool refuse_syntax(struct scan *s, const char *what)
 {
 	snprintf(s->what, sizeof(s->what), "%s", what);
 	return false;
@@ -361,7 +362,7 @@ static bool go_to(struct scan *s, enum state state)
 static bool push(struct scan *s, enum open open, enum state next)
 {
 	if (s->depth == SCAN_DEPTH_MAX)
-		return refuse(s, "");
+		return refuse_syntax(s, "");
 	s->open[s->depth++] = (uint8_t)open;
 	return go_to(s, next);
 }
@@ -375,7 +376,7 @@ static bool pop(struct scan *s)
 static bool end_top(struct scan *s, uint8_t c)
 {
 	s->state = END_TOP;
-	return text_is_blank((char)c) || refuse(s, "after top-level value");
+	return text_is_blank((char)c) || refuse_syntax(s, "after top-level value");
 }
 
 static bool end_value(struct scan *s, uint8_t c)
@@ -390,7 +391,7 @@ static bool end_value(struct scan *s, uint8_t c)
 	open = &s->open[s->depth - 1];
 	if (*open == OPEN_KEY) {
 		if (c != ':')
-			return refuse(s, "after object key");
+			return refuse_syntax(s, "after object key");
 		*open = OPEN_VALUE;
 		return go_to(s, BEGIN_VALUE);
 	}
@@ -398,13 +399,13 @@ static bool end_value(struct scan *s, uint8_t c)
 		if (c == '}')
 			return pop(s);
 		if (c != ',')
-			return refuse(s, "after object key:value pair");
+			return refuse_syntax(s, "after object key:value pair");
 		*open = OPEN_KEY;
 		return go_to(s, BEGIN_STRING);
 	}
 	if (c == ']')
 		return pop(s);
-	return c == ',' ? go_to(s, BEGIN_VALUE) : refuse(s, "after array element");
+	return c == ',' ? go_to(s, BEGIN_VALUE) : refuse_syntax(s, "after array element");
 }
 
 static bool begin_literal(struct scan *s, const char *literal)
@@ -440,7 +441,7 @@ static bool begin_value(struct scan *s, uint8_t c)
 	default:
 		return text_is_digit((char)c)
 			       ? go_to(s, NUMBER_DIGITS)
-			       : refuse(s, "looking for beginning of value");
+			       : refuse_syntax(s, "looking for beginning of value");
 	}
 }
 
@@ -453,7 +454,7 @@ static bool begin_string(struct scan *s, uint8_t c)
 		return end_value(s, c);
 	}
 	return c == '"' ? go_to(s, IN_STRING)
-			: refuse(s, "looking for beginning of object key string");
+			: refuse_syntax(s, "looking for beginning of object key string");
 }
 
 static bool in_string(struct scan *s, uint8_t c)
@@ -462,7 +463,7 @@ static bool in_string(struct scan *s, uint8_t c)
 		return go_to(s, END_VALUE);
 	if (c == '\\')
 		return go_to(s, IN_ESCAPE);
-	return c >= 0x20 || refuse(s, "in string literal");
+	return c >= 0x20 || refuse_syntax(s, "in string literal");
 }
 
 static bool in_escape(struct scan *s, uint8_t c)
@@ -471,8 +472,9 @@ static bool in_escape(struct scan *s, uint8_t c)
 		s->hex_left = 4;
 		return go_to(s, IN_HEX);
 	}
-	return c != '\0' && strchr("bfnrt\\/\"", c) ? go_to(s, IN_STRING)
-						    : refuse(s, "in string escape code");
+	return c != '\0' && strchr("bfnrt\\/\"", c)
+		       ? go_to(s, IN_STRING)
+		       : refuse_syntax(s, "in string escape code");
 }
 
 static bool in_hex(struct scan *s, uint8_t c)
@@ -480,7 +482,7 @@ static bool in_hex(struct scan *s, uint8_t c)
 	uint8_t letter = c | 0x20;
 
 	if (!text_is_digit((char)c) && !(letter >= 'a' && letter <= 'f'))
-		return refuse(s, "in \\u hexadecimal character escape");
+		return refuse_syntax(s, "in \\u hexadecimal character escape");
 	return --s->hex_left > 0 || go_to(s, IN_STRING);
 }
 
@@ -532,19 +534,20 @@ static bool step(struct scan *s, uint8_t c)
 		return in_literal(s, c);
 	case NUMBER_MINUS:
 		if (!text_is_digit((char)c))
-			return refuse(s, "in numeric literal");
+			return refuse_syntax(s, "in numeric literal");
 		return go_to(s, c == '0' ? NUMBER_ZERO : NUMBER_DIGITS);
 	case NUMBER_DOT:
 		return text_is_digit((char)c)
 			       ? go_to(s, NUMBER_FRACTION)
-			       : refuse(s, "after decimal point in numeric literal");
+			       : refuse_syntax(s,
+					       "after decimal point in numeric literal");
 	case NUMBER_E:
 	case NUMBER_E_SIGN:
 		if ((c == '+' || c == '-') && s->state == NUMBER_E)
 			return go_to(s, NUMBER_E_SIGN);
 		return text_is_digit((char)c)
 			       ? go_to(s, NUMBER_EXPONENT)
-			       : refuse(s, "in exponent of numeric literal");
+			       : refuse_syntax(s, "in exponent of numeric literal");
 	default:
 		return in_number(s, c);
 	}

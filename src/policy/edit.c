@@ -237,8 +237,8 @@ static struct text insert(struct text t, const struct position *p, struct arena 
 	return (struct text){ all, t.len + size };
 }
 
-static int read_tree(const char *path, struct text text, bool json, struct arena *arena,
-		     struct node **ret)
+static int read_edited(const char *path, struct text text, bool json, struct arena *arena,
+		       struct node **ret)
 {
 	struct faults faults = { 0 };
 	const struct node_source source = {
@@ -360,7 +360,7 @@ static int put_rule(const char *path, struct text text, const struct reading *be
 	const bool json = is_json(path, text);
 	struct node *root = NULL;
 	struct position position, other;
-	int r = read_tree(path, text, json, arena, &root);
+	int r = read_edited(path, text, json, arena, &root);
 	size_t at = 0;
 
 	if (r == -ENOMEM)

@@ -35,7 +35,7 @@ static struct node *new_node(struct toml *t, enum node_kind kind)
 	return node_new(t->source, kind, t->line, column_of(t));
 }
 
-static bool is_at(const struct toml *t, const char *text)
+static bool is_here(const struct toml *t, const char *text)
 {
 	return (size_t)(t->end - t->p) >= strlen(text) &&
 	       memcmp(t->p, text, strlen(text)) == 0;
@@ -117,7 +117,7 @@ static size_t string_room(const struct toml *t, const char *close)
 {
 	struct toml at = *t;
 
-	while (at.p < at.end && !is_at(&at, close))
+	while (at.p < at.end && !is_here(&at, close))
 		at.p += *at.p == '\\' && *close == '"' && at.p + 1 < at.end ? 2 : 1;
 	return (size_t)(at.p - t->p);
 }
@@ -131,18 +131,18 @@ static int toml_string(struct toml *t, struct text *ret)
 	bool block;
 
 	for (size_t i = ARRAY_SIZE(closes); i-- > 0;)
-		if (is_at(t, closes[i]))
+		if (is_here(t, closes[i]))
 			close = closes[i];
 	block = close[1] != '\0';
 	t->p += strlen(close);
-	if (block && is_at(t, "\r\n"))
+	if (block && is_here(t, "\r\n"))
 		t->p++;
-	if (block && is_at(t, "\n"))
+	if (block && is_here(t, "\n"))
 		next_byte(t);
 	out = arena_alloc(t->source->arena, string_room(t, close) + 1);
 	if (!out)
 		return -ENOMEM;
-	while (!is_at(t, close)) {
+	while (!is_here(t, close)) {
 		int r = 0;
 
 		if (t->p == t->end || (!block && *t->p == '\n'))
@@ -228,7 +228,7 @@ static int read_path(struct toml *t, struct node *map, struct node **ret_map,
 		skip_space(t);
 		if (r < 0)
 			return r;
-		if (!is_at(t, ".")) {
+		if (!is_here(t, ".")) {
 			*ret_map = map;
 			return 0;
 		}
@@ -251,16 +251,16 @@ static int read_array(struct toml *t, int depth, struct node *list)
 		int r;
 
 		skip_blank(t);
-		if (is_at(t, "]"))
+		if (is_here(t, "]"))
 			break;
 		r = read_toml_value(t, depth + 1, &item);
 		if (r < 0)
 			return r;
 		node_append(t->source, list, item);
 		skip_blank(t);
-		if (is_at(t, "]"))
+		if (is_here(t, "]"))
 			break;
-		if (!is_at(t, ","))
+		if (!is_here(t, ","))
 			return toml_fault(t, "an array needs ',' or ']' here");
 	}
 	t->p++;
@@ -276,7 +276,7 @@ static int read_pair(struct toml *t, int depth, struct node *map)
 
 	if (r < 0)
 		return r;
-	if (!is_at(t, "="))
+	if (!is_here(t, "="))
 		return toml_fault(t, "a key needs '=' and a value");
 	t->p++;
 	skip_space(t);
@@ -292,15 +292,15 @@ static int read_inline_table(struct toml *t, int depth, struct node *map)
 		int r;
 
 		skip_space(t);
-		if (is_at(t, "}") && !map->first)
+		if (is_here(t, "}") && !map->first)
 			break;
 		r = read_pair(t, depth, map);
 		skip_space(t);
 		if (r < 0)
 			return r;
-		if (is_at(t, "}"))
+		if (is_here(t, "}"))
 			break;
-		if (!is_at(t, ","))
+		if (!is_here(t, ","))
 			return toml_fault(t, "a table needs ',' or '}' here");
 	}
 	t->p++;
@@ -346,15 +346,15 @@ static int read_toml_value(struct toml *t, int depth, struct node **ret)
 	if (depth >= NODE_DEPTH_MAX)
 		return toml_fault(t, "it is nested too deeply");
 	*ret = n;
-	if (is_at(t, "[")) {
+	if (is_here(t, "[")) {
 		n->kind = NODE_LIST;
 		return read_array(t, depth, n);
 	}
-	if (is_at(t, "{")) {
+	if (is_here(t, "{")) {
 		n->kind = NODE_MAP;
 		return read_inline_table(t, depth, n);
 	}
-	if (!is_at(t, "\"") && !is_at(t, "'"))
+	if (!is_here(t, "\"") && !is_here(t, "'"))
 		return read_word_value(t, n);
 	r = toml_string(t, &n->text);
 	if (r == 0)
@@ -367,7 +367,7 @@ static int read_toml_value(struct toml *t, int depth, struct node **ret)
 /* "[a.b]", or "[[a.b]]": one more table of an array. */
 static int read_header(struct toml *t, struct node *root, struct node **ret)
 {
-	const bool is_array = is_at(t, "[[");
+	const bool is_array = is_here(t, "[[");
 	struct node *map, *list, *item;
 	struct text key;
 	int r;
@@ -376,7 +376,7 @@ static int read_header(struct toml *t, struct node *root, struct node **ret)
 	r = read_path(t, root, &map, &key);
 	if (r < 0)
 		return r;
-	if (!is_at(t, is_array ? "]]" : "]"))
+	if (!is_here(t, is_array ? "]]" : "]"))
 		return toml_fault(t, "a table's name needs its ']'");
 	if (!is_array) {
 		r = table_below(t, map, key, ret);
@@ -413,8 +413,8 @@ int node_read_toml(const struct node_source *s, struct node **ret)
 	if (!root)
 		return -ENOMEM;
 	for (skip_blank(&t); t.p < t.end; skip_blank(&t)) {
-		int r = is_at(&t, "[") ? read_header(&t, root, &table)
-				       : read_pair(&t, 0, table);
+		int r = is_here(&t, "[") ? read_header(&t, root, &table)
+					 : read_pair(&t, 0, table);
 
 		if (r < 0)
 			return r;

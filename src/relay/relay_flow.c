@@ -501,6 +501,8 @@ static size_t flow_move(struct relay_flow *f)
 	return cost;
 }
 
+static void report_open(struct relay_flow *f);
+
 /* The self-test wants to know whether the first allowed host can be reached, not to talk
  * to it: it is told so, and no byte passes in either direction. */
 static void flow_check_dial(struct relay_flow *f)
@@ -513,7 +515,7 @@ static void flow_check_dial(struct relay_flow *f)
 		return;
 	f->state = FLOW_OPEN;
 	f->opened = true;
-	relay_flow_report_open(f);
+	report_open(f);
 	if (f->served->sandbox->state != SANDBOX_TESTING)
 		return;
 	if (send(f->client.source.fd, "W", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
@@ -722,7 +724,8 @@ static struct event passed_event(const struct relay_flow *f)
 	return e;
 }
 
-void relay_flow_report_open(struct relay_flow *f)
+/* The server has answered. */
+static void report_open(struct relay_flow *f)
 {
 	struct event e;
 

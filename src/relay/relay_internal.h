@@ -271,8 +271,6 @@ void relay_reset_fd(int fd);
 
 /* What has passed since the last time, into the accounts. */
 void relay_flow_account(struct relay_flow *f);
-/* The server has answered. */
-void relay_flow_report_open(struct relay_flow *f);
 
 enum relay_moved {
 	MOVE_WAIT = 0, /* nothing more until an event */

@@ -277,9 +277,6 @@ void resolver_probe_tick(struct resolver *r, int64_t now_ms);
 
 void docker_resolver_init(struct resolver *r, const struct resolver_config *config);
 void docker_resolver_tick(struct resolver *r, int64_t now_ms);
-/* Return: @token was the test's. @error: it failed by that, or 0. */
-bool docker_resolver_response(struct resolver *r, uint32_t token, int error,
-			      int64_t now_ms);
 /* One of the servers is Docker's resolver. Return: it has sent @ask back, as the test's
  * question, which is answered, or as one that is under way. @ask is taken. */
 bool docker_resolver_takes(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);

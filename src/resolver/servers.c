@@ -220,6 +220,9 @@ static struct server *server_of_probe(struct resolver *r, uint32_t token)
 	return NULL;
 }
 
+static bool docker_resolver_response(struct resolver *r, uint32_t token, int error,
+				     int64_t now_ms);
+
 void resolver_probe_response(struct resolver *r, uint32_t token, int64_t now_ms)
 {
 	struct server *s = server_of_probe(r, token);
@@ -331,8 +334,9 @@ void docker_resolver_tick(struct resolver *r, int64_t now_ms)
 	}
 }
 
-bool docker_resolver_response(struct resolver *r, uint32_t token, int error,
-			      int64_t now_ms)
+/* Return: @token was the test's. @error: it failed by that, or 0. */
+static bool docker_resolver_response(struct resolver *r, uint32_t token, int error,
+				     int64_t now_ms)
 {
 	struct docker_resolver *in = &r->docker;
 

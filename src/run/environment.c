@@ -116,7 +116,8 @@ static bool is_harmless_name(struct text name)
 	return false;
 }
 
-bool environment_is_secret(struct text name, const char *value)
+/* Does @value, of the variable @name, look like a secret? */
+static bool is_secret(struct text name, const char *value)
 {
 	const bool harmless = is_harmless_name(name);
 
@@ -188,7 +189,7 @@ static bool is_passed(const struct run_spec *spec, const char *variable,
 		return false;
 	if (has_name(&spec->profile_env, name))
 		return true;
-	if (spec->env == RUN_ENV_ALL || !environment_is_secret(name, value_of(variable)))
+	if (spec->env == RUN_ENV_ALL || !is_secret(name, value_of(variable)))
 		return true;
 	e->held[e->held_count++] = variable;
 	return false;
@@ -217,7 +218,7 @@ static int choose(struct run_spec *spec, struct environment *ret, struct err *er
 
 /* --- what is said of it --- */
 
-static bool is_given(struct text name)
+static bool is_in_environ(struct text name)
 {
 	for (char **v = environ; v && *v; v++) {
 		if (strncmp(*v, name.ptr, name.len) == 0 && (*v)[name.len] == '=')
@@ -233,7 +234,7 @@ static void report_missing(const struct run_spec *spec)
 	for (size_t i = 0; i < spec->pass_env.count; i++) {
 		struct text name = text_of(spec->pass_env.items[i]);
 
-		if (!strchr(name.ptr, '*') && !is_given(name))
+		if (!strchr(name.ptr, '*') && !is_in_environ(name))
 			log_warning("--pass-env %s: there is no such variable",
 				    text_escape(name, shown, sizeof(shown)));
 	}

@@ -39,9 +39,6 @@ bool environment_is_set(const struct run_spec *spec, struct text name);
 /* Does an option say what the variable @name is? */
 bool environment_is_asked(const struct run_spec *spec, struct text name);
 
-/* Does @value, of the variable @name, look like a secret? */
-bool environment_is_secret(struct text name, const char *value);
-
 /* Has it a URL with a user's password or token? */
 bool environment_has_user_info(const char *value);
 

@@ -286,7 +286,7 @@ static void leave(struct host_run *h)
 		run_place_close(&h->place);
 }
 
-static void done(struct host_run *h)
+static void host_done(struct host_run *h)
 {
 	run_member_done(&h->member);
 	event_ring_free(h->ring);
@@ -315,6 +315,6 @@ int run_host(struct run_spec *spec)
 	status = report_guarded(&h);
 	if (WIFSIGNALED(h.wait_status) && status == 128 + WTERMSIG(h.wait_status))
 		process_die_by(WTERMSIG(h.wait_status));
-	done(&h);
+	host_done(&h);
 	return status;
 }

@@ -13,7 +13,7 @@ struct grants {
 	struct end ends[];
 };
 
-static bool is_over(const struct end *e, int64_t wall_ms, int64_t now_ms)
+static bool has_ended(const struct end *e, int64_t wall_ms, int64_t now_ms)
 {
 	return e->wall_ms <= wall_ms || e->now_ms <= now_ms;
 }
@@ -62,7 +62,7 @@ uint64_t grants_ahead(struct grants *g, int64_t wall_ms, int64_t now_ms)
 	uint64_t ahead = 0;
 
 	for (size_t i = 0; g && i < g->count; i++) {
-		if (is_over(&g->ends[i], wall_ms, now_ms))
+		if (has_ended(&g->ends[i], wall_ms, now_ms))
 			g->ends[i].now_ms = INT64_MIN;
 		else
 			ahead |= UINT64_C(1) << i;
@@ -77,7 +77,7 @@ int64_t grants_next_ms(const struct grants *g, int64_t wall_ms, int64_t now_ms)
 	for (size_t i = 0; g && i < g->count; i++) {
 		const struct end *e = &g->ends[i];
 
-		if (is_over(e, wall_ms, now_ms))
+		if (has_ended(e, wall_ms, now_ms))
 			continue;
 		next_ms = MIN(next_ms, e->wall_ms - wall_ms);
 		next_ms = MIN(next_ms, e->now_ms - now_ms);

@@ -290,7 +290,7 @@ static void forget_flows(struct accounts *a)
 	a->flow_count = used;
 }
 
-static uint64_t left_of(uint64_t counted, uint64_t *logged)
+static uint64_t packets_left(uint64_t counted, uint64_t *logged)
 {
 	uint64_t known = MIN(counted, *logged);
 
@@ -310,8 +310,8 @@ static uint64_t take_count(struct sandbox *s, const struct filter_count *given,
 	struct filter_count c = *given;
 
 	if (f) {
-		c.packets = left_of(c.packets, &f->packets);
-		c.bytes = left_of(c.bytes, &f->bytes);
+		c.packets = packets_left(c.packets, &f->packets);
+		c.bytes = packets_left(c.bytes, &f->bytes);
 		f->counted = true;
 	}
 	a->is_short |= !f;

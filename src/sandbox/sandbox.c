@@ -43,22 +43,9 @@ static const char *const counter_names[] = {
 static_assert(ARRAY_SIZE(counter_names) == SANDBOX_COUNTER_COUNT,
 	      "a counter without a name");
 
-static const char *const state_names[] = {
-	[SANDBOX_NONE] = "none",
-	[SANDBOX_TESTING] = "testing",
-	[SANDBOX_RUNNING] = "running",
-	[SANDBOX_CLOSED] = "closed",
-};
-static_assert(ARRAY_SIZE(state_names) == SANDBOX_STATE_COUNT, "a state without a name");
-
 const char *sandbox_counter_name(enum sandbox_counter c)
 {
 	return (unsigned int)c < SANDBOX_COUNTER_COUNT ? counter_names[c] : "unknown";
-}
-
-const char *sandbox_state_name(enum sandbox_state s)
-{
-	return (unsigned int)s < SANDBOX_STATE_COUNT ? state_names[s] : "unknown";
 }
 
 static void fill(const struct sandbox *s, struct event *e)

@@ -141,8 +141,6 @@ struct sandbox {
 	uint16_t probe_port;
 };
 
-const char *sandbox_state_name(enum sandbox_state s);
-
 /* @plan is in force from now on. The one way to change s->plan of a sandbox that is
  * served. */
 static inline void sandbox_set_plan(struct sandbox *s, const struct plan *plan)

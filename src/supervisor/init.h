@@ -41,8 +41,6 @@ struct init_orders {
 
 /* Send a report; the text is cut to fit. */
 void init_report(enum launch_report_type type, int value, const char *text);
-/* Wait for a report from control. Return: false when the channel is closed. */
-bool init_receive(struct launch_report *ret);
 
 /* What the engine answers by itself, and what nobody may reach. Return: true when all is
  * as it should be; else @why (of ERR_TEXT_SIZE) says what is not. */

@@ -35,7 +35,7 @@ struct question {
 	struct dns_asked asked;
 };
 
-static int ask(struct question *q, const char *name)
+static int ask_name(struct question *q, const char *name)
 {
 	struct sockaddr_in server = { .sin_family = AF_INET,
 				      .sin_port = htons(DNS_PORT),
@@ -66,7 +66,7 @@ static struct question question_begin(const char *name)
 	struct question q = { .fd = -1, .asked.type = DNS_TYPE_A };
 
 	if (name[0])
-		q.error = ask(&q, name);
+		q.error = ask_name(&q, name);
 	return q;
 }
 

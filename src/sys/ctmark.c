@@ -88,23 +88,6 @@ static int ends_of(int socket, struct endpoint *local, struct endpoint *peer)
 
 /* ---- reading ---- */
 
-/* Return: 0; 1, nothing here is about request @seq (but perhaps about one that was given
- * up); -EBADMSG. */
-static int find_reply(const void *bytes, size_t size, uint32_t port_id, uint32_t seq,
-		      const struct nlmsghdr **ret)
-{
-	const uint8_t *at = bytes;
-	const struct nlmsghdr *h;
-
-	while ((h = nl_take(&at, &size))) {
-		if (h->nlmsg_pid != port_id || h->nlmsg_seq != seq)
-			continue;
-		*ret = h;
-		return 0;
-	}
-	return size > 0 ? -EBADMSG : 1;
-}
-
 /* The entry that @h tells of, or the error. */
 static int read_entry(const struct nlmsghdr *h, struct nl_attrs *ret)
 {
@@ -122,6 +105,19 @@ static int read_entry(const struct nlmsghdr *h, struct nl_attrs *ret)
 					     h->nlmsg_len - headers, ret)
 		       ? 0
 		       : -EBADMSG;
+}
+
+int ctmark_read(const void *bytes, size_t size, uint32_t port_id, uint32_t seq,
+		struct nl_attrs *ret)
+{
+	const uint8_t *at = bytes;
+	const struct nlmsghdr *h;
+
+	while ((h = nl_take(&at, &size))) {
+		if (h->nlmsg_pid == port_id && h->nlmsg_seq == seq)
+			return read_entry(h, ret);
+	}
+	return size > 0 ? -EBADMSG : 1;
 }
 
 static bool is_bytes(const struct nlattr *a, const void *bytes, size_t size)
@@ -151,26 +147,14 @@ static bool tuple_is(const struct nlattr *a, const struct endpoint *from,
 	       is_bytes(proto.at[CTA_PROTO_DST_PORT], &to_port, sizeof(to_port));
 }
 
-static int mark_of(const struct nl_attrs *entry, const struct endpoint *local,
-		   const struct endpoint *peer, uint32_t *ret)
+int ctmark_of_entry(const struct nl_attrs *entry, const struct endpoint *local,
+		    const struct endpoint *peer, uint32_t *ret)
 {
 	if (!tuple_is(entry->at[CTA_TUPLE_REPLY], local, peer))
 		return -EBADMSG;
 	if (!entry->at[CTA_MARK])
 		return -ENOENT;
 	return nl_get_u32(entry->at[CTA_MARK], ret) ? 0 : -EBADMSG;
-}
-
-int ctmark_read(const void *bytes, size_t size, uint32_t port_id, uint32_t seq,
-		const struct endpoint *local, const struct endpoint *peer, uint32_t *ret)
-{
-	const struct nlmsghdr *h;
-	struct nl_attrs entry;
-	int r = find_reply(bytes, size, port_id, seq, &h);
-
-	if (r == 0)
-		r = read_entry(h, &entry);
-	return r == 0 ? mark_of(&entry, local, peer, ret) : r;
 }
 
 /* One that the kernel took up in the middle, with windows that it doesn't know, is marked
@@ -198,7 +182,6 @@ static int ask(struct ctmark *c, const struct endpoint *local,
 	       const struct endpoint *peer, uint8_t *buf, struct nl_attrs *ret)
 {
 	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
-	const struct nlmsghdr *reply = NULL;
 	int r;
 
 	put_request(h, ++c->seq, local, peer);
@@ -208,10 +191,9 @@ static int ask(struct ctmark *c, const struct endpoint *local,
 	for (int i = 0; i < REPLIES_MAX; i++) {
 		ssize_t n = nl_receive(c->fd, buf, REPLY_SIZE);
 
-		r = n < 0 ? (int)n
-			  : find_reply(buf, (size_t)n, c->port_id, c->seq, &reply);
+		r = n < 0 ? (int)n : ctmark_read(buf, (size_t)n, c->port_id, c->seq, ret);
 		if (r <= 0)
-			return r < 0 ? r : read_entry(reply, ret);
+			return r;
 	}
 	return -EBADMSG;
 }
@@ -225,7 +207,7 @@ int ctmark_of_socket(struct ctmark *c, int socket, uint32_t *ret)
 
 	if (r == 0)
 		r = ask(c, &local, &peer, buf, &entry);
-	return r == 0 ? mark_of(&entry, &local, &peer, ret) : r;
+	return r == 0 ? ctmark_of_entry(&entry, &local, &peer, ret) : r;
 }
 
 int ctmark_begun_by(struct ctmark *c, const struct endpoint *local,

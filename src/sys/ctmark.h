@@ -8,6 +8,7 @@
 
 #include "base/addr.h"
 #include "base/err.h"
+#include "sys/netlink.h"
 
 struct ctmark {
 	int fd; /* NETLINK_NETFILTER in the namespace of the connections; owned */
@@ -32,9 +33,12 @@ enum ctmark_side {
 int ctmark_begun_by(struct ctmark *c, const struct endpoint *local,
 		    const struct endpoint *peer) MUST_CHECK;
 
-/* One datagram of replies to request @seq of @port_id; for itself for the fuzzer. Only an
- * entry whose replies go from @local to @peer counts, as TCP. Return: 1, there is more to
- * be read; 0, *@ret is the mark; or -errno, -EBADMSG for what the kernel never says. */
+/* The entry in @bytes, a datagram of replies to request @seq of @port_id. Return: 0; 1,
+ * nothing here is about that request (but perhaps about one that was given up); or
+ * -errno, -EBADMSG for what the kernel never says. */
 int ctmark_read(const void *bytes, size_t size, uint32_t port_id, uint32_t seq,
-		const struct endpoint *local, const struct endpoint *peer,
-		uint32_t *ret) MUST_CHECK;
+		struct nl_attrs *ret) MUST_CHECK;
+/* Its mark. Only an entry whose replies go from @local to @peer counts, as TCP. Return:
+ * 0; -ENOENT, it has none; or -EBADMSG. */
+int ctmark_of_entry(const struct nl_attrs *entry, const struct endpoint *local,
+		    const struct endpoint *peer, uint32_t *ret) MUST_CHECK;

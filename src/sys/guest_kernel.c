@@ -20,7 +20,7 @@ static const char *const beginnings[] = {
 	"dragonball", "stratovirt",
 };
 
-static const char *name_of(const char *program)
+static const char *guest_name(const char *program)
 {
 	const char *slash = strrchr(program, '/');
 
@@ -80,7 +80,7 @@ int guest_kernel_refuse(const char *where, struct err *err)
 		return 0;
 	read_names(pid, names);
 	for (size_t i = 0; i < NAMES; i++)
-		if (is_one(name_of(names[i])))
+		if (is_one(guest_name(names[i])))
 			return err_set(
 				err, -EOPNOTSUPP,
 				"process %u is '%.60s': packets of gVisor and of virtual "
@@ -88,7 +88,7 @@ int guest_kernel_refuse(const char *where, struct err *err)
 				"they sit in; use the runtime runc or crun, or run Weir "
 				"inside",
 				pid,
-				text_escape(text_of(name_of(names[i])), shown,
+				text_escape(text_of(guest_name(names[i])), shown,
 					    sizeof(shown)));
 	return 0;
 }

@@ -95,7 +95,7 @@ struct whose {
 	bool more;
 };
 
-static bool on_row(void *data, int64_t id, const struct event_row *row)
+static bool on_task_row(void *data, int64_t id, const struct event_row *row)
 {
 	struct whose *w = data;
 
@@ -128,7 +128,7 @@ static void print_whose(const struct show *s, const struct review *t)
 		return;
 	if (sqlite_reader_open(s->directory, LOOK_MS, &reader, &ignored) < 0)
 		return;
-	if (sqlite_find(reader, &q, on_row, &w, &ignored) == 0 && w.count > 0) {
+	if (sqlite_find(reader, &q, on_task_row, &w, &ignored) == 0 && w.count > 0) {
 		printf("process      ");
 		for (size_t i = 0; i < w.count; i++)
 			printf("%s%s", i > 0 ? ", " : "",

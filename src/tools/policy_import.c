@@ -442,7 +442,7 @@ static int check(struct import *im, struct text text)
 	return r;
 }
 
-static int print(struct import *im, FILE *out)
+static int print_rules(struct import *im, FILE *out)
 {
 	CLEAN(mem) char *text = NULL;
 	size_t size = 0;
@@ -636,7 +636,7 @@ static int import(struct import *im, const char *from, FILE *out)
 	qsort(im->entries, im->count, sizeof(*im->entries), by_precedence);
 	join_ports(im);
 	remove_denied(im);
-	return im->faults.errors > 0 ? -EINVAL : print(im, out);
+	return im->faults.errors > 0 ? -EINVAL : print_rules(im, out);
 }
 
 int cli_policy_import(const char *path, const char *from, const char *place,

@@ -3,9 +3,11 @@
 """The shape of src/, folder by folder: shape.py ROOT prints a table, shape.py --check ROOT also holds the limits.
 
 A line of code is one that has something besides blanks and comments. A small single-use static is a static function of
-at most 8 lines that its file calls once and names nowhere else.
+at most 8 lines that its file calls once and names nowhere else. The limits: the lines of a file; no static name twice in a
+folder; no global name twice, of which a static library silently takes one; no global function that no program calls.
 """
 
+import collections
 import pathlib
 import re
 import statistics
@@ -13,8 +15,12 @@ import sys
 
 SMALL = 8
 FILE_MAX = 1000
+# Not of the library: the linker or a library calls what they define.
+APART = ("run/init/libc.c", "outputs/webhook/main.c")
 COMMENT_OR_STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 NAME = re.compile(r"([A-Za-z_]\w*)\s*\(")
+ATTRIBUTE = re.compile(r"__attribute__\(\(.*?\)\)|PRINTF_LIKE\(.*?\)")
+WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def without_comments(text):
@@ -39,8 +45,8 @@ def functions(code):
             first = start - 1
             while first > 0 and lines[first - 1].strip() and lines[first - 1][-1] not in ";}{":
                 first -= 1
-            head = " ".join(lines[first:start])
-            if match := NAME.search(re.sub(r"__attribute__\(\(.*?\)\)", "", head)):
+            head = ATTRIBUTE.sub("", " ".join(lines[first:start])).strip()
+            if match := NAME.search(head):
                 yield match.group(1), head.startswith("static"), number - start - 1
             start = None
 
@@ -81,6 +87,27 @@ def measure(root):
     return found
 
 
+def words_of(paths):
+    return collections.Counter(w for p in paths for w in WORD.findall(without_comments(p.read_text())))
+
+
+def faults_of_globals(root):
+    source, tests = root / "src", words_of((root / "tests").rglob("*.[ch]"))
+    of_headers, of_files, homes = words_of(source.rglob("*.h")), words_of(source.rglob("*.c")), {}
+    for path in sorted(source.rglob("*.c")):
+        name = str(path.relative_to(source))
+        if name not in APART:
+            for function, is_static, _ in functions(without_comments(path.read_text())):
+                if not is_static and function != "main":
+                    homes.setdefault(function, []).append(name)
+    for function, files in homes.items():
+        calls = of_files[function] - len(files) + max(of_headers[function] - 1, 0)
+        if len(files) > 1:
+            yield f"{' and '.join(files)}: both have a global function {function}()"
+        elif calls == 0:
+            yield f"{files[0]}: {function}() is global, and " + ("only tests call it" if tests[function] else "nothing does")
+
+
 def main(arguments):
     check = arguments[0] == "--check"
     root = arguments[-1]
@@ -98,8 +125,14 @@ def main(arguments):
         for folder in found.values():
             for name, files in sorted(folder.shared_names().items()):
                 print(f"{folder.name}: {name}: {' '.join(files)}")
-    faults = [f"{p}: over {FILE_MAX} lines" for p in sorted((pathlib.Path(root) / "src").rglob("*.[ch]"))
-              if p.read_text().count("\n") > FILE_MAX] if check else []
+    faults = []
+    if check:
+        root = pathlib.Path(root)
+        faults += [f"{p}: over {FILE_MAX} lines" for p in sorted((root / "src").rglob("*.[ch]"))
+                   if p.read_text().count("\n") > FILE_MAX]
+        faults += [f"{folder.name}: {' and '.join(files)}: both have a static function {name}()"
+                   for folder in found.values() for name, files in sorted(folder.shared_names().items())]
+        faults += faults_of_globals(root)
     for fault in faults:
         print(fault)
     return 1 if faults or not found else 0

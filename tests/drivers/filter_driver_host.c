@@ -24,7 +24,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "filter/host.h"
+#include "filter/host_internal.h"
 #include "filter/nflog.h"
 #include "sys/cgroup.h"
 #include "sys/ctmark.h"
@@ -63,7 +63,7 @@ static void on_load(struct driver *d, char **words)
 
 	if (filter_host_load(host, clock_now_ms(), &err) < 0)
 		return answer(-EINVAL, &err);
-	printf("ok %zu\n", filter_host_left_over(host));
+	printf("ok %zu\n", host->left_over);
 }
 
 static void on_state(struct driver *d, char **words)

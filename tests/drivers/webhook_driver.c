@@ -22,6 +22,7 @@ struct driver {
 	struct webhook *hook;
 	const char *program;
 	pid_t pid;
+	int fd; /* to the program; the hook owns it */
 	struct {
 		uint32_t id;
 		int fd;
@@ -44,7 +45,8 @@ static void start(struct driver *d)
 		_exit(127);
 	}
 	close(pair[1]);
-	webhook_attach(d->hook, pair[0]);
+	d->fd = pair[0];
+	webhook_attach(d->hook, d->fd);
 }
 
 static void forget_sockets(struct driver *d, uint32_t id)
@@ -151,7 +153,7 @@ static bool turn(struct driver *d)
 	const bool waits = webhook_flush(d->hook) == -EAGAIN;
 	struct pollfd fds[] = {
 		{ STDIN_FILENO, POLLIN, 0 },
-		{ webhook_fd(d->hook), (short)(POLLIN | (waits ? POLLOUT : 0)), 0 },
+		{ d->fd, (short)(POLLIN | (waits ? POLLOUT : 0)), 0 },
 	};
 	char order[1024];
 

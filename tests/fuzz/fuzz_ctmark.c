@@ -18,11 +18,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const struct endpoint peer = { addr_v4(10, 0, 0, 5), 40000 };
 	uint8_t *copy = malloc(size + 1); /* aligned as a receive buffer is */
 	uint32_t mark = UNTOUCHED;
+	struct nl_attrs entry;
 	int r;
 
 	memcpy(copy, data, size);
-	r = ctmark_read(copy, size, 77, 5, &local, &peer, &mark);
+	r = ctmark_read(copy, size, 77, 5, &entry);
 	assert(r <= 1);
+	if (r == 0)
+		r = ctmark_of_entry(&entry, &local, &peer, &mark);
 	if (r == 0)
 		assert(memmem(copy, size, local.addr.bytes, 4) &&
 		       memmem(copy, size, peer.addr.bytes, 4));

@@ -244,8 +244,10 @@ static void do_ipv6(struct player *p)
 
 static void do_state(struct player *p)
 {
-	for (int i = 0; i < SANDBOX_STATE_COUNT; i++)
-		if (strcmp(sandbox_state_name((enum sandbox_state)i), word(p, 2)) == 0)
+	static const char *const names[] = { "none", "testing", "running", "closed" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (strcmp(names[i], word(p, 2)) == 0)
 			sandbox_at(p, 1)->state = (enum sandbox_state)i;
 }
 

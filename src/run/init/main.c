@@ -26,7 +26,8 @@ void init_report(enum launch_report_type type, int value, const char *text)
 		_exit(EXIT_REFUSED);
 }
 
-bool init_receive(struct launch_report *ret)
+/* Wait for a report from control. Return: false when the channel is closed. */
+static bool receive(struct launch_report *ret)
 {
 	ssize_t n;
 
@@ -97,7 +98,7 @@ static void wait_for_go(void)
 	struct launch_report report;
 
 	do {
-		if (!init_receive(&report))
+		if (!receive(&report))
 			_exit(EXIT_REFUSED);
 	} while (report.type != LAUNCH_GO);
 }
@@ -146,7 +147,7 @@ static void obey(pid_t command)
 {
 	struct launch_report report;
 
-	if (!init_receive(&report))
+	if (!receive(&report))
 		_exit(EXIT_REFUSED);
 	if (report.type == LAUNCH_SIGNAL && report.value > 0 && report.value < NSIG)
 		kill(command, report.value);

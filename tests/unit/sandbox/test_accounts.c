@@ -119,7 +119,9 @@ static void assert_all_told(struct world *w, uint64_t packets)
 	assert_int_equal(w->told.packets + w->told.others_packets, packets);
 	assert_int_equal(w->told.others_packets,
 			 w->sandbox.counters[COUNT_EVENTS_DROPPED]);
-	assert_true(aggregation_is_empty(w->sandbox.accounts->denied));
+	for (unsigned int line = 0; line < AGGREGATION_LINES; line++)
+		assert_null(
+			aggregation_oldest(w->sandbox.accounts->denied, line, w->now_ms));
 }
 
 static void what_is_quiet_is_told_at_once(void **state)

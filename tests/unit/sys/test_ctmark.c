@@ -76,7 +76,10 @@ static struct reply build(const struct entry *e)
 
 static int read_mark(const struct reply *r, uint32_t *ret)
 {
-	return ctmark_read(r->bytes, r->size, PORT_ID, SEQ, &local, &peer, ret);
+	struct nl_attrs entry;
+	int status = ctmark_read(r->bytes, r->size, PORT_ID, SEQ, &entry);
+
+	return status == 0 ? ctmark_of_entry(&entry, &local, &peer, ret) : status;
 }
 
 static int read_entry(const struct entry *e, uint32_t *ret)
