@@ -7,6 +7,15 @@
 
 enum { ERRNO_MAX = 4096 }; /* the kernel's MAX_ERRNO, and one */
 
+static const struct plan *plan_of(struct control *s, uint32_t sandbox)
+{
+	const struct control_sandbox *w = control_sandbox_of(s, sandbox);
+
+	if (w && w != &s->own)
+		return &w->plan;
+	return s->own.plan_bytes ? &s->own.plan : NULL;
+}
+
 void control_row(void *data, const struct event *e, struct event_row *ret)
 {
 	struct control *s = ((struct control_sandbox *)data)->side;
@@ -62,6 +71,8 @@ void control_on_event(struct control *s, const struct event *given)
 	if (e.action != EVENT_ALLOW)
 		event_ring_add(ring_of(s, e.sandbox), &e);
 	control_row(&s->own, &e, &row);
+	if (s->store)
+		event_row_compare(&row, plan_of(s, e.sandbox));
 	if (!control_socket_owner_ask(s, &row))
 		control_on_row(s, &row);
 	if (e.action == EVENT_DENY)

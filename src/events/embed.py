@@ -7,7 +7,7 @@ import sys
 
 
 def literal(text):
-    """One C string per line, without the comments."""
+    """One C string per line, without the comments. (In brackets below: clang suspects two lines of being two strings.)"""
     lines = [line.split("--")[0].rstrip() for line in text.split("\n")]
     return "\n".join('\t"' + line.replace("\\", "\\\\").replace('"', '\\"') + '\\n"' for line in lines if line)
 
@@ -15,5 +15,5 @@ def literal(text):
 out, paths = pathlib.Path(sys.argv[1]), sorted(map(pathlib.Path, sys.argv[2:]))
 for number, path in enumerate(paths, 1):
     assert path.name.startswith(f"{number:03}_"), f"{path}: its number should be {number}"
-rows = ",\n".join(literal(path.read_text(encoding="ascii")) for path in paths)
+rows = ",\n".join("(" + literal(path.read_text(encoding="ascii")) + ")" for path in paths)
 out.write_text(f"/* made by embed.py */\nstatic const char *const migrations[] = {{\n{rows},\n}};\n", encoding="ascii")

@@ -9,6 +9,7 @@
 #include "event/json.h"
 #include "events/report_event.h"
 #include "policy/explain.h"
+#include "policy/lookalike.h"
 
 enum { PROTOCOL_TEXT_SIZE = 8 };
 
@@ -45,6 +46,15 @@ void event_row_fill(struct event_row *ret, const struct event *e, const char *sa
 	snprintf(ret->command, sizeof(ret->command), "%.*s", EVENT_COMMAND_SIZE - 1,
 		 e->command);
 	fill_rule(ret, plan);
+}
+
+void event_row_compare(struct event_row *row, const struct plan *plan)
+{
+	const struct event *e = &row->event;
+
+	row->looks_like[0] = '\0';
+	if (plan && e->action == EVENT_DENY && e->advice[0])
+		lookalike_find(plan, e->name, row->looks_like);
 }
 
 const char *event_protocol_name(uint8_t protocol, char *buf)

@@ -19,15 +19,19 @@ struct event_row {
 	struct event event;
 	char sandbox[ROW_SANDBOX_SIZE]; /* "" when it has no name */
 	char rule[ROW_RULE_SIZE]; /* "deny gist.github.com"; "": the default action */
-	char rule_file[ROW_FILE_SIZE];	/* "" when there is none */
-	uint32_t rule_line;		/* 0 when there is none */
-	uint32_t pid;			/* the event's */
-	char command[ROW_COMMAND_SIZE]; /* the same */
+	char rule_file[ROW_FILE_SIZE];	  /* "" when there is none */
+	uint32_t rule_line;		  /* 0 when there is none */
+	uint32_t pid;			  /* the event's */
+	char command[ROW_COMMAND_SIZE];	  /* the same */
+	char looks_like[EVENT_NAME_SIZE]; /* set by event_row_compare() */
 };
 
 /* @e of @sandbox; the rule's text is @plan's, which may be NULL. */
 void event_row_fill(struct event_row *ret, const struct event *e, const char *sandbox,
 		    const struct plan *plan);
+/* Of a denied name that a rule could allow: the name that @plan allows and that it could
+ * be taken for. */
+void event_row_compare(struct event_row *row, const struct plan *plan);
 
 /* "tcp", "udp", "icmp", "icmpv6", or the number; "" for 0. @buf holds 8. */
 const char *event_protocol_name(uint8_t protocol, char *buf);

@@ -69,6 +69,7 @@ static size_t write_json(const struct review *t, const char *begin, char *buf)
 	jtext_member_text(&j, "state", text_of(review_state_name(t->state)), 16);
 	jtext_member_text(&j, "sandbox", text_of(t->sandbox), ROW_SANDBOX_SIZE);
 	jtext_member_text(&j, "destination", text_of(t->destination), EVENT_NAME_SIZE);
+	jtext_member_text(&j, "looks_like", text_of(t->looks_like), EVENT_NAME_SIZE);
 	jtext_member_number(&j, "port", t->port > 0, t->port);
 	jtext_member_text(&j, "protocol",
 			  text_of(event_protocol_name(t->protocol, protocol)), 8);
@@ -132,7 +133,8 @@ void review_close(struct review_store *r)
 
 #define COLUMNS                                                                          \
 	"SELECT id, sandbox, destination, is_name, port, protocol, packets, rows,"       \
-	" first_ts, last_ts, state, who, decided_ts, change, advice FROM review"
+	" first_ts, last_ts, state, who, decided_ts, change, advice, looks_like"         \
+	" FROM review"
 
 static void read_task(sqlite3_stmt *s, struct review *t)
 {
@@ -156,6 +158,7 @@ static void read_task(sqlite3_stmt *s, struct review *t)
 	t->decided_ms = sqlite3_column_int64(s, 12);
 	t->change = sqlite3_column_int64(s, 13);
 	sqlite_read_text(s, 14, t->advice, sizeof(t->advice));
+	sqlite_read_text(s, 15, t->looks_like, sizeof(t->looks_like));
 }
 
 static int ask_tasks(struct review_store *r, const char *sql, sqlite3_stmt **ret,

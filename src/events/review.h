@@ -33,7 +33,8 @@ struct review {
 	bool is_name;
 	uint16_t port; /* 0: none */
 	uint8_t protocol;
-	char advice[EVENT_ADVICE_SIZE]; /* of its last denial; "": no rule could */
+	char advice[EVENT_ADVICE_SIZE];	  /* of its last denial; "": no rule could */
+	char looks_like[EVENT_NAME_SIZE]; /* an allowed name, at its last denial; "" */
 	uint64_t packets, rows;
 	int64_t first_ms, last_ms;
 	enum review_state state;

@@ -80,15 +80,17 @@ static int tasks_prepare(struct task_statements *t, sqlite3 *db)
 {
 	static const char put[] =
 		"INSERT INTO review (id, sandbox, destination, is_name, port, protocol,"
-		" packets, rows, first_ts, last_ts, advice) SELECT 1 + max((SELECT"
-		" coalesce(max(id), 0) FROM review), last), ?,?,?,?,?,?,?,?,?,?11 FROM"
+		" packets, rows, first_ts, last_ts, advice, looks_like) SELECT 1 + "
+		"max((SELECT"
+		" coalesce(max(id), 0) FROM review), last), ?,?,?,?,?,?,?,?,?,?11,?12 "
+		"FROM"
 		" review_number WHERE true"
 		" ON CONFLICT (sandbox, destination) DO UPDATE SET"
 		" packets = packets + excluded.packets, rows = rows + excluded.rows,"
 		" first_ts = min(first_ts, excluded.first_ts),"
 		" last_ts = max(last_ts, excluded.last_ts),"
 		" port = excluded.port, protocol = excluded.protocol,"
-		" advice = excluded.advice,"
+		" advice = excluded.advice, looks_like = excluded.looks_like,"
 		" state = iif(state = 2 AND excluded.last_ts > decided_ts + ?10, 1, "
 		"state)";
 	const struct {
@@ -100,7 +102,7 @@ static int tasks_prepare(struct task_statements *t, sqlite3 *db)
 		  " NULL), max(remote_port), max(protocol), sum(packets), count(*),"
 		  " min(ts), max(ts), EXISTS (SELECT 1 FROM review r WHERE r.sandbox ="
 		  " e.sandbox AND r.destination = coalesce(e.name, e.remote_ip)),"
-		  " max(advice)"
+		  " max(advice), max(looks_like)"
 		  " FROM event e NOT INDEXED WHERE id >= ? AND action = 2 AND"
 		  " allowable = 1 AND coalesce(name, remote_ip) IS NOT NULL"
 		  " GROUP BY sandbox, what" },
@@ -142,6 +144,8 @@ static int read_written(struct writing *w, int64_t first)
 		t->review.last_ms = sqlite3_column_int64(s, 8);
 		t->is_new = sqlite3_column_int(s, 9) == 0;
 		sqlite_read_text(s, 10, t->review.advice, sizeof(t->review.advice));
+		sqlite_read_text(s, 11, t->review.looks_like,
+				 sizeof(t->review.looks_like));
 	}
 	return sqlite3_reset(s);
 }
@@ -174,10 +178,8 @@ static int put_task(struct task_statements *t, const struct review *v, bool fold
 	sqlite3_bind_int64(s, 8, v->first_ms);
 	sqlite3_bind_int64(s, 9, v->last_ms);
 	sqlite3_bind_int(s, 10, DECIDED_MS);
-	if (folds)
-		sqlite3_bind_null(s, 11);
-	else
-		bind_string(s, 11, v->advice);
+	bind_string(s, 11, folds ? NULL : v->advice);
+	bind_string(s, 12, folds || !v->looks_like[0] ? NULL : v->looks_like);
 	sqlite3_step(s);
 	return sqlite3_reset(s);
 }
@@ -450,8 +452,8 @@ static int open_once(struct sqlite_writer *w, struct err *err)
 	static const char insert[] =
 		"INSERT INTO event (ts, sandbox, action, layer, remote_ip, remote_port,"
 		" protocol, name, rule, rule_file, rule_line, packets, bytes, reason,"
-		" query_type, limit_id, uid, pid, command, allowable, advice)"
-		" VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+		" query_type, limit_id, uid, pid, command, allowable, advice,"
+		" looks_like) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
 	static const char count[] =
 		"INSERT INTO counter (action, layer, packets, rows) VALUES (?,?,?,1)"
 		" ON CONFLICT DO UPDATE SET packets = packets + excluded.packets,"
@@ -592,6 +594,7 @@ static int write_row(struct sqlite_writer *w, const struct event_row *row)
 	bind_text(s, ++i, row->command, sizeof(row->command), false);
 	bind_number(s, ++i, e->allowable, 1);
 	bind_text(s, ++i, e->advice, sizeof(e->advice), false);
+	bind_text(s, ++i, row->looks_like, sizeof(row->looks_like), false);
 	sqlite3_step(s);
 	return sqlite3_reset(s);
 }
@@ -716,6 +719,7 @@ static bool folds(const struct event_row *a, const struct event_row *b)
 	       addr_equal(&x->remote, &y->remote) && event_same_reason(x, y) &&
 	       strncmp(x->name, y->name, sizeof(x->name)) == 0 &&
 	       strncmp(x->advice, y->advice, sizeof(x->advice)) == 0 &&
+	       strncmp(a->looks_like, b->looks_like, sizeof(a->looks_like)) == 0 &&
 	       strncmp(a->command, b->command, sizeof(a->command)) == 0 &&
 	       strncmp(a->sandbox, b->sandbox, sizeof(a->sandbox)) == 0 &&
 	       strncmp(a->rule, b->rule, sizeof(a->rule)) == 0 &&

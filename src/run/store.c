@@ -156,6 +156,7 @@ void run_store_add(struct run_store *s, const struct event *e, const struct plan
 	if (s->pid == 0 || (e->action == EVENT_ALLOW && e->packets == 0))
 		return;
 	event_row_fill(&row, e, s->sandbox, plan);
+	event_row_compare(&row, plan);
 	if (send(s->fd, &row, sizeof(row), MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof(row))
 		s->lost += e->packets;
 }

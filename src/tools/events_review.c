@@ -57,6 +57,8 @@ static bool print_task_line(void *data, const struct review *t)
 	       target_of(t, target));
 	if (t->port > 0)
 		printf(" port %u", t->port);
+	if (t->looks_like[0])
+		printf(", looks like %s (allowed)", show_text(t->looks_like, target));
 	putchar('\n');
 	return !ferror(stdout);
 }
@@ -152,6 +154,8 @@ static void print_task(const struct show *s, const struct review *t)
 	printf("destination  %s", target_of(t, shown));
 	if (t->port > 0)
 		printf(" %s/%u", event_protocol_name(t->protocol, buf), t->port);
+	if (t->looks_like[0])
+		printf("\nlooks like   %s (allowed)", show_text(t->looks_like, shown));
 	printf("\ndenied       %" PRIu64 " packets in %" PRIu64 " events\n", t->packets,
 	       t->rows);
 	printf("first        %s\n", jtext_time(t->first_ms, false, time));
@@ -175,11 +179,30 @@ static void show_diff(json_t *diff)
 	json_decref(diff);
 }
 
-/* Somebody says so: --yes, or an answer. */
-static bool is_wanted(const struct show *s)
+static bool is_answered_yes(void)
 {
 	char answer[16];
 
+	return fgets(answer, sizeof(answer), stdin) &&
+	       (strcmp(answer, "y\n") == 0 || strcmp(answer, "yes\n") == 0);
+}
+
+static void warn_of_lookalike(const struct review *t)
+{
+	char shown[TEXT_ESCAPED_SIZE], like[TEXT_ESCAPED_SIZE];
+
+	if (t->looks_like[0])
+		log_warning("'%s' looks like '%s', which is allowed",
+			    show_text(t->destination, shown),
+			    show_text(t->looks_like, like));
+}
+
+/* Somebody says so: --yes, or an answer; two answers for what looks like another name. */
+static bool is_wanted(const struct show *s, const struct review *t)
+{
+	char shown[TEXT_ESCAPED_SIZE], like[TEXT_ESCAPED_SIZE];
+
+	warn_of_lookalike(t);
 	if (s->spec.yes)
 		return true;
 	if (isatty(STDIN_FILENO) != 1) {
@@ -187,8 +210,13 @@ static bool is_wanted(const struct show *s)
 		return false;
 	}
 	fputs("add it? [y/N] ", stderr);
-	return fgets(answer, sizeof(answer), stdin) &&
-	       (strcmp(answer, "y\n") == 0 || strcmp(answer, "yes\n") == 0);
+	if (!is_answered_yes())
+		return false;
+	if (!t->looks_like[0])
+		return true;
+	fprintf(stderr, "%s is not %s. add it all the same? [y/N] ",
+		show_text(t->destination, shown), show_text(t->looks_like, like));
+	return is_answered_yes();
 }
 
 static int write_policy(struct policy_file *file, struct text text, struct err *err)
@@ -199,8 +227,9 @@ static int write_policy(struct policy_file *file, struct text text, struct err *
 }
 
 /* As the API does it: a document of OpenSandbox's form. Return: -EINVAL: it is none. */
-static int add_to_document(struct show *s, struct policy_file *file, struct text text,
-			   const char *rule, struct err *err)
+static int add_to_document(struct show *s, const struct review *t,
+			   struct policy_file *file, struct text text, const char *rule,
+			   struct err *err)
 {
 	struct document *old = NULL, *next = NULL;
 	const char *rules = arena_printf(&s->arena, "[%s]", rule) ?: "";
@@ -214,7 +243,7 @@ static int add_to_document(struct show *s, struct policy_file *file, struct text
 		json = document_json(next, true);
 		r = !json			? err_set(err, -ENOMEM, "out of memory")
 		    : document_equal(old, next) ? 0
-		    : is_wanted(s)		? write_policy(file, text_of(json), err)
+		    : is_wanted(s, t)		? write_policy(file, text_of(json), err)
 						: -ECANCELED;
 	}
 	free(json);
@@ -223,8 +252,8 @@ static int add_to_document(struct show *s, struct policy_file *file, struct text
 	return r;
 }
 
-static int add_to_text(struct show *s, struct policy_file *file, struct text text,
-		       const char *rule, struct err *err)
+static int add_to_text(struct show *s, const struct review *t, struct policy_file *file,
+		       struct text text, const char *rule, struct err *err)
 {
 	char shown[TEXT_ESCAPED_SIZE];
 	struct policy_edited a;
@@ -238,12 +267,13 @@ static int add_to_text(struct show *s, struct policy_file *file, struct text tex
 	}
 	fprintf(stderr, "%s:%u:\n+ - %s\n", show_text(s->spec.policy, shown), a.line,
 		a.rule);
-	return is_wanted(s) ? write_policy(file, a.text, err) : -ECANCELED;
+	return is_wanted(s, t) ? write_policy(file, a.text, err) : -ECANCELED;
 }
 
 /* A document of OpenSandbox's is written as the API writes it; of everything else the
  * text stays. Return: 0; -ECANCELED: it wasn't wanted; or another -errno. */
-static int add_rule(struct show *s, const char *rule, struct err *err)
+static int add_rule(struct show *s, const struct review *t, const char *rule,
+		    struct err *err)
 {
 	struct policy_file file = { .path = s->spec.policy };
 	struct document *d = NULL;
@@ -257,8 +287,8 @@ static int add_rule(struct show *s, const char *rule, struct err *err)
 	is_document = text_trim(text).len > 0 && text_trim(text).ptr[0] == '{' &&
 		      document_parse(text, NULL, NULL, &d, &ignored) == 0;
 	document_free(d);
-	return is_document ? add_to_document(s, &file, text, rule, err)
-			   : add_to_text(s, &file, text, rule, err);
+	return is_document ? add_to_document(s, t, &file, text, rule, err)
+			   : add_to_text(s, t, &file, text, rule, err);
 }
 
 static const char *who_decides(const struct show *s)
@@ -326,7 +356,7 @@ static int live_accept(struct show *s, const struct review *t, struct err *err)
 		r = err_set(err, -ESTALE, "the daemon has another store than this one");
 	if (r == 0) {
 		show_diff(json_incref(json_object_get(j, "diff")));
-		r = is_wanted(s) ? 0 : -ECANCELED;
+		r = is_wanted(s, t) ? 0 : -ECANCELED;
 	}
 	json_decref(j);
 	if (r < 0)
@@ -363,7 +393,8 @@ static int accept_task(struct show *s, const struct review *t, struct err *err)
 	if (!rule)
 		return err_set(err, -ENOMEM, "out of memory");
 	if (s->spec.policy)
-		return add_rule(s, rule, err);
+		return add_rule(s, t, rule, err);
+	warn_of_lookalike(t);
 	if (!s->spec.json)
 		printf("neither --policy nor --live is given; what it needs is this "
 		       "rule:\n%s\n",

@@ -5,6 +5,7 @@
  *   same COUNT        the same denied lookup that many times
  *   put SANDBOX ACTION ADDRESS PORT RULE COMMAND PACKETS AGO_SEC ALLOWABLE NAME
  *                     one event; "-" is none, the name is in hexadecimal
+ *   like NAME         what is put from now on could be taken for that; -: for nothing
  *   drain             wait until they are written or lost
  *   state             the state as JSON */
 #include <inttypes.h>
@@ -53,6 +54,8 @@ static void from_hex(const char *hex, char *ret, size_t size)
 	ret[n] = '\0';
 }
 
+static char like[EVENT_NAME_SIZE];
+
 /* Fields of a word each; "-" is empty. */
 static bool put(struct sqlite_writer *w, const char *order)
 {
@@ -82,6 +85,7 @@ static bool put(struct sqlite_writer *w, const char *order)
 	snprintf(row.sandbox, sizeof(row.sandbox), "%s", words[0]);
 	snprintf(row.rule, sizeof(row.rule), "%s", words[3]);
 	snprintf(row.command, sizeof(row.command), "%.63s", words[4]);
+	snprintf(row.looks_like, sizeof(row.looks_like), "%s", like);
 	from_hex(hex, row.event.name, sizeof(row.event.name));
 	if (allowable && row.event.name[0])
 		snprintf(row.event.advice, sizeof(row.event.advice), "%s",
@@ -111,6 +115,8 @@ static void obey(struct sqlite_writer *w, const char *order)
 	unsigned int a, b;
 
 	(void)!put(w, order);
+	if (sscanf(order, "like %255s", like) == 1 && strcmp(like, "-") == 0)
+		like[0] = '\0';
 	if (sscanf(order, "add %u %u", &a, &b) == 2)
 		add(w, a, b);
 	for (b = 0; sscanf(order, "same %u", &a) == 1 && b < a; b++)

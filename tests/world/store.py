@@ -33,9 +33,10 @@ class Store:
         return self.process.stdout.readline().strip()
 
     def put(self, name="", sandbox="sb-1", action="deny", address="-", port=0, rule="-", command="-", packets=1, ago=0,
-            allowable=True):
+            allowable=True, like="-"):
         """One event. @name may be bytes, of any value."""
         text = name if isinstance(name, bytes) else name.encode()
+        self(f"like {like}")
         self(f"put {sandbox} {action} {address} {port} {rule} {command} {packets} {ago} {int(allowable)} "
              f"{text.hex() or '-'}")
 

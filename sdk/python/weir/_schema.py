@@ -198,6 +198,7 @@ class ReviewTask(_ReviewTaskRest):
     state: str
     sandbox: Optional[str]
     destination: Optional[str]
+    looks_like: Optional[str]
     port: Optional[int]
     protocol: Optional[str]
     packets: int

@@ -131,6 +131,8 @@ export interface ReviewTask {
 	sandbox: string | null;
 	/** Name or address; null when a sandbox was denied more than there are tasks for. */
 	destination: string | null;
+	/** A name that the policy allows and that the destination could be taken for. */
+	looks_like: string | null;
 	port: number | null;
 	protocol: string | null;
 	packets: Count;

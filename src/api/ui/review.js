@@ -18,7 +18,7 @@ function what(t) {
 
 function summary(t) {
 	const first = clock(t.first), last = clock(t.last);
-	const parts = [ofMany ? `of ${literal(t.sandbox)}` : "", t.port && t.destination && !isAddress(t.destination) ? `port ${t.port}/${literal(t.protocol)}` : "", some(t.packets ?? 0, "refusal"),
+	const parts = [ofMany ? `of ${literal(t.sandbox)}` : "", t.port && t.destination && !isAddress(t.destination) ? `port ${t.port}/${literal(t.protocol)}` : "", t.looks_like ? `looks like ${literal(t.looks_like)} (allowed)` : "", some(t.packets ?? 0, "refusal"),
 		first === last ? `at ${last}` : `first ${first}, last ${last}`];
 	return parts.filter(Boolean).join(" · ");
 }

@@ -99,6 +99,33 @@ def test_a_terminal_is_asked(world, store, review, policy):
     assert "a.test" in policy.read_text() and not tasks(review)
 
 
+def test_a_lookalike_is_shown_and_asked_for_twice(world, store, review, policy):
+    """A name that could be taken for an allowed one: one yes is not enough."""
+    store.put("githud.com", like="github.com")
+    store.put("plain.test")
+    found = tasks(review)
+    assert found["sb-1", "githud.com"]["looks_like"] == "github.com" and found["sb-1", "plain.test"]["looks_like"] is None
+    listed = {line.split()[-1]: line for line in review("list").text.splitlines()}
+    assert listed["(allowed)"].endswith("githud.com, looks like github.com (allowed)") and "plain.test" in listed
+    number = str(found["sb-1", "githud.com"]["id"])
+    assert "looks like   github.com (allowed)\n" in review("show", number).text
+    argv = [world.weir_path, "review", "accept", number, "--policy", policy, "--state-dir", store.folder]
+    for second, code in (("n\n", 1), ("y\n", 0)):
+        with Terminal(world, argv) as terminal:
+            terminal.expect(r"weir: 'githud.com' looks like 'github.com', which is allowed")
+            terminal.expect(r"add it\? \[y/N\]")
+            terminal.type("y\n")
+            terminal.expect(r"githud.com is not github.com. add it all the same\? \[y/N\]")
+            assert "githud" not in policy.read_text()
+            terminal.type(second)
+            assert terminal.started.process.wait(60) == code
+    assert "githud.com" in policy.read_text()
+    store.put("githup.com", like="github.com")
+    number = str(tasks(review)["sb-1", "githup.com"]["id"])
+    done = review("accept", number, "--policy", str(policy), "--yes")
+    assert done.code == 0 and "'githup.com' looks like 'github.com'" in done.messages and "githup.com" in policy.read_text()
+
+
 def test_what_is_dismissed_stays_so_and_what_was_accepted_comes_back(review, store):
     for name in ("no.test", "yes.test"):
         store.put(name)

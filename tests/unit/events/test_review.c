@@ -67,6 +67,7 @@ static void a_task_is_json_whatever_is_in_it(void **state)
 	memset(t.destination, 0xff, sizeof(t.destination) - 1);
 	memset(t.sandbox, '"', sizeof(t.sandbox) - 1);
 	memset(t.who, '\n', sizeof(t.who) - 1);
+	memset(t.looks_like, 0xff, sizeof(t.looks_like) - 1);
 	t.port = UINT16_MAX;
 	t.protocol = 255;
 	t.packets = t.rows = INT64_MAX;

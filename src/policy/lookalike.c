@@ -1,0 +1,539 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policy/lookalike.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	LABELS_SEEN = 16, /* of a wanted name; what stands left of them is passed over */
+	EDIT_MIN = 4,	  /* letters: shorter names are all alike */
+	PART_MIN = 5,	  /* the same of a part beside a hyphen */
+};
+
+/* ---- letters ---- */
+
+/* What one character looks like. Letters with marks are found by their place. */
+static const char latin[] =
+	"baaaaaa.ceeeeiiiidnooooo.ouuuuypy.a.a.a.c.c.c.c.d.d.e.e.e.e.e.g."
+	"g.g.g.h.h.i.i.i.i.i...j.kk.l.l.l.l.l.n.n.nn.n.o.o.o...r.r.r.s.s."
+	"s.s.t.t.t.u.u.u.u.u.u.w.y..z.z.zfb.......c.........f......kl...n"
+	"..o...p.....t.t..u...y.z.......................a.i.o.u.u.u.u.u.."
+	"a.a...g.g.k.o.o..j....g...n.a.....a.a.e.e.i.i.o.o.r.r.u.u.s.t..."
+	"h.d...z.a.e.o.o.o.o.ylntj....c..sz......e.j.q.r.y";
+static const char latin_more[] =
+	".a.b.b.b.c.d.d.d.d.d.e.e.e.e.e.f.g.h.h.h.h.h.i.i.k.k.k.l.l.l.l.m"
+	".m.m.n.n.n.n.o.o.o.o.p.p.r.r.r.r.s.s.s.s.s.t.t.t.t.u.u.u.u.u.v.v"
+	".w.w.w.w.w.x.x.y.z.z.zhtwy.......a.a.a.a.a.a.a.a.a.a.a.a.e.e.e.e"
+	".e.e.e.e.i.i.o.o.o.o.o.o.o.o.o.o.o.o.u.u.u.u.u.u.u.y.y.y.y......";
+enum { LATIN = 0xdf, LATIN_MORE = 0x1e00 };
+
+static const struct {
+	uint16_t from;
+	char to;
+} letters[] = {
+	/* IPA and small capitals */
+	{ 0x0251, 'a' },
+	{ 0x0253, 'b' },
+	{ 0x0254, 'c' },
+	{ 0x0256, 'd' },
+	{ 0x0257, 'd' },
+	{ 0x0261, 'g' },
+	{ 0x0262, 'g' },
+	{ 0x0266, 'h' },
+	{ 0x0268, 'i' },
+	{ 0x0269, 'i' },
+	{ 0x026a, 'i' },
+	{ 0x026b, 'l' },
+	{ 0x0271, 'm' },
+	{ 0x0272, 'n' },
+	{ 0x0273, 'n' },
+	{ 0x0274, 'n' },
+	{ 0x0275, 'o' },
+	{ 0x027d, 'r' },
+	{ 0x0280, 'r' },
+	{ 0x0282, 's' },
+	{ 0x0288, 't' },
+	{ 0x0289, 'u' },
+	{ 0x028b, 'u' },
+	{ 0x028f, 'y' },
+	{ 0x0290, 'z' },
+	{ 0x0299, 'b' },
+	{ 0x029c, 'h' },
+	{ 0x029f, 'l' },
+	/* Greek */
+	{ 0x03ac, 'a' },
+	{ 0x03ad, 'e' },
+	{ 0x03ae, 'n' },
+	{ 0x03af, 'i' },
+	{ 0x03b1, 'a' },
+	{ 0x03b2, 'b' },
+	{ 0x03b3, 'y' },
+	{ 0x03b5, 'e' },
+	{ 0x03b7, 'n' },
+	{ 0x03b9, 'i' },
+	{ 0x03ba, 'k' },
+	{ 0x03bd, 'v' },
+	{ 0x03bf, 'o' },
+	{ 0x03c1, 'p' },
+	{ 0x03c3, 'o' },
+	{ 0x03c4, 't' },
+	{ 0x03c5, 'u' },
+	{ 0x03c7, 'x' },
+	{ 0x03c9, 'w' },
+	{ 0x03ca, 'i' },
+	{ 0x03cb, 'u' },
+	{ 0x03cc, 'o' },
+	{ 0x03cd, 'u' },
+	{ 0x03ce, 'w' },
+	/* Cyrillic */
+	{ 0x0430, 'a' },
+	{ 0x0432, 'b' },
+	{ 0x0433, 'r' },
+	{ 0x0435, 'e' },
+	{ 0x043a, 'k' },
+	{ 0x043c, 'm' },
+	{ 0x043d, 'h' },
+	{ 0x043e, 'o' },
+	{ 0x043f, 'n' },
+	{ 0x0440, 'p' },
+	{ 0x0441, 'c' },
+	{ 0x0442, 't' },
+	{ 0x0443, 'y' },
+	{ 0x0445, 'x' },
+	{ 0x0448, 'w' },
+	{ 0x044a, 'b' },
+	{ 0x044c, 'b' },
+	{ 0x0450, 'e' },
+	{ 0x0451, 'e' },
+	{ 0x0455, 's' },
+	{ 0x0456, 'i' },
+	{ 0x0457, 'i' },
+	{ 0x0458, 'j' },
+	{ 0x045b, 'h' },
+	{ 0x045c, 'k' },
+	{ 0x045e, 'y' },
+	{ 0x0461, 'w' },
+	{ 0x0475, 'v' },
+	{ 0x04af, 'y' },
+	{ 0x04bb, 'h' },
+	{ 0x04bd, 'e' },
+	{ 0x04cf, 'l' },
+	{ 0x04d1, 'a' },
+	{ 0x04d3, 'a' },
+	{ 0x04d7, 'e' },
+	{ 0x04e7, 'o' },
+	{ 0x04f1, 'y' },
+	{ 0x0501, 'd' },
+	{ 0x0513, 'l' },
+	{ 0x051b, 'q' },
+	{ 0x051d, 'w' },
+	/* Armenian */
+	{ 0x0561, 'w' },
+	{ 0x0563, 'q' },
+	{ 0x0566, 'q' },
+	{ 0x0570, 'h' },
+	{ 0x0578, 'n' },
+	{ 0x057c, 'n' },
+	{ 0x057d, 'u' },
+	{ 0x0581, 'g' },
+	{ 0x0582, 'i' },
+	{ 0x0584, 'f' },
+	{ 0x0585, 'o' },
+};
+
+static uint32_t in_table(uint32_t c)
+{
+	size_t low = 0, high = ARRAY_SIZE(letters);
+
+	while (low < high) {
+		const size_t middle = low + (high - low) / 2;
+
+		if (letters[middle].from == c)
+			return (uint32_t)letters[middle].to;
+		if (letters[middle].from < c)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return c;
+}
+
+static uint32_t plain(uint32_t c)
+{
+	char found = '.';
+
+	if (c < LATIN)
+		return c;
+	if (c < LATIN + sizeof(latin) - 1)
+		found = latin[c - LATIN];
+	else if (c >= LATIN_MORE && c < LATIN_MORE + sizeof(latin_more) - 1)
+		found = latin_more[c - LATIN_MORE];
+	return found != '.' ? (uint32_t)found : in_table(c);
+}
+
+/* ---- a label as it looks ---- */
+
+struct looks {
+	uint32_t at[DNS_LABEL_MAX];
+	size_t count;
+};
+
+/* RFC 3492, section 6.1. */
+static uint32_t adapt(uint32_t delta, uint32_t points, bool first)
+{
+	uint32_t k = 0;
+
+	delta = first ? delta / 700 : delta / 2;
+	for (delta += delta / points; delta > 455; k += 36)
+		delta /= 35;
+	return k + 36 * delta / (delta + 38);
+}
+
+/* The digits of one number, which moves *@i. Return: false: there is none. */
+static bool read_delta(struct text *t, uint32_t bias, uint32_t *i)
+{
+	uint32_t weight = 1;
+
+	for (uint32_t k = 36; t->len > 0; k += 36) {
+		const char c = *t->ptr++;
+		const uint32_t digit = text_is_digit(c) ? (uint32_t)(c - '0') + 26
+							: (uint32_t)(c - 'a');
+		const uint32_t least = k <= bias ? 1 : k >= bias + 26 ? 26 : k - bias;
+		uint32_t step;
+
+		t->len--;
+		if (digit >= 36 || __builtin_mul_overflow(digit, weight, &step) ||
+		    __builtin_add_overflow(*i, step, i))
+			return false;
+		if (digit < least)
+			return true;
+		if (__builtin_mul_overflow(weight, 36 - least, &weight))
+			return false;
+	}
+	return false;
+}
+
+static void put_basic(struct text t, struct looks *ret)
+{
+	ret->count = 0;
+	for (size_t n = 0; n < t.len; n++)
+		ret->at[ret->count++] = (uint8_t)t.ptr[n];
+}
+
+/* What stands behind "xn--", section 6.2. */
+static bool decode(struct text t, struct looks *ret)
+{
+	const char *dash = memrchr(t.ptr, '-', t.len);
+	uint32_t n = 128, i = 0, bias = 72;
+
+	ret->count = 0;
+	if (dash) {
+		put_basic((struct text){ t.ptr, (size_t)(dash - t.ptr) }, ret);
+		t.len -= ret->count + 1;
+		t.ptr = dash + 1;
+	}
+	while (t.len > 0) {
+		const uint32_t before = i;
+		const uint32_t points = (uint32_t)ret->count + 1;
+
+		if (points > DNS_LABEL_MAX || !read_delta(&t, bias, &i))
+			return false;
+		bias = adapt(i - before, points, before == 0);
+		if (__builtin_add_overflow(n, i / points, &n) || n > 0x10ffff)
+			return false;
+		i %= points;
+		memmove(&ret->at[i + 1], &ret->at[i],
+			(ret->count - i) * sizeof(ret->at[0]));
+		ret->at[i++] = n;
+		ret->count++;
+	}
+	return true;
+}
+
+/* "rn" is read as m, "vv" as w, 0 as o, 1 as l; letters as they look. */
+static void fold(struct looks *l)
+{
+	size_t used = 0;
+
+	for (size_t i = 0; i < l->count; i++) {
+		uint32_t c = plain(l->at[i]);
+		const uint32_t next = i + 1 < l->count ? plain(l->at[i + 1]) : 0;
+
+		if ((c == 'r' && next == 'n') || (c == 'v' && next == 'v')) {
+			c = c == 'r' ? 'm' : 'w';
+			i++;
+		}
+		l->at[used++] = c == '0' ? 'o' : c == '1' ? 'l' : c;
+	}
+	l->count = used;
+}
+
+/* @label: its length and octets. */
+static void look_at(const uint8_t *label, struct looks *ret)
+{
+	const struct text t = { (const char *)label + 1, label[0] };
+
+	if (t.len <= 4 || memcmp(t.ptr, "xn--", 4) != 0 ||
+	    !decode((struct text){ t.ptr + 4, t.len - 4 }, ret))
+		put_basic(t, ret);
+	fold(ret);
+}
+
+static bool equal(const struct looks *a, const struct looks *b)
+{
+	return a->count == b->count &&
+	       memcmp(a->at, b->at, a->count * sizeof(a->at[0])) == 0;
+}
+
+static void without_hyphens(struct looks *l)
+{
+	size_t used = 0;
+
+	for (size_t i = 0; i < l->count; i++)
+		if (l->at[i] != '-')
+			l->at[used++] = l->at[i];
+	l->count = used;
+}
+
+/* One letter was added, left out or changed, or two neighbours were swapped. */
+static bool is_one_edit(const struct looks *a, const struct looks *b)
+{
+	const size_t most = MAX(a->count, b->count), least = MIN(a->count, b->count);
+	size_t front = 0, back = 0;
+
+	if (most - least > 1)
+		return false;
+	while (front < least && a->at[front] == b->at[front])
+		front++;
+	while (back < least - front &&
+	       a->at[a->count - 1 - back] == b->at[b->count - 1 - back])
+		back++;
+	return front + back + 1 >= most ||
+	       (most == least && front + back + 2 == most &&
+		a->at[front] == b->at[front + 1] && a->at[front + 1] == b->at[front]);
+}
+
+/* @part is @all up to a hyphen, or from one on. */
+static bool is_beside_hyphen(const struct looks *all, const struct looks *part)
+{
+	const size_t size = part->count * sizeof(part->at[0]);
+
+	if (part->count < PART_MIN || all->count <= part->count + 1)
+		return false;
+	return (all->at[part->count] == '-' && memcmp(all->at, part->at, size) == 0) ||
+	       (all->at[all->count - part->count - 1] == '-' &&
+		memcmp(&all->at[all->count - part->count], part->at, size) == 0);
+}
+
+/* ---- names ---- */
+
+/* Below these anybody gets a name. In order. */
+static const char *const shared[] = {
+	"amazonaws.com", "appspot.com",	   "azureedge.net",   "azurewebsites.net",
+	"blogspot.com",	 "cloudfront.net", "firebaseapp.com", "fly.dev",
+	"github.io",	 "gitlab.io",	   "herokuapp.com",   "hf.space",
+	"netlify.app",	 "ngrok.app",	   "ngrok.io",	      "onrender.com",
+	"pages.dev",	 "r2.dev",	   "readthedocs.io",  "run.app",
+	"supabase.co",	 "vercel.app",	   "web.app",	      "wordpress.com",
+	"workers.dev",
+};
+/* What registries of countries have a second level of. */
+static const char *const second[] = {
+	"ac",  "co", "com", "edu", "go", "gob", "gov",
+	"mil", "ne", "net", "nom", "or", "org", "sch",
+};
+
+struct parts {
+	const struct dns_name *name;
+	uint8_t at[DNS_LABELS_MAX];
+	size_t count;
+	size_t domain; /* the label that somebody has registered; its suffix is behind */
+};
+
+static bool label_is(const uint8_t *label, const char *const *list, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (strlen(list[i]) == label[0] &&
+		    memcmp(list[i], label + 1, label[0]) == 0)
+			return true;
+	return false;
+}
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(a, *(const char *const *)b);
+}
+
+/* The two labels from @l on are the last ones. */
+static bool is_shared(const uint8_t *l)
+{
+	const uint8_t *top = l + *l + 1;
+	char text[2 * DNS_LABEL_MAX + 2];
+
+	memcpy(text, l + 1, *l);
+	text[*l] = '.';
+	memcpy(text + *l + 1, top + 1, *top);
+	text[*l + 1 + *top] = '\0';
+	return bsearch(text, shared, ARRAY_SIZE(shared), sizeof(shared[0]), by_text);
+}
+
+static struct parts parts_of(const struct dns_name *n)
+{
+	struct parts p;
+	size_t suffix = 1;
+
+	p.name = n;
+	p.count = 0;
+	for (size_t at = 0; at < n->size && n->bytes[at] != 0; at += n->bytes[at] + 1u)
+		p.at[p.count++] = (uint8_t)at;
+	if (p.count > 2 &&
+	    ((n->bytes[p.at[p.count - 1]] == 2 &&
+	      label_is(n->bytes + p.at[p.count - 2], second, ARRAY_SIZE(second))) ||
+	     is_shared(n->bytes + p.at[p.count - 2])))
+		suffix = 2;
+	p.domain = p.count > suffix ? p.count - 1 - suffix : 0;
+	return p;
+}
+
+/* The octets from label @i on. */
+static struct text rest_of(const struct parts *p, size_t i)
+{
+	const size_t at = i < p->count ? p->at[i] : p->name->size - 1u;
+
+	return (struct text){ (const char *)p->name->bytes + at, p->name->size - at };
+}
+
+static bool same(struct text a, struct text b)
+{
+	return a.len == b.len && memcmp(a.ptr, b.ptr, a.len) == 0;
+}
+
+/* ---- one name and another ---- */
+
+struct wanted {
+	struct parts parts;
+	struct looks labels[LABELS_SEEN]; /* of parts.at[first] and on */
+	size_t first;
+	bool has_hyphen; /* one of them */
+	const struct looks *domain;
+	struct looks joined; /* the same without hyphens */
+};
+
+/* The other's domain and suffix stand in it, and more behind. */
+static bool is_beginning(const struct wanted *w, const struct parts *p,
+			 const struct looks *domain)
+{
+	const struct text suffix = rest_of(p, p->domain + 1);
+
+	for (size_t i = w->first; i < w->parts.count; i++) {
+		const struct looks *l = &w->labels[i - w->first];
+		const struct text rest = rest_of(&w->parts, i + 1);
+
+		/* Without the root label, and not at the end */
+		if (equal(l, domain) && suffix.len > 1 && rest.len > suffix.len &&
+		    memcmp(rest.ptr, suffix.ptr, suffix.len - 1) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* "github-com", alone or with more behind a hyphen. */
+static bool is_hyphened(const struct wanted *w, const struct parts *p,
+			const struct looks *domain)
+{
+	struct looks joined;
+
+	if (!w->has_hyphen || p->count < 2)
+		return false;
+	joined = *domain;
+	for (size_t i = p->domain + 1; i < p->count; i++) {
+		const uint8_t *label = p->name->bytes + p->at[i];
+
+		if (joined.count + 1 + label[0] > DNS_LABEL_MAX)
+			return false;
+		joined.at[joined.count++] = '-';
+		for (size_t n = 1; n <= label[0]; n++)
+			joined.at[joined.count++] = label[n];
+	}
+	for (size_t i = w->first; i < w->parts.count; i++) {
+		const struct looks *l = &w->labels[i - w->first];
+
+		if (equal(l, &joined) || is_beside_hyphen(l, &joined))
+			return true;
+	}
+	return false;
+}
+
+static bool looks_like(const struct wanted *w, const struct parts *p)
+{
+	const bool same_suffix =
+		same(rest_of(&w->parts, w->parts.domain + 1), rest_of(p, p->domain + 1));
+	struct looks domain;
+
+	look_at(p->name->bytes + p->at[p->domain], &domain);
+	if (equal(w->domain, &domain))
+		return domain.count > 1;
+	if (same_suffix && MIN(w->domain->count, domain.count) + 1 >= EDIT_MIN &&
+	    domain.count >= EDIT_MIN && is_one_edit(w->domain, &domain))
+		return true;
+	if (is_beside_hyphen(w->domain, &domain) || is_beginning(w, p, &domain) ||
+	    is_hyphened(w, p, &domain))
+		return true;
+	without_hyphens(&domain);
+	return domain.count >= EDIT_MIN && equal(&w->joined, &domain);
+}
+
+static bool is_allowed(const struct plan *p, const struct dns_name *n)
+{
+	struct plan_verdict v = plan_match_name(p, n);
+
+	if (v.rule == PLAN_NO_RULE)
+		v = plan_match_below(p, n);
+	return v.action == POLICY_ALLOW && v.rule != PLAN_NO_RULE;
+}
+
+static void read_wanted(const struct dns_name *n, struct wanted *ret)
+{
+	ret->parts = parts_of(n);
+	ret->first = ret->parts.count > LABELS_SEEN ? ret->parts.count - LABELS_SEEN : 0;
+	ret->has_hyphen = false;
+	for (size_t i = ret->first; i < ret->parts.count; i++) {
+		struct looks *l = &ret->labels[i - ret->first];
+
+		look_at(n->bytes + ret->parts.at[i], l);
+		for (size_t c = 0; c < l->count; c++)
+			ret->has_hyphen |= l->at[c] == '-';
+	}
+	ret->domain = &ret->labels[ret->parts.domain - ret->first];
+	ret->joined = *ret->domain;
+	without_hyphens(&ret->joined);
+}
+
+const char *lookalike_find(const struct plan *plan, const char *wanted, char *buf)
+{
+	char text[DNS_NAME_TEXT_SIZE];
+	struct dns_name name, other;
+	struct wanted w;
+	uint32_t at = 0;
+
+	buf[0] = '\0';
+	if (dns_name_parse(text_of(wanted), &name) < 0 || name.labels == 0 ||
+	    is_allowed(plan, &name))
+		return buf;
+	read_wanted(&name, &w);
+	while (plan_name_next(plan, &at, &other)) {
+		const struct parts p = parts_of(&other);
+		const bool is_kin =
+			same(rest_of(&w.parts, w.parts.domain), rest_of(&p, p.domain));
+
+		if (p.count == 0 || (!is_kin && (buf[0] || !looks_like(&w, &p))) ||
+		    !is_allowed(plan, &other))
+			continue;
+		snprintf(buf, EVENT_NAME_SIZE, "%s",
+			 is_kin ? "" : dns_name_format(&other, text));
+		if (is_kin)
+			break;
+	}
+	return buf;
+}
