@@ -244,7 +244,7 @@ struct page {
 	bool is_cut; /* there may be more */
 };
 
-static bool has(const char *text, const char *part)
+static bool has_text(const char *text, const char *part)
 {
 	return strcasestr(text, part) != NULL;
 }
@@ -257,8 +257,9 @@ static bool is_like(const struct event_row *row, const char *part)
 
 	if (e->remote.family != ADDR_NONE)
 		endpoint_format(&at, remote);
-	return has(e->name, part) || has(remote, part) || has(row->rule, part) ||
-	       has(e->reason, part) || has(row->command, part) || has(row->sandbox, part);
+	return has_text(e->name, part) || has_text(remote, part) ||
+	       has_text(row->rule, part) || has_text(e->reason, part) ||
+	       has_text(row->command, part) || has_text(row->sandbox, part);
 }
 
 static bool put_row(void *data, int64_t id, const struct event_row *row)

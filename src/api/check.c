@@ -38,7 +38,7 @@ static void on_fault(void *data, const char *text, enum fault_level level)
 	add_fault(data, text, level);
 }
 
-static void on_unknown_key(void *data, const char *key)
+static void note_unknown_key(void *data, const char *key)
 {
 	char text[160];
 
@@ -55,7 +55,7 @@ static int check(struct api_request *r, struct checking *c, struct document **re
 	const size_t max = r->api->config.max_rules;
 	struct err err = { 0 };
 	char text[128];
-	int code = document_parse(body, on_unknown_key, c, ret, &err);
+	int code = document_parse(body, note_unknown_key, c, ret, &err);
 
 	if (code == -EINVAL)
 		add_fault(c, err.text, FAULT_ERROR);

@@ -184,7 +184,7 @@ static struct answer ask_plan(const struct plan *p, const struct query *q)
 	return a;
 }
 
-static const char *action_of(const struct answer *a)
+static const char *answer_action(const struct answer *a)
 {
 	return a->open[0] || a->open[1] ? "allow" : "deny";
 }
@@ -306,7 +306,7 @@ static void print_text(const struct plan *p, const struct query *q,
 	char counted[POLICY_ON_DENIES_SIZE], advice[EVENT_ADVICE_SIZE];
 
 	fprintf(out, "%s: %s", text_escape(text_of(q->text), shown, sizeof(shown)),
-		action_of(a));
+		answer_action(a));
 	if (q->port != 0 && a->open[0] != a->open[1])
 		fprintf(out, " (%s only)", protocols[a->open[0] ? 0 : 1].name);
 	else if (a->limited && a->open[0])
@@ -331,7 +331,7 @@ static void print_text(const struct plan *p, const struct query *q,
 			policy_on_denies_text(&denies, counted));
 }
 
-static json_t *rule_json(const struct plan *p, uint32_t rule)
+static json_t *deciding_rule_json(const struct plan *p, uint32_t rule)
 {
 	struct plan_rule r;
 
@@ -355,9 +355,9 @@ static json_t *answer_json(const struct plan *p, const struct query *q,
 			json_array_append_new(open, json_string(protocols[i].name));
 	}
 	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:s?, s:s?}", "query", q->text,
-			 "kind", q->is_addr ? "address" : "name", "action", action_of(a),
-			 "protocols", open, "rule", rule_json(p, a->verdict.rule),
-			 "ports",
+			 "kind", q->is_addr ? "address" : "name", "action",
+			 answer_action(a), "protocols", open, "rule",
+			 deciding_rule_json(p, a->verdict.rule), "ports",
 			 a->verdict.action == POLICY_ALLOW
 				 ? policy_explain_ports(p, a->verdict.port_list, ports,
 							sizeof(ports))
