@@ -605,7 +605,7 @@ int place_plan(struct rootfs *v, struct err *err)
 	return plan_masks(v, err);
 }
 
-/* --- in the child --- */
+/* --- in the builder --- */
 
 /* In a place that is private to the sandbox (/tmp, /run, /dev/shm) the host's
  * directories are missing: make those on the way to @path. */

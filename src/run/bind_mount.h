@@ -13,7 +13,8 @@ int place_build(struct rootfs *v, struct err *err) MUST_CHECK;
 
 /* Is @path below a writable path, or one? */
 bool place_is_writable(const struct rootfs *v, const char *path);
-/* In the child: no directory on the way from a writable path to @path can be renamed. */
+/* In the builder: no directory on the way from a writable path to @path can be renamed.
+ */
 int place_pin_way(struct rootfs *v, const char *path, struct err *err) MUST_CHECK;
 
 /* A directory of the host's, as it is: not seen through an overlay. */

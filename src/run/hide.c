@@ -845,7 +845,7 @@ int hide_plan(struct rootfs *v, struct err *err)
 	return 0;
 }
 
-/* --- in the child --- */
+/* --- in the builder --- */
 
 /* An empty directory of the hidden one's own, in which something will be shown. */
 static int make_own(const struct rootfs *v, const struct hidden *h, bool has_kept,

@@ -28,12 +28,12 @@ struct hidden {
 	struct stat st;
 	const char *kept; /* a file of the directory that stays, or NULL; borrowed */
 	bool is_own;	/* it gets a directory of its own, for something is shown in it */
-	bool is_masked; /* in the child: it was there, and is out of sight */
+	bool is_masked; /* in the builder: it was there, and is out of sight */
 };
 
 /* In control, when all other trees are planned: add those that hide. */
 int hide_plan(struct rootfs *v, struct err *err) MUST_CHECK;
-/* In the child, in the order of the trees: put @t out of sight. */
+/* In the builder, in the order of the trees: put @t out of sight. */
 int hide_attach(struct rootfs *v, const struct tree *t, struct err *err) MUST_CHECK;
 /* When all is mounted: nothing can be written there, and nobody has exchanged a place. */
 int hide_finish(struct rootfs *v, struct err *err) MUST_CHECK;

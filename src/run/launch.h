@@ -6,8 +6,10 @@
  *                       maps (written by control when it is root)
  *                       spec->prepare(): stub link, ruleset, sockets, hand-over to the
  *                         engine (run/netns.c; not this folder's)
- *                       file system view, while the engine reads the ruleset back
- *                       which is entered (run/enter.c): nested user namespace, seccomp
+ *   control plans the file system view meanwhile
+ *           ──fork──> builder: joins the launch child's namespaces, builds the view, ends
+ *                     launch child: enters the view that stands (run/enter.c), while the
+ *                         engine reads the ruleset back: nested user namespace, seccomp
  *                       spec->confirm(): the engine's "it stands"
  *                       becomes weir-init, PID 1: self-test, "go" from control, then
  *                         the command; forwards signals, reports stops, reaps
@@ -67,6 +69,9 @@ struct launch_spec {
 	 * caller's to close. Where the launch child lets go of the last reference, the
 	 * kernel has it wait for every processor. Or NULL. */
 	int *outer_mounts;
+	/* Written: the process that builds the view, which ends when the view stands. The
+	 * caller's to reap, and 0 before. */
+	pid_t *builder;
 	int control_fd; /* SOCK_SEQPACKET: weir-init's end of its channel */
 };
 
@@ -78,10 +83,10 @@ struct launch_machine {
 };
 int launch_machine_probe(struct launch_machine *ret, struct err *err) MUST_CHECK;
 
-/* Fork the launch child; for root, write its id maps and hand it the mounts with that
- * map. Control keeps its ends of the sockets and answers LAUNCH_TESTED with LAUNCH_GO.
- * Descriptors 0 to 2 must be open, and none of control's own.
- * Return: the child's pid, or -errno. */
+/* Fork the launch child and the builder of its view; for root, write the id maps and copy
+ * the mounts with them. Control keeps its ends of the sockets and answers LAUNCH_TESTED
+ * with LAUNCH_GO. Descriptors 0 to 2 must be open, and none of control's own. Return: the
+ * child's pid, or -errno. */
 pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spec,
 		   struct err *err) MUST_CHECK;
 int launch_write_maps(const struct launch_machine *m, pid_t child,

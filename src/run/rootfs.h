@@ -7,7 +7,7 @@
  *   through a lower layer of an overlay refuses: its inode is another. So the view
  *   is made of read-only overlays, one per file system that is mounted:
  *
- *     /tmp              our staging tmpfs, in the child's own mount namespace
+ *     /tmp              our staging tmpfs, in the launch child's mount namespace
  *     /tmp/view         what becomes the root (run/enter.h)
  *     /tmp/top          upper layer of "/": our /etc/resolv.conf, hiding whatever is
  *                       there (a file, a symlink into /run, nothing)
@@ -57,13 +57,13 @@ struct rootfs {
 	struct sockets sockets; /* of the host, in writable paths: to be masked */
 };
 
-/* In control, before the fork: what to mount. @v is all zeros, and ends with
+/* In control: what to mount. @v is all zeros, and ends with
  * rootfs_done() whatever is returned. */
 int rootfs_plan(struct rootfs *v, const struct launch_machine *m,
 		const struct launch_spec *spec, struct err *err) MUST_CHECK;
-/* Open every tree: in control with the child's user namespace, or in the child. */
+/* Open every tree: in control with the child's user namespace, or in the builder. */
 int rootfs_open_trees(struct rootfs *v, int userns_fd, struct err *err) MUST_CHECK;
-/* In the child, in its namespaces, the trees open: make the view. */
+/* In the builder, in the child's namespaces, the trees open: make the view. */
 int rootfs_build(struct rootfs *v, struct err *err) MUST_CHECK;
 void rootfs_done(struct rootfs *v);
 

@@ -87,6 +87,7 @@ struct control {
 	struct run_store store;
 	uint64_t counters[SANDBOX_COUNTER_COUNT];
 	pid_t engine, launch;
+	pid_t builder;		   /* launch.h; until the command runs */
 	int engine_fd, engine_end; /* SOCK_SEQPACKET: ours, the engine's */
 	int launch_fd, launch_end; /* ours, weir-init's */
 	int hand_fd, hand_end;	   /* the launch child's to the engine, the engine's */
@@ -323,6 +324,13 @@ static void on_uplink_end(void *data, const char *why)
 		log_warning("%s; UDP has no way out any more", why);
 }
 
+/* It has ended, or is about to, where the view stands. */
+static void reap_builder(struct control *c)
+{
+	process_reap(c->builder, c->state < CONTROL_RUNNING);
+	c->builder = 0;
+}
+
 static void on_launch_message(struct control *c, struct launch_report *m)
 {
 	m->text[sizeof(m->text) - 1] = '\0';
@@ -350,6 +358,7 @@ static void on_launch_message(struct control *c, struct launch_report *m)
 	case LAUNCH_STARTED:
 		c->state = CONTROL_RUNNING;
 		fd_close(&c->outer_mounts);
+		reap_builder(c);
 		loop_timer_stop(c->loop, &c->patience);
 		if (live_serve(&c->socket, c->loop, c->engine_fd) < 0)
 			fail(c, RUN_STATUS_FAILED, "cannot watch the run's socket");
@@ -607,6 +616,7 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.confirm_has_rights = inside.uplink != UPLINK_NONE,
 		.prepare_data = &inside,
 		.outer_mounts = &c->outer_mounts,
+		.builder = &c->builder,
 		.control_fd = c->launch_end,
 	};
 
@@ -650,11 +660,11 @@ static int start_children(struct control *c, struct err *err)
 			 &probe, err);
 	if (r == 0)
 		r = open_channels(c, err);
-	/* Making the namespaces takes longer than starting the engine. */
-	if (r == 0)
-		r = start_launch(c, &probe, cwd, err);
+	/* It makes itself ready while the namespaces are made. */
 	if (r == 0)
 		r = start_engine(c, &probe, err);
+	if (r == 0)
+		r = start_launch(c, &probe, cwd, err);
 	if (r == 0)
 		r = uplink_open(&c->uplink, c->loop, c->launch, err);
 	close_far_ends(c);
@@ -846,6 +856,7 @@ int control_run(struct run_spec *spec)
 	 * leaves by itself. */
 	live_close(&c.socket);
 	uplink_close(&c.uplink);
+	reap_builder(&c);
 	process_reap(c.launch, c.state < CONTROL_EXITED);
 	process_reap(c.engine, true);
 	std_flags_restore(&flags);

@@ -26,16 +26,26 @@
 
 enum { EXIT_LAUNCH_FAILED = 125, ID_RANGE = 65536 };
 
-/* What control made ready before the fork, and the child works through. */
+/* What the launch child waits for, each one message. The kernel doesn't order those of
+ * two senders. */
+enum {
+	HAS_MAPS = 1, /* from control, for root: the ids */
+	HAS_VIEW = 2, /* from the builder: the view stands */
+	HAS_INIT = 4, /* from control: weir-init is in its memfd */
+};
+
+/* What control, the launch child and the builder of the view start from. */
 struct start {
 	const struct launch_machine *machine;
 	const struct launch_spec *spec;
 	struct rootfs view;
 	int parent_fd; /* pidfd of control */
 	int proc_fd;   /* control's /proc: the sandbox's may be read-only */
-	/* From control [0] to the child [1]: for root the trees, then in any case that
-	 * weir-init is there. */
+	/* To the launch child, whose end is [1]; from it, that it has its ids. */
 	int sync[2];
+	unsigned int has; /* in the launch child */
+	int child_fd;	  /* pidfd of the launch child */
+	int user_fd;	  /* root: its user namespace; or -1 */
 	/* fds.init is empty at the fork: filled while the child makes its namespaces */
 	struct enter_fds fds;
 	uid_t uid;
@@ -73,22 +83,47 @@ static int follow_parent(const struct start *s, struct err *err)
 	return 0;
 }
 
-/* Root's child waits for its maps and the id-mapped trees, which come as one, and
- * becomes the namespace's uid 0: a kernel uid that owns nothing. */
-static int become_mapped_root(struct start *s, struct err *err)
+static int await_sign(struct start *s, unsigned int what, struct err *err)
 {
-	int r = trees_receive(s->sync[1], s->view.trees, s->view.tree_count);
+	while (!(s->has & what)) {
+		unsigned char now;
+		ssize_t n = recv(s->sync[1], &now, sizeof(now), 0);
 
-	if (r < 0)
-		return err_sys(err, r, "cannot receive the mounts");
+		if (n != sizeof(now))
+			return err_set(err, -EPIPE,
+				       "cannot start the sandbox: the process that "
+				       "builds its file system view has ended");
+		s->has |= now;
+	}
+	return 0;
+}
+
+/* Whoever has ended has said why on the launch child's channel. */
+static void give_sign(int sync, unsigned char what)
+{
+	(void)!send(sync, &what, sizeof(what), MSG_NOSIGNAL);
+}
+
+/* The namespace's uid 0: a kernel uid that owns nothing. */
+static int become_mapped_root(const struct start *s, struct err *err)
+{
 	if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
 		return err_sys(err, -errno, "cannot become the sandbox's user");
+	return follow_parent(s, err);
+}
+
+static int take_mapped_ids(struct start *s, struct err *err)
+{
+	int r = await_sign(s, HAS_MAPS, err);
+
+	if (r == 0)
+		r = become_mapped_root(s, err);
 	/* The change of user closed /proc/PID/ns to those without CAP_SYS_PTRACE, among
 	 * them uplink programs, which find the namespaces there; whoever isn't root of
 	 * the outer namespace stays out. */
-	if (prctl(PR_SET_DUMPABLE, 1) < 0)
-		return err_sys(err, -errno, "cannot show the sandbox's namespaces");
-	return follow_parent(s, err);
+	if (r == 0 && prctl(PR_SET_DUMPABLE, 1) < 0)
+		r = err_sys(err, -errno, "cannot show the sandbox's namespaces");
+	return r;
 }
 
 static int take_ids(struct start *s, struct err *err)
@@ -98,7 +133,7 @@ static int take_ids(struct start *s, struct err *err)
 	if (r < 0)
 		return r;
 	if (s->machine->root)
-		return become_mapped_root(s, err);
+		return take_mapped_ids(s, err);
 	r = id_map_self(s->proc_fd, s->uid, s->gid, err);
 	if (r == -EPERM && s->uid == 0)
 		return err_set(
@@ -106,12 +141,10 @@ static int take_ids(struct start *s, struct err *err)
 			"cannot map root into a sandbox: root has neither the right "
 			"SYS_ADMIN nor SETFCAP here; start the container with "
 			"--cap-add SETFCAP, or weir as an ordinary user");
-	if (r == 0)
-		r = rootfs_open_trees(&s->view, -1, err);
 	return r;
 }
 
-/* --- the child --- */
+/* --- the launch child --- */
 
 /* The orders, and behind them the command's environment. */
 static int open_orders(const struct start *s, struct err *err)
@@ -135,14 +168,6 @@ static int open_orders(const struct start *s, struct err *err)
 	return image_open("weir-orders", bytes, used, err);
 }
 
-static int wait_for_init(const struct start *s, struct err *err)
-{
-	char byte;
-	ssize_t n = recv(s->sync[1], &byte, 1, 0);
-
-	return n == 1 ? 0 : err_sys(err, n < 0 ? -errno : -EPIPE, "cannot get weir-init");
-}
-
 static int confirm(const struct start *s, struct err *err)
 {
 	return s->spec->confirm(s->spec->prepare_data, err);
@@ -150,25 +175,28 @@ static int confirm(const struct start *s, struct err *err)
 
 static int run_child(struct start *s, struct err *err)
 {
-	int r = std_fds_protect(s->machine->root, err);
+	int r;
 
+	close(s->sync[0]);
+	r = std_fds_protect(s->machine->root, err);
 	if (r == 0 && process_forbid_cores() < 0)
 		r = err_sys(err, -errno, "cannot forbid cores");
 	if (r == 0)
 		r = take_ids(s, err);
 	if (r < 0)
 		return r;
+	give_sign(s->sync[1], HAS_MAPS);
 	r = s->spec->prepare(s->spec->prepare_data, err);
-	if (r == 0)
-		r = rootfs_build(&s->view, err);
-	if (r == 0)
-		r = enter_root(err);
 	if (r != 0)
 		return r;
 	s->fds.orders = open_orders(s, err);
 	if (s->fds.orders < 0)
 		return s->fds.orders;
-	r = s->spec->confirm_has_rights ? confirm(s, err) : 0;
+	r = await_sign(s, HAS_VIEW, err);
+	if (r == 0)
+		r = enter_root(err);
+	if (r == 0 && s->spec->confirm_has_rights)
+		r = confirm(s, err);
 	if (r == 0)
 		r = enter_user(s->proc_fd, s->spec->cwd, err);
 	/* Until here the parent's end could be missed: see enter_user(). */
@@ -180,10 +208,17 @@ static int run_child(struct start *s, struct err *err)
 	if (r == 0 && !s->spec->confirm_has_rights)
 		r = confirm(s, err);
 	if (r == 0)
-		r = wait_for_init(s, err);
+		r = await_sign(s, HAS_INIT, err);
 	if (r != 0)
 		return r;
 	return enter_init(&s->fds, s->spec->argv, err);
+}
+
+static _Noreturn void end_failed(const struct start *s, const struct err *err)
+{
+	launch_send_report(s->fds.channel, LAUNCH_FAILED, EXIT_LAUNCH_FAILED, "%s",
+			   err->text);
+	_exit(EXIT_LAUNCH_FAILED);
 }
 
 static _Noreturn void child_main(struct start *s)
@@ -191,9 +226,45 @@ static _Noreturn void child_main(struct start *s)
 	struct err err = { 0 };
 
 	run_child(s, &err);
-	launch_send_report(s->fds.channel, LAUNCH_FAILED, EXIT_LAUNCH_FAILED, "%s",
-			   err.text);
-	_exit(EXIT_LAUNCH_FAILED);
+	end_failed(s, &err);
+}
+
+/* --- the builder of the view --- */
+
+/* Into the launch child's namespaces, all but that of process ids, which takes effect in
+ * children alone. */
+static int join_child(const struct start *s, struct err *err)
+{
+	const unsigned long all = enter_namespaces() & ~(unsigned long)CLONE_NEWPID;
+
+	if (setns(s->child_fd, (int)all) < 0)
+		return err_sys(err, -errno, "cannot enter the sandbox's namespaces");
+	return s->machine->root ? become_mapped_root(s, err) : follow_parent(s, err);
+}
+
+/* An ordinary user's trees are copies of what is mounted in the child's namespace. */
+static int run_builder(struct start *s, struct err *err)
+{
+	int r = follow_parent(s, err);
+
+	prctl(PR_SET_NAME, "weir-rootfs");
+	if (r == 0 && process_forbid_cores() < 0)
+		r = err_sys(err, -errno, "cannot forbid cores");
+	if (r == 0)
+		r = join_child(s, err);
+	if (r == 0 && !s->machine->root)
+		r = rootfs_open_trees(&s->view, -1, err);
+	return r < 0 ? r : rootfs_build(&s->view, err);
+}
+
+static _Noreturn void builder_main(struct start *s)
+{
+	struct err err = { 0 };
+
+	if (run_builder(s, &err) < 0)
+		end_failed(s, &err);
+	give_sign(s->sync[0], HAS_VIEW);
+	_exit(0);
 }
 
 /* --- control --- */
@@ -211,17 +282,15 @@ static uint64_t ignored_signals(void)
 	return bits;
 }
 
-/* Control's signal handlers must not run in the child, so none arrives there. The child
- * is PID 1 of a namespace of its own: whatever of its line dies when, its end is the
- * end of all of them. */
-static pid_t clone_child(void)
+/* Control's signal handlers must not run in the child, so none arrives there. */
+static pid_t clone_child(unsigned long namespaces)
 {
 	sigset_t all, old;
 	long pid;
 
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, &old);
-	pid = syscall(SYS_clone, enter_namespaces() | SIGCHLD, NULL, NULL, NULL, 0);
+	pid = syscall(SYS_clone, namespaces | SIGCHLD, NULL, NULL, NULL, 0);
 	if (pid == 0)
 		return 0;
 	if (pid < 0)
@@ -238,22 +307,56 @@ static int open_namespace(pid_t child, const char *name)
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* Root: write the maps, copy the mounts with them, hand them over. */
-static int serve_child(struct start *s, pid_t child, struct err *err)
+/* Root: write the maps. */
+static int serve_ids(struct start *s, pid_t child, struct err *err)
 {
-	CLEAN(fd) int userns = -1;
-	int r = launch_write_maps(s->machine, child, err);
+	int r;
 
+	s->child_fd = (int)syscall(SYS_pidfd_open, child, 0);
+	if (s->child_fd < 0)
+		return err_sys(err, -errno, "cannot watch the sandbox");
+	if (!s->machine->root)
+		return 0;
+	r = launch_write_maps(s->machine, child, err);
 	if (r < 0)
 		return r;
-	userns = open_namespace(child, "user");
-	if (userns < 0)
+	s->user_fd = open_namespace(child, "user");
+	if (s->user_fd < 0)
 		return err_sys(err, -errno, "cannot open the sandbox's user namespace");
-	r = rootfs_open_trees(&s->view, userns, err);
-	if (r < 0)
-		return r;
-	r = trees_send(s->sync[0], s->view.trees, s->view.tree_count);
-	return r < 0 ? err_sys(err, r, "cannot hand over the mounts") : 0;
+	give_sign(s->sync[0], HAS_MAPS);
+	return 0;
+}
+
+/* The view is planned while the child makes the network. For root, the mounts are copied
+ * with the child's maps. */
+static int plan_view(struct start *s, struct err *err)
+{
+	const struct launch_spec *spec = s->spec;
+	int r = rootfs_plan(&s->view, s->machine, spec, err);
+
+	for (size_t i = 0; r == 0 && spec->on_hidden && i < s->view.hidden_count; i++)
+		spec->on_hidden(spec->hidden_data, s->view.hidden[i].name);
+	if (r == 0 && s->machine->root)
+		r = rootfs_open_trees(&s->view, s->user_fd, err);
+	return r;
+}
+
+/* Not before the child has its ids: what is mounted belongs to them. A child that has
+ * ended has said why. */
+static int start_builder(struct start *s, struct err *err)
+{
+	unsigned char ready;
+	pid_t builder;
+
+	if (recv(s->sync[0], &ready, sizeof(ready), 0) != sizeof(ready))
+		return 0;
+	builder = clone_child(0);
+	if (builder == 0)
+		builder_main(s);
+	if (builder < 0)
+		return enter_explain(builder, err);
+	*s->spec->builder = builder;
+	return 0;
 }
 
 /* Copying it takes as long as ten mounts. */
@@ -264,50 +367,56 @@ static int serve_init(const struct start *s, struct err *err)
 
 	if (r < 0)
 		return err_context(err, "weir-init");
-	if (send(s->sync[0], "", 1, MSG_NOSIGNAL) < 0)
-		return err_sys(err, -errno, "cannot hand over weir-init");
+	give_sign(s->sync[0], HAS_INIT);
 	return 0;
 }
 
+static int serve_child(struct start *s, pid_t child, struct err *err)
+{
+	int r = serve_ids(s, child, err);
+
+	if (r == 0)
+		r = plan_view(s, err);
+	if (r == 0)
+		r = start_builder(s, err);
+	return r < 0 ? r : serve_init(s, err);
+}
+
+/* The child is PID 1 of a namespace of its own: whatever of its line dies when, its end
+ * is the end of all of them. */
 static pid_t start_child(struct start *s, struct err *err)
 {
-	pid_t child = clone_child();
-	int r = 0;
+	pid_t child = clone_child(enter_namespaces());
+	int r;
 
 	if (child == 0)
 		child_main(s);
+	fd_close(&s->sync[1]);
 	if (child < 0)
 		return enter_explain(child, err);
 	if (s->spec->outer_mounts)
 		*s->spec->outer_mounts = open_namespace(child, "mnt");
-	if (s->machine->root)
-		r = serve_child(s, child, err);
-	if (r == 0)
-		r = serve_init(s, err);
+	r = serve_child(s, child, err);
 	if (r < 0) {
-		kill(child, SIGKILL);
-		waitpid(child, NULL, 0);
+		process_reap(*s->spec->builder, true);
+		process_reap(child, true);
+		*s->spec->builder = 0;
 		return r;
 	}
 	return child;
 }
 
-static pid_t plan_and_start(struct start *s, struct err *err)
+static pid_t start(struct start *s, struct err *err)
 {
-	const struct launch_spec *spec = s->spec;
-	pid_t r = rootfs_plan(&s->view, s->machine, spec, err);
+	int *const fds[] = { &s->sync[0], &s->sync[1], &s->child_fd, &s->user_fd };
+	pid_t r;
 
-	for (size_t i = 0; r == 0 && spec->on_hidden && i < s->view.hidden_count; i++)
-		spec->on_hidden(spec->hidden_data, s->view.hidden[i].name);
-	if (r == 0 &&
-	    (s->parent_fd < 0 || s->proc_fd < 0 ||
-	     socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s->sync) < 0))
-		r = err_sys(err, -errno, "cannot make what the launch needs");
-	if (r == 0) {
-		r = start_child(s, err);
-		close(s->sync[0]);
-		close(s->sync[1]);
-	}
+	if (s->parent_fd < 0 || s->proc_fd < 0 ||
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s->sync) < 0)
+		return err_sys(err, -errno, "cannot make what the launch needs");
+	r = start_child(s, err);
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		fd_close(fds[i]);
 	rootfs_done(&s->view);
 	return r;
 }
@@ -332,12 +441,13 @@ pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spe
 	s->machine = m;
 	s->spec = spec;
 	s->parent_fd = parent_fd;
+	s->child_fd = s->user_fd = -1;
 	s->proc_fd = proc_fd;
 	s->fds = (struct enter_fds){ .channel = spec->control_fd, .init = init_fd };
 	s->uid = geteuid();
 	s->gid = getegid();
 	s->ignored_signals = ignored_signals();
-	return plan_and_start(s, err);
+	return start(s, err);
 }
 
 void launch_send_report(int fd, enum launch_report_type type, int value, const char *fmt,

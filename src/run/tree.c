@@ -5,13 +5,6 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/socket.h>
-
-enum { BATCH = 128 }; /* descriptors in one message; the kernel takes 253 */
-
-struct batch {
-	uint8_t present[BATCH]; /* 1: a descriptor follows for this tree */
-};
 
 static int set_attributes(int fd, const struct tree *t, int userns_fd)
 {
@@ -80,84 +73,4 @@ void tree_close(struct tree *t)
 	if (t->fd >= 0)
 		close(t->fd);
 	t->fd = -1;
-}
-
-static int send_batch(int sock, const struct tree *trees, size_t count)
-{
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int) * BATCH)];
-	} control = { 0 };
-	struct batch batch = { 0 };
-	struct iovec iov = { &batch, sizeof(batch) };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-	int fds[BATCH];
-	size_t n = 0;
-
-	for (size_t i = 0; i < count; i++) {
-		if (trees[i].fd < 0)
-			continue;
-		batch.present[i] = 1;
-		fds[n++] = trees[i].fd;
-	}
-	if (n > 0) {
-		struct cmsghdr *c = &control.align;
-
-		msg.msg_control = &control;
-		msg.msg_controllen = CMSG_SPACE(sizeof(int) * n);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int) * n);
-		memcpy(CMSG_DATA(c), fds, sizeof(int) * n);
-	}
-	return sendmsg(sock, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
-int trees_send(int sock, const struct tree *trees, size_t count)
-{
-	int r = 0;
-
-	for (size_t i = 0; i < count && r == 0; i += BATCH)
-		r = send_batch(sock, trees + i, MIN(count - i, (size_t)BATCH));
-	return r;
-}
-
-static int receive_batch(int sock, struct tree *trees, size_t count)
-{
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int) * BATCH)];
-	} control = { 0 };
-	struct batch batch;
-	struct iovec iov = { &batch, sizeof(batch) };
-	struct msghdr msg = { .msg_iov = &iov,
-			      .msg_iovlen = 1,
-			      .msg_control = &control,
-			      .msg_controllen = sizeof(control) };
-	ssize_t got = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
-	const struct cmsghdr *c = got < 0 ? NULL : CMSG_FIRSTHDR(&msg);
-	size_t have = c ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0, used = 0;
-
-	if (got < 0)
-		return -errno;
-	if (got != sizeof(batch) || (msg.msg_flags & (MSG_CTRUNC | MSG_TRUNC)))
-		return -EPIPE;
-	for (size_t i = 0; i < count; i++) {
-		trees[i].fd = -1;
-		if (!batch.present[i])
-			continue;
-		if (used == have)
-			return -EBADMSG;
-		memcpy(&trees[i].fd, CMSG_DATA(c) + sizeof(int) * used++, sizeof(int));
-	}
-	return 0;
-}
-
-int trees_receive(int sock, struct tree *trees, size_t count)
-{
-	int r = 0;
-
-	for (size_t i = 0; i < count && r == 0; i += BATCH)
-		r = receive_batch(sock, trees + i, MIN(count - i, (size_t)BATCH));
-	return r;
 }

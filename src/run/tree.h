@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* run/tree - detached copies of mounts, and how control hands them to the launch
- * child.
+/* run/tree - detached copies of mounts.
  *
  * When weir is started by root, the command runs under kernel user ids that own
  * nothing. So that root's files stay root's to read and write, each mount is copied
  * with an id map of the child's user namespace. Only control, which stays in the
- * namespace that owns the file systems, may do that; the child gets the copies as
- * descriptors and attaches them. An ordinary user's child makes its own, unmapped.
+ * namespace that owns the file systems, may do that; the builder of the view inherits the
+ * copies as descriptors and attaches them. An ordinary user's builder makes its own,
+ * unmapped.
  *
  * What was named is copied from the descriptor that it was judged by. An ordinary user's
- * child can't copy mounts of the namespace that it came from: it opens the same file by
+ * builder can't copy mounts of the namespace that it came from: it opens the same file by
  * name in its own, and refuses another one. */
 #pragma once
 
@@ -42,7 +42,3 @@ struct tree {
  * this namespace isn't the one that @t->source was opened in. */
 int tree_open(struct tree *t, int userns_fd, struct err *err) MUST_CHECK;
 void tree_close(struct tree *t);
-
-/* Hand @count open trees over, and receive them into the same list there. */
-int trees_send(int sock, const struct tree *trees, size_t count) MUST_CHECK;
-int trees_receive(int sock, struct tree *trees, size_t count) MUST_CHECK;

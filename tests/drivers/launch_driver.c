@@ -34,6 +34,7 @@ enum {
 
 struct driver {
 	struct launch_spec spec;
+	pid_t builder;
 	const char *rw[PATHS_MAX], *ro[PATHS_MAX];
 	int denied_rcode;
 	bool open, silent, times;
@@ -215,6 +216,7 @@ static int on_report(const struct driver *d)
 		return -1;
 	case LAUNCH_TESTED:
 		mark(d, "tested");
+		waitpid(d->builder, NULL, 0);
 		tell(d, LAUNCH_GO, 0);
 		return -1;
 	case LAUNCH_STOPPED:
@@ -320,6 +322,7 @@ int main(int argc, char **argv)
 	d.spec.ro = d.ro;
 	d.spec.startup = &startup;
 	d.spec.prepare_data = &d;
+	d.spec.builder = &d.builder;
 	fill_probe(&d.spec.probe);
 	socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair);
 	socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, d.serve);

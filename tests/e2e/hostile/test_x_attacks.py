@@ -229,8 +229,8 @@ for path in ('/etc/weir-test', '/usr/weir-test', '/proc/sys/kernel/domainname'):
 print('ran', weak)
 """
 
-FAILURES = ["capset:1", "close_range:1", "execveat:1", "mount:1", "mount_setattr:2", "pivot_root:1", "sendmsg:1", "setsid:1",
-            "setsockopt:2", "umount2:1", "unshare:1"]
+FAILURES = ["capset:1", "close_range:1", "execveat:1", "mount:1", "mount_setattr:2", "pivot_root:1", "sendmsg:1", "setns:1",
+            "setsid:1", "setsockopt:2", "umount2:1", "unshare:1"]
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace makes the calls fail")
@@ -241,3 +241,14 @@ def test_a_system_call_that_fails_at_the_start_leaves_nothing_open(world, failur
     done = world.command("strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}",
                          "-e", f"inject={call}:error=EPERM:when={number}", world.weir_path, *argv)
     assert done.text == "ran []\n" or (b"ran" not in done.out and done.code == 125), done
+
+
+# The builder of the view alone joins namespaces, the launch child alone changes its root.
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace kills at the call")
+@pytest.mark.parametrize("call", ["setns", "pivot_root"])
+def test_a_helper_that_is_killed_at_the_start_ends_the_run(world, call):
+    argv = world.run_args([PYTHON, "-IS", "-c", CHECK], ("api.ok.test:443",), (), (), "5.100.53.53")
+    assert world.command(world.weir_path, *argv).text == "ran []\n"
+    done = world.command("strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}",
+                         "-e", f"inject={call}:signal=SIGKILL", world.weir_path, *argv)
+    assert b"ran" not in done.out and done.code == 125, done
