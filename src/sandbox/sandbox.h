@@ -164,7 +164,7 @@ bool sandbox_tell(const struct sandbox *s, const struct event *e) MUST_CHECK;
 void sandbox_passed(struct sandbox *s, struct event *e, int64_t now_ms);
 /* It begins to pass, under a plan that is open (policy/open.h): reported at once, with
  * packets 0, because sandbox_passed() counts it; its sender is still there. At most
- * LIMIT_EVENTS_PER_SECOND, beside the denials; the others are COUNT_PASSED_DROPPED. */
+ * LIMIT_EVENTS_PER_SECOND, beside the denials; of the others the sender stays unknown. */
 void sandbox_opened(struct sandbox *s, struct event *e, int64_t now_ms);
 
 /* filter_learn() to wherever its rules are. */

@@ -105,6 +105,22 @@ def test_what_an_audit_loses_is_said(world, user):
         assert f"and {lost} more would have been refused" in said, said[-2000:]
 
 
+AT_ONCE = """
+import socket, sys
+flows = [socket.create_connection((sys.argv[1], 80)) for i in range(60)]
+for f in flows: f.sendall(f"GET / HTTP/1.0\\r\\nHost: {sys.argv[1]}\\r\\n\\r\\n".encode())
+for f in flows: assert f.recv(1)
+"""
+
+
+def test_many_connections_at_once_are_all_judged(world, user, denied):
+    cwd = world.workdir(user)
+    done = world.run(*PROBE, "-c", AT_ONCE, denied.name, user=user, cwd=cwd, options=("--audit", "--report", "json:json"))
+    report = json.loads((cwd / "json").read_text())
+    [would] = [one for one in report["would_be_refused"] if one["name"] == denied.name and one["port"] == 80]
+    assert done.code == 0 and would["times"] == 60 and report["passed_not_judged"] == 0, done
+
+
 @pytest.mark.parametrize("options, why", [(("--fail-on-deny",), "the command's own status"), (("--uid", "1"), "means nothing with --uid")])
 def test_what_makes_no_sense_with_it(world, options, why):
     done = world.run("true", options=("--audit", *options), upstream=None)
