@@ -13,11 +13,11 @@
 #include "policy/explain.h"
 #include "policy/name_libraries.h"
 #include "policy/open.h"
+#include "policy/schema.h"
 
 enum {
-	COMMENT_SIZE = 256,
-	SIBLINGS_MIN = 3,
-	SIBLINGS_SHOWN = 8, /* names that speak for a wildcard */
+	SIBLINGS_MIN = 3,   /* names that speak for a wildcard */
+	SIBLINGS_SHOWN = 8, /* "and N more" */
 	NOTES_MAX = 50,	    /* of each kind; "and N more" */
 };
 
@@ -28,9 +28,99 @@ static bool is_flow(const struct event *e)
 	       e->packets > 0;
 }
 
+/* ---- what was used, by destination ---- */
+
+/* Sorted, so that all that is about one destination stands together. */
+struct draft_use {
+	const char *destination; /* the name, or the address of what has none */
+	const struct event *event;
+};
+
+static int compare_uses(const void *a, const void *b)
+{
+	const struct draft_use *x = a, *y = b;
+	int r = strcmp(x->destination, y->destination);
+
+	if (r == 0)
+		r = (x->event->action > y->event->action) -
+		    (x->event->action < y->event->action);
+	/* Of one ring, whose order stays. */
+	return r != 0 ? r : (x->event > y->event) - (x->event < y->event);
+}
+
+static int add_uses(struct draft *d, const struct event_ring *ring)
+{
+	for (size_t i = 0; i < event_ring_count(ring); i++) {
+		const struct event *e = event_ring_at(ring, i);
+		char addr[ADDR_TEXT_SIZE];
+		struct draft_use *use = &d->uses[d->use_count];
+
+		if (!e->name[0] && e->remote.family == ADDR_NONE)
+			continue;
+		*use = (struct draft_use){ e->name, e };
+		if (!e->name[0])
+			use->destination = arena_text(
+				&d->arena, text_of(addr_format(&e->remote, addr)));
+		if (!use->destination)
+			return -ENOMEM;
+		d->use_count++;
+	}
+	return 0;
+}
+
+static int sort_uses(struct draft *d)
+{
+	const struct draft_args *a = d->args;
+	const struct event_ring *refused = a->refused_too ? a->refused : NULL;
+	size_t count = event_ring_count(a->used);
+	int r;
+
+	count += refused ? event_ring_count(refused) : 0;
+	d->uses = arena_array(&d->arena, count + 1, sizeof(*d->uses));
+	r = d->uses ? add_uses(d, a->used) : -ENOMEM;
+	if (r == 0 && refused)
+		r = add_uses(d, refused);
+	if (r == 0 && d->use_count > 0)
+		qsort(d->uses, d->use_count, sizeof(*d->uses), compare_uses);
+	return r;
+}
+
+/* Those of one destination. */
+struct group {
+	const struct draft_use *uses;
+	size_t count;
+};
+
+static struct group group_at(const struct draft *d, size_t first)
+{
+	struct group g = { &d->uses[first], 0 };
+
+	while (first + g.count < d->use_count &&
+	       strcmp(g.uses[g.count].destination, g.uses->destination) == 0)
+		g.count++;
+	return g;
+}
+
+static struct group find_group(const struct draft *d, const char *destination)
+{
+	size_t low = 0, high = d->use_count;
+
+	while (low < high) {
+		const size_t middle = low + (high - low) / 2;
+
+		if (strcmp(d->uses[middle].destination, destination) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == d->use_count || strcmp(d->uses[low].destination, destination) != 0)
+		return (struct group){ NULL, 0 };
+	return group_at(d, low);
+}
+
 /* ---- one rule for each name ---- */
 
-static int add_advice(struct draft *d, const char *advice)
+static int add_advice(struct draft *d, const char *advice, struct policy *into)
 {
 	const struct policy_reader reader = { .arena = &d->arena, .faults = &d->faults };
 	char rule[ADVICE_RULE_SIZE];
@@ -39,28 +129,20 @@ static int add_advice(struct draft *d, const char *advice)
 	/* A store has advice of older versions, and of others. */
 	if (!advice_rule(advice, rule))
 		return 0;
-	r = policy_read_option(&reader, "learned", POLICY_ALLOW, text_of(advice),
-			       &d->policy);
+	r = policy_read_option(&reader, "learned", POLICY_ALLOW, text_of(advice), into);
 	return r == -ENOMEM ? r : 0;
 }
 
-static int add_use(struct draft *d, const struct event *e)
+static int add_use(struct draft *d, const struct event *e, struct policy *into)
 {
 	struct event refusal;
 
-	return policy_would_refuse(d->args->asked, e, &refusal)
-		       ? add_advice(d, refusal.advice)
+	if (e->action == EVENT_DENY)
+		return policy_refuses(d->args->asked, e) ? add_advice(d, e->advice, into)
+							 : 0;
+	return is_flow(e) && policy_would_refuse(d->args->asked, e, &refusal)
+		       ? add_advice(d, refusal.advice, into)
 		       : 0;
-}
-
-static bool is_about(const struct rule *r, const struct event *e)
-{
-	char text[ADDR_TEXT_SIZE];
-
-	if (r->kind == TARGET_PREFIX)
-		return !e->name[0] && e->remote.family != ADDR_NONE &&
-		       strcmp(addr_format(&e->remote, text), r->target) == 0;
-	return strcmp(e->name, r->target) == 0;
 }
 
 /* "812 bytes", "12 kB", "3.4 MB" */
@@ -83,16 +165,17 @@ static void put_size(char *buf, size_t size, uint64_t bytes)
 }
 
 /* "curl: 3 connections, 1.2 kB sent" */
-static const char *comment_of(struct draft *d, const struct rule *r)
+static const char *comment_of(struct draft *d, const struct group *g)
 {
 	uint64_t connections = 0, bytes = 0, refused = 0;
 	char size[32], shown[TEXT_ESCAPED_SIZE];
 	const char *command = "";
 
-	for (size_t i = 0; i < event_ring_count(d->args->used); i++) {
-		const struct event *e = event_ring_at(d->args->used, i);
+	for (size_t i = 0; i < g->count; i++) {
+		const struct event *e = g->uses[i].event;
 
-		if (e->layer == EVENT_DNS || !is_about(r, e))
+		refused += e->action == EVENT_DENY ? e->packets : 0;
+		if (e->action == EVENT_DENY || e->layer == EVENT_DNS)
 			continue;
 		connections += e->packets;
 		bytes += e->bytes;
@@ -101,10 +184,6 @@ static const char *comment_of(struct draft *d, const struct rule *r)
 		else if (e->command[0])
 			command = e->command;
 	}
-	for (size_t i = 0; d->args->refused_too && i < event_ring_count(d->args->refused);
-	     i++)
-		if (is_about(r, event_ring_at(d->args->refused, i)))
-			refused += event_ring_at(d->args->refused, i)->packets;
 	if (connections == 0 && refused > 0)
 		return arena_printf(&d->arena, "refused %" PRIu64 " time%s", refused,
 				    refused == 1 ? "" : "s");
@@ -113,6 +192,26 @@ static const char *comment_of(struct draft *d, const struct rule *r)
 			    text_escape(text_of(command), shown, sizeof(shown)),
 			    command[0] ? ": " : "", connections,
 			    connections == 1 ? "" : "s", size);
+}
+
+/* The rules of a destination: one of a name, one for each port of an address. A policy of
+ * their own, because an option is held against all before it. */
+static int add_group(struct draft *d, const struct group *g)
+{
+	struct policy rules = { 0 };
+	const char *comment;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < g->count; i++)
+		r = add_use(d, g->uses[i].event, &rules);
+	if (r < 0 || rules.count == 0)
+		return r;
+	comment = comment_of(d, g);
+	for (size_t i = 0; r == 0 && comment && i < rules.count; i++) {
+		rules.rules[i].comment = comment;
+		r = policy_add_rule(&d->policy, &d->arena, &rules.rules[i]);
+	}
+	return comment ? r : -ENOMEM;
 }
 
 static int by_target(const void *a, const void *b)
@@ -126,65 +225,92 @@ static int by_target(const void *a, const void *b)
 	return r;
 }
 
-static void remove_rule(struct policy *p, size_t i)
+static int make_rules(struct draft *d)
 {
-	memmove(&p->rules[i], &p->rules[i + 1], (p->count - i - 1) * sizeof(*p->rules));
-	p->count--;
+	struct policy *p = &d->policy;
+	size_t kept = 0;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < d->use_count;) {
+		const struct group g = group_at(d, i);
+
+		r = add_group(d, &g);
+		i += g.count;
+	}
+	if (r == 0 && p->count > 0)
+		qsort(p->rules, p->count, sizeof(*p->rules), by_target);
+	/* Two names may have led to one port of an address that needs a rule. */
+	for (size_t i = 0; i < p->count; i++)
+		if (kept == 0 || by_target(&p->rules[kept - 1], &p->rules[i]) != 0)
+			p->rules[kept++] = p->rules[i];
+	p->count = kept;
+	return r;
 }
 
 /* ---- profiles ---- */
 
-/* Of each host of the profile something was used that the profile allows. */
+/* @used: of as many as @plan has rules; those that something used become true. */
+static void mark_used(const struct draft *d, const struct plan *plan, bool *used)
+{
+	for (size_t i = 0; i < d->use_count; i++) {
+		const struct event *e = d->uses[i].event;
+		struct plan_verdict by_addr = { .rule = PLAN_NO_RULE },
+				    by_name = { .rule = PLAN_NO_RULE };
+		struct dns_name name;
+
+		if (!is_flow(e) || policy_refuses(plan, e))
+			continue;
+		if (e->remote.family != ADDR_NONE)
+			by_addr = plan_match_addr(plan, &e->remote, e->protocol, e->port);
+		if (e->name[0] && dns_name_parse(text_of(e->name), &name) == 0)
+			by_name = plan_match_name(plan, &name);
+		if (by_addr.rule != PLAN_NO_RULE)
+			used[by_addr.rule] = true;
+		if (by_name.rule != PLAN_NO_RULE)
+			used[by_name.rule] = true;
+	}
+}
+
+/* Of each host of the profile something was used that the profile allows. Without the
+ * memory to know that it wasn't. */
 static bool is_whole(const struct draft *d, const struct draft_profile *p)
 {
 	const size_t count = plan_rule_count(p->plan);
+	CLEAN(mem) bool *used = calloc(count + 1, sizeof(*used));
+	bool all = used && p->policy->count > 0;
 
-	for (size_t i = 0; i < count; i++) {
-		bool used = false;
-
-		if (plan_rule(p->plan, i).flags & PLAN_IMPLICIT)
-			continue;
-		for (size_t n = 0; n < event_ring_count(d->args->used) && !used; n++) {
-			const struct event *e = event_ring_at(d->args->used, n);
-			struct dns_name name;
-
-			used = is_flow(e) && e->name[0] && !policy_refuses(p->plan, e) &&
-			       dns_name_parse(text_of(e->name), &name) == 0 &&
-			       plan_match_name(p->plan, &name).rule == i;
-		}
-		if (!used)
-			return false;
-	}
-	return p->policy->count > 0;
+	if (all)
+		mark_used(d, p->plan, used);
+	for (size_t i = 0; i < count && all; i++)
+		all = used[i] || plan_rule(p->plan, i).flags & PLAN_IMPLICIT;
+	return all;
 }
 
 static bool covers(const struct draft *d, const struct draft_profile *p,
 		   const struct rule *r)
 {
-	for (size_t i = 0; i < event_ring_count(d->args->used); i++) {
-		const struct event *e = event_ring_at(d->args->used, i);
+	const struct group g = find_group(d, r->target);
 
-		if (is_flow(e) && is_about(r, e) && policy_refuses(p->plan, e))
+	for (size_t i = 0; i < g.count; i++)
+		if (is_flow(g.uses[i].event) && policy_refuses(p->plan, g.uses[i].event))
 			return false;
-	}
-	return true;
+	return g.count > 0;
 }
 
 /* It stands for the rules that it covers, unless it covers none or all of its hosts
  * weren't used: so it opens nothing that wasn't used. */
 static void take_profile(struct draft *d, const struct draft_profile *p)
 {
-	size_t covered = 0;
+	size_t kept = 0;
 
 	if (!is_whole(d, p))
 		return;
-	for (size_t i = d->policy.count; i-- > 0;)
-		if (covers(d, p, &d->policy.rules[i])) {
-			remove_rule(&d->policy, i);
-			covered++;
-		}
-	if (covered > 0)
+	for (size_t i = 0; i < d->policy.count; i++)
+		if (!covers(d, p, &d->policy.rules[i]))
+			d->policy.rules[kept++] = d->policy.rules[i];
+	if (kept < d->policy.count)
 		d->extends[d->extend_count++] = p->name;
+	d->policy.count = kept;
 }
 
 static int take_profiles(struct draft *d)
@@ -248,27 +374,33 @@ static struct text telemetry_of(const struct dns_name *name)
 
 static int mark_telemetry(struct draft *d)
 {
+	size_t kept = 0;
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < d->policy.count;) {
+	for (size_t i = 0; r == 0 && i < d->policy.count; i++) {
 		const struct rule *rule = &d->policy.rules[i];
 		const struct text why = rule->kind == TARGET_NAME
 						? telemetry_of(&rule->name)
 						: (struct text){ 0 };
 
-		if (!why.ptr) {
-			i++;
-			continue;
-		}
-		r = propose(d, rule,
-			    arena_printf(&d->arena, "telemetry of %.*s", (int)why.len,
-					 why.ptr));
-		remove_rule(&d->policy, i);
+		if (why.ptr)
+			r = propose(d, rule,
+				    arena_printf(&d->arena, "telemetry of %.*s",
+						 (int)why.len, why.ptr));
+		else
+			d->policy.rules[kept++] = *rule;
 	}
+	d->policy.count = kept;
 	return r;
 }
 
-/* The name below which @name is, if a wildcard below it can be meant. */
+/* A rule, and the name below which its name is. */
+struct sibling {
+	const char *parent;
+	const struct rule *rule;
+};
+
+/* NULL: no wildcard above @r's name can be meant. */
 static const char *parent_of(const struct rule *r)
 {
 	const char *dot = r->kind == TARGET_NAME ? strchr(r->target, '.') : NULL;
@@ -280,60 +412,60 @@ static const char *parent_of(const struct rule *r)
 		       : NULL;
 }
 
-static bool is_sibling(const struct rule *r, const char *parent)
+static int by_parent(const void *a, const void *b)
 {
-	const char *of = parent_of(r);
+	const struct sibling *x = a, *y = b;
+	int r = strcmp(x->parent, y->parent);
 
-	return of && strcmp(of, parent) == 0;
+	return r != 0 ? r : (x->rule > y->rule) - (x->rule < y->rule);
 }
 
-static int propose_wildcard(struct draft *d, size_t first, const char *parent)
+/* In place of @count siblings, the first of them at @s. */
+static int propose_wildcard(struct draft *d, const struct sibling *s, size_t count)
 {
 	const struct policy_reader reader = { .arena = &d->arena, .faults = &d->faults };
+	const size_t named = count > SIBLINGS_SHOWN ? SIBLINGS_SHOWN : count;
 	struct policy wildcard = { 0 };
 	const char *why = "instead of";
 	char ports[PLAN_PORT_RANGES_MAX * 24];
-	size_t siblings = 0;
 
-	for (size_t i = first; i < d->policy.count && why; i++) {
-		const struct rule *rule = &d->policy.rules[i];
+	for (size_t i = 0; i < count; i++) {
 		const char *value;
 
-		if (!is_sibling(rule, parent))
-			continue;
-		rule_ports_text(&rule->ports, ports, sizeof(ports));
-		value = arena_printf(&d->arena, "*.%s:%s", parent,
+		rule_ports_text(&s[i].rule->ports, ports, sizeof(ports));
+		value = arena_printf(&d->arena, "*.%s:%s", s->parent,
 				     ports[0] ? ports : "default");
 		if (!value || policy_read_option(&reader, "learned", POLICY_ALLOW,
 						 text_of(value), &wildcard) == -ENOMEM)
 			return -ENOMEM;
-		if (siblings++ < SIBLINGS_SHOWN)
-			why = arena_printf(&d->arena, "%s%s %s", why,
-					   siblings > 1 ? "," : "", rule->target);
 	}
-	if (why && siblings > SIBLINGS_SHOWN)
-		why = arena_printf(&d->arena, "%s and %zu more", why,
-				   siblings - SIBLINGS_SHOWN);
-	if (!why)
-		return -ENOMEM;
+	for (size_t i = 0; i < named && why; i++)
+		why = arena_printf(&d->arena, "%s%s %s", why, i > 0 ? "," : "",
+				   s[i].rule->target);
+	if (why && named < count)
+		why = arena_printf(&d->arena, "%s and %zu more", why, count - named);
 	return wildcard.count == 1 ? propose(d, &wildcard.rules[0], why) : 0;
 }
 
 static int propose_wildcards(struct draft *d)
 {
-	int r = 0;
+	struct sibling *all = arena_array(&d->arena, d->policy.count + 1, sizeof(*all));
+	size_t count = 0, same;
+	int r = all ? 0 : -ENOMEM;
 
 	for (size_t i = 0; r == 0 && i < d->policy.count; i++) {
-		const char *parent = parent_of(&d->policy.rules[i]);
-		size_t siblings = 0;
-		bool seen = false;
-
-		for (size_t n = 0; parent && n < d->policy.count; n++) {
-			siblings += is_sibling(&d->policy.rules[n], parent);
-			seen |= n < i && is_sibling(&d->policy.rules[n], parent);
-		}
-		if (!seen && siblings >= SIBLINGS_MIN)
-			r = propose_wildcard(d, i, parent);
+		all[count] = (struct sibling){ parent_of(&d->policy.rules[i]),
+					       &d->policy.rules[i] };
+		count += all[count].parent != NULL;
+	}
+	if (r == 0 && count > 0)
+		qsort(all, count, sizeof(*all), by_parent);
+	for (size_t i = 0; r == 0 && i < count; i += same) {
+		for (same = 1; i + same < count &&
+			       strcmp(all[i].parent, all[i + same].parent) == 0;)
+			same++;
+		if (same >= SIBLINGS_MIN)
+			r = propose_wildcard(d, &all[i], same);
 	}
 	return r;
 }
@@ -341,23 +473,12 @@ static int propose_wildcards(struct draft *d)
 int draft_make(struct draft *ret, const struct draft_args *args)
 {
 	struct draft *d = ret;
-	int r = 0;
+	int r;
 
 	*d = (struct draft){ .args = args };
-	for (size_t i = 0; r == 0 && i < event_ring_count(args->used); i++)
-		if (is_flow(event_ring_at(args->used, i)))
-			r = add_use(d, event_ring_at(args->used, i));
-	for (size_t i = 0;
-	     r == 0 && args->refused_too && i < event_ring_count(args->refused); i++)
-		if (policy_refuses(args->asked, event_ring_at(args->refused, i)))
-			r = add_advice(d, event_ring_at(args->refused, i)->advice);
-	if (r == 0 && d->policy.count > 0)
-		qsort(d->policy.rules, d->policy.count, sizeof(*d->policy.rules),
-		      by_target);
-	for (size_t i = 0; r == 0 && i < d->policy.count; i++) {
-		d->policy.rules[i].comment = comment_of(d, &d->policy.rules[i]);
-		r = d->policy.rules[i].comment ? 0 : -ENOMEM;
-	}
+	r = sort_uses(d);
+	if (r == 0)
+		r = make_rules(d);
 	if (r == 0)
 		r = take_profiles(d);
 	if (r == 0)
@@ -414,11 +535,12 @@ static int compare_names(const void *a, const void *b)
 }
 
 /* Something went there. */
-static bool is_connected(const struct event_ring *used, const char *name)
+static bool is_connected(const struct draft *d, const char *name)
 {
-	for (size_t i = 0; i < event_ring_count(used); i++)
-		if (is_flow(event_ring_at(used, i)) &&
-		    strcmp(event_ring_at(used, i)->name, name) == 0)
+	const struct group g = find_group(d, name);
+
+	for (size_t i = 0; i < g.count; i++)
+		if (is_flow(g.uses[i].event))
 			return true;
 	return false;
 }
@@ -435,7 +557,7 @@ static void print_lookups(const struct draft *d, const char *indent, FILE *out)
 		const struct event *e = event_ring_at(used, i);
 
 		if (e->action == EVENT_ALLOW && e->layer == EVENT_DNS &&
-		    !is_connected(used, e->name) && policy_refuses(d->args->asked, e))
+		    !is_connected(d, e->name) && policy_refuses(d->args->asked, e))
 			names[n++] = e->name;
 	}
 	if (n == 0)
@@ -502,6 +624,12 @@ void draft_write(const struct draft *d, FILE *out)
 	fputs(" used. Read it before you use it: whoever may talk to a host\n"
 	      "# may send it all that the command can read.\n",
 	      out);
+	if (d->args->unseen > 0)
+		fprintf(out,
+			"# %" PRIu64
+			" connections and lookups more were too many to be seen:\n"
+			"# rules may be missing.\n",
+			d->args->unseen);
 	for (size_t i = 0; i < d->extend_count; i++) {
 		fputs(i == 0 ? "extends: [" : ", ", out);
 		print_name(out, d->extends[i]);
@@ -517,30 +645,16 @@ void draft_write(const struct draft *d, FILE *out)
 
 /* ---- beside a policy ---- */
 
-static bool is_rule_used(const struct draft *d, const struct plan *plan, size_t rule)
-{
-	for (size_t i = 0; i < event_ring_count(d->args->used); i++) {
-		const struct event *e = event_ring_at(d->args->used, i);
-		struct dns_name name;
-
-		if (!is_flow(e) || policy_refuses(plan, e))
-			continue;
-		if (e->remote.family != ADDR_NONE &&
-		    plan_match_addr(plan, &e->remote, e->protocol, e->port).rule == rule)
-			return true;
-		if (e->name[0] && dns_name_parse(text_of(e->name), &name) == 0 &&
-		    plan_match_name(plan, &name).rule == rule)
-			return true;
-	}
-	return false;
-}
-
 void draft_write_difference(const struct draft *d, const struct plan *plan,
 			    const char *file, FILE *out)
 {
+	const size_t count = plan_rule_count(plan);
+	CLEAN(mem) bool *used = calloc(count + 1, sizeof(*used));
 	char text[POLICY_EXPLAIN_SIZE];
 	size_t unused = 0;
 
+	if (used)
+		mark_used(d, plan, used);
 	fputs("would be needed:\n", out);
 	for (size_t i = 0; i < d->policy.count; i++) {
 		fputs("  ", out);
@@ -549,11 +663,11 @@ void draft_write_difference(const struct draft *d, const struct plan *plan,
 	if (d->policy.count == 0)
 		fputs("  nothing\n", out);
 	fputs("could go, nothing used it:\n", out);
-	for (size_t i = 0; i < plan_rule_count(plan); i++) {
+	for (size_t i = 0; used && i < count; i++) {
 		const struct plan_rule r = plan_rule(plan, i);
 
 		if (r.action != POLICY_ALLOW || r.flags & PLAN_IMPLICIT ||
-		    strcmp(r.file, file) != 0 || is_rule_used(d, plan, i))
+		    strcmp(r.file, file) != 0 || used[i])
 			continue;
 		unused++;
 		fprintf(out, "  %s\n",

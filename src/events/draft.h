@@ -35,6 +35,7 @@ struct draft_args {
 	const char *const *extends; /* profiles that were asked for */
 	size_t extend_count;
 	const char *program; /* whose use it was, for the head */
+	uint64_t unseen; /* so much more has passed, or was refused with refused_too */
 };
 
 /* A rule that is proposed, and why it isn't one. */
@@ -47,6 +48,8 @@ struct draft {
 	struct arena arena;
 	struct faults faults;
 	const struct draft_args *args;
+	struct draft_use *uses; /* what was used, by destination */
+	size_t use_count;
 	struct policy policy; /* the rules, sorted, each with its comment */
 	const char **extends;
 	size_t extend_count;

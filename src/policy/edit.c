@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* HOW IT WORKS
- * What comes of the text with the rule in it is read again and held against the policy
- * before: the one rule more, at its place, and nothing else may differ, and the rule has
- * to decide what it says. Where that can't be had the text stays as it is, and the rule
- * is for a person to add. */
+ * What comes of the text with the rules in it is read again and held against the policy
+ * before: these rules more, each at its place, and nothing else may differ, and each rule
+ * has to decide what it says. Where that can't be had the text stays as it is, and the
+ * rule is for a person to add. The text is read once for all rules together, so the time
+ * grows with their number and not with its square. */
 #include "policy/edit.h"
 
 #include <errno.h>
@@ -12,6 +13,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/index.h"
+#include "event/json.h"
 #include "policy/faults.h"
 #include "policy/load.h"
 #include "policy/node.h"
@@ -84,21 +87,33 @@ static bool same_settings(const struct policy *a, const struct policy *b)
 	       memcmp(a->limits, b->limits, sizeof(a->limits)) == 0;
 }
 
-/* @rule is the one more, as number @at. */
-static bool is_one_rule_more(const struct policy *before, const struct policy *after,
-			     const struct rule *rule, size_t at)
-{
-	if (after->count != before->count + 1 || !same_rule(&after->rules[at], rule) ||
-	    !same_settings(before, after))
-		return false;
-	for (size_t i = 0; i < before->count; i++) {
-		const struct rule *a = &before->rules[i],
-				  *b = &after->rules[i + (i >= at)];
+/* A rule that is to be added. */
+struct addition {
+	const struct rule *rule;
+	const char *text;  /* as it stands in the list */
+	size_t at, offset; /* before which rule of the policy; where in the text */
+	size_t number;	   /* of the rule in the policy that comes of it */
+};
 
-		if (!same_rule(a, b) || strcmp(a->file, b->file) != 0)
+/* Exactly @additions are more, each as number @number. */
+static bool are_more(const struct policy *before, const struct policy *after,
+		     const struct addition *additions, size_t count)
+{
+	size_t added = 0;
+
+	if (after->count != before->count + count || !same_settings(before, after))
+		return false;
+	for (size_t i = 0; i < after->count; i++) {
+		const struct rule *b = &after->rules[i], *a = &before->rules[i - added];
+
+		if (added < count && additions[added].number == i) {
+			if (!same_rule(b, additions[added++].rule))
+				return false;
+		} else if (!same_rule(a, b) || strcmp(a->file, b->file) != 0) {
 			return false;
+		}
 	}
-	return true;
+	return added == count;
 }
 
 /* A deny of an address counts in whatever order. */
@@ -114,11 +129,48 @@ static bool opens(const struct plan *plan, const struct rule *r)
 	return v.action == POLICY_ALLOW;
 }
 
-/* A position in a text, and what is inserted there. */
+/* A text, and where each of its lines begins. */
+struct lines {
+	struct text text;
+	const size_t *start;
+	size_t count;
+};
+
+static bool find_lines(struct text t, struct arena *arena, struct lines *ret)
+{
+	size_t count = 1, *start;
+
+	for (size_t i = 0; i < t.len; i++)
+		count += t.ptr[i] == '\n';
+	start = arena_array(arena, count, sizeof(*start));
+	if (!start)
+		return false;
+	*ret = (struct lines){ t, start, 1 };
+	start[0] = 0;
+	for (size_t i = 0; i < t.len; i++)
+		if (t.ptr[i] == '\n')
+			start[ret->count++] = i + 1;
+	return true;
+}
+
+/* Where that line begins; the text's end when there is none. */
+static size_t line_start(const struct lines *l, uint32_t line)
+{
+	return line <= l->count ? l->start[line > 0 ? line - 1 : 0] : l->text.len;
+}
+
+static struct text line_at(const struct lines *l, uint32_t line)
+{
+	const size_t from = line_start(l, line);
+
+	return text_trim(
+		(struct text){ l->text.ptr + from, line_start(l, line + 1) - from });
+}
+
+/* A position in a text, and what stands around the rules that are inserted there. */
 struct position {
 	size_t at;
-	uint32_t line;
-	const char *put;
+	const char *before, *between, *after;
 };
 
 static const struct node *find_key(const struct node *map, const char *key)
@@ -130,20 +182,11 @@ static const struct node *find_key(const struct node *map, const char *key)
 	return n;
 }
 
-/* Where that line begins; the text's end when there is none. */
-static size_t line_start(struct text t, uint32_t line)
-{
-	size_t at = 0;
-
-	for (uint32_t i = 1; i < line && at < t.len; at++)
-		i += t.ptr[at] == '\n';
-	return at;
-}
-
 /* The offset of @n, or the text's end. */
-static size_t offset_of(struct text t, const struct node *n)
+static size_t offset_of(const struct lines *l, const struct node *n)
 {
-	size_t at = line_start(t, n->line);
+	const struct text t = l->text;
+	size_t at = line_start(l, n->line);
 
 	for (uint32_t i = 1; i < n->column && at < t.len; i++)
 		do
@@ -152,11 +195,11 @@ static size_t offset_of(struct text t, const struct node *n)
 	return at;
 }
 
-static bool is_at(struct text t, const struct node *n, char byte)
+static bool is_at(const struct lines *l, const struct node *n, char byte)
 {
-	size_t at = offset_of(t, n);
+	size_t at = offset_of(l, n);
 
-	return at < t.len && t.ptr[at] == byte;
+	return at < l->text.len && l->text.ptr[at] == byte;
 }
 
 static const char *line_end(struct text t)
@@ -167,56 +210,57 @@ static const char *line_end(struct text t)
 }
 
 /* Behind the line of the key, so that a comment over the first rule stays with it. */
-static void into_block(struct text t, const struct node *list, const char *rule,
+static void into_block(const struct lines *l, const struct node *list,
 		       struct arena *arena, struct position *ret)
 {
-	ret->line = list->key_line + 1;
-	ret->at = line_start(t, ret->line);
-	ret->put = arena_printf(arena, "%*s- %s%s", (int)list->column - 1, "", rule,
-				line_end(t));
+	const char *end = line_end(l->text);
+
+	ret->at = line_start(l, list->key_line + 1);
+	ret->before = arena_printf(arena, "%*s- ", (int)list->column - 1, "");
+	ret->between = arena_printf(arena, "%s%s", end, ret->before ?: "");
+	ret->after = end;
 }
 
-static void into_brackets(struct text t, const struct node *n, const char *what,
-			  struct arena *arena, struct position *ret)
+/* @before, @after: of a list that isn't there yet. */
+static void into_brackets(const struct lines *l, const struct node *n, const char *before,
+			  const char *after, struct arena *arena, struct position *ret)
 {
-	ret->line = n->line;
-	ret->at = offset_of(t, n) + 1;
-	ret->put = arena_printf(arena, "%s%s", what, n->count > 0 ? ", " : "");
+	ret->at = offset_of(l, n) + 1;
+	ret->before = before;
+	ret->between = ", ";
+	ret->after = arena_printf(arena, "%s%s", after, n->count > 0 ? ", " : "");
 }
 
-static void at_the_end(struct text t, const char *rule, struct arena *arena,
-		       struct position *ret)
+static void at_the_end(const struct lines *l, struct arena *arena, struct position *ret)
 {
+	const struct text t = l->text;
 	const char *end = line_end(t);
 	bool whole = t.len == 0 || t.ptr[t.len - 1] == '\n';
 
-	ret->line = 2 + !whole;
-	for (size_t i = 0; i < t.len; i++)
-		ret->line += t.ptr[i] == '\n';
 	ret->at = t.len;
-	ret->put = arena_printf(arena, "%segress:%s  - %s%s", whole ? "" : end, end, rule,
-				end);
+	ret->before = arena_printf(arena, "%segress:%s  - ", whole ? "" : end, end);
+	ret->between = arena_printf(arena, "%s  - ", end);
+	ret->after = end;
 }
 
 /* Return: false: no position is certain. */
-static bool find_position(struct text t, const struct node *root, const char *rule,
+static bool find_position(const struct lines *l, const struct node *root,
 			  struct arena *arena, struct position *ret)
 {
 	const struct node *wrapper = find_key(root, "network_policy");
 	const struct node *map = wrapper ?: root, *list = find_key(map, "egress");
 
 	*ret = (struct position){ 0 };
-	if (list && list->kind == NODE_LIST && is_at(t, list, '['))
-		into_brackets(t, list, rule, arena, ret);
-	else if (list && list->kind == NODE_LIST && is_at(t, list, '-') &&
+	if (list && list->kind == NODE_LIST && is_at(l, list, '['))
+		into_brackets(l, list, "", "", arena, ret);
+	else if (list && list->kind == NODE_LIST && is_at(l, list, '-') &&
 		 list->line > list->key_line)
-		into_block(t, list, rule, arena, ret);
-	else if (!list && map && map->kind == NODE_MAP && is_at(t, map, '{'))
-		into_brackets(t, map, arena_printf(arena, "\"egress\": [%s]", rule) ?: "",
-			      arena, ret);
+		into_block(l, list, arena, ret);
+	else if (!list && map && map->kind == NODE_MAP && is_at(l, map, '{'))
+		into_brackets(l, map, "\"egress\": [", "]", arena, ret);
 	else if (!list && !wrapper && (!root || root->column == 1))
-		at_the_end(t, rule, arena, ret);
-	return ret->put != NULL;
+		at_the_end(l, arena, ret);
+	return ret->before && ret->between && ret->after;
 }
 
 static bool is_json(const char *path, struct text t)
@@ -224,17 +268,35 @@ static bool is_json(const char *path, struct text t)
 	return policy_format_guess(path, t) == POLICY_FORMAT_JSON;
 }
 
-static struct text insert(struct text t, const struct position *p, struct arena *arena)
+/* The text with @additions in it, the first @front of them at @position. */
+static struct text insert(struct text t, const struct position *position,
+			  const struct addition *additions, size_t count, size_t front,
+			  struct arena *arena)
 {
-	size_t size = strlen(p->put);
-	char *all = arena_alloc(arena, t.len + size + 1);
+	const size_t around = strlen(position->before) + strlen(position->between) +
+			      strlen(position->after);
+	size_t size = t.len + 1, from = 0;
+	struct jtext all;
+	char *buf;
 
-	if (!all)
+	for (size_t i = 0; i < count; i++)
+		size += strlen(additions[i].text) + around;
+	buf = arena_alloc(arena, size);
+	if (!buf)
 		return (struct text){ 0 };
-	memcpy(all, t.ptr, p->at);
-	memcpy(all + p->at, p->put, size);
-	memcpy(all + p->at + size, t.ptr + p->at, t.len - p->at);
-	return (struct text){ all, t.len + size };
+	jtext_init(&all, buf, size);
+	for (size_t i = 0; i < count; i++) {
+		const struct addition *a = &additions[i];
+		const bool first = i == 0 || i >= front, last = i + 1 >= front;
+
+		jtext_put(&all, (struct text){ t.ptr + from, a->offset - from });
+		from = a->offset;
+		jtext_put(&all, text_of(first ? position->before : position->between));
+		jtext_put(&all, text_of(a->text));
+		jtext_put(&all, text_of(last ? position->after : ""));
+	}
+	jtext_put(&all, (struct text){ t.ptr + from, t.len - from });
+	return (struct text){ buf, all.used };
 }
 
 static int read_edited(const char *path, struct text text, bool json, struct arena *arena,
@@ -250,15 +312,102 @@ static int read_edited(const char *path, struct text text, bool json, struct are
 	return r;
 }
 
-static void print_warnings(const struct reading *r, const struct rule *rule)
+/* The line @line begins a rule of a list, with comments above it. Return: the first of
+ * these lines; 0: that isn't so. */
+static uint32_t item_start(const struct lines *l, uint32_t line)
 {
-	char line[FAULT_TEXT_SIZE];
+	const struct text one = line_at(l, line);
 
-	for (size_t i = 0; i < r->faults.count; i++)
-		if (r->faults.items[i].line == rule->line &&
-		    r->faults.items[i].level == FAULT_WARNING)
-			fprintf(stderr, "%s\n",
-				fault_format(&r->faults.items[i], line, sizeof(line)));
+	if (line == 0 || one.len < 2 || one.ptr[0] != '-' || one.ptr[1] != ' ')
+		return 0;
+	while (line > 1 && line_at(l, line - 1).len > 0 &&
+	       line_at(l, line - 1).ptr[0] == '#')
+		line--;
+	return line;
+}
+
+/* Where a rule that comes before the rule @at of the policy belongs. Return: the line;
+ * 0: in front of all. */
+static uint32_t line_before(const struct lines *l, const struct policy *p,
+			    const char *path, size_t at)
+{
+	struct text last;
+
+	if (at == 0)
+		return 0;
+	if (at < p->count && strcmp(p->rules[at].file, path) == 0)
+		return item_start(l, p->rules[at].line);
+	if (item_start(l, p->rules[at - 1].line) == 0)
+		return 0;
+	/* Behind the last one, where that is one line. */
+	last = text_without_comment(line_at(l, p->rules[at - 1].line));
+	return last.len > 0 && last.ptr[last.len - 1] == '}' ? p->rules[at - 1].line + 1
+							     : 0;
+}
+
+static int compare_additions(const void *a, const void *b)
+{
+	const struct addition *x = a, *y = b;
+
+	return strcmp(x->rule->target, y->rule->target);
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct addition *x = a, *y = b;
+
+	if (x->at != y->at)
+		return x->at < y->at ? -1 : 1;
+	return compare_additions(a, b);
+}
+
+/* What one call works on. */
+struct edit {
+	const char *path;
+	struct lines lines;
+	struct reading before;
+	struct position position; /* in front of all rules */
+	struct addition *additions;
+	size_t count, front; /* so many of them stand at @position */
+	struct arena arena;  /* of this call alone */
+};
+
+static void clean_edit(struct edit *e)
+{
+	clean_reading(&e->before);
+	arena_done(&e->arena);
+}
+
+/* Each before the first rule of the file whose target is a greater text, unless another
+ * rule would decide there; @front: all before the first rule. */
+static void place(struct edit *e, bool front)
+{
+	const struct policy *p = &e->before.policy;
+	size_t at = 0;
+
+	if (!front)
+		qsort(e->additions, e->count, sizeof(*e->additions), compare_additions);
+	for (size_t i = 0; i < e->count; i++) {
+		struct addition *a = &e->additions[i];
+		uint32_t line;
+
+		while (!front && at < p->count &&
+		       strcmp(p->rules[at].file, e->path) == 0 &&
+		       strcmp(p->rules[at].target, a->rule->target) < 0)
+			at++;
+		line = line_before(&e->lines, p, e->path, at);
+		if (a->rule->kind == TARGET_NAME &&
+		    plan_match_name(&e->before.plan, &a->rule->name).rule < at)
+			line = 0;
+		a->at = line > 0 ? at : 0;
+		a->offset = line > 0 ? line_start(&e->lines, line) : e->position.at;
+	}
+	if (!front)
+		qsort(e->additions, e->count, sizeof(*e->additions), by_place);
+	for (e->front = 0; e->front < e->count && e->additions[e->front].at == 0;)
+		e->front++;
+	for (size_t i = 0; i < e->count; i++)
+		e->additions[i].number = e->additions[i].at + i;
 }
 
 static int by_hand(struct err *err, const char *why, const char *rule)
@@ -269,149 +418,203 @@ static int by_hand(struct err *err, const char *why, const char *rule)
 		       why, rule);
 }
 
-/* The lines of @t from @line on begin a rule of a list, with comments above it. Return:
- * the first of these lines; 0: that isn't so. */
-static uint32_t item_start(struct text t, uint32_t line)
+/* Each opens what it names, and a name is decided by its rule alone. */
+static int check_additions(const struct edit *e, const struct reading *after,
+			   struct err *err)
 {
-	struct text rest = { t.ptr + line_start(t, line), 0 }, one;
+	for (size_t i = 0; i < e->count; i++) {
+		const struct addition *a = &e->additions[i];
 
-	rest.len = t.len - (size_t)(rest.ptr - t.ptr);
-	if (line == 0 || !text_split(&rest, '\n', &one))
-		return 0;
-	one = text_trim(one);
-	if (one.len < 2 || one.ptr[0] != '-' || one.ptr[1] != ' ')
-		return 0;
-	for (; line > 1; line--) {
-		rest.ptr = t.ptr + line_start(t, line - 1);
-		rest.len = t.len - (size_t)(rest.ptr - t.ptr);
-		if (!text_split(&rest, '\n', &one) || text_trim(one).len == 0 ||
-		    text_trim(one).ptr[0] != '#')
-			break;
+		if (!opens(&after->plan, a->rule))
+			return by_hand(err, "a deny of this address counts all the same",
+				       a->text);
+		if (a->at > 0 && a->rule->kind == TARGET_NAME &&
+		    plan_match_name(&after->plan, &a->rule->name).rule != a->number)
+			return by_hand(err, "another rule decides", a->text);
 	}
-	return line;
-}
-
-/* Before the first rule of the file whose target is a greater text. Return: the rule's
- * number; 0: in front of all, where find_position() has put it. */
-static size_t move_by_target(const char *path, struct text t, const struct policy *p,
-			     const struct rule *rule, struct position *position)
-{
-	size_t i = 0;
-	uint32_t line = 0;
-
-	while (i < p->count && strcmp(p->rules[i].file, path) == 0 &&
-	       strcmp(p->rules[i].target, rule->target) < 0)
-		i++;
-	if (i == 0)
-		return 0;
-	if (i < p->count && strcmp(p->rules[i].file, path) == 0) {
-		line = item_start(t, p->rules[i].line);
-	} else if (item_start(t, p->rules[i - 1].line) > 0) {
-		/* Behind the last one, where that is one line. */
-		size_t at = line_start(t, p->rules[i - 1].line);
-		struct text rest = { t.ptr + at, t.len - at }, one;
-
-		if (text_split(&rest, '\n', &one) && rest.ptr &&
-		    text_without_comment(one).len > 0 &&
-		    text_without_comment(one).ptr[text_without_comment(one).len - 1] ==
-			    '}')
-			line = p->rules[i - 1].line + 1;
-	}
-	if (line == 0)
-		return 0;
-	position->line = line;
-	position->at = line_start(t, line);
-	return i;
-}
-
-/* Return: 0 and *@after is what comes of it; -EINVAL: the place isn't good. */
-static int try_position(const char *path, struct text text, const struct reading *before,
-			const struct rule *rule, const struct position *position,
-			size_t at, struct arena *arena, struct reading *after,
-			struct policy_edited *ret)
-{
-	struct err why = { 0 };
-
-	ret->text = insert(text, position, arena);
-	if (!ret->text.ptr)
-		return -ENOMEM;
-	return read_policy(path, ret->text, arena, after, &why) < 0 ||
-			       !is_one_rule_more(&before->policy, &after->policy, rule,
-						 at)
-		       ? -EINVAL
-		       : 0;
-}
-
-/* The rule @at decides its own name: no rule before it matches the name. */
-static bool decides(const struct reading *after, size_t at)
-{
-	const struct rule *r = &after->policy.rules[at];
-
-	return opens(&after->plan, r) &&
-	       (r->kind != TARGET_NAME ||
-		plan_match_name(&after->plan, &r->name).rule == at);
-}
-
-static int put_rule(const char *path, struct text text, const struct reading *before,
-		    const struct rule *rule, const char *shown, bool sorted,
-		    struct arena *arena, struct policy_edited *ret, struct err *err)
-{
-	CLEAN(reading) struct reading after = { 0 }, moved = { 0 };
-	const bool json = is_json(path, text);
-	struct node *root = NULL;
-	struct position position, other;
-	int r = read_edited(path, text, json, arena, &root);
-	size_t at = 0;
-
-	if (r == -ENOMEM)
-		return err_sys(err, r, "cannot read the policy");
-	if (r < 0 || !find_position(text, root, shown, arena, &position))
-		return by_hand(err, "there is no place in it that can be told", shown);
-	other = position;
-	if (sorted && !json)
-		at = move_by_target(path, text, &before->policy, rule, &other);
-	if (at > 0 &&
-	    try_position(path, text, before, rule, &other, at, arena, &moved, ret) == 0 &&
-	    decides(&moved, at)) {
-		ret->line = moved.policy.rules[at].line;
-		return 0;
-	}
-	r = try_position(path, text, before, rule, &position, 0, arena, &after, ret);
-	if (r == -ENOMEM)
-		return err_set(err, r, "out of memory");
-	if (r < 0)
-		return by_hand(err, "it would mean something else", shown);
-	if (!opens(&after.plan, &after.policy.rules[0]))
-		return by_hand(err, "a deny of this address counts all the same", shown);
-	print_warnings(&after, &after.policy.rules[0]);
-	ret->line = after.policy.rules[0].line;
 	return 0;
 }
 
-int policy_edit(const char *path, struct text text, const char *rule, bool sorted,
-		struct arena *arena, struct policy_edited *ret, struct err *err)
+static void print_warnings(const struct edit *e, const struct reading *after)
 {
-	char *yaml = arena_alloc(arena, POLICY_RULE_SIZE);
-	CLEAN(reading) struct reading before = { 0 }, alone = { 0 };
-	const char *whole = arena_printf(arena, "{\"egress\":[%s]}", rule);
-	const struct rule *wanted;
+	char line[FAULT_TEXT_SIZE];
+
+	for (size_t i = 0; i < after->faults.count; i++) {
+		const struct fault *f = &after->faults.items[i];
+
+		for (size_t n = 0; f->level == FAULT_WARNING && n < e->count; n++)
+			if (f->line == after->policy.rules[e->additions[n].number].line)
+				fprintf(stderr, "%s\n",
+					fault_format(f, line, sizeof(line)));
+	}
+}
+
+/* The text with all of them in it. Return: -EINVAL: one of them can't be where it is. */
+static int try_places(struct edit *e, struct arena *arena, struct policy_edited *ret,
+		      struct err *err)
+{
+	CLEAN(reading) struct reading after = { 0 };
+	struct err why = { 0 };
+	struct text text;
+	int r;
+
+	for (size_t i = 1; i < e->count; i++)
+		if (e->additions[i].offset < e->additions[i - 1].offset)
+			return by_hand(err, "it would mean something else",
+				       e->additions[i].text);
+	text = insert(e->lines.text, &e->position, e->additions, e->count, e->front,
+		      arena);
+	if (!text.ptr)
+		return err_set(err, -ENOMEM, "out of memory");
+	r = read_policy(e->path, text, &e->arena, &after, &why);
+	if (r == -ENOMEM)
+		return err_set(err, r, "out of memory");
+	if (r < 0 || !are_more(&e->before.policy, &after.policy, e->additions, e->count))
+		return by_hand(err, "it would mean something else", e->additions[0].text);
+	r = check_additions(e, &after, err);
+	if (r < 0)
+		return r;
+	print_warnings(e, &after);
+	*ret = (struct policy_edited){
+		.text = text,
+		.rule = arena_text(arena, text_of(e->additions[0].text)),
+		.line = after.policy.rules[e->additions[0].number].line,
+		.count = e->count,
+	};
+	return ret->rule ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+/* ---- which of the rules are new ---- */
+
+static char *document_of(const char *const *rules, size_t count, struct arena *arena)
+{
+	static const char begin[] = "{\"egress\":[", end[] = "]}";
+	size_t size = sizeof(begin) + sizeof(end);
+	struct jtext all;
+	char *buf;
+
+	for (size_t i = 0; i < count; i++)
+		size += strlen(rules[i]) + 1;
+	buf = arena_alloc(arena, size);
+	if (!buf)
+		return NULL;
+	jtext_init(&all, buf, size);
+	jtext_put(&all, text_of(begin));
+	for (size_t i = 0; i < count; i++) {
+		jtext_put(&all, text_of(i > 0 ? "," : ""));
+		jtext_put(&all, text_of(rules[i]));
+	}
+	jtext_put(&all, text_of(end));
+	buf[all.used] = '\0';
+	return buf;
+}
+
+struct rule_entry {
+	struct index_entry entry;
+	const struct rule *rule;
+};
+
+static void clean_index(struct index *i)
+{
+	free(i->heads);
+}
+
+static bool has_rule(const struct index *by_target, const struct plan *plan,
+		     const struct rule *wanted)
+{
+	struct index_entry *i = index_find(by_target, wanted->target);
+
+	for (; i; i = index_next(i)) {
+		const struct rule_entry *r = CONTAINER_OF(i, struct rule_entry, entry);
+
+		if (same_rule(r->rule, wanted) && opens(plan, wanted))
+			return true;
+	}
+	return false;
+}
+
+/* Those of @wanted that the policy hasn't. */
+static int find_new(struct edit *e, const struct policy *wanted, const char *const *json,
+		    struct err *err)
+{
+	const struct policy *p = &e->before.policy;
+	struct rule_entry *entries =
+		arena_array(&e->arena, p->count + 1, sizeof(*entries));
+	CLEAN(index) struct index by_target = { 0 };
+	const bool as_json = is_json(e->path, e->lines.text);
+
+	e->additions = arena_array(&e->arena, wanted->count + 1, sizeof(*e->additions));
+	if (!entries || !e->additions)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < p->count; i++) {
+		entries[i] = (struct rule_entry){ .rule = &p->rules[i] };
+		if (index_add(&by_target, &entries[i].entry, p->rules[i].target) < 0)
+			return err_set(err, -ENOMEM, "out of memory");
+	}
+	for (size_t i = 0; i < wanted->count; i++) {
+		const struct rule *rule = &wanted->rules[i];
+		char yaml[POLICY_RULE_SIZE];
+		const char *text = json[i];
+
+		if (has_rule(&by_target, &e->before.plan, rule))
+			continue;
+		if (!rule_write_yaml(rule, yaml, sizeof(yaml)))
+			return err_set(err, -EINVAL, "the rule is too long");
+		if (!as_json)
+			text = arena_text(&e->arena, text_of(yaml));
+		if (!text)
+			return err_set(err, -ENOMEM, "out of memory");
+		e->additions[e->count++] =
+			(struct addition){ .rule = rule, .text = text };
+	}
+	return 0;
+}
+
+/* Where the first rule of the list would stand. */
+static int find_front(struct edit *e, struct err *err)
+{
+	struct node *root = NULL;
+	int r = read_edited(e->path, e->lines.text, is_json(e->path, e->lines.text),
+			    &e->arena, &root);
+
+	if (r == -ENOMEM)
+		return err_sys(err, r, "cannot read the policy");
+	if (r < 0 || !find_position(&e->lines, root, &e->arena, &e->position)) {
+		by_hand(err, "there is no place in it that can be told",
+			e->additions[0].text);
+		return -ENOTSUP;
+	}
+	return 0;
+}
+
+int policy_edit(const char *path, struct text text, const char *const *rules,
+		size_t count, bool sorted, struct arena *arena, struct policy_edited *ret,
+		struct err *err)
+{
+	CLEAN(edit) struct edit e = { .path = path };
+	CLEAN(reading) struct reading alone = { 0 };
+	const char *all = document_of(rules, count, &e.arena);
 	int r;
 
 	*ret = (struct policy_edited){ .text = text };
-	if (!whole || !yaml)
+	if (!all || !find_lines(text, &e.arena, &e.lines))
 		return err_set(err, -ENOMEM, "out of memory");
-	r = read_policy(path, text, arena, &before, err);
+	r = read_policy(path, text, &e.arena, &e.before, err);
 	if (r == 0)
-		r = read_policy("rule.json", text_of(whole), arena, &alone, err);
+		r = read_policy("rule.json", text_of(all), &e.arena, &alone, err);
+	if (r == 0)
+		r = find_new(&e, &alone.policy, rules, err);
+	if (r < 0 || e.count == 0)
+		return r;
+	r = find_front(&e, err);
 	if (r < 0)
 		return r;
-	wanted = &alone.policy.rules[0];
-	if (!rule_write_yaml(wanted, yaml, POLICY_RULE_SIZE))
-		return err_set(err, -EINVAL, "the rule is too long");
-	ret->rule = is_json(path, text) ? rule : yaml;
-	for (size_t i = 0; i < before.policy.count; i++)
-		if (same_rule(&before.policy.rules[i], wanted) &&
-		    opens(&before.plan, wanted))
-			return 0;
-	return put_rule(path, text, &before, wanted, ret->rule, sorted, arena, ret, err);
+	place(&e, !sorted || is_json(path, text));
+	r = try_places(&e, arena, ret, err);
+	/* The one rule has another place. */
+	if (r == -EINVAL && e.count == 1 && e.additions[0].at > 0) {
+		place(&e, true);
+		r = try_places(&e, arena, ret, err);
+	}
+	return r;
 }

@@ -4,9 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,7 +19,9 @@
 #include "policy/edit.h"
 #include "policy/embedded.h"
 #include "policy/load.h"
+#include "run/policies.h"
 #include "run/report_file.h"
+#include "sys/files.h"
 
 /* ---- before ---- */
 
@@ -48,30 +54,74 @@ static int use_policy(struct run_spec *spec, const char *option, const char *fil
 	return 0;
 }
 
+/* The file in the directory, opened for reading and writing. What can't be replaced is
+ * refused: a link, what isn't a regular file, what has other names. */
+static int open_file(const struct learn_args *l, int flags, struct stat *ret,
+		     struct err *err)
+{
+	CLEAN(fd)
+	int fd = openat(l->dir, l->name,
+			O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | flags,
+			0666);
+
+	if (fd < 0 && errno == ELOOP)
+		return err_set(err, -ELOOP, "it is a link");
+	if (fd < 0 || fstat(fd, ret) < 0)
+		return err_set(err, -errno, "%s", strerror(errno));
+	if (!S_ISREG(ret->st_mode))
+		return err_set(err, -EINVAL, "it is not a regular file");
+	if (ret->st_nlink > 1)
+		return err_set(err, -EINVAL,
+			       "it has another name (a hard link), which would go on "
+			       "leading to the old policy");
+	return TAKE_FD(fd);
+}
+
+static int read_text(int fd, struct arena *arena, struct text *ret, struct err *err)
+{
+	CLEAN(file_bytes) struct file_bytes file = { 0 };
+	int r = file_read_fd(fd, POLICY_TEXT_MAX, &file);
+
+	if (r < 0)
+		return err_set(err, r, "%s", strerror(-r));
+	*ret = (struct text){ file.bytes, file.size };
+	ret->ptr = arena_text(arena, *ret);
+	return ret->ptr ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+static int check_output(struct run_spec *spec, struct err *err)
+{
+	struct learn_args *l = &spec->learn;
+	CLEAN(fd) int fd = -1;
+	struct stat st;
+
+	l->dir = report_open_directory(l->output, &l->name, err);
+	if (l->dir < 0)
+		return l->dir;
+	/* Without this the policy would be lost when the command has ended. */
+	if (faccessat(l->dir, ".", W_OK | X_OK, AT_EACCESS) < 0)
+		return err_set(err, -errno,
+			       "a file has to be made beside it, and its directory "
+			       "can't be written to: %s",
+			       strerror(errno));
+	fd = open_file(l, O_CREAT, &st, err);
+	if (fd < 0)
+		return fd;
+	if (geteuid() != 0 && st.st_uid != geteuid())
+		return err_set(err, -EPERM,
+			       "it is another user's, and would become yours");
+	return read_text(fd, &spec->arena, &l->before, err);
+}
+
 static int open_output(struct run_spec *spec, struct err *err)
 {
 	struct learn_args *l = &spec->learn;
-	char path[32];
-	struct stat st;
-	int r;
+	int r = check_output(spec, err);
 
-	l->fd = report_open_file(l->output, 0, err);
-	if (l->fd < 0)
-		return err_context(err, "cannot write the policy %s", l->output);
-	if (fstat(l->fd, &st) < 0)
-		return err_sys(err, -errno, "cannot write the policy %s", l->output);
-	if (!S_ISREG(st.st_mode))
-		return err_set(err, -EINVAL, "--output: %s is not a regular file",
-			       l->output);
-	spec->kept[spec->kept_count++] = l->output;
-	if (st.st_size == 0)
-		return 0;
-	/* That very file, whatever is at its path by now. */
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", l->fd);
-	r = cli_read_file(path, &spec->arena, &l->before, err);
 	if (r < 0)
-		return err_context(err, "cannot add to the policy %s", l->output);
-	return use_policy(spec, "output", l->output, err);
+		return err_context(err, "cannot write the policy %s", l->output);
+	spec->kept[spec->kept_count++] = l->output;
+	return l->before.len > 0 ? use_policy(spec, "output", l->output, err) : 0;
 }
 
 int learn_open(struct run_spec *spec, struct err *err)
@@ -79,7 +129,7 @@ int learn_open(struct run_spec *spec, struct err *err)
 	struct learn_args *l = &spec->learn;
 	int r = 0;
 
-	l->fd = -1;
+	l->dir = -1;
 	if (l->diff && l->output)
 		return err_set(err, -EINVAL,
 			       "--diff writes no policy, and --output names one");
@@ -105,7 +155,7 @@ void learn_note(struct event_ring *used, const struct event *e)
 	event_ring_add(used, &use);
 }
 
-/* ---- after ---- */
+/* ---- profiles that may stand for rules ---- */
 
 enum { PROFILES_MAX = 64 };
 
@@ -163,101 +213,249 @@ static struct profiles *profiles_read(const struct run_spec *spec)
 	return p;
 }
 
-static int write_all(int fd, const char *text, size_t size)
-{
-	if (ftruncate(fd, 0) < 0)
-		return -errno;
-	for (size_t at = 0; at < size;) {
-		ssize_t n = pwrite(fd, text + at, size - at, (off_t)at);
+/* ---- the file, when the command has ended ---- */
 
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		at += n > 0 ? (size_t)n : 0;
+/* What is there by now: a person may have changed it. */
+struct current {
+	int fd; /* owned, and locked; -1: standard output */
+	struct stat stat;
+	struct text text;
+	struct run_policy *policy; /* of @text, where that is another one; owned */
+};
+
+static void clean_current(struct current *c)
+{
+	clean_fd(&c->fd);
+	run_policy_free(c->policy);
+}
+
+enum { LOCK_TRIES = 100, LOCK_WAIT_MS = 100 };
+
+/* Another `weir learn` may be about to replace the file; whoever may read it may hold a
+ * lock for ever. */
+static int lock(int fd, struct err *err)
+{
+	for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
+		if (errno != EWOULDBLOCK)
+			return err_set(err, -errno, "%s", strerror(errno));
+		if (i == LOCK_TRIES)
+			return err_set(err, -EBUSY, "another process has it locked");
+		poll(NULL, 0, LOCK_WAIT_MS);
 	}
 	return 0;
 }
 
-static int write_output(const struct run_spec *spec, struct text text, struct err *err)
+static bool is_in_place(const struct learn_args *l, const struct stat *st)
 {
+	struct stat there;
+
+	return fstatat(l->dir, l->name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       there.st_dev == st->st_dev && there.st_ino == st->st_ino;
+}
+
+/* The file that stands there while it is locked. */
+static int lock_output(const struct learn_args *l, struct current *ret, struct err *err)
+{
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		CLEAN(fd) int fd = open_file(l, O_CREAT, &ret->stat, err);
+
+		if (fd < 0)
+			return fd;
+		if (lock(fd, err) < 0)
+			return -EBUSY;
+		if (is_in_place(l, &ret->stat)) {
+			ret->fd = TAKE_FD(fd);
+			return 0;
+		}
+	}
+	return err_set(err, -EBUSY, "it is replaced again and again");
+}
+
+static bool is_blank(struct text t)
+{
+	return text_trim(t).len == 0;
+}
+
+static int read_current(const struct run_spec *spec, struct arena *arena,
+			struct current *ret, struct err *err)
+{
+	const struct learn_args *l = &spec->learn;
 	int r;
 
-	if (spec->learn.fd < 0) {
-		fwrite(text.ptr, 1, text.len, stdout);
-		return fflush(stdout) == 0
-			       ? 0
-			       : err_sys(err, -errno, "cannot write the policy");
+	if (l->dir < 0)
+		return 0;
+	r = lock_output(l, ret, err);
+	if (r == 0)
+		r = read_text(ret->fd, arena, &ret->text, err);
+	if (r < 0 || is_blank(ret->text) ||
+	    (ret->text.len == l->before.len &&
+	     memcmp(ret->text.ptr, l->before.ptr, ret->text.len) == 0))
+		return r;
+	return run_policy_reread(spec, l->output, ret->text, &ret->policy, err);
+}
+
+/* Beside the file first, by a name that no sandbox can have put anything at. */
+static int replace_output(const struct learn_args *l, const struct current *now,
+			  struct text text, struct err *err)
+{
+	char fresh[NAME_MAX + 1];
+	uint64_t random;
+	int r = -EIO;
+
+	if (getrandom(&random, sizeof(random), 0) == (ssize_t)sizeof(random)) {
+		snprintf(fresh, sizeof(fresh), ".weir-learn-%016" PRIx64, random);
+		r = file_replace_like(l->dir, fresh, l->name, &now->stat, text.ptr,
+				      text.len);
 	}
-	r = write_all(spec->learn.fd, text.ptr, text.len);
-	return r < 0 ? err_sys(err, r, "cannot write the policy %s", spec->learn.output)
-		     : 0;
+	return r < 0 ? err_set(err, r, "%s", strerror(-r)) : 0;
+}
+
+static int print_output(struct text text, struct err *err)
+{
+	fwrite(text.ptr, 1, text.len, stdout);
+	return fflush(stdout) == 0 ? 0 : err_sys(err, -errno, "cannot write the policy");
+}
+
+/* ---- after ---- */
+
+/* A policy that rules are added to. */
+struct merge {
+	const char *file;
+	struct text text;
+	size_t added;
+	struct arena arena;
+};
+
+/* All at once, or in halves to find those that can't be added. */
+static void add_rules(struct merge *m, const char *const *rules, size_t count)
+{
+	struct policy_edited edited;
+	struct err why = { 0 };
+	int r = policy_edit(m->file, m->text, rules, count, true, &m->arena, &edited,
+			    &why);
+
+	if (r == 0) {
+		m->text = edited.text;
+		m->added += edited.count;
+	} else if (r == -EINVAL && count > 1) {
+		add_rules(m, rules, count / 2);
+		add_rules(m, rules + count / 2, count - count / 2);
+	} else {
+		log_error("%s", why.text);
+	}
 }
 
 /* Each rule at its place among those that are there; all else stays as it is. */
-static int merge(const struct run_spec *spec, struct draft *d, struct err *err)
+static int merge(const struct run_spec *spec, const struct draft *d,
+		 const struct current *now, struct err *err)
 {
-	struct text text = spec->learn.before;
-	size_t added = 0;
+	struct merge m = { .file = spec->learn.output, .text = now->text };
+	const char **rules = arena_array(&m.arena, d->policy.count + 1, sizeof(*rules));
+	size_t count = 0;
+	int r = 0;
 
-	for (size_t i = 0; i < d->policy.count; i++) {
+	for (size_t i = 0; rules && i < d->policy.count; i++) {
 		char rule[POLICY_RULE_SIZE];
-		struct policy_edited edited;
-		struct err why = { 0 };
 
-		if (!rule_write_json(&d->policy.rules[i], rule, sizeof(rule)))
-			continue;
-		if (policy_edit(spec->learn.output, text, rule, true, &d->arena, &edited,
-				&why) < 0) {
-			log_error("%s", why.text);
-			continue;
-		}
-		added += edited.line > 0;
-		text = edited.text;
+		if (rule_write_json(&d->policy.rules[i], rule, sizeof(rule)))
+			rules[count++] = arena_text(&m.arena, text_of(rule));
+		if (count > 0 && !rules[count - 1])
+			rules = NULL;
 	}
-	if (!spec->quiet)
-		log_warning("learned %zu rule%s more for %s", added,
-			    added == 1 ? "" : "s", spec->learn.output);
-	return added > 0 ? write_output(spec, text, err) : 0;
+	if (!rules)
+		r = err_set(err, -ENOMEM, "out of memory");
+	else if (count > 0)
+		add_rules(&m, rules, count);
+	if (r == 0 && m.added > 0)
+		r = replace_output(&spec->learn, now, m.text, err);
+	if (r == 0 && !spec->quiet)
+		log_warning("learned %zu rule%s more for %s", m.added,
+			    m.added == 1 ? "" : "s", spec->learn.output);
+	arena_done(&m.arena);
+	return r;
 }
 
-static int print(const struct run_spec *spec, const struct draft *d,
-		 const struct plan *asked, struct err *err)
+/* The draft as a document, or as a difference to @asked. Return: to be freed; NULL: no
+ * memory. */
+static char *draft_text(const struct run_spec *spec, const struct draft *d,
+			const struct plan *asked, size_t *ret_size)
 {
-	CLEAN(mem) char *text = NULL;
-	size_t size = 0;
-	FILE *out = open_memstream(&text, &size);
+	char *text = NULL;
+	FILE *out = open_memstream(&text, ret_size);
 
 	if (!out)
-		return err_set(err, -ENOMEM, "out of memory");
+		return NULL;
 	if (spec->learn.diff)
 		draft_write_difference(d, asked, spec->learn.diff, out);
 	else
 		draft_write(d, out);
-	if (fclose(out) != 0)
-		return err_set(err, -ENOMEM, "out of memory");
-	if (!spec->quiet && spec->learn.fd >= 0)
+	if (fclose(out) == 0)
+		return text;
+	free(text);
+	return NULL;
+}
+
+static int write_whole(const struct run_spec *spec, const struct draft *d,
+		       const struct current *now, struct text text, struct err *err)
+{
+	int r = replace_output(&spec->learn, now, text, err);
+
+	if (r == 0 && !spec->quiet)
 		log_warning("learned %zu rule%s, written to %s, with %zu proposal%s in "
 			    "comments: read it before you use it",
 			    d->policy.count, d->policy.count == 1 ? "" : "s",
 			    spec->learn.output, d->proposal_count,
 			    d->proposal_count == 1 ? "" : "s");
-	return write_output(spec, (struct text){ text, size }, err);
+	return r;
+}
+
+/* @r: what has become of reading @now. What can't be written to the file is printed, so
+ * that it isn't lost. */
+static int write_draft(const struct run_spec *spec, const struct draft *d,
+		       const struct plan *asked, const struct current *now, int r,
+		       struct err *err)
+{
+	struct err ignored = { 0 };
+	CLEAN(mem) char *text = NULL;
+	size_t size = 0;
+
+	text = draft_text(spec, d, asked, &size);
+	if (!text)
+		return err_set(err, -ENOMEM, "out of memory");
+	if (spec->learn.dir < 0)
+		return print_output((struct text){ text, size }, err);
+	if (r == 0)
+		r = is_blank(now->text)
+			    ? write_whole(spec, d, now, (struct text){ text, size }, err)
+			    : merge(spec, d, now, err);
+	if (r == 0)
+		return 0;
+	err_context(err, "cannot write the policy %s; it goes to standard output",
+		    spec->learn.output);
+	(void)!print_output((struct text){ text, size }, &ignored);
+	return r;
 }
 
 int learn_end(const struct run_spec *spec, const struct event_ring *used,
-	      const struct event_ring *refused, const struct plan *asked, struct err *err)
+	      const struct event_ring *refused, uint64_t unseen, const struct plan *asked,
+	      struct err *err)
 {
-	const bool is_whole = !spec->learn.diff && !spec->learn.before.ptr;
+	CLEAN(current) struct current now = { .fd = -1 };
+	CLEAN(arena) struct arena arena = { 0 };
+	const int read = read_current(spec, &arena, &now, err);
+	const bool is_whole = !spec->learn.diff && is_blank(now.text);
 	struct profiles *profiles = is_whole ? profiles_read(spec) : NULL;
 	const char *slash = strrchr(spec->argv[0], '/');
 	const struct draft_args args = {
 		.used = used,
 		.refused = refused,
-		.asked = asked,
+		.asked = now.policy ? &now.policy->asked : asked,
 		.profiles = profiles ? profiles->list : NULL,
 		.profile_count = profiles ? profiles->count : 0,
 		.extends = spec->policy.profiles.items,
 		.extend_count = spec->policy.profiles.count,
 		.program = slash && slash[1] ? slash + 1 : spec->argv[0],
+		.unseen = unseen + event_ring_dropped(used),
 	};
 	struct draft d;
 	int r = draft_make(&d, &args);
@@ -265,14 +463,14 @@ int learn_end(const struct run_spec *spec, const struct event_ring *used,
 	if (r < 0) {
 		err_set(err, r, "out of memory");
 	} else {
-		r = spec->learn.before.ptr ? merge(spec, &d, err)
-					   : print(spec, &d, asked, err);
+		r = write_draft(spec, &d, args.asked, &now, read, err);
 		draft_done(&d);
 	}
-	if (event_ring_dropped(used) > 0)
-		log_warning("%" PRIu64 " connections and look-ups were too many to be "
-			    "remembered",
-			    event_ring_dropped(used));
+	/* The output is no whole picture, whatever --quiet says. */
+	if (args.unseen > 0)
+		log_warning("%" PRIu64 " connections and lookups were too many to be "
+			    "seen: the policy may lack rules; learn again",
+			    args.unseen);
 	profiles_free(profiles);
 	return r;
 }

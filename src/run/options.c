@@ -216,7 +216,7 @@ int cli_run_parse(const struct cli_options *table, int argc, char **argv,
 	ret->policy.complete = true;
 	ret->repin_ms = POLICY_REPIN_MS;
 	ret->mode = table == &cli_learn_options ? RUN_LEARN : RUN_ENFORCE;
-	ret->learn.fd = -1;
+	ret->learn.dir = -1;
 	first = cli_options_parse(table, ret, argc, argv, &ret->given, err);
 	if (first < 0)
 		return first;

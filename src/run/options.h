@@ -62,8 +62,9 @@ struct learn_args {
 	const char *output, *ceiling_file, *diff, *from, *sandbox, *since; /* or NULL */
 	bool any_port;
 	const struct policy *ceiling;
-	int fd;		    /* owned; -1: standard output */
-	struct text before; /* of @output; ptr NULL: there was nothing */
+	int dir;	    /* that @output is in; owned; -1: standard output */
+	const char *name;   /* of @output in there */
+	struct text before; /* of @output, before the command started */
 };
 
 struct run_report {

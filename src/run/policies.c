@@ -82,19 +82,16 @@ static int first_fault(const struct faults *faults, struct err *err)
 	return err_set(err, -EINVAL, "the policy is not valid");
 }
 
-int run_policy_read(const struct run_spec *spec, struct text text,
-		    struct run_policy **ret, struct err *err)
+static int read_policy(const struct run_spec *spec, const struct policy_args *args,
+		       struct text text, struct run_policy **ret, struct err *err)
 {
 	struct run_policy *p = calloc(1, sizeof(*p));
-	struct policy_args args = spec->policy;
 	struct faults faults = { 0 };
 	size_t size;
 	int r = -ENOMEM;
 
-	args.file = "policy";
-	args.allow.count = args.deny.count = args.profiles.count = 0;
 	if (p)
-		r = cli_policy_load_text(&args, &text, &p->arena, &faults, &p->policy,
+		r = cli_policy_load_text(args, &text, &p->arena, &faults, &p->policy,
 					 &p->bytes, &size);
 	if (r < 0)
 		r = r == -ENOMEM ? err_set(err, r, "out of memory")
@@ -111,6 +108,25 @@ int run_policy_read(const struct run_spec *spec, struct text text,
 	else
 		run_policy_free(p);
 	return r;
+}
+
+int run_policy_read(const struct run_spec *spec, struct text text,
+		    struct run_policy **ret, struct err *err)
+{
+	struct policy_args args = spec->policy;
+
+	args.file = "policy";
+	args.allow.count = args.deny.count = args.profiles.count = 0;
+	return read_policy(spec, &args, text, ret, err);
+}
+
+int run_policy_reread(const struct run_spec *spec, const char *file, struct text text,
+		      struct run_policy **ret, struct err *err)
+{
+	struct policy_args args = spec->policy;
+
+	args.file = file;
+	return read_policy(spec, &args, text, ret, err);
 }
 
 void run_policy_done(struct run_policy *p)

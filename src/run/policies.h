@@ -26,6 +26,10 @@ bool run_policy_asks_names(const struct run_spec *spec, const struct run_policy 
  * that the caller owns; -EINVAL with the first fault in @err; -ENOMEM. */
 int run_policy_read(const struct run_spec *spec, struct text text,
 		    struct run_policy **ret, struct err *err) MUST_CHECK;
+/* The one that the options and files say, once more: --policy @file has @text by now.
+ * Return: as run_policy_read(). */
+int run_policy_reread(const struct run_spec *spec, const char *file, struct text text,
+		      struct run_policy **ret, struct err *err) MUST_CHECK;
 void run_policy_done(struct run_policy *p);
 /* Free @p, which run_policy_read() has made, and each policy before it. */
 void run_policy_free(struct run_policy *p);

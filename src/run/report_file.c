@@ -756,8 +756,6 @@ static int write_junit(const struct report *r, FILE *out)
 
 /* --- the file --- */
 
-/* No link is followed that an earlier sandbox may have left there. Not blocking, so
- * that a pipe is refused, not waited for. */
 /* Return: whether @name is "/dev/fd/N", a file that the caller has opened for it. */
 static bool is_descriptor(const char *name, uint32_t *ret)
 {
@@ -768,9 +766,25 @@ static bool is_descriptor(const char *name, uint32_t *ret)
 	       text_to_u32(text_of(name + size), INT_MAX, ret);
 }
 
+/* No link is followed that an earlier sandbox may have left there. Not blocking, so
+ * that a pipe is refused, not waited for. */
+int report_open_directory(const char *name, const char **ret_last, struct err *err)
+{
+	CLEAN(path) struct path directory = { .fd = -1 };
+	int r = path_open_parent(name, &directory, ret_last, err);
+
+	if (r < 0)
+		return r;
+	if (directory.untrusted)
+		return err_set(err, -ELOOP,
+			       "'%s' is a link; name the directory that it leads to",
+			       directory.untrusted);
+	return TAKE_FD(directory.fd);
+}
+
 int report_open_file(const char *name, int mode, struct err *err)
 {
-	struct path directory;
+	CLEAN(fd) int directory = -1;
 	const char *last;
 	uint32_t number;
 	int fd, r;
@@ -779,23 +793,14 @@ int report_open_file(const char *name, int mode, struct err *err)
 		fd = fcntl((int)number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 		return fd < 0 ? err_set(err, -errno, "%s", strerror(errno)) : fd;
 	}
-	r = path_open_parent(name, &directory, &last, err);
-
-	if (r < 0)
-		return r;
-	if (directory.untrusted) {
-		err_set(err, -ELOOP,
-			"'%s' is a link; name the directory that it leads to",
-			directory.untrusted);
-		path_done(&directory);
-		return -ELOOP;
-	}
-	fd = openat(directory.fd, last,
+	directory = report_open_directory(name, &last, err);
+	if (directory < 0)
+		return directory;
+	fd = openat(directory, last,
 		    O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY |
 			    mode,
 		    0666);
 	r = fd < 0 ? -errno : 0;
-	path_done(&directory);
 	if (r == -ELOOP)
 		return err_set(err, r, "it is a link");
 	return r < 0 ? err_set(err, r, "%s", strerror(-r)) : fd;

@@ -15,6 +15,12 @@ int report_open(struct run_spec *spec, struct err *err) MUST_CHECK;
  * -errno with @err. */
 int report_open_file(const char *name, int mode, struct err *err) MUST_CHECK;
 
+/* The directory that holds @name, whose last component is *@ret_last, with no link on the
+ * way that an earlier sandbox may have left there. Return: an O_PATH descriptor, or
+ * -errno with @err. */
+int report_open_directory(const char *name, const char **ret_last,
+			  struct err *err) MUST_CHECK;
+
 /* Write them all, and close them. Return: 0, or -errno with @err: one could not be
  * written. */
 int report_write(const struct report *r, struct err *err) MUST_CHECK;

@@ -727,7 +727,8 @@ static int report_run(struct control *c)
 	status = report_end(&report, c->failure, c->wait_status);
 	if (!c->used || c->failure != 0)
 		return status;
-	if (learn_end(c->spec, c->used, c->ring, &c->policy->asked, &err) == 0)
+	if (learn_end(c->spec, c->used, c->ring, c->counters[COUNT_PASSED_DROPPED],
+		      &c->policy->asked, &err) == 0)
 		return status;
 	log_error("%s", err.text);
 	return RUN_STATUS_FAILED;

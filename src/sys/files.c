@@ -228,21 +228,59 @@ int file_create(int dir, const char *name, mode_t mode)
 	return fd < 0 ? -errno : fd;
 }
 
+/* A user may not give a file to a group that the user isn't in. The group that it has
+ * then may do what anybody may. */
+static int be_like(int fd, const struct stat *like)
+{
+	mode_t mode = like->st_mode & 07777;
+
+	if (fchown(fd, like->st_uid, like->st_gid) < 0) {
+		if (errno != EPERM || like->st_uid != geteuid())
+			return -errno;
+		mode = (mode & ~(mode_t)02070) | (mode & 07) << 3;
+	}
+	return fchmod(fd, mode) < 0 ? -errno : 0;
+}
+
+static int write_fresh(int fd, const struct stat *like, const void *bytes, size_t size)
+{
+	int r = like ? be_like(fd, like) : 0;
+
+	if (r == 0)
+		r = file_write_all(fd, bytes, size);
+	return r == 0 && fsync(fd) < 0 ? -errno : r;
+}
+
+static int replace(int dir, const char *fresh, const char *name, mode_t mode,
+		   const struct stat *like, const void *bytes, size_t size)
+{
+	CLEAN(fd) int fd = file_create(dir, fresh, mode);
+	CLEAN(fd) int names = -1;
+	int r = fd < 0 ? fd : write_fresh(fd, like, bytes, size);
+
+	if (r == 0 && renameat(dir, fresh, dir, name) < 0)
+		r = -errno;
+	if (r < 0) {
+		unlinkat(dir, fresh, 0);
+		return r;
+	}
+	/* The name outlives a power cut, too. */
+	names = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (names >= 0)
+		fsync(names);
+	return 0;
+}
+
 int file_replace(int dir, const char *fresh, const char *name, mode_t mode,
 		 const void *bytes, size_t size)
 {
-	CLEAN(fd) int fd = file_create(dir, fresh, mode);
-	int r = fd < 0 ? fd : file_write_all(fd, bytes, size);
+	return replace(dir, fresh, name, mode, NULL, bytes, size);
+}
 
-	if (r == 0 && fsync(fd) < 0)
-		r = -errno;
-	if (r == 0 && renameat(dir, fresh, dir, name) < 0)
-		r = -errno;
-	if (r < 0)
-		unlinkat(dir, fresh, 0);
-	else
-		fsync(dir); /* the name outlives a power cut, too */
-	return r;
+int file_replace_like(int dir, const char *fresh, const char *name,
+		      const struct stat *like, const void *bytes, size_t size)
+{
+	return replace(dir, fresh, name, 0600, like, bytes, size);
 }
 
 int file_make_parents(const char *path)

@@ -71,10 +71,14 @@ int file_write_all(int fd, const void *bytes, size_t size) MUST_CHECK;
 int file_create(int dir, const char *name, mode_t mode) MUST_CHECK;
 
 /* Put @bytes in the place of @dir/@name: what the name leads to is the old file or the
- * whole new one, also after a power cut. @fresh: the name of the new file until then, in
- * the same directory, which is removed on failure. */
+ * whole new one, also after a power cut. @dir may be O_PATH. @fresh: the name of the new
+ * file until then, in the same directory, which is removed on failure. */
 int file_replace(int dir, const char *fresh, const char *name, mode_t mode,
 		 const void *bytes, size_t size) MUST_CHECK;
+/* The same with the owner and the mode of @like, the old file. -EPERM: that owner can't
+ * be kept. */
+int file_replace_like(int dir, const char *fresh, const char *name,
+		      const struct stat *like, const void *bytes, size_t size) MUST_CHECK;
 
 /* Make the directories on the way to @path that are missing, with mode 0755. Return: 0 or
  * -errno. */

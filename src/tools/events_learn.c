@@ -57,6 +57,7 @@ static void print(const struct show *s, const struct learner *l, const struct pl
 		.asked = asked,
 		.refused_too = s->spec.diff != NULL,
 		.program = s->spec.sandbox ?: "sandboxes",
+		.unseen = event_ring_dropped(l->used) + event_ring_dropped(l->refused),
 	};
 	struct draft d;
 
@@ -69,7 +70,7 @@ static void print(const struct show *s, const struct learner *l, const struct pl
 	else
 		draft_write(&d, stdout);
 	draft_done(&d);
-	if (event_ring_dropped(l->used) + event_ring_dropped(l->refused) > 0)
+	if (args.unseen > 0)
 		log_warning("more different destinations than %d: the oldest are left "
 			    "out",
 			    KEPT);

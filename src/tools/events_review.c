@@ -257,11 +257,11 @@ static int add_to_text(struct show *s, const struct review *t, struct policy_fil
 {
 	char shown[TEXT_ESCAPED_SIZE];
 	struct policy_edited a;
-	int r = policy_edit(s->spec.policy, text, rule, false, &s->arena, &a, err);
+	int r = policy_edit(s->spec.policy, text, &rule, 1, false, &s->arena, &a, err);
 
 	if (r < 0)
-		return r;
-	if (a.line == 0) {
+		return r == -ENOTSUP ? -EINVAL : r;
+	if (a.count == 0) {
 		fputs("the policy has this rule already\n", stderr);
 		return 0;
 	}

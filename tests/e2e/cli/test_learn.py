@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`weir learn`: public names are open, and the policy that comes out is the smallest one under which the command works."""
+import contextlib
 import json
 import pathlib
 import re
 import shutil
+import subprocess
 
 import pytest
 import yaml
@@ -34,7 +36,7 @@ class Learner:
 
     @property
     def rules(self):
-        return {rule["target"]: rule["ports"] for rule in yaml.safe_load(self.text)["egress"]}
+        return {rule["target"]: rule.get("ports") for rule in yaml.safe_load(self.text)["egress"]}
 
     def check(self):
         done = self.world.weir("policy", "check", self.file)
@@ -170,6 +172,128 @@ def test_the_difference_to_a_policy(world, learner, site, denied):
     needed, unused = done.text.split("could go, nothing used it:\n")
     assert needed.startswith(f"would be needed:\n  - {{action: allow, target: \"{denied.name}\", ports: [tcp/443], comment: "), done
     assert "unused.test" in unused and "policy.yaml:3" in unused and site.name not in done.text and learner.text == before, done
+
+
+# --- the file ---
+
+@pytest.mark.parametrize("before", ["egress:\n  # mine\n  - {action: allow, target: before.test}\n", ""])
+def test_a_full_disk_leaves_the_file_and_prints_the_policy(world, learner, site, before):
+    """With room, the same command writes it."""
+    who = world.user(learner.user)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size=64k,uid={who.uid},gid={who.gid},mode=700", "none", learner.cwd], check=True)
+    try:
+        learner.file.write_text(before)
+        shutil.chown(learner.file, learner.user)
+        with contextlib.suppress(OSError), (learner.cwd / "fill").open("wb", buffering=0) as fill:
+            while fill.write(b"x" * 4096):
+                pass
+        done = learner.learn(*fetch(f"https://{site.name}/"))
+        assert done.code == 125 and "No space left" in done.messages and learner.text == before, done
+        assert f'target: "{site.name}"' in done.text and sorted(p.name for p in learner.cwd.iterdir()) == ["fill", "policy.yaml"], done
+        (learner.cwd / "fill").unlink()
+        assert learner.learn(*fetch(f"https://{site.name}/")).code == 0 and site.name in learner.rules
+        assert before in learner.text or not before
+    finally:
+        subprocess.run(["umount", "-l", learner.cwd], check=True)
+
+
+def test_the_file_is_replaced_as_a_whole_with_its_owner_and_mode(world, learner, site):
+    """Who has the old file open goes on reading the old policy."""
+    before = "egress:\n  - {action: allow, target: before.test, ports: [443]}\n"
+    learner.file.write_text(before)
+    shutil.chown(learner.file, learner.user, learner.user)
+    learner.file.chmod(0o640)
+    with learner.file.open() as old:
+        assert learner.learn(*fetch(f"https://{site.name}/")).code == 0 and set(learner.rules) >= {"before.test", site.name}
+        assert old.read() == before
+    st = learner.file.stat()
+    assert st.st_mode & 0o7777 == 0o640 and st.st_uid == world.user(learner.user).uid
+    assert [path.name for path in learner.cwd.iterdir()] == ["policy.yaml"]
+    # A group that the user isn't in can't be kept: the user's own may do what anybody may.
+    shutil.chown(learner.file, learner.user, "root")
+    learner.file.chmod(0o664)
+    assert learner.learn(*fetch(f"http://{site.name}/")).code == 0 and "tcp/80" in learner.text, learner.text
+    assert learner.file.stat().st_mode & 0o7777 == 0o644 and learner.file.stat().st_gid == st.st_gid
+
+
+@pytest.mark.parametrize("what, why", [("link", "it is a link"), ("hard link", "it has another name"), ("directory", "Is a directory"),
+                                       ("closed", "its directory can't be written to")])
+def test_what_cannot_be_replaced_is_refused_before_the_command_starts(world, what, why):
+    learner = Learner(world, "weir-test")
+    folder, other = learner.cwd / "folder", learner.cwd / "other.yaml"
+    folder.mkdir()
+    other.write_text("egress: []\n")
+    path = folder / "policy.yaml"
+    {"link": lambda: path.symlink_to(other), "hard link": lambda: path.hardlink_to(other), "directory": path.mkdir,
+     "closed": lambda: (path.write_text(""), shutil.chown(path, learner.user), folder.chmod(0o555))}[what]()
+    if what != "closed":
+        shutil.chown(folder, learner.user)
+    shutil.chown(other, learner.user)
+    done = learner.learn("touch", "started", options=("-o", path))
+    assert done.code == 2 and why in done.messages and not (learner.cwd / "started").exists(), done
+    assert other.read_text() == "egress: []\n"
+
+
+@pytest.mark.parametrize("before", ["egress:\n  - {action: allow, target: before.test, ports: [443]}\n", ""])
+def test_what_a_person_edits_meanwhile_stays(world, learner, site, denied, before):
+    """As an editor does it: another file in its place. A deny that comes meanwhile counts, and so does an allow."""
+    other = world.site(f"other-{world.number()}.test")
+    learner.file.write_text(before)
+    shutil.chown(learner.file, learner.user)
+    script = fetch(*(f"https://{one.name}/" for one in (site, denied, other)))[2] + "; echo ready; read line"
+    with world.start([world.weir_path, "learn", "--no-config", "--upstream", "5.100.53.53", "-o", "policy.yaml", "--", "sh", "-c", script],
+                     user=learner.user, cwd=learner.cwd) as started:
+        assert started.line() == "ready"
+        edited = f"egress:\n  # mine\n  - {{action: deny, target: {denied.name}}}\n  - {{action: allow, target: {site.name}}}\n"
+        (learner.cwd / "new").write_text(edited)
+        shutil.chown(learner.cwd / "new", learner.user)
+        (learner.cwd / "new").rename(learner.file)
+        done = started.wait(b"\n")
+    assert done.code == 0, done
+    learner.check()
+    assert set(line for line in edited.splitlines()) <= set(learner.text.splitlines()), learner.text
+    assert [rule["target"] for rule in yaml.safe_load(learner.text)["egress"]].count(site.name) == 1
+    assert set(rule["target"] for rule in yaml.safe_load(learner.text)["egress"]) == {site.name, denied.name, other.name}, learner.text
+
+
+def test_what_is_no_policy_any_more_stays(world, learner, site):
+    with world.start([world.weir_path, "learn", "--no-config", "--upstream", "5.100.53.53", "-o", "policy.yaml", "--", "sh", "-c",
+                      fetch(f"https://{site.name}/")[2] + "; echo ready; read line"], user=learner.user, cwd=learner.cwd) as started:
+        assert started.line() == "ready"
+        learner.file.write_text("egress: [unfinished")
+        done = started.wait(b"\n")
+    assert done.code == 125 and learner.text == "egress: [unfinished" and f'target: "{site.name}"' in done.text, done
+
+
+# --- what was not seen ---
+
+LOOK_UP = """
+import socket, struct
+server = [line.split()[1] for line in open("/etc/resolv.conf") if line.startswith("nameserver")][0]
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(60); s.connect((server, 53))
+for i in range(1100):
+    s.send(struct.pack("!6H", i, 256, 1, 0, 0, 0) + b"\\5n%04d\\4many\\4test\\0\\0\\1\\0\\1" % i); s.recv(512)
+"""
+AT_ONCE = """
+import socket, sys
+flows = [socket.create_connection((sys.argv[1], 80)) for i in range(80)]
+for f in flows: f.sendall(f"GET / HTTP/1.0\\r\\nHost: {sys.argv[1]}\\r\\n\\r\\n".encode())
+for f in flows: assert f.recv(1)
+"""
+
+
+def test_what_was_not_seen_is_said(world, learner, site):
+    """More different names in a window than the engine remembers. Many connections to one name are seen."""
+    world.dns.add("*.many.test", "93.1.1.1")
+    (learner.cwd / "window.yaml").write_text("limits: {event_window: 3600}\n")
+    options = ("-o", "policy.yaml", "--policy", "window.yaml", "--quiet")
+    done = learner.learn("/usr/bin/python3", "-IS", "-c", AT_ONCE, site.name, options=("-o", "policy.yaml", "--quiet"))
+    assert done.code == 0 and "too many" not in done.messages + learner.text and "80 connections" in learner.text, (done, learner.text)
+    learner.file.unlink()
+    done = learner.learn("/usr/bin/python3", "-IS", "-c", LOOK_UP, options=options[2:])
+    count = re.search(r"(\d+) connections and lookups were too many to be seen", done.messages)
+    assert done.code == 0 and count and int(count[1]) >= 1100 - 1024, done
+    assert f"# {count[1]} connections and lookups more were too many to be seen:\n# rules may be missing.\n" in done.text, done
 
 
 # --- the smallest policy that a person would write ---

@@ -186,10 +186,64 @@ static void a_draft_is_a_policy(void **state)
 	assert_true(rules > ROUNDS);
 }
 
+/* As many names as a run remembers, in a few domains and of one list of telemetry. Each
+ * is found once where it belongs, and no proposal lists them all. */
+static void thousands_of_names(void **state)
+{
+	enum { NAMES = 8192, DOMAINS = 16, TELEMETRY = 1024 };
+	struct event_ring *used = event_ring_new(NAMES);
+	struct policy nothing = { .verify = POLICY_VERIFY_TLS };
+	struct event e = { .action = EVENT_ALLOW,
+			   .layer = EVENT_NAME,
+			   .protocol = IPPROTO_TCP,
+			   .port = 443,
+			   .packets = 3,
+			   .bytes = 1000,
+			   .rule = EVENT_NO_RULE };
+	struct err err = { 0 };
+	struct plan asked;
+	struct draft d;
+	uint8_t *bytes;
+	size_t size;
+
+	assert_int_equal(policy_compile(&nothing, &bytes, &size, &err), 0);
+	assert_int_equal(plan_open(bytes, size, &asked, &err), 0);
+	for (unsigned int i = 0; i < NAMES; i++) {
+		const uint8_t v4[] = { 93, 1, (uint8_t)(i >> 8), (uint8_t)i };
+
+		/* Not in the order of their names. */
+		if (i < TELEMETRY)
+			snprintf(e.name, sizeof(e.name), "n%u.sentry.io",
+				 i * 7919 % TELEMETRY);
+		else
+			snprintf(e.name, sizeof(e.name), "n%u.d%u.test", i, i % DOMAINS);
+		e.remote = addr_from_bytes(ADDR_V4, v4);
+		event_ring_add(used, &e);
+	}
+	const struct draft_args args = { .used = used, .asked = &asked, .program = "x" };
+
+	assert_int_equal(draft_make(&d, &args), 0);
+	assert_int_equal(d.policy.count, NAMES - TELEMETRY);
+	assert_int_equal(d.proposal_count, TELEMETRY + DOMAINS);
+	for (size_t i = 0; i < d.policy.count; i++) {
+		assert_string_equal(d.policy.rules[i].comment,
+				    "3 connections, 1.0 kB sent");
+		if (i > 0)
+			assert_true(strcmp(d.policy.rules[i - 1].target,
+					   d.policy.rules[i].target) < 0);
+	}
+	for (size_t i = TELEMETRY; i < d.proposal_count; i++)
+		assert_true(strlen(d.proposals[i].why) < 512);
+	draft_done(&d);
+	free(bytes);
+	event_ring_free(used);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_draft_is_a_policy),
+		cmocka_unit_test(thousands_of_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
