@@ -13,6 +13,7 @@
 #include "event/event.h"
 #include "events/jsonl.h"
 #include "events/review.h"
+#include "events/review_answer.h"
 #include "events/sqlite.h"
 #include "opensandbox/policy.h"
 #include "policy/document.h"
@@ -171,8 +172,9 @@ struct api_config {
 	/* Names by which a browser may call it without a token, besides localhost. */
 	const char *const *hosts;
 	size_t host_count;
-	bool ui;	  /* /ui/ is there */
-	size_t max_rules; /* of POST and PATCH; 0: no limit */
+	bool ui;			     /* /ui/ is there */
+	size_t max_rules;		     /* of POST and PATCH; 0: no limit */
+	const struct review_key *review_key; /* of links that decide; NULL: none do */
 	const struct api_label *labels;
 	size_t label_count;
 	/* 0: as above. Tests shorten them. */

@@ -2,6 +2,7 @@
 /* api/internal - what the files of this folder share. */
 #pragma once
 
+#include <jansson.h>
 #include <microhttpd.h>
 
 #include "api/api.h"
@@ -79,12 +80,13 @@ struct api_route {
 	const char *allow; /* the header, for other methods */
 	void (*answer)(struct api_request *r);
 	bool is_prefix;
-	bool is_open;	   /* without the token */
-	bool is_about_one; /* of a daemon's sandbox, not at the top */
-	bool is_below;	   /* there as well as below /sandboxes/ID */
-	bool is_sidecars;  /* not of a daemon */
-	bool is_change;	   /* POST, PUT, PATCH and DELETE change the policy */
-	bool is_page;	   /* of /ui/, which can be switched off; at the top alone */
+	bool is_open;	    /* without the token */
+	bool is_about_one;  /* of a daemon's sandbox, not at the top */
+	bool is_below;	    /* there as well as below /sandboxes/ID */
+	bool is_sidecars;   /* not of a daemon */
+	bool is_change;	    /* POST, PUT, PATCH and DELETE change the policy */
+	bool has_own_right; /* judged by its answer, without the token; takes a body */
+	bool is_page;	    /* of /ui/, which can be switched off; at the top alone */
 };
 
 /* Judge a request by its head: sets answer and keeps_body. */
@@ -132,9 +134,26 @@ void answer_denies(struct api_request *r);
 void answer_denies_count(struct api_request *r);
 void answer_reviews(struct api_request *r);
 void answer_review(struct api_request *r);
+void answer_link(struct api_request *r);
 void answer_openapi(struct api_request *r);
 void answer_page(struct api_request *r);
 void answer_page_moved(struct api_request *r);
+
+/* ---- deciding on a review task ---- */
+
+enum { API_LENGTH_SIZE = 16 }; /* "10m" */
+
+/* A daemon's task is that of the sandbox of its name, if that is still there. */
+void review_go_to_sandbox(struct api_request *r, const struct review *t);
+/* The body as {"for": "10m"}, or nothing: @ret is "" then. False: it was answered. */
+bool review_read_length(struct api_request *r, char ret[API_LENGTH_SIZE]);
+bool review_length_is_good(const char *length);
+/* Put the task's rule in force, for @length, or, with "", for good. *@ret_diff, which may
+ * be NULL, is what that changed, owned by the caller. Return: 0; or the status of an
+ * answer with @err. */
+unsigned int review_accept(struct api_request *r, const struct review *t,
+			   const char *length, json_t **ret_diff,
+			   struct err *err) MUST_CHECK;
 
 /* ---- streams ---- */
 

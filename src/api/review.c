@@ -20,8 +20,7 @@
 
 enum {
 	REVIEW_ID_MAX = 0x7fffffff,
-	LENGTH_SIZE = 16, /* "10m" */
-	RULES_SIZE = REVIEW_RULE_SIZE + LENGTH_SIZE + 16,
+	RULES_SIZE = REVIEW_RULE_SIZE + API_LENGTH_SIZE + 16,
 };
 
 /* What an operation on the store ended with. */
@@ -29,6 +28,8 @@ static void refuse_review(struct api_request *r, int code, const struct err *err
 {
 	if (code == -ENOENT)
 		reply_error(r, MHD_HTTP_NOT_FOUND, "%s", err->text);
+	else if (code == -EALREADY)
+		reply_error(r, MHD_HTTP_CONFLICT, "%s", err->text);
 	else
 		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", err->text);
 }
@@ -63,8 +64,15 @@ static int merge_rule(struct api_request *r, const struct review *t, const char 
 	return code;
 }
 
-/* {"for": "10m"}, or nothing. @ret is "" then. */
-static bool read_length(struct api_request *r, char ret[LENGTH_SIZE])
+bool review_length_is_good(const char *length)
+{
+	int64_t ms;
+
+	return !length[0] || (text_to_duration_ms(text_of(length), &ms) &&
+			      ms >= RULE_FOR_MIN_MS && ms <= RULE_FOR_MAX_MS);
+}
+
+bool review_read_length(struct api_request *r, char ret[API_LENGTH_SIZE])
 {
 	const struct text body =
 		text_trim((struct text){ r->body ? r->body : "", r->body_size });
@@ -73,15 +81,13 @@ static bool read_length(struct api_request *r, char ret[LENGTH_SIZE])
 	const json_t *value = json_object_get(j, "for");
 	const char *text = json_string_value(value);
 	bool good = json_is_object(j) && json_object_size(j) == (value ? 1 : 0);
-	int64_t ms;
 
 	ret[0] = '\0';
 	if (good && value)
-		good = text && strlen(text) < LENGTH_SIZE &&
-		       text_to_duration_ms(text_of(text), &ms) && ms >= RULE_FOR_MIN_MS &&
-		       ms <= RULE_FOR_MAX_MS;
+		good = text && text[0] && strlen(text) < API_LENGTH_SIZE &&
+		       review_length_is_good(text);
 	if (good && value)
-		snprintf(ret, LENGTH_SIZE, "%s", text);
+		snprintf(ret, API_LENGTH_SIZE, "%s", text);
 	json_decref(j);
 	if (!good)
 		reply_error(r, MHD_HTTP_BAD_REQUEST,
@@ -96,8 +102,7 @@ static bool has_policy(const struct api_request *r)
 	return r->is_about_one || !r->api->config.sandboxes.find;
 }
 
-/* A daemon's task is that of the sandbox of its name, if that is still there. */
-static void go_to_sandbox(struct api_request *r, const struct review *t)
+void review_go_to_sandbox(struct api_request *r, const struct review *t)
 {
 	const struct api_sandboxes *sandboxes = &r->api->config.sandboxes;
 
@@ -243,32 +248,41 @@ static unsigned int change_policy(struct api_request *r, struct document *next,
 	return status;
 }
 
-static void accept_task(struct api_request *r, const struct review *t, const char *who)
+unsigned int review_accept(struct api_request *r, const struct review *t,
+			   const char *length, json_t **ret_diff, struct err *err)
 {
-	char rules[RULES_SIZE], length[LENGTH_SIZE];
 	struct document *next = NULL;
-	struct err err = { 0 };
+	char rules[RULES_SIZE];
 	unsigned int status;
 	json_t *diff;
 
-	if (!has_policy(r)) {
-		reply_error(r, MHD_HTTP_CONFLICT, "no such sandbox");
+	if (!has_policy(r))
+		err_set(err, -ENOENT, "no such sandbox");
+	if (!has_policy(r) || merge_rule(r, t, length, rules, &next, err) < 0)
+		return MHD_HTTP_CONFLICT;
+	diff = ret_diff ? document_diff(r->ops->policy(r->ops->data), next) : NULL;
+	status = change_policy(r, next, rules, err);
+	if (status == 0 && ret_diff)
+		*ret_diff = diff;
+	else
+		json_decref(diff);
+	return status;
+}
+
+static void accept_task(struct api_request *r, const struct review *t, const char *who)
+{
+	char length[API_LENGTH_SIZE];
+	struct err err = { 0 };
+	json_t *diff = NULL;
+	unsigned int status;
+
+	if (!review_read_length(r, length))
 		return;
-	}
-	if (!read_length(r, length))
-		return;
-	if (merge_rule(r, t, length, rules, &next, &err) < 0) {
-		reply_error(r, MHD_HTTP_CONFLICT, "%s", err.text);
-		return;
-	}
-	diff = document_diff(r->ops->policy(r->ops->data), next);
-	status = change_policy(r, next, rules, &err);
-	if (status == 0) {
+	status = review_accept(r, t, length, &diff, &err);
+	if (status == 0)
 		decide(r, t, REVIEW_ACCEPTED, who, diff);
-		return;
-	}
-	json_decref(diff);
-	reply_error(r, status, "%s", err.text);
+	else
+		reply_error(r, status, "%s", err.text);
 }
 
 /* ---- the target ---- */
@@ -325,7 +339,7 @@ void answer_review(struct api_request *r)
 		return;
 	code = r->ops->review(r->ops->data, id, &t, &err);
 	if (code == 0)
-		go_to_sandbox(r, &t);
+		review_go_to_sandbox(r, &t);
 	if (code < 0)
 		refuse_review(r, code, &err);
 	else if (verb.len == 0)

@@ -114,6 +114,8 @@ static const struct api_route routes[] = {
 	{ "/review", METHODS_READ, "GET, HEAD", answer_reviews, .is_below = true },
 	{ "/review/", METHODS_READ | METHOD_POST, "GET, HEAD, POST", answer_review,
 	  .is_prefix = true, .is_change = true, .is_below = true },
+	{ "/answer/", METHODS_READ | METHOD_POST, "GET, HEAD, POST", answer_link,
+	  .is_prefix = true, .is_open = true, .has_own_right = true },
 	{ "/openapi.yaml", METHODS_READ, "GET, HEAD", answer_openapi, .is_open = true },
 	{ "/ui", METHODS_READ, "GET, HEAD", answer_page_moved, .is_open = true,
 	  .is_page = true },
@@ -463,5 +465,6 @@ void route_judge(struct api_request *r, const char *method)
 	else
 		r->answer = r->route->answer;
 	r->keeps_body = r->route && r->answer == r->route->answer &&
-			r->route->is_change && r->method != METHOD_GET;
+			(r->route->is_change || r->route->has_own_right) &&
+			r->method != METHOD_GET;
 }

@@ -176,6 +176,8 @@ struct control {
 	struct control_socket_owner *socket_owner; /* NULL: it can't be asked */
 
 	/* webhook.c */
+	struct review_key review_key;
+	bool signs_answers; /* there is a key */
 	struct loop_timer notify_reviews;
 	unsigned int notify_tries; /* left: the store is a moment behind */
 	struct control_notices {
@@ -398,6 +400,8 @@ void control_webhook_count(const struct control *s, struct api_status *ret);
 
 /* Have one started. */
 void control_socket_owner_open(struct control *s);
+/* The key of the links that decide, read or made, where --review-url asks for them. */
+int control_review_key_open(struct control *s, struct err *err) MUST_CHECK;
 /* The socket owner was started; @fd, which control owns from then on, leads to it. */
 void control_socket_owner_attach(struct control *s, int fd);
 /* Ask whose process @row's denial was. Return: it will come to control_on_row(), whatever

@@ -318,6 +318,7 @@ void control_api_config(struct control *s, struct api_config *ret)
 		.hosts = s->hosts,
 		.host_count = 1 + s->spec.api_host_count,
 		.max_rules = s->spec.max_rules,
+		.review_key = s->signs_answers ? &s->review_key : NULL,
 		.labels = s->labels,
 		.label_count = s->spec.attr_count,
 	};
@@ -386,6 +387,8 @@ static int start_all(struct control *s, struct err *err)
 		r = open_log(s, err);
 	if (r == 0)
 		r = open_stores(s, err);
+	if (r == 0)
+		r = control_review_key_open(s, err);
 	if (r == 0 && !s->many)
 		r = control_policy_open(s, err);
 	if (r == 0 && s->spec.webhook_count + s->spec.review_webhook_count > 0)

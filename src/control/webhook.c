@@ -513,6 +513,10 @@ static void on_task(void *data, const struct review *t)
 	char json[REVIEW_JSON_SIZE];
 	size_t size = review_opened_json(t, json);
 
+	if (c->side->signs_answers)
+		size = review_answer_add(&c->side->review_key, c->side->spec.review_url,
+					 t, clock_wall_ms(), json, size);
+
 	if (t->id > 0 && t->id <= UINT32_MAX && size <= WEBHOOK_PAYLOAD_SIZE &&
 	    control_webhook_review(c->side, (uint32_t)t->id, c->url, json, size))
 		c->side->notices[c->url].under_way++;

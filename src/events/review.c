@@ -240,14 +240,24 @@ int review_find(struct review_store *r, int64_t id, struct review *ret, struct e
 	return code;
 }
 
+/* Its rule stands in the policy. */
+static int refuse_dismissal(const struct review *t, struct err *err)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+
+	return err_set(err, -EALREADY, "task %lld was accepted by %s", (long long)t->id,
+		       text_escape(text_of(t->who), shown, sizeof(shown)));
+}
+
 int review_decide(struct review_store *r, int64_t id, enum review_state state,
 		  const char *who, int64_t wall_ms, struct err *err)
 {
 	sqlite3_stmt *s = NULL;
 	int rc, code = ask_tasks(r,
 				 "UPDATE review SET state = ?1, who = ?2, decided_ts = ?3"
-				 " WHERE id = ?4",
+				 " WHERE id = ?4 AND (?1 <> 3 OR state <> 2)",
 				 &s, err);
+	struct review now;
 
 	if (code < 0)
 		return code;
@@ -258,9 +268,9 @@ int review_decide(struct review_store *r, int64_t id, enum review_state state,
 	rc = sqlite3_step(s);
 	if (rc != SQLITE_DONE)
 		code = sqlite_fault(r->db, rc, "cannot note the decision", err);
-	else if (sqlite3_changes(r->db) == 0)
-		code = err_set(err, -ENOENT, "there is no task %lld", (long long)id);
 	sqlite3_finalize(s);
+	if (code == 0 && sqlite3_changes(r->db) == 0)
+		code = review_find(r, id, &now, err) ?: refuse_dismissal(&now, err);
 	return code;
 }
 

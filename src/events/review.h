@@ -75,6 +75,8 @@ int review_changed(struct review_store *r, int64_t above, size_t max,
 /* -ENOENT: there is no such task. */
 int review_find(struct review_store *r, int64_t id, struct review *ret,
 		struct err *err) MUST_CHECK;
+/* -ENOENT: there is no such task. -EALREADY: it was accepted, so its rule stands, and it
+ * can't be dismissed. */
 int review_decide(struct review_store *r, int64_t id, enum review_state state,
 		  const char *who, int64_t wall_ms, struct err *err) MUST_CHECK;
 

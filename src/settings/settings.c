@@ -194,6 +194,24 @@ static int set_review_webhook(void *target, const char *value, struct err *err)
 			   err);
 }
 
+enum { REVIEW_URL_MAX = 256 };
+
+/* As it stands in JSON and in front of a path. */
+static int set_review_url(void *target, const char *value, struct err *err)
+{
+	static const char letters[] = TEXT_NAME_LETTERS ":/[]~%";
+	struct sidecar_spec *spec = target;
+	const size_t size = strlen(value);
+
+	if (!begins_with(value, "https://") || strspn(value, letters) != size ||
+	    size <= strlen("https://") || size > REVIEW_URL_MAX || value[size - 1] == '/')
+		return is_not(err, value,
+			      "a URL: write https://, a host, perhaps a port and a path, "
+			      "and no slash at the end");
+	spec->review_url = value;
+	return 0;
+}
+
 static int set_postgres(void *target, const char *value, struct err *err)
 {
 	((struct sidecar_spec *)target)->postgres = value[0] ? value : NULL;
@@ -346,7 +364,7 @@ static int set_engines(void *target, const char *value, struct err *err)
 /* --- the options ------------------------------------------------------------------ */
 
 /* Each option once: the sidecar's own, those of both, the daemon's own. */
-enum { SIDECAR_ROWS = 20, BOTH_ROWS = 13, DAEMON_ROWS = 9 };
+enum { SIDECAR_ROWS = 20, BOTH_ROWS = 14, DAEMON_ROWS = 9 };
 
 static const struct cli_option options[] = {
 	{ "mode", "dns|dns+nft|dns+nft+tls", "what is enforced (dns+nft)", set_mode },
@@ -427,6 +445,9 @@ static const struct cli_option options[] = {
 	{ "review-webhook", "URL",
 	  "where review tasks are sent as they open; may be repeated", set_review_webhook,
 	  ' ' },
+	{ "review-url", "URL",
+	  "where the API is reached by who decides: webhooks get links that decide",
+	  set_review_url },
 	{ "review-command", "PATH",
 	  "a program that is run for each, with the task as JSON on its input",
 	  OPTION_IN(TEXT, struct sidecar_spec, review_command) },
@@ -538,6 +559,22 @@ static void read_options(struct sidecar_spec *spec, const struct cli_options *ta
 	spec->healthy = healthy;
 }
 
+/* Whoever reads a link on its way may use it. */
+static int check_review_url(const struct sidecar_spec *spec, struct err *err)
+{
+	if (spec->review_url && spec->review_webhook_count == 0)
+		return err_set(
+			err, -EINVAL,
+			"--review-url: --review-webhook is needed, which its links "
+			"are sent to");
+	for (size_t i = 0; spec->review_url && i < spec->review_webhook_count; i++)
+		if (!begins_with(spec->review_webhooks[i], "https://"))
+			return err_set(err, -EINVAL,
+				       "--review-webhook: with --review-url it has to be "
+				       "https://, for links decide");
+	return 0;
+}
+
 static int check_stores(const struct sidecar_spec *spec, struct err *err)
 {
 	if (spec->state_dir)
@@ -587,14 +624,16 @@ static int add_resolv_conf(struct sidecar_spec *spec, struct err *err)
 /* What holds for both, once every option has been read. Adds to @all. */
 static void check_whole(struct sidecar_spec *spec, struct err *all)
 {
-	struct err paths = { 0 }, stores = { 0 }, servers = { 0 };
+	struct err paths = { 0 }, stores = { 0 }, links = { 0 }, servers = { 0 };
 
 	(void)!make_paths_absolute(spec, &paths);
 	(void)!check_stores(spec, &stores);
+	(void)!check_review_url(spec, &links);
 	if (!spec->remove && !spec->healthy)
 		(void)!add_resolv_conf(spec, &servers);
 	err_also(all, &paths);
 	err_also(all, &stores);
+	err_also(all, &links);
 	err_also(all, &servers);
 	if (spec->log_output_count == 0)
 		spec->log_outputs[spec->log_output_count++] = "stdout";

@@ -72,6 +72,7 @@ struct sidecar_spec {
 	size_t webhook_count;
 	const char *review_webhooks[SIDECAR_WEBHOOKS_MAX];
 	size_t review_webhook_count;
+	const char *review_url;	    /* of the API, for links; NULL: none are sent */
 	const char *review_command; /* a path, or NULL */
 	const char *sandbox_id;	    /* "" when none */
 	struct sidecar_attr attrs[SIDECAR_ATTRS_MAX];

@@ -81,7 +81,7 @@ def guarded(pod):
 
 @pytest.fixture
 def hook(world):
-    """An HTTP server of the internet. hook.calls: what was posted; hook.delay, hook.status: how it answers;
+    """An HTTP server of the internet, over TLS too. hook.calls: what was posted; hook.delay, hook.status: how it answers;
     hook.statuses: some paths otherwise."""
     class Hook:
         calls, delay, status, statuses = [], 0.0, 200, {}
@@ -104,9 +104,12 @@ def hook(world):
 
     def serve(conn, local, peer):
         conn.settimeout(10)
+        if conn.recv(1, socket.MSG_PEEK) == b"\x16":
+            conn = world.ca.context(site.name).wrap_socket(conn, server_side=True)
         Handler(conn, peer, None)
     service = world.tcp(8765 + world.number() % 500, serve)
     Hook.url = f"http://{site.name}:{service.port}/deny?x=1"
+    Hook.secure_url = f"https://{site.name}:{service.port}/deny?x=1"
     yield Hook
     service.close()
 

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+/* /answer/LINK: one review task, decided by whoever has its link
+ * (events/review_answer.h), without the token and for this one decision alone.
+ *
+ *     GET   a page that says what would be decided, with a button; it changes nothing,
+ *           for mail scanners and previews of chat programs follow every link
+ *     POST  decides; {"for": "10m"}, or for=10m as the page's form sends it: for that
+ *           long
+ *
+ * A link that is wrong, used, over or of no task is 403, and nothing says which. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/internal.h"
+#include "base/clock.h"
+#include "event/json.h"
+#include "events/review_answer.h"
+
+#define PREFIX "/answer/"
+#define HTML   "text/html; charset=utf-8"
+#define WHO    "signed link"
+/* Nothing runs, nothing is loaded, and the form leads here. */
+#define CONTENT_POLICY                                                                   \
+	"default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri "      \
+	"'none'"
+
+static const struct {
+	const char *name, *value;
+} headers[] = {
+	{ "Content-Security-Policy", CONTENT_POLICY },
+	{ "Referrer-Policy", "no-referrer" },
+	{ "X-Frame-Options", "DENY" },
+	{ "X-Robots-Tag", "noindex" },
+	{ MHD_HTTP_HEADER_CACHE_CONTROL, "no-store" },
+};
+
+static void refuse_link(struct api_request *r)
+{
+	r->api->counts.forbidden++;
+	reply_error(r, MHD_HTTP_FORBIDDEN,
+		    "this link decides nothing: it was used, it is over, or it is none");
+}
+
+/* ---- the page ---- */
+
+static void close_page(struct api_request *r, struct reply_stream *s)
+{
+	struct MHD_Response *response = NULL;
+
+	fputs("</body></html>\n", s->out);
+	if (fclose(s->out) == 0)
+		response = MHD_create_response_from_buffer(s->size, s->body,
+							   MHD_RESPMEM_MUST_FREE);
+	if (!response) {
+		free(s->body);
+		reply_error(r, MHD_HTTP_INTERNAL_SERVER_ERROR, "out of memory");
+		return;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(headers); i++)
+		reply_header(response, headers[i].name, headers[i].value);
+	reply_queue(r, MHD_HTTP_OK, HTML, response);
+}
+
+/* What a sandbox chose: ASCII, as everywhere. */
+static void put_text(const char *text, FILE *out)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+
+	request_html(text_escape(text_of(text), shown, sizeof(shown)), out);
+}
+
+static bool open_page(struct api_request *r, const char *head, const struct review *t,
+		      struct reply_stream *s)
+{
+	char protocol[8];
+
+	if (!reply_open(r, s))
+		return false;
+	fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+	      "<meta name=\"viewport\" content=\"width=device-width\">"
+	      "<meta name=\"color-scheme\" content=\"light dark\">"
+	      "<title>Weir</title></head><body>\n<h1>",
+	      s->out);
+	fputs(head, s->out);
+	fputs(" <code>", s->out);
+	put_text(t->destination[0] ? t->destination : "more destinations", s->out);
+	if (t->port > 0)
+		fprintf(s->out, " %s/%u", event_protocol_name(t->protocol, protocol),
+			t->port);
+	fputs("</code></h1>\n", s->out);
+	return true;
+}
+
+static void put_facts(const struct review *t, FILE *out)
+{
+	char time[JTEXT_TIME_SIZE], rule[REVIEW_RULE_SIZE];
+
+	if (t->looks_like[0]) {
+		fputs("<p><strong>It looks like <code>", out);
+		put_text(t->looks_like, out);
+		fputs("</code>, which is allowed, and is another name.</strong></p>\n",
+		      out);
+	}
+	fputs("<p>Sandbox <code>", out);
+	put_text(t->sandbox[0] ? t->sandbox : "-", out);
+	fprintf(out, "</code>, %llu refused, the last one at %s.</p>\n",
+		(unsigned long long)t->packets, jtext_time(t->last_ms, false, time));
+	if (review_rule(t, rule)) {
+		fputs("<p>Allowing it adds <code>", out);
+		put_text(rule, out);
+		fputs("</code>.</p>\n", out);
+	}
+}
+
+static void answer_question(struct api_request *r, const struct review *t, bool accepts)
+{
+	struct reply_stream s;
+
+	if (!open_page(r, accepts ? "Allow" : "Deny", t, &s))
+		return;
+	put_facts(t, s.out);
+	fputs("<form method=\"post\"><p>", s.out);
+	if (accepts)
+		fputs("<label>For <select name=\"for\"><option value=\"10m\">10 minutes"
+		      "</option><option value=\"1h\">an hour</option>"
+		      "<option value=\"1d\">a day</option>"
+		      "<option value=\"\">good</option></select></label> ",
+		      s.out);
+	fprintf(s.out, "<button>%s</button></p></form>\n", accepts ? "Allow" : "Deny");
+	close_page(r, &s);
+}
+
+/* ---- deciding ---- */
+
+/* From a form or JSON. */
+static bool read_length(struct api_request *r, char ret[API_LENGTH_SIZE])
+{
+	const struct text body =
+		text_trim((struct text){ r->body ? r->body : "", r->body_size });
+	char *form;
+	int found;
+
+	if (body.len == 0 || body.ptr[0] == '{')
+		return review_read_length(r, ret);
+	form = strndup(body.ptr, body.len);
+	found = form ? request_query(form, "for", ret, API_LENGTH_SIZE) : -ENOMEM;
+	free(form);
+	if (found == 0)
+		ret[0] = '\0';
+	if (found >= 0 && review_length_is_good(ret))
+		return true;
+	reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid for");
+	return false;
+}
+
+static void decide_by_link(struct api_request *r, const struct review *t, bool accepts)
+{
+	const struct api_ops *ops = r->ops;
+	char length[API_LENGTH_SIZE];
+	struct err err = { 0 };
+	struct reply_stream s;
+	unsigned int status;
+
+	if (accepts) {
+		if (!read_length(r, length))
+			return;
+		status = review_accept(r, t, length, NULL, &err);
+		if (status > 0) {
+			reply_error(r, status, "%s", err.text);
+			return;
+		}
+	}
+	if (ops->decide(ops->data, t->id, accepts ? REVIEW_ACCEPTED : REVIEW_DISMISSED,
+			WHO, &err) < 0) {
+		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", err.text);
+		return;
+	}
+	if (!open_page(r, accepts ? "Allowed:" : "Denied:", t, &s))
+		return;
+	if (accepts && length[0])
+		fprintf(s.out, "<p>For %s.</p>\n", length);
+	close_page(r, &s);
+}
+
+void answer_link(struct api_request *r)
+{
+	const struct review_key *key = r->api->config.review_key;
+	struct review_answer a;
+	struct err err = { 0 };
+	struct review t;
+	int code;
+
+	if (!key || !r->ops->review) {
+		reply_error(r, MHD_HTTP_NOT_FOUND, "404 page not found");
+		return;
+	}
+	if (!review_answer_read(text_of(r->target + strlen(PREFIX)), &a)) {
+		refuse_link(r);
+		return;
+	}
+	code = r->ops->review(r->ops->data, a.id, &t, &err);
+	if (code < 0 && code != -ENOENT) {
+		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", err.text);
+		return;
+	}
+	if (code < 0 || !review_answer_holds(key, &a, &t, clock_wall_ms())) {
+		refuse_link(r);
+		return;
+	}
+	review_go_to_sandbox(r, &t);
+	if (r->method == METHOD_POST)
+		decide_by_link(r, &t, a.accepts);
+	else
+		answer_question(r, &t, a.accepts);
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+/* events/review_answer - links by which one task is decided once, in one way, by whoever
+ * has the link.
+ *
+ * A link ends in "7.accept.1763633203.MAC": the task, what is decided, until when
+ * (seconds of the wall clock), and an HMAC-SHA-256 as hexadecimal digits. The HMAC is
+ * also over what is decided about, which the link doesn't say: the sandbox, the
+ * destination, the rule that accepting adds, and when the task was decided last. So a
+ * link is over once the task was decided, by whatever way; when the rule is another one
+ * because something else was denied; and when the task opens again, for which there is a
+ * new link. The key never leaves the store's directory. Pure. */
+#pragma once
+
+#include "base/sha256.h"
+#include "base/text.h"
+#include "events/review.h"
+
+enum {
+	REVIEW_ANSWER_SIZE = 96, /* holds any, NUL included */
+	REVIEW_ANSWER_VALID_SEC = 24 * 3600,
+};
+
+struct review_key {
+	uint8_t bytes[SHA256_SIZE];
+};
+
+struct review_answer {
+	uint32_t id;
+	bool accepts;
+	uint32_t until_sec;
+	uint8_t mac[SHA256_SIZE];
+};
+
+/* @buf holds REVIEW_ANSWER_SIZE. Return: @buf. */
+char *review_answer_write(const struct review_key *key, const struct review *t,
+			  bool accepts, uint32_t until_sec, char *buf);
+/* Nothing is believed yet. Return: false: it is none. */
+bool review_answer_read(struct text t, struct review_answer *ret);
+/* @t, the task that @a names, may be decided so now. */
+bool review_answer_holds(const struct review_key *key, const struct review_answer *a,
+			 const struct review *t, int64_t wall_ms);
+
+/* Put "accept_url" and "deny_url" at the end of the JSON object @json of @size bytes, NUL
+ * behind it, whose buffer holds REVIEW_JSON_SIZE; null where no rule can allow it.
+ * @base: what stands in front, without a slash at its end. Return: the new length; @size
+ * where they don't fit, and nothing is changed. */
+size_t review_answer_add(const struct review_key *key, const char *base,
+			 const struct review *t, int64_t wall_ms, char *json,
+			 size_t size);
