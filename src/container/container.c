@@ -30,8 +30,6 @@
 #include "sys/process.h"
 
 enum {
-	STATUS_NOT_EXECUTABLE = 126,
-	STATUS_NOT_FOUND = 127,
 	STATUS_BY_SIGNAL = 128,
 	LOOK_MS = 200,
 	NAME_SIZE = IPC_SANDBOX_NAME_MAX + sizeof("-weir"),
@@ -146,8 +144,8 @@ static int status_of_start(const struct err *err)
 
 	for (size_t i = 0; i < ARRAY_SIZE(missing); i++)
 		if (strstr(err->text, missing[i]))
-			return STATUS_NOT_FOUND;
-	return strstr(err->text, "permission denied") ? STATUS_NOT_EXECUTABLE
+			return RUN_STATUS_NOT_FOUND;
+	return strstr(err->text, "permission denied") ? RUN_STATUS_NOT_EXECUTABLE
 						      : RUN_STATUS_FAILED;
 }
 

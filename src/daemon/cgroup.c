@@ -24,6 +24,7 @@
 #include "daemon/internal.h"
 #include "filter/host.h"
 #include "sys/cgroup.h"
+#include "sys/files.h"
 
 /* Somebody else's cgroup below the same parent. */
 struct sibling {
@@ -165,14 +166,12 @@ static void parent_on_event(struct daemon *w, int watch, const char *name)
 /* Compare all that is below the parent. */
 static void parent_check_all(struct parent *p)
 {
-	DIR *all = opendir(p->dir);
+	CLEAN(directory) DIR *all = opendir(p->dir);
 	const struct dirent *e;
 
 	while (all && (e = readdir(all)))
 		if (e->d_type == DT_DIR && e->d_name[0] != '.')
 			parent_check(p, dirfd(all), e->d_name);
-	if (all)
-		closedir(all);
 }
 
 /* The cgroup below @path that was found last is still no sandbox's. */
@@ -192,7 +191,7 @@ static bool is_sibling_there(const char *path, const struct parent *p)
 static bool has_sibling(const char *path, const struct daemon_sandbox *d)
 {
 	const struct parent p = { .daemon = d->daemon, .watch = d->watch };
-	DIR *all = is_sibling_there(path, &p) ? NULL : opendir(path);
+	CLEAN(directory) DIR *all = is_sibling_there(path, &p) ? NULL : opendir(path);
 	char **known = &d->daemon->host.sibling;
 	const struct dirent *e;
 	bool found = !all;
@@ -206,8 +205,6 @@ static bool has_sibling(const char *path, const struct daemon_sandbox *d)
 		if (asprintf(known, "%s/%s", path, e->d_name) < 0)
 			*known = NULL;
 	}
-	if (all)
-		closedir(all);
 	return found;
 }
 

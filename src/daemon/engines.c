@@ -28,6 +28,7 @@
 
 #include "base/log.h"
 #include "daemon/internal.h"
+#include "sys/files.h"
 #include "sys/process.h"
 
 enum { CHANNEL_FD = 3 };
@@ -361,18 +362,14 @@ static void each_of(struct rebalance *d, uint32_t engine,
 		    void (*fn)(struct rebalance *d, uint32_t engine, const char *name))
 {
 	char folder[STATE_FOLDER_SIZE];
+	CLEAN(directory) DIR *dir = NULL;
 	const struct dirent *e;
-	DIR *dir;
-	int fd;
 
 	state_folder_name(engine, folder);
-	fd = state_folder_open(d->root, folder);
-	dir = fd < 0 ? NULL : fdopendir(fd);
+	dir = directory_open(state_folder_open(d->root, folder));
 	while (dir && (e = readdir(dir)))
 		if (e->d_name[0] != '.')
 			fn(d, engine, e->d_name);
-	if (dir)
-		closedir(dir);
 }
 
 size_t engines_rebalance(struct daemon *w, size_t wanted)

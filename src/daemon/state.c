@@ -7,7 +7,6 @@
  *
  * Those of further engines are below RUN_DIR/sandboxes/.1 and so on.
  * Root alone can write there, and what is read back is checked all the same. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -523,12 +522,10 @@ void state_restore_first(struct daemon *w)
 
 void state_restore(struct daemon *w)
 {
-	int fd;
-
 	if (w->restoring)
 		return;
-	fd = openat(w->state_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	w->restoring = fd < 0 ? NULL : fdopendir(fd);
+	w->restoring = directory_open(
+		openat(w->state_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	w->lacks = false;
 	w->restore_turn.run = on_restore;
 	loop_defer(w->supervisor.loop, &w->restore_turn);

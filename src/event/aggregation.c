@@ -139,26 +139,18 @@ static void grow_heads(struct aggregation *t)
 	free(old);
 }
 
-/* Events of different query types are different, and so are events of which only one
- * could be allowed. */
-static bool is_equal(const struct event *a, const struct event *b)
-{
-	return a->query_type == b->query_type && a->allowable == b->allowable &&
-	       event_is_same(a, b);
-}
-
 static struct entry *find(const struct aggregation *t, const struct event *e)
 {
 	struct entry *at;
 	uint64_t hash;
 
 	/* In a flood most are added to the one event without a destination. */
-	if (t->recent && is_equal(&t->recent->event, e))
+	if (t->recent && event_is_equal(&t->recent->event, e))
 		return t->recent;
 	hash = event_hash(&t->key, e);
 	LIST_FOREACH(at, chain_of(t, hash), in_chain)
 	{
-		if (at->hash == hash && is_equal(&at->event, e))
+		if (at->hash == hash && event_is_equal(&at->event, e))
 			return at;
 	}
 	return NULL;

@@ -102,6 +102,12 @@ bool event_is_same(const struct event *a, const struct event *b)
 	       strncmp(a->advice, b->advice, EVENT_ADVICE_SIZE) == 0;
 }
 
+bool event_is_equal(const struct event *a, const struct event *b)
+{
+	return a->query_type == b->query_type && a->allowable == b->allowable &&
+	       event_is_same(a, b);
+}
+
 /* Of several none is named, and the command as long as it is the same. */
 static void fold_process(struct event *into, const struct event *e)
 {

@@ -69,8 +69,10 @@ struct event {
 };
 
 /* The same happened: sandbox, action, layer, name, remote, port, protocol, rule, limit
- * and advice are equal. What folds equal events may tell more of them apart. */
+ * and advice are equal. For people it doesn't matter by which types a name was asked. */
 bool event_is_same(const struct event *a, const struct event *b);
+/* The same happened, to queries of one type, and both could be allowed or neither. */
+bool event_is_equal(const struct event *a, const struct event *b);
 /* Of what event_is_same() compares. */
 struct hash_key;
 uint64_t event_hash(const struct hash_key *key, const struct event *e);

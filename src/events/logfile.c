@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "events/logfile.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -201,7 +200,7 @@ static int newest_first(const void *a, const void *b)
 
 static size_t list_backups(const struct logfile *f, struct backup *list)
 {
-	DIR *dir = opendir(f->directory);
+	CLEAN(directory) DIR *dir = opendir(f->directory);
 	const struct dirent *entry;
 	size_t n = 0;
 
@@ -209,7 +208,6 @@ static size_t list_backups(const struct logfile *f, struct backup *list)
 		return 0;
 	while (n < BACKUPS_SEEN && (entry = readdir(dir)))
 		n += read_backup(f, entry->d_name, &list[n]);
-	closedir(dir);
 	qsort(list, n, sizeof(*list), newest_first);
 	return n;
 }

@@ -5,7 +5,6 @@
  * by again when there is room. */
 #include "events/sqlite_file.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -232,7 +231,7 @@ struct sqlite_inode sqlite_file_inode(const char *directory)
 static size_t find_broken(const char *directory, char *ret_oldest, size_t size)
 {
 	static const char prefix[] = "events.db.broken-";
-	DIR *dir = opendir(directory);
+	CLEAN(directory) DIR *dir = opendir(directory);
 	const struct dirent *e;
 	size_t count = 0;
 
@@ -246,8 +245,6 @@ static size_t find_broken(const char *directory, char *ret_oldest, size_t size)
 		if (!ret_oldest[0] || strcmp(e->d_name, ret_oldest) < 0)
 			snprintf(ret_oldest, size, "%s", e->d_name);
 	}
-	if (dir)
-		closedir(dir);
 	return count;
 }
 

@@ -17,11 +17,16 @@ enum {
 	WAIT_SEC = 30, /* an attach has its self-test before it is answered */
 };
 
+const char *client_named_socket(const char *given)
+{
+	const char *socket = given ? given : getenv("WEIR_SOCKET");
+
+	return socket && socket[0] ? socket : NULL;
+}
+
 const char *client_socket(const char *given)
 {
-	const char *place = given ? given : getenv("WEIR_SOCKET");
-
-	return place && place[0] ? place : CLI_DAEMON_SOCKET;
+	return client_named_socket(given) ?: CLI_DAEMON_SOCKET;
 }
 
 int client_ask(const char *socket, const char *method, const char *path, struct text body,

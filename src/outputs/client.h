@@ -11,8 +11,9 @@
 #include "policy/load.h"
 #include "proto/control_supervisor.h"
 
-/* Of the daemon's API: @given, or, when that is NULL, WEIR_SOCKET's, or
- * /run/weir/weir.sock. */
+/* Of the daemon's API: @given, or, when that is NULL, WEIR_SOCKET's. NULL: neither. */
+const char *client_named_socket(const char *given);
+/* The same, or /run/weir/weir.sock. */
 const char *client_socket(const char *given);
 /* @socket: as client_socket() takes it. @path is not escaped: ids have no
  * letter that would have to be. @body may be empty. Return: 0 with an answer, whatever

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proto/run_socket.h"
 
-#include <dirent.h>
+#include "sys/files.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -150,14 +151,10 @@ static void each_in(int fd, const char *directory,
 		    void *data)
 {
 	char id[RUN_SOCKET_PATH_SIZE], path[RUN_SOCKET_PATH_SIZE];
-	DIR *d = fdopendir(fd);
-	struct dirent *entry;
+	CLEAN(directory) DIR *d = directory_open(fd);
+	const struct dirent *entry;
 
-	if (!d) {
-		close(fd);
-		return;
-	}
-	while ((entry = readdir(d))) {
+	while (d && (entry = directory_next(d))) {
 		if (!id_of(entry->d_name, id, sizeof(id)) ||
 		    !run_socket_path(directory, id, path))
 			continue;
@@ -172,7 +169,6 @@ static void each_in(int fd, const char *directory,
 			flock(fd, LOCK_UN);
 		}
 	}
-	closedir(d);
 	run_socket_leave(directory);
 }
 

@@ -9,13 +9,13 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/exit_status.h"
 #include "run/doctor.h"
 #include "run/doctor_probe.h"
 
 enum {
-	OUTPUT_SIZE = 8192,  /* of a program; the rest is not looked at */
-	ANSWER_MS = 1500,    /* as long as a sandbox would wait for a name server */
-	EXIT_NOT_FOUND = 127 /* of a program that could not be executed */
+	OUTPUT_SIZE = 8192, /* of a program; the rest is not looked at */
+	ANSWER_MS = 1500    /* as long as a sandbox would wait for a name server */
 };
 
 static bool exists(const char *path)
@@ -175,7 +175,7 @@ static void optional_program(struct doctor *d, struct doctor_row *row,
 			     text_escape(first_line(output), shown, sizeof(shown)));
 		return;
 	}
-	if (r == EXIT_NOT_FOUND)
+	if (r == RUN_STATUS_NOT_FOUND)
 		doctor_found(d, row, DOCTOR_ABSENT, "not installed");
 	else
 		doctor_found(d, row, DOCTOR_ABSENT, "installed, but it does not start");

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/entry_filter.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <linux/magic.h>
@@ -11,6 +10,7 @@
 
 #include "base/hash.h"
 #include "base/macros.h"
+#include "sys/files.h"
 
 enum { ENTRIES_READ_MAX = 1000 }; /* more: all bits are set */
 
@@ -72,12 +72,10 @@ static bool read_entries(struct entry_filter *f, DIR *dir)
 
 void entry_filter_read(struct entry_filter *f, const char *directory)
 {
-	DIR *dir = opendir(directory);
+	CLEAN(directory) DIR *dir = opendir(directory);
 
 	if (!dir || !lists_all(dirfd(dir)) || !read_entries(f, dir))
 		memset(f->bits, 0xff, sizeof(f->bits));
-	if (dir)
-		closedir(dir);
 }
 
 bool entry_filter_may_have(const struct entry_filter *f, const char *path)

@@ -165,25 +165,18 @@ static int search_name(struct twins *t, int dir, const char *directory,
 /* Takes @fd. */
 static int search_names(struct twins *t, int fd, const char *path, struct err *err)
 {
+	CLEAN(directory) DIR *dir = directory_open(fd);
 	const struct dirent *entry;
 	struct stat st;
-	DIR *dir;
 	int r = 0;
 
-	if (fd < 0)
+	if (!dir || fstat(fd, &st) < 0 || !is_on_their_file_system(t, &st))
 		return 0;
-	if (fstat(fd, &st) < 0 || !is_on_their_file_system(t, &st) ||
-	    !(dir = fdopendir(fd))) {
-		close(fd);
-		return 0;
-	}
-	while (r == 0 && t->entries < TWINS_ENTRIES_MAX && (entry = readdir(dir))) {
-		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-			continue;
+	while (r == 0 && t->entries < TWINS_ENTRIES_MAX &&
+	       (entry = directory_next(dir))) {
 		t->entries++;
 		r = search_name(t, fd, path, entry, err);
 	}
-	closedir(dir);
 	return r;
 }
 
@@ -513,46 +506,31 @@ static int walk_entry(struct plan_of_hidden *plan, int dir, const char *director
 	return S_ISDIR(st.st_mode) ? walk(plan, dir, name, path, "", depth + 1, err) : 0;
 }
 
-static int walk_open(struct plan_of_hidden *plan, DIR *dir, const char *name,
-		     const char *kept, size_t depth, struct err *err)
-{
-	const struct dirent *entry;
-	int r = 0;
-
-	while (r == 0 && (errno = 0, entry = readdir(dir))) {
-		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-			continue;
-		if (++plan->entries > WALK_ENTRIES_MAX || depth == WALK_DEPTH_MAX)
-			return cannot_look(name, "too much lies in it", err);
-		if (strcmp(entry->d_name, kept) != 0)
-			r = walk_entry(plan, dirfd(dir), name, entry->d_name, depth, err);
-	}
-	return r == 0 && errno != 0 ? cannot_look(name, strerror(errno), err) : r;
-}
-
 /* @name, in @dir, is @path. What somebody else has closed to the caller is closed to the
  * command as well. */
 static int walk(struct plan_of_hidden *plan, int dir, const char *name, const char *path,
 		const char *kept, size_t depth, struct err *err)
 {
-	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW), r;
-	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+	const int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	CLEAN(directory) DIR *stream = directory_open(fd);
+	const int why = errno;
+	const struct dirent *entry;
 	struct stat st;
+	int r = 0;
 
-	if (!stream) {
-		const int why = errno;
-
-		if (fd >= 0)
-			close(fd);
+	if (!stream)
 		return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 				       S_ISDIR(st.st_mode) &&
 				       (is_ours(&st) || why != EACCES)
 			       ? cannot_look(path, strerror(why), err)
 			       : 0;
+	while (r == 0 && (entry = directory_next(stream))) {
+		if (++plan->entries > WALK_ENTRIES_MAX || depth == WALK_DEPTH_MAX)
+			return cannot_look(path, "too much lies in it", err);
+		if (strcmp(entry->d_name, kept) != 0)
+			r = walk_entry(plan, fd, path, entry->d_name, depth, err);
 	}
-	r = walk_open(plan, stream, path, kept, depth, err);
-	closedir(stream);
-	return r;
+	return r == 0 && errno != 0 ? cannot_look(path, strerror(errno), err) : r;
 }
 
 static int walk_place(struct plan_of_hidden *plan, const struct path *p, const char *kept,

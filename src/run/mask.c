@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "run/bind_mount.h"
+#include "sys/files.h"
 
 enum {
 	DEPTH_MAX = 128,
@@ -243,8 +244,6 @@ static int search_entry(struct search *s, int dir, const char *path,
 	char child[PATH_MAX];
 	int r = 0;
 
-	if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-		return 0;
 	if (++s->entries > SEARCH_MAX || depth == DEPTH_MAX ||
 	    snprintf(child, sizeof(child), "%s/%s", path, entry->d_name) >=
 		    (int)sizeof(child))
@@ -264,23 +263,18 @@ static int search_entry(struct search *s, int dir, const char *path,
 static int search_directory(struct search *s, int fd, const char *path,
 			    unsigned int depth, struct err *err)
 {
+	CLEAN(directory) DIR *dir = directory_open(fd);
 	const struct dirent *entry;
-	DIR *dir = fdopendir(fd);
 	struct stat st;
 	int r = 0;
 
-	if (!dir) {
-		close(fd);
+	if (!dir)
 		return err_sys(err, -ENOMEM, "cannot search '%s'", path);
-	}
 	if (fstat(fd, &st) == 0)
 		see_directory(s, &st);
-	while (r == 0 && (errno = 0, entry = readdir(dir)))
+	while (r == 0 && (entry = directory_next(dir)))
 		r = search_entry(s, fd, path, entry, depth, err);
-	if (r == 0 && !entry && errno != 0)
-		r = cannot_search(-errno, path, err);
-	closedir(dir);
-	return r;
+	return r == 0 && errno != 0 ? cannot_search(-errno, path, err) : r;
 }
 
 static int search_all(struct search *s, struct err *err)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/rootfs.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -18,6 +17,7 @@
 #include "run/hide.h"
 #include "run/launch.h"
 #include "run/startup_files.h"
+#include "sys/files.h"
 
 #define STAGE_TOP   ROOTFS_STAGE "/top"
 #define STAGE_LAYER ROOTFS_STAGE "/layer"
@@ -323,7 +323,7 @@ static int add_entry(struct rootfs *v, int dir_fd, const char *name, const char 
 static int add_split(struct rootfs *v, const char *path, const char *where,
 		     struct err *err)
 {
-	DIR *dir = opendir(path);
+	CLEAN(directory) DIR *dir = opendir(path);
 	const struct dirent *entry;
 	int r = 0;
 
@@ -331,11 +331,8 @@ static int add_split(struct rootfs *v, const char *path, const char *where,
 		return errno == EACCES || is_gone(path, errno)
 			       ? 0
 			       : err_sys(err, -errno, "cannot read '%s'", path);
-	while (r == 0 && (entry = readdir(dir))) {
-		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-			r = add_entry(v, dirfd(dir), entry->d_name, path, where, err);
-	}
-	closedir(dir);
+	while (r == 0 && (entry = directory_next(dir)))
+		r = add_entry(v, dirfd(dir), entry->d_name, path, where, err);
 	if (r == 0 && strcmp(path, "/etc") == 0)
 		r = write_resolv_conf(v, where, err);
 	return r;

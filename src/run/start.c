@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "base/exit_status.h"
 #include "run/enter.h"
 #include "run/hide.h"
 #include "run/images.h"
@@ -24,7 +25,7 @@
 #include "sys/id_map.h"
 #include "sys/process.h"
 
-enum { EXIT_LAUNCH_FAILED = 125, ID_RANGE = 65536 };
+enum { ID_RANGE = 65536 };
 
 /* What the launch child waits for, each one message. The kernel doesn't order those of
  * two senders. */
@@ -79,7 +80,7 @@ static int follow_parent(const struct start *s, struct err *err)
 	/* It may have died before. From inside a process id namespace getppid() can't
 	 * tell. */
 	if (poll(&parent, 1, 0) != 0)
-		_exit(EXIT_LAUNCH_FAILED);
+		_exit(RUN_STATUS_FAILED);
 	return 0;
 }
 
@@ -216,9 +217,9 @@ static int run_child(struct start *s, struct err *err)
 
 static _Noreturn void end_failed(const struct start *s, const struct err *err)
 {
-	launch_send_report(s->fds.channel, LAUNCH_FAILED, EXIT_LAUNCH_FAILED, "%s",
+	launch_send_report(s->fds.channel, LAUNCH_FAILED, RUN_STATUS_FAILED, "%s",
 			   err->text);
-	_exit(EXIT_LAUNCH_FAILED);
+	_exit(RUN_STATUS_FAILED);
 }
 
 static _Noreturn void child_main(struct start *s)

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "run/git_repository.h"
+#include "sys/files.h"
 
 /* What runs outside later, and why: weir-run(1) has the same table. */
 static const struct startup_name {
@@ -278,20 +279,15 @@ static int scan_unreadable(struct scan *scan, const char *directory, struct err 
 static int scan_directory(struct scan *scan, const char *directory, struct err *err)
 {
 	int fd = open_below(scan->top, directory, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	CLEAN(directory) DIR *dir = directory_open(fd);
 	const size_t queued = scan->last;
 	struct git_marks marks = { 0 };
 	const struct dirent *entry;
 	int r = 0;
 
-	if (!dir) {
-		if (fd >= 0)
-			close(fd);
+	if (!dir)
 		return scan_unreadable(scan, directory, err);
-	}
-	while (r == 0 && (entry = readdir(dir))) {
-		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-			continue;
+	while (r == 0 && (entry = directory_next(dir))) {
 		if (++scan->entries > STARTUP_ENTRIES_MAX) {
 			scan->files->cut = true;
 			break;
@@ -301,7 +297,6 @@ static int scan_directory(struct scan *scan, const char *directory, struct err *
 	}
 	if (r == 0)
 		r = add_git_directory(scan, fd, directory, &marks, queued, err);
-	closedir(dir);
 	return r;
 }
 

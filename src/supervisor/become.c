@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/exit_status.h"
 #include "supervisor/init.h"
 
 static void complain(const char *command, const char *why)
@@ -54,5 +55,5 @@ _Noreturn void command_become(char *const *argv)
 	else
 		complain(argv[0],
 			 error == EACCES ? "permission denied" : strerror(error));
-	_exit(error == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
+	_exit(error == ENOENT ? RUN_STATUS_NOT_FOUND : RUN_STATUS_NOT_EXECUTABLE);
 }

@@ -20,8 +20,6 @@
 #include "base/err.h"
 #include "proto/launch.h"
 
-enum { EXIT_REFUSED = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
-
 /* What the launch child tells weir-init, in a sealed memfd: the
  * command's environment can't change what is tested. Behind the orders the memfd has that
  * environment: what is for the command alone (LD_PRELOAD) isn't for weir-init. */

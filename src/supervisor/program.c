@@ -8,12 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/exit_status.h"
 #include "base/log.h"
 #include "sys/confine.h"
 #include "sys/process.h"
 #include "sys/settings.h"
 
-enum { STATUS_NOT_STARTED = 127, NAME_SIZE = 64 };
+enum { NAME_SIZE = 64 };
 
 static int find(const char *program, char ret[PATH_MAX])
 {
@@ -146,7 +147,7 @@ pid_t helper_start(const struct helper *h)
 	if (pid == 0) {
 		log_error("cannot start %s: %s", h->program,
 			  strerror(-become(h, settings, parent)));
-		_exit(STATUS_NOT_STARTED);
+		_exit(RUN_STATUS_NOT_FOUND);
 	}
 	return pid;
 }

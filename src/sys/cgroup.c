@@ -19,6 +19,7 @@
 #include <linux/magic.h>
 
 #include "base/text.h"
+#include "sys/files.h"
 #include "sys/tasks.h"
 
 enum { DEPTH_MAX = 32 /* directories below a cgroup; deeper ones: refused */ };
@@ -280,19 +281,13 @@ static int walk_below(struct cgroup_walk *w, int dir, const char *name, int dept
 /* Takes @dir. */
 static int walk_tree(struct cgroup_walk *w, int dir, int depth)
 {
-	DIR *all = fdopendir(dir);
+	CLEAN(directory) DIR *all = directory_open(dir);
 	const struct dirent *e;
 	struct stat st;
 	int r = 0;
 
-	if (!all || depth == DEPTH_MAX || fstat(dir, &st) < 0) {
-		r = err_set(w->err, -ELOOP, "the cgroup has too many below it");
-		if (all)
-			closedir(all);
-		else
-			close(dir);
-		return r;
-	}
+	if (!all || depth == DEPTH_MAX || fstat(dir, &st) < 0)
+		return err_set(w->err, -ELOOP, "the cgroup has too many below it");
 	if (w->on_cgroup)
 		r = w->on_cgroup(w, st.st_ino);
 	if (r == 0)
@@ -300,7 +295,6 @@ static int walk_tree(struct cgroup_walk *w, int dir, int depth)
 	while (r == 0 && (e = readdir(all)))
 		if (e->d_type == DT_DIR && e->d_name[0] != '.')
 			r = walk_below(w, dir, e->d_name, depth + 1);
-	closedir(all);
 	return r;
 }
 

@@ -4,7 +4,6 @@
  * inode and cgroup (sock_diag); a process's descriptors say which inodes it has. What a
  * cgroup or a user is connected to already, conntrack knows the beginning of or doesn't.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libmnl/libmnl.h>
@@ -20,6 +19,7 @@
 #include "base/text.h"
 #include "sys/cgroup_internal.h"
 #include "sys/ctmark.h"
+#include "sys/files.h"
 #include "sys/netlink.h"
 #include "sys/sock.h"
 #include "sys/tasks.h"
@@ -259,27 +259,22 @@ struct open_sockets {
 static int list_sockets(void *data, const struct task *t)
 {
 	struct open_sockets *s = data;
+	CLEAN(directory) DIR *all = NULL;
 	const struct dirent *e;
 	int fd, r = 0;
-	DIR *all;
 
 	/* A table is mostly all threads'. */
 	if (s->table != 0 && tasks_share_fds(s->table, t->tid))
 		return 0;
 	fd = openat(t->dir, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	all = fd < 0 ? NULL : fdopendir(fd);
-	if (!all) {
-		r = -errno;
-		if (fd >= 0)
-			close(fd);
-		return r;
-	}
+	all = directory_open(fd);
+	if (!all)
+		return -errno;
 	while (r == 0 && (e = readdir(all))) {
 		uint64_t inode = socket_inode(fd, e->d_name);
 
 		r = inode != 0 ? cgroup_ids_add(&s->inodes, inode) : 0;
 	}
-	closedir(all);
 	s->table = t->tid;
 	return r;
 }

@@ -296,3 +296,25 @@ int file_make_parents(const char *path)
 	}
 	return part ? 0 : -ENOMEM;
 }
+
+DIR *directory_open(int fd)
+{
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const int error = errno;
+
+	if (!dir && fd >= 0)
+		close(fd);
+	errno = error;
+	return dir;
+}
+
+const struct dirent *directory_next(DIR *dir)
+{
+	const struct dirent *e;
+
+	do {
+		errno = 0;
+		e = readdir(dir);
+	} while (e && (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0));
+	return e;
+}

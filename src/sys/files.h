@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <sys/stat.h>
@@ -83,3 +84,16 @@ int file_replace_like(int dir, const char *fresh, const char *name,
 /* Make the directories on the way to @path that are missing, with mode 0755. Return: 0 or
  * -errno. */
 int file_make_parents(const char *path) MUST_CHECK;
+
+/* The entries of the directory @fd, which belongs to the result from now on; it is closed
+ * where there is none. Return: NULL with errno, which @fd of -1 leaves as it is. */
+DIR *directory_open(int fd);
+/* The next entry that isn't "." or "..". Return: NULL at the end, where errno is 0, and
+ * where the directory can't be read. */
+const struct dirent *directory_next(DIR *dir);
+
+static inline void clean_directory(DIR **dir)
+{
+	if (*dir)
+		closedir(*dir);
+}

@@ -8,7 +8,6 @@
  * when it has ended nothing is found there, whoever has its number by then. */
 #include "sys/socket_owner.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libmnl/libmnl.h>
@@ -27,6 +26,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "sys/cgroup_internal.h"
+#include "sys/files.h"
 #include "sys/netlink.h"
 #include "sys/tasks.h"
 
@@ -202,25 +202,17 @@ static bool is_in_network(int dir, const char *link, const char *network)
 static bool has_descriptor(int dir, const char *wanted)
 {
 	int fd = openat(dir, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *all = fd < 0 ? NULL : fdopendir(fd);
+	CLEAN(directory) DIR *all = directory_open(fd);
 	const struct dirent *e;
 	char target[64];
 	bool found = false;
 
-	if (!all) {
-		if (fd >= 0)
-			close(fd);
-		return false;
-	}
-	while (!found && (e = readdir(all))) {
-		ssize_t n = e->d_name[0] == '.'
-				    ? 0
-				    : readlinkat(fd, e->d_name, target, sizeof(target));
+	while (all && !found && (e = directory_next(all))) {
+		ssize_t n = readlinkat(fd, e->d_name, target, sizeof(target));
 
 		found = n > 0 && (size_t)n == strlen(wanted) &&
 			memcmp(target, wanted, (size_t)n) == 0;
 	}
-	closedir(all);
 	return found;
 }
 
@@ -347,7 +339,7 @@ static int list_cgroup(struct process_search *s)
 
 static int list_all(struct process_search *s)
 {
-	DIR *all = opendir("/proc");
+	CLEAN(directory) DIR *all = opendir("/proc");
 	const struct dirent *e;
 	uint32_t pid;
 	int r = all ? 0 : -errno;
@@ -355,8 +347,6 @@ static int list_all(struct process_search *s)
 	while (r == 0 && (e = readdir(all)))
 		if (text_to_u32(text_of(e->d_name), INT_MAX, &pid))
 			r = note(s, (pid_t)pid);
-	if (all)
-		closedir(all);
 	return r;
 }
 

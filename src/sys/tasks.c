@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sys/tasks.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "sys/files.h"
 
 enum {
 	STAT_SIZE = 2048,
@@ -138,23 +138,20 @@ pid_t tasks_process_of(int proc, pid_t tid)
 int tasks_each(int proc, pid_t pid, task_fn *fn, void *data)
 {
 	struct task t = { .pid = pid };
+	CLEAN(directory) DIR *all = NULL;
 	const struct dirent *e;
 	char path[32];
 	int fd, r = 0;
-	DIR *all;
 
 	snprintf(path, sizeof(path), "%d/task", (int)pid);
 	fd = open_directory(proc, path);
 	if (fd < 0)
 		return why_not(pid, fd);
-	all = fdopendir(fd);
-	if (!all) {
-		close(fd);
+	all = directory_open(fd);
+	if (!all)
 		return -ENOMEM;
-	}
 	while (r == 0 && (e = next_number(all, &t.tid, &r)))
 		r = read_task(&t, fd, e->d_name, fn, data);
-	closedir(all);
 	return r;
 }
 
@@ -174,7 +171,7 @@ static bool is_own_proc(int proc)
 int tasks_each_process(process_fn *fn, void *data)
 {
 	const pid_t self = getpid();
-	DIR *all = opendir("/proc");
+	CLEAN(directory) DIR *all = opendir("/proc");
 	bool has_self = false;
 	pid_t pid;
 	int r = all ? 0 : -errno;
@@ -185,8 +182,6 @@ int tasks_each_process(process_fn *fn, void *data)
 		has_self |= pid == self;
 		r = fn(data, dirfd(all), pid);
 	}
-	if (all)
-		closedir(all);
 	return r == 0 && !has_self ? -EXDEV : r;
 }
 

@@ -392,20 +392,12 @@ int cli_detach(int argc, char **argv)
 
 /* -- runs of the caller's ------------------------------------------------------------ */
 
-/* Who says where the daemon's socket is means the daemon. */
-static bool names_daemon(const char *socket)
-{
-	const char *variable = getenv("WEIR_SOCKET");
-
-	return socket || (variable && variable[0]);
-}
-
 /* Whom to ask for the sandbox @id: a run of the caller's by its own socket, in @run, or
- * the daemon by @socket. */
+ * the daemon by @socket. Who says where the daemon's socket is means the daemon. */
 static const char *guard_of(const char *socket, const char *id,
 			    char run[RUN_SOCKET_PATH_SIZE])
 {
-	return !names_daemon(socket) && run_socket_find(id, run) ? run : socket;
+	return !client_named_socket(socket) && run_socket_find(id, run) ? run : socket;
 }
 
 struct runs {
@@ -474,7 +466,8 @@ static void add_runs(json_t *answer, bool whole)
  * runs are all that there is for him. */
 static bool is_there_a_daemon(const struct show_spec *s)
 {
-	return names_daemon(s->socket) || access(CLI_DAEMON_SOCKET, R_OK | W_OK) == 0;
+	return client_named_socket(s->socket) ||
+	       access(CLI_DAEMON_SOCKET, R_OK | W_OK) == 0;
 }
 
 /* -- what comes back ---------------------------------------------------------------- */
@@ -568,7 +561,7 @@ int cli_ps(int argc, char **argv)
 				     : json_pack("{s:[]}", "sandboxes");
 	if (!j)
 		return r;
-	if (!names_daemon(spec.socket))
+	if (!client_named_socket(spec.socket))
 		add_runs(j, false);
 	if (spec.json) {
 		r = print_answer(j);
@@ -760,7 +753,7 @@ static int show_all(const struct show_spec *s)
 	}
 	if (all && daemon)
 		r = show_each(s, list);
-	if (all && r == 0 && !names_daemon(s->socket))
+	if (all && r == 0 && !client_named_socket(s->socket))
 		r = show_runs(s, all);
 	if (all && !s->json)
 		warn_of_more(all);

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 
 #include "base/clock.h"
+#include "base/exit_status.h"
 #include "base/log.h"
 #include "events/review.h"
 #include "events/sqlite.h"
@@ -128,7 +129,6 @@ enum {
 	TIME_LIMIT_MS = 30 * 1000, /* then it and its children are killed */
 	LOOK_MS = 500,
 	NOTED_MS = 10 * 1000, /* after that, in which what came of it is noted */
-	STATUS_NOT_STARTED = 127,
 };
 
 struct run {
@@ -184,7 +184,7 @@ static pid_t start(const struct teller *t, const struct review *task)
 	if (pid == 0) {
 		become(t->command, input, parent);
 		log_error("cannot run the review command: %s", strerror(errno));
-		_exit(STATUS_NOT_STARTED);
+		_exit(RUN_STATUS_NOT_FOUND);
 	}
 	if (pid > 0)
 		(void)setpgid(pid, pid);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/tools.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "policy/embedded.h"
 #include "policy/load.h"
 #include "policy/policy.h"
+#include "sys/files.h"
 #include "sys/print.h"
 #include "sys/term.h"
 
@@ -96,7 +96,7 @@ static void add_folder(struct profiles *p, const char *folder)
 {
 	static const char suffix[] = ".yaml";
 	const size_t suffix_len = sizeof(suffix) - 1;
-	DIR *dir = folder ? opendir(folder) : NULL;
+	CLEAN(directory) DIR *dir = folder ? opendir(folder) : NULL;
 	struct dirent *entry;
 
 	while (dir && (entry = readdir(dir))) {
@@ -115,8 +115,6 @@ static void add_folder(struct profiles *p, const char *folder)
 			add(p, (struct text){ entry->d_name, len - suffix_len }, path,
 			    text);
 	}
-	if (dir)
-		closedir(dir);
 }
 
 static int by_name(const void *a, const void *b)

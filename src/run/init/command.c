@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/exit_status.h"
 #include "supervisor/init.h"
 
 #include <errno.h>
@@ -46,9 +47,9 @@ static bool keep_signals_inside(void)
 _Noreturn void command_exec(char **argv, uint64_t ignored_signals)
 {
 	if (!keep_signals_inside()) {
-		init_report(LAUNCH_FAILED, EXIT_REFUSED,
+		init_report(LAUNCH_FAILED, RUN_STATUS_FAILED,
 			    "cannot keep the command's signals in the sandbox");
-		_exit(EXIT_REFUSED);
+		_exit(RUN_STATUS_FAILED);
 	}
 	close_range(STDERR_FILENO + 1, ~0U, 0);
 	reset_signals(ignored_signals);

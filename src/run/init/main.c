@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/exit_status.h"
 #include "supervisor/init.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@ void init_report(enum launch_report_type type, int value, const char *text)
 		len = sizeof(report.text) - 1;
 	memcpy(report.text, text, len);
 	if (send(INIT_FD_CHANNEL, &report, sizeof(report), MSG_NOSIGNAL) < 0)
-		_exit(EXIT_REFUSED);
+		_exit(RUN_STATUS_FAILED);
 }
 
 /* Wait for a report from control. Return: false when the channel is closed. */
@@ -39,8 +40,8 @@ static bool receive(struct launch_report *ret)
 
 static _Noreturn void give_up(const char *why)
 {
-	init_report(LAUNCH_FAILED, EXIT_REFUSED, why);
-	_exit(EXIT_REFUSED);
+	init_report(LAUNCH_FAILED, RUN_STATUS_FAILED, why);
+	_exit(RUN_STATUS_FAILED);
 }
 
 /* --- before the command --- */
@@ -99,7 +100,7 @@ static void wait_for_go(void)
 
 	do {
 		if (!receive(&report))
-			_exit(EXIT_REFUSED);
+			_exit(RUN_STATUS_FAILED);
 	} while (report.type != LAUNCH_GO);
 }
 
@@ -148,7 +149,7 @@ static void obey(pid_t command)
 	struct launch_report report;
 
 	if (!receive(&report))
-		_exit(EXIT_REFUSED);
+		_exit(RUN_STATUS_FAILED);
 	if (report.type == LAUNCH_SIGNAL && report.value > 0 && report.value < NSIG)
 		kill(command, report.value);
 }
@@ -198,7 +199,7 @@ int main(int argc, char **argv)
 	prctl(PR_SET_DUMPABLE, 0);
 	prctl(PR_SET_NAME, "weir-init");
 	if (argc < 2)
-		return EXIT_REFUSED;
+		return RUN_STATUS_FAILED;
 	orders = read_orders();
 	take_environment(orders);
 	signals = open_signals();
