@@ -84,14 +84,12 @@ static int on_link(const struct nlmsghdr *h, void *data)
 	const struct ifinfomsg *link = mnl_nlmsg_get_payload(h);
 	const struct nlattr *attrs[ATTRS] = { 0 };
 	struct err *err = data;
-	const char *name = "?";
+	const char *name;
 
 	if (h->nlmsg_type != RTM_NEWLINK ||
 	    mnl_attr_parse(h, sizeof(*link), on_attr, attrs) < 0)
 		return MNL_CB_OK;
-	if (attrs[IFLA_IFNAME] &&
-	    mnl_attr_validate(attrs[IFLA_IFNAME], MNL_TYPE_NUL_STRING) == 0)
-		name = mnl_attr_get_str(attrs[IFLA_IFNAME]);
+	name = nl_get_text(attrs[IFLA_IFNAME]);
 	if (is_bridge(attrs[IFLA_LINKINFO]))
 		err_set(err, -EPERM, "it has the bridge '%s'", name);
 	else if (link->ifi_type == ARPHRD_ETHER && attrs[PARENT_DEV_NAME])
