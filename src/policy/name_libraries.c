@@ -7,11 +7,25 @@
 #include <libpsl.h>
 #include <stdatomic.h>
 
+enum function { TO_ASCII, TO_UNICODE, BUILTIN, IS_PUBLIC_SUFFIX, FUNCTION_COUNT };
+
+#ifdef WEIR_STATIC
+/* They are in the program. */
+static void *find(enum function f)
+{
+	static void *const functions[FUNCTION_COUNT] = {
+		[TO_ASCII] = idn2_to_ascii_8z,
+		[TO_UNICODE] = idn2_to_unicode_8z8z,
+		[BUILTIN] = psl_builtin,
+		[IS_PUBLIC_SUFFIX] = psl_is_public_suffix2,
+	};
+
+	return functions[f];
+}
+#else
 /* The version that the headers of the build belong to. */
 #define LIBIDN2 "libidn2.so.0"
 #define LIBPSL	"libpsl.so.5"
-
-enum function { TO_ASCII, TO_UNICODE, BUILTIN, IS_PUBLIC_SUFFIX, FUNCTION_COUNT };
 
 static const struct {
 	const char *library, *name;
@@ -35,6 +49,7 @@ static void *find(enum function f)
 	atomic_store(&found[f], here);
 	return here;
 }
+#endif
 
 int name_to_ascii(const char *text, char **ret)
 {

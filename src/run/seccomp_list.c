@@ -30,6 +30,7 @@
 #include <termios.h>
 
 #include "base/macros.h"
+#include "sys/seccomp_arch.h"
 
 #define LOW32 0xffffffffULL
 /* The kernel's own names are younger than the headers of Debian 12. */
@@ -331,14 +332,16 @@ static int refuse_modes(scmp_filter_ctx ctx)
 
 /* The machine runs programs of these too. x32 is not among them: a call with its bit
  * set is of no known architecture, and refused. */
-static int add_architectures(scmp_filter_ctx ctx)
+static int add_architectures(scmp_filter_ctx ctx, const char *name)
 {
-	uint32_t native = seccomp_arch_native();
+	uint32_t arch = seccomp_arch_resolve_name(name);
 	int r = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS));
 
-	if (r == 0 && native == SCMP_ARCH_X86_64)
+	if (r == 0)
+		r = seccomp_build_for(ctx, name);
+	if (r == 0 && arch == SCMP_ARCH_X86_64)
 		r = seccomp_arch_add(ctx, SCMP_ARCH_X86);
-	if (r == 0 && native == SCMP_ARCH_AARCH64)
+	if (r == 0 && arch == SCMP_ARCH_AARCH64)
 		r = seccomp_arch_add(ctx, SCMP_ARCH_ARM);
 	return r;
 }
@@ -361,33 +364,32 @@ static int refuse_new_calls(int fd)
 	return write(fd, code, sizeof(code)) == (ssize_t)sizeof(code) ? 0 : -EIO;
 }
 
-static int build(scmp_filter_ctx ctx)
+static int build(scmp_filter_ctx ctx, const char *arch)
 {
 	static int (*const parts[])(scmp_filter_ctx) = {
-		add_architectures,
 		refuse_listed,
 		refuse_sockets,
 		refuse_modes,
 	};
-	int r = 0;
+	int r = add_architectures(ctx, arch);
 
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(parts); i++)
 		r = parts[i](ctx);
 	return r;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ALLOW);
 	int r;
 
-	if (!ctx)
+	if (argc != 2 || !ctx)
 		return EXIT_FAILURE;
 	/* As a tree: the kernel tries the filter on every call there is when it is
 	 * loaded. */
 	r = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 	if (r == 0)
-		r = build(ctx);
+		r = build(ctx, argv[1]);
 	if (r == 0)
 		r = refuse_new_calls(STDOUT_FILENO);
 	if (r == 0)

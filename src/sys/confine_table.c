@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 
 #include "base/macros.h"
+#include "sys/seccomp_arch.h"
 
 enum program {
 	ENGINE = 1 << 0,
@@ -263,9 +264,9 @@ static int add(scmp_filter_ctx ctx, const struct row *row)
 	return seccomp_rule_add_array(ctx, SCMP_ACT_ALLOW, row->call, count, row->when);
 }
 
-static int build(scmp_filter_ctx ctx, enum program program)
+static int build(scmp_filter_ctx ctx, const char *arch, enum program program)
 {
-	int r = 0;
+	int r = seccomp_build_for(ctx, arch);
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows) && r == 0; i++)
 		if (rows[i].programs & program)
@@ -292,7 +293,7 @@ static enum program program_of(const char *name)
 
 int main(int argc, char **argv)
 {
-	enum program program = argc == 2 ? program_of(argv[1]) : (enum program)0;
+	enum program program = argc == 3 ? program_of(argv[2]) : (enum program)0;
 	scmp_filter_ctx ctx;
 	int r;
 
@@ -305,7 +306,7 @@ int main(int argc, char **argv)
 	 * loaded. */
 	r = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 	if (r == 0)
-		r = build(ctx, program);
+		r = build(ctx, argv[1], program);
 	if (r == 0)
 		r = seccomp_export_bpf(ctx, STDOUT_FILENO);
 	seccomp_release(ctx);

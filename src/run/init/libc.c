@@ -11,7 +11,9 @@
  *
  *   Only on architectures whose entry and system call are written here
  *   (src/run/meson.build); elsewhere weir-init is linked with libc. */
+#include <arpa/inet.h>
 #include <assert.h>
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -127,7 +129,22 @@ _Noreturn void begin(long *stack)
 	_exit(main((int)stack[0], argv));
 }
 
-_Noreturn void __assert_fail(const char *what, const char *file, unsigned int line,
+#ifdef __GLIBC__
+#define LINE unsigned int
+#else
+#define LINE int
+
+uint16_t htons(uint16_t value)
+{
+	return htobe16(value);
+}
+
+uint32_t htonl(uint32_t value)
+{
+	return htobe32(value);
+}
+#endif
+_Noreturn void __assert_fail(const char *what, const char *file, LINE line,
 			     const char *function)
 {
 	_exit(EXIT_FAILURE);
