@@ -4,12 +4,11 @@
 #
 #   install.sh --package FILE-OR-URL --sha256 SUM [--yes]
 #
-# It says what it does before it does it, and asks, unless --yes or PACKAGE is given. The sum has to come from somewhere else than the
-# package does: a release's page, your own build's SHA256SUMS. PACKAGE and SHA256 in the
-# environment do as well, as a devcontainer's feature sets them.
+# It says what it does before it does it, and asks, unless --yes. The sum has to come from somewhere else than the
+# package does: a release's page, your own build's SHA256SUMS.
 set -eu
 
-package=${PACKAGE:-} sum=${SHA256:-} yes=${PACKAGE:+1}
+package='' sum='' yes=''
 stop() {
 	echo "install.sh: $1" >&2
 	exit "${2:-2}"

@@ -17,15 +17,6 @@ PACKAGES = {
 }
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """Two builds of the last commit, from two folders."""
-    both = [tmp_path_factory.mktemp(name) for name in ("one", "other")]
-    for folder in both:
-        subprocess.run([ROOT / "tools/dist", folder], check=True, stdout=subprocess.DEVNULL)
-    return both
-
-
 def package(folder, name):
     found, = folder.glob(f"{name}_*.deb")
     return found
