@@ -2,7 +2,7 @@
 # A thin front of meson. `make` alone builds; `make run` and `make test` install what is missing first.
 BUILD ?= build
 
-.PHONY: all setup run test confined valgrind shared faults dist distcheck fuzz bench compare coverage format install clean
+.PHONY: all setup run test confined valgrind shared faults dist distcheck dist-arm64 distcheck-arm64 fuzz bench compare coverage format install clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) programs
@@ -26,10 +26,16 @@ test: setup
 confined valgrind shared faults: setup
 	@tests/run $@
 
-# What is handed out: the source and Debian packages, in dist/. distcheck builds them twice, and looks at both.
+# What is handed out, in dist/: the source, packages, and programs without a library. distcheck builds them twice, and
+# looks at both; it tries them in bare root file systems of Debian's.
 dist distcheck:
 	@tools/setup dist
 	@if [ $@ = dist ]; then tools/dist; else tools/setup test && tests/run dist; fi
+
+# For arm64, in a root file system of its own, build-arm64/. Needs root.
+dist-arm64 distcheck-arm64:
+	@tools/setup arm64
+	@if [ $@ = dist-arm64 ]; then tools/dist-arm64; else tools/setup test && tests/run arm64; fi
 
 fuzz: setup
 	@tests/fuzz/run
