@@ -559,7 +559,7 @@ void engine_sandbox_report_repair(struct engine_sandbox *g, int r)
 	snprintf(event.reason, sizeof(event.reason), "%s",
 		 r < 0 ? "others have changed the filter; it can't be put back"
 		       : "others had changed the filter; it was put back");
-	sandbox_event(&g->sandbox, &event, loop_now_ms(g->core->loop));
+	sandbox_notice(&g->sandbox, &event, loop_now_ms(g->core->loop));
 }
 
 void engine_sandbox_verify(struct engine_sandbox *g)

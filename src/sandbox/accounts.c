@@ -66,8 +66,9 @@ static_assert(AGGREGATION_NEW + NOVELTY_LEVELS == AGGREGATION_NEW_LAST,
 static unsigned int line_of(struct accounts *a, const struct event *e, int64_t now_ms)
 {
 	if (e->action != EVENT_DENY)
-		return e->limit == EVENT_LIMIT_DENIES ? AGGREGATION_ALWAYS
-						      : AGGREGATION_NEW_LAST;
+		return e->limit == EVENT_LIMIT_DENIES || e->action == EVENT_PANIC
+			       ? AGGREGATION_ALWAYS
+			       : AGGREGATION_NEW_LAST;
 	return e->remote.family == ADDR_NONE && e->name[0] == '\0'
 		       ? AGGREGATION_ALWAYS /* what is reported without a destination */
 		       : AGGREGATION_NEW + novelty_rank(&a->novelty, e, now_ms);

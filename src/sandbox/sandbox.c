@@ -65,7 +65,7 @@ void sandbox_notice(struct sandbox *s, struct event *e, int64_t now_ms)
 	fill(s, e);
 	if (s->on_event(s->on_event_data, e))
 		return;
-	if (s->accounts && e->action != EVENT_PANIC)
+	if (s->accounts)
 		accounts_add(s, e, now_ms);
 	else
 		s->counters[COUNT_EVENTS_DROPPED] += e->packets;
@@ -110,12 +110,11 @@ bool sandbox_tell(const struct sandbox *s, const struct event *e)
 void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
 {
 	const uint32_t per_second = plan_limit(&s->plan, LIMIT_EVENTS_PER_SECOND);
-	bool folds = s->accounts && e->action != EVENT_PANIC;
 
 	if (s->state == SANDBOX_TESTING || !s->on_event)
 		return;
 	fill(s, e);
-	if (folds) {
+	if (s->accounts) {
 		accounts_add(s, e, now_ms);
 		accounts_report(s, now_ms, false);
 	} else if (!rate_take(&s->event_rate, per_second, 1000, per_second, now_ms) ||

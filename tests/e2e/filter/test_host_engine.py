@@ -623,3 +623,13 @@ def test_many_address_rules_are_put_back(engine, host, app, site):
     wait_for(lambda: engine.stats(1).get("repairs") == 1)
     assert app.probe(["tcp", site.v4, 443]).result == "ok"
     expect.tcp_refused(app.probe(["tcp", STRANGER, 443]))
+
+
+def test_every_repair_is_told_whatever_the_rate_of_events(engine, app):
+    engine.attach(1, app, limits={"events_per_second": 1})
+    engine.load()
+    told = []
+    for number in range(1, 5):
+        engine.ask("tamper")
+        wait_for(lambda number=number: engine.stats(1).get("repairs") == number)
+    wait_for(lambda: told.extend(engine.events()) or sum(e[1] == PANIC for e in told) >= 4)
