@@ -123,13 +123,15 @@ static void read_passed(struct engine_sandbox *g, int64_t now_ms)
 
 /* The host's table counts for all its sandboxes in the same sets, so all are read at
  * once. Reading takes the longer the more destinations are in use: the next time comes
- * after two hundred times that. The refusals of one sandbox can be read alone: each first
- * packet to a destination was logged, so all destinations are known here, unless a log
- * was lost. */
+ * after two hundred times that, and where a budget is counted after two seconds at most.
+ * The refusals of one sandbox can be read alone: each first packet to a destination was
+ * logged, so all destinations are known here, unless a log was lost. */
 
 enum {
 	READ_EVERY_MS = 250,
-	SHARE = 200, /* one part of the time is spent reading */
+	SHARE = 200, /* one part of the time is spent reading, */
+	READ_AFTER_MAX_MS =
+		2000, /* but who waits for the end of a budget waits no longer */
 	HOST_DRAINS_MAX = 16,
 	ALONE_MAX = 64, /* destinations of one sandbox; with more of them, all are read */
 };
@@ -281,16 +283,25 @@ static void read_passed_of_all(struct engine_host *h, int64_t now_ms)
 	}
 }
 
-static void read_host(struct engine_host *h, bool refused, bool passed, int64_t now_ms)
+/* Which counters of the host's table some sandbox wants to be read. */
+struct host_wants {
+	bool refused, passed;
+	bool budgets; /* what has passed is wanted for those */
+};
+
+static void read_host(struct engine_host *h, const struct host_wants *wants,
+		      int64_t now_ms)
 {
 	int64_t begun_ms = clock_now_ms();
 
-	if (now_ms < h->counts_from_ms)
+	if (now_ms < h->counts_from_ms &&
+	    !(wants->budgets && now_ms >= h->counts_read_ms + READ_AFTER_MAX_MS))
 		return;
-	if (refused)
+	if (wants->refused)
 		read_refused_of_all(h, now_ms);
-	if (passed)
+	if (wants->passed)
 		read_passed_of_all(h, now_ms);
+	h->counts_read_ms = now_ms;
 	h->counts_from_ms = now_ms + READ_EVERY_MS + (clock_now_ms() - begun_ms) * SHARE;
 }
 
@@ -318,11 +329,6 @@ static void close_window(struct engine_sandbox *g, int64_t now_ms)
 	accounts_close(&g->sandbox, now_ms);
 }
 
-/* Which counters of the host's table some sandbox wants to be read. */
-struct host_wants {
-	bool refused, passed;
-};
-
 static void account(struct engine_sandbox *g, struct host_wants *wants, int64_t now_ms)
 {
 	const struct accounts *a = g->sandbox.accounts;
@@ -337,6 +343,7 @@ static void account(struct engine_sandbox *g, struct host_wants *wants, int64_t 
 	if (g->kind == ATTACH_HOST) {
 		wants->refused |= refused;
 		wants->passed |= passed || counts;
+		wants->budgets |= counts;
 	} else {
 		if (counts && !passed && has_filter(g))
 			read_passed(g, now_ms);
@@ -364,7 +371,7 @@ static void on_tick(struct loop_timer *t)
 			account(g, &wants, now_ms);
 	}
 	if (c->host && (wants.refused || wants.passed))
-		read_host(c->host, wants.refused, wants.passed, now_ms);
+		read_host(c->host, &wants, now_ms);
 	if (loop_timer_start(c->loop, t, now_ms + TICK_MS) < 0)
 		loop_stop(c->loop);
 }

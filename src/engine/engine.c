@@ -247,8 +247,10 @@ static void on_attach(struct engine *e, const struct ipc_message *m, int *fds,
 	      : err_set(&err, -ENOMEM, "out of memory");
 	if (r == 0 && ipc_take_fds(m, fds, count, &all) < 0)
 		r = err_set(&err, -EBADMSG, "a descriptor of the sandbox is missing");
-	if (g)
+	if (g) {
 		engine_sandbox_init(g, (enum attach_kind)m->attach.kind, m->sandbox);
+		g->judged_ms = e->config.judged_ms;
+	}
 	if (r == 0)
 		r = open_sandbox(e, g, &attach, &all, &err);
 	ipc_fds_done(&all);

@@ -116,7 +116,7 @@ static bool is_in_force(const struct engine_sandbox *g, const struct plan *p)
 static int64_t look_at(struct engine_sandbox *g)
 {
 	const int64_t wall_ms = clock_wall_ms(), now_ms = loop_now_ms(g->core->loop);
-	const struct budgets *budgets = g->sandbox.budgets;
+	struct budgets *budgets = g->sandbox.budgets;
 	struct plan next = g->plan;
 	int64_t next_ms;
 
@@ -124,14 +124,20 @@ static int64_t look_at(struct engine_sandbox *g)
 	next.spent = budgets_spent(budgets, &next, now_ms);
 	report_spent(g);
 	/* A change that is under way is followed by a look of its own. */
-	if (!is_in_force(g, &next) && !g->change.is_under_way)
-		go_over(g, next);
+	if (!g->change.is_under_way) {
+		next.spent =
+			budgets_hold(budgets, g->sandbox.plan.spent, next.spent, now_ms);
+		if (!is_in_force(g, &next))
+			go_over(g, next);
+	}
 	next_ms = budgets_next_ms(budgets, &next, now_ms);
 	if (next.ends_ahead != 0) {
 		next_ms = MIN(next_ms, grants_next_ms(g->grants, wall_ms, now_ms));
 		next_ms = MIN(next_ms, (int64_t)EVERY_MS);
 	}
-	return is_in_force(g, &next) ? next_ms : MIN(next_ms, (int64_t)EVERY_MS);
+	if (!is_in_force(g, &next) || next.spent != budgets_spent(budgets, &next, now_ms))
+		next_ms = MIN(next_ms, (int64_t)EVERY_MS);
+	return next_ms;
 }
 
 static bool is_watched(const struct engine_sandbox *g)

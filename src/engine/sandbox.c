@@ -249,6 +249,9 @@ static int prepare(struct engine_sandbox *g, struct err *err)
 	if (r < 0)
 		return r;
 	g->grants = engine_grants_new(g, &g->plan);
+	/* What has ended since then goes with the first look, as at any other time. */
+	if (owned && g->grants)
+		plan_set_time(&g->plan, g->judged_ms);
 	engine_grants_count(g, &g->plan, true);
 	s->on_spent = engine_grants_on_spent;
 	s->plan = g->plan;

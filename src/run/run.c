@@ -528,6 +528,7 @@ static int start_engine(struct control *c, const struct launch_probe *probe,
 		.upstreams = c->spec->upstreams.items,
 		.upstream_count = c->spec->upstreams.count,
 		.repin_ms = c->spec->repin_ms,
+		.judged_ms = c->policy->judged_ms,
 	};
 
 	snprintf(config.attach.probe_name, sizeof(config.attach.probe_name), "%.*s",

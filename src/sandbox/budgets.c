@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/rate.h"
 #include "sandbox/sandbox.h"
 
 struct account {
@@ -15,6 +16,8 @@ struct account {
 	int64_t ends_ms; /* of the period; INT64_MAX: it has none; 0: none has begun */
 	bool news;	 /* used up, and nobody was told */
 };
+
+enum { ANEW_BURST = 4096, ANEW_EVERY_MS = 16000 };
 
 #define KEPT_MAGIC UINT64_C(0x3130677562696577) /* "weibug01" */
 
@@ -39,6 +42,7 @@ static_assert(sizeof(struct kept) <= BUDGETS_KEPT_SIZE, "the copy has room");
 
 struct budgets {
 	struct kept_accounts *kept; /* borrowed; NULL: nobody keeps them */
+	struct rate anew;
 	size_t count;
 	struct account accounts[];
 };
@@ -73,6 +77,7 @@ struct budgets *budgets_new(const struct budgets *old, struct plan *plan, int64_
 	if (!b)
 		return NULL;
 	b->count = count;
+	b->anew = old ? old->anew : (struct rate){ 0 };
 	for (size_t i = 0; i < count; i++) {
 		struct account *a = &b->accounts[i];
 
@@ -232,17 +237,30 @@ static bool count_one(struct budgets *b, const struct plan *p, int index, uint64
 	return true;
 }
 
-bool budgets_count(struct budgets *b, const struct plan *p, uint32_t rule, uint64_t sent,
-		   uint64_t received, int64_t now_ms)
+uint64_t budgets_of(const struct plan *p, uint32_t rule)
 {
-	bool own = false, all;
+	const int index = plan_budget_of(p, rule);
+
+	return index < 0 ? 0 : UINT64_C(1) << index;
+}
+
+bool budgets_count_each(struct budgets *b, const struct plan *p, uint64_t which,
+			uint64_t sent, uint64_t received, int64_t now_ms)
+{
+	bool any = false;
 
 	if (!b || (sent == 0 && received == 0))
 		return false;
-	if (rule != PLAN_NO_RULE)
-		own = count_one(b, p, plan_budget_of(p, rule), sent, received, now_ms);
-	all = count_one(b, p, plan_budget_of(p, PLAN_NO_RULE), sent, received, now_ms);
-	return own || all;
+	for (; which != 0; which &= which - 1)
+		any |= count_one(b, p, __builtin_ctzll(which), sent, received, now_ms);
+	return any;
+}
+
+bool budgets_count(struct budgets *b, const struct plan *p, uint32_t rule, uint64_t sent,
+		   uint64_t received, int64_t now_ms)
+{
+	return budgets_count_each(b, p, budgets_of(p, rule) | budgets_of(p, PLAN_NO_RULE),
+				  sent, received, now_ms);
 }
 
 uint64_t budgets_spent(const struct budgets *b, const struct plan *p, int64_t now_ms)
@@ -256,6 +274,14 @@ uint64_t budgets_spent(const struct budgets *b, const struct plan *p, int64_t no
 		    is_spent(&b->accounts[i], &budget, now_ms))
 			spent |= UINT64_C(1) << i;
 	}
+	return spent;
+}
+
+uint64_t budgets_hold(struct budgets *b, uint64_t closed, uint64_t spent, int64_t now_ms)
+{
+	for (uint64_t anew = b ? closed & ~spent : 0; anew != 0; anew &= anew - 1)
+		if (!rate_take(&b->anew, 1, ANEW_EVERY_MS, ANEW_BURST, now_ms))
+			spent |= anew & -anew;
 	return spent;
 }
 
@@ -306,6 +332,13 @@ void sandbox_spend(struct sandbox *s, uint32_t rule, uint64_t sent, uint64_t rec
 		   int64_t now_ms)
 {
 	if (budgets_count(s->budgets, &s->plan, rule, sent, received, now_ms) &&
+	    s->on_spent)
+		s->on_spent(s);
+}
+
+void sandbox_spend_each(struct sandbox *s, uint64_t which, uint64_t sent, int64_t now_ms)
+{
+	if (budgets_count_each(s->budgets, &s->plan, which, sent, 0, now_ms) &&
 	    s->on_spent)
 		s->on_spent(s);
 }

@@ -34,8 +34,19 @@ uint64_t budgets_left(const struct budgets *b, const struct plan *p, uint32_t ru
 /* So many have passed. Return: a budget is used up by them. */
 bool budgets_count(struct budgets *b, const struct plan *p, uint32_t rule, uint64_t sent,
 		   uint64_t received, int64_t now_ms);
+/* The same of several: bit i is plan_budget(i). What may leave by all rules
+ * together has a bit of its own: budgets_of(PLAN_NO_RULE). */
+bool budgets_count_each(struct budgets *b, const struct plan *p, uint64_t which,
+			uint64_t sent, uint64_t received, int64_t now_ms);
+/* The bit of @rule's own budget; 0: it has none. */
+uint64_t budgets_of(const struct plan *p, uint32_t rule);
 /* plan.spent as of now. */
 uint64_t budgets_spent(const struct budgets *b, const struct plan *p, int64_t now_ms);
+/* @spent, and those of @closed that begin anew and have to wait. Each that opens takes a
+ * generation of the policy, and one more when it is used up. There are 65,535, and the
+ * kernel keeps an idle flow for five days: so 4,096 may open at once, and one every 16
+ * seconds, so that no generation returns while a flow may still have its mark. */
+uint64_t budgets_hold(struct budgets *b, uint64_t closed, uint64_t spent, int64_t now_ms);
 /* What has passed can't all be counted: each budget that cuts is used up. Return: one
  * wasn't before. */
 bool budgets_use_up(struct budgets *b, const struct plan *p, int64_t now_ms);
@@ -47,6 +58,7 @@ int64_t budgets_next_ms(const struct budgets *b, const struct plan *p, int64_t n
 /* The same of @s, which may have none; who has a budget that is used up is told. */
 void sandbox_spend(struct sandbox *s, uint32_t rule, uint64_t sent, uint64_t received,
 		   int64_t now_ms);
+void sandbox_spend_each(struct sandbox *s, uint64_t which, uint64_t sent, int64_t now_ms);
 void sandbox_spend_all(struct sandbox *s, int64_t now_ms); /* budgets_use_up() */
 uint64_t sandbox_budget_left(const struct sandbox *s, uint32_t rule, bool received,
 			     int64_t now_ms);

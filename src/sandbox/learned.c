@@ -330,6 +330,7 @@ void learned_past_add(struct learned_past *p, const struct dns_name *n,
 	}
 	if (p->items.count >= LEARNED_PAST_MAX) {
 		i = p->oldest;
+		p->has_dropped = true;
 		learned_snapshot_clear_past(p, i);
 		unlink_past(p, i);
 		free(past_at(p, i)->bytes);
@@ -785,6 +786,31 @@ size_t learned_find(const struct learned *l, const struct addr *a, int64_t now_m
 		};
 	}
 	return n;
+}
+
+bool learned_rules(const struct learned *l, const struct addr *a, learned_rule_fn *fn,
+		   void *data)
+{
+	const struct learned_past *p = &l->past;
+	struct plan_verdict v;
+
+	for (uint32_t i = table_first(&l->elements, hash_addr(l, a)); i != NONE;
+	     i = element_at(l, i)->link.next) {
+		const struct element *el = element_at(l, i);
+
+		if (!addr_equal(&el->addr, a))
+			continue;
+		for (uint32_t j = el->newest; j != NONE; j = entry_at(l, j)->older)
+			fn(data, entry_at(l, j)->rule, el->port_list);
+	}
+	for (uint32_t i = p->newest; i != NONE; i = past_at(p, i)->older) {
+		struct dns_name n = past_name(past_at(p, i));
+
+		if (addr_equal(&past_at(p, i)->addr, a) &&
+		    learned_is_allowed(l->plan, &n, a, &v))
+			fn(data, v.rule, v.port_list);
+	}
+	return !p->has_dropped;
 }
 
 bool learned_teaches(const struct learned *l, const struct dns_name *name,

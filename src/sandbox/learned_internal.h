@@ -85,6 +85,7 @@ struct learned_past {
 	struct learned_table items;
 	uint32_t newest, oldest;
 	uint64_t serial;
+	bool has_dropped;		   /* one that was kept made room for another */
 	struct learned_snapshot *snapshot; /* borrowed; NULL: there is none */
 };
 

@@ -113,6 +113,7 @@ static int carry(struct learned *to, const struct learned *from, int64_t now_ms,
 		return -ENOMEM;
 	to->evicted = from->evicted;
 	to->keeps_past = from->keeps_past;
+	to->past.has_dropped = from->past.has_dropped;
 	carry_past(to, from);
 	for (uint32_t i = 0; r == 0 && i < from->entries.count; i++)
 		r = carry_entry(to, from, entry_at(from, order[i].entry), now_ms);

@@ -207,6 +207,44 @@ static void refused_count(struct sandbox *s, const struct filter_count *c, uint3
 	tell(s, &e, now_ms);
 }
 
+struct payers {
+	const struct plan *plan;
+	const struct filter_count *count;
+	uint64_t which; /* bits of budgets */
+	bool is_known;	/* some rule opens that destination */
+};
+
+static void on_rule(void *data, uint32_t rule, uint8_t port_list)
+{
+	struct payers *p = data;
+
+	if (!plan_port_list_has(p->plan, port_list, p->count->protocol, p->count->port))
+		return;
+	p->is_known = true;
+	p->which |= budgets_of(p->plan, rule);
+}
+
+/* Which budgets pay for what was sent to @c: of each rule that opens that destination, or
+ * did when the flow began. The kernel can't tell them apart. */
+static uint64_t payers(const struct sandbox *s, const struct filter_count *c)
+{
+	const struct plan_verdict v =
+		plan_match_addr(&s->plan, &c->addr, c->protocol, c->port);
+	struct payers p = { .plan = &s->plan, .count = c };
+	bool is_whole = true;
+
+	if (v.rule != PLAN_NO_RULE) {
+		p.is_known = true;
+		p.which |= budgets_of(&s->plan, v.rule);
+	}
+	if (s->learned)
+		is_whole = learned_rules(s->learned, &c->addr, on_rule, &p);
+	/* It may have been one of those that were too many to keep. */
+	if (!p.is_known && !is_whole && v.action != POLICY_ALLOW)
+		p.which = UINT64_MAX >> (64 - plan_budget_count(&s->plan));
+	return p.which | budgets_of(&s->plan, PLAN_NO_RULE);
+}
+
 void passed_count(struct sandbox *s, const struct filter_count *c, int64_t now_ms)
 {
 	struct event e = event_of(c, EVENT_ALLOW);
@@ -218,7 +256,8 @@ void passed_count(struct sandbox *s, const struct filter_count *c, int64_t now_m
 		snprintf(e.name, sizeof(e.name), "%s", dns_name_format(&use.name, text));
 		e.rule = e.rule == PLAN_NO_RULE ? use.rule : e.rule;
 	}
-	sandbox_spend(s, e.rule, c->bytes, 0, now_ms);
+	if (s->budgets)
+		sandbox_spend_each(s, payers(s, c), c->bytes, now_ms);
 	sandbox_passed(s, &e, now_ms);
 }
 

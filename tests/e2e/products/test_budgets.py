@@ -75,6 +75,36 @@ def test_where_not_everything_can_be_counted_it_is_used_up(world, product):
         wait_for(lambda: any("budget of the rule is used up" in d["reason"] for d in box.denies() if d["name"] == site.name))
 
 
+@pytest.mark.parametrize("product", ["sidecar", "cgroup"])
+def test_a_flow_that_outlives_what_opened_it_pays_on(world, product):
+    """The name is looked up once; its address is closed to new connections when the flow sends what uses the budget up."""
+    site = world.site(f"budget{world.number()}.test", ttl=1)
+    short = {"min_lifetime": 1, "grace": 1}
+    with guarded(world, product, policy(rule(site.name, sent=4000), verify="dns", limits=short)) as box:
+        assert box.probe(["dns", site.name]).addresses
+        flow = box.flow(site.v4)
+        assert flow.say() == "got"
+        wait_for(lambda: box.probe(["tcp", site.v4, 7007]).result != "ok", step=0.2)
+        assert flow.say() == "got"
+        wait_for(lambda: flow.say(WORD) != "got", step=0.1)
+        expect.name_refused(box.probe(["dns", site.name]))
+
+
+@pytest.mark.parametrize("product", ["sidecar", "cgroup"])
+def test_each_name_of_an_address_pays(world, product):
+    """The kernel can't tell them apart: here the last one that was looked up has no budget."""
+    site, other, third = (world.site(f"budget{world.number()}.test") for _ in range(3))
+    world.dns.add(other.name, site.v4)
+    world.dns.add(third.name, site.v4)
+    port = {**rule(third.name, sent=100), "ports": ["tcp/7008"]}
+    with guarded(world, product, policy(rule(site.name, sent=2000), rule(other.name), port, verify="dns")) as box:
+        assert all(a.addresses for a in box.probe(["dns", site.name], ["dns", third.name], ["dns", other.name]))
+        flow = box.flow(site.v4)
+        wait_for(lambda: flow.say(WORD) == "got" and not box.probe(["dns", site.name], ["dns", other.name])[0].addresses, step=0.1)
+        assert flow.say() == "got"  # the other name still opens the address
+        assert all(a.addresses for a in box.probe(["dns", other.name], ["dns", third.name]))
+
+
 def test_what_comes_back_has_a_budget_and_so_has_all_that_leaves(world):
     site, other = (world.site(f"budget{world.number()}.test") for _ in range(2))
     told = rule(other.name, sent=100, action="event")
@@ -89,6 +119,18 @@ def test_what_comes_back_has_a_budget_and_so_has_all_that_leaves(world):
         assert sent_to(box, site.v4) + sent_to(box, other.v4) <= 4096
         expect.name_refused(box.probe(["dns", other.name]))
         box.assert_silent()
+
+
+def test_what_comes_back_has_a_budget_only_where_the_relay_carries_it(world, tmp_path):
+    path = tmp_path / "policy.json"
+    for verify, ports, why in (("tls", ["tcp/443"], ""), ("dns", ["tcp/443"], "needs verify: tls"), ("tls", [443], "TCP alone"),
+                               ("tls", ["tcp/443", "udp/443"], "TCP alone"), ("tls", None, "TCP alone")):
+        path.write_text(policy({"action": "allow", "target": "a.test", "budget": {"received": 5}, **({"ports": ports} if ports else {})}, verify=verify))
+        done = world.weir("policy", "check", path)
+        assert done.code == (2 if why else 0) and why in done.messages, done
+    path.write_text(policy(rule("a.test", received=5)))
+    done = world.weir("run", "--verify", "dns", "--policy", path, "--", "/bin/true")
+    assert done.code == 2 and "needs verify: tls" in done.messages, done
 
 
 def test_a_budget_that_cannot_be_read_opens_nothing(world, pod, guarded):

@@ -82,3 +82,12 @@ def test_an_end_that_cannot_be_read_opens_nothing(world, pod, guarded):
     assert side.call("PATCH", "/policy", [{"action": "deny", "target": site.name, "for": "1h"}]).status == 400
     assert not pod.probe(["dns", site.name]).addresses and not pod.queries(site.name)
     assert pod.probe(["dns", other.name]).addresses
+
+
+def test_an_address_rule_that_ends_while_a_run_starts_fails_nothing(world, tmp_path):
+    """At some moment of the start: the launch child, the engine and the check of the filter have to mean the same one."""
+    path = tmp_path / "policy.json"
+    for ms in range(4, 64, 2):
+        path.write_text(policy(grant(world.address(), ms / 1000)))
+        done = world.weir("run", "--policy", path, "--", "/bin/true")
+        assert done.code == 0, (ms, done)

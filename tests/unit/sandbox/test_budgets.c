@@ -159,6 +159,34 @@ static void what_was_counted_outlives_the_engine(void **state)
 	close_world(&more);
 }
 
+/* A flow that was cut and stays idle has the mark of a generation until the kernel
+ * forgets it, after five days. */
+static void no_generation_returns_while_a_flow_may_have_it(void **state)
+{
+	enum { FIVE_DAYS_SEC = 5 * 24 * 3600, GENERATIONS = 65535 };
+	struct world w = open_world(NULL, false, NOW);
+	struct budgets *next;
+	int opened[2] = { 0 };
+
+	/* It is used up at once, and its period is a second. */
+	for (int64_t s = 0; s < 2 * FIVE_DAYS_SEC; s++) {
+		opened[s / FIVE_DAYS_SEC] +=
+			budgets_hold(w.budgets, 1, 0, NOW + s * 1000) == 0;
+		if (s % 1000 != 0)
+			continue;
+		/* A change of the policy gives nothing back. */
+		next = budgets_new(w.budgets, &w.plan, NOW + s * 1000);
+		budgets_free(w.budgets);
+		w.budgets = next;
+	}
+	assert_in_range(opened[0], 25000, GENERATIONS / 2);
+	assert_in_range(opened[1], 25000, GENERATIONS / 2);
+	/* What is used up still is not held back by that, nor what is open. */
+	assert_int_equal(budgets_hold(w.budgets, 3, 2, NOW), 3);
+	assert_int_equal(budgets_hold(w.budgets, 0, 0, NOW), 0);
+	close_world(&w);
+}
+
 static void what_was_lost_is_used_up(void **state)
 {
 	static _Alignas(8) uint8_t kept[BUDGETS_KEPT_SIZE];
@@ -200,6 +228,7 @@ int main(void)
 		cmocka_unit_test(that_of_all_counts_everything_that_is_sent),
 		cmocka_unit_test(another_policy_goes_on_counting),
 		cmocka_unit_test(what_was_counted_outlives_the_engine),
+		cmocka_unit_test(no_generation_returns_while_a_flow_may_have_it),
 		cmocka_unit_test(what_was_lost_is_used_up),
 		cmocka_unit_test(without_an_account_everything_is_used_up),
 	};
