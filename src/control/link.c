@@ -498,6 +498,16 @@ static int check_alone(const struct control *s, const struct ipc_sandbox *spec,
 		       CONTAINER_OF(e, struct control_sandbox, by_key)->spec.name);
 }
 
+/* One whose engine is away gets none that another can have. */
+static bool is_better(const struct control_link *l, const struct control_link *best)
+{
+	const bool is_there = l->from_engine.fd >= 0;
+
+	if (!best || is_there != (best->from_engine.fd >= 0))
+		return !best || is_there;
+	return l->control_sandbox_count < best->control_sandbox_count;
+}
+
 static struct control_link *emptiest(struct control *s)
 {
 	struct control_link *best = NULL;
@@ -505,8 +515,7 @@ static struct control_link *emptiest(struct control *s)
 	for (size_t i = 0; i < s->link_count; i++) {
 		struct control_link *l = &s->links[i];
 
-		if (l->from_supervisor.fd >= 0 && !l->full &&
-		    (!best || l->control_sandbox_count < best->control_sandbox_count))
+		if (l->from_supervisor.fd >= 0 && !l->full && is_better(l, best))
 			best = l;
 	}
 	return best;
@@ -529,6 +538,8 @@ static int start_one_more(struct control *s, struct err *err)
 
 	if (r < 0)
 		return r;
+	/* Nothing was there before it, so nobody waits until it has that. */
+	s->links[count % IPC_ENGINES_MAX].known = s->link_count > count;
 	/* Once, for a start. */
 	s->links[count % IPC_ENGINES_MAX].patience_ms = CONTROL_ASK_MS;
 	if (s->link_count == count || !control_await_engine(&s->links[count]))

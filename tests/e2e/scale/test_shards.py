@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several engines: who is in which, and that one knows nothing of another's end."""
+import concurrent.futures
 import contextlib
 import os
 import random
@@ -301,8 +302,20 @@ def test_where_it_is_crowded_another_is_started(host, pod, other, site):
     for uid in range(71000, 71500):
         assert daemon.call("PUT", f"/sandboxes/u{uid}", {"uid": uid, "policy": {}}).status == 201
     assert daemon.get("/status").json()["engines"] == 1
-    daemon.attach("app", pod, "--allow", site.name)
-    assert daemon.get("/status").json()["engines"] == 2 and engines(daemon)["app"] == 1
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        attach = pool.submit(daemon.weir, "attach", "--id", "app", "--netns", pod.ns.path, "--allow", site.name)
+        late = wait_for(lambda: daemon.children().get("daemon-1"), step=0)
+        os.kill(late, signal.SIGSTOP)
+        # it has nothing to take over: nobody is sent away for it
+        reply = daemon.call("PUT", "/sandboxes/meanwhile", {"uid": 71998, "policy": {}})
+        assert reply.status == 201, reply
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(late, signal.SIGCONT)
+        done = attach.result()
+    daemon.ready()
+    if done.code:  # the new one was stopped after its engine had come, and had the sandbox
+        daemon.attach("app", pod, "--allow", site.name)
+    assert daemon.get("/status").json()["engines"] == 2
     daemon.attach("two", other, "--allow", site.name)
     assert engines(daemon)["two"] == 1 and daemon.get("/status").json()["engines"] == 2
     assert site.v4 in pod.probe(["dns", site.name]).addresses
