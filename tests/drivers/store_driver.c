@@ -4,7 +4,7 @@
  *   add FIRST COUNT   that many denied lookups, n<FIRST>.test and on
  *   same COUNT        the same denied lookup that many times
  *   put SANDBOX ACTION ADDRESS PORT RULE COMMAND PACKETS AGO_SEC ALLOWABLE NAME
- *                     one event; "-" is none, the name is in hexadecimal
+ *                     one event, 1000 bytes a packet; "-" is none, the name is in hex
  *   like NAME         what is put from now on could be taken for that; -: for nothing
  *   drain             wait until they are written or lost
  *   state             the state as JSON */
@@ -73,6 +73,7 @@ static bool put(struct sqlite_writer *w, const char *order)
 	row = lookup("");
 	row.event.ts_ms -= (int64_t)ago * 1000;
 	row.event.packets = packets;
+	row.event.bytes = (uint64_t)packets * 1000;
 	row.event.allowable = allowable > 0;
 	for (int a = EVENT_ALLOW; a < EVENT_ACTION_COUNT; a++)
 		if (strcmp(words[1], event_action_name((enum event_action)a)) == 0)

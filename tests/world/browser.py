@@ -167,7 +167,8 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def picture(self, path):
-        data = self.call("Page.captureScreenshot", captureBeyondViewport=False)["data"]
+        kind = {"format": "webp", "quality": 70} if str(path).endswith(".webp") else {}
+        data = self.call("Page.captureScreenshot", captureBeyondViewport=False, **kind)["data"]
         pathlib.Path(path).write_bytes(base64.b64decode(data))
 
     def names(self, *roles):

@@ -19,14 +19,14 @@ export class Refused extends Error {
 	}
 }
 
-async function call(method, path, { signal, headers = {} } = {}) {
+async function call(method, path, { signal, body, headers = {} } = {}) {
 	let answer;
 
 	if (token)
 		headers[TOKEN_HEADER] = token;
 	try {
 		answer = await fetch(new URL(path, root), {
-			method, headers, signal, cache: "no-store", credentials: "same-origin", mode: "same-origin",
+			method, headers, signal, body, cache: "no-store", credentials: "same-origin", mode: "same-origin",
 			redirect: "error", referrerPolicy: "no-referrer",
 		});
 	} catch (e) {
@@ -43,8 +43,8 @@ export async function get(path, signal) {
 	return (await call("GET", path, { signal })).json();
 }
 
-export async function post(path, signal) {
-	return (await call("POST", path, { signal })).json();
+export async function post(path, body, signal) {
+	return (await call("POST", path, { body, signal })).json();
 }
 
 // Server-sent events, a chunk of text at a time: onEvent(id, data), onComment(text).

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is shown when: the token, a daemon's sandboxes, one sandbox.
+import * as activity from "./activity.js";
 import { follow, get, Refused, setToken } from "./api.js";
 import * as denies from "./denies.js";
 import { $, seldom, show } from "./dom.js";
+import * as editor from "./editor.js";
 import * as events from "./events.js";
+import * as grants from "./grants.js";
 import * as policy from "./policy.js";
 import * as review from "./review.js";
+import * as sandboxes from "./sandboxes.js";
 import * as state from "./state.js";
 import { plain } from "./text.js";
+import * as why from "./why.js";
 
 const NOT_TAKEN = "The API does not take this token.";
+const PAST_MS = 800, DAY_MS = 86400000; // the stream has told what it knows by then
 const POLL_MS = 5000, STORE_MS = 1500; // what was denied is in the store a second later
 let isDaemon = false, began = 0;
 let now = new AbortController(); // what is asked for the present view
@@ -35,10 +41,14 @@ function forget() {
 	$("sandbox").textContent = "";
 	document.title = "Weir";
 	review.reset("");
-	events.reset(false);
+	events.reset("", false, now.signal);
+	activity.reset("", false);
 	denies.reset();
 	policy.reset();
-	state.resetList();
+	editor.reset("");
+	sandboxes.reset();
+	grants.set([]);
+	why.close();
 	["facts", "degradations"].forEach((id) => $(id).replaceChildren());
 }
 
@@ -74,6 +84,10 @@ async function loadState(signal) {
 	const s = await get(`${view.base}status`, signal);
 
 	review.setReadOnly(Boolean(s.readOnly));
+	if (view.isOne) {
+		editor.setReadOnly(Boolean(s.readOnly));
+		grants.set([["", s.grants, Date.now()]]);
+	}
 	$("sandbox").textContent = plain(view.id || s.sandboxId);
 	state.draw(s, isDaemon && !view.isOne);
 	return s;
@@ -92,8 +106,9 @@ async function load() {
 			denies.setStored(await get(`${view.base}denies/count?since=24h`, signal).catch(() => null));
 		} else {
 			setTitle(await review.load(signal));
-			await state.loadList(signal);
+			await sandboxes.load(signal);
 		}
+		await activity.load(view.base, signal);
 		if (!signal.aborted)
 			trouble(null);
 	} catch (e) {
@@ -118,7 +133,8 @@ function onEvent(e) {
 	denies.add(e);
 	if (before)
 		return;
-	state.touch(e.sandbox);
+	sandboxes.touch(e.sandbox);
+	activity.touch();
 	pollLater();
 }
 
@@ -130,12 +146,27 @@ function loadDenies() {
 		get(`${view.base}denies?limit=1000`, signal).then((d) => signal.aborted || d.denies.forEach(denies.add), () => {});
 }
 
+// What the store has of the last day from before what the stream began with.
+async function loadPast(signal) {
+	const first = events.all().at(-1)?.ts ?? new Date().toISOString(), since = new Date(Date.parse(first) - DAY_MS).toISOString();
+	const got = signal.aborted ? null : await get(`${view.base}events/stored?since=${since}&until=${first}&limit=500`, signal).catch(() => null);
+
+	if (!got || signal.aborted)
+		return;
+	events.addOlder(got.events);
+	got.events.forEach(denies.add);
+}
+
 function onState(live, reason, since) {
 	began = since ?? began;
 	$("link").className = live ? "link live" : "link";
 	$("link").textContent = live ? ["live", plain(reason)].filter(Boolean).join(", ") : `not live: ${plain(reason)}`;
-	if (live && !reason)
-		loadDenies();
+	if (!live || reason)
+		return;
+	loadDenies();
+	if (!view.hasPast)
+		setTimeout(loadPast, PAST_MS, now.signal);
+	view.hasPast = true;
 }
 
 async function enter() {
@@ -148,9 +179,14 @@ async function enter() {
 		view.base = `sandboxes/${encodeURIComponent(view.id)}/`;
 	began = Date.now();
 	review.reset(view.base, !view.isOne);
-	events.reset(!view.isOne);
+	events.reset(view.base, !view.isOne, signal);
+	activity.reset(view.base, !view.isOne);
+	editor.reset(view.base);
+	grants.set([]);
+	why.close();
 	denies.reset();
 	policy.reset();
+	$("all").classList.toggle("many", !view.isOne);
 	show("policy", view.isOne);
 	show("sandboxes", !view.isOne);
 	show("back", isDaemon && view.isOne);
@@ -185,8 +221,11 @@ async function begin(tried) {
 	}
 }
 
-[events, denies, policy, state].forEach((part) => part.start());
-review.start(loadSoon);
+[denies, policy, why, grants].forEach((part) => part.start());
+[review, editor].forEach((part) => part.start(loadSoon));
+sandboxes.start(grants.set);
+events.start(activity.span, activity.isFixed);
+activity.start(events.find, events.follow, events.all);
 $("login").addEventListener("submit", (e) => {
 	e.preventDefault();
 	setToken($("token").value.trim());
@@ -195,7 +234,7 @@ $("login").addEventListener("submit", (e) => {
 });
 window.addEventListener("hashchange", () => {
 	enter();
-	$("status-h").focus(); // what had the keyboard is gone
+	$("tile-h").focus(); // what had the keyboard is gone
 });
 document.addEventListener("visibilitychange", poll);
 // Nothing of it waits in the browser's memory for somebody to come back.

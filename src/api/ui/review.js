@@ -4,7 +4,8 @@ import { get, post } from "./api.js";
 import { $, fill, h, row, say, show, table, time } from "./dom.js";
 import { clock, count, literal, plain, remote, some } from "./text.js";
 
-const STEP = 50, DECIDED = [["Time", "t"], ["What", "mono what"], ["Decided", ""], ["By", ""]];
+const LENGTHS = [["10m", "10 min", "for 10 minutes"], ["1h", "1 h", "for an hour"], ["", "Always", "always"]];
+const STEP = 12, DECIDED = [["Time", "t"], ["What", "mono what"], ["Decided", ""], ["By", ""]];
 let base = "", ofMany = false, readOnly = false, changed = () => {}, items = new Map(), shown = STEP, tasks = [];
 let stale = true; // some task was decided, here or elsewhere
 
@@ -25,8 +26,8 @@ function summary(t) {
 
 function diffList(diff) {
 	if (!diff)
-		return h("p", { class: "quiet" }, ofMany ? "No rule can allow this, or its sandbox is gone: it can only be dismissed."
-			: "No rule can allow this: it can only be dismissed.");
+		return h("p", { class: "quiet" }, ofMany ? "No rule can allow this, or its sandbox is gone: it can only be denied."
+			: "No rule can allow this: it can only be denied.");
 	if (!diff.length)
 		return h("p", { class: "quiet" }, "The policy has this rule already: accepting changes nothing.");
 	return h("ul", { class: "plain diff mono", "aria-label": "What accepting changes" }, diff.map((line) =>
@@ -40,14 +41,16 @@ function focusBeside(item) {
 	(next ? next.querySelector("button") : $("review-h")).focus();
 }
 
-async function decide(item, verb) {
+// @length: how long an accepted rule lasts, "" for good.
+async function decide(item, verb, length = "") {
 	const who = $("who").value.trim() || "page";
 	const buttons = item.panel.querySelectorAll("button");
 
 	buttons.forEach((b) => { b.disabled = true; });
 	item.fault.textContent = "";
 	try {
-		const done = await post(`${base}review/${item.task.id}/${verb}?who=${encodeURIComponent(who)}`);
+		const done = await post(`${base}review/${item.task.id}/${verb}?who=${encodeURIComponent(who)}`,
+			length ? JSON.stringify({ for: length }) : undefined);
 		focusBeside(item);
 		stale = true;
 		remove(item.task.id);
@@ -70,7 +73,7 @@ async function open(item) {
 	try {
 		const t = await get(`${base}review/${item.task.id}`);
 		item.diff.replaceChildren(diffList(t.diff));
-		item.accept.hidden = !t.diff || readOnly;
+		item.accepts.forEach((b) => { b.hidden = !t.diff || readOnly; });
 		item.dismiss.hidden = readOnly;
 		item.fault.textContent = readOnly ? "This API is read-only: it has no token, so nobody can decide here." : "";
 	} catch (e) {
@@ -84,11 +87,11 @@ function make(t) {
 	item.line = h("span", { class: "quiet" });
 	item.diff = h("div");
 	item.fault = h("p", { class: "bad", role: "alert" });
-	item.accept = h("button", { type: "button", class: "primary", hidden: true, "aria-label": `Accept ${name}: add this rule`,
-		on: { click: () => decide(item, "accept") } }, "Accept: add this rule");
-	item.dismiss = h("button", { type: "button", hidden: true, "aria-label": `Dismiss ${name}`,
-		on: { click: () => decide(item, "dismiss") } }, "Dismiss");
-	item.panel = h("div", { class: "panel", id, hidden: true }, item.diff, item.fault, h("p", { class: "buttons" }, item.accept, item.dismiss));
+	item.accepts = LENGTHS.map(([length, text, words]) => h("button", { type: "button", class: length ? "" : "primary", hidden: true,
+		"aria-label": `Allow ${name} ${words}`, on: { click: () => decide(item, "accept", length) } }, text));
+	item.dismiss = h("button", { type: "button", hidden: true, "aria-label": `Deny ${name}`,
+		on: { click: () => decide(item, "dismiss") } }, "Deny");
+	item.panel = h("div", { class: "panel", id, hidden: true }, item.diff, item.fault, h("p", { class: "buttons" }, item.accepts, item.dismiss));
 	item.button = h("button", { type: "button", "aria-expanded": "false", "aria-controls": id, "aria-label": `Review ${name}`,
 		on: { click: () => open(item) } }, "Review");
 	item.element = h("li", { "data-key": String(t.id) },

@@ -12,14 +12,16 @@ export const plain = (text) => String(text ?? "").replace(/[\p{C}\p{Zl}\p{Zp}]/g
 
 const two = (n) => String(n).padStart(2, "0");
 
-// "14:03:07" of today, "2026-11-20 14:03:07" of other days.
+// "14:03:07" of today, "11-20 14:03:07" of other days of the year, "2025-11-20 14:03:07" of others.
 export function clock(iso) {
 	const t = new Date(iso ?? NaN);
 	if (Number.isNaN(t.getTime()))
 		return "";
 	const time = [t.getHours(), t.getMinutes(), t.getSeconds()].map(two).join(":");
-	const today = t.toDateString() === new Date().toDateString();
-	return today ? time : `${t.getFullYear()}-${two(t.getMonth() + 1)}-${two(t.getDate())} ${time}`;
+	const now = new Date(), day = `${two(t.getMonth() + 1)}-${two(t.getDate())} ${time}`;
+	if (t.toDateString() === now.toDateString())
+		return time;
+	return t.getFullYear() === now.getFullYear() ? day : `${t.getFullYear()}-${day}`;
 }
 
 export const count = (n) => Number(n ?? 0).toLocaleString("en");
@@ -40,4 +42,26 @@ export function process(e) {
 	if (e.pid)
 		return `process ${e.pid}`;
 	return Number.isInteger(e.uid) ? `user ${e.uid}` : "";
+}
+
+// 1234567 as "1.2 MB"; 1234 packets as "1.2 k".
+function scaled(n, units) {
+	let i = 0;
+	while (n >= 999.5 && i < units.length - 1) {
+		n /= 1000;
+		i++;
+	}
+	return `${i === 0 || n >= 9.95 ? Math.round(n) : n.toFixed(1)}${units[i]}`;
+}
+export const bytes = (n) => scaled(Number(n ?? 0), [" B", " kB", " MB", " GB", " TB", " PB"]);
+export const short = (n) => scaled(Number(n ?? 0), ["", " k", " M", " G", " T"]);
+
+// "9 min 58 s", "3 h 2 min", "2 d 4 h"
+export function left(seconds) {
+	const s = Math.max(0, Math.round(seconds));
+	for (const [long, unit, below, other] of [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]]) {
+		if (s >= long)
+			return `${Math.floor(s / long)} ${unit} ${Math.floor(s % long / below)} ${other}`;
+	}
+	return `${s} s`;
 }

@@ -184,7 +184,7 @@ def test_6_accepted_with_the_keyboard_alone_and_reached(page, pod, side, names):
     page.wait(f"document.querySelector('#tasks .diff')?.innerText.includes({json.dumps(rule)})")
     assert json.loads(side.get("/policy").text)["policy"]["egress"][0]["target"] == names[0].name
     page.picture(pathlib.Path(PICTURES) / "review.png") if PICTURES else None
-    page.tab_to(f"e.getAttribute('aria-label') === 'Accept {name}: add this rule'", 5)
+    page.tab_to(f"e.getAttribute('aria-label') === 'Allow {name} always'", 5)
     page.key("Enter")
     page.wait(f"!{task(name)} && document.getElementById('policy-list').innerText.includes({name!r})")
     assert page.js("document.activeElement !== document.body")  # the keyboard isn't lost
@@ -203,8 +203,8 @@ def test_7_dismissed(page, pod, side, names):
     pod.probe(["dns", name])
     page.wait("!!" + task(name))
     page.js(f"{task(name)}.click()")
-    page.wait(f"document.querySelector('#tasks button[aria-label=\"Dismiss {name}\"]')?.checkVisibility()")
-    page.click(f"#tasks button[aria-label='Dismiss {name}']")
+    page.wait(f"document.querySelector('#tasks button[aria-label=\"Deny {name}\"]')?.checkVisibility()")
+    page.click(f"#tasks button[aria-label='Deny {name}']")
     page.wait(f"!{task(name)}")
     wait_for(lambda: [t["who"] for t in side.get("/review?state=dismissed").json()["tasks"]] == ["alice"])
     assert not pod.probe(["dns", name]).addresses
