@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/text.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -248,4 +249,32 @@ struct text text_without_comment(struct text line)
 	if (comment)
 		line.len = (size_t)(comment - line.ptr);
 	return text_trim(line);
+}
+
+bool text_matches(const char *pattern, struct text t, bool any_case)
+{
+	size_t i = 0, after_star = 0;
+	const char *star = NULL;
+
+	while (i < t.len) {
+		const char c = t.ptr[i];
+
+		if (*pattern == '*') {
+			star = ++pattern;
+			after_star = i;
+		} else if (*pattern == c ||
+			   (any_case && toupper((unsigned char)c) ==
+						toupper((unsigned char)*pattern))) {
+			pattern++;
+			i++;
+		} else if (star) {
+			pattern = star;
+			i = ++after_star;
+		} else {
+			return false;
+		}
+	}
+	while (*pattern == '*')
+		pattern++;
+	return *pattern == '\0';
 }

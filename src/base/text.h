@@ -50,6 +50,8 @@ size_t text_put_utf8(uint32_t c, char *out);
 	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
 /* One to @max letters, digits, '-', '_' and '.'. */
 bool text_is_name(const char *text, size_t max);
+/* Is @t what @pattern says, whose '*' stands for any bytes? */
+bool text_matches(const char *pattern, struct text t, bool any_case);
 /* A line without its comment ('#' and what follows), trimmed. */
 struct text text_without_comment(struct text line);
 /* Cut @t at the first @separator: the part before it, and @t moves behind it (to

@@ -5,7 +5,7 @@
  * Whoever reaches the agent signs with each key in it. So neither a pattern (`SSH_*`)
  * nor `--env all` is enough, nor a variable that an option sets. The socket is looked up
  * once, judged and held; it is mounted at its place by that descriptor, over the mask
- * that other sockets have (run/bind_mount). What lies beside the socket stays out of
+ * that other sockets have (launch/bind_mount). What lies beside the socket stays out of
  * reach. */
 #pragma once
 

@@ -18,10 +18,10 @@
 
 #include "filter/filter.h"
 #include "filter/nflog.h"
+#include "launch/enter.h"
+#include "launch/images.h"
+#include "launch/tree.h"
 #include "run/doctor_probe.h"
-#include "run/enter.h"
-#include "run/images.h"
-#include "run/tree.h"
 #include "sys/link.h"
 #include "sys/sock.h"
 

@@ -9,7 +9,7 @@
  * longer than DOCTOR_TRY_MS is killed and counts as a failure. */
 #pragma once
 
-#include "run/launch.h"
+#include "launch/launch.h"
 #include "run/options.h"
 
 enum {

@@ -13,8 +13,8 @@
 #include <sys/wait.h>
 
 #include "base/clock.h"
+#include "launch/enter.h"
 #include "run/doctor_probe.h"
-#include "run/enter.h"
 #include "sys/id_map.h"
 #include "sys/program_path.h"
 

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/environment.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "run/secret_lists.h" /* generated: environment_list[] */
+#include "launch/secret.h"
 
 enum {
-	TOKEN_MIN = 16, /* letters and digits behind the beginning of a token */
 	TOLD_SIZE = ENVIRONMENT_TOLD_MAX * 64,
 };
 
@@ -26,117 +24,12 @@ static const char *value_of(const char *variable)
 	return equals ? equals + 1 : "";
 }
 
-/* --- what looks like a secret --- */
-
-/* @pattern's '*' stands for anything. */
-static bool matches(const char *pattern, struct text name, bool any_case)
-{
-	size_t i = 0, after_star = 0;
-	const char *star = NULL;
-
-	while (i < name.len) {
-		const char c = name.ptr[i];
-
-		if (*pattern == '*') {
-			star = ++pattern;
-			after_star = i;
-		} else if (*pattern == c ||
-			   (any_case && toupper((unsigned char)c) ==
-						toupper((unsigned char)*pattern))) {
-			pattern++;
-			i++;
-		} else if (star) {
-			pattern = star;
-			i = ++after_star;
-		} else {
-			return false;
-		}
-	}
-	while (*pattern == '*')
-		pattern++;
-	return *pattern == '\0';
-}
-
-static bool has_token(const char *value, const char *beginning)
-{
-	for (const char *p = value; (p = strstr(p, beginning)); p++) {
-		const char *rest = p + strlen(beginning);
-		size_t n = 0;
-
-		if (p > value && isalnum((unsigned char)p[-1]))
-			continue;
-		while (n < TOKEN_MIN && (isalnum((unsigned char)rest[n]) ||
-					 rest[n] == '-' || rest[n] == '_'))
-			n++;
-		if (n == TOKEN_MIN)
-			return true;
-	}
-	return false;
-}
-
-/* A password is read generously, for not everybody escapes what is in it; a user alone
- * may be a token where there is no ssh. */
-bool environment_has_user_info(const char *value)
-{
-	size_t first = strcspn(value, ":@/ \t\n");
-
-	for (const char *p = value; (p = strstr(p, "://")); p++) {
-		const char *user = p + strlen("://");
-		size_t all = strcspn(user, "@ \t\n\"'"),
-		       part = strcspn(user, "@/?# \t\n");
-		bool web = (p - value >= 4 && strncasecmp(p - 4, "http", 4) == 0) ||
-			   (p - value >= 5 && strncasecmp(p - 5, "https", 5) == 0);
-
-		if (user[all] == '@' && (memchr(user, ':', all) || (web && part == all)))
-			return true;
-	}
-	/* Without a scheme, as proxies and databases may be written. */
-	return first > 0 && value[first] == ':' &&
-	       value[first + 1 + strcspn(value + first + 1, "@/ \t\n")] == '@' &&
-	       value[first + 1] != '@';
-}
-
-static bool is_of_kind(const char *kind, const char *pattern, struct text name,
-		       const char *value)
-{
-	if (strcmp(kind, "name") == 0)
-		return matches(pattern, name, true);
-	if (strcmp(kind, "token") == 0)
-		return has_token(value, pattern);
-	return strcmp(kind, "text") == 0 && strcasestr(value, pattern);
-}
-
-static bool is_harmless_name(struct text name)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(environment_list); i++) {
-		if (strcmp(environment_list[i][0], "pass") == 0 &&
-		    matches(environment_list[i][1], name, true))
-			return true;
-	}
-	return false;
-}
-
-/* Does @value, of the variable @name, look like a secret? */
-static bool is_secret(struct text name, const char *value)
-{
-	const bool harmless = is_harmless_name(name);
-
-	for (size_t i = 0; i < ARRAY_SIZE(environment_list); i++) {
-		const char *kind = environment_list[i][0];
-
-		if (!(harmless && strcmp(kind, "name") == 0) &&
-		    is_of_kind(kind, environment_list[i][1], name, value))
-			return true;
-	}
-	return environment_has_user_info(value);
-}
-
 /* --- what the command gets --- */
 
 static bool is_passed_by_name(const struct run_spec *spec, struct text name)
 {
 	for (size_t i = 0; i < spec->pass_env.count; i++) {
-		if (matches(spec->pass_env.items[i], name, false))
+		if (text_matches(spec->pass_env.items[i], name, false))
 			return true;
 	}
 	return false;
@@ -189,7 +82,7 @@ static bool is_passed(const struct run_spec *spec, const char *variable,
 		return false;
 	if (has_name(&spec->profile_env, name))
 		return true;
-	if (spec->env == RUN_ENV_ALL || !is_secret(name, value_of(variable)))
+	if (spec->env == RUN_ENV_ALL || !secret_is_variable(name, value_of(variable)))
 		return true;
 	e->held[e->held_count++] = variable;
 	return false;

@@ -2,8 +2,7 @@
 /* run/environment - which variables the command gets.
  *
  * Weir's own (WEIR_...) are options of this run and no business of the command's. Under
- * `default` so is what looks like a secret, by its name or by its value:
- * profiles/environment.txt says which, and why. */
+ * `default` so is what looks like a secret (launch/secret.h). */
 #pragma once
 
 #include "run/options.h"
@@ -38,9 +37,6 @@ bool environment_is_set(const struct run_spec *spec, struct text name);
 
 /* Does an option say what the variable @name is? */
 bool environment_is_asked(const struct run_spec *spec, struct text name);
-
-/* Has it a URL with a user's password or token? */
-bool environment_has_user_info(const char *value);
 
 /* A setter of --set-env. Return: 0, or -EINVAL with @err. */
 int environment_add_set(void *option_list, const char *value, struct err *err) MUST_CHECK;

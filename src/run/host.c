@@ -21,12 +21,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "launch/std_fds.h"
 #include "outputs/client.h"
 #include "run/environment.h"
 #include "run/host_attach.h"
 #include "run/host_child.h"
 #include "run/report.h"
-#include "run/std_fds.h"
 #include "sandbox/sandbox.h"
 #include "sys/process.h"
 

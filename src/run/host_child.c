@@ -26,7 +26,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "run/images.h"
+#include "launch/images.h"
 #include "run/options.h"
 #include "supervisor/init.h"
 #include "sys/cgroup.h"

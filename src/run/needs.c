@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "launch/git_repository.h"
+#include "launch/rootfs.h"
 #include "policy/policy.h"
 #include "run/environment.h"
-#include "run/git_repository.h"
-#include "run/rootfs.h"
 #include "sys/files.h"
 #include "sys/mounts.h"
 #include "sys/path.h"
@@ -100,7 +100,7 @@ static int show_file(struct run_spec *spec, const char *a, const char *b, struct
  *   apt   lists, downloads and log of the sandboxes' own, and a configuration that names
  *         them: the machine's apt would install what a sandbox has left in the machine's.
  *   git   the repository that the working directory is a part of, where that lies
- *         elsewhere. Its hooks and config stay read-only: run/startup_files. */
+ *         elsewhere. Its hooks and config stay read-only: launch/startup_files. */
 
 enum { PATHS_MAX = 3 };
 

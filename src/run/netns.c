@@ -5,8 +5,8 @@
 #include <errno.h>
 
 #include "filter/filter.h"
+#include "launch/launch.h"
 #include "proto/message.h"
-#include "run/launch.h"
 #include "run/uplink.h"
 #include "sys/link.h"
 #include "sys/netlink.h"

@@ -9,7 +9,7 @@ import sys
 # "" is src/ itself: main() and the table of verbs.
 FLOORS = {"base": 0, "sys": 1, "event": 2, "dns": 3, "proto": 3, "policy": 4, "filter": 5, "sandbox": 6, "relay": 7, "resolver": 7,
           "events": 8, "opensandbox": 9, "settings": 10, "engine": 11, "api": 12, "outputs": 12, "control": 13,
-          "supervisor": 14, "run": 15, "sidecar": 15, "daemon": 15, "container": 15, "tools": 15, "": 16}
+          "supervisor": 14, "launch": 15, "run": 16, "sidecar": 16, "daemon": 16, "container": 16, "tools": 16, "": 17}
 PURE = {"base", "event", "dns", "policy"}
 IMPURE = re.compile(r'#include <(sys/(epoll|mman|prctl|random|signalfd|stat|syscall|timerfd|wait|un)|'
                     r'fcntl|time|signal|poll|pthread|netdb|dirent)\.h>')

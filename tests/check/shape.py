@@ -16,7 +16,7 @@ import sys
 SMALL = 8
 FILE_MAX = 1000
 # Not of the library: the linker or a library calls what they define.
-APART = ("run/init/libc.c", "outputs/webhook/main.c")
+APART = ("launch/init/libc.c", "outputs/webhook/main.c")
 COMMENT_OR_STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 NAME = re.compile(r"([A-Za-z_]\w*)\s*\(")
 ATTRIBUTE = re.compile(r"__attribute__\(\(.*?\)\)|PRINTF_LIKE\(.*?\)")

@@ -21,8 +21,8 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "run/launch.h"
-#include "run/startup_files.h"
+#include "launch/launch.h"
+#include "launch/startup_files.h"
 
 enum {
 	RELAY_PORT = 4443,

@@ -16,7 +16,7 @@ GIT = ["git", "-c", "user.name=t", "-c", "user.email=t@t.test", "-c", "init.defa
 
 
 def names(table):
-    text = (ROOT / "src/run/startup_files.c").read_text(encoding="ascii")
+    text = (ROOT / "src/launch/startup_files.c").read_text(encoding="ascii")
     return re.findall(r'\{ "([^"]+)",', re.search(rf"\b{table}\[\] = \{{(.*?)\n\}};", text, re.S).group(1))
 
 
@@ -62,7 +62,7 @@ def project(world, user):
 
 def test_G13_the_manual_has_the_table():
     text = (ROOT / "man/weir-run.1").read_text(encoding="ascii")
-    code = (ROOT / "src/run/startup_files.c").read_text(encoding="ascii")
+    code = (ROOT / "src/launch/startup_files.c").read_text(encoding="ascii")
     rows = re.findall(r'\{\s*"([^"]+)",\s*"([^"]+)"\s*\}', code)
     assert len(rows) > 30
     assert [row for row in rows if f".It Pa {row[0]}\n{row[1]}\n" not in text] == []

@@ -1,0 +1,785 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/bind_mount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/statvfs.h>
+
+#include "base/text.h"
+#include "launch/hide.h"
+#include "launch/launch.h"
+#include "launch/mask.h"
+#include "launch/startup_files.h"
+#include "sys/mounts.h"
+#include "sys/path.h"
+
+/* --- which directories of the host a command may write to --- */
+
+/* Writable, these would undo the sandbox: they hold the kernel's own files, or the
+ * sockets of every daemon. A directory that contains one of them is as bad. */
+static const char *const never[] = {
+	"/proc", "/sys", "/dev/pts", "/dev/mqueue", "/run", "/var/run", "/etc",
+};
+
+/* What is run outside without anybody's doing: not these, nothing in them, and no
+ * directory that contains one. */
+static const char *const system_places[] = {
+	"/etc", "/boot", "/usr", "/opt/bin", "/var/spool",
+	"/bin", "/sbin", "/lib", "/lib64",
+};
+
+/* Not these themselves, though what lies in them may belong to one user alone. */
+static const char *const shared_places[] = { "/tmp", "/var/tmp", "/dev/shm" };
+
+/* Where services keep what they start from, and some of them a home. */
+static const char services[] = "/var/lib";
+
+/* Besides what begins with a dot. */
+static const char *const home_places[] = { "bin", "go/bin" };
+
+static bool touch(const char *path, const char *place)
+{
+	return path_is_within(path, place) || path_is_within(place, path);
+}
+
+/* May the command have it when it is asked for? */
+static bool writable_when_named(const struct path *p)
+{
+	if (path_is_within(p->name, "/dev") && !path_is_within(p->name, "/dev/shm"))
+		return false;
+	if (path_is_within(p->name, "/proc") || path_is_within(p->name, "/sys"))
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(never); i++) {
+		if (path_is_within(never[i], p->name))
+			return false;
+	}
+	return true;
+}
+
+/* Is @path the home directory @home, does it hold it, or is it one of its places? */
+static bool belongs_to_home(const char *path, const char *home)
+{
+	char real[PATH_MAX], place[2 * PATH_MAX];
+
+	if (!home || home[0] != '/' || !realpath(home, real) || strcmp(real, "/") == 0)
+		return false;
+	if (path_is_within(real, path))
+		return true;
+	if (path_is_within(path, real) && path[strlen(real) + 1] == '.')
+		return true;
+	for (size_t i = 0; i < ARRAY_SIZE(home_places); i++) {
+		snprintf(place, sizeof(place), "%s/%s", real, home_places[i]);
+		if (touch(path, place))
+			return true;
+	}
+	return false;
+}
+
+static bool belongs_to_home_of(const char *path, uid_t uid)
+{
+	const struct passwd *user = getpwuid(uid);
+
+	return user && belongs_to_home(path, user->pw_dir);
+}
+
+static bool belongs_to_programs(const char *path)
+{
+	const char *list = getenv("PATH");
+	char entry[PATH_MAX], real[PATH_MAX];
+
+	while (list && *list) {
+		size_t len = strcspn(list, ":");
+
+		if (list[0] == '/' && len < sizeof(entry)) {
+			memcpy(entry, list, len);
+			entry[len] = '\0';
+			if (touch(path, entry) ||
+			    (realpath(entry, real) && touch(path, real)))
+				return true;
+		}
+		list += len + (list[len] == ':');
+	}
+	return false;
+}
+
+static bool belongs_to_system(const char *path)
+{
+	const char *below;
+
+	for (size_t i = 0; i < ARRAY_SIZE(system_places); i++) {
+		if (touch(path, system_places[i]))
+			return true;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(shared_places); i++) {
+		if (path_is_within(shared_places[i], path))
+			return true;
+	}
+	if (!path_is_within(path, services))
+		return path_is_within(services, path);
+	below = path + strlen(services);
+	return below[0] == '\0' || !strchr(below + 1, '/');
+}
+
+/* And as the working directory, which nobody had to name? Not if it is, holds or lies in
+ * what is run or obeyed outside without anybody's doing: directories of programs, those
+ * of $PATH, what begins with a dot in a home, the start files of a project; nor a
+ * directory that all users share. */
+static bool writable_unasked(const struct path *p)
+{
+	const char *path = p->name;
+
+	return writable_when_named(p) && !belongs_to_system(path) &&
+	       !belongs_to_programs(path) && !path_is_within("/home", path) &&
+	       !belongs_to_home(path, getenv("HOME")) &&
+	       !belongs_to_home_of(path, geteuid()) &&
+	       !belongs_to_home_of(path, p->st.st_uid) && !startup_files_has(path);
+}
+
+/* rootfs_plan() made room for as many as there can be. */
+static void add_tree(struct rootfs *v, const struct path *p, enum tree_kind kind)
+{
+	v->trees[v->tree_count++] =
+		(struct tree){ .path = p->name, .source = p, .kind = kind, .fd = -1 };
+}
+
+/* Look @name up, and keep what it leads to in the view. */
+static int resolve(struct rootfs *v, const char *name, const struct path **ret,
+		   struct err *err)
+{
+	struct path *p = &v->paths[v->path_count];
+	int r = path_open(name, p, err);
+
+	if (r < 0)
+		return err_context(err, "cannot share '%s'", name);
+	v->path_count++;
+	*ret = p;
+	return 0;
+}
+
+static bool is_of_kernel(const struct rootfs *v, const struct path *p)
+{
+	const struct mount *m = mounts_numbered(&v->mounts, p->mount_id);
+
+	return !m || mount_is_of_kernel(m);
+}
+
+static int check_writable(const struct rootfs *v, const struct path *p, struct err *err)
+{
+	/* A pipe or a socket leads to whoever is at its other end. */
+	if (!S_ISDIR(p->st.st_mode) && !S_ISREG(p->st.st_mode))
+		return err_set(err, -EPERM, "'%s' is neither a directory nor a file",
+			       p->name);
+	if (!writable_when_named(p) || is_of_kernel(v, p))
+		return err_set(err, -EPERM, "'%s' can't be writable in a sandbox",
+			       p->name);
+	return 0;
+}
+
+/* Of the first @count paths: one that leads to @p without a link. */
+static bool is_among(const struct rootfs *v, size_t count, const struct path *p)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (!v->paths[i].untrusted && strcmp(v->paths[i].name, p->name) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* The paths that --rw names come first. */
+static bool is_named(const struct rootfs *v, const struct path *p)
+{
+	return is_among(v, v->spec->rw_count, p);
+}
+
+/* An earlier command may have left the link for this run to follow. */
+static int check_untrusted(const struct rootfs *v, size_t count, const struct path *p,
+			   struct err *err)
+{
+	if (!p->untrusted || is_among(v, count, p))
+		return 0;
+	return err_set(err, -EPERM,
+		       "'%s' is a link, which an earlier command may have left; if it "
+		       "should lead to '%s', name that too",
+		       p->untrusted, p->name);
+}
+
+/* In a sandbox root has no right over what is another user's. */
+static void warn_of_owner(const struct rootfs *v, const struct path *p)
+{
+	const mode_t mode = p->st.st_mode;
+	const struct passwd *owner;
+	char number[16];
+
+	if (geteuid() != 0 || p->st.st_uid == 0 || (mode & S_IWOTH) ||
+	    ((mode & S_IWGRP) && p->st.st_gid == getegid()))
+		return;
+	owner = getpwuid(p->st.st_uid);
+	snprintf(number, sizeof(number), "%u", p->st.st_uid);
+	launch_send_report(v->spec->control_fd, LAUNCH_WARNING, 0,
+			   "'%s' belongs to '%s', and the command, as root of a sandbox, "
+			   "can't write there; start weir as that user, or change the "
+			   "owner",
+			   p->name, owner ? owner->pw_name : number);
+}
+
+static void add_writable(struct rootfs *v, const struct path *p)
+{
+	warn_of_owner(v, p);
+	add_tree(v, p, TREE_WRITABLE);
+}
+
+static int plan_writable(struct rootfs *v, struct err *err)
+{
+	const struct path *p = NULL;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < v->spec->rw_count; i++)
+		r = resolve(v, v->spec->rw[i], &p, err);
+	for (size_t i = 0; r == 0 && i < v->spec->rw_count; i++) {
+		p = &v->paths[i];
+		r = check_untrusted(v, v->spec->rw_count, p, err);
+		if (r == 0)
+			r = check_writable(v, p, err);
+		if (r == 0)
+			add_writable(v, p);
+	}
+	return r;
+}
+
+/* What is shown though something hides it. Behind the paths of --rw. */
+static int plan_shown(struct rootfs *v, struct err *err)
+{
+	const size_t first = v->path_count, end = first + v->spec->shown_count;
+	const struct path *p = NULL;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < v->spec->shown_count; i++)
+		r = resolve(v, v->spec->shown[i], &p, err);
+	for (size_t i = first; r == 0 && i < end; i++) {
+		p = &v->paths[i];
+		r = check_untrusted(v, end, p, err);
+		if (r == 0 && S_ISSOCK(p->st.st_mode))
+			r = err_set(err, -EPERM,
+				    "'%s' is a unix socket, which leads out of the "
+				    "sandbox: only an ssh-agent's is shown, by "
+				    "--pass-env SSH_AUTH_SOCK",
+				    p->name);
+		if (r == 0 && ((!S_ISDIR(p->st.st_mode) && !S_ISREG(p->st.st_mode)) ||
+			       !writable_when_named(p) || is_of_kernel(v, p)))
+			r = err_set(err, -EPERM, "'%s' can't be shown in a sandbox",
+				    p->name);
+		if (r == 0 && !is_named(v, p))
+			add_tree(v, p, TREE_SHOWN);
+	}
+	return r;
+}
+
+bool place_is_writable(const struct rootfs *v, const char *path)
+{
+	for (size_t i = v->layer_count; i < v->tree_count; i++) {
+		if (v->trees[i].kind == TREE_WRITABLE &&
+		    path_is_within(path, v->trees[i].path))
+			return true;
+	}
+	return false;
+}
+
+/* The sandbox has its own of these, where nothing of the host's is seen. */
+static bool is_in_private_place(const char *path)
+{
+	static const char *const places[] = { "/tmp", "/var/tmp", "/run", "/dev/shm" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++)
+		if (strcmp(path, places[i]) != 0 && path_is_within(path, places[i]))
+			return true;
+	return false;
+}
+
+/* Did the caller come to the working directory by a link that isn't to be trusted? Only
+ * the shell knows, and says so in $PWD. */
+static bool came_by_link(const struct path *cwd)
+{
+	const char *pwd = getenv("PWD");
+	struct path logical;
+	bool by_link;
+
+	if (!pwd || pwd[0] != '/' || path_open(pwd, &logical, NULL) < 0)
+		return false;
+	by_link = logical.untrusted && logical.st.st_dev == cwd->st.st_dev &&
+		  logical.st.st_ino == cwd->st.st_ino;
+	path_done(&logical);
+	return by_link;
+}
+
+/* May it be writable under each name that it has, in other mounts of its file system too,
+ * and does none of what is in it show where nothing may be written unasked? */
+static bool is_writable_unasked(const struct rootfs *v, const struct path *p)
+{
+	const struct mount *of = mounts_numbered(&v->mounts, p->mount_id);
+	char inside[PATH_MAX], other[PATH_MAX];
+	struct path q = *p;
+
+	if (!of || mount_is_of_kernel(of) || !mount_inside(of, p->name, inside) ||
+	    !writable_unasked(p))
+		return false;
+	for (size_t i = 0; i < v->mounts.count; i++) {
+		const struct mount *m = &v->mounts.list[i];
+
+		if (m == of || m->device != of->device)
+			continue;
+		if (mount_shows(m, inside, other))
+			q.name = other;
+		else if (path_is_within(m->root, inside))
+			q.name = (char *)(uintptr_t)m->path;
+		else
+			continue;
+		if (!writable_unasked(&q))
+			return false;
+	}
+	return true;
+}
+
+/* After the paths that were named: one of them may be it, or hold it. */
+static int plan_cwd(struct rootfs *v, struct err *err)
+{
+	const struct path *p = NULL;
+	bool by_link;
+	int r = resolve(v, ".", &p, err);
+
+	if (r < 0 || place_is_writable(v, p->name))
+		return r;
+	by_link = came_by_link(p);
+	if (!by_link && is_writable_unasked(v, p)) {
+		add_writable(v, p);
+		return 0;
+	}
+	launch_send_report(
+		v->spec->control_fd, LAUNCH_WARNING, 0,
+		"the working directory '%s'%s stays read-only in the sandbox%s", p->name,
+		by_link ? ", which a link leads to," : "",
+		writable_when_named(p) ? "; name what is to be written with --rw" : "");
+	if (is_in_private_place(p->name))
+		add_tree(v, p, TREE_SHOWN);
+	return 0;
+}
+
+/* What lies at @path, in the mount @of, may show elsewhere, where the command may write:
+ * in another mount of the same file system. */
+static bool shows_writable(const struct rootfs *v, const struct mount *of,
+			   const char *path, char ret[PATH_MAX])
+{
+	char inside[PATH_MAX];
+
+	if (!mount_inside(of, path, inside))
+		return false;
+	for (size_t i = 0; i < v->mounts.count; i++) {
+		const struct mount *m = &v->mounts.list[i];
+
+		if (m->device == of->device && mount_shows(m, inside, ret) &&
+		    strcmp(ret, path) != 0 && place_is_writable(v, ret))
+			return true;
+	}
+	return false;
+}
+
+static int check_mounts(const struct rootfs *v, const struct path *p, struct err *err)
+{
+	const struct mount *of = mounts_numbered(&v->mounts, p->mount_id);
+	char other[PATH_MAX];
+
+	if (!of)
+		return err_set(err, -ENOENT, "cannot tell on which mount '%s' lies",
+			       p->name);
+	if (shows_writable(v, of, p->name, other))
+		return err_set(err, -EPERM,
+			       "'%s' is mounted at '%s' as well, where the command may "
+			       "write to it; name it by that path",
+			       p->name, other);
+	return 0;
+}
+
+/* A link that the command can change would lead the next run to another file. */
+static int check_links(const struct rootfs *v, const struct path *p, struct err *err)
+{
+	for (size_t i = 0; i < p->link_count; i++) {
+		const struct mount *of = mounts_holding(&v->mounts, p->links[i]);
+		char other[PATH_MAX];
+
+		if (place_is_writable(v, p->links[i]) ||
+		    (of && shows_writable(v, of, p->links[i], other)))
+			return err_set(err, -EPERM,
+				       "'%s' is a link in a directory that the command "
+				       "may write to; name the file that it leads to",
+				       p->links[i]);
+	}
+	return 0;
+}
+
+/* Another name of the file may lie where the command writes: on the same file system. */
+static int check_hard_links(const struct rootfs *v, const struct path *p, struct err *err)
+{
+	if (!S_ISREG(p->st.st_mode) || p->st.st_nlink < 2)
+		return 0;
+	for (size_t i = v->layer_count; i < v->tree_count; i++) {
+		const struct tree *t = &v->trees[i];
+
+		if (t->kind == TREE_WRITABLE && t->source->st.st_dev == p->st.st_dev)
+			return err_set(
+				err, -EPERM,
+				"'%s' has other names (hard links), under which the "
+				"command may be able to change it; name a copy of it",
+				p->name);
+	}
+	return 0;
+}
+
+static int plan_readonly(struct rootfs *v, const char *given, struct err *err)
+{
+	const struct path *p = NULL;
+	int r = resolve(v, given, &p, err);
+
+	if (r == 0)
+		r = check_links(v, p, err);
+	if (r == 0)
+		r = check_mounts(v, p, err);
+	if (r == 0)
+		r = check_hard_links(v, p, err);
+	if (r < 0 || !place_is_writable(v, p->name))
+		return r;
+	add_tree(v, p, TREE_READONLY);
+	return 0;
+}
+
+/* --- files that run outside later --- */
+
+/* Nothing outside looks into what only sandboxes use, and they write such files there
+ * themselves: checkouts, an agent's settings. */
+static bool is_sandboxes_own(const struct launch_spec *spec, const char *path)
+{
+	return text_is_one_of(path, spec->own, spec->own_count);
+}
+
+static int find_startup_files(struct rootfs *v, struct err *err)
+{
+	const size_t tree_count = v->tree_count;
+	int r = 0;
+
+	for (size_t i = v->layer_count; r == 0 && i < tree_count; i++) {
+		const struct tree *t = &v->trees[i];
+
+		if (t->kind == TREE_WRITABLE && S_ISDIR(t->source->st.st_mode) &&
+		    !is_sandboxes_own(v->spec, t->source->name))
+			r = startup_files_find(v->spec->startup, t->source, err);
+	}
+	return r;
+}
+
+/* Another name of the same file may lie in a writable directory too. */
+static void warn_of_links(const struct rootfs *v, const struct path *p)
+{
+	if (S_ISREG(p->st.st_mode) && p->st.st_nlink > 1)
+		launch_send_report(
+			v->spec->control_fd, LAUNCH_WARNING, 0,
+			"'%s' has other names (hard links), under which the command may "
+			"be able to change it",
+			p->name);
+}
+
+/* A link is held, and where it leads to as well. */
+static int plan_startup_file(struct rootfs *v, const struct path *p, struct err *err)
+{
+	struct path *target;
+
+	add_tree(v, p, TREE_READONLY);
+	if (!S_ISLNK(p->st.st_mode)) {
+		warn_of_links(v, p);
+		return 0;
+	}
+	target = &v->paths[v->path_count];
+	if (path_open(p->name, target, NULL) < 0)
+		return 0; /* it leads nowhere */
+	v->path_count++;
+	if (!place_is_writable(v, target->name) || is_named(v, target))
+		return 0;
+	add_tree(v, target, TREE_READONLY);
+	return 0;
+}
+
+static int plan_startup_files(struct rootfs *v, struct err *err)
+{
+	struct startup_files *s = v->spec->startup;
+	int r = find_startup_files(v, err);
+
+	for (size_t i = 0; r == 0 && i < s->count; i++) {
+		s->is_named[i] = is_named(v, &s->found[i]);
+		if (!s->is_named[i])
+			r = plan_startup_file(v, &s->found[i], err);
+	}
+	if (s->cut)
+		launch_send_report(
+			v->spec->control_fd, LAUNCH_WARNING, 0,
+			"the writable directories are too large to be searched for all "
+			"files that run outside later, such as git's hooks, or can't all "
+			"be read: some may be writable");
+	return r;
+}
+
+/* --- order --- */
+
+bool tree_is_bare(const struct tree *t)
+{
+	return t->kind == TREE_WRITABLE || t->kind == TREE_SHOWN;
+}
+
+bool place_is_bare(const struct rootfs *v, const char *path)
+{
+	for (size_t i = v->layer_count; i < v->tree_count; i++) {
+		if (tree_is_bare(&v->trees[i]) && path_is_within(path, v->trees[i].path))
+			return true;
+	}
+	return false;
+}
+
+/* A directory before what lies in it, and what is read-only last. */
+static int compare_trees(const void *a, const void *b)
+{
+	const struct tree *x = a, *y = b;
+	int r = strcmp(x->path, y->path);
+
+	return r != 0 ? r : (int)x->kind - (int)y->kind;
+}
+
+/* The host's sockets in what is bare. */
+static int plan_masks(struct rootfs *v, struct err *err)
+{
+	const struct path **tops = calloc(v->tree_count + 1, sizeof(*tops));
+	size_t count = 0;
+	int r;
+
+	if (!tops)
+		return err_sys(err, -ENOMEM, "cannot list unix sockets");
+	for (size_t i = v->layer_count; i < v->tree_count; i++) {
+		if (tree_is_bare(&v->trees[i]))
+			tops[count++] = v->trees[i].source;
+	}
+	r = sockets_find(&v->mounts, tops, count, &v->sockets, err);
+	free(tops);
+	return r;
+}
+
+int place_plan(struct rootfs *v, struct err *err)
+{
+	int r;
+
+	v->paths = calloc(v->spec->rw_count + v->spec->shown_count + v->spec->ro_count +
+				  STARTUP_MAX + 1,
+			  sizeof(*v->paths));
+	if (!v->paths)
+		return err_sys(err, -ENOMEM, "cannot plan the file system view");
+	r = plan_writable(v, err);
+	if (r < 0)
+		return err_context(err, "--rw");
+	r = plan_shown(v, err);
+	if (r < 0)
+		return err_context(err, "--ro");
+	r = plan_cwd(v, err);
+	for (size_t i = 0; r == 0 && i < v->spec->ro_count; i++)
+		r = plan_readonly(v, v->spec->ro[i], err);
+	if (r == 0)
+		r = plan_startup_files(v, err);
+	if (v->spec->agent_socket)
+		add_tree(v, v->spec->agent_socket, TREE_SOCKET);
+	if (r == 0)
+		r = hide_plan(v, err);
+	if (r < 0)
+		return r;
+	qsort(v->trees + v->layer_count, v->tree_count - v->layer_count,
+	      sizeof(*v->trees), compare_trees);
+	return plan_masks(v, err);
+}
+
+/* --- in the builder --- */
+
+/* In a place that is private to the sandbox (/tmp, /run, /dev/shm) the host's
+ * directories are missing: make those on the way to @path. */
+static int make_way(const struct rootfs *v, const char *path, bool is_dir,
+		    struct err *err)
+{
+	char way[PATH_MAX];
+	size_t len = strlen(path);
+
+	if (len >= sizeof(way))
+		return err_set(err, -ENAMETOOLONG, "the path '%s' is too long", path);
+	for (size_t i = 1; i <= len; i++) {
+		CLEAN(fd) int at = -1;
+		CLEAN(fd) int parent = -1;
+		char *name;
+
+		if (path[i] != '/' && path[i] != '\0')
+			continue;
+		memcpy(way, path, i);
+		way[i] = '\0';
+		at = rootfs_lookup(v, way);
+		if (at >= 0)
+			continue;
+		name = strrchr(way, '/');
+		*name++ = '\0';
+		parent = rootfs_lookup(v, way[0] ? way : "/");
+		if (parent < 0)
+			return err_sys(err, parent, "cannot find '%s' in the sandbox",
+				       way);
+		if (path[i] == '/' || is_dir) {
+			if (mkdirat(parent, name, 0755) < 0)
+				return err_sys(err, -errno,
+					       "cannot create '%s' in the sandbox", path);
+		} else {
+			CLEAN(fd)
+			int file =
+				openat(parent, name, O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+			if (file < 0)
+				return err_sys(err, -errno,
+					       "cannot create '%s' in the sandbox", path);
+		}
+	}
+	return 0;
+}
+
+/* Mount the directory @path of the view on itself. A mount point can't be renamed. */
+static int pin_directory(struct rootfs *v, const char *path, struct err *err)
+{
+	CLEAN(fd) int at = rootfs_lookup(v, path);
+	CLEAN(fd) int copy = -1;
+	struct statx x;
+
+	if (at < 0)
+		return err_sys(err, at, "cannot find '%s' in the sandbox", path);
+	if (statx(at, "", AT_EMPTY_PATH, STATX_MNT_ID, &x) == 0 &&
+	    (x.stx_attributes & STATX_ATTR_MOUNT_ROOT))
+		return 0;
+	copy = open_tree(at, "",
+			 OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH |
+				 AT_RECURSIVE);
+	if (copy < 0)
+		return err_sys(err, -errno, "cannot protect '%s'", path);
+	return rootfs_attach(v, copy, path, err);
+}
+
+/* The outermost writable tree that holds @path. */
+static const char *writable_top(const struct rootfs *v, const char *path)
+{
+	const char *top = NULL;
+
+	for (size_t i = v->layer_count; i < v->tree_count; i++) {
+		const struct tree *t = &v->trees[i];
+
+		if (t->kind == TREE_WRITABLE && path_is_within(path, t->path) &&
+		    (!top || strlen(t->path) < strlen(top)))
+			top = t->path;
+	}
+	return top;
+}
+
+/* Were a directory on the way to what is mounted there renamed, another could be put
+ * in its place. */
+int place_pin_way(struct rootfs *v, const char *path, struct err *err)
+{
+	const char *top = writable_top(v, path);
+	char way[PATH_MAX];
+	size_t len = strlen(path);
+	int r = 0;
+
+	if (!top)
+		return 0;
+	for (size_t i = strlen(top) + 1; r == 0 && i < len && len < sizeof(way); i++) {
+		if (path[i] != '/')
+			continue;
+		memcpy(way, path, i);
+		way[i] = '\0';
+		r = pin_directory(v, way, err);
+	}
+	return r;
+}
+
+/* Is what the view has at the place of @t, below another writable path, that very file?
+ */
+static int check_place(const struct rootfs *v, const struct tree *t, struct err *err)
+{
+	CLEAN(fd) int at = rootfs_lookup(v, t->path);
+	struct stat st;
+
+	if (at < 0 || fstat(at, &st) < 0)
+		return err_sys(err, at < 0 ? at : -errno,
+			       "cannot find '%s' in the sandbox", t->path);
+	if (st.st_dev != t->source->st.st_dev || st.st_ino != t->source->st.st_ino)
+		return err_set(err, -ESTALE, "'%s' was exchanged during the start",
+			       t->path);
+	return 0;
+}
+
+static int attach_tree(struct rootfs *v, const struct tree *t, struct err *err)
+{
+	int r;
+
+	if (t->kind == TREE_HIDDEN)
+		return hide_attach(v, t, err);
+	/* What is bare is the host's: nothing is made there. */
+	if (t->kind == TREE_SOCKET)
+		return place_is_bare(v, t->path) ? 0 : make_way(v, t->path, false, err);
+	r = make_way(v, t->path, S_ISDIR(t->source->st.st_mode), err);
+	if (r == 0 && t->kind == TREE_READONLY)
+		r = place_pin_way(v, t->path, err);
+	if (r == 0 && t->kind == TREE_READONLY)
+		r = check_place(v, t, err);
+	return r < 0 ? r : rootfs_attach(v, t->fd, t->path, err);
+}
+
+/* While the mounts were made, somebody who may write there too may have put another file
+ * in the place of one that is read-only. */
+static int check_readonly(const struct rootfs *v, const struct tree *t, struct err *err)
+{
+	CLEAN(fd) int at = rootfs_lookup(v, t->path);
+	struct statvfs fs;
+	int r = check_place(v, t, err);
+
+	if (r < 0)
+		return r;
+	if (at < 0 || fstatvfs(at, &fs) < 0 || !(fs.f_flag & ST_RDONLY))
+		return err_set(err, -ESTALE, "'%s' was exchanged during the start",
+			       t->path);
+	return 0;
+}
+
+/* When all else stands: its place is masked, or an empty file. */
+static int attach_socket(struct rootfs *v, const struct tree *t, struct err *err)
+{
+	int r = rootfs_attach(v, t->fd, t->path, err);
+
+	return r < 0 ? r : check_place(v, t, err);
+}
+
+int place_build(struct rootfs *v, struct err *err)
+{
+	int r = 0;
+
+	for (size_t i = v->layer_count; r == 0 && i < v->tree_count; i++)
+		r = attach_tree(v, &v->trees[i], err);
+	if (r == 0)
+		r = mask_build(v, err);
+	if (r == 0)
+		r = hide_finish(v, err);
+	for (size_t i = v->layer_count; r == 0 && i < v->tree_count; i++) {
+		if (v->trees[i].kind == TREE_READONLY)
+			r = check_readonly(v, &v->trees[i], err);
+		else if (v->trees[i].kind == TREE_SOCKET)
+			r = attach_socket(v, &v->trees[i], err);
+	}
+	return r;
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+/* launch/bind_mount - the writable paths in the view, and what is read-only in them. */
+#pragma once
+
+#include "launch/rootfs.h"
+
+/* Add the working directory, spec->rw and spec->ro to the trees. A path that does not
+ * exist or may not be shared is an error; a working directory like "/" or the
+ * home directory stays read-only. */
+int place_plan(struct rootfs *v, struct err *err) MUST_CHECK;
+/* Attach them. */
+int place_build(struct rootfs *v, struct err *err) MUST_CHECK;
+
+/* Is @path below a writable path, or one? */
+bool place_is_writable(const struct rootfs *v, const char *path);
+/* In the builder: no directory on the way from a writable path to @path can be renamed.
+ */
+int place_pin_way(struct rootfs *v, const char *path, struct err *err) MUST_CHECK;
+
+/* A directory of the host's, as it is: not seen through an overlay. */
+bool tree_is_bare(const struct tree *t);
+bool place_is_bare(const struct rootfs *v, const char *path);

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/entry_filter.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/vfs.h>
+
+#include "base/hash.h"
+#include "base/macros.h"
+#include "sys/files.h"
+
+enum { ENTRIES_READ_MAX = 1000 }; /* more: all bits are set */
+
+enum { ZFS_MAGIC = 0x2fc12fc1, BCACHEFS_MAGIC = 0xca451a4e }; /* no header has them */
+
+/* Does a listing of @dir have every name that a look-up finds? It has on these. An
+ * automounter, FUSE or a server may make a name when it is asked for. */
+static bool lists_all(int dir)
+{
+	static const uint32_t local[] = {
+		EXT4_SUPER_MAGIC, /* ext2 and ext3 too */
+		XFS_SUPER_MAGIC,  BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC,	    ZFS_MAGIC,
+		BCACHEFS_MAGIC,	  TMPFS_MAGIC,	     OVERLAYFS_SUPER_MAGIC,
+	};
+	struct statfs fs;
+
+	if (fstatfs(dir, &fs) < 0)
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(local); i++) {
+		if ((uint32_t)fs.f_type == local[i])
+			return true;
+	}
+	return false;
+}
+
+/* Without case, which some file systems don't tell apart. */
+static size_t entry_bit(const char *name, size_t len)
+{
+	static const struct hash_key any = { 0 };
+	char lower[NAME_MAX];
+
+	len = MIN(len, sizeof(lower));
+	for (size_t i = 0; i < len; i++)
+		lower[i] = (char)(name[i] | 0x20);
+	return hash_bytes(&any, lower, len) % ENTRY_FILTER_BITS;
+}
+
+static bool is_ascii(const char *name)
+{
+	while (*name && (unsigned char)*name < 0x80)
+		name++;
+	return !*name;
+}
+
+static bool read_entries(struct entry_filter *f, DIR *dir)
+{
+	const struct dirent *entry;
+
+	errno = 0;
+	for (size_t n = 0; (entry = readdir(dir)); n++) {
+		size_t bit = entry_bit(entry->d_name, strlen(entry->d_name));
+
+		if (n == ENTRIES_READ_MAX || !is_ascii(entry->d_name))
+			return false;
+		f->bits[bit / 64] |= UINT64_C(1) << bit % 64;
+	}
+	return errno == 0;
+}
+
+void entry_filter_read(struct entry_filter *f, const char *directory)
+{
+	CLEAN(directory) DIR *dir = opendir(directory);
+
+	if (!dir || !lists_all(dirfd(dir)) || !read_entries(f, dir))
+		memset(f->bits, 0xff, sizeof(f->bits));
+}
+
+bool entry_filter_may_have(const struct entry_filter *f, const char *path)
+{
+	size_t bit = entry_bit(path, strcspn(path, "/"));
+
+	return f->bits[bit / 64] >> bit % 64 & 1;
+}

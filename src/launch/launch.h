@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+/* launch/launch - from a fork to a command behind a filter.
+ *
+ * HOW IT WORKS
+ *   control ──fork──> launch child: new user, network, mount and other namespaces
+ *                       maps (written by control when it is root)
+ *                       spec->prepare(): stub link, ruleset, sockets, hand-over to the
+ *                         engine (run/netns.c; not this folder's)
+ *   control plans the file system view meanwhile
+ *           ──fork──> builder: joins the launch child's namespaces, builds the view, ends
+ *                     launch child: enters the view that stands (launch/enter.c), while
+ * the engine reads the ruleset back: nested user namespace, seccomp spec->confirm(): the
+ * engine's "it stands" becomes weir-init, PID 1: self-test, "go" from control, then the
+ * command; forwards signals, reports stops, reaps
+ *
+ * Weir-init dies with its parent (PDEATHSIG), and besides leaves as soon as its channel
+ * to control is closed, whoever closed it. */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/addr.h"
+#include "base/err.h"
+#include "proto/launch.h"
+
+struct path;
+struct startup_files;
+
+struct launch_spec {
+	char *const *argv;	  /* the command; NULL-ended */
+	char *const *environment; /* the command's; NULL-ended */
+	const char *cwd;	  /* its name; writable inside */
+	const char *const *rw;	  /* more writable paths */
+	size_t rw_count;
+	const char *const *own; /* of these, what only sandboxes use; canonical names */
+	size_t own_count;
+	const char *const
+		*shown; /* paths that are shown, read-only, whatever hides them */
+	size_t shown_count;
+	const char *search;	 /* domains for its resolv.conf; NULL: none */
+	const char *const *hide; /* paths that aren't seen */
+	size_t hide_count;
+	bool hide_credentials; /* and those of profiles/credentials.txt */
+	/* The unix socket of the host that the command reaches; or NULL. */
+	const struct path *agent_socket;
+	/* Called for each path that is hidden, before anything is started; or NULL. */
+	void (*on_hidden)(void *data, const char *path);
+	void *hidden_data;
+	bool home_tmp;	       /* ROOTFS_HOME is made */
+	const char *const *ro; /* files that stay read-only though below a writable
+				* path: the policy and what it extends */
+	size_t ro_count;
+	/* Filled: what else is read-only in writable paths. The caller's to end. */
+	struct startup_files *startup;
+	enum launch_self_test self_test;
+	struct launch_probe probe;
+	/* Run in the new namespaces, with every capability over them, before anything
+	 * of the command's exists. Not 0: nothing is started, @err is reported. */
+	int (*prepare)(void *data, struct err *err);
+	/* Run when the view has been entered, without a right and under the seccomp list;
+	 * or before, with every capability over the namespaces, where @confirm_has_rights
+	 * says so. Not 0: nothing is started, @err is reported. */
+	int (*confirm)(void *data, struct err *err);
+	bool confirm_has_rights;
+	void *prepare_data; /* for both */
+	/* Written: the mount namespace that the command's is a copy of, or -1; the
+	 * caller's to close. Where the launch child lets go of the last reference, the
+	 * kernel has it wait for every processor. Or NULL. */
+	int *outer_mounts;
+	/* Written: the process that builds the view, which ends when the view stands. The
+	 * caller's to reap, and 0 before. */
+	pid_t *builder;
+	int control_fd; /* SOCK_SEQPACKET: weir-init's end of its channel */
+};
+
+/* The facts that decide how to launch, gathered once before anything is started.
+ * -errno with a line that says what to do: no unused user ids … */
+struct launch_machine {
+	bool root;	   /* started with kernel uid 0 and the right to copy mounts */
+	uint32_t base_uid; /* root: the unused kernel uid range that is mapped */
+};
+int launch_machine_probe(struct launch_machine *ret, struct err *err) MUST_CHECK;
+
+/* Fork the launch child and the builder of its view; for root, write the id maps and copy
+ * the mounts with them. Control keeps its ends of the sockets and answers LAUNCH_TESTED
+ * with LAUNCH_GO. Descriptors 0 to 2 must be open, and none of control's own. Return: the
+ * child's pid, or -errno. */
+pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spec,
+		   struct err *err) MUST_CHECK;
+int launch_write_maps(const struct launch_machine *m, pid_t child,
+		      struct err *err) MUST_CHECK;
+
+/* launch/start.c, in the launch child: weir-init, which links nothing of ours, has its
+ * own. Send one report, the text formatted and cut to fit. Failure is not reported: when
+ * control is gone there is nobody to tell, and the caller is about to die. */
+void launch_send_report(int fd, enum launch_report_type type, int value, const char *fmt,
+			...) PRINTF_LIKE(4, 5);

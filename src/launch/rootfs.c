@@ -1,0 +1,689 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/rootfs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <linux/openat2.h>
+
+#include "base/text.h"
+#include "launch/bind_mount.h"
+#include "launch/hide.h"
+#include "launch/launch.h"
+#include "launch/startup_files.h"
+#include "sys/files.h"
+
+#define STAGE_TOP   ROOTFS_STAGE "/top"
+#define STAGE_LAYER ROOTFS_STAGE "/layer"
+#define SYS_CGROUP  "/sys/fs/cgroup"
+#define SYS_LINKS   "/sys/class/net"
+
+static const char resolv_conf[] = "nameserver 127.0.0.1\noptions edns0\n";
+
+/* Never taken from the host. /sys is bound by itself, resolv.conf is ours. */
+static const char *const replaced[] = {
+	"/proc",    "/dev",	"/run", "/tmp",
+	"/var/tmp", "/var/run", "/sys", "/etc/resolv.conf",
+};
+
+/* Mounted elsewhere than in a replaced place, these are left out: they show the kernel,
+ * not files, or mount something when they are looked at. */
+static const char *const left_out[] = {
+	"proc",	    "devpts",	   "mqueue",	 "autofs",
+	"devtmpfs", "binfmt_misc", "rpc_pipefs", "nsfs",
+};
+
+/* On these no unix socket can lie, so that a plain bind is as good as an overlay where
+ * they can't be a layer of one. */
+static const char *const socketless[] = {
+	"vfat",	      "exfat",	  "iso9660",  "squashfs", "erofs",     "cgroup",
+	"cgroup2",    "sysfs",	  "debugfs",  "tracefs",  "bpf",       "pstore",
+	"securityfs", "configfs", "efivarfs", "fusectl",  "selinuxfs",
+};
+
+static bool is_replaced(const char *path)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(replaced); i++) {
+		if (path_is_within(path, replaced[i]))
+			return true;
+	}
+	return false;
+}
+
+static bool is_left_out(const struct mount *m)
+{
+	return text_is_one_of(m->type, left_out, ARRAY_SIZE(left_out)) ||
+	       is_replaced(m->path);
+}
+
+/* --- plan --- */
+
+static void plan_layers(struct rootfs *v)
+{
+	for (size_t i = 0; i < v->mounts.count; i++) {
+		if (!is_left_out(&v->mounts.list[i]))
+			v->trees[v->tree_count++] =
+				(struct tree){ .path = v->mounts.list[i].path,
+					       .kind = TREE_LAYER,
+					       .fd = -1 };
+	}
+	v->layer_count = v->tree_count;
+}
+
+int rootfs_plan(struct rootfs *v, const struct launch_machine *m,
+		const struct launch_spec *spec, struct err *err)
+{
+	int r;
+
+	v->spec = spec;
+	v->root = m->root;
+	v->root_fd = v->sockets.diag_fd = -1;
+	r = mounts_read(false, &v->mounts, err);
+	if (r < 0)
+		return r;
+	/* Each mount, what was named, the working directory, a socket, and each file that
+	 * runs outside later with what it leads to, and what is hidden. */
+	v->trees = calloc(v->mounts.count + spec->rw_count + spec->shown_count +
+				  spec->ro_count + 2 + 2 * STARTUP_MAX + HIDDEN_MAX,
+			  sizeof(*v->trees));
+	if (!v->trees)
+		return err_sys(err, -ENOMEM, "cannot plan the file system view");
+	if (v->root)
+		plan_layers(v);
+	return place_plan(v, err);
+}
+
+/* A layer whose file system can't map ids is shown as it is: its files then belong to
+ * nobody in the sandbox. One that is hidden under another mount, or gone, is left out. */
+static int open_layer(struct tree *t, int userns_fd, struct err *err)
+{
+	int r = tree_open(t, userns_fd, NULL);
+
+	if (r < 0)
+		r = tree_open(t, -1, err);
+	if (strcmp(t->path, "/") != 0 && (r == -ENOENT || r == -ENOTDIR || r == -EINVAL))
+		return 0;
+	return r;
+}
+
+int rootfs_open_trees(struct rootfs *v, int userns_fd, struct err *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < v->layer_count; i++)
+		r = open_layer(&v->trees[i], userns_fd, err);
+	for (size_t i = v->layer_count; r == 0 && i < v->tree_count; i++) {
+		if (v->trees[i].kind != TREE_HIDDEN)
+			r = tree_open(&v->trees[i], userns_fd, err);
+	}
+	return r;
+}
+
+void rootfs_done(struct rootfs *v)
+{
+	for (size_t i = 0; v->trees && i < v->tree_count; i++)
+		tree_close(&v->trees[i]);
+	free(v->trees);
+	mounts_done(&v->mounts);
+	sockets_done(&v->sockets);
+	hide_done(v);
+	for (size_t i = 0; i < v->path_count; i++)
+		path_done(&v->paths[i]);
+	free(v->paths);
+	if (v->root_fd >= 0)
+		close(v->root_fd);
+}
+
+/* --- attaching --- */
+
+int rootfs_lookup(const struct rootfs *v, const char *path)
+{
+	struct open_how how = { .flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
+				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS };
+	long fd = syscall(SYS_openat2, v->root_fd, path, &how, sizeof(how));
+
+	return fd < 0 ? -errno : (int)fd;
+}
+
+int rootfs_attach(struct rootfs *v, int fd, const char *path, struct err *err)
+{
+	CLEAN(fd) int at = rootfs_lookup(v, path);
+
+	if (at < 0)
+		return err_sys(err, at, "cannot find '%s' in the sandbox", path);
+	if (move_mount(fd, "", at, "",
+		       MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+		return err_sys(err, -errno, "cannot mount '%s' in the sandbox", path);
+	return 0;
+}
+
+static int mount_tmpfs(const char *where, const char *options, struct err *err)
+{
+	if (mount("tmpfs", where, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0)
+		return err_sys(err, -errno, "cannot mount a tmpfs at '%s'", where);
+	return 0;
+}
+
+static int attach_readonly(struct rootfs *v, int fd, const char *where, struct err *err)
+{
+	struct mount_attr attr = {
+		.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+	};
+
+	if (mount_setattr(fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) <
+		    0 ||
+	    move_mount(fd, "", AT_FDCWD, where, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		return err_sys(err, -errno, "cannot mount '%s'", where);
+	return 0;
+}
+
+/* A read-only copy of @path, with all that is mounted below it, at @where. */
+static int bind_readonly(struct rootfs *v, const char *path, const char *where,
+			 struct err *err)
+{
+	unsigned int flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE;
+	CLEAN(fd) int fd = open_tree(AT_FDCWD, path, flags | AT_SYMLINK_NOFOLLOW);
+
+	if (fd < 0)
+		return err_sys(err, -errno, "cannot copy '%s'", path);
+	return attach_readonly(v, fd, where, err);
+}
+
+/* --- layers --- */
+
+/* ':' parts the layers, '\' escapes, ',' parts the options. */
+static bool escape_layer(const char *path, char *out, size_t size)
+{
+	size_t n = 0;
+
+	for (; *path && n + 2 < size; path++) {
+		if (*path == ':' || *path == '\\' || *path == ',')
+			out[n++] = '\\';
+		out[n++] = *path;
+	}
+	out[n] = '\0';
+	return *path == '\0';
+}
+
+/* Mount the overlay of @source at @where. @path is what it is in the view: "/" and
+ * "/etc" have a layer of ours above them. */
+static int mount_overlay(struct rootfs *v, const char *path, const char *source,
+			 const char *where, struct err *err)
+{
+	char lower[PATH_MAX], options[PATH_MAX + 64];
+	const char *top = ROOTFS_EMPTY;
+
+	if (strcmp(path, "/") == 0)
+		top = STAGE_TOP;
+	else if (strcmp(path, "/etc") == 0)
+		top = STAGE_TOP "/etc";
+	if (!escape_layer(source, lower, sizeof(lower)))
+		return err_set(err, -ENAMETOOLONG, "the path '%s' is too long", source);
+	snprintf(options, sizeof(options), "lowerdir=%s:%s", top, lower);
+	if (mount("overlay", where, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV,
+		  options) < 0)
+		return err_sys(err, -errno, "cannot make an overlay of '%s'", path);
+	return 0;
+}
+
+/* It was there a moment ago, and there is nothing to show: files come and go. */
+static bool is_gone(const char *path, int error)
+{
+	struct stat st;
+
+	return error == ENOENT && lstat(path, &st) < 0 && errno == ENOENT;
+}
+
+static int add_split(struct rootfs *v, const char *path, const char *where,
+		     struct err *err);
+
+enum { OVERLAY_TRIES = 8 };
+
+/* Since the plan was made something may have been mounted below @path, and be in this
+ * copy of the mounts: the kernel makes no overlay then. */
+static bool has_more_below(const char *path)
+{
+	struct mounts now = { 0 };
+	struct err ignored = { 0 };
+	bool has = mounts_read(false, &now, &ignored) == 0 &&
+		   mounts_has_below(&now, path);
+
+	mounts_done(&now);
+	return has;
+}
+
+/* Show the directory @source, which is @path, at @where: as an overlay; as a bind when
+ * that can't be and no socket lies there; else not at all. "/" and "/etc" have to be
+ * overlays, for our own files are in them. */
+static int show_directory(struct rootfs *v, const char *path, const char *source,
+			  const char *where, struct err *err)
+{
+	const struct mount *m = mounts_holding(&v->mounts, path);
+	int r = mount_overlay(v, path, source, where, err);
+
+	/* A mount below it may also go between the two. */
+	for (int tries = 0; r == -EINVAL && !v->root && tries < OVERLAY_TRIES; tries++) {
+		if (has_more_below(path))
+			return add_split(v, path, where, err);
+		r = mount_overlay(v, path, source, where, err);
+	}
+	if (r == 0 || r == -ENOSPC || strcmp(path, "/") == 0 || strcmp(path, "/etc") == 0)
+		return r;
+	if (m && text_is_one_of(m->type, socketless, ARRAY_SIZE(socketless)))
+		return bind_readonly(v, source, where, err);
+	if (is_gone(source, -r) || is_gone(where, -r))
+		return 0;
+	launch_send_report(v->spec->control_fd, LAUNCH_WARNING, 0,
+			   "'%s' is empty in the sandbox: its file system (%s) can't be "
+			   "shown without "
+			   "the unix sockets in it",
+			   path, m ? m->type : "unknown");
+	return 0;
+}
+
+static int write_resolv_conf(const struct rootfs *v, const char *dir, struct err *err)
+{
+	const char *search = v->spec->search;
+	char path[PATH_MAX];
+	CLEAN(fd) int fd = -1;
+
+	snprintf(path, sizeof(path), "%s/resolv.conf", dir);
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+	if (fd < 0 || write(fd, resolv_conf, sizeof(resolv_conf) - 1) < 0 ||
+	    (search && dprintf(fd, "search %s\n", search) < 0))
+		return err_sys(err, -errno, "cannot write the sandbox's resolv.conf");
+	return 0;
+}
+
+static int add_path(struct rootfs *v, const char *path, const char *where,
+		    const struct stat *st, struct err *err);
+
+static int add_entry(struct rootfs *v, int dir_fd, const char *name, const char *path,
+		     const char *where, struct err *err)
+{
+	char child[PATH_MAX], child_where[PATH_MAX];
+	struct stat st;
+	int n = snprintf(child, sizeof(child), "%s/%s", path[1] ? path : "", name);
+	int m = snprintf(child_where, sizeof(child_where), "%s/%s", where, name);
+
+	if (n >= (int)sizeof(child) || m >= (int)sizeof(child_where))
+		return err_set(err, -ENAMETOOLONG, "the path '%s' is too long", path);
+	if (is_replaced(child) || fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return 0;
+	return add_path(v, child, child_where, &st, err);
+}
+
+/* A directory that can't be a layer: each entry by itself. */
+static int add_split(struct rootfs *v, const char *path, const char *where,
+		     struct err *err)
+{
+	CLEAN(directory) DIR *dir = opendir(path);
+	const struct dirent *entry;
+	int r = 0;
+
+	if (!dir)
+		return errno == EACCES || is_gone(path, errno)
+			       ? 0
+			       : err_sys(err, -errno, "cannot read '%s'", path);
+	while (r == 0 && (entry = directory_next(dir)))
+		r = add_entry(v, dirfd(dir), entry->d_name, path, where, err);
+	if (r == 0 && strcmp(path, "/etc") == 0)
+		r = write_resolv_conf(v, where, err);
+	return r;
+}
+
+static int add_directory(struct rootfs *v, const char *path, const char *where,
+			 mode_t mode, struct err *err)
+{
+	const struct mount *m = mounts_find(&v->mounts, path);
+
+	if (mkdir(where, mode & 0755) < 0 && errno != EEXIST)
+		return err_sys(err, -errno, "cannot create '%s'", where);
+	if (m && is_left_out(m))
+		return 0;
+	if (mounts_has_below(&v->mounts, path))
+		return add_split(v, path, where, err);
+	return show_directory(v, path, path, where, err);
+}
+
+static int add_link(const char *path, const char *where, struct err *err)
+{
+	char target[PATH_MAX];
+	ssize_t n = readlink(path, target, sizeof(target) - 1);
+
+	if (n < 0)
+		return is_gone(path, errno)
+			       ? 0
+			       : err_sys(err, -errno, "cannot read the link '%s'", path);
+	target[n] = '\0';
+	if (symlink(target, where) < 0)
+		return err_sys(err, -errno, "cannot create '%s'", where);
+	return 0;
+}
+
+/* Sockets, pipes and devices that lie beside a mount point are left out. */
+static int add_path(struct rootfs *v, const char *path, const char *where,
+		    const struct stat *st, struct err *err)
+{
+	CLEAN(fd) int fd = -1;
+	int r;
+
+	if (S_ISDIR(st->st_mode))
+		return add_directory(v, path, where, st->st_mode, err);
+	if (S_ISLNK(st->st_mode))
+		return add_link(path, where, err);
+	if (!S_ISREG(st->st_mode))
+		return 0;
+	fd = open(where, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return err_sys(err, -errno, "cannot create '%s'", where);
+	r = bind_readonly(v, path, where, err);
+	if (r == -ENOENT && is_gone(path, ENOENT))
+		return unlink(where) < 0
+			       ? err_sys(err, -errno, "cannot remove '%s'", where)
+			       : 0;
+	return r;
+}
+
+/* Root: the copy @t of one mount becomes the lower layer of its place in the view. */
+static int add_layer(struct rootfs *v, const struct tree *t, size_t n, struct err *err)
+{
+	char layer[64], where[PATH_MAX];
+	struct stat st;
+	int r;
+
+	if (fstat(t->fd, &st) < 0)
+		return err_sys(err, -errno, "cannot look at the mount '%s'", t->path);
+	snprintf(where, sizeof(where), ROOTFS_ROOT "%s", t->path);
+	if (!S_ISDIR(st.st_mode)) {
+		r = S_ISREG(st.st_mode) ? attach_readonly(v, t->fd, where, err) : 0;
+		return is_gone(where, -r) ? 0 : r;
+	}
+	snprintf(layer, sizeof(layer), STAGE_LAYER "/%zu", n);
+	if (mkdir(layer, 0700) < 0)
+		return err_sys(err, -errno, "cannot create '%s'", layer);
+	if (move_mount(t->fd, "", AT_FDCWD, layer, MOVE_MOUNT_F_EMPTY_PATH) < 0) {
+		/* What was opened is the directory below a mount that had gone by then,
+		 * as a container's does, and the directory has been removed as well. */
+		if (errno == ENOENT && strcmp(t->path, "/") != 0)
+			return 0;
+		return err_sys(err, -errno, "cannot attach the mount '%s'", t->path);
+	}
+	return show_directory(v, t->path, layer, where, err);
+}
+
+static int add_layers(struct rootfs *v, struct err *err)
+{
+	for (size_t i = 0; i < v->layer_count; i++) {
+		int r;
+
+		if (v->trees[i].fd < 0)
+			continue;
+		r = add_layer(v, &v->trees[i], i, err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int add_host(struct rootfs *v, struct err *err)
+{
+	int r;
+
+	if (v->root)
+		return add_layers(v, err);
+	r = mount_tmpfs(ROOTFS_ROOT, "mode=0755", err);
+	if (r < 0)
+		return r;
+	return add_split(v, "/", ROOTFS_ROOT, err);
+}
+
+/* --- the sandbox's own places --- */
+
+static int make_stage(struct rootfs *v, struct err *err)
+{
+	static const char *const dirs[] = {
+		ROOTFS_ROOT,	  ROOTFS_EMPTY,	     STAGE_LAYER,      STAGE_TOP,
+		STAGE_TOP "/etc", STAGE_TOP "/proc", STAGE_TOP "/dev", STAGE_TOP "/run",
+		STAGE_TOP "/tmp", STAGE_TOP "/sys",
+	};
+	int r;
+
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return err_sys(err, -errno,
+			       "cannot mount in a user namespace; a security module may "
+			       "forbid it "
+			       "(sysctl kernel.apparmor_restrict_unprivileged_userns)");
+	r = mount_tmpfs(ROOTFS_STAGE, "mode=0755", err);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(dirs); i++) {
+		if (mkdir(dirs[i], 0755) < 0)
+			r = err_sys(err, -errno, "cannot create '%s'", dirs[i]);
+	}
+	if (r < 0)
+		return r;
+	/* Writable by its mode, so that connect() says "refused"; the mounts are
+	 * read-only. */
+	if (mknod(ROOTFS_NOTHING, S_IFREG, 0) < 0 || chmod(ROOTFS_NOTHING, 0666) < 0)
+		return err_sys(err, -errno, "cannot create '%s'", ROOTFS_NOTHING);
+	return write_resolv_conf(v, STAGE_TOP "/etc", err);
+}
+
+static int make_run(struct err *err)
+{
+	char user[sizeof(ROOTFS_ROOT "/run/user/") + 12];
+
+	snprintf(user, sizeof(user), ROOTFS_ROOT "/run/user/%u", geteuid());
+	if (mkdir(ROOTFS_ROOT "/run/lock", 01777) < 0 ||
+	    chmod(ROOTFS_ROOT "/run/lock", 01777) < 0 ||
+	    mkdir(ROOTFS_ROOT "/run/user", 0755) < 0 || mkdir(user, 0700) < 0)
+		return err_sys(err, -errno, "cannot make the sandbox's /run");
+	return 0;
+}
+
+static bool is_directory(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* Where the entries of a directory are shown one by one its place is missing. */
+static int make_place(const char *where, bool wanted, struct err *err)
+{
+	const char *path = where + strlen(ROOTFS_ROOT);
+	struct stat there, host;
+
+	if (lstat(where, &there) == 0)
+		return 0;
+	if (!wanted && lstat(path, &host) < 0)
+		return 0;
+	if (!wanted && S_ISLNK(host.st_mode))
+		return add_link(path, where, err);
+	if ((wanted || S_ISDIR(host.st_mode)) && mkdir(where, 0755) < 0)
+		return err_sys(err, -errno, "cannot create '%s'", where);
+	return 0;
+}
+
+static int make_private_places(struct rootfs *v, struct err *err)
+{
+	static const struct {
+		const char *where;
+		const char *options;
+		bool wanted; /* also where the host has none */
+	} places[] = {
+		{ ROOTFS_ROOT "/run", "mode=0755", true },
+		{ ROOTFS_ROOT "/tmp", "mode=1777", true },
+		{ ROOTFS_ROOT "/var/tmp", "mode=1777", false },
+		{ ROOTFS_ROOT "/var/run", "mode=0755", false },
+	};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(places); i++) {
+		if (!v->root)
+			r = make_place(places[i].where, places[i].wanted, err);
+		if (r == 0 && (places[i].wanted || is_directory(places[i].where)))
+			r = mount_tmpfs(places[i].where, places[i].options, err);
+	}
+	if (r == 0 && v->spec->home_tmp && mkdir(ROOTFS_ROOT ROOTFS_HOME, 0700) < 0)
+		r = err_sys(err, -errno, "cannot make the sandbox's home");
+	return r < 0 ? r : make_run(err);
+}
+
+/* One of the sandbox's own network namespace, and of what is mounted in the host's the
+ * control groups alone: programs look there for their limits. Where the host's is partly
+ * hidden, as in containers, the kernel allows no other: then the host's without the list
+ * of its links. */
+static int show_sys(struct rootfs *v, struct err *err)
+{
+	unsigned long flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
+	const char *path = SYS_CGROUP, *where = ROOTFS_ROOT SYS_CGROUP;
+	int r = 0;
+
+	if (mount("sysfs", ROOTFS_ROOT "/sys", "sysfs", flags, NULL) < 0) {
+		r = bind_readonly(v, "/sys", ROOTFS_ROOT "/sys", err);
+		path = ROOTFS_EMPTY;
+		where = ROOTFS_ROOT SYS_LINKS;
+	}
+	return r == 0 && is_directory(where) ? bind_readonly(v, path, where, err) : r;
+}
+
+static int make_sys(struct rootfs *v, struct err *err)
+{
+	if (!v->root &&
+	    (mkdir(ROOTFS_ROOT "/proc", 0755) < 0 ||
+	     mkdir(ROOTFS_ROOT "/dev", 0755) < 0 || mkdir(ROOTFS_ROOT "/sys", 0755) < 0))
+		return err_sys(err, -errno, "cannot create the sandbox's /proc");
+	return is_directory("/sys") ? show_sys(v, err) : 0;
+}
+
+static int open_root(struct rootfs *v, struct err *err)
+{
+	v->root_fd = open(ROOTFS_ROOT, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (v->root_fd < 0)
+		return err_sys(err, -errno, "cannot open the file system view");
+	return 0;
+}
+
+/* What we made directories in ourselves is closed for writing at the end. */
+static int close_root(const struct rootfs *v, struct err *err)
+{
+	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };
+
+	if (mount_setattr(v->root_fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+		return err_sys(err, -errno, "cannot make the view read-only");
+	return 0;
+}
+
+/* --- /dev: harmless nodes, terminals of its own, /dev/shm --- */
+
+#define DEV ROOTFS_ROOT "/dev"
+
+static int bind_node(struct rootfs *v, const char *from, const char *to, struct err *err)
+{
+	struct mount_attr attr = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC };
+	CLEAN(fd) int file = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	CLEAN(fd)
+	int node = open_tree(AT_FDCWD, from, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+
+	if (file < 0 || node < 0 ||
+	    mount_setattr(node, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0 ||
+	    move_mount(node, "", AT_FDCWD, to, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		return err_sys(err, -errno, "cannot show '%s' in the sandbox", from);
+	return 0;
+}
+
+static int bind_nodes(struct rootfs *v, struct err *err)
+{
+	static const char *const names[] = { "null",   "zero",	  "full",
+					     "random", "urandom", "tty" };
+	char from[32], to[sizeof(DEV) + 32];
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(names); i++) {
+		snprintf(from, sizeof(from), "/dev/%s", names[i]);
+		snprintf(to, sizeof(to), DEV "/%s", names[i]);
+		r = bind_node(v, from, to, err);
+	}
+	return r;
+}
+
+static int make_links(struct err *err)
+{
+	static const char *const links[][2] = {
+		{ "/proc/self/fd", DEV "/fd" },
+		{ "/proc/self/fd/0", DEV "/stdin" },
+		{ "/proc/self/fd/1", DEV "/stdout" },
+		{ "/proc/self/fd/2", DEV "/stderr" },
+		{ "pts/ptmx", DEV "/ptmx" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(links); i++) {
+		if (symlink(links[i][0], links[i][1]) < 0)
+			return err_sys(err, -errno, "cannot make the sandbox's /dev");
+	}
+	return 0;
+}
+
+/* So that ttyname() finds the terminal that the caller gave the command. */
+static int bind_console(struct rootfs *v, struct err *err)
+{
+	char tty[PATH_MAX];
+
+	if (!isatty(STDOUT_FILENO) || ttyname_r(STDOUT_FILENO, tty, sizeof(tty)) != 0)
+		return 0;
+	return bind_node(v, tty, DEV "/console", err);
+}
+
+static int mount_terminals(struct rootfs *v, struct err *err)
+{
+	if (mkdir(DEV "/pts", 0755) < 0 ||
+	    mount("devpts", DEV "/pts", "devpts", MS_NOSUID | MS_NOEXEC,
+		  "newinstance,ptmxmode=0666,mode=620") < 0)
+		return err_sys(err, -errno, "cannot make the sandbox's terminals");
+	return 0;
+}
+
+static int make_dev(struct rootfs *v, struct err *err)
+{
+	int r = mount_tmpfs(DEV, "mode=0755", err);
+
+	if (r == 0)
+		r = bind_nodes(v, err);
+	if (r == 0)
+		r = make_links(err);
+	if (r == 0)
+		r = mount_terminals(v, err);
+	if (r == 0)
+		r = bind_console(v, err);
+	if (r < 0)
+		return r;
+	if (mkdir(DEV "/shm", 0755) < 0)
+		return err_sys(err, -errno, "cannot create the sandbox's /dev/shm");
+	return mount_tmpfs(DEV "/shm", "mode=1777", err);
+}
+
+int rootfs_build(struct rootfs *v, struct err *err)
+{
+	static int (*const steps[])(struct rootfs * v, struct err * err) = {
+		make_stage, add_host,  make_private_places, make_sys,
+		make_dev,   open_root, place_build,
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		int r = steps[i](v, err);
+
+		if (r == -ENOSPC)
+			return err_context(err,
+					   "file system view, of as many mounts as the "
+					   "kernel allows (sysctl fs.mount-max)");
+		if (r < 0)
+			return err_context(err, "file system view");
+	}
+	return close_root(v, err);
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/secret.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "launch/secret_lists.h" /* generated: environment_list[] */
+
+enum { TOKEN_MIN = 16 }; /* letters and digits behind the beginning of a token */
+
+static bool has_token(const char *value, const char *beginning)
+{
+	for (const char *p = value; (p = strstr(p, beginning)); p++) {
+		const char *rest = p + strlen(beginning);
+		size_t n = 0;
+
+		if (p > value && isalnum((unsigned char)p[-1]))
+			continue;
+		while (n < TOKEN_MIN && (isalnum((unsigned char)rest[n]) ||
+					 rest[n] == '-' || rest[n] == '_'))
+			n++;
+		if (n == TOKEN_MIN)
+			return true;
+	}
+	return false;
+}
+
+/* A password is read generously, for not everybody escapes what is in it; a user alone
+ * may be a token where there is no ssh. */
+bool secret_has_user_info(const char *value)
+{
+	size_t first = strcspn(value, ":@/ \t\n");
+
+	for (const char *p = value; (p = strstr(p, "://")); p++) {
+		const char *user = p + strlen("://");
+		size_t all = strcspn(user, "@ \t\n\"'"),
+		       part = strcspn(user, "@/?# \t\n");
+		bool web = (p - value >= 4 && strncasecmp(p - 4, "http", 4) == 0) ||
+			   (p - value >= 5 && strncasecmp(p - 5, "https", 5) == 0);
+
+		if (user[all] == '@' && (memchr(user, ':', all) || (web && part == all)))
+			return true;
+	}
+	/* Without a scheme, as proxies and databases may be written. */
+	return first > 0 && value[first] == ':' &&
+	       value[first + 1 + strcspn(value + first + 1, "@/ \t\n")] == '@' &&
+	       value[first + 1] != '@';
+}
+
+static bool is_of_kind(const char *kind, const char *pattern, struct text name,
+		       const char *value)
+{
+	if (strcmp(kind, "name") == 0)
+		return text_matches(pattern, name, true);
+	if (strcmp(kind, "token") == 0)
+		return has_token(value, pattern);
+	return strcmp(kind, "text") == 0 && strcasestr(value, pattern);
+}
+
+static bool is_harmless_name(struct text name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(environment_list); i++) {
+		if (strcmp(environment_list[i][0], "pass") == 0 &&
+		    text_matches(environment_list[i][1], name, true))
+			return true;
+	}
+	return false;
+}
+
+bool secret_is_variable(struct text name, const char *value)
+{
+	const bool harmless = is_harmless_name(name);
+
+	for (size_t i = 0; i < ARRAY_SIZE(environment_list); i++) {
+		const char *kind = environment_list[i][0];
+
+		if (!(harmless && strcmp(kind, "name") == 0) &&
+		    is_of_kind(kind, environment_list[i][1], name, value))
+			return true;
+	}
+	return secret_has_user_info(value);
+}

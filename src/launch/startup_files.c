@@ -1,0 +1,555 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/startup_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/fsuid.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "launch/git_repository.h"
+#include "sys/files.h"
+
+/* What runs outside later, and why: weir-run(1) has the same table. */
+static const struct startup_name {
+	const char *name, *why;
+} names[] = {
+	{ ".git", "a file of that name leads git to another directory" },
+	{ ".gitmodules", "git takes submodules' addresses and branches from it" },
+	{ ".gitconfig", "git runs the programs that it names" },
+	{ ".husky", "git's hooks run what is in it" },
+	{ ".githooks", "git runs what is in it where core.hooksPath says so" },
+	{ ".pre-commit-config.yaml", "git's hooks run the commands in it" },
+	{ "lefthook.yml", "git's hooks run the commands in it" },
+	{ ".lefthook.yml", "git's hooks run the commands in it" },
+	{ "lefthook-local.yml", "git's hooks run the commands in it" },
+	{ ".envrc", "direnv runs it in the shell" },
+	{ ".vscode", "the editor runs its tasks and the programs that it names" },
+	{ ".idea", "the editor runs the configurations in it" },
+	{ ".zed", "the editor runs its tasks and the programs that it names" },
+	{ ".devcontainer", "editors start the containers and commands in it" },
+	{ ".devcontainer.json", "editors start the containers and commands in it" },
+	{ ".mcp.json", "agents start the servers in it" },
+	{ ".claude", "the agent runs the hooks in it and takes its rights from it" },
+	{ ".cursor", "the agent starts the servers in it and takes rules from it" },
+	{ ".codex", "the agent takes its configuration and rights from it" },
+	{ ".gemini", "the agent starts the servers in it and takes its rights from it" },
+	{ ".opencode", "the agent loads the plugins in it and starts its servers" },
+	{ "opencode.json",
+	  "the agent loads the plugins and starts the servers that it names" },
+	{ "opencode.jsonc",
+	  "the agent loads the plugins and starts the servers that it names" },
+	{ ".aider.conf.yml", "the agent runs the commands that it names" },
+	{ ".bashrc", "a shell runs it at its start" },
+	{ ".bash_profile", "a shell runs it at its start" },
+	{ ".bash_login", "a shell runs it at its start" },
+	{ ".bash_logout", "a shell runs it at its end" },
+	{ ".bash_aliases", "a shell runs it at its start" },
+	{ ".profile", "a shell runs it at its start" },
+	{ ".zshenv", "a shell runs it at its start" },
+	{ ".zshrc", "a shell runs it at its start" },
+	{ ".zprofile", "a shell runs it at its start" },
+	{ ".zlogin", "a shell runs it at its start" },
+	{ ".zlogout", "a shell runs it at its end" },
+	{ ".kshrc", "a shell runs it at its start" },
+	{ ".cshrc", "a shell runs it at its start" },
+	{ ".tcshrc", "a shell runs it at its start" },
+	{ ".login", "a shell runs it at its start" },
+};
+
+/* In a git directory, wherever that is: the .git of a checkout, of a submodule, of
+ * another working tree, a bare repository. */
+static const struct startup_name git_names[] = {
+	{ "hooks", "git runs what is in it" },
+	{ "config", "git runs the programs that it names" },
+	{ "config.worktree", "git runs the programs that it names" },
+	{ "commondir", "it leads git to another directory's config and hooks" },
+	{ "gitdir", "it leads git to another working tree" },
+};
+
+/* Not walked: the first is full of what others wrote, the others of what nobody runs. */
+static const char *const left_out[] = { "node_modules" };
+static const char *const git_left_out[] = { "objects", "refs", "logs", "lfs" };
+
+enum { ASIDE_TRIES = 8 };
+
+struct scan {
+	struct startup_files *files;
+	const struct path *top;
+	char **queue; /* owned, with what is left in it: relative to the top */
+	size_t first, last;
+	size_t entries;
+	bool after; /* the end: nothing is made */
+};
+
+/* What one directory has of a git directory's. */
+struct git_marks {
+	bool head, objects, refs, commondir;
+};
+
+static const struct startup_name *find_name(const struct startup_name *list, size_t count,
+					    const char *name)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(list[i].name, name) == 0)
+			return &list[i];
+	}
+	return NULL;
+}
+
+static int open_below(const struct path *top, const char *rest, uint64_t flags)
+{
+	struct open_how how = { .flags = flags | O_CLOEXEC | O_NOFOLLOW,
+				.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS };
+	long fd = syscall(SYS_openat2, top->fd, rest[0] ? rest : ".", &how, sizeof(how));
+
+	return fd < 0 ? -errno : (int)fd;
+}
+
+static char *join_names(const char *directory, const char *name)
+{
+	char *joined;
+
+	if (asprintf(&joined, "%s%s%s", directory, directory[0] ? "/" : "", name) < 0)
+		return NULL;
+	return joined;
+}
+
+static const struct path *find_known(const struct startup_files *s, const char *name)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		if (strcmp(s->found[i].name, name) == 0)
+			return &s->found[i];
+	}
+	return NULL;
+}
+
+/* Since its directory was read. Another fault is no answer: what it hides may be there.
+ */
+static bool has_gone(int code)
+{
+	return code == -ENOENT || code == -ENOTDIR || code == -ELOOP;
+}
+
+/* --- the walk --- */
+
+static int add_file(struct scan *scan, const char *directory, const char *name,
+		    struct err *err)
+{
+	struct startup_files *s = scan->files;
+	CLEAN(mem) char *rest = join_names(directory, name);
+	struct path p = { .fd = -1 };
+
+	if (s->count == STARTUP_MAX) {
+		s->cut = true;
+		return 0;
+	}
+	if (rest)
+		p.name = join_names(scan->top->name[1] ? scan->top->name : "", rest);
+	if (!p.name)
+		return err_sys(err, -ENOMEM, "cannot list the project's files");
+	p.fd = open_below(scan->top, rest, O_PATH);
+	if (p.fd < 0 && !has_gone(p.fd))
+		s->cut = true;
+	if (p.fd < 0 || fstat(p.fd, &p.st) < 0 || find_known(s, p.name)) {
+		path_done(&p); /* it has gone, or lies below two writable directories */
+		return 0;
+	}
+	s->found[s->count++] = p;
+	return 0;
+}
+
+static int push(struct scan *scan, const char *directory, const char *name,
+		struct err *err)
+{
+	char *rest = join_names(directory, name);
+
+	if (!rest)
+		return err_sys(err, -ENOMEM, "cannot walk '%s'", scan->top->name);
+	scan->queue[scan->last++] = rest;
+	return 0;
+}
+
+static bool is_directory_entry(int dir, const struct dirent *entry)
+{
+	struct stat st;
+
+	if (entry->d_type != DT_UNKNOWN)
+		return entry->d_type == DT_DIR;
+	return fstatat(dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       S_ISDIR(st.st_mode);
+}
+
+static void mark(struct git_marks *marks, const char *name)
+{
+	marks->head |= strcmp(name, "HEAD") == 0;
+	marks->objects |= strcmp(name, "objects") == 0;
+	marks->refs |= strcmp(name, "refs") == 0;
+	marks->commondir |= strcmp(name, "commondir") == 0;
+}
+
+static int scan_entry(struct scan *scan, int dir, const char *directory,
+		      const struct dirent *entry, struct err *err)
+{
+	const char *name = entry->d_name;
+	bool walked = is_directory_entry(dir, entry);
+
+	/* The directory .git is walked, and what is found in it is protected. */
+	if (find_name(names, ARRAY_SIZE(names), name) &&
+	    !(walked && strcmp(name, ".git") == 0))
+		return add_file(scan, directory, name, err);
+	if (!walked || text_is_one_of(name, left_out, ARRAY_SIZE(left_out)))
+		return 0;
+	return push(scan, directory, name, err);
+}
+
+static void drop_from_queue(struct scan *scan, size_t from)
+{
+	size_t kept = from;
+
+	for (size_t i = from; i < scan->last; i++) {
+		const char *slash = strrchr(scan->queue[i], '/');
+
+		if (text_is_one_of(slash ? slash + 1 : scan->queue[i], git_left_out,
+				   ARRAY_SIZE(git_left_out)))
+			free(scan->queue[i]);
+		else
+			scan->queue[kept++] = scan->queue[i];
+	}
+	scan->last = kept;
+}
+
+/* git makes it itself in each new repository; without it, the command could. Root makes
+ * it as the directory's owner: what that user puts in its place meanwhile isn't chowned.
+ */
+static void make_hooks(int dir)
+{
+	struct stat st;
+
+	if (fstat(dir, &st) < 0)
+		return;
+	setfsgid(st.st_gid);
+	setfsuid(st.st_uid);
+	(void)!mkdirat(dir, "hooks", 0755);
+	setfsuid(geteuid());
+	setfsgid(getegid());
+}
+
+static int add_git_directory(struct scan *scan, int dir, const char *directory,
+			     const struct git_marks *marks, size_t queued,
+			     struct err *err)
+{
+	int r = 0;
+
+	if (!marks->head || !((marks->objects && marks->refs) || marks->commondir))
+		return 0;
+	if (!marks->commondir && !scan->after)
+		make_hooks(dir);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(git_names); i++)
+		r = add_file(scan, directory, git_names[i].name, err);
+	drop_from_queue(scan, queued);
+	return r;
+}
+
+/* One that may be entered but not read: git takes what is in it by name. */
+static int scan_unreadable(struct scan *scan, const char *directory, struct err *err)
+{
+	CLEAN(fd) int dir = open_below(scan->top, directory, O_PATH | O_DIRECTORY);
+	static const char *const marked[] = { "HEAD", "objects", "refs", "commondir" };
+	struct git_marks marks = { 0 };
+
+	if (dir >= 0 && faccessat(dir, ".", X_OK, AT_EACCESS) < 0 && errno == EACCES)
+		return 0;
+	if (dir >= 0 || !has_gone(dir))
+		scan->files->cut = true;
+	for (size_t i = 0; dir >= 0 && i < ARRAY_SIZE(marked); i++)
+		if (faccessat(dir, marked[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+			mark(&marks, marked[i]);
+	return add_git_directory(scan, dir, directory, &marks, scan->last, err);
+}
+
+static int scan_directory(struct scan *scan, const char *directory, struct err *err)
+{
+	int fd = open_below(scan->top, directory, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
+	CLEAN(directory) DIR *dir = directory_open(fd);
+	const size_t queued = scan->last;
+	struct git_marks marks = { 0 };
+	const struct dirent *entry;
+	int r = 0;
+
+	if (!dir)
+		return scan_unreadable(scan, directory, err);
+	while (r == 0 && (entry = directory_next(dir))) {
+		if (++scan->entries > STARTUP_ENTRIES_MAX) {
+			scan->files->cut = true;
+			break;
+		}
+		mark(&marks, entry->d_name);
+		r = scan_entry(scan, fd, directory, entry, err);
+	}
+	if (r == 0)
+		r = add_git_directory(scan, fd, directory, &marks, queued, err);
+	return r;
+}
+
+/* Those of the writable directory itself are found however full it is. */
+static int scan_first(struct scan *scan, struct err *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(names); i++) {
+		CLEAN(fd) int fd = open_below(scan->top, names[i].name, O_PATH);
+		struct stat st;
+
+		if (fd < 0 || fstat(fd, &st) < 0)
+			continue;
+		if (S_ISDIR(st.st_mode) && strcmp(names[i].name, ".git") == 0)
+			r = push(scan, "", names[i].name, err);
+		else
+			r = add_file(scan, "", names[i].name, err);
+	}
+	return r < 0 ? r : push(scan, "", "", err);
+}
+
+static int scan_top(struct startup_files *s, const struct path *top, bool after,
+		    struct err *err)
+{
+	struct scan scan = { .files = s, .top = top, .after = after };
+	int r = 0;
+
+	scan.queue = calloc(STARTUP_ENTRIES_MAX + 2, sizeof(*scan.queue));
+	if (!scan.queue)
+		return err_sys(err, -ENOMEM, "cannot walk '%s'", top->name);
+	r = scan_first(&scan, err);
+	while (r == 0 && scan.first < scan.last && scan.entries <= STARTUP_ENTRIES_MAX) {
+		CLEAN(mem) char *directory = scan.queue[scan.first++];
+
+		r = scan_directory(&scan, directory, err);
+	}
+	while (scan.first < scan.last)
+		free(scan.queue[scan.first++]);
+	free(scan.queue);
+	return r;
+}
+
+int startup_files_find(struct startup_files *s, const struct path *top, struct err *err)
+{
+	struct path *kept = &s->tops[s->top_count];
+
+	if (s->top_count == STARTUP_TOPS_MAX)
+		return err_set(err, -E2BIG, "more than %d writable paths",
+			       STARTUP_TOPS_MAX);
+	*kept = (struct path){ .fd = fcntl(top->fd, F_DUPFD_CLOEXEC, 0),
+			       .name = strdup(top->name) };
+	s->top_count++;
+	if (kept->fd < 0 || !kept->name)
+		return err_sys(err, kept->fd < 0 ? -errno : -ENOMEM, "cannot walk '%s'",
+			       top->name);
+	return scan_top(s, kept, false, err);
+}
+
+/* --- after the end --- */
+
+/* Was the directory of @name a git directory at the start? Git obeys what is new there,
+ * and has no reason to make it. */
+static bool is_in_known_git(const struct startup_files *before, const char *name)
+{
+	const char *last = strrchr(name, '/') + 1;
+	CLEAN(mem) char *config = NULL;
+
+	return find_name(git_names, ARRAY_SIZE(git_names), last) &&
+	       asprintf(&config, "%.*sconfig", (int)(last - name), name) >= 0 &&
+	       find_known(before, config);
+}
+
+/* What the command put in the way of the first name is no reason to leave it. */
+static char *name_aside(const char *name, size_t attempt)
+{
+	char *aside = NULL;
+	uint32_t number;
+
+	if (attempt == 0)
+		return asprintf(&aside, "%s.weir", name) < 0 ? NULL : aside;
+	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+		return NULL;
+	return asprintf(&aside, "%s.weir-%08x", name, (unsigned int)number) < 0 ? NULL
+										: aside;
+}
+
+/* The command may have taken the right away that the owner has. */
+static void let_owner_write(const struct path *directory)
+{
+	char self[32];
+
+	if (directory->st.st_uid != geteuid())
+		return;
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", directory->fd);
+	(void)!chmod(self, (directory->st.st_mode & 07777) | S_IRWXU);
+}
+
+/* Return: the new name, owned, or NULL. */
+static char *move_aside(const char *name)
+{
+	CLEAN(path) struct path directory = { .fd = -1 };
+	const char *last;
+
+	if (path_open_parent(name, &directory, &last, NULL) < 0 || directory.untrusted)
+		return NULL;
+	let_owner_write(&directory);
+	for (size_t i = 0; i < ASIDE_TRIES; i++) {
+		CLEAN(mem) char *aside = name_aside(name, i);
+
+		if (aside && renameat2(directory.fd, last, directory.fd,
+				       strrchr(aside, '/') + 1, RENAME_NOREPLACE) == 0)
+			return TAKE_PTR(aside);
+	}
+	return NULL;
+}
+
+static const char *why(const char *name)
+{
+	const char *last = strrchr(name, '/') + 1;
+	const struct startup_name *n = find_name(names, ARRAY_SIZE(names), last);
+
+	if (!n)
+		n = find_name(git_names, ARRAY_SIZE(git_names), last);
+	return n ? n->why : "";
+}
+
+/* Somebody outside who replaces a file takes the mount away that held it. */
+static bool was_changed(const struct path *p)
+{
+	struct stat st;
+
+	return lstat(p->name, &st) < 0 || st.st_dev != p->st.st_dev ||
+	       st.st_ino != p->st.st_ino || st.st_ctim.tv_sec != p->st.st_ctim.tv_sec ||
+	       st.st_ctim.tv_nsec != p->st.st_ctim.tv_nsec;
+}
+
+enum { REPORTED_MAX = 16 }; /* the others are only counted */
+
+struct startup_report {
+	size_t count;
+	bool quiet, obeyed; /* by git */
+};
+
+static void report_new(struct startup_report *r, const char *name)
+{
+	r->count++;
+	if (!r->quiet && r->count <= REPORTED_MAX)
+		log_warning("'%s' is new or has changed: %s; look at it first", name,
+			    why(name));
+}
+
+/* By name: however full the command made the directory, or whether it can be read. */
+static void look_into_known_git(const struct startup_files *before, const char *config,
+				struct startup_report *r)
+{
+	const int length = (int)(strrchr(config, '/') + 1 - config);
+
+	for (size_t i = 0; i < ARRAY_SIZE(git_names); i++) {
+		const char *reason = git_names[i].why;
+		CLEAN(mem) char *aside = NULL;
+		CLEAN(mem) char *name = NULL;
+		struct stat st;
+
+		if (asprintf(&name, "%.*s%s", length, config, git_names[i].name) < 0)
+			name = NULL;
+		if (name && (find_known(before, name) || lstat(name, &st) < 0))
+			continue;
+		aside = name ? move_aside(name) : NULL;
+		r->count++;
+		r->obeyed = true;
+		if (aside)
+			log_error("the command made '%s' (%s); it is called '%s' now",
+				  name, reason, aside);
+		else
+			log_error("the command made '%s' (%s), which can't be renamed; "
+				  "remove it before git runs there",
+				  name ?: config, reason);
+	}
+}
+
+/* Return: whether all was looked at. */
+static bool find_new(const struct startup_files *s, struct startup_report *report)
+{
+	struct startup_files *now = calloc(1, sizeof(*now));
+	int r = now ? 0 : -ENOMEM;
+	bool all;
+
+	for (size_t i = 0; i < s->count; i++) {
+		const char *name = s->found[i].name;
+
+		if (!s->is_named[i] && was_changed(&s->found[i]))
+			report_new(report, name);
+		if (strcmp(strrchr(name, '/'), "/config") == 0)
+			look_into_known_git(s, name, report);
+	}
+	for (size_t i = 0; r == 0 && i < s->top_count; i++)
+		r = scan_top(now, &s->tops[i], true, NULL);
+	for (size_t i = 0; now && i < now->count; i++) {
+		const char *name = now->found[i].name;
+
+		if (!find_known(s, name) && !is_in_known_git(s, name))
+			report_new(report, name);
+	}
+	all = r == 0 && (s->cut || !now->cut);
+	if (now)
+		startup_files_done(now);
+	free(now);
+	return all;
+}
+
+bool startup_files_report_new(const struct startup_files *s, bool quiet)
+{
+	struct startup_report r = { .quiet = quiet };
+
+	if (s->top_count == 0)
+		return true;
+	if (!find_new(s, &r) && !quiet)
+		log_warning("the writable directories have become too large to be "
+			    "searched for all files that run outside later, or can't "
+			    "all be read");
+	if (!quiet && r.count > REPORTED_MAX)
+		log_warning("%zu such files are new or have changed", r.count);
+	return !r.obeyed;
+}
+
+/* --- names --- */
+
+bool startup_files_has(const char *path)
+{
+	char way[PATH_MAX];
+	size_t len = strlen(path), start = 1;
+
+	if (len >= sizeof(way))
+		return true;
+	for (size_t i = 1; i <= len; i++) {
+		if (path[i] != '/' && path[i] != '\0')
+			continue;
+		memcpy(way, path, i);
+		way[i] = '\0';
+		if (find_name(names, ARRAY_SIZE(names), way + start) ||
+		    (i < len && git_repository_is(way)))
+			return true;
+		start = i + 1;
+	}
+	return false;
+}
+
+void startup_files_done(struct startup_files *s)
+{
+	for (size_t i = 0; i < s->top_count; i++)
+		path_done(&s->tops[i]);
+	for (size_t i = 0; i < s->count; i++)
+		path_done(&s->found[i]);
+	s->top_count = s->count = 0;
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+/* launch/startup_files - files of a project that a program outside of the sandbox runs or
+ * obeys later, without anybody asking it to: git's hooks, an editor's tasks.
+ *
+ * HOW IT WORKS
+ *   Before the start each writable directory is walked, breadth first, as far as
+ *   STARTUP_ENTRIES_MAX goes; node_modules and what git keeps objects in are left out.
+ *   What is found of the table in startup_files.c becomes read-only in the sandbox,
+ * unless
+ *   --rw names it. Each directory on the way to it is mounted on itself, so that it can't
+ *   be renamed and made anew.
+ *
+ *   What doesn't exist can't be mounted over, and a made-up file in its place would be
+ * seen by everybody. So it can be made by the command. When the command has ended the
+ *   directories are walked again, and what is new is told. Only in git directories that
+ *   were there at the start nothing is left to be made: an empty `hooks` is put there
+ *   before, and what git obeys there is moved aside after, looked for by name. */
+#pragma once
+
+#include "base/err.h"
+#include "sys/path.h"
+
+enum {
+	STARTUP_MAX =
+		128, /* of one run; more are neither protected nor told: a warning */
+	STARTUP_ENTRIES_MAX = 10000, /* of one writable directory; more: the same */
+	STARTUP_TOPS_MAX = 300,	     /* writable directories */
+};
+
+struct startup_files {
+	struct path tops[STARTUP_TOPS_MAX]; /* owned */
+	size_t top_count;
+	struct path found[STARTUP_MAX]; /* owned */
+	bool is_named[STARTUP_MAX];	/* by --rw: may be changed; the caller sets it */
+	size_t count;
+	bool cut; /* there was more than was looked at */
+};
+
+/* Find those below the writable directory @top, and remember it. */
+int startup_files_find(struct startup_files *s, const struct path *top,
+		       struct err *err) MUST_CHECK;
+/* After the end: say what is there now that wasn't, or that was changed; @quiet: only
+ * what git would obey at once, which gets another name if that can be done. Return: false
+ * when there was any of that. */
+bool startup_files_report_new(const struct startup_files *s, bool quiet);
+/* Is a component of the canonical @path one of the table, or does it lie in a git
+ * directory? */
+bool startup_files_has(const char *path);
+void startup_files_done(struct startup_files *s);

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/std_fds.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <linux/major.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+
+#include "sys/path.h"
+
+#ifndef PID_FS_MAGIC
+#define PID_FS_MAGIC 0x50494446 /* since Linux 6.9 */
+#endif
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* since Linux 6.16 */
+#endif
+
+enum {
+	FD_LINK_MAX = 32,     /* "/proc/self/fd/N" */
+	SCM_RIGHTS_MAX = 253, /* in one message: the kernel's limit */
+};
+
+static const char *const names[] = { "input", "output", "error" };
+
+static bool is_connected_unix_socket(int fd)
+{
+	struct sockaddr_storage peer;
+	socklen_t size = sizeof(int), peer_size = sizeof(peer);
+	int domain = 0, type = 0;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) < 0 ||
+	    getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) < 0)
+		return false;
+	return domain == AF_UNIX && (type == SOCK_STREAM || type == SOCK_SEQPACKET) &&
+	       getpeername(fd, (struct sockaddr *)&peer, &peer_size) == 0;
+}
+
+/* Of the memory devices: null, zero, full, random and urandom. */
+static bool is_harmless_memory(unsigned int minor)
+{
+	return minor == 3 || minor == 5 || minor == 7 || minor == 8 || minor == 9;
+}
+
+/* The near side of a terminal: a pty's master types for whoever is at its other side, and
+ * behind the majors that aren't here are modems. */
+static bool is_terminal(dev_t device)
+{
+	enum { CONSOLE_MINORS = 2, BOARD_SERIAL_MAJOR = 204, HYPERVISOR_MAJOR = 229 };
+	unsigned int number = major(device);
+
+	switch (number) {
+	case TTYAUX_MAJOR:
+		return minor(device) < CONSOLE_MINORS;
+	case TTY_MAJOR:
+	case PTY_SLAVE_MAJOR:
+	case BOARD_SERIAL_MAJOR:
+	case HYPERVISOR_MAJOR:
+		return true;
+	default:
+		return number >= UNIX98_PTY_SLAVE_MAJOR &&
+		       number < UNIX98_PTY_SLAVE_MAJOR + UNIX98_PTY_MAJOR_COUNT;
+	}
+}
+
+/* The kernel shows namespaces and processes as files, too. */
+static bool is_plain_file(int fd)
+{
+	struct statfs fs;
+
+	return fstatfs(fd, &fs) == 0 && fs.f_type != NSFS_MAGIC &&
+	       fs.f_type != PID_FS_MAGIC;
+}
+
+static bool is_harmless(int fd, const struct stat *st)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	if (flags < 0 || (flags & O_PATH))
+		return false;
+	switch (st->st_mode & S_IFMT) {
+	case S_IFREG:
+		return is_plain_file(fd);
+	case S_IFIFO:
+		return true;
+	case S_IFCHR:
+		if (major(st->st_rdev) == MEM_MAJOR)
+			return is_harmless_memory(minor(st->st_rdev));
+		return is_terminal(st->st_rdev) && isatty(fd);
+	case S_IFSOCK:
+		return is_connected_unix_socket(fd);
+	default:
+		return false;
+	}
+}
+
+static bool message_has_fds(struct msghdr *m)
+{
+	bool has = m->msg_flags & MSG_CTRUNC;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		int fd;
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		has = true;
+		for (size_t at = 0; CMSG_LEN(at + sizeof(fd)) <= c->cmsg_len;
+		     at += sizeof(fd)) {
+			memcpy(&fd, CMSG_DATA(c) + at, sizeof(fd));
+			close(fd);
+		}
+	}
+	return has;
+}
+
+/* Look through what nobody has read yet, and leave it there. */
+static bool has_waiting_fds(int fd)
+{
+	const int start = 0, off = -1;
+	char bytes[4096], control[CMSG_SPACE(sizeof(int) * SCM_RIGHTS_MAX)];
+	bool has = false;
+
+	if (setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &start, sizeof(start)) < 0)
+		return true;
+	while (!has) {
+		struct iovec iov = { bytes, sizeof(bytes) };
+		struct msghdr m = { .msg_iov = &iov,
+				    .msg_iovlen = 1,
+				    .msg_control = control,
+				    .msg_controllen = sizeof(control) };
+
+		if (recvmsg(fd, &m, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC) <= 0)
+			break;
+		has = message_has_fds(&m);
+	}
+	return setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off)) < 0 || has;
+}
+
+/* Who holds the other end could pass in a socket that is connected to anywhere. Nobody
+ * can from now on, where the kernel has that (Linux 6.16); what waits already is looked
+ * for. An older kernel says ENOPROTOOPT. The seccomp list keeps it so. */
+static bool lets_fds_in(int fd, const struct stat *st)
+{
+	const int no = 0;
+
+	if (!S_ISSOCK(st->st_mode))
+		return false;
+	if (setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof(no)) < 0 &&
+	    errno != ENOPROTOOPT)
+		return true;
+	return has_waiting_fds(fd);
+}
+
+int std_fds_check(int control_fd, struct err *err)
+{
+	struct stat st;
+
+	for (int fd = 0; fd < 3; fd++) {
+		if (fd == control_fd || fstat(fd, &st) < 0)
+			return err_set(
+				err, -EPERM,
+				"standard %s (descriptor %d) is closed; redirect it, for "
+				"instance to /dev/null",
+				names[fd], fd);
+		if (!is_harmless(fd, &st))
+			return err_set(
+				err, -EPERM,
+				"standard %s (descriptor %d) is a network socket, a unix "
+				"socket without a peer, a directory or a device, which "
+				"would lead out of the sandbox; connect it through a "
+				"pipe (| cat)",
+				names[fd], fd);
+		if (lets_fds_in(fd, &st))
+			return err_set(
+				err, -EPERM,
+				"standard %s (descriptor %d) is a unix socket in which "
+				"descriptors wait, which would lead out of the sandbox; "
+				"connect it through a pipe (| cat)",
+				names[fd], fd);
+	}
+	return 0;
+}
+
+/* --- in the child --- */
+
+/* Could the command open it for writing, or give itself the right to? Without a name
+ * nobody else ever finds what it wrote. */
+static bool can_be_changed(const char *link, const struct stat *st, bool root)
+{
+	if (!S_ISREG(st->st_mode) || st->st_nlink == 0)
+		return false;
+	if (root)
+		return st->st_mode & S_IWOTH;
+	return st->st_uid == geteuid() ||
+	       faccessat(AT_FDCWD, link, W_OK, AT_EACCESS) == 0;
+}
+
+/* The descriptor's own mount is one of the caller's namespace, which can't be copied
+ * here: its path leads to that of this namespace.
+ * Return: the file, open for reading on a mount that is read-only, or -errno. */
+static int open_readonly(int of, const char *link)
+{
+	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };
+	char path[PATH_MAX], tree_link[FD_LINK_MAX];
+	ssize_t n = readlink(link, path, sizeof(path) - 1);
+	CLEAN(fd) int again = -1;
+	CLEAN(fd) int tree = -1;
+	int fd, r;
+
+	if (n < 0)
+		return -errno;
+	path[n] = '\0';
+	r = path_reopen(of, path, &again);
+	if (r < 0)
+		return r;
+	tree = open_tree(again, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+	if (tree < 0)
+		return -errno;
+	if (mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+		return -errno;
+	snprintf(tree_link, sizeof(tree_link), "/proc/self/fd/%d", tree);
+	fd = open(tree_link, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	return fd < 0 ? -errno : fd;
+}
+
+static int replace_fd(int fd, const char *link)
+{
+	off_t place = lseek(fd, 0, SEEK_CUR);
+	CLEAN(fd) int file = open_readonly(fd, link);
+
+	if (file < 0)
+		return file;
+	if ((place > 0 && lseek(file, place, SEEK_SET) < 0) || dup2(file, fd) < 0)
+		return -errno;
+	return 0;
+}
+
+int std_fds_protect(bool root, struct err *err)
+{
+	char link[FD_LINK_MAX];
+	struct stat st;
+	int r;
+
+	for (int fd = 0; fd < 3; fd++) {
+		int flags = fcntl(fd, F_GETFL);
+
+		if (flags < 0 || fstat(fd, &st) < 0)
+			return err_sys(err, -errno, "cannot look at standard %s",
+				       names[fd]);
+		snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+		if ((flags & O_ACCMODE) != O_RDONLY || !can_be_changed(link, &st, root))
+			continue;
+		r = replace_fd(fd, link);
+		if (r < 0)
+			return err_sys(err, r,
+				       "cannot keep the command from changing the file "
+				       "that is standard %s (descriptor %d); connect it "
+				       "through a pipe (cat FILE |)",
+				       names[fd], fd);
+	}
+	return 0;
+}
+
+void std_flags_read(struct std_flags *ret)
+{
+	for (int fd = 0; fd < 3; fd++)
+		ret->of[fd] = fcntl(fd, F_GETFL);
+}
+
+void std_flags_restore(const struct std_flags *f)
+{
+	const struct sigaction ignore = { .sa_handler = SIG_IGN };
+
+	for (int fd = 0; fd < 3; fd++)
+		if (f->of[fd] >= 0)
+			(void)!fcntl(fd, F_SETFL, f->of[fd]);
+	sigaction(SIGTTOU, &ignore, NULL);
+}

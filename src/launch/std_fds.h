@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+/* launch/std_fds - are descriptors 0 to 2 harmless in a sandbox?
+ *
+ * They are the only ones that come in from outside, and each is a handle on the host:
+ * whatever it can do, the command can, and through /proc/self/fd it can open
+ * the same file again with other rights. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+/* Only terminals, files, pipes, null devices and connected unix sockets are. A network
+ * socket, or a unix socket that isn't connected, can be connected again, to anywhere
+ * outside of the sandbox; a directory opens the host's file system; a namespace, another
+ * device (memory, a TUN, a modem) has ways out of its own.
+ * A unix socket takes no descriptors from then on, where the kernel knows how, also for
+ * others who hold it; one in which descriptors wait is refused.
+ * @control_fd: must not be one of the three.
+ * Return: 0, or -EPERM with a line that names the descriptor. */
+int std_fds_check(int control_fd, struct err *err) MUST_CHECK;
+
+/* In the child, in a mount namespace of its own: replace a file that was opened for
+ * reading, and that the command could change, by the same file on a read-only mount. It
+ * keeps its place, but no longer shares it with the caller. What was opened for
+ * writing, be it at the end only, may be written anywhere.
+ * @root: the command gets a kernel uid that owns nothing.
+ * Return: 0, or -errno with a line that names the descriptor: nothing may start. */
+int std_fds_protect(bool root, struct err *err) MUST_CHECK;
+
+/* Their flags belong to the open file, which the command shares: what it sets, such as
+ * O_NONBLOCK, would keep Weir's report from being written, and stay with the caller. */
+struct std_flags {
+	int of[3];
+};
+
+void std_flags_read(struct std_flags *ret);
+/* When the command has ended. From then on Weir also writes to a terminal whose
+ * foreground it doesn't have, instead of being stopped. */
+void std_flags_restore(const struct std_flags *f);
