@@ -8,7 +8,7 @@ static struct text line(const char *s)
 	return s ? text_of(s) : (struct text){ NULL, 0 };
 }
 
-static void near_hosts(void **state)
+TEST(near_hosts)
 {
 	static const struct {
 		const char *host;
@@ -58,7 +58,7 @@ static void near_hosts(void **state)
 			fail_msg("%s", rows[i].host);
 }
 
-static void who_may_ask(void **state)
+TEST(who_may_ask)
 {
 	static const struct {
 		const char *what, *host, *origin, *site;
@@ -104,14 +104,4 @@ static void who_may_ask(void **state)
 		if ((browser_fault(&head) == NULL) != rows[i].passes)
 			fail_msg("%s", rows[i].what);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(near_hosts),
-		cmocka_unit_test(who_may_ask),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ static bool same(const char *a, const char *b)
 	return x.bits == y.bits && addr_equal(&x.addr, &y.addr);
 }
 
-static void networks(void **state)
+TEST(networks)
 {
 	assert_true(same("127.0.0.1", "127.9.9.9"));
 	assert_true(same("127.0.0.1", "::1"));
@@ -45,7 +45,7 @@ static struct conn *take(struct conns *c, int n, const char *peer, int64_t now_m
 	return conns_take(c, FIRST_FD + n, &network, now_ms);
 }
 
-static void the_largest_network_makes_room(void **state)
+TEST(the_largest_network_makes_room)
 {
 	struct conns c;
 	struct conn *guest, *oldest;
@@ -65,7 +65,7 @@ static void the_largest_network_makes_room(void **state)
 	assert_int_equal(c.dying, 0);
 }
 
-static void streams_keep_their_place(void **state)
+TEST(streams_keep_their_place)
 {
 	struct conns c;
 	struct conn *stream;
@@ -84,7 +84,7 @@ static void streams_keep_their_place(void **state)
 	assert_null(take(&c, 200, "127.0.0.1", 200));
 }
 
-static void slow_requests_end(void **state)
+TEST(slow_requests_end)
 {
 	struct conns c;
 	struct conn *slow, *stream, *fresh;
@@ -101,16 +101,4 @@ static void slow_requests_end(void **state)
 	assert_true(slow->is_dying);
 	assert_false(stream->is_dying || fresh->is_dying);
 	assert_int_equal(c.timed_out, 1);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(networks),
-		cmocka_unit_test(the_largest_network_makes_room),
-		cmocka_unit_test(streams_keep_their_place),
-		cmocka_unit_test(slow_requests_end),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,7 @@ static uint32_t wait_of(const struct failures *f, uint32_t n, int64_t now_ms)
 	return failures_wait(f, &p, now_ms);
 }
 
-static void test_a_few_are_no_guessing(void **state)
+TEST(test_a_few_are_no_guessing)
 {
 	struct failures f = { 0 };
 
@@ -41,7 +41,7 @@ static void test_a_few_are_no_guessing(void **state)
 	assert_int_equal(wait_of(&f, 2, START_MS), 0);
 }
 
-static void test_it_ends(void **state)
+TEST(test_it_ends)
 {
 	struct failures f = { 0 };
 	const int64_t end_ms = START_MS + FAILURES_SEC * 1000;
@@ -53,7 +53,7 @@ static void test_it_ends(void **state)
 	assert_int_equal(wait_of(&f, 1, end_ms), 0);
 }
 
-static void test_over_the_limit_the_oldest_is_forgotten(void **state)
+TEST(test_over_the_limit_the_oldest_is_forgotten)
 {
 	struct failures f = { 0 };
 
@@ -65,15 +65,4 @@ static void test_over_the_limit_the_oldest_is_forgotten(void **state)
 	assert_int_equal(wait_of(&f, 0, START_MS + 2), 0);
 	for (uint32_t n = 1; n <= FAILURES_NETWORKS; n++)
 		assert_int_not_equal(wait_of(&f, n, START_MS + 2), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_a_few_are_no_guessing),
-		cmocka_unit_test(test_it_ends),
-		cmocka_unit_test(test_over_the_limit_the_oldest_is_forgotten),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 #include "api/request.h"
 #include "unit.h"
 
-static void targets_are_cut_and_decoded(void **state)
+TEST(targets_are_cut_and_decoded)
 {
 	static const struct {
 		const char *in, *path, *query; /* path NULL: refused */
@@ -51,7 +51,7 @@ static void targets_are_cut_and_decoded(void **state)
 	}
 }
 
-static void paths_are_cleaned(void **state)
+TEST(paths_are_cleaned)
 {
 	static const char *const rows[][2] = {
 		{ "/", "/" },
@@ -79,7 +79,7 @@ static void paths_are_cleaned(void **state)
 	}
 }
 
-static void encoded_paths_end_no_line(void **state)
+TEST(encoded_paths_end_no_line)
 {
 	char *text = NULL;
 	size_t size;
@@ -91,7 +91,7 @@ static void encoded_paths_end_no_line(void **state)
 	free(text);
 }
 
-static void html_is_escaped(void **state)
+TEST(html_is_escaped)
 {
 	char *text = NULL;
 	size_t size;
@@ -103,7 +103,7 @@ static void html_is_escaped(void **state)
 	free(text);
 }
 
-static void queries_are_searched(void **state)
+TEST(queries_are_searched)
 {
 	char value[8];
 
@@ -123,7 +123,7 @@ static void queries_are_searched(void **state)
 	assert_int_equal(request_query("a=%00", "a", value, sizeof(value)), -EBADMSG);
 }
 
-static void tokens_are_equal_or_not(void **state)
+TEST(tokens_are_equal_or_not)
 {
 	assert_true(request_token_equal(text_of("secret"), "secret"));
 	assert_false(request_token_equal(text_of("Secret"), "secret"));
@@ -135,7 +135,7 @@ static void tokens_are_equal_or_not(void **state)
 	assert_false(request_token_equal((struct text){ "se\0ret", 6 }, "secret"));
 }
 
-static void bearers_are_found(void **state)
+TEST(bearers_are_found)
 {
 	static const char *const rows[][2] = {
 		{ "Bearer t", "t" },  { "bearer   t ", "t" },
@@ -153,7 +153,7 @@ static void bearers_are_found(void **state)
 	}
 }
 
-static void times_are_read(void **state)
+TEST(times_are_read)
 {
 	const int64_t now_ms = 1763719871500;
 	static const struct {
@@ -197,7 +197,7 @@ static void times_are_read(void **state)
 	}
 }
 
-static void event_ids_are_read(void **state)
+TEST(event_ids_are_read)
 {
 	static const char *const wrong[] = { "",
 					     "-",
@@ -224,7 +224,7 @@ static void event_ids_are_read(void **state)
 	assert_true(id.epoch == UINT64_MAX && id.number == UINT64_MAX);
 }
 
-static void names_match(void **state)
+TEST(names_match)
 {
 	assert_true(request_name_matches("a.test", "A.Test."));
 	assert_true(request_name_matches("a.test.", "a.test"));
@@ -235,22 +235,4 @@ static void names_match(void **state)
 	assert_false(request_name_matches("*.test", "atest"));
 	assert_false(request_name_matches("a.test", "b.a.test"));
 	assert_false(request_name_matches("a.test", ""));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(targets_are_cut_and_decoded),
-		cmocka_unit_test(paths_are_cleaned),
-		cmocka_unit_test(encoded_paths_end_no_line),
-		cmocka_unit_test(html_is_escaped),
-		cmocka_unit_test(queries_are_searched),
-		cmocka_unit_test(tokens_are_equal_or_not),
-		cmocka_unit_test(bearers_are_found),
-		cmocka_unit_test(times_are_read),
-		cmocka_unit_test(event_ids_are_read),
-		cmocka_unit_test(names_match),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

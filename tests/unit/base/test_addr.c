@@ -5,7 +5,7 @@
 
 #include "unit.h"
 
-static void addresses_are_read_strictly(void **state)
+TEST(addresses_are_read_strictly)
 {
 	static const struct {
 		const char *what, *text, *want; /* want NULL: refused */
@@ -35,14 +35,14 @@ static void addresses_are_read_strictly(void **state)
 	}
 }
 
-static void a_nul_inside_is_refused(void **state)
+TEST(a_nul_inside_is_refused)
 {
 	struct addr a;
 
 	assert_false(addr_parse("1.2.3.4\0", 8, &a));
 }
 
-static void prefixes_hold_their_addresses(void **state)
+TEST(prefixes_hold_their_addresses)
 {
 	static const struct {
 		const char *what, *prefix, *addr;
@@ -69,7 +69,7 @@ static void prefixes_hold_their_addresses(void **state)
 	}
 }
 
-static void bad_prefixes_are_refused(void **state)
+TEST(bad_prefixes_are_refused)
 {
 	static const char *const rows[] = { "10.0.0.0/33", "10.0.0.1/8",  "::/129",
 					    "10.0.0.0/",   "10.0.0.0/08", "/8",
@@ -81,7 +81,7 @@ static void bad_prefixes_are_refused(void **state)
 	assert_true(prefix_parse("10.0.0.1/8", 10, true, &p));
 }
 
-static void endpoints_round_trip(void **state)
+TEST(endpoints_round_trip)
 {
 	static const struct {
 		const char *text, *want;
@@ -114,17 +114,4 @@ static void endpoints_round_trip(void **state)
 		assert_true(addr_equal(&back.addr, &e.addr));
 		assert_int_equal(back.port, e.port);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(addresses_are_read_strictly),
-		cmocka_unit_test(a_nul_inside_is_refused),
-		cmocka_unit_test(prefixes_hold_their_addresses),
-		cmocka_unit_test(bad_prefixes_are_refused),
-		cmocka_unit_test(endpoints_round_trip),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

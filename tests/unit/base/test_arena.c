@@ -6,7 +6,7 @@
 
 #include "unit.h"
 
-static void pieces_are_zeroed_and_apart(void **state)
+TEST(pieces_are_zeroed_and_apart)
 {
 	CLEAN(arena) struct arena a = { 0 };
 
@@ -21,7 +21,7 @@ static void pieces_are_zeroed_and_apart(void **state)
 	}
 }
 
-static void overflow_is_no_memory(void **state)
+TEST(overflow_is_no_memory)
 {
 	CLEAN(arena) struct arena a = { 0 };
 
@@ -29,21 +29,10 @@ static void overflow_is_no_memory(void **state)
 	assert_null(arena_alloc(&a, SIZE_MAX));
 }
 
-static void text_is_copied_and_ended(void **state)
+TEST(text_is_copied_and_ended)
 {
 	CLEAN(arena) struct arena a = { 0 };
 
 	assert_string_equal(arena_text(&a, (struct text){ "abcdef", 3 }), "abc");
 	assert_string_equal(arena_printf(&a, "%d-%s", 7, "x"), "7-x");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(pieces_are_zeroed_and_apart),
-		cmocka_unit_test(overflow_is_no_memory),
-		cmocka_unit_test(text_is_copied_and_ended),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 #include "unit.h"
 
-static void key_and_length_matter(void **state)
+TEST(key_and_length_matter)
 {
 	struct hash_key a = { 1, 2 }, b = { 1, 3 };
 	uint8_t zeros[16] = { 0 };
@@ -15,13 +15,4 @@ static void key_and_length_matter(void **state)
 	for (size_t i = 0; i < sizeof(zeros); i++)
 		assert_true(hash_bytes(&a, zeros, i) != hash_bytes(&a, zeros, i + 1));
 	assert_true(hash_bytes(&a, "abcdefgh1", 9) == hash_bytes(&a, "abcdefgh1", 9));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(key_and_length_matter),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@ static struct thing *find(const struct index *r, const char *text)
 	return e ? CONTAINER_OF(e, struct thing, entry) : NULL;
 }
 
-static void an_empty_one_has_nobody(void **state)
+TEST(an_empty_one_has_nobody)
 {
 	struct index r = { 0 };
 	struct index_entry e = { 0 };
@@ -29,7 +29,7 @@ static void an_empty_one_has_nobody(void **state)
 	free(r.heads);
 }
 
-static void each_is_found_until_it_is_taken_out(void **state)
+TEST(each_is_found_until_it_is_taken_out)
 {
 	enum { COUNT = 1000 };
 	static struct thing things[COUNT];
@@ -51,7 +51,7 @@ static void each_is_found_until_it_is_taken_out(void **state)
 	free(r.heads);
 }
 
-static void the_later_of_two_is_found_first(void **state)
+TEST(the_later_of_two_is_found_first)
 {
 	struct thing a = { .text = "same" }, b = { .text = "same" };
 	struct index r = { 0 };
@@ -68,15 +68,4 @@ static void the_later_of_two_is_found_first(void **state)
 	assert_int_equal(index_add(&r, &b.entry, b.text), 0);
 	assert_ptr_equal(find(&r, "same"), &b);
 	free(r.heads);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_empty_one_has_nobody),
-		cmocka_unit_test(each_is_found_until_it_is_taken_out),
-		cmocka_unit_test(the_later_of_two_is_found_first),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

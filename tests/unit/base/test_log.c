@@ -31,7 +31,7 @@ static const char *written(const char *line)
 	return text;
 }
 
-static void control_bytes_never_reach_the_terminal(void **state)
+TEST(control_bytes_never_reach_the_terminal)
 {
 	static const struct {
 		const char *what, *text, *want;
@@ -54,7 +54,7 @@ static void control_bytes_never_reach_the_terminal(void **state)
 	}
 }
 
-static void a_long_line_is_cut_and_still_ends(void **state)
+TEST(a_long_line_is_cut_and_still_ends)
 {
 	static char text[2000];
 	const char *got;
@@ -63,14 +63,4 @@ static void a_long_line_is_cut_and_still_ends(void **state)
 	got = written(text);
 	assert_int_equal(strlen(got), 1023);
 	assert_ptr_equal(strchr(got, '\n'), got + 1022);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(control_bytes_never_reach_the_terminal),
-		cmocka_unit_test(a_long_line_is_cut_and_still_ends),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

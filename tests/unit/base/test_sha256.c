@@ -17,7 +17,7 @@ static void assert_hash(const uint8_t hash[SHA256_SIZE], const char *hex)
 	assert_string_equal(text, hex);
 }
 
-static void test_hash(void **state)
+TEST(test_hash)
 {
 	static const struct {
 		const char *text, *hash;
@@ -47,7 +47,7 @@ static void test_hash(void **state)
 }
 
 /* However the bytes come, and at every length around a block's. */
-static void test_pieces(void **state)
+TEST(test_pieces)
 {
 	uint8_t bytes[200], whole[SHA256_SIZE], pieces[SHA256_SIZE];
 
@@ -68,7 +68,7 @@ static void test_pieces(void **state)
 	}
 }
 
-static void test_hmac(void **state)
+TEST(test_hmac)
 {
 	uint8_t key[20], mac[SHA256_SIZE];
 	struct hmac h;
@@ -85,15 +85,4 @@ static void test_hmac(void **state)
 	hmac_end(&h, mac);
 	assert_hash(mac,
 		    "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_hash),
-		cmocka_unit_test(test_pieces),
-		cmocka_unit_test(test_hmac),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

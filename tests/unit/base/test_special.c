@@ -14,7 +14,7 @@ static struct addr addr_of(const char *text)
 	return a;
 }
 
-static void every_range_has_its_kind_up_to_its_edges(void **state)
+TEST(every_range_has_its_kind_up_to_its_edges)
 {
 	static const struct {
 		const char *text;
@@ -96,7 +96,7 @@ static void every_range_has_its_kind_up_to_its_edges(void **state)
 	}
 }
 
-static void an_ipv4_address_inside_ipv6_counts_as_itself(void **state)
+TEST(an_ipv4_address_inside_ipv6_counts_as_itself)
 {
 	static const struct {
 		const char *text, *v4;
@@ -132,7 +132,7 @@ static void an_ipv4_address_inside_ipv6_counts_as_itself(void **state)
 	}
 }
 
-static void other_addresses_carry_none(void **state)
+TEST(other_addresses_carry_none)
 {
 	static const char *const rows[] = { "::",      "::1",	   "2001:4860::1",
 					    "fe80::1", "10.0.0.1", "64:ff9a::1.2.3.4" };
@@ -147,7 +147,7 @@ static void other_addresses_carry_none(void **state)
 	assert_int_equal(addr_special(&none), SPECIAL_INVALID);
 }
 
-static void the_metadata_addresses_can_be_listed(void **state)
+TEST(the_metadata_addresses_can_be_listed)
 {
 	struct addr a;
 	size_t i = 0;
@@ -155,16 +155,4 @@ static void the_metadata_addresses_can_be_listed(void **state)
 	for (; addr_metadata(i, &a); i++)
 		assert_int_equal(addr_special(&a), SPECIAL_METADATA);
 	assert_in_range(i, 8, 20);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_range_has_its_kind_up_to_its_edges),
-		cmocka_unit_test(an_ipv4_address_inside_ipv6_counts_as_itself),
-		cmocka_unit_test(other_addresses_carry_none),
-		cmocka_unit_test(the_metadata_addresses_can_be_listed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 
 #include "unit.h"
 
-static void numbers_are_read_strictly(void **state)
+TEST(numbers_are_read_strictly)
 {
 	static const struct {
 		const char *text;
@@ -32,7 +32,7 @@ static void numbers_are_read_strictly(void **state)
 	}
 }
 
-static void durations_have_units(void **state)
+TEST(durations_have_units)
 {
 	int64_t ms = 0;
 
@@ -45,7 +45,7 @@ static void durations_have_units(void **state)
 	assert_false(text_to_duration_ms(text_of("-1s"), &ms));
 }
 
-static void splitting_gives_every_part(void **state)
+TEST(splitting_gives_every_part)
 {
 	static const char *const want[] = { "a", "", "b" };
 	struct text t = text_of("a,,b"), part;
@@ -58,7 +58,7 @@ static void splitting_gives_every_part(void **state)
 	assert_int_equal(n, 3);
 }
 
-static void hostile_text_is_escaped_and_cut(void **state)
+TEST(hostile_text_is_escaped_and_cut)
 {
 	char buf[TEXT_ESCAPED_SIZE], small[12];
 
@@ -70,16 +70,4 @@ static void hostile_text_is_escaped_and_cut(void **state)
 		"01234567...");
 	assert_string_equal(text_escape(text_of("\n\n\n\n"), small, sizeof(small)),
 			    "\\x0a\\x0a...");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(numbers_are_read_strictly),
-		cmocka_unit_test(durations_have_units),
-		cmocka_unit_test(splitting_gives_every_part),
-		cmocka_unit_test(hostile_text_is_escaped_and_cut),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/timestamp.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
-static void times_are_read(void **state)
+TEST(times_are_read)
 {
 	static const struct {
 		const char *text;
@@ -31,7 +29,7 @@ static void times_are_read(void **state)
 	}
 }
 
-static void what_is_no_time_is_refused(void **state)
+TEST(what_is_no_time_is_refused)
 {
 	static const char *const rows[] = {
 		"",
@@ -58,7 +56,7 @@ static void what_is_no_time_is_refused(void **state)
 			fail_msg("%s", rows[i]);
 }
 
-static void every_day_is_as_the_system_has_it(void **state)
+TEST(every_day_is_as_the_system_has_it)
 {
 	for (int64_t day = 0; day < 60000; day++) {
 		const time_t seconds = (time_t)(day * 86400);
@@ -71,15 +69,4 @@ static void every_day_is_as_the_system_has_it(void **state)
 		assert_true(timestamp_parse(text_of(text), &ms));
 		assert_int_equal(ms, seconds * 1000);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(times_are_read),
-		cmocka_unit_test(what_is_no_time_is_refused),
-		cmocka_unit_test(every_day_is_as_the_system_has_it),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

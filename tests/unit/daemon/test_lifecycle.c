@@ -102,7 +102,7 @@ static const struct {
 	    DOES(TESTED, ACTIVE), DOES(DETACH, DETACHING), DOES(ENGINE_END, ENDED) } },
 };
 
-static void each_way_is_taken(void **state)
+TEST(each_way_is_taken)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
 		struct lifecycle l = *ways[i].start;
@@ -126,7 +126,7 @@ static void each_way_is_taken(void **state)
 }
 
 /* Whatever else happens: active without a test is only what was guarded before. */
-static void nothing_new_is_active_untested(void **state)
+TEST(nothing_new_is_active_untested)
 {
 	for (int s = LIFECYCLE_NONE; s < LIFECYCLE_STATE_COUNT; s++)
 		for (int e = LIFECYCLE_ON_NOTHING; e < LIFECYCLE_EVENT_COUNT; e++) {
@@ -142,14 +142,4 @@ static void nothing_new_is_active_untested(void **state)
 			if (s == LIFECYCLE_ENDED)
 				assert_false(changed);
 		}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_way_is_taken),
-		cmocka_unit_test(nothing_new_is_active_untested),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

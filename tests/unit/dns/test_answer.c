@@ -96,7 +96,7 @@ static const struct dns_answer *read_it(struct response *r)
 	return &r->answer;
 }
 
-static void only_the_echo_of_our_question_is_looked_at(void **state)
+TEST(only_the_echo_of_our_question_is_looked_at)
 {
 	static const struct {
 		const char *what;
@@ -127,7 +127,7 @@ static void only_the_echo_of_our_question_is_looked_at(void **state)
 	}
 }
 
-static void a_cut_response_is_never_used(void **state)
+TEST(a_cut_response_is_never_used)
 {
 	struct response *r = response_new("www.test", DNS_TYPE_A, RESPONSE);
 	size_t size;
@@ -149,7 +149,7 @@ static void a_cut_response_is_never_used(void **state)
 	free(r);
 }
 
-static void the_header_decides_before_the_records(void **state)
+TEST(the_header_decides_before_the_records)
 {
 	static const struct {
 		const char *what;
@@ -175,7 +175,7 @@ static void the_header_decides_before_the_records(void **state)
 	}
 }
 
-static void the_chain_is_followed_in_any_order_of_records(void **state)
+TEST(the_chain_is_followed_in_any_order_of_records)
 {
 	static const int orders[][3] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 },
 					 { 1, 2, 0 }, { 2, 0, 1 }, { 2, 1, 0 } };
@@ -201,7 +201,7 @@ static void the_chain_is_followed_in_any_order_of_records(void **state)
 	}
 }
 
-static void other_owners_classes_and_types_teach_nothing(void **state)
+TEST(other_owners_classes_and_types_teach_nothing)
 {
 	struct response *r = response_new("www.test", DNS_TYPE_A, RESPONSE);
 	const uint8_t v6[16] = { 0x20, 1 };
@@ -217,7 +217,7 @@ static void other_owners_classes_and_types_teach_nothing(void **state)
 	free(r);
 }
 
-static void an_address_on_the_way_is_not_the_answer(void **state)
+TEST(an_address_on_the_way_is_not_the_answer)
 {
 	struct response *r = response_new("www.test", DNS_TYPE_A, RESPONSE);
 
@@ -230,7 +230,7 @@ static void an_address_on_the_way_is_not_the_answer(void **state)
 	free(r);
 }
 
-static void loops_and_two_cnames_for_one_owner_are_refused(void **state)
+TEST(loops_and_two_cnames_for_one_owner_are_refused)
 {
 	static const struct {
 		const char *what;
@@ -260,7 +260,7 @@ static void loops_and_two_cnames_for_one_owner_are_refused(void **state)
 	}
 }
 
-static void a_chain_has_sixteen_links_at_most(void **state)
+TEST(a_chain_has_sixteen_links_at_most)
 {
 	for (unsigned int links = DNS_CHAIN_MAX; links <= DNS_CHAIN_MAX + 1; links++) {
 		struct response *r = response_new("c0.test", DNS_TYPE_A, RESPONSE);
@@ -279,7 +279,7 @@ static void a_chain_has_sixteen_links_at_most(void **state)
 	}
 }
 
-static void a_far_chain_end_is_not_taken_for_a_near_one(void **state)
+TEST(a_far_chain_end_is_not_taken_for_a_near_one)
 {
 	/* The CNAME's target stands at 0x4000 + the offset of "b.test", which a pointer
 	 * of 14 bits can't tell apart. */
@@ -302,7 +302,7 @@ static void a_far_chain_end_is_not_taken_for_a_near_one(void **state)
 	free(r);
 }
 
-static void ttls_with_the_top_bit_count_as_zero(void **state)
+TEST(ttls_with_the_top_bit_count_as_zero)
 {
 	struct response *r = response_new("www.test", DNS_TYPE_A, RESPONSE);
 
@@ -314,7 +314,7 @@ static void ttls_with_the_top_bit_count_as_zero(void **state)
 	free(r);
 }
 
-static void negative_ttls_come_from_the_right_soa(void **state)
+TEST(negative_ttls_come_from_the_right_soa)
 {
 	static const struct {
 		const char *what, *owner;
@@ -348,7 +348,7 @@ static void negative_ttls_come_from_the_right_soa(void **state)
 	}
 }
 
-static void a_referral_is_a_failure_of_the_server(void **state)
+TEST(a_referral_is_a_failure_of_the_server)
 {
 	struct response *r = response_new("www.test", DNS_TYPE_A, RESPONSE);
 
@@ -359,7 +359,7 @@ static void a_referral_is_a_failure_of_the_server(void **state)
 	free(r);
 }
 
-static void addresses_over_the_maximum_are_counted_not_fatal(void **state)
+TEST(addresses_over_the_maximum_are_counted_not_fatal)
 {
 	struct response *r = response_new("www.test", DNS_TYPE_A, RESPONSE);
 
@@ -371,7 +371,7 @@ static void addresses_over_the_maximum_are_counted_not_fatal(void **state)
 	free(r);
 }
 
-static void malformed_rdata_spoils_the_answer(void **state)
+TEST(malformed_rdata_spoils_the_answer)
 {
 	static const struct {
 		const char *what;
@@ -402,7 +402,7 @@ static void malformed_rdata_spoils_the_answer(void **state)
 	}
 }
 
-static void names_in_rdata_are_uncompressed(void **state)
+TEST(names_in_rdata_are_uncompressed)
 {
 	struct response *r = response_new("www.test", DNS_TYPE_SRV, RESPONSE);
 
@@ -416,7 +416,7 @@ static void names_in_rdata_are_uncompressed(void **state)
 }
 
 /* Each target is a pointer in the message and 67 octets in the reply. */
-static void what_a_reply_has_no_room_for_is_counted_not_fatal(void **state)
+TEST(what_a_reply_has_no_room_for_is_counted_not_fatal)
 {
 	enum { COUNT = 1000 };
 	static const char name[] =
@@ -436,28 +436,4 @@ static void what_a_reply_has_no_room_for_is_counted_not_fatal(void **state)
 	assert_int_equal(r->answer.record_count + r->answer.skipped, COUNT);
 	assert_in_range(r->answer.rdata_size + 12 * r->answer.record_count, 65000, 65535);
 	free(r);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(only_the_echo_of_our_question_is_looked_at),
-		cmocka_unit_test(a_cut_response_is_never_used),
-		cmocka_unit_test(the_header_decides_before_the_records),
-		cmocka_unit_test(the_chain_is_followed_in_any_order_of_records),
-		cmocka_unit_test(other_owners_classes_and_types_teach_nothing),
-		cmocka_unit_test(an_address_on_the_way_is_not_the_answer),
-		cmocka_unit_test(loops_and_two_cnames_for_one_owner_are_refused),
-		cmocka_unit_test(a_chain_has_sixteen_links_at_most),
-		cmocka_unit_test(a_far_chain_end_is_not_taken_for_a_near_one),
-		cmocka_unit_test(ttls_with_the_top_bit_count_as_zero),
-		cmocka_unit_test(negative_ttls_come_from_the_right_soa),
-		cmocka_unit_test(a_referral_is_a_failure_of_the_server),
-		cmocka_unit_test(addresses_over_the_maximum_are_counted_not_fatal),
-		cmocka_unit_test(what_a_reply_has_no_room_for_is_counted_not_fatal),
-		cmocka_unit_test(malformed_rdata_spoils_the_answer),
-		cmocka_unit_test(names_in_rdata_are_uncompressed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

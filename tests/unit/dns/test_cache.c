@@ -33,7 +33,7 @@ static bool has(struct dns_cache *c, const struct dns_cache_key *key, int64_t no
 	return dns_cache_find(c, key, now_ms, &got);
 }
 
-static void an_answer_comes_back_as_it_was(void **state)
+TEST(an_answer_comes_back_as_it_was)
 {
 	struct dns_cache *c = dns_cache_new(4, 65536, &hash);
 	struct dns_name name = name_of("www.example.org");
@@ -65,7 +65,7 @@ static void an_answer_comes_back_as_it_was(void **state)
 	dns_cache_free(c);
 }
 
-static void ttls_run_down_and_end(void **state)
+TEST(ttls_run_down_and_end)
 {
 	static const struct {
 		const char *what;
@@ -97,7 +97,7 @@ static void ttls_run_down_and_end(void **state)
 	}
 }
 
-static void ttls_have_ceilings(void **state)
+TEST(ttls_have_ceilings)
 {
 	static const struct {
 		enum dns_answer_kind kind;
@@ -131,7 +131,7 @@ static void ttls_have_ceilings(void **state)
 	}
 }
 
-static void every_part_of_the_key_counts(void **state)
+TEST(every_part_of_the_key_counts)
 {
 	struct dns_cache *c = dns_cache_new(16, 65536, &hash);
 	struct dns_name name = name_of("a.test"), other = name_of("b.test");
@@ -154,7 +154,7 @@ static void every_part_of_the_key_counts(void **state)
 	dns_cache_free(c);
 }
 
-static void a_new_answer_replaces_and_ttl_0_removes(void **state)
+TEST(a_new_answer_replaces_and_ttl_0_removes)
 {
 	struct dns_cache *c = dns_cache_new(4, 65536, &hash);
 	struct dns_name name = name_of("a.test");
@@ -203,7 +203,7 @@ static bool has_numbered(struct dns_cache *c, unsigned int i)
 	return has(c, &key, 0);
 }
 
-static void the_least_recently_used_entry_makes_room(void **state)
+TEST(the_least_recently_used_entry_makes_room)
 {
 	struct dns_cache *c = dns_cache_new(3, 65536, &hash);
 	struct dns_answer a = answer_of(DNS_ANSWER_RECORDS, 10);
@@ -221,7 +221,7 @@ static void the_least_recently_used_entry_makes_room(void **state)
 }
 
 /* Even one that was used lately, while those that are valid were not. */
-static void an_expired_entry_makes_room_first(void **state)
+TEST(an_expired_entry_makes_room_first)
 {
 	struct dns_cache *c = dns_cache_new(8, 65536, &hash);
 	struct dns_answer brief = answer_of(DNS_ANSWER_RECORDS, 1);
@@ -239,7 +239,7 @@ static void an_expired_entry_makes_room_first(void **state)
 	dns_cache_free(c);
 }
 
-static void entries_and_bytes_stay_within_their_maxima(void **state)
+TEST(entries_and_bytes_stay_within_their_maxima)
 {
 	static struct dns_answer a;
 	struct dns_cache *c = dns_cache_new(100, 8192, &hash);
@@ -259,7 +259,7 @@ static void entries_and_bytes_stay_within_their_maxima(void **state)
 	dns_cache_free(c);
 }
 
-static void what_can_never_fit_is_not_kept(void **state)
+TEST(what_can_never_fit_is_not_kept)
 {
 	static struct dns_answer a;
 	static const size_t sizes[][2] = { { 0, 65536 }, { 4, 0 }, { 4, 128 } };
@@ -277,7 +277,7 @@ static void what_can_never_fit_is_not_kept(void **state)
 	}
 }
 
-static void what_is_too_large_takes_the_old_ones_place_and_is_not_kept(void **state)
+TEST(what_is_too_large_takes_the_old_ones_place_and_is_not_kept)
 {
 	static struct dns_answer a;
 	static const struct {
@@ -307,23 +307,4 @@ static void what_is_too_large_takes_the_old_ones_place_and_is_not_kept(void **st
 		assert_int_equal(has_numbered(c, 1), cases[i].kept);
 		dns_cache_free(c);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_answer_comes_back_as_it_was),
-		cmocka_unit_test(ttls_run_down_and_end),
-		cmocka_unit_test(ttls_have_ceilings),
-		cmocka_unit_test(every_part_of_the_key_counts),
-		cmocka_unit_test(a_new_answer_replaces_and_ttl_0_removes),
-		cmocka_unit_test(the_least_recently_used_entry_makes_room),
-		cmocka_unit_test(an_expired_entry_makes_room_first),
-		cmocka_unit_test(entries_and_bytes_stay_within_their_maxima),
-		cmocka_unit_test(what_can_never_fit_is_not_kept),
-		cmocka_unit_test(
-			what_is_too_large_takes_the_old_ones_place_and_is_not_kept),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

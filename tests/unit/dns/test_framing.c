@@ -31,7 +31,7 @@ static void drain(struct dns_framing *f, char *out)
 	}
 }
 
-static void messages_come_out_whole_at_every_split(void **state)
+TEST(messages_come_out_whole_at_every_split)
 {
 	for (size_t a = 0; a <= STREAM_SIZE; a++) {
 		for (size_t b = a; b <= STREAM_SIZE; b++) {
@@ -52,7 +52,7 @@ static void messages_come_out_whole_at_every_split(void **state)
 	}
 }
 
-static void what_is_put_back_may_come_again(void **state)
+TEST(what_is_put_back_may_come_again)
 {
 	uint8_t buf[STREAM_SIZE];
 	struct dns_framing f;
@@ -71,7 +71,7 @@ static void what_is_put_back_may_come_again(void **state)
 	assert_string_equal(out, "d|efghi|");
 }
 
-static void octet_by_octet_fits_a_buffer_of_one_message(void **state)
+TEST(octet_by_octet_fits_a_buffer_of_one_message)
 {
 	uint8_t buf[7];
 	struct dns_framing f;
@@ -85,7 +85,7 @@ static void octet_by_octet_fits_a_buffer_of_one_message(void **state)
 	assert_string_equal(out, "abc|d|efghi|");
 }
 
-static void length_zero_ends_the_stream(void **state)
+TEST(length_zero_ends_the_stream)
 {
 	uint8_t buf[16];
 	const uint8_t *message;
@@ -99,7 +99,7 @@ static void length_zero_ends_the_stream(void **state)
 	assert_int_equal(dns_framing_next(&f, &message, &size), -EBADMSG);
 }
 
-static void a_length_over_the_buffer_is_refused_at_once(void **state)
+TEST(a_length_over_the_buffer_is_refused_at_once)
 {
 	uint8_t buf[16];
 	const uint8_t *message;
@@ -115,25 +115,11 @@ static void a_length_over_the_buffer_is_refused_at_once(void **state)
 	assert_true(dns_framing_is_within(&f));
 }
 
-static void the_prefix_is_read_back(void **state)
+TEST(the_prefix_is_read_back)
 {
 	uint8_t prefix[DNS_FRAME_PREFIX];
 
 	dns_framing_write_prefix(prefix, 0x1234);
 	assert_int_equal(prefix[0], 0x12);
 	assert_int_equal(prefix[1], 0x34);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(messages_come_out_whole_at_every_split),
-		cmocka_unit_test(what_is_put_back_may_come_again),
-		cmocka_unit_test(octet_by_octet_fits_a_buffer_of_one_message),
-		cmocka_unit_test(length_zero_ends_the_stream),
-		cmocka_unit_test(a_length_over_the_buffer_is_refused_at_once),
-		cmocka_unit_test(the_prefix_is_read_back),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

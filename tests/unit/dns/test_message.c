@@ -40,7 +40,7 @@ static uint16_t flags_of(const uint8_t *message)
 	return (uint16_t)(message[2] << 8 | message[3]);
 }
 
-static void queries_are_read_strictly(void **state)
+TEST(queries_are_read_strictly)
 {
 	static const struct {
 		const char *what;
@@ -110,7 +110,7 @@ static void queries_are_read_strictly(void **state)
 	}
 }
 
-static void a_query_is_read_with_its_case_and_edns(void **state)
+TEST(a_query_is_read_with_its_case_and_edns)
 {
 	static const char bytes[] = "\x12\x34\1\x30\0\1\0\0\0\0\0\1" QUESTION OPT;
 	static const char small[] = "\x12\x34\0\0\0\1\0\0\0\0\0\1" QUESTION
@@ -128,7 +128,7 @@ static void a_query_is_read_with_its_case_and_edns(void **state)
 	assert_int_equal(q.udp_size, DNS_UDP_MIN);
 }
 
-static void what_goes_upstream_holds_nothing_of_the_clients_but_the_question(void **state)
+TEST(what_goes_upstream_holds_nothing_of_the_clients_but_the_question)
 {
 	static const char expected[] = "\xab\xcd\1\0\0\1\0\0\0\0\0\1"
 				       "\3WWW\4TESt\0\0\x1c\0\1"
@@ -148,7 +148,7 @@ static void what_goes_upstream_holds_nothing_of_the_clients_but_the_question(voi
 			-ENOSPC);
 }
 
-static void each_case_bit_stands_for_one_octet(void **state)
+TEST(each_case_bit_stands_for_one_octet)
 {
 	struct dns_query q = query_of("www.test", false);
 
@@ -166,7 +166,7 @@ static void each_case_bit_stands_for_one_octet(void **state)
 	}
 }
 
-static void refusals_are_negative_answers_that_caches_accept(void **state)
+TEST(refusals_are_negative_answers_that_caches_accept)
 {
 	static const struct {
 		const char *name;
@@ -206,7 +206,7 @@ static void refusals_are_negative_answers_that_caches_accept(void **state)
 	}
 }
 
-static void edns_and_its_errors_go_only_to_who_sent_edns(void **state)
+TEST(edns_and_its_errors_go_only_to_who_sent_edns)
 {
 	const struct dns_refusal refusal = {
 		.rcode = DNS_SERVFAIL,
@@ -226,7 +226,7 @@ static void edns_and_its_errors_go_only_to_who_sent_edns(void **state)
 	assert_int_equal(buf[11], 1);
 }
 
-static void a_long_ede_text_is_cut(void **state)
+TEST(a_long_ede_text_is_cut)
 {
 	static const char name[] =
 		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa."
@@ -244,7 +244,7 @@ static void a_long_ede_text_is_cut(void **state)
 			DNS_UDP_MIN);
 }
 
-static void status_replies_echo_the_header_alone(void **state)
+TEST(status_replies_echo_the_header_alone)
 {
 	static const struct {
 		enum dns_query_status status;
@@ -275,21 +275,4 @@ static void status_replies_echo_the_header_alone(void **state)
 		if (cases[i].size == 23)
 			assert_memory_equal(buf + 12, "\0\0\x29\x04\xd0\1\0\0\0\0\0", 11);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(queries_are_read_strictly),
-		cmocka_unit_test(a_query_is_read_with_its_case_and_edns),
-		cmocka_unit_test(
-			what_goes_upstream_holds_nothing_of_the_clients_but_the_question),
-		cmocka_unit_test(each_case_bit_stands_for_one_octet),
-		cmocka_unit_test(refusals_are_negative_answers_that_caches_accept),
-		cmocka_unit_test(edns_and_its_errors_go_only_to_who_sent_edns),
-		cmocka_unit_test(a_long_ede_text_is_cut),
-		cmocka_unit_test(status_replies_echo_the_header_alone),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

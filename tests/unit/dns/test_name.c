@@ -21,7 +21,7 @@ static struct dns_name name_of(const char *text)
 	return n;
 }
 
-static void read_accepts_what_rfc_1035_allows(void **state)
+TEST(read_accepts_what_rfc_1035_allows)
 {
 	static const struct {
 		const char *what;
@@ -54,7 +54,7 @@ static void read_accepts_what_rfc_1035_allows(void **state)
 	}
 }
 
-static void read_refuses_what_is_malformed(void **state)
+TEST(read_refuses_what_is_malformed)
 {
 	static const struct {
 		const char *what;
@@ -86,7 +86,7 @@ static void read_refuses_what_is_malformed(void **state)
 	}
 }
 
-static void read_keeps_the_longest_name_and_its_case(void **state)
+TEST(read_keeps_the_longest_name_and_its_case)
 {
 	static const char bytes[] = HEADER "\x3f" X63 "\x3f" X63 "\x3f" X63 "\x3d" X61;
 	char upper[sizeof(bytes)];
@@ -105,7 +105,7 @@ static void read_keeps_the_longest_name_and_its_case(void **state)
 	assert_memory_equal(n.bytes, bytes + 12, DNS_NAME_MAX);
 }
 
-static void parse_takes_host_names_only(void **state)
+TEST(parse_takes_host_names_only)
 {
 	static const struct {
 		const char *text;
@@ -148,7 +148,7 @@ static void parse_takes_host_names_only(void **state)
 			 -EINVAL);
 }
 
-static void a_name_is_within_itself_and_its_ancestors_only(void **state)
+TEST(a_name_is_within_itself_and_its_ancestors_only)
 {
 	static const struct {
 		const char *name, *ancestor;
@@ -174,7 +174,7 @@ static void a_name_is_within_itself_and_its_ancestors_only(void **state)
 		dns_name_is_within(&(struct dns_name){ 0 }, &(struct dns_name){ 0 }));
 }
 
-static void a_dot_inside_a_label_makes_another_name(void **state)
+TEST(a_dot_inside_a_label_makes_another_name)
 {
 	static const char bytes[] = HEADER "\6api.ok\4test\0";
 	struct wire w = wire_reader(bytes, sizeof(bytes) - 1);
@@ -189,7 +189,7 @@ static void a_dot_inside_a_label_makes_another_name(void **state)
 	assert_false(dns_name_is_host(&(struct dns_name){ 0 }));
 }
 
-static void a_name_is_found_where_it_stands(void **state)
+TEST(a_name_is_found_where_it_stands)
 {
 	static const char bytes[] = HEADER "\2Ok\4TEST\0\3aPi\xc0\x0c\xc0\x18\xc0\x1a";
 	struct wire w = wire_reader(bytes, sizeof(bytes) - 1);
@@ -204,7 +204,7 @@ static void a_name_is_found_where_it_stands(void **state)
 	assert_false(dns_name_is_at(&w, 4000, ok.bytes)); /* outside */
 }
 
-static void localhost_is_a_label_not_a_suffix(void **state)
+TEST(localhost_is_a_label_not_a_suffix)
 {
 	struct dns_name yes = name_of("foo.LOCALHOST."), no = name_of("notlocalhost");
 	struct dns_name below = name_of("localhost.test");
@@ -214,7 +214,7 @@ static void localhost_is_a_label_not_a_suffix(void **state)
 	assert_false(dns_name_is_localhost(&below));
 }
 
-static void reverse_names_stand_for_whole_addresses_only(void **state)
+TEST(reverse_names_stand_for_whole_addresses_only)
 {
 #define ZEROS "0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0."
 	static const struct {
@@ -245,21 +245,4 @@ static void reverse_names_stand_for_whole_addresses_only(void **state)
 		if (cases[i].addr)
 			assert_string_equal(addr_format(&a, text), cases[i].addr);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(read_accepts_what_rfc_1035_allows),
-		cmocka_unit_test(read_refuses_what_is_malformed),
-		cmocka_unit_test(read_keeps_the_longest_name_and_its_case),
-		cmocka_unit_test(parse_takes_host_names_only),
-		cmocka_unit_test(a_name_is_within_itself_and_its_ancestors_only),
-		cmocka_unit_test(a_dot_inside_a_label_makes_another_name),
-		cmocka_unit_test(a_name_is_found_where_it_stands),
-		cmocka_unit_test(localhost_is_a_label_not_a_suffix),
-		cmocka_unit_test(reverse_names_stand_for_whole_addresses_only),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

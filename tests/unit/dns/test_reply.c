@@ -75,7 +75,7 @@ static uint16_t flags_of(const struct reply *r)
 	return (uint16_t)(r->buf[2] << 8 | r->buf[3]);
 }
 
-static void the_clients_case_and_bits_come_back(void **state)
+TEST(the_clients_case_and_bits_come_back)
 {
 	static struct reply r;
 
@@ -92,7 +92,7 @@ static void the_clients_case_and_bits_come_back(void **state)
 	assert_int_equal(r.buf[11], 1);
 }
 
-static void only_kept_addresses_are_written(void **state)
+TEST(only_kept_addresses_are_written)
 {
 	static struct reply r;
 
@@ -103,7 +103,7 @@ static void only_kept_addresses_are_written(void **state)
 	assert_int_equal(r.again.addrs[1].addr.bytes[3], 2);
 }
 
-static void nothing_kept_is_nodata_with_a_soa(void **state)
+TEST(nothing_kept_is_nodata_with_a_soa)
 {
 	static struct reply r;
 
@@ -113,7 +113,7 @@ static void nothing_kept_is_nodata_with_a_soa(void **state)
 	assert_int_equal(r.again.ttl_sec, 60);
 }
 
-static void as_many_addresses_as_fit_and_no_tc(void **state)
+TEST(as_many_addresses_as_fit_and_no_tc)
 {
 	static struct reply r;
 
@@ -141,7 +141,7 @@ static void long_chain(struct reply *r)
 	r->a.chain_count = DNS_CHAIN_MAX;
 }
 
-static void tc_and_no_records_when_none_fits(void **state)
+TEST(tc_and_no_records_when_none_fits)
 {
 	static struct reply r;
 
@@ -156,7 +156,7 @@ static void tc_and_no_records_when_none_fits(void **state)
 	assert_int_equal(r.written, 3);
 }
 
-static void negative_answers_keep_their_chain(void **state)
+TEST(negative_answers_keep_their_chain)
 {
 	static const enum dns_answer_kind kinds[] = { DNS_ANSWER_NODATA,
 						      DNS_ANSWER_NXDOMAIN };
@@ -175,7 +175,7 @@ static void negative_answers_keep_their_chain(void **state)
 	}
 }
 
-static void ttls_are_capped(void **state)
+TEST(ttls_are_capped)
 {
 	static struct reply r;
 
@@ -186,7 +186,7 @@ static void ttls_are_capped(void **state)
 	assert_int_equal(r.again.addrs[1].ttl_sec, 60);
 }
 
-static void other_records_are_written_all_or_not_at_all(void **state)
+TEST(other_records_are_written_all_or_not_at_all)
 {
 	static struct reply r;
 
@@ -209,7 +209,7 @@ static bool has_option(const struct reply *r, const char *option, size_t size)
 }
 
 /* RFC 8914, section 2: with any rcode; for who speaks EDNS, where there is room. */
-static void what_was_left_out_is_said_in_an_extended_error(void **state)
+TEST(what_was_left_out_is_said_in_an_extended_error)
 {
 	static const char ede[] = "\0\x0f\0\x0a\0\x0f"
 				  "10.0.0.1";
@@ -237,7 +237,7 @@ static void what_was_left_out_is_said_in_an_extended_error(void **state)
 	}
 }
 
-static void over_tcp_a_reply_may_have_64_kib(void **state)
+TEST(over_tcp_a_reply_may_have_64_kib)
 {
 	enum { RECORDS = 255, SIZE = 244 };
 	static struct reply r;
@@ -260,7 +260,7 @@ static void over_tcp_a_reply_may_have_64_kib(void **state)
 	assert_int_equal(flags_of(&r) & DNS_FLAG_TC, 0);
 }
 
-static void ad_is_set_only_for_who_asked_and_if_nothing_was_removed(void **state)
+TEST(ad_is_set_only_for_who_asked_and_if_nothing_was_removed)
 {
 	static const struct {
 		const char *what;
@@ -294,7 +294,7 @@ static void ad_is_set_only_for_who_asked_and_if_nothing_was_removed(void **state
 	}
 }
 
-static void what_is_no_answer_becomes_servfail(void **state)
+TEST(what_is_no_answer_becomes_servfail)
 {
 	static struct reply r;
 
@@ -305,24 +305,4 @@ static void what_is_no_answer_becomes_servfail(void **state)
 		assert_int_equal(r.written, 0);
 		assert_int_equal(r.size, 12 + 21);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_clients_case_and_bits_come_back),
-		cmocka_unit_test(only_kept_addresses_are_written),
-		cmocka_unit_test(nothing_kept_is_nodata_with_a_soa),
-		cmocka_unit_test(as_many_addresses_as_fit_and_no_tc),
-		cmocka_unit_test(tc_and_no_records_when_none_fits),
-		cmocka_unit_test(negative_answers_keep_their_chain),
-		cmocka_unit_test(ttls_are_capped),
-		cmocka_unit_test(other_records_are_written_all_or_not_at_all),
-		cmocka_unit_test(what_was_left_out_is_said_in_an_extended_error),
-		cmocka_unit_test(over_tcp_a_reply_may_have_64_kib),
-		cmocka_unit_test(ad_is_set_only_for_who_asked_and_if_nothing_was_removed),
-		cmocka_unit_test(what_is_no_answer_becomes_servfail),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

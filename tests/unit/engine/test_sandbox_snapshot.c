@@ -46,7 +46,7 @@ static size_t take_all(struct engine_sandbox *g)
 	return at;
 }
 
-static void all_together_are_bounded(void **state)
+TEST(all_together_are_bounded)
 {
 	struct engine_sandbox *all = calloc(MANY, sizeof(*all));
 	size_t sum = 0, taken = 0;
@@ -70,7 +70,7 @@ static void all_together_are_bounded(void **state)
 	free(all);
 }
 
-static void a_file_that_is_too_short_is_none(void **state)
+TEST(a_file_that_is_too_short_is_none)
 {
 	int fd = memfd_create("snapshot", MFD_CLOEXEC);
 	struct engine_sandbox g = { .core = &core };
@@ -80,14 +80,4 @@ static void a_file_that_is_too_short_is_none(void **state)
 	assert_true(g.snapshot.is_full && !g.snapshot.bytes);
 	engine_sandbox_snapshot_done(&g);
 	close(fd);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(all_together_are_bounded),
-		cmocka_unit_test(a_file_that_is_too_short_is_none),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,7 +63,7 @@ static void assert_next(struct aggregation *t, int64_t now_ms, const char *name,
 	aggregation_told(t, e, now_ms);
 }
 
-static void the_first_is_told_at_once_and_the_rest_after_the_window(void **state)
+TEST(the_first_is_told_at_once_and_the_rest_after_the_window)
 {
 	struct aggregation_pool pool = { 10 };
 	struct aggregation *t = aggregation_new(&pool, 10, 1000);
@@ -84,7 +84,7 @@ static void the_first_is_told_at_once_and_the_rest_after_the_window(void **state
 	aggregation_free(t);
 }
 
-static void what_waits_is_told_in_the_order_in_which_it_came(void **state)
+TEST(what_waits_is_told_in_the_order_in_which_it_came)
 {
 	struct aggregation_pool pool = { 10 };
 	struct aggregation *t = aggregation_new(&pool, 10, 1000);
@@ -98,7 +98,7 @@ static void what_waits_is_told_in_the_order_in_which_it_came(void **state)
 	aggregation_free(t);
 }
 
-static void a_full_one_takes_only_what_it_has(void **state)
+TEST(a_full_one_takes_only_what_it_has)
 {
 	struct aggregation_pool pool = { 3 };
 	struct aggregation *t = aggregation_new(&pool, 2, 1000);
@@ -121,7 +121,7 @@ static void a_full_one_takes_only_what_it_has(void **state)
 	assert_int_equal(pool.left, 3);
 }
 
-static void each_has_its_own_however_much_the_others_hold(void **state)
+TEST(each_has_its_own_however_much_the_others_hold)
 {
 	struct aggregation_pool pool = { 100 };
 	struct aggregation *t = aggregation_new(&pool, 200, 1000),
@@ -144,7 +144,7 @@ static void each_has_its_own_however_much_the_others_hold(void **state)
 	assert_int_equal(pool.left, 100);
 }
 
-static void room_is_made_by_what_comes_later_in_the_lines(void **state)
+TEST(room_is_made_by_what_comes_later_in_the_lines)
 {
 	struct aggregation_pool pool = { 10 };
 	struct aggregation *t = aggregation_new(&pool, 3, 1000);
@@ -181,7 +181,7 @@ static void room_is_made_by_what_comes_later_in_the_lines(void **state)
 	assert_int_equal(pool.left, 10);
 }
 
-static void what_is_let_go_is_as_new_when_it_comes_again(void **state)
+TEST(what_is_let_go_is_as_new_when_it_comes_again)
 {
 	struct aggregation_pool pool = { 10 };
 	struct aggregation *t = aggregation_new(&pool, 3, 1000);
@@ -194,7 +194,7 @@ static void what_is_let_go_is_as_new_when_it_comes_again(void **state)
 	aggregation_free(t);
 }
 
-static void without_a_window_all_waits_for_the_close(void **state)
+TEST(without_a_window_all_waits_for_the_close)
 {
 	struct aggregation_pool pool = { 10 };
 	struct aggregation *t = aggregation_new(&pool, 10, 0);
@@ -208,7 +208,7 @@ static void without_a_window_all_waits_for_the_close(void **state)
 	aggregation_free(t);
 }
 
-static void what_differs_in_any_key_is_another(void **state)
+TEST(what_differs_in_any_key_is_another)
 {
 	struct aggregation_pool pool = { 20 };
 	struct aggregation *t = aggregation_new(&pool, 20, 1000);
@@ -234,7 +234,7 @@ static void what_differs_in_any_key_is_another(void **state)
 }
 
 /* More of them than a search goes through; and one that was just let go. */
-static void each_of_many_is_found_again(void **state)
+TEST(each_of_many_is_found_again)
 {
 	enum { MANY = 3000 };
 	struct aggregation_pool pool = { MANY };
@@ -257,21 +257,4 @@ static void each_of_many_is_found_again(void **state)
 	aggregation_let_go(t, aggregation_oldest(t, AGGREGATION_NEW, 0));
 	assert_false(aggregation_fold(t, &last));
 	aggregation_free(t);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_first_is_told_at_once_and_the_rest_after_the_window),
-		cmocka_unit_test(what_waits_is_told_in_the_order_in_which_it_came),
-		cmocka_unit_test(a_full_one_takes_only_what_it_has),
-		cmocka_unit_test(each_has_its_own_however_much_the_others_hold),
-		cmocka_unit_test(room_is_made_by_what_comes_later_in_the_lines),
-		cmocka_unit_test(what_is_let_go_is_as_new_when_it_comes_again),
-		cmocka_unit_test(without_a_window_all_waits_for_the_close),
-		cmocka_unit_test(what_differs_in_any_key_is_another),
-		cmocka_unit_test(each_of_many_is_found_again),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

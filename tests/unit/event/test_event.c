@@ -20,7 +20,7 @@ static struct event sample(const char *name)
 	return e;
 }
 
-static void equal_events_fold_and_keep_the_first_time(void **state)
+TEST(equal_events_fold_and_keep_the_first_time)
 {
 	struct event_ring *r = event_ring_new(4);
 	struct event e = sample("a.test");
@@ -47,7 +47,7 @@ static void tell_process(struct event_ring *r, uint32_t pid, const char *command
 	event_ring_name(r, &e);
 }
 
-static void of_several_processes_none_is_named(void **state)
+TEST(of_several_processes_none_is_named)
 {
 	static const struct {
 		uint32_t pid;
@@ -81,7 +81,7 @@ static void of_several_processes_none_is_named(void **state)
 	event_ring_free(r);
 }
 
-static void what_differs_in_any_key_field_does_not_fold(void **state)
+TEST(what_differs_in_any_key_field_does_not_fold)
 {
 	struct event base = sample("a.test"), rows[9];
 	struct event_ring *r = event_ring_new(16);
@@ -104,7 +104,7 @@ static void what_differs_in_any_key_field_does_not_fold(void **state)
 	event_ring_free(r);
 }
 
-static void changes_fold_only_when_they_say_the_same(void **state)
+TEST(changes_fold_only_when_they_say_the_same)
 {
 	static const struct {
 		enum event_action action;
@@ -130,7 +130,7 @@ static void changes_fold_only_when_they_say_the_same(void **state)
 }
 
 /* It is larger than the first piece of memory that it takes, and no power of two. */
-static void a_ring_grows_up_to_its_capacity(void **state)
+TEST(a_ring_grows_up_to_its_capacity)
 {
 	enum { CAPACITY = 100, MORE = 30 };
 	struct event_ring *r = event_ring_new(CAPACITY);
@@ -158,7 +158,7 @@ static void a_ring_grows_up_to_its_capacity(void **state)
 	event_ring_free(r);
 }
 
-static void a_full_ring_loses_its_oldest_and_counts_it(void **state)
+TEST(a_full_ring_loses_its_oldest_and_counts_it)
 {
 	struct event_ring *r = event_ring_new(3);
 	char name[24];
@@ -179,7 +179,7 @@ static void a_full_ring_loses_its_oldest_and_counts_it(void **state)
 	event_ring_free(r);
 }
 
-static void a_name_that_fills_its_field_is_read_within_it(void **state)
+TEST(a_name_that_fills_its_field_is_read_within_it)
 {
 	struct event_ring *r = event_ring_new(2);
 	struct event e = sample("");
@@ -191,13 +191,13 @@ static void a_name_that_fills_its_field_is_read_within_it(void **state)
 	event_ring_free(r);
 }
 
-static void a_ring_of_nothing_is_refused(void **state)
+TEST(a_ring_of_nothing_is_refused)
 {
 	assert_null(event_ring_new(0));
 	event_ring_free(NULL);
 }
 
-static void every_action_and_layer_has_a_name(void **state)
+TEST(every_action_and_layer_has_a_name)
 {
 	for (int i = 0; i < EVENT_ACTION_COUNT; i++)
 		assert_non_null(event_action_name((enum event_action)i));
@@ -206,21 +206,4 @@ static void every_action_and_layer_has_a_name(void **state)
 	assert_string_equal(event_action_name(EVENT_DENY), "deny");
 	assert_string_equal(event_action_name(EVENT_ACTION_COUNT), "unknown");
 	assert_string_equal(event_layer_name((enum event_layer) - 1), "unknown");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(equal_events_fold_and_keep_the_first_time),
-		cmocka_unit_test(of_several_processes_none_is_named),
-		cmocka_unit_test(what_differs_in_any_key_field_does_not_fold),
-		cmocka_unit_test(changes_fold_only_when_they_say_the_same),
-		cmocka_unit_test(a_ring_grows_up_to_its_capacity),
-		cmocka_unit_test(a_full_ring_loses_its_oldest_and_counts_it),
-		cmocka_unit_test(a_name_that_fills_its_field_is_read_within_it),
-		cmocka_unit_test(a_ring_of_nothing_is_refused),
-		cmocka_unit_test(every_action_and_layer_has_a_name),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

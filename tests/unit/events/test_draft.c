@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A policy that is drafted: whatever names, programs and reasons say, it is a policy
  * again, whose rules are what was used and not allowed before. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit.h"
 #include <netinet/in.h>
 
 #include "events/draft.h"
@@ -123,7 +121,7 @@ static void check_rule(const struct rule *r, const struct event_ring *used)
 		fail_msg("'%s' was not used", r->target);
 }
 
-static void a_draft_is_a_policy(void **state)
+TEST(a_draft_is_a_policy)
 {
 	size_t rules = 0;
 
@@ -188,7 +186,7 @@ static void a_draft_is_a_policy(void **state)
 
 /* As many names as a run remembers, in a few domains and of one list of telemetry. Each
  * is found once where it belongs, and no proposal lists them all. */
-static void thousands_of_names(void **state)
+TEST(thousands_of_names)
 {
 	enum { NAMES = 8192, DOMAINS = 16, TELEMETRY = 1024 };
 	struct event_ring *used = event_ring_new(NAMES);
@@ -237,14 +235,4 @@ static void thousands_of_names(void **state)
 	draft_done(&d);
 	free(bytes);
 	event_ring_free(used);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_draft_is_a_policy),
-		cmocka_unit_test(thousands_of_names),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,7 @@ static json_t *parsed(const struct event_row *row)
 	return j;
 }
 
-static void a_row_says_all_there_is(void **state)
+TEST(a_row_says_all_there_is)
 {
 	struct event e = denied();
 	struct event_row row;
@@ -66,7 +66,7 @@ static void a_row_says_all_there_is(void **state)
 		"\"198.51.100.7:tcp/443\"}");
 }
 
-static void what_is_not_known_is_null_and_every_key_is_there(void **state)
+TEST(what_is_not_known_is_null_and_every_key_is_there)
 {
 	static const char *const keys[] = { "sandbox",	 "remote_ip", "remote_port",
 					    "protocol",	 "name",      "rule",
@@ -85,7 +85,7 @@ static void what_is_not_known_is_null_and_every_key_is_there(void **state)
 	json_decref(j);
 }
 
-static void a_hostile_name_stays_text(void **state)
+TEST(a_hostile_name_stays_text)
 {
 	static const struct {
 		const char *what, *name, *read_back;
@@ -129,7 +129,7 @@ static void a_hostile_name_stays_text(void **state)
 	}
 }
 
-static void the_longest_of_everything_fits(void **state)
+TEST(the_longest_of_everything_fits)
 {
 	struct event e = denied();
 	struct event_row row;
@@ -151,7 +151,7 @@ static void the_longest_of_everything_fits(void **state)
 	json_decref(j);
 }
 
-static void what_does_not_fit_is_told(void **state)
+TEST(what_does_not_fit_is_told)
 {
 	char buf[10];
 	struct jtext j;
@@ -165,7 +165,7 @@ static void what_does_not_fit_is_told(void **state)
 	assert_true(j.full);
 }
 
-static void a_time_before_the_epoch_is_the_epoch(void **state)
+TEST(a_time_before_the_epoch_is_the_epoch)
 {
 	char buf[JTEXT_TIME_SIZE];
 
@@ -173,18 +173,4 @@ static void a_time_before_the_epoch_is_the_epoch(void **state)
 	assert_string_equal(jtext_time(1763633456000, false, buf),
 			    "2025-11-20T10:10:56Z");
 	jtext_time(INT64_MAX, true, buf);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_row_says_all_there_is),
-		cmocka_unit_test(what_is_not_known_is_null_and_every_key_is_there),
-		cmocka_unit_test(a_hostile_name_stays_text),
-		cmocka_unit_test(the_longest_of_everything_fits),
-		cmocka_unit_test(what_does_not_fit_is_told),
-		cmocka_unit_test(a_time_before_the_epoch_is_the_epoch),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,7 +81,7 @@ static struct jsonl_state settled(struct jsonl_writer *w, uint64_t rows)
 	return st;
 }
 
-static void each_event_is_a_line(void **state)
+TEST_WITH(each_event_is_a_line, set_up, tear_down)
 {
 	struct jsonl_writer *w = open_writer(0);
 	struct jsonl_state st;
@@ -102,7 +102,7 @@ static void each_event_is_a_line(void **state)
 	assert_ptr_equal(strrchr(text, '\n'), text + strlen(text) - 1);
 }
 
-static void a_big_file_is_turned_over(void **state)
+TEST_WITH(a_big_file_is_turned_over, set_up, tear_down)
 {
 	struct jsonl_writer *w = open_writer(4096);
 
@@ -113,7 +113,7 @@ static void a_big_file_is_turned_over(void **state)
 	jsonl_writer_free(w);
 }
 
-static void what_cannot_be_written_is_counted(void **state)
+TEST_WITH(what_cannot_be_written_is_counted, set_up, tear_down)
 {
 	struct jsonl_writer *w;
 	struct jsonl_state st;
@@ -135,17 +135,4 @@ static void what_cannot_be_written_is_counted(void **state)
 	assert_int_equal(st.rows, 1);
 	assert_string_equal(st.trouble, "");
 	jsonl_writer_free(w);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(each_event_is_a_line, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(a_big_file_is_turned_over, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(what_cannot_be_written_is_counted, set_up,
-						tear_down),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,7 +82,7 @@ static void count_gz(const char *path, void *data)
 	n[strcmp(path + len - 3, ".gz") == 0]++;
 }
 
-static void it_is_turned_over_before_it_is_too_big(void **state)
+TEST_WITH(it_is_turned_over_before_it_is_too_big, make_directory, remove_directory)
 {
 	struct logfile *f = opened("egress.log", (struct logfile_limits){ 100, 0, 0 });
 	char back[64] = "";
@@ -107,7 +107,7 @@ static void it_is_turned_over_before_it_is_too_big(void **state)
 	assert_int_equal(st.st_mode & 07777, 0600);
 }
 
-static void it_goes_on_where_it_was(void **state)
+TEST_WITH(it_goes_on_where_it_was, make_directory, remove_directory)
 {
 	struct logfile *f = opened("a", (struct logfile_limits){ 0 });
 
@@ -119,7 +119,7 @@ static void it_goes_on_where_it_was(void **state)
 	assert_int_equal(size_of("a"), 8);
 }
 
-static void older_parts_go_by_number(void **state)
+TEST_WITH(older_parts_go_by_number, make_directory, remove_directory)
 {
 	struct logfile *f = opened("n.log", (struct logfile_limits){ 4, 3, 0 });
 	int n[2] = { 0 };
@@ -133,7 +133,7 @@ static void older_parts_go_by_number(void **state)
 	assert_int_not_equal(size_of("n-2025-11-20T10-06-50.424.log.gz"), SIZE_MAX);
 }
 
-static void older_parts_go_by_age(void **state)
+TEST_WITH(older_parts_go_by_age, make_directory, remove_directory)
 {
 	struct logfile *f = opened("n.log", (struct logfile_limits){ 4, 100, 2 });
 	int n[2] = { 0 };
@@ -145,7 +145,7 @@ static void older_parts_go_by_age(void **state)
 	assert_int_equal(n[1], 3);
 }
 
-static void files_that_are_not_its_own_stay(void **state)
+TEST_WITH(files_that_are_not_its_own_stay, make_directory, remove_directory)
 {
 	static const char *const others[] = {
 		"n-2001-01-01T00-00-00.000.txt",
@@ -166,7 +166,7 @@ static void files_that_are_not_its_own_stay(void **state)
 		assert_int_equal(size_of(others[i]), 0);
 }
 
-static void a_clock_that_stands_still_overwrites_nothing(void **state)
+TEST_WITH(a_clock_that_stands_still_overwrites_nothing, make_directory, remove_directory)
 {
 	struct logfile *f = opened("n.log", (struct logfile_limits){ 4, 100, 0 });
 	int n[2] = { 0 };
@@ -178,7 +178,7 @@ static void a_clock_that_stands_still_overwrites_nothing(void **state)
 	assert_int_equal(n[1], 5);
 }
 
-static void a_full_device_is_an_error_and_no_more(void **state)
+TEST_WITH(a_full_device_is_an_error_and_no_more, make_directory, remove_directory)
 {
 	const struct logfile_limits limits = { 0 };
 	struct logfile *f = NULL;
@@ -189,7 +189,7 @@ static void a_full_device_is_an_error_and_no_more(void **state)
 	logfile_close(f);
 }
 
-static void what_cannot_be_opened_says_why(void **state)
+TEST_WITH(what_cannot_be_opened_says_why, make_directory, remove_directory)
 {
 	const struct logfile_limits limits = { 0 };
 	struct logfile *f = NULL;
@@ -203,7 +203,7 @@ static void what_cannot_be_opened_says_why(void **state)
 	logfile_close(NULL);
 }
 
-static void a_file_that_cannot_be_moved_grows_on(void **state)
+TEST_WITH(a_file_that_cannot_be_moved_grows_on, make_directory, remove_directory)
 {
 	const struct logfile_limits limits = { 4, 0, 0 };
 	struct logfile *f = NULL;
@@ -218,24 +218,4 @@ static void a_file_that_cannot_be_moved_grows_on(void **state)
 		assert_int_equal(logfile_write(f, "line\n", 5, T0), 0);
 	logfile_close(f);
 	assert_int_equal(size_of(longer), 20);
-}
-
-#define IN_DIRECTORY(test)                                                               \
-	cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		IN_DIRECTORY(it_is_turned_over_before_it_is_too_big),
-		IN_DIRECTORY(it_goes_on_where_it_was),
-		IN_DIRECTORY(older_parts_go_by_number),
-		IN_DIRECTORY(older_parts_go_by_age),
-		IN_DIRECTORY(files_that_are_not_its_own_stay),
-		IN_DIRECTORY(a_clock_that_stands_still_overwrites_nothing),
-		IN_DIRECTORY(a_full_device_is_an_error_and_no_more),
-		IN_DIRECTORY(what_cannot_be_opened_says_why),
-		IN_DIRECTORY(a_file_that_cannot_be_moved_grows_on),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@ static const char *text(const json_t *j, const char *object, const char *key)
 }
 
 /* The numbers of the schema's version 1.3.0. */
-static void every_action_is_of_the_class_that_the_schema_has_for_it(void **state)
+TEST(every_action_is_of_the_class_that_the_schema_has_for_it)
 {
 	static const struct {
 		const char *what;
@@ -85,7 +85,7 @@ static void every_action_is_of_the_class_that_the_schema_has_for_it(void **state
 	}
 }
 
-static void a_connection_has_its_far_end_and_protocol(void **state)
+TEST(a_connection_has_its_far_end_and_protocol)
 {
 	struct event e = { .action = EVENT_DENY,
 			   .layer = EVENT_ADDRESS,
@@ -111,7 +111,7 @@ static void a_connection_has_its_far_end_and_protocol(void **state)
 	json_decref(j);
 }
 
-static void a_lookup_has_its_name_and_type(void **state)
+TEST(a_lookup_has_its_name_and_type)
 {
 	static const struct {
 		uint16_t type;
@@ -142,7 +142,7 @@ static void a_lookup_has_its_name_and_type(void **state)
 }
 
 /* As long as it can be, of bytes that take the most room. */
-static void any_row_fits(void **state)
+TEST(any_row_fits)
 {
 	struct event e = { .action = EVENT_LIMIT, .layer = EVENT_DNS, .limit = 1 };
 	struct event_row row;
@@ -159,16 +159,4 @@ static void any_row_fits(void **state)
 		memset(row.command, 1, sizeof(row.command) - 1);
 		assert_in_range(event_ocsf(&row, buf), 1000, sizeof(buf) - 1);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_action_is_of_the_class_that_the_schema_has_for_it),
-		cmocka_unit_test(a_connection_has_its_far_end_and_protocol),
-		cmocka_unit_test(a_lookup_has_its_name_and_type),
-		cmocka_unit_test(any_row_fits),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

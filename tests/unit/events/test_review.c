@@ -23,7 +23,7 @@ static struct review task(const char *destination, const char *advice)
 	return t;
 }
 
-static void a_task_gives_a_rule_or_none(void **state)
+TEST(a_task_gives_a_rule_or_none)
 {
 	static const struct {
 		const char *destination, *advice;
@@ -57,7 +57,7 @@ static void a_task_gives_a_rule_or_none(void **state)
 	}
 }
 
-static void a_task_is_json_whatever_is_in_it(void **state)
+TEST(a_task_is_json_whatever_is_in_it)
 {
 	struct review t = task("", "");
 	char json[REVIEW_JSON_SIZE];
@@ -84,7 +84,7 @@ static void a_task_is_json_whatever_is_in_it(void **state)
 	json_decref(parsed);
 }
 
-static void states_have_names(void **state)
+TEST(states_have_names)
 {
 	enum review_state s = REVIEW_NONE;
 
@@ -93,15 +93,4 @@ static void states_have_names(void **state)
 	assert_string_equal(review_state_name(REVIEW_NONE), "");
 	assert_false(review_state_parse("", &s));
 	assert_false(review_state_parse("all", &s));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_task_gives_a_rule_or_none),
-		cmocka_unit_test(a_task_is_json_whatever_is_in_it),
-		cmocka_unit_test(states_have_names),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,7 +36,7 @@ static bool decides(const struct review_key *k, const char *link, const struct r
 	return true;
 }
 
-static void a_link_decides_what_it_says(void **state)
+TEST(a_link_decides_what_it_says)
 {
 	const struct review t = task();
 	char link[REVIEW_ANSWER_SIZE];
@@ -52,7 +52,7 @@ static void a_link_decides_what_it_says(void **state)
 	}
 }
 
-static void no_byte_can_be_another_one(void **state)
+TEST(no_byte_can_be_another_one)
 {
 	const struct review t = task();
 	char link[REVIEW_ANSWER_SIZE + 1], was;
@@ -78,7 +78,7 @@ static void no_byte_can_be_another_one(void **state)
 	assert_false(decides(&key, link, &t, NOW_MS, &accepts));
 }
 
-static void no_other_task_is_decided(void **state)
+TEST(no_other_task_is_decided)
 {
 	const struct review t = task();
 	struct review others[8];
@@ -103,7 +103,7 @@ static void no_other_task_is_decided(void **state)
 	assert_true(decides(&key, link, &t, NOW_MS, &accepts));
 }
 
-static void links_stand_in_what_webhooks_get(void **state)
+TEST(links_stand_in_what_webhooks_get)
 {
 	struct review t = task();
 	char json[REVIEW_JSON_SIZE];
@@ -133,16 +133,4 @@ static void links_stand_in_what_webhooks_get(void **state)
 			    !accepts);
 		json_decref(parsed);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_link_decides_what_it_says),
-		cmocka_unit_test(no_byte_can_be_another_one),
-		cmocka_unit_test(no_other_task_is_decided),
-		cmocka_unit_test(links_stand_in_what_webhooks_get),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

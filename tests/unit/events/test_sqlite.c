@@ -141,7 +141,7 @@ static struct sqlite_sum count(struct sqlite_query q)
 	return sum;
 }
 
-static void what_was_added_is_found_as_it_was(void **state)
+TEST_WITH(what_was_added_is_found_as_it_was, make_directory, remove_directory)
 {
 	struct sqlite_writer *w = writer(0);
 	struct event_row row = refused(addr_v4(192, 0, 2, 7), 8443);
@@ -161,7 +161,7 @@ static void what_was_added_is_found_as_it_was(void **state)
 	sqlite_writer_free(w);
 }
 
-static void equal_events_become_one_row_and_others_do_not(void **state)
+TEST_WITH(equal_events_become_one_row_and_others_do_not, make_directory, remove_directory)
 {
 	struct sqlite_writer *w = writer(0);
 	struct event_row row = refused(addr_v4(192, 0, 2, 7), 443), other = row;
@@ -198,7 +198,7 @@ static void equal_events_become_one_row_and_others_do_not(void **state)
 	sqlite_writer_free(w);
 }
 
-static void what_was_changed_is_all_there(void **state)
+TEST_WITH(what_was_changed_is_all_there, make_directory, remove_directory)
 {
 	static const char *const said[] = { "the sandbox was attached",
 					    "the policy was changed",
@@ -223,7 +223,7 @@ static void what_was_changed_is_all_there(void **state)
 	sqlite_writer_free(w);
 }
 
-static void more_than_the_window_holds_is_all_there(void **state)
+TEST_WITH(more_than_the_window_holds_is_all_there, make_directory, remove_directory)
 {
 	struct sqlite_writer *w = writer(0);
 	char name[32];
@@ -245,7 +245,7 @@ static void more_than_the_window_holds_is_all_there(void **state)
 	sqlite_writer_free(w);
 }
 
-static void a_window_is_written_without_being_asked(void **state)
+TEST_WITH(a_window_is_written_without_being_asked, make_directory, remove_directory)
 {
 	struct sqlite_writer *w = writer(0);
 	struct event_row row = denied("a.test", T0);
@@ -260,7 +260,7 @@ static void a_window_is_written_without_being_asked(void **state)
 	sqlite_writer_free(w);
 }
 
-static void each_question_finds_its_own(void **state)
+TEST_WITH(each_question_finds_its_own, make_directory, remove_directory)
 {
 	struct sqlite_writer *w = writer(0);
 	struct event_row row;
@@ -293,7 +293,7 @@ static void each_question_finds_its_own(void **state)
 	sqlite_writer_free(w);
 }
 
-static void hostile_text_is_stored_as_text(void **state)
+TEST_WITH(hostile_text_is_stored_as_text, make_directory, remove_directory)
 {
 	static const char *const names[] = {
 		"'); DROP TABLE event; --",
@@ -329,7 +329,7 @@ static void hostile_text_is_stored_as_text(void **state)
 	sqlite_writer_free(w);
 }
 
-static void counters_outlive_rows_and_restarts(void **state)
+TEST_WITH(counters_outlive_rows_and_restarts, make_directory, remove_directory)
 {
 	struct sqlite_writer *w = writer(0);
 	struct event_row row = denied("a.test", T0);
@@ -363,7 +363,7 @@ static void fill(sqlite3 *db, int rows, int64_t from_ms)
 	assert_int_equal(sqlite_run(db, sql, NULL), 0);
 }
 
-static void the_oldest_go_when_it_is_too_big_or_too_old(void **state)
+TEST_WITH(the_oldest_go_when_it_is_too_big_or_too_old, make_directory, remove_directory)
 {
 	enum { MAX_BYTES = 2 << 20 };
 	sqlite3 *db = NULL;
@@ -409,7 +409,7 @@ static void overwrite(const char *name, off_t at, size_t size)
 	close(fd);
 }
 
-static void a_broken_file_is_moved_aside_and_told(void **state)
+TEST_WITH(a_broken_file_is_moved_aside_and_told, make_directory, remove_directory)
 {
 	static const struct {
 		const char *what;
@@ -438,7 +438,7 @@ static void a_broken_file_is_moved_aside_and_told(void **state)
 	}
 }
 
-static void a_database_of_a_newer_weir_is_left_alone(void **state)
+TEST_WITH(a_database_of_a_newer_weir_is_left_alone, make_directory, remove_directory)
 {
 	struct sqlite_writer *w;
 	struct event_row row = denied("a.test", T0);
@@ -460,7 +460,8 @@ static void a_database_of_a_newer_weir_is_left_alone(void **state)
 	assert_int_equal(remove_like("broken", false), 0);
 }
 
-static void a_directory_that_cannot_be_had_is_trouble_and_no_more(void **state)
+TEST_WITH(a_directory_that_cannot_be_had_is_trouble_and_no_more, make_directory,
+	  remove_directory)
 {
 	const struct sqlite_config config = { .directory = "/proc/none/weir" };
 	struct event_row row = denied("a.test", T0);
@@ -482,7 +483,7 @@ static void a_directory_that_cannot_be_had_is_trouble_and_no_more(void **state)
 }
 
 /* Also when the first look at it isn't for writing. */
-static void trouble_is_told_before_anything_happens(void **state)
+TEST_WITH(trouble_is_told_before_anything_happens, make_directory, remove_directory)
 {
 	const struct sqlite_config config = { .directory = "/proc/none/weir" };
 	struct sqlite_writer *w = NULL;
@@ -497,7 +498,7 @@ static void trouble_is_told_before_anything_happens(void **state)
 	sqlite_writer_free(w);
 }
 
-static void what_others_copy_is_on_the_disk_first(void **state)
+TEST_WITH(what_others_copy_is_on_the_disk_first, make_directory, remove_directory)
 {
 	const struct sqlite_config config = { .directory = directory,
 					      .max_bytes = 1 << 20,
@@ -512,7 +513,7 @@ static void what_others_copy_is_on_the_disk_first(void **state)
 	sqlite3_close(db);
 }
 
-static void a_version_that_is_none_is_a_broken_file(void **state)
+TEST_WITH(a_version_that_is_none_is_a_broken_file, make_directory, remove_directory)
 {
 	struct sqlite_writer *w;
 	struct event_row row = denied("a.test", T0);
@@ -532,7 +533,7 @@ static void a_version_that_is_none_is_a_broken_file(void **state)
 }
 
 /* Somebody else holds the write lock: the caller doesn't feel it, and nothing is lost. */
-static void a_locked_database_waits_and_loses_nothing(void **state)
+TEST_WITH(a_locked_database_waits_and_loses_nothing, make_directory, remove_directory)
 {
 	struct sqlite_writer *w = writer(0);
 	struct event_row row = denied("a.test", T0);
@@ -558,7 +559,7 @@ static void a_locked_database_waits_and_loses_nothing(void **state)
 	sqlite_writer_free(w);
 }
 
-static void a_search_that_takes_too_long_is_ended(void **state)
+TEST_WITH(a_search_that_takes_too_long_is_ended, make_directory, remove_directory)
 {
 	struct sqlite_reader *r = NULL;
 	struct sqlite_sum sum;
@@ -574,32 +575,4 @@ static void a_search_that_takes_too_long_is_ended(void **state)
 			 -ETIMEDOUT);
 	sqlite_reader_close(r);
 	sqlite3_close(db);
-}
-
-#define IN_DIRECTORY(test)                                                               \
-	cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		IN_DIRECTORY(what_was_added_is_found_as_it_was),
-		IN_DIRECTORY(equal_events_become_one_row_and_others_do_not),
-		IN_DIRECTORY(what_was_changed_is_all_there),
-		IN_DIRECTORY(more_than_the_window_holds_is_all_there),
-		IN_DIRECTORY(a_window_is_written_without_being_asked),
-		IN_DIRECTORY(each_question_finds_its_own),
-		IN_DIRECTORY(hostile_text_is_stored_as_text),
-		IN_DIRECTORY(counters_outlive_rows_and_restarts),
-		IN_DIRECTORY(the_oldest_go_when_it_is_too_big_or_too_old),
-		IN_DIRECTORY(a_broken_file_is_moved_aside_and_told),
-		IN_DIRECTORY(a_database_of_a_newer_weir_is_left_alone),
-		IN_DIRECTORY(a_version_that_is_none_is_a_broken_file),
-		IN_DIRECTORY(what_others_copy_is_on_the_disk_first),
-		IN_DIRECTORY(a_directory_that_cannot_be_had_is_trouble_and_no_more),
-		IN_DIRECTORY(trouble_is_told_before_anything_happens),
-		IN_DIRECTORY(a_locked_database_waits_and_loses_nothing),
-		IN_DIRECTORY(a_search_that_takes_too_long_is_ended),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

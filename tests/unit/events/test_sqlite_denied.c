@@ -118,7 +118,7 @@ static void expect(enum sqlite_by by, struct sqlite_query q, const char *wanted)
 	assert_string_equal(text, wanted);
 }
 
-static void each_property_is_summed(void **state)
+TEST_WITH(each_property_is_summed, make_directory, remove_directory)
 {
 	const struct sqlite_query all = { 0 };
 
@@ -135,7 +135,7 @@ static void each_property_is_summed(void **state)
 	       "192.0.2.9=32/1 ");
 }
 
-static void parts_of_hours_are_exact(void **state)
+TEST_WITH(parts_of_hours_are_exact, make_directory, remove_directory)
 {
 	static const struct {
 		const char *what;
@@ -164,7 +164,7 @@ static void parts_of_hours_are_exact(void **state)
 	}
 }
 
-static void what_is_no_denial_is_in_no_sum(void **state)
+TEST_WITH(what_is_no_denial_is_in_no_sum, make_directory, remove_directory)
 {
 	const struct event e = { .ts_ms = T0, .packets = 3, .action = EVENT_ALLOW };
 	struct sqlite_writer *w = writer();
@@ -217,7 +217,7 @@ static bool put_bytes(void *data, const struct sqlite_top *t)
 	return true;
 }
 
-static void what_was_allowed_is_summed_by_bytes(void **state)
+TEST_WITH(what_was_allowed_is_summed_by_bytes, make_directory, remove_directory)
 {
 	static const struct {
 		struct sqlite_query q;
@@ -276,7 +276,7 @@ static void expect_activity(const char *sandbox, const char *wanted)
 	assert_string_equal(text, wanted);
 }
 
-static void minutes_are_summed(void **state)
+TEST_WITH(minutes_are_summed, make_directory, remove_directory)
 {
 	sqlite3 *db = NULL;
 
@@ -305,7 +305,7 @@ static void minutes_are_summed(void **state)
 	sqlite3_close(db);
 }
 
-static void sums_go_with_their_events(void **state)
+TEST_WITH(sums_go_with_their_events, make_directory, remove_directory)
 {
 	sqlite3 *db = NULL;
 
@@ -316,7 +316,7 @@ static void sums_go_with_their_events(void **state)
 	expect(SQLITE_BY_SANDBOX, (struct sqlite_query){ 0 }, "sb-2=32/1 sb-1=16/1 ");
 }
 
-static void kinds_have_names(void **state)
+TEST(kinds_have_names)
 {
 	enum sqlite_by by = SQLITE_BY_NONE;
 
@@ -325,25 +325,4 @@ static void kinds_have_names(void **state)
 	assert_string_equal(sqlite_by_name(SQLITE_BY_RULE), "rule");
 	assert_false(sqlite_by_parse("", &by));
 	assert_false(sqlite_by_parse("rules", &by));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(each_property_is_summed, make_directory,
-						remove_directory),
-		cmocka_unit_test_setup_teardown(parts_of_hours_are_exact, make_directory,
-						remove_directory),
-		cmocka_unit_test_setup_teardown(what_is_no_denial_is_in_no_sum,
-						make_directory, remove_directory),
-		cmocka_unit_test_setup_teardown(sums_go_with_their_events, make_directory,
-						remove_directory),
-		cmocka_unit_test_setup_teardown(what_was_allowed_is_summed_by_bytes,
-						make_directory, remove_directory),
-		cmocka_unit_test_setup_teardown(minutes_are_summed, make_directory,
-						remove_directory),
-		cmocka_unit_test(kinds_have_names),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,7 +88,7 @@ static void look_at(const struct look *looks, size_t count)
 	}
 }
 
-static void a_clock_that_is_ahead_makes_nothing_old(void **state)
+TEST_WITH(a_clock_that_is_ahead_makes_nothing_old, make_store, remove_store)
 {
 	static const struct look looks[] = {
 		{ "at the start, near the newest row", 1000, T0 + HOUR, T0 + HOUR, true },
@@ -112,7 +112,7 @@ static void a_clock_that_is_ahead_makes_nothing_old(void **state)
 	look_at(looks, ARRAY_SIZE(looks));
 }
 
-static void rows_that_were_written_by_it_prove_nothing(void **state)
+TEST_WITH(rows_that_were_written_by_it_prove_nothing, make_store, remove_store)
 {
 	static const struct look looks[] = {
 		{ "right", 1000, T0, T0, true },
@@ -126,7 +126,7 @@ static void rows_that_were_written_by_it_prove_nothing(void **state)
 	look_at(looks + 1, 2);
 }
 
-static void a_machine_that_was_away_is_believed_in_the_end(void **state)
+TEST_WITH(a_machine_that_was_away_is_believed_in_the_end, make_store, remove_store)
 {
 	struct sqlite_age age = { 0 };
 	int64_t limit = 0;
@@ -142,7 +142,7 @@ static void a_machine_that_was_away_is_believed_in_the_end(void **state)
 	assert_true(limit == T0 + 40 * DAY);
 }
 
-static void without_rows_the_clock_is_believed(void **state)
+TEST_WITH(without_rows_the_clock_is_believed, make_store, remove_store)
 {
 	struct sqlite_age age = { 0 };
 
@@ -156,7 +156,7 @@ static void tidy(int64_t wall_ms)
 	assert_false(sqlite_tidy(db, 64 << 20, wall_ms - 30 * DAY, wall_ms));
 }
 
-static void rows_of_the_future_go_with_those_written_after_them(void **state)
+TEST_WITH(rows_of_the_future_go_with_those_written_after_them, make_store, remove_store)
 {
 	write_three(T0 + 1000 * DAY); /* the clock was wrong */
 	write_three(T0);	      /* and was put right */
@@ -170,7 +170,7 @@ static void rows_of_the_future_go_with_those_written_after_them(void **state)
 	assert_int_equal(sqlite_number(db, "SELECT min(ts) FROM event"), T0 + DAY);
 }
 
-static void a_clock_that_is_behind_wipes_nothing(void **state)
+TEST_WITH(a_clock_that_is_behind_wipes_nothing, make_store, remove_store)
 {
 	write_three(T0);
 	write_three(T0 + DAY);
@@ -185,7 +185,7 @@ static void a_clock_that_is_behind_wipes_nothing(void **state)
 	assert_int_equal(sqlite_number(db, "SELECT min(ts) FROM event"), T0);
 }
 
-static void sums_of_the_future_go_with_their_rows(void **state)
+TEST_WITH(sums_of_the_future_go_with_their_rows, make_store, remove_store)
 {
 	write_three(T0 + 1000 * DAY);
 	write_three(T0);
@@ -200,7 +200,8 @@ static void sums_of_the_future_go_with_their_rows(void **state)
 			 (T0 + DAY) / HOUR);
 }
 
-static void tasks_of_the_future_neither_stay_for_ever_nor_go_at_once(void **state)
+TEST_WITH(tasks_of_the_future_neither_stay_for_ever_nor_go_at_once, make_store,
+	  remove_store)
 {
 	static const char task[] =
 		"INSERT INTO review (sandbox, destination, is_name, packets, rows,"
@@ -227,7 +228,7 @@ static void tasks_of_the_future_neither_stay_for_ever_nor_go_at_once(void **stat
 	assert_int_equal(sqlite_number(db, "SELECT last_ts FROM review"), T0 + 62 * DAY);
 }
 
-static void slices_come_to_the_same_sums(void **state)
+TEST_WITH(slices_come_to_the_same_sums, make_store, remove_store)
 {
 	int slices = 0;
 
@@ -273,7 +274,7 @@ static void pass(int64_t now_ms, int64_t wall_ms)
 	usleep(600 * 1000); /* two ticks of its thread */
 }
 
-static void a_writer_whose_clock_jumps_keeps_its_rows(void **state)
+TEST_WITH(a_writer_whose_clock_jumps_keeps_its_rows, make_store, remove_store)
 {
 	static const struct sqlite_clock fake = { fake_now, fake_wall };
 	const struct sqlite_config config = { .directory = directory, .clock = &fake };
@@ -299,24 +300,4 @@ static void a_writer_whose_clock_jumps_keeps_its_rows(void **state)
 	pass(30 * DAY, 30 * DAY); /* and time that passes: the newest stays */
 	assert_int_equal(rows(), 1);
 	sqlite_writer_free(w);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_store, remove_store)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(a_clock_that_is_ahead_makes_nothing_old),
-		TEST(rows_that_were_written_by_it_prove_nothing),
-		TEST(a_machine_that_was_away_is_believed_in_the_end),
-		TEST(without_rows_the_clock_is_believed),
-		TEST(rows_of_the_future_go_with_those_written_after_them),
-		TEST(a_clock_that_is_behind_wipes_nothing),
-		TEST(sums_of_the_future_go_with_their_rows),
-		TEST(tasks_of_the_future_neither_stay_for_ever_nor_go_at_once),
-		TEST(slices_come_to_the_same_sums),
-		TEST(a_writer_whose_clock_jumps_keeps_its_rows),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,7 +33,7 @@ static struct nl_outcome outcome(const struct reply *replies, size_t count, size
 	return o;
 }
 
-static void the_last_acknowledgement_ends_a_batch(void **state)
+TEST(the_last_acknowledgement_ends_a_batch)
 {
 	struct reply r[] = { reply(11, 0), reply(12, 0) };
 
@@ -42,7 +42,7 @@ static void the_last_acknowledgement_ends_a_batch(void **state)
 	assert_int_equal(outcome(r, 2, 0).error, 0);
 }
 
-static void the_first_error_decides(void **state)
+TEST(the_first_error_decides)
 {
 	struct reply r[] = { reply(11, -ENOENT), reply(12, -EEXIST) };
 	struct nl_outcome o = outcome(r, 2, 0);
@@ -51,7 +51,7 @@ static void the_first_error_decides(void **state)
 	assert_int_equal(o.error_seq, 11);
 }
 
-static void replies_to_others_are_skipped(void **state)
+TEST(replies_to_others_are_skipped)
 {
 	struct reply r[] = { reply(9, -EPERM), reply(13, -EPERM), reply(12, 0) };
 
@@ -59,7 +59,7 @@ static void replies_to_others_are_skipped(void **state)
 	assert_false(outcome(r, 3, 0).done);
 }
 
-static void sequence_numbers_may_wrap(void **state)
+TEST(sequence_numbers_may_wrap)
 {
 	struct reply r = reply(1, 0);
 	struct nl_outcome o = { 0 };
@@ -68,7 +68,7 @@ static void sequence_numbers_may_wrap(void **state)
 	assert_true(o.done);
 }
 
-static void broken_replies_are_failures(void **state)
+TEST(broken_replies_are_failures)
 {
 	struct reply cut = reply(12, 0), small = reply(12, 0), positive = reply(12, 5);
 
@@ -78,7 +78,7 @@ static void broken_replies_are_failures(void **state)
 	assert_int_equal(outcome(&positive, 1, 0).error, -EBADMSG);
 }
 
-static void a_writer_that_is_full_stays_failed(void **state)
+TEST(a_writer_that_is_full_stays_failed)
 {
 	uint8_t bytes[64];
 	struct nl_writer w = nl_writer(bytes, sizeof(bytes), 1);
@@ -93,7 +93,7 @@ static void a_writer_that_is_full_stays_failed(void **state)
 	assert_int_equal(w.failed, -E2BIG);
 }
 
-static void a_nest_over_64_kib_fails(void **state)
+TEST(a_nest_over_64_kib_fails)
 {
 	static const uint8_t block[4096];
 	struct nl_writer w = nl_writer(NULL, 0, 1);
@@ -108,7 +108,7 @@ static void a_nest_over_64_kib_fails(void **state)
 	nl_writer_done(&w);
 }
 
-static void large_sets_are_split_into_messages_that_fit(void **state)
+TEST(large_sets_are_split_into_messages_that_fit)
 {
 	enum { RANGES = 2500 };
 	static struct filter_range ranges[RANGES];
@@ -136,7 +136,7 @@ static void large_sets_are_split_into_messages_that_fit(void **state)
 	nl_writer_done(&w);
 }
 
-static void a_statement_that_says_nothing_does_not_load(void **state)
+TEST(a_statement_that_says_nothing_does_not_load)
 {
 	struct filter_chain chain = { .name = "output" };
 	struct filter_rule rule = { .count = 1 };
@@ -147,7 +147,7 @@ static void a_statement_that_says_nothing_does_not_load(void **state)
 	nl_writer_done(&w);
 }
 
-static void texts_without_their_nul_are_empty(void **state)
+TEST(texts_without_their_nul_are_empty)
 {
 	struct {
 		struct nlattr a;
@@ -175,7 +175,7 @@ static uint16_t generation_of(const char *userdata, size_t size)
 	return said_of(userdata, size).generation;
 }
 
-static void a_generation_is_read_from_our_comment_only(void **state)
+TEST(a_generation_is_read_from_our_comment_only)
 {
 	assert_int_equal(generation_of("\0\x0fgeneration 513", 17), 513);
 	assert_int_equal(generation_of("\0\x12generation 65535\0", 19), 0); /* too long */
@@ -190,7 +190,7 @@ static void a_generation_is_read_from_our_comment_only(void **state)
 	assert_int_equal(nft_said(NULL).generation, 0);
 }
 
-static void a_digest_is_read_beside_the_comment(void **state)
+TEST(a_digest_is_read_beside_the_comment)
 {
 	static const char both[] = "\0\x0fgeneration 513\0W\x08\1\0\0\0\0\0\0\0";
 	static const char unknown[] = "X\2ab\0\x0fgeneration 513";
@@ -201,24 +201,4 @@ static void a_digest_is_read_beside_the_comment(void **state)
 	assert_int_equal(said_of(both, 17).digest, 0);
 	assert_int_equal(said_of(unknown, sizeof(unknown)).generation, 513);
 	assert_int_equal(said_of("W\7\1\0\0\0\0\0\0", 9).digest, 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_last_acknowledgement_ends_a_batch),
-		cmocka_unit_test(the_first_error_decides),
-		cmocka_unit_test(replies_to_others_are_skipped),
-		cmocka_unit_test(sequence_numbers_may_wrap),
-		cmocka_unit_test(broken_replies_are_failures),
-		cmocka_unit_test(a_writer_that_is_full_stays_failed),
-		cmocka_unit_test(a_nest_over_64_kib_fails),
-		cmocka_unit_test(large_sets_are_split_into_messages_that_fit),
-		cmocka_unit_test(a_statement_that_says_nothing_does_not_load),
-		cmocka_unit_test(texts_without_their_nul_are_empty),
-		cmocka_unit_test(a_generation_is_read_from_our_comment_only),
-		cmocka_unit_test(a_digest_is_read_beside_the_comment),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

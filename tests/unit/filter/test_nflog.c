@@ -51,7 +51,7 @@ static const uint8_t tcp6[] = { 0x60, 0, 0,    0, 0, 20, 6, 64, 0x20, 1,    0xd,
 				0,    1, 0x26, 0, 0, 0,	 0, 0,	0,    0,    0,
 				0,    0, 0,    0, 0, 0,	 9, 0,	80,   0x01, 0xbb };
 
-static void ipv4_gives_addresses_ports_and_sender(void **state)
+TEST(ipv4_gives_addresses_ports_and_sender)
 {
 	struct nflog_packet p;
 	struct addr want = addr_v4(192, 0, 2, 7);
@@ -67,7 +67,7 @@ static void ipv4_gives_addresses_ports_and_sender(void **state)
 	assert_string_equal(p.prefix, "weir out");
 }
 
-static void ipv6_gives_the_same(void **state)
+TEST(ipv6_gives_the_same)
 {
 	struct nflog_packet p;
 
@@ -78,7 +78,7 @@ static void ipv6_gives_the_same(void **state)
 	assert_int_equal(p.length, 60);
 }
 
-static void ipv6_extensions_are_skipped(void **state)
+TEST(ipv6_extensions_are_skipped)
 {
 	uint8_t packet[sizeof(tcp6) + 8];
 	struct nflog_packet p;
@@ -93,7 +93,7 @@ static void ipv6_extensions_are_skipped(void **state)
 	assert_int_equal(p.destination_port, 443);
 }
 
-static void a_later_fragment_has_no_ports(void **state)
+TEST(a_later_fragment_has_no_ports)
 {
 	uint8_t packet[sizeof(udp4)];
 	struct nflog_packet p;
@@ -104,7 +104,7 @@ static void a_later_fragment_has_no_ports(void **state)
 	assert_int_equal(p.destination_port, 0);
 }
 
-static void cut_packets_give_what_is_there_or_nothing(void **state)
+TEST(cut_packets_give_what_is_there_or_nothing)
 {
 	struct nflog_packet p;
 
@@ -115,7 +115,7 @@ static void cut_packets_give_what_is_there_or_nothing(void **state)
 	assert_int_equal(parse(udp4, 0, &p), 0);
 }
 
-static void other_messages_and_cut_ones_are_no_packets(void **state)
+TEST(other_messages_and_cut_ones_are_no_packets)
 {
 	struct report r = report(udp4, sizeof(udp4));
 	struct nlmsghdr *h = (void *)r.bytes;
@@ -124,18 +124,4 @@ static void other_messages_and_cut_ones_are_no_packets(void **state)
 	assert_int_equal(nflog_parse(r.bytes, r.size - 4, keep, &p), 0);
 	h->nlmsg_type = NLMSG_ERROR;
 	assert_int_equal(nflog_parse(r.bytes, r.size, keep, &p), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ipv4_gives_addresses_ports_and_sender),
-		cmocka_unit_test(ipv6_gives_the_same),
-		cmocka_unit_test(ipv6_extensions_are_skipped),
-		cmocka_unit_test(a_later_fragment_has_no_ports),
-		cmocka_unit_test(cut_packets_give_what_is_there_or_nothing),
-		cmocka_unit_test(other_messages_and_cut_ones_are_no_packets),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@ static struct filter_range range2(uint16_t from, uint16_t to)
 	};
 }
 
-static void ranges_become_sorted_disjoint_and_apart(void **state)
+TEST(ranges_become_sorted_disjoint_and_apart)
 {
 	static const struct {
 		const char *what;
@@ -64,7 +64,7 @@ static void ranges_become_sorted_disjoint_and_apart(void **state)
 	}
 }
 
-static void the_key_behind_carries_and_ends(void **state)
+TEST(the_key_behind_carries_and_ends)
 {
 	uint8_t key[4] = { 10, 0, 255, 255 }, last[4] = { 255, 255, 255, 255 }, next[4];
 	const uint8_t want[4] = { 10, 1, 0, 0 };
@@ -73,14 +73,4 @@ static void the_key_behind_carries_and_ends(void **state)
 	assert_memory_equal(next, want, 4);
 	assert_false(filter_key_next(last, 4, next));
 	assert_memory_equal(next, want, 4); /* left alone */
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ranges_become_sorted_disjoint_and_apart),
-		cmocka_unit_test(the_key_behind_carries_and_ends),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

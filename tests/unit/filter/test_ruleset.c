@@ -202,7 +202,7 @@ static const struct filter_params direct = {
 	.ipv6 = true,
 };
 
-static void an_empty_policy_accepts_only_what_is_local_or_a_reply(void **state)
+TEST(an_empty_policy_accepts_only_what_is_local_or_a_reply)
 {
 	struct world w =
 		build(&(struct policy){ 0 }, (struct filter_params){ .generation = 1 });
@@ -241,7 +241,7 @@ static void an_empty_policy_accepts_only_what_is_local_or_a_reply(void **state)
 }
 
 /* What it accepts another one has accepted before. */
-static void every_base_chain_of_a_filter_but_the_last_drops(void **state)
+TEST(every_base_chain_of_a_filter_but_the_last_drops)
 {
 	struct world w =
 		build(&(struct policy){ .default_action = POLICY_ALLOW }, direct);
@@ -257,7 +257,7 @@ static void every_base_chain_of_a_filter_but_the_last_drops(void **state)
 	world_done(&w);
 }
 
-static void refusals_are_logged_before_they_answer(void **state)
+TEST(refusals_are_logged_before_they_answer)
 {
 	struct world w = build(&(struct policy){ 0 }, relay);
 
@@ -274,7 +274,7 @@ static void refusals_are_logged_before_they_answer(void **state)
 	world_done(&w);
 }
 
-static void what_leaves_by_the_link_is_counted_as_long_as_there_is_room(void **state)
+TEST(what_leaves_by_the_link_is_counted_as_long_as_there_is_room)
 {
 	struct filter_params udp = relay;
 	struct world w = build(&(struct policy){ 0 }, direct), v, none;
@@ -298,7 +298,7 @@ static void what_leaves_by_the_link_is_counted_as_long_as_there_is_room(void **s
 	world_done(&none);
 }
 
-static void related_packets_are_never_marked(void **state)
+TEST(related_packets_are_never_marked)
 {
 	struct world w = build(&(struct policy){ 0 }, relay);
 
@@ -308,7 +308,7 @@ static void related_packets_are_never_marked(void **state)
 	world_done(&w);
 }
 
-static void the_relay_takes_only_what_nat_has_sent(void **state)
+TEST(the_relay_takes_only_what_nat_has_sent)
 {
 	struct world w = build(&(struct policy){ 0 }, relay);
 
@@ -321,7 +321,7 @@ static void the_relay_takes_only_what_nat_has_sent(void **state)
 	world_done(&w);
 }
 
-static void a_deny_stands_before_every_allow(void **state)
+TEST(a_deny_stands_before_every_allow)
 {
 	struct rule rules[] = { prefix_rule(POLICY_ALLOW, "203.0.113.0/24", NULL),
 				prefix_rule(POLICY_DENY, "203.0.113.7", NULL),
@@ -341,7 +341,7 @@ static void a_deny_stands_before_every_allow(void **state)
 	world_done(&v);
 }
 
-static void what_the_parameters_close_is_denied_like_by_a_rule(void **state)
+TEST(what_the_parameters_close_is_denied_like_by_a_rule)
 {
 	static const struct prefix closed[] = {
 		{ { ADDR_V4, { 192, 0, 0, 128 } }, 25 },
@@ -362,7 +362,7 @@ static void what_the_parameters_close_is_denied_like_by_a_rule(void **state)
 	world_done(&w);
 }
 
-static void udp_never_leaves_by_the_dead_end(void **state)
+TEST(udp_never_leaves_by_the_dead_end)
 {
 	struct filter_params p = relay;
 	struct world w, v;
@@ -378,7 +378,7 @@ static void udp_never_leaves_by_the_dead_end(void **state)
 	world_done(&v);
 }
 
-static void only_an_address_rule_opens_port_53(void **state)
+TEST(only_an_address_rule_opens_port_53)
 {
 	static const struct plan_port_range dns = { IPPROTO_UDP, 0, 53, 53 };
 	struct rule rules[] = { prefix_rule(POLICY_ALLOW, "203.0.113.53", &dns) };
@@ -395,7 +395,7 @@ static void only_an_address_rule_opens_port_53(void **state)
 	world_done(&w);
 }
 
-static void without_ipv6_no_rule_allows_it(void **state)
+TEST(without_ipv6_no_rule_allows_it)
 {
 	struct rule rules[] = { prefix_rule(POLICY_ALLOW, "2600::/16", NULL) };
 	struct policy policy = { .rules = rules,
@@ -412,7 +412,7 @@ static void without_ipv6_no_rule_allows_it(void **state)
 	world_done(&w);
 }
 
-static void static_sets_are_merged(void **state)
+TEST(static_sets_are_merged)
 {
 	struct rule rules[] = { prefix_rule(POLICY_ALLOW, "10.0.1.0/24", NULL),
 				prefix_rule(POLICY_ALLOW, "10.0.0.0/24", NULL),
@@ -430,7 +430,7 @@ static void static_sets_are_merged(void **state)
 	world_done(&w);
 }
 
-static void generation_0_is_refused(void **state)
+TEST(generation_0_is_refused)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	CLEAN(mem) uint8_t *bytes = NULL;
@@ -444,26 +444,4 @@ static void generation_0_is_refused(void **state)
 	assert_int_equal(plan_open(bytes, size, &plan, &err), 0);
 	assert_int_equal(ruleset_build_owned(&plan, &p, &arena, &rs, &err), -EINVAL);
 	assert_null(rs);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_empty_policy_accepts_only_what_is_local_or_a_reply),
-		cmocka_unit_test(every_base_chain_of_a_filter_but_the_last_drops),
-		cmocka_unit_test(refusals_are_logged_before_they_answer),
-		cmocka_unit_test(
-			what_leaves_by_the_link_is_counted_as_long_as_there_is_room),
-		cmocka_unit_test(related_packets_are_never_marked),
-		cmocka_unit_test(the_relay_takes_only_what_nat_has_sent),
-		cmocka_unit_test(a_deny_stands_before_every_allow),
-		cmocka_unit_test(what_the_parameters_close_is_denied_like_by_a_rule),
-		cmocka_unit_test(udp_never_leaves_by_the_dead_end),
-		cmocka_unit_test(only_an_address_rule_opens_port_53),
-		cmocka_unit_test(without_ipv6_no_rule_allows_it),
-		cmocka_unit_test(static_sets_are_merged),
-		cmocka_unit_test(generation_0_is_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@ static const char *first_part(size_t i, char part[64])
 	return path + 2;
 }
 
-static void each_name_is_found_where_it_is_and_few_elsewhere(void **state)
+TEST(each_name_is_found_where_it_is_and_few_elsewhere)
 {
 	size_t count = 0, wrong = 0;
 
@@ -50,7 +50,7 @@ static void each_name_is_found_where_it_is_and_few_elsewhere(void **state)
 	assert_true(wrong <= 2);
 }
 
-static void what_can_not_be_listed_may_have_anything(void **state)
+TEST(what_can_not_be_listed_may_have_anything)
 {
 	struct entry_filter none = { 0 };
 
@@ -74,7 +74,7 @@ static void *wait_for_end(void *data)
 }
 
 /* /proc has a directory for each thread, and lists those of processes alone. */
-static void a_name_that_is_not_listed_but_there_may_be_there(void **state)
+TEST(a_name_that_is_not_listed_but_there_may_be_there)
 {
 	struct entry_filter proc = { 0 };
 	char name[16], path[32];
@@ -93,15 +93,4 @@ static void a_name_that_is_not_listed_but_there_may_be_there(void **state)
 	assert_true(entry_filter_may_have(&proc, name));
 	close(w.end[1]);
 	pthread_join(thread, NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_name_is_found_where_it_is_and_few_elsewhere),
-		cmocka_unit_test(what_can_not_be_listed_may_have_anything),
-		cmocka_unit_test(a_name_that_is_not_listed_but_there_may_be_there),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

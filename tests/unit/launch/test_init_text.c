@@ -54,7 +54,7 @@ void *own_memchr(const void *bytes, int c, size_t n);
 
 #include "unit.h"
 
-static void test_text_is_cut_and_ended_as_the_library_does(void **state)
+TEST(test_text_is_cut_and_ended_as_the_library_does)
 {
 	for (size_t size = 0; size < 24; size++) {
 		char own[32] = "................", libs[32] = "................";
@@ -68,7 +68,7 @@ static void test_text_is_cut_and_ended_as_the_library_does(void **state)
 	}
 }
 
-static void test_addresses_are_written_as_the_library_does(void **state)
+TEST(test_addresses_are_written_as_the_library_does)
 {
 	static const char *const all[] = {
 		"0.0.0.0",
@@ -98,7 +98,7 @@ static void test_addresses_are_written_as_the_library_does(void **state)
 	}
 }
 
-static void test_errors_have_the_librarys_texts(void **state)
+TEST(test_errors_have_the_librarys_texts)
 {
 	for (int error = 1; error < 134; error++)
 		if (strstr(strerror(error), "Unknown error") == NULL)
@@ -107,7 +107,7 @@ static void test_errors_have_the_librarys_texts(void **state)
 	assert_string_equal(own_strerror(100000), "unknown error");
 }
 
-static void test_bytes_and_strings(void **state)
+TEST(test_bytes_and_strings)
 {
 	char copy[8] = "xxxxxxx";
 
@@ -124,16 +124,4 @@ static void test_bytes_and_strings(void **state)
 	assert_int_equal(own_strcspn("abc", "="), 3);
 	assert_ptr_equal(own_strchr(copy, 'q'), NULL);
 	assert_ptr_equal(own_strchr(copy, '\0'), copy + 7);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_text_is_cut_and_ended_as_the_library_does),
-		cmocka_unit_test(test_addresses_are_written_as_the_library_does),
-		cmocka_unit_test(test_errors_have_the_librarys_texts),
-		cmocka_unit_test(test_bytes_and_strings),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

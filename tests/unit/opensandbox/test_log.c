@@ -77,7 +77,7 @@ static const char *text_at(json_t *lines, size_t i, const char *key)
 	return json_string_value(json_object_get(json_array_get(lines, i), key));
 }
 
-static void a_line_has_the_fields_that_are_looked_for(void **state)
+TEST_WITH(a_line_has_the_fields_that_are_looked_for, make_path, remove_path)
 {
 	const struct loglines_attr attrs[] = { { text_of("team"), text_of("blue") } };
 	struct loglines *l = opened((struct loglines_config){
@@ -105,7 +105,7 @@ static void a_line_has_the_fields_that_are_looked_for(void **state)
 		"\"sandbox_id\":\"sb-1\",\"team\":\"blue\"}\n");
 }
 
-static void each_event_has_its_name_and_its_level(void **state)
+TEST_WITH(each_event_has_its_name_and_its_level, make_path, remove_path)
 {
 	static const char *const events[][3] = {
 		{ "egress.loaded", "info", "egress policy loaded" },
@@ -138,7 +138,7 @@ static void each_event_has_its_name_and_its_level(void **state)
 	json_decref(lines);
 }
 
-static void upstream_trouble_reads_as_tests_look_for_it(void **state)
+TEST_WITH(upstream_trouble_reads_as_tests_look_for_it, make_path, remove_path)
 {
 	static const char *const wanted[][2] = {
 		{ "warn", "[dns] upstream 192.0.2.1:53: SERVFAIL; trying next" },
@@ -162,7 +162,7 @@ static void upstream_trouble_reads_as_tests_look_for_it(void **state)
 	json_decref(lines);
 }
 
-static void denials_say_what_and_why(void **state)
+TEST_WITH(denials_say_what_and_why, make_path, remove_path)
 {
 	struct event e = { .action = EVENT_DENY,
 			   .layer = EVENT_ADDRESS,
@@ -195,7 +195,7 @@ static void denials_say_what_and_why(void **state)
 	json_decref(lines);
 }
 
-static void whom_it_is_about_is_said_once(void **state)
+TEST_WITH(whom_it_is_about_is_said_once, make_path, remove_path)
 {
 	static const struct {
 		const char *what, *config, *given, *wanted;
@@ -227,7 +227,7 @@ static void whom_it_is_about_is_said_once(void **state)
 	}
 }
 
-static void lines_below_the_level_are_not_made(void **state)
+TEST_WITH(lines_below_the_level_are_not_made, make_path, remove_path)
 {
 	struct loglines *l = opened((struct loglines_config){ .level = LOGLINES_WARN });
 	json_t *lines;
@@ -243,7 +243,7 @@ static void lines_below_the_level_are_not_made(void **state)
 	json_decref(lines);
 }
 
-static void equal_lines_are_sampled_but_never_a_change_of_policy(void **state)
+TEST_WITH(equal_lines_are_sampled_but_never_a_change_of_policy, make_path, remove_path)
 {
 	struct loglines *l = opened((struct loglines_config){ 0 });
 	json_t *lines;
@@ -270,7 +270,7 @@ static void equal_lines_are_sampled_but_never_a_change_of_policy(void **state)
 	json_decref(lines);
 }
 
-static void attributes_break_no_line(void **state)
+TEST_WITH(attributes_break_no_line, make_path, remove_path)
 {
 	char big[LOGLINES_ATTRS_SIZE];
 	const struct loglines_attr attrs[] = {
@@ -302,7 +302,7 @@ static void attributes_break_no_line(void **state)
 	json_decref(lines);
 }
 
-static void a_list_of_rules_of_any_size_stays_json(void **state)
+TEST_WITH(a_list_of_rules_of_any_size_stays_json, make_path, remove_path)
 {
 	enum { SIZE = 1 << 20 };
 	char *rules = malloc(SIZE + 1);
@@ -325,7 +325,7 @@ static void a_list_of_rules_of_any_size_stays_json(void **state)
 }
 
 /* Standard output becomes a pipe that nobody reads. */
-static void a_blocked_output_delays_nobody_and_counts(void **state)
+TEST_WITH(a_blocked_output_delays_nobody_and_counts, make_path, remove_path)
 {
 	const char *outputs[] = { "stdout", path };
 	const struct loglines_config config = { .outputs = outputs, .output_count = 2 };
@@ -374,7 +374,7 @@ static void a_blocked_output_delays_nobody_and_counts(void **state)
 	loglines_free(l, PATIENCE_MS);
 }
 
-static void an_output_that_cannot_be_had_is_tried_again(void **state)
+TEST_WITH(an_output_that_cannot_be_had_is_tried_again, make_path, remove_path)
 {
 	char place[] = "/tmp/weir-loglines-XXXXXX";
 	const char *outputs[] = { place };
@@ -402,7 +402,7 @@ static void an_output_that_cannot_be_had_is_tried_again(void **state)
 	unlink(place);
 }
 
-static void a_full_disk_is_counted(void **state)
+TEST_WITH(a_full_disk_is_counted, make_path, remove_path)
 {
 	const char *outputs[] = { "/dev/full" };
 	const struct loglines_config config = { .outputs = outputs, .output_count = 1 };
@@ -415,26 +415,4 @@ static void a_full_disk_is_counted(void **state)
 		usleep(1000);
 	assert_in_range(loglines_dropped(l), 10, 11);
 	loglines_free(l, PATIENCE_MS);
-}
-
-#define WITH_FILE(test) cmocka_unit_test_setup_teardown(test, make_path, remove_path)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		WITH_FILE(a_line_has_the_fields_that_are_looked_for),
-		WITH_FILE(each_event_has_its_name_and_its_level),
-		WITH_FILE(upstream_trouble_reads_as_tests_look_for_it),
-		WITH_FILE(denials_say_what_and_why),
-		WITH_FILE(whom_it_is_about_is_said_once),
-		WITH_FILE(lines_below_the_level_are_not_made),
-		WITH_FILE(equal_lines_are_sampled_but_never_a_change_of_policy),
-		WITH_FILE(attributes_break_no_line),
-		WITH_FILE(a_list_of_rules_of_any_size_stays_json),
-		WITH_FILE(a_blocked_output_delays_nobody_and_counts),
-		WITH_FILE(an_output_that_cannot_be_had_is_tried_again),
-		WITH_FILE(a_full_disk_is_counted),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

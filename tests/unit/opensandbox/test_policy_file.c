@@ -97,7 +97,7 @@ static mode_t mode_of(const char *path)
 	return st.st_mode & 07777;
 }
 
-static void without_a_path_nothing_is_kept(void **state)
+TEST(without_a_path_nothing_is_kept)
 {
 	struct policy_file f = { 0 };
 
@@ -108,7 +108,9 @@ static void without_a_path_nothing_is_kept(void **state)
 	expect_read(&f, "");
 }
 
-static void a_new_file_is_the_owners_alone(void **state)
+static int without_the_file(void **state);
+
+TEST_WITH(a_new_file_is_the_owners_alone, without_the_file, NULL)
 {
 	struct policy_file f = { .path = in_dir("p") };
 
@@ -119,7 +121,7 @@ static void a_new_file_is_the_owners_alone(void **state)
 	expect_clean();
 }
 
-static void mode_and_owner_stay(void **state)
+TEST_WITH(mode_and_owner_stay, without_the_file, NULL)
 {
 	struct policy_file f = { .path = in_dir("p") };
 	struct stat st;
@@ -135,7 +137,7 @@ static void mode_and_owner_stay(void **state)
 	expect_clean();
 }
 
-static void until_the_commit_the_old_text_stands(void **state)
+TEST_WITH(until_the_commit_the_old_text_stands, without_the_file, NULL)
 {
 	struct policy_file f = { .path = in_dir("p") };
 
@@ -150,7 +152,7 @@ static void until_the_commit_the_old_text_stands(void **state)
 }
 
 /* What a kill between the steps leaves was never decided. */
-static void a_kill_before_the_commit_changes_nothing(void **state)
+TEST_WITH(a_kill_before_the_commit_changes_nothing, without_the_file, NULL)
 {
 	struct policy_file f = { .path = in_dir("p") };
 	struct policy_file again = { .path = f.path };
@@ -162,7 +164,7 @@ static void a_kill_before_the_commit_changes_nothing(void **state)
 	free(f.text);
 }
 
-static void what_was_decided_before_a_kill_is_finished(void **state)
+TEST_WITH(what_was_decided_before_a_kill_is_finished, without_the_file, NULL)
 {
 	struct policy_file f = { .path = in_dir("p") }, other = f;
 	struct err err = { 0 };
@@ -179,7 +181,7 @@ static void what_was_decided_before_a_kill_is_finished(void **state)
 	free(f.text);
 }
 
-static void what_is_no_file_is_refused(void **state)
+TEST(what_is_no_file_is_refused)
 {
 	static const char *const names[] = { "d", "fifo" };
 	struct err err = { 0 };
@@ -202,7 +204,7 @@ static void what_is_no_file_is_refused(void **state)
 	unlink(in_dir("fifo"));
 }
 
-static void a_link_is_read_and_never_written(void **state)
+TEST_WITH(a_link_is_read_and_never_written, without_the_file, NULL)
 {
 	struct policy_file f = { .path = in_dir("link") };
 	struct err err = { 0 };
@@ -226,7 +228,7 @@ static void a_link_is_read_and_never_written(void **state)
 	unlink(in_dir("target"));
 }
 
-static void large_files_are_refused(void **state)
+TEST(large_files_are_refused)
 {
 	struct policy_file f = { .path = in_dir("large") };
 	char *text = malloc(POLICY_FILE_MAX + 1);
@@ -245,7 +247,7 @@ static void large_files_are_refused(void **state)
 }
 
 /* A second name goes on naming the same file. */
-static void a_file_with_two_names_is_copied_in_place(void **state)
+TEST_WITH(a_file_with_two_names_is_copied_in_place, without_the_file, NULL)
 {
 	struct policy_file f = { .path = in_dir("p") };
 
@@ -260,7 +262,7 @@ static void a_file_with_two_names_is_copied_in_place(void **state)
 	unlink(in_dir("other"));
 }
 
-static void a_copy_that_was_cut_short_is_finished(void **state)
+TEST_WITH(a_copy_that_was_cut_short_is_finished, without_the_file, NULL)
 {
 	struct policy_file f = { .path = in_dir("p") };
 
@@ -277,7 +279,7 @@ static void a_copy_that_was_cut_short_is_finished(void **state)
 }
 
 /* The file is a mount of its own, as `docker run -v FILE:FILE` makes it. */
-static void a_mounted_file_is_copied_in_place(void **state)
+TEST_WITH(a_mounted_file_is_copied_in_place, without_the_file, NULL)
 {
 	struct policy_file f = { .path = in_dir("p") };
 
@@ -326,7 +328,7 @@ static void a_mounted_file_is_copied_in_place(void **state)
 }
 
 /* A disk that is full is told before a byte is changed, in both ways. */
-static void a_full_disk_changes_nothing(void **state)
+TEST(a_full_disk_changes_nothing)
 {
 	char *text = malloc(300 * 1024);
 	struct policy_file f = { .path = in_dir("small/p") };
@@ -374,28 +376,5 @@ static int without_the_file(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(without_a_path_nothing_is_kept),
-		cmocka_unit_test_setup(a_new_file_is_the_owners_alone, without_the_file),
-		cmocka_unit_test_setup(mode_and_owner_stay, without_the_file),
-		cmocka_unit_test_setup(until_the_commit_the_old_text_stands,
-				       without_the_file),
-		cmocka_unit_test_setup(a_kill_before_the_commit_changes_nothing,
-				       without_the_file),
-		cmocka_unit_test_setup(what_was_decided_before_a_kill_is_finished,
-				       without_the_file),
-		cmocka_unit_test(what_is_no_file_is_refused),
-		cmocka_unit_test_setup(a_link_is_read_and_never_written,
-				       without_the_file),
-		cmocka_unit_test(large_files_are_refused),
-		cmocka_unit_test_setup(a_file_with_two_names_is_copied_in_place,
-				       without_the_file),
-		cmocka_unit_test_setup(a_copy_that_was_cut_short_is_finished,
-				       without_the_file),
-		cmocka_unit_test_setup(a_mounted_file_is_copied_in_place,
-				       without_the_file),
-		cmocka_unit_test(a_full_disk_changes_nothing),
-	};
-
-	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+	return unit_run(make_dir, remove_dir);
 }

@@ -61,7 +61,7 @@ static bool is_told(const struct always *a)
 }
 
 /* F1, F2 */
-static void files_come_change_and_go(void **state)
+TEST(files_come_change_and_go)
 {
 	struct always a;
 
@@ -92,7 +92,7 @@ static void files_come_change_and_go(void **state)
 }
 
 /* Another file with the same size and time, as a restored one has. */
-static void another_file_in_its_place_is_a_change(void **state)
+TEST(another_file_in_its_place_is_a_change)
 {
 	const struct timespec times[2] = { { .tv_sec = 1000 }, { .tv_sec = 1000 } };
 	struct always a;
@@ -111,7 +111,7 @@ static void another_file_in_its_place_is_a_change(void **state)
 	take_away();
 }
 
-static void log_skip_alone_is_no_change(void **state)
+TEST(log_skip_alone_is_no_change)
 {
 	struct always a;
 
@@ -123,7 +123,7 @@ static void log_skip_alone_is_no_change(void **state)
 	take_away();
 }
 
-static void a_directory_may_come_later(void **state)
+TEST(a_directory_may_come_later)
 {
 	char path[512];
 	struct always a;
@@ -142,7 +142,7 @@ static void a_directory_may_come_later(void **state)
 	rmdir(path);
 }
 
-static void what_cant_be_read_takes_nothing(void **state)
+TEST(what_cant_be_read_takes_nothing)
 {
 	struct text texts[ALWAYS_COUNT] = { { "kept", 4 } };
 	struct arena arena = { 0 };
@@ -176,7 +176,7 @@ static struct always_names *names_of(const char *text)
 }
 
 /* F4, P7 */
-static void names_are_matched_as_in_a_policy(void **state)
+TEST(names_are_matched_as_in_a_policy)
 {
 	static const struct {
 		const char *text, *name;
@@ -215,7 +215,7 @@ static void names_are_matched_as_in_a_policy(void **state)
 	assert_false(always_names_has(NULL, "a.b"));
 }
 
-static void what_is_no_pattern_is_told_with_its_line(void **state)
+TEST(what_is_no_pattern_is_told_with_its_line)
 {
 	static const char *const lines[] = {
 		"10.0.0.1", "10.0.0.0/8", "2001:db8::1", "a b",
@@ -252,15 +252,5 @@ static int remove_dir(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(files_come_change_and_go),
-		cmocka_unit_test(another_file_in_its_place_is_a_change),
-		cmocka_unit_test(log_skip_alone_is_no_change),
-		cmocka_unit_test(a_directory_may_come_later),
-		cmocka_unit_test(what_cant_be_read_takes_nothing),
-		cmocka_unit_test(names_are_matched_as_in_a_policy),
-		cmocka_unit_test(what_is_no_pattern_is_told_with_its_line),
-	};
-
-	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+	return unit_run(make_dir, remove_dir);
 }

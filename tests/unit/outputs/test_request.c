@@ -6,7 +6,7 @@
 
 #include "outputs/request.h"
 
-static void answers(void **state)
+TEST(answers)
 {
 	static const struct {
 		const char *what, *bytes;
@@ -39,7 +39,7 @@ static void answers(void **state)
 	}
 }
 
-static void reasons(void **state)
+TEST(reasons)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	struct client_reply reply = { 500, text_of("{\"message\": \"a\\nb\"}") };
@@ -49,14 +49,4 @@ static void reasons(void **state)
 			    "{\"message\": \"a\\x5cnb\"}");
 	reply.body = text_of(" plain\n");
 	assert_string_equal(request_reason(&reply, "message", &arena), "plain");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(answers),
-		cmocka_unit_test(reasons),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

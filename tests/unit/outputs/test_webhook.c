@@ -13,7 +13,7 @@
 
 #define T0 INT64_C(1763633456000) /* 2025-11-20T10:10:56Z */
 
-static void a_url_is_read_as_it_will_be_dialled(void **state)
+TEST(a_url_is_read_as_it_will_be_dialled)
 {
 	static const struct {
 		const char *url, *host;
@@ -44,7 +44,7 @@ static void a_url_is_read_as_it_will_be_dialled(void **state)
 	}
 }
 
-static void what_is_no_url_is_refused(void **state)
+TEST(what_is_no_url_is_refused)
 {
 	static const char *const rows[] = {
 		"",
@@ -83,7 +83,7 @@ static void what_is_no_url_is_refused(void **state)
 	}
 }
 
-static void a_payload_has_four_keys_in_order(void **state)
+TEST(a_payload_has_four_keys_in_order)
 {
 	char buf[WEBHOOK_PAYLOAD_SIZE], longest[300], id[300];
 	size_t n = webhook_payload("Evil.Test.", T0, "sb-1", buf);
@@ -140,7 +140,7 @@ static struct webhook_message heard(struct ends e)
 	return m;
 }
 
-static void urls_come_before_jobs(void **state)
+TEST(urls_come_before_jobs)
 {
 	struct ends e = opened();
 	struct webhook_message m;
@@ -160,7 +160,7 @@ static void urls_come_before_jobs(void **state)
 	closed(e);
 }
 
-static void a_job_is_for_the_urls_that_it_names(void **state)
+TEST(a_job_is_for_the_urls_that_it_names)
 {
 	struct ends e = opened();
 	struct webhook_message m;
@@ -179,7 +179,7 @@ static void a_job_is_for_the_urls_that_it_names(void **state)
 	closed(e);
 }
 
-static void a_program_that_reads_nothing_costs_a_bounded_queue(void **state)
+TEST(a_program_that_reads_nothing_costs_a_bounded_queue)
 {
 	struct ends e = opened();
 	struct webhook_state s;
@@ -218,7 +218,7 @@ static void say(struct ends e, struct webhook_message m)
 	assert_int_equal(webhook_message_send(e.child, &m, -1), 0);
 }
 
-static void counters_and_requests_are_told_apart(void **state)
+TEST(counters_and_requests_are_told_apart)
 {
 	struct ends e = opened();
 	struct webhook_message m = { .type = WEBHOOK_STATE, .size = sizeof(m.counters) };
@@ -242,7 +242,7 @@ static void counters_and_requests_are_told_apart(void **state)
 	closed(e);
 }
 
-static void sockets_are_bounded_and_come_back(void **state)
+TEST(sockets_are_bounded_and_come_back)
 {
 	struct ends e = opened();
 	struct webhook_message m;
@@ -265,7 +265,7 @@ static void sockets_are_bounded_and_come_back(void **state)
 }
 
 /* Two fit into the room that one takes. */
-static void descriptors_that_nobody_asked_for_are_closed(void **state)
+TEST(descriptors_that_nobody_asked_for_are_closed)
 {
 	static const size_t sizes[] = {
 		0, offsetof(struct webhook_message, text),
@@ -295,7 +295,7 @@ static void descriptors_that_nobody_asked_for_are_closed(void **state)
 	}
 }
 
-static void a_program_that_says_what_it_may_not_is_found_out(void **state)
+TEST(a_program_that_says_what_it_may_not_is_found_out)
 {
 	const struct webhook_message rows[] = {
 		{ .type = WEBHOOK_NONE },
@@ -332,7 +332,7 @@ static int open_descriptors(void)
 	return n;
 }
 
-static void sizes_that_lie_and_descriptors_unasked_are_refused(void **state)
+TEST(sizes_that_lie_and_descriptors_unasked_are_refused)
 {
 	struct ends e = opened();
 	const int before = open_descriptors();
@@ -352,7 +352,7 @@ static void sizes_that_lie_and_descriptors_unasked_are_refused(void **state)
 	closed(e);
 }
 
-static void a_program_that_is_gone_is_noticed(void **state)
+TEST(a_program_that_is_gone_is_noticed)
 {
 	struct ends e = opened();
 	struct webhook_message m;
@@ -366,7 +366,7 @@ static void a_program_that_is_gone_is_noticed(void **state)
 	webhook_free(NULL);
 }
 
-static void too_many_urls_and_bad_ones_are_refused(void **state)
+TEST(too_many_urls_and_bad_ones_are_refused)
 {
 	static const char *const many[] = { "http://a", "http://b", "http://c",
 					    "http://d", "http://e", "http://f",
@@ -377,25 +377,4 @@ static void too_many_urls_and_bad_ones_are_refused(void **state)
 	assert_int_equal(webhook_new(many, ARRAY_SIZE(many), "", &w, NULL), -EINVAL);
 	assert_int_equal(webhook_new(bad, ARRAY_SIZE(bad), "", &w, NULL), -EINVAL);
 	assert_null(w);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_url_is_read_as_it_will_be_dialled),
-		cmocka_unit_test(what_is_no_url_is_refused),
-		cmocka_unit_test(a_payload_has_four_keys_in_order),
-		cmocka_unit_test(urls_come_before_jobs),
-		cmocka_unit_test(a_job_is_for_the_urls_that_it_names),
-		cmocka_unit_test(a_program_that_reads_nothing_costs_a_bounded_queue),
-		cmocka_unit_test(counters_and_requests_are_told_apart),
-		cmocka_unit_test(sockets_are_bounded_and_come_back),
-		cmocka_unit_test(descriptors_that_nobody_asked_for_are_closed),
-		cmocka_unit_test(a_program_that_says_what_it_may_not_is_found_out),
-		cmocka_unit_test(sizes_that_lie_and_descriptors_unasked_are_refused),
-		cmocka_unit_test(a_program_that_is_gone_is_noticed),
-		cmocka_unit_test(too_many_urls_and_bad_ones_are_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

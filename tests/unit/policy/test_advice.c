@@ -362,7 +362,7 @@ static void follow(const struct source *s, const struct plan *before, const char
 	built_done(&b);
 }
 
-static void the_advice_lets_just_that_through(void **state)
+TEST(the_advice_lets_just_that_through)
 {
 	size_t done[KIND_COUNT] = { 0 }, count = 0;
 	uint32_t seed = 20261;
@@ -451,7 +451,7 @@ static const struct {
 	  "", "1.2.3.4", EVENT_ADDRESS, IPPROTO_TCP, 443, 0, "" },
 };
 
-static void the_advice_says_what_it_takes(void **state)
+TEST(the_advice_says_what_it_takes)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct event e = { .layer = rows[i].layer,
@@ -474,7 +474,7 @@ static void the_advice_says_what_it_takes(void **state)
 	}
 }
 
-static void a_rule_is_made_of_advice_alone(void **state)
+TEST(a_rule_is_made_of_advice_alone)
 {
 	static const struct {
 		const char *advice, *want; /* "": none */
@@ -499,15 +499,4 @@ static void a_rule_is_made_of_advice_alone(void **state)
 				 made[i].want[0] != '\0');
 		assert_string_equal(buf, made[i].want);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_advice_lets_just_that_through),
-		cmocka_unit_test(the_advice_says_what_it_takes),
-		cmocka_unit_test(a_rule_is_made_of_advice_alone),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

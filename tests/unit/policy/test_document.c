@@ -32,7 +32,7 @@ static void expect(const char *body, const char *want)
 
 #define NOTHING "{\"egress\":[],\"defaultAction\":\"deny\"}"
 
-static void every_way_to_say_nothing_denies_all(void **state)
+TEST(every_way_to_say_nothing_denies_all)
 {
 	static const char *const bodies[] = {
 		"",
@@ -57,7 +57,7 @@ static void every_way_to_say_nothing_denies_all(void **state)
 		expect(bodies[i], NOTHING);
 }
 
-static void documents_are_read_as_go_reads_them(void **state)
+TEST(documents_are_read_as_go_reads_them)
 {
 	static const struct {
 		const char *body, *want;
@@ -106,7 +106,7 @@ static void documents_are_read_as_go_reads_them(void **state)
 		expect(rows[i].body, rows[i].want);
 }
 
-static void what_is_wrong_is_said_in_gos_words(void **state)
+TEST(what_is_wrong_is_said_in_gos_words)
 {
 	static const struct {
 		const char *body, *want;
@@ -194,7 +194,7 @@ static void what_is_wrong_is_said_in_gos_words(void **state)
 }
 
 /* A NUL byte ends nothing. */
-static void a_nul_byte_is_a_byte(void **state)
+TEST(a_nul_byte_is_a_byte)
 {
 	static const char inside[] = "{\"egress\":[]}\0{}", quoted[] = "\"a\0b\"";
 	char *a = shown((struct text){ inside, sizeof(inside) - 1 });
@@ -218,7 +218,7 @@ static char *nested(size_t depth, const char *before, const char *behind)
 	return text;
 }
 
-static void depth_is_bounded_as_in_go(void **state)
+TEST(depth_is_bounded_as_in_go)
 {
 	char *deep = nested(10001, "", ""), *unknown = nested(9999, "{\"x\":", "}");
 
@@ -235,7 +235,7 @@ static void on_unknown(void *data, const char *key)
 	snprintf(all + strlen(all), 512 - strlen(all), "%s;", key);
 }
 
-static void unknown_keys_are_told_once(void **state)
+TEST(unknown_keys_are_told_once)
 {
 	char told[512] = "";
 	struct document *d;
@@ -284,7 +284,7 @@ static const char *rules_of(const struct document *d)
 
 #define RULE(action, target) "{\"action\":\"" action "\",\"target\":\"" target "\"}"
 
-static void a_patch_comes_first_and_replaces(void **state)
+TEST(a_patch_comes_first_and_replaces)
 {
 	static const struct {
 		const char *old, *patch, *want;
@@ -323,7 +323,7 @@ static void a_patch_comes_first_and_replaces(void **state)
 	}
 }
 
-static void a_patch_keeps_what_weir_knows_more(void **state)
+TEST(a_patch_keeps_what_weir_knows_more)
 {
 	struct document *old =
 		document("{\"verify\":\"dns\",\"egress\":[{\"action\":\"allow\","
@@ -348,7 +348,7 @@ static void a_patch_keeps_what_weir_knows_more(void **state)
 	document_free(merged);
 }
 
-static void a_bad_patch_is_told_whole(void **state)
+TEST(a_bad_patch_is_told_whole)
 {
 	static const struct {
 		const char *body, *want;
@@ -385,7 +385,7 @@ static void a_bad_patch_is_told_whole(void **state)
 	document_free(old);
 }
 
-static void targets_are_removed_whatever_their_case(void **state)
+TEST(targets_are_removed_whatever_their_case)
 {
 	static const struct {
 		const char *body, *want;
@@ -420,7 +420,7 @@ static void targets_are_removed_whatever_their_case(void **state)
 	document_free(old);
 }
 
-static void a_bad_removal_is_told_whole(void **state)
+TEST(a_bad_removal_is_told_whole)
 {
 	static const struct {
 		const char *body, *want;
@@ -453,7 +453,7 @@ static void a_bad_removal_is_told_whole(void **state)
 }
 
 /* It is shown, and taken for nothing else; null is no reason, and no text is one. */
-static void what_is_closed_can_only_be_replaced(void **state)
+TEST(what_is_closed_can_only_be_replaced)
 {
 	static const char shown[] =
 		"{\"egress\":[],\"defaultAction\":\"deny\",\"closed\":\"9 denies\"}";
@@ -476,7 +476,7 @@ static void what_is_closed_can_only_be_replaced(void **state)
 	document_free(d);
 }
 
-static void modes_are_named(void **state)
+TEST(modes_are_named)
 {
 	static const struct {
 		const char *body, *want;
@@ -496,7 +496,7 @@ static void modes_are_named(void **state)
 	}
 }
 
-static void a_file_reads_well_and_comes_back(void **state)
+TEST(a_file_reads_well_and_comes_back)
 {
 	static const char want[] = "{\n"
 				   "  \"egress\": [\n"
@@ -538,26 +538,4 @@ static void a_file_reads_well_and_comes_back(void **state)
 	document_free(d);
 	document_free(again);
 	document_free(none);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_way_to_say_nothing_denies_all),
-		cmocka_unit_test(documents_are_read_as_go_reads_them),
-		cmocka_unit_test(what_is_wrong_is_said_in_gos_words),
-		cmocka_unit_test(a_nul_byte_is_a_byte),
-		cmocka_unit_test(depth_is_bounded_as_in_go),
-		cmocka_unit_test(unknown_keys_are_told_once),
-		cmocka_unit_test(a_patch_comes_first_and_replaces),
-		cmocka_unit_test(a_patch_keeps_what_weir_knows_more),
-		cmocka_unit_test(a_bad_patch_is_told_whole),
-		cmocka_unit_test(targets_are_removed_whatever_their_case),
-		cmocka_unit_test(a_bad_removal_is_told_whole),
-		cmocka_unit_test(what_is_closed_can_only_be_replaced),
-		cmocka_unit_test(modes_are_named),
-		cmocka_unit_test(a_file_reads_well_and_comes_back),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

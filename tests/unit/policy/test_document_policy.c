@@ -82,7 +82,7 @@ static void expect_open(const struct made *m, const char *what)
 #define A(target) "{\"action\":\"allow\",\"target\":\"" target "\"}"
 #define D(target) "{\"action\":\"deny\",\"target\":\"" target "\"}"
 
-static void documents_decide_as_the_reference_does(void **state)
+TEST(documents_decide_as_the_reference_does)
 {
 	static const struct {
 		const char *what, *body, *deny, *allow, *open;
@@ -162,7 +162,7 @@ static void documents_decide_as_the_reference_does(void **state)
 	}
 }
 
-static void what_is_no_target_is_refused(void **state)
+TEST(what_is_no_target_is_refused)
 {
 	static const char *const targets[] = {
 		"*",	       "*.*.com",     "foo.*",	   "a b c",	"http://x/y",
@@ -194,7 +194,7 @@ static void what_is_no_target_is_refused(void **state)
 	}
 }
 
-static void every_fault_is_told_with_its_place(void **state)
+TEST(every_fault_is_told_with_its_place)
 {
 	struct made m = { 0 };
 
@@ -223,7 +223,7 @@ static void every_fault_is_told_with_its_place(void **state)
 	made_done(&m);
 }
 
-static void own_keys_reach_the_plan(void **state)
+TEST(own_keys_reach_the_plan)
 {
 	struct made m = { 0 };
 	struct plan_verdict v;
@@ -263,7 +263,7 @@ static void own_keys_reach_the_plan(void **state)
 }
 
 /* What only the schema refuses is refused here too. */
-static void own_keys_are_strict(void **state)
+TEST(own_keys_are_strict)
 {
 	static const char *const bodies[] = {
 		"{\"verify\":\"full\"}",
@@ -295,7 +295,7 @@ static void own_keys_are_strict(void **state)
 }
 
 /* Rules that have the same keys are judged once for each sort of rule. */
-static void rules_alike_are_told_apart(void **state)
+TEST(rules_alike_are_told_apart)
 {
 	static const char own[] = "\"private\":true";
 	static const struct {
@@ -336,7 +336,7 @@ static void rules_alike_are_told_apart(void **state)
 	}
 }
 
-static void what_opens_nothing_is_warned_of(void **state)
+TEST(what_opens_nothing_is_warned_of)
 {
 	struct made m = { 0 };
 
@@ -354,7 +354,7 @@ static void what_opens_nothing_is_warned_of(void **state)
 }
 
 /* P8: a document replaces another, and nothing of the first stays. */
-static void a_swap_is_complete(void **state)
+TEST(a_swap_is_complete)
 {
 	static const char *const bodies[] = { "", "{\"egress\":[" A("example.com") "]}",
 					      "" };
@@ -366,20 +366,4 @@ static void a_swap_is_complete(void **state)
 		assert_int_equal(name_is_open(&m, "example.com"), i == 1);
 		made_done(&m);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(documents_decide_as_the_reference_does),
-		cmocka_unit_test(what_is_no_target_is_refused),
-		cmocka_unit_test(every_fault_is_told_with_its_place),
-		cmocka_unit_test(own_keys_reach_the_plan),
-		cmocka_unit_test(own_keys_are_strict),
-		cmocka_unit_test(rules_alike_are_told_apart),
-		cmocka_unit_test(what_opens_nothing_is_warned_of),
-		cmocka_unit_test(a_swap_is_complete),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

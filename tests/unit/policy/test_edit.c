@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Rules that are added to a policy's text: many at once are as one after the other. */
-#include <setjmp.h>
-#include <stdarg.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-#include <errno.h>
-
 #include "policy/edit.h"
+#include "unit.h"
 
 enum { RULES_MAX = 8 };
 
@@ -93,7 +90,7 @@ static const struct {
 	{ "no policy", "p.yaml", "egress: 7\n", { RULE("a.test") }, NULL, 0, -EINVAL },
 };
 
-static void rules_stand_where_they_belong(void **state)
+TEST(rules_stand_where_they_belong)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct arena arena = { 0 };
@@ -117,7 +114,7 @@ static void rules_stand_where_they_belong(void **state)
 }
 
 /* As many as a run remembers, in any order, one half of them there already. */
-static void thousands_at_once_are_as_one_by_one(void **state)
+TEST(thousands_at_once_are_as_one_by_one)
 {
 	enum { FEW = 40, MANY = 8192 };
 	const char *rules[MANY];
@@ -145,14 +142,4 @@ static void thousands_at_once_are_as_one_by_one(void **state)
 		0);
 	assert_int_equal(all.count, MANY - once.count - 1);
 	arena_done(&arena);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(rules_stand_where_they_belong),
-		cmocka_unit_test(thousands_at_once_are_as_one_by_one),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ struct row {
 	int64_t until_ms;
 };
 
-static void keys_are_read_and_what_is_no_end_is_a_fault(void **state)
+TEST(keys_are_read_and_what_is_no_end_is_a_fault)
 {
 	static const struct row rows[] = {
 		{ "a time", "until: 1970-01-01T00:30:00Z", "", 1800 * 1000 },
@@ -62,7 +62,7 @@ static void keys_are_read_and_what_is_no_end_is_a_fault(void **state)
 	}
 }
 
-static void a_text_that_is_read_again_has_no_lengths(void **state)
+TEST(a_text_that_is_read_again_has_no_lengths)
 {
 	struct world w = { 0 };
 
@@ -73,7 +73,7 @@ static void a_text_that_is_read_again_has_no_lengths(void **state)
 	world_done(&w);
 }
 
-static void what_would_open_by_itself_can_not_end(void **state)
+TEST(what_would_open_by_itself_can_not_end)
 {
 	static const char *const texts[] = {
 		"egress: [{action: deny, target: a.test, until: 2026-01-01T00:00:00Z}]",
@@ -98,7 +98,7 @@ static void what_would_open_by_itself_can_not_end(void **state)
 	}
 }
 
-static void more_ends_than_a_plan_holds_are_a_fault(void **state)
+TEST(more_ends_than_a_plan_holds_are_a_fault)
 {
 	struct rule rules[PLAN_ENDS_MAX + 1];
 	struct policy p = { .rules = rules, .count = ARRAY_SIZE(rules) };
@@ -223,7 +223,7 @@ static void compare_at(const struct policy *policy, struct plan *plan, int64_t n
 	free(c.bytes);
 }
 
-static void a_rule_that_has_ended_is_as_if_it_were_not_there(void **state)
+TEST(a_rule_that_has_ended_is_as_if_it_were_not_there)
 {
 	static const char *const names[RULES] = { "0", "1", "2", "3",  "4",  "5",  "6",
 						  "7", "8", "9", "10", "11", "12", "13" };
@@ -249,7 +249,7 @@ static void a_rule_that_has_ended_is_as_if_it_were_not_there(void **state)
 }
 
 /* As if it were a deny of its target. */
-static void a_rule_whose_budget_is_used_up_denies(void **state)
+TEST(a_rule_whose_budget_is_used_up_denies)
 {
 	static const uint16_t ports[] = { 0, 22, 85, 443, 8080 };
 
@@ -299,7 +299,7 @@ static void a_rule_whose_budget_is_used_up_denies(void **state)
 	}
 }
 
-static void a_plan_that_nobody_told_the_time_has_no_grants(void **state)
+TEST(a_plan_that_nobody_told_the_time_has_no_grants)
 {
 	struct rule rule = { .action = POLICY_ALLOW,
 			     .kind = TARGET_NAME,
@@ -339,7 +339,7 @@ static void expect_rules(struct document *d, const char *rules)
 	document_free(d);
 }
 
-static void a_length_becomes_a_time_and_what_has_ended_goes(void **state)
+TEST(a_length_becomes_a_time_and_what_has_ended_goes)
 {
 	struct document *d = document_of(
 		"{\"egress\":[{\"action\":\"allow\",\"target\":\"a.test\",\"for\":"
@@ -357,7 +357,7 @@ static void a_length_becomes_a_time_and_what_has_ended_goes(void **state)
 }
 
 /* What a policy may not say is refused, whenever it is said. */
-static void only_an_allow_is_left_out(void **state)
+TEST(only_an_allow_is_left_out)
 {
 	struct document *d = document_of(
 		"{\"egress\":[{\"action\":\"deny\",\"target\":\"a.test\","
@@ -370,7 +370,7 @@ static void only_an_allow_is_left_out(void **state)
 }
 
 /* What was allowed for good is so again when the grant in front of it ends. */
-static void a_patch_that_ends_leaves_the_rule_that_does_not(void **state)
+TEST(a_patch_that_ends_leaves_the_rule_that_does_not)
 {
 	struct document *first = document_of("{\"egress\":[{\"action\":\"allow\","
 					     "\"target\":\"a.test\",\"ports\":[443]}]}");
@@ -402,22 +402,4 @@ static void a_patch_that_ends_leaves_the_rule_that_does_not(void **state)
 		     "01-01T00:00:00Z\"},{\"action\":\"allow\",\"target\":\"a.test\","
 		     "\"ports\":[443]}]");
 	expect_rules(fourth, "[{\"action\":\"deny\",\"target\":\"a.test\"}]");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(keys_are_read_and_what_is_no_end_is_a_fault),
-		cmocka_unit_test(a_text_that_is_read_again_has_no_lengths),
-		cmocka_unit_test(what_would_open_by_itself_can_not_end),
-		cmocka_unit_test(more_ends_than_a_plan_holds_are_a_fault),
-		cmocka_unit_test(a_rule_that_has_ended_is_as_if_it_were_not_there),
-		cmocka_unit_test(a_rule_whose_budget_is_used_up_denies),
-		cmocka_unit_test(a_plan_that_nobody_told_the_time_has_no_grants),
-		cmocka_unit_test(a_length_becomes_a_time_and_what_has_ended_goes),
-		cmocka_unit_test(only_an_allow_is_left_out),
-		cmocka_unit_test(a_patch_that_ends_leaves_the_rule_that_does_not),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 
 static const char *manual; /* path of weir-policy.5 */
 
-static void every_default_is_a_valid_value(void **state)
+TEST(every_default_is_a_valid_value)
 {
 	for (size_t i = 0; i < LIMIT_COUNT; i++) {
 		const struct limit_info *l = limit_info(i);
@@ -25,7 +25,7 @@ static void every_default_is_a_valid_value(void **state)
 	}
 }
 
-static void the_manual_lists_the_table(void **state)
+TEST(the_manual_lists_the_table)
 {
 	static char text[64 * 1024];
 	FILE *f = fopen(manual, "re");
@@ -46,13 +46,8 @@ static void the_manual_lists_the_table(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_default_is_a_valid_value),
-		cmocka_unit_test(the_manual_lists_the_table),
-	};
-
 	if (argc != 2)
 		return 2;
 	manual = argv[1];
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

@@ -2,7 +2,7 @@
 /* `allow-list`: files with a target a line. */
 #include "read_world.h"
 
-static void every_line_is_a_rule_at_its_place(void **state)
+TEST(every_line_is_a_rule_at_its_place)
 {
 	static const struct file files[] = {
 		{ "hosts.txt", "# what the build needs\n"
@@ -45,7 +45,7 @@ static void every_line_is_a_rule_at_its_place(void **state)
 	world_done(&w);
 }
 
-static void own_rules_come_first_then_lists_then_extends(void **state)
+TEST(own_rules_come_first_then_lists_then_extends)
 {
 	static const struct file files[] = {
 		{ "a.txt", "a.test\n" },
@@ -105,7 +105,7 @@ static const struct {
 	  "list.txt:1:1: 'a..b'" },
 };
 
-static void a_fault_in_a_list_refuses_the_policy(void **state)
+TEST(a_fault_in_a_list_refuses_the_policy)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(faulty); i++) {
 		const struct file files[] = {
@@ -123,7 +123,7 @@ static void a_fault_in_a_list_refuses_the_policy(void **state)
 	}
 }
 
-static void a_list_without_targets_allows_nothing(void **state)
+TEST(a_list_without_targets_allows_nothing)
 {
 	static const char *const texts[] = { "", "\n\n", "# nothing\n", " \t\r\n" };
 
@@ -139,7 +139,7 @@ static void a_list_without_targets_allows_nothing(void **state)
 }
 
 /* What comes over a network names no file of this machine. */
-static void without_files_both_ways_to_name_one_are_refused(void **state)
+TEST(without_files_both_ways_to_name_one_are_refused)
 {
 	static const struct {
 		const char *text, *want;
@@ -169,7 +169,7 @@ static int load_no_memory(void *data, const char *name, const char *from,
 	return -ENOMEM;
 }
 
-static void memory_that_is_out_is_no_fault_of_the_policy(void **state)
+TEST(memory_that_is_out_is_no_fault_of_the_policy)
 {
 	static const char *const texts[] = { "allow-list: list.txt\n",
 					     "extends: [default]\n" };
@@ -187,7 +187,7 @@ static void memory_that_is_out_is_no_fault_of_the_policy(void **state)
 	}
 }
 
-static void a_file_over_the_maximum_is_refused_unread(void **state)
+TEST(a_file_over_the_maximum_is_refused_unread)
 {
 	struct world w = { 0 };
 	struct policy_reader r = reader(&w);
@@ -198,19 +198,4 @@ static void a_file_over_the_maximum_is_refused_unread(void **state)
 	assert_string_equal(faults_text(&w),
 			    "p.yaml: the file is too large: 16777216 bytes at most\n");
 	world_done(&w);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_line_is_a_rule_at_its_place),
-		cmocka_unit_test(own_rules_come_first_then_lists_then_extends),
-		cmocka_unit_test(a_fault_in_a_list_refuses_the_policy),
-		cmocka_unit_test(a_list_without_targets_allows_nothing),
-		cmocka_unit_test(without_files_both_ways_to_name_one_are_refused),
-		cmocka_unit_test(memory_that_is_out_is_no_fault_of_the_policy),
-		cmocka_unit_test(a_file_over_the_maximum_is_refused_unread),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -121,7 +121,7 @@ static const struct {
 	{ "upper case", "GITHUD.com", "github.com" },
 };
 
-static void test_what_looks_alike(void **state)
+TEST(test_what_looks_alike)
 {
 	char buf[EVENT_NAME_SIZE];
 	struct built b = { 0 };
@@ -161,7 +161,7 @@ static size_t hold_against(const struct plan *all, const struct dns_name *name)
 	return count;
 }
 
-static void test_names_of_a_profile_are_apart(void **state)
+TEST(test_names_of_a_profile_are_apart)
 {
 	const struct policy_embedded *e;
 	size_t pairs = 0, profiles = 0;
@@ -185,7 +185,7 @@ static void test_names_of_a_profile_are_apart(void **state)
 
 /* ---- as many as a policy may well have ---- */
 
-static void test_many_names(void **state)
+TEST(test_many_names)
 {
 	enum { NAMES = 8192 };
 	const size_t size = NAMES * 96;
@@ -207,15 +207,4 @@ static void test_many_names(void **state)
 	assert_string_equal(buf, "api8191.service8191.com");
 	done(&b);
 	free(text);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_what_looks_alike),
-		cmocka_unit_test(test_names_of_a_profile_are_apart),
-		cmocka_unit_test(test_many_names),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,7 +79,7 @@ static bool opens_addr(const struct plan *p, const char *text, uint16_t port)
 	return plan_match_addr(p, &a, IPPROTO_TCP, port).action == POLICY_ALLOW;
 }
 
-static void names(void **state)
+TEST(names)
 {
 	static const struct {
 		const char *what, *name;
@@ -116,7 +116,7 @@ static void names(void **state)
 	}
 }
 
-static void addresses(void **state)
+TEST(addresses)
 {
 	static const struct {
 		const char *addr;
@@ -157,7 +157,7 @@ static void addresses(void **state)
 }
 
 /* Whatever the seed, an audit opens an address as far as it is public. */
-static void every_public_address(void **state)
+TEST(every_public_address)
 {
 	struct built b = { 0 };
 	uint64_t seed = 19;
@@ -187,7 +187,7 @@ static void every_public_address(void **state)
 	done(&b);
 }
 
-static void below_a_ceiling(void **state)
+TEST(below_a_ceiling)
 {
 	static const struct {
 		const char *what, *ceiling, *name;
@@ -236,7 +236,7 @@ static void below_a_ceiling(void **state)
 	}
 }
 
-static void an_empty_ceiling(void **state)
+TEST(an_empty_ceiling)
 {
 	struct world w = { 0 };
 	struct policy policy = read_policy(&w, asked);
@@ -250,7 +250,7 @@ static void an_empty_ceiling(void **state)
 	world_done(&w);
 }
 
-static void hindsight(void **state)
+TEST(hindsight)
 {
 	static const struct {
 		const char *what, *name, *addr;
@@ -322,18 +322,4 @@ static void hindsight(void **state)
 		assert_int_equal(ret.packets, 3);
 	}
 	done(&b);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names),
-		cmocka_unit_test(addresses),
-		cmocka_unit_test(every_public_address),
-		cmocka_unit_test(below_a_ceiling),
-		cmocka_unit_test(an_empty_ceiling),
-		cmocka_unit_test(hindsight),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

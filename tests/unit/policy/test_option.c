@@ -2,7 +2,7 @@
 /* The rules of the command line: --allow and --deny. */
 #include "read_world.h"
 
-static void options_take_a_target_and_ports(void **state)
+TEST(options_take_a_target_and_ports)
 {
 	static const struct {
 		enum policy_action action;
@@ -81,7 +81,7 @@ static const struct {
 	{ "control bytes", POLICY_ALLOW, "[\x1b]", "'[\\x1b]' is not a target" },
 };
 
-static void a_refused_option_says_why_and_adds_nothing(void **state)
+TEST(a_refused_option_says_why_and_adds_nothing)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
 		struct world w = { 0 };
@@ -168,7 +168,7 @@ static const char *rules_text(const struct policy *p)
 	return all;
 }
 
-static void ports_of_one_name_are_joined(void **state)
+TEST(ports_of_one_name_are_joined)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(joined); i++) {
 		struct world w = { 0 };
@@ -189,7 +189,7 @@ static void ports_of_one_name_are_joined(void **state)
 }
 
 /* A document's rule is not the command line's to change. */
-static void a_documents_rule_is_left_alone(void **state)
+TEST(a_documents_rule_is_left_alone)
 {
 	struct world w = { 0 };
 	struct policy_reader r = reader(&w);
@@ -204,7 +204,7 @@ static void a_documents_rule_is_left_alone(void **state)
 	world_done(&w);
 }
 
-static void too_many_ranges_of_ports_are_refused(void **state)
+TEST(too_many_ranges_of_ports_are_refused)
 {
 	struct world w = { 0 };
 	struct policy_reader r = reader(&w);
@@ -220,7 +220,7 @@ static void too_many_ranges_of_ports_are_refused(void **state)
 	world_done(&w);
 }
 
-static void a_list_of_ports_that_does_not_fit_is_cut(void **state)
+TEST(a_list_of_ports_that_does_not_fit_is_cut)
 {
 	const struct plan_port_range ranges[] = {
 		{ IPPROTO_TCP, 0, 1000, 2000 },
@@ -245,18 +245,4 @@ static void a_list_of_ports_that_does_not_fit_is_cut(void **state)
 		rule_ports_format(ranges, ARRAY_SIZE(ranges), buf, rows[i].size);
 		assert_string_equal(buf, rows[i].want);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(options_take_a_target_and_ports),
-		cmocka_unit_test(a_refused_option_says_why_and_adds_nothing),
-		cmocka_unit_test(ports_of_one_name_are_joined),
-		cmocka_unit_test(a_documents_rule_is_left_alone),
-		cmocka_unit_test(too_many_ranges_of_ports_are_refused),
-		cmocka_unit_test(a_list_of_ports_that_does_not_fit_is_cut),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,7 +73,7 @@ static struct rule addr_rule(enum policy_action action, const char *prefix)
 	return r;
 }
 
-static void an_empty_policy_denies_everything(void **state)
+TEST(an_empty_policy_denies_everything)
 {
 	struct policy policy = { 0 };
 	struct world w = compile(&policy);
@@ -90,7 +90,7 @@ static void an_empty_policy_denies_everything(void **state)
 	world_done(&w);
 }
 
-static void names_match_as_their_kind_says(void **state)
+TEST(names_match_as_their_kind_says)
 {
 	struct rule rules[] = {
 		name_rule(POLICY_ALLOW, TARGET_NAME, "api.ok.test"),
@@ -130,7 +130,7 @@ static void names_match_as_their_kind_says(void **state)
 	world_done(&w);
 }
 
-static void a_name_that_is_a_number_is_denied_under_allow_too(void **state)
+TEST(a_name_that_is_a_number_is_denied_under_allow_too)
 {
 	static const char *const names[] = { "127.1",	   "2130706433", "0x7f.1",
 					     "1.2.3.4",	   "a.0x",	 "017700000001",
@@ -152,7 +152,7 @@ static void a_name_that_is_a_number_is_denied_under_allow_too(void **state)
 	world_done(&w);
 }
 
-static void a_deny_of_an_address_is_absolute(void **state)
+TEST(a_deny_of_an_address_is_absolute)
 {
 	static const struct plan_port_range db = { IPPROTO_TCP, 0, 5432, 5432 };
 	struct rule rules[] = {
@@ -199,7 +199,7 @@ static void a_deny_of_an_address_is_absolute(void **state)
 	world_done(&w);
 }
 
-static void what_is_denied_is_so_behind_a_translator(void **state)
+TEST(what_is_denied_is_so_behind_a_translator)
 {
 	static const struct {
 		const char *addr;
@@ -227,7 +227,7 @@ static void what_is_denied_is_so_behind_a_translator(void **state)
 	world_done(&w);
 }
 
-static void the_default_list_leaves_out_dns_and_quic_under_tls(void **state)
+TEST(the_default_list_leaves_out_dns_and_quic_under_tls)
 {
 	for (int verify = POLICY_VERIFY_DNS; verify <= POLICY_VERIFY_TLS; verify++) {
 		struct policy policy = { .verify = verify };
@@ -249,7 +249,7 @@ static void the_default_list_leaves_out_dns_and_quic_under_tls(void **state)
 	}
 }
 
-static void metadata_has_to_be_named(void **state)
+TEST(metadata_has_to_be_named)
 {
 	struct rule wide = addr_rule(POLICY_ALLOW, "169.254.0.0/16");
 	struct rule both[] = { wide, addr_rule(POLICY_ALLOW, "169.254.169.254") };
@@ -270,7 +270,7 @@ static void metadata_has_to_be_named(void **state)
 	world_done(&w);
 }
 
-static void allow_by_default_still_refuses_metadata_and_doh(void **state)
+TEST(allow_by_default_still_refuses_metadata_and_doh)
 {
 	static const char *const names[] = { "dns.google", "x.dns.google",
 					     "cloudflare-dns.com",
@@ -329,7 +329,7 @@ static void allow_by_default_still_refuses_metadata_and_doh(void **state)
 	world_done(&w);
 }
 
-static void link_local_addresses_are_open_to_rules_alone(void **state)
+TEST(link_local_addresses_are_open_to_rules_alone)
 {
 	static const struct {
 		const char *addr;
@@ -365,7 +365,7 @@ static void link_local_addresses_are_open_to_rules_alone(void **state)
 	world_done(&w);
 }
 
-static void seventeen_port_lists_are_too_many(void **state)
+TEST(seventeen_port_lists_are_too_many)
 {
 	struct plan_port_range ports[PLAN_PORT_LISTS_MAX];
 	struct rule rules[PLAN_PORT_LISTS_MAX];
@@ -388,7 +388,7 @@ static void seventeen_port_lists_are_too_many(void **state)
 	assert_null(bytes);
 }
 
-static void what_the_kernel_gets_is_disjoint_and_says_the_same(void **state)
+TEST(what_the_kernel_gets_is_disjoint_and_says_the_same)
 {
 	struct rule rules[] = {
 		addr_rule(POLICY_ALLOW, "10.1.0.0/16"),
@@ -413,7 +413,7 @@ static void what_the_kernel_gets_is_disjoint_and_says_the_same(void **state)
 	world_done(&w);
 }
 
-static void limits_have_defaults_and_can_be_set(void **state)
+TEST(limits_have_defaults_and_can_be_set)
 {
 	struct policy policy = { 0 };
 	struct world w;
@@ -428,7 +428,7 @@ static void limits_have_defaults_and_can_be_set(void **state)
 	world_done(&w);
 }
 
-static void settings_are_what_the_policy_says(void **state)
+TEST(settings_are_what_the_policy_says)
 {
 	struct policy policy = { .verify = POLICY_VERIFY_TLS,
 				 .dns = POLICY_DNS_PINNED,
@@ -450,7 +450,7 @@ static void settings_are_what_the_policy_says(void **state)
 	world_done(&w);
 }
 
-static void no_rule_opens_what_stands_for_denied_names(void **state)
+TEST(no_rule_opens_what_stands_for_denied_names)
 {
 	static const char *const opened[] = { "198.19.255.0/24", "0.0.0.0/0",
 					      "100::/64" };
@@ -490,7 +490,7 @@ static void no_rule_opens_what_stands_for_denied_names(void **state)
 	}
 }
 
-static void what_was_given_is_known_in_both_families(void **state)
+TEST(what_was_given_is_known_in_both_families)
 {
 	struct sinkholes given = { 0 };
 	struct dns_name one, other;
@@ -510,7 +510,7 @@ static void what_was_given_is_known_in_both_families(void **state)
 	assert_false(sinkholes_gave(&given, &a));
 }
 
-static void names_are_walked_in_the_order_of_the_rules(void **state)
+TEST(names_are_walked_in_the_order_of_the_rules)
 {
 	struct rule rules[] = {
 		name_rule(POLICY_ALLOW, TARGET_NAME, "b.test"),
@@ -544,7 +544,7 @@ static void names_are_walked_in_the_order_of_the_rules(void **state)
 
 /* The table of names is filled to two thirds whatever its size, and searches go round
  * its end. */
-static void every_name_of_a_table_is_found_and_no_other(void **state)
+TEST(every_name_of_a_table_is_found_and_no_other)
 {
 	enum { NAMES = 300 };
 	static struct rule rules[NAMES];
@@ -571,7 +571,7 @@ static void every_name_of_a_table_is_found_and_no_other(void **state)
 	}
 }
 
-static void rules_keep_their_texts_and_places(void **state)
+TEST(rules_keep_their_texts_and_places)
 {
 	struct rule rules[] = { name_rule(POLICY_ALLOW, TARGET_NAME, "a.test"),
 				name_rule(POLICY_DENY, TARGET_BELOW, "b.test") };
@@ -623,7 +623,7 @@ static void check_against_slow(struct policy *policy, const struct plan *plan,
 	}
 }
 
-static void random_policies_match_as_rule_by_rule(void **state)
+TEST(random_policies_match_as_rule_by_rule)
 {
 	for (uint32_t round = 0; round < 300; round++) {
 		struct rule rules[40];
@@ -639,7 +639,7 @@ static void random_policies_match_as_rule_by_rule(void **state)
 	}
 }
 
-static void cut_and_damaged_plans_are_refused_or_harmless(void **state)
+TEST(cut_and_damaged_plans_are_refused_or_harmless)
 {
 	struct rule rules[20];
 	uint32_t seed = 7;
@@ -667,32 +667,4 @@ static void cut_and_damaged_plans_are_refused_or_harmless(void **state)
 		}
 	}
 	world_done(&w);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_empty_policy_denies_everything),
-		cmocka_unit_test(names_match_as_their_kind_says),
-		cmocka_unit_test(a_name_that_is_a_number_is_denied_under_allow_too),
-		cmocka_unit_test(a_deny_of_an_address_is_absolute),
-		cmocka_unit_test(what_is_denied_is_so_behind_a_translator),
-		cmocka_unit_test(the_default_list_leaves_out_dns_and_quic_under_tls),
-		cmocka_unit_test(metadata_has_to_be_named),
-		cmocka_unit_test(allow_by_default_still_refuses_metadata_and_doh),
-		cmocka_unit_test(link_local_addresses_are_open_to_rules_alone),
-		cmocka_unit_test(seventeen_port_lists_are_too_many),
-		cmocka_unit_test(what_the_kernel_gets_is_disjoint_and_says_the_same),
-		cmocka_unit_test(limits_have_defaults_and_can_be_set),
-		cmocka_unit_test(settings_are_what_the_policy_says),
-		cmocka_unit_test(no_rule_opens_what_stands_for_denied_names),
-		cmocka_unit_test(what_was_given_is_known_in_both_families),
-		cmocka_unit_test(names_are_walked_in_the_order_of_the_rules),
-		cmocka_unit_test(every_name_of_a_table_is_found_and_no_other),
-		cmocka_unit_test(rules_keep_their_texts_and_places),
-		cmocka_unit_test(random_policies_match_as_rule_by_rule),
-		cmocka_unit_test(cut_and_damaged_plans_are_refused_or_harmless),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 #include "read_world.h"
 #include "unit.h"
 
-static void both_forms_say_the_same(void **state)
+TEST(both_forms_say_the_same)
 {
 	static const struct file docs[] = {
 		{ "p.yaml",
@@ -67,7 +67,7 @@ static void both_forms_say_the_same(void **state)
 	}
 }
 
-static void an_empty_document_denies_everything(void **state)
+TEST(an_empty_document_denies_everything)
 {
 	static const char *const texts[] = {
 		"",	 "\n",	 "# nothing\n",	      "{}", "egress: []\n",
@@ -89,7 +89,7 @@ static void an_empty_document_denies_everything(void **state)
 	}
 }
 
-static void what_is_set_first_counts(void **state)
+TEST(what_is_set_first_counts)
 {
 	static const struct file files[] = {
 		{ "base", "dns: live\nverify: dns\nrepin: 1h\ndefaultAction: allow\n"
@@ -118,7 +118,7 @@ static void what_is_set_first_counts(void **state)
 	world_done(&w);
 }
 
-static void a_name_without_an_ending_is_guessed(void **state)
+TEST(a_name_without_an_ending_is_guessed)
 {
 	static const struct file docs[] = {
 		{ "-", " \n{\"verify\": \"tls\", \"egress\": [], \"dns\": \"live\"}\n" },
@@ -136,7 +136,7 @@ static void a_name_without_an_ending_is_guessed(void **state)
 	}
 }
 
-static void false_is_what_a_key_says_when_it_is_left_out(void **state)
+TEST(false_is_what_a_key_says_when_it_is_left_out)
 {
 	struct world w = { 0 };
 
@@ -154,7 +154,7 @@ static void false_is_what_a_key_says_when_it_is_left_out(void **state)
 	world_done(&w);
 }
 
-static void a_wrapper_may_stand_around_the_whole(void **state)
+TEST(a_wrapper_may_stand_around_the_whole)
 {
 	struct world w = { 0 };
 
@@ -370,7 +370,7 @@ static const struct {
 	  "p.yaml:1:11: extends[0]: 'nowhere' can't be extended: there is no such file" },
 };
 
-static void every_fault_names_its_place(void **state)
+TEST(every_fault_names_its_place)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(faulty); i++) {
 		struct world w = { 0 };
@@ -384,7 +384,7 @@ static void every_fault_names_its_place(void **state)
 	}
 }
 
-static void all_faults_come_at_once(void **state)
+TEST(all_faults_come_at_once)
 {
 	struct world w = { 0 };
 
@@ -400,7 +400,7 @@ static void all_faults_come_at_once(void **state)
 	world_done(&w);
 }
 
-static void over_a_hundred_faults_are_counted(void **state)
+TEST(over_a_hundred_faults_are_counted)
 {
 	struct world w = { 0 };
 	char text[8192] = "egress:\n";
@@ -414,7 +414,7 @@ static void over_a_hundred_faults_are_counted(void **state)
 	world_done(&w);
 }
 
-static void own_rules_come_before_those_of_extends(void **state)
+TEST(own_rules_come_before_those_of_extends)
 {
 	static const struct file files[] = {
 		{ "a", "defaultAction: allow\nextends: [b]\negress: [{action: allow, "
@@ -439,7 +439,7 @@ static void own_rules_come_before_those_of_extends(void **state)
 	world_done(&w);
 }
 
-static void circles_and_depth_are_faults_at_their_place(void **state)
+TEST(circles_and_depth_are_faults_at_their_place)
 {
 	static const struct file files[] = {
 		{ "a", "extends: [b]\n" },
@@ -567,7 +567,7 @@ static const struct {
 	  "min_lifetime (3600) is more" },
 };
 
-static void the_whole_is_checked(void **state)
+TEST(the_whole_is_checked)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(checked); i++) {
 		struct world w = { 0 };
@@ -585,7 +585,7 @@ static void the_whole_is_checked(void **state)
 	}
 }
 
-static void the_sixteenth_own_port_list_is_an_error_at_its_rule(void **state)
+TEST(the_sixteenth_own_port_list_is_an_error_at_its_rule)
 {
 	struct world w = { 0 };
 	struct policy_reader r = reader(&w);
@@ -603,7 +603,7 @@ static void the_sixteenth_own_port_list_is_an_error_at_its_rule(void **state)
 	world_done(&w);
 }
 
-static void what_can_not_be_pinned_is_an_error_at_its_place(void **state)
+TEST(what_can_not_be_pinned_is_an_error_at_its_place)
 {
 	struct world w = { 0 };
 	struct policy_reader r = reader(&w);
@@ -642,7 +642,7 @@ static void what_can_not_be_pinned_is_an_error_at_its_place(void **state)
 	world_done(&w);
 }
 
-static void refusing_needs_what_refuses(void **state)
+TEST(refusing_needs_what_refuses)
 {
 	static const struct {
 		const char *text, *fault;
@@ -669,27 +669,4 @@ static void refusing_needs_what_refuses(void **state)
 		assert_string_equal(faults_text(&w), rows[i].fault);
 		world_done(&w);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(both_forms_say_the_same),
-		cmocka_unit_test(an_empty_document_denies_everything),
-		cmocka_unit_test(what_is_set_first_counts),
-		cmocka_unit_test(a_name_without_an_ending_is_guessed),
-		cmocka_unit_test(false_is_what_a_key_says_when_it_is_left_out),
-		cmocka_unit_test(a_wrapper_may_stand_around_the_whole),
-		cmocka_unit_test(every_fault_names_its_place),
-		cmocka_unit_test(all_faults_come_at_once),
-		cmocka_unit_test(over_a_hundred_faults_are_counted),
-		cmocka_unit_test(own_rules_come_before_those_of_extends),
-		cmocka_unit_test(circles_and_depth_are_faults_at_their_place),
-		cmocka_unit_test(the_whole_is_checked),
-		cmocka_unit_test(refusing_needs_what_refuses),
-		cmocka_unit_test(the_sixteenth_own_port_list_is_an_error_at_its_rule),
-		cmocka_unit_test(what_can_not_be_pinned_is_an_error_at_its_place),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

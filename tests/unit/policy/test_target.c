@@ -7,7 +7,7 @@
 
 #include "unit.h"
 
-static void targets_are_what_they_look_like(void **state)
+TEST(targets_are_what_they_look_like)
 {
 	static const struct {
 		const char *text;
@@ -55,7 +55,7 @@ static void targets_are_what_they_look_like(void **state)
 	}
 }
 
-static void what_is_no_target_is_refused_with_a_reason(void **state)
+TEST(what_is_no_target_is_refused_with_a_reason)
 {
 	static const struct {
 		const char *text, *reason; /* part of the message */
@@ -131,7 +131,7 @@ static void what_is_no_target_is_refused_with_a_reason(void **state)
 	}
 }
 
-static void a_zero_byte_and_long_names_are_refused(void **state)
+TEST(a_zero_byte_and_long_names_are_refused)
 {
 	char text[600];
 	struct rule r = { 0 };
@@ -151,7 +151,7 @@ static void a_zero_byte_and_long_names_are_refused(void **state)
 			 -EINVAL);
 }
 
-static void a_look_alike_is_another_name(void **state)
+TEST(a_look_alike_is_another_name)
 {
 	struct rule latin = { 0 }, cyrillic = { 0 };
 
@@ -161,7 +161,7 @@ static void a_look_alike_is_another_name(void **state)
 	assert_false(dns_name_equal(&latin.name, &cyrillic.name));
 }
 
-static void ports_are_sorted_and_merged(void **state)
+TEST(ports_are_sorted_and_merged)
 {
 	static const struct {
 		const char *text, *want; /* NULL: refused */
@@ -213,7 +213,7 @@ static void ports_are_sorted_and_merged(void **state)
 	}
 }
 
-static void too_many_port_ranges_are_refused(void **state)
+TEST(too_many_port_ranges_are_refused)
 {
 	struct plan_port_range r[PLAN_PORT_RANGES_MAX];
 	char text[1024] = "";
@@ -228,18 +228,4 @@ static void too_many_port_ranges_are_refused(void **state)
 			 PLAN_PORT_RANGES_MAX - 1);
 	snprintf(text + strlen(text), sizeof(text) - strlen(text), ",9000,9002");
 	assert_int_equal(rule_ports_parse(text_of(text), r, NULL, NULL), -EINVAL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(targets_are_what_they_look_like),
-		cmocka_unit_test(what_is_no_target_is_refused_with_a_reason),
-		cmocka_unit_test(a_zero_byte_and_long_names_are_refused),
-		cmocka_unit_test(a_look_alike_is_another_name),
-		cmocka_unit_test(ports_are_sorted_and_merged),
-		cmocka_unit_test(too_many_port_ranges_are_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,7 +56,7 @@ static void read_as(const char *what, const char *text, const char *want, bool g
 	arena_done(&arena);
 }
 
-static void what_toml_says_is_the_tree(void **state)
+TEST(what_toml_says_is_the_tree)
 {
 	static const struct {
 		const char *what, *text, *want;
@@ -91,7 +91,7 @@ static void what_toml_says_is_the_tree(void **state)
 		read_as(cases[i].what, cases[i].text, cases[i].want, true);
 }
 
-static void what_is_no_toml_is_a_fault_at_its_place(void **state)
+TEST(what_is_no_toml_is_a_fault_at_its_place)
 {
 	static const struct {
 		const char *what, *text, *want;
@@ -125,14 +125,4 @@ static void what_is_no_toml_is_a_fault_at_its_place(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
 		read_as(cases[i].what, cases[i].text, cases[i].want, false);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_toml_says_is_the_tree),
-		cmocka_unit_test(what_is_no_toml_is_a_fault_at_its_place),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,7 +45,7 @@ static void close_all(const int *fds, size_t count)
 			close(fds[i]);
 }
 
-static void descriptors_arrive_in_their_slots(void **state)
+TEST_WITH(descriptors_arrive_in_their_slots, setup, teardown)
 {
 	struct ipc_message m = { .type = IPC_ATTACH };
 	struct ipc_fds sent, got;
@@ -82,7 +82,7 @@ static int take_two(uint32_t present, struct ipc_fds *got)
 	return r;
 }
 
-static void what_a_message_does_not_say_is_refused(void **state)
+TEST_WITH(what_a_message_does_not_say_is_refused, setup, teardown)
 {
 	static const struct {
 		const char *what;
@@ -108,7 +108,7 @@ static void what_a_message_does_not_say_is_refused(void **state)
 	}
 }
 
-static void a_slot_that_is_taken_stays(void **state)
+TEST_WITH(a_slot_that_is_taken_stays, setup, teardown)
 {
 	struct ipc_fds got;
 	int plan = open_null();
@@ -121,7 +121,7 @@ static void a_slot_that_is_taken_stays(void **state)
 	ipc_fds_done(&got);
 }
 
-static void half_a_message_is_none(void **state)
+TEST_WITH(half_a_message_is_none, setup, teardown)
 {
 	struct ipc_message m;
 	size_t count;
@@ -132,10 +132,8 @@ static void half_a_message_is_none(void **state)
 	assert_int_equal(ipc_receive(pair[1], &m, NULL, 0, &count), -EPIPE);
 }
 
-#define ON_A_CHANNEL(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
-
 /* Whoever gets an event may parse what it says. */
-static void the_texts_of_an_event_arrive_printable(void **state)
+TEST_WITH(the_texts_of_an_event_arrive_printable, setup, teardown)
 {
 	struct ipc_message m = { .type = IPC_EVENT };
 	size_t count;
@@ -150,17 +148,4 @@ static void the_texts_of_an_event_arrive_printable(void **state)
 	assert_int_equal(strspn(m.event.reason, "?"), EVENT_REASON_SIZE - 1);
 	assert_int_equal(strspn(m.event.advice, "?"), EVENT_ADVICE_SIZE - 1);
 	assert_int_equal(strspn(m.event.command, "?"), EVENT_COMMAND_SIZE - 1);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		ON_A_CHANNEL(descriptors_arrive_in_their_slots),
-		ON_A_CHANNEL(what_a_message_does_not_say_is_refused),
-		ON_A_CHANNEL(a_slot_that_is_taken_stays),
-		ON_A_CHANNEL(half_a_message_is_none),
-		ON_A_CHANNEL(the_texts_of_an_event_arrive_printable),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

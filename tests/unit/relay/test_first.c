@@ -6,7 +6,7 @@
 #include "unit.h"
 
 /* Each row is read whole; its prefixes may only ask for more, or say the same. */
-static void first_bytes_tell_what_a_connection_is(void **state)
+TEST(first_bytes_tell_what_a_connection_is)
 {
 	static const struct {
 		const char *text;
@@ -84,7 +84,7 @@ static void first_bytes_tell_what_a_connection_is(void **state)
 	}
 }
 
-static void a_whole_line_of_http_is_http_whatever_its_method(void **state)
+TEST(a_whole_line_of_http_is_http_whatever_its_method)
 {
 	static const char *const lines[] = { "Foo / HTTP/1.1\r\n", "x\t/\tHttp/1.1\n",
 					     "0 / HTTP/1.1\r\n", "a http/9" };
@@ -96,7 +96,7 @@ static void a_whole_line_of_http_is_http_whatever_its_method(void **state)
 			FIRST_HTTP);
 }
 
-static void a_line_that_never_ends_is_refused(void **state)
+TEST(a_line_that_never_ends_is_refused)
 {
 	static uint8_t line[FIRST_LINE_MAX];
 	const char *reason = NULL;
@@ -108,15 +108,4 @@ static void a_line_that_never_ends_is_refused(void **state)
 	memset(line, '\n', sizeof(line));
 	assert_int_equal(first_kind(line, sizeof(line) - 1, &reason), FIRST_NEED_MORE);
 	assert_int_equal(first_kind(line, sizeof(line), &reason), FIRST_BAD);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(first_bytes_tell_what_a_connection_is),
-		cmocka_unit_test(a_whole_line_of_http_is_http_whatever_its_method),
-		cmocka_unit_test(a_line_that_never_ends_is_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #define LABEL_63 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define LABEL_61 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 
-static void names_become_canonical_or_are_refused(void **state)
+TEST(names_become_canonical_or_are_refused)
 {
 	static const struct {
 		const char *what, *text;
@@ -76,7 +76,7 @@ static void names_become_canonical_or_are_refused(void **state)
 	}
 }
 
-static void addresses_are_told_from_names(void **state)
+TEST(addresses_are_told_from_names)
 {
 	static const struct {
 		const char *text;
@@ -103,7 +103,7 @@ static void addresses_are_told_from_names(void **state)
 	}
 }
 
-static void ports_are_numbers_or_the_host_is_bad(void **state)
+TEST(ports_are_numbers_or_the_host_is_bad)
 {
 	static const struct {
 		const char *text;
@@ -131,7 +131,7 @@ static void ports_are_numbers_or_the_host_is_bad(void **state)
 	}
 }
 
-static void equal_hosts_have_equal_bytes(void **state)
+TEST(equal_hosts_have_equal_bytes)
 {
 	struct wire_host a = { 0 }, b = { 0 }, c = { 0 }, d = { 0 };
 
@@ -143,16 +143,4 @@ static void equal_hosts_have_equal_bytes(void **state)
 	assert_true(wire_host_equal(&c, &c));
 	assert_false(wire_host_equal(&a, &c));
 	assert_false(wire_host_equal(&c, &d));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names_become_canonical_or_are_refused),
-		cmocka_unit_test(addresses_are_told_from_names),
-		cmocka_unit_test(ports_are_numbers_or_the_host_is_bad),
-		cmocka_unit_test(equal_hosts_have_equal_bytes),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

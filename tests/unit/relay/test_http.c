@@ -69,7 +69,7 @@ static void check_rows(const struct row *rows, size_t count)
 	}
 }
 
-static void requests_name_one_host(void **state)
+TEST(requests_name_one_host)
 {
 	static const struct row rows[] = {
 		{ "plain", H HOST "\r\n", 0, 0, "a.test" },
@@ -106,7 +106,7 @@ static void requests_name_one_host(void **state)
 	check_rows(rows, ARRAY_SIZE(rows));
 }
 
-static void what_two_readers_could_read_differently_is_bad(void **state)
+TEST(what_two_readers_could_read_differently_is_bad)
 {
 	static const struct row rows[] = {
 		{ "no Host", H "\r\n", 0, HTTP_NO_HOST, NULL },
@@ -223,7 +223,7 @@ static void what_two_readers_could_read_differently_is_bad(void **state)
 	check_rows(rows, ARRAY_SIZE(rows));
 }
 
-static void upgrades_are_seen(void **state)
+TEST(upgrades_are_seen)
 {
 	static const struct {
 		const char *value;
@@ -281,7 +281,7 @@ static const char *follow(const char *text, size_t size, size_t step)
 	return out;
 }
 
-static void every_request_of_a_connection_is_seen(void **state)
+TEST(every_request_of_a_connection_is_seen)
 {
 	static const struct {
 		const char *what, *text, *hosts;
@@ -347,7 +347,7 @@ static void every_request_of_a_connection_is_seen(void **state)
 	}
 }
 
-static void a_head_has_an_end_within_16_kib(void **state)
+TEST(a_head_has_an_end_within_16_kib)
 {
 	static char text[HTTP_HEAD_MAX + 1];
 	struct http_stream s = { 0 };
@@ -364,7 +364,7 @@ static void a_head_has_an_end_within_16_kib(void **state)
 			 HTTP_REQUEST);
 }
 
-static void status_codes_are_read_or_refused(void **state)
+TEST(status_codes_are_read_or_refused)
 {
 	static const struct {
 		const char *text;
@@ -405,18 +405,4 @@ static void status_codes_are_read_or_refused(void **state)
 			assert_int_equal(st.body, rows[i].body);
 		}
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(requests_name_one_host),
-		cmocka_unit_test(what_two_readers_could_read_differently_is_bad),
-		cmocka_unit_test(upgrades_are_seen),
-		cmocka_unit_test(every_request_of_a_connection_is_seen),
-		cmocka_unit_test(a_head_has_an_end_within_16_kib),
-		cmocka_unit_test(status_codes_are_read_or_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

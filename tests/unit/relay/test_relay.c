@@ -123,7 +123,7 @@ static void transfer(int from, int to, size_t size, size_t chunk)
 	assert_int_equal(got, size);
 }
 
-static void test_big_transfers_arrive_whole_in_both_directions(void **state)
+TEST_WITH(test_big_transfers_arrive_whole_in_both_directions, start_open, stop)
 {
 	struct pair p = pair_open();
 
@@ -144,7 +144,7 @@ static struct sandbox *who_dials(void *data, int fd)
 	return dials;
 }
 
-static void test_of_shared_listeners_it_is_asked_who_dials(void **state)
+TEST_WITH(test_of_shared_listeners_it_is_asked_who_dials, start_open, stop)
 {
 	int *fds = w.sandbox.fds.fd;
 	struct relay_shared shared = {
@@ -175,7 +175,7 @@ static void test_of_shared_listeners_it_is_asked_who_dials(void **state)
 	fds[SANDBOX_FD_RELAY6] = shared.listen[1];
 }
 
-static void test_tiny_writes_arrive(void **state)
+TEST_WITH(test_tiny_writes_arrive, start_open, stop)
 {
 	struct pair p = pair_open();
 
@@ -185,7 +185,7 @@ static void test_tiny_writes_arrive(void **state)
 	assert_true(world_drained(&w));
 }
 
-static void test_ipv6_passes(void **state)
+TEST_WITH(test_ipv6_passes, start_open, stop)
 {
 	int listener = world_listen(&w, FAR, FAR_6, PORT);
 	int client = world_connect(&w, INSIDE, FAR_6, PORT);
@@ -199,7 +199,7 @@ static void test_ipv6_passes(void **state)
 	assert_true(world_drained(&w));
 }
 
-static void test_bytes_sent_before_the_dial_arrive(void **state)
+TEST_WITH(test_bytes_sent_before_the_dial_arrive, start_open, stop)
 {
 	int listener = world_listen(&w, FAR, FAR_A, PORT);
 	int client = world_connect(&w, INSIDE, FAR_A, PORT);
@@ -215,7 +215,7 @@ static void test_bytes_sent_before_the_dial_arrive(void **state)
 	close(listener);
 }
 
-static void test_urgent_bytes_are_bytes_like_others(void **state)
+TEST_WITH(test_urgent_bytes_are_bytes_like_others, start_open, stop)
 {
 	struct pair p = pair_open();
 	int on = 1;
@@ -236,7 +236,7 @@ static void test_urgent_bytes_are_bytes_like_others(void **state)
 	assert_true(world_drained(&w));
 }
 
-static void test_without_pipes_bytes_are_copied(void **state)
+TEST_WITH(test_without_pipes_bytes_are_copied, start_open, stop)
 {
 	struct pair p = pair_open();
 
@@ -265,7 +265,7 @@ static void half_close(int first, int second)
 	assert_true(world_drained(&w));
 }
 
-static void test_the_client_may_finish_first_and_still_read(void **state)
+TEST_WITH(test_the_client_may_finish_first_and_still_read, start_open, stop)
 {
 	struct pair p = pair_open();
 
@@ -273,7 +273,7 @@ static void test_the_client_may_finish_first_and_still_read(void **state)
 	pair_close(p);
 }
 
-static void test_the_server_may_finish_first_and_still_read(void **state)
+TEST_WITH(test_the_server_may_finish_first_and_still_read, start_open, stop)
 {
 	struct pair p = pair_open();
 
@@ -281,7 +281,7 @@ static void test_the_server_may_finish_first_and_still_read(void **state)
 	pair_close(p);
 }
 
-static void test_an_end_follows_all_bytes(void **state)
+TEST_WITH(test_an_end_follows_all_bytes, start_open, stop)
 {
 	struct pair p = pair_open();
 	static uint8_t out[300000], in[300000];
@@ -298,7 +298,7 @@ static void test_an_end_follows_all_bytes(void **state)
 	assert_true(world_drained(&w));
 }
 
-static void test_a_reset_by_the_server_reaches_the_client(void **state)
+TEST_WITH(test_a_reset_by_the_server_reaches_the_client, start_open, stop)
 {
 	struct pair p = pair_open();
 
@@ -308,7 +308,7 @@ static void test_a_reset_by_the_server_reaches_the_client(void **state)
 	assert_true(world_drained(&w));
 }
 
-static void test_a_reset_by_the_client_reaches_the_server(void **state)
+TEST_WITH(test_a_reset_by_the_client_reaches_the_server, start_open, stop)
 {
 	struct pair p = pair_open();
 
@@ -318,7 +318,7 @@ static void test_a_reset_by_the_client_reaches_the_server(void **state)
 	assert_true(world_drained(&w));
 }
 
-static void test_a_reset_after_a_half_close_ends_the_flow(void **state)
+TEST_WITH(test_a_reset_after_a_half_close_ends_the_flow, start_open, stop)
 {
 	struct pair p = pair_open();
 	char byte;
@@ -334,7 +334,7 @@ static void test_a_reset_after_a_half_close_ends_the_flow(void **state)
 }
 
 /* splice() raises SIGPIPE where send() could be asked not to. */
-static void test_writing_to_a_side_that_is_gone_ends_the_flow_only(void **state)
+TEST_WITH(test_writing_to_a_side_that_is_gone_ends_the_flow_only, start_open, stop)
 {
 	struct pair p = pair_open();
 	char byte;
@@ -347,7 +347,7 @@ static void test_writing_to_a_side_that_is_gone_ends_the_flow_only(void **state)
 	close(p.client);
 }
 
-static void test_a_reset_while_the_other_side_is_blocked_ends_the_flow(void **state)
+TEST_WITH(test_a_reset_while_the_other_side_is_blocked_ends_the_flow, start_open, stop)
 {
 	struct pair p = pair_open();
 	static uint8_t zeros[1 << 16];
@@ -366,7 +366,7 @@ static void test_a_reset_while_the_other_side_is_blocked_ends_the_flow(void **st
 	pair_close(p);
 }
 
-static void test_a_slow_reader_stops_the_sender(void **state)
+TEST_WITH(test_a_slow_reader_stops_the_sender, start_open, stop)
 {
 	struct pair p = pair_open();
 	static uint8_t zeros[1 << 16], in[1 << 12];
@@ -389,7 +389,7 @@ static void test_a_slow_reader_stops_the_sender(void **state)
 }
 
 /* The loop has nothing to do while nothing happens, blocked flows included. */
-static void test_idle_and_blocked_flows_cost_no_turns(void **state)
+TEST_WITH(test_idle_and_blocked_flows_cost_no_turns, start_open, stop)
 {
 	struct pair idle = pair_open(), blocked = pair_open();
 	static uint8_t zeros[1 << 16];
@@ -408,7 +408,7 @@ static void test_idle_and_blocked_flows_cost_no_turns(void **state)
 	pair_close(blocked);
 }
 
-static void test_many_idle_flows_stay_open(void **state)
+TEST_WITH(test_many_idle_flows_stay_open, start_open, stop)
 {
 	enum { MANY = 1000 };
 	int listener = world_listen(&w, FAR, FAR_A, PORT);
@@ -446,7 +446,7 @@ static void refused(const char *addr, uint16_t port)
 	assert_int_equal(flow_count(&w), 0);
 }
 
-static void test_what_no_rule_allows_is_reset_and_told(void **state)
+TEST_WITH(test_what_no_rule_allows_is_reset_and_told, start_open, stop)
 {
 	refused("93.184.216.12", PORT);
 	assert_int_equal(world_last_event(&w)->port, PORT);
@@ -454,13 +454,13 @@ static void test_what_no_rule_allows_is_reset_and_told(void **state)
 	assert_int_equal(count(COUNT_FLOWS), 0);
 }
 
-static void test_the_listener_itself_is_no_destination(void **state)
+TEST_WITH(test_the_listener_itself_is_no_destination, start_open, stop)
 {
 	refused("127.0.0.1", RELAY_PORT);
 	refused("::1", RELAY_PORT);
 }
 
-static void test_an_address_of_the_host_needs_a_rule_of_its_own(void **state)
+TEST_WITH(test_an_address_of_the_host_needs_a_rule_of_its_own, start_open, stop)
 {
 	static const char *const range[] = { "allow 93.184.216.0/24", NULL };
 	static const char *const exact[] = { "allow 93.184.216.0/24", "allow " HERE,
@@ -487,7 +487,7 @@ static void test_an_address_of_the_host_needs_a_rule_of_its_own(void **state)
 
 static const char *const name_rules[] = { "allow api.example.com", NULL };
 
-static void test_a_failed_dial_resets_the_client(void **state)
+TEST_WITH(test_a_failed_dial_resets_the_client, start_open, stop)
 {
 	int client = world_connect(&w, INSIDE, FAR_A, 9);
 
@@ -500,7 +500,7 @@ static void test_a_failed_dial_resets_the_client(void **state)
 			    "the server refuses the connection");
 }
 
-static void test_the_name_s_other_address_is_tried(void **state)
+TEST_WITH(test_the_name_s_other_address_is_tried, start_open, stop)
 {
 	int listener = world_listen(&w, FAR, FAR_B, PORT);
 	int client, server;
@@ -518,7 +518,7 @@ static void test_the_name_s_other_address_is_tried(void **state)
 	assert_true(world_drained(&w));
 }
 
-static void test_another_name_s_address_is_not_tried(void **state)
+TEST_WITH(test_another_name_s_address_is_not_tried, start_open, stop)
 {
 	int listener = world_listen(&w, FAR, FAR_B, PORT);
 
@@ -530,7 +530,7 @@ static void test_another_name_s_address_is_not_tried(void **state)
 	close(listener);
 }
 
-static void test_an_other_address_that_a_rule_denies_is_not_tried(void **state)
+TEST_WITH(test_an_other_address_that_a_rule_denies_is_not_tried, start_open, stop)
 {
 	static const char *const rules[] = { "allow api.example.com", "deny " FAR_B,
 					     NULL };
@@ -553,7 +553,7 @@ static void wait_for_dial(void)
 	assert_int_equal(flow_count(&w), 1);
 }
 
-static void test_a_client_that_vanishes_during_the_dial_frees_its_flow(void **state)
+TEST_WITH(test_a_client_that_vanishes_during_the_dial_frees_its_flow, start_open, stop)
 {
 	int client = world_connect(&w, INSIDE, FAR_DEAD, PORT);
 
@@ -575,7 +575,7 @@ static void let_dial_time_out(void)
 	assert_int_equal(loop_timer_start(w.loop, &f->timer, 0), 0);
 }
 
-static void test_a_dial_without_an_answer_times_out(void **state)
+TEST_WITH(test_a_dial_without_an_answer_times_out, start_open, stop)
 {
 	int client = world_connect(&w, INSIDE, FAR_HOLE, PORT);
 
@@ -606,7 +606,7 @@ static int connect_to_hole(void)
 	return world_connect(&w, INSIDE, FAR_HOLE, PORT);
 }
 
-static void test_while_one_address_is_silent_the_other_is_dialled(void **state)
+TEST_WITH(test_while_one_address_is_silent_the_other_is_dialled, start_open, stop)
 {
 	int listener = world_listen(&w, FAR, FAR_B, PORT);
 	int client = connect_to_hole(), server = world_accept(&w, listener);
@@ -627,7 +627,7 @@ static void test_while_one_address_is_silent_the_other_is_dialled(void **state)
 	assert_int_equal(count(COUNT_FLOWS_FAILED), 0);
 }
 
-static void test_no_attempt_is_given_up_for_another_one(void **state)
+TEST_WITH(test_no_attempt_is_given_up_for_another_one, start_open, stop)
 {
 	int client = connect_to_hole(), listener, server;
 
@@ -648,7 +648,7 @@ static void test_no_attempt_is_given_up_for_another_one(void **state)
 	assert_int_equal(w.relay->extra_attempts, 0);
 }
 
-static void test_attempts_count_as_flows_and_as_new_flows(void **state)
+TEST_WITH(test_attempts_count_as_flows_and_as_new_flows, start_open, stop)
 {
 	static const char *const limits[][3] = {
 		{ "allow api.example.com", "limit flows 1", NULL },
@@ -674,7 +674,7 @@ static void test_attempts_count_as_flows_and_as_new_flows(void **state)
 	}
 }
 
-static void test_a_new_policy_ends_the_attempts_that_it_does_not_allow(void **state)
+TEST_WITH(test_a_new_policy_ends_the_attempts_that_it_does_not_allow, start_open, stop)
 {
 	static const char *const less[] = { "allow api.example.com", "deny " FAR_B,
 					    NULL };
@@ -697,8 +697,8 @@ static void test_a_new_policy_ends_the_attempts_that_it_does_not_allow(void **st
 }
 
 /* Two names share the silent address: whom the client means can't be told. */
-static void test_where_names_share_an_address_only_what_both_taught_is_dialled(
-	void **state)
+TEST_WITH(test_where_names_share_an_address_only_what_both_taught_is_dialled, start_open,
+	  stop)
 {
 	static const char *const both[] = { "allow api.example.com",
 					    "allow b.example.com", NULL };
@@ -721,7 +721,7 @@ static void test_where_names_share_an_address_only_what_both_taught_is_dialled(
 	close(listener);
 }
 
-static void test_what_an_address_rule_opens_is_dialled_alone(void **state)
+TEST_WITH(test_what_an_address_rule_opens_is_dialled_alone, start_open, stop)
 {
 	static const char *const rules[] = { "allow api.example.com", "allow " FAR_HOLE,
 					     NULL };
@@ -738,7 +738,7 @@ static void test_what_an_address_rule_opens_is_dialled_alone(void **state)
 }
 
 /* One that never pauses, and a small exchange beside it. */
-static void test_a_fast_flow_does_not_hold_up_another(void **state)
+TEST_WITH(test_a_fast_flow_does_not_hold_up_another, start_open, stop)
 {
 	struct pair fast = pair_open(), small = pair_open();
 	static uint8_t bytes[1 << 18];
@@ -762,7 +762,7 @@ static void test_a_fast_flow_does_not_hold_up_another(void **state)
 
 /* --- limits --- */
 
-static void test_flows_over_the_limit_are_reset(void **state)
+TEST_WITH(test_flows_over_the_limit_are_reset, start_open, stop)
 {
 	static const char *const rules[] = { "allow " FAR_A, "limit flows 2", NULL };
 	struct pair first, second;
@@ -780,7 +780,7 @@ static void test_flows_over_the_limit_are_reset(void **state)
 	pair_close(pair_open());
 }
 
-static void test_new_flows_per_second_are_limited(void **state)
+TEST_WITH(test_new_flows_per_second_are_limited, start_open, stop)
 {
 	static const char *const rules[] = { "allow " FAR_A, "limit new 3", NULL };
 
@@ -805,7 +805,7 @@ static void test_new_flows_per_second_are_limited(void **state)
 }
 
 /* What waits is judged when its time has come, by the policy that stands then. */
-static void test_a_flow_that_waits_is_not_judged_before_it_begins(void **state)
+TEST_WITH(test_a_flow_that_waits_is_not_judged_before_it_begins, start_open, stop)
 {
 	static const char *const rules[] = { "allow " FAR_A, "limit new 2", NULL };
 	static const char *const none[] = { "deny " FAR_A, "limit new 2", NULL };
@@ -827,8 +827,8 @@ static void test_a_flow_that_waits_is_not_judged_before_it_begins(void **state)
 	assert_int_equal(count(COUNT_FLOWS_LIMITED), 0);
 }
 
-static void test_without_descriptors_connections_are_refused_not_left_hanging(
-	void **state)
+TEST_WITH(test_without_descriptors_connections_are_refused_not_left_hanging, start_open,
+	  stop)
 {
 	int client[3];
 
@@ -848,7 +848,7 @@ static void test_without_descriptors_connections_are_refused_not_left_hanging(
 
 /* --- life --- */
 
-static void test_a_new_policy_resets_what_it_revokes_and_nothing_else(void **state)
+TEST_WITH(test_a_new_policy_resets_what_it_revokes_and_nothing_else, start_open, stop)
 {
 	static const char *const rules[] = { "allow " FAR_B, "allow b.example.com",
 					     NULL };
@@ -867,7 +867,7 @@ static void test_a_new_policy_resets_what_it_revokes_and_nothing_else(void **sta
 	close(listen_b);
 }
 
-static void test_an_open_flow_outlives_what_taught_its_address(void **state)
+TEST_WITH(test_an_open_flow_outlives_what_taught_its_address, start_open, stop)
 {
 	static const char *const less[] = { "deny api.example.com", NULL };
 	struct pair p;
@@ -884,7 +884,7 @@ static void test_an_open_flow_outlives_what_taught_its_address(void **state)
 	assert_reset(p.server);
 }
 
-static void test_a_new_policy_counts_for_the_address_that_was_dialled(void **state)
+TEST_WITH(test_a_new_policy_counts_for_the_address_that_was_dialled, start_open, stop)
 {
 	static const char *const rules[] = { "allow api.example.com", "deny " FAR_B,
 					     NULL };
@@ -906,7 +906,7 @@ static void test_a_new_policy_counts_for_the_address_that_was_dialled(void **sta
 	close(listener);
 }
 
-static void test_detach_resets_every_flow(void **state)
+TEST_WITH(test_detach_resets_every_flow, start_open, stop)
 {
 	struct pair p = pair_open(), q = pair_open();
 
@@ -926,7 +926,7 @@ static void set_probe(enum sandbox_state state)
 	w.sandbox.probe_name.size = 1;
 }
 
-static void test_the_self_test_is_answered_while_testing(void **state)
+TEST_WITH(test_the_self_test_is_answered_while_testing, start_open, stop)
 {
 	int client;
 	char got[4];
@@ -940,7 +940,7 @@ static void test_the_self_test_is_answered_while_testing(void **state)
 	assert_int_equal(flow_count(&w), 0);
 }
 
-static void test_while_testing_a_host_is_reached_and_no_byte_passes(void **state)
+TEST_WITH(test_while_testing_a_host_is_reached_and_no_byte_passes, start_open, stop)
 {
 	int listener = world_listen(&w, FAR, FAR_A, PORT);
 	int client, server;
@@ -959,7 +959,7 @@ static void test_while_testing_a_host_is_reached_and_no_byte_passes(void **state
 	assert_true(world_drained(&w));
 }
 
-static void test_nothing_is_dialled_unless_the_sandbox_runs(void **state)
+TEST_WITH(test_nothing_is_dialled_unless_the_sandbox_runs, start_open, stop)
 {
 	static const struct {
 		const char *what;
@@ -988,61 +988,11 @@ static void test_nothing_is_dialled_unless_the_sandbox_runs(void **state)
 	}
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(test_##name, start_open, stop)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		T(big_transfers_arrive_whole_in_both_directions),
-		T(of_shared_listeners_it_is_asked_who_dials),
-		T(tiny_writes_arrive),
-		T(ipv6_passes),
-		T(bytes_sent_before_the_dial_arrive),
-		T(urgent_bytes_are_bytes_like_others),
-		T(without_pipes_bytes_are_copied),
-		T(the_client_may_finish_first_and_still_read),
-		T(the_server_may_finish_first_and_still_read),
-		T(an_end_follows_all_bytes),
-		T(a_reset_by_the_server_reaches_the_client),
-		T(a_reset_by_the_client_reaches_the_server),
-		T(a_reset_after_a_half_close_ends_the_flow),
-		T(writing_to_a_side_that_is_gone_ends_the_flow_only),
-		T(a_reset_while_the_other_side_is_blocked_ends_the_flow),
-		T(a_slow_reader_stops_the_sender),
-		T(idle_and_blocked_flows_cost_no_turns),
-		T(many_idle_flows_stay_open),
-		T(what_no_rule_allows_is_reset_and_told),
-		T(the_listener_itself_is_no_destination),
-		T(an_address_of_the_host_needs_a_rule_of_its_own),
-		T(a_failed_dial_resets_the_client),
-		T(the_name_s_other_address_is_tried),
-		T(another_name_s_address_is_not_tried),
-		T(an_other_address_that_a_rule_denies_is_not_tried),
-		T(a_client_that_vanishes_during_the_dial_frees_its_flow),
-		T(a_dial_without_an_answer_times_out),
-		T(while_one_address_is_silent_the_other_is_dialled),
-		T(no_attempt_is_given_up_for_another_one),
-		T(attempts_count_as_flows_and_as_new_flows),
-		T(a_new_policy_ends_the_attempts_that_it_does_not_allow),
-		T(where_names_share_an_address_only_what_both_taught_is_dialled),
-		T(what_an_address_rule_opens_is_dialled_alone),
-		T(a_fast_flow_does_not_hold_up_another),
-		T(flows_over_the_limit_are_reset),
-		T(new_flows_per_second_are_limited),
-		T(a_flow_that_waits_is_not_judged_before_it_begins),
-		T(without_descriptors_connections_are_refused_not_left_hanging),
-		T(a_new_policy_resets_what_it_revokes_and_nothing_else),
-		T(an_open_flow_outlives_what_taught_its_address),
-		T(a_new_policy_counts_for_the_address_that_was_dialled),
-		T(detach_resets_every_flow),
-		T(the_self_test_is_answered_while_testing),
-		T(while_testing_a_host_is_reached_and_no_byte_passes),
-		T(nothing_is_dialled_unless_the_sandbox_runs),
-	};
-
 	if (!world_namespaces(&w)) {
 		print_message("no user namespaces here: skipped\n");
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, remember_limits, NULL);
+	return unit_run(remember_limits, NULL);
 }

@@ -202,7 +202,7 @@ static void check_hello_arrives(const uint8_t *bytes, size_t size, size_t split)
 	hang_up(&p);
 }
 
-static void test_an_allowed_hello_arrives_as_it_was_at_every_split(void **state)
+TEST_WITH(test_an_allowed_hello_arrives_as_it_was_at_every_split, start, stop)
 {
 	uint8_t bytes[TEXT_SIZE];
 	size_t size = hello(GOOD, 16384, bytes);
@@ -215,7 +215,7 @@ static void test_an_allowed_hello_arrives_as_it_was_at_every_split(void **state)
 	assert_int_equal(w.event_count, 0);
 }
 
-static void test_a_hello_byte_by_byte_arrives(void **state)
+TEST_WITH(test_a_hello_byte_by_byte_arrives, start, stop)
 {
 	struct way p = dial(FAR_A, 443);
 	uint8_t bytes[TEXT_SIZE], got[TEXT_SIZE];
@@ -283,7 +283,7 @@ static void pass_on(int from, int to, const uint8_t *bytes, size_t size)
 	expect_bytes(to, bytes, size);
 }
 
-static void test_a_second_hello_with_the_same_name_passes(void **state)
+TEST_WITH(test_a_second_hello_with_the_same_name_passes, start, stop)
 {
 	for (size_t step = 16384; step > 2; step /= 70) {
 		uint8_t bytes[TEXT_SIZE], said[100];
@@ -354,7 +354,7 @@ static void check_another_name_is_refused(const char *name, bool early, bool at_
 	hang_up(&p);
 }
 
-static void test_a_second_hello_with_another_name_goes_nowhere(void **state)
+TEST_WITH(test_a_second_hello_with_another_name_goes_nowhere, start, stop)
 {
 	static const char *const names[] = { EVIL, "", "third.example.com",
 					     "93.184.216.10" };
@@ -369,7 +369,7 @@ static void test_a_second_hello_with_another_name_goes_nowhere(void **state)
 	}
 }
 
-static void test_a_hello_after_the_one_that_counts_is_the_servers_to_refuse(void **state)
+TEST_WITH(test_a_hello_after_the_one_that_counts_is_the_servers_to_refuse, start, stop)
 {
 	uint8_t bytes[TEXT_SIZE], said[100];
 	size_t size = hello(GOOD, 16384, bytes);
@@ -385,7 +385,7 @@ static void test_a_hello_after_the_one_that_counts_is_the_servers_to_refuse(void
 	assert_int_equal(w.event_count, 0);
 }
 
-static void test_a_server_that_answers_otherwise_ends_no_reading(void **state)
+TEST_WITH(test_a_server_that_answers_otherwise_ends_no_reading, start, stop)
 {
 	uint8_t bytes[TEXT_SIZE], got[8];
 	size_t size = hello(GOOD, 16384, bytes);
@@ -409,7 +409,7 @@ static void test_a_server_that_answers_otherwise_ends_no_reading(void **state)
 	hang_up(&p);
 }
 
-static void test_an_end_passes_behind_a_hello(void **state)
+TEST_WITH(test_an_end_passes_behind_a_hello, start, stop)
 {
 	uint8_t bytes[TEXT_SIZE];
 	struct way p = greet(bytes, hello(GOOD, 16384, bytes));
@@ -424,7 +424,7 @@ static void test_an_end_passes_behind_a_hello(void **state)
 	assert_int_equal(w.event_count, 0);
 }
 
-static void test_a_refused_hello_gets_an_alert_and_nobody_is_dialled(void **state)
+TEST_WITH(test_a_refused_hello_gets_an_alert_and_nobody_is_dialled, start, stop)
 {
 	static const struct {
 		const char *name, *shown, *addr, *reason;
@@ -455,7 +455,7 @@ static void test_a_refused_hello_gets_an_alert_and_nobody_is_dialled(void **stat
 	}
 }
 
-static void test_an_alert_is_not_eaten_by_unread_bytes(void **state)
+TEST_WITH(test_an_alert_is_not_eaten_by_unread_bytes, start, stop)
 {
 	struct way p = dial(FAR_A, 443);
 	uint8_t bytes[TEXT_SIZE], got[8];
@@ -473,7 +473,7 @@ static void test_an_alert_is_not_eaten_by_unread_bytes(void **state)
 	hang_up(&p);
 }
 
-static void test_a_hello_that_stays_incomplete_is_reset(void **state)
+TEST_WITH(test_a_hello_that_stays_incomplete_is_reset, start, stop)
 {
 	struct way p = dial(FAR_A, 443), q = dial(FAR_B, 443);
 	uint8_t bytes[TEXT_SIZE];
@@ -498,7 +498,7 @@ static void test_a_hello_that_stays_incomplete_is_reset(void **state)
 	hang_up(&q);
 }
 
-static void test_who_waits_for_the_server_is_told_what_to_allow(void **state)
+TEST_WITH(test_who_waits_for_the_server_is_told_what_to_allow, start, stop)
 {
 	static const char *const plain[] = { "verify tls", "allow " GOOD, NULL };
 	int64_t began = clock_now_ms();
@@ -515,7 +515,7 @@ static void test_who_waits_for_the_server_is_told_what_to_allow(void **state)
 	hang_up(&p);
 }
 
-static void test_urgent_bytes_hide_no_name(void **state)
+TEST_WITH(test_urgent_bytes_hide_no_name, start, stop)
 {
 	struct way p = dial(FAR_A, RAW_PORT);
 	uint8_t bytes[TEXT_SIZE], byte;
@@ -534,7 +534,7 @@ static void test_urgent_bytes_hide_no_name(void **state)
 
 /* --- neither --- */
 
-static void test_a_server_may_speak_first_on_a_listed_port(void **state)
+TEST_WITH(test_a_server_may_speak_first_on_a_listed_port, start, stop)
 {
 	struct way p = dial(FAR_A, RAW_PORT);
 
@@ -551,7 +551,7 @@ static void test_a_server_may_speak_first_on_a_listed_port(void **state)
 
 /* "WORD rest" without the end of a line could be a request; where bytes may pass it
  * passes when the client says no more, or the server has spoken. */
-static void test_a_word_on_a_listed_port_is_not_held_for_long(void **state)
+TEST_WITH(test_a_word_on_a_listed_port_is_not_held_for_long, start, stop)
 {
 	static const char *const words[] = { "LOGIN me", "LOGIN", "X-Y z" };
 
@@ -583,7 +583,7 @@ static void test_a_word_on_a_listed_port_is_not_held_for_long(void **state)
 	assert_int_equal(w.event_count, 0);
 }
 
-static void test_a_word_that_becomes_a_request_is_judged(void **state)
+TEST_WITH(test_a_word_that_becomes_a_request_is_judged, start, stop)
 {
 	static const char *const requests[] = { "BREW / HTTP/1.1\r\nHost: " EVIL
 						"\r\n\r\n",
@@ -604,7 +604,7 @@ static void test_a_word_that_becomes_a_request_is_judged(void **state)
 	}
 }
 
-static void test_what_looks_like_tls_or_http_is_judged_on_every_port(void **state)
+TEST_WITH(test_what_looks_like_tls_or_http_is_judged_on_every_port, start, stop)
 {
 	static const char *const texts[] = { GET(EVIL), "\r\n" GET(GOOD),
 					     "PROXY TCP4 1.1.1.1 1.1.1.1 1 1\r\n" };
@@ -626,7 +626,7 @@ static void test_what_looks_like_tls_or_http_is_judged_on_every_port(void **stat
 	}
 }
 
-static void test_bytes_without_a_name_need_the_port_in_the_rule(void **state)
+TEST_WITH(test_bytes_without_a_name_need_the_port_in_the_rule, start, stop)
 {
 	static const char *const raw[] = { "verify tls", "allow " GOOD " 443 raw", NULL };
 	struct way p = dial(FAR_A, 443);
@@ -644,7 +644,7 @@ static void test_bytes_without_a_name_need_the_port_in_the_rule(void **state)
 	hang_up(&p);
 }
 
-static void test_without_ports_a_rule_opens_no_nameless_bytes(void **state)
+TEST_WITH(test_without_ports_a_rule_opens_no_nameless_bytes, start, stop)
 {
 	static const char *const plain[] = { "verify tls", "allow " GOOD, NULL };
 	struct way p;
@@ -659,7 +659,7 @@ static void test_without_ports_a_rule_opens_no_nameless_bytes(void **state)
 	hang_up(&p);
 }
 
-static void test_an_address_rule_opens_its_address(void **state)
+TEST_WITH(test_an_address_rule_opens_its_address, start, stop)
 {
 	static const char *const plain[] = { "verify tls", "allow " FAR_A, "allow " GOOD,
 					     NULL };
@@ -702,7 +702,7 @@ static void test_an_address_rule_opens_its_address(void **state)
 
 /* --- HTTP --- */
 
-static void test_a_refused_request_says_why(void **state)
+TEST_WITH(test_a_refused_request_says_why, start, stop)
 {
 	struct way p = dial(FAR_A, 80);
 	const char *text;
@@ -721,7 +721,7 @@ static void test_a_refused_request_says_why(void **state)
 	hang_up(&p);
 }
 
-static void test_a_doubtful_request_is_a_bad_one(void **state)
+TEST_WITH(test_a_doubtful_request_is_a_bad_one, start, stop)
 {
 	static const char *const texts[] = {
 		"GET / HTTP/1.1\r\nHost: " GOOD "\r\nHost: " EVIL "\r\n\r\n",
@@ -743,7 +743,7 @@ static void test_a_doubtful_request_is_a_bad_one(void **state)
 	}
 }
 
-static void test_a_request_at_every_split_arrives_as_it_was(void **state)
+TEST_WITH(test_a_request_at_every_split_arrives_as_it_was, start, stop)
 {
 	static const char text[] = "POST /x HTTP/1.1\r\nHost: " GOOD "\r\n"
 				   "Transfer-Encoding: chunked\r\n\r\n"
@@ -761,7 +761,7 @@ static void test_a_request_at_every_split_arrives_as_it_was(void **state)
 	assert_int_equal(w.event_count, 0);
 }
 
-static void test_bodies_pass_whole(void **state)
+TEST_WITH(test_bodies_pass_whole, start, stop)
 {
 	static char body[1 << 20], got[1 << 20];
 	struct way p = dial(FAR_A, 80);
@@ -791,7 +791,7 @@ static void test_bodies_pass_whole(void **state)
 	hang_up(&p);
 }
 
-static void test_every_request_on_a_connection_is_judged(void **state)
+TEST_WITH(test_every_request_on_a_connection_is_judged, start, stop)
 {
 	struct way p = dial(FAR_A, 80);
 
@@ -810,7 +810,7 @@ static void test_every_request_on_a_connection_is_judged(void **state)
 	hang_up(&p);
 }
 
-static void test_answers_that_are_due_come_before_a_refusal(void **state)
+TEST_WITH(test_answers_that_are_due_come_before_a_refusal, start, stop)
 {
 	struct way p = dial(FAR_A, 80);
 	const char *text;
@@ -849,7 +849,7 @@ static struct way upgrade(const char *to)
 	return upgrade_on(80, to);
 }
 
-static void test_after_a_switch_the_connection_is_a_tunnel(void **state)
+TEST_WITH(test_after_a_switch_the_connection_is_a_tunnel, start, stop)
 {
 	struct way p = upgrade(UPGRADE("websocket"));
 
@@ -864,7 +864,7 @@ static void test_after_a_switch_the_connection_is_a_tunnel(void **state)
 	assert_int_equal(w.event_count, 0);
 }
 
-static void test_an_upgrade_that_is_ignored_opens_nothing(void **state)
+TEST_WITH(test_an_upgrade_that_is_ignored_opens_nothing, start, stop)
 {
 	struct way p = upgrade(UPGRADE("websocket"));
 
@@ -882,7 +882,7 @@ static void test_an_upgrade_that_is_ignored_opens_nothing(void **state)
 	hang_up(&p);
 }
 
-static void test_http2_without_tls_is_cut(void **state)
+TEST_WITH(test_http2_without_tls_is_cut, start, stop)
 {
 	struct way p = dial(FAR_A, 80);
 
@@ -905,7 +905,7 @@ static void test_http2_without_tls_is_cut(void **state)
 	hang_up(&p);
 }
 
-static void test_an_upgrade_after_other_requests_needs_a_new_connection(void **state)
+TEST_WITH(test_an_upgrade_after_other_requests_needs_a_new_connection, start, stop)
 {
 	struct way p = upgrade(GET(GOOD));
 
@@ -923,7 +923,7 @@ static void test_an_upgrade_after_other_requests_needs_a_new_connection(void **s
 #define CONNECT	  "CONNECT " GOOD ":80 HTTP/1.1\r\nHost: " GOOD ":80\r\n\r\n"
 #define CONNECTED "HTTP/1.1 200 Connected\r\n\r\n"
 
-static void test_connect_becomes_a_tunnel_only_on_success(void **state)
+TEST_WITH(test_connect_becomes_a_tunnel_only_on_success, start, stop)
 {
 	struct way p = upgrade_on(RAW_PORT, CONNECT);
 
@@ -950,7 +950,7 @@ static void test_connect_becomes_a_tunnel_only_on_success(void **state)
 
 /* What the server reads as a connection of its own, in a tunnel or after a switch to TLS.
  */
-static void test_a_name_inside_of_a_connection_counts_too(void **state)
+TEST_WITH(test_a_name_inside_of_a_connection_counts_too, start, stop)
 {
 	static const struct {
 		const char *ask, *answer;
@@ -981,7 +981,7 @@ static void test_a_name_inside_of_a_connection_counts_too(void **state)
 	}
 }
 
-static void test_requests_in_a_tunnel_are_judged(void **state)
+TEST_WITH(test_requests_in_a_tunnel_are_judged, start, stop)
 {
 	struct way p = upgrade(CONNECT);
 
@@ -1006,7 +1006,7 @@ static void test_requests_in_a_tunnel_are_judged(void **state)
 
 /* A server may say 200 to a CONNECT, open no tunnel and read the next request: on the
  * ports of the web bytes without a name pass in a tunnel as little as outside. */
-static void test_a_tunnel_opens_no_port_for_bytes(void **state)
+TEST_WITH(test_a_tunnel_opens_no_port_for_bytes, start, stop)
 {
 	for (int word = 0; word < 2; word++) {
 		struct way p = upgrade(CONNECT);
@@ -1024,7 +1024,7 @@ static void test_a_tunnel_opens_no_port_for_bytes(void **state)
 	}
 }
 
-static void test_a_tunnel_in_which_nothing_is_said_ends(void **state)
+TEST_WITH(test_a_tunnel_in_which_nothing_is_said_ends, start, stop)
 {
 	struct way p = upgrade(CONNECT);
 
@@ -1040,7 +1040,7 @@ static void test_a_tunnel_in_which_nothing_is_said_ends(void **state)
 
 /* --- in time --- */
 
-static void test_a_new_policy_cuts_by_the_name_that_was_shown(void **state)
+TEST_WITH(test_a_new_policy_cuts_by_the_name_that_was_shown, start, stop)
 {
 	static const char *const both[] = { "verify tls", "allow " GOOD, "allow " EVIL,
 					    NULL };
@@ -1100,7 +1100,7 @@ static size_t read_upload(const struct way *p, ssize_t *ret_end)
 	return got;
 }
 
-static void test_what_the_kernel_still_has_is_cut_too(void **state)
+TEST_WITH(test_what_the_kernel_still_has_is_cut_too, start, stop)
 {
 	static const char *const less[] = { "verify tls", "allow third.example.com",
 					    NULL };
@@ -1121,7 +1121,7 @@ static void test_what_the_kernel_still_has_is_cut_too(void **state)
 }
 
 /* Where a rule for addresses lets a connection through it may claim any allowed name. */
-static void test_a_claimed_name_carries_no_flow_over_a_change(void **state)
+TEST_WITH(test_a_claimed_name_carries_no_flow_over_a_change, start, stop)
 {
 	static const char *const open[] = { "verify tls", "allow " GOOD, "allow " EVIL,
 					    "allow 93.184.216.0/24", NULL };
@@ -1148,7 +1148,7 @@ static void test_a_claimed_name_carries_no_flow_over_a_change(void **state)
 	hang_up(&liar);
 }
 
-static void test_a_client_that_says_nothing_and_leaves_is_no_event(void **state)
+TEST_WITH(test_a_client_that_says_nothing_and_leaves_is_no_event, start, stop)
 {
 	struct way p = dial(FAR_A, 443);
 
@@ -1158,54 +1158,11 @@ static void test_a_client_that_says_nothing_and_leaves_is_no_event(void **state)
 	assert_int_equal(w.event_count, 0);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(test_##name, start, stop)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		T(an_allowed_hello_arrives_as_it_was_at_every_split),
-		T(a_hello_byte_by_byte_arrives),
-		T(a_second_hello_with_the_same_name_passes),
-		T(a_second_hello_with_another_name_goes_nowhere),
-		T(a_hello_after_the_one_that_counts_is_the_servers_to_refuse),
-		T(a_server_that_answers_otherwise_ends_no_reading),
-		T(an_end_passes_behind_a_hello),
-		T(a_refused_hello_gets_an_alert_and_nobody_is_dialled),
-		T(an_alert_is_not_eaten_by_unread_bytes),
-		T(a_hello_that_stays_incomplete_is_reset),
-		T(who_waits_for_the_server_is_told_what_to_allow),
-		T(urgent_bytes_hide_no_name),
-		T(a_server_may_speak_first_on_a_listed_port),
-		T(a_word_on_a_listed_port_is_not_held_for_long),
-		T(a_word_that_becomes_a_request_is_judged),
-		T(what_looks_like_tls_or_http_is_judged_on_every_port),
-		T(bytes_without_a_name_need_the_port_in_the_rule),
-		T(without_ports_a_rule_opens_no_nameless_bytes),
-		T(an_address_rule_opens_its_address),
-		T(a_refused_request_says_why),
-		T(a_doubtful_request_is_a_bad_one),
-		T(a_request_at_every_split_arrives_as_it_was),
-		T(bodies_pass_whole),
-		T(every_request_on_a_connection_is_judged),
-		T(answers_that_are_due_come_before_a_refusal),
-		T(after_a_switch_the_connection_is_a_tunnel),
-		T(an_upgrade_that_is_ignored_opens_nothing),
-		T(http2_without_tls_is_cut),
-		T(an_upgrade_after_other_requests_needs_a_new_connection),
-		T(connect_becomes_a_tunnel_only_on_success),
-		T(a_name_inside_of_a_connection_counts_too),
-		T(requests_in_a_tunnel_are_judged),
-		T(a_tunnel_opens_no_port_for_bytes),
-		T(a_tunnel_in_which_nothing_is_said_ends),
-		T(a_new_policy_cuts_by_the_name_that_was_shown),
-		T(what_the_kernel_still_has_is_cut_too),
-		T(a_claimed_name_carries_no_flow_over_a_change),
-		T(a_client_that_says_nothing_and_leaves_is_no_event),
-	};
-
 	if (!world_namespaces(&w)) {
 		print_message("no namespaces here: skipped\n");
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

@@ -105,7 +105,7 @@ static void turn(int times)
 		world_turn(&w);
 }
 
-static void test_a_dial_leaves_from_a_port_that_is_held(void **state)
+TEST_WITH(test_a_dial_leaves_from_a_port_that_is_held, start, stop)
 {
 	struct pair four = pair_open(FAR_A), six = pair_open(FAR_6);
 
@@ -122,8 +122,7 @@ static void test_a_dial_leaves_from_a_port_that_is_held(void **state)
 	assert_int_equal(filter.count, 0);
 }
 
-static void test_nothing_is_dialled_from_a_port_that_the_filter_does_not_know(
-	void **state)
+TEST_WITH(test_nothing_is_dialled_from_a_port_that_the_filter_does_not_know, start, stop)
 {
 	int listener = world_listen(&w, FAR, FAR_A, PORT), client;
 
@@ -138,7 +137,7 @@ static void test_nothing_is_dialled_from_a_port_that_the_filter_does_not_know(
 	close(listener);
 }
 
-static void test_a_dial_that_fails_lets_its_port_go(void **state)
+TEST_WITH(test_a_dial_that_fails_lets_its_port_go, start, stop)
 {
 	int client = world_connect(&w, INSIDE, FAR_A, PORT);
 
@@ -147,7 +146,7 @@ static void test_a_dial_that_fails_lets_its_port_go(void **state)
 	assert_int_equal(filter.count, 0);
 }
 
-static void test_a_server_that_resets_frees_the_port(void **state)
+TEST_WITH(test_a_server_that_resets_frees_the_port, start, stop)
 {
 	const struct linger linger = { .l_onoff = 1 };
 	struct pair p = pair_open(FAR_A);
@@ -158,7 +157,7 @@ static void test_a_server_that_resets_frees_the_port(void **state)
 	assert_int_equal(filter.count, 0);
 }
 
-static void test_what_is_revoked_is_reset_on_both_sides(void **state)
+TEST_WITH(test_what_is_revoked_is_reset_on_both_sides, start, stop)
 {
 	static const char *const fewer[] = { "allow " FAR_B, NULL };
 	struct pair a = pair_open(FAR_A), b = pair_open(FAR_B);
@@ -174,7 +173,7 @@ static void test_what_is_revoked_is_reset_on_both_sides(void **state)
 }
 
 /* Bytes that wait when the policy changes don't pass. */
-static void test_no_byte_passes_once_a_flow_is_revoked(void **state)
+TEST_WITH(test_no_byte_passes_once_a_flow_is_revoked, start, stop)
 {
 	static const char *const none[] = { "deny " FAR_A, NULL };
 	static struct pair pairs[MANY];
@@ -196,7 +195,7 @@ static void test_no_byte_passes_once_a_flow_is_revoked(void **state)
 	}
 }
 
-static void test_an_address_of_the_namespace_is_not_dialled(void **state)
+TEST_WITH(test_an_address_of_the_namespace_is_not_dialled, start, stop)
 {
 	static const char *const named[] = { "allow " HERE, NULL };
 	int listener = world_listen(&w, OUTSIDE, HERE, PORT), client;
@@ -209,23 +208,11 @@ static void test_an_address_of_the_namespace_is_not_dialled(void **state)
 	close(listener);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(test_##name, start, stop)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		T(a_dial_leaves_from_a_port_that_is_held),
-		T(nothing_is_dialled_from_a_port_that_the_filter_does_not_know),
-		T(a_dial_that_fails_lets_its_port_go),
-		T(a_server_that_resets_frees_the_port),
-		T(what_is_revoked_is_reset_on_both_sides),
-		T(no_byte_passes_once_a_flow_is_revoked),
-		T(an_address_of_the_namespace_is_not_dialled),
-	};
-
 	if (!world_namespaces(&w)) {
 		print_message("no user namespaces here: skipped\n");
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

@@ -121,7 +121,7 @@ static void check_splits(const char *what, const struct bytes *b)
 
 /* --- tests --- */
 
-static void names_are_read_or_refused(void **state)
+TEST(names_are_read_or_refused)
 {
 	static const struct {
 		const char *text;
@@ -153,7 +153,7 @@ static void names_are_read_or_refused(void **state)
 	}
 }
 
-static void exactly_one_name_is_wanted(void **state)
+TEST(exactly_one_name_is_wanted)
 {
 	static const uint8_t two[] = { 0, 10, 0, 0, 2, 'a', 'b', 0, 0, 2, 'c', 'd' };
 	static const uint8_t other_type[] = { 0, 5, 1, 0, 2, 'a', 'b' };
@@ -194,7 +194,7 @@ static void exactly_one_name_is_wanted(void **state)
 	check("others only", &b, TLS_BAD, TLS_NO_NAME, NULL);
 }
 
-static void any_split_into_records_reads_the_same(void **state)
+TEST(any_split_into_records_reads_the_same)
 {
 	static uint8_t message[HELLO_MAX], ext[4096];
 	size_t n = put_name(ext, "api.ok.test", 11);
@@ -213,7 +213,7 @@ static void any_split_into_records_reads_the_same(void **state)
 	check_splits("three records", &b);
 }
 
-static void what_follows_the_hello_is_not_looked_at(void **state)
+TEST(what_follows_the_hello_is_not_looked_at)
 {
 	struct bytes b;
 
@@ -223,7 +223,7 @@ static void what_follows_the_hello_is_not_looked_at(void **state)
 	check("more records", &b, TLS_OK, 0, "api.ok.test");
 }
 
-static void only_a_hello_may_come_first(void **state)
+TEST(only_a_hello_may_come_first)
 {
 	static const struct {
 		const char *what;
@@ -277,7 +277,7 @@ static void only_a_hello_may_come_first(void **state)
 	}
 }
 
-static void lengths_that_do_not_fit_are_malformed(void **state)
+TEST(lengths_that_do_not_fit_are_malformed)
 {
 	struct bytes good, b;
 	struct tls_hello h;
@@ -303,7 +303,7 @@ static void lengths_that_do_not_fit_are_malformed(void **state)
 	check("a message shorter than its record", &b, TLS_BAD, TLS_MALFORMED, NULL);
 }
 
-static void a_hello_over_16_kib_is_refused(void **state)
+TEST(a_hello_over_16_kib_is_refused)
 {
 	static uint8_t message[HELLO_MAX], ext[HELLO_MAX];
 	static struct bytes b;
@@ -322,7 +322,7 @@ static void a_hello_over_16_kib_is_refused(void **state)
 	check("just over", &b, TLS_BAD, TLS_TOO_LONG, NULL);
 }
 
-static void ech_and_alpn_are_seen(void **state)
+TEST(ech_and_alpn_are_seen)
 {
 	uint8_t ext[600];
 	size_t n = put_name(ext, "outer.test", 10);
@@ -337,7 +337,7 @@ static void ech_and_alpn_are_seen(void **state)
 	assert_string_equal(h.name.text, "outer.test");
 }
 
-static void early_data_and_the_size_are_told(void **state)
+TEST(early_data_and_the_size_are_told)
 {
 	uint8_t ext[600];
 	size_t n = put_name(ext, "early.test", 10);
@@ -383,7 +383,7 @@ static void check_next(const struct next_row *row, const uint8_t *bytes, bool se
 	}
 }
 
-static void a_record_of_the_client_tells_whether_a_hello_can_follow(void **state)
+TEST(a_record_of_the_client_tells_whether_a_hello_can_follow)
 {
 	static const struct next_row rows[] = {
 		{ "ChangeCipherSpec", { 20, 3, 3, 0, 1, 1 }, 6, TLS_NEXT_PASS, 6 },
@@ -444,7 +444,7 @@ static size_t put_answer(uint8_t *to, uint8_t type, size_t record, size_t length
 	return 5 + record;
 }
 
-static void a_record_of_the_server_tells_which_hello_counts(void **state)
+TEST(a_record_of_the_server_tells_which_hello_counts)
 {
 	static const struct next_row rows[] = {
 		{ "ChangeCipherSpec", { 20, 3, 3, 0, 1, 1 }, 6, TLS_NEXT_PASS, 6 },
@@ -489,7 +489,7 @@ static void a_record_of_the_server_tells_which_hello_counts(void **state)
 	}
 }
 
-static void alerts_are_fatal_and_complete(void **state)
+TEST(alerts_are_fatal_and_complete)
 {
 	static const uint8_t want[] = { 21, 3, 3, 0, 2, 2, 112 };
 	uint8_t alert[TLS_ALERT_SIZE];
@@ -499,7 +499,7 @@ static void alerts_are_fatal_and_complete(void **state)
 }
 
 /* The first bytes of real programs, see hellos/capture.py. */
-static void real_programs_are_read_at_every_split(void **state)
+TEST(real_programs_are_read_at_every_split)
 {
 	DIR *d = opendir(HELLOS);
 	struct dirent *e;
@@ -524,25 +524,4 @@ static void real_programs_are_read_at_every_split(void **state)
 	}
 	closedir(d);
 	assert_true(count >= 5);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names_are_read_or_refused),
-		cmocka_unit_test(exactly_one_name_is_wanted),
-		cmocka_unit_test(any_split_into_records_reads_the_same),
-		cmocka_unit_test(what_follows_the_hello_is_not_looked_at),
-		cmocka_unit_test(only_a_hello_may_come_first),
-		cmocka_unit_test(lengths_that_do_not_fit_are_malformed),
-		cmocka_unit_test(a_hello_over_16_kib_is_refused),
-		cmocka_unit_test(ech_and_alpn_are_seen),
-		cmocka_unit_test(early_data_and_the_size_are_told),
-		cmocka_unit_test(a_record_of_the_client_tells_whether_a_hello_can_follow),
-		cmocka_unit_test(a_record_of_the_server_tells_which_hello_counts),
-		cmocka_unit_test(alerts_are_fatal_and_complete),
-		cmocka_unit_test(real_programs_are_read_at_every_split),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -367,7 +367,7 @@ static int end_of(int fd, int64_t most_ms)
 	return -ETIMEDOUT;
 }
 
-static void udp_replies_go_back_to_their_senders(void **state)
+TEST_WITH(udp_replies_go_back_to_their_senders, setup, teardown)
 {
 	int a = client_socket(SOCK_DGRAM, &udp_at[0]);
 	int b = client_socket(SOCK_DGRAM, &udp_at[1]);
@@ -386,7 +386,7 @@ static void udp_replies_go_back_to_their_senders(void **state)
 	close(c);
 }
 
-static void udp_over_ipv6_is_answered_over_ipv6(void **state)
+TEST_WITH(udp_over_ipv6_is_answered_over_ipv6, setup, teardown)
 {
 	int fd;
 
@@ -398,7 +398,7 @@ static void udp_over_ipv6_is_answered_over_ipv6(void **state)
 	close(fd);
 }
 
-static void a_burst_over_udp_is_answered_whole(void **state)
+TEST_WITH(a_burst_over_udp_is_answered_whole, setup, teardown)
 {
 	enum { BURST = 200 };
 	int fd = client_socket(SOCK_DGRAM, &udp_at[0]);
@@ -410,7 +410,7 @@ static void a_burst_over_udp_is_answered_whole(void **state)
 	close(fd);
 }
 
-static void large_replies_fill_the_queue_and_all_leave(void **state)
+TEST_WITH(large_replies_fill_the_queue_and_all_leave, setup, teardown)
 {
 	enum { COUNT = 40, SIZE = 4000 };
 	int fd = client_socket(SOCK_DGRAM, &udp_at[0]), room = 1 << 20;
@@ -431,7 +431,7 @@ static void large_replies_fill_the_queue_and_all_leave(void **state)
 	close(fd);
 }
 
-static void a_udp_reply_that_cannot_leave_is_counted(void **state)
+TEST_WITH(a_udp_reply_that_cannot_leave_is_counted, setup, teardown)
 {
 	int fd = client_socket(SOCK_DGRAM, &udp_at[0]);
 
@@ -446,7 +446,7 @@ static void a_udp_reply_that_cannot_leave_is_counted(void **state)
 	close(fd);
 }
 
-static void a_datagram_that_is_too_long_is_cut_to_its_header(void **state)
+TEST_WITH(a_datagram_that_is_too_long_is_cut_to_its_header, setup, teardown)
 {
 	uint8_t bytes[4000] = { 1, 2 };
 	int fd = client_socket(SOCK_DGRAM, &udp_at[0]);
@@ -457,7 +457,7 @@ static void a_datagram_that_is_too_long_is_cut_to_its_header(void **state)
 	close(fd);
 }
 
-static void a_flood_from_one_sandbox_leaves_others_their_turn(void **state)
+TEST_WITH(a_flood_from_one_sandbox_leaves_others_their_turn, setup, teardown)
 {
 	enum { FLOOD = 200, SHARE = 64 };
 	int flood = client_socket(SOCK_DGRAM, &udp_at[0]);
@@ -477,7 +477,7 @@ static void a_flood_from_one_sandbox_leaves_others_their_turn(void **state)
 	close(quiet);
 }
 
-static void a_closed_sandbox_gets_no_queries_through(void **state)
+TEST_WITH(a_closed_sandbox_gets_no_queries_through, setup, teardown)
 {
 	int udp = client_socket(SOCK_DGRAM, &udp_at[0]);
 	int tcp;
@@ -491,7 +491,7 @@ static void a_closed_sandbox_gets_no_queries_through(void **state)
 	close(tcp);
 }
 
-static void pipelined_tcp_messages_are_each_a_query(void **state)
+TEST_WITH(pipelined_tcp_messages_are_each_a_query, setup, teardown)
 {
 	enum { COUNT = 10 };
 	int fd = client_socket(SOCK_STREAM, &tcp_at[0]);
@@ -505,7 +505,7 @@ static void pipelined_tcp_messages_are_each_a_query(void **state)
 	close(fd);
 }
 
-static void a_tcp_stream_may_be_split_at_any_byte(void **state)
+TEST_WITH(a_tcp_stream_may_be_split_at_any_byte, setup, teardown)
 {
 	uint8_t bytes[2 * FRAME_SIZE];
 	int fd = client_socket(SOCK_STREAM, &tcp_at[0]);
@@ -523,7 +523,7 @@ static void a_tcp_stream_may_be_split_at_any_byte(void **state)
 	close(fd);
 }
 
-static void tcp_replies_may_come_in_another_order(void **state)
+TEST_WITH(tcp_replies_may_come_in_another_order, setup, teardown)
 {
 	int fd = client_socket(SOCK_STREAM, &tcp_at[0]);
 
@@ -538,7 +538,7 @@ static void tcp_replies_may_come_in_another_order(void **state)
 	close(fd);
 }
 
-static void reading_stops_while_too_many_replies_are_due(void **state)
+TEST_WITH(reading_stops_while_too_many_replies_are_due, setup, teardown)
 {
 	enum { UNANSWERED = 16, COUNT = 40 };
 	int fd = client_socket(SOCK_STREAM, &tcp_at[0]);
@@ -554,7 +554,7 @@ static void reading_stops_while_too_many_replies_are_due(void **state)
 	close(fd);
 }
 
-static void a_half_closed_client_still_gets_its_replies(void **state)
+TEST_WITH(a_half_closed_client_still_gets_its_replies, setup, teardown)
 {
 	int fd = client_socket(SOCK_STREAM, &tcp_at[0]);
 
@@ -570,7 +570,7 @@ static void a_half_closed_client_still_gets_its_replies(void **state)
 	close(fd);
 }
 
-static void a_late_reply_for_a_closed_connection_reaches_nobody(void **state)
+TEST_WITH(a_late_reply_for_a_closed_connection_reaches_nobody, setup, teardown)
 {
 	int first = client_socket(SOCK_STREAM, &tcp_at[0]), second;
 
@@ -593,7 +593,7 @@ static void a_late_reply_for_a_closed_connection_reaches_nobody(void **state)
 	close(second);
 }
 
-static void connections_over_the_limit_are_reset_and_counted(void **state)
+TEST_WITH(connections_over_the_limit_are_reset_and_counted, setup, teardown)
 {
 	int fds[TCP_LIMIT], over, other;
 
@@ -617,7 +617,7 @@ static void connections_over_the_limit_are_reset_and_counted(void **state)
 		close(fds[i]);
 }
 
-static void what_is_no_query_ends_the_connection(void **state)
+TEST_WITH(what_is_no_query_ends_the_connection, setup, teardown)
 {
 	static const struct {
 		const char *what;
@@ -645,7 +645,7 @@ static void what_is_no_query_ends_the_connection(void **state)
 	assert_int_equal(seen_count, 0);
 }
 
-static void tcp_over_ipv6_is_answered(void **state)
+TEST_WITH(tcp_over_ipv6_is_answered, setup, teardown)
 {
 	int fd;
 
@@ -659,7 +659,7 @@ static void tcp_over_ipv6_is_answered(void **state)
 }
 
 /* The engine holds DNS_TCP_CONNECTIONS_MAX, whatever each sandbox may have. */
-static void the_engine_has_a_limit_of_its_own(void **state)
+TEST_WITH(the_engine_has_a_limit_of_its_own, setup, teardown)
 {
 	static int fds[DNS_TCP_CONNECTIONS_MAX];
 	int over;
@@ -699,7 +699,7 @@ static size_t use_up_descriptors(int *fds, size_t most)
 	return n;
 }
 
-static void without_descriptors_a_client_is_reset_and_later_ones_served(void **state)
+TEST_WITH(without_descriptors_a_client_is_reset_and_later_ones_served, setup, teardown)
 {
 	int fds[16], client = client_socket(SOCK_STREAM, &tcp_at[0]);
 	struct rlimit before;
@@ -720,7 +720,8 @@ static void without_descriptors_a_client_is_reset_and_later_ones_served(void **s
 	close(client);
 }
 
-static void replies_that_nobody_takes_end_the_connection_after_five_seconds(void **state)
+TEST_WITH(replies_that_nobody_takes_end_the_connection_after_five_seconds, setup,
+	  teardown)
 {
 	struct sockaddr_storage address;
 	socklen_t size = endpoint_to_sockaddr(&tcp_at[0], &address);
@@ -747,7 +748,7 @@ static void replies_that_nobody_takes_end_the_connection_after_five_seconds(void
 	close(fd);
 }
 
-static void a_client_that_does_not_read_is_reset(void **state)
+TEST_WITH(a_client_that_does_not_read_is_reset, setup, teardown)
 {
 	int fd = client_socket(SOCK_STREAM, &tcp_at[0]), small = 4096;
 	size_t rounds = 0;
@@ -770,7 +771,7 @@ static void a_client_that_does_not_read_is_reset(void **state)
 	close(fd);
 }
 
-static void the_tick_comes_when_the_resolver_wants_it(void **state)
+TEST_WITH(the_tick_comes_when_the_resolver_wants_it, setup, teardown)
 {
 	int64_t until;
 
@@ -783,7 +784,7 @@ static void the_tick_comes_when_the_resolver_wants_it(void **state)
 	assert_int_equal(ticks, 1);
 }
 
-static void upstream_responses_and_failures_reach_the_resolver(void **state)
+TEST_WITH(upstream_responses_and_failures_reach_the_resolver, setup, teardown)
 {
 	const uint8_t query[QUERY_SIZE] = { 7, 7 };
 	uint8_t bytes[QUERY_SIZE];
@@ -816,7 +817,7 @@ static void upstream_responses_and_failures_reach_the_resolver(void **state)
 	assert_int_equal(failed_error, -ECONNREFUSED);
 }
 
-static void random_bytes_do_not_repeat(void **state)
+TEST_WITH(random_bytes_do_not_repeat, setup, teardown)
 {
 	uint8_t a[3000], zero[16] = { 0 };
 
@@ -827,7 +828,8 @@ static void random_bytes_do_not_repeat(void **state)
 	}
 }
 
-static void a_commit_goes_to_the_sandboxes_filter_and_its_failure_comes_back(void **state)
+TEST_WITH(a_commit_goes_to_the_sandboxes_filter_and_its_failure_comes_back, setup,
+	  teardown)
 {
 	const struct filter_learn items[2] = { 0 };
 
@@ -837,7 +839,7 @@ static void a_commit_goes_to_the_sandboxes_filter_and_its_failure_comes_back(voi
 			 -EIO);
 }
 
-static void a_detached_sandbox_is_served_no_more(void **state)
+TEST_WITH(a_detached_sandbox_is_served_no_more, setup, teardown)
 {
 	int udp = client_socket(SOCK_DGRAM, &udp_at[0]);
 	int tcp = client_socket(SOCK_STREAM, &tcp_at[0]);
@@ -858,7 +860,7 @@ static void a_detached_sandbox_is_served_no_more(void **state)
 }
 
 /* Both in one test: they are waited for together. */
-static void idle_and_slow_connections_are_ended_in_time(void **state)
+TEST_WITH(idle_and_slow_connections_are_ended_in_time, setup, teardown)
 {
 	const uint8_t part[] = { 0, QUERY_SIZE, 'x' };
 	int idle = client_socket(SOCK_STREAM, &tcp_at[0]);
@@ -878,7 +880,7 @@ static void idle_and_slow_connections_are_ended_in_time(void **state)
 	close(slow);
 }
 
-static void too_many_upstreams_are_an_error_and_none_is_not(void **state)
+TEST_WITH(too_many_upstreams_are_an_error_and_none_is_not, setup, teardown)
 {
 	struct dns_service_config config = { .loop = loop };
 	struct dns_service *without;
@@ -953,7 +955,7 @@ static void unshare_all(const struct dns_shared *shared)
 	close(shared->tcp[0]);
 }
 
-static void of_a_shared_udp_socket_the_mark_says_who_asks(void **state)
+TEST_WITH(of_a_shared_udp_socket_the_mark_says_who_asks, setup, teardown)
 {
 	struct dns_shared shared;
 	struct endpoint at;
@@ -983,7 +985,7 @@ static void of_a_shared_udp_socket_the_mark_says_who_asks(void **state)
 	unshare_all(&shared);
 }
 
-static void of_a_shared_tcp_listener_the_connection_says_who_asks(void **state)
+TEST_WITH(of_a_shared_tcp_listener_the_connection_says_who_asks, setup, teardown)
 {
 	struct dns_shared shared;
 	struct endpoint at;
@@ -1018,43 +1020,9 @@ static void of_a_shared_tcp_listener_the_connection_says_who_asks(void **state)
 
 int main(void)
 {
-#define RULE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		RULE(udp_replies_go_back_to_their_senders),
-		RULE(udp_over_ipv6_is_answered_over_ipv6),
-		RULE(a_burst_over_udp_is_answered_whole),
-		RULE(large_replies_fill_the_queue_and_all_leave),
-		RULE(a_udp_reply_that_cannot_leave_is_counted),
-		RULE(a_datagram_that_is_too_long_is_cut_to_its_header),
-		RULE(a_flood_from_one_sandbox_leaves_others_their_turn),
-		RULE(a_closed_sandbox_gets_no_queries_through),
-		RULE(pipelined_tcp_messages_are_each_a_query),
-		RULE(a_tcp_stream_may_be_split_at_any_byte),
-		RULE(tcp_replies_may_come_in_another_order),
-		RULE(reading_stops_while_too_many_replies_are_due),
-		RULE(a_half_closed_client_still_gets_its_replies),
-		RULE(a_late_reply_for_a_closed_connection_reaches_nobody),
-		RULE(connections_over_the_limit_are_reset_and_counted),
-		RULE(what_is_no_query_ends_the_connection),
-		RULE(tcp_over_ipv6_is_answered),
-		RULE(the_engine_has_a_limit_of_its_own),
-		RULE(without_descriptors_a_client_is_reset_and_later_ones_served),
-		RULE(replies_that_nobody_takes_end_the_connection_after_five_seconds),
-		RULE(a_client_that_does_not_read_is_reset),
-		RULE(of_a_shared_udp_socket_the_mark_says_who_asks),
-		RULE(of_a_shared_tcp_listener_the_connection_says_who_asks),
-		RULE(the_tick_comes_when_the_resolver_wants_it),
-		RULE(upstream_responses_and_failures_reach_the_resolver),
-		RULE(random_bytes_do_not_repeat),
-		RULE(a_commit_goes_to_the_sandboxes_filter_and_its_failure_comes_back),
-		RULE(a_detached_sandbox_is_served_no_more),
-		RULE(idle_and_slow_connections_are_ended_in_time),
-		RULE(too_many_upstreams_are_an_error_and_none_is_not),
-	};
-
 	if (!own_netns_enter(&have_ipv6)) {
 		fprintf(stderr, "no network namespace, skipping\n");
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

@@ -33,7 +33,7 @@ static void answer(struct world *w, const char *name, const char *addr)
 	world_respond(w, q, &p);
 }
 
-static void a_repeated_query_allocates_nothing(void **state)
+TEST(a_repeated_query_allocates_nothing)
 {
 	struct world *w = world_of("api.ok.test");
 	size_t before;
@@ -51,7 +51,7 @@ static void a_repeated_query_allocates_nothing(void **state)
 	world_free(w);
 }
 
-static void an_idle_sandbox_takes_less_than_16_kib(void **state)
+TEST(an_idle_sandbox_takes_less_than_16_kib)
 {
 	struct world *w = world_of("*.pkg.test");
 	size_t before = mallinfo2().uordblks, used;
@@ -70,7 +70,7 @@ static void an_idle_sandbox_takes_less_than_16_kib(void **state)
 	world_free(w);
 }
 
-static void a_token_that_is_not_under_way_is_ignored(void **state)
+TEST(a_token_that_is_not_under_way_is_ignored)
 {
 	struct world *w = world_of("*.pkg.test");
 	uint8_t bytes[64] = { 0 };
@@ -89,7 +89,7 @@ static void a_token_that_is_not_under_way_is_ignored(void **state)
 	world_free(w);
 }
 
-static void a_full_engine_answers_servfail_and_recovers(void **state)
+TEST(a_full_engine_answers_servfail_and_recovers)
 {
 	struct world *w = world_of("*.pkg.test");
 	uint16_t rcodes[16] = { 0 };
@@ -114,7 +114,7 @@ static void a_full_engine_answers_servfail_and_recovers(void **state)
 	world_free(w);
 }
 
-static void one_turn_is_one_transaction_of_bounded_size(void **state)
+TEST(one_turn_is_one_transaction_of_bounded_size)
 {
 	struct world *w = world_of("*.pkg.test");
 	char name[32], addr[32];
@@ -135,17 +135,4 @@ static void one_turn_is_one_transaction_of_bounded_size(void **state)
 	for (uint16_t i = 0; i < 200; i++)
 		assert_int_equal(w->replies[i].id, i);
 	world_free(w);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_repeated_query_allocates_nothing),
-		cmocka_unit_test(an_idle_sandbox_takes_less_than_16_kib),
-		cmocka_unit_test(a_token_that_is_not_under_way_is_ignored),
-		cmocka_unit_test(a_full_engine_answers_servfail_and_recovers),
-		cmocka_unit_test(one_turn_is_one_transaction_of_bounded_size),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

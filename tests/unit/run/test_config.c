@@ -35,7 +35,7 @@ static uint64_t bit_of(const char *option)
 	return 1ULL << (o - cli_run_options.items);
 }
 
-static void defaults_fill_what_is_not_given(void **state)
+TEST(defaults_fill_what_is_not_given)
 {
 	struct run_spec spec = { .given = bit_of("uplink") };
 	struct faults faults = { 0 };
@@ -55,7 +55,7 @@ static void defaults_fill_what_is_not_given(void **state)
 	done(&spec, &faults);
 }
 
-static void the_first_file_that_has_a_list_has_all_of_it(void **state)
+TEST(the_first_file_that_has_a_list_has_all_of_it)
 {
 	struct run_spec spec = { 0 };
 	struct faults faults = { 0 };
@@ -67,7 +67,7 @@ static void the_first_file_that_has_a_list_has_all_of_it(void **state)
 	done(&spec, &faults);
 }
 
-static void a_default_for_verify_leaves_policies_their_own(void **state)
+TEST(a_default_for_verify_leaves_policies_their_own)
 {
 	struct run_spec spec = { .policy.verify = POLICY_VERIFY_TLS };
 	struct faults faults = { 0 };
@@ -78,7 +78,7 @@ static void a_default_for_verify_leaves_policies_their_own(void **state)
 	done(&spec, &faults);
 }
 
-static void paths_stand_beside_the_file_or_below_home(void **state)
+TEST(paths_stand_beside_the_file_or_below_home)
 {
 	struct run_spec spec = { 0 };
 	struct faults faults = { 0 };
@@ -98,7 +98,7 @@ static void paths_stand_beside_the_file_or_below_home(void **state)
 	done(&spec, &faults);
 }
 
-static void a_narrowing_file_adds_denials(void **state)
+TEST(a_narrowing_file_adds_denials)
 {
 	struct run_spec spec = { .given = UINT64_MAX };
 	struct faults faults = { 0 };
@@ -112,7 +112,7 @@ static void a_narrowing_file_adds_denials(void **state)
 	done(&spec, &faults);
 }
 
-static void faults_have_their_place(void **state)
+TEST(faults_have_their_place)
 {
 	static const struct {
 		const char *what, *text;
@@ -164,7 +164,7 @@ static void faults_have_their_place(void **state)
 	}
 }
 
-static void a_missing_file_is_empty_and_a_folder_is_a_fault(void **state)
+TEST(a_missing_file_is_empty_and_a_folder_is_a_fault)
 {
 	struct run_spec spec = { 0 };
 	struct faults faults = { 0 };
@@ -176,7 +176,7 @@ static void a_missing_file_is_empty_and_a_folder_is_a_fault(void **state)
 	done(&spec, &faults);
 }
 
-static void a_narrowing_file_is_never_a_link(void **state)
+TEST(a_narrowing_file_is_never_a_link)
 {
 	struct run_spec spec = { 0 };
 	struct faults faults = { 0 };
@@ -186,20 +186,4 @@ static void a_narrowing_file_is_never_a_link(void **state)
 			 -EINVAL);
 	assert_non_null(strstr(faults.items[0].text, "link"));
 	done(&spec, &faults);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(defaults_fill_what_is_not_given),
-		cmocka_unit_test(the_first_file_that_has_a_list_has_all_of_it),
-		cmocka_unit_test(a_default_for_verify_leaves_policies_their_own),
-		cmocka_unit_test(paths_stand_beside_the_file_or_below_home),
-		cmocka_unit_test(a_narrowing_file_adds_denials),
-		cmocka_unit_test(faults_have_their_place),
-		cmocka_unit_test(a_missing_file_is_empty_and_a_folder_is_a_fault),
-		cmocka_unit_test(a_narrowing_file_is_never_a_link),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

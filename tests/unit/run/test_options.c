@@ -23,7 +23,7 @@ static int parse(const char *const *words, struct run_spec *ret, struct err *err
 	return cli_run_parse(&cli_run_options, argc, argv, ret, err);
 }
 
-static void options_end_where_the_command_begins(void **state)
+TEST(options_end_where_the_command_begins)
 {
 	static const struct {
 		const char *what;
@@ -47,7 +47,7 @@ static void options_end_where_the_command_begins(void **state)
 	}
 }
 
-static void values_are_kept_in_order(void **state)
+TEST(values_are_kept_in_order)
 {
 	static const char *const words[] = { "run",	"--allow=a.test",
 					     "--allow", "b.test:443",
@@ -66,7 +66,7 @@ static void values_are_kept_in_order(void **state)
 	assert_int_equal(spec.self_test, RUN_SELF_TEST_DENY);
 }
 
-static void bad_words_are_named(void **state)
+TEST(bad_words_are_named)
 {
 	static const struct {
 		const char *what;
@@ -108,15 +108,4 @@ static void bad_words_are_named(void **state)
 			fail_msg("%s: '%s' is not in '%s'", rows[i].what, rows[i].text,
 				 err.text);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(options_end_where_the_command_begins),
-		cmocka_unit_test(values_are_kept_in_order),
-		cmocka_unit_test(bad_words_are_named),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

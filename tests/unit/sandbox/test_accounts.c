@@ -124,7 +124,7 @@ static void assert_all_told(struct world *w, uint64_t packets)
 			aggregation_oldest(w->sandbox.accounts->denied, line, w->now_ms));
 }
 
-static void what_is_quiet_is_told_at_once(void **state)
+TEST(what_is_quiet_is_told_at_once)
 {
 	struct world *w = open_world("egress: []\n");
 
@@ -137,7 +137,7 @@ static void what_is_quiet_is_told_at_once(void **state)
 }
 
 /* What is told of rules, not of what the sandbox does, is told through every flood. */
-static void a_flood_hides_no_notice(void **state)
+TEST(a_flood_hides_no_notice)
 {
 	struct world *w = open_world("egress: []\n");
 	struct event notice = { .action = EVENT_CHANGE,
@@ -156,7 +156,7 @@ static void a_flood_hides_no_notice(void **state)
 	close_world(w);
 }
 
-static void a_flood_has_its_share_and_no_more(void **state)
+TEST(a_flood_has_its_share_and_no_more)
 {
 	struct world *w = open_world("egress: []\n");
 
@@ -169,7 +169,7 @@ static void a_flood_has_its_share_and_no_more(void **state)
 	close_world(w);
 }
 
-static void what_differs_from_a_flood_is_told_at_once(void **state)
+TEST(what_differs_from_a_flood_is_told_at_once)
 {
 	static const char *const others[] = { "api.evil.example", "evil.test",
 					      "n1.other.example" };
@@ -182,7 +182,7 @@ static void what_differs_from_a_flood_is_told_at_once(void **state)
 	close_world(w);
 }
 
-static void a_flood_that_is_over_holds_nothing_up(void **state)
+TEST(a_flood_that_is_over_holds_nothing_up)
 {
 	struct world *w = open_world("egress: []\n");
 
@@ -193,7 +193,7 @@ static void a_flood_that_is_over_holds_nothing_up(void **state)
 	close_world(w);
 }
 
-static void what_comes_again_and_again_is_one_row_a_second(void **state)
+TEST(what_comes_again_and_again_is_one_row_a_second)
 {
 	struct world *w = open_world("egress: []\n");
 
@@ -207,7 +207,7 @@ static void what_comes_again_and_again_is_one_row_a_second(void **state)
 	close_world(w);
 }
 
-static void what_control_does_not_take_waits(void **state)
+TEST(what_control_does_not_take_waits)
 {
 	struct world *w = open_world("egress: []\n");
 
@@ -221,7 +221,7 @@ static void what_control_does_not_take_waits(void **state)
 	close_world(w);
 }
 
-static void a_flood_of_another_sandbox_takes_no_place(void **state)
+TEST(a_flood_of_another_sandbox_takes_no_place)
 {
 	struct world *w = open_world("egress: []\n");
 
@@ -234,7 +234,7 @@ static void a_flood_of_another_sandbox_takes_no_place(void **state)
 	close_world(w);
 }
 
-static void without_a_limit_all_is_told(void **state)
+TEST(without_a_limit_all_is_told)
 {
 	struct world *w = open_world("egress: []\n"
 				     "limits: {events_per_second: unlimited}\n");
@@ -247,7 +247,7 @@ static void without_a_limit_all_is_told(void **state)
 
 /* Each that begins to pass is an event of its own, and denials have their share. What
  * finds no place is no loss: it comes again when it has passed. */
-static void what_opens_has_its_share_and_no_more(void **state)
+TEST(what_opens_has_its_share_and_no_more)
 {
 	struct world *w = open_world("egress: []\n");
 	uint64_t told;
@@ -263,22 +263,4 @@ static void what_opens_has_its_share_and_no_more(void **state)
 	flood(w, "n%u.mirror.example", 0, 10);
 	assert_int_equal(w->told.rows, told + 10);
 	close_world(w);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_quiet_is_told_at_once),
-		cmocka_unit_test(a_flood_hides_no_notice),
-		cmocka_unit_test(a_flood_has_its_share_and_no_more),
-		cmocka_unit_test(what_opens_has_its_share_and_no_more),
-		cmocka_unit_test(what_differs_from_a_flood_is_told_at_once),
-		cmocka_unit_test(a_flood_that_is_over_holds_nothing_up),
-		cmocka_unit_test(what_comes_again_and_again_is_one_row_a_second),
-		cmocka_unit_test(what_control_does_not_take_waits),
-		cmocka_unit_test(a_flood_of_another_sandbox_takes_no_place),
-		cmocka_unit_test(without_a_limit_all_is_told),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

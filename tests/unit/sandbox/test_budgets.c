@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sandbox/budgets.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 #include "policy/policy.h"
 
@@ -55,7 +53,7 @@ static void close_world(struct world *w)
 	free(w->bytes);
 }
 
-static void what_may_pass_is_what_is_left(void **state)
+TEST(what_may_pass_is_what_is_left)
 {
 	struct world w = open_world(NULL, false, NOW);
 
@@ -77,7 +75,7 @@ static void what_may_pass_is_what_is_left(void **state)
 	close_world(&w);
 }
 
-static void a_period_begins_with_its_first_byte(void **state)
+TEST(a_period_begins_with_its_first_byte)
 {
 	struct world w = open_world(NULL, false, NOW);
 
@@ -90,7 +88,7 @@ static void a_period_begins_with_its_first_byte(void **state)
 	close_world(&w);
 }
 
-static void one_that_is_told_of_cuts_nothing(void **state)
+TEST(one_that_is_told_of_cuts_nothing)
 {
 	struct world w = open_world(NULL, false, NOW);
 
@@ -101,7 +99,7 @@ static void one_that_is_told_of_cuts_nothing(void **state)
 	close_world(&w);
 }
 
-static void that_of_all_counts_everything_that_is_sent(void **state)
+TEST(that_of_all_counts_everything_that_is_sent)
 {
 	struct world w = open_world(NULL, true, NOW);
 	struct dns_name name;
@@ -119,7 +117,7 @@ static void that_of_all_counts_everything_that_is_sent(void **state)
 }
 
 /* Who may change other rules of a policy doesn't give a budget anew by it. */
-static void another_policy_goes_on_counting(void **state)
+TEST(another_policy_goes_on_counting)
 {
 	struct world w = open_world(NULL, false, NOW), next;
 
@@ -132,7 +130,7 @@ static void another_policy_goes_on_counting(void **state)
 }
 
 /* The engine is killed, and the next one counts on. */
-static void what_was_counted_outlives_the_engine(void **state)
+TEST(what_was_counted_outlives_the_engine)
 {
 	static _Alignas(8) uint8_t kept[BUDGETS_KEPT_SIZE];
 	struct world w = open_world(NULL, false, NOW), more;
@@ -161,7 +159,7 @@ static void what_was_counted_outlives_the_engine(void **state)
 
 /* A flow that was cut and stays idle has the mark of a generation until the kernel
  * forgets it, after five days. */
-static void no_generation_returns_while_a_flow_may_have_it(void **state)
+TEST(no_generation_returns_while_a_flow_may_have_it)
 {
 	enum { FIVE_DAYS_SEC = 5 * 24 * 3600, GENERATIONS = 65535 };
 	struct world w = open_world(NULL, false, NOW);
@@ -187,7 +185,7 @@ static void no_generation_returns_while_a_flow_may_have_it(void **state)
 	close_world(&w);
 }
 
-static void what_was_lost_is_used_up(void **state)
+TEST(what_was_lost_is_used_up)
 {
 	static _Alignas(8) uint8_t kept[BUDGETS_KEPT_SIZE];
 	struct world w = open_world(NULL, true, NOW);
@@ -209,7 +207,7 @@ static void what_was_lost_is_used_up(void **state)
 	close_world(&w);
 }
 
-static void without_an_account_everything_is_used_up(void **state)
+TEST(without_an_account_everything_is_used_up)
 {
 	struct world w = open_world(NULL, false, NOW);
 
@@ -217,21 +215,4 @@ static void without_an_account_everything_is_used_up(void **state)
 	assert_true(budgets_left(NULL, &w.plan, FIRST, false, NOW) == 0);
 	assert_true(budgets_left(NULL, &w.plan, THIRD, false, NOW) == UINT64_MAX);
 	close_world(&w);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_may_pass_is_what_is_left),
-		cmocka_unit_test(a_period_begins_with_its_first_byte),
-		cmocka_unit_test(one_that_is_told_of_cuts_nothing),
-		cmocka_unit_test(that_of_all_counts_everything_that_is_sent),
-		cmocka_unit_test(another_policy_goes_on_counting),
-		cmocka_unit_test(what_was_counted_outlives_the_engine),
-		cmocka_unit_test(no_generation_returns_while_a_flow_may_have_it),
-		cmocka_unit_test(what_was_lost_is_used_up),
-		cmocka_unit_test(without_an_account_everything_is_used_up),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -148,7 +148,8 @@ static int outcome(const char *addr, uint16_t port)
 
 /* ---- the relay ---- */
 
-static void what_the_relay_dials_is_exempt_and_what_the_app_dials_is_not(void **state)
+TEST_WITH(what_the_relay_dials_is_exempt_and_what_the_app_dials_is_not, NULL,
+	  stop_serving)
 {
 	struct flow a;
 
@@ -164,7 +165,7 @@ static void what_the_relay_dials_is_exempt_and_what_the_app_dials_is_not(void **
 	close_flow(a);
 }
 
-static void flows_of_the_relay_follow_the_policy(void **state)
+TEST_WITH(flows_of_the_relay_follow_the_policy, NULL, stop_serving)
 {
 	struct flow a, b;
 
@@ -184,7 +185,7 @@ static void flows_of_the_relay_follow_the_policy(void **state)
 	close_flow(b);
 }
 
-static void a_flow_of_the_relay_outlives_its_address_and_a_change(void **state)
+TEST_WITH(a_flow_of_the_relay_outlives_its_address_and_a_change, NULL, stop_serving)
 {
 	int64_t until = clock_now_ms() + PATIENCE_MS;
 	struct learned_use use;
@@ -204,7 +205,7 @@ static void a_flow_of_the_relay_outlives_its_address_and_a_change(void **state)
 }
 
 /* A direct flow shows no name: under verify: tls it does not go on. */
-static void direct_flows_end_where_names_are_wanted(void **state)
+TEST_WITH(direct_flows_end_where_names_are_wanted, NULL, stop_serving)
 {
 	struct flow a, again;
 
@@ -327,7 +328,7 @@ static void respond(struct resolver *r, const char *addr)
 			  clock_now_ms());
 }
 
-static void an_answer_is_learned_under_the_policy_that_stands(void **state)
+TEST_WITH(an_answer_is_learned_under_the_policy_that_stands, NULL, stop)
 {
 	struct resolver *r;
 
@@ -344,7 +345,7 @@ static void an_answer_is_learned_under_the_policy_that_stands(void **state)
 	resolver_free(r);
 }
 
-static void an_answer_under_way_teaches_nothing_once_its_name_is_revoked(void **state)
+TEST_WITH(an_answer_under_way_teaches_nothing_once_its_name_is_revoked, NULL, stop)
 {
 	struct resolver *r;
 
@@ -364,7 +365,7 @@ static void an_answer_under_way_teaches_nothing_once_its_name_is_revoked(void **
 }
 
 /* The reply is written and waits for its commit. */
-static void nor_does_one_that_waits_for_the_kernel(void **state)
+TEST_WITH(nor_does_one_that_waits_for_the_kernel, NULL, stop)
 {
 	struct resolver *r;
 
@@ -383,24 +384,11 @@ static void nor_does_one_that_waits_for_the_kernel(void **state)
 	resolver_free(r);
 }
 
-#define T(name)	     cmocka_unit_test_teardown(name, stop)
-#define SERVED(name) cmocka_unit_test_teardown(name, stop_serving)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		SERVED(what_the_relay_dials_is_exempt_and_what_the_app_dials_is_not),
-		SERVED(flows_of_the_relay_follow_the_policy),
-		SERVED(a_flow_of_the_relay_outlives_its_address_and_a_change),
-		SERVED(direct_flows_end_where_names_are_wanted),
-		T(an_answer_is_learned_under_the_policy_that_stands),
-		T(an_answer_under_way_teaches_nothing_once_its_name_is_revoked),
-		T(nor_does_one_that_waits_for_the_kernel),
-	};
-
 	if (!make_namespaces()) {
 		print_message("no user namespaces here: skipped\n");
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

@@ -43,7 +43,7 @@ static struct plan plan_of_ranges(void)
 	return plan_of(text);
 }
 
-static void a_staged_policy_counts_once_it_is_changed_to(void **state)
+TEST_WITH(a_staged_policy_counts_once_it_is_changed_to, NULL, stop)
 {
 	struct sandbox_staging st = { 0 };
 	struct err err = { 0 };
@@ -73,7 +73,7 @@ static void a_staged_policy_counts_once_it_is_changed_to(void **state)
 	close_flow(c);
 }
 
-static void what_is_staged_becomes_stale_by_a_repair(void **state)
+TEST_WITH(what_is_staged_becomes_stale_by_a_repair, NULL, stop)
 {
 	struct sandbox_staging st = { 0 };
 	struct err err = { 0 };
@@ -92,7 +92,7 @@ static void what_is_staged_becomes_stale_by_a_repair(void **state)
 	assert_int_equal(connect_result(FAR_C), -ECONNREFUSED);
 }
 
-static void what_is_staged_and_given_up_leaves_nothing(void **state)
+TEST_WITH(what_is_staged_and_given_up_leaves_nothing, NULL, stop)
 {
 	struct sandbox_staging st = { 0 };
 	struct err err = { 0 };
@@ -119,7 +119,7 @@ static void what_is_staged_and_given_up_leaves_nothing(void **state)
 	assert_int_equal(connect_result(FAR_B), 0);
 }
 
-static void a_staged_policy_counts_though_the_table_was_lost(void **state)
+TEST_WITH(a_staged_policy_counts_though_the_table_was_lost, NULL, stop)
 {
 	struct sandbox_staging st = { 0 };
 	struct err err = { 0 };
@@ -184,7 +184,7 @@ static void smuggle(const char *addr, uint32_t lifetime_ms)
 	assert_int_equal(filter_learn(&box.filter, &item, 1), 0);
 }
 
-static void sets_stay_unless_somebody_may_have_changed_them(void **state)
+TEST_WITH(sets_stay_unless_somebody_may_have_changed_them, NULL, stop)
 {
 	struct flow a;
 
@@ -210,7 +210,7 @@ static void sets_stay_unless_somebody_may_have_changed_them(void **state)
 	close_flow(a);
 }
 
-static void a_failed_transaction_makes_the_next_change_whole(void **state)
+TEST_WITH(a_failed_transaction_makes_the_next_change_whole, NULL, stop)
 {
 	struct filter_learn absent = { .addr = addr_of(FAR_B), .present = true };
 
@@ -224,7 +224,7 @@ static void a_failed_transaction_makes_the_next_change_whole(void **state)
 	assert_int_equal(connect_result(FAR_C), -ECONNREFUSED);
 }
 
-static void what_the_kernel_has_lost_is_no_obstacle(void **state)
+TEST_WITH(what_the_kernel_has_lost_is_no_obstacle, NULL, stop)
 {
 	install(A_AND_B);
 	learn("a.x.test", FAR_A, LONG_MS);
@@ -240,7 +240,7 @@ static void what_the_kernel_has_lost_is_no_obstacle(void **state)
 	"egress: [{action: allow, target: " one ", ports: [" ports_one "]}, "            \
 	"{action: allow, target: " two ", ports: [" ports_two "]}]\n"
 
-static void port_lists_may_swap_places(void **state)
+TEST_WITH(port_lists_may_swap_places, NULL, stop)
 {
 	struct flow a, b;
 
@@ -269,7 +269,7 @@ static void port_lists_may_swap_places(void **state)
 	close_flow(b);
 }
 
-static void port_lists_may_vanish_and_come_back(void **state)
+TEST_WITH(port_lists_may_vanish_and_come_back, NULL, stop)
 {
 	const char *listed = PORTS_OF("a.x.test", "9000", "b.x.test", "443");
 	struct flow a;
@@ -296,7 +296,7 @@ static void port_lists_may_vanish_and_come_back(void **state)
 	close_flow(a);
 }
 
-static void a_name_may_move_to_another_port_list(void **state)
+TEST_WITH(a_name_may_move_to_another_port_list, NULL, stop)
 {
 	struct flow a;
 
@@ -318,7 +318,7 @@ static void a_name_may_move_to_another_port_list(void **state)
 	close_flow(a);
 }
 
-static void what_is_left_ends_when_its_own_time_comes(void **state)
+TEST_WITH(what_is_left_ends_when_its_own_time_comes, NULL, stop)
 {
 	install(A_AND_B);
 	learn("a.x.test", FAR_A, LONG_MS);
@@ -334,7 +334,7 @@ static void what_is_left_ends_when_its_own_time_comes(void **state)
 	assert_int_equal(connect_result(FAR_B), 0);
 }
 
-static void what_has_just_ended_in_the_kernel_may_go(void **state)
+TEST_WITH(what_has_just_ended_in_the_kernel_may_go, NULL, stop)
 {
 	struct flow a;
 
@@ -354,7 +354,7 @@ static void what_has_just_ended_in_the_kernel_may_go(void **state)
 	close_flow(a);
 }
 
-static void the_generation_may_wrap(void **state)
+TEST_WITH(the_generation_may_wrap, NULL, stop)
 {
 	struct plan plan = plan_of(A_AND_B);
 	struct err err = { 0 };
@@ -380,7 +380,7 @@ static void the_generation_may_wrap(void **state)
 	close_flow(b);
 }
 
-static void what_is_learned_stays_through_a_staged_change(void **state)
+TEST_WITH(what_is_learned_stays_through_a_staged_change, NULL, stop)
 {
 	struct sandbox_staging st = { 0 };
 	struct err err = { 0 };
@@ -409,7 +409,7 @@ static void what_is_learned_stays_through_a_staged_change(void **state)
 	close_flow(a);
 }
 
-static void what_was_to_drain_and_was_given_up_opens_nothing(void **state)
+TEST_WITH(what_was_to_drain_and_was_given_up_opens_nothing, NULL, stop)
 {
 	struct sandbox_staging st = { 0 };
 	struct err err = { 0 };
@@ -438,31 +438,11 @@ static void what_was_to_drain_and_was_given_up_opens_nothing(void **state)
 	close_flow(b);
 }
 
-#define T(name) cmocka_unit_test_teardown(name, stop)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		T(a_staged_policy_counts_once_it_is_changed_to),
-		T(what_is_staged_becomes_stale_by_a_repair),
-		T(what_is_staged_and_given_up_leaves_nothing),
-		T(a_staged_policy_counts_though_the_table_was_lost),
-		T(sets_stay_unless_somebody_may_have_changed_them),
-		T(a_failed_transaction_makes_the_next_change_whole),
-		T(what_the_kernel_has_lost_is_no_obstacle),
-		T(port_lists_may_swap_places),
-		T(port_lists_may_vanish_and_come_back),
-		T(a_name_may_move_to_another_port_list),
-		T(what_is_left_ends_when_its_own_time_comes),
-		T(what_has_just_ended_in_the_kernel_may_go),
-		T(the_generation_may_wrap),
-		T(what_is_learned_stays_through_a_staged_change),
-		T(what_was_to_drain_and_was_given_up_opens_nothing),
-	};
-
 	if (!make_namespaces()) {
 		print_message("no user namespaces here: skipped\n");
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 static const struct plan_on_denies five = { .count = 5, .window_sec = 64 };
 
-static void without_a_count_nothing_is_told(void **state)
+TEST(without_a_count_nothing_is_told)
 {
 	const struct plan_on_denies none = { 0 };
 	struct denies d = { 0 };
@@ -15,7 +15,7 @@ static void without_a_count_nothing_is_told(void **state)
 		assert_false(denies_add(&d, &none, 1000, i));
 }
 
-static void one_more_than_the_count_is_told_once_a_window(void **state)
+TEST(one_more_than_the_count_is_told_once_a_window)
 {
 	struct denies d = { 0 };
 	int64_t now_ms = 1000000;
@@ -32,7 +32,7 @@ static void one_more_than_the_count_is_told_once_a_window(void **state)
 	assert_int_equal(told, 1);
 }
 
-static void packets_that_were_folded_all_count(void **state)
+TEST(packets_that_were_folded_all_count)
 {
 	struct denies d = { 0 };
 
@@ -43,7 +43,7 @@ static void packets_that_were_folded_all_count(void **state)
 	assert_false(denies_add(&d, &five, UINT64_MAX, 1000001));
 }
 
-static void what_is_older_than_the_window_counts_no_more(void **state)
+TEST(what_is_older_than_the_window_counts_no_more)
 {
 	struct denies d = { 0 };
 	int64_t now_ms = 1000000;
@@ -58,7 +58,7 @@ static void what_is_older_than_the_window_counts_no_more(void **state)
 	assert_true(denies_add(&d, &five, 1, now_ms + 63000));
 }
 
-static void a_stop_is_told_again(void **state)
+TEST(a_stop_is_told_again)
 {
 	const struct plan_on_denies stop = { 5, 600, ON_DENIES_STOP };
 	struct denies d = { 0 };
@@ -67,17 +67,4 @@ static void a_stop_is_told_again(void **state)
 	for (int i = 0; i < 10000; i += 10)
 		told += denies_add(&d, &stop, 1, 1000000 + i);
 	assert_int_equal(told, 10);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(without_a_count_nothing_is_told),
-		cmocka_unit_test(one_more_than_the_count_is_told_once_a_window),
-		cmocka_unit_test(packets_that_were_folded_all_count),
-		cmocka_unit_test(what_is_older_than_the_window_counts_no_more),
-		cmocka_unit_test(a_stop_is_told_again),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

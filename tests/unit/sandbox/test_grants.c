@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sandbox/grants.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 #include "policy/policy.h"
 
@@ -64,7 +62,7 @@ static void follow(const struct step *steps, size_t count)
 	free(w.bytes);
 }
 
-static void the_earlier_of_two_clocks_ends_a_rule_and_it_stays_so(void **state)
+TEST(the_earlier_of_two_clocks_ends_a_rule_and_it_stays_so)
 {
 	static const struct step quiet[] = {
 		{ "before", 9999, 9999, 3 },
@@ -95,7 +93,7 @@ static void the_earlier_of_two_clocks_ends_a_rule_and_it_stays_so(void **state)
 
 /* The plan comes again, as with each change of other rules, after the clock was set back.
  */
-static void another_policy_with_the_same_end_does_not_lengthen_it(void **state)
+TEST(another_policy_with_the_same_end_does_not_lengthen_it)
 {
 	struct world w = open_world();
 	struct grants *first = grants_new(NULL, &w.plan, WALL, NOW);
@@ -114,7 +112,7 @@ static void another_policy_with_the_same_end_does_not_lengthen_it(void **state)
 	free(w.bytes);
 }
 
-static void after_a_restart_the_wall_clock_counts(void **state)
+TEST(after_a_restart_the_wall_clock_counts)
 {
 	struct world w = open_world();
 	struct grants *g = grants_new(NULL, &w.plan, WALL + 12 * SECOND, 1);
@@ -129,7 +127,7 @@ static void after_a_restart_the_wall_clock_counts(void **state)
 	free(w.bytes);
 }
 
-static void times_at_the_edge_of_the_numbers_have_ended(void **state)
+TEST(times_at_the_edge_of_the_numbers_have_ended)
 {
 	struct world w = open_world();
 	struct grants *g = grants_new(NULL, &w.plan, INT64_MIN, INT64_MAX);
@@ -138,16 +136,4 @@ static void times_at_the_edge_of_the_numbers_have_ended(void **state)
 	grants_free(g);
 	assert_int_equal(grants_ahead(NULL, WALL, NOW), 0);
 	free(w.bytes);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_earlier_of_two_clocks_ends_a_rule_and_it_stays_so),
-		cmocka_unit_test(another_policy_with_the_same_end_does_not_lengthen_it),
-		cmocka_unit_test(after_a_restart_the_wall_clock_counts),
-		cmocka_unit_test(times_at_the_edge_of_the_numbers_have_ended),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

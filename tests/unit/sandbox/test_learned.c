@@ -85,7 +85,7 @@ static size_t find(struct fixture *f, uint32_t host, int64_t now_ms)
 	return learned_find(f->l, &i.addr, now_ms, use, 16);
 }
 
-static void a_lifetime_is_the_ttl_within_the_limits_and_the_grace(void **state)
+TEST(a_lifetime_is_the_ttl_within_the_limits_and_the_grace)
 {
 	static const struct {
 		const char *what;
@@ -118,7 +118,7 @@ static void a_lifetime_is_the_ttl_within_the_limits_and_the_grace(void **state)
 	}
 }
 
-static void the_kernel_is_asked_only_when_its_element_would_end_too_early(void **state)
+TEST(the_kernel_is_asked_only_when_its_element_would_end_too_early)
 {
 	struct fixture f = open_fixture(0, 0, 0);
 	struct filter_learn c;
@@ -139,7 +139,7 @@ static void the_kernel_is_asked_only_when_its_element_would_end_too_early(void *
 	stop(&f);
 }
 
-static void what_was_not_acknowledged_is_not_learned(void **state)
+TEST(what_was_not_acknowledged_is_not_learned)
 {
 	struct fixture f = open_fixture(0, 0, 0);
 	struct learned_item i = item("a.test", 1, 60, 0);
@@ -159,7 +159,7 @@ static void what_was_not_acknowledged_is_not_learned(void **state)
 	stop(&f);
 }
 
-static void the_limits_hold_and_what_expires_first_goes(void **state)
+TEST(the_limits_hold_and_what_expires_first_goes)
 {
 	struct fixture f = open_fixture(16, 4, 32);
 	char name[32];
@@ -181,7 +181,7 @@ static void the_limits_hold_and_what_expires_first_goes(void **state)
 	stop(&f);
 }
 
-static void an_element_is_deleted_when_its_last_name_goes(void **state)
+TEST(an_element_is_deleted_when_its_last_name_goes)
 {
 	struct fixture f = open_fixture(0, 1, 0);
 	struct filter_learn changes[4], c;
@@ -216,7 +216,7 @@ static void an_element_is_deleted_when_its_last_name_goes(void **state)
 	stop(&f);
 }
 
-static void what_is_forgotten_is_swept_unless_another_name_has_it(void **state)
+TEST(what_is_forgotten_is_swept_unless_another_name_has_it)
 {
 	struct fixture f = open_fixture(0, 0, 0);
 	struct addr first = addr_v4(45, 0, 0, 1), second = addr_v4(45, 0, 0, 2);
@@ -242,7 +242,7 @@ static void what_is_forgotten_is_swept_unless_another_name_has_it(void **state)
 	stop(&f);
 }
 
-static void names_of_an_address_come_newest_first_over_all_port_lists(void **state)
+TEST(names_of_an_address_come_newest_first_over_all_port_lists)
 {
 	struct fixture f = open_fixture(0, 0, 0);
 	struct learned_item i = item("x.test", 1, 0, 0);
@@ -262,7 +262,7 @@ static void names_of_an_address_come_newest_first_over_all_port_lists(void **sta
 	stop(&f);
 }
 
-static void the_addresses_of_a_name_are_listed_newest_first(void **state)
+TEST(the_addresses_of_a_name_are_listed_newest_first)
 {
 	struct fixture f = open_fixture(0, 0, 0);
 	struct learned_item first = item("a.test", 1, 60, 0);
@@ -290,7 +290,7 @@ static void the_addresses_of_a_name_are_listed_newest_first(void **state)
 	stop(&f);
 }
 
-static void what_has_expired_leaves_and_the_table_says_when(void **state)
+TEST(what_has_expired_leaves_and_the_table_says_when)
 {
 	struct fixture f = open_fixture(0, 0, 0);
 	int64_t at;
@@ -307,23 +307,4 @@ static void what_has_expired_leaves_and_the_table_says_when(void **state)
 	assert_int_equal(learned_counts(f.l).names, 0);
 	assert_int_equal(learned_counts(f.l).evicted, 0);
 	stop(&f);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_lifetime_is_the_ttl_within_the_limits_and_the_grace),
-		cmocka_unit_test(
-			the_kernel_is_asked_only_when_its_element_would_end_too_early),
-		cmocka_unit_test(what_was_not_acknowledged_is_not_learned),
-		cmocka_unit_test(the_limits_hold_and_what_expires_first_goes),
-		cmocka_unit_test(an_element_is_deleted_when_its_last_name_goes),
-		cmocka_unit_test(what_is_forgotten_is_swept_unless_another_name_has_it),
-		cmocka_unit_test(
-			names_of_an_address_come_newest_first_over_all_port_lists),
-		cmocka_unit_test(the_addresses_of_a_name_are_listed_newest_first),
-		cmocka_unit_test(what_has_expired_leaves_and_the_table_says_when),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -140,7 +140,7 @@ static const struct filter_learn *draining_of(const struct change *c, uint32_t n
 
 /* ---- another plan ---- */
 
-static void what_is_still_allowed_is_carried_over(void **state)
+TEST(what_is_still_allowed_is_carried_over)
 {
 	struct dns_name a = name_of("a.x.test");
 	struct change c;
@@ -174,7 +174,7 @@ static void what_is_still_allowed_is_carried_over(void **state)
 	end(&c);
 }
 
-static void the_rest_of_a_lifetime_is_the_same(void **state)
+TEST(the_rest_of_a_lifetime_is_the_same)
 {
 	struct change c;
 
@@ -187,7 +187,7 @@ static void the_rest_of_a_lifetime_is_the_same(void **state)
 	end(&c);
 }
 
-static void an_address_lives_as_long_as_a_name_that_is_allowed(void **state)
+TEST(an_address_lives_as_long_as_a_name_that_is_allowed)
 {
 	struct change c;
 
@@ -200,7 +200,7 @@ static void an_address_lives_as_long_as_a_name_that_is_allowed(void **state)
 	end(&c);
 }
 
-static void the_newest_name_stays_the_newest(void **state)
+TEST(the_newest_name_stays_the_newest)
 {
 	struct change c;
 
@@ -219,7 +219,7 @@ static void the_newest_name_stays_the_newest(void **state)
 	end(&c);
 }
 
-static void the_guard_counts_under_the_new_policy(void **state)
+TEST(the_guard_counts_under_the_new_policy)
 {
 	struct addr ten = addr_v4(10, 0, 0, 1);
 	struct learned_use use;
@@ -238,7 +238,7 @@ static void the_guard_counts_under_the_new_policy(void **state)
 	end(&c);
 }
 
-static void the_limits_of_the_new_policy_hold(void **state)
+TEST(the_limits_of_the_new_policy_hold)
 {
 	struct change c;
 
@@ -255,7 +255,7 @@ static void the_limits_of_the_new_policy_hold(void **state)
 	end(&c);
 }
 
-static void the_new_table_matches_the_new_sets(void **state)
+TEST(the_new_table_matches_the_new_sets)
 {
 	struct filter_learn change, swept[4];
 	struct learned_item item;
@@ -284,7 +284,7 @@ static void the_new_table_matches_the_new_sets(void **state)
 
 /* ---- what has ended ---- */
 
-static void open_flows_outlive_what_taught_their_address(void **state)
+TEST(open_flows_outlive_what_taught_their_address)
 {
 	struct change c;
 	int64_t later = NOW + 200000;
@@ -310,7 +310,7 @@ static void open_flows_outlive_what_taught_their_address(void **state)
 	end(&c);
 }
 
-static void what_has_just_ended_counts_as_ended(void **state)
+TEST(what_has_just_ended_counts_as_ended)
 {
 	struct change c;
 
@@ -322,7 +322,7 @@ static void what_has_just_ended_counts_as_ended(void **state)
 	end(&c);
 }
 
-static void nothing_is_remembered_that_nobody_asked_for(void **state)
+TEST(nothing_is_remembered_that_nobody_asked_for)
 {
 	struct change c;
 
@@ -338,7 +338,7 @@ static void nothing_is_remembered_that_nobody_asked_for(void **state)
 	end(&c);
 }
 
-static void the_oldest_that_has_ended_is_forgotten(void **state)
+TEST(the_oldest_that_has_ended_is_forgotten)
 {
 	struct change c;
 	int64_t now = NOW;
@@ -409,7 +409,7 @@ static void check_change(const struct change *c, uint32_t hosts, int64_t now_ms)
 	}
 }
 
-static void any_table_becomes_what_the_policy_allows_of_it(void **state)
+TEST(any_table_becomes_what_the_policy_allows_of_it)
 {
 	static const char *const policies[] = {
 		ONLY(RULE("**.x.test")),
@@ -447,7 +447,7 @@ static void any_table_becomes_what_the_policy_allows_of_it(void **state)
 	"egress: [{action: allow, target: a.x.test}, {action: allow, target: "           \
 	"b.x.test, ports: [443]}]\n"
 
-static void what_goes_on_is_listed_ahead_of_a_change(void **state)
+TEST(what_goes_on_is_listed_ahead_of_a_change)
 {
 	enum { MAX = 8 };
 	struct filter_learn items[MAX];
@@ -483,25 +483,4 @@ static void what_goes_on_is_listed_ahead_of_a_change(void **state)
 	assert_int_equal(c.next.difference->draining_count, 1);
 	assert_non_null(in(c.next.difference->draining, 1, 5));
 	end(&c);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_still_allowed_is_carried_over),
-		cmocka_unit_test(the_rest_of_a_lifetime_is_the_same),
-		cmocka_unit_test(an_address_lives_as_long_as_a_name_that_is_allowed),
-		cmocka_unit_test(the_newest_name_stays_the_newest),
-		cmocka_unit_test(the_guard_counts_under_the_new_policy),
-		cmocka_unit_test(the_limits_of_the_new_policy_hold),
-		cmocka_unit_test(the_new_table_matches_the_new_sets),
-		cmocka_unit_test(open_flows_outlive_what_taught_their_address),
-		cmocka_unit_test(what_has_just_ended_counts_as_ended),
-		cmocka_unit_test(nothing_is_remembered_that_nobody_asked_for),
-		cmocka_unit_test(the_oldest_that_has_ended_is_forgotten),
-		cmocka_unit_test(what_goes_on_is_listed_ahead_of_a_change),
-		cmocka_unit_test(any_table_becomes_what_the_policy_allows_of_it),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

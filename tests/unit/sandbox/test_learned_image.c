@@ -119,7 +119,7 @@ static bool knows(const struct learned *l, const char *name, int64_t now_ms)
 	return false;
 }
 
-static void what_was_learned_outlives_its_table(void **state)
+TEST_WITH(what_was_learned_outlives_its_table, setup, teardown)
 {
 	struct addr six =
 		addr_from_bytes(ADDR_V6, (const uint8_t[16]){ 0x26, 1, [15] = 7 });
@@ -140,7 +140,7 @@ static void what_was_learned_outlives_its_table(void **state)
 	learned_free(l);
 }
 
-static void what_was_renewed_lives_as_long(void **state)
+TEST_WITH(what_was_renewed_lives_as_long, setup, teardown)
 {
 	struct learned *old = table_with_image(), *l = table();
 
@@ -152,7 +152,7 @@ static void what_was_renewed_lives_as_long(void **state)
 	learned_free(l);
 }
 
-static void what_has_ended_is_taken_out(void **state)
+TEST_WITH(what_has_ended_is_taken_out, setup, teardown)
 {
 	struct learned *old = table_with_image(), *l = table();
 
@@ -166,7 +166,7 @@ static void what_has_ended_is_taken_out(void **state)
 	learned_free(old);
 }
 
-static void what_the_kernel_lacks_is_not_adopted(void **state)
+TEST_WITH(what_the_kernel_lacks_is_not_adopted, setup, teardown)
 {
 	struct learned *old = table_with_image(), *l = table();
 
@@ -180,7 +180,7 @@ static void what_the_kernel_lacks_is_not_adopted(void **state)
 	learned_free(old);
 }
 
-static void what_the_policy_does_not_allow_is_not_adopted(void **state)
+TEST_WITH(what_the_policy_does_not_allow_is_not_adopted, setup, teardown)
 {
 	static const char *const policies[] = {
 		"egress: [{action: allow, target: b.x.test}]",
@@ -205,7 +205,7 @@ static void what_the_policy_does_not_allow_is_not_adopted(void **state)
 }
 
 /* The kernel may have elements that nobody remembers. */
-static void what_is_learned_after_an_adoption_may_be_there(void **state)
+TEST_WITH(what_is_learned_after_an_adoption_may_be_there, setup, teardown)
 {
 	struct learned *old = table_with_image(), *l = table();
 	struct dns_name n = name_of("new.x.test");
@@ -235,7 +235,7 @@ static size_t kept_after(const struct learned *l, const char *policy)
 	return next.draining_count;
 }
 
-static void open_flows_outlive_what_opened_them_and_the_engine(void **state)
+TEST_WITH(open_flows_outlive_what_opened_them_and_the_engine, setup, teardown)
 {
 	struct learned *old = table(), *l = table(), *third = table();
 
@@ -265,7 +265,7 @@ static void open_flows_outlive_what_opened_them_and_the_engine(void **state)
 	learned_free(third);
 }
 
-static void another_policy_takes_the_image_along(void **state)
+TEST_WITH(another_policy_takes_the_image_along, setup, teardown)
 {
 	struct learned *old = table_with_image(), *l = table();
 	CLEAN(arena) struct arena arena = { 0 };
@@ -293,7 +293,7 @@ static bool is_untouched(void)
 	return true;
 }
 
-static void a_fresh_one_is_not_touched_before_something_is_learned(void **state)
+TEST_WITH(a_fresh_one_is_not_touched_before_something_is_learned, setup, teardown)
 {
 	struct learned *l = table(), *next = table(), *found = table();
 	struct dns_name n = name_of("probe.x.test");
@@ -325,7 +325,7 @@ static void a_fresh_one_is_not_touched_before_something_is_learned(void **state)
 	learned_free(found);
 }
 
-static void an_image_of_something_else_is_nothing(void **state)
+TEST_WITH(an_image_of_something_else_is_nothing, setup, teardown)
 {
 	struct learned *l = table(), *kept;
 
@@ -339,7 +339,7 @@ static void an_image_of_something_else_is_nothing(void **state)
 	learned_free(l);
 }
 
-static void entries_beyond_the_image_are_not_in_it(void **state)
+TEST_WITH(entries_beyond_the_image_are_not_in_it, setup, teardown)
 {
 	struct learned *old = table_with_image(), *l = table();
 	char name[32];
@@ -377,7 +377,7 @@ static void learn_many(struct learned *l, uint32_t first, uint32_t count)
 }
 
 /* What wasn't reserved can't be touched here: that would end the test. */
-static void what_has_no_room_is_not_in_it(void **state)
+TEST_WITH(what_has_no_room_is_not_in_it, setup, teardown)
 {
 	struct learned *l = table(), *found = table();
 	size_t adopted;
@@ -422,7 +422,7 @@ static void what_has_no_room_is_not_in_it(void **state)
 
 /* Each byte of one record becomes each of these. Whatever it says then, nothing is
  * adopted but names that the policy allows, at most once, for a time that can be. */
-static void no_damaged_byte_does_harm(void **state)
+TEST_WITH(no_damaged_byte_does_harm, setup, teardown)
 {
 	static const uint8_t values[] = { 0, 1, 4, 5, 6, 7, 16, 63, 64, 65, 127, 255 };
 	struct learned *old = table_with_image();
@@ -526,7 +526,7 @@ static void check_adopted(const struct learned *l)
 	assert_int_equal(found, learned_counts(l).addresses);
 }
 
-static void a_crash_at_any_moment_leaves_whole_records(void **state)
+TEST_WITH(a_crash_at_any_moment_leaves_whole_records, setup, teardown)
 {
 	enum { ROUNDS = 40 };
 	size_t total = 0, kept = 0;
@@ -553,42 +553,4 @@ static void a_crash_at_any_moment_leaves_whole_records(void **state)
 	}
 	print_message("%zu adopted, %zu kept\n", total, kept);
 	assert_true(total > ROUNDS && kept > total);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(what_was_learned_outlives_its_table,
-						setup, teardown),
-		cmocka_unit_test_setup_teardown(what_was_renewed_lives_as_long, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(what_has_ended_is_taken_out, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(what_the_kernel_lacks_is_not_adopted,
-						setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			what_the_policy_does_not_allow_is_not_adopted, setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			what_is_learned_after_an_adoption_may_be_there, setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			open_flows_outlive_what_opened_them_and_the_engine, setup,
-			teardown),
-		cmocka_unit_test_setup_teardown(another_policy_takes_the_image_along,
-						setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			a_fresh_one_is_not_touched_before_something_is_learned, setup,
-			teardown),
-		cmocka_unit_test_setup_teardown(an_image_of_something_else_is_nothing,
-						setup, teardown),
-		cmocka_unit_test_setup_teardown(entries_beyond_the_image_are_not_in_it,
-						setup, teardown),
-		cmocka_unit_test_setup_teardown(what_has_no_room_is_not_in_it, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(no_damaged_byte_does_harm, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(
-			a_crash_at_any_moment_leaves_whole_records, setup, teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static unsigned int flood(struct novelty *c, const char *format)
 	return rank;
 }
 
-static void who_asks_for_little_is_first(void **state)
+TEST(who_asks_for_little_is_first)
 {
 	struct novelty c = { 0 };
 
@@ -50,7 +50,7 @@ static void who_asks_for_little_is_first(void **state)
 		assert_int_equal(rank_of_name(&c, "api.test", 0), 0);
 }
 
-static void a_flood_has_a_later_rank_than_what_it_does_not_resemble(void **state)
+TEST(a_flood_has_a_later_rank_than_what_it_does_not_resemble)
 {
 	const struct {
 		const char *what, *flood, *other;
@@ -74,7 +74,7 @@ static void a_flood_has_a_later_rank_than_what_it_does_not_resemble(void **state
 }
 
 /* Which groups share a counter is the key's. */
-static void hardly_any_key_hides_one_behind_a_flood(void **state)
+TEST(hardly_any_key_hides_one_behind_a_flood)
 {
 	unsigned int hidden = 0;
 
@@ -87,7 +87,7 @@ static void hardly_any_key_hides_one_behind_a_flood(void **state)
 	assert_in_range(hidden, 0, 2);
 }
 
-static void addresses_are_grouped_by_their_first_bits(void **state)
+TEST(addresses_are_grouped_by_their_first_bits)
 {
 	struct novelty c = { 0 };
 	struct event e;
@@ -115,7 +115,7 @@ static void addresses_are_grouped_by_their_first_bits(void **state)
 	assert_int_equal(novelty_rank(&c, &e, 0), 0);
 }
 
-static void a_novelty_is_forgotten(void **state)
+TEST(a_novelty_is_forgotten)
 {
 	struct novelty c = { 0 };
 
@@ -127,7 +127,7 @@ static void a_novelty_is_forgotten(void **state)
 	assert_int_equal(rank_of_name(&c, "e.a.flood.example", INT64_C(1) << 60), 0);
 }
 
-static void any_name_will_do(void **state)
+TEST(any_name_will_do)
 {
 	struct novelty c = { 0 };
 	struct event e = name_event("");
@@ -137,18 +137,4 @@ static void any_name_will_do(void **state)
 		memset(e.name, i % 2 ? '.' : 'a', sizeof(e.name)); /* no end */
 		(void)novelty_rank(&c, &e, 0);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(who_asks_for_little_is_first),
-		cmocka_unit_test(a_flood_has_a_later_rank_than_what_it_does_not_resemble),
-		cmocka_unit_test(hardly_any_key_hides_one_behind_a_flood),
-		cmocka_unit_test(addresses_are_grouped_by_their_first_bits),
-		cmocka_unit_test(a_novelty_is_forgotten),
-		cmocka_unit_test(any_name_will_do),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -246,7 +246,7 @@ static struct relay_question question_of(const struct row *row)
 	};
 }
 
-static void test_destinations_are_judged(void **state)
+TEST(test_destinations_are_judged)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct relay_question q = question_of(&rows[i]);
@@ -264,7 +264,7 @@ static void test_destinations_are_judged(void **state)
 	}
 }
 
-static void test_the_zero_judgement_denies(void **state)
+TEST(test_the_zero_judgement_denies)
 {
 	struct relay_judgement j = { 0 };
 
@@ -272,7 +272,7 @@ static void test_the_zero_judgement_denies(void **state)
 }
 
 /* A flow that a name opened, after what it taught has expired. */
-static void test_an_open_flow_is_judged_by_its_name(void **state)
+TEST(test_an_open_flow_is_judged_by_its_name)
 {
 	static const struct {
 		const char *what;
@@ -315,7 +315,7 @@ static void test_an_open_flow_is_judged_by_its_name(void **state)
 }
 
 /* A name that was only claimed, where a rule for the address let it through. */
-static void test_a_claimed_name_carries_no_flow_over_a_change(void **state)
+TEST(test_a_claimed_name_carries_no_flow_over_a_change)
 {
 	static const struct {
 		const char *rules[RULES_MAX + 1];
@@ -512,7 +512,7 @@ static struct dns_name name_of(const char *text)
 	return n;
 }
 
-static void test_what_is_shown_is_judged(void **state)
+TEST(test_what_is_shown_is_judged)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(shown_rows); i++) {
 		struct dns_name name = name_of(shown_rows[i].name);
@@ -531,14 +531,7 @@ static void test_what_is_shown_is_judged(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_destinations_are_judged),
-		cmocka_unit_test(test_the_zero_judgement_denies),
-		cmocka_unit_test(test_an_open_flow_is_judged_by_its_name),
-		cmocka_unit_test(test_a_claimed_name_carries_no_flow_over_a_change),
-		cmocka_unit_test(test_what_is_shown_is_judged),
-	};
-	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	int failed = unit_run(NULL, NULL);
 
 	free(w.plan_bytes);
 	return failed;

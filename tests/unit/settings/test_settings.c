@@ -82,7 +82,7 @@ static const char *upstreams_of(const struct start *s)
 	return all;
 }
 
-static void without_anything_the_defaults_count(void **state)
+TEST(without_anything_the_defaults_count)
 {
 	struct start s;
 
@@ -114,7 +114,7 @@ static void without_anything_the_defaults_count(void **state)
 	start_done(&s);
 }
 
-static void modes_are_read_in_any_order_and_case(void **state)
+TEST(modes_are_read_in_any_order_and_case)
 {
 	static const struct {
 		const char *value;
@@ -151,7 +151,7 @@ static void modes_are_read_in_any_order_and_case(void **state)
 	}
 }
 
-static void names_of_modes(void **state)
+TEST(names_of_modes)
 {
 	assert_string_equal(sidecar_mode_name(SIDECAR_MODE_DNS), "dns");
 	assert_string_equal(sidecar_mode_name(SIDECAR_MODE_DNS_NFT), "dns+nft");
@@ -159,7 +159,7 @@ static void names_of_modes(void **state)
 	assert_string_equal(sidecar_mode_name(SIDECAR_MODE_COUNT), "none");
 }
 
-static void listening_addresses(void **state)
+TEST(listening_addresses)
 {
 	static const struct {
 		const char *value, *want; /* NULL: refused */
@@ -203,7 +203,7 @@ static void listening_addresses(void **state)
 }
 
 /* F7 */
-static void upstreams_are_addresses(void **state)
+TEST(upstreams_are_addresses)
 {
 	static const struct {
 		const char *value, *want; /* NULL: refused */
@@ -249,7 +249,7 @@ static void upstreams_are_addresses(void **state)
 }
 
 /* F10, for what is asked. */
-static void resolv_conf_is_read_when_none_is_given(void **state)
+TEST(resolv_conf_is_read_when_none_is_given)
 {
 	static const struct {
 		const char *text, *want;
@@ -287,7 +287,7 @@ static void resolv_conf_is_read_when_none_is_given(void **state)
 }
 
 /* F8 */
-static void only_addresses_are_exempt(void **state)
+TEST(only_addresses_are_exempt)
 {
 	struct start s;
 
@@ -304,7 +304,7 @@ static void only_addresses_are_exempt(void **state)
 }
 
 /* F9, H7, and the others that fall back. */
-static void numbers_fall_back_as_the_reference_does(void **state)
+TEST(numbers_fall_back_as_the_reference_does)
 {
 	static const struct {
 		const char *variable;
@@ -345,7 +345,7 @@ static void numbers_fall_back_as_the_reference_does(void **state)
 	}
 }
 
-static void probes_ask_for_the_root_or_a_name(void **state)
+TEST(probes_ask_for_the_root_or_a_name)
 {
 	struct dns_name want;
 	struct start s;
@@ -365,7 +365,7 @@ static void probes_ask_for_the_root_or_a_name(void **state)
 }
 
 /* F11 */
-static void attributes_are_cut_at_the_first_equals_sign(void **state)
+TEST(attributes_are_cut_at_the_first_equals_sign)
 {
 	static const char *const want[] = { "a", "b", "k", "v=x", "s", "t" };
 	struct start s;
@@ -381,7 +381,7 @@ static void attributes_are_cut_at_the_first_equals_sign(void **state)
 	start_done(&s);
 }
 
-static void levels_and_outputs(void **state)
+TEST(levels_and_outputs)
 {
 	static const struct {
 		const char *variable;
@@ -408,7 +408,7 @@ static void levels_and_outputs(void **state)
 	start_done(&s);
 }
 
-static void flags_of_the_environment(void **state)
+TEST(flags_of_the_environment)
 {
 	static const struct {
 		const char *variable;
@@ -440,7 +440,7 @@ static void flags_of_the_environment(void **state)
 	start_done(&s);
 }
 
-static void the_command_line_counts_before_the_variables(void **state)
+TEST(the_command_line_counts_before_the_variables)
 {
 	static const char *const variables[] = {
 		"OPENSANDBOX_EGRESS_MODE=dns",
@@ -470,7 +470,7 @@ static void the_command_line_counts_before_the_variables(void **state)
 }
 
 /* A variable that every process of the container has opens nothing, nor ends a start. */
-static void only_the_command_line_removes(void **state)
+TEST(only_the_command_line_removes)
 {
 	struct start s;
 
@@ -487,7 +487,7 @@ static void only_the_command_line_removes(void **state)
 	start_done(&s);
 }
 
-static void what_would_weaken_is_refused(void **state)
+TEST(what_would_weaken_is_refused)
 {
 	static const char *const rows[][2] = {
 		{ "OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT=true", "mitmproxy" },
@@ -515,7 +515,7 @@ static void what_would_weaken_is_refused(void **state)
 	}
 }
 
-static void what_means_nothing_here_is_told(void **state)
+TEST(what_means_nothing_here_is_told)
 {
 	static const char *const rows[][2] = {
 		{ "OTEL_EXPORTER_OTLP_ENDPOINT=http://x", "/metrics" },
@@ -547,7 +547,7 @@ static void what_means_nothing_here_is_told(void **state)
 }
 
 /* All but the last are printed: here to a file in place of standard error. */
-static void every_fault_is_told(void **state)
+TEST(every_fault_is_told)
 {
 	static const char *const variables[] = { "WEIR_MODE=x",
 						 "OPENSANDBOX_EGRESS_HTTP_ADDR=here",
@@ -583,7 +583,7 @@ static void every_fault_is_told(void **state)
 	start_done(&s);
 }
 
-static void paths_stand_where_the_start_stood(void **state)
+TEST(paths_stand_where_the_start_stood)
 {
 	struct start s;
 
@@ -617,26 +617,5 @@ static int remove_resolv_conf(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(without_anything_the_defaults_count),
-		cmocka_unit_test(modes_are_read_in_any_order_and_case),
-		cmocka_unit_test(names_of_modes),
-		cmocka_unit_test(listening_addresses),
-		cmocka_unit_test(upstreams_are_addresses),
-		cmocka_unit_test(resolv_conf_is_read_when_none_is_given),
-		cmocka_unit_test(only_addresses_are_exempt),
-		cmocka_unit_test(numbers_fall_back_as_the_reference_does),
-		cmocka_unit_test(probes_ask_for_the_root_or_a_name),
-		cmocka_unit_test(attributes_are_cut_at_the_first_equals_sign),
-		cmocka_unit_test(levels_and_outputs),
-		cmocka_unit_test(flags_of_the_environment),
-		cmocka_unit_test(the_command_line_counts_before_the_variables),
-		cmocka_unit_test(only_the_command_line_removes),
-		cmocka_unit_test(what_would_weaken_is_refused),
-		cmocka_unit_test(what_means_nothing_here_is_told),
-		cmocka_unit_test(every_fault_is_told),
-		cmocka_unit_test(paths_stand_where_the_start_stood),
-	};
-
-	return cmocka_run_group_tests(tests, make_resolv_conf, remove_resolv_conf);
+	return unit_run(make_resolv_conf, remove_resolv_conf);
 }

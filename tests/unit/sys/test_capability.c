@@ -3,7 +3,7 @@
 
 #include "sys/capability.h"
 
-static void names(void **state)
+TEST(names)
 {
 	static const struct {
 		const char *name;
@@ -42,11 +42,4 @@ static void names(void **state)
 	}
 	assert_true(capability_is(text_of("cap_net_raw"), "NET_RAW"));
 	assert_false(capability_is(text_of("NET_RA"), "NET_RAW"));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = { cmocka_unit_test(names) };
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

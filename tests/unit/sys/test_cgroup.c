@@ -66,7 +66,7 @@ static int remove_all(struct cgroup_walk *w, uint64_t id)
 	return 0;
 }
 
-static void who_goes_meanwhile_is_nobody(void **state)
+TEST_WITH(who_goes_meanwhile_is_nobody, make_tree, remove_tree)
 {
 	struct err err = { 0 };
 	int seen = 0;
@@ -88,7 +88,7 @@ static int remove_top(struct cgroup_walk *w, uint64_t id)
 	return rmdir(tree.top.path) < 0 ? -errno : 0;
 }
 
-static void a_cgroup_that_goes_itself_is_an_error(void **state)
+TEST_WITH(a_cgroup_that_goes_itself_is_an_error, make_tree, remove_tree)
 {
 	struct err err = { 0 };
 	int seen = 0;
@@ -101,16 +101,4 @@ static void a_cgroup_that_goes_itself_is_an_error(void **state)
 		skip();
 	assert_true(cgroup_walk(&w, &tree.top) < 0);
 	assert_non_null(strstr(err.text, "cannot see who is in the cgroup"));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(who_goes_meanwhile_is_nobody, make_tree,
-						remove_tree),
-		cmocka_unit_test_setup_teardown(a_cgroup_that_goes_itself_is_an_error,
-						make_tree, remove_tree),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,7 +96,7 @@ static int setup(void **state)
 	return 0;
 }
 
-static void an_entry_gives_its_mark(void **state)
+TEST_WITH(an_entry_gives_its_mark, setup, NULL)
 {
 	struct entry e = good();
 	uint32_t mark = 0;
@@ -105,7 +105,7 @@ static void an_entry_gives_its_mark(void **state)
 	assert_int_equal(mark, MARK);
 }
 
-static void so_does_one_of_ipv6(void **state)
+TEST_WITH(so_does_one_of_ipv6, setup, NULL)
 {
 	struct entry e;
 	uint32_t mark = 0;
@@ -117,7 +117,7 @@ static void so_does_one_of_ipv6(void **state)
 	assert_int_equal(mark, MARK);
 }
 
-static void an_entry_of_others_says_nothing(void **state)
+TEST_WITH(an_entry_of_others_says_nothing, setup, NULL)
 {
 	struct entry all[6];
 	uint32_t mark = 99;
@@ -137,7 +137,7 @@ static void an_entry_of_others_says_nothing(void **state)
 	assert_int_equal(mark, 99);
 }
 
-static void an_answer_to_another_question_is_skipped(void **state)
+TEST_WITH(an_answer_to_another_question_is_skipped, setup, NULL)
 {
 	struct entry e = good();
 	uint32_t mark = 99;
@@ -153,7 +153,7 @@ static void an_answer_to_another_question_is_skipped(void **state)
 	assert_int_equal(mark, 99);
 }
 
-static void what_is_cut_says_nothing(void **state)
+TEST_WITH(what_is_cut_says_nothing, setup, NULL)
 {
 	struct entry e = good();
 	struct reply r = build(&e), cut;
@@ -169,7 +169,7 @@ static void what_is_cut_says_nothing(void **state)
 	assert_int_equal(mark, 99);
 }
 
-static void an_error_is_passed_on(void **state)
+TEST_WITH(an_error_is_passed_on, setup, NULL)
 {
 	struct reply r = { 0 };
 	struct nlmsghdr *h = mnl_nlmsg_put_header(r.bytes);
@@ -186,18 +186,4 @@ static void an_error_is_passed_on(void **state)
 	assert_int_equal(read_mark(&r, &mark), -EBADMSG);
 	error->error = 5;
 	assert_int_equal(read_mark(&r, &mark), -EBADMSG);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(an_entry_gives_its_mark, setup),
-		cmocka_unit_test_setup(so_does_one_of_ipv6, setup),
-		cmocka_unit_test_setup(an_entry_of_others_says_nothing, setup),
-		cmocka_unit_test_setup(an_answer_to_another_question_is_skipped, setup),
-		cmocka_unit_test_setup(what_is_cut_says_nothing, setup),
-		cmocka_unit_test_setup(an_error_is_passed_on, setup),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,7 +55,7 @@ static void expect_refused(const char *path, const struct file_how *how, int cod
 		fail_msg("'%s' doesn't say '%s'", err.text, why);
 }
 
-static void a_regular_file_is_read_whole(void **state)
+TEST(a_regular_file_is_read_whole)
 {
 	put(in_folder("plain"), "text");
 	put(in_folder("empty"), "");
@@ -63,7 +63,7 @@ static void a_regular_file_is_read_whole(void **state)
 	expect_text(in_folder("empty"), "");
 }
 
-static void a_file_of_proc_is_read_whatever_its_size(void **state)
+TEST(a_file_of_proc_is_read_whatever_its_size)
 {
 	const struct file_how how = { .max_bytes = 1 << 20,
 				      .follow = true,
@@ -77,7 +77,7 @@ static void a_file_of_proc_is_read_whatever_its_size(void **state)
 	expect_refused("/proc/self/smaps", &any, -E2BIG, "larger than 0 KiB");
 }
 
-static void what_is_no_regular_file_is_refused_at_once(void **state)
+TEST(what_is_no_regular_file_is_refused_at_once)
 {
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
 	CLEAN(fd) int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -97,7 +97,7 @@ static void what_is_no_regular_file_is_refused_at_once(void **state)
 	expect_refused(in_folder("none"), &any, -ENOENT, "No such file");
 }
 
-static void a_link_is_followed_when_the_caller_says_so(void **state)
+TEST(a_link_is_followed_when_the_caller_says_so)
 {
 	put(in_folder("target"), "led here");
 	assert_int_equal(symlink("target", in_folder("link")), 0);
@@ -105,7 +105,7 @@ static void a_link_is_followed_when_the_caller_says_so(void **state)
 	expect_refused(in_folder("link"), &no_link, -ELOOP, "it is a link");
 }
 
-static void what_is_too_large_is_refused(void **state)
+TEST(what_is_too_large_is_refused)
 {
 	char text[66];
 
@@ -118,7 +118,7 @@ static void what_is_too_large_is_refused(void **state)
 	expect_text(in_folder("large"), text);
 }
 
-static void a_file_is_made_where_none_is(void **state)
+TEST(a_file_is_made_where_none_is)
 {
 	const struct file_how how = { .flags = O_RDWR | O_CREAT, .mode = 0640 };
 	int fd = file_open(AT_FDCWD, in_folder("made"), &how, NULL);
@@ -139,7 +139,7 @@ static void a_file_is_made_where_none_is(void **state)
 	assert_int_equal(access(in_folder("nothing"), F_OK), -1);
 }
 
-static void a_file_is_replaced_and_nothing_is_left_beside_it(void **state)
+TEST(a_file_is_replaced_and_nothing_is_left_beside_it)
 {
 	CLEAN(fd) int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -175,15 +175,5 @@ static int tear_down(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_regular_file_is_read_whole),
-		cmocka_unit_test(a_file_of_proc_is_read_whatever_its_size),
-		cmocka_unit_test(what_is_no_regular_file_is_refused_at_once),
-		cmocka_unit_test(a_link_is_followed_when_the_caller_says_so),
-		cmocka_unit_test(what_is_too_large_is_refused),
-		cmocka_unit_test(a_file_is_made_where_none_is),
-		cmocka_unit_test(a_file_is_replaced_and_nothing_is_left_beside_it),
-	};
-
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return unit_run(set_up, tear_down);
 }

@@ -20,7 +20,7 @@ static struct addr addr_of(const char *text)
 /* A packet that is sent as soon as it stands has an address that answers can come to: the
  * kernel puts the route of an IPv6 address in a moment after it has said that the address
  * is there. */
-static void test_the_stub_links_addresses_are_local_at_once(void **state)
+TEST(test_the_stub_links_addresses_are_local_at_once)
 {
 	struct addr four = addr_of("192.0.0.2"), six = addr_of("2001:db8:7765:6972::2");
 	struct err err = { 0 };
@@ -42,11 +42,7 @@ static void test_the_stub_links_addresses_are_local_at_once(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_the_stub_links_addresses_are_local_at_once),
-	};
-
 	if (unshare(CLONE_NEWNET) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
 		return 77; /* skipped: no namespaces for this user */
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

@@ -62,7 +62,7 @@ static void start(struct named_timer *t, int64_t at_ms)
 	assert_int_equal(loop_timer_start(loop, &t->timer, at_ms), 0);
 }
 
-static void timers_fire_in_the_order_of_their_times(void **state)
+TEST_WITH(timers_fire_in_the_order_of_their_times, setup, teardown)
 {
 	struct named_timer a = { .name = 'a' }, b = { .name = 'b' }, c = { .name = 'c' };
 
@@ -75,7 +75,7 @@ static void timers_fire_in_the_order_of_their_times(void **state)
 	assert_string_equal(trace, "abc");
 }
 
-static void a_moved_timer_fires_once_at_its_new_time(void **state)
+TEST_WITH(a_moved_timer_fires_once_at_its_new_time, setup, teardown)
 {
 	struct named_timer a = { .name = 'a' }, b = { .name = 'b' };
 
@@ -86,7 +86,7 @@ static void a_moved_timer_fires_once_at_its_new_time(void **state)
 	assert_string_equal(trace, "ba");
 }
 
-static void a_stopped_timer_does_not_fire(void **state)
+TEST_WITH(a_stopped_timer_does_not_fire, setup, teardown)
 {
 	struct named_timer a = { .name = 'a' }, b = { .name = 'b' };
 
@@ -98,7 +98,7 @@ static void a_stopped_timer_does_not_fire(void **state)
 	assert_string_equal(trace, "a");
 }
 
-static void a_timer_in_the_future_waits(void **state)
+TEST_WITH(a_timer_in_the_future_waits, setup, teardown)
 {
 	struct named_timer a = { .name = 'a' };
 
@@ -108,7 +108,7 @@ static void a_timer_in_the_future_waits(void **state)
 	loop_timer_stop(loop, &a.timer);
 }
 
-static void a_timer_that_restarts_itself_starves_no_other(void **state)
+TEST_WITH(a_timer_that_restarts_itself_starves_no_other, setup, teardown)
 {
 	struct named_timer a = { .name = 'a' }, b = { .name = 'b' };
 
@@ -129,7 +129,7 @@ static void check_order(struct loop_timer *t)
 	fired++;
 }
 
-static void many_timers_started_moved_and_stopped_keep_their_order(void **state)
+TEST_WITH(many_timers_started_moved_and_stopped_keep_their_order, setup, teardown)
 {
 	struct loop_timer timers[TIMERS] = { 0 };
 	size_t expected = 0;
@@ -181,7 +181,7 @@ static void source_close(struct event_source *s)
 	close(s->source.fd);
 }
 
-static void a_source_removed_by_another_of_the_batch_is_not_called(void **state)
+TEST_WITH(a_source_removed_by_another_of_the_batch_is_not_called, setup, teardown)
 {
 	struct event_source a = { 0 }, b = { 0 };
 
@@ -195,7 +195,7 @@ static void a_source_removed_by_another_of_the_batch_is_not_called(void **state)
 	source_close(&b);
 }
 
-static void a_source_without_interest_is_silent_until_it_is_modified(void **state)
+TEST_WITH(a_source_without_interest_is_silent_until_it_is_modified, setup, teardown)
 {
 	struct event_source a = { 0 };
 
@@ -209,7 +209,7 @@ static void a_source_without_interest_is_silent_until_it_is_modified(void **stat
 	source_close(&a);
 }
 
-static void a_bad_descriptor_is_an_error(void **state)
+TEST_WITH(a_bad_descriptor_is_an_error, setup, teardown)
 {
 	struct loop_source s = { .fd = -1 };
 
@@ -235,7 +235,7 @@ static void source_defers(struct loop_source *source, uint32_t events)
 	loop_defer(loop, &d);
 }
 
-static void a_turn_is_sources_then_timers_then_its_end_then_deferred_work(void **state)
+TEST_WITH(a_turn_is_sources_then_timers_then_its_end_then_deferred_work, setup, teardown)
 {
 	struct event_source a = { 0 };
 	struct named_timer t = { .name = 't' };
@@ -265,7 +265,7 @@ static void chain_run(struct loop_deferred *d)
 		loop_defer_cancel(loop, c->cancels);
 }
 
-static void deferred_work_may_defer_itself_to_the_next_turn(void **state)
+TEST_WITH(deferred_work_may_defer_itself_to_the_next_turn, setup, teardown)
 {
 	struct chain c = { .deferred.run = chain_run, .again = &c.deferred };
 
@@ -280,7 +280,7 @@ static void deferred_work_may_defer_itself_to_the_next_turn(void **state)
 	assert_string_equal(trace, "cc");
 }
 
-static void deferred_work_that_is_cancelled_does_not_run(void **state)
+TEST_WITH(deferred_work_that_is_cancelled_does_not_run, setup, teardown)
 {
 	struct loop_deferred never = { .run = deferred_run };
 	struct chain c = { .deferred.run = chain_run, .cancels = &never };
@@ -298,7 +298,7 @@ static void stop_run(struct loop_timer *t)
 	loop_stop(loop);
 }
 
-static void run_ends_after_stop(void **state)
+TEST_WITH(run_ends_after_stop, setup, teardown)
 {
 	struct loop_timer t = { .on_fire = stop_run };
 
@@ -308,22 +308,5 @@ static void run_ends_after_stop(void **state)
 
 int main(void)
 {
-#define RULE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		RULE(timers_fire_in_the_order_of_their_times),
-		RULE(a_moved_timer_fires_once_at_its_new_time),
-		RULE(a_stopped_timer_does_not_fire),
-		RULE(a_timer_in_the_future_waits),
-		RULE(a_timer_that_restarts_itself_starves_no_other),
-		RULE(many_timers_started_moved_and_stopped_keep_their_order),
-		RULE(a_source_removed_by_another_of_the_batch_is_not_called),
-		RULE(a_source_without_interest_is_silent_until_it_is_modified),
-		RULE(a_bad_descriptor_is_an_error),
-		RULE(a_turn_is_sources_then_timers_then_its_end_then_deferred_work),
-		RULE(deferred_work_may_defer_itself_to_the_next_turn),
-		RULE(deferred_work_that_is_cancelled_does_not_run),
-		RULE(run_ends_after_stop),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

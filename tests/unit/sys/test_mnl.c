@@ -37,7 +37,7 @@ static struct nlmsghdr *build(void *buf)
 	return h;
 }
 
-static void a_message_is_written_byte_by_byte(void **state)
+TEST(a_message_is_written_byte_by_byte)
 {
 	_Alignas(struct nlmsghdr) uint8_t buf[128];
 	struct nlmsghdr *h;
@@ -58,7 +58,7 @@ static int note(const struct nlattr *a, void *data)
 					 : MNL_CB_OK;
 }
 
-static void attributes_are_read_while_they_are_whole(void **state)
+TEST(attributes_are_read_while_they_are_whole)
 {
 	_Alignas(struct nlmsghdr) uint8_t buf[128];
 	struct nlmsghdr *h = build(buf);
@@ -101,7 +101,7 @@ struct message {
 	uint32_t len; /* 0: what it has */
 };
 
-static void answers_end_as_they_say(void **state)
+TEST(answers_end_as_they_say)
 {
 	static const struct {
 		const char *what;
@@ -148,15 +148,4 @@ static void answers_end_as_they_say(void **state)
 			fail_msg("%s: %d, %d seen, errno %d", rows[i].what, r, seen,
 				 errno);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_message_is_written_byte_by_byte),
-		cmocka_unit_test(attributes_are_read_while_they_are_whole),
-		cmocka_unit_test(answers_end_as_they_say),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@ static const char table[] =
 	"31 27 0:99 / /mnt rw - tmpfs t rw\n"
 	"32 27 0:98 / /mnt rw - tmpfs u rw\n";
 
-static void the_table_is_sorted_unescaped_and_unique(void **state)
+TEST(the_table_is_sorted_unescaped_and_unique)
 {
 	static const struct mount want[] = {
 		{ "/", "ext4", 254 << 20, "/", 27 },
@@ -38,7 +38,7 @@ static void the_table_is_sorted_unescaped_and_unique(void **state)
 	free(text);
 }
 
-static void what_is_no_mount_table_is_refused(void **state)
+TEST(what_is_no_mount_table_is_refused)
 {
 	static const char *const cases[] = {
 		"x\n",
@@ -60,7 +60,7 @@ static void what_is_no_mount_table_is_refused(void **state)
 	}
 }
 
-static void of_very_many_mounts_each_is_found(void **state)
+TEST(of_very_many_mounts_each_is_found)
 {
 	enum { MANY = 20000 };
 	static const char line[] = "1 2 3:4 / /m%05d/x rw - ext4 d rw\n";
@@ -88,7 +88,7 @@ static void of_very_many_mounts_each_is_found(void **state)
 	free(text);
 }
 
-static void paths_are_compared_by_component(void **state)
+TEST(paths_are_compared_by_component)
 {
 	static const struct {
 		const char *path, *top;
@@ -105,7 +105,7 @@ static void paths_are_compared_by_component(void **state)
 				 cases[i].want);
 }
 
-static void the_holding_mount_is_the_deepest(void **state)
+TEST(the_holding_mount_is_the_deepest)
 {
 	struct mounts m;
 	char *text = strdup(table);
@@ -121,25 +121,11 @@ static void the_holding_mount_is_the_deepest(void **state)
 	free(text);
 }
 
-static void this_machine_s_table_is_read(void **state)
+TEST(this_machine_s_table_is_read)
 {
 	struct mounts m;
 
 	assert_int_equal(mounts_read(false, &m, NULL), 0);
 	assert_string_equal(m.list[0].path, "/");
 	mounts_done(&m);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_table_is_sorted_unescaped_and_unique),
-		cmocka_unit_test(what_is_no_mount_table_is_refused),
-		cmocka_unit_test(of_very_many_mounts_each_is_found),
-		cmocka_unit_test(paths_are_compared_by_component),
-		cmocka_unit_test(the_holding_mount_is_the_deepest),
-		cmocka_unit_test(this_machine_s_table_is_read),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

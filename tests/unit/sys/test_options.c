@@ -46,7 +46,7 @@ static int clear_environment(void **state)
 	return 0;
 }
 
-static void given_options_are_marked(void **state)
+TEST_WITH(given_options_are_marked, clear_environment, NULL)
 {
 	char *argv[] = { (char[]){ "verb" }, (char[]){ "--flag" },
 			 (char[]){ "--paths=a:b" }, NULL };
@@ -60,7 +60,7 @@ static void given_options_are_marked(void **state)
 	assert_string_equal(t.values[0], "a:b");
 }
 
-static void a_variable_counts_where_the_option_is_not_given(void **state)
+TEST_WITH(a_variable_counts_where_the_option_is_not_given, clear_environment, NULL)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	struct target t = { 0 };
@@ -80,7 +80,7 @@ static void a_variable_counts_where_the_option_is_not_given(void **state)
 	assert_int_equal(given, 15);
 }
 
-static void bad_variables_are_named(void **state)
+TEST_WITH(bad_variables_are_named, clear_environment, NULL)
 {
 	static const struct {
 		const char *name, *value, *says;
@@ -105,7 +105,7 @@ static void bad_variables_are_named(void **state)
 	}
 }
 
-static void all_faults_are_told_at_once(void **state)
+TEST_WITH(all_faults_are_told_at_once, clear_environment, NULL)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	const char *argv[] = { "verb",	   "--one",    "bad", "-x",
@@ -127,7 +127,7 @@ static void all_faults_are_told_at_once(void **state)
 	assert_non_null(strstr(err.text, "WEIR_FLAG: 'yes' is not"));
 }
 
-static void empty_and_false_variables_set_nothing(void **state)
+TEST_WITH(empty_and_false_variables_set_nothing, clear_environment, NULL)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	struct target t = { 0 };
@@ -141,27 +141,10 @@ static void empty_and_false_variables_set_nothing(void **state)
 	assert_false(t.flag);
 }
 
-static void a_variable_of_no_option_is_found(void **state)
+TEST_WITH(a_variable_of_no_option_is_found, clear_environment, NULL)
 {
 	assert_null(cli_options_stray_variable(&table));
 	setenv("WEIR_OTHER", "1", 1);
 	assert_int_equal(strncmp(cli_options_stray_variable(&table), "WEIR_OTHER=", 11),
 			 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(given_options_are_marked, clear_environment),
-		cmocka_unit_test_setup(a_variable_counts_where_the_option_is_not_given,
-				       clear_environment),
-		cmocka_unit_test_setup(bad_variables_are_named, clear_environment),
-		cmocka_unit_test_setup(all_faults_are_told_at_once, clear_environment),
-		cmocka_unit_test_setup(empty_and_false_variables_set_nothing,
-				       clear_environment),
-		cmocka_unit_test_setup(a_variable_of_no_option_is_found,
-				       clear_environment),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,7 +62,7 @@ static void expect_refused(const char *path, const char *why)
 		fail_msg("'%s' doesn't say '%s'", err.text, why);
 }
 
-static void a_file_that_others_can_change_is_refused(void **state)
+TEST(a_file_that_others_can_change_is_refused)
 {
 	put(in_folder("mine"), 0, 0644);
 	put(in_folder("theirs"), OTHER, 0644);
@@ -75,7 +75,7 @@ static void a_file_that_others_can_change_is_refused(void **state)
 	expect_refused(in_folder("groups"), "others than its owner may write to it");
 }
 
-static void a_directory_that_others_can_change_is_refused(void **state)
+TEST(a_directory_that_others_can_change_is_refused)
 {
 	const char *const below = "d/mine";
 
@@ -94,7 +94,7 @@ static void a_directory_that_others_can_change_is_refused(void **state)
 		       "a directory on the way to it belongs to another");
 }
 
-static void the_way_of_a_link_is_looked_at_as_well(void **state)
+TEST(the_way_of_a_link_is_looked_at_as_well)
 {
 	make(in_folder("e"), OTHER, 0755);
 	put(in_folder("mine"), 0, 0644);
@@ -111,7 +111,7 @@ static void the_way_of_a_link_is_looked_at_as_well(void **state)
 	expect_refused(in_folder("good"), "a link on the way to it belongs to another");
 }
 
-static void what_is_not_there_is_not_there_whoever_owns_the_way(void **state)
+TEST(what_is_not_there_is_not_there_whoever_owns_the_way)
 {
 	CLEAN(path) struct path found = { .fd = -1 };
 	char longer[512];
@@ -144,14 +144,7 @@ static int tear_down(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_file_that_others_can_change_is_refused),
-		cmocka_unit_test(a_directory_that_others_can_change_is_refused),
-		cmocka_unit_test(the_way_of_a_link_is_looked_at_as_well),
-		cmocka_unit_test(what_is_not_there_is_not_there_whoever_owns_the_way),
-	};
-
 	if (geteuid() != 0)
 		return 77;
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return unit_run(set_up, tear_down);
 }

@@ -37,7 +37,7 @@ static int tear_down(void **state)
 	return chdir("/") | rmdir(*state);
 }
 
-static void a_path_is_found_with_its_canonical_name(void **state)
+TEST(a_path_is_found_with_its_canonical_name)
 {
 	static const struct {
 		const char *given, *below; /* of the working directory */
@@ -65,7 +65,7 @@ static void a_path_is_found_with_its_canonical_name(void **state)
 	}
 }
 
-static void roots_links_in_places_of_the_system_are_trusted(void **state)
+TEST(roots_links_in_places_of_the_system_are_trusted)
 {
 	struct stat st;
 	struct path p;
@@ -78,7 +78,7 @@ static void roots_links_in_places_of_the_system_are_trusted(void **state)
 	path_done(&p);
 }
 
-static void what_is_missing_is_made_but_not_behind_a_link(void **state)
+TEST(what_is_missing_is_made_but_not_behind_a_link)
 {
 	struct path p;
 
@@ -90,7 +90,7 @@ static void what_is_missing_is_made_but_not_behind_a_link(void **state)
 	path_done(&p);
 }
 
-static void links_without_an_end_are_an_error(void **state)
+TEST(links_without_an_end_are_an_error)
 {
 	struct path p;
 
@@ -99,7 +99,7 @@ static void links_without_an_end_are_an_error(void **state)
 	unlink("round");
 }
 
-static void the_parent_of_what_does_not_exist_is_found(void **state)
+TEST(the_parent_of_what_does_not_exist_is_found)
 {
 	const char *last;
 	struct path p;
@@ -115,7 +115,7 @@ static void the_parent_of_what_does_not_exist_is_found(void **state)
 	assert_int_equal(path_open_parent("dir/..", &p, &last, NULL), -EISDIR);
 }
 
-static void another_file_of_the_same_name_is_not_opened_again(void **state)
+TEST(another_file_of_the_same_name_is_not_opened_again)
 {
 	struct path p;
 	int fd = -1;
@@ -138,14 +138,5 @@ static void another_file_of_the_same_name_is_not_opened_again(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_path_is_found_with_its_canonical_name),
-		cmocka_unit_test(roots_links_in_places_of_the_system_are_trusted),
-		cmocka_unit_test(what_is_missing_is_made_but_not_behind_a_link),
-		cmocka_unit_test(links_without_an_end_are_an_error),
-		cmocka_unit_test(the_parent_of_what_does_not_exist_is_found),
-		cmocka_unit_test(another_file_of_the_same_name_is_not_opened_again),
-	};
-
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return unit_run(set_up, tear_down);
 }

@@ -117,7 +117,7 @@ static const struct {
 	{ "UDP over IPv6", ADDR_V6, IPPROTO_UDP },
 };
 
-static void a_port_that_is_held_is_nobody_elses(void **state)
+TEST_WITH(a_port_that_is_held_is_nobody_elses, reset, NULL)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
 		int fd = socket_of(kinds[i].family, kinds[i].protocol);
@@ -159,7 +159,7 @@ static int connect_to(int fd, enum addr_family family, uint16_t port)
 }
 
 /* The kernel takes a port that it chose itself back when the connection is over. */
-static void a_refused_connection_keeps_its_port(void **state)
+TEST_WITH(a_refused_connection_keeps_its_port, reset, NULL)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
 		int fd = socket_of(kinds[i].family, kinds[i].protocol);
@@ -179,7 +179,7 @@ static void a_refused_connection_keeps_its_port(void **state)
 	}
 }
 
-static void the_end_of_a_connection_is_said_before_the_port_is_let_go(void **state)
+TEST_WITH(the_end_of_a_connection_is_said_before_the_port_is_let_go, reset, NULL)
 {
 	CLEAN(fd) int listener = socket_of(ADDR_V4, IPPROTO_TCP);
 	CLEAN(fd) int fd = socket_of(ADDR_V4, IPPROTO_TCP);
@@ -201,7 +201,7 @@ static void the_end_of_a_connection_is_said_before_the_port_is_let_go(void **sta
 	assert_true(filter.still_bound);
 }
 
-static void without_a_mark_nothing_is_held(void **state)
+TEST_WITH(without_a_mark_nothing_is_held, reset, NULL)
 {
 	const struct own_ports none = { 0 };
 	CLEAN(fd) int fd = socket_of(ADDR_V4, IPPROTO_TCP);
@@ -215,7 +215,7 @@ static void without_a_mark_nothing_is_held(void **state)
 	assert_int_equal(filter.holds + filter.let_gos, 0);
 }
 
-static void a_filter_that_says_no_fails_the_socket(void **state)
+TEST_WITH(a_filter_that_says_no_fails_the_socket, reset, NULL)
 {
 	CLEAN(fd) int fd = socket_of(ADDR_V4, IPPROTO_TCP);
 
@@ -224,7 +224,7 @@ static void a_filter_that_says_no_fails_the_socket(void **state)
 	assert_int_equal(filter.let_gos, 0);
 }
 
-static void what_is_neither_tcp_nor_udp_is_refused(void **state)
+TEST_WITH(what_is_neither_tcp_nor_udp_is_refused, reset, NULL)
 {
 	CLEAN(fd) int fd = socket_of(ADDR_V4, IPPROTO_TCP);
 
@@ -235,17 +235,7 @@ static void what_is_neither_tcp_nor_udp_is_refused(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(a_port_that_is_held_is_nobody_elses, reset),
-		cmocka_unit_test_setup(a_refused_connection_keeps_its_port, reset),
-		cmocka_unit_test_setup(
-			the_end_of_a_connection_is_said_before_the_port_is_let_go, reset),
-		cmocka_unit_test_setup(without_a_mark_nothing_is_held, reset),
-		cmocka_unit_test_setup(a_filter_that_says_no_fails_the_socket, reset),
-		cmocka_unit_test_setup(what_is_neither_tcp_nor_udp_is_refused, reset),
-	};
-
 	if (setup(NULL) != 0)
 		return 77; /* no network namespace to be had */
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

@@ -92,7 +92,7 @@ static int find(uint16_t port, int64_t age_ms, struct owner *ret)
 	return owner_find(diag, &q, ret);
 }
 
-static void it_is_found_by_its_socket(void **state)
+TEST(it_is_found_by_its_socket)
 {
 	struct holder a = hold("first", -1), b = hold("second", -1);
 	struct owner o = { 0 };
@@ -109,7 +109,7 @@ static void it_is_found_by_its_socket(void **state)
 	assert_int_equal(find(a.port, 0, &o), -ENOENT);
 }
 
-static void of_several_that_have_it_none_is_named(void **state)
+TEST(of_several_that_have_it_none_is_named)
 {
 	struct sockaddr_in sa;
 	int fd = udp_open(&sa);
@@ -126,7 +126,7 @@ static void of_several_that_have_it_none_is_named(void **state)
 	let_go(&a);
 }
 
-static void hostile_names_are_tame(void **state)
+TEST(hostile_names_are_tame)
 {
 	static const struct {
 		const char *name, *shown;
@@ -151,7 +151,7 @@ static void hostile_names_are_tame(void **state)
 	}
 }
 
-static void a_socket_of_ipv6_sends_over_ipv4(void **state)
+TEST(a_socket_of_ipv6_sends_over_ipv4)
 {
 	struct sockaddr_in6 sa = { .sin6_family = AF_INET6 };
 	socklen_t size = sizeof(sa);
@@ -168,7 +168,7 @@ static void a_socket_of_ipv6_sends_over_ipv4(void **state)
 }
 
 /* Where a lookup went at first is not known, but what a lookup is. */
-static void a_socket_that_speaks_elsewhere_asked_nothing(void **state)
+TEST(a_socket_that_speaks_elsewhere_asked_nothing)
 {
 	struct sockaddr_in sa, to = { .sin_family = AF_INET,
 				      .sin_addr.s_addr = htobe32(INADDR_LOOPBACK),
@@ -185,7 +185,7 @@ static void a_socket_that_speaks_elsewhere_asked_nothing(void **state)
 	close(fd);
 }
 
-static void what_cannot_be_meant_is_refused(void **state)
+TEST(what_cannot_be_meant_is_refused)
 {
 	struct owner_question q = { .among = OWNER_NETWORK,
 				    .protocol = IPPROTO_TCP,
@@ -201,18 +201,4 @@ static void what_cannot_be_meant_is_refused(void **state)
 	q.protocol = IPPROTO_UDP;
 	q.from.port = 0;
 	assert_int_equal(owner_find(diag, &q, &o), -EINVAL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(it_is_found_by_its_socket),
-		cmocka_unit_test(of_several_that_have_it_none_is_named),
-		cmocka_unit_test(hostile_names_are_tame),
-		cmocka_unit_test(a_socket_of_ipv6_sends_over_ipv4),
-		cmocka_unit_test(a_socket_that_speaks_elsewhere_asked_nothing),
-		cmocka_unit_test(what_cannot_be_meant_is_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

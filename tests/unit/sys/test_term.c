@@ -7,7 +7,7 @@
 #include "base/macros.h"
 #include "unit.h"
 
-static void text_is_wrapped_between_words(void **state)
+TEST(text_is_wrapped_between_words)
 {
 	static const struct {
 		const char *what, *text;
@@ -40,7 +40,7 @@ static void text_is_wrapped_between_words(void **state)
 	}
 }
 
-static void a_file_has_neither_colour_nor_width(void **state)
+TEST(a_file_has_neither_colour_nor_width)
 {
 	FILE *out = fopen("/dev/null", "w");
 
@@ -49,14 +49,4 @@ static void a_file_has_neither_colour_nor_width(void **state)
 	assert_false(term_has_colour(out));
 	assert_int_equal(term_width(out), TERM_WIDTH_DEFAULT);
 	fclose(out);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(text_is_wrapped_between_words),
-		cmocka_unit_test(a_file_has_neither_colour_nor_width),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,7 +55,7 @@ static struct worker *start(struct seen *s, size_t queue, size_t reserve, int ti
 	return w;
 }
 
-static void records_come_in_order_and_whole(void **state)
+TEST(records_come_in_order_and_whole)
 {
 	struct seen s = { .gate = { -1, -1 } };
 	struct worker *w = start(&s, 1 << 20, 0, 0);
@@ -71,7 +71,7 @@ static void records_come_in_order_and_whole(void **state)
 	assert_true(worker_free(w, 1000));
 }
 
-static void a_full_queue_refuses_counts_and_never_waits(void **state)
+TEST(a_full_queue_refuses_counts_and_never_waits)
 {
 	struct seen s = { 0 };
 	struct worker *w;
@@ -102,7 +102,7 @@ static void a_full_queue_refuses_counts_and_never_waits(void **state)
 	close(s.gate[1]);
 }
 
-static void a_record_larger_than_the_queue_is_refused(void **state)
+TEST(a_record_larger_than_the_queue_is_refused)
 {
 	struct seen s = { .gate = { -1, -1 } };
 	struct worker *w = start(&s, 64, 0, 0);
@@ -114,7 +114,7 @@ static void a_record_larger_than_the_queue_is_refused(void **state)
 	assert_true(worker_free(w, 1000));
 }
 
-static void ticks_come_without_records(void **state)
+TEST(ticks_come_without_records)
 {
 	struct seen s = { .gate = { -1, -1 } };
 	struct worker *w = start(&s, 64, 0, 5);
@@ -126,7 +126,7 @@ static void ticks_come_without_records(void **state)
 	assert_true(worker_free(NULL, 0));
 }
 
-static void a_thread_that_hangs_is_left_behind(void **state)
+TEST(a_thread_that_hangs_is_left_behind)
 {
 	static struct seen s; /* outlives the thread's wait */
 	struct worker *w;
@@ -143,17 +143,4 @@ static void a_thread_that_hangs_is_left_behind(void **state)
 	     i++)
 		usleep(1000);
 	assert_int_equal(s.next, 1);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(records_come_in_order_and_whole),
-		cmocka_unit_test(a_full_queue_refuses_counts_and_never_waits),
-		cmocka_unit_test(a_record_larger_than_the_queue_is_refused),
-		cmocka_unit_test(ticks_come_without_records),
-		cmocka_unit_test(a_thread_that_hangs_is_left_behind),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ static void start(struct start *s, const char *const *words)
 
 #define START(s, ...) start(s, (const char *const[WORDS_MAX]){ __VA_ARGS__ })
 
-static void test_what_holds_without_options(void **state)
+TEST(test_what_holds_without_options)
 {
 	struct start s;
 
@@ -53,7 +53,7 @@ static void test_what_holds_without_options(void **state)
 	arena_done(&s.spec.arena);
 }
 
-static void test_a_variable_counts_behind_the_command_line(void **state)
+TEST(test_a_variable_counts_behind_the_command_line)
 {
 	static char socket[] = "WEIR_SOCKET=/a/sock", run[] = "WEIR_RUN_DIR=/a/run";
 	/* the sidecar's are not the daemon's */
@@ -73,7 +73,7 @@ static void test_a_variable_counts_behind_the_command_line(void **state)
 	clearenv();
 }
 
-static void test_a_path_means_the_same_everywhere(void **state)
+TEST(test_a_path_means_the_same_everywhere)
 {
 	struct start s;
 
@@ -84,7 +84,7 @@ static void test_a_path_means_the_same_everywhere(void **state)
 	arena_done(&s.spec.arena);
 }
 
-static void test_what_is_no_option_ends_the_start(void **state)
+TEST(test_what_is_no_option_ends_the_start)
 {
 	static const char *const bad[][2] = {
 		{ "--mode", "dns" },	 { "--api-open", NULL },
@@ -105,7 +105,7 @@ static void test_what_is_no_option_ends_the_start(void **state)
 	}
 }
 
-static void test_name_servers_are_the_hosts(void **state)
+TEST(test_name_servers_are_the_hosts)
 {
 	static const struct {
 		const char *text, *first;
@@ -142,7 +142,7 @@ static void test_name_servers_are_the_hosts(void **state)
 }
 
 /* What both take means the same, and is said in the same words. */
-static void test_options_are_those_of_the_sidecar(void **state)
+TEST(test_options_are_those_of_the_sidecar)
 {
 	size_t shared = 0;
 
@@ -162,7 +162,7 @@ static void test_options_are_those_of_the_sidecar(void **state)
 	assert_in_range(shared, 10, 20);
 }
 
-static void test_an_attach_says_what_is_attached(void **state)
+TEST(test_an_attach_says_what_is_attached)
 {
 	static const char *const bad[][6] = {
 		{ "attach", "--id", "x" },
@@ -182,7 +182,7 @@ static void test_an_attach_says_what_is_attached(void **state)
 	}
 }
 
-static void test_there_is_no_tcp_without_tls_and_a_token(void **state)
+TEST(test_there_is_no_tcp_without_tls_and_a_token)
 {
 	static const struct {
 		const char *words[WORDS_MAX];
@@ -210,20 +210,4 @@ static void test_there_is_no_tcp_without_tls_and_a_token(void **state)
 			assert_int_equal(s.spec.http.port, 8443);
 		arena_done(&s.spec.arena);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_there_is_no_tcp_without_tls_and_a_token),
-		cmocka_unit_test(test_what_holds_without_options),
-		cmocka_unit_test(test_a_variable_counts_behind_the_command_line),
-		cmocka_unit_test(test_a_path_means_the_same_everywhere),
-		cmocka_unit_test(test_what_is_no_option_ends_the_start),
-		cmocka_unit_test(test_name_servers_are_the_hosts),
-		cmocka_unit_test(test_options_are_those_of_the_sidecar),
-		cmocka_unit_test(test_an_attach_says_what_is_attached),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,7 +79,7 @@ static void assert_fault(const struct world *w, const char *want)
 	fail_msg("no fault says '%s'", want);
 }
 
-static void rules_come_in_the_order_of_the_options(void **state)
+TEST_WITH(rules_come_in_the_order_of_the_options, setup, teardown)
 {
 	struct world *w = *state;
 	struct policy_args args = { .deny = { { "deny.test" }, 1 },
@@ -112,7 +112,7 @@ static void become_ordinary(const struct world *w)
 	}
 }
 
-static void the_users_profile_goes_before_the_shipped_one(void **state)
+TEST_WITH(the_users_profile_goes_before_the_shipped_one, setup, teardown)
 {
 	struct world *w = *state;
 	const struct policy_args args = { .profiles = { { "default" }, 1 } };
@@ -129,7 +129,7 @@ static void the_users_profile_goes_before_the_shipped_one(void **state)
 	assert_string_equal(w->policy.rules[0].target, "my.test");
 }
 
-static void what_can_not_be_read_is_a_fault(void **state)
+TEST_WITH(what_can_not_be_read_is_a_fault, setup, teardown)
 {
 	struct world *w = *state;
 	struct policy_args args = { .profiles = { { "nowhere", "./missing.yaml" }, 2 },
@@ -142,7 +142,7 @@ static void what_can_not_be_read_is_a_fault(void **state)
 	assert_fault(w, "cannot open missing.yaml: No such file");
 }
 
-static void an_extended_file_stands_beside_the_one_that_names_it(void **state)
+TEST_WITH(an_extended_file_stands_beside_the_one_that_names_it, setup, teardown)
 {
 	struct world *w = *state;
 	struct policy_args args = { 0 };
@@ -153,7 +153,7 @@ static void an_extended_file_stands_beside_the_one_that_names_it(void **state)
 	assert_fault(w, "/base.yaml:1:11: extends[0]: './p.yaml' extends in a circle");
 }
 
-static void a_way_out_is_a_hint_for_who_typed_it(void **state)
+TEST_WITH(a_way_out_is_a_hint_for_who_typed_it, setup, teardown)
 {
 	struct world *w = *state;
 	const struct policy_args args = { .allow = { { "github.com" }, 1 } };
@@ -187,7 +187,7 @@ static const char *explain(struct world *w, const char *query, bool json)
 	return kept;
 }
 
-static void explain_names_the_rule_and_its_place(void **state)
+TEST_WITH(explain_names_the_rule_and_its_place, setup, teardown)
 {
 	static const struct {
 		const char *query, *first, *second;
@@ -242,7 +242,7 @@ static char *show(struct world *w, bool json)
 	return text;
 }
 
-static void what_is_shown_reads_back_as_the_same_policy(void **state)
+TEST_WITH(what_is_shown_reads_back_as_the_same_policy, setup, teardown)
 {
 	struct world *w = *state;
 	const struct policy_args args = { .file = world_file(w, "p.yaml", policy_text) };
@@ -270,7 +270,7 @@ static void what_is_shown_reads_back_as_the_same_policy(void **state)
 	}
 }
 
-static void the_default_is_explained_as_such(void **state)
+TEST_WITH(the_default_is_explained_as_such, setup, teardown)
 {
 	struct world *w = *state;
 	const struct policy_args args = { 0 };
@@ -279,29 +279,4 @@ static void the_default_is_explained_as_such(void **state)
 	assert_int_equal(world_load(w, &args), 0);
 	assert_string_equal(policy_explain_rule(&w->plan, PLAN_NO_RULE, buf, sizeof(buf)),
 			    "the default action (deny)");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(rules_come_in_the_order_of_the_options,
-						setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			the_users_profile_goes_before_the_shipped_one, setup, teardown),
-		cmocka_unit_test_setup_teardown(what_can_not_be_read_is_a_fault, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(
-			an_extended_file_stands_beside_the_one_that_names_it, setup,
-			teardown),
-		cmocka_unit_test_setup_teardown(a_way_out_is_a_hint_for_who_typed_it,
-						setup, teardown),
-		cmocka_unit_test_setup_teardown(explain_names_the_rule_and_its_place,
-						setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			what_is_shown_reads_back_as_the_same_policy, setup, teardown),
-		cmocka_unit_test_setup_teardown(the_default_is_explained_as_such, setup,
-						teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }
