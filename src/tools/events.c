@@ -74,7 +74,7 @@ const struct cli_options cli_denies_options = {
 
 /* Its help is that of `weir learn` (run/options.c). */
 static const struct cli_option learn_from_options[] = {
-	{ "from", "STATE-DIR", "", OPTION_IN(TEXT_ONCE, struct events_spec, state_dir) },
+	{ "from", "STORE", "", OPTION_IN(TEXT_ONCE, struct events_spec, from) },
 	{ "sandbox", "ID", "", OPTION_IN(TEXT, struct events_spec, sandbox) },
 	{ "since", "TIME", "", OPTION_IN(TEXT, struct events_spec, since) },
 	{ "diff", "FILE", "", OPTION_IN(TEXT_ONCE, struct events_spec, diff) },

@@ -16,7 +16,7 @@ struct events_spec {
 	uint32_t limit;							    /* 0: none */
 	const char *format; /* text, json, ocsf; NULL: as `json` says */
 	bool follow, json, collect;
-	const char *diff; /* of `weir learn`, or NULL */
+	const char *from, *diff; /* of `weir learn`, or NULL */
 	/* of `weir review` */
 	const char *state, *policy, *who, *socket; /* or NULL */
 	bool yes, live;

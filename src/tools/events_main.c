@@ -125,7 +125,14 @@ static int read_options(struct show *s, struct err *err)
 			   "one of destination, address, name, sandbox, rule, process");
 	if (r < 0 || spec->collect)
 		return r;
-	s->directory = cli_state_dir(spec->state_dir, &s->arena, err);
+	s->database = spec->from ? show_postgres(spec->from) : NULL;
+	if (s->database && !s->database[0])
+		return err_set(err, -EINVAL,
+			       "--from postgres: the connection string is to be in "
+			       "WEIR_POSTGRES, which is not set");
+	if (s->database)
+		return 0;
+	s->directory = cli_state_dir(spec->from ?: spec->state_dir, &s->arena, err);
 	return s->directory ? 0 : -EINVAL;
 }
 

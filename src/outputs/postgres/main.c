@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* weir-postgres: events of a store, copied into PostgreSQL. It takes the options of `weir
- * sidecar` or `weir daemon`, whose supervisor starts it, ends it, and starts it again. */
+ * sidecar` or `weir daemon`, whose supervisor starts it, ends it, and starts it again. As
+ * the service of outputs/postgres_read.h it reads events back. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -11,7 +12,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "outputs/postgres/reader.h"
 #include "outputs/postgres/sender.h"
+#include "outputs/postgres_read.h"
 #include "outputs/postgres_state.h"
 #include "settings/settings.h"
 #include "settings/state_dir.h"
@@ -103,8 +106,8 @@ static void serve(struct sender *s, const char *directory)
 	}
 }
 
-/* No capability, no program started, files read alone but for those below @directory.
- * Return: 0 or -errno. */
+/* No capability, no program started, files read alone but for those below @directory,
+ * which may be NULL. Return: 0 or -errno. */
 static int confine(const char *directory, struct err *err)
 {
 	/* Certificates and password files may be anywhere. */
@@ -114,10 +117,22 @@ static int confine(const char *directory, struct err *err)
 
 	if (r < 0)
 		return r;
-	r = landlock_enter(paths, ARRAY_SIZE(paths));
+	r = landlock_enter(paths, directory ? 2 : 1);
 	if (r < 0 && r != -EOPNOTSUPP)
 		return err_sys(err, r, "cannot cut file access by Landlock");
 	return confine_calls(CONFINE_POSTGRES, err);
+}
+
+static int read_back(int argc, char **argv)
+{
+	struct err err = { 0 };
+	int r = confine(NULL, &err);
+
+	if (r == 0)
+		r = reader_serve(argc, argv, INHERITED_FIRST, &err);
+	if (r < 0)
+		log_error("%s", err.text);
+	return r < 0;
 }
 
 int main(int argc, char **argv)
@@ -130,6 +145,8 @@ int main(int argc, char **argv)
 	if (settings_take(&argc, &argv) < 0)
 		return 1;
 	prctl(PR_SET_NAME, "weir-postgres");
+	if (argc > 1 && strcmp(argv[1], POSTGRES_READ) == 0)
+		return read_back(argc - 1, argv + 1);
 	if (cli_helper_parse(argc, argv, &is_daemon, &spec, &err) < 0 || !spec.postgres) {
 		log_error("%s", err.text[0] ? err.text : "no PostgreSQL is named");
 		return 2;
