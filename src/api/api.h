@@ -80,7 +80,8 @@ struct api_status {
 	bool has_postgres; /* events are copied there; of its rows */
 	uint64_t postgres_waiting, postgres_missed, postgres_refused;
 	uint64_t policy_updates, policy_failures;
-	const struct plan *plan; /* borrowed until the next turn; NULL: none */
+	const struct plan *plan;       /* borrowed until the next turn; NULL: none */
+	const struct traffic *traffic; /* the same */
 };
 
 /* Which step of a change failed. */

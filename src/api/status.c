@@ -10,6 +10,7 @@
 #include "api/internal.h"
 #include "base/clock.h"
 #include "event/json.h"
+#include "event/traffic.h"
 #include "policy/explain.h"
 
 static const char *const mode_names[] = {
@@ -172,6 +173,8 @@ static const struct {
 	{ "packets_lost", "Refused packets whose destination is not known." },
 	{ "events_dropped", "Denials that found no place to wait, counted only." },
 	{ "passed_dropped", "What passed and found no place, counted only." },
+	{ "bytes_sent", "Bytes that passed from the sandbox." },
+	{ "bytes_received", "Bytes that passed to the sandbox through the relay." },
 	{ "self_tests", "Self-tests that were passed." },
 	{ "policy_changes", "Policies that took effect." },
 	{ "repairs", "Times that the filter was put back after others changed it." },
@@ -319,6 +322,38 @@ static void write_counters(struct metrics *m, const struct api_status *s)
 	}
 }
 
+/* No name has brackets. */
+#define OTHERS "(other)"
+
+static void write_destination(struct metrics *m, const char *name,
+			      const struct traffic_row *row, uint64_t bytes)
+{
+	char label[EVENT_NAME_SIZE * 2 + 16], value[EVENT_NAME_SIZE * 2];
+
+	escape_value(text_of(row->destination ?: OTHERS), value, sizeof(value));
+	snprintf(label, sizeof(label), "destination=\"%s\"", value);
+	sample(m, name, label, bytes);
+}
+
+/* event/traffic.h says how many there can be. */
+static void write_traffic(struct metrics *m, const struct traffic *t)
+{
+	static const char sent[] = "destination_sent_bytes_total";
+	static const char received[] = "destination_received_bytes_total";
+	const struct traffic_row others = t ? traffic_others(t)
+					    : (struct traffic_row){ 0 };
+	struct traffic_row row;
+
+	head(m, sent, "counter", "Bytes sent to a destination.");
+	for (size_t i = 0; t && traffic_row(t, i, &row); i++)
+		write_destination(m, sent, &row, row.sent);
+	write_destination(m, sent, &others, others.sent);
+	head(m, received, "counter", "Bytes received from a destination.");
+	for (size_t i = 0; t && traffic_row(t, i, &row); i++)
+		write_destination(m, received, &row, row.received);
+	write_destination(m, received, &others, others.received);
+}
+
 static void write_modes(struct metrics *m, const struct api_status *s)
 {
 	char label[64];
@@ -399,6 +434,7 @@ void answer_metrics(struct api_request *r)
 	sample(&m, "closed", NULL, document_closed(r->ops->policy(r->ops->data)) != NULL);
 	write_gauges(&m, &s);
 	write_counters(&m, &s);
+	write_traffic(&m, s.traffic);
 	write_api(&m, r->api);
 	reply_close(r, &out, "text/plain; version=0.0.4; charset=utf-8");
 }

@@ -25,6 +25,7 @@
 
 #include "api/api.h"
 #include "base/index.h"
+#include "event/traffic.h"
 #include "events/jsonl_writer.h"
 #include "events/sqlite.h"
 #include "opensandbox/log.h"
@@ -74,6 +75,7 @@ struct control_sandbox {
 	uint8_t *plan_bytes;	   /* of it, owned; NULL: there is none */
 	struct plan plan;
 	struct event_ring *ring; /* NULL before the first event */
+	struct traffic *traffic; /* owned; NULL before the first byte */
 	struct rate asked;	 /* questions about its processes */
 	struct control_closing closing;
 	uint64_t updates, failures;

@@ -56,6 +56,22 @@ void control_on_process(struct control *s, const struct event *e)
 	event_ring_name(ring_of(s, e->sandbox), e);
 }
 
+/* Of the sandbox, and of all together. */
+static void count_bytes(struct control *s, const struct event *e)
+{
+	struct control_sandbox *w = control_sandbox_of(s, e->sandbox);
+	struct control_sandbox *both[] = { w != &s->own ? w : NULL, &s->own };
+
+	if (e->action != EVENT_ALLOW || (e->bytes == 0 && e->received == 0))
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(both); i++) {
+		if (both[i] && !both[i]->traffic)
+			both[i]->traffic = traffic_new();
+		if (both[i] && both[i]->traffic)
+			traffic_add(both[i]->traffic, e);
+	}
+}
+
 void control_on_event(struct control *s, const struct event *given)
 {
 	struct event e = *given;
@@ -70,6 +86,7 @@ void control_on_event(struct control *s, const struct event *given)
 	/* What is asked of the ring is denials. */
 	if (e.action != EVENT_ALLOW)
 		event_ring_add(ring_of(s, e.sandbox), &e);
+	count_bytes(s, &e);
 	control_row(&s->own, &e, &row);
 	if (s->store)
 		event_row_compare(&row, plan_of(s, e.sandbox));

@@ -75,6 +75,7 @@ static void control_sandbox_free(struct control_sandbox *w)
 	document_free(w->document);
 	free(w->plan_bytes);
 	event_ring_free(w->ring);
+	traffic_free(w->traffic);
 	free(w);
 }
 

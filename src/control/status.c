@@ -279,6 +279,7 @@ void control_status(void *data, struct api_status *ret)
 	ret->learned_names = w->stats.names;
 	ret->learned_addresses = w->stats.addresses;
 	ret->log_dropped = loglines_dropped(w->side->log);
+	ret->traffic = w->traffic;
 	ret->plan = w->plan.bytes ? &w->plan : NULL;
 }
 

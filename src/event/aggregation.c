@@ -167,6 +167,7 @@ static void fold(struct event *into, const struct event *e)
 	}
 	into->packets += e->packets;
 	into->bytes += e->bytes;
+	into->received += e->received;
 }
 
 /* Rests that are over. */
@@ -257,6 +258,7 @@ void aggregation_told(struct aggregation *t, const struct event *told, int64_t n
 
 	e->event.packets = 0;
 	e->event.bytes = 0;
+	e->event.received = 0;
 	if (t->window_ms > 0)
 		rest(t, e, now_ms + t->window_ms);
 	else

@@ -227,6 +227,7 @@ void event_ring_add(struct event_ring *r, const struct event *e)
 	if (s) {
 		s->event.packets += e->packets;
 		s->event.bytes += e->bytes;
+		s->event.received += e->received;
 		fold_process(&s->event, e);
 		return;
 	}

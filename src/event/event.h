@@ -41,9 +41,10 @@ enum {
 enum { EVENT_LIMIT_DENIES = 255 }; /* event.limit: the policy's on_denies */
 
 struct event {
-	int64_t ts_ms;	  /* wall clock, of the first occurrence */
-	uint64_t packets; /* occurrences folded into this one */
-	uint64_t bytes;
+	int64_t ts_ms;	     /* wall clock, of the first occurrence */
+	uint64_t packets;    /* occurrences folded into this one */
+	uint64_t bytes;	     /* that the sandbox sent */
+	uint64_t received;   /* bytes, where the relay carries it; else 0. Not stored */
 	uint32_t sandbox;    /* id; 0 for `weir run` */
 	uint32_t rule;	     /* of the plan, or EVENT_NO_RULE: the default action */
 	uint32_t uid;	     /* of the sender, where the kernel said; else UINT32_MAX */

@@ -164,11 +164,11 @@ static void put_size(char *buf, size_t size, uint64_t bytes)
 		snprintf(buf, size, "%" PRIu64 " %s", bytes, units[unit]);
 }
 
-/* "curl: 3 connections, 1.2 kB sent" */
+/* "curl: 3 connections, 1.2 kB sent, 40 kB received" */
 static const char *comment_of(struct draft *d, const struct group *g)
 {
-	uint64_t connections = 0, bytes = 0, refused = 0;
-	char size[32], shown[TEXT_ESCAPED_SIZE];
+	uint64_t connections = 0, sent = 0, received = 0, refused = 0;
+	char up[32], down[32], shown[TEXT_ESCAPED_SIZE];
 	const char *command = "";
 
 	for (size_t i = 0; i < g->count; i++) {
@@ -178,7 +178,8 @@ static const char *comment_of(struct draft *d, const struct group *g)
 		if (e->action == EVENT_DENY || e->layer == EVENT_DNS)
 			continue;
 		connections += e->packets;
-		bytes += e->bytes;
+		sent += e->bytes;
+		received += e->received;
 		if (e->command[0] && command[0] && strcmp(command, e->command) != 0)
 			command = "several programs";
 		else if (e->command[0])
@@ -187,11 +188,13 @@ static const char *comment_of(struct draft *d, const struct group *g)
 	if (connections == 0 && refused > 0)
 		return arena_printf(&d->arena, "refused %" PRIu64 " time%s", refused,
 				    refused == 1 ? "" : "s");
-	put_size(size, sizeof(size), bytes);
-	return arena_printf(&d->arena, "%s%s%" PRIu64 " connection%s, %s sent",
+	put_size(up, sizeof(up), sent);
+	put_size(down, sizeof(down), received);
+	return arena_printf(&d->arena, "%s%s%" PRIu64 " connection%s, %s sent%s%s%s",
 			    text_escape(text_of(command), shown, sizeof(shown)),
 			    command[0] ? ": " : "", connections,
-			    connections == 1 ? "" : "s", size);
+			    connections == 1 ? "" : "s", up, received > 0 ? ", " : "",
+			    received > 0 ? down : "", received > 0 ? " received" : "");
 }
 
 /* The rules of a destination: one of a name, one for each port of an address. A policy of
@@ -510,9 +513,42 @@ static void print_rule(FILE *out, const struct rule *r)
 	char text[POLICY_RULE_SIZE];
 
 	if (rule_write_yaml(r, text, sizeof(text)))
-		fprintf(out, "- %s\n", text);
+		fprintf(out, "- %s", text);
 	else
-		fputs("# a rule that is too long\n", out);
+		fputs("# a rule that is too long", out);
+}
+
+/* Twice @bytes as a budget has it, "300K" or "20M": at least so many. */
+static void print_twice(FILE *out, const char *key, uint64_t bytes)
+{
+	static const char units[] = "KMG";
+	uint64_t n = bytes / 512 + 1;
+	size_t unit = 0;
+
+	for (; n >= 10000 && unit + 1 < strlen(units); unit++)
+		n = n / 1024 + 1;
+	fprintf(out, "%s: %" PRIu64 "%c", key, n, units[unit]);
+}
+
+/* "  # budget: {sent: 300K, received: 20M}" */
+static void print_budget(FILE *out, const struct draft *d, const struct rule *r)
+{
+	const struct group g = find_group(d, r->target);
+	uint64_t sent = 0, received = 0;
+
+	for (size_t i = 0; i < g.count; i++) {
+		sent += is_flow(g.uses[i].event) ? g.uses[i].event->bytes : 0;
+		received += is_flow(g.uses[i].event) ? g.uses[i].event->received : 0;
+	}
+	if (sent == 0 && received == 0)
+		return;
+	fputs("  # budget: {", out);
+	if (sent > 0)
+		print_twice(out, "sent", sent);
+	fputs(sent > 0 && received > 0 ? ", " : "", out);
+	if (received > 0)
+		print_twice(out, "received", received);
+	fputc('}', out);
 }
 
 /* A profile's: a word, or a path. */
@@ -612,6 +648,7 @@ static void write_notes(const struct draft *d, const char *indent, FILE *out)
 		print_escaped(out, d->proposals[i].why);
 		fprintf(out, "\n%s  ", indent);
 		print_rule(out, &d->proposals[i].rule);
+		fputc('\n', out);
 	}
 	print_lookups(d, indent, out);
 	print_refused(d, indent, out);
@@ -639,6 +676,8 @@ void draft_write(const struct draft *d, FILE *out)
 	for (size_t i = 0; i < d->policy.count; i++) {
 		fputs("  ", out);
 		print_rule(out, &d->policy.rules[i]);
+		print_budget(out, d, &d->policy.rules[i]);
+		fputc('\n', out);
 	}
 	write_notes(d, "# ", out);
 }
@@ -659,6 +698,7 @@ void draft_write_difference(const struct draft *d, const struct plan *plan,
 	for (size_t i = 0; i < d->policy.count; i++) {
 		fputs("  ", out);
 		print_rule(out, &d->policy.rules[i]);
+		fputc('\n', out);
 	}
 	if (d->policy.count == 0)
 		fputs("  nothing\n", out);

@@ -248,7 +248,8 @@ enum relay_moved relay_move(struct relay_flow *f, struct relay_way *way,
 	if (way == &f->up)
 		f->sent += moved;
 	else
-		f->answered = f->answered || moved > 0;
+		f->received += moved;
+	f->answered = f->answered || f->received > 0;
 	*cost += moved + steps * RELAY_STEP_COST;
 	switch (step) {
 	case STEP_BLOCKED:
@@ -716,6 +717,7 @@ static struct event passed_event(const struct relay_flow *f)
 		.uid = UINT32_MAX,
 		.packets = 1,
 		.bytes = f->sent,
+		.received = f->received,
 	};
 
 	if (name)
@@ -743,9 +745,9 @@ void relay_flow_account(struct relay_flow *f)
 	bool refused = f->state == FLOW_CLOSING || f->state == FLOW_REFUSED;
 
 	relay_dial_tell(f);
-	if (f->sent == 0 && (!f->opened || refused))
+	if (f->sent == 0 && f->received == 0 && (!f->opened || refused))
 		return;
-	f->sent = 0;
+	f->sent = f->received = 0;
 	f->opened = false;
 	sandbox_passed(g->sandbox, &e, loop_now_ms(g->relay->loop));
 }

@@ -144,19 +144,19 @@ struct relay_flow {
 	struct endpoint dialled; /* the same until another address of its name has won */
 	uint8_t state;		 /* enum relay_state */
 	bool queued, timed_out, out_of_patience, host_local;
-	uint8_t check;		/* enum relay_check */
-	uint8_t shown;		/* enum relay_shown, of what was judged last */
-	uint8_t refusal;	/* enum relay_refusal */
-	bool passed;		/* a request has been let through */
-	bool recheck;		/* the plan has changed: judged before it moves a byte */
-	bool connect, h2c, tls; /* of the request whose answer is awaited */
-	bool word;		/* they are a word, and may be a request's */
-	bool answered;		/* the server has said something */
-	bool sinkhole;		/* @asked stands for denied names: never dialled */
-	bool early_data;	/* announced by the last hello */
-	bool opened;		/* the server answered, and nobody was told yet */
-	uint32_t opened_rule;	/* that allows it, or PLAN_NO_RULE */
-	uint64_t sent;		/* client to server, since it was told */
+	uint8_t check;		 /* enum relay_check */
+	uint8_t shown;		 /* enum relay_shown, of what was judged last */
+	uint8_t refusal;	 /* enum relay_refusal */
+	bool passed;		 /* a request has been let through */
+	bool recheck;		 /* the plan has changed: judged before it moves a byte */
+	bool connect, h2c, tls;	 /* of the request whose answer is awaited */
+	bool word;		 /* they are a word, and may be a request's */
+	bool answered;		 /* the server has said something */
+	bool sinkhole;		 /* @asked stands for denied names: never dialled */
+	bool early_data;	 /* announced by the last hello */
+	bool opened;		 /* the server answered, and nobody was told yet */
+	uint32_t opened_rule;	 /* that allows it, or PLAN_NO_RULE */
+	uint64_t sent, received; /* client to server and back, since it was told */
 	struct http_stream http;
 	bool allowable; /* of the refusal, as are the next two */
 	uint32_t rule;

@@ -34,6 +34,8 @@ static const char *const counter_names[] = {
 	[COUNT_PACKETS_LOST] = "packets_lost",
 	[COUNT_EVENTS_DROPPED] = "events_dropped",
 	[COUNT_PASSED_DROPPED] = "passed_dropped",
+	[COUNT_BYTES_SENT] = "bytes_sent",
+	[COUNT_BYTES_RECEIVED] = "bytes_received",
 	[COUNT_SELF_TESTS] = "self_tests",
 	[COUNT_POLICY_CHANGES] = "policy_changes",
 	[COUNT_REPAIRS] = "repairs",
@@ -129,6 +131,8 @@ void sandbox_passed(struct sandbox *s, struct event *e, int64_t now_ms)
 	if (!s->accounts || s->state == SANDBOX_TESTING || !s->on_event)
 		return;
 	fill(s, e);
+	s->counters[COUNT_BYTES_SENT] += e->bytes;
+	s->counters[COUNT_BYTES_RECEIVED] += e->received;
 	if (!accounts_pass(s, e, now_ms))
 		s->counters[COUNT_PASSED_DROPPED] += e->packets;
 }

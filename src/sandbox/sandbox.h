@@ -49,6 +49,8 @@ enum sandbox_counter {
 	COUNT_PACKETS_LOST,   /* of those, whose destination is not known */
 	COUNT_EVENTS_DROPPED, /* that found no place to wait */
 	COUNT_PASSED_DROPPED, /* the same of what passed */
+	COUNT_BYTES_SENT,     /* of all that passed */
+	COUNT_BYTES_RECEIVED, /* by the relay */
 	COUNT_SELF_TESTS,
 	COUNT_POLICY_CHANGES, /* that took effect */
 	COUNT_REPAIRS,	      /* of a filter that others had changed */

@@ -59,7 +59,14 @@ def test_what_was_used_is_allowed_and_nothing_else(world, site, denied, user):
     assert done.code == 0 and LOUD in done.messages, done
     learner.check()
     assert learner.rules == {site.name: ["tcp/443", "tcp/8080"]}, learner.text
-    assert re.search(r'comment: "(curl: )?3 connections, [0-9.]+ (bytes|kB) sent"\}$', learner.text, re.M), learner.text
+    size = r"[0-9.]+ (bytes|kB)"
+    budget = re.search(rf'comment: "(?:curl: )?3 connections, {size} sent, {size} received"\}}  # (budget: {{sent: \d+K, received: \d+K}})$',
+                       learner.text, re.M)
+    assert budget, learner.text
+    # what is proposed can be put into the rule as it stands there, and is enough
+    learner.file.write_text(learner.text.replace(', comment: "', f', {budget[3]}, comment: "'))
+    learner.check()
+    assert "budget" not in learner.run(*argv).messages
     again = learner.run("sh", "-c", f"curl -sS https://{site.name}/; curl -sS https://{denied.name}/")
     assert again.text.count('"host"') == 1 and denied.name in again.messages and "refused" in again.messages, again
 

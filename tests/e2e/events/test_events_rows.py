@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What happened in a sandbox stands in the store, as it was and as often as it was."""
 import collections
+import re
 import sqlite3
 
 import pytest
@@ -222,3 +223,48 @@ def test_counting_goes_on_after_a_child_has_died(storing, rows, pod, tmp_path, c
     flood(pod, STRANGER4, 5000, times=40)
     rows.become("one", DENY, {(ADDRESS, "94.9.9.9", 5000, UDP, None, 20), (ADDRESS, "94.9.9.9", 6000, UDP, None, 30)})
     rows.become("one", ALLOW, {(ADDRESS, STRANGER4, 5000, UDP, None, 40)})
+
+
+# ---- bytes by destination, in /metrics ----
+
+GET = """
+import socket, sys
+for name in sys.argv[2:]:
+    s = socket.create_connection((sys.argv[1], 80), 60)
+    s.sendall(f"GET / HTTP/1.0\\r\\nHost: {name}\\r\\nX: {'x' * 100}\\r\\n\\r\\n".encode())
+    while s.recv(65536):
+        pass
+"""
+
+
+def by_destination(text):
+    """{destination: bytes} that were sent, and that came back."""
+    return [{m[1]: int(m[2]) for m in re.finditer(rf'^weir_destination_{way}_bytes_total{{.*destination="([^"]*)"}} (\d+)$', text, re.M)}
+            for way in ("sent", "received")]
+
+
+def test_metrics_have_bytes_by_destination_and_no_end_of_names_fills_them(storing, rows, pod, site, world, tmp_path):
+    zone = f"zone-{world.number()}.test"
+    names = [f"n{i}.{zone}" for i in range(40)]
+    for name in names:
+        world.dns.add(name, site.v4)
+    attach(storing, pod, tmp_path, "one", f"allow {site.name}", f"allow *.{zone}", "allow 93.9.0.0/16", verify="tls")
+    assert pod.run("/usr/bin/python3", "-c", GET, site.name, *[site.name] * 20).code == 0
+    flood(pod, STRANGER4, 5000, times=200)
+
+    def has(name, path="/sandboxes/one/metrics"):
+        return by_destination(storing.get(path).text)[0].get(name, 0) > 0
+    wait_for(lambda: has(site.name) and has(STRANGER4), step=0.1)
+    pod.probe(*[["dns", name] for name in names])
+    assert pod.run("/usr/bin/python3", "-c", GET, site.v4, *names).code == 0
+    wait_for(lambda: has("(other)"), step=0.1)
+    wait_for(lambda: len({r.name for r in rows("one", ALLOW)} & set(names)) == 40, step=0.1)
+    for path in ("/sandboxes/one/metrics", "/metrics"):
+        text = storing.get(path).text
+        sent, received = by_destination(text)
+        assert len(sent) == len(received) == 33 and sent[site.name] > 20 * 100 < received[site.name] and sent[STRANGER4] == 200 * 38, text
+        assert received[STRANGER4] == 0 and set(sent) <= {site.name, STRANGER4, "(other)", *names}, text
+        # each byte is in one row, and in the sum
+        assert sum(sent.values()) == sum(r.bytes for r in rows("one", ALLOW)), text
+        assert f"weir_bytes_sent_total{'{' if 'one' in path else ''}" in text
+        assert int(re.search(r"^weir_bytes_received_total\S* (\d+)$", text, re.M)[1]) == sum(received.values()), text
