@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "container/guard.h"
 #include "container/options.h"
+#include "container/process.h"
 #include "container/remains.h"
 #include "container/stream.h"
 #include "container/volumes.h"
@@ -32,6 +33,7 @@
 enum {
 	STATUS_BY_SIGNAL = 128,
 	LOOK_MS = 200,
+	LOOKS_MAX = 10, /* after the end: the engine has no status by then */
 	NAME_SIZE = IPC_SANDBOX_NAME_MAX + sizeof("-weir"),
 };
 
@@ -44,6 +46,9 @@ struct run {
 	struct watcher watcher;
 	struct stream stream;
 	struct docker_wait app_end;
+	struct container_process process; /* the app's */
+	bool has_ended;			  /* its first process */
+	int looks; /* at what the engine says of it, since its monitor has ended, too */
 	const char *app; /* the app's container, by id */
 	char guard_name[NAME_SIZE];
 	char nonce[GUARD_RANDOM_SIZE]; /* of both containers' label: this run made them */
@@ -265,6 +270,7 @@ static void on_watcher_end(struct run *r)
 enum {
 	POLL_SIGNALS = STREAM_POLLS,
 	POLL_APP,
+	POLL_PROCESS,
 	POLL_GUARD,
 	POLL_WATCHER,
 	POLL_INFO,
@@ -276,6 +282,7 @@ static void set_polls(const struct run *r, struct pollfd polls[POLLS])
 	const int fds[POLLS] = {
 		[POLL_SIGNALS] = r->signals,
 		[POLL_APP] = r->app_end.fd,
+		[POLL_PROCESS] = r->has_ended ? -1 : r->process.first,
 		[POLL_GUARD] = r->guard.control,
 		[POLL_WATCHER] = r->watcher.process,
 		[POLL_INFO] = r->spec->has_info_fd ? (int)r->spec->info_fd : -1,
@@ -296,6 +303,7 @@ static void turn(struct run *r, const struct pollfd polls[POLLS])
 		on_signal(r);
 	if (polls[POLL_APP].revents)
 		on_app_end(r);
+	r->has_ended |= polls[POLL_PROCESS].revents != 0;
 	if (polls[POLL_GUARD].revents)
 		on_guard(r);
 	if (polls[POLL_WATCHER].revents)
@@ -304,7 +312,8 @@ static void turn(struct run *r, const struct pollfd polls[POLLS])
 		give_up(r, STATUS_BY_SIGNAL + SIGHUP);
 }
 
-/* podman tells of a short-lived container's end late, or where its clean-up fails. */
+/* podman tells of a short-lived container's end late, or where its clean-up fails, and
+ * nothing true where its monitor was killed. */
 static void look_after_end(struct run *r)
 {
 	struct err ignored = { 0 };
@@ -312,12 +321,17 @@ static void look_after_end(struct run *r)
 
 	if (docker_inspect(&r->engine, r->app, &found, &ignored) < 0)
 		return;
+	r->looks += container_process_is_gone(&r->process);
 	state = json_object_get(found, "State");
 	if (json_is_false(json_object_get(state, "Running"))) {
 		docker_wait_done(&r->app_end);
 		if (r->status < 0)
 			r->status = (int)json_integer_value(
 				json_object_get(state, "ExitCode"));
+	} else if (r->looks >= LOOKS_MAX) {
+		log_error("%s does not know how the container '%s' has ended",
+			  r->engine.name, r->spec->id);
+		give_up(r, RUN_STATUS_FAILED);
 	}
 	json_decref(found);
 }
@@ -327,7 +341,7 @@ static void follow(struct run *r)
 	struct pollfd polls[POLLS];
 
 	while (!r->is_over && (r->app_end.fd >= 0 || !stream_has_ended(&r->stream))) {
-		const bool is_silent = stream_has_ended(&r->stream);
+		const bool is_silent = r->has_ended || stream_has_ended(&r->stream);
 
 		set_polls(r, polls);
 		if (poll(polls, POLLS, is_silent ? LOOK_MS : -1) > 0)
@@ -382,8 +396,10 @@ static int start_app(struct run *r, struct err *err)
 		code = docker_wait_open(&r->engine, r->app, &r->app_end, err);
 	if (code < 0 && code != -EINVAL)
 		r->status = status_of_start(err);
-	else if (code == 0)
-		resize(r);
+	if (code < 0)
+		return code;
+	container_process_open(&r->engine, r->app, &r->process);
+	resize(r);
 	return code;
 }
 
@@ -473,11 +489,13 @@ static int word_run(int argc, char **argv)
 		return err.code < 0 ? RUN_STATUS_BAD_INPUT : status;
 	*r = (struct run){ .spec = spec, .signals = -1, .status = -1 };
 	r->stream.fd = r->app_end.fd = -1;
+	r->process = (struct container_process){ -1, -1 };
 	r->stream.tty = spec->tty;
 	r->stream.has_input = spec->interactive;
 	status = run(r, policy);
 	guard_done(&r->guard);
 	docker_wait_done(&r->app_end);
+	container_process_done(&r->process);
 	arena_done(&r->arena);
 	return status;
 }

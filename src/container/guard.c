@@ -2,7 +2,6 @@
 #include "container/guard.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,16 +13,15 @@
 #include "base/clock.h"
 #include "base/http_status.h"
 #include "base/text.h"
+#include "container/process.h"
 #include "outputs/client.h"
 #include "settings/settings.h"
-#include "sys/files.h"
 #include "sys/guest_kernel.h"
 
 enum {
 	HEALTHY_MS = 60000,
 	LOOK_MS = 20,
 	ASK_SEC = 30,
-	PROC_FILE_MAX = 65536,
 	PIDS_LIMIT = 256, /* a sidecar has about ten */
 };
 
@@ -93,20 +91,6 @@ static json_t *describe_sidecar(const struct guard *g)
 
 /* -- its first process --------------------------------------------------------------- */
 
-/* Does /proc here show the process that the engine means? The engine may live in a
- * machine of its own. */
-static bool is_process_of(const char *pid, const char *container)
-{
-	const struct file_how how = { .max_bytes = PROC_FILE_MAX, .anybodys = true };
-	CLEAN(file_bytes) struct file_bytes groups = { 0 };
-	struct err ignored = { 0 };
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%s/cgroup", pid);
-	return file_read(AT_FDCWD, path, &how, &groups, &ignored) == 0 &&
-	       strstr(groups.bytes, container);
-}
-
 /* "host" is a network's name, and that network has an id. */
 static int check_network(const struct guard *g, const json_t *found, struct err *err)
 {
@@ -126,7 +110,7 @@ static int check_process(struct guard *g, const json_t *found, struct err *err)
 
 	snprintf(g->pid, sizeof(g->pid), "%d",
 		 (int)json_integer_value(json_object_get(state, "Pid")));
-	if (is_process_of(g->pid, g->id))
+	if (container_process_is_of(g->pid, g->id))
 		return guest_kernel_refuse(g->pid, err);
 	if (!g->is_daemon)
 		return 0;

@@ -92,6 +92,17 @@ def test_the_run_and_its_watcher_killed_at_once(engine, site):
     assert not engine.containers()
 
 
+def test_an_end_that_podman_hears_nothing_of_is_no_success(engines):
+    """The monitor is killed, and what it watches: podman says after 20 seconds that all went well."""
+    engine = engines("podman")
+    with engine.running(*SLEEP) as (process, info):
+        init = wait_for(lambda: pid_of(engine, info["id"]))
+        wait_for(lambda: pathlib.Path(f"/proc/{init}/comm").read_text() == "sleep\n")
+        for pid in (int(pathlib.Path(f"/proc/{init}/stat").read_text().rsplit(")", 1)[1].split()[1]), init):
+            os.kill(pid, signal.SIGKILL)
+        assert process.wait(60) == 125 and "does not know how" in process.stderr.read().decode()
+
+
 def test_an_engine_whose_socket_is_away_has_not_removed_them(docker_engine):
     """The socket goes and comes again, as when the engine is started again."""
     engine = docker_engine
