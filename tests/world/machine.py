@@ -18,7 +18,7 @@ import time
 
 from .member import cgroup_root
 from .program import children
-from .remains import remove
+from .remains import directories, remove
 from .run import Result
 from .sidecar import wait_for
 
@@ -132,7 +132,7 @@ class Machine:
         (self._group / "cgroup.kill").write_text("1")
         end = time.monotonic() + 60
         while self._group.is_dir() and time.monotonic() < end:
-            for group in (*sorted(self._group.rglob("*/"), reverse=True), self._group):
+            for group in directories(self._group):
                 with contextlib.suppress(OSError):
                     group.rmdir()
             time.sleep(0.01)

@@ -12,6 +12,7 @@ import pathlib
 import time
 
 from .expect import PATIENCE
+from .remains import directories
 from .sidecar import APP_UID, Pod, policy
 
 _numbers = itertools.count(1)
@@ -51,7 +52,7 @@ class Tree(Cgroup):
     cgroup = Cgroup.below
 
     def close(self):
-        for path in sorted([*self.path.rglob("*/"), self.path], reverse=True):
+        for path in directories(self.path):
             until = time.monotonic() + PATIENCE
             while path.is_dir():
                 try:

@@ -64,9 +64,14 @@ def _kill_programs():
     return left
 
 
+def directories(top):
+    """@top and all below, the deepest first; what somebody else removes meanwhile isn't among them."""
+    return [pathlib.Path(path) for path, *_ in os.walk(top, topdown=False)]
+
+
 def _remove_cgroup(top):
     """With who is in there. Return: whether it was a dead test's."""
-    groups = [*(p for p in top.rglob("*") if p.is_dir()), top]
+    groups = directories(top)
     members = []
     for path in groups:
         with contextlib.suppress(OSError):
@@ -79,7 +84,7 @@ def _remove_cgroup(top):
     for pid in members:
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGKILL)
-    for path in sorted(groups, reverse=True):
+    for path in groups:
         end = time.monotonic() + 2
         while path.is_dir() and time.monotonic() < end:
             try:

@@ -27,6 +27,7 @@ from .expect import PATIENCE
 from .mounts import own_mounts
 from .netns import NetNs
 from .program import Program, children
+from .remains import directories
 from .run import Started, finish, read_answers
 from .world import RESOLVER4, RESOLVER6
 
@@ -55,7 +56,7 @@ def wait_for(what, seconds=PATIENCE, step=0.005):
 def remove_groups(name):
     """Remove the control groups below @name that nobody is in."""
     for top in pathlib.Path("/sys/fs/cgroup").glob(f"*/{name}"):
-        for group in (*sorted((p for p in top.rglob("*") if p.is_dir()), reverse=True), top):
+        for group in directories(top):
             with contextlib.suppress(OSError):
                 group.rmdir()
 

@@ -118,3 +118,17 @@ def test_what_is_mounted_in_a_folder_outlives_it(tmp_path):
     subprocess.run(["unshare", "--mount", "sh", "-c", script.replace("python3", sys.executable)], cwd=tmp_path, check=True,
                    env={**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).resolve().parents[1])})
     assert (tmp_path / "machine" / "null").exists() and not (tmp_path / "folder" / "dev" / "null").exists()
+
+
+def test_directories_that_somebody_else_removes_meanwhile_are_left_out(tmp_path):
+    """Two tests with an engine clean up below one control group."""
+    (tmp_path / "stays").mkdir()
+    script = "while :; do mkdir -p $0/a/b $0/c/d; rmdir $0/a/b $0/a $0/c/d $0/c; done"
+    with subprocess.Popen(["sh", "-c", script, tmp_path]) as churn:
+        try:
+            found = [remains.directories(tmp_path) for _ in range(2000)]
+        finally:
+            churn.kill()
+    assert all(f[-1] == tmp_path and tmp_path / "stays" in f for f in found)
+    assert any(len(f) > 2 for f in found)
+    assert remains.directories(tmp_path / "none") == []

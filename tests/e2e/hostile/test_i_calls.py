@@ -223,10 +223,10 @@ if child == 0:
 os.setpgid(0, 0)
 said("limit of another", limit(child))
 said("limits are read", libc.prlimit(child, resource.RLIMIT_NOFILE, None, (ctypes.c_ulonglong * 2)()))
-said("group", libc.setpriority(os.PRIO_PGRP, 0, 10))
+said("group", libc.setpriority(os.PRIO_PGRP, 0, 19))
 said("io of the group", libc.syscall(251, 2, 0, 3 << 13))
 said("own limit", limit(0))
-said("own", libc.setpriority(os.PRIO_PROCESS, 0, 10))
+said("own", libc.setpriority(os.PRIO_PROCESS, 0, 19))
 said("own io", libc.syscall(251, 1, 0, 3 << 13))
 """
 

@@ -169,7 +169,7 @@ def steal(world, machine, *options, weir=True):
     argv = thief
     if weir:
         argv = [world.weir_path, *world.run_args(thief, (), (), options, "5.100.53.53")]
-    done = world.command(PYTHON, "-ISc", KEYED, *argv, timeout=60, **how)
+    done = world.command(PYTHON, "-ISc", KEYED, *argv, timeout=600, **how)
     assert done.code == 0, done
     return set(done.json())
 
