@@ -13,6 +13,7 @@
  * the kernel send by itself is closed. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/ioprio.h>
 #include <linux/netlink.h>
@@ -23,6 +24,8 @@
 #include <seccomp.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -188,9 +191,18 @@ static int refuse_listed(scmp_filter_ctx ctx)
 	return r;
 }
 
+/* The machine runs programs of these too. x32 is not among them: a call with its bit
+ * set is of no known architecture, and refused. 0: there is none. */
+static uint32_t other_arch(uint32_t native)
+{
+	return native == SCMP_ARCH_X86_64    ? SCMP_ARCH_X86
+	       : native == SCMP_ARCH_AARCH64 ? SCMP_ARCH_ARM
+					     : 0;
+}
+
 /* ---- sockets ---- */
 
-/* The numbers that one argument of socket() may have, in ascending order. */
+/* The numbers that one argument of socket() may have. */
 struct choice {
 	unsigned int family; /* 0: whatever it is */
 	unsigned int arg;
@@ -212,18 +224,6 @@ static const struct choice choices[] = {
 	  .count = 4,
 	  .allowed = { AF_UNIX, AF_INET, AF_INET6, AF_NETLINK } },
 	{ .family = AF_INET,
-	  .arg = 1,
-	  .bits = SOCK_TYPE_BITS,
-	  .error = EPERM,
-	  .count = 2,
-	  .allowed = { SOCK_STREAM, SOCK_DGRAM } },
-	{ .family = AF_INET6,
-	  .arg = 1,
-	  .bits = SOCK_TYPE_BITS,
-	  .error = EPERM,
-	  .count = 2,
-	  .allowed = { SOCK_STREAM, SOCK_DGRAM } },
-	{ .family = AF_INET,
 	  .arg = 2,
 	  .bits = UINT32_MAX,
 	  .error = EPROTONOSUPPORT,
@@ -235,54 +235,123 @@ static const struct choice choices[] = {
 	  .error = EPROTONOSUPPORT,
 	  .count = 4,
 	  .allowed = { IPPROTO_IP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_ICMPV6 } },
+	{ .family = AF_INET,
+	  .arg = 1,
+	  .bits = SOCK_TYPE_BITS,
+	  .error = EPERM,
+	  .count = 2,
+	  .allowed = { SOCK_STREAM, SOCK_DGRAM } },
+	{ .family = AF_INET6,
+	  .arg = 1,
+	  .bits = SOCK_TYPE_BITS,
+	  .error = EPERM,
+	  .count = 2,
+	  .allowed = { SOCK_STREAM, SOCK_DGRAM } },
 };
 
-static int refuse_block(scmp_filter_ctx ctx, const struct choice *c, uint64_t first,
-			uint64_t size)
-{
-	struct refusal row = { .call = "socket", .error = c->error, .count = 1 };
+enum { CODE_MAX = 96 };
 
-	row.when[0] = SCMP_CMP(c->arg, SCMP_CMP_MASKED_EQ, c->bits & ~(size - 1), first);
-	if (c->family != 0)
-		row.when[row.count++] = IS(0, c->family);
-	return refuse_call(ctx, &row);
+/* Instructions in front of those of libseccomp, which takes one condition for each
+ * argument and would need a hundred for one choice. */
+struct code {
+	uint32_t arch; /* the machine's own */
+	struct sock_filter at[CODE_MAX];
+	size_t count;
+};
+
+static void add_code(struct code *c, uint16_t code, uint32_t k, size_t yes, size_t no)
+{
+	if (c->count < CODE_MAX)
+		c->at[c->count] =
+			(struct sock_filter){ code, (uint8_t)yes, (uint8_t)no, k };
+	c->count++;
 }
 
-/* Refuse @first to @last. libseccomp takes one condition for each argument, so it is done
- * in blocks whose numbers have the same upper bits, as networks are. */
-static int refuse_range(scmp_filter_ctx ctx, const struct choice *c, uint64_t first,
-			uint64_t last)
+static void put_load(struct code *c, size_t offset)
 {
-	int r = 0;
-
-	while (r == 0 && first <= last) {
-		uint64_t size = 1;
-
-		while ((first & size) == 0 && first + 2 * size - 1 <= last)
-			size *= 2;
-		r = refuse_block(ctx, c, first, size);
-		first += size;
-	}
-	return r;
+	add_code(c, BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, 0, 0);
 }
 
-static int refuse_sockets(scmp_filter_ctx ctx)
+static void put_equal(struct code *c, uint32_t value, size_t yes, size_t no)
 {
-	int r = 0;
+	add_code(c, BPF_JMP | BPF_JEQ | BPF_K, value, yes, no);
+}
 
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(choices); i++) {
-		const struct choice *c = &choices[i];
-		uint64_t first = 0;
+/* The low half of an argument, which is what the kernel reads of an int. */
+static void put_load_arg(struct code *c, unsigned int arg)
+{
+	const bool is_little = c->arch & __AUDIT_ARCH_LE;
 
-		for (size_t k = 0; r == 0 && k < c->count; k++) {
-			if (c->allowed[k] > first)
-				r = refuse_range(ctx, c, first, c->allowed[k] - 1);
-			first = c->allowed[k] + 1;
-		}
-		if (r == 0)
-			r = refuse_range(ctx, c, first, c->bits);
+	put_load(c, offsetof(struct seccomp_data, args[arg]) + (is_little ? 0 : 4));
+}
+
+static void put_choice(struct code *code, const struct choice *c)
+{
+	const bool is_part = c->bits != UINT32_MAX;
+
+	if (c->family != 0) {
+		put_load_arg(code, 0);
+		put_equal(code, c->family, 0, c->count + 2 + is_part);
 	}
-	return r;
+	put_load_arg(code, c->arg);
+	if (is_part)
+		add_code(code, BPF_ALU | BPF_AND | BPF_K, c->bits, 0, 0);
+	for (size_t i = 0; i < c->count; i++)
+		put_equal(code, c->allowed[i], c->count - i, 0);
+	add_code(code, BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)c->error, 0, 0);
+}
+
+/* libseccomp has a number of its own for a call that 32-bit x86 had as socketcall() alone
+ * once, and that is refused. Return: the number, or -1. */
+static int number_of_socket(uint32_t arch)
+{
+	enum { OF_X86 = 359 };
+	int nr = arch == SCMP_ARCH_X86
+			 ? OF_X86
+			 : seccomp_syscall_resolve_name_arch(arch, "socket");
+	char *name = seccomp_syscall_resolve_num_arch(arch, nr);
+	bool is_right = nr >= 0 && name && strcmp(name, "socket") == 0;
+
+	free(name);
+	return is_right ? nr : -1;
+}
+
+/* Is it socket() of @arch? Then past @yes instructions. Return: 0, or -ENOSYS. */
+static int put_call(struct code *code, uint32_t arch, size_t yes)
+{
+	int nr = number_of_socket(arch);
+
+	put_load(code, offsetof(struct seccomp_data, arch));
+	put_equal(code, arch, 0, 2);
+	put_load(code, offsetof(struct seccomp_data, nr));
+	put_equal(code, (uint32_t)nr, yes, 0);
+	return nr < 0 ? -ENOSYS : 0;
+}
+
+/* On all architectures alike, of which the kernel knows the first two of a machine. */
+static int refuse_sockets(int fd, const char *name)
+{
+	const uint32_t native = seccomp_arch_resolve_name(name),
+		       other = other_arch(native);
+	struct code judge = { .arch = native }, code = { .arch = native };
+	size_t size;
+	int r;
+
+	for (size_t i = 0; i < ARRAY_SIZE(choices); i++)
+		put_choice(&judge, &choices[i]);
+	r = put_call(&code, native, other ? 5 : 1);
+	if (r == 0 && other)
+		r = put_call(&code, other, 1);
+	if (r < 0)
+		return r;
+	add_code(&code, BPF_JMP | BPF_JA, (uint32_t)judge.count, 0, 0);
+	if (judge.count > CODE_MAX || code.count > CODE_MAX)
+		return -E2BIG;
+	size = code.count * sizeof(code.at[0]);
+	if (write(fd, code.at, size) != (ssize_t)size)
+		return -EIO;
+	size = judge.count * sizeof(judge.at[0]);
+	return write(fd, judge.at, size) == (ssize_t)size ? 0 : -EIO;
 }
 
 /* ---- set-uid files ---- */
@@ -330,20 +399,14 @@ static int refuse_modes(scmp_filter_ctx ctx)
 
 /* ---- the whole ---- */
 
-/* The machine runs programs of these too. x32 is not among them: a call with its bit
- * set is of no known architecture, and refused. */
 static int add_architectures(scmp_filter_ctx ctx, const char *name)
 {
-	uint32_t arch = seccomp_arch_resolve_name(name);
+	uint32_t other = other_arch(seccomp_arch_resolve_name(name));
 	int r = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS));
 
 	if (r == 0)
 		r = seccomp_build_for(ctx, name);
-	if (r == 0 && arch == SCMP_ARCH_X86_64)
-		r = seccomp_arch_add(ctx, SCMP_ARCH_X86);
-	if (r == 0 && arch == SCMP_ARCH_AARCH64)
-		r = seccomp_arch_add(ctx, SCMP_ARCH_ARM);
-	return r;
+	return r == 0 && other ? seccomp_arch_add(ctx, other) : r;
 }
 
 /* What is younger than this list doesn't exist: nobody has looked at what it can do.
@@ -368,7 +431,6 @@ static int build(scmp_filter_ctx ctx, const char *arch)
 {
 	static int (*const parts[])(scmp_filter_ctx) = {
 		refuse_listed,
-		refuse_sockets,
 		refuse_modes,
 	};
 	int r = add_architectures(ctx, arch);
@@ -392,6 +454,8 @@ int main(int argc, char **argv)
 		r = build(ctx, argv[1]);
 	if (r == 0)
 		r = refuse_new_calls(STDOUT_FILENO);
+	if (r == 0)
+		r = refuse_sockets(STDOUT_FILENO, argv[1]);
 	if (r == 0)
 		r = seccomp_export_bpf(ctx, STDOUT_FILENO);
 	seccomp_release(ctx);
