@@ -99,14 +99,11 @@ int rootfs_plan(struct rootfs *v, const struct launch_machine *m,
 	return place_plan(v, err);
 }
 
-/* A layer whose file system can't map ids is shown as it is: its files then belong to
- * nobody in the sandbox. One that is hidden under another mount, or gone, is left out. */
+/* One that is hidden under another mount, or gone, is left out. */
 static int open_layer(struct tree *t, int userns_fd, struct err *err)
 {
-	int r = tree_open(t, userns_fd, NULL);
+	int r = tree_open(t, userns_fd, err);
 
-	if (r < 0)
-		r = tree_open(t, -1, err);
 	if (strcmp(t->path, "/") != 0 && (r == -ENOENT || r == -ENOTDIR || r == -EINVAL))
 		return 0;
 	return r;

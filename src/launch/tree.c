@@ -55,7 +55,11 @@ int tree_open(struct tree *t, int userns_fd, struct err *err)
 	if (fd < 0)
 		return err_sys(err, fd, "cannot open '%s'", t->path);
 	r = set_attributes(fd, t, userns_fd);
-	if (r < 0 && userns_fd >= 0)
+	/* A layer whose file system can't map ids is shown as it is: its files then
+	 * belong to nobody in the sandbox. */
+	if (r < 0 && t->kind == TREE_LAYER)
+		r = set_attributes(fd, t, -1);
+	else if (r < 0 && userns_fd >= 0)
 		return err_sys(
 			err, r,
 			"cannot give the files in '%s' to the sandbox: this kernel "
