@@ -14,7 +14,6 @@ static void reset_signals(uint64_t ignored)
 {
 	const unsigned long by_default[8] = { 0 };
 	const struct sigaction ignore = { .sa_handler = SIG_IGN };
-	sigset_t none;
 
 	for (int n = 1; n <= 64; n++) {
 		if (ignored >> (n - 1) & 1)
@@ -22,8 +21,6 @@ static void reset_signals(uint64_t ignored)
 		else
 			syscall(SYS_rt_sigaction, n, by_default, NULL, 8);
 	}
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
 /* The command shares its caller's process group, for the terminal's sake, and a process
@@ -44,14 +41,21 @@ static bool keep_signals_inside(void)
 	return syscall(SYS_landlock_restrict_self, fd, 0) == 0;
 }
 
-_Noreturn void command_exec(char **argv, uint64_t ignored_signals)
+_Noreturn void command_exec(char **argv, uint64_t ignored_signals, int go)
 {
+	sigset_t none;
+	char byte;
+
 	if (!keep_signals_inside()) {
 		init_report(LAUNCH_FAILED, RUN_STATUS_FAILED,
 			    "cannot keep the command's signals in the sandbox");
 		_exit(RUN_STATUS_FAILED);
 	}
-	close_range(STDERR_FILENO + 1, ~0U, 0);
 	reset_signals(ignored_signals);
+	if (read(go, &byte, 1) != 1)
+		_exit(RUN_STATUS_FAILED);
+	close_range(STDERR_FILENO + 1, ~0U, 0);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
 	command_become(argv);
 }

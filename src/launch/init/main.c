@@ -3,6 +3,7 @@
 #include "supervisor/init.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -104,14 +106,24 @@ static void wait_for_go(void)
 	} while (report.type != LAUNCH_GO);
 }
 
+/* Its process is made while control and the engine agree that it may go, and waits. */
 static pid_t start_command(char **argv, uint64_t ignored)
 {
-	pid_t child = fork();
+	int go[2];
+	pid_t child;
 
+	if (syscall(SYS_pipe2, go, O_CLOEXEC) < 0)
+		give_up("cannot start the command: no descriptor is free");
+	child = fork();
 	if (child == 0)
-		command_exec(argv, ignored);
+		command_exec(argv, ignored, go[0]);
 	if (child < 0)
 		give_up("cannot start the command: the process limit is reached");
+	wait_for_go();
+	if (syscall(SYS_write, go[1], "", 1) != 1)
+		give_up("cannot start the command: it doesn't hear");
+	close(go[0]);
+	close(go[1]);
 	init_report(LAUNCH_STARTED, 0, "");
 	return child;
 }
@@ -206,6 +218,5 @@ int main(int argc, char **argv)
 	if (!self_test(orders, why, sizeof(why)))
 		give_up(why);
 	init_report(LAUNCH_TESTED, 0, "");
-	wait_for_go();
 	guard(start_command(argv + 1, orders->ignored_signals), signals);
 }
