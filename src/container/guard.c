@@ -229,8 +229,7 @@ static int guard_by_daemon(struct guard *g, const char *policy, struct err *err)
 	json_decref(j);
 	if (!path || !body)
 		return err_set(err, -ENOMEM, "out of memory");
-	r = client_ask(g->daemon_socket, "PUT", path, text_of(body), g->arena, &reply,
-		       err);
+	r = client_attach(g->daemon_socket, path, text_of(body), g->arena, &reply, err);
 	return r < 0 ? r : judge_reply(&reply, client_reason(&reply, g->arena), err);
 }
 

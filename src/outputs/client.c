@@ -2,11 +2,13 @@
 #include "outputs/client.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/exit_status.h"
 #include "base/http_status.h"
 #include "base/log.h"
@@ -15,6 +17,8 @@
 
 enum {
 	WAIT_SEC = 30, /* an attach has its self-test before it is answered */
+	TAKE_OVER_MS = 10000,
+	LOOK_MS = 50,
 };
 
 const char *client_named_socket(const char *given)
@@ -46,6 +50,18 @@ int client_ask(const char *socket, const char *method, const char *path, struct 
 			       "API is for root and members of the group weir; a run "
 			       "answers its own user alone, outside of sandboxes");
 	return r < 0 ? err_sys(err, r, "the daemon does not answer as it should") : 0;
+}
+
+int client_attach(const char *socket, const char *path, struct text body,
+		  struct arena *arena, struct client_reply *ret, struct err *err)
+{
+	const int64_t until_ms = clock_now_ms() + TAKE_OVER_MS;
+	int r;
+
+	while ((r = client_ask(socket, "PUT", path, body, arena, ret, err)) == 0 &&
+	       ret->status == HTTP_UNAVAILABLE && clock_now_ms() < until_ms)
+		(void)!poll(NULL, 0, LOOK_MS);
+	return r;
 }
 
 const char *client_reason(const struct client_reply *reply, struct arena *arena)

@@ -20,6 +20,11 @@ const char *client_socket(const char *given);
  * its status; or -errno with @err. */
 int client_ask(const char *socket, const char *method, const char *path, struct text body,
 	       struct arena *arena, struct client_reply *ret, struct err *err) MUST_CHECK;
+/* The same of a PUT that attaches a sandbox, which a daemon refuses with 503 while it
+ * takes over what was there before it: for ten seconds it is asked again. */
+int client_attach(const char *socket, const char *path, struct text body,
+		  struct arena *arena, struct client_reply *ret,
+		  struct err *err) MUST_CHECK;
 /* What went wrong, as a person reads it: a "reason" of JSON, or the text. */
 const char *client_reason(const struct client_reply *reply, struct arena *arena);
 

@@ -35,7 +35,9 @@ static int ask(const struct run_daemon *d, const char *method, const char *below
 
 	if (!path)
 		return err_set(err, -ENOMEM, "out of memory");
-	r = client_ask(d->socket, method, path, body, &arena, &reply, err);
+	r = strcmp(method, "PUT") == 0
+		    ? client_attach(d->socket, path, body, &arena, &reply, err)
+		    : client_ask(d->socket, method, path, body, &arena, &reply, err);
 	if (r < 0)
 		return r;
 	if (reply.status >= HTTP_MULTIPLE)

@@ -109,14 +109,13 @@ static json_t *body_of(const struct spec *s, uint32_t uid, const char *policy,
 	return j;
 }
 
-/* It is being stopped, started, or takes over what was there before. What may be asked
- * again is, after whatever became of it. And the namespace that a container had before it
- * was started again may not be quite gone. */
+/* It is being stopped or started. What may be asked again is, after whatever became of
+ * it. And the namespace that a container had before it was started again may not be quite
+ * gone. */
 static bool is_starting(const struct spec *s, int r, const struct client_reply *reply)
 {
 	if (r == 0)
-		return reply->status == HTTP_UNAVAILABLE ||
-		       (s->oci_state && reply->status == HTTP_CONFLICT);
+		return s->oci_state && reply->status == HTTP_CONFLICT;
 	return (s->again || s->oci_state) &&
 	       (r == -ENOENT || r == -ECONNREFUSED || r == -ECONNRESET || r == -EPIPE ||
 		r == -EBADMSG);
@@ -130,7 +129,7 @@ static int ask_until_ready(const struct spec *s, const char *path, const char *b
 
 	do {
 		*err = (struct err){ 0 };
-		r = client_ask(s->socket, "PUT", path, text_of(body), arena, ret, err);
+		r = client_attach(s->socket, path, text_of(body), arena, ret, err);
 		if (!is_starting(s, r, ret))
 			return r;
 		(void)!poll(NULL, 0, LOOK_MS);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many sandboxes in one daemon: what doesn't grow with them, and where it ends."""
+import concurrent.futures
 import contextlib
 import os
 import signal
@@ -118,9 +119,14 @@ def test_it_answers_while_it_takes_over_what_was_there(host, pod, other, site):
     reply = daemon.call("PUT", "/sandboxes/three", {"uid": 71234, "policy": {}})
     assert reply.status == 503 and "takes over" in reply.text
     assert daemon.get("/sandboxes/nobody").status == 503
-    for pid in (daemon.children(1)["engine"], daemon.children()["daemon-1"]):
-        os.kill(pid, signal.SIGCONT)
-    daemon.ready()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        run = pool.submit(daemon.weir, "run", "--no-config", "--uid", 71235, "--", "/bin/echo", "ran")
+        with contextlib.suppress(concurrent.futures.TimeoutError):
+            run.result(1)  # one that doesn't wait has failed by then
+        for pid in (daemon.children(1)["engine"], daemon.children()["daemon-1"]):
+            os.kill(pid, signal.SIGCONT)
+        daemon.ready()
+        assert (run.result().code, run.result().out) == (0, b"ran\n"), run.result()
     assert sorted(daemon.names()) == ["one", "two"] and daemon.get("/sandboxes/nobody").status == 404
     for who in (pod, other):
         assert site.v4 in who.probe(["dns", site.name]).addresses
