@@ -330,7 +330,8 @@ static const char *const key_of[SQLITE_BY_COUNT] = {
 };
 
 /* ?1 kind, ?2 and ?3 the hours that are whole, ?4 the beginning, ?5 the end, ?6 the
- * sandbox, ?7 how many rows of each part, the newest of them first. */
+ * sandbox, ?7 how many rows of each part, the newest of them first. Rows that don't count
+ * have no key, so that ?7 is of all that are read. */
 static void put_top(const struct sqlite_query *q, enum sqlite_by by, char *sql,
 		    size_t size)
 {
@@ -341,28 +342,30 @@ static void put_top(const struct sqlite_query *q, enum sqlite_by by, char *sql,
 	const int action = allowed ? EVENT_ALLOW : EVENT_DENY;
 	char events[160];
 
+	if (q->sandbox) {
+		snprintf(sql, size,
+			 "SELECT iif(action = %d, %s, NULL), packets, bytes, 1, ts FROM"
+			 " event WHERE sandbox = ?6 AND ts >= ?4 AND ts < ?5"
+			 " ORDER BY ts DESC LIMIT ?7",
+			 action, key_of[by]);
+		return;
+	}
 	snprintf(events, sizeof(events),
-		 "SELECT * FROM (SELECT %s AS key, packets, bytes, 1, ts FROM event WHERE"
-		 " %saction = %d AND key IS NOT NULL",
-		 key_of[by], q->sandbox ? "+" : "", action);
-	if (q->sandbox)
-		snprintf(sql, size,
-			 "%s AND sandbox = ?6 AND ts >= ?4 AND ts < ?5 ORDER BY ts DESC"
-			 " LIMIT ?7)",
-			 events);
-	else
-		snprintf(sql, size,
-			 "SELECT * FROM (SELECT key, packets, %s WHERE kind = ?1 AND"
-			 " hour >= ?2 AND hour < ?3 ORDER BY hour DESC LIMIT ?7)"
-			 " UNION ALL %s AND ts >= max(?2, ?3) * 3600000 AND ts < ?5"
-			 " ORDER BY ts DESC LIMIT ?7)"
-			 " UNION ALL %s AND ts >= ?4 AND ts < min(?2 * 3600000, ?5)"
-			 " ORDER BY ts DESC LIMIT ?7)"
-			 /* Of whole hours, what isn't in the sums yet. */
-			 " UNION ALL %s AND id >= (SELECT next FROM %s) AND"
-			 " id <= (SELECT last FROM %s) AND ts >= ?2 * 3600000 AND"
-			 " ts < ?3 * 3600000 ORDER BY ts DESC LIMIT ?7)",
-			 sums, events, events, events, rest, rest);
+		 "SELECT * FROM (SELECT %s, packets, bytes, 1, ts FROM event WHERE"
+		 " action = %d",
+		 key_of[by], action);
+	snprintf(sql, size,
+		 "SELECT * FROM (SELECT key, packets, %s WHERE kind = ?1 AND"
+		 " hour >= ?2 AND hour < ?3 ORDER BY hour DESC LIMIT ?7)"
+		 " UNION ALL %s AND ts >= max(?2, ?3) * 3600000 AND ts < ?5"
+		 " ORDER BY ts DESC LIMIT ?7)"
+		 " UNION ALL %s AND ts >= ?4 AND ts < min(?2 * 3600000, ?5)"
+		 " ORDER BY ts DESC LIMIT ?7)"
+		 /* Of whole hours, what isn't in the sums yet. */
+		 " UNION ALL %s AND id >= (SELECT next FROM %s) AND"
+		 " id <= (SELECT last FROM %s) AND ts >= ?2 * 3600000 AND"
+		 " ts < ?3 * 3600000 ORDER BY ts DESC LIMIT ?7)",
+		 sums, events, events, events, rest, rest);
 }
 
 /* The first hour that begins at @ms or later. */
@@ -453,16 +456,16 @@ static int add_all(struct sqlite_reader *r, sqlite3_stmt *s, struct sums *t,
 	int rc, code = 0, rows = 0;
 
 	while (code == 0 && (rc = sqlite3_step(s)) == SQLITE_ROW) {
-		const unsigned char *key = sqlite3_column_text(s, 0);
 		const struct sqlite_top d = {
-			.key = key ? (const char *)key : "",
+			.key = (const char *)sqlite3_column_text(s, 0),
 			.packets = (uint64_t)sqlite3_column_int64(s, 1),
 			.bytes = (uint64_t)sqlite3_column_int64(s, 2),
 			.rows = (uint64_t)sqlite3_column_int64(s, 3),
 			.last_ms = sqlite3_column_int64(s, 4),
 		};
 
-		code = add_sum(t, &d);
+		if (d.key)
+			code = add_sum(t, &d);
 		rows += rows < INT_MAX;
 	}
 	if (code < 0)

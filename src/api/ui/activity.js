@@ -7,7 +7,7 @@ import { bytes, clock, count, literal, plain, short } from "./text.js";
 
 const MINUTE = 60000, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
 const RANGES = { hour: [HOUR, 60], day: [DAY, 96], week: [7 * DAY, 168] };
-const BUCKETS = 120, NARROWEST = 5 * MINUTE, WIDEST = 60 * DAY;
+const BUCKETS = 120, NARROWEST = 5 * MINUTE, WIDEST = 31 * DAY;
 const TOP = 8, EVERY_MS = 20000, SOON_MS = 4000; // how often it is asked for, and when something has happened
 const COLUMNS = [["From", "t"], ["Denied", "n"], ["Limited", "n"], ["Allowed", "n"], ["Sent", "n"]];
 let base = "", many = false, data = null, fixed = null; // fixed: { since, until } that somebody chose

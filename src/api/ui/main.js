@@ -133,6 +133,8 @@ function onEvent(e) {
 	denies.add(e);
 	if (before)
 		return;
+	if (e.action === "ask")
+		review.asked(e);
 	sandboxes.touch(e.sandbox);
 	activity.touch();
 	pollLater();

@@ -5,6 +5,7 @@ import { $, fill, h, row, table } from "./dom.js";
 import { count, literal, plain } from "./text.js";
 
 const SHOWN = 300, COLUMNS = [["#", "i"], ["Action", "a"], ["Target", "mono what"], ["Ports", "mono"], ["More", "why"]];
+const DEFAULTS = { allow: "is allowed", ask: "asks" };
 let rules = [], found = ""; // found: by which state of the API
 
 // What else a rule says: "private: true · comment: …"
@@ -18,7 +19,7 @@ function draw() {
 	$("policy-n").textContent = rules.length ? count(rules.length) : "";
 	fill("policy-list", list.length
 		? table(COLUMNS, list.slice(0, SHOWN).map(([i, r]) => row(COLUMNS, [String(i),
-			h("span", { class: `tag ${r.action === "allow" ? "" : "deny"}` }, literal(r.action)),
+			h("span", { class: `tag ${literal(r.action ?? "deny")}` }, literal(r.action ?? "deny")),
 			h("span", { class: "name" }, literal(r.target)), (r.ports ?? []).map(literal).join(", "), more(r)])))
 		: h("p", { class: "quiet" }, rules.length ? "No rule is like that." : "It has no rules."),
 		list.length > SHOWN ? h("p", { class: "quiet" }, `The first ${SHOWN} of ${count(list.length)} are shown.`) : "");
@@ -33,7 +34,7 @@ export async function load(base, version, signal) {
 	found = version;
 	const { egress = [], defaultAction = "deny", ...rest } = answer.policy;
 	rules = egress ?? [];
-	$("policy-top").textContent = [`What no rule names is ${defaultAction === "allow" ? "allowed" : "denied"}`,
+	$("policy-top").textContent = [`What no rule names ${DEFAULTS[defaultAction] ?? "is denied"}`,
 		...Object.entries(rest).map(([k, v]) => `${plain(k)}: ${plain(typeof v === "string" ? v : JSON.stringify(v))}`)].join(" · ");
 	draw();
 }

@@ -2,7 +2,7 @@
 // Tasks: what was denied and a rule could allow, with what accepting it changes, before it is accepted.
 import { get, post } from "./api.js";
 import { $, fill, h, row, say, show, table, time } from "./dom.js";
-import { clock, count, literal, plain, remote, some } from "./text.js";
+import { clock, count, left, literal, plain, remote, some } from "./text.js";
 
 const LENGTHS = [["10m", "10 min", "for 10 minutes"], ["1h", "1 h", "for an hour"], ["", "Always", "always"]];
 const STEP = 12, DECIDED = [["Time", "t"], ["What", "mono what"], ["Decided", ""], ["By", ""]];
@@ -22,6 +22,46 @@ function summary(t) {
 	const parts = [ofMany ? `of ${literal(t.sandbox)}` : "", t.port && t.destination && !isAddress(t.destination) ? `port ${t.port}/${literal(t.protocol)}` : "", t.looks_like ? `looks like ${literal(t.looks_like)} (allowed)` : "", some(t.packets ?? 0, "refusal"),
 		first === last ? `at ${last}` : `first ${first}, last ${last}`];
 	return parts.filter(Boolean).join(" · ");
+}
+
+// ---- what asks, and for how long it waits ----
+
+const QUERY_MS = 4000, TIMEOUT_S = 60; // of a lookup; of a connection, where the policy says nothing
+let asks = new Map(), timeouts = new Map(); // sandbox and destination: until when; sandbox: milliseconds
+
+const keyOf = (sandbox, destination) => `${sandbox ?? ""} ${destination ?? ""}`;
+const ends = (t) => asks.get(keyOf(t.sandbox, t.destination)) ?? 0;
+
+async function timeoutOf(sandbox) {
+	if (!timeouts.has(sandbox)) {
+		const path = ofMany ? `sandboxes/${encodeURIComponent(sandbox)}/` : base;
+		const limits = await get(`${path}policy`).then((p) => p.policy.limits, () => null);
+		timeouts.set(sandbox, (limits?.ask_timeout ?? TIMEOUT_S) * 1000);
+	}
+	return timeouts.get(sandbox);
+}
+
+// An event of something that waits until somebody grants it.
+export async function asked(e) {
+	const now = Date.now(), what_ = e.name ?? e.remote_ip;
+
+	if (e.layer === "address")
+		return; // it was refused
+	const until = now + (e.layer === "dns" ? QUERY_MS : await timeoutOf(e.sandbox ?? ""));
+	for (const [key, end] of asks)
+		if (end < now)
+			asks.delete(key);
+	asks.set(keyOf(e.sandbox, what_), until);
+	say(`${literal(what_)} asks: it waits for ${left((until - now) / 1000)}.`);
+	drawAsks();
+}
+
+function drawAsks() {
+	for (const item of items.values()) {
+		const wait = ends(item.task) - Date.now();
+		item.wait.textContent = wait > 0 ? `asks: ${left(wait / 1000)} left` : "";
+		item.element.classList.toggle("asks", wait > 0);
+	}
 }
 
 function diffList(diff) {
@@ -85,6 +125,7 @@ function make(t) {
 	const item = { task: t }, name = what(t), id = `task-${t.id}`;
 
 	item.line = h("span", { class: "quiet" });
+	item.wait = h("strong", { class: "wait" });
 	item.diff = h("div");
 	item.fault = h("p", { class: "bad", role: "alert" });
 	item.accepts = LENGTHS.map(([length, text, words]) => h("button", { type: "button", class: length ? "" : "primary", hidden: true,
@@ -95,7 +136,7 @@ function make(t) {
 	item.button = h("button", { type: "button", "aria-expanded": "false", "aria-controls": id, "aria-label": `Review ${name}`,
 		on: { click: () => open(item) } }, "Review");
 	item.element = h("li", { "data-key": String(t.id) },
-		h("div", { class: "task" }, h("div", {}, h("span", { class: "mono name" }, name), " ", item.line), item.button), item.panel);
+		h("div", { class: "task" }, h("div", {}, h("span", { class: "mono name" }, name), " ", item.wait, item.line), item.button), item.panel);
 	return item;
 }
 
@@ -104,21 +145,23 @@ function remove(id) {
 	items.delete(id);
 }
 
-// What is open on the screen stays as it is while others come and go. New ones come below: what somebody is about to
-// click doesn't move.
+// What is open on the screen stays as it is while others come and go. New ones come below, so that what somebody is about
+// to click doesn't move; only what asks comes on top, and that as long as nobody is at one of them.
 function drawOpen() {
-	const list = tasks.slice(0, shown), wanted = new Set(list.map((t) => t.id));
+	const list = [...tasks].sort((a, b) => (ends(b) > Date.now()) - (ends(a) > Date.now())).slice(0, shown), wanted = new Set(list.map((t) => t.id));
 
 	[...items.keys()].filter((id) => !wanted.has(id)).forEach(remove);
+	const isUsed = $("tasks").contains(document.activeElement) || $("tasks").querySelector("[aria-expanded=true]");
 	for (const t of list) {
 		if (!items.has(t.id)) {
 			items.set(t.id, make(t));
-			$("tasks").append(items.get(t.id).element);
+			$("tasks")[ends(t) && !isUsed ? "prepend" : "append"](items.get(t.id).element);
 		}
 		items.get(t.id).task = t;
 		items.get(t.id).line.textContent = summary(t);
 	}
 	show("tasks-more", tasks.length > shown);
+	drawAsks();
 }
 
 function drawDecided(list) {
@@ -168,6 +211,8 @@ export function reset(path, many) {
 	base = path;
 	ofMany = many;
 	stale = true;
+	asks = new Map();
+	timeouts = new Map();
 	tasks = [];
 	shown = STEP;
 	[...items.keys()].forEach(remove);
@@ -178,5 +223,6 @@ export function reset(path, many) {
 
 export function start(onChanged) {
 	changed = onChanged;
+	setInterval(() => { if (asks.size && !document.hidden) drawAsks(); }, 1000);
 	$("tasks-more").addEventListener("click", () => { shown += STEP; drawOpen(); });
 }

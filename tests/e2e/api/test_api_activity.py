@@ -133,6 +133,22 @@ def test_one_of_a_daemons_sandboxes(host, pod, other, denied):
     assert daemon.call("GET", "/policy/explain?target=a.test").status == 404
 
 
+def test_a_page_ends_where_enough_was_looked_at(host, pod):
+    """What one sandbox has too much of delays nobody who looks for something else of it."""
+    with Store(host.folder / "state") as store:
+        store.put("rare.test", action="limit", ago=600)
+        store.drain()
+        store("add 0 20500")
+        store.drain()
+    daemon = host.daemon("--state-dir", host.folder / "state")
+    daemon.attach("sb-1", pod)
+    for wanted in ("action=limit", "find=RARE"):
+        first = get(daemon, f"/sandboxes/sb-1/events/stored?{wanted}", "StoredEvents")
+        assert first["events"] == [] and first["next"]
+        second = get(daemon, f"/sandboxes/sb-1/events/stored?{wanted}&before={first['next']}")
+        assert [e["name"] for e in second["events"]] == ["rare.test"] and second["next"] is None
+
+
 # ---- a policy, before ----
 
 def test_why(side):

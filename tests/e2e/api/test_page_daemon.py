@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of a daemon, through socat as the manual says: all sandboxes, one of them, and who may ask."""
-import os
-import pathlib
+"""The page of a daemon, through socat as the manual says and over TLS: who may ask. What it shows is in test_page_watch.py."""
 import subprocess
 
 import pytest
@@ -10,7 +8,6 @@ from test_cli_tls import TOKEN, make_certificate
 from world.browser import CHROMIUM, Browser
 from world.sidecar import request, wait_for
 
-PICTURES = os.environ.get("WEIR_PICTURES")
 PORT = 8080
 
 
@@ -46,47 +43,6 @@ def test_pages_of_other_sites_cannot_use_it(reached, host):
     assert reached.names() == ["one", "two"]
     assert request(host.ns, where, "GET", "/sandboxes/one/ui/").status == 404
     assert request(host.ns, where, "GET", "/sandboxes", headers={"Sec-Fetch-Site": "same-origin"}).status == 200
-
-
-@pytest.mark.skipif(not CHROMIUM, reason="needs chromium")
-def test_the_page_shows_all_and_each(reached, host, pod, other, denied, tmp_path):
-    with Browser(host.ns, tmp_path) as page:
-        page.look(1280, 900, "light")
-        page.open(f"http://localhost:{PORT}/ui/")
-        page.wait("document.querySelectorAll('#sandboxes-list a').length === 2")
-        page.wait("document.querySelectorAll('#sandboxes-list .fine').length === 2")
-        assert page.js("document.getElementById('policy').hidden")
-        other.probe(["dns", denied.name])
-        page.wait(f"[...document.querySelectorAll('#events-list tbody tr')].some(r => r.cells[1].innerText === 'two' && "
-                  f"r.innerText.includes({denied.name!r}))")
-        page.js("(e => { e.value = 'denies'; e.dispatchEvent(new Event('change')); })(document.getElementById('sandboxes-by'))")
-        page.wait("document.querySelector('#sandboxes-list a').textContent === 'two'")
-        page.picture(pathlib.Path(PICTURES) / "daemon.png") if PICTURES else None
-        page.wait("document.querySelector('#sandboxes-list .denied')?.innerText.includes('1 denied / h')")
-        page.wait("document.querySelector('#sandboxes-list .denied').innerText.includes('1 to decide')")
-        # what waits of all of them, and whose it is
-        page.wait(f"document.querySelector('#tasks .task').innerText.includes({denied.name!r}) && "
-                  "document.querySelector('#tasks .task').innerText.includes('of two')")
-        page.look(360, 900, "dark")
-        assert page.js("document.documentElement.scrollWidth") <= 360
-        page.picture(pathlib.Path(PICTURES) / "daemon-360.png") if PICTURES else None
-        page.look(1280, 900, "light")
-        page.tab_to("e.textContent === 'two'")
-        page.key("Enter")
-        page.wait("document.getElementById('sandbox').textContent === 'two' && !document.getElementById('policy').hidden")
-        page.wait(f"document.getElementById('denies-list').innerText.includes({denied.name!r})")
-        page.wait(f"!!document.querySelector('#tasks button[aria-label=\"Review {denied.name}\"]')")
-        page.click("#tasks button")
-        page.wait("document.querySelector('#tasks .primary')?.checkVisibility()")
-        page.click("#tasks .primary")
-        page.wait(f"document.getElementById('policy-list').innerText.includes({denied.name!r})")
-        assert other.probe(["dns", denied.name]).addresses and not pod.probe(["dns", denied.name]).addresses
-        page.picture(pathlib.Path(PICTURES) / "daemon-two.png") if PICTURES else None
-        page.click("#back")
-        page.wait("!document.getElementById('sandboxes').hidden && document.getElementById('policy').hidden")
-        reached.weir("detach", "one")
-        page.wait("document.querySelectorAll('#sandboxes-list a').length === 1")
-        assert page.all_faults() == []
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="needs chromium")

@@ -224,8 +224,11 @@ def test_6_one_sandbox_with_grants(page, guarded):
     pictures(page, "one")
 
 
-def test_7_allowed_for_ten_minutes(page, guarded):
-    name = "x1.exfil.evil.test"
+def test_7_allowed_for_ten_minutes(page, guarded, world):
+    """In this sandbox, and in no other."""
+    site, (one, another) = world.site(f"page-{world.number()}.test"), guarded[2][:2]
+    name = site.name
+    assert not one.probe(["dns", name]).addresses
     page.wait(f"!!document.querySelector('#tasks button[aria-label=\"Review {name}\"]')")
     page.click(f"#tasks button[aria-label='Review {name}']")
     page.wait(f"document.querySelector('#tasks button[aria-label=\"Allow {name} for 10 minutes\"]')?.checkVisibility()")
@@ -233,6 +236,7 @@ def test_7_allowed_for_ten_minutes(page, guarded):
     page.wait(f"document.getElementById('grants-list').innerText.includes({name!r})")
     rules = guarded[0].call("GET", "/sandboxes/agent-0/policy").json()["policy"]["egress"]
     assert rules[0]["target"] == name and "until" in rules[0]
+    assert one.probe(["dns", name]).addresses == [site.v4] and not another.probe(["dns", name]).addresses
 
 
 def test_8_another_policy_is_checked_compared_and_applied(page, guarded):
@@ -318,6 +322,15 @@ def test_B_axe_finds_nothing(page):
     assert page.js(run) == []
 
 
-def test_C_nothing_was_refused_to_the_page(page):
+def test_C_who_is_gone_is_gone(page, guarded):
+    page.js("location.hash === '' || document.getElementById('back').click()")
+    page.wait("document.querySelectorAll('#sandboxes-list .square').length === 4 && document.getElementById('policy').hidden")
+    set_value(page, "sandboxes-by", "denies", "change")
+    page.wait("document.querySelector('#sandboxes-list .square').classList.contains('denied')")
+    guarded[0].weir("detach", "agent-3")
+    page.wait("document.querySelectorAll('#sandboxes-list .square').length === 3")
+
+
+def test_D_nothing_was_refused_to_the_page(page):
     assert page.all_faults() == [] and page.js("self.ran") is None
     assert page.js(f"performance.getEntriesByType('resource').every(e => e.name.startsWith('http://localhost:{PORT}/'))")

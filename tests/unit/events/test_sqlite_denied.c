@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "events/sqlite.h"
 #include "events/sqlite_file.h"
 #include "unit.h"
@@ -39,9 +40,16 @@ static int open_file(uint64_t max_bytes, sqlite3 **ret)
 	return sqlite_file_open(&config, ret, NULL);
 }
 
+static int64_t wall_ms(void)
+{
+	return T0 + 4 * HOUR;
+}
+
+/* What happened then is not too old to be kept. */
 static struct sqlite_writer *writer(void)
 {
-	const struct sqlite_config config = { .directory = directory };
+	static const struct sqlite_clock clock = { clock_now_ms, wall_ms };
+	const struct sqlite_config config = { .directory = directory, .clock = &clock };
 	struct sqlite_writer *w = NULL;
 
 	assert_int_equal(sqlite_writer_new(&config, &w, NULL), 0);
@@ -187,7 +195,7 @@ static void add_allowed(void)
 		{ "sb-1", "a.test", 100, T0 - HOUR / 2 },
 		{ "sb-2", "b.test", 500, T0 + 1 },
 		{ "sb-1", "a.test", 200, T0 + 90000 },
-		{ "sb-1", "c.test", 400, T0 + 2 * HOUR },
+		{ "sb-1", "c.test", 400, T0 + 2 * HOUR + 1 },
 	};
 	struct sqlite_writer *w = writer();
 
@@ -237,6 +245,8 @@ TEST_WITH(what_was_allowed_is_summed_by_bytes, make_directory, remove_directory)
 		  "a.test=300 " },
 		{ { .sandbox = "sb-1", .scan = 1 }, SQLITE_BY_NAME, 1, "c.test=400 " },
 		{ { .scan = 1 }, SQLITE_BY_NAME, 1, "c.test=400 " },
+		/* its newest event is a denial, and no more is read */
+		{ { .sandbox = "sb-2", .scan = 1 }, SQLITE_BY_NAME, 1, "" },
 	};
 
 	add_all(); /* denials, which are in none of it */
