@@ -40,6 +40,11 @@ class Cgroup:
     def number(self):
         return self.path.stat().st_ino
 
+    @property
+    def who(self):
+        """As the drivers have it."""
+        return f"cgroup:{self.number}:{self.level}"
+
     def below(self, name):
         return Cgroup(self.path / name, self.root)
 

@@ -16,6 +16,7 @@ import pytest
 
 import test_filter_shared as shared
 from test_filter_shared import ALLOWED, ALLOWED6, DENIED, HERE, OTHER, OTHER6
+from world.member import Tree, cgroup_root
 
 DNS, RELAY, UID = 15353, 15354, 1203
 WEB = f"allow {ALLOWED} 443"
@@ -54,32 +55,11 @@ def hear_mark(n, seconds=60):
 """
 
 
-def cgroup_root():
-    for line in pathlib.Path("/proc/mounts").read_text(encoding="ascii").splitlines():
-        _, path, kind, *_ = line.split()
-        if kind == "cgroup2":
-            return pathlib.Path(path)
-    return pytest.skip("no cgroup v2 here")
-
-
-class Cgroup:
-    def __init__(self, path, root):
-        self.path, self.root = path, root
-        path.mkdir()
-
-    @property
-    def who(self):
-        level = len(self.path.relative_to(self.root).parts)
-        return f"cgroup:{self.path.stat().st_ino}:{level}"
-
-    def below(self, name):
-        return Cgroup(self.path / name, self.root)
-
-
 class HostWorld(shared.World):
     def __init__(self):
-        root = cgroup_root()
-        self.tree = Cgroup(root / f"weir-test-{os.getpid()}", root)
+        if not cgroup_root():
+            pytest.skip("no cgroup v2 here")
+        self.tree = Tree()
         super().__init__()
         self.cgroups = {}
         self.load()
@@ -121,15 +101,7 @@ class HostWorld(shared.World):
 
     def close(self):
         super().close()
-        tree = self.tree.path
-        for path in sorted([*tree.rglob("*/"), tree], reverse=True):
-            until = time.monotonic() + 60
-            while path.is_dir():
-                try:
-                    path.rmdir()
-                except OSError:  # a process that was killed is still there
-                    assert time.monotonic() < until, path
-                    time.sleep(0.01)
+        self.tree.close()
 
 
 @pytest.fixture(name="world")
