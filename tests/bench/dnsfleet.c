@@ -32,6 +32,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "question.h"
+
 enum {
 	IDS = 65536,
 	MEMBERS_MAX = 65536,
@@ -60,14 +62,6 @@ static uint32_t histogram[SLOTS];
 static uint64_t sent, answered, lost, refused, rcodes[16], next_new;
 static long names;
 static const char *suffix;
-
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
 
 static void die(const char *what)
 {
@@ -155,41 +149,12 @@ static void open_members(const struct sockaddr_in *server, bool only_first)
 
 /* ---- questions ---- */
 
-static size_t write_label(uint8_t *to, const char *label, size_t size)
-{
-	to[0] = (uint8_t)size;
-	memcpy(to + 1, label, size);
-	return size + 1;
-}
-
-static size_t write_query(uint8_t *to, uint16_t id, uint64_t index)
-{
-	static const uint8_t tail[] = { 0, 0, 1, 0, 1 };
-	uint8_t head[12] = { (uint8_t)(id >> 8), (uint8_t)id, 1, 0, 0, 1 };
-	char text[32];
-	size_t at = sizeof(head);
-	const char *s = suffix;
-
-	memcpy(to, head, sizeof(head));
-	at += write_label(
-		to + at, text,
-		(size_t)snprintf(text, sizeof(text), "n%llu", (unsigned long long)index));
-	while (*s) {
-		size_t size = strcspn(s, ".");
-
-		at += write_label(to + at, s, size);
-		s += size + (s[size] == '.');
-	}
-	memcpy(to + at, tail, sizeof(tail));
-	return at + sizeof(tail);
-}
-
 static void ask(struct member *m, int64_t due_ns)
 {
 	uint8_t bytes[512];
 	uint16_t id = next_id++;
 	uint64_t index = names > 0 ? m->next_name++ % (uint64_t)names : next_new++;
-	size_t size = write_query(bytes, id, index);
+	size_t size = write_question(bytes, id, index, suffix);
 
 	if (waiting[id].sent_ns)
 		lost++;

@@ -19,6 +19,8 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "question.h"
+
 enum {
 	SOCKETS = 8,
 	FIRST_PORT = 20000,
@@ -43,49 +45,12 @@ static long outstanding, names;
 static uint64_t next_name;
 static const char *suffix;
 
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
-
-static size_t write_label(uint8_t *to, const char *label, size_t size)
-{
-	to[0] = (uint8_t)size;
-	memcpy(to + 1, label, size);
-	return size + 1;
-}
-
-static size_t write_query(uint8_t *to, uint16_t id)
-{
-	static const uint8_t tail[] = { 0, 0, 1, 0, 1 };
-	uint64_t index = names > 0 ? next_name++ % (uint64_t)names : next_name++;
-	uint8_t head[12] = { (uint8_t)(id >> 8), (uint8_t)id, 1, 0, 0, 1 };
-	char text[32];
-	size_t at = sizeof(head);
-	const char *s = suffix;
-
-	memcpy(to, head, sizeof(head));
-	at += write_label(
-		to + at, text,
-		(size_t)snprintf(text, sizeof(text), "n%llu", (unsigned long long)index));
-	while (*s) {
-		size_t size = strcspn(s, ".");
-
-		at += write_label(to + at, s, size);
-		s += size + (s[size] == '.');
-	}
-	memcpy(to + at, tail, sizeof(tail));
-	return at + sizeof(tail);
-}
-
 static void ask(struct client *c, int64_t due_ns)
 {
 	uint8_t bytes[512];
 	uint16_t id = c->next_id++;
-	size_t size = write_query(bytes, id);
+	uint64_t index = names > 0 ? next_name++ % (uint64_t)names : next_name++;
+	size_t size = write_question(bytes, id, index, suffix);
 
 	if (c->sent_ns[id])
 		lost++;

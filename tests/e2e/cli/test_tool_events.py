@@ -18,13 +18,6 @@ HOSTILE = [b"\x1b]0;owned\x07\x1b[2J.test", b"<script>alert(1)</script>.test", b
 
 
 @pytest.fixture
-def store(tmp_path):
-    tmp_path.chmod(0o755)
-    with Store(tmp_path / "state") as opened:
-        yield opened
-
-
-@pytest.fixture
 def weir(world, store):
     def run(verb, *args, env=None, **options):
         store.drain()

@@ -6,15 +6,7 @@ import time
 
 import pytest
 
-from tests.world.store import Store
 from tests.world.terminal import Terminal
-
-
-@pytest.fixture
-def store(tmp_path):
-    tmp_path.chmod(0o755)
-    with Store(tmp_path / "state") as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import pytest
 
 from world.member import Member, Tree, cgroup_root
 from world.postgres import Postgres
+from world.store import Store
 
 
 def _postgres():
@@ -14,6 +15,21 @@ def _postgres():
 
 server = pytest.fixture(_postgres, name="server")  # for tests that kill it, or change what all its databases have
 shared = pytest.fixture(_postgres, name="shared", scope="module")
+
+
+@pytest.fixture
+def state(tmp_path):
+    """The folder of a store that is to be made."""
+    tmp_path.chmod(0o755)
+    path = tmp_path / "state"
+    path.mkdir(mode=0o700)
+    return path
+
+
+@pytest.fixture
+def store(state):
+    with Store(state) as opened:
+        yield opened
 
 
 @pytest.fixture

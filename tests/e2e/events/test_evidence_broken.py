@@ -11,7 +11,6 @@ import subprocess
 
 import pytest
 
-from world.daemon import Host
 from world.expect import name_refused, tcp_refused
 from world.sidecar import policy, wait_for
 from world.store import Store
@@ -30,12 +29,6 @@ def daemon(world, host, pod, site, state, *args):
     d.attach("one", pod)
     d.set_policy("one", f"allow {site.name}", limits=LIMITS)
     return d, lambda: d.status("one")
-
-
-@pytest.fixture
-def host(world):
-    with Host(world) as h:
-        yield h
 
 
 @pytest.fixture(params=[sidecar, daemon], ids=["sidecar", "daemon"])

@@ -22,13 +22,6 @@ def database(shared):
     made.end()
 
 
-@pytest.fixture
-def store(tmp_path):
-    with Store(tmp_path / "state") as opened:
-        (tmp_path / "state").mkdir(mode=0o700, exist_ok=True)
-        yield opened
-
-
 def test_rows_are_there_as_dashboards_know_them(database, store):
     store.put("a.test", sandbox="sb-7", packets=3, command="curl", rule="deny-a.test")
     store.put(address="2001:db8::7", port=443, packets=2)

@@ -33,13 +33,6 @@ def netns():
     made.close()
 
 
-@pytest.fixture
-def store(tmp_path):
-    (tmp_path / "state").mkdir(mode=0o700)
-    with Store(tmp_path / "state") as opened:
-        yield opened
-
-
 @contextlib.contextmanager
 def serving(netns, address="192.0.2.5", **options):
     options.setdefault("hba", [TRUST])

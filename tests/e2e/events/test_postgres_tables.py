@@ -10,7 +10,6 @@ import pytest
 from world.copies import Sender, count, wait_each_once
 from world.postgres import Database, binaries
 from world.sidecar import wait_for
-from world.store import Store
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 MIGRATIONS = sorted((ROOT / "sql/postgres").glob("0*.sql"))
@@ -23,13 +22,6 @@ def server(shared):
     database = Database(shared, f"d{time.monotonic_ns()}", ("weir_writer", "weir_reader", "old"))
     yield database
     database.end()
-
-
-@pytest.fixture
-def store(tmp_path):
-    (tmp_path / "state").mkdir(mode=0o700)
-    with Store(tmp_path / "state") as opened:
-        yield opened
 
 
 def documented(title):

@@ -7,14 +7,6 @@ import pytest
 from world.sidecar import wait_for
 
 
-@pytest.fixture
-def state(tmp_path):
-    tmp_path.chmod(0o755)
-    path = tmp_path / "state"
-    path.mkdir(mode=0o700)
-    return path
-
-
 def tasks(side):
     return {t["destination"]: t for t in side.get("/review").json()["tasks"]}
 

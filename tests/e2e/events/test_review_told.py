@@ -13,14 +13,6 @@ from world.expect import name_refused
 from world.sidecar import wait_for
 
 
-@pytest.fixture
-def state(tmp_path):
-    tmp_path.chmod(0o755)
-    path = tmp_path / "state"
-    path.mkdir(mode=0o700)
-    return path
-
-
 def told(hook):
     return [body for _, _, body in list(hook.calls)]
 
