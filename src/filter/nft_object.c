@@ -240,11 +240,6 @@ static void put_table(struct nl_writer *w, const char *table, uint16_t flags,
 	nl_end(w);
 }
 
-static void nft_table(struct nl_writer *w, const char *table, uint32_t table_flags)
-{
-	put_table(w, table, NLM_F_CREATE | NLM_F_EXCL, table_flags);
-}
-
 void nft_table_own(struct nl_writer *w, const char *table)
 {
 	put_table(w, table, 0, NFT_TABLE_OWNER | NFT_TABLE_PERSIST);
@@ -527,7 +522,7 @@ static int replace_with(struct filter_conn *c, const struct nft_found *old,
 	nl_batch(&w);
 	if (old->exists)
 		nft_table_delete(&w, old->table);
-	nft_table(&w, old->table, flags);
+	put_table(&w, old->table, NLM_F_CREATE | NLM_F_EXCL, flags);
 	r = put(&w, data, err);
 	if (r < 0)
 		return r;
