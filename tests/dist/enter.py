@@ -29,7 +29,7 @@ def main():
     os.chdir(root)
     call("pivot_root", ".", ".")
     call("umount2", ".", MNT_DETACH)
-    os.chdir("/root")
+    os.chdir("/")
     os.execv(argv[0], argv)
 
 
