@@ -788,12 +788,9 @@ size_t learned_find(const struct learned *l, const struct addr *a, int64_t now_m
 	return n;
 }
 
-bool learned_rules(const struct learned *l, const struct addr *a, learned_rule_fn *fn,
+void learned_rules(const struct learned *l, const struct addr *a, learned_rule_fn *fn,
 		   void *data)
 {
-	const struct learned_past *p = &l->past;
-	struct plan_verdict v;
-
 	for (uint32_t i = table_first(&l->elements, hash_addr(l, a)); i != NONE;
 	     i = element_at(l, i)->link.next) {
 		const struct element *el = element_at(l, i);
@@ -803,6 +800,14 @@ bool learned_rules(const struct learned *l, const struct addr *a, learned_rule_f
 		for (uint32_t j = el->newest; j != NONE; j = entry_at(l, j)->older)
 			fn(data, entry_at(l, j)->rule, el->port_list);
 	}
+}
+
+bool learned_past_rules(const struct learned *l, const struct addr *a,
+			learned_rule_fn *fn, void *data)
+{
+	const struct learned_past *p = &l->past;
+	struct plan_verdict v;
+
 	for (uint32_t i = p->newest; i != NONE; i = past_at(p, i)->older) {
 		struct dns_name n = past_name(past_at(p, i));
 

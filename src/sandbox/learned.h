@@ -74,12 +74,15 @@ struct learned_use {
 /* Return: how many, newest first, at most @max. */
 size_t learned_find(const struct learned *l, const struct addr *a, int64_t now_ms,
 		    struct learned_use *ret, size_t max);
-/* Each rule by whose names @a may be reached: one that teaches @a, and one that taught @a
- * and is allowed still, for a flow may outlive what opened it. A rule may come more than
- * once. Return: false: more have ended than are kept, so there may be others. */
+/* Each rule whose names teach @a. A rule may come more than once. */
 typedef void learned_rule_fn(void *data, uint32_t rule, uint8_t port_list);
-bool learned_rules(const struct learned *l, const struct addr *a, learned_rule_fn *fn,
+void learned_rules(const struct learned *l, const struct addr *a, learned_rule_fn *fn,
 		   void *data);
+/* Each whose names taught @a and that is in force still: a flow may outlive what opened
+ * it. All that has ended is gone through. Return: false: more has ended than is kept, so
+ * there may be others. */
+bool learned_past_rules(const struct learned *l, const struct addr *a,
+			learned_rule_fn *fn, void *data);
 /* Does @name, among however many, teach @a now? */
 bool learned_teaches(const struct learned *l, const struct dns_name *name,
 		     const struct addr *a, int64_t now_ms);

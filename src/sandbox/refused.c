@@ -224,8 +224,9 @@ static void on_rule(void *data, uint32_t rule, uint8_t port_list)
 	p->which |= budgets_of(p->plan, rule);
 }
 
-/* Which budgets pay for what was sent to @c: of each rule that opens that destination, or
- * did when the flow began. The kernel can't tell them apart. */
+/* Which budgets pay for what was sent to @c: of each rule that opens that destination,
+ * or, where none does any more, that did when the flow began. The kernel can't tell them
+ * apart. */
 static uint64_t payers(const struct sandbox *s, const struct filter_count *c)
 {
 	const struct plan_verdict v =
@@ -238,9 +239,11 @@ static uint64_t payers(const struct sandbox *s, const struct filter_count *c)
 		p.which |= budgets_of(&s->plan, v.rule);
 	}
 	if (s->learned)
-		is_whole = learned_rules(s->learned, &c->addr, on_rule, &p);
+		learned_rules(s->learned, &c->addr, on_rule, &p);
+	if (s->learned && !p.is_known && v.action != POLICY_ALLOW)
+		is_whole = learned_past_rules(s->learned, &c->addr, on_rule, &p);
 	/* It may have been one of those that were too many to keep. */
-	if (!p.is_known && !is_whole && v.action != POLICY_ALLOW)
+	if (!p.is_known && !is_whole)
 		p.which = UINT64_MAX >> (64 - plan_budget_count(&s->plan));
 	return p.which | budgets_of(&s->plan, PLAN_NO_RULE);
 }
