@@ -26,12 +26,13 @@
 
 #include "base/clock.h"
 #include "control/control.h"
+#include "policy/explain.h"
 #include "sandbox/plan_file.h"
 #include "settings/closed_file.h"
 
 const char *control_default_action(const struct control_sandbox *w)
 {
-	return plan_default_action(&w->plan) == POLICY_ALLOW ? "allow" : "deny";
+	return policy_action_name(plan_default_action(&w->plan));
 }
 
 void control_candidate_done(struct control_candidate *c)

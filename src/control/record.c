@@ -94,9 +94,9 @@ void control_on_event(struct control *s, const struct event *given)
 		control_on_row(s, &row);
 	if (e.action == EVENT_DENY)
 		control_webhook_denied(s, &e);
-	if (e.action == EVENT_DENY && e.allowable)
+	if ((e.action == EVENT_DENY || e.action == EVENT_ASK) && e.allowable)
 		control_notify_soon(s);
-	if (e.action == EVENT_DENY || e.action == EVENT_LIMIT)
+	if (event_is_refusal(&e) || e.action == EVENT_LIMIT)
 		loglines_denied(s->log, e.ts_ms, &row);
 	else if (e.action == EVENT_PANIC)
 		loglines_say(s->log, e.ts_ms, LOGLINES_ERROR, "%s%s%s", row.sandbox,
@@ -247,6 +247,17 @@ static int show_task(void *data, int64_t id, struct review *ret, struct err *err
 	return r;
 }
 
+/* What waits for it is refused, on each of its ports: the task is about all of them. */
+static void dismiss(const struct control_sandbox *w, const struct review *t)
+{
+	struct ipc_message m = { .type = IPC_DISMISS, .sandbox = w->id };
+
+	if (!t->is_name || !w->link)
+		return;
+	snprintf(m.dismissed.name, sizeof(m.dismissed.name), "%s", t->destination);
+	control_send_engine(w->link, &m);
+}
+
 static int decide_task(void *data, int64_t id, enum review_state state, const char *who,
 		       struct err *err)
 {
@@ -260,6 +271,8 @@ static int decide_task(void *data, int64_t id, enum review_state state, const ch
 	if (r == 0)
 		r = review_decide(store, id, state, who, clock_wall_ms(), err);
 	review_close(store);
+	if (r == 0 && state == REVIEW_DISMISSED)
+		dismiss(w, &t);
 	return r;
 }
 

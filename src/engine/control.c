@@ -417,6 +417,19 @@ static void on_denies(struct engine *e, uint32_t sandbox)
 	answer_control(e, &m, -1);
 }
 
+static void on_dismiss(struct engine *e, struct ipc_message *m)
+{
+	struct engine_sandbox *g = engine_core_find(&e->core, m->sandbox);
+	struct ipc_dismissed *d = &m->dismissed;
+	struct dns_name name;
+
+	ipc_sanitize(d->name, sizeof(d->name));
+	if (!g || dns_name_parse(text_of(d->name), &name) < 0)
+		return;
+	relay_dismiss(&g->sandbox, &name, d->port);
+	dns_service_dismiss(e->core.dns, &g->sandbox, &name);
+}
+
 static void on_control_message(struct engine *e, struct ipc_message *m, const int *fds,
 			       size_t count)
 {
@@ -433,6 +446,9 @@ static void on_control_message(struct engine *e, struct ipc_message *m, const in
 		break;
 	case IPC_DENIES:
 		on_denies(e, m->sandbox);
+		break;
+	case IPC_DISMISS:
+		on_dismiss(e, m);
 		break;
 	case IPC_SOCKET:
 		fd = lend(e, &m->socket);

@@ -10,6 +10,7 @@
 #include <sys/random.h>
 
 #include "engine/host.h"
+#include "sandbox/asks.h"
 #include "sandbox/learned.h"
 #include "sys/link.h"
 #include "sys/process.h"
@@ -71,6 +72,7 @@ void engine_core_take_out(struct engine_core *c, struct engine_sandbox *g)
 	c->sandboxes[g->sandbox.id] = NULL;
 	c->count--;
 	c->host_count -= g->kind == ATTACH_HOST;
+	asks_free(&g->sandbox);
 	g->core = NULL;
 }
 
@@ -241,10 +243,19 @@ int engine_core_init(struct engine_core *c, const struct dns_service_config *giv
 	return 0;
 }
 
+static void look_up(struct sandbox *s, const struct dns_name *name, uint16_t type)
+{
+	struct engine_sandbox *g = CONTAINER_OF(s, struct engine_sandbox, sandbox);
+
+	dns_service_look_up(g->core->dns, s, name, type);
+}
+
 int engine_core_serve(struct engine_core *c, struct sandbox *s, struct err *err)
 {
 	int r = dns_service_attach(c->dns, s);
 
+	s->look_up = look_up;
+	s->on_looked_up = relay_looked_up;
 	if (r == 0 && s->relay) {
 		r = relay_attach(c->relay, s);
 		if (r < 0)

@@ -36,7 +36,7 @@ struct event_ring {
 static const char *const action_names[] = {
 	[EVENT_NONE] = "none",	 [EVENT_ALLOW] = "allow",   [EVENT_DENY] = "deny",
 	[EVENT_PANIC] = "panic", [EVENT_CHANGE] = "change", [EVENT_LIMIT] = "limit",
-	[EVENT_FAIL] = "fail",
+	[EVENT_FAIL] = "fail",	 [EVENT_ASK] = "ask",
 };
 static_assert(ARRAY_SIZE(action_names) == EVENT_ACTION_COUNT, "an action without a name");
 
@@ -46,6 +46,12 @@ static const char *const layer_names[] = {
 	[EVENT_LAUNCH] = "launch",
 };
 static_assert(ARRAY_SIZE(layer_names) == EVENT_LAYER_COUNT, "a layer without a name");
+
+bool event_is_refusal(const struct event *e)
+{
+	return e->action == EVENT_DENY ||
+	       (e->action == EVENT_ASK && e->layer == EVENT_ADDRESS);
+}
 
 const char *event_action_name(enum event_action a)
 {

@@ -19,6 +19,8 @@ enum event_action {
 	EVENT_CHANGE, /* of the policy */
 	EVENT_LIMIT,  /* a limit was reached */
 	EVENT_FAIL,   /* allowed, and yet a server or name server did not answer */
+	EVENT_ASK,    /* waits until somebody grants it; of a packet: was refused until
+		       * then */
 	EVENT_ACTION_COUNT
 };
 
@@ -82,6 +84,8 @@ uint64_t event_hash(const struct hash_key *key, const struct event *e);
  * place. */
 bool event_same_reason(const struct event *a, const struct event *b);
 
+/* Something was refused: a denial, or a packet that asks. */
+bool event_is_refusal(const struct event *e);
 const char *event_action_name(enum event_action a);
 const char *event_layer_name(enum event_layer l);
 

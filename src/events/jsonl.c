@@ -53,7 +53,7 @@ void event_row_compare(struct event_row *row, const struct plan *plan)
 	const struct event *e = &row->event;
 
 	row->looks_like[0] = '\0';
-	if (plan && e->action == EVENT_DENY && e->advice[0])
+	if (plan && (e->action == EVENT_DENY || e->action == EVENT_ASK) && e->advice[0])
 		lookalike_find(plan, e->name, row->looks_like);
 }
 

@@ -55,6 +55,8 @@ static const struct outcome {
 			  DNS_QUERY, "limited" },
 	[EVENT_FAIL] = { SEVERITY_INFORMATIONAL, STATUS_FAILURE, ACTION_ALLOWED,
 			 NETWORK_FAIL, DNS_QUERY, "failed" },
+	[EVENT_ASK] = { SEVERITY_LOW, STATUS_FAILURE, ACTION_DENIED, NETWORK_REFUSE,
+			DNS_QUERY, "asked for" },
 };
 
 static const struct outcome *outcome_of(const struct event *e)

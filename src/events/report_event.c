@@ -10,7 +10,7 @@
 
 bool report_is_refusal(const struct event *e)
 {
-	return e->action == EVENT_DENY || e->action == EVENT_LIMIT;
+	return event_is_refusal(e) || e->action == EVENT_LIMIT;
 }
 
 bool report_is_failure(const struct event *e)

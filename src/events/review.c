@@ -1,103 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "events/review.h"
 
-#include <assert.h>
 #include <errno.h>
-#include <netinet/in.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "event/json.h"
 #include "events/sqlite_file.h"
-
-static const char *const state_names[] = {
-	[REVIEW_OPEN] = "open",
-	[REVIEW_ACCEPTED] = "accepted",
-	[REVIEW_DISMISSED] = "dismissed",
-};
-static_assert(ARRAY_SIZE(state_names) == REVIEW_STATE_COUNT, "every state has a name");
-
-const char *review_state_name(enum review_state s)
-{
-	return s < REVIEW_STATE_COUNT && state_names[s] ? state_names[s] : "";
-}
-
-bool review_state_parse(const char *text, enum review_state *ret)
-{
-	for (size_t i = REVIEW_OPEN; i < REVIEW_STATE_COUNT; i++) {
-		if (strcmp(text, state_names[i]) != 0)
-			continue;
-		*ret = (enum review_state)i;
-		return true;
-	}
-	return false;
-}
-
-/* ---- as JSON ---- */
-
-/* Whoever decides reads the destination: no rule for another one is added. */
-static bool is_task_about(const char *advice, const char *destination)
-{
-	const bool bracket = advice[0] == '[';
-	const size_t size = strlen(destination);
-	const char *behind = advice + bracket + size;
-
-	return size > 0 && strncmp(advice + bracket, destination, size) == 0 &&
-	       (bracket ? *behind == ']' : *behind == ':' || *behind == '\0');
-}
-
-bool review_rule(const struct review *t, char *buf)
-{
-	struct addr a;
-
-	buf[0] = '\0';
-	return addr_parse(t->destination, strlen(t->destination), &a) != t->is_name &&
-	       is_task_about(t->advice, t->destination) && advice_rule(t->advice, buf);
-}
-
-/* @begin: members, or "". */
-static size_t write_json(const struct review *t, const char *begin, char *buf)
-{
-	char rule[REVIEW_RULE_SIZE], protocol[8];
-	struct jtext j;
-
-	jtext_init(&j, buf, REVIEW_JSON_SIZE - 1);
-	jtext_put(&j, text_of("{"));
-	jtext_put(&j, text_of(begin));
-	jtext_member_number(&j, "id", true, t->id);
-	jtext_member_text(&j, "state", text_of(review_state_name(t->state)), 16);
-	jtext_member_text(&j, "sandbox", text_of(t->sandbox), ROW_SANDBOX_SIZE);
-	jtext_member_text(&j, "destination", text_of(t->destination), EVENT_NAME_SIZE);
-	jtext_member_text(&j, "looks_like", text_of(t->looks_like), EVENT_NAME_SIZE);
-	jtext_member_number(&j, "port", t->port > 0, t->port);
-	jtext_member_text(&j, "protocol",
-			  text_of(event_protocol_name(t->protocol, protocol)), 8);
-	jtext_member_number(&j, "packets", true, (int64_t)t->packets);
-	jtext_member_number(&j, "events", true, (int64_t)t->rows);
-	jtext_member_time(&j, "first", t->first_ms);
-	jtext_member_time(&j, "last", t->last_ms);
-	jtext_member_text(&j, "who", text_of(t->who), REVIEW_WHO_SIZE);
-	if (t->decided_ms > 0)
-		jtext_member_time(&j, "decided", t->decided_ms);
-	else
-		jtext_member_number(&j, "decided", false, 0);
-	jtext_key(&j, "rule");
-	jtext_put(&j, text_of(review_rule(t, rule) ? rule : "null"));
-	jtext_put(&j, text_of("}"));
-	buf[j.used] = '\0';
-	return j.used;
-}
-
-size_t review_json(const struct review *t, char *buf)
-{
-	return write_json(t, "", buf);
-}
-
-size_t review_opened_json(const struct review *t, char *buf)
-{
-	return write_json(t, "\"source\":\"weir\",\"event\":\"review.opened\"", buf);
-}
 
 /* ---- in the store ---- */
 

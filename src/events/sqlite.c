@@ -103,7 +103,7 @@ static int tasks_prepare(struct task_statements *t, sqlite3 *db)
 		  " min(ts), max(ts), EXISTS (SELECT 1 FROM review r WHERE r.sandbox ="
 		  " e.sandbox AND r.destination = coalesce(e.name, e.remote_ip)),"
 		  " max(advice), max(looks_like)"
-		  " FROM event e NOT INDEXED WHERE id >= ? AND action = 2 AND"
+		  " FROM event e NOT INDEXED WHERE id >= ? AND action IN (2, 7) AND"
 		  " allowable = 1 AND coalesce(name, remote_ip) IS NOT NULL"
 		  " GROUP BY sandbox, what" },
 		{ &t->count, "SELECT count(*) FROM review WHERE sandbox = ?" },

@@ -870,15 +870,16 @@ static void step_rest(struct builder *b, struct filter_chain *c)
 
 /* ---- nat ---- */
 
-/* What is dialled at an address that stands for denied names is the relay's to refuse,
- * whatever rules allow. Everything else to it is refused with what the plan denies. */
+/* What is dialled at an address that stands for a name that isn't open is the relay's to
+ * refuse, or to keep until it is, whatever rules allow. Everything else to it is refused
+ * with what the plan denies. */
 static void sinkholes(struct builder *b, struct filter_chain *c)
 {
-	if (plan_denied_names(b->plan) != POLICY_DENIED_REFUSE)
+	if (plan_denied_names(b->plan) != POLICY_DENIED_REFUSE && !plan_asks(b->plan))
 		return;
 	flow_rule(b, c, V4, IPPROTO_TCP);
 	stmt_between(b, FILTER_DADDR4, SINKHOLE_FIRST4,
-		     SINKHOLE_FIRST4 + SINKHOLE_ADDRESSES - 1);
+		     SINKHOLE_FIRST4 + 2 * SINKHOLE_ADDRESSES - 1);
 	stmt_redirect_relay(b);
 	flow_rule(b, c, V6, IPPROTO_TCP);
 	stmt_equal(b, FILTER_DADDR6_HEAD, SINKHOLE_HEAD6);

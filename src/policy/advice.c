@@ -87,7 +87,7 @@ static bool advise_name(struct advice *a, const struct plan *p, const struct eve
 	v = plan_match_name(p, &a->rule.name);
 	if (v.action == POLICY_ALLOW)
 		keep(a, p, &v);
-	else if (v.rule != PLAN_NO_RULE)
+	else if (v.rule != PLAN_NO_RULE && v.action != POLICY_ASK)
 		return false;
 	if (has_port && !add_port(a, e->protocol, e->port))
 		return false;

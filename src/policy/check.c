@@ -318,7 +318,7 @@ static const struct rule *find_surplus_list(const struct policy *policy)
 		const struct rule *r = &policy->rules[i];
 		size_t k = 0;
 
-		if (r->action != POLICY_ALLOW || r->ports.count == 0)
+		if (r->action == POLICY_DENY || r->ports.count == 0)
 			continue;
 		while (k < count && !rule_ports_equal(&lists[k]->ports, &r->ports))
 			k++;
@@ -467,6 +467,46 @@ static int check_denied_names(const struct policy_reader *r, const struct policy
 	return -EINVAL;
 }
 
+/* What nobody is asked for, whatever a rule says. */
+static const char *ask_fault(const struct policy *p, const struct rule *r)
+{
+	if (r->kind != TARGET_PREFIX)
+		return policy_is_metadata(r) ? "can't be asked for: it is a cloud's "
+					       "metadata, which only "
+					       "a rule that allows it opens"
+					     : NULL;
+	if (p->default_action == POLICY_ALLOW)
+		return "asks for an address, which defaultAction: allow opens: write "
+		       "deny, or defaultAction: ask";
+	switch (addr_special(&r->prefix.addr)) {
+	case SPECIAL_NOT:
+	case SPECIAL_PRIVATE:
+	case SPECIAL_SHARED:
+	case SPECIAL_RESERVED:
+		return NULL;
+	default:
+		return r->prefix.bits > 0 ? "can't be asked for: it is special; only a "
+					    "rule that allows it opens it"
+					  : NULL;
+	}
+}
+
+static int check_asks(const struct policy_reader *reader, const struct policy *p)
+{
+	int result = 0;
+
+	for (size_t i = 0; i < p->count; i++) {
+		const struct rule *r = &p->rules[i];
+		const char *why = r->action == POLICY_ASK ? ask_fault(p, r) : NULL;
+
+		if (!why)
+			continue;
+		add(reader, r, FAULT_ERROR, why);
+		result = -EINVAL;
+	}
+	return result;
+}
+
 int policy_build(const struct policy_reader *reader, const struct policy *policy,
 		 uint8_t **ret, size_t *ret_size)
 {
@@ -487,7 +527,7 @@ int policy_build(const struct policy_reader *reader, const struct policy *policy
 	if (check_lifetimes(reader, policy) < 0 || check_ways_out(reader, policy) < 0 ||
 	    policy_check_pinned(reader, policy) < 0 ||
 	    check_denied_names(reader, policy) < 0 || check_ends(reader, policy) < 0 ||
-	    check_budgets(reader, policy) < 0)
+	    check_asks(reader, policy) < 0 || check_budgets(reader, policy) < 0)
 		return -EINVAL;
 	r = compile(reader, policy, &bytes, &c.plan);
 	if (r < 0)
@@ -504,6 +544,9 @@ int policy_build(const struct policy_reader *reader, const struct policy *policy
 /* Return: whether it is a name that will be resolved. */
 static bool check_pinned_rule(const struct policy_reader *r, const struct rule *rule)
 {
+	if (rule->action == POLICY_ASK && rule->kind != TARGET_PREFIX)
+		add(r, rule, FAULT_ERROR,
+		    "asks, but dns: pinned resolves every name before the start");
 	if (rule->action != POLICY_ALLOW)
 		return false;
 	if (rule->types != 0)
@@ -531,7 +574,7 @@ int policy_check_pinned(const struct policy_reader *r, const struct policy *p)
 				   "changes nothing without dns: pinned");
 		return 0;
 	}
-	if (p->default_action == POLICY_ALLOW)
+	if (p->default_action != POLICY_DENY)
 		faults_add(r->faults, FAULT_ERROR, at->file, at->line, at->column, "dns",
 			   "'pinned' needs defaultAction: deny: the names that are "
 			   "allowed have to be known");
@@ -552,12 +595,22 @@ int policy_check(const struct policy_reader *reader, const struct policy *policy
 	return policy_build(reader, policy, &bytes, &size);
 }
 
-bool policy_asks_names(const struct policy *p)
+bool policy_asks(const struct policy *p)
 {
-	if (p->default_action == POLICY_ALLOW)
+	if (p->default_action == POLICY_ASK)
 		return true;
 	for (size_t i = 0; i < p->count; i++)
-		if (p->rules[i].action == POLICY_ALLOW &&
+		if (p->rules[i].action == POLICY_ASK && p->rules[i].kind != TARGET_PREFIX)
+			return true;
+	return false;
+}
+
+bool policy_asks_names(const struct policy *p)
+{
+	if (p->default_action != POLICY_DENY)
+		return true;
+	for (size_t i = 0; i < p->count; i++)
+		if (p->rules[i].action != POLICY_DENY &&
 		    p->rules[i].kind != TARGET_PREFIX)
 			return true;
 	return false;

@@ -21,14 +21,26 @@
 /* -- the implicit denies ------------------------------------------------------------ */
 
 /* Cloud metadata addresses are refused unless a rule names the very address: an allow
- * of a range around it doesn't. Under `defaultAction: allow` link-local addresses that no
- * rule allows, and the public DoH resolvers of profiles/doh.txt, are refused as well,
- * unless a rule names them or the policy leaves them open (open_doh). The resolvers are
- * refused, too, where a rule is about every name. */
+ * of a range around it doesn't. Under `defaultAction: allow` and `ask` link-local
+ * addresses that no rule allows, and the public DoH resolvers of profiles/doh.txt, are
+ * refused as well, unless a rule names them or the policy leaves them open (open_doh).
+ * The resolvers are refused, too, where a rule is about every name. */
 
 static const char *const metadata_names[] = { "metadata.google.internal",
 					      "metadata.goog" };
 static const char *const link_local[] = { "169.254.0.0/16", "fe80::/10" };
+
+bool policy_is_metadata(const struct rule *r)
+{
+	struct dns_name n;
+
+	for (size_t i = 0; i < ARRAY_SIZE(metadata_names); i++)
+		if (dns_name_parse(text_of(metadata_names[i]), &n) == 0 &&
+		    (dns_name_is_within(&r->name, &n) ||
+		     (r->kind != TARGET_NAME && dns_name_is_within(&n, &r->name))))
+			return true;
+	return false;
+}
 
 struct implicit {
 	const struct policy *policy;
@@ -168,7 +180,7 @@ static int add_metadata(struct implicit *b)
 		if (is_open(b->policy, &a))
 			r = add_addr(b, &a, "built in", why);
 	}
-	if (b->policy->default_action != POLICY_ALLOW)
+	if (b->policy->default_action == POLICY_DENY)
 		return r;
 	/* Clouds put other services there as well: resolvers, time, host agents. */
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(link_local); i++) {
@@ -207,12 +219,12 @@ static int add_doh(struct implicit *b)
 static int add_sinkholes(struct implicit *b)
 {
 	static const char why[] =
-		"these addresses stand for denied names, and are Weir's own";
+		"these addresses stand for names that aren't open, and are Weir's own";
 	char text[ADDR_TEXT_SIZE];
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < SINKHOLES; i++) {
-		struct rule rule = deny_of(TARGET_PREFIX, "deniedNames", why);
+		struct rule rule = deny_of(TARGET_PREFIX, "built in", why);
 
 		rule.prefix = sinkhole_prefix(i);
 		rule.target = arena_printf(b->arena, "%s/%u",
@@ -230,10 +242,11 @@ static int make_implicit(const struct policy *policy, struct arena *arena,
 	struct implicit b = { .policy = policy, .arena = arena };
 	int r = add_metadata(&b);
 
-	if (r == 0 && (policy->default_action == POLICY_ALLOW || policy->every_name) &&
+	if (r == 0 && (policy->default_action != POLICY_DENY || policy->every_name) &&
 	    !policy->open_doh)
 		r = add_doh(&b);
-	if (r == 0 && policy->denied_names == POLICY_DENIED_REFUSE)
+	if (r == 0 &&
+	    (policy->denied_names == POLICY_DENIED_REFUSE || policy_asks(policy)))
 		r = add_sinkholes(&b);
 	if (r < 0)
 		return r;
@@ -338,7 +351,7 @@ static int intern_lists(struct builder *b, struct err *err)
 		const struct rule *r = b->rules[i];
 		int named = 0, list = 0;
 
-		if (r->action == POLICY_ALLOW && r->ports.count > 0) {
+		if (r->action != POLICY_DENY && r->ports.count > 0) {
 			named = list_intern(b, r->ports.ranges, r->ports.count);
 			list = r->ports.with_default ? intern_with_default(b, &r->ports)
 						     : named;
@@ -518,7 +531,8 @@ static void link_prefixes(struct builder *b)
 	}
 }
 
-/* By action, then list, then address. One pass per pair keeps the sorted order. */
+/* By action, then list, then address. One pass per pair keeps the sorted order. Of what
+ * asks the kernel knows nothing. */
 static void collect_tops(struct builder *b)
 {
 	for (int action = POLICY_DENY; action <= POLICY_ALLOW; action++) {
@@ -622,6 +636,7 @@ static void write_header(struct builder *b)
 	h->dns = (uint8_t)p->dns;
 	h->require_full_isolation = p->require_full_isolation;
 	h->denied_names = (uint8_t)p->denied_names;
+	h->asks = policy_asks(p);
 	h->repin_sec = (uint32_t)(p->repin_ms / 1000);
 	h->on_denies_count = p->on_denies.count;
 	h->on_denies_window_sec = p->on_denies.window_sec;

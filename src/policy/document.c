@@ -240,8 +240,10 @@ static int append_rule(struct document *d, const struct document_rule *rule)
 static bool action_of(struct text t, enum policy_action *ret)
 {
 	t = document_trim(t);
-	*ret = text_equal_nocase(t, "allow") ? POLICY_ALLOW : POLICY_DENY;
-	return t.len == 0 || *ret == POLICY_ALLOW || text_equal_nocase(t, "deny");
+	*ret = text_equal_nocase(t, "allow") ? POLICY_ALLOW
+	       : text_equal_nocase(t, "ask") ? POLICY_ASK
+					     : POLICY_DENY;
+	return t.len == 0 || *ret != POLICY_DENY || text_equal_nocase(t, "deny");
 }
 
 /* What was read of a rule becomes one, unless something was wrong before. */
@@ -564,7 +566,7 @@ const char *document_mode(const struct document *d)
 {
 	if (d->closed.ptr)
 		return "deny_all";
-	if (d->count > 0)
+	if (d->count > 0 || d->default_action == POLICY_ASK)
 		return "enforcing";
 	return d->default_action == POLICY_ALLOW ? "allow_all" : "deny_all";
 }
@@ -675,7 +677,7 @@ static void drop_superseded(struct entry *entries, size_t count)
 		 * rules must not take one away. */
 		entries[i].dropped = entries[first].is_new ||
 				     entries[first].rule->action == POLICY_DENY ||
-				     entries[i].rule->action == POLICY_ALLOW ||
+				     entries[i].rule->action != POLICY_DENY ||
 				     !is_address(entries[i].target);
 	}
 	qsort(entries, count, sizeof(*entries), compare_order);

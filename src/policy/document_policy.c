@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "policy/document_internal.h"
+#include "policy/explain.h"
 #include "policy/faults.h"
 #include "policy/schema.h"
 
@@ -260,7 +261,7 @@ static int read_own_rule(struct making *m, const struct document_rule *from,
 	r = own_nodes(m, from->own, from->line, from->column, &map);
 	if (r == 0)
 		r = add_text_node(&source, map, "action",
-				  from->action == POLICY_ALLOW ? "allow" : "deny");
+				  policy_action_name(from->action));
 	if (r == 0)
 		r = add_text_node(&source, map, "target", target);
 	if (r < 0)

@@ -12,7 +12,9 @@
 
 const char *policy_action_name(enum policy_action action)
 {
-	return action == POLICY_ALLOW ? "allow" : "deny";
+	static const char *const names[] = { "deny", "allow", "ask" };
+
+	return (size_t)action < ARRAY_SIZE(names) ? names[action] : names[POLICY_DENY];
 }
 
 char *policy_explain_ports(const struct plan *p, uint8_t list, char *buf, size_t size)
@@ -58,8 +60,9 @@ char *policy_explain_rule(const struct plan *p, uint32_t rule, char *buf, size_t
 	if (r.until_ms != 0)
 		snprintf(until, sizeof(until), " until %s",
 			 jtext_time(r.until_ms, false, time));
-	if (r.action == POLICY_ALLOW && r.flags & PLAN_PORTS_LISTED)
-		snprintf(buf, size, "allow %s ports %s%s (%s%s)", target,
+	if (r.action != POLICY_DENY && r.flags & PLAN_PORTS_LISTED)
+		snprintf(buf, size, "%s %s ports %s%s (%s%s)",
+			 policy_action_name(r.action), target,
 			 named_ports(p, &r, ports, sizeof(ports)), until, file, place);
 	else
 		snprintf(buf, size, "%s %s%s (%s%s)", policy_action_name(r.action),
@@ -303,12 +306,14 @@ static void show_head(const struct policy *p, const struct plan *plan, FILE *out
 		"allow;\n"
 		"# everything else is %s. Without `ports` a rule opens all but 53 and "
 		"853.\n",
-		p->default_action == POLICY_ALLOW ? "allowed" : "denied");
+		p->default_action == POLICY_ALLOW ? "allowed"
+		: p->default_action == POLICY_ASK ? "asked for"
+						  : "denied");
 	if (plan_rule_count(plan) > p->count)
 		fprintf(out, "# Besides, %zu built-in denies: cloud metadata%s.\n",
 			plan_rule_count(plan) - p->count,
-			p->default_action == POLICY_ALLOW ? " and public DoH resolvers"
-							  : "");
+			p->default_action != POLICY_DENY ? " and public DoH resolvers"
+							 : "");
 	policy_explain_needs(p, "# Besides, ", out);
 }
 

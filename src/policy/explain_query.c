@@ -176,6 +176,10 @@ static struct answer ask_plan(const struct plan *p, const struct query *q)
 		if (q->is_addr && q->port != 0 && (i == 0 || a.open[i] > a.open[0]))
 			a.verdict = v; /* the rule that decides this port */
 	}
+	if (a.verdict.action == POLICY_ASK && !q->is_addr && q->port != 0 &&
+	    !plan_port_list_has(p, a.verdict.port_list, IPPROTO_TCP, q->port) &&
+	    !plan_port_list_has(p, a.verdict.port_list, IPPROTO_UDP, q->port))
+		a.verdict.action = POLICY_DENY;
 	a.limited = a.open[0] && wants_name(p, q, &a.verdict) && q->port != 80 &&
 		    q->port != 443;
 	/* What the URL asks for speaks neither: it would be reset. */
@@ -186,7 +190,9 @@ static struct answer ask_plan(const struct plan *p, const struct query *q)
 
 static const char *answer_action(const struct answer *a)
 {
-	return a->open[0] || a->open[1] ? "allow" : "deny";
+	return a->open[0] || a->open[1]		 ? "allow"
+	       : a->verdict.action == POLICY_ASK ? "ask"
+						 : "deny";
 }
 
 static const char *types_text(uint8_t types, char *buf, size_t size)
@@ -248,6 +254,15 @@ static void print_name(const struct plan *p, const struct query *q,
 
 	if (!text_equal(q->name_text, dns_name_format(&q->name, name)))
 		fprintf(out, "  name: %s\n", name);
+	if (a->verdict.action == POLICY_ASK) {
+		fprintf(out, "  ports: %s\n",
+			policy_explain_ports(p, a->verdict.port_list, ports,
+					     sizeof(ports)));
+		fputs("  answer: waits until somebody grants it, and nobody is asked for "
+		      "the name before that\n",
+		      out);
+		return;
+	}
 	if (a->verdict.action == POLICY_DENY) {
 		fputs(plan_denied_names(p) == POLICY_DENIED_REFUSE
 			      ? "  answer: an address where connections are refused, and "
@@ -295,6 +310,10 @@ static void print_addr(const struct plan *p, const struct query *q,
 					     sizeof(ports)));
 	else if (a->verdict.rule == PLAN_NO_RULE)
 		fprintf(out, "  names: %s\n", names_text(kind));
+	if (a->verdict.action == POLICY_ASK)
+		fputs("  ask: the packet is refused; one that comes after the grant "
+		      "passes\n",
+		      out);
 }
 
 static void print_text(const struct plan *p, const struct query *q,

@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "policy/plan.h"
 
-#define LAYOUT_MAGIC UINT64_C(0x366e616c70726577) /* "werplan6" */
+#define LAYOUT_MAGIC UINT64_C(0x376e616c70726577) /* "werplan7" */
 
 enum { LAYOUT_SIZE_MAX = 1 << 30 };
 
@@ -44,6 +44,7 @@ struct layout_header {
 	uint8_t dns;
 	uint8_t require_full_isolation;
 	uint8_t denied_names;
+	uint8_t asks;		  /* names; the default action or a rule does */
 	uint32_t repin_sec;	  /* 0: not set */
 	uint32_t on_denies_count; /* 0: nothing is counted */
 	uint32_t on_denies_window_sec;

@@ -44,6 +44,10 @@ static const struct limit_info limits[] = {
 			      false },
 	[LIMIT_EVENT_WINDOW_SEC] = { "event_window", "seconds", "makes one event", 60, 1,
 				     3600, false },
+	[LIMIT_PARKED] = { "parked", "connections", "refused at once", 64, 1, 1024,
+			   false },
+	[LIMIT_ASK_TIMEOUT_SEC] = { "ask_timeout", "seconds", "refused", 60, 1, 3600,
+				    false },
 };
 
 const struct limit_info *limit_info(enum plan_limit which)

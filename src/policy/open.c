@@ -147,7 +147,8 @@ int policy_open_audit(struct policy *p, struct arena *arena)
 /* ---- learn ---- */
 
 /* The rules of the ceiling, in front: its denies as they are; its allows open names as
- * learning does, and so keep a later deny of the ceiling's from them. */
+ * learning does, and so keep a later deny of the ceiling's from them; nobody is asked, so
+ * what it asks for is denied. */
 static int add_ceiling(struct policy *p, const struct policy *ceiling, bool any_port,
 		       struct arena *arena)
 {
@@ -156,6 +157,16 @@ static int add_ceiling(struct policy *p, const struct policy *ceiling, bool any_
 	for (size_t i = 0; r == 0 && i < ceiling->count; i++) {
 		struct rule rule = ceiling->rules[i];
 
+		if (rule.action == POLICY_ASK)
+			rule = (struct rule){ .action = POLICY_DENY,
+					      .kind = rule.kind,
+					      .name = rule.name,
+					      .prefix = rule.prefix,
+					      .target = rule.target,
+					      .comment = rule.comment,
+					      .file = rule.file,
+					      .line = rule.line,
+					      .column = rule.column };
 		if (rule.action == POLICY_ALLOW) {
 			if (!is_name(&rule))
 				continue;
@@ -205,7 +216,7 @@ int policy_open_learn(struct policy *p, const struct policy *ceiling, bool any_p
 	for (size_t i = 0; r == 0 && all && i < asked.count; i++) {
 		struct rule rule = asked.rules[i];
 
-		if (ceiling && rule.action == POLICY_DENY)
+		if ((ceiling && rule.action == POLICY_DENY) || rule.action == POLICY_ASK)
 			continue;
 		/* The first rule of a name decides alone. */
 		if (rule.action == POLICY_ALLOW && is_name(&rule) &&

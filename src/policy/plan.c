@@ -75,10 +75,10 @@ static bool on_denies_is_sound(const struct layout_header *h)
 
 static bool header_is_sound(const struct layout_header *h)
 {
-	if (h->default_action > POLICY_ALLOW || h->verify > POLICY_VERIFY_TLS ||
-	    h->dns > POLICY_DNS_PINNED || h->require_full_isolation > 1 ||
-	    h->denied_names > POLICY_DENIED_REFUSE || h->labels_max > DNS_LABELS_MAX ||
-	    !on_denies_is_sound(h))
+	if (h->default_action > POLICY_ASK || h->asks > 1 ||
+	    h->verify > POLICY_VERIFY_TLS || h->dns > POLICY_DNS_PINNED ||
+	    h->require_full_isolation > 1 || h->denied_names > POLICY_DENIED_REFUSE ||
+	    h->labels_max > DNS_LABELS_MAX || !on_denies_is_sound(h))
 		return false;
 	for (size_t i = 0; i < LIMIT_COUNT; i++) {
 		if (!limit_is_valid(i, h->limits[i]))
@@ -167,7 +167,7 @@ static bool rules_are_sound(const struct plan *p)
 	for (uint32_t i = 0; i < layout_count(p, LAYOUT_RULES); i++) {
 		const struct layout_rule *r = &rules[i];
 
-		if (r->action > POLICY_ALLOW || r->port_list >= lists ||
+		if (r->action > POLICY_ASK || r->port_list >= lists ||
 		    r->named_list >= lists || r->end > layout_count(p, LAYOUT_ENDS) ||
 		    r->budget > layout_count(p, LAYOUT_BUDGETS) ||
 		    r->target >= text_size || r->file >= text_size ||
@@ -217,7 +217,7 @@ static bool prefix_is_sound(const struct plan *p, const struct layout_prefix *al
 	masked = prefix_of(&x->prefix.addr, x->prefix.bits);
 	if (!addr_equal(&masked.addr, &x->prefix.addr))
 		return false;
-	if (x->action > POLICY_ALLOW ||
+	if (x->action > POLICY_ASK ||
 	    x->port_list >= layout_count(p, LAYOUT_PORT_LISTS) ||
 	    x->rule >= layout_count(p, LAYOUT_RULES) ||
 	    x->end > layout_count(p, LAYOUT_ENDS) ||
@@ -300,6 +300,11 @@ enum policy_denied_names plan_denied_names(const struct plan *p)
 enum policy_dns plan_dns(const struct plan *p)
 {
 	return (enum policy_dns)layout_header(p)->dns;
+}
+
+bool plan_asks(const struct plan *p)
+{
+	return layout_header(p)->asks == 1;
 }
 
 uint32_t plan_limit(const struct plan *p, enum plan_limit which)

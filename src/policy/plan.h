@@ -12,7 +12,8 @@
  * it. A look-up hashes the name's suffixes from the right, one label at a time, and
  * keeps the smallest rule number: the first rule that matches decides.
  * Addresses: sorted disjoint ranges per family for look-ups here; the filter loads
- * the same prefixes into the kernel. A deny is absolute.
+ * the same prefixes into the kernel, but those that ask: of these it knows nothing, so
+ * that they are refused. A deny is absolute, an allow comes before what asks.
  * Ports: every distinct `ports` of the policy is a port list; a verdict names one.
  * Ends: the bytes have every rule, and the times at which rules end. struct plan says
  * which of those times lie ahead; a rule that has ended is as if it weren't there. */
@@ -31,7 +32,8 @@ enum {
 	PLAN_BUDGETS_MAX = 64, /* the same of rules with a budget, and the whole's */
 };
 
-enum policy_action { POLICY_DENY = 0, POLICY_ALLOW = 1 };
+/* POLICY_ASK denies until somebody has granted it: by a rule that allows. */
+enum policy_action { POLICY_DENY = 0, POLICY_ALLOW, POLICY_ASK };
 enum policy_verify { POLICY_VERIFY_DNS = 0, POLICY_VERIFY_TLS = 1 };
 /* What a look-up of a denied name gets: see policy/sinkhole.h. */
 enum policy_denied_names { POLICY_DENIED_NXDOMAIN = 0, POLICY_DENIED_REFUSE = 1 };
@@ -125,6 +127,8 @@ enum plan_limit {
 	LIMIT_MAX_LIFETIME_SEC,
 	LIMIT_GRACE_SEC,
 	LIMIT_EVENT_WINDOW_SEC,
+	LIMIT_PARKED,
+	LIMIT_ASK_TIMEOUT_SEC,
 	LIMIT_COUNT
 };
 
@@ -156,6 +160,8 @@ enum policy_action plan_default_action(const struct plan *p);
 enum policy_verify plan_verify(const struct plan *p);
 enum policy_denied_names plan_denied_names(const struct plan *p);
 enum policy_dns plan_dns(const struct plan *p);
+/* A name that is asked for may have to wait until somebody has answered. */
+bool plan_asks(const struct plan *p);
 uint32_t plan_limit(const struct plan *p, enum plan_limit which);
 bool plan_requires_full_isolation(const struct plan *p);
 uint32_t plan_repin_sec(const struct plan *p); /* 0: not set */
@@ -197,8 +203,8 @@ bool plan_serves_type(uint8_t types, uint16_t type);
 struct plan_verdict plan_match_query(const struct plan *p, const struct dns_name *name,
 				     uint16_t type);
 /* What the policy's address rules say of one address, port and protocol: a deny
- * wins; then an allow whose ports hold @port; else the default action with rule
- * PLAN_NO_RULE. With @port 0 the ports don't matter. */
+ * wins; then an allow whose ports hold @port, then such an ask; else the default action
+ * with rule PLAN_NO_RULE. With @port 0 the ports don't matter. */
 struct plan_verdict plan_match_addr(const struct plan *p, const struct addr *a,
 				    uint8_t protocol, uint16_t port);
 /* An address rule denies @a, or the IPv4 address inside it: no name and no allow opens

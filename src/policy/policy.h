@@ -150,6 +150,10 @@ int policy_check_pinned(const struct policy_reader *r,
 int policy_build(const struct policy_reader *r, const struct policy *policy,
 		 uint8_t **ret, size_t *ret_size) MUST_CHECK;
 
+/* Some name is asked for: the default action or a rule does. */
+bool policy_asks(const struct policy *policy);
+/* Of what is never asked for: the name of a cloud's metadata, or a wildcard over it. */
+bool policy_is_metadata(const struct rule *r);
 /* Some name can be allowed, so a name server has to be asked. */
 bool policy_asks_names(const struct policy *policy);
 

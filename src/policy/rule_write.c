@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "event/json.h"
+#include "policy/explain.h"
 #include "policy/rule.h"
 
 /* What has to be written otherwise. */
@@ -59,7 +60,7 @@ static bool write_rule(const struct rule *r, const struct dialect *d, char *buf,
 	put(&j, "{");
 	put_key(&j, d, "action");
 	put(&j, d->quote);
-	put(&j, r->action == POLICY_ALLOW ? "allow" : "deny");
+	put(&j, policy_action_name(r->action));
 	put(&j, d->quote);
 	put_key(&j, d, "target");
 	jtext_string(&j, text_of(r->target), strlen(r->target));

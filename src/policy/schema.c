@@ -191,15 +191,15 @@ static bool walk_bool(struct walk *w, const struct node *n)
 
 /* -- the keys of one rule ----------------------------------------------------------- */
 
-static const char *const action_words[] = { "deny", "allow" };
+static const char *const action_words[] = { "deny", "allow", "ask" };
 
 static void on_action(struct walk *w, const struct node *n, void *data)
 {
 	struct rule *r = data;
 	int i = walk_word(w, n, action_words, ARRAY_SIZE(action_words),
-			  "an action: write allow or deny");
+			  "an action: write allow, ask or deny");
 
-	r->action = i == POLICY_ALLOW ? POLICY_ALLOW : POLICY_DENY;
+	r->action = i < 0 ? POLICY_DENY : (enum policy_action)i;
 }
 
 static void on_target(struct walk *w, const struct node *n, void *data)
@@ -418,6 +418,18 @@ static void useless(struct walk *w, const struct node *map, const char *key,
 
 #define NO_DENY_ENDS "a deny that ends would open what it denies by itself"
 
+/* All that is said of what passes is said by the rule that grants it. */
+static void check_asking(struct walk *w, const struct node *n)
+{
+	static const char *const keys[] = { "types",	 "private", "raw",   "required",
+					    "unmetered", "budget",  "until", "for" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+		useless(w, n, keys[i],
+			"a rule that asks lets nothing pass; the rule that grants it may "
+			"say this");
+}
+
 /* What no single key can see. */
 static void check_rule(struct walk *w, const struct node *n, const struct rule *r)
 {
@@ -425,7 +437,7 @@ static void check_rule(struct walk *w, const struct node *n, const struct rule *
 
 	if (!has_action)
 		walk_fault(w, n, FAULT_ERROR,
-			   "the rule has no `action`: write allow or deny");
+			   "the rule has no `action`: write allow, ask or deny");
 	if (!has_target)
 		walk_fault(w, n, FAULT_ERROR,
 			   "the rule has no `target`: a name or an address");
@@ -445,6 +457,8 @@ static void check_rule(struct walk *w, const struct node *n, const struct rule *
 		useless(w, n, "for", NO_DENY_ENDS);
 		return;
 	}
+	if (r->action == POLICY_ASK)
+		check_asking(w, n);
 	if (key_of(n, "until"))
 		useless(w, n, "for", "the rule says `until` as well: write one of them");
 	if (r->target[0] != '*')
@@ -535,12 +549,12 @@ static void on_default_action(struct walk *w, const struct node *n, void *data)
 {
 	struct policy *p = w->document->policy;
 	int i = walk_word(w, n, action_words, ARRAY_SIZE(action_words),
-			  "an action: write allow or deny");
+			  "an action: write allow, ask or deny");
 
 	if (p->has_default_action)
 		return;
 	p->has_default_action = true;
-	p->default_action = i == POLICY_ALLOW ? POLICY_ALLOW : POLICY_DENY;
+	p->default_action = i < 0 ? POLICY_DENY : (enum policy_action)i;
 }
 
 static void on_egress(struct walk *w, const struct node *n, void *data)

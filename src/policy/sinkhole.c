@@ -3,6 +3,12 @@
 
 #include "base/hash.h"
 
+/* The octet that tells names that ask from denied ones, by its lowest bit. */
+static size_t kind_at(enum addr_family family)
+{
+	return family == ADDR_V6 ? 7 : 2;
+}
+
 struct prefix sinkhole_prefix(size_t i)
 {
 	const uint8_t head6[16] = { SINKHOLE_HEAD6 >> 24 };
@@ -11,7 +17,7 @@ struct prefix sinkhole_prefix(size_t i)
 					 SINKHOLE_FIRST4 >> 8 & 0xff, 0)
 			       : addr_from_bytes(ADDR_V6, head6);
 
-	return prefix_of(&a, i == 0 ? 24 : 32);
+	return prefix_of(&a, i == 0 ? 23 : 32);
 }
 
 bool sinkhole_has(const struct addr *a)
@@ -31,8 +37,30 @@ struct addr sinkhole_addr(enum addr_family family, const struct dns_name *name)
 	const struct hash_key key = { 0 };
 	struct addr a = sinkhole_prefix(family == ADDR_V6).addr;
 
+	a.bytes[kind_at(family)] |= family == ADDR_V4;
 	a.bytes[addr_size(&a) - 1] = (uint8_t)hash_bytes(&key, name->bytes, name->size);
 	return a;
+}
+
+struct addr sinkhole_ask_addr(enum addr_family family, uint8_t n)
+{
+	struct addr a = sinkhole_prefix(family == ADDR_V6).addr;
+
+	a.bytes[kind_at(family)] |= family == ADDR_V6;
+	a.bytes[addr_size(&a) - 1] = n;
+	return a;
+}
+
+bool sinkhole_is_ask(const struct addr *a, uint8_t *ret_n)
+{
+	const uint8_t n = a->bytes[addr_size(a) - 1];
+	struct addr own;
+
+	if (a->family == ADDR_NONE)
+		return false;
+	own = sinkhole_ask_addr((enum addr_family)a->family, n);
+	*ret_n = n;
+	return addr_equal(&own, a);
 }
 
 void sinkholes_give(struct sinkholes *g, const struct addr *a)
@@ -44,7 +72,8 @@ void sinkholes_give(struct sinkholes *g, const struct addr *a)
 
 bool sinkholes_gave(const struct sinkholes *g, const struct addr *a)
 {
-	uint8_t n = a->bytes[addr_size(a) - 1];
+	uint8_t n = a->bytes[addr_size(a) - 1], ask;
 
-	return sinkhole_has(a) && g->given[n / 8] >> n % 8 & 1;
+	return sinkhole_has(a) && !sinkhole_is_ask(a, &ask) &&
+	       g->given[n / 8] >> n % 8 & 1;
 }

@@ -19,6 +19,9 @@ enum ipc_engine_control {
 	/* what was refused to the sandboxes above `sandbox`? The same back, with `denies`
 	 * of the first ones and `sandbox`, the last of them; 0: there are no more */
 	IPC_DENIES,
+	/* nobody grants what `dismissed` says: what waits for it is refused; nothing
+	 * comes back */
+	IPC_DISMISS,
 
 	/* -- engine to control -- */
 	IPC_CHANGED,   /* status */
@@ -66,6 +69,12 @@ struct ipc_trouble {
 	uint8_t rcode;
 	int32_t error; /* -errno */
 	struct endpoint at;
+};
+
+/* Something that a sandbox asks for (EVENT_ASK). */
+struct ipc_dismissed {
+	char name[EVENT_NAME_SIZE];
+	uint16_t port; /* 0: any */
 };
 
 enum { IPC_ANSWERED_MAX = 16 };

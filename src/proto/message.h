@@ -58,6 +58,7 @@ struct ipc_message {
 		struct ipc_socket socket;
 		struct ipc_trouble trouble;
 		struct ipc_answered answered;
+		struct ipc_dismissed dismissed;
 		/* control_supervisor.h */
 		struct ipc_sandbox attached;
 		struct ipc_audit audit;

@@ -20,7 +20,8 @@ bool socket_owner_question_of(const struct event *e, int64_t now_ms, int64_t wal
 	const int64_t age_ms = wall_ms - e->ts_ms;
 	const uint8_t protocol = protocol_of(e);
 
-	if ((e->action != EVENT_DENY && e->action != EVENT_ALLOW) ||
+	if ((e->action != EVENT_DENY && e->action != EVENT_ALLOW &&
+	     e->action != EVENT_ASK) ||
 	    e->from.addr.family == ADDR_NONE || e->from.port == 0 ||
 	    (protocol != IPPROTO_UDP && protocol != IPPROTO_TCP) || age_ms < 0 ||
 	    age_ms > SOCKET_OWNER_AGE_MAX_MS)

@@ -61,6 +61,11 @@ void relay_recheck(struct relay *r, struct sandbox *s);
  */
 bool relay_is_rechecking(const struct sandbox *s);
 
+/* A look-up of @name for s->look_up() has ended. */
+void relay_looked_up(struct sandbox *s, const struct dns_name *name);
+/* Nobody grants @name, on @port (0: any): what waits for it is refused. */
+void relay_dismiss(struct sandbox *s, const struct dns_name *name, uint16_t port);
+
 /* What has passed on its connections that are open, into its accounts; what ends is
  * there by itself. */
 void relay_account(struct relay *r, const struct sandbox *s);

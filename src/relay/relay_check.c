@@ -133,6 +133,8 @@ static void report(struct relay_flow *f)
 	struct relay_sandbox *g = f->served;
 	struct event e = refusal_of(f);
 
+	if (f->told)
+		return;
 	g->sandbox->counters[COUNT_FLOWS_DENIED]++;
 	if (is_told(f))
 		return;
@@ -415,6 +417,10 @@ static struct relay_judgement judge(const struct relay_flow *f, enum relay_shown
 {
 	struct relay_question q = relay_flow_question(f, &f->dialled);
 
+	if (f->told)
+		return (struct relay_judgement){ .rule = f->rule,
+						 .reason = f->reason,
+						 .allowable = f->allowable };
 	if (f->sinkhole)
 		return relay_judge_sinkhole(&q, shown, name);
 	return relay_judge_shown(&q, shown, name, f->taught ? &f->name : &nobody);

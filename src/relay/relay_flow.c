@@ -366,6 +366,7 @@ void relay_flow_end(struct relay_flow *f, bool reset)
 	struct relay *r = g->relay;
 
 	relay_flow_account(f);
+	relay_park_leave(f);
 	relay_side_close(f, &f->client, reset);
 	relay_side_close(f, &f->server, reset);
 	relay_dial_stop(f, reset);
@@ -444,6 +445,10 @@ size_t relay_flow_recheck(struct relay_flow *f)
 	if (f->state == FLOW_WAITING || f->state == FLOW_REFUSED ||
 	    f->state == FLOW_DEAD || f->sinkhole)
 		return 0;
+	if (f->state == FLOW_PARKED) {
+		relay_park_recheck(f);
+		return RELAY_RECHECK_COST;
+	}
 	j = judge_again(f, &q);
 	if (j.allowed) {
 		relay_dial_recheck(f);
@@ -550,19 +555,32 @@ static void await_first(struct relay_flow *f, int64_t ms)
 	relay_flow_abort(f);
 }
 
+void relay_flow_await_first(struct relay_flow *f)
+{
+	await_first(f,
+		    plan_is_web_port(f->asked.port) ? RELAY_LOOK_MS : RELAY_SINKHOLE_MS);
+}
+
+static bool stands_for_names(const struct relay_flow *f)
+{
+	const struct plan *p = &f->served->sandbox->plan;
+
+	return (plan_denied_names(p) == POLICY_DENIED_REFUSE || plan_asks(p)) &&
+	       sinkhole_has(&f->asked.addr);
+}
+
 /* Dial now, or when a name was shown. */
-static void flow_begin(struct relay_flow *f)
+void relay_flow_begin(struct relay_flow *f)
 {
 	struct relay_question q;
 	struct relay_judgement j;
 
+	if (relay_park_begin(f))
+		return;
 	f->state = FLOW_ACCEPTED;
-	f->sinkhole = plan_denied_names(&f->served->sandbox->plan) ==
-			      POLICY_DENIED_REFUSE &&
-		      sinkhole_has(&f->asked.addr);
+	f->sinkhole = stands_for_names(f);
 	if (f->sinkhole) {
-		await_first(f, plan_is_web_port(f->asked.port) ? RELAY_LOOK_MS
-							       : RELAY_SINKHOLE_MS);
+		relay_flow_await_first(f);
 		return;
 	}
 	if (!flow_judge(f)) {
@@ -598,7 +616,7 @@ static void wait_is_over(struct relay_flow *f)
 		relay_flow_abort(f);
 	} else if (f->timed_out) {
 		f->timed_out = false;
-		flow_begin(f);
+		relay_flow_begin(f);
 	}
 }
 
@@ -611,6 +629,10 @@ size_t relay_flow_run(struct relay_flow *f)
 		return cost;
 	if (f->state == FLOW_WAITING) {
 		wait_is_over(f);
+		return cost;
+	}
+	if (f->state == FLOW_PARKED) {
+		relay_park_run(f);
 		return cost;
 	}
 	if (f->state == FLOW_CLOSING || f->state == FLOW_REFUSED)
@@ -678,7 +700,7 @@ void relay_flow_start(struct relay_sandbox *g, int client_fd,
 	    (wait_ms > 0 && loop_timer_in(r->loop, &f->timer, wait_ms) < 0))
 		relay_flow_abort(f);
 	else if (wait_ms == 0)
-		flow_begin(f);
+		relay_flow_begin(f);
 }
 
 /* ---- what has passed ---- */

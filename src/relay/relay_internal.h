@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* relay/relay_internal - what the relay's files share: relay.c (entry points,
- * listeners), relay_flow.c (one connection's life, and its bytes), relay_dial.c (the
- * dial, where several addresses may race), relay_check.c (what a connection shows, and
- * what a refused client is told).
+ * listeners), relay_flow.c (one connection's life, and its bytes), relay_park.c (names
+ * that ask), relay_dial.c (the dial, where several addresses may race), relay_check.c
+ * (what a connection shows, and what a refused client is told).
  *
  * HOW IT WORKS
  * Each flow has two sockets: the client's, accepted inside the sandbox's namespace, and
@@ -83,7 +83,9 @@ SLIST_HEAD(relay_pipe_list, relay_pipe);
 
 enum relay_state {
 	FLOW_NONE = 0,
-	FLOW_WAITING,  /* for LIMIT_NEW_FLOWS_PER_SECOND; not judged yet */
+	FLOW_WAITING, /* for LIMIT_NEW_FLOWS_PER_SECOND; not judged yet */
+	FLOW_PARKED,  /* its name asks: nothing is read, nothing dialled; see relay_park.c
+		       */
 	FLOW_ACCEPTED, /* allowed by its destination; nothing dialled: what the first
 			* bytes show is judged before the flow goes on */
 	FLOW_DIALLING, /* connects are under way; the client's bytes stay in its socket */
@@ -153,6 +155,11 @@ struct relay_flow {
 	bool word;		 /* they are a word, and may be a request's */
 	bool answered;		 /* the server has said something */
 	bool sinkhole;		 /* @asked stands for denied names: never dialled */
+	bool told;		 /* that it is refused: what it shows is not judged */
+	bool is_parked;		 /* it waits for a grant */
+	bool is_dismissed;	 /* it is to wait no more */
+	bool is_looked_up;	 /* one of @lookups has ended */
+	uint8_t lookups;	 /* of its granted name, that are under way */
 	bool early_data;	 /* announced by the last hello */
 	bool opened;		 /* the server answered, and nobody was told yet */
 	uint32_t opened_rule;	 /* that allows it, or PLAN_NO_RULE */
@@ -269,6 +276,12 @@ void relay_set_options(int fd);
 /* Close with a reset. */
 void relay_reset_fd(int fd);
 
+/* Judge and dial what was asked for, or park it. The flow may end. */
+void relay_flow_begin(struct relay_flow *f);
+/* A flow that is never dialled waits for what the client shows, to be refused. It may
+ * end. */
+void relay_flow_await_first(struct relay_flow *f);
+
 /* What has passed since the last time, into the accounts. */
 void relay_flow_account(struct relay_flow *f);
 
@@ -283,6 +296,17 @@ enum relay_moved relay_move(struct relay_flow *f, struct relay_way *way,
 /* Give back, or close, the pipe of @way. */
 void relay_way_done(struct relay_sandbox *g, struct relay_way *way);
 void relay_pipes_free(struct relay *r);
+
+/* relay_park.c */
+
+/* What was asked for stands for a name that asks: FLOW_PARKED, or what its name has come
+ * to. False: it stands for none. */
+bool relay_park_begin(struct relay_flow *f);
+/* Of a parked flow. It may end, or go on. */
+void relay_park_run(struct relay_flow *f);
+void relay_park_recheck(struct relay_flow *f);
+/* It waits for nobody any more. */
+void relay_park_leave(struct relay_flow *f);
 
 /* relay_dial.c */
 

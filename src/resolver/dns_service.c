@@ -392,6 +392,18 @@ static void restart_tick(struct dns_service *d)
 		(void)!loop_timer_start(d->loop, &d->tick, at_ms);
 }
 
+void dns_service_look_up(struct dns_service *d, struct sandbox *s,
+			 const struct dns_name *name, uint16_t type)
+{
+	resolver_look_up(d->resolver, s, name, type, loop_now_ms(d->loop));
+}
+
+void dns_service_dismiss(struct dns_service *d, struct sandbox *s,
+			 const struct dns_name *name)
+{
+	resolver_dismiss(d->resolver, s, name, loop_now_ms(d->loop));
+}
+
 void dns_service_flush(struct dns_service *d)
 {
 	upstreams_flush(d->upstreams);

@@ -61,6 +61,12 @@ void dns_service_detach(struct dns_service *d, struct sandbox *s);
 int dns_service_pin(struct dns_service *d, struct sandbox *s, int64_t repin_ms,
 		    resolver_pinned_fn *on_pinned, void *data) MUST_CHECK;
 
+/* As resolver_look_up() and resolver_dismiss(). */
+void dns_service_look_up(struct dns_service *d, struct sandbox *s,
+			 const struct dns_name *name, uint16_t type);
+void dns_service_dismiss(struct dns_service *d, struct sandbox *s,
+			 const struct dns_name *name);
+
 /* As resolver_pin_tell(). */
 void dns_service_pin_tell(struct dns_service *d, struct sandbox *s);
 

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "resolver/resolver_internal.h"
+#include "sandbox/asks.h"
 #include "sandbox/rebinding_check.h"
 
 /* ---- asks ---- */
@@ -66,13 +67,24 @@ void resolver_ask_release(struct resolver *r, struct resolver_ask *ask)
 
 /* ---- refusals ---- */
 
+static void send_reply(struct resolver *r, const struct resolver_ask *ask,
+		       const void *message, size_t size)
+{
+	struct sandbox *s = ask->client.sandbox;
+
+	if (!ask->client.own)
+		r->ops.reply(r->ops.data, &ask->client, message, size);
+	else if (s->on_looked_up)
+		s->on_looked_up(s, &ask->query.name);
+}
+
 void resolver_refuse(struct resolver *r, const struct resolver_ask *ask,
 		     const struct dns_refusal *refusal)
 {
 	uint8_t buf[DNS_UDP_OURS];
 	size_t size = dns_refusal_write(buf, sizeof(buf), &ask->query, refusal);
 
-	r->ops.reply(r->ops.data, &ask->client, buf, size);
+	send_reply(r, ask, buf, size);
 }
 
 void resolver_fail(struct resolver *r, const struct resolver_ask *ask, enum dns_ede ede,
@@ -120,7 +132,8 @@ static void report_denied(const struct resolver_ask *ask, uint32_t rule,
 	struct event e = { .action = EVENT_DENY,
 			   .layer = EVENT_DNS,
 			   .rule = rule == PLAN_NO_RULE ? EVENT_NO_RULE : rule,
-			   .allowable = (rule == PLAN_NO_RULE || remote) &&
+			   .allowable = (rule == PLAN_NO_RULE || remote ||
+					 ask->verdict.action == POLICY_ASK) &&
 					dns_name_is_host(&ask->query.name),
 			   .uid = UINT32_MAX,
 			   .from = ask->client.peer,
@@ -139,7 +152,9 @@ void resolver_deny(struct resolver *r, const struct resolver_ask *ask, uint32_t 
 {
 	struct dns_refusal refusal = { .rcode = DNS_NXDOMAIN,
 				       .soa = true,
-				       .ttl_sec = LOCAL_TTL_SEC,
+				       .ttl_sec = ask->verdict.action == POLICY_ASK
+							  ? (uint32_t)SINKHOLE_TTL_SEC
+							  : (uint32_t)LOCAL_TTL_SEC,
 				       .ede = DNS_EDE_BLOCKED };
 	char text[REASON_SIZE + 32] = "";
 
@@ -220,8 +235,7 @@ static void send_ask(struct resolver *r, struct resolver_ask *ask)
 	if (s->on_answered && ask->addr_count > 0)
 		s->on_answered(s->on_answered_data, &ask->query.name,
 			       r->addrs + ask->addr_at, ask->addr_count);
-	r->ops.reply(r->ops.data, &ask->client, r->bytes + ask->message_at,
-		     ask->message_size);
+	send_reply(r, ask, r->bytes + ask->message_at, ask->message_size);
 	resolver_ask_release(r, ask);
 }
 
@@ -325,7 +339,7 @@ static void answer_here(struct resolver *r, const struct resolver_ask *ask,
 	size_t size = dns_reply_write(buf, sizeof(buf), &ask->query,
 				      one_address(r, a, ttl_sec), &form, &written);
 
-	r->ops.reply(r->ops.data, &ask->client, buf, size);
+	send_reply(r, ask, buf, size);
 }
 
 void resolver_answer_local(struct resolver *r, const struct resolver_ask *ask,
@@ -359,6 +373,22 @@ void resolver_sinkhole(struct resolver *r, const struct resolver_ask *ask, uint3
 		resolver_refuse(r, ask, &refusal);
 	}
 	report_denied(ask, rule, NULL, reason, now_ms);
+}
+
+void resolver_hold(struct resolver *r, const struct resolver_ask *ask, int64_t now_ms)
+{
+	const bool is_v6 = ask->query.type == DNS_TYPE_AAAA;
+	struct sandbox *s = ask->client.sandbox;
+	struct addr a;
+
+	if ((ask->query.type != DNS_TYPE_A && !is_v6) || (is_v6 && !s->ipv6))
+		resolver_negative(r, ask, DNS_NOERROR, SINKHOLE_TTL_SEC);
+	else if (!asks_by_relay(s))
+		resolver_park(r, ask, now_ms);
+	else if (asks_address(s, &ask->query.name, is_v6 ? ADDR_V6 : ADDR_V4, now_ms, &a))
+		answer_here(r, ask, &a, SINKHOLE_TTL_SEC, (struct text){ 0 });
+	else
+		resolver_deny(r, ask, ask->verdict.rule, NULL, ASKS_TOO_MANY, now_ms);
 }
 
 static void deliver_probe(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
@@ -577,6 +607,7 @@ void resolver_flush(struct resolver *r, int64_t now_ms)
 {
 	struct resolver_sandbox *g;
 
+	resolver_parked_recheck(r, now_ms);
 	while ((g = r->dirty)) {
 		r->dirty = g->next_dirty;
 		g->dirty = false;
@@ -613,6 +644,8 @@ struct resolver *resolver_new(const struct resolver_ops *ops,
 	r->ops = *ops;
 	r->key = config->key;
 	r->pin_next_ms = INT64_MAX;
+	r->park_next_ms = INT64_MAX;
+	LIST_INIT(&r->parking);
 	TAILQ_INIT(&r->deadlines);
 	resolver_servers_init(r, config);
 	docker_resolver_init(r, config);
@@ -659,6 +692,7 @@ void resolver_detach(struct resolver *r, struct sandbox *s)
 	if (s->resolver->in_flight > 0)
 		resolver_inflight_forget(r, s);
 	queue_forget(r, s->resolver);
+	resolver_parked_forget(r, s->resolver);
 	resolver_pin_free(r, s->resolver);
 	free(s->resolver->seen);
 	free(s->resolver->budgets);
@@ -675,6 +709,7 @@ int64_t resolver_next_ms(const struct resolver *r)
 
 	next_ms = MIN(next_ms, r->probe_next_ms);
 	next_ms = MIN(next_ms, r->docker.at_ms);
+	next_ms = MIN(next_ms, r->park_next_ms);
 	return MIN(next_ms, r->pin_next_ms);
 }
 
@@ -687,6 +722,8 @@ void resolver_tick(struct resolver *r, int64_t now_ms)
 		docker_resolver_tick(r, now_ms);
 	if (r->pin_next_ms <= now_ms)
 		resolver_pin_tick(r, now_ms);
+	if (r->park_next_ms <= now_ms)
+		resolver_parked_tick(r, now_ms);
 }
 
 /* ---- queries ---- */
@@ -730,6 +767,36 @@ static void look_up(struct resolver *r, struct resolver_ask *ask, int64_t now_ms
 	}
 }
 
+void resolver_begin(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
+{
+	if (!resolver_verdict(r, ask, now_ms))
+		resolver_ask_release(r, ask);
+	else if (ask->probe)
+		deliver_probe(r, ask, now_ms);
+	else
+		look_up(r, ask, now_ms);
+}
+
+void resolver_look_up(struct resolver *r, struct sandbox *s, const struct dns_name *name,
+		      uint16_t type, int64_t now_ms)
+{
+	struct resolver_ask *ask = resolver_sandbox_of(s) ? resolver_ask_new(r) : NULL;
+
+	if (!ask) {
+		s->on_looked_up(s, name);
+		return;
+	}
+	*ask = (struct resolver_ask){ .client = { .sandbox = s, .own = true },
+				      .query = { .type = type,
+						 .class = DNS_CLASS_IN,
+						 .has_edns = true,
+						 .udp_size = DNS_UDP_OURS,
+						 .name = *name },
+				      .verdict = { .rule = PLAN_NO_RULE } };
+	memcpy(ask->query.raw_name, name->bytes, name->size);
+	resolver_begin(r, ask, now_ms);
+}
+
 void resolver_query(struct resolver *r, const struct resolver_client *client,
 		    const void *message, size_t size, int64_t now_ms)
 {
@@ -764,10 +831,5 @@ void resolver_query(struct resolver *r, const struct resolver_client *client,
 	if (r->docker.server < RESOLVER_UPSTREAMS_MAX &&
 	    docker_resolver_takes(r, ask, now_ms))
 		return;
-	if (!resolver_verdict(r, ask, now_ms))
-		resolver_ask_release(r, ask);
-	else if (ask->probe)
-		deliver_probe(r, ask, now_ms);
-	else
-		look_up(r, ask, now_ms);
+	resolver_begin(r, ask, now_ms);
 }

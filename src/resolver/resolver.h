@@ -53,6 +53,7 @@ struct resolver_client {
 	struct sandbox *sandbox;
 	uint32_t connection; /* of the transport: a TCP connection's handle */
 	bool tcp;
+	bool own;	       /* nobody's: of resolver_look_up() */
 	struct endpoint peer;  /* the sender, as far as it is known */
 	struct endpoint asked; /* TCP: whom it has dialled, likewise */
 };
@@ -126,6 +127,13 @@ void resolver_free(struct resolver *r);
 
 void resolver_query(struct resolver *r, const struct resolver_client *client,
 		    const void *message, size_t size, int64_t now_ms);
+/* Look @name up for @s, as if it had asked. What the answer teaches is learned when
+ * s->on_looked_up() is called in place of a reply. */
+void resolver_look_up(struct resolver *r, struct sandbox *s, const struct dns_name *name,
+		      uint16_t type, int64_t now_ms);
+/* Queries of @s that wait until @name is granted are refused. */
+void resolver_dismiss(struct resolver *r, struct sandbox *s, const struct dns_name *name,
+		      int64_t now_ms);
 /* A datagram or TCP message that came for @token from that server. */
 void resolver_response(struct resolver *r, uint32_t token, const void *message,
 		       size_t size, int64_t now_ms);

@@ -6,7 +6,8 @@
  *   inflight.c   upstream requests: when again, when no more
  *   servers.c    the servers: which one next, probes, what is reported of them; the one
  *                that sends questions back
- *   pinned.c     names that are resolved ahead (dns: pinned) */
+ *   pinned.c     names that are resolved ahead (dns: pinned)
+ *   parked.c     queries for names that ask, until they are granted */
 #pragma once
 
 #include "base/rate.h"
@@ -44,6 +45,7 @@ struct resolver_ask {
 	uint32_t message_at; /* in resolver.bytes */
 	uint32_t message_size;
 	uint32_t ttl_cap_sec; /* no TTL in it is longer */
+	int64_t until_ms;     /* parked: when it is refused */
 };
 
 /* The verdict is that of the plan in force, and allows the name. */
@@ -128,10 +130,13 @@ struct resolver_sandbox {
 	struct ask_list queue;
 	uint32_t in_flight;
 	struct rate queries;
-	struct pins *pins;	/* owned; NULL: nothing was ever pinned */
-	struct budget *budgets; /* BUDGETS_SIZE; NULL as long as @seen is */
-	uint32_t (*seen)[2];	/* SEEN_SIZE fingerprints of (rule, name), two each; NULL
-				 * before the first name of a wildcard */
+	struct ask_list parked;
+	uint64_t parked_generation;	      /* of the plan that they were judged by */
+	LIST_ENTRY(resolver_sandbox) parking; /* in resolver.parking: some are parked */
+	struct pins *pins;		      /* owned; NULL: nothing was ever pinned */
+	struct budget *budgets;		      /* BUDGETS_SIZE; NULL as long as @seen is */
+	uint32_t (*seen)[2]; /* SEEN_SIZE fingerprints of (rule, name), two each; NULL
+			      * before the first name of a wildcard */
 };
 
 /* The server that may ask on from inside the sandbox. */
@@ -175,6 +180,9 @@ struct resolver {
 	/* pins */
 	struct pins *pinned; /* of all sandboxes */
 	int64_t pin_next_ms; /* when the first of them wants to be woken */
+	/* parked queries */
+	LIST_HEAD(, resolver_sandbox) parking;
+	int64_t park_next_ms; /* when the first of them is over */
 	/* replies that wait for a flush */
 	struct resolver_sandbox *dirty;
 	uint32_t bytes_used, addrs_used;
@@ -235,6 +243,11 @@ void resolver_deny(struct resolver *r, const struct resolver_ask *ask, uint32_t 
 /* The same with an address that stands for denied names instead: policy/sinkhole.h. */
 void resolver_sinkhole(struct resolver *r, const struct resolver_ask *ask, uint32_t rule,
 		       const char *reason, int64_t now_ms);
+/* For a name that asks: an address that stands for it, or it is parked. The ask stays the
+ * caller's. */
+void resolver_hold(struct resolver *r, const struct resolver_ask *ask, int64_t now_ms);
+/* Judge @ask, and answer it or look it up. Takes the ask. */
+void resolver_begin(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
 /* The addresses of @a that the reply to @ask may have, a bit for each, and the fault of
  * the others as an event. *@ret_fault: that of the first of those, or NULL. */
 uint32_t rebinding_check(const struct resolver_ask *ask, const struct dns_answer *a,
@@ -301,6 +314,14 @@ bool resolver_inflight_sent_back(struct resolver *r, struct resolver_ask *ask,
 void resolver_inflight_tick(struct resolver *r, int64_t now_ms);
 /* Take all asks of @s out of all flights. */
 void resolver_inflight_forget(struct resolver *r, const struct sandbox *s);
+
+/* parked.c */
+/* A copy of @ask waits until its name is granted, or is refused now. */
+void resolver_park(struct resolver *r, const struct resolver_ask *ask, int64_t now_ms);
+void resolver_parked_tick(struct resolver *r, int64_t now_ms);
+/* Judge those again whose plan has changed. */
+void resolver_parked_recheck(struct resolver *r, int64_t now_ms);
+void resolver_parked_forget(struct resolver *r, struct resolver_sandbox *g);
 
 /* pinned.c */
 /* Answer from the pins, and from nothing else. Takes the ask. */

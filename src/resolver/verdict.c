@@ -11,6 +11,8 @@
  *   reverse name of an address         asks for PTR, and an address rule that has PTR in
  *                                      its types allows that address: allowed
  *   not a host name                    NXDOMAIN: no rule can name it
+ *   the name's verdict is ask          an address that stands for the name, or it waits
+ *                                      (sandbox/asks.h)
  *   the name's verdict is deny         NXDOMAIN; under `deniedNames: refuse` an address
  *                                      that stands for denied names (policy/sinkhole.h)
  *   a type that the rule doesn't serve, AAAA without IPv6   NODATA
@@ -27,6 +29,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "policy/explain.h"
 #include "policy/limits.h"
 #include "resolver/resolver_internal.h"
 
@@ -152,7 +155,7 @@ static bool serves_type(const struct sandbox *s, uint16_t type, uint8_t types)
 	return plan_serves_type(types, type) && (type != DNS_TYPE_AAAA || s->ipv6);
 }
 
-/* "deny *.x.test (policy.yaml:4)" */
+/* "deny *.x.test (policy.yaml:4)"; a rule that asks is no deny, but nobody is asked. */
 static void describe_rule(const struct plan *p, struct plan_verdict v, char *buf,
 			  size_t size)
 {
@@ -164,9 +167,11 @@ static void describe_rule(const struct plan *p, struct plan_verdict v, char *buf
 	}
 	pr = plan_rule(p, v.rule);
 	if (pr.line > 0)
-		snprintf(buf, size, "deny %s (%s:%u)", pr.target, pr.file, pr.line);
+		snprintf(buf, size, "%s %s (%s:%u)", policy_action_name(pr.action),
+			 pr.target, pr.file, pr.line);
 	else
-		snprintf(buf, size, "deny %s (%s)", pr.target, pr.file);
+		snprintf(buf, size, "%s %s (%s)", policy_action_name(pr.action),
+			 pr.target, pr.file);
 }
 
 /* The verdict allows the name: does it serve the type? */
@@ -181,9 +186,9 @@ static bool verdict_of_type(struct resolver *r, struct resolver_ask *ask)
 	return false;
 }
 
-/* A search list has made @n out of a name that a rule allows: it goes on to that name
- * only if @n doesn't exist. */
-static bool completes_an_allowed_name(const struct plan *p, const struct dns_name *n)
+/* A search list has made @n out of a name that a rule allows or asks for: it goes on to
+ * that name only if @n doesn't exist. */
+static bool completes_another_name(const struct plan *p, const struct dns_name *n)
 {
 	struct dns_name start = { 0 };
 	struct plan_verdict v;
@@ -196,7 +201,7 @@ static bool completes_an_allowed_name(const struct plan *p, const struct dns_nam
 		start.bytes[start.size - 1] = 0;
 		start.labels = labels;
 		v = plan_match_name(p, &start);
-		if (v.action == POLICY_ALLOW && v.rule != PLAN_NO_RULE)
+		if (v.action != POLICY_DENY && v.rule != PLAN_NO_RULE)
 			return true;
 	}
 	return false;
@@ -204,15 +209,25 @@ static bool completes_an_allowed_name(const struct plan *p, const struct dns_nam
 
 /* Single labels are tried by programs to see whether they exist, and below arpa there are
  * no hosts, nor below invalid, where the self-test asks. */
-static bool gets_sinkhole(const struct sandbox *s, const struct dns_name *n)
+static bool may_have_stand_in(const struct sandbox *s, const struct dns_name *n)
 {
 	static const struct dns_name arpa = { 6, 1, "\4arpa" };
 	static const struct dns_name invalid = { 9, 1, "\7invalid" };
 
+	return dns_name_is_host(n) && n->labels > 1 && !dns_name_is_within(n, &arpa) &&
+	       !dns_name_is_within(n, &invalid) && !completes_another_name(&s->plan, n);
+}
+
+static bool gets_sinkhole(const struct sandbox *s, const struct dns_name *n)
+{
 	return plan_denied_names(&s->plan) == POLICY_DENIED_REFUSE && s->relay &&
-	       dns_name_is_host(n) && n->labels > 1 && !dns_name_is_within(n, &arpa) &&
-	       !dns_name_is_within(n, &invalid) &&
-	       !completes_an_allowed_name(&s->plan, n);
+	       may_have_stand_in(s, n);
+}
+
+static bool may_be_asked(const struct resolver_ask *ask)
+{
+	return ask->verdict.action == POLICY_ASK && !ask->client.own &&
+	       may_have_stand_in(ask->client.sandbox, &ask->query.name);
 }
 
 static bool verdict_of_name(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
@@ -223,6 +238,10 @@ static bool verdict_of_name(struct resolver *r, struct resolver_ask *ask, int64_
 
 	ask->matched = s->plan_generation + 1;
 	ask->verdict = plan_match_query(&s->plan, &q->name, q->type);
+	if (may_be_asked(ask)) {
+		resolver_hold(r, ask, now_ms);
+		return false;
+	}
 	if (ask->verdict.action != POLICY_ALLOW) {
 		describe_rule(&s->plan, ask->verdict, reason, sizeof(reason));
 		if (gets_sinkhole(s, &q->name))

@@ -6,6 +6,8 @@
  *   GET /sandboxes/ID/policy                    the policy in force
  *   POST or PUT /sandboxes/ID/policy            another policy in its place
  *   PATCH /sandboxes/ID/policy                  rules in front of those in force
+ *   GET /sandboxes/ID/review[/7]                what is asked for, and not decided
+ *   POST /sandboxes/ID/review/7/accept, dismiss decide one, as api/review.c says
  *
  * A policy is read and compiled here and given to the engine, which puts it into the
  * kernel in one transaction and cuts what it forbids; then the answer leaves. Whatever
@@ -26,6 +28,8 @@
 #include "outputs/client.h"
 #include "policy/document.h"
 #include "policy/explain.h"
+#include "policy/lookalike.h"
+#include "policy/rule.h"
 #include "run/report.h"
 #include "sandbox/plan_file.h"
 #include "sandbox/sandbox.h"
@@ -68,15 +72,22 @@ static int reach_engine(struct live *l, struct err *err)
 	return 0;
 }
 
-static int ask_engine(struct live *l, uint32_t type, int plan_fd, struct err *err)
+static int send_engine(struct live *l, const struct ipc_message *m, int plan_fd,
+		       struct err *err)
 {
-	const struct ipc_message m = { .type = type };
 	int r = reach_engine(l, err);
 
 	if (r < 0)
 		return r;
-	r = ipc_send(l->engine.fd, &m, &plan_fd, plan_fd < 0 ? 0 : 1);
+	r = ipc_send(l->engine.fd, m, &plan_fd, plan_fd < 0 ? 0 : 1);
 	return r < 0 ? err_sys(err, r, "cannot ask the engine") : 0;
+}
+
+static int ask_engine(struct live *l, uint32_t type, int plan_fd, struct err *err)
+{
+	const struct ipc_message m = { .type = type };
+
+	return send_engine(l, &m, plan_fd, err);
 }
 
 /* --- the policy --- */
@@ -122,6 +133,7 @@ static void answer_changed(struct live *l)
 static void refuse(struct live *l, int code, const char *why)
 {
 	l->failures++;
+	l->accepting = 0;
 	control_socket_refuse(&l->socket,
 			      code == -EINVAL ? HTTP_BAD_REQUEST : HTTP_FAILED, why);
 }
@@ -185,6 +197,164 @@ static void patch_policy(struct live *l, struct text rules)
 		set_policy(l, text_of(text));
 }
 
+/* --- review tasks --- */
+
+struct review *live_note(struct live *l, const struct event *e)
+{
+	struct review *t = run_reviews_note(&l->reviews, e, l->socket.id);
+
+	if (t)
+		lookalike_find(&policy_of(l)->plan, e->name, t->looks_like);
+	return t;
+}
+
+static void decide(struct review *t, enum review_state state, const char *who)
+{
+	t->state = state;
+	t->decided_ms = clock_wall_ms();
+	snprintf(t->who, sizeof(t->who), "%s", who);
+}
+
+int live_dismiss(struct live *l, struct review *t, const char *who, struct err *err)
+{
+	struct ipc_message m = { .type = IPC_DISMISS, .dismissed.port = t->port };
+	int r;
+
+	snprintf(m.dismissed.name, sizeof(m.dismissed.name), "%s", t->destination);
+	r = send_engine(l, &m, -1, err);
+	if (r == 0)
+		decide(t, REVIEW_DISMISSED, who);
+	return r;
+}
+
+static void answer_task(struct live *l, const struct review *t)
+{
+	char json[REVIEW_JSON_SIZE];
+
+	review_json(t, json);
+	control_socket_answer(&l->socket, HTTP_OK, strdup(json));
+}
+
+static void answer_tasks(struct live *l)
+{
+	char json[REVIEW_JSON_SIZE], *text = NULL;
+	size_t size = 0, count = 0;
+	FILE *out = open_memstream(&text, &size);
+
+	if (out) {
+		fputs("{\"tasks\":[", out);
+		for (size_t i = l->reviews.count; i-- > 0;) {
+			if (l->reviews.tasks[i].state != REVIEW_OPEN)
+				continue;
+			review_json(&l->reviews.tasks[i], json);
+			fprintf(out, "%s%s", count++ > 0 ? "," : "", json);
+		}
+		fputs("]}\n", out);
+		if (fclose(out) != 0) {
+			free(text);
+			text = NULL;
+		}
+	}
+	control_socket_answer(&l->socket, HTTP_OK, text);
+}
+
+static void answer_accepted(struct live *l)
+{
+	struct review *t = run_reviews_find(&l->reviews, l->accepting);
+
+	l->accepting = 0;
+	if (!t) {
+		answer_changed(l);
+		return;
+	}
+	decide(t, REVIEW_ACCEPTED, l->who);
+	answer_task(l, t);
+}
+
+/* {"for": "10m"}, or nothing: @ret is the rule that grants @t, in a list. What is no such
+ * time is a fault of that rule. */
+static bool rule_of(const struct review *t, struct text body, char *ret, size_t size)
+{
+	json_t *j = text_trim(body).len > 0 ? json_loadb(body.ptr, body.len, 0, NULL)
+					    : json_object();
+	const json_t *value = json_object_get(j, "for");
+	char *length = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII)
+			     : NULL;
+	char rule[REVIEW_RULE_SIZE];
+	bool good = json_is_object(j) && json_object_size(j) == (value ? 1 : 0) &&
+		    review_rule(t, rule);
+
+	if (good && value)
+		good = length &&
+		       snprintf(ret, size, "[%.*s,\"for\":%s}]", (int)strlen(rule) - 1,
+				rule, length) < (int)size;
+	else if (good)
+		snprintf(ret, size, "[%s]", rule);
+	free(length);
+	json_decref(j);
+	return good;
+}
+
+static void accept_task(struct live *l, struct review *t, struct text body)
+{
+	char rules[REVIEW_RULE_SIZE + 64];
+
+	if (!rule_of(t, body, rules, sizeof(rules))) {
+		control_socket_refuse(
+			&l->socket, HTTP_BAD_REQUEST,
+			"invalid body: it is nothing, or {\"for\": \"10m\"} "
+			"with " RULE_FOR_WORDS);
+		return;
+	}
+	l->accepting = t->id;
+	snprintf(l->who, sizeof(l->who), "api");
+	patch_policy(l, text_of(rules));
+}
+
+static void on_dismiss(struct live *l, struct review *t)
+{
+	struct err err = { 0 };
+
+	if (live_dismiss(l, t, "api", &err) < 0)
+		control_socket_refuse(&l->socket, HTTP_FAILED, err.text);
+	else
+		answer_task(l, t);
+}
+
+/* @what is behind "/review". */
+static void on_review(struct live *l, const struct control_request *r, const char *what)
+{
+	const bool is_get = text_equal(r->method, "GET");
+	struct text rest = text_of(what), id, verb;
+	struct review *t = NULL;
+	uint32_t number;
+
+	text_split(&rest, '?', &verb); /* who decides: the run's own user */
+	if (is_get && verb.len == 0) {
+		answer_tasks(l);
+		return;
+	}
+	rest = verb;
+	text_split(&rest, '/', &verb); /* what is before the first slash: nothing */
+	text_split(&rest, '/', &id);
+	verb = rest;
+	if (text_to_u32(id, INT32_MAX, &number))
+		t = run_reviews_find(&l->reviews, number);
+	if (!t)
+		control_socket_refuse(&l->socket, HTTP_NOT_FOUND,
+				      "there is no such task");
+	else if (is_get && !verb.ptr)
+		answer_task(l, t);
+	else if (!text_equal(r->method, "POST"))
+		control_socket_refuse(&l->socket, HTTP_BAD_METHOD, "GET or POST");
+	else if (text_equal(verb, "accept"))
+		accept_task(l, t, r->body);
+	else if (text_equal(verb, "dismiss"))
+		on_dismiss(l, t);
+	else
+		control_socket_refuse(&l->socket, HTTP_NOT_FOUND, "accept or dismiss");
+}
+
 /* Return: whether @m is the answer to a change. */
 static bool on_change_answer(struct live *l, struct ipc_message *m)
 {
@@ -196,7 +366,10 @@ static bool on_change_answer(struct live *l, struct ipc_message *m)
 	if (m->type == IPC_CHANGED) {
 		next->number = policy_of(l)->number + 1;
 		l->on_policy(l, next);
-		answer_changed(l);
+		if (l->accepting == 0)
+			answer_changed(l);
+		else
+			answer_accepted(l);
 		return true;
 	}
 	run_policy_free(next);
@@ -310,6 +483,8 @@ static void on_request(struct control_socket *s, const struct control_request *r
 		control_socket_refuse(s, HTTP_NOT_FOUND, "no such sandbox");
 	else if (is_get && (!what[0] || strcmp(what, "/status") == 0))
 		ask_status(l, what[0] != '\0');
+	else if (strncmp(what, "/review", 7) == 0 && strchr("/?", what[7]))
+		on_review(l, r, what + 7);
 	else if (strcmp(what, "/policy") != 0)
 		control_socket_refuse(s, HTTP_NOT_FOUND, "a run is not asked for that");
 	else if (is_get)
@@ -364,6 +539,7 @@ void live_close(struct live *l)
 	control_socket_close(&l->socket);
 	run_policy_free(l->next);
 	l->next = NULL;
+	run_reviews_done(&l->reviews);
 	if (!l->loop || l->engine.fd < 0)
 		return;
 	loop_remove(l->loop, &l->engine);

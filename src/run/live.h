@@ -6,6 +6,7 @@
 #include "proto/message.h"
 #include "run/control_socket.h"
 #include "run/policies.h"
+#include "run/reviews.h"
 
 struct live {
 	struct control_socket socket;
@@ -19,6 +20,9 @@ struct live {
 	bool whole_status;	   /* for /status */
 	int64_t started_ms;	   /* wall clock */
 	uint32_t failures;	   /* policies that were refused */
+	struct run_reviews reviews;
+	int64_t accepting;	   /* the task that @next grants; 0: none */
+	char who[REVIEW_WHO_SIZE]; /* accepts it */
 	/* @next is in force; the caller takes it. */
 	void (*on_policy)(struct live *l, struct run_policy *next);
 };
@@ -28,4 +32,10 @@ struct live {
 int live_open(struct live *l, const struct run_spec *spec, struct err *err) MUST_CHECK;
 /* From now on requests are answered: the command runs. */
 int live_serve(struct live *l, struct loop *loop, int engine_fd) MUST_CHECK;
+/* Something is asked for, which may have its process by now. Return: the task, borrowed;
+ * NULL: it is none. */
+struct review *live_note(struct live *l, const struct event *e);
+/* Nobody grants task @t: what waits for it is refused. */
+int live_dismiss(struct live *l, struct review *t, const char *who,
+		 struct err *err) MUST_CHECK;
 void live_close(struct live *l);

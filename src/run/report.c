@@ -48,7 +48,7 @@ uint64_t report_missed(const struct report *r)
 	uint64_t all = sandbox_denied(r->counters), listed = 0;
 
 	for (size_t i = 0; i < event_ring_count(r->ring); i++)
-		if (event_ring_at(r->ring, i)->action == EVENT_DENY)
+		if (event_is_refusal(event_ring_at(r->ring, i)))
 			listed += event_ring_at(r->ring, i)->packets;
 	return all > listed ? all - listed : 0;
 }

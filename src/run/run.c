@@ -185,8 +185,11 @@ static void on_event(struct control *c, struct event *e)
 		return;
 	if (!c->spec->quiet && report_live_note(&c->first, ring, e) && c->live.slot == 0)
 		(void)!loop_timer_in(c->loop, &c->live, REPORT_LIVE_MS);
-	if (e->action != EVENT_ALLOW) /* the report is about the others */
+	/* The report is about refusals: what asks is told again when it is refused. */
+	if (e->action != EVENT_ALLOW && (e->action != EVENT_ASK || event_is_refusal(e)))
 		event_ring_add(ring, e);
+	if (e->action == EVENT_ASK)
+		(void)live_note(&c->socket, e);
 	if (e->action == EVENT_ALLOW && c->would)
 		audit_note(c->would, c->policy, e);
 	if (e->action == EVENT_ALLOW && c->used)

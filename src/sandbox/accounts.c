@@ -65,7 +65,7 @@ static_assert(AGGREGATION_NEW + NOVELTY_LEVELS == AGGREGATION_NEW_LAST,
 
 static unsigned int line_of(struct accounts *a, const struct event *e, int64_t now_ms)
 {
-	if (e->action != EVENT_DENY)
+	if (e->action != EVENT_DENY && e->action != EVENT_ASK)
 		return e->limit == EVENT_LIMIT_DENIES || e->action == EVENT_PANIC
 			       ? AGGREGATION_ALWAYS
 			       : AGGREGATION_NEW_LAST;

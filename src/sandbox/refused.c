@@ -9,6 +9,7 @@
 #include "base/special.h"
 #include "filter/ruleset.h"
 #include "sandbox/accounts.h"
+#include "sandbox/asks.h"
 #include "sandbox/budgets.h"
 #include "sandbox/learned.h"
 
@@ -69,32 +70,75 @@ static void explain_uplink(const struct sandbox *s, struct event *e)
 	    (s->relay && s->direct_udp && e->protocol == IPPROTO_UDP))
 		return;
 	e->allowable = false;
+	e->action = EVENT_DENY;
 	size = snprintf(reason, sizeof(reason), "%s, and %s", e->reason,
 			no_way_out(s, e->protocol, e->port));
 	if (size < (int)sizeof(reason))
 		set_reason(e, reason);
 }
 
-static void explain(const struct sandbox *s, struct event *e, int64_t now_ms)
+/* Nothing keeps a packet until it is granted: one that comes later passes. */
+static void set_asked(struct event *e, uint32_t rule)
+{
+	e->rule = rule;
+	e->allowable = true;
+	e->action = EVENT_ASK;
+	set_reason(e, "asked: refused until somebody grants it");
+}
+
+/* What is no TCP goes to the address that stands for a name that asks. */
+static bool explain_stand_in(struct sandbox *s, struct event *e, int64_t now_ms)
+{
+	const struct dns_name *name = asks_name(s, &e->remote, now_ms);
+	char text[DNS_NAME_TEXT_SIZE];
+	struct plan_verdict v;
+
+	if (!name)
+		return false;
+	v = plan_match_name(&s->plan, name);
+	snprintf(e->name, sizeof(e->name), "%s", dns_name_format(name, text));
+	e->remote = (struct addr){ 0 };
+	e->rule = v.rule;
+	e->allowable = false;
+	set_reason(e, "the name was not granted when it was looked up");
+	if (v.action == POLICY_ASK &&
+	    plan_port_list_has(&s->plan, v.port_list, e->protocol, e->port))
+		set_asked(e, v.rule);
+	return true;
+}
+
+static bool may_be_asked(enum addr_special special)
+{
+	return special == SPECIAL_NOT || special == SPECIAL_PRIVATE ||
+	       special == SPECIAL_SHARED || special == SPECIAL_RESERVED;
+}
+
+static void explain(struct sandbox *s, struct event *e, int64_t now_ms)
 {
 	struct plan_verdict v =
 		plan_match_addr(&s->plan, &e->remote, e->protocol, e->port);
 	enum addr_special special = addr_special(&e->remote);
 
+	if (explain_stand_in(s, e, now_ms)) {
+		explain_uplink(s, e);
+		return;
+	}
 	e->rule = v.rule;
-	e->allowable = v.action == POLICY_DENY && v.rule == PLAN_NO_RULE &&
-		       !(v.flags & PLAN_SPENT);
+	e->allowable = v.action != POLICY_ALLOW && !(v.flags & PLAN_SPENT) &&
+		       (v.rule == PLAN_NO_RULE || v.action == POLICY_ASK);
 	if (v.flags & PLAN_SPENT) {
 		set_reason(e, plan_reason(v, ""));
 	} else if (v.action == POLICY_ALLOW) {
 		set_reason(e, no_way_out(s, e->protocol, e->port));
-	} else if (v.rule != PLAN_NO_RULE) {
+	} else if (v.rule != PLAN_NO_RULE && v.action == POLICY_DENY) {
 		set_reason(e, "denied by a rule");
 	} else if (explain_by_name(s, e, now_ms)) {
 		explain_uplink(s, e);
 		return;
 	} else if (plan_names_addr(&s->plan, &e->remote)) {
 		set_reason(e, "the rule does not list this port");
+	} else if (v.action == POLICY_ASK && may_be_asked(special)) {
+		set_asked(e, v.rule);
 	} else if (special > SPECIAL_NOT) {
 		set_reason(e, addr_special_name(special));
 	} else {

@@ -40,6 +40,7 @@ static const char *const counter_names[] = {
 	[COUNT_POLICY_CHANGES] = "policy_changes",
 	[COUNT_REPAIRS] = "repairs",
 	[COUNT_ADOPTED] = "adopted",
+	[COUNT_ASKED] = "asked",
 	[COUNT_UNATTRIBUTED] = "strangers",
 };
 static_assert(ARRAY_SIZE(counter_names) == SANDBOX_COUNTER_COUNT,
@@ -95,7 +96,7 @@ static void count_denial(struct sandbox *s, const struct event *e, int64_t now_m
 {
 	const struct plan_on_denies on = plan_on_denies(&s->plan);
 
-	if (e->action == EVENT_DENY &&
+	if (event_is_refusal(e) &&
 	    denies_add(&s->denies, &on, MAX(e->packets, UINT64_C(1)), now_ms))
 		limit_denials(s, &on, now_ms);
 }

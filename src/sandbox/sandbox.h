@@ -16,6 +16,7 @@
 #include "sys/sock.h"
 
 struct accounts;
+struct asks;
 struct budgets;
 struct learned;
 struct resolver_sandbox;
@@ -55,6 +56,7 @@ enum sandbox_counter {
 	COUNT_POLICY_CHANGES, /* that took effect */
 	COUNT_REPAIRS,	      /* of a filter that others had changed */
 	COUNT_ADOPTED,	      /* learned addresses taken over from an engine before */
+	COUNT_ASKED,	      /* queries and flows that waited for a grant */
 	COUNT_UNATTRIBUTED,   /* of all together: what came to the host's listeners and
 			       * log, and is no sandbox's */
 	SANDBOX_COUNTER_COUNT
@@ -137,6 +139,12 @@ struct sandbox {
 	struct denies denies;		     /* for on_denies of the plan */
 	struct accounts *accounts;  /* owned; NULL: each event is reported by itself */
 	struct sinkholes sinkholes; /* that its look-ups got */
+	struct asks *asks;	    /* owned; NULL: no name has asked (sandbox/asks.h) */
+	uint32_t parked;	    /* queries and flows that wait for a grant */
+	/* Look @name up, by the plan and into @learned, as if the sandbox had asked;
+	 * NULL: nobody can. on_looked_up() says that it is done, whatever came of it. */
+	void (*look_up)(struct sandbox *s, const struct dns_name *name, uint16_t type);
+	void (*on_looked_up)(struct sandbox *s, const struct dns_name *name);
 	/* The self-test: the engine itself answers this name with this address. */
 	struct dns_name probe_name; /* size 0: no self-test under way */
 	struct addr probe_addr;

@@ -130,11 +130,22 @@ static struct relay_judgement judge_names(const struct relay_question *q)
 	return deny_unless(true, PLAN_NO_RULE, "no rule allows it");
 }
 
-/* Address rules first: a deny is absolute. Then names, then the default. */
-static struct relay_judgement judge_rules(const struct relay_question *q)
+/* What the address rules say that allow or deny; one that asks says nothing about what a
+ * name has taught. */
+static struct plan_verdict match_addr(const struct relay_question *q)
 {
 	struct plan_verdict v =
 		plan_match_addr(q->plan, &q->to.addr, IPPROTO_TCP, q->to.port);
+
+	if (v.action == POLICY_ASK)
+		v.rule = PLAN_NO_RULE;
+	return v;
+}
+
+/* Address rules first: a deny is absolute. Then names, then the default. */
+static struct relay_judgement judge_rules(const struct relay_question *q)
+{
+	struct plan_verdict v = match_addr(q);
 	struct relay_judgement j;
 
 	if (v.rule != PLAN_NO_RULE)
@@ -194,7 +205,8 @@ static struct relay_judgement judge_name(const struct relay_question *q,
 	struct plan_verdict v = plan_match_name(q->plan, name);
 
 	if (v.action != POLICY_ALLOW)
-		return deny_unless(v.rule == PLAN_NO_RULE && !(v.flags & PLAN_SPENT),
+		return deny_unless((v.rule == PLAN_NO_RULE && !(v.flags & PLAN_SPENT)) ||
+					   v.action == POLICY_ASK,
 				   v.rule, plan_reason(v, "the name is not allowed"));
 	if (!plan_port_list_has(q->plan, v.port_list, IPPROTO_TCP, q->to.port))
 		return deny_unless(true, v.rule, "the rule does not list this port");
@@ -246,8 +258,7 @@ static struct relay_judgement judge_shown(const struct relay_question *q,
 					  enum relay_shown shown,
 					  const struct dns_name *name, bool taught)
 {
-	struct plan_verdict address =
-		plan_match_addr(q->plan, &q->to.addr, IPPROTO_TCP, q->to.port);
+	struct plan_verdict address = match_addr(q);
 	const char *kind = forbidding(q);
 
 	if (address.action == POLICY_DENY && address.rule != PLAN_NO_RULE)
@@ -299,8 +310,7 @@ struct relay_judgement relay_judge_again(const struct relay_question *q,
 					 enum relay_shown shown,
 					 const struct dns_name *name, bool taught)
 {
-	struct plan_verdict v =
-		plan_match_addr(q->plan, &q->to.addr, IPPROTO_TCP, q->to.port);
+	struct plan_verdict v = match_addr(q);
 	struct relay_judgement j;
 	uint32_t rule;
 
@@ -320,8 +330,7 @@ bool relay_judge_other(const struct relay_question *q, const struct relay_questi
 	size_t n;
 	uint32_t rule;
 
-	if (plan_match_addr(asked->plan, &asked->to.addr, IPPROTO_TCP, asked->to.port)
-			    .rule != PLAN_NO_RULE ||
+	if (match_addr(asked).rule != PLAN_NO_RULE ||
 	    !relay_judge_again(q, shown, name, false).allowed || !has_taught(q, name) ||
 	    !name_allows(q, name, &rule))
 		return false;

@@ -27,7 +27,7 @@ static void choose_denied_name(const struct plan *plan, struct launch_probe *ret
 		struct dns_name name;
 
 		if (dns_name_parse(text_of(denied_names[i]), &name) < 0 ||
-		    plan_match_name(plan, &name).action != POLICY_DENY)
+		    plan_match_name(plan, &name).action == POLICY_ALLOW)
 			continue;
 		snprintf(ret->denied_name, sizeof(ret->denied_name), "%s",
 			 denied_names[i]);
@@ -60,7 +60,7 @@ static void choose_denied_addr(const struct plan *plan, struct launch_probe *ret
 	for (size_t i = 0; i < ARRAY_SIZE(documentation); i++) {
 		struct addr a = addr_from_bytes(ADDR_V4, documentation[i]);
 
-		if (verdict_of(plan, &a).action != POLICY_DENY ||
+		if (verdict_of(plan, &a).action == POLICY_ALLOW ||
 		    addr_equal(&a, &ret->allowed.addr))
 			continue;
 		ret->denied = (struct endpoint){ .addr = a, .port = PROBE_PORT };

@@ -80,7 +80,7 @@ static int read_action(struct show *s, struct err *err)
 		return 0;
 	}
 	return is_not(err, "action", s->spec.action,
-		      "one of allow, deny, panic, change, limit, fail");
+		      "one of allow, deny, panic, change, limit, fail, ask");
 }
 
 /* The kernel's log knows no names and no past. */
@@ -187,6 +187,7 @@ static const char *const colours[EVENT_ACTION_COUNT] = {
 	[EVENT_ALLOW] = "\x1b[32m",   [EVENT_DENY] = "\x1b[31m",
 	[EVENT_PANIC] = "\x1b[1;31m", [EVENT_CHANGE] = "\x1b[36m",
 	[EVENT_LIMIT] = "\x1b[33m",   [EVENT_FAIL] = "\x1b[35m",
+	[EVENT_ASK] = "\x1b[33m",
 };
 
 /* ": no rule allows it", ": deny gist.github.com (policy.yaml:3)" */

@@ -101,7 +101,8 @@ static bool on_task_row(void *data, int64_t id, const struct event_row *row)
 {
 	struct whose *w = data;
 
-	if (!row->command[0] || (!w->task->is_name && w->task->port != row->event.port))
+	if ((row->event.action != EVENT_DENY && row->event.action != EVENT_ASK) ||
+	    !row->command[0] || (!w->task->is_name && w->task->port != row->event.port))
 		return true;
 	for (size_t i = 0; i < w->count; i++)
 		if (strcmp(w->commands[i], row->command) == 0)
@@ -115,8 +116,7 @@ static bool on_task_row(void *data, int64_t id, const struct event_row *row)
 /* It is said as well as it can be seen: nothing depends on it. */
 static void print_whose(const struct show *s, const struct review *t)
 {
-	struct sqlite_query q = { .action = EVENT_DENY,
-				  .sandbox = t->sandbox,
+	struct sqlite_query q = { .sandbox = t->sandbox,
 				  .since_ms = t->first_ms,
 				  .max = ROWS_MAX };
 	struct sqlite_reader *reader = NULL;

@@ -31,13 +31,30 @@ class Box:
         self.packets, self.names = [], set()
 
     def probe(self, *probes, timeout=60):
-        before, asked = len(self.capture.packets()), len(self.world.dns.queries())
+        self._before = len(self.capture.packets()), len(self.world.dns.queries())
         answers = self._answers(probes, timeout)
-        self.packets = [p for p in self.capture.packets()[before:]
-                        if not (p.dst in (RESOLVER4, RESOLVER6) and p.dport == 53)]
-        # a resolver that was slow is asked for the root's name again
-        self.names = {q.name.lower() for q in self.world.dns.queries()[asked:]} - {""}
+        self.packets, self.names = self.left()
         return answers[0] if len(probes) == 1 else answers
+
+    def left(self):
+        """What has left since the probes that are under way began."""
+        packets, asked = self._before
+        # a resolver that was slow is asked for the root's name again
+        return ([p for p in self.capture.packets()[packets:] if not (p.dst in (RESOLVER4, RESOLVER6) and p.dport == 53)],
+                {q.name.lower() for q in self.world.dns.queries()[asked:]} - {""})
+
+    def accept(self, task, **body):
+        reply = self.send("POST", f"/review/{task['id']}/accept", json.dumps(body) if body else "")
+        assert reply.status == 200, reply
+
+    def dismiss(self, task):
+        reply = self.send("POST", f"/review/{task['id']}/dismiss")
+        assert reply.status == 200, reply
+
+    def reviews(self):
+        """Open tasks; none while the store is being made."""
+        reply = self.send("GET", "/review")
+        return reply.json()["tasks"] if reply.status == 200 else []
 
     def change(self, document):
         reply = self.send("POST", "/policy", document)

@@ -147,7 +147,7 @@ export interface ReviewTask {
 	diff?: readonly string[] | null;
 }
 
-export type Action = "allow" | "deny";
+export type Action = "allow" | "deny" | "ask";
 
 /** Weir's own keys are shown again as they were given; others are ignored. */
 export interface Rule {
@@ -291,7 +291,7 @@ export interface Denies {
 export interface Event {
 	ts: Time;
 	sandbox: string | null;
-	action: "allow" | "deny" | "panic" | "change" | "limit" | "fail" | "none";
+	action: "allow" | "deny" | "panic" | "change" | "limit" | "fail" | "ask" | "none";
 	layer: "dns" | "address" | "name" | "launch" | "none";
 	remote_ip: string | null;
 	remote_port: number | null;

@@ -186,7 +186,8 @@ static const struct {
 	{ "case of a key", "p.yaml", "defaultaction: deny\n",
 	  "'defaultaction' is not a key" },
 	{ "block as default", "p.yaml", "defaultAction: block\n",
-	  "p.yaml:1:16: defaultAction: 'block' is not an action: write allow or deny" },
+	  "p.yaml:1:16: defaultAction: 'block' is not an action: write allow, ask or "
+	  "deny" },
 	{ "boolean as default", "p.yaml", "defaultAction: true\n",
 	  "'true' is not an action" },
 	{ "nothing as default", "p.yaml", "defaultAction:\n", "nothing stands here" },

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Connections to the address that stands for a name that asks (sandbox/asks.h).
+ *
+ * HOW IT WORKS
+ * Such a connection is accepted, as each that the relay gets, and then nothing is read of
+ * it and nothing is dialled: it is parked, until its name is granted. The name is looked
+ * up then, as if the sandbox had asked for it, under the plan of that moment and through
+ * the same checks; what it teaches is what the connection is dialled to, and from there
+ * on it is a connection like others: what it shows is judged, and so is its address. The
+ * client has noticed nothing.
+ *
+ * A connection that is refused, because somebody said so, a rule does by now, or its time
+ * is over, gets the answer that denied names get, in its own protocol. */
+#include <errno.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+#include "dns/message.h"
+#include "policy/sinkhole.h"
+#include "relay/relay_internal.h"
+#include "sandbox/asks.h"
+#include "sandbox/learned.h"
+#include "sys/sock.h"
+
+enum {
+	LOOK_UP_MS = 30 * 1000, /* the resolver has long given up by then */
+};
+
+static int64_t now_of(const struct relay_flow *f)
+{
+	return loop_now_ms(f->served->relay->loop);
+}
+
+static void unpark(struct relay_flow *f)
+{
+	if (f->is_parked)
+		asks_unpark(f->served->sandbox);
+	f->is_parked = false;
+}
+
+void relay_park_leave(struct relay_flow *f)
+{
+	unpark(f);
+	f->lookups = 0;
+}
+
+static struct event event_of(const struct relay_flow *f, uint32_t rule)
+{
+	char text[DNS_NAME_TEXT_SIZE];
+	struct event e = {
+		.layer = EVENT_NAME,
+		.protocol = IPPROTO_TCP,
+		.port = f->asked.port,
+		.rule = rule == PLAN_NO_RULE ? EVENT_NO_RULE : rule,
+		.uid = UINT32_MAX,
+		.packets = 1,
+	};
+
+	snprintf(e.name, sizeof(e.name), "%s", dns_name_format(&f->name, text));
+	(void)!sock_ends(f->client.source.fd, &e.from, &e.to);
+	return e;
+}
+
+static void refuse(struct relay_flow *f, const struct plan_verdict *v, const char *why)
+{
+	struct sandbox *s = f->served->sandbox;
+	struct event e = event_of(f, v->rule);
+
+	relay_park_leave(f);
+	loop_timer_stop(f->served->relay->loop, &f->timer);
+	f->timed_out = false;
+	f->told = true;
+	f->sinkhole = true;
+	f->rule = v->rule;
+	f->reason = why;
+	f->allowable = v->action != POLICY_DENY || v->rule == PLAN_NO_RULE;
+	e.action = EVENT_DENY;
+	e.allowable = f->allowable;
+	snprintf(e.reason, sizeof(e.reason), "%s", why);
+	s->counters[COUNT_FLOWS_DENIED]++;
+	sandbox_event(s, &e, now_of(f));
+	f->state = FLOW_ACCEPTED;
+	relay_flow_await_first(f);
+	if (f->state != FLOW_DEAD)
+		relay_flow_queue(f);
+}
+
+/* The granted name is looked up, once for all flows that wait for it. */
+static void begin_look_up(struct relay_flow *f)
+{
+	struct sandbox *s = f->served->sandbox;
+	struct relay_flow *other;
+
+	unpark(f);
+	f->timed_out = false;
+	if (!s->look_up ||
+	    loop_timer_in(f->served->relay->loop, &f->timer, LOOK_UP_MS) < 0) {
+		relay_flow_abort(f);
+		return;
+	}
+	LIST_FOREACH(other, &f->served->flows, in_sandbox)
+	{
+		if (other != f && other->state == FLOW_PARKED && other->lookups > 0 &&
+		    dns_name_equal(&other->name, &f->name)) {
+			f->lookups = other->lookups;
+			return;
+		}
+	}
+	f->lookups = s->ipv6 ? 2 : 1;
+	s->look_up(s, &f->name, DNS_TYPE_A);
+	if (s->ipv6)
+		s->look_up(s, &f->name, DNS_TYPE_AAAA);
+}
+
+/* Of the family that the client has dialled, if the name has one of it. */
+static bool find_address(const struct relay_flow *f, struct addr *ret)
+{
+	const struct sandbox *s = f->served->sandbox;
+	const enum addr_family own = (enum addr_family)f->asked.addr.family;
+	const enum addr_family other = own == ADDR_V4 ? ADDR_V6 : ADDR_V4;
+
+	return learned_addrs(s->learned, &f->name, own, now_of(f), ret, 1) > 0 ||
+	       (s->ipv6 &&
+		learned_addrs(s->learned, &f->name, other, now_of(f), ret, 1) > 0) ||
+	       (other == ADDR_V4 &&
+		learned_addrs(s->learned, &f->name, other, now_of(f), ret, 1) > 0);
+}
+
+/* The connection goes on as if it had been made to @a. */
+static void go_on(struct relay_flow *f, const struct addr *a)
+{
+	relay_park_leave(f);
+	loop_timer_stop(f->served->relay->loop, &f->timer);
+	f->timed_out = false;
+	f->asked.addr = f->dialled.addr = *a;
+	f->name = (struct dns_name){ .size = 0 };
+	relay_flow_begin(f);
+	if (f->state != FLOW_DEAD)
+		relay_flow_queue(f);
+}
+
+static void fail(struct relay_flow *f)
+{
+	f->served->sandbox->counters[COUNT_FLOWS_FAILED]++;
+	relay_fail(f->served, &f->asked, &f->name, "the granted name has no address");
+	relay_flow_abort(f);
+}
+
+static void park(struct relay_flow *f, const struct plan_verdict *v)
+{
+	struct sandbox *s = f->served->sandbox;
+	const int64_t ms = 1000 * (int64_t)plan_limit(&s->plan, LIMIT_ASK_TIMEOUT_SEC);
+	struct event e = event_of(f, v->rule);
+
+	if (!asks_park(s, &e, now_of(f))) {
+		refuse(f, v, ASKS_TOO_MANY);
+		return;
+	}
+	f->is_parked = true;
+	if (loop_timer_in(f->served->relay->loop, &f->timer, ms) < 0)
+		refuse(f, v, ASKS_TOO_MANY);
+}
+
+/* By the plan as it is now. */
+static void judge(struct relay_flow *f)
+{
+	const struct plan *p = &f->served->sandbox->plan;
+	const struct plan_verdict v = plan_match_name(p, &f->name);
+	const bool has_port =
+		plan_port_list_has(p, v.port_list, IPPROTO_TCP, f->asked.port);
+
+	if (v.action == POLICY_DENY)
+		refuse(f, &v, plan_reason(v, "the name is not allowed"));
+	else if (v.action == POLICY_ASK && !has_port)
+		refuse(f, &v, "the rule does not list this port");
+	else if (v.action == POLICY_ALLOW && has_port && f->lookups == 0)
+		begin_look_up(f);
+	else if (f->lookups > 0 && !(v.action == POLICY_ALLOW && has_port))
+		refuse(f, &v, "the grant has ended");
+	/* A grant of another port of the name leaves this one waiting. */
+	else if (f->lookups == 0 && !f->is_parked)
+		park(f, &v);
+}
+
+bool relay_park_begin(struct relay_flow *f)
+{
+	struct sandbox *s = f->served->sandbox;
+	const struct dns_name *name = asks_name(s, &f->asked.addr, now_of(f));
+
+	if (!name)
+		return false;
+	f->state = FLOW_PARKED;
+	f->name = *name;
+	judge(f);
+	return true;
+}
+
+void relay_park_recheck(struct relay_flow *f)
+{
+	judge(f);
+}
+
+/* The client has closed its side, and nothing that it sent is to go anywhere. */
+static bool is_gone(struct relay_flow *f)
+{
+	uint8_t byte;
+
+	return f->client.failed ||
+	       (f->client.hung_up &&
+		recv(f->client.source.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0);
+}
+
+void relay_park_run(struct relay_flow *f)
+{
+	const bool is_over = f->timed_out, is_looked_up = f->is_looked_up;
+	const struct plan_verdict v =
+		plan_match_name(&f->served->sandbox->plan, &f->name);
+	struct addr a;
+
+	f->timed_out = f->is_looked_up = false;
+	if (is_gone(f))
+		relay_flow_abort(f);
+	else if (f->lookups == 0 && f->is_dismissed)
+		refuse(f, &v, ASKS_DISMISSED);
+	else if (is_over && f->is_parked)
+		refuse(f, &v, ASKS_UNANSWERED);
+	else if (is_looked_up && find_address(f, &a))
+		go_on(f, &a);
+	else if ((is_looked_up && f->lookups == 0) || is_over)
+		fail(f);
+}
+
+void relay_looked_up(struct sandbox *s, const struct dns_name *name)
+{
+	struct relay_flow *f;
+
+	if (!s->relayed)
+		return;
+	LIST_FOREACH(f, &s->relayed->flows, in_sandbox)
+	{
+		if (f->state != FLOW_PARKED || f->lookups == 0 ||
+		    !dns_name_equal(&f->name, name))
+			continue;
+		f->lookups--;
+		f->is_looked_up = true;
+		relay_flow_queue(f);
+	}
+}
+
+void relay_dismiss(struct sandbox *s, const struct dns_name *name, uint16_t port)
+{
+	struct relay_flow *f;
+
+	if (!s->relayed)
+		return;
+	LIST_FOREACH(f, &s->relayed->flows, in_sandbox)
+	{
+		if (f->state != FLOW_PARKED || !f->is_parked ||
+		    (port != 0 && port != f->asked.port) ||
+		    !dns_name_equal(&f->name, name))
+			continue;
+		f->is_dismissed = true;
+		relay_flow_queue(f);
+	}
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/* sandbox/asks - names that ask (`action: ask`), and what waits until they are granted.
+ *
+ * HOW IT WORKS
+ * A grant is a rule that allows the name. Before there is one nothing leaves for it.
+ * Where TCP goes through the relay, a look-up gets an address that stands for this name
+ * alone (policy/sinkhole.h), at once; what is dialled there is parked in the relay
+ * (relay/relay_park.c), which looks the name up itself when it is granted. Where TCP
+ * takes another way the query is parked (resolver/parked.c), for no longer than clients
+ * wait.
+ *
+ * Whatever is parked counts here, at most LIMIT_PARKED in a sandbox, and each is told as
+ * an EVENT_ASK, which equal ones fold into. Each change of the plan judges it again; so
+ * it ends by a grant, by a deny, by a dismissal, or when its time is over: refused. */
+#pragma once
+
+#include "sandbox/sandbox.h"
+
+enum {
+	ASKS_QUERY_MS = 4000,	   /* that a query is parked: libcs ask again after 5 s */
+	ASKS_KEEP_MS = 120 * 1000, /* an address stands for its name at least so long
+				    * after it was given last; while all do there is none
+				    * for a new name */
+};
+
+#define ASKS_UNANSWERED "asked, and nobody has answered"
+#define ASKS_DISMISSED	"asked, and refused by who was asked"
+#define ASKS_TOO_MANY	"asked, and too many wait for an answer"
+
+/* TCP of @s goes through the relay, whatever the names. */
+bool asks_by_relay(const struct sandbox *s);
+
+/* The address that stands for @name. False: there is none. */
+bool asks_address(struct sandbox *s, const struct dns_name *name, enum addr_family family,
+		  int64_t now_ms, struct addr *ret) MUST_CHECK;
+/* The name that @a stands for; borrowed, until the next asks_address(). NULL: none. */
+const struct dns_name *asks_name(struct sandbox *s, const struct addr *a, int64_t now_ms);
+
+/* One more is parked, for @e, whose name and port are set. Return: false where
+ * LIMIT_PARKED are. */
+bool asks_park(struct sandbox *s, struct event *e, int64_t now_ms) MUST_CHECK;
+/* One of them isn't any more. */
+void asks_unpark(struct sandbox *s);
+void asks_free(struct sandbox *s);
