@@ -61,7 +61,8 @@ static struct event event_of(const struct relay_flow *f, uint32_t rule)
 	return e;
 }
 
-static void refuse(struct relay_flow *f, const struct plan_verdict *v, const char *why)
+static void refuse_parked(struct relay_flow *f, const struct plan_verdict *v,
+			  const char *why)
 {
 	struct sandbox *s = f->served->sandbox;
 	struct event e = event_of(f, v->rule);
@@ -127,7 +128,7 @@ static bool find_address(const struct relay_flow *f, struct addr *ret)
 }
 
 /* The connection goes on as if it had been made to @a. */
-static void go_on(struct relay_flow *f, const struct addr *a)
+static void carry_on(struct relay_flow *f, const struct addr *a)
 {
 	relay_park_leave(f);
 	loop_timer_stop(f->served->relay->loop, &f->timer);
@@ -153,16 +154,16 @@ static void park(struct relay_flow *f, const struct plan_verdict *v)
 	struct event e = event_of(f, v->rule);
 
 	if (!asks_park(s, &e, now_of(f))) {
-		refuse(f, v, ASKS_TOO_MANY);
+		refuse_parked(f, v, ASKS_TOO_MANY);
 		return;
 	}
 	f->is_parked = true;
 	if (loop_timer_in(f->served->relay->loop, &f->timer, ms) < 0)
-		refuse(f, v, ASKS_TOO_MANY);
+		refuse_parked(f, v, ASKS_TOO_MANY);
 }
 
 /* By the plan as it is now. */
-static void judge(struct relay_flow *f)
+static void judge_parked(struct relay_flow *f)
 {
 	const struct plan *p = &f->served->sandbox->plan;
 	const struct plan_verdict v = plan_match_name(p, &f->name);
@@ -170,13 +171,13 @@ static void judge(struct relay_flow *f)
 		plan_port_list_has(p, v.port_list, IPPROTO_TCP, f->asked.port);
 
 	if (v.action == POLICY_DENY)
-		refuse(f, &v, plan_reason(v, "the name is not allowed"));
+		refuse_parked(f, &v, plan_reason(v, "the name is not allowed"));
 	else if (v.action == POLICY_ASK && !has_port)
-		refuse(f, &v, "the rule does not list this port");
+		refuse_parked(f, &v, "the rule does not list this port");
 	else if (v.action == POLICY_ALLOW && has_port && f->lookups == 0)
 		begin_look_up(f);
 	else if (f->lookups > 0 && !(v.action == POLICY_ALLOW && has_port))
-		refuse(f, &v, "the grant has ended");
+		refuse_parked(f, &v, "the grant has ended");
 	/* A grant of another port of the name leaves this one waiting. */
 	else if (f->lookups == 0 && !f->is_parked)
 		park(f, &v);
@@ -191,13 +192,13 @@ bool relay_park_begin(struct relay_flow *f)
 		return false;
 	f->state = FLOW_PARKED;
 	f->name = *name;
-	judge(f);
+	judge_parked(f);
 	return true;
 }
 
 void relay_park_recheck(struct relay_flow *f)
 {
-	judge(f);
+	judge_parked(f);
 }
 
 /* The client has closed its side, and nothing that it sent is to go anywhere. */
@@ -221,11 +222,11 @@ void relay_park_run(struct relay_flow *f)
 	if (is_gone(f))
 		relay_flow_abort(f);
 	else if (f->lookups == 0 && f->is_dismissed)
-		refuse(f, &v, ASKS_DISMISSED);
+		refuse_parked(f, &v, ASKS_DISMISSED);
 	else if (is_over && f->is_parked)
-		refuse(f, &v, ASKS_UNANSWERED);
+		refuse_parked(f, &v, ASKS_UNANSWERED);
 	else if (is_looked_up && find_address(f, &a))
-		go_on(f, &a);
+		carry_on(f, &a);
 	else if ((is_looked_up && f->lookups == 0) || is_over)
 		fail(f);
 }

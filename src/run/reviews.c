@@ -19,7 +19,7 @@ static struct review *find_like(const struct run_reviews *r, const struct event 
 }
 
 /* Room at the end of the table. */
-static struct review *add(struct run_reviews *r)
+static struct review *add_task(struct run_reviews *r)
 {
 	size_t gone = 0;
 
@@ -47,7 +47,7 @@ struct review *run_reviews_note(struct run_reviews *r, const struct event *e,
 		return NULL;
 	t = find_like(r, e, destination);
 	if (!t) {
-		t = add(r);
+		t = add_task(r);
 		if (!t)
 			return NULL;
 		*t = (struct review){ .id = ++r->last_id,
