@@ -54,12 +54,17 @@ static void set_policy(struct fuzz *f)
 	w->policy.limits[LIMIT_ADDRESSES] = bits & 2 ? 16 : 0;
 	w->policy.limits[LIMIT_LEARNED_NAMES] = bits & 4 ? 16 : 0;
 	w->policy.limits[LIMIT_QUERIES_IN_FLIGHT] = bits & 8 ? 2 : 0;
+	w->policy.limits[LIMIT_PARKED] = bits & 2 ? 2 : 0;
 	world_rule(w, POLICY_DENY, "secret.pkg.test", 0, 0, 0);
 	world_rule(w, POLICY_DENY, "45.66.0.0/16", 0, 0, 0);
 	if (!(bits & 16))
 		world_rule(w, POLICY_ALLOW, "api.ok.test", bits & 32 ? 443 : 22, 0, 0);
+	else if (bits & 32)
+		world_rule(w, POLICY_ASK, "api.ok.test", 443, 0, 0);
 	if (!(bits & 64))
 		world_rule(w, POLICY_ALLOW, "*.pkg.test", 443, 0, PLAN_TYPE_TXT);
+	else if (bits & 1)
+		world_rule(w, POLICY_ASK, "*.pkg.test", 443, 0, 0);
 	world_rule(w, POLICY_ALLOW, "private.test", bits & 128 ? 80 : 443, PLAN_PRIVATE,
 		   0);
 	if (!(w->reply_count & 1 ? world_change(w) : world_apply(w)))
@@ -233,7 +238,7 @@ static void finish(struct fuzz *f)
 				resolver_next_ms(f->w->resolver) != INT64_MAX)
 		abort();
 	for (size_t i = 0; i < WORLD_SANDBOXES; i++)
-		if (replies_to(f, i) != f->due[i])
+		if (replies_to(f, i) != f->due[i] || f->w->sandboxes[i].parked != 0)
 			abort();
 }
 

@@ -6,7 +6,7 @@
  *
  *   servers S [try=MS] [probe=MS] [name=NAME]
  *                                  first of all; 2 when it is absent
- *   allow|deny TARGET [port=N] [private] [required] [types=ptr+txt+srv+mx]
+ *   allow|ask|deny TARGET [port=N] [private] [required] [types=ptr+txt+srv+mx]
  *   dns live|pinned
  *   limit NAME VALUE               as under `limits:`
  *   apply                          compile: from now on all sandboxes have this policy
@@ -206,6 +206,11 @@ static void do_allow(struct player *p)
 static void do_deny(struct player *p)
 {
 	add_rule(p, POLICY_DENY);
+}
+
+static void do_ask(struct player *p)
+{
+	add_rule(p, POLICY_ASK);
 }
 
 static void do_limit(struct player *p)
@@ -643,23 +648,24 @@ static const struct {
 	const char *name;
 	void (*fn)(struct player *p);
 } verbs[] = {
-	{ "servers", do_servers }, { "allow", do_allow },
-	{ "deny", do_deny },	   { "limit", do_limit },
-	{ "apply", do_apply },	   { "forget", do_forget },
-	{ "ipv6", do_ipv6 },	   { "state", do_state },
-	{ "probe", do_probe },	   { "query", do_query },
-	{ "raw", do_raw },	   { "turn", do_turn },
-	{ "wait", do_wait },	   { "upstream", do_upstream },
-	{ "open", do_open },	   { "respond", do_respond },
-	{ "lost", do_lost },	   { "dead", do_dead },
-	{ "fail", do_fail },	   { "reply", do_reply },
-	{ "noreply", do_noreply }, { "learned", do_learned },
-	{ "kernel", do_kernel },   { "commits", do_commits },
-	{ "items", do_items },	   { "events", do_events },
-	{ "count", do_count },	   { "troubles", do_troubles },
-	{ "change", do_change },   { "detach", do_detach },
-	{ "dns", do_dns },	   { "pin", do_pin },
-	{ "pinned", do_pinned },   { "unpinned", do_unpinned },
+	{ "servers", do_servers },   { "allow", do_allow },
+	{ "ask", do_ask },	     { "deny", do_deny },
+	{ "limit", do_limit },	     { "apply", do_apply },
+	{ "forget", do_forget },     { "ipv6", do_ipv6 },
+	{ "state", do_state },	     { "probe", do_probe },
+	{ "query", do_query },	     { "raw", do_raw },
+	{ "turn", do_turn },	     { "wait", do_wait },
+	{ "upstream", do_upstream }, { "open", do_open },
+	{ "respond", do_respond },   { "lost", do_lost },
+	{ "dead", do_dead },	     { "fail", do_fail },
+	{ "reply", do_reply },	     { "noreply", do_noreply },
+	{ "learned", do_learned },   { "kernel", do_kernel },
+	{ "commits", do_commits },   { "items", do_items },
+	{ "events", do_events },     { "count", do_count },
+	{ "troubles", do_troubles }, { "change", do_change },
+	{ "detach", do_detach },     { "dns", do_dns },
+	{ "pin", do_pin },	     { "pinned", do_pinned },
+	{ "unpinned", do_unpinned },
 };
 
 static void play_line(struct player *p, char *line)

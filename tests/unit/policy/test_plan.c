@@ -490,6 +490,79 @@ TEST(no_rule_opens_what_stands_for_denied_names)
 	}
 }
 
+static enum policy_action action_of(const struct plan *p, const char *addr, uint16_t port)
+{
+	struct addr a = addr_of(addr);
+
+	return plan_match_addr(p, &a, IPPROTO_TCP, port).action;
+}
+
+TEST(what_asks_comes_behind_what_allows_an_address)
+{
+	struct rule rules[] = {
+		addr_rule(POLICY_ASK, "93.0.0.0/8"),
+		addr_rule(POLICY_ALLOW, "93.1.0.0/16"),
+		addr_rule(POLICY_DENY, "93.1.2.0/24"),
+		name_rule(POLICY_ASK, TARGET_WITHIN, "a.test"),
+	};
+	struct policy policy = { .rules = rules, .count = ARRAY_SIZE(rules) };
+	struct world w = compile(&policy);
+	struct dns_name name = name_of("b.a.test");
+	struct addr a = addr_of("93.7.7.7");
+
+	assert_int_equal(action_of(&w.plan, "93.7.7.7", 443), POLICY_ASK);
+	assert_int_equal(action_of(&w.plan, "93.7.7.7", 53), POLICY_DENY);
+	assert_int_equal(action_of(&w.plan, "93.1.7.7", 443), POLICY_ALLOW);
+	assert_int_equal(action_of(&w.plan, "93.1.2.7", 443), POLICY_DENY);
+	assert_int_equal(action_of(&w.plan, "94.1.2.7", 443), POLICY_DENY);
+	/* An allowed name may teach it, and the kernel knows of no such rule. */
+	assert_false(plan_denies_addr(&w.plan, &a));
+	for (size_t i = 0; i < plan_prefix_count(&w.plan); i++)
+		assert_int_not_equal(plan_prefix(&w.plan, i).action, POLICY_ASK);
+	assert_int_equal(plan_match_name(&w.plan, &name).action, POLICY_ASK);
+	assert_true(plan_asks(&w.plan));
+	world_done(&w);
+}
+
+TEST(a_default_that_asks_keeps_closed_what_nobody_is_asked_for)
+{
+	static const char *const closed[] = { "metadata.google.internal", "dns.google",
+					      "cloudflare-dns.com" };
+	struct policy policy = { .default_action = POLICY_ASK };
+	struct world w = compile(&policy);
+	struct dns_name name = name_of("a.test");
+
+	assert_int_equal(plan_match_name(&w.plan, &name).action, POLICY_ASK);
+	assert_int_equal(action_of(&w.plan, "93.7.7.7", 443), POLICY_ASK);
+	assert_int_equal(action_of(&w.plan, "169.254.169.254", 80), POLICY_DENY);
+	assert_int_equal(action_of(&w.plan, "8.8.8.8", 443), POLICY_DENY);
+	for (size_t i = 0; i < ARRAY_SIZE(closed); i++) {
+		name = name_of(closed[i]);
+		assert_int_equal(plan_match_name(&w.plan, &name).action, POLICY_DENY);
+	}
+	world_done(&w);
+}
+
+TEST(what_stands_for_names_is_of_one_kind)
+{
+	struct dns_name name = name_of("a.test");
+	uint8_t n;
+
+	for (int v6 = 0; v6 < 2; v6++) {
+		const enum addr_family family = v6 ? ADDR_V6 : ADDR_V4;
+		struct addr denied = sinkhole_addr(family, &name);
+
+		assert_false(sinkhole_is_ask(&denied, &n));
+		for (int i = 0; i < SINKHOLE_ADDRESSES; i++) {
+			struct addr a = sinkhole_ask_addr(family, (uint8_t)i);
+
+			assert_true(sinkhole_has(&a) && sinkhole_is_ask(&a, &n));
+			assert_int_equal(n, i);
+			assert_false(addr_equal(&a, &denied));
+		}
+	}
+}
+
 TEST(what_was_given_is_known_in_both_families)
 {
 	struct sinkholes given = { 0 };

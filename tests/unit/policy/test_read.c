@@ -188,6 +188,12 @@ static const struct {
 	{ "block as default", "p.yaml", "defaultAction: block\n",
 	  "p.yaml:1:16: defaultAction: 'block' is not an action: write allow, ask or "
 	  "deny" },
+	{ "asks, and says more than ports", "p.yaml",
+	  "egress: [{action: ask, target: a.test, private: true}]\n",
+	  "egress[0].private: a rule that asks lets nothing pass" },
+	{ "asks for a time", "p.yaml",
+	  "egress: [{action: ask, target: a.test, until: 2026-11-20T13:31:08Z}]\n",
+	  "egress[0].until: a rule that asks" },
 	{ "boolean as default", "p.yaml", "defaultAction: true\n",
 	  "'true' is not an action" },
 	{ "nothing as default", "p.yaml", "defaultAction:\n", "nothing stands here" },
@@ -668,6 +674,43 @@ TEST(refusing_needs_what_refuses)
 		assert_int_equal(policy_check(&r, &w.policy),
 				 rows[i].fault[0] ? -EINVAL : 0);
 		assert_string_equal(faults_text(&w), rows[i].fault);
+		world_done(&w);
+	}
+}
+
+TEST(who_can_not_be_asked_is_an_error)
+{
+	static const struct {
+		const char *text, *fault;
+	} rows[] = {
+		{ "defaultAction: ask\nverify: tls\n", "" },
+		{ "egress: [{action: ask, target: '**.a.test', ports: [443]}]\n", "" },
+		{ "egress: [{action: ask, target: 10.0.0.0/8}]\n", "" },
+		{ "egress: [{action: ask, target: metadata.google.internal}]\n",
+		  "can't be asked for: it is a cloud's metadata" },
+		{ "egress: [{action: ask, target: '*.google.internal'}]\n",
+		  "can't be asked for: it is a cloud's metadata" },
+		{ "egress: [{action: ask, target: 169.254.169.254}]\n",
+		  "can't be asked for: it is special" },
+		{ "egress: [{action: ask, target: 127.0.0.0/8}]\n",
+		  "can't be asked for: it is special" },
+		{ "defaultAction: allow\negress: [{action: ask, target: 93.0.0.0/8}]\n",
+		  "asks for an address, which defaultAction: allow opens" },
+		{ "dns: pinned\negress: [{action: ask, target: a.test}]\n",
+		  "asks, but dns: pinned resolves every name before the start" },
+		{ "dns: pinned\ndefaultAction: ask\n",
+		  "'pinned' needs defaultAction: deny" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct world w = { 0 };
+		struct policy_reader r = reader(&w);
+
+		world_read(&w, "p.yaml", rows[i].text);
+		assert_int_equal(policy_check(&r, &w.policy),
+				 rows[i].fault[0] ? -EINVAL : 0);
+		if (!strstr(faults_text(&w), rows[i].fault))
+			fail_msg("%s: %s", rows[i].text, faults_text(&w));
 		world_done(&w);
 	}
 }
