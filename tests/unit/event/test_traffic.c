@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Bytes by destination: each counted once, and no more destinations than the bytes pay
  * for. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 #include "event/traffic.h"
 
@@ -41,7 +39,7 @@ static uint64_t shown(const struct traffic *t)
 	return all;
 }
 
-static void each_byte_is_counted_once(void **state)
+TEST(each_byte_is_counted_once)
 {
 	struct traffic *t = traffic_new();
 	struct event lookup = { .action = EVENT_ALLOW, .layer = EVENT_DNS, .bytes = 7 };
@@ -70,7 +68,7 @@ static void each_byte_is_counted_once(void **state)
 }
 
 /* Names without end, of a few bytes each, push none out; one that is heavy gets in. */
-static void a_flood_of_names_is_the_others(void **state)
+TEST(a_flood_of_names_is_the_others)
 {
 	enum { FLOOD = 20000 };
 	struct traffic *t = traffic_new();
@@ -105,7 +103,7 @@ static void a_flood_of_names_is_the_others(void **state)
 
 /* Whatever the sandbox sends, the names that were ever shown cost it bytes: for each
  * place one more than twice as many bytes each time. */
-static void names_that_were_shown_cost_bytes(void **state)
+TEST(names_that_were_shown_cost_bytes)
 {
 	enum { STEPS = 200000 };
 	struct traffic *t = traffic_new();
@@ -131,15 +129,4 @@ static void names_that_were_shown_cost_bytes(void **state)
 		bits++;
 	assert_in_range(changes, TRAFFIC_SHOWN, TRAFFIC_SHOWN * (bits + 1));
 	traffic_free(t);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_byte_is_counted_once),
-		cmocka_unit_test(a_flood_of_names_is_the_others),
-		cmocka_unit_test(names_that_were_shown_cost_bytes),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }
