@@ -302,7 +302,7 @@ static void write_counters(struct metrics *m, const struct api_status *s)
 	counter(m, "policy_updates_total", "Policies put in force.", s->policy_updates);
 	counter(m, "policy_failures_total", "Policies that were refused or failed.",
 		s->policy_failures);
-	counter(m, "webhook_sent_total", "Denied names told to webhooks.",
+	counter(m, "webhook_sent_total", "Denied names sent to webhooks.",
 		s->webhook_sent);
 	counter(m, "webhook_dropped_total", "Denied names that webhooks never got.",
 		s->webhook_dropped);
@@ -400,8 +400,8 @@ static void write_api(struct metrics *m, const struct api *a)
 	}
 	counter(m, "api_unauthorized_total", "Requests without the token.",
 		a->counts.unauthorized);
-	counter(m, "api_forbidden_total", "Requests for what nobody may do here.",
-		a->counts.forbidden);
+	counter(m, "api_forbidden_total",
+		"Requests for what is refused to everybody here.", a->counts.forbidden);
 	counter(m, "api_evicted_total", "Silent connections that made room for others.",
 		a->conns.evicted);
 	counter(m, "api_timed_out_total", "Requests that took too long.",

@@ -260,7 +260,7 @@ static int check_path(const char *volume, const char *path, const struct world *
 			       dir.rest) >= PATH_MAX)
 		r = -ENAMETOOLONG;
 	return r < 0 ? refuse_volume(err, volume,
-				     "where it leads can't be told: ", strerror(-r))
+				     "where it leads can't be seen: ", strerror(-r))
 		     : 0;
 }
 
@@ -378,7 +378,7 @@ static int check(const char *volume, const struct world *w, struct arena *arena,
 	if (r < 0)
 		return r;
 	if (strchr(real, ':'))
-		return refuse_volume(err, volume, "an engine can't be told of the path ",
+		return refuse_volume(err, volume, "an engine can't be given the path ",
 				     real);
 	*ret = arena_printf(arena, "%s%s", real[0] ? real : "/", volume + len);
 	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");

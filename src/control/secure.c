@@ -149,7 +149,8 @@ static void start_api(struct control_secure *x)
 				s->spec.tls_cert, s->spec.tls_key);
 		files_done(&files);
 		snprintf(x->trouble, sizeof(x->trouble), "%.300s; %s", err.text,
-			 x->api ? "those before serve on" : "nobody is served over TCP");
+			 x->api ? "those before serve on"
+				: "no request is served over TCP");
 		loglines_say(s->log, clock_wall_ms(), LOGLINES_ERROR, "%s", x->trouble);
 		if (x->api)
 			return;

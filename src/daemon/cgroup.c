@@ -386,8 +386,8 @@ void cgroup_guard_check(struct daemon *w)
 {
 	if (!w->host.guard || filter_parents_stands(w->host.guard))
 		return;
-	log_warning("somebody has removed the guard of the cgroups' parents; it is put "
-		    "back");
+	log_warning("another process has removed the guard of the cgroups' parents; "
+		    "it is put back");
 	cgroup_guard_load(w);
 }
 

@@ -85,7 +85,7 @@ static void check(struct daemon_sandbox *d)
 {
 	if (d->life.state == LIFECYCLE_ACTIVE &&
 	    (gone_pid_of(d->spec.where) != 0 || !is_where_it_was(d)) && !has_members(d))
-		daemon_sandbox_on_gone(d, "nobody lives in its network namespace",
+		daemon_sandbox_on_gone(d, "no process is in its network namespace",
 				       "its network namespace is gone", true);
 }
 

@@ -658,8 +658,8 @@ void draft_write(const struct draft *d, FILE *out)
 {
 	fputs("# Made by `weir learn` of what ", out);
 	print_escaped(out, d->args->program);
-	fputs(" used. Read it before you use it: whoever may talk to a host\n"
-	      "# may send it all that the command can read.\n",
+	fputs(" used. Read it before you use it: a host that is\n"
+	      "# allowed may be sent all that the command can read.\n",
 	      out);
 	if (d->args->unseen > 0)
 		fprintf(out,

@@ -204,7 +204,7 @@ static int run_with(struct review_store *r, const char *sql, const int64_t *numb
 		sqlite3_bind_int64(s, (int)i + 1, numbers[i]);
 	rc = sqlite3_step(s);
 	if (rc != SQLITE_DONE && rc != SQLITE_ROW)
-		code = sqlite_fault(r->db, rc, "cannot note who was told", err);
+		code = sqlite_fault(r->db, rc, "cannot note who was notified", err);
 	sqlite3_finalize(s);
 	return code;
 }

@@ -325,8 +325,8 @@ int sqlite_file_check_log(sqlite3 *db, const struct sqlite_config *config,
 	if (log_bytes(config->directory) <= max)
 		return 0;
 	return err_set(err, -EBUSY,
-		       "the log of the database is full: somebody reads it and doesn't "
-		       "end");
+		       "the log of the database is full: another process reads it and "
+		       "doesn't end");
 }
 
 /* The newest stays: its number is where the next one's begins, and whoever copies rows

@@ -43,7 +43,7 @@ static int too_busy(struct err *err)
 {
 	return err_set(err, -EBUSY,
 		       "cannot tell whether a unix socket of the host lies in the "
-		       "writable paths: somebody moves files there all the time");
+		       "writable paths: files are moved there all the time");
 }
 
 /* --- mounts --- */

@@ -29,11 +29,11 @@ struct way_out {
 
 static const char storage[] = "anybody can rent a bucket under it, and upload to it";
 static const char tunnel[] = "anybody can put a server behind it";
-static const char fetcher[] = "it fetches other sites for whoever asks";
+static const char fetcher[] = "it fetches other sites for anybody";
 static const char drop[] = "it takes data from anybody";
 static const char telemetry[] = "it takes data with anybody's key";
 static const char writes[] =
-	"meant to be read, but over TLS Weir can't hold it to that: whoever holds a "
+	"meant to be read, but over TLS Weir can't hold it to that: a program with a "
 	"token can write there; give the sandbox none";
 
 static const struct way_out ways_out[] = {

@@ -580,7 +580,7 @@ static int find_front(struct edit *e, struct err *err)
 	if (r == -ENOMEM)
 		return err_sys(err, r, "cannot read the policy");
 	if (r < 0 || !find_position(&e->lines, root, &e->arena, &e->position)) {
-		by_hand(err, "there is no place in it that can be told",
+		by_hand(err, "there is no place in it that is certain",
 			e->additions[0].text);
 		return -ENOTSUP;
 	}

@@ -266,8 +266,8 @@ static void print_name(const struct plan *p, const struct query *q,
 	if (a->verdict.action == POLICY_DENY) {
 		fputs(plan_denied_names(p) == POLICY_DENIED_REFUSE
 			      ? "  answer: an address where connections are refused, and "
-				"nobody is asked\n"
-			      : "  answer: NXDOMAIN, and nobody is asked\n",
+				"no name server is asked\n"
+			      : "  answer: NXDOMAIN, and no name server is asked\n",
 		      out);
 		return;
 	}

@@ -308,7 +308,7 @@ void doctor_owner(struct doctor *d, struct doctor_row *row)
 		doctor_found(d, row, DOCTOR_WARNING,
 			     "this kernel doesn't know owner with persist (Linux 6.9)");
 		row->follows =
-			"whoever is root over the sandbox's namespace from outside "
+			"a process outside that is root over the sandbox's namespace "
 			"could change the filter; the command inside can't";
 	}
 }

@@ -381,7 +381,7 @@ static const struct cli_option options[] = {
 	{ "token", "TEXT", "what callers of the API show; better given as a variable",
 	  OPTION_IN(TEXT, struct sidecar_spec, token) },
 	{ "api-open", NULL,
-	  "without a token, let whoever reaches the API change the policy",
+	  "without a token, let everybody who reaches the API change the policy",
 	  OPTION_IN(FLAG, struct sidecar_spec, api_open) },
 	{ "upstream-probe", "NAME", "the name that probes ask for (the root's servers)",
 	  set_probe, .was = "dns-upstream-probe" },
@@ -409,7 +409,7 @@ static const struct cli_option options[] = {
 	  "whether the host's own network namespace is refused (on)",
 	  OPTION_IN(SWITCH, struct sidecar_spec, host_network_check) },
 	{ "end-with-stdin", NULL,
-	  "end when standard input ends: whoever started this holds its other end",
+	  "end when standard input ends, whose other end the starter of this holds",
 	  OPTION_IN(FLAG, struct sidecar_spec, end_with_stdin) },
 	{ "healthy", NULL, "ask the sidecar that runs here whether it is, and leave",
 	  OPTION_IN(FLAG, struct sidecar_spec, healthy) },
@@ -689,7 +689,7 @@ int cli_sidecar_parse(int argc, char **argv, struct sidecar_spec *ret, struct er
 				  "--block-doh-443");
 	check_whole(ret, &all);
 	if (ret->mode == SIDECAR_MODE_DNS)
-		sidecar_warn(ret, "mode dns refuses names alone: whoever knows an "
+		sidecar_warn(ret, "mode dns refuses names alone: a program that knows an "
 				  "address reaches it");
 	return all.code < 0 ? err_set(err, -EINVAL, "%s", all.text) : 0;
 }

@@ -48,7 +48,7 @@ static const struct cli_option attach_options[] = {
 	{ "uid", "USER", "a user of this host, by name or number",
 	  OPTION_IN(TEXT_ONCE, struct spec, uid) },
 	{ "guard-parent", NULL,
-	  "with --cgroup: close its parent to groups that nobody knows",
+	  "with --cgroup: close its parent to groups that the daemon doesn't know",
 	  OPTION_IN(FLAG, struct spec, guard_parent) },
 	{ "again", NULL,
 	  "it may be attached already: it gets this policy (not with --netns)",

@@ -206,7 +206,7 @@ static bool is_wanted(const struct show *s, const struct review *t)
 	if (s->spec.yes)
 		return true;
 	if (isatty(STDIN_FILENO) != 1) {
-		log_error("nobody is there to be asked: --yes says that it is wanted");
+		log_error("there is no terminal to ask at: --yes says that it is wanted");
 		return false;
 	}
 	fputs("add it? [y/N] ", stderr);

@@ -185,7 +185,7 @@ static void read_permission(struct import *im, const struct node *n, const char 
 	}
 	t = (struct text){ t.ptr + len, t.len - len - 1 };
 	if (strcmp(key, "ask") == 0)
-		import_left_out(im, n, path, "a policy asks nobody");
+		import_left_out(im, n, path, "a policy has no rule that asks a person");
 	else
 		read_target(im, strcmp(key, "deny") == 0 ? POLICY_DENY : POLICY_ALLOW, t,
 			    false, n, path);

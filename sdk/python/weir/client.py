@@ -185,7 +185,7 @@ class _Guarded:
         return self._text(self.health)
 
     def is_healthy(self) -> bool:
-        """health() as a question. False: also where nobody answers."""
+        """health() as a question. False: also where no daemon answers."""
         try:
             return self.health() == "ok"
         except ApiError:
@@ -348,7 +348,7 @@ class Client(_Guarded):
                again: bool = False) -> SandboxStatus:
         """Guard exactly one of a network namespace (a path, or the number of a process), a cgroup and a user.
 
-        Without a policy everything is denied. When it returns the filter stands, was read back and tested. ApiError: whoever
+        Without a policy everything is denied. When it returns the filter stands, was read back and tested. ApiError: the program that
         starts the sandbox must not go on.
         """
         asked: Dict[str, Any] = {"netns": netns, "cgroup": cgroup, "uid": uid, "guardParent": guard_parent or None,

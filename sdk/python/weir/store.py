@@ -52,7 +52,7 @@ class EgressDeny:
 
 @dataclasses.dataclass(frozen=True)
 class EgressReviewTask:
-    """A destination that a sandbox was denied, for somebody to decide."""
+    """A destination that a sandbox was denied, for a person to decide about."""
 
     analysis_id: Optional[str]
     destination: str

@@ -120,8 +120,8 @@ def test_what_is_wrong_with_a_file_is_told_and_nobody_is_served(host, files, fil
     daemon = host.daemon(*[word for pair in files.items() for word in pair])
     assert curl(host, "/healthz", token=None)[1] == 0
     one, = daemon.get("/status").json()["degradations"]
-    assert one["what"] == "tls" and str(files[file]) in one["reason"] and "nobody is served over TCP" in one["reason"]
-    wait_for(lambda: any("nobody is served over TCP" in line for line in daemon.lines))
+    assert one["what"] == "tls" and str(files[file]) in one["reason"] and "no request is served over TCP" in one["reason"]
+    wait_for(lambda: any("no request is served over TCP" in line for line in daemon.lines))
     # until there are good ones
     good = {"--token-file": TOKEN, **dict(zip(("--tls-cert", "--tls-key"), [f.read_text() for f in make_certificate(host.folder, "x")]))}
     for place, content in good.items():

@@ -179,7 +179,7 @@ def test_a_reader_that_never_ends_cannot_fill_the_disk(tmp_path):
             first += 2000
             assert first < 200000
         assert log_bytes(store.folder) < 10 << 20
-        assert "somebody reads it" in store.state()["trouble"]
+        assert "another process reads it" in store.state()["trouble"]
         other.close()
         store.put("after.test")
         store.drain()
