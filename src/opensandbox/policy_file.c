@@ -168,7 +168,7 @@ int policy_file_read(const struct policy_file *f, struct arena *arena, struct te
 	*ret = (struct text){ "", 0 };
 	if (!f->path)
 		return 0;
-	r = read_decided(f, NULL, &file);
+	r = f->is_shared ? -ENOENT : read_decided(f, NULL, &file);
 	if (r < 0 && f->spare_dir)
 		r = read_decided(f, f->spare_dir, &file);
 	if (r < 0)
@@ -243,7 +243,8 @@ static int prepare(struct policy_file *f)
 
 	if (r < 0)
 		return r;
-	finish_decided(f, NULL);
+	if (!f->is_shared)
+		finish_decided(f, NULL);
 	if (f->spare_dir)
 		finish_decided(f, f->spare_dir);
 	if (fstatat(own.dir, own.name, &st, AT_SYMLINK_NOFOLLOW) < 0)

@@ -34,6 +34,9 @@ enum { POLICY_FILE_MAX = 1 << 20 }; /* bytes; more is -E2BIG */
 struct policy_file {
 	const char *path; /* borrowed; NULL: nothing is kept, and every call succeeds */
 	const char *spare_dir; /* borrowed; NULL: none */
+	/* Commands of the same user may make files beside it, as in a directory that
+	 * sandboxes write to: what says there that it was decided is not believed. */
+	bool is_shared;
 	bool prepared;
 	/* While it is prepared: */
 	char *text; /* owned */

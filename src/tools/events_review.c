@@ -275,7 +275,7 @@ static int add_to_text(struct show *s, const struct review *t, struct policy_fil
 static int add_rule(struct show *s, const struct review *t, const char *rule,
 		    struct err *err)
 {
-	struct policy_file file = { .path = s->spec.policy };
+	struct policy_file file = { .path = s->spec.policy, .is_shared = true };
 	struct document *d = NULL;
 	struct err ignored = { 0 };
 	bool is_document;

@@ -74,6 +74,19 @@ def test_accepting_for_a_time_writes_the_end(world, review, store, tmp_path):
     assert review("dismiss", number, "--for", "10m").code == 2
 
 
+def test_what_a_command_left_beside_the_policy_is_not_taken_for_it(review, store, tmp_path):
+    """The policy is read-only in a sandbox, and its directory may be writable: a copy there that says that it was decided is not believed."""
+    store.put("b.test")
+    number = str(tasks(review)["sb-1", "b.test"]["id"])
+    file, planted = tmp_path / "p.yaml", tmp_path / ".p.yaml.weir-commit"
+    before = "egress:\n- {action: allow, target: a.test}\n"
+    file.write_text(before)
+    planted.write_text('egress:\n- {action: allow, target: "*.evil.test"}\n')
+    done = review("accept", number, "--policy", str(file), "--yes")
+    assert done.code == 0 and "evil" not in file.read_text() and "b.test" in file.read_text(), (done, file.read_text())
+    assert all(line in file.read_text() for line in before.splitlines()) and planted.exists()
+
+
 def test_a_terminal_is_asked(world, store, review, policy):
     store.put("a.test")
     number = str(tasks(review)["sb-1", "a.test"]["id"])
