@@ -4,6 +4,7 @@ One browser for all of it, one step after the other.
 
 With WEIR_PICTURES=FOLDER it leaves pictures of the page there.
 """
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -237,6 +238,25 @@ def test_7_allowed_for_ten_minutes(page, guarded, world):
     rules = guarded[0].call("GET", "/sandboxes/agent-0/policy").json()["policy"]["egress"]
     assert rules[0]["target"] == name and "until" in rules[0]
     assert one.probe(["dns", name]).addresses == [site.v4] and not another.probe(["dns", name]).addresses
+
+
+def test_7_what_asks_waits_on_top(page, guarded, world):
+    """With the time that is left, and goes on when it is granted there."""
+    site, (daemon, _, pods) = world.site(f"page-{world.number()}.test"), guarded
+    rules = policy(f"ask {site.name}", verify="tls", limits={"ask_timeout": 300})
+    assert daemon.call("POST", "/sandboxes/agent-2/policy", rules).status == 200
+    page.js("location.hash = '#s=agent-2'")
+    page.wait("document.getElementById('policy-list').innerText.includes('ask') && document.getElementById('link').textContent === 'live'")
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        client = pool.submit(pods[2].probe, ["connect", site.name, 80, f"GET / HTTP/1.1\r\nHost: {site.name}\r\nConnection: close\r\n\r\n"])
+        page.wait("document.querySelector('#tasks > li.asks .wait')?.innerText.endsWith('left')")
+        assert "min" in page.js("document.querySelector('#tasks .wait').innerText") and not client.done()
+        page.click(f"#tasks button[aria-label='Review {site.name}']")
+        page.wait(f"document.querySelector('#tasks button[aria-label=\"Allow {site.name} for 10 minutes\"]')?.checkVisibility()")
+        page.click(f"#tasks button[aria-label='Allow {site.name} for 10 minutes']")
+        assert "200 OK" in client.result(60).data
+    page.js("location.hash = '#s=agent-0'")
+    page.wait("document.querySelectorAll('#policy-list tbody tr').length === 6")
 
 
 def test_8_another_policy_is_checked_compared_and_applied(page, guarded):
