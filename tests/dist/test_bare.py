@@ -42,7 +42,8 @@ def test_a_command_reaches_what_is_allowed_and_nothing_else(world, root, user, s
     become = ("/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--") if user == "nobody" else ()
     with world.capture() as seen:
         done = enter(world, root, *become, "/usr/bin/weir", "run", "--allow", f"{site.name}:{ECHO_PORT}", "--", "/bin/bash", "-c", script)
-        assert not seen.packets(dst=denied.v4) and seen.packets(dst=site.v4), done
+        assert not seen.packets(dst=denied.v4) + seen.packets(dst=denied.v6), done
+        assert seen.packets(dst=site.v4) + seen.packets(dst=site.v6), done
     assert done.text == f"said-{site.name}\n", done
     assert f"--allow {denied.name}" in done.messages, done
 
