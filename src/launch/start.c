@@ -174,12 +174,19 @@ static int confirm(const struct start *s, struct err *err)
 	return s->spec->confirm(s->spec->prepare_data, err);
 }
 
+static int enter_terminal(const struct start *s, struct err *err)
+{
+	return s->spec->terminal_fd < 0
+		       ? 0
+		       : std_fds_enter_terminal(s->spec->terminal_fd, err);
+}
+
 static int run_child(struct start *s, struct err *err)
 {
 	int r;
 
 	close(s->sync[0]);
-	r = std_fds_protect(s->machine->root, err);
+	r = enter_terminal(s, err) ?: std_fds_protect(s->machine->root, err);
 	if (r == 0 && process_forbid_cores() < 0)
 		r = err_sys(err, -errno, "cannot forbid cores");
 	if (r == 0)

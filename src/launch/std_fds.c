@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -267,6 +268,16 @@ int std_fds_protect(bool root, struct err *err)
 				       "through a pipe (cat FILE |)",
 				       names[fd], fd);
 	}
+	return 0;
+}
+
+int std_fds_enter_terminal(int slave, struct err *err)
+{
+	if (setsid() < 0 || ioctl(slave, TIOCSCTTY, 0) < 0)
+		return err_sys(err, -errno, "cannot enter the command's terminal");
+	for (int fd = 0; fd <= 2; fd++)
+		if (isatty(fd) && dup3(slave, fd, 0) < 0)
+			return err_sys(err, -errno, "cannot pass the command's terminal");
 	return 0;
 }
 

@@ -20,6 +20,11 @@
  * Return: 0, or -EPERM with a line that names the descriptor. */
 int std_fds_check(int control_fd, struct err *err) MUST_CHECK;
 
+/* In the child, first: the terminal @slave, which nobody has yet, becomes the controlling
+ * one of a new session, and takes the place of each of the three that is a terminal.
+ * Return: 0, or -errno with @err: nothing may start. */
+int std_fds_enter_terminal(int slave, struct err *err) MUST_CHECK;
+
 /* In the child, in a mount namespace of its own: replace a file that was opened for
  * reading, and that the command could change, by the same file on a read-only mount. It
  * keeps its place, but no longer shares it with the caller. What was opened for

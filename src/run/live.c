@@ -130,9 +130,32 @@ static void answer_changed(struct live *l)
 	control_socket_answer(&l->socket, HTTP_OK, answer);
 }
 
+static void settle_task(struct review *t, enum review_state state, const char *who)
+{
+	t->state = state;
+	t->decided_ms = clock_wall_ms();
+	snprintf(t->who, sizeof(t->who), "%s", who);
+}
+
+static void finish_grant(struct live *l, const char *fault)
+{
+	struct review *t = run_reviews_find(&l->reviews, l->accepting);
+
+	l->grants = false;
+	l->accepting = 0;
+	if (t && !fault)
+		settle_task(t, REVIEW_ACCEPTED, l->who);
+	if (t)
+		l->on_granted(l, t, fault);
+}
+
 static void refuse(struct live *l, int code, const char *why)
 {
 	l->failures++;
+	if (l->grants) {
+		finish_grant(l, why);
+		return;
+	}
 	l->accepting = 0;
 	control_socket_refuse(&l->socket,
 			      code == -EINVAL ? HTTP_BAD_REQUEST : HTTP_FAILED, why);
@@ -152,7 +175,11 @@ static int check_servers(const struct live *l, const struct run_policy *next,
 static int begin_change(struct live *l, struct text text, struct err *err)
 {
 	CLEAN(fd) int plan_fd = -1;
-	int r = run_policy_read(l->spec, text, &l->next, err);
+	int r;
+
+	if (l->next)
+		return err_set(err, -EBUSY, "another change is under way");
+	r = run_policy_read(l->spec, text, &l->next, err);
 
 	if (r == 0)
 		r = check_servers(l, l->next, err);
@@ -208,13 +235,6 @@ struct review *live_note(struct live *l, const struct event *e)
 	return t;
 }
 
-static void decide(struct review *t, enum review_state state, const char *who)
-{
-	t->state = state;
-	t->decided_ms = clock_wall_ms();
-	snprintf(t->who, sizeof(t->who), "%s", who);
-}
-
 int live_dismiss(struct live *l, struct review *t, const char *who, struct err *err)
 {
 	struct ipc_message m = { .type = IPC_DISMISS, .dismissed.port = t->port };
@@ -223,7 +243,7 @@ int live_dismiss(struct live *l, struct review *t, const char *who, struct err *
 	snprintf(m.dismissed.name, sizeof(m.dismissed.name), "%s", t->destination);
 	r = send_engine(l, &m, -1, err);
 	if (r == 0)
-		decide(t, REVIEW_DISMISSED, who);
+		settle_task(t, REVIEW_DISMISSED, who);
 	return r;
 }
 
@@ -267,7 +287,7 @@ static void answer_accepted(struct live *l)
 		answer_changed(l);
 		return;
 	}
-	decide(t, REVIEW_ACCEPTED, l->who);
+	settle_task(t, REVIEW_ACCEPTED, l->who);
 	answer_task(l, t);
 }
 
@@ -309,6 +329,28 @@ static void accept_task(struct live *l, struct review *t, struct text body)
 	l->accepting = t->id;
 	snprintf(l->who, sizeof(l->who), "api");
 	patch_policy(l, text_of(rules));
+}
+
+bool live_accept(struct live *l, struct review *t, const char *length, const char *who)
+{
+	char rule[REVIEW_RULE_SIZE], rules[REVIEW_RULE_SIZE + 64];
+
+	if (l->next)
+		return false;
+	l->grants = true;
+	l->accepting = t->id;
+	snprintf(l->who, sizeof(l->who), "%s", who);
+	if (!review_rule(t, rule)) {
+		finish_grant(l, "no rule can allow this");
+		return true;
+	}
+	if (length[0])
+		snprintf(rules, sizeof(rules), "[%.*s,\"for\":\"%s\"}]",
+			 (int)strlen(rule) - 1, rule, length);
+	else
+		snprintf(rules, sizeof(rules), "[%s]", rule);
+	patch_policy(l, text_of(rules));
+	return true;
 }
 
 static void on_dismiss(struct live *l, struct review *t)
@@ -366,7 +408,9 @@ static bool on_change_answer(struct live *l, struct ipc_message *m)
 	if (m->type == IPC_CHANGED) {
 		next->number = policy_of(l)->number + 1;
 		l->on_policy(l, next);
-		if (l->accepting == 0)
+		if (l->grants)
+			finish_grant(l, NULL);
+		else if (l->accepting == 0)
 			answer_changed(l);
 		else
 			answer_accepted(l);
@@ -481,6 +525,8 @@ static void on_request(struct control_socket *s, const struct control_request *r
 
 	if (!what)
 		control_socket_refuse(s, HTTP_NOT_FOUND, "no such sandbox");
+	else if (!is_get && l->next)
+		control_socket_refuse(s, HTTP_CONFLICT, "another change is under way");
 	else if (is_get && (!what[0] || strcmp(what, "/status") == 0))
 		ask_status(l, what[0] != '\0');
 	else if (strncmp(what, "/review", 7) == 0 && strchr("/?", what[7]))

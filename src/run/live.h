@@ -25,6 +25,9 @@ struct live {
 	char who[REVIEW_WHO_SIZE]; /* accepts it */
 	/* @next is in force; the caller takes it. */
 	void (*on_policy)(struct live *l, struct run_policy *next);
+	/* A task that live_accept() began to grant: @fault is NULL, or why it isn't. */
+	void (*on_granted)(struct live *l, struct review *t, const char *fault);
+	bool grants; /* @accepting is that */
 };
 
 /* The socket, before anything else of the run exists. Where there can be none the run
@@ -35,6 +38,10 @@ int live_serve(struct live *l, struct loop *loop, int engine_fd) MUST_CHECK;
 /* Something is asked for, which may have its process by now. Return: the task, borrowed;
  * NULL: it is none. */
 struct review *live_note(struct live *l, const struct event *e);
+/* Grant @t by its rule, for @length ("10m"), or with "" for as long as the run lasts;
+ * on_granted() says what came of it, at once or later. Return: false: another change is
+ * under way, try again. */
+bool live_accept(struct live *l, struct review *t, const char *length, const char *who);
 /* Nobody grants task @t: what waits for it is refused. */
 int live_dismiss(struct live *l, struct review *t, const char *who,
 		 struct err *err) MUST_CHECK;

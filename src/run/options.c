@@ -121,6 +121,10 @@ static const struct cli_option options[] = {
 	  environment_add_pass, ' ', OPTION_IN(CUSTOM, struct run_spec, pass_env) },
 	{ "set-env", "NAME=VALUE", "set a variable; may be repeated", environment_add_set,
 	  '\n', OPTION_IN(CUSTOM, struct run_spec, set_env) },
+	{ "ask", "none|tty",
+	  "who is asked for what the policy leaves to ask: nobody here, or you, on this "
+	  "terminal (none)",
+	  OPTION_IN(WORD, struct run_spec, ask) },
 	{ "self-test", "deny|full|strict",
 	  "what must hold before the command starts (deny)",
 	  OPTION_IN(WORD, struct run_spec, self_test) },
@@ -235,6 +239,7 @@ int cli_run_check_guarded(const struct run_spec *spec, struct err *err)
 		"uplink",    "upstream",    "repin-interval", "rw",
 		"rw-preset", "self-test",   "state-dir",      "ro",
 		"hide",	     "hide-preset", "home",	      "audit",
+		"ask",
 	};
 
 	if (!spec->cgroup && !spec->uid)
@@ -263,6 +268,10 @@ int cli_run_settle_mode(struct run_spec *spec, struct err *err)
 			       spec->audit    ? "audit"
 			       : spec->cgroup ? "cgroup"
 					      : "uid");
+	if (spec->ask == RUN_ASK_TTY && (spec->mode == RUN_LEARN || spec->audit))
+		return err_set(err, -EINVAL,
+			       "--ask tty means nothing with %s, which refuses nothing",
+			       spec->audit ? "--audit" : "weir learn");
 	if (spec->audit && spec->mode == RUN_ENFORCE)
 		spec->mode = RUN_AUDIT;
 	if (spec->mode == RUN_AUDIT && spec->fail_on_deny)

@@ -35,6 +35,12 @@ enum run_env {
 	RUN_ENV_COUNT
 };
 
+enum run_ask {
+	RUN_ASK_NONE = 0, /* the run's socket is asked, by `weir review` */
+	RUN_ASK_TTY,	  /* and the caller's terminal */
+	RUN_ASK_COUNT
+};
+
 enum run_self_test {
 	RUN_SELF_TEST_DENY = 0,
 	RUN_SELF_TEST_FULL,
@@ -91,6 +97,7 @@ struct run_spec {
 	/* Names, of run/needs: passed unless `env` is none; not passed. */
 	struct option_list profile_env, drop_env;
 	enum run_uplink uplink;
+	enum run_ask ask;
 	enum run_self_test self_test;
 	int64_t repin_ms; /* dns: pinned: how often, where the policy doesn't say */
 	bool fail_on_deny, quiet, no_config, audit;

@@ -39,6 +39,7 @@
 #include "launch/std_fds.h"
 #include "policy/advice.h"
 #include "run/agent_socket.h"
+#include "run/asking.h"
 #include "run/audit.h"
 #include "run/config.h"
 #include "run/environment.h"
@@ -79,6 +80,7 @@ struct control {
 	struct loop *loop;
 	struct run_policy *policy; /* in force, and those before it; owned */
 	struct live socket;	   /* by which the policy is changed */
+	struct asking asking;	   /* --ask tty */
 	int plan_fd;
 	struct path agent_socket; /* until the launch; or fd -1 */
 	struct event_ring *ring, *failures;
@@ -166,7 +168,9 @@ static void on_live(struct loop_timer *t)
 {
 	struct control *c = CONTAINER_OF(t, struct control, live);
 
+	terminal_pause(&c->asking.terminal);
 	report_live_say(&c->first, c->policy);
+	terminal_resume(&c->asking.terminal);
 }
 
 static void on_event(struct control *c, struct event *e)
@@ -189,7 +193,7 @@ static void on_event(struct control *c, struct event *e)
 	if (e->action != EVENT_ALLOW && (e->action != EVENT_ASK || event_is_refusal(e)))
 		event_ring_add(ring, e);
 	if (e->action == EVENT_ASK)
-		(void)live_note(&c->socket, e);
+		asking_note(&c->asking, live_note(&c->socket, e), e->command);
 	if (e->action == EVENT_ALLOW && c->would)
 		audit_note(c->would, c->policy, e);
 	if (e->action == EVENT_ALLOW && c->used)
@@ -285,8 +289,11 @@ static void stop_along(struct control *c)
 	read_signals(c);
 	/* Not SIGSTOP: where no shell is left that could continue us, SIGTSTP does
 	 * nothing. */
-	if (!c->continued)
-		kill(getpid(), SIGTSTP);
+	if (c->continued)
+		return;
+	terminal_pause(&c->asking.terminal);
+	kill(getpid(), SIGTSTP);
+	terminal_resume(&c->asking.terminal);
 }
 
 static void on_exited(struct control *c, int wait_status)
@@ -323,8 +330,11 @@ static void on_uplink_end(void *data, const char *why)
 
 	if (c->state < CONTROL_RUNNING)
 		fail(c, RUN_STATUS_FAILED, why);
-	else if (c->state == CONTROL_RUNNING)
-		log_warning("%s; UDP has no way out any more", why);
+	if (c->state != CONTROL_RUNNING)
+		return;
+	terminal_pause(&c->asking.terminal);
+	log_warning("%s; UDP has no way out any more", why);
+	terminal_resume(&c->asking.terminal);
 }
 
 /* It has ended, or is about to, where the view stands. */
@@ -332,6 +342,13 @@ static void reap_builder(struct control *c)
 {
 	process_reap(c->builder, c->state < CONTROL_RUNNING);
 	c->builder = 0;
+}
+
+static int serve_asking(struct control *c)
+{
+	return asking_serve(&c->asking, &c->socket, c->loop,
+			    INT64_C(1000) *
+				    plan_limit(&c->policy->plan, LIMIT_ASK_TIMEOUT_SEC));
 }
 
 static void on_launch_message(struct control *c, struct launch_report *m)
@@ -365,6 +382,8 @@ static void on_launch_message(struct control *c, struct launch_report *m)
 		loop_timer_stop(c->loop, &c->patience);
 		if (live_serve(&c->socket, c->loop, c->engine_fd) < 0)
 			fail(c, RUN_STATUS_FAILED, "cannot watch the run's socket");
+		if (serve_asking(c) < 0)
+			fail(c, RUN_STATUS_FAILED, "cannot watch the terminal");
 		break;
 	default:
 		break;
@@ -416,13 +435,28 @@ static void end_early(struct control *c, int sig)
 	loop_stop(c->loop);
 }
 
+static bool has_terminal(const struct control *c)
+{
+	return c->asking.terminal.master >= 0;
+}
+
+/* A command with a terminal of its own isn't in our process group. */
+static void on_continued(struct control *c)
+{
+	c->continued = true;
+	if (has_terminal(c) && c->state == CONTROL_RUNNING)
+		tell_launch(c, LAUNCH_SIGNAL, SIGCONT);
+}
+
 static void read_signals(struct control *c)
 {
 	struct signalfd_siginfo info;
 
 	while (read(c->signals.fd, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo == SIGCONT)
-			c->continued = true;
+			on_continued(c);
+		else if (info.ssi_signo == SIGWINCH && has_terminal(c))
+			terminal_resize(&c->asking.terminal);
 		else if (c->state < CONTROL_RUNNING)
 			end_early(c, (int)info.ssi_signo);
 		else if (info.ssi_code != SI_KERNEL || info.ssi_signo == SIGHUP)
@@ -448,7 +482,10 @@ static void on_parent_end(struct loop_source *source, uint32_t events)
 
 static void on_turn_end(void *data)
 {
-	((struct control *)data)->continued = false;
+	struct control *c = data;
+
+	c->continued = false;
+	asking_turn(&c->asking);
 }
 
 /* -- another policy ------------------------------------------------------------------ */
@@ -471,6 +508,11 @@ static bool is_told(const void *data, uint32_t number)
 			return true;
 	return ring_has(c->ring, number) || ring_has(c->failures, number) ||
 	       (c->would && ring_has(c->would, number));
+}
+
+static void on_granted(struct live *l, struct review *t, const char *fault)
+{
+	asking_granted(&CONTAINER_OF(l, struct control, socket)->asking, t, fault);
 }
 
 static void on_policy(struct live *l, struct run_policy *next)
@@ -586,7 +628,9 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.plan = &c->policy->plan,
 		.engine_fd = c->hand_fd,
 		.far_ends = { c->engine_end, c->hand_end },
-		.report_fd = c->store.pid > 0 || c->used ? c->launch_end : -1,
+		.report_fd = c->store.pid > 0 || c->used || has_terminal(c)
+				     ? c->launch_end
+				     : -1,
 		.filter = c->uplink.filter,
 		.uplink = c->uplink.program.kind,
 		.uplink_ipv6 = c->uplink.ipv6_out,
@@ -622,6 +666,7 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.outer_mounts = &c->outer_mounts,
 		.builder = &c->builder,
 		.control_fd = c->launch_end,
+		.terminal_fd = c->asking.terminal.slave,
 	};
 
 	if (r < 0)
@@ -771,6 +816,8 @@ static int control_start(struct control *c, struct err *err)
 	status = make_plan(c, err);
 	if (status != 0)
 		return status;
+	if (c->spec->ask == RUN_ASK_TTY && asking_open(&c->asking, err) < 0)
+		return RUN_STATUS_BAD_INPUT;
 	if (process_watch_parent((pid_t)c->spec->parent, &c->parent.fd, err) < 0)
 		return RUN_STATUS_FAILED;
 	if (needs_apply(c->spec, &c->policy->policy, err) < 0)
@@ -842,6 +889,8 @@ int control_run(struct run_spec *spec)
 	}
 	keep_heap_small();
 	c.socket.on_policy = on_policy;
+	c.socket.on_granted = on_granted;
+	asking_init(&c.asking);
 	c.socket.started_ms = c.started_ms;
 	c.socket.newest = &c.policy;
 	std_flags_read(&flags);
@@ -864,6 +913,7 @@ int control_run(struct run_spec *spec)
 	reap_builder(&c);
 	process_reap(c.launch, c.state < CONTROL_EXITED);
 	process_reap(c.engine, true);
+	asking_close(&c.asking);
 	std_flags_restore(&flags);
 	if (c.startup && !startup_files_report_new(c.startup, spec->quiet) &&
 	    c.failure == 0)

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/* run/prompt - one question on a terminal, and the keys that answer it.
+ *
+ * HOW IT WORKS
+ * What is typed may not be an answer: somebody was typing something else when the
+ * question came, and a program in the sandbox can have the terminal itself send bytes, by
+ * asking it where its cursor is or what its title is. So
+ *   - nothing counts until no byte has come for PROMPT_QUIET_MS;
+ *   - sequences that begin with ESC are passed over whole, strings in them too: that is
+ *     how terminals answer;
+ *   - an answer is a line of one letter. Any other line is none, and is asked for again.
+ * Ctrl-C and Ctrl-D deny. Pure: time is an argument. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	PROMPT_QUIET_MS = 700,
+	PROMPT_NAME_MAX = 256, /* shown of a name; the rest is cut */
+	PROMPT_TEXT_SIZE = 1024,
+};
+
+enum prompt_answer {
+	PROMPT_WAITS = 0,
+	PROMPT_NOT_AN_ANSWER, /* a line that is none: ask again */
+	PROMPT_NO,
+	PROMPT_ONCE,
+	PROMPT_TEN_MINUTES,
+	PROMPT_SESSION,
+	PROMPT_ALWAYS,
+	PROMPT_ANSWER_COUNT
+};
+
+/* Where in a sequence of a terminal's the last byte stood. */
+enum prompt_sequence {
+	SEQUENCE_NONE = 0,
+	SEQUENCE_BEGUN,	      /* ESC */
+	SEQUENCE_CONTROL,     /* ESC [ … */
+	SEQUENCE_ONE_MORE,    /* ESC O, ESC N, ESC ( … */
+	SEQUENCE_STRING,      /* ESC ], ESC P, ESC X, ESC ^, ESC _ … */
+	SEQUENCE_STRING_ENDS, /* … ESC */
+};
+
+struct prompt {
+	int64_t quiet_at_ms; /* answers count from then on */
+	enum prompt_sequence sequence;
+	uint8_t letter; /* of the line; 0: it has none */
+	bool is_line;	/* the line has more than a letter */
+};
+
+/* A question was put. */
+void prompt_begin(struct prompt *p, int64_t now_ms);
+enum prompt_answer prompt_take(struct prompt *p, uint8_t byte, int64_t now_ms);
+
+/* What is asked for. Texts may hold any byte. */
+struct prompt_question {
+	const char *what;    /* name or address */
+	uint16_t port;	     /* 0: a name, on no port yet */
+	const char *command; /* "": not known */
+	const char *like;    /* an allowed name that it looks like; "" */
+	size_t more;	     /* that wait behind it */
+};
+
+/* "api.foo.dev:443 wanted by pip. [o]nce, [1]0 minutes, [s]ession, [a]lways, [n]o: ", in
+ * printable ASCII alone. @buf holds PROMPT_TEXT_SIZE. Return: @buf. */
+char *prompt_text(const struct prompt_question *q, char *buf);
