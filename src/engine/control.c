@@ -14,6 +14,7 @@
 #include "dns/answer.h"
 #include "engine/host.h"
 #include "engine/internal.h"
+#include "sandbox/asks.h"
 #include "sys/process.h"
 
 enum {
@@ -426,6 +427,7 @@ static void on_dismiss(struct engine *e, struct ipc_message *m)
 	ipc_sanitize(d->name, sizeof(d->name));
 	if (!g || dns_name_parse(text_of(d->name), &name) < 0)
 		return;
+	asks_dismiss(&g->sandbox, &name, d->port, loop_now_ms(e->core.loop));
 	relay_dismiss(&g->sandbox, &name, d->port);
 	dns_service_dismiss(e->core.dns, &g->sandbox, &name);
 }

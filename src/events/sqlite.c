@@ -43,7 +43,8 @@ enum {
  * destination. */
 
 enum {
-	DECIDED_MS = 5000, /* what comes so soon after a decision is from before it */
+	DECIDED_MS = 5000, /* a denial that comes so soon after a decision is from before
+			    * it */
 	CELLS = 2048,
 	MINUTE_MS = 60 * 1000,
 	DOMAIN_WEIGHT = 4, /* of the company in a domain; in a top level and a minute 1 */
@@ -59,6 +60,7 @@ struct task {
 	struct review review; /* id 0: there is none yet */
 	bool is_new;
 	bool folds; /* it becomes part of the one without a destination */
+	bool asks;  /* it waits: whoever dismissed it before is asked again */
 };
 
 /* One that may have to go. */
@@ -91,8 +93,8 @@ static int tasks_prepare(struct task_statements *t, sqlite3 *db)
 		" last_ts = max(last_ts, excluded.last_ts),"
 		" port = excluded.port, protocol = excluded.protocol,"
 		" advice = excluded.advice, looks_like = excluded.looks_like,"
-		" state = iif(state = 2 AND excluded.last_ts > decided_ts + ?10, 1, "
-		"state)";
+		" state = iif((state = 2 OR (state = 3 AND ?13)) AND"
+		" excluded.last_ts > decided_ts + iif(?13, 0, ?10), 1, state)";
 	const struct {
 		sqlite3_stmt **ret;
 		const char *sql;
@@ -102,7 +104,7 @@ static int tasks_prepare(struct task_statements *t, sqlite3 *db)
 		  " NULL), max(remote_port), max(protocol), sum(packets), count(*),"
 		  " min(ts), max(ts), EXISTS (SELECT 1 FROM review r WHERE r.sandbox ="
 		  " e.sandbox AND r.destination = coalesce(e.name, e.remote_ip)),"
-		  " max(advice), max(looks_like)"
+		  " max(advice), max(looks_like), max(action = 7)"
 		  " FROM event e NOT INDEXED WHERE id >= ? AND action IN (2, 7) AND"
 		  " allowable = 1 AND coalesce(name, remote_ip) IS NOT NULL"
 		  " GROUP BY sandbox, what" },
@@ -146,6 +148,7 @@ static int read_written(struct writing *w, int64_t first)
 		sqlite_read_text(s, 10, t->review.advice, sizeof(t->review.advice));
 		sqlite_read_text(s, 11, t->review.looks_like,
 				 sizeof(t->review.looks_like));
+		t->asks = sqlite3_column_int(s, 12) == 1;
 	}
 	return sqlite3_reset(s);
 }
@@ -164,7 +167,8 @@ static void bind_port(sqlite3_stmt *s, int i, int number)
 }
 
 /* Open it, or add to what there is. */
-static int put_task(struct task_statements *t, const struct review *v, bool folds)
+static int put_task(struct task_statements *t, const struct review *v, bool folds,
+		    bool asks)
 {
 	sqlite3_stmt *s = t->put;
 
@@ -180,6 +184,7 @@ static int put_task(struct task_statements *t, const struct review *v, bool fold
 	sqlite3_bind_int(s, 10, DECIDED_MS);
 	bind_string(s, 11, folds ? NULL : v->advice);
 	bind_string(s, 12, folds || !v->looks_like[0] ? NULL : v->looks_like);
+	sqlite3_bind_int(s, 13, asks);
 	sqlite3_step(s);
 	return sqlite3_reset(s);
 }
@@ -278,7 +283,7 @@ static int fold_task(struct task_statements *t, const char *sandbox, int64_t id)
 	while (sqlite3_step(s) == SQLITE_ROW)
 		;
 	rc = sqlite3_reset(s);
-	return rc == SQLITE_OK && gone.rows > 0 ? put_task(t, &gone, true) : rc;
+	return rc == SQLITE_OK && gone.rows > 0 ? put_task(t, &gone, true, false) : rc;
 }
 
 /* The @count tasks of one sandbox, @excess more than there may be. */
@@ -340,7 +345,7 @@ static int write_tasks(struct writing *w)
 		rc = make_way(w->statements, &w->tasks[first], end - first);
 		for (size_t i = first; i < end && rc == SQLITE_OK; i++)
 			rc = put_task(w->statements, &w->tasks[i].review,
-				      w->tasks[i].folds);
+				      w->tasks[i].folds, w->tasks[i].asks);
 	}
 	return rc;
 }

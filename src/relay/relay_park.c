@@ -93,6 +93,7 @@ static void begin_look_up(struct relay_flow *f)
 	struct relay_flow *other;
 
 	unpark(f);
+	asks_granted(s, &f->name);
 	f->timed_out = false;
 	if (!s->look_up ||
 	    loop_timer_in(f->served->relay->loop, &f->timer, LOOK_UP_MS) < 0) {
@@ -153,6 +154,10 @@ static void park(struct relay_flow *f, const struct plan_verdict *v)
 	const int64_t ms = 1000 * (int64_t)plan_limit(&s->plan, LIMIT_ASK_TIMEOUT_SEC);
 	struct event e = event_of(f, v->rule);
 
+	if (asks_is_dismissed(s, &f->name, f->asked.port)) {
+		refuse_parked(f, v, ASKS_DISMISSED);
+		return;
+	}
 	if (!asks_park(s, &e, now_of(f))) {
 		refuse_parked(f, v, ASKS_TOO_MANY);
 		return;

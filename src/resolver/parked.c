@@ -33,10 +33,13 @@ void resolver_park(struct resolver *r, const struct resolver_ask *ask, int64_t n
 	struct resolver_ask *copy = resolver_ask_new(r);
 	struct event e = event_of(ask);
 
-	if (!copy || !asks_park(s, &e, now_ms)) {
+	const bool is_dismissed = asks_is_dismissed(s, &ask->query.name, 0);
+
+	if (is_dismissed || !copy || !asks_park(s, &e, now_ms)) {
 		struct resolver_ask refused = *ask;
 
-		refuse(r, &refused, ASKS_TOO_MANY, now_ms);
+		refuse(r, &refused, is_dismissed ? ASKS_DISMISSED : ASKS_TOO_MANY,
+		       now_ms);
 		if (copy)
 			resolver_ask_release(r, copy);
 		return;
@@ -97,6 +100,7 @@ static void look_at(struct resolver *r, struct resolver_sandbox *g,
 			refuse(r, ask, why, now_ms);
 			resolver_ask_release(r, ask);
 		} else {
+			asks_granted(s, &ask->query.name);
 			resolver_begin(r, ask, now_ms);
 		}
 	}

@@ -12,6 +12,8 @@ enum { NAMES_FIRST = 8 };
 struct stand_in {
 	struct dns_name name;
 	int64_t given_ms; /* last */
+	bool is_dismissed;
+	uint16_t dismissed_port; /* 0: any */
 };
 
 struct asks {
@@ -60,22 +62,33 @@ static struct stand_in *add(struct asks *a)
 	return &a->names[a->count++];
 }
 
+static struct stand_in *find_or_add(struct sandbox *s, const struct dns_name *name,
+				    int64_t now_ms)
+{
+	struct asks *a = s->asks ?: calloc(1, sizeof(*a));
+	struct stand_in *x = NULL;
+
+	s->asks = a;
+	if (a)
+		x = find(a, name);
+	if (a && !x) {
+		x = a->count < SINKHOLE_ADDRESSES ? add(a) : oldest(a, now_ms);
+		if (x)
+			*x = (struct stand_in){ .name = *name };
+	}
+	if (x)
+		x->given_ms = now_ms;
+	return x;
+}
+
 bool asks_address(struct sandbox *s, const struct dns_name *name, enum addr_family family,
 		  int64_t now_ms, struct addr *ret)
 {
-	struct asks *a = s->asks ?: calloc(1, sizeof(*a));
-	struct stand_in *x;
+	const struct stand_in *x = find_or_add(s, name, now_ms);
 
-	if (!a)
-		return false;
-	s->asks = a;
-	x = find(a, name);
-	if (!x)
-		x = a->count < SINKHOLE_ADDRESSES ? add(a) : oldest(a, now_ms);
 	if (!x)
 		return false;
-	*x = (struct stand_in){ .name = *name, .given_ms = now_ms };
-	*ret = sinkhole_ask_addr(family, (uint8_t)(x - a->names));
+	*ret = sinkhole_ask_addr(family, (uint8_t)(x - s->asks->names));
 	return true;
 }
 
@@ -95,6 +108,36 @@ void asks_free(struct sandbox *s)
 		free(s->asks->names);
 	free(s->asks);
 	s->asks = NULL;
+}
+
+/* ---- what was dismissed ---- */
+
+void asks_dismiss(struct sandbox *s, const struct dns_name *name, uint16_t port,
+		  int64_t now_ms)
+{
+	struct stand_in *x = find_or_add(s, name, now_ms);
+
+	if (!x)
+		return;
+	x->is_dismissed = true;
+	x->dismissed_port = port;
+}
+
+bool asks_is_dismissed(const struct sandbox *s, const struct dns_name *name,
+		       uint16_t port)
+{
+	const struct stand_in *x = s->asks ? find(s->asks, name) : NULL;
+
+	return x && x->is_dismissed &&
+	       (x->dismissed_port == 0 || x->dismissed_port == port);
+}
+
+void asks_granted(const struct sandbox *s, const struct dns_name *name)
+{
+	struct stand_in *x = s->asks ? find(s->asks, name) : NULL;
+
+	if (x)
+		x->is_dismissed = false;
 }
 
 /* ---- what waits ---- */

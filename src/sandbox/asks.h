@@ -11,7 +11,9 @@
  *
  * Whatever is parked counts here, at most LIMIT_PARKED in a sandbox, and each is told as
  * an EVENT_ASK, which equal ones fold into. Each change of the plan judges it again; so
- * it ends by a grant, by a deny, by a dismissal, or when its time is over: refused. */
+ * it ends by a grant, by a deny, by a dismissal, or when its time is over: refused. What
+ * was dismissed is refused at once when it comes again, until a rule allows it or the
+ * engine ends. */
 #pragma once
 
 #include "sandbox/sandbox.h"
@@ -39,6 +41,13 @@ const struct dns_name *asks_name(struct sandbox *s, const struct addr *a, int64_
 /* One more is parked, for @e, whose name and port are set. Return: false where
  * LIMIT_PARKED are. */
 bool asks_park(struct sandbox *s, struct event *e, int64_t now_ms) MUST_CHECK;
+/* Nobody grants @name on @port (0: any). */
+void asks_dismiss(struct sandbox *s, const struct dns_name *name, uint16_t port,
+		  int64_t now_ms);
+bool asks_is_dismissed(const struct sandbox *s, const struct dns_name *name,
+		       uint16_t port);
+/* A rule allows @name. */
+void asks_granted(const struct sandbox *s, const struct dns_name *name);
 /* One of them isn't any more. */
 void asks_unpark(struct sandbox *s);
 void asks_free(struct sandbox *s);

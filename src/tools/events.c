@@ -99,7 +99,7 @@ static const struct cli_option review_options[] = {
 	  OPTION_IN(WORD_TEXT, struct events_spec, state) },
 	{ "policy", "FILE", "the policy that an accepted rule is added to",
 	  OPTION_IN(TEXT, struct events_spec, policy) },
-	{ "live", NULL, "add it to the policy of the daemon's sandbox itself",
+	{ "live", NULL, "have it decided in the run or the daemon's sandbox itself",
 	  OPTION_IN(FLAG, struct events_spec, live) },
 	POLICY_FOR_ROW(struct events_spec, for_ms,
 		       "accept: the rule ends that long from now: 10m, 1h"),
@@ -154,9 +154,10 @@ static int check_word(const struct events_spec *spec, struct err *err)
 {
 	bool accepts = strcmp(spec->word, "accept") == 0;
 
-	if ((spec->live || spec->policy) && !accepts)
-		return err_set(err, -EINVAL, "--%s goes with accept alone",
-			       spec->live ? "live" : "policy");
+	if (spec->policy && !accepts)
+		return err_set(err, -EINVAL, "--policy goes with accept alone");
+	if (spec->live && !accepts && strcmp(spec->word, "dismiss") != 0)
+		return err_set(err, -EINVAL, "--live goes with accept and dismiss");
 	if (spec->for_ms > 0 && !accepts)
 		return err_set(err, -EINVAL, "--for goes with accept alone");
 	if (spec->state && strcmp(spec->word, "list") != 0)

@@ -17,6 +17,7 @@
 #include "policy/load.h"
 #include "policy/node.h"
 #include "policy/rule.h"
+#include "proto/run_socket.h"
 #include "sys/print.h"
 #include "tools/events_show.h"
 
@@ -300,26 +301,23 @@ static const char *who_decides(const struct show *s)
 	return me ? me->pw_name : "unknown";
 }
 
-/* --- accepting by a daemon, whose policy changes --- */
+/* --- deciding by who guards the sandbox, whose policy changes --- */
 
 enum { PATH_SIZE = 1024 };
 
-static int ask_daemon(struct show *s, const char *method, const char *path,
-		      const char *body, json_t **ret, struct err *err)
+static int ask_guard(struct show *s, const char *socket, const char *method,
+		     const char *path, const char *body, json_t **ret, struct err *err)
 {
 	struct client_reply reply;
-	int r = client_ask(s->spec.socket, method, path, text_of(body), &s->arena, &reply,
-			   err);
+	int r = client_ask(socket, method, path, text_of(body), &s->arena, &reply, err);
 
 	if (r < 0)
 		return r;
 	if (reply.status != HTTP_OK)
-		return err_set(err, -EIO, "the daemon refuses: %s",
+		return err_set(err, -EIO, "it is refused: %s",
 			       client_reason(&reply, &s->arena));
 	*ret = json_loadb(reply.body.ptr, reply.body.len, 0, NULL);
-	return json_is_object(*ret)
-		       ? 0
-		       : err_set(err, -EBADMSG, "the daemon's answer is no JSON");
+	return json_is_object(*ret) ? 0 : err_set(err, -EBADMSG, "the answer is no JSON");
 }
 
 /* Letters, digits and -_. as they are, all else as %XX. */
@@ -337,40 +335,91 @@ static void escape(const char *text, char *buf, size_t size)
 	buf[used] = '\0';
 }
 
-/* Have the daemon accept @t for its sandbox, which shows what that changes and asks.
- * Return: 0; -ECANCELED: it wasn't wanted; or another -errno. */
-static int live_accept(struct show *s, const struct review *t, struct err *err)
+/* Whom to ask for the sandbox of @t: a run of the caller's by its own socket, in @run, or
+ * the daemon. Who says where the daemon's socket is means the daemon. */
+static bool is_of_run(const struct show *s, const struct review *t,
+		      char run[RUN_SOCKET_PATH_SIZE])
 {
-	char path[PATH_SIZE], who[3 * REVIEW_WHO_SIZE];
-	const char *destination, *body;
+	return !client_named_socket(s->spec.socket) && run_socket_find(t->sandbox, run);
+}
+
+/* A run knows its tasks by other numbers: one open about the same. Return: its number, 0:
+ * there is none. */
+static int64_t task_of_run(const json_t *list, const struct review *t)
+{
+	const json_t *tasks = json_object_get(list, "tasks"), *task;
+	size_t i;
+
+	json_array_foreach(tasks, i, task)
+	{
+		const char *d = json_string_value(json_object_get(task, "destination"));
+		const json_t *port = json_object_get(task, "port");
+
+		if (d && strcmp(d, t->destination) == 0 &&
+		    json_integer_value(port) == t->port)
+			return json_integer_value(json_object_get(task, "id"));
+	}
+	return 0;
+}
+
+/* The number of @t where it is asked, and what accepting it would change, shown. */
+static int live_find(struct show *s, const struct review *t, const char *socket,
+		     int64_t *ret, struct err *err)
+{
+	const bool of_run = socket != s->spec.socket;
+	char path[PATH_SIZE];
+	const char *destination;
 	json_t *j = NULL;
 	int r;
 
-	if (!ipc_is_sandbox_name(t->sandbox))
-		return err_set(err, -EINVAL, "this is no sandbox of a daemon's");
-	snprintf(path, sizeof(path), "/sandboxes/%s/review/%" PRId64, t->sandbox, t->id);
-	r = ask_daemon(s, "GET", path, "", &j, err);
+	snprintf(path, sizeof(path), "/sandboxes/%s/review", t->sandbox);
+	if (!of_run)
+		snprintf(path, sizeof(path), "/sandboxes/%s/review/%" PRId64, t->sandbox,
+			 t->id);
+	r = ask_guard(s, socket, "GET", path, "", &j, err);
+	*ret = of_run && r == 0 ? task_of_run(j, t) : t->id;
 	/* Another store has other tasks under the same numbers. */
 	destination = json_string_value(json_object_get(j, "destination"));
-	if (r == 0 && (!destination || strcmp(destination, t->destination) != 0))
+	if (r == 0 && *ret == 0)
+		r = err_set(err, -ENOENT, "the run asks for this no more");
+	else if (r == 0 && !of_run &&
+		 (!destination || strcmp(destination, t->destination) != 0))
 		r = err_set(err, -ESTALE, "the daemon has another store than this one");
-	if (r == 0) {
+	if (r == 0)
 		show_diff(json_incref(json_object_get(j, "diff")));
-		r = is_wanted(s, t) ? 0 : -ECANCELED;
-	}
 	json_decref(j);
+	return r;
+}
+
+/* Have @t decided by who guards its sandbox: what waits for it goes on, or is refused.
+ * Return: 0; -ECANCELED: it wasn't wanted; or another -errno. */
+static int live_decide(struct show *s, const struct review *t, bool accept,
+		       struct err *err)
+{
+	char path[PATH_SIZE], who[3 * REVIEW_WHO_SIZE], run[RUN_SOCKET_PATH_SIZE];
+	const char *socket = s->spec.socket, *body = "";
+	json_t *j = NULL;
+	int64_t id;
+	int r;
+
+	if (is_of_run(s, t, run))
+		socket = run;
+	if (!ipc_is_sandbox_name(t->sandbox))
+		return err_set(err, -EINVAL, "this is no sandbox of a daemon's");
+	r = live_find(s, t, socket, &id, err);
+	if (r == 0 && accept && !is_wanted(s, t))
+		r = -ECANCELED;
 	if (r < 0)
 		return r;
 	escape(who_decides(s), who, sizeof(who));
-	snprintf(path, sizeof(path), "/sandboxes/%s/review/%" PRId64 "/accept?who=%s",
-		 t->sandbox, t->id, who);
-	body = s->spec.for_ms > 0 ? arena_printf(&s->arena, "{\"for\":\"%" PRId64 "s\"}",
-						 s->spec.for_ms / 1000)
-				  : "";
+	snprintf(path, sizeof(path), "/sandboxes/%s/review/%" PRId64 "/%s?who=%s",
+		 t->sandbox, id, accept ? "accept" : "dismiss", who);
+	if (s->spec.for_ms > 0)
+		body = arena_printf(&s->arena, "{\"for\":\"%" PRId64 "s\"}",
+				    s->spec.for_ms / 1000);
 	if (!body)
 		return err_set(err, -ENOMEM, "out of memory");
-	j = NULL;
-	r = ask_daemon(s, "POST", path, body, &j, err);
+	r = ask_guard(s, socket, "POST", path, body, &j, err);
 	json_decref(j);
 	return r;
 }
@@ -385,7 +434,7 @@ static int accept_task(struct show *s, const struct review *t, struct err *err)
 	if (!review_rule(t, plain))
 		return err_set(err, -ENOENT, "no rule can allow this");
 	if (s->spec.live)
-		return live_accept(s, t, err);
+		return live_decide(s, t, true, err);
 	if (s->spec.for_ms > 0)
 		rule = arena_printf(
 			&s->arena, "%.*s,\"until\":\"%s\"}", (int)strlen(plain) - 1,
@@ -407,10 +456,13 @@ static int decide(struct show *s, struct review_store *store, const struct revie
 {
 	const bool accept = strcmp(s->spec.word, "accept") == 0;
 	struct review now;
-	int r = accept ? accept_task(s, t, err) : 0;
+	char run[RUN_SOCKET_PATH_SIZE];
+	int r = accept	       ? accept_task(s, t, err)
+		: s->spec.live ? live_decide(s, t, false, err)
+			       : 0;
 
 	/* The daemon has noted it. */
-	if (r == 0 && !(accept && s->spec.live))
+	if (r == 0 && !(s->spec.live && !is_of_run(s, t, run)))
 		r = review_decide(store, t->id,
 				  accept ? REVIEW_ACCEPTED : REVIEW_DISMISSED,
 				  who_decides(s), clock_wall_ms(), err);

@@ -89,10 +89,10 @@ class Run(Box):
         self.id = f"guarded-{os.getpid()}-{world.number()}"
         folder = world.workdir(user)
         (folder.parent / f"{folder.name}.policy.json").write_text(document, encoding="ascii")
-        self._store = world.workdir(user)
+        self.store = world.workdir(user)
         self.started = world.run_start(
             *(command or ("/usr/bin/python3", "-IS", world.tools / "probe.py", "lines")), user=user, cwd=folder,
-            options=("--no-config", "--id", self.id, "--policy", f"{folder}.policy.json", "--state-dir", self._store, *options))
+            options=("--no-config", "--id", self.id, "--policy", f"{folder}.policy.json", "--state-dir", self.store, *options))
         self._exit.callback(self.started.kill)
 
     def _answers(self, probes, timeout):
@@ -120,7 +120,7 @@ class Run(Box):
         return Reply(int(status or 0), {}, text.encode() or done.err)  # curl says why there is none
 
     def events(self, action):
-        done = self.world.weir("events", "--state-dir", self._store, "--action", action, "--json")
+        done = self.world.weir("events", "--state-dir", self.store, "--action", action, "--json")
         assert done.code == 0, done
         return [json.loads(line) for line in done.text.splitlines()]
 

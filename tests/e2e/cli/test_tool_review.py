@@ -305,7 +305,7 @@ def test_what_cannot_be_done_is_refused_with_the_line_to_add(review, store, tmp_
 
 @pytest.mark.parametrize("words, said", [
     (("list", "--state", "nope"), "--state: 'nope' is not one of open, accepted, dismissed, all"),
-    (("dismiss", "1", "--policy", "x"), "--policy goes with accept alone"), (("show", "1", "--live"), "--live goes with accept alone"),
+    (("dismiss", "1", "--policy", "x"), "--policy goes with accept alone"), (("show", "1", "--live"), "--live goes with accept and dismiss"),
     (("show", "1", "--state", "all"), "--state goes with list alone")])
 def test_what_would_be_passed_over_is_bad_usage(world, words, said):
     done = world.weir("review", *words, "--state-dir", "/nonexistent")

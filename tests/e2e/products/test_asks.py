@@ -3,6 +3,7 @@
 refused. Where TCP goes through the relay connections wait, elsewhere lookups do (`waits`)."""
 import concurrent.futures
 import contextlib
+import json
 import tempfile
 
 import pytest
@@ -96,3 +97,71 @@ def test_a_dismissal_and_another_policy_refuse_what_waits(world, product, verify
                 expect.lookup_refused(client.answer)
             box.assert_silent()
             wait_for(lambda: [e for e in box.denies() if e["name"] == name and why in e["reason"]])
+            if name == site.name:  # what was dismissed is refused at once, and asks nobody
+                again = box.probe(["connect", name, 80, GET.format(name)])
+                assert "403 Forbidden" in again.get("data", "") if waits(product, verify) == "connection" else again.result.startswith("EAI_")
+                assert not [t for t in box.reviews() if t["destination"] == name]
+
+
+def test_nobody_is_asked_for_what_stays_closed(world):
+    n = world.number()
+    denied, site = world.site(f"denied{n}.test"), world.site(f"ask{n}.test")
+    names = ["metadata.google.internal", "dns.google", denied.name, "word", "x.invalid", "1.2.3.4.in-addr.arpa"]
+    with asked(world, "run", f"deny {denied.name}", default="ask", verify="tls") as box:
+        answers = box.probe(*(["dns", name] for name in names))
+        assert [a.result for a in answers] == ["NXDOMAIN"] * len(names), answers
+        # nor for what is no address, and what another name is claimed for
+        no_data, stand_in = box.probe(["dns", site.name, "TXT"], ["dns", site.name])
+        assert (no_data.result, no_data.addresses) == ("NOERROR", []) and stand_in.addresses[0].startswith("198.19.254."), stand_in
+        for address in ("169.254.169.254", "127.0.0.2"):
+            expect.tcp_refused(box.probe(["tcp", address, 80]))
+        box.assert_silent()
+        assert box.reviews() == []
+        with Asking(box, ["tcp", stand_in.addresses[0], 80, GET.format("other.test")]) as client:
+            box.accept(task(box, site.name), **{"for": "10m"})
+        assert "403 Forbidden" in client.answer.data and "other.test" in client.answer.data, client.answer
+        assert box.names == {site.name} and not [p for p in box.packets if p.payload], box.packets
+
+
+def test_a_packet_is_refused_and_passes_after_the_grant(world):
+    address, other, site = world.address(), world.address(), world.site(f"ask{world.number()}.test")
+    with asked(world, "netns", f"ask {site.name}", "ask 93.0.0.0/8", verify="tls") as box:
+        for probe, about in ((["tcp", address, 7007, "x"], address), (["udp", other, 7007], other), (["udp", None, 7007], site.name)):
+            def send():
+                to = box.probe(["dns", site.name]).addresses[0]
+                return box.probe([probe[0], probe[1] or to, *probe[2:]])
+            assert send().result not in ("ok", "sent"), probe
+            box.assert_silent()
+            box.accept(task(box, about))
+            assert send().result == "ok", probe
+
+
+@pytest.mark.parametrize("product", ["run", "sidecar"])
+def test_of_two_who_decide_at_once_one_does(world, product):
+    site = world.site(f"ask{world.number()}.test")
+    with asked(world, product, f"ask {site.name}", verify="tls") as box, concurrent.futures.ThreadPoolExecutor(2) as people:
+        with Asking(box, ["connect", site.name, 80, GET.format(site.name)]) as client:
+            number = task(box, site.name)["id"]
+            yes, no = people.map(lambda verb: box.send("POST", f"/review/{number}/{verb}", "").status, ("accept", "dismiss"))
+        answer = client.answer.data
+        assert yes == 200 and no in (200, 409), (yes, no)
+        # who said no first was overruled: it is open now, whatever became of the one that waited
+        assert ("200 OK" in answer) or (no == 200 and "refused by who was asked" in answer), (yes, no, answer)
+        assert "200 OK" in box.probe(["connect", site.name, 80, GET.format(site.name)]).data
+        assert box.reviews() == []
+
+
+def test_weir_review_decides_of_a_run_while_it_waits(world):
+    yes, no = (world.site(f"ask{world.number()}.test") for _ in range(2))
+    with asked(world, "run", f"ask {yes.name}", f"ask {no.name}", verify="tls") as box:
+        def review(*words):
+            return world.weir("review", *words, "--state-dir", box.store)
+
+        def waiting(name):
+            return [t for t in json.loads(review("list", "--json").text or "[]") if t["destination"] == name]
+        for site, words, status in ((yes, ("accept", "--live", "--yes", "--for", "10m"), "200 OK"), (no, ("dismiss", "--live"), "403 Forbidden")):
+            with Asking(box, ["connect", site.name, 80, GET.format(site.name)]) as client:
+                done = review(words[0], str(wait_for(lambda: waiting(site.name))[0]["id"]), *words[1:])
+                assert done.code == 0, done
+            assert status in client.answer.data, client.answer
+            assert not waiting(site.name)
