@@ -29,7 +29,7 @@ static const struct cli_option events_options[] = {
 	  OPTION_IN(TEXT, struct events_spec, name) },
 	{ "address", "ADDR", "of this remote address alone",
 	  OPTION_IN(TEXT, struct events_spec, address) },
-	{ "action", "allow|deny|panic|change|limit|fail", "of this action alone",
+	{ "action", "allow|deny|panic|change|limit|fail|ask", "of this action alone",
 	  OPTION_IN(TEXT, struct events_spec, action) },
 	{ "limit", "N", "the newest N alone",
 	  OPTION_IN(NUMBER, struct events_spec, limit), .least = 1, .most = LIMIT_MAX },
