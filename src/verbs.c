@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/exit_status.h"
 #include "base/log.h"
 #include "complete.h"
 #include "container/container.h"
@@ -22,8 +23,6 @@
 #include "supervisor/program.h"
 #include "tools/events.h"
 #include "tools/tools.h"
-
-enum { DAEMON_NO_START = 1 };
 
 static int run(struct run_spec *spec)
 {
@@ -119,7 +118,7 @@ static int start_daemon(struct sidecar_spec *spec)
 		return daemon_run(spec);
 	log_error("%s names no usable name server: name one with --upstream",
 		  spec->resolv_conf);
-	return DAEMON_NO_START;
+	return RUN_STATUS_FAILED;
 }
 
 static int verb_daemon(int argc, char **argv)

@@ -26,17 +26,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/exit_status.h"
 #include "base/log.h"
 #include "daemon/internal.h"
 #include "settings/settings.h"
 #include "sys/cgroup.h"
 #include "sys/path.h"
-
-enum daemon_status {
-	DAEMON_OK = 0,
-	DAEMON_FAILED = 1,
-	DAEMON_BAD_INPUT = 2,
-};
 
 static_assert((int)CLI_DAEMON_ENGINES_MAX == (int)IPC_ENGINES_MAX,
 	      "what can be asked for");
@@ -162,7 +157,7 @@ void daemon_on_all_attached(struct daemon *w)
 	w->supervisor.engine.serves = true;
 	if (w->engine == 0 && supervisor_listen(&w->supervisor.fds, &err) < 0) {
 		log_error("%s", err.text);
-		w->supervisor.exit_status = DAEMON_FAILED;
+		w->supervisor.exit_status = RUN_STATUS_FAILED;
 		loop_stop(w->supervisor.loop);
 		return;
 	}
@@ -603,7 +598,7 @@ int daemon_run_further(struct sidecar_spec *spec, uint32_t number, int channel)
 		r = loop_run(w->supervisor.loop);
 	if (err.code < 0)
 		log_error("%s", err.text);
-	return r < 0 ? DAEMON_FAILED : DAEMON_OK;
+	return r < 0 ? RUN_STATUS_FAILED : 0;
 }
 
 int daemon_run(struct sidecar_spec *spec)
@@ -614,15 +609,15 @@ int daemon_run(struct sidecar_spec *spec)
 
 	if (!w) {
 		log_error("out of memory");
-		return DAEMON_FAILED;
+		return RUN_STATUS_FAILED;
 	}
 	r = start(w, &err);
 	if (r < 0) {
 		log_error("%s", err.text);
-		return r == -EINVAL ? DAEMON_BAD_INPUT : DAEMON_FAILED;
+		return r == -EINVAL ? RUN_STATUS_BAD_INPUT : RUN_STATUS_FAILED;
 	}
 	r = loop_run(w->supervisor.loop);
 	notify("STOPPING=1");
 	(void)!unlink(spec->socket);
-	return r < 0 ? DAEMON_FAILED : w->supervisor.exit_status;
+	return r < 0 ? RUN_STATUS_FAILED : w->supervisor.exit_status;
 }

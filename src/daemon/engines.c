@@ -26,6 +26,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/exit_status.h"
 #include "base/log.h"
 #include "daemon/internal.h"
 #include "sys/files.h"
@@ -130,7 +131,7 @@ static pid_t further_fork(struct child *c, int channel, struct err *err)
 
 	if (pid == 0)
 		_exit(begin(f, channel, parent) < 0
-			      ? EXIT_FAILURE
+			      ? RUN_STATUS_FAILED
 			      : daemon_run_further(f->daemon->supervisor.spec, f->number,
 						   CHANNEL_FD));
 	return pid < 0 ? -errno : pid;

@@ -25,6 +25,7 @@
 #include <linux/netfilter/nf_tables.h>
 
 #include "base/err.h"
+#include "base/exit_status.h"
 #include "base/log.h"
 #include "filter/filter.h"
 #include "filter/message.h"
@@ -223,11 +224,7 @@ static int healthy_ask(const struct sidecar_spec *spec, struct err *err)
 
 enum { STAND_MS = 10 * 1000 }; /* for the first ruleset */
 
-enum sidecar_status {
-	SIDECAR_OK = 0,
-	SIDECAR_FAILED = 1,
-	SIDECAR_BAD_INPUT = 2,
-};
+enum { STATUS_UNHEALTHY = 1 };
 
 /* -- what a sidecar does in its own way ---------------------------------------------- */
 
@@ -464,14 +461,16 @@ int sidecar_run(struct sidecar_spec *spec)
 	if (r < 0) {
 		if (err.text[0])
 			log_error("%s", err.text);
-		return r == -EINVAL ? SIDECAR_BAD_INPUT : SIDECAR_FAILED;
+		if (spec->healthy)
+			return STATUS_UNHEALTHY;
+		return r == -EINVAL ? RUN_STATUS_BAD_INPUT : RUN_STATUS_FAILED;
 	}
 	if (spec->remove || spec->healthy)
-		return SIDECAR_OK;
+		return 0;
 	supervisor_introduce(&k);
 	r = loop_run(k.loop);
 	/* Whoever waits for our end may start another one, or remove the rules. */
 	supervisor_end_engine(&k);
 	loop_free(k.loop);
-	return r < 0 ? SIDECAR_FAILED : k.exit_status;
+	return r < 0 ? RUN_STATUS_FAILED : k.exit_status;
 }

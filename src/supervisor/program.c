@@ -16,7 +16,23 @@
 
 enum { NAME_SIZE = 64 };
 
-static int find(const char *program, char ret[PATH_MAX])
+/* The package, of Debian and of RPM, that has @program. */
+static const char *package_of(const char *program)
+{
+	static const struct {
+		const char *program, *package;
+	} packages[] = {
+		{ PROGRAM_EVENTS, "weir" },
+		{ "weir-postgres", "weir-postgres" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(packages); i++)
+		if (strcmp(program, packages[i].program) == 0)
+			return packages[i].package;
+	return "weir-daemon";
+}
+
+static int find(const char *program, char ret[PATH_MAX], struct err *err)
 {
 	static const char *const places[] = { "", "/../libexec/weir" };
 	char self[PATH_MAX];
@@ -24,27 +40,26 @@ static int find(const char *program, char ret[PATH_MAX])
 	char *slash;
 
 	if (n < 0)
-		return -errno;
+		return err_sys(err, -errno, "cannot find %s", program);
 	self[n] = '\0';
 	slash = strrchr(self, '/');
-	if (!slash)
-		return -ENOENT;
-	*slash = '\0';
+	if (slash)
+		*slash = '\0';
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
 		int len = snprintf(ret, PATH_MAX, "%s%s/%s", self, places[i], program);
 
 		if (len < PATH_MAX && access(ret, X_OK) == 0)
 			return 0;
 	}
-	return -ENOENT;
+	return err_set(err, -ENOENT, "cannot find %s; install it (package %s)", program,
+		       package_of(program));
 }
 
 int helper_check(const char *program, struct err *err)
 {
 	char path[PATH_MAX];
-	int r = find(program, path);
 
-	return r < 0 ? err_sys(err, r, "cannot find %s", program) : 0;
+	return find(program, path, err);
 }
 
 /* @service may be NULL. @ret holds HELPER_ARGS_MAX + 3. */
@@ -66,10 +81,10 @@ int helper_become(const char *program, char *const *args, struct err *err)
 {
 	char path[PATH_MAX], name[NAME_SIZE];
 	char *argv[HELPER_ARGS_MAX + 3];
-	int r = find(program, path);
+	int r = find(program, path, err);
 
 	if (r < 0)
-		return err_sys(err, r, "cannot find %s", program);
+		return r;
 	snprintf(name, sizeof(name), "%s", program);
 	r = arguments(name, NULL, args, argv);
 	if (r == 0) {
@@ -110,7 +125,7 @@ static int become(const struct helper *h, int settings, pid_t parent)
 {
 	char path[PATH_MAX], name[NAME_SIZE];
 	char *const argv[] = { name, NULL };
-	int r = find(h->program, path);
+	int r = find(h->program, path, NULL);
 
 	snprintf(name, sizeof(name), "%s", h->program);
 	if (r == 0)

@@ -32,6 +32,7 @@
 #include <sys/wait.h>
 
 #include "base/clock.h"
+#include "base/exit_status.h"
 #include "base/log.h"
 #include "sandbox/learned.h"
 #include "supervisor/program.h"
@@ -419,7 +420,7 @@ static bool on_control_end(struct child *c, int wait_status)
 	if (!k->stopping && c->restarts == 0 && WIFEXITED(wait_status) &&
 	    loop_now_ms(k->loop) - c->started_ms < SETTLED_MS) {
 		log_error("%s can't start; the rules stand", c->name);
-		k->exit_status = EXIT_FAILURE;
+		k->exit_status = RUN_STATUS_FAILED;
 		k->stopping = true;
 	}
 	if (k->stopping)

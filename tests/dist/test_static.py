@@ -80,7 +80,7 @@ def test_events_are_stored_and_shown(bare, denied):
 
 def test_what_it_lacks_says_so(bare):
     done = bare("/usr/local/bin/weir", "daemon", timeout=60)
-    assert done.code == 1 and "weir-control" in done.messages, done
+    assert done.code == 125 and "weir-control; install it (package weir-daemon)" in done.messages, done
 
 
 def test_the_same_attacks_fail(unpacked, tmp_path):

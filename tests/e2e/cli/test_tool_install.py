@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from world.world import RESOLVER4
+
 SOURCE = Path(__file__).resolve().parents[3]
 PROGRAMS = {"weir-control", "weir-events", "weir-postgres", "weir-webhook"}
 ZSH = """
@@ -45,6 +47,23 @@ def test_an_installed_program_finds_its_others(installed, tmp_path):
     _, prefix = installed
     done = subprocess.run([prefix / "bin/weir", "events", "--state-dir", tmp_path], capture_output=True, text=True)
     assert done.returncode == 1 and "cannot find" not in done.stderr and str(tmp_path) in done.stderr, done
+
+
+@pytest.mark.parametrize("program, package, words", [
+    ("weir-control", "weir-daemon", ("daemon", "--upstream", RESOLVER4)),
+    ("weir-control", "weir-daemon", ("sidecar", "--host-network-check=off")),
+    ("weir-postgres", "weir-postgres", ("daemon", "--upstream", RESOLVER4, "--postgres", "host=127.0.0.1", "--state-dir", "{folder}")),
+    ("weir-events", "weir", ("denies", "--state-dir", "{folder}")),
+    ("weir-events", "weir", ("run", "--state-dir", "{folder}", "--", "/bin/true")),
+], ids=lambda value: value[0] if isinstance(value, tuple) else value)
+def test_a_program_that_is_missing_is_weir_s_failure(world, installed, tmp_path, program, package, words):
+    shutil.copytree(installed[1] / "bin", tmp_path / "bin")
+    shutil.copytree(installed[1] / "libexec", tmp_path / "libexec")
+    (tmp_path / "libexec/weir" / program).unlink()
+    before = world.command("nft", "list", "ruleset").text
+    done = world.command(tmp_path / "bin/weir", *(word.format(folder=tmp_path) for word in words), timeout=60)
+    assert done.code == 125 and f"cannot find {program}; install it (package {package})" in done.messages, done
+    assert world.command("nft", "list", "ruleset").text == before
 
 
 def test_every_manual_page_is_installed(installed):

@@ -108,6 +108,6 @@ def test_without_a_name_server_there_is_no_start(host):
     conf = host.folder / "resolv.conf"
     conf.write_text("search a.test\n")
     daemon = host.daemon("--resolv-conf", conf, upstream=None, ready=False)
-    assert daemon.ended() == 1
+    assert daemon.ended() == 125
     wait_for(lambda: any("resolv.conf names no usable name server: name one with --upstream" in line for line in daemon.errors))
     assert not daemon.socket.exists()

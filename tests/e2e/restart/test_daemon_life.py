@@ -257,7 +257,7 @@ def test_a_folder_that_others_can_change_is_not_used(host, whose):
     else:
         run.chmod(0o777 if whose == "everybody's" else 0o775)
     daemon = host.daemon(ready=False)
-    assert daemon.ended() == 1
+    assert daemon.ended() == 125
     wait_for(lambda: any("root's alone" in line for line in daemon.errors))
 
 
@@ -358,7 +358,7 @@ def test_nobody_shares_its_ports(host, pod, site):
 
 def test_only_one_daemon(host, daemon):
     second = host.daemon(ready=False)
-    assert second.ended() == 1
+    assert second.ended() == 125
     assert daemon.healthy()
 
 
@@ -500,7 +500,7 @@ def test_a_second_daemon_with_the_same_run_directory_does_not_start(host, daemon
     daemon.attach("one", pod)
     daemon.set_policy("one", f"allow {site.name}")
     second = host.daemon("--socket", host.folder / "other.sock", ready=False)
-    assert second.ended() == 1
+    assert second.ended() == 125
     wait_for(lambda: any("another daemon keeps its state in" in line for line in second.errors))
     assert daemon.healthy() and pod.probe(["dns", site.name]).addresses == [site.v4]
     # and when the first is killed another one has the directory at once
@@ -525,7 +525,7 @@ def test_it_serves_nothing_where_others_can_take_its_place(host, what, harm):
         theirs.chmod(0o777)
     args = ("--socket", theirs / "weir.sock") if what == "socket" else ("--run-dir", theirs / "run")
     daemon = host.daemon(*args, ready=False)
-    assert daemon.ended() == 1
+    assert daemon.ended() == 125
     wait_for(lambda: any("cannot trust" in line for line in daemon.errors))
     assert not daemon.healthy()
 
