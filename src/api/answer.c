@@ -134,7 +134,8 @@ static void answer_question(struct api_request *r, const struct review *t, bool 
 /* ---- deciding ---- */
 
 /* From a form or JSON. */
-static bool read_length(struct api_request *r, char ret[API_LENGTH_SIZE])
+static bool read_length(struct api_request *r, const struct review *t,
+			char ret[API_LENGTH_SIZE])
 {
 	const struct text body =
 		text_trim((struct text){ r->body ? r->body : "", r->body_size });
@@ -142,7 +143,7 @@ static bool read_length(struct api_request *r, char ret[API_LENGTH_SIZE])
 	int found;
 
 	if (body.len == 0 || body.ptr[0] == '{')
-		return review_read_length(r, ret);
+		return review_read_accept(r, t, ret);
 	form = strndup(body.ptr, body.len);
 	found = form ? request_query(form, "for", ret, API_LENGTH_SIZE) : -ENOMEM;
 	free(form);
@@ -163,7 +164,7 @@ static void decide_by_link(struct api_request *r, const struct review *t, bool a
 	unsigned int status;
 
 	if (accepts) {
-		if (!read_length(r, length))
+		if (!read_length(r, t, length))
 			return;
 		status = review_accept(r, t, length, NULL, &err);
 		if (status > 0) {

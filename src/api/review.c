@@ -72,15 +72,18 @@ bool review_length_is_good(const char *length)
 			      ms >= RULE_FOR_MIN_MS && ms <= RULE_FOR_MAX_MS);
 }
 
-bool review_read_length(struct api_request *r, char ret[API_LENGTH_SIZE])
+bool review_read_accept(struct api_request *r, const struct review *t,
+			char ret[API_LENGTH_SIZE])
 {
 	const struct text body =
 		text_trim((struct text){ r->body ? r->body : "", r->body_size });
 	json_t *j = body.len > 0 ? json_loadb(body.ptr, body.len, 0, NULL)
 				 : json_object();
-	const json_t *value = json_object_get(j, "for");
+	const json_t *value = json_object_get(j, "for"),
+		     *shown = json_object_get(j, "rule");
 	const char *text = json_string_value(value);
-	bool good = json_is_object(j) && json_object_size(j) == (value ? 1 : 0);
+	const bool is_shown = !shown || review_rule_is(t, shown);
+	bool good = json_is_object(j) && json_object_size(j) == !!value + !!shown;
 
 	ret[0] = '\0';
 	if (good && value)
@@ -92,8 +95,10 @@ bool review_read_length(struct api_request *r, char ret[API_LENGTH_SIZE])
 	if (!good)
 		reply_error(r, MHD_HTTP_BAD_REQUEST,
 			    "invalid body: it is nothing, or {\"for\": \"10m\"} "
-			    "with " RULE_FOR_WORDS);
-	return good;
+			    "with " RULE_FOR_WORDS ", and the \"rule\" that was shown");
+	else if (!is_shown)
+		reply_error(r, MHD_HTTP_CONFLICT, REVIEW_CHANGED);
+	return good && is_shown;
 }
 
 /* Of a daemon, what is about no sandbox has no policy. */
@@ -276,7 +281,7 @@ static void accept_task(struct api_request *r, const struct review *t, const cha
 	json_t *diff = NULL;
 	unsigned int status;
 
-	if (!review_read_length(r, length))
+	if (!review_read_accept(r, t, length))
 		return;
 	status = review_accept(r, t, length, &diff, &err);
 	if (status == 0)

@@ -5,6 +5,8 @@
  * opens a task again: the rule didn't do. */
 #pragma once
 
+#include <jansson.h>
+
 #include "base/err.h"
 #include "event/event.h"
 #include "events/jsonl.h"
@@ -51,6 +53,10 @@ bool review_state_parse(const char *text, enum review_state *ret);
  * advice. @buf holds REVIEW_RULE_SIZE. Return: false where no rule could, or the advice
  * is about another name. */
 bool review_rule(const struct review *t, char *buf);
+/* Is @shown, a JSON object, that rule? A sandbox changes its tasks while somebody reads
+ * them. */
+bool review_rule_is(const struct review *t, const json_t *shown);
+#define REVIEW_CHANGED "the task is about another rule by now; read it again"
 /* All of it as a JSON object, the rule included. NUL behind it. @buf holds
  * REVIEW_JSON_SIZE. Return: the length. */
 size_t review_json(const struct review *t, char *buf);

@@ -50,6 +50,16 @@ bool review_rule(const struct review *t, char *buf)
 	       is_task_about(t->advice, t->destination) && advice_rule(t->advice, buf);
 }
 
+bool review_rule_is(const struct review *t, const json_t *shown)
+{
+	char text[REVIEW_RULE_SIZE];
+	json_t *rule = review_rule(t, text) ? json_loads(text, 0, NULL) : NULL;
+	const bool is = rule && json_equal(rule, shown);
+
+	json_decref(rule);
+	return is;
+}
+
 /* @begin: members, or "". */
 static size_t write_json(const struct review *t, const char *begin, char *buf)
 {

@@ -76,6 +76,11 @@ static void keep(struct advice *a, const struct plan *p, const struct plan_verdi
 	a->rule.ports.with_default = r.named_list != r.port_list;
 }
 
+static bool is_temporary(const struct plan *p, const struct plan_verdict *v)
+{
+	return v->rule != PLAN_NO_RULE && plan_rule(p, v->rule).until_ms != 0;
+}
+
 static bool advise_name(struct advice *a, const struct plan *p, const struct event *e)
 {
 	const bool has_port = e->layer != EVENT_DNS;
@@ -85,9 +90,13 @@ static bool advise_name(struct advice *a, const struct plan *p, const struct eve
 	if (!set_name(a, e->name))
 		return false;
 	v = plan_match_name(p, &a->rule.name);
-	if (v.action == POLICY_ALLOW)
+	/* What ends would stay open with the new rule: that is about its own port alone.
+	 */
+	if (v.action == POLICY_ALLOW && is_temporary(p, &v) && !has_port)
+		return false;
+	if (v.action == POLICY_ALLOW && !is_temporary(p, &v))
 		keep(a, p, &v);
-	else if (v.rule != PLAN_NO_RULE && v.action != POLICY_ASK)
+	else if (v.rule != PLAN_NO_RULE && v.action == POLICY_DENY)
 		return false;
 	if (has_port && !add_port(a, e->protocol, e->port))
 		return false;

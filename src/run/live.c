@@ -291,17 +291,20 @@ static void answer_accepted(struct live *l)
 	answer_task(l, t);
 }
 
-/* {"for": "10m"}, or nothing: @ret is the rule that grants @t, in a list. What is no such
- * time is a fault of that rule. */
-static bool rule_of(const struct review *t, struct text body, char *ret, size_t size)
+/* {"for": "10m"}, the "rule" that was shown, both, or nothing: @ret is the rule that
+ * grants @t, in a list. What is no such time is a fault of that rule. Return: 0; -EINVAL:
+ * it is something else; -ESTALE: another rule was shown. */
+static int rule_of(const struct review *t, struct text body, char *ret, size_t size)
 {
 	json_t *j = text_trim(body).len > 0 ? json_loadb(body.ptr, body.len, 0, NULL)
 					    : json_object();
-	const json_t *value = json_object_get(j, "for");
+	const json_t *value = json_object_get(j, "for"),
+		     *shown = json_object_get(j, "rule");
 	char *length = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII)
 			     : NULL;
 	char rule[REVIEW_RULE_SIZE];
-	bool good = json_is_object(j) && json_object_size(j) == (value ? 1 : 0) &&
+	int result = -EINVAL;
+	bool good = json_is_object(j) && json_object_size(j) == !!value + !!shown &&
 		    review_rule(t, rule);
 
 	if (good && value)
@@ -310,20 +313,29 @@ static bool rule_of(const struct review *t, struct text body, char *ret, size_t 
 				rule, length) < (int)size;
 	else if (good)
 		snprintf(ret, size, "[%s]", rule);
+	if (good && shown && !review_rule_is(t, shown))
+		result = -ESTALE;
+	else if (good)
+		result = 0;
 	free(length);
 	json_decref(j);
-	return good;
+	return result;
 }
 
 static void accept_task(struct live *l, struct review *t, struct text body)
 {
 	char rules[REVIEW_RULE_SIZE + 64];
+	const int r = rule_of(t, body, rules, sizeof(rules));
 
-	if (!rule_of(t, body, rules, sizeof(rules))) {
+	if (r == -ESTALE) {
+		control_socket_refuse(&l->socket, HTTP_CONFLICT, REVIEW_CHANGED);
+		return;
+	}
+	if (r < 0) {
 		control_socket_refuse(
 			&l->socket, HTTP_BAD_REQUEST,
 			"invalid body: it is nothing, or {\"for\": \"10m\"} "
-			"with " RULE_FOR_WORDS);
+			"with " RULE_FOR_WORDS ", and the \"rule\" that was shown");
 		return;
 	}
 	l->accepting = t->id;

@@ -15,8 +15,14 @@
 enum { CLOSE_MS = 2000 }; /* a terminal that takes nothing loses the rest */
 
 /* Whatever the command left the terminal in: an unfinished sequence is cancelled, and
- * so are other alphabets, a scrolled part of the screen, insertion and colours. */
-#define PLAIN_SCREEN "\030\033\\\017\033(B\0337\033[r\033[?6l\033[4l\0338\033[0m"
+ * so are other alphabets, a part of the screen that scrolls, by lines or columns,
+ * insertion, lines that don't wrap, colours, what their numbers and the default ones
+ * mean, and an update that isn't shown before it is whole. Below the question is
+ * nothing. */
+#define PLAIN_SCREEN                                                                     \
+	"\030\033\\\017\033(B\0337\033[r\033[?69l\033[?6l\033[4l\0338\033[?7h\033[0m"    \
+	"\033]104\033\\\033]110\033\\\033]111\033\\\033[?2026l"
+#define CLEAR_BELOW "\033[J"
 
 /* ---- opening ---- */
 
@@ -152,7 +158,8 @@ static void put_question(struct terminal *t)
 	const char *kind = getenv("TERM");
 	const bool is_dumb = !kind || !kind[0] || strcmp(kind, "dumb") == 0;
 
-	put_own(t, is_dumb ? "\r\nweir: " : PLAIN_SCREEN "\r\n\033[7mweir:\033[0m ");
+	put_own(t, is_dumb ? "\r\nweir: "
+			   : PLAIN_SCREEN "\r\n" CLEAR_BELOW "\033[7mweir:\033[0m ");
 	put_own(t, t->question);
 }
 

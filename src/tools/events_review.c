@@ -391,6 +391,20 @@ static int live_find(struct show *s, const struct review *t, const char *socket,
 	return r;
 }
 
+/* What accepting @t takes: the rule as it was shown, since the sandbox may have changed
+ * the task. NULL: memory is out. */
+static const char *accept_body(struct show *s, const struct review *t)
+{
+	char rule[REVIEW_RULE_SIZE];
+
+	if (!review_rule(t, rule))
+		return "";
+	if (s->spec.for_ms == 0)
+		return arena_printf(&s->arena, "{\"rule\":%s}", rule);
+	return arena_printf(&s->arena, "{\"rule\":%s,\"for\":\"%" PRId64 "s\"}", rule,
+			    s->spec.for_ms / 1000);
+}
+
 /* Have @t decided by who guards its sandbox: what waits for it goes on, or is refused.
  * Return: 0; -ECANCELED: it wasn't wanted; or another -errno. */
 static int live_decide(struct show *s, const struct review *t, bool accept,
@@ -414,9 +428,8 @@ static int live_decide(struct show *s, const struct review *t, bool accept,
 	escape(who_decides(s), who, sizeof(who));
 	snprintf(path, sizeof(path), "/sandboxes/%s/review/%" PRId64 "/%s?who=%s",
 		 t->sandbox, id, accept ? "accept" : "dismiss", who);
-	if (s->spec.for_ms > 0)
-		body = arena_printf(&s->arena, "{\"for\":\"%" PRId64 "s\"}",
-				    s->spec.for_ms / 1000);
+	if (accept)
+		body = accept_body(s, t);
 	if (!body)
 		return err_set(err, -ENOMEM, "out of memory");
 	r = ask_guard(s, socket, "POST", path, body, &j, err);

@@ -90,7 +90,7 @@ async function decide(item, verb, length = "") {
 	item.fault.textContent = "";
 	try {
 		const done = await post(`${base}review/${item.task.id}/${verb}?who=${encodeURIComponent(who)}`,
-			length ? JSON.stringify({ for: length }) : undefined);
+			verb === "accept" ? JSON.stringify({ rule: item.rule, ...(length ? { for: length } : {}) }) : undefined);
 		focusBeside(item);
 		stale = true;
 		remove(item.task.id);
@@ -112,6 +112,7 @@ async function open(item) {
 		return;
 	try {
 		const t = await get(`${base}review/${item.task.id}`);
+		item.rule = t.rule;
 		item.diff.replaceChildren(diffList(t.diff));
 		item.accepts.forEach((b) => { b.hidden = !t.diff || readOnly; });
 		item.dismiss.hidden = readOnly;

@@ -152,6 +152,25 @@ def test_what_is_typed_for_a_false_question_grants_nothing(asks, site):
         terminal.wait()
 
 
+HIDE = """
+import os
+os.write(1, b"\\x1b[?2026h\\x1b[?7l\\x1b[?69h\\x1b[1;2s\\x1b]4;0;#fff\\x1b\\\\\\x1b]10;#000\\x1b\\\\\\x1b]11;#000\\x1b\\\\hidden")
+""" + FETCH
+
+
+def test_a_question_is_not_hidden(asks, site):
+    """By an update that is not shown yet, columns, lines that do not wrap, colours; and nothing of the command's stands behind it."""
+    with asks("/usr/bin/python3", "-ISc", HIDE, site.name) as terminal:
+        terminal.expect("hidden")
+        asked(terminal, site)
+        screen = terminal.text[terminal.text.index("hidden"):terminal.text.index(site.name)]
+        for reset in ("\x1b[?69l", "\x1b[?7h", "\x1b]104\x1b\\", "\x1b]110\x1b\\", "\x1b]111\x1b\\", "\x1b[?2026l", "\n\x1b[J"):
+            assert reset in screen, (reset, screen)
+        terminal.type("n\r")
+        terminal.expect("403")
+        terminal.wait()
+
+
 def test_what_the_terminal_says_by_itself_is_no_answer(asks, site):
     """A program can have a terminal send a title of its choice; what is typed too early does not count either."""
     with asks(*fetch(site)) as terminal:

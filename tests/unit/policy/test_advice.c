@@ -423,6 +423,14 @@ static const struct {
 	  "egress: [{action: allow, target: '*.x.test', ports: [443], types: [SRV]}]",
 	  "h.x.test", "1.2.3.4", EVENT_ADDRESS, IPPROTO_TCP, 22, 0,
 	  "h.x.test:tcp/22,443,SRV" },
+	{ "a port besides one that is open for a time",
+	  "egress: [{action: allow, target: h.test, ports: [443], until: "
+	  "'2099-01-01T00:00:00Z'}]",
+	  "h.test", "1.2.3.4", EVENT_ADDRESS, IPPROTO_TCP, 22, 0, "h.test:tcp/22" },
+	{ "a type of a name that is open for a time",
+	  "egress: [{action: allow, target: h.test, ports: [443], until: "
+	  "'2099-01-01T00:00:00Z'}]",
+	  "h.test", NULL, EVENT_DNS, 0, 0, DNS_TYPE_TXT, "" },
 	{ "bytes without a name", "egress: [{action: allow, target: h.test}]", "h.test",
 	  "1.2.3.4", EVENT_NAME, IPPROTO_TCP, 9418, 0, "h.test:default,tcp/9418" },
 	{ "an address", "egress: []", "", "10.0.0.5", EVENT_ADDRESS, IPPROTO_TCP, 443, 0,
@@ -465,6 +473,7 @@ TEST(the_advice_says_what_it_takes)
 		snprintf(s.document, sizeof(s.document), "%s", rows[i].policy);
 		if (!build(&s, &b))
 			fail_msg("%s: %s", rows[i].what, faults_text(&b.w));
+		b.plan.ends_ahead = UINT64_MAX;
 		snprintf(e.name, sizeof(e.name), "%s", rows[i].name);
 		if (rows[i].addr)
 			e.remote = addr_of(rows[i].addr);
