@@ -87,7 +87,7 @@ def test_every_schema_that_is_answered_is_there():
     assert set(typing.get_type_hints(_schema.Learned)) == set(SCHEMAS["Status"]["properties"]["learned"]["properties"])
     assert set(typing.get_type_hints(_schema.Grant)) == set(SCHEMAS["Status"]["properties"]["grants"]["items"]["properties"])
     body = OPENAPI["paths"]["/review/{id}/accept"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert set(body["properties"]) == {"for"}
+    assert set(body["properties"]) == {"for", "rule"}
     assert set(typing.get_type_hints(_schema.Degradation)) == set(SCHEMAS["Status"]["properties"]["degradations"]["items"]["properties"])
 
 
