@@ -4,8 +4,10 @@
 #
 #   install.sh --package FILE-OR-URL --sha256 SUM [--yes]
 #
-# It says what it does before it does it, and asks, unless --yes. The sum has to come from somewhere else than the
-# package does: a release's page, your own build's SHA256SUMS.
+# It says what it does before it does it, and asks on standard input, unless --yes. It reads one Debian package, a file or
+# an https address, and compares that package's SHA-256 with SUM. It reads no SHA256SUMS and no signature, so SUM has to
+# come from somewhere else than the package does: a release's page, your own build's SHA256SUMS. The libraries come
+# from where this machine's packages come from.
 set -eu
 
 package='' sum='' yes=''
