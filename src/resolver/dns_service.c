@@ -406,6 +406,7 @@ void dns_service_dismiss(struct dns_service *d, struct sandbox *s,
 
 void dns_service_flush(struct dns_service *d)
 {
+	resolver_parked_recheck(d->resolver, loop_now_ms(d->loop));
 	upstreams_flush(d->upstreams);
 	resolver_flush(d->resolver, loop_now_ms(d->loop));
 	if (d->out.count > 0)

@@ -309,10 +309,11 @@ void resolver_deliver(struct resolver *r, struct resolver_ask *ask,
 	write_reply(r, ask, a, keep, text_of(reason), now_ms);
 }
 
+/* Not in r->answer: that may be about to be delivered to others. */
 static const struct dns_answer *one_address(struct resolver *r, const struct addr *a,
 					    uint32_t ttl_sec)
 {
-	struct dns_answer *answer = &r->answer;
+	struct dns_answer *answer = &r->one_address;
 
 	answer->kind = DNS_ANSWER_RECORDS;
 	answer->rcode = DNS_NOERROR;
@@ -381,9 +382,12 @@ void resolver_hold(struct resolver *r, const struct resolver_ask *ask, int64_t n
 	struct sandbox *s = ask->client.sandbox;
 	struct addr a;
 
-	if ((ask->query.type != DNS_TYPE_A && !is_v6) || (is_v6 && !s->ipv6))
+	if ((ask->query.type != DNS_TYPE_A && !is_v6) || (is_v6 && !s->ipv6)) {
+		s->counters[COUNT_QUERIES_UNSERVED]++;
 		resolver_negative(r, ask, DNS_NOERROR, SINKHOLE_TTL_SEC);
-	else if (!asks_by_relay(s))
+		return;
+	}
+	if (!asks_by_relay(s))
 		resolver_park(r, ask, now_ms);
 	else if (asks_address(s, &ask->query.name, is_v6 ? ADDR_V6 : ADDR_V4, now_ms, &a))
 		answer_here(r, ask, &a, SINKHOLE_TTL_SEC, (struct text){ 0 });
@@ -607,7 +611,6 @@ void resolver_flush(struct resolver *r, int64_t now_ms)
 {
 	struct resolver_sandbox *g;
 
-	resolver_parked_recheck(r, now_ms);
 	while ((g = r->dirty)) {
 		r->dirty = g->next_dirty;
 		g->dirty = false;

@@ -143,6 +143,10 @@ void resolver_send_failed(struct resolver *r, uint32_t token, int error, int64_t
 int64_t resolver_next_ms(const struct resolver *r);
 void resolver_tick(struct resolver *r, int64_t now_ms);
 void resolver_flush(struct resolver *r, int64_t now_ms);
+/* Judge the parked queries again whose plan has changed; once a turn, before what is to
+ * be sent is sent. It may look up names, so resolver_flush(), which a reply that is being
+ * written calls, doesn't do it. */
+void resolver_parked_recheck(struct resolver *r, int64_t now_ms);
 /* It is known whether Docker's resolver sends questions back. */
 bool resolver_is_settled(const struct resolver *r);
 

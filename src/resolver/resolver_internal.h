@@ -189,7 +189,8 @@ struct resolver {
 	uint8_t *bytes;		       /* QUEUE_BYTES */
 	struct dns_answer_addr *addrs; /* QUEUE_ADDRS */
 	/* one at a time */
-	struct dns_answer answer;
+	struct dns_answer answer;      /* that came, or that the cache had */
+	struct dns_answer one_address; /* that is made here */
 };
 
 static inline void ask_list_push(struct ask_list *l, struct resolver_ask *a)
@@ -319,8 +320,6 @@ void resolver_inflight_forget(struct resolver *r, const struct sandbox *s);
 /* A copy of @ask waits until its name is granted, or is refused now. */
 void resolver_park(struct resolver *r, const struct resolver_ask *ask, int64_t now_ms);
 void resolver_parked_tick(struct resolver *r, int64_t now_ms);
-/* Judge those again whose plan has changed. */
-void resolver_parked_recheck(struct resolver *r, int64_t now_ms);
 void resolver_parked_forget(struct resolver *r, struct resolver_sandbox *g);
 
 /* pinned.c */

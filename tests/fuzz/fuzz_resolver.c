@@ -215,6 +215,7 @@ static void step(struct fuzz *f)
 		break;
 	case 7:
 	case 8:
+		resolver_parked_recheck(f->w->resolver, f->w->now_ms);
 		resolver_flush(f->w->resolver, f->w->now_ms);
 		break;
 	case 9:
@@ -231,6 +232,7 @@ static void finish(struct fuzz *f)
 {
 	int64_t tries_ms = 2 * SERVERS * (f->probes ? PROBED_TRY_MS : RESOLVER_TRY_MS);
 
+	resolver_parked_recheck(f->w->resolver, f->w->now_ms);
 	resolver_flush(f->w->resolver, f->w->now_ms);
 	world_wait(f->w, tries_ms);
 	if (f->probes ? world_requests_open(f->w) > SERVERS

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "policy/sinkhole.h"
+
 static void broken(const char *what)
 {
 	fprintf(stderr, "the world is broken: %s\n", what);
@@ -142,7 +144,8 @@ static void check_addr(struct world *w, struct sandbox *s, const struct dns_name
 	size_t n = learned_find(s->learned, &a->addr, w->now_ms, use, ARRAY_SIZE(use));
 	struct world_element *e;
 
-	if (dns_name_is_localhost(name))
+	if (dns_name_is_localhost(name) ||
+	    (v.action == POLICY_ASK && sinkhole_has(&a->addr)))
 		return;
 	if (s->state == SANDBOX_TESTING && dns_name_equal(name, &s->probe_name))
 		v = (struct plan_verdict){ .action = POLICY_ALLOW };

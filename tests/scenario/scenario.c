@@ -302,6 +302,7 @@ static void do_raw(struct player *p)
 
 static void do_turn(struct player *p)
 {
+	resolver_parked_recheck(p->w->resolver, p->w->now_ms);
 	resolver_flush(p->w->resolver, p->w->now_ms);
 }
 

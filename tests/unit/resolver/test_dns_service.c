@@ -104,6 +104,10 @@ void resolver_tick(struct resolver *r, int64_t now_ms)
 	next_tick_ms = INT64_MAX;
 }
 
+void resolver_parked_recheck(struct resolver *r, int64_t now_ms)
+{
+}
+
 void resolver_flush(struct resolver *r, int64_t now_ms)
 {
 	flushes++;

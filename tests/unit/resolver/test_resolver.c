@@ -136,3 +136,61 @@ TEST(one_turn_is_one_transaction_of_bounded_size)
 		assert_int_equal(w->replies[i].id, i);
 	world_free(w);
 }
+
+/* A flush that makes room for a reply looks up no name that was granted meanwhile: the
+ * reply would be written from that name's answer. */
+TEST(a_full_queue_mixes_no_answers)
+{
+	struct world *w = world_of("*.ok.test");
+
+	world_query(w, 1, 1, "x.ok.test", DNS_TYPE_A, true, false);
+	answer(w, "x.ok.test", "45.0.0.66");
+	world_query(w, 0, 2, "a.ok.test", DNS_TYPE_A, true, false);
+	answer(w, "a.ok.test", "45.0.0.1");
+	resolver_flush(w->resolver, w->now_ms);
+	world_no_rules(w);
+	assert_true(world_rule(w, POLICY_ASK, "x.ok.test", 0, 0, 0));
+	assert_true(world_rule(w, POLICY_ALLOW, "a.ok.test", 443, 0, 0));
+	assert_true(world_change(w));
+	world_query(w, 1, 3, "x.ok.test", DNS_TYPE_A, true, false);
+	assert_int_equal(w->reply_count, 2);
+	world_no_rules(w);
+	assert_true(world_rule(w, POLICY_ALLOW, "*.ok.test", 443, 0, 0));
+	assert_true(world_change(w));
+	for (uint16_t i = 0; i < 1500; i++)
+		world_query(w, 0, 100, "a.ok.test", DNS_TYPE_A, true, true);
+	resolver_flush(w->resolver, w->now_ms);
+	assert_int_equal(w->reply_count, 1502);
+	for (size_t i = 0; i < WORLD_REPLIES_MAX; i++)
+		assert_int_equal(w->replies[i].addrs[0].addr.bytes[3], 1);
+	/* The granted one has its own answer. */
+	resolver_parked_recheck(w->resolver, w->now_ms);
+	resolver_flush(w->resolver, w->now_ms);
+	assert_int_equal(w->reply_count, 1503);
+	assert_int_equal(w->replies[1502 % WORLD_REPLIES_MAX].id, 3);
+	assert_int_equal(w->replies[1502 % WORLD_REPLIES_MAX].addrs[0].addr.bytes[3], 66);
+	world_free(w);
+}
+
+/* One sandbox's policy asks for the name by the time that the answer to both comes. */
+TEST(a_stand_in_is_nobody_elses_answer)
+{
+	struct world *w = world_of("*.ok.test");
+	const struct plan allows = w->sandboxes[1].plan;
+
+	w->sandboxes[0].owned_params.relay = true;
+	world_query(w, 0, 1, "a.ok.test", DNS_TYPE_A, true, false);
+	world_query(w, 1, 2, "a.ok.test", DNS_TYPE_A, true, false);
+	world_no_rules(w);
+	assert_true(world_rule(w, POLICY_ASK, "a.ok.test", 0, 0, 0));
+	assert_true(world_change(w));
+	sandbox_set_plan(&w->sandboxes[1], &allows);
+	answer(w, "a.ok.test", "45.0.0.1");
+	resolver_flush(w->resolver, w->now_ms);
+	assert_int_equal(w->reply_count, 2);
+	assert_int_equal(w->replies[0].id, 1);
+	assert_int_equal(w->replies[0].addrs[0].addr.bytes[0], 198);
+	assert_int_equal(w->replies[1].id, 2);
+	assert_int_equal(w->replies[1].addrs[0].addr.bytes[0], 45);
+	world_free(w);
+}
