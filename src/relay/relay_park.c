@@ -122,9 +122,7 @@ static bool find_address(const struct relay_flow *f, struct addr *ret)
 	const enum addr_family other = own == ADDR_V4 ? ADDR_V6 : ADDR_V4;
 
 	return learned_addrs(s->learned, &f->name, own, now_of(f), ret, 1) > 0 ||
-	       (s->ipv6 &&
-		learned_addrs(s->learned, &f->name, other, now_of(f), ret, 1) > 0) ||
-	       (other == ADDR_V4 &&
+	       ((s->ipv6 || other == ADDR_V4) &&
 		learned_addrs(s->learned, &f->name, other, now_of(f), ret, 1) > 0);
 }
 
@@ -168,7 +166,7 @@ static void park(struct relay_flow *f, const struct plan_verdict *v)
 }
 
 /* By the plan as it is now. */
-static void judge_parked(struct relay_flow *f)
+void relay_park_recheck(struct relay_flow *f)
 {
 	const struct plan *p = &f->served->sandbox->plan;
 	const struct plan_verdict v = plan_match_name(p, &f->name);
@@ -197,13 +195,8 @@ bool relay_park_begin(struct relay_flow *f)
 		return false;
 	f->state = FLOW_PARKED;
 	f->name = *name;
-	judge_parked(f);
+	relay_park_recheck(f);
 	return true;
-}
-
-void relay_park_recheck(struct relay_flow *f)
-{
-	judge_parked(f);
 }
 
 /* The client has closed its side, and nothing that it sent is to go anywhere. */

@@ -135,10 +135,10 @@ static void explain(struct sandbox *s, struct event *e, int64_t now_ms)
 	} else if (explain_by_name(s, e, now_ms)) {
 		explain_uplink(s, e);
 		return;
-	} else if (plan_names_addr(&s->plan, &e->remote)) {
-		set_reason(e, "the rule does not list this port");
 	} else if (v.action == POLICY_ASK && may_be_asked(special)) {
 		set_asked(e, v.rule);
+	} else if (plan_names_addr(&s->plan, &e->remote)) {
+		set_reason(e, "the rule does not list this port");
 	} else if (special > SPECIAL_NOT) {
 		set_reason(e, addr_special_name(special));
 	} else {

@@ -303,7 +303,8 @@ struct relay_judgement relay_judge_sinkhole(const struct relay_question *q,
 	v = plan_match_name(q->plan, name);
 	if (v.action == POLICY_ALLOW)
 		return deny(v.rule, "the name was denied when it was looked up");
-	return deny_unless(v.rule == PLAN_NO_RULE, v.rule, "the name is not allowed");
+	return deny_unless(v.rule == PLAN_NO_RULE || v.action == POLICY_ASK, v.rule,
+			   "the name is not allowed");
 }
 
 struct relay_judgement relay_judge_again(const struct relay_question *q,
