@@ -4,13 +4,11 @@
  * rows, whatever a sandbox has written there. */
 #include <inttypes.h>
 #include <string.h>
-#include <strings.h>
 
 #include "api/internal.h"
 #include "base/clock.h"
 #include "event/json.h"
 
-#define JSON_TYPE "application/json"
 #define MINUTE_MS INT64_C(60000)
 #define DAY_MS	  INT64_C(86400000)
 #define DAYS_MAX  INT64_C(400)
@@ -238,17 +236,11 @@ void answer_top(struct api_request *r)
 struct page {
 	struct list list;
 	char find[PARAMETER_SIZE];
-	int64_t at_ms, at_id; /* the last row of the page before */
 	int64_t last_ms, last_id;
 	size_t max, seen, bytes;
 	enum event_action action; /* EVENT_NONE: any */
 	bool is_cut;		  /* there may be more */
 };
-
-static bool has_text(const char *text, const char *part)
-{
-	return strcasestr(text, part) != NULL;
-}
 
 static bool is_like(const struct event_row *row, const char *part)
 {
@@ -258,9 +250,9 @@ static bool is_like(const struct event_row *row, const char *part)
 
 	if (e->remote.family != ADDR_NONE)
 		endpoint_format(&at, remote);
-	return has_text(e->name, part) || has_text(remote, part) ||
-	       has_text(row->rule, part) || has_text(e->reason, part) ||
-	       has_text(row->command, part) || has_text(row->sandbox, part);
+	return strcasestr(e->name, part) || strcasestr(remote, part) ||
+	       strcasestr(row->rule, part) || strcasestr(e->reason, part) ||
+	       strcasestr(row->command, part) || strcasestr(row->sandbox, part);
 }
 
 static bool put_row(void *data, int64_t id, const struct event_row *row)
@@ -268,8 +260,6 @@ static bool put_row(void *data, int64_t id, const struct event_row *row)
 	struct page *p = data;
 	char json[EVENT_JSON_SIZE];
 
-	if (row->event.ts_ms == p->at_ms && id >= p->at_id)
-		return true; /* the page before had it */
 	p->is_cut = p->list.count == p->max || p->seen == STORED_SCAN ||
 		    p->bytes > STORED_BYTES_MAX;
 	if (p->is_cut)
@@ -323,16 +313,17 @@ static bool read_page(struct api_request *r, struct sqlite_query *q, struct page
 		reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid before");
 		return false;
 	}
-	p->at_ms = (int64_t)at.epoch;
-	p->at_id = (int64_t)at.number;
-	q->until_ms = MIN(q->until_ms, p->at_ms + 1);
+	if ((int64_t)at.epoch < q->until_ms) {
+		q->until_ms = (int64_t)at.epoch + 1;
+		q->below_id = (int64_t)at.number;
+	}
 	return true;
 }
 
 void answer_stored(struct api_request *r)
 {
-	struct sqlite_query q = { .max = STORED_SCAN + STORED_MAX };
-	struct page p = { .at_ms = INT64_MIN };
+	struct sqlite_query q = { .max = STORED_SCAN + 1 };
+	struct page p = { 0 };
 	struct sqlite_reader *store;
 	struct err err = { 0 };
 	struct reply_stream s;

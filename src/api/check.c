@@ -9,8 +9,6 @@
 #include "base/clock.h"
 #include "policy/explain.h"
 
-#define JSON_TYPE "application/json"
-
 enum { FAULTS_MAX = 100, TARGET_SIZE = 512 };
 
 struct checking {

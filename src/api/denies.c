@@ -87,7 +87,7 @@ void answer_denies(struct api_request *r)
 	more = write_denies(ops, &filter, s.out);
 	fprintf(s.out, "],\"more\":%s,\"forgotten\":%llu}\n", more ? "true" : "false",
 		(unsigned long long)event_ring_dropped(ops->events(ops->data)));
-	reply_close(r, &s, "application/json");
+	reply_close(r, &s, JSON_TYPE);
 }
 
 /* ---- /denies/count ---- */
@@ -156,5 +156,5 @@ void answer_denies_count(struct api_request *r)
 		return;
 	fprintf(s.out, "{\"events\":%llu,\"packets\":%llu,\"from\":\"%s\"}\n",
 		(unsigned long long)events, (unsigned long long)packets, from);
-	reply_close(r, &s, "application/json");
+	reply_close(r, &s, JSON_TYPE);
 }

@@ -184,6 +184,23 @@ struct conn *request_conn(const struct api_request *r)
 	return info ? info->socket_context : NULL;
 }
 
+void request_failures_add(const struct api_request *r, struct failures *f)
+{
+	const struct conn *conn = request_conn(r);
+
+	if (f && conn)
+		failures_add(f, &conn->network, loop_now_ms(r->api->config.loop));
+}
+
+uint32_t request_failures_wait(const struct api_request *r, const struct failures *f)
+{
+	const struct conn *conn = request_conn(r);
+
+	return f && conn ? failures_wait(f, &conn->network,
+					 loop_now_ms(r->api->config.loop))
+			 : 0;
+}
+
 struct text request_header(const struct api_request *r, const char *name)
 {
 	struct text value = { "", 0 };
@@ -333,7 +350,7 @@ static enum MHD_Result judge(struct api_request *r, const char *method,
 	route_judge(r, method);
 	waits = text_equal_nocase(text_trim(request_header(r, MHD_HTTP_HEADER_EXPECT)),
 				  "100-continue");
-	if (r->keeps_body && size > API_BODY_MAX) {
+	if (r->keeps_body && size > r->body_max) {
 		r->answer = answer_too_large;
 		r->keeps_body = false;
 	}
@@ -349,7 +366,7 @@ static void keep_body(struct api_request *r, const char *bytes, size_t size)
 	size_t capacity = r->body_capacity;
 	char *body;
 
-	if (r->body_size + size > API_BODY_MAX) {
+	if (r->body_size + size > r->body_max) {
 		r->answer = answer_too_large;
 		drop_body(r);
 		return;
@@ -599,7 +616,10 @@ static int start(struct api *a)
 	a->rows = calloc(API_EVENTS_KEPT, sizeof(*a->rows));
 	if (a->config.limits_failures)
 		a->failures = calloc(1, sizeof(*a->failures));
-	if (!a->rows || (a->config.limits_failures && !a->failures))
+	if (a->config.review_key)
+		a->links = calloc(1, sizeof(*a->links));
+	if (!a->rows || (a->config.limits_failures && !a->failures) ||
+	    (a->config.review_key && !a->links))
 		return -ENOMEM;
 	/* Who opened it may have left it blocking; nothing here may wait. */
 	if (fcntl(a->listening.fd, F_SETFL, O_NONBLOCK) < 0)
@@ -663,5 +683,6 @@ void api_free(struct api *a)
 	close(a->listening.fd);
 	free(a->rows);
 	free(a->failures);
+	free(a->links);
 	free(a);
 }

@@ -11,6 +11,8 @@
 
 struct api_stream;
 
+#define JSON_TYPE "application/json"
+
 enum { API_ID_MAX = 63 }; /* of a sandbox of many; a longer one is 404 */
 
 /* Streams that were dropped keep their place until the library has closed them. */
@@ -32,6 +34,7 @@ struct api {
 	struct conns conns;
 	struct api_counts counts;
 	struct failures *failures; /* with config.limits_failures; owned */
+	struct failures *links;	   /* refused ones, with config.review_key; owned */
 	/* The newest events, for streams: number n is in slot n % API_EVENTS_KEPT. */
 	struct event_row *rows;
 	uint64_t row_next; /* the number of the next one */
@@ -69,9 +72,9 @@ struct api_request {
 	unsigned int method;		       /* METHOD_… */
 	void (*answer)(struct api_request *r); /* once the body is there */
 	bool started, keeps_body, answered;
-	size_t seen; /* bytes of the body */
-	char *body;  /* owned, of API_BODY_MAX at most */
-	size_t body_size, body_capacity;
+	size_t seen;				   /* bytes of the body */
+	char *body;				   /* owned */
+	size_t body_size, body_capacity, body_max; /* more is 413 */
 };
 
 struct api_route {
@@ -80,13 +83,14 @@ struct api_route {
 	const char *allow; /* the header, for other methods */
 	void (*answer)(struct api_request *r);
 	bool is_prefix;
-	bool is_open;	    /* without the token */
-	bool is_about_one;  /* of a daemon's sandbox, not at the top */
-	bool is_below;	    /* there as well as below /sandboxes/ID */
-	bool is_sidecars;   /* not of a daemon */
-	bool is_change;	    /* POST, PUT, PATCH and DELETE change the policy */
-	bool has_own_right; /* judged by its answer, without the token; takes a body */
-	bool is_page;	    /* of /ui/, which can be switched off; at the top alone */
+	bool is_open;	   /* without the token */
+	bool is_about_one; /* of a daemon's sandbox, not at the top */
+	bool is_below;	   /* there as well as below /sandboxes/ID */
+	bool is_sidecars;  /* not of a daemon */
+	bool is_change;	   /* POST, PUT, PATCH and DELETE change the policy */
+	/* Judged by its answer, without the token: its body is that long at most. */
+	size_t own_body_max;
+	bool is_page; /* of /ui/, which can be switched off; at the top alone */
 };
 
 /* Judge a request by its head: sets answer and keeps_body. */
@@ -172,5 +176,8 @@ size_t streams_count(const struct api *a);
 
 /* NULL: none is known. */
 struct conn *request_conn(const struct api_request *r);
+/* Its network's, in @f; NULL: nothing is counted. */
+void request_failures_add(const struct api_request *r, struct failures *f);
+uint32_t request_failures_wait(const struct api_request *r, const struct failures *f);
 /* The value as it came, empty when there is none; of several lines the first. */
 struct text request_header(const struct api_request *r, const char *name);

@@ -8,8 +8,6 @@
 #include "api/internal.h"
 #include "base/clock.h"
 
-#define JSON_TYPE "application/json"
-
 enum { UNKNOWN_KEYS_MAX = 8 }; /* told of one request; the rest is not */
 
 struct change {

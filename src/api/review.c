@@ -15,8 +15,7 @@
 #include "api/internal.h"
 #include "base/clock.h"
 
-#define PREFIX	  "/review/"
-#define JSON_TYPE "application/json"
+#define PREFIX "/review/"
 
 enum {
 	REVIEW_ID_MAX = 0x7fffffff,

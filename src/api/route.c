@@ -13,6 +13,7 @@
 enum {
 	METHODS_CHANGE = METHOD_POST | METHOD_PUT | METHOD_PATCH | METHOD_DELETE,
 	METHODS_READ = METHOD_GET | METHOD_HEAD,
+	LINK_BODY_MAX = 64, /* anybody may send it: {"for": "10m"} */
 };
 
 static bool has_token(const struct api *a)
@@ -60,8 +61,7 @@ static void answer_unauthorized(struct api_request *r)
 static void answer_too_often(struct api_request *r)
 {
 	r->api->counts.unauthorized++;
-	reply_wait(r, failures_wait(r->api->failures, &request_conn(r)->network,
-				    loop_now_ms(r->api->config.loop)));
+	reply_wait(r, request_failures_wait(r, r->api->failures));
 }
 
 static void answer_forbidden(struct api_request *r)
@@ -115,7 +115,7 @@ static const struct api_route routes[] = {
 	{ "/review/", METHODS_READ | METHOD_POST, "GET, HEAD, POST", answer_review,
 	  .is_prefix = true, .is_change = true, .is_below = true },
 	{ "/answer/", METHODS_READ | METHOD_POST, "GET, HEAD, POST", answer_link,
-	  .is_prefix = true, .is_open = true, .has_own_right = true },
+	  .is_prefix = true, .is_open = true, .own_body_max = LINK_BODY_MAX },
 	{ "/openapi.yaml", METHODS_READ, "GET, HEAD", answer_openapi, .is_open = true },
 	{ "/ui", METHODS_READ, "GET, HEAD", answer_page_moved, .is_open = true,
 	  .is_page = true },
@@ -155,7 +155,7 @@ static void reply_json(struct api_request *r, unsigned int status, char *json)
 
 	if (json && !response)
 		free(json);
-	reply_queue(r, status, "application/json", response);
+	reply_queue(r, status, JSON_TYPE, response);
 }
 
 static void answer_sandboxes(struct api_request *r)
@@ -333,18 +333,13 @@ static bool is_authorized(const struct api_request *r)
  * none: else any page could have the browser that shows it locked out. */
 static void (*stranger(const struct api_request *r))(struct api_request *r)
 {
-	const int64_t now_ms = loop_now_ms(r->api->config.loop);
-	const struct conn *conn = request_conn(r);
-
-	if (!r->api->failures || !conn)
-		return is_authorized(r) ? NULL : answer_unauthorized;
-	if (failures_wait(r->api->failures, &conn->network, now_ms) > 0)
+	if (request_failures_wait(r, r->api->failures) > 0)
 		return answer_too_often;
 	if (is_authorized(r))
 		return NULL;
 	if (request_header(r, TOKEN_HEADER).len > 0 ||
 	    request_header(r, MHD_HTTP_HEADER_AUTHORIZATION).len > 0)
-		failures_add(r->api->failures, &conn->network, now_ms);
+		request_failures_add(r, r->api->failures);
 	return answer_unauthorized;
 }
 
@@ -425,6 +420,8 @@ static bool is_here(const struct api_request *r)
 {
 	const bool is_daemon = r->api->config.sandboxes.find != NULL;
 
+	if (r->route->own_body_max > 0 && !r->api->config.review_key)
+		return false;
 	if (r->route->is_page)
 		return r->api->config.ui && !r->id[0];
 	if (r->id[0])
@@ -465,6 +462,8 @@ void route_judge(struct api_request *r, const char *method)
 	else
 		r->answer = r->route->answer;
 	r->keeps_body = r->route && r->answer == r->route->answer &&
-			(r->route->is_change || r->route->has_own_right) &&
+			(r->route->is_change || r->route->own_body_max > 0) &&
 			r->method != METHOD_GET;
+	r->body_max = r->keeps_body && r->route->own_body_max > 0 ? r->route->own_body_max
+								  : API_BODY_MAX;
 }

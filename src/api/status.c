@@ -138,7 +138,7 @@ void answer_status(struct api_request *r)
 	if (json_dumpf(j, out.out, JSON_COMPACT | JSON_ENSURE_ASCII) == 0)
 		fputc('\n', out.out);
 	json_decref(j);
-	reply_close(r, &out, "application/json");
+	reply_close(r, &out, JSON_TYPE);
 }
 
 /* ---- /metrics ---- */

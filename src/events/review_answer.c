@@ -60,15 +60,17 @@ static bool read_mac(struct text t, uint8_t ret[SHA256_SIZE])
 	return true;
 }
 
-bool review_answer_read(struct text t, struct review_answer *ret)
+bool review_answer_read(struct text t, int64_t wall_ms, struct review_answer *ret)
 {
+	const int64_t now_sec = wall_ms / 1000;
 	struct review_answer a = { 0 };
 	struct text id, verb, until;
 
 	if (!text_split(&t, '.', &id) || !text_split(&t, '.', &verb) ||
 	    !text_split(&t, '.', &until) || !t.ptr ||
 	    !text_to_u32(id, INT32_MAX, &a.id) ||
-	    !text_to_u32(until, UINT32_MAX, &a.until_sec) || !read_mac(t, a.mac))
+	    !text_to_u32(until, UINT32_MAX, &a.until_sec) || a.until_sec <= now_sec ||
+	    a.until_sec > now_sec + REVIEW_ANSWER_VALID_SEC || !read_mac(t, a.mac))
 		return false;
 	a.accepts = text_equal(verb, verb_of(true));
 	if (!a.accepts && !text_equal(verb, verb_of(false)))
@@ -78,13 +80,12 @@ bool review_answer_read(struct text t, struct review_answer *ret)
 }
 
 bool review_answer_holds(const struct review_key *key, const struct review_answer *a,
-			 const struct review *t, int64_t wall_ms)
+			 const struct review *t)
 {
 	uint8_t mac[SHA256_SIZE];
 
 	sign(key, t, a->accepts, a->until_sec, mac);
-	return hmac_equal(mac, a->mac) && t->id == a->id && t->state == REVIEW_OPEN &&
-	       wall_ms < (int64_t)a->until_sec * 1000;
+	return hmac_equal(mac, a->mac) && t->id == a->id && t->state == REVIEW_OPEN;
 }
 
 size_t review_answer_add(const struct review_key *key, const char *base,

@@ -34,11 +34,12 @@ struct review_answer {
 /* @buf holds REVIEW_ANSWER_SIZE. Return: @buf. */
 char *review_answer_write(const struct review_key *key, const struct review *t,
 			  bool accepts, uint32_t until_sec, char *buf);
-/* Nothing is believed yet. Return: false: it is none. */
-bool review_answer_read(struct text t, struct review_answer *ret);
+/* Nothing is believed yet but its time. Return: false: it is none, is over, or lasts
+ * longer than any. */
+bool review_answer_read(struct text t, int64_t wall_ms, struct review_answer *ret);
 /* @t, the task that @a names, may be decided so now. */
 bool review_answer_holds(const struct review_key *key, const struct review_answer *a,
-			 const struct review *t, int64_t wall_ms);
+			 const struct review *t);
 
 /* Put "accept_url" and "deny_url" at the end of the JSON object @json of @size bytes, NUL
  * behind it, whose buffer holds REVIEW_JSON_SIZE; null where no rule can allow it.

@@ -60,7 +60,8 @@ struct sqlite_query {
 	struct addr remote;	  /* ADDR_NONE: any */
 	int64_t since_ms;	  /* wall clock, included */
 	int64_t until_ms;	  /* excluded; 0: no end */
-	int64_t below_id;	  /* for the next page: only rows before it; 0: all */
+	int64_t below_id;	  /* for the next page: of the millisecond before until_ms
+				   * only rows before it; 0: all */
 	bool oldest_first;	  /* in the order in which they were written */
 	int64_t above_id;	  /* with oldest_first: only rows behind it; 0: all */
 	size_t max;		  /* rows; 0: 1000 */

@@ -81,7 +81,8 @@ static void put_where(const struct sqlite_query *q, const char *head, const char
 	const bool in_order = q->oldest_first; /* of their numbers: along the table */
 
 	snprintf(sql, SQL_SIZE,
-		 "%s FROM event WHERE %sts >= ?1 AND ts < ?2 AND id < ?3%s%s%s%s %s",
+		 "%s FROM event WHERE %sts >= ?1 AND ts < ?2 AND (ts < ?2 - 1 OR id < ?3)"
+		 "%s%s%s%s %s",
 		 head, in_order ? "+" : "",
 		 q->action == EVENT_NONE ? ""
 		 : narrow || in_order	 ? " AND +action = ?4"

@@ -123,12 +123,24 @@ def test_a_link_that_is_altered_or_over_decides_nothing(pod, linked, denied):
              f"{number}.{verb}.{until}.{mac[:-1]}", f"{number}.{verb}.{until}.{mac}0", f"{number}.{verb}.{until}", "", "7", "..." , "x" * 2000,
              f"999.{verb}.{until}.{mac}", f"{number}.Accept.{until}.{mac}"]
     for link in wrong:
-        for method in ("GET", "POST"):
-            assert side.call(method, f"/answer/{link}", token=None).status == 403, link
+        assert side.call("POST", f"/answer/{link}", token=None).status == 403, link
     assert side.call("POST", accept, '{"for": "soon"}', token=None).status == 400
     assert side.call("POST", accept, "for=1x", token=None).status == 400
     assert policy_of(side) == before and len(tasks(side)) == 2
     assert side.call("POST", accept, '{"for": "1h"}', token=None).status == 200
+
+
+def test_guessing_links_is_refused_unseen(pod, linked, denied):
+    """Ten that only the store can tell, and it is asked for no further one; the token is as good as before."""
+    side, sent = linked(denied.name)
+    accept = path(sent[denied.name]["accept_url"])
+    wrong = accept[:-64] + "0" * 64
+    assert side.call("POST", accept, "for=" + "1" * 61, token=None).status == 413
+    for verb in ("1", "4000000000"):  # over, and later than any: the store is not asked
+        for _ in range(12):
+            assert side.call("GET", f"/answer/7.accept.{verb}.{'0' * 64}", token=None).status == 403
+    assert [side.call("GET", wrong, token=None).status for _ in range(12)] == [403] * 10 + [429] * 2
+    assert side.call("POST", accept, token=None).status == 429 and denied.name in tasks(side)
 
 
 def test_a_link_holds_over_a_restart_and_not_with_another_key(pod, linked, state, denied):
@@ -192,3 +204,5 @@ def test_without_the_option_there_are_no_links(pod, guarded, hook, state, denied
     wait_for(lambda: told(hook))
     assert "accept_url" not in told(hook)[denied.name]
     assert side.call("GET", "/answer/1.accept.1." + "0" * 64, token=None).status == 404
+    # and nothing that comes with it is kept or judged
+    assert side.call("POST", "/answer/x", "x" * 4096, token=None).status == 404

@@ -29,8 +29,8 @@ static bool decides(const struct review_key *k, const char *link, const struct r
 {
 	struct review_answer a;
 
-	if (!review_answer_read(text_of(link), &a) ||
-	    !review_answer_holds(k, &a, t, now_ms))
+	if (!review_answer_read(text_of(link), now_ms, &a) ||
+	    !review_answer_holds(k, &a, t))
 		return false;
 	*ret_accepts = a.accepts;
 	return true;
@@ -50,6 +50,22 @@ TEST(a_link_decides_what_it_says)
 		assert_false(decides(&key, link, &t, NOW_MS + 60000, &accepts));
 		assert_false(decides(&other_key, link, &t, NOW_MS, &accepts));
 	}
+}
+
+TEST(its_time_alone_refuses_it)
+{
+	const struct review t = task();
+	struct review_answer a;
+	char link[REVIEW_ANSWER_SIZE];
+
+	review_answer_write(&key, &t, true, NOW_SEC + REVIEW_ANSWER_VALID_SEC, link);
+	assert_true(review_answer_read(text_of(link), NOW_MS, &a));
+	assert_false(review_answer_read(text_of(link), NOW_MS - 1000, &a));
+	review_answer_write(&key, &t, true, NOW_SEC, link);
+	assert_true(review_answer_read(text_of(link), NOW_MS - 1, &a));
+	assert_false(review_answer_read(text_of(link), NOW_MS, &a));
+	review_answer_write(&key, &t, true, UINT32_MAX, link);
+	assert_false(review_answer_read(text_of(link), NOW_MS, &a));
 }
 
 TEST(no_byte_can_be_another_one)

@@ -288,8 +288,17 @@ TEST_WITH(each_question_finds_its_own, make_directory, remove_directory)
 	f = find((struct sqlite_query){ .max = 4 });
 	assert_int_equal(f.count, 4);
 	assert_int_equal(f.rows[0].event.ts_ms, T0 + 9000);
-	f = find((struct sqlite_query){ .max = 4, .below_id = f.ids[3] });
+	const int64_t last = f.ids[3];
+
+	f = find((struct sqlite_query){
+		.max = 4, .until_ms = T0 + 6001, .below_id = last });
 	assert_int_equal(f.rows[0].event.ts_ms, T0 + 5000);
+	/* The order is of times: an older row may have a higher number. */
+	f = find((struct sqlite_query){
+		.max = 4, .until_ms = T0 + 6001, .below_id = last + 1 });
+	assert_int_equal(f.rows[0].event.ts_ms, T0 + 6000);
+	f = find((struct sqlite_query){ .max = 4, .until_ms = T0 + 6002, .below_id = 1 });
+	assert_int_equal(f.rows[0].event.ts_ms, T0 + 6000);
 	sqlite_writer_free(w);
 }
 
