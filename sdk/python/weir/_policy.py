@@ -13,7 +13,7 @@ Port = Union[int, str]
 class EgressRule:
     """One rule.
 
-    action: "allow" or "deny". target: `api.example.com`, `*.example.com` (below it), `**.example.com` (both), an address
+    action: "allow", "deny" or "ask". target: `api.example.com`, `*.example.com` (below it), `**.example.com` (both), an address
     or a CIDR. ports: numbers, ranges or `tcp/22`; None: all but 53 and 853. until: when the rule ends, RFC 3339; for_: after how
     long, "10m". The others as weir-policy(5) has them.
     """
@@ -47,7 +47,7 @@ class EgressRule:
 class NetworkPolicy:
     """What a sandbox may reach. Nothing said is deny all.
 
-    defaultAction: "deny" or "allow", for what no rule matches. verify: "tls" (a connection shows an allowed name) or "dns".
+    defaultAction: "deny", "allow" or "ask", for what no rule matches. verify: "tls" (a connection shows an allowed name) or "dns".
     dns: "live" or "pinned", with repin ("6h"). require_full_isolation: weaker enforcement is an error.
     """
 

@@ -177,7 +177,7 @@ export interface Rule {
 
 export interface Policy {
 	egress?: readonly Rule[] | null;
-	/** allow or deny, in any case; absent, empty and null mean deny. */
+	/** allow, deny or ask, in any case; absent, empty and null mean deny. */
 	defaultAction?: string | null;
 	verify?: "dns" | "tls";
 	dns?: "live" | "pinned";

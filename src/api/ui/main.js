@@ -84,6 +84,7 @@ async function loadState(signal) {
 	const s = await get(`${view.base}status`, signal);
 
 	review.setReadOnly(Boolean(s.readOnly));
+	review.setVersion(versionOf(s));
 	if (view.isOne) {
 		editor.setReadOnly(Boolean(s.readOnly));
 		grants.set([["", s.grants, Date.now()]]);

@@ -6,7 +6,7 @@ import { clock, count, left, literal, plain, remote, some } from "./text.js";
 
 const LENGTHS = [["10m", "10 min", "for 10 minutes"], ["1h", "1 h", "for an hour"], ["", "Always", "always"]];
 const STEP = 12, DECIDED = [["Time", "t"], ["What", "mono what"], ["Decided", ""], ["By", ""]];
-let base = "", ofMany = false, readOnly = false, changed = () => {}, items = new Map(), shown = STEP, tasks = [];
+let base = "", ofVersion = "", ofMany = false, readOnly = false, changed = () => {}, items = new Map(), shown = STEP, tasks = [];
 let stale = true; // some task was decided, here or elsewhere
 
 const isAddress = (text) => text.includes(":") || /^[0-9.]+$/.test(text);
@@ -35,8 +35,11 @@ const ends = (t) => asks.get(keyOf(t.sandbox, t.destination)) ?? 0;
 async function timeoutOf(sandbox) {
 	if (!timeouts.has(sandbox)) {
 		const path = ofMany ? `sandboxes/${encodeURIComponent(sandbox)}/` : base;
-		const limits = await get(`${path}policy`).then((p) => p.policy.limits, () => null);
-		timeouts.set(sandbox, (limits?.ask_timeout ?? TIMEOUT_S) * 1000);
+		const mine = timeouts, limits = await get(`${path}policy`).then((p) => p.policy.limits ?? {}, () => null);
+		if (!limits)
+			return TIMEOUT_S * 1000;
+		mine.set(sandbox, (limits.ask_timeout ?? TIMEOUT_S) * 1000);
+		return mine.get(sandbox);
 	}
 	return timeouts.get(sandbox);
 }
@@ -202,6 +205,13 @@ export async function load(signal) {
 		show("decided", false);
 	}
 	return tasks.length;
+}
+
+// What a policy says is asked again once it is another one.
+export function setVersion(version) {
+	if (version !== ofVersion)
+		timeouts = new Map();
+	ofVersion = version;
 }
 
 export function setReadOnly(yes) {

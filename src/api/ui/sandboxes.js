@@ -2,17 +2,18 @@
 // The sandboxes of a daemon as squares: who is red, at a glance.
 import { get } from "./api.js";
 import { $, fill, h } from "./dom.js";
+import * as events from "./events.js";
 import { FULL, policyMode, stateWord } from "./state.js";
-import { count, plain, short, some } from "./text.js";
+import { clock, count, plain, short, some } from "./text.js";
 
 const SHOWN = 400;
 const ASKED = 40, ASK_MS = 30000; // whose own state is asked for, one after the other, and when again
 const HOUR_MS = 3600000, RECENT_MS = 10000; // how often the denials of the last hour are asked for
-let list = [], states = new Map(), recent = new Map(), recentAt = 0, round = 0, onGrants = () => {};
+let list = [], states = new Map(), recent = new Map(), recentAt = 0, recentOf = 0, isOld = false, round = 0, onGrants = () => {};
 
 const where = (s) => [s.kind, s[s.kind] ?? s.where ?? ""].filter(Boolean).map(plain).join(" ");
 
-// [class, words]: red is weak, closed or denied something within the hour; amber waits for somebody.
+// [class, words]: red is weak, closed or denied something within the hour; amber waits for somebody; nobody has asked yet what is unknown.
 function judge(s) {
 	const known = states.get(s.id), denied = recent.get(s.id) ?? 0;
 	const word = known && !known.fault ? stateWord(known) : "";
@@ -26,10 +27,10 @@ function judge(s) {
 		return ["denied", `${short(denied)} denied / h`];
 	if (known?.tasks)
 		return ["waits", `${some(known.tasks, "request")} to decide`];
-	return ["fine", word || "…"];
+	return known ? ["fine", word] : ["unknown", "…"];
 }
 
-const RANK = { weak: 0, denied: 1, waits: 2, fine: 3 };
+const RANK = { weak: 0, denied: 1, waits: 2, unknown: 3, fine: 4 };
 const orders = {
 	"": (a, b) => RANK[judge(a)[0]] - RANK[judge(b)[0]] || (recent.get(b.id) ?? 0) - (recent.get(a.id) ?? 0),
 	denies: (a, b) => (recent.get(b.id) ?? 0) - (recent.get(a.id) ?? 0) || (b.denies ?? 0) - (a.denies ?? 0),
@@ -58,7 +59,7 @@ function draw() {
 	$("sandboxes-n").textContent = `${all.length === list.length ? count(list.length) : `${count(all.length)} of ${count(list.length)}`}${red ? `, ${count(red)} red` : ""}`;
 	fill("sandboxes-list", all.slice(0, SHOWN).map(square));
 	$("sandboxes-note").textContent = !list.length ? "Nothing is attached: weir attach adds a sandbox." : !all.length ? "No sandbox is like that."
-		: all.length > SHOWN ? `The first ${SHOWN} are shown.` : "";
+		: [all.length > SHOWN ? `The first ${SHOWN} are shown.` : "", isOld ? `What was denied is ${recentOf ? `of ${clock(new Date(recentOf).toISOString())}` : "not known"}: the store did not answer.` : ""].filter(Boolean).join(" ");
 	if (focused)
 		[...document.querySelectorAll("#sandboxes-list a")].find((a) => a.getAttribute("href") === focused)?.focus();
 }
@@ -81,12 +82,26 @@ export function touch(id) {
 	recentAt = 0;
 }
 
+// Without a store: of the events that the page has.
+function seen(since) {
+	const sums = new Map();
+
+	for (const e of events.all())
+		if (e.action === "deny" && Date.parse(e.ts) >= Date.parse(since))
+			sums.set(e.sandbox, (sums.get(e.sandbox) ?? 0) + (e.packets ?? 1));
+	return [...sums].map(([key, packets]) => ({ key, packets }));
+}
+
 async function loadRecent(signal) {
 	if (Date.now() - recentAt < RECENT_MS)
 		return;
 	recentAt = Date.now();
 	const since = new Date(Date.now() - HOUR_MS).toISOString();
-	const got = await get(`top?of=deny&by=sandbox&since=${since}&limit=1000`, signal).catch(() => ({ top: [] }));
+	const got = await get(`top?of=deny&by=sandbox&since=${since}&limit=1000`, signal).catch((e) => (e.status === 404 ? { top: seen(since) } : null));
+	isOld = !got;
+	if (!got)
+		return; // what was known stays
+	recentOf = recentAt;
 	recent = new Map(got.top.map((t) => [t.key, t.packets]));
 }
 
@@ -96,7 +111,8 @@ export async function load(signal) {
 	list = (await get("sandboxes", signal)).sandboxes;
 	await loadRecent(signal);
 	draw();
-	const due = found().slice(0, ASKED).filter((s) => !(states.get(s.id)?.asked > Date.now() - ASK_MS));
+	const asked = (s) => states.get(s.id)?.asked ?? 0;
+	const due = found().filter((s) => asked(s) <= Date.now() - ASK_MS).sort((a, b) => asked(a) - asked(b)).slice(0, ASKED);
 	for (const s of due) {
 		if (mine !== round || signal.aborted)
 			return;
@@ -110,7 +126,8 @@ export function reset() {
 	list = [];
 	states = new Map();
 	recent = new Map();
-	recentAt = 0;
+	recentAt = recentOf = 0;
+	isOld = false;
 	round++;
 	fill("sandboxes-list");
 }

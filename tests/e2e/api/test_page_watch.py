@@ -145,6 +145,14 @@ def test_2_who_is_red_and_who_talks(page):
     page.wait("document.querySelector('#talkers-list a')?.innerText.startsWith('agent-')")
     page.click("input[name=talk][value=destination]")
     pictures(page, "all")
+    # a store that doesn't answer turns nobody green
+    page.js("""(() => { const real = window.fetch; window.tops = 0;
+        window.fetch = (url, ...rest) => String(url).includes("top?of=deny&by=sandbox") ? (window.tops++, Promise.resolve(new Response("busy", { status: 503 }))) : real(url, ...rest);
+        window.restore = () => { window.fetch = real; }; })()""")
+    page.wait("window.tops > 0 && document.getElementById('sandboxes-note').innerText.includes('did not answer')")
+    assert page.js("document.querySelectorAll('#sandboxes-list .denied').length") == 2
+    page.js("window.restore()")
+    page.wait("!document.getElementById('sandboxes-note').innerText")
 
 
 def test_3_drag_to_zoom_and_the_events_follow(page):
