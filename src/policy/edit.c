@@ -104,14 +104,16 @@ static bool are_more(const struct policy *before, const struct policy *after,
 	if (after->count != before->count + count || !same_settings(before, after))
 		return false;
 	for (size_t i = 0; i < after->count; i++) {
-		const struct rule *b = &after->rules[i], *a = &before->rules[i - added];
+		const struct rule *a, *b = &after->rules[i];
 
 		if (added < count && additions[added].number == i) {
 			if (!same_rule(b, additions[added++].rule))
 				return false;
-		} else if (!same_rule(a, b) || strcmp(a->file, b->file) != 0) {
-			return false;
+			continue;
 		}
+		a = &before->rules[i - added];
+		if (!same_rule(a, b) || strcmp(a->file, b->file) != 0)
+			return false;
 	}
 	return added == count;
 }
