@@ -849,7 +849,7 @@ static void warn_of_mode(const struct run_spec *spec)
 	if (spec->mode == RUN_AUDIT)
 		log_warning("AUDIT: THIS IS NO FENCE: the command reaches everything "
 			    "public, whatever the policy says; only special addresses "
-			    "are refused");
+			    "and DNS over TLS are refused");
 	if (spec->mode == RUN_LEARN)
 		log_warning("LEARNING: THIS IS NO FENCE: the command reaches every "
 			    "public name on %s; what it can read it can send",

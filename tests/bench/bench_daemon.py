@@ -471,7 +471,7 @@ def show_row(row, first):
 
 
 def ratios(result):
-    """(what, to reach, found): section 11 of the architecture."""
+    """(what, to reach, found)."""
     first, last = result["steps"][0], result["steps"][-1]
     rows = [("CPU for a cached question, beside the first step", "<= 1.8", last["cached_cpu_us"] / first["cached_cpu_us"]),
             ("CPU for a new one, beside the first step", "<= 1.8", last["new_cpu_us"] / first["new_cpu_us"])]

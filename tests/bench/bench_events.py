@@ -29,7 +29,7 @@ STRANGER = "93.9.9.9"
 CLIENT_CPU = 1
 KINDS = {"one": 1, "many": 50_000}
 TRICKLE = 200          # different denials a second
-# 100,000 a second for 30 s: others' p99 beside the quiet one; memory in KiB; ARCHITECTURE.md, section 11.
+# 100,000 a second for 30 s: others' p99 beside the quiet one; memory in KiB.
 REACH = {"p99_ratio": 2.0, "growth_kib": 4096, "rate": 0.95}
 REJECT = ("add table inet plain; add chain inet plain output { type filter hook output priority 0; policy accept; }; "
           f"add rule inet plain output ip daddr {STRANGER} reject with icmpx admin-prohibited")

@@ -29,7 +29,7 @@ NAMES = 8192
 LIMITS = {"queries_per_second": "unlimited", "queries_burst": "unlimited", "new_names_per_minute": "unlimited",
           "learned_names": 20_000, "addresses": 20_000, "queries_in_flight": 4096}
 ALLOWED = "allowed.example.com"
-# ARCHITECTURE.md, section 11; beside what OpenSandbox's sidecar took on such a machine.
+# Beside what OpenSandbox's sidecar took on such a machine.
 REACH = {"start_ms": (6, 34), "pss_idle_kb": (8192, 22_500), "denied_cpu_us": (5, 11.5), "names_4096_ms": (4, 26), "cidrs_4096_ms": (10, 92)}
 
 

@@ -207,7 +207,7 @@ def print_table(results):
 
 
 def ratios(results, engine):
-    """(what, to reach, found or None): section 11 of the architecture, its DNS rows."""
+    """(what, to reach, found or None) of DNS."""
     def of(case, key, program):
         return results.get(program, {}).get(case, {}).get(key)
 

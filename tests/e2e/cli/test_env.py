@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Environment variables and files (CONTRACT sections 2 and 3; cases F)."""
+"""Environment variables and files."""
 import json
 import os
 import stat

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The image under a real Docker Engine: sidecar and app as a platform runs them (CONTRACT sections 8 and 9)."""
+"""The image under a real Docker Engine: sidecar and app as a platform runs them."""
 import contextlib
 import http.client
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DNS as the app meets it, whatever resolver it names (CONTRACT section 4; cases D, catalogue B2, B3)."""
+"""DNS as the app meets it, whatever resolver it names."""
 import time
 
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A resolver inside the namespace that asks others from inside it, as Docker's at 127.0.0.11 does (FIELD-NOTES section 1)."""
+"""A resolver inside the namespace that asks others from inside it, as Docker's at 127.0.0.11 does."""
 import contextlib
 import json
 import select

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel's side: names that tools look for, and what passes (CONTRACT section 5; cases N)."""
+"""The kernel's side: names that tools look for, and what passes."""
 import json
 
 import pytest

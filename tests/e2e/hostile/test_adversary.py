@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The app attacks: other people's ports, marks, users, resolvers, tables and tokens (catalogue B2, B3, G)."""
+"""The app attacks: other people's ports, marks, users, resolvers, tables and tokens."""
 import json
 import re
 import socket

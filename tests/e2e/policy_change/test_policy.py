@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a policy means for names and addresses, as the app sees it (CONTRACT section 3; cases P, X)."""
+"""What a policy means for names and addresses, as the app sees it."""
 import json
 
 import pytest
