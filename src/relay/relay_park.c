@@ -93,7 +93,6 @@ static void begin_look_up(struct relay_flow *f)
 	struct relay_flow *other;
 
 	unpark(f);
-	asks_granted(s, &f->name);
 	f->timed_out = false;
 	if (!s->look_up ||
 	    loop_timer_in(f->served->relay->loop, &f->timer, LOOK_UP_MS) < 0) {

@@ -100,7 +100,6 @@ static void look_at(struct resolver *r, struct resolver_sandbox *g,
 			refuse(r, ask, why, now_ms);
 			resolver_ask_release(r, ask);
 		} else {
-			asks_granted(s, &ask->query.name);
 			resolver_begin(r, ask, now_ms);
 		}
 	}

@@ -46,7 +46,7 @@ void asks_dismiss(struct sandbox *s, const struct dns_name *name, uint16_t port,
 		  int64_t now_ms);
 bool asks_is_dismissed(const struct sandbox *s, const struct dns_name *name,
 		       uint16_t port);
-/* A rule allows @name. */
+/* A rule allows @name, which is looked up: it is dismissed no more. */
 void asks_granted(const struct sandbox *s, const struct dns_name *name);
 /* One of them isn't any more. */
 void asks_unpark(struct sandbox *s);

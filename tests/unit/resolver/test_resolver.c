@@ -9,6 +9,7 @@
 #include <malloc.h>
 
 #include "../../scenario/resolver_world.h"
+#include "sandbox/asks.h"
 
 static struct world *world_of(const char *target)
 {
@@ -192,5 +193,33 @@ TEST(a_stand_in_is_nobody_elses_answer)
 	assert_int_equal(w->replies[0].addrs[0].addr.bytes[0], 198);
 	assert_int_equal(w->replies[1].id, 2);
 	assert_int_equal(w->replies[1].addrs[0].addr.bytes[0], 45);
+	world_free(w);
+}
+
+static void ask_for(struct world *w, enum policy_action action)
+{
+	world_no_rules(w);
+	assert_true(world_rule(w, action, "a.ok.test", 0, 0, 0));
+	assert_true(world_change(w));
+}
+
+TEST(a_rule_that_allows_ends_a_dismissal)
+{
+	struct world *w = world_of("*.ok.test");
+	struct dns_name name;
+
+	assert_int_equal(dns_name_parse(text_of("a.ok.test"), &name), 0);
+	ask_for(w, POLICY_ASK);
+	asks_dismiss(&w->sandboxes[0], &name, 0, w->now_ms);
+	world_query(w, 0, 1, "a.ok.test", DNS_TYPE_A, true, false);
+	assert_int_equal(w->reply_count, 1);
+	assert_int_equal(w->replies[0].flags & 15, DNS_NXDOMAIN);
+	ask_for(w, POLICY_ALLOW);
+	world_query(w, 0, 2, "a.ok.test", DNS_TYPE_A, true, false);
+	ask_for(w, POLICY_ASK);
+	/* It waits again. */
+	world_query(w, 0, 3, "a.ok.test", DNS_TYPE_A, true, false);
+	assert_int_equal(w->reply_count, 1);
+	assert_int_equal(w->sandboxes[0].parked, 1);
 	world_free(w);
 }
