@@ -84,10 +84,10 @@ def test_what_it_lacks_says_so(bare):
 
 
 def test_the_same_attacks_fail(unpacked, tmp_path):
-    """The heart of the world's tests, with this program in place of the build's."""
+    """The heart of the world's tests, with this program in place of the build's: of all products, it can `weir run`."""
     for name in ("bin/weir", "libexec/weir/weir-events"):
         shutil.copy(unpacked / name, tmp_path)
-    done = subprocess.run(["/usr/bin/python3", "-m", "pytest", "-q", "tests/e2e/cli/test_run_programs.py", "tests/e2e/relay/test_verify.py",
-                           "tests/e2e/hostile/test_ways_out.py"], cwd=HERE.parents[1], env={**os.environ, "WEIR": str(tmp_path / "weir")},
+    done = subprocess.run(["/usr/bin/python3", "-m", "pytest", "-q", "-k", "not test_ways_out or run", "tests/e2e/cli/test_run_programs.py",
+                           "tests/e2e/relay/test_verify.py", "tests/e2e/hostile/test_ways_out.py"], cwd=HERE.parents[1], env={**os.environ, "WEIR": str(tmp_path / "weir")},
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-6000:]
