@@ -89,7 +89,7 @@ struct control {
 	struct run_store store;
 	uint64_t counters[SANDBOX_COUNTER_COUNT];
 	pid_t engine, launch;
-	pid_t builder;		   /* launch.h; until the command runs */
+	pid_t builder;		   /* launch.h; until the self-test has passed */
 	int engine_fd, engine_end; /* SOCK_SEQPACKET: ours, the engine's */
 	int launch_fd, launch_end; /* ours, weir-init's */
 	int hand_fd, hand_end;	   /* the launch child's to the engine, the engine's */
@@ -337,10 +337,11 @@ static void on_uplink_end(void *data, const char *why)
 	terminal_resume(&c->asking.terminal);
 }
 
-/* It has ended, or is about to, where the view stands. */
-static void reap_builder(struct control *c)
+/* Before the command may run: the builder has every right over the outer namespaces. What
+ * it had to do is done, or the start has failed; it may be stopped, or slow to end. */
+static void end_builder(struct control *c)
 {
-	process_reap(c->builder, c->state < CONTROL_RUNNING);
+	process_reap(c->builder, true);
 	c->builder = 0;
 }
 
@@ -363,6 +364,7 @@ static void on_launch_message(struct control *c, struct launch_report *m)
 			log_warning("%s", m->text);
 		break;
 	case LAUNCH_TESTED:
+		end_builder(c);
 		c->state = CONTROL_TESTED;
 		release_command(c);
 		break;
@@ -378,7 +380,6 @@ static void on_launch_message(struct control *c, struct launch_report *m)
 	case LAUNCH_STARTED:
 		c->state = CONTROL_RUNNING;
 		fd_close(&c->outer_mounts);
-		reap_builder(c);
 		loop_timer_stop(c->loop, &c->patience);
 		if (live_serve(&c->socket, c->loop, c->engine_fd) < 0)
 			fail(c, RUN_STATUS_FAILED, "cannot watch the run's socket");
@@ -910,7 +911,7 @@ int control_run(struct run_spec *spec)
 	 * leaves by itself. */
 	live_close(&c.socket);
 	uplink_close(&c.uplink);
-	reap_builder(&c);
+	end_builder(&c);
 	process_reap(c.launch, c.state < CONTROL_EXITED);
 	process_reap(c.engine, true);
 	asking_close(&c.asking);

@@ -3,9 +3,12 @@
 
 Each test states a rule that was broken once, or that nothing else guards.
 """
+import contextlib
 import os
+import pathlib
 import re
 import shutil
+import signal
 import socket
 import time
 
@@ -252,3 +255,30 @@ def test_a_helper_that_is_killed_at_the_start_ends_the_run(world, call):
     done = world.command("strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}",
                          "-e", f"inject={call}:signal=SIGKILL", world.weir_path, *argv)
     assert b"ran" not in done.out and done.code == 125, done
+
+
+def processes_named(name, session):
+    """Of the session that the process @session leads."""
+    found = []
+    for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            pid, rest = status.read_text().split(" (", 1)
+            comm, fields = rest.rsplit(") ", 1)
+            if comm == name and int(fields.split()[3]) == session:
+                found.append(int(pid))
+    return found
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace holds the process back")
+def test_the_builder_of_the_view_has_ended_when_the_command_starts(world, user):
+    """It has every right over the outer namespaces, and may be stopped, or slow to end, after its last word."""
+    argv = world.run_args([PYTHON, "-IS", "-c", "print('ran', flush=True); input()"], ("api.ok.test:443",), (), (), "5.100.53.53")
+    hold = ["-qq", "-o", "/dev/null", "-e", "trace=exit_group", "-e", "inject=exit_group:delay_enter=2s:when=1"]
+    with world.start(["strace", "-f", *hold, world.weir_path, *argv], user=user) as run:
+        line = run.line()
+        left = processes_named("weir-rootfs", run.pid)
+        control = processes_named("weir-init", run.pid)
+        for pid in children(run.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        assert line == "ran" and control and not left, (line, control, left)
