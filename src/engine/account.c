@@ -4,6 +4,7 @@
  * sandboxes take turns, and a turn ends after two milliseconds. */
 #include "engine/core.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -19,6 +20,7 @@ enum {
 	TURN_MS = 2,
 	BUDGETS_MS = 1000, /* so often what the kernel lets pass is counted for budgets */
 	DRAINS_MAX = 64,   /* of the log's queue: more than it holds */
+	READ_TRIES = 8,
 };
 
 /* Counters of the filter, as they were read. */
@@ -48,6 +50,27 @@ static void on_count(void *data, const struct filter_count *c)
 	k->items[k->count++] = *c;
 }
 
+/* Both families. What was read before a failure counts: the kernel has begun at 0 again,
+ * but for a set that it says has changed meanwhile. */
+static void read_all(struct filter_conn *c, bool refused, struct account_counts *k)
+{
+	static const enum addr_family families[] = { ADDR_V4, ADDR_V6 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(families); i++) {
+		const size_t before = k->count;
+		int r = -EAGAIN;
+
+		for (int tries = 0; tries < READ_TRIES && r == -EAGAIN; tries++) {
+			k->count = before;
+			r = filter_counts_read(c, families[i], refused, on_count, k);
+		}
+		if (r == -EAGAIN)
+			k->count = before; /* the next time reads them */
+		else if (r < 0)
+			k->is_incomplete = true;
+	}
+}
+
 static bool has_filter(const struct engine_sandbox *g)
 {
 	return g->sandbox.filter.fd >= 0 && !g->sandbox.host &&
@@ -63,11 +86,9 @@ static void read_refused(struct engine_sandbox *g, int64_t now_ms)
 	uint64_t total = 0;
 
 	s->accounts->read_at_ms = now_ms + ACCOUNTS_READ_MAX_MS;
-	if (filter_refused_total(&s->filter, &total) < 0 ||
-	    filter_counts_read(&s->filter, true, on_count, &k) < 0) {
-		free(k.items);
+	if (filter_refused_total(&s->filter, &total) < 0)
 		return;
-	}
+	read_all(&s->filter, true, &k);
 	for (int i = 0; i < DRAINS_MAX && engine_sandbox_drain_refused(g); i++)
 		;
 	accounts_count(s, &total, k.items, k.count, now_ms);
@@ -107,9 +128,7 @@ static void read_passed(struct engine_sandbox *g, int64_t now_ms)
 	struct sandbox *s = &g->sandbox;
 	struct account_counts k = { 0 };
 
-	/* What was read before a failure counts: the kernel has begun at 0 again. */
-	if (filter_counts_read(&s->filter, false, on_count, &k) < 0)
-		k.is_incomplete = true;
+	read_all(&s->filter, false, &k);
 	for (size_t i = 0; i < k.count; i++)
 		count_passed(g, &k.items[i], now_ms);
 	if (!has_all(&k, FILTER_USED_MAX)) {
@@ -176,8 +195,7 @@ static bool read_counts(struct engine_host *h, bool refused, struct account_coun
 	*ret = (struct account_counts){ 0 };
 	if (!h->is_active)
 		return false;
-	if (filter_counts_read(filter_host_conn(h->table), refused, on_count, ret) < 0)
-		ret->is_incomplete = true;
+	read_all(filter_host_conn(h->table), refused, ret);
 	if (ret->count > 0)
 		qsort(ret->items, ret->count, sizeof(*ret->items), compare_members);
 	return true;
@@ -238,11 +256,10 @@ static void read_refused_of_all(struct engine_host *h, int64_t now_ms)
 	struct account_counts k;
 	uint64_t lost = h->lost;
 
-	if (!read_counts(h, true, &k) || k.is_incomplete) {
-		free(k.items);
+	if (!read_counts(h, true, &k))
 		return;
-	}
-	h->lost_seen = lost;
+	if (!k.is_incomplete)
+		h->lost_seen = lost;
 	drain(h);
 	for (size_t i = 0; i < h->core->slots; i++) {
 		struct engine_sandbox *g = host_at(h->core, i);
@@ -389,13 +406,10 @@ void engine_account_add(struct engine_core *c, struct engine_sandbox *g)
 		g->sandbox.accounts = accounts_new(&c->events);
 }
 
-static void ignore_count(void *data, const struct filter_count *c)
-{
-}
-
 void engine_account_begin(struct engine_sandbox *g)
 {
 	struct sandbox *s = &g->sandbox;
+	struct account_counts before = { 0 };
 	uint64_t total = 0;
 
 	if (s->accounts && g->kind == ATTACH_HOST && g->core->host)
@@ -405,8 +419,9 @@ void engine_account_begin(struct engine_sandbox *g)
 	if (filter_refused_total(&s->filter, &total) < 0)
 		total = 0;
 	/* Counters that can't be read now are reported once too often, not never. */
-	(void)!filter_counts_read(&s->filter, true, ignore_count, NULL);
-	(void)!filter_counts_read(&s->filter, false, ignore_count, NULL);
+	read_all(&s->filter, true, &before);
+	read_all(&s->filter, false, &before);
+	free(before.items);
 	accounts_begin(s, total);
 }
 

@@ -174,10 +174,11 @@ struct filter_count {
 };
 typedef void filter_counts_fn(void *data, const struct filter_count *count);
 
-/* Both families. @refused: what was refused; else what has passed. Nothing where the
- * ruleset has no such set. Return: 0 or -errno. */
-int filter_counts_read(struct filter_conn *c, bool refused, filter_counts_fn *fn,
-		       void *data) MUST_CHECK;
+/* @refused: what was refused; else what has passed. Nothing where the ruleset has no such
+ * set. Return: 0 or -errno; -EAGAIN: an older kernel's set changed meanwhile, and counts
+ * on: what @fn was given is given again. */
+int filter_counts_read(struct filter_conn *c, enum addr_family family, bool refused,
+		       filter_counts_fn *fn, void *data) MUST_CHECK;
 /* The same of one destination of the host's table, @key's, and no other; nothing when it
  * is not in the set. -EOPNOTSUPP: an older kernel, where it can't be done. */
 int filter_counts_read_one(struct filter_conn *c, bool refused,

@@ -398,25 +398,20 @@ static int read_counts(struct filter_conn *c, struct elements_query *q)
 	return r < 0 ? r : clear(c, q->set);
 }
 
-int filter_counts_read(struct filter_conn *c, bool refused, filter_counts_fn *fn,
-		       void *data)
+int filter_counts_read(struct filter_conn *c, enum addr_family family, bool refused,
+		       filter_counts_fn *fn, void *data)
 {
-	for (int i = 0; i < 2; i++) {
-		struct counted s = { i == 0 ? ADDR_V4 : ADDR_V6, fn, data };
-		char name[FILTER_NAME_MAX];
-		struct elements_query q = { .table = filter_table(c->naming),
-					    .set = name,
-					    .fn = on_count,
-					    .data = &s };
-		int r;
+	struct counted s = { family, fn, data };
+	char name[FILTER_NAME_MAX];
+	struct elements_query q = {
+		.table = filter_table(c->naming), .set = name, .fn = on_count, .data = &s
+	};
+	int r;
 
-		filter_set_name(c->naming, refused ? FILTER_ROLE_SEEN : FILTER_ROLE_USED,
-				s.family, 0, name);
-		r = read_counts(c, &q);
-		if (r < 0 && r != -ENOENT)
-			return r;
-	}
-	return 0;
+	filter_set_name(c->naming, refused ? FILTER_ROLE_SEEN : FILTER_ROLE_USED, family,
+			0, name);
+	r = read_counts(c, &q);
+	return r == -ENOENT ? 0 : r;
 }
 
 /* ---- one destination ---- */
