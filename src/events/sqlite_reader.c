@@ -543,8 +543,8 @@ int sqlite_activity(struct sqlite_reader *r, const char *sandbox, int64_t first,
 {
 	static const char sql[] =
 		"SELECT (minute - ?2) / ?3, action, sum(packets), sum(bytes) FROM"
-		" activity WHERE scope = ?1 AND minute >= ?2 AND minute < ?4 AND action <"
-		" ?5 GROUP BY 1, 2";
+		" activity WHERE scope = ?1 AND minute >= ?2 AND minute < ?4 AND action"
+		" >= 0 AND action < ?5 GROUP BY 1, 2";
 	char scope[ROW_SANDBOX_SIZE + 1] = "*";
 	sqlite3_stmt *s = NULL;
 	int rc, code = ask(r, sql, &s, err);

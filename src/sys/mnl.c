@@ -75,7 +75,7 @@ static int read_message(const struct nlmsghdr *h, unsigned int seq, mnl_cb_t on_
 	else if (h->nlmsg_flags & NLM_F_DUMP_INTR)
 		errno = EINTR; /* what was listed changed meanwhile */
 	else if (h->nlmsg_type >= NLMSG_MIN_TYPE)
-		return on_message(h, data);
+		return on_message ? on_message(h, data) : MNL_CB_OK;
 	else
 		return read_control(h);
 	return MNL_CB_ERROR;
