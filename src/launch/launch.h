@@ -8,10 +8,11 @@
  *                         engine (run/netns.c; not this folder's)
  *   control plans the file system view meanwhile
  *           ──fork──> builder: joins the launch child's namespaces, builds the view, ends
- *                     launch child: enters the view that stands (launch/enter.c), while
- * the engine reads the ruleset back: nested user namespace, seccomp spec->confirm(): the
- * engine's "it stands" becomes weir-init, PID 1: self-test, "go" from control, then the
- * command; forwards signals, reports stops, reaps
+ *                     launch child: enters the view (launch/enter.c): nested user
+ *                       namespace, seccomp; the engine reads the ruleset back meanwhile
+ *                       spec->confirm(): the engine's "it stands"
+ *                       becomes weir-init, PID 1: self-test, "go" from control, then
+ *                         the command; forwards signals, reports stops, reaps
  *
  * Weir-init dies with its parent (PDEATHSIG), and besides leaves as soon as its channel
  * to control is closed, whoever closed it. */

@@ -10,7 +10,7 @@
  *   What needs no system call is in text.c.
  *
  *   Only on architectures whose entry and system call are written here
- *   (src/run/meson.build); elsewhere weir-init is linked with libc. */
+ *   (src/launch/meson.build); elsewhere weir-init is linked with libc. */
 #include <arpa/inet.h>
 #include <assert.h>
 #include <endian.h>

@@ -11,7 +11,7 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docs/agents.md").read_text()
-SERVERS = re.findall(r"^```json\n(.*?)^```", TEXT, re.M | re.S)
+SERVERS = re.findall(r'^```json\n({"command".*?)^```', TEXT, re.M | re.S)
 [SHELL] = re.findall(r"^```sh\n(.*?)^```", TEXT, re.M | re.S)
 STARTS = re.findall(r"^    (weir (?:run|learn) .*)$", TEXT, re.M)
 

@@ -92,12 +92,19 @@ def test_the_run_and_its_watcher_killed_at_once(engine, site):
     assert not engine.containers()
 
 
+def watches(weir, process):
+    """Has weir, or a child of its, a pidfd of the process?"""
+    return any(f"\nPid:\t{process}\n" in info.read_text() for pid in (weir, *watchers_of(weir))
+               for info in pathlib.Path(f"/proc/{pid}/fdinfo").iterdir())
+
+
 def test_an_end_that_podman_hears_nothing_of_is_no_success(engines):
     """The monitor is killed, and what it watches: podman says after 20 seconds that all went well."""
     engine = engines("podman")
     with engine.running(*SLEEP) as (process, info):
         init = wait_for(lambda: pid_of(engine, info["id"]))
         wait_for(lambda: pathlib.Path(f"/proc/{init}/comm").read_text() == "sleep\n")
+        wait_for(lambda: watches(process.pid, init))
         for pid in (int(pathlib.Path(f"/proc/{init}/stat").read_text().rsplit(")", 1)[1].split()[1]), init):
             os.kill(pid, signal.SIGKILL)
         assert process.wait(60) == 125 and "does not know how" in process.stderr.read().decode()
