@@ -109,8 +109,8 @@ struct plan_rule {
 	const char *comment;   /* "" when there is none */
 };
 
-/* What a policy's `limits` sets; UINT32_MAX is "unlimited". In the order of weir-policy(5);
- * one table (policy/limits.c) has names, units, defaults and ceilings. */
+/* What a policy's `limits` sets; UINT32_MAX is "unlimited". In the order of
+ * weir-policy(5); one table (policy/limits.c) has names, units, defaults and ceilings. */
 enum plan_limit {
 	LIMIT_LEARNED_NAMES = 0,
 	LIMIT_ADDRESSES_PER_NAME,
