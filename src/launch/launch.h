@@ -73,7 +73,7 @@ struct launch_spec {
 	 * caller's to reap, and 0 before. */
 	pid_t *builder;
 	int control_fd;	 /* SOCK_SEQPACKET: weir-init's end of its channel */
-	int terminal_fd; /* of the command's own; -1: it has the caller's */
+	int terminal_fd; /* of the command's own; 0 or less: it has the caller's */
 };
 
 /* The facts that decide how to launch, gathered once before anything is started.

@@ -176,7 +176,7 @@ static int confirm(const struct start *s, struct err *err)
 
 static int enter_terminal(const struct start *s, struct err *err)
 {
-	return s->spec->terminal_fd < 0
+	return s->spec->terminal_fd <= 0
 		       ? 0
 		       : std_fds_enter_terminal(s->spec->terminal_fd, err);
 }

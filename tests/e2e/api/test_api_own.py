@@ -457,6 +457,9 @@ def test_methods_that_are_not_documented(api):
             continue
         for method in {"get", "head", "post", "put", "patch", "delete", "options", "trace", "brew"} - methods:
             status, headers, _ = api.request(method.upper(), path + ("x" if is_prefix else ""))
+            if path == "/answer/":  # it is there with --review-url
+                assert status == 404, method
+                continue
             assert status == 405, (method, path)
             assert {m.strip().lower() for m in headers["Allow"].split(",")} == methods, path
 

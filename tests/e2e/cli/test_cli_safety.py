@@ -66,7 +66,7 @@ def test_without_the_right_to_enter_it(host, pod):
 
 def test_a_daemon_without_the_right_to_filter_says_so(host):
     daemon = host.daemon(ready=False, way=["setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin", "--"])
-    assert daemon.ended() == 1
+    assert daemon.ended() == 125
     wait_for(lambda: "weir: CAP_NET_ADMIN is missing: this has to be root" in daemon.errors)
     assert not daemon.socket.exists()
 

@@ -192,7 +192,8 @@ def test_a_server_error_is_tried_again_after_1_2_and_4_seconds(parent, server):
     p.say("deny first.test", "deny second.test")
     times = [s.next(12)[0] for _ in range(4)]
     gaps = [b - a for a, b in zip(times, times[1:])]
-    assert all(wanted <= gap < wanted + 0.9 for gap, wanted in zip(gaps, (1, 2, 4))), gaps
+    # The server's clock is read after its thread has woken: a gap may seem a little shorter.
+    assert all(wanted - 0.1 <= gap < wanted + 0.9 for gap, wanted in zip(gaps, (1, 2, 4))), gaps
     # It is given up, and the next one goes on.
     assert json.loads(s.next()[3])["hostname"] == "second.test"
     assert p.until(lambda t: t["sent"] == 1) | {"held": 0} == {
