@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "policy/sinkhole.h"
+#include "sandbox/asks.h"
 
 static void broken(const char *what)
 {
@@ -364,6 +365,7 @@ void world_free(struct world *w)
 	for (size_t i = 0; i < WORLD_SANDBOXES; i++) {
 		resolver_detach(w->resolver, &w->sandboxes[i]);
 		learned_free(w->sandboxes[i].learned);
+		asks_free(&w->sandboxes[i]);
 	}
 	resolver_free(w->resolver);
 	free(w->plan_bytes[0]);

@@ -126,10 +126,19 @@ class Browser:
         assert "exceptionDetails" not in got, (expression, got["exceptionDetails"])
         return got["result"].get("value")
 
+    def _js_unless_it_goes(self, expression):
+        """None: the page went, and another one came, before it answered."""
+        try:
+            return self.js(expression)
+        except AssertionError as e:
+            if "navigated or closed" not in str(e):
+                raise
+            return None
+
     def wait(self, expression, seconds=60):
         """What the expression gives as soon as that is true."""
         end = time.monotonic() + seconds
-        while not (found := self.js(expression)):
+        while not (found := self._js_unless_it_goes(expression)):
             assert time.monotonic() < end, f"not within {seconds} s: {expression}\n{self.text()}"
             time.sleep(0.05)
         return found

@@ -293,7 +293,7 @@ def test_G_what_nobody_looks_at_holds_nothing(page, pod):
             page.open(f"http://127.0.0.1:{api.port}/ui/")
             page.wait("document.getElementById('link').textContent.startsWith('live')")
             page.open("about:blank")
-        page.js("history.back()")
+        page.js("setTimeout(() => history.back())")  # the page that goes can't answer
         page.wait("location.pathname === '/ui/' && document.getElementById('link').textContent.startsWith('live')")
         # another tab is in front
         page.js("""import('/ui/api.js').then(() => {

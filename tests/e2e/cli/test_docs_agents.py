@@ -44,7 +44,7 @@ def test_an_agent_starts(world, user, line):
     if "tty" in words:
         words = ["script", "-qec", shlex.join(words), "/dev/null"]
     done = run(world, user, words, path)
-    assert done.code == 0 and done.text.splitlines()[-1] == "started", done
+    assert done.code == 0 and "started" in done.text.splitlines(), done
 
 
 @pytest.mark.parametrize("text", SERVERS)
