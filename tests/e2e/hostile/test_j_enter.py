@@ -58,7 +58,7 @@ class Inside:
 
     def __init__(self, world, run, cwd):
         self.world, self.run, self.cwd = world, run, cwd
-        self.init = wait_for(lambda: next((p for p in children(run.process.pid) if comm(p) == "weir-init" and children(p)), None))
+        self.init = wait_for(lambda: next((p for p in children(run.process.pid) if [comm(c) for c in children(p)] == ["sleep"]), None))
 
     def python(self, code):
         done = subprocess.run([PYTHON, "-ISc", ENTER + code, str(self.init), self.cwd], capture_output=True, text=True, timeout=60)
@@ -194,7 +194,13 @@ except OSError as e:
 def test_J3_init_holds_its_channel_and_nothing_of_the_hosts(inside):
     """No descriptor, no mapping, no variable, no directory of what started it."""
     proc = pathlib.Path(f"/proc/{inside.init}")
-    links = {int(p.name): os.readlink(p) for p in (proc / "fd").iterdir()}
+    links = {}
+
+    def has_let_go():  # of the pipe over which it told the command's process to go, too
+        links.clear()
+        links.update((int(p.name), link_of(p)) for p in (proc / "fd").iterdir())
+        return len(links) <= 5
+    wait_for(has_let_go)
     assert sorted(links)[:4] == [0, 1, 2, 3] and len(links) == 5, links
     assert links[3].startswith("socket:") and [links[n] for n in links if n > 3] == ["anon_inode:[signalfd]"], links
     mapped = {re.sub(r" \(deleted\)$", "", line[73:]) for line in (proc / "maps").read_text().splitlines() if line[73:74] == "/"}
