@@ -99,12 +99,11 @@ void watcher_settle(const struct watcher *w)
 
 static int end(struct watcher *w)
 {
-	int status = 0;
+	int status;
 
 	fd_close(&w->pipe);
 	fd_close(&w->process);
-	while (waitpid(w->pid, &status, 0) < 0 && errno == EINTR)
-		;
+	status = process_wait(w->pid);
 	w->pid = 0;
 	return status;
 }

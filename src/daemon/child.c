@@ -218,7 +218,7 @@ static void serve_inside(const struct launch_probe *probe, const struct own_proc
 	sandbox_fds_done(&fds);
 	close(route);
 	/* Without the fork nobody has the channel: the daemon sees its end. */
-	if (r == 0 && test >= 0 && fork() == 0) {
+	if (r == 0 && test >= 0 && process_fork(NULL) == 0) {
 		test_inside(probe, test, is_strict, parent);
 		_exit(0);
 	}

@@ -19,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -84,16 +83,10 @@ void engines_notify_first(struct daemon *w)
 }
 
 /* Close what the first daemon has open, but for the channel. */
-static int begin(const struct further *f, int channel, pid_t parent)
+static int begin(int channel)
 {
-	char name[16];
-
-	snprintf(name, sizeof(name), "weir-daemon-%u", f->number % IPC_ENGINES_MAX);
-	prctl(PR_SET_NAME, name);
 	if (setsid() < 0)
 		return -errno;
-	if (!process_end_with(parent))
-		return -ESRCH;
 	if (channel != CHANNEL_FD && dup3(channel, CHANNEL_FD, O_CLOEXEC) < 0)
 		return -errno;
 	return syscall(SYS_close_range, CHANNEL_FD + 1, ~0u, 0) < 0 ? -errno : 0;
@@ -127,14 +120,17 @@ void engines_introduce(struct supervisor *k)
 static pid_t further_fork(struct child *c, int channel, struct err *err)
 {
 	const struct further *f = CONTAINER_OF(c, struct further, child);
-	pid_t parent = getpid(), pid = fork();
+	char name[16];
+	pid_t pid;
 
+	snprintf(name, sizeof(name), "weir-daemon-%u", f->number % IPC_ENGINES_MAX);
+	pid = process_fork(name);
 	if (pid == 0)
-		_exit(begin(f, channel, parent) < 0
+		_exit(begin(channel) < 0
 			      ? RUN_STATUS_FAILED
 			      : daemon_run_further(f->daemon->supervisor.spec, f->number,
 						   CHANNEL_FD));
-	return pid < 0 ? -errno : pid;
+	return pid;
 }
 
 static void on_further(struct child *c, struct ipc_message *m, int *fds, size_t count)

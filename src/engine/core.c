@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 
 #include "engine/host.h"
@@ -278,22 +277,18 @@ void engine_reset_signals(void)
 
 pid_t engine_fork(void (*run)(const void *config), const void *config, struct err *err)
 {
-	pid_t parent = getpid();
-	pid_t pid = fork();
+	pid_t pid = process_fork("weir-engine");
 
-	if (pid < 0 && errno == EAGAIN)
+	if (pid == -EAGAIN)
 		return err_set(err, -EAGAIN,
 			       "cannot start the engine: this user's limit of processes "
 			       "is reached (ulimit -u)");
 	if (pid < 0)
-		return err_sys(err, -errno, "cannot start the engine");
+		return err_sys(err, pid, "cannot start the engine");
 	if (pid > 0)
 		return pid;
-	prctl(PR_SET_NAME, "weir-engine");
-	if (process_end_with(parent)) {
-		engine_reset_signals();
-		run(config);
-	}
+	engine_reset_signals();
+	run(config);
 	/* No cleanup: the kernel takes everything back, but the rules. */
 	_exit(0);
 }

@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -227,16 +226,13 @@ static int run(struct pinner *p, struct err *err)
 	return loop_run(p->loop);
 }
 
-static void child(const struct render_names *names, int out, pid_t parent)
+static void child(const struct render_names *names, int out)
 {
 	struct pinner p = { .names = names, .out = out };
 	int *const keep[] = { &p.out };
 	struct record r = { .kind = RECORD_FAILED };
 	struct err err = { 0 };
 
-	prctl(PR_SET_NAME, "weir-names");
-	if (!process_end_with(parent))
-		return;
 	engine_reset_signals();
 	if (engine_keep_only(keep, ARRAY_SIZE(keep)) < 0)
 		return;
@@ -314,20 +310,20 @@ static int listen_to(const struct render_names *names, int in, struct err *err)
 
 int pin_names(const struct render_names *names, struct err *err)
 {
-	pid_t pid, parent = getpid();
+	pid_t pid;
 	int fds[2], r;
 
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return err_sys(err, -errno, "cannot make a pipe");
 	fflush(NULL);
-	pid = fork();
+	pid = process_fork("weir-names");
 	if (pid == 0) {
-		child(names, fds[1], parent);
+		child(names, fds[1]);
 		_exit(1);
 	}
 	close(fds[1]);
 	if (pid < 0)
-		r = err_sys(err, -errno, "cannot start a process");
+		r = err_sys(err, pid, "cannot start a process");
 	else
 		r = listen_to(names, fds[0], err);
 	close(fds[0]);

@@ -14,7 +14,6 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include "filter/filter.h"
 #include "filter/nflog.h"
@@ -23,6 +22,7 @@
 #include "launch/tree.h"
 #include "run/doctor_probe.h"
 #include "sys/link.h"
+#include "sys/process.h"
 #include "sys/sock.h"
 
 enum {
@@ -426,8 +426,7 @@ static int copy_cwd(const struct doctor *d, struct err *err)
 		r = tree_open(&t, userns, err);
 	if (r == 0)
 		tree_close(&t);
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	process_reap(pid, true);
 	return r;
 }
 

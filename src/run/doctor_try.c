@@ -16,6 +16,7 @@
 #include "launch/enter.h"
 #include "run/doctor_probe.h"
 #include "sys/id_map.h"
+#include "sys/process.h"
 #include "sys/program_path.h"
 
 struct
@@ -126,10 +127,7 @@ static void try_child(struct try *t, struct doctor_attempt *ret)
 		wait_for(fds[0], ret);
 	}
 	close(fds[0]);
-	if (pid > 0) {
-		kill((pid_t)pid, SIGKILL);
-		waitpid((pid_t)pid, NULL, 0);
-	}
+	process_reap((pid_t)pid, true);
 }
 
 void doctor_try(doctor_try_fn *fn, struct doctor_attempt *ret)
@@ -189,7 +187,6 @@ static _Noreturn void output_main(output_fn *fn, const void *what, int output)
 	int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
 	int status = 127;
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 &&
 	    dup2(output, STDOUT_FILENO) >= 0 && dup2(output, STDERR_FILENO) >= 0)
 		status = fn(what);
@@ -228,11 +225,9 @@ static int wait_status(pid_t pid, int r)
 
 	if (r < 0)
 		kill(pid, SIGKILL);
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return -errno;
-	if (r < 0)
-		return r;
+	status = process_wait(pid);
+	if (r < 0 || status < 0)
+		return MIN(r, status);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -245,10 +240,10 @@ static int catch_output(output_fn *fn, const void *what, char *buf, size_t size)
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return -errno;
 	fflush(NULL);
-	pid = fork();
+	pid = process_fork(NULL);
 	if (pid == 0)
 		output_main(fn, what, fds[1]);
-	r = pid < 0 ? -errno : 0;
+	r = MIN(pid, 0);
 	close(fds[1]);
 	if (pid > 0) {
 		r = gather(fds[0], buf, size);

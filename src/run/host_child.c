@@ -20,7 +20,6 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -334,10 +333,8 @@ static void give_up_rights(const struct run_member *m)
 /* Changing ids forgets it, so it is the last. */
 static void die_along(pid_t parent)
 {
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+	if (!process_end_with(parent))
 		fail("end along with weir", errno);
-	if (getppid() != parent)
-		_exit(RUN_STATUS_FAILED);
 }
 
 _Noreturn static void child(const struct run_member *m, const sigset_t *mask, int tell,
@@ -371,13 +368,13 @@ pid_t run_member_start(const struct run_member *m, const sigset_t *mask, struct 
 
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return err_sys(err, -errno, "cannot make a pipe");
-	pid = fork();
+	pid = process_fork(NULL);
 	if (pid == 0)
 		child(m, mask, ends[1], parent);
 	close(ends[1]);
 	if (pid < 0) {
 		close(ends[0]);
-		return err_sys(err, -errno, "cannot start a process");
+		return err_sys(err, pid, "cannot start a process");
 	}
 	while ((n = read(ends[0], text, sizeof(text) - 1)) < 0 && errno == EINTR)
 		;
@@ -385,7 +382,6 @@ pid_t run_member_start(const struct run_member *m, const sigset_t *mask, struct 
 	if (n == 0)
 		return pid;
 	text[MAX(n, (ssize_t)0)] = '\0';
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	process_reap(pid, true);
 	return err_set(err, -EPERM, "%s", n > 0 ? text : "the child says nothing");
 }

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -289,16 +288,14 @@ static int take_mounts(void)
 /* Every descriptor that a program might want to close on its own is one of ours; what it
  * finds in the environment is nothing. */
 static _Noreturn void become_program(const struct uplink_program *p, char *const *args,
-				     const int *fds, pid_t parent)
+				     const int *fds)
 {
 	static char *const no_environment[] = { NULL };
 	int r = 0;
 
 	/* Out of the terminal's reach: its end is ours to decide. */
-	if (setsid() < 0 || chdir("/") < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+	if (setsid() < 0 || chdir("/") < 0)
 		r = -errno;
-	if (getppid() != parent)
-		_exit(1);
 	reset_all_signals();
 	if (r == 0)
 		r = take_descriptors(fds[0], fds[1], fds[2]);
@@ -344,12 +341,12 @@ static int fork_program(const struct uplink_program *p, char *const *args,
 			struct pipes *pipes, struct uplink_process *u)
 {
 	const int theirs[] = { pipes->output[1], pipes->ready[1], pipes->leash[0] };
-	pid_t parent = getpid(), pid = fork();
+	pid_t pid = process_fork(NULL);
 
 	if (pid < 0)
-		return -errno;
+		return pid;
 	if (pid == 0)
-		become_program(p, args, theirs, parent);
+		become_program(p, args, theirs);
 	u->pid = pid;
 	u->pid_fd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (u->pid_fd < 0) {

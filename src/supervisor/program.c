@@ -121,7 +121,7 @@ static int execute(const char *path, char *const *argv)
 }
 
 /* In the child. Return: -errno, it could not be started. */
-static int become(const struct helper *h, int settings, pid_t parent)
+static int become(const struct helper *h, int settings)
 {
 	char path[PATH_MAX], name[NAME_SIZE];
 	char *const argv[] = { name, NULL };
@@ -132,8 +132,6 @@ static int become(const struct helper *h, int settings, pid_t parent)
 		r = inherited_fds_take(h->fds, h->fd_count, settings);
 	if (r < 0)
 		return r;
-	if (!process_end_with(parent))
-		return -ESRCH;
 	process_unblock_signals();
 	return execute(path, argv);
 }
@@ -152,16 +150,14 @@ static int make_settings(const struct helper *h)
 pid_t helper_start(const struct helper *h)
 {
 	CLEAN(fd) int settings = make_settings(h);
-	pid_t parent = getpid(), pid;
+	pid_t pid;
 
 	if (settings < 0)
 		return settings;
-	pid = fork();
-	if (pid < 0)
-		return -errno;
+	pid = process_fork(NULL);
 	if (pid == 0) {
 		log_error("cannot start %s: %s", h->program,
-			  strerror(-become(h, settings, parent)));
+			  strerror(-become(h, settings)));
 		_exit(RUN_STATUS_NOT_FOUND);
 	}
 	return pid;

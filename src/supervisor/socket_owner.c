@@ -165,13 +165,12 @@ void socket_owner_serve(int channel, bool enters)
 
 pid_t socket_owner_start(int channel)
 {
-	pid_t parent = getpid(), pid = fork();
+	pid_t pid = process_fork(NULL);
 
 	if (pid != 0)
-		return pid < 0 ? -errno : pid;
+		return pid;
 	process_unblock_signals();
-	if (process_end_with(parent) &&
-	    process_place_fds(&channel, 1, CHANNEL_FD, O_CLOEXEC) == 0)
+	if (process_place_fds(&channel, 1, CHANNEL_FD, O_CLOEXEC) == 0)
 		socket_owner_serve(CHANNEL_FD, false);
 	_exit(0);
 }

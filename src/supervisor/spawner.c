@@ -6,7 +6,6 @@
 #include <linux/sched.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -32,10 +31,9 @@ static void (*const tasks[SPAWNER_TASK_COUNT])(const struct spawner_order *o) = 
 
 /* -- in the spawner and its children ------------------------------------------------- */
 
-static void run_child(const struct spawner_order *o, const int *fds, size_t count,
-		      pid_t parent)
+static void run_child(const struct spawner_order *o, const int *fds, size_t count)
 {
-	if (o->task < SPAWNER_TASK_COUNT && tasks[o->task] && process_end_with(parent) &&
+	if (o->task < SPAWNER_TASK_COUNT && tasks[o->task] &&
 	    process_place_fds(fds, count, SPAWNER_FD_FIRST, O_CLOEXEC) == 0)
 		tasks[o->task](o);
 }
@@ -49,8 +47,11 @@ static pid_t fork_into(int cgroup)
 		.exit_signal = SIGCHLD,
 		.cgroup = (uint64_t)cgroup,
 	};
+	pid_t parent = getpid();
 	long pid = syscall(SYS_clone3, &args, sizeof(args));
 
+	if (pid == 0 && !process_end_with(parent))
+		_exit(0);
 	if (pid >= 0)
 		return (pid_t)pid;
 	return errno == EINVAL || errno == E2BIG || errno == EPERM ? -ENOSYS : -errno;
@@ -61,7 +62,6 @@ static struct spawner_child carry_out(const struct spawner_order *o, const int *
 {
 	size_t passed = o->into && count > 0 ? count - 1 : count;
 	struct spawner_child made = { .pid = -ENOSYS };
-	pid_t parent = getpid();
 
 	/* Until now they have kept their numbers. */
 	while (waitpid(-1, NULL, WNOHANG) > 0)
@@ -69,13 +69,10 @@ static struct spawner_child carry_out(const struct spawner_order *o, const int *
 	if (passed < count)
 		made.pid = fork_into(fds[passed]);
 	made.joined = made.pid >= 0;
-	if (made.pid == -ENOSYS) {
-		made.pid = fork();
-		if (made.pid < 0)
-			made.pid = -errno;
-	}
+	if (made.pid == -ENOSYS)
+		made.pid = process_fork(NULL);
 	if (made.pid == 0) {
-		run_child(o, fds, passed, parent);
+		run_child(o, fds, passed);
 		_exit(0);
 	}
 	return made;
@@ -102,23 +99,21 @@ static void serve(void)
 
 int spawner_start(struct spawner *p, struct err *err)
 {
-	pid_t parent = getpid(), pid;
+	pid_t pid;
 	int pair[2];
 
 	if (process_pair(&pair[0], &pair[1], err) < 0)
 		return err->code;
-	pid = fork();
+	pid = process_fork("weir-spawner");
 	if (pid == 0) {
-		prctl(PR_SET_NAME, "weir-spawner");
-		if (process_end_with(parent) &&
-		    process_place_fds(&pair[1], 1, CHANNEL_FD, O_CLOEXEC) == 0)
+		if (process_place_fds(&pair[1], 1, CHANNEL_FD, O_CLOEXEC) == 0)
 			serve();
 		_exit(0);
 	}
 	close(pair[1]);
 	if (pid < 0) {
 		close(pair[0]);
-		return err_sys(err, -errno, "cannot start a process");
+		return err_sys(err, pid, "cannot start a process");
 	}
 	p->channel = pair[0];
 	return 0;

@@ -13,14 +13,38 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "base/exit_status.h"
+
+pid_t process_fork(const char *name)
+{
+	pid_t parent = getpid(), pid = fork();
+
+	if (pid != 0)
+		return pid < 0 ? -errno : pid;
+	if (name)
+		prctl(PR_SET_NAME, name);
+	if (!process_end_with(parent))
+		_exit(RUN_STATUS_FAILED);
+	return 0;
+}
+
+int process_wait(pid_t pid)
+{
+	int status;
+
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return status;
+}
+
 void process_reap(pid_t pid, bool kill_it)
 {
 	if (pid <= 0)
 		return;
 	if (kill_it)
 		kill(pid, SIGKILL);
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
+	(void)process_wait(pid);
 }
 
 char *process_end_text(int wait_status, char buf[PROCESS_END_SIZE])

@@ -7,6 +7,13 @@
 
 #include "base/err.h"
 
+/* The one way to make a process, but for those in new namespaces and for weir-init: a
+ * child that is called @name (NULL: as this process), and that is killed when this
+ * process ends. A child that changes its user needs process_end_with() once more.
+ * Return: its pid; 0 in the child; -errno. */
+pid_t process_fork(const char *name) MUST_CHECK;
+/* Return: the wait status of @pid, which has ended, or -errno. */
+int process_wait(pid_t pid);
 /* Wait for the end of @pid; 0 or less: there is none. @kill_it: don't wait for its own
  * end. */
 void process_reap(pid_t pid, bool kill_it);

@@ -160,7 +160,7 @@ static int write_task(const struct review *t)
 }
 
 /* In the child. */
-static void become(const char *command, int input, pid_t parent)
+static void become(const char *command, int input)
 {
 	char path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 	char lang[] = "LANG=C.UTF-8";
@@ -169,8 +169,7 @@ static void become(const char *command, int input, pid_t parent)
 	const struct sigaction by_default = { .sa_handler = SIG_DFL };
 
 	sigaction(SIGPIPE, &by_default, NULL);
-	if (setpgid(0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ||
-	    getppid() != parent || process_forbid_cores() < 0 || chdir("/") < 0 ||
+	if (setpgid(0, 0) < 0 || process_forbid_cores() < 0 || chdir("/") < 0 ||
 	    dup3(input, STDIN_FILENO, 0) < 0 || dup3(STDERR_FILENO, STDOUT_FILENO, 0) < 0)
 		return;
 	execve(command, (char *const *)(uintptr_t)argv, environment);
@@ -179,10 +178,10 @@ static void become(const char *command, int input, pid_t parent)
 static pid_t start(const struct teller *t, const struct review *task)
 {
 	CLEAN(fd) int input = write_task(task);
-	pid_t parent = getpid(), pid = input < 0 ? -1 : fork();
+	pid_t pid = input < 0 ? -1 : process_fork(NULL);
 
 	if (pid == 0) {
-		become(t->command, input, parent);
+		become(t->command, input);
 		log_error("cannot run the review command: %s", strerror(errno));
 		_exit(RUN_STATUS_NOT_FOUND);
 	}

@@ -25,6 +25,7 @@
 #include "policy/policy.h"
 #include "sandbox/rebinding_check.h"
 #include "sys/files.h"
+#include "sys/process.h"
 #include "sys/program_path.h"
 #include "sys/resolv_conf.h"
 
@@ -521,12 +522,12 @@ static int nft(const char *const *args, bool quiet)
 {
 	char *const environment[] = { NULL };
 	char path[PROGRAM_PATH_SIZE];
-	int status = 0, null, r = program_path("nft", path, NULL);
+	int status, null, r = program_path("nft", path, NULL);
 	pid_t pid;
 
 	if (r < 0)
 		return -ENOENT;
-	pid = fork();
+	pid = process_fork(NULL);
 	if (pid == 0) {
 		null = quiet ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
 		if (null >= 0 && (dup2(null, 1) < 0 || dup2(null, 2) < 0))
@@ -534,11 +535,9 @@ static int nft(const char *const *args, bool quiet)
 		execve(path, (char *const *)(uintptr_t)args, environment);
 		_exit(127);
 	}
-	if (pid < 0)
-		return -errno;
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return -errno;
+	status = pid < 0 ? pid : process_wait(pid);
+	if (status < 0)
+		return status;
 	if (!WIFEXITED(status))
 		return -ECHILD;
 	return WEXITSTATUS(status) == 127 ? -ENOENT : WEXITSTATUS(status);
