@@ -126,10 +126,9 @@ static pid_t further_fork(struct child *c, int channel, struct err *err)
 	snprintf(name, sizeof(name), "weir-daemon-%u", f->number % IPC_ENGINES_MAX);
 	pid = process_fork(name);
 	if (pid == 0)
-		_exit(begin(channel) < 0
-			      ? RUN_STATUS_FAILED
-			      : daemon_run_further(f->daemon->supervisor.spec, f->number,
-						   CHANNEL_FD));
+		_exit(begin(channel) < 0 ? RUN_STATUS_FAILED
+					 : daemon_run_further(f->daemon->supervisor.spec,
+							      f->number, CHANNEL_FD));
 	return pid;
 }
 

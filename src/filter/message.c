@@ -232,9 +232,7 @@ static void dump_message(const struct nlmsghdr *h, struct nl_dump *d)
 	if (NFNL_SUBSYS_ID(h->nlmsg_type) !=
 	    (d->subsystem ? d->subsystem : NFNL_SUBSYS_NFTABLES))
 		return;
-	if (h->nlmsg_len < NLMSG_HDRLEN + sizeof(*g) ||
-	    !nl_attrs_read((const uint8_t *)g + MNL_ALIGN(sizeof(*g)),
-			   h->nlmsg_len - NLMSG_HDRLEN - MNL_ALIGN(sizeof(*g)), &attrs))
+	if (!nl_attrs_of(h, sizeof(*g), &attrs))
 		d->error = -EBADMSG;
 	else
 		d->error = d->fn(d->data, NFNL_MSG_TYPE(h->nlmsg_type), g->nfgen_family,

@@ -54,19 +54,17 @@ static int receive_ack(int fd)
 
 int nflog_bind(int fd, uint16_t group, struct err *err)
 {
-	_Alignas(struct nlmsghdr) char buf[256];
 	struct nfulnl_msg_config_cmd cmd = { .command = NFULNL_CFG_CMD_BIND };
 	struct nfulnl_msg_config_mode mode = {
 		.copy_range = htobe32(COPY_BYTES),
 		.copy_mode = NFULNL_COPY_PACKET,
 	};
 	int receive_buffer = RECEIVE_BUFFER, r;
-	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
-	struct nfgenmsg *g;
+	struct nl_request q;
+	struct nfgenmsg *g = nl_request_begin(
+		&q, NFNL_SUBSYS_ULOG << 8 | NFULNL_MSG_CONFIG, NLM_F_ACK, sizeof(*g));
+	struct nlmsghdr *h = q.header;
 
-	h->nlmsg_type = NFNL_SUBSYS_ULOG << 8 | NFULNL_MSG_CONFIG;
-	h->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
-	g = mnl_nlmsg_put_extra_header(h, sizeof(*g));
 	g->nfgen_family = AF_UNSPEC;
 	g->version = NFNETLINK_V0;
 	g->res_id = htobe16(group);

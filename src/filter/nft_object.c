@@ -449,12 +449,9 @@ static const struct {
 
 static int report_message(const struct nlmsghdr *h, int code, struct err *err)
 {
-	const uint8_t *attrs =
-		(const uint8_t *)h + NLMSG_HDRLEN + sizeof(struct nfgenmsg);
 	struct nl_attrs a;
 
-	if (nl_attrs_read(attrs, h->nlmsg_len - NLMSG_HDRLEN - sizeof(struct nfgenmsg),
-			  &a))
+	if (nl_attrs_of(h, sizeof(struct nfgenmsg), &a))
 		for (size_t i = 0; i < ARRAY_SIZE(subjects); i++)
 			if (NFNL_MSG_TYPE(h->nlmsg_type) == subjects[i].type)
 				return err_sys(err, code, "cannot install %s '%s'",

@@ -43,7 +43,6 @@ enum {
 	 * kernels number it like any other. */
 	INIT_NET_INODE = 0xEFFFFFF9u,
 	PARENT_DEV_NAME = 56, /* IFLA_PARENT_DEV_NAME, since 5.14 */
-	ATTRS = 64,
 };
 
 static int check_inode(struct err *err)
@@ -59,58 +58,42 @@ static int check_inode(struct err *err)
 
 /* ---- links ---- */
 
-static int on_attr(const struct nlattr *a, void *data)
-{
-	const struct nlattr **attrs = data;
-
-	if (mnl_attr_get_type(a) < ATTRS)
-		attrs[mnl_attr_get_type(a)] = a;
-	return MNL_CB_OK;
-}
-
 static bool is_bridge(const struct nlattr *info)
 {
-	const struct nlattr *attrs[ATTRS] = { 0 };
+	const struct nlattr *kind;
+	struct nl_attrs attrs;
 
-	if (!info || mnl_attr_parse_nested(info, on_attr, attrs) < 0 ||
-	    !attrs[IFLA_INFO_KIND])
+	if (!nl_attrs_nested(info, &attrs) || !attrs.at[IFLA_INFO_KIND])
 		return false;
-	return mnl_attr_get_payload_len(attrs[IFLA_INFO_KIND]) >= strlen("bridge") &&
-	       memcmp(mnl_attr_get_payload(attrs[IFLA_INFO_KIND]), "bridge",
-		      strlen("bridge")) == 0;
+	kind = attrs.at[IFLA_INFO_KIND];
+	return mnl_attr_get_payload_len(kind) >= strlen("bridge") &&
+	       memcmp(mnl_attr_get_payload(kind), "bridge", strlen("bridge")) == 0;
 }
 
 static int on_link(const struct nlmsghdr *h, void *data)
 {
 	const struct ifinfomsg *link = mnl_nlmsg_get_payload(h);
-	const struct nlattr *attrs[ATTRS] = { 0 };
 	struct err *err = data;
+	struct nl_attrs attrs;
 	const char *name;
 
-	if (h->nlmsg_type != RTM_NEWLINK ||
-	    mnl_attr_parse(h, sizeof(*link), on_attr, attrs) < 0)
+	if (h->nlmsg_type != RTM_NEWLINK || !nl_attrs_of(h, sizeof(*link), &attrs))
 		return MNL_CB_OK;
-	name = nl_get_text(attrs[IFLA_IFNAME]);
-	if (is_bridge(attrs[IFLA_LINKINFO]))
+	name = nl_get_text(attrs.at[IFLA_IFNAME]);
+	if (is_bridge(attrs.at[IFLA_LINKINFO]))
 		err_set(err, -EPERM, "it has the bridge '%s'", name);
-	else if (link->ifi_type == ARPHRD_ETHER && attrs[PARENT_DEV_NAME])
+	else if (link->ifi_type == ARPHRD_ETHER && attrs.at[PARENT_DEV_NAME])
 		err_set(err, -EPERM, "it has the physical link '%s'", name);
 	return err->code < 0 ? MNL_CB_STOP : MNL_CB_OK;
 }
 
 static int check_links(int fd, struct err *err)
 {
-	_Alignas(struct nlmsghdr) char buf[NL_REQUEST_SIZE];
-	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
-	struct ifinfomsg *link;
+	struct nl_request q;
 	int r;
 
-	h->nlmsg_type = RTM_GETLINK;
-	h->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
-	h->nlmsg_seq = 1;
-	link = mnl_nlmsg_put_extra_header(h, sizeof(*link));
-	link->ifi_family = AF_UNSPEC;
-	r = nl_run(fd, h, on_link, err);
+	(void)nl_request_begin(&q, RTM_GETLINK, NLM_F_DUMP, sizeof(struct ifinfomsg));
+	r = nl_run(fd, q.header, on_link, err);
 	return r < 0 ? err_sys(err, r, "cannot list the links") : err->code;
 }
 

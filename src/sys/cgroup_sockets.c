@@ -110,24 +110,17 @@ struct stray_search {
 	bool failed;
 };
 
-static int on_attr(const struct nlattr *a, void *data)
-{
-	const struct nlattr **ret = data;
-
-	if (mnl_attr_get_type(a) == INET_DIAG_CGROUP_ID &&
-	    mnl_attr_get_payload_len(a) == sizeof(uint64_t))
-		*ret = a;
-	return MNL_CB_OK;
-}
-
 /* In which one a socket was made: of an answer of sock_diag's, which has room for a whole
  * struct inet_diag_msg. False: it doesn't say. */
 static bool cgroup_of_socket(const struct nlmsghdr *h, uint64_t *ret_id)
 {
-	const struct nlattr *cgroup = NULL;
+	const struct nlattr *cgroup;
+	struct nl_attrs attrs;
 
-	if (mnl_attr_parse(h, sizeof(struct inet_diag_msg), on_attr, &cgroup) < 0 ||
-	    !cgroup)
+	if (!nl_attrs_of(h, sizeof(struct inet_diag_msg), &attrs))
+		return false;
+	cgroup = attrs.at[INET_DIAG_CGROUP_ID];
+	if (!cgroup || mnl_attr_get_payload_len(cgroup) != sizeof(*ret_id))
 		return false;
 	memcpy(ret_id, mnl_attr_get_payload(cgroup), sizeof(*ret_id));
 	return true;
@@ -424,18 +417,15 @@ static int on_connection(const struct nlmsghdr *h, void *data)
  * of a large table are looked at. */
 static int dump_connections(int fd, struct before_search *l)
 {
-	_Alignas(struct nlmsghdr) char buf[NL_REQUEST_SIZE];
-	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
-	struct inet_diag_req *q;
+	struct nl_request request;
+	struct inet_diag_req *q =
+		nl_request_begin(&request, TCPDIAG_GETSOCK, NLM_F_DUMP, sizeof(*q));
 	int r;
 
-	h->nlmsg_type = TCPDIAG_GETSOCK;
-	h->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
-	q = mnl_nlmsg_put_extra_header(h, sizeof(*q));
 	q->idiag_family = AF_INET;
 	q->idiag_states = ~(1u << TCP_LISTEN_STATE | 1u << TCP_TIME_WAIT_STATE |
 			    1u << TCP_CLOSE_STATE);
-	r = nl_run(fd, h, on_connection, l);
+	r = nl_run(fd, request.header, on_connection, l);
 	return r < 0 ? r : l->error;
 }
 

@@ -49,16 +49,15 @@ static void put_addrs(struct nlmsghdr *h, const struct addr *from, const struct 
 
 /* The entry is known by its replies: they go from our end to the peer, whatever the
  * destination was before a redirect. */
-static void put_request(struct nlmsghdr *h, uint32_t seq, const struct endpoint *local,
+static void put_request(struct nl_request *q, uint32_t seq, const struct endpoint *local,
 			const struct endpoint *peer)
 {
+	struct nfgenmsg *g = nl_request_begin(
+		q, NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET, 0, sizeof(*g));
+	struct nlmsghdr *h = q->header;
 	struct nlattr *tuple, *proto;
-	struct nfgenmsg *g;
 
-	h->nlmsg_type = NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET;
-	h->nlmsg_flags = NLM_F_REQUEST;
 	h->nlmsg_seq = seq;
-	g = mnl_nlmsg_put_extra_header(h, sizeof(*g));
 	g->nfgen_family = local->addr.family == ADDR_V4 ? AF_INET : AF_INET6;
 	g->version = NFNETLINK_V0;
 	tuple = mnl_attr_nest_start(h, CTA_TUPLE_REPLY);
@@ -91,7 +90,6 @@ static int ends_of(int socket, struct endpoint *local, struct endpoint *peer)
 /* The entry that @h tells of, or the error. */
 static int read_entry(const struct nlmsghdr *h, struct nl_attrs *ret)
 {
-	const size_t headers = NLMSG_HDRLEN + MNL_ALIGN(sizeof(struct nfgenmsg));
 	const struct nlmsgerr *e = mnl_nlmsg_get_payload(h);
 
 	/* Nobody asked for an acknowledgement. */
@@ -100,9 +98,7 @@ static int read_entry(const struct nlmsghdr *h, struct nl_attrs *ret)
 			       ? -EBADMSG
 			       : e->error;
 	return h->nlmsg_type == (NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_NEW) &&
-			       h->nlmsg_len >= headers &&
-			       nl_attrs_read((const uint8_t *)h + headers,
-					     h->nlmsg_len - headers, ret)
+			       nl_attrs_of(h, sizeof(struct nfgenmsg), ret)
 		       ? 0
 		       : -EBADMSG;
 }
@@ -181,11 +177,11 @@ static bool was_seen_to_begin(const struct nlattr *protoinfo)
 static int ask(struct ctmark *c, const struct endpoint *local,
 	       const struct endpoint *peer, uint8_t *buf, struct nl_attrs *ret)
 {
-	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
+	struct nl_request q;
 	int r;
 
-	put_request(h, ++c->seq, local, peer);
-	r = nl_send(c->fd, h, h->nlmsg_len);
+	put_request(&q, ++c->seq, local, peer);
+	r = nl_send(c->fd, q.header, q.header->nlmsg_len);
 	if (r < 0)
 		return r;
 	for (int i = 0; i < REPLIES_MAX; i++) {

@@ -22,8 +22,7 @@
 #define STUB_PEER "weir1"
 
 enum {
-	BUFFER_SIZE = 1024, /* the largest message here is below 300 bytes */
-	LO_INDEX = 1,	    /* loopback is the first device of every namespace */
+	LO_INDEX = 1, /* loopback is the first device of every namespace */
 	STUB_V4_BITS = 29,
 	STUB_V6_BITS = 64,
 	/* Below the least that IPv6 takes (1280): the kernel then sets none up on the far
@@ -45,23 +44,7 @@ static const uint8_t stub_v6[16] = { 0x20, 0x01, 0x0d, 0xb8, 0x77, 0x65, 0x69, 0
 static const uint8_t gateway_v6[16] = { 0x20, 0x01, 0x0d, 0xb8, 0x77, 0x65, 0x69, 0x72,
 					0,    0,    0,	  0,	0,    0,    0,	  1 };
 
-/* A request under construction, in a buffer on the caller's stack. */
-struct request {
-	char buf[BUFFER_SIZE];
-	struct nlmsghdr *header;
-};
-
-static void *request_begin(struct request *q, uint16_t type, uint16_t flags,
-			   size_t body_size)
-{
-	memset(q->buf, 0, sizeof(q->buf));
-	q->header = mnl_nlmsg_put_header(q->buf);
-	q->header->nlmsg_type = type;
-	q->header->nlmsg_flags = NLM_F_REQUEST | flags;
-	return mnl_nlmsg_put_extra_header(q->header, body_size);
-}
-
-static int request_ack(int fd, struct request *q)
+static int request_ack(int fd, struct nl_request *q)
 {
 	q->header->nlmsg_flags |= NLM_F_ACK;
 	return nl_run(fd, q->header, NULL, NULL);
@@ -70,8 +53,8 @@ static int request_ack(int fd, struct request *q)
 /* @mtu 0: as it is. */
 static int link_up(int fd, int index, uint32_t mtu)
 {
-	struct request q;
-	struct ifinfomsg *body = request_begin(&q, RTM_NEWLINK, 0, sizeof(*body));
+	struct nl_request q;
+	struct ifinfomsg *body = nl_request_begin(&q, RTM_NEWLINK, 0, sizeof(*body));
 
 	body->ifi_index = index;
 	body->ifi_flags = IFF_UP;
@@ -91,9 +74,9 @@ static void put_one_queue(struct nlmsghdr *header)
 /* Both ends, still down: the kernel can't bring one up before it has the other. */
 static int stub_create(int fd)
 {
-	struct request q;
-	struct ifinfomsg *body =
-		request_begin(&q, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, sizeof(*body));
+	struct nl_request q;
+	struct ifinfomsg *body = nl_request_begin(
+		&q, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, sizeof(*body));
 	struct nlattr *info, *data, *peer;
 
 	body->ifi_flags = IFF_NOARP;
@@ -136,9 +119,9 @@ static int stub_make(int fd)
 
 static int addr_add(int fd, int index, const struct addr *a, uint8_t bits)
 {
-	struct request q;
-	struct ifaddrmsg *body =
-		request_begin(&q, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, sizeof(*body));
+	struct nl_request q;
+	struct ifaddrmsg *body = nl_request_begin(
+		&q, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, sizeof(*body));
 
 	body->ifa_family = a->family == ADDR_V4 ? AF_INET : AF_INET6;
 	body->ifa_prefixlen = bits;
@@ -169,7 +152,7 @@ static int news_open(uint32_t groups)
 static int news_wait(int fd, int most_ms)
 {
 	struct pollfd wait = { .fd = fd, .events = POLLIN };
-	char news[BUFFER_SIZE];
+	char news[1024];
 	int n = poll(&wait, 1, most_ms);
 
 	if (n == 0)
@@ -201,9 +184,9 @@ static int addr_add_local(int fd, int index, const struct addr *a, uint8_t bits)
 /* A default route; the gateway need not be in a network of the link's. */
 static int route_add(int fd, int index, uint8_t table, const struct addr *gateway)
 {
-	struct request q;
-	struct rtmsg *body =
-		request_begin(&q, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, sizeof(*body));
+	struct nl_request q;
+	struct rtmsg *body = nl_request_begin(&q, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL,
+					      sizeof(*body));
 
 	body->rtm_family = gateway->family == ADDR_V4 ? AF_INET : AF_INET6;
 	body->rtm_table = table;
@@ -219,9 +202,9 @@ static int route_add(int fd, int index, uint8_t table, const struct addr *gatewa
 static int neighbour_add(int fd, int index, const struct addr *a)
 {
 	static const uint8_t mac[6] = { 0x02, 0x77, 0x65, 0x69, 0x72, 0x01 };
-	struct request q;
-	struct ndmsg *body = request_begin(&q, RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE,
-					   sizeof(*body));
+	struct nl_request q;
+	struct ndmsg *body = nl_request_begin(
+		&q, RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE, sizeof(*body));
 
 	body->ndm_family = a->family == ADDR_V4 ? AF_INET : AF_INET6;
 	body->ndm_ifindex = index;
@@ -285,9 +268,9 @@ int link_setup_owned(bool *ret_ipv6, struct err *err)
 /* UDP asks UPLINK_TABLE first; once the link is gone, that table is empty. */
 static int udp_rule_add(int fd, uint8_t family)
 {
-	struct request q;
-	struct fib_rule_hdr *body =
-		request_begin(&q, RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, sizeof(*body));
+	struct nl_request q;
+	struct fib_rule_hdr *body = nl_request_begin(
+		&q, RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, sizeof(*body));
 
 	body->family = family == ADDR_V4 ? AF_INET : AF_INET6;
 	body->action = FR_ACT_TO_TBL;
@@ -359,8 +342,8 @@ static int on_route(const struct nlmsghdr *h, void *data)
 /* Ask for the route to @a. Return: its type (RTN_…), or -errno. */
 static int route_type(int fd, const struct addr *a)
 {
-	struct request q;
-	struct rtmsg *body = request_begin(&q, RTM_GETROUTE, 0, sizeof(*body));
+	struct nl_request q;
+	struct rtmsg *body = nl_request_begin(&q, RTM_GETROUTE, 0, sizeof(*body));
 	int type = -EBADMSG, r;
 
 	body->rtm_family = a->family == ADDR_V4 ? AF_INET : AF_INET6;
@@ -412,28 +395,21 @@ struct local_list {
 	size_t count;
 };
 
-static int on_destination(const struct nlattr *attr, void *data)
-{
-	const struct nlattr **ret = data;
-
-	if (mnl_attr_get_type(attr) == RTA_DST)
-		*ret = attr;
-	return MNL_CB_OK;
-}
-
 /* One route of whichever table. */
 static int on_local_route(const struct nlmsghdr *h, void *data)
 {
 	const struct rtmsg *m = mnl_nlmsg_get_payload(h);
-	const struct nlattr *to = NULL;
 	struct local_list *list = data;
 	enum addr_family family = m->rtm_family == AF_INET ? ADDR_V4 : ADDR_V6;
+	const struct nlattr *to;
+	struct nl_attrs attrs;
 	struct addr a = { 0 };
 
 	if (m->rtm_table != RT_TABLE_LOCAL ||
 	    (m->rtm_family != AF_INET && m->rtm_family != AF_INET6) ||
-	    mnl_attr_parse(h, sizeof(*m), on_destination, &to) < 0)
+	    !nl_attrs_of(h, sizeof(*m), &attrs))
 		return MNL_CB_OK;
+	to = attrs.at[RTA_DST];
 	a = addr_from_bytes(family, (const uint8_t[16]){ 0 });
 	if (to && mnl_attr_get_payload_len(to) == addr_size(&a))
 		a = addr_from_bytes(family, mnl_attr_get_payload(to));
@@ -449,10 +425,10 @@ int local_prefixes(struct prefix *ret, size_t *ret_count, struct err *err)
 {
 	CLEAN(fd) int fd = link_route_open();
 	struct local_list list = { .items = ret };
-	struct request q;
+	struct nl_request q;
 	int r = fd;
 
-	(void)request_begin(&q, RTM_GETROUTE, NLM_F_DUMP, sizeof(struct rtmsg));
+	(void)nl_request_begin(&q, RTM_GETROUTE, NLM_F_DUMP, sizeof(struct rtmsg));
 	if (fd >= 0)
 		r = nl_run(fd, q.header, on_local_route, &list);
 	if (r < 0)

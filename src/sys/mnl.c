@@ -176,32 +176,3 @@ struct nlattr *mnl_attr_next(const struct nlattr *a)
 {
 	return at(a, MNL_ALIGN(a->nla_len));
 }
-
-static int parse(const uint8_t *bytes, size_t size, mnl_attr_cb_t on_attr, void *data)
-{
-	const uint8_t *end = bytes + size;
-	int more = MNL_CB_OK;
-
-	while (more > MNL_CB_STOP && bytes < end &&
-	       mnl_attr_ok((const void *)bytes, (int)(end - bytes))) {
-		more = on_attr((const void *)bytes, data);
-		bytes = (const void *)mnl_attr_next((const void *)bytes);
-	}
-	return more;
-}
-
-int mnl_attr_parse(const struct nlmsghdr *h, unsigned int offset, mnl_attr_cb_t on_attr,
-		   void *data)
-{
-	const size_t skip = MNL_ALIGN(offset), size = mnl_nlmsg_get_payload_len(h);
-
-	if (skip >= size)
-		return MNL_CB_OK;
-	return parse(at(mnl_nlmsg_get_payload(h), skip), size - skip, on_attr, data);
-}
-
-int mnl_attr_parse_nested(const struct nlattr *nest, mnl_attr_cb_t on_attr, void *data)
-{
-	return parse(mnl_attr_get_payload(nest), mnl_attr_get_payload_len(nest), on_attr,
-		     data);
-}

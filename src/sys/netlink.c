@@ -41,6 +41,14 @@ void nl_drain(int fd)
 			return;
 }
 
+void *nl_request_begin(struct nl_request *q, uint16_t type, uint16_t flags, size_t size)
+{
+	q->header = mnl_nlmsg_put_header(q->buf);
+	q->header->nlmsg_type = type;
+	q->header->nlmsg_flags = NLM_F_REQUEST | flags;
+	return mnl_nlmsg_put_extra_header(q->header, size);
+}
+
 int nl_send(int fd, const void *bytes, size_t size)
 {
 	struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
@@ -102,13 +110,10 @@ int nl_diag_open(void)
 int nl_diag_run(int fd, uint16_t type, uint16_t flags, const struct inet_diag_req_v2 *q,
 		int (*fn)(const struct nlmsghdr *h, void *data), void *data)
 {
-	_Alignas(struct nlmsghdr) char buf[NL_REQUEST_SIZE];
-	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
+	struct nl_request request;
 
-	h->nlmsg_type = type;
-	h->nlmsg_flags = NLM_F_REQUEST | flags;
-	memcpy(mnl_nlmsg_put_extra_header(h, sizeof(*q)), q, sizeof(*q));
-	return nl_run(fd, h, fn, data);
+	memcpy(nl_request_begin(&request, type, flags, sizeof(*q)), q, sizeof(*q));
+	return nl_run(fd, request.header, fn, data);
 }
 
 /* An IPv6 socket's IPv4 address is one. */
@@ -142,7 +147,7 @@ const struct nlmsghdr *nl_take(const uint8_t **bytes, size_t *left)
 	return h;
 }
 
-bool nl_attrs_read(const void *bytes, size_t size, struct nl_attrs *ret)
+static bool read_attrs(const void *bytes, size_t size, struct nl_attrs *ret)
 {
 	const struct nlattr *a = bytes;
 	int left = (int)size;
@@ -162,11 +167,20 @@ bool nl_attrs_read(const void *bytes, size_t size, struct nl_attrs *ret)
 	return true;
 }
 
+bool nl_attrs_of(const struct nlmsghdr *h, size_t size, struct nl_attrs *ret)
+{
+	const size_t start = NLMSG_HDRLEN + NLMSG_ALIGN(size);
+
+	*ret = (struct nl_attrs){ 0 };
+	return h->nlmsg_len >= start &&
+	       read_attrs((const uint8_t *)h + start, h->nlmsg_len - start, ret);
+}
+
 bool nl_attrs_nested(const struct nlattr *nest, struct nl_attrs *ret)
 {
 	*ret = (struct nl_attrs){ 0 };
-	return nest && nl_attrs_read(mnl_attr_get_payload(nest),
-				     mnl_attr_get_payload_len(nest), ret);
+	return nest && read_attrs(mnl_attr_get_payload(nest),
+				  mnl_attr_get_payload_len(nest), ret);
 }
 
 bool nl_get_u32(const struct nlattr *a, uint32_t *ret)

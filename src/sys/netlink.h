@@ -16,8 +16,8 @@
 #include "base/err.h"
 
 enum {
-	NL_ATTR_MAX = 32,      /* attributes of one level that are looked at */
-	NL_REQUEST_SIZE = 256, /* of one that libmnl puts together: enough for any here */
+	NL_ATTR_MAX = 64,	   /* attributes of one level that are looked at */
+	NL_REQUEST_SIZE = 512,	   /* the largest request here is below 300 bytes */
 	NL_REPLY_SIZE = 32 * 1024, /* the kernel's largest dump datagram */
 };
 
@@ -27,6 +27,14 @@ int nl_port_id(int fd, const char *what, uint32_t *ret, struct err *err) MUST_CH
 /* Drop what an earlier user of the socket has left unread: its sequence numbers are those
  * that will be used again. The rest of a dump counts. */
 void nl_drain(int fd);
+
+/* A request under construction, in a buffer on the caller's stack. */
+struct nl_request {
+	_Alignas(struct nlmsghdr) char buf[NL_REQUEST_SIZE];
+	struct nlmsghdr *header;
+};
+/* Return: what follows the header, @size bytes that are 0. */
+void *nl_request_begin(struct nl_request *q, uint16_t type, uint16_t flags, size_t size);
 
 int nl_send(int fd, const void *bytes, size_t size) MUST_CHECK;
 /* The next datagram that the kernel has sent. Return: its size, not 0; or -errno, -EAGAIN
@@ -56,7 +64,9 @@ const struct nlmsghdr *nl_take(const uint8_t **bytes, size_t *left);
 struct nl_attrs {
 	const struct nlattr *at[NL_ATTR_MAX];
 };
-bool nl_attrs_read(const void *bytes, size_t size, struct nl_attrs *ret);
+/* Of the message @h, behind its header and one of @size bytes. False: they are malformed,
+ * or the message ends before them. */
+bool nl_attrs_of(const struct nlmsghdr *h, size_t size, struct nl_attrs *ret);
 bool nl_attrs_nested(const struct nlattr *nest, struct nl_attrs *ret);
 /* Values of attributes that may be missing or short: false then. */
 bool nl_get_u32(const struct nlattr *a, uint32_t *ret);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/macros.h"
+#include "sys/netlink.h"
 #include "unit.h"
 
 /* A message with one attribute of each kind, and one nest with two, as the kernel has
@@ -49,13 +50,11 @@ TEST(a_message_is_written_byte_by_byte)
 	assert_int_equal(buf[sizeof(wire)], 0xff);
 }
 
-static int note(const struct nlattr *a, void *data)
+static void note(const struct nl_attrs *attrs, char *seen)
 {
-	char *seen = data;
-
-	seen[strlen(seen)] = (char)('0' + mnl_attr_get_type(a));
-	return mnl_attr_get_type(a) == 6 ? mnl_attr_parse_nested(a, note, data)
-					 : MNL_CB_OK;
+	for (char type = 0; type < 10; type++)
+		if (attrs->at[(int)type])
+			seen[strlen(seen)] = (char)('0' + type);
 }
 
 TEST(attributes_are_read_while_they_are_whole)
@@ -65,24 +64,27 @@ TEST(attributes_are_read_while_they_are_whole)
 	static const struct {
 		const char *what, *seen;
 		uint32_t size;
+		bool sound;
 	} rows[] = {
-		{ "all",
-		  "123456"
-		  "12",
-		  0 },
-		{ "the last one's length is cut", "12345", 2 },
-		{ "the nest's end is cut", "12345", 4 },
-		{ "the text is cut, its padding not counted", "123", 24 },
-		{ "nothing behind the extra header", "", sizeof(wire) - 20 },
-		{ "not even that", "", sizeof(wire) - 17 },
+		{ "all", "12345612", 0, true },
+		{ "the last one's length is cut", "12345", 2, false },
+		{ "the nest's end is cut", "12345", 4, false },
+		{ "the text is cut, its padding not counted", "123", 24, false },
+		{ "nothing behind the extra header", "", sizeof(wire) - 20, true },
+		{ "not even that", "", sizeof(wire) - 17, false },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct nl_attrs attrs, nested;
 		char seen[32] = "";
+		bool sound;
 
 		h->nlmsg_len = (uint32_t)sizeof(wire) - rows[i].size;
-		assert_true(mnl_attr_parse(h, 3, note, seen) >= MNL_CB_STOP);
-		if (strcmp(seen, rows[i].seen) != 0)
+		sound = nl_attrs_of(h, 3, &attrs);
+		note(&attrs, seen);
+		if (nl_attrs_nested(attrs.at[6], &nested))
+			note(&nested, seen);
+		if (sound != rows[i].sound || strcmp(seen, rows[i].seen) != 0)
 			fail_msg("%s: '%s'", rows[i].what, seen);
 	}
 }
