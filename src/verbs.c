@@ -157,18 +157,22 @@ static const struct cli_options help_options = {
 	.usage = "usage: weir help [--json] [VERB]\n\nList the verbs, or explain one.\n",
 };
 
+static int too_many(const char *verb, const char *argument, struct err *err)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+
+	return err_set(err, -EINVAL, "%s: '%s' is one argument too many", verb,
+		       text_escape(text_of(argument), shown, sizeof(shown)));
+}
+
 /* Return: the index of the first argument, or -EINVAL after a message. */
 static int parse_json(int argc, char **argv, int arguments_max, bool *ret_json)
 {
-	char shown[TEXT_ESCAPED_SIZE];
 	struct err err = { 0 };
 	int first = cli_options_parse(&help_options, ret_json, argc, argv, NULL, &err);
 
 	if (first >= 0 && argc - first > arguments_max)
-		first = err_set(&err, -EINVAL, "%s: '%s' is one argument too many",
-				argv[0],
-				text_escape(text_of(argv[first + arguments_max]), shown,
-					    sizeof(shown)));
+		first = too_many(argv[0], argv[first + arguments_max], &err);
 	if (first < 0)
 		log_error("%s", err.text);
 	return first;
@@ -257,8 +261,15 @@ static int unknown_verb(const char *name)
 {
 	char shown[TEXT_ESCAPED_SIZE];
 
-	log_error("'%s' is not a verb; `weir help` lists them",
-		  text_escape(text_of(name), shown, sizeof(shown)));
+	text_escape(text_of(name), shown, sizeof(shown));
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
+		if (!text_is_typo(text_of(name), verbs[i].name))
+			continue;
+		log_error("'%s' is not a verb; did you mean `weir %s`?", shown,
+			  verbs[i].name);
+		return RUN_STATUS_BAD_INPUT;
+	}
+	log_error("'%s' is not a verb; `weir help` lists them", shown);
 	return RUN_STATUS_BAD_INPUT;
 }
 
@@ -304,11 +315,22 @@ static int help_json(const struct cli_verb *only)
 	return r < 0 ? RUN_STATUS_FAILED : 0;
 }
 
+static bool has_word(const struct cli_verb *v, const char *name)
+{
+	struct text rest = text_of(v->words ? v->words : ""), word;
+
+	while (text_split(&rest, '|', &word))
+		if (text_equal(word, name))
+			return true;
+	return false;
+}
+
 static int verb_help(int argc, char **argv)
 {
 	const struct cli_verb *v = NULL;
+	struct err err = { 0 };
 	bool json = false;
-	int first = parse_json(argc, argv, 1, &json);
+	int first = parse_json(argc, argv, 2, &json);
 
 	if (first < 0)
 		return RUN_STATUS_BAD_INPUT;
@@ -316,6 +338,12 @@ static int verb_help(int argc, char **argv)
 		v = verb_find(argv[first]);
 		if (!v)
 			return unknown_verb(argv[first]);
+		/* `weir help policy explain`: the page of `policy` has its words. */
+		if (first + 1 < argc && !has_word(v, argv[first + 1])) {
+			too_many("help", argv[first + 1], &err);
+			log_error("%s", err.text);
+			return RUN_STATUS_BAD_INPUT;
+		}
 	}
 	if (json)
 		return help_json(v);

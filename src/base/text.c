@@ -6,6 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
+enum { TYPO_MIN = 3, TYPO_MAX = 40 };
+
 struct text text_of(const char *s)
 {
 	return (struct text){ .ptr = s, .len = s ? strlen(s) : 0 };
@@ -277,4 +279,41 @@ bool text_matches(const char *pattern, struct text t, bool any_case)
 	while (*pattern == '*')
 		pattern++;
 	return *pattern == '\0';
+}
+
+/* The optimal string alignment distance: two neighbours exchanged are one edit. */
+static unsigned int edits(struct text a, struct text b)
+{
+	unsigned int row[3][TYPO_MAX + 1];
+
+	for (size_t i = 0; i <= a.len; i++) {
+		unsigned int *now = row[i % 3];
+		const unsigned int *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
+
+		now[0] = (unsigned int)i;
+		for (size_t k = 1; k <= b.len; k++) {
+			if (i == 0) {
+				now[k] = (unsigned int)k;
+				continue;
+			}
+			now[k] = last[k - 1] + (a.ptr[i - 1] != b.ptr[k - 1]);
+			now[k] = MIN(now[k], last[k] + 1);
+			now[k] = MIN(now[k], now[k - 1] + 1);
+			if (i > 1 && k > 1 && a.ptr[i - 1] == b.ptr[k - 2] &&
+			    a.ptr[i - 2] == b.ptr[k - 1])
+				now[k] = MIN(now[k], before[k - 2] + 1);
+		}
+	}
+	return row[a.len % 3][b.len];
+}
+
+bool text_is_typo(struct text typed, const char *word)
+{
+	const struct text w = text_of(word);
+
+	if (typed.len < TYPO_MIN || typed.len > TYPO_MAX || w.len > TYPO_MAX)
+		return false;
+	if (w.len > typed.len && memcmp(typed.ptr, w.ptr, typed.len) == 0)
+		return true;
+	return edits(typed, w) <= MAX(w.len / 5, 1);
 }

@@ -397,6 +397,10 @@ int sqlite_file_use(const char *directory, int busy_ms, sqlite3 **ret, struct er
 	rc = sqlite3_open_v2(
 		path, ret,
 		SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW, NULL);
+	if (rc != SQLITE_OK && access(path, F_OK) < 0 && errno == ENOENT)
+		return err_set(err, -ENOENT,
+			       "no events are stored here; --state-dir says where a "
+			       "daemon or a sidecar stores them");
 	if (rc != SQLITE_OK)
 		return sqlite_fault(*ret, rc, "cannot open the database", err);
 	sqlite3_busy_timeout(*ret, busy_ms);

@@ -77,6 +77,20 @@ const char *cli_user_profiles(struct arena *arena)
 	return home_config(arena, "profiles");
 }
 
+static int no_profile(const char *name, struct err *err)
+{
+	const struct policy_embedded *e;
+
+	for (size_t i = 0; (e = policy_embedded_at(i)); i++)
+		if (text_is_typo(text_of(name), e->name))
+			return err_set(
+				err, -ENOENT,
+				"there is no profile of this name; did you mean %s?",
+				e->name);
+	return err_set(err, -ENOENT,
+		       "there is no profile of this name; `weir profile` lists them");
+}
+
 int cli_profile_load(struct arena *arena, const char *name, struct text *ret_text,
 		     const char **ret_path, struct err *err)
 {
@@ -93,7 +107,7 @@ int cli_profile_load(struct arena *arena, const char *name, struct text *ret_tex
 	if (r != -ENOENT)
 		return r;
 	if (!shipped)
-		return err_set(err, -ENOENT, "there is no profile of this name");
+		return no_profile(name, err);
 	*ret_path = arena_printf(arena, POLICY_BUILT_IN "%s", shipped->name);
 	if (!*ret_path)
 		return out_of_memory(err);

@@ -442,17 +442,22 @@ static const char *mode_of(const struct run_policy *p)
 							  : "dns+nftables";
 }
 
-/* What isn't UTF-8 is left out. */
+/* On one line. What isn't UTF-8 is escaped. */
 static json_t *command_json(char *const *argv)
 {
 	char line[COMMAND_SHOWN], shown[4 * COMMAND_SHOWN];
 	size_t used = 0;
+	json_t *j;
 
 	line[0] = '\0';
 	for (size_t i = 0; argv[i] && used < sizeof(line) - 1; i++)
 		used += (size_t)snprintf(line + used, sizeof(line) - used, "%s%s",
 					 i > 0 ? " " : "", argv[i]);
-	return json_string(text_escape(text_of(line), shown, sizeof(shown)));
+	for (char *c = line; *c; c++)
+		if (text_is_blank(*c) || *c == '\n')
+			*c = ' ';
+	j = json_string(line);
+	return j ? j : json_string(text_escape(text_of(line), shown, sizeof(shown)));
 }
 
 static json_t *short_status(const struct live *l, const struct ipc_stats *stats)

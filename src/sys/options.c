@@ -30,6 +30,21 @@ const struct cli_option *cli_option_find(const struct cli_options *table,
 	return NULL;
 }
 
+static int unknown_option(const struct cli_options *table, struct text name,
+			  struct err *err)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+	const struct cli_option *o;
+
+	text_escape(name, shown, sizeof(shown));
+	for (size_t i = 0; (o = cli_option_at(table, i)); i++)
+		if (text_is_typo(name, o->name))
+			return err_set(err, -EINVAL,
+				       "'--%s' is not an option here; did you mean --%s?",
+				       shown, o->name);
+	return err_set(err, -EINVAL, "'--%s' is not an option here", shown);
+}
+
 /* --- values --- */
 
 int cli_option_word(const char *words, const char *value, struct err *err)
@@ -135,11 +150,9 @@ static int option_take(const struct cli_options *table, void *target, int argc,
 	struct text name = { text, equals ? (size_t)(equals - text) : strlen(text) };
 	const struct cli_option *o = cli_option_find(table, name);
 	const char *value = equals ? equals + 1 : NULL;
-	char shown[TEXT_ESCAPED_SIZE];
 
 	if (!o)
-		return err_set(err, -EINVAL, "'--%s' is not an option here",
-			       text_escape(name, shown, sizeof(shown)));
+		return unknown_option(table, name, err);
 	if (!o->arg && value)
 		return err_set(err, -EINVAL, "--%s takes no value", o->name);
 	if (o->arg && !value) {

@@ -89,6 +89,21 @@ def test_what_means_the_same_is_called_the_same(table):
     assert not {name for name in seen if name.startswith("dns-") or name.endswith("-file") and name != "token-file"}
 
 
+@pytest.mark.parametrize("args, said", [
+    (("rnu",), "'rnu' is not a verb; did you mean `weir run`?"), (("rn",), "'rn' is not a verb; `weir help` lists them"),
+    (("run", "--alow", "a.test", "--", "true"), "'--alow' is not an option here; did you mean --allow?"),
+    (("run", "--profile", "gihub", "--", "true"), "there is no profile of this name; did you mean github?"),
+    (("run", "--profile", "x", "--", "true"), "there is no profile of this name; `weir profile` lists them"),
+    (("help", "policy", "exlpain"), "help: 'exlpain' is one argument too many"), (("help", "run", "policy"), "'policy' is one argument")])
+def test_a_word_that_is_mistyped_is_named_with_what_was_meant(world, args, said):
+    done = world.weir(*args)
+    assert done.code == 2 and said in done.messages and not done.text, done
+
+
+def test_the_word_behind_a_verb_has_its_help(world):
+    assert world.weir("help", "policy", "explain").text == world.weir("help", "policy").text != ""
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_and_manual_list_the_same_options(world, table, verb):
     text = world.weir("help", verb).text

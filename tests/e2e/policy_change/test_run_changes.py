@@ -45,6 +45,7 @@ def test_the_verbs_change_a_run(box, world, site):
     box.assert_silent()
     row = next(line.split() for line in weir(box, "ps").text.splitlines() if line.startswith(box.id + " "))
     assert row[:5] == [box.id, "run", "dns+nftables", "enforcing", "1"], row
+    assert not [word for word in row if "\\x" in word], "a command of several lines stands on one"
     status = weir(box, "status", box.id).text
     assert re.search(r"^policy +enforcing, rules: 1, generation 3, changes: 2$", status, re.M), status
     listed = weir(box, "status", "--json").json()["sandboxes"]

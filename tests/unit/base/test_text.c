@@ -58,6 +58,37 @@ TEST(splitting_gives_every_part)
 	assert_int_equal(n, 3);
 }
 
+TEST(a_typo_is_near_its_word)
+{
+	static const struct {
+		const char *typed, *word;
+		bool is_near;
+	} rows[] = {
+		{ "alow", "allow", true },
+		{ "lalow", "allow", true },
+		{ "allow", "allow", true },
+		{ "pollicy", "policy", true },
+		{ "pro", "profile", true },
+		{ "pr", "profile", false },
+		{ "rnu", "run", true },
+		{ "nru", "run", false },
+		{ "unr", "run", false },
+		{ "sate-idr", "state-dir", false },
+		{ "sate-dri", "state-dir", false },
+		{ "", "run", false },
+		{ "deny", "allow", false },
+		{ "policies", "policy", false },
+	};
+	char word[64];
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		assert_int_equal(text_is_typo(text_of(rows[i].typed), rows[i].word),
+				 rows[i].is_near);
+	memset(word, 'a', sizeof(word) - 1);
+	word[sizeof(word) - 1] = '\0';
+	assert_false(text_is_typo(text_of(word), word));
+}
+
 TEST(hostile_text_is_escaped_and_cut)
 {
 	char buf[TEXT_ESCAPED_SIZE], small[12];
