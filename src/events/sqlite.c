@@ -28,6 +28,7 @@ enum {
 	ROOM_EVERY_MS = 5000, /* a disk that others fill must not empty the store */
 	SUM_MS = 100,	      /* at a time, of what is to be summed yet */
 	FREE_TIMEOUT_MS = 2000,
+	LAST_TRIES = 3,
 	FOLD_HEADS = SQLITE_FOLD_MAX,
 };
 #define DAY_MS INT64_C(86400000)
@@ -483,23 +484,21 @@ static int open_once(struct sqlite_writer *w, struct err *err)
 	return r;
 }
 
-/* The name still is that of the file that was opened, or tried. */
+/* The name still is that of the file that was opened, or tried. It may have been taken
+ * away while it was being opened. */
 static bool is_same_file(const struct sqlite_writer *w)
 {
 	const struct sqlite_inode there = sqlite_file_inode(w->directory);
 
-	/* It may have been taken away while it was being opened. */
-	return there.number != 0 && there.number == w->file.number &&
-	       there.device == w->file.device;
+	return sqlite_same_inode(&there, &w->file);
 }
 
 /* Unless another writer of the same store has done it. */
 static void move_aside(struct sqlite_writer *w)
 {
 	close_database(w);
-	if (!is_same_file(w))
+	if (!sqlite_file_move_aside(w->directory, &w->file, w->config.clock->wall_ms()))
 		return;
-	sqlite_file_move_aside(w->directory, w->config.clock->wall_ms());
 	pthread_mutex_lock(&w->lock);
 	w->state.moved_aside++;
 	pthread_mutex_unlock(&w->lock);
@@ -517,8 +516,8 @@ static int open_again(struct sqlite_writer *w, struct err *err)
 }
 
 /* Return: 0 with an open database. A file that was taken away or moved aside by somebody
- * is written on by nobody. */
-static int open_database(struct sqlite_writer *w, struct err *err)
+ * is written on by nobody. The @last call doesn't wait for the time of the next try. */
+static int open_database(struct sqlite_writer *w, bool last, struct err *err)
 {
 	const int64_t now_ms = w->config.clock->now_ms();
 	int r;
@@ -531,7 +530,7 @@ static int open_database(struct sqlite_writer *w, struct err *err)
 	if (w->db && sqlite_file_is_cut(w->directory))
 		move_aside(w);
 	close_database(w);
-	if (now_ms < w->reopen_ms)
+	if (now_ms < w->reopen_ms && !last)
 		return -EAGAIN;
 	w->reopen_ms = now_ms + REOPEN_MS;
 	r = open_again(w, err);
@@ -677,7 +676,7 @@ static bool mend(struct sqlite_writer *w, int fault)
 static void write_out(struct sqlite_writer *w, bool last)
 {
 	struct err err = { 0 };
-	int r = open_database(w, &err);
+	int r = open_database(w, last, &err);
 
 	if (r == 0)
 		r = sqlite_file_check_log(w->db, &w->config, &err);
@@ -756,9 +755,9 @@ static void on_record(void *data, const void *record, size_t size)
 {
 	struct sqlite_writer *w = data;
 
-	if (size == 0) { /* sqlite_writer_drain() asks */
-		if (w->folded_count > 0)
-			write_out(w, true);
+	if (size == 0) { /* sqlite_writer_drain() asks; somebody else may be writing */
+		for (int i = 1; i <= LAST_TRIES && w->folded_count > 0; i++)
+			write_out(w, i == LAST_TRIES);
 		return;
 	}
 	if (!w->folded)
@@ -795,7 +794,7 @@ static void on_pause(void *data)
 	if (now_ms < w->tidy_ms)
 		return;
 	w->tidy_ms = now_ms + TIDY_EVERY_MS;
-	if (open_database(w, &err) < 0) {
+	if (open_database(w, false, &err) < 0) {
 		if (err.text[0])
 			set_trouble(w, err.text);
 		return;

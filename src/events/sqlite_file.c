@@ -9,8 +9,10 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include "events/migrations_sqlite.h" /* generated: migrations[] */
@@ -18,6 +20,7 @@
 
 enum {
 	BUSY_MS = 2000,
+	LOCK_MS = 10, /* between tries */
 	PUT_BY_BYTES = 2 << 20,
 	LOG_BYTES_MIN = 8 << 20, /* or an eighth of the file's size */
 	PAGE_BYTES = 4096,
@@ -174,22 +177,44 @@ static int make_file(const char *directory, char *path, struct err *err)
 				      .anybodys = true };
 	CLEAN(fd) int fd = -1;
 
-	if (mkdir(directory, 0700) < 0 && errno != EEXIST)
-		return err_sys(err, -errno, "cannot make '%s'", directory);
 	snprintf(path, SQLITE_PATH_SIZE, "%s/events.db", directory);
 	fd = file_open(AT_FDCWD, path, &how, err);
 	return fd < 0 ? fd : 0;
 }
 
+/* Whoever opens the file shares the directory with those that open it too; whoever moves
+ * it aside has the directory alone, so that nobody makes another file, or its log, of
+ * what is half moved. A file system that locks no directories has one writer. Return: a
+ * descriptor that is the lock, or -EBUSY. */
+static int lock_directory(const char *directory, int how, struct err *err)
+{
+	CLEAN(fd) int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return err_sys(err, -errno, "cannot open '%s'", directory);
+	for (int i = 0; flock(fd, how | LOCK_NB) < 0 && errno == EWOULDBLOCK; i++) {
+		if (i == BUSY_MS / LOCK_MS)
+			return err_set(err, -EBUSY,
+				       "another process opens the database, or moves it");
+		(void)!poll(NULL, 0, LOCK_MS);
+	}
+	return TAKE_FD(fd);
+}
+
 int sqlite_file_open(const struct sqlite_config *config, sqlite3 **ret, struct err *err)
 {
 	char path[SQLITE_PATH_SIZE];
+	CLEAN(fd) int lock = -1;
 	sqlite3 *db = NULL;
-	int r, rc;
+	int r = 0, rc;
 
-	r = make_file(config->directory, path, err);
-	if (r < 0)
-		return r;
+	if (mkdir(config->directory, 0700) < 0 && errno != EEXIST)
+		return err_sys(err, -errno, "cannot make '%s'", config->directory);
+	lock = lock_directory(config->directory, LOCK_SH, err);
+	if (lock >= 0)
+		r = make_file(config->directory, path, err);
+	if (lock < 0 || r < 0)
+		return lock < 0 ? lock : r;
 	rc = sqlite3_open_v2(
 		path, &db,
 		SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW, NULL);
@@ -248,7 +273,7 @@ static size_t find_broken(const char *directory, char *ret_oldest, size_t size)
 	return count;
 }
 
-static const char *const suffixes[] = { "", "-wal", "-shm" };
+static const char *const suffixes[] = { "", "-wal", "-shm", "-journal" };
 
 /* A disk that breaks each file must not be filled by them. */
 static void let_broken_go(const char *directory)
@@ -265,10 +290,20 @@ static void let_broken_go(const char *directory)
 	}
 }
 
-void sqlite_file_move_aside(const char *directory, int64_t wall_ms)
+bool sqlite_same_inode(const struct sqlite_inode *a, const struct sqlite_inode *b)
 {
+	return a->number != 0 && a->number == b->number && a->device == b->device;
+}
+
+bool sqlite_file_move_aside(const char *directory, const struct sqlite_inode *broken,
+			    int64_t wall_ms)
+{
+	CLEAN(fd) int lock = lock_directory(directory, LOCK_EX, NULL);
+	const struct sqlite_inode there = sqlite_file_inode(directory);
 	char from[SQLITE_PATH_SIZE], to[SQLITE_PATH_SIZE];
 
+	if (lock < 0 || !sqlite_same_inode(&there, broken))
+		return false;
 	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++) {
 		snprintf(from, sizeof(from), "%s/events.db%s", directory, suffixes[i]);
 		snprintf(to, sizeof(to), "%s/events.db.broken-%" PRId64 "%s", directory,
@@ -276,6 +311,7 @@ void sqlite_file_move_aside(const char *directory, int64_t wall_ms)
 		(void)rename(from, to); /* the next opening says what is wrong */
 	}
 	let_broken_go(directory);
+	return true;
 }
 
 /* ---- room ---- */

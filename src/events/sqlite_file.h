@@ -38,9 +38,12 @@ struct sqlite_inode {
 struct sqlite_inode sqlite_file_inode(const char *directory);
 /* The file is shorter than what its first opening writes: somebody has cut it. */
 bool sqlite_file_is_cut(const char *directory);
-/* Rename it and what belongs to it to events.db.broken-<time>; the last two of those
- * stay. The database is closed. */
-void sqlite_file_move_aside(const char *directory, int64_t wall_ms);
+/* Rename the file @broken and what belongs to it to events.db.broken-<time>; the last two
+ * of those stay. The database is closed. Return: false when the name is another file's by
+ * now, or others open that one all the while. */
+bool sqlite_file_move_aside(const char *directory, const struct sqlite_inode *broken,
+			    int64_t wall_ms) MUST_CHECK;
+bool sqlite_same_inode(const struct sqlite_inode *a, const struct sqlite_inode *b);
 
 /* After a full disk: use what was put by for this, let a quarter of the rows go. */
 void sqlite_file_make_room(sqlite3 *db, const char *directory);

@@ -11,10 +11,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Store:
-    def __init__(self, folder, max_bytes=0):
+    def __init__(self, folder, max_bytes=0, way=()):
         build = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
         self.folder = pathlib.Path(folder)
-        self.process = subprocess.Popen([build / "tests/drivers/store_driver", folder, str(max_bytes)],
+        self.process = subprocess.Popen([*way, build / "tests/drivers/store_driver", folder, str(max_bytes)],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def __enter__(self):

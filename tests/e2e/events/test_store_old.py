@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import shutil
 import sqlite3
 import subprocess
 import time
@@ -273,6 +274,28 @@ def test_writers_of_a_broken_file_move_it_aside_once(tmp_path):
     states = together(folder, 6, 20)
     assert sum(s["moved_aside"] for s in states) == 1 and sum(s["lost_rows"] for s in states) == 0, states
     assert kept(folder) == {f"n{i * 1000 + k}.test" for i in range(6) for k in range(20)}
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace holds the writer back")
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+def test_who_moves_a_broken_file_aside_takes_nobody_elses(tmp_path, suffix):
+    """A writer that has found the file broken is slow to move it, or its log: what others make meanwhile stays."""
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o700)
+    (folder / "events.db").write_bytes(b"no database " * 1000)
+    when = 1 + ["", "-wal"].index(suffix)
+    hold = ["strace", "-f", "-qq", "-o", tmp_path / "calls", "-e", "trace=rename", "-e", f"inject=rename:delay_enter=1500000:when={when}"]
+    with Store(folder, way=hold) as slow, Store(folder) as other:
+        slow.put("slow.test")
+        slow.say("drain")
+        wait_for(lambda: (tmp_path / "calls").exists() and f"events.db{suffix}\"" in (tmp_path / "calls").read_text(), step=0.001)
+        other.put("other.test")
+        other.drain()
+        assert slow.process.stdout.readline() == "done\n"
+        slow.put("slow2.test")
+        slow.drain()
+        assert [(s["moved_aside"], s["lost_rows"]) for s in (slow.state(), other.state())] == [(1, 0), (0, 0)]
+    assert kept(folder) == {"slow.test", "other.test", "slow2.test"}
 
 
 def test_a_file_that_is_taken_away_begins_anew(tmp_path):
