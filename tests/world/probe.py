@@ -527,7 +527,7 @@ _flows = []
 
 def flow_open(address, port):
     """A connection that stays open between lines; flow_say() speaks on it."""
-    _flows.append(socket.create_connection((address, port), 3))
+    _flows.append(socket.create_connection((address, port), TIMEOUT))
     return {"result": "ok", "flow": len(_flows) - 1}
 
 

@@ -91,7 +91,7 @@ def test_a_silent_link_stays_silent():
 def test_the_host_is_reachable_from_the_internet(world):
     with world.tcp(4444, where=world.host) as service:
         for address in (HOST4, HOST6):
-            done = subprocess.run(world.internet.command("nc", "-z", "-w1", address, "4444"),
+            done = subprocess.run(world.internet.command("nc", "-z", "-w20", address, "4444"),
                                   check=False)
             assert done.returncode == 0
         time.sleep(0.05)

@@ -106,7 +106,7 @@ def test_what_stays_closed(world, learner, site, denied):
 
 
 def test_any_port(world, learner, site):
-    argv = ("sh", "-c", f"echo x | nc -N -w 4 {site.name} 7007")
+    argv = ("sh", "-c", f"echo x | nc -N -w 40 {site.name} 7007")
     learner.learn(*argv, options=("-o", "policy.yaml", "--any-port"))
     learner.check()
     assert learner.rules == {site.name: ["tcp/7007"]}, learner.text

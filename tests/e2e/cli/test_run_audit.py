@@ -48,7 +48,7 @@ CASES = [
     ("what is allowed", "allow {name}", ["tls"]),
 ]
 DO = {"tls": "curl -so /dev/null https://{name}/", "address": "curl -sko /dev/null https://{v4}/",
-      "bytes": "echo x | nc -N -w 4 {name} 7007", "raw": "echo x | nc -N -w 4 {v4} 443"}
+      "bytes": "echo x | nc -N -w 40 {name} 7007", "raw": "echo x | nc -N -w 40 {v4} 443"}
 
 
 @pytest.mark.parametrize("what, rules, does", CASES, ids=[c[0] for c in CASES])

@@ -8,25 +8,25 @@ import pytest
 from world import expect
 from world.world import RESOLVER4, RESOLVER6
 
-URLOPEN = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=5).read().decode())"
+URLOPEN = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=50).read().decode())"
 FETCH = ("fetch(process.argv[1]).then(r => r.text()).then(t => console.log(t))"
          ".catch(e => { console.error(e.cause || e); process.exit(1) })")
 
 # what, argv with {name} {v4} {v6} {key}, what it prints when it works, by address too
 PROGRAMS = [
-    ("curl-https", ["curl", "-sS", "--max-time", "5", "https://{name}/"], '"host": "{name}"'),
-    ("curl-http", ["curl", "-sS", "--max-time", "5", "http://{name}:8080/"], '"host": "{name}"'),
-    ("curl-v6", ["curl", "-6", "-sS", "--max-time", "5", "https://{name}/"], '"address": "{v6}"'),
-    ("curl-v4", ["curl", "-4", "-sS", "--max-time", "5", "https://{name}/"], '"address": "{v4}"'),
+    ("curl-https", ["curl", "-sS", "--max-time", "50", "https://{name}/"], '"host": "{name}"'),
+    ("curl-http", ["curl", "-sS", "--max-time", "50", "http://{name}:8080/"], '"host": "{name}"'),
+    ("curl-v6", ["curl", "-6", "-sS", "--max-time", "50", "https://{name}/"], '"address": "{v6}"'),
+    ("curl-v4", ["curl", "-4", "-sS", "--max-time", "50", "https://{name}/"], '"address": "{v4}"'),
     ("python", ["/usr/bin/python3", "-c", URLOPEN, "https://{name}:8443/"], '"host": "{name}"'),
     ("node", ["node", "-e", FETCH, "https://{name}/"], '"host": "{name}"'),
     ("openssl", ["openssl", "s_client", "-brief", "-verify_return_error", "-servername", "{name}",
                  "-connect", "{name}:443"], "CONNECTION ESTABLISHED"),
     ("git-https", ["git", "ls-remote", "https://{name}/git/tree.git"], "refs/heads/"),
     ("git-http", ["git", "ls-remote", "http://{name}/git/tree.git"], "refs/heads/"),
-    ("nc", ["nc", "-N", "-w", "4", "{name}", "7007"], "a line for the echo"),
-    ("socat", ["socat", "-T2", "-", "TCP:{name}:7007"], "a line for the echo"),
-    ("ssh", ["ssh", "-F", "none", "-i", "{key}", "-o", "BatchMode=yes", "-o", "ConnectTimeout=4",
+    ("nc", ["nc", "-N", "-w", "40", "{name}", "7007"], "a line for the echo"),
+    ("socat", ["socat", "-T40", "-", "TCP:{name}:7007"], "a line for the echo"),
+    ("ssh", ["ssh", "-F", "none", "-i", "{key}", "-o", "BatchMode=yes", "-o", "ConnectTimeout=40",
              "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "root@{name}", "hello"],
      "welcome: hello"),
 ]
@@ -122,7 +122,7 @@ def test_a_redirect_to_a_denied_host_is_not_followed(world, site, denied):
         conn.sendall(f"HTTP/1.1 302 Found\r\nLocation: http://{denied.name}/\r\n"
                      "Content-Length: 0\r\nConnection: close\r\n\r\n".encode())
     with world.tcp(8090, redirect):
-        done = world.run("curl", "-sSL", "--max-time", "5", f"http://{site.name}:8090/", allow=(site.name,))
+        done = world.run("curl", "-sSL", "--max-time", "50", f"http://{site.name}:8090/", allow=(site.name,))
     assert done.code == 6 and denied.name in done.messages, done
     assert world.web.reached(denied.name) == []
 

@@ -123,7 +123,7 @@ def test_a_stream_that_the_command_spoils_is_as_it_was_for_the_report(world, use
         with world.run_start("/usr/bin/python3", "-ISc", FILL, stderr=write, user=user) as started:
             said = bytearray(os.read(read, 1))
             time.sleep(1)   # for the end of the command; a slower machine proves less
-            while b"denied.test" not in said and len(said) < 1 << 20 and select.select([read], [], [], 5)[0]:
+            while b"denied.test" not in said and len(said) < 1 << 20 and select.select([read], [], [], 60)[0]:
                 said += os.read(read, 65536)
             started.process.wait(60)
         assert b"refused:" in said and b"denied.test" in said, said[-300:]

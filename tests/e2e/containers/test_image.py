@@ -337,8 +337,8 @@ def test_the_compatible_variant_has_what_smoke_tests_exec(engine, compatible, si
     name = server_creates(engine, compatible, policy(f"allow {site.name}"))
     try:
         engine.ready(name)
-        assert site.v4 in engine("exec", name, "dig", "+short", "+time=2", site.name)
-        assert "NXDOMAIN" in engine("exec", name, "dig", "+time=2", denied.name)
+        assert site.v4 in engine("exec", name, "dig", "+short", "+time=20", site.name)
+        assert "NXDOMAIN" in engine("exec", name, "dig", "+time=20", denied.name)
         engine("exec", name, "ls", "/opt/opensandbox-egress/egress", "/opt/opensandbox-egress/supervisor",
                "/opt/opensandbox-egress/cleanup.sh", "/egress", "/var/egress/rules")
         assert "chain egress" in engine("exec", "--user", "0", name, "nft", "list", "table", "inet", "opensandbox")
@@ -447,8 +447,8 @@ def test_the_compose_file(engine, image, site, denied, world):
     (folder / "override.yaml").write_text(json.dumps({"services": {"app": {
         "user": "1000", "volumes": engine.app_mounts[1::2],
         "command": ["/usr/bin/python3", "-c", "import socket,time\n"
-                    f"print(socket.create_connection(('{site.name}',7007),3).getpeername()[0],flush=True)\n"
-                    f"try: socket.create_connection(('{denied.name}',7007),3); print('OPEN',flush=True)\n"
+                    f"print(socket.create_connection(('{site.name}',7007),30).getpeername()[0],flush=True)\n"
+                    f"try: socket.create_connection(('{denied.name}',7007),30); print('OPEN',flush=True)\n"
                     "except OSError: print('shut',flush=True)\ntime.sleep(600)"]}}}))
     env = dict(engine._env, WEIR_IMAGE=image, APP_IMAGE=engine.app, WEIR_TOKEN=TOKEN)
 

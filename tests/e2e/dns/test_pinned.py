@@ -129,7 +129,7 @@ def test_a_signal_ends_the_wait(world):
 
 HOLD = """
 import json, socket, sys
-first = socket.create_connection((socket.gethostbyname(sys.argv[1]), %d), 5)
+first = socket.create_connection((socket.gethostbyname(sys.argv[1]), %d), 50)
 print("open", flush=True)
 sys.stdin.readline()
 first.sendall(b"still")

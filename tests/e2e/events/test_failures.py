@@ -173,12 +173,12 @@ def test_a_full_pipe_makes_nobody_wait(world):
         os.close(write)
         said = b""
         # The report waits for its reader, and holds standard output meanwhile; the command has ended by then.
-        while select.select([started.process.stdout], [], [], 5)[0] and (piece := os.read(started.process.stdout.fileno(), 4096)):
+        while select.select([started.process.stdout], [], [], 5 if said else 60)[0] and (piece := os.read(started.process.stdout.fileno(), 4096)):
             said += piece
         assert 0 < len(said.split()) < 300, said
         while os.read(read, 65536):
             pass
-        started.process.wait(20)
+        started.process.wait(60)
     os.close(read)
 
 
@@ -188,7 +188,7 @@ def test_a_program_that_draws_on_its_terminal_is_left_alone(world):
     master, slave = pty.openpty()
     with world.run_start(*PYTHON, script, "2", allow=("api.ok.test",), stderr=slave) as started:
         assert started.line() == "looked"
-        assert started.process.wait(20) == 0
+        assert started.process.wait(60) == 0
         os.close(slave)
         said = b""
         try:

@@ -55,7 +55,7 @@ def test_W2_a_slow_hook_delays_no_name(pod, hook, denied, site):
 def test_a_denied_name_is_in_the_stream_the_list_the_counters_and_the_log(pod, guarded, denied):
     side = guarded()
     stream = pod.ns.socket(socket.AF_INET, socket.SOCK_STREAM)
-    stream.settimeout(5)
+    stream.settimeout(60)
     stream.connect(("127.0.0.1", 18080))
     stream.sendall(b"GET /events HTTP/1.1\r\nHost: x\r\nOPENSANDBOX-EGRESS-AUTH: token\r\n\r\n")
     seen = [stream.recv(4096)]

@@ -57,7 +57,7 @@ def render(world, *args, **options):
 
 def tcp(world, address, port, user=MEMBER, cgroup=None, data="hi"):
     """What an echo says to one process; "" when nothing was reached."""
-    script = (f"import socket; s = socket.create_connection(('{address}', {port}), 3); s.sendall(b'{data}'); "
+    script = (f"import socket; s = socket.create_connection(('{address}', {port}), 30); s.sendall(b'{data}'); "
               f"print(s.recv(10).decode())")
     argv = ["/usr/bin/python3", "-c", script]
     if cgroup:
@@ -136,7 +136,7 @@ def test_install_guards_the_user_and_nobody_else(world, uid, etc):
         assert capture.count() == 0, "nothing arrived"
     assert tcp(world, other.v4, ECHO_PORT, user="root") == "hi"
     # The name server, and no other.
-    assert world.command("dig", "+tries=1", "+time=2", "+short", f"@{RESOLVER4}", site.name,
+    assert world.command("dig", "+tries=1", "+time=20", "+short", f"@{RESOLVER4}", site.name,
                          user=MEMBER).text.strip() == site.v4 or not shutil.which("dig")
     # Listeners of the host are closed.
     with world.tcp(7017, where=world.host):

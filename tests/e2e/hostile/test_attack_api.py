@@ -5,7 +5,6 @@ import json
 import pathlib
 import socket
 import struct
-import time
 
 import pytest
 
@@ -50,15 +49,16 @@ def test_text_from_outside_stays_inside_its_field(pod, guarded):
             assert reply.status == 400 and reply.text.endswith("\n") and reply.text[:-1].isprintable(), reply
         with pod.ns.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
             s.connect(("8.8.8.8", 53))
-            s.settimeout(2)
+            s.settimeout(20)
             for label in (b'x"\n\ndata: evil', b"\x1b[2J", b"\xe2\x80\xa8", b"a\\b", b"\x00"):
                 s.send(struct.pack("!6H", 1, 0x100, 1, 0, 0, 0) + bytes([len(label)]) + label + b"\4test\0\0\1\0\1")
                 s.recv(999)
         side.call("POST", "/policy", policy("deny b.test"))
         wait_for(lambda: len(side.log("egress denied")) >= 5)
-        time.sleep(0.1)
-        stream.settimeout(1)
-        text = stream.recv(1 << 16).decode()
+        stream.settimeout(60)
+        text = ""
+        while "data:" not in text:
+            text += stream.recv(1 << 16).decode()
     lines = [line for line in text.replace("\r\n", "\n").split("\n") if line.startswith(("data:", "event:", "id:"))]
     assert any("data:" in line for line in lines) and "data: evil" not in lines
     for line in lines:

@@ -205,7 +205,7 @@ LISTEN = """
 import socket, sys
 s = socket.create_server(('::', 4190), family=socket.AF_INET6, dualstack_ipv6=True)
 print('up', flush=True)
-s.settimeout(15)
+s.settimeout(50)
 try:
     print('reached by', s.accept()[1], flush=True)
 except TimeoutError:

@@ -2,7 +2,7 @@
 """F: what programs are told about proxies and addresses changes nothing."""
 import pytest
 
-CURL = ("curl", "-sS", "-o", "/dev/null", "--max-time", "5", "-w", "%{http_code}")
+CURL = ("curl", "-sS", "-o", "/dev/null", "--max-time", "50", "-w", "%{http_code}")
 
 
 @pytest.mark.parametrize("what, words, environment", [
@@ -20,7 +20,7 @@ CURL = ("curl", "-sS", "-o", "/dev/null", "--max-time", "5", "-w", "%{http_code}
 def test_F1_no_setting_of_a_client_opens_a_denied_name(attack, user, what, words, environment):
     done = attack.run(*CURL, *words, "https://evil.test/", user=user, env=environment)
     assert done.code != 0 and "200" not in done.text, done
-    assert done.seconds < 20, done
+    assert done.code != 28, done
     attack.assert_silent()
 
 

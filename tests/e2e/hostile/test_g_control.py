@@ -205,7 +205,7 @@ FLOW = """
 import socket, sys, time
 def dial(what, port=443):
     try:
-        socket.create_connection(('api.ok.test', port), 1).close()
+        socket.create_connection(('api.ok.test', port), 50).close()
         print(what, 'ok', flush=True)
     except OSError as e:
         print(what, e, flush=True)
@@ -232,7 +232,8 @@ def test_G5_without_its_guard_the_sandbox_reaches_nothing(world, names, user, wh
             if number == signal.SIGSTOP:
                 run.say("\n")
                 time.sleep(0.5)
-                assert capture.count() == 0
+                # the end of the first connection is the kernel's, and may come now
+                assert capture.count(lambda p: p.proto != "tcp" or p.flags & 2) == 0
                 os.kill(engine, signal.SIGCONT)
                 finish(run)
             else:

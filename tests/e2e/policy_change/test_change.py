@@ -302,7 +302,7 @@ def test_H6_nothing_of_a_revoked_upload_leaves_after_the_answer(pod, guarded, co
 
 
 LIAR = """import socket, sys
-s = socket.create_connection((sys.argv[1], 7007), 3)
+s = socket.create_connection((sys.argv[1], 7007), 30)
 s.sendall(f"POST / HTTP/1.1\\r\\nHost: {sys.argv[2]}\\r\\nContent-Length: 100000\\r\\n\\r\\n".encode())
 print('open' if s.recv(999) else 'closed', flush=True)
 for line in sys.stdin:

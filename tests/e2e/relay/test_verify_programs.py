@@ -301,14 +301,14 @@ def test_grpc_in_plain_text_needs_a_rule_for_the_address(world, pair, grpc_serve
 # Programs whose first bytes show no name: what, argv, port, what they print, how they tell of the refusal
 
 PSQL = ["psql", "-X", "-t", "-c", "select 'ssl ' || ssl from pg_stat_ssl where pid = pg_backend_pid()",
-        "host={name} user=postgres dbname=postgres connect_timeout=5 sslmode="]
+        "host={name} user=postgres dbname=postgres connect_timeout=50 sslmode="]
 OPENSSL = ["openssl", "s_client", "-brief", "-starttls", "smtp", "-verify_return_error", "-servername", "{name}",
            "-connect", "{name}:587"]
 SMTPLIB = """import smtplib, ssl
-with smtplib.SMTP("{name}", 587, timeout=9) as s:
+with smtplib.SMTP("{name}", 587, timeout=50) as s:
     s.starttls(context=ssl.create_default_context())
     print(s.noop())"""
-SSH = ["ssh", "-F", "none", "-i", "{key}", "-o", "BatchMode=yes", "-o", "ConnectTimeout=4",
+SSH = ["ssh", "-F", "none", "-i", "{key}", "-o", "BatchMode=yes", "-o", "ConnectTimeout=40",
        "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "root@{name}", "hello"]
 
 NAMELESS = [

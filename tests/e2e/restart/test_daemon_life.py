@@ -366,7 +366,7 @@ def test_systemd_is_told(host):
     path = host.folder / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.bind(str(path))
-        sock.settimeout(10)
+        sock.settimeout(60)
         daemon = host.daemon(env={"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "200000"})
         assert sock.recv(100) == b"READY=1"
         assert [sock.recv(100) for _ in range(3)] == [b"WATCHDOG=1"] * 3
@@ -380,7 +380,7 @@ def test_the_watchdog_is_fed_by_one_that_is_ready(host):
     path = host.folder / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.bind(str(path))
-        sock.settimeout(10)
+        sock.settimeout(60)
         host.daemon(env={"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "4000"})
         assert sock.recv(100) == b"READY=1"
         assert sock.recv(100) == b"WATCHDOG=1"
@@ -423,11 +423,12 @@ def test_a_hung_engine_is_replaced(host, pod, other, site, engine):
     path = host.folder / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.bind(str(path))
-        sock.settimeout(1)
+        sock.settimeout(60)
         daemon = host.daemon("--engines", 2, env={"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "200000"})
         daemon.attach("one", pod, "--allow", site.name)
         daemon.attach("two", other, "--allow", site.name)
         assert sock.recv(100) == b"READY=1" and sock.recv(100) == b"WATCHDOG=1"
+        sock.settimeout(1)
         hanging = Hanging(daemon, engine)
         wait_for(lambda: len(hanging.seen) >= 3)
         wait_for(lambda: is_quiet(sock))

@@ -33,7 +33,7 @@ def serve(cert, key):
 def call(target, ca=None):
     channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(read(ca))) if ca else grpc.insecure_channel(target)
     try:
-        print(channel.unary_unary(METHOD)(b"this", timeout=5).decode())
+        print(channel.unary_unary(METHOD)(b"this", timeout=50).decode())
     except grpc.RpcError as e:
         sys.exit(f"{e.code().name}: {e.details()}")
 
