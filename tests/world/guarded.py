@@ -11,11 +11,12 @@
 import contextlib
 import json
 import os
+import socket
 
 from .daemon import Host
 from .member import Member, Tree
 from .run import Answer
-from .sidecar import Flow, Pod, Reply
+from .sidecar import Flow, Pod, Reply, wait_for
 from .world import RESOLVER4, RESOLVER6
 
 # `weir run` of root and of an ordinary user; a sidecar; what a daemon guards.
@@ -94,6 +95,12 @@ class Run(Box):
             *(command or ("/usr/bin/python3", "-IS", world.tools / "probe.py", "lines")), user=user, cwd=folder,
             options=("--no-config", "--id", self.id, "--policy", f"{folder}.policy.json", "--state-dir", self.store, *options))
         self._exit.callback(self.started.kill)
+        # who asks it at once finds nobody there
+        wait_for(lambda: self._listens() or self.started.process.poll() is not None)
+
+    def _listens(self):
+        with socket.socket(socket.AF_UNIX) as sock:
+            return sock.connect_ex(self.socket) == 0
 
     def _answers(self, probes, timeout):
         with contextlib.suppress(BrokenPipeError):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program of Weir that goes on: what it prints, and its children."""
 import contextlib
+import os
 import pathlib
 import subprocess
 import threading
@@ -12,6 +13,13 @@ def children(pid):
         return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
         return []
+
+
+def link_of(path):
+    """Where the link leads; nowhere when it is gone."""
+    with contextlib.suppress(OSError):
+        return os.readlink(path)
+    return ""
 
 
 class Program:

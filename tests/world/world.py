@@ -17,6 +17,7 @@ By hand:  python3 tests/world/world.py shell
 gives a root shell in the host namespace, with /etc/resolv.conf of the world.
 """
 import contextlib
+import fcntl
 import importlib
 import itertools
 import json
@@ -66,6 +67,14 @@ _IPV6 = {"conf/all/accept_dad": 0, "conf/default/accept_dad": 0,
          "conf/default/router_solicitations": 0}
 
 
+def make_user(name):
+    """An ordinary user, where the machine doesn't have it: by one test process at a time."""
+    with open(remains.LOCK, "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if name not in (entry.pw_name for entry in pwd.getpwall()):
+            subprocess.run(["useradd", "--create-home", "--shell", "/bin/bash", name], check=True)
+
+
 class User:
     """Who runs Weir: root, or an ordinary user made for it."""
 
@@ -100,7 +109,7 @@ class World:
             raise
 
     def _build(self, program):
-        self._numbers = itertools.count(1)
+        self._numbers, self._users = itertools.count(1), {}
         self._program = pathlib.Path(program or os.environ.get("WEIR") or ROOT / "build" / "weir")
         # Not below /tmp, /var/tmp, /run or /dev: a sandbox has its own of those.
         remains.sweep()
@@ -232,11 +241,10 @@ class World:
 
     def user(self, name):
         """root or weir-test; the latter is made when the machine doesn't have it."""
-        try:
-            pwd.getpwnam(name)
-        except KeyError:  # another test process may be quicker; it counts that there is one
-            subprocess.run(["useradd", "--create-home", "--shell", "/bin/bash", name], check=False)
-        return User(name)
+        if name not in self._users:
+            make_user(name)
+            self._users[name] = User(name)
+        return self._users[name]
 
     def workdir(self, user="root"):
         """A fresh folder that @user can write to and a sandbox can see."""
@@ -312,7 +320,7 @@ class World:
                         found.append(int(entry))
         return found
 
-    def leftovers(self, wait=3.0):
+    def leftovers(self, wait=15.0):
         """What is still running of all that was started, once it had time to go.
 
         It is killed then, so that one test's failure is not the next one's too.

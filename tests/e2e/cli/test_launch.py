@@ -15,6 +15,8 @@ import time
 
 import pytest
 
+from world.world import make_user
+
 BUILD = os.environ.get("WEIR_BUILD", "build")
 DRIVER = os.path.join(BUILD, "tests/drivers/launch_driver")
 PYTHON = "/usr/bin/python3"
@@ -62,10 +64,7 @@ def world(request):
     user = None
     if request.param == "user":
         user = USER
-        try:
-            pwd.getpwnam(USER)
-        except KeyError:
-            subprocess.run(["useradd", "-m", USER], check=True)
+        make_user(user)
     top = f"/var/lib/weir-test-{os.getpid()}-{request.param}"
     home = os.path.join(top, "work")
     os.makedirs(home)

@@ -15,7 +15,7 @@ import time
 import pytest
 
 from world.daemon import is_alive
-from world.program import children
+from world.program import children, link_of
 from world.sidecar import wait_for
 
 PYTHON = "/usr/bin/python3"
@@ -70,13 +70,6 @@ def comm(pid):
     try:
         return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
-        return ""
-
-
-def link_of(path):
-    try:
-        return os.readlink(path)
-    except FileNotFoundError:  # closed meanwhile
         return ""
 
 

@@ -4,6 +4,7 @@
 Real programs in the test world. /dev/net/tun is a node of the test's own, that every user
 may open, in a mount namespace of each command's own.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -243,8 +244,9 @@ def program_of(control, name):
     end = time.monotonic() + 60
     while time.monotonic() < end:
         for pid in children(control):
-            if pathlib.Path(f"/proc/{pid}/comm").read_text().startswith(name):
-                return pid
+            with contextlib.suppress(OSError):
+                if pathlib.Path(f"/proc/{pid}/comm").read_text().startswith(name):
+                    return pid
         time.sleep(0.01)
     raise AssertionError(f"no {name} below {control}")
 

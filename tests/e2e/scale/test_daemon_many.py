@@ -8,7 +8,7 @@ import threading
 import time
 
 from world.netns import NetNs
-from world.program import children
+from world.program import children, link_of
 from world.sidecar import wait_for
 
 
@@ -16,7 +16,7 @@ def test_children_are_made_by_a_small_process(daemon, pod, other, site):
     daemon.attach("one", pod, "--allow", site.name)
     spawner = daemon.children()["spawner"]
     # its own channel, and what every process has; not what the sandbox has
-    assert len(os.listdir(f"/proc/{spawner}/fd")) == 4
+    wait_for(lambda: len(os.listdir(f"/proc/{spawner}/fd")) == 4)
     os.kill(spawner, signal.SIGKILL)
     wait_for(lambda: "spawner" not in daemon.children())
     daemon.attach("two", other, "--allow", site.name)
@@ -43,7 +43,7 @@ def test_one_process_goes_into_namespaces_and_keeps_none(daemon, pod, other, sit
         daemon.attach(name, place, "--allow", site.name)
         wait_for(lambda: [*inside(daemon).values()] == [home])
         who += inside(daemon)
-        wait_for(lambda: all(not os.readlink(f"/proc/{who[0]}/fd/{fd}").startswith("socket:") for fd in os.listdir(f"/proc/{who[0]}/fd") if int(fd) > 3))
+        wait_for(lambda: not [fd for fd in os.listdir(f"/proc/{who[0]}/fd") if int(fd) > 3 and link_of(f"/proc/{who[0]}/fd/{fd}").startswith("socket:")])
     assert who[0] == who[1]
     assert site.v4 in other.probe(["dns", site.name]).addresses
     daemon.weir("detach", "one")
@@ -80,7 +80,7 @@ def test_who_hears_what_comes_from_inside_goes_nowhere_else(daemon, pod, other, 
         attach.start()
         wait_for(lambda: [*inside(daemon).values()] == [home] and in_other())
         wait_for(lambda: [rights(pid)[:2] for pid in in_other()] == [("65534", 0)])
-        assert [len(rights(pid)[2]) for pid in in_other()] == [1]
+        wait_for(lambda: [len(rights(pid)[2]) for pid in in_other()] == [1])
         assert rights(*inside(daemon))[1] != 0
     finally:
         with contextlib.suppress(ProcessLookupError):
