@@ -108,7 +108,7 @@ class Flow:
 
     PROGRAM = ("import socket,sys\n"
                "s=socket.socket(socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET, int(sys.argv[3]))\n"
-               "s.settimeout(3 if sys.argv[3]=='1' else 0.3)\ns.connect((sys.argv[1],int(sys.argv[2])))\n"
+               "s.settimeout(10)\ns.connect((sys.argv[1],int(sys.argv[2])))\n"
                "print('open',flush=True)\n"
                "for line in sys.stdin:\n"
                " try:\n  s.send(line.encode()); print('got' if s.recv(999) else 'closed',flush=True)\n"

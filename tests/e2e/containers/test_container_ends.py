@@ -56,7 +56,9 @@ def pid_of(engine, name):
 def test_whoever_is_killed_nothing_is_left(engine, part):
     with engine.running(*SLEEP) as (process, info):
         name = info["id"]
-        pids = {"the app": pid_of(engine, name), "the guard": pid_of(engine, f"{name}-weir"), "weir": process.pid,
+        app = wait_for(lambda: pid_of(engine, name))  # 0: it is told of before it starts
+        wait_for(lambda: pathlib.Path(f"/proc/{app}/comm").read_text() == "sleep\n")
+        pids = {"the app": app, "the guard": pid_of(engine, f"{name}-weir"), "weir": process.pid,
                 "the watcher": watchers_of(process.pid)[0]}
         if part == "the program that reads --info-fd":
             process.info.close()

@@ -61,7 +61,7 @@ def test_tables_of_a_newer_weir_do(server, store):
     store.put("a.test")
     store.drain()
     with Sender(store, server.conninfo):
-        wait_each_once(server, store, 20)
+        wait_each_once(server, store)
 
 
 # ---- roles ----
@@ -77,7 +77,7 @@ def test_a_role_that_may_hardly_do_anything_is_enough(server, store):
     store.drain()
     writer = server.conninfo.replace("user=weir", "user=weir_writer")
     with Sender(store, writer) as sender:
-        wait_each_once(server, store, 20)
+        wait_each_once(server, store)
         wait_for(lambda: count(server, "sandbox_egress_review") == 1, step=0.05)
         store.write("UPDATE review SET state = 3, who = 'alice', decided_ts = 1763633203424")
         wait_for(lambda: server.value("SELECT count(*) FROM sandbox_egress_review WHERE state = 'dismissed'") == 1, step=0.05)
@@ -103,11 +103,11 @@ def test_a_role_that_may_not_make_the_new_table_goes_on_with_the_old_ones(server
     store.put("a.test")
     store.drain()
     with Sender(store, server.conninfo.replace("user=weir", "user=old")) as sender:
-        wait_each_once(server, store, 20)
+        wait_each_once(server, store)
         sender.wait_trouble("may not make sandbox_egress_review")
         store.put("later.test")
         store.drain()
-        wait_each_once(server, store, 20)
+        wait_each_once(server, store)
 
 
 # ---- review tasks ----
@@ -172,7 +172,7 @@ def test_a_task_that_the_table_will_not_have_holds_up_neither_events_nor_others(
         store("add 0 800")
         store.put("d.test")
         store.drain()
-        wait_each_once(server, store, 20)
+        wait_each_once(server, store)
         sender.wait_trouble("review")
         server.psql("ALTER TABLE away RENAME TO sandbox_egress_review")
         wait_for(lambda: count(server, "sandbox_egress_review") == 5, step=0.1)
@@ -194,7 +194,7 @@ def test_the_documented_queries_answer(server, store):
     for statement in documented("Permissions"):
         server.psql(statement)
     with Sender(store, server.conninfo):
-        wait_each_once(server, store, 20)
+        wait_each_once(server, store)
         wait_for(lambda: (count(server, "sandbox_egress_review") or 0) >= 4, step=0.05)
     answers = [server.rows(f"SET ROLE weir_reader; {query}") for query in documented("Queries")]
     by_name, by_hour, by_sandbox, newest, notices, waiting = answers

@@ -122,7 +122,7 @@ def test_a_refusal_is_told_with_the_rule_of_its_moment(world, site):
         box.probe(*[["dns", before.name]] * 3)  # the last ones are held back to be counted
         box.change(policy("allow other.test", f"deny {site.name}"))
         box.probe(["dns", site.name], ["dns", before.name])
-        wait_for(lambda: len(box.denies()) >= 3, 20)
+        wait_for(lambda: len(box.denies()) >= 3)
         assert box.started.wait().code == 0
     told = {(r["name"], (r["rule"] or {}).get("target")) for r in json.loads(report.read_text())["refusals"]}
     assert told == {(before.name, before.name), (site.name, site.name), (before.name, None)}
@@ -134,7 +134,7 @@ def test_names_that_are_pinned_later(world, site):
         box.probe(["dns", "nowhere.test"])
         document = json.loads(policy(f"allow {site.name}", verify="dns"))
         box.change(json.dumps({**document, "dns": "pinned"}))
-        wait_for(lambda: box.probe(["connect", site.name, 7007]).result == "ok", 20)
+        wait_for(lambda: box.probe(["connect", site.name, 7007]).result == "ok")
         box.change(policy(f"allow {site.name}", verify="dns"))
         assert box.probe(["connect", site.name, 7007]).result == "ok"
 
@@ -142,7 +142,7 @@ def test_names_that_are_pinned_later(world, site):
 def test_an_id_is_one_runs_alone(world):
     name = f"mine-{os.getpid()}"
     with world.run_start("/bin/cat", options=("--id", name)) as first:
-        wait_for(lambda: name in world.weir("ps").text, 20)
+        wait_for(lambda: name in world.weir("ps").text)
         done = world.run("/bin/true", options=("--id", name))
         assert done.code == 125 and f"'{name}' is a run that is under way" in done.messages, done
         first.kill()  # and leaves its socket

@@ -17,7 +17,7 @@ def advised(box, is_it):
     def look():
         found[:] = [d["allow"] for d in box.denies() if is_it(d)]
         return found
-    wait_for(look, 20)
+    wait_for(look)
     return found[-1]
 
 

@@ -87,7 +87,7 @@ def as_soon_as_free(pod, command):
         with contextlib.suppress(AssertionError):
             pod.nft(*command.split())
             return True
-    wait_for(is_done, 20, 0.05)
+    wait_for(is_done, step=0.05)
 
 
 @pytest.mark.parametrize("harm", ["add rule inet opensandbox egress accept", "insert rule inet opensandbox egress accept",
@@ -102,7 +102,7 @@ def test_what_others_have_changed_meanwhile_is_put_back(host, pod, site, harm):
     as_soon_as_free(pod, harm)
     changed = pod.nft("list", "ruleset")
     daemon = host.daemon()
-    wait_for(lambda: pod.nft("list", "ruleset") != changed and is_guarded(pod, site), 20)
+    wait_for(lambda: pod.nft("list", "ruleset") != changed and is_guarded(pod, site))
     assert daemon.status("one")["fullIsolation"]
 
 
@@ -141,7 +141,7 @@ def test_what_a_dead_engine_has_not_told_of_is_undone(host, pod, site, denied):
         os.kill(engine, signal.SIGKILL)
         os.kill(daemon.pid, signal.SIGCONT)
         asked.join()
-        wait_for(daemon.healthy, 20)
+        wait_for(daemon.healthy)
         now = daemon.get("/sandboxes/one/policy").json()
         allowed = site if site.name in str(now) else denied
         refused = denied if allowed is site else site
@@ -292,7 +292,7 @@ def test_what_stands_in_the_way_of_a_restart(host, pod, site):
     said = "cannot guard 'one' again"
     while not [line for line in again.errors if said in line]:
         for family, address in where:
-            assert not connects(host, family, address) or wait_for(lambda: said in str(again), seconds=0.3), address
+            assert not connects(host, family, address) or wait_for(lambda: said in str(again), seconds=3), address
     wait_for(lambda: all(connects(host, *each) for each in where))
     assert unwell_of(again) and again.names() == []
     expect.tcp_refused(pod.probe(["tcp", STRANGER, 443]))
