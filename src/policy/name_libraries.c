@@ -6,6 +6,7 @@
 #include <idn2.h>
 #include <libpsl.h>
 #include <stdatomic.h>
+#include <string.h>
 
 enum function { TO_ASCII, TO_UNICODE, BUILTIN, IS_PUBLIC_SUFFIX, FUNCTION_COUNT };
 
@@ -81,4 +82,20 @@ int name_is_public_suffix(const char *name, bool is_private)
 	if (!list || !is_suffix)
 		return -ELIBACC;
 	return is_suffix(list, name, type) != 0;
+}
+
+static bool is_any_suffix(const char *name)
+{
+	return name_is_public_suffix(name, false) == 1 ||
+	       name_is_public_suffix(name, true) == 1;
+}
+
+const char *name_registrable(const char *name)
+{
+	const char *label = name, *dot;
+
+	while ((dot = strchr(label, '.')) && strchr(dot + 1, '.') &&
+	       !is_any_suffix(dot + 1))
+		label = dot + 1;
+	return label;
 }

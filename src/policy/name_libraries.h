@@ -20,3 +20,7 @@ int name_to_unicode(const char *ascii, char **ret) MUST_CHECK;
  * the list, or where @private is set by the companies' part, such as github.io.
  * Return: 1, 0, or -ELIBACC: libpsl can't be loaded. */
 int name_is_public_suffix(const char *name, bool is_private) MUST_CHECK;
+/* What of @name one owner has: the label in front of the longest suffix, by both parts of
+ * the list, and that suffix; all of it where that is no more. Without libpsl the last two
+ * labels. */
+const char *name_registrable(const char *name);

@@ -56,11 +56,12 @@ void asking_granted(struct asking *a, const struct review *t, const char *fault)
 		drop_first(a);
 }
 
-static void refuse_first(struct asking *a, struct review *t)
+static void refuse_first(struct asking *a)
 {
+	struct review *t = first_task(a);
 	struct err err = { 0 };
 
-	if (live_dismiss(a->live, t, WHO, &err) < 0)
+	if (t && t->state == REVIEW_OPEN && live_dismiss(a->live, t, WHO, &err) < 0)
 		say_fault(a, err.text);
 	drop_first(a);
 }
@@ -76,7 +77,10 @@ static void obey_answer(struct asking *a)
 	if (!t)
 		drop_first(a);
 	else if (a->answer == PROMPT_NO)
-		refuse_first(a, t);
+		refuse_first(a);
+	else if (a->answer == PROMPT_NONE)
+		while (a->count > 0)
+			refuse_first(a);
 	else if (a->live->accepting != t->id)
 		(void)live_accept(a->live, t, length, WHO);
 }
@@ -138,19 +142,16 @@ void asking_note(struct asking *a, const struct review *t, const char *command)
 	a->items[a->count] =
 		(struct asking_item){ .task = t->id,
 				      .at_ms = loop_now_ms(a->terminal.loop) };
-	snprintf(a->items[a->count++].command, ASKING_COMMAND_MAX, "%s", command);
+	snprintf(a->items[a->count++].command, PROMPT_COMMAND_SIZE, "%s", command);
 }
 
 static void put_first(struct asking *a, const struct review *t)
 {
-	const struct prompt_question q = {
-		.what = t->destination,
-		.port = t->port,
-		.command = a->items[0].command,
-		.like = t->looks_like,
-		.more = a->count - 1,
-	};
+	struct prompt_question q = { .port = t->port, .more = a->count - 1 };
 
+	snprintf(q.what, sizeof(q.what), "%s", t->destination);
+	snprintf(q.command, sizeof(q.command), "%s", a->items[0].command);
+	snprintf(q.like, sizeof(q.like), "%s", t->looks_like);
 	if (loop_timer_start(a->terminal.loop, &a->patience,
 			     a->items[0].at_ms + a->timeout_ms) < 0)
 		return;

@@ -8,7 +8,6 @@
 
 enum {
 	ASKING_MAX = 64, /* that wait; one more waits for its next try */
-	ASKING_COMMAND_MAX = 64,
 };
 
 struct asking {
@@ -16,7 +15,7 @@ struct asking {
 	struct live *live; /* borrowed; NULL: nobody is asked */
 	struct asking_item {
 		int64_t task, at_ms;
-		char command[ASKING_COMMAND_MAX];
+		char command[PROMPT_COMMAND_SIZE];
 	} items[ASKING_MAX]; /* the first one is asked, while the terminal asks */
 	size_t count;
 	enum prompt_answer answer; /* to the first one, until it could be obeyed */

@@ -4,10 +4,18 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/addr.h"
 #include "base/text.h"
+#include "policy/name_libraries.h"
+
+#define CUT "..."
 
 enum {
-	KEY_CTRL_C = 0x03,
+	SHOWN_SIZE = PROMPT_NAME_SIZE + sizeof(CUT),
+	COMMAND_SHOWN = 48,
+};
+
+enum {
 	KEY_CTRL_D = 0x04,
 	KEY_BELL = 0x07,
 	KEY_BACKSPACE = 0x08,
@@ -101,8 +109,9 @@ static enum prompt_answer answer_of(const struct prompt *p)
 	case 'A':
 		return PROMPT_ALWAYS;
 	case 'n':
-	case 'N':
 		return PROMPT_NO;
+	case 'N':
+		return PROMPT_NONE;
 	default:
 		return PROMPT_NOT_AN_ANSWER;
 	}
@@ -119,10 +128,10 @@ enum prompt_answer prompt_take(struct prompt *p, uint8_t byte, int64_t now_ms)
 		return PROMPT_WAITS;
 	}
 	/* Within a sequence as well: to deny does no harm. */
-	if (byte == KEY_CTRL_C || byte == KEY_CTRL_D) {
+	if (byte == PROMPT_CTRL_C || byte == KEY_CTRL_D) {
 		begin_line(p);
 		p->sequence = SEQUENCE_NONE;
-		return PROMPT_NO;
+		return byte == PROMPT_CTRL_C ? PROMPT_NONE : PROMPT_NO;
 	}
 	if (pass_over(p, byte))
 		return PROMPT_WAITS;
@@ -140,22 +149,47 @@ enum prompt_answer prompt_take(struct prompt *p, uint8_t byte, int64_t now_ms)
 	return answer;
 }
 
-char *prompt_text(const struct prompt_question *q, char *buf)
+/* @name with what fits into @columns of its front. @buf holds SHOWN_SIZE. */
+static const char *show_name(const char *name, unsigned int columns, char *buf)
 {
-	char what[PROMPT_NAME_MAX + 8], like[PROMPT_NAME_MAX + 8], by[80];
+	char whole[4 * PROMPT_NAME_SIZE];
+	struct addr ignored;
+	const char *end;
+	size_t most;
+
+	text_escape(text_of(name), whole, sizeof(whole));
+	end = name_registrable(whole);
+	most = MAX(strlen(end), MIN(columns, PROMPT_NAME_SIZE) - strlen(CUT));
+	if (strlen(whole) <= columns || addr_parse(name, strlen(name), &ignored))
+		end = whole;
+	for (const char *dot = end; dot > whole; dot--)
+		if (dot[-1] == '.' && strlen(dot) <= most)
+			end = dot;
+	/* Only escapes make it longer than any name is. */
+	if (strlen(end) > PROMPT_NAME_SIZE)
+		end += strlen(end) - PROMPT_NAME_SIZE;
+	snprintf(buf, SHOWN_SIZE, "%s%s", end > whole ? CUT : "", end);
+	return buf;
+}
+
+char *prompt_text(const struct prompt_question *q, unsigned int columns, char *buf)
+{
+	char what[SHOWN_SIZE], like[SHOWN_SIZE], by[COMMAND_SHOWN];
 	char port[8] = "", more[40] = "";
 	const bool bracket = strchr(q->what, ':') && q->port > 0;
 
-	text_escape(text_of(q->what), what, sizeof(what));
-	text_escape(text_of(q->like), like, sizeof(like));
-	text_escape(text_of(q->command), by, sizeof(by));
+	columns = MAX(columns, (unsigned int)strlen(CUT));
 	if (q->port > 0)
 		snprintf(port, sizeof(port), ":%u", q->port);
 	if (q->more > 0)
 		snprintf(more, sizeof(more), " (%zu more wait)", q->more);
+	columns -= MIN(columns - strlen(CUT), strlen("weir: ") + strlen(port));
+	show_name(q->what, columns, what);
+	show_name(q->like, columns, like);
+	text_escape(text_of(q->command), by, sizeof(by));
 	snprintf(buf, PROMPT_TEXT_SIZE,
 		 "%s%s%s%s wanted%s%s%s%s%s.%s [o]nce, [1]0 minutes, [s]ession, "
-		 "[a]lways, [n]o: ",
+		 "[a]lways, [n]o, [N]o to all: ",
 		 bracket ? "[" : "", what, bracket ? "]" : "", port, by[0] ? " by " : "",
 		 by, like[0] ? ", looks like " : "", like, like[0] ? " (allowed)" : "",
 		 more);

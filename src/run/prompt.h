@@ -9,7 +9,7 @@
  *   - sequences that begin with ESC are passed over whole, strings in them too: that is
  *     how terminals answer;
  *   - an answer is a line of one letter. Any other line is none, and is asked for again.
- * Ctrl-C and Ctrl-D deny. Pure: time is an argument. */
+ * Ctrl-C and Ctrl-D deny: all that wait, and what is asked for. Time is an argument. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,14 +18,17 @@
 
 enum {
 	PROMPT_QUIET_MS = 700,
-	PROMPT_NAME_MAX = 256, /* shown of a name; the rest is cut */
+	PROMPT_NAME_SIZE = 256,
+	PROMPT_COMMAND_SIZE = 64,
 	PROMPT_TEXT_SIZE = 1024,
+	PROMPT_CTRL_C = 0x03,
 };
 
 enum prompt_answer {
 	PROMPT_WAITS = 0,
 	PROMPT_NOT_AN_ANSWER, /* a line that is none: ask again */
 	PROMPT_NO,
+	PROMPT_NONE, /* no, and no to all that wait behind it */
 	PROMPT_ONCE,
 	PROMPT_TEN_MINUTES,
 	PROMPT_SESSION,
@@ -56,13 +59,15 @@ enum prompt_answer prompt_take(struct prompt *p, uint8_t byte, int64_t now_ms);
 
 /* What is asked for. Texts may hold any byte. */
 struct prompt_question {
-	const char *what;    /* name or address */
-	uint16_t port;	     /* 0: a name, on no port yet */
-	const char *command; /* "": not known */
-	const char *like;    /* an allowed name that it looks like; "" */
-	size_t more;	     /* that wait behind it */
+	char what[PROMPT_NAME_SIZE];	   /* name or address */
+	uint16_t port;			   /* 0: a name, on no port yet */
+	char command[PROMPT_COMMAND_SIZE]; /* "": not known */
+	char like[PROMPT_NAME_SIZE];	   /* an allowed name that it looks like; "" */
+	size_t more;			   /* that wait behind it */
 };
 
-/* "api.foo.dev:443 wanted by pip. [o]nce, [1]0 minutes, [s]ession, [a]lways, [n]o: ", in
- * printable ASCII alone. @buf holds PROMPT_TEXT_SIZE. Return: @buf. */
-char *prompt_text(const struct prompt_question *q, char *buf);
+/* "api.foo.dev:443 wanted by pip. [o]nce, [1]0 minutes, ...: ", in printable ASCII alone,
+ * for a terminal of @columns. A name that would not fit the first row, behind "weir: ",
+ * loses labels in front ("..."), never what its owner registered, and never the port.
+ * @buf holds PROMPT_TEXT_SIZE. Return: @buf. */
+char *prompt_text(const struct prompt_question *q, unsigned int columns, char *buf);

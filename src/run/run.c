@@ -112,13 +112,21 @@ struct control {
 	int failure;	    /* exit status when Weir failed, 0: it did not */
 };
 
+/* While the command runs its caller's terminal may be raw, with a question on it. */
+static void say(struct control *c, const char *text)
+{
+	terminal_pause(&c->asking.terminal);
+	log_write("%s", text);
+	terminal_resume(&c->asking.terminal);
+}
+
 /* Weir failed: say why, end everything. The first reason counts. */
 static void fail(struct control *c, int status, const char *text)
 {
 	if (c->failure == 0) {
 		c->failure = status;
 		if (text[0])
-			log_error("%s", text);
+			say(c, text);
 	}
 	loop_stop(c->loop);
 }
@@ -210,7 +218,7 @@ static void on_engine_message(struct control *c, struct ipc_message *m)
 	case IPC_WARNING:
 		ipc_sanitize(m->text, sizeof(m->text));
 		if (m->text[0] && !c->spec->quiet)
-			log_warning("%s", m->text);
+			say(c, m->text);
 		break;
 	case IPC_RUNNING:
 		tell_launch(c, LAUNCH_GO, 0);
@@ -327,14 +335,14 @@ static void on_uplink_ready(void *data)
 static void on_uplink_end(void *data, const char *why)
 {
 	struct control *c = data;
+	char text[ERR_TEXT_SIZE];
 
 	if (c->state < CONTROL_RUNNING)
 		fail(c, RUN_STATUS_FAILED, why);
 	if (c->state != CONTROL_RUNNING)
 		return;
-	terminal_pause(&c->asking.terminal);
-	log_warning("%s; UDP has no way out any more", why);
-	terminal_resume(&c->asking.terminal);
+	snprintf(text, sizeof(text), "%s; UDP has no way out any more", why);
+	say(c, text);
 }
 
 /* Before the command may run: the builder has every right over the outer namespaces. What
@@ -361,7 +369,7 @@ static void on_launch_message(struct control *c, struct launch_report *m)
 		break;
 	case LAUNCH_WARNING:
 		if (!c->spec->quiet)
-			log_warning("%s", m->text);
+			say(c, m->text);
 		break;
 	case LAUNCH_TESTED:
 		end_builder(c);

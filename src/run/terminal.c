@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "sys/term.h"
 
 enum { CLOSE_MS = 2000 }; /* a terminal that takes nothing loses the rest */
 
@@ -153,14 +154,24 @@ static void put_own(struct terminal *t, const char *text)
 	t->out.used += size;
 }
 
+static unsigned int columns_of(const struct terminal *t)
+{
+	struct winsize size;
+
+	return ioctl(t->tty, TIOCGWINSZ, &size) == 0 && size.ws_col > 0
+		       ? size.ws_col
+		       : TERM_WIDTH_DEFAULT;
+}
+
 static void put_question(struct terminal *t)
 {
 	const char *kind = getenv("TERM");
 	const bool is_dumb = !kind || !kind[0] || strcmp(kind, "dumb") == 0;
+	char text[PROMPT_TEXT_SIZE];
 
 	put_own(t, is_dumb ? "\r\nweir: "
 			   : PLAIN_SCREEN "\r\n" CLEAR_BELOW "\033[7mweir:\033[0m ");
-	put_own(t, t->question);
+	put_own(t, prompt_text(&t->question, columns_of(t), text));
 }
 
 /* Raw mode shows nothing by itself. */
@@ -186,12 +197,23 @@ static void have_redrawn(struct terminal *t)
 	(void)!ioctl(t->master, TIOCSWINSZ, &size);
 }
 
+/* Where there is no room nobody has read what was typed before. */
+static void pass_on(struct terminal *t, uint8_t key)
+{
+	if (t->in.used == TERMINAL_IN_SIZE)
+		t->in.used = 0;
+	t->in.bytes[t->in.used++] = key;
+	(void)!send_buffer(t->master, &t->in);
+}
+
 static void take_keys(struct terminal *t, const uint8_t *keys, size_t size)
 {
 	for (size_t i = 0; i < size; i++) {
 		const enum prompt_answer a =
 			prompt_take(&t->prompt, keys[i], loop_now_ms(t->loop));
 
+		if (keys[i] == PROMPT_CTRL_C)
+			pass_on(t, keys[i]);
 		if (a == PROMPT_NOT_AN_ANSWER)
 			put_question(t);
 		else if (a == PROMPT_WAITS)
@@ -277,7 +299,7 @@ void terminal_ask(struct terminal *t, const struct prompt_question *q)
 		t->on_answer(t, PROMPT_NO);
 		return;
 	}
-	prompt_text(q, t->question);
+	t->question = *q;
 	prompt_begin(&t->prompt, loop_now_ms(t->loop));
 	t->asks = true;
 	put_question(t);
@@ -314,6 +336,11 @@ void terminal_resize(struct terminal *t)
 
 	if (t->tty >= 0 && ioctl(t->tty, TIOCGWINSZ, &size) == 0)
 		(void)!ioctl(t->master, TIOCSWINSZ, &size);
+	if (!t->asks)
+		return;
+	put_question(t);
+	flush_tty(t);
+	update_interest(t);
 }
 
 void terminal_pause(struct terminal *t)
@@ -334,9 +361,6 @@ void terminal_resume(struct terminal *t)
 		return;
 	set_raw(t);
 	terminal_resize(t);
-	if (t->asks)
-		put_question(t);
-	flush_tty(t);
 	update_interest(t);
 }
 

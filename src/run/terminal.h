@@ -13,7 +13,8 @@
  * question nor answer one.
  *
  * Ctrl-C and Ctrl-Z are bytes for the command's terminal; the kernel sends the signals
- * there. */
+ * there. Ctrl-C reaches it while a question stands, too: who presses it wants the command
+ * to stop. */
 #pragma once
 
 #include <termios.h>
@@ -43,7 +44,7 @@ struct terminal {
 	struct terminal_buffer out, in;
 	bool asks; /* a question stands there */
 	struct prompt prompt;
-	char question[PROMPT_TEXT_SIZE];
+	struct prompt_question question;
 	/* Of a question that terminal_ask() put; no other one stands there by then. A
 	 * terminal that is gone answers PROMPT_NO. */
 	void (*on_answer)(struct terminal *t, enum prompt_answer answer);
@@ -62,7 +63,7 @@ void terminal_ask(struct terminal *t, const struct prompt_question *q);
 void terminal_say(struct terminal *t, const char *text);
 /* The question is over without an answer: say @why. */
 void terminal_take_back(struct terminal *t, const char *why);
-/* The caller's has another size. */
+/* The caller's has another size: the question is put anew. */
 void terminal_resize(struct terminal *t);
 /* Around what Weir prints by itself, and around a stop. */
 void terminal_pause(struct terminal *t);

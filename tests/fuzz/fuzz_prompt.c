@@ -14,9 +14,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const char letters[][3] = {
-		[PROMPT_NO] = "nN",	    [PROMPT_ONCE] = "oO",
-		[PROMPT_TEN_MINUTES] = "1", [PROMPT_SESSION] = "sS",
-		[PROMPT_ALWAYS] = "aA",
+		[PROMPT_NO] = "n",	 [PROMPT_NONE] = "N",
+		[PROMPT_ONCE] = "oO",	 [PROMPT_TEN_MINUTES] = "1",
+		[PROMPT_SESSION] = "sS", [PROMPT_ALWAYS] = "aA",
 	};
 	int64_t now_ms = 1, last_ms = 1;
 	uint8_t before = 0;
@@ -41,7 +41,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			HOLD(now_ms - last_ms >= PROMPT_QUIET_MS);
 		}
 		if (a == PROMPT_NO)
-			HOLD(key == 3 || key == 4 || key == '\r' || key == '\n');
+			HOLD(key == 4 || key == '\r' || key == '\n');
+		if (a == PROMPT_NONE)
+			HOLD(key == 3 || key == '\r' || key == '\n');
 		if (!within)
 			before = key;
 	}

@@ -18,6 +18,7 @@ class Terminal:
     def __init__(self, world, argv, **options):
         self._master, slave = pty.openpty()
         self.text = ""
+        self.raw = b""
         self._read_to = 0
         # setsid does not fork when it is no group leader, so the pid stays ours.
         self.started = world.start(["setsid", "--ctty", *argv], stdin=slave, stdout=slave, stderr=slave,
@@ -73,5 +74,6 @@ class Terminal:
             data = os.read(self._master, 65536)
         except OSError:  # EIO: the last one on the terminal has left
             return False
+        self.raw += data
         self.text += data.decode(errors="replace").replace("\r\n", "\n")
         return bool(data)

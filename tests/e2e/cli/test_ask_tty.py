@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`weir run --ask tty`: what the policy leaves to ask is asked on the caller's terminal, which the command can't reach."""
 import json
+import os
 import re
+import signal
 import time
 
 import pytest
@@ -11,7 +13,7 @@ from tests.world.terminal import Terminal
 from tests.world.world import RESOLVER4
 
 QUIET = 0.8  # seconds: no key counts before (PROMPT_QUIET_MS)
-LETTERS = r"\[o\]nce, \[1\]0 minutes, \[s\]ession, \[a\]lways, \[n\]o: "
+LETTERS = r"\[o\]nce, \[1\]0 minutes, \[s\]ession, \[a\]lways, \[n\]o, \[N\]o to all: "
 FETCH = """
 import socket, sys
 for name in sys.argv[1:]:
@@ -107,7 +109,7 @@ def test_a_lookalike_is_said(asks, site):
     with asks(*fetch(site), rules=rules) as terminal:
         terminal.expect(rf"wanted by [^,]+, looks like {rules[0]['target']} \(allowed\)\. ")
         time.sleep(QUIET)
-        terminal.type("\x03")
+        terminal.type("\x04")
         terminal.expect("403 Fo")
         terminal.wait()
 
@@ -219,6 +221,76 @@ def test_several_are_asked_for_one_by_one(world, asks):
         terminal.type("n\r")
         assert terminal.wait() == 0
     assert f"got {first} 200" in terminal.text and f"got {second.name} 403" in terminal.text
+
+
+EACH = """
+import signal, threading, sys
+signal.signal(signal.SIGINT, lambda *_: print("interrupted", flush=True))
+""" + FETCH.replace("for name in sys.argv[1:]:", "def one(name):") + """
+all = [threading.Thread(target=one, args=(name,)) for name in sys.argv[1:]]
+for one in all: one.start()
+for one in all: one.join()
+print("again", flush=True)
+""" + FETCH.split("sys\n")[1]
+
+
+@pytest.mark.parametrize("keys", ["N\r", "\x03"])
+def test_no_to_all_refuses_all_that_wait(world, asks, keys):
+    """And what comes again for the same. Ctrl-C is for the command as well, which takes it here and goes on."""
+    sites = [world.site(f"ask{world.number()}.test") for _ in range(3)]
+    granted = sites.pop()
+    begun = len(world.dns.queries())
+    with asks("/usr/bin/python3", "-ISc", EACH, *(s.name for s in sites), options=("--id", f"asked-{world.number()}")) as terminal:
+        terminal.expect(rf"wanted by[^\n]*{LETTERS}")
+        name = terminal.started.process.args[terminal.started.process.args.index("--id") + 1]
+        tasks = lambda: json.loads(world.command("curl", "-sS", "--unix-socket", f"/run/weir-0/{name}.sock",
+                                                 f"http://weir/sandboxes/{name}/review").text)["tasks"]
+        wait_for(lambda: len(tasks()) == 2)
+        time.sleep(QUIET)
+        terminal.type(keys)
+        terminal.expect("again")
+        terminal.expect("403[^$]*403")
+        assert terminal.wait() == 0
+    assert terminal.text.count(" wanted by ") == 1 and terminal.text.count("403 Fo") == 4, terminal.text
+    assert ("interrupted" in terminal.text) == (keys == "\x03")
+    assert not {q.name.lower() for q in world.dns.queries()[begun:]} & {s.name for s in sites}
+    with asks(*fetch(granted)) as terminal:  # which is reached where nobody says no
+        asked(terminal, granted)
+        terminal.type("o\r")
+        terminal.expect("200 OK")
+
+
+def test_ctrl_c_ends_the_command_that_waits(asks, site):
+    """However early: it is a key that nobody types as an answer."""
+    with asks(*fetch(site)) as terminal:
+        terminal.expect(LETTERS)
+        terminal.type("\x03")
+        assert terminal.wait() in (130, -2)
+    assert "200 OK" not in terminal.text
+
+
+def test_what_weir_says_begins_a_line(world, asks, site):
+    """Its terminal is raw, and a question stands there, when the engine is killed."""
+    with asks(*fetch(site)) as terminal:
+        asked(terminal, site)
+        os.kill(world.guards(terminal.started.process.pid)[1], signal.SIGKILL)
+        assert terminal.wait() == 125
+    assert re.search(rb"\r\nweir: the engine was killed[^\r\n]*\r\n", terminal.raw), terminal.raw
+
+
+def test_a_long_name_is_asked_for_in_a_narrow_terminal(world, asks):
+    site = world.site(f"{'a' * 60}.{'b' * 60}.{'c' * 60}.ask{world.number()}.test")
+    with asks("sh", "-c", f"read x; exec /usr/bin/python3 -ISc '{FETCH}' {site.name}") as terminal:
+        terminal.resize(24, 20)
+        terminal.type("\n")
+        end = ".".join(site.name.split(".")[-2:])
+        terminal.expect(rf"weir:\x1b\[0m \.\.\.{re.escape(end)}:80 wanted by [^\n]*\. {LETTERS}")
+        terminal.resize(24, 500)  # and it is asked anew
+        terminal.expect(rf"weir:\x1b\[0m {re.escape(site.name)}:80 wanted by [^\n]*\. {LETTERS}")
+        time.sleep(QUIET)
+        terminal.type("o\r")
+        terminal.expect("200 OK")
+        assert terminal.wait() == 0
 
 
 # ---- the terminal of the command ----

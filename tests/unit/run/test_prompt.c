@@ -33,7 +33,8 @@ TEST(a_line_of_one_letter_answers)
 		{ "s\n", PROMPT_SESSION },
 		{ "A\r", PROMPT_ALWAYS },
 		{ "n\r", PROMPT_NO },
-		{ "\003", PROMPT_NO },
+		{ "N\r", PROMPT_NONE },
+		{ "\003", PROMPT_NONE },
 		{ "\004", PROMPT_NO },
 		{ "ls\177a\r", PROMPT_ALWAYS }, /* taken back, then an answer */
 		{ "a", PROMPT_WAITS },
@@ -101,39 +102,93 @@ TEST(a_terminals_own_answers_are_none)
 	assert_int_equal(answer("PuTTY", QUIET_MS), PROMPT_WAITS);
 	assert_int_equal(answer("PuTTYa\r", QUIET_MS), PROMPT_NOT_AN_ANSWER);
 	/* One that never ends can be left. */
-	assert_int_equal(answer("\033]la\003", QUIET_MS), PROMPT_NO);
+	assert_int_equal(answer("\033]la\003", QUIET_MS), PROMPT_NONE);
 	assert_int_equal(answer("\033]la\030s\r", QUIET_MS), PROMPT_SESSION);
 }
+
+#define CHOICES " [o]nce, [1]0 minutes, [s]ession, [a]lways, [n]o, [N]o to all: "
 
 TEST(a_question_is_one_line_of_ascii)
 {
 	static const struct {
 		struct prompt_question q;
-		const char *begin;
+		const char *text;
 	} rows[] = {
 		{ { "api.foo.dev", 443, "pip", "", 0 },
-		  "api.foo.dev:443 wanted by pip. [o]nce, [1]0 minutes, [s]ession, "
-		  "[a]lways, [n]o: " },
+		  "api.foo.dev:443 wanted by pip." CHOICES },
 		{ { "githud.com", 0, "", "github.com", 0 },
-		  "githud.com wanted, looks like github.com (allowed). [o]nce" },
+		  "githud.com wanted, looks like github.com (allowed)." CHOICES },
 		{ { "2001:db8::1", 22, "git", "", 3 },
-		  "[2001:db8::1]:22 wanted by git. (3 more wait) [o]nce" },
+		  "[2001:db8::1]:22 wanted by git. (3 more wait)" CHOICES },
 		{ { "a\033[2Jb", 1, "\r\nx\233", "", 0 },
-		  "a\\x1b[2Jb:1 wanted by \\x0d\\x0ax\\x9b. [o]nce" },
+		  "a\\x1b[2Jb:1 wanted by \\x0d\\x0ax\\x9b." CHOICES },
 	};
-	char buf[PROMPT_TEXT_SIZE], hostile[2000];
-	struct prompt_question q = { hostile, 65535, hostile, hostile, 64 };
+	char buf[PROMPT_TEXT_SIZE];
+	struct prompt_question q = { .port = 65535, .more = 64 };
 
-	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		prompt_text(&rows[i].q, buf);
-		assert_memory_equal(buf, rows[i].begin, strlen(rows[i].begin));
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		assert_string_equal(prompt_text(&rows[i].q, 80, buf), rows[i].text);
 	for (int c = 1; c < 256; c++) {
-		memset(hostile, c, sizeof(hostile) - 1);
-		hostile[sizeof(hostile) - 1] = '\0';
-		prompt_text(&q, buf);
+		memset(q.what, c, sizeof(q.what) - 1);
+		memset(q.like, c, sizeof(q.like) - 1);
+		memset(q.command, c, sizeof(q.command) - 1);
+		prompt_text(&q, c, buf);
 		for (size_t i = 0; buf[i]; i++)
 			assert_in_range(buf[i], ' ', '~');
-		assert_non_null(strstr(buf, "[n]o: "));
+		assert_non_null(strstr(buf, CHOICES));
+	}
+}
+
+/* Who can have the name, and the port, are seen however long it is. */
+TEST(a_long_name_is_cut_in_front_of_who_has_it)
+{
+	static const struct {
+		const char *what, *like;
+		unsigned int columns;
+		const char *begin;
+	} rows[] = {
+		{ "api.example.co.uk", "", 27, "api.example.co.uk:443 wanted" },
+		{ "api.example.co.uk", "", 26, "...example.co.uk:443 wanted" },
+		{ "bbb.api.example.com", "", 28, "...api.example.com:443 wanted" },
+		{ "api.example.co.uk", "", 20, "...example.co.uk:443 wanted" },
+		{ "github.com.evil.dev", "", 20, "...evil.dev:443 wanted" },
+		{ "x.evil.github.io", "", 20, "...evil.github.io:443 wanted" },
+		{ "example.co.uk", "", 1, "example.co.uk:443 wanted" },
+		{ "2001:db8:1111:2222:3333:4444:5555:6666", "", 20,
+		  "[2001:db8:1111:2222:3333:4444:5555:6666]:443 wanted" },
+		{ "198.51.100.200", "", 20, "198.51.100.200:443 wanted" },
+		{ "a.b.githud.com", "c.d.github.com", 20,
+		  "...githud.com:443 wanted, looks like ...github.com (allowed)." },
+	};
+	char buf[PROMPT_TEXT_SIZE];
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct prompt_question q = { .port = 443 };
+
+		snprintf(q.what, sizeof(q.what), "%s", rows[i].what);
+		snprintf(q.like, sizeof(q.like), "%s", rows[i].like);
+		prompt_text(&q, rows[i].columns, buf);
+		if (strncmp(buf, rows[i].begin, strlen(rows[i].begin)) != 0)
+			fail_msg("row %zu: %s", i, buf);
+	}
+}
+
+TEST(no_name_pushes_the_choices_out_of_sight)
+{
+	static const char end[] = ".evil.dev:65535 wanted by ";
+	struct prompt_question q = { .port = 65535, .more = 64 };
+	char buf[PROMPT_TEXT_SIZE];
+
+	memset(q.what, 'a', sizeof(q.what) - 1);
+	memset(q.command, 'c', sizeof(q.command) - 1);
+	for (size_t i = 50; i < 200; i += 50)
+		q.what[i] = '.';
+	snprintf(q.what + 244, sizeof(q.what) - 244, ".evil.dev");
+	memcpy(q.like, q.what, sizeof(q.like));
+	for (unsigned int columns = 20; columns < 300; columns++) {
+		prompt_text(&q, columns, buf);
+		assert_in_range(strlen(buf), 100, 14 * columns);
+		assert_non_null(strstr(buf, end + (columns < 50)));
+		assert_non_null(strstr(buf, CHOICES));
 	}
 }
