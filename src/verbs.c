@@ -364,6 +364,15 @@ static bool asks_for_help(const struct cli_verb *v, int argc, char **argv)
 	       (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0);
 }
 
+/* What was printed has to have arrived; where the answer is no (1), too. */
+static int finish(int status)
+{
+	if (status > 1 || (fflush(stdout) == 0 && !ferror(stdout)))
+		return status;
+	log_error("cannot write the output");
+	return RUN_STATUS_FAILED;
+}
+
 int cli_main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : NULL;
@@ -382,7 +391,7 @@ int cli_main(int argc, char **argv)
 		return unknown_verb(name);
 	if (asks_for_help(v, argc, argv)) {
 		cli_usage_print(stdout, v->options);
-		return 0;
+		return finish(0);
 	}
-	return v->main(argc - 1, argv + 1);
+	return finish(v->main(argc - 1, argv + 1));
 }

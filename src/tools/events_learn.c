@@ -66,7 +66,7 @@ static int read_rows(struct show *s, struct learner *l, struct err *err)
 	return r;
 }
 
-static void print(const struct show *s, const struct learner *l, const struct plan *asked)
+static int print(const struct show *s, const struct learner *l, const struct plan *asked)
 {
 	const struct draft_args args = {
 		.used = l->used,
@@ -81,7 +81,7 @@ static void print(const struct show *s, const struct learner *l, const struct pl
 
 	if (draft_make(&d, &args) < 0) {
 		log_error("out of memory");
-		return;
+		return SHOW_FAILED;
 	}
 	if (s->spec.diff)
 		draft_write_difference(&d, asked, s->spec.diff, stdout);
@@ -92,6 +92,7 @@ static void print(const struct show *s, const struct learner *l, const struct pl
 		log_warning("more different destinations than %d: the oldest are left "
 			    "out",
 			    KEPT);
+	return SHOW_OK;
 }
 
 int show_learn(struct show *s)
@@ -103,19 +104,19 @@ int show_learn(struct show *s)
 	CLEAN(mem) uint8_t *bytes = NULL;
 	struct policy policy = { 0 };
 	struct err err = { 0 };
-	int status = SHOW_FAILED;
+	int r = 0, status = SHOW_FAILED;
 	size_t size;
 
 	if (!l.used || !l.refused)
 		err_set(&err, -ENOMEM, "out of memory");
-	else if (cli_policy_build(&policy_args, &s->arena, true, &policy, &bytes, &size) <
-		 0)
-		status = SHOW_BAD_INPUT;
+	else if ((r = cli_policy_build(&policy_args, &s->arena, true, &policy, &bytes,
+				       &size)) < 0)
+		status = run_status_of(r);
 	else if (plan_open(bytes, size, &asked, &err) == 0 &&
-		 read_rows(s, &l, &err) == 0) {
-		print(s, &l, &asked);
-		status = SHOW_OK;
-	}
+		 (r = read_rows(s, &l, &err)) == 0)
+		status = print(s, &l, &asked);
+	else if (r == -EINVAL)
+		status = SHOW_BAD_INPUT;
 	if (status != SHOW_OK && err.text[0])
 		log_error("%s", err.text);
 	event_ring_free(l.used);

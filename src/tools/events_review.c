@@ -284,7 +284,7 @@ static int add_rule(struct show *s, const struct review *t, const char *rule,
 	int r = policy_file_read(&file, &s->arena, &text, err);
 
 	if (r < 0)
-		return r;
+		return r == -ENOMEM ? r : -EINVAL;
 	is_document = text_trim(text).len > 0 && text_trim(text).ptr[0] == '{' &&
 		      document_parse(text, NULL, NULL, &d, &ignored) == 0;
 	document_free(d);
@@ -445,7 +445,7 @@ static int accept_task(struct show *s, const struct review *t, struct err *err)
 	const char *rule = plain;
 
 	if (!review_rule(t, plain))
-		return err_set(err, -ENOENT, "no rule can allow this");
+		return err_set(err, -EINVAL, "no rule can allow this");
 	if (s->spec.live)
 		return live_decide(s, t, true, err);
 	if (s->spec.for_ms > 0)
@@ -495,7 +495,7 @@ static int obey(struct show *s, struct review_store *store, struct err *err)
 		return list_tasks(s, store, err);
 	r = review_find(store, s->spec.id, &t, err);
 	if (r < 0)
-		return r;
+		return r == -ENOENT ? -EINVAL : r;
 	if (strcmp(s->spec.word, "show") != 0)
 		return decide(s, store, &t, err);
 	print_task(s, &t);
@@ -516,5 +516,8 @@ int show_review(struct show *s)
 	review_close(store);
 	if (r < 0 && err.text[0])
 		show_failed(&err);
-	return r == 0 ? SHOW_OK : r == -EINVAL ? SHOW_BAD_INPUT : SHOW_FAILED;
+	return r == 0				? SHOW_OK
+	       : r == -ECANCELED		? SHOW_UNWANTED
+	       : r == -EINVAL || r == -EALREADY ? SHOW_BAD_INPUT
+						: SHOW_FAILED;
 }

@@ -15,10 +15,16 @@
 #include <jansson.h>
 
 #include "base/arena.h"
+#include "base/exit_status.h"
 #include "events/sqlite.h"
 #include "tools/events.h"
 
-enum show_status { SHOW_OK = 0, SHOW_FAILED = 1, SHOW_BAD_INPUT = 2 };
+enum show_status {
+	SHOW_OK = 0,
+	SHOW_UNWANTED = 1, /* somebody was asked, and said no */
+	SHOW_BAD_INPUT = RUN_STATUS_BAD_INPUT,
+	SHOW_FAILED = RUN_STATUS_FAILED,
+};
 
 enum { SHOW_TIMEOUT_MS = 60000 }; /* for one search */
 

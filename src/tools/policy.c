@@ -6,15 +6,13 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/exit_status.h"
 #include "base/log.h"
 #include "sys/options.h"
 #include "sys/print.h"
 #include "tools/tools.h"
 
-enum {
-	STATUS_FAILED = 1,
-	STATUS_BAD_INPUT = 2,
-};
+enum { POLICIES_DIFFER = 1 };
 
 struct spec {
 	struct policy_args policy;
@@ -122,9 +120,9 @@ static int check_as_json(const struct policy_args *args)
 	faults_done(&faults);
 	if (!printed) {
 		log_error("cannot print the faults as JSON");
-		return STATUS_FAILED;
+		return RUN_STATUS_FAILED;
 	}
-	return r < 0 ? STATUS_BAD_INPUT : 0;
+	return r < 0 ? RUN_STATUS_BAD_INPUT : 0;
 }
 
 static int verb_check(const struct context *c)
@@ -164,11 +162,6 @@ static int read_questions(const char *path, struct arena *arena, char ***ret,
 	return 0;
 }
 
-static int exit_status(int r)
-{
-	return r == 0 ? 0 : r == -ENOMEM || r == -EIO ? STATUS_FAILED : STATUS_BAD_INPUT;
-}
-
 static int verb_explain(const struct context *c)
 {
 	CLEAN(arena) struct arena arena = { 0 };
@@ -188,7 +181,7 @@ static int verb_explain(const struct context *c)
 		policy_explain_needs(&c->policy, "", stdout);
 	if (r < 0)
 		log_error("%s", err.text);
-	return exit_status(r);
+	return run_status_of(r);
 }
 
 static int verb_show(const struct context *c)
@@ -196,7 +189,7 @@ static int verb_show(const struct context *c)
 	if (cli_policy_show(&c->policy, &c->plan, c->spec->json, stdout) == 0)
 		return 0;
 	log_error("cannot show the policy: out of memory");
-	return STATUS_FAILED;
+	return RUN_STATUS_FAILED;
 }
 
 static const struct verb {
@@ -250,7 +243,7 @@ static int bad_verb(const char *name)
 			  text_escape(text_of(name), shown, sizeof(shown)), there);
 	else
 		log_error("policy needs one of %s", there);
-	return STATUS_BAD_INPUT;
+	return RUN_STATUS_BAD_INPUT;
 }
 
 static void print_words(FILE *out)
@@ -263,7 +256,7 @@ static void print_words(FILE *out)
 static int bad_usage(const char *why)
 {
 	log_error("%s; `weir help policy` lists what there is", why);
-	return STATUS_BAD_INPUT;
+	return RUN_STATUS_BAD_INPUT;
 }
 
 static bool has_policy(const struct spec *s)
@@ -350,14 +343,13 @@ static int run_diff(const struct spec *s, char *const *names)
 	if (r == 0)
 		r = build_side(names[1], &arena, &b, &bytes_b);
 	if (r < 0)
-		return STATUS_BAD_INPUT;
+		return run_status_of(r);
 	r = cli_policy_diff(&a, &b, s->json, stdout);
-	if (r < 0 || fflush(stdout) != 0) {
-		log_error("cannot compare the policies: %s",
-			  strerror(r < 0 ? -r : errno));
-		return STATUS_BAD_INPUT;
+	if (r < 0) {
+		log_error("cannot compare the policies: %s", strerror(-r));
+		return RUN_STATUS_FAILED;
 	}
-	return r > 0 ? STATUS_FAILED : 0;
+	return r > 0 ? POLICIES_DIFFER : 0;
 }
 
 static int run_verb(const struct verb *v, const struct spec *s, int argc, char **argv)
@@ -376,18 +368,13 @@ static int run_verb(const struct verb *v, const struct spec *s, int argc, char *
 	r = cli_policy_build(&s->policy, &arena, v->run != verb_check, &c.policy, &bytes,
 			     &size);
 	if (r < 0)
-		return r == -EINVAL ? STATUS_BAD_INPUT : STATUS_FAILED;
+		return run_status_of(r);
 	if (plan_open(bytes, size, &c.plan, &err) < 0) {
 		log_error("%s", err.text);
-		return STATUS_FAILED;
+		return RUN_STATUS_FAILED;
 	}
 	plan_set_time(&c.plan, clock_wall_ms());
-	r = v->run(&c);
-	if (fflush(stdout) != 0 || ferror(stdout)) {
-		log_error("cannot write the output");
-		return STATUS_FAILED;
-	}
-	return r;
+	return v->run(&c);
 }
 
 /* Of set and patch options may stand behind the arguments as well. */
@@ -424,8 +411,9 @@ int cli_policy(int argc, char **argv)
 	if (v->takes == TWO_POLICIES)
 		return run_diff(&spec, argv + 1 + spec.rest);
 	if (v->takes == FOREIGN_FILE)
-		return exit_status(cli_policy_import(argv[1 + spec.rest], spec.from,
-						     spec.place, spec.any_depth, stdout));
+		return run_status_of(cli_policy_import(argv[1 + spec.rest], spec.from,
+						       spec.place, spec.any_depth,
+						       stdout));
 	if (v->takes >= SANDBOX)
 		return cli_daemon_policy_change(spec.socket, argv[1 + spec.rest],
 						argv[2 + spec.rest], spec.policy.for_ms,

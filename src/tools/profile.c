@@ -187,7 +187,7 @@ static int list_profiles(bool json)
 	free(p);
 	if (r < 0)
 		log_error("cannot list the profiles: %s", strerror(-r));
-	return r < 0 ? STATUS_FAILED : 0;
+	return run_status_of(r);
 }
 
 static int show(const char *name, bool json)
@@ -205,13 +205,14 @@ static int show(const char *name, bool json)
 			  err.text);
 		return RUN_STATUS_BAD_INPUT;
 	}
-	if (!json)
-		return fwrite(text.ptr, 1, text.len, stdout) == text.len ? 0
-									 : STATUS_FAILED;
+	if (!json) {
+		fwrite(text.ptr, 1, text.len, stdout);
+		return 0;
+	}
 	r = print_json(json_pack("{s:s, s:s, s:s%}", "name", name, "path", path, "text",
 				 text.ptr, text.len),
 		       0, stdout);
-	return r < 0 ? STATUS_FAILED : 0;
+	return r < 0 ? RUN_STATUS_FAILED : 0;
 }
 
 /* --- the verb --- */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* tools/tools - the verbs that are no product. Each gets its command line, with @argv[0]
- * the verb, and returns the exit status: 0; 1 or 125 for a failure; 2 for what was asked
- * wrongly. Those of weir-events are in tools/events.h. */
+ * the verb, and returns the exit status: 0; 1 where the answer is no; 2 for what was
+ * asked wrongly; 125 for a failure. Those of weir-events are in tools/events.h. */
 #pragma once
 
 #include <stdio.h>

@@ -228,23 +228,23 @@ def test_bad_usage_is_status_2_and_names_the_text(weir, args):
     assert done.code == 2 and done.out == b"" and args[-1].lstrip("-") in done.messages, done
 
 
-def test_without_a_store_it_is_status_1(world, tmp_path):
+def test_without_a_store_it_is_status_125(world, tmp_path):
     for verb in ("events", "denies"):
         done = world.weir(verb, "--state-dir", str(tmp_path / "nothing"))
-        assert done.code == 1 and "nothing: no events are stored here; --state-dir says where" in done.messages, done
+        assert done.code == 125 and "nothing: no events are stored here; --state-dir says where" in done.messages, done
     (tmp_path / "events.db").write_bytes(b"no database " * 1000)
-    assert world.weir("events", "--state-dir", str(tmp_path)).code == 1
+    assert world.weir("events", "--state-dir", str(tmp_path)).code == 125
 
 
 def test_the_default_is_where_the_user_keeps_state(world, tmp_path):
     home = world.workdir("weir-test")
     for env, wanted in (({"HOME": str(home)}, ".local/state/weir"), ({"XDG_STATE_HOME": str(home / "xdg")}, "xdg/weir")):
         done = world.weir("events", env=env, user="weir-test")
-        assert done.code == 1 and wanted in done.messages, done
+        assert done.code == 125 and wanted in done.messages, done
     # whatever the machine itself has kept there
     empty = "[ ! -e /var/lib/weir ] || mount -t tmpfs none /var/lib/weir"
     done = world.weir("events", mounts=(empty,))
-    assert done.code == 1 and "/var/lib/weir" in done.messages, done
+    assert done.code == 125 and "/var/lib/weir" in done.messages, done
 
 
 def test_a_terminal_gets_colour_and_width(world, store):

@@ -160,7 +160,7 @@ def test_a_sandbox_that_asks_for_everything_has_so_many_tasks_and_hides_nobodys(
     assert 500 <= len(loud) <= 800 and ("loud", None) in loud
     assert loud["loud", None]["rule"] is None and sum(t["packets"] for t in loud.values()) == 1200
     assert ("quiet", "a.test") in tasks(review, "--sandbox", "quiet")
-    assert review("accept", str(loud["loud", None]["id"])).code == 1
+    assert review("accept", str(loud["loud", None]["id"])).code == 2
 
 
 def test_what_matters_has_its_task_however_many_there_are(review, store):
@@ -202,7 +202,7 @@ def test_a_hostile_name_is_no_rule(review, store, name):
     store.put(name)
     (task,) = review("list", "--json").json()
     assert task["rule"] is None
-    assert review("accept", str(task["id"])).code == 1
+    assert review("accept", str(task["id"])).code == 2
     for args in (("list",), ("show", str(task["id"]))):
         assert re.fullmatch(rb"[ -~\n]*", review(*args).out)
 
@@ -215,13 +215,13 @@ def test_bad_usage_is_status_2(review, store, args):
     assert done.code == 2 and done.messages.startswith("weir: "), done
 
 
-def test_what_is_not_there_and_what_cannot_be_written_is_status_1(review, store, tmp_path):
+def test_what_is_not_there_is_bad_input_and_a_guard_that_is_not_a_failure(review, store, tmp_path):
     store.put("a.test")
     number = str(tasks(review)["sb-1", "a.test"]["id"])
-    assert review("show", "99").code == 1
+    assert review("show", "99").code == 2
     assert review("accept", number, "--policy", "x.yaml", "--live").code == 2
-    assert review("accept", number, "--live", "--socket", str(tmp_path / "none.sock"), "--yes").code == 1
-    assert review("accept", number, "--policy", str(tmp_path / "none.json"), "--yes").code == 1
+    assert review("accept", number, "--live", "--socket", str(tmp_path / "none.sock"), "--yes").code == 125
+    assert review("accept", number, "--policy", str(tmp_path / "none.json"), "--yes").code == 2
     assert tasks(review)
 
 
@@ -298,7 +298,7 @@ def test_what_cannot_be_done_is_refused_with_the_line_to_add(review, store, tmp_
     path.write_text(text)
     store.put(address="2001:db8::7", port=443)
     done = review("accept", str(tasks(review)["sb-1", "2001:db8::7"]["id"]), "--policy", str(path), "--yes")
-    assert done.code in (1, 2) and why in done.messages and path.read_text() == text and tasks(review), done
+    assert done.code == 2 and why in done.messages and path.read_text() == text and tasks(review), done
     if "deny" in what or "place" in what:
         assert '- {action: allow, target: "2001:db8::7", ports: [tcp/443]}' in done.messages
 

@@ -66,8 +66,8 @@ def test_the_policy_is_that_of_the_store(database, store, tmp_path):
 
 @pytest.mark.parametrize("from_, conninfo, why, code", [
     ("postgres", None, "WEIR_POSTGRES, which is not set", 2),
-    ("postgres://127.0.0.1:9/x?connect_timeout=2", None, "cannot connect", 1),
-    ("postgres://[broken", None, "is no connection string", 1)])
+    ("postgres://127.0.0.1:9/x?connect_timeout=2", None, "cannot connect", 125),
+    ("postgres://[broken", None, "is no connection string", 125)])
 def test_what_cannot_be_read_is_an_error_and_no_policy(from_, conninfo, why, code):
     done = learn("--from", from_, conninfo=conninfo)
     assert done.returncode == code and why in done.stderr and done.stdout == "", done
@@ -75,4 +75,4 @@ def test_what_cannot_be_read_is_an_error_and_no_policy(from_, conninfo, why, cod
 
 def test_a_database_without_the_tables_and_one_that_goes_away(database):
     done = learn("--from", "postgres", conninfo=database.conninfo)
-    assert done.returncode == 1 and "sandbox_egress_event" in done.stderr and done.stdout == "", done
+    assert done.returncode == 125 and "sandbox_egress_event" in done.stderr and done.stdout == "", done

@@ -83,4 +83,4 @@ def test_a_task_is_accepted_from_the_command_line(host, both, pod, other, denied
     task = both.get(f"/sandboxes/one/review/{number}").json()
     assert (task["state"], task["who"]) == ("accepted", "al ice?")
     gone = both.weir("review", "accept", str(tasks(both, "two")[denied.name]["id"]), *where, "--yes", "--socket", "/nowhere")
-    assert gone.code == 1 and denied.name in tasks(both, "two"), gone
+    assert gone.code == 125 and denied.name in tasks(both, "two"), gone
