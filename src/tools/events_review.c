@@ -362,9 +362,22 @@ static int64_t task_of_run(const json_t *list, const struct review *t)
 	return 0;
 }
 
-/* The number of @t where it is asked, and what accepting it would change, shown. */
+/* The rule that accepting @t adds, with its end. NULL: memory is out. */
+static const char *rule_to_add(struct show *s, const struct review *t)
+{
+	char rule[REVIEW_RULE_SIZE];
+
+	if (!review_rule(t, rule))
+		return "";
+	if (s->spec.for_ms == 0)
+		return arena_text(&s->arena, text_of(rule));
+	return arena_printf(&s->arena, "%.*s,\"for\":\"%" PRId64 "s\"}",
+			    (int)strlen(rule) - 1, rule, s->spec.for_ms / 1000);
+}
+
+/* The number of @t where it is asked; what accepting it would change is shown. */
 static int live_find(struct show *s, const struct review *t, const char *socket,
-		     int64_t *ret, struct err *err)
+		     bool accept, int64_t *ret, struct err *err)
 {
 	const bool of_run = socket != s->spec.socket;
 	char path[PATH_SIZE];
@@ -385,7 +398,9 @@ static int live_find(struct show *s, const struct review *t, const char *socket,
 	else if (r == 0 && !of_run &&
 		 (!destination || strcmp(destination, t->destination) != 0))
 		r = err_set(err, -ESTALE, "the daemon has another store than this one");
-	if (r == 0)
+	if (r == 0 && accept && of_run)
+		fprintf(stderr, "+ %s\n", rule_to_add(s, t) ?: "");
+	else if (r == 0 && accept)
 		show_diff(json_incref(json_object_get(j, "diff")));
 	json_decref(j);
 	return r;
@@ -420,7 +435,7 @@ static int live_decide(struct show *s, const struct review *t, bool accept,
 		socket = run;
 	if (!ipc_is_sandbox_name(t->sandbox))
 		return err_set(err, -EINVAL, "this is no sandbox of a daemon's");
-	r = live_find(s, t, socket, &id, err);
+	r = live_find(s, t, socket, accept, &id, err);
 	if (r == 0 && accept && !is_wanted(s, t))
 		r = -ECANCELED;
 	if (r < 0)

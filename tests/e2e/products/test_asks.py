@@ -165,3 +165,21 @@ def test_weir_review_decides_of_a_run_while_it_waits(world):
                 assert done.code == 0, done
             assert status in client.answer.data, client.answer
             assert not waiting(site.name)
+
+
+def test_weir_review_shows_what_accepting_adds(world):
+    """The rule, and the allowed name that it looks like, before anybody says yes."""
+    site = world.site(f"askhub{world.number()}.test")
+    known = site.name.replace("askhub", "askhubs")
+    with asked(world, "run", f"allow {known}", f"ask {site.name}", verify="tls") as box:
+        def review(*words):
+            return world.weir("review", *words, "--state-dir", box.store)
+        with Asking(box, ["connect", site.name, 80, GET.format(site.name)]) as client:
+            wait_for(lambda: any(t["destination"] == site.name for t in json.loads(review("list", "--json").text or "[]")))
+            (number,) = [str(t["id"]) for t in review("list", "--json").json() if t["destination"] == site.name]
+            done = review("accept", number, "--live", "--for", "10m")
+            rule = f'+ {{"action":"allow","target":"{site.name}","ports":["tcp/80"]'
+            assert done.code == 1 and rule + ',"for":"600s"}' in done.messages and f"'{site.name}' looks like '{known}'" in done.messages, done
+            done = review("accept", number, "--live", "--for", "10m", "--yes")
+            assert done.code == 0 and rule in done.messages and f"'{site.name}' looks like '{known}'" in done.messages, done
+        assert "200 OK" in client.answer.data, client.answer
