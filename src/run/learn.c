@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -65,7 +67,9 @@ static int open_file(const struct learn_args *l, int flags, struct stat *ret,
 			0666);
 
 	if (fd < 0 && errno == ELOOP)
-		return err_set(err, -ELOOP, "it is a link");
+		return err_set(err, -ELOOP,
+			       "it is a link; name the file, or none for standard "
+			       "output");
 	if (fd < 0 || fstat(fd, ret) < 0)
 		return err_set(err, -errno, "%s", strerror(errno));
 	if (!S_ISREG(ret->st_mode))
@@ -89,6 +93,14 @@ static int read_text(int fd, struct arena *arena, struct text *ret, struct err *
 	return ret->ptr ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
+/* /dev/fd/3, and so what a shell makes of >(COMMAND). */
+static bool is_among_descriptors(const struct learn_args *l)
+{
+	struct statfs fs;
+
+	return fstatfs(l->dir, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC;
+}
+
 static int check_output(struct run_spec *spec, struct err *err)
 {
 	struct learn_args *l = &spec->learn;
@@ -98,6 +110,10 @@ static int check_output(struct run_spec *spec, struct err *err)
 	l->dir = report_open_directory(l->output, &l->name, err);
 	if (l->dir < 0)
 		return l->dir;
+	if (is_among_descriptors(l))
+		return err_set(err, -EINVAL,
+			       "it is a descriptor, and a file is read and replaced; "
+			       "name the file, or none for standard output");
 	/* Without this the policy would be lost when the command has ended. */
 	if (faccessat(l->dir, ".", W_OK | X_OK, AT_EACCESS) < 0)
 		return err_set(err, -errno,
@@ -232,13 +248,13 @@ static void clean_current(struct current *c)
 enum { LOCK_TRIES = 100, LOCK_WAIT_MS = 100 };
 
 /* Another `weir learn` may be about to replace the file; whoever may read it may hold a
- * lock for ever. */
-static int lock(int fd, struct err *err)
+ * lock for ever. @left: of LOCK_TRIES, however often the file is another one. */
+static int lock(int fd, int *left, struct err *err)
 {
-	for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
+	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		if (errno != EWOULDBLOCK)
 			return err_set(err, -errno, "%s", strerror(errno));
-		if (i == LOCK_TRIES)
+		if (--*left < 0)
 			return err_set(err, -EBUSY, "another process has it locked");
 		poll(NULL, 0, LOCK_WAIT_MS);
 	}
@@ -256,13 +272,12 @@ static bool is_in_place(const struct learn_args *l, const struct stat *st)
 /* The file that stands there while it is locked. */
 static int lock_output(const struct learn_args *l, struct current *ret, struct err *err)
 {
-	for (int i = 0; i < LOCK_TRIES; i++) {
+	for (int left = LOCK_TRIES; left > 0; left--) {
 		CLEAN(fd) int fd = open_file(l, O_CREAT, &ret->stat, err);
+		int r = fd < 0 ? fd : lock(fd, &left, err);
 
-		if (fd < 0)
-			return fd;
-		if (lock(fd, err) < 0)
-			return -EBUSY;
+		if (r < 0)
+			return r;
 		if (is_in_place(l, &ret->stat)) {
 			ret->fd = TAKE_FD(fd);
 			return 0;

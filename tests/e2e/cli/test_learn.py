@@ -241,6 +241,15 @@ def test_what_cannot_be_replaced_is_refused_before_the_command_starts(world, wha
     assert other.read_text() == "egress: []\n"
 
 
+def test_a_descriptor_is_no_output(world):
+    """Nothing could be read from it and replaced; nor is it open where the command has ended."""
+    learner = Learner(world, "weir-test")
+    run = f"exec '{world.weir_path}' learn --no-config -o"
+    for output, why in (("/dev/fd/3 3>out", "it is a descriptor"), ("/proc/self/fd/3 3>out", "it is a descriptor"), (">(cat >out)", "it is a descriptor")):
+        done = world.command("bash", "-c", f"{run} {output} -- touch started", user=learner.user, cwd=learner.cwd)
+        assert done.code == 2 and why in done.messages and not (learner.cwd / "started").exists(), (output, done)
+
+
 @pytest.mark.parametrize("before", ["egress:\n  - {action: allow, target: before.test, ports: [443]}\n", ""])
 def test_what_a_person_edits_meanwhile_stays(world, learner, site, denied, before):
     """As an editor does it: another file in its place. A deny that comes meanwhile counts, and so does an allow."""
