@@ -101,14 +101,14 @@ class Daemon(Program):
 
     def healthy(self):
         try:
-            return self.get("/healthz", timeout=2).status == 200
+            return self.get("/healthz", timeout=8).status == 200
         except OSError:
             return False
 
     def answers(self):
         """Whatever it says."""
         try:
-            return self.get("/healthz", timeout=2).status > 0
+            return self.get("/healthz", timeout=8).status > 0
         except OSError:
             return False
 

@@ -392,7 +392,7 @@ class Sidecar(Program):
 
     def healthy(self):
         try:
-            return self.get("/healthz", timeout=2).status == 200
+            return self.get("/healthz", timeout=8).status == 200
         except OSError:
             return False
 

@@ -300,6 +300,7 @@ tried("move", lambda: (os.mkdir("/tmp/%s-a" % pid), os.mkdir("/tmp/%s-b" % pid),
 def test_it_can_not_act_through_another_process_of_its_user(daemon, group, user):
     """Not even one that the user could do everything to."""
     other = subprocess.Popen(["setpriv", f"--reuid={user}", "--regid=65534", "--clear-groups", "--", "sleep", "60"])
+    wait_for(lambda: pathlib.Path(f"/proc/{other.pid}/comm").read_text() == "sleep\n")
     free = subprocess.run(["setpriv", f"--reuid={user}", "--regid=65534", "--clear-groups", "--", *PYTHON, ACT, str(other.pid)],
                           capture_output=True, text=True, check=True)
     assert free.stdout.count("done") == 5, free

@@ -18,6 +18,7 @@ from world.lies import LIES
 from world.listen import TcpService, UdpService
 from world.program import children
 from world.run import finish
+from world.sidecar import wait_for
 from world.world import DOCKER4, ECHO_PORT, HOST4
 
 GATEWAY, NAME_SERVER = "192.0.0.130", "192.0.0.131"  # of slirp4netns's own network
@@ -282,9 +283,12 @@ def test_when_the_program_dies_udp_ends_and_nothing_opens(world, talking, site):
     with world.capture() as capture:
         os.kill(program, signal.SIGKILL)
         assert wait_gone(program)
-        time.sleep(0.1)
-        started.say("two\n")
-        assert started.line() in ("OSError", "PermissionError")
+
+        def is_closed():
+            """Weir has to hear of it first."""
+            started.say("two\n")
+            return started.line() in ("OSError", "PermissionError")
+        wait_for(is_closed)
         started.say("new three\n")
         assert started.line() == "PermissionError"
         assert capture.packets(dst=site.v4) == []

@@ -4,14 +4,15 @@ server that answers for allowed names alone. Each hole is shown to be there, wit
 alone, and to be closed under Weir with the same uplink and the same list.
 """
 import json
+import socket
 import subprocess
-import time
 
 import pytest
 
 from world import expect
 from world.listen import TcpService, UdpService
 from world.run import finish, read_answers
+from world.sidecar import wait_for
 from world.world import ECHO_PORT, RESOLVER4
 
 OTHER_SERVER, ADDRESS = "93.99.53.53", "93.99.99.98"
@@ -42,7 +43,10 @@ def scheme_fixture(world, tun, site, denied):
             assert slirp.process.stdout.read(1) == b"1"
             return read_answers(finish(sandbox, b"go\n" + json.dumps(probes).encode()), len(probes))
 
-    time.sleep(0.2)
+    def is_up():
+        with world.host.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
+            return s.connect_ex(("127.0.0.1", 53)) == 0
+    wait_for(is_up)
     yield probe
     resolver.kill()
     resolver.wait()

@@ -204,7 +204,7 @@ def test_a_killed_engine_is_back_with_what_it_had_learned(pod, guarded, site):
         assert four.result == six.result == "ok" and flow.say() == "got"
     gap = asking.gap()
     assert gap < GAP_MS, f"DNS was away for {gap:.0f} ms"
-    assert side.get("/healthz").status == 200
+    wait_for(side.healthy)
     side.post()
     assert flow.say() == "ConnectionResetError"
     expect.tcp_refused(pod.probe(["tcp", site.v4, 7007]))
@@ -360,7 +360,7 @@ def test_nobody_shares_its_ports(pod, guarded, site, kind):
 
 POLLED = ("import json,select,socket,sys\nrefused=answered=left=0\nprint('up',flush=True)\n"
           "while not select.select([0],[],[],0.001)[0]:\n"
-          " s=socket.socket(); s.settimeout(4)\n"
+          " s=socket.socket(); s.settimeout(20)\n"
           " try: s.connect((sys.argv[1],18080))\n"
           " except ConnectionRefusedError: refused+=1; continue\n"
           " try:\n  s.send(b'GET /healthz HTTP/1.1\\r\\nHost: 127.0.0.1\\r\\nConnection: close\\r\\n\\r\\n'); got=s.recv(99)\n"
@@ -404,7 +404,7 @@ def test_a_crowd_that_says_nothing_takes_nobodys_place(pod, guarded):
     crowd = pod.start("/usr/bin/python3", "-c", CROWD)
     assert crowd.line() == "there"
     with pod.world.internet.socket(socket.AF_INET, socket.SOCK_STREAM) as caller:
-        caller.settimeout(20)
+        caller.settimeout(60)
         caller.connect((pod.ip4, 18080))
         os.kill(control, signal.SIGCONT)
         caller.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
