@@ -278,9 +278,8 @@ static int show_directory(struct rootfs *v, const char *path, const char *source
 		return 0;
 	launch_send_report(v->spec->control_fd, LAUNCH_WARNING, 0,
 			   "'%s' is empty in the sandbox: its file system (%s) can't be "
-			   "shown without "
-			   "the unix sockets in it",
-			   path, m ? m->type : "unknown");
+			   "shown without the unix sockets in it (%s)",
+			   path, m ? m->type : "unknown", strerror(-r));
 	return 0;
 }
 

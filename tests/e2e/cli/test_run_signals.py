@@ -319,7 +319,7 @@ def test_an_interactive_shell_inside_has_its_own_jobs(world, user):
         terminal.expect("\nfirst")
         terminal.type("\x03")
         terminal.expect("inside> ")
-        terminal.type("sh -c 'echo sec''ond; exec sleep 1'\n")
+        terminal.type("sh -c 'echo sec''ond; exec sleep 3'\n")
         terminal.expect("\nsecond")
         terminal.type("\x1a")
         terminal.expect("Stopped")

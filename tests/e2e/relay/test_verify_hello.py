@@ -130,7 +130,7 @@ def test_a_real_client_that_is_asked_again_works(world, pair, server):
     assert "200" in done.text and "refused" not in done.messages, (kind, done)
 
 
-RESUME = """(sleep 1; echo Q) | openssl s_client -groups {first} -servername {name} -connect {name}:{port} -sess_out session >/dev/null
+RESUME = """(for i in $(seq 100); do test -s session && break; sleep 0.1; done; echo Q) | openssl s_client -groups {first} -servername {name} -connect {name}:{port} -sess_out session >/dev/null
 (echo late; sleep 1) | openssl s_client -groups {groups} -servername {name} -connect {name}:{port} -sess_in session -early_data early"""
 
 
