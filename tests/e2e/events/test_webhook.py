@@ -257,7 +257,8 @@ def test_a_receiver_that_hangs_is_left_after_5_seconds_and_delays_no_other(paren
                 assert json.loads(fast.next()[3])["hostname"] == f"n{j}.test"
     assert time.monotonic() - began < 250  # the other one has five seconds for each
     state = p.until(lambda t: t["sent"] == 600 and t["dropped"] > 0)
-    assert state["dropped"] == 600 - 256
+    # the queue's length; one that was given up meanwhile made room
+    assert 0 <= 600 - 256 - state["dropped"] <= state["failed"]
     first, second = slow.next()[0], slow.next()[0]
     assert 4 < second - first  # 5 s, and a pause before it is tried again
     assert json.loads(slow.got.get()[3])["hostname"] == "n0.test"

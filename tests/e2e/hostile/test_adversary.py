@@ -169,10 +169,10 @@ def test_spoofed_answers_on_loopback_do_not_reach_it(pod, world, site):
     def answer(q):
         asked.port, asked.raw = q.port, q.raw
         asked.set()
-        release.wait(3)
+        release.wait(8)
         return q.answer(site.v4)
     world.dns.on(site.name, answer)
-    pod.sidecar(rules=policy(f"allow {site.name}"))
+    pod.sidecar(rules=policy(f"allow {site.name}"), env={"OPENSANDBOX_EGRESS_DNS_UPSTREAM_TIMEOUT": "9"})
     lookup = pod.probe_start(["dns", site.name])
     assert asked.wait(60)
     evil = bytearray(asked.raw)  # even who could read the wire could not answer over lo

@@ -236,8 +236,11 @@ def test_H6_200_random_changes_under_load_leak_nothing(pod, guarded, world, mode
     # What the watch would see if something left:
     side.post(*[f"allow {names.get(a, a)}" for a in everything])
     check = Watch(pod, names)
-    check.window(set(everything), 0.5)
-    assert {p.dst for p in check.leaks} >= set(everything)
+
+    def sees_all():
+        check.window(set(everything), 0.1)
+        return {p.dst for p in check.leaks} >= set(everything)
+    wait_for(sees_all)
     end_input(hammer)
     counts = json.loads(hammer.line())
     assert watch.leaks == [], f"seed {seed}: {watch.leaks[:5]} of {len(watch.leaks)}"

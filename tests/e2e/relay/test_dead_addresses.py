@@ -135,7 +135,7 @@ def test_with_all_addresses_dead_each_is_tried_and_the_program_gives_up_itself(w
     name = named(6, 4, 4)
     faults.drop(*name.addresses)
     with world.capture() as capture:
-        done = world.run(*argv(PROGRAMS[0][1], name, 3), allow=(f"{name.name}:443",), timeout=60)
+        done = world.run(*argv(PROGRAMS[0][1], name, 5), allow=(f"{name.name}:443",), timeout=60)
         assert set(dialled(capture)) == set(name.addresses)
     assert done.code == 28, done  # curl: time out
 

@@ -18,7 +18,7 @@ while sum(codes.values()) < count:
     while sent < count and sent - sum(codes.values()) < window:
         s.send(struct.pack('!6H', sent & 65535, 256, 1, 0, 0, 0) + labels + struct.pack('!2H', 1, 1))
         sent += 1
-    if not select.select([s], [], [], 10)[0]:
+    if not select.select([s], [], [], 30)[0]:
         break
     code = s.recv(4096)[3] & 15
     codes[code] = codes.get(code, 0) + 1
@@ -40,7 +40,7 @@ for i in range(count):
     waiting[s.fileno()] = s
     poll.register(s, select.EPOLLOUT)
 while waiting:
-    for fd, event in poll.poll(20) or sys.exit('nothing comes: %d' % len(waiting)):
+    for fd, event in poll.poll(60) or sys.exit('nothing comes: %d' % len(waiting)):
         s = waiting[fd]
         try:
             if event & select.EPOLLOUT and not event & select.EPOLLERR:
