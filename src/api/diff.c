@@ -5,46 +5,152 @@
 #include <stdlib.h>
 #include <string.h>
 
-static json_t *rules_of(const struct document *d)
+static json_t *whole_of(const struct document *d)
 {
-	char *text = document_rules_json(d);
-	json_t *rules = text ? json_loads(text, 0, NULL) : NULL;
+	char *text = document_json(d, false);
+	json_t *whole = text ? json_loads(text, 0, NULL) : NULL;
 
 	free(text);
-	return rules;
+	return whole;
 }
 
-static bool has(const json_t *rules, const json_t *rule)
+static void put(json_t *ret, char sign, const json_t *what)
 {
-	for (size_t i = 0; i < json_array_size(rules); i++)
-		if (json_equal(json_array_get(rules, i), rule))
-			return true;
-	return false;
+	char *text = json_dumps(what, JSON_COMPACT | JSON_ENSURE_ASCII);
+
+	if (text)
+		json_array_append_new(ret, json_sprintf("%c %s", sign, text));
+	free(text);
 }
 
-/* The rules of @some that @others lack. */
-static void put_lacking(json_t *ret, char sign, const json_t *some, const json_t *others)
+/* The keys of @some, the rules aside, that @others lacks or has with other values, each
+ * as an object of its own. */
+static void put_keys(json_t *ret, char sign, json_t *some, const json_t *others)
 {
-	for (size_t i = 0; i < json_array_size(some); i++) {
-		const json_t *rule = json_array_get(some, i);
-		char *text = has(others, rule)
-				     ? NULL
-				     : json_dumps(rule, JSON_COMPACT | JSON_ENSURE_ASCII);
+	const char *key;
+	json_t *value;
 
-		if (text)
-			json_array_append_new(ret, json_sprintf("%c %s", sign, text));
-		free(text);
+	json_object_foreach(some, key, value)
+	{
+		json_t *one = NULL;
+
+		if (strcmp(key, "egress") == 0 ||
+		    json_equal(value, json_object_get(others, key)))
+			continue;
+		one = json_pack("{s:O}", key, value);
+		put(ret, sign, one);
+		json_decref(one);
 	}
+}
+
+/* ---- rules, whose order counts ---- */
+
+enum { NO_PLACE = -1 };
+
+/* A rule of the new policy. */
+struct kept {
+	int place;  /* of the same rule in the old policy, each once; NO_PLACE */
+	int before; /* in the longest row of places in order that ends here */
+	bool stays;
+};
+
+static int place_of(const json_t *rules, const json_t *rule, const bool *taken, int from)
+{
+	const int count = (int)json_array_size(rules);
+
+	for (int n = 0; n < count; n++) {
+		const int i = (from + n) % count;
+
+		if (!taken[i] && json_equal(json_array_get(rules, (size_t)i), rule))
+			return i;
+	}
+	return NO_PLACE;
+}
+
+static void find_places(struct kept *all, const json_t *before, const json_t *after,
+			bool *taken)
+{
+	int next = 0;
+
+	for (size_t i = 0; i < json_array_size(after); i++) {
+		const int place = place_of(before, json_array_get(after, i), taken, next);
+
+		all[i].place = place;
+		if (place == NO_PLACE)
+			continue;
+		taken[place] = true;
+		next = place + 1;
+	}
+}
+
+/* As many rules as can be stay where they are; the others have moved. @ends: the rule at
+ * which a row of each size ends with the lowest place. */
+static void find_stays(struct kept *all, int count, int *ends)
+{
+	int longest = 0;
+
+	for (int i = 0; i < count; i++) {
+		int low = 0, high = longest;
+
+		if (all[i].place == NO_PLACE)
+			continue;
+		while (low < high) {
+			const int middle = (low + high) / 2;
+
+			if (all[ends[middle]].place < all[i].place)
+				low = middle + 1;
+			else
+				high = middle;
+		}
+		all[i].before = low > 0 ? ends[low - 1] : NO_PLACE;
+		ends[low] = i;
+		longest = low == longest ? longest + 1 : longest;
+	}
+	for (int i = longest > 0 ? ends[longest - 1] : NO_PLACE; i != NO_PLACE;
+	     i = all[i].before)
+		all[i].stays = true;
+}
+
+/* A rule that has moved is taken away and added. */
+static int put_rules(json_t *ret, const json_t *before, const json_t *after)
+{
+	const size_t old = json_array_size(before), new = json_array_size(after);
+	struct kept *all = calloc(new + 1, sizeof(*all));
+	bool *taken = calloc(old + 1, sizeof(*taken));
+	int *ends = calloc(new + 1, sizeof(*ends));
+	const bool good = all && taken && ends;
+
+	if (good) {
+		find_places(all, before, after, taken);
+		find_stays(all, (int)new, ends);
+		memset(taken, 0, old * sizeof(*taken));
+	}
+	for (size_t i = 0; good && i < new; i++)
+		if (all[i].stays)
+			taken[all[i].place] = true;
+	for (size_t i = 0; good && i < old; i++)
+		if (!taken[i])
+			put(ret, '-', json_array_get(before, i));
+	for (size_t i = 0; good && i < new; i++)
+		if (!all[i].stays)
+			put(ret, '+', json_array_get(after, i));
+	free(all);
+	free(taken);
+	free(ends);
+	return good ? 0 : -1;
 }
 
 json_t *document_diff(const struct document *old, const struct document *next)
 {
-	json_t *before = rules_of(old), *after = rules_of(next), *ret = json_array();
+	json_t *before = whole_of(old), *after = whole_of(next), *ret = json_array();
 
 	if (before && after && ret) {
-		put_lacking(ret, '-', before, after);
-		put_lacking(ret, '+', after, before);
-	} else {
+		put_keys(ret, '-', before, after);
+		put_keys(ret, '+', after, before);
+	}
+	if (!before || !after ||
+	    put_rules(ret, json_object_get(before, "egress"),
+		      json_object_get(after, "egress")) < 0) {
 		json_decref(ret);
 		ret = NULL;
 	}
