@@ -543,6 +543,8 @@ static void reply_taken(struct api_request *r, const char *type, char *body, siz
 		return;
 	}
 	reply_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+	if (r->tag[0])
+		reply_header(response, MHD_HTTP_HEADER_ETAG, r->tag);
 	reply_queue(r, MHD_HTTP_OK, type, response);
 }
 

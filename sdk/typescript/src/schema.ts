@@ -143,7 +143,10 @@ export interface ReviewTask {
 	decided: string | null;
 	/** What accepting adds. */
 	rule: Record<string, unknown> | null;
-	/** Rules that accepting takes away (-) and adds (+); of a decision, what it did. */
+	/**
+	 * What accepting takes away (-) and adds (+), keys of the policy and rules, where a rule that moves is both; of a
+	 * decision, what it did.
+	 */
 	diff?: readonly string[] | null;
 }
 

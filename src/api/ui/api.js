@@ -43,8 +43,20 @@ export async function get(path, signal) {
 	return (await call("GET", path, { signal })).json();
 }
 
+// With the tag of what is there: {tag, ...}.
+export async function getTagged(path) {
+	const answer = await call("GET", path);
+
+	return { tag: answer.headers.get("ETag"), ...await answer.json() };
+}
+
 export async function post(path, body, signal) {
 	return (await call("POST", path, { body, signal })).json();
+}
+
+// Where the tag is another one by now: Refused, 412.
+export async function postOver(tag, path, body) {
+	return (await call("POST", path, { body, headers: { "If-Match": tag ?? '""' } })).json();
 }
 
 // Server-sent events, a chunk of text at a time: onEvent(id, data), onComment(text).

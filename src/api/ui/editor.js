@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Another policy for a sandbox: written, checked by the API while it is written, compared with the one in force, applied.
-import { get, post } from "./api.js";
+import { getTagged, post, postOver } from "./api.js";
 import { $, fill, h, say, seldom, show } from "./dom.js";
 import { literal, plain } from "./text.js";
 
 const CELLS_MAX = 4e6, LINES_MAX = 500;
-let base = "", before = "", round = 0, changed = () => {};
+let base = "", before = "", tag = null, round = 0, changed = () => {};
 
 // A rule on each line, so that a difference is of rules.
 function write({ egress, ...rest }) {
@@ -97,7 +97,9 @@ const checkSoon = seldom(check, 400);
 
 async function open() {
 	try {
-		before = write((await get(`${base}policy`)).policy);
+		const got = await getTagged(`${base}policy`);
+		before = write(got.policy);
+		tag = got.tag;
 	} catch (e) {
 		say(plain(e.message));
 		return;
@@ -124,6 +126,11 @@ function leave() {
 	$("edit").focus();
 }
 
+const refusals = {
+	403: "Not allowed: this API changes nothing for who has no token.",
+	412: "Nothing was applied. The policy in force has changed meanwhile: cancel, and edit that one.",
+};
+
 async function apply(event) {
 	const text = $("editor-text").value;
 
@@ -132,14 +139,12 @@ async function apply(event) {
 		return;
 	$("editor-apply").disabled = true;
 	try {
-		if (write((await get(`${base}policy`)).policy) !== before)
-			throw new Error("The policy in force has changed meanwhile: cancel, and edit that one.");
-		await post(`${base}policy`, text);
+		await postOver(tag, `${base}policy`, text);
 		leave();
 		say("The policy is in force.");
 		changed();
 	} catch (e) {
-		$("editor-fault").textContent = e.status === 403 ? "Not allowed: this API changes nothing for who has no token." : plain(e.message);
+		$("editor-fault").textContent = refusals[e.status] ?? plain(e.message);
 	}
 }
 

@@ -61,6 +61,25 @@ def test_status(api):
                                        "since": "2025-11-21T10:11:11.500Z"}]
 
 
+# ---- who writes last ----
+
+@pytest.mark.parametrize("method, body", [("POST", '{"egress":[{"action":"allow","target":"c.test"}]}'), ("PUT", "{}"), ("DELETE", '["a.test"]'),
+                                          ("PATCH", '[{"action":"allow","target":"b.test"}]')])
+def test_a_change_of_another_policy_than_was_read_is_refused(api, method, body):
+    """If-Match, with what GET tagged: of two who read the same, the second changes nothing. Without it as ever."""
+    mine = {TOKEN_HEADER: api.token}
+    assert api.status("POST", "/policy", '{"egress":[{"action":"allow","target":"a.test"}]}') == 200
+    _, headers, text = api.request("GET", "/policy")
+    assert re.fullmatch('"[0-9a-f]{32}"', tag := headers["ETag"]) and api.request("GET", "/policy")[1]["ETag"] == tag
+    for other in ('"x"', f"W/{tag}", tag.strip('"'), f'"{"0" * 32}"', ","):
+        status, _, why = api.request(method, "/policy", body, {**mine, "If-Match": other})
+        assert status == 412 and "read it again" in why and api.request("GET", "/policy")[2] == text, (other, why)
+    assert api.status(method, "/policy", body, headers={**mine, "If-Match": f'"y", {tag}'}) == 200
+    assert api.request("GET", "/policy")[1]["ETag"] != tag
+    assert api.status(method, "/policy", body, headers={**mine, "If-Match": tag}) == 412
+    assert api.status(method, "/policy", body) == 200 == api.status(method, "/policy", body, headers={**mine, "If-Match": "*"})
+
+
 # ---- /metrics ----
 
 SAMPLE = re.compile(r'^(weir_[a-z0-9_]+)(?:\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\"n])*",?)*)\})? (\d+)$')
