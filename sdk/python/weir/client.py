@@ -297,9 +297,14 @@ class _Guarded:
         return cast(ReviewTask, self._json(self.review, tail=str(int(task))))
 
     @_operation("acceptReview", "POST", "/review/{id}/accept", "ReviewTask")
-    def accept_review(self, task: int, who: Optional[str] = None, *, lasts: Optional[str] = None) -> ReviewTask:
-        """Add the task's rule to the policy in force; lasts: how long, "10m"; None: for good."""
-        body = None if lasts is None else {"for": lasts}
+    def accept_review(self, task: int, who: Optional[str] = None, *, lasts: Optional[str] = None,
+                      rule: Optional[Mapping[str, Any]] = None) -> ReviewTask:
+        """Add the task's rule to the policy in force; lasts: how long, "10m"; None: for good.
+
+        rule: the task's `rule` as it was shown. Where the task is about another one by now, ApiError 409, and nothing changes;
+        without it the one of now is added.
+        """
+        body = {name: value for name, value in (("for", lasts), ("rule", rule)) if value is not None} or None
         return cast(ReviewTask, self._json(self.accept_review, body, {"who": who}, str(int(task))))
 
     @_operation("dismissReview", "POST", "/review/{id}/dismiss", "ReviewTask")

@@ -141,10 +141,14 @@ export class GuardedClient {
 		return this.json("GET", `/review/${Number(id)}`);
 	}
 
-	/** Add the task's rule to the policy in force; for: how long ("10m"). */
-	acceptReview(id: number, asked: { who?: string; for?: string } = {}): Promise<schema.ReviewTask> {
-		const { who, ...rest } = asked;
-		return this.json("POST", `/review/${Number(id)}/accept`, rest.for === undefined ? undefined : rest, { who });
+	/**
+	 * Add the task's rule to the policy in force; for: how long ("10m"). rule: the task's `rule` as it was shown. Where the
+	 * task is about another one by now, ApiError 409, and nothing changes; without it the one of now is added.
+	 */
+	acceptReview(id: number, asked: { who?: string; for?: string; rule?: object | null } = {}): Promise<schema.ReviewTask> {
+		const { who, for: length, rule } = asked;
+		const body = { ...(length !== undefined && { for: length }), ...(rule && { rule }) };
+		return this.json("POST", `/review/${Number(id)}/accept`, Object.keys(body).length ? body : undefined, { who });
 	}
 
 	/** Leave the policy as it is. */

@@ -105,6 +105,9 @@ def life(client, pod, site, denied):
     assert [task["destination"] for task in holds(box.reviews(), "ReviewTasks")["tasks"]] == [denied.name]
     task = box.reviews()["tasks"][0]["id"]
     assert holds(box.review(task), "ReviewTask")["diff"] is not None
+    with pytest.raises(weir.ApiError) as caught:  # it was about another one when it was shown
+        box.accept_review(task, lasts="10m", rule={"action": "allow", "target": "shown.test"})
+    assert caught.value.http_status == 409 and [t["id"] for t in box.reviews()["tasks"]] == [task]
     assert holds(box.dismiss_review(task, who="me"), "ReviewTask")["who"] == "me"
     assert client.reviews(state="open")["tasks"] == []
     assert client.detach("one") == {"status": "ok"} and client.sandboxes() == []

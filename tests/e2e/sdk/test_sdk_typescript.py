@@ -51,6 +51,28 @@ def test_the_types_are_those_of_the_schemas():
     assert made == (SDK / "src/schema.ts").read_text(encoding="utf-8"), "python3 sdk/typescript/schema.py > sdk/typescript/src/schema.ts"
 
 
+def test_who_accepts_says_how_long_and_which_rule_was_shown(node):
+    said = node("""
+import { createServer } from "node:http";
+const server = createServer(async (request, answer) => {
+    let body = "";
+    for await (const part of request) body += part;
+    say(request.url, body);
+    answer.end("{}");
+}).listen(0, "127.0.0.1", async () => {
+    const client = new Client(`http://127.0.0.1:${server.address().port}`), rule = { action: "allow", target: "a.test" };
+    for (const asked of [undefined, { who: "me" }, { for: "10m" }, { rule }, { who: "me", for: "10m", rule }, { rule: null }])
+        await client.acceptReview(7, asked);
+    server.close();
+    server.closeAllConnections();
+});
+""")
+    rule = {"action": "allow", "target": "a.test"}
+    assert [(url, json.loads(body or "null")) for url, body in said] == [
+        ("/review/7/accept", None), ("/review/7/accept?who=me", None), ("/review/7/accept", {"for": "10m"}),
+        ("/review/7/accept", {"rule": rule}), ("/review/7/accept?who=me", {"for": "10m", "rule": rule}), ("/review/7/accept", None)]
+
+
 def test_each_operation_has_a_method():
     source = (SDK / "src/client.ts").read_text(encoding="utf-8")
     asked = {(method, re.sub(r"\$\{[^}]*\}", "{}", path))
