@@ -115,16 +115,6 @@ static int open_sockets(const struct own_proc *proc, struct sandbox_fds *fds,
 	return 0;
 }
 
-static int hand_over_sockets(const struct sandbox_fds *s, int route)
-{
-	struct ipc_message m = { .type = IPC_SOCKETS };
-	struct ipc_fds fds;
-
-	ipc_fds_init(&fds, s);
-	fds.fd[IPC_FD_ROUTE] = route;
-	return ipc_send_fds(CHILD_FD, &m, &fds);
-}
-
 static void say(uint32_t type, const char *text)
 {
 	struct ipc_message m = { .type = type };
@@ -204,7 +194,9 @@ static void serve_inside(const struct launch_probe *probe, const struct own_proc
 			 int test)
 {
 	const pid_t parent = getpid();
+	struct ipc_message m = { .type = IPC_SOCKETS };
 	struct sandbox_fds fds;
+	struct ipc_fds sent;
 	struct err err = { 0 };
 	bool is_strict = false;
 	int route = -1, r;
@@ -213,7 +205,9 @@ static void serve_inside(const struct launch_probe *probe, const struct own_proc
 		say(IPC_FAILED, err.text);
 		return;
 	}
-	r = hand_over_sockets(&fds, route);
+	ipc_fds_init(&sent, &fds);
+	sent.fd[IPC_FD_ROUTE] = route;
+	r = ipc_send_fds(CHILD_FD, &m, &sent);
 	/* The daemon closes its copies. */
 	sandbox_fds_done(&fds);
 	close(route);
@@ -267,24 +261,12 @@ void inside_child(const struct spawner_order *ignored)
 
 /* ---- in the daemon ---- */
 
-static int take_sockets(struct daemon_sandbox *d, const struct ipc_message *m, int *fds,
-			size_t count)
-{
-	struct ipc_fds all;
-	int r;
-
-	ipc_fds_init(&all, NULL);
-	r = ipc_take_fds(m, fds, count, &all);
-	memcpy(d->fds.fd, all.fd, sizeof(d->fds.fd));
-	d->route_fd = all.fd[IPC_FD_ROUTE];
-	return r;
-}
-
 static int wait_for_sockets(struct daemon_sandbox *d, struct err *err)
 {
 	const int inside = d->daemon->inside;
 	struct pollfd wait = { .fd = inside, .events = POLLIN };
 	int fds[SANDBOX_FD_COUNT + 1];
+	struct ipc_fds all;
 	struct ipc_message m;
 	size_t count = 0;
 	int r;
@@ -295,7 +277,10 @@ static int wait_for_sockets(struct daemon_sandbox *d, struct err *err)
 	if (r < 0)
 		return err_sys(err, r, "cannot hear the process in the namespace");
 	if (m.type == IPC_SOCKETS) {
-		r = take_sockets(d, &m, fds, count);
+		ipc_fds_init(&all, NULL);
+		r = ipc_take_fds(&m, fds, count, &all);
+		memcpy(d->fds.fd, all.fd, sizeof(d->fds.fd));
+		d->route_fd = all.fd[IPC_FD_ROUTE];
 		return r < 0 ? err_set(err, r, "the namespace's sockets are malformed")
 			     : 0;
 	}
@@ -390,12 +375,6 @@ static int order_inside(struct daemon_sandbox *d, int ns, int test, struct err *
 		     : wait_for_sockets(d, err);
 }
 
-/* Something may have ended the child that waits. */
-static bool has_ended(int r)
-{
-	return r == -EPIPE || r == -ECONNRESET;
-}
-
 int netns_child_open(struct daemon_sandbox *d, int ns, struct err *err)
 {
 	struct daemon *w = d->daemon;
@@ -406,7 +385,8 @@ int netns_child_open(struct daemon_sandbox *d, int ns, struct err *err)
 	if (d->probe.allowed_name[0] && process_pair(&d->from_child.fd, &test, err) < 0)
 		return err->code;
 	r = order_inside(d, ns, test, &ended);
-	if (has_ended(r)) {
+	/* Something may have ended the child that waits. */
+	if (r == -EPIPE || r == -ECONNRESET) {
 		fd_close(&w->inside);
 		r = start_inside(w, err);
 		if (r == 0)

@@ -119,13 +119,6 @@ static int put(struct sandbox *s, const struct next *n, const struct filter_stat
 		       : filter_replace(&s->filter, n->rules, state, err);
 }
 
-/* In a namespace that is ours the relay knows which of its flows go on. */
-static bool has_draining(const struct sandbox *s)
-{
-	return s->shared || s->host || s->owned_params.direct_udp ||
-	       s->owned_params.direct_tcp;
-}
-
 /* Into the kernel with it: all of it or nothing. */
 static int load(struct sandbox *s, struct next *n, int64_t now_ms, struct arena *arena,
 		struct err *err)
@@ -139,7 +132,9 @@ static int load(struct sandbox *s, struct next *n, int64_t now_ms, struct arena 
 		return err_set(err, r, "out of memory");
 	state.learned = n->learned.learned;
 	state.learned_count = n->learned.learned_count;
-	if (has_draining(s)) {
+	/* In a namespace that is ours the relay knows which of its flows go on. */
+	if (s->shared || s->host || s->owned_params.direct_udp ||
+	    s->owned_params.direct_tcp) {
 		state.draining = n->learned.draining;
 		state.draining_count = n->learned.draining_count;
 	}

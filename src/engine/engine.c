@@ -82,17 +82,6 @@ static bool is_complete(const struct engine_sandbox *g)
 	       (g->route_fd >= 0) == (g->kind == ATTACH_NETNS);
 }
 
-/* A restored sandbox has had its descriptors before. New ones get the lowest numbers that
- * are free, and those of the plan and the snapshot are free again soon. */
-static bool has_room(const struct engine *e, const struct ipc_attach *a,
-		     const struct ipc_fds *fds)
-{
-	for (size_t i = 0; i < IPC_FD_COUNT; i++)
-		if (fds->fd[i] >= e->fds_max && !a->restarted)
-			return false;
-	return true;
-}
-
 /* @g becomes what @a and @fds say; what it keeps of @fds is -1 then. */
 static int open_sandbox(const struct engine *e, struct engine_sandbox *g,
 			const struct ipc_attach *a, struct ipc_fds *fds, struct err *err)
@@ -103,10 +92,14 @@ static int open_sandbox(const struct engine *e, struct engine_sandbox *g,
 	struct sandbox *s = &g->sandbox;
 	int r;
 
-	if (!has_room(e, a, fds))
-		return err_set(err, -EMFILE,
-			       "the engine has too few descriptors for another sandbox "
-			       "(RLIMIT_NOFILE)");
+	/* A restored sandbox has had its descriptors before. New ones get the lowest
+	 * numbers that are free, and those of the plan and the snapshot are free again
+	 * soon. */
+	for (size_t i = 0; i < IPC_FD_COUNT && !a->restarted; i++)
+		if (fds->fd[i] >= e->fds_max)
+			return err_set(err, -EMFILE,
+				       "the engine has too few descriptors for another "
+				       "sandbox (RLIMIT_NOFILE)");
 	g->observer = a->kind == ATTACH_OWNED ? &engine_run_observer
 					      : &engine_control_observer;
 	g->enforce = c->enforce;
@@ -277,20 +270,15 @@ static int remove_rules(struct engine *e, struct engine_sandbox *g, struct err *
 	return r;
 }
 
-/* The host's table still has a sandbox of that id, which no engine serves any more. */
-static bool is_forgotten(const struct engine *e, const struct ipc_message *m)
-{
-	return e->core.host && !m->attach.forget && m->sandbox <= IPC_SANDBOXES_MAX &&
-	       filter_host_is_forgotten(e->core.host->table, (uint16_t)m->sandbox);
-}
-
 static void on_detach(struct engine *e, const struct ipc_message *m)
 {
 	struct ipc_message answer = { .type = IPC_DETACHED, .sandbox = m->sandbox };
 	struct engine_sandbox *g = engine_core_find(&e->core, m->sandbox);
 	struct err err = { 0 };
 
-	if (!g && is_forgotten(e, m)) {
+	/* The host's table may have a sandbox of that id, which no engine serves. */
+	if (!g && e->core.host && !m->attach.forget && m->sandbox <= IPC_SANDBOXES_MAX &&
+	    filter_host_is_forgotten(e->core.host->table, (uint16_t)m->sandbox)) {
 		(void)!filter_host_remove(e->core.host->table, (uint16_t)m->sandbox,
 					  &err);
 	} else if (!g || g == e->only) {

@@ -22,19 +22,6 @@ enum confinement {
 #define HARDEN_BY BY_ALL
 #endif
 
-/* No file at all. */
-static int enter_landlock(char *ret_missing)
-{
-	int r = landlock_enter(NULL, 0);
-
-	if (r != -EOPNOTSUPP)
-		return r;
-	snprintf(ret_missing, ERR_TEXT_SIZE,
-		 "this kernel has no Landlock: the engine's file access is cut by "
-		 "seccomp alone");
-	return 0;
-}
-
 int harden_limits(struct err *err)
 {
 	struct rlimit files;
@@ -56,9 +43,15 @@ int harden_engine(uint64_t keep, char *ret_missing, struct err *err)
 	ret_missing[0] = '\0';
 	r = HARDEN_BY & BY_CAPABILITIES ? confine_rights(keep, err) : confine_self(err);
 	if (r == 0 && (HARDEN_BY & BY_LANDLOCK) != 0) {
-		r = enter_landlock(ret_missing);
-		if (r < 0)
+		r = landlock_enter(NULL, 0); /* no file at all */
+		if (r == -EOPNOTSUPP) {
+			r = 0;
+			snprintf(ret_missing, ERR_TEXT_SIZE,
+				 "this kernel has no Landlock: the engine's file access "
+				 "is cut by seccomp alone");
+		} else if (r < 0) {
 			err_sys(err, r, "cannot confine by Landlock");
+		}
 	}
 	if (r == 0 && (HARDEN_BY & BY_SECCOMP) != 0) {
 		r = confine_calls(CONFINE_ENGINE, err);

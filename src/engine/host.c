@@ -315,18 +315,6 @@ static int load_table(struct engine_host *h, struct err *err)
 	return r;
 }
 
-/* Nothing can be learned before the table is there. */
-static void pin_all(struct engine_host *h)
-{
-	for (size_t i = 0; i < h->core->slots; i++) {
-		struct engine_sandbox *g = h->core->sandboxes[i];
-
-		/* Without memory for it names are closed. */
-		if (g && g->kind == ATTACH_HOST)
-			(void)!engine_sandbox_pin(g);
-	}
-}
-
 int engine_host_load(struct engine_host *h, struct err *err)
 {
 	bool first = !h->is_wanted;
@@ -339,8 +327,14 @@ int engine_host_load(struct engine_host *h, struct err *err)
 	 * then. */
 	s = h->is_served ? 0 : share(h);
 	h->is_served = s == 0;
-	if (first)
-		pin_all(h);
+	/* Nothing can be learned before the table is there. */
+	for (size_t i = 0; first && i < h->core->slots; i++) {
+		struct engine_sandbox *g = h->core->sandboxes[i];
+
+		/* Without memory for it names are closed. */
+		if (g && g->kind == ATTACH_HOST)
+			(void)!engine_sandbox_pin(g);
+	}
 	if (s < 0 && r == 0)
 		return err_sys(err, s, "cannot serve the host's sockets");
 	return r;

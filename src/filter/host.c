@@ -68,13 +68,6 @@ static void host_stale_free(struct host_stale *l)
 
 /* ---- plans ---- */
 
-static bool plan_is(const struct host_plan *p, const struct plan *plan, bool relay)
-{
-	return p->relay == relay && plan_same_state(&p->plan, plan) &&
-	       p->plan.size == plan->size &&
-	       memcmp(p->plan.bytes, plan->bytes, plan->size) == 0;
-}
-
 static struct host_plan *plan_copy(const struct plan *plan, bool relay, uint16_t number)
 {
 	struct host_plan *p = calloc(1, sizeof(*p));
@@ -121,7 +114,9 @@ static int host_plan_digest(struct filter_host *h, const struct plan *plan, bool
 	int r;
 
 	for (const struct host_plan *p = h->plans; p; p = p->next)
-		if (plan_is(p, plan, relay)) {
+		if (p->relay == relay && plan_same_state(&p->plan, plan) &&
+		    p->plan.size == plan->size &&
+		    memcmp(p->plan.bytes, plan->bytes, plan->size) == 0) {
 			*ret = p->digest;
 			return 0;
 		}
@@ -216,17 +211,6 @@ static struct host_member *host_find_member(const struct filter_host *h,
 		     m->who.uid != who->uid))
 		m = m->next;
 	return m;
-}
-
-static void member_link(struct filter_host *h, struct host_member *m)
-{
-	struct host_member **bucket = &h->by_who[bucket_of(h, &m->who)];
-
-	m->next = *bucket;
-	*bucket = m;
-	h->members[m->id] = m;
-	h->count++;
-	h->left_over += m->left_over;
 }
 
 static void member_unlink(struct filter_host *h, struct host_member *m)
@@ -355,14 +339,19 @@ static void leave_stale(struct filter_host *h, struct host_member *m, uint32_t m
 static void settle_new(const struct change *k)
 {
 	struct filter_host *h = k->host;
+	struct host_member *m = k->new, **bucket = &h->by_who[bucket_of(h, &m->who)];
 
-	clear_stale(h, host_mark(k->new));
-	h->level_users[host_level_of(&k->new->who)]++;
+	clear_stale(h, host_mark(m));
+	h->level_users[host_level_of(&m->who)]++;
 	k->plan->users++;
 	if (!k->plan->in_kernel)
 		host_plan_link(h, k->plan);
-	h->newest[k->new->id] = k->plan->serial;
-	member_link(h, k->new);
+	h->newest[m->id] = k->plan->serial;
+	m->next = *bucket;
+	*bucket = m;
+	h->members[m->id] = m;
+	h->count++;
+	h->left_over += m->left_over;
 }
 
 static void settle_old(const struct change *k)

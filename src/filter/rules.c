@@ -254,18 +254,6 @@ void ruleset_build_dns(struct builder *b)
 	stmt_refuse(b);
 }
 
-static void nat_dns(struct builder *b, struct filter_chain *c)
-{
-	for (size_t p = 0; p < PROTOCOLS; p++) {
-		stmt_rule(b, c);
-		stmt_port(b, ruleset_protocols[p], FILTER_DNS_PORT);
-		if (b->dns_nat)
-			stmt_go(b, FILTER_GOTO, b->dns_nat);
-		else
-			stmt_redirect_dns(b);
-	}
-}
-
 /* ---- what the plan says ---- */
 
 /* @end for what address rules allow over @protocol. */
@@ -888,7 +876,14 @@ static void sinkholes(struct builder *b, struct filter_chain *c)
 
 void ruleset_nat(struct builder *b, struct filter_chain *c)
 {
-	nat_dns(b, c);
+	for (size_t p = 0; p < PROTOCOLS; p++) {
+		stmt_rule(b, c);
+		stmt_port(b, ruleset_protocols[p], FILTER_DNS_PORT);
+		if (b->dns_nat)
+			stmt_go(b, FILTER_GOTO, b->dns_nat);
+		else
+			stmt_redirect_dns(b);
+	}
 	if (!b->relay)
 		return;
 	stmt_rule(b, c);

@@ -459,13 +459,6 @@ static int plan_readonly(struct rootfs *v, const char *given, struct err *err)
 
 /* --- files that run outside later --- */
 
-/* Nothing outside looks into what only sandboxes use, and they write such files there
- * themselves: checkouts, an agent's settings. */
-static bool is_sandboxes_own(const struct launch_spec *spec, const char *path)
-{
-	return text_is_one_of(path, spec->own, spec->own_count);
-}
-
 static int find_startup_files(struct rootfs *v, struct err *err)
 {
 	const size_t tree_count = v->tree_count;
@@ -474,22 +467,13 @@ static int find_startup_files(struct rootfs *v, struct err *err)
 	for (size_t i = v->layer_count; r == 0 && i < tree_count; i++) {
 		const struct tree *t = &v->trees[i];
 
+		/* Nothing outside looks into what only sandboxes use, and they write such
+		 * files there themselves: checkouts, an agent's settings. */
 		if (t->kind == TREE_WRITABLE && S_ISDIR(t->source->st.st_mode) &&
-		    !is_sandboxes_own(v->spec, t->source->name))
+		    !text_is_one_of(t->source->name, v->spec->own, v->spec->own_count))
 			r = startup_files_find(v->spec->startup, t->source, err);
 	}
 	return r;
-}
-
-/* Another name of the same file may lie in a writable directory too. */
-static void warn_of_links(const struct rootfs *v, const struct path *p)
-{
-	if (S_ISREG(p->st.st_mode) && p->st.st_nlink > 1)
-		launch_send_report(
-			v->spec->control_fd, LAUNCH_WARNING, 0,
-			"'%s' has other names (hard links), under which the command may "
-			"be able to change it",
-			p->name);
 }
 
 /* A link is held, and where it leads to as well. */
@@ -498,10 +482,15 @@ static int plan_startup_file(struct rootfs *v, const struct path *p, struct err 
 	struct path *target;
 
 	add_tree(v, p, TREE_READONLY);
-	if (!S_ISLNK(p->st.st_mode)) {
-		warn_of_links(v, p);
+	/* Another name of the same file may lie in a writable directory too. */
+	if (S_ISREG(p->st.st_mode) && p->st.st_nlink > 1)
+		launch_send_report(
+			v->spec->control_fd, LAUNCH_WARNING, 0,
+			"'%s' has other names (hard links), under which the command may "
+			"be able to change it",
+			p->name);
+	if (!S_ISLNK(p->st.st_mode))
 		return 0;
-	}
 	target = &v->paths[v->path_count];
 	if (path_open(p->name, target, NULL) < 0)
 		return 0; /* it leads nowhere */
@@ -757,14 +746,6 @@ static int check_readonly(const struct rootfs *v, const struct tree *t, struct e
 	return 0;
 }
 
-/* When all else stands: its place is masked, or an empty file. */
-static int attach_socket(struct rootfs *v, const struct tree *t, struct err *err)
-{
-	int r = rootfs_attach(v, t->fd, t->path, err);
-
-	return r < 0 ? r : check_place(v, t, err);
-}
-
 int place_build(struct rootfs *v, struct err *err)
 {
 	int r = 0;
@@ -779,7 +760,9 @@ int place_build(struct rootfs *v, struct err *err)
 		if (v->trees[i].kind == TREE_READONLY)
 			r = check_readonly(v, &v->trees[i], err);
 		else if (v->trees[i].kind == TREE_SOCKET)
-			r = attach_socket(v, &v->trees[i], err);
+			/* Its place is masked by now, or an empty file. */
+			r = rootfs_attach(v, v->trees[i].fd, v->trees[i].path, err)
+				    ?: check_place(v, &v->trees[i], err);
 	}
 	return r;
 }

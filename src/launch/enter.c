@@ -87,13 +87,6 @@ static int set_mount(int at, const char *path, unsigned int flags, uint64_t attr
 	return mount_setattr(at, path, flags, &attr, sizeof(attr)) < 0 ? -errno : 0;
 }
 
-/* Of this user namespace, which is the outer one: so that whatever is inside of the next
- * one can make no other. */
-static int limit_user_namespaces(struct err *err)
-{
-	return id_map_write(AT_FDCWD, PROC_SYS "/user/max_user_namespaces", "1", err);
-}
-
 static int protect_proc_sys(struct err *err)
 {
 	const unsigned int flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC;
@@ -117,7 +110,9 @@ static int mount_proc(struct err *err)
 			       errno == EPERM ? ": something is mounted over a part of "
 						"this machine's /proc, as in containers"
 					      : "");
-	r = limit_user_namespaces(err);
+	/* Of this user namespace, which is the outer one: so that whatever is inside of
+	 * the next one can make no other. */
+	r = id_map_write(AT_FDCWD, PROC_SYS "/user/max_user_namespaces", "1", err);
 	if (r == 0)
 		r = protect_proc_sys(err);
 	if (r == 0 && id_map_is_root()) {
@@ -126,16 +121,6 @@ static int mount_proc(struct err *err)
 			return err_sys(err, r, "cannot make /proc read-only");
 	}
 	return r;
-}
-
-/* The old root ends up on top of the new one, and goes with all that is mounted in it. */
-static int change_root(struct err *err)
-{
-	if (chdir(ROOTFS_ROOT) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
-		return err_sys(err, -errno, "cannot make the view the root");
-	if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
-		return err_sys(err, -errno, "cannot leave the host's file system");
-	return 0;
 }
 
 int enter_root(struct err *err)
@@ -149,7 +134,15 @@ int enter_root(struct err *err)
 		if (r < 0)
 			err_sys(err, r, "cannot protect the view's mounts");
 	}
-	return r < 0 ? r : change_root(err);
+	if (r < 0)
+		return r;
+	/* The old root ends up on top of the new one, and goes with all that is mounted
+	 * in it. */
+	if (chdir(ROOTFS_ROOT) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
+		return err_sys(err, -errno, "cannot make the view the root");
+	if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+		return err_sys(err, -errno, "cannot leave the host's file system");
+	return 0;
 }
 
 /* --- the user --- */

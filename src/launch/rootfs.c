@@ -566,16 +566,6 @@ static int open_root(struct rootfs *v, struct err *err)
 	return 0;
 }
 
-/* What we made directories in ourselves is closed for writing at the end. */
-static int close_root(const struct rootfs *v, struct err *err)
-{
-	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };
-
-	if (mount_setattr(v->root_fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
-		return err_sys(err, -errno, "cannot make the view read-only");
-	return 0;
-}
-
 /* --- /dev: harmless nodes, terminals of its own, /dev/shm --- */
 
 #define DEV ROOTFS_ROOT "/dev"
@@ -671,6 +661,8 @@ int rootfs_build(struct rootfs *v, struct err *err)
 		make_dev,   open_root, place_build,
 	};
 
+	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY };
+
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		int r = steps[i](v, err);
 
@@ -681,5 +673,8 @@ int rootfs_build(struct rootfs *v, struct err *err)
 		if (r < 0)
 			return err_context(err, "file system view");
 	}
-	return close_root(v, err);
+	/* What we made directories in ourselves is closed for writing at the end. */
+	if (mount_setattr(v->root_fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+		return err_sys(err, -errno, "cannot make the view read-only");
+	return 0;
 }

@@ -174,19 +174,15 @@ static int confirm(const struct start *s, struct err *err)
 	return s->spec->confirm(s->spec->prepare_data, err);
 }
 
-static int enter_terminal(const struct start *s, struct err *err)
-{
-	return s->spec->terminal_fd <= 0
-		       ? 0
-		       : std_fds_enter_terminal(s->spec->terminal_fd, err);
-}
-
 static int run_child(struct start *s, struct err *err)
 {
-	int r;
+	int r = 0;
 
 	close(s->sync[0]);
-	r = enter_terminal(s, err) ?: std_fds_protect(s->machine->root, err);
+	if (s->spec->terminal_fd > 0)
+		r = std_fds_enter_terminal(s->spec->terminal_fd, err);
+	if (r == 0)
+		r = std_fds_protect(s->machine->root, err);
 	if (r == 0 && process_forbid_cores() < 0)
 		r = err_sys(err, -errno, "cannot forbid cores");
 	if (r == 0)
@@ -229,14 +225,6 @@ static _Noreturn void end_failed(const struct start *s, const struct err *err)
 	_exit(RUN_STATUS_FAILED);
 }
 
-static _Noreturn void child_main(struct start *s)
-{
-	struct err err = { 0 };
-
-	run_child(s, &err);
-	end_failed(s, &err);
-}
-
 /* --- the builder of the view --- */
 
 /* Into the launch child's namespaces, all but that of process ids, which takes effect in
@@ -263,16 +251,6 @@ static int run_builder(struct start *s, struct err *err)
 	if (r == 0 && !s->machine->root)
 		r = rootfs_open_trees(&s->view, -1, err);
 	return r < 0 ? r : rootfs_build(&s->view, err);
-}
-
-static _Noreturn void builder_main(struct start *s)
-{
-	struct err err = { 0 };
-
-	if (run_builder(s, &err) < 0)
-		end_failed(s, &err);
-	give_sign(s->sync[0], HAS_VIEW);
-	_exit(0);
 }
 
 /* --- control --- */
@@ -359,8 +337,12 @@ static int start_builder(struct start *s, struct err *err)
 	if (recv(s->sync[0], &ready, sizeof(ready), 0) != sizeof(ready))
 		return 0;
 	builder = clone_child(0);
-	if (builder == 0)
-		builder_main(s);
+	if (builder == 0) {
+		if (run_builder(s, err) < 0)
+			end_failed(s, err);
+		give_sign(s->sync[0], HAS_VIEW);
+		_exit(0);
+	}
 	if (builder < 0)
 		return enter_explain(builder, err);
 	*s->spec->builder = builder;
@@ -397,8 +379,10 @@ static pid_t start_child(struct start *s, struct err *err)
 	pid_t child = clone_child(enter_namespaces());
 	int r;
 
-	if (child == 0)
-		child_main(s);
+	if (child == 0) {
+		run_child(s, err);
+		end_failed(s, err);
+	}
 	fd_close(&s->sync[1]);
 	if (child < 0)
 		return enter_explain(child, err);

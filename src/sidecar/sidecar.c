@@ -166,20 +166,9 @@ static const char request[] = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 			      "Connection: close\r\n\r\n";
 static const char healthy[] = "HTTP/1.1 200 ";
 
-/* Both directions, and the connecting, each. */
-static int set_timeout(int fd)
-{
-	const struct timeval wait = { .tv_sec = HEALTHY_WAIT_MS / 1000 };
-
-	return setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait)) < 0 ||
-			       setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait,
-					  sizeof(wait)) < 0
-		       ? -errno
-		       : 0;
-}
-
 static int healthy_ask(const struct sidecar_spec *spec, struct err *err)
 {
+	const struct timeval wait = { .tv_sec = HEALTHY_WAIT_MS / 1000 };
 	struct endpoint e = spec->http;
 	struct sockaddr_storage sa;
 	char answer[sizeof(healthy) - 1];
@@ -191,7 +180,9 @@ static int healthy_ask(const struct sidecar_spec *spec, struct err *err)
 		e.addr = addr_v4(127, 0, 0, 1);
 	size = endpoint_to_sockaddr(&e, &sa);
 	fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0 || set_timeout(fd) < 0)
+	/* Both directions, and the connecting, each. */
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait)) < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)) < 0)
 		return err_sys(err, -errno, "cannot open a socket");
 	if (connect(fd, (const struct sockaddr *)&sa, size) < 0)
 		return err_sys(err, -errno, "cannot reach the sidecar");
@@ -385,15 +376,6 @@ static void on_input(struct loop_source *source, uint32_t events)
 		(void)!kill(getpid(), SIGTERM);
 }
 
-static int watch_input(struct supervisor *k, struct loop_source *input, struct err *err)
-{
-	int r = loop_add(k->loop, input, EPOLLIN);
-
-	return r < 0 ? err_sys(err, r,
-			       "--end-with-stdin: standard input has no other end")
-		     : 0;
-}
-
 static int start(struct supervisor *k, struct loop_source *input, struct err *err)
 {
 	int r = supervisor_prepare(k, err);
@@ -418,9 +400,12 @@ static int start(struct supervisor *k, struct loop_source *input, struct err *er
 		r = supervisor_listen(&k->fds, err);
 	if (r == 0)
 		child_hear(&k->engine);
-	if (r == 0 && k->spec->end_with_stdin)
-		r = watch_input(k, input, err);
-	return r;
+	if (r < 0 || !k->spec->end_with_stdin)
+		return r;
+	r = loop_add(k->loop, input, EPOLLIN);
+	return r < 0 ? err_sys(err, r,
+			       "--end-with-stdin: standard input has no other end")
+		     : 0;
 }
 
 int sidecar_run(struct sidecar_spec *spec)

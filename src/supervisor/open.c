@@ -158,20 +158,10 @@ static int first_document(const struct sidecar_spec *spec, struct arena *arena,
 	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
-/* Control uses them; here it is only seen to that it can. */
-static int check_names(const struct sidecar_policy_context *c, struct err *err)
-{
-	struct always_names *names = NULL;
-	int r = always_names_parse(c->always[ALWAYS_LOG_SKIP], c->paths[ALWAYS_LOG_SKIP],
-				   &names, err);
-
-	always_names_free(names);
-	return r;
-}
-
 static int read_always(const struct sidecar_spec *spec, struct arena *arena,
 		       struct sidecar_policy_context *c, struct err *err)
 {
+	struct always_names *names = NULL;
 	struct always always;
 	int r = always_open(&always, spec->always_dir);
 
@@ -180,7 +170,12 @@ static int read_always(const struct sidecar_spec *spec, struct arena *arena,
 	for (size_t i = 0; r == 0 && i < ALWAYS_COUNT; i++)
 		c->paths[i] = arena_text(arena, text_of(always.paths[i]));
 	always_done(&always);
-	return r < 0 ? r : check_names(c, err);
+	/* Control uses them; here it is only seen to that it can. */
+	if (r == 0)
+		r = always_names_parse(c->always[ALWAYS_LOG_SKIP],
+				       c->paths[ALWAYS_LOG_SKIP], &names, err);
+	always_names_free(names);
+	return r;
 }
 
 /* Plan and text into memfds. */
@@ -236,16 +231,6 @@ static int compile_kept(struct sidecar_policy_context *c, const struct document 
 	return r;
 }
 
-/* Faults are told with the place where they are. */
-static int compile_first(struct sidecar_policy_context *c, const struct document *d,
-			 uint8_t **ret_plan, size_t *ret_size, struct err *err)
-{
-	CLEAN(mem) uint8_t *checked = NULL;
-	int r = sidecar_policy_build(c, d, print_fault, NULL, &checked, ret_size, err);
-
-	return r < 0 ? r : compile_kept(c, d, ret_plan, ret_size, err);
-}
-
 static int open_policy(const struct sidecar_spec *spec, struct supervisor_fds *h,
 		       struct err *err)
 {
@@ -256,6 +241,7 @@ static int open_policy(const struct sidecar_spec *spec, struct supervisor_fds *h
 	CLEAN(arena) struct arena arena = { 0 };
 	struct document *d = NULL;
 	struct err told = { 0 };
+	CLEAN(mem) uint8_t *checked = NULL;
 	uint8_t *plan = NULL;
 	size_t size;
 	int r = first_document(spec, &arena, &d, &c.file, err);
@@ -263,7 +249,11 @@ static int open_policy(const struct sidecar_spec *spec, struct supervisor_fds *h
 	if (r == 0)
 		r = read_always(spec, &arena, &c, err);
 	if (r == 0) {
-		r = compile_first(&c, d, &plan, &size, &told);
+		/* Faults are told with the place where they are. */
+		r = sidecar_policy_build(&c, d, print_fault, NULL, &checked, &size,
+					 &told);
+		if (r == 0)
+			r = compile_kept(&c, d, &plan, &size, &told);
 		if (r < 0)
 			err_set(err, r, "%s", told.text);
 	}

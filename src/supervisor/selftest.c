@@ -87,15 +87,6 @@ static int hear(const struct question *q, int timeout_ms, struct dns_answer *ret
 	return ret->kind < DNS_ANSWER_FAILED ? -EBADMSG : 0;
 }
 
-static int look_up(const char *name, int timeout_ms, struct dns_answer *ret)
-{
-	struct question q = question_begin(name);
-	int r = hear(&q, timeout_ms, ret);
-
-	fd_close(&q.fd);
-	return r;
-}
-
 /* Open a TCP connection. Return: the socket, or -errno; -ETIMEDOUT after the time. */
 static int dial(const struct endpoint *to, int timeout_ms)
 {
@@ -196,12 +187,6 @@ static bool test_denied_name(const struct launch_probe *probe, const struct ques
 	return false;
 }
 
-static bool is_refusal(int code)
-{
-	return code == -ECONNREFUSED || code == -EPERM || code == -EACCES ||
-	       code == -EHOSTUNREACH || code == -ENETUNREACH;
-}
-
 static bool test_denied_address(const struct launch_probe *probe, char *why, size_t size)
 {
 	char text[ENDPOINT_TEXT_SIZE];
@@ -210,7 +195,8 @@ static bool test_denied_address(const struct launch_probe *probe, char *why, siz
 	if (probe->denied.addr.family == ADDR_NONE)
 		return true;
 	s = dial(&probe->denied, REFUSAL_TIMEOUT_MS);
-	if (is_refusal(s))
+	if (s == -ECONNREFUSED || s == -EPERM || s == -EACCES || s == -EHOSTUNREACH ||
+	    s == -ENETUNREACH)
 		return true;
 	endpoint_format(&probe->denied, text);
 	if (s >= 0) {
@@ -225,28 +211,25 @@ static bool test_denied_address(const struct launch_probe *probe, char *why, siz
 	return false;
 }
 
-static const char *why_no_address(int r, const struct dns_answer *answer)
-{
-	if (r < 0)
-		return strerror(-r);
-	if (answer->rcode == DNS_SERVFAIL)
-		return "no name server has answered";
-	return "the name server knows none";
-}
-
 static bool find_first(const struct launch_probe *probe, struct endpoint *ret, char *why,
 		       size_t size)
 {
 	struct dns_answer answer;
+	struct question q;
 	int r;
 
 	*ret = probe->first;
 	if (ret->addr.family != ADDR_NONE)
 		return true;
-	r = look_up(probe->first_name, FIRST_TIMEOUT_MS, &answer);
+	q = question_begin(probe->first_name);
+	r = hear(&q, FIRST_TIMEOUT_MS, &answer);
+	fd_close(&q.fd);
 	if (r < 0 || answer.addr_count == 0) {
 		snprintf(why, size, "the allowed host '%s' has no address: %s",
-			 probe->first_name, why_no_address(r, &answer));
+			 probe->first_name,
+			 r < 0				? strerror(-r)
+			 : answer.rcode == DNS_SERVFAIL ? "no name server has answered"
+							: "the name server knows none");
 		return false;
 	}
 	ret->addr = answer.addrs[0].addr;

@@ -31,13 +31,6 @@ static void (*const tasks[SPAWNER_TASK_COUNT])(const struct spawner_order *o) = 
 
 /* -- in the spawner and its children ------------------------------------------------- */
 
-static void run_child(const struct spawner_order *o, const int *fds, size_t count)
-{
-	if (o->task < SPAWNER_TASK_COUNT && tasks[o->task] &&
-	    process_place_fds(fds, count, SPAWNER_FD_FIRST, O_CLOEXEC) == 0)
-		tasks[o->task](o);
-}
-
 /* Moved there later, it would wait for all processors to have seen it. Return: as fork();
  * -ENOSYS: the kernel, or what it is asked through, can't. */
 static pid_t fork_into(int cgroup)
@@ -72,7 +65,9 @@ static struct spawner_child carry_out(const struct spawner_order *o, const int *
 	if (made.pid == -ENOSYS)
 		made.pid = process_fork(NULL);
 	if (made.pid == 0) {
-		run_child(o, fds, passed);
+		if (o->task < SPAWNER_TASK_COUNT && tasks[o->task] &&
+		    process_place_fds(fds, passed, SPAWNER_FD_FIRST, O_CLOEXEC) == 0)
+			tasks[o->task](o);
 		_exit(0);
 	}
 	return made;

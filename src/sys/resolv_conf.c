@@ -49,15 +49,6 @@ static bool read_keyword(struct text line, const char *keyword, struct text *ret
 	return true;
 }
 
-/* Return: whether the line names a server that can be asked. */
-static bool read_server_line(struct text line, struct endpoint *ret)
-{
-	if (!read_keyword(line, "nameserver", &line))
-		return false;
-	*ret = (struct endpoint){ .port = DNS_PORT };
-	return addr_parse(line.ptr, line.len, &ret->addr) && is_usable(ret);
-}
-
 static int each_line(const char *path, void (*on_line)(void *data, struct text line),
 		     void *data, struct err *err)
 {
@@ -84,9 +75,10 @@ struct server_reader {
 static void on_server_line(void *data, struct text line)
 {
 	const struct server_reader *r = data;
-	struct endpoint server;
+	struct endpoint server = { .port = DNS_PORT };
 
-	if (read_server_line(line, &server))
+	if (read_keyword(line, "nameserver", &line) &&
+	    addr_parse(line.ptr, line.len, &server.addr) && is_usable(&server))
 		r->on_server(r->data, &server);
 }
 

@@ -130,14 +130,6 @@ static pid_t start_command(char **argv, uint64_t ignored)
 
 /* --- beside the command --- */
 
-static void report_change(int status)
-{
-	if (WIFSTOPPED(status))
-		init_report(LAUNCH_STOPPED, WSTOPSIG(status), "");
-	else if (WIFCONTINUED(status))
-		init_report(LAUNCH_CONTINUED, 0, "");
-}
-
 /* Reap whatever changed state. Leaves when the command ended. */
 static void reap(pid_t command)
 {
@@ -147,12 +139,15 @@ static void reap(pid_t command)
 	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
 		if (pid != command)
 			continue;
-		if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
-			report_change(status);
-			continue;
+		if (WIFSTOPPED(status)) {
+			init_report(LAUNCH_STOPPED, WSTOPSIG(status), "");
+		} else if (WIFCONTINUED(status)) {
+			init_report(LAUNCH_CONTINUED, 0, "");
+		} else {
+			init_report(LAUNCH_EXITED, status, "");
+			_exit(WIFEXITED(status) ? WEXITSTATUS(status)
+						: 128 + WTERMSIG(status));
 		}
-		init_report(LAUNCH_EXITED, status, "");
-		_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 	}
 }
 
