@@ -23,6 +23,22 @@
 		max_a_ > max_b_ ? max_a_ : max_b_;                                       \
 	})
 
+/* Make room for one more behind the @count of @items, which have room for @capacity.
+ * Return: whether there is; else nothing has changed. */
+#define ARRAY_GROW(items, count, capacity)                                               \
+	({                                                                               \
+		const size_t grown_ = 2 * (capacity) + 16;                               \
+		typeof(items) more_ =                                                    \
+			(count) < (capacity)                                             \
+				? (items)                                                \
+				: reallocarray((items), grown_, sizeof(*(items)));       \
+		if (more_ && (count) == (capacity)) {                                    \
+			(items) = more_;                                                 \
+			(capacity) = grown_;                                             \
+		}                                                                        \
+		more_ != NULL;                                                           \
+	})
+
 /* The struct that holds @member at @ptr. */
 #define CONTAINER_OF(ptr, type, member)                                                  \
 	((type *)(void *)((char *)(ptr)-offsetof(type, member)))

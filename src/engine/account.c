@@ -35,19 +35,10 @@ static void on_count(void *data, const struct filter_count *c)
 {
 	struct account_counts *k = data;
 
-	if (k->count == k->capacity) {
-		size_t capacity = MAX(k->capacity * 2, (size_t)64);
-		struct filter_count *grown =
-			reallocarray(k->items, capacity, sizeof(*grown));
-
-		if (!grown) {
-			k->is_incomplete = true;
-			return;
-		}
-		k->items = grown;
-		k->capacity = capacity;
-	}
-	k->items[k->count++] = *c;
+	if (ARRAY_GROW(k->items, k->count, k->capacity))
+		k->items[k->count++] = *c;
+	else
+		k->is_incomplete = true;
 }
 
 /* Both families. What was read before a failure counts: the kernel has begun at 0 again,

@@ -204,19 +204,13 @@ struct interval_end {
 static int append_element(void *data, const struct element *e)
 {
 	struct walk *k = data;
-	struct interval_end *at = k->elements;
 
-	if (e->size != filter_key_size(k->set->key) || e->size > sizeof(at->key))
+	if (e->size != filter_key_size(k->set->key) || e->size > sizeof(k->elements->key))
 		return -EBADMSG;
-	if (k->count == k->capacity) {
-		at = reallocarray(at, k->capacity * 2 + 64, sizeof(*at));
-		if (!at)
-			return -ENOMEM;
-		k->elements = at;
-		k->capacity = k->capacity * 2 + 64;
-	}
-	at[k->count] = (struct interval_end){ .end = e->end };
-	memcpy(at[k->count++].key, e->key, e->size);
+	if (!ARRAY_GROW(k->elements, k->count, k->capacity))
+		return -ENOMEM;
+	k->elements[k->count] = (struct interval_end){ .end = e->end };
+	memcpy(k->elements[k->count++].key, e->key, e->size);
 	return 0;
 }
 

@@ -51,15 +51,8 @@ static struct cgroup_at *find_cgroup(const struct list *l, uint64_t id)
 
 static int add(struct list *l, uint64_t id, uint8_t level)
 {
-	if (l->count == l->capacity) {
-		size_t capacity = 2 * l->capacity + 16;
-		struct cgroup_at *at = reallocarray(l->at, capacity, sizeof(*at));
-
-		if (!at)
-			return -ENOMEM;
-		l->at = at;
-		l->capacity = capacity;
-	}
+	if (!ARRAY_GROW(l->at, l->count, l->capacity))
+		return -ENOMEM;
 	l->at[l->count++] = (struct cgroup_at){ id, level };
 	return 0;
 }

@@ -36,15 +36,8 @@ enum {
 
 int cgroup_ids_add(struct cgroup_ids *n, uint64_t number)
 {
-	if (n->count == n->capacity) {
-		size_t capacity = 2 * n->capacity + 64;
-		uint64_t *at = reallocarray(n->at, capacity, sizeof(*at));
-
-		if (!at)
-			return -ENOMEM;
-		n->at = at;
-		n->capacity = capacity;
-	}
+	if (!ARRAY_GROW(n->at, n->count, n->capacity))
+		return -ENOMEM;
 	n->at[n->count++] = number;
 	return 0;
 }
@@ -382,18 +375,11 @@ static bool is_theirs(struct before_search *l, const struct nlmsghdr *h,
 
 static int add_connection(struct before_search *l, const struct inet_diag_msg *m)
 {
-	struct found *at = l->found;
-
 	if (l->count == FLOWS_MAX)
 		return -E2BIG;
-	if (l->count == l->capacity) {
-		at = reallocarray(at, 2 * l->capacity + 64, sizeof(*at));
-		if (!at)
-			return -ENOMEM;
-		l->found = at;
-		l->capacity = 2 * l->capacity + 64;
-	}
-	at[l->count++] = (struct found){
+	if (!ARRAY_GROW(l->found, l->count, l->capacity))
+		return -ENOMEM;
+	l->found[l->count++] = (struct found){
 		.family = m->idiag_family,
 		.id = m->id,
 		.local = nl_diag_end(m->idiag_family, m->id.idiag_src, m->id.idiag_sport),
