@@ -140,7 +140,7 @@ static int read_port(struct guard *g, const json_t *found, struct err *err)
 static int ask_sidecar(const struct guard *g, const char *method, const char *path,
 		       const char *body, struct client_reply *ret, struct err *err)
 {
-	const struct request_place to = { .port = g->port };
+	const struct request_place to = { .at.port = g->port };
 	char header[sizeof(TOKEN_HEADER) + GUARD_RANDOM_SIZE];
 	const struct request q = { method, path, header, text_of(body), ASK_SEC };
 	CLEAN(fd) int fd = -1;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "outputs/request.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <jansson.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,40 +15,38 @@ enum {
 	HEAD_SIZE = 2048,
 };
 
-static int limit_waiting(int fd, int seconds)
-{
-	const struct timeval wait = { .tv_sec = seconds };
-
-	return setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait)) < 0 ||
-			       setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait,
-					  sizeof(wait)) < 0
-		       ? -errno
-		       : 0;
-}
-
 static int dial(const struct request_place *to, int wait_sec, struct err *err)
 {
 	struct sockaddr_un path = { .sun_family = AF_UNIX };
-	struct sockaddr_in port = { .sin_family = AF_INET,
-				    .sin_port = htons(to->port),
-				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	const struct sockaddr *sa = to->socket ? (const struct sockaddr *)&path
-					       : (const struct sockaddr *)&port;
+	const struct timeval wait = { .tv_sec = wait_sec };
+	struct endpoint at = to->at;
+	struct sockaddr_storage sa;
+	char text[ENDPOINT_TEXT_SIZE];
 	CLEAN(fd) int fd = -1;
+	socklen_t size;
 
 	if (to->socket && strlen(to->socket) >= sizeof(path.sun_path))
 		return err_set(err, -EINVAL, "'%.100s' is too long for a socket",
 			       to->socket);
-	if (to->socket)
+	if (at.addr.family == ADDR_NONE)
+		at.addr = addr_v4(127, 0, 0, 1);
+	if (to->socket) {
 		memcpy(path.sun_path, to->socket, strlen(to->socket));
-	fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0 || limit_waiting(fd, wait_sec) < 0)
+		memcpy(&sa, &path, sizeof(path));
+		size = sizeof(path);
+	} else {
+		size = endpoint_to_sockaddr(&at, &sa);
+	}
+	fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	/* Both directions, and the connecting, each. */
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait)) < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)) < 0)
 		return err_sys(err, -errno, "cannot open a socket");
-	if (connect(fd, sa, to->socket ? sizeof(path) : sizeof(port)) == 0)
+	if (connect(fd, (const struct sockaddr *)&sa, size) == 0)
 		return TAKE_FD(fd);
 	if (to->socket)
 		return err_sys(err, -errno, "cannot connect to '%.150s'", to->socket);
-	return err_sys(err, -errno, "cannot connect to port %u of 127.0.0.1", to->port);
+	return err_sys(err, -errno, "cannot connect to %s", endpoint_format(&at, text));
 }
 
 static int send_all(int fd, const char *bytes, size_t size)

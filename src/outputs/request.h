@@ -4,14 +4,13 @@
  * chunks. */
 #pragma once
 
-#include <stdint.h>
-
+#include "base/addr.h"
 #include "base/arena.h"
 #include "base/err.h"
 
 struct request_place {
-	const char *socket; /* a unix socket's path; NULL: the port */
-	uint16_t port;	    /* of 127.0.0.1, TCP */
+	const char *socket; /* a unix socket's path; NULL: the endpoint */
+	struct endpoint at; /* TCP; of 127.0.0.1, where that is no address */
 };
 
 struct request {

@@ -18,7 +18,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <linux/netfilter.h>
@@ -26,9 +25,11 @@
 
 #include "base/err.h"
 #include "base/exit_status.h"
+#include "base/http_status.h"
 #include "base/log.h"
 #include "filter/filter.h"
 #include "filter/message.h"
+#include "outputs/request.h"
 #include "settings/settings.h"
 #include "supervisor/socket_owner.h"
 #include "supervisor/supervisor.h"
@@ -159,41 +160,27 @@ static int host_network_check(struct err *err)
  */
 
 /* GET /healthz at @spec's HTTP address, on loopback where that is every address, in at
- * most HEALTHY_WAIT_MS. Return: 0 when it says 200, else -errno with @err. */
-enum { HEALTHY_WAIT_MS = 2000 };
-
-static const char request[] = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
-			      "Connection: close\r\n\r\n";
-static const char healthy[] = "HTTP/1.1 200 ";
+ * most HEALTHY_WAIT_SEC. Return: 0 when it says 200, else -errno with @err. */
+enum { HEALTHY_WAIT_SEC = 2 };
 
 static int healthy_ask(const struct sidecar_spec *spec, struct err *err)
 {
-	const struct timeval wait = { .tv_sec = HEALTHY_WAIT_MS / 1000 };
-	struct endpoint e = spec->http;
-	struct sockaddr_storage sa;
-	char answer[sizeof(healthy) - 1];
+	const struct request_place to = { .at = spec->http };
+	const struct request q = { .method = "GET",
+				   .path = "/healthz",
+				   .body = text_of(""),
+				   .wait_sec = HEALTHY_WAIT_SEC };
 	CLEAN(fd) int fd = -1;
-	socklen_t size;
-	ssize_t n;
+	unsigned int status;
+	int r = request_send(&to, &q, &fd, err);
 
-	if (e.addr.family == ADDR_NONE)
-		e.addr = addr_v4(127, 0, 0, 1);
-	size = endpoint_to_sockaddr(&e, &sa);
-	fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	/* Both directions, and the connecting, each. */
-	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait)) < 0 ||
-	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)) < 0)
-		return err_sys(err, -errno, "cannot open a socket");
-	if (connect(fd, (const struct sockaddr *)&sa, size) < 0)
-		return err_sys(err, -errno, "cannot reach the sidecar");
-	if (send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL) < 0)
-		return err_sys(err, -errno, "cannot ask the sidecar");
-	n = recv(fd, answer, sizeof(answer), MSG_WAITALL);
-	if (n < 0)
-		return err_sys(err, -errno, "the sidecar does not answer");
-	if (n != sizeof(answer) || memcmp(answer, healthy, sizeof(answer)) != 0)
-		return err_set(err, -EAGAIN, "the sidecar is not healthy");
-	return 0;
+	if (r < 0)
+		return r;
+	r = request_receive_head(fd, &status);
+	if (r < 0)
+		return err_sys(err, r, "the sidecar does not answer");
+	return status == HTTP_OK ? 0
+				 : err_set(err, -EAGAIN, "the sidecar is not healthy");
 }
 
 enum { STAND_MS = 10 * 1000 }; /* for the first ruleset */
