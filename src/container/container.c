@@ -130,17 +130,6 @@ static json_t *describe_app(const struct run *r)
 	return j;
 }
 
-static int create_app(struct run *r, struct err *err)
-{
-	int code = docker_create(&r->engine, r->spec->id, describe_app(r), &r->arena,
-				 &r->app, err);
-
-	if (code == -ENOENT && strstr(err->text, r->spec->image))
-		err_set(err, code, "%s has no image '%.200s': `%s pull` it",
-			r->engine.name, r->spec->image, r->engine.name);
-	return code;
-}
-
 /* As `docker run` has them. */
 static int status_of_start(const struct err *err)
 {
@@ -366,8 +355,12 @@ static int look_again(struct run *r, struct err *err)
 static int make_app(struct run *r, struct err *err)
 {
 	struct err ignored = { 0 };
-	int code = create_app(r, err);
+	int code = docker_create(&r->engine, r->spec->id, describe_app(r), &r->arena,
+				 &r->app, err);
 
+	if (code == -ENOENT && strstr(err->text, r->spec->image))
+		err_set(err, code, "%s has no image '%.200s': `%s pull` it",
+			r->engine.name, r->spec->image, r->engine.name);
 	if (code == 0) {
 		code = remains_check(&r->engine, r->nonce, r->app, err);
 		if (code < 0)

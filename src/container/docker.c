@@ -128,15 +128,6 @@ static int converse(const struct docker *e, const char *method, const char *path
 	return r < 0 ? err_sys(err, r, "%s does not answer as it should", e->name) : 0;
 }
 
-static int judge_status(const struct docker *e, const struct client_reply *reply,
-			struct arena *arena, struct err *err)
-{
-	if (reply->status < HTTP_MULTIPLE)
-		return 0;
-	return err_set(err, reply->status == HTTP_NOT_FOUND ? -ENOENT : -EREMOTEIO,
-		       "%s: %s", e->name, request_reason(reply, "message", arena));
-}
-
 int docker_ask(const struct docker *e, const char *method, const char *path, json_t *body,
 	       json_t **ret, struct err *err)
 {
@@ -149,8 +140,9 @@ int docker_ask(const struct docker *e, const char *method, const char *path, jso
 	if (body && !text)
 		return err_set(err, -ENOMEM, "out of memory");
 	r = converse(e, method, path, text, &arena, &reply, err);
-	if (r == 0)
-		r = judge_status(e, &reply, &arena, err);
+	if (r == 0 && reply.status >= HTTP_MULTIPLE)
+		r = err_set(err, reply.status == HTTP_NOT_FOUND ? -ENOENT : -EREMOTEIO,
+			    "%s: %s", e->name, request_reason(&reply, "message", &arena));
 	if (r < 0 || !ret)
 		return r;
 	*ret = json_loadb(reply.body.ptr, reply.body.len, 0, NULL);

@@ -552,14 +552,6 @@ static bool write_sections(struct dns_writer *d, const struct dns_answer *a,
 	return wire_ok(&d->wire);
 }
 
-/* RFC 6840, section 5.7 and 5.8. A SOA of ours isn't authentic. */
-static bool may_set_ad(const struct dns_query *q, const struct dns_answer *a,
-		       bool all_written)
-{
-	return a->ad && (q->ad || q->dnssec_ok) && a->kind == DNS_ANSWER_RECORDS &&
-	       a->skipped == 0 && all_written;
-}
-
 size_t dns_reply_write(void *buf, size_t size, const struct dns_query *q,
 		       const struct dns_answer *a, const struct dns_reply_form *form,
 		       uint32_t *ret_written)
@@ -580,7 +572,10 @@ size_t dns_reply_write(void *buf, size_t size, const struct dns_query *q,
 		flags.rcode = a->kind == DNS_ANSWER_NXDOMAIN ? DNS_NXDOMAIN : DNS_NOERROR;
 		flags.tc = !write_sections(&d, a, form->keep & all, form->ttl_cap_sec,
 					   &written);
-		flags.ad = may_set_ad(q, a, written == all && !flags.tc);
+		/* RFC 6840, section 5.7 and 5.8. A SOA of ours isn't authentic. */
+		flags.ad = a->ad && (q->ad || q->dnssec_ok) &&
+			   a->kind == DNS_ANSWER_RECORDS && a->skipped == 0 &&
+			   written == all && !flags.tc;
 	}
 	if (flags.tc) {
 		dns_writer_rewind(&d, question_end);

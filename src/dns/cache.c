@@ -115,18 +115,6 @@ static void pack_key(const struct dns_cache *c, const struct dns_cache_key *key,
 
 /* Chunks. */
 
-static uint32_t chunk_take(struct dns_cache *c)
-{
-	uint32_t i = c->chunk_free;
-
-	if (i != 0)
-		c->chunk_free = c->chunks[i].next;
-	else
-		i = c->chunk_fresh++;
-	c->chunks_used++;
-	return i;
-}
-
 /* Return: the first chunk of the string. There have to be enough. */
 static uint32_t string_store(struct dns_cache *c, const uint8_t *bytes, size_t size)
 {
@@ -134,8 +122,13 @@ static uint32_t string_store(struct dns_cache *c, const uint8_t *bytes, size_t s
 	uint32_t *link = &first;
 
 	for (size_t at = 0; at < size; at += CHUNK_DATA) {
-		uint32_t i = chunk_take(c);
+		uint32_t i = c->chunk_free;
 
+		if (i != 0)
+			c->chunk_free = c->chunks[i].next;
+		else
+			i = c->chunk_fresh++;
+		c->chunks_used++;
 		memcpy(c->chunks[i].data, bytes + at, MIN(size - at, (size_t)CHUNK_DATA));
 		c->chunks[i].next = 0;
 		*link = i;
@@ -186,18 +179,6 @@ static void ring_add(struct dns_cache *c, uint32_t i)
 	c->entries[i].older = head->older;
 	c->entries[head->older].newer = i;
 	head->older = i;
-}
-
-static uint32_t entry_take(struct dns_cache *c)
-{
-	uint32_t i = c->entry_free;
-
-	if (i != 0)
-		c->entry_free = c->entries[i].next;
-	else
-		i = c->entry_fresh++;
-	c->counts.entries++;
-	return i;
 }
 
 static void entry_drop(struct dns_cache *c, uint32_t i)
@@ -404,8 +385,13 @@ static void entry_add(struct dns_cache *c, const struct packed_key *key,
 		      int64_t now_ms)
 {
 	uint32_t *bucket = &c->buckets[key->hash & c->bucket_mask];
-	uint32_t i = entry_take(c);
+	uint32_t i = c->entry_free;
 
+	if (i != 0)
+		c->entry_free = c->entries[i].next;
+	else
+		i = c->entry_fresh++;
+	c->counts.entries++;
 	c->entries[i] = (struct entry){
 		.hash = key->hash,
 		.stored_ms = now_ms,

@@ -285,18 +285,6 @@ bool dns_name_is_localhost(const struct dns_name *n)
 	return dns_name_is_within(n, &localhost);
 }
 
-/* One octet in decimal, without leading zeros. */
-static bool label_to_octet(const uint8_t *label, uint8_t *ret)
-{
-	struct text t = { .ptr = (const char *)label + 1, .len = label[0] };
-	uint32_t value;
-
-	if (!text_to_u32(t, UINT8_MAX, &value))
-		return false;
-	*ret = (uint8_t)value;
-	return true;
-}
-
 static bool label_to_nibble(const uint8_t *label, uint8_t *ret)
 {
 	uint8_t c = label[1];
@@ -318,8 +306,13 @@ static bool reverse_v4(const struct dns_name *n, struct addr *ret)
 	size_t at = 0;
 
 	for (int i = 3; i >= 0; i--) {
-		if (!label_to_octet(n->bytes + at, &bytes[i]))
+		struct text label = { (const char *)n->bytes + at + 1, n->bytes[at] };
+		uint32_t octet;
+
+		/* In decimal, without leading zeros. */
+		if (!text_to_u32(label, UINT8_MAX, &octet))
 			return false;
+		bytes[i] = (uint8_t)octet;
 		at += 1u + n->bytes[at];
 	}
 	*ret = addr_from_bytes(ADDR_V4, bytes);

@@ -364,19 +364,14 @@ static void put_sandbox(struct line *line, const char *id)
 
 /* ---- changes of policy ---- */
 
-/* Every byte may become an escape of six. */
-static size_t rules_room(const char *rules_json)
-{
-	const size_t n = strlen(rules_json);
-
-	return n <= RULES_MAX / JTEXT_ESCAPE_MAX ? n * JTEXT_ESCAPE_MAX : 0;
-}
-
 static void policy_line(struct loglines *l, int64_t wall_ms, const char *sandbox,
 			const char *msg, const char *event, const char *default_action,
 			const char *rules_json)
 {
-	const size_t room = rules_room(rules_json);
+	/* Every byte may become an escape of six. */
+	const size_t size = strlen(rules_json);
+	const size_t room = size <= RULES_MAX / JTEXT_ESCAPE_MAX ? size * JTEXT_ESCAPE_MAX
+								 : 0;
 	struct line line;
 
 	if (!line_begin(&line, l, wall_ms, LOGLINES_INFO, msg, true, room))

@@ -43,19 +43,13 @@ static int compare(const void *a, const void *b)
 	return c != 0 ? c : x->len < y->len ? -1 : x->len > y->len;
 }
 
-static bool is_address(struct text t)
-{
-	struct prefix p;
-
-	return prefix_parse(t.ptr, t.len, true, &p);
-}
-
 static bool entry_parse(struct text t, struct entry *ret)
 {
 	struct dns_name name;
+	struct prefix address;
 
 	ret->covers = ITSELF;
-	if (is_address(t))
+	if (prefix_parse(t.ptr, t.len, true, &address))
 		return false;
 	if (t.len > 3 && memcmp(t.ptr, "**.", 3) == 0) {
 		ret->covers = ITSELF | BELOW;

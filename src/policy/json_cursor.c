@@ -76,12 +76,6 @@ static void skip_string(struct json_cursor *c)
 	move(c);
 }
 
-static void skip_word(struct json_cursor *c)
-{
-	while (c->p < c->end && !is_between(*c->p) && *c->p != ']' && *c->p != '}')
-		move(c);
-}
-
 /* Without recursion: what nobody reads may be nested as deeply as Go takes it. */
 struct text json_cursor_skip(struct json_cursor *c)
 {
@@ -107,7 +101,9 @@ struct text json_cursor_skip(struct json_cursor *c)
 			skip_string(c);
 			break;
 		default:
-			skip_word(c);
+			while (c->p < c->end && !is_between(*c->p) && *c->p != ']' &&
+			       *c->p != '}')
+				move(c);
 		}
 	} while (depth > 0 && c->p < c->end);
 	return (struct text){ start, (size_t)(c->p - start) };

@@ -173,14 +173,6 @@ static int load_document(void *data, const char *name, const char *from,
 
 /* --- the whole --- */
 
-/* What profiles need counts where the user has named one, by a word: not in a policy
- * file, which may be anybody's, nor in what such a file extends. */
-static void count_needs(struct arena *arena, struct policy *policy, size_t first)
-{
-	for (size_t i = first; i < policy->need_count; i++)
-		policy->needs[i].profile = profile_of(arena, policy->needs[i].at.file);
-}
-
 int policy_args_set_for(void *field, const char *value, struct err *err)
 {
 	char shown[TEXT_ESCAPED_SIZE];
@@ -394,8 +386,13 @@ int cli_policy_load_text(const struct policy_args *args, const struct text *text
 
 		r = faults_worse(r,
 				 read_named(&reader, "--profile", name, false, &policy));
-		if (is_profile_name(name))
-			count_needs(arena, &policy, needs);
+		/* What profiles need counts where the user has named one, by a word: not
+		 * in a policy file, which may be anybody's, nor in what such a file
+		 * extends. */
+		for (size_t n = needs; is_profile_name(name) && n < policy.need_count;
+		     n++)
+			policy.needs[n].profile =
+				profile_of(arena, policy.needs[n].at.file);
 	}
 	/* The option asks for less than the policy, which forbids just that. */
 	if (policy.require_full_isolation && args->has_verify && !args->verify_tls &&

@@ -146,13 +146,6 @@ static const struct {
 	{ "OPENSANDBOX_EGRESS_PROFILE", "is not supported" },
 };
 
-static bool is_set(const char *name)
-{
-	const char *value = getenv(name);
-
-	return value && value[0] != '\0';
-}
-
 static bool is_known(struct text name)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
@@ -210,7 +203,9 @@ void sidecar_read_opensandbox(struct sidecar_spec *spec, struct err *all)
 		err_also(all, &err);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(unused); i++) {
-		if (is_set(unused[i].name))
+		const char *value = getenv(unused[i].name);
+
+		if (value && value[0] != '\0')
 			sidecar_warn(spec, "%s %s, ignoring", unused[i].name,
 				     unused[i].why);
 	}

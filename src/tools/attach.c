@@ -453,14 +453,6 @@ static json_t *list_runs(bool whole)
 	return list;
 }
 
-static void add_runs(json_t *answer, bool whole)
-{
-	json_t *runs = list_runs(whole);
-
-	json_array_extend(json_object_get(answer, "sandboxes"), runs);
-	json_decref(runs);
-}
-
 /* Is there a daemon to be asked? Where there is none, or the caller may not ask it, his
  * runs are all that there is for him. */
 static bool is_there_a_daemon(const struct show_spec *s)
@@ -560,8 +552,12 @@ int cli_ps(int argc, char **argv)
 				     : json_pack("{s:[]}", "sandboxes");
 	if (!j)
 		return r;
-	if (!client_named_socket(spec.socket))
-		add_runs(j, false);
+	if (!client_named_socket(spec.socket)) {
+		json_t *runs = list_runs(false);
+
+		json_array_extend(json_object_get(j, "sandboxes"), runs);
+		json_decref(runs);
+	}
 	if (spec.json) {
 		r = print_answer(j);
 	} else {

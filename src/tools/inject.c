@@ -264,15 +264,6 @@ static int manifest_copy(struct manifest *m, const char *text,
 
 /* --- changes --- */
 
-/* A new, empty sequence; 0 when memory is out. */
-static int manifest_list(struct manifest *m)
-{
-	int list = yaml_document_add_sequence(m->doc, NULL, YAML_BLOCK_SEQUENCE_STYLE);
-
-	m->out_of_memory |= list == 0;
-	return list;
-}
-
 /* Make @node the value of @key in @map, where it isn't yet, before the key @before (or
  * at the end). */
 static void manifest_put(struct manifest *m, int map, const char *key, int node,
@@ -476,7 +467,9 @@ static void put_sidecar(struct inject *x, struct manifest *m, int spec, int list
 	int item = manifest_copy(m, container, words, ARRAY_SIZE(words));
 
 	if (!list) {
-		list = manifest_list(m);
+		list = yaml_document_add_sequence(m->doc, NULL,
+						  YAML_BLOCK_SEQUENCE_STYLE);
+		m->out_of_memory |= list == 0;
 		if (list)
 			manifest_put(m, spec, "initContainers", list, "containers");
 	}

@@ -181,22 +181,12 @@ static int read_version(struct server *server, int64_t *ret, struct err *err)
 	return 0;
 }
 
-/* Each notes its own number. */
-static int migrate_from(struct server *server, size_t version, struct err *err)
-{
-	int r = 0;
-
-	for (size_t i = version; i < ARRAY_SIZE(migrations) && r == 0; i++)
-		r = server_order(server, make_tables, migrations[i], NULL, 0, err);
-	return r;
-}
-
 /* Under a lock: others may be at it. A table that is there already and has many rows
  * gets its indexes, which takes its time. */
 static int bring_up_to_date(struct server *server, struct err *err)
 {
 	char sql[SQL_SIZE];
-	int64_t version;
+	int64_t version = 0;
 	int r = server_begin(server, err);
 
 	snprintf(sql, sizeof(sql),
@@ -206,8 +196,9 @@ static int bring_up_to_date(struct server *server, struct err *err)
 		r = server_order(server, make_tables, sql, NULL, 0, err);
 	if (r == 0)
 		r = read_version(server, &version, err);
-	if (r == 0)
-		r = migrate_from(server, (size_t)version, err);
+	/* Each notes its own number. */
+	for (size_t i = (size_t)version; r == 0 && i < ARRAY_SIZE(migrations); i++)
+		r = server_order(server, make_tables, migrations[i], NULL, 0, err);
 	return r < 0 ? r : server_commit(server, err);
 }
 
@@ -216,7 +207,7 @@ static int bring_up_to_date(struct server *server, struct err *err)
  * -errno. */
 static int tables_make(struct server *server, int64_t *ret_version, struct err *err)
 {
-	int64_t version;
+	int64_t version = 0;
 	int r = read_version(server, &version, err);
 
 	if (r == 0 && version < (int64_t)ARRAY_SIZE(migrations)) {
