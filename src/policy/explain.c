@@ -6,9 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
+#include "base/special.h"
 #include "event/json.h"
+#include "policy/advice.h"
 #include "policy/limits.h"
 #include "policy/rule.h"
+#include "sys/print.h"
 
 const char *policy_action_name(enum policy_action action)
 {
@@ -370,4 +374,465 @@ int cli_policy_show(const struct policy *policy, const struct plan *plan, bool j
 	for (size_t i = 0; r == 0 && i < policy->count; i++)
 		r = show_rule(&policy->rules[i], out);
 	return r;
+}
+
+/* ---- one name or address ---- */
+
+enum { PROTOCOL_COUNT = 2 };
+
+static const struct {
+	uint8_t number;
+	const char *name;
+} protocols[PROTOCOL_COUNT] = { { IPPROTO_TCP, "tcp" }, { IPPROTO_UDP, "udp" } };
+
+struct query {
+	const char *text; /* as asked */
+	bool is_addr;
+	struct addr addr;
+	struct dns_name name;
+	struct text name_text; /* the part of @text that names it */
+	uint16_t port;	       /* 0: not asked */
+	bool no_tls;	       /* the scheme's protocol is neither TLS nor HTTP */
+};
+
+struct answer {
+	struct plan_verdict verdict;
+	bool open[PROTOCOL_COUNT]; /* the port; with no port: the rule */
+	bool limited;		   /* over TCP to TLS and HTTP, which show the name */
+};
+
+static int bad_query(const char *text, struct err *err)
+{
+	char shown[TEXT_ESCAPED_SIZE];
+
+	return err_set(
+		err, -EINVAL,
+		"'%s' is not a name or an address, with or without a port, or a URL",
+		text_escape(text_of(text), shown, sizeof(shown)));
+}
+
+/* A name goes the way of a rule's target, so that IDN names can be asked as written. */
+static int query_name(struct text t, struct query *ret, struct err *err)
+{
+	struct rule rule = { 0 };
+	int r = rule_target_parse(t, &rule, err);
+
+	if (r < 0)
+		return r;
+	if (rule.kind != TARGET_NAME)
+		return bad_query(ret->text, err);
+	ret->name = rule.name;
+	ret->name_text = t;
+	return 0;
+}
+
+static int host_and_port(struct text t, struct query *ret, struct err *err)
+{
+	struct text host = t, port;
+	const char *colon = memrchr(t.ptr, ':', t.len);
+	struct endpoint e;
+	uint32_t number;
+
+	if (endpoint_parse(t.ptr, t.len, ret->port, &e)) {
+		ret->is_addr = true;
+		ret->addr = e.addr;
+		ret->port = e.port;
+		return 0;
+	}
+	if (colon) {
+		host.len = (size_t)(colon - t.ptr);
+		port = (struct text){ colon + 1, t.len - host.len - 1 };
+		if (!text_to_u32(port, UINT16_MAX, &number) || number == 0)
+			return bad_query(ret->text, err);
+		ret->port = (uint16_t)number;
+	}
+	return query_name(host, ret, err);
+}
+
+static const struct {
+	const char *name;
+	uint16_t port;
+	bool no_tls;
+} schemes[] = { { "https", 443 },   { "http", 80 },	 { "wss", 443 },
+		{ "ws", 80 },	    { "ssh", 22, true }, { "git", 9418, true },
+		{ "ftp", 21, true } };
+
+/* "scheme://user@host:port/path": the host and the port, which the scheme gives when
+ * the URL doesn't. */
+static int url_parse(struct text scheme, struct text rest, struct query *ret,
+		     struct err *err)
+{
+	const char *at;
+	size_t len = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++)
+		if (text_equal_nocase(scheme, schemes[i].name)) {
+			ret->port = schemes[i].port;
+			ret->no_tls = schemes[i].no_tls;
+		}
+	if (ret->port == 0)
+		return err_set(err, -EINVAL, "'%.*s' is not a scheme with a known port",
+			       (int)MIN(scheme.len, 16), scheme.ptr);
+	while (len < rest.len && !strchr("/?#", rest.ptr[len]))
+		len++;
+	rest.len = len;
+	at = memrchr(rest.ptr, '@', rest.len);
+	if (at)
+		rest = (struct text){ at + 1, rest.len - (size_t)(at + 1 - rest.ptr) };
+	/* An IPv6 address is in brackets, with or without a port behind. */
+	if (rest.len > 2 && rest.ptr[0] == '[' && rest.ptr[rest.len - 1] == ']')
+		rest = (struct text){ rest.ptr + 1, rest.len - 2 };
+	return host_and_port(rest, ret, err);
+}
+
+static int query_parse(const char *text, struct query *ret, struct err *err)
+{
+	const char *separator = strstr(text, "://");
+	const char *rest = separator ? separator + 3 : text;
+
+	*ret = (struct query){ .text = text };
+	if (separator)
+		return url_parse((struct text){ text, (size_t)(separator - text) },
+				 text_of(rest), ret, err);
+	return host_and_port(text_of(text), ret, err);
+}
+
+/* Of an open TCP port: connections that show no name are reset there. */
+static bool wants_name(const struct plan *p, const struct query *q,
+		       const struct plan_verdict *v)
+{
+	return !q->is_addr && q->port != 0 && plan_verify(p) == POLICY_VERIFY_TLS &&
+	       !plan_rule_names_port(p, v->rule, IPPROTO_TCP, q->port);
+}
+
+/* What --allow would open it. "": it is open, or no --allow could. */
+static const char *advise(const struct plan *p, const struct query *q,
+			  const struct answer *a, char *buf)
+{
+	/* On other ports of the web listing the port isn't enough. */
+	const bool named = a->limited && !plan_is_web_port(q->port);
+	struct event e = { .layer = EVENT_DNS, .port = q->port, .protocol = IPPROTO_TCP };
+
+	buf[0] = '\0';
+	if ((a->open[0] || a->open[1]) && !named)
+		return buf;
+	if (q->is_addr || q->port != 0)
+		e.layer = EVENT_ADDRESS;
+	if (q->is_addr)
+		e.remote = q->addr;
+	else
+		dns_name_format(&q->name, e.name);
+	return advice_write(p, &e, buf);
+}
+
+static struct answer ask_plan(const struct plan *p, const struct query *q)
+{
+	struct answer a = { 0 };
+
+	a.verdict = q->is_addr ? plan_match_addr(p, &q->addr, 0, 0)
+			       : plan_match_name(p, &q->name);
+	for (size_t i = 0; i < PROTOCOL_COUNT; i++) {
+		struct plan_verdict v = a.verdict;
+
+		if (q->is_addr && q->port != 0)
+			v = plan_match_addr(p, &q->addr, protocols[i].number, q->port);
+		a.open[i] = v.action == POLICY_ALLOW &&
+			    (q->port == 0 || q->is_addr ||
+			     plan_port_list_has(p, v.port_list, protocols[i].number,
+						q->port));
+		if (q->is_addr && q->port != 0 && (i == 0 || a.open[i] > a.open[0]))
+			a.verdict = v; /* the rule that decides this port */
+	}
+	if (a.verdict.action == POLICY_ASK && !q->is_addr && q->port != 0 &&
+	    !plan_port_list_has(p, a.verdict.port_list, IPPROTO_TCP, q->port) &&
+	    !plan_port_list_has(p, a.verdict.port_list, IPPROTO_UDP, q->port))
+		a.verdict.action = POLICY_DENY;
+	a.limited = a.open[0] && wants_name(p, q, &a.verdict) && q->port != 80 &&
+		    q->port != 443;
+	/* What the URL asks for speaks neither: it would be reset. */
+	if (a.limited && q->no_tls)
+		a.open[0] = a.open[1] = false;
+	return a;
+}
+
+static const char *answer_action(const struct answer *a)
+{
+	return a->open[0] || a->open[1]		 ? "allow"
+	       : a->verdict.action == POLICY_ASK ? "ask"
+						 : "deny";
+}
+
+static const char *types_text(uint8_t types, char *buf, size_t size)
+{
+	snprintf(buf, size, "A, AAAA");
+	for (size_t i = 0; i < RULE_TYPE_COUNT; i++) {
+		size_t used = strlen(buf);
+
+		if (types & 1 << i)
+			snprintf(buf + used, size - used, ", %s", rule_type_words[i]);
+	}
+	return buf;
+}
+
+/* What a connection has to show so that it may use the ports. */
+static const char *wire_text(const struct plan *p, const struct plan_verdict *v)
+{
+	if (plan_verify(p) == POLICY_VERIFY_DNS)
+		return "connections need not show the name (verify: dns)";
+	if (v->flags & PLAN_RAW)
+		return "connections show the name in TLS or HTTP, or are neither (raw)";
+	if (v->flags & PLAN_PORTS_LISTED)
+		return "connections show the name in TLS or HTTP, or are neither, but "
+		       "for "
+		       "web ports";
+	return "connections show the name in TLS or HTTP";
+}
+
+/* What a reader would not expect of "allow". NULL: nothing. */
+static const char *note_of(const struct plan *p, const struct query *q,
+			   const struct answer *a)
+{
+	if (a->verdict.action != POLICY_ALLOW)
+		return NULL;
+	if (q->is_addr)
+		return addr_special(&q->addr) == SPECIAL_LOOPBACK
+			       ? "in a sandbox with a network of its own, as that of "
+				 "weir run, this is the sandbox's own loopback; the "
+				 "host's "
+				 "is not reached"
+			       : NULL;
+	if (a->verdict.flags & PLAN_COMPLETED)
+		return "a name without a dot comes to one of this rule by a search "
+		       "domain of "
+		       "/etc/resolv.conf";
+	if (q->name.labels == 1 && !dns_name_is_localhost(&q->name))
+		return "programs in weir run ask for it below the search domains of "
+		       "/etc/resolv.conf: weir policy show lists what it comes to";
+	if (!a->limited)
+		return NULL;
+	return "TLS and HTTP alone pass on this port, for they show the name; to open it "
+	       "to others, such as ssh, list the port in the rule";
+}
+
+static void print_name(const struct plan *p, const struct query *q,
+		       const struct answer *a, FILE *out)
+{
+	char ports[256], types[64], name[DNS_NAME_TEXT_SIZE];
+
+	if (!text_equal(q->name_text, dns_name_format(&q->name, name)))
+		fprintf(out, "  name: %s\n", name);
+	if (a->verdict.action == POLICY_ASK) {
+		fprintf(out, "  ports: %s\n",
+			policy_explain_ports(p, a->verdict.port_list, ports,
+					     sizeof(ports)));
+		fputs("  answer: waits until somebody grants it, and nobody is asked for "
+		      "the name before that\n",
+		      out);
+		return;
+	}
+	if (a->verdict.action == POLICY_DENY) {
+		fputs(plan_denied_names(p) == POLICY_DENIED_REFUSE
+			      ? "  answer: an address where connections are refused, and "
+				"no name server is asked\n"
+			      : "  answer: NXDOMAIN, and no name server is asked\n",
+		      out);
+		return;
+	}
+	fprintf(out, "  ports: %s%s\n",
+		policy_explain_ports(p, a->verdict.port_list, ports, sizeof(ports)),
+		a->open[0] || a->open[1] || a->limited ? ""
+						       : "; this one is not among them");
+	fprintf(out, "  wire: %s\n", wire_text(p, &a->verdict));
+	fprintf(out, "  types: %s\n", types_text(a->verdict.types, types, sizeof(types)));
+	fputs(a->verdict.flags & PLAN_PRIVATE
+		      ? "  addresses: ordinary and special ones; cloud metadata only if "
+			"a "
+			"rule names it\n"
+		      : "  addresses: ordinary ones; private, loopback and other special "
+			"ones only if an address rule allows them\n",
+	      out);
+}
+
+/* What rebinding_fault() lets a name teach. */
+static const char *names_text(enum addr_special kind)
+{
+	if (kind == SPECIAL_NOT)
+		return "it is open while an allowed name resolves to it";
+	if (kind == SPECIAL_INVALID || kind == SPECIAL_METADATA)
+		return "none opens it; a rule has to name this very address";
+	return "it is open while a name whose rule says private: true resolves to it";
+}
+
+static void print_addr(const struct plan *p, const struct query *q,
+		       const struct answer *a, FILE *out)
+{
+	enum addr_special kind = addr_special(&q->addr);
+	char ports[256];
+
+	if (kind != SPECIAL_NOT)
+		fprintf(out, "  address: %s\n", addr_special_name(kind));
+	if (a->verdict.action == POLICY_ALLOW)
+		fprintf(out, "  ports: %s\n",
+			policy_explain_ports(p, a->verdict.port_list, ports,
+					     sizeof(ports)));
+	else if (a->verdict.rule == PLAN_NO_RULE)
+		fprintf(out, "  names: %s\n", names_text(kind));
+	if (a->verdict.action == POLICY_ASK)
+		fputs("  ask: the packet is refused; one that comes after the grant "
+		      "passes\n",
+		      out);
+}
+
+static void print_text(const struct plan *p, const struct query *q,
+		       const struct answer *a, FILE *out)
+{
+	const struct plan_on_denies denies = plan_on_denies(p);
+	const char *note = note_of(p, q, a);
+	char rule[POLICY_EXPLAIN_SIZE], shown[TEXT_ESCAPED_SIZE];
+	char counted[POLICY_ON_DENIES_SIZE], advice[EVENT_ADVICE_SIZE];
+
+	fprintf(out, "%s: %s", text_escape(text_of(q->text), shown, sizeof(shown)),
+		answer_action(a));
+	if (q->port != 0 && a->open[0] != a->open[1])
+		fprintf(out, " (%s only)", protocols[a->open[0] ? 0 : 1].name);
+	else if (a->limited && a->open[0])
+		fputs(" (over TCP to TLS and HTTP only)", out);
+	fputc('\n', out);
+	if (a->verdict.rule == PLAN_NO_RULE)
+		fprintf(out, "  rule: no rule matches; the default is %s\n",
+			policy_action_name(plan_default_action(p)));
+	else
+		fprintf(out, "  rule: %s\n",
+			policy_explain_rule(p, a->verdict.rule, rule, sizeof(rule)));
+	if (q->is_addr)
+		print_addr(p, q, a, out);
+	else
+		print_name(p, q, a, out);
+	if (note)
+		fprintf(out, "  note: %s\n", note);
+	if (advise(p, q, a, advice)[0])
+		fprintf(out, "  to open it: --allow %s\n", advice);
+	if (denies.count > 0 && !a->open[0] && !a->open[1])
+		fprintf(out, "  on_denies: it counts: %s\n",
+			policy_on_denies_text(&denies, counted));
+}
+
+static json_t *deciding_rule_json(const struct plan *p, uint32_t rule)
+{
+	struct plan_rule r;
+
+	if (rule == PLAN_NO_RULE)
+		return json_null();
+	r = plan_rule(p, rule);
+	return json_pack("{s:s, s:s, s:s, s:i, s:i, s:s}", "action",
+			 policy_action_name(r.action), "target", r.target, "file", r.file,
+			 "line", (int)r.line, "column", (int)r.column, "comment",
+			 r.comment);
+}
+
+static json_t *answer_json(const struct plan *p, const struct query *q,
+			   const struct answer *a)
+{
+	char ports[256], advice[EVENT_ADVICE_SIZE];
+	json_t *open = json_array();
+
+	for (size_t i = 0; open && i < PROTOCOL_COUNT; i++) {
+		if (a->open[i])
+			json_array_append_new(open, json_string(protocols[i].name));
+	}
+	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:s?, s:s?}", "query", q->text,
+			 "kind", q->is_addr ? "address" : "name", "action",
+			 answer_action(a), "protocols", open, "rule",
+			 deciding_rule_json(p, a->verdict.rule), "ports",
+			 a->verdict.action == POLICY_ALLOW
+				 ? policy_explain_ports(p, a->verdict.port_list, ports,
+							sizeof(ports))
+				 : "",
+			 "note", note_of(p, q, a), "allow",
+			 advise(p, q, a, advice)[0] ? advice : NULL);
+}
+
+json_t *policy_explain_json(const struct plan *plan, const char *text, struct err *err)
+{
+	struct query q;
+	struct answer a;
+	char *lines = NULL;
+	size_t size = 0;
+	FILE *out;
+	json_t *j;
+
+	if (query_parse(text, &q, err) < 0)
+		return NULL;
+	out = open_memstream(&lines, &size);
+	if (!out) {
+		err_set(err, -ENOMEM, "out of memory");
+		return NULL;
+	}
+	a = ask_plan(plan, &q);
+	print_text(plan, &q, &a, out);
+	j = fclose(out) == 0 ? answer_json(plan, &q, &a) : NULL;
+	if (!j || json_object_set_new(j, "text", json_string(lines)) < 0) {
+		json_decref(j);
+		j = NULL;
+		err_set(err, -ENOMEM, "out of memory");
+	}
+	free(lines);
+	return j;
+}
+
+static int explain_json(const struct plan *p, const struct query *queries, size_t count,
+			FILE *out)
+{
+	json_t *all = json_array();
+	int r = all ? 0 : -ENOMEM;
+
+	for (size_t i = 0; r == 0 && i < count; i++) {
+		struct answer a = ask_plan(p, &queries[i]);
+
+		r = json_array_append_new(all, answer_json(p, &queries[i], &a)) < 0
+			    ? -ENOMEM
+			    : 0;
+	}
+	if (r == 0)
+		return print_json(all, 0, out);
+	json_decref(all);
+	return r;
+}
+
+/* Every fault is reported, the last one by the caller. */
+static int parse_queries(char *const *texts, size_t count, struct query *queries,
+			 struct err *err)
+{
+	int bad = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		struct err fault = { 0 };
+
+		if (query_parse(texts[i], &queries[i], &fault) == 0)
+			continue;
+		if (bad < 0)
+			log_error("%s", err->text);
+		*err = fault;
+		bad = -EINVAL;
+	}
+	return bad;
+}
+
+int cli_policy_explain(const struct plan *plan, char *const *texts, size_t count,
+		       bool json, FILE *out, struct err *err)
+{
+	CLEAN(mem) struct query *queries = calloc(count, sizeof(*queries));
+
+	if (!queries)
+		return err_set(err, -ENOMEM, "out of memory");
+	if (parse_queries(texts, count, queries, err) < 0)
+		return -EINVAL;
+	if (json && explain_json(plan, queries, count, out) < 0)
+		return err_set(err, -EIO, "cannot print the answer as JSON");
+	for (size_t i = 0; !json && i < count; i++) {
+		struct answer a = ask_plan(plan, &queries[i]);
+
+		print_text(plan, &queries[i], &a, out);
+	}
+	return 0;
 }
