@@ -28,6 +28,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "common.h"
 #include "engine/engine.h"
 #include "filter/host.h"
 #include "filter/message.h"
@@ -56,14 +57,6 @@ struct driver {
 	struct event events[EVENTS_MAX];
 	size_t event_count;
 };
-
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
 
 static void answer(int r, const struct err *err)
 {
@@ -238,22 +231,6 @@ static void on_engine(struct driver *d, char **words)
 
 /* ---- sandboxes ---- */
 
-static struct ipc_member member_of(const char *who)
-{
-	struct ipc_member m = { 0 };
-	char *end;
-
-	if (strncmp(who, "uid:", 4) == 0) {
-		m.kind = FILTER_MEMBER_UID;
-		m.uid = (uint32_t)strtoul(who + 4, NULL, 10);
-	} else if (strncmp(who, "cgroup:", 7) == 0) {
-		m.kind = FILTER_MEMBER_CGROUP;
-		m.cgroup = strtoull(who + 7, &end, 10);
-		m.level = (uint8_t)atoi(end + 1);
-	}
-	return m;
-}
-
 static int snapshot_of(struct driver *d, uint32_t id)
 {
 	if (d->images[id] < 0) {
@@ -292,18 +269,12 @@ static int attach(struct driver *d, uint32_t id, const struct ipc_member *who, i
 static void on_attach(struct driver *d, char **words)
 {
 	uint32_t id = (uint32_t)atoi(words[1]) % IDS;
-	const struct ipc_member who = member_of(words[2]);
+	const struct filter_member m = member_of(words[2]);
+	const struct ipc_member who = { m.cgroup, m.uid, (uint8_t)m.kind, m.level };
 	struct err err = { 0 };
 	CLEAN(fd) int plan = load_plan(words[3], &err);
 
 	answer(plan < 0 ? plan : attach(d, id, &who, plan, words[4], &err), &err);
-}
-
-static int compare_times(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
 }
 
 static void on_bench(struct driver *d, char **words)

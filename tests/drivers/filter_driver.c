@@ -51,14 +51,6 @@
 
 enum { WORDS_MAX = 8, LINE_MAX_SIZE = 4096, BENCH_MAX = 100000 };
 
-int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
-
 void answer(int r, const struct err *err)
 {
 	if (r < 0)
@@ -486,13 +478,6 @@ static void on_events(struct driver *d, char **words)
 }
 
 /* ---- measuring ---- */
-
-static int compare_times(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
 
 void print_times(int64_t *times, int count)
 {

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "common.h"
 #include "filter/filter.h"
 #include "policy/policy.h"
 
@@ -35,7 +36,6 @@ extern const struct command shared_commands[], host_commands[];
 void answer(int r, const struct err *err);
 /* As `text` said. */
 int write_text(const struct driver *d, const struct ruleset *rs);
-int64_t now_ns(void);
 /* Compile the driver's policy. */
 int build_plan(struct driver *d, struct plan *ret, struct err *err);
 /* Sorts @times; "ok p50 max" in microseconds. */

@@ -84,22 +84,6 @@ static void on_state(struct driver *d, char **words)
 	answer(0, NULL);
 }
 
-static struct filter_member member_of(const char *who)
-{
-	struct filter_member m = { 0 };
-	char *end;
-
-	if (strncmp(who, "uid:", 4) == 0) {
-		m.kind = FILTER_MEMBER_UID;
-		m.uid = (uint32_t)strtoul(who + 4, NULL, 10);
-	} else if (strncmp(who, "cgroup:", 7) == 0) {
-		m.kind = FILTER_MEMBER_CGROUP;
-		m.cgroup = strtoull(who + 7, &end, 10);
-		m.level = (uint8_t)atoi(end + 1);
-	}
-	return m;
-}
-
 static void on_set(struct driver *d, char **words)
 {
 	const struct filter_state state = { .learned = learned,
@@ -313,13 +297,6 @@ static void on_cgroup_strays(struct driver *d, char **words)
 		s = cgroup_strays(&c);
 	printf("ok %s %u %u %d\n", s.known ? "known" : "unknown", s.sockets, s.processes,
 	       (int)s.first);
-}
-
-static int compare_times(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
 }
 
 static void on_learn_bench(struct driver *d, char **words)
