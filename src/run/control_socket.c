@@ -183,12 +183,6 @@ int control_socket_open(struct control_socket *s, const char *id, struct err *er
 
 /* --- one connection --- */
 
-static void wait_for_client(struct control_socket *s)
-{
-	if (s->listener.fd >= 0 && loop_add(s->loop, &s->listener, EPOLLIN) < 0)
-		control_socket_close(s);
-}
-
 static void hang_up(struct control_socket *s)
 {
 	loop_timer_stop(s->loop, &s->patience);
@@ -199,7 +193,8 @@ static void hang_up(struct control_socket *s)
 	s->bytes = NULL;
 	s->size = s->done = 0;
 	s->is_answering = false;
-	wait_for_client(s);
+	if (s->listener.fd >= 0 && loop_add(s->loop, &s->listener, EPOLLIN) < 0)
+		control_socket_close(s);
 }
 
 static void on_patience(struct loop_timer *t)

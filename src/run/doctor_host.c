@@ -25,12 +25,6 @@ static bool exists(const char *path)
 	return stat(path, &st) == 0;
 }
 
-/* The first line of what a program printed. */
-static struct text first_line(const char *output)
-{
-	return (struct text){ output, strcspn(output, "\n") };
-}
-
 /* The last line of a message, which says why, without who says so. */
 static const char *last_line(const char *output, char *buf, size_t size)
 {
@@ -172,7 +166,8 @@ static void optional_program(struct doctor *d, struct doctor_row *row,
 	}
 	if (r == 0) {
 		doctor_found(d, row, DOCTOR_OK, "%s",
-			     text_escape(first_line(output), shown, sizeof(shown)));
+			     text_escape((struct text){ output, strcspn(output, "\n") },
+					 shown, sizeof(shown)));
 		return;
 	}
 	if (r == RUN_STATUS_NOT_FOUND)

@@ -286,13 +286,6 @@ static void leave(struct host_run *h)
 		run_place_close(&h->place);
 }
 
-static void host_done(struct host_run *h)
-{
-	run_member_done(&h->member);
-	event_ring_free(h->ring);
-	run_policy_done(&h->policy);
-}
-
 int run_host(struct run_spec *spec)
 {
 	struct host_run h = { .spec = spec,
@@ -315,6 +308,8 @@ int run_host(struct run_spec *spec)
 	status = report_guarded(&h);
 	if (WIFSIGNALED(h.wait_status) && status == 128 + WTERMSIG(h.wait_status))
 		process_die_by(WTERMSIG(h.wait_status));
-	host_done(&h);
+	run_member_done(&h.member);
+	event_ring_free(h.ring);
+	run_policy_done(&h.policy);
 	return status;
 }

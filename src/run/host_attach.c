@@ -10,11 +10,11 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/http_status.h"
+#include "base/timestamp.h"
 #include "outputs/client.h"
 #include "policy/explain.h"
 #include "policy/plan.h"
@@ -173,20 +173,6 @@ static uint8_t protocol_of(const char *name)
 	return text_to_u32(text_of(name), UINT8_MAX, &number) ? (uint8_t)number : 0;
 }
 
-/* "2026-11-20T10:06:43.424Z" */
-static void read_time(const char *text, int64_t *ret_ms)
-{
-	struct tm tm = { 0 };
-	const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
-	uint32_t ms = 0;
-
-	if (!rest)
-		return;
-	if (rest[0] == '.' && strlen(rest) > 3)
-		(void)!text_to_u32((struct text){ rest + 1, 3 }, 999, &ms);
-	*ret_ms = (int64_t)timegm(&tm) * 1000 + ms;
-}
-
 static void add_denial(const json_t *j, const struct plan *plan, int64_t now_ms,
 		       struct event_ring *ring)
 {
@@ -205,7 +191,7 @@ static void add_denial(const json_t *j, const struct plan *plan, int64_t now_ms,
 		.allowable = json_is_true(json_object_get(j, "allowable")),
 	};
 
-	read_time(text_at(j, "ts"), &e.ts_ms);
+	(void)!timestamp_parse(text_of(text_at(j, "ts")), &e.ts_ms);
 	if (json_is_integer(json_object_get(j, "uid")))
 		e.uid = (uint32_t)number_at(j, "uid");
 	if (ip[0] && !addr_parse(ip, strlen(ip), &e.remote))

@@ -330,13 +330,6 @@ static void give_up_rights(const struct run_member *m)
 		     program.len == 0 ? EBADMSG : errno);
 }
 
-/* Changing ids forgets it, so it is the last. */
-static void die_along(pid_t parent)
-{
-	if (!process_end_with(parent))
-		fail("end along with weir", errno);
-}
-
 _Noreturn static void child(const struct run_member *m, const sigset_t *mask, int tell,
 			    pid_t parent)
 {
@@ -351,7 +344,9 @@ _Noreturn static void child(const struct run_member *m, const sigset_t *mask, in
 	join_cgroup(m->place);
 	become_user(m);
 	give_up_rights(m);
-	die_along(parent);
+	/* Changing ids forgets it, so it is the last. */
+	if (!process_end_with(parent))
+		fail("end along with weir", errno);
 	sigaction(SIGXFSZ, &by_default, NULL);
 	sigprocmask(SIG_SETMASK, mask, NULL);
 	command_become(m->argv);

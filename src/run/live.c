@@ -436,12 +436,6 @@ static bool on_change_answer(struct live *l, struct ipc_message *m)
 
 /* --- how it is --- */
 
-static const char *mode_of(const struct run_policy *p)
-{
-	return plan_verify(&p->plan) == POLICY_VERIFY_TLS ? "dns+nftables+tls"
-							  : "dns+nftables";
-}
-
 /* On one line. What isn't UTF-8 is escaped. */
 static json_t *command_json(char *const *argv)
 {
@@ -463,13 +457,14 @@ static json_t *command_json(char *const *argv)
 static json_t *short_status(const struct live *l, const struct ipc_stats *stats)
 {
 	const struct run_policy *p = policy_of(l);
+	const bool tls = plan_verify(&p->plan) == POLICY_VERIFY_TLS;
 	struct document *d = document_of(p);
 	json_t *j = json_pack("{s:s, s:s, s:o, s:i, s:s, s:s, s:i, s:I}", "id",
 			      l->socket.id, "kind", "run", "run",
 			      command_json(l->spec->argv), "pid", (int)getpid(), "mode",
-			      mode_of(p), "policyMode", d ? document_mode(d) : "?",
-			      "rules", (int)p->policy.count, "denies",
-			      (json_int_t)sandbox_denied(stats->counters));
+			      tls ? "dns+nftables+tls" : "dns+nftables", "policyMode",
+			      d ? document_mode(d) : "?", "rules", (int)p->policy.count,
+			      "denies", (json_int_t)sandbox_denied(stats->counters));
 
 	document_free(d);
 	return j;
