@@ -82,16 +82,6 @@ void engines_notify_first(struct daemon *w)
 	(void)!ipc_send(w->parent.fd, &m, NULL, 0);
 }
 
-/* Close what the first daemon has open, but for the channel. */
-static int begin(int channel)
-{
-	if (setsid() < 0)
-		return -errno;
-	if (channel != CHANNEL_FD && dup3(channel, CHANNEL_FD, O_CLOEXEC) < 0)
-		return -errno;
-	return syscall(SYS_close_range, CHANNEL_FD + 1, ~0u, 0) < 0 ? -errno : 0;
-}
-
 /* -- in the first daemon's ---------------------------------------------------------- */
 
 static void introduce(struct child *c)
@@ -125,11 +115,14 @@ static pid_t further_fork(struct child *c, int channel, struct err *err)
 
 	snprintf(name, sizeof(name), "weir-daemon-%u", f->number % IPC_ENGINES_MAX);
 	pid = process_fork(name);
-	if (pid == 0)
-		_exit(begin(channel) < 0 ? RUN_STATUS_FAILED
-					 : daemon_run_further(f->daemon->supervisor.spec,
-							      f->number, CHANNEL_FD));
-	return pid;
+	if (pid != 0)
+		return pid;
+	/* Close what the first daemon has open, but for the channel. */
+	if (setsid() < 0 ||
+	    (channel != CHANNEL_FD && dup3(channel, CHANNEL_FD, O_CLOEXEC) < 0) ||
+	    syscall(SYS_close_range, CHANNEL_FD + 1, ~0u, 0) < 0)
+		_exit(RUN_STATUS_FAILED);
+	_exit(daemon_run_further(f->daemon->supervisor.spec, f->number, CHANNEL_FD));
 }
 
 static void on_further(struct child *c, struct ipc_message *m, int *fds, size_t count)

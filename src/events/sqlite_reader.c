@@ -369,19 +369,14 @@ static void put_top(const struct sqlite_query *q, enum sqlite_by by, char *sql,
 		 sums, events, events, events, rest, rest);
 }
 
-/* The first hour that begins at @ms or later. */
-static int64_t hour_from(int64_t ms)
-{
-	return ms <= 0 ? 0 : (ms - 1) / HOUR_MS + 1;
-}
-
 static void bind_top(sqlite3_stmt *s, enum sqlite_by by, const struct sqlite_query *q)
 {
 	/* Nothing is later than the end of time: the hour that it is in is whole. */
 	const int64_t until_ms = q->until_ms ? q->until_ms : INT64_MAX / 2;
 
 	sqlite3_bind_int(s, 1, (int)by);
-	sqlite3_bind_int64(s, 2, hour_from(q->since_ms));
+	/* The first hour that begins then or later. */
+	sqlite3_bind_int64(s, 2, q->since_ms <= 0 ? 0 : (q->since_ms - 1) / HOUR_MS + 1);
 	sqlite3_bind_int64(s, 3, until_ms / HOUR_MS);
 	sqlite3_bind_int64(s, 4, q->since_ms);
 	sqlite3_bind_int64(s, 5, until_ms);

@@ -96,15 +96,6 @@ static int mask_mounts_once(struct rootfs *v, struct err *err)
 	return r < 0 ? r : result;
 }
 
-static int mask_mounts(struct rootfs *v, struct err *err)
-{
-	int r = 1;
-
-	for (size_t i = 0; r > 0 && i < ROUNDS_MAX; i++)
-		r = mask_mounts_once(v, err);
-	return r > 0 ? too_busy(err) : r;
-}
-
 /* --- sockets by name --- */
 
 static int mask_named(struct rootfs *v, const char *path, struct socket_file file,
@@ -350,11 +341,14 @@ static bool has_bare_tree(const struct rootfs *v)
 /* What isn't bare shows no socket of the host's, and no mount of it. */
 int mask_build(struct rootfs *v, struct err *err)
 {
-	int r;
+	int r = 1;
 
 	if (!has_bare_tree(v))
 		return 0;
-	r = mask_mounts(v, err);
+	for (size_t i = 0; r > 0 && i < ROUNDS_MAX; i++)
+		r = mask_mounts_once(v, err);
+	if (r > 0)
+		return too_busy(err);
 	if (r == 0)
 		r = mask_all_named(v, err);
 	return r < 0 ? r : mask_lost(v, err);

@@ -64,18 +64,6 @@ static bool is_left_out(const struct mount *m)
 
 /* --- plan --- */
 
-static void plan_layers(struct rootfs *v)
-{
-	for (size_t i = 0; i < v->mounts.count; i++) {
-		if (!is_left_out(&v->mounts.list[i]))
-			v->trees[v->tree_count++] =
-				(struct tree){ .path = v->mounts.list[i].path,
-					       .kind = TREE_LAYER,
-					       .fd = -1 };
-	}
-	v->layer_count = v->tree_count;
-}
-
 int rootfs_plan(struct rootfs *v, const struct launch_machine *m,
 		const struct launch_spec *spec, struct err *err)
 {
@@ -94,8 +82,13 @@ int rootfs_plan(struct rootfs *v, const struct launch_machine *m,
 			  sizeof(*v->trees));
 	if (!v->trees)
 		return err_sys(err, -ENOMEM, "cannot plan the file system view");
-	if (v->root)
-		plan_layers(v);
+	for (size_t i = 0; v->root && i < v->mounts.count; i++)
+		if (!is_left_out(&v->mounts.list[i]))
+			v->trees[v->tree_count++] =
+				(struct tree){ .path = v->mounts.list[i].path,
+					       .kind = TREE_LAYER,
+					       .fd = -1 };
+	v->layer_count = v->tree_count;
 	return place_plan(v, err);
 }
 
@@ -616,37 +609,23 @@ static int make_links(struct err *err)
 	return 0;
 }
 
-/* So that ttyname() finds the terminal that the caller gave the command. */
-static int bind_console(struct rootfs *v, struct err *err)
-{
-	char tty[PATH_MAX];
-
-	if (!isatty(STDOUT_FILENO) || ttyname_r(STDOUT_FILENO, tty, sizeof(tty)) != 0)
-		return 0;
-	return bind_node(v, tty, DEV "/console", err);
-}
-
-static int mount_terminals(struct rootfs *v, struct err *err)
-{
-	if (mkdir(DEV "/pts", 0755) < 0 ||
-	    mount("devpts", DEV "/pts", "devpts", MS_NOSUID | MS_NOEXEC,
-		  "newinstance,ptmxmode=0666,mode=620") < 0)
-		return err_sys(err, -errno, "cannot make the sandbox's terminals");
-	return 0;
-}
-
 static int make_dev(struct rootfs *v, struct err *err)
 {
+	char tty[PATH_MAX];
 	int r = mount_tmpfs(DEV, "mode=0755", err);
 
 	if (r == 0)
 		r = bind_nodes(v, err);
 	if (r == 0)
 		r = make_links(err);
-	if (r == 0)
-		r = mount_terminals(v, err);
-	if (r == 0)
-		r = bind_console(v, err);
+	if (r == 0 && (mkdir(DEV "/pts", 0755) < 0 ||
+		       mount("devpts", DEV "/pts", "devpts", MS_NOSUID | MS_NOEXEC,
+			     "newinstance,ptmxmode=0666,mode=620") < 0))
+		r = err_sys(err, -errno, "cannot make the sandbox's terminals");
+	/* So that ttyname() finds the terminal that the caller gave the command. */
+	if (r == 0 && isatty(STDOUT_FILENO) &&
+	    ttyname_r(STDOUT_FILENO, tty, sizeof(tty)) == 0)
+		r = bind_node(v, tty, DEV "/console", err);
 	if (r < 0)
 		return r;
 	if (mkdir(DEV "/shm", 0755) < 0)

@@ -112,13 +112,6 @@ static int add_socket(struct sockets *s, const char *path, struct socket_file fi
 	return 0;
 }
 
-static bool has_inode(const char *path, uint32_t inode)
-{
-	struct stat st;
-
-	return lstat(path, &st) == 0 && (uint32_t)st.st_ino == inode;
-}
-
 /* The socket lies at @inside in its file system: it shows in every mount of that, also
  * in those that its name says nothing of (bind mounts). */
 static int add_everywhere(struct finder *f, const char *inside, struct socket_file file,
@@ -129,6 +122,7 @@ static int add_everywhere(struct finder *f, const char *inside, struct socket_fi
 
 	for (size_t i = 0; i < f->mounts->count; i++) {
 		const struct mount *m = &f->mounts->list[i];
+		struct stat st;
 		int r;
 
 		if (m->device != file.device || !mount_shows(m, inside, path) ||
@@ -136,7 +130,7 @@ static int add_everywhere(struct finder *f, const char *inside, struct socket_fi
 			continue;
 		/* What isn't found there is searched for: it may have been moved. */
 		elsewhere = false;
-		if (!has_inode(path, file.inode))
+		if (lstat(path, &st) < 0 || (uint32_t)st.st_ino != file.inode)
 			continue;
 		r = add_socket(f->found, path, file, err);
 		if (r < 0)

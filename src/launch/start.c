@@ -361,17 +361,6 @@ static int serve_init(const struct start *s, struct err *err)
 	return 0;
 }
 
-static int serve_child(struct start *s, pid_t child, struct err *err)
-{
-	int r = serve_ids(s, child, err);
-
-	if (r == 0)
-		r = plan_view(s, err);
-	if (r == 0)
-		r = start_builder(s, err);
-	return r < 0 ? r : serve_init(s, err);
-}
-
 /* The child is PID 1 of a namespace of its own: whatever of its line dies when, its end
  * is the end of all of them. */
 static pid_t start_child(struct start *s, struct err *err)
@@ -388,7 +377,13 @@ static pid_t start_child(struct start *s, struct err *err)
 		return enter_explain(child, err);
 	if (s->spec->outer_mounts)
 		*s->spec->outer_mounts = open_namespace(child, "mnt");
-	r = serve_child(s, child, err);
+	r = serve_ids(s, child, err);
+	if (r == 0)
+		r = plan_view(s, err);
+	if (r == 0)
+		r = start_builder(s, err);
+	if (r == 0)
+		r = serve_init(s, err);
 	if (r < 0) {
 		process_reap(*s->spec->builder, true);
 		process_reap(child, true);

@@ -110,13 +110,6 @@ static bool advise_name(struct advice *a, const struct plan *p, const struct eve
 	return true;
 }
 
-static bool advise_addr(struct advice *a, const struct event *e)
-{
-	addr_format(&e->remote, a->target);
-	a->rule.kind = TARGET_PREFIX;
-	return add_port(a, e->protocol, e->port);
-}
-
 static bool make(struct advice *a, const struct plan *p, const struct event *e)
 {
 	/* What stands for a denied name is no address of it. */
@@ -133,7 +126,11 @@ static bool make(struct advice *a, const struct plan *p, const struct event *e)
 	/* No name opens the port of name servers. */
 	if (e->name[0] && e->port != DNS_PORT)
 		return advise_name(a, p, e);
-	return has_addr && advise_addr(a, e);
+	if (!has_addr)
+		return false;
+	addr_format(&e->remote, a->target);
+	a->rule.kind = TARGET_PREFIX;
+	return add_port(a, e->protocol, e->port);
 }
 
 /* A plan has PLAN_PORT_LISTS_MAX lists, and a rule with other ports needs one of its own,

@@ -242,23 +242,16 @@ static int be_like(int fd, const struct stat *like)
 	return fchmod(fd, mode) < 0 ? -errno : 0;
 }
 
-static int write_fresh(int fd, const struct stat *like, const void *bytes, size_t size)
-{
-	int r = like ? be_like(fd, like) : 0;
-
-	if (r == 0)
-		r = file_write_all(fd, bytes, size);
-	return r == 0 && fsync(fd) < 0 ? -errno : r;
-}
-
 static int replace(int dir, const char *fresh, const char *name, mode_t mode,
 		   const struct stat *like, const void *bytes, size_t size)
 {
 	CLEAN(fd) int fd = file_create(dir, fresh, mode);
 	CLEAN(fd) int names = -1;
-	int r = fd < 0 ? fd : write_fresh(fd, like, bytes, size);
+	int r = fd < 0 ? fd : like ? be_like(fd, like) : 0;
 
-	if (r == 0 && renameat(dir, fresh, dir, name) < 0)
+	if (r == 0)
+		r = file_write_all(fd, bytes, size);
+	if (r == 0 && (fsync(fd) < 0 || renameat(dir, fresh, dir, name) < 0))
 		r = -errno;
 	if (r < 0) {
 		unlinkat(dir, fresh, 0);

@@ -96,19 +96,10 @@ static int open_signals(void)
 	return fd;
 }
 
-static void wait_for_go(void)
-{
-	struct launch_report report;
-
-	do {
-		if (!receive(&report))
-			_exit(RUN_STATUS_FAILED);
-	} while (report.type != LAUNCH_GO);
-}
-
 /* Its process is made while control and the engine agree that it may go, and waits. */
 static pid_t start_command(char **argv, uint64_t ignored)
 {
+	struct launch_report report;
 	int go[2];
 	pid_t child;
 
@@ -119,7 +110,10 @@ static pid_t start_command(char **argv, uint64_t ignored)
 		command_exec(argv, ignored, go[0]);
 	if (child < 0)
 		give_up("cannot start the command: the process limit is reached");
-	wait_for_go();
+	do {
+		if (!receive(&report))
+			_exit(RUN_STATUS_FAILED);
+	} while (report.type != LAUNCH_GO);
 	if (syscall(SYS_write, go[1], "", 1) != 1)
 		give_up("cannot start the command: it doesn't hear");
 	close(go[0]);
@@ -151,16 +145,6 @@ static void reap(pid_t command)
 	}
 }
 
-static void obey(pid_t command)
-{
-	struct launch_report report;
-
-	if (!receive(&report))
-		_exit(RUN_STATUS_FAILED);
-	if (report.type == LAUNCH_SIGNAL && report.value > 0 && report.value < NSIG)
-		kill(command, report.value);
-}
-
 static _Noreturn void guard(pid_t command, int signals)
 {
 	struct pollfd polled[] = {
@@ -168,6 +152,7 @@ static _Noreturn void guard(pid_t command, int signals)
 		{ .fd = INIT_FD_CHANNEL, .events = POLLIN },
 	};
 	struct signalfd_siginfo info;
+	struct launch_report report;
 
 	for (;;) {
 		if (poll(polled, ARRAY_SIZE(polled), -1) < 0)
@@ -176,8 +161,13 @@ static _Noreturn void guard(pid_t command, int signals)
 			(void)!read(signals, &info, sizeof(info));
 			reap(command);
 		}
-		if (polled[1].revents)
-			obey(command);
+		if (!polled[1].revents)
+			continue;
+		if (!receive(&report))
+			_exit(RUN_STATUS_FAILED);
+		if (report.type == LAUNCH_SIGNAL && report.value > 0 &&
+		    report.value < NSIG)
+			kill(command, report.value);
 	}
 }
 

@@ -611,25 +611,19 @@ static int begin_batch(struct sender *s, struct err *err)
 	return r < 0 ? r : read_batch(s, err);
 }
 
-/* A row that the server takes neither alone is passed over. */
-static int pass_over(struct sender *s, struct err *err)
-{
-	int r = begin_batch(s, err);
-
-	if (r == 0 && s->rows == 1)
-		return finish(s, 1, err);
-	return r < 0 ? r : server_roll_back(s->server, err);
-}
-
 /* Data that is refused: half of it the next time, down to the row that it is. */
 static int on_refused(struct sender *s, struct err *err)
 {
 	int r = server_roll_back(s->server, err);
 
-	if (r == 0 && s->batch == 1)
-		r = pass_over(s, err);
-	else
-		s->batch /= 2;
+	if (r < 0 || s->batch > 1) {
+		s->batch = MAX(s->batch / 2, (size_t)1);
+		return r < 0 ? r : 1;
+	}
+	/* A row that the server takes neither alone is passed over. */
+	r = begin_batch(s, err);
+	if (r == 0)
+		r = s->rows == 1 ? finish(s, 1, err) : server_roll_back(s->server, err);
 	return r < 0 ? r : 1;
 }
 
