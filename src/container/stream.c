@@ -2,7 +2,6 @@
 #include "container/stream.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

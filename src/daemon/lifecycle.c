@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/lifecycle.h"
 
-#include <assert.h>
-
 /* State and event: the next state. LIFECYCLE_NONE: the event means nothing. Where a phase
  * is not needed by every sandbox, lifecycle_change() takes the one behind it. */
 static const enum lifecycle_state table[LIFECYCLE_STATE_COUNT][LIFECYCLE_EVENT_COUNT] = {

@@ -7,7 +7,6 @@
  * what it asks it asks over a channel of its own, which it makes for the first question.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 

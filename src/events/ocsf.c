@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "dns/message.h"
 #include "event/json.h"

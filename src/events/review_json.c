@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Of review tasks what needs no store. */
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "event/json.h"

@@ -30,8 +30,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include <linux/netfilter.h>
-
 #include "base/arena.h"
 #include "filter/nft.h"
 #include "filter/sets.h"

@@ -2,8 +2,6 @@
 #include "launch/launch.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 
 #include <linux/capability.h>
 

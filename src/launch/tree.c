@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/mount.h>
 
 static int set_attributes(int fd, const struct tree *t, int userns_fd)

@@ -2,7 +2,6 @@
 #include "opensandbox/policy.h"
 
 #include <errno.h>
-#include <stdio.h>
 
 #include "policy/faults.h"
 

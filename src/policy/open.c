@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/special.h"
 #include "policy/advice.h"

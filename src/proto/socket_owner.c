@@ -2,8 +2,6 @@
 #include "proto/socket_owner.h"
 
 #include <netinet/in.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 /* A lookup has no protocol of its own: whoever asked over TCP has dialled somebody. */

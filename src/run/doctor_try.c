@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <linux/sched.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/random.h>
 
 enum { PROBE_PORT = 443 };

@@ -11,7 +11,6 @@
 #include <linux/veth.h>
 #include <net/if.h>
 #include <poll.h>
-#include <string.h>
 #include <sys/socket.h>
 
 #include "base/addr.h"
