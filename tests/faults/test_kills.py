@@ -200,7 +200,7 @@ def test_kills_and_changes_under_load(product, world, site, denied, tmp_path, re
         ones = [One(lambda: box.boss, where, app, site, sites, FIRST_PORT + PORTS * i) for i, (where, app) in enumerate(apps)]
         marks = [f"mark{i}.{denied.name}" for i in range(5)]
         box.app.probe(*[["dns", name] for name in marks])
-        wait_for(lambda: set(marks) <= box.events(), 20)
+        wait_for(lambda: set(marks) <= box.events())
         before_host = len(box.host.packets(dst=denied.v4))
         for one in ones:
             assert one.change(rng), str(box.boss)

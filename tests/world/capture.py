@@ -65,10 +65,12 @@ class Capture:
 
     Frames wait in the socket's buffer and are read when somebody asks, so a capture
     costs nothing while it runs. A buffer that ran over is an error, never a zero.
+    @earlier: ports of connections that were there before. What the kernel says on those by itself, the
+    acknowledgement of the other side's end, may come at any time and is left out.
     """
 
-    def __init__(self, netns, link):
-        self._seen = []
+    def __init__(self, netns, link, earlier=()):
+        self._seen, self._earlier = [], earlier
         self._sock = netns.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
         self._sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
         self._sock.bind((link, ETH_P_ALL))
@@ -101,8 +103,11 @@ class Capture:
         """Packets whose fields equal @want, noise left out, after @settle seconds."""
         time.sleep(settle)
         self._drain()
-        return [p for p in self._seen if not p.is_noise()
+        return [p for p in self._seen if not p.is_noise() and not self._is_of_before(p)
                 and all(getattr(p, field) == value for field, value in want.items())]
+
+    def _is_of_before(self, p):
+        return p.proto == "tcp" and p.sport in self._earlier and not p.flags & 2 and not p.payload
 
     def count(self, predicate=None, settle=0.03, **want):
         """How many packets match the fields @want and the function @predicate."""

@@ -41,7 +41,13 @@ class Box:
         """What has left since the probes that are under way began."""
         packets, asked = self._before
         # a resolver that was slow is asked for the root's name again
-        return ([p for p in self.capture.packets()[packets:] if not (p.dst in (RESOLVER4, RESOLVER6) and p.dport == 53)],
+        seen = self.capture.packets()
+        known = {(p.src, p.sport, p.dst, p.dport) for p in seen[:packets] if p.proto == "tcp"}
+
+        def is_late(p):
+            """The kernel's last word on a connection of before, an empty one."""
+            return p.proto == "tcp" and (p.src, p.sport, p.dst, p.dport) in known and not p.flags & 2 and not p.payload
+        return ([p for p in seen[packets:] if not (p.dst in (RESOLVER4, RESOLVER6) and p.dport == 53) and not is_late(p)],
                 {q.name.lower() for q in self.world.dns.queries()[asked:]} - {""})
 
     def accept(self, task, **body):

@@ -141,9 +141,9 @@ def test_H4_the_command_starts_after_the_filter_stands(world, user):
 
 def test_H5_addresses_known_from_before_are_not_open(attack, world, site):
     """As with a cache that was filled earlier: the address itself proves nothing."""
-    port = int(world.command("curl", "-sS", "-o", "/dev/null", "-w", "%{local_port}", f"http://{site.v4}/").text)
+    world.command("curl", "-sS", f"http://{site.v4}/")
     expect.tcp_refused(attack.probe(["tcp", site.v4, 443], allow=(f"{site.name}:443",)))
-    assert [p for p in attack.packets if p.sport != port] == []  # its last word may come late
+    assert attack.packets == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGHUP],
