@@ -297,7 +297,7 @@ class World:
         self.driver = Driver("unshare", "-n", "sh", "-ec", DRIVER, driver_path())
         self.driver.line()
         self.all = [self.driver]
-        self.sink = Lines("unshare", "-n", "sh", "-c", 'echo; read -r go; exec python3 -IS -c "$@"', "sh",
+        self.sink = Lines("unshare", "-n", "sh", "-c", 'echo; read -r go; exec /usr/bin/python3 -IS -c "$@"', "sh",
                           SINK_PROGRAM, *map(str, PORTS))
         self.sink.line()
         self.all.append(self.sink)
@@ -315,7 +315,7 @@ class World:
         return ["nsenter", "-t", str((who or self.driver).process.pid), "-n"]
 
     def start(self, uid):
-        app = App(*self.enter(), "python3", "-IS", "-c", APP_PROGRAM, str(uid))
+        app = App(*self.enter(), "/usr/bin/python3", "-IS", "-c", APP_PROGRAM, str(uid))
         self.all.append(app)
         return app
 
@@ -323,7 +323,7 @@ class World:
         """What the sink has got since the last call: (kind, address, port, text)."""
         self.marks += 1
         done = f"done{self.marks}"
-        subprocess.run([*self.enter(self.sink), "python3", "-IS", "-c",
+        subprocess.run([*self.enter(self.sink), "/usr/bin/python3", "-IS", "-c",
                         "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM)"
                         f".sendto(b'{done}', ('127.0.0.1', {PORTS[0]}))"], check=True)
         got = []
@@ -568,11 +568,11 @@ def test_nobody_here_answers_weirs_sockets(world, flags):
 def test_who_dials_in_gets_replies(world, addr):
     world.driver.policy()
     world.app.listen("l", "tcp", 8080)
-    done = subprocess.run([*world.enter(world.sink), "python3", "-c",
+    done = subprocess.run([*world.enter(world.sink), "/usr/bin/python3", "-c",
                            f"import socket; socket.create_connection(('{addr}', 8080), 60)"],
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    done = subprocess.run([*world.enter(world.sink), "python3", "-c",
+    done = subprocess.run([*world.enter(world.sink), "/usr/bin/python3", "-c",
                            f"import socket; socket.create_connection(('{addr}', 8081), 60)"],
                           capture_output=True, text=True, check=False)
     assert "ConnectionRefused" in done.stderr

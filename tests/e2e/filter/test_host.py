@@ -71,7 +71,7 @@ class HostWorld(shared.World):
     def start(self, uid, cgroup=None):
         """Somebody with @uid, in @cgroup from the first moment on."""
         where = str((cgroup or self.tree).path / "cgroup.procs") if cgroup else "/dev/null"
-        app = shared.App(*self.enter(), "sh", "-c", 'echo $$ > "$0" && exec python3 -IS -c "$@"', where,
+        app = shared.App(*self.enter(), "sh", "-c", 'echo $$ > "$0" && exec /usr/bin/python3 -IS -c "$@"', where,
                          STEPS + shared.APP_PROGRAM, str(uid))
         self.all.append(app)
         return app
@@ -447,7 +447,7 @@ def test_who_dials_in_is_answered(world):
     world.attach(1, cgroup)
     app.listen("l", "tcp", 7600)
     code = f"import socket; s = socket.create_connection(('{HERE}', 7600), 60); s.send(b'in'); print(s.recv(9).decode())"
-    with subprocess.Popen([*world.enter(world.sink), "python3", "-c", code], stdout=subprocess.PIPE, text=True) as dials:
+    with subprocess.Popen([*world.enter(world.sink), "/usr/bin/python3", "-c", code], stdout=subprocess.PIPE, text=True) as dials:
         assert app.take("l", "c") == "0"
         assert app.hear("c") == "in" and app.say("c", "back") == "0"
         assert dials.stdout.read().strip() == "back"

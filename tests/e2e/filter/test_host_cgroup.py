@@ -72,7 +72,7 @@ def stay():
 open(sys.argv[1] + "/cgroup.procs", "w").write("0")
 {HIDDEN[way]}
 """
-    with subprocess.Popen(["python3", "-ISc", program, cgroup.path], stdout=subprocess.PIPE) as other:
+    with subprocess.Popen(["/usr/bin/python3", "-ISc", program, cgroup.path], stdout=subprocess.PIPE) as other:
         other.stdout.readline()
         if way != "one thread":
             wait_for(lambda: has_no_leader(other.pid))
@@ -102,7 +102,7 @@ def stay():
     time.sleep(99)
 {HOLDERS[way]}
 """
-    with subprocess.Popen([*world.enter(), "python3", "-ISc", program], stdout=subprocess.PIPE) as other:
+    with subprocess.Popen([*world.enter(), "/usr/bin/python3", "-ISc", program], stdout=subprocess.PIPE) as other:
         other.stdout.readline()
         if way.startswith("main"):
             wait_for(lambda: has_no_leader(other.pid))
@@ -136,7 +136,7 @@ def test_sockets_that_were_made_before_are_found(world):
     """They go on as they were: a socket keeps the cgroup in which it was made."""
     cgroup = world.cgroup("a")
     world.attach(1, cgroup, WEB)
-    app = shared.App(*world.enter(), "python3", "-c", STEPS + shared.APP_PROGRAM, "0")
+    app = shared.App(*world.enter(), "/usr/bin/python3", "-c", STEPS + shared.APP_PROGRAM, "0")
     world.all.append(app)
     for name, kind, addr in (("tcp", "tcp", shared.OTHER), ("udp6", "udp6", shared.OTHER6)):
         app.open(name, kind)

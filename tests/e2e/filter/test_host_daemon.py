@@ -510,7 +510,7 @@ print("done")
 def send_while_made_again(host, cgroup, rounds):
     """Return: how many datagrams to the stranger left the host."""
     before = len(sent_to_strangers(host))
-    done = subprocess.run(host.ns.command("python3", "-c", SENDER, str(cgroup.path), STRANGER, str(rounds)),
+    done = subprocess.run(host.ns.command("/usr/bin/python3", "-c", SENDER, str(cgroup.path), STRANGER, str(rounds)),
                           capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "done\n", done
     return len(sent_to_strangers(host)) - before

@@ -162,7 +162,7 @@ def test_no_packet_has_options(world, kind):
 def test_what_the_kernel_says_of_groups_is_no_denial(world, kind):
     """It tells neighbours of memberships, with IP options."""
     world.guard(kind, *RULES)
-    app = shared.App(*world.enter(), "sh", "-c", 'echo $$ > "$0"; exec python3 -IS -c "$@"',
+    app = shared.App(*world.enter(), "sh", "-c", 'echo $$ > "$0"; exec /usr/bin/python3 -IS -c "$@"',
                      str(world.where.path / "cgroup.procs") if world.where else "/dev/null",
                      JOIN + STEPS + shared.APP_PROGRAM, str(world.uid))
     world.all.append(app)
@@ -205,7 +205,7 @@ def test_a_listener_of_the_host_is_not_reached_over_an_old_flow(world, kind):
 @pytest.mark.parametrize("kind", [k for k in KINDS if "relay" not in k])
 def test_the_kernels_reset_without_ack_leaves(world, kind):
     """A peer that speaks on when the socket has gone is told at once."""
-    peer = shared.App(*world.enter(world.sink), "python3", "-IS", "-c", STEPS + shared.APP_PROGRAM, "0")
+    peer = shared.App(*world.enter(world.sink), "/usr/bin/python3", "-IS", "-c", STEPS + shared.APP_PROGRAM, "0")
     world.all.append(peer)
     assert peer.serve("t", "tcp", ALLOWED, 7002) == "0"
     world.guard(kind, *RULES, f"allow {ALLOWED} 7002")

@@ -206,7 +206,7 @@ def test_a_source_that_is_made_up_opens_nothing(world, tun, uplink, user, site, 
 def test_another_sandbox_is_not_reached(over, world, tun, uplink, user):
     """Neither by its own addresses, which all sandboxes share, nor by the host's."""
     listener = "import socket; s = socket.socket(2, 2); s.bind(('0.0.0.0', 9010)); s.recv(9)"
-    with world.run_start("python3", "-c", listener, user=user, mounts=tun,
+    with world.run_start("/usr/bin/python3", "-c", listener, user=user, mounts=tun,
                          options=("--uplink", uplink)):
         time.sleep(0.3)
         answers = over(*(["udp", a, 9010] for a in (HOST4, "192.0.0.228", GATEWAY)),
@@ -233,7 +233,7 @@ def test_the_namespace_offers_nothing_else(over):
 # over the relay and none
 
 def test_over_the_relay_udp_is_refused_and_the_report_names_the_uplink(world, user, site):
-    done = world.run("python3", "-c", TALKER, site.v4, ECHO_PORT, input=b"hello\n", user=user,
+    done = world.run("/usr/bin/python3", "-c", TALKER, site.v4, ECHO_PORT, input=b"hello\n", user=user,
                      allow=[f"{site.v4}:udp/{ECHO_PORT}"])
     assert "--uplink slirp4netns" in done.messages, done
 
@@ -269,7 +269,7 @@ def wait_gone(pid, seconds=60):
 def talking(world, tun, uplink, user, site):
     """A command that has just talked over the uplink, and the program that carried it."""
     name = {"pasta": "pas"}.get(uplink, uplink)  # passt.avx2 where there is AVX2
-    started = world.run_start("python3", "-c", TALKER, site.v4, ECHO_PORT, user=user, mounts=tun,
+    started = world.run_start("/usr/bin/python3", "-c", TALKER, site.v4, ECHO_PORT, user=user, mounts=tun,
                               allow=[f"{site.v4}:udp/{ECHO_PORT}", f"{site.v4}:{ECHO_PORT}"],
                               options=("--uplink", uplink))
     with started:
