@@ -6,10 +6,10 @@ import re
 
 import jsonschema
 import pytest
-import yaml
+
+from world.openapi import OPENAPI
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-OPENAPI = yaml.safe_load((ROOT / "docs/openapi.yaml").read_text())
 MANY = {path: item for path, item in OPENAPI["paths"].items() if path.startswith("/sandboxes")}
 KEYS = ("description", "parameters")
 NAMES = {"METHODS_READ": {"get", "head"}, "METHODS_CHANGE": {"post", "put", "patch", "delete"}}

@@ -8,13 +8,12 @@ import sys
 import typing
 
 import pytest
-import yaml
 
 import weir
 from weir import _policy, _result, _schema, client
+from world.openapi import OPENAPI
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-OPENAPI = yaml.safe_load((ROOT / "docs/openapi.yaml").read_text())
 SCHEMAS = OPENAPI["components"]["schemas"]
 METHODS = ("get", "post", "put", "patch", "delete")
 # A person's page, which no program asks for.
