@@ -132,14 +132,14 @@ class Engine:
     def probe(self, network, *probes, options=("--cap-drop", "ALL", "--user", "1000:1000"), timeout=60):
         """Probes (probe.py) in a new container on @network."""
         text = self("run", "--rm", "-i", "--network", network, *options, *self.app_mounts, self.app,
-                    "/usr/bin/python3", "-IS", "/tools/probe.py", input=json.dumps(probes).encode(),
+                    "/usr/bin/python3", "-IS", "/tools/probe.pyc", input=json.dumps(probes).encode(),
                     timeout=timeout)
         answers = read_answers(Result(0, text.encode(), b"", 0), len(probes))
         return answers[0] if len(probes) == 1 else answers
 
     def exec_probe(self, container, *probes):
         """Probes in a container that runs already."""
-        text = self("exec", "-i", container, "/usr/bin/python3", "-IS", "/tools/probe.py",
+        text = self("exec", "-i", container, "/usr/bin/python3", "-IS", "/tools/probe.pyc",
                     input=json.dumps(probes).encode())
         answers = read_answers(Result(0, text.encode(), b"", 0), len(probes))
         return answers[0] if len(probes) == 1 else answers

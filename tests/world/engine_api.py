@@ -20,7 +20,7 @@ from .world import ROOT
 
 KINDS = {"docker": docker, "podman": podman}
 FOLDERS = ("usr", "etc", "tmp", "proc", "sys", "dev", "tools", "ca", "run", "work", "root")
-PROBE = ("/usr/bin/python3", "-IS", "/tools/probe.py")
+PROBE = ("/usr/bin/python3", "-IS", "/tools/probe.pyc")
 
 
 def staged_root(folder, *options):

@@ -98,7 +98,7 @@ class Run(Box):
         (folder.parent / f"{folder.name}.policy.json").write_text(document, encoding="ascii")
         self.store = world.workdir(user)
         self.started = world.run_start(
-            *(command or ("/usr/bin/python3", "-IS", world.tools / "probe.py", "lines")), user=user, cwd=folder,
+            *(command or ("/usr/bin/python3", "-IS", world.tools / "probe.pyc", "lines")), user=user, cwd=folder,
             options=("--no-config", "--id", self.id, "--policy", f"{folder}.policy.json", "--state-dir", self.store, *options))
         self._exit.callback(self.started.kill)
         # who asks it at once finds nobody there

@@ -244,14 +244,14 @@ class Pod:
 
     def probe(self, *probes, timeout=PATIENCE, **options):
         """Probes (probe.py) as the app; one gives its Answer alone."""
-        done = self.run("/usr/bin/python3", "-IS", self.world.tools / "probe.py",
+        done = self.run("/usr/bin/python3", "-IS", self.world.tools / "probe.pyc",
                         input=json.dumps(probes).encode(), timeout=timeout, **options)
         answers = read_answers(done, len(probes))
         return answers[0] if len(probes) == 1 else answers
 
     def probe_start(self, *probes):
         """Start probes as the app. Return: run.Started, whose line() is the next answer as JSON."""
-        started = self.start("/usr/bin/python3", "-IS", self.world.tools / "probe.py")
+        started = self.start("/usr/bin/python3", "-IS", self.world.tools / "probe.pyc")
         started.process.stdin.write(json.dumps(probes).encode())
         end_input(started)
         return started

@@ -12,7 +12,7 @@ from world.world import ECHO_PORT, HOST4, HOST6, METADATA4, RESOLVER4, RESOLVER6
 
 
 def on_host(world, *probes):
-    argv = ["/usr/bin/python3", "-IS", str(world.tools / "probe.py")]
+    argv = ["/usr/bin/python3", "-IS", str(world.tools / "probe.pyc")]
     done = world.command(*argv, input=json.dumps(probes).encode())
     return read_answers(done, len(probes))
 

@@ -118,7 +118,9 @@ class World:
         self.folder.chmod(0o755)
         self.tools = self.folder / "tools"
         self.tools.mkdir()
-        shutil.copy(HERE / "probe.py", self.tools)
+        # Compiled once, by the interpreter that runs it: it starts in half of the time.
+        subprocess.run(["/usr/bin/python3", "-IS", "-c", "import py_compile, sys; py_compile.compile(*sys.argv[1:], doraise=True)",
+                        HERE / "probe.py", self.tools / "probe.pyc"], check=True)
         self.internet = self._own(NetNs())
         self.host = self._own(NetNs())
         self._link()
@@ -312,7 +314,7 @@ class World:
 
         A single probe gives its Answer alone.
         """
-        argv = ["/usr/bin/python3", "-IS", self.tools / "probe.py"]
+        argv = ["/usr/bin/python3", "-IS", self.tools / "probe.pyc"]
         done = self.run(*argv, input=json.dumps(probes).encode(), **rest)
         answers = read_answers(done, len(probes))
         return answers[0] if len(probes) == 1 else answers

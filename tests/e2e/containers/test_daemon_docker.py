@@ -50,7 +50,7 @@ def pid_of(engine, name):
 
 
 def probe(engine, name, *probes):
-    text = engine("exec", "-i", name, "/usr/bin/python3", "-IS", "/tools/probe.py", input=json.dumps(probes).encode())
+    text = engine("exec", "-i", name, "/usr/bin/python3", "-IS", "/tools/probe.pyc", input=json.dumps(probes).encode())
     answers = read_answers(Result(0, text.encode(), b"", 0), len(probes))
     return answers[0] if len(probes) == 1 else answers
 

@@ -41,7 +41,7 @@ def test_a_container(podman, daemon, world, site, denied):
         pid = podman("inspect", "--format", "{{.State.Pid}}", name).strip()
         daemon.attach(name, None, "--allow", site.name, where=pid)
         probes = [["dns", site.name], ["dns", denied.name], ["tcp", site.v4, 443], ["tcp", "93.9.9.9", 443]]
-        text = podman("exec", "-i", name, "/usr/bin/python3", "-IS", "/tools/probe.py", input=json.dumps(probes).encode())
+        text = podman("exec", "-i", name, "/usr/bin/python3", "-IS", "/tools/probe.pyc", input=json.dumps(probes).encode())
         lookup, refused, tcp, stranger = read_answers(Result(0, text.encode(), b"", 0), len(probes))
         assert lookup.addresses == [site.v4] and tcp.result == "ok"
         expect.name_refused(refused)

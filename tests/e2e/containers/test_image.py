@@ -477,7 +477,7 @@ def test_what_readme_shows(engine, image, site, world):
         engine(*side)
         engine.ready(name)
         app = [w.replace("container:side", f"container:{name}") for w in app[1:-1]]
-        text = engine(*app, "-i", *engine.app_mounts, engine.app, "/usr/bin/python3", "-IS", "/tools/probe.py",
+        text = engine(*app, "-i", *engine.app_mounts, engine.app, "/usr/bin/python3", "-IS", "/tools/probe.pyc",
                       input=json.dumps([["connect", site.name, 7007], ["tcp", "93.9.9.9", 443]]).encode())
         good, bad = [json.loads(line) for line in text.splitlines()]
         assert good["result"] == "ok" and bad["result"] == "refused"

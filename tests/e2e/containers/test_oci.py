@@ -180,7 +180,7 @@ def test_podmans_hook(pods, world, allowed, denied):
         pods(*hooks, *run)
         for _ in range(2):
             probes = [["dns", allowed.name], ["dns", denied.name], ["tcp", STRANGER, 443]]
-            text = pods("exec", "-i", name, "/usr/bin/python3", "-IS", "/tools/probe.py", input=json.dumps(probes).encode())
+            text = pods("exec", "-i", name, "/usr/bin/python3", "-IS", "/tools/probe.pyc", input=json.dumps(probes).encode())
             lookup, refused, stranger = read_answers(Result(0, text.encode(), b"", 0), len(probes))
             assert lookup.addresses == [allowed.v4], daemon
             expect.name_refused(refused)

@@ -61,7 +61,7 @@ def pod(podman, world, site):
 
 
 def probe(podman, container, *probes):
-    text = podman("exec", "-i", container, "/usr/bin/python3", "-IS", "/tools/probe.py",
+    text = podman("exec", "-i", container, "/usr/bin/python3", "-IS", "/tools/probe.pyc",
                   input=json.dumps(probes).encode())
     return read_answers(Result(0, text.encode(), b"", 0), len(probes))
 

@@ -329,7 +329,7 @@ def test_what_was_open_before_is_judged_anew(daemon, pod, site, first):
 
 def test_who_is_root_over_the_namespace_changes_no_rule(daemon, site, denied):
     """A user's own namespace, as rootless containers have: its root has every capability over it."""
-    probe = daemon.host.world.tools / "probe.py"
+    probe = daemon.host.world.tools / "probe.pyc"
     argv = ["setpriv", "--reuid=1000", "--regid=1000", "--clear-groups", "unshare", "--user", "--map-root-user", "--net"]
     with subprocess.Popen([*argv, "sh", "-c", "echo here; exec sleep 600"], stdout=subprocess.PIPE) as app:
         try:

@@ -186,7 +186,7 @@ def test_H12_whatever_process_of_it_is_killed_the_rest_goes_too(world, user):
 
 def test_H12_json_answers_survive_a_crowd(world):
     """Many sandboxes at once end as cleanly as one."""
-    runs = [world.run_start("/usr/bin/python3", "-IS", world.tools / "probe.py") for _ in range(8)]
+    runs = [world.run_start("/usr/bin/python3", "-IS", world.tools / "probe.pyc") for _ in range(8)]
     for run in runs:
         done = finish(run, json.dumps([["tcp", "93.9.9.9", 443]]).encode())
         assert json.loads(done.out)["result"] == "refused", done

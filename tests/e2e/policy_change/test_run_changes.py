@@ -87,7 +87,7 @@ def test_what_is_wrong_is_said_whole_and_changes_nothing(box, world, site):
 def test_a_change_is_held_to_the_uplink(world, site):
     name = f"alone-{os.getpid()}"
     file = world.workdir() / "policy.yaml"
-    with world.run_start("/usr/bin/python3", "-IS", world.tools / "probe.py", "lines", cwd=world.workdir(),
+    with world.run_start("/usr/bin/python3", "-IS", world.tools / "probe.pyc", "lines", cwd=world.workdir(),
                          options=("--uplink", "none", "--id", name)) as run:
         run.say('[["dns", "nowhere.test"]]\n')
         assert run.line()
@@ -101,7 +101,7 @@ def test_what_the_run_was_told_to_keep_stays(world, site):
     """--verify, and what the project's .weir.yaml denies, hold for each policy that comes."""
     folder = world.workdir()
     (folder / ".weir.yaml").write_text(f"deny: [{site.name}]\n")
-    with world.run_start("/usr/bin/python3", "-IS", world.tools / "probe.py", "lines", cwd=folder,
+    with world.run_start("/usr/bin/python3", "-IS", world.tools / "probe.pyc", "lines", cwd=folder,
                          options=("--verify", "tls", "--id", f"kept-{os.getpid()}")) as run:
         run.say('[["dns", "nowhere.test"]]\n')
         assert run.line()

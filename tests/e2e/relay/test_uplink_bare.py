@@ -32,7 +32,7 @@ def scheme_fixture(world, tun, site, denied):
     def probe(*probes):
         sandbox = world.start(["sh", "-c", 'exec bwrap --info-fd 3 "$@" 3>&1', "sh", "--unshare-net",
                                "--unshare-pid", "--dev-bind", "/", "/", "--", "sh", "-c", 'read -r go; exec "$@"', "sh",
-                               "/usr/bin/python3", "-IS", world.tools / "probe.py"],
+                               "/usr/bin/python3", "-IS", world.tools / "probe.pyc"],
                               mounts=(*tun, f"mount --bind '{conf}' /etc/resolv.conf"))
         info = ""
         while not info.endswith("}"):
