@@ -7,12 +7,10 @@
     daemon.get("/sandboxes")            its API, over the unix socket
 """
 import contextlib
-import http.client
 import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -21,7 +19,7 @@ from .expect import PATIENCE
 from .mounts import own_mounts
 from .program import Program, children
 from .run import Result
-from .sidecar import Pod, Reply, policy, programs, wait_for
+from .sidecar import Pod, policy, programs, request_local, wait_for
 from .world import RESOLVER4
 
 _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
@@ -84,17 +82,9 @@ class Daemon(Program):
     # its API
 
     def call(self, method, path, body=None, timeout=PATIENCE):
-        with socket.socket(socket.AF_UNIX) as sock:
-            sock.settimeout(timeout)
-            sock.connect(str(self.socket))
-            connection = http.client.HTTPConnection("weir")
-            connection.sock = sock
-            if body is not None and not isinstance(body, (str, bytes)):
-                body = json.dumps(body)
-            connection.request(method, path, body)
-            answer = connection.getresponse()
-            data = answer.read()
-            return Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, data)
+        if body is not None and not isinstance(body, (str, bytes)):
+            body = json.dumps(body)
+        return request_local(self.socket, method, path, body, timeout)
 
     def get(self, path, **options):
         return self.call("GET", path, **options)

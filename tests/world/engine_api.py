@@ -15,7 +15,7 @@ import time
 
 from . import docker, podman
 from .run import Result, read_answers
-from .sidecar import wait_for
+from .sidecar import request_local, wait_for
 from .world import ROOT
 
 KINDS = {"docker": docker, "podman": podman}
@@ -132,7 +132,9 @@ class ApiEngine:
         return answers[0] if len(probes) == 1 else answers
 
     def containers(self):
-        return self.engine("ps", "-aq").split()
+        reply = request_local(self.socket, "GET", "/containers/json?all=true")
+        assert reply.status == 200, reply
+        return [container["Id"] for container in reply.json()]
 
     def nothing_left(self):
         wait_for(lambda: not self.containers(), step=0.05)

@@ -69,10 +69,10 @@ class NetNs:
             return socket.socket(family, kind, protocol)
 
     def ip(self, *lines, family=4):
-        """Lines for `ip -batch`, all of which have to succeed. Addresses are local when this returns."""
-        done = subprocess.run(self.command("ip", f"-{family}", "-batch", "-"),
-                              input="\n".join(lines) + "\n", text=True, check=False,
-                              capture_output=True)
+        """Lines for `ip -batch`, all of which are tried and have to succeed. Addresses are local when this returns."""
+        with self.entered():  # a child is where the thread is that starts it
+            done = subprocess.run(["ip", f"-{family}", "-force", "-batch", "-"], input="\n".join(lines) + "\n", text=True,
+                                  check=False, capture_output=True)
         if done.returncode:
             raise OSError(f"ip -batch: {done.stderr}")
         for line in lines:

@@ -88,12 +88,24 @@ def request(netns, address, method, path, body=None, headers=(), timeout=PATIENC
     with netns.socket(family, socket.SOCK_STREAM) as sock:
         sock.settimeout(timeout)
         sock.connect(address)
-        connection = http.client.HTTPConnection(*address)
-        connection.sock = sock
-        connection.request(method, path, body, dict(headers))
-        answer = connection.getresponse()
-        data = answer.read()
-        return Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, data)
+        return _exchange(sock, address, method, path, body, headers)
+
+
+def request_local(path_of_socket, method, path, body=None, timeout=PATIENCE):
+    """One HTTP request over a unix socket. Return: Reply."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(timeout)
+        sock.connect(str(path_of_socket))
+        return _exchange(sock, ("weir",), method, path, body, ())
+
+
+def _exchange(sock, address, method, path, body, headers):
+    connection = http.client.HTTPConnection(*address)
+    connection.sock = sock
+    connection.request(method, path, body, dict(headers))
+    answer = connection.getresponse()
+    data = answer.read()
+    return Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, data)
 
 
 def policy(*rules, default="deny", **more):
@@ -180,27 +192,25 @@ class Pod:
                    f"neighbour add {self._gate4} lladdr {outside} dev {link} nud permanent",
                    f"route add default via {self._gate4}")
         self._exit.callback(self._leave)
-        net = self.world.internet
-        net.ip(f"link set {self.net} up")
-        families = [(4, self.ip4)]
+        self._route(inside, self.ip4, 4, f"link set {self.net} up")
         if self.ipv6:
             self.ns.ip(f"address add {self.ip6}/64 dev {link} nodad",
                        f"neighbour add {self._gate6} lladdr {outside} dev {link} nud permanent",
                        f"route add default via {self._gate6}", family=6)
-            families.append((6, self.ip6))
-        for family, address in families:
-            net.ip(f"neighbour add {address} lladdr {inside} dev {self.net} nud permanent",
-                   f"route add {address} dev {self.net}",
-                   f"rule add pref 5 to {address} lookup main", family=family)
+            self._route(inside, self.ip6, 6)
+
+    def _route(self, inside, address, family, *first):
+        """The internet's side of @address."""
+        self.world.internet.ip(*first, f"neighbour add {address} lladdr {inside} dev {self.net} nud permanent",
+                               f"route add {address} dev {self.net}", f"rule add pref 5 to {address} lookup main", family=family)
 
     def _leave(self):
         """The rules of the internet's side go; its routes go with the link."""
-        for family, address in ((4, self.ip4), (6, self.ip6)):
-            if family == 4 or self.ipv6:
-                with contextlib.suppress(OSError):
-                    self.world.internet.ip(f"rule del pref 5 to {address}", family=family)
+        if self.ipv6:
+            with contextlib.suppress(OSError):
+                self.world.internet.ip(f"rule del pref 5 to {self.ip6}", family=6)
         with contextlib.suppress(OSError):
-            self.world.internet.ip(f"link del {self.net}")
+            self.world.internet.ip(f"rule del pref 5 to {self.ip4}", f"link del {self.net}")
 
     def close(self):
         for side in self.sidecars:
