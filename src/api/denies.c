@@ -6,7 +6,12 @@
 #include "api/internal.h"
 #include "base/clock.h"
 
-enum { DENIES_DEFAULT = 100, DENIES_BYTES_MAX = 1 << 20, PARAMETER_SIZE = 280 };
+enum {
+	DENIES_DEFAULT = 100,
+	DENIES_BYTES_MAX = 1 << 20,
+	PARAMETER_SIZE = 280,
+	COUNT_SCAN = 50000, /* rows that are looked at, however many a sandbox has made */
+};
 
 struct denies_filter {
 	int64_t since_ms; /* of the first occurrence */
@@ -110,16 +115,18 @@ static void count_in_memory(const struct api_request *r, int64_t since_ms,
 	}
 }
 
+/* Return: as sqlite_count_denied(). */
 static int count_in_store(const struct api_request *r, int64_t since_ms,
 			  uint64_t *ret_events, uint64_t *ret_packets, struct err *err)
 {
-	struct sqlite_query q = { .action = EVENT_DENY, .since_ms = since_ms };
+	const char *sandbox = NULL;
 	struct sqlite_reader *store = NULL;
 	struct sqlite_sum sum = { 0 };
-	int code = r->ops->store(r->ops->data, &store, &q.sandbox, err);
+	int code = r->ops->store(r->ops->data, &store, &sandbox, err);
 
 	if (code == 0)
-		code = sqlite_count(store, &q, &sum, err);
+		code = sqlite_count_denied(store, sandbox, since_ms, COUNT_SCAN, &sum,
+					   err);
 	sqlite_reader_close(store);
 	*ret_events = sum.rows;
 	*ret_packets = sum.packets;
@@ -134,7 +141,7 @@ void answer_denies_count(struct api_request *r)
 	int64_t since_ms = 0;
 	struct err err = { 0 };
 	struct reply_stream s;
-	int found = request_query(r->query, "since", text, sizeof(text));
+	int cut = 0, found = request_query(r->query, "since", text, sizeof(text));
 
 	if (found < 0 ||
 	    (found > 0 && !request_time(text_of(text), clock_wall_ms(), &since_ms))) {
@@ -148,13 +155,14 @@ void answer_denies_count(struct api_request *r)
 	if (!r->ops->store) {
 		count_in_memory(r, since_ms, &events, &packets);
 		from = "memory";
-	} else if (count_in_store(r, since_ms, &events, &packets, &err) < 0) {
+	} else if ((cut = count_in_store(r, since_ms, &events, &packets, &err)) < 0) {
 		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", err.text);
 		return;
 	}
 	if (!reply_open(r, &s))
 		return;
-	fprintf(s.out, "{\"events\":%llu,\"packets\":%llu,\"from\":\"%s\"}\n",
-		(unsigned long long)events, (unsigned long long)packets, from);
+	fprintf(s.out, "{\"events\":%llu,\"packets\":%llu,\"from\":\"%s\",\"cut\":%s}\n",
+		(unsigned long long)events, (unsigned long long)packets, from,
+		cut > 0 ? "true" : "false");
 	reply_close(r, &s, JSON_TYPE);
 }

@@ -90,9 +90,6 @@ int sqlite_store_id(struct sqlite_reader *r, char *ret, struct err *err) MUST_CH
  * when there are none. For a query that begins there and goes on. */
 int sqlite_id_before(struct sqlite_reader *r, int64_t since_ms, int64_t *ret,
 		     struct err *err) MUST_CHECK;
-/* How many, however many there are. */
-int sqlite_count(struct sqlite_reader *r, const struct sqlite_query *query,
-		 struct sqlite_sum *ret, struct err *err) MUST_CHECK;
 
 /* ---- sums by one property of the events ---- */
 
@@ -143,3 +140,8 @@ struct sqlite_bucket {
 int sqlite_activity(struct sqlite_reader *r, const char *sandbox, int64_t first,
 		    int64_t minutes, size_t count, struct sqlite_bucket *ret,
 		    struct err *err) MUST_CHECK;
+/* How much was denied since @since_ms; @sandbox as above. @scan rows are looked at.
+ * Return: 0; 1: there are more, the rows are those of the newest ones, and the packets
+ * are summed by whole minutes; or -errno. */
+int sqlite_count_denied(struct sqlite_reader *r, const char *sandbox, int64_t since_ms,
+			size_t scan, struct sqlite_sum *ret, struct err *err) MUST_CHECK;

@@ -18,7 +18,8 @@ enum {
 	BUSY_MS = 200,
 	SLOTS_MIN = 256,
 };
-#define HOUR_MS INT64_C(3600000)
+#define HOUR_MS	  INT64_C(3600000)
+#define MINUTE_MS INT64_C(60000)
 
 struct sqlite_reader {
 	sqlite3 *db;
@@ -217,32 +218,6 @@ int sqlite_find(struct sqlite_reader *r, const struct sqlite_query *query,
 		code = search_fault(r, rc, err);
 	sqlite3_finalize(s);
 	return code;
-}
-
-static int read_sum(struct sqlite_reader *r, sqlite3_stmt *s, struct sqlite_sum *ret,
-		    struct err *err)
-{
-	int rc = sqlite3_step(s), code = 0;
-
-	if (rc == SQLITE_ROW)
-		*ret = (struct sqlite_sum){ (uint64_t)sqlite3_column_int64(s, 0),
-					    (uint64_t)sqlite3_column_int64(s, 1) };
-	else
-		code = search_fault(r, rc, err);
-	sqlite3_finalize(s);
-	return code;
-}
-
-int sqlite_count(struct sqlite_reader *r, const struct sqlite_query *query,
-		 struct sqlite_sum *ret, struct err *err)
-{
-	char sql[SQL_SIZE];
-	sqlite3_stmt *s = NULL;
-	int code;
-
-	put_where(query, "SELECT count(*), coalesce(sum(packets), 0)", "", sql);
-	code = ask_query(r, sql, query, &s, err);
-	return code < 0 ? code : read_sum(r, s, ret, err);
 }
 
 int sqlite_store_id(struct sqlite_reader *r, char *ret, struct err *err)
@@ -532,6 +507,15 @@ int sqlite_top(struct sqlite_reader *r, enum sqlite_by by,
 
 /* ---- what happened when ---- */
 
+/* As table activity has it. */
+static void bind_scope(sqlite3_stmt *s, int at, const char *sandbox)
+{
+	char scope[ROW_SANDBOX_SIZE + 1];
+
+	snprintf(scope, sizeof(scope), "%s%s", sandbox ? "=" : "*", sandbox ?: "");
+	sqlite3_bind_text(s, at, scope, -1, SQLITE_TRANSIENT);
+}
+
 int sqlite_activity(struct sqlite_reader *r, const char *sandbox, int64_t first,
 		    int64_t minutes, size_t count, struct sqlite_bucket *ret,
 		    struct err *err)
@@ -540,16 +524,13 @@ int sqlite_activity(struct sqlite_reader *r, const char *sandbox, int64_t first,
 		"SELECT (minute - ?2) / ?3, action, sum(packets), sum(bytes) FROM"
 		" activity WHERE scope = ?1 AND minute >= ?2 AND minute < ?4 AND action"
 		" >= 0 AND action < ?5 GROUP BY 1, 2";
-	char scope[ROW_SANDBOX_SIZE + 1] = "*";
 	sqlite3_stmt *s = NULL;
 	int rc, code = ask(r, sql, &s, err);
 
 	if (code < 0)
 		return code;
-	if (sandbox)
-		snprintf(scope, sizeof(scope), "=%s", sandbox);
 	memset(ret, 0, count * sizeof(*ret));
-	sqlite3_bind_text(s, 1, scope, -1, SQLITE_STATIC);
+	bind_scope(s, 1, sandbox);
 	sqlite3_bind_int64(s, 2, first);
 	sqlite3_bind_int64(s, 3, minutes);
 	sqlite3_bind_int64(s, 4, first + minutes * (int64_t)count);
@@ -566,4 +547,64 @@ int sqlite_activity(struct sqlite_reader *r, const char *sandbox, int64_t first,
 		code = search_fault(r, rc, err);
 	sqlite3_finalize(s);
 	return code;
+}
+
+/* ?1 the beginning, ?2 how many rows, ?3 the sandbox. Rows that don't count have no
+ * packets, so that ?2 is of all that are read. */
+#define OF_ALL                                                                           \
+	"SELECT packets AS p FROM event WHERE action = 2 AND ts >= ?1 ORDER BY ts DESC"  \
+	" LIMIT ?2"
+#define OF_ONE                                                                           \
+	"SELECT iif(action = 2, packets, NULL) AS p FROM event WHERE sandbox = ?3 AND"   \
+	" ts >= ?1 ORDER BY ts DESC LIMIT ?2"
+
+/* @s is taken. Three numbers of its one row, in @ret. */
+static int read_numbers(struct sqlite_reader *r, sqlite3_stmt *s, int64_t ret[3],
+			struct err *err)
+{
+	const int rc = sqlite3_step(s);
+
+	for (int i = 0; rc == SQLITE_ROW && i < 3; i++)
+		ret[i] = sqlite3_column_int64(s, i);
+	sqlite3_finalize(s);
+	return rc == SQLITE_ROW ? 0 : search_fault(r, rc, err);
+}
+
+int sqlite_count_denied(struct sqlite_reader *r, const char *sandbox, int64_t since_ms,
+			size_t scan, struct sqlite_sum *ret, struct err *err)
+{
+	const char *sql = sandbox ? "SELECT count(*), count(p), coalesce(sum(p), 0) FROM"
+				    " (" OF_ONE ")"
+				  : "SELECT count(*), count(p), coalesce(sum(p), 0) FROM"
+				    " (" OF_ALL ")";
+	int64_t counted[3], summed[3];
+	sqlite3_stmt *s = NULL;
+	int code = ask(r, sql, &s, err);
+
+	static_assert(EVENT_DENY == 2, "as the statements have it");
+	if (code < 0)
+		return code;
+	sqlite3_bind_int64(s, 1, since_ms);
+	sqlite3_bind_int64(s, 2, (int64_t)scan);
+	if (sandbox)
+		sqlite3_bind_text(s, 3, sandbox, -1, SQLITE_TRANSIENT);
+	code = read_numbers(r, s, counted, err);
+	if (code < 0)
+		return code;
+	*ret = (struct sqlite_sum){ (uint64_t)counted[1], (uint64_t)counted[2] };
+	if ((size_t)counted[0] < scan)
+		return 0;
+	code = ask(r,
+		   "SELECT coalesce(sum(packets), 0), 0, 0 FROM activity WHERE scope = ?1"
+		   " AND minute >= ?2 AND action = 2",
+		   &s, err);
+	if (code < 0)
+		return code;
+	bind_scope(s, 1, sandbox);
+	sqlite3_bind_int64(s, 2, since_ms / MINUTE_MS);
+	code = read_numbers(r, s, summed, err);
+	if (code < 0)
+		return code;
+	ret->packets = MAX(ret->packets, (uint64_t)summed[0]);
+	return 1;
 }

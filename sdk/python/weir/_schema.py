@@ -119,7 +119,7 @@ class Denies(TypedDict):
 
 
 # The key "from" is a word of Python's.
-DeniesCount = TypedDict("DeniesCount", {"events": int, "packets": int, "from": str})
+DeniesCount = TypedDict("DeniesCount", {"events": int, "packets": int, "from": str, "cut": bool})
 
 
 class Activity(TypedDict):

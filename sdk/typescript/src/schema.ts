@@ -57,6 +57,11 @@ export interface DeniesCount {
 	/** Packets and lookups. */
 	packets: Count;
 	from: "store" | "memory";
+	/**
+	 * Over 50,000 rows were there to look at: `events` is of the newest of them, and `packets` is summed by whole
+	 * minutes.
+	 */
+	cut: boolean;
 }
 
 export interface Activity {

@@ -131,12 +131,22 @@ static struct found find(struct sqlite_query q)
 	return f;
 }
 
+static bool add_to_sum(void *data, int64_t id, const struct event_row *row)
+{
+	struct sqlite_sum *sum = data;
+
+	sum->rows++;
+	sum->packets += row->event.packets;
+	return true;
+}
+
 static struct sqlite_sum count(struct sqlite_query q)
 {
 	struct sqlite_reader *r = reader();
 	struct sqlite_sum sum = { 0 };
 
-	assert_int_equal(sqlite_count(r, &q, &sum, NULL), 0);
+	q.max = SIZE_MAX / 2;
+	assert_int_equal(sqlite_find(r, &q, add_to_sum, &sum, NULL), 0);
 	sqlite_reader_close(r);
 	return sum;
 }
@@ -580,8 +590,7 @@ TEST_WITH(a_search_that_takes_too_long_is_ended, make_directory, remove_director
 	sqlite_reader_close(r);
 	/* The opening itself asks nothing of the tables. */
 	assert_int_equal(sqlite_reader_open(directory, -1, &r, NULL), 0);
-	assert_int_equal(sqlite_count(r, &(struct sqlite_query){ 0 }, &sum, NULL),
-			 -ETIMEDOUT);
+	assert_int_equal(sqlite_count_denied(r, NULL, 0, 100000, &sum, NULL), -ETIMEDOUT);
 	sqlite_reader_close(r);
 	sqlite3_close(db);
 }

@@ -315,6 +315,34 @@ TEST_WITH(minutes_are_summed, make_directory, remove_directory)
 	sqlite3_close(db);
 }
 
+static void expect_count(const char *sandbox, int64_t since_ms, size_t scan, int code,
+			 uint64_t rows, uint64_t packets)
+{
+	struct sqlite_reader *r = NULL;
+	struct sqlite_sum sum = { 0 };
+
+	assert_int_equal(sqlite_reader_open(directory, 5000, &r, NULL), 0);
+	assert_int_equal(sqlite_count_denied(r, sandbox, since_ms, scan, &sum, NULL),
+			 code);
+	sqlite_reader_close(r);
+	assert_int_equal(sum.rows, rows);
+	assert_int_equal(sum.packets, packets);
+}
+
+/* What was allowed is looked at as well where one sandbox is asked for. */
+TEST_WITH(denials_are_counted_from_so_many_rows, make_directory, remove_directory)
+{
+	add_all();
+	expect_count(NULL, 0, 100, 0, 6, 63);
+	expect_count("sb-1", 0, 100, 0, 3, 19);
+	expect_count("sb-3", 0, 100, 0, 0, 0);
+	add_allowed();
+	expect_count("sb-1", 0, 100, 0, 3, 19);
+	expect_count(NULL, 0, 2, 1, 2, 63);
+	expect_count("sb-1", 0, 1, 1, 0, 19);
+	expect_count(NULL, T0 + 3 * HOUR, 100, 0, 0, 0);
+}
+
 TEST_WITH(sums_go_with_their_events, make_directory, remove_directory)
 {
 	sqlite3 *db = NULL;
