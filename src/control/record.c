@@ -247,14 +247,15 @@ static int show_task(void *data, int64_t id, struct review *ret, struct err *err
 	return r;
 }
 
-/* What waits for it is refused, on each of its ports: the task is about all of them. */
+/* What asks for it is refused, on each of its ports: the task is about all of them. */
 static void dismiss(const struct control_sandbox *w, const struct review *t)
 {
 	struct ipc_message m = { .type = IPC_DISMISS, .sandbox = w->id };
 
-	if (!t->is_name || !w->link)
+	if (!t->destination[0] || !w->link)
 		return;
-	snprintf(m.dismissed.name, sizeof(m.dismissed.name), "%s", t->destination);
+	snprintf(m.dismissed.destination, sizeof(m.dismissed.destination), "%s",
+		 t->destination);
 	control_send_engine(w->link, &m);
 }
 

@@ -421,14 +421,16 @@ static void on_dismiss(struct engine *e, struct ipc_message *m)
 {
 	struct engine_sandbox *g = engine_core_find(&e->core, m->sandbox);
 	struct ipc_dismissed *d = &m->dismissed;
-	struct dns_name name;
+	struct asked what = { .protocol = d->protocol, .port = d->port };
 
-	ipc_sanitize(d->name, sizeof(d->name));
-	if (!g || dns_name_parse(text_of(d->name), &name) < 0)
+	ipc_sanitize(d->destination, sizeof(d->destination));
+	if (!g || (!addr_parse(d->destination, strlen(d->destination), &what.addr) &&
+		   dns_name_parse(text_of(d->destination), &what.name) < 0))
 		return;
-	asks_dismiss(&g->sandbox, &name, d->port, loop_now_ms(e->core.loop));
-	relay_dismiss(&g->sandbox, &name, d->port);
-	dns_service_dismiss(e->core.dns, &g->sandbox, &name);
+	if (!asks_dismiss(&g->sandbox, &what) || what.name.size == 0)
+		return;
+	relay_dismiss(&g->sandbox, &what);
+	dns_service_dismiss(e->core.dns, &g->sandbox, &what.name);
 }
 
 static void on_control_message(struct engine *e, struct ipc_message *m, const int *fds,

@@ -19,7 +19,7 @@ enum ipc_engine_control {
 	/* what was refused to the sandboxes above `sandbox`? The same back, with `denies`
 	 * of the first ones and `sandbox`, the last of them; 0: there are no more */
 	IPC_DENIES,
-	/* nobody grants what `dismissed` says: what waits for it is refused; nothing
+	/* nobody grants what `dismissed` says: what asks for it is refused; nothing
 	 * comes back */
 	IPC_DISMISS,
 
@@ -73,8 +73,9 @@ struct ipc_trouble {
 
 /* Something that a sandbox asks for (EVENT_ASK). */
 struct ipc_dismissed {
-	char name[EVENT_NAME_SIZE];
-	uint16_t port; /* 0: any */
+	char destination[EVENT_NAME_SIZE]; /* a name or an address */
+	uint8_t protocol;		   /* 0: any */
+	uint16_t port;			   /* 0: any */
 };
 
 enum { IPC_ANSWERED_MAX = 16 };

@@ -63,8 +63,9 @@ bool relay_is_rechecking(const struct sandbox *s);
 
 /* A look-up of @name for s->look_up() has ended. */
 void relay_looked_up(struct sandbox *s, const struct dns_name *name);
-/* Nobody grants @name, on @port (0: any): what waits for it is refused. */
-void relay_dismiss(struct sandbox *s, const struct dns_name *name, uint16_t port);
+/* Nobody grants @what, a name: connections that wait for it are refused. */
+struct asked;
+void relay_dismiss(struct sandbox *s, const struct asked *what);
 
 /* What has passed on its connections that are open, into its accounts; what ends is
  * there by itself. */

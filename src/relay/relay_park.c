@@ -12,6 +12,8 @@
  * A connection that is refused, because somebody said so, a rule does by now, or its time
  * is over, gets the answer that denied names get, in its own protocol. */
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <sys/socket.h>
 
@@ -25,6 +27,8 @@
 enum {
 	LOOK_UP_MS = 30 * 1000, /* the resolver has long given up by then */
 };
+
+static const char asked_again[] = "asked, closed by the client, and asked again";
 
 static int64_t now_of(const struct relay_flow *f)
 {
@@ -74,7 +78,9 @@ static void refuse_parked(struct relay_flow *f, const struct plan_verdict *v,
 	f->sinkhole = true;
 	f->rule = v->rule;
 	f->reason = why;
-	f->allowable = v->action != POLICY_DENY || v->rule == PLAN_NO_RULE;
+	/* The one that came after it waits for the same rule. */
+	f->allowable = (v->action != POLICY_DENY || v->rule == PLAN_NO_RULE) &&
+		       why != asked_again;
 	e.action = EVENT_DENY;
 	e.allowable = f->allowable;
 	snprintf(e.reason, sizeof(e.reason), "%s", why);
@@ -145,16 +151,51 @@ static void fail(struct relay_flow *f)
 	relay_flow_abort(f);
 }
 
+/* The client has finished sending, whether or not it waits for an answer. */
+static bool has_closed(const struct relay_flow *f)
+{
+	struct tcp_info info;
+	socklen_t size = sizeof(info);
+
+	return f->client.hung_up || (getsockopt(f->client.source.fd, IPPROTO_TCP,
+						TCP_INFO, &info, &size) == 0 &&
+				     info.tcpi_state != TCP_ESTABLISHED);
+}
+
+/* @f takes a place. Whoever has closed its side may have gone, or wait with one side
+ * closed: nothing tells which. So of those that have, the newest for the name and port
+ * alone waits on, and a client that tries again and again takes two places. */
+static void refuse_superseded(const struct relay_flow *f, const struct plan_verdict *v)
+{
+	struct relay_flow *other, *next;
+	bool is_newest = true;
+
+	for (other = LIST_FIRST(&f->served->flows); other; other = next) {
+		next = LIST_NEXT(other, in_sandbox); /* the newest comes first */
+		if (other == f || other->state != FLOW_PARKED || !other->is_parked ||
+		    other->asked.port != f->asked.port ||
+		    !dns_name_equal(&other->name, &f->name) || !has_closed(other))
+			continue;
+		if (!is_newest)
+			refuse_parked(other, v, asked_again);
+		is_newest = false;
+	}
+}
+
 static void park(struct relay_flow *f, const struct plan_verdict *v)
 {
 	struct sandbox *s = f->served->sandbox;
 	const int64_t ms = 1000 * (int64_t)plan_limit(&s->plan, LIMIT_ASK_TIMEOUT_SEC);
+	const struct asked what = { .name = f->name,
+				    .protocol = IPPROTO_TCP,
+				    .port = f->asked.port };
 	struct event e = event_of(f, v->rule);
 
-	if (asks_is_dismissed(s, &f->name, f->asked.port)) {
+	if (asks_is_dismissed(s, &what)) {
 		refuse_parked(f, v, ASKS_DISMISSED);
 		return;
 	}
+	refuse_superseded(f, v);
 	if (!asks_park(s, &e, now_of(f))) {
 		refuse_parked(f, v, ASKS_TOO_MANY);
 		return;
@@ -245,7 +286,7 @@ void relay_looked_up(struct sandbox *s, const struct dns_name *name)
 	}
 }
 
-void relay_dismiss(struct sandbox *s, const struct dns_name *name, uint16_t port)
+void relay_dismiss(struct sandbox *s, const struct asked *what)
 {
 	struct relay_flow *f;
 
@@ -254,8 +295,9 @@ void relay_dismiss(struct sandbox *s, const struct dns_name *name, uint16_t port
 	LIST_FOREACH(f, &s->relayed->flows, in_sandbox)
 	{
 		if (f->state != FLOW_PARKED || !f->is_parked ||
-		    (port != 0 && port != f->asked.port) ||
-		    !dns_name_equal(&f->name, name))
+		    (what->port != 0 && what->port != f->asked.port) ||
+		    (what->protocol != 0 && what->protocol != IPPROTO_TCP) ||
+		    !dns_name_equal(&f->name, &what->name))
 			continue;
 		f->is_dismissed = true;
 		relay_flow_queue(f);

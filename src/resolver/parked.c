@@ -32,8 +32,8 @@ void resolver_park(struct resolver *r, const struct resolver_ask *ask, int64_t n
 	struct resolver_sandbox *g = s->resolver;
 	struct resolver_ask *copy = resolver_ask_new(r);
 	struct event e = event_of(ask);
-
-	const bool is_dismissed = asks_is_dismissed(s, &ask->query.name, 0);
+	const struct asked what = { .name = ask->query.name };
+	const bool is_dismissed = asks_is_dismissed(s, &what);
 
 	if (is_dismissed || !copy || !asks_park(s, &e, now_ms)) {
 		struct resolver_ask refused = *ask;

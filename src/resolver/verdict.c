@@ -32,7 +32,6 @@
 #include "policy/explain.h"
 #include "policy/limits.h"
 #include "resolver/resolver_internal.h"
-#include "sandbox/asks.h"
 
 enum { BUDGET_PLACES = 8 };
 
@@ -251,7 +250,6 @@ static bool verdict_of_name(struct resolver *r, struct resolver_ask *ask, int64_
 			resolver_deny(r, ask, ask->verdict.rule, NULL, reason, now_ms);
 		return false;
 	}
-	asks_granted(s, &q->name);
 	return verdict_of_type(r, ask);
 }
 

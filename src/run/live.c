@@ -237,10 +237,14 @@ struct review *live_note(struct live *l, const struct event *e)
 
 int live_dismiss(struct live *l, struct review *t, const char *who, struct err *err)
 {
-	struct ipc_message m = { .type = IPC_DISMISS, .dismissed.port = t->port };
+	struct ipc_message m = {
+		.type = IPC_DISMISS,
+		.dismissed = { .protocol = t->protocol, .port = t->port },
+	};
 	int r;
 
-	snprintf(m.dismissed.name, sizeof(m.dismissed.name), "%s", t->destination);
+	snprintf(m.dismissed.destination, sizeof(m.dismissed.destination), "%s",
+		 t->destination);
 	r = send_engine(l, &m, -1, err);
 	if (r == 0)
 		settle_task(t, REVIEW_DISMISSED, who);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sandbox/asks.h"
 
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,13 +13,13 @@ enum { NAMES_FIRST = 8 };
 struct stand_in {
 	struct dns_name name;
 	int64_t given_ms; /* last */
-	bool is_dismissed;
-	uint16_t dismissed_port; /* 0: any */
 };
 
 struct asks {
 	struct stand_in *names; /* owned; the index is that of the address */
 	size_t count, capacity;
+	struct asked *dismissed; /* owned; the oldest first */
+	size_t dismissed_count, dismissed_capacity;
 };
 
 bool asks_by_relay(const struct sandbox *s)
@@ -62,13 +63,19 @@ static struct stand_in *add(struct asks *a)
 	return &a->names[a->count++];
 }
 
+static struct asks *make(struct sandbox *s)
+{
+	if (!s->asks)
+		s->asks = calloc(1, sizeof(*s->asks));
+	return s->asks;
+}
+
 static struct stand_in *find_or_add(struct sandbox *s, const struct dns_name *name,
 				    int64_t now_ms)
 {
-	struct asks *a = s->asks ?: calloc(1, sizeof(*a));
+	struct asks *a = make(s);
 	struct stand_in *x = NULL;
 
-	s->asks = a;
 	if (a)
 		x = find(a, name);
 	if (a && !x) {
@@ -104,40 +111,96 @@ const struct dns_name *asks_name(struct sandbox *s, const struct addr *a, int64_
 
 void asks_free(struct sandbox *s)
 {
-	if (s->asks)
+	if (s->asks) {
 		free(s->asks->names);
+		free(s->asks->dismissed);
+	}
 	free(s->asks);
 	s->asks = NULL;
 }
 
 /* ---- what was dismissed ---- */
 
-void asks_dismiss(struct sandbox *s, const struct dns_name *name, uint16_t port,
-		  int64_t now_ms)
+/* What @p says of @what; of any port where @what has none. */
+static enum policy_action action_now(const struct plan *p, const struct asked *what)
 {
-	struct stand_in *x = find_or_add(s, name, now_ms);
+	const uint8_t protocol = what->protocol ?: IPPROTO_TCP;
+	const struct plan_verdict v =
+		what->name.size > 0
+			? plan_match_name(p, &what->name)
+			: plan_match_addr(p, &what->addr, protocol, what->port);
+	const bool has_port = what->name.size == 0 || what->port == 0 ||
+			      plan_port_list_has(p, v.port_list, protocol, what->port);
 
-	if (!x)
-		return;
-	x->is_dismissed = true;
-	x->dismissed_port = port;
+	return has_port ? (enum policy_action)v.action : POLICY_DENY;
 }
 
-bool asks_is_dismissed(const struct sandbox *s, const struct dns_name *name,
-		       uint16_t port)
+static bool is_same_destination(const struct asked *a, const struct asked *b)
 {
-	const struct stand_in *x = s->asks ? find(s->asks, name) : NULL;
-
-	return x && x->is_dismissed &&
-	       (x->dismissed_port == 0 || x->dismissed_port == port);
+	return a->name.size > 0 ? dns_name_equal(&a->name, &b->name)
+				: b->name.size == 0 && addr_equal(&a->addr, &b->addr);
 }
 
-void asks_granted(const struct sandbox *s, const struct dns_name *name)
+/* All that @b is about, @a is about. */
+static bool covers(const struct asked *a, const struct asked *b)
 {
-	struct stand_in *x = s->asks ? find(s->asks, name) : NULL;
+	return is_same_destination(a, b) && (a->port == 0 || a->port == b->port) &&
+	       (a->protocol == 0 || a->protocol == b->protocol);
+}
 
-	if (x)
-		x->is_dismissed = false;
+static void forget(struct asks *a, size_t i)
+{
+	a->dismissed_count--;
+	memmove(&a->dismissed[i], &a->dismissed[i + 1],
+		(a->dismissed_count - i) * sizeof(*a->dismissed));
+}
+
+static bool make_dismissal_room(struct asks *a)
+{
+	const size_t capacity = MIN(MAX(a->dismissed_capacity * 2, (size_t)NAMES_FIRST),
+				    (size_t)ASKS_DISMISSED_MAX);
+	struct asked *grown;
+
+	if (a->dismissed_count == ASKS_DISMISSED_MAX)
+		forget(a, 0);
+	if (a->dismissed_count < a->dismissed_capacity)
+		return true;
+	grown = reallocarray(a->dismissed, capacity, sizeof(*grown));
+	if (!grown)
+		return false;
+	a->dismissed = grown;
+	a->dismissed_capacity = capacity;
+	return true;
+}
+
+bool asks_dismiss(struct sandbox *s, const struct asked *what)
+{
+	struct asks *a = make(s);
+
+	if (action_now(&s->plan, what) != POLICY_ASK)
+		return false;
+	for (size_t i = a ? a->dismissed_count : 0; i-- > 0;)
+		if (covers(what, &a->dismissed[i]))
+			forget(a, i);
+	/* Without memory it is refused this once. */
+	if (a && make_dismissal_room(a))
+		a->dismissed[a->dismissed_count++] = *what;
+	return true;
+}
+
+bool asks_is_dismissed(const struct sandbox *s, const struct asked *what)
+{
+	for (size_t i = 0; s->asks && i < s->asks->dismissed_count; i++)
+		if (covers(&s->asks->dismissed[i], what))
+			return true;
+	return false;
+}
+
+void asks_forget_granted(struct sandbox *s)
+{
+	for (size_t i = s->asks ? s->asks->dismissed_count : 0; i-- > 0;)
+		if (action_now(&s->plan, &s->asks->dismissed[i]) == POLICY_ALLOW)
+			forget(s->asks, i);
 }
 
 /* ---- what waits ---- */

@@ -11,9 +11,12 @@
  *
  * Whatever is parked counts here, at most LIMIT_PARKED in a sandbox, and each is told as
  * an EVENT_ASK, which equal ones fold into. Each change of the plan judges it again; so
- * it ends by a grant, by a deny, by a dismissal, or when its time is over: refused. What
- * was dismissed is refused at once when it comes again, until a rule allows it or the
- * engine ends. */
+ * it ends by a grant, by a deny, by a dismissal, or when its time is over: refused.
+ * Packets (UDP, a bare address) are refused and told the same way (sandbox/refused.c).
+ *
+ * What was dismissed, a name or an address on a port, is refused at once when it comes
+ * again, until a rule allows that port or the engine ends. Dismissals have a list of
+ * their own, which the sandbox can't write to. */
 #pragma once
 
 #include "sandbox/sandbox.h"
@@ -23,6 +26,7 @@ enum {
 	ASKS_KEEP_MS = 120 * 1000, /* an address stands for its name at least so long
 				    * after it was given last; while all do there is none
 				    * for a new name */
+	ASKS_DISMISSED_MAX = 1024, /* of a sandbox; then the oldest may ask again */
 };
 
 #define ASKS_UNANSWERED "asked, and nobody has answered"
@@ -41,13 +45,20 @@ const struct dns_name *asks_name(struct sandbox *s, const struct addr *a, int64_
 /* One more is parked, for @e, whose name and port are set. Return: false where
  * LIMIT_PARKED are. */
 bool asks_park(struct sandbox *s, struct event *e, int64_t now_ms) MUST_CHECK;
-/* Nobody grants @name on @port (0: any). */
-void asks_dismiss(struct sandbox *s, const struct dns_name *name, uint16_t port,
-		  int64_t now_ms);
-bool asks_is_dismissed(const struct sandbox *s, const struct dns_name *name,
-		       uint16_t port);
-/* A rule allows @name, which is looked up: it is dismissed no more. */
-void asks_granted(const struct sandbox *s, const struct dns_name *name);
 /* One of them isn't any more. */
 void asks_unpark(struct sandbox *s);
+
+/* What somebody is asked for. */
+struct asked {
+	struct dns_name name; /* size 0: @addr */
+	struct addr addr;
+	uint8_t protocol; /* 0: any */
+	uint16_t port;	  /* 0: any; of a lookup, it isn't known */
+};
+/* Nobody grants @what. Return: false: by the plan it doesn't ask now, and nothing is to
+ * be refused. */
+bool asks_dismiss(struct sandbox *s, const struct asked *what);
+bool asks_is_dismissed(const struct sandbox *s, const struct asked *what);
+/* The plan has changed: what a rule allows now is dismissed no more. */
+void asks_forget_granted(struct sandbox *s);
 void asks_free(struct sandbox *s);

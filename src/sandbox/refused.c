@@ -77,11 +77,22 @@ static void explain_uplink(const struct sandbox *s, struct event *e)
 		set_reason(e, reason);
 }
 
-/* Nothing keeps a packet until it is granted: one that comes later passes. */
-static void set_asked(struct event *e, uint32_t rule)
+/* Nothing keeps a packet until it is granted: one that comes later passes. @name NULL:
+ * the address asks. */
+static void set_asked(const struct sandbox *s, struct event *e,
+		      const struct dns_name *name, uint32_t rule)
 {
+	const struct asked what = { .name = name ? *name : (struct dns_name){ 0 },
+				    .addr = e->remote,
+				    .protocol = e->protocol,
+				    .port = e->port };
+
 	e->rule = rule;
 	e->allowable = true;
+	if (asks_is_dismissed(s, &what)) {
+		set_reason(e, ASKS_DISMISSED);
+		return;
+	}
 	e->action = EVENT_ASK;
 	set_reason(e, "asked: refused until somebody grants it");
 }
@@ -103,7 +114,7 @@ static bool explain_stand_in(struct sandbox *s, struct event *e, int64_t now_ms)
 	set_reason(e, "the name was not granted when it was looked up");
 	if (v.action == POLICY_ASK &&
 	    plan_port_list_has(&s->plan, v.port_list, e->protocol, e->port))
-		set_asked(e, v.rule);
+		set_asked(s, e, name, v.rule);
 	return true;
 }
 
@@ -136,7 +147,7 @@ static void explain(struct sandbox *s, struct event *e, int64_t now_ms)
 		explain_uplink(s, e);
 		return;
 	} else if (v.action == POLICY_ASK && may_be_asked(special)) {
-		set_asked(e, v.rule);
+		set_asked(s, e, NULL, v.rule);
 	} else if (plan_names_addr(&s->plan, &e->remote)) {
 		set_reason(e, "the rule does not list this port");
 	} else if (special > SPECIAL_NOT) {

@@ -8,6 +8,7 @@
 #include "policy/advice.h"
 #include "policy/limits.h"
 #include "sandbox/accounts.h"
+#include "sandbox/asks.h"
 
 static const char *const counter_names[] = {
 	[COUNT_QUERIES] = "queries",
@@ -49,6 +50,13 @@ static_assert(ARRAY_SIZE(counter_names) == SANDBOX_COUNTER_COUNT,
 const char *sandbox_counter_name(enum sandbox_counter c)
 {
 	return (unsigned int)c < SANDBOX_COUNTER_COUNT ? counter_names[c] : "unknown";
+}
+
+void sandbox_set_plan(struct sandbox *s, const struct plan *plan)
+{
+	s->plan = *plan;
+	s->plan_generation++;
+	asks_forget_granted(s);
 }
 
 static void fill(const struct sandbox *s, struct event *e)

@@ -153,11 +153,7 @@ struct sandbox {
 
 /* @plan is in force from now on. The one way to change s->plan of a sandbox that is
  * served. */
-static inline void sandbox_set_plan(struct sandbox *s, const struct plan *plan)
-{
-	s->plan = *plan;
-	s->plan_generation++;
-}
+void sandbox_set_plan(struct sandbox *s, const struct plan *plan);
 
 /* Fill in what every event has (time, sandbox) and hand it to control, at most
  * LIMIT_EVENTS_PER_SECOND; nothing while the self-test runs. See sandbox/accounts.h. A

@@ -136,6 +136,32 @@ def test_a_packet_is_refused_and_passes_after_the_grant(world):
             assert send().result == "ok", probe
 
 
+@pytest.mark.parametrize("product", ["run", "netns"])
+def test_a_packet_that_was_dismissed_asks_no_more(world, product):
+    address, site = world.address(), world.site(f"ask{world.number()}.test")
+    probes = [(["tcp", address, 7007, "x"], address)] + ([(["udp", None, 7007], site.name)] if product == "netns" else [])
+    with asked(world, product, f"ask {site.name}", "ask 93.0.0.0/8", verify="tls") as box:
+        for probe, about in probes:
+            def send(port=7007):
+                to = probe[1] or box.probe(["dns", site.name]).addresses[0]
+                return box.probe([probe[0], to, port, *probe[3:]])
+            assert send().result not in ("ok", "sent"), probe
+            box.dismiss(task(box, about))
+            assert send().result not in ("ok", "sent"), probe
+            box.assert_silent()
+            wait_for(lambda: [e for e in box.denies() if about in (e["name"], e["remote_ip"]) and "refused by who was asked" in e["reason"]])
+            assert not [t for t in box.reviews() if t["destination"] == about]
+        if product == "run":  # where a task has one port, so has its dismissal
+            box.probe(["tcp", address, 7008, "x"])
+            assert task(box, address)["port"] == 7008
+        # a rule that allows ends it, and what comes after that rule asks again
+        box.change(policy(f"allow {address}", verify="tls"))
+        assert box.probe(["tcp", address, 7007, "x"]).result == "ok"
+        box.change(policy("ask 93.0.0.0/8", verify="tls"))
+        assert box.probe(["tcp", address, 7007, "x"]).result != "ok"
+        wait_for(lambda: [t for t in box.reviews() if t["destination"] == address and (t["port"] or 7007) == 7007])
+
+
 @pytest.mark.parametrize("product", ["run", "sidecar"])
 def test_of_two_who_decide_at_once_one_does(world, product):
     site = world.site(f"ask{world.number()}.test")

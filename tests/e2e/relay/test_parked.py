@@ -123,6 +123,22 @@ def test_whatever_clients_do_what_waits_ends_and_nothing_leaves_before(world, po
     assert pod.queries(never[0].name) == 0
 
 
+def test_a_client_that_gives_up_and_tries_again_keeps_one_place(world, pod):
+    site, other = (world.site(f"site{world.number()}.test") for _ in range(2))
+    side = pod.sidecar(rules=document({site.name: "ask", other.name: "ask"}), mode="dns+nft+tls")
+    client = Client(pod)
+    half = client.open("half", other.name)
+    for end in ("close", "reset"):
+        for _ in range(2 * PARKED):
+            assert client.do(end, client.open("ask", site.name)) == "gone"
+    # one side that is closed is no end: it waits on
+    held = [half, *(client.open(what, site.name) for what in ("ask", "mute", "ask"))]
+    assert [client.do("look", k) for k in held] == ["waits"] * 4
+    assert pod.queries(site.name) == pod.queries(other.name) == 0 and not pod.packets(), pod.packets()
+    assert side.call("PUT", "/policy", document({site.name: "allow", other.name: "allow"})).status == 200
+    assert [client.do("read", k) for k in (half, held[1], held[3])] == ["HTTP/1.1 200 OK"] * 3
+
+
 def test_the_engine_ends_and_what_waits_is_refused(world, pod):
     site = world.site(f"site{world.number()}.test")
     side = pod.sidecar(rules=document({site.name: "ask"}), mode="dns+nft+tls")

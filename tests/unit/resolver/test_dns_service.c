@@ -5,6 +5,7 @@
 #include "policy/advice.h"
 #include "resolver/dns_service.h"
 #include "resolver/tcp.h"
+#include "sandbox/asks.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -138,6 +139,10 @@ int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
 void resolver_detach(struct resolver *r, struct sandbox *s)
 {
 	detached++;
+}
+
+void asks_forget_granted(struct sandbox *s)
+{
 }
 
 struct plan_on_denies plan_on_denies(const struct plan *p)

@@ -206,11 +206,11 @@ static void ask_for(struct world *w, enum policy_action action)
 TEST(a_rule_that_allows_ends_a_dismissal)
 {
 	struct world *w = world_of("*.ok.test");
-	struct dns_name name;
+	struct asked what = { 0 };
 
-	assert_int_equal(dns_name_parse(text_of("a.ok.test"), &name), 0);
+	assert_int_equal(dns_name_parse(text_of("a.ok.test"), &what.name), 0);
 	ask_for(w, POLICY_ASK);
-	asks_dismiss(&w->sandboxes[0], &name, 0, w->now_ms);
+	assert_true(asks_dismiss(&w->sandboxes[0], &what));
 	world_query(w, 0, 1, "a.ok.test", DNS_TYPE_A, true, false);
 	assert_int_equal(w->reply_count, 1);
 	assert_int_equal(w->replies[0].flags & 15, DNS_NXDOMAIN);
