@@ -81,6 +81,11 @@ static bool is_temporary(const struct plan *p, const struct plan_verdict *v)
 	return v->rule != PLAN_NO_RULE && plan_rule(p, v->rule).until_ms != 0;
 }
 
+static bool has_budget(const struct plan *p, const struct plan_verdict *v)
+{
+	return v->rule != PLAN_NO_RULE && plan_budget_of(p, v->rule) >= 0;
+}
+
 static bool advise_name(struct advice *a, const struct plan *p, const struct event *e)
 {
 	const bool has_port = e->layer != EVENT_DNS;
@@ -93,6 +98,9 @@ static bool advise_name(struct advice *a, const struct plan *p, const struct eve
 	/* What ends would stay open with the new rule: that is about its own port alone.
 	 */
 	if (v.action == POLICY_ALLOW && is_temporary(p, &v) && !has_port)
+		return false;
+	/* A budget is its rule's: whatever the new rule opened would be free of it. */
+	if (v.action == POLICY_ALLOW && has_budget(p, &v))
 		return false;
 	if (v.action == POLICY_ALLOW && !is_temporary(p, &v))
 		keep(a, p, &v);
