@@ -138,7 +138,7 @@ static void answer_question(struct api_request *r, const struct review *t, bool 
 
 /* From a form or JSON. */
 static bool read_length(struct api_request *r, const struct review *t,
-			char ret[API_LENGTH_SIZE])
+			char ret[REVIEW_LENGTH_SIZE])
 {
 	const struct text body =
 		text_trim((struct text){ r->body ? r->body : "", r->body_size });
@@ -146,9 +146,9 @@ static bool read_length(struct api_request *r, const struct review *t,
 	int found;
 
 	if (body.len == 0 || body.ptr[0] == '{')
-		return review_read_accept(r, t, ret);
+		return review_read_body(r, t, ret);
 	form = strndup(body.ptr, body.len);
-	found = form ? request_query(form, "for", ret, API_LENGTH_SIZE) : -ENOMEM;
+	found = form ? request_query(form, "for", ret, REVIEW_LENGTH_SIZE) : -ENOMEM;
 	free(form);
 	if (found == 0)
 		ret[0] = '\0';
@@ -161,7 +161,7 @@ static bool read_length(struct api_request *r, const struct review *t,
 static void decide_by_link(struct api_request *r, const struct review *t, bool accepts)
 {
 	const struct api_ops *ops = r->ops;
-	char length[API_LENGTH_SIZE];
+	char length[REVIEW_LENGTH_SIZE];
 	struct err err = { 0 };
 	struct reply_stream s;
 	unsigned int status;

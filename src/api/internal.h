@@ -147,15 +147,12 @@ void answer_page_moved(struct api_request *r);
 
 /* ---- deciding on a review task ---- */
 
-enum { API_LENGTH_SIZE = 16 }; /* "10m" */
-
 /* A daemon's task is that of the sandbox of its name, if that is still there. */
 void review_go_to_sandbox(struct api_request *r, const struct review *t);
 /* The body, {"for": "10m"}, the "rule" that was shown, both, or nothing: @ret is the
  * first, or "". False: it was answered; with "rule" also where @t is about another. */
-bool review_read_accept(struct api_request *r, const struct review *t,
-			char ret[API_LENGTH_SIZE]);
-bool review_length_is_good(const char *length);
+bool review_read_body(struct api_request *r, const struct review *t,
+		      char ret[REVIEW_LENGTH_SIZE]);
 /* Put the task's rule in force, for @length, or, with "", for good. *@ret_diff, which may
  * be NULL, is what that changed, owned by the caller. Return: 0; or the status of an
  * answer with @err. */

@@ -19,7 +19,6 @@
 
 enum {
 	REVIEW_ID_MAX = 0x7fffffff,
-	RULES_SIZE = REVIEW_RULE_SIZE + API_LENGTH_SIZE + 16,
 };
 
 /* What an operation on the store ended with. */
@@ -41,63 +40,28 @@ static void put_diff(FILE *out, json_t *diff)
 	json_decref(diff);
 }
 
-/* The policy with the task's rule in front, which ends after @length, or, with "", never.
- * *@ret_rules is "[rule]". Return: 0;
- * -ENOENT: no rule can do that; or another -errno. */
+/* The policy with @t granted for @length, or, with "", for good. @ret_rules is what
+ * document_grant() took. Return: 0; -ENOENT: no rule can do that; or another -errno. */
 static int merge_rule(struct api_request *r, const struct review *t, const char *length,
 		      char *ret_rules, struct document **ret, struct err *err)
 {
-	char rule[REVIEW_RULE_SIZE];
-	int code;
-
-	if (!review_rule(t, rule))
+	if (!review_grant(t, length, ret_rules))
 		return err_set(err, -ENOENT, "no rule can allow this");
-	if (length[0])
-		snprintf(ret_rules, RULES_SIZE, "[%.*s,\"for\":\"%s\"}]",
-			 (int)strlen(rule) - 1, rule, length);
-	else
-		snprintf(ret_rules, RULES_SIZE, "[%s]", rule);
-	code = document_merge(r->ops->policy(r->ops->data), text_of(ret_rules), ret, err);
-	if (code == 0)
-		code = document_settle_ends(*ret, clock_wall_ms());
-	return code;
+	return document_grant(r->ops->policy(r->ops->data), text_of(ret_rules),
+			      clock_wall_ms(), ret, err);
 }
 
-bool review_length_is_good(const char *length)
+bool review_read_body(struct api_request *r, const struct review *t,
+		      char ret[REVIEW_LENGTH_SIZE])
 {
-	int64_t ms;
+	const struct text body = { r->body ? r->body : "", r->body_size };
+	const int code = review_read_accept(body, t, ret);
 
-	return !length[0] || (text_to_duration_ms(text_of(length), &ms) &&
-			      ms >= RULE_FOR_MIN_MS && ms <= RULE_FOR_MAX_MS);
-}
-
-bool review_read_accept(struct api_request *r, const struct review *t,
-			char ret[API_LENGTH_SIZE])
-{
-	const struct text body =
-		text_trim((struct text){ r->body ? r->body : "", r->body_size });
-	json_t *j = body.len > 0 ? json_loadb(body.ptr, body.len, 0, NULL)
-				 : json_object();
-	const json_t *value = json_object_get(j, "for"),
-		     *shown = json_object_get(j, "rule");
-	const char *text = json_string_value(value);
-	const bool is_shown = !shown || review_rule_is(t, shown);
-	bool good = json_is_object(j) && json_object_size(j) == !!value + !!shown;
-
-	ret[0] = '\0';
-	if (good && value)
-		good = text && text[0] && strlen(text) < API_LENGTH_SIZE &&
-		       review_length_is_good(text);
-	if (good && value)
-		snprintf(ret, API_LENGTH_SIZE, "%s", text);
-	json_decref(j);
-	if (!good)
-		reply_error(r, MHD_HTTP_BAD_REQUEST,
-			    "invalid body: it is nothing, or {\"for\": \"10m\"} "
-			    "with " RULE_FOR_WORDS ", and the \"rule\" that was shown");
-	else if (!is_shown)
+	if (code == -ESTALE)
 		reply_error(r, MHD_HTTP_CONFLICT, REVIEW_CHANGED);
-	return good && is_shown;
+	else if (code < 0)
+		reply_error(r, MHD_HTTP_BAD_REQUEST, REVIEW_ACCEPT_WORDS);
+	return code == 0;
 }
 
 /* Of a daemon, what is about no sandbox has no policy. */
@@ -168,7 +132,7 @@ static void answer_list(struct api_request *r)
 
 static void answer_task(struct api_request *r, const struct review *t)
 {
-	char json[REVIEW_JSON_SIZE], rules[RULES_SIZE];
+	char json[REVIEW_JSON_SIZE], rules[REVIEW_GRANT_SIZE];
 	size_t size = review_json(t, json);
 	struct document *next = NULL;
 	struct err err = { 0 };
@@ -256,7 +220,7 @@ unsigned int review_accept(struct api_request *r, const struct review *t,
 			   const char *length, json_t **ret_diff, struct err *err)
 {
 	struct document *next = NULL;
-	char rules[RULES_SIZE];
+	char rules[REVIEW_GRANT_SIZE];
 	unsigned int status;
 	json_t *diff;
 
@@ -275,12 +239,12 @@ unsigned int review_accept(struct api_request *r, const struct review *t,
 
 static void accept_task(struct api_request *r, const struct review *t, const char *who)
 {
-	char length[API_LENGTH_SIZE];
+	char length[REVIEW_LENGTH_SIZE];
 	struct err err = { 0 };
 	json_t *diff = NULL;
 	unsigned int status;
 
-	if (!review_read_accept(r, t, length))
+	if (!review_read_body(r, t, length))
 		return;
 	status = review_accept(r, t, length, &diff, &err);
 	if (status == 0)

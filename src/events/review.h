@@ -11,6 +11,7 @@
 #include "event/event.h"
 #include "events/jsonl.h"
 #include "policy/advice.h"
+#include "policy/rule.h"
 
 enum review_state {
 	REVIEW_NONE = 0, /* any, in a question */
@@ -26,6 +27,8 @@ enum {
 	REVIEW_RULE_SIZE = ADVICE_RULE_SIZE,
 	REVIEW_JSON_SIZE = 8192, /* much more than any has */
 	REVIEW_LIST_MAX = 1000,
+	REVIEW_LENGTH_SIZE = 16, /* of a grant: "10m" */
+	REVIEW_GRANT_SIZE = REVIEW_RULE_SIZE + REVIEW_LENGTH_SIZE + 16,
 };
 
 struct review {
@@ -56,6 +59,19 @@ bool review_rule(const struct review *t, char *buf);
 /* Is @shown, a JSON object, that rule? A sandbox changes its tasks while somebody reads
  * them. */
 bool review_rule_is(const struct review *t, const json_t *shown);
+/* What document_grant() takes to grant @t for @length, or, with "", for good: "[rule]".
+ * @buf holds REVIEW_GRANT_SIZE. Return: false where no rule could. */
+bool review_grant(const struct review *t, const char *length, char *buf);
+/* "" or what a rule's `for` takes. */
+bool review_length_is_good(const char *length);
+/* What accepting @t is asked with: nothing, or {"for": "10m"}, the "rule" that was shown,
+ * or both. @ret_length holds REVIEW_LENGTH_SIZE. Return: 0; -EINVAL: it is something
+ * else; -ESTALE: another rule was shown. */
+int review_read_accept(struct text body, const struct review *t,
+		       char *ret_length) MUST_CHECK;
+#define REVIEW_ACCEPT_WORDS                                                              \
+	"invalid body: it is nothing, or {\"for\": \"10m\"} with " RULE_FOR_WORDS        \
+	", and the \"rule\" that was shown"
 #define REVIEW_CHANGED "the task is about another rule by now; read it again"
 /* All of it as a JSON object, the rule included. NUL behind it. @buf holds
  * REVIEW_JSON_SIZE. Return: the length. */

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Of review tasks what needs no store. */
 #include <assert.h>
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "event/json.h"
@@ -57,6 +59,47 @@ bool review_rule_is(const struct review *t, const json_t *shown)
 
 	json_decref(rule);
 	return is;
+}
+
+bool review_grant(const struct review *t, const char *length, char *buf)
+{
+	char rule[REVIEW_RULE_SIZE];
+
+	if (!review_rule(t, rule))
+		return false;
+	if (length[0])
+		snprintf(buf, REVIEW_GRANT_SIZE, "[%.*s,\"for\":\"%s\"}]",
+			 (int)strlen(rule) - 1, rule, length);
+	else
+		snprintf(buf, REVIEW_GRANT_SIZE, "[%s]", rule);
+	return true;
+}
+
+bool review_length_is_good(const char *length)
+{
+	int64_t ms;
+
+	return !length[0] || (text_to_duration_ms(text_of(length), &ms) &&
+			      ms >= RULE_FOR_MIN_MS && ms <= RULE_FOR_MAX_MS);
+}
+
+int review_read_accept(struct text body, const struct review *t, char *ret_length)
+{
+	json_t *j = text_trim(body).len > 0 ? json_loadb(body.ptr, body.len, 0, NULL)
+					    : json_object();
+	const json_t *value = json_object_get(j, "for"),
+		     *shown = json_object_get(j, "rule");
+	const char *length = value ? json_string_value(value) : "";
+	int r = -EINVAL;
+
+	if (json_is_object(j) && json_object_size(j) == !!value + !!shown && length &&
+	    (length[0] || !value) && strlen(length) < REVIEW_LENGTH_SIZE &&
+	    review_length_is_good(length))
+		r = shown && !review_rule_is(t, shown) ? -ESTALE : 0;
+	if (r == 0)
+		snprintf(ret_length, REVIEW_LENGTH_SIZE, "%s", length);
+	json_decref(j);
+	return r;
 }
 
 /* @begin: members, or "". */

@@ -11,9 +11,9 @@
 #include "event/json.h"
 #include "policy/document_internal.h"
 
-enum { RULE_KEYS = 10, TOP_KEYS = 7, UNKNOWN_MAX = 32 /* more aren't reported */ };
+enum { TOP_KEYS = 7, UNKNOWN_MAX = 32 /* more aren't reported */ };
 
-static const char *const rule_keys[RULE_KEYS] = {
+static const char *const rule_keys[DOCUMENT_RULE_KEYS] = {
 	"ports",     "types",	"private", "raw",   "required",
 	"unmetered", "comment", "budget",  "until", "for",
 };
@@ -72,8 +72,7 @@ const char *document_closed(const struct document *d)
 	return d->closed.ptr;
 }
 
-/* -EPERM with @err when @d is closed. */
-static int check_open(const struct document *d, struct err *err)
+int document_check_open(const struct document *d, struct err *err)
 {
 	char shown[TEXT_ESCAPED_SIZE];
 
@@ -279,7 +278,8 @@ static void read_rule_member(struct reading *r, struct document_rule *rule,
 		read_string(r,
 			    r->in_list ? "EgressRule.target" : "EgressRule.egress.target",
 			    &rule->target);
-	} else if ((i = key_find(key, rule_keys, RULE_KEYS)) < RULE_KEYS) {
+	} else if ((i = key_find(key, rule_keys, DOCUMENT_RULE_KEYS)) <
+		   DOCUMENT_RULE_KEYS) {
 		read_own(r, &own[i]);
 	} else {
 		report_unknown(r, "egress[].", key);
@@ -291,7 +291,7 @@ static void read_rule(struct reading *r)
 {
 	enum json_kind k = json_cursor_peek(&r->c);
 	struct document_rule rule = { .line = r->c.line, .column = r->c.column };
-	struct text action = { 0 }, own[RULE_KEYS] = { 0 };
+	struct text action = { 0 }, own[DOCUMENT_RULE_KEYS] = { 0 };
 
 	if (k != JSON_KIND_OBJECT) {
 		if (k != JSON_KIND_NULL)
@@ -302,7 +302,7 @@ static void read_rule(struct reading *r)
 		json_cursor_enter(&r->c);
 		while (r->r == 0 && json_cursor_next(&r->c))
 			read_rule_member(r, &rule, &action, own);
-		keep_own(r, rule_keys, own, RULE_KEYS, &rule.own);
+		keep_own(r, rule_keys, own, DOCUMENT_RULE_KEYS, &rule.own);
 	}
 	if (r->r == 0)
 		finish_rule(r, &rule, action);
@@ -439,8 +439,7 @@ int document_parse(struct text body, document_unknown_fn *unknown, void *data,
 	return 0;
 }
 
-/* The rules of a patch. -EINVAL: @err is the whole message. */
-static int read_patch(struct text body, struct document **ret, struct err *err)
+int document_read_patch(struct text body, struct document **ret, struct err *err)
 {
 	struct reading r = { .in_list = true };
 	CLEAN(document) struct document *d = NULL;
@@ -468,8 +467,6 @@ static int read_patch(struct text body, struct document **ret, struct err *err)
 }
 
 /* --- ends of rules --- */
-
-enum { KEY_UNTIL = RULE_KEYS - 2, KEY_FOR = RULE_KEYS - 1 };
 
 /* "\"10m\"" from @now_ms on, as "\"2026-11-20T13:31:08.000Z\"". Return: false: @value is
  * no such time, or memory is out. */
@@ -509,13 +506,13 @@ static bool is_over(struct text value, int64_t now_ms)
 	       end_ms <= now_ms;
 }
 
-/* Return: 1: the rule has ended; 0; or -ENOMEM. */
-static int settle_rule(struct document *d, struct document_rule *rule, int64_t now_ms)
+int document_read_own(struct document *d, const struct document_rule *rule,
+		      struct text ret[DOCUMENT_RULE_KEYS])
 {
+	struct text own[DOCUMENT_RULE_KEYS + 1] = { 0 }, key;
 	struct reading r = { .d = d };
-	struct text own[RULE_KEYS + 1] = { 0 }, key, end;
-	const char *text =
-		arena_printf(&d->arena, "{%.*s}", (int)rule->own.len, rule->own.ptr);
+	const char *text = arena_printf(&d->arena, "{%.*s}", (int)rule->own.len,
+					rule->own.ptr ?: "");
 
 	if (!text)
 		return -ENOMEM;
@@ -524,8 +521,30 @@ static int settle_rule(struct document *d, struct document_rule *rule, int64_t n
 	while (json_cursor_next(&r.c)) {
 		if (json_cursor_string(&r.c, &d->arena, &key) < 0)
 			return -ENOMEM;
-		read_own(&r, &own[key_find(key, rule_keys, RULE_KEYS)]);
+		read_own(&r, &own[key_find(key, rule_keys, DOCUMENT_RULE_KEYS)]);
 	}
+	memcpy(ret, own, DOCUMENT_RULE_KEYS * sizeof(*own));
+	return 0;
+}
+
+int document_write_own(struct document *d, const struct text own[DOCUMENT_RULE_KEYS],
+		       struct text *ret)
+{
+	struct reading r = { .d = d };
+
+	*ret = (struct text){ 0 };
+	keep_own(&r, rule_keys, own, DOCUMENT_RULE_KEYS, ret);
+	return r.r;
+}
+
+/* Return: 1: the rule has ended; 0; or -ENOMEM. */
+static int settle_rule(struct document *d, struct document_rule *rule, int64_t now_ms)
+{
+	struct text own[DOCUMENT_RULE_KEYS], end;
+	int r = document_read_own(d, rule, own);
+
+	if (r < 0)
+		return r;
 	/* No deny may end: that is refused when a policy is made of it. */
 	if (rule->action == POLICY_ALLOW && !own[KEY_FOR].ptr &&
 	    is_over(own[KEY_UNTIL], now_ms))
@@ -535,8 +554,7 @@ static int settle_rule(struct document *d, struct document_rule *rule, int64_t n
 		return 0;
 	own[KEY_UNTIL] = end;
 	own[KEY_FOR] = (struct text){ 0 };
-	keep_own(&r, rule_keys, own, RULE_KEYS, &rule->own);
-	return r.r;
+	return document_write_own(d, own, &rule->own);
 }
 
 int document_settle_ends(struct document *d, int64_t now_ms)
@@ -571,7 +589,7 @@ const char *document_mode(const struct document *d)
 	return d->default_action == POLICY_ALLOW ? "allow_all" : "deny_all";
 }
 
-static bool same_text(struct text a, struct text b)
+bool document_same_text(struct text a, struct text b)
 {
 	return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
 }
@@ -579,14 +597,14 @@ static bool same_text(struct text a, struct text b)
 bool document_equal(const struct document *a, const struct document *b)
 {
 	if (a->default_action != b->default_action || a->count != b->count ||
-	    !same_text(a->own, b->own) || !a->closed.ptr != !b->closed.ptr ||
-	    !same_text(a->closed, b->closed))
+	    !document_same_text(a->own, b->own) || !a->closed.ptr != !b->closed.ptr ||
+	    !document_same_text(a->closed, b->closed))
 		return false;
 	for (size_t i = 0; i < a->count; i++) {
 		const struct document_rule *x = &a->rules[i], *y = &b->rules[i];
 
-		if (x->action != y->action || !same_text(x->target, y->target) ||
-		    !same_text(x->own, y->own))
+		if (x->action != y->action || !document_same_text(x->target, y->target) ||
+		    !document_same_text(x->own, y->own))
 			return false;
 	}
 	return true;
@@ -600,8 +618,7 @@ static int copy_text(struct document *d, struct text t, struct text *ret)
 	return t.len == 0 || ret->ptr ? 0 : -ENOMEM;
 }
 
-/* The copy has no position: it comes from another text than the document's. */
-static int copy_rule(struct document *d, const struct document_rule *rule)
+int document_copy_rule(struct document *d, const struct document_rule *rule)
 {
 	struct document_rule copy = { .action = rule->action };
 	int r = copy_text(d, rule->target, &copy.target);
@@ -611,8 +628,7 @@ static int copy_rule(struct document *d, const struct document_rule *rule)
 	return r == 0 ? append_rule(d, &copy) : r;
 }
 
-/* One with the settings of @old, and no rules yet. NULL: no memory. */
-static struct document *copy_settings(const struct document *old)
+struct document *document_copy_settings(const struct document *old)
 {
 	struct document *d = document_deny_all();
 
@@ -633,7 +649,7 @@ struct entry {
 	bool is_new, dropped;
 };
 
-static int compare_targets(struct text a, struct text b)
+int document_compare_targets(struct text a, struct text b)
 {
 	int c = strncasecmp(a.ptr, b.ptr, MIN(a.len, b.len));
 
@@ -643,7 +659,7 @@ static int compare_targets(struct text a, struct text b)
 static int compare_entries(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
-	int c = compare_targets(x->target, y->target);
+	int c = document_compare_targets(x->target, y->target);
 
 	return c != 0 ? c : x->order < y->order ? -1 : x->order > y->order;
 }
@@ -668,7 +684,8 @@ static void drop_superseded(struct entry *entries, size_t count)
 {
 	qsort(entries, count, sizeof(*entries), compare_entries);
 	for (size_t i = 0, first = 0; i < count; i++) {
-		if (compare_targets(entries[first].target, entries[i].target) != 0 ||
+		if (document_compare_targets(entries[first].target, entries[i].target) !=
+			    0 ||
 		    (ends(entries[first].rule) && !ends(entries[i].rule)))
 			first = i;
 		if (i == first)
@@ -699,13 +716,13 @@ int document_merge(const struct document *old, struct text body, struct document
 	CLEAN(document) struct document *patch = NULL, *d = NULL;
 	CLEAN(mem) struct entry *entries = NULL;
 	size_t count = 0;
-	int r = check_open(old, err);
+	int r = document_check_open(old, err);
 
 	if (r == 0)
-		r = read_patch(body, &patch, err);
+		r = document_read_patch(body, &patch, err);
 	if (r < 0)
 		return r;
-	d = copy_settings(old);
+	d = document_copy_settings(old);
 	entries = calloc(patch->count + old->count, sizeof(*entries));
 	if (!d || !entries)
 		return err_set(err, -ENOMEM, "out of memory");
@@ -713,7 +730,7 @@ int document_merge(const struct document *old, struct text body, struct document
 	add_entries(entries, &count, old, false);
 	drop_superseded(entries, count);
 	for (size_t i = 0; i < count; i++) {
-		if (!entries[i].dropped && copy_rule(d, entries[i].rule) < 0)
+		if (!entries[i].dropped && document_copy_rule(d, entries[i].rule) < 0)
 			return err_set(err, -ENOMEM, "out of memory");
 	}
 	*ret = TAKE_PTR(d);
@@ -795,15 +812,15 @@ static int compare_only_targets(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
 
-	return compare_targets(x->target, y->target);
+	return document_compare_targets(x->target, y->target);
 }
 
 int document_remove(const struct document *old, struct text body, struct document **ret,
 		    struct err *err)
 {
 	CLEAN(targets) struct targets t = { 0 };
-	CLEAN(document) struct document *d = copy_settings(old);
-	int r = check_open(old, err);
+	CLEAN(document) struct document *d = document_copy_settings(old);
+	int r = document_check_open(old, err);
 
 	if (r < 0)
 		return r;
@@ -822,7 +839,7 @@ int document_remove(const struct document *old, struct text body, struct documen
 
 		if ((t.count == 0 || !bsearch(&key, t.items, t.count, sizeof(key),
 					      compare_only_targets)) &&
-		    copy_rule(d, &old->rules[i]) < 0)
+		    document_copy_rule(d, &old->rules[i]) < 0)
 			return err_set(err, -ENOMEM, "out of memory");
 	}
 	*ret = d->count < old->count ? TAKE_PTR(d) : NULL;

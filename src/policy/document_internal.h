@@ -47,6 +47,41 @@ static inline void clean_document(struct document **d)
 	document_free(*d);
 }
 
+/* --- document.c --- */
+
+/* The keys of Weir's own, in the order in which they are written. */
+enum document_key {
+	KEY_PORTS = 0,
+	KEY_TYPES,
+	KEY_PRIVATE,
+	KEY_RAW,
+	KEY_REQUIRED,
+	KEY_UNMETERED,
+	KEY_COMMENT,
+	KEY_BUDGET,
+	KEY_UNTIL,
+	KEY_FOR,
+	DOCUMENT_RULE_KEYS
+};
+/* The values of @rule's own keys; ptr NULL: it hasn't that key. Return: 0 or -ENOMEM. */
+int document_read_own(struct document *d, const struct document_rule *rule,
+		      struct text ret[DOCUMENT_RULE_KEYS]) MUST_CHECK;
+int document_write_own(struct document *d, const struct text own[DOCUMENT_RULE_KEYS],
+		       struct text *ret) MUST_CHECK;
+/* The rules of a patch. -EINVAL: @err is the whole message. */
+int document_read_patch(struct text body, struct document **ret,
+			struct err *err) MUST_CHECK;
+/* -EPERM with @err when @d is closed. */
+int document_check_open(const struct document *d, struct err *err) MUST_CHECK;
+/* One with the settings of @old, and no rules yet. NULL: no memory. */
+struct document *document_copy_settings(const struct document *old) MUST_CHECK;
+/* The copy has no position: it comes from another text than the document's. Return: 0 or
+ * -ENOMEM. */
+int document_copy_rule(struct document *d, const struct document_rule *rule) MUST_CHECK;
+bool document_same_text(struct text a, struct text b);
+/* As strcmp(), case ignored. */
+int document_compare_targets(struct text a, struct text b);
+
 /* --- document_text.c: JSON as Go reads it --- */
 
 /* Return: 0, or -EINVAL with what Go's encoding/json says of it. */

@@ -24,12 +24,12 @@
 
 #include "base/clock.h"
 #include "base/http_status.h"
+#include "dns/message.h"
 #include "event/json.h"
 #include "outputs/client.h"
 #include "policy/document.h"
 #include "policy/explain.h"
 #include "policy/lookalike.h"
-#include "policy/rule.h"
 #include "run/report.h"
 #include "sandbox/plan_file.h"
 #include "sandbox/sandbox.h"
@@ -158,7 +158,10 @@ static void refuse(struct live *l, int code, const char *why)
 	}
 	l->accepting = 0;
 	control_socket_refuse(&l->socket,
-			      code == -EINVAL ? HTTP_BAD_REQUEST : HTTP_FAILED, why);
+			      code == -EINVAL  ? HTTP_BAD_REQUEST
+			      : code == -EPERM ? HTTP_CONFLICT
+					       : HTTP_FAILED,
+			      why);
 }
 
 /* The engine was told once and for all which name servers it asks. */
@@ -203,25 +206,31 @@ static void set_policy(struct live *l, struct text text)
 		refuse(l, r, err.text);
 }
 
+/* @merged is taken; @r and @err are what came of making it. */
+static void set_document(struct live *l, struct document *merged, int r,
+			 const struct err *err)
+{
+	CLEAN(mem) char *text = r == 0 ? document_json(merged, false) : NULL;
+
+	document_free(merged);
+	if (text)
+		set_policy(l, text_of(text));
+	else if (r == 0 || r == -ENOMEM)
+		refuse(l, -ENOMEM, "out of memory");
+	else
+		refuse(l, r, err->text);
+}
+
 static void patch_policy(struct live *l, struct text rules)
 {
 	struct document *old = document_of(policy_of(l)), *merged = NULL;
-	CLEAN(mem) char *text = NULL;
 	struct err err = { 0 };
 	int r = old ? document_merge(old, rules, &merged, &err) : -ENOMEM;
 
 	if (r == 0)
 		r = document_settle_ends(merged, clock_wall_ms());
-	if (r == 0)
-		text = document_json(merged, false);
-	document_free(merged);
 	document_free(old);
-	if (r < 0)
-		refuse(l, r, r == -ENOMEM ? "out of memory" : err.text);
-	else if (!text)
-		refuse(l, -ENOMEM, "out of memory");
-	else
-		set_policy(l, text_of(text));
+	set_document(l, merged, r, &err);
 }
 
 /* --- review tasks --- */
@@ -233,6 +242,32 @@ struct review *live_note(struct live *l, const struct event *e)
 	if (t)
 		lookalike_find(&policy_of(l)->plan, e->name, t->looks_like);
 	return t;
+}
+
+/* Under another policy another rule grants what is open, or none does. */
+static void advise_anew(struct live *l)
+{
+	struct plan plan = policy_of(l)->plan;
+
+	plan_set_time(&plan, clock_wall_ms());
+	for (size_t i = 0; i < l->reviews.count; i++) {
+		struct review *t = &l->reviews.tasks[i];
+		struct event e = {
+			.layer = t->port == 0 ? EVENT_DNS : EVENT_ADDRESS,
+			.protocol = t->protocol,
+			.port = t->port,
+			.query_type = DNS_TYPE_A,
+		};
+
+		if (t->state != REVIEW_OPEN)
+			continue;
+		if (t->is_name)
+			snprintf(e.name, sizeof(e.name), "%s", t->destination);
+		else if (!addr_parse(t->destination, strlen(t->destination), &e.remote))
+			continue;
+		advice_write(&plan, &e, t->advice);
+		lookalike_find(&plan, e.name, t->looks_like);
+	}
 }
 
 int live_dismiss(struct live *l, struct review *t, const char *who, struct err *err)
@@ -295,77 +330,44 @@ static void answer_accepted(struct live *l)
 	answer_task(l, t);
 }
 
-/* {"for": "10m"}, the "rule" that was shown, both, or nothing: @ret is the rule that
- * grants @t, in a list. What is no such time is a fault of that rule. Return: 0; -EINVAL:
- * it is something else; -ESTALE: another rule was shown. */
-static int rule_of(const struct review *t, struct text body, char *ret, size_t size)
+/* Begin to grant @t, as live_accept() says. */
+static void grant(struct live *l, const struct review *t, const char *length,
+		  const char *who)
 {
-	json_t *j = text_trim(body).len > 0 ? json_loadb(body.ptr, body.len, 0, NULL)
-					    : json_object();
-	const json_t *value = json_object_get(j, "for"),
-		     *shown = json_object_get(j, "rule");
-	char *length = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII)
-			     : NULL;
-	char rule[REVIEW_RULE_SIZE];
-	int result = -EINVAL;
-	bool good = json_is_object(j) && json_object_size(j) == !!value + !!shown &&
-		    review_rule(t, rule);
+	struct document *old = document_of(policy_of(l)), *granted = NULL;
+	char rules[REVIEW_GRANT_SIZE];
+	struct err err = { 0 };
+	int r = -ENOMEM;
 
-	if (good && value)
-		good = length &&
-		       snprintf(ret, size, "[%.*s,\"for\":%s}]", (int)strlen(rule) - 1,
-				rule, length) < (int)size;
-	else if (good)
-		snprintf(ret, size, "[%s]", rule);
-	if (good && shown && !review_rule_is(t, shown))
-		result = -ESTALE;
-	else if (good)
-		result = 0;
-	free(length);
-	json_decref(j);
-	return result;
+	l->accepting = t->id;
+	snprintf(l->who, sizeof(l->who), "%s", who);
+	if (!review_grant(t, length, rules))
+		r = err_set(&err, -EPERM, "no rule can allow this");
+	else if (old)
+		r = document_grant(old, text_of(rules), clock_wall_ms(), &granted, &err);
+	document_free(old);
+	set_document(l, granted, r, &err);
 }
 
-static void accept_task(struct live *l, struct review *t, struct text body)
+static void accept_task(struct live *l, const struct review *t, struct text body)
 {
-	char rules[REVIEW_RULE_SIZE + 64];
-	const int r = rule_of(t, body, rules, sizeof(rules));
+	char length[REVIEW_LENGTH_SIZE];
+	const int r = review_read_accept(body, t, length);
 
-	if (r == -ESTALE) {
+	if (r == -ESTALE)
 		control_socket_refuse(&l->socket, HTTP_CONFLICT, REVIEW_CHANGED);
-		return;
-	}
-	if (r < 0) {
-		control_socket_refuse(
-			&l->socket, HTTP_BAD_REQUEST,
-			"invalid body: it is nothing, or {\"for\": \"10m\"} "
-			"with " RULE_FOR_WORDS ", and the \"rule\" that was shown");
-		return;
-	}
-	l->accepting = t->id;
-	snprintf(l->who, sizeof(l->who), "api");
-	patch_policy(l, text_of(rules));
+	else if (r < 0)
+		control_socket_refuse(&l->socket, HTTP_BAD_REQUEST, REVIEW_ACCEPT_WORDS);
+	else
+		grant(l, t, length, "api");
 }
 
 bool live_accept(struct live *l, struct review *t, const char *length, const char *who)
 {
-	char rule[REVIEW_RULE_SIZE], rules[REVIEW_RULE_SIZE + 64];
-
 	if (l->next)
 		return false;
 	l->grants = true;
-	l->accepting = t->id;
-	snprintf(l->who, sizeof(l->who), "%s", who);
-	if (!review_rule(t, rule)) {
-		finish_grant(l, "no rule can allow this");
-		return true;
-	}
-	if (length[0])
-		snprintf(rules, sizeof(rules), "[%.*s,\"for\":\"%s\"}]",
-			 (int)strlen(rule) - 1, rule, length);
-	else
-		snprintf(rules, sizeof(rules), "[%s]", rule);
-	patch_policy(l, text_of(rules));
+	grant(l, t, length, who);
 	return true;
 }
 
@@ -430,6 +432,7 @@ static bool on_change_answer(struct live *l, struct ipc_message *m)
 			answer_changed(l);
 		else
 			answer_accepted(l);
+		advise_anew(l);
 		return true;
 	}
 	run_policy_free(next);

@@ -238,7 +238,7 @@ static int add_to_document(struct show *s, const struct review *t,
 	int r = document_parse(text, NULL, NULL, &old, err);
 
 	if (r == 0)
-		r = document_merge(old, text_of(rules), &next, err);
+		r = document_grant(old, text_of(rules), clock_wall_ms(), &next, err);
 	if (r == 0) {
 		show_diff(document_diff(old, next));
 		json = document_json(next, true);

@@ -9,7 +9,7 @@ import tempfile
 import pytest
 
 from world import expect
-from world.guarded import guarded
+from world.guarded import Run, guarded
 from world.sidecar import policy, wait_for
 
 GET = "GET / HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n"
@@ -209,3 +209,60 @@ def test_weir_review_shows_what_accepting_adds(world):
             done = review("accept", number, "--live", "--for", "10m", "--yes")
             assert done.code == 0 and rule in done.messages and f"'{site.name}' looks like '{known}'" in done.messages, done
         assert "200 OK" in client.answer.data, client.answer
+
+
+TWO = """
+import concurrent.futures, socket, sys
+def talk(port, text):
+    with socket.create_connection((sys.argv[1], port), 60) as s:
+        s.sendall(text.encode())
+        return s.recv(100).decode()
+with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    print([a.split("\\r")[0] for a in pool.map(talk, (80, 7007), (sys.argv[2], "x"))], flush=True)
+sys.stdin.readline()
+"""
+
+
+def grants(box):
+    rules = box.send("GET", "/policy").json()["policy"]["egress"]
+    return [(r["ports"], "until" in r) for r in rules if r["action"] == "allow"]
+
+
+def test_two_ports_of_a_name_that_wait_are_granted_one_after_the_other(world):
+    site = world.site(f"ask{world.number()}.test")
+    command = ("/usr/bin/python3", "-c", TWO, site.name, GET.format(site.name))
+    with contextlib.closing(Run("run", world, policy(f"ask {site.name}", verify="tls"), command=command)) as box:
+        waiting = wait_for(lambda: len(box.reviews()) == 2 and {t["port"]: t for t in box.reviews()})
+        box.accept(waiting[80], **{"for": "10m"})
+        box.accept(waiting[7007], **{"for": "1h"})
+        assert box.started.line() == "['HTTP/1.1 200 OK', 'x']"
+        assert grants(box) == [(["tcp/80", "tcp/7007"], True), (["tcp/7007"], True)]
+
+
+def test_a_grant_of_another_port_leaves_the_first(world):
+    site = world.site(f"ask{world.number()}.test")
+    talk = ["connect", site.name, 80, GET.format(site.name)], ["connect", site.name, 7007, "x"]
+    with asked(world, "sidecar", f"ask {site.name}", verify="tls") as box:
+        box.change(json.dumps({"verify": "tls", "egress": [
+            {"action": "allow", "target": site.name, "ports": [80], "for": "10m"}, {"action": "ask", "target": site.name}]}))
+        web, other = box.probe(*talk)
+        assert "200 OK" in web.data and other.result != "ok", (web, other)
+        box.accept(task(box, site.name), **{"for": "1h"})
+        web, other = box.probe(*talk)
+        assert "200 OK" in web.data and other.result == "ok", (web, other)
+        assert grants(box) == [(["80", "tcp/7007"], True), (["tcp/7007"], True)]
+
+
+def test_what_is_proposed_follows_the_policy(world):
+    site = world.site(f"ask{world.number()}.test")
+    with asked(world, "run", f"ask {site.name}", verify="tls") as box:
+        with Asking(box, ["connect", site.name, 80, GET.format(site.name)]) as client:
+            waiting = task(box, site.name)
+            assert waiting["rule"]["ports"] == ["tcp/80"]
+            box.change(policy(f"deny {site.name}", verify="tls"))
+            assert task(box, site.name)["rule"] is None
+            refused = box.send("POST", f"/review/{waiting['id']}/accept")
+            assert refused.status == 409 and "no rule can allow this" in refused.text, refused
+        assert "403 Forbidden" in client.answer.data
+        expect.name_refused(box.probe(["dns", site.name]))
+        box.assert_silent()

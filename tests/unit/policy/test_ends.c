@@ -369,6 +369,134 @@ TEST(only_an_allow_is_left_out)
 			"\"until\":\"1970-01-01T00:00:01Z\"}]");
 }
 
+#define EARLY	"2026-01-01T00:00:00Z"
+#define LATE	"2027-01-01T00:00:00Z"
+#define A(more) "{\"action\":\"allow\",\"target\":\"a.test\"" more "}"
+#define ON(p)	",\"ports\":[" p "]"
+#define DENY(t) "{\"action\":\"deny\",\"target\":\"" t "\"}"
+#define TO(t)	",\"until\":\"" t "\""
+
+TEST(grants_of_one_name_stand_side_by_side)
+{
+	static const struct {
+		const char *what, *old, *grant, *want;
+	} rows[] = {
+		{ "the first", "", A(ON("\"tcp/443\"") TO(EARLY)),
+		  A(ON("\"tcp/443\"") TO(EARLY)) },
+		{ "one that ends later", A(ON("\"tcp/443\"") TO(EARLY)),
+		  A(ON("\"tcp/22\"") TO(LATE)),
+		  A(ON("\"tcp/22\",\"tcp/443\"") TO(EARLY)) "," A(ON("\"tcp/22\"")
+									  TO(LATE)) },
+		{ "one that ends sooner", A(ON("443") TO(LATE)), A(ON("22") TO(EARLY)),
+		  A(ON("\"22\",\"443\"") TO(EARLY)) "," A(ON("443") TO(LATE)) },
+		{ "one that doesn't end", A(ON("443") TO(LATE)), A(ON("22")),
+		  A(ON("\"22\",\"443\"") TO(LATE)) "," A(ON("22")) },
+		{ "before one that doesn't end", A(ON("80")), A(ON("22") TO(LATE)),
+		  A(ON("\"22\",\"80\"") TO(LATE)) "," A(ON("80")) },
+		{ "both for good", A(ON("80")), A(ON("22")), A(ON("\"22\",\"80\"")) },
+		{ "between two", A(ON("1") TO(EARLY)) "," A(ON("3")), A(ON("2") TO(LATE)),
+		  A(ON("\"1-2\"") TO(EARLY)) "," A(ON("\"2-3\"")
+							   TO(LATE)) "," A(ON("3")) },
+		{ "what is open already", A(ON("22,443")), A(ON("22") TO(LATE)),
+		  A(ON("22,443")) },
+		{ "the same for longer", A(ON("22") TO(EARLY)), A(ON("22") TO(LATE)),
+		  A(ON("\"22\"") TO(EARLY)) "," A(ON("22") TO(LATE)) },
+		{ "one that has ended", A(ON("22") TO("2000-01-01T00:00:00Z")),
+		  A(ON("80") TO(LATE)), A(ON("80") TO(LATE)) },
+		{ "what else the rule says",
+		  A(ON("443") ",\"types\":[\"TXT\"],\"raw\":true"),
+		  A(ON("22") ",\"types\":[\"MX\"]" TO(LATE)),
+		  A(ON("\"22\",\"443\"") ",\"types\":[\"TXT\",\"MX\"],\"raw\":true" TO(
+			  LATE)) "," A(ON("443") ",\"types\":[\"TXT\"],\"raw\":true") },
+		{ "the default ports", A(""), A(ON("853") TO(LATE)),
+		  A(ON("\"default\",\"853\"") TO(LATE)) "," A("") },
+		{ "what asks, for a time", "{\"action\":\"ask\",\"target\":\"a.test\"}",
+		  A(ON("22") TO(LATE)),
+		  A(ON("22") TO(LATE)) ",{\"action\":\"ask\",\"target\":\"a.test\"}" },
+		{ "what asks, for good", "{\"action\":\"ask\",\"target\":\"a.test\"}",
+		  A(ON("22")), A(ON("22")) },
+		{ "behind a pattern that decides",
+		  "{\"action\":\"ask\",\"target\":\"**.a.test\"}," A(ON("80")),
+		  A(ON("22") TO(LATE)),
+		  A(ON("22") TO(LATE)) ",{\"action\":\"ask\",\"target\":\"**.a.test\"}"
+				       "," A(ON("80")) },
+		{ "a rule that denies, for good", DENY("a.test"), A(ON("22")),
+		  A(ON("22")) },
+		{ "a rule that denies, for a time", DENY("a.test"), A(ON("22") TO(LATE)),
+		  A(ON("22") TO(LATE)) "," DENY("a.test") },
+		{ "a rule with a budget", A(ON("443") ",\"budget\":{\"sent\":\"1M\"}"),
+		  A(ON("22") TO(LATE)), NULL },
+		{ "a pattern", "", "{\"action\":\"allow\",\"target\":\"*.a.test\"}",
+		  NULL },
+		{ "a time that is none", A(ON("80")), A(ON("22") ",\"for\":\"soon\""),
+		  NULL },
+		{ "an end that is none", A(ON("80")), A(ON("22") TO("soon")), NULL },
+		{ "a deny", "", "{\"action\":\"deny\",\"target\":\"a.test\"}", NULL },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		char text[1024], want[1024];
+		struct document *old, *next = NULL;
+		struct err err = { 0 };
+		int r;
+
+		snprintf(text, sizeof(text), "{\"egress\":[%s]}", rows[i].old);
+		old = document_of(text);
+		snprintf(text, sizeof(text), "[%s]", rows[i].grant);
+		r = document_grant(old, text_of(text), NOW_MS + INT64_C(1700000000000),
+				   &next, &err);
+		if ((r < 0) != !rows[i].want)
+			fail_msg("%s: %d %s", rows[i].what, r, err.text);
+		document_free(old);
+		if (r < 0)
+			continue;
+		snprintf(want, sizeof(want), "[%s]", rows[i].want);
+		expect_rules(next, want);
+	}
+}
+
+/* It counts wherever it stands. */
+TEST(a_grant_for_a_time_leaves_the_deny_of_an_address)
+{
+	struct document *old = document_of("{\"egress\":[" DENY("93.1.2.3") "]}");
+	struct document *next = NULL;
+	struct err err = { 0 };
+
+	assert_int_equal(document_grant(old,
+					text_of("[{\"action\":\"allow\",\"target\":"
+						"\"93.1.2.3\",\"for\":\"1h\"}]"),
+					NOW_MS, &next, &err),
+			 -EPERM);
+	document_free(old);
+}
+
+TEST(grants_of_one_address_stand_side_by_side)
+{
+	struct document *old =
+		document_of("{\"egress\":[{\"action\":\"allow\",\"target\":\"93.1.2.3\","
+			    "\"ports\":[443]}]}");
+	struct document *next = NULL, *same = NULL;
+	struct err err = { 0 };
+
+	assert_int_equal(document_grant(old,
+					text_of("[{\"action\":\"allow\",\"target\":"
+						"\"93.1.2.3\",\"ports\":[22]}]"),
+					NOW_MS, &next, &err),
+			 0);
+	assert_int_equal(document_grant(old,
+					text_of("[{\"action\":\"allow\",\"target\":"
+						"\"93.1.2.3\",\"ports\":[443],\"for\":"
+						"\"1h\"}]"),
+					NOW_MS, &same, &err),
+			 0);
+	assert_true(document_equal(old, same));
+	document_free(same);
+	document_free(old);
+	expect_rules(next, "[{\"action\":\"allow\",\"target\":\"93.1.2.3\",\"ports\":"
+			   "[22]},{\"action\":\"allow\",\"target\":\"93.1.2.3\","
+			   "\"ports\":[443]}]");
+}
+
 /* What was allowed for good is so again when the grant in front of it ends. */
 TEST(a_patch_that_ends_leaves_the_rule_that_does_not)
 {
@@ -402,4 +530,156 @@ TEST(a_patch_that_ends_leaves_the_rule_that_does_not)
 		     "01-01T00:00:00Z\"},{\"action\":\"allow\",\"target\":\"a.test\","
 		     "\"ports\":[443]}]");
 	expect_rules(fourth, "[{\"action\":\"deny\",\"target\":\"a.test\"}]");
+}
+
+/* ---- whatever is there ---- */
+
+enum { HOURS = 6, PORTS = 5 };
+
+static const char *const targets[] = { "a.x.test",  "A.x.test", "b.x.test",
+				       "**.x.test", "*.x.test", "93.1.2.3" };
+
+/* The time of hour @h as a rule's end; 0: it has none. */
+static void put_until(char *text, size_t size, uint32_t h)
+{
+	const size_t used = strlen(text);
+
+	if (h > 0)
+		snprintf(text + used, size - used,
+			 ",\"until\":\"1970-01-01T%02u:30:00Z\"", h);
+}
+
+static void put_ports(char *text, size_t size, uint32_t bits)
+{
+	size_t used = strlen(text);
+
+	if (bits == 0)
+		return;
+	used += (size_t)snprintf(text + used, size - used, ",\"ports\":[");
+	for (uint32_t p = 0; p < PORTS; p++)
+		if (bits >> p & 1)
+			used += (size_t)snprintf(text + used, size - used, "%s%u",
+						 text[used - 1] == '[' ? "" : ",",
+						 22 + p);
+	snprintf(text + used, size - used, "]");
+}
+
+static void random_rules(uint32_t *seed, char *text, size_t size)
+{
+	snprintf(text, size, "{\"egress\":[");
+	for (uint32_t i = random_next(seed) % 5; i-- > 0;) {
+		const uint32_t action = random_next(seed) % 6;
+		const char *target = targets[random_next(seed) % ARRAY_SIZE(targets)];
+		const size_t used = strlen(text);
+
+		snprintf(text + used, size - used,
+			 "%s{\"action\":\"%s\",\"target\":\"%s\"",
+			 text[used - 1] == '[' ? "" : ",",
+			 action == 0   ? "deny"
+			 : action == 1 ? "ask"
+				       : "allow",
+			 target);
+		if (action > 1) {
+			put_ports(text, size, random_next(seed) % (1 << PORTS));
+			put_until(text, size, random_next(seed) % HOURS);
+		}
+		snprintf(text + strlen(text), size - strlen(text), "}");
+	}
+	snprintf(text + strlen(text), size - strlen(text), "]}");
+}
+
+struct opened {
+	bool of[HOURS + 1][4][PORTS];
+};
+
+static void look(const struct document *d, const char *text, struct opened *ret)
+{
+	static const char *const destinations[] = { "a.x.test", "b.x.test", "c.x.test",
+						    "93.1.2.3" };
+	struct world w = { 0 };
+	struct policy_reader r = reader(&w);
+	uint8_t *bytes = NULL;
+	struct plan plan;
+	size_t size;
+
+	if (document_policy(d, NULL, NULL, "p.json", &r, &w.policy) < 0 ||
+	    policy_build(&r, &w.policy, &bytes, &size) < 0 ||
+	    plan_open(bytes, size, &plan, NULL) < 0)
+		fail_msg("%s: %s", text, faults_text(&w));
+	for (int h = 0; h <= HOURS; h++) {
+		plan_set_time(&plan, h * INT64_C(3600) * 1000);
+		for (size_t i = 0; i < ARRAY_SIZE(destinations); i++)
+			for (uint16_t p = 0; p < PORTS; p++) {
+				const uint16_t port = (uint16_t)(22 + p);
+				struct plan_verdict v = { .rule = PLAN_NO_RULE };
+				struct dns_name name;
+				struct addr a;
+
+				if (addr_parse(destinations[i], strlen(destinations[i]),
+					       &a))
+					v = plan_match_addr(&plan, &a, IPPROTO_TCP, port);
+				else if (dns_name_parse(text_of(destinations[i]),
+							&name) == 0)
+					v = plan_match_name(&plan, &name);
+				ret->of[h][i][p] = v.action == POLICY_ALLOW &&
+						   plan_port_list_has(&plan, v.port_list,
+								      IPPROTO_TCP, port);
+			}
+	}
+	free(bytes);
+	world_done(&w);
+}
+
+/* A grant opens what it says as long as it says, and nothing else; and what the rules
+ * with its target open it leaves open. */
+TEST(a_grant_opens_what_it_says_and_takes_nothing)
+{
+	uint32_t seed = 19, granted = 0, kept = 0;
+
+	for (int i = 0; i < 3000; i++) {
+		const bool is_address = random_next(&seed) % 4 == 0;
+		const uint32_t bits = random_next(&seed) % (1 << PORTS),
+			       until = random_next(&seed) % HOURS;
+		char text[2048], grant[512] = "[{\"action\":\"allow\",\"target\":\"";
+		struct document *old, *next = NULL;
+		struct opened before, after;
+		struct err err = { 0 };
+		bool has_pattern;
+
+		random_rules(&seed, text, sizeof(text));
+		snprintf(grant + strlen(grant), sizeof(grant) - strlen(grant), "%s\"",
+			 is_address ? "93.1.2.3" : "a.x.test");
+		put_ports(grant, sizeof(grant), bits);
+		put_until(grant, sizeof(grant), until);
+		snprintf(grant + strlen(grant), sizeof(grant) - strlen(grant), "}]");
+		has_pattern = strchr(text, '*') || strstr(text, "deny");
+		old = document_of(text);
+		if (document_grant(old, text_of(grant), 0, &next, &err) == 0) {
+			look(old, text, &before);
+			look(next, grant, &after);
+			granted++;
+		}
+		for (int h = 0; next && h <= HOURS; h++)
+			for (size_t d = 0; d < 4; d++)
+				for (uint32_t p = 0; p < PORTS; p++) {
+					const bool is_meant =
+						d == (is_address ? 3 : 0) &&
+						(bits == 0 || bits >> p & 1) &&
+						(until == 0 || h <= (int)until);
+					const bool a = before.of[h][d][p],
+						   b = after.of[h][d][p];
+
+					if ((is_meant && !b) || (b && !a && !is_meant) ||
+					    (a && !b && !has_pattern))
+						fail_msg(
+							"%s + %s: hour %d, %zu, port %u: "
+							"%d, then %d",
+							text, grant, h, d, 22 + p, a, b);
+					kept += a && b && !is_meant;
+				}
+		document_free(next);
+		document_free(old);
+	}
+	assert_true(granted > 2000);
+	assert_true(kept > 10000);
 }
