@@ -420,13 +420,52 @@ static int by_hand(struct err *err, const char *why, const char *rule)
 		       why, rule);
 }
 
+static bool is_in_list(const struct plan *p, uint8_t list,
+		       const struct plan_port_range *range)
+{
+	for (uint32_t port = range->from; port <= range->to; port++)
+		if (!plan_port_list_has(p, list, range->protocol, (uint16_t)port))
+			return false;
+	return true;
+}
+
+/* In front of the rule that decides about @name now the new one would lift its budget, or
+ * would close what is open for a time: a proposal doesn't name that. Return: why; NULL.
+ */
+static const char *would_end(const struct plan *before, const struct plan *after,
+			     const struct dns_name *name)
+{
+	const struct plan_verdict old = plan_match_name(before, name),
+				  new = plan_match_name(after, name);
+	const struct plan_port_range *ranges;
+	size_t count;
+
+	if (old.action != POLICY_ALLOW || old.rule == PLAN_NO_RULE)
+		return NULL;
+	if (plan_budget_of(before, old.rule) >= 0)
+		return "the rule for this name has a budget, which would not count";
+	if (plan_rule(before, old.rule).until_ms == 0)
+		return NULL;
+	ranges = plan_port_list(before, old.port_list, &count);
+	for (size_t i = 0; i < count; i++)
+		if (!is_in_list(after, new.port_list, &ranges[i]))
+			return "it would close what is open for a time";
+	return NULL;
+}
+
 /* Each opens what it names, and a name is decided by its rule alone. */
 static int check_additions(const struct edit *e, const struct reading *after,
 			   struct err *err)
 {
 	for (size_t i = 0; i < e->count; i++) {
 		const struct addition *a = &e->additions[i];
+		const char *why =
+			a->rule->kind == TARGET_NAME
+				? would_end(&e->before.plan, &after->plan, &a->rule->name)
+				: NULL;
 
+		if (why)
+			return by_hand(err, why, a->text);
 		if (!opens(&after->plan, a->rule))
 			return by_hand(err, "a deny of this address counts all the same",
 				       a->text);

@@ -244,10 +244,23 @@ struct review *live_note(struct live *l, const struct event *e)
 	return t;
 }
 
+/* A grant is added to the rule that decides now: it need not say what that one opens. */
+static bool is_decided_by_own_rule(const struct plan *p, const struct review *t)
+{
+	struct plan_verdict v = { .rule = PLAN_NO_RULE };
+	struct dns_name name;
+
+	if (t->is_name && dns_name_parse(text_of(t->destination), &name) == 0)
+		v = plan_match_name(p, &name);
+	return v.rule != PLAN_NO_RULE &&
+	       text_equal_nocase(text_of(plan_rule(p, v.rule).target), t->destination);
+}
+
 /* Under another policy another rule grants what is open, or none does. */
 static void advise_anew(struct live *l)
 {
 	struct plan plan = policy_of(l)->plan;
+	char advice[EVENT_ADVICE_SIZE];
 
 	plan_set_time(&plan, clock_wall_ms());
 	for (size_t i = 0; i < l->reviews.count; i++) {
@@ -265,7 +278,9 @@ static void advise_anew(struct live *l)
 			snprintf(e.name, sizeof(e.name), "%s", t->destination);
 		else if (!addr_parse(t->destination, strlen(t->destination), &e.remote))
 			continue;
-		advice_write(&plan, &e, t->advice);
+		advice_write(&plan, &e, advice);
+		if (!advice[0] || !t->advice[0] || !is_decided_by_own_rule(&plan, t))
+			snprintf(t->advice, sizeof(t->advice), "%s", advice);
 		lookalike_find(&plan, e.name, t->looks_like);
 	}
 }
