@@ -74,13 +74,11 @@ static void obey_answer(struct asking *a)
 			     : a->answer == PROMPT_TEN_MINUTES ? TEN_MINUTES
 							       : "";
 
-	if (!t)
-		drop_first(a);
-	else if (a->answer == PROMPT_NO)
-		refuse_first(a);
-	else if (a->answer == PROMPT_NONE)
+	if (a->answer == PROMPT_NONE)
 		while (a->count > 0)
 			refuse_first(a);
+	else if (!t || t->state != REVIEW_OPEN || a->answer == PROMPT_NO)
+		refuse_first(a);
 	else if (a->live->accepting != t->id)
 		(void)live_accept(a->live, t, length, WHO);
 }
