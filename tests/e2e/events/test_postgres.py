@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events in a real PostgreSQL: all of them, each once, whoever is killed, and whatever they are called."""
+import contextlib
 import pathlib
+import socket
 import subprocess
+import threading
 import time
 
 import pytest
@@ -146,6 +149,60 @@ def test_what_the_server_will_not_have_is_passed_over_and_counted(database, stor
         store.put("after.test")
         store.drain()
         wait_for(lambda: count(database) == 91)
+
+
+class CutsOff:
+    """Between a sender and its server: it closes the connection at the @number-th rollback from begin() on."""
+
+    def __init__(self, server, folder, number):
+        self.target, self.number, self.rollbacks = f"{server.folder}/.s.PGSQL.5432", number, None
+        self.listener = socket.create_server(str(folder / ".s.PGSQL.5432"), family=socket.AF_UNIX)
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def begin(self):
+        self.rollbacks = 0
+
+    def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)  # accept() ends
+        self.listener.close()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                ends = [self.listener.accept()[0], socket.socket(socket.AF_UNIX)]
+                ends[1].connect(self.target)
+                for a, b in (ends, ends[::-1]):
+                    threading.Thread(target=self.pass_on, args=(a, b, a is ends[0]), daemon=True).start()
+
+    def pass_on(self, a, b, is_sender):
+        with contextlib.suppress(OSError):
+            while data := a.recv(65536):
+                if is_sender and self.rollbacks is not None and b"ROLLBACK" in data:
+                    self.rollbacks += 1
+                    if self.rollbacks == self.number:
+                        break
+                b.sendall(data)
+        for end in (a, b):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_refused_row_is_passed_over_though_its_rollback_was_cut_off(database, store, tmp_path):
+    """A batch of 500 rows is halved eight times; the ninth rollback is that of one row, and never arrives."""
+    store.put("first.test")
+    store.drain()
+    there = database.conninfo.replace(f"host={database.server.folder}", f"host={tmp_path}")
+    with contextlib.closing(CutsOff(database.server, tmp_path, 9)) as between, Sender(store, there):
+        wait_for(lambda: count(database) == 1)
+        database.psql("ALTER TABLE sandbox_egress_event ADD CHECK (fqdn_pinned NOT LIKE 'n7%')")
+        between.begin()
+        store.put("n7.test")
+        store.drain()
+        wait_for(lambda: database.value("SELECT refused FROM sandbox_egress_store") == 1)
+        assert between.rollbacks >= 9
+        store.put("after.test")
+        store.drain()
+        wait_for(lambda: count(database) == 2)
 
 
 def test_rows_that_went_before_they_could_be_copied_are_counted(database, store):
