@@ -9,14 +9,20 @@ import pytest
 from world import World
 
 # The files that take longest, the longest first: workers that take whole files end together then.
-LONGEST = ("test_ways_out", "test_policies_agree", "test_dns_service", "test_host_daemon", "test_image", "test_container_ends",
-           "test_container_run", "test_filter_shared", "test_events_rows", "test_g_control",
-           "test_daemon_life", "test_change", "test_host_engine", "test_webhook", "test_c_addresses", "test_b_dns", "test_host",
-           "test_half", "test_life", "test_uplink", "test_postgres_outage", "test_netns", "test_d_sockets", "test_daemon_docker",
-           "test_verify_programs", "test_deploy", "test_dns_clients", "test_pinned", "test_page_browser", "test_copies",
-           "test_page_daemon", "test_cli_tls", "test_postgres", "test_postgres_rows", "test_api", "test_host_meeting",
-           "test_run_signals", "test_adversary", "test_verify", "test_filter_text", "test_filter", "test_api_hostile",
-           "test_host_random", "test_host_attacks", "test_cli_run", "test_daemon_host", "test_dns", "test_run_programs")
+LONGEST = ("test_order", "test_host", "test_postgres_outage", "test_container_ends", "test_image", "test_dns_clients",
+           "test_deploy", "test_sdk_sandbox", "test_verify_programs", "test_host_daemon", "test_daemon_life",
+           "test_life", "test_container_run", "test_shards", "test_z_secrets", "test_postgres", "test_host_engine",
+           "test_host_attacks", "test_netns", "test_g_control", "test_page_browser", "test_dns_service",
+           "test_tool_presets", "test_sdk_typescript", "test_uplink", "test_filter_shared", "test_b_dns",
+           "test_run_container", "test_c_addresses", "test_d_sockets", "test_store_old", "test_adversary",
+           "test_filter", "test_z_startup_files", "test_sdk_run", "test_run_signals", "test_host_cgroup",
+           "test_run_files", "test_events_rows", "test_learn", "test_dns", "test_verify_hello", "test_change",
+           "test_cli_tls", "test_i_calls", "test_process_known", "test_sdk_isolated", "test_postgres_rows",
+           "test_copies", "test_run_hide", "test_page_watch", "test_systemd", "test_daemon_docker", "test_kills",
+           "test_z_paths", "test_run_programs", "test_oci", "test_cli_run", "test_half", "test_verify",
+           "test_host_lifecycle", "test_host_random", "test_sdk_docs", "test_budgets", "test_review_told", "test_api",
+           "test_podman", "test_policies_agree", "test_attack_packets", "test_launch", "test_c_races",
+           "test_page_daemon")
 
 
 def pytest_collection_modifyitems(items):
