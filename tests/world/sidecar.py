@@ -127,7 +127,7 @@ class Flow:
                " except OSError as e: print(type(e).__name__,flush=True)\n")
 
     def __init__(self, pod, address, port=7007, kind=socket.SOCK_STREAM):
-        self._started = pod.start("/usr/bin/python3", "-c", self.PROGRAM, address, port, int(kind))
+        self._started = pod.start("/usr/bin/python3", "-ISc", self.PROGRAM, address, port, int(kind))
         line = self._started.line()
         if line != "open":
             raise AssertionError(f"no connection to {address}: {self._started.wait()}")
