@@ -112,7 +112,10 @@ class ApiEngine:
             with os.fdopen(read) as process.info:
                 line = process.info.readline()
                 assert line, process.communicate(timeout=60)
-                yield process, json.loads(line)
+                info = json.loads(line)
+                # it is told of before it starts
+                wait_for(lambda: self.engine.call("inspect", "--format", "{{.State.Running}}", info["id"]).text.strip() == "true", step=0.02)
+                yield process, info
         finally:
             process.kill()
             process.communicate(timeout=60)

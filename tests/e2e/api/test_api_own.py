@@ -285,7 +285,7 @@ def test_heartbeat():
         stream.block()
         begun = time.monotonic()
         assert stream.block() == stream.block() == [": still here"]
-        assert 3 < time.monotonic() - begun
+        assert 1 < time.monotonic() - begun
         a.event("a.test")
         assert stream.next()[2]["name"] == "a.test"
 

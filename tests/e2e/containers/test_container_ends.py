@@ -120,7 +120,6 @@ def test_an_engine_whose_socket_is_away_has_not_removed_them(docker_engine):
     engine = docker_engine
     away = engine.socket.with_suffix(".away")
     with engine.running(*SLEEP) as (process, info):
-        wait_for(lambda: engine.engine("inspect", "--format", "{{.State.Running}}", info["id"]) == "true")
         watcher = watchers_of(process.pid)[0]
         engine.socket.rename(away)
         process.kill()

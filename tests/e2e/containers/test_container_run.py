@@ -52,7 +52,7 @@ def test_a_program_is_told_and_changes_the_policy_while_it_runs(engine, site, de
 
         def call(method, body=None, token=info["token"]):
             return request(engine.host.ns, address, method, info["path"] + "/policy", body and json.dumps(body),
-                           {"OPENSANDBOX-EGRESS-AUTH": token}, 20)
+                           {"OPENSANDBOX-EGRESS-AUTH": token})
         assert call("GET").json()["policy"]["egress"][0]["target"] == site.name
         assert call("PATCH", [{"action": "allow", "target": denied.name}], token="wrong").status == 401
         assert engine.exec_probe(info["id"], ["dns", denied.name]).result == "NXDOMAIN"

@@ -230,7 +230,7 @@ def test_S_the_calls_of_opensandbox(engine, compatible, site, denied, world, mod
 
     def call(method, body=None, path="/policy", token=TOKEN):
         headers = {"OPENSANDBOX-EGRESS-AUTH": token, "X-Forwarded-For": "1.2.3.4", "X-Forwarded-Proto": "http"}
-        return request(host, engine.published(name), method, path, body and json.dumps(body), headers, 5)
+        return request(host, engine.published(name), method, path, body and json.dumps(body), headers)
 
     def polled():
         try:
@@ -294,7 +294,7 @@ def test_S_the_servers_calls_in_their_order(engine, compatible, site, denied):
                        "Sysctls": {f"net.ipv6.conf.{n}.disable_ipv6": "1" for n in ("all", "default", "lo")}}})["Id"]
 
     def call(method, body=None, path="/policy"):
-        return request(host, engine.published(side), method, path, body and json.dumps(body), {"OPENSANDBOX-EGRESS-AUTH": TOKEN}, 20)
+        return request(host, engine.published(side), method, path, body and json.dumps(body), {"OPENSANDBOX-EGRESS-AUTH": TOKEN})
 
     def healthy():
         with contextlib.suppress(OSError):

@@ -32,7 +32,7 @@ def fixture_machine(world):
     machine = None
     try:
         machine = Machine(host, BUILD)
-        machine.file("/etc/systemd/system/weir.service.d/quick.conf", "[Service]\nWatchdogSec=1s\n")
+        machine.file("/etc/systemd/system/weir.service.d/quick.conf", "[Service]\nWatchdogSec=4s\n")
         machine("systemctl", "daemon-reload")
         machine("systemctl", "enable", "--now", "weir")
         yield machine
