@@ -509,10 +509,10 @@ def test_B14_a_short_ttl_makes_no_channel_of_repeated_questions(world):
     name = f"beat-{world.number()}.test"
     world.dns.add(name, world.address(), ttl=0)
     with Talker(world, allow(name, UNLIMITED)) as talker:
-        end = time.monotonic() + 3
-        while time.monotonic() < end:
+        began = time.monotonic()
+        while time.monotonic() < began + 3:
             assert talker.ask(name)["addresses"]
-        assert world.dns.count(name) <= 2
+        assert world.dns.count(name) <= 2 + (time.monotonic() - began) // 5
 
 
 def test_B27_an_address_is_open_by_the_time_its_answer_comes(world):
