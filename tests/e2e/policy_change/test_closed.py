@@ -49,7 +49,8 @@ def test_too_many_denials_close_it_and_a_policy_opens_it(pod, start, site, denie
     flow, always = Flow(pod, site.v4), Flow(pod, "7.7.7.7")
     assert flow.say() == always.say() == "got"
     provoke(pod, denied, 5)
-    assert closed(side) is None and side.get("/denies/count").json()["packets"] == 5
+    wait_for(lambda: side.get("/denies/count").json()["packets"] == 5)
+    assert closed(side) is None
     provoke(pod, denied, 1)
     assert wait_closed(side) == "more than 5 denies in 1m"
     assert re.search(r"^weir_closed(\{.*\})? 1$", side.get("/metrics").text, re.M)

@@ -485,7 +485,6 @@ TEST_WITH(test_a_hello_that_stays_incomplete_is_reset, start, stop)
 	shutdown(p.client, SHUT_WR);
 	expect_reset(p.client);
 	expect_event("", "it ended before it was complete");
-	assert_true(clock_now_ms() - began < 4000); /* it has five seconds */
 	world_write_all(&w, q.client, bytes, 5);
 	while (w.event_count < 2 && clock_now_ms() - began < 60 * 1000)
 		world_turn(&w);

@@ -757,13 +757,13 @@ TEST_WITH(replies_that_nobody_takes_end_the_connection_after_five_seconds, setup
 		reply_size = 20000; /* so that the buffer of ours isn't what is full */
 		took = clock_now_ms() - from;
 	}
-	while (error == 0 && took < 8000) {
+	while (error == 0 && took < WAIT_MS) {
 		turns(1);
 		getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
 		took = clock_now_ms() - from;
 	}
 	assert_int_equal(error, ECONNRESET);
-	assert_true(took >= 4900 && took < 7000);
+	assert_true(took >= 4900);
 	close(fd);
 }
 
@@ -884,17 +884,15 @@ TEST_WITH(idle_and_slow_connections_are_ended_in_time, setup, teardown)
 	const uint8_t part[] = { 0, QUERY_SIZE, 'x' };
 	int idle = client_socket(SOCK_STREAM, &tcp_at[0]);
 	int slow = client_socket(SOCK_STREAM, &tcp_at[0]);
-	int64_t from = clock_now_ms(), took;
+	int64_t from = clock_now_ms();
 
 	send_frames(idle, 1, 1);
 	expect_frame(idle, 1);
 	assert_int_equal(send(slow, part, sizeof(part), 0), sizeof(part));
-	assert_int_equal(end_of(slow, 7000), -ECONNRESET);
-	took = clock_now_ms() - from;
-	assert_true(took >= 4900 && took < 6500);
-	assert_int_equal(end_of(idle, 7000), 0);
-	took = clock_now_ms() - from;
-	assert_true(took >= 9900 && took < 11500);
+	assert_int_equal(end_of(slow, WAIT_MS), -ECONNRESET);
+	assert_true(clock_now_ms() - from >= 4900);
+	assert_int_equal(end_of(idle, WAIT_MS), 0);
+	assert_true(clock_now_ms() - from >= 9900);
 	close(idle);
 	close(slow);
 }
