@@ -84,6 +84,7 @@ def connect(name, port, send=None):
     with socket.create_connection((name, port), TIMEOUT) as s:
         if send is None:
             return {"result": "ok", "address": s.getpeername()[0]}
+        s.settimeout(5 * TIMEOUT)  # somebody may have to be asked first
         s.sendall(send.encode("latin-1"))
         data = s.recv(65536).decode("latin-1")
         return {"result": "ok" if data else "closed", "data": data, "address": s.getpeername()[0]}

@@ -53,7 +53,7 @@ def test_a_link_decides_what_waits(world, pod, sites, asking, hook):
     side = asking("--review-webhook", hook.secure_url, "--review-url", BASE, env={"SSL_CERT_FILE": str(world.ca.cert)})
     yes, no = sites
     with waiting(pod, yes, no) as clients:
-        sent = wait_for(lambda: len(hook.calls) == 2 and {body["destination"]: body for _, _, body in list(hook.calls)})
+        sent = wait_for(lambda: len(found := {body["destination"]: body for _, _, body in list(hook.calls)}) == 2 and found)
         assert pod.queries(yes.name) == pod.queries(no.name) == 0
         for name, key, form in ((yes.name, "accept_url", "for=10m"), (no.name, "deny_url", None)):
             link = sent[name][key]
