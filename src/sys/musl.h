@@ -7,9 +7,19 @@
 
 #include <stddef.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
 
 #include <linux/mount.h>
+
+/* Since 1.2.5 musl has a struct statx of its own, without the mount's id. The kernel's
+ * takes its name. (The GNU C library, with which the checks compile this, has the
+ * kernel's.) */
+#ifndef __GLIBC__
+#define statx		musl_statx
+#define statx_timestamp musl_statx_timestamp
+#endif
+#include <sys/stat.h>
+#undef statx
+#undef statx_timestamp
 #include <linux/stat.h>
 
 #define RENAME_NOREPLACE	   1
