@@ -41,11 +41,12 @@ int document_parse(struct text body, document_unknown_fn *unknown, void *data,
 int document_merge(const struct document *old, struct text body, struct document **ret,
 		   struct err *err) MUST_CHECK;
 /* A grant: the one rule of the JSON array @body, which allows one name or one address for
- * a time (`for`, `until`) or for good, beside what the rules with the same target open,
- * each until its own end: no grant shortens another. What has ended by @now_ms is left
- * out. Return: 0; -EINVAL: @body is no such rule; -EPERM: @old is closed, or a rule
- * with that target has a budget, which one in front would lift, or denies an address for
- * good; each with @err. */
+ * a time (`for`, `until`) or for good, beside what @old opens for it, each until its own
+ * end: no grant shortens another. A name has one rule at a time, so `private`, `raw` and
+ * `types` of one are those of the other as well while both last. What has ended by
+ * @now_ms is left out. Return: 0; -EINVAL: @body is no such rule; -EPERM: @old is closed,
+ * or the rule that opens the name has a budget, which one in front would lift, or
+ * defaultAction opens it on other ports, or a rule denies the address; each with @err. */
 int document_grant(const struct document *old, struct text body, int64_t now_ms,
 		   struct document **ret, struct err *err) MUST_CHECK;
 /* Without the rules for the targets of the JSON array @body; *@ret is NULL when none was

@@ -8,10 +8,10 @@
  *     {"target":"a.test","ports":["22","443"],"until":"10:00"}
  *     {"target":"a.test","ports":["22"],"until":"12:00"}
  *
- * The rules of the target that decide one after the other, each until its end, are what
- * is there. The new one is added to each of them as long as it lasts, which makes rules
- * in front; what decides later is left as it is. Rules behind a pattern that covers the
- * name, and after which they don't decide, are left alone too.
+ * The rules that decide for the target one after the other, each until its end, are what
+ * is there: its own, patterns that cover it, and behind them defaultAction: allow. The
+ * new one is added to each of them as long as it lasts, which makes rules in front; what
+ * decides later is left as it is, and so are patterns.
  *
  * Rules for an address add up by themselves. */
 #include <errno.h>
@@ -86,10 +86,10 @@ static int put_items(struct arena *arena, struct text value, struct document_out
 }
 
 /* "a,b" as ["a","b"]. */
-static int write_list(struct arena *arena, const char *items, struct text *ret)
+static int write_list(struct arena *arena, struct text items, struct text *ret)
 {
 	CLEAN(document_out) struct document_out out = { 0 };
-	struct text rest = text_of(items), item;
+	struct text rest = items, item;
 	const char *before = "[\"";
 
 	for (; text_split(&rest, ',', &item); before = "\",\"") {
@@ -123,7 +123,8 @@ static int join_ports(struct arena *arena, struct text a, const struct text *b,
 		r = rule_ports_read((struct text){ out.bytes, out.used }, arena, &ports,
 				    err);
 	if (r == 0 && ports.count > 0)
-		r = write_list(arena, rule_ports_text(&ports, text, sizeof(text)), ret);
+		r = write_list(arena,
+			       text_of(rule_ports_text(&ports, text, sizeof(text))), ret);
 	return r;
 }
 
@@ -157,7 +158,8 @@ static int join(struct granting *g, const struct part *has, struct part *ret,
 		if (r == 0)
 			r = put_items(arena, own[k], &words);
 		if (r == 0)
-			r = write_list(arena, words.bytes ?: "", &ret->own[k]);
+			r = write_list(arena, (struct text){ words.bytes, words.used },
+				       &ret->own[k]);
 		if (r < 0)
 			return r;
 	}
@@ -176,16 +178,17 @@ static int put_in_front(struct granting *g, const struct part *part)
 }
 
 /* A budget counts for one rule: another one in front of it would lift it. */
-static int leave_to_person(const struct granting *g, const char *why, struct err *err)
+static int leave_to_person(const struct document_rule *rule, const char *why,
+			   struct err *err)
 {
 	char shown[TEXT_ESCAPED_SIZE];
 
 	return err_set(err, -EPERM, "the rule for '%s' %s: change it by hand",
-		       text_escape(g->grant.rule->target, shown, sizeof(shown)), why);
+		       text_escape(rule->target, shown, sizeof(shown)), why);
 }
 
-/* @has, for the granted name, decides from g->from_ms until its end. *@ret_gone: what is
- * put in front takes its place. */
+/* @has decides for the granted name from g->from_ms until its end. *@ret_gone: what is
+ * put in front takes its place, if it is about no other name. */
 static int add_to(struct granting *g, const struct part *has, bool *ret_gone,
 		  struct err *err)
 {
@@ -200,7 +203,7 @@ static int add_to(struct granting *g, const struct part *has, bool *ret_gone,
 		return put_in_front(g, &g->grant);
 	}
 	if (has->own[KEY_BUDGET].ptr)
-		return leave_to_person(g, "has a budget", err);
+		return leave_to_person(has->rule, "has a budget", err);
 	r = join(g, has, &joined, &adds, err);
 	if (r < 0)
 		return r;
@@ -226,69 +229,110 @@ static int add_address(struct granting *g, const struct part *has, struct err *e
 	return r;
 }
 
-static bool is_same_target(const struct granting *g, const struct document_rule *rule)
+/* What @rule is to the granted target. */
+enum relation { IS_OTHER = 0, IS_COVERING, IS_SAME };
+
+static enum relation relation_of(const struct granting *g,
+				 const struct document_rule *rule)
 {
-	return document_compare_targets(rule->target, g->grant.rule->target) == 0;
+	const struct rule *target = &g->target;
+	struct rule r = { 0 };
+	bool is_same;
+
+	if (!document_read_target(rule, &r) ||
+	    (r.kind == TARGET_PREFIX) != (target->kind == TARGET_PREFIX))
+		return IS_OTHER;
+	if (r.kind == TARGET_PREFIX) {
+		if (r.prefix.bits > target->prefix.bits ||
+		    !prefix_contains(&r.prefix, &target->prefix.addr))
+			return IS_OTHER;
+		return r.prefix.bits == target->prefix.bits ? IS_SAME : IS_COVERING;
+	}
+	is_same = dns_name_equal(&target->name, &r.name);
+	if (r.kind == TARGET_NAME)
+		return is_same ? IS_SAME : IS_OTHER;
+	return dns_name_is_within(&target->name, &r.name) &&
+			       (r.kind == TARGET_WITHIN || !is_same)
+		       ? IS_COVERING
+		       : IS_OTHER;
 }
 
-/* The deny of an address counts wherever it stands. It gives way for good or not at all,
- * and so does what it has kept closed. */
-static int replace_denied(struct granting *g, const struct document *old, bool *gone,
-			  struct err *err)
+/* The deny of an address counts wherever it stands, and without it whatever else opens
+ * the address would count. */
+static int check_denied(const struct granting *g, const struct document *old,
+			struct err *err)
 {
-	bool denies = false;
-
 	for (size_t i = 0; i < old->count && g->target.kind == TARGET_PREFIX; i++)
-		denies |= is_same_target(g, &old->rules[i]) &&
-			  old->rules[i].action == POLICY_DENY;
-	if (denies && g->grant.end_ms < INT64_MAX)
-		return leave_to_person(g, "denies it", err);
-	for (size_t i = 0; i < old->count && denies; i++)
-		gone[i] = is_same_target(g, &old->rules[i]);
+		if (old->rules[i].action == POLICY_DENY &&
+		    relation_of(g, &old->rules[i]) != IS_OTHER)
+			return leave_to_person(&old->rules[i], "denies it", err);
 	return 0;
 }
 
-/* The pattern of @rule, or the same name in other letters, decides before what follows.
- */
-static bool is_decided_by(const struct document_rule *rule, const struct rule *target)
+/* @rule is about the granted target, or, of a name, covers it. */
+static int add_beside(struct granting *g, const struct document_rule *rule, bool is_same,
+		      bool *ret_gone, struct err *err)
 {
-	struct rule pattern = { 0 };
+	struct part has;
+	bool ignored;
+	int r = read_part(g->d, rule, &has);
 
-	if (target->kind != TARGET_NAME ||
-	    rule_target_parse(rule->target, &pattern, NULL) < 0 ||
-	    pattern.kind == TARGET_PREFIX ||
-	    !dns_name_is_within(&target->name, &pattern.name))
-		return false;
-	return pattern.kind == TARGET_WITHIN ||
-	       dns_name_equal(&target->name, &pattern.name) ==
-		       (pattern.kind == TARGET_NAME);
+	if (r < 0)
+		return r;
+	if (has.end_ms <= g->from_ms && rule->action == POLICY_ALLOW) {
+		*ret_gone = is_same;
+		return 0;
+	}
+	if (g->target.kind == TARGET_PREFIX)
+		return add_address(g, &has, err);
+	if (is_same)
+		return add_to(g, &has, ret_gone, err);
+	/* What is said of the names below a pattern, or of it. */
+	has.own[KEY_REQUIRED] = has.own[KEY_UNMETERED] = has.own[KEY_COMMENT] =
+		(struct text){ 0 };
+	return add_to(g, &has, &ignored, err);
+}
+
+/* defaultAction opens the default ports of the name, unless Weir itself denies it. Where
+ * no rule of a person's opens it, only a grant that names these ports is known to be of
+ * what is open. */
+static int check_default(struct granting *g, struct err *err)
+{
+	const struct text ports = g->grant.own[KEY_PORTS], none = { 0 };
+	struct text alone, both;
+	int r = join_ports(&g->d->arena, ports, NULL, &alone, err);
+
+	if (r == 0)
+		r = join_ports(&g->d->arena, ports, &none, &both, err);
+	if (r < 0 || g->d->count > 0 || document_same_text(alone, both))
+		return r;
+	return err_set(err, -EPERM,
+		       "defaultAction is allow, and a rule for some ports would close "
+		       "the others: change it by hand");
 }
 
 static int add_rules(struct granting *g, const struct document *old, int64_t now_ms,
 		     bool *gone, struct err *err)
 {
-	bool is_covered = false;
-	int r = replace_denied(g, old, gone, err);
+	const struct document_rule by_default = { .action = old->default_action };
+	int r = check_denied(g, old, err);
+	bool ignored;
 
 	g->from_ms = now_ms;
-	for (size_t i = 0; r == 0 && i < old->count && !is_covered && !g->is_done; i++) {
-		const struct document_rule *rule = &old->rules[i];
-		struct part has;
-		const bool is_same = is_same_target(g, rule);
+	for (size_t i = 0; r == 0 && i < old->count && !g->is_done; i++) {
+		const enum relation is = gone[i] ? IS_OTHER
+						 : relation_of(g, &old->rules[i]);
 
-		if (gone[i] || (!is_same && !is_decided_by(rule, &g->target)))
-			continue;
-		r = read_part(g->d, rule, &has);
-		if (!is_same)
-			is_covered = has.end_ms > now_ms;
-		else if (r < 0 ||
-			 (has.end_ms <= g->from_ms && rule->action == POLICY_ALLOW))
-			gone[i] = r == 0;
-		else
-			r = g->target.kind == TARGET_NAME ? add_to(g, &has, &gone[i], err)
-							  : add_address(g, &has, err);
+		if (is == IS_SAME || (is == IS_COVERING && g->target.kind == TARGET_NAME))
+			r = add_beside(g, &old->rules[i], is == IS_SAME, &gone[i], err);
 	}
-	return r == 0 && !g->is_done ? put_in_front(g, &g->grant) : r;
+	if (r < 0 || g->is_done)
+		return r;
+	if (g->target.kind == TARGET_PREFIX)
+		return put_in_front(g, &g->grant);
+	if (old->default_action == POLICY_ALLOW)
+		r = check_default(g, err);
+	return r < 0 ? r : add_beside(g, &by_default, false, &ignored, err);
 }
 
 int document_grant(const struct document *old, struct text body, int64_t now_ms,

@@ -82,6 +82,11 @@ bool document_same_text(struct text a, struct text b);
 /* As strcmp(), case ignored. */
 int document_compare_targets(struct text a, struct text b);
 
+/* --- document_policy.c --- */
+
+/* What @rule is about once a policy is made of it. False: nothing, or it is a fault. */
+bool document_read_target(const struct document_rule *rule, struct rule *ret) MUST_CHECK;
+
 /* --- document_text.c: JSON as Go reads it --- */
 
 /* Return: 0, or -EINVAL with what Go's encoding/json says of it. */

@@ -117,6 +117,18 @@ static bool read_suffix(struct text t, struct rule *ret)
 	return true;
 }
 
+bool document_read_target(const struct document_rule *rule, struct rule *ret)
+{
+	bool carried;
+
+	if (read_prefix(rule->target, &ret->prefix, &carried)) {
+		ret->kind = TARGET_PREFIX;
+		return carried || rule->action == POLICY_DENY;
+	}
+	return rule_target_parse(rule->target, ret, NULL) == 0 ||
+	       (rule->action == POLICY_DENY && read_suffix(rule->target, ret));
+}
+
 /* The target of @rule, whose action is set. Return: 1, 0 when the rule says nothing
  * (after a warning), -EINVAL after a fault. */
 static int read_target(struct making *m, struct text t, struct rule *rule)
