@@ -273,7 +273,10 @@ static bool is_expected(const struct api_request *r, const struct document *d)
 	CLEAN(mem) char *policy = rest.len > 0 ? document_json(d, false) : NULL;
 	char tag[API_TAG_SIZE] = "*";
 
-	if (rest.len == 0)
+	/* An empty one names nothing either. */
+	if (MHD_lookup_connection_value_n(
+		    r->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_IF_MATCH,
+		    strlen(MHD_HTTP_HEADER_IF_MATCH), NULL, NULL) != MHD_YES)
 		return true;
 	if (policy)
 		write_tag(policy, tag);

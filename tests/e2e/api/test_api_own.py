@@ -71,7 +71,7 @@ def test_a_change_of_another_policy_than_was_read_is_refused(api, method, body):
     assert api.status("POST", "/policy", '{"egress":[{"action":"allow","target":"a.test"}]}') == 200
     _, headers, text = api.request("GET", "/policy")
     assert re.fullmatch('"[0-9a-f]{32}"', tag := headers["ETag"]) and api.request("GET", "/policy")[1]["ETag"] == tag
-    for other in ('"x"', f"W/{tag}", tag.strip('"'), f'"{"0" * 32}"', ","):
+    for other in ('"x"', f"W/{tag}", tag.strip('"'), f'"{"0" * 32}"', ",", ""):
         status, _, why = api.request(method, "/policy", body, {**mine, "If-Match": other})
         assert status == 412 and "read it again" in why and api.request("GET", "/policy")[2] == text, (other, why)
     assert api.status(method, "/policy", body, headers={**mine, "If-Match": f'"y", {tag}'}) == 200
