@@ -348,14 +348,18 @@ static bool is_of_run(const struct show *s, const struct review *t,
 static int64_t task_of_run(const json_t *list, const struct review *t)
 {
 	const json_t *tasks = json_object_get(list, "tasks"), *task;
+	char buf[8];
+	const char *const protocol = event_protocol_name(t->protocol, buf);
 	size_t i;
 
 	json_array_foreach(tasks, i, task)
 	{
 		const char *d = json_string_value(json_object_get(task, "destination"));
+		const char *by = json_string_value(json_object_get(task, "protocol"));
 		const json_t *port = json_object_get(task, "port");
 
 		if (d && strcmp(d, t->destination) == 0 &&
+		    strcmp(by ?: "", protocol) == 0 &&
 		    json_integer_value(port) == t->port)
 			return json_integer_value(json_object_get(task, "id"));
 	}
