@@ -4,6 +4,7 @@
  *     NAME/attach.json   id, and how it is recognised
  *     NAME/policy.json   the policy in force
  *     NAME/image         what was learned (sandbox/learned.h)
+ *     NAME/unfinished    while the folder is begun or removed: what it lacks was not lost
  *
  * Those of further engines are below RUN_DIR/sandboxes/.1 and so on.
  * Root alone can write there, and what is read back is checked all the same. */
@@ -35,6 +36,8 @@ enum {
 	LOCK_MS = 20,
 	PATIENCE = 50, /* times that, at a start, before something counts as lacking */
 };
+
+static const char unfinished[] = "unfinished";
 
 /* Another user who can write there would decide what is guarded, and could replace
  * the socket. */
@@ -239,6 +242,16 @@ static json_t *pack_spec(const struct daemon_sandbox *d)
 	return json_pack("{s:i, s:I}", "id", id, "uid", (json_int_t)d->member.uid);
 }
 
+static int begin(int dir)
+{
+	CLEAN(fd) int fd = -1;
+
+	if (faccessat(dir, "attach.json", F_OK, 0) == 0)
+		return 0;
+	fd = open_file(dir, unfinished, O_WRONLY | O_CREAT);
+	return MIN(fd, 0);
+}
+
 int state_save(const struct daemon_sandbox *d, struct err *err)
 {
 	CLEAN(fd) int dir = folder_open(d);
@@ -248,21 +261,29 @@ int state_save(const struct daemon_sandbox *d, struct err *err)
 
 	json_decref(j);
 	if (r == 0)
+		r = begin(dir);
+	if (r == 0)
 		r = d->text_fd < 0 ? 0 : save_text(dir, d->text_fd);
 	/* Written last: a folder that has this file is attached again. */
 	if (r == 0)
 		r = replace(dir, "attach.json", text, strlen(text));
+	if (r == 0)
+		(void)!unlinkat(dir, unfinished, 0);
 	return r < 0 ? err_sys(err, r, "cannot keep what sandbox '%s' is", d->spec.name)
 		     : 0;
 }
 
 static void forget_at(int where, const char *name)
 {
-	static const char *const files[] = { "attach.json", "policy.json",
-					     "policy.json.broken", "image", ".new" };
+	static const char *const files[] = {
+		"attach.json", "policy.json", "policy.json.broken",
+		"image",       ".new",	      unfinished
+	};
 	CLEAN(fd)
 	int dir = state_folder_open(where, name);
 
+	if (dir >= 0)
+		(void)!renameat(dir, "attach.json", dir, unfinished);
 	for (size_t i = 0; dir >= 0 && i < ARRAY_SIZE(files); i++)
 		(void)!unlinkat(dir, files[i], 0);
 	(void)!unlinkat(where, name, AT_REMOVEDIR);
@@ -456,7 +477,8 @@ static int restore(struct daemon *w, const char *name, struct err *err)
 
 	/* What has a policy has rules: whose they are is lost, and nothing is forgotten.
 	 */
-	if (dir >= 0 && r == -ENOENT && faccessat(dir, "policy.json", F_OK, 0) == 0)
+	if (dir >= 0 && r == -ENOENT && faccessat(dir, "policy.json", F_OK, 0) == 0 &&
+	    faccessat(dir, unfinished, F_OK, 0) < 0)
 		r = -EBADMSG;
 	if (r < 0)
 		return err_sys(err, r, "cannot read what it is");

@@ -89,14 +89,14 @@ static int put_items(struct arena *arena, struct text value, struct document_out
 static int write_list(struct arena *arena, struct text items, struct text *ret)
 {
 	CLEAN(document_out) struct document_out out = { 0 };
-	struct text rest = items, item;
-	const char *before = "[\"";
+	struct text item;
 
-	for (; text_split(&rest, ',', &item); before = "\",\"") {
+	for (const char *before = "[\""; text_split(&items, ',', &item);
+	     before = "\",\"") {
 		document_put_text(&out, before);
 		document_put_text(&out, arena_text(arena, item) ?: "");
 	}
-	document_put_text(&out, "\"]");
+	document_put_text(&out, out.used > 0 ? "\"]" : "[]");
 	*ret = (struct text){ arena_text(arena, (struct text){ out.bytes, out.used }),
 			      out.used };
 	return out.failed || !ret->ptr ? -ENOMEM : 0;

@@ -750,6 +750,7 @@ def test_what_is_in_its_folder_is_checked(host, cgroup, site):
     assert is_guarded(Member(host, cgroup), site)
     assert again.get("/healthz").status == 503
 
+
 @pytest.mark.parametrize("harm", ["broken", "empty", "gone", "a folder"])
 @pytest.mark.parametrize("kind", ["cgroup", "uid"])
 def test_one_whose_folder_cant_be_read_stays_closed(host, tree, kind, site, harm):
@@ -795,6 +796,26 @@ def test_one_whose_folder_cant_be_read_stays_closed(host, tree, kind, site, harm
     # it is guarded as asked for as soon as it is attached again
     attach(daemon, "again", f"allow {site.name}", **who)
     assert is_guarded(app, site) and len(sent_to_strangers(host)) == before
+
+
+@pytest.mark.parametrize("kind", ["cgroup", "uid"])
+def test_one_that_was_begun_or_removed_when_the_daemon_was_killed_is_no_fault(host, tree, kind, site):
+    """Nobody was told that it is guarded, or somebody has asked for its end: the daemon goes on whole, and opens nothing."""
+    daemon = host.daemon()
+    app, _, who = attached(host, tree, kind)
+    attach(daemon, "begun", f"allow {site.name}", **who)
+    attach(daemon, "kept", f"allow {site.name}", cgroup=where(tree.cgroup("second").below("job")))
+    folder = pathlib.Path(daemon.run_dir) / "sandboxes" / "begun"
+    assert is_guarded(app, site) and sorted(p.name for p in folder.iterdir()) == ["attach.json", "image", "policy.json"]
+    daemon.kill()
+    (folder / "attach.json").rename(folder / "unfinished")
+    daemon = host.daemon()
+    wait_for(lambda: daemon.names() == ["kept"])
+    wait_for(lambda: not folder.exists())
+    assert daemon.get("/healthz").status == 200
+    expect.tcp_refused(app.probe(["tcp", STRANGER, 443]))
+    attach(daemon, "again", f"allow {site.name}", **who)
+    assert is_guarded(app, site)
 
 
 class Actor:
