@@ -427,7 +427,8 @@ static void on_dismiss(struct engine *e, struct ipc_message *m)
 	if (!g || (!addr_parse(d->destination, strlen(d->destination), &what.addr) &&
 		   dns_name_parse(text_of(d->destination), &what.name) < 0))
 		return;
-	if (!asks_dismiss(&g->sandbox, &what) || what.name.size == 0)
+	asks_dismiss(&g->sandbox, &what);
+	if (what.name.size == 0)
 		return;
 	relay_dismiss(&g->sandbox, &what);
 	dns_service_dismiss(e->core.dns, &g->sandbox, &what.name);

@@ -63,7 +63,8 @@ bool relay_is_rechecking(const struct sandbox *s);
 
 /* A look-up of @name for s->look_up() has ended. */
 void relay_looked_up(struct sandbox *s, const struct dns_name *name);
-/* Nobody grants @what, a name: connections that wait for it are refused. */
+/* Nobody grants @what, a name: connections that wait for it are refused, but those whose
+ * port was granted before. */
 struct asked;
 void relay_dismiss(struct sandbox *s, const struct asked *what);
 

@@ -286,15 +286,24 @@ void relay_looked_up(struct sandbox *s, const struct dns_name *name)
 	}
 }
 
+/* The grant has come first, and @f will hear of it. */
+static bool is_open(const struct relay_flow *f, const struct plan_verdict *v)
+{
+	return v->action == POLICY_ALLOW &&
+	       plan_port_list_has(&f->served->sandbox->plan, v->port_list, IPPROTO_TCP,
+				  f->asked.port);
+}
+
 void relay_dismiss(struct sandbox *s, const struct asked *what)
 {
+	const struct plan_verdict v = plan_match_name(&s->plan, &what->name);
 	struct relay_flow *f;
 
 	if (!s->relayed)
 		return;
 	LIST_FOREACH(f, &s->relayed->flows, in_sandbox)
 	{
-		if (f->state != FLOW_PARKED || !f->is_parked ||
+		if (f->state != FLOW_PARKED || !f->is_parked || is_open(f, &v) ||
 		    (what->port != 0 && what->port != f->asked.port) ||
 		    (what->protocol != 0 && what->protocol != IPPROTO_TCP) ||
 		    !dns_name_equal(&f->name, &what->name))

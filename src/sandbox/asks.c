@@ -121,7 +121,8 @@ void asks_free(struct sandbox *s)
 
 /* ---- what was dismissed ---- */
 
-/* What @p says of @what; of any port where @what has none. */
+/* What @p says of @what; of any port where @what has none. Where another port of the name
+ * is granted this one asks on. */
 static enum policy_action action_now(const struct plan *p, const struct asked *what)
 {
 	const uint8_t protocol = what->protocol ?: IPPROTO_TCP;
@@ -132,7 +133,10 @@ static enum policy_action action_now(const struct plan *p, const struct asked *w
 	const bool has_port = what->name.size == 0 || what->port == 0 ||
 			      plan_port_list_has(p, v.port_list, protocol, what->port);
 
-	return has_port ? (enum policy_action)v.action : POLICY_DENY;
+	if (!has_port)
+		return v.action == POLICY_ALLOW && plan_asks(p) ? POLICY_ASK
+								: POLICY_DENY;
+	return (enum policy_action)v.action;
 }
 
 static bool is_same_destination(const struct asked *a, const struct asked *b)

@@ -55,8 +55,8 @@ struct asked {
 	uint8_t protocol; /* 0: any */
 	uint16_t port;	  /* 0: any; of a lookup, it isn't known */
 };
-/* Nobody grants @what. Return: false: by the plan it doesn't ask now, and nothing is to
- * be refused. */
+/* Nobody grants @what. Return: whether it is remembered: not what by the plan doesn't ask
+ * now. */
 bool asks_dismiss(struct sandbox *s, const struct asked *what);
 bool asks_is_dismissed(const struct sandbox *s, const struct asked *what);
 /* The plan has changed: what a rule allows now is dismissed no more. */

@@ -216,7 +216,10 @@ import concurrent.futures, socket, sys
 def talk(port, text):
     with socket.create_connection((sys.argv[1], port), 60) as s:
         s.sendall(text.encode())
-        return s.recv(100).decode()
+        try:
+            return s.recv(100).decode()
+        except ConnectionResetError:
+            return "reset"
 with concurrent.futures.ThreadPoolExecutor(2) as pool:
     print([a.split("\\r")[0] for a in pool.map(talk, (80, 7007), (sys.argv[2], "x"))], flush=True)
 sys.stdin.readline()
@@ -237,6 +240,18 @@ def test_two_ports_of_a_name_that_wait_are_granted_one_after_the_other(world):
         box.accept(waiting[7007], **{"for": "1h"})
         assert box.started.line() == "['HTTP/1.1 200 OK', 'x']"
         assert grants(box) == [(["tcp/80", "tcp/7007"], True), (["tcp/7007"], True)]
+
+
+def test_one_port_of_a_name_is_dismissed_while_the_other_one_is_granted(world):
+    """What waits for it is refused at once, with the reason of who said no."""
+    site = world.site(f"ask{world.number()}.test")
+    command = ("/usr/bin/python3", "-c", TWO, site.name, GET.format(site.name))
+    with contextlib.closing(Run("run", world, policy(f"ask {site.name}", verify="tls"), command=command)) as box:
+        waiting = wait_for(lambda: len(box.reviews()) == 2 and {t["port"]: t for t in box.reviews()})
+        box.accept(waiting[80], **{"for": "10m"})
+        box.dismiss(waiting[7007])
+        assert box.started.line() == "['HTTP/1.1 200 OK', 'reset']"
+        wait_for(lambda: [e for e in box.denies() if "refused by who was asked" in e["reason"]])
 
 
 def test_a_grant_of_another_port_leaves_the_first(world):

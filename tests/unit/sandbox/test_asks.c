@@ -100,6 +100,20 @@ TEST(only_what_asks_is_dismissed)
 	done(&w);
 }
 
+/* What waits for the other port waits on meanwhile. */
+TEST(a_port_is_dismissed_while_another_one_is_granted)
+{
+	struct world w = { 0 };
+
+	set(&w, "egress: [{action: allow, target: a.x.test, ports: [443]}, {action: ask,"
+		" target: '**.x.test'}]");
+	assert_true(dismiss(&w, "a.x.test", IPPROTO_TCP, 22));
+	assert_false(dismiss(&w, "a.x.test", IPPROTO_TCP, 443));
+	set(&w, ASK);
+	assert_true(is_dismissed(&w, "a.x.test", IPPROTO_TCP, 22));
+	done(&w);
+}
+
 TEST(a_grant_of_one_port_leaves_the_others_dismissed)
 {
 	struct world w = { 0 };
