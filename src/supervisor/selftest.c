@@ -16,6 +16,7 @@ enum {
 	DNS_TIMEOUT_MS = 500,	 /* the engine answers these itself */
 	FIRST_TIMEOUT_MS = 5000, /* a real name, from a real server */
 	REFUSAL_TIMEOUT_MS = 500,
+	RELAY_TRIES = 3,
 	ANSWER_MAX = 1500,
 };
 
@@ -140,11 +141,10 @@ static bool test_relay(const struct endpoint *to, char *why, size_t size)
 	return true;
 }
 
-static bool test_allowed(const struct launch_probe *probe, const struct question *q,
-			 char *why, size_t size)
+static bool hear_allowed(const struct question *q, struct addr *ret, char *why,
+			 size_t size)
 {
 	struct dns_answer answer;
-	struct endpoint to = { .port = probe->allowed.port };
 	int r = hear(q, DNS_TIMEOUT_MS, &answer);
 
 	if (r < 0) {
@@ -158,10 +158,25 @@ static bool test_allowed(const struct launch_probe *probe, const struct question
 			 answer.rcode);
 		return false;
 	}
-	if (!probe->relay)
-		return true;
-	to.addr = answer.addrs[0].addr;
-	return test_relay(&to, why, size);
+	*ret = answer.addrs[0].addr;
+	return true;
+}
+
+/* The answer opens its address until the policy changes: a rule may end in between. */
+static bool test_allowed(const struct launch_probe *probe, struct question *q, char *why,
+			 size_t size)
+{
+	struct endpoint to = { .port = probe->allowed.port };
+
+	for (int i = 1; hear_allowed(q, &to.addr, why, size); i++) {
+		if (!probe->relay || test_relay(&to, why, size))
+			return true;
+		if (i == RELAY_TRIES)
+			return false;
+		fd_close(&q->fd);
+		*q = question_begin(probe->allowed_name);
+	}
+	return false;
 }
 
 static bool test_denied_name(const struct launch_probe *probe, const struct question *q,
