@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/asking.h"
 
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -145,7 +146,9 @@ void asking_note(struct asking *a, const struct review *t, const char *command)
 
 static void put_first(struct asking *a, const struct review *t)
 {
-	struct prompt_question q = { .port = t->port, .more = a->count - 1 };
+	struct prompt_question q = { .port = t->port,
+				     .is_udp = t->protocol == IPPROTO_UDP,
+				     .more = a->count - 1 };
 
 	snprintf(q.what, sizeof(q.what), "%s", t->destination);
 	snprintf(q.command, sizeof(q.command), "%s", a->items[0].command);

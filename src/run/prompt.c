@@ -175,12 +175,12 @@ static const char *show_name(const char *name, unsigned int columns, char *buf)
 char *prompt_text(const struct prompt_question *q, unsigned int columns, char *buf)
 {
 	char what[SHOWN_SIZE], like[SHOWN_SIZE], by[COMMAND_SHOWN];
-	char port[8] = "", more[40] = "";
+	char port[12] = "", more[40] = "";
 	const bool bracket = strchr(q->what, ':') && q->port > 0;
 
 	columns = MAX(columns, (unsigned int)strlen(CUT));
 	if (q->port > 0)
-		snprintf(port, sizeof(port), ":%u", q->port);
+		snprintf(port, sizeof(port), ":%s%u", q->is_udp ? "udp/" : "", q->port);
 	if (q->more > 0)
 		snprintf(more, sizeof(more), " (%zu more wait)", q->more);
 	columns -= MIN(columns - strlen(CUT), strlen("weir: ") + strlen(port));

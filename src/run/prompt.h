@@ -64,6 +64,7 @@ struct prompt_question {
 	char command[PROMPT_COMMAND_SIZE]; /* "": not known */
 	char like[PROMPT_NAME_SIZE];	   /* an allowed name that it looks like; "" */
 	size_t more;			   /* that wait behind it */
+	bool is_udp;			   /* @port is UDP's, "udp/443"; else TCP's */
 };
 
 /* "api.foo.dev:443 wanted by pip. [o]nce, [1]0 minutes, ...: ", in printable ASCII alone,

@@ -120,11 +120,13 @@ TEST(a_question_is_one_line_of_ascii)
 		  "githud.com wanted, looks like github.com (allowed)." CHOICES },
 		{ { "2001:db8::1", 22, "git", "", 3 },
 		  "[2001:db8::1]:22 wanted by git. (3 more wait)" CHOICES },
+		{ { "ntp.test", 123, "chrony", "", 0, true },
+		  "ntp.test:udp/123 wanted by chrony." CHOICES },
 		{ { "a\033[2Jb", 1, "\r\nx\233", "", 0 },
 		  "a\\x1b[2Jb:1 wanted by \\x0d\\x0ax\\x9b." CHOICES },
 	};
 	char buf[PROMPT_TEXT_SIZE];
-	struct prompt_question q = { .port = 65535, .more = 64 };
+	struct prompt_question q = { .port = 65535, .more = 64, .is_udp = true };
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		assert_string_equal(prompt_text(&rows[i].q, 80, buf), rows[i].text);
