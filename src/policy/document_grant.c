@@ -65,9 +65,12 @@ static bool has_item(const struct document_out *items, struct text wanted)
 /* The items of the list @value behind those in @out, "443,tcp/22". */
 static int put_items(struct arena *arena, struct text value, struct document_out *out)
 {
-	struct json_cursor c = { value.ptr, value.ptr + value.len, 1, 1 };
+	struct json_cursor c;
 
-	if (!value.ptr || json_cursor_peek(&c) != JSON_KIND_ARRAY)
+	if (!value.ptr)
+		return 0;
+	c = (struct json_cursor){ value.ptr, value.ptr + value.len, 1, 1 };
+	if (json_cursor_peek(&c) != JSON_KIND_ARRAY)
 		return 0;
 	json_cursor_enter(&c);
 	while (json_cursor_next(&c)) {
