@@ -223,8 +223,12 @@ def test_several_are_asked_for_one_by_one(world, asks):
     assert f"got {first} 200" in terminal.text and f"got {second.name} 403" in terminal.text
 
 
+# The kernel drops what a terminal has not shown yet when Ctrl-C is typed, unless NOFLSH is set.
 EACH = """
-import signal, threading, sys
+import signal, termios, threading, sys
+modes = termios.tcgetattr(0)
+modes[3] |= termios.NOFLSH
+termios.tcsetattr(0, termios.TCSANOW, modes)
 signal.signal(signal.SIGINT, lambda *_: print("interrupted", flush=True))
 """ + FETCH.replace("for name in sys.argv[1:]:", "def one(name):") + """
 all = [threading.Thread(target=one, args=(name,)) for name in sys.argv[1:]]
