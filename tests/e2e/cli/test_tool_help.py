@@ -175,9 +175,9 @@ zpty -w inner 'compadd() {
 	if [[ ${@[1,(i)(-|--)]} == *-(O|A|D)\\ * ]]; then builtin compadd "$@"; return; fi
 	local -a hits; builtin compadd -A hits "$@"; print -rl -- "" "match "$^hits; builtin compadd "$@"
 }
-ended() { print -r -- "<end>"; exit }
+ended() { print -r -- "<e""nd>"; exit }
 comppostfuncs=(ended)
-zle-line-init() { print -r -- "<ready>" }; zle -N zle-line-init
+zle-line-init() { print -r -- "<rea""dy>" }; zle -N zle-line-init
 bindkey "^I" complete-word'
 zpty -r inner line '*<ready>*'
 zpty -w -n inner "$1"$'\\t'
