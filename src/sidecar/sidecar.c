@@ -78,8 +78,12 @@ static int on_link(const struct nlmsghdr *h, void *data)
 	struct nl_attrs attrs;
 	const char *name;
 
-	if (h->nlmsg_type != RTM_NEWLINK || !nl_attrs_of(h, sizeof(*link), &attrs))
+	if (h->nlmsg_type != RTM_NEWLINK)
 		return MNL_CB_OK;
+	if (!nl_attrs_of(h, sizeof(*link), &attrs)) {
+		err_set(err, -EBADMSG, "it has a link that can't be read");
+		return MNL_CB_STOP;
+	}
 	name = nl_get_text(attrs.at[IFLA_IFNAME]);
 	if (is_bridge(attrs.at[IFLA_LINKINFO]))
 		err_set(err, -EPERM, "it has the bridge '%s'", name);
