@@ -184,20 +184,19 @@ static int make_file(const char *directory, char *path, struct err *err)
 
 /* Whoever opens the file shares the directory with those that open it too; whoever moves
  * it aside has the directory alone, so that nobody makes another file, or its log, of
- * what is half moved. A file system that locks no directories has one writer. Return: a
- * descriptor that is the lock, or -EBUSY. */
+ * what is half moved. A file system that locks no directories has one writer. And whoever
+ * may read the directory may lock it: what is held for longer than Weir ever does keeps
+ * no event from being written. Return: a descriptor that is the lock, or -errno. */
 static int lock_directory(const char *directory, int how, struct err *err)
 {
 	CLEAN(fd) int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0)
 		return err_sys(err, -errno, "cannot open '%s'", directory);
-	for (int i = 0; flock(fd, how | LOCK_NB) < 0 && errno == EWOULDBLOCK; i++) {
-		if (i == BUSY_MS / LOCK_MS)
-			return err_set(err, -EBUSY,
-				       "another process opens the database, or moves it");
+	for (int i = 0; i < BUSY_MS / LOCK_MS && flock(fd, how | LOCK_NB) < 0 &&
+			errno == EWOULDBLOCK;
+	     i++)
 		(void)!poll(NULL, 0, LOCK_MS);
-	}
 	return TAKE_FD(fd);
 }
 

@@ -40,7 +40,7 @@ struct sqlite_inode sqlite_file_inode(const char *directory);
 bool sqlite_file_is_cut(const char *directory);
 /* Rename the file @broken and what belongs to it to events.db.broken-<time>; the last two
  * of those stay. The database is closed. Return: false when the name is another file's by
- * now, or others open that one all the while. */
+ * now. */
 bool sqlite_file_move_aside(const char *directory, const struct sqlite_inode *broken,
 			    int64_t wall_ms) MUST_CHECK;
 bool sqlite_same_inode(const struct sqlite_inode *a, const struct sqlite_inode *b);
