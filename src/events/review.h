@@ -27,8 +27,9 @@ enum {
 	REVIEW_RULE_SIZE = ADVICE_RULE_SIZE,
 	REVIEW_JSON_SIZE = 8192, /* much more than any has */
 	REVIEW_LIST_MAX = 1000,
-	REVIEW_LENGTH_SIZE = 16, /* of a grant: "10m" */
-	REVIEW_GRANT_SIZE = REVIEW_RULE_SIZE + REVIEW_LENGTH_SIZE + 16,
+	REVIEW_LENGTH_SIZE = 16,		   /* of a grant: "10m" */
+	REVIEW_ENDED_SIZE = REVIEW_RULE_SIZE + 64, /* a rule with its end */
+	REVIEW_GRANT_SIZE = REVIEW_ENDED_SIZE + 2, /* that in a list */
 };
 
 struct review {
@@ -59,6 +60,10 @@ bool review_rule(const struct review *t, char *buf);
 /* Is @shown, a JSON object, that rule? A sandbox changes its tasks while somebody reads
  * them. */
 bool review_rule_is(const struct review *t, const json_t *shown);
+/* That rule, with the member @key, `for` or `until`, that ends it, or, with @end "",
+ * without. @buf holds REVIEW_ENDED_SIZE. */
+bool review_rule_until(const struct review *t, const char *key, const char *end,
+		       char *buf);
 /* What document_grant() takes to grant @t for @length, or, with "", for good: "[rule]".
  * @buf holds REVIEW_GRANT_SIZE. Return: false where no rule could. */
 bool review_grant(const struct review *t, const char *length, char *buf);

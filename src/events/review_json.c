@@ -61,17 +61,27 @@ bool review_rule_is(const struct review *t, const json_t *shown)
 	return is;
 }
 
+bool review_rule_until(const struct review *t, const char *key, const char *end,
+		       char *buf)
+{
+	size_t used;
+
+	if (!review_rule(t, buf))
+		return false;
+	used = strlen(buf) - 1; /* without the brace */
+	if (end[0])
+		snprintf(buf + used, REVIEW_ENDED_SIZE - used, ",\"%s\":\"%s\"}", key,
+			 end);
+	return true;
+}
+
 bool review_grant(const struct review *t, const char *length, char *buf)
 {
-	char rule[REVIEW_RULE_SIZE];
+	char rule[REVIEW_ENDED_SIZE];
 
-	if (!review_rule(t, rule))
+	if (!review_rule_until(t, "for", length, rule))
 		return false;
-	if (length[0])
-		snprintf(buf, REVIEW_GRANT_SIZE, "[%.*s,\"for\":\"%s\"}]",
-			 (int)strlen(rule) - 1, rule, length);
-	else
-		snprintf(buf, REVIEW_GRANT_SIZE, "[%s]", rule);
+	snprintf(buf, REVIEW_GRANT_SIZE, "[%s]", rule);
 	return true;
 }
 

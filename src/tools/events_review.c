@@ -303,7 +303,7 @@ static const char *who_decides(const struct show *s)
 
 /* --- deciding by who guards the sandbox, whose policy changes --- */
 
-enum { PATH_SIZE = 1024 };
+enum { PATH_SIZE = 1024, LENGTH_SIZE = 24 };
 
 static int ask_guard(struct show *s, const char *socket, const char *method,
 		     const char *path, const char *body, json_t **ret, struct err *err)
@@ -366,17 +366,13 @@ static int64_t task_of_run(const json_t *list, const struct review *t)
 	return 0;
 }
 
-/* The rule that accepting @t adds, with its end. NULL: memory is out. */
-static const char *rule_to_add(struct show *s, const struct review *t)
+/* --for as a rule's `for`; "": not given. */
+static const char *length_of(const struct show *s, char buf[LENGTH_SIZE])
 {
-	char rule[REVIEW_RULE_SIZE];
-
-	if (!review_rule(t, rule))
-		return "";
-	if (s->spec.for_ms == 0)
-		return arena_text(&s->arena, text_of(rule));
-	return arena_printf(&s->arena, "%.*s,\"for\":\"%" PRId64 "s\"}",
-			    (int)strlen(rule) - 1, rule, s->spec.for_ms / 1000);
+	buf[0] = '\0';
+	if (s->spec.for_ms > 0)
+		snprintf(buf, LENGTH_SIZE, "%" PRId64 "s", s->spec.for_ms / 1000);
+	return buf;
 }
 
 /* The number of @t where it is asked; what accepting it would change is shown. */
@@ -384,7 +380,7 @@ static int live_find(struct show *s, const struct review *t, const char *socket,
 		     bool accept, int64_t *ret, struct err *err)
 {
 	const bool of_run = socket != s->spec.socket;
-	char path[PATH_SIZE];
+	char path[PATH_SIZE], rule[REVIEW_ENDED_SIZE], length[LENGTH_SIZE];
 	const char *destination;
 	json_t *j = NULL;
 	int r;
@@ -402,9 +398,10 @@ static int live_find(struct show *s, const struct review *t, const char *socket,
 	else if (r == 0 && !of_run &&
 		 (!destination || strcmp(destination, t->destination) != 0))
 		r = err_set(err, -ESTALE, "the daemon has another store than this one");
-	if (r == 0 && accept && of_run)
-		fprintf(stderr, "+ %s\n", rule_to_add(s, t) ?: "");
-	else if (r == 0 && accept)
+	if (r == 0 && accept && of_run &&
+	    review_rule_until(t, "for", length_of(s, length), rule))
+		fprintf(stderr, "+ %s\n", rule);
+	else if (r == 0 && accept && !of_run)
 		show_diff(json_incref(json_object_get(j, "diff")));
 	json_decref(j);
 	return r;
@@ -414,14 +411,13 @@ static int live_find(struct show *s, const struct review *t, const char *socket,
  * the task. NULL: memory is out. */
 static const char *accept_body(struct show *s, const struct review *t)
 {
-	char rule[REVIEW_RULE_SIZE];
+	char rule[REVIEW_RULE_SIZE], length[LENGTH_SIZE];
 
 	if (!review_rule(t, rule))
 		return "";
-	if (s->spec.for_ms == 0)
+	if (!length_of(s, length)[0])
 		return arena_printf(&s->arena, "{\"rule\":%s}", rule);
-	return arena_printf(&s->arena, "{\"rule\":%s,\"for\":\"%" PRId64 "s\"}", rule,
-			    s->spec.for_ms / 1000);
+	return arena_printf(&s->arena, "{\"rule\":%s,\"for\":\"%s\"}", rule, length);
 }
 
 /* Have @t decided by who guards its sandbox: what waits for it goes on, or is refused.
@@ -460,19 +456,14 @@ static int live_decide(struct show *s, const struct review *t, bool accept,
 
 static int accept_task(struct show *s, const struct review *t, struct err *err)
 {
-	char plain[REVIEW_RULE_SIZE], time[JTEXT_TIME_SIZE];
-	const char *rule = plain;
+	char rule[REVIEW_ENDED_SIZE], end[JTEXT_TIME_SIZE] = "";
 
-	if (!review_rule(t, plain))
+	if (s->spec.for_ms > 0)
+		jtext_time(clock_wall_ms() + s->spec.for_ms, true, end);
+	if (!review_rule_until(t, "until", end, rule))
 		return err_set(err, -EINVAL, "no rule can allow this");
 	if (s->spec.live)
 		return live_decide(s, t, true, err);
-	if (s->spec.for_ms > 0)
-		rule = arena_printf(
-			&s->arena, "%.*s,\"until\":\"%s\"}", (int)strlen(plain) - 1,
-			plain, jtext_time(clock_wall_ms() + s->spec.for_ms, true, time));
-	if (!rule)
-		return err_set(err, -ENOMEM, "out of memory");
 	if (s->spec.policy)
 		return add_rule(s, t, rule, err);
 	warn_of_lookalike(t);
