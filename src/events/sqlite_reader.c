@@ -242,25 +242,31 @@ int sqlite_store_id(struct sqlite_reader *r, char *ret, struct err *err)
 	return code;
 }
 
+/* @s is taken. @count numbers of its one row, in @ret. */
+static int read_numbers(struct sqlite_reader *r, sqlite3_stmt *s, int count, int64_t *ret,
+			struct err *err)
+{
+	const int rc = sqlite3_step(s);
+
+	for (int i = 0; rc == SQLITE_ROW && i < count; i++)
+		ret[i] = sqlite3_column_int64(s, i);
+	sqlite3_finalize(s);
+	return rc == SQLITE_ROW ? 0 : search_fault(r, rc, err);
+}
+
 int sqlite_id_before(struct sqlite_reader *r, int64_t since_ms, int64_t *ret,
 		     struct err *err)
 {
 	sqlite3_stmt *s = NULL;
-	int rc, code = ask(r,
-			   "SELECT coalesce(min(id) - 1, (SELECT max(id) FROM event), 0)"
-			   " FROM event WHERE ts >= ?",
-			   &s, err);
+	int code = ask(r,
+		       "SELECT coalesce(min(id) - 1, (SELECT max(id) FROM event), 0)"
+		       " FROM event WHERE ts >= ?",
+		       &s, err);
 
 	if (code < 0)
 		return code;
 	sqlite3_bind_int64(s, 1, since_ms);
-	rc = sqlite3_step(s);
-	if (rc == SQLITE_ROW)
-		*ret = sqlite3_column_int64(s, 0);
-	else
-		code = search_fault(r, rc, err);
-	sqlite3_finalize(s);
-	return code;
+	return read_numbers(r, s, 1, ret, err);
 }
 
 /* ---- the most of what was denied or allowed ----
@@ -558,18 +564,6 @@ int sqlite_activity(struct sqlite_reader *r, const char *sandbox, int64_t first,
 	"SELECT iif(action = 2, packets, NULL) AS p FROM event WHERE sandbox = ?3 AND"   \
 	" ts >= ?1 ORDER BY ts DESC LIMIT ?2"
 
-/* @s is taken. Three numbers of its one row, in @ret. */
-static int read_numbers(struct sqlite_reader *r, sqlite3_stmt *s, int64_t ret[3],
-			struct err *err)
-{
-	const int rc = sqlite3_step(s);
-
-	for (int i = 0; rc == SQLITE_ROW && i < 3; i++)
-		ret[i] = sqlite3_column_int64(s, i);
-	sqlite3_finalize(s);
-	return rc == SQLITE_ROW ? 0 : search_fault(r, rc, err);
-}
-
 int sqlite_count_denied(struct sqlite_reader *r, const char *sandbox, int64_t since_ms,
 			size_t scan, struct sqlite_sum *ret, struct err *err)
 {
@@ -577,7 +571,7 @@ int sqlite_count_denied(struct sqlite_reader *r, const char *sandbox, int64_t si
 				    " (" OF_ONE ")"
 				  : "SELECT count(*), count(p), coalesce(sum(p), 0) FROM"
 				    " (" OF_ALL ")";
-	int64_t counted[3], summed[3];
+	int64_t counted[3], packets;
 	sqlite3_stmt *s = NULL;
 	int code = ask(r, sql, &s, err);
 
@@ -588,23 +582,23 @@ int sqlite_count_denied(struct sqlite_reader *r, const char *sandbox, int64_t si
 	sqlite3_bind_int64(s, 2, (int64_t)scan);
 	if (sandbox)
 		sqlite3_bind_text(s, 3, sandbox, -1, SQLITE_TRANSIENT);
-	code = read_numbers(r, s, counted, err);
+	code = read_numbers(r, s, ARRAY_SIZE(counted), counted, err);
 	if (code < 0)
 		return code;
 	*ret = (struct sqlite_sum){ (uint64_t)counted[1], (uint64_t)counted[2] };
 	if ((size_t)counted[0] < scan)
 		return 0;
 	code = ask(r,
-		   "SELECT coalesce(sum(packets), 0), 0, 0 FROM activity WHERE scope = ?1"
+		   "SELECT coalesce(sum(packets), 0) FROM activity WHERE scope = ?1"
 		   " AND minute >= ?2 AND action = 2",
 		   &s, err);
 	if (code < 0)
 		return code;
 	bind_scope(s, 1, sandbox);
 	sqlite3_bind_int64(s, 2, since_ms / MINUTE_MS);
-	code = read_numbers(r, s, summed, err);
+	code = read_numbers(r, s, 1, &packets, err);
 	if (code < 0)
 		return code;
-	ret->packets = MAX(ret->packets, (uint64_t)summed[0]);
+	ret->packets = MAX(ret->packets, (uint64_t)packets);
 	return 1;
 }
