@@ -221,16 +221,8 @@ static void keep_own(struct reading *r, const char *const *names,
 /* @rule is copied, its texts are not. Return: 0 or -ENOMEM. */
 static int append_rule(struct document *d, const struct document_rule *rule)
 {
-	if (d->count == d->capacity) {
-		size_t capacity = MAX(2 * d->capacity, (size_t)16);
-		struct document_rule *more =
-			reallocarray(d->rules, capacity, sizeof(*more));
-
-		if (!more)
-			return -ENOMEM;
-		d->rules = more;
-		d->capacity = capacity;
-	}
+	if (!ARRAY_GROW(d->rules, d->count, d->capacity))
+		return -ENOMEM;
 	d->rules[d->count++] = *rule;
 	return 0;
 }
@@ -757,15 +749,8 @@ static int keep_target(struct targets *t, struct text text, struct err *err)
 	t->any = true;
 	if (text.len == 0)
 		return 0;
-	if (t->count == t->capacity) {
-		size_t capacity = MAX(2 * t->capacity, (size_t)16);
-		struct entry *more = reallocarray(t->items, capacity, sizeof(*more));
-
-		if (!more)
-			return err_set(err, -ENOMEM, "out of memory");
-		t->items = more;
-		t->capacity = capacity;
-	}
+	if (!ARRAY_GROW(t->items, t->count, t->capacity))
+		return err_set(err, -ENOMEM, "out of memory");
 	t->items[t->count++] = (struct entry){ .target = text };
 	return 0;
 }

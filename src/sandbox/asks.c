@@ -8,8 +8,6 @@
 
 #include "policy/limits.h"
 
-enum { NAMES_FIRST = 8 };
-
 struct stand_in {
 	struct dns_name name;
 	int64_t given_ms; /* last */
@@ -47,22 +45,6 @@ static struct stand_in *oldest(const struct asks *a, int64_t now_ms)
 	return best->given_ms + ASKS_KEEP_MS <= now_ms ? best : NULL;
 }
 
-static struct stand_in *add(struct asks *a)
-{
-	size_t capacity = MIN(MAX(a->capacity * 2, (size_t)NAMES_FIRST),
-			      (size_t)SINKHOLE_ADDRESSES);
-	struct stand_in *grown;
-
-	if (a->count == a->capacity) {
-		grown = reallocarray(a->names, capacity, sizeof(*grown));
-		if (!grown)
-			return NULL;
-		a->names = grown;
-		a->capacity = capacity;
-	}
-	return &a->names[a->count++];
-}
-
 static struct asks *make(struct sandbox *s)
 {
 	if (!s->asks)
@@ -79,7 +61,10 @@ static struct stand_in *find_or_add(struct sandbox *s, const struct dns_name *na
 	if (a)
 		x = find(a, name);
 	if (a && !x) {
-		x = a->count < SINKHOLE_ADDRESSES ? add(a) : oldest(a, now_ms);
+		if (a->count == SINKHOLE_ADDRESSES)
+			x = oldest(a, now_ms);
+		else if (ARRAY_GROW(a->names, a->count, a->capacity))
+			x = &a->names[a->count++];
 		if (x)
 			*x = (struct stand_in){ .name = *name };
 	}
@@ -159,24 +144,6 @@ static void forget(struct asks *a, size_t i)
 		(a->dismissed_count - i) * sizeof(*a->dismissed));
 }
 
-static bool make_dismissal_room(struct asks *a)
-{
-	const size_t capacity = MIN(MAX(a->dismissed_capacity * 2, (size_t)NAMES_FIRST),
-				    (size_t)ASKS_DISMISSED_MAX);
-	struct asked *grown;
-
-	if (a->dismissed_count == ASKS_DISMISSED_MAX)
-		forget(a, 0);
-	if (a->dismissed_count < a->dismissed_capacity)
-		return true;
-	grown = reallocarray(a->dismissed, capacity, sizeof(*grown));
-	if (!grown)
-		return false;
-	a->dismissed = grown;
-	a->dismissed_capacity = capacity;
-	return true;
-}
-
 bool asks_dismiss(struct sandbox *s, const struct asked *what)
 {
 	struct asks *a = make(s);
@@ -186,8 +153,10 @@ bool asks_dismiss(struct sandbox *s, const struct asked *what)
 	for (size_t i = a ? a->dismissed_count : 0; i-- > 0;)
 		if (covers(what, &a->dismissed[i]))
 			forget(a, i);
+	if (a && a->dismissed_count == ASKS_DISMISSED_MAX)
+		forget(a, 0);
 	/* Without memory it is refused this once. */
-	if (a && make_dismissal_room(a))
+	if (a && ARRAY_GROW(a->dismissed, a->dismissed_count, a->dismissed_capacity))
 		a->dismissed[a->dismissed_count++] = *what;
 	return true;
 }

@@ -13,7 +13,7 @@
 #include "sandbox/budgets.h"
 #include "sandbox/learned.h"
 
-enum { DNS_PORT = 53, FLOWS_FIRST = 32 };
+enum { DNS_PORT = 53 };
 
 static void set_reason(struct event *e, const char *reason)
 {
@@ -158,23 +158,6 @@ static void explain(struct sandbox *s, struct event *e, int64_t now_ms)
 	explain_uplink(s, e);
 }
 
-static bool make_flow_room(struct accounts *a)
-{
-	size_t capacity = MAX(a->flow_capacity * 2, (size_t)FLOWS_FIRST);
-	struct accounts_flow *grown;
-
-	if (a->flow_count < a->flow_capacity)
-		return true;
-	if (capacity > ACCOUNTS_FLOWS_MAX)
-		return false;
-	grown = reallocarray(a->flows, capacity, sizeof(*grown));
-	if (!grown)
-		return false;
-	a->flows = grown;
-	a->flow_capacity = capacity;
-	return true;
-}
-
 /* The filter has logged @p, which is reported. Without room @p is counted twice. */
 static void note_log(struct sandbox *s, const struct nflog_packet *p, int64_t now_ms)
 {
@@ -187,7 +170,8 @@ static void note_log(struct sandbox *s, const struct nflog_packet *p, int64_t no
 	a->read_at_ms = MIN(a->read_at_ms, now_ms + ACCOUNTS_LOOK_MS);
 	if (strcmp(p->prefix, FILTER_PREFIX_REFUSED) != 0)
 		return;
-	if (!make_flow_room(a)) {
+	if (a->flow_count == ACCOUNTS_FLOWS_MAX ||
+	    !ARRAY_GROW(a->flows, a->flow_count, a->flow_capacity)) {
 		a->is_short = true;
 		return;
 	}
