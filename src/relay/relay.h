@@ -28,6 +28,7 @@ enum {
 	RELAY_ADDRESSES_MAX = 8,      /* dialled for one connection; others are not */
 };
 
+struct asked; /* sandbox/asks.h */
 struct relay;
 
 struct relay_config {
@@ -65,7 +66,6 @@ bool relay_is_rechecking(const struct sandbox *s);
 void relay_looked_up(struct sandbox *s, const struct dns_name *name);
 /* Nobody grants @what, a name: connections that wait for it are refused, but those whose
  * port was granted before. */
-struct asked;
 void relay_dismiss(struct sandbox *s, const struct asked *what);
 
 /* What has passed on its connections that are open, into its accounts; what ends is

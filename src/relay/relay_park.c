@@ -28,8 +28,6 @@ enum {
 	LOOK_UP_MS = 30 * 1000, /* the resolver has long given up by then */
 };
 
-static const char asked_again[] = "asked, closed by the client, and asked again";
-
 static int64_t now_of(const struct relay_flow *f)
 {
 	return loop_now_ms(f->served->relay->loop);
@@ -65,8 +63,9 @@ static struct event event_of(const struct relay_flow *f, uint32_t rule)
 	return e;
 }
 
-static void refuse_parked(struct relay_flow *f, const struct plan_verdict *v,
-			  const char *why)
+/* @allowable: a rule could let it through. */
+static void refuse_as(struct relay_flow *f, const struct plan_verdict *v, const char *why,
+		      bool allowable)
 {
 	struct sandbox *s = f->served->sandbox;
 	struct event e = event_of(f, v->rule);
@@ -78,9 +77,7 @@ static void refuse_parked(struct relay_flow *f, const struct plan_verdict *v,
 	f->sinkhole = true;
 	f->rule = v->rule;
 	f->reason = why;
-	/* The one that came after it waits for the same rule. */
-	f->allowable = (v->action != POLICY_DENY || v->rule == PLAN_NO_RULE) &&
-		       why != asked_again;
+	f->allowable = allowable;
 	e.action = EVENT_DENY;
 	e.allowable = f->allowable;
 	snprintf(e.reason, sizeof(e.reason), "%s", why);
@@ -90,6 +87,12 @@ static void refuse_parked(struct relay_flow *f, const struct plan_verdict *v,
 	relay_flow_await_first(f);
 	if (f->state != FLOW_DEAD)
 		relay_flow_queue(f);
+}
+
+static void refuse_parked(struct relay_flow *f, const struct plan_verdict *v,
+			  const char *why)
+{
+	refuse_as(f, v, why, v->action != POLICY_DENY || v->rule == PLAN_NO_RULE);
 }
 
 /* The granted name is looked up, once for all flows that wait for it. */
@@ -176,8 +179,10 @@ static void refuse_superseded(const struct relay_flow *f, const struct plan_verd
 		    other->asked.port != f->asked.port ||
 		    !dns_name_equal(&other->name, &f->name) || !has_closed(other))
 			continue;
+		/* The one that came after it waits for the same rule. */
 		if (!is_newest)
-			refuse_parked(other, v, asked_again);
+			refuse_as(other, v,
+				  "asked, closed by the client, and asked again", false);
 		is_newest = false;
 	}
 }
