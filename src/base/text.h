@@ -69,9 +69,9 @@ bool text_to_duration_ms(struct text t, int64_t *ret_ms);
 /* "20000", "512K", "20M", "4G" as bytes; K is 1024. */
 bool text_to_size(struct text t, uint64_t *ret_bytes);
 
-/* Whether @typed may have been meant to be @word: it is the beginning of @word, of three
- * letters or more; or of five letters one at most is wrong, missing, too many or
- * exchanged with its neighbour, and one in a shorter word of three or more. */
+/* Whether @typed, of three letters or more, may have been meant to be @word: @word begins
+ * with it; or one letter in five of @word, and one in a shorter word, is wrong, missing,
+ * too many or exchanged with its neighbour. */
 bool text_is_typo(struct text typed, const char *word);
 
 /* Write @t into @buf for a terminal or a log: printable ASCII as it is, everything

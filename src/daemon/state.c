@@ -242,6 +242,7 @@ static json_t *pack_spec(const struct daemon_sandbox *d)
 	return json_pack("{s:i, s:I}", "id", id, "uid", (json_int_t)d->member.uid);
 }
 
+/* A folder without attach.json is being made. */
 static int begin(int dir)
 {
 	CLEAN(fd) int fd = -1;
@@ -282,6 +283,7 @@ static void forget_at(int where, const char *name)
 	CLEAN(fd)
 	int dir = state_folder_open(where, name);
 
+	/* A start that finds the rest of it goes on here. */
 	if (dir >= 0)
 		(void)!renameat(dir, "attach.json", dir, unfinished);
 	for (size_t i = 0; dir >= 0 && i < ARRAY_SIZE(files); i++)

@@ -470,7 +470,7 @@ static json_t *command_json(char *const *argv)
 		used += (size_t)snprintf(line + used, sizeof(line) - used, "%s%s",
 					 i > 0 ? " " : "", argv[i]);
 	for (char *c = line; *c; c++)
-		if (text_is_blank(*c) || *c == '\n')
+		if (text_is_blank(*c))
 			*c = ' ';
 	j = json_string(line);
 	return j ? j : json_string(text_escape(text_of(line), shown, sizeof(shown)));

@@ -96,6 +96,9 @@ TEST(only_what_asks_is_dismissed)
 	assert_true(dismiss(&w, "93.1.2.3", IPPROTO_UDP, 7));
 	assert_false(dismiss(&w, "93.1.2.3", IPPROTO_UDP, 8));
 	assert_false(dismiss(&w, "94.1.2.3", 0, 0));
+	/* A task of a sidecar or daemon is about every port. */
+	assert_true(dismiss(&w, "93.1.2.4", 0, 0));
+	assert_true(is_dismissed(&w, "93.1.2.4", IPPROTO_TCP, 7));
 	assert_false(is_dismissed(&w, "b.x.test", IPPROTO_TCP, 443));
 	done(&w);
 }
