@@ -211,6 +211,22 @@ def test_weir_review_shows_what_accepting_adds(world):
         assert "200 OK" in client.answer.data, client.answer
 
 
+@pytest.mark.parametrize("kinds", [("tcp", "udp"), ("tcp", "udp", "tcp")], ids="-".join)
+def test_weir_review_decides_the_protocol_that_was_asked_last(world, kinds):
+    """A run has a task for each protocol, and its store one for all: the other one of the same port stays."""
+    address, options = world.address(), ("--uplink", "slirp4netns")
+    with contextlib.closing(Run("run", world, policy(f"ask {address}", verify="tls"), options)) as box:
+        def stored():
+            return json.loads(world.weir("review", "list", "--json", "--state-dir", box.store).text or "[]")
+        for kind in kinds:
+            box.probe([kind, address, 7007, "x"])
+            wait_for(lambda kind=kind: [t["protocol"] for t in stored()] == [kind], step=0.05)
+        done = world.weir("review", "dismiss", str(stored()[0]["id"]), "--live", "--state-dir", box.store)
+        assert done.code == 0, done
+        left, = {"tcp", "udp"} - {kinds[-1]}
+        assert [(t["protocol"], t["port"]) for t in box.reviews() if t["state"] == "open"] == [(left, 7007)]
+
+
 TWO = """
 import concurrent.futures, socket, sys
 def talk(port, text):
