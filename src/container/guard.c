@@ -104,6 +104,13 @@ static int check_network(const struct guard *g, const json_t *found, struct err 
 		       g->spec->network ? g->spec->network : "");
 }
 
+/* The engine's answer may come before the process is the program that it becomes. */
+static int check_kernel(const struct guard *g, struct err *err)
+{
+	return container_process_is_of(g->pid, g->id) ? guest_kernel_refuse(g->pid, err)
+						      : 0;
+}
+
 static int check_process(struct guard *g, const json_t *found, struct err *err)
 {
 	const json_t *state = json_object_get(found, "State");
@@ -174,6 +181,10 @@ static int wait_until_healthy(struct guard *g, int signals, struct err *err)
 	struct err ignored = { 0 };
 
 	do {
+		int r = check_kernel(g, err);
+
+		if (r < 0)
+			return r;
 		if (ask_sidecar(g, "GET", "/healthz", "", &reply, &ignored) == 0 &&
 		    reply.status == HTTP_OK)
 			return 0;

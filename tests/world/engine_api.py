@@ -71,12 +71,13 @@ class ApiEngine:
         (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\nme:x:1000:1000::/tmp:/bin/sh\n")
         self.engine.load_root("app:test", root)
 
-    def waiting_image(self, name="waiting", program="wait"):
-        """An image whose only program, called @program, waits. Return: its tag."""
+    def waiting_image(self, name="waiting", program="wait", becomes=None):
+        """An image whose only program, called @program, waits; after a second it calls itself @becomes. Return: its tag."""
         root = self.folder / name
         root.mkdir()
+        rename = f'sleep(1); prctl(PR_SET_NAME, "{becomes}");' if becomes else ""
         subprocess.run(["cc", "-static", "-x", "c", "-o", root / program, "-"], check=True,
-                       input=b"#include <unistd.h>\nint main(void){for(;;)pause();}")
+                       input=b"#include <sys/prctl.h>\n#include <unistd.h>\nint main(void){%s for(;;)pause();}" % rename.encode())
         return self.engine.load_root(f"{name}:test", root, f'ENTRYPOINT ["/{program}"]')
 
     @property
@@ -96,7 +97,14 @@ class ApiEngine:
         began = time.monotonic()
         done = subprocess.run(self.argv(*words, **options), env={**self.variables, **(env or {})}, input=input,
                               capture_output=True, timeout=timeout, check=False)
+        if done.returncode == 125:
+            self._show_log()
         return Result(done.returncode, done.stdout, done.stderr, time.monotonic() - began)
+
+    def _show_log(self):
+        """What the engine says of a start that failed; pytest shows it where the test fails."""
+        if self._service:
+            print((self.folder / "log").read_text(errors="replace")[-2000:])
 
     def start(self, *words, pass_fds=(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options):
         return subprocess.Popen(self.argv(*words, **options), env=self.variables, stdin=stdin, stdout=stdout, stderr=stderr,
@@ -113,8 +121,13 @@ class ApiEngine:
                 line = process.info.readline()
                 assert line, process.communicate(timeout=60)
                 info = json.loads(line)
-                # it is told of before it starts
-                wait_for(lambda: self.engine.call("inspect", "--format", "{{.State.Running}}", info["id"]).text.strip() == "true", step=0.02)
+
+                def is_running():  # it is told of before it starts
+                    if process.poll() is not None:
+                        self._show_log()
+                        raise AssertionError(process.communicate())
+                    return self.engine.call("inspect", "--format", "{{.State.Running}}", info["id"]).text.strip() == "true"
+                wait_for(is_running, step=0.02)
                 yield process, info
         finally:
             process.kill()

@@ -280,10 +280,11 @@ def test_a_sandbox_of_the_daemons_is_not_taken_over(docker_engine, daemon, site)
         assert (done.code, done.out) == (0, b"ran\n"), done
 
 
-def test_a_runtime_that_is_another_kernels_is_refused(docker_engine):
-    """The guard's first process is called as gVisor's; what is looked at is the name."""
+@pytest.mark.parametrize("name, program, becomes", [("guest", "runsc-sandbox", None), ("late", "wait", "runsc-sandbox")])
+def test_a_runtime_that_is_another_kernels_is_refused(docker_engine, name, program, becomes):
+    """The guard's first process is called as gVisor's, at once or later; what is looked at is the name."""
     engine = docker_engine
-    engine.waiting_image("guest", "runsc-sandbox")
-    done = engine.run("--weir-image", "guest:test", "--", "/bin/true")
+    engine.waiting_image(name, program, becomes)
+    done = engine.run("--weir-image", f"{name}:test", "--", "/bin/true")
     assert done.code == 125 and "runsc-sandbox" in done.messages and "runc" in done.messages, done
     engine.nothing_left()
