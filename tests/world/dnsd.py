@@ -25,6 +25,8 @@ import dns.rcode
 import dns.rdatatype
 import dns.rrset
 
+from .threads import go_first
+
 IP_PKTINFO = 8
 IPV6_RECVPKTINFO = 49
 IPV6_PKTINFO = 50
@@ -88,7 +90,7 @@ class DnsServer:
         self._names = {}
         self._log = []
         self._lock = threading.Lock()
-        self._pool = concurrent.futures.ThreadPoolExecutor(32, "dns")
+        self._pool = concurrent.futures.ThreadPoolExecutor(32, "dns", go_first)
         self._selector = selectors.DefaultSelector()
         self._wake, self._woken = socket.socketpair()
         self._selector.register(self._woken, selectors.EVENT_READ, None)
@@ -150,6 +152,7 @@ class DnsServer:
             self._selector.register(sock, selectors.EVENT_READ, serve)
 
     def _serve(self):
+        go_first()
         while True:
             for key, _ in self._selector.select():
                 if key.data is None:

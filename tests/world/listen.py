@@ -5,6 +5,7 @@ import struct
 import threading
 
 from .dnsd import BACKLOG, IP_PKTINFO, IPV6_PKTINFO, IPV6_RECVPKTINFO, RECEIVE_BYTES, SO_RCVBUFFORCE, _send_from
+from .threads import go_first
 
 
 def echo(conn, _local, _peer):
@@ -42,6 +43,7 @@ class TcpService:
             self._threads.append(_background(self._accept, sock))
 
     def _accept(self, listener):
+        go_first()
         while not self._closed:
             try:
                 conn, peer = listener.accept()
@@ -51,6 +53,7 @@ class TcpService:
             threading.Thread(target=self._run, args=(conn, peer), daemon=True).start()
 
     def _run(self, conn, peer):
+        go_first()
         with conn:
             try:
                 self._serve(conn, conn.getsockname()[0], peer)
@@ -89,6 +92,7 @@ class UdpService:
             self._threads.append(_background(self._serve, sock))
 
     def _serve(self, sock):
+        go_first()
         while True:
             try:
                 data, control, _, peer = sock.recvmsg(65535, 256)

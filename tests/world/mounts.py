@@ -3,7 +3,7 @@
 
     own_mounts("mount --bind a b", *argv)   the argv that runs @argv with that done
     with SharedMounts() as machine:         what is started meanwhile runs on a machine of its own, in which
-        machine.gone()                      every mount is shared: what has been unmounted there
+        machine.gone(), machine.new()       every mount is shared: what has been unmounted there, and mounted
 
 With WEIR_SHARED_MOUNTS set (`tests/run shared`) each command has such mounts; nothing that it does to them reaches
 the machine.
@@ -28,17 +28,21 @@ def own_mounts(script, *argv, cwd="/"):
     return ["unshare", "--mount", "sh", "-c", script, "sh", *argv] if script != 'exec "$@"' else list(argv)
 
 
+# What other tests have mounted, and their containers: the kernel takes the copies away when the directory is removed.
+OTHERS = r"""for m in $(cut -d' ' -f5 /proc/self/mountinfo | grep -E '^/(var/lib|tmp|run)/'); do umount -l "$m" 2>/dev/null || :; done"""
+
+
 class SharedMounts:
     """A mount namespace with a copy of all mounts. They are shared with each other's copies, and not with the
     machine's own. @script: shell lines that run in it first."""
 
     def __init__(self, script="true"):
         self._keeper = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sh", "-ec",
-                                         f"mount --make-rshared /; {script}; echo; exec sleep 3600"], stdout=subprocess.PIPE)
+                                         f"{OTHERS}; mount --make-rshared /; {script}; echo; exec sleep 3600"], stdout=subprocess.PIPE)
         assert self._keeper.stdout.readline() == b"\n", script
         self.pid = self._keeper.pid
-        self._first = self._mounts()
-        assert all("shared:" in line for line in self._lines())
+        self._first, self._lines_at_first = self._mounts(), self._lines()
+        assert all("shared:" in line for line in self._lines_at_first)
 
     def _lines(self):
         return pathlib.Path(f"/proc/{self.pid}/mountinfo").read_text(encoding="utf-8").splitlines()
@@ -49,6 +53,10 @@ class SharedMounts:
     def gone(self):
         """Where something was mounted at the start, and its type, that is not there any more."""
         return self._first - self._mounts()
+
+    def new(self):
+        """The lines about what is mounted, or mounted otherwise, since the start."""
+        return set(self._lines()) - set(self._lines_at_first)
 
     def __enter__(self):
         _machines.append(self)

@@ -6,6 +6,7 @@ resource limits out of each container's description: a test machine may not rais
 """
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -108,9 +109,15 @@ class Podman:
     def close(self):
         self.call("pod", "rm", "-fa", "-t", "0")
         self.call("rm", "-fa", "-t", "0")
-        remove_groups("libpod_parent")
+        self._remove_groups()
         self.host.close()
         remove(self.folder)
+
+    def _remove_groups(self):
+        """podman leaves control groups, empty. Those of another podman's containers are empty at first, and have to stay."""
+        for known in set(re.findall('"ID":"([0-9a-f]{64})"', (self.folder / "tmp/events/events.log").read_text())):
+            remove_groups(f"libpod_parent/{known}")
+            remove_groups(f"libpod_parent/libpod-{known}")
 
     def __enter__(self):
         return self

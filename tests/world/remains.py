@@ -85,7 +85,7 @@ def _remove_cgroup(top):
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGKILL)
     for path in groups:
-        end = time.monotonic() + 2
+        end = time.monotonic() + 20
         while path.is_dir() and time.monotonic() < end:
             try:
                 path.rmdir()

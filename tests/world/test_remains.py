@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a killed test process leaves is taken away by the next, and nothing else."""
+import fcntl
 import os
 import pathlib
 import subprocess
@@ -27,6 +28,11 @@ class Left:
     control group with a program inside."""
 
     def __init__(self, number):
+        with open(remains.LOCK, "w", encoding="ascii") as lock:  # nobody sweeps half of it
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._make(number)
+
+    def _make(self, number):
         name = f"weir-test-{number}-remains"
         self.folder = pathlib.Path(f"/var/lib/weir-world-{number}-remains")
         (self.folder / "disk").mkdir(parents=True)

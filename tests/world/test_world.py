@@ -7,6 +7,7 @@ import time
 import pytest
 
 from world import World
+from world.expect import PATIENCE
 from world.run import read_answers
 from world.world import ECHO_PORT, HOST4, HOST6, METADATA4, RESOLVER4, RESOLVER6
 
@@ -68,7 +69,7 @@ def test_metadata_is_served_on_the_internet_side(world):
 
 @pytest.mark.parametrize("address", ["93.1.2.3", "2a01:93::ffff:1", "10.1.2.3", "192.168.77.5"])
 def test_echo_answers_everywhere(world, address):
-    tcp, udp = on_host(world, ["tcp", address, ECHO_PORT, "abc"], ["udp", address, ECHO_PORT, "def"])
+    tcp, udp = on_host(world, ["tcp", address, ECHO_PORT, "abc"], ["udp", address, ECHO_PORT, "def", PATIENCE / 2])
     assert tcp.data == "abc" and udp.data == "def"
 
 
