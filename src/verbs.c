@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <signal.h>
 #include <string.h>
 
 #include "base/exit_status.h"
@@ -33,7 +34,6 @@ static int run(struct run_spec *spec)
  */
 static int run_command(const struct cli_options *table, int argc, char **argv)
 {
-	char shown[TEXT_ESCAPED_SIZE];
 	struct run_spec spec;
 	struct err err = { 0 };
 	const char *stray;
@@ -64,8 +64,7 @@ static int run_command(const struct cli_options *table, int argc, char **argv)
 	stray = cli_options_stray_variable(table);
 	if (stray && !spec.quiet)
 		log_warning("%s is a variable of no option, ignoring",
-			    text_escape((struct text){ stray, strcspn(stray, "=") },
-					shown, sizeof(shown)));
+			    TEXT_SHOWN((struct text){ stray, strcspn(stray, "=") }));
 	status = run(&spec);
 	if (status == RUN_STATUS_FAILED && cli_doctor_blames(run))
 		log_error("`weir doctor` says more");
@@ -126,11 +125,22 @@ static int verb_daemon(int argc, char **argv)
 	return guard(argc, argv, cli_daemon_parse, start_daemon);
 }
 
-/* All three are one program's, which reads the options itself. */
+/* What only prints ends when its reader is gone, as any program, though the parent may
+ * ignore SIGPIPE and hand that on: a service of systemd does. */
+static void end_with_reader(void)
+{
+	const struct sigaction by_default = { .sa_handler = SIG_DFL };
+
+	sigaction(SIGPIPE, &by_default, NULL);
+}
+
+/* All three, and `weir learn --from`, are one program's, which reads the options itself.
+ */
 static int verb_events(int argc, char **argv)
 {
 	struct err err = { 0 };
 
+	end_with_reader();
 	if (helper_become(PROGRAM_EVENTS, argv, &err) < 0)
 		log_error("%s", err.text);
 	return RUN_STATUS_FAILED;
@@ -159,10 +169,8 @@ static const struct cli_options help_options = {
 
 static int too_many(const char *verb, const char *argument, struct err *err)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-
 	return err_set(err, -EINVAL, "%s: '%s' is one argument too many", verb,
-		       text_escape(text_of(argument), shown, sizeof(shown)));
+		       SHOWN(argument));
 }
 
 /* Return: the index of the first argument, or -EINVAL after a message. */
@@ -192,20 +200,21 @@ static int verb_help(int argc, char **argv);
 
 static const struct cli_verb verbs[] = {
 	{ "run", "run one command in a sandbox that reaches what its policy lists",
-	  verb_run, &cli_run_options, .group = "run a command" },
+	  verb_run, &cli_run_options, .group = "run a command", .serves = true },
 	{ "learn",
 	  "run one command with public names open, and write the policy it needs",
-	  verb_learn, &cli_learn_options },
+	  verb_learn, &cli_learn_options, .serves = true },
 	{ "doctor", "try what `weir run` needs of this machine", verb_doctor,
 	  &cli_doctor_options },
 	{ "sidecar", "guard the network namespace that this container shares with an app",
-	  verb_sidecar, &cli_sidecar_options, .group = "guard a container" },
+	  verb_sidecar, &cli_sidecar_options, .group = "guard a container",
+	  .serves = true },
 	{ "container", "run a container of Docker or podman that is guarded",
-	  cli_container, &cli_container_options, CLI_CONTAINER_WORDS },
+	  cli_container, &cli_container_options, CLI_CONTAINER_WORDS, .serves = true },
 	{ "inject", "print Kubernetes workloads with the sidecar in them", cli_inject,
 	  &cli_inject_options },
 	{ "daemon", "guard any number of sandboxes of this host", verb_daemon,
-	  &cli_daemon_options, .group = "guard a host" },
+	  &cli_daemon_options, .group = "guard a host", .serves = true },
 	{ "attach", "have the daemon guard a sandbox", cli_attach, &cli_attach_options },
 	{ "detach", "guard a sandbox no more", cli_detach, &cli_detach_options },
 	{ "ps", "list the sandboxes that the daemon guards", cli_ps, &cli_ps_options },
@@ -254,22 +263,25 @@ static void overview(FILE *out)
 			fprintf(out, "%s%s:\n", i > 0 ? "\n" : "", verbs[i].group);
 		fprintf(out, "  %-12s%s\n", verbs[i].name, verbs[i].help);
 	}
-	fputs("\n`weir help VERB` explains one.\n", out);
+	fputs("\n`weir help VERB` explains one. The first to try:\n"
+	      "  weir doctor\n  weir run --allow pypi.org -- pip download six\n",
+	      out);
+}
+
+static const char *verb_name_at(const void *unused, size_t i)
+{
+	return i < ARRAY_SIZE(verbs) ? verbs[i].name : NULL;
 }
 
 static int unknown_verb(const char *name)
 {
-	char shown[TEXT_ESCAPED_SIZE];
+	const char *meant = text_meant(text_of(name), verb_name_at, NULL);
+	const char *shown = SHOWN(name);
 
-	text_escape(text_of(name), shown, sizeof(shown));
-	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
-		if (!text_is_typo(text_of(name), verbs[i].name))
-			continue;
-		log_error("'%s' is not a verb; did you mean `weir %s`?", shown,
-			  verbs[i].name);
-		return RUN_STATUS_BAD_INPUT;
-	}
-	log_error("'%s' is not a verb; `weir help` lists them", shown);
+	if (meant)
+		log_error("'%s' is not a verb; did you mean `weir %s`?", shown, meant);
+	else
+		log_error("'%s' is not a verb; `weir help` lists them", shown);
 	return RUN_STATUS_BAD_INPUT;
 }
 
@@ -377,6 +389,7 @@ int cli_main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : NULL;
 	const struct cli_verb *v;
+	bool asks;
 
 	if (!name) {
 		overview(stderr);
@@ -389,7 +402,10 @@ int cli_main(int argc, char **argv)
 	v = verb_find(name);
 	if (!v)
 		return unknown_verb(name);
-	if (asks_for_help(v, argc, argv)) {
+	asks = asks_for_help(v, argc, argv);
+	if (asks || !v->serves)
+		end_with_reader();
+	if (asks) {
 		cli_usage_print(stdout, v->options);
 		return finish(0);
 	}

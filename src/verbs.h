@@ -14,6 +14,7 @@ struct cli_verb {
 	const char *words; /* what may follow, "a|b"; NULL: nothing fixed */
 	const char
 		*group; /* the title above it in `weir help`; NULL: as the one before */
+	bool serves;	/* it runs a command or a service: more than a reader waits for */
 };
 
 /* In the order of `weir help`; NULL behind the last. */

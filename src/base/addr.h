@@ -56,11 +56,15 @@ struct addr addr_unmapped(const struct addr *a);
 bool addr_parse(const char *text, size_t len, struct addr *ret);
 /* RFC 5952. @buf holds at least ADDR_TEXT_SIZE. Return: @buf. */
 char *addr_format(const struct addr *a, char *buf);
+/* addr_format() into a buffer that lives as long as the block around the call. */
+#define ADDR_SHOWN(x) addr_format(x, (char[ADDR_TEXT_SIZE]){ 0 })
 
 /* "10.0.0.0/8"; an address alone is its full prefix. Host bits must be zero unless
  * @mask_host, which clears them. */
 bool prefix_parse(const char *text, size_t len, bool mask_host, struct prefix *ret);
 char *prefix_format(const struct prefix *p, char *buf);
+/* prefix_format() into a buffer that lives as long as the block around the call. */
+#define PREFIX_SHOWN(x) prefix_format(x, (char[PREFIX_TEXT_SIZE]){ 0 })
 bool prefix_contains(const struct prefix *p, const struct addr *a);
 struct prefix prefix_of(const struct addr *a, unsigned int bits);
 /* IPv4's @p behind NAT64's well-known prefix (RFC 6052). */
@@ -71,6 +75,8 @@ struct prefix prefix_translated(const struct prefix *p);
 bool endpoint_parse(const char *text, size_t len, uint16_t default_port,
 		    struct endpoint *ret);
 char *endpoint_format(const struct endpoint *e, char *buf);
+/* endpoint_format() into a buffer that lives as long as the block around the call. */
+#define ENDPOINT_SHOWN(x) endpoint_format(x, (char[ENDPOINT_TEXT_SIZE]){ 0 })
 
 /* Kernel structs. addr_from_sockaddr gives ADDR_NONE for other families. */
 socklen_t endpoint_to_sockaddr(const struct endpoint *e, struct sockaddr_storage *ret);

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { TYPO_MIN = 3, TYPO_MAX = 40 };
+enum { TYPO_MIN = 2, TYPO_START_MIN = 3, TYPO_MAX = 40 };
 
 struct text text_of(const char *s)
 {
@@ -252,6 +252,17 @@ struct text text_without_comment(struct text line)
 	return text_trim(line);
 }
 
+struct text text_without_spaced_comment(struct text line)
+{
+	size_t i = 0;
+
+	while (i < line.len && (line.ptr[i] != '#' || (i > 0 && line.ptr[i - 1] != ' ' &&
+						       line.ptr[i - 1] != '\t')))
+		i++;
+	line.len = i;
+	return text_trim(line);
+}
+
 bool text_matches(const char *pattern, struct text t, bool any_case)
 {
 	size_t i = 0, after_star = 0;
@@ -306,13 +317,32 @@ static unsigned int edits(struct text a, struct text b)
 	return row[a.len % 3][b.len];
 }
 
-bool text_is_typo(struct text typed, const char *word)
+/* Is @typed the start of @word, or is one letter in five of @word, and one in a shorter
+ * word, wrong, missing, too many or exchanged with its neighbour? */
+static bool is_typo(struct text typed, const char *word)
 {
 	const struct text w = text_of(word);
 
 	if (typed.len < TYPO_MIN || typed.len > TYPO_MAX || w.len > TYPO_MAX)
 		return false;
-	if (w.len > typed.len && memcmp(typed.ptr, w.ptr, typed.len) == 0)
+	if (typed.len >= TYPO_START_MIN && w.len > typed.len &&
+	    memcmp(typed.ptr, w.ptr, typed.len) == 0)
 		return true;
 	return edits(typed, w) <= MAX(w.len / 5, 1);
+}
+
+const char *text_meant(struct text typed, text_word_fn *word_at, const void *words)
+{
+	const char *word, *found = NULL;
+
+	for (size_t i = 0; (word = word_at(words, i)); i++) {
+		if (!is_typo(typed, word))
+			continue;
+		if (found)
+			return NULL;
+		found = word;
+		if (typed.len >= TYPO_START_MIN)
+			break;
+	}
+	return found;
 }

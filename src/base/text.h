@@ -54,6 +54,9 @@ bool text_is_name(const char *text, size_t max);
 bool text_matches(const char *pattern, struct text t, bool any_case);
 /* A line without its comment ('#' and what follows), trimmed. */
 struct text text_without_comment(struct text line);
+/* A line without its comment, trimmed, where a '#' begins a comment only at the start or
+ * behind a blank. */
+struct text text_without_spaced_comment(struct text line);
 /* Cut @t at the first @separator: the part before it, and @t moves behind it (to
  * an empty text with ptr NULL after the last part). Return: false when t->ptr is
  * NULL. */
@@ -69,13 +72,20 @@ bool text_to_duration_ms(struct text t, int64_t *ret_ms);
 /* "20000", "512K", "20M", "4G" as bytes; K is 1024. */
 bool text_to_size(struct text t, uint64_t *ret_bytes);
 
-/* Whether @typed, of three letters or more, may have been meant to be @word: @word begins
- * with it; or one letter in five of @word, and one in a shorter word, is wrong, missing,
- * too many or exchanged with its neighbour. */
-bool text_is_typo(struct text typed, const char *word);
+/* The word @i of a list; NULL behind the last one. */
+typedef const char *text_word_fn(const void *words, size_t i);
+/* The first word that @typed may have been meant to be: one that begins with @typed, or
+ * from which @typed differs by a slip. Two letters are near to many words, and one says
+ * nothing: two count where a slip leads to one word alone. NULL: none. */
+const char *text_meant(struct text typed, text_word_fn *word_at, const void *words);
 
 /* Write @t into @buf for a terminal or a log: printable ASCII as it is, everything
  * else as \xNN, cut with "..." when @size (8 at least) is reached. Always ends
  * with NUL. Return: @buf. */
 char *text_escape(struct text t, char *buf, size_t size);
 enum { TEXT_ESCAPED_SIZE = 300 }; /* what callers give for names and values */
+/* text_escape() into a buffer that lives as long as the block around the call: of a text,
+ * and of a string. */
+#define TEXT_SHOWN(...)                                                                  \
+	text_escape((__VA_ARGS__), (char[TEXT_ESCAPED_SIZE]){ 0 }, TEXT_ESCAPED_SIZE)
+#define SHOWN(s) TEXT_SHOWN(text_of(s))

@@ -49,6 +49,8 @@ int dns_name_parse(struct text t, struct dns_name *ret) MUST_CHECK;
  * printable ASCII, '.' and '\' escaped as RFC 4343 has it. @buf holds
  * DNS_NAME_TEXT_SIZE. Return: @buf. */
 char *dns_name_format(const struct dns_name *n, char *buf);
+/* dns_name_format() into a buffer that lives as long as the block around the call. */
+#define DNS_NAME_SHOWN(x) dns_name_format(x, (char[DNS_NAME_TEXT_SIZE]){ 0 })
 
 bool dns_name_equal(const struct dns_name *a, const struct dns_name *b);
 /* @n is @ancestor or lies below it. */

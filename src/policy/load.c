@@ -77,16 +77,21 @@ const char *cli_user_profiles(struct arena *arena)
 	return home_config(arena, "profiles");
 }
 
+static const char *profile_name_at(const void *unused, size_t i)
+{
+	const struct policy_embedded *e = policy_embedded_at(i);
+
+	return e ? e->name : NULL;
+}
+
 static int no_profile(const char *name, struct err *err)
 {
-	const struct policy_embedded *e;
+	const char *meant = text_meant(text_of(name), profile_name_at, NULL);
 
-	for (size_t i = 0; (e = policy_embedded_at(i)); i++)
-		if (text_is_typo(text_of(name), e->name))
-			return err_set(
-				err, -ENOENT,
-				"there is no profile of this name; did you mean %s?",
-				e->name);
+	if (meant)
+		return err_set(err, -ENOENT,
+			       "there is no profile of this name; did you mean %s?",
+			       meant);
 	return err_set(err, -ENOENT,
 		       "there is no profile of this name; `weir profile` lists them");
 }
@@ -136,7 +141,7 @@ static const char *profile_of(struct arena *arena, const char *file)
 	const size_t suffix = strlen(".yaml");
 	struct text name = { 0 };
 
-	if (strncmp(file, POLICY_BUILT_IN, strlen(POLICY_BUILT_IN)) == 0)
+	if (policy_is_built_in(file))
 		return file + strlen(POLICY_BUILT_IN);
 	for (size_t i = 0; i < ARRAY_SIZE(folders); i++) {
 		size_t len = folders[i] ? strlen(folders[i]) : 0;
@@ -175,13 +180,11 @@ static int load_document(void *data, const char *name, const char *from,
 
 int policy_args_set_for(void *field, const char *value, struct err *err)
 {
-	char shown[TEXT_ESCAPED_SIZE];
 	int64_t ms;
 
 	if (!text_to_duration_ms(text_of(value), &ms) || ms < RULE_FOR_MIN_MS ||
 	    ms > RULE_FOR_MAX_MS)
-		return err_set(err, -EINVAL, "'%s' is not " RULE_FOR_WORDS,
-			       text_escape(text_of(value), shown, sizeof(shown)));
+		return err_set(err, -EINVAL, "'%s' is not " RULE_FOR_WORDS, SHOWN(value));
 	*(int64_t *)field = ms;
 	return 0;
 }
@@ -339,10 +342,9 @@ static int read_named(const struct policy_reader *r, const char *option, const c
 	if (e == -ENOMEM)
 		return e;
 	if (e < 0) {
-		char shown[TEXT_ESCAPED_SIZE], why[ERR_TEXT_SIZE + TEXT_ESCAPED_SIZE];
+		char why[ERR_TEXT_SIZE + TEXT_ESCAPED_SIZE];
 
-		snprintf(why, sizeof(why), "'%s': %s",
-			 text_escape(text_of(name), shown, sizeof(shown)), err.text);
+		snprintf(why, sizeof(why), "'%s': %s", SHOWN(name), err.text);
 		faults_add(r->faults, FAULT_ERROR, option, 0, 0, "", "%s",
 			   is_file ? err.text : why);
 		return -EINVAL;
@@ -358,7 +360,9 @@ int cli_policy_load_text(const struct policy_args *args, const struct text *text
 					      .faults = faults,
 					      .load = load_document,
 					      .load_data = arena,
-					      .now_ms = clock_wall_ms() };
+					      .now_ms = clock_wall_ms(),
+					      .hints_of_profiles = args->profiles.count >
+								   0 };
 	CLEAN(mem) uint8_t *plan = NULL;
 	struct policy policy = { 0 };
 	int r = read_options(&reader, args->narrow_file, POLICY_DENY, &args->narrow,

@@ -6,6 +6,8 @@
  * opened here: `extends` and list files come through a callback. */
 #pragma once
 
+#include <string.h>
+
 #include "base/arena.h"
 #include "base/err.h"
 #include "policy/plan.h"
@@ -119,6 +121,7 @@ struct policy_reader {
 	void *load_data;
 	int64_t now_ms; /* wall clock, from which the key `for` counts; 0: the text is
 			 * read again later, and `for` is a fault */
+	bool hints_of_profiles; /* of documents that ship with Weir, too */
 };
 
 /* What POLICY_FORMAT_GUESS comes to: by the name, or by the first byte. */
@@ -140,6 +143,10 @@ int policy_check(const struct policy_reader *r, const struct policy *policy) MUS
 /* Documents whose name starts so ship with Weir: their rules are meant, and known ways
  * out among them are hints, no warnings. */
 #define POLICY_BUILT_IN "built-in:"
+static inline bool policy_is_built_in(const char *document)
+{
+	return strncmp(document, POLICY_BUILT_IN, sizeof(POLICY_BUILT_IN) - 1) == 0;
+}
 /* `dns: pinned` resolves every name before the start and answers nothing else: an error
  * for each rule that it can't hold to (a wildcard, `types`), for `defaultAction: allow`,
  * and for more names than may be learned. `repin` without it is a warning.

@@ -122,14 +122,12 @@ static bool is_in_environ(struct text name)
 
 static void report_missing(const struct run_spec *spec)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-
 	for (size_t i = 0; i < spec->pass_env.count; i++) {
 		struct text name = text_of(spec->pass_env.items[i]);
 
 		if (!strchr(name.ptr, '*') && !is_in_environ(name))
 			log_warning("--pass-env %s: there is no such variable",
-				    text_escape(name, shown, sizeof(shown)));
+				    TEXT_SHOWN(name));
 	}
 }
 
@@ -227,23 +225,20 @@ static int add(struct option_list *list, const char *value, struct err *err)
 int environment_add_set(void *option_list, const char *value, struct err *err)
 {
 	struct text name = name_of(value);
-	char shown[TEXT_ESCAPED_SIZE];
 
 	/* What follows the name may be a secret: it isn't shown. */
 	if (name.len == 0 || value[name.len] != '=')
-		return err_set(err, -EINVAL, "'%s' is not NAME=VALUE",
-			       text_escape(name, shown, sizeof(shown)));
+		return err_set(err, -EINVAL, "'%s' is not NAME=VALUE", TEXT_SHOWN(name));
 	return add(option_list, value, err);
 }
 
 int environment_add_pass(void *option_list, const char *value, struct err *err)
 {
 	struct text name = name_of(value);
-	char shown[TEXT_ESCAPED_SIZE];
 
 	if (name.len == 0 || value[name.len] == '=')
 		return err_set(err, -EINVAL,
 			       "'%s' is not the name of a variable; --set-env sets one",
-			       text_escape(name, shown, sizeof(shown)));
+			       TEXT_SHOWN(name));
 	return add(option_list, value, err);
 }

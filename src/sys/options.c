@@ -30,18 +30,23 @@ const struct cli_option *cli_option_find(const struct cli_options *table,
 	return NULL;
 }
 
+static const char *option_name_at(const void *table, size_t i)
+{
+	const struct cli_option *o = cli_option_at(table, i);
+
+	return o ? o->name : NULL;
+}
+
 static int unknown_option(const struct cli_options *table, struct text name,
 			  struct err *err)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-	const struct cli_option *o;
+	const char *meant = text_meant(name, option_name_at, table);
+	const char *shown = TEXT_SHOWN(name);
 
-	text_escape(name, shown, sizeof(shown));
-	for (size_t i = 0; (o = cli_option_at(table, i)); i++)
-		if (text_is_typo(name, o->name))
-			return err_set(err, -EINVAL,
-				       "'--%s' is not an option here; did you mean --%s?",
-				       shown, o->name);
+	if (meant)
+		return err_set(err, -EINVAL,
+			       "'--%s' is not an option here; did you mean --%s?", shown,
+			       meant);
 	return err_set(err, -EINVAL, "'--%s' is not an option here", shown);
 }
 
@@ -49,7 +54,7 @@ static int unknown_option(const struct cli_options *table, struct text name,
 
 int cli_option_word(const char *words, const char *value, struct err *err)
 {
-	char shown[TEXT_ESCAPED_SIZE], list[256];
+	char list[256];
 	struct text rest = text_of(words), word;
 	size_t used = 0;
 
@@ -60,8 +65,7 @@ int cli_option_word(const char *words, const char *value, struct err *err)
 					 i > 0 ? ", " : "", (int)word.len, word.ptr);
 		used = MIN(used, sizeof(list) - 1);
 	}
-	return err_set(err, -EINVAL, "'%s' is not one of %s",
-		       text_escape(text_of(value), shown, sizeof(shown)), list);
+	return err_set(err, -EINVAL, "'%s' is not one of %s", SHOWN(value), list);
 }
 
 static int list_add(struct option_list *list, const char *value, struct err *err)
@@ -77,13 +81,11 @@ static int list_add(struct option_list *list, const char *value, struct err *err
 static int number_read(const struct cli_option *o, const char *value, uint32_t *ret,
 		       struct err *err)
 {
-	char shown[TEXT_ESCAPED_SIZE];
 	uint32_t number;
 
 	if (!text_to_u32(text_of(value), o->most, &number) || number < o->least)
 		return err_set(err, -EINVAL, "'%s' is not a number from %u to %u",
-			       text_escape(text_of(value), shown, sizeof(shown)),
-			       o->least, o->most);
+			       SHOWN(value), o->least, o->most);
 	*ret = number;
 	return 0;
 }
@@ -194,7 +196,6 @@ static bool letter_take(const struct cli_options *table, void *target, int argc,
 static int read_line(const struct cli_options *table, void *target, int argc, char **argv,
 		     uint64_t *given, struct err *all)
 {
-	char shown[TEXT_ESCAPED_SIZE];
 	int i;
 
 	for (i = 1; i < argc && argv[i][0] == '-' && argv[i][1] != '\0'; i++) {
@@ -207,7 +208,7 @@ static int read_line(const struct cli_options *table, void *target, int argc, ch
 			;
 		else if (argv[i][1] != '-')
 			err_set(&one, -EINVAL, "'%s' is not an option here",
-				text_escape(text_of(argv[i]), shown, sizeof(shown)));
+				SHOWN(argv[i]));
 		else
 			(void)!option_take(table, target, argc, argv, &i, given, &one);
 		err_also(all, &one);
@@ -227,13 +228,12 @@ int cli_options_parse(const struct cli_options *table, void *target, int argc,
 int cli_options_only(const struct cli_options *table, void *target, int argc, char **argv,
 		     uint64_t *given, struct err *err)
 {
-	char shown[TEXT_ESCAPED_SIZE];
 	struct err all = { 0 }, stray = { 0 };
 	int first = read_line(table, target, argc, argv, given, &all);
 
 	if (first < argc)
 		err_set(&stray, -EINVAL, "'%s' is one argument too many",
-			text_escape(text_of(argv[first]), shown, sizeof(shown)));
+			SHOWN(argv[first]));
 	return err_also(&all, &stray) < 0 ? err_set(err, all.code, "%s", all.text) : 0;
 }
 
@@ -267,14 +267,12 @@ static const char *variable_of(const struct cli_option *o, char *ret_name)
 static int flag_from(const struct cli_option *o, void *target, const char *value,
 		     struct err *err)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-
 	if (strcmp(value, "0") == 0 || strcmp(value, "false") == 0)
 		return 0;
 	if (strcmp(value, "1") == 0 || strcmp(value, "true") == 0)
 		return cli_option_set(o, target, NULL, err);
 	return err_set(err, -EINVAL, "'%s' is not one of 1, 0, true, false",
-		       text_escape(text_of(value), shown, sizeof(shown)));
+		       SHOWN(value));
 }
 
 static int list_from(const struct cli_option *o, void *target, const char *value,

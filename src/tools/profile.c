@@ -73,12 +73,10 @@ static struct text title_of(struct text text, struct text name)
 static void add(struct profiles *p, struct text name, const char *path, struct text text)
 {
 	struct profile profile;
-	char shown[TEXT_ESCAPED_SIZE];
 
 	profile.name = arena_text(&p->arena, name);
 	profile.path = arena_text(&p->arena, text_of(path));
-	text_escape(title_of(text, name), shown, sizeof(shown));
-	profile.title = arena_text(&p->arena, text_of(shown));
+	profile.title = arena_text(&p->arena, text_of(TEXT_SHOWN(title_of(text, name))));
 	if (!profile.name || !profile.path || !profile.title)
 		p->out_of_memory = true;
 	for (size_t i = 0; profile.name && i < p->count; i++)
@@ -199,10 +197,7 @@ static int show(const char *name, bool json)
 	int r = cli_profile_load(&arena, name, &text, &path, &err);
 
 	if (r < 0) {
-		char shown[TEXT_ESCAPED_SIZE];
-
-		log_error("'%s': %s", text_escape(text_of(name), shown, sizeof(shown)),
-			  err.text);
+		log_error("'%s': %s", SHOWN(name), err.text);
 		return RUN_STATUS_BAD_INPUT;
 	}
 	if (!json) {

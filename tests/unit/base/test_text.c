@@ -58,6 +58,24 @@ TEST(splitting_gives_every_part)
 	assert_int_equal(n, 3);
 }
 
+static const char *first_word(const void *words, size_t i)
+{
+	return ((const char *const *)words)[i];
+}
+
+TEST(two_letters_mean_the_one_word_that_they_are_near_to)
+{
+	static const char *const near_one[] = { "learn", "run", "ps", NULL },
+				 *const near_two[] = { "rw", "ro", "run", NULL };
+
+	assert_string_equal(text_meant(text_of("rn"), first_word, near_one), "run");
+	assert_null(text_meant(text_of("rv"), first_word, near_one));
+	assert_null(text_meant(text_of("rx"), first_word, near_two));
+	assert_null(text_meant(text_of("le"), first_word, near_one));
+	assert_null(text_meant(text_of("p"), first_word, near_one));
+	assert_string_equal(text_meant(text_of("rwo"), first_word, near_two), "rw");
+}
+
 TEST(a_typo_is_near_its_word)
 {
 	static const struct {
@@ -70,6 +88,8 @@ TEST(a_typo_is_near_its_word)
 		{ "pollicy", "policy", true },
 		{ "pro", "profile", true },
 		{ "pr", "profile", false },
+		{ "rn", "run", true },
+		{ "r", "rw", false },
 		{ "rnu", "run", true },
 		{ "nru", "run", false },
 		{ "unr", "run", false },
@@ -81,12 +101,17 @@ TEST(a_typo_is_near_its_word)
 	};
 	char word[64];
 
-	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-		assert_int_equal(text_is_typo(text_of(rows[i].typed), rows[i].word),
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const char *const words[] = { rows[i].word, NULL };
+
+		assert_int_equal(text_meant(text_of(rows[i].typed), first_word, words) !=
+					 NULL,
 				 rows[i].is_near);
+	}
 	memset(word, 'a', sizeof(word) - 1);
 	word[sizeof(word) - 1] = '\0';
-	assert_false(text_is_typo(text_of(word), word));
+	assert_null(text_meant(text_of(word), first_word,
+			       (const char *const[]){ word, NULL }));
 }
 
 TEST(hostile_text_is_escaped_and_cut)
