@@ -314,17 +314,11 @@ static int keep_closed(const struct control_sandbox *w, struct err *err)
 
 void control_record(struct control_sandbox *w, const char *reason)
 {
-	struct event e = {
-		.ts_ms = clock_wall_ms(),
-		.action = EVENT_CHANGE,
-		.layer = EVENT_LAUNCH,
-		.sandbox = w->id,
-		.rule = EVENT_NO_RULE,
-		.uid = UINT32_MAX,
-		.packets = 1,
-	};
+	struct event e = event_make(EVENT_CHANGE, EVENT_LAUNCH);
 
-	snprintf(e.reason, sizeof(e.reason), "%s", reason);
+	e.ts_ms = clock_wall_ms();
+	e.sandbox = w->id;
+	event_set_reason(&e, reason);
 	control_on_event(w->side, &e);
 }
 

@@ -377,7 +377,7 @@ void control_on_event(struct control *s, const struct event *e);
 void control_on_row(struct control *s, const struct event_row *row);
 /* The process of an event that came is known now. */
 void control_on_process(struct control *s, const struct event *e);
-void control_on_trouble(struct control *s, const struct ipc_trouble *t);
+void control_on_trouble(struct control *s, const struct upstream_trouble *t);
 void control_on_answered(struct control *s, uint32_t sandbox,
 			 const struct ipc_answered *a);
 /* An event with the rule that decided it. */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/exit_status.h"
 #include "base/log.h"
 #include "control/control.h"
 #include "settings/settings.h"
@@ -130,12 +131,6 @@ enum {
 	 * milliseconds, and pages that are given back have to be asked for anew. */
 	LARGER_BLOCK = 2 * 1024 * 1024,
 	KEPT_FREE = 4 * 1024 * 1024,
-};
-
-enum control_status {
-	CONTROL_OK = 0,
-	CONTROL_FAILED = 1,
-	CONTROL_BAD_INPUT = 2,
 };
 
 /* ---- signals ---- */
@@ -413,14 +408,14 @@ int main(int argc, char **argv)
 	int r;
 
 	if (settings_take(&argc, &argv) < 0)
-		return CONTROL_FAILED;
+		return RUN_STATUS_FAILED;
 	prctl(PR_SET_NAME, "weir-control");
 	/* Rings get pages of their own, which are no memory until they are used. */
 	mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);
 	/* Once more what the supervisor or the daemon has found to be right. */
 	if (cli_helper_parse(argc, argv, &s.many, &s.spec, &err) < 0) {
 		log_error("%s", err.text);
-		return CONTROL_BAD_INPUT;
+		return RUN_STATUS_BAD_INPUT;
 	}
 	r = start_all(&s, &err);
 	mallopt(M_MMAP_THRESHOLD, LARGER_BLOCK);
@@ -442,5 +437,5 @@ int main(int argc, char **argv)
 	jsonl_writer_free(s.jsonl);
 	if (s.log)
 		loglines_free(s.log, LOG_END_MS);
-	return r < 0 ? CONTROL_FAILED : CONTROL_OK;
+	return r < 0 ? RUN_STATUS_FAILED : 0;
 }

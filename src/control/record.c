@@ -116,9 +116,8 @@ static const char *rcode_name(uint8_t rcode)
 }
 
 /* The engine will speak of it by that number. */
-static void learn_upstream(struct control *s, const struct ipc_trouble *t)
+static void learn_upstream(struct control *s, const struct upstream_trouble *t)
 {
-	char text[ENDPOINT_TEXT_SIZE];
 	struct endpoint *known;
 
 	if (s->upstreams_given == 0)
@@ -136,7 +135,7 @@ static void learn_upstream(struct control *s, const struct ipc_trouble *t)
 	loglines_say(s->log, clock_wall_ms(), LOGLINES_INFO,
 		     "[dns] 127.0.0.11 asks on from inside this sandbox: what it doesn't "
 		     "know is asked of %s",
-		     endpoint_format(&t->at, text));
+		     ENDPOINT_SHOWN(&t->at));
 }
 
 static void on_inner(struct control *s)
@@ -150,7 +149,7 @@ static void on_inner(struct control *s)
 	s->dns_inner = true;
 }
 
-void control_on_trouble(struct control *s, const struct ipc_trouble *t)
+void control_on_trouble(struct control *s, const struct upstream_trouble *t)
 {
 	const struct endpoint *upstream =
 		t->server < s->spec.upstream_count ? &s->spec.upstreams[t->server] : NULL;

@@ -131,15 +131,9 @@ static void take_out(struct control_sandbox *w)
 static void record_refusal(struct control *s, const struct ipc_sandbox *spec,
 			   const char *why)
 {
-	struct event e = {
-		.ts_ms = clock_wall_ms(),
-		.action = EVENT_PANIC,
-		.layer = EVENT_LAUNCH,
-		.rule = EVENT_NO_RULE,
-		.uid = UINT32_MAX,
-		.packets = 1,
-	};
+	struct event e = event_make(EVENT_PANIC, EVENT_LAUNCH);
 
+	e.ts_ms = clock_wall_ms();
 	snprintf(e.name, sizeof(e.name), "%s", spec->name);
 	snprintf(e.reason, sizeof(e.reason), "failed_safety_setup: %.100s", why);
 	control_on_event(s, &e);

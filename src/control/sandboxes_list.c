@@ -44,13 +44,9 @@ static void fault(struct wanted *w, const char *fmt, ...)
 	w->err->code = -EINVAL;
 }
 
-static const char *shown(const char *text, char buffer[TEXT_ESCAPED_SIZE])
+static struct text cut(const char *text)
 {
-	struct text t = text_of(text);
-
-	if (t.len > SHOWN_MAX)
-		t.len = SHOWN_MAX;
-	return text_escape(t, buffer, TEXT_ESCAPED_SIZE);
+	return (struct text){ text, strnlen(text, SHOWN_MAX) };
 }
 
 /* ---- what is guarded ---- */
@@ -67,7 +63,6 @@ static void set_where(struct wanted *w, const char *key, const char *where)
 static void read_netns(struct wanted *w, json_t *value)
 {
 	const char *where = json_string_value(value);
-	char buffer[TEXT_ESCAPED_SIZE];
 	uint32_t pid;
 
 	w->kinds++;
@@ -77,7 +72,7 @@ static void read_netns(struct wanted *w, json_t *value)
 	else if (where[0] != '/' &&
 		 (!text_to_u32(text_of(where), INT32_MAX, &pid) || pid == 0))
 		fault(w, "netns: '%s' is no absolute path and no process id",
-		      shown(where, buffer));
+		      TEXT_SHOWN(cut(where)));
 	else
 		set_where(w, "netns", where);
 }
@@ -85,15 +80,14 @@ static void read_netns(struct wanted *w, json_t *value)
 static void read_cgroup(struct wanted *w, json_t *value)
 {
 	const char *where = json_string_value(value);
-	char buffer[TEXT_ESCAPED_SIZE];
 
 	w->kinds++;
 	w->spec.kind = ATTACH_HOST;
-	w->spec.member = FILTER_MEMBER_CGROUP;
+	w->spec.member = MEMBER_CGROUP;
 	if (!where)
 		fault(w, "cgroup: this is not a string");
 	else if (where[0] != '/')
-		fault(w, "cgroup: '%s' is no absolute path", shown(where, buffer));
+		fault(w, "cgroup: '%s' is no absolute path", TEXT_SHOWN(cut(where)));
 	else
 		set_where(w, "cgroup", where);
 }
@@ -108,12 +102,11 @@ static bool is_user_name(const char *name)
 static void read_uid(struct wanted *w, json_t *value)
 {
 	const char *name = json_string_value(value);
-	char buffer[TEXT_ESCAPED_SIZE];
 	uint32_t uid = 0;
 
 	w->kinds++;
 	w->spec.kind = ATTACH_HOST;
-	w->spec.member = FILTER_MEMBER_UID;
+	w->spec.member = MEMBER_UID;
 	if (json_is_integer(value) && json_integer_value(value) > 0 &&
 	    json_integer_value(value) < UINT32_MAX)
 		uid = (uint32_t)json_integer_value(value);
@@ -125,7 +118,7 @@ static void read_uid(struct wanted *w, json_t *value)
 		fault(w, "uid: this is not a user name or a number from 1 to %u",
 		      UINT32_MAX - 1);
 	else if (!is_user_name(name))
-		fault(w, "uid: '%s' is not a user name", shown(name, buffer));
+		fault(w, "uid: '%s' is not a user name", TEXT_SHOWN(cut(name)));
 	else
 		snprintf(w->spec.where, sizeof(w->spec.where), "%s", name);
 }
@@ -163,15 +156,13 @@ static const struct {
 
 static void read_key(struct wanted *w, const char *key, json_t *value)
 {
-	char buffer[TEXT_ESCAPED_SIZE];
-
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
 		if (strcmp(keys[i].key, key) == 0) {
 			keys[i].read(w, value);
 			return;
 		}
 	}
-	fault(w, "'%s' is not a key of this", shown(key, buffer));
+	fault(w, "'%s' is not a key of this", TEXT_SHOWN(cut(key)));
 }
 
 static void read_name(struct wanted *w, const char *id)
@@ -226,7 +217,7 @@ static int control_attach_read(struct control *s, const char *id, struct text bo
 	json_object_foreach(j, key, value) read_key(&w, key, value);
 	if (json_is_object(j) && w.kinds != 1)
 		fault(&w, "exactly one of netns, cgroup and uid is given");
-	if (w.spec.guard_parent && w.spec.member != FILTER_MEMBER_CGROUP)
+	if (w.spec.guard_parent && w.spec.member != MEMBER_CGROUP)
 		fault(&w, "guardParent: this goes with a cgroup alone");
 	if (w.again && w.spec.kind == ATTACH_NETNS)
 		fault(&w, "again: this goes with a cgroup or a user alone");
@@ -246,21 +237,20 @@ static const char *kind_of(const struct ipc_sandbox *spec)
 {
 	if (spec->kind != ATTACH_HOST)
 		return "netns";
-	return spec->member == FILTER_MEMBER_UID ? "uid" : "cgroup";
+	return spec->member == MEMBER_UID ? "uid" : "cgroup";
 }
 
 static json_t *where_of(const struct ipc_sandbox *spec)
 {
-	char buffer[TEXT_ESCAPED_SIZE];
 	json_t *where;
 	uint32_t uid;
 
-	if (spec->kind == ATTACH_HOST && spec->member == FILTER_MEMBER_UID &&
+	if (spec->kind == ATTACH_HOST && spec->member == MEMBER_UID &&
 	    text_to_u32(text_of(spec->where), UINT32_MAX, &uid))
 		return json_integer(uid);
 	where = json_string(spec->where);
 	/* A path need not be UTF-8. */
-	return where ? where : json_string(shown(spec->where, buffer));
+	return where ? where : json_string(TEXT_SHOWN(cut(spec->where)));
 }
 
 /* What GET says of @w; NULL: out of memory. */

@@ -556,7 +556,7 @@ static int take_below(struct daemon_sandbox *d, struct spawner_child *ret,
 
 int join_start(struct daemon_sandbox *d, struct err *err)
 {
-	bool is_user = d->member.kind == FILTER_MEMBER_UID;
+	bool is_user = d->member.kind == MEMBER_UID;
 
 	return order_joined(d, is_user ? d->member.uid : NOBODY, d->dir, err);
 }

@@ -147,7 +147,7 @@ static int find_user(struct daemon_sandbox *d, struct err *err)
 			       "id");
 	if (uid == geteuid())
 		return err_set(err, -EINVAL, "%u is the daemon's own user id", uid);
-	d->member = (struct filter_member){ .kind = FILTER_MEMBER_UID, .uid = uid };
+	d->member = (struct member){ .kind = MEMBER_UID, .uid = uid };
 	return 0;
 }
 
@@ -186,8 +186,8 @@ static int found_cgroup(struct daemon_sandbox *d, const struct cgroup *c, struct
 	 * one. */
 	if (d->life.origin == LIFECYCLE_RESTORED && d->member.cgroup != c->id)
 		d->life.origin = LIFECYCLE_REMADE;
-	d->member = (struct filter_member){
-		.kind = FILTER_MEMBER_CGROUP,
+	d->member = (struct member){
+		.kind = MEMBER_CGROUP,
 		.cgroup = c->id,
 		.level = c->level,
 	};
@@ -326,8 +326,7 @@ static int find_cgroup(struct daemon_sandbox *d, struct err *err)
 
 int host_find(struct daemon_sandbox *d, struct err *err)
 {
-	int r = d->spec.member == FILTER_MEMBER_CGROUP ? find_cgroup(d, err)
-						       : find_user(d, err);
+	int r = d->spec.member == MEMBER_CGROUP ? find_cgroup(d, err) : find_user(d, err);
 
 	if (r == 0 && d->life.origin == LIFECYCLE_NEW &&
 	    d->daemon->host.state == HOST_FAILED)
@@ -349,7 +348,7 @@ static bool is_same(const struct daemon_sandbox *d, const struct ipc_sandbox *as
 	if (d->spec.kind != ATTACH_HOST || asked->kind != ATTACH_HOST ||
 	    d->spec.member != asked->member)
 		return false;
-	if (asked->member != FILTER_MEMBER_CGROUP)
+	if (asked->member != MEMBER_CGROUP)
 		return strcmp(asked->where, d->spec.where) == 0;
 	c = calloc(1, sizeof(*c));
 	return c && cgroup_open(asked->where, c, &ignored) == 0 &&
@@ -465,15 +464,14 @@ static int uid_of_user(const char *name, uint32_t *ret)
 
 int daemon_sandbox_user(struct ipc_sandbox *spec, struct err *err)
 {
-	char shown[TEXT_ESCAPED_SIZE];
 	uint32_t uid = 0;
 
-	if (spec->kind != ATTACH_HOST || spec->member != FILTER_MEMBER_UID ||
+	if (spec->kind != ATTACH_HOST || spec->member != MEMBER_UID ||
 	    text_to_u32(text_of(spec->where), UINT32_MAX - 1, &uid))
 		return 0;
 	if (uid_of_user(spec->where, &uid) < 0)
 		return err_set(err, -ENOENT, "there is no user '%.80s' in /etc/passwd",
-			       text_escape(text_of(spec->where), shown, sizeof(shown)));
+			       SHOWN(spec->where));
 	if (uid == 0)
 		return err_set(err, -EINVAL, "root is not a user to be guarded");
 	snprintf(spec->where, sizeof(spec->where), "%u", uid);

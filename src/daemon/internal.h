@@ -68,7 +68,7 @@ struct daemon_sandbox {
 	ino_t ns_ino;
 	struct loop_source process; /* a pidfd, -1: none */
 	/* ATTACH_HOST */
-	struct filter_member member;
+	struct member member;
 	uint64_t attached_cgroup; /* the cgroup of @member when the engine got it */
 	char *dir; /* of its cgroup, through host.hierarchy; owned, NULL: a user */
 	int watch; /* of inotify, on the directory above; -1: none */

@@ -39,7 +39,7 @@ int daemon_sandbox_check(const struct ipc_sandbox *spec, struct err *err)
 	if (!ipc_is_sandbox_name(spec->name))
 		return err_set(err, -EINVAL, "%s", IPC_SANDBOX_NAME_RULE);
 	if (spec->kind == ATTACH_HOST &&
-	    (spec->member == FILTER_MEMBER_CGROUP || spec->member == FILTER_MEMBER_UID))
+	    (spec->member == MEMBER_CGROUP || spec->member == MEMBER_UID))
 		return 0; /* host_find() says more */
 	if (spec->kind != ATTACH_NETNS)
 		return err_set(err, -EOPNOTSUPP, "this kind of sandbox is not known");
@@ -339,10 +339,7 @@ static int send_attach(struct daemon_sandbox *d)
 		.attach = {
 			.kind = d->spec.kind,
 			.restarted = d->life.origin == LIFECYCLE_RESTORED,
-			.member = { .cgroup = d->member.cgroup,
-				    .uid = d->member.uid,
-				    .kind = (uint8_t)d->member.kind,
-				    .level = d->member.level },
+			.member = d->member,
 			.probe_addr = d->probe.allowed.addr,
 			.probe_port = d->probe.allowed.port,
 		},
@@ -488,12 +485,12 @@ static int check_free(const struct daemon *w, const struct daemon_sandbox *d,
 /* For a cgroup that is awaited: its last id. */
 static void write_target_key(struct daemon_sandbox *d)
 {
-	const struct filter_member *m = &d->member;
+	const struct member *m = &d->member;
 
 	if (d->spec.kind == ATTACH_NETNS)
 		snprintf(d->target_key, sizeof(d->target_key), "netns %llx %llu",
 			 (unsigned long long)d->ns_dev, (unsigned long long)d->ns_ino);
-	else if (m->kind == FILTER_MEMBER_CGROUP)
+	else if (m->kind == MEMBER_CGROUP)
 		snprintf(d->target_key, sizeof(d->target_key), "cgroup %llu",
 			 (unsigned long long)m->cgroup);
 	else

@@ -233,7 +233,7 @@ static json_t *pack_spec(const struct daemon_sandbox *d)
 		return json_pack("{s:i, s:s, s:I, s:I}", "id", id, "netns", d->spec.where,
 				 "dev", (json_int_t)d->ns_dev, "ino",
 				 (json_int_t)d->ns_ino);
-	if (d->member.kind == FILTER_MEMBER_CGROUP)
+	if (d->member.kind == MEMBER_CGROUP)
 		return json_pack("{s:i, s:s, s:I, s:i, s:b, s:b}", "id", id, "cgroup",
 				 d->spec.where, "cgroup_id", (json_int_t)d->member.cgroup,
 				 "level", (int)d->member.level, "guard_parent",
@@ -349,11 +349,11 @@ static int unpack_cgroup(json_t *j, struct daemon_sandbox *ret)
 	    level > FILTER_HOST_LEVEL_MAX)
 		return -EBADMSG;
 	ret->spec.kind = ATTACH_HOST;
-	ret->spec.member = FILTER_MEMBER_CGROUP;
+	ret->spec.member = MEMBER_CGROUP;
 	ret->spec.guard_parent = guard_parent;
 	ret->guards_parent = guards;
-	ret->member = (struct filter_member){
-		.kind = FILTER_MEMBER_CGROUP,
+	ret->member = (struct member){
+		.kind = MEMBER_CGROUP,
 		.cgroup = (uint64_t)id,
 		.level = (uint8_t)level,
 	};
@@ -368,7 +368,7 @@ static int unpack_uid(json_t *j, struct daemon_sandbox *ret)
 	if (json_unpack(j, "{s:I}", "uid", &uid) < 0 || uid < 1 || uid >= UINT32_MAX)
 		return -EBADMSG;
 	ret->spec.kind = ATTACH_HOST;
-	ret->spec.member = FILTER_MEMBER_UID;
+	ret->spec.member = MEMBER_UID;
 	snprintf(ret->spec.where, sizeof(ret->spec.where), "%u", (uint32_t)uid);
 	return 0;
 }

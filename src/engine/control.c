@@ -120,13 +120,11 @@ static void on_answered(void *data, const struct dns_name *name,
 	struct engine_sandbox *g = data;
 	struct engine *e = engine_of(g);
 	struct ipc_message m = { .type = IPC_ANSWERED, .sandbox = g->sandbox.id };
-	char text[DNS_NAME_TEXT_SIZE];
 
 	if (!rate_take(&g->answered_rate, ANSWERED_PER_SEC, 1000, ANSWERED_PER_SEC,
 		       loop_now_ms(e->core.loop)))
 		return;
-	snprintf(m.answered.name, sizeof(m.answered.name), "%s",
-		 dns_name_format(name, text));
+	snprintf(m.answered.name, sizeof(m.answered.name), "%s", DNS_NAME_SHOWN(name));
 	m.answered.count = (uint32_t)MIN(count, (size_t)IPC_ANSWERED_MAX);
 	for (size_t i = 0; i < m.answered.count; i++)
 		m.answered.addrs[i] = addrs[i].addr;
@@ -142,7 +140,7 @@ static void send_trouble(struct engine *e, const struct upstream_trouble *t)
 {
 	const struct ipc_message m = {
 		.type = IPC_TROUBLE,
-		.trouble = { t->kind, t->server, t->rcode, t->error, t->at },
+		.trouble = *t,
 	};
 
 	engine_control_send(e, &m);
@@ -273,10 +271,7 @@ static void on_changed(struct engine_sandbox *g, int r, const struct err *err)
 static void report_unpinned(struct engine_sandbox *g, const char *name,
 			    const struct resolver_unpinned *fault)
 {
-	struct event e = { .action = EVENT_DENY,
-			   .layer = EVENT_DNS,
-			   .rule = EVENT_NO_RULE,
-			   .uid = UINT32_MAX };
+	struct event e = event_make(EVENT_DENY, EVENT_DNS);
 
 	if (fault->stays)
 		return;

@@ -108,12 +108,7 @@ static int open_sandbox(const struct engine *e, struct engine_sandbox *g,
 	s->ipv6 = a->ipv6;
 	s->shared_params = c->filter;
 	s->owned_params = c->owned_filter;
-	s->member = (struct filter_member){
-		.kind = (enum filter_member_kind)a->member.kind,
-		.cgroup = a->member.cgroup,
-		.level = a->member.level,
-		.uid = a->member.uid,
-	};
+	s->member = a->member;
 	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++)
 		s->fds.fd[i] = TAKE_FD(fds->fd[i]);
 	g->route_fd = TAKE_FD(fds->fd[IPC_FD_ROUTE]);

@@ -15,15 +15,11 @@ enum { EVERY_MS = 250 }; /* at least so often: the wall clock may have been set 
 
 static void report(struct engine_sandbox *g, uint32_t rule, const char *why)
 {
-	struct event e = {
-		.action = EVENT_CHANGE,
-		.layer = EVENT_LAUNCH,
-		.rule = rule,
-		.uid = UINT32_MAX,
-	};
+	struct event e = event_make(EVENT_CHANGE, EVENT_LAUNCH);
 
+	e.rule = rule;
 	snprintf(e.name, sizeof(e.name), "%s", plan_rule(&g->plan, rule).target);
-	snprintf(e.reason, sizeof(e.reason), "%s", why);
+	event_set_reason(&e, why);
 	sandbox_notice(&g->sandbox, &e, loop_now_ms(g->core->loop));
 }
 
@@ -57,12 +53,7 @@ static void report_spent(struct engine_sandbox *g)
 
 static void report_stuck(struct engine_sandbox *g, const struct err *err)
 {
-	struct event e = {
-		.action = EVENT_PANIC,
-		.layer = EVENT_ADDRESS,
-		.rule = EVENT_NO_RULE,
-		.uid = UINT32_MAX,
-	};
+	struct event e = event_make(EVENT_PANIC, EVENT_ADDRESS);
 
 	snprintf(e.reason, sizeof(e.reason),
 		 "a rule has ended, and the filter keeps it: %.80s", err->text);

@@ -67,10 +67,10 @@ static void say(int out, const struct record *r)
 	}
 }
 
-static int op_send(void *data, uint32_t token, size_t server, bool tcp,
-		   const void *message, size_t size)
+static int op_send(void *data, uint32_t token, size_t server,
+		   const struct sandbox *tcp_for, const void *message, size_t size)
 {
-	return upstreams_send(((struct pinner *)data)->upstreams, token, server, tcp,
+	return upstreams_send(((struct pinner *)data)->upstreams, token, server, tcp_for,
 			      message, size);
 }
 

@@ -552,16 +552,11 @@ int engine_sandbox_seen_check(struct engine_sandbox_seen *seen, struct filter_co
 
 void engine_sandbox_report_repair(struct engine_sandbox *g, int r)
 {
-	struct event event = {
-		.action = EVENT_PANIC,
-		.layer = EVENT_ADDRESS,
-		.rule = EVENT_NO_RULE,
-		.uid = UINT32_MAX,
-	};
+	struct event event = event_make(EVENT_PANIC, EVENT_ADDRESS);
 
-	snprintf(event.reason, sizeof(event.reason), "%s",
-		 r < 0 ? "others have changed the filter; it can't be put back"
-		       : "others had changed the filter; it was put back");
+	event_set_reason(&event,
+			 r < 0 ? "others have changed the filter; it can't be put back"
+			       : "others had changed the filter; it was put back");
 	sandbox_notice(&g->sandbox, &event, loop_now_ms(g->core->loop));
 }
 

@@ -53,6 +53,11 @@ bool event_is_refusal(const struct event *e)
 	       (e->action == EVENT_ASK && e->layer == EVENT_ADDRESS);
 }
 
+void event_set_reason(struct event *e, const char *reason)
+{
+	snprintf(e->reason, sizeof(e->reason), "%s", reason);
+}
+
 const char *event_action_name(enum event_action a)
 {
 	return (unsigned int)a < EVENT_ACTION_COUNT ? action_names[a] : "unknown";
@@ -61,6 +66,15 @@ const char *event_action_name(enum event_action a)
 const char *event_layer_name(enum event_layer l)
 {
 	return (unsigned int)l < EVENT_LAYER_COUNT ? layer_names[l] : "unknown";
+}
+
+enum event_layer event_layer_find(const char *name)
+{
+	unsigned int l = EVENT_LAYER_COUNT - 1;
+
+	while (l > EVENT_LAYER_NONE && strcmp(name, layer_names[l]) != 0)
+		l--;
+	return (enum event_layer)l;
 }
 
 /* ---- what folds ---- */

@@ -71,6 +71,21 @@ struct event {
 					   through (policy/advice.h); "": none */
 };
 
+/* An event of one packet, decided by no rule, of a user that is not known. The caller
+ * fills in the rest. */
+static inline struct event event_make(enum event_action action, enum event_layer layer)
+{
+	return (struct event){
+		.packets = 1,
+		.rule = EVENT_NO_RULE,
+		.uid = UINT32_MAX,
+		.action = (uint8_t)action,
+		.layer = (uint8_t)layer,
+	};
+}
+
+void event_set_reason(struct event *e, const char *reason);
+
 /* The same happened: sandbox, action, layer, name, remote, port, protocol, rule, limit
  * and advice are equal. For people it doesn't matter by which types a name was asked. */
 bool event_is_same(const struct event *a, const struct event *b);
@@ -88,6 +103,8 @@ bool event_same_reason(const struct event *a, const struct event *b);
 bool event_is_refusal(const struct event *e);
 const char *event_action_name(enum event_action a);
 const char *event_layer_name(enum event_layer l);
+/* EVENT_LAYER_NONE: there is none of that name. */
+enum event_layer event_layer_find(const char *name);
 
 /* The newest @capacity distinct events. Equal ones (event_is_same() and
  * event_same_reason()) fold: packets and bytes add up, the first time stays, and the

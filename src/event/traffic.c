@@ -93,12 +93,11 @@ static size_t place_of(struct traffic *t, const char *destination, uint64_t byte
 void traffic_add(struct traffic *t, const struct event *e)
 {
 	const uint64_t bytes = sum_of(e->bytes, e->received);
-	char addr[ADDR_TEXT_SIZE];
 	size_t i;
 
 	if (e->action != EVENT_ALLOW || e->layer == EVENT_DNS || bytes == 0)
 		return;
-	i = place_of(t, e->name[0] ? e->name : addr_format(&e->remote, addr), bytes);
+	i = place_of(t, e->name[0] ? e->name : ADDR_SHOWN(&e->remote), bytes);
 	if (i < MIN(t->count, (size_t)TRAFFIC_SHOWN)) {
 		t->entries[i].sent = sum_of(t->entries[i].sent, e->bytes);
 		t->entries[i].received = sum_of(t->entries[i].received, e->received);

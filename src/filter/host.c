@@ -192,7 +192,7 @@ static void host_plan_remove(struct filter_host *h, struct host_plan *p, struct 
 
 /* ---- who the members are ---- */
 
-static size_t bucket_of(const struct filter_host *h, const struct filter_member *who)
+static size_t bucket_of(const struct filter_host *h, const struct member *who)
 {
 	const uint64_t key[] = { who->kind, who->cgroup, who->uid };
 
@@ -201,7 +201,7 @@ static size_t bucket_of(const struct filter_host *h, const struct filter_member 
 
 /* The member that has the control group or the user id of @who, or NULL. */
 static struct host_member *host_find_member(const struct filter_host *h,
-					    const struct filter_member *who)
+					    const struct member *who)
 {
 	struct host_member *m = h->by_who[bucket_of(h, who)];
 
@@ -376,15 +376,15 @@ static void settle(const struct change *k)
 }
 /* ---- attach, change ---- */
 
-static bool member_is_valid(const struct filter_member *m)
+static bool member_is_valid(const struct member *m)
 {
 	switch (m->kind) {
-	case FILTER_MEMBER_CGROUP:
+	case MEMBER_CGROUP:
 		return m->cgroup != 0 && m->level > 0 &&
 		       m->level <= FILTER_HOST_LEVEL_MAX;
-	case FILTER_MEMBER_UID:
+	case MEMBER_UID:
 		return m->uid != UINT32_MAX;
-	case FILTER_MEMBER_NONE:
+	case MEMBER_NONE:
 		break;
 	}
 	return false;
@@ -774,8 +774,7 @@ static void clear_all_stale(struct filter_host *h)
 	}
 }
 
-static int keep_closed(struct filter_host *h, const struct filter_member *who,
-		       struct err *err)
+static int keep_closed(struct filter_host *h, const struct member *who, struct err *err)
 {
 	CLEAN(mem) uint8_t *bytes = NULL;
 	struct filter_host_sandbox s = { .member = *who };

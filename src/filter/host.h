@@ -14,25 +14,11 @@
  */
 #pragma once
 
+#include "base/member.h"
 #include "filter/filter.h"
 
 enum {
 	FILTER_HOST_LEVEL_MAX = 32, /* of a cgroup below the root of the hierarchy */
-};
-
-enum filter_member_kind {
-	FILTER_MEMBER_NONE = 0,
-	FILTER_MEMBER_CGROUP, /* processes of a cgroup, and of those below it */
-	FILTER_MEMBER_UID,    /* processes of a user, in no cgroup that is a member */
-};
-
-/* How a sandbox's processes are recognised. A process in two cgroups that are members
- * belongs to the deeper one. */
-struct filter_member {
-	enum filter_member_kind kind;
-	uint64_t cgroup; /* its id: the directory's inode */
-	uint8_t level;	 /* 1: just below the root */
-	uint32_t uid;
 };
 
 struct filter_host_params {
@@ -57,7 +43,7 @@ int filter_host_load(struct filter_host *h, int64_t now_ms, struct err *err) MUS
 
 struct filter_host_sandbox {
 	uint16_t id; /* not 0 */
-	struct filter_member member;
+	struct member member;
 	/* Copied. Sandboxes whose plans are the same but for names share its chains. */
 	const struct plan *plan;
 	bool relay;			  /* TCP that the plan allows goes to the relay */

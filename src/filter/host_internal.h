@@ -67,7 +67,7 @@ struct host_plan {
 
 struct host_member {
 	uint16_t id;
-	struct filter_member who;
+	struct member who;
 	struct host_plan *plan; /* counted */
 	struct host_learned learned;
 	bool left_over;		  /* of an earlier process; everything is closed to it */
@@ -116,9 +116,9 @@ static inline uint32_t host_id_mark(const struct host_member *m)
 	return (uint32_t)m->id << HOST_MARK_SHIFT;
 }
 
-static inline size_t host_level_of(const struct filter_member *m)
+static inline size_t host_level_of(const struct member *m)
 {
-	return m->kind == FILTER_MEMBER_UID ? 0 : m->level;
+	return m->kind == MEMBER_UID ? 0 : m->level;
 }
 
 /* ---- host_table.c: what a batch is made of ---- */
@@ -157,7 +157,7 @@ void host_put_passed(struct nl_writer *w, const struct filter_host *h);
 /* ---- host_table.c: what stands ---- */
 
 /* Who the members of the table that stands are. */
-typedef int host_member_fn(struct filter_host *h, const struct filter_member *who,
+typedef int host_member_fn(struct filter_host *h, const struct member *who,
 			   struct err *err);
 /* h->live, from the table that stands. */
 int host_read_live(struct filter_host *h) MUST_CHECK;

@@ -672,12 +672,12 @@ int host_read_live(struct filter_host *h)
 
 static int on_who(struct reading *k, const struct element *e)
 {
-	struct filter_member who = { .kind = FILTER_MEMBER_UID };
+	struct member who = { .kind = MEMBER_UID };
 
 	if (k->count == 0 && e->size == sizeof(who.uid)) {
 		memcpy(&who.uid, e->key, sizeof(who.uid));
 	} else if (k->count > 0 && e->size == sizeof(who.cgroup)) {
-		who.kind = FILTER_MEMBER_CGROUP;
+		who.kind = MEMBER_CGROUP;
 		who.level = (uint8_t)k->count;
 		memcpy(&who.cgroup, e->key, sizeof(who.cgroup));
 	} else {

@@ -284,3 +284,15 @@ int nflog_read(int fd, void (*fn)(void *data, const struct nflog_packet *p), voi
 		return -EBADMSG;
 	return nflog_parse(buf, (size_t)n, fn, data);
 }
+
+struct event nflog_event(const struct nflog_packet *p)
+{
+	struct event e = event_make(EVENT_DENY, EVENT_ADDRESS);
+
+	e.protocol = p->protocol;
+	e.remote = p->destination;
+	e.port = p->destination_port;
+	e.bytes = p->length;
+	e.uid = p->uid;
+	return e;
+}

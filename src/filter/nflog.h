@@ -6,8 +6,8 @@
  * Packet bytes are hostile: read with bounds, only headers. */
 #pragma once
 
-#include "base/addr.h"
 #include "base/err.h"
+#include "event/event.h"
 
 struct nflog_packet {
 	struct addr source, destination;
@@ -29,6 +29,8 @@ int nflog_bind(int fd, uint16_t group, struct err *err) MUST_CHECK;
  * some (counted by the caller, not an error), other -errno. */
 int nflog_read(int fd, void (*fn)(void *data, const struct nflog_packet *p),
 	       void *data) MUST_CHECK;
+/* The packet as a denial by no rule. */
+struct event nflog_event(const struct nflog_packet *p);
 /* The parser alone, for fuzzing: one netlink datagram. Return: packets. */
 int nflog_parse(const void *bytes, size_t size,
 		void (*fn)(void *data, const struct nflog_packet *p), void *data);

@@ -47,8 +47,9 @@ static const char *named_ports(const struct plan *p, const struct plan_rule *r, 
 
 char *policy_explain_rule(const struct plan *p, uint32_t rule, char *buf, size_t size)
 {
-	char target[TEXT_ESCAPED_SIZE], file[TEXT_ESCAPED_SIZE], ports[128],
-		place[16] = "", until[JTEXT_TIME_SIZE + 8] = "", time[JTEXT_TIME_SIZE];
+	char ports[128], place[16] = "", until[JTEXT_TIME_SIZE + 8] = "";
+	const char *target, *file;
+	char time[JTEXT_TIME_SIZE];
 	struct plan_rule r;
 
 	if (rule >= plan_rule_count(p)) {
@@ -57,8 +58,8 @@ char *policy_explain_rule(const struct plan *p, uint32_t rule, char *buf, size_t
 		return buf;
 	}
 	r = plan_rule(p, rule);
-	text_escape(text_of(r.target), target, sizeof(target));
-	text_escape(text_of(r.file), file, sizeof(file));
+	target = SHOWN(r.target);
+	file = SHOWN(r.file);
 	if (r.line > 0)
 		snprintf(place, sizeof(place), ":%u", r.line);
 	if (r.until_ms != 0)
@@ -270,7 +271,6 @@ static void explain_needs_like(const struct policy *p, size_t first, const char 
 		[NEED_RW_PRESET] = "what --rw-preset makes writable for",
 	};
 	const struct policy_need *like = &p->needs[first];
-	char shown[TEXT_ESCAPED_SIZE];
 
 	for (size_t i = 0; i < p->need_count; i++) {
 		const struct policy_need *n = &p->needs[i];
@@ -283,7 +283,7 @@ static void explain_needs_like(const struct policy *p, size_t first, const char 
 		if (i == first)
 			fprintf(out, "%sthe profile %s gives `weir run`: %s", prefix,
 				n->profile, texts[n->kind]);
-		fprintf(out, " %s", text_escape(text_of(n->value), shown, sizeof(shown)));
+		fprintf(out, " %s", SHOWN(n->value));
 	}
 	fputc('\n', out);
 }
@@ -298,12 +298,9 @@ void policy_explain_needs(const struct policy *policy, const char *prefix, FILE 
 
 static void show_head(const struct policy *p, const struct plan *plan, FILE *out)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-
 	fputs("# The effective policy. Read from:", out);
 	for (size_t i = 0; i < p->source_count; i++)
-		fprintf(out, "%s %s", i > 0 ? "," : "",
-			text_escape(text_of(p->sources[i]), shown, sizeof(shown)));
+		fprintf(out, "%s %s", i > 0 ? "," : "", SHOWN(p->sources[i]));
 	fputs(p->source_count > 0 ? "\n" : " the command line\n", out);
 	fprintf(out,
 		"# Enforced: names by their first rule, addresses by any deny, then any "
@@ -344,14 +341,13 @@ static int show_settings(const struct policy *p, FILE *out)
 
 static int show_rule(const struct rule *r, FILE *out)
 {
-	char file[TEXT_ESCAPED_SIZE];
 	json_t *o = rule_json(r);
 
 	if (!o)
 		return -ENOMEM;
 	fputs("  - ", out);
 	json_dumpf(o, out, 0);
-	fprintf(out, " # %s", text_escape(text_of(r->file), file, sizeof(file)));
+	fprintf(out, " # %s", SHOWN(r->file));
 	if (r->line > 0)
 		fprintf(out, ":%u", r->line);
 	fputc('\n', out);
@@ -403,12 +399,10 @@ struct answer {
 
 static int bad_query(const char *text, struct err *err)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-
 	return err_set(
 		err, -EINVAL,
 		"'%s' is not a name or an address, with or without a port, or a URL",
-		text_escape(text_of(text), shown, sizeof(shown)));
+		SHOWN(text));
 }
 
 /* A name goes the way of a rule's target, so that IDN names can be asked as written. */
@@ -580,11 +574,11 @@ static const char *wire_text(const struct plan *p, const struct plan_verdict *v)
 	if (plan_verify(p) == POLICY_VERIFY_DNS)
 		return "connections need not show the name (verify: dns)";
 	if (v->flags & PLAN_RAW)
-		return "connections show the name in TLS or HTTP, or are neither (raw)";
+		return "connections show the name in TLS or HTTP; other protocols pass "
+		       "too (raw)";
 	if (v->flags & PLAN_PORTS_LISTED)
-		return "connections show the name in TLS or HTTP, or are neither, but "
-		       "for "
-		       "web ports";
+		return "connections show the name in TLS or HTTP; on ports that are "
+		       "none of the web's, other protocols pass too";
 	return "connections show the name in TLS or HTTP";
 }
 
@@ -688,11 +682,10 @@ static void print_text(const struct plan *p, const struct query *q,
 {
 	const struct plan_on_denies denies = plan_on_denies(p);
 	const char *note = note_of(p, q, a);
-	char rule[POLICY_EXPLAIN_SIZE], shown[TEXT_ESCAPED_SIZE];
+	char rule[POLICY_EXPLAIN_SIZE];
 	char counted[POLICY_ON_DENIES_SIZE], advice[EVENT_ADVICE_SIZE];
 
-	fprintf(out, "%s: %s", text_escape(text_of(q->text), shown, sizeof(shown)),
-		answer_action(a));
+	fprintf(out, "%s: %s", SHOWN(q->text), answer_action(a));
 	if (q->port != 0 && a->open[0] != a->open[1])
 		fprintf(out, " (%s only)", protocols[a->open[0] ? 0 : 1].name);
 	else if (a->limited && a->open[0])

@@ -271,17 +271,34 @@ bool plan_denies_addr(const struct plan *p, const struct addr *a)
 	return addr_embedded_v4(a, &inner) && plan_denies_addr(p, &inner);
 }
 
+static bool allows_now(const struct plan *p, const struct layout_prefix *x)
+{
+	return x->action == POLICY_ALLOW && !layout_is_over(p, x->end) &&
+	       !layout_is_spent(p, x->budget) && !plan_is_all_spent(p);
+}
+
 bool plan_names_addr(const struct plan *p, const struct addr *addr)
 {
 	const struct layout_prefix *all = layout_section(p, LAYOUT_PREFIXES);
 	struct addr a = addr_unmapped(addr);
 
-	for (uint32_t i = prefix_before(p, &a); i > 0; i = all[i - 1].parent) {
-		const struct layout_prefix *x = &all[i - 1];
+	for (uint32_t i = prefix_before(p, &a); i > 0; i = all[i - 1].parent)
+		if (allows_now(p, &all[i - 1]) && prefix_contains(&all[i - 1].prefix, &a))
+			return true;
+	return false;
+}
 
-		if (x->action == POLICY_ALLOW && !layout_is_over(p, x->end) &&
-		    !layout_is_spent(p, x->budget) && !plan_is_all_spent(p) &&
-		    prefix_contains(&x->prefix, &a))
+bool plan_names_exactly(const struct plan *p, const struct addr *addr, uint8_t protocol,
+			uint16_t port)
+{
+	const struct layout_prefix *all = layout_section(p, LAYOUT_PREFIXES);
+
+	for (uint32_t i = prefix_before(p, addr); i > 0; i = all[i - 1].parent) {
+		const struct prefix *x = &all[i - 1].prefix;
+
+		if (x->bits == addr_size(addr) * 8 && addr_equal(&x->addr, addr) &&
+		    allows_now(p, &all[i - 1]) &&
+		    plan_port_list_has(p, all[i - 1].port_list, protocol, port))
 			return true;
 	}
 	return false;

@@ -237,7 +237,7 @@ static bool refuse(struct event *e, uint32_t rule, bool allowable, const char *r
 	e->action = EVENT_DENY;
 	e->rule = rule;
 	e->allowable = allowable;
-	snprintf(e->reason, sizeof(e->reason), "%s", reason);
+	event_set_reason(e, reason);
 	return true;
 }
 

@@ -82,7 +82,7 @@ struct ipc_sandbox {
 	char name[IPC_SANDBOX_NAME_MAX + 1];
 	char where[IPC_SANDBOX_WHERE_MAX + 1]; /* a path, a number */
 	uint8_t kind;			       /* enum attach_kind */
-	/* enum filter_member_kind of a ATTACH_HOST: a cgroup, @where is its path below
+	/* enum member_kind of a ATTACH_HOST: a cgroup, @where is its path below
 	 * the hierarchy's root; or a user id, a number. Control may ask for a cgroup by
 	 * its directory and for a user by name: the answer says what was meant */
 	uint8_t member;

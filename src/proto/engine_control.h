@@ -62,15 +62,6 @@ struct ipc_socket {
 	int32_t error; /* 0 or -errno */
 };
 
-/* What became of an upstream server: struct upstream_trouble. */
-struct ipc_trouble {
-	uint8_t kind;	/* enum upstream_trouble_kind */
-	uint8_t server; /* of the group */
-	uint8_t rcode;
-	int32_t error; /* -errno */
-	struct endpoint at;
-};
-
 /* Something that a sandbox asks for (EVENT_ASK). */
 struct ipc_dismissed {
 	char destination[EVENT_NAME_SIZE]; /* a name or an address */

@@ -6,6 +6,7 @@
 
 #include "base/addr.h"
 #include "base/err.h"
+#include "base/member.h"
 #include "sys/sock.h"
 
 enum ipc_engine_supervisor {
@@ -49,14 +50,6 @@ enum attach_kind {
 	ATTACH_KIND_COUNT
 };
 
-/* Whom an ATTACH_HOST is about: struct filter_member. */
-struct ipc_member {
-	uint64_t cgroup; /* its id: the directory's inode */
-	uint32_t uid;
-	uint8_t kind;  /* enum filter_member_kind */
-	uint8_t level; /* of the cgroup. 1: just below the root */
-};
-
 struct ipc_attach {
 	uint8_t kind;	/* enum attach_kind */
 	bool restarted; /* an engine was here before: take over what it has learned */
@@ -67,7 +60,7 @@ struct ipc_attach {
 	char probe_name[128];
 	struct addr probe_addr;
 	uint16_t probe_port;
-	struct ipc_member member; /* ATTACH_HOST */
+	struct member member; /* whom an ATTACH_HOST is about */
 };
 
 /* The host's listeners, on 127.0.0.1 and ::1. */

@@ -11,6 +11,7 @@
  * These headers are below everything else: plain structs, made of base, sys and event. */
 #pragma once
 
+#include "event/upstream_trouble.h"
 #include "proto/control_supervisor.h"
 #include "proto/engine_control.h"
 #include "proto/engine_supervisor.h"
@@ -56,7 +57,7 @@ struct ipc_message {
 		struct ipc_stats stats;
 		struct ipc_denies denies;
 		struct ipc_socket socket;
-		struct ipc_trouble trouble;
+		struct upstream_trouble trouble;
 		struct ipc_answered answered;
 		struct ipc_dismissed dismissed;
 		/* control_supervisor.h */

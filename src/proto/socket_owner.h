@@ -26,7 +26,7 @@ enum {
 struct socket_owner_question {
 	uint32_t number; /* of the question; the answer has it */
 	uint8_t kind;	 /* enum attach_kind */
-	uint8_t member;	 /* enum filter_member_kind of a ATTACH_HOST */
+	uint8_t member;	 /* enum member_kind of a ATTACH_HOST */
 	uint8_t protocol;
 	struct endpoint from, to;
 	int64_t at_ms; /* of clock_now_ms(): when it was */

@@ -86,12 +86,6 @@ static bool names_http(struct text line)
 	return false;
 }
 
-/* The first line is whole. */
-static enum first_kind line_kind(struct text word, struct text line)
-{
-	return names_http(line) || is_known_exactly(word) ? FIRST_HTTP : FIRST_NEITHER;
-}
-
 static enum first_kind text_kind(struct text t, const char **ret_reason)
 {
 	const char *end = t.len > 0 ? memchr(t.ptr, '\n', t.len) : NULL;
@@ -110,9 +104,9 @@ static enum first_kind text_kind(struct text t, const char **ret_reason)
 	}
 	if (is_known_exactly(word))
 		return FIRST_HTTP;
-	if (end)
-		return line_kind(word, (struct text){ t.ptr, (size_t)(end - t.ptr) });
-	if (t.ptr[word.len] == '\r' ||
+	if (end) /* the first line is whole */
+		t.len = (size_t)(end - t.ptr);
+	if (end || t.ptr[word.len] == '\r' ||
 	    (!looks_like_method(word) && !is_known(word, false)))
 		return names_http(t) ? FIRST_HTTP : FIRST_NEITHER;
 	return is_known(word, false) ? FIRST_NEED_MORE : FIRST_WORD;

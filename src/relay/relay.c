@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/share.h"
 #include "relay/relay_internal.h"
 #include "sys/sock.h"
 
@@ -67,17 +68,30 @@ static size_t recheck_some(struct relay *r)
 	return spent;
 }
 
+struct relay_flow *relay_next(struct relay *r)
+{
+	struct relay_sandbox *g = TAILQ_FIRST(&r->ready);
+	struct relay_flow *f;
+
+	if (!g)
+		return NULL;
+	f = TAILQ_FIRST(&g->ready);
+	TAILQ_REMOVE(&g->ready, f, in_queue);
+	f->queued = false;
+	TAILQ_REMOVE(&r->ready, g, in_ready);
+	if (!TAILQ_EMPTY(&g->ready))
+		TAILQ_INSERT_TAIL(&r->ready, g, in_ready);
+	return f;
+}
+
 static void relay_work(struct loop_deferred *d)
 {
 	struct relay *r = CONTAINER_OF(d, struct relay, work);
 	struct relay_flow *f;
 	size_t spent = recheck_some(r);
 
-	while (spent < RELAY_TURN_BUDGET && (f = TAILQ_FIRST(&r->ready))) {
-		TAILQ_REMOVE(&r->ready, f, in_queue);
-		f->queued = false;
+	while (spent < RELAY_TURN_BUDGET && (f = relay_next(r)))
 		spent += relay_flow_run(f);
-	}
 	reap(r);
 	r->work_queued = false;
 	if (!TAILQ_EMPTY(&r->ready) || !TAILQ_EMPTY(&r->changed))
@@ -95,6 +109,29 @@ static bool original_destination(int fd, struct endpoint *ret)
 	       !(ret->port == local.port && addr_equal(&ret->addr, &local.addr));
 }
 
+/* Listeners that sandboxes share have an entry of their own, which is no sandbox. */
+static bool is_alone(const struct relay_sandbox *g)
+{
+	const struct relay_sandbox *other;
+
+	LIST_FOREACH(other, &g->relay->sandboxes, link)
+	{
+		if (other != g && other->sandbox)
+			return false;
+	}
+	return true;
+}
+
+/* Beside other sandboxes @g has its share. */
+static bool engine_has_room(const struct relay_sandbox *g)
+{
+	const struct relay *r = g->relay;
+	const size_t used = r->flow_count + r->extra_attempts;
+
+	return share_has_room(is_alone(g) ? 0 : g->flow_count + g->extra_attempts, used,
+			      r->flows_max);
+}
+
 const char *relay_shortage(struct relay_sandbox *g, int fd, const struct relay_need *need,
 			   enum plan_limit *ret, int64_t *ret_wait_ms)
 {
@@ -107,7 +144,7 @@ const char *relay_shortage(struct relay_sandbox *g, int fd, const struct relay_n
 	if (g->flow_count + g->extra_attempts + need->more >
 	    plan_limit(&g->sandbox->plan, LIMIT_FLOWS))
 		return "too many connections";
-	if (r->flow_count + r->extra_attempts + need->more > r->flows_max)
+	if (need->more && !engine_has_room(g))
 		return "the engine has too many connections";
 	*ret = LIMIT_NEW_FLOWS_PER_SECOND;
 	/* In bursts of at most a second's worth. */
@@ -385,6 +422,7 @@ static int served_start(struct relay *r, struct sandbox *s, int listen4, int lis
 	g->listen[1] = (struct loop_source){ .fd = listen6, .on_ready = on_listen6 };
 	g->pause.on_fire = on_pause_over;
 	LIST_INIT(&g->flows);
+	TAILQ_INIT(&g->ready);
 	e = listen_start(g);
 	if (e < 0) {
 		listen_stop(g);

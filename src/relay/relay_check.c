@@ -21,6 +21,7 @@
 #include "relay/first.h"
 #include "relay/relay_internal.h"
 #include "relay/tls.h"
+#include "sandbox/budgets.h"
 #include "sys/sock.h"
 
 static_assert(RELAY_LOOK_BYTES <= (int)RELAY_COPY_BYTES, "looked at in the copy buffer");
@@ -44,60 +45,47 @@ static_assert(MESSAGE_SIZE <= (int)RELAY_COPY_BYTES, "written into the copy buff
 
 /* ---- what a refused client is told ---- */
 
-static struct event event_for(const struct endpoint *to, enum event_action action)
+struct event relay_event(const struct endpoint *to, enum event_action action)
 {
-	return (struct event){
-		.packets = 1,
-		.rule = EVENT_NO_RULE,
-		.uid = UINT32_MAX,
-		.action = (uint8_t)action,
-		.layer = EVENT_ADDRESS,
-		.protocol = IPPROTO_TCP,
-		.remote = to->addr,
-		.port = to->port,
-	};
-}
+	struct event e = event_make(action, EVENT_ADDRESS);
 
-static void set_reason(struct event *e, const char *reason)
-{
-	size_t size = MIN(strlen(reason), sizeof(e->reason) - 1);
-
-	memcpy(e->reason, reason, size);
-	e->reason[size] = '\0';
+	e.protocol = IPPROTO_TCP;
+	e.remote = to->addr;
+	e.port = to->port;
+	return e;
 }
 
 void relay_refuse(struct relay_sandbox *g, const struct endpoint *to,
 		  const struct relay_judgement *j)
 {
-	struct event e = event_for(to, EVENT_DENY);
+	struct event e = relay_event(to, EVENT_DENY);
 
 	g->sandbox->counters[COUNT_FLOWS_DENIED]++;
 	e.rule = j->rule;
 	e.allowable = j->allowable;
-	set_reason(&e, j->reason);
+	event_set_reason(&e, j->reason);
 	sandbox_event(g->sandbox, &e, loop_now_ms(g->relay->loop));
 }
 
 void relay_fail(struct relay_sandbox *g, const struct endpoint *to,
 		const struct dns_name *name, const char *reason)
 {
-	struct event e = event_for(to, EVENT_FAIL);
-	char text[DNS_NAME_TEXT_SIZE];
+	struct event e = relay_event(to, EVENT_FAIL);
 
 	if (name->size > 0)
-		snprintf(e.name, sizeof(e.name), "%s", dns_name_format(name, text));
-	set_reason(&e, reason);
+		sandbox_event_name(&e, name);
+	event_set_reason(&e, reason);
 	sandbox_event(g->sandbox, &e, loop_now_ms(g->relay->loop));
 }
 
 void relay_limit(struct relay_sandbox *g, enum plan_limit limit, const char *reason)
 {
 	static const struct endpoint nowhere;
-	struct event e = event_for(&nowhere, EVENT_LIMIT);
+	struct event e = relay_event(&nowhere, EVENT_LIMIT);
 
 	g->sandbox->counters[COUNT_FLOWS_LIMITED]++;
 	e.limit = (uint8_t)(limit + 1);
-	set_reason(&e, reason);
+	event_set_reason(&e, reason);
 	sandbox_event(g->sandbox, &e, loop_now_ms(g->relay->loop));
 }
 
@@ -116,15 +104,14 @@ static bool is_told(const struct relay_flow *f)
 /* What @f showed was refused. */
 static struct event refusal_of(const struct relay_flow *f)
 {
-	struct event e = event_for(&f->dialled, EVENT_DENY);
-	char text[DNS_NAME_TEXT_SIZE];
+	struct event e = relay_event(&f->dialled, EVENT_DENY);
 
 	e.layer = EVENT_NAME;
 	e.rule = f->rule;
 	e.allowable = f->allowable;
 	if (f->name.size > 0)
-		snprintf(e.name, sizeof(e.name), "%s", dns_name_format(&f->name, text));
-	set_reason(&e, f->reason);
+		sandbox_event_name(&e, &f->name);
+	event_set_reason(&e, f->reason);
 	return e;
 }
 
@@ -640,6 +627,24 @@ static void let_request_pass(struct relay_flow *f, const struct http_piece *piec
 	f->passed = true;
 }
 
+static uint64_t budget_of(const struct relay_flow *f, uint32_t rule)
+{
+	return rule == PLAN_NO_RULE ? 0 : budgets_of(&f->served->sandbox->plan, rule);
+}
+
+/* What is still due for the requests before would count against the rule of this one. */
+static bool another_pays(const struct relay_flow *f, uint32_t rule)
+{
+	return rule != f->opened_rule &&
+	       (budget_of(f, rule) | budget_of(f, f->opened_rule)) != 0;
+}
+
+/* One rule, or none, may let several names pass, and deny one of them after a change. */
+static bool is_as_before(const struct relay_flow *f, const struct relay_judgement *j)
+{
+	return j->rule == f->opened_rule && dns_name_equal(&j->name, &f->name);
+}
+
 /* Answers are not followed, so only that of the first request can be told from others:
  * a later Upgrade has to come on a connection of its own. Clients repeat what was asked
  * on a connection that closes without an answer. */
@@ -662,9 +667,10 @@ static void check_request(struct relay_flow *f, const struct http_piece *piece)
 		refuse(f, REFUSAL_HTTP_403, PLAN_NO_RULE, "the Host is another address");
 	else if (!j.allowed)
 		refuse_shown(f, REFUSAL_HTTP_403, &j, named ? &name : NULL);
-	else if (f->passed && (r->upgrade || r->connect))
+	else if (f->passed && (r->upgrade || r->connect || another_pays(f, j.rule)))
 		hang_up(f);
 	else {
+		f->several = f->several || (f->passed && !is_as_before(f, &j));
 		let_request_pass(f, piece);
 		accept_shown(f, shown, &j);
 	}
@@ -798,9 +804,9 @@ static void check_word(struct relay_flow *f, const struct sight *sight)
 {
 	bool may_pass = judge(f, SHOWN_BYTES, &nobody).allowed;
 
-	if (!f->word)
+	if (may_pass && !f->word)
 		stop_waiting(f);
-	f->word = true;
+	f->word = may_pass; /* nothing but more bytes tells otherwise */
 	if (!may_pass) {
 		await_more(f, sight);
 	} else if (f->answered || f->out_of_patience || sight->at_end) {

@@ -270,13 +270,15 @@ enum relay_moved relay_move(struct relay_flow *f, struct relay_way *way,
 
 void relay_flow_queue(struct relay_flow *f)
 {
-	struct relay *r = f->served->relay;
+	struct relay_sandbox *g = f->served;
 
 	if (f->queued || f->state == FLOW_DEAD)
 		return;
 	f->queued = true;
-	TAILQ_INSERT_TAIL(&r->ready, f, in_queue);
-	relay_schedule(r);
+	if (TAILQ_EMPTY(&g->ready))
+		TAILQ_INSERT_TAIL(&g->relay->ready, g, in_ready);
+	TAILQ_INSERT_TAIL(&g->ready, f, in_queue);
+	relay_schedule(g->relay);
 }
 
 void relay_side_note(struct relay_side *side, uint32_t events)
@@ -360,6 +362,18 @@ void relay_side_close(struct relay_flow *f, struct relay_side *side, bool reset)
 		close(fd);
 }
 
+static void unqueue(struct relay_flow *f)
+{
+	struct relay_sandbox *g = f->served;
+
+	if (!f->queued)
+		return;
+	f->queued = false;
+	TAILQ_REMOVE(&g->ready, f, in_queue);
+	if (TAILQ_EMPTY(&g->ready))
+		TAILQ_REMOVE(&g->relay->ready, g, in_ready);
+}
+
 void relay_flow_end(struct relay_flow *f, bool reset)
 {
 	struct relay_sandbox *g = f->served;
@@ -374,9 +388,7 @@ void relay_flow_end(struct relay_flow *f, bool reset)
 	relay_way_done(g, &f->down);
 	loop_timer_stop(r->loop, &f->timer);
 	loop_timer_stop(r->loop, &f->patience);
-	if (f->queued)
-		TAILQ_REMOVE(&r->ready, f, in_queue);
-	f->queued = false;
+	unqueue(f);
 	f->state = FLOW_DEAD;
 	if (g->unchecked == f)
 		g->unchecked = LIST_NEXT(f, in_sandbox);
@@ -450,7 +462,15 @@ size_t relay_flow_recheck(struct relay_flow *f)
 		return RELAY_RECHECK_COST;
 	}
 	j = judge_again(f, &q);
+	if (j.allowed && f->several) {
+		relay_fail(
+			f->served, &f->dialled, &f->name,
+			"the policy has changed, and the connection had several names");
+		relay_flow_abort(f);
+		return RELAY_RECHECK_RESET_COST;
+	}
 	if (j.allowed) {
+		f->opened_rule = j.rule; /* its number may be another one */
 		relay_dial_recheck(f);
 		return RELAY_RECHECK_COST;
 	}
@@ -724,27 +744,19 @@ static const struct dns_name *name_for_people(const struct relay_flow *f,
 
 static struct event passed_event(const struct relay_flow *f)
 {
-	char text[DNS_NAME_TEXT_SIZE];
 	struct learned_use use;
 	const struct dns_name *name = name_for_people(f, &use);
 	const bool no_name = f->shown == SHOWN_NO_NAME &&
 			     plan_is_open(&f->served->sandbox->plan);
-	struct event e = {
-		.action = EVENT_ALLOW,
-		.layer = f->shown == SHOWN_NAME || no_name ? EVENT_NAME : EVENT_ADDRESS,
-		.protocol = IPPROTO_TCP,
-		.remote = f->dialled.addr,
-		.port = f->dialled.port,
-		.rule = f->opened_rule == PLAN_NO_RULE ? EVENT_NO_RULE : f->opened_rule,
-		.uid = UINT32_MAX,
-		.packets = 1,
-		.bytes = f->sent,
-		.received = f->received,
-	};
+	struct event e = relay_event(&f->dialled, EVENT_ALLOW);
 
+	if (f->shown == SHOWN_NAME || no_name)
+		e.layer = EVENT_NAME;
+	e.rule = f->opened_rule;
+	e.bytes = f->sent;
+	e.received = f->received;
 	if (name)
-		snprintf(e.name, sizeof(e.name), "%.*s", EVENT_NAME_SIZE - 1,
-			 dns_name_format(name, text));
+		sandbox_event_name(&e, name);
 	return e;
 }
 

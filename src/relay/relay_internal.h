@@ -135,7 +135,7 @@ struct relay_way {
 
 struct relay_flow {
 	LIST_ENTRY(relay_flow) in_sandbox;
-	TAILQ_ENTRY(relay_flow) in_queue; /* ready queue; later the list of the dead */
+	TAILQ_ENTRY(relay_flow) in_queue; /* of the ready; later the list of the dead */
 	struct relay_sandbox *served;
 	struct relay_side client, server;
 	struct relay_way up, down;  /* client to server, server to client */
@@ -146,11 +146,12 @@ struct relay_flow {
 	struct endpoint dialled; /* the same until another address of its name has won */
 	uint8_t state;		 /* enum relay_state */
 	bool queued, timed_out, out_of_patience, host_local;
-	uint8_t check;		 /* enum relay_check */
-	uint8_t shown;		 /* enum relay_shown, of what was judged last */
-	uint8_t refusal;	 /* enum relay_refusal */
-	bool passed;		 /* a request has been let through */
-	bool recheck;		 /* the plan has changed: judged before it moves a byte */
+	uint8_t check;	 /* enum relay_check */
+	uint8_t shown;	 /* enum relay_shown, of what was judged last */
+	uint8_t refusal; /* enum relay_refusal */
+	bool passed;	 /* a request has been let through */
+	bool several;	 /* and others, of other names: answers may be due to any */
+	bool recheck;	 /* the plan has changed: judged before it moves a byte */
 	bool connect, h2c, tls;	 /* of the request whose answer is awaited */
 	bool word;		 /* they are a word, and may be a request's */
 	bool answered;		 /* the server has said something */
@@ -202,6 +203,8 @@ struct relay_sandbox {
 	struct loop_source listen[2];
 	struct loop_timer pause; /* the listeners rest: no descriptor was to be had */
 	LIST_HEAD(, relay_flow) flows;
+	struct relay_flow_queue ready;	     /* to run */
+	TAILQ_ENTRY(relay_sandbox) in_ready; /* while there are any */
 	uint32_t flow_count, pipe_count;
 	uint32_t extra_attempts; /* to dial, beside the first of each flow */
 	struct relay_slow *slow; /* owned; see relay_dial.c; NULL: none yet */
@@ -227,7 +230,8 @@ struct relay {
 	struct relay_sandbox_list sandboxes, dead_sandboxes;
 	struct relay_sandbox_queue changed; /* whose flows are to be judged again */
 	struct relay_pipe_list pipes;
-	struct relay_flow_queue ready, dead;
+	struct relay_sandbox_queue ready; /* that have flows to run: each one in turn */
+	struct relay_flow_queue dead;
 	LIST_HEAD(, relay_flow) spares;
 	struct loop_deferred work;
 	bool work_queued;
@@ -236,6 +240,8 @@ struct relay {
 
 /* relay.c */
 void relay_schedule(struct relay *r);
+/* Take the next flow to run, of each sandbox in turn. NULL: there is none. */
+struct relay_flow *relay_next(struct relay *r);
 struct relay_need {
 	uint32_t more;	 /* than are counted already: 0 or 1 */
 	int64_t wait_ms; /* that it may have to wait */
@@ -330,6 +336,8 @@ size_t relay_check(struct relay_flow *f);
 /* Count a refusal and tell control. */
 void relay_refuse(struct relay_sandbox *g, const struct endpoint *to,
 		  const struct relay_judgement *j);
+/* A connection to @to, by no rule. */
+struct event relay_event(const struct endpoint *to, enum event_action action);
 /* @to, of @name, could not be reached: what it said, or that it said nothing. */
 void relay_fail(struct relay_sandbox *g, const struct endpoint *to,
 		const struct dns_name *name, const char *reason);

@@ -48,17 +48,12 @@ void relay_park_leave(struct relay_flow *f)
 
 static struct event event_of(const struct relay_flow *f, uint32_t rule)
 {
-	char text[DNS_NAME_TEXT_SIZE];
-	struct event e = {
-		.layer = EVENT_NAME,
-		.protocol = IPPROTO_TCP,
-		.port = f->asked.port,
-		.rule = rule == PLAN_NO_RULE ? EVENT_NO_RULE : rule,
-		.uid = UINT32_MAX,
-		.packets = 1,
-	};
+	struct event e = event_make(EVENT_DENY, EVENT_NAME);
 
-	snprintf(e.name, sizeof(e.name), "%s", dns_name_format(&f->name, text));
+	e.protocol = IPPROTO_TCP;
+	e.port = f->asked.port;
+	e.rule = rule;
+	sandbox_event_name(&e, &f->name);
 	(void)!sock_ends(f->client.source.fd, &e.from, &e.to);
 	return e;
 }
@@ -78,9 +73,8 @@ static void refuse_as(struct relay_flow *f, const struct plan_verdict *v, const 
 	f->rule = v->rule;
 	f->reason = why;
 	f->allowable = allowable;
-	e.action = EVENT_DENY;
 	e.allowable = f->allowable;
-	snprintf(e.reason, sizeof(e.reason), "%s", why);
+	event_set_reason(&e, why);
 	s->counters[COUNT_FLOWS_DENIED]++;
 	sandbox_event(s, &e, now_of(f));
 	f->state = FLOW_ACCEPTED;

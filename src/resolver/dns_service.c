@@ -179,12 +179,12 @@ static void op_reply(void *data, const struct resolver_client *client,
 		queue_reply(d, client, message, size);
 }
 
-static int op_send(void *data, uint32_t token, size_t server, bool tcp,
-		   const void *message, size_t size)
+static int op_send(void *data, uint32_t token, size_t server,
+		   const struct sandbox *tcp_for, const void *message, size_t size)
 {
 	struct dns_service *d = data;
 
-	return upstreams_send(d->upstreams, token, server, tcp, message, size);
+	return upstreams_send(d->upstreams, token, server, tcp_for, message, size);
 }
 
 static void op_cancel(void *data, uint32_t token)

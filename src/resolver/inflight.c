@@ -30,6 +30,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/share.h"
 #include "resolver/resolver_internal.h"
 
 enum {
@@ -107,6 +108,7 @@ static struct inflight *inflight_new(struct resolver *r, const struct dns_query 
 		return NULL;
 	f = r->free_inflight;
 	r->free_inflight = f->next;
+	r->inflight_used++;
 	f->hash = hash;
 	f->next = *chain_of(r, f->hash);
 	*chain_of(r, f->hash) = f;
@@ -138,6 +140,7 @@ static void inflight_free(struct resolver *r, struct inflight *f)
 	*at = f->next;
 	f->next = r->free_inflight;
 	r->free_inflight = f;
+	r->inflight_used--;
 }
 
 /* ---- tries ---- */
@@ -162,7 +165,8 @@ static void copy_try(struct inflight_late *to, const struct inflight *f)
 }
 
 int resolver_send(struct resolver *r, struct dns_asked *asked, bool dnssec_ok,
-		  size_t server, bool tcp, uint32_t index, uint32_t *ret_token)
+		  size_t server, const struct sandbox *tcp_for, uint32_t index,
+		  uint32_t *ret_token)
 {
 	/* Of the id, and a bit for each octet of the name. */
 	uint8_t message[512], random[2 + (DNS_NAME_MAX + 7) / 8];
@@ -177,15 +181,19 @@ int resolver_send(struct resolver *r, struct dns_asked *asked, bool dnssec_ok,
 	if ((++r->serial << INDEX_BITS) == 0)
 		r->serial = 1;
 	*ret_token = r->serial << INDEX_BITS | index;
-	return r->ops.send(r->ops.data, *ret_token, server, tcp, message, (size_t)size);
+	return r->ops.send(r->ops.data, *ret_token, server, tcp_for, message,
+			   (size_t)size);
 }
 
-/* Send the question to f->server. Return: 0 or -errno; f->token is then of no use. */
+/* Send the question to f->server; over TCP it is the first asker's. Return: 0 or -errno;
+ * f->token is then of no use. */
 static int send_question(struct resolver *r, struct inflight *f, bool tcp, int64_t now_ms)
 {
+	const struct sandbox *tcp_for = tcp ? f->asks.first->client.sandbox : NULL;
+
 	f->tcp = tcp;
 	f->sent_ms = now_ms;
-	return resolver_send(r, &f->asked, f->dnssec_ok, f->server, tcp, f->index,
+	return resolver_send(r, &f->asked, f->dnssec_ok, f->server, tcp_for, f->index,
 			     &f->token);
 }
 
@@ -232,16 +240,12 @@ static void note_trouble(struct inflight *f, enum inflight_trouble trouble)
 static void report_failed(struct resolver *r, const struct resolver_ask *ask,
 			  const char *why, int64_t now_ms)
 {
-	struct event e = { .action = EVENT_FAIL,
-			   .layer = EVENT_DNS,
-			   .rule = EVENT_NO_RULE,
-			   .uid = UINT32_MAX,
-			   .packets = 1,
-			   .query_type = ask->query.type };
+	struct event e = event_make(EVENT_FAIL, EVENT_DNS);
 	char text[ENDPOINT_TEXT_SIZE];
 	size_t used;
 
-	resolver_event_name(&e, &ask->query.name);
+	e.query_type = ask->query.type;
+	sandbox_event_name(&e, &ask->query.name);
 	used = (size_t)snprintf(e.reason, sizeof(e.reason), "%s", why);
 	for (size_t i = 0; r->ops.server_at && i < r->server_count; i++) {
 		endpoint_format(r->ops.server_at(r->ops.data, i), text);
@@ -326,9 +330,10 @@ void resolver_inflight_join(struct resolver *r, struct resolver_ask *ask, int64_
 {
 	uint64_t hash = hash_question(r, &ask->query);
 	struct inflight *f = inflight_find(r, &ask->query, hash);
+	const size_t mine = ask->client.sandbox->resolver->in_flight;
 	bool is_new = !f;
 
-	if (is_new)
+	if (is_new && share_has_room(mine, r->inflight_used, RESOLVER_IN_FLIGHT_MAX))
 		f = inflight_new(r, &ask->query, hash);
 	if (!f && ask->pin) {
 		resolver_pin_lost(r, ask, "too many queries are under way", now_ms);

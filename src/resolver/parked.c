@@ -7,19 +7,6 @@
 #include "resolver/resolver_internal.h"
 #include "sandbox/asks.h"
 
-static struct event event_of(const struct resolver_ask *ask)
-{
-	struct event e = { .layer = EVENT_DNS,
-			   .rule = ask->verdict.rule,
-			   .uid = UINT32_MAX,
-			   .from = ask->client.peer,
-			   .to = ask->client.asked,
-			   .query_type = ask->query.type };
-
-	resolver_event_name(&e, &ask->query.name);
-	return e;
-}
-
 static void refuse(struct resolver *r, struct resolver_ask *ask, const char *why,
 		   int64_t now_ms)
 {
@@ -31,7 +18,7 @@ void resolver_park(struct resolver *r, const struct resolver_ask *ask, int64_t n
 	struct sandbox *s = ask->client.sandbox;
 	struct resolver_sandbox *g = s->resolver;
 	struct resolver_ask *copy = resolver_ask_new(r);
-	struct event e = event_of(ask);
+	struct event e = resolver_event(ask, EVENT_ASK);
 	const struct asked what = { .name = ask->query.name };
 	const bool is_dismissed = asks_is_dismissed(s, &what);
 

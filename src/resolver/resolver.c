@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/share.h"
 #include "resolver/resolver_internal.h"
 #include "sandbox/asks.h"
 #include "sandbox/rebinding_check.h"
@@ -56,6 +57,7 @@ struct resolver_ask *resolver_ask_new(struct resolver *r)
 		return NULL;
 	a = r->free_asks;
 	r->free_asks = a->next;
+	r->ask_free--;
 	return a;
 }
 
@@ -63,6 +65,7 @@ void resolver_ask_release(struct resolver *r, struct resolver_ask *ask)
 {
 	ask->next = r->free_asks;
 	r->free_asks = ask;
+	r->ask_free++;
 }
 
 /* ---- refusals ---- */
@@ -118,32 +121,30 @@ static void overloaded(struct resolver *r, const struct resolver_client *client,
 		resolver_fail(r, &ask, DNS_EDE_OTHER, "limit reached");
 }
 
-void resolver_event_name(struct event *e, const struct dns_name *n)
+struct event resolver_event(const struct resolver_ask *ask, enum event_action action)
 {
-	char text[DNS_NAME_TEXT_SIZE];
+	struct event e = event_make(action, EVENT_DNS);
 
-	dns_name_format(n, text);
-	memcpy(e->name, text, strnlen(text, EVENT_NAME_SIZE - 1));
+	e.rule = ask->verdict.rule;
+	e.from = ask->client.peer;
+	e.to = ask->client.asked;
+	e.query_type = ask->query.type;
+	sandbox_event_name(&e, &ask->query.name);
+	return e;
 }
 
 static void report_denied(const struct resolver_ask *ask, uint32_t rule,
 			  const struct addr *remote, const char *reason, int64_t now_ms)
 {
-	struct event e = { .action = EVENT_DENY,
-			   .layer = EVENT_DNS,
-			   .rule = rule == PLAN_NO_RULE ? EVENT_NO_RULE : rule,
-			   .allowable = (rule == PLAN_NO_RULE || remote ||
-					 ask->verdict.action == POLICY_ASK) &&
-					dns_name_is_host(&ask->query.name),
-			   .uid = UINT32_MAX,
-			   .from = ask->client.peer,
-			   .to = ask->client.asked,
-			   .query_type = ask->query.type };
+	struct event e = resolver_event(ask, EVENT_DENY);
 
+	e.rule = rule;
+	e.allowable =
+		(rule == PLAN_NO_RULE || remote || ask->verdict.action == POLICY_ASK) &&
+		dns_name_is_host(&ask->query.name);
 	if (remote)
 		e.remote = *remote;
-	resolver_event_name(&e, &ask->query.name);
-	memcpy(e.reason, reason, strnlen(reason, EVENT_REASON_SIZE - 1));
+	event_set_reason(&e, reason);
 	sandbox_event(ask->client.sandbox, &e, now_ms);
 }
 
@@ -203,14 +204,13 @@ static uint32_t check_addresses(const struct resolver_ask *ask,
 uint32_t rebinding_check(const struct resolver_ask *ask, const struct dns_answer *a,
 			 int64_t now_ms, const char **ret_fault)
 {
-	char reason[REASON_SIZE], text[ADDR_TEXT_SIZE];
+	char reason[REASON_SIZE];
 	struct addr remote;
 	uint32_t keep = check_addresses(ask, a, ret_fault, &remote);
 
 	if (!*ret_fault)
 		return keep;
-	snprintf(reason, sizeof(reason), "%s, %s", addr_format(&remote, text),
-		 *ret_fault);
+	snprintf(reason, sizeof(reason), "%s, %s", ADDR_SHOWN(&remote), *ret_fault);
 	report_denied(ask, ask->verdict.rule, &remote, reason, now_ms);
 	return keep;
 }
@@ -282,7 +282,7 @@ static void write_reply(struct resolver *r, struct resolver_ask *ask,
 void resolver_deliver(struct resolver *r, struct resolver_ask *ask,
 		      const struct dns_answer *a, int64_t now_ms)
 {
-	char reason[REASON_SIZE] = "", text[ADDR_TEXT_SIZE];
+	char reason[REASON_SIZE] = "";
 	const char *fault;
 	struct addr remote;
 	uint32_t keep;
@@ -297,8 +297,7 @@ void resolver_deliver(struct resolver *r, struct resolver_ask *ask,
 	}
 	keep = check_addresses(ask, a, &fault, &remote);
 	if (fault)
-		snprintf(reason, sizeof(reason), "%s, %s", addr_format(&remote, text),
-			 fault);
+		snprintf(reason, sizeof(reason), "%s, %s", ADDR_SHOWN(&remote), fault);
 	if (fault && keep == 0) {
 		resolver_deny(r, ask, ask->verdict.rule, &remote, reason, now_ms);
 		resolver_ask_release(r, ask);
@@ -499,19 +498,17 @@ static int transact(struct resolver *r, struct sandbox *s,
 static void report_shared(struct sandbox *s, const struct learned_item *item,
 			  int64_t now_ms)
 {
-	struct event e = { .action = EVENT_ALLOW,
-			   .layer = EVENT_ADDRESS,
-			   .rule = item->verdict.rule,
-			   .uid = UINT32_MAX,
-			   .remote = item->addr,
-			   .reason = "names with different rules share this address" };
+	struct event e = event_make(EVENT_ALLOW, EVENT_ADDRESS);
 	struct learned_use uses[2]; /* the newest is this one */
 
 	if (plan_verify(&s->plan) == POLICY_VERIFY_TLS ||
 	    learned_find(s->learned, &item->addr, now_ms, uses, 2) < 2 ||
 	    (uses[0].port_list == uses[1].port_list && uses[0].flags == uses[1].flags))
 		return;
-	resolver_event_name(&e, item->name);
+	e.rule = item->verdict.rule;
+	e.remote = item->addr;
+	event_set_reason(&e, "names with different rules share this address");
+	sandbox_event_name(&e, item->name);
 	sandbox_event(s, &e, now_ms);
 }
 
@@ -735,16 +732,23 @@ void resolver_tick(struct resolver *r, int64_t now_ms)
 static void record_name(const struct resolver_ask *ask, int64_t now_ms)
 {
 	struct sandbox *s = ask->client.sandbox;
-	struct event e = { .action = EVENT_ALLOW,
-			   .layer = EVENT_DNS,
-			   .rule = ask->verdict.rule,
-			   .uid = UINT32_MAX,
-			   .query_type = ask->query.type };
+	struct event e;
 
 	if (!plan_is_open(&s->plan))
 		return;
-	resolver_event_name(&e, &ask->query.name);
+	e = event_make(EVENT_ALLOW, EVENT_DNS);
+	e.rule = ask->verdict.rule;
+	e.query_type = ask->query.type;
+	sandbox_event_name(&e, &ask->query.name);
 	sandbox_passed(s, &e, now_ms);
+}
+
+static bool may_wait(const struct resolver *r, const struct sandbox *s)
+{
+	const size_t mine = s->resolver->in_flight;
+
+	return mine < plan_limit(&s->plan, LIMIT_QUERIES_IN_FLIGHT) &&
+	       share_has_room(mine, r->ask_total - r->ask_free, RESOLVER_CLIENTS_MAX);
 }
 
 /* Allowed: from the pins; or from the cache, or wait for the upstream. Takes the ask. */
@@ -761,8 +765,7 @@ static void look_up(struct resolver *r, struct resolver_ask *ask, int64_t now_ms
 	} else if (dns_cache_find(r->cache, &key, now_ms, &r->answer)) {
 		s->counters[COUNT_ANSWERS_CACHED]++;
 		resolver_deliver(r, ask, &r->answer, now_ms);
-	} else if (s->resolver->in_flight >=
-		   plan_limit(&s->plan, LIMIT_QUERIES_IN_FLIGHT)) {
+	} else if (!may_wait(r, s)) {
 		resolver_limit(r, ask, LIMIT_QUERIES_IN_FLIGHT, now_ms);
 		resolver_ask_release(r, ask);
 	} else {

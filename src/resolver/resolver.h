@@ -25,6 +25,7 @@
 
 #include "base/hash.h"
 #include "dns/message.h"
+#include "event/upstream_trouble.h"
 #include "sandbox/sandbox.h"
 
 enum {
@@ -34,11 +35,11 @@ enum {
 	RESOLVER_PATIENCE_MS = 10000,  /* beyond them a server that was not asked yet is
 					* tried only for who asked less than this ago:
 					* others have given up */
-	RESOLVER_IN_FLIGHT_MAX = 4096, /* of the engine; over it: SERVFAIL */
+	RESOLVER_IN_FLIGHT_MAX = 4096, /* of the engine, shared; over it: SERVFAIL */
 	RESOLVER_CACHE_ENTRIES = 16384, /* the least recently used goes */
 	RESOLVER_CACHE_BYTES = 2 * 1024 * 1024,
-	RESOLVER_CLIENTS_MAX = 16384, /* queries that wait, of the engine; over it:
-				       * SERVFAIL */
+	RESOLVER_CLIENTS_MAX = 16384, /* queries that wait, of the engine, shared; over
+				       * it: SERVFAIL */
 	RESOLVER_PIN_MS = 5000,	      /* what is not resolved by then is not pinned at the
 				       * start */
 	RESOLVER_PIN_TTL_SEC = 60,    /* of all answers from pins */
@@ -58,34 +59,14 @@ struct resolver_client {
 	struct endpoint asked; /* TCP: whom it has dialled, likewise */
 };
 
-/* What became of an upstream server, for the log: reported when it happens, at most once
- * a second for each server and kind. */
-enum upstream_trouble_kind {
-	UPSTREAM_NONE = 0,
-	UPSTREAM_ERROR,	  /* timeout, refused, reset, an answer of no use: `error` says */
-	UPSTREAM_RCODE,	  /* it failed by its own word: `rcode` says */
-	UPSTREAM_PROBE,	  /* it did not answer a probe: `error` says */
-	UPSTREAM_HEALTHY, /* it answers probes again */
-	UPSTREAM_BEHIND,  /* a server that was found behind Docker's resolver: `at` */
-	UPSTREAM_INNER,	  /* Docker's resolver sends questions back, and nobody was found
-			   * behind it */
-	UPSTREAM_KIND_COUNT
-};
-struct upstream_trouble {
-	uint8_t kind;	/* enum upstream_trouble_kind */
-	uint8_t server; /* of the group */
-	uint8_t rcode;
-	int32_t error; /* -errno */
-	struct endpoint at;
-};
-
 struct resolver_ops {
 	void *data;
 	/* Send a query to server @server of the upstream group. @token comes back with
-	 * the response; @tcp after a truncated one. Return: 0, or -errno when it can't
-	 * leave (the resolver then goes to the next server). */
-	int (*send)(void *data, uint32_t token, size_t server, bool tcp,
-		    const void *message, size_t size);
+	 * the response. @tcp_for: over TCP, after a truncated one, for this sandbox.
+	 * Return: 0, or -errno when it can't leave (the resolver then goes to the next
+	 * server). */
+	int (*send)(void *data, uint32_t token, size_t server,
+		    const struct sandbox *tcp_for, const void *message, size_t size);
 	/* @token is not wanted any more: drop its socket. */
 	void (*cancel)(void *data, uint32_t token);
 	/* One transaction for one sandbox, acknowledged: 0, or -errno and nothing was

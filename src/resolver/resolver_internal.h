@@ -160,11 +160,11 @@ struct resolver {
 	/* asks */
 	struct resolver_ask *free_asks;
 	struct chunk *ask_chunks;
-	uint32_t ask_total;
+	uint32_t ask_total, ask_free;
 	/* flights */
 	struct inflight *free_inflight;
 	struct inflight *inflight_chunks[RESOLVER_IN_FLIGHT_MAX / CHUNK];
-	uint32_t inflight_total;
+	uint32_t inflight_total, inflight_used;
 	struct inflight *by_question[RESOLVER_IN_FLIGHT_MAX];
 	TAILQ_HEAD(, inflight) deadlines; /* the soonest first */
 	uint32_t serial;		  /* the high bits of tokens */
@@ -235,8 +235,8 @@ void resolver_negative(struct resolver *r, const struct resolver_ask *ask,
 /* One address that needs no commit (loopback), at once. */
 void resolver_answer_local(struct resolver *r, const struct resolver_ask *ask,
 			   const struct addr *a);
-/* For events: the name as text. */
-void resolver_event_name(struct event *e, const struct dns_name *n);
+/* A lookup of @ask's name and its rule, with both ends. */
+struct event resolver_event(const struct resolver_ask *ask, enum event_action action);
 /* NXDOMAIN, EDE 15, counter and event. @remote is the address that was the reason, or
  * NULL. */
 void resolver_deny(struct resolver *r, const struct resolver_ask *ask, uint32_t rule,
@@ -300,10 +300,11 @@ bool docker_resolver_sent_back(struct resolver *r, const struct inflight *f,
 
 /* inflight.c */
 /* Send the question of @asked to @server with a random id and case of its letters, which
- * @asked then has. @index is in the low bits of *@ret_token, which was not in use lately.
- * Return: 0 or -errno. */
+ * @asked then has; over TCP for the sandbox @tcp_for, if there is one. @index is in the
+ * low bits of *@ret_token, which was not in use lately. Return: 0 or -errno. */
 int resolver_send(struct resolver *r, struct dns_asked *asked, bool dnssec_ok,
-		  size_t server, bool tcp, uint32_t index, uint32_t *ret_token);
+		  size_t server, const struct sandbox *tcp_for, uint32_t index,
+		  uint32_t *ret_token);
 /* Let @ask wait for an upstream request, a new one or one that is under way. Takes the
  * ask. */
 void resolver_inflight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);

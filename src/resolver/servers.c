@@ -186,7 +186,7 @@ static void probe_start(struct resolver *r, struct server *s, int64_t now_ms)
 
 	s->probed_ms = now_ms;
 	s->probe_at_ms = now_ms + MIN(r->try_ms, (int64_t)PROBE_MS);
-	error = resolver_send(r, &asked, false, index, false, (uint32_t)index,
+	error = resolver_send(r, &asked, false, index, NULL, (uint32_t)index,
 			      &s->probe_token);
 	if (error < 0)
 		probe_lost(r, s, error, now_ms);
@@ -293,7 +293,7 @@ static int send_test(struct resolver *r, struct docker_resolver *in)
 	if (!make_name(r, &in->name))
 		return -EINVAL;
 	asked.name = in->name;
-	return resolver_send(r, &asked, false, in->server, false, RESOLVER_UPSTREAMS_MAX,
+	return resolver_send(r, &asked, false, in->server, NULL, RESOLVER_UPSTREAMS_MAX,
 			     &in->token);
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+#include "base/share.h"
 #include "dns/framing.h"
 #include "sys/sock.h"
 
@@ -43,7 +44,7 @@ struct dns_tcp {
 	void *data;
 	int spare_fd; /* given up for a moment when descriptors run out */
 	struct dns_tcp_connection *slots[DNS_TCP_CONNECTIONS_MAX]; /* owned */
-	uint32_t slot_count;
+	uint32_t slot_count, open_count;
 	struct dns_tcp_connection *free_slots;
 };
 
@@ -64,6 +65,7 @@ static void connection_close(struct dns_tcp_connection *c)
 	free(TAKE_PTR(c->out));
 	LIST_REMOVE(c, of_side);
 	c->side->connections--;
+	t->open_count--;
 	c->handle += DNS_TCP_CONNECTIONS_MAX;
 	c->next_free = t->free_slots;
 	t->free_slots = c;
@@ -383,6 +385,7 @@ static bool connection_open(struct dns_tcp_side *side, int fd)
 	c->side = side;
 	LIST_INSERT_HEAD(&side->open, c, of_side);
 	side->connections++;
+	t->open_count++;
 	if (loop_add(t->loop, &c->source, EPOLLIN) < 0 ||
 	    loop_timer_start(t->loop, &c->timer, deadline(c)) < 0)
 		connection_reset(c);
@@ -409,7 +412,9 @@ static bool may_open(const struct dns_tcp_side *side)
 	const struct sandbox *s = side->sandbox;
 
 	return dns_service_serves(s) &&
-	       side->connections < plan_limit(&s->plan, LIMIT_DNS_TCP_CONNECTIONS);
+	       side->connections < plan_limit(&s->plan, LIMIT_DNS_TCP_CONNECTIONS) &&
+	       share_has_room(side->connections, side->tcp->open_count,
+			      DNS_TCP_CONNECTIONS_MAX);
 }
 
 static void count_limited(const struct dns_tcp_side *side)

@@ -20,8 +20,9 @@
 #include "sys/loop.h"
 
 enum {
-	DNS_TCP_CONNECTIONS_MAX = 1024, /* of the engine; over it: reset at once */
-	DNS_TCP_MESSAGE_MAX = 1024,	/* a query that says it is longer: reset */
+	DNS_TCP_CONNECTIONS_MAX =
+		1024,		    /* of the engine, shared; over it: reset at once */
+	DNS_TCP_MESSAGE_MAX = 1024, /* a query that says it is longer: reset */
 	DNS_TCP_UNANSWERED_MAX = 16,
 	DNS_TCP_OUT_MAX = 66 * 1024, /* one reply of any size, at least */
 	DNS_TCP_ACCEPTS_PER_TURN = 16,

@@ -37,6 +37,7 @@
 #include <string.h>
 #include <sys/queue.h>
 
+#include "base/share.h"
 #include "dns/framing.h"
 #include "dns/message.h"
 
@@ -62,7 +63,7 @@ enum {
 static_assert(OUT_MAX <= 64, "send_socket() has a bit for each");
 
 enum {
-	TCP_MAX = 64,	      /* connections; over it: -EMFILE */
+	TCP_MAX = 128,	      /* connections, shared (base/share.h); over it: -EMFILE */
 	TCP_QUERY_MAX = 1024, /* bytes of a message that leaves */
 };
 
@@ -90,6 +91,7 @@ struct tcp_connection {
 	struct loop_source source; /* fd -1: the slot is free */
 	struct upstreams *owner;
 	uint32_t token;
+	const void *used_for; /* only to compare */
 	enum addr_family family;
 	uint16_t port; /* its own, of sys/self_ports; 0: none is held */
 	size_t out_size, out_sent;
@@ -717,16 +719,32 @@ static struct tcp_connection *free_connection(struct upstreams *u)
 	return c;
 }
 
-static int tcp_send(struct upstreams *u, struct request *request,
-		    const struct endpoint *server, const void *message, size_t size)
+/* A server may be slow for the names of one sandbox: others have connections left. */
+static bool may_connect(const struct upstreams *u, const void *tcp_for)
 {
-	struct tcp_connection *c = free_connection(u);
+	size_t mine = 0, used = 0;
+
+	for (size_t i = 0; i < u->connections_touched; i++) {
+		const struct tcp_connection *c = &u->connections[i];
+
+		used += c->source.fd >= 0;
+		mine += c->source.fd >= 0 && c->used_for == tcp_for;
+	}
+	return share_has_room(mine, used, ARRAY_SIZE(u->connections));
+}
+
+static int tcp_send(struct upstreams *u, struct request *request,
+		    const struct endpoint *server, const void *tcp_for,
+		    const void *message, size_t size)
+{
+	struct tcp_connection *c;
 	int r;
 
-	if (!c)
-		return -EMFILE;
 	if (size == 0 || size > TCP_QUERY_MAX)
 		return -EMSGSIZE;
+	c = may_connect(u, tcp_for) ? free_connection(u) : NULL;
+	if (!c)
+		return -EMFILE;
 	c->in = malloc(DNS_FRAME_PREFIX + DNS_MESSAGE_MAX);
 	if (!c->in)
 		return -ENOMEM;
@@ -736,6 +754,7 @@ static int tcp_send(struct upstreams *u, struct request *request,
 	c->out_size = DNS_FRAME_PREFIX + size;
 	c->out_sent = 0;
 	c->token = request->token;
+	c->used_for = tcp_for;
 	r = tcp_connect(c, server);
 	if (r < 0) {
 		free(TAKE_PTR(c->in));
@@ -747,8 +766,8 @@ static int tcp_send(struct upstreams *u, struct request *request,
 
 /* ---- both ---- */
 
-int upstreams_send(struct upstreams *u, uint32_t token, size_t server, bool tcp,
-		   const void *message, size_t size)
+int upstreams_send(struct upstreams *u, uint32_t token, size_t server,
+		   const void *tcp_for, const void *message, size_t size)
 {
 	struct request **slot, *r;
 	int error;
@@ -759,8 +778,8 @@ int upstreams_send(struct upstreams *u, uint32_t token, size_t server, bool tcp,
 	r = request_new(u, token);
 	if (!r)
 		return -ENOBUFS;
-	error = tcp ? tcp_send(u, r, &u->servers[server].at, message, size)
-		    : udp_send(u, r, &u->servers[server], message, size);
+	error = tcp_for ? tcp_send(u, r, &u->servers[server].at, tcp_for, message, size)
+			: udp_send(u, r, &u->servers[server], message, size);
 	if (error < 0) {
 		request_free(u, r);
 		return error;

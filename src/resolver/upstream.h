@@ -36,10 +36,11 @@ void upstreams_free(struct upstreams *u);
 /* One more server, behind the others. Return: its number, or -ENOBUFS. */
 int upstreams_add(struct upstreams *u, const struct endpoint *server) MUST_CHECK;
 
-/* UDP messages leave with the next upstreams_flush().
- * Return: 0, or -errno when it can't leave. */
-int upstreams_send(struct upstreams *u, uint32_t token, size_t server, bool tcp,
-		   const void *message, size_t size) MUST_CHECK;
+/* UDP messages leave with the next upstreams_flush(). @tcp_for: over TCP, of which it
+ * gets its share of connections; NULL: over UDP. Return: 0, or -errno when it can't
+ * leave. */
+int upstreams_send(struct upstreams *u, uint32_t token, size_t server,
+		   const void *tcp_for, const void *message, size_t size) MUST_CHECK;
 /* To be called once a turn. */
 void upstreams_flush(struct upstreams *u);
 void upstreams_cancel(struct upstreams *u, uint32_t token);

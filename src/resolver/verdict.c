@@ -42,13 +42,10 @@ void resolver_limit(struct resolver *r, struct resolver_ask *ask, enum plan_limi
 {
 	const bool of_rule = which == LIMIT_NEW_NAMES_PER_MINUTE;
 	struct sandbox *s = ask->client.sandbox;
-	struct event e = { .action = EVENT_LIMIT,
-			   .layer = EVENT_DNS,
-			   .limit = (uint8_t)(which + 1),
-			   .rule = of_rule ? ask->verdict.rule : EVENT_NO_RULE,
-			   .uid = UINT32_MAX,
-			   .packets = 1 };
+	struct event e = event_make(EVENT_LIMIT, EVENT_DNS);
 
+	e.limit = (uint8_t)(which + 1);
+	e.rule = of_rule ? ask->verdict.rule : EVENT_NO_RULE;
 	s->counters[of_rule ? COUNT_NEW_NAMES_LIMITED : COUNT_QUERIES_LIMITED]++;
 	resolver_fail(r, ask, DNS_EDE_OTHER, "limit reached");
 	snprintf(e.reason, sizeof(e.reason), "limit reached: %s",

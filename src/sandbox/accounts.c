@@ -33,14 +33,11 @@ void accounts_free(struct accounts *a)
 
 struct event accounts_others(enum event_layer layer, uint64_t packets)
 {
-	return (struct event){
-		.action = EVENT_DENY,
-		.layer = (uint8_t)layer,
-		.rule = EVENT_NO_RULE,
-		.uid = UINT32_MAX,
-		.packets = packets,
-		.reason = "more than could be told one by one",
-	};
+	struct event e = event_make(EVENT_DENY, layer);
+
+	e.packets = packets;
+	event_set_reason(&e, "more than could be told one by one");
+	return e;
 }
 
 /* @e is not reported by itself. */

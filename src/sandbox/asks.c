@@ -180,12 +180,9 @@ void asks_forget_granted(struct sandbox *s)
 
 static void tell_limit(struct sandbox *s, int64_t now_ms)
 {
-	struct event e = { .action = EVENT_LIMIT,
-			   .layer = EVENT_NAME,
-			   .limit = LIMIT_PARKED + 1,
-			   .rule = EVENT_NO_RULE,
-			   .uid = UINT32_MAX };
+	struct event e = event_make(EVENT_LIMIT, EVENT_NAME);
 
+	e.limit = LIMIT_PARKED + 1;
 	snprintf(e.reason, sizeof(e.reason), "limit reached: %s",
 		 limit_info(LIMIT_PARKED)->name);
 	sandbox_event(s, &e, now_ms);

@@ -15,11 +15,6 @@
 
 enum { DNS_PORT = 53 };
 
-static void set_reason(struct event *e, const char *reason)
-{
-	snprintf(e->reason, sizeof(e->reason), "%s", reason);
-}
-
 /* The policy allows it, and yet there is no way. */
 static const char *no_way_out(const struct sandbox *s, uint8_t protocol, uint16_t port)
 {
@@ -43,19 +38,18 @@ static const char *no_way_out(const struct sandbox *s, uint8_t protocol, uint16_
 /* The address goes by a name that is allowed, but not on this port or not by this way. */
 static bool explain_by_name(const struct sandbox *s, struct event *e, int64_t now_ms)
 {
-	char text[DNS_NAME_TEXT_SIZE];
 	struct learned_use use;
 	bool is_listed;
 
 	if (learned_find(s->learned, &e->remote, now_ms, &use, 1) == 0)
 		return false;
-	snprintf(e->name, sizeof(e->name), "%s", dns_name_format(&use.name, text));
+	sandbox_event_name(e, &use.name);
 	e->rule = use.rule;
 	is_listed = plan_port_list_has(&s->plan, use.port_list, e->protocol, e->port);
 	/* Another rule would open no way. */
 	e->allowable = e->allowable && !is_listed;
-	set_reason(e, is_listed ? no_way_out(s, e->protocol, e->port)
-				: "the rule does not list this port");
+	event_set_reason(e, is_listed ? no_way_out(s, e->protocol, e->port)
+				      : "the rule does not list this port");
 	return true;
 }
 
@@ -74,7 +68,7 @@ static void explain_uplink(const struct sandbox *s, struct event *e)
 	size = snprintf(reason, sizeof(reason), "%s, and %s", e->reason,
 			no_way_out(s, e->protocol, e->port));
 	if (size < (int)sizeof(reason))
-		set_reason(e, reason);
+		event_set_reason(e, reason);
 }
 
 /* Nothing keeps a packet until it is granted: one that comes later passes. @name NULL:
@@ -90,28 +84,27 @@ static void set_asked(const struct sandbox *s, struct event *e,
 	e->rule = rule;
 	e->allowable = true;
 	if (asks_is_dismissed(s, &what)) {
-		set_reason(e, ASKS_DISMISSED);
+		event_set_reason(e, ASKS_DISMISSED);
 		return;
 	}
 	e->action = EVENT_ASK;
-	set_reason(e, "asked: refused until somebody grants it");
+	event_set_reason(e, "asked: refused until somebody grants it");
 }
 
 /* What is no TCP goes to the address that stands for a name that asks. */
 static bool explain_stand_in(struct sandbox *s, struct event *e, int64_t now_ms)
 {
 	const struct dns_name *name = asks_name(s, &e->remote, now_ms);
-	char text[DNS_NAME_TEXT_SIZE];
 	struct plan_verdict v;
 
 	if (!name)
 		return false;
 	v = plan_match_name(&s->plan, name);
-	snprintf(e->name, sizeof(e->name), "%s", dns_name_format(name, text));
+	sandbox_event_name(e, name);
 	e->remote = (struct addr){ 0 };
 	e->rule = v.rule;
 	e->allowable = false;
-	set_reason(e, "the name was not granted when it was looked up");
+	event_set_reason(e, "the name was not granted when it was looked up");
 	if (v.action == POLICY_ASK &&
 	    plan_port_list_has(&s->plan, v.port_list, e->protocol, e->port))
 		set_asked(s, e, name, v.rule);
@@ -138,22 +131,22 @@ static void explain(struct sandbox *s, struct event *e, int64_t now_ms)
 	e->allowable = v.action != POLICY_ALLOW && !(v.flags & PLAN_SPENT) &&
 		       (v.rule == PLAN_NO_RULE || v.action == POLICY_ASK);
 	if (v.flags & PLAN_SPENT) {
-		set_reason(e, plan_reason(v, ""));
+		event_set_reason(e, plan_reason(v, ""));
 	} else if (v.action == POLICY_ALLOW) {
-		set_reason(e, no_way_out(s, e->protocol, e->port));
+		event_set_reason(e, no_way_out(s, e->protocol, e->port));
 	} else if (v.rule != PLAN_NO_RULE && v.action == POLICY_DENY) {
-		set_reason(e, "denied by a rule");
+		event_set_reason(e, "denied by a rule");
 	} else if (explain_by_name(s, e, now_ms)) {
 		explain_uplink(s, e);
 		return;
 	} else if (v.action == POLICY_ASK && may_be_asked(special)) {
 		set_asked(s, e, NULL, v.rule);
 	} else if (plan_names_addr(&s->plan, &e->remote)) {
-		set_reason(e, "the rule does not list this port");
+		event_set_reason(e, "the rule does not list this port");
 	} else if (special > SPECIAL_NOT) {
-		set_reason(e, addr_special_name(special));
+		event_set_reason(e, addr_special_name(special));
 	} else {
-		set_reason(e, "no rule allows it");
+		event_set_reason(e, "no rule allows it");
 	}
 	explain_uplink(s, e);
 }
@@ -196,23 +189,13 @@ static void tell(struct sandbox *s, struct event *e, int64_t now_ms)
 
 void refused_packet(struct sandbox *s, const struct nflog_packet *p, int64_t now_ms)
 {
-	struct event e = {
-		.action = EVENT_DENY,
-		.layer = EVENT_ADDRESS,
-		.protocol = p->protocol,
-		.remote = p->destination,
-		.port = p->destination_port,
-		.packets = 1,
-		.bytes = p->length,
-		.uid = p->uid,
-		.from = { p->source, p->source_port },
-		.to = { p->destination, p->destination_port },
-	};
+	struct event e = nflog_event(p);
 
+	e.from = (struct endpoint){ p->source, p->source_port };
+	e.to = (struct endpoint){ p->destination, p->destination_port };
 	s->counters[COUNT_PACKETS_DENIED]++;
 	if (strcmp(p->prefix, FILTER_PREFIX_IMITATES) == 0) {
-		e.rule = PLAN_NO_RULE;
-		set_reason(&e, "imitates Weir's own packets");
+		event_set_reason(&e, "imitates Weir's own packets");
 	} else {
 		explain(s, &e, now_ms);
 		note_log(s, p, now_ms);
@@ -222,16 +205,14 @@ void refused_packet(struct sandbox *s, const struct nflog_packet *p, int64_t now
 
 static struct event event_of(const struct filter_count *c, enum event_action action)
 {
-	return (struct event){
-		.action = (uint8_t)action,
-		.layer = EVENT_ADDRESS,
-		.protocol = c->protocol,
-		.remote = c->addr,
-		.port = c->port,
-		.packets = c->packets,
-		.bytes = c->bytes,
-		.uid = UINT32_MAX,
-	};
+	struct event e = event_make(action, EVENT_ADDRESS);
+
+	e.protocol = c->protocol;
+	e.remote = c->addr;
+	e.port = c->port;
+	e.packets = c->packets;
+	e.bytes = c->bytes;
+	return e;
 }
 
 /* Packets that were counted instead; @uid: of the first one's sender. */
@@ -290,12 +271,11 @@ static uint64_t payers(const struct sandbox *s, const struct filter_count *c)
 void passed_count(struct sandbox *s, const struct filter_count *c, int64_t now_ms)
 {
 	struct event e = event_of(c, EVENT_ALLOW);
-	char text[DNS_NAME_TEXT_SIZE];
 	struct learned_use use;
 
 	e.rule = plan_match_addr(&s->plan, &e.remote, e.protocol, e.port).rule;
 	if (learned_find(s->learned, &e.remote, now_ms, &use, 1) > 0) {
-		snprintf(e.name, sizeof(e.name), "%s", dns_name_format(&use.name, text));
+		sandbox_event_name(&e, &use.name);
 		e.rule = e.rule == PLAN_NO_RULE ? use.rule : e.rule;
 	}
 	if (s->budgets)

@@ -65,7 +65,7 @@ static void fill(const struct sandbox *s, struct event *e)
 	e->sandbox = s->id;
 	if (e->packets == 0)
 		e->packets = 1;
-	if (e->uid == UINT32_MAX && s->host && s->member.kind == FILTER_MEMBER_UID)
+	if (e->uid == UINT32_MAX && s->host && s->member.kind == MEMBER_UID)
 		e->uid = s->member.uid;
 }
 
@@ -87,14 +87,9 @@ static void limit_denials(struct sandbox *s, const struct plan_on_denies *on,
 			  int64_t now_ms)
 {
 	char window[POLICY_WINDOW_SIZE];
-	struct event limit = {
-		.action = EVENT_LIMIT,
-		.layer = EVENT_LAUNCH,
-		.limit = EVENT_LIMIT_DENIES,
-		.rule = EVENT_NO_RULE,
-		.uid = UINT32_MAX,
-	};
+	struct event limit = event_make(EVENT_LIMIT, EVENT_LAUNCH);
 
+	limit.limit = EVENT_LIMIT_DENIES;
 	snprintf(limit.reason, sizeof(limit.reason), "more than %u denies in %s",
 		 on->count, policy_window_text(on->window_sec, window));
 	sandbox_notice(s, &limit, now_ms);

@@ -4,6 +4,8 @@
  * borrow it. */
 #pragma once
 
+#include <stdio.h>
+
 #include "base/rate.h"
 #include "event/event.h"
 #include "filter/filter.h"
@@ -113,7 +115,7 @@ struct sandbox {
 	/* The table of the host, where @id and @member say what is its; borrowed. NULL:
 	 * the sandbox has a table of its own. */
 	struct filter_host *host;
-	struct filter_member member;
+	struct member member;
 	struct learned *learned;	     /* owned */
 	struct budgets *budgets;	     /* of the plan; owned; NULL: it has none */
 	void (*on_spent)(struct sandbox *s); /* one of them is used up */
@@ -155,6 +157,13 @@ struct sandbox {
  * served. */
 void sandbox_set_plan(struct sandbox *s, const struct plan *plan);
 
+/* The name as text. */
+static inline void sandbox_event_name(struct event *e, const struct dns_name *n)
+{
+	char text[DNS_NAME_TEXT_SIZE];
+
+	snprintf(e->name, sizeof(e->name), "%s", dns_name_format(n, text));
+}
 /* Fill in what every event has (time, sandbox) and hand it to control, at most
  * LIMIT_EVENTS_PER_SECOND; nothing while the self-test runs. See sandbox/accounts.h. A
  * denial may be one too many for the plan's on_denies: then an EVENT_LIMIT with

@@ -33,26 +33,6 @@ static struct relay_judgement allow_name(uint32_t rule, const struct dns_name *n
 	};
 }
 
-/* An address rule that is this one address, with this port: "127.0.0.1", "::1/128". The
- * plan's prefixes are merged, so only the rules as they were written say it. */
-static bool is_named_exactly(const struct relay_question *q)
-{
-	size_t count = plan_rule_count(q->plan);
-
-	for (size_t i = 0; i < count; i++) {
-		struct plan_rule rule = plan_rule(q->plan, i);
-		struct prefix p;
-
-		if (rule.action == POLICY_ALLOW &&
-		    prefix_parse(rule.target, strlen(rule.target), false, &p) &&
-		    p.bits == addr_size(&p.addr) * 8 &&
-		    addr_equal(&p.addr, &q->to.addr) &&
-		    plan_port_list_has(q->plan, rule.port_list, IPPROTO_TCP, q->to.port))
-			return true;
-	}
-	return false;
-}
-
 /* What no name and no range opens: the machine itself, and what isn't one peer. */
 static const char *forbidden_kind(const struct relay_question *q)
 {
@@ -83,7 +63,11 @@ static const char *forbidding(const struct relay_question *q)
 {
 	const char *kind = forbidden_kind(q);
 
-	return kind && !q->shared && is_named_exactly(q) ? NULL : kind;
+	return kind && !q->shared &&
+			       plan_names_exactly(q->plan, &q->to.addr, IPPROTO_TCP,
+						  q->to.port)
+		       ? NULL
+		       : kind;
 }
 
 /* May a name whose rule has @flags lead to this address at all? */

@@ -113,7 +113,7 @@ static bool understand(struct socket_owner *w, const struct socket_owner_questio
 	if (q->kind == ATTACH_SHARED || q->kind == ATTACH_NETNS) {
 		ret->among = OWNER_NETWORK;
 		ret->network = n->name;
-	} else if (q->member == FILTER_MEMBER_CGROUP) {
+	} else if (q->member == MEMBER_CGROUP) {
 		ret->among = OWNER_CGROUP;
 		ret->cgroup = q->where;
 	} else {

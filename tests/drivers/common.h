@@ -25,16 +25,16 @@ static inline int compare_times(const void *a, const void *b)
 }
 
 /* "uid:UID" or "cgroup:ID:LEVEL" */
-static inline struct filter_member member_of(const char *who)
+static inline struct member member_of(const char *who)
 {
-	struct filter_member m = { 0 };
+	struct member m = { 0 };
 	char *end;
 
 	if (strncmp(who, "uid:", 4) == 0) {
-		m.kind = FILTER_MEMBER_UID;
+		m.kind = MEMBER_UID;
 		m.uid = (uint32_t)strtoul(who + 4, NULL, 10);
 	} else if (strncmp(who, "cgroup:", 7) == 0) {
-		m.kind = FILTER_MEMBER_CGROUP;
+		m.kind = MEMBER_CGROUP;
 		m.cgroup = strtoull(who + 7, &end, 10);
 		m.level = (uint8_t)atoi(end + 1);
 	}

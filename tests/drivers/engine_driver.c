@@ -242,7 +242,7 @@ static int snapshot_of(struct driver *d, uint32_t id)
 	return d->images[id];
 }
 
-static int attach(struct driver *d, uint32_t id, const struct ipc_member *who, int plan,
+static int attach(struct driver *d, uint32_t id, const struct member *who, int plan,
 		  const char *flags, struct err *err)
 {
 	struct ipc_message m = { .type = IPC_ATTACH, .sandbox = id };
@@ -269,8 +269,7 @@ static int attach(struct driver *d, uint32_t id, const struct ipc_member *who, i
 static void on_attach(struct driver *d, char **words)
 {
 	uint32_t id = (uint32_t)atoi(words[1]) % IDS;
-	const struct filter_member m = member_of(words[2]);
-	const struct ipc_member who = { m.cgroup, m.uid, (uint8_t)m.kind, m.level };
+	const struct member who = member_of(words[2]);
 	struct err err = { 0 };
 	CLEAN(fd) int plan = load_plan(words[3], &err);
 
@@ -286,8 +285,8 @@ static void on_bench(struct driver *d, char **words)
 	int r = plan < 0 ? plan : 0;
 
 	for (uint32_t i = 0; i < count && r == 0; i++) {
-		const struct ipc_member who = {
-			.kind = FILTER_MEMBER_CGROUP,
+		const struct member who = {
+			.kind = MEMBER_CGROUP,
 			.cgroup = UINT64_C(1) << 40 | (first + i),
 			.level = 3,
 		};

@@ -250,7 +250,7 @@ static void on_bench(struct driver *d, char **words)
 	for (int i = 0; i < count && r == 0; i++) {
 		const struct filter_host_sandbox s = {
 			.id = (uint16_t)(first + i),
-			.member = { .kind = FILTER_MEMBER_CGROUP,
+			.member = { .kind = MEMBER_CGROUP,
 				    .cgroup = UINT64_C(1) << 40 | (uint64_t)i,
 				    .level = 3 },
 			.plan = &plan,

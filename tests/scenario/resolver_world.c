@@ -92,8 +92,8 @@ bool world_kernel_has(const struct world *w, size_t sandbox, const struct addr *
 
 /* ---- what leaves ---- */
 
-static int op_send(void *data, uint32_t token, size_t server, bool tcp,
-		   const void *message, size_t size)
+static int op_send(void *data, uint32_t token, size_t server,
+		   const struct sandbox *tcp_for, const void *message, size_t size)
 {
 	struct world *w = data;
 	struct world_request *q;
@@ -109,7 +109,7 @@ static int op_send(void *data, uint32_t token, size_t server, bool tcp,
 	if (q == w->requests + w->request_count)
 		w->request_count++;
 	*q = (struct world_request){
-		.token = token, .server = server, .tcp = tcp, .size = size
+		.token = token, .server = server, .tcp = tcp_for != NULL, .size = size
 	};
 	memcpy(q->bytes, message, size);
 	return 0;

@@ -144,21 +144,30 @@ static struct sandbox *who_dials(void *data, int fd)
 	return dials;
 }
 
-TEST_WITH(test_of_shared_listeners_it_is_asked_who_dials, start_open, stop)
+/* The listeners are shared, and whoever is `dials` has dialled: the sandbox, at first. */
+static void share_listeners(struct relay_shared *ret)
 {
 	int *fds = w.sandbox.fds.fd;
-	struct relay_shared shared = {
+
+	*ret = (struct relay_shared){
 		.listen = { fds[SANDBOX_FD_RELAY4], fds[SANDBOX_FD_RELAY6] },
 		.by_socket = who_dials,
 		.data = &w,
 	};
-	struct pair p;
-
 	relay_detach(w.relay, &w.sandbox);
 	fds[SANDBOX_FD_RELAY4] = fds[SANDBOX_FD_RELAY6] = -1;
 	assert_int_equal(relay_attach(w.relay, &w.sandbox), 0);
-	assert_int_equal(relay_share(w.relay, &shared), 0);
+	assert_int_equal(relay_share(w.relay, ret), 0);
 	dials = &w.sandbox;
+}
+
+TEST_WITH(test_of_shared_listeners_it_is_asked_who_dials, start_open, stop)
+{
+	int *fds = w.sandbox.fds.fd;
+	struct relay_shared shared;
+	struct pair p;
+
+	share_listeners(&shared);
 	p = pair_open();
 	transfer(p.client, p.server, 20000, 1000);
 	dials = NULL;
@@ -780,6 +789,77 @@ TEST_WITH(test_flows_over_the_limit_are_reset, start_open, stop)
 	pair_close(pair_open());
 }
 
+TEST_WITH(test_one_sandbox_leaves_others_room_in_the_engine, start_open, stop)
+{
+	enum { ALL = 8 };
+	struct pair open[ALL];
+	struct relay_shared shared;
+	struct sandbox other;
+	size_t n = 0;
+
+	share_listeners(&shared);
+	other = w.sandbox;
+	other.relayed = NULL;
+	assert_int_equal(relay_attach(w.relay, &other), 0);
+	w.relay->flows_max = ALL;
+	for (; n < ALL / 2; n++)
+		open[n] = pair_open();
+	assert_reset(world_connect(&w, INSIDE, FAR_A, PORT));
+	assert_string_equal(world_last_event(&w)->reason,
+			    "the engine has too many connections");
+	dials = &other;
+	open[n++] = pair_open();
+	while (n > 0)
+		pair_close(open[--n]);
+	assert_true(world_drained(&w));
+	relay_detach(w.relay, &other);
+	w.sandbox.fds.fd[SANDBOX_FD_RELAY4] = shared.listen[0];
+	w.sandbox.fds.fd[SANDBOX_FD_RELAY6] = shared.listen[1];
+}
+
+/* The listeners that sandboxes share are no sandbox. */
+TEST_WITH(test_behind_shared_listeners_one_sandbox_has_the_engine, start_open, stop)
+{
+	enum { ALL = 4 };
+	struct pair open[ALL];
+	struct relay_shared shared;
+
+	share_listeners(&shared);
+	w.relay->flows_max = ALL;
+	for (size_t i = 0; i < ALL; i++)
+		open[i] = pair_open();
+	assert_reset(world_connect(&w, INSIDE, FAR_A, PORT));
+	assert_string_equal(world_last_event(&w)->reason,
+			    "the engine has too many connections");
+	for (size_t i = 0; i < ALL; i++)
+		pair_close(open[i]);
+	assert_true(world_drained(&w));
+	w.sandbox.fds.fd[SANDBOX_FD_RELAY4] = shared.listen[0];
+	w.sandbox.fds.fd[SANDBOX_FD_RELAY6] = shared.listen[1];
+}
+
+/* However much one sandbox has to do, the next flow of another one is next but one. */
+TEST_WITH(test_sandboxes_take_turns, start_open, stop)
+{
+	struct relay_sandbox *g = w.sandbox.relayed, one = { .relay = w.relay };
+	struct relay_flow many[4] = { 0 }, few = { .served = &one };
+	const struct relay_flow *order[5];
+
+	TAILQ_INIT(&one.ready);
+	for (size_t i = 0; i < ARRAY_SIZE(many); i++) {
+		many[i].served = g;
+		relay_flow_queue(&many[i]);
+	}
+	relay_flow_queue(&few);
+	for (size_t i = 0; i < ARRAY_SIZE(order); i++)
+		order[i] = relay_next(w.relay);
+	assert_ptr_equal(order[0], &many[0]);
+	assert_ptr_equal(order[1], &few);
+	for (size_t i = 2; i < ARRAY_SIZE(order); i++)
+		assert_ptr_equal(order[i], &many[i - 1]);
+	assert_null(relay_next(w.relay));
+}
+
 TEST_WITH(test_new_flows_per_second_are_limited, start_open, stop)
 {
 	static const char *const rules[] = { "allow " FAR_A, "limit new 3", NULL };
@@ -868,6 +948,25 @@ TEST_WITH(test_a_new_policy_resets_what_it_revokes_and_nothing_else, start_open,
 	assert_int_equal(count(COUNT_FLOWS_DENIED), 1);
 	pair_close(b);
 	close(listen_b);
+}
+
+TEST_WITH(test_an_open_flow_has_its_rule_s_number_in_the_new_policy, start_open, stop)
+{
+	static const char *const before[] = { "allow " FAR_A, NULL };
+	static const char *const after[] = { "allow " FAR_B, "allow " FAR_A, NULL };
+	const struct relay_flow *f;
+	struct pair p;
+
+	world_set_plan(&w, before);
+	p = pair_open();
+	transfer(p.client, p.server, 2000, 1000);
+	f = LIST_FIRST(&w.sandbox.relayed->flows);
+	assert_int_equal(f->opened_rule, 0);
+	world_set_plan(&w, after);
+	relay_recheck(w.relay, &w.sandbox);
+	transfer(p.client, p.server, 2000, 1000);
+	assert_int_equal(f->opened_rule, 1);
+	pair_close(p);
 }
 
 TEST_WITH(test_an_open_flow_outlives_what_taught_its_address, start_open, stop)

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/wire.h"
 #include "relay/relay_internal.h"
+#include "sandbox/budgets.h"
 #include "test_relay_world.h"
 #include "unit.h"
 
@@ -919,6 +920,30 @@ TEST_WITH(test_an_upgrade_after_other_requests_needs_a_new_connection, start, st
 	hang_up(&p);
 }
 
+/* What comes back for the first request would count against the second one's rule. */
+TEST_WITH(test_a_request_that_another_rule_pays_needs_a_new_connection, start, stop)
+{
+	static const char *const paid[] = { "verify tls", "allow " GOOD " 80 budget",
+					    "allow " EVIL " 80", NULL };
+	struct way p;
+
+	world_set_plan(&w, paid);
+	w.sandbox.budgets = budgets_new(NULL, &w.sandbox.plan, clock_now_ms());
+	p = upgrade(GET(GOOD));
+	say(p.client, GET(GOOD));
+	expect_text(p.server, GET(GOOD));
+	say(p.client, GET(EVIL));
+	assert_string_equal(all_of(p.server), "");
+	say(p.server, ANSWER ANSWER);
+	close(p.server);
+	p.server = -1;
+	assert_string_equal(all_of(p.client), ANSWER ANSWER);
+	assert_int_equal(w.event_count, 0);
+	hang_up(&p);
+	budgets_free(w.sandbox.budgets);
+	w.sandbox.budgets = NULL;
+}
+
 #define CONNECT	  "CONNECT " GOOD ":80 HTTP/1.1\r\nHost: " GOOD ":80\r\n\r\n"
 #define CONNECTED "HTTP/1.1 200 Connected\r\n\r\n"
 
@@ -1015,6 +1040,8 @@ TEST_WITH(test_a_tunnel_opens_no_port_for_bytes, start, stop)
 		say(p.client, word ? "REPORT" : "SSH-2.0-y\r\n");
 		if (word) {
 			expect_silence(p.server);
+			/* Nobody looks again before more comes. */
+			assert_true(TAILQ_EMPTY(&w.relay->ready));
 			say(p.client, " / HTTP/1.1\r\nHost: " EVIL "\r\n\r\n");
 			assert_memory_equal(all_of(p.client), "HTTP/1.1 403", 12);
 		}
@@ -1117,6 +1144,44 @@ TEST_WITH(test_what_the_kernel_still_has_is_cut_too, start, stop)
 	assert_in_range(read_upload(&p, &end), 0, UPLOAD_SIZE - 1);
 	assert_int_equal(end, -ECONNRESET);
 	hang_up(&p);
+}
+
+/* What the last request showed says nothing of the answers to those before. */
+static void expect_several_end(const char *const *both, const char *const *one_of_them)
+{
+	struct way one, several;
+
+	world_set_plan(&w, both);
+	several = upgrade(GET(GOOD));
+	say(several.client, GET(EVIL));
+	expect_text(several.server, GET(EVIL));
+	close(several.listener);
+	one = upgrade(GET(EVIL));
+	say(one.client, GET(EVIL));
+	expect_text(one.server, GET(EVIL));
+	world_set_plan(&w, one_of_them);
+	relay_recheck(w.relay, &w.sandbox);
+	expect_reset(several.client);
+	expect_reset(several.server);
+	say(one.server, ANSWER);
+	expect_text(one.client, ANSWER);
+	several.listener = dup(one.listener);
+	hang_up(&one);
+	hang_up(&several);
+}
+
+TEST_WITH(test_a_flow_of_several_names_outlives_no_change, start, stop)
+{
+	expect_several_end(
+		(const char *const[]){ "verify tls", "allow " GOOD, "allow " EVIL, NULL },
+		(const char *const[]){ "verify tls", "allow " EVIL, NULL });
+}
+
+TEST_WITH(test_nor_does_one_of_names_that_no_rule_tells_apart, start, stop)
+{
+	expect_several_end(
+		(const char *const[]){ "verify tls", "default", NULL },
+		(const char *const[]){ "verify tls", "deny " GOOD, "default", NULL });
 }
 
 /* Where a rule for addresses lets a connection through it may claim any allowed name. */

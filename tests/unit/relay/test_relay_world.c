@@ -14,7 +14,7 @@
 #include "sys/link.h"
 #include "unit.h"
 
-enum { PATIENCE_MS = 20000 };
+enum { PATIENCE_MS = 60000 };
 
 static struct world *the_world;
 
@@ -231,6 +231,11 @@ static void add_rule(struct policy *p, struct plan_port_range *ports, const char
 	}
 	if (strcmp(flag, "raw") == 0)
 		r->flags |= PLAN_RAW;
+	if (strcmp(flag, "ended") == 0)
+		r->until_ms = 1;
+	if (strcmp(flag, "budget") == 0)
+		r->budget =
+			(struct plan_budget){ .received = 100000, .action = BUDGET_CUT };
 	if (prefix_parse(target, strlen(target), false, &r->prefix)) {
 		r->kind = TARGET_PREFIX;
 	} else {

@@ -54,8 +54,8 @@ struct world {
 bool world_namespaces(struct world *w);
 void world_start(struct world *w, const char *const *rules);
 void world_stop(struct world *w);
-/* Replace the plan by one of these rules: "allow TARGET [PORTS [raw]]", "deny TARGET",
- * "default allow", "limit flows N", "verify tls". */
+/* Replace the plan by one of these rules: "allow TARGET [PORTS [raw|ended|budget]]",
+ * "deny TARGET", "default allow", "limit flows N", "verify tls". */
 void world_set_plan(struct world *w, const char *const *rules);
 void world_teach(struct world *w, const char *name, const char *addr);
 void world_forget(struct world *w);

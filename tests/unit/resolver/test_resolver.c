@@ -9,6 +9,7 @@
 #include <malloc.h>
 
 #include "../../scenario/resolver_world.h"
+#include "resolver/resolver_internal.h"
 #include "sandbox/asks.h"
 
 static struct world *world_of(const char *target)
@@ -87,6 +88,42 @@ TEST(a_token_that_is_not_under_way_is_ignored)
 	resolver_send_failed(w->resolver, token + 4096, -EIO, w->now_ms);
 	assert_int_equal(w->reply_count, 0);
 	assert_int_equal(world_requests_open(w), 1);
+	world_free(w);
+}
+
+TEST(one_sandbox_leaves_others_room_in_the_engine)
+{
+	struct world *w = world_of("*.pkg.test");
+	const uint32_t others = RESOLVER_IN_FLIGHT_MAX - 20;
+	char name[32];
+
+	w->resolver->inflight_used = others;
+	for (uint16_t i = 0; i < 20; i++) {
+		snprintf(name, sizeof(name), "n%u.pkg.test", i);
+		world_query(w, 0, i, name, DNS_TYPE_A, true, false);
+	}
+	assert_int_equal(world_requests_open(w), 10);
+	assert_int_equal(w->reply_count, 10);
+	world_query(w, 1, 1, "other.pkg.test", DNS_TYPE_A, true, false);
+	assert_int_equal(world_requests_open(w), 11);
+	w->resolver->inflight_used -= others;
+	world_free(w);
+}
+
+TEST(one_sandbox_leaves_others_room_among_those_who_wait)
+{
+	struct world *w = world_of("*.pkg.test");
+	const uint32_t others = RESOLVER_CLIENTS_MAX - 20;
+
+	for (uint16_t i = 0; i < 20; i++) {
+		world_query(w, 0, i, "a.pkg.test", DNS_TYPE_A, true, false);
+		w->resolver->ask_total += i == 0 ? others : 0;
+	}
+	assert_int_equal(w->reply_count, 10);
+	world_query(w, 1, 1, "a.pkg.test", DNS_TYPE_A, true, false);
+	assert_int_equal(w->reply_count, 10);
+	assert_int_equal(world_requests_open(w), 1);
+	w->resolver->ask_total -= others;
 	world_free(w);
 }
 

@@ -54,16 +54,20 @@ static void query_bytes(uint8_t *bytes, uint16_t id)
 	bytes[1] = (uint8_t)id;
 }
 
-static int send_query(uint32_t token, size_t server, bool tcp, uint16_t id)
+static int send_query_for(uint32_t token, size_t server, const void *tcp_for, uint16_t id)
 {
 	uint8_t bytes[QUERY_SIZE];
-
 	int r;
 
 	query_bytes(bytes, id);
-	r = upstreams_send(upstreams, token, server, tcp, bytes, sizeof(bytes));
+	r = upstreams_send(upstreams, token, server, tcp_for, bytes, sizeof(bytes));
 	upstreams_flush(upstreams);
 	return r;
+}
+
+static int send_query(uint32_t token, size_t server, bool tcp, uint16_t id)
+{
+	return send_query_for(token, server, tcp ? "somebody" : NULL, id);
 }
 
 static void on_failed(void *data, uint32_t token, int error)
@@ -372,7 +376,7 @@ static void expect_turn_arrives(size_t count, const size_t *sizes, size_t size_c
 		size_t size = sizes[i % size_count];
 
 		memset(bytes, (int)i, sizeof(bytes));
-		assert_int_equal(upstreams_send(upstreams, i, 0, false, bytes, size), 0);
+		assert_int_equal(upstreams_send(upstreams, i, 0, NULL, bytes, size), 0);
 	}
 	upstreams_flush(upstreams);
 	for (size_t i = 0; i < count; i++) {
@@ -651,6 +655,20 @@ static void tcp_connections_are_bounded_and_come_free_again(void **state)
 	assert_int_equal(send_query(LIMIT, 0, true, 1), 0);
 }
 
+static void nobody_has_all_tcp_connections(void **state)
+{
+	static const char some[1], others[1];
+	uint32_t token = 0, most = 0;
+
+	while (token < 1000 && send_query_for(token, 0, some, 1) == 0)
+		token++;
+	most = token;
+	assert_in_range(most, 32, 999);
+	for (uint32_t i = 0; i < most / 2; i++)
+		assert_int_equal(send_query_for(token++, 0, others, 1), 0);
+	assert_int_equal(send_query_for(token, 0, some, 1), -EMFILE);
+}
+
 static void sending_a_token_again_replaces_what_it_waited_for(void **state)
 {
 	struct datagram q;
@@ -745,6 +763,7 @@ int main(void)
 		RULE(a_tcp_answer_that_is_not_wanted_is_the_last),                       \
 		RULE(a_refused_tcp_connection_fails),                                    \
 		RULE(tcp_connections_are_bounded_and_come_free_again),                   \
+		RULE(nobody_has_all_tcp_connections),                                    \
 		RULE(sending_a_token_again_replaces_what_it_waited_for)
 	const struct CMUnitTest with_own_ports[] = {
 		COMMON,

@@ -79,7 +79,7 @@ static void who_has_used_up_a_budget_has_no_chains_of_others(void **state)
 	const struct plan spent = { fresh.bytes, fresh.size, fresh.ends_ahead, 1 };
 	struct filter_host_sandbox other = {
 		.id = 6,
-		.member = { .kind = FILTER_MEMBER_UID, .uid = 4321 },
+		.member = { .kind = MEMBER_UID, .uid = 4321 },
 		.plan = &fresh,
 	};
 	struct err err = { 0 };

@@ -232,8 +232,8 @@ static struct {
 	int replies, rcode, commits;
 } wire;
 
-static int op_send(void *data, uint32_t token, size_t server, bool tcp,
-		   const void *message, size_t size)
+static int op_send(void *data, uint32_t token, size_t server,
+		   const struct sandbox *tcp_for, const void *message, size_t size)
 {
 	assert_true(size <= sizeof(wire.asked));
 	memcpy(wire.asked, message, size);

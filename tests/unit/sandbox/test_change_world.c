@@ -185,7 +185,7 @@ void install_on_host(const char *policy)
 	open_sandbox(&plan);
 	box.shared = false;
 	box.id = 5;
-	box.member = (struct filter_member){ .kind = FILTER_MEMBER_UID, .uid = getuid() };
+	box.member = (struct member){ .kind = MEMBER_UID, .uid = getuid() };
 	must(filter_host_new(netlink_open(), &params, &box.host, &err), &err);
 	must(filter_host_load(box.host, clock_now_ms(), &err), &err);
 	must(sandbox_install(&box, &plan, &err), &err);

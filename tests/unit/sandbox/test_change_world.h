@@ -5,7 +5,7 @@
 
 #include "engine/sandbox.h"
 
-enum { PORT = 9000, MARK = 0x77, PATIENCE_MS = 20000, LONG_MS = 600 * 1000, SERVERS = 3 };
+enum { PORT = 9000, MARK = 0x77, PATIENCE_MS = 60000, LONG_MS = 600 * 1000, SERVERS = 3 };
 
 #define HERE  "93.184.216.1"
 #define FAR_A "93.184.216.10"

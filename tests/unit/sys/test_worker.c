@@ -8,6 +8,8 @@
 
 #include "sys/worker.h"
 
+enum { PATIENCE_MS = 60 * 1000 };
+
 /* A thread that waits in read() until the test lets it go on. */
 struct seen {
 	int gate[2]; /* -1: no gate */
@@ -68,7 +70,7 @@ TEST(records_come_in_order_and_whole)
 	assert_true(worker_drain(w, 5000));
 	assert_int_equal(s.next, 10000);
 	assert_true(s.in_order && s.aligned && s.quiet);
-	assert_true(worker_free(w, 1000));
+	assert_true(worker_free(w, PATIENCE_MS));
 }
 
 TEST(a_full_queue_refuses_counts_and_never_waits)
@@ -95,7 +97,7 @@ TEST(a_full_queue_refuses_counts_and_never_waits)
 	assert_in_range(kept, 50, 100);
 	assert_false(worker_drain(w, 10));
 	assert_int_equal(write(s.gate[1], many, sizeof(many)), sizeof(many));
-	assert_true(worker_free(w, 5000));
+	assert_true(worker_free(w, PATIENCE_MS));
 	assert_int_equal(s.next, pushed + kept);
 	assert_true(s.in_order);
 	close(s.gate[0]);
@@ -111,7 +113,7 @@ TEST(a_record_larger_than_the_queue_is_refused)
 	assert_false(worker_push(w, big, sizeof(big), true));
 	assert_false(worker_push(w, big, SIZE_MAX - 64, true));
 	assert_int_equal(worker_dropped(w), 2);
-	assert_true(worker_free(w, 1000));
+	assert_true(worker_free(w, PATIENCE_MS));
 }
 
 TEST(ticks_come_without_records)
@@ -119,10 +121,11 @@ TEST(ticks_come_without_records)
 	struct seen s = { .gate = { -1, -1 } };
 	struct worker *w = start(&s, 64, 0, 5);
 
-	for (int i = 0; i < 1000 && __atomic_load_n(&s.pauses, __ATOMIC_SEQ_CST) < 3; i++)
+	for (int i = 0;
+	     i < PATIENCE_MS && __atomic_load_n(&s.pauses, __ATOMIC_SEQ_CST) < 3; i++)
 		worker_drain(w, 0), usleep(5000);
 	assert_true(__atomic_load_n(&s.pauses, __ATOMIC_SEQ_CST) >= 3);
-	assert_true(worker_free(w, 1000));
+	assert_true(worker_free(w, PATIENCE_MS));
 	assert_true(worker_free(NULL, 0));
 }
 
@@ -139,8 +142,8 @@ TEST(a_thread_that_hangs_is_left_behind)
 	assert_false(worker_free(w, 20));
 	/* It frees itself as soon as it comes back. */
 	assert_int_equal(write(s.gate[1], &byte, 1), 1);
-	for (int i = 0; i < 1000 && __atomic_load_n(&s.pauses, __ATOMIC_SEQ_CST) == 0;
-	     i++)
+	for (int i = 0;
+	     i < PATIENCE_MS && __atomic_load_n(&s.pauses, __ATOMIC_SEQ_CST) == 0; i++)
 		usleep(1000);
 	assert_int_equal(s.next, 1);
 }
