@@ -52,15 +52,14 @@ static int add_uses(struct draft *d, const struct event_ring *ring)
 {
 	for (size_t i = 0; i < event_ring_count(ring); i++) {
 		const struct event *e = event_ring_at(ring, i);
-		char addr[ADDR_TEXT_SIZE];
 		struct draft_use *use = &d->uses[d->use_count];
 
 		if (!e->name[0] && e->remote.family == ADDR_NONE)
 			continue;
 		*use = (struct draft_use){ e->name, e };
 		if (!e->name[0])
-			use->destination = arena_text(
-				&d->arena, text_of(addr_format(&e->remote, addr)));
+			use->destination =
+				arena_text(&d->arena, text_of(ADDR_SHOWN(&e->remote)));
 		if (!use->destination)
 			return -ENOMEM;
 		d->use_count++;
@@ -168,7 +167,7 @@ static void put_size(char *buf, size_t size, uint64_t bytes)
 static const char *comment_of(struct draft *d, const struct group *g)
 {
 	uint64_t connections = 0, sent = 0, received = 0, refused = 0;
-	char up[32], down[32], shown[TEXT_ESCAPED_SIZE];
+	char up[32], down[32];
 	const char *command = "";
 
 	for (size_t i = 0; i < g->count; i++) {
@@ -191,8 +190,7 @@ static const char *comment_of(struct draft *d, const struct group *g)
 	put_size(up, sizeof(up), sent);
 	put_size(down, sizeof(down), received);
 	return arena_printf(&d->arena, "%s%s%" PRIu64 " connection%s, %s sent%s%s%s",
-			    text_escape(text_of(command), shown, sizeof(shown)),
-			    command[0] ? ": " : "", connections,
+			    SHOWN(command), command[0] ? ": " : "", connections,
 			    connections == 1 ? "" : "s", up, received > 0 ? ", " : "",
 			    received > 0 ? down : "", received > 0 ? " received" : "");
 }

@@ -206,7 +206,7 @@ static void put_lookup(struct jtext *j, const struct event *e)
 static void put_connection(struct jtext *j, const struct event *e)
 {
 	const int version = e->remote.family == ADDR_V6 ? 6 : 4;
-	char addr[ADDR_TEXT_SIZE], protocol[8];
+	char protocol[8];
 
 	open_object(j, "connection_info");
 	number(j, "direction_id", OUTBOUND);
@@ -221,7 +221,7 @@ static void put_connection(struct jtext *j, const struct event *e)
 	if (e->remote.family != ADDR_NONE || e->name[0]) {
 		open_object(j, "dst_endpoint");
 		if (e->remote.family != ADDR_NONE)
-			text(j, "ip", addr_format(&e->remote, addr));
+			text(j, "ip", ADDR_SHOWN(&e->remote));
 		text(j, "hostname", e->name);
 		if (e->port > 0)
 			number(j, "port", e->port);

@@ -100,11 +100,14 @@ int review_list(struct review_store *r, enum review_state state, const char *san
 		review_task_fn *on_task, void *data, struct err *err)
 {
 	sqlite3_stmt *s = NULL;
-	int code = ask_tasks(r,
-			     COLUMNS
-			     " WHERE (?1 = 0 OR state = ?1) AND (?2 IS NULL OR"
-			     " sandbox = ?2) ORDER BY last_ts DESC, id DESC LIMIT ?3",
-			     &s, err);
+	/* As many of each sandbox: one with hundreds hides nobody's. */
+	int code = ask_tasks(
+		r,
+		COLUMNS " WHERE id IN (SELECT id FROM review WHERE (?1 = 0 OR state = ?1)"
+			" AND (?2 IS NULL OR sandbox = ?2) ORDER BY row_number() OVER"
+			" (PARTITION BY sandbox ORDER BY last_ts DESC, id DESC), last_ts"
+			" DESC LIMIT ?3) ORDER BY last_ts DESC, id DESC",
+		&s, err);
 
 	if (code < 0)
 		return code;
@@ -148,15 +151,6 @@ int review_find(struct review_store *r, int64_t id, struct review *ret, struct e
 	return code;
 }
 
-/* Its rule stands in the policy. */
-static int refuse_dismissal(const struct review *t, struct err *err)
-{
-	char shown[TEXT_ESCAPED_SIZE];
-
-	return err_set(err, -EALREADY, "task %lld was accepted by %s", (long long)t->id,
-		       text_escape(text_of(t->who), shown, sizeof(shown)));
-}
-
 int review_decide(struct review_store *r, int64_t id, enum review_state state,
 		  const char *who, int64_t wall_ms, struct err *err)
 {
@@ -178,7 +172,9 @@ int review_decide(struct review_store *r, int64_t id, enum review_state state,
 		code = sqlite_fault(r->db, rc, "cannot note the decision", err);
 	sqlite3_finalize(s);
 	if (code == 0 && sqlite3_changes(r->db) == 0)
-		code = review_find(r, id, &now, err) ?: refuse_dismissal(&now, err);
+		code = review_find(r, id, &now, err)
+			       ?: err_set(err, -EALREADY, "task %lld was accepted by %s",
+					  (long long)now.id, SHOWN(now.who));
 	return code;
 }
 

@@ -92,8 +92,8 @@ int review_open(const char *directory, struct review_store **ret,
 		struct err *err) MUST_CHECK;
 void review_close(struct review_store *r);
 typedef bool review_task_fn(void *data, const struct review *t);
-/* The one that was denied last first. @sandbox NULL: any. @on_task says whether to go
- * on. */
+/* The one that was denied last first. @sandbox NULL: any; of more than REVIEW_LIST_MAX as
+ * many of each. @on_task says whether to go on. */
 int review_list(struct review_store *r, enum review_state state, const char *sandbox,
 		review_task_fn *on_task, void *data, struct err *err) MUST_CHECK;
 /* At most @max, in the order of their last changes, whose numbers are over @above. */

@@ -95,8 +95,9 @@ bool review_length_is_good(const char *length)
 
 int review_read_accept(struct text body, const struct review *t, char *ret_length)
 {
-	json_t *j = text_trim(body).len > 0 ? json_loadb(body.ptr, body.len, 0, NULL)
-					    : json_object();
+	json_t *j = text_trim(body).len > 0
+			    ? json_loadb(body.ptr, body.len, JSON_REJECT_DUPLICATES, NULL)
+			    : json_object();
 	const json_t *value = json_object_get(j, "for"),
 		     *shown = json_object_get(j, "rule");
 	const char *length = value ? json_string_value(value) : "";

@@ -23,7 +23,7 @@ struct sqlite_clock {
 
 struct sqlite_config {
 	const char *directory; /* holds events.db; made with mode 0700 */
-	uint64_t max_bytes;    /* 0: 256 MiB; the oldest rows go */
+	uint64_t max_bytes;    /* 0: 256 MiB; the oldest rows of who has most go */
 	uint32_t max_days;     /* 0: 30 */
 	/* What was written is on the disk before anybody can read it: no row that was
 	 * copied elsewhere goes with the power. */

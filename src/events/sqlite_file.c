@@ -15,6 +15,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "events/migrations_sqlite.h" /* generated: migrations[] */
 #include "sys/files.h"
 
@@ -24,13 +25,14 @@ enum {
 	PUT_BY_BYTES = 2 << 20,
 	LOG_BYTES_MIN = 8 << 20, /* or an eighth of the file's size */
 	PAGE_BYTES = 4096,
-	ROOM_ROWS = 128, /* in one transaction, while there is hardly room for the log */
+	ROOM_ROWS = 64, /* in one transaction, while there is hardly room for the log */
 	ROOM_ROWS_MIN = 8,
 	ROOM_PARTS = 4, /* one of them goes when the disk is full */
 	BROKEN_MAX = 2, /* files that were moved aside; older ones go */
 	SQL_SIZE = 512,
 	TIDY_ROWS = 500, /* in one transaction */
-	TIDY_STEPS = 20, /* at a time */
+	TIDY_STEPS = 20, /* at a time, which is no longer than: */
+	TIDY_MS = 250,	 /* what comes meanwhile has to be written as well */
 	SLICE_ROWS = 1000,
 	KEEP_MS = 60 * 60 * 1000,
 };
@@ -364,17 +366,117 @@ int sqlite_file_check_log(sqlite3 *db, const struct sqlite_config *config,
 		       "doesn't end");
 }
 
+/* ---- sums ---- */
+
+/* Rows that go, and those of them that were summed. */
+#define GONE "(SELECT id FROM temp.gone)"
+#define GONE_DENIED                                                                      \
+	"(SELECT id FROM temp.gone WHERE NOT EXISTS (SELECT 1 FROM unsummed WHERE id"    \
+	" BETWEEN next AND last))"
+#define GONE_ACTIVITY                                                                    \
+	"(SELECT id FROM temp.gone WHERE NOT EXISTS (SELECT 1 FROM unsummed_activity"    \
+	" WHERE id BETWEEN next AND last))"
+
+const struct sqlite_sums sqlite_sums[SQLITE_SUMS] = {
+	{ .rest = "unsummed",
+	  .sql = "INSERT INTO denied SELECT kind, ts / 3600000, key, sum(packets),"
+		 " count(*), max(ts) FROM denied_written WHERE id >= ?1 AND id <= ?2 AND"
+		 " key IS NOT NULL GROUP BY 1, 2, 3 ON CONFLICT DO UPDATE SET packets ="
+		 " packets + excluded.packets, rows = rows + excluded.rows, last_ts ="
+		 " max(last_ts, excluded.last_ts)",
+	  .take = "UPDATE denied AS d SET packets = d.packets - g.packets, rows = d.rows"
+		  " - g.rows FROM (SELECT kind, ts / 3600000 AS hour, key, sum(packets)"
+		  " AS packets, count(*) AS rows FROM denied_written WHERE key IS NOT"
+		  " NULL AND id IN " GONE_DENIED " GROUP BY 1, 2, 3) AS g"
+		  " WHERE d.kind = g.kind AND d.hour = g.hour AND d.key = g.key;"
+		  "DELETE FROM denied WHERE rows <= 0 AND kind IN (1, 2, 3, 4, 5, 6) AND"
+		  " hour IN (SELECT ts / 3600000 FROM event WHERE id IN " GONE ") AND"
+		  " key IN (SELECT key FROM denied_written WHERE id IN " GONE ")" },
+	{ .rest = "unsummed_activity",
+	  .sql = "INSERT INTO allowed SELECT kind, ts / 3600000, key, sum(packets),"
+		 " sum(bytes), count(*), max(ts) FROM allowed_written WHERE id >= ?1 AND"
+		 " id <= ?2 AND key IS NOT NULL GROUP BY 1, 2, 3 ON CONFLICT DO UPDATE"
+		 " SET packets = packets + excluded.packets, bytes = bytes +"
+		 " excluded.bytes, rows = rows + excluded.rows, last_ts = max(last_ts,"
+		 " excluded.last_ts)",
+	  .take = "UPDATE allowed AS d SET packets = d.packets - g.packets, bytes ="
+		  " d.bytes - g.bytes, rows = d.rows - g.rows FROM (SELECT kind, ts /"
+		  " 3600000 AS hour, key, sum(packets) AS packets, sum(bytes) AS bytes,"
+		  " count(*) AS rows FROM allowed_written WHERE key IS NOT NULL AND id"
+		  " IN " GONE_ACTIVITY " GROUP BY 1, 2, 3) AS g"
+		  " WHERE d.kind = g.kind AND d.hour = g.hour AND d.key = g.key;"
+		  "DELETE FROM allowed WHERE rows <= 0 AND kind IN (1, 2, 3, 4) AND hour"
+		  " IN (SELECT ts / 3600000 FROM event WHERE id IN " GONE ") AND key IN"
+		  " (SELECT key FROM allowed_written WHERE id IN " GONE ")" },
+	{ .rest = "unsummed_activity",
+	  .sql = "INSERT INTO activity SELECT scope, ts / 60000, action, sum(packets),"
+		 " sum(bytes) FROM activity_written WHERE id >= ?1 AND id <= ?2 GROUP BY"
+		 " 1, 2, 3 ON CONFLICT DO UPDATE SET packets = packets +"
+		 " excluded.packets, bytes = bytes + excluded.bytes",
+	  .take = "UPDATE activity AS d SET packets = d.packets - g.packets, bytes ="
+		  " d.bytes - g.bytes FROM (SELECT scope, ts / 60000 AS minute, action,"
+		  " sum(packets) AS packets, sum(bytes) AS bytes FROM activity_written"
+		  " WHERE id IN " GONE_ACTIVITY " GROUP BY 1, 2, 3) AS g"
+		  " WHERE d.scope = g.scope AND d.minute = g.minute AND d.action ="
+		  " g.action;"
+		  "DELETE FROM activity INDEXED BY activity_by_minute WHERE packets <= 0"
+		  " AND bytes <= 0 AND minute IN (SELECT ts / 60000 FROM event WHERE id"
+		  " IN " GONE ")" },
+};
+
+/* ---- what goes ---- */
+
+/* The rows in table `gone`, and what the sums have of them. */
+static int let_gone_go(sqlite3 *db)
+{
+	for (size_t i = 0; i < SQLITE_SUMS; i++)
+		if (sqlite_run(db, sqlite_sums[i].take, NULL) < 0)
+			return -1;
+	if (sqlite_run(db, "DELETE FROM event WHERE id IN " GONE, NULL) < 0)
+		return -1;
+	return sqlite3_changes(db);
+}
+
 /* The newest stays: its number is where the next one's begins, and whoever copies rows
- * goes by the numbers. */
+ * goes by the numbers. Return: how many went, -1: none. */
 static int sqlite_let_go(sqlite3 *db, const char *where, int max)
+{
+	char sql[SQL_SIZE];
+	int gone = -1;
+
+	snprintf(sql, sizeof(sql),
+		 "CREATE TEMP TABLE IF NOT EXISTS gone (id INTEGER PRIMARY KEY);"
+		 "DELETE FROM temp.gone; BEGIN IMMEDIATE;"
+		 "INSERT INTO temp.gone SELECT id FROM event WHERE"
+		 " id < (SELECT max(id) FROM event) AND %s LIMIT %d",
+		 where, max);
+	if (sqlite_run(db, sql, NULL) == 0)
+		gone = let_gone_go(db);
+	if (gone >= 0 && sqlite_run(db, "COMMIT", NULL) == 0)
+		return gone;
+	sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+	return -1;
+}
+
+/* WHOSE ROWS GO WHEN THERE ARE TOO MANY
+ * The oldest of the sandboxes that have most, of more than half as many as the first of
+ * them: one that is refused all the time pushes out its own rows, and nobody else's.
+ * Table `many` has their numbers. */
+#define OF_MANY "id IN (SELECT id FROM temp.many)"
+
+static int find_many(sqlite3 *db, int64_t max)
 {
 	char sql[SQL_SIZE];
 
 	snprintf(sql, sizeof(sql),
-		 "DELETE FROM event WHERE id IN (SELECT id FROM event WHERE"
-		 " id < (SELECT max(id) FROM event) AND %s LIMIT %d)",
-		 where, max);
-	return sqlite_run(db, sql, NULL) < 0 ? -1 : sqlite3_changes(db);
+		 "CREATE TEMP TABLE IF NOT EXISTS many (id INTEGER PRIMARY KEY);"
+		 "DELETE FROM temp.many; INSERT INTO temp.many"
+		 " WITH had AS MATERIALIZED (SELECT sandbox, count(*) AS n FROM event"
+		 " GROUP BY sandbox) SELECT id FROM event NOT INDEXED WHERE sandbox IN"
+		 " (SELECT sandbox FROM had WHERE n * 2 > (SELECT max(n) FROM had))"
+		 " ORDER BY id LIMIT %" PRId64,
+		 max);
+	return sqlite_run(db, sql, NULL);
 }
 
 /* The sums of hours and minutes whose events are all gone. */
@@ -407,8 +509,10 @@ void sqlite_file_make_room(sqlite3 *db, const char *directory)
 	put_by_path(directory, path);
 	unlink(path);
 	checkpoint(db);
+	if (find_many(db, rows) < 0)
+		return;
 	while (rows > 0 && max >= ROOM_ROWS_MIN) {
-		gone = sqlite_let_go(db, "1 ORDER BY id", max);
+		gone = sqlite_let_go(db, OF_MANY, max);
 		checkpoint(db);
 		if (gone == 0)
 			break;
@@ -435,7 +539,8 @@ int sqlite_file_use(const char *directory, int busy_ms, sqlite3 **ret, struct er
 	if (rc != SQLITE_OK && access(path, F_OK) < 0 && errno == ENOENT)
 		return err_set(err, -ENOENT,
 			       "no events are stored here; --state-dir says where a "
-			       "daemon or a sidecar stores them");
+			       "run (weir run --state-dir), a sidecar or a daemon stores "
+			       "them");
 	if (rc != SQLITE_OK)
 		return sqlite_fault(*ret, rc, "cannot open the database", err);
 	sqlite3_busy_timeout(*ret, busy_ms);
@@ -449,6 +554,33 @@ void sqlite_read_text(sqlite3_stmt *s, int column, char *buf, size_t size)
 	const unsigned char *text = sqlite3_column_text(s, column);
 
 	snprintf(buf, size, "%s", text ? (const char *)text : "");
+}
+
+/* ---- some at a time ---- */
+
+static uint64_t bytes_used(sqlite3 *db)
+{
+	const int64_t pages = sqlite_number(db, "PRAGMA page_count") -
+			      sqlite_number(db, "PRAGMA freelist_count");
+
+	return (uint64_t)MAX(pages, INT64_C(0)) * PAGE_BYTES;
+}
+
+/* Until the file has @max_bytes; 0: all of them. Return: whether there are more. */
+static bool let_steps_go(sqlite3 *db, const char *where, uint64_t max_bytes)
+{
+	const int64_t until_ms = clock_now_ms() + TIDY_MS;
+	int gone = TIDY_ROWS;
+	bool more = true;
+
+	for (int i = 0; i < TIDY_STEPS && more; i++) {
+		if (i > 0 && clock_now_ms() >= until_ms)
+			break;
+		gone = sqlite_let_go(db, where, TIDY_ROWS);
+		more = max_bytes > 0 ? gone > 0 && bytes_used(db) > max_bytes
+				     : gone == TIDY_ROWS;
+	}
+	return more;
 }
 
 /* ---- age ---- */
@@ -537,7 +669,6 @@ static void tidy_reviews(sqlite3 *db, int64_t oldest_ms, int64_t wall_ms)
 static bool tidy_age(sqlite3 *db, int64_t oldest_ms, int64_t wall_ms)
 {
 	char where[SQL_SIZE / 2];
-	int gone = TIDY_ROWS;
 
 	tidy_reviews(db, oldest_ms, wall_ms);
 	/* While the row that is too old is there to tell it. */
@@ -545,63 +676,27 @@ static bool tidy_age(sqlite3 *db, int64_t oldest_ms, int64_t wall_ms)
 		 "ts > %" PRId64
 		 " AND id < (SELECT max(id) FROM event WHERE ts < %" PRId64 ")",
 		 wall_ms + DAY_MS, oldest_ms);
-	for (int i = 0; i < TIDY_STEPS && gone == TIDY_ROWS; i++)
-		gone = sqlite_let_go(db, where, TIDY_ROWS);
-	if (gone == TIDY_ROWS)
+	if (let_steps_go(db, where, 0))
 		return true;
 	snprintf(where, sizeof(where), "ts < %" PRId64, oldest_ms);
-	gone = TIDY_ROWS;
-	for (int i = 0; i < TIDY_STEPS && gone == TIDY_ROWS; i++)
-		gone = sqlite_let_go(db, where, TIDY_ROWS);
-	return gone == TIDY_ROWS;
+	return let_steps_go(db, where, 0);
 }
 
 /* ---- size ---- */
 
-static uint64_t bytes_used(sqlite3 *db)
-{
-	const int64_t pages = sqlite_number(db, "PRAGMA page_count") -
-			      sqlite_number(db, "PRAGMA freelist_count");
-
-	return (uint64_t)MAX(pages, INT64_C(0)) * PAGE_BYTES;
-}
-
 bool sqlite_tidy(sqlite3 *db, uint64_t max_bytes, int64_t oldest_ms, int64_t wall_ms)
 {
-	bool over = true;
-	bool more = tidy_age(db, oldest_ms, wall_ms);
+	const bool more = tidy_age(db, oldest_ms, wall_ms);
+	const bool over = bytes_used(db) > max_bytes &&
+			  find_many(db, (int64_t)TIDY_ROWS * TIDY_STEPS) == 0 &&
+			  let_steps_go(db, OF_MANY, max_bytes);
 
-	for (int i = 0; i < TIDY_STEPS && over; i++) {
-		over = bytes_used(db) > max_bytes;
-		if (over && sqlite_let_go(db, "1 ORDER BY id", TIDY_ROWS) <= 0)
-			over = false;
-	}
 	sqlite_let_sums_go(db);
 	sqlite3_exec(db, "PRAGMA incremental_vacuum(1000)", NULL, NULL, NULL);
 	return more || over;
 }
 
-/* ---- sums ---- */
-
-const struct sqlite_sums sqlite_sums[SQLITE_SUMS] = {
-	{ "INSERT INTO denied SELECT kind, ts / 3600000, key, sum(packets), count(*),"
-	  " max(ts) FROM denied_written WHERE id >= ?1 AND id <= ?2 AND key IS NOT NULL"
-	  " GROUP BY 1, 2, 3 ON CONFLICT DO UPDATE SET packets = packets +"
-	  " excluded.packets, rows = rows + excluded.rows, last_ts ="
-	  " max(last_ts, excluded.last_ts)",
-	  "unsummed" },
-	{ "INSERT INTO allowed SELECT kind, ts / 3600000, key, sum(packets), sum(bytes),"
-	  " count(*), max(ts) FROM allowed_written WHERE id >= ?1 AND id <= ?2 AND key IS"
-	  " NOT NULL GROUP BY 1, 2, 3 ON CONFLICT DO UPDATE SET packets = packets +"
-	  " excluded.packets, bytes = bytes + excluded.bytes, rows = rows +"
-	  " excluded.rows, last_ts = max(last_ts, excluded.last_ts)",
-	  "unsummed_activity" },
-	{ "INSERT INTO activity SELECT scope, ts / 60000, action, sum(packets),"
-	  " sum(bytes) FROM activity_written WHERE id >= ?1 AND id <= ?2 GROUP BY 1, 2,"
-	  " 3 ON CONFLICT DO UPDATE SET packets = packets + excluded.packets, bytes ="
-	  " bytes + excluded.bytes",
-	  "unsummed_activity" },
-};
+/* ---- what isn't summed yet ---- */
 
 static int sum_rows(sqlite3 *db, const struct sqlite_sums *sums, int64_t first,
 		    int64_t last)

@@ -45,7 +45,8 @@ bool sqlite_file_move_aside(const char *directory, const struct sqlite_inode *br
 			    int64_t wall_ms) MUST_CHECK;
 bool sqlite_same_inode(const struct sqlite_inode *a, const struct sqlite_inode *b);
 
-/* After a full disk: use what was put by for this, let a quarter of the rows go. */
+/* After a full disk: use what was put by for this, let as many rows go as are a
+ * quarter, of the sandboxes that have most. */
 void sqlite_file_make_room(sqlite3 *db, const char *directory);
 /* Put by (again) what that needs. Return: false when there is no room for it. */
 bool sqlite_file_put_by(const char *directory) MUST_CHECK;
@@ -67,15 +68,16 @@ struct sqlite_age {
 int64_t sqlite_age_limit(struct sqlite_age *a, sqlite3 *db, int64_t now_ms,
 			 int64_t wall_ms, int64_t max_age_ms);
 
-/* Let rows and review tasks go that are older than @oldest_ms, and the oldest until the
- * file is within @max_bytes. Some steps at a time; returns true when there is more to do.
- */
+/* Let rows and review tasks go that are older than @oldest_ms, and the oldest of the
+ * sandboxes that have most until the file is within @max_bytes. Some steps at a time;
+ * returns true when there is more to do. */
 bool sqlite_tidy(sqlite3 *db, uint64_t max_bytes, int64_t oldest_ms, int64_t wall_ms);
-/* What is kept in sums: of events ?1 to ?2, by their numbers. @rest is the table that
- * says which events of an earlier version are still to be summed. */
+/* What is kept in sums: of events ?1 to ?2, by their numbers. @take is what the events in
+ * table `gone` had added. @rest is the table that says which events of an earlier version
+ * are still to be summed. */
 enum { SQLITE_SUMS = 3 };
 extern const struct sqlite_sums {
-	const char *sql, *rest;
+	const char *sql, *take, *rest;
 } sqlite_sums[SQLITE_SUMS];
 /* Sum a slice of the events that an earlier version wrote. Return: whether there are
  * more. */

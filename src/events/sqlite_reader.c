@@ -102,8 +102,6 @@ static void put_where(const struct sqlite_query *q, const char *head, const char
 
 static void bind_query(sqlite3_stmt *s, const struct sqlite_query *q)
 {
-	char addr[ADDR_TEXT_SIZE];
-
 	sqlite3_bind_int64(s, 1, q->since_ms);
 	sqlite3_bind_int64(s, 2, q->until_ms ? q->until_ms : INT64_MAX);
 	sqlite3_bind_int64(s, 3, q->below_id ? q->below_id : INT64_MAX);
@@ -116,8 +114,7 @@ static void bind_query(sqlite3_stmt *s, const struct sqlite_query *q)
 	if (q->name)
 		sqlite3_bind_text(s, 6, q->name, -1, SQLITE_TRANSIENT);
 	if (q->remote.family != ADDR_NONE)
-		sqlite3_bind_text(s, 7, addr_format(&q->remote, addr), -1,
-				  SQLITE_TRANSIENT);
+		sqlite3_bind_text(s, 7, ADDR_SHOWN(&q->remote), -1, SQLITE_TRANSIENT);
 }
 
 static int search_fault(struct sqlite_reader *r, int rc, struct err *err)

@@ -4,9 +4,13 @@
 
 #include "unit.h"
 
+#include <errno.h>
+#include <unistd.h>
+
 #include <jansson.h>
 
 #include "events/review.h"
+#include "events/sqlite_file.h"
 
 static struct review task(const char *destination, const char *advice)
 {
@@ -82,6 +86,97 @@ TEST(a_task_is_json_whatever_is_in_it)
 	assert_true(json_is_null(json_object_get(parsed, "rule")));
 	assert_int_equal(json_integer_value(json_object_get(parsed, "port")), 65535);
 	json_decref(parsed);
+}
+
+TEST(accepting_takes_one_rule_and_one_length)
+{
+	const struct review t = task("a.test", "a.test");
+	char shown[REVIEW_RULE_SIZE], body[3 * REVIEW_RULE_SIZE],
+		length[REVIEW_LENGTH_SIZE];
+
+	assert_true(review_rule(&t, shown));
+	snprintf(body, sizeof(body), "{\"rule\": %s, \"for\": \"10m\"}", shown);
+	assert_int_equal(review_read_accept(text_of(body), &t, length), 0);
+	assert_string_equal(length, "10m");
+	/* Two readers could take one each. */
+	snprintf(body, sizeof(body), "{\"rule\": {\"action\": \"deny\"}, \"rule\": %s}",
+		 shown);
+	assert_int_equal(review_read_accept(text_of(body), &t, length), -EINVAL);
+	assert_int_equal(
+		review_read_accept(text_of("{\"for\": \"10m\", \"for\": \"10h\"}"), &t,
+				   length),
+		-EINVAL);
+}
+
+/* ---- a list of all sandboxes ---- */
+
+static char directory[64];
+
+static int make_store(void **state)
+{
+	const struct sqlite_config config = { .directory = directory,
+					      .max_bytes = 64 << 20 };
+	sqlite3 *db = NULL;
+	int r;
+
+	snprintf(directory, sizeof(directory), "/tmp/weir-review-XXXXXX");
+	if (!mkdtemp(directory) || sqlite_file_open(&config, &db, NULL) < 0)
+		return -1;
+	/* 600 of each of two, again and again, and three of a third, before all of
+	 * them. */
+	r = sqlite_run(
+		db,
+		"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i"
+		" < 1203) INSERT INTO review (sandbox, destination, is_name, packets,"
+		" rows, first_ts, last_ts) SELECT iif(i < 4, 'quiet', 'noisy-' || (i %"
+		" 2)), i || '.test', 1, 1, 1, i, i FROM n",
+		NULL);
+	sqlite3_close(db);
+	return r;
+}
+
+static int remove_store(void **state)
+{
+	static const char *const names[] = { "events.db", "events.db-wal",
+					     "events.db-shm" };
+	char path[128];
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		snprintf(path, sizeof(path), "%s/%s", directory, names[i]);
+		unlink(path);
+	}
+	return rmdir(directory);
+}
+
+struct listed {
+	size_t count, quiet;
+	int64_t before_ms;
+};
+
+static bool on_listed(void *data, const struct review *t)
+{
+	struct listed *l = data;
+
+	assert_true(t->last_ms <= l->before_ms);
+	l->before_ms = t->last_ms;
+	l->count++;
+	l->quiet += strcmp(t->sandbox, "quiet") == 0;
+	return true;
+}
+
+TEST_WITH(each_sandbox_has_its_part_of_a_list, make_store, remove_store)
+{
+	struct listed all = { .before_ms = INT64_MAX }, one = all;
+	struct review_store *r = NULL;
+
+	assert_int_equal(review_open(directory, &r, NULL), 0);
+	assert_int_equal(review_list(r, REVIEW_OPEN, NULL, on_listed, &all, NULL), 0);
+	assert_int_equal(review_list(r, REVIEW_OPEN, "noisy-1", on_listed, &one, NULL),
+			 0);
+	review_close(r);
+	assert_int_equal(all.count, REVIEW_LIST_MAX);
+	assert_int_equal(all.quiet, 3);
+	assert_int_equal(one.count, 600);
 }
 
 TEST(states_have_names)

@@ -262,7 +262,7 @@ TEST_WITH(a_window_is_written_without_being_asked, make_directory, remove_direct
 	struct sqlite_state s = { 0 };
 
 	sqlite_writer_add(w, &row);
-	for (int i = 0; i < 500 && s.rows == 0; i++) {
+	for (int i = 0; i < 3000 && s.rows == 0; i++) {
 		usleep(20000);
 		sqlite_writer_state(w, &s);
 	}
@@ -509,7 +509,7 @@ TEST_WITH(trouble_is_told_before_anything_happens, make_directory, remove_direct
 	struct sqlite_state s = { 0 };
 
 	assert_int_equal(sqlite_writer_new(&config, &w, NULL), 0);
-	for (int i = 0; i < 500 && !s.trouble[0]; i++) {
+	for (int i = 0; i < 3000 && !s.trouble[0]; i++) {
 		usleep(20000);
 		sqlite_writer_state(w, &s);
 	}
@@ -563,7 +563,7 @@ TEST_WITH(a_locked_database_waits_and_loses_nothing, make_directory, remove_dire
 	assert_int_equal(sqlite_run(db, "BEGIN IMMEDIATE", NULL), 0);
 	for (int i = 0; i < 10000; i++)
 		sqlite_writer_add(w, &row);
-	for (int i = 0; i < 500 && !s.trouble[0]; i++) {
+	for (int i = 0; i < 3000 && !s.trouble[0]; i++) {
 		usleep(20000);
 		sqlite_writer_state(w, &s);
 	}
