@@ -157,7 +157,7 @@ static int resolve(struct rootfs *v, const char *name, const struct path **ret,
 	int r = path_open(name, p, err);
 
 	if (r < 0)
-		return err_context(err, "cannot share '%s'", name);
+		return r;
 	v->path_count++;
 	*ret = p;
 	return 0;

@@ -99,34 +99,41 @@ static int protect_proc_sys(struct err *err)
 	return r < 0 ? err_sys(err, r, "cannot protect /proc/sys") : 0;
 }
 
-/* The kernel's uid 0 writes to /proc/sys without any capability. In a container without
- * SYS_ADMIN the command is that uid, and owns what else is in /proc. */
-static int mount_proc(struct err *err)
+int enter_proc(struct err *err)
 {
-	int r;
+	CLEAN(fd) int fs = fsopen("proc", FSOPEN_CLOEXEC);
+	CLEAN(fd) int proc = -1;
+	int r = 0;
 
-	if (mount("proc", PROC, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+	if (fs >= 0 && fsconfig(fs, FSCONFIG_SET_STRING, "source", "proc", 0) == 0 &&
+	    fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
+		proc = fsmount(fs, FSMOUNT_CLOEXEC,
+			       MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+	if (proc < 0)
 		return err_sys(err, -errno, "cannot mount the sandbox's /proc%s",
 			       errno == EPERM ? ": something is mounted over a part of "
 						"this machine's /proc, as in containers"
 					      : "");
 	/* Of this user namespace, which is the outer one: so that whatever is inside of
 	 * the next one can make no other. */
-	r = id_map_write(AT_FDCWD, PROC_SYS "/user/max_user_namespaces", "1", err);
-	if (r == 0)
-		r = protect_proc_sys(err);
+	r = id_map_write(proc, "sys/user/max_user_namespaces", "1", err);
+	/* The kernel's uid 0 writes to /proc/sys without any capability. In a container
+	 * without SYS_ADMIN the command is that uid, and owns what else is in /proc. */
 	if (r == 0 && id_map_is_root()) {
-		r = set_mount(AT_FDCWD, PROC, 0, MOUNT_ATTR_RDONLY);
+		r = set_mount(proc, "", AT_EMPTY_PATH, MOUNT_ATTR_RDONLY);
 		if (r < 0)
-			return err_sys(err, r, "cannot make /proc read-only");
+			err_sys(err, r, "cannot make /proc read-only");
 	}
-	return r;
+	return r < 0 ? r : TAKE_FD(proc);
 }
 
-int enter_root(struct err *err)
+int enter_root(int proc, struct err *err)
 {
-	int r = mount_proc(err);
+	int r;
 
+	if (move_mount(proc, "", AT_FDCWD, PROC, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		return err_sys(err, -errno, "cannot mount the sandbox's /proc");
+	r = protect_proc_sys(err);
 	/* Each mount is nosuid already. This holds for a mount that is added later to the
 	 * view's code. */
 	if (r == 0) {

@@ -2,12 +2,13 @@
 /* launch/enter - from the file system view that stands to weir-init inside of it.
  *
  * HOW IT WORKS
- *   The launch child was cloned with the flags of enter_namespaces(): the outer user
+ *   The launch child has the namespaces of enter_namespaces(): the outer user
  *   namespace owns all of them. In the outer one it makes what nobody inside may ever
  *   change:
  *
- *     enter_root()   /proc of the new process id namespace, of which /proc/sys is
- *                    read-only; the limit of one more user namespace; the view becomes
+ *     enter_proc()   /proc of the new process id namespace; the limit of one more user
+ *                    namespace
+ *     enter_root()   that /proc in the view, its /proc/sys read-only; the view becomes
  *                    the root, and the host's mounts are let go
  *     enter_user()   that one user namespace, with a mount namespace of its own: the
  *                    kernel copies the mounts from the outer, more privileged one, and
@@ -25,7 +26,7 @@
 
 #include "base/err.h"
 
-/* What the launch child is cloned with: a user, network, mount, process id, IPC and UTS
+/* What the launch child gets: a user, network, mount, process id, IPC and UTS
  * namespace, and one of control groups where the kernel has those. */
 unsigned long enter_namespaces(void);
 /* Why they, or those of enter_user(), could not be made: @code is the -errno. Return:
@@ -39,8 +40,10 @@ struct enter_fds {
 	int init;    /* memfd: the program weir-init */
 };
 
-/* The view of rootfs_build() becomes the root of this process. */
-int enter_root(struct err *err) MUST_CHECK;
+/* Return: the sandbox's /proc, mounted nowhere yet; the caller's to close. */
+int enter_proc(struct err *err) MUST_CHECK;
+/* The view of rootfs_build(), with that @proc, becomes the root of this process. */
+int enter_root(int proc, struct err *err) MUST_CHECK;
 /* Into the inner user namespace, without any capability, in the directory @cwd. @proc is
  * an open /proc that can be written to. The kernel may have forgotten PR_SET_PDEATHSIG
  * afterwards. */

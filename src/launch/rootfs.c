@@ -235,6 +235,16 @@ static int add_split(struct rootfs *v, const char *path, const char *where,
 
 enum { OVERLAY_TRIES = 8 };
 
+/* Whether mount_overlay() may do what it has just failed to do: a mount below the
+ * directory goes, and what was missing has come again by now. */
+static bool may_be_tried_again(const struct rootfs *v, const char *source,
+			       const char *where, int error)
+{
+	if (error == EINVAL)
+		return !v->root;
+	return error == ENOENT && !is_gone(source, error) && !is_gone(where, error);
+}
+
 /* Since the plan was made something may have been mounted below @path, and be in this
  * copy of the mounts: the kernel makes no overlay then. */
 static bool has_more_below(const char *path)
@@ -257,9 +267,9 @@ static int show_directory(struct rootfs *v, const char *path, const char *source
 	const struct mount *m = mounts_holding(&v->mounts, path);
 	int r = mount_overlay(v, path, source, where, err);
 
-	/* A mount below it may also go between the two. */
-	for (int tries = 0; r == -EINVAL && !v->root && tries < OVERLAY_TRIES; tries++) {
-		if (has_more_below(path))
+	for (int tries = 0;
+	     tries < OVERLAY_TRIES && may_be_tried_again(v, source, where, -r); tries++) {
+		if (r == -EINVAL && has_more_below(path))
 			return add_split(v, path, where, err);
 		r = mount_overlay(v, path, source, where, err);
 	}
@@ -317,7 +327,7 @@ static int add_split(struct rootfs *v, const char *path, const char *where,
 	int r = 0;
 
 	if (!dir)
-		return errno == EACCES || is_gone(path, errno)
+		return errno == EACCES || errno == ENOENT
 			       ? 0
 			       : err_sys(err, -errno, "cannot read '%s'", path);
 	while (r == 0 && (entry = directory_next(dir)))
@@ -347,7 +357,7 @@ static int add_link(const char *path, const char *where, struct err *err)
 	ssize_t n = readlink(path, target, sizeof(target) - 1);
 
 	if (n < 0)
-		return is_gone(path, errno)
+		return errno == ENOENT
 			       ? 0
 			       : err_sys(err, -errno, "cannot read the link '%s'", path);
 	target[n] = '\0';
@@ -373,7 +383,7 @@ static int add_path(struct rootfs *v, const char *path, const char *where,
 	if (fd < 0)
 		return err_sys(err, -errno, "cannot create '%s'", where);
 	r = bind_readonly(v, path, where, err);
-	if (r == -ENOENT && is_gone(path, ENOENT))
+	if (r == -ENOENT)
 		return unlink(where) < 0
 			       ? err_sys(err, -errno, "cannot remove '%s'", where)
 			       : 0;
@@ -392,7 +402,7 @@ static int add_layer(struct rootfs *v, const struct tree *t, size_t n, struct er
 	snprintf(where, sizeof(where), ROOTFS_ROOT "%s", t->path);
 	if (!S_ISDIR(st.st_mode)) {
 		r = S_ISREG(st.st_mode) ? attach_readonly(v, t->fd, where, err) : 0;
-		return is_gone(where, -r) ? 0 : r;
+		return r == -ENOENT ? 0 : r;
 	}
 	snprintf(layer, sizeof(layer), STAGE_LAYER "/%zu", n);
 	if (mkdir(layer, 0700) < 0)

@@ -147,6 +147,11 @@ static int take_ids(struct start *s, struct err *err)
 
 /* --- the launch child --- */
 
+/* The child is cloned with these: a new process id namespace is entered by children
+ * alone, and control writes the maps of the user namespace. The child makes the others by
+ * itself while control plans the view, for they take longest. */
+#define CLONED_WITH ((unsigned long)(CLONE_NEWUSER | CLONE_NEWPID))
+
 /* The orders, and behind them the command's environment. */
 static int open_orders(const struct start *s, struct err *err)
 {
@@ -176,9 +181,11 @@ static int confirm(const struct start *s, struct err *err)
 
 static int run_child(struct start *s, struct err *err)
 {
-	int r = 0;
+	int proc, r = 0;
 
 	close(s->sync[0]);
+	if (unshare((int)(enter_namespaces() & ~CLONED_WITH)) < 0)
+		return enter_explain(-errno, err);
 	if (s->spec->terminal_fd > 0)
 		r = std_fds_enter_terminal(s->spec->terminal_fd, err);
 	if (r == 0)
@@ -196,9 +203,13 @@ static int run_child(struct start *s, struct err *err)
 	s->fds.orders = open_orders(s, err);
 	if (s->fds.orders < 0)
 		return s->fds.orders;
+	proc = enter_proc(err);
+	if (proc < 0)
+		return proc;
 	r = await_sign(s, HAS_VIEW, err);
 	if (r == 0)
-		r = enter_root(err);
+		r = enter_root(proc, err);
+	close(proc);
 	if (r == 0 && s->spec->confirm_has_rights)
 		r = confirm(s, err);
 	if (r == 0)
@@ -327,15 +338,17 @@ static int plan_view(struct start *s, struct err *err)
 	return r;
 }
 
-/* Not before the child has its ids: what is mounted belongs to them. A child that has
- * ended has said why. */
-static int start_builder(struct start *s, struct err *err)
+/* Not before the child has its namespaces and ids: what is mounted belongs to them. A
+ * child that has ended has said why. */
+static int start_builder(struct start *s, pid_t child, struct err *err)
 {
 	unsigned char ready;
 	pid_t builder;
 
 	if (recv(s->sync[0], &ready, sizeof(ready), 0) != sizeof(ready))
 		return 0;
+	if (s->spec->outer_mounts)
+		*s->spec->outer_mounts = open_namespace(child, "mnt");
 	builder = clone_child(0);
 	if (builder == 0) {
 		if (run_builder(s, err) < 0)
@@ -365,7 +378,7 @@ static int serve_init(const struct start *s, struct err *err)
  * is the end of all of them. */
 static pid_t start_child(struct start *s, struct err *err)
 {
-	pid_t child = clone_child(enter_namespaces());
+	pid_t child = clone_child(CLONED_WITH);
 	int r;
 
 	if (child == 0) {
@@ -375,13 +388,11 @@ static pid_t start_child(struct start *s, struct err *err)
 	fd_close(&s->sync[1]);
 	if (child < 0)
 		return enter_explain(child, err);
-	if (s->spec->outer_mounts)
-		*s->spec->outer_mounts = open_namespace(child, "mnt");
 	r = serve_ids(s, child, err);
 	if (r == 0)
 		r = plan_view(s, err);
 	if (r == 0)
-		r = start_builder(s, err);
+		r = start_builder(s, child, err);
 	if (r == 0)
 		r = serve_init(s, err);
 	if (r < 0) {

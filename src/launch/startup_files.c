@@ -325,7 +325,7 @@ static int scan_top(struct startup_files *s, const struct path *top, bool after,
 	struct scan scan = { .files = s, .top = top, .after = after };
 	int r = 0;
 
-	scan.queue = calloc(STARTUP_ENTRIES_MAX + 2, sizeof(*scan.queue));
+	scan.queue = malloc((STARTUP_ENTRIES_MAX + 2) * sizeof(*scan.queue));
 	if (!scan.queue)
 		return err_sys(err, -ENOMEM, "cannot walk '%s'", top->name);
 	r = scan_first(&scan, err);

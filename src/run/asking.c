@@ -11,11 +11,6 @@
 #define ONCE	    "1m"
 #define TEN_MINUTES "10m"
 
-static struct asking *asking_of(struct terminal *t)
-{
-	return CONTAINER_OF(t, struct asking, terminal);
-}
-
 static struct review *first_task(const struct asking *a)
 {
 	return run_reviews_find(&a->live->reviews, a->items[0].task);
@@ -42,9 +37,7 @@ static void say_rule(struct asking *a, const struct review *t)
 
 static void say_fault(struct asking *a, const char *fault)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-
-	terminal_say(&a->terminal, text_escape(text_of(fault), shown, sizeof(shown)));
+	terminal_say(&a->terminal, SHOWN(fault));
 }
 
 void asking_granted(struct asking *a, const struct review *t, const char *fault)
@@ -86,7 +79,7 @@ static void obey_answer(struct asking *a)
 
 static void on_answer(struct terminal *t, enum prompt_answer answer)
 {
-	struct asking *a = asking_of(t);
+	struct asking *a = CONTAINER_OF(t, struct asking, terminal);
 
 	if (a->count == 0)
 		return;

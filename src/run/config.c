@@ -48,10 +48,8 @@ static const struct key {
 
 static void fault_at(struct config *c, const struct node *n, const char *text)
 {
-	char key[TEXT_ESCAPED_SIZE];
-
 	faults_add(c->faults, FAULT_ERROR, c->file, n->line, n->column,
-		   text_escape(n->key, key, sizeof(key)), "%s", text);
+		   TEXT_SHOWN(n->key), "%s", text);
 }
 
 static bool is_scalar(const struct node *n)
@@ -95,10 +93,9 @@ static int set_value(struct config *c, const struct key *key, const struct cli_o
 
 static int set_flag(struct config *c, const struct cli_option *o, const struct node *n)
 {
-	char shown[TEXT_ESCAPED_SIZE], why[TEXT_ESCAPED_SIZE + 32];
+	char why[TEXT_ESCAPED_SIZE + 32];
 
-	snprintf(why, sizeof(why), "'%s' is not true or false",
-		 text_escape(n->text, shown, sizeof(shown)));
+	snprintf(why, sizeof(why), "'%s' is not true or false", TEXT_SHOWN(n->text));
 	if (n->kind != NODE_BOOL)
 		fault_at(c, n, is_scalar(n) ? why : "is not true or false");
 	else if (text_equal(n->text, "true"))
@@ -362,7 +359,7 @@ static bool is_kept(const char *name, bool is_source)
 	if (is_there && st.st_nlink == 0)
 		return false;
 	if (is_source)
-		return strncmp(name, POLICY_BUILT_IN, strlen(POLICY_BUILT_IN)) != 0;
+		return !policy_is_built_in(name);
 	return is_there;
 }
 

@@ -119,7 +119,21 @@ static void print_row(const struct doctor_row *row, bool colour, unsigned int wi
 	print_mends(row);
 }
 
-static void print_text(const struct doctor *d)
+/* One line for all that is missing and that nothing needs by default. */
+static void print_absent(struct doctor *d, unsigned int width)
+{
+	struct doctor_row row = { .name = "not needed", .state = DOCTOR_ABSENT };
+	const char *names = "";
+
+	for (size_t i = 0; i < d->count; i++)
+		if (d->rows[i].state == DOCTOR_ABSENT)
+			names = doctor_text(d, "%s%s%s", names, names[0] ? ", " : "",
+					    d->rows[i].name);
+	doctor_found(d, &row, DOCTOR_ABSENT, "%s; `weir doctor --all` says more", names);
+	print_row(&row, false, width);
+}
+
+static void print_text(struct doctor *d, bool all)
 {
 	bool colour = term_has_colour(stdout);
 	unsigned int width = term_width(stdout);
@@ -127,7 +141,10 @@ static void print_text(const struct doctor *d)
 	size_t warnings = count_state(d, DOCTOR_WARNING);
 
 	for (size_t i = 0; i < d->count; i++)
-		print_row(&d->rows[i], colour, width);
+		if (all || d->rows[i].state != DOCTOR_ABSENT)
+			print_row(&d->rows[i], colour, width);
+	if (!all && count_state(d, DOCTOR_ABSENT) > 0)
+		print_absent(d, width);
 	if (failed > 0)
 		printf("\nweir run can't work here: see the line%s marked FAIL\n",
 		       failed == 1 ? "" : "s");
@@ -167,8 +184,14 @@ static int print_rows(const struct doctor *d)
 
 /* --- the verb --- */
 
+struct doctor_spec {
+	bool json, all;
+};
+
 static const struct cli_option options[] = {
-	{ "json", NULL, "print JSON", .kind = OPTION_FLAG },
+	{ "json", NULL, "print JSON", OPTION_IN(FLAG, struct doctor_spec, json) },
+	{ "all", NULL, "say how to get what is missing but not needed by default, too",
+	  OPTION_IN(FLAG, struct doctor_spec, all) },
 };
 const struct cli_options cli_doctor_options = {
 	.items = options,
@@ -183,9 +206,9 @@ const struct cli_options cli_doctor_options = {
 int cli_doctor(int argc, char **argv, int (*run)(struct run_spec *spec))
 {
 	struct doctor d = { .run = run };
+	struct doctor_spec spec = { 0 };
 	struct err err = { 0 };
-	bool json = false;
-	int r = cli_options_only(&cli_doctor_options, &json, argc, argv, NULL, &err);
+	int r = cli_options_only(&cli_doctor_options, &spec, argc, argv, NULL, &err);
 
 	if (r < 0) {
 		log_error("%s", err.text);
@@ -193,13 +216,16 @@ int cli_doctor(int argc, char **argv, int (*run)(struct run_spec *spec))
 	}
 	examine(&d);
 	r = 0;
-	if (json)
+	if (spec.json)
 		r = print_rows(&d);
 	else
-		print_text(&d);
-	if (r < 0 || fflush(stdout) != 0)
+		print_text(&d, spec.all);
+	if (r < 0) {
 		log_error("cannot write the output");
-	r = r < 0 || count_state(&d, DOCTOR_FAILED) > 0 ? STATUS_CANNOT_WORK : 0;
+		r = RUN_STATUS_FAILED;
+	} else if (count_state(&d, DOCTOR_FAILED) > 0) {
+		r = STATUS_CANNOT_WORK;
+	}
 	arena_done(&d.arena);
 	return r;
 }

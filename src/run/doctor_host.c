@@ -18,13 +18,6 @@ enum {
 	ANSWER_MS = 1500    /* as long as a sandbox would wait for a name server */
 };
 
-static bool exists(const char *path)
-{
-	struct stat st;
-
-	return stat(path, &st) == 0;
-}
-
 /* The last line of a message, which says why, without who says so. */
 static const char *last_line(const char *output, char *buf, size_t size)
 {
@@ -70,7 +63,8 @@ static const struct container *container_find(void)
 	for (size_t i = 0; i < ARRAY_SIZE(containers); i++) {
 		const struct container *c = &containers[i];
 
-		if ((c->file && exists(c->file)) || (c->variable && getenv(c->variable)))
+		if ((c->file && access(c->file, F_OK) == 0) ||
+		    (c->variable && getenv(c->variable)))
 			return c;
 	}
 	return NULL;
@@ -124,7 +118,7 @@ void doctor_directory(struct doctor *d, struct doctor_row *row)
 	char cwd[PATH_MAX];
 
 	if (getcwd(cwd, sizeof(cwd))) {
-		doctor_found(d, row, DOCTOR_OK, "it is there");
+		doctor_found(d, row, DOCTOR_OK, "the current one is there");
 		return;
 	}
 	doctor_found(d, row, DOCTOR_FAILED, "%s",
@@ -156,7 +150,7 @@ static void optional_program(struct doctor *d, struct doctor_row *row,
 			     const char *program, const char *apt, const char *dnf)
 {
 	const char *const argv[] = { program, "--version", NULL };
-	char output[OUTPUT_SIZE], shown[TEXT_ESCAPED_SIZE];
+	char output[OUTPUT_SIZE];
 	int r = doctor_run_program(argv, output, sizeof(output));
 	CLEAN(fd) int tun = open("/dev/net/tun", O_RDWR | O_CLOEXEC);
 
@@ -166,8 +160,7 @@ static void optional_program(struct doctor *d, struct doctor_row *row,
 	}
 	if (r == 0) {
 		doctor_found(d, row, DOCTOR_OK, "%s",
-			     text_escape((struct text){ output, strcspn(output, "\n") },
-					 shown, sizeof(shown)));
+			     TEXT_SHOWN((struct text){ output, strcspn(output, "\n") }));
 		return;
 	}
 	if (r == RUN_STATUS_NOT_FOUND)

@@ -181,7 +181,7 @@ void doctor_limits(struct doctor *d, struct doctor_row *row)
 
 /* As the sandbox has it: of its own process ids, and from a user namespace that can make
  * one more. */
-static int enter_proc(int *ret_value, struct err *err)
+static int open_proc(int *ret_value, struct err *err)
 {
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
 	    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
@@ -193,7 +193,7 @@ static int enter_proc(int *ret_value, struct err *err)
 
 void doctor_proc(struct doctor *d, struct doctor_row *row)
 {
-	if (!fails_inside(d, row, enter_proc, "a new /proc can be mounted"))
+	if (!fails_inside(d, row, open_proc, "a new /proc can be mounted"))
 		return;
 	row->follows =
 		"no sandbox can be started: something is mounted over a part of /proc, "

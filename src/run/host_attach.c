@@ -147,14 +147,6 @@ static uint32_t find_rule(const struct plan *plan, const char *rule)
 	return EVENT_NO_RULE;
 }
 
-static uint8_t layer_of(const char *name)
-{
-	for (int i = 0; i < EVENT_LAYER_COUNT; i++)
-		if (strcmp(name, event_layer_name((enum event_layer)i)) == 0)
-			return (uint8_t)i;
-	return EVENT_LAYER_NONE;
-}
-
 static uint8_t protocol_of(const char *name)
 {
 	static const struct {
@@ -185,7 +177,7 @@ static void add_denial(const json_t *j, const struct plan *plan, int64_t now_ms,
 		.port = (uint16_t)number_at(j, "remote_port"),
 		.query_type = (uint16_t)number_at(j, "query_type"),
 		.action = EVENT_DENY,
-		.layer = layer_of(text_at(j, "layer")),
+		.layer = (uint8_t)event_layer_find(text_at(j, "layer")),
 		.protocol = protocol_of(text_at(j, "protocol")),
 		.allowable = json_is_true(json_object_get(j, "allowable")),
 	};
@@ -196,7 +188,7 @@ static void add_denial(const json_t *j, const struct plan *plan, int64_t now_ms,
 	if (ip[0] && !addr_parse(ip, strlen(ip), &e.remote))
 		return;
 	snprintf(e.name, sizeof(e.name), "%s", text_at(j, "name"));
-	snprintf(e.reason, sizeof(e.reason), "%s", text_at(j, "reason"));
+	event_set_reason(&e, text_at(j, "reason"));
 	snprintf(e.advice, sizeof(e.advice), "%s", text_at(j, "allow"));
 	event_ring_add(ring, &e);
 }

@@ -416,9 +416,10 @@ static int write_whole(const struct run_spec *spec, const struct draft *d,
 	int r = replace_output(&spec->learn, now, text, err);
 
 	if (r == 0 && !spec->quiet)
-		log_warning("learned %zu rule%s, written to %s, with %zu proposal%s in "
-			    "comments: read it before you use it",
+		log_warning("learned %zu rule%s and %zu profile%s, written to %s, with "
+			    "%zu proposal%s in comments: read it before you use it",
 			    d->policy.count, d->policy.count == 1 ? "" : "s",
+			    d->extend_count, d->extend_count == 1 ? "" : "s",
 			    spec->learn.output, d->proposal_count,
 			    d->proposal_count == 1 ? "" : "s");
 	return r;

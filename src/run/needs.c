@@ -84,14 +84,6 @@ static int set_variable(struct run_spec *spec, const char *name, const char *a,
 			: no_memory(err);
 }
 
-/* Show the file @a@b, also in a home below /tmp, of which the sandbox has its own. */
-static int show_file(struct run_spec *spec, const char *a, const char *b, struct err *err)
-{
-	const char *path = arena_printf(&spec->arena, "%s%s", a, b);
-
-	return path ? add_to(&spec->ro, path, "paths to show", err) : no_memory(err);
-}
-
 /* --- presets ---
  *
  * The paths outside of the working directory that programs of every day write to: their
@@ -195,7 +187,7 @@ static int make_apt_places(struct run_spec *spec, const char *own, struct err *e
 static int add_apt(struct run_spec *spec, struct err *err)
 {
 	CLEAN(path) struct path top = { .fd = -1 };
-	const char *own = NULL;
+	const char *own = NULL, *path;
 	int r;
 
 	if (getenv("APT_CONFIG"))
@@ -209,7 +201,11 @@ static int add_apt(struct run_spec *spec, struct err *err)
 		r = write_apt_conf(spec, &top, own, err);
 	if (r == 0)
 		r = set_variable(spec, "APT_CONFIG", top.name, "/apt.conf", err);
-	return r < 0 ? r : show_file(spec, top.name, "/apt.conf", err);
+	if (r < 0)
+		return r;
+	/* Also in a home below /tmp, of which the sandbox has its own. */
+	path = arena_printf(&spec->arena, "%s/apt.conf", top.name);
+	return path ? add_to(&spec->ro, path, "paths to show", err) : no_memory(err);
 }
 
 /* --- git --- */
@@ -261,12 +257,11 @@ static const struct preset *preset_find(const char *name)
 int rw_preset_add(void *option_list, const char *name, struct err *err)
 {
 	struct option_list *list = option_list;
-	char shown[TEXT_ESCAPED_SIZE];
 
 	if (!preset_find(name))
 		return err_set(err, -EINVAL,
 			       "'%s' is not one of pip, npm, cargo, go, apt, git",
-			       text_escape(text_of(name), shown, sizeof(shown)));
+			       SHOWN(name));
 	if (list->count == OPTION_LIST_MAX)
 		return err_set(err, -EINVAL, "given more than %d times", OPTION_LIST_MAX);
 	list->items[list->count++] = name;
@@ -367,7 +362,7 @@ static int apply_profiles(struct run_spec *spec, const struct policy *policy,
 		if (r < 0)
 			return err_context(err, "%s:%u: run.%s", n->at.file, n->at.line,
 					   policy_need_words[n->kind]);
-		if (!n->profile && !spec->quiet)
+		if (!n->profile && !spec->quiet && !policy_is_built_in(n->at.file))
 			log_warning("%s:%u: `run` counts in a profile that --profile "
 				    "names, ignoring '%s'",
 				    n->at.file, n->at.line, n->value);
@@ -400,12 +395,34 @@ int needs_apply(struct run_spec *spec, const struct policy *policy, struct err *
 	return r < 0 ? r : apply_home(spec, err);
 }
 
+int needs_check_paths(const struct run_spec *spec, struct err *err)
+{
+	const struct {
+		const char *option;
+		const struct option_list *paths;
+	} lists[] = { { "--rw", &spec->rw },
+		      { "--ro", &spec->ro },
+		      { "--hide", &spec->hide } };
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+		for (size_t j = 0; j < lists[i].paths->count; j++) {
+			CLEAN(path) struct path p = { .fd = -1 };
+			struct err why = { 0 };
+
+			if (path_open(lists[i].paths->items[j], &p, &why) < 0)
+				err_context(&why, "%s", lists[i].option);
+			r = err_also(err, &why);
+		}
+	}
+	return r;
+}
+
 /* --- a sandbox in a sandbox --- */
 
 int needs_check_place(struct err *err)
 {
 	const char *id = getenv(SANDBOX_VARIABLE);
-	char shown[TEXT_ESCAPED_SIZE];
 
 	/* Outside of a sandbox the variable may be set as well; the filter is not there.
 	 */
@@ -415,7 +432,7 @@ int needs_check_place(struct err *err)
 		       "this is the sandbox '%s' of weir run already, and no sandbox can "
 		       "be made in it: start the command without weir, under the same "
 		       "policy",
-		       text_escape(text_of(id), shown, sizeof(shown)));
+		       SHOWN(id));
 }
 
 /* --- what the command won't find --- */
@@ -454,7 +471,6 @@ static const char *place_of_unseen(const struct run_spec *spec, const char *cwd,
 static void tell_unseen(struct run_spec *spec)
 {
 	CLEAN(path) struct path cwd = { .fd = -1 };
-	char shown[TEXT_ESCAPED_SIZE];
 
 	if (path_open(".", &cwd, NULL) < 0)
 		return;
@@ -464,10 +480,9 @@ static void tell_unseen(struct run_spec *spec)
 
 		if (!place)
 			continue;
-		text_escape(text_of(argument), shown, sizeof(shown));
 		log_warning("'%s' is not there for the command: %s is the sandbox's own; "
 			    "--ro %s shows it",
-			    shown, place, shown);
+			    SHOWN(argument), place, SHOWN(argument));
 		return;
 	}
 }

@@ -24,6 +24,11 @@ int needs_check_place(struct err *err) MUST_CHECK;
 int needs_apply(struct run_spec *spec, const struct policy *policy,
 		struct err *err) MUST_CHECK;
 
+/* After needs_apply(), which may have made some of them: every path that an option names
+ * and that can't be found. For the message alone: the launch opens the paths again, and
+ * may be refused. Return: 0 or -errno with the last one in @err, the others logged. */
+int needs_check_paths(const struct run_spec *spec, struct err *err) MUST_CHECK;
+
 /* What is known of some programs: a line on standard error, if there is one to say. */
 void needs_tell(struct run_spec *spec);
 

@@ -69,7 +69,7 @@ int inside_prepare(void *data, struct err *err)
 
 	for (size_t i = 0; i < ARRAY_SIZE(in->far_ends); i++)
 		close(in->far_ends[i]);
-	r = link_setup_owned(&ipv6, err);
+	r = link_make_stub(&ipv6, err);
 	if (r < 0)
 		return r;
 	r = sandbox_fds_open(&s, &ports, ipv6, err);
@@ -78,6 +78,8 @@ int inside_prepare(void *data, struct err *err)
 	r = filter_conn_init(&conn, s.fd[SANDBOX_FD_NETLINK], err);
 	if (r == 0)
 		r = install(in, &conn, ipv6, err);
+	if (r == 0)
+		r = link_await_stub(ipv6, err);
 	if (r == 0)
 		r = hand_over(in, &s, ipv6, conn.owner, err);
 	if (r == 0)

@@ -134,7 +134,7 @@ static void print_suggestions(FILE *out, const struct event_ring *ring)
 		if (!e->advice[0] || is_suggested_before(ring, i))
 			continue;
 		if (n == 0)
-			fputs("weir: what of it is wanted, allow with\n", out);
+			fputs("weir: to allow what is wanted:\n", out);
 		if (++n > SUGGESTIONS_MAX)
 			continue;
 		fprintf(out, "weir:   --allow %s\n", shell_word(e->advice, word));

@@ -195,7 +195,6 @@ static json_t *number_or_null(bool known, json_int_t value)
 
 static json_t *event_json(const struct report *r, const struct event *e)
 {
-	char addr[ADDR_TEXT_SIZE];
 	const char *limit = report_limit(e);
 	const bool has_addr = e->remote.family != ADDR_NONE;
 	json_t *j = json_object();
@@ -205,8 +204,7 @@ static json_t *event_json(const struct report *r, const struct event *e)
 	json_object_set_new(j, "layer", json_string(event_layer_name(e->layer)));
 	json_object_set_new(j, "name", e->name[0] ? text_json(e->name) : json_null());
 	json_object_set_new(j, "address",
-			    has_addr ? json_string(addr_format(&e->remote, addr))
-				     : json_null());
+			    has_addr ? json_string(ADDR_SHOWN(&e->remote)) : json_null());
 	json_object_set_new(j, "protocol",
 			    has_addr ? json_string(report_protocol(e->protocol))
 				     : json_null());
@@ -852,7 +850,7 @@ static bool is_open(const struct run_spec *spec, const struct run_report *report
 static int open_one(struct run_spec *spec, struct run_report *report, struct err *err)
 {
 	CLEAN(fd) int fd = -1;
-	char shown[TEXT_ESCAPED_SIZE];
+	const char *shown = SHOWN(report->file);
 	struct stat st;
 	int mode;
 
@@ -860,7 +858,6 @@ static int open_one(struct run_spec *spec, struct run_report *report, struct err
 	mode = forms[report->format].is_added ? O_APPEND : 0;
 	if (strcmp(report->file, "-") == 0)
 		return 0;
-	text_escape(text_of(report->file), shown, sizeof(shown));
 	fd = report_open_file(report->file, mode, err);
 	if (fd < 0)
 		return err_context(err, "cannot write the report %s", shown);
@@ -907,7 +904,6 @@ static int write_one(const struct report *r, const struct run_report *report)
 
 int report_write(const struct report *r, struct err *err)
 {
-	char shown[TEXT_ESCAPED_SIZE];
 	int result = 0;
 
 	for (size_t i = 0; i < r->spec->report_count; i++) {
@@ -915,9 +911,8 @@ int report_write(const struct report *r, struct err *err)
 		const int one = write_one(r, report);
 
 		if (one < 0)
-			result = err_sys(
-				err, one, "cannot write the report %s",
-				text_escape(text_of(report->file), shown, sizeof(shown)));
+			result = err_sys(err, one, "cannot write the report %s",
+					 SHOWN(report->file));
 	}
 	return result;
 }

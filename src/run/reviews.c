@@ -39,8 +39,7 @@ static struct review *add_task(struct run_reviews *r)
 struct review *run_reviews_note(struct run_reviews *r, const struct event *e,
 				const char *sandbox)
 {
-	char text[ADDR_TEXT_SIZE];
-	const char *destination = e->name[0] ? e->name : addr_format(&e->remote, text);
+	const char *destination = e->name[0] ? e->name : ADDR_SHOWN(&e->remote);
 	struct review *t;
 
 	if (e->action != EVENT_ASK || !e->advice[0])

@@ -353,13 +353,6 @@ static void end_builder(struct control *c)
 	c->builder = 0;
 }
 
-static int serve_asking(struct control *c)
-{
-	return asking_serve(&c->asking, &c->socket, c->loop,
-			    INT64_C(1000) *
-				    plan_limit(&c->policy->plan, LIMIT_ASK_TIMEOUT_SEC));
-}
-
 static void on_launch_message(struct control *c, struct launch_report *m)
 {
 	m->text[sizeof(m->text) - 1] = '\0';
@@ -391,7 +384,9 @@ static void on_launch_message(struct control *c, struct launch_report *m)
 		loop_timer_stop(c->loop, &c->patience);
 		if (live_serve(&c->socket, c->loop, c->engine_fd) < 0)
 			fail(c, RUN_STATUS_FAILED, "cannot watch the run's socket");
-		if (serve_asking(c) < 0)
+		if (asking_serve(&c->asking, &c->socket, c->loop,
+				 INT64_C(1000) * plan_limit(&c->policy->plan,
+							    LIMIT_ASK_TIMEOUT_SEC)) < 0)
 			fail(c, RUN_STATUS_FAILED, "cannot watch the terminal");
 		break;
 	default:
@@ -449,22 +444,17 @@ static bool has_terminal(const struct control *c)
 	return c->asking.terminal.master >= 0;
 }
 
-/* A command with a terminal of its own isn't in our process group. */
-static void on_continued(struct control *c)
-{
-	c->continued = true;
-	if (has_terminal(c) && c->state == CONTROL_RUNNING)
-		tell_launch(c, LAUNCH_SIGNAL, SIGCONT);
-}
-
 static void read_signals(struct control *c)
 {
 	struct signalfd_siginfo info;
 
 	while (read(c->signals.fd, &info, sizeof(info)) == sizeof(info)) {
-		if (info.ssi_signo == SIGCONT)
-			on_continued(c);
-		else if (info.ssi_signo == SIGWINCH && has_terminal(c))
+		if (info.ssi_signo == SIGCONT) {
+			c->continued = true;
+			/* A command with its own terminal isn't in our process group. */
+			if (has_terminal(c) && c->state == CONTROL_RUNNING)
+				tell_launch(c, LAUNCH_SIGNAL, SIGCONT);
+		} else if (info.ssi_signo == SIGWINCH && has_terminal(c))
 			terminal_resize(&c->asking.terminal);
 		else if (c->state < CONTROL_RUNNING)
 			end_early(c, (int)info.ssi_signo);
@@ -527,21 +517,15 @@ static void on_granted(struct live *l, struct review *t, const char *fault)
 static void on_policy(struct live *l, struct run_policy *next)
 {
 	struct control *c = CONTAINER_OF(l, struct control, socket);
-	struct event changed = {
-		.ts_ms = clock_wall_ms(),
-		.packets = 1,
-		.sandbox = next->number,
-		.rule = EVENT_NO_RULE,
-		.uid = UINT32_MAX,
-		.action = EVENT_CHANGE,
-		.layer = EVENT_LAUNCH,
-		.reason = "the policy was changed",
-	};
+	struct event e = event_make(EVENT_CHANGE, EVENT_LAUNCH);
 
+	e.ts_ms = clock_wall_ms();
+	e.sandbox = next->number;
+	event_set_reason(&e, "the policy was changed");
 	next->before = c->policy;
 	c->policy = next;
 	run_policy_forget(next, is_told, c);
-	run_store_add(&c->store, &changed, &next->plan);
+	run_store_add(&c->store, &e, &next->plan);
 }
 
 /* -- starting ----------------------------------------------------------------------- */
@@ -829,7 +813,8 @@ static int control_start(struct control *c, struct err *err)
 		return RUN_STATUS_BAD_INPUT;
 	if (process_watch_parent((pid_t)c->spec->parent, &c->parent.fd, err) < 0)
 		return RUN_STATUS_FAILED;
-	if (needs_apply(c->spec, &c->policy->policy, err) < 0)
+	if (needs_apply(c->spec, &c->policy->policy, err) < 0 ||
+	    needs_check_paths(c->spec, err) < 0)
 		return RUN_STATUS_BAD_INPUT;
 	needs_tell(c->spec);
 	if (agent_socket_open(c->spec, &c->agent_socket, err) < 0)

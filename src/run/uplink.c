@@ -415,13 +415,6 @@ static char *explain_end(const struct uplink_process *u, char *ret, size_t size)
 	return ret;
 }
 
-/* Kill it, and don't wait. Does nothing to one that was not started (pid 0). */
-static void kill_program(const struct uplink_process *u)
-{
-	if (u->pid > 0)
-		syscall(SYS_pidfd_send_signal, u->pid_fd, SIGKILL, NULL, 0);
-}
-
 /* --- from its start to its end --- */
 
 /* What a packet of the sandbox's must not be sent to by a program on the host, whatever
@@ -536,6 +529,7 @@ int uplink_open(struct uplink *w, struct loop *loop, pid_t sandbox, struct err *
 
 void uplink_close(struct uplink *w)
 {
-	kill_program(&w->process);
+	if (w->process.pid > 0)
+		syscall(SYS_pidfd_send_signal, w->process.pid_fd, SIGKILL, NULL, 0);
 	free(w->closed);
 }

@@ -23,7 +23,7 @@ static void complain(const char *command, const char *why)
 
 /* execvp() gives EACCES also for a directory of PATH that it may not enter. Is there such
  * a file in one that it may? */
-static bool is_in_path(const char *name)
+bool command_is_in_path(const char *name)
 {
 	const char *path = getenv("PATH");
 	char file[PATH_MAX];
@@ -47,7 +47,7 @@ _Noreturn void command_become(char *const *argv)
 
 	execvp(argv[0], argv);
 	error = errno;
-	if (error == EACCES && !is_path && !is_in_path(argv[0]))
+	if (error == EACCES && !is_path && !command_is_in_path(argv[0]))
 		error = ENOENT;
 	if (error == ENOENT)
 		complain(argv[0],

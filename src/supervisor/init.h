@@ -48,6 +48,8 @@ bool self_test_first(const struct launch_probe *probe, char *why, size_t size);
 
 /* Turn into the command once a byte can be read from @go, and end where none comes. */
 _Noreturn void command_exec(char **argv, uint64_t ignored_signals, int go);
+/* Is there a file of this name in a directory of PATH that this process may enter? */
+bool command_is_in_path(const char *name);
 /* The last step of it, as this process is: exec, or say why not, as a shell does, and end
  * with 126 or 127. */
 _Noreturn void command_become(char *const *argv);

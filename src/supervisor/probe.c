@@ -78,8 +78,6 @@ static uint16_t first_tcp_port(const struct rule *rule)
 /* The first rule that names one host or one address, and doesn't end. */
 static void choose_first(const struct policy *policy, struct launch_probe *ret)
 {
-	char text[DNS_NAME_TEXT_SIZE];
-
 	for (size_t i = 0; i < policy->count; i++) {
 		const struct rule *rule = &policy->rules[i];
 		uint16_t port = first_tcp_port(rule);
@@ -89,7 +87,7 @@ static void choose_first(const struct policy *policy, struct launch_probe *ret)
 		ret->first.port = port;
 		if (rule->kind == TARGET_NAME) {
 			snprintf(ret->first_name, sizeof(ret->first_name), "%s",
-				 dns_name_format(&rule->name, text));
+				 DNS_NAME_SHOWN(&rule->name));
 			return;
 		}
 		if (rule->kind == TARGET_PREFIX &&

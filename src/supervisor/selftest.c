@@ -253,7 +253,6 @@ static bool find_first(const struct launch_probe *probe, struct endpoint *ret, c
 
 bool self_test_first(const struct launch_probe *probe, char *why, size_t size)
 {
-	char text[ENDPOINT_TEXT_SIZE];
 	struct endpoint to;
 	CLEAN(fd) int s = -1;
 
@@ -266,7 +265,7 @@ bool self_test_first(const struct launch_probe *probe, char *why, size_t size)
 		return true;
 	/* That the relay accepted says nothing: what became of its dial does. */
 	snprintf(why, size, "the allowed host '%s' cannot be reached at %s%s%s",
-		 probe->first_name, endpoint_format(&to, text), s < 0 ? ": " : "",
+		 probe->first_name, ENDPOINT_SHOWN(&to), s < 0 ? ": " : "",
 		 s < 0 ? strerror(-s) : "");
 	return false;
 }

@@ -18,9 +18,8 @@ enum {
 
 static int refuse(int r, const char *path, struct err *err)
 {
-	char shown[TEXT_ESCAPED_SIZE];
+	const char *shown = SHOWN(path);
 
-	text_escape(text_of(path), shown, sizeof(shown));
 	if (r == -EINVAL)
 		return err_set(err, r, "cannot open %s: it is not a regular file", shown);
 	if (r == -ELOOP)
@@ -171,9 +170,8 @@ int file_read_fd(int fd, size_t max_bytes, struct file_bytes *ret)
 
 static int cannot_read(int r, const char *path, size_t max_bytes, struct err *err)
 {
-	char shown[TEXT_ESCAPED_SIZE];
+	const char *shown = SHOWN(path);
 
-	text_escape(text_of(path), shown, sizeof(shown));
 	if (r == -EAGAIN)
 		return err_set(err, r, "cannot read %s: it changes while it is read",
 			       shown);

@@ -74,7 +74,7 @@ static void read_names(uint32_t pid, char ret[NAMES][PATH_MAX])
 int guest_kernel_refuse(const char *where, struct err *err)
 {
 	const uint32_t pid = process_of(where);
-	char names[NAMES][PATH_MAX], shown[TEXT_ESCAPED_SIZE];
+	char names[NAMES][PATH_MAX];
 
 	if (pid == 0)
 		return 0;
@@ -87,8 +87,6 @@ int guest_kernel_refuse(const char *where, struct err *err)
 				"machines don't pass the filter of the namespace that "
 				"they sit in; use the runtime runc or crun, or run Weir "
 				"inside",
-				pid,
-				text_escape(text_of(guest_name(names[i])), shown,
-					    sizeof(shown)));
+				pid, SHOWN(guest_name(names[i])));
 	return 0;
 }

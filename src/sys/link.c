@@ -165,10 +165,10 @@ static int news_wait(int fd, int most_ms)
  * that the address is there, by a worker that waits for its turn where much is to do.
  * What comes for the address until then is lost: the first connection's answer or its
  * refusal, and that connection hangs for a second. */
-static int addr_add_local(int fd, int index, const struct addr *a, uint8_t bits)
+static int addr_await_local(int fd, const struct addr *a)
 {
 	CLEAN(fd) int news = news_open(RTMGRP_IPV6_ROUTE);
-	int r = news < 0 ? news : addr_add(fd, index, a, bits);
+	int r = news < 0 ? news : 0;
 
 	/* News can be lost, so the address is looked at again without any, too. */
 	for (int ms = 0; r == 0 && (r = link_addr_is_local(fd, a)) == 0;
@@ -216,7 +216,7 @@ static int neighbour_add(int fd, int index, const struct addr *a)
 static int stub_family(int fd, int index, const struct addr *own, uint8_t bits,
 		       const struct addr *gateway)
 {
-	int r = addr_add_local(fd, index, own, bits);
+	int r = addr_add(fd, index, own, bits);
 
 	if (r == 0)
 		r = neighbour_add(fd, index, gateway);
@@ -230,7 +230,7 @@ int link_loopback_up(int route_fd)
 	return link_up(route_fd, LO_INDEX, 0);
 }
 
-int link_setup_owned(bool *ret_ipv6, struct err *err)
+int link_make_stub(bool *ret_ipv6, struct err *err)
 {
 	struct addr own = addr_from_bytes(ADDR_V4, stub_v4);
 	struct addr gateway = addr_from_bytes(ADDR_V4, gateway_v4);
@@ -264,6 +264,22 @@ int link_setup_owned(bool *ret_ipv6, struct err *err)
 	return 0;
 }
 
+int link_await_stub(bool ipv6, struct err *err)
+{
+	const struct addr own = addr_from_bytes(ADDR_V6, stub_v6);
+	CLEAN(fd) int fd = link_route_open();
+	int r = fd < 0 ? fd : ipv6 ? addr_await_local(fd, &own) : 0;
+
+	return r < 0 ? err_sys(err, r, "cannot set up IPv6 on the stub link") : 0;
+}
+
+int link_setup_owned(bool *ret_ipv6, struct err *err)
+{
+	int r = link_make_stub(ret_ipv6, err);
+
+	return r < 0 ? r : link_await_stub(*ret_ipv6, err);
+}
+
 /* UDP asks UPLINK_TABLE first; once the link is gone, that table is empty. */
 static int udp_rule_add(int fd, uint8_t family)
 {
@@ -282,8 +298,10 @@ static int udp_rule_add(int fd, uint8_t family)
 static int uplink_family(int fd, int index, const struct addr *own,
 			 const struct addr *gateway, bool silent)
 {
-	int r = addr_add_local(fd, index, own, (uint8_t)(addr_size(own) * 8));
+	int r = addr_add(fd, index, own, (uint8_t)(addr_size(own) * 8));
 
+	if (r == 0)
+		r = addr_await_local(fd, own);
 	if (r == 0 && silent)
 		r = neighbour_add(fd, index, gateway);
 	if (r == 0)

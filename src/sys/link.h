@@ -20,6 +20,10 @@ enum {
  * are local when this returns; -ETIMEDOUT: one was not after LINK_LOCAL_WAIT_MS. */
 enum { LINK_LOCAL_WAIT_MS = 30 * 1000, LINK_LOOK_MS = 50 };
 int link_setup_owned(bool *ret_ipv6, struct err *err) MUST_CHECK;
+/* The two halves: make the stub; wait for its IPv6 address, which a worker of the kernel
+ * makes local, once there is nothing else to do. */
+int link_make_stub(bool *ret_ipv6, struct err *err) MUST_CHECK;
+int link_await_stub(bool ipv6, struct err *err) MUST_CHECK;
 
 /* In the namespace of @route_fd; it may be up already. */
 int link_loopback_up(int route_fd) MUST_CHECK;

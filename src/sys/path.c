@@ -311,10 +311,32 @@ static int describe(struct path *p)
 	return p->name ? 0 : -ENOMEM;
 }
 
+/* The whole of @name at once: the kernel says -ELOOP where a link is on the way. */
+static int open_linkless(const char *name)
+{
+	const struct open_how how = { .flags = O_PATH | O_CLOEXEC,
+				      .resolve = RESOLVE_NO_SYMLINKS };
+
+	return (int)syscall(SYS_openat2, AT_FDCWD, name, &how, sizeof(how));
+}
+
+static int walk(struct walk *w)
+{
+	char component[NAME_MAX + 1];
+	int r = 0;
+
+	w->path.fd =
+		open(w->rest[0] == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (w->path.fd < 0)
+		r = -errno;
+	while (r == 0 && next_component(w, component, &r))
+		r = step(w, component);
+	return r;
+}
+
 static int look_up(const char *name, enum look look, struct path *ret, struct err *err)
 {
 	struct walk w = { .look = look, .owned.roots = look == LOOK_ROOTS };
-	char component[NAME_MAX + 1];
 	int r = 0;
 
 	if (strlen(name) >= sizeof(w.rest))
@@ -322,11 +344,9 @@ static int look_up(const char *name, enum look look, struct path *ret, struct er
 	if (name[0] == '\0')
 		return err_set(err, -ENOENT, "an empty path names nothing");
 	memcpy(w.rest, name, strlen(name) + 1);
-	w.path.fd = open(name[0] == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	w.path.fd = look == LOOK_ANY ? open_linkless(name) : -1;
 	if (w.path.fd < 0)
-		r = -errno;
-	while (r == 0 && next_component(&w, component, &r))
-		r = step(&w, component);
+		r = walk(&w);
 	if (r == 0)
 		r = describe(&w.path);
 	if (r == 0 && look >= LOOK_OWNED && !is_owned(&w.owned, &w.path.st))

@@ -132,14 +132,13 @@ void search_domains_read(struct search_domains *ret)
 int name_servers_add(void *servers, const char *value, struct err *err)
 {
 	struct name_servers *s = servers;
-	char shown[TEXT_ESCAPED_SIZE];
 	struct endpoint e;
 
 	if (!name_server_parse(text_of(value), &e))
 		return err_set(err, -EINVAL,
 			       "'%s' is not a name server's address: ADDR, ADDR:PORT or "
 			       "[IPV6]:PORT",
-			       text_escape(text_of(value), shown, sizeof(shown)));
+			       SHOWN(value));
 	if (s->count == NAME_SERVERS_MAX)
 		return err_set(err, -EINVAL, "given more than %d times",
 			       NAME_SERVERS_MAX);

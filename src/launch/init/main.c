@@ -96,30 +96,40 @@ static int open_signals(void)
 	return fd;
 }
 
-/* Its process is made while control and the engine agree that it may go, and waits. */
-static pid_t start_command(char **argv, uint64_t ignored)
+/* Make the command's process, before the self-test, so that what the process does by
+ * itself happens meanwhile. It turns into the command when a byte comes by *@ret_go, and
+ * ends when *@ret_go is closed before. */
+static pid_t make_command(char **argv, uint64_t ignored, int *ret_go)
 {
-	struct launch_report report;
 	int go[2];
 	pid_t child;
 
 	if (syscall(SYS_pipe2, go, O_CLOEXEC) < 0)
 		give_up("cannot start the command: no descriptor is free");
 	child = fork();
-	if (child == 0)
+	if (child == 0) {
+		close(go[1]);
 		command_exec(argv, ignored, go[0]);
+	}
 	if (child < 0)
 		give_up("cannot start the command: the process limit is reached");
+	close(go[0]);
+	*ret_go = go[1];
+	return child;
+}
+
+static void start_command(int go)
+{
+	struct launch_report report;
+
 	do {
 		if (!receive(&report))
 			_exit(RUN_STATUS_FAILED);
 	} while (report.type != LAUNCH_GO);
-	if (syscall(SYS_write, go[1], "", 1) != 1)
+	if (syscall(SYS_write, go, "", 1) != 1)
 		give_up("cannot start the command: it doesn't hear");
-	close(go[0]);
-	close(go[1]);
+	close(go);
 	init_report(LAUNCH_STARTED, 0, "");
-	return child;
 }
 
 /* --- beside the command --- */
@@ -191,7 +201,8 @@ int main(int argc, char **argv)
 {
 	const struct init_orders *orders;
 	char why[ERR_TEXT_SIZE];
-	int signals;
+	int signals, go;
+	pid_t command;
 
 	prctl(PR_SET_DUMPABLE, 0);
 	prctl(PR_SET_NAME, "weir-init");
@@ -200,8 +211,10 @@ int main(int argc, char **argv)
 	orders = read_orders();
 	take_environment(orders);
 	signals = open_signals();
+	command = make_command(argv + 1, orders->ignored_signals, &go);
 	if (!self_test(orders, why, sizeof(why)))
 		give_up(why);
 	init_report(LAUNCH_TESTED, 0, "");
-	guard(start_command(argv + 1, orders->ignored_signals), signals);
+	start_command(go);
+	guard(command, signals);
 }
