@@ -68,9 +68,7 @@ static void close_page(struct api_request *r, struct reply_stream *s)
 /* What a sandbox chose: ASCII, as everywhere. */
 static void put_text(const char *text, FILE *out)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-
-	request_html(text_escape(text_of(text), shown, sizeof(shown)), out);
+	request_html(SHOWN(text), out);
 }
 
 static bool open_page(struct api_request *r, const char *head, const struct review *t,

@@ -207,14 +207,11 @@ static void answer_detach(struct api_request *r)
 
 static void answer_no_sandbox(struct api_request *r)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-
 	if (!sandboxes_of(r)->knows_all(sandboxes_of(r)->data)) {
 		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, TAKING_OVER);
 		return;
 	}
-	reply_error(r, MHD_HTTP_NOT_FOUND, "no such sandbox: '%s'",
-		    text_escape(text_of(r->id), shown, sizeof(shown)));
+	reply_error(r, MHD_HTTP_NOT_FOUND, "no such sandbox: '%s'", SHOWN(r->id));
 }
 
 static void answer_one(struct api_request *r)

@@ -29,13 +29,12 @@ const char *api_mode_name(enum api_mode m)
 /* Text from outside; what isn't UTF-8 is escaped. */
 static json_t *text_json(const char *text)
 {
-	char shown[TEXT_ESCAPED_SIZE];
 	json_t *j;
 
 	if (!text)
 		return json_string("");
 	j = json_string(text);
-	return j ? j : json_string(text_escape(text_of(text), shown, sizeof(shown)));
+	return j ? j : json_string(SHOWN(text));
 }
 
 static json_t *time_json(int64_t ms)

@@ -514,15 +514,12 @@ static int word_hold(void)
 
 int cli_container(int argc, char **argv)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-
 	if (argc > 1 && strcmp(argv[1], "run") == 0)
 		return word_run(argc - 1, argv + 1);
 	if (argc == 2 && strcmp(argv[1], "hold") == 0)
 		return word_hold();
 	if (argc > 1)
-		log_error("container: '%s' is not " CLI_CONTAINER_WORDS,
-			  text_escape(text_of(argv[1]), shown, sizeof(shown)));
+		log_error("container: '%s' is not " CLI_CONTAINER_WORDS, SHOWN(argv[1]));
 	else
 		cli_usage_print(stderr, &cli_container_options);
 	return RUN_STATUS_BAD_INPUT;

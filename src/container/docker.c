@@ -317,7 +317,7 @@ const char *docker_last_words(const struct docker *e, const char *id, struct are
 {
 	struct client_reply reply;
 	struct err ignored = { 0 };
-	char path[PATH_SIZE], shown[TEXT_ESCAPED_SIZE];
+	char path[PATH_SIZE];
 	struct text last = { "", 0 };
 
 	snprintf(path, sizeof(path), "/containers/%s/logs?stdout=1&stderr=1&tail=1", id);
@@ -325,6 +325,5 @@ const char *docker_last_words(const struct docker *e, const char *id, struct are
 	    reply.status == HTTP_OK && reply.body.len > DOCKER_STREAM_HEADER)
 		last = (struct text){ reply.body.ptr + DOCKER_STREAM_HEADER,
 				      reply.body.len - DOCKER_STREAM_HEADER };
-	return arena_printf(arena, "%s",
-			    text_escape(text_trim(last), shown, sizeof(shown)));
+	return arena_printf(arena, "%s", TEXT_SHOWN(text_trim(last)));
 }

@@ -87,12 +87,10 @@ const struct cli_options cli_container_options = {
 
 static void refuse(struct err *err, const char *what, const char *name, const char *why)
 {
-	char shown[TEXT_ESCAPED_SIZE];
 	struct err one = { 0 };
 
 	err_set(&one, -EINVAL, "%s%s%s%s %s", what, name ? " '" : "",
-		name ? text_escape(text_of(name), shown, sizeof(shown)) : "",
-		name ? "'" : "", why);
+		name ? SHOWN(name) : "", name ? "'" : "", why);
 	(void)!err_also(err, &one);
 }
 

@@ -154,11 +154,10 @@ static void remove_abandoned(const struct docker *e, const json_t *container)
 	const json_t *names = json_object_get(container, "Names");
 	const char *name = json_string_value(json_array_get(names, 0));
 	const char *id = text_in(container, "Id");
-	char shown[TEXT_ESCAPED_SIZE];
+	const char *shown = SHOWN(name ? name + (name[0] == '/') : id);
 	struct err err = { 0 };
 	int r = remove_made_here(e, id, &err);
 
-	text_escape(text_of(name ? name + (name[0] == '/') : id), shown, sizeof(shown));
 	if (r < 0)
 		log_warning("cannot remove the container '%s', which a run has left: %s",
 			    shown, err.text);

@@ -196,11 +196,8 @@ static void look_everywhere(struct search *s, const struct world *w)
 static int refuse_volume(struct err *err, const char *volume, const char *why,
 			 const char *what)
 {
-	char shown[TEXT_ESCAPED_SIZE], more[TEXT_ESCAPED_SIZE];
-
-	return err_set(err, -EINVAL, "--volume '%s' is refused: %s%s",
-		       text_escape(text_of(volume), shown, sizeof(shown)), why,
-		       text_escape(text_of(what), more, sizeof(more)));
+	return err_set(err, -EINVAL, "--volume '%s' is refused: %s%s", SHOWN(volume), why,
+		       SHOWN(what));
 }
 
 /* What isn't there, or is covered by another mount, shows nothing. Return: 0 or -errno.

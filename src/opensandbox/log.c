@@ -432,13 +432,11 @@ static void put_host(struct line *line, const char *host)
 
 static void put_ips(struct line *line, const struct addr *ips, size_t count)
 {
-	char text[ADDR_TEXT_SIZE];
-
 	jtext_key(&line->j, "target.ips");
 	jtext_put(&line->j, text_of("["));
 	for (size_t i = 0; i < MIN(count, (size_t)IPS_MAX); i++) {
 		jtext_next(&line->j);
-		jtext_string(&line->j, text_of(addr_format(&ips[i], text)), TEXT_MAX);
+		jtext_string(&line->j, text_of(ADDR_SHOWN(&ips[i])), TEXT_MAX);
 	}
 	jtext_put(&line->j, text_of("]"));
 }
@@ -463,11 +461,11 @@ void loglines_outbound(struct loglines *l, int64_t wall_ms, const char *sandbox,
 
 static void put_remote(struct line *line, const struct event *e)
 {
-	char addr[ADDR_TEXT_SIZE], protocol[8];
+	char protocol[8];
 
 	if (e->remote.family == ADDR_NONE)
 		return;
-	put_text(line, "target.ip", text_of(addr_format(&e->remote, addr)));
+	put_text(line, "target.ip", text_of(ADDR_SHOWN(&e->remote)));
 	if (e->port > 0)
 		jtext_member_number(&line->j, "target.port", true, e->port);
 	put_text(line, "protocol", text_of(event_protocol_name(e->protocol, protocol)));

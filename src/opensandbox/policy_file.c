@@ -266,9 +266,8 @@ static void forget(struct policy_file *f)
 
 static int cannot_write(const struct policy_file *f, int r, struct err *err)
 {
-	char shown[TEXT_ESCAPED_SIZE];
+	const char *shown = SHOWN(f->path);
 
-	text_escape(text_of(f->path), shown, sizeof(shown));
 	if (r == -ELOOP)
 		return err_set(err, r, "cannot write %s: it is a symbolic link", shown);
 	if (r == -EINVAL)

@@ -100,21 +100,10 @@ static struct always_names *names_new(struct text text)
 	return TAKE_PTR(n);
 }
 
-static struct text without_comment(struct text line)
-{
-	for (size_t i = 0; i < line.len; i++) {
-		if (line.ptr[i] == '#' &&
-		    (i == 0 || line.ptr[i - 1] == ' ' || line.ptr[i - 1] == '\t'))
-			line.len = i;
-	}
-	return text_trim(line);
-}
-
 int always_names_parse(struct text text, const char *path, struct always_names **ret,
 		       struct err *err)
 {
 	CLEAN(names) struct always_names *n = names_new(text);
-	char shown[TEXT_ESCAPED_SIZE], file[TEXT_ESCAPED_SIZE];
 	struct text rest, line;
 	size_t number = 0;
 
@@ -123,15 +112,14 @@ int always_names_parse(struct text text, const char *path, struct always_names *
 	rest = (struct text){ n->text, text.len };
 	while (text_split(&rest, '\n', &line)) {
 		number++;
-		line = without_comment(line);
+		line = text_without_spaced_comment(line);
 		if (line.len == 0)
 			continue;
 		if (!entry_parse(line, &n->entries[n->count]))
 			return err_set(err, -EINVAL,
 				       "%s: line %zu: '%s' is not a domain pattern; only "
 				       "host/domain entries are supported",
-				       text_escape(text_of(path), file, sizeof(file)),
-				       number, text_escape(line, shown, sizeof(shown)));
+				       SHOWN(path), number, TEXT_SHOWN(line));
 		n->count++;
 	}
 	sort(n);

@@ -42,7 +42,11 @@ int client_ask(const char *socket, const char *method, const char *path, struct 
 	int r = request_send(&to, &q, &fd, err);
 
 	if (r < 0)
-		return err_sys(err, r, "cannot reach the daemon at '%.150s'", to.socket);
+		return err_set(err, r, "cannot reach the daemon at '%.150s': %s%s",
+			       to.socket, strerror(-r),
+			       r == -ENOENT || r == -ECONNREFUSED
+				       ? "; is `weir daemon` running?"
+				       : "");
 	r = request_receive(fd, arena, ret);
 	if (r == -ECONNRESET)
 		return err_set(err, r,
@@ -73,10 +77,7 @@ const char *client_reason(const struct client_reply *reply, struct arena *arena)
 
 int daemon_bad_id(const char *id)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-
-	log_error("'%s' is not an id: " DAEMON_ID_IS,
-		  text_escape(text_of(id), shown, sizeof(shown)));
+	log_error("'%s' is not an id: " DAEMON_ID_IS, SHOWN(id));
 	return RUN_STATUS_BAD_INPUT;
 }
 
@@ -117,8 +118,7 @@ static void tell_of_needs(const struct policy *policy)
 	for (size_t i = 0; i < policy->need_count; i++) {
 		const struct policy_need *n = &policy->needs[i];
 
-		if (!n->profile &&
-		    strncmp(n->at.file, POLICY_BUILT_IN, strlen(POLICY_BUILT_IN)) != 0)
+		if (!n->profile && !policy_is_built_in(n->at.file))
 			log_warning("%s:%u: `run` counts in a profile that weir run "
 				    "starts with, ignoring '%s'",
 				    n->at.file, n->at.line, n->value);
@@ -147,20 +147,24 @@ int daemon_policy_text(const struct policy_args *args, char **ret)
 	return RUN_STATUS_FAILED;
 }
 
-int daemon_find_user(const char *name, uint32_t *ret)
+const char *client_user_fault(const char *name, uint32_t *ret)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-	const struct passwd *user;
-
 	bool known = text_to_u32(text_of(name), UINT32_MAX - 1, ret);
+	const struct passwd *user = known ? NULL : getpwnam(name);
 
-	user = known ? NULL : getpwnam(name);
 	if (user)
 		*ret = user->pw_uid;
-	if ((known || user) && *ret > 0)
+	if (!known && !user)
+		return "not a user of this host";
+	return *ret > 0 ? NULL : "root, whom nothing can hold";
+}
+
+int daemon_find_user(const char *name, uint32_t *ret)
+{
+	const char *fault = client_user_fault(name, ret);
+
+	if (!fault)
 		return 0;
-	log_error("--uid: '%s' is %s", text_escape(text_of(name), shown, sizeof(shown)),
-		  known || user ? "root, whom nothing can hold"
-				: "not a user of this host");
+	log_error("--uid: '%s' is %s", SHOWN(name), fault);
 	return RUN_STATUS_BAD_INPUT;
 }

@@ -51,3 +51,5 @@ int daemon_policy_json(const struct policy *policy, const struct plan *plan,
 /* A user of this host, by number or by name, of wherever users come from; not root.
  * Return: 0, or the exit status after a message. */
 int daemon_find_user(const char *name, uint32_t *ret) MUST_CHECK;
+/* Return: NULL with the id of the user @name in @ret, or what @name is instead. */
+const char *client_user_fault(const char *name, uint32_t *ret) MUST_CHECK;

@@ -21,7 +21,6 @@ static int dial(const struct request_place *to, int wait_sec, struct err *err)
 	const struct timeval wait = { .tv_sec = wait_sec };
 	struct endpoint at = to->at;
 	struct sockaddr_storage sa;
-	char text[ENDPOINT_TEXT_SIZE];
 	CLEAN(fd) int fd = -1;
 	socklen_t size;
 
@@ -46,7 +45,7 @@ static int dial(const struct request_place *to, int wait_sec, struct err *err)
 		return TAKE_FD(fd);
 	if (to->socket)
 		return err_sys(err, -errno, "cannot connect to '%.150s'", to->socket);
-	return err_sys(err, -errno, "cannot connect to %s", endpoint_format(&at, text));
+	return err_sys(err, -errno, "cannot connect to %s", ENDPOINT_SHOWN(&at));
 }
 
 static int send_all(int fd, const char *bytes, size_t size)
@@ -171,9 +170,7 @@ const char *request_reason(const struct client_reply *reply, const char *key,
 	json_t *j = json_loadb(reply->body.ptr, reply->body.len, 0, NULL);
 	const char *reason = json_string_value(json_object_get(j, key));
 	struct text t = text_trim(reason ? text_of(reason) : reply->body);
-	char shown[TEXT_ESCAPED_SIZE];
-	const char *kept =
-		arena_printf(arena, "%s", text_escape(t, shown, sizeof(shown)));
+	const char *kept = arena_printf(arena, "%s", TEXT_SHOWN(t));
 
 	json_decref(j);
 	return kept ? kept : "out of memory";

@@ -179,7 +179,6 @@ static bool read_authority(struct text t, struct webhook_url *ret)
 int webhook_url_parse(struct text url, struct webhook_url *ret, struct err *err)
 {
 	struct webhook_url u = { 0 };
-	char shown[TEXT_ESCAPED_SIZE];
 	struct text t = url;
 	bool ok = has_only_visible(t);
 
@@ -193,7 +192,7 @@ int webhook_url_parse(struct text url, struct webhook_url *ret, struct err *err)
 			t.len = i;
 	if (!ok || t.len == 0 || !read_authority(t, &u))
 		return err_set(err, -EINVAL, "'%s' is not an http or https URL",
-			       text_escape(url, shown, sizeof(shown)));
+			       TEXT_SHOWN(url));
 	*ret = u;
 	return 0;
 }

@@ -33,8 +33,8 @@ static const char fetcher[] = "it fetches other sites for anybody";
 static const char drop[] = "it takes data from anybody";
 static const char telemetry[] = "it takes data with anybody's key";
 static const char writes[] =
-	"meant to be read, but over TLS Weir can't hold it to that: a program with a "
-	"token can write there; give the sandbox none";
+	"a program with a token can write there, and Weir can't see that in TLS; give "
+	"the sandbox no token";
 
 static const struct way_out ways_out[] = {
 	{ "s3.amazonaws.com", WAY_SHARED, storage },
@@ -119,10 +119,11 @@ struct check {
 static void add(const struct policy_reader *r, const struct rule *rule,
 		enum fault_level level, const char *what)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-
+	if (level == FAULT_HINT && policy_is_built_in(rule->file) &&
+	    !r->hints_of_profiles)
+		return;
 	faults_add(r->faults, level, rule->file, rule->line, rule->column, "", "'%s' %s",
-		   text_escape(text_of(rule->target), shown, sizeof(shown)), what);
+		   SHOWN(rule->target), what);
 }
 
 /* Over documents it is how an own rule goes before a profile's: only within one it is
@@ -274,8 +275,7 @@ static void check_way_out(const struct policy_reader *reader, const struct rule 
 {
 	/* Who typed the name a moment ago knows it, and what ships with Weir is meant: a
 	 * hint is enough then. */
-	bool is_meant = r->line == 0 ||
-			strncmp(r->file, POLICY_BUILT_IN, strlen(POLICY_BUILT_IN)) == 0;
+	bool is_meant = r->line == 0 || policy_is_built_in(r->file);
 	enum fault_level level = is_meant ? FAULT_HINT : FAULT_WARNING;
 	char what[300];
 

@@ -119,7 +119,6 @@ static struct rule deny_of(enum rule_target kind, const char *file, const char *
 static int add_range(struct implicit *b, struct prefix p, const char *why)
 {
 	struct rule rule = deny_of(TARGET_PREFIX, "built in", why);
-	char text[ADDR_TEXT_SIZE];
 	bool split = false;
 	int r;
 
@@ -139,7 +138,7 @@ static int add_range(struct implicit *b, struct prefix p, const char *why)
 		return r < 0 ? r : add_range(b, p, why);
 	}
 	rule.prefix = p;
-	rule.target = arena_printf(b->arena, "%s/%u", addr_format(&p.addr, text), p.bits);
+	rule.target = arena_printf(b->arena, "%s/%u", ADDR_SHOWN(&p.addr), p.bits);
 	return rule.target ? add_rule(b, &rule) : -ENOMEM;
 }
 
@@ -147,12 +146,11 @@ static int add_addr(struct implicit *b, const struct addr *a, const char *file,
 		    const char *why)
 {
 	struct rule r = deny_of(TARGET_PREFIX, file, why);
-	char text[ADDR_TEXT_SIZE];
 
 	if (is_named(b->policy, a))
 		return 0;
 	r.prefix = prefix_of(a, (unsigned int)bits_of(a));
-	r.target = arena_text(b->arena, text_of(addr_format(a, text)));
+	r.target = arena_text(b->arena, text_of(ADDR_SHOWN(a)));
 	return r.target ? add_rule(b, &r) : -ENOMEM;
 }
 
@@ -220,7 +218,6 @@ static int add_sinkholes(struct implicit *b)
 {
 	static const char why[] =
 		"these addresses stand for names that aren't open, and are Weir's own";
-	char text[ADDR_TEXT_SIZE];
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < SINKHOLES; i++) {
@@ -228,7 +225,7 @@ static int add_sinkholes(struct implicit *b)
 
 		rule.prefix = sinkhole_prefix(i);
 		rule.target = arena_printf(b->arena, "%s/%u",
-					   addr_format(&rule.prefix.addr, text),
+					   ADDR_SHOWN(&rule.prefix.addr),
 					   rule.prefix.bits);
 		r = rule.target ? add_rule(b, &rule) : -ENOMEM;
 	}

@@ -74,13 +74,11 @@ const char *document_closed(const struct document *d)
 
 int document_check_open(const struct document *d, struct err *err)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-
 	if (!d->closed.ptr)
 		return 0;
 	return err_set(err, -EPERM,
 		       "the sandbox is closed (%s): only another policy opens it",
-		       text_escape(d->closed, shown, sizeof(shown)));
+		       TEXT_SHOWN(d->closed));
 }
 
 void document_free(struct document *d)

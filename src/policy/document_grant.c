@@ -184,10 +184,8 @@ static int put_in_front(struct granting *g, const struct part *part)
 static int leave_to_person(const struct document_rule *rule, const char *why,
 			   struct err *err)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-
 	return err_set(err, -EPERM, "the rule for '%s' %s: change it by hand",
-		       text_escape(rule->target, shown, sizeof(shown)), why);
+		       TEXT_SHOWN(rule->target), why);
 }
 
 /* @has decides for the granted name from g->from_ms until its end. *@ret_gone: what is

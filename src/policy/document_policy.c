@@ -134,7 +134,7 @@ bool document_read_target(const struct document_rule *rule, struct rule *ret)
 static int read_target(struct making *m, struct text t, struct rule *rule)
 {
 	struct faults *faults = m->r->faults;
-	char shown[TEXT_ESCAPED_SIZE], path[PLACE_SIZE];
+	char path[PLACE_SIZE];
 	struct err err = { 0 };
 	bool carried;
 
@@ -145,7 +145,7 @@ static int read_target(struct making *m, struct text t, struct rule *rule)
 		faults_add(faults, FAULT_WARNING, rule->file, rule->line, rule->column,
 			   path_of(m, ".target", path),
 			   "'%s' opens nothing: no packet carries such an address",
-			   text_escape(t, shown, sizeof(shown)));
+			   TEXT_SHOWN(t));
 		return 0;
 	}
 	if (rule_target_parse(t, rule, &err) == 0 ||
@@ -164,16 +164,6 @@ static int add_made_rule(struct making *m, struct text target, struct rule *rule
 
 /* --- the files of always-rules --- */
 
-static struct text strip_comment(struct text line)
-{
-	for (size_t i = 0; i < line.len; i++) {
-		if (line.ptr[i] == '#' &&
-		    (i == 0 || strchr(" \t", line.ptr[i - 1]) != NULL))
-			line.len = i;
-	}
-	return document_trim(line);
-}
-
 static void add_always(struct making *m, const struct always_file *file,
 		       enum policy_action action)
 {
@@ -181,7 +171,7 @@ static void add_always(struct making *m, const struct always_file *file,
 	uint32_t number = 0;
 
 	while (m->result != -ENOMEM && text_split(&rest, '\n', &line)) {
-		struct text target = strip_comment(line);
+		struct text target = document_trim(text_without_spaced_comment(line));
 		struct rule rule = { .action = action,
 				     .comment = "",
 				     .file = m->schema.file,

@@ -79,14 +79,13 @@ bool limit_is_valid(enum plan_limit which, uint32_t value)
 
 int cli_option_repin(void *ret_ms, const char *value, struct err *err)
 {
-	char shown[TEXT_ESCAPED_SIZE];
 	int64_t ms;
 
 	if (!text_to_duration_ms(text_of(value), &ms) || ms < POLICY_REPIN_MIN_MS ||
 	    ms > POLICY_REPIN_MAX_MS)
 		return err_set(err, -EINVAL,
 			       "'%s' is not a time from 10s to 30d, like 6h",
-			       text_escape(text_of(value), shown, sizeof(shown)));
+			       SHOWN(value));
 	*(int64_t *)ret_ms = ms;
 	return 0;
 }

@@ -512,7 +512,6 @@ static void read_wanted(const struct dns_name *n, struct wanted *ret)
 
 const char *lookalike_find(const struct plan *plan, const char *wanted, char *buf)
 {
-	char text[DNS_NAME_TEXT_SIZE];
 	struct dns_name name, other;
 	struct wanted w;
 	uint32_t at = 0;
@@ -531,7 +530,7 @@ const char *lookalike_find(const struct plan *plan, const char *wanted, char *bu
 		    !is_allowed(plan, &other))
 			continue;
 		snprintf(buf, EVENT_NAME_SIZE, "%s",
-			 is_kin ? "" : dns_name_format(&other, text));
+			 is_kin ? "" : DNS_NAME_SHOWN(&other));
 		if (is_kin)
 			break;
 	}

@@ -53,8 +53,6 @@ bool node_check_text(const struct node_source *s)
 void node_check_scalar(const struct node_source *s, struct text t, uint32_t line,
 		       uint32_t column)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-
 	for (size_t i = 0; i < t.len;) {
 		uint32_t c = 0;
 		size_t size = text_utf8((struct text){ t.ptr + i, t.len - i }, &c);
@@ -65,8 +63,7 @@ void node_check_scalar(const struct node_source *s, struct text t, uint32_t line
 		}
 		if (size == 0 || char_fault(c)) {
 			faults_add(s->faults, FAULT_ERROR, s->file, line, column, "",
-				   "'%s' is not plain text: it holds %s",
-				   text_escape(t, shown, sizeof(shown)),
+				   "'%s' is not plain text: it holds %s", TEXT_SHOWN(t),
 				   size == 0 ? "bytes that are not UTF-8"
 					     : char_fault(c));
 			return;
@@ -101,7 +98,6 @@ static void check_key(const struct node_source *s, const struct node *parent,
 {
 	const size_t most = s->foreign ? NODE_FOREIGN_KEYS_MAX : NODE_KEYS_MAX;
 	struct node_source strict = *s;
-	char shown[TEXT_ESCAPED_SIZE];
 
 	strict.foreign = false;
 	node_check_scalar(&strict, child->key, child->key_line, child->key_column);
@@ -113,7 +109,7 @@ static void check_key(const struct node_source *s, const struct node *parent,
 		faults_add(s->faults, FAULT_ERROR, s->file, child->key_line,
 			   child->key_column, "",
 			   "'%s' is not the first of its name: a key can stand once",
-			   text_escape(child->key, shown, sizeof(shown)));
+			   TEXT_SHOWN(child->key));
 	}
 }
 
@@ -489,7 +485,6 @@ int node_read_json(const struct node_source *source, struct node **ret)
 	struct json_cursor c = { source->text.ptr, source->text.ptr + source->text.len, 1,
 				 1 };
 	size_t errors = source->faults->errors;
-	char shown[TEXT_ESCAPED_SIZE];
 	CLEAN(json) json_t *root = NULL;
 	json_error_t error;
 	int r;
@@ -505,8 +500,7 @@ int node_read_json(const struct node_source *source, struct node **ret)
 			return -ENOMEM;
 		faults_add(source->faults, FAULT_ERROR, source->file,
 			   (uint32_t)MAX(error.line, 1), (uint32_t)MAX(error.column, 1),
-			   "", "this is not JSON: %s",
-			   text_escape(text_of(error.text), shown, sizeof(shown)));
+			   "", "this is not JSON: %s", SHOWN(error.text));
 		return -EINVAL;
 	}
 	r = read_value(source, &c, 0, ret);

@@ -114,11 +114,11 @@ static bool is_being_read(const struct reading *reading, const char *file)
 static void named_fault(const struct policy_reader *r, const char *file,
 			const struct node *n, const char *key, size_t i, const char *why)
 {
-	char path[64], shown[TEXT_ESCAPED_SIZE];
+	char path[64];
 
 	snprintf(path, sizeof(path), "%s[%zu]", key, i);
 	faults_add(r->faults, FAULT_ERROR, file, n->line, n->column, path, "'%s' %s",
-		   text_escape(n->text, shown, sizeof(shown)), why);
+		   TEXT_SHOWN(n->text), why);
 }
 
 /* "a.yaml extends b.yaml extends a.yaml", for a cycle. */
@@ -473,7 +473,6 @@ int policy_read_option(const struct policy_reader *r, const char *option,
 {
 	struct rule rule = { .action = action, .comment = "", .file = option };
 	struct text target, ports;
-	char shown[TEXT_ESCAPED_SIZE];
 	struct err err = { 0 };
 	char text[ERR_TEXT_SIZE];
 	struct rule *old;
@@ -482,7 +481,7 @@ int policy_read_option(const struct policy_reader *r, const char *option,
 	if (!split_option(value, &target, &ports)) {
 		snprintf(text, sizeof(text),
 			 "'%s' is not a target: write [2001:db8::1]:443 or 2001:db8::1",
-			 text_escape(value, shown, sizeof(shown)));
+			 TEXT_SHOWN(value));
 		return option_fault(r, option, text);
 	}
 	if (rule_target_parse(target, &rule, &err) < 0)

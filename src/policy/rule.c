@@ -18,10 +18,7 @@ enum { TARGET_TEXT_MAX = 512 }; /* bytes; a name of 255 octets fits in any spell
 /* -EINVAL with "'<target>' is not <what>". */
 static int refuse_target(struct err *err, struct text t, const char *what)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-
-	return err_set(err, -EINVAL, "'%s' is not %s",
-		       text_escape(t, shown, sizeof(shown)), what);
+	return err_set(err, -EINVAL, "'%s' is not %s", TEXT_SHOWN(t), what);
 }
 
 static bool text_has(struct text t, char c)
@@ -37,18 +34,18 @@ static bool has_scheme(struct text t)
 static int refuse_mapped(struct err *err, struct text t, const struct prefix *p)
 {
 	struct addr v4 = addr_unmapped(&p->addr);
-	char shown[PREFIX_TEXT_SIZE], what[128];
+	char what[128];
 	struct prefix q = prefix_of(&v4, p->bits - 96u);
 
 	snprintf(what, sizeof(what), "an address that a packet carries: write %s",
-		 prefix_format(&q, shown));
+		 PREFIX_SHOWN(&q));
 	return refuse_target(err, t, what);
 }
 
 /* "10.0.0.1/8": name the prefix that was meant. */
 static int refuse_prefix(struct err *err, struct text t)
 {
-	char right[PREFIX_TEXT_SIZE], one[ADDR_TEXT_SIZE], what[256];
+	char what[256];
 	size_t slash = (size_t)((const char *)memchr(t.ptr, '/', t.len) - t.ptr);
 	struct prefix p;
 	struct addr a;
@@ -66,7 +63,7 @@ static int refuse_prefix(struct err *err, struct text t)
 	snprintf(what, sizeof(what),
 		 "a prefix: bits are set behind its length; write %s, or %s for that "
 		 "address alone",
-		 prefix_format(&p, right), addr_format(&a, one));
+		 PREFIX_SHOWN(&p), ADDR_SHOWN(&a));
 	return refuse_target(err, t, what);
 }
 
@@ -140,7 +137,7 @@ static bool ends_in_number(struct text t)
 
 static int refuse_number(struct err *err, struct text t)
 {
-	char copy[64] = "", shown[ADDR_TEXT_SIZE], what[160];
+	char copy[64] = "", what[160];
 	struct in_addr in;
 	struct addr a;
 
@@ -153,7 +150,7 @@ static int refuse_number(struct err *err, struct text t)
 	snprintf(what, sizeof(what),
 		 "a name, and programs read it as different addresses; if %s was meant, "
 		 "write that",
-		 addr_format(&a, shown));
+		 ADDR_SHOWN(&a));
 	return refuse_target(err, t, what);
 }
 
@@ -168,10 +165,8 @@ static bool is_ascii(struct text t)
 
 static int refuse_unjudged(struct err *err, struct text t, const char *library)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-
 	return err_set(err, -ELIBACC, "'%s' can't be judged: %s can't be loaded",
-		       text_escape(t, shown, sizeof(shown)), library);
+		       TEXT_SHOWN(t), library);
 }
 
 /* Convert a name with letters outside ASCII. libidn2 maps some names to others without
@@ -351,10 +346,7 @@ size_t rule_ports_normalise(struct plan_port_range *r, size_t count)
 
 static int part_fault(struct text part, struct err *err, const char *why)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-
-	return err_set(err, -EINVAL, "'%s' is not a port: %s",
-		       text_escape(part, shown, sizeof(shown)), why);
+	return err_set(err, -EINVAL, "'%s' is not a port: %s", TEXT_SHOWN(part), why);
 }
 
 /* "tcp/" or "udp/" in front. Return: the protocol, 0 for both, -1 for another word. */

@@ -48,14 +48,12 @@ static void walk_fault(struct walk *w, const struct node *n, enum fault_level le
 /* "'text' is not <what>", for a value of the wrong kind or outside its range. */
 static void walk_is_not(struct walk *w, const struct node *n, const char *what)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-
 	if (n->kind == NODE_LIST || n->kind == NODE_MAP || n->kind == NODE_NULL)
 		walk_fault(w, n, FAULT_ERROR, "%s stands here, not %s",
 			   node_kind_name(n->kind), what);
 	else
-		walk_fault(w, n, FAULT_ERROR, "'%s' is not %s",
-			   text_escape(n->text, shown, sizeof(shown)), what);
+		walk_fault(w, n, FAULT_ERROR, "'%s' is not %s", TEXT_SHOWN(n->text),
+			   what);
 }
 
 /* Make the path longer. Return: its length before, for walk_pop(). */
@@ -94,7 +92,7 @@ static bool is_of_run(struct text key)
 static void unknown_key(struct walk *w, const struct node *n,
 			const struct schema_key *keys, size_t count)
 {
-	char known[256] = "", shown[TEXT_ESCAPED_SIZE];
+	char known[256] = "";
 	struct node at = *n;
 
 	for (size_t i = 0; i < count; i++) {
@@ -109,11 +107,11 @@ static void unknown_key(struct walk *w, const struct node *n,
 		walk_fault(w, &at, FAULT_ERROR,
 			   "'%s' is no part of a policy but an option of weir run, which "
 			   "a run keeps until it ends",
-			   text_escape(n->key, shown, sizeof(shown)));
+			   TEXT_SHOWN(n->key));
 	else
 		walk_fault(w, &at, FAULT_ERROR,
 			   "'%s' is not a key that is known here: there are %s",
-			   text_escape(n->key, shown, sizeof(shown)), known);
+			   TEXT_SHOWN(n->key), known);
 }
 
 /* Call the reader of every key of a mapping; other keys are faults. */

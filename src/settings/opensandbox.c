@@ -165,11 +165,9 @@ static void warn_of_strays(struct sidecar_spec *spec)
 
 	for (char **e = environ; e && *e; e++) {
 		struct text name = { *e, strcspn(*e, "=") };
-		char shown[TEXT_ESCAPED_SIZE];
 
 		if (strncmp(*e, prefix, sizeof(prefix) - 1) == 0 && !is_known(name))
-			sidecar_warn(spec, "%s is not known, ignoring",
-				     text_escape(name, shown, sizeof(shown)));
+			sidecar_warn(spec, "%s is not known, ignoring", TEXT_SHOWN(name));
 	}
 }
 
@@ -177,14 +175,13 @@ static void warn_of_otel(struct sidecar_spec *spec)
 {
 	for (char **e = environ; e && *e; e++) {
 		struct text name = { *e, strcspn(*e, "=") };
-		char shown[TEXT_ESCAPED_SIZE];
 
 		if (strncmp(*e, "OTEL_", 5) != 0 || (*e)[name.len] == '\0')
 			continue;
 		sidecar_warn(spec,
 			     "%s: OpenTelemetry is not spoken here, ignoring; /metrics "
 			     "has the numbers for Prometheus",
-			     text_escape(name, shown, sizeof(shown)));
+			     TEXT_SHOWN(name));
 		return;
 	}
 }

@@ -38,10 +38,7 @@ void sidecar_warn(struct sidecar_spec *spec, const char *fmt, ...)
 
 static int is_not(struct err *err, const char *value, const char *what)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-
-	return err_set(err, -EINVAL, "'%s' is not %s",
-		       text_escape(text_of(value), shown, sizeof(shown)), what);
+	return err_set(err, -EINVAL, "'%s' is not %s", SHOWN(value), what);
 }
 
 static int too_many(struct err *err, unsigned int most)
@@ -602,7 +599,6 @@ static void on_server(void *data, const struct endpoint *server)
 static int add_resolv_conf(struct sidecar_spec *spec, struct err *err)
 {
 	const char *path = spec->resolv_conf;
-	char shown[TEXT_ESCAPED_SIZE];
 	struct err why = { 0 };
 	int r;
 
@@ -617,7 +613,7 @@ static int add_resolv_conf(struct sidecar_spec *spec, struct err *err)
 	sidecar_warn(spec,
 		     "%s names no usable name server: asking 8.8.8.8; --upstream "
 		     "names another",
-		     text_escape(text_of(path), shown, sizeof(shown)));
+		     SHOWN(path));
 	return set_upstream(spec, "8.8.8.8", err);
 }
 
@@ -642,12 +638,10 @@ static void check_whole(struct sidecar_spec *spec, struct err *all)
 static void warn_of_stray(struct sidecar_spec *spec)
 {
 	const char *stray = cli_options_stray_variable(&cli_sidecar_options);
-	char shown[TEXT_ESCAPED_SIZE];
 
 	if (stray)
 		sidecar_warn(spec, "%s is a variable of no option, ignoring",
-			     text_escape((struct text){ stray, strcspn(stray, "=") },
-					 shown, sizeof(shown)));
+			     TEXT_SHOWN((struct text){ stray, strcspn(stray, "=") }));
 }
 
 /* A header's value has no white space at its ends. */

@@ -354,7 +354,6 @@ static int read_arguments(const struct cli_options *table, struct show_spec *spe
 			  int argc, char **argv, int at_least, int at_most,
 			  int *ret_first)
 {
-	char shown[TEXT_ESCAPED_SIZE];
 	struct err err = { 0 };
 	int first = cli_options_parse(table, spec, argc, argv, NULL, &err);
 
@@ -362,8 +361,7 @@ static int read_arguments(const struct cli_options *table, struct show_spec *spe
 		err_set(&err, -EINVAL, "name one sandbox");
 	if (first >= 0 && argc - first > at_most)
 		err_set(&err, -EINVAL, "'%s' is one argument too many",
-			text_escape(text_of(argv[first + at_most]), shown,
-				    sizeof(shown)));
+			SHOWN(argv[first + at_most]));
 	if (err.code < 0) {
 		log_error("%s: %s", argv[0], err.text);
 		return RUN_STATUS_BAD_INPUT;
@@ -478,6 +476,8 @@ static const char *word(const json_t *of, const char *key, char buffer[TEXT_ESCA
 	return buffer;
 }
 
+#define WORD(of, key) word(of, key, (char[TEXT_ESCAPED_SIZE]){ 0 })
+
 static const char *kind_of(const json_t *one)
 {
 	const char *kind = json_string_value(json_object_get(one, "kind"));
@@ -528,14 +528,10 @@ static void warn_of_more(const json_t *list)
 
 static void print_row(const json_t *one)
 {
-	char id[TEXT_ESCAPED_SIZE], mode[TEXT_ESCAPED_SIZE], policy[TEXT_ESCAPED_SIZE];
-	char where[TEXT_ESCAPED_SIZE];
-
 	printf("%-20s %-6s  %-16s  %-9s %5" JSON_INTEGER_FORMAT " %7" JSON_INTEGER_FORMAT
 	       "  %s\n",
-	       word(one, "id", id), kind_of(one), word(one, "mode", mode),
-	       word(one, "policyMode", policy), number(one, "rules"),
-	       number(one, "denies"), word(one, kind_of(one), where));
+	       WORD(one, "id"), kind_of(one), WORD(one, "mode"), WORD(one, "policyMode"),
+	       number(one, "rules"), number(one, "denies"), WORD(one, kind_of(one)));
 }
 
 int cli_ps(int argc, char **argv)
@@ -566,6 +562,10 @@ int cli_ps(int argc, char **argv)
 		json_array_foreach(json_object_get(j, "sandboxes"), i, one)
 			print_row(one);
 		warn_of_more(j);
+		if (!is_there_a_daemon(&spec) &&
+		    json_array_size(json_object_get(j, "sandboxes")) == 0)
+			log_warning("you have no run under way, and there is no daemon "
+				    "for you at " CLI_DAEMON_SOCKET);
 	}
 	json_decref(j);
 	return r;
@@ -575,13 +575,11 @@ int cli_ps(int argc, char **argv)
 
 static void print_degradations(const json_t *status, const char *before)
 {
-	char what[TEXT_ESCAPED_SIZE], reason[TEXT_ESCAPED_SIZE];
 	json_t *one;
 	size_t i;
 
 	json_array_foreach(json_object_get(status, "degradations"), i, one)
-		printf("%s%s: %s\n", before, word(one, "what", what),
-		       word(one, "reason", reason));
+		printf("%s%s: %s\n", before, WORD(one, "what"), WORD(one, "reason"));
 }
 
 static const char *isolation(const json_t *status)
@@ -607,13 +605,13 @@ static const char *time_left(json_int_t seconds, char buf[32])
 
 static void print_grants(const json_t *grants)
 {
-	char target[TEXT_ESCAPED_SIZE], until[TEXT_ESCAPED_SIZE], left[32];
+	char left[32];
 	json_t *one;
 	size_t i;
 
-	json_array_foreach(grants, i, one) printf(
-		"grant       %s, %s left, until %s\n", word(one, "target", target),
-		time_left(number(one, "secondsLeft"), left), word(one, "until", until));
+	json_array_foreach(grants, i, one)
+		printf("grant       %s, %s left, until %s\n", WORD(one, "target"),
+		       time_left(number(one, "secondsLeft"), left), WORD(one, "until"));
 }
 
 static void print_one(const json_t *one, const json_t *status)
@@ -621,17 +619,16 @@ static void print_one(const json_t *one, const json_t *status)
 	const json_t *learned = json_object_get(status, "learned");
 	const char *key;
 	json_t *value;
-	char text[TEXT_ESCAPED_SIZE];
 
-	printf("id          %s\n", word(one, "id", text));
-	printf("%-12s%s\n", kind_of(one), word(one, kind_of(one), text));
+	printf("id          %s\n", WORD(one, "id"));
+	printf("%-12s%s\n", kind_of(one), WORD(one, kind_of(one)));
 	printf("isolation   %s", isolation(status));
-	printf(", %s", word(status, "mode", text));
-	printf(", since %s\n", word(status, "since", text));
+	printf(", %s", WORD(status, "mode"));
+	printf(", since %s\n", WORD(status, "since"));
 	printf("policy      %s, rules: %" JSON_INTEGER_FORMAT
 	       ", generation %" JSON_INTEGER_FORMAT ", changes: %" JSON_INTEGER_FORMAT
 	       "\n",
-	       word(status, "policyMode", text), number(status, "rules"),
+	       WORD(status, "policyMode"), number(status, "rules"),
 	       number(status, "generation"), number(status, "policyUpdates"));
 	print_grants(json_object_get(status, "grants"));
 	printf("learned     addresses: %" JSON_INTEGER_FORMAT
@@ -639,7 +636,7 @@ static void print_one(const json_t *one, const json_t *status)
 	       number(learned, "addresses"), number(learned, "names"));
 	printf("denies      %" JSON_INTEGER_FORMAT "\n", number(one, "denies"));
 	if (json_is_string(json_object_get(status, "closed")))
-		printf("closed      %s\n", word(status, "closed", text));
+		printf("closed      %s\n", WORD(status, "closed"));
 	print_degradations(status, "degraded    ");
 	puts("counters");
 	json_object_foreach(json_object_get(status, "counters"), key,
@@ -681,10 +678,8 @@ static int show_one(const struct show_spec *s, const char *id)
 
 static void print_status_line(const json_t *one, const json_t *status)
 {
-	char id[TEXT_ESCAPED_SIZE], mode[TEXT_ESCAPED_SIZE];
-
-	printf("%-20s %-9s  %s\n", word(one, "id", id), isolation(status),
-	       word(status, "mode", mode));
+	printf("%-20s %-9s  %s\n", WORD(one, "id"), isolation(status),
+	       WORD(status, "mode"));
 	print_degradations(status, "    ");
 }
 
@@ -735,14 +730,13 @@ static int show_all(const struct show_spec *s)
 	json_t *daemon = asks ? get(s, "/status", &r) : NULL;
 	json_t *all = daemon ? get(s, "/sandboxes", &r) : NULL;
 	json_t *list = json_object_get(all, "sandboxes");
-	char version[TEXT_ESCAPED_SIZE];
 
 	if (!asks)
 		all = json_pack("{s:[]}", "sandboxes");
 	if (daemon && all && !s->json) {
 		printf("weir daemon %s, sandboxes: %zu, engines: %" JSON_INTEGER_FORMAT
 		       ", engine restarts: %" JSON_INTEGER_FORMAT "\n",
-		       word(daemon, "version", version), json_array_size(list),
+		       WORD(daemon, "version"), json_array_size(list),
 		       number(daemon, "engines"), number(daemon, "engineRestarts"));
 		print_degradations(daemon, "    ");
 	}

@@ -47,9 +47,10 @@ static const struct cli_option events_options[] = {
 const struct cli_options cli_events_options = {
 	.items = events_options,
 	.count = ARRAY_SIZE(events_options),
-	.usage = "usage: weir events [OPTION]...\n\n"
-		 "Print what a sidecar or daemon has stored, the oldest first.\n",
-	.notes = "Exit status: 0, 1 when the store can't be read, 2 for bad usage.\n",
+	.usage =
+		"usage: weir events [OPTION]...\n\n"
+		"Print what a run, a sidecar or a daemon has stored, the oldest first.\n",
+	.notes = "Exit status: 0; 2 bad input; 125 the store can't be read.\n",
 };
 
 static const struct cli_option denies_options[] = {
@@ -67,7 +68,7 @@ const struct cli_options cli_denies_options = {
 	.count = ARRAY_SIZE(denies_options),
 	.usage = "usage: weir denies [OPTION]...\n\n"
 		 "Count what was denied, the most packets first.\n",
-	.notes = "Exit status: 0, 1 when the store can't be read, 2 for bad usage.\n",
+	.notes = "Exit status: 0; 2 bad input; 125 the store can't be read.\n",
 };
 
 /* --- weir learn --from --- */
@@ -114,39 +115,34 @@ static const struct cli_option review_options[] = {
 const struct cli_options cli_review_options = {
 	.items = review_options,
 	.count = ARRAY_SIZE(review_options),
-	.usage = "usage: weir review " CLI_REVIEW_WORDS " [OPTION]... [ID]\n\n"
+	.usage = "usage: weir review [" CLI_REVIEW_WORDS "] [OPTION]... [ID]\n\n"
 		 "Decide what was denied and a rule could allow.\n",
-	.notes = "Exit status: 0, 1 when it failed or nothing was decided, 2 for bad "
-		 "usage.\n",
+	.notes = "Exit status: 0; 1 the change wasn't wanted; 2 bad input; 125 it "
+		 "failed.\n",
 };
 
-/* "list", or another word and a task's number. */
+/* "list", which no word is as well, or another word and a task's number. */
 static int read_words(struct events_spec *spec, int count, char **given, struct err *err)
 {
 	static const char *const words[] = { "list", "show", "accept", "dismiss" };
-	char shown[TEXT_ESCAPED_SIZE];
 	size_t i = 0;
 
-	if (count == 0)
-		return err_set(err, -EINVAL,
-			       "review needs one of list, show, accept, dismiss");
-	while (i < ARRAY_SIZE(words) && strcmp(given[0], words[i]) != 0)
+	while (count > 0 && i < ARRAY_SIZE(words) && strcmp(given[0], words[i]) != 0)
 		i++;
 	if (i == ARRAY_SIZE(words))
 		return err_set(err, -EINVAL,
 			       "review: '%s' is not one of list, show, accept, dismiss",
-			       text_escape(text_of(given[0]), shown, sizeof(shown)));
+			       SHOWN(given[0]));
 	spec->word = words[i];
 	if (i == 0)
-		return count == 1 ? 0
+		return count <= 1 ? 0
 				  : err_set(err, -EINVAL, "review list takes no task");
 	if (count != 2)
 		return err_set(err, -EINVAL, "review %s takes the number of one task",
 			       words[i]);
 	if (text_to_u32(text_of(given[1]), INT32_MAX, &spec->id) && spec->id > 0)
 		return 0;
-	return err_set(err, -EINVAL, "'%s' is not the number of a task",
-		       text_escape(text_of(given[1]), shown, sizeof(shown)));
+	return err_set(err, -EINVAL, "'%s' is not the number of a task", SHOWN(given[1]));
 }
 
 /* What would be passed over in silence is a mistake. */

@@ -30,10 +30,7 @@
 static int is_not(struct err *err, const char *option, const char *value,
 		  const char *what)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-
-	return err_set(err, -EINVAL, "--%s: '%s' is not %s", option,
-		       show_text(value, shown), what);
+	return err_set(err, -EINVAL, "--%s: '%s' is not %s", option, SHOWN(value), what);
 }
 
 /* ---- what the options mean ---- */
@@ -141,11 +138,10 @@ static int read_options(struct show *s, struct err *err)
 int show_open(const struct show *s, struct sqlite_reader **ret)
 {
 	struct err err = { 0 };
-	char shown[TEXT_ESCAPED_SIZE];
 	int r = sqlite_reader_open(s->directory, SHOW_TIMEOUT_MS, ret, &err);
 
 	if (r < 0) {
-		err_context(&err, "%s", show_text(s->directory, shown));
+		err_context(&err, "%s", SHOWN(s->directory));
 		log_error("%s", err.text);
 	}
 	return r;
@@ -155,11 +151,6 @@ int show_failed(const struct err *err)
 {
 	log_error("%s", err->text);
 	return SHOW_FAILED;
-}
-
-const char *show_text(const char *text, char *buf)
-{
-	return text_escape(text_of(text), buf, TEXT_ESCAPED_SIZE);
 }
 
 enum {
@@ -193,19 +184,16 @@ static const char *const colours[EVENT_ACTION_COUNT] = {
 /* ": no rule allows it", ": deny gist.github.com (policy.yaml:3)" */
 static void put_why(FILE *out, const struct event_row *row)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-
 	if (row->event.reason[0])
-		fprintf(out, ": %s", show_text(row->event.reason, shown));
+		fprintf(out, ": %s", SHOWN(row->event.reason));
 	if (!row->rule[0])
 		return;
 	/* A reason may be the rule, or as much of it as fits. */
 	if (!row->event.reason[0] ||
 	    strncmp(row->event.reason, row->rule, strlen(row->event.reason)) != 0)
-		fprintf(out, ": %s", show_text(row->rule, shown));
+		fprintf(out, ": %s", SHOWN(row->rule));
 	if (row->rule_file[0])
-		fprintf(out, " (%s:%u)", show_text(row->rule_file, shown),
-			row->rule_line);
+		fprintf(out, " (%s:%u)", SHOWN(row->rule_file), row->rule_line);
 }
 
 static void put_text(FILE *out, const struct event_row *row)
@@ -218,7 +206,7 @@ static void put_text(FILE *out, const struct event_row *row)
 		fprintf(out, " x%llu", (unsigned long long)row->event.packets);
 	put_why(out, row);
 	if (row->command[0])
-		fprintf(out, " [%s]", show_text(row->command, shown));
+		fprintf(out, " [%s]", SHOWN(row->command));
 	if (row->pid > 0)
 		fprintf(out, " [pid %u]", row->pid);
 }
@@ -228,7 +216,7 @@ static void print_line(const struct show *s, const struct event_row *row)
 	const uint8_t action = row->event.action;
 	const char *colour =
 		s->colour && action < EVENT_ACTION_COUNT ? colours[action] ?: "" : "";
-	char time[JTEXT_TIME_SIZE], sandbox[TEXT_ESCAPED_SIZE], text[LINE_SIZE] = "";
+	char time[JTEXT_TIME_SIZE], text[LINE_SIZE] = "";
 	FILE *out = fmemopen(text, sizeof(text), "w");
 	int used;
 
@@ -238,8 +226,7 @@ static void print_line(const struct show *s, const struct event_row *row)
 		text[sizeof(text) - 1] = '\0';
 	}
 	used = printf("%s  %-*s ", jtext_time(row->event.ts_ms, false, time),
-		      SANDBOX_COLUMNS,
-		      show_text(row->sandbox[0] ? row->sandbox : "-", sandbox));
+		      SANDBOX_COLUMNS, SHOWN(row->sandbox[0] ? row->sandbox : "-"));
 	used += ACTION_COLUMNS;
 	printf("%s%-*s%s", colour, ACTION_COLUMNS,
 	       event_action_name((enum event_action)action), *colour ? "\x1b[0m" : "");
@@ -292,27 +279,16 @@ static void on_packet(void *data, const struct nflog_packet *p)
 {
 	struct collector *c = data;
 	const struct sqlite_query *q = &c->show->query;
-	const struct event e = {
-		.ts_ms = clock_wall_ms(),
-		.action = EVENT_DENY,
-		.layer = EVENT_ADDRESS,
-		.rule = EVENT_NO_RULE,
-		.protocol = p->protocol,
-		.remote = p->destination,
-		.port = p->destination_port,
-		.packets = 1,
-		.bytes = p->length,
-		.uid = p->uid,
-		.reason = "refused by rendered rules",
-	};
-	struct event_row row = { .event = e };
+	struct event_row row = { .event = nflog_event(p) };
 	const char *id = id_of(p);
 
 	if (!id || (c->show->spec.limit > 0 && c->count == c->show->spec.limit))
 		return;
+	row.event.ts_ms = clock_wall_ms();
+	event_set_reason(&row.event, "refused by rendered rules");
 	snprintf(row.sandbox, sizeof(row.sandbox), "%s", id);
 	if ((q->sandbox && strcmp(q->sandbox, row.sandbox) != 0) ||
-	    (q->remote.family != 0 && !addr_equal(&q->remote, &e.remote)))
+	    (q->remote.family != 0 && !addr_equal(&q->remote, &p->destination)))
 		return;
 	show_row(c->show, &row);
 	c->count++;

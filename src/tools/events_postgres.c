@@ -2,9 +2,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "outputs/postgres_read.h"
@@ -24,7 +26,7 @@ const char *show_postgres(const char *from)
 	return NULL;
 }
 
-/* Return: 0; -EPIPE: the program has ended before. */
+/* Return: 0; -EPIPE: the program ends before. */
 static int read_event(int fd, struct event *ret)
 {
 	uint8_t *to = (uint8_t *)ret;
@@ -66,7 +68,7 @@ int show_read_postgres(const struct show *s, const char *conninfo,
 {
 	CLEAN(fd) int from = -1, to = -1;
 	struct event e = { .action = EVENT_ALLOW };
-	int fds[2], r = 0;
+	int fds[2], status, r = 0;
 	pid_t pid;
 
 	if (pipe2(fds, O_CLOEXEC) < 0)
@@ -82,10 +84,17 @@ int show_read_postgres(const struct show *s, const char *conninfo,
 		if (r == 0 && e.action != EVENT_NONE)
 			on_event(data, &e);
 	}
-	process_reap(pid, r < 0);
+	if (r < 0 && r != -EPIPE)
+		(void)!kill(pid, SIGKILL);
+	status = process_wait(pid);
 	/* weir-postgres has said why. */
 	if (r < 0)
-		return err_set(err, -EIO, "cannot read the events in PostgreSQL");
+		return err_set(err,
+			       WIFEXITED(status) &&
+					       WEXITSTATUS(status) == RUN_STATUS_BAD_INPUT
+				       ? -EINVAL
+				       : -EIO,
+			       "cannot read the events in PostgreSQL");
 	*ret_unread = e.packets;
 	return 0;
 }

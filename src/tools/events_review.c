@@ -30,16 +30,15 @@ struct listing {
 
 /* ---- showing ---- */
 
-static const char *target_of(const struct review *t, char *buf)
+static const char *target_of(const struct review *t)
 {
-	return t->destination[0] ? show_text(t->destination, buf)
-				 : "(more destinations than are listed)";
+	return t->destination[0] ? t->destination : "(more destinations than are listed)";
 }
 
 static bool print_task_line(void *data, const struct review *t)
 {
 	struct listing *l = data;
-	char time[JTEXT_TIME_SIZE], sandbox[TEXT_ESCAPED_SIZE], target[TEXT_ESCAPED_SIZE];
+	char time[JTEXT_TIME_SIZE];
 	char json[REVIEW_JSON_SIZE];
 
 	l->count++;
@@ -54,12 +53,11 @@ static bool print_task_line(void *data, const struct review *t)
 	printf("%5" PRId64 "  %-9s %8" PRIu64 "  %s  %-12s %s", t->id,
 	       review_state_name(t->state), t->packets,
 	       jtext_time(t->last_ms, false, time),
-	       show_text(t->sandbox[0] ? t->sandbox : "-", sandbox),
-	       target_of(t, target));
+	       SHOWN(t->sandbox[0] ? t->sandbox : "-"), SHOWN(target_of(t)));
 	if (t->port > 0)
 		printf(" port %u", t->port);
 	if (t->looks_like[0])
-		printf(", looks like %s (allowed)", show_text(t->looks_like, target));
+		printf(", looks like %s (allowed)", SHOWN(t->looks_like));
 	putchar('\n');
 	return !ferror(stdout);
 }
@@ -122,7 +120,6 @@ static void print_whose(const struct show *s, const struct review *t)
 				  .max = ROWS_MAX };
 	struct sqlite_reader *reader = NULL;
 	struct whose w = { .task = t };
-	char shown[TEXT_ESCAPED_SIZE];
 	struct err ignored = { 0 };
 
 	if (t->is_name)
@@ -134,8 +131,7 @@ static void print_whose(const struct show *s, const struct review *t)
 	if (sqlite_find(reader, &q, on_task_row, &w, &ignored) == 0 && w.count > 0) {
 		printf("process      ");
 		for (size_t i = 0; i < w.count; i++)
-			printf("%s%s", i > 0 ? ", " : "",
-			       show_text(w.commands[i], shown));
+			printf("%s%s", i > 0 ? ", " : "", SHOWN(w.commands[i]));
 		puts(w.more ? ", ..." : "");
 	}
 	sqlite_reader_close(reader);
@@ -143,7 +139,7 @@ static void print_whose(const struct show *s, const struct review *t)
 
 static void print_task(const struct show *s, const struct review *t)
 {
-	char shown[TEXT_ESCAPED_SIZE], time[JTEXT_TIME_SIZE], buf[REVIEW_JSON_SIZE];
+	char time[JTEXT_TIME_SIZE], buf[REVIEW_JSON_SIZE];
 
 	if (s->spec.json) {
 		review_json(t, buf);
@@ -151,19 +147,19 @@ static void print_task(const struct show *s, const struct review *t)
 		return;
 	}
 	printf("task         %" PRId64 ", %s\n", t->id, review_state_name(t->state));
-	printf("sandbox      %s\n", show_text(t->sandbox[0] ? t->sandbox : "-", shown));
-	printf("destination  %s", target_of(t, shown));
+	printf("sandbox      %s\n", SHOWN(t->sandbox[0] ? t->sandbox : "-"));
+	printf("destination  %s", SHOWN(target_of(t)));
 	if (t->port > 0)
 		printf(" %s/%u", event_protocol_name(t->protocol, buf), t->port);
 	if (t->looks_like[0])
-		printf("\nlooks like   %s (allowed)", show_text(t->looks_like, shown));
+		printf("\nlooks like   %s (allowed)", SHOWN(t->looks_like));
 	printf("\ndenied       %" PRIu64 " packets in %" PRIu64 " events\n", t->packets,
 	       t->rows);
 	printf("first        %s\n", jtext_time(t->first_ms, false, time));
 	printf("last         %s\n", jtext_time(t->last_ms, false, time));
 	if (t->decided_ms > 0)
 		printf("decided      %s by %s\n", jtext_time(t->decided_ms, false, time),
-		       show_text(t->who, shown));
+		       SHOWN(t->who));
 	print_whose(s, t);
 	printf("rule         %s\n", review_rule(t, buf) ? buf : "no rule can allow this");
 }
@@ -190,19 +186,14 @@ static bool is_answered_yes(void)
 
 static void warn_of_lookalike(const struct review *t)
 {
-	char shown[TEXT_ESCAPED_SIZE], like[TEXT_ESCAPED_SIZE];
-
 	if (t->looks_like[0])
 		log_warning("'%s' looks like '%s', which is allowed",
-			    show_text(t->destination, shown),
-			    show_text(t->looks_like, like));
+			    SHOWN(t->destination), SHOWN(t->looks_like));
 }
 
 /* Somebody says so: --yes, or an answer; two answers for what looks like another name. */
 static bool is_wanted(const struct show *s, const struct review *t)
 {
-	char shown[TEXT_ESCAPED_SIZE], like[TEXT_ESCAPED_SIZE];
-
 	warn_of_lookalike(t);
 	if (s->spec.yes)
 		return true;
@@ -216,7 +207,7 @@ static bool is_wanted(const struct show *s, const struct review *t)
 	if (!t->looks_like[0])
 		return true;
 	fprintf(stderr, "%s is not %s. add it all the same? [y/N] ",
-		show_text(t->destination, shown), show_text(t->looks_like, like));
+		SHOWN(t->destination), SHOWN(t->looks_like));
 	return is_answered_yes();
 }
 
@@ -256,7 +247,6 @@ static int add_to_document(struct show *s, const struct review *t,
 static int add_to_text(struct show *s, const struct review *t, struct policy_file *file,
 		       struct text text, const char *rule, struct err *err)
 {
-	char shown[TEXT_ESCAPED_SIZE];
 	struct policy_edited a;
 	int r = policy_edit(s->spec.policy, text, &rule, 1, false, &s->arena, &a, err);
 
@@ -266,8 +256,7 @@ static int add_to_text(struct show *s, const struct review *t, struct policy_fil
 		fputs("the policy has this rule already\n", stderr);
 		return 0;
 	}
-	fprintf(stderr, "%s:%u:\n+ - %s\n", show_text(s->spec.policy, shown), a.line,
-		a.rule);
+	fprintf(stderr, "%s:%u:\n+ - %s\n", SHOWN(s->spec.policy), a.line, a.rule);
 	return is_wanted(s, t) ? write_policy(file, a.text, err) : -ECANCELED;
 }
 
@@ -516,11 +505,10 @@ int show_review(struct show *s)
 {
 	struct review_store *store = NULL;
 	struct err err = { 0 };
-	char shown[TEXT_ESCAPED_SIZE];
 	int r = review_open(s->directory, &store, &err);
 
 	if (r < 0)
-		err_context(&err, "%s", show_text(s->directory, shown));
+		err_context(&err, "%s", SHOWN(s->directory));
 	else
 		r = obey(s, store, &err);
 	review_close(store);

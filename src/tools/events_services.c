@@ -91,14 +91,14 @@ int events_store(int argc, char **argv)
 
 	if (!config.directory || !sock_is_channel(CHANNEL)) {
 		log_error("this is started by `weir run`, not by hand");
-		return 2;
+		return RUN_STATUS_BAD_INPUT;
 	}
 	prctl(PR_SET_NAME, "weir-store");
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	ignore_signals();
 	if (try_store(&config, &err) < 0 || sqlite_writer_new(&config, &w, &err) < 0) {
 		answer(err.text);
-		return 1;
+		return RUN_STATUS_FAILED;
 	}
 	answer("");
 	store_all(w);
@@ -107,7 +107,7 @@ int events_store(int argc, char **argv)
 	if (state.trouble[0])
 		log_warning("the store: %s", state.trouble);
 	sqlite_writer_free(w);
-	return state.lost_rows > 0;
+	return state.lost_rows > 0 ? RUN_STATUS_FAILED : 0;
 }
 
 /* weir-events review-command: for each review task that opens, run the operator's
@@ -303,17 +303,17 @@ int review_command(int argc, char **argv)
 	    !spec.review_command) {
 		log_error("%s", err.text[0] ? err.text
 					    : "this is started by Weir, not by hand");
-		return 2;
+		return RUN_STATUS_BAD_INPUT;
 	}
 	prctl(PR_SET_NAME, "weir-review");
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
 	    capabilities_keep(0, &err) < 0) {
 		log_error("the review command: cannot give up capabilities");
-		return 1;
+		return RUN_STATUS_FAILED;
 	}
 	if (state_dir_take(&spec, NULL, &err) < 0 || !spec.state_dir) {
 		log_error("the review command: %s", err.text);
-		return 1;
+		return RUN_STATUS_FAILED;
 	}
 	t.command = spec.review_command;
 	t.directory = spec.state_dir;

@@ -57,8 +57,6 @@ int show_read_postgres(const struct show *s, const char *conninfo,
 		       uint64_t *ret_unread, struct err *err) MUST_CHECK;
 /* Say @err. Return: SHOW_FAILED. */
 int show_failed(const struct err *err);
-/* @text as people may see it, in @buf of TEXT_ESCAPED_SIZE. */
-const char *show_text(const char *text, char *buf);
 
 /* Services that other processes of Weir's start.
  * @argv[0] is the service. Return: the exit status. */

@@ -179,13 +179,13 @@ static enum overlap overlap_of(const struct block *b, const struct prefix *p)
 static void add_rest(const struct block *b, struct prefix p)
 {
 	const enum overlap overlap = overlap_of(b, &p);
-	char text[PREFIX_TEXT_SIZE], *target;
+	char *target;
 	struct prefix low, high;
 
 	if (overlap == OVERLAP_ALL || b->im->faults.errors > 0)
 		return;
 	if (overlap == OVERLAP_NONE) {
-		target = arena_text(&b->im->arena, text_of(prefix_format(&p, text)));
+		target = arena_text(&b->im->arena, text_of(PREFIX_SHOWN(&p)));
 		if (!target)
 			b->im->out_of_memory = true;
 		else

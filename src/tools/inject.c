@@ -407,13 +407,11 @@ static void judge_container(struct manifest *m, int item)
 			       "a privileged container can take the rules away");
 	for (size_t i = 0, n = manifest_count(m, add); i < n; i++) {
 		int name = manifest_item(m, add, i);
-		char shown[TEXT_ESCAPED_SIZE];
 
 		if (capability_undoes_filter(manifest_text(m, name)))
 			manifest_fault(m, name,
 				       "with %s a container can take the rules away",
-				       text_escape(manifest_text(m, name), shown,
-						   sizeof(shown)));
+				       TEXT_SHOWN(manifest_text(m, name)));
 	}
 }
 
@@ -574,15 +572,14 @@ static void inject_object(struct inject *x, yaml_document_t *doc, int at)
 	int metadata = manifest_find(&m, at, "metadata");
 	struct text name = manifest_text(&m, manifest_find(&m, metadata, "name"));
 	struct text space = manifest_text(&m, manifest_find(&m, metadata, "namespace"));
-	char shown_kind[64], shown_name[TEXT_ESCAPED_SIZE], what[400];
+	char shown_kind[64], what[400];
 	const yaml_node_t *n;
 	bool has_pod;
 	size_t row = 0;
 	int pod;
 
 	snprintf(what, sizeof(what), "%s '%s'",
-		 text_escape(kind, shown_kind, sizeof(shown_kind)),
-		 text_escape(name, shown_name, sizeof(shown_name)));
+		 text_escape(kind, shown_kind, sizeof(shown_kind)), TEXT_SHOWN(name));
 	m.what = what;
 	while (kinds[row].kind && !text_equal(kind, kinds[row].kind))
 		row++;

@@ -236,11 +236,9 @@ static const struct verb *verb_find(const char *name)
 static int bad_verb(const char *name)
 {
 	static const char there[] = "check, explain, show, diff, import, set or patch";
-	char shown[TEXT_ESCAPED_SIZE];
 
 	if (name)
-		log_error("policy: '%s' is not one of %s",
-			  text_escape(text_of(name), shown, sizeof(shown)), there);
+		log_error("policy: '%s' is not one of %s", SHOWN(name), there);
 	else
 		log_error("policy needs one of %s", there);
 	return RUN_STATUS_BAD_INPUT;

@@ -51,12 +51,10 @@ void import_left_out(struct import *im, const struct node *n, const char *path,
 		     const char *what)
 {
 	const struct policy_place at = place_of_node(im, n);
-	char shown[TEXT_ESCAPED_SIZE];
 
 	if (n->kind != NODE_MAP && n->kind != NODE_LIST)
 		faults_add(&im->faults, FAULT_WARNING, at.file, at.line, at.column, path,
-			   "'%s' is left out: %s",
-			   text_escape(n->text, shown, sizeof(shown)), what);
+			   "'%s' is left out: %s", TEXT_SHOWN(n->text), what);
 	else
 		faults_add(&im->faults, FAULT_WARNING, at.file, at.line, at.column, path,
 			   "this is left out: %s", what);
@@ -66,18 +64,15 @@ void import_fault_text(struct import *im, const struct node *n, const char *path
 		       struct text t, const char *what)
 {
 	const struct policy_place at = place_of_node(im, n);
-	char shown[TEXT_ESCAPED_SIZE];
 
 	faults_add(&im->faults, FAULT_ERROR, at.file, at.line, at.column, path, "'%s' %s",
-		   text_escape(t, shown, sizeof(shown)), what);
+		   TEXT_SHOWN(t), what);
 }
 
 const char *import_path(struct import *im, const char *parent, struct text key)
 {
-	char shown[TEXT_ESCAPED_SIZE];
 	const char *path = arena_printf(&im->arena, "%s%s%s", parent,
-					parent[0] ? "." : "",
-					text_escape(key, shown, sizeof(shown)));
+					parent[0] ? "." : "", TEXT_SHOWN(key));
 
 	im->out_of_memory = im->out_of_memory || !path;
 	return path ?: "";
@@ -381,11 +376,10 @@ static void print_ports(FILE *f, const struct import_ports *ports)
 /* HEADER_LINES lines, then a rule on each, then what was left out. */
 static void print_policy(FILE *f, const struct import *im)
 {
-	char file[TEXT_ESCAPED_SIZE], found[TEXT_ESCAPED_SIZE], left[FAULT_TEXT_SIZE];
+	const char *file = SHOWN(im->file);
+	char left[FAULT_TEXT_SIZE];
 
-	text_escape(text_of(im->file), file, sizeof(file));
-	text_escape(text_of(im->found), found, sizeof(found));
-	fprintf(f, "# Imported from %s: %s\n", file, found);
+	fprintf(f, "# Imported from %s: %s\n", file, SHOWN(im->found));
 	fputs("# What no rule allows is refused. The first rule that matches a name "
 	      "decides.\n",
 	      f);

@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "engine/pin_names.h"
 #include "filter/ruleset.h"
+#include "outputs/client.h"
 #include "policy/faults.h"
 #include "policy/load.h"
 #include "policy/policy.h"
@@ -61,7 +62,6 @@ struct render_member {
 static int set_resolver(void *target, const char *value, struct err *err)
 {
 	struct render_spec *spec = target;
-	char shown[TEXT_ESCAPED_SIZE];
 	struct addr a;
 
 	if (strcmp(value, "none") == 0) {
@@ -70,7 +70,7 @@ static int set_resolver(void *target, const char *value, struct err *err)
 	}
 	if (!addr_parse(value, strlen(value), &a))
 		return err_set(err, -EINVAL, "'%s' is not an address, nor none",
-			       text_escape(text_of(value), shown, sizeof(shown)));
+			       SHOWN(value));
 	if (spec->resolver_count == NAME_SERVERS_MAX)
 		return err_set(err, -EINVAL, "given more than %d times",
 			       NAME_SERVERS_MAX);
@@ -172,11 +172,11 @@ static void find_cgroup(const char *given, struct arena *arena, struct faults *f
 			struct filter_cgroup *ret)
 {
 	const char *mount = mount_point(), *path = given;
-	char shown[TEXT_ESCAPED_SIZE], real[PATH_MAX];
+	const char *shown = SHOWN(given);
+	char real[PATH_MAX];
 	struct stat st;
 	size_t len, levels = 0;
 
-	text_escape(text_of(given), shown, sizeof(shown));
 	if (!mount) {
 		option_fault(f, "--cgroup", "no control groups of version 2 in " CGROUPS);
 		return;
@@ -207,12 +207,10 @@ static void find_cgroup(const char *given, struct arena *arena, struct faults *f
 
 static void find_uid(const char *given, struct faults *f, uint32_t *ret)
 {
-	char shown[TEXT_ESCAPED_SIZE];
+	const char *fault = client_user_fault(given, ret);
 
-	if (text_to_u32(text_of(given), UINT32_MAX - 1, ret) && *ret > 0)
-		return;
-	option_fault(f, "--uid", "'%s' is not a user id from 1 to %u",
-		     text_escape(text_of(given), shown, sizeof(shown)), UINT32_MAX - 1);
+	if (fault)
+		option_fault(f, "--uid", "'%s' is %s", SHOWN(given), fault);
 }
 
 /* ---- the member ---- */
@@ -230,16 +228,14 @@ static void find_id(const struct render_spec *spec, struct arena *arena, struct 
 		    struct render_member *ret)
 {
 	const char *id = spec->id ? spec->id : default_id(spec, arena);
-	char shown[TEXT_ESCAPED_SIZE];
 
 	if (!id || !is_valid_id(id)) {
-		text_escape(text_of(id ? id : ""), shown, sizeof(shown));
 		/* What else it would be made from may be wrong by itself. */
 		if (spec->id || spec->cgroup)
 			option_fault(f, "--id",
 				     "'%s' is not a name of letters, digits, - and _, "
 				     "%d at most",
-				     shown, RENDER_ID_MAX);
+				     SHOWN(id ? id : ""), RENDER_ID_MAX);
 		return;
 	}
 	snprintf(ret->id, sizeof(ret->id), "%s", id);
@@ -435,15 +431,13 @@ static int resolve_pins(const struct render_spec *spec, const struct plan *plan,
 static struct rule addr_rule(const struct addr *a, const struct rule *from,
 			     struct arena *arena)
 {
-	char text[ADDR_TEXT_SIZE];
-
 	return (struct rule){
 		.action = POLICY_ALLOW,
 		.kind = TARGET_PREFIX,
 		.prefix = { .addr = *a, .bits = (uint8_t)(8 * addr_size(a)) },
 		.ports = from->ports,
 		.flags = from->flags & PLAN_PORTS_LISTED,
-		.target = arena_text(arena, text_of(addr_format(a, text))),
+		.target = arena_text(arena, text_of(ADDR_SHOWN(a))),
 		.comment = from->comment,
 		.file = from->file,
 		.line = from->line,
@@ -766,7 +760,7 @@ static void write_head(const struct rendering *r, const struct render_spec *spec
 		       FILE *out)
 {
 	time_t now = (time_t)(clock_wall_ms() / 1000);
-	char text[ADDR_TEXT_SIZE], when[32] = "", shown[TEXT_ESCAPED_SIZE];
+	char when[32] = "";
 	char name[DNS_NAME_TEXT_SIZE];
 	struct tm tm;
 
@@ -781,16 +775,15 @@ static void write_head(const struct rendering *r, const struct render_spec *spec
 		fprintf(out, "# For the processes of the user %u.\n", r->member.uid);
 	fputs("# Policy:", out);
 	for (size_t i = 0; i < r->policy.source_count; i++)
-		fprintf(out, " %s",
-			text_escape(text_of(r->policy.sources[i]), shown, sizeof(shown)));
+		fprintf(out, " %s", SHOWN(r->policy.sources[i]));
 	fputs(r->policy.source_count > 0 ? "\n" : " the command line\n", out);
 	fputs("# Name servers:", out);
 	for (size_t i = 0; i < spec->resolver_count; i++)
-		fprintf(out, " %s", addr_format(&spec->resolvers[i], text));
+		fprintf(out, " %s", ADDR_SHOWN(&spec->resolvers[i]));
 	fprintf(out, "%s\n# Names, as they were resolved then:\n",
 		spec->resolver_count > 0 ? "" : " none");
 	for (size_t i = 0; i < r->pins.count; i++)
-		fprintf(out, "#   %s %s\n", addr_format(&r->pins.items[i].addr, text),
+		fprintf(out, "#   %s %s\n", ADDR_SHOWN(&r->pins.items[i].addr),
 			dns_name_format(&r->pins.items[i].name, name));
 	fprintf(out,
 		"# `weir render --install` puts another one in its place, `weir teardown "
@@ -916,15 +909,12 @@ const struct cli_options cli_teardown_options = {
 
 int cli_teardown(int argc, char **argv)
 {
-	char shown[TEXT_ESCAPED_SIZE];
-
 	if (argc != 2) {
-		log_error("teardown takes one id");
+		log_error("teardown takes the ID of a file " FOLDER "/weir-ID.nft");
 		return RUN_STATUS_BAD_INPUT;
 	}
 	if (!is_valid_id(argv[1])) {
-		log_error("'%s' is not an id",
-			  text_escape(text_of(argv[1]), shown, sizeof(shown)));
+		log_error("'%s' is not an id", SHOWN(argv[1]));
 		return RUN_STATUS_BAD_INPUT;
 	}
 	return teardown(argv[1]);

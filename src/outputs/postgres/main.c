@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/exit_status.h"
 #include "base/log.h"
 #include "outputs/postgres/reader.h"
 #include "outputs/postgres/sender.h"
@@ -132,7 +133,7 @@ static int read_back(int argc, char **argv)
 		r = reader_serve(argc, argv, INHERITED_FIRST, &err);
 	if (r < 0)
 		log_error("%s", err.text);
-	return r < 0;
+	return r == -EINVAL ? RUN_STATUS_BAD_INPUT : r < 0 ? RUN_STATUS_FAILED : 0;
 }
 
 int main(int argc, char **argv)
@@ -143,26 +144,26 @@ int main(int argc, char **argv)
 	struct sender *s;
 
 	if (settings_take(&argc, &argv) < 0)
-		return 1;
+		return RUN_STATUS_FAILED;
 	prctl(PR_SET_NAME, "weir-postgres");
 	if (argc > 1 && strcmp(argv[1], POSTGRES_READ) == 0)
 		return read_back(argc - 1, argv + 1);
 	if (cli_helper_parse(argc, argv, &is_daemon, &spec, &err) < 0 || !spec.postgres) {
 		log_error("%s", err.text[0] ? err.text : "no PostgreSQL is named");
-		return 2;
+		return RUN_STATUS_BAD_INPUT;
 	}
 	/* Control makes the store in it; what isn't there yet could not be kept in reach.
 	 */
 	if (state_dir_take(&spec, NULL, &err) < 0 || !spec.state_dir ||
 	    confine(spec.state_dir, &err) < 0) {
 		log_error("weir-postgres: %s", err.text);
-		return 1;
+		return RUN_STATUS_FAILED;
 	}
 	s = sender_new(spec.state_dir, spec.postgres);
 	if (!s) {
 		log_error("weir-postgres: out of memory");
-		return 1;
+		return RUN_STATUS_FAILED;
 	}
 	serve(s, spec.state_dir);
-	return 1;
+	return RUN_STATUS_FAILED;
 }

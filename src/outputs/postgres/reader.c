@@ -58,14 +58,6 @@ static uint64_t number_in(const PGresult *res, int row, enum column column)
 	return (uint64_t)server_number(res, row, (int)column);
 }
 
-static enum event_layer layer_of(const char *name)
-{
-	for (int i = EVENT_DNS; i < EVENT_LAYER_COUNT; i++)
-		if (strcmp(name, event_layer_name((enum event_layer)i)) == 0)
-			return (enum event_layer)i;
-	return EVENT_LAYER_NONE;
-}
-
 static uint8_t protocol_of(const char *name)
 {
 	return strcmp(name, "tcp") == 0	  ? IPPROTO_TCP
@@ -79,7 +71,7 @@ static struct event event_in(const PGresult *res, int row)
 	const bool allowed = strcmp(text_in(res, row, COLUMN_ACTION), "allow") == 0;
 	struct event e = {
 		.action = allowed ? EVENT_ALLOW : EVENT_DENY,
-		.layer = (uint8_t)layer_of(text_in(res, row, COLUMN_LAYER)),
+		.layer = (uint8_t)event_layer_find(text_in(res, row, COLUMN_LAYER)),
 		.protocol = protocol_of(text_in(res, row, COLUMN_PROTOCOL)),
 		.port = (uint16_t)number_in(res, row, COLUMN_PORT),
 		.query_type = (uint16_t)number_in(res, row, COLUMN_QUERY_TYPE),
@@ -94,7 +86,7 @@ static struct event event_in(const PGresult *res, int row)
 		e.remote = (struct addr){ 0 };
 	snprintf(e.name, sizeof(e.name), "%s", text_in(res, row, COLUMN_NAME));
 	snprintf(e.command, sizeof(e.command), "%s", text_in(res, row, COLUMN_COMMAND));
-	snprintf(e.reason, sizeof(e.reason), "%s", text_in(res, row, COLUMN_REASON));
+	event_set_reason(&e, text_in(res, row, COLUMN_REASON));
 	return e;
 }
 

@@ -370,7 +370,7 @@ struct sender {
 	char *lines[TABLE_COUNT];
 	size_t used[TABLE_COUNT];
 	size_t rows;
-	int64_t first, last;
+	int64_t last;
 };
 
 struct sender *sender_new(const char *directory, const char *conninfo)
@@ -470,8 +470,6 @@ static bool on_row(void *data, int64_t id, const struct event_row *row)
 				     ? TABLE_EVENT
 				     : TABLE_NOTICE;
 
-	if (s->rows == 0)
-		s->first = id;
 	s->last = id;
 	s->rows++;
 	s->used[table] += copy_row(row, id, s->uuid, s->lines[table] + s->used[table]);
@@ -496,7 +494,8 @@ static bool on_first(void *data, int64_t id, const struct event_row *row)
 	return row == NULL; /* one is enough */
 }
 
-/* How many rows wait, and how many were let go meanwhile: numbers have no gaps. */
+/* How many rows wait at most, and how many went at least before they were copied: numbers
+ * are in order, and where rows went in between, some are nobody's. */
 struct sender_state sender_state(const struct sender *s)
 {
 	struct sender_state now = s->state;
@@ -563,10 +562,10 @@ static int check_order(struct sender *s, struct err *err)
 
 static int finish(struct sender *s, uint64_t refused, struct err *err)
 {
-	/* What is missing was let go. Of a store that is new here it went before anybody
-	 * asked. */
+	/* A number that isn't there is a row that went. Of a store that is new here it
+	 * went before anybody asked. */
 	const uint64_t missed =
-		s->state.sent > 0 ? (uint64_t)(s->first - s->state.sent - 1) : 0;
+		s->state.sent > 0 ? (uint64_t)(s->last - s->state.sent) - s->rows : 0;
 	char sql[SQL_SIZE];
 	int r;
 

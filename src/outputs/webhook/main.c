@@ -21,6 +21,7 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/exit_status.h"
 #include "base/log.h"
 #include "outputs/webhook.h"
 #include "sys/confine.h"
@@ -686,23 +687,23 @@ int main(int argc, char **argv)
 	int r;
 
 	if (settings_take(&argc, &argv) < 0)
-		return 1;
+		return RUN_STATUS_FAILED;
 	if (!sock_is_channel(WEBHOOK_FD)) {
 		log_error("weir-webhook is started by Weir, not by hand");
-		return 2;
+		return RUN_STATUS_BAD_INPUT;
 	}
 	prctl(PR_SET_NAME, "weir-webhook", 0, 0, 0);
 	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
 		log_error("cannot start libcurl");
-		return 1;
+		return RUN_STATUS_FAILED;
 	}
 	h = hooks_new(WEBHOOK_FD, read_certificates());
 	if (!h || confine(&err) < 0) {
 		log_error("weir-webhook: %s", h ? err.text : "out of memory");
-		return 1;
+		return RUN_STATUS_FAILED;
 	}
 	r = post_all(h);
 	if (r != -EPIPE)
 		log_error("weir-webhook: %s", strerror(-r));
-	return r == -EPIPE ? 0 : 1;
+	return r == -EPIPE ? 0 : RUN_STATUS_FAILED;
 }
