@@ -135,7 +135,7 @@ class Activity(TypedDict):
 
 
 class TopRow(TypedDict):
-    """What some of it was about. `key`: "" for the default action, and for a process that nobody knows."""
+    """What some of it was about. `key`: "" for the default action, and for a process that Weir could not identify."""
 
     key: str
     packets: int

@@ -44,7 +44,7 @@ export class GuardedClient {
 		return this.text("GET", "/healthz");
 	}
 
-	/** health() as a question. false: also where nobody answers. */
+	/** health() as a question. false: also where there is no answer. */
 	async isHealthy(): Promise<boolean> {
 		return (await this.health().catch(() => "")) === "ok";
 	}
@@ -215,7 +215,7 @@ export class Client extends GuardedClient {
 	/**
 	 * Guard exactly one of a network namespace (a path, or the number of a process), a control group and a user. Without
 	 * a policy everything is denied. When it resolves the filter stands, was read back and tested; when it rejects,
-	 * whoever starts the sandbox must not go on.
+	 * the caller must not start the sandbox.
 	 */
 	attach(id: string, what: Omit<schema.Attach, "policy"> & { policy?: NetworkPolicy }): Promise<schema.Sandbox> {
 		return this.json("PUT", `/sandboxes/${encodeURIComponent(id)}`, what);

@@ -80,7 +80,7 @@ export interface Activity {
 }
 
 export interface TopRow {
-	/** Empty: the default action, or a process that nobody knows. */
+	/** Empty: the default action, or a process that Weir could not identify. */
 	key: string;
 	packets: Count;
 	bytes: Count;
