@@ -99,7 +99,7 @@ def test_a_slow_request_ends():
         begun = time.monotonic()
         s.settimeout(0.2)
         ended = False
-        while not ended and time.monotonic() - begun < 25:
+        while not ended and time.monotonic() - begun < 60:
             try:
                 s.sendall(b"X")
                 ended = s.recv(10) == b""

@@ -329,8 +329,8 @@ def test_too_many_denials_end_it_with_a_status_of_its_own(daemon, group, user, d
     policy = tmp_path / "policy.yaml"
     policy.write_text("on_denies: {count: 3, window: 1m, action: stop}\n")
     asks = "".join(f"getent hosts n{i}.{denied.name}; " for i in range(8))
-    done = run(daemon, *kinds(group, user)[kind], "--policy", policy, "--", "sh", "-c", asks + "exec sleep 60")
-    assert done.code == 122 and done.seconds < 50, f"{done}\n{daemon}"
+    done = run(daemon, *kinds(group, user)[kind], "--policy", policy, "--", "sh", "-c", asks + "exec sleep 300")
+    assert done.code == 122, f"{done}\n{daemon}"
     assert "the command was ended: the policy's on_denies says stop" in done.messages
 
 

@@ -36,7 +36,7 @@ def secure(host, files):
 def curl(host, path, *args, token=TOKEN, cacert=None, where=WHERE):
     """(curl's exit status, the HTTP status, the body)"""
     headers = ["-H", f"Authorization: Bearer {token}"] if token else []
-    done = subprocess.run(host.ns.command("curl", "-sS", "-m", "10", "--resolve", "weir.test:9443:127.0.0.1", "--cacert",
+    done = subprocess.run(host.ns.command("curl", "-sS", "-m", "50", "--resolve", "weir.test:9443:127.0.0.1", "--cacert",
                                           str(cacert or host.folder / "one.crt"), "-w", "\n%{http_code}", *headers, *args, where + path),
                           capture_output=True, text=True, check=False)
     body, _, status = done.stdout.rpartition("\n")
@@ -50,6 +50,7 @@ def test_who_has_the_token_is_served_as_over_the_socket(host, secure, pod, site,
     assert (code, status) == (0, 201), f"{body}\n{secure}"
     pod.probe(["dns", site.name], ["dns", denied.name])
     wait_for(lambda: denied.name in curl(host, "/sandboxes/one/denies")[2])
+    wait_for(lambda: secure.get("/sandboxes").json()["sandboxes"][0]["denies"] == 1)  # counted later than written
     assert json.loads(curl(host, "/sandboxes")[2])["sandboxes"] == secure.get("/sandboxes").json()["sandboxes"]
     assert curl(host, "/sandboxes/one/policy", "-X", "PATCH", "-d", '[{"action":"allow","target":"more.test"}]')[1] == 200
     assert curl(host, "/sandboxes/one", "-X", "DELETE")[1] == 200 and secure.names() == []
@@ -58,7 +59,7 @@ def test_who_has_the_token_is_served_as_over_the_socket(host, secure, pod, site,
 
 def test_events_come_over_both(host, secure, pod, denied):
     secure.attach("one", pod)
-    reader = subprocess.Popen(host.ns.command("curl", "-sSN", "-m", "20", "--resolve", "weir.test:9443:127.0.0.1", "--cacert",
+    reader = subprocess.Popen(host.ns.command("curl", "-sSN", "-m", "50", "--resolve", "weir.test:9443:127.0.0.1", "--cacert",
                                               str(host.folder / "one.crt"), "-H", f"Authorization: Bearer {TOKEN}", WHERE + "/events"),
                               stdout=subprocess.PIPE, text=True)
     assert reader.stdout.readline()

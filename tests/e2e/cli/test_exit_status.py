@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What verbs end with: 125 where Weir could not do it, 2 where what it was given is wrong, 1 where the answer is no."""
 import json
+import os
+import signal
+import socket
+import subprocess
 
 import pytest
 
+from tests.world.copies import PROGRAM
 from tests.world.store import Store
 
 POLICY = {"egress": [{"action": "allow", "target": "a.test"}]}
@@ -35,6 +40,18 @@ def test_output_that_goes_nowhere_is_a_failure(world, folder, words):
     assert full.code == 125 and full.messages, full
 
 
+@pytest.mark.parametrize("words", [*PRINT, "denies --help", "run --help", "version", "doctor"])
+def test_a_reader_that_is_gone_ends_it_silently(world, folder, words):
+    """Whatever the parent does with SIGPIPE: services of systemd ignore it, and hand that on."""
+    reader, gone = os.pipe()
+    os.close(reader)
+    with os.fdopen(gone) as output:
+        for how in (signal.SIG_IGN, signal.SIG_DFL):
+            done = subprocess.run([world.weir_path, *words.split()], cwd=folder, env={**os.environ, "WEIR_STATE_DIR": str(folder)}, stdout=output,
+                                  stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGPIPE, how), restore_signals=False)
+            assert done.returncode == -signal.SIGPIPE and b"cannot write" not in done.stderr, (how, done)
+
+
 GIVEN = {
     "policy explain --file none a.test": 2, "policy explain --file none": 2, "policy diff none.yaml default": 2, "policy import --from codex none.toml": 2,
     "learn --from . --diff none.yaml": 2, "learn --from none": 125, "events --state-dir none": 125,
@@ -44,7 +61,41 @@ GIVEN = {
 }
 
 
+def test_what_nobody_answers_says_what_to_start(world, folder):
+    done = world.weir("ps", "--socket", "none.sock", cwd=folder)
+    assert done.code == 125 and "none.sock': No such file or directory; is `weir daemon` running?" in done.messages, done
+    done = world.weir("ps", cwd=folder, env={"WEIR_SOCKET": ""})
+    assert done.code != 0 or (done.text.count("\n") == 1) == ("no run under way" in done.messages), done
+    for verb in ("events", "denies", "review"):
+        done = world.weir(verb, "--state-dir", "none", cwd=folder)
+        assert done.code == 125 and "weir run --state-dir" in done.messages, done
+
+
 @pytest.mark.parametrize("words", GIVEN)
 def test_what_is_given_is_wrong_or_weir_can_not(world, folder, words):
     done = world.weir(*words.split(), cwd=folder, env={"WEIR_STATE_DIR": str(folder)})
     assert done.code == GIVEN[words] and done.messages and not done.text, done
+
+
+SERVICES = {  # what a supervisor or a run starts
+    "events store {folder}/policy.json": 125, "events store": 2,
+    "events review-command daemon --upstream 192.0.2.1 --review-command /bin/true --state-dir {folder}/others": 125,
+    "events review-command daemon --upstream 192.0.2.1": 2,
+    "postgres daemon --upstream 192.0.2.1 --postgres dbname=x --state-dir {folder}/others": 125, "postgres daemon --upstream none": 2,
+    "postgres read [broken 0": 2, "postgres read postgres://127.0.0.1:9/x?connect_timeout=2 0": 125,
+    "webhook": 125, "control daemon --upstream none": 2,
+}
+
+
+@pytest.mark.parametrize("words", SERVICES)
+def test_a_service_says_which(world, folder, words):
+    """Its channel says what no other process of Weir's says."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    name, *args = words.format(folder=folder).split()
+    (folder / "others").mkdir()
+    os.chown(folder / "others", 65534, 65534)
+    ours.send(b"?")
+    ours.close()
+    start = ["sh", "-c", 'exec 3<&0 </dev/null; exec "$@"', "sh", PROGRAM.parent / f"weir-{name}", *args]
+    done = subprocess.run(start, stdin=theirs, capture_output=True, text=True, timeout=60)
+    assert done.returncode == SERVICES[words] and (done.stdout + done.stderr or words.startswith("events store")), done

@@ -15,6 +15,7 @@ import time
 
 import pytest
 
+from world.mounts import SharedMounts, own_mounts
 from world.world import make_user
 
 BUILD = os.environ.get("WEIR_BUILD", "build")
@@ -613,10 +614,10 @@ def test_killing_any_process_ends_all_of_it(world, victim):
 
 def test_the_host_s_mounts_are_untouched(world):
     """On a machine of its own, whose mounts are shared: on this one other tests mount as well."""
-    script = 'mount --make-rshared /; before=$(cat /proc/self/mountinfo); "$@" && test "$before" = "$(cat /proc/self/mountinfo)"'
-    line = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", *world.command("--", "true")]
-    done = subprocess.run(line, cwd=world.home, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done
+    with SharedMounts() as machine:
+        line = own_mounts("", *world.command("--", "true"), cwd=world.home)
+        done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and not machine.gone() and not machine.new(), done
 
 
 def test_ten_at_once(world):

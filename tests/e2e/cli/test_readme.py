@@ -3,6 +3,7 @@
 import pathlib
 import re
 import shlex
+import shutil
 
 import pytest
 
@@ -25,7 +26,7 @@ def project(world, user):
     return folder, str(cache.parents[1])
 
 
-def test_the_six_recipes_are_found():
+def test_the_recipes_are_found():
     assert len(RUNS) >= 6 and len(LINES) - len(RUNS) >= 2, LINES
 
 
@@ -36,6 +37,18 @@ def test_a_recipe_starts_its_command(world, user, project, line):
     done = world.weir(*words[:words.index("--")], "--upstream", "5.100.53.53", "--", "true", cwd=folder,
                       env={"HOME": home}, user=user)
     assert done.code == 0 and done.out == b"", done
+
+
+def test_what_was_refused_is_decided_later(world, user, project):
+    keep, *rest = [line for line in LINES if "--state-dir refused" in line]
+    words = shlex.split(keep)[1:]
+    shutil.chown(project[0] / "policy.yaml", user)
+    done = world.weir(*words[:words.index("--")], "--upstream", "5.100.53.53", "--", "getent", "hosts", "refused.test", cwd=project[0], user=user)
+    assert done.code == 2, done
+    for line in rest:
+        done = world.weir(*shlex.split(line)[1:], *(["--yes"] if "accept" in line else []), cwd=project[0], user=user)
+        assert done.code == 0 and "refused.test" in done.text + done.messages, done
+    assert len(rest) == 3 and "refused.test" in (project[0] / "policy.yaml").read_text()
 
 
 @pytest.mark.parametrize("line", [line for line in LINES if line.startswith("weir policy")])

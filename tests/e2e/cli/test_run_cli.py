@@ -76,9 +76,22 @@ def test_bad_input_is_status_2_with_the_word_that_is_wrong(world, what, args, me
     assert mentions in done.messages and done.out == b"", done
 
 
-def test_a_path_for_rw_that_is_not_there_is_an_error(world, user):
-    done = world.run("true", options=("--rw", "/no/such/path"), user=user)
-    assert done.code in (2, 125) and "--rw: " in done.messages and "/no/such/path" in done.messages, done
+def test_paths_that_are_not_there_are_said_all_at_once(world, user):
+    named = [word for option in ("rw", "ro", "hide") for n in (1, 2) for word in (f"--{option}", f"/no/such/{option}{n}")]
+    done = world.run("sh", "-c", "echo started", options=named, user=user)
+    assert done.code == 2 and done.out == b"", done
+    for option, path in zip(named[::2], named[1::2]):
+        assert f"weir: {option}: cannot find '{path}': No such file or directory\n" in done.messages, done
+    there = world.workdir(user)
+    (there / "shown").mkdir()
+    done = world.run("sh", "-c", "echo started", options=("--rw", there, "--ro", there / "shown", "--hide", "/var/log"), user=user)
+    assert done.code == 0 and done.text == "started\n", done
+
+
+def test_a_path_that_a_preset_makes_is_there(world):
+    home = world.workdir()
+    done = world.run("true", options=("--rw-preset", "cargo", "--rw", home / ".cargo/registry"), env={"HOME": str(home)})
+    assert done.code == 0 and (home / ".cargo/registry").is_dir(), done
 
 
 @pytest.mark.parametrize("option, value", [("--allow", "a.test"), ("--rw", "/usr"), ("--upstream", "9.9.9.9")])
@@ -166,7 +179,7 @@ def test_a_refused_port_of_an_allowed_name_is_reported_by_name(world, site):
 def test_a_host_address_is_opened_by_a_rule_of_its_own(world):
     cwd = world.workdir()
     (cwd / "p.yaml").write_text("defaultAction: allow\n")
-    done = world.run("nc", "-w1", HOST4, "80", options=("--policy", "p.yaml"), cwd=cwd)
+    done = world.run("nc", "-w50", HOST4, "80", options=("--policy", "p.yaml"), cwd=cwd)
     assert "an address of the host" in done.messages and f"--allow {HOST4}:tcp/80" in done.messages, done
 
 
@@ -197,7 +210,7 @@ def test_fail_on_deny_is_123_only_when_something_was_refused(world, site, denied
 
 
 def test_fail_on_deny_counts_packets_too(world, denied):
-    done = world.run("sh", "-c", f"nc -z -w1 {denied.v4} 443; exit 0", options=("--fail-on-deny", "--quiet"))
+    done = world.run("sh", "-c", f"nc -z -w50 {denied.v4} 443; exit 0", options=("--fail-on-deny", "--quiet"))
     assert done.code == 123 and done.err == b"", done
 
 

@@ -187,20 +187,22 @@ def wait_until(condition, seconds=60):
         time.sleep(0.01)
 
 
-SLOW = "sh -c 'echo ready; i=0; while test \\$i -lt 40; do i=\\$((i+1)); sleep 0.05; done; echo finished'"
+SLOW = "sh -c 'echo rea\\\\dy; until test -e finish; do sleep 0.05; done; echo fin\\\\ished'"
 
 
 def test_ctrl_z_stops_the_job_and_fg_goes_on(world, user):
+    folder = world.workdir(user)
     with bash(world, user) as terminal:
-        terminal.type(f"'{world.weir_path}' run -- bash -c \"{SLOW}\"\n")
+        terminal.type(f"cd {folder}; '{world.weir_path}' run -- bash -c \"{SLOW}\"\n")
         terminal.expect("\nready")
         terminal.type("\x1a")
         terminal.expect("Stopped")
         terminal.expect("prompt> ")
         # D: in the middle of vfork(), which waits for a child that has stopped.
         wait_until(lambda: states(world, "sh") - {"D"} == {"T"})
+        (folder / "finish").touch()
         terminal.type("fg\n")
-        terminal.expect("finished")
+        terminal.expect("\nfinished")
         terminal.expect("prompt> ")
         terminal.type("echo status $?\n")
         terminal.expect("status 0")
@@ -264,9 +266,9 @@ def test_ctrl_c_at_a_shell_leaves_the_shell(world, user):
 
 def test_children_that_outlive_the_command_go_with_it(world, user):
     """As in a container: when the command ends, so does what it left running."""
-    script = "(sleep 30; echo late) >/dev/null 2>&1 & setsid sleep 31 >/dev/null 2>&1 & exit 3"
+    script = "(sleep 300; echo late) >/dev/null 2>&1 & setsid sleep 301 >/dev/null 2>&1 & exit 3"
     done = world.run("sh", "-c", script, user=user)
-    assert done.code == 3 and done.seconds < 25, done
+    assert done.code == 3, done
     assert world.leftovers() == []
 
 
@@ -287,16 +289,16 @@ def test_a_normal_end_leaves_nothing_behind(world, user):
 @pytest.mark.parametrize("which", ["control", "engine"])
 def test_a_killed_weir_leaves_no_file_and_no_mount(world, user, which):
     """Whoever lists the runs takes away the socket of one whose control was killed."""
-    mounts = "cut -d' ' -f1,5 /proc/self/mountinfo"
+    mounts = "cut -d' ' -f1,5 /proc/self/mountinfo"  # what another test unmounts is missing later
     script = (f"before=$({mounts}); '{world.weir_path}' run -- sh -c 'echo ready; exec sleep 30'; echo ended; read x; "
-              f"'{world.weir_path}' ps >&2; find {PLACES} -mindepth 1; test \"$before\" = \"$({mounts})\"; echo $?")
+              f"'{world.weir_path}' ps >&2; find {PLACES} -mindepth 1; {mounts} | grep -vxF \"$before\"; echo $?")
     with world.start(["sh", "-c", script], mounts=OWN_PLACES, user=user) as run:
         assert run.line() == "ready"
         control, = world.children(run.pid)
         world.kill(dict(zip(("control", "engine"), world.guards(control)))[which])
         assert run.line() == "ended"
         run.say("\n")
-        assert finish(run).text == "0\n"
+        assert finish(run).text == "1\n", "grep has found nothing that is new"
     assert world.leftovers() == []
 
 

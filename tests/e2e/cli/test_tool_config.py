@@ -157,7 +157,7 @@ def test_root_takes_nothing_of_the_user_whose_home_is_in_the_environment(world, 
     (folder / "mine.yaml").write_text(f"egress: [{{action: allow, target: {site.name}}}]\n")
     (folder / "profiles" / "none.yaml").write_text(f"egress: [{{action: allow, target: {site.name}}}]\n")
     world.command("chown", "-R", "weir-test", home)
-    script = (f"touch {home}/written; curl -sSm 5 https://{site.name}/ >/dev/null && echo reached; true",)
+    script = (f"touch {home}/written; curl -sSm 50 https://{site.name}/ >/dev/null && echo reached; true",)
     mounts = (f"mount -t tmpfs none {pwd.getpwuid(0).pw_dir}",)
     for env in ({"HOME": str(home)}, {"XDG_CONFIG_HOME": str(home / ".config")}):
         for profile in ((), ("--profile", "none")):

@@ -34,7 +34,7 @@ def test_a_good_machine_passes(world, user):
 
 
 def test_text_and_json_tell_of_the_same_rows(world, user):
-    text = doctor(world, user=user)
+    text = doctor(world, "--all", user=user)
     assert text.code == 0 and "weir run works here" in text.text, text
     for name in rows(doctor(world, "--json", user=user)):
         assert f"  {name}  " in text.text
@@ -81,10 +81,16 @@ def test_an_uplink_without_its_device_is_not_ok(world, tun):
     there = {program for program in ("slirp4netns", "pasta") if shutil.which(program)}
     found = rows(doctor(world, "--json", user="weir-test", mounts=tun))
     assert all(found[program]["state"] == "ok" for program in there), found
-    found = rows(doctor(world, "--json", user="weir-test", mounts=("mount -t tmpfs none /dev/net",)))
+    no_device = {"user": "weir-test", "mounts": ("mount -t tmpfs none /dev/net",)}
+    found = rows(doctor(world, "--json", **no_device))
     for row in (found[program] for program in there):
         assert row["state"] == "absent" and "/dev/net/tun can't be opened: No such file" in row["found"], row
         assert "modprobe tun" in row["mend"]["Debian"], row
+    short, all_ = doctor(world, **no_device), doctor(world, "--all", **no_device)
+    assert all_.code == 0 and all_.text.count("modprobe tun") == len(there), all_
+    assert short.code == 0 and "modprobe" not in short.text and "only `--uplink`" not in short.text, short
+    assert "  -     not needed        slirp4netns, pasta; `weir doctor --all` says more\n" in short.text, short
+    assert "  -     not needed" not in all_.text and (not there or "weir doctor --all" not in all_.text), all_
 
 
 def test_a_directory_that_was_removed_is_said(world):
@@ -118,7 +124,7 @@ def test_a_run_that_fails_for_the_machine_points_to_the_doctor(world, user):
                          ids=["a bad option", "the command's own 125"])
 def test_a_run_that_fails_otherwise_does_not(world, user, options, command):
     done = world.run(*command, options=options, user=user)
-    assert done.code in (2, 125) and "doctor" not in done.messages, done
+    assert done.code == (2 if options else 125) and "doctor" not in done.messages, done
 
 
 def test_bad_usage_is_status_2(world):

@@ -90,7 +90,8 @@ def test_what_means_the_same_is_called_the_same(table):
 
 
 @pytest.mark.parametrize("args, said", [
-    (("rnu",), "'rnu' is not a verb; did you mean `weir run`?"), (("rn",), "'rn' is not a verb; `weir help` lists them"),
+    (("rnu",), "'rnu' is not a verb; did you mean `weir run`?"), (("rn",), "'rn' is not a verb; did you mean `weir run`?"), (("xx",), "'xx' is not a verb; `weir help` lists them"),
+    (("run", "--is", "a", "--", "true"), "'--is' is not an option here; did you mean --id?"), (("run", "--rx", "/", "--", "true"), "'--rx' is not an option here\n"),
     (("run", "--alow", "a.test", "--", "true"), "'--alow' is not an option here; did you mean --allow?"),
     (("run", "--profile", "gihub", "--", "true"), "there is no profile of this name; did you mean github?"),
     (("run", "--profile", "x", "--", "true"), "there is no profile of this name; `weir profile` lists them"),

@@ -312,6 +312,13 @@ def test_a_home_that_cannot_be_written_to_ends_nothing(shop):
     assert done.code == 0 and "what npm_config_cache names is not kept" in done.messages, done
 
 
+def test_what_ships_with_weir_is_extended_in_silence(shop):
+    """`weir learn` writes such policies. What the profile's programs need isn't passed."""
+    shop.write("policy.yaml", "extends: [pip]\n")
+    done = shop.run("sh", "-c", 'echo "$PIP_CACHE_DIR"', options=("--policy", "policy.yaml"))
+    assert done.code == 0 and done.text == "\n" and "ignoring" not in done.messages, done
+
+
 def test_only_a_named_profile_brings_something(shop):
     """Not a policy, which may be anybody's, nor what it extends."""
     for text in ("extends: [own]", "run: {pass_env: [A_TOKEN], own: [A_PLACE]}"):

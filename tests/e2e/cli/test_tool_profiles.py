@@ -16,7 +16,7 @@ DEFAULT = {"pubmed.ncbi.nlm.nih.gov", "eutils.ncbi.nlm.nih.gov", "api.semanticsc
 NOTEBOOK = {"huggingface.co", "cdn-lfs.huggingface.co"}
 AGENTS = ("aider", "claude-code", "codex", "gemini-cli", "opencode")
 SOURCED = ("apt", "cargo", "chromium", "github", "go", "model-apis", "npm", "pip", *AGENTS)
-READ_ONLY = "meant to be read, but over TLS Weir can't hold it to that"
+READ_ONLY = "a program with a token can write there, and Weir can't see that in TLS"
 
 
 def rules(name):
@@ -81,9 +81,18 @@ def test_check_says_what_takes_files_and_what_fetches(world):
     assert "'proxy.golang.org' is a known way out" in world.weir("policy", "check", "--profile", "go").messages
 
 
+def test_check_of_a_file_says_nothing_about_what_it_extends(world):
+    file = world.folder / "extends.yaml"
+    file.write_text("extends: [default]\negress: [{action: allow, target: gist.github.com}, {action: allow, target: '*.own.test'}]\n")
+    done = world.weir("policy", "check", file)
+    assert done.code == 0 and "built-in:" not in done.messages and done.messages.count("\n") == 2, done
+    assert "warning: 'gist.github.com' is a known way out" in done.messages and "hint: '*.own.test' covers" in done.messages, done
+    assert {f["file"] for f in world.weir("policy", "check", "--json", file).json()["faults"]} == {str(file)}
+
+
 def test_the_threat_model_says_so_too():
     text = " ".join((PROFILES.parent / "docs/threat-model.md").read_text().split())
-    assert "hosts that a profile means to be read only (pypi.org, github.com) can be written to" in text
+    assert "Hosts that a profile means to be read only (pypi.org, github.com) can be written to" in text
 
 
 def test_a_run_with_a_profile_is_not_bothered_with_it(world):

@@ -42,6 +42,7 @@ def test_one_task_for_each_sandbox_and_destination(review, store):
     assert found["sb-1", "a.test"]["rule"] == {"action": "allow", "target": "a.test"}
     assert found["sb-1", "192.0.2.7"]["rule"] == {"action": "allow", "target": "192.0.2.7", "ports": ["tcp/443"]}
     assert set(tasks(review, "--sandbox", "sb-2")) == {("sb-2", "a.test")}
+    assert review().code == 0 and review().text == review("list").text and "a.test" in review().text
 
 
 def test_accepting_shows_what_changes_and_writes_it(review, store, policy):
@@ -207,7 +208,7 @@ def test_a_hostile_name_is_no_rule(review, store, name):
         assert re.fullmatch(rb"[ -~\n]*", review(*args).out)
 
 
-@pytest.mark.parametrize("args", [(), ("lst",), ("show",), ("show", "x"), ("show", "0"), ("show", "1", "2"), ("list", "1"),
+@pytest.mark.parametrize("args", [("lst",), ("show",), ("show", "x"), ("show", "0"), ("show", "1", "2"), ("list", "1"),
                                   ("list", "--state", "done"), ("accept", "1", "--yes", "x", "y")])
 def test_bad_usage_is_status_2(review, store, args):
     store.put("a.test")

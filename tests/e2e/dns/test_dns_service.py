@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from world.expect import in_time
 from world.world import RESOLVER4
 
 # By the filter, or by the relay while the element waits for the next transaction.
@@ -19,7 +20,7 @@ import json, re, socket, struct, sys, time
 def query(name, kind):
     labels = b"".join(bytes([len(l)]) + l.encode() for l in name.split("."))
     return struct.pack("!HHHHHH", 7, 0x100, 1, 0, 0, 0) + labels + struct.pack("!BHH", 0, kind, 1)
-def ask(name, wait="5"):
+def ask(name, wait="20"):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         s.connect(("127.0.0.1", 53))
         s.settimeout(float(wait))
@@ -140,17 +141,20 @@ def upstreams(*servers):
 
 def test_a_dead_server_costs_one_client_one_try(world):
     """The next answers within the client's own five seconds; then it is asked at once."""
-    below = f"dead{world.number()}.test"
-    servers = Servers(world, below)
-    servers.silent = {RESOLVER4}
-    with Talker(world, allow(f"*.{below}"), *upstreams(SECOND, THIRD)) as talker:
-        assert talker.ask(f"a.{below}")["addresses"] == [servers.address]
-        began = time.monotonic()
-        for i in range(20):
-            assert talker.ask(f"b{i}.{below}")["addresses"] == [servers.address]
-        # after a while a query of somebody's finds out whether it is back
-        assert servers.unanswered[0] == f"a.{below}"
-        assert len(servers.unanswered) <= 1 + (time.monotonic() - began) // 4, servers.unanswered
+    def attempt(_):
+        below = f"dead{world.number()}.test"
+        servers = Servers(world, below)
+        servers.silent = {RESOLVER4}
+        with Talker(world, allow(f"*.{below}"), *upstreams(SECOND, THIRD)) as talker:
+            answer = talker.ask(f"a.{below}")
+            assert answer["addresses"] == [servers.address] and answer["ms"] < 5000, answer
+            began = time.monotonic()
+            for i in range(20):
+                assert talker.ask(f"b{i}.{below}")["addresses"] == [servers.address]
+            # after a while a query of somebody's finds out whether it is back
+            assert servers.unanswered[0] == f"a.{below}"
+            assert len(servers.unanswered) <= 1 + (time.monotonic() - began) // 4, servers.unanswered
+    in_time(attempt)
 
 
 def test_a_server_that_comes_back_is_used_again(world):
@@ -182,22 +186,26 @@ def test_no_query_is_lost_when_a_server_dies_under_load(world):
 
 
 def test_a_failing_server_is_passed_over_at_once(world):
-    below = f"fail{world.number()}.test"
-    servers = Servers(world, below)
-    servers.failing = {RESOLVER4}
-    with Talker(world, allow(f"*.{below}"), *upstreams(SECOND)) as talker:
-        answer = talker.ask(f"a.{below}")
-        assert answer["addresses"] == [servers.address] and answer["ms"] < TRY_MS, answer
+    def attempt(_):
+        below = f"fail{world.number()}.test"
+        servers = Servers(world, below)
+        servers.failing = {RESOLVER4}
+        with Talker(world, allow(f"*.{below}"), *upstreams(SECOND)) as talker:
+            answer = talker.ask(f"a.{below}")
+            assert answer["addresses"] == [servers.address] and answer["ms"] < TRY_MS, answer
+    in_time(attempt)
 
 
 @pytest.mark.parametrize("rcode", ["SERVFAIL", "REFUSED", "NOTIMP", "FORMERR"])
 def test_D2_a_server_that_fails_is_passed_over(world, rcode):
-    below = f"next{world.number()}.test"
-    said = Said(world, below, {RESOLVER4: {"rcode": rcode}, SECOND: {"rcode": rcode}})
-    with Talker(world, allow(f"*.{below}"), *upstreams(SECOND, THIRD)) as talker:
-        answer = talker.ask(f"a.{below}")
-    assert answer["addresses"] == [said.address] and answer["ms"] < TRY_MS, answer
-    assert said.asked == [RESOLVER4, SECOND, THIRD]
+    def attempt(_):
+        below = f"next{world.number()}.test"
+        said = Said(world, below, {RESOLVER4: {"rcode": rcode}, SECOND: {"rcode": rcode}})
+        with Talker(world, allow(f"*.{below}"), *upstreams(SECOND, THIRD)) as talker:
+            answer = talker.ask(f"a.{below}")
+        assert answer["addresses"] == [said.address] and answer["ms"] < TRY_MS, answer
+        assert said.asked == [RESOLVER4, SECOND, THIRD]
+    in_time(attempt)
 
 
 @pytest.mark.parametrize("what, says, rcode", [
@@ -205,50 +213,60 @@ def test_D2_a_server_that_fails_is_passed_over(world, rcode):
     ("no such name", {"rcode": "NXDOMAIN"}, 3),
 ])
 def test_D2_an_answer_without_addresses_is_final(world, what, says, rcode):
-    below = f"final{world.number()}.test"
-    said = Said(world, below, {RESOLVER4: says})
-    with Talker(world, allow(f"*.{below}"), *upstreams(SECOND)) as talker:
-        answer = talker.ask(f"a.{below}")
-    assert (answer["rcode"], answer["addresses"]) == (rcode, []), answer
-    assert said.asked == [RESOLVER4]
+    def attempt(_):
+        below = f"final{world.number()}.test"
+        said = Said(world, below, {RESOLVER4: says})
+        with Talker(world, allow(f"*.{below}"), *upstreams(SECOND)) as talker:
+            answer = talker.ask(f"a.{below}")
+        assert (answer["rcode"], answer["addresses"]) == (rcode, []), answer
+        assert said.asked == [RESOLVER4]
+    in_time(attempt)
 
 
 def test_D2_when_all_fail_the_client_is_told_so(world):
-    below = f"all{world.number()}.test"
-    said = Said(world, below, {s: {"rcode": "SERVFAIL"} for s in (RESOLVER4, SECOND, THIRD)})
-    with Talker(world, allow(f"*.{below}"), *upstreams(SECOND, THIRD)) as talker:
-        answer = talker.ask(f"a.{below}")
-    assert answer["rcode"] == 2 and answer["ms"] < TRY_MS, answer
-    assert said.asked == [RESOLVER4, SECOND, THIRD]
+    def attempt(_):
+        below = f"all{world.number()}.test"
+        said = Said(world, below, {s: {"rcode": "SERVFAIL"} for s in (RESOLVER4, SECOND, THIRD)})
+        with Talker(world, allow(f"*.{below}"), *upstreams(SECOND, THIRD)) as talker:
+            answer = talker.ask(f"a.{below}")
+        assert answer["rcode"] == 2 and answer["ms"] < TRY_MS, answer
+        assert said.asked == [RESOLVER4, SECOND, THIRD]
+    in_time(attempt)
 
 
 def test_D4_a_port_where_nobody_listens_costs_nothing(world, site):
-    with Talker(world, allow(site.name), *upstreams(RESOLVER4), upstream="127.0.0.1:59123") as talker:
-        answer = talker.ask(site.name)
-        assert answer["addresses"] and answer["ms"] < TRY_MS, answer
+    def attempt(_):
+        with Talker(world, allow(site.name), *upstreams(RESOLVER4), upstream="127.0.0.1:59123") as talker:
+            answer = talker.ask(site.name)
+            assert answer["addresses"] and answer["ms"] < TRY_MS, answer
+    in_time(attempt)
 
 
 def test_a_third_server_is_asked_when_two_are_silent(world):
     """For who has asked lately: beyond the two tries that everybody gets."""
-    below = f"third{world.number()}.test"
-    servers = Servers(world, below)
-    servers.silent = {RESOLVER4, SECOND}
-    with Talker(world, allow(f"*.{below}"), *upstreams(SECOND, THIRD)) as talker:
-        answer = talker.ask(f"a.{below}")
-        assert answer["addresses"] == [servers.address] and 2 * TRY_MS < answer["ms"] < 5000, answer
+    def attempt(_):
+        below = f"third{world.number()}.test"
+        servers = Servers(world, below)
+        servers.silent = {RESOLVER4, SECOND}
+        with Talker(world, allow(f"*.{below}"), *upstreams(SECOND, THIRD)) as talker:
+            answer = talker.ask(f"a.{below}")
+            assert answer["addresses"] == [servers.address] and 2 * TRY_MS < answer["ms"] < 5000, answer
+    in_time(attempt)
 
 
 def test_without_any_server_the_client_is_told_in_time_and_served_later(world):
     """Two tries of 1.5 s, SERVFAIL, and no restart when the servers are back."""
-    below = f"none{world.number()}.test"
-    servers = Servers(world, below)
-    servers.silent = {RESOLVER4}
-    with Talker(world, allow(f"*.{below}")) as talker:
-        answer = talker.ask(f"a.{below}")
-        assert answer["rcode"] == 2 and 2 * TRY_MS < answer["ms"] < 5000, answer
-        servers.silent = set()
-        answer = talker.ask(f"a.{below}")
-        assert answer["addresses"] and answer["ms"] < TRY_MS, answer
+    def attempt(_):
+        below = f"none{world.number()}.test"
+        servers = Servers(world, below)
+        servers.silent = {RESOLVER4}
+        with Talker(world, allow(f"*.{below}")) as talker:
+            answer = talker.ask(f"a.{below}")
+            assert answer["rcode"] == 2 and 2 * TRY_MS < answer["ms"] < 5000, answer
+            servers.silent = set()
+            answer = talker.ask(f"a.{below}")
+            assert answer["addresses"] and answer["ms"] < TRY_MS, answer
+    in_time(attempt)
 
 
 def test_an_answer_of_64_kib_over_tcp_is_read(world):
@@ -394,14 +412,16 @@ def test_the_engine_is_small_and_stays_so(world):
     ("new names", "new_names_per_minute: 4", [f"n{i}" for i in range(10)], (6, 6)),
 ])
 def test_a_query_over_a_limit_is_refused_at_once(world, what, limits, names, refused):
-    below = f"limit{world.number()}.test"
-    world.dns.add(f"*.{below}", world.address())
-    with Talker(world, allow(f"*.{below}", limits)) as talker:
-        answers = [talker.ask(f"{n}.{below}") for n in names]
-    over = [a for a in answers if a["rcode"] == 2]
-    assert refused[0] <= len(over) <= refused[1], answers
-    assert all(a["ms"] < TRY_MS for a in over)
-    assert all(a["addresses"] for a in answers if a["rcode"] == 0)
+    def attempt(_):
+        below = f"limit{world.number()}.test"
+        world.dns.add(f"*.{below}", world.address())
+        with Talker(world, allow(f"*.{below}", limits)) as talker:
+            answers = [talker.ask(f"{n}.{below}") for n in names]
+        over = [a for a in answers if a["rcode"] == 2]
+        assert refused[0] <= len(over) <= refused[1], answers
+        assert all(a["ms"] < TRY_MS for a in over)
+        assert all(a["addresses"] for a in answers if a["rcode"] == 0)
+    in_time(attempt)
 
 
 def test_a_rule_may_leave_its_new_names_unmetered(world):
@@ -506,13 +526,15 @@ print(dead, socket.getaddrinfo(NAME, 0)[0][4][0] != "")
 
 def test_B14_a_short_ttl_makes_no_channel_of_repeated_questions(world):
     """However often a name is asked for, upstream hears of it once in five seconds."""
-    name = f"beat-{world.number()}.test"
-    world.dns.add(name, world.address(), ttl=0)
-    with Talker(world, allow(name, UNLIMITED)) as talker:
-        began = time.monotonic()
-        while time.monotonic() < began + 3:
-            assert talker.ask(name)["addresses"]
-        assert world.dns.count(name) <= 2 + (time.monotonic() - began) // 5
+    def attempt(_):
+        name = f"beat-{world.number()}.test"
+        world.dns.add(name, world.address(), ttl=0)
+        with Talker(world, allow(name, UNLIMITED)) as talker:
+            began = time.monotonic()
+            while time.monotonic() < began + 3:
+                assert talker.ask(name)["addresses"]
+            assert world.dns.count(name) <= 2 + (time.monotonic() - began) // 5
+    in_time(attempt)
 
 
 def test_B27_an_address_is_open_by_the_time_its_answer_comes(world):

@@ -262,16 +262,23 @@ def test_metrics_have_bytes_by_destination_and_no_end_of_names_fills_them(storin
     def has(name, path="/sandboxes/one/metrics"):
         return by_destination(storing.get(path).text)[0].get(name, 0) > 0
     wait_for(lambda: has(site.name) and has(STRANGER4), step=0.1)
+
+    def all_told(path="/sandboxes/one/metrics"):
+        text = storing.get(path).text
+        sent, received = (sum(counts.values()) for counts in by_destination(text))
+        all_received = int(re.search(r"^weir_bytes_received_total\S* (\d+)$", text, re.M)[1])
+        return sent == sum(r.bytes for r in rows("one", ALLOW)) and received == all_received and text
     pod.probe(*[["dns", name] for name in names])
-    assert pod.run("/usr/bin/python3", "-c", GET, site.v4, *names).code == 0
+    # as many as there are places for first: with half of its bytes told one gives way to another with all of its own
+    for some in names[:30], names[30:]:
+        assert pod.run("/usr/bin/python3", "-c", GET, site.v4, *some).code == 0
+        wait_for(lambda some=some: {r.name for r in rows("one", ALLOW)} >= {*some} and all_told(), step=0.1)
     wait_for(lambda: has("(other)"), step=0.1)
     wait_for(lambda: len({r.name for r in rows("one", ALLOW)} & set(names)) == 40, step=0.1)
     for path in ("/sandboxes/one/metrics", "/metrics"):
         # each byte is in one row, and in the sum
-        wait_for(lambda path=path: sum(by_destination(storing.get(path).text)[0].values()) == sum(r.bytes for r in rows("one", ALLOW)), step=0.1)
-        text = storing.get(path).text
+        text = wait_for(lambda path=path: all_told(path), step=0.1)
         sent, received = by_destination(text)
         assert len(sent) == len(received) == 33 and sent[site.name] > 20 * 100 < received[site.name] and sent[STRANGER4] == 200 * 38, text
         assert received[STRANGER4] == 0 and set(sent) <= {site.name, STRANGER4, "(other)", *names}, text
         assert f"weir_bytes_sent_total{'{' if 'one' in path else ''}" in text
-        assert int(re.search(r"^weir_bytes_received_total\S* (\d+)$", text, re.M)[1]) == sum(received.values()), text

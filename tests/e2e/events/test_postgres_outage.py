@@ -288,7 +288,7 @@ def test_a_server_whose_disk_is_full_gets_the_rest_when_there_is_room(netns, sto
         (disk / "big").write_bytes(b"\0" * (5 << 20))
         store("add 1000 10000")
         store.drain()
-        sender.wait_trouble("No space left on device", 30)
+        sender.wait_trouble("No space left on device")
         (disk / "big").unlink()
         wait_for(lambda: sender.trouble() == "")
         wait_each_once(server, store)

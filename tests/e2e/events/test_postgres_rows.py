@@ -75,6 +75,12 @@ def test_each_kind_of_denial_is_the_same_rows_in_both(pod, world, server, tmp_pa
     for probes in sent.values():
         pod.probe(*probes)
     pod.probe(*[["dns", labels] for labels in HOSTILE])
+    expected = {key: sum(p[0] != "dns" or key[0] == "dns" for p in probes) for key, probes in sent.items()}
+    denials = sum(expected.values()) + len(HOSTILE)
+
+    def are_all_there():
+        return sum(int(r[COLUMNS.index("packets")]) for r in in_sqlite(state) if r[COLUMNS.index("action")] == "deny") >= denials
+    wait_for(are_all_there, step=0.1)
     wait_for(lambda: is_quiet(state))
     here = in_sqlite(state)
     wait_for(lambda: len(in_postgres(server)) == len(here), step=0.1)
@@ -86,7 +92,6 @@ def test_each_kind_of_denial_is_the_same_rows_in_both(pod, world, server, tmp_pa
         if r["action"] == "deny":
             counted[r["layer"], r["fqdn_pinned"], r["remote_ip"], r["remote_port"], r["protocol"]] += int(r["packets"])
             assert r["analysis_id"] == "sb-rows" and abs(int(r["ts"]) / 1000 - time.time()) < 120
-    expected = {key: sum(p[0] != "dns" or key[0] == "dns" for p in probes) for key, probes in sent.items()}
     assert {key: counted[key] for key in expected} == expected
     others = set(counted) - set(expected)
     assert len(others) == len(HOSTILE) and {key[0] for key in others} == {"dns"}

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-ASK = "getent hosts evil.test; curl -sm 5 http://203.0.113.9/ -o /dev/null; true"
+ASK = "getent hosts evil.test; curl -sm 50 http://203.0.113.9/ -o /dev/null; true"
 
 
 def kept(world, folder, *args, **options):
@@ -37,7 +37,7 @@ def test_what_a_run_was_denied_is_in_the_store(world, user):
 def test_what_a_run_was_allowed_is_in_the_store(world, user, site):
     """One row for all connections, when it is over; nothing of the self-test."""
     folder = world.workdir(user) / "state"
-    ask = f"for i in 1 2 3; do curl -sm 5 http://{site.name}/ -o /dev/null; done; getent hosts localhost >/dev/null; true"
+    ask = f"for i in 1 2 3; do curl -sm 50 http://{site.name}/ -o /dev/null; done; getent hosts localhost >/dev/null; true"
     done = world.run("sh", "-c", ask, options=("--state-dir", str(folder), "--quiet", "--allow", site.name), user=user)
     assert done.code == 0, done
     (row,) = [e for e in kept(world, folder, user=user) if e["action"] == "allow"]

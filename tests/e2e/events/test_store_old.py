@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from world.expect import in_time
 from world.sidecar import wait_for
 from world.store import Store
 
@@ -86,11 +87,18 @@ def test_who_reads_waits_for_a_store_that_is_being_made(tmp_path, version):
 def test_a_large_store_is_summed_while_it_is_written(tmp_path):
     """Nobody waits for it: new events are written, and counts are right all the while."""
     rows = 60000
-    store_of(tmp_path / "state", 1, rows)
-    with Store(tmp_path / "state") as store:
-        store.put("new.test")
-        store.drain()
-        assert store.rows("SELECT 1 FROM unsummed"), "it isn't done yet"
+
+    def begin(n):
+        state = tmp_path / str(n)
+        store_of(state, 1, rows)
+        with contextlib.ExitStack() as stack:
+            store = stack.enter_context(Store(state))
+            store.put("new.test")
+            store.drain()
+            assert store.rows("SELECT 1 FROM unsummed"), "it isn't done yet"
+            stack.pop_all()
+        return store
+    with in_time(begin) as store:
         for turn in range(3):
             store.put(f"new{turn}.test")
             store.drain()
@@ -101,7 +109,7 @@ def test_a_large_store_is_summed_while_it_is_written(tmp_path):
         store.drain()
         assert store.state()["lost_rows"] == 0
         store.kill()
-    with Store(tmp_path / "state") as store:  # goes on where it was killed
+    with Store(store.folder) as store:  # goes on where it was killed
         wait_for(lambda: not store.rows("SELECT 1 FROM unsummed"), step=0.1)
         assert store.rows("SELECT sum(rows) FROM denied WHERE kind = 3") == store.rows("SELECT count(*) FROM event")
         store.drain()

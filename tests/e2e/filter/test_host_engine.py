@@ -528,7 +528,8 @@ def test_others_may_have_tables_of_their_own(engine, host, app, site):
 def test_pinned_names(engine, host, app, site, denied):
     engine.attach(1, app, site.name, dns="pinned")
     engine.load()
-    wait_for(lambda: app.probe(["dns", site.name]).addresses == [site.v4])
+    wait_for(lambda: {q.type for q in host.world.dns.queries(site.name)} == {"A", "AAAA"} and
+             app.probe(["dns", site.name]).addresses == [site.v4])
     asked = len(host.world.dns.queries(site.name))
     assert app.probe(["dns", site.name]).addresses == [site.v4]
     assert len(host.world.dns.queries(site.name)) == asked

@@ -72,7 +72,7 @@ def test_every_fault_is_told_at_once(world):
     done = world.weir("render", "--uid", "0", "--cgroup", "/no/such", "--id", "a b", "--allow", "a..test",
                       "--resolver", "1.2.3.4", "--resolver", "none")
     assert done.code == 2 and done.out == b"", done
-    for words in ("give either --cgroup or --uid", "'/no/such' is no control group", "'0' is not a user id",
+    for words in ("give either --cgroup or --uid", "'/no/such' is no control group", "--uid: '0' is root",
                   "'a b' is not a name", "'a..test' is not", "none and an address"):
         assert words in done.messages, done
 
@@ -87,6 +87,14 @@ def test_what_rules_alone_can_not_hold_to_is_an_error(world, policy, words):
     (cwd / "p.yaml").write_text(policy)
     done = render(world, "--uid", 1234, "--policy", "p.yaml", cwd=cwd)
     assert done.code == 2 and words in done.messages and done.out == b"", done
+
+
+def test_a_user_may_be_named(world):
+    by_name, by_number = (render(world, "--uid", user, "--id", "one", "--allow", "1.2.3.4", cwd=world.workdir()) for user in ("nobody", 65534))
+    assert by_name.code == 0 and "# For the processes of the user 65534." in by_name.text, by_name
+    assert by_name.text.replace("nobody", "65534") == by_number.text, by_number
+    done = render(world, "--uid", "no-such-user", "--allow", "1.2.3.4", cwd=world.workdir())
+    assert done.code == 2 and "'no-such-user' is not a user of this host" in done.messages, done
 
 
 def test_addresses_alone_need_no_name_server(world, uid):

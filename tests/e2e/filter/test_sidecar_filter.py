@@ -5,6 +5,7 @@ import json
 import pytest
 
 from world import expect
+from world.expect import PATIENCE
 from world.sidecar import policy, wait_for
 from world.world import RESOLVER4, RESOLVER6
 
@@ -36,7 +37,7 @@ def test_N1_N2_dns_over_tls_is_shut(pod, guarded, default):
 def test_N2_default_allow_lets_the_rest_pass(pod, guarded):
     guarded("deny 93.242.0.0/16", default="allow")
     good, bad, udp = pod.probe(["tcp", "93.243.1.1", 7007, "x"], ["tcp", "93.242.1.1", 7007],
-                               ["udp", "93.243.1.1", 7007])
+                               ["udp", "93.243.1.1", 7007, {"wait": PATIENCE / 2}])
     assert good.data == "x" and udp.result == "ok"
     expect.tcp_refused(bad)
     for metadata in ("169.254.169.254", "100.100.100.200"):

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from test_inner import Inner
+from world.expect import PATIENCE
 from world.lies import DETOURS, LIES
 from world.sidecar import policy, wait_for
 from world.world import RESOLVER4
@@ -74,7 +75,7 @@ def test_lies_and_detours(pod, guarded, site, uid, caps, port53):
     """Sources that are made up (root may do so in IPv4 too), answers to them, IP options and routing headers."""
     ports = [7007] + [53] * port53
     guarded(*({"action": "allow", "target": a, "ports": ports} for a in (site.v4, site.v6)))
-    assert pod.probe(["udp", site.v6, 7007, "first"]).data == "first"
+    assert pod.probe(["udp", site.v6, 7007, "first", PATIENCE / 2]).data == "first"
     far, near = ["93.66.66.66", "2a01:93::66:66"], [["127.0.0.1", pod.ip4], ["::1", pod.ip6]]
     for program, args in ((LIES, (far, near, [site.v4, site.v6], [site.v4, site.v6], int(uid == 0))),
                           (DETOURS, ([site.v4, site.v6], far, [site.v4, site.v6]))):

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from test_host_daemon import STRANGER, STRANGER6, attached
+from world.expect import PATIENCE
 from world.lies import DEAF, DETOURS, LIES, OVER
 from world.member import cgroup_root
 
@@ -128,7 +129,7 @@ def test_lies_and_detours(host, tree, pod, site, kind, port53):
     rules = [{"action": "allow", "target": a, "ports": ports} for a in (site.v4, site.v6)]
     reply = host.daemon().call("PUT", "/sandboxes/one", {**who, "policy": {"verify": "dns", "egress": rules}})
     assert reply.status == 201, reply
-    assert app.probe(["udp", site.v6, 7007, "first"]).data == "first"
+    assert app.probe(["udp", site.v6, 7007, "first", PATIENCE / 2]).data == "first"
     far, near = [STRANGER, STRANGER6], [["127.0.0.1", source.ip4], ["::1", source.ip6]]
     for program, args in ((LIES, (far, near, [site.v4, site.v6], [site.v4, site.v6], 0)), (DETOURS, ([site.v4, site.v6], far, [site.v4, site.v6]))):
         done = app.run("/usr/bin/python3", "-IS", "-c", program, *map(json.dumps, args), timeout=120)

@@ -140,7 +140,7 @@ def test_a_change_that_fails_for_want_of_an_engine_changes_nothing(pod, world, s
     path = world.workdir() / "policy.json"
     path.write_text(policy(f"allow {site.name}"))
     side = pod.sidecar(env={"OPENSANDBOX_EGRESS_POLICY_FILE": str(path)})
-    for _ in range(10):
+    for _ in range(40):  # the engine's answer may be quicker than who kills it
         die_young(side, 5)
         wait_for(side.healthy)
         status = fail_a_change(side, pod, "allow other.test")

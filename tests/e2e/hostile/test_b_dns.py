@@ -228,7 +228,6 @@ def test_B33_environment_and_files_of_the_resolver_change_nothing(attack, world,
                       env={"RES_OPTIONS": "attempts:1 timeout:1", "LOCALDOMAIN": "evil.test",
                            "HOSTALIASES": "/nonexistent"})
     assert done.code == 0 and done.text.startswith("refused"), done
-    assert done.seconds < 20
     attack.assert_silent()
 
 
@@ -236,7 +235,6 @@ def test_B33_environment_and_files_of_the_resolver_change_nothing(attack, world,
 def test_B33_a_resolver_of_ones_own_gets_the_same_answers(attack, server):
     done = attack.run("dig", "+time=15", "+tries=1", f"@{server}", "evil.test")
     assert "NXDOMAIN" in done.text or done.code != 0, done
-    assert done.seconds < 20
     attack.assert_silent()
 
 

@@ -9,7 +9,7 @@ import pytest
 from world.sidecar import wait_for
 
 NAME = "api.evil.example"
-TRY = ("curl", "-sS", "--max-time", "20", f"https://{NAME}/")
+TRY = ("env", "RES_OPTIONS=timeout:50", "curl", "-sS", "--max-time", "45", f"https://{NAME}/")
 NO_SUCH_HOST = 6    # of curl
 
 
@@ -27,25 +27,25 @@ def state(world):
 
 def by_run(world, pod, host, state):
     done = world.run(*TRY, options=("--state-dir", state, "--quiet"))
-    return done, done.seconds, None
+    return done, None
 
 
 def by_sidecar(world, pod, host, state):
     pod.sidecar("--state-dir", str(state), "--sandbox-id", "sb-evil", rules='{"egress":[]}')
     done = pod.run(*TRY)
-    return done, done.seconds, "sb-evil"
+    return done, "sb-evil"
 
 
 def by_daemon(world, pod, host, state):
     host.daemon("--state-dir", state).attach("sb-evil", pod)
     done = pod.run(*TRY)
-    return done, done.seconds, "sb-evil"
+    return done, "sb-evil"
 
 
 @pytest.mark.parametrize("way", [by_run, by_sidecar, by_daemon], ids=["run", "sidecar", "daemon"])
 def test_it_is_refused_at_once_and_its_row_and_its_task_are_there(world, host, pod, evil, state, way):
-    done, seconds, sandbox = way(world, pod, host, state)
-    assert done.code == NO_SUCH_HOST and seconds < 9, done  # a resolver that hears nothing takes ten
+    done, sandbox = way(world, pod, host, state)
+    assert done.code == NO_SUCH_HOST, done  # a resolver that hears nothing goes on longer than curl
     assert not world.dns.queries(NAME), "nobody outside was asked"
 
     def shown(*args):

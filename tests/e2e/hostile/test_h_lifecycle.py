@@ -2,13 +2,13 @@
 """H: starts, ends and mistakes; each has to end closed."""
 import json
 import signal
-import time
 
 import pytest
 
 from world import expect
 from world.mounts import MASKED_PROC
 from world.run import finish
+from world.sidecar import wait_for
 
 EVERYTHING = [["tcp", "93.9.9.9", 443], ["tcp", "2a01:93::9:9", 443], ["dns", "evil.test"]]
 
@@ -158,24 +158,26 @@ def test_H12_killed_weir_leaves_nothing(world, user, number):
     assert world.leftovers() == []
 
 
-def settled(world):
-    """The processes, once two looks 50 ms apart have shown the same ones."""
-    pids = None
-    while pids != (pids := sorted(world.processes())):
-        time.sleep(0.05)
-    return pids
+def settled(world, looks, count=None):
+    """The processes, once so many looks 50 ms apart have shown the same ones, @count of them."""
+    seen = []
+
+    def are_the_same():
+        seen.append(sorted(world.processes()))
+        return len(seen) >= looks and all(pids == seen[-1] for pids in seen[-looks:]) and count in (None, len(seen[-1]))
+    wait_for(are_the_same, step=0.05)
+    return seen[-1]
 
 
 def test_H12_whatever_process_of_it_is_killed_the_rest_goes_too(world, user):
     with world.run_start("sh", "-c", "echo up; exec sleep 60", user=user) as run:
         assert run.line() == "up"
-        count = len(settled(world))
+        count = len(settled(world, looks=10))
     messages = ""
     for victim in range(count):
         with world.run_start("sh", "-c", "echo up; exec sleep 60", user=user) as run:
             assert run.line() == "up"
-            pids = settled(world)
-            assert len(pids) == count, [world.describe(pid) for pid in pids]
+            pids = settled(world, looks=2, count=count)
             world.kill(pids[victim])
             done = finish(run)
             assert done.code != 0, done

@@ -146,6 +146,47 @@ def test_it_cant_leave_its_cgroup(host, tree, box):  # D12
     assert str(started.process.pid) in (free.path / "cgroup.procs").read_text().split()
 
 
+HOLD = r"""
+import array, socket, sys
+with socket.socket(socket.AF_UNIX) as s:
+    s.bind("\0" + sys.argv[1]), s.listen(1), print("listens", flush=True)
+    passed = s.accept()[0].recvmsg(1, 256)[1][0][2]
+udp, tcp = (socket.socket(fileno=fd) for fd in array.array("i", passed))
+print("has them", flush=True), sys.stdin.readline()
+for use in (lambda: udp.sendto(b"x", (sys.argv[2], 9999)), lambda: tcp.connect((sys.argv[2], 443))):
+    try:
+        use(), print("passed", flush=True)
+    except OSError:
+        print("refused", flush=True)
+"""
+PASS = r"""
+import array, socket, sys
+fds = array.array("i", [socket.socket(socket.AF_INET, kind).detach() for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM)])
+with socket.socket(socket.AF_UNIX) as s:
+    s.connect("\0" + sys.argv[1]), s.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+"""
+
+
+@pytest.mark.parametrize("guard", [True, False], ids=["guarded", "known"])
+def test_a_socket_that_outlives_its_group(host, tree, guard):  # D20
+    """Another sandbox keeps it, while the group ends and is made again. Below a parent that isn't guarded it is free then."""
+    daemon, job, holder = host.daemon(), tree.cgroup("slice").below("job"), Member(host, tree.cgroup("slice-b").below("job"))
+    (job.path.parent / "another").mkdir()
+    attach(daemon, "one", cgroup=where(job), guardParent=guard)
+    attach(daemon, "two", cgroup=where(holder.cgroup))
+    told, name = host_daemon.Told(daemon), f"weir-test-{os.getpid()}-{guard}"
+    holds = holder.start("/usr/bin/python3", "-c", HOLD, name, STRANGER, stdin=subprocess.PIPE)
+    assert holds.line() == "listens"
+    assert Member(host, job).run("/usr/bin/python3", "-c", PASS, name).code == 0 and holds.line() == "has them"
+    wait_for(lambda: "populated 0" in (job.path / "cgroup.events").read_text())
+    host_daemon.make_again(job)
+    told.wait("its cgroup was made again")
+    before = len(host_daemon.sent_to_strangers(host))
+    end_input(holds)
+    assert [holds.line(), holds.line()] == ["refused" if guard else "passed"] * 2
+    wait_for(lambda: len(host_daemon.sent_to_strangers(host)) == before + (0 if guard else 2))
+
+
 @ALL_KINDS
 def test_the_daemon_is_out_of_reach(host, box, kind):  # G1 G3 G5
     app = box(kind)

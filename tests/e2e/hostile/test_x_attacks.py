@@ -232,8 +232,8 @@ for path in ('/etc/weir-test', '/usr/weir-test', '/proc/sys/kernel/domainname'):
 print('ran', weak)
 """
 
-FAILURES = ["capset:1", "close_range:1", "execveat:1", "mount:1", "mount_setattr:2", "pivot_root:1", "sendmsg:1", "setns:1",
-            "setsid:1", "setsockopt:2", "umount2:1", "unshare:1"]
+FAILURES = ["capset:1", "close_range:1", "execveat:1", "fsmount:1", "mount:1", "mount_setattr:2", "pivot_root:1", "sendmsg:1", "setns:1",
+            "setsid:1", "setsockopt:2", "umount2:1", "unshare:1", "unshare:2"]
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace makes the calls fail")

@@ -9,6 +9,7 @@ import tempfile
 import pytest
 
 from world import expect
+from world.expect import PATIENCE
 from world.guarded import Run, guarded
 from world.sidecar import policy, wait_for
 
@@ -126,7 +127,8 @@ def test_nobody_is_asked_for_what_stays_closed(world):
 def test_a_packet_is_refused_and_passes_after_the_grant(world):
     address, other, site = world.address(), world.address(), world.site(f"ask{world.number()}.test")
     with asked(world, "netns", f"ask {site.name}", "ask 93.0.0.0/8", verify="tls") as box:
-        for probe, about in ((["tcp", address, 7007, "x"], address), (["udp", other, 7007], other), (["udp", None, 7007], site.name)):
+        for probe, about in ((["tcp", address, 7007, "x"], address), (["udp", other, 7007, {"wait": PATIENCE / 2}], other),
+                             (["udp", None, 7007, {"wait": PATIENCE / 2}], site.name)):
             def send():
                 to = box.probe(["dns", site.name]).addresses[0]
                 return box.probe([probe[0], probe[1] or to, *probe[2:]])

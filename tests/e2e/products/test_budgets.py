@@ -59,6 +59,18 @@ def test_what_has_passed_counts_on_with_another_engine(world):
         assert 1500 < sent_to(box, site.v4) <= 2000
 
 
+def test_an_open_flow_pays_on_where_its_rule_has_another_number(world):
+    site, other = (world.site(f"budget{world.number()}.test") for _ in range(2))
+    with guarded(world, "sidecar", policy(rule(site.name, sent=4000), verify="tls")) as box:
+        assert box.probe(["dns", site.name]).addresses
+        flow = box.flow(site.v4)
+        assert flow.say(WORD) == "got"
+        box.change(policy(rule(other.name), rule(site.name, sent=4000), verify="tls"))
+        assert flow.say(WORD) == "got"
+        wait_for(lambda: flow.say(WORD) != "got")
+        assert 3000 < sent_to(box, site.v4) <= 4000
+
+
 @pytest.mark.parametrize("product", ["sidecar", "netns"])
 def test_where_not_everything_can_be_counted_it_is_used_up(world, product):
     site, other = (world.site(f"budget{world.number()}.test") for _ in range(2))

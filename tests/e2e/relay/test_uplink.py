@@ -30,7 +30,7 @@ TALKER = """
 import socket, sys
 def open_one():
     s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    s.settimeout(1)
+    s.settimeout(50)
     s.connect((sys.argv[1], int(sys.argv[2])))
     return s
 first = open_one()
@@ -39,6 +39,7 @@ for line in sys.stdin:
         s = open_one() if line.startswith("new") else first
         s.send(line.encode())
         print(s.recv(100).decode().strip(), flush=True)
+        s.settimeout(1)
     except OSError as e:
         print(type(e).__name__, flush=True)
 """
@@ -59,7 +60,7 @@ def services_heard(host_services):
 # what works
 
 def test_udp_that_the_policy_allows_works(over, site):
-    answer, four = over(["lookup", site.name], ["udp", site.v4, ECHO_PORT, "hello", 2],
+    answer, four = over(["lookup", site.name], ["udp", site.v4, ECHO_PORT, "hello", 30],
                         allow=[f"{site.name}:udp/{ECHO_PORT}"])
     assert answer.result == "ok"
     assert (four.result, four.data) == ("ok", "hello"), dict(four)
@@ -68,7 +69,7 @@ def test_udp_that_the_policy_allows_works(over, site):
 def test_udp_over_ipv6_works_at_once(over, world, site):
     """pasta takes the host's link for one with IPv6 only if it has a link-local address."""
     world.host.ip("address replace fe80::2/64 dev up0 nodad", family=6)
-    answer, six = over(["lookup", site.name], ["udp", site.v6, ECHO_PORT, "hello", 2],
+    answer, six = over(["lookup", site.name], ["udp", site.v6, ECHO_PORT, "hello", 30],
                        allow=[f"{site.name}:udp/{ECHO_PORT}"])
     assert site.v6 in answer.addresses
     assert (six.result, six.data) == ("ok", "hello"), dict(six)
@@ -76,7 +77,7 @@ def test_udp_over_ipv6_works_at_once(over, world, site):
 
 def test_a_large_datagram_arrives_whole(over, site):
     word = "x" * 20000
-    answer = over(["udp", site.v4, ECHO_PORT, word, 2], allow=[f"{site.v4}:udp/{ECHO_PORT}"])
+    answer = over(["udp", site.v4, ECHO_PORT, word, 30], allow=[f"{site.v4}:udp/{ECHO_PORT}"])
     assert answer.result == "ok" and answer.data == word
 
 
@@ -95,7 +96,7 @@ def test_names_are_checked_as_over_the_relay(over, world, site, denied):
 
 
 def test_an_address_of_the_host_that_a_rule_names_exactly_is_reached(over, host_services):
-    answer = over(["udp", HOST4, 9009, "hello", 2], allow=[f"{HOST4}:udp/9009"])
+    answer = over(["udp", HOST4, 9009, "hello", 30], allow=[f"{HOST4}:udp/9009"])
     assert answer.result == "ok" and answer.data == "hello", dict(answer)
 
 
@@ -158,7 +159,7 @@ def test_a_name_that_leads_to_the_host_does_not_open_it(over, world, host_servic
 def test_all_addresses_are_not_all_that_a_program_can_send_to(over, world, host_services):
     """A rule for everything opens the internet, not multicast, loopback or the host."""
     targets = ["127.0.0.1", "127.9.9.9", "224.0.0.251", "255.255.255.255", HOST4, GATEWAY]
-    *closed, opened = over(*(["udp", a, 9009] for a in targets), ["udp", OTHER, ECHO_PORT, "hello", 2],
+    *closed, opened = over(*(["udp", a, 9009] for a in targets), ["udp", OTHER, ECHO_PORT, "hello", 30],
                            allow=["0.0.0.0/1", "128.0.0.0/1"])
     assert opened.result == "ok"
     assert all(answer.result != "ok" for answer in closed), closed
@@ -205,10 +206,10 @@ def test_a_source_that_is_made_up_opens_nothing(world, tun, uplink, user, site, 
 
 def test_another_sandbox_is_not_reached(over, world, tun, uplink, user):
     """Neither by its own addresses, which all sandboxes share, nor by the host's."""
-    listener = "import socket; s = socket.socket(2, 2); s.bind(('0.0.0.0', 9010)); s.recv(9)"
+    listener = "import socket; s = socket.socket(2, 2); s.bind(('0.0.0.0', 9010)); print('up', flush=True); s.recv(9)"
     with world.run_start("/usr/bin/python3", "-c", listener, user=user, mounts=tun,
-                         options=("--uplink", uplink)):
-        time.sleep(0.3)
+                         options=("--uplink", uplink)) as listening:
+        assert listening.line() == "up"
         answers = over(*(["udp", a, 9010] for a in (HOST4, "192.0.0.228", GATEWAY)),
                        allow=["5.0.0.0/8"])
         assert all(a.result != "ok" for a in answers), answers
@@ -217,7 +218,7 @@ def test_another_sandbox_is_not_reached(over, world, tun, uplink, user):
 def test_quic_stays_closed_while_names_are_checked(over, site):
     """Without ports a rule opens all of UDP but 443, where names can't be seen."""
     _, quic, other = over(["lookup", site.name], ["udp", site.v4, 443],
-                          ["udp", site.v4, ECHO_PORT, "hello", 2], allow=[site.name])
+                          ["udp", site.v4, ECHO_PORT, "hello", 30], allow=[site.name])
     expect.udp_refused(quic)
     assert other.result == "ok"
 

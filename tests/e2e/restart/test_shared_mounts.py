@@ -35,7 +35,7 @@ def test_a_look_at_what_is_gone(machine):
 @pytest.mark.parametrize("uplink", ["relay", "slirp4netns", "pasta", "none"])
 @pytest.mark.parametrize("user", ["root", "weir-test"])
 def test_a_run_takes_no_mount_away(world, machine, tun, site, user, uplink):
-    answer = world.probe(["udp", site.v4, ECHO_PORT, "hello", 2] if uplink in ("slirp4netns", "pasta") else ["own_addresses"],
+    answer = world.probe(["udp", site.v4, ECHO_PORT, "hello", 30] if uplink in ("slirp4netns", "pasta") else ["own_addresses"],
                          user=user, mounts=tun, options=("--uplink", uplink), allow=[f"{site.v4}:udp/{ECHO_PORT}"])
     assert answer.result == "ok", dict(answer)
 

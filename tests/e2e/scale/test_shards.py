@@ -436,7 +436,8 @@ def test_it_is_ready_and_alive_when_all_are(host):
             except TimeoutError:
                 return True
         wait_for(is_quiet)
-        os.kill(supervisor, signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):  # who does not answer for long is replaced
+            os.kill(supervisor, signal.SIGCONT)
         sock.settimeout(60)
         assert sock.recv(100) == b"WATCHDOG=1"
         daemon.kill_child("daemon-1")
@@ -463,7 +464,8 @@ def test_it_is_not_ready_before_all_are(host):
             raise AssertionError("it is always faster")
         wait_for(daemon.answers)
         assert not daemon.healthy()
-        os.kill(supervisor, signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):  # who does not answer for long is replaced
+            os.kill(supervisor, signal.SIGCONT)
         sock.settimeout(60)
         assert sock.recv(100) == b"READY=1"
         wait_for(daemon.healthy)
