@@ -13,8 +13,7 @@ struct api_stream;
 
 #define JSON_TYPE "application/json"
 
-enum { API_ID_MAX = 63 };   /* of a sandbox of many; a longer one is 404 */
-enum { API_TAG_SIZE = 35 }; /* 32 hexadecimal digits in quotes, and NUL */
+enum { API_ID_MAX = 63 }; /* of a sandbox of many; a longer one is 404 */
 
 /* Streams that were dropped keep their place until the library has closed them. */
 enum { API_STREAM_PLACES = API_STREAMS_MAX + 4 };
@@ -73,9 +72,9 @@ struct api_request {
 	unsigned int method;		       /* METHOD_… */
 	void (*answer)(struct api_request *r); /* once the body is there */
 	bool started, keeps_body, answered;
-	char tag[API_TAG_SIZE]; /* of what a 200 answers with; "": none */
-	size_t seen;		/* bytes of the body */
-	char *body;		/* owned */
+	char tag[DOCUMENT_TAG_SIZE]; /* of what a 200 answers with; "": none */
+	size_t seen;		     /* bytes of the body */
+	char *body;		     /* owned */
 	size_t body_size, body_capacity, body_max; /* more is 413 */
 };
 

@@ -7,7 +7,6 @@
 
 #include "api/internal.h"
 #include "base/clock.h"
-#include "base/sha256.h"
 
 enum { UNKNOWN_KEYS_MAX = 8 }; /* told of one request; the rest is not */
 
@@ -251,39 +250,13 @@ static void take_away(struct change *c)
 
 /* ---- what is in force ---- */
 
-static void write_tag(const char *json, char ret[API_TAG_SIZE])
-{
-	uint8_t digest[SHA256_SIZE];
-	struct sha256 s;
-	size_t used = 1;
-
-	sha256_init(&s);
-	sha256_add(&s, json, strlen(json));
-	sha256_end(&s, digest);
-	ret[0] = '"';
-	for (size_t i = 0; used < API_TAG_SIZE - 2; i++, used += 2)
-		snprintf(ret + used, API_TAG_SIZE - used, "%02x", digest[i]);
-	snprintf(ret + used, API_TAG_SIZE - used, "\"");
-}
-
-/* If-Match names what is in force. A tag that isn't strong names nothing. */
+/* If-Match names what is in force, or isn't there. */
 static bool is_expected(const struct api_request *r, const struct document *d)
 {
-	struct text rest = request_header(r, MHD_HTTP_HEADER_IF_MATCH), part;
-	CLEAN(mem) char *policy = rest.len > 0 ? document_json(d, false) : NULL;
-	char tag[API_TAG_SIZE] = "*";
-
-	/* An empty one names nothing either. */
-	if (MHD_lookup_connection_value_n(
-		    r->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_IF_MATCH,
-		    strlen(MHD_HTTP_HEADER_IF_MATCH), NULL, NULL) != MHD_YES)
-		return true;
-	if (policy)
-		write_tag(policy, tag);
-	while (text_split(&rest, ',', &part))
-		if (text_equal(text_trim(part), "*") || text_equal(text_trim(part), tag))
-			return true;
-	return false;
+	return MHD_lookup_connection_value_n(
+		       r->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_IF_MATCH,
+		       strlen(MHD_HTTP_HEADER_IF_MATCH), NULL, NULL) != MHD_YES ||
+	       document_is_named(d, request_header(r, MHD_HTTP_HEADER_IF_MATCH));
 }
 
 static void show(struct api_request *r)
@@ -299,7 +272,7 @@ static void show(struct api_request *r)
 	}
 	if (!reply_open(r, &s))
 		return;
-	write_tag(policy, r->tag);
+	document_tag(policy, r->tag);
 	fprintf(s.out,
 		"{\"status\":\"ok\",\"mode\":\"%s\",\"enforcementMode\":\"%s\","
 		"\"policy\":%s}\n",
@@ -315,9 +288,7 @@ void answer_policy(struct api_request *r)
 	if (r->method == METHOD_GET)
 		show(r);
 	else if (!is_expected(r, c.old))
-		reply_error(r, MHD_HTTP_PRECONDITION_FAILED,
-			    "the policy in force is another one than If-Match names; "
-			    "read it again");
+		reply_error(r, MHD_HTTP_PRECONDITION_FAILED, "%s", DOCUMENT_IS_ANOTHER);
 	else if (r->method == METHOD_PATCH)
 		patch(&c);
 	else if (r->method == METHOD_DELETE)

@@ -60,6 +60,15 @@ const char *document_mode(const struct document *d);
 /* {"egress":[…],"defaultAction":"deny"}: compact with Go's escapes, or @pretty for files
  * (two spaces, a newline at the end). malloc'ed, owned by the caller; NULL: no memory. */
 char *document_json(const struct document *d, bool pretty) MUST_CHECK;
+enum { DOCUMENT_TAG_SIZE = 35 }; /* 32 hexadecimal digits in quotes, and NUL */
+/* An ETag (RFC 9110) of the document whose compact text is @json. */
+void document_tag(const char *json, char ret[DOCUMENT_TAG_SIZE]);
+/* To a client whose If-Match doesn't name it. */
+#define DOCUMENT_IS_ANOTHER                                                              \
+	"the policy in force is another one than If-Match names; read it again"
+/* Does @list, the value of an If-Match, name @d? An empty list names nothing, and neither
+ * does a tag that isn't strong. False: no memory, too. */
+bool document_is_named(const struct document *d, struct text list);
 /* Only the rules, compact, as in the log's `rules`. */
 char *document_rules_json(const struct document *d) MUST_CHECK;
 bool document_equal(const struct document *a, const struct document *b);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/sha256.h"
 #include "policy/document_internal.h"
 #include "policy/explain.h"
 
@@ -300,6 +301,36 @@ char *document_json(const struct document *d, bool pretty)
 		return finish(&out);
 	put_pretty(&indented, (struct text){ out.bytes, out.used });
 	return finish(&indented);
+}
+
+void document_tag(const char *json, char ret[DOCUMENT_TAG_SIZE])
+{
+	uint8_t digest[SHA256_SIZE];
+	struct sha256 s;
+	size_t used = 1;
+
+	sha256_init(&s);
+	sha256_add(&s, json, strlen(json));
+	sha256_end(&s, digest);
+	ret[0] = '"';
+	for (size_t i = 0; used < DOCUMENT_TAG_SIZE - 2; i++, used += 2)
+		snprintf(ret + used, DOCUMENT_TAG_SIZE - used, "%02x", digest[i]);
+	snprintf(ret + used, DOCUMENT_TAG_SIZE - used, "\"");
+}
+
+bool document_is_named(const struct document *d, struct text list)
+{
+	CLEAN(mem) char *json = list.len > 0 ? document_json(d, false) : NULL;
+	char tag[DOCUMENT_TAG_SIZE];
+	struct text part;
+
+	if (!json)
+		return false;
+	document_tag(json, tag);
+	while (text_split(&list, ',', &part))
+		if (text_equal(text_trim(part), "*") || text_equal(text_trim(part), tag))
+			return true;
+	return false;
 }
 
 char *document_rules_json(const struct document *d)

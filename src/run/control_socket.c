@@ -20,6 +20,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/http_status.h"
 #include "sys/files.h"
 
 #ifndef SO_PEERPIDFD
@@ -233,23 +234,29 @@ static bool is_digits(struct text t, size_t *ret)
 	return true;
 }
 
-/* "Content-Length: 12" of the lines of @head. Return: false when it is malformed. */
-static bool body_size(struct text head, size_t *ret)
+bool control_request_header(const struct control_request *r, const char *name,
+			    struct text *ret)
 {
-	static const char name[] = "Content-Length:";
-	struct text line;
+	struct text rest = r->headers, line, found;
+
+	while (text_split(&rest, '\n', &line)) {
+		if (!text_split(&line, ':', &found) || !line.ptr ||
+		    !text_equal_nocase(text_trim(found), name))
+			continue;
+		*ret = text_trim(line);
+		return true;
+	}
+	return false;
+}
+
+/* Return: false when it is malformed. */
+static bool body_size(const struct control_request *r, size_t *ret)
+{
+	struct text value;
 
 	*ret = 0;
-	while (text_split(&head, '\n', &line)) {
-		line = text_trim(line);
-		if (line.len >= strlen(name) &&
-		    strncasecmp(line.ptr, name, strlen(name)) == 0)
-			return is_digits(
-				text_trim((struct text){ line.ptr + strlen(name),
-							 line.len - strlen(name) }),
-				ret);
-	}
-	return true;
+	return !control_request_header(r, "Content-Length", &value) ||
+	       is_digits(value, ret);
 }
 
 enum reading { READING = 0, READ_WHOLE, READ_BAD };
@@ -264,8 +271,11 @@ static enum reading read_request(const struct control_socket *s,
 	if (!end)
 		return s->size > CONTROL_HEAD_MAX ? READ_BAD : READING;
 	head = (struct text){ s->bytes, (size_t)(end - s->bytes) };
-	if (!body_size(head, &body) || !text_split(&head, '\n', &line) ||
-	    !text_split(&line, ' ', &ret->method) || !text_split(&line, ' ', &ret->path))
+	if (!text_split(&head, '\n', &line) || !text_split(&line, ' ', &ret->method) ||
+	    !text_split(&line, ' ', &ret->path))
+		return READ_BAD;
+	ret->headers = head;
+	if (!body_size(ret, &body))
 		return READ_BAD;
 	ret->body = (struct text){ end + 4, body };
 	return s->size - (size_t)(end + 4 - s->bytes) < body ? READING : READ_WHOLE;
@@ -351,7 +361,9 @@ int control_socket_serve(struct control_socket *s, struct loop *loop)
 
 /* --- the answer --- */
 
-void control_socket_answer(struct control_socket *s, unsigned int status, char *json)
+/* @json is taken; @headers are whole lines. */
+static void answer(struct control_socket *s, unsigned int status, const char *headers,
+		   char *json)
 {
 	CLEAN(mem) char *body = json;
 	char *bytes = NULL;
@@ -361,8 +373,8 @@ void control_socket_answer(struct control_socket *s, unsigned int status, char *
 		return;
 	n = asprintf(&bytes,
 		     "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\n"
-		     "Connection: close\r\nContent-Length: %zu\r\n\r\n%s",
-		     body ? status : 500u, status < 300 ? "OK" : "Error",
+		     "Connection: close\r\n%sContent-Length: %zu\r\n\r\n%s",
+		     body ? status : 500u, status < 300 ? "OK" : "Error", headers,
 		     body ? strlen(body) : 0, body ? body : "");
 	free(s->bytes);
 	s->bytes = n < 0 ? NULL : bytes;
@@ -374,6 +386,19 @@ void control_socket_answer(struct control_socket *s, unsigned int status, char *
 		return;
 	}
 	be_patient(s);
+}
+
+void control_socket_answer(struct control_socket *s, unsigned int status, char *json)
+{
+	answer(s, status, "", json);
+}
+
+void control_socket_answer_tagged(struct control_socket *s, const char *tag, char *json)
+{
+	char header[64];
+
+	snprintf(header, sizeof(header), "ETag: %s\r\n", tag);
+	answer(s, HTTP_OK, header, json);
 }
 
 void control_socket_refuse(struct control_socket *s, unsigned int status, const char *why)

@@ -21,7 +21,11 @@ enum {
 
 struct control_request {
 	struct text method, path, body;
+	struct text headers; /* the lines behind the first */
 };
+/* The value of the first header @name, trimmed. Return: false: there is none. */
+bool control_request_header(const struct control_request *r, const char *name,
+			    struct text *ret);
 
 struct control_socket {
 	char path[RUN_SOCKET_PATH_SIZE]; /* "": there is none */
@@ -45,6 +49,8 @@ int control_socket_open(struct control_socket *s, const char *id,
 int control_socket_serve(struct control_socket *s, struct loop *loop) MUST_CHECK;
 /* @json is malloc'ed, taken; NULL: out of memory. */
 void control_socket_answer(struct control_socket *s, unsigned int status, char *json);
+/* 200, with @tag as its ETag. */
+void control_socket_answer_tagged(struct control_socket *s, const char *tag, char *json);
 /* An error: {"reason": …}. */
 void control_socket_refuse(struct control_socket *s, unsigned int status,
 			   const char *why);

@@ -9,6 +9,8 @@
  *   GET /sandboxes/ID/review[/7]                what is asked for, and not decided
  *   POST /sandboxes/ID/review/7/accept, dismiss decide one, as api/review.c says
  *
+ * GET tags the policy, and a change with If-Match is made of the tagged one alone.
+ *
  * A policy is read and compiled here and given to the engine, which puts it into the
  * kernel in one transaction and cuts what it forbids; then the answer leaves. Whatever
  * fails leaves the old policy. The engine is asked over a channel of its own, which is
@@ -108,14 +110,32 @@ static void answer_policy(struct live *l)
 {
 	struct document *d = document_of(policy_of(l));
 	CLEAN(mem) char *policy = d ? document_json(d, false) : NULL;
+	char tag[DOCUMENT_TAG_SIZE] = "";
 	char *answer = NULL;
 
+	if (policy)
+		document_tag(policy, tag);
 	if (policy &&
 	    asprintf(&answer, "{\"status\":\"ok\",\"mode\":\"%s\",\"policy\":%s}\n",
 		     document_mode(d), policy) < 0)
 		answer = NULL;
 	document_free(d);
-	control_socket_answer(&l->socket, HTTP_OK, answer);
+	control_socket_answer_tagged(&l->socket, tag, answer);
+}
+
+/* If-Match names what is in force, or isn't there. */
+static bool is_expected(const struct live *l, const struct control_request *r)
+{
+	struct document *d;
+	struct text list;
+	bool named;
+
+	if (!control_request_header(r, "If-Match", &list))
+		return true;
+	d = document_of(policy_of(l));
+	named = d && document_is_named(d, list);
+	document_free(d);
+	return named;
 }
 
 static void answer_changed(struct live *l)
@@ -550,6 +570,25 @@ static const char *below(const struct live *l, struct text path, char room[64])
 	return room;
 }
 
+static void on_policy_request(struct live *l, const struct control_request *r)
+{
+	const bool is_patch = text_equal(r->method, "PATCH");
+
+	if (text_equal(r->method, "GET"))
+		answer_policy(l);
+	else if (!is_patch && !text_equal(r->method, "POST") &&
+		 !text_equal(r->method, "PUT"))
+		control_socket_refuse(&l->socket, HTTP_BAD_METHOD,
+				      "GET, POST, PUT or PATCH");
+	else if (!is_expected(l, r))
+		control_socket_refuse(&l->socket, HTTP_PRECONDITION_FAILED,
+				      DOCUMENT_IS_ANOTHER);
+	else if (is_patch)
+		patch_policy(l, r->body);
+	else
+		set_policy(l, r->body);
+}
+
 static void on_request(struct control_socket *s, const struct control_request *r)
 {
 	struct live *l = CONTAINER_OF(s, struct live, socket);
@@ -567,14 +606,8 @@ static void on_request(struct control_socket *s, const struct control_request *r
 		on_review(l, r, what + 7);
 	else if (strcmp(what, "/policy") != 0)
 		control_socket_refuse(s, HTTP_NOT_FOUND, "a run is not asked for that");
-	else if (is_get)
-		answer_policy(l);
-	else if (text_equal(r->method, "PATCH"))
-		patch_policy(l, r->body);
-	else if (text_equal(r->method, "POST") || text_equal(r->method, "PUT"))
-		set_policy(l, r->body);
 	else
-		control_socket_refuse(s, HTTP_BAD_METHOD, "GET, POST, PUT or PATCH");
+		on_policy_request(l, r);
 }
 
 static void on_engine_says(struct loop_source *source, uint32_t events)

@@ -84,6 +84,33 @@ def test_what_is_wrong_is_said_whole_and_changes_nothing(box, world, site):
     assert done.code == 0 and "policy.yaml:1: `run` counts in a profile that weir run starts with, ignoring 'A_TOKEN'" in done.messages, done
 
 
+def ask(box, method, body="", *headers):
+    """(status, what the head says, the body), by the run's socket."""
+    words = [word for header in headers for word in ("-H", header)]
+    done = box.world.command("curl", "-sS", "-i", "--unix-socket", box.socket, "-X", method, "--data-binary", "@-", *words,
+                             f"http://weir/sandboxes/{box.id}/policy", user=box.user, input=body.encode())
+    head, _, text = done.text.partition("\r\n\r\n")
+    return int(head.split()[1]), head, text
+
+
+def test_a_change_of_another_policy_than_was_read_is_refused(box, site):
+    """As the daemon's API does: of two who read the same, the second changes nothing."""
+    body = policy(f"allow {site.name}", verify="dns")
+    _, head, text = ask(box, "GET")
+    tag = re.search('^ETag: ("[0-9a-f]{32}")\r?$', head, re.M)[1]
+    assert f"ETag: {tag}" in ask(box, "GET")[1]
+    for method, change in (("POST", body), ("PUT", body), ("PATCH", f'[{{"action":"allow","target":"{site.name}"}}]')):
+        for other in ('"x"', f"W/{tag}", tag.strip('"'), f'"{"0" * 32}"', ",", ""):
+            status, _, why = ask(box, method, change, f"If-Match: {other}" if other else "If-Match;")
+            assert status == 412 and "read it again" in why and ask(box, "GET")[2] == text, (method, other, why)
+    assert not box.probe(["dns", site.name]).addresses
+    assert ask(box, "PUT", body, f'if-match: "y", {tag}')[0] == 200
+    assert box.probe(["connect", site.name, 7007]).result == "ok"
+    assert tag not in ask(box, "GET")[1] and ask(box, "PUT", policy(), f"If-Match: {tag}")[0] == 412
+    assert box.probe(["connect", site.name, 7007]).result == "ok"
+    assert ask(box, "PUT", policy(), "If-Match: *")[0] == 200 == ask(box, "PUT", body)[0]
+
+
 def test_a_change_is_held_to_the_uplink(world, site):
     name = f"alone-{os.getpid()}"
     file = world.workdir() / "policy.yaml"
