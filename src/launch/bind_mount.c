@@ -174,10 +174,10 @@ static int check_writable(const struct rootfs *v, const struct path *p, struct e
 {
 	/* A pipe or a socket leads to whoever is at its other end. */
 	if (!S_ISDIR(p->st.st_mode) && !S_ISREG(p->st.st_mode))
-		return err_set(err, -EPERM, "'%s' is neither a directory nor a file",
+		return err_set(err, -EINVAL, "'%s' is neither a directory nor a file",
 			       p->name);
 	if (!writable_when_named(p) || is_of_kernel(v, p))
-		return err_set(err, -EPERM, "'%s' can't be writable in a sandbox",
+		return err_set(err, -EINVAL, "'%s' can't be writable in a sandbox",
 			       p->name);
 	return 0;
 }
@@ -204,7 +204,7 @@ static int check_untrusted(const struct rootfs *v, size_t count, const struct pa
 {
 	if (!p->untrusted || is_among(v, count, p))
 		return 0;
-	return err_set(err, -EPERM,
+	return err_set(err, -EINVAL,
 		       "'%s' is a link, which an earlier command may have left; if it "
 		       "should lead to '%s', name that too",
 		       p->untrusted, p->name);
@@ -266,14 +266,14 @@ static int plan_shown(struct rootfs *v, struct err *err)
 		p = &v->paths[i];
 		r = check_untrusted(v, end, p, err);
 		if (r == 0 && S_ISSOCK(p->st.st_mode))
-			r = err_set(err, -EPERM,
+			r = err_set(err, -EINVAL,
 				    "'%s' is a unix socket, which leads out of the "
 				    "sandbox: only an ssh-agent's is shown, by "
 				    "--pass-env SSH_AUTH_SOCK",
 				    p->name);
 		if (r == 0 && ((!S_ISDIR(p->st.st_mode) && !S_ISREG(p->st.st_mode)) ||
 			       !writable_when_named(p) || is_of_kernel(v, p)))
-			r = err_set(err, -EPERM, "'%s' can't be shown in a sandbox",
+			r = err_set(err, -EINVAL, "'%s' can't be shown in a sandbox",
 				    p->name);
 		if (r == 0 && !is_named(v, p))
 			add_tree(v, p, TREE_SHOWN);
@@ -398,7 +398,7 @@ static int check_mounts(const struct rootfs *v, const struct path *p, struct err
 		return err_set(err, -ENOENT, "cannot tell on which mount '%s' lies",
 			       p->name);
 	if (shows_writable(v, of, p->name, other))
-		return err_set(err, -EPERM,
+		return err_set(err, -EINVAL,
 			       "'%s' is mounted at '%s' as well, where the command may "
 			       "write to it; name it by that path",
 			       p->name, other);
@@ -414,7 +414,7 @@ static int check_links(const struct rootfs *v, const struct path *p, struct err 
 
 		if (place_is_writable(v, p->links[i]) ||
 		    (of && shows_writable(v, of, p->links[i], other)))
-			return err_set(err, -EPERM,
+			return err_set(err, -EINVAL,
 				       "'%s' is a link in a directory that the command "
 				       "may write to; name the file that it leads to",
 				       p->links[i]);
@@ -432,7 +432,7 @@ static int check_hard_links(const struct rootfs *v, const struct path *p, struct
 
 		if (t->kind == TREE_WRITABLE && t->source->st.st_dev == p->st.st_dev)
 			return err_set(
-				err, -EPERM,
+				err, -EINVAL,
 				"'%s' has other names (hard links), under which the "
 				"command may be able to change it; name a copy of it",
 				p->name);
@@ -560,7 +560,7 @@ static int plan_masks(struct rootfs *v, struct err *err)
 	}
 	r = sockets_find(&v->mounts, tops, count, &v->sockets, err);
 	free(tops);
-	return r;
+	return r == -EINVAL ? -EIO : r; /* the kernel's, not a path's */
 }
 
 int place_plan(struct rootfs *v, struct err *err)

@@ -4,9 +4,9 @@
 
 #include "launch/rootfs.h"
 
-/* Add the working directory, spec->rw and spec->ro to the trees. A path that does not
- * exist or may not be shared is an error; a working directory like "/" or the
- * home directory stays read-only. */
+/* Add the working directory, spec->rw and spec->ro to the trees. A working
+ * directory like "/" or the home directory stays read-only. Return: 0; -EINVAL: a path
+ * that was named is none, or can't be had like this; another -errno: this machine's. */
 int place_plan(struct rootfs *v, struct err *err) MUST_CHECK;
 /* Attach them. */
 int place_build(struct rootfs *v, struct err *err) MUST_CHECK;

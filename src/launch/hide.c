@@ -401,13 +401,13 @@ static int check_hidden(const struct plan_of_hidden *plan, const struct path *p,
 	struct hidden h = { .name = p->name };
 
 	if (!S_ISDIR(p->st.st_mode) && !S_ISREG(p->st.st_mode))
-		return err_set(err, -EPERM, "'%s' is neither a directory nor a file",
+		return err_set(err, -EINVAL, "'%s' is neither a directory nor a file",
 			       p->name);
 	if (strcmp(p->name, "/") == 0)
-		return err_set(err, -EPERM, "'/' can't be hidden");
+		return err_set(err, -EINVAL, "'/' can't be hidden");
 	if (strcmp(v->spec->cwd, p->name) == 0 || hides(v, &h, v->spec->cwd))
 		return err_set(
-			err, -EPERM,
+			err, -EINVAL,
 			"the working directory '%s' lies in '%s', which is hidden; "
 			"name it with --rw or --ro, or start elsewhere",
 			v->spec->cwd, p->name);
@@ -554,7 +554,7 @@ static int plan_named(struct plan_of_hidden *plan, struct err *err)
 
 		r = path_open(spec->hide[i], &p, err);
 		if (r == 0 && is_named_by_option(plan->view, p.name))
-			r = err_set(err, -EPERM, "'%s' is named by --rw or --ro too",
+			r = err_set(err, -EINVAL, "'%s' is named by --rw or --ro too",
 				    p.name);
 		if (r == 0)
 			r = check_hidden(plan, &p, err);

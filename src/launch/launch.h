@@ -72,6 +72,8 @@ struct launch_spec {
 	/* Written: the process that builds the view, which ends when the view stands. The
 	 * caller's to reap, and 0 before. */
 	pid_t *builder;
+	/* Written: whether the launch fails for a path that was named. Or NULL. */
+	bool *is_bad_path;
 	int control_fd;	 /* SOCK_SEQPACKET: weir-init's end of its channel */
 	int terminal_fd; /* of the command's own; 0 or less: it has the caller's */
 };

@@ -58,7 +58,7 @@ struct rootfs {
 };
 
 /* In control: what to mount. @v is all zeros, and ends with
- * rootfs_done() whatever is returned. */
+ * rootfs_done() whatever is returned. -EINVAL: as place_plan() has it. */
 int rootfs_plan(struct rootfs *v, const struct launch_machine *m,
 		const struct launch_spec *spec, struct err *err) MUST_CHECK;
 /* Open every tree: in control with the child's user namespace, or in the builder. */

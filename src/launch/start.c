@@ -331,6 +331,8 @@ static int plan_view(struct start *s, struct err *err)
 	const struct launch_spec *spec = s->spec;
 	int r = rootfs_plan(&s->view, s->machine, spec, err);
 
+	if (spec->is_bad_path)
+		*spec->is_bad_path = r == -EINVAL;
 	for (size_t i = 0; r == 0 && spec->on_hidden && i < s->view.hidden_count; i++)
 		spec->on_hidden(spec->hidden_data, s->view.hidden[i].name);
 	if (r == 0 && s->machine->root)

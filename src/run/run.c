@@ -95,6 +95,7 @@ struct control {
 	int hand_fd, hand_end;	   /* the launch child's to the engine, the engine's */
 	int outer_mounts;	   /* launch.h; until the command runs */
 	struct launch_machine machine;
+	bool is_bad_path; /* nothing was started, for a path that an option names */
 	struct startup_files *startup; /* owned */
 	const char **hidden, **held;   /* the arena's: what the command doesn't get */
 	size_t hidden_count, held_count;
@@ -658,6 +659,7 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.prepare_data = &inside,
 		.outer_mounts = &c->outer_mounts,
 		.builder = &c->builder,
+		.is_bad_path = &c->is_bad_path,
 		.control_fd = c->launch_end,
 		.terminal_fd = c->asking.terminal.slave,
 	};
@@ -830,7 +832,7 @@ static int control_start(struct control *c, struct err *err)
 		c->spec->kept[c->spec->kept_count++] = c->spec->state_dir;
 	signal_fd = process_open_signals(err);
 	if (signal_fd < 0 || start_children(c, err) < 0 || watch(c, signal_fd, err) < 0)
-		return RUN_STATUS_FAILED;
+		return c->is_bad_path ? RUN_STATUS_BAD_INPUT : RUN_STATUS_FAILED;
 	/* Opened while the children start. */
 	if (run_store_wait(&c->store, err) < 0)
 		return RUN_STATUS_FAILED;

@@ -77,6 +77,24 @@ def test_what_is_given_is_wrong_or_weir_can_not(world, folder, words):
     assert done.code == GIVEN[words] and done.messages and not done.text, done
 
 
+PATHS = {
+    "--rw /proc": "--rw: '/proc' can't be writable", "--rw /sys/kernel": "can't be writable", "--rw /dev/null": "--rw: '/dev/null' is neither",
+    "--rw none": "--rw: cannot find 'none'", "--rw link": "is a link, which an earlier command", "--policy link.json": "is a link in a directory",
+}
+
+
+@pytest.mark.parametrize("user", ["root", "weir-test"])
+@pytest.mark.parametrize("words", PATHS)
+def test_a_path_that_can_not_be_had_is_bad_input(world, words, user):
+    """Also where only the launch, which knows the mounts, can tell. Nothing is started."""
+    folder, aside = world.workdir(user), world.workdir(user)
+    (aside / "policy.json").write_text(json.dumps(POLICY))
+    (folder / "link").symlink_to(aside)
+    (folder / "link.json").symlink_to(aside / "policy.json")
+    done = world.weir("run", *words.split(), "--", "touch", "started", cwd=folder, user=user)
+    assert done.code == 2 and PATHS[words] in done.messages and not (folder / "started").exists(), done
+
+
 SERVICES = {  # what a supervisor or a run starts
     "events store {folder}/policy.json": 125, "events store": 2,
     "events review-command daemon --upstream 192.0.2.1 --review-command /bin/true --state-dir {folder}/others": 125,

@@ -183,4 +183,4 @@ def test_one_that_is_gone_is_told_and_the_command_runs(places, world, user):
 def test_a_socket_that_ro_names_is_refused_with_what_to_do(places, world, user):
     place = places("/tmp")
     done = world.run("echo", "started", user=user, options=("--ro", place.listen("agent")))
-    assert done.code == 125 and done.out == b"" and "--pass-env SSH_AUTH_SOCK" in done.messages, done
+    assert done.code == 2 and done.out == b"" and "--pass-env SSH_AUTH_SOCK" in done.messages, done

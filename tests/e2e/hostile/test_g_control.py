@@ -133,7 +133,7 @@ def test_G2_a_file_that_is_named_through_a_link_that_the_command_could_change_is
     named.own(named.cwd, named.home)
     (named.cwd / "worked").unlink()
     done = named.run(attack, "rm -f p.yaml; echo 'egress: [{action: allow, target: evil.test}]' > p.yaml; touch worked")
-    assert done.code == 125 and "is a link in a directory that the command may write to" in done.messages, done
+    assert done.code == 2 and "is a link in a directory that the command may write to" in done.messages, done
     assert not (named.cwd / "worked").exists() and named.path.is_symlink() and real.exists()
 
 
@@ -152,7 +152,7 @@ def test_G2_a_file_with_another_name_in_a_writable_directory_is_refused(attack, 
     named = Named(world, user, what)
     os.link(named.path, named.cwd / "other.yaml")
     done = named.run(attack, "echo x > other.yaml; touch worked")
-    assert done.code == 125 and "has other names (hard links)" in done.messages, done
+    assert done.code == 2 and "has other names (hard links)" in done.messages, done
     assert not (named.cwd / "worked").exists()
     (named.cwd / "other.yaml").unlink()
     assert named.run(attack, "touch worked").code == 0
