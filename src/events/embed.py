@@ -13,7 +13,9 @@ def literal(text):
 
 
 out, paths = pathlib.Path(sys.argv[1]), sorted(map(pathlib.Path, sys.argv[2:]))
-for number, path in enumerate(paths, 1):
+first = int(paths[0].name[:3])
+for number, path in enumerate(paths, first):
     assert path.name.startswith(f"{number:03}_"), f"{path}: its number should be {number}"
 rows = ",\n".join("(" + literal(path.read_text(encoding="ascii")) + ")" for path in paths)
-out.write_text(f"/* made by embed.py */\nstatic const char *const migrations[] = {{\n{rows},\n}};\n", encoding="ascii")
+out.write_text(f"/* made by embed.py */\nenum {{ FIRST_VERSION = {first} }};\n"
+               f"static const char *const migrations[] = {{\n{rows},\n}};\n", encoding="ascii")

@@ -26,7 +26,6 @@ enum {
 	TIDY_ON_MS = 1000,    /* while there is more to tidy */
 	REOPEN_MS = 5000,     /* between tries */
 	ROOM_EVERY_MS = 5000, /* a disk that others fill must not empty the store */
-	SUM_MS = 100,	      /* at a time, of what is to be summed yet */
 	FREE_TIMEOUT_MS = 2000,
 	LAST_TRIES = 3,
 	FOLD_HEADS = SQLITE_FOLD_MAX,
@@ -383,7 +382,6 @@ struct sqlite_writer {
 	int64_t reopen_ms, window_ms, tidy_ms, room_ms;
 	struct sqlite_age age;
 	bool lacks_spare;	  /* nothing is put by for a full disk */
-	bool unsummed;		  /* there are rows that an earlier version wrote */
 	struct event_row *folded; /* SQLITE_FOLD_MAX, made with the first row */
 	size_t folded_count;
 	struct hash_key key;
@@ -782,15 +780,11 @@ static void on_pause(void *data)
 	struct sqlite_writer *w = data;
 	const int64_t now_ms = w->config.clock->now_ms();
 	struct err err = { 0 };
-	int64_t wall_ms, oldest_ms, sum_until_ms;
+	int64_t wall_ms, oldest_ms;
 	bool more;
 
 	if (w->folded_count > 0 && now_ms - w->window_ms >= SQLITE_WINDOW_MS)
 		write_out(w, false);
-	/* What an earlier version didn't sum, in slices: nobody waits for long. */
-	sum_until_ms = w->config.clock->now_ms() + SUM_MS;
-	while (w->db && w->unsummed && w->config.clock->now_ms() < sum_until_ms)
-		w->unsummed = sqlite_sum_slice(w->db);
 	if (now_ms < w->tidy_ms)
 		return;
 	w->tidy_ms = now_ms + TIDY_EVERY_MS;
@@ -799,7 +793,6 @@ static void on_pause(void *data)
 			set_trouble(w, err.text);
 		return;
 	}
-	w->unsummed = true; /* unless there is nothing */
 	wall_ms = w->config.clock->wall_ms();
 	oldest_ms = sqlite_age_limit(&w->age, w->db, now_ms, wall_ms,
 				     w->config.max_days * DAY_MS);

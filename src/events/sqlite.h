@@ -93,7 +93,7 @@ int sqlite_id_before(struct sqlite_reader *r, int64_t since_ms, int64_t *ret,
 
 /* ---- sums by one property of the events ---- */
 
-/* As in sql/sqlite/002_denied.sql. */
+/* As in sql/sqlite/012_store.sql. */
 enum sqlite_by {
 	SQLITE_BY_NONE = 0,
 	SQLITE_BY_DESTINATION, /* the name, or the address of what has none */

@@ -33,10 +33,10 @@ enum {
 	TIDY_ROWS = 500, /* in one transaction */
 	TIDY_STEPS = 20, /* at a time, which is no longer than: */
 	TIDY_MS = 250,	 /* what comes meanwhile has to be written as well */
-	SLICE_ROWS = 1000,
 	KEEP_MS = 60 * 60 * 1000,
 };
-#define DAY_MS INT64_C(86400000)
+#define DAY_MS	       INT64_C(86400000)
+#define NEWEST_VERSION ((int64_t)(FIRST_VERSION + ARRAY_SIZE(migrations) - 1))
 
 /* A call of SQLite's as -errno: 0 for SQLITE_OK, _ROW and _DONE; -ENOSPC for full,
  * -EBADMSG for a broken file. */
@@ -102,6 +102,12 @@ int64_t sqlite_number(sqlite3 *db, const char *sql)
 
 /* ---- opening ---- */
 
+/* 0: it has no tables. Below: it is broken, as migrate() says. */
+static bool is_behind(int64_t version)
+{
+	return version <= 0 || (version >= FIRST_VERSION && version < NEWEST_VERSION);
+}
+
 /* One version, unless another writer was there first: @ret_version is what there is
  * then. */
 static int migrate(sqlite3 *db, int64_t *ret_version, struct err *err)
@@ -115,9 +121,9 @@ static int migrate(sqlite3 *db, int64_t *ret_version, struct err *err)
 	version = sqlite_number(db, "PRAGMA user_version");
 	if (version < 0)
 		return err_set(err, -EBADMSG, "the database has no version");
-	if (version < (int64_t)ARRAY_SIZE(migrations)) {
-		r = sqlite_run(db, migrations[version], err);
-		version++;
+	if (is_behind(version)) {
+		version = MAX(version + 1, (int64_t)FIRST_VERSION);
+		r = sqlite_run(db, migrations[version - FIRST_VERSION], err);
 	}
 	snprintf(sql, sizeof(sql), "PRAGMA user_version = %" PRId64 "; COMMIT", version);
 	if (r == 0)
@@ -126,14 +132,20 @@ static int migrate(sqlite3 *db, int64_t *ret_version, struct err *err)
 	return r;
 }
 
-/* Return: 0, -EPROTO: newer, -EAGAIN: older, as it is while a writer makes it. */
+/* Return: 0, -EPROTO: newer, or older than any release; -EAGAIN: older, as it is while a
+ * writer makes it. */
 static int check_version(int64_t version, struct err *err)
 {
-	if (version > (int64_t)ARRAY_SIZE(migrations))
+	if (version > 0 && version < FIRST_VERSION)
+		return err_set(err, -EPROTO,
+			       "the database is of a Weir before 0.1.0 (version %" PRId64
+			       "): move its directory away",
+			       version);
+	if (version > NEWEST_VERSION)
 		return err_set(err, -EPROTO,
 			       "the database is of a newer Weir (version %" PRId64 ")",
 			       version);
-	if (version < (int64_t)ARRAY_SIZE(migrations))
+	if (version < NEWEST_VERSION)
 		return err_set(err, -EAGAIN,
 			       "the database is being made, or is of an older Weir "
 			       "(version %" PRId64 ")",
@@ -146,7 +158,7 @@ static int bring_up_to_date(sqlite3 *db, struct err *err)
 	int64_t version = sqlite_number(db, "PRAGMA user_version");
 	int r = 0;
 
-	while (r == 0 && version < (int64_t)ARRAY_SIZE(migrations))
+	while (r == 0 && is_behind(version))
 		r = migrate(db, &version, err);
 	return r < 0 ? r : check_version(version, err);
 }
@@ -368,18 +380,11 @@ int sqlite_file_check_log(sqlite3 *db, const struct sqlite_config *config,
 
 /* ---- sums ---- */
 
-/* Rows that go, and those of them that were summed. */
+/* Rows that go. */
 #define GONE "(SELECT id FROM temp.gone)"
-#define GONE_DENIED                                                                      \
-	"(SELECT id FROM temp.gone WHERE NOT EXISTS (SELECT 1 FROM unsummed WHERE id"    \
-	" BETWEEN next AND last))"
-#define GONE_ACTIVITY                                                                    \
-	"(SELECT id FROM temp.gone WHERE NOT EXISTS (SELECT 1 FROM unsummed_activity"    \
-	" WHERE id BETWEEN next AND last))"
 
 const struct sqlite_sums sqlite_sums[SQLITE_SUMS] = {
-	{ .rest = "unsummed",
-	  .sql = "INSERT INTO denied SELECT kind, ts / 3600000, key, sum(packets),"
+	{ .sql = "INSERT INTO denied SELECT kind, ts / 3600000, key, sum(packets),"
 		 " count(*), max(ts) FROM denied_written WHERE id >= ?1 AND id <= ?2 AND"
 		 " key IS NOT NULL GROUP BY 1, 2, 3 ON CONFLICT DO UPDATE SET packets ="
 		 " packets + excluded.packets, rows = rows + excluded.rows, last_ts ="
@@ -387,13 +392,12 @@ const struct sqlite_sums sqlite_sums[SQLITE_SUMS] = {
 	  .take = "UPDATE denied AS d SET packets = d.packets - g.packets, rows = d.rows"
 		  " - g.rows FROM (SELECT kind, ts / 3600000 AS hour, key, sum(packets)"
 		  " AS packets, count(*) AS rows FROM denied_written WHERE key IS NOT"
-		  " NULL AND id IN " GONE_DENIED " GROUP BY 1, 2, 3) AS g"
+		  " NULL AND id IN " GONE " GROUP BY 1, 2, 3) AS g"
 		  " WHERE d.kind = g.kind AND d.hour = g.hour AND d.key = g.key;"
 		  "DELETE FROM denied WHERE rows <= 0 AND kind IN (1, 2, 3, 4, 5, 6) AND"
 		  " hour IN (SELECT ts / 3600000 FROM event WHERE id IN " GONE ") AND"
 		  " key IN (SELECT key FROM denied_written WHERE id IN " GONE ")" },
-	{ .rest = "unsummed_activity",
-	  .sql = "INSERT INTO allowed SELECT kind, ts / 3600000, key, sum(packets),"
+	{ .sql = "INSERT INTO allowed SELECT kind, ts / 3600000, key, sum(packets),"
 		 " sum(bytes), count(*), max(ts) FROM allowed_written WHERE id >= ?1 AND"
 		 " id <= ?2 AND key IS NOT NULL GROUP BY 1, 2, 3 ON CONFLICT DO UPDATE"
 		 " SET packets = packets + excluded.packets, bytes = bytes +"
@@ -403,20 +407,19 @@ const struct sqlite_sums sqlite_sums[SQLITE_SUMS] = {
 		  " d.bytes - g.bytes, rows = d.rows - g.rows FROM (SELECT kind, ts /"
 		  " 3600000 AS hour, key, sum(packets) AS packets, sum(bytes) AS bytes,"
 		  " count(*) AS rows FROM allowed_written WHERE key IS NOT NULL AND id"
-		  " IN " GONE_ACTIVITY " GROUP BY 1, 2, 3) AS g"
+		  " IN " GONE " GROUP BY 1, 2, 3) AS g"
 		  " WHERE d.kind = g.kind AND d.hour = g.hour AND d.key = g.key;"
 		  "DELETE FROM allowed WHERE rows <= 0 AND kind IN (1, 2, 3, 4) AND hour"
 		  " IN (SELECT ts / 3600000 FROM event WHERE id IN " GONE ") AND key IN"
 		  " (SELECT key FROM allowed_written WHERE id IN " GONE ")" },
-	{ .rest = "unsummed_activity",
-	  .sql = "INSERT INTO activity SELECT scope, ts / 60000, action, sum(packets),"
+	{ .sql = "INSERT INTO activity SELECT scope, ts / 60000, action, sum(packets),"
 		 " sum(bytes) FROM activity_written WHERE id >= ?1 AND id <= ?2 GROUP BY"
 		 " 1, 2, 3 ON CONFLICT DO UPDATE SET packets = packets +"
 		 " excluded.packets, bytes = bytes + excluded.bytes",
 	  .take = "UPDATE activity AS d SET packets = d.packets - g.packets, bytes ="
 		  " d.bytes - g.bytes FROM (SELECT scope, ts / 60000 AS minute, action,"
 		  " sum(packets) AS packets, sum(bytes) AS bytes FROM activity_written"
-		  " WHERE id IN " GONE_ACTIVITY " GROUP BY 1, 2, 3) AS g"
+		  " WHERE id IN " GONE " GROUP BY 1, 2, 3) AS g"
 		  " WHERE d.scope = g.scope AND d.minute = g.minute AND d.action ="
 		  " g.action;"
 		  "DELETE FROM activity INDEXED BY activity_by_minute WHERE packets <= 0"
@@ -694,52 +697,4 @@ bool sqlite_tidy(sqlite3 *db, uint64_t max_bytes, int64_t oldest_ms, int64_t wal
 	sqlite_let_sums_go(db);
 	sqlite3_exec(db, "PRAGMA incremental_vacuum(1000)", NULL, NULL, NULL);
 	return more || over;
-}
-
-/* ---- what isn't summed yet ---- */
-
-static int sum_rows(sqlite3 *db, const struct sqlite_sums *sums, int64_t first,
-		    int64_t last)
-{
-	sqlite3_stmt *s = NULL;
-	int rc = sqlite3_prepare_v2(db, sums->sql, -1, &s, NULL);
-
-	if (rc == SQLITE_OK) {
-		sqlite3_bind_int64(s, 1, first);
-		sqlite3_bind_int64(s, 2, last);
-		sqlite3_step(s);
-	}
-	return rc == SQLITE_OK ? sqlite3_finalize(s) : rc;
-}
-
-/* A slice of what @rest has. Return: whether there was one. */
-static bool sum_rest(sqlite3 *db, const char *rest)
-{
-	char sql[SQL_SIZE];
-	int64_t first, last;
-	int rc = SQLITE_OK;
-
-	snprintf(sql, sizeof(sql), "SELECT next FROM %s", rest);
-	first = sqlite_number(db, sql);
-	if (first == 0 || sqlite_run(db, "BEGIN IMMEDIATE", NULL) < 0)
-		return false; /* numbers begin at 1; or another time */
-	snprintf(sql, sizeof(sql), "SELECT min(last, %" PRId64 ") FROM %s",
-		 first + SLICE_ROWS - 1, rest);
-	last = sqlite_number(db, sql);
-	for (size_t i = 0; i < SQLITE_SUMS && rc == SQLITE_OK; i++)
-		if (strcmp(sqlite_sums[i].rest, rest) == 0)
-			rc = sum_rows(db, &sqlite_sums[i], first, last);
-	snprintf(sql, sizeof(sql),
-		 "UPDATE %s SET next = %" PRId64
-		 "; DELETE FROM %s WHERE next > last; COMMIT",
-		 rest, last + 1, rest);
-	if (rc == SQLITE_OK && sqlite_run(db, sql, NULL) == 0)
-		return true;
-	sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
-	return false;
-}
-
-bool sqlite_sum_slice(sqlite3 *db)
-{
-	return sum_rest(db, "unsummed") || sum_rest(db, "unsummed_activity");
 }

@@ -73,15 +73,11 @@ int64_t sqlite_age_limit(struct sqlite_age *a, sqlite3 *db, int64_t now_ms,
  * returns true when there is more to do. */
 bool sqlite_tidy(sqlite3 *db, uint64_t max_bytes, int64_t oldest_ms, int64_t wall_ms);
 /* What is kept in sums: of events ?1 to ?2, by their numbers. @take is what the events in
- * table `gone` had added. @rest is the table that says which events of an earlier version
- * are still to be summed. */
+ * table `gone` had added. */
 enum { SQLITE_SUMS = 3 };
 extern const struct sqlite_sums {
-	const char *sql, *take, *rest;
+	const char *sql, *take;
 } sqlite_sums[SQLITE_SUMS];
-/* Sum a slice of the events that an earlier version wrote. Return: whether there are
- * more. */
-bool sqlite_sum_slice(sqlite3 *db);
 
 /* ---- for the files that search ---- */
 

@@ -317,7 +317,6 @@ static void put_top(const struct sqlite_query *q, enum sqlite_by by, char *sql,
 	const bool allowed = q->action == EVENT_ALLOW;
 	const char *sums = allowed ? "bytes, rows, last_ts FROM allowed"
 				   : "0, rows, last_ts FROM denied";
-	const char *rest = allowed ? "unsummed_activity" : "unsummed";
 	const int action = allowed ? EVENT_ALLOW : EVENT_DENY;
 	char events[160];
 
@@ -339,12 +338,8 @@ static void put_top(const struct sqlite_query *q, enum sqlite_by by, char *sql,
 		 " UNION ALL %s AND ts >= max(?2, ?3) * 3600000 AND ts < ?5"
 		 " ORDER BY ts DESC LIMIT ?7)"
 		 " UNION ALL %s AND ts >= ?4 AND ts < min(?2 * 3600000, ?5)"
-		 " ORDER BY ts DESC LIMIT ?7)"
-		 /* Of whole hours, what isn't in the sums yet. */
-		 " UNION ALL %s AND id >= (SELECT next FROM %s) AND"
-		 " id <= (SELECT last FROM %s) AND ts >= ?2 * 3600000 AND"
-		 " ts < ?3 * 3600000 ORDER BY ts DESC LIMIT ?7)",
-		 sums, events, events, events, rest, rest);
+		 " ORDER BY ts DESC LIMIT ?7)",
+		 sums, events, events);
 }
 
 static void bind_top(sqlite3_stmt *s, enum sqlite_by by, const struct sqlite_query *q)

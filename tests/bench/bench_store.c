@@ -60,7 +60,7 @@ static int fill(sqlite3 *db, uint32_t events, struct err *err)
 	if (r == 0)
 		r = sqlite_run(db,
 			       "INSERT INTO denied SELECT kind, ts / 3600000, key,"
-			       " sum(packets), count(*), max(ts) FROM denied_event"
+			       " sum(packets), count(*), max(ts) FROM denied_written"
 			       " WHERE key IS NOT NULL GROUP BY 1, 2, 3; ANALYZE;"
 			       "PRAGMA wal_checkpoint(TRUNCATE)",
 			       err);

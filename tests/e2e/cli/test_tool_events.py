@@ -2,9 +2,7 @@
 """`weir events` and `weir denies`: what a store has, for people and for programs."""
 import datetime
 import json
-import pathlib
 import re
-import sqlite3
 import time
 
 import pytest
@@ -12,7 +10,6 @@ import pytest
 from tests.world.store import Store
 from tests.world.terminal import Terminal
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
 HOSTILE = [b"\x1b]0;owned\x07\x1b[2J.test", b"<script>alert(1)</script>.test", b"'); DROP TABLE event;--.test", b"x" * 253,
            b"bad\xff\xc0.test", "\u202etxt.test".encode(), b"%s%n.test", b"two\nlines.test", b'"quoted\\".test']
 
@@ -186,30 +183,6 @@ def test_the_counts_are_those_of_the_events(weir, store):
             listed[event["name"]] = listed.get(event["name"], 0) + event["packets"]
         counted = {row["name"]: row["packets"] for row in weir("denies", "--by", "name", "--json", "--since", since).json()}
         assert counted == listed and listed, since
-
-
-def test_a_store_of_the_first_version_is_brought_up(world, tmp_path):
-    """What was stored before there were sums is in them, and what comes is added."""
-    tmp_path.chmod(0o755)
-    folder = tmp_path / "state"
-    folder.mkdir()
-    db = sqlite3.connect(folder / "events.db")
-    db.executescript((ROOT / "sql/sqlite/001_events.sql").read_text())
-    now = int(time.time() * 1000)
-    db.executemany("INSERT INTO event (ts, sandbox, action, layer, name, packets, bytes) VALUES (?, 'sb-1', ?, 1, ?, 2, 0)",
-                   [(now - i * 600_000, 2 if i % 2 else 1, f"n{i % 5}.test") for i in range(100)])
-    db.execute("PRAGMA user_version = 1")
-    db.commit()
-    db.close()
-    with Store(folder) as store:
-        store.put("n1.test", packets=5)
-        store.drain()
-        assert store.state()["moved_aside"] == 0 and store.state()["rows"] == 1
-        args = ("--state-dir", str(folder), "--since", "7d", "--json")
-        counted = {row["name"]: row["packets"] for row in world.weir("denies", "--by", "name", *args).json()}
-        assert counted == {f"n{i}.test": 20 + (5 if i == 1 else 0) for i in range(5)}
-        assert len(world.weir("events", *args).text.splitlines()) == 101
-        assert store.rows("PRAGMA user_version")[0][0] >= 3
 
 
 def test_nothing_denied_is_said(weir, store):
