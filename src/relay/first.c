@@ -122,7 +122,9 @@ static enum first_kind plain_kind(struct text t, const char **ret_reason)
 	case TLS_NOT:
 		return text_kind(t, ret_reason);
 	case TLS_NEED_MORE:
-		return bytes[0] & 0x80 || t.len < 2 ? FIRST_NEED_MORE : FIRST_TLS;
+		return t.len < 2 || bytes[1] != TLS_MAJOR || bytes[0] & 0x80
+			       ? FIRST_NEED_MORE
+			       : FIRST_TLS;
 	default:
 		return FIRST_TLS;
 	}

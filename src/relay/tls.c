@@ -24,7 +24,8 @@ enum {
 	SSL2_CLIENT_HELLO = 1,
 	SSL2_LOOK = 5, /* bytes that tell */
 
-	MAJOR = 3, /* of every version from SSL 3.0 to TLS 1.3 */
+	MAJORS = 16,	/* that some server reads as TLS in a first record: Go's */
+	OTHER_LOOK = 6, /* bytes that tell such a record from other protocols */
 	RANDOM_SIZE = 32,
 	SESSION_ID_MAX = 32,
 
@@ -59,7 +60,7 @@ static enum tls_read read_ssl2(const uint8_t *b, size_t size, struct tls_hello *
 		true,
 		true,
 		size > 2 && b[2] == SSL2_CLIENT_HELLO,
-		size > 3 && (b[3] == 0 || b[3] == MAJOR),
+		size > 3 && (b[3] == 0 || b[3] == TLS_MAJOR),
 		size > 4 && (b[3] == 0 ? b[4] == 2 : b[4] <= 4),
 	};
 
@@ -72,6 +73,30 @@ static enum tls_read read_ssl2(const uint8_t *b, size_t size, struct tls_hello *
 	return bad_hello(ret, TLS_OLD_HELLO);
 }
 
+/* A record of another major version. Most servers refuse it. One that doesn't would read
+ * the hello in it, or an alert that it drops and the hello behind that; a hello's type
+ * and a warning's level are both 1. */
+static enum tls_read read_other_major(const uint8_t *b, size_t size,
+				      struct tls_hello *ret)
+{
+	bool like[OTHER_LOOK] = {
+		b[0] == RECORD_HANDSHAKE || b[0] == RECORD_ALERT,
+		MAJORS > b[1],
+		true,
+		true,
+		size > 4 && (b[3] | b[4]) != 0 && b[3] <= RECORD_MAX >> 8,
+		size > 5 && b[5] == HANDSHAKE_CLIENT_HELLO,
+	};
+
+	for (size_t i = 0; i < OTHER_LOOK; i++) {
+		if (i >= size)
+			return TLS_NEED_MORE;
+		if (!like[i])
+			return TLS_NOT;
+	}
+	return bad_hello(ret, TLS_MALFORMED);
+}
+
 static enum tls_read read_kind(const uint8_t *b, size_t size, struct tls_hello *ret)
 {
 	if (size == 0)
@@ -82,8 +107,8 @@ static enum tls_read read_kind(const uint8_t *b, size_t size, struct tls_hello *
 		return TLS_NOT;
 	if (size == 1)
 		return TLS_NEED_MORE;
-	if (b[1] != MAJOR)
-		return TLS_NOT;
+	if (b[1] != TLS_MAJOR)
+		return read_other_major(b, size, ret);
 	return b[0] == RECORD_HANDSHAKE ? TLS_OK : bad_hello(ret, TLS_NOT_A_HELLO);
 }
 
@@ -107,7 +132,7 @@ static enum tls_read take_record(struct wire *w, struct message *m, struct tls_h
 
 	if (left > 0 && b[0] != RECORD_HANDSHAKE)
 		return bad_hello(ret, TLS_NOT_A_HELLO);
-	if (left > 1 && b[1] != MAJOR)
+	if (left > 1 && b[1] != TLS_MAJOR)
 		return bad_hello(ret, TLS_MALFORMED);
 	if (left < RECORD_HEADER)
 		return TLS_NEED_MORE;
@@ -222,7 +247,7 @@ static enum tls_fault read_body(struct wire *w, struct tls_hello *ret)
 	struct wire session, suites, methods, extensions;
 	enum tls_fault f;
 
-	if (wire_read_u16(w) >> 8 != MAJOR)
+	if (wire_read_u16(w) >> 8 != TLS_MAJOR)
 		return TLS_MALFORMED;
 	wire_take(w, RANDOM_SIZE);
 	session = read_vector(w, 1);
@@ -271,7 +296,7 @@ static enum tls_next read_record_header(const uint8_t *b, size_t size, size_t *r
 {
 	if ((size > 0 &&
 	     (b[0] < RECORD_CHANGE_CIPHER_SPEC || b[0] > RECORD_APPLICATION_DATA)) ||
-	    (size > 1 && b[1] != MAJOR))
+	    (size > 1 && b[1] != TLS_MAJOR))
 		return TLS_NEXT_UNKNOWN;
 	if (size < RECORD_HEADER)
 		return TLS_NEXT_MORE;
@@ -373,7 +398,7 @@ const char *tls_fault_text(enum tls_fault f)
 
 void tls_alert_write(enum tls_alert which, uint8_t ret[TLS_ALERT_SIZE])
 {
-	const uint8_t alert[TLS_ALERT_SIZE] = { RECORD_ALERT, MAJOR,	     3, 0, 2,
+	const uint8_t alert[TLS_ALERT_SIZE] = { RECORD_ALERT, TLS_MAJOR,     3, 0, 2,
 						ALERT_FATAL,  (uint8_t)which };
 
 	memcpy(ret, alert, sizeof(alert));

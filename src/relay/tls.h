@@ -22,6 +22,7 @@
 #include "relay/host.h"
 
 enum {
+	TLS_MAJOR = 3,		   /* of every version from SSL 3.0 to TLS 1.3 */
 	TLS_FIRST_MAX = 16 * 1024, /* bytes looked at, record headers included; a hello
 				    * that doesn't end there is bad */
 	TLS_ALERT_SIZE = 7,

@@ -91,12 +91,12 @@ def payload(capture):
     return b"".join(p.payload for p in capture.packets())
 
 
-def two_hellos(world, pair, port, first, second, *early, verify="tls"):
+def two_hellos(world, pair, port, first, second, *words, verify="tls", allow=None):
     """What the server said to each hello, and all that arrived at it."""
     program = world.tools / "two_hellos.py"
     shutil.copy(CLIENTS / "two_hellos.py", program)
     with world.capture() as capture:
-        done = world.run(PYTHON, program, pair.good, str(port), first, second, *early, allow=(pair.good,),
+        done = world.run(PYTHON, program, pair.good, str(port), first, second, *words, allow=(allow or pair.good,),
                          options=("--verify", verify))
         return done.text.split(), payload(capture), done
 
@@ -117,6 +117,18 @@ def test_a_second_hello_for_another_name_never_arrives(world, pair, server, earl
     assert said[0] == "retry" and pair.evil.encode() in arrived, done
     if kind in ("openssl", "nginx", "haproxy"):
         assert said == ["retry", "hello"], done
+
+
+@pytest.mark.parametrize("server", [go], indirect=True)
+@pytest.mark.parametrize("major", [0, 2, 4, 15])
+def test_a_record_of_another_version_hides_no_name(world, pair, server, major):
+    """Go's servers read its hello. The rule lists the port, so that bytes which show nothing may pass there."""
+    _, port = server
+    said, arrived, done = two_hellos(world, pair, port, pair.evil, pair.evil, f"major={major}", allow=f"{pair.good}:{port}")
+    assert said[0] != "retry" and pair.evil.encode() not in arrived, done
+    assert "malformed TLS ClientHello" in done.messages, done
+    said, arrived, done = two_hellos(world, pair, port, pair.evil, pair.evil, f"major={major}", verify="dns")
+    assert said[0] == "retry" and pair.evil.encode() in arrived, done
 
 
 CLIENT = ["openssl", "s_client", "-quiet", "-ign_eof", "-verify_return_error", "-groups", "X25519:P-384"]

@@ -60,7 +60,9 @@ TEST(first_bytes_tell_what_a_connection_is)
 		{ "hi", 0, FIRST_NEITHER },
 		{ "\x00\x00\x00\x08\x04\xd2\x16\x2f", 8, FIRST_NEITHER },
 		{ "\x00", 1, FIRST_NEITHER },
-		{ "\x16\x00\x00\x00", 4, FIRST_NEITHER },
+		{ "\x16\x00\x00\x00", 4, FIRST_NEED_MORE },
+		{ "\x16\x00\x00\x00{}", 6, FIRST_NEITHER },
+		{ "\x16\x04\x01\x02\x00\x01", 6, FIRST_TLS },
 		{ "\xff\xff", 2, FIRST_NEED_MORE },
 		{ "ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFGHI", 0, FIRST_NEITHER },
 	};

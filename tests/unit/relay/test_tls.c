@@ -262,7 +262,16 @@ TEST(only_a_hello_may_come_first)
 		{ "SSL 2, cut", { 0x80, 0x2e, 1, 3 }, 4, TLS_NEED_MORE, 0 },
 		{ "nothing", { 0 }, 0, TLS_NEED_MORE, 0 },
 		{ "one byte", { 22 }, 1, TLS_NEED_MORE, 0 },
-		{ "another version", { 22, 2, 0 }, 3, TLS_NOT, 0 },
+		{ "another version", { 22, 16, 0 }, 3, TLS_NOT, 0 },
+		{ "another version, cut", { 22, 2, 0, 0, 9 }, 5, TLS_NEED_MORE, 0 },
+		{ "another message", { 22, 2, 0, 0, 9, 2 }, 6, TLS_NOT, 0 },
+		{ "an empty record", { 22, 2, 0, 0, 0, 1 }, 6, TLS_NOT, 0 },
+		{ "a length of MongoDB", { 22, 1, 0, 0, 1, 0 }, 6, TLS_NOT, 0 },
+		{ "a warning of another version",
+		  { 21, 4, 1, 0, 2, 1, 90 },
+		  7,
+		  TLS_BAD,
+		  TLS_MALFORMED },
 		{ "zeros", { 0, 0, 0, 0, 0 }, 5, TLS_NOT, 0 },
 		{ "text", { 'G', 'E', 'T' }, 3, TLS_NOT, 0 },
 		{ "high bytes", { 0x80, 0x2e, 2 }, 3, TLS_NOT, 0 },
@@ -274,6 +283,21 @@ TEST(only_a_hello_may_come_first)
 		memcpy(b.at, rows[i].bytes, sizeof(rows[i].bytes));
 		b.size = rows[i].size;
 		check(rows[i].what, &b, rows[i].want, rows[i].fault, NULL);
+	}
+}
+
+/* Go's servers take a first record of any major version below 16. */
+TEST(a_hello_in_a_record_of_another_version_is_bad)
+{
+	struct bytes b;
+
+	for (unsigned int major = 0; major < 256; major++) {
+		if (major == 3)
+			continue;
+		hello_named(&b, "api.ok.test", 11);
+		b.at[1] = (uint8_t)major;
+		check("another major version", &b, major < 16 ? TLS_BAD : TLS_NOT,
+		      TLS_MALFORMED, NULL);
 	}
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""two_hellos HOST PORT FIRST SECOND [early]: a ClientHello for FIRST without a key share, and, when the server asks for
-another one, a second for SECOND. Prints what the server says to each: retry, hello, alert, reset, end."""
+"""two_hellos HOST PORT FIRST SECOND [early] [major=N]: a ClientHello for FIRST without a key share, and, when the server asks for
+another one, a second for SECOND; the first in a record of the version N.1. Prints what the server says to each: retry, hello, alert, reset, end."""
 import socket
 import struct
 import sys
@@ -69,9 +69,12 @@ def cookie_of(retry):
 
 
 def main():
-    host, port, first, second, *early = sys.argv[1:]
+    host, port, first, second, *words = sys.argv[1:]
+    early = "early" in words
+    major = int(([word[6:] for word in words if word.startswith("major=")] or ["3"])[0])
+    begin = b"\x16" + bytes([major]) + hello(first, early=early)[2:]
     with socket.create_connection((host, int(port)), 9) as s:
-        s.sendall(hello(first, early=bool(early)) + b"\x17\3\3\0\x30" + b"E" * 48 if early else hello(first))
+        s.sendall(begin + b"\x17\3\3\0\x30" + b"E" * 48 if early else begin)
         said, body = answer(s)
         print(said)
         if said == "retry":
