@@ -113,7 +113,9 @@ static bool advise_name(struct advice *a, const struct plan *p, const struct eve
 	if (plan_dns(p) == POLICY_DNS_PINNED && a->rule.types != 0)
 		return false;
 	if (remote->family != ADDR_NONE && !sinkhole_has(remote) &&
-	    addr_special(remote) != SPECIAL_NOT && !plan_names_addr(p, remote))
+	    addr_special(remote) != SPECIAL_NOT &&
+	    !(has_port ? plan_opens_addr(p, remote, e->protocol, e->port)
+		       : plan_names_addr(p, remote)))
 		a->rule.flags |= PLAN_PRIVATE;
 	return true;
 }

@@ -643,7 +643,7 @@ static void print_name(const struct plan *p, const struct query *q,
 			"a "
 			"rule names it\n"
 		      : "  addresses: ordinary ones; private, loopback and other special "
-			"ones only if an address rule allows them\n",
+			"ones only if an address rule allows them, on its ports\n",
 	      out);
 }
 

@@ -288,6 +288,53 @@ bool plan_names_addr(const struct plan *p, const struct addr *addr)
 	return false;
 }
 
+bool plan_opens_addr(const struct plan *p, const struct addr *a, uint8_t protocol,
+		     uint16_t port)
+{
+	const struct plan_verdict v = plan_match_addr(p, a, protocol, port);
+
+	return v.action == POLICY_ALLOW && v.rule != PLAN_NO_RULE;
+}
+
+static bool list_holds(const struct plan *p, uint8_t list,
+		       const struct plan_port_range *wanted)
+{
+	size_t count;
+	const struct plan_port_range *r = plan_port_list(p, list, &count);
+
+	for (size_t i = 0; i < count; i++)
+		if (r[i].protocol == wanted->protocol && r[i].from <= wanted->from &&
+		    r[i].to >= wanted->to)
+			return true;
+	return false;
+}
+
+/* One rule alone opens the whole range: rules that open it together don't count. */
+static bool opens_range(const struct plan *p, const struct addr *a,
+			const struct plan_port_range *wanted)
+{
+	const struct layout_prefix *all = layout_section(p, LAYOUT_PREFIXES);
+
+	for (uint32_t i = prefix_before(p, a); i > 0; i = all[i - 1].parent)
+		if (allows_now(p, &all[i - 1]) &&
+		    prefix_contains(&all[i - 1].prefix, a) &&
+		    list_holds(p, all[i - 1].port_list, wanted))
+			return true;
+	return false;
+}
+
+bool plan_opens_list(const struct plan *p, const struct addr *addr, uint8_t list)
+{
+	struct addr a = addr_unmapped(addr);
+	size_t count;
+	const struct plan_port_range *r = plan_port_list(p, list, &count);
+
+	for (size_t i = 0; i < count; i++)
+		if (!opens_range(p, &a, &r[i]))
+			return false;
+	return count > 0;
+}
+
 bool plan_names_exactly(const struct plan *p, const struct addr *addr, uint8_t protocol,
 			uint16_t port)
 {

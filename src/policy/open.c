@@ -321,7 +321,7 @@ static bool refuses_name(const struct plan *p, const struct dns_name *name,
 	if (!plan_port_list_has(p, v.port_list, e->protocol, e->port))
 		return refuse(e, v.rule, true, "the rule does not list this port");
 	if (special != SPECIAL_NOT && !(v.flags & PLAN_PRIVATE) &&
-	    !plan_names_addr(p, &e->remote))
+	    !plan_opens_addr(p, &e->remote, e->protocol, e->port))
 		return refuse(e, v.rule, true, addr_special_name(special));
 	if (refuses_bytes(p, &v, e))
 		return refuse(e, v.rule, !plan_is_web_port(e->port),

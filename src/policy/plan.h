@@ -212,6 +212,10 @@ struct plan_verdict plan_match_addr(const struct plan *p, const struct addr *a,
 bool plan_denies_addr(const struct plan *p, const struct addr *a);
 /* An address rule of action allow covers @a, on whatever port. */
 bool plan_names_addr(const struct plan *p, const struct addr *a);
+/* Such rules open @a on this port, or on each port of the list @list. */
+bool plan_opens_addr(const struct plan *p, const struct addr *a, uint8_t protocol,
+		     uint16_t port);
+bool plan_opens_list(const struct plan *p, const struct addr *a, uint8_t list);
 /* One that is this address alone ("127.0.0.1", "::1/128") does, with this port. */
 bool plan_names_exactly(const struct plan *p, const struct addr *a, uint8_t protocol,
 			uint16_t port);

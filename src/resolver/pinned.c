@@ -220,8 +220,8 @@ static void set_alarm(struct resolver *r)
 
 /* ---- the end of a round ---- */
 
-static bool may_teach(const struct sandbox *s, const struct plan_verdict *v,
-		      const struct pin_addr *a)
+static bool may_resolve_to(const struct sandbox *s, const struct plan_verdict *v,
+			   const struct pin_addr *a)
 {
 	return a->until_ms == 0 && v->action == POLICY_ALLOW &&
 	       !rebinding_fault(&s->plan, v, &a->addr);
@@ -232,7 +232,7 @@ static bool has_address(const struct sandbox *s, const struct pin *pin,
 {
 	for (size_t f = 0; f < PIN_FAMILIES; f++)
 		for (size_t i = 0; i < pin->answers[f].count; i++)
-			if (may_teach(s, v, &pin->answers[f].addrs[i]))
+			if (may_resolve_to(s, v, &pin->answers[f].addrs[i]))
 				return true;
 	return false;
 }
@@ -476,7 +476,7 @@ static void renew_one(struct resolver *r, struct pins *p, const struct pin *pin,
 		size_t n = 0;
 
 		for (size_t i = 0; i < answer->count && n < ARRAY_SIZE(items); i++)
-			if (may_teach(s, &v, &answer->addrs[i]))
+			if (may_resolve_to(s, &v, &answer->addrs[i]))
 				items[n++] = item_of(p, pin, &v, &answer->addrs[i].addr);
 		/* What fails is made good by the next query, or the next time. */
 		if (n > 0 && resolver_learn(r, s, items, n, now_ms) < 0)

@@ -512,11 +512,28 @@ static void report_shared(struct sandbox *s, const struct learned_item *item,
 	sandbox_event(s, &e, now_ms);
 }
 
-int resolver_learn(struct resolver *r, struct sandbox *s,
-		   const struct learned_item *items, size_t count, int64_t now_ms)
+/* Take out of @items what the name may resolve to and doesn't teach. Return: how many are
+ * left. */
+static size_t drop_untaught(const struct sandbox *s, struct learned_item *items,
+			    size_t count)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (items[i].is_passing ||
+		    rebinding_teaches(&s->plan, &items[i].verdict, &items[i].addr))
+			items[kept++] = items[i];
+	return kept;
+}
+
+int resolver_learn(struct resolver *r, struct sandbox *s, struct learned_item *items,
+		   size_t count, int64_t now_ms)
 {
 	size_t prepared = 0;
-	int ret = transact(r, s, items, count, now_ms, &prepared);
+	int ret;
+
+	count = drop_untaught(s, items, count);
+	ret = transact(r, s, items, count, now_ms, &prepared);
 
 	for (size_t i = 0; i < prepared; i++) {
 		if (ret < 0) {

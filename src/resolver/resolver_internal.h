@@ -253,10 +253,10 @@ void resolver_begin(struct resolver *r, struct resolver_ask *ask, int64_t now_ms
  * the others as an event. *@ret_fault: that of the first of those, or NULL. */
 uint32_t rebinding_check(const struct resolver_ask *ask, const struct dns_answer *a,
 			 int64_t now_ms, const char **ret_fault);
-/* One transaction for @items, at most BATCH_ADDS. Return: 0, or -errno and none of
- * them is learned. */
-int resolver_learn(struct resolver *r, struct sandbox *s,
-		   const struct learned_item *items, size_t count, int64_t now_ms);
+/* One transaction for @items, at most BATCH_ADDS, which are changed. Return: 0, or -errno
+ * and none of them is learned. */
+int resolver_learn(struct resolver *r, struct sandbox *s, struct learned_item *items,
+		   size_t count, int64_t now_ms);
 /* Have the kernel forget what no name teaches any more. */
 void resolver_sweep(struct resolver *r, struct sandbox *s, int64_t now_ms);
 

@@ -30,7 +30,7 @@ bool learned_is_allowed(const struct plan *plan, const struct dns_name *n,
 	struct plan_verdict v = plan_match_name(plan, n);
 
 	if (!dns_name_is_host(n) || v.action != POLICY_ALLOW ||
-	    rebinding_fault(plan, &v, a))
+	    rebinding_fault(plan, &v, a) || !rebinding_teaches(plan, &v, a))
 		return false;
 	*ret = v;
 	return true;

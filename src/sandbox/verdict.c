@@ -77,10 +77,12 @@ static bool name_may_lead_to(const struct relay_question *q, uint8_t flags)
 	case SPECIAL_NOT:
 		return true;
 	case SPECIAL_METADATA:
-		return plan_names_addr(q->plan, &q->to.addr);
+		break;
 	default:
-		return flags & PLAN_PRIVATE || plan_names_addr(q->plan, &q->to.addr);
+		if (flags & PLAN_PRIVATE)
+			return true;
 	}
+	return plan_opens_addr(q->plan, &q->to.addr, IPPROTO_TCP, q->to.port);
 }
 
 static bool name_allows(const struct relay_question *q, const struct dns_name *name,

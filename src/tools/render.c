@@ -358,7 +358,7 @@ static void on_addr(void *data, const struct dns_name *name, const struct addr *
 	struct plan_verdict v = plan_match_name(r->plan, name);
 
 	if (v.action != POLICY_ALLOW || v.rule == PLAN_NO_RULE ||
-	    rebinding_fault(r->plan, &v, a))
+	    rebinding_fault(r->plan, &v, a) || !rebinding_teaches(r->plan, &v, a))
 		return;
 	if (!grow(r)) {
 		r->failed = true;

@@ -77,7 +77,8 @@ static void check(const struct asked *asked)
 
 			assert(dns_name_is_host(&uses[j].name));
 			assert(v.action == POLICY_ALLOW &&
-			       !rebinding_fault(&plan, &v, a));
+			       !rebinding_fault(&plan, &v, a) &&
+			       rebinding_teaches(&plan, &v, a));
 			assert(uses[j].expires_ms > NOW);
 			assert(uses[j].expires_ms <= NOW + a->bytes[3] * 1000);
 		}

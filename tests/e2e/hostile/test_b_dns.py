@@ -158,6 +158,20 @@ def test_B22_a_rule_may_open_a_private_address_for_a_name(attack, world):
     assert answer.get("data") == "hi", dict(answer)
 
 
+@pytest.mark.parametrize("verify", ["dns", "tls"])
+@pytest.mark.parametrize("address", ["10.9.8.7", "169.254.169.254", "fd00:9::7"])
+def test_B22_a_rule_for_one_port_opens_no_other_one_for_a_name(attack, world, address, verify):
+    """The name's own rule says 7007, the address's 7077: together they open nothing more than each alone."""
+    name = f"private-{world.number()}.test"
+    world.dns.add(name, address)
+    rule = f"[{address}]:7077" if ":" in address else f"{address}:7077"
+    kind = "AAAA" if ":" in address else "A"
+    _, dial, named = attack.probe(["dns", name, kind], ["tcp", address, 7007, "secret"], ["connect", name, 7007, "secret"],
+                                  allow=(f"{name}:7007", rule), options=("--verify", verify))
+    assert dial.result != "ok" and named.result != "ok", (dict(dial), dict(named))
+    assert attack.packets == []
+
+
 SMUGGLED = [
     ("an address of another owner", lambda q, a: q.answer("93.77.0.1", records=[("evil.test", 60, "A", a)])),
     ("an address behind a CNAME that is not in the chain",
