@@ -25,6 +25,9 @@ static const struct startup_name {
 	{ ".git", "a file of that name leads git to another directory" },
 	{ ".gitmodules", "git takes submodules' addresses and branches from it" },
 	{ ".gitconfig", "git runs the programs that it names" },
+	{ "hgrc", "Mercurial runs the hooks and programs that it names" },
+	{ "hgrc-not-shared", "Mercurial runs the hooks and programs that it names" },
+	{ "sharedpath", "it leads Mercurial to another directory's hgrc" },
 	{ ".husky", "git's hooks run what is in it" },
 	{ ".githooks", "git runs what is in it where core.hooksPath says so" },
 	{ ".pre-commit-config.yaml", "git's hooks run the commands in it" },
@@ -358,16 +361,33 @@ int startup_files_find(struct startup_files *s, const struct path *top, struct e
 
 /* --- after the end --- */
 
+/* Has @name's directory a file @last that was known at the start? */
+static bool has_known_beside(const struct startup_files *before, const char *name,
+			     const char *last)
+{
+	const int length = (int)(strrchr(name, '/') + 1 - name);
+	CLEAN(mem) char *beside = NULL;
+
+	return asprintf(&beside, "%.*s%s", length, name, last) >= 0 &&
+	       find_known(before, beside);
+}
+
 /* Was the directory of @name a git directory at the start? Git obeys what is new there,
- * and has no reason to make it. */
+ * and has no reason to make it. That of another working tree has no config. */
 static bool is_in_known_git(const struct startup_files *before, const char *name)
 {
-	const char *last = strrchr(name, '/') + 1;
-	CLEAN(mem) char *config = NULL;
+	return find_name(git_names, ARRAY_SIZE(git_names), strrchr(name, '/') + 1) &&
+	       (has_known_beside(before, name, "config") ||
+		has_known_beside(before, name, "commondir"));
+}
 
-	return find_name(git_names, ARRAY_SIZE(git_names), last) &&
-	       asprintf(&config, "%.*sconfig", (int)(last - name), name) >= 0 &&
-	       find_known(before, config);
+/* Of each git directory that was there at the start one name stands for it. */
+static bool stands_for_git(const struct startup_files *before, const char *name)
+{
+	const char *last = strrchr(name, '/') + 1;
+
+	return strcmp(last, "config") == 0 || (strcmp(last, "commondir") == 0 &&
+					       !has_known_beside(before, name, "config"));
 }
 
 /* What the command put in the way of the first name is no reason to leave it. */
@@ -450,10 +470,10 @@ static void report_new(struct startup_report *r, const char *name)
 }
 
 /* By name: however full the command made the directory, or whether it can be read. */
-static void look_into_known_git(const struct startup_files *before, const char *config,
+static void look_into_known_git(const struct startup_files *before, const char *known,
 				struct startup_report *r)
 {
-	const int length = (int)(strrchr(config, '/') + 1 - config);
+	const int length = (int)(strrchr(known, '/') + 1 - known);
 
 	for (size_t i = 0; i < ARRAY_SIZE(git_names); i++) {
 		const char *reason = git_names[i].why;
@@ -461,7 +481,7 @@ static void look_into_known_git(const struct startup_files *before, const char *
 		CLEAN(mem) char *name = NULL;
 		struct stat st;
 
-		if (asprintf(&name, "%.*s%s", length, config, git_names[i].name) < 0)
+		if (asprintf(&name, "%.*s%s", length, known, git_names[i].name) < 0)
 			name = NULL;
 		if (name && (find_known(before, name) || lstat(name, &st) < 0))
 			continue;
@@ -474,7 +494,7 @@ static void look_into_known_git(const struct startup_files *before, const char *
 		else
 			log_error("the command made '%s' (%s), which can't be renamed; "
 				  "remove it before git runs there",
-				  name ?: config, reason);
+				  name ?: known, reason);
 	}
 }
 
@@ -490,7 +510,7 @@ static bool find_new(const struct startup_files *s, struct startup_report *repor
 
 		if (!s->is_named[i] && was_changed(&s->found[i]))
 			report_new(report, name);
-		if (strcmp(strrchr(name, '/'), "/config") == 0)
+		if (stands_for_git(s, name))
 			look_into_known_git(s, name, report);
 	}
 	for (size_t i = 0; r == 0 && i < s->top_count; i++)

@@ -128,6 +128,22 @@ def test_G13_what_git_would_obey_in_a_known_directory_is_moved_aside(project, sc
     assert not (project.path / ".git" / name).exists() and (project.path / ".git" / f"{name}.weir").exists()
 
 
+@pytest.mark.parametrize("options", [(), ("--quiet",)], ids=["", "quiet"])
+def test_G13_what_git_would_obey_in_another_working_tree_is_moved_aside(project, options):
+    """Its directory has no config of its own, and git takes config.worktree from it."""
+    project.git("config", "extensions.worktreeConfig", "true")
+    project.git("worktree", "add", "-q", "tree")
+    own = ".git/worktrees/tree/config.worktree"
+    attack = f"printf '[core]\nfsmonitor = touch {project.path}/ran; false\n' > {own}"
+    done = project.run(attack, *options)
+    assert done.code == 125 and f"it is called '{project.path}/{own}.weir' now" in done.messages, done
+    project.outside(*GIT, "-C", "tree", "status")
+    assert not (project.path / "ran").exists(), done
+    project.outside("sh", "-c", attack)
+    project.outside(*GIT, "-C", "tree", "status")
+    assert (project.path / "ran").exists(), "positive control"
+
+
 HINDRANCES = ["mkdir -p .git/config.worktree.weir/x", "chmod 0555 .git", "chmod 0311 .git",
               "seq 10001 | sed 's,^,.git/x,' | xargs touch"]
 
