@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import pathlib
@@ -19,9 +20,10 @@ import shlex
 import shutil
 import signal
 import socket
+import stat
 import sys
 import tempfile
-from typing import Any, AsyncIterator, Dict, List, Optional, Sequence, Tuple
+from typing import Any, AsyncIterator, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ._errors import InputError, WeirError
 from ._run import run
@@ -91,11 +93,25 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
         writer.close()
 
 
+@contextlib.contextmanager
+def _held(path: str) -> Iterator[str]:
+    """A path that leads to the socket which is at @path now. OSError: none is, for a guarded kernel may put a link to one of the
+    machine's there."""
+    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISSOCK(os.fstat(fd).st_mode):
+            raise OSError(errno.ENOTSOCK, os.strerror(errno.ENOTSOCK), path)
+        yield f"/proc/self/fd/{fd}"
+    finally:
+        os.close(fd)
+
+
 async def _open(path: str) -> Tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Who comes before the kernel waits for it."""
     while True:
         try:
-            return await asyncio.open_unix_connection(path)
+            with _held(path) as socket_path:
+                return await asyncio.open_unix_connection(socket_path)
         except OSError:
             await asyncio.sleep(0.02)
 

@@ -69,6 +69,20 @@ def test_an_address_that_two_names_taught_stays_while_one_is_allowed(pod, guarde
     expect.tcp_refused(pod.probe(["tcp", site.v4, 7007]))
 
 
+def test_a_private_address_goes_with_the_ports_that_let_its_name_teach_it(pod, guarded, world):
+    """The name's rule has every port; the address rule has them too, and then one alone."""
+    name, address = f"private-{world.number()}.test", "10.9.8.7"
+    world.dns.add(name, address)
+    side = guarded(f"allow {name}", f"allow {address}")
+    assert pod.probe(["connect", name, 7007]).result == "ok"
+    flow = Flow(pod, address)
+    assert flow.say() == "got"
+    side.post(f"allow {name}", {"action": "allow", "target": address, "ports": [7077]})
+    assert flow.say("secret") == "ConnectionResetError"
+    looked_up, *dials = pod.probe(["dns", name], ["tcp", address, 7007], ["connect", name, 7007])
+    assert looked_up.addresses == [address] and all(answer.result != "ok" for answer in dials), [dict(a) for a in dials]
+
+
 def test_an_answer_under_way_is_judged_by_the_policy_of_its_moment(pod, guarded, world, site):
     """The name was allowed when it was asked for, and isn't any more when its answer comes."""
     asked, release = threading.Event(), threading.Event()

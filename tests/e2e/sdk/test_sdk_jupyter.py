@@ -104,3 +104,43 @@ def test_a_notebook_s_kernel_is_guarded(world, sdk, user, site, denied):
     assert [out for out, _ in said[:3]] == ["42\n", "found\n", "none\n"], said
     assert "run-" in said[3][0] and said[4] == ["begun\n", "error KeyboardInterrupt"] and said[5] == ["still here\n", "ok "], said
     assert world.leftovers() == []
+
+
+# The door to the kernel's first socket, opened outside. The command leaves a link to a socket of the machine's there.
+DOOR = r"""
+import contextlib, pathlib, socket, tempfile
+from weir import jupyter
+folder = pathlib.Path(tempfile.mkdtemp())
+inside, outside = folder / "inside", folder / "machine.sock"
+inside.mkdir()
+async def main():
+    heard = {}
+    def serve(name):
+        async def on_client(reader, writer):
+            heard[name] = (await reader.read(64)).decode()
+            writer.close()
+        return on_client
+    machine = await asyncio.start_unix_server(serve("machine"), outside)
+    result = weir.run(["sh", "-c", "ln -s $1 $2/k-1 && readlink $2/k-1", "sh", str(outside), str(inside)], rw=[inside], upstream=upstream)
+    assert result.stdout.strip() == str(outside), result
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    doors = jupyter._Doors(inside)
+    await doors.open({"ip": "127.0.0.1", **dict.fromkeys(jupyter.PORTS, 0), jupyter.PORTS[0]: port})
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"secret")
+    await asyncio.sleep(0.5)
+    say(heard)
+    (inside / "k-1").unlink()
+    kernel = await asyncio.start_unix_server(serve("kernel"), inside / "k-1")
+    while "kernel" not in heard:
+        await asyncio.sleep(0.02)
+    say(heard)
+    writer.close()
+    doors.close(), machine.close(), kernel.close()
+asyncio.run(asyncio.wait_for(main(), 60))
+"""
+
+
+def test_a_kernel_leads_its_server_to_no_socket_of_the_machine(sdk):
+    assert sdk(DOOR) == [[{}], [{"kernel": "secret"}]]
