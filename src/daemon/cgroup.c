@@ -606,12 +606,15 @@ static void check_again(const struct daemon_sandbox *d)
 
 static void on_another(struct daemon_sandbox *d, uint64_t id)
 {
-	struct parent *p = parent_find(d->daemon, d->watch);
+	struct parent *p;
 
 	d->is_cgroup_gone = false;
+	ended_note(d, d->member.cgroup);
+	p = parent_find(d->daemon, d->watch);
 	if (p)
 		parent_forget(p, d->member.cgroup);
 	d->member.cgroup = id;
+	d->above = host_above(d);
 	daemon_sandbox_on_remade(d);
 	host_report(d, "its cgroup was made again");
 	check_again(d);

@@ -533,6 +533,7 @@ static int start(struct daemon *w, struct err *err)
 		r = open_all(w, err);
 	if (r < 0)
 		return r;
+	ended_start(w);
 	r = engines_start(w, engines_rebalance(w, k->spec->engines), err);
 	if (r == 0)
 		r = child_start(&k->engine, err);

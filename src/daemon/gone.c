@@ -124,6 +124,7 @@ static void on_audit_time(struct loop_timer *t)
 	}
 	host_try_again(w);
 	cgroup_guard_check(w);
+	ended_check(w);
 	if (w->lacks && ++w->audits % RESTORE_EVERY == 0)
 		state_restore(w);
 	if (gone_start(w) < 0)

@@ -184,18 +184,21 @@ static int found_cgroup(struct daemon_sandbox *d, const struct cgroup *c, struct
 			       "guarded");
 	/* The cgroup was made again while no daemon ran: the rules are for the old
 	 * one. */
-	if (d->life.origin == LIFECYCLE_RESTORED && d->member.cgroup != c->id)
+	if (d->life.origin == LIFECYCLE_RESTORED && d->member.cgroup != c->id) {
 		d->life.origin = LIFECYCLE_REMADE;
+		ended_note(d, d->member.cgroup);
+	}
 	d->member = (struct member){
 		.kind = MEMBER_CGROUP,
 		.cgroup = c->id,
 		.level = c->level,
 	};
+	d->above = host_above(d);
 	return check_cgroup(d, c, err);
 }
 
 /* Until there is a hierarchy, a file that has nothing below it takes its number. */
-static int hold_hierarchy(struct host *h, struct err *err)
+int host_hold_hierarchy(struct host *h, struct err *err)
 {
 	CLEAN(fd) int fd = -1;
 
@@ -230,6 +233,21 @@ int host_cgroup_id(const struct daemon_sandbox *d, uint64_t *ret)
 	return 0;
 }
 
+uint64_t host_above(const struct daemon_sandbox *d)
+{
+	const struct host *h = &d->daemon->host;
+	CLEAN(mem) char *above = strdup(d->spec.where);
+	struct stat st;
+
+	if (!h->has_hierarchy || !above)
+		return 0;
+	*strrchr(above, '/') = '\0';
+	return fstatat(h->hierarchy, above[0] ? above + 1 : "", &st,
+		       AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) < 0
+		       ? 0
+		       : st.st_ino;
+}
+
 bool host_is_parent_gone(const struct daemon_sandbox *d)
 {
 	const struct host *h = &d->daemon->host;
@@ -244,7 +262,7 @@ bool host_is_parent_gone(const struct daemon_sandbox *d)
 
 int host_watch_cgroup(struct daemon_sandbox *d, struct err *err)
 {
-	int r = hold_hierarchy(&d->daemon->host, err);
+	int r = host_hold_hierarchy(&d->daemon->host, err);
 
 	return r < 0 ? r : cgroup_watch_start(d, err);
 }
@@ -256,8 +274,10 @@ static int find_again(struct daemon_sandbox *d, struct cgroup *c, struct err *er
 	struct err why = { 0 };
 	int r = host_watch_cgroup(d, &why);
 
-	if (host_is_parent_gone(d))
+	if (host_is_parent_gone(d)) {
+		ended_note(d, d->member.cgroup);
 		return err_set(err, -ENOENT, "its cgroup is gone");
+	}
 	if (r == 0)
 		r = cgroup_find(d->daemon->host.hierarchy, d->spec.where, c, &why);
 	if (r == -ENOENT) {
@@ -310,7 +330,7 @@ static int find_cgroup(struct daemon_sandbox *d, struct err *err)
 
 	if (!c)
 		return err_set(err, -ENOMEM, "out of memory");
-	r = hold_hierarchy(&d->daemon->host, &why);
+	r = host_hold_hierarchy(&d->daemon->host, &why);
 	if (d->life.origin == LIFECYCLE_NEW)
 		r = r < 0 ? err_set(err, r, "%s", why.text) : find_name(d, c, err);
 	if (r < 0 && d->life.origin == LIFECYCLE_NEW)

@@ -8,6 +8,7 @@
  *   gone.c       namespaces that are gone
  *   host.c       what sandboxes of the host's own namespace share, and who they are
  *   cgroup.c     cgroups that go and come again; what is above them
+ *   ended.c      cgroups of sandboxes that are gone, and whose sockets may not be
  *   state.c      what outlives the daemon, in /run/weir
  *   engines.c    more engines, each with a daemon of its own; who has which sandboxes */
 #pragma once
@@ -69,6 +70,7 @@ struct daemon_sandbox {
 	struct loop_source process; /* a pidfd, -1: none */
 	/* ATTACH_HOST */
 	struct member member;
+	uint64_t above;		  /* the cgroup above that; 0: not known */
 	uint64_t attached_cgroup; /* the cgroup of @member when the engine got it */
 	char *dir; /* of its cgroup, through host.hierarchy; owned, NULL: a user */
 	int watch; /* of inotify, on the directory above; -1: none */
@@ -94,6 +96,7 @@ TAILQ_HEAD(attach_queue, daemon_sandbox);
 
 struct filter_parents;
 struct parent;
+struct ended;
 
 /* What all sandboxes of the host's own namespace share. */
 enum host_state {
@@ -129,7 +132,9 @@ struct host {
 	struct loop_source inotify;   /* fd -1: no cgroup is followed */
 	struct filter_parents *guard; /* owned; NULL: there was no table yet */
 	struct parent *parents;	      /* owned */
-	char *sibling; /* a directory that was no sandbox's when last seen; owned */
+	struct ended
+		*ended; /* owned; NULL: ended_start() has failed, or is yet to come */
+	char *sibling;	/* a directory that was no sandbox's when last seen; owned */
 };
 
 struct further;
@@ -290,6 +295,10 @@ int host_cgroup_id(const struct daemon_sandbox *d, uint64_t *ret) MUST_CHECK;
 /* The directory above the sandbox's cgroup is gone. False as well if that can't be
  * known. */
 bool host_is_parent_gone(const struct daemon_sandbox *d);
+/* Hold the hierarchy of cgroups from now on. */
+int host_hold_hierarchy(struct host *h, struct err *err) MUST_CHECK;
+/* The id of the cgroup above @d's; 0: that can't be known. */
+uint64_t host_above(const struct daemon_sandbox *d);
 /* Watch the cgroup of @d, once there is a hierarchy. */
 int host_watch_cgroup(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
 /* Report an event of the sandbox. */
@@ -317,6 +326,19 @@ void cgroup_guard_load(struct daemon *w);
 void cgroup_guard_clear(struct daemon *w);
 /* Put back a parent's guard that somebody has removed. */
 void cgroup_guard_check(struct daemon *w);
+
+/* -- ended.c ------------------------------------------------------------------------ */
+
+/* Refuse what an earlier daemon has noted. Called once, before the engine has anything.
+ */
+void ended_start(struct daemon *w);
+/* @cgroup, which was @d's, is gone: refuse what is sent from its sockets. Called before
+ * the engine hears of that. */
+void ended_note(struct daemon_sandbox *d, uint64_t cgroup);
+/* The same of the one that @d has, if that is gone. */
+void ended_note_if_gone(struct daemon_sandbox *d);
+/* Put back what somebody has removed; forget cgroups that the kernel has no rest of. */
+void ended_check(struct daemon *w);
 
 /* -- child.c: in a cgroup, or as a user --------------------------------------------- */
 

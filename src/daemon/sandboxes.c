@@ -277,6 +277,7 @@ static void let_go(struct daemon_sandbox *d, bool forget)
 		.attach.forget = forget,
 	};
 
+	ended_note_if_gone(d);
 	netns_child_end(d);
 	gone_unwatch(d);
 	daemon_sandbox_leave_queue(d);
@@ -436,6 +437,7 @@ static struct daemon_sandbox *daemon_sandbox_new(struct daemon *w,
 	d->ns_dev = given->ns_dev;
 	d->ns_ino = given->ns_ino;
 	d->member = given->member;
+	d->above = given->above;
 	d->guards_parent = given->guards_parent;
 	d->watch = d->join.process = -1;
 	sandbox_fds_init(&d->fds);

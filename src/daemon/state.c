@@ -6,6 +6,7 @@
  *     NAME/image         what was learned (sandbox/learned.h)
  *     NAME/unfinished    while the folder is begun or removed: what it lacks was not lost
  *
+ * RUN_DIR/sandboxes/.ended has the cgroups that are gone (ended.c).
  * Those of further engines are below RUN_DIR/sandboxes/.1 and so on.
  * Root alone can write there, and what is read back is checked all the same. */
 #include <errno.h>
@@ -234,11 +235,11 @@ static json_t *pack_spec(const struct daemon_sandbox *d)
 				 "dev", (json_int_t)d->ns_dev, "ino",
 				 (json_int_t)d->ns_ino);
 	if (d->member.kind == MEMBER_CGROUP)
-		return json_pack("{s:i, s:s, s:I, s:i, s:b, s:b}", "id", id, "cgroup",
-				 d->spec.where, "cgroup_id", (json_int_t)d->member.cgroup,
-				 "level", (int)d->member.level, "guard_parent",
-				 (int)d->spec.guard_parent, "guards",
-				 (int)d->guards_parent);
+		return json_pack(
+			"{s:i, s:s, s:I, s:i, s:b, s:b, s:I}", "id", id, "cgroup",
+			d->spec.where, "cgroup_id", (json_int_t)d->member.cgroup, "level",
+			(int)d->member.level, "guard_parent", (int)d->spec.guard_parent,
+			"guards", (int)d->guards_parent, "above", (json_int_t)d->above);
 	return json_pack("{s:i, s:I}", "id", id, "uid", (json_int_t)d->member.uid);
 }
 
@@ -338,13 +339,13 @@ static int unpack_netns(json_t *j, struct daemon_sandbox *ret)
 
 static int unpack_cgroup(json_t *j, struct daemon_sandbox *ret)
 {
-	json_int_t id, level;
+	json_int_t id, level, above = 0;
 	const char *where;
 	int guard_parent, guards;
 
-	if (json_unpack(j, "{s:s, s:I, s:I, s:b, s:b}", "cgroup", &where, "cgroup_id",
-			&id, "level", &level, "guard_parent", &guard_parent, "guards",
-			&guards) < 0 ||
+	if (json_unpack(j, "{s:s, s:I, s:I, s:b, s:b, s?I}", "cgroup", &where,
+			"cgroup_id", &id, "level", &level, "guard_parent", &guard_parent,
+			"guards", &guards, "above", &above) < 0 ||
 	    strlen(where) > IPC_SANDBOX_WHERE_MAX || level < 1 ||
 	    level > FILTER_HOST_LEVEL_MAX)
 		return -EBADMSG;
@@ -352,6 +353,7 @@ static int unpack_cgroup(json_t *j, struct daemon_sandbox *ret)
 	ret->spec.member = MEMBER_CGROUP;
 	ret->spec.guard_parent = guard_parent;
 	ret->guards_parent = guards;
+	ret->above = (uint64_t)above;
 	ret->member = (struct member){
 		.kind = MEMBER_CGROUP,
 		.cgroup = (uint64_t)id,

@@ -76,19 +76,6 @@ static struct filter_set *level_set(struct builder *b, const char *stem, size_t 
 	return s;
 }
 
-static void build_stranger(struct builder *b, struct filter_chain *c)
-{
-	/* ICMP errors and resets, those of our own refusals too. */
-	stmt_rule(b, c);
-	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_RELATED);
-	stmt_by_a_program(b);
-	stmt_add(b, FILTER_DROP);
-	ruleset_related(b, c);
-	stmt_rule(b, c);
-	stmt_add(b, FILTER_COUNTER);
-	ruleset_answer(b, c);
-}
-
 static void build_levels(const struct filter_parents *p, struct builder *b,
 			 struct filter_chain *c, const struct filter_chain *stranger)
 {
@@ -117,7 +104,7 @@ static int build(const struct filter_parents *p, struct arena *arena,
 		return -ENOMEM;
 	stranger = ruleset_plain_chain(&b, "stranger");
 	output = ruleset_base_chain(&b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
-	build_stranger(&b, stranger);
+	ruleset_stranger(&b, stranger);
 	build_levels(p, &b, output, stranger);
 	*ret = b.rs;
 	return b.failed ? -ENOMEM : 0;

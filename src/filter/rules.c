@@ -706,6 +706,19 @@ void ruleset_related(struct builder *b, struct filter_chain *c)
 	stmt_accept(b);
 }
 
+void ruleset_stranger(struct builder *b, struct filter_chain *c)
+{
+	/* ICMP errors and resets, those of our own refusals too. */
+	stmt_rule(b, c);
+	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_RELATED);
+	stmt_by_a_program(b);
+	stmt_add(b, FILTER_DROP);
+	ruleset_related(b, c);
+	stmt_rule(b, c);
+	stmt_add(b, FILTER_COUNTER);
+	ruleset_answer(b, c);
+}
+
 static void step_related(struct builder *b, struct filter_chain *c)
 {
 	stmt_rule(b, c);

@@ -208,6 +208,8 @@ void ruleset_established(struct builder *b, struct filter_chain *c, stmt_ending 
 void stmt_tcp_established(struct builder *b);
 /* ICMP errors and resets that belong to a flow. */
 void ruleset_related(struct builder *b, struct filter_chain *c);
+/* Refuse, count and answer everything but these. */
+void ruleset_stranger(struct builder *b, struct filter_chain *c);
 void ruleset_neighbours(struct builder *b, struct filter_chain *c);
 /* Listeners of the host that address rules deny or allow. */
 void ruleset_local_listeners(struct builder *b, struct filter_chain *c);

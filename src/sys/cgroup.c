@@ -22,7 +22,10 @@
 #include "sys/files.h"
 #include "sys/tasks.h"
 
-enum { DEPTH_MAX = 32 /* directories below a cgroup; deeper ones: refused */ };
+enum {
+	DEPTH_MAX = 32,	 /* directories below a cgroup; deeper ones: refused */
+	STAT_MAX = 4096, /* bytes of cgroup.stat */
+};
 
 /* ---- where it is ---- */
 
@@ -183,6 +186,37 @@ int cgroup_find_id(int hierarchy, const char *name, uint64_t *ret)
 	}
 	*ret = st.stx_ino;
 	return 0;
+}
+
+static int read_dying(int dir, size_t *ret)
+{
+	static const char key[] = "nr_dying_descendants ";
+	const struct file_how how = { .max_bytes = STAT_MAX, .anybodys = true };
+	CLEAN(file_bytes) struct file_bytes file = { 0 };
+	int r = file_read(dir, "cgroup.stat", &how, &file, NULL);
+	const char *at = r == 0 ? strstr(file.bytes, key) : NULL;
+	uint32_t dying;
+
+	if (r < 0)
+		return r;
+	if (!at || !text_to_u32((struct text){ at + strlen(key),
+					       strcspn(at + strlen(key), "\n") },
+				UINT32_MAX, &dying))
+		return -EBADMSG;
+	*ret = dying;
+	return 0;
+}
+
+int cgroup_dying(int hierarchy, const char *name, uint64_t id, size_t *ret)
+{
+	CLEAN(fd)
+	int dir = openat(hierarchy, name[1] ? name + 1 : ".",
+			 O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+
+	if (dir < 0 || fstat(dir, &st) < 0)
+		return -errno;
+	return id != 0 && st.st_ino != id ? -ENOENT : read_dying(dir, ret);
 }
 
 int cgroup_find(int hierarchy, const char *name, struct cgroup *ret, struct err *err)

@@ -38,6 +38,12 @@ int cgroup_find_id(int hierarchy, const char *name, uint64_t *ret) MUST_CHECK;
 /* As cgroup_open(), by name, with a path that leads through @hierarchy. */
 int cgroup_find(int hierarchy, const char *name, struct cgroup *ret,
 		struct err *err) MUST_CHECK;
+/* How many cgroups below the one of @name and @id (0: whichever it is) were removed,
+ * while the kernel keeps what is left of them: for a socket that was made there, or for
+ * memory.
+ * @name "/" is the root. Return: 0; -ENOENT: there is no such cgroup; every other error:
+ * that can't be known. */
+int cgroup_dying(int hierarchy, const char *name, uint64_t id, size_t *ret) MUST_CHECK;
 /* Is this process in it, or below it? In the root it is in nobody's. */
 bool cgroup_has_self(const struct cgroup *c);
 /* Its path from the root of the hierarchy on: "/system.slice/job". */

@@ -3,8 +3,11 @@
 
 The table of README.md says which of the catalogue's ways are tried where."""
 import contextlib
+import json
 import os
+import re
 import signal
+import socket
 import subprocess
 
 import pytest
@@ -149,7 +152,7 @@ def test_it_cant_leave_its_cgroup(host, tree, box):  # D12
 HOLD = r"""
 import array, socket, sys
 with socket.socket(socket.AF_UNIX) as s:
-    s.bind("\0" + sys.argv[1]), s.listen(1), print("listens", flush=True)
+    s.bind(sys.argv[1].replace("@", "\0")), s.listen(1), print("listens", flush=True)
     passed = s.accept()[0].recvmsg(1, 256)[1][0][2]
 udp, tcp = (socket.socket(fileno=fd) for fd in array.array("i", passed))
 print("has them", flush=True), sys.stdin.readline()
@@ -163,28 +166,212 @@ PASS = r"""
 import array, socket, sys
 fds = array.array("i", [socket.socket(socket.AF_INET, kind).detach() for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM)])
 with socket.socket(socket.AF_UNIX) as s:
-    s.connect("\0" + sys.argv[1]), s.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+    s.connect(sys.argv[1].replace("@", "\0")), s.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
 """
 
 
-@pytest.mark.parametrize("guard", [True, False], ids=["guarded", "known"])
-def test_a_socket_that_outlives_its_group(host, tree, guard):  # D20
-    """Another sandbox keeps it, while the group ends and is made again. Below a parent that isn't guarded it is free then."""
-    daemon, job, holder = host.daemon(), tree.cgroup("slice").below("job"), Member(host, tree.cgroup("slice-b").below("job"))
-    (job.path.parent / "another").mkdir()
-    attach(daemon, "one", cgroup=where(job), guardParent=guard)
-    attach(daemon, "two", cgroup=where(holder.cgroup))
-    told, name = host_daemon.Told(daemon), f"weir-test-{os.getpid()}-{guard}"
-    holds = holder.start("/usr/bin/python3", "-c", HOLD, name, STRANGER, stdin=subprocess.PIPE)
-    assert holds.line() == "listens"
-    assert Member(host, job).run("/usr/bin/python3", "-c", PASS, name).code == 0 and holds.line() == "has them"
-    wait_for(lambda: "populated 0" in (job.path / "cgroup.events").read_text())
-    host_daemon.make_again(job)
+def has_ended(host):
+    """How many groups are gone whose sockets are refused."""
+    sets = re.findall(r"set ended_\d+ {[^}]*?elements = {(.*?)}", host.nft("list", "ruleset"), re.S)
+    return sum(len(elements.split(",")) for elements in sets)
+
+
+class Keeper:
+    """A sandbox that was passed two sockets of another one, whose group is empty by now."""
+
+    def __init__(self, host, tree, job, **more):
+        self.host, self.daemon, self.job = host, host.daemon(), job
+        holder, name = Member(host, tree.cgroup("slice-b").below("job")), f"@weir-test-{os.getpid()}-{job.number}"
+        (job.path.parent / "another").mkdir()
+        attach(self.daemon, "one", cgroup=where(job), **more)
+        attach(self.daemon, "two", cgroup=where(holder.cgroup))
+        self.process = holder.start("/usr/bin/python3", "-c", HOLD, name, STRANGER, stdin=subprocess.PIPE)
+        assert self.process.line() == "listens"
+        assert Member(host, job).run("/usr/bin/python3", "-c", PASS, name).code == 0 and self.process.line() == "has them"
+        wait_for(lambda: "populated 0" in (job.path / "cgroup.events").read_text())
+
+    def again(self):
+        self.daemon = self.host.daemon()
+        wait_for(self.daemon.healthy)
+
+    def uses_them(self):
+        """Return: what became of it, and how much left the host."""
+        before = len(host_daemon.sent_to_strangers(self.host))
+        end_input(self.process)
+        said = [self.process.line(), self.process.line()]
+        wait_for(lambda: len(host_daemon.sent_to_strangers(self.host)) >= before + said.count("passed"))
+        return said, len(host_daemon.sent_to_strangers(self.host)) - before
+
+
+def made_again(keeper):
+    told = host_daemon.Told(keeper.daemon)
+    host_daemon.make_again(keeper.job)
     told.wait("its cgroup was made again")
-    before = len(host_daemon.sent_to_strangers(host))
-    end_input(holds)
-    assert [holds.line(), holds.line()] == ["refused" if guard else "passed"] * 2
-    wait_for(lambda: len(host_daemon.sent_to_strangers(host)) == before + (0 if guard else 2))
+
+
+def made_again_while_away(keeper):
+    keeper.daemon.kill()
+    host_daemon.make_again(keeper.job)
+    keeper.again()
+    wait_for(lambda: keeper.daemon.names() == ["one", "two"])
+
+
+def made_again_and_restarted(keeper):
+    made_again(keeper)
+    keeper.daemon.kill()
+    keeper.again()
+
+
+def made_again_and_detached(keeper):
+    made_again(keeper)
+    assert keeper.daemon.weir("detach", "one").code == 0
+
+
+def made_again_with_another_engine(keeper):
+    made_again(keeper)
+    keeper.daemon.kill_child("engine")
+    wait_for(keeper.daemon.healthy)
+
+
+def detached_when_gone(keeper):
+    keeper.job.path.rmdir()
+    assert keeper.daemon.weir("detach", "one").code == 0
+
+
+def gone_with_its_slice(keeper):
+    for path in (keeper.job.path, keeper.job.path.parent / "another", keeper.job.path.parent):
+        path.rmdir()
+    wait_for(lambda: keeper.daemon.names() == ["two"])
+
+
+def gone_with_its_slice_while_away(keeper):
+    keeper.daemon.kill()
+    for path in (keeper.job.path, keeper.job.path.parent / "another", keeper.job.path.parent):
+        path.rmdir()
+    keeper.again()
+    wait_for(lambda: keeper.daemon.names() == ["two"])
+
+
+def its_file_is_lost(keeper):
+    made_again(keeper)
+    keeper.daemon.kill()
+    (keeper.daemon.run_dir / "sandboxes" / ".ended").write_text("no line\n")
+    keeper.again()
+
+
+def the_rules_are_lost(keeper):
+    made_again(keeper)
+    keeper.daemon.kill()
+    keeper.host.nft("flush ruleset")
+    keeper.again()
+
+
+HOW_IT_ENDS = [made_again, made_again_while_away, made_again_and_restarted, made_again_and_detached, made_again_with_another_engine,
+               detached_when_gone, gone_with_its_slice, gone_with_its_slice_while_away, its_file_is_lost, the_rules_are_lost]
+
+
+@pytest.mark.parametrize("how", HOW_IT_ENDS, ids=lambda how: how.__name__)
+def test_a_socket_that_outlives_its_group(host, tree, how):  # D20
+    """Another sandbox keeps it while the group ends, and is made again or not: no packet leaves by it."""
+    keeper = Keeper(host, tree, tree.cgroup("slice").below("job"))
+    how(keeper)
+    assert keeper.uses_them() == (["refused"] * 2, 0)
+
+
+def test_a_socket_that_outlives_a_group_whose_parent_is_guarded(host, tree):  # D20
+    keeper = Keeper(host, tree, tree.cgroup("slice").below("job"), guardParent=True)
+    made_again(keeper)
+    assert keeper.uses_them() == (["refused"] * 2, 0)
+
+
+def test_a_socket_that_outlives_a_group_within_a_sandbox(host, tree):  # D20
+    """What the outer one may do is nothing that the inner one's sockets may."""
+    outer = tree.cgroup("slice").below("job")
+    keeper = Keeper(host, tree, outer.below("inner"))
+    attach(keeper.daemon, "outer", f"allow {STRANGER}", cgroup=where(outer))
+    made_again(keeper)
+    assert keeper.uses_them() == (["refused"] * 2, 0)
+
+
+FULL = 65536
+
+
+def listed(keeper):
+    """How many the daemon has noted: nft takes minutes to show as many."""
+    return len((keeper.daemon.run_dir / "sandboxes" / ".ended").read_text().splitlines())
+
+
+@contextlib.contextmanager
+def rest_of(group):
+    """@group is gone, and one of its sockets is not."""
+    name = f"weir-test-{os.getpid()}-{group.number}"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"\0{name}")
+        listener.listen()
+        subprocess.run(["sh", "-ec", 'echo $$ > "$0"; exec /usr/bin/python3 -c "$1" "$2"', str(group.path / "cgroup.procs"), PASS, f"@{name}"],
+                       check=True, timeout=60)
+        passed = socket.recv_fds(listener.accept()[0], 1, 2)[1]
+    wait_for(lambda: "populated 0" in (group.path / "cgroup.events").read_text())
+    group.path.rmdir()
+    yield
+    for fd in passed:
+        os.close(fd)
+
+
+def fill(keeper, above):
+    """The list of groups that are gone, with some that were below @above."""
+    keeper.daemon.kill()
+    file = keeper.daemon.run_dir / "sandboxes" / ".ended"
+    file.write_text("".join(json.dumps({"id": (1 << 40) + n, "level": above.level + 1, "parent": above.number, "above": where(above)}) + "\n"
+                            for n in range(FULL)))
+    keeper.again()
+
+
+def test_a_full_list_of_ended_groups_has_the_parent_guarded(host, tree):  # D20
+    """Then no id there has to be known: who holds a socket can't have the list roll over."""
+    slice_ = tree.cgroup("slice")
+    keeper = Keeper(host, tree, slice_.below("job"))
+    late = type(slice_)(slice_.path / "late", slice_.root)
+    with rest_of(slice_.below("rest")):
+        fill(keeper, slice_)
+        made_again(keeper)
+        wait_for(lambda: "is guarded" in str(keeper.daemon))
+        keeper.daemon.kill()
+        keeper.again()
+        wait_for(lambda: host_daemon.is_free(Member(host, late)))
+        assert listed(keeper) == FULL and keeper.uses_them() == (["refused"] * 2, 0)
+
+
+def test_a_full_list_of_ended_groups_lets_the_oldest_go(host, tree):  # D20
+    """Where no sandbox is left for whose sake the parent would be guarded."""
+    slice_ = tree.cgroup("slice")
+    keeper = Keeper(host, tree, slice_.below("job"))
+    with rest_of(slice_.below("rest")):
+        fill(keeper, slice_)
+        keeper.job.path.rmdir()
+        assert keeper.daemon.weir("detach", "one").code == 0
+        assert listed(keeper) == FULL - 1024 + 1
+        wait_for(lambda: "may be free" in str(keeper.daemon))
+        assert keeper.uses_them() == (["refused"] * 2, 0)
+
+
+def test_a_group_that_is_set_free(host, tree):  # D20
+    """Whoever detaches a group that is there sets its sockets free, as documented."""
+    keeper = Keeper(host, tree, tree.cgroup("slice").below("job"))
+    assert keeper.daemon.weir("detach", "one").code == 0
+    keeper.job.path.rmdir()
+    assert keeper.uses_them() == (["passed"] * 2, 2) and has_ended(host) == 0
+
+
+def test_an_ended_group_is_forgotten_with_its_last_socket(host, tree):  # D20
+    keeper = Keeper(host, tree, tree.cgroup("slice").below("job"))
+    made_again(keeper)
+    host_daemon.make_again(keeper.job)
+    wait_for(lambda: has_ended(host) == 2)
+    assert keeper.uses_them() == (["refused"] * 2, 0)
+    assert keeper.process.wait().code == 0
+    wait_for(lambda: has_ended(host) == 0)
+    assert not (keeper.daemon.run_dir / "sandboxes" / ".ended").exists()
 
 
 @ALL_KINDS
