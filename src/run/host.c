@@ -274,6 +274,9 @@ static void leave(struct host_run *h)
 		if (h->spec->fail_on_deny)
 			h->failure = RUN_STATUS_FAILED;
 	}
+	/* A cgroup that is gone when it is detached leaves no socket that is free. */
+	if (clear)
+		run_place_close(&h->place);
 	err = (struct err){ 0 };
 	if (h->daemon.id[0] && !clear)
 		log_warning("processes are left: they stay guarded, until `weir detach "
@@ -281,8 +284,6 @@ static void leave(struct host_run *h)
 			    h->daemon.id);
 	else if (run_daemon_detach(&h->daemon, &err) < 0)
 		log_warning("cannot detach '%s': %s", h->daemon.id, err.text);
-	if (clear)
-		run_place_close(&h->place);
 }
 
 int run_host(struct run_spec *spec)

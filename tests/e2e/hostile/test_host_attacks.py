@@ -5,10 +5,12 @@ The table of README.md says which of the catalogue's ways are tried where."""
 import contextlib
 import json
 import os
+import pathlib
 import re
 import signal
 import socket
 import subprocess
+import tempfile
 
 import pytest
 
@@ -294,6 +296,24 @@ def test_a_socket_that_outlives_a_group_within_a_sandbox(host, tree):  # D20
 
 
 FULL = 65536
+
+
+def test_a_socket_that_outlives_a_command(host, tree):  # D20
+    """`weir run --cgroup` has made the group, and takes it away at its end."""
+    daemon, holder, group = host.daemon(), Member(host, tree.cgroup("slice-b").below("job")), tree.path / "run"
+    attach(daemon, "two", cgroup=where(holder.cgroup))
+    with tempfile.TemporaryDirectory() as folder:
+        name = pathlib.Path(folder) / "s"
+        os.chmod(folder, 0o777)
+        holds = holder.start("/usr/bin/python3", "-c", HOLD, name, STRANGER, stdin=subprocess.PIPE)
+        assert holds.line() == "listens"
+        name.chmod(0o777)
+        done = daemon.weir("run", "--no-config", "--cgroup", group, "--uid", UID, "--", "/usr/bin/python3", "-c", PASS, name)
+    assert done.code == 0 and holds.line() == "has them" and not group.exists(), done
+    assert daemon.names() == ["two"]
+    before = len(host_daemon.sent_to_strangers(host))
+    end_input(holds)
+    assert [holds.line(), holds.line()] == ["refused"] * 2 and len(host_daemon.sent_to_strangers(host)) == before
 
 
 def listed(keeper):
