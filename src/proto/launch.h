@@ -40,6 +40,8 @@ enum launch_report_type {
 	/* control to weir-init */
 	LAUNCH_GO,
 	LAUNCH_SIGNAL, /* value: forward this signal to the command */
+	LAUNCH_HOLD,   /* control stops, unless LAUNCH_GO_ON comes at once */
+	LAUNCH_GO_ON,  /* control goes on */
 };
 struct launch_report {
 	uint32_t type;

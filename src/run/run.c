@@ -284,8 +284,9 @@ static void read_signals(struct control *c);
 
 /* Of all that was reported the last word counts. A command that was stopped by the
  * terminal was so together with us, and the SIGCONT that woke us is for it as well; one
- * that was stopped alone takes us along, so that the shell sees a stopped job. Not where
- * it is ours to end it for what its other processes go on to do. */
+ * that was stopped alone takes us along, so that the shell sees a stopped job. weir-init
+ * holds the other processes meanwhile, when nobody can give the run another policy. Not
+ * where it is ours to end it for what its other processes go on to do. */
 static void stop_along(struct control *c)
 {
 	const struct plan_on_denies on = plan_on_denies(&c->policy->plan);
@@ -301,7 +302,9 @@ static void stop_along(struct control *c)
 	if (c->continued)
 		return;
 	terminal_pause(&c->asking.terminal);
+	tell_launch(c, LAUNCH_HOLD, 0);
 	kill(getpid(), SIGTSTP);
+	tell_launch(c, LAUNCH_GO_ON, 0);
 	terminal_resume(&c->asking.terminal);
 }
 

@@ -155,6 +155,30 @@ static void reap(pid_t command)
 	}
 }
 
+enum { HOLD_MS = 100 }; /* a control that doesn't stop says so sooner */
+
+/* Stop all that is in the sandbox while control is stopped, which is not where no shell
+ * could continue it. Return: whether that was done. */
+static bool hold(void)
+{
+	struct pollfd channel = { .fd = INIT_FD_CHANNEL, .events = POLLIN };
+
+	return poll(&channel, 1, HOLD_MS) == 0 && kill(-1, SIGSTOP) == 0;
+}
+
+/* @is_held: whether all is stopped. */
+static void obey(pid_t command, const struct launch_report *order, bool *is_held)
+{
+	if (order->type == LAUNCH_SIGNAL && order->value > 0 && order->value < NSIG)
+		kill(command, order->value);
+	if (order->type == LAUNCH_HOLD)
+		*is_held = hold();
+	if (order->type == LAUNCH_GO_ON && *is_held) {
+		kill(-1, SIGCONT);
+		*is_held = false;
+	}
+}
+
 static _Noreturn void guard(pid_t command, int signals)
 {
 	struct pollfd polled[] = {
@@ -163,6 +187,7 @@ static _Noreturn void guard(pid_t command, int signals)
 	};
 	struct signalfd_siginfo info;
 	struct launch_report report;
+	bool is_held = false;
 
 	for (;;) {
 		if (poll(polled, ARRAY_SIZE(polled), -1) < 0)
@@ -175,9 +200,7 @@ static _Noreturn void guard(pid_t command, int signals)
 			continue;
 		if (!receive(&report))
 			_exit(RUN_STATUS_FAILED);
-		if (report.type == LAUNCH_SIGNAL && report.value > 0 &&
-		    report.value < NSIG)
-			kill(command, report.value);
+		obey(command, &report, &is_held);
 	}
 }
 

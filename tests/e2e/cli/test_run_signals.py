@@ -238,6 +238,35 @@ def test_a_command_that_stops_itself_shows_as_stopped(world, user):
         terminal.wait()
 
 
+def test_while_a_run_is_stopped_nothing_in_it_goes_on(world, user):
+    """Nobody can give it another policy then. The command stops itself; another process, in a session of its own, would run on."""
+    cwd = world.workdir(user)
+    beat, script = cwd / "beat", cwd / "script"
+    script.write_text("setsid sh -c 'while :; do date +%s%N >> beat; sleep 0.02; done' & sleep 0.5; kill -STOP $$; echo went on; sleep 0.5\n",
+                      encoding="ascii")
+    script.chmod(0o644)
+    with bash(world, user) as terminal:
+        terminal.type(f"cd {cwd}; '{world.weir_path}' run -- sh script\n")
+        terminal.expect("Stopped")
+        time.sleep(1)
+        size = beat.stat().st_size
+        time.sleep(1)
+        assert beat.stat().st_size == size > 0
+        terminal.type("fg\n")
+        terminal.expect("went on\n")
+        wait_for(lambda: beat.stat().st_size > size)
+        terminal.type("exit\n")
+        terminal.wait()
+    assert world.leftovers() == []
+
+
+def test_a_command_that_stops_itself_where_no_shell_could_continue_it_is_as_anywhere(world, user):
+    """Weir doesn't stop, nothing is held, and only the command's own process continues it."""
+    script = "(sleep 1; echo alone; kill -CONT $$) & kill -STOP $$; echo went on"
+    done = world.run("sh", "-c", script, user=user)
+    assert done.code == 0 and done.text == "alone\nwent on\n", done
+
+
 def test_a_command_that_stops_itself_stops_no_limit(world, user):
     """Its other processes go on asking, and Weir with them."""
     policy = world.workdir(user) / "policy.yaml"
