@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "launch/hide.h"
@@ -351,8 +352,16 @@ static int plan_cwd(struct rootfs *v, struct err *err)
 {
 	const struct path *p = NULL;
 	bool by_link;
-	int r = resolve(v, ".", &p, err);
+	int r;
 
+	/* Who entered it had other rights, as before sudo -u. */
+	if (access(v->spec->cwd, X_OK) < 0 && errno == EACCES)
+		return err_set(
+			err, -EINVAL,
+			"the working directory '%s' or one above is closed to this "
+			"user; start weir in another directory",
+			v->spec->cwd);
+	r = resolve(v, ".", &p, err);
 	if (r < 0 || place_is_writable(v, p->name))
 		return r;
 	by_link = came_by_link(p);

@@ -172,6 +172,21 @@ static int drop_capabilities(struct err *err)
 	return r;
 }
 
+/* Root's rights over others' files end here. */
+static int enter_directory(const char *cwd, struct err *err)
+{
+	if (chdir(cwd) == 0)
+		return 0;
+	if (errno != EACCES)
+		return err_sys(err, -errno, "cannot enter '%s' in the sandbox", cwd);
+	return err_set(err, -EACCES,
+		       "cannot enter '%s' in the sandbox: it or a directory above is "
+		       "closed to others, and root is another there; start weir as its "
+		       "owner, or in "
+		       "another directory",
+		       cwd);
+}
+
 int enter_user(int proc, const char *cwd, struct err *err)
 {
 	uid_t uid = geteuid();
@@ -185,9 +200,7 @@ int enter_user(int proc, const char *cwd, struct err *err)
 		r = drop_capabilities(err);
 	if (r < 0)
 		return r;
-	if (chdir(cwd) < 0)
-		return err_sys(err, -errno, "cannot enter '%s' in the sandbox", cwd);
-	return 0;
+	return enter_directory(cwd, err);
 }
 
 /* --- weir-init --- */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "policy/faults.h"
 #include "policy/load.h"
@@ -251,6 +252,10 @@ static int read_narrowing_file(struct config *c, struct text *ret, struct err *e
 	CLEAN(file_bytes) struct file_bytes file = { 0 };
 	int r = file_read(AT_FDCWD, c->file, &how, &file, err);
 
+	if (r == -EACCES && access(".", X_OK) < 0)
+		return err_set(err, r,
+			       "the working directory is closed to this user; start weir "
+			       "in another directory");
 	if (r == -ELOOP)
 		return err_set(err, r, "is a link; this file is read only by itself");
 	if (r < 0)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/exit_status.h"
@@ -117,12 +118,14 @@ void doctor_directory(struct doctor *d, struct doctor_row *row)
 {
 	char cwd[PATH_MAX];
 
-	if (getcwd(cwd, sizeof(cwd))) {
+	if (getcwd(cwd, sizeof(cwd)) && access(cwd, X_OK) == 0) {
 		doctor_found(d, row, DOCTOR_OK, "the current one is there");
 		return;
 	}
 	doctor_found(d, row, DOCTOR_FAILED, "%s",
-		     errno == ENOENT ? "it has been removed" : strerror(errno));
+		     errno == ENOENT   ? "it has been removed"
+		     : errno == EACCES ? "it or one above is closed to this user"
+				       : strerror(errno));
 	row->follows = "no sandbox can be started from it, though nothing may be wrong "
 		       "with the machine";
 	doctor_mend(row, "cd \"$HOME\"");

@@ -41,3 +41,25 @@ def test_a_home_that_is_anothers_ends_nothing(world, variable):
     os.chmod(folder, 0o700)
     done = world.run("/bin/echo", "reached", user="weir-test", env={variable: str(folder)})
     assert (done.code, done.text, done.messages) == (0, "reached\n", "")
+
+
+@pytest.mark.parametrize("owner, who, below, code, why, advice", [
+    ("weir-test", "root", "", 125, "cannot enter '{}' in the sandbox: it or a directory above is closed to others", "start weir as its owner"),
+    ("weir-test", "root", "/below", 125, "cannot enter '{}' in the sandbox: it or a directory above is closed to others", "start weir as its owner"),
+    ("root", "weir-test", "", 2, "the working directory is closed to this user", "start weir in another directory"),
+    ("root", "weir-test", "/below", 2, "the working directory '{}' or one above is closed to this user", "start weir in another directory")])
+def test_a_directory_that_is_closed_to_the_command_says_what_to_do(world, owner, who, below, code, why, advice):
+    """Root has no right over others' files in a sandbox; and sudo leaves a user in root's directory."""
+    folder = world.workdir(owner)
+    (folder / "below").mkdir()
+    folder.chmod(0o700)
+    start = ("sh", "-c", f'cd {folder}{below} && exec "$@"', "sh", *world.user(who).become(), world.weir_path)
+    done = world.command(*start, "run", "--", "touch", "started")
+    assert done.code == code and why.format(f"{folder}{below}") in done.messages and advice in done.messages, done
+    assert not list(folder.rglob("started"))
+    if code == 2:
+        done = world.command(*start, "run", "--no-config", "--", "touch", "started")
+        assert done.code == 2 and f"'{folder}{below}' or one above is closed to this user" in done.messages, done
+    done = world.command(*start, "doctor")
+    said = " ".join(done.text.split())
+    assert done.code == 1 and advice in said and ("FAIL directory it or one above is closed to this user" in said) == (code == 2), done
