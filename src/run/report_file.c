@@ -8,9 +8,10 @@
  * are written by jansson. SARIF's messages have a syntax of their own, links and
  * placeholders, whose brackets become \xNN.
  *
- * GitHub's annotations and SARIF's results need a place in a file: the rule that
+ * GitHub's annotations and SARIF's results have a place in a file: the rule that
  * refused, where somebody wrote one, else the first document of the policy, where a rule
- * that allows it would stand; without any document .weir.yaml. */
+ * that allows it would stand. Without any document an annotation has none; a result needs
+ * one, and has .weir.yaml. */
 #include "run/report_file.h"
 
 #include <errno.h>
@@ -82,6 +83,7 @@ static const struct plan *plan_of(const struct report *r, const struct event *e)
 struct place {
 	const char *file;
 	uint32_t line, column;
+	bool is_made_up; /* there is no document */
 };
 
 static struct place place_of(const struct report *r, const struct event *e)
@@ -97,12 +99,13 @@ static struct place place_of(const struct report *r, const struct event *e)
 		if (!(rule.flags & PLAN_IMPLICIT) && rule.file[0] != '-' &&
 		    strncmp(rule.file, POLICY_BUILT_IN, built_in) != 0)
 			return (struct place){ rule.file, MAX(rule.line, 1U),
-					       MAX(rule.column, 1U) };
+					       MAX(rule.column, 1U), false };
 	}
 	for (size_t i = 0; i < r->policy->policy.source_count; i++)
 		if (strncmp(r->policy->policy.sources[i], POLICY_BUILT_IN, built_in) != 0)
-			return (struct place){ r->policy->policy.sources[i], 1, 1 };
-	return (struct place){ CONFIG_NARROW, 1, 1 };
+			return (struct place){ r->policy->policy.sources[i], 1, 1,
+					       false };
+	return (struct place){ CONFIG_NARROW, 1, 1, true };
 }
 
 enum { SENTENCE_SIZE = REPORT_WHAT_SIZE * 2 + REPORT_WHY_SIZE + 128 };
@@ -453,10 +456,14 @@ static void print_annotation(void *data, const struct report *r, const struct ev
 	char buf[SENTENCE_SIZE], what[REPORT_WHAT_SIZE];
 	FILE *out = data;
 
-	fprintf(out, "::%s file=",
+	fprintf(out, "::%s ",
 		report_is_failure(e) || report_is_would(e) ? "warning" : "error");
-	print_sanitized(out, place.file, put_command_property);
-	fprintf(out, ",line=%u,col=%u,title=Weir%%3A ", place.line, place.column);
+	if (!place.is_made_up) {
+		fputs("file=", out);
+		print_sanitized(out, place.file, put_command_property);
+		fprintf(out, ",line=%u,col=%u,", place.line, place.column);
+	}
+	fputs("title=Weir%3A ", out);
 	print_sanitized(out, report_what(e, what), put_command_property);
 	fputs("::", out);
 	print_sanitized(out, sentence(r, e, buf), put_command_text);
