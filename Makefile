@@ -2,7 +2,7 @@
 # A thin front of meson. `make` alone builds; `make run` and `make test` install what is missing first.
 BUILD ?= build
 
-.PHONY: all setup run test confined valgrind shared faults dist distcheck dist-arm64 distcheck-arm64 fuzz bench compare coverage format install clean
+.PHONY: all setup run test confined valgrind shared faults dist distcheck deb dist-arm64 distcheck-arm64 fuzz bench compare coverage format install clean
 
 all: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) programs
@@ -31,6 +31,11 @@ confined valgrind shared faults: setup
 dist distcheck:
 	@tools/setup dist
 	@if [ $@ = dist ]; then tools/dist; else tools/setup test && tests/run dist; fi
+
+# The Debian packages of it alone, in a fifth of the time.
+deb:
+	@tools/setup deb
+	@tools/dist --deb
 
 # For arm64, in a root file system of its own, build-arm64/. Needs root.
 dist-arm64 distcheck-arm64:

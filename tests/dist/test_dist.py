@@ -2,6 +2,7 @@
 """What `make dist` hands out: built twice with the same sums, clean, and with the programs that it says."""
 import hashlib
 import pathlib
+import re
 import stat
 import subprocess
 
@@ -9,7 +10,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGES = {
-    "weir": {"usr/bin/weir", "usr/libexec/weir/weir-events", "usr/share/man/man1/weir-run.1.gz",
+    "weir": {"usr/bin/weir", "usr/libexec/weir/weir-events", "usr/share/man/man1/weir-run.1.gz", "usr/share/doc/weir/README.md",
              "usr/share/bash-completion/completions/weir"},
     "weir-daemon": {"usr/lib/sysusers.d/weir-daemon.conf", "usr/libexec/weir/weir-control", "usr/libexec/weir/weir-webhook", "usr/lib/systemd/system/weir.service"},
     "python3-weir": {"usr/lib/python3/dist-packages/weir/__init__.py", "usr/lib/python3/dist-packages/weir/py.typed"},
@@ -33,6 +34,22 @@ def test_two_builds_have_the_same_sums(built):
     for line in sums[0].splitlines():
         digest, name = line.split()
         assert hashlib.sha256((built[1] / name).read_bytes()).hexdigest() == digest
+
+
+def test_debian_s_packages_alone_are_the_same_and_take_the_place_of_what_was_there(built, tmp_path):
+    (tmp_path / "old.deb").touch(), (tmp_path / "kept").touch()
+    (tmp_path / "SHA256SUMS").write_text(f"{'0' * 64}  old.deb\n")
+    subprocess.run([ROOT / "tools/dist", "--deb", tmp_path], check=True, stdout=subprocess.DEVNULL)
+    whole = (built[0] / "SHA256SUMS").read_text().splitlines()
+    assert (tmp_path / "SHA256SUMS").read_text().splitlines() == [line for line in whole if line.endswith(".deb")]
+    assert {path.name for path in tmp_path.iterdir()} == {"SHA256SUMS", "kept", *(path.name for path in built[0].glob("*.deb"))}
+
+
+def test_the_pages_that_readme_names_are_in_the_package(built, tmp_path):
+    unpack(built, "weir", tmp_path)
+    top = tmp_path / "usr/share/doc/weir"
+    pages = re.findall(r"\]\((docs/\w+\.md)\)", (top / "README.md").read_text())
+    assert len(pages) > 5 and not [page for page in pages if not (top / page).is_file()]
 
 
 def test_the_source_is_the_commit_s(built, tmp_path):
