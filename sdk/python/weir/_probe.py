@@ -66,7 +66,7 @@ def fault(allowed: str, denied: str) -> str:
     if reaches(denied):
         return f"{denied} was reached, which no rule allows"
     if allowed and not reaches(allowed):
-        return f"{allowed} was not reached, which the profile allows"
+        return f"{allowed} was not reached, which the profile allows; another host can be named for the self-test"
     return ""
 
 

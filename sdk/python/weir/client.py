@@ -127,6 +127,10 @@ class _Server:
             return http.client.HTTPSConnection(host, self._url.port or 443, timeout=timeout, context=self._tls)
         return http.client.HTTPConnection(host, self._url.port or 18080, timeout=timeout)
 
+    def _advice(self, error: Exception) -> str:
+        is_away = self._url is None and isinstance(error, (FileNotFoundError, ConnectionRefusedError))
+        return "; is `weir daemon` running?" if is_away else ""
+
     def ask(self, method: str, path: str, body: Optional[Any] = None, headers: Optional[Mapping[str, str]] = None,
             timeout: Optional[float] = None) -> http.client.HTTPResponse:
         """Return: the answer, unread, with a status below 400. Else ApiError."""
@@ -143,7 +147,7 @@ class _Server:
             text = answer.read().decode(errors="replace")
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise ApiError(0, f"{self.address}: {error}", f"{method} {path}") from error
+            raise ApiError(0, f"{self.address}: {error}{self._advice(error)}", f"{method} {path}") from error
         connection.close()
         raise ApiError(answer.status, text, f"{method} {path}")
 

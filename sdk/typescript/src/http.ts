@@ -35,7 +35,8 @@ export class Server {
 	async ask(request: Request): Promise<Answer> {
 		const operation = `${request.method} ${request.path}`;
 		const answer = await this.send(request).catch((error: Error) => {
-			throw new ApiError(0, `${this.address}: ${error.message}`, operation);
+			const isAway = !this.url && /\b(ENOENT|ECONNREFUSED)\b/.test(error.message);
+			throw new ApiError(0, `${this.address}: ${error.message}${isAway ? "; is `weir daemon` running?" : ""}`, operation);
 		});
 		if (answer.status < 400) return answer;
 		throw new ApiError(answer.status, await textOf(answer, this.address, operation), operation);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """weir.Client asks a real sidecar, a real daemon over its socket and over TLS, and a run; answers hold to the schemas."""
 import asyncio
+import socket
 
 import jsonschema
 import pytest
@@ -68,6 +69,16 @@ def test_who_may_not_or_cannot_ask_is_told(api):
     with pytest.raises(weir.ApiError) as caught:
         weir.Client("/nowhere/weir.sock").status()
     assert caught.value.http_status == 0 and not weir.Client("/nowhere/weir.sock").is_healthy()
+
+
+def test_a_socket_that_is_away_says_what_to_start(tmp_path):
+    with pytest.raises(weir.ApiError, match=r"/none: .*; is `weir daemon` running\?$"):
+        weir.Client(f"{tmp_path}/none").status()
+    with socket.socket() as refuses:
+        refuses.bind(("127.0.0.1", 0))
+        with pytest.raises(weir.ApiError) as caught:
+            weir.Client(f"http://127.0.0.1:{refuses.getsockname()[1]}").status()
+    assert "weir daemon" not in str(caught.value)
 
 
 def test_the_same_with_await(api):

@@ -133,6 +133,7 @@ for (const [what, one] of [["policy", client], ["token", new Client(process.env.
     assert said[0] == ["ok", True] and said[1][0][0] == "b.test" and len(said[1][0]) == 3 and said[2] == [1]
     assert said[3][0] == "deny_all" and said[3][2] is True
     assert [one[:3] for one in said[4:]] == [["policy", True, 400], ["token", True, 401], ["nobody", True, 0]]
+    assert said[6][3].endswith("; is `weir daemon` running?") and "weir daemon" not in said[5][3]
     assert "unsupported action" in said[4][3]
 
 
