@@ -164,6 +164,21 @@ for use in (lambda: udp.sendto(b"x", (sys.argv[2], 9999)), lambda: tcp.connect((
     except OSError:
         print("refused", flush=True)
 """
+FLOOD = r"""
+import array, select, socket, sys
+with socket.socket(socket.AF_UNIX) as s:
+    s.bind(sys.argv[1].replace("@", "\0")), s.listen(1), print("listens", flush=True)
+    passed = s.accept()[0].recvmsg(1, 256)[1][0][2]
+udp, count = socket.socket(fileno=array.array("i", passed)[0]), 0
+print("has them", flush=True)
+while not select.select([sys.stdin], [], [], 0)[0]:
+    for _ in range(100):
+        try:
+            udp.sendto(b"x", (sys.argv[2], 9999))
+        except PermissionError:
+            count += 1
+print(count, flush=True)
+"""
 PASS = r"""
 import array, socket, sys
 fds = array.array("i", [socket.socket(socket.AF_INET, kind).detach() for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM)])
@@ -181,13 +196,13 @@ def has_ended(host):
 class Keeper:
     """A sandbox that was passed two sockets of another one, whose group is empty by now."""
 
-    def __init__(self, host, tree, job, **more):
+    def __init__(self, host, tree, job, hold=HOLD, **more):
         self.host, self.daemon, self.job = host, host.daemon(), job
         holder, name = Member(host, tree.cgroup("slice-b").below("job")), f"@weir-test-{os.getpid()}-{job.number}"
         (job.path.parent / "another").mkdir()
         attach(self.daemon, "one", cgroup=where(job), **more)
         attach(self.daemon, "two", cgroup=where(holder.cgroup))
-        self.process = holder.start("/usr/bin/python3", "-c", HOLD, name, STRANGER, stdin=subprocess.PIPE)
+        self.process = holder.start("/usr/bin/python3", "-c", hold, name, STRANGER, stdin=subprocess.PIPE)
         assert self.process.line() == "listens"
         assert Member(host, job).run("/usr/bin/python3", "-c", PASS, name).code == 0 and self.process.line() == "has them"
         wait_for(lambda: "populated 0" in (job.path / "cgroup.events").read_text())
@@ -278,6 +293,17 @@ def test_a_socket_that_outlives_its_group(host, tree, how):  # D20
     keeper = Keeper(host, tree, tree.cgroup("slice").below("job"))
     how(keeper)
     assert keeper.uses_them() == (["refused"] * 2, 0)
+
+
+def test_not_one_packet_leaves_by_a_socket_that_outlives_its_group(host, tree):  # D20
+    """However fast they are sent, while the group goes and comes and the daemon's processes do."""
+    keeper = Keeper(host, tree, tree.cgroup("slice").below("job"), hold=FLOOD)
+    before = len(host_daemon.sent_to_strangers(host))
+    for how in (made_again, made_again_with_another_engine, made_again_and_restarted, made_again_while_away):
+        how(keeper)
+    end_input(keeper.process)
+    assert int(keeper.process.line()) > 1000
+    assert len(host_daemon.sent_to_strangers(host)) == before
 
 
 def test_a_socket_that_outlives_a_group_whose_parent_is_guarded(host, tree):  # D20
