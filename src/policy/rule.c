@@ -207,6 +207,10 @@ static int refuse_name(struct err *err, struct text t)
 {
 	struct text rest = t, label;
 
+	if (text_has(t, ','))
+		return refuse_target(err, t,
+				     "one target: write each in a rule or an option of "
+				     "its own");
 	while (text_split(&rest, '.', &label)) {
 		if (label.len == 0)
 			return refuse_target(

@@ -48,7 +48,7 @@ def test_debian_s_packages_alone_are_the_same_and_take_the_place_of_what_was_the
 def test_the_pages_that_readme_names_are_in_the_package(built, tmp_path):
     unpack(built, "weir", tmp_path)
     top = tmp_path / "usr/share/doc/weir"
-    pages = re.findall(r"\]\((docs/\w+\.md)\)", (top / "README.md").read_text())
+    pages = re.findall(r"\]\((docs/[\w-]+\.md)\)", (top / "README.md").read_text())
     assert len(pages) > 5 and not [page for page in pages if not (top / page).is_file()]
 
 
