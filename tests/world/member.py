@@ -11,6 +11,7 @@ import os
 import pathlib
 import time
 
+from . import enter
 from .expect import PATIENCE
 from .remains import directories
 from .sidecar import APP_UID, Pod, policy
@@ -80,7 +81,7 @@ class Member:
         inside = self.host.argv(argv, self.uid, caps, nnp)
         if not self.cgroup:
             return inside
-        return ["sh", "-ec", 'echo $$ > "$0"; exec "$@"', str(self.cgroup.path / "cgroup.procs"), *inside]
+        return enter.argv(["cgroup", self.cgroup.path / "cgroup.procs"], inside)
 
 
 def attach_member(daemon, who, folder, name, *rules, **more):

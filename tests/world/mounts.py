@@ -12,6 +12,8 @@ import os
 import pathlib
 import subprocess
 
+from . import enter
+
 SHARED = bool(os.environ.get("WEIR_SHARED_MOUNTS"))
 _machines = []
 
@@ -20,6 +22,9 @@ MASKED_PROC = ("grep ' - proc ' /proc/self/mountinfo | cut -d' ' -f5 | while rea
 
 
 def own_mounts(script, *argv, cwd="/"):
+    steps = enter.binds(script) if script and not _machines and not SHARED else None
+    if steps:
+        return enter.argv(steps, argv)
     script = f'set -e; {script}; exec "$@"' if script else 'exec "$@"'
     if _machines:
         return ["nsenter", f"--mount=/proc/{_machines[-1].pid}/ns/mnt", "sh", "-c", f"cd '{cwd}'; {script}", "sh", *argv]

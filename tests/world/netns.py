@@ -16,6 +16,7 @@ import subprocess
 import threading
 import time
 
+from . import enter
 from .expect import PATIENCE
 
 CLONE_NEWNET = 0x40000000
@@ -68,10 +69,11 @@ class NetNs:
         with self.entered():
             return socket.socket(family, kind, protocol)
 
-    def ip(self, *lines, family=4):
-        """Lines for `ip -batch`, all of which are tried and have to succeed. Addresses are local when this returns."""
+    def ip(self, *lines, family=None):
+        """Lines for `ip -batch`, all of which are tried and have to succeed. Addresses are local when this returns.
+        @family: of the lines that show none."""
         with self.entered():  # a child is where the thread is that starts it
-            done = subprocess.run(["ip", f"-{family}", "-force", "-batch", "-"], input="\n".join(lines) + "\n", text=True,
+            done = subprocess.run(["ip", *([f"-{family}"] if family else []), "-force", "-batch", "-"], input="\n".join(lines) + "\n", text=True,
                                   check=False, capture_output=True)
         if done.returncode:
             raise OSError(f"ip -batch: {done.stderr}")
@@ -99,7 +101,7 @@ class NetNs:
 
     def command(self, *argv):
         """The argv that runs @argv in here."""
-        return ["nsenter", f"--net={self.path}", "--", *argv]
+        return enter.net(self.path, argv)
 
     def close(self):
         if self.fd >= 0:

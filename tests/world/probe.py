@@ -7,10 +7,11 @@ an optional object of named arguments at its end, and prints one JSON object per
     ms       how long that took
 and whatever the probe adds.
 """
+# Without socket and json, which import as much again as Python itself: there are thousands of probes.
+import _json
+import _socket as socket
 import errno
-import json
 import os
-import socket
 import struct
 import sys
 import time
@@ -22,9 +23,56 @@ RCODES = {0: "NOERROR", 1: "FORMERR", 2: "SERVFAIL", 3: "NXDOMAIN", 4: "NOTIMP",
 GAI = {getattr(socket, n): n for n in dir(socket) if n.startswith("EAI_")}
 
 
+class Socket(socket.socket):
+    """What the probes need of socket.socket."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
+
+    def accept(self):
+        fd, address = self._accept()
+        return Socket(self.family, self.type, self.proto, fd), address
+
+
+def addresses_of(name, port, family=0):
+    """As bytes a name is taken as it is, and the codec for others is not imported."""
+    return socket.getaddrinfo(name.encode() if name.isascii() else name, port, family, socket.SOCK_STREAM)
+
+
+def create_connection(address, timeout):
+    """To the first address that answers; otherwise what the last one said."""
+    last = None
+    for family, kind, protocol, _, where in addresses_of(*address):
+        s = Socket(family, kind, protocol)
+        try:
+            s.settimeout(timeout)
+            s.connect(where)
+            return s
+        except OSError as e:
+            s.close()
+            last = e
+    raise last
+
+
+class Json:
+    """As json has it."""
+    strict, object_hook, object_pairs_hook, parse_constant, memo = True, None, None, None, {}
+    parse_float, parse_int = float, int
+
+    def read(self, text):
+        return _json.make_scanner(self)(text.strip(), 0)[0]
+
+    @staticmethod
+    def write(value):
+        return "".join(_json.make_encoder(None, None, _json.encode_basestring_ascii, None, ": ", ", ", False, False, True)(value, 0))
+
+
 def word(e):
     """One word for an exception."""
-    if isinstance(e, (socket.timeout, TimeoutError)) and e.errno is None:
+    if isinstance(e, TimeoutError) and e.errno is None:
         return "timeout"
     if isinstance(e, socket.gaierror):
         return GAI.get(e.errno, str(e.errno))
@@ -43,7 +91,7 @@ def family_of(address):
 
 def tcp(address, port, send=None, read=True, scope=0):
     """Connect; then send, and read what comes: data, its end, or a reset."""
-    with socket.socket(family_of(address), socket.SOCK_STREAM) as s:
+    with Socket(family_of(address), socket.SOCK_STREAM) as s:
         s.settimeout(TIMEOUT)
         s.connect((address, port, 0, scope) if ":" in address else (address, port))
         if send is None:
@@ -57,7 +105,7 @@ def tcp(address, port, send=None, read=True, scope=0):
 
 def udp(address, port, data="hello", wait=0.3, broadcast=False, connect=False, scope=0):
     """Send a datagram and wait a little for an answer. sent: no answer came."""
-    with socket.socket(family_of(address), socket.SOCK_DGRAM) as s:
+    with Socket(family_of(address), socket.SOCK_DGRAM) as s:
         s.settimeout(wait)
         if broadcast:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
@@ -69,19 +117,19 @@ def udp(address, port, data="hello", wait=0.3, broadcast=False, connect=False, s
             s.sendto(data.encode("latin-1"), target)
         try:
             return {"result": "ok", "data": s.recv(65536).decode("latin-1")}
-        except socket.timeout:
+        except TimeoutError:
             return {"result": "sent"}
 
 
 def lookup(name, port=0, family=0):
     """What programs do: getaddrinfo()."""
-    found = socket.getaddrinfo(name, port, family, socket.SOCK_STREAM)
+    found = addresses_of(name, port, family)
     return {"result": "ok", "addresses": sorted({f[4][0] for f in found})}
 
 
 def connect(name, port, send=None):
     """Look up and connect, address after address, as programs do."""
-    with socket.create_connection((name, port), TIMEOUT) as s:
+    with create_connection((name, port), TIMEOUT) as s:
         if send is None:
             return {"result": "ok", "address": s.getpeername()[0]}
         s.settimeout(5 * TIMEOUT)  # somebody may have to be asked first
@@ -92,11 +140,12 @@ def connect(name, port, send=None):
 
 def https(address, port, sni, host=None, path="/"):
     """A TLS connection to @address that says @sni, and a request that says @host."""
-    import ssl  # here, because most probes have no use for it, and it takes as long as all else
+    import socket as whole
+    import ssl
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    with socket.create_connection((address, port), TIMEOUT) as raw:
+    with whole.create_connection((address, port), TIMEOUT) as raw:
         with context.wrap_socket(raw, server_hostname=sni) as s:
             s.sendall(f"GET {path} HTTP/1.0\r\nHost: {host or sni}\r\n\r\n".encode())
             data = b""
@@ -176,7 +225,7 @@ def dns(name, kind="A", server="127.0.0.1", transport="udp", port=53, source_por
     if transport == "tcp":
         replies = dns_tcp(server, port, [message])
         return replies[0] if replies else {"result": "closed"}
-    with socket.socket(family_of(server), socket.SOCK_DGRAM) as s:
+    with Socket(family_of(server), socket.SOCK_DGRAM) as s:
         s.settimeout(TIMEOUT)
         s.bind(("::" if ":" in server else "0.0.0.0", source_port))
         s.sendto(message, (server, port))
@@ -188,7 +237,7 @@ def dns_option(name, code, text, ident=0x1234):
     """A query with an EDNS option of the client's own."""
     data = text.encode("latin-1")
     message = query(name, "A", ident, options=struct.pack("!HH", code, len(data)) + data)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    with Socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         s.settimeout(TIMEOUT)
         s.sendto(message, ("127.0.0.1", 53))
         reply = s.recv(65535)
@@ -198,7 +247,7 @@ def dns_option(name, code, text, ident=0x1234):
 def dns_flood(count, suffix):
     """Many queries for as many names, and what became of them, until nothing more comes."""
     results = {}
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    with Socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         s.connect(("127.0.0.1", 53))
         s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
         s.setblocking(False)
@@ -224,7 +273,7 @@ def dns_connections(count):
     try:
         for _ in range(count):
             try:
-                socks.append(socket.create_connection(("127.0.0.1", 53), TIMEOUT))
+                socks.append(create_connection(("127.0.0.1", 53), TIMEOUT))
             except ConnectionError:
                 pass  # one of them is closed for each that is too many
         return dns("api.ok.test")
@@ -235,7 +284,7 @@ def dns_connections(count):
 
 def dns_raw(data, server="127.0.0.1", wait=1.0):
     """Hexadecimal bytes as one datagram."""
-    with socket.socket(family_of(server), socket.SOCK_DGRAM) as s:
+    with Socket(family_of(server), socket.SOCK_DGRAM) as s:
         s.settimeout(wait)
         s.sendto(bytes.fromhex(data), (server, 53))
         reply = s.recv(65535)
@@ -245,7 +294,7 @@ def dns_raw(data, server="127.0.0.1", wait=1.0):
 def dns_tcp(server, port, messages, pieces=None):
     """Messages on one connection, in one segment unless cut into @pieces bytes."""
     stream = b"".join(struct.pack("!H", len(m)) + m for m in messages)
-    with socket.create_connection((server, port), TIMEOUT) as s:
+    with create_connection((server, port), TIMEOUT) as s:
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         step = pieces or len(stream)
         for i in range(0, len(stream), step):
@@ -274,14 +323,14 @@ def dns_pipeline(names, server="127.0.0.1", pieces=None):
 def new_socket(family, kind, protocol=0):
     """Can such a socket be made?"""
     numbers = [getattr(socket, x) if isinstance(x, str) else x for x in (family, kind, protocol)]
-    socket.socket(*numbers).close()
+    Socket(*numbers).close()
     return {"result": "ok"}
 
 
 def other_transport(address, port, kind, protocol):
     """Connect with a transport that isn't TCP, by number."""
     number = getattr(socket, kind) if isinstance(kind, str) else kind
-    with socket.socket(family_of(address), number, protocol) as s:
+    with Socket(family_of(address), number, protocol) as s:
         s.settimeout(TIMEOUT)
         s.connect((address, port))
         if number == socket.SOCK_DGRAM:
@@ -292,7 +341,7 @@ def other_transport(address, port, kind, protocol):
 def pieces(address, port, data, size):
     """Hexadecimal bytes, @size at a time; what comes back, in one word."""
     data = bytes.fromhex(data)
-    with socket.socket(family_of(address), socket.SOCK_STREAM) as s:
+    with Socket(family_of(address), socket.SOCK_STREAM) as s:
         s.settimeout(TIMEOUT)
         s.connect((address, port))
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -309,7 +358,7 @@ def pieces(address, port, data, size):
 def two_requests(address, port, first, second):
     """Two requests on one connection, the second after the first one's answer."""
     data = ""
-    with socket.create_connection((address, port), TIMEOUT) as s:
+    with create_connection((address, port), TIMEOUT) as s:
         for host in (first, second):
             s.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
             data += s.recv(65536).decode("latin-1")
@@ -318,13 +367,13 @@ def two_requests(address, port, first, second):
 
 def fast_open(address, port):
     """TCP with data in its first packet."""
-    with socket.socket(family_of(address), socket.SOCK_STREAM) as s:
+    with Socket(family_of(address), socket.SOCK_STREAM) as s:
         s.sendto(b"secret", 0x20000000, (address, port))
         return {"result": "ok", "data": s.recv(100).decode()}
 
 
 def big_datagram(address, port, size):
-    with socket.socket(family_of(address), socket.SOCK_DGRAM) as s:
+    with Socket(family_of(address), socket.SOCK_DGRAM) as s:
         s.sendto(b"s" * size, (address, port))
         return {"result": "ok"}
 
@@ -334,7 +383,7 @@ def by_device(address, port):
     results = {}
     for _, name in socket.if_nameindex():
         for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
-            with socket.socket(family_of(address), kind) as s:
+            with Socket(family_of(address), kind) as s:
                 s.settimeout(0.5)
                 try:
                     s.setsockopt(socket.SOL_SOCKET, 25, name.encode() + b"\0")
@@ -348,7 +397,7 @@ def by_device(address, port):
 
 def to_self_by(device, address, port, kind="SOCK_DGRAM"):
     """Bound to a link, to an address of this machine: nothing of it may leave there."""
-    with socket.socket(family_of(address), getattr(socket, kind)) as s:
+    with Socket(family_of(address), getattr(socket, kind)) as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode() + b"\0")
         s.settimeout(0.5)
         s.connect((address, port))
@@ -357,7 +406,7 @@ def to_self_by(device, address, port, kind="SOCK_DGRAM"):
 
 
 def bind(port, address="0.0.0.0"):
-    with socket.socket(family_of(address), socket.SOCK_STREAM) as s:
+    with Socket(family_of(address), socket.SOCK_STREAM) as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         s.bind((address, port))
@@ -390,7 +439,7 @@ def steal(pid):
 
 def flow(address, port, seconds):
     """A connection that stays open, and a new one after a while."""
-    with socket.create_connection((address, port), TIMEOUT) as s:
+    with create_connection((address, port), TIMEOUT) as s:
         time.sleep(seconds)
         s.sendall(b"still")
         data = s.recv(100).decode()
@@ -399,7 +448,7 @@ def flow(address, port, seconds):
 
 def join(group):
     """Become a member of a multicast group."""
-    with socket.socket(family_of(group), socket.SOCK_DGRAM) as s:
+    with Socket(family_of(group), socket.SOCK_DGRAM) as s:
         if ":" in group:
             member = socket.inet_pton(socket.AF_INET6, group) + struct.pack("I", 0)
             s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, member)
@@ -429,7 +478,7 @@ def netlink_change(protocol):
     requests = {0: (16, struct.pack("BxHiII", 0, 0, 1, 0, 0xFFFFFFFF)),  # RTM_NEWLINK: lo down
                 12: (10 << 8 | 0, b"\0\0\0\0")}                       # NFT_MSG_NEWTABLE
     kind, body = requests.get(protocol, (0x4242, b"\0" * 16))
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol) as s:
+    with Socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol) as s:
         s.settimeout(0.5)
         s.bind((0, 0))
         s.send(struct.pack("IHHII", 16 + len(body), kind, 5, 1, 0) + body)
@@ -445,7 +494,7 @@ def _option(value):
 
 
 def set_option(level, number, value):
-    with socket.socket() as s:
+    with Socket() as s:
         s.setsockopt(level, number, _option(value))
     return {"result": "ok"}
 
@@ -453,7 +502,7 @@ def set_option(level, number, value):
 def with_option(level, number, value, address, port, kind):
     """Connect or send after an option was set, whether that worked or not."""
     for family, target in ((socket.AF_INET, address), (socket.AF_INET6, "::ffff:" + address)):
-        with socket.socket(family, getattr(socket, kind)) as s:
+        with Socket(family, getattr(socket, kind)) as s:
             s.settimeout(TIMEOUT)
             try:
                 s.setsockopt(level, number, _option(value))
@@ -471,7 +520,7 @@ def with_option(level, number, value, address, port, kind):
 
 def unix(path, kind="SOCK_STREAM", send="hello"):
     """Connect to a unix socket; a leading @ is an abstract name."""
-    with socket.socket(socket.AF_UNIX, getattr(socket, kind)) as s:
+    with Socket(socket.AF_UNIX, getattr(socket, kind)) as s:
         s.settimeout(TIMEOUT)
         s.connect("\0" + path[1:] if path.startswith("@") else path)
         s.send(send.encode())
@@ -513,10 +562,10 @@ def kill(pid, number):
 
 def loopback(address="127.0.0.1"):
     """A server and a client of one sandbox."""
-    with socket.socket(family_of(address), socket.SOCK_STREAM) as server:
+    with Socket(family_of(address), socket.SOCK_STREAM) as server:
         server.bind((address, 0))
         server.listen()
-        with socket.create_connection(server.getsockname()[:2], TIMEOUT) as client:
+        with create_connection(server.getsockname()[:2], TIMEOUT) as client:
             conn = server.accept()[0]
             conn.sendall(b"inside")
             conn.close()
@@ -528,7 +577,7 @@ _flows = []
 
 def flow_open(address, port):
     """A connection that stays open between lines; flow_say() speaks on it."""
-    _flows.append(socket.create_connection((address, port), TIMEOUT))
+    _flows.append(create_connection((address, port), TIMEOUT))
     return {"result": "ok", "flow": len(_flows) - 1}
 
 
@@ -562,15 +611,15 @@ def attempt(name, args, options):
 def answer_all(probes):
     for name, *args in probes:
         options = args.pop() if args and isinstance(args[-1], dict) else {}
-        print(json.dumps(attempt(name, args, options)), flush=True)
+        print(Json.write(attempt(name, args, options)), flush=True)
 
 
 def main():
     if sys.argv[1:] != ["lines"]:
-        answer_all(json.load(sys.stdin))
+        answer_all(Json().read(sys.stdin.read()))
         return
     for line in sys.stdin:
-        answer_all(json.loads(line))
+        answer_all(Json().read(line))
 
 
 main()

@@ -22,6 +22,7 @@ import socket
 import subprocess
 import time
 
+from . import enter
 from .capture import Capture
 from .expect import PATIENCE
 from .mounts import own_mounts
@@ -185,32 +186,16 @@ class Pod:
         outside = inside.replace("02:01", "02:02", 1)
         self.ns.sysctl(**(QUIET if self.ipv6 else IPV6_OFF))
         link = self._link_name
-        self.ns.ip("link set lo up",
-                   f"link add {link} address {inside} type veth peer name {self.net} address {outside} "
-                   f"netns {self.world.internet.path}",
-                   f"link set {link} up", f"address add {self.ip4}/24 dev {link}",
-                   f"neighbour add {self._gate4} lladdr {outside} dev {link} nud permanent",
-                   f"route add default via {self._gate4}")
-        self._exit.callback(self._leave)
-        self._route(inside, self.ip4, 4, f"link set {self.net} up")
-        if self.ipv6:
-            self.ns.ip(f"address add {self.ip6}/64 dev {link} nodad",
-                       f"neighbour add {self._gate6} lladdr {outside} dev {link} nud permanent",
-                       f"route add default via {self._gate6}", family=6)
-            self._route(inside, self.ip6, 6)
-
-    def _route(self, inside, address, family, *first):
-        """The internet's side of @address."""
-        self.world.internet.ip(*first, f"neighbour add {address} lladdr {inside} dev {self.net} nud permanent",
-                               f"route add {address} dev {self.net}", f"rule add pref 5 to {address} lookup main", family=family)
-
-    def _leave(self):
-        """The rules of the internet's side go; its routes go with the link."""
-        if self.ipv6:
-            with contextlib.suppress(OSError):
-                self.world.internet.ip(f"rule del pref 5 to {self.ip6}", family=6)
-        with contextlib.suppress(OSError):
-            self.world.internet.ip(f"rule del pref 5 to {self.ip4}", f"link del {self.net}")
+        here = ["link set lo up",
+                f"link add {link} address {inside} type veth peer name {self.net} address {outside} netns {self.world.internet.path}",
+                f"link set {link} up"]
+        there = [f"link set {self.net} up"]
+        for address, size, gate in ((self.ip4, 24, self._gate4), (self.ip6, 64, self._gate6))[:2 if self.ipv6 else 1]:
+            here += [f"address add {address}/{size} dev {link}{' nodad' if ':' in address else ''}",
+                     f"neighbour add {gate} lladdr {outside} dev {link} nud permanent", f"route add default via {gate}"]
+            there += [f"neighbour add {address} lladdr {inside} dev {self.net} nud permanent", f"route add {address} dev {self.net}"]
+        self.ns.ip(*here)
+        self.world.internet.ip(*there)  # all of it goes with the link, which goes with the namespace
 
     def close(self):
         for side in self.sidecars:
@@ -227,17 +212,11 @@ class Pod:
 
     # the app
 
-    def argv(self, argv, uid=APP_UID, caps=(), nnp=False):
-        """The argv that runs @argv in here as @uid with these capabilities and no others."""
-        keep = "".join(f",+{c}" for c in caps)
-        who = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", f"--bounding-set=-all{keep}",
-               f"--inh-caps=-all{keep}"]
-        if caps and uid != 0:
-            who.append(f"--ambient-caps=-all{keep}")
-        if nnp:
-            who.append("--no-new-privs")
+    def argv(self, argv, uid=APP_UID, caps=(), nnp=False, bounding=None):
+        """The argv that runs @argv in here as @uid with these capabilities and no others; @bounding: those that it may get."""
+        step = enter.user(uid, uid, bounding=caps if bounding is None else bounding, inheritable=caps)
         mount = f"mount --bind '{self.resolv_conf}' /etc/resolv.conf"
-        return self.ns.command(*own_mounts(mount, *who, "--", *map(str, argv)))
+        return self.ns.command(*own_mounts(mount, *enter.argv(["nnp", *step] if nnp else step, argv)))
 
     def start(self, *argv, uid=APP_UID, caps=(), nnp=False, env=None, **options):
         """Start @argv as the app. Return: run.Started."""
@@ -360,12 +339,10 @@ class Sidecar(Program):
             surroundings["OPENSANDBOX_EGRESS_TOKEN"] = token
         surroundings.update(env or {})
         program = programs(pod.world, file_caps)
-        # env in between, so that nothing is left of what setpriv had
+        # env in between, so that nothing is left of what there was before
         way = ["/usr/bin/env"] if file_caps else []
-        argv = pod.argv([*way, program, "sidecar", *args], uid, () if file_caps else caps, nnp)
-        if file_caps:  # the file can raise only what the bounding set has
-            at = argv.index("--bounding-set=-all")
-            argv[at] += "".join(f",+{c}" for c in caps)
+        # a file can raise only what the bounding set has
+        argv = pod.argv([*way, program, "sidecar", *args], uid, () if file_caps else caps, nnp, bounding=caps)
         self.began = time.monotonic()
         self._begin(argv, surroundings)
 

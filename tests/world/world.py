@@ -36,7 +36,7 @@ if __name__ == "__main__":
     __package__ = "world"
     importlib.import_module("world")  # for the relative imports below
 
-from . import remains
+from . import enter, remains
 from .capture import Capture
 from .dnsd import DnsServer
 from .expect import PATIENCE
@@ -50,6 +50,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = pathlib.Path(__file__).resolve().parent
 
 HOST4, HOST6 = "5.100.0.2", "2a01:5100::2"
+PODS4, PODS6 = "5.0.0.0/8", "2a01:5110::/32"
 GATEWAY4, GATEWAY6 = "5.100.0.1", "2a01:5100::1"
 DOCKER4 = "172.17.0.1"      # an address of the host towards containers
 LAN4 = "192.168.77.5"       # another machine of the host's local network
@@ -81,6 +82,11 @@ class User:
     def __init__(self, name):
         entry = pwd.getpwnam(name)
         self.name, self.uid, self.gid, self.home = name, entry.pw_uid, entry.pw_gid, entry.pw_dir
+        self.groups = os.getgrouplist(name, self.gid)
+
+    def entering(self, argv):
+        """What runs @argv as this user."""
+        return enter.argv(enter.user(self.uid, self.gid, self.groups), argv) if self.uid else list(map(str, argv))
 
     def become(self):
         """The argv prefix that turns root into this user."""
@@ -121,6 +127,7 @@ class World:
         # Compiled once, by the interpreter that runs it: it starts in half of the time.
         subprocess.run(["/usr/bin/python3", "-IS", "-c", "import py_compile, sys; py_compile.compile(*sys.argv[1:], doraise=True)",
                         HERE / "probe.py", self.tools / "probe.pyc"], check=True)
+        enter.compile_in(self.tools)
         self.internet = self._own(NetNs())
         self.host = self._own(NetNs())
         self._link()
@@ -155,15 +162,15 @@ class World:
             f"route add default via {GATEWAY6}", family=6)
         self.internet.ip("link set lo up", "link set net0 up")
         self.internet.sysctl(ipv6__ip_nonlocal_bind=1)
-        for family, host, gateway, everything in (
-                (4, HOST4, f"{GATEWAY4}/32", "0.0.0.0/0"),
-                (6, HOST6, f"{GATEWAY6}/128", "::/0")):
+        for family, host, gateway, pods, everything in (
+                (4, HOST4, f"{GATEWAY4}/32", PODS4, "0.0.0.0/0"),
+                (6, HOST6, f"{GATEWAY6}/128", PODS6, "::/0")):
             self.internet.ip(
                 f"address add {gateway} dev net0",
                 f"neighbour add {host} lladdr {_HOST_MAC} dev net0 nud permanent",
                 f"route add {host} dev net0",
-                # The host is looked for first; whatever else there is is here.
-                f"rule add pref 5 to {host} lookup main", "rule del pref 0",
+                # The host and pods (sidecar.py) are looked for first; whatever else there is is here.
+                f"rule add pref 5 to {host} lookup main", f"rule add pref 5 to {pods} lookup main", "rule del pref 0",
                 "rule add pref 10 lookup local",
                 f"route add local {everything} dev lo table local", family=family)
 
@@ -282,7 +289,7 @@ class World:
                         "SSL_CERT_FILE": str(self.ca.cert), "CURL_CA_BUNDLE": str(self.ca.cert),
                         "GIT_SSL_CAINFO": str(self.ca.cert),
                         "NODE_EXTRA_CA_CERTS": str(self.ca.cert), **SANITIZERS, **(env or {})}
-        whole = self.host.command(*own_mounts("; ".join(mounts), *who.become(), *map(str, argv), cwd=cwd))
+        whole = self.host.command(*own_mounts("; ".join(mounts), *who.entering(argv), cwd=cwd))
         return start(whole, cwd=cwd, env=surroundings, **options)
 
     def weir(self, *args, input=None, timeout=PATIENCE, **options):
