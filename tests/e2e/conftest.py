@@ -157,6 +157,13 @@ class Attack:
     def run(self, *argv, allow=STANDARD, **rest):
         return self._watched(self.world.run, *argv, allow=allow, **rest)
 
+    def calls(self, program, *calls, **rest):
+        """What world/attack.c says to each of @calls in one sandbox, and the exit status behind it."""
+        done = self.run("sh", "-c", 'for call; do echo "$("$0" $call)" $?; done', program, *(" ".join(map(str, c)) for c in calls), **rest)
+        lines = done.text.splitlines()
+        assert len(lines) == len(calls), done
+        return [tuple(line.rsplit(" ", 1)) if " " in line else ("", line) for line in lines]
+
     def _watched(self, function, *args, **rest):
         before = len(self.world.dns.queries())
         with self.world.capture() as capture:

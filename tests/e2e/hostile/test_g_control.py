@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """G: the sandbox tries to change what guards it."""
+import json
 import os
+import pathlib
 import signal
 import socket
 import time
@@ -8,7 +10,7 @@ import time
 import pytest
 
 from world import expect
-from world.run import finish
+from world.run import finish, read_answers
 
 POLICY = "egress:\n  - {action: allow, target: api.ok.test, ports: [443]}\n"
 
@@ -175,23 +177,34 @@ TAMPERING = ["nft flush ruleset", "nft list ruleset", "nft delete table inet wei
              "sysctl -w kernel.core_pattern=|/tmp/x", "conntrack -F", "ipset flush"]
 
 
-@pytest.mark.parametrize("command", TAMPERING)
-def test_G3_the_rules_cannot_be_touched(attack, user, command):
-    done = attack.run("sh", "-c", f"command -v {command.split()[0]} >/dev/null || exit 9; {command}", user=user)
-    assert done.code != 0 or (command == "nft list ruleset" and done.text == ""), done
-    expect.tcp_refused(attack.probe(["tcp", "93.9.9.9", 443], user=user))
+def test_G3_the_rules_cannot_be_touched(attack, world, user):
+    """Each is tried, and then whether all is as before."""
+    script = f"""
+for line; do
+    command -v ${{line%% *}} >/dev/null || continue
+    said=$($line) && [ "$line $said" != "nft list ruleset " ] && echo "done: $line: $said"
+done
+exec /usr/bin/python3 -IS {world.tools}/probe.pyc
+"""
+    done = attack.run("sh", "-c", script, "sh", *TAMPERING, user=user, input=b'[["tcp", "93.9.9.9", 443]]')
+    [answer] = read_answers(done, 1)
+    expect.tcp_refused(answer)
     attack.assert_silent()
 
 
-@pytest.mark.parametrize("path", ["/proc/sys/kernel/core_pattern", "/proc/sys/net/ipv4/ip_forward",
-                                  "/proc/sys/net/ipv4/ping_group_range", "/proc/sys/kernel/modprobe",
-                                  "/proc/sysrq-trigger", "/sys/kernel/uevent_helper"])
-def test_G3_kernel_settings_cannot_be_written(attack, user, path):
-    before = open(path, encoding="ascii").read() if os.access(path, os.R_OK) and "sysrq" not in path else None
-    answer = attack.probe(["write", path, "" if "sysrq" in path else "0 0"], user=user)
-    assert answer.result in ("EACCES", "EPERM", "EROFS", "ENOENT", "EINVAL"), dict(answer)
-    if before is not None:
-        assert open(path, encoding="ascii").read() == before
+SETTINGS = ["/proc/sys/kernel/core_pattern", "/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv4/ping_group_range",
+            "/proc/sys/kernel/modprobe", "/proc/sysrq-trigger", "/sys/kernel/uevent_helper"]
+
+
+def test_G3_kernel_settings_cannot_be_written(attack, user):
+    def read():
+        # crashes of other tests have a handler of their own for a moment
+        return {path: pathlib.Path(path).read_text(encoding="ascii") for path in SETTINGS
+                if os.access(path, os.R_OK) and "sysrq" not in path and "core_pattern" not in path}
+    before = read()
+    for path, answer in zip(SETTINGS, attack.probe(*[["write", path, "" if "sysrq" in path else "0 0"] for path in SETTINGS], user=user)):
+        assert answer.result in ("EACCES", "EPERM", "EROFS", "ENOENT", "EINVAL"), (path, dict(answer))
+    assert read() == before and pathlib.Path(SETTINGS[0]).read_text(encoding="ascii") != "0 0\n"
 
 
 def test_G3_no_process_of_the_host_can_be_signalled(attack, world, user):
@@ -244,16 +257,12 @@ def test_G5_without_its_guard_the_sandbox_reaches_nothing(world, names, user, wh
     assert world.leftovers() == []
 
 
-@pytest.mark.parametrize("probe", [["readlink", "/proc/1/fd/0"], ["read", "/proc/1/fd/3"], ["read", "/proc/1/environ"],
-                                   ["read", "/proc/1/mem"],
-                                   ["write", "/proc/1/mem"], ["steal", 1], ["call", 101, 16, 1, 0, 0],
-                                   ["call", 101, 0x4206, 1, 0, 0]],
-                         ids=["fd", "fd-open", "environ", "mem-read", "mem-write", "pidfd_getfd",
-                              "ptrace-attach", "ptrace-seize"])
-def test_G1_the_sandboxs_init_cannot_be_looked_into(attack, user, probe):
-    """It holds the channel to control."""
-    answer = attack.probe(probe, user=user)
-    assert answer.result in ("EACCES", "EPERM", "ENOSYS"), dict(answer)
+def test_G1_the_sandboxs_init_cannot_be_looked_into(attack, user):
+    """It holds the channel to control. The calls are ptrace's, to attach and to seize."""
+    probes = [["readlink", "/proc/1/fd/0"], ["read", "/proc/1/fd/3"], ["read", "/proc/1/environ"], ["read", "/proc/1/mem"],
+              ["write", "/proc/1/mem"], ["steal", 1], ["call", 101, 16, 1, 0, 0], ["call", 101, 0x4206, 1, 0, 0]]
+    for probe, answer in zip(probes, attack.probe(*probes, user=user)):
+        assert answer.result in ("EACCES", "EPERM", "ENOSYS"), (probe, dict(answer))
 
 
 def test_G5_the_sandboxs_init_cannot_be_killed_from_inside(attack, user):
@@ -261,10 +270,9 @@ def test_G5_the_sandboxs_init_cannot_be_killed_from_inside(attack, user):
     assert done.code == 0 and "still here" in done.text, done
 
 
-@pytest.mark.parametrize("fd", [3, 4, 5, 6, 7, 8, 9, 10, 20, 63])
-def test_G1_no_descriptor_of_weirs_reaches_the_command(attack, fd):
-    done = attack.run("sh", "-c", f"test -e /proc/self/fd/{fd} && readlink /proc/self/fd/{fd}")
-    assert done.text == "", done
+def test_G1_no_descriptor_of_weirs_reaches_the_command(attack):
+    done = attack.run("sh", "-c", "ls /proc/$$/fd")
+    assert done.text.split() == ["0", "1", "2"], done
 
 
 # Working in such a place may be refused; if it isn't, it opens nothing.
@@ -273,30 +281,34 @@ ODD_PLACES = ["/", "/run", "/dev", "/proc", "/sys", "/etc", "/tmp", "/var/tmp", 
               "/sys/fs/cgroup"]
 
 
+WRITTEN = ["/proc/sys/kernel/core_pattern", "/proc/sys/net/ipv4/ip_forward", "/proc/sysrq-trigger", "/sys/kernel/uevent_helper"]
+
+
 @pytest.mark.parametrize("how", ["cwd", "--rw"])
 @pytest.mark.parametrize("place", ODD_PLACES)
 def test_G3_working_in_a_place_of_the_systems_opens_nothing(attack, world, user, place, how):
     options = ("--rw", place) if how == "--rw" else ()
     cwd = place if how == "cwd" else None
-    if attack.run("true", user=user, cwd=cwd, options=options).code in (2, 125):
-        return
     hole = f"/run/weir-test-{os.getpid()}-{world.number()}.sock"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(hole)
         listener.listen()
         os.chmod(hole, 0o777)
         try:
-            answers = attack.probe(["unix", hole], ["tcp", "93.9.9.9", 443], ["dns", "evil.test"],
-                                   ["new_socket", "AF_PACKET", "SOCK_RAW", 3], ["setns", "/proc/1/ns/net", 0],
-                                   user=user, cwd=cwd, options=options)
+            probes = [["unix", hole], ["tcp", "93.9.9.9", 443], ["dns", "evil.test"], ["new_socket", "AF_PACKET", "SOCK_RAW", 3],
+                      ["setns", "/proc/1/ns/net", 0], *[["write", path, "", "a"] for path in WRITTEN]]
+            done = attack.run("/usr/bin/python3", "-IS", world.tools / "probe.pyc", input=json.dumps(probes).encode(),
+                              user=user, cwd=cwd, options=options)
+            if done.code in (2, 125):
+                assert done.out == b"", done
+                return
+            answers = read_answers(done, len(probes))
             assert answers[0].result != "ok", dict(answers[0])
             expect.tcp_refused(answers[1])
             expect.name_refused(answers[2])
             expect.call_refused(answers[3])
             assert answers[4].result != "ok"
-            for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/net/ipv4/ip_forward", "/proc/sysrq-trigger",
-                         "/sys/kernel/uevent_helper"):
-                answer = attack.probe(["write", path, "", "a"], user=user, cwd=cwd, options=options)
+            for path, answer in zip(WRITTEN, answers[5:]):
                 assert answer.result in ("EACCES", "EPERM", "EROFS", "ENOENT"), (path, dict(answer))
         finally:
             os.unlink(hole)
