@@ -71,12 +71,10 @@ class Capture:
 
     def __init__(self, netns, link, earlier=()):
         self._seen, self._earlier = [], earlier
-        self._sock = netns.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+        self._sock = netns.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)  # nothing comes before bind()
         self._sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
         self._sock.bind((link, ETH_P_ALL))
         self._sock.setblocking(False)
-        self._drain()
-        self._seen.clear()  # what came between socket() and bind()
 
     def __enter__(self):
         return self
