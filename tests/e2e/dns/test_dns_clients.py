@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real resolvers in a sandbox: each gets what is allowed, and a refusal at once."""
 import dataclasses
+import functools
 import ipaddress
 import pathlib
 import shutil
@@ -31,6 +32,7 @@ def _build(folder, *argv, env=None):
 
 
 def _c(compiler, *options):
+    @functools.cache
     def make(folder):
         _build(folder, _tool(compiler), "-O1", *options, "-o", f"lookup-{compiler}", CLIENTS / "lookup.c")
         return [folder / f"lookup-{compiler}"]
@@ -44,6 +46,7 @@ def _go(folder):
     return [folder / "lookup-go"]
 
 
+@functools.cache
 def _java(folder):
     _tool("java")
     _build(folder, _tool("javac"), "-d", folder, CLIENTS / "Lookup.java")

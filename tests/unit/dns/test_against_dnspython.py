@@ -58,7 +58,7 @@ def response(chain, ttl, octets, rdtype, shuffle):
     return made
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(names, st.sampled_from(["A", "AAAA", "TXT", "HTTPS", "ANY"]), st.booleans(),
        st.booleans(), st.integers(0, 65535))
 def a_query_means_the_same(name, rdtype, edns, dnssec, payload):
@@ -71,7 +71,7 @@ def a_query_means_the_same(name, rdtype, edns, dnssec, payload):
                    str(max(512, payload) if has_edns else 512)], got
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(chains(), last_octets, st.sampled_from(["A", "AAAA"]), st.randoms(use_true_random=False))
 def an_answer_means_the_same(chain_and_ttls, octets, rdtype, shuffle):
     chain, ttl = chain_and_ttls
@@ -84,7 +84,7 @@ def an_answer_means_the_same(chain_and_ttls, octets, rdtype, shuffle):
     assert sorted(got[2 + len(expected):]) == sorted(f"{a}/{ttl[-1]}" for a in addrs), got
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(chains(), last_octets, st.sampled_from(["A", "AAAA"]), st.randoms(use_true_random=False))
 def a_reply_is_read_by_dnspython(chain_and_ttls, octets, rdtype, shuffle):
     chain, ttl = chain_and_ttls
@@ -105,7 +105,7 @@ def a_reply_is_read_by_dnspython(chain_and_ttls, octets, rdtype, shuffle):
     assert all(rrset.ttl <= CAP_SEC for rrset in reply.answer)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(chains(), st.booleans(), st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1),
        st.randoms(use_true_random=False))
 def a_negative_answer_means_the_same(chain_and_ttls, nxdomain, soa_ttl, minimum, shuffle):
@@ -124,7 +124,7 @@ def a_negative_answer_means_the_same(chain_and_ttls, nxdomain, soa_ttl, minimum,
         assert reply.rcode() == (3 if nxdomain else 0)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(chains(), last_octets, st.randoms(use_true_random=False), st.data())
 def damage_never_teaches_an_address_that_is_not_there(chain_and_ttls, octets, shuffle, data):
     chain, ttl = chain_and_ttls
