@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -332,7 +333,11 @@ int supervisor_listen(const struct supervisor_fds *h, struct err *err)
 	return err_sys(err, -errno, "cannot serve the API");
 }
 
-enum { BOOT_ID_SIZE = 36 };
+enum {
+	BOOT_ID_SIZE = 36,
+	LOCK_TRIES = 50,
+	LOCK_MS = 20,
+};
 
 /* What was learned has times of this boot's clock. */
 static int read_boot_id(char ret[BOOT_ID_SIZE + 1])
@@ -343,6 +348,19 @@ static int read_boot_id(char ret[BOOT_ID_SIZE + 1])
 		return -EIO;
 	ret[BOOT_ID_SIZE] = '\0';
 	return 0;
+}
+
+/* The processes of a sidecar that was killed may hold the lock for a moment longer. */
+static int lock_image(int fd)
+{
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+			return 0;
+		if (errno != EWOULDBLOCK)
+			return -errno;
+		(void)!poll(NULL, 0, LOCK_MS);
+	}
+	return -EWOULDBLOCK;
 }
 
 /* A file that the next sidecar finds: one that comes back in a pod goes on with what this
@@ -357,6 +375,7 @@ static int open_image_file(const char *state_dir, bool *ret_found)
 	CLEAN(fd) int fd = -1;
 	struct stat st;
 	char *path;
+	int r;
 
 	if (read_boot_id(boot_id) < 0)
 		return -EIO;
@@ -366,7 +385,10 @@ static int open_image_file(const char *state_dir, bool *ret_found)
 	fd = file_open(AT_FDCWD, path, &how, NULL);
 	if (fd < 0)
 		return fd;
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &st) < 0)
+	r = lock_image(fd);
+	if (r < 0)
+		return r;
+	if (fstat(fd, &st) < 0)
 		return -errno;
 	*ret_found = st.st_size == LEARNED_SNAPSHOT_SIZE;
 	/* Another size is another version's: begin anew. */

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What others can put where the sidecar keeps what its successor reads says nothing."""
+import fcntl
 import json
 import os
 import subprocess
+import threading
 
 import pytest
 
@@ -122,3 +124,21 @@ def test_a_volume_of_ones_own_keeps_what_is_ours(pod, volume, site):
     third = pod.sidecar("--state-dir", volume, rules=policy(f"allow {site.name}"))
     guards(pod, third, site)
     assert said(third, "cannot keep"), "a file with another name may be anybody's file"
+
+
+def test_a_sidecar_that_dies_slowly_is_waited_for(pod, site, world):
+    """Its processes may hold what is learned for a moment longer than its supervisor lives."""
+    state = world.workdir()
+    rules = policy(f"allow {site.name}")
+    first = pod.sidecar("--state-dir", state, rules=rules)
+    assert pod.probe(["dns", site.name]).result == "NOERROR"
+    first.stop()
+    [kept] = state.glob("learned.*")
+    with open(kept, "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        timer = threading.Timer(0.3, fcntl.flock, (held, fcntl.LOCK_UN))
+        timer.start()
+        second = pod.sidecar("--state-dir", state, rules=rules)
+        timer.join()
+    assert pod.probe(["tcp", site.v4, 7007, "hello"]).result == "ok", "without a question"
+    assert not [line for line in second.errors if "cannot keep" in line], second
