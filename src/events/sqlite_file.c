@@ -529,6 +529,20 @@ void sqlite_file_make_room(sqlite3 *db, const char *directory)
 
 /* ---- for the files that search ---- */
 
+/* A writer that makes the tables takes some milliseconds. */
+static int64_t wait_for_tables(sqlite3 *db)
+{
+	const int64_t until_ms = clock_now_ms() + BUSY_MS;
+	int64_t version;
+
+	for (;;) {
+		version = sqlite_number(db, "PRAGMA user_version");
+		if (version < 0 || !is_behind(version) || clock_now_ms() >= until_ms)
+			return version;
+		(void)!poll(NULL, 0, LOCK_MS);
+	}
+}
+
 int sqlite_file_use(const char *directory, int busy_ms, sqlite3 **ret, struct err *err)
 {
 	char path[SQLITE_PATH_SIZE];
@@ -549,7 +563,7 @@ int sqlite_file_use(const char *directory, int busy_ms, sqlite3 **ret, struct er
 	sqlite3_busy_timeout(*ret, busy_ms);
 	sqlite3_db_config(*ret, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
 	sqlite3_db_config(*ret, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-	return check_version(sqlite_number(*ret, "PRAGMA user_version"), err);
+	return check_version(wait_for_tables(*ret), err);
 }
 
 void sqlite_read_text(sqlite3_stmt *s, int column, char *buf, size_t size)

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from world.expect import in_time
 from world.sidecar import wait_for
 from world.store import Store
 
@@ -69,6 +70,21 @@ def test_who_reads_waits_for_a_store_that_is_being_made(tmp_path):
     finally:
         following.kill()
         following.wait()
+
+
+def test_who_asks_while_a_store_is_made_waits_for_its_tables(tmp_path):
+    def attempt(n):
+        state = tmp_path / str(n)
+        store_of(state, 0)
+        asking = subprocess.Popen([BUILD / "weir-events", "events", "--state-dir", state], stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True)
+        time.sleep(0.3)     # far longer than an answer takes
+        with Store(state) as store:
+            store.put("new.test")
+            store.drain()
+            out, err = asking.communicate(timeout=60)
+        assert (asking.returncode, err) == (0, ""), err
+    in_time(attempt)
 
 
 def test_a_batch_costs_no_more_in_a_large_store(tmp_path):
