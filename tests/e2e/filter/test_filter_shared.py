@@ -64,8 +64,13 @@ for port in map(int, sys.argv[1:]):
         s.register(f, selectors.EVENT_READ)
 plain = lambda a: a.removeprefix("::ffff:")
 print("ready", flush=True)
+done = []  # said when all that came before is
 while True:
-    for key, _ in s.select():
+    found = s.select(0 if done else None)
+    if not found:
+        print(*done, sep="\n", flush=True)
+        done = []
+    for key, _ in found:
         f = key.fileobj
         k, port = kinds[f]
         if k == "t":
@@ -75,8 +80,11 @@ while True:
             print("tcp", plain(c.getsockname()[0]), port, "", flush=True)
         elif k == "u":
             data, ancillary, _, peer = f.recvmsg(2048, 256)
-            print("udp", plain(socket.inet_ntop(socket.AF_INET6, ancillary[0][2][:16])), port,
-                  data.decode(), flush=True)
+            line = f"udp {plain(socket.inet_ntop(socket.AF_INET6, ancillary[0][2][:16]))} {port} {data.decode()}"
+            if data.startswith(b"done"):
+                done.append(line)
+                continue
+            print(line, flush=True)
             try:
                 f.sendmsg([data], ancillary, 0, peer)
             except OSError:

@@ -484,7 +484,8 @@ def test_it_is_waited_for_until_its_parent_goes(host, tree, site):
     cgroup.path.rmdir()
     cgroup.path.parent.rmdir()
     wait_for(lambda: daemon.names() == [])
-    assert list((daemon.run_dir / "sandboxes").iterdir()) == []
+    left = {p.name for p in (daemon.run_dir / "sandboxes").iterdir()}
+    assert left <= {".ended"}  # for as long as the kernel has a rest of any group
 
 
 # A process that joins the cgroup as soon as it is there, and sends; again and again.
