@@ -335,7 +335,7 @@ void ended_start(struct daemon *w);
 /* @cgroup, which was @d's, is gone: refuse what is sent from its sockets. Called before
  * the engine hears of that. */
 void ended_note(struct daemon_sandbox *d, uint64_t cgroup);
-/* The same of the one that @d has, if that is gone. */
+/* Refuse what is sent from the sockets of @d's cgroup, if that cgroup is gone. */
 void ended_note_if_gone(struct daemon_sandbox *d);
 /* Put back what somebody has removed; forget cgroups that the kernel has no rest of. */
 void ended_check(struct daemon *w);

@@ -256,13 +256,7 @@ int filter_ended_remove(struct filter_ended *e, const struct filter_ended_cgroup
 
 bool filter_ended_stands(struct filter_ended *e)
 {
-	struct nft_found s;
-
-	if (!e->loaded)
-		return true;
-	/* When it can't be told, that is no reason to do anything. */
-	return nft_table_find(&e->conn, ENDED_TABLE, &s) < 0 ||
-	       (s.exists && (s.owned || !e->conn.owner));
+	return !e->loaded || nft_table_stands(&e->conn, ENDED_TABLE);
 }
 
 int filter_ended_new(int fd, struct filter_ended **ret, struct err *err)

@@ -116,6 +116,9 @@ struct nft_found {
 };
 int nft_table_find(struct filter_conn *c, const char *table,
 		   struct nft_found *ret) MUST_CHECK;
+/* Is a table there that @c has made, and that nobody else has made anew? True when that
+ * can't be known: it is no reason to do anything. */
+bool nft_table_stands(struct filter_conn *c, const char *table);
 /* For nl_ask(): only what is in @table, a name. */
 void nft_name_table(struct nl_writer *w, const void *table);
 /* Writes what a table has into a batch. */

@@ -508,6 +508,14 @@ int nft_table_find(struct filter_conn *c, const char *table, struct nft_found *r
 	return r;
 }
 
+bool nft_table_stands(struct filter_conn *c, const char *table)
+{
+	struct nft_found found;
+
+	return nft_table_find(c, table, &found) < 0 ||
+	       (found.exists && (found.owned || !c->owner));
+}
+
 static int replace_with(struct filter_conn *c, const struct nft_found *old,
 			uint32_t flags, nft_put_fn *put, const void *data,
 			struct err *err)

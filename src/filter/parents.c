@@ -238,13 +238,7 @@ int filter_parents_forget(struct filter_parents *p, uint64_t cgroup)
 
 bool filter_parents_stands(struct filter_parents *p)
 {
-	struct nft_found s;
-
-	if (!p->loaded)
-		return true;
-	/* When it can't be told, that is no reason to do anything. */
-	return nft_table_find(&p->conn, TABLE, &s) < 0 ||
-	       (s.exists && (s.owned || !p->conn.owner));
+	return !p->loaded || nft_table_stands(&p->conn, TABLE);
 }
 
 int filter_parents_new(int fd, struct filter_parents **ret, struct err *err)

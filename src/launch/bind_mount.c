@@ -354,7 +354,8 @@ static int plan_cwd(struct rootfs *v, struct err *err)
 	bool by_link;
 	int r;
 
-	/* Who entered it had other rights, as before sudo -u. */
+	/* The caller may have entered this directory with other rights: `sudo -u` keeps
+	 * it. */
 	if (access(v->spec->cwd, X_OK) < 0 && errno == EACCES)
 		return err_set(
 			err, -EINVAL,
