@@ -77,8 +77,6 @@ int ipc_receive(int sock, struct ipc_message *ret, int *ret_fds, size_t max,
 	size_t count = 0;
 	ssize_t n = fds_receive(sock, &m, sizeof(m), ret_fds, max, &count);
 
-	if (n == -ECONNRESET)
-		return -EPIPE;
 	if (n < 0)
 		return (int)n;
 	if (n != sizeof(m)) {

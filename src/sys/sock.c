@@ -274,9 +274,11 @@ ssize_t fds_receive(int sock, void *bytes, size_t size, int *ret_fds, size_t max
 	size_t count;
 	ssize_t n;
 
+	/* A peer that ends with something unread resets the socket. The kernel says so
+	 * once, and before what the peer had sent. */
 	do
 		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
+	while (n < 0 && (errno == EINTR || errno == ECONNRESET));
 	if (n < 0)
 		return -errno;
 	count = rights_take(&msg, fds, FDS_MAX);

@@ -68,8 +68,8 @@ int sock_ends(int fd, struct endpoint *ret_from, struct endpoint *ret_to) MUST_C
 
 /* Send @count descriptors and @size bytes as one message over a SOCK_SEQPACKET or
  * SOCK_STREAM unix socket; receive the same. Received descriptors are close-on-exec.
- * Return: bytes, 0 at end of file, or -errno; -EBADMSG when the kernel cut the
- * message or the control data (what came is closed). */
+ * Return: bytes, 0 at end of file, also where the peer left something unread, or -errno;
+ * -EBADMSG when the kernel cut the message or the control data (what came is closed). */
 ssize_t fds_send(int sock, const void *bytes, size_t size, const int *fds,
 		 size_t count) MUST_CHECK;
 ssize_t fds_receive(int sock, void *bytes, size_t size, int *ret_fds, size_t max,

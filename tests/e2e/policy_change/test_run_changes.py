@@ -3,12 +3,16 @@
 import contextlib
 import json
 import os
+import pathlib
 import re
+import signal
+import socket
 
 import pytest
 
 from world import expect
 from world.guarded import Run
+from world.program import children
 from world.sidecar import policy, wait_for
 
 CONNECT = ("import socket,sys\nprint('ready',flush=True)\n"
@@ -82,6 +86,14 @@ def test_what_is_wrong_is_said_whole_and_changes_nothing(box, world, site):
     file.write_text(f"run: {{pass_env: [A_TOKEN]}}\negress:\n- {{action: allow, target: {site.name}}}\n")
     done = weir(box, "policy", "set", box.id, file)
     assert done.code == 0 and "policy.yaml:1: `run` counts in a profile that weir run starts with, ignoring 'A_TOKEN'" in done.messages, done
+
+
+def is_running(pid):
+    """It may have ended, and wait to be reaped."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def ask(box, method, body="", *headers):
@@ -176,6 +188,28 @@ def test_an_id_is_one_runs_alone(world):
     assert name not in world.weir("ps").text
     assert world.run("/bin/true", options=("--id", name)).code == 0
     assert world.run("/bin/true", options=("--id", "../x")).code == 2
+
+
+def test_who_asks_at_the_end_costs_the_run_nothing(world):
+    """The engine is asked behind its last order, and ends with that unread."""
+    name = f"ends-{os.getpid()}"
+    with world.run_start("/bin/sh", "-c", "echo up; exec cat", options=("--id", name)) as run, socket.socket(socket.AF_UNIX) as asking:
+        assert run.line() == "up"
+        _, engine = world.guards(run.pid)
+        inside = set(children(run.pid)) - {engine}
+        os.kill(engine, signal.SIGSTOP)
+        run.process.stdin.close()
+        wait_for(lambda: not any(is_running(pid) for pid in inside))  # cat has ended, and the engine is to end
+        asking.connect(f"/run/weir-0/{name}.sock")
+        asking.sendall(f"GET /sandboxes/{name} HTTP/1.1\r\n\r\n".encode())
+        asking.settimeout(0.5)  # far longer than control takes to ask the engine
+        with contextlib.suppress(OSError):
+            asking.recv(99)
+        run.signal(signal.SIGSTOP)
+        os.kill(engine, signal.SIGCONT)
+        wait_for(lambda: not is_running(engine))
+        run.signal(signal.SIGCONT)
+        assert run.process.wait(60) == 0, run.process.stderr.read()
 
 
 def test_G35_no_sandbox_reaches_a_socket(world):

@@ -149,3 +149,18 @@ TEST_WITH(the_texts_of_an_event_arrive_printable, setup, teardown)
 	assert_int_equal(strspn(m.event.advice, "?"), EVENT_ADVICE_SIZE - 1);
 	assert_int_equal(strspn(m.event.command, "?"), EVENT_COMMAND_SIZE - 1);
 }
+
+TEST_WITH(what_was_sent_before_the_end_arrives_though_the_sender_left_something_unread,
+	  setup, teardown)
+{
+	struct ipc_message m = { .type = IPC_COUNTERS };
+	size_t count;
+
+	assert_int_equal(ipc_send(pair[1], &m, NULL, 0), 0);
+	assert_int_equal(ipc_send(pair[0], &m, NULL, 0), 0);
+	close(pair[0]);
+	pair[0] = -1;
+	assert_int_equal(ipc_receive(pair[1], &m, NULL, 0, &count), 0);
+	assert_int_equal(m.type, IPC_COUNTERS);
+	assert_int_equal(ipc_receive(pair[1], &m, NULL, 0, &count), -EPIPE);
+}
