@@ -59,7 +59,7 @@ async def cell(ws, code, interrupt=False):
     number = uuid.uuid4().hex
     await ws.send(json.dumps({"header": {"msg_id": number, "msg_type": "execute_request", "username": "", "session": "s", "version": "5.3", "date": ""},
         "parent_header": {}, "metadata": {}, "channel": "shell", "content": {"code": code, "silent": False, "store_history": False,
-        "user_expressions": {}, "allow_stdin": False}}))
+        "user_expressions": {}, "allow_stdin": False, "stop_on_error": False}}))  # else the kernel drops what comes right behind
     out, reply, idle = "", None, False
     while True:
         message = json.loads(await ws.recv())
