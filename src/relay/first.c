@@ -19,18 +19,14 @@ static bool is_upper(char c)
 	return c >= 'A' && c <= 'Z';
 }
 
-static char upper(char c)
-{
-	return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
-}
-
 /* @word, in whatever case, is a known method or, when it may still grow, begins one. */
 static bool is_known(struct text word, bool may_grow)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
 		size_t size = strlen(methods[i]), n = 0;
 
-		while (n < word.len && n < size && upper(word.ptr[n]) == methods[i][n])
+		while (n < word.len && n < size &&
+		       text_lower(word.ptr[n]) == text_lower(methods[i][n]))
 			n++;
 		if (n == word.len && (n == size || may_grow))
 			return true;
@@ -44,15 +40,6 @@ static bool begins_proxy(struct text word)
 	static const char proxy[] = "PROXY";
 
 	return word.len < sizeof(proxy) && memcmp(word.ptr, proxy, word.len) == 0;
-}
-
-static bool is_known_exactly(struct text word)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
-		if (text_equal(word, methods[i]))
-			return true;
-	}
-	return false;
 }
 
 /* A word that only a request would begin with: upper case, as methods are; '-' and '_'
@@ -76,11 +63,8 @@ static bool names_http(struct text line)
 	const size_t size = sizeof(mark) - 1;
 
 	for (size_t i = 1; i + size <= line.len; i++) {
-		size_t n = 0;
-
-		while (n < size && upper(line.ptr[i + n]) == mark[n])
-			n++;
-		if (n == size && text_is_blank(line.ptr[i - 1]))
+		if (text_is_blank(line.ptr[i - 1]) &&
+		    text_equal_nocase((struct text){ line.ptr + i, size }, mark))
 			return true;
 	}
 	return false;
@@ -90,26 +74,28 @@ static enum first_kind text_kind(struct text t, const char **ret_reason)
 {
 	const char *end = t.len > 0 ? memchr(t.ptr, '\n', t.len) : NULL;
 	struct text word = { t.ptr, 0 };
+	bool known, like_method;
 
 	while (word.len < t.len && !text_is_blank(t.ptr[word.len]))
 		word.len++;
+	like_method = looks_like_method(word);
 	if (word.len == t.len) {
 		if (is_known(word, true) || begins_proxy(word))
 			return FIRST_NEED_MORE;
-		return looks_like_method(word) ? FIRST_WORD : FIRST_NEITHER;
+		return like_method ? FIRST_WORD : FIRST_NEITHER;
 	}
 	if (text_equal(word, "PROXY")) {
 		*ret_reason = proxy_header;
 		return FIRST_BAD;
 	}
-	if (is_known_exactly(word))
+	known = is_known(word, false);
+	if (known && like_method)
 		return FIRST_HTTP;
 	if (end) /* the first line is whole */
 		t.len = (size_t)(end - t.ptr);
-	if (end || t.ptr[word.len] == '\r' ||
-	    (!looks_like_method(word) && !is_known(word, false)))
+	if (end || t.ptr[word.len] == '\r' || (!like_method && !known))
 		return names_http(t) ? FIRST_HTTP : FIRST_NEITHER;
-	return is_known(word, false) ? FIRST_NEED_MORE : FIRST_WORD;
+	return known ? FIRST_NEED_MORE : FIRST_WORD;
 }
 
 static enum first_kind plain_kind(struct text t, const char **ret_reason)
@@ -130,14 +116,6 @@ static enum first_kind plain_kind(struct text t, const char **ret_reason)
 	}
 }
 
-/* Version 2 of the PROXY header begins with line ends and goes on like nothing else. */
-static bool is_proxy_v2(struct text t)
-{
-	static const char mark[] = { '\r', '\n', '\r', '\n', '\0' };
-
-	return t.len >= sizeof(mark) && memcmp(t.ptr, mark, sizeof(mark)) == 0;
-}
-
 static enum first_kind more_or_bad(enum first_kind kind, size_t size,
 				   const char **ret_reason)
 {
@@ -149,6 +127,9 @@ static enum first_kind more_or_bad(enum first_kind kind, size_t size,
 
 enum first_kind first_kind(const uint8_t *bytes, size_t size, const char **ret_reason)
 {
+	/* Version 2 of the PROXY header begins with line ends and goes on like nothing
+	 * else. */
+	static const char proxy_v2[] = { '\r', '\n', '\r', '\n', '\0' };
 	struct text t = { (const char *)bytes, size };
 	enum first_kind kind;
 
@@ -158,7 +139,7 @@ enum first_kind first_kind(const uint8_t *bytes, size_t size, const char **ret_r
 	}
 	if (t.len == 0)
 		return more_or_bad(FIRST_NEED_MORE, size, ret_reason);
-	if (is_proxy_v2((struct text){ (const char *)bytes, size })) {
+	if (size >= sizeof(proxy_v2) && memcmp(bytes, proxy_v2, sizeof(proxy_v2)) == 0) {
 		*ret_reason = proxy_header;
 		return FIRST_BAD;
 	}

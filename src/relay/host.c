@@ -3,11 +3,6 @@
 
 #include <string.h>
 
-static bool is_host_char(char c)
-{
-	return (c >= 'a' && c <= 'z') || text_is_digit(c) || c == '-' || c == '_';
-}
-
 /* "1", "0x7f", "0x": the last label of what inet_aton() takes for an address. */
 static bool is_number(struct text label)
 {
@@ -30,7 +25,10 @@ static bool labels_are_sound(struct text name)
 		if (label.len == 0 || label.len > WIRE_LABEL_MAX)
 			return false;
 		for (size_t i = 0; i < label.len; i++) {
-			if (!is_host_char(label.ptr[i]))
+			char c = label.ptr[i];
+
+			if (!(c >= 'a' && c <= 'z') && !text_is_digit(c) && c != '-' &&
+			    c != '_')
 				return false;
 		}
 	}

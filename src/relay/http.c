@@ -13,17 +13,6 @@ struct head {
 	uint8_t hosts, lengths, encodings; /* headers seen, at most 2 */
 };
 
-static bool is_visible(char c)
-{
-	return c > 0x20 && c < 0x7f;
-}
-
-/* Text of a header's value: anything but control bytes. */
-static bool is_value_char(char c)
-{
-	return (unsigned char)c >= 0x20 ? c != 0x7f : c == '\t';
-}
-
 /* --- lines --- */
 
 enum line { LINE_NEED_MORE = 0, LINE_OK, LINE_BAD };
@@ -33,13 +22,15 @@ enum line { LINE_NEED_MORE = 0, LINE_OK, LINE_BAD };
 static enum line read_line(struct text t, struct text *ret)
 {
 	for (size_t i = 0; i < t.len; i++) {
-		if (t.ptr[i] == '\r') {
+		unsigned char c = (unsigned char)t.ptr[i];
+
+		if (c == '\r') {
 			if (i + 1 == t.len)
 				return LINE_NEED_MORE;
 			*ret = (struct text){ t.ptr, i };
 			return t.ptr[i + 1] == '\n' ? LINE_OK : LINE_BAD;
 		}
-		if (!is_value_char(t.ptr[i]))
+		if ((c < 0x20 && c != '\t') || c == 0x7f)
 			return LINE_BAD;
 	}
 	return LINE_NEED_MORE;
@@ -92,7 +83,8 @@ static enum http_fault read_absolute(struct text t, struct head *h)
 static enum http_fault read_target(struct text method, struct text t, struct head *h)
 {
 	for (size_t i = 0; i < t.len; i++) {
-		if (!is_visible(t.ptr[i]) || t.ptr[i] == '#')
+		/* Visible ASCII. */
+		if (t.ptr[i] <= 0x20 || t.ptr[i] >= 0x7f || t.ptr[i] == '#')
 			return HTTP_BAD_TARGET;
 	}
 	if (t.len == 0)
@@ -217,11 +209,14 @@ static uint16_t port_or(uint16_t port, uint16_t otherwise)
 	return port ? port : otherwise;
 }
 
-/* What the target and the Host say together. */
-static enum http_fault settle_host(struct head *h)
+/* What the headers say together, and with the target. */
+static enum http_fault settle(struct head *h)
 {
 	struct http_request *r = &h->request;
 
+	if ((h->lengths > 0 && h->encodings > 0) ||
+	    (r->connect && r->body != HTTP_BODY_NONE) || (r->connect && r->upgrade))
+		return HTTP_BAD_FRAMING;
 	if (h->hosts == 0 && !h->version_1_0)
 		return HTTP_NO_HOST;
 	if (h->target.kind == WIRE_HOST_BAD)
@@ -236,16 +231,6 @@ static enum http_fault settle_host(struct head *h)
 	r->host = h->target;
 	r->port = h->target_port;
 	return HTTP_FAULT_NONE;
-}
-
-static enum http_fault settle(struct head *h)
-{
-	const struct http_request *r = &h->request;
-
-	if ((h->lengths > 0 && h->encodings > 0) ||
-	    (r->connect && r->body != HTTP_BODY_NONE) || (r->connect && r->upgrade))
-		return HTTP_BAD_FRAMING;
-	return settle_host(h);
 }
 
 static enum http_read bad_piece(struct http_piece *ret, enum http_fault fault)

@@ -172,16 +172,6 @@ static bool is_probe(const struct sandbox *s, const struct endpoint *to)
 	       addr_equal(&to->addr, &s->probe_addr);
 }
 
-/* The self-test: its connection has come through the redirect, and that is all it
- * wants to know. */
-static void answer_probe(int fd)
-{
-	if (send(fd, "W", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
-		close(fd);
-	else
-		relay_reset_fd(fd);
-}
-
 static void take_connection(struct relay_sandbox *g, int fd)
 {
 	static const struct relay_judgement itself = {
@@ -191,8 +181,13 @@ static void take_connection(struct relay_sandbox *g, int fd)
 	bool known = original_destination(fd, &to);
 	int64_t wait_ms;
 
+	/* The self-test: its connection has come through the redirect, and that is all
+	 * it wants to know. */
 	if (g->sandbox->state == SANDBOX_TESTING && known && is_probe(g->sandbox, &to)) {
-		answer_probe(fd);
+		if (send(fd, "W", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
+			close(fd);
+		else
+			relay_reset_fd(fd);
 		return;
 	}
 	/* While the self-test runs a flow ends where its dial does: see relay_flow.c. */
@@ -286,33 +281,36 @@ static void on_pause_over(struct loop_timer *t)
 		listen_pause(g);
 }
 
-/* The connection that was to be taken is gone; the listener is as it was. */
-static bool is_of_one_connection(int error)
-{
-	return error == ECONNABORTED || error == EINTR || error == EPROTO ||
-	       error == EPERM;
-}
-
-static bool is_out_of_resources(int error)
-{
-	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
-
 static void accept_some(struct relay_sandbox *g, int listener)
 {
 	for (int i = 0; i < ACCEPT_BATCH; i++) {
 		int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-		int e = fd < 0 ? errno : 0;
 
-		if (e == 0) {
+		if (fd >= 0) {
 			take_from(g, fd);
-		} else if (e == EAGAIN) {
-			return;
-		} else if (!is_of_one_connection(e) &&
-			   !(is_out_of_resources(e) && refuse_one(g, listener))) {
-			listen_pause(g);
-			return;
+			continue;
 		}
+		switch (errno) {
+		case EAGAIN:
+			return;
+		/* That connection is gone; the listener is as it was. */
+		case ECONNABORTED:
+		case EINTR:
+		case EPROTO:
+		case EPERM:
+			continue;
+		case EMFILE:
+		case ENFILE:
+		case ENOBUFS:
+		case ENOMEM:
+			if (refuse_one(g, listener))
+				continue;
+			break;
+		default:
+			break;
+		}
+		listen_pause(g);
+		return;
 	}
 }
 

@@ -271,15 +271,6 @@ static void refuse_shown(struct relay_flow *f, enum relay_refusal how,
 	}
 }
 
-/* Close a connection on which requests have passed, as a server closes one that is idle:
- * answers that are due come first, and what the client asks now it asks again elsewhere.
- * Not a refusal. */
-static void hang_up(struct relay_flow *f)
-{
-	f->refusal = REFUSAL_CLOSE;
-	keep_going(f);
-}
-
 /* --- the goodbye --- */
 
 void relay_goodbye_now(struct relay_flow *f)
@@ -639,15 +630,10 @@ static bool another_pays(const struct relay_flow *f, uint32_t rule)
 	       (budget_of(f, rule) | budget_of(f, f->opened_rule)) != 0;
 }
 
-/* One rule, or none, may let several names pass, and deny one of them after a change. */
-static bool is_as_before(const struct relay_flow *f, const struct relay_judgement *j)
-{
-	return j->rule == f->opened_rule && dns_name_equal(&j->name, &f->name);
-}
-
 /* Answers are not followed, so only that of the first request can be told from others:
- * a later Upgrade has to come on a connection of its own. Clients repeat what was asked
- * on a connection that closes without an answer. */
+ * a later Upgrade has to come on a connection of its own. The one on which requests have
+ * passed is closed, which is no refusal: answers that are due come first, and clients
+ * repeat what was asked on a connection that closes without an answer. */
 static void check_request(struct relay_flow *f, const struct http_piece *piece)
 {
 	const struct http_request *r = &piece->request;
@@ -667,10 +653,15 @@ static void check_request(struct relay_flow *f, const struct http_piece *piece)
 		refuse(f, REFUSAL_HTTP_403, PLAN_NO_RULE, "the Host is another address");
 	else if (!j.allowed)
 		refuse_shown(f, REFUSAL_HTTP_403, &j, named ? &name : NULL);
-	else if (f->passed && (r->upgrade || r->connect || another_pays(f, j.rule)))
-		hang_up(f);
-	else {
-		f->several = f->several || (f->passed && !is_as_before(f, &j));
+	else if (f->passed && (r->upgrade || r->connect || another_pays(f, j.rule))) {
+		f->refusal = REFUSAL_CLOSE;
+		keep_going(f);
+	} else {
+		/* One rule, or none, may let several names pass, and deny one of them
+		 * after a change. */
+		if (f->passed &&
+		    (j.rule != f->opened_rule || !dns_name_equal(&j.name, &f->name)))
+			f->several = true;
 		let_request_pass(f, piece);
 		accept_shown(f, shown, &j);
 	}
@@ -756,11 +747,6 @@ static void settle_answer(struct relay_flow *f, const struct http_status *status
 		go_on_judging(f);
 }
 
-static size_t cost_of(const struct sight *sight)
-{
-	return sight->size * LOOK_COST;
-}
-
 static void read_answer(struct relay_flow *f, const struct sight *sight)
 {
 	struct http_status status;
@@ -792,7 +778,7 @@ static size_t check_answer(struct relay_flow *f)
 		read_tls_answer(f, &sight);
 	else
 		read_answer(f, &sight);
-	return cost_of(&sight);
+	return sight.size * LOOK_COST;
 }
 
 /* --- in order --- */
@@ -874,7 +860,7 @@ static size_t check_client(struct relay_flow *f)
 		check_behind_hello(f, &sight);
 	else
 		check_http(f, &sight);
-	return cost_of(&sight);
+	return sight.size * LOOK_COST;
 }
 
 /* A client that waits for the server to speak needs what one without a name needs. */

@@ -362,18 +362,6 @@ void relay_side_close(struct relay_flow *f, struct relay_side *side, bool reset)
 		close(fd);
 }
 
-static void unqueue(struct relay_flow *f)
-{
-	struct relay_sandbox *g = f->served;
-
-	if (!f->queued)
-		return;
-	f->queued = false;
-	TAILQ_REMOVE(&g->ready, f, in_queue);
-	if (TAILQ_EMPTY(&g->ready))
-		TAILQ_REMOVE(&g->relay->ready, g, in_ready);
-}
-
 void relay_flow_end(struct relay_flow *f, bool reset)
 {
 	struct relay_sandbox *g = f->served;
@@ -388,7 +376,12 @@ void relay_flow_end(struct relay_flow *f, bool reset)
 	relay_way_done(g, &f->down);
 	loop_timer_stop(r->loop, &f->timer);
 	loop_timer_stop(r->loop, &f->patience);
-	unqueue(f);
+	if (f->queued) {
+		f->queued = false;
+		TAILQ_REMOVE(&g->ready, f, in_queue);
+		if (TAILQ_EMPTY(&g->ready))
+			TAILQ_REMOVE(&r->ready, g, in_ready);
+	}
 	f->state = FLOW_DEAD;
 	if (g->unchecked == f)
 		g->unchecked = LIST_NEXT(f, in_sandbox);
@@ -581,24 +574,18 @@ void relay_flow_await_first(struct relay_flow *f)
 		    plan_is_web_port(f->asked.port) ? RELAY_LOOK_MS : RELAY_SINKHOLE_MS);
 }
 
-static bool stands_for_names(const struct relay_flow *f)
-{
-	const struct plan *p = &f->served->sandbox->plan;
-
-	return (plan_denied_names(p) == POLICY_DENIED_REFUSE || plan_asks(p)) &&
-	       sinkhole_has(&f->asked.addr);
-}
-
 /* Dial now, or when a name was shown. */
 void relay_flow_begin(struct relay_flow *f)
 {
+	const struct plan *p = &f->served->sandbox->plan;
 	struct relay_question q;
 	struct relay_judgement j;
 
 	if (relay_park_begin(f))
 		return;
 	f->state = FLOW_ACCEPTED;
-	f->sinkhole = stands_for_names(f);
+	f->sinkhole = (plan_denied_names(p) == POLICY_DENIED_REFUSE || plan_asks(p)) &&
+		      sinkhole_has(&f->asked.addr);
 	if (f->sinkhole) {
 		relay_flow_await_first(f);
 		return;
@@ -609,7 +596,7 @@ void relay_flow_begin(struct relay_flow *f)
 	}
 	f->served->sandbox->counters[COUNT_FLOWS]++;
 	q = relay_flow_question(f, &f->asked);
-	if (plan_verify(q.plan) == POLICY_VERIFY_DNS) {
+	if (plan_verify(p) == POLICY_VERIFY_DNS) {
 		f->check = CHECK_DONE;
 		f->up.allowed = RELAY_ALL;
 	}
@@ -629,17 +616,6 @@ void relay_flow_begin(struct relay_flow *f)
 	}
 }
 
-/* The client may have gone meanwhile, or the sandbox be about to. */
-static void wait_is_over(struct relay_flow *f)
-{
-	if (f->client.failed) {
-		relay_flow_abort(f);
-	} else if (f->timed_out) {
-		f->timed_out = false;
-		relay_flow_begin(f);
-	}
-}
-
 size_t relay_flow_run(struct relay_flow *f)
 {
 	size_t cost = RELAY_STEP_COST;
@@ -648,7 +624,12 @@ size_t relay_flow_run(struct relay_flow *f)
 	if (f->state == FLOW_DEAD)
 		return cost;
 	if (f->state == FLOW_WAITING) {
-		wait_is_over(f);
+		if (f->client.failed) {
+			relay_flow_abort(f);
+		} else if (f->timed_out) {
+			f->timed_out = false;
+			relay_flow_begin(f);
+		}
 		return cost;
 	}
 	if (f->state == FLOW_PARKED) {

@@ -33,16 +33,11 @@ static int64_t now_of(const struct relay_flow *f)
 	return loop_now_ms(f->served->relay->loop);
 }
 
-static void unpark(struct relay_flow *f)
+void relay_park_leave(struct relay_flow *f)
 {
 	if (f->is_parked)
 		asks_unpark(f->served->sandbox);
 	f->is_parked = false;
-}
-
-void relay_park_leave(struct relay_flow *f)
-{
-	unpark(f);
 	f->lookups = 0;
 }
 
@@ -73,7 +68,7 @@ static void refuse_as(struct relay_flow *f, const struct plan_verdict *v, const 
 	f->rule = v->rule;
 	f->reason = why;
 	f->allowable = allowable;
-	e.allowable = f->allowable;
+	e.allowable = allowable;
 	event_set_reason(&e, why);
 	s->counters[COUNT_FLOWS_DENIED]++;
 	sandbox_event(s, &e, now_of(f));
@@ -95,7 +90,7 @@ static void begin_look_up(struct relay_flow *f)
 	struct sandbox *s = f->served->sandbox;
 	struct relay_flow *other;
 
-	unpark(f);
+	relay_park_leave(f);
 	f->timed_out = false;
 	if (!s->look_up ||
 	    loop_timer_in(f->served->relay->loop, &f->timer, LOOK_UP_MS) < 0) {
@@ -139,13 +134,6 @@ static void carry_on(struct relay_flow *f, const struct addr *a)
 	relay_flow_begin(f);
 	if (f->state != FLOW_DEAD)
 		relay_flow_queue(f);
-}
-
-static void fail(struct relay_flow *f)
-{
-	f->served->sandbox->counters[COUNT_FLOWS_FAILED]++;
-	relay_fail(f->served, &f->asked, &f->name, "the granted name has no address");
-	relay_flow_abort(f);
 }
 
 /* The client has finished sending, whether or not it waits for an answer. */
@@ -264,8 +252,12 @@ void relay_park_run(struct relay_flow *f)
 		refuse_parked(f, &v, ASKS_UNANSWERED);
 	else if (is_looked_up && find_address(f, &a))
 		carry_on(f, &a);
-	else if ((is_looked_up && f->lookups == 0) || is_over)
-		fail(f);
+	else if ((is_looked_up && f->lookups == 0) || is_over) {
+		f->served->sandbox->counters[COUNT_FLOWS_FAILED]++;
+		relay_fail(f->served, &f->asked, &f->name,
+			   "the granted name has no address");
+		relay_flow_abort(f);
+	}
 }
 
 void relay_looked_up(struct sandbox *s, const struct dns_name *name)
@@ -285,14 +277,6 @@ void relay_looked_up(struct sandbox *s, const struct dns_name *name)
 	}
 }
 
-/* The grant has come first, and @f will hear of it. */
-static bool is_open(const struct relay_flow *f, const struct plan_verdict *v)
-{
-	return v->action == POLICY_ALLOW &&
-	       plan_port_list_has(&f->served->sandbox->plan, v->port_list, IPPROTO_TCP,
-				  f->asked.port);
-}
-
 void relay_dismiss(struct sandbox *s, const struct asked *what)
 {
 	const struct plan_verdict v = plan_match_name(&s->plan, &what->name);
@@ -302,7 +286,11 @@ void relay_dismiss(struct sandbox *s, const struct asked *what)
 		return;
 	LIST_FOREACH(f, &s->relayed->flows, in_sandbox)
 	{
-		if (f->state != FLOW_PARKED || !f->is_parked || is_open(f, &v) ||
+		/* The grant has come first, and the flow will hear of it. */
+		if (v.action == POLICY_ALLOW &&
+		    plan_port_list_has(&s->plan, v.port_list, IPPROTO_TCP, f->asked.port))
+			continue;
+		if (f->state != FLOW_PARKED || !f->is_parked ||
 		    (what->port != 0 && what->port != f->asked.port) ||
 		    (what->protocol != 0 && what->protocol != IPPROTO_TCP) ||
 		    !dns_name_equal(&f->name, &what->name))

@@ -52,11 +52,23 @@ static enum tls_read bad_hello(struct tls_hello *ret, enum tls_fault f)
 
 /* --- records --- */
 
+/* The first bytes, as far as they are there, are all alike. */
+static enum tls_read compare(const bool *like, size_t count, size_t size)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (i >= size)
+			return TLS_NEED_MORE;
+		if (!like[i])
+			return TLS_NOT;
+	}
+	return TLS_OK;
+}
+
 /* A two-byte header, then CLIENT-HELLO and a version: a server that still takes it
  * would go on with any TLS version. */
 static enum tls_read read_ssl2(const uint8_t *b, size_t size, struct tls_hello *ret)
 {
-	bool like[SSL2_LOOK] = {
+	const bool like[SSL2_LOOK] = {
 		true,
 		true,
 		size > 2 && b[2] == SSL2_CLIENT_HELLO,
@@ -64,13 +76,9 @@ static enum tls_read read_ssl2(const uint8_t *b, size_t size, struct tls_hello *
 		size > 4 && (b[3] == 0 ? b[4] == 2 : b[4] <= 4),
 	};
 
-	for (size_t i = 0; i < SSL2_LOOK; i++) {
-		if (i >= size)
-			return TLS_NEED_MORE;
-		if (!like[i])
-			return TLS_NOT;
-	}
-	return bad_hello(ret, TLS_OLD_HELLO);
+	enum tls_read r = compare(like, SSL2_LOOK, size);
+
+	return r == TLS_OK ? bad_hello(ret, TLS_OLD_HELLO) : r;
 }
 
 /* A record of another major version. Most servers refuse it. One that doesn't would read
@@ -79,7 +87,7 @@ static enum tls_read read_ssl2(const uint8_t *b, size_t size, struct tls_hello *
 static enum tls_read read_other_major(const uint8_t *b, size_t size,
 				      struct tls_hello *ret)
 {
-	bool like[OTHER_LOOK] = {
+	const bool like[OTHER_LOOK] = {
 		b[0] == RECORD_HANDSHAKE || b[0] == RECORD_ALERT,
 		MAJORS > b[1],
 		true,
@@ -88,13 +96,9 @@ static enum tls_read read_other_major(const uint8_t *b, size_t size,
 		size > 5 && b[5] == HANDSHAKE_CLIENT_HELLO,
 	};
 
-	for (size_t i = 0; i < OTHER_LOOK; i++) {
-		if (i >= size)
-			return TLS_NEED_MORE;
-		if (!like[i])
-			return TLS_NOT;
-	}
-	return bad_hello(ret, TLS_MALFORMED);
+	enum tls_read r = compare(like, OTHER_LOOK, size);
+
+	return r == TLS_OK ? bad_hello(ret, TLS_MALFORMED) : r;
 }
 
 static enum tls_read read_kind(const uint8_t *b, size_t size, struct tls_hello *ret)
