@@ -22,20 +22,18 @@ static void sanitize_flag(bool *flag)
 	*flag = byte != 0;
 }
 
-static void sanitize_event(struct event *e)
+/* Flags are true or false, and an event's texts can be printed. */
+static void sanitize(struct ipc_message *m)
 {
-	sanitize_flag(&e->allowable);
-	ipc_sanitize(e->name, sizeof(e->name));
-	ipc_sanitize(e->reason, sizeof(e->reason));
-	ipc_sanitize(e->advice, sizeof(e->advice));
-	ipc_sanitize(e->command, sizeof(e->command));
-}
+	struct event *e = &m->event;
 
-static void sanitize_flags(struct ipc_message *m)
-{
 	switch (m->type) {
 	case IPC_EVENT:
-		sanitize_event(&m->event);
+		sanitize_flag(&e->allowable);
+		ipc_sanitize(e->name, sizeof(e->name));
+		ipc_sanitize(e->reason, sizeof(e->reason));
+		ipc_sanitize(e->advice, sizeof(e->advice));
+		ipc_sanitize(e->command, sizeof(e->command));
 		break;
 	case IPC_ACTIVE:
 	case IPC_CHANGED:
@@ -84,7 +82,7 @@ int ipc_receive(int sock, struct ipc_message *ret, int *ret_fds, size_t max,
 			close(ret_fds[i]);
 		return n == 0 ? -EPIPE : -EBADMSG;
 	}
-	sanitize_flags(&m);
+	sanitize(&m);
 	*ret = m;
 	*ret_count = count;
 	return 0;

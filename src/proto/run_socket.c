@@ -50,19 +50,13 @@ static bool is_fit(int above)
 	       (st.st_uid == 0 && (st.st_mode & 022) != 0 && (st.st_mode & S_ISVTX) != 0);
 }
 
-static bool is_own(int fd)
-{
-	struct stat st;
-
-	return fstat(fd, &st) == 0 && st.st_uid == geteuid() && (st.st_mode & 077) == 0;
-}
-
 int run_socket_place(size_t i, bool make, char ret[RUN_SOCKET_PATH_SIZE])
 {
 	const int how = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 	const char *above_path, *name;
 	CLEAN(fd) int above = -1;
 	CLEAN(fd) int fd = -1;
+	struct stat st;
 	char room[64];
 
 	if (!name_place(i, &above_path, &name, room))
@@ -85,7 +79,9 @@ int run_socket_place(size_t i, bool make, char ret[RUN_SOCKET_PATH_SIZE])
 	}
 	if (fd < 0)
 		return -errno;
-	return is_own(fd) ? TAKE_FD(fd) : -EPERM;
+	if (fstat(fd, &st) < 0 || st.st_uid != geteuid() || (st.st_mode & 077) != 0)
+		return -EPERM;
+	return TAKE_FD(fd);
 }
 
 bool run_socket_answers(const char *path)

@@ -4,20 +4,16 @@
 #include <netinet/in.h>
 #include <time.h>
 
-/* A lookup has no protocol of its own: whoever asked over TCP has dialled somebody. */
-static uint8_t protocol_of(const struct event *e)
-{
-	if (e->layer != EVENT_DNS)
-		return e->protocol;
-	return e->to.addr.family == ADDR_NONE ? IPPROTO_UDP : IPPROTO_TCP;
-}
-
 bool socket_owner_question_of(const struct event *e, int64_t now_ms, int64_t wall_ms,
 			      struct socket_owner_question *ret)
 {
 	const int64_t age_ms = wall_ms - e->ts_ms;
-	const uint8_t protocol = protocol_of(e);
+	uint8_t protocol = e->protocol;
 
+	/* A lookup has no protocol of its own: whoever asked over TCP has dialled
+	 * somebody. */
+	if (e->layer == EVENT_DNS)
+		protocol = e->to.addr.family == ADDR_NONE ? IPPROTO_UDP : IPPROTO_TCP;
 	if ((e->action != EVENT_DENY && e->action != EVENT_ALLOW &&
 	     e->action != EVENT_ASK) ||
 	    e->from.addr.family == ADDR_NONE || e->from.port == 0 ||
