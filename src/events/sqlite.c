@@ -67,7 +67,6 @@ struct task {
 struct weighed {
 	int64_t id; /* 0: it is @task */
 	struct task *task;
-	uint32_t weight;
 	uint64_t domain, top, minute;
 };
 
@@ -219,30 +218,57 @@ static void group(struct weighed *w, const char *destination, bool is_name,
 	}
 }
 
-static void weigh(struct weighed *all, size_t count)
-{
-	uint16_t domains[CELLS] = { 0 }, tops[CELLS] = { 0 }, minutes[CELLS] = { 0 };
+/* How many there are in each domain, top level and minute. */
+struct company {
+	uint16_t domains[CELLS], tops[CELLS], minutes[CELLS];
+};
 
-	for (size_t i = 0; i < count; i++) {
-		domains[all[i].domain % CELLS]++;
-		tops[all[i].top % CELLS]++;
-		minutes[all[i].minute % CELLS]++;
-	}
-	for (size_t i = 0; i < count; i++)
-		all[i].weight = DOMAIN_WEIGHT * domains[all[i].domain % CELLS] +
-				tops[all[i].top % CELLS] + minutes[all[i].minute % CELLS];
+static void add_company(struct company *c, const struct weighed *w, int n)
+{
+	c->domains[w->domain % CELLS] += n;
+	c->tops[w->top % CELLS] += n;
+	c->minutes[w->minute % CELLS] += n;
 }
 
-/* The heaviest first, of two the one that came later. */
-static int by_weight(const void *a, const void *b)
+static uint32_t weight(const struct company *c, const struct weighed *w)
 {
-	const struct weighed *x = a, *y = b;
+	return DOMAIN_WEIGHT * c->domains[w->domain % CELLS] + c->tops[w->top % CELLS] +
+	       c->minutes[w->minute % CELLS];
+}
 
-	if (x->weight != y->weight)
-		return x->weight > y->weight ? -1 : 1;
-	if ((x->id == 0) != (y->id == 0))
-		return x->id == 0 ? -1 : 1;
-	return x->id > y->id ? -1 : x->id < y->id;
+/* Is @a the one of the two to go: the heavier one, or the one that came later? */
+static bool goes_first(const struct company *c, const struct weighed *a,
+		       const struct weighed *b)
+{
+	const uint32_t x = weight(c, a), y = weight(c, b);
+
+	if (x != y)
+		return x > y;
+	if ((a->id == 0) != (b->id == 0))
+		return a->id == 0;
+	return a->id > b->id;
+}
+
+/* Move the @excess heaviest of the @count to the front. One that goes is company to none
+ * of those that stay: a task of its own would else go for a flood that was there in its
+ * minute, and has gone. */
+static void choose(struct weighed *all, size_t count, size_t excess)
+{
+	struct company c = { 0 };
+
+	for (size_t i = 0; i < count; i++)
+		add_company(&c, &all[i], 1);
+	for (size_t i = 0; i < excess; i++) {
+		struct weighed *next = &all[i], chosen;
+
+		for (size_t j = i + 1; j < count; j++)
+			if (goes_first(&c, &all[j], next))
+				next = &all[j];
+		chosen = *next;
+		*next = all[i];
+		all[i] = chosen;
+		add_company(&c, &chosen, -1);
+	}
 }
 
 /* ---- room ---- */
@@ -305,9 +331,9 @@ static int fold_some(struct task_statements *t, struct task *tasks, size_t count
 		group(&all[used++], v->destination, v->is_name, v->first_ms);
 	}
 	rc = read_open(t, tasks->review.sandbox, all, &used);
-	weigh(all, used);
-	qsort(all, used, sizeof(*all), by_weight);
-	for (size_t i = 0; i < MIN(excess, used) && rc == SQLITE_OK; i++) {
+	excess = MIN(excess, used);
+	choose(all, used, excess);
+	for (size_t i = 0; i < excess && rc == SQLITE_OK; i++) {
 		if (all[i].task)
 			all[i].task->folds = true;
 		else

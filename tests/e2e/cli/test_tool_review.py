@@ -184,6 +184,22 @@ def test_what_matters_has_its_task_however_many_there_are(review, store):
     assert len(found) <= 501 and sum(t["packets"] for t in tasks(review).values()) == 2100 + 7
 
 
+def test_a_flood_that_has_gone_takes_nothing_with_it(review, store):
+    """What came alone in the minute of a flood stays, when the flood goes, before what came in many minutes."""
+    minute = 60000
+    for i in range(250):
+        store.put(f"n{i}.flood.test", ago=90 * minute)
+    store.put("api.evil.other", ago=90 * minute)
+    store.drain()
+    for i in range(249):
+        store.put(f"one.top{i}", ago=(30 + i // 10) * minute)
+    store.drain()
+    for i in range(256):
+        store.put(f"two.top{i}a", ago=i // 10 * minute)
+    found = {name for _, name in tasks(review)}
+    assert "api.evil.other" in found and len(found) <= 501
+
+
 def test_the_number_of_a_task_that_went_is_never_anothers(review, store):
     for i in range(520):
         store.put(f"n{i}.flood.test")
