@@ -35,6 +35,7 @@ route add default via 10.78.0.2
 route add default via 2001:db8:78::2
 EOF
 until ip -6 route show table local | grep -q 2001:db8:78::1; do sleep 0.01; done
+echo
 exec "$0"
 """
 
@@ -314,6 +315,7 @@ class World:
         self.sink.put("go")
         assert self.sink.line() == "ready"
         self.driver.put("go")
+        self.driver.line()  # its addresses and routes stand
         self.marks = 0
         self.weir, self.app, self.root = (self.start(uid) for uid in (WEIR, APP, 0))
         # The link is up when something comes through.
