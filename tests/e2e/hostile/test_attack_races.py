@@ -51,16 +51,19 @@ def generation(pod):
 def test_an_engine_that_dies_before_the_keeper_knows_the_policy(pod, guarded, site):
     """The supervisor sees the death first and starts a successor with the old, wider policy. The caller is told 200 only
     when the new one is in force again."""
-    side = guarded()
-    for _ in range(5):
+    side, told = guarded(), 0
+    for _ in range(50):
         side.post(f"allow {site.v4}")
         assert can_connect(pod, site.v4)
         time.sleep(1.1)     # from now on a dead engine is replaced without a delay
-        one_death(pod, side, site)
-    assert side.get("/policy").json()["policy"]["egress"] == []
+        told += one_death(pod, side, site)
+        if told == 5:
+            return
+    pytest.fail(f"the engine could answer before it died {told} times of 50")
 
 
 def one_death(pod, side, site):
+    """Return: whether the engine had told control of the new policy before it died. Otherwise the change has failed."""
     before = generation(pod)
     engine = side.child("engine")
     with posting(side) as replies:
@@ -73,7 +76,12 @@ def one_death(pod, side, site):
         until, opened = time.monotonic() + 0.3, 0
         while time.monotonic() < until:
             opened += can_connect(pod, site.v4)
-        assert replies[0].status == 200 and opened == 0
+    reply, rules = replies[0], side.get("/policy").json()["policy"]["egress"]
+    if reply.status == 200:
+        assert opened == 0 and rules == []
+        return True
+    assert reply.status == 500 and b"the engine does not answer" in reply.body and [r["target"] for r in rules] == [site.v4]
+    return False
 
 
 @pytest.mark.parametrize("heard", [False, True])
