@@ -87,15 +87,6 @@ static json_t *environment(const struct container_spec *s)
 	return list;
 }
 
-static json_t *texts(char *const *items, size_t count)
-{
-	json_t *list = json_array();
-
-	for (size_t i = 0; i < count && items[i]; i++)
-		json_array_append_new(list, json_string(items[i]));
-	return list;
-}
-
 static json_t *listed(const struct option_list *list)
 {
 	json_t *all = json_array();
@@ -123,7 +114,9 @@ static json_t *describe_app(const struct run *r)
 			      "AttachStderr", true);
 
 	if (s->argv[0])
-		json_object_set_new(j, "Cmd", texts(s->argv, SIZE_MAX));
+		json_object_set_new(j, "Cmd", json_array());
+	for (size_t i = 0; s->argv[i]; i++)
+		json_array_append_new(json_object_get(j, "Cmd"), json_string(s->argv[i]));
 	if (s->entrypoint)
 		json_object_set_new(j, "Entrypoint", json_pack("[s]", s->entrypoint));
 	return j;
@@ -181,12 +174,12 @@ static json_t *describe_run(const struct run *r)
 
 static int announce(struct run *r, struct err *err)
 {
-	json_t *j = r->spec->has_info_fd ? describe_run(r) : NULL;
+	json_t *j = r->spec->info_fd > 0 ? describe_run(r) : NULL;
 	CLEAN(mem) char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
 	const char *line = text ? arena_printf(&r->arena, "%s\n", text) : NULL;
 
 	json_decref(j);
-	if (!r->spec->has_info_fd)
+	if (r->spec->info_fd == 0)
 		return 0;
 	if (!line)
 		return err_set(err, -ENOMEM, "out of memory");
@@ -273,7 +266,7 @@ static void set_polls(const struct run *r, struct pollfd polls[POLLS])
 		[POLL_PROCESS] = r->has_ended ? -1 : r->process.first,
 		[POLL_GUARD] = r->guard.control,
 		[POLL_WATCHER] = r->watcher.process,
-		[POLL_INFO] = r->spec->has_info_fd ? (int)r->spec->info_fd : -1,
+		[POLL_INFO] = r->spec->info_fd > 0 ? (int)r->spec->info_fd : -1,
 	};
 
 	stream_polls(&r->stream, polls);

@@ -28,61 +28,48 @@ static bool is_socket(const char *path)
 	return path && stat(path, &st) == 0 && S_ISSOCK(st.st_mode);
 }
 
-/* Of "unix:///path". Return: 1: it is there; 0: the variable says nothing; -errno. */
-static int read_variable(const char *variable, const char *name, struct docker *ret,
-			 struct err *err)
+struct kind {
+	const char *name, *variable;
+	const char *rootless; /* below $XDG_RUNTIME_DIR */
+	const char *socket;
+};
+
+/* Return: 1: it is there; 0: it isn't; -errno with @err. */
+static int find(const struct kind *k, struct arena *arena, struct docker *ret,
+		struct err *err)
 {
 	static const char unix_socket[] = "unix://";
-	const char *value = getenv(variable);
-
-	if (!value || !value[0])
-		return 0;
-	if (strncmp(value, unix_socket, strlen(unix_socket)) != 0)
-		return err_set(err, -EINVAL,
-			       "%s is '%.150s': only an engine of this machine is asked, "
-			       "on a unix socket (unix:///PATH)",
-			       variable, value);
-	*ret = (struct docker){ name, value + strlen(unix_socket) };
-	return 1;
-}
-
-static int find_docker(struct arena *arena, struct docker *ret, struct err *err)
-{
-	int r = read_variable("DOCKER_HOST", "docker", ret, err);
-	const char *home = getenv("XDG_RUNTIME_DIR");
-	const char *rootless = home ? arena_printf(arena, "%s/docker.sock", home) : NULL;
-
-	if (r != 0)
-		return r;
-	*ret = (struct docker){ "docker",
-				is_socket(rootless) ? rootless : "/var/run/docker.sock" };
-	return is_socket(ret->socket);
-}
-
-static int find_podman(struct arena *arena, struct docker *ret, struct err *err)
-{
-	int r = read_variable("CONTAINER_HOST", "podman", ret, err);
-	const char *home = getenv("XDG_RUNTIME_DIR");
-	const char *rootless = home ? arena_printf(arena, "%s/podman/podman.sock", home)
+	const char *given = getenv(k->variable), *home = getenv("XDG_RUNTIME_DIR");
+	const char *rootless = home ? arena_printf(arena, "%s/%s", home, k->rootless)
 				    : NULL;
 
-	if (r != 0)
-		return r;
-	*ret = (struct docker){ "podman", is_socket(rootless)
-						  ? rootless
-						  : "/run/podman/podman.sock" };
+	if (given && given[0]) {
+		if (strncmp(given, unix_socket, strlen(unix_socket)) != 0)
+			return err_set(err, -EINVAL,
+				       "%s is '%.150s': only an engine of this machine "
+				       "is asked, on a unix socket (unix:///PATH)",
+				       k->variable, given);
+		*ret = (struct docker){ k->name, given + strlen(unix_socket) };
+		return 1;
+	}
+	*ret = (struct docker){ k->name, is_socket(rootless) ? rootless : k->socket };
 	return is_socket(ret->socket);
 }
 
 int docker_find(enum container_engine which, struct arena *arena, struct docker *ret,
 		struct err *err)
 {
+	static const struct kind docker = { "docker", "DOCKER_HOST", "docker.sock",
+					    "/var/run/docker.sock" };
+	static const struct kind podman = { "podman", "CONTAINER_HOST",
+					    "podman/podman.sock",
+					    "/run/podman/podman.sock" };
 	int r = 0;
 
 	if (which != CONTAINER_PODMAN)
-		r = find_docker(arena, ret, err);
+		r = find(&docker, arena, ret, err);
 	if (r == 0 && which != CONTAINER_DOCKER)
-		r = find_podman(arena, ret, err);
+		r = find(&podman, arena, ret, err);
 	if (r != 0)
 		return r < 0 ? r : 0;
 	return err_set(err, -ENOENT,
@@ -149,20 +136,13 @@ int docker_ask(const struct docker *e, const char *method, const char *path, jso
 	return *ret ? 0 : err_set(err, -EBADMSG, "%s's answer is no JSON", e->name);
 }
 
-/* It becomes a part of paths, and is looked for in names of control groups. */
-static bool is_id(const char *text)
-{
-	const size_t len = strspn(text, "0123456789abcdef");
-
-	return len >= ID_MIN && len <= ID_MAX && text[len] == '\0';
-}
-
 int docker_create(const struct docker *e, const char *name, json_t *body,
 		  struct arena *arena, const char **ret_id, struct err *err)
 {
 	char path[PATH_SIZE];
 	json_t *answer = NULL;
 	const char *id;
+	size_t len;
 	int r;
 
 	snprintf(path, sizeof(path), "/containers/create?name=%s", name);
@@ -170,7 +150,12 @@ int docker_create(const struct docker *e, const char *name, json_t *body,
 	if (r < 0)
 		return r;
 	id = json_string_value(json_object_get(answer, "Id"));
-	*ret_id = id && is_id(id) ? arena_text(arena, text_of(id)) : NULL;
+	/* The id becomes a part of paths, and is looked for in names of control groups.
+	 */
+	len = id ? strspn(id, "0123456789abcdef") : 0;
+	*ret_id = len >= ID_MIN && len <= ID_MAX && id[len] == '\0'
+			  ? arena_text(arena, text_of(id))
+			  : NULL;
 	json_decref(answer);
 	return *ret_id ? 0 : err_set(err, -EBADMSG, "%s says no id", e->name);
 }
@@ -277,7 +262,6 @@ int docker_wait_read(struct docker_wait *w, int *ret_status, struct err *err)
 	return err_sys(err, r, "the engine does not say how the container ended");
 }
 
-/* podman makes the process ready already here. */
 static int refusal(int fd, unsigned int status, struct err *err)
 {
 	CLEAN(arena) struct arena arena = { 0 };

@@ -104,13 +104,6 @@ static int check_network(const struct guard *g, const json_t *found, struct err 
 		       g->spec->network ? g->spec->network : "");
 }
 
-/* The engine's answer may come before the process is the program that it becomes. */
-static int check_kernel(const struct guard *g, struct err *err)
-{
-	return container_process_is_of(g->pid, g->id) ? guest_kernel_refuse(g->pid, err)
-						      : 0;
-}
-
 static int check_process(struct guard *g, const json_t *found, struct err *err)
 {
 	const json_t *state = json_object_get(found, "State");
@@ -181,10 +174,11 @@ static int wait_until_healthy(struct guard *g, int signals, struct err *err)
 	struct err ignored = { 0 };
 
 	do {
-		int r = check_kernel(g, err);
-
-		if (r < 0)
-			return r;
+		/* The engine's answer may have come before the process was the program
+		 * that it becomes. */
+		if (container_process_is_of(g->pid, g->id) &&
+		    guest_kernel_refuse(g->pid, err) < 0)
+			return err->code;
 		if (ask_sidecar(g, "GET", "/healthz", "", &reply, &ignored) == 0 &&
 		    reply.status == HTTP_OK)
 			return 0;

@@ -192,7 +192,7 @@ int container_check(const struct container_spec *s, struct err *err)
 		if (!strchr(s->set_env.items[i], '='))
 			refuse(err, "--set-env", s->set_env.items[i],
 			       "is not NAME=VALUE");
-	if (s->has_info_fd && fcntl((int)s->info_fd, F_GETFD) < 0)
+	if (s->info_fd > 0 && fcntl((int)s->info_fd, F_GETFD) < 0)
 		refuse(err, "--info-fd", NULL, "is not an open descriptor");
 	for (size_t i = 0; i < s->volumes.count; i++)
 		if (!volume_is_well_formed(s->volumes.items[i]))
@@ -204,41 +204,26 @@ int container_check(const struct container_spec *s, struct err *err)
 	return err->code;
 }
 
-/* "weir-" and 48 random bits. */
-static int make_id(struct container_spec *s, struct err *err)
-{
-	uint64_t number;
-
-	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
-		return err_sys(err, -errno, "cannot get a random number");
-	snprintf(s->made_id, sizeof(s->made_id), "weir-%012llx",
-		 (unsigned long long)(number >> 16));
-	s->id = s->made_id;
-	return 0;
-}
-
-static uint64_t bit_of(const char *name)
-{
-	size_t i = 0;
-
-	while (strcmp(options[i].name, name) != 0)
-		i++;
-	return 1ull << i;
-}
-
 int container_parse(int argc, char **argv, struct container_spec *ret, struct err *err)
 {
-	uint64_t given = 0;
+	uint64_t number;
 	int first;
 
 	*ret = (struct container_spec){ .policy.verify = POLICY_VERIFY_TLS,
 					.pids_limit = PIDS_LIMIT };
-	first = cli_options_parse(&cli_container_options, ret, argc, argv, &given, err);
+	first = cli_options_parse(&cli_container_options, ret, argc, argv, NULL, err);
 	if (first < 0)
 		return first;
 	ret->argv = argv + first;
 	if (!ret->weir_image)
 		ret->weir_image = WEIR_IMAGE;
-	ret->has_info_fd = given & bit_of("info-fd");
-	return ret->id ? 0 : make_id(ret, err);
+	if (ret->id)
+		return 0;
+	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+		return err_sys(err, -errno, "cannot get a random number");
+	/* 48 random bits. */
+	snprintf(ret->made_id, sizeof(ret->made_id), "weir-%012llx",
+		 (unsigned long long)(number >> 16));
+	ret->id = ret->made_id;
+	return 0;
 }

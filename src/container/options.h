@@ -26,8 +26,8 @@ struct container_spec {
 	const char *network, *user, *workdir, *entrypoint;
 	struct option_list set_env, pass_env, volumes, caps;
 	bool privileged, interactive, tty;
-	uint32_t info_fd, pids_limit;
-	bool has_info_fd;
+	uint32_t info_fd; /* 0: none */
+	uint32_t pids_limit;
 	char *const *argv; /* the command and its arguments, NULL-ended; may be empty */
 	char made_id[IPC_SANDBOX_NAME_MAX + 1]; /* what id points to where none was given
 						 */

@@ -54,18 +54,17 @@ void stream_polls(const struct stream *s, struct pollfd polls[STREAM_POLLS])
 		(struct pollfd){ is_empty(&s->out) ? -1 : output_of(s), POLLOUT, 0 };
 }
 
-static int read_engine(struct stream *s)
+static void read_engine(struct stream *s)
 {
 	ssize_t n = recv(s->fd, s->out.bytes, sizeof(s->out.bytes), 0);
 
 	if (n < 0 && errno == EAGAIN)
-		return 0;
+		return;
 	s->out.at = 0;
 	s->out.size = n > 0 ? (size_t)n : 0;
 	if (n <= 0)
 		fd_close(&s->fd);
 	read_header(s);
-	return 0;
 }
 
 static void write_engine(struct stream *s)
@@ -117,7 +116,7 @@ int stream_turn(struct stream *s, const struct pollfd polls[STREAM_POLLS])
 		r = write_output(s);
 	if (r == 0 && polls[POLL_ENGINE].revents & (POLLIN | POLLHUP | POLLERR) &&
 	    is_empty(&s->out))
-		r = read_engine(s);
+		read_engine(s);
 	if (s->fd >= 0 && polls[POLL_ENGINE].revents & POLLOUT)
 		write_engine(s);
 	if (s->fd >= 0 && polls[POLL_INPUT].revents)

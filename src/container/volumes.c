@@ -273,32 +273,20 @@ static const char *option_of(const json_t *options, const char *key)
 /* As mount(8) has it: the type doesn't count then. */
 static bool is_bind(const char *options)
 {
-	static const char *const words[] = { "bind", "rbind" };
+	struct text left = text_of(options), word;
 
-	while (*options) {
-		const size_t len = strcspn(options, ",");
-
-		for (size_t i = 0; i < ARRAY_SIZE(words); i++)
-			if (len == strlen(words[i]) &&
-			    strncmp(options, words[i], len) == 0)
-				return true;
-		options += len + (options[len] == ',');
-	}
+	while (text_split(&left, ',', &word))
+		if (text_equal(word, "bind") || text_equal(word, "rbind"))
+			return true;
 	return false;
-}
-
-/* A file system that is made of other files, or that is on a disk of the host's, may have
- * a socket of the host's in it. */
-static bool shows_no_file_of_the_host(const char *type)
-{
-	static const char *const types[] = { "tmpfs", "nfs", "nfs4", "cifs" };
-
-	return text_is_one_of(type, types, ARRAY_SIZE(types));
 }
 
 static int check_options(const char *volume, const json_t *options, const struct world *w,
 			 struct err *err)
 {
+	/* A file system that is made of other files, or that is on a disk of the host's,
+	 * may have a socket of the host's in it. */
+	static const char *const harmless[] = { "tmpfs", "nfs", "nfs4", "cifs" };
 	const char *device = option_of(options, "device"),
 		   *type = option_of(options, "type");
 	char ignored[PATH_MAX];
@@ -313,7 +301,7 @@ static int check_options(const char *volume, const json_t *options, const struct
 			"it can't be judged, for its device is no absolute path: ",
 			device);
 	}
-	if (!type[0] || shows_no_file_of_the_host(type))
+	if (!type[0] || text_is_one_of(type, harmless, ARRAY_SIZE(harmless)))
 		return 0;
 	return refuse_volume(err, volume, "it can't be judged, for it is of the type ",
 			     type);
