@@ -3,10 +3,10 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "event/event.h"
 #include "event/json.h"
+#include "sys/sock.h"
 
 enum { HEAD_SIZE = offsetof(struct webhook_message, text), SANDBOX_MAX = 128 };
 
@@ -25,67 +25,20 @@ static bool is_sound(const struct webhook_message *m)
 
 int webhook_message_send(int sock, const struct webhook_message *m, int fd)
 {
-	struct iovec iov = { (void *)(uintptr_t)m, HEAD_SIZE + m->size };
-	union {
-		struct cmsghdr head;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	const ssize_t n = fds_send(sock, m, HEAD_SIZE + m->size, &fd, fd >= 0);
 
-	if (fd >= 0) {
-		msg.msg_control = &control;
-		msg.msg_controllen = sizeof(control);
-		control.head.cmsg_level = SOL_SOCKET;
-		control.head.cmsg_type = SCM_RIGHTS;
-		control.head.cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(&control.head), &fd, sizeof(int));
-	}
-	if (sendmsg(sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
-		return 0;
-	return errno == ECONNRESET ? -EPIPE : -errno;
-}
-
-/* The room for one is rounded up to that of two. Return: false for more than one, which
- * are closed then. */
-static bool take_fd(struct msghdr *msg, int *ret)
-{
-	const struct cmsghdr *c = CMSG_FIRSTHDR(msg);
-	size_t count = 0;
-	int fds[2];
-
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-		count = MIN((c->cmsg_len - CMSG_LEN(0)) / sizeof(int), ARRAY_SIZE(fds));
-	if (count > 0)
-		memcpy(fds, CMSG_DATA(c), count * sizeof(int));
-	if (count == 1)
-		*ret = fds[0];
-	for (size_t i = 0; count > 1 && i < count; i++)
-		close(fds[i]);
-	return count <= 1;
+	return n == -ECONNRESET ? -EPIPE : (int)MIN(n, (ssize_t)0);
 }
 
 int webhook_message_receive(int sock, struct webhook_message *ret, int *ret_fd)
 {
-	struct iovec iov = { ret, sizeof(*ret) };
-	union {
-		struct cmsghdr head;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
-	struct msghdr msg = { .msg_iov = &iov,
-			      .msg_iovlen = 1,
-			      .msg_control = &control,
-			      .msg_controllen = sizeof(control) };
-	const ssize_t n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	CLEAN(fd) int fd = -1;
-	bool one;
+	size_t count;
+	const ssize_t n = fds_receive(sock, ret, sizeof(*ret), &fd, 1, &count);
 
-	if (n < 0)
-		return errno == ECONNRESET ? -EPIPE : -errno;
-	one = take_fd(&msg, &fd);
-	if (n == 0)
-		return -EPIPE;
-	if (!one || (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
-	    n < (ssize_t)HEAD_SIZE || (size_t)n != HEAD_SIZE + ret->size ||
+	if (n <= 0)
+		return n == 0 ? -EPIPE : (int)n;
+	if (n < (ssize_t)HEAD_SIZE || (size_t)n != HEAD_SIZE + ret->size ||
 	    !is_sound(ret) || (fd >= 0 && ret->type != WEBHOOK_SOCKET))
 		return -EBADMSG;
 	*ret_fd = TAKE_FD(fd);
@@ -113,12 +66,6 @@ static bool skip(struct text *t, const char *start)
 	return true;
 }
 
-static bool is_host_byte(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
-	       c == '_';
-}
-
 /* @t is what stands before the port. */
 static bool read_host(struct text t, struct webhook_url *ret)
 {
@@ -137,7 +84,8 @@ static bool read_host(struct text t, struct webhook_url *ret)
 	for (size_t i = 0; i < t.len; i++) {
 		char c = text_lower(t.ptr[i]);
 
-		if (ret->addr.family != ADDR_V6 && !is_host_byte(c))
+		if (ret->addr.family != ADDR_V6 && !(c >= 'a' && c <= 'z') &&
+		    !text_is_digit(c) && c != '-' && c != '.' && c != '_')
 			return false;
 		ret->host[i] = c;
 	}
@@ -256,7 +204,9 @@ int webhook_new(const char *const *urls, size_t count, const char *sandbox_id,
 		return err_sys(err, -ENOMEM, "cannot make the webhook's queue");
 	w->fd = -1;
 	w->sandbox_id = strdup(sandbox_id ? sandbox_id : "");
-	if (count > WEBHOOK_URLS_MAX)
+	if (!w->sandbox_id)
+		r = err_sys(err, -ENOMEM, "cannot make the webhook's queue");
+	else if (count > WEBHOOK_URLS_MAX)
 		r = err_set(err, -EINVAL, "more than %d webhook URLs", WEBHOOK_URLS_MAX);
 	for (size_t i = 0; i < count && r == 0; i++) {
 		r = webhook_url_parse(text_of(urls[i]), &w->urls[i], err);
@@ -265,8 +215,7 @@ int webhook_new(const char *const *urls, size_t count, const char *sandbox_id,
 			r = err_sys(err, -ENOMEM, "cannot make the webhook's queue");
 		w->url_count = i + 1;
 	}
-	if (r == 0 && !w->sandbox_id)
-		r = err_sys(err, -ENOMEM, "cannot make the webhook's queue");
+
 	if (r < 0) {
 		webhook_free(w);
 		return r;

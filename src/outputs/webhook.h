@@ -72,7 +72,8 @@ struct webhook_message {
 	};
 };
 
-/* One message, and a descriptor when @fd isn't -1; whole or not at all, never waiting.
+/* One message, and a descriptor when @fd isn't -1; whole or not at all. Neither waits on
+ * a socket that doesn't.
  * Return: 0 or -errno; -EPIPE when the other end is gone; -EBADMSG for what is no
  * message. */
 int webhook_message_send(int sock, const struct webhook_message *m, int fd) MUST_CHECK;

@@ -61,19 +61,6 @@ static void say_refused(struct said *said, uint64_t refused, const char *why)
 	said->refused_ms = now_ms;
 }
 
-/* What /status shows. Not worth a failure. */
-static void write_state(const char *directory, const struct sender_state *now,
-			const char *trouble)
-{
-	struct postgres_state state = { .sent = now->sent,
-					.missed = now->missed,
-					.refused = now->refused,
-					.waiting = now->waiting };
-
-	snprintf(state.trouble, sizeof(state.trouble), "%s", trouble);
-	(void)!postgres_state_write(directory, &state);
-}
-
 static void serve(struct sender *s, const char *directory)
 {
 	struct said said = { 0 };
@@ -95,7 +82,14 @@ static void serve(struct sender *s, const char *directory)
 			say_refused(&said, now.refused, err.text);
 		if (r != 0 || first || said.trouble[0] || trouble[0] ||
 		    clock_now_ms() - told_ms > TELL_EVERY_MS) {
-			write_state(directory, &now, trouble);
+			struct postgres_state state = { .sent = now.sent,
+							.missed = now.missed,
+							.refused = now.refused,
+							.waiting = now.waiting };
+
+			snprintf(state.trouble, sizeof(state.trouble), "%s", trouble);
+			/* What /status shows. Not worth a failure. */
+			(void)!postgres_state_write(directory, &state);
 			told_ms = clock_now_ms();
 		}
 		say(&said, trouble);

@@ -278,16 +278,6 @@ static int reviews_wait(struct review_store *store, int64_t above, bool *ret,
 	return review_changed(store, above, 1, on_any, ret, err);
 }
 
-static int put_tasks(struct server *server, const char *uuid, struct task_list *l,
-		     struct err *err)
-{
-	const char *const parameters[] = { uuid, l->json };
-
-	l->json[l->used++] = ']';
-	l->json[l->used] = '\0';
-	return server_order(server, "copy review tasks", upsert, parameters, 2, err);
-}
-
 static int finish_tasks(struct server *server, const char *uuid, int64_t last,
 			struct err *err)
 {
@@ -322,16 +312,20 @@ static int reviews_copy(struct server *server, struct review_store *store,
 {
 	struct task_list l = { .json = malloc((size_t)REVIEWS_BATCH * REVIEW_JSON_SIZE +
 					      2) };
+	const char *const parameters[] = { uuid, l.json };
 	int r;
 
 	if (!l.json)
 		return err_sys(err, -ENOMEM, "cannot copy review tasks");
 	r = review_changed(store, *reviewed, MIN(max, (size_t)REVIEWS_BATCH), on_task, &l,
 			   err);
-	if (r == 0 && l.count == 0)
+	if (r == 0 && l.count == 0) {
 		r = server_roll_back(server, err);
-	else if (r == 0)
-		r = put_tasks(server, uuid, &l, err);
+	} else if (r == 0) {
+		l.json[l.used++] = ']';
+		l.json[l.used] = '\0';
+		r = server_order(server, "copy review tasks", upsert, parameters, 2, err);
+	}
 	if (r == 0 && l.count > 0)
 		r = finish_tasks(server, uuid, l.last, err);
 	else if (r == -EBADMSG && l.count == 1)

@@ -244,18 +244,6 @@ int server_roll_back(struct server *s, struct err *err)
 
 /* ---- opening ---- */
 
-/* What libpq says of a text that it can't read repeats it, passwords included. */
-static int check_conninfo(const char *conninfo, struct err *err)
-{
-	PQconninfoOption *options = PQconninfoParse(conninfo, NULL);
-
-	if (!options)
-		return err_set(err, -EINVAL,
-			       "PostgreSQL: what is given is no connection string");
-	PQconninfoFree(options);
-	return 0;
-}
-
 /* What the connection string says, or the service that it names, or we. */
 static int read_timeout(PGconn *db)
 {
@@ -279,12 +267,16 @@ int server_open(const char *conninfo, struct server **ret, struct err *err)
 					    "client_encoding",	    NULL };
 	const char *const values[] = { "5",    "30",	  "5",	    "4",    "20000",
 				       "weir", "primary", conninfo, "UTF8", NULL };
+	PQconninfoOption *options = PQconninfoParse(conninfo, NULL);
 	struct server *s;
-	int r = check_conninfo(conninfo, err);
+	int r = 0;
 
 	static_assert(ARRAY_SIZE(keys) == ARRAY_SIZE(values), "each has one");
-	if (r < 0)
-		return r;
+	/* What libpq says of a text that it can't read repeats it, passwords included. */
+	if (!options)
+		return err_set(err, -EINVAL,
+			       "PostgreSQL: what is given is no connection string");
+	PQconninfoFree(options);
 	s = calloc(1, sizeof(*s));
 	if (s) {
 		s->db = PQconnectdbParams(keys, values, 1);

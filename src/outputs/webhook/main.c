@@ -26,6 +26,7 @@
 #include "outputs/webhook.h"
 #include "sys/confine.h"
 #include "sys/files.h"
+#include "sys/process.h"
 #include "sys/settings.h"
 #include "sys/sock.h"
 
@@ -207,18 +208,6 @@ static size_t on_answer(char *bytes, size_t size, size_t n, void *data)
 
 /* ---- URLs ---- */
 
-/* libcurl wants an address for the host; the socket that it gets is connected. */
-static void pretend_to_resolve(struct hook *k, const struct webhook_url *url)
-{
-	char entry[WEBHOOK_HOST_SIZE + 64];
-
-	if (url->addr.family != ADDR_NONE)
-		return;
-	snprintf(entry, sizeof(entry), "%s:%u:192.0.2.1", url->host, url->port);
-	k->resolve = curl_slist_append(NULL, entry);
-	curl_easy_setopt(k->easy, CURLOPT_RESOLVE, k->resolve);
-}
-
 static void set_up_request(struct hook *k, const char *url)
 {
 	CURL *c = k->easy;
@@ -234,10 +223,11 @@ static void set_up_request(struct hook *k, const char *url)
 	curl_easy_setopt(c, CURLOPT_WRITEDATA, k);
 }
 
-static void set_up_connection(struct hook *k)
+static void set_up_connection(struct hook *k, const struct webhook_url *url)
 {
 	struct curl_blob ca = { (void *)(uintptr_t)k->hooks->ca.ptr, k->hooks->ca.len,
 				CURL_BLOB_NOCOPY };
+	char entry[WEBHOOK_HOST_SIZE + 64];
 	CURL *c = k->easy;
 
 	curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -256,6 +246,12 @@ static void set_up_connection(struct hook *k)
 	curl_easy_setopt(c, CURLOPT_SOCKOPTFUNCTION, on_socket);
 	curl_easy_setopt(c, CURLOPT_CLOSESOCKETFUNCTION, on_close);
 	curl_easy_setopt(c, CURLOPT_CLOSESOCKETDATA, k->hooks);
+	if (url->addr.family != ADDR_NONE)
+		return;
+	/* libcurl wants an address for the host; the socket that it gets is connected. */
+	snprintf(entry, sizeof(entry), "%s:%u:192.0.2.1", url->host, url->port);
+	k->resolve = curl_slist_append(NULL, entry);
+	curl_easy_setopt(c, CURLOPT_RESOLVE, k->resolve);
 }
 
 static int add_url(struct hooks *h, const struct webhook_message *m)
@@ -281,8 +277,7 @@ static int add_url(struct hooks *h, const struct webhook_message *m)
 		return -ENOMEM;
 	}
 	set_up_request(k, url);
-	set_up_connection(k);
-	pretend_to_resolve(k, &parsed);
+	set_up_connection(k, &parsed);
 	h->list[h->count++] = k;
 	return 0;
 }
@@ -440,16 +435,10 @@ static int look_at_connection(struct hook *k, int64_t now_ms)
 	return want_socket(k, now_ms);
 }
 
-/* Request timeout, too early, too many requests: of what must not be lost. */
-static bool is_for_now(const struct hook *k, long status)
-{
-	return k->queue[k->first]->id != 0 &&
-	       (status == 408 || status == 425 || status == 429);
-}
-
 static int judge(struct hook *k, CURLcode code, int64_t now_ms)
 {
 	long status = 0;
+	bool is_for_now;
 
 	curl_multi_remove_handle(k->hooks->multi, k->easy);
 	if (k->missed && now_ms < k->until_ms)
@@ -457,9 +446,12 @@ static int judge(struct hook *k, CURLcode code, int64_t now_ms)
 	curl_easy_getinfo(k->easy, CURLINFO_RESPONSE_CODE, &status);
 	if (code != CURLE_OK && code != CURLE_WRITE_ERROR)
 		status = 0;
+	/* Request timeout, too early, too many requests: of what must not be lost. */
+	is_for_now = k->queue[k->first]->id != 0 &&
+		     (status == 408 || status == 425 || status == 429);
 	if (status >= 200 && status < 300)
 		finish_job(k, WEBHOOK_SENT, 0);
-	else if (status >= 300 && status < 500 && !is_for_now(k, status))
+	else if (status >= 300 && status < 500 && !is_for_now)
 		finish_job(k, WEBHOOK_FAILED, -EREMOTEIO);
 	else
 		attempt_failed(k, now_ms);
@@ -622,18 +614,6 @@ static int hooks_wait(struct hooks *h, int64_t now_ms)
 
 enum { CA_MAX = 8 << 20, FILES_MAX = 64 };
 
-static struct text read_file(const char *path)
-{
-	const struct file_how how = { .max_bytes = CA_MAX,
-				      .follow = true,
-				      .anybodys = true };
-	struct file_bytes file = { 0 };
-
-	if (file_read(AT_FDCWD, path, &how, &file, NULL) < 0)
-		return (struct text){ 0 };
-	return (struct text){ file.bytes, file.size };
-}
-
 /* Read before the program is confined: afterwards it can open no file. */
 static struct text read_certificates(void)
 {
@@ -644,12 +624,15 @@ static struct text read_certificates(void)
 		"/etc/pki/tls/certs/ca-bundle.crt",
 		"/etc/ssl/cert.pem",
 	};
-	struct text ca = { 0 };
+	const struct file_how how = { .max_bytes = CA_MAX,
+				      .follow = true,
+				      .anybodys = true };
+	struct file_bytes file = { 0 };
 
-	for (size_t i = 0; i < ARRAY_SIZE(paths) && ca.len == 0; i++)
+	for (size_t i = 0; i < ARRAY_SIZE(paths) && file.size == 0; i++)
 		if (paths[i] && paths[i][0])
-			ca = read_file(paths[i]);
-	return ca;
+			(void)!file_read(AT_FDCWD, paths[i], &how, &file, NULL);
+	return (struct text){ file.bytes, file.size };
 }
 
 /* What the program may still do once it listens: read and write the descriptors that it
@@ -688,7 +671,7 @@ int main(int argc, char **argv)
 
 	if (settings_take(&argc, &argv) < 0)
 		return RUN_STATUS_FAILED;
-	if (!sock_is_channel(WEBHOOK_FD)) {
+	if (!sock_is_channel(WEBHOOK_FD) || process_dont_wait(WEBHOOK_FD) < 0) {
 		log_error("weir-webhook is started by Weir, not by hand");
 		return RUN_STATUS_BAD_INPUT;
 	}

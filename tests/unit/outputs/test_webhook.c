@@ -117,7 +117,10 @@ static struct ends opened(void)
 
 	assert_int_equal(webhook_new(urls, 2, "sb-1", &e.w, NULL), 0);
 	assert_int_equal(webhook_flush(e.w), 0);
-	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	assert_int_equal(socketpair(AF_UNIX,
+				    SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
+				    pair),
+			 0);
 	webhook_attach(e.w, pair[0]);
 	e.child = pair[1];
 	return e;
