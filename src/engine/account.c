@@ -286,7 +286,7 @@ static void read_passed_of_all(struct engine_host *h, int64_t now_ms)
 			sandbox_spend_all(&g->sandbox, now_ms);
 		if (!g || g->sandbox.accounts->window_ends_ms > now_ms)
 			continue;
-		relay_account(h->core->relay, &g->sandbox);
+		relay_account(&g->sandbox);
 		accounts_close(&g->sandbox, now_ms);
 	}
 }
@@ -331,7 +331,7 @@ static void host_begin(struct engine_host *h, struct engine_sandbox *g)
 
 static void close_window(struct engine_sandbox *g, int64_t now_ms)
 {
-	relay_account(g->core->relay, &g->sandbox);
+	relay_account(&g->sandbox);
 	if (has_filter(g))
 		read_passed(g, now_ms);
 	accounts_close(&g->sandbox, now_ms);

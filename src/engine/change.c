@@ -252,20 +252,19 @@ int sandbox_take_over(struct sandbox *s, const struct plan *plan,
 	return 0;
 }
 
-static void count_change(struct sandbox *s, struct relay *relay)
+static void count_change(struct sandbox *s)
 {
 	s->counters[COUNT_POLICY_CHANGES]++;
-	if (relay)
-		relay_recheck(relay, s);
+	relay_recheck(s);
 }
 
-int sandbox_change(struct sandbox *s, const struct plan *plan, struct relay *relay,
-		   int64_t now_ms, struct err *err)
+int sandbox_change(struct sandbox *s, const struct plan *plan, int64_t now_ms,
+		   struct err *err)
 {
 	int r = replace(s, plan, false, now_ms, err);
 
 	if (r == 0)
-		count_change(s, relay);
+		count_change(s);
 	return r;
 }
 
@@ -329,17 +328,17 @@ int sandbox_stage(struct sandbox *s, const struct plan *plan, struct sandbox_sta
 }
 
 int sandbox_change_staged(struct sandbox *s, const struct sandbox_staging *st,
-			  struct relay *relay, int64_t now_ms, struct err *err)
+			  int64_t now_ms, struct err *err)
 {
 	int r;
 
 	if (is_stale(s, st))
-		return sandbox_change(s, &st->plan, relay, now_ms, err);
+		return sandbox_change(s, &st->plan, now_ms, err);
 	r = replace_staged(s, st, now_ms, err);
 	/* What stood or was staged is not as it should be: all of it anew. */
 	if (r < 0)
-		return sandbox_change(s, &st->plan, relay, now_ms, err);
-	count_change(s, relay);
+		return sandbox_change(s, &st->plan, now_ms, err);
+	count_change(s);
 	return 0;
 }
 
@@ -370,16 +369,14 @@ int sandbox_verify(struct sandbox *s, struct err *err)
 
 /* Under the next generation: what slipped through while the filter was not as it should
  * be doesn't go on. */
-int sandbox_repair(struct sandbox *s, struct relay *relay, int64_t now_ms,
-		   struct err *err)
+int sandbox_repair(struct sandbox *s, int64_t now_ms, struct err *err)
 {
 	int r = replace(s, &s->plan, true, now_ms, err);
 
 	if (r < 0)
 		return r;
 	s->counters[COUNT_REPAIRS]++;
-	if (relay)
-		relay_recheck(relay, s);
+	relay_recheck(s);
 	return 0;
 }
 
@@ -494,8 +491,8 @@ static int step(struct engine_sandbox *g, struct err *err)
 	}
 	if (!c->staging.rules)
 		return engine_sandbox_change_at_once(g, &c->next, err);
-	return sandbox_change_staged(&g->sandbox, &c->staging, g->core->relay,
-				     loop_now_ms(g->core->loop), err);
+	return sandbox_change_staged(&g->sandbox, &c->staging, loop_now_ms(g->core->loop),
+				     err);
 }
 
 static void on_turn(struct loop_deferred *d)

@@ -74,8 +74,7 @@ static void go_over(struct engine_sandbox *g, struct plan next)
 		if (plan_same_state(&g->sandbox.plan, &next))
 			return; /* reported */
 		sandbox_set_plan(&g->sandbox, &next);
-		if (g->core->relay)
-			relay_recheck(g->core->relay, &g->sandbox);
+		relay_recheck(&g->sandbox);
 		report_stuck(g, &err);
 		return;
 	}

@@ -99,8 +99,7 @@ static int shared_serve(struct engine_sandbox *g, struct err *err)
 static int shared_change(struct engine_sandbox *g, const struct plan *next,
 			 struct err *err)
 {
-	return sandbox_change(&g->sandbox, next, g->core->relay,
-			      loop_now_ms(g->core->loop), err);
+	return sandbox_change(&g->sandbox, next, loop_now_ms(g->core->loop), err);
 }
 
 static int shared_remove(struct engine_sandbox *g, struct err *err)
@@ -412,7 +411,7 @@ void engine_sandbox_leave(struct engine_sandbox *g)
 	engine_sandbox_change_cancel(g);
 	loop_remove(c->loop, &g->nflog);
 	dns_service_detach(c->dns, &g->sandbox);
-	relay_detach(c->relay, &g->sandbox);
+	relay_detach(&g->sandbox);
 	engine_account_all(g);
 	engine_sandbox_snapshot_leave(g);
 	engine_core_take_out(c, g);
@@ -568,7 +567,7 @@ void engine_sandbox_verify(struct engine_sandbox *g)
 
 	if (r < 0) {
 		s->filter.unsure = true;
-		r = sandbox_repair(s, g->core->relay, loop_now_ms(g->core->loop), &err);
+		r = sandbox_repair(s, loop_now_ms(g->core->loop), &err);
 		engine_sandbox_report_repair(g, r);
 		g->observer->on_status(g);
 	}

@@ -65,11 +65,11 @@ int sandbox_install(struct sandbox *s, const struct plan *plan,
  * sandbox_install() is due. */
 int sandbox_take_over(struct sandbox *s, const struct plan *plan,
 		      const struct filter_said *said) MUST_CHECK;
-/* @relay may be NULL. @plan's bytes have to stay as long as the sandbox has it; the old
+/* @plan's bytes have to stay as long as the sandbox has it; the old
  * one's may go after success. The generation in s->shared_params is then the new one's.
  */
-int sandbox_change(struct sandbox *s, const struct plan *plan, struct relay *relay,
-		   int64_t now_ms, struct err *err) MUST_CHECK;
+int sandbox_change(struct sandbox *s, const struct plan *plan, int64_t now_ms,
+		   struct err *err) MUST_CHECK;
 /* The same in steps, for a policy with many address ranges or a sandbox that has learned
  * many addresses: what is large is loaded beside the ruleset in force, about a
  * millisecond's worth at a time, and packets don't meet it before the change; and what
@@ -92,8 +92,7 @@ int sandbox_stage(struct sandbox *s, const struct plan *plan, struct sandbox_sta
 /* sandbox_change() to what is staged, or all at once if that has become stale, or fails.
  */
 int sandbox_change_staged(struct sandbox *s, const struct sandbox_staging *st,
-			  struct relay *relay, int64_t now_ms,
-			  struct err *err) MUST_CHECK;
+			  int64_t now_ms, struct err *err) MUST_CHECK;
 void sandbox_staging_done(struct sandbox_staging *st);
 void sandbox_stage_abandon(struct sandbox *s, struct sandbox_staging *st);
 /* Make the ruleset that should be in force and compare it with the kernel's. 0: they are
@@ -102,8 +101,7 @@ int sandbox_verify(struct sandbox *s, struct err *err) MUST_CHECK;
 /* Put back what somebody else removed or changed: as sandbox_change() to the same plan.
  * What passed meanwhile and is not allowed is cut. (The host's table, s->host, is put
  * back as a whole, by filter_host_load().) */
-int sandbox_repair(struct sandbox *s, struct relay *relay, int64_t now_ms,
-		   struct err *err) MUST_CHECK;
+int sandbox_repair(struct sandbox *s, int64_t now_ms, struct err *err) MUST_CHECK;
 
 /* A change that is under way. */
 struct engine_sandbox_change {

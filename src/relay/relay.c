@@ -446,13 +446,13 @@ int relay_share(struct relay *r, const struct relay_shared *shared)
 	return served_start(r, NULL, shared->listen[0], shared->listen[1]);
 }
 
-void relay_detach(struct relay *r, struct sandbox *s)
+void relay_detach(struct sandbox *s)
 {
 	if (s->relayed)
 		served_end(s->relayed);
 }
 
-void relay_recheck(struct relay *r, struct sandbox *s)
+void relay_recheck(struct sandbox *s)
 {
 	struct relay_sandbox *g = s->relayed;
 	struct relay_flow *f;
@@ -465,9 +465,9 @@ void relay_recheck(struct relay *r, struct sandbox *s)
 	}
 	g->unchecked = LIST_FIRST(&g->flows);
 	if (!g->has_changed)
-		TAILQ_INSERT_TAIL(&r->changed, g, in_changed);
+		TAILQ_INSERT_TAIL(&g->relay->changed, g, in_changed);
 	g->has_changed = true;
-	relay_schedule(r);
+	relay_schedule(g->relay);
 }
 
 bool relay_is_rechecking(const struct sandbox *s)
@@ -475,7 +475,7 @@ bool relay_is_rechecking(const struct sandbox *s)
 	return s->relayed && s->relayed->unchecked;
 }
 
-void relay_account(struct relay *r, const struct sandbox *s)
+void relay_account(const struct sandbox *s)
 {
 	struct relay_sandbox *g = s->relayed;
 	struct relay_flow *f;

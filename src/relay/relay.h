@@ -54,10 +54,10 @@ struct relay_shared {
 int relay_share(struct relay *r, const struct relay_shared *shared) MUST_CHECK;
 int relay_attach(struct relay *r, struct sandbox *s) MUST_CHECK;
 /* All its connections are reset. */
-void relay_detach(struct relay *r, struct sandbox *s);
+void relay_detach(struct sandbox *s);
 /* The sandbox's plan has changed: flows that it no longer allows are reset, before others
  * move on, a bounded number in each turn; none moves another byte before it is judged. */
-void relay_recheck(struct relay *r, struct sandbox *s);
+void relay_recheck(struct sandbox *s);
 /* Not all of them are judged yet: what the kernel has buffered for others still leaves.
  */
 bool relay_is_rechecking(const struct sandbox *s);
@@ -70,4 +70,4 @@ void relay_dismiss(struct sandbox *s, const struct asked *what);
 
 /* What has passed on its connections that are open, into its accounts; what ends is
  * there by itself. */
-void relay_account(struct relay *r, const struct sandbox *s);
+void relay_account(const struct sandbox *s);

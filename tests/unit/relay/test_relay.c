@@ -154,7 +154,7 @@ static void share_listeners(struct relay_shared *ret)
 		.by_socket = who_dials,
 		.data = &w,
 	};
-	relay_detach(w.relay, &w.sandbox);
+	relay_detach(&w.sandbox);
 	fds[SANDBOX_FD_RELAY4] = fds[SANDBOX_FD_RELAY6] = -1;
 	assert_int_equal(relay_attach(w.relay, &w.sandbox), 0);
 	assert_int_equal(relay_share(w.relay, ret), 0);
@@ -177,7 +177,7 @@ TEST_WITH(test_of_shared_listeners_it_is_asked_who_dials, start_open, stop)
 	assert_true(world_drained(&w));
 	assert_int_equal(count(COUNT_FLOWS), 1);
 	/* Whom the relay doesn't have is nobody. */
-	relay_detach(w.relay, &w.sandbox);
+	relay_detach(&w.sandbox);
 	dials = &w.sandbox;
 	assert_reset(world_connect(&w, INSIDE, FAR_A, PORT));
 	fds[SANDBOX_FD_RELAY4] = shared.listen[0];
@@ -695,12 +695,12 @@ TEST_WITH(test_a_new_policy_ends_the_attempts_that_it_does_not_allow, start_open
 	while (the_flow()->dial->open < 2)
 		world_turn(&w);
 	world_set_plan(&w, less);
-	relay_recheck(w.relay, &w.sandbox);
+	relay_recheck(&w.sandbox);
 	turn_for(50);
 	assert_int_equal(the_flow()->dial->open, 1);
 	assert_int_equal(w.relay->extra_attempts, 0);
 	world_set_plan(&w, none);
-	relay_recheck(w.relay, &w.sandbox);
+	relay_recheck(&w.sandbox);
 	assert_reset(client);
 	assert_true(world_drained(&w));
 }
@@ -812,7 +812,7 @@ TEST_WITH(test_one_sandbox_leaves_others_room_in_the_engine, start_open, stop)
 	while (n > 0)
 		pair_close(open[--n]);
 	assert_true(world_drained(&w));
-	relay_detach(w.relay, &other);
+	relay_detach(&other);
 	w.sandbox.fds.fd[SANDBOX_FD_RELAY4] = shared.listen[0];
 	w.sandbox.fds.fd[SANDBOX_FD_RELAY6] = shared.listen[1];
 }
@@ -898,7 +898,7 @@ TEST_WITH(test_a_flow_that_waits_is_not_judged_before_it_begins, start_open, sto
 	     flow_count(&w) + count(COUNT_FLOWS_FAILED) < 4 && clock_now_ms() < until;)
 		world_turn(&w);
 	world_set_plan(&w, none);
-	relay_recheck(w.relay, &w.sandbox);
+	relay_recheck(&w.sandbox);
 	for (size_t i = 0; i < ARRAY_SIZE(client); i++)
 		assert_reset(client[i]);
 	/* Two had begun, and may have failed before the change. */
@@ -941,7 +941,7 @@ TEST_WITH(test_a_new_policy_resets_what_it_revokes_and_nothing_else, start_open,
 	b.client = world_connect(&w, INSIDE, FAR_B, PORT);
 	b.server = world_accept(&w, listen_b);
 	world_set_plan(&w, rules);
-	relay_recheck(w.relay, &w.sandbox);
+	relay_recheck(&w.sandbox);
 	assert_reset(a.client);
 	assert_reset(a.server);
 	transfer(b.client, b.server, 10000, 1000);
@@ -963,7 +963,7 @@ TEST_WITH(test_an_open_flow_has_its_rule_s_number_in_the_new_policy, start_open,
 	f = LIST_FIRST(&w.sandbox.relayed->flows);
 	assert_int_equal(f->opened_rule, 0);
 	world_set_plan(&w, after);
-	relay_recheck(w.relay, &w.sandbox);
+	relay_recheck(&w.sandbox);
 	transfer(p.client, p.server, 2000, 1000);
 	assert_int_equal(f->opened_rule, 1);
 	pair_close(p);
@@ -978,10 +978,10 @@ TEST_WITH(test_an_open_flow_outlives_what_taught_its_address, start_open, stop)
 	world_teach(&w, "api.example.com", FAR_A);
 	p = pair_open();
 	world_forget(&w);
-	relay_recheck(w.relay, &w.sandbox);
+	relay_recheck(&w.sandbox);
 	transfer(p.client, p.server, 10000, 1000);
 	world_set_plan(&w, less);
-	relay_recheck(w.relay, &w.sandbox);
+	relay_recheck(&w.sandbox);
 	assert_reset(p.client);
 	assert_reset(p.server);
 }
@@ -999,10 +999,10 @@ TEST_WITH(test_a_new_policy_counts_for_the_address_that_was_dialled, start_open,
 	p.client = world_connect(&w, INSIDE, FAR_A, PORT);
 	p.server = world_accept(&w, listener);
 	transfer(p.client, p.server, 1000, 100);
-	relay_recheck(w.relay, &w.sandbox);
+	relay_recheck(&w.sandbox);
 	transfer(p.client, p.server, 1000, 100);
 	world_set_plan(&w, rules);
-	relay_recheck(w.relay, &w.sandbox);
+	relay_recheck(&w.sandbox);
 	assert_reset(p.client);
 	assert_reset(p.server);
 	close(listener);
@@ -1012,7 +1012,7 @@ TEST_WITH(test_detach_resets_every_flow, start_open, stop)
 {
 	struct pair p = pair_open(), q = pair_open();
 
-	relay_detach(w.relay, &w.sandbox);
+	relay_detach(&w.sandbox);
 	assert_reset(p.client);
 	assert_reset(q.server);
 	assert_reset(p.server);

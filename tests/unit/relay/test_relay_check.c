@@ -1084,7 +1084,7 @@ TEST_WITH(test_a_new_policy_cuts_by_the_name_that_was_shown, start, stop)
 	expect_text(evil.server, GET(EVIL));
 	world_set_plan(&w, rules);
 	world_forget(&w); /* what is open goes on when what it stands on expires */
-	relay_recheck(w.relay, &w.sandbox);
+	relay_recheck(&w.sandbox);
 	expect_reset(evil.client);
 	expect_reset(evil.server);
 	say(good.client, GET(GOOD));
@@ -1138,7 +1138,7 @@ TEST_WITH(test_what_the_kernel_still_has_is_cut_too, start, stop)
 	hang_up(&p);
 	p = upload_and_leave();
 	world_set_plan(&w, less);
-	relay_recheck(w.relay, &w.sandbox);
+	relay_recheck(&w.sandbox);
 	while (relay_is_rechecking(&w.sandbox))
 		world_turn(&w);
 	assert_in_range(read_upload(&p, &end), 0, UPLOAD_SIZE - 1);
@@ -1160,7 +1160,7 @@ static void expect_several_end(const char *const *both, const char *const *one_o
 	say(one.client, GET(EVIL));
 	expect_text(one.server, GET(EVIL));
 	world_set_plan(&w, one_of_them);
-	relay_recheck(w.relay, &w.sandbox);
+	relay_recheck(&w.sandbox);
 	expect_reset(several.client);
 	expect_reset(several.server);
 	say(one.server, ANSWER);
@@ -1201,7 +1201,7 @@ TEST_WITH(test_a_claimed_name_carries_no_flow_over_a_change, start, stop)
 	expect_text(honest.server, GET(GOOD));
 	expect_text(liar.server, GET(GOOD));
 	world_set_plan(&w, (const char *const[]){ "verify tls", "allow " GOOD, NULL });
-	relay_recheck(w.relay, &w.sandbox);
+	relay_recheck(&w.sandbox);
 	expect_reset(liar.client);
 	expect_reset(liar.server);
 	say(honest.client, GET(GOOD));

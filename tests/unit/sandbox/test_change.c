@@ -85,18 +85,18 @@ static void who_has_used_up_a_budget_has_no_chains_of_others(void **state)
 	struct err err = { 0 };
 
 	install_on_host("egress: []\n");
-	must(sandbox_change(&box, &fresh, NULL, clock_now_ms(), &err), &err);
+	must(sandbox_change(&box, &fresh, clock_now_ms(), &err), &err);
 	assert_int_equal(connect_result(FAR_A), 0);
 	/* The other one uses up its budget, and a new period begins for it. */
 	for (int i = 0; i < 3; i++) {
 		other.plan = i == 1 ? &spent : &fresh;
 		must(filter_host_set(box.host, &other, clock_now_ms(), &err), &err);
 	}
-	must(sandbox_change(&box, &spent, NULL, clock_now_ms(), &err), &err);
+	must(sandbox_change(&box, &spent, clock_now_ms(), &err), &err);
 	assert_int_equal(connect_result(FAR_A), -ECONNREFUSED);
 	other.plan = &spent;
 	must(filter_host_set(box.host, &other, clock_now_ms(), &err), &err);
-	must(sandbox_change(&box, &fresh, NULL, clock_now_ms(), &err), &err);
+	must(sandbox_change(&box, &fresh, clock_now_ms(), &err), &err);
 	assert_int_equal(connect_result(FAR_A), 0);
 }
 
@@ -169,7 +169,7 @@ static void a_change_that_fails_leaves_everything_as_it_was(void **state)
 	learned = box.learned;
 	netlink = box.filter.fd;
 	box.filter.fd = null;
-	assert_true(sandbox_change(&box, &plan, NULL, clock_now_ms(), &err) < 0);
+	assert_true(sandbox_change(&box, &plan, clock_now_ms(), &err) < 0);
 	box.filter.fd = netlink;
 	close(null);
 	assert_true(err.text[0] != '\0');
@@ -195,8 +195,7 @@ static void a_change_that_the_host_has_not_leaves_everything_as_it_was(void **st
 	learn("a.x.test", FAR_A, LONG_MS);
 	a = connect_flow(FAR_A, listener[0]);
 	next = plan_of("verify: tls\n" B_ALONE);
-	assert_int_equal(sandbox_change(&box, &next, NULL, clock_now_ms(), &err),
-			 -EOPNOTSUPP);
+	assert_int_equal(sandbox_change(&box, &next, clock_now_ms(), &err), -EOPNOTSUPP);
 	must(sandbox_verify(&box, &err), &err);
 	assert_true(passes(a));
 	assert_int_equal(connect_result(FAR_A), 0);
@@ -211,12 +210,11 @@ static void a_policy_that_needs_the_relay_is_refused_without_one(void **state)
 
 	install(A_ALONE);
 	plan = plan_of(A_ALONE "verify: tls\n");
-	assert_int_equal(sandbox_change(&box, &plan, NULL, clock_now_ms(), &err),
-			 -EOPNOTSUPP);
+	assert_int_equal(sandbox_change(&box, &plan, clock_now_ms(), &err), -EOPNOTSUPP);
 	assert_int_equal(box.shared_params.generation, 1);
 	box.relay = true;
 	box.shared_params.relay_port = 15354;
-	must(sandbox_change(&box, &plan, NULL, clock_now_ms(), &err), &err);
+	must(sandbox_change(&box, &plan, clock_now_ms(), &err), &err);
 	assert_true(box.shared_params.relay);
 	change(A_ALONE);
 	assert_false(box.shared_params.relay);
@@ -235,7 +233,7 @@ static void what_others_took_away_is_put_back(void **state)
 	assert_true(sandbox_verify(&box, &err) < 0);
 	c = connect_flow(FAR_C, listener[2]);
 	assert_true(passes(c));
-	must(sandbox_repair(&box, NULL, clock_now_ms(), &err), &err);
+	must(sandbox_repair(&box, clock_now_ms(), &err), &err);
 	must(sandbox_verify(&box, &err), &err);
 	assert_int_equal(box.counters[COUNT_REPAIRS], 1);
 	assert_int_equal(box.counters[COUNT_POLICY_CHANGES], 0);
@@ -471,7 +469,7 @@ static void time_changes(const char *what)
 		struct plan plan = box.plan;
 		int64_t before = now_us();
 
-		must(sandbox_change(&box, &plan, NULL, clock_now_ms(), &err), &err);
+		must(sandbox_change(&box, &plan, clock_now_ms(), &err), &err);
 		times[i] = now_us() - before;
 	}
 	qsort(times, TIMES, sizeof(*times), compare_times);

@@ -70,7 +70,7 @@ static void change_served(const char *policy)
 	struct plan plan = plan_of(policy);
 	struct err err = { 0 };
 
-	must(sandbox_change(&box, &plan, relay, clock_now_ms(), &err), &err);
+	must(sandbox_change(&box, &plan, clock_now_ms(), &err), &err);
 	must(sandbox_verify(&box, &err), &err);
 }
 

@@ -60,7 +60,7 @@ TEST_WITH(a_staged_policy_counts_once_it_is_changed_to, NULL, stop)
 	assert_int_equal(connect_result(FAR_B), -ECONNREFUSED);
 	assert_true(passes(c));
 	assert_int_equal(box.shared_params.generation, 1);
-	must(sandbox_change_staged(&box, &st, NULL, clock_now_ms(), &err), &err);
+	must(sandbox_change_staged(&box, &st, clock_now_ms(), &err), &err);
 	sandbox_staging_done(&st);
 	must(sandbox_verify(&box, &err), &err);
 	assert_int_equal(box.shared_params.generation, 2);
@@ -83,9 +83,9 @@ TEST_WITH(what_is_staged_becomes_stale_by_a_repair, NULL, stop)
 	plan = plan_of_ranges();
 	assert_int_equal(sandbox_stage(&box, &plan, &st, &err), 1);
 	assert_int_equal(sandbox_stage(&box, &plan, &st, &err), 1);
-	must(sandbox_repair(&box, NULL, clock_now_ms(), &err), &err);
+	must(sandbox_repair(&box, clock_now_ms(), &err), &err);
 	assert_int_equal(sandbox_stage(&box, &plan, &st, &err), -ESTALE);
-	must(sandbox_change_staged(&box, &st, NULL, clock_now_ms(), &err), &err);
+	must(sandbox_change_staged(&box, &st, clock_now_ms(), &err), &err);
 	sandbox_staging_done(&st);
 	must(sandbox_verify(&box, &err), &err);
 	assert_int_equal(connect_result(FAR_B), 0);
@@ -113,7 +113,7 @@ TEST_WITH(what_is_staged_and_given_up_leaves_nothing, NULL, stop)
 	assert_int_equal(connect_result(FAR_B), -ECONNREFUSED);
 	/* The same once more, under the same names. */
 	assert_true(stage_all(&plan, &st) > 2);
-	must(sandbox_change_staged(&box, &st, NULL, clock_now_ms(), &err), &err);
+	must(sandbox_change_staged(&box, &st, clock_now_ms(), &err), &err);
 	sandbox_staging_done(&st);
 	must(sandbox_verify(&box, &err), &err);
 	assert_int_equal(connect_result(FAR_B), 0);
@@ -129,7 +129,7 @@ TEST_WITH(a_staged_policy_counts_though_the_table_was_lost, NULL, stop)
 	plan = plan_of_ranges();
 	assert_true(stage_all(&plan, &st) > 2);
 	must(filter_remove(&box.filter, &err), &err);
-	must(sandbox_change_staged(&box, &st, NULL, clock_now_ms(), &err), &err);
+	must(sandbox_change_staged(&box, &st, clock_now_ms(), &err), &err);
 	sandbox_staging_done(&st);
 	must(sandbox_verify(&box, &err), &err);
 	assert_int_equal(connect_result(FAR_B), 0);
@@ -396,7 +396,7 @@ TEST_WITH(what_is_learned_stays_through_a_staged_change, NULL, stop)
 		/* Learned between two steps. */
 		if (i == 1)
 			learn("a.x.test", FAR_C, LONG_MS);
-		must(sandbox_change_staged(&box, &st, NULL, clock_now_ms(), &err), &err);
+		must(sandbox_change_staged(&box, &st, clock_now_ms(), &err), &err);
 		sandbox_staging_done(&st);
 		must(sandbox_verify(&box, &err), &err);
 		assert_kernel_has(i == 0 ? 1 : 2);

@@ -207,7 +207,7 @@ void change(const char *policy)
 	struct plan plan = plan_of(policy);
 	struct err err = { 0 };
 
-	must(sandbox_change(&box, &plan, NULL, clock_now_ms(), &err), &err);
+	must(sandbox_change(&box, &plan, clock_now_ms(), &err), &err);
 	must(sandbox_verify(&box, &err), &err);
 }
 
