@@ -171,18 +171,6 @@ static bool is_of_kernel(const struct rootfs *v, const struct path *p)
 	return !m || mount_is_of_kernel(m);
 }
 
-static int check_writable(const struct rootfs *v, const struct path *p, struct err *err)
-{
-	/* A pipe or a socket leads to whoever is at its other end. */
-	if (!S_ISDIR(p->st.st_mode) && !S_ISREG(p->st.st_mode))
-		return err_set(err, -EINVAL, "'%s' is neither a directory nor a file",
-			       p->name);
-	if (!writable_when_named(p) || is_of_kernel(v, p))
-		return err_set(err, -EINVAL, "'%s' can't be writable in a sandbox",
-			       p->name);
-	return 0;
-}
-
 /* Of the first @count paths: one that leads to @p without a link. */
 static bool is_among(const struct rootfs *v, size_t count, const struct path *p)
 {
@@ -246,8 +234,13 @@ static int plan_writable(struct rootfs *v, struct err *err)
 	for (size_t i = 0; r == 0 && i < v->spec->rw_count; i++) {
 		p = &v->paths[i];
 		r = check_untrusted(v, v->spec->rw_count, p, err);
-		if (r == 0)
-			r = check_writable(v, p, err);
+		/* A pipe or a socket leads to whoever is at its other end. */
+		if (r == 0 && !S_ISDIR(p->st.st_mode) && !S_ISREG(p->st.st_mode))
+			r = err_set(err, -EINVAL,
+				    "'%s' is neither a directory nor a file", p->name);
+		if (r == 0 && (!writable_when_named(p) || is_of_kernel(v, p)))
+			r = err_set(err, -EINVAL, "'%s' can't be writable in a sandbox",
+				    p->name);
 		if (r == 0)
 			add_writable(v, p);
 	}
@@ -487,7 +480,7 @@ static int find_startup_files(struct rootfs *v, struct err *err)
 }
 
 /* A link is held, and where it leads to as well. */
-static int plan_startup_file(struct rootfs *v, const struct path *p, struct err *err)
+static void plan_startup_file(struct rootfs *v, const struct path *p)
 {
 	struct path *target;
 
@@ -500,15 +493,13 @@ static int plan_startup_file(struct rootfs *v, const struct path *p, struct err 
 			"be able to change it",
 			p->name);
 	if (!S_ISLNK(p->st.st_mode))
-		return 0;
+		return;
 	target = &v->paths[v->path_count];
 	if (path_open(p->name, target, NULL) < 0)
-		return 0; /* it leads nowhere */
+		return; /* it leads nowhere */
 	v->path_count++;
-	if (!place_is_writable(v, target->name) || is_named(v, target))
-		return 0;
-	add_tree(v, target, TREE_READONLY);
-	return 0;
+	if (place_is_writable(v, target->name) && !is_named(v, target))
+		add_tree(v, target, TREE_READONLY);
 }
 
 static int plan_startup_files(struct rootfs *v, struct err *err)
@@ -519,7 +510,7 @@ static int plan_startup_files(struct rootfs *v, struct err *err)
 	for (size_t i = 0; r == 0 && i < s->count; i++) {
 		s->is_named[i] = is_named(v, &s->found[i]);
 		if (!s->is_named[i])
-			r = plan_startup_file(v, &s->found[i], err);
+			plan_startup_file(v, &s->found[i]);
 	}
 	if (s->cut)
 		launch_send_report(

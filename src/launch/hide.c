@@ -478,7 +478,6 @@ static int check_locked(const char *name, struct err *err)
 static int follow_link(struct plan_of_hidden *plan, const char *name, struct err *err)
 {
 	CLEAN(path) struct path p = { .fd = -1 };
-
 	int r = path_open(name, &p, NULL);
 
 	if (r < 0)
@@ -875,29 +874,23 @@ static int cover(struct rootfs *v, const struct hidden *h, int at, struct err *e
 	return r == 0 && kept >= 0 ? rootfs_attach(v, kept, path, err) : r;
 }
 
-/* Below a writable path the view has the host's own file. */
-static int check_same(const struct hidden *h, int at, struct err *err)
-{
-	struct stat st;
-
-	if (at >= 0 && fstat(at, &st) == 0 && st.st_dev == h->st.st_dev &&
-	    st.st_ino == h->st.st_ino)
-		return 0;
-	return err_set(err, -ESTALE, "'%s' was exchanged during the start", h->name);
-}
-
-/* Pins are mounts too: the place is looked up above them. */
+/* Pins are mounts too: the place is looked up above them. Below a writable path the view
+ * has the host's own file. */
 static int look_up_pinned(struct rootfs *v, const struct hidden *h, int *ret_at,
 			  struct err *err)
 {
 	int r = place_pin_way(v, h->name, err);
 	CLEAN(fd) int at = r < 0 ? r : rootfs_lookup(v, h->name);
+	struct stat st;
 
-	if (r == 0)
-		r = check_same(h, at, err);
-	if (r == 0)
-		*ret_at = TAKE_FD(at);
-	return r;
+	if (r < 0)
+		return r;
+	if (at < 0 || fstat(at, &st) < 0 || st.st_dev != h->st.st_dev ||
+	    st.st_ino != h->st.st_ino)
+		return err_set(err, -ESTALE, "'%s' was exchanged during the start",
+			       h->name);
+	*ret_at = TAKE_FD(at);
+	return 0;
 }
 
 int hide_attach(struct rootfs *v, const struct tree *t, struct err *err)

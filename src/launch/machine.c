@@ -76,12 +76,6 @@ static bool has_account(const char *path, uint32_t base)
 	return false;
 }
 
-static bool is_unused(uint32_t base)
-{
-	return !is_delegated("/etc/subuid", base) && !is_delegated("/etc/subgid", base) &&
-	       !has_account("/etc/passwd", base) && !has_account("/etc/group", base);
-}
-
 static int choose_range(uint32_t *ret, struct err *err)
 {
 	struct id_range uids, gids;
@@ -97,7 +91,10 @@ static int choose_range(uint32_t *ret, struct err *err)
 		base = end / 2 / RANGE_SIZE * RANGE_SIZE;
 	for (size_t i = 0;
 	     i < RANGE_TRIES && base >= RANGE_SIZE && base + RANGE_SIZE <= end; i++) {
-		if (is_unused(base)) {
+		if (!is_delegated("/etc/subuid", base) &&
+		    !is_delegated("/etc/subgid", base) &&
+		    !has_account("/etc/passwd", base) &&
+		    !has_account("/etc/group", base)) {
 			*ret = base;
 			return 0;
 		}

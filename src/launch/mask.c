@@ -51,21 +51,15 @@ static int too_busy(struct err *err)
 /* A directory is shared with all that is mounted below it. Should that be the host's
  * /proc (somebody's chroot), the processes outside, and through their "root" everything,
  * would be within reach. A socket that is mounted by itself may be that of another
- * network namespace, which the kernel doesn't list here (a container's docker.sock). */
-static bool leads_out(const struct mount *m, int at)
-{
-	struct stat st;
-
-	return mount_is_of_kernel(m) || (fstat(at, &st) == 0 && S_ISSOCK(st.st_mode));
-}
-
-/* Return: 1 when another look is needed, 0, or -errno. */
+ * network namespace, which the kernel doesn't list here (a container's docker.sock).
+ * Return: 1 when another look is needed, 0, or -errno. */
 static int mask_mount(struct rootfs *v, const struct mounts *all, const struct mount *m,
 		      struct err *err)
 {
 	const char *path = m->path + strlen(ROOTFS_ROOT);
 	CLEAN(fd) int at = -1;
 	struct statx x;
+	struct stat st;
 	int r;
 
 	if (!path_is_within(m->path, ROOTFS_ROOT) || !place_is_bare(v, path) ||
@@ -75,7 +69,7 @@ static int mask_mount(struct rootfs *v, const struct mounts *all, const struct m
 	if (at < 0 || statx(at, "", AT_EMPTY_PATH, STATX_MNT_ID, &x) < 0 ||
 	    x.stx_mnt_id != m->id)
 		return 1;
-	if (!leads_out(m, at))
+	if (!mount_is_of_kernel(m) && (fstat(at, &st) < 0 || !S_ISSOCK(st.st_mode)))
 		return 0;
 	r = mask_place(at, NULL, path, err);
 	return r < 0 ? r : 1;
@@ -97,18 +91,6 @@ static int mask_mounts_once(struct rootfs *v, struct err *err)
 }
 
 /* --- sockets by name --- */
-
-static int mask_named(struct rootfs *v, const char *path, struct socket_file file,
-		      struct err *err)
-{
-	CLEAN(fd) int at = rootfs_lookup(v, path);
-	struct stat st;
-
-	if (at < 0 || fstat(at, &st) < 0 || !S_ISSOCK(st.st_mode) ||
-	    (uint32_t)st.st_ino != file.inode || st.st_nlink > 1)
-		return 0;
-	return mask_place(at, NULL, path, err);
-}
 
 static bool is_masked(const struct rootfs *v, const char *path)
 {
@@ -142,8 +124,14 @@ static int mask_all_named(struct rootfs *v, struct err *err)
 	const struct sockets *s = &v->sockets;
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < s->count; i++)
-		r = mask_named(v, s->paths[i], s->files[i], err);
+	for (size_t i = 0; r == 0 && i < s->count; i++) {
+		CLEAN(fd) int at = rootfs_lookup(v, s->paths[i]);
+		struct stat st;
+
+		if (at >= 0 && fstat(at, &st) == 0 && S_ISSOCK(st.st_mode) &&
+		    (uint32_t)st.st_ino == s->files[i].inode && st.st_nlink == 1)
+			r = mask_place(at, NULL, s->paths[i], err);
+	}
 	if (r == 0)
 		account_masked(v);
 	return r;

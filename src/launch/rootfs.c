@@ -92,22 +92,17 @@ int rootfs_plan(struct rootfs *v, const struct launch_machine *m,
 	return place_plan(v, err);
 }
 
-/* One that is hidden under another mount, or gone, is left out. */
-static int open_layer(struct tree *t, int userns_fd, struct err *err)
-{
-	int r = tree_open(t, userns_fd, err);
-
-	if (strcmp(t->path, "/") != 0 && (r == -ENOENT || r == -ENOTDIR || r == -EINVAL))
-		return 0;
-	return r;
-}
-
 int rootfs_open_trees(struct rootfs *v, int userns_fd, struct err *err)
 {
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < v->layer_count; i++)
-		r = open_layer(&v->trees[i], userns_fd, err);
+	for (size_t i = 0; r == 0 && i < v->layer_count; i++) {
+		r = tree_open(&v->trees[i], userns_fd, err);
+		/* One that is hidden under another mount, or gone, is left out. */
+		if (strcmp(v->trees[i].path, "/") != 0 &&
+		    (r == -ENOENT || r == -ENOTDIR || r == -EINVAL))
+			r = 0;
+	}
 	for (size_t i = v->layer_count; r == 0 && i < v->tree_count; i++) {
 		if (v->trees[i].kind != TREE_HIDDEN)
 			r = tree_open(&v->trees[i], userns_fd, err);
@@ -160,7 +155,7 @@ static int mount_tmpfs(const char *where, const char *options, struct err *err)
 	return 0;
 }
 
-static int attach_readonly(struct rootfs *v, int fd, const char *where, struct err *err)
+static int attach_readonly(int fd, const char *where, struct err *err)
 {
 	struct mount_attr attr = {
 		.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
@@ -174,15 +169,14 @@ static int attach_readonly(struct rootfs *v, int fd, const char *where, struct e
 }
 
 /* A read-only copy of @path, with all that is mounted below it, at @where. */
-static int bind_readonly(struct rootfs *v, const char *path, const char *where,
-			 struct err *err)
+static int bind_readonly(const char *path, const char *where, struct err *err)
 {
 	unsigned int flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE;
 	CLEAN(fd) int fd = open_tree(AT_FDCWD, path, flags | AT_SYMLINK_NOFOLLOW);
 
 	if (fd < 0)
 		return err_sys(err, -errno, "cannot copy '%s'", path);
-	return attach_readonly(v, fd, where, err);
+	return attach_readonly(fd, where, err);
 }
 
 /* --- layers --- */
@@ -203,8 +197,8 @@ static bool escape_layer(const char *path, char *out, size_t size)
 
 /* Mount the overlay of @source at @where. @path is what it is in the view: "/" and
  * "/etc" have a layer of ours above them. */
-static int mount_overlay(struct rootfs *v, const char *path, const char *source,
-			 const char *where, struct err *err)
+static int mount_overlay(const char *path, const char *source, const char *where,
+			 struct err *err)
 {
 	char lower[PATH_MAX], options[PATH_MAX + 64];
 	const char *top = ROOTFS_EMPTY;
@@ -265,18 +259,18 @@ static int show_directory(struct rootfs *v, const char *path, const char *source
 			  const char *where, struct err *err)
 {
 	const struct mount *m = mounts_holding(&v->mounts, path);
-	int r = mount_overlay(v, path, source, where, err);
+	int r = mount_overlay(path, source, where, err);
 
 	for (int tries = 0;
 	     tries < OVERLAY_TRIES && may_be_tried_again(v, source, where, -r); tries++) {
 		if (r == -EINVAL && has_more_below(path))
 			return add_split(v, path, where, err);
-		r = mount_overlay(v, path, source, where, err);
+		r = mount_overlay(path, source, where, err);
 	}
 	if (r == 0 || r == -ENOSPC || strcmp(path, "/") == 0 || strcmp(path, "/etc") == 0)
 		return r;
 	if (m && text_is_one_of(m->type, socketless, ARRAY_SIZE(socketless)))
-		return bind_readonly(v, source, where, err);
+		return bind_readonly(source, where, err);
 	if (is_gone(source, -r) || is_gone(where, -r))
 		return 0;
 	launch_send_report(v->spec->control_fd, LAUNCH_WARNING, 0,
@@ -382,7 +376,7 @@ static int add_path(struct rootfs *v, const char *path, const char *where,
 	fd = open(where, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return err_sys(err, -errno, "cannot create '%s'", where);
-	r = bind_readonly(v, path, where, err);
+	r = bind_readonly(path, where, err);
 	if (r == -ENOENT)
 		return unlink(where) < 0
 			       ? err_sys(err, -errno, "cannot remove '%s'", where)
@@ -401,7 +395,7 @@ static int add_layer(struct rootfs *v, const struct tree *t, size_t n, struct er
 		return err_sys(err, -errno, "cannot look at the mount '%s'", t->path);
 	snprintf(where, sizeof(where), ROOTFS_ROOT "%s", t->path);
 	if (!S_ISDIR(st.st_mode)) {
-		r = S_ISREG(st.st_mode) ? attach_readonly(v, t->fd, where, err) : 0;
+		r = S_ISREG(st.st_mode) ? attach_readonly(t->fd, where, err) : 0;
 		return r == -ENOENT ? 0 : r;
 	}
 	snprintf(layer, sizeof(layer), STAGE_LAYER "/%zu", n);
@@ -545,11 +539,11 @@ static int show_sys(struct rootfs *v, struct err *err)
 	int r = 0;
 
 	if (mount("sysfs", ROOTFS_ROOT "/sys", "sysfs", flags, NULL) < 0) {
-		r = bind_readonly(v, "/sys", ROOTFS_ROOT "/sys", err);
+		r = bind_readonly("/sys", ROOTFS_ROOT "/sys", err);
 		path = ROOTFS_EMPTY;
 		where = ROOTFS_ROOT SYS_LINKS;
 	}
-	return r == 0 && is_directory(where) ? bind_readonly(v, path, where, err) : r;
+	return r == 0 && is_directory(where) ? bind_readonly(path, where, err) : r;
 }
 
 static int make_sys(struct rootfs *v, struct err *err)
@@ -573,7 +567,7 @@ static int open_root(struct rootfs *v, struct err *err)
 
 #define DEV ROOTFS_ROOT "/dev"
 
-static int bind_node(struct rootfs *v, const char *from, const char *to, struct err *err)
+static int bind_node(const char *from, const char *to, struct err *err)
 {
 	struct mount_attr attr = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC };
 	CLEAN(fd) int file = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -587,7 +581,7 @@ static int bind_node(struct rootfs *v, const char *from, const char *to, struct 
 	return 0;
 }
 
-static int bind_nodes(struct rootfs *v, struct err *err)
+static int bind_nodes(struct err *err)
 {
 	static const char *const names[] = { "null",   "zero",	  "full",
 					     "random", "urandom", "tty" };
@@ -597,7 +591,7 @@ static int bind_nodes(struct rootfs *v, struct err *err)
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(names); i++) {
 		snprintf(from, sizeof(from), "/dev/%s", names[i]);
 		snprintf(to, sizeof(to), DEV "/%s", names[i]);
-		r = bind_node(v, from, to, err);
+		r = bind_node(from, to, err);
 	}
 	return r;
 }
@@ -625,7 +619,7 @@ static int make_dev(struct rootfs *v, struct err *err)
 	int r = mount_tmpfs(DEV, "mode=0755", err);
 
 	if (r == 0)
-		r = bind_nodes(v, err);
+		r = bind_nodes(err);
 	if (r == 0)
 		r = make_links(err);
 	if (r == 0 && (mkdir(DEV "/pts", 0755) < 0 ||
@@ -635,7 +629,7 @@ static int make_dev(struct rootfs *v, struct err *err)
 	/* So that ttyname() finds the terminal that the caller gave the command. */
 	if (r == 0 && isatty(STDOUT_FILENO) &&
 	    ttyname_r(STDOUT_FILENO, tty, sizeof(tty)) == 0)
-		r = bind_node(v, tty, DEV "/console", err);
+		r = bind_node(tty, DEV "/console", err);
 	if (r < 0)
 		return r;
 	if (mkdir(DEV "/shm", 0755) < 0)

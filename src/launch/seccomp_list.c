@@ -427,19 +427,6 @@ static int refuse_new_calls(int fd)
 	return write(fd, code, sizeof(code)) == (ssize_t)sizeof(code) ? 0 : -EIO;
 }
 
-static int build(scmp_filter_ctx ctx, const char *arch)
-{
-	static int (*const parts[])(scmp_filter_ctx) = {
-		refuse_listed,
-		refuse_modes,
-	};
-	int r = add_architectures(ctx, arch);
-
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(parts); i++)
-		r = parts[i](ctx);
-	return r;
-}
-
 int main(int argc, char **argv)
 {
 	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ALLOW);
@@ -451,7 +438,11 @@ int main(int argc, char **argv)
 	 * loaded. */
 	r = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 	if (r == 0)
-		r = build(ctx, argv[1]);
+		r = add_architectures(ctx, argv[1]);
+	if (r == 0)
+		r = refuse_listed(ctx);
+	if (r == 0)
+		r = refuse_modes(ctx);
 	if (r == 0)
 		r = refuse_new_calls(STDOUT_FILENO);
 	if (r == 0)

@@ -79,15 +79,6 @@ bool socket_file_equal(struct socket_file a, struct socket_file b)
 	return a.device == b.device && a.inode == b.inode;
 }
 
-static bool is_accounted(const struct sockets *s, struct socket_file file)
-{
-	for (size_t i = 0; i < s->accounted_count; i++) {
-		if (socket_file_equal(s->accounted[i], file))
-			return true;
-	}
-	return false;
-}
-
 void sockets_account(struct sockets *s, struct socket_file file)
 {
 	if (s->accounted_count < SOCKETS_ACCOUNTED_MAX)
@@ -162,8 +153,9 @@ static int judge(struct finder *f, const char *name, struct socket_file file,
 static int list_unaccounted(struct finder *f, const char *name, struct socket_file file,
 			    struct err *err)
 {
-	if (is_accounted(f->known, file))
-		return 0;
+	for (size_t i = 0; i < f->known->accounted_count; i++)
+		if (socket_file_equal(f->known->accounted[i], file))
+			return 0;
 	if (f->list->count == SOCKETS_MAX)
 		return err_set(
 			err, -E2BIG,

@@ -174,11 +174,6 @@ static int open_orders(const struct start *s, struct err *err)
 	return image_open("weir-orders", bytes, used, err);
 }
 
-static int confirm(const struct start *s, struct err *err)
-{
-	return s->spec->confirm(s->spec->prepare_data, err);
-}
-
 static int run_child(struct start *s, struct err *err)
 {
 	int proc, r = 0;
@@ -211,7 +206,7 @@ static int run_child(struct start *s, struct err *err)
 		r = enter_root(proc, err);
 	close(proc);
 	if (r == 0 && s->spec->confirm_has_rights)
-		r = confirm(s, err);
+		r = s->spec->confirm(s->spec->prepare_data, err);
 	if (r == 0)
 		r = enter_user(s->proc_fd, s->spec->cwd, err);
 	/* Until here the parent's end could be missed: see enter_user(). */
@@ -221,7 +216,7 @@ static int run_child(struct start *s, struct err *err)
 		r = enter_filter(err);
 	/* As late as can be: the engine reads the ruleset back meanwhile. */
 	if (r == 0 && !s->spec->confirm_has_rights)
-		r = confirm(s, err);
+		r = s->spec->confirm(s->spec->prepare_data, err);
 	if (r == 0)
 		r = await_sign(s, HAS_INIT, err);
 	if (r != 0)
@@ -238,27 +233,20 @@ static _Noreturn void end_failed(const struct start *s, const struct err *err)
 
 /* --- the builder of the view --- */
 
-/* Into the launch child's namespaces, all but that of process ids, which takes effect in
- * children alone. */
-static int join_child(const struct start *s, struct err *err)
-{
-	const unsigned long all = enter_namespaces() & ~(unsigned long)CLONE_NEWPID;
-
-	if (setns(s->child_fd, (int)all) < 0)
-		return err_sys(err, -errno, "cannot enter the sandbox's namespaces");
-	return s->machine->root ? become_mapped_root(s, err) : follow_parent(s, err);
-}
-
-/* An ordinary user's trees are copies of what is mounted in the child's namespace. */
+/* In the launch child's namespaces, all but that of process ids, which takes effect in
+ * children alone. An ordinary user's trees are copies of what is mounted there. */
 static int run_builder(struct start *s, struct err *err)
 {
+	const unsigned long all = enter_namespaces() & ~(unsigned long)CLONE_NEWPID;
 	int r = follow_parent(s, err);
 
 	prctl(PR_SET_NAME, "weir-rootfs");
 	if (r == 0 && process_forbid_cores() < 0)
 		r = err_sys(err, -errno, "cannot forbid cores");
+	if (r == 0 && setns(s->child_fd, (int)all) < 0)
+		r = err_sys(err, -errno, "cannot enter the sandbox's namespaces");
 	if (r == 0)
-		r = join_child(s, err);
+		r = s->machine->root ? become_mapped_root(s, err) : follow_parent(s, err);
 	if (r == 0 && !s->machine->root)
 		r = rootfs_open_trees(&s->view, -1, err);
 	return r < 0 ? r : rootfs_build(&s->view, err);
@@ -406,21 +394,6 @@ static pid_t start_child(struct start *s, struct err *err)
 	return child;
 }
 
-static pid_t start(struct start *s, struct err *err)
-{
-	int *const fds[] = { &s->sync[0], &s->sync[1], &s->child_fd, &s->user_fd };
-	pid_t r;
-
-	if (s->parent_fd < 0 || s->proc_fd < 0 ||
-	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s->sync) < 0)
-		return err_sys(err, -errno, "cannot make what the launch needs");
-	r = start_child(s, err);
-	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
-		fd_close(fds[i]);
-	rootfs_done(&s->view);
-	return r;
-}
-
 pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spec,
 		   struct err *err)
 {
@@ -447,7 +420,16 @@ pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spe
 	s->uid = geteuid();
 	s->gid = getegid();
 	s->ignored_signals = ignored_signals();
-	return start(s, err);
+	if (parent_fd < 0 || proc_fd < 0 ||
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s->sync) < 0)
+		return err_sys(err, -errno, "cannot make what the launch needs");
+	r = start_child(s, err);
+	fd_close(&s->sync[0]);
+	fd_close(&s->sync[1]);
+	fd_close(&s->child_fd);
+	fd_close(&s->user_fd);
+	rootfs_done(&s->view);
+	return r;
 }
 
 void launch_send_report(int fd, enum launch_report_type type, int value, const char *fmt,

@@ -46,12 +46,6 @@ static bool is_connected_unix_socket(int fd)
 	       getpeername(fd, (struct sockaddr *)&peer, &peer_size) == 0;
 }
 
-/* Of the memory devices: null, zero, full, random and urandom. */
-static bool is_harmless_memory(unsigned int minor)
-{
-	return minor == 3 || minor == 5 || minor == 7 || minor == 8 || minor == 9;
-}
-
 /* The near side of a terminal: a pty's master types for whoever is at its other side, and
  * behind the majors that aren't here are modems. */
 static bool is_terminal(dev_t device)
@@ -73,29 +67,26 @@ static bool is_terminal(dev_t device)
 	}
 }
 
-/* The kernel shows namespaces and processes as files, too. */
-static bool is_plain_file(int fd)
-{
-	struct statfs fs;
-
-	return fstatfs(fd, &fs) == 0 && fs.f_type != NSFS_MAGIC &&
-	       fs.f_type != PID_FS_MAGIC;
-}
-
 static bool is_harmless(int fd, const struct stat *st)
 {
-	int flags = fcntl(fd, F_GETFL);
+	const unsigned int number = minor(st->st_rdev);
+	const int flags = fcntl(fd, F_GETFL);
+	struct statfs fs;
 
 	if (flags < 0 || (flags & O_PATH))
 		return false;
 	switch (st->st_mode & S_IFMT) {
 	case S_IFREG:
-		return is_plain_file(fd);
+		/* The kernel shows namespaces and processes as files, too. */
+		return fstatfs(fd, &fs) == 0 && fs.f_type != NSFS_MAGIC &&
+		       fs.f_type != PID_FS_MAGIC;
 	case S_IFIFO:
 		return true;
 	case S_IFCHR:
+		/* Of the memory devices: null, zero, full, random and urandom. */
 		if (major(st->st_rdev) == MEM_MAJOR)
-			return is_harmless_memory(minor(st->st_rdev));
+			return number == 3 || number == 5 || number == 7 || number == 8 ||
+			       number == 9;
 		return is_terminal(st->st_rdev) && isatty(fd);
 	case S_IFSOCK:
 		return is_connected_unix_socket(fd);

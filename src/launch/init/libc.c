@@ -333,13 +333,6 @@ static void execute(const char *path, char *const *argv)
 	CALL(SYS_execve, sh, list, environ, 0, 0);
 }
 
-/* Is the error of one directory of PATH no reason to leave out the others? */
-static bool goes_on(int error)
-{
-	return error == EACCES || error == ENOENT || error == ENOTDIR ||
-	       error == ENODEV || error == ESTALE || error == ETIMEDOUT;
-}
-
 int execvp(const char *name, char *const *argv)
 {
 	const char *path = getenv("PATH") ?: "/bin:/usr/bin";
@@ -362,9 +355,21 @@ int execvp(const char *name, char *const *argv)
 		if (snprintf(file, sizeof(file), "%.*s%s%s", (int)len, path, slash,
 			     name) < (int)sizeof(file))
 			execute(file, argv);
-		refused = refused || last_error == EACCES;
-		if (last_error != ENAMETOOLONG && !goes_on(last_error))
+		switch (last_error) {
+		/* Of one directory of PATH, these are no reason to leave out others. */
+		case EACCES:
+			refused = true;
+			break;
+		case ENAMETOOLONG:
+		case ENOENT:
+		case ENOTDIR:
+		case ENODEV:
+		case ESTALE:
+		case ETIMEDOUT:
+			break;
+		default:
 			return -1;
+		}
 		path += len;
 		if (!*path)
 			break;

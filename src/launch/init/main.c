@@ -157,22 +157,17 @@ static void reap(pid_t command)
 
 enum { HOLD_MS = 100 }; /* a control that doesn't stop says so sooner */
 
-/* Stop all that is in the sandbox while control is stopped, which is not where no shell
- * could continue it. Return: whether that was done. */
-static bool hold(void)
-{
-	struct pollfd channel = { .fd = INIT_FD_CHANNEL, .events = POLLIN };
-
-	return poll(&channel, 1, HOLD_MS) == 0 && kill(-1, SIGSTOP) == 0;
-}
-
 /* @is_held: whether all is stopped. */
 static void obey(pid_t command, const struct launch_report *order, bool *is_held)
 {
+	struct pollfd channel = { .fd = INIT_FD_CHANNEL, .events = POLLIN };
+
 	if (order->type == LAUNCH_SIGNAL && order->value > 0 && order->value < NSIG)
 		kill(command, order->value);
+	/* Stop all that is in the sandbox while control is stopped, which is not where no
+	 * shell could continue it. */
 	if (order->type == LAUNCH_HOLD)
-		*is_held = hold();
+		*is_held = poll(&channel, 1, HOLD_MS) == 0 && kill(-1, SIGSTOP) == 0;
 	if (order->type == LAUNCH_GO_ON && *is_held) {
 		kill(-1, SIGCONT);
 		*is_held = false;
