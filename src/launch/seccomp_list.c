@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
+#include <linux/btrfs.h>
 #include <linux/filter.h>
 #include <linux/ioprio.h>
 #include <linux/netlink.h>
@@ -51,6 +52,9 @@
 enum {
 	SOCK_TYPE_BITS = 0xf,
 	TIOCLINUX_CALL = 0x541C,
+	/* Whose file system an ioctl is one of, and the number of bcachefs. */
+	IOCTL_TYPE_BITS = 0xff00,
+	BCACHEFS_TYPE = 0xbc00,
 	CONDITIONS_MAX = 3,
 	PRETEND = 0, /* the error of a call that is not made, and says that it was */
 };
@@ -111,6 +115,16 @@ static const struct refusal refusals[] = {
 	{ "setns", EPERM },
 	{ "unshare", EPERM, 1, { HAS(0, CLONE_NEWUSER) } },
 	{ "clone", EPERM, 1, { HAS(0, CLONE_NEWUSER) } },
+	/* A copy of a subvolume has what is hidden, as files of its own. By its number a
+	 * subvolume is removed wherever it lies. bcachefs has one call for a copy and for
+	 * an empty subvolume, and no program needs another of its calls. */
+	{ "ioctl", EPERM, 1, { IS(1, BTRFS_IOC_SNAP_CREATE) } },
+	{ "ioctl", EPERM, 1, { IS(1, BTRFS_IOC_SNAP_CREATE_V2) } },
+	{ "ioctl", EPERM, 1, { IS(1, BTRFS_IOC_SNAP_DESTROY_V2) } },
+	{ "ioctl",
+	  EPERM,
+	  1,
+	  { SCMP_CMP(1, SCMP_CMP_MASKED_EQ, IOCTL_TYPE_BITS, BCACHEFS_TYPE) } },
 	/* Put characters into the terminal as if they had been typed. */
 	{ "ioctl", EPERM, 1, { IS(1, TIOCSTI) } },
 	{ "ioctl", EPERM, 1, { IS(1, TIOCLINUX_CALL) } },
