@@ -460,6 +460,71 @@ static int plan_readonly(struct rootfs *v, const char *given, struct err *err)
 	return 0;
 }
 
+/* Which of the directories on the way to @name are there: may the command write to one,
+ * or put something else in the place of a link? *@ret_owner: of the last one. */
+static bool way_is_writable(const struct rootfs *v, const char *name, uid_t *ret_owner)
+{
+	char way[PATH_MAX];
+	size_t len = strlen(name);
+	bool found = false;
+
+	for (size_t i = 1; i < len && len < sizeof(way); i++) {
+		struct path p;
+
+		if (name[i] != '/')
+			continue;
+		memcpy(way, name, i);
+		way[i] = '\0';
+		if (path_open(way, &p, NULL) < 0)
+			break;
+		found = found || place_is_writable(v, p.name);
+		for (size_t l = 0; l < p.link_count; l++)
+			found = found || place_is_writable(v, p.links[l]);
+		*ret_owner = p.st.st_uid;
+		path_done(&p);
+	}
+	return found;
+}
+
+/* Nothing can be mounted where nothing is: the command would make the directory, and in
+ * it the next run's defaults. What the caller may not make the command can't make
+ * either, unless the directory above is the caller's own. Return: 1: it is there; 0: no
+ * command can make it. */
+static int make_settings(const struct rootfs *v, const char *name, struct err *err)
+{
+	struct err why = { 0 };
+	struct path made;
+	uid_t owner = 0;
+	int r;
+
+	if (!way_is_writable(v, name, &owner))
+		return 0;
+	r = path_open_made(name, &made, &why);
+	if (r == 0) {
+		path_done(&made);
+		return 1;
+	}
+	if (r == -EROFS || ((r == -EACCES || r == -EPERM) && owner != geteuid()))
+		return 0;
+	return err_set(err, r == -ELOOP ? -EINVAL : r,
+		       "make '%.200s' first, or the command can, and choose the next "
+		       "run's defaults: %s",
+		       name, why.text);
+}
+
+static int plan_settings(struct rootfs *v, struct err *err)
+{
+	const char *name = v->spec->settings;
+	struct stat st;
+	int r = 1;
+
+	if (!name)
+		return 0;
+	if (stat(name, &st) < 0)
+		r = make_settings(v, name, err);
+	return r <= 0 ? r : plan_readonly(v, name, err);
+}
+
 /* --- files that run outside later --- */
 
 static int find_startup_files(struct rootfs *v, struct err *err)
@@ -569,7 +634,7 @@ int place_plan(struct rootfs *v, struct err *err)
 	int r;
 
 	v->paths = calloc(v->spec->rw_count + v->spec->shown_count + v->spec->ro_count +
-				  STARTUP_MAX + 1,
+				  STARTUP_MAX + 2,
 			  sizeof(*v->paths));
 	if (!v->paths)
 		return err_sys(err, -ENOMEM, "cannot plan the file system view");
@@ -582,6 +647,8 @@ int place_plan(struct rootfs *v, struct err *err)
 	r = plan_cwd(v, err);
 	for (size_t i = 0; r == 0 && i < v->spec->ro_count; i++)
 		r = plan_readonly(v, v->spec->ro[i], err);
+	if (r == 0)
+		r = plan_settings(v, err);
 	if (r == 0)
 		r = plan_startup_files(v, err);
 	if (v->spec->agent_socket)

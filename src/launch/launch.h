@@ -52,6 +52,9 @@ struct launch_spec {
 	const char *const *ro; /* files that stay read-only though below a writable
 				* path: the policy and what it extends */
 	size_t ro_count;
+	/* The directory of the user's defaults and profiles, read-only where it lies
+	 * below a writable path. It is made if the command could make it. NULL: none. */
+	const char *settings;
 	/* Filled: what else is read-only in writable paths. The caller's to end. */
 	struct startup_files *startup;
 	enum launch_self_test self_test;

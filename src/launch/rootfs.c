@@ -75,10 +75,10 @@ int rootfs_plan(struct rootfs *v, const struct launch_machine *m,
 	r = mounts_read(false, &v->mounts, err);
 	if (r < 0)
 		return r;
-	/* Each mount, what was named, the working directory, a socket, and each file that
-	 * runs outside later with what it leads to, and what is hidden. */
+	/* Each mount, what was named, the working directory, the settings, a socket, and
+	 * each file that runs outside later with what it leads to, and what is hidden. */
 	v->trees = calloc(v->mounts.count + spec->rw_count + spec->shown_count +
-				  spec->ro_count + 2 + 2 * STARTUP_MAX + HIDDEN_MAX,
+				  spec->ro_count + 3 + 2 * STARTUP_MAX + HIDDEN_MAX,
 			  sizeof(*v->trees));
 	if (!v->trees)
 		return err_sys(err, -ENOMEM, "cannot plan the file system view");

@@ -318,15 +318,11 @@ int config_read_file(struct run_spec *spec, const char *path, enum config_kind k
 static int keep_folder(struct run_spec *spec, const char *file)
 {
 	size_t len = file ? (size_t)(strrchr(file, '/') - file) : 0;
-	char *folder;
 
 	if (len == 0)
 		return 0;
-	folder = arena_text(&spec->arena, (struct text){ file, len });
-	if (!folder)
-		return -ENOMEM;
-	keep(spec, folder);
-	return 0;
+	spec->settings = arena_text(&spec->arena, (struct text){ file, len });
+	return spec->settings ? 0 : -ENOMEM;
 }
 
 int config_read(struct run_spec *spec)

@@ -112,9 +112,10 @@ struct run_spec {
 	/* Files that stay read-only inside, besides the policy's. */
 	const char *kept[RUN_KEPT_MAX];
 	size_t kept_count;
-	char *const *argv;  /* the command, NULL-ended */
-	struct arena arena; /* of the values that come from elsewhere than argv */
-	uint64_t given;	    /* bits of the options that are set */
+	const char *settings; /* the user's directory of defaults and profiles */
+	char *const *argv;    /* the command, NULL-ended */
+	struct arena arena;   /* of the values that come from elsewhere than argv */
+	uint64_t given;	      /* bits of the options that are set */
 };
 
 /* @argv[0] is "run" or "learn", and @table is its. Return: 0, or -EINVAL with @err. */

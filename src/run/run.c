@@ -651,6 +651,7 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.hide_credentials = c->spec->hide_preset == RUN_HIDE_CREDENTIALS,
 		.ro = files,
 		.ro_count = file_count,
+		.settings = c->spec->settings,
 		.startup = c->startup,
 		.self_test =
 			(enum launch_self_test)(SELF_TEST_DENY + (int)c->spec->self_test),

@@ -101,6 +101,38 @@ def test_the_configuration_stays_as_it_is_though_the_home_directory_is_writable(
     assert os.listdir(home / ".config") == ["weir"] and os.listdir(home / ".config" / "weir") == [], done
 
 
+@pytest.mark.parametrize("there", ["", ".config"])
+def test_no_configuration_is_made_where_none_was(world, own, there):
+    """Neither in a new home, nor beside other programs' settings."""
+    home = world.workdir("weir-test")
+    if there:
+        (home / there).mkdir()
+        own(home / there, "weir-test")
+    done = world.run("sh", "-c", "echo ok > here; mkdir -p ~/.config/weir; echo 'profile: none' > ~/.config/weir/config.yaml; "
+                     "mv ~/.config ~/.gone; mkdir -p ~/.config/weir/profiles", cwd=home,
+                     env={"HOME": str(home)}, options=("--rw", home), user="weir-test")
+    assert (home / "here").exists(), done
+    assert sorted(os.listdir(home)) == [".config", "here"] and os.listdir(home / ".config" / "weir") == [], done
+
+
+def test_nor_is_it_in_the_working_directory_where_it_is_to_lie_there(world):
+    """XDG_CONFIG_HOME of a project of its own, as CI has it."""
+    work = world.workdir("weir-test")
+    done = world.run("sh", "-c", "echo ok > here; mkdir -p settings/weir; echo 'profile: none' > settings/weir/config.yaml", cwd=work,
+                     env={"XDG_CONFIG_HOME": str(work / "settings")}, user="weir-test")
+    assert (work / "here").exists() and os.listdir(work / "settings" / "weir") == [], done
+
+
+def test_a_link_on_the_way_to_a_configuration_that_is_missing_is_no_way(world, own):
+    """The command could put a directory in the link's place."""
+    home, elsewhere = world.workdir("weir-test"), world.workdir("weir-test")
+    (home / ".config").symlink_to(elsewhere)
+    own(home / ".config", "weir-test")
+    done = world.run("touch", "here", cwd=home, env={"HOME": str(home)}, options=("--rw", home), user="weir-test")
+    assert done.code == 2 and f"behind the link '{home}/.config'" in done.messages, done
+    assert os.listdir(home) == [".config"] and os.listdir(elsewhere) == [], done
+
+
 def test_files_as_standard_output_and_error_can_be_opened_by_name(world, own):
     """What was given for writing goes on to be written, also in folders that are read-only inside."""
     user = "weir-test"
