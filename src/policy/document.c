@@ -11,21 +11,12 @@
 #include "event/json.h"
 #include "policy/document_internal.h"
 
-enum { TOP_KEYS = 7, UNKNOWN_MAX = 32 /* more aren't reported */ };
-
-static const char *const rule_keys[DOCUMENT_RULE_KEYS] = {
-	"ports",     "types",	"private", "raw",   "required",
-	"unmetered", "comment", "budget",  "until", "for",
-};
-static const char *const top_keys[TOP_KEYS] = {
-	"verify",      "dns", "repin", "limits", "on_denies", "require_full_isolation",
-	"deniedNames",
-};
+enum { UNKNOWN_MAX = 32 /* more aren't reported */ };
 
 /* One body that is being read. Of the faults of each sort the first one is reported,
  * and a value of the wrong type before a value that means nothing. */
-struct reading {
-	struct json_cursor c;
+struct go_reading {
+	struct arena tree; /* of the body's nodes */
 	struct document *d;
 	struct err wrong_type, wrong;
 	document_unknown_fn *unknown;
@@ -36,10 +27,9 @@ struct reading {
 	int r;	      /* -ENOMEM */
 };
 
-static bool no_memory(struct reading *r)
+static void clean_go_reading(struct go_reading *r)
 {
-	r->r = -ENOMEM;
-	return false;
+	arena_done(&r->tree);
 }
 
 struct document *document_deny_all(void)
@@ -92,23 +82,35 @@ void document_free(struct document *d)
 
 /* --- faults --- */
 
-/* "NetworkPolicy.egress" and its type, as the reference's program names them. */
-static void wrong_type(struct reading *r, enum json_kind k, const char *field,
-		       const char *type)
+/* @n isn't of @type. @field: "NetworkPolicy.egress", as the reference's program names it;
+ * NULL: the body itself. Return: -EINVAL, or 0 for null, which is absent. */
+static int wrong_type(const struct node *n, const char *field, const char *type,
+		      struct err *err)
 {
-	if (r->wrong_type.code != 0)
-		return;
+	static const char *const names[] = {
+		[NODE_BOOL] = "bool",	[NODE_NUMBER] = "number", [NODE_REAL] = "number",
+		[NODE_TEXT] = "string", [NODE_LIST] = "array",	  [NODE_MAP] = "object",
+	};
+
+	if (!n || n->kind == NODE_NULL)
+		return 0;
 	if (field)
-		err_set(&r->wrong_type, -EINVAL,
+		return err_set(
+			err, -EINVAL,
 			"json: cannot unmarshal %s into Go struct field %s of type %s",
-			json_kind_name(k), field, type);
-	else
-		err_set(&r->wrong_type, -EINVAL,
-			"json: cannot unmarshal %s into Go value of type %s",
-			json_kind_name(k), type);
+			names[n->kind], field, type);
+	return err_set(err, -EINVAL, "json: cannot unmarshal %s into Go value of type %s",
+		       names[n->kind], type);
 }
 
-static void unsupported(struct reading *r, const char *what, struct text value)
+static void note_type(struct go_reading *r, const struct node *n, const char *field,
+		      const char *type)
+{
+	if (r->wrong_type.code == 0)
+		(void)!wrong_type(n, field, type, &r->wrong_type);
+}
+
+static void unsupported(struct go_reading *r, const char *what, struct text value)
 {
 	char shown[300];
 
@@ -117,7 +119,7 @@ static void unsupported(struct reading *r, const char *what, struct text value)
 			document_quote(value, shown, sizeof(shown)));
 }
 
-static void report_unknown(struct reading *r, const char *where, struct text key)
+static void report_unknown(struct go_reading *r, const char *where, struct text key)
 {
 	char name[TEXT_ESCAPED_SIZE], shown[128];
 
@@ -158,60 +160,53 @@ static bool key_is(struct text key, const char *name)
 	return !*name && key.len == 0;
 }
 
-static size_t key_find(struct text key, const char *const *names, size_t count)
+static size_t key_find(struct text key, const struct schema_key *keys, size_t count)
 {
 	size_t i = 0;
 
-	while (i < count && !key_is(key, names[i]))
+	while (i < count && !key_is(key, keys[i].name))
 		i++;
 	return i;
 }
 
 /* A string; null leaves @ret as it is. */
-static void read_string(struct reading *r, const char *field, struct text *ret)
+static void read_string(struct go_reading *r, const struct node *n, const char *field,
+			struct text *ret)
 {
-	enum json_kind k = json_cursor_peek(&r->c);
-
-	if (k != JSON_KIND_STRING) {
-		if (k != JSON_KIND_NULL)
-			wrong_type(r, k, field, "string");
-		json_cursor_skip(&r->c);
-	} else if (json_cursor_string(&r->c, &r->d->arena, ret) < 0) {
-		no_memory(r);
-	}
+	if (n->kind == NODE_TEXT)
+		*ret = n->text;
+	else
+		note_type(r, n, field, "string");
 }
 
 /* A value of Weir's own, as text; null means that there is none. */
-static void read_own(struct reading *r, struct text *ret)
+static struct text own_of(const struct node *n)
 {
-	bool absent = json_cursor_peek(&r->c) == JSON_KIND_NULL;
-	struct text value = json_cursor_skip(&r->c);
-
-	*ret = absent ? (struct text){ 0 } : value;
+	return n->kind == NODE_NULL ? (struct text){ 0 } : n->raw;
 }
 
-/* The values of the keys @names, as members in the order of the names. */
-static void keep_own(struct reading *r, const char *const *names,
-		     const struct text *values, size_t count, struct text *ret)
+/* The values of @keys as an object. */
+static int keep_own(struct document *d, const struct schema_key *keys,
+		    const struct text *values, size_t count, struct text *ret)
 {
 	CLEAN(document_out) struct document_out out = { 0 };
 
+	*ret = (struct text){ 0 };
 	for (size_t i = 0; i < count; i++) {
 		if (!values[i].ptr)
 			continue;
-		document_put_text(&out, out.used > 0 ? ",\"" : "\"");
-		document_put_text(&out, names[i]);
+		document_put_text(&out, out.used > 0 ? ",\"" : "{\"");
+		document_put_text(&out, keys[i].name);
 		document_put_text(&out, "\":");
 		if (document_put_value(&out, values[i]) < 0)
-			r->r = -ENOMEM;
+			return -ENOMEM;
 	}
 	if (out.used == 0 && !out.failed)
-		return;
-	*ret = (struct text){
-		arena_text(&r->d->arena, (struct text){ out.bytes, out.used }), out.used
-	};
-	if (out.failed || !ret->ptr)
-		no_memory(r);
+		return 0;
+	document_put_text(&out, "}");
+	*ret = (struct text){ arena_text(&d->arena, (struct text){ out.bytes, out.used }),
+			      out.used };
+	return out.failed || !ret->ptr ? -ENOMEM : 0;
 }
 
 /* --- rules --- */
@@ -236,7 +231,8 @@ static bool action_of(struct text t, enum policy_action *ret)
 }
 
 /* What was read of a rule becomes one, unless something was wrong before. */
-static void finish_rule(struct reading *r, struct document_rule *rule, struct text action)
+static void finish_rule(struct go_reading *r, struct document_rule *rule,
+			struct text action)
 {
 	rule->target = document_trim(rule->target);
 	if (!action_of(action, &rule->action))
@@ -247,178 +243,145 @@ static void finish_rule(struct reading *r, struct document_rule *rule, struct te
 		return;
 	rule->target.ptr = arena_text(&r->d->arena, rule->target);
 	if (!rule->target.ptr || append_rule(r->d, rule) < 0)
-		no_memory(r);
+		r->r = -ENOMEM;
 }
 
-static void read_rule_member(struct reading *r, struct document_rule *rule,
-			     struct text *action, struct text *own)
+static void read_rule(struct go_reading *r, const struct node *n)
 {
-	struct text key;
-	size_t i;
+	struct document_rule rule = { .line = n->line, .column = n->column };
+	struct text action = { 0 }, own[RULE_KEY_COUNT] = { 0 };
 
-	if (json_cursor_string(&r->c, &r->d->arena, &key) < 0) {
-		no_memory(r);
-		return;
-	}
-	if (key_is(key, "action")) {
-		read_string(r,
-			    r->in_list ? "EgressRule.action" : "EgressRule.egress.action",
-			    action);
-	} else if (key_is(key, "target")) {
-		read_string(r,
-			    r->in_list ? "EgressRule.target" : "EgressRule.egress.target",
-			    &rule->target);
-	} else if ((i = key_find(key, rule_keys, DOCUMENT_RULE_KEYS)) <
-		   DOCUMENT_RULE_KEYS) {
-		read_own(r, &own[i]);
-	} else {
-		report_unknown(r, "egress[].", key);
-		json_cursor_skip(&r->c);
-	}
-}
+	if (n->kind != NODE_MAP)
+		note_type(r, n, r->in_list ? NULL : "NetworkPolicy.egress",
+			  "policy.EgressRule");
+	for (const struct node *m = n->kind == NODE_MAP ? n->first : NULL; m;
+	     m = m->next) {
+		size_t i = key_find(m->key, schema_rule_keys, RULE_KEY_COUNT);
 
-static void read_rule(struct reading *r)
-{
-	enum json_kind k = json_cursor_peek(&r->c);
-	struct document_rule rule = { .line = r->c.line, .column = r->c.column };
-	struct text action = { 0 }, own[DOCUMENT_RULE_KEYS] = { 0 };
-
-	if (k != JSON_KIND_OBJECT) {
-		if (k != JSON_KIND_NULL)
-			wrong_type(r, k, r->in_list ? NULL : "NetworkPolicy.egress",
-				   "policy.EgressRule");
-		json_cursor_skip(&r->c);
-	} else {
-		json_cursor_enter(&r->c);
-		while (r->r == 0 && json_cursor_next(&r->c))
-			read_rule_member(r, &rule, &action, own);
-		keep_own(r, rule_keys, own, DOCUMENT_RULE_KEYS, &rule.own);
+		if (i == RULE_KEY_ACTION)
+			read_string(r, m,
+				    r->in_list ? "EgressRule.action"
+					       : "EgressRule.egress.action",
+				    &action);
+		else if (i == RULE_KEY_TARGET)
+			read_string(r, m,
+				    r->in_list ? "EgressRule.target"
+					       : "EgressRule.egress.target",
+				    &rule.target);
+		else if (i < RULE_KEY_COUNT)
+			own[i] = own_of(m);
+		else
+			report_unknown(r, "egress[].", m->key);
 	}
-	if (r->r == 0)
+	if (keep_own(r->d, schema_rule_keys, own, RULE_KEY_COUNT, &rule.own) < 0)
+		r->r = -ENOMEM;
+	else
 		finish_rule(r, &rule, action);
 }
 
 /* An array of rules; of several the last counts, and null is an empty one. */
-static void read_rules(struct reading *r)
+static void read_rules(struct go_reading *r, const struct node *n)
 {
-	enum json_kind k = json_cursor_peek(&r->c);
-
-	if (k != JSON_KIND_ARRAY) {
-		if (k != JSON_KIND_NULL)
-			wrong_type(r, k, r->in_list ? NULL : "NetworkPolicy.egress",
-				   "[]policy.EgressRule");
-		else
-			r->d->count = 0;
-		json_cursor_skip(&r->c);
-		return;
-	}
-	r->d->count = 0;
-	json_cursor_enter(&r->c);
-	while (r->r == 0 && json_cursor_next(&r->c))
-		read_rule(r);
+	if (!n || n->kind == NODE_NULL || n->kind == NODE_LIST)
+		r->d->count = 0;
+	else
+		note_type(r, n, r->in_list ? NULL : "NetworkPolicy.egress",
+			  "[]policy.EgressRule");
+	n = n && n->kind == NODE_LIST ? n->first : NULL;
+	for (; n && r->r == 0; n = n->next)
+		read_rule(r, n);
 }
 
 /* --- the top --- */
 
-static void refuse_key(struct reading *r, const char *key)
-{
-	if (json_cursor_peek(&r->c) != JSON_KIND_NULL && r->wrong.code == 0)
-		err_set(&r->wrong, -EINVAL,
-			"'%s' can't be used here: write the rules themselves", key);
-	json_cursor_skip(&r->c);
-}
-
 /* A text, or null: not closed. */
-static void read_closed(struct reading *r)
+static void read_closed(struct go_reading *r, const struct node *n)
 {
 	struct text why = { 0 };
 
-	read_string(r, "NetworkPolicy.closed", &why);
+	read_string(r, n, "NetworkPolicy.closed", &why);
 	r->d->closed = (struct text){ 0 };
 	if (why.ptr && set_closed(r->d, why) < 0)
-		no_memory(r);
+		r->r = -ENOMEM;
 }
 
-static void read_member(struct reading *r, struct text *default_action, struct text *own)
+static void read_member(struct go_reading *r, const struct node *n,
+			struct text *default_action, struct text *own)
 {
-	struct text key;
-	size_t i;
+	const size_t i = key_find(n->key, schema_policy_keys, POLICY_KEY_COUNT);
 
-	if (json_cursor_string(&r->c, &r->d->arena, &key) < 0) {
-		no_memory(r);
-		return;
-	}
-	i = key_find(key, top_keys, TOP_KEYS);
-	if (key_is(key, "defaultAction")) {
-		read_string(r, "NetworkPolicy.defaultAction", default_action);
-	} else if (key_is(key, "egress")) {
-		read_rules(r);
-	} else if (i < TOP_KEYS) {
-		read_own(r, &own[i]);
-	} else if (key_is(key, "closed")) {
-		read_closed(r);
-	} else if (key_is(key, "extends")) {
-		refuse_key(r, "extends");
-	} else if (key_is(key, "allow-list")) {
-		refuse_key(r, "allow-list");
+	if (i == POLICY_KEY_DEFAULT_ACTION) {
+		read_string(r, n, "NetworkPolicy.defaultAction", default_action);
+	} else if (i == POLICY_KEY_EGRESS) {
+		read_rules(r, n);
+	} else if (i >= POLICY_KEY_VERIFY && i <= POLICY_KEY_DENIED_NAMES) {
+		own[i] = own_of(n);
+	} else if (key_is(n->key, "closed")) {
+		read_closed(r, n);
+	} else if (i == POLICY_KEY_EXTENDS || i == POLICY_KEY_ALLOW_LIST) {
+		if (n->kind != NODE_NULL && r->wrong.code == 0)
+			err_set(&r->wrong, -EINVAL,
+				"'%s' can't be used here: write the rules themselves",
+				schema_policy_keys[i].name);
 	} else {
-		report_unknown(r, "", key);
-		json_cursor_skip(&r->c);
+		report_unknown(r, "", n->key);
 	}
 }
 
-static void read_go_policy(struct reading *r)
+static void read_go_policy(struct go_reading *r, const struct node *root)
 {
-	struct text default_action = { 0 }, own[TOP_KEYS] = { 0 };
-	enum json_kind k = json_cursor_peek(&r->c);
+	struct text default_action = { 0 }, own[POLICY_KEY_COUNT] = { 0 };
 
-	if (k != JSON_KIND_OBJECT) {
-		if (k != JSON_KIND_NULL)
-			wrong_type(r, k, NULL, "policy.NetworkPolicy");
+	if (!root || root->kind != NODE_MAP) {
+		note_type(r, root, NULL, "policy.NetworkPolicy");
 		return;
 	}
-	json_cursor_enter(&r->c);
-	while (r->r == 0 && json_cursor_next(&r->c))
-		read_member(r, &default_action, own);
-	keep_own(r, top_keys, own, TOP_KEYS, &r->d->own);
+	for (const struct node *n = root->first; n && r->r == 0; n = n->next)
+		read_member(r, n, &default_action, own);
+	if (keep_own(r->d, schema_policy_keys, own, POLICY_KEY_COUNT, &r->d->own) < 0)
+		r->r = -ENOMEM;
 	if (!action_of(default_action, &r->d->default_action))
 		unsupported(r, "defaultAction", default_action);
 }
 
-/* A new document to read @body into; its text is checked. */
-static int reading_begin(struct reading *r, struct text body, struct err *err)
+/* @body is trimmed; NULL: it is null. */
+static int parse_body(struct text body, struct policy_place start, struct arena *tree,
+		      struct node **ret, struct err *err)
 {
-	int e = document_scan(body, err);
+	struct err why = { 0 };
+	const struct node_source source = { .arena = tree,
+					    .text = body,
+					    .err = &why,
+					    .line = start.line,
+					    .column = start.column };
+	int r = node_read_json(&source, ret);
 
-	if (e < 0)
-		return e;
-	r->c = (struct json_cursor){ body.ptr, body.ptr + body.len, 1, 1 };
-	r->d = document_deny_all();
-	return r->d ? 0 : err_set(err, -ENOMEM, "out of memory");
+	return r < 0 ? err_set(err, r, "%s", r == -ENOMEM ? "out of memory" : why.text)
+		     : 0;
 }
 
 int document_parse(struct text body, document_unknown_fn *unknown, void *data,
 		   struct document **ret, struct err *err)
 {
-	struct text trimmed = document_trim(body);
-	struct reading r = { .unknown = unknown, .unknown_data = data };
-	CLEAN(document) struct document *d = NULL;
+	CLEAN(document) struct document *d = document_deny_all();
+	CLEAN(go_reading)
+	struct go_reading r = { .d = d, .unknown = unknown, .unknown_data = data };
+	const struct text trimmed = document_trim(body);
+	struct policy_place start = { .line = 1, .column = 1 };
+	struct node *root = NULL;
 	int e;
 
-	if (trimmed.len == 0) {
-		*ret = document_deny_all();
-		return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+	if (!d)
+		return err_set(err, -ENOMEM, "out of memory");
+	/* Faults count lines from where the white space begins. */
+	for (const char *p = body.ptr; trimmed.len > 0 && p < trimmed.ptr; p++) {
+		start.line += *p == '\n';
+		start.column = *p == '\n' ? 1 : start.column + ((*p & 0xc0) != 0x80);
 	}
-	e = reading_begin(&r, trimmed, err);
-	d = r.d;
+	e = trimmed.len > 0 ? parse_body(trimmed, start, &r.tree, &root, err) : 0;
 	if (e < 0)
 		return e;
-	/* Faults count lines from where the white space begins. */
-	for (const char *p = body.ptr; p < r.c.p; p++) {
-		r.c.line += *p == '\n';
-		r.c.column = *p == '\n' ? 1 : r.c.column + ((*p & 0xc0) != 0x80);
-	}
-	read_go_policy(&r);
+	read_go_policy(&r, root);
 	if (r.r < 0)
 		return err_set(err, r.r, "out of memory");
 	if (r.wrong_type.code != 0)
@@ -431,18 +394,20 @@ int document_parse(struct text body, document_unknown_fn *unknown, void *data,
 
 int document_read_patch(struct text body, struct document **ret, struct err *err)
 {
-	struct reading r = { .in_list = true };
-	CLEAN(document) struct document *d = NULL;
+	CLEAN(document) struct document *d = document_deny_all();
+	CLEAN(go_reading) struct go_reading r = { .d = d, .in_list = true };
+	struct node *root;
 	int e;
 
 	body = document_trim(body);
+	if (!d)
+		return err_set(err, -ENOMEM, "out of memory");
 	if (body.len == 0)
 		return err_set(err, -EINVAL, "empty body");
-	e = reading_begin(&r, body, err);
-	d = r.d;
+	e = parse_body(body, (struct policy_place){ 0 }, &r.tree, &root, err);
 	if (e < 0)
 		return e == -EINVAL ? err_context(err, "invalid patch rules") : e;
-	read_rules(&r);
+	read_rules(&r, root);
 	if (r.r < 0)
 		return err_set(err, r.r, "out of memory");
 	if (r.wrong_type.code != 0)
@@ -496,54 +461,47 @@ static bool is_over(struct text value, int64_t now_ms)
 	       end_ms <= now_ms;
 }
 
-int document_read_own(struct document *d, const struct document_rule *rule,
-		      struct text ret[DOCUMENT_RULE_KEYS])
+int document_read_own(const struct document_rule *rule, struct text ret[RULE_KEY_COUNT])
 {
-	struct text own[DOCUMENT_RULE_KEYS + 1] = { 0 }, key;
-	struct reading r = { .d = d };
-	const char *text = arena_printf(&d->arena, "{%.*s}", (int)rule->own.len,
-					rule->own.ptr ?: "");
+	CLEAN(arena) struct arena tree = { 0 };
+	struct node *map = NULL;
+	int r = rule->own.len > 0 ? parse_body(rule->own, (struct policy_place){ 0 },
+					       &tree, &map, NULL)
+				  : 0;
 
-	if (!text)
-		return -ENOMEM;
-	r.c = (struct json_cursor){ text, text + rule->own.len + 2, 1, 1 };
-	json_cursor_enter(&r.c);
-	while (json_cursor_next(&r.c)) {
-		if (json_cursor_string(&r.c, &d->arena, &key) < 0)
-			return -ENOMEM;
-		read_own(&r, &own[key_find(key, rule_keys, DOCUMENT_RULE_KEYS)]);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < RULE_KEY_COUNT; i++) {
+		const struct node *n = node_find(map, text_of(schema_rule_keys[i].name));
+
+		ret[i] = n ? n->raw : (struct text){ 0 };
 	}
-	memcpy(ret, own, DOCUMENT_RULE_KEYS * sizeof(*own));
 	return 0;
 }
 
-int document_write_own(struct document *d, const struct text own[DOCUMENT_RULE_KEYS],
+int document_write_own(struct document *d, const struct text own[RULE_KEY_COUNT],
 		       struct text *ret)
 {
-	struct reading r = { .d = d };
-
-	*ret = (struct text){ 0 };
-	keep_own(&r, rule_keys, own, DOCUMENT_RULE_KEYS, ret);
-	return r.r;
+	return keep_own(d, schema_rule_keys, own, RULE_KEY_COUNT, ret);
 }
 
 /* Return: 1: the rule has ended; 0; or -ENOMEM. */
 static int settle_rule(struct document *d, struct document_rule *rule, int64_t now_ms)
 {
-	struct text own[DOCUMENT_RULE_KEYS], end;
-	int r = document_read_own(d, rule, own);
+	struct text own[RULE_KEY_COUNT], end;
+	int r = document_read_own(rule, own);
 
 	if (r < 0)
 		return r;
 	/* No deny may end: that is refused when a policy is made of it. */
-	if (rule->action == POLICY_ALLOW && !own[KEY_FOR].ptr &&
-	    is_over(own[KEY_UNTIL], now_ms))
+	if (rule->action == POLICY_ALLOW && !own[RULE_KEY_FOR].ptr &&
+	    is_over(own[RULE_KEY_UNTIL], now_ms))
 		return 1;
-	if (!own[KEY_FOR].ptr || own[KEY_UNTIL].ptr ||
-	    !end_of(&d->arena, own[KEY_FOR], now_ms, &end))
+	if (!own[RULE_KEY_FOR].ptr || own[RULE_KEY_UNTIL].ptr ||
+	    !end_of(&d->arena, own[RULE_KEY_FOR], now_ms, &end))
 		return 0;
-	own[KEY_UNTIL] = end;
-	own[KEY_FOR] = (struct text){ 0 };
+	own[RULE_KEY_UNTIL] = end;
+	own[RULE_KEY_FOR] = (struct text){ 0 };
 	return document_write_own(d, own, &rule->own);
 }
 
@@ -753,39 +711,24 @@ static int keep_target(struct targets *t, struct text text, struct err *err)
 	return 0;
 }
 
-static int read_removed(struct json_cursor *c, struct targets *t, struct err *err)
-{
-	enum json_kind k = json_cursor_peek(c);
-	struct text text = { 0 };
-
-	if (k == JSON_KIND_NULL)
-		json_cursor_skip(c);
-	else if (k != JSON_KIND_STRING)
-		return err_set(err, -EINVAL,
-			       "json: cannot unmarshal %s into Go value of type string",
-			       json_kind_name(k));
-	else if (json_cursor_string(c, &t->arena, &text) < 0)
-		return err_set(err, -ENOMEM, "out of memory");
-	return keep_target(t, document_trim(text), err);
-}
-
 static int read_targets(struct text body, struct targets *t, struct err *err)
 {
-	struct json_cursor c = { body.ptr, body.ptr + body.len, 1, 1 };
-	enum json_kind k;
-	int r = document_scan(body, err);
+	struct node *root;
+	int r = parse_body(body, (struct policy_place){ 0 }, &t->arena, &root, err);
 
 	if (r < 0)
 		return r;
-	k = json_cursor_peek(&c);
-	if (k != JSON_KIND_ARRAY && k != JSON_KIND_NULL)
-		return err_set(err, -EINVAL,
-			       "json: cannot unmarshal %s into Go value of type []string",
-			       json_kind_name(k));
-	if (k == JSON_KIND_ARRAY)
-		json_cursor_enter(&c);
-	while (k == JSON_KIND_ARRAY && r == 0 && json_cursor_next(&c))
-		r = read_removed(&c, t, err);
+	if (root && root->kind != NODE_LIST)
+		return wrong_type(root, NULL, "[]string", err);
+	for (const struct node *n = root ? root->first : NULL; n && r == 0; n = n->next) {
+		if (n->kind != NODE_TEXT)
+			r = wrong_type(n, NULL, "string", err);
+		if (r == 0)
+			r = keep_target(t,
+					n->kind == NODE_TEXT ? document_trim(n->text)
+							     : (struct text){ 0 },
+					err);
+	}
 	if (r == 0 && !t->any)
 		return err_set(err, -EINVAL, "empty array");
 	return r;

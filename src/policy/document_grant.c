@@ -25,7 +25,7 @@
 /* A rule with what it says. */
 struct part {
 	const struct document_rule *rule;
-	struct text own[DOCUMENT_RULE_KEYS];
+	struct text own[RULE_KEY_COUNT];
 	int64_t end_ms; /* wall clock; INT64_MAX: it has none */
 };
 
@@ -37,11 +37,10 @@ struct granting {
 	bool is_done;	    /* @grant has all its time */
 };
 
-static int read_part(struct document *d, const struct document_rule *rule,
-		     struct part *ret)
+static int read_part(const struct document_rule *rule, struct part *ret)
 {
-	int r = document_read_own(d, rule, ret->own);
-	const struct text until = ret->own[KEY_UNTIL];
+	int r = document_read_own(rule, ret->own);
+	const struct text until = ret->own[RULE_KEY_UNTIL];
 
 	ret->rule = rule;
 	ret->end_ms = INT64_MAX;
@@ -65,21 +64,19 @@ static bool has_item(const struct document_out *items, struct text wanted)
 /* The items of the list @value behind those in @out, "443,tcp/22". */
 static int put_items(struct arena *arena, struct text value, struct document_out *out)
 {
-	struct json_cursor c;
+	struct err ignored;
+	const struct node_source source = { .arena = arena,
+					    .text = value,
+					    .err = &ignored };
+	struct node *list = NULL;
+	int r = value.ptr ? node_read_json(&source, &list) : 0;
 
-	if (!value.ptr)
-		return 0;
-	c = (struct json_cursor){ value.ptr, value.ptr + value.len, 1, 1 };
-	if (json_cursor_peek(&c) != JSON_KIND_ARRAY)
-		return 0;
-	json_cursor_enter(&c);
-	while (json_cursor_next(&c)) {
-		struct text item;
+	if (r < 0)
+		return r;
+	for (const struct node *n = list && list->kind == NODE_LIST ? list->first : NULL;
+	     n; n = n->next) {
+		const struct text item = n->kind == NODE_TEXT ? n->text : n->raw;
 
-		if (json_cursor_peek(&c) != JSON_KIND_STRING)
-			item = json_cursor_skip(&c);
-		else if (json_cursor_string(&c, arena, &item) < 0)
-			return -ENOMEM;
 		if (has_item(out, item))
 			continue;
 		document_put_text(out, out->used > 0 ? "," : "");
@@ -139,23 +136,23 @@ static int join(struct granting *g, const struct part *has, struct part *ret,
 	const struct text *own = g->grant.own;
 	struct arena *arena = &g->d->arena;
 	struct text alone;
-	int r = join_ports(arena, has->own[KEY_PORTS], NULL, &alone, err);
+	int r = join_ports(arena, has->own[RULE_KEY_PORTS], NULL, &alone, err);
 
 	*ret = *has;
 	if (r == 0)
-		r = join_ports(arena, has->own[KEY_PORTS], &own[KEY_PORTS],
-			       &ret->own[KEY_PORTS], err);
+		r = join_ports(arena, has->own[RULE_KEY_PORTS], &own[RULE_KEY_PORTS],
+			       &ret->own[RULE_KEY_PORTS], err);
 	if (r < 0)
 		return r;
-	*ret_adds = !document_same_text(alone, ret->own[KEY_PORTS]);
-	for (enum document_key k = KEY_TYPES; k <= KEY_UNMETERED; k++) {
+	*ret_adds = !document_same_text(alone, ret->own[RULE_KEY_PORTS]);
+	for (enum rule_key k = RULE_KEY_TYPES; k <= RULE_KEY_UNMETERED; k++) {
 		CLEAN(document_out) struct document_out words = { 0 };
 
 		if (!own[k].ptr || document_same_text(own[k], has->own[k]))
 			continue;
 		*ret_adds = true;
 		ret->own[k] = own[k];
-		if (k != KEY_TYPES)
+		if (k != RULE_KEY_TYPES)
 			continue;
 		r = put_items(arena, has->own[k], &words);
 		if (r == 0)
@@ -167,7 +164,7 @@ static int join(struct granting *g, const struct part *has, struct part *ret,
 			return r;
 	}
 	if (g->grant.end_ms < has->end_ms)
-		ret->own[KEY_UNTIL] = own[KEY_UNTIL];
+		ret->own[RULE_KEY_UNTIL] = own[RULE_KEY_UNTIL];
 	return 0;
 }
 
@@ -203,7 +200,7 @@ static int add_to(struct granting *g, const struct part *has, bool *ret_gone,
 		g->is_done = true;
 		return put_in_front(g, &g->grant);
 	}
-	if (has->own[KEY_BUDGET].ptr)
+	if (has->own[RULE_KEY_BUDGET].ptr)
 		return leave_to_person(has->rule, "has a budget", err);
 	r = join(g, has, &joined, &adds, err);
 	if (r < 0)
@@ -226,7 +223,7 @@ static int add_address(struct granting *g, const struct part *has, struct err *e
 		return 0;
 	r = join(g, has, &joined, &adds, err);
 	g->is_done = r == 0 && !adds && g->grant.end_ms <= has->end_ms &&
-		     !has->own[KEY_BUDGET].ptr;
+		     !has->own[RULE_KEY_BUDGET].ptr;
 	return r;
 }
 
@@ -276,7 +273,7 @@ static int add_beside(struct granting *g, const struct document_rule *rule, bool
 {
 	struct part has;
 	bool ignored;
-	int r = read_part(g->d, rule, &has);
+	int r = read_part(rule, &has);
 
 	if (r < 0)
 		return r;
@@ -289,8 +286,8 @@ static int add_beside(struct granting *g, const struct document_rule *rule, bool
 	if (is_same)
 		return add_to(g, &has, ret_gone, err);
 	/* What is said of the names below a pattern, or of it. */
-	has.own[KEY_REQUIRED] = has.own[KEY_UNMETERED] = has.own[KEY_COMMENT] =
-		(struct text){ 0 };
+	has.own[RULE_KEY_REQUIRED] = has.own[RULE_KEY_UNMETERED] =
+		has.own[RULE_KEY_COMMENT] = (struct text){ 0 };
 	return add_to(g, &has, &ignored, err);
 }
 
@@ -299,7 +296,7 @@ static int add_beside(struct granting *g, const struct document_rule *rule, bool
  * what is open. */
 static int check_default(struct granting *g, struct err *err)
 {
-	const struct text ports = g->grant.own[KEY_PORTS], none = { 0 };
+	const struct text ports = g->grant.own[RULE_KEY_PORTS], none = { 0 };
 	struct text alone, both;
 	int r = join_ports(&g->d->arena, ports, NULL, &alone, err);
 
@@ -359,9 +356,10 @@ int document_grant(const struct document *old, struct text body, int64_t now_ms,
 		    (g.target.kind != TARGET_NAME && g.target.kind != TARGET_PREFIX))
 			return err_set(err, -EINVAL,
 				       "a grant allows one name or one address");
-		r = read_part(d, rule, &g.grant);
-		if (r == 0 && (g.grant.own[KEY_FOR].ptr || (g.grant.own[KEY_UNTIL].ptr &&
-							    g.grant.end_ms == INT64_MAX)))
+		r = read_part(rule, &g.grant);
+		if (r == 0 &&
+		    (g.grant.own[RULE_KEY_FOR].ptr ||
+		     (g.grant.own[RULE_KEY_UNTIL].ptr && g.grant.end_ms == INT64_MAX)))
 			return err_set(err, -EINVAL, "a grant ends at a time, or never");
 		if (r == 0)
 			r = add_rules(&g, old, now_ms, gone, err);

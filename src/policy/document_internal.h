@@ -2,16 +2,13 @@
 /* policy/document_internal - the parts of policy/document.
  *
  * HOW IT WORKS
- * document_scan() decides whether a text is JSON, byte by byte with the states of Go's
- * scanner, so that it says the same of what isn't, and needs no recursion. Everything
- * behind it walks a text that is known to be good (struct json_cursor): no check of
- * the form is repeated there. Values of Weir's own keys aren't read here but kept as
- * compact JSON, member behind member, which is what is shown, compared and, when a policy
- * is made of the document, read by the same schema as any policy file. */
+ * A text is read as any JSON (policy/node.h), but leniently. Values of Weir's own keys
+ * aren't looked at but kept as compact JSON, which is what is shown, compared and, when a
+ * policy is made of the document, read by the same schema as any policy file. */
 #pragma once
 
 #include "policy/document.h"
-#include "policy/json_cursor.h"
+#include "policy/schema.h"
 
 /* Bytes that grow. A failed one stays failed, and empty. */
 struct document_out {
@@ -28,7 +25,7 @@ static inline void clean_document_out(struct document_out *o)
 struct document_rule {
 	enum policy_action action;
 	struct text target;    /* trimmed, as given */
-	struct text own;       /* "\"ports\":[443],\"raw\":true"; empty: none */
+	struct text own;       /* {"ports":[443],"raw":true}; empty: none */
 	uint32_t line, column; /* in the text that was read; 0: changed since */
 };
 
@@ -49,24 +46,11 @@ static inline void clean_document(struct document **d)
 
 /* --- document.c --- */
 
-/* The keys of Weir's own, in the order in which they are written. */
-enum document_key {
-	KEY_PORTS = 0,
-	KEY_TYPES,
-	KEY_PRIVATE,
-	KEY_RAW,
-	KEY_REQUIRED,
-	KEY_UNMETERED,
-	KEY_COMMENT,
-	KEY_BUDGET,
-	KEY_UNTIL,
-	KEY_FOR,
-	DOCUMENT_RULE_KEYS
-};
-/* The values of @rule's own keys; ptr NULL: it hasn't that key. Return: 0 or -ENOMEM. */
-int document_read_own(struct document *d, const struct document_rule *rule,
-		      struct text ret[DOCUMENT_RULE_KEYS]) MUST_CHECK;
-int document_write_own(struct document *d, const struct text own[DOCUMENT_RULE_KEYS],
+/* The values of @rule's own keys as JSON, borrowed from it; ptr NULL: it hasn't that
+ * key. Return: 0 or -ENOMEM. */
+int document_read_own(const struct document_rule *rule,
+		      struct text ret[RULE_KEY_COUNT]) MUST_CHECK;
+int document_write_own(struct document *d, const struct text own[RULE_KEY_COUNT],
 		       struct text *ret) MUST_CHECK;
 /* The rules of a patch. -EINVAL: @err is the whole message. */
 int document_read_patch(struct text body, struct document **ret,
@@ -89,8 +73,6 @@ bool document_read_target(const struct document_rule *rule, struct rule *ret) MU
 
 /* --- document_text.c: JSON as Go reads it --- */
 
-/* Return: 0, or -EINVAL with what Go's encoding/json says of it. */
-int document_scan(struct text body, struct err *err) MUST_CHECK;
 /* Without the white space at both ends, as Go's strings.TrimSpace(). */
 struct text document_trim(struct text t);
 

@@ -10,8 +10,7 @@
  *  - a deny of *.com: it only closes. The allow is refused, as in any policy.
  * Everything else that isn't a name, an address or a prefix is a fault.
  *
- * Of a document that is closed nothing is read, and the files neither.
- * A rule with keys of Weir's own goes through the schema, as a node of its own. */
+ * Of a document that is closed nothing is read, and the files neither. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,25 +25,19 @@ struct making {
 	struct policy *policy;
 	struct schema_document schema; /* .file: the text that is read */
 	int result;		       /* 0, -EINVAL after a fault, -ENOMEM */
-	struct arena tree;	       /* of the nodes of some rules */
-	size_t tree_rules;
-	struct faults own_faults; /* of one rule's own keys, before they have a place */
-	bool in_rules;		  /* reading egress[at] */
+	struct arena tree;	       /* of what one rule has of Weir's own */
+	bool in_rules;		       /* reading egress[at] */
 	size_t at;
 	/* The last rule with keys of its own: many have the same. */
 	const struct document_rule *last;
 	size_t last_index; /* in policy->rules */
-	const char *last_stand_in;
 };
-
-enum { TREE_RULES_MAX = 32 };
 
 static void clean_making(struct making **m)
 {
 	if (!*m)
 		return;
 	arena_done(&(*m)->tree);
-	faults_done(&(*m)->own_faults);
 	free(*m);
 }
 
@@ -188,124 +181,64 @@ static void add_always(struct making *m, const struct always_file *file,
 
 /* --- keys of Weir's own --- */
 
-static void set_places(struct node *n, uint32_t line, uint32_t column)
-{
-	for (; n; n = n->next) {
-		n->line = n->key_line = line;
-		n->column = n->key_column = column;
-		set_places(n->first, line, column);
-	}
-}
-
-/* Members as a mapping whose places are all that of the rule. */
+/* What a document keeps of Weir's own keys as a mapping, which lives until the next one.
+ * Every fault of it has the place of the rule. */
 static int own_nodes(struct making *m, struct text own, uint32_t line, uint32_t column,
 		     struct node **ret)
 {
-	struct faults *faults = &m->own_faults;
-	struct node_source source = { .arena = &m->tree,
-				      .faults = faults,
-				      .file = m->schema.file };
-	char *text = arena_alloc(&m->tree, own.len + 3);
 	char path[PLACE_SIZE];
-	int r;
+	const struct node_source source = { .arena = &m->tree,
+					    .faults = m->r->faults,
+					    .file = m->schema.file,
+					    .text = own,
+					    .path = path_of(m, "", path),
+					    .line = line,
+					    .column = column,
+					    .one_place = true };
 
-	if (!text)
-		return -ENOMEM;
-	text[0] = '{';
-	memcpy(text + 1, own.ptr, own.len);
-	text[own.len + 1] = '}';
-	source.text = (struct text){ text, own.len + 2 };
-	r = node_check_text(&source) ? node_read_json(&source, ret) : -EINVAL;
-	for (size_t i = 0; i < faults->count; i++)
-		faults_add(m->r->faults, faults->items[i].level, m->schema.file, line,
-			   column, path_of(m, "", path), "%s", faults->items[i].text);
-	faults_done(faults);
-	faults->errors = faults->dropped = 0;
-	if (r == 0)
-		set_places(*ret, line, column);
-	return r;
-}
-
-static int add_text_node(const struct node_source *s, struct node *map, const char *key,
-			 const char *text)
-{
-	struct node *n = node_new(s, NODE_TEXT, map->line, map->column);
-
-	if (!n)
-		return -ENOMEM;
-	n->key = text_of(key);
-	n->text = text_of(text);
-	node_append(s, map, n);
-	return 0;
-}
-
-/* What the schema reads as the same kind of target as @rule has. */
-static const char *stand_in(const struct rule *rule)
-{
-	if (rule->kind == TARGET_PREFIX)
-		return "192.0.2.1";
-	return rule->kind == TARGET_NAME ? "x.test" : "*.x.test";
-}
-
-/* The schema reads the rule with a target that it takes. */
-static int read_own_rule(struct making *m, const struct document_rule *from,
-			 const char *target)
-{
-	struct node_source source = { .arena = &m->tree,
-				      .faults = m->r->faults,
-				      .file = m->schema.file };
-	char path[PLACE_SIZE];
-	struct node *map;
-	int r;
-
-	if (m->tree_rules++ % TREE_RULES_MAX == 0)
-		arena_done(&m->tree);
-	r = own_nodes(m, from->own, from->line, from->column, &map);
-	if (r == 0)
-		r = add_text_node(&source, map, "action",
-				  policy_action_name(from->action));
-	if (r == 0)
-		r = add_text_node(&source, map, "target", target);
-	if (r < 0)
-		return r;
-	return schema_read_rule(&m->schema, map, path_of(m, "", path));
+	arena_done(&m->tree);
+	return node_read_json(&source, ret);
 }
 
 /* What the schema reads of @from is known: it read the same for the rule before. */
 static bool is_like_last(const struct making *m, const struct document_rule *from,
-			 const char *target)
+			 const struct rule *rule)
 {
-	return m->last && m->last->action == from->action && m->last_stand_in == target &&
-	       m->last->own.len == from->own.len &&
-	       memcmp(m->last->own.ptr, from->own.ptr, from->own.len) == 0;
+	return m->last && m->last->action == from->action &&
+	       m->policy->rules[m->last_index].kind == rule->kind &&
+	       document_same_text(m->last->own, from->own);
 }
 
 static int add_own_rule(struct making *m, const struct document_rule *from,
-			const struct rule *rule)
+			struct rule *rule)
 {
-	const char *target = stand_in(rule);
-	struct rule *made, copy;
+	struct rule like;
+	char path[PLACE_SIZE];
+	struct node *map;
 	int r;
 
-	if (is_like_last(m, from, target)) {
-		copy = m->policy->rules[m->last_index];
-		r = policy_add_rule(m->policy, m->r->arena, &copy);
+	rule->target = arena_text(m->r->arena, from->target);
+	if (!rule->target)
+		return -ENOMEM;
+	if (is_like_last(m, from, rule)) {
+		like = m->policy->rules[m->last_index];
+		like.kind = rule->kind;
+		like.name = rule->name;
+		like.prefix = rule->prefix;
+		like.target = rule->target;
+		like.line = rule->line;
+		like.column = rule->column;
+		r = policy_add_rule(m->policy, m->r->arena, &like);
 	} else {
-		r = read_own_rule(m, from, target);
+		r = own_nodes(m, from->own, from->line, from->column, &map);
+		if (r == 0)
+			r = schema_read_own(&m->schema, map, path_of(m, "", path), rule);
 	}
 	if (r < 0)
 		return r;
 	m->last = from;
-	m->last_stand_in = target;
 	m->last_index = m->policy->count - 1;
-	made = &m->policy->rules[m->last_index];
-	made->kind = rule->kind;
-	made->name = rule->name;
-	made->prefix = rule->prefix;
-	made->line = rule->line;
-	made->column = rule->column;
-	made->target = arena_text(m->r->arena, from->target);
-	return made->target ? 0 : -ENOMEM;
+	return 0;
 }
 
 /* --- the document --- */

@@ -106,12 +106,22 @@ static void put_string(struct document_out *o, struct text t)
 	put_bytes(o, "\"", 1);
 }
 
+/* Behind the string that begins at @t. */
+static size_t string_size(struct text t)
+{
+	size_t i = 1;
+
+	while (i < t.len && t.ptr[i] != '"')
+		i += t.ptr[i] == '\\' ? 2 : 1;
+	return MIN(i + 1, t.len);
+}
+
 static int put_one_string(struct document_out *o, struct text quoted)
 {
 	CLEAN(arena) struct arena arena = { 0 };
-	struct json_cursor c = { quoted.ptr, quoted.ptr + quoted.len, 1, 1 };
 	struct text t;
-	int r = json_cursor_string(&c, &arena, &t);
+	bool lost;
+	int r = node_json_string(quoted, &arena, &t, &lost);
 
 	if (r == 0)
 		put_string(o, t);
@@ -120,16 +130,22 @@ static int put_one_string(struct document_out *o, struct text quoted)
 
 int document_put_value(struct document_out *o, struct text value)
 {
-	struct json_cursor c = { value.ptr, value.ptr + value.len, 1, 1 };
 	int r = 0;
 
-	while (r == 0 && c.p < c.end) {
-		if (*c.p == '"')
-			r = put_one_string(o, json_cursor_skip(&c));
-		else if (*c.p == ' ' || *c.p == '\t' || *c.p == '\r' || *c.p == '\n')
-			c.p++;
-		else
-			put_bytes(o, c.p++, 1);
+	while (r == 0 && value.len > 0) {
+		size_t size = 0;
+
+		while (size < value.len && value.ptr[size] != '"' &&
+		       !text_is_blank(value.ptr[size]))
+			size++;
+		put_bytes(o, value.ptr, size);
+		value = (struct text){ value.ptr + size, value.len - size };
+		if (value.len == 0)
+			break;
+		size = *value.ptr == '"' ? string_size(value) : 1;
+		if (*value.ptr == '"')
+			r = put_one_string(o, (struct text){ value.ptr, size });
+		value = (struct text){ value.ptr + size, value.len - size };
 	}
 	return r < 0 ? r : o->failed ? -ENOMEM : 0;
 }
@@ -214,7 +230,7 @@ static void put_own(struct document_out *o, struct text own)
 	if (own.len == 0)
 		return;
 	put_bytes(o, ",", 1);
-	put_bytes(o, own.ptr, own.len);
+	put_bytes(o, own.ptr + 1, own.len - 2);
 }
 
 static void put_rules(struct document_out *o, const struct document *d)
@@ -245,29 +261,23 @@ static void put_line(struct document_out *o, size_t depth)
 /* Compact JSON with line ends and blanks. */
 static void put_pretty(struct document_out *o, struct text t)
 {
-	struct json_cursor c = { t.ptr, t.ptr + t.len, 1, 1 };
 	size_t depth = 0;
 
-	while (c.p < c.end) {
-		char byte = *c.p;
+	for (size_t i = 0, size; i < t.len; i += size) {
+		const char byte = t.ptr[i];
+		const bool opens = byte == '{' || byte == '[';
+		const bool closes = byte == '}' || byte == ']';
+		const bool is_empty = closes &&
+				      (t.ptr[i - 1] == '{' || t.ptr[i - 1] == '[');
 
-		if (byte == '"') {
-			struct text s = json_cursor_skip(&c);
-
-			put_bytes(o, s.ptr, s.len);
-			continue;
-		}
-		c.p++;
-		if ((byte == '}' || byte == ']') && depth > 0 && c.p[-2] != '{' &&
-		    c.p[-2] != '[')
-			put_line(o, depth - 1);
-		put_bytes(o, &byte, 1);
-		if (byte == '{' || byte == '[')
-			depth++;
-		else if (byte == '}' || byte == ']')
-			depth--;
-		if (((byte == '{' || byte == '[') && *c.p != '}' && *c.p != ']') ||
-		    byte == ',')
+		size = byte == '"' ? string_size((struct text){ t.ptr + i, t.len - i })
+				   : 1;
+		depth += opens;
+		depth -= closes;
+		if (closes && !is_empty)
+			put_line(o, depth);
+		put_bytes(o, t.ptr + i, size);
+		if ((opens && t.ptr[i + 1] != '}' && t.ptr[i + 1] != ']') || byte == ',')
 			put_line(o, depth);
 		else if (byte == ':')
 			put_bytes(o, " ", 1);
@@ -339,313 +349,6 @@ char *document_rules_json(const struct document *d)
 
 	put_rules(&out, d);
 	return finish(&out);
-}
-
-/* --- JSON as Go reads it: the states of encoding/json's scanner, and its words --- */
-
-enum { SCAN_DEPTH_MAX = 10000 }; /* deeper: "exceeded max depth" */
-
-enum state {
-	BEGIN_VALUE = 0,
-	BEGIN_VALUE_OR_EMPTY, /* behind '[' */
-	BEGIN_STRING,	      /* behind ',' in an object */
-	BEGIN_STRING_OR_EMPTY,
-	END_VALUE,
-	END_TOP,
-	IN_STRING,
-	IN_ESCAPE,
-	IN_HEX,
-	IN_LITERAL,
-	NUMBER_MINUS,
-	NUMBER_DIGITS,
-	NUMBER_ZERO,
-	NUMBER_DOT,
-	NUMBER_FRACTION,
-	NUMBER_E,
-	NUMBER_E_SIGN,
-	NUMBER_EXPONENT,
-};
-
-enum open { OPEN_KEY = 1, OPEN_VALUE, OPEN_ARRAY };
-
-struct scan {
-	enum state state;
-	unsigned int hex_left;
-	const char *literal; /* "true": which one is read */
-	size_t literal_at;
-	size_t depth;
-	char what[64]; /* where the byte was that was refused */
-	uint8_t open[SCAN_DEPTH_MAX];
-};
-
-static bool refuse_syntax(struct scan *s, const char *what)
-{
-	snprintf(s->what, sizeof(s->what), "%s", what);
-	return false;
-}
-
-static bool go_to(struct scan *s, enum state state)
-{
-	s->state = state;
-	return true;
-}
-
-static bool push(struct scan *s, enum open open, enum state next)
-{
-	if (s->depth == SCAN_DEPTH_MAX)
-		return refuse_syntax(s, "");
-	s->open[s->depth++] = (uint8_t)open;
-	return go_to(s, next);
-}
-
-static bool pop(struct scan *s)
-{
-	s->depth--;
-	return go_to(s, s->depth == 0 ? END_TOP : END_VALUE);
-}
-
-static bool end_top(struct scan *s, uint8_t c)
-{
-	s->state = END_TOP;
-	return text_is_blank((char)c) || refuse_syntax(s, "after top-level value");
-}
-
-static bool end_value(struct scan *s, uint8_t c)
-{
-	uint8_t *open;
-
-	if (s->depth == 0)
-		return end_top(s, c);
-	s->state = END_VALUE;
-	if (text_is_blank((char)c))
-		return true;
-	open = &s->open[s->depth - 1];
-	if (*open == OPEN_KEY) {
-		if (c != ':')
-			return refuse_syntax(s, "after object key");
-		*open = OPEN_VALUE;
-		return go_to(s, BEGIN_VALUE);
-	}
-	if (*open == OPEN_VALUE) {
-		if (c == '}')
-			return pop(s);
-		if (c != ',')
-			return refuse_syntax(s, "after object key:value pair");
-		*open = OPEN_KEY;
-		return go_to(s, BEGIN_STRING);
-	}
-	if (c == ']')
-		return pop(s);
-	return c == ',' ? go_to(s, BEGIN_VALUE) : refuse_syntax(s, "after array element");
-}
-
-static bool begin_literal(struct scan *s, const char *literal)
-{
-	s->literal = literal;
-	s->literal_at = 1;
-	return go_to(s, IN_LITERAL);
-}
-
-static bool begin_value(struct scan *s, uint8_t c)
-{
-	if (text_is_blank((char)c))
-		return true;
-	if (s->state == BEGIN_VALUE_OR_EMPTY && c == ']')
-		return end_value(s, c);
-	switch (c) {
-	case '{':
-		return push(s, OPEN_KEY, BEGIN_STRING_OR_EMPTY);
-	case '[':
-		return push(s, OPEN_ARRAY, BEGIN_VALUE_OR_EMPTY);
-	case '"':
-		return go_to(s, IN_STRING);
-	case '-':
-		return go_to(s, NUMBER_MINUS);
-	case '0':
-		return go_to(s, NUMBER_ZERO);
-	case 't':
-		return begin_literal(s, "true");
-	case 'f':
-		return begin_literal(s, "false");
-	case 'n':
-		return begin_literal(s, "null");
-	default:
-		return text_is_digit((char)c)
-			       ? go_to(s, NUMBER_DIGITS)
-			       : refuse_syntax(s, "looking for beginning of value");
-	}
-}
-
-static bool begin_string(struct scan *s, uint8_t c)
-{
-	if (text_is_blank((char)c))
-		return true;
-	if (s->state == BEGIN_STRING_OR_EMPTY && c == '}') {
-		s->open[s->depth - 1] = OPEN_VALUE;
-		return end_value(s, c);
-	}
-	return c == '"' ? go_to(s, IN_STRING)
-			: refuse_syntax(s, "looking for beginning of object key string");
-}
-
-static bool in_string(struct scan *s, uint8_t c)
-{
-	if (c == '"')
-		return go_to(s, END_VALUE);
-	if (c == '\\')
-		return go_to(s, IN_ESCAPE);
-	return c >= 0x20 || refuse_syntax(s, "in string literal");
-}
-
-static bool in_escape(struct scan *s, uint8_t c)
-{
-	if (c == 'u') {
-		s->hex_left = 4;
-		return go_to(s, IN_HEX);
-	}
-	return c != '\0' && strchr("bfnrt\\/\"", c)
-		       ? go_to(s, IN_STRING)
-		       : refuse_syntax(s, "in string escape code");
-}
-
-static bool in_hex(struct scan *s, uint8_t c)
-{
-	uint8_t letter = c | 0x20;
-
-	if (!text_is_digit((char)c) && !(letter >= 'a' && letter <= 'f'))
-		return refuse_syntax(s, "in \\u hexadecimal character escape");
-	return --s->hex_left > 0 || go_to(s, IN_STRING);
-}
-
-static bool in_literal(struct scan *s, uint8_t c)
-{
-	if (c != (uint8_t)s->literal[s->literal_at]) {
-		snprintf(s->what, sizeof(s->what), "in literal %s (expecting '%c')",
-			 s->literal, s->literal[s->literal_at]);
-		return false;
-	}
-	return s->literal[++s->literal_at] != '\0' || go_to(s, END_VALUE);
-}
-
-/* Behind digits that may end here. */
-static bool in_number(struct scan *s, uint8_t c)
-{
-	bool exponent = s->state == NUMBER_EXPONENT;
-	bool fraction = s->state == NUMBER_FRACTION;
-
-	if (text_is_digit((char)c) && s->state != NUMBER_ZERO)
-		return true;
-	if (c == '.' && !fraction && !exponent)
-		return go_to(s, NUMBER_DOT);
-	if ((c | 0x20) == 'e' && !exponent)
-		return go_to(s, NUMBER_E);
-	return end_value(s, c);
-}
-
-static bool step(struct scan *s, uint8_t c)
-{
-	switch (s->state) {
-	case BEGIN_VALUE:
-	case BEGIN_VALUE_OR_EMPTY:
-		return begin_value(s, c);
-	case BEGIN_STRING:
-	case BEGIN_STRING_OR_EMPTY:
-		return begin_string(s, c);
-	case END_VALUE:
-		return end_value(s, c);
-	case END_TOP:
-		return end_top(s, c);
-	case IN_STRING:
-		return in_string(s, c);
-	case IN_ESCAPE:
-		return in_escape(s, c);
-	case IN_HEX:
-		return in_hex(s, c);
-	case IN_LITERAL:
-		return in_literal(s, c);
-	case NUMBER_MINUS:
-		if (!text_is_digit((char)c))
-			return refuse_syntax(s, "in numeric literal");
-		return go_to(s, c == '0' ? NUMBER_ZERO : NUMBER_DIGITS);
-	case NUMBER_DOT:
-		return text_is_digit((char)c)
-			       ? go_to(s, NUMBER_FRACTION)
-			       : refuse_syntax(s,
-					       "after decimal point in numeric literal");
-	case NUMBER_E:
-	case NUMBER_E_SIGN:
-		if ((c == '+' || c == '-') && s->state == NUMBER_E)
-			return go_to(s, NUMBER_E_SIGN);
-		return text_is_digit((char)c)
-			       ? go_to(s, NUMBER_EXPONENT)
-			       : refuse_syntax(s, "in exponent of numeric literal");
-	default:
-		return in_number(s, c);
-	}
-}
-
-/* One byte as Go shows it: 0xe9 is 'é'. */
-static const char *show_byte(uint8_t c, char *buf, size_t size)
-{
-	static const char names[] = "a\ab\bf\fn\nr\rt\tv\v\\\\";
-
-	for (size_t i = 0; i + 1 < sizeof(names); i += 2) {
-		if ((char)c == names[i + 1]) {
-			snprintf(buf, size, "'\\%c'", names[i]);
-			return buf;
-		}
-	}
-	if (c == '\'')
-		return "'\\''";
-	if (c < 0x20 || c == 0x7f)
-		snprintf(buf, size, "'\\x%02x'", c);
-	else if (c < 0x7f)
-		snprintf(buf, size, "'%c'", c);
-	else if (c <= 0xa0 || c == 0xad)
-		snprintf(buf, size, "'\\u%04x'", c);
-	else
-		snprintf(buf, size, "'%c%c'", 0xc0 | c >> 6, 0x80 | (c & 0x3f));
-	return buf;
-}
-
-static int bad_byte(const struct scan *s, uint8_t c, struct err *err)
-{
-	char shown[16];
-
-	if (s->what[0] == '\0')
-		return err_set(err, -EINVAL, "exceeded max depth");
-	return err_set(err, -EINVAL, "invalid character %s %s",
-		       show_byte(c, shown, sizeof(shown)), s->what);
-}
-
-/* The bytes of a string that say nothing to the scanner. */
-static size_t skip_plain(struct text t, size_t i)
-{
-	while (i < t.len && (uint8_t)t.ptr[i] >= 0x20 && t.ptr[i] != '"' &&
-	       t.ptr[i] != '\\')
-		i++;
-	return i;
-}
-
-int document_scan(struct text body, struct err *err)
-{
-	CLEAN(mem) struct scan *s = calloc(1, sizeof(*s));
-
-	if (!s)
-		return err_set(err, -ENOMEM, "out of memory");
-	for (size_t i = 0; i < body.len; i++) {
-		if (s->state == IN_STRING)
-			i = skip_plain(body, i);
-		if (i < body.len && !step(s, (uint8_t)body.ptr[i]))
-			return bad_byte(s, (uint8_t)body.ptr[i], err);
-	}
-	/* A text that was cut off in a word or a number is reported as one with a
-	 * blank there. */
-	if (s->state != END_TOP && !step(s, ' '))
-		return bad_byte(s, ' ', err);
-	if (s->state != END_TOP)
-		return err_set(err, -EINVAL, "unexpected end of JSON input");
-	return 0;
 }
 
 /* --- white space --- */

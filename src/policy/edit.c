@@ -175,15 +175,6 @@ struct position {
 	const char *before, *between, *after;
 };
 
-static const struct node *find_key(const struct node *map, const char *key)
-{
-	const struct node *n = map && map->kind == NODE_MAP ? map->first : NULL;
-
-	while (n && !text_equal(n->key, key))
-		n = n->next;
-	return n;
-}
-
 /* The offset of @n, or the text's end. */
 static size_t offset_of(const struct lines *l, const struct node *n)
 {
@@ -249,8 +240,9 @@ static void at_the_end(const struct lines *l, struct arena *arena, struct positi
 static bool find_position(const struct lines *l, const struct node *root,
 			  struct arena *arena, struct position *ret)
 {
-	const struct node *wrapper = find_key(root, "network_policy");
-	const struct node *map = wrapper ?: root, *list = find_key(map, "egress");
+	const struct node *wrapper = node_find(root, text_of("network_policy"));
+	const struct node *map = wrapper ?: root,
+			  *list = node_find(map, text_of("egress"));
 
 	*ret = (struct position){ 0 };
 	if (list && list->kind == NODE_LIST && is_at(l, list, '['))

@@ -2,13 +2,11 @@
 #include "policy/node.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <yaml.h>
 
 #include "policy/faults.h"
-#include "policy/json_cursor.h"
 
 /* Why a policy can't have this character, or NULL. */
 static const char *char_fault(uint32_t c)
@@ -62,7 +60,7 @@ void node_check_scalar(const struct node_source *s, struct text t, uint32_t line
 			continue;
 		}
 		if (size == 0 || char_fault(c)) {
-			faults_add(s->faults, FAULT_ERROR, s->file, line, column, "",
+			faults_add(s->faults, FAULT_ERROR, s->file, line, column, s->path,
 				   "'%s' is not plain text: it holds %s", TEXT_SHOWN(t),
 				   size == 0 ? "bytes that are not UTF-8"
 					     : char_fault(c));
@@ -87,7 +85,8 @@ struct node *node_new(const struct node_source *s, enum node_kind kind, uint32_t
 
 struct node *node_find(const struct node *map, struct text key)
 {
-	for (struct node *n = map->kind == NODE_MAP ? map->first : NULL; n; n = n->next)
+	for (struct node *n = map && map->kind == NODE_MAP ? map->first : NULL; n;
+	     n = n->next)
 		if (n->key.len == key.len && memcmp(n->key.ptr, key.ptr, key.len) == 0)
 			return n;
 	return NULL;
@@ -103,11 +102,11 @@ static void check_key(const struct node_source *s, const struct node *parent,
 	node_check_scalar(&strict, child->key, child->key_line, child->key_column);
 	if (parent->count == most) {
 		faults_add(s->faults, FAULT_ERROR, s->file, child->key_line,
-			   child->key_column, "", "a mapping has more than %zu keys",
+			   child->key_column, s->path, "a mapping has more than %zu keys",
 			   most);
 	} else if (parent->count < most && node_find(parent, child->key)) {
 		faults_add(s->faults, FAULT_ERROR, s->file, child->key_line,
-			   child->key_column, "",
+			   child->key_column, s->path,
 			   "'%s' is not the first of its name: a key can stand once",
 			   TEXT_SHOWN(child->key));
 	}
@@ -115,7 +114,7 @@ static void check_key(const struct node_source *s, const struct node *parent,
 
 void node_append(const struct node_source *s, struct node *parent, struct node *child)
 {
-	if (parent->kind == NODE_MAP)
+	if (parent->kind == NODE_MAP && !s->err)
 		check_key(s, parent, child);
 	if (parent->last)
 		parent->last->next = child;
@@ -378,135 +377,475 @@ int node_read_yaml(const struct node_source *s, struct node **ret)
 
 /* -- JSON --------------------------------------------------------------------------- */
 
-/* JSON as a tree.
+/* JSON as a tree, in one pass and without recursion.
  *
- * HOW IT WORKS
- * jansson decides what is JSON: stricter than Go's reader in policy/document_text, it
- * refuses what is no Unicode and a key that comes twice. It doesn't say where a value
- * stood, so the tree is made by a walk over the text that it let pass. */
+ * What is no JSON is said in the words of Go's encoding/json, in files as in what the API
+ * is sent, where clients compare them: a text that was cut off in a word or a number is
+ * reported as one with a blank there. Values that lie deeper than NODE_DEPTH_MAX are read
+ * but don't become nodes. */
 
-static void clean_json(json_t **j)
+enum { JSON_DEPTH_MAX = 10000 }; /* deeper: "exceeded max depth" */
+
+struct json {
+	const struct node_source *source;
+	const char *p, *end;
+	uint32_t line;
+	/* A column is p - line_start + shift, so that it counts characters. */
+	const char *line_start;
+	uint32_t shift;
+	/* Of the member that is read; ptr NULL in a list. */
+	struct text key;
+	uint32_t key_line, key_column;
+	struct err why; /* what is wrong at @p */
+	struct node *root;
+	/* The lists and mappings that have no end yet. */
+	size_t depth, capacity;
+	char *close; /* what ends each; malloc'ed */
+	struct node *open[NODE_DEPTH_MAX];
+};
+
+static void clean_json(struct json *j)
 {
-	json_decref(*j);
+	free(j->close);
 }
 
-/* A string, decoded, or another scalar as written. */
-static int read_word(const struct node_source *source, struct json_cursor *c,
-		     struct text *ret)
+static uint32_t json_column(const struct json *j)
 {
-	struct text t;
-	int r = 0;
-
-	if (json_cursor_peek(c) == JSON_KIND_STRING)
-		r = json_cursor_string(c, source->arena, &t);
-	else
-		t = json_cursor_skip(c);
-	if (r < 0)
-		return r;
-	ret->ptr = arena_text(source->arena, t);
-	ret->len = t.len;
-	return ret->ptr ? 0 : -ENOMEM;
+	return (uint32_t)(j->p - j->line_start) + j->shift;
 }
 
-static bool is_real(struct text t)
+static char json_byte(const struct json *j)
 {
-	return memchr(t.ptr, '.', t.len) || memchr(t.ptr, 'e', t.len) ||
-	       memchr(t.ptr, 'E', t.len);
+	return j->p < j->end ? *j->p : ' ';
 }
 
-static int read_scalar(const struct node_source *source, struct json_cursor *c,
-		       struct node *n)
+/* One byte as Go shows it: 0xe9 is 'é'. */
+static const char *show_byte(uint8_t c, char *buf, size_t size)
 {
-	int r = read_word(source, c, &n->text);
+	static const char names[] = "a\ab\bf\fn\nr\rt\tv\v\\\\''";
 
-	if (r < 0)
-		return r;
-	if (n->kind == NODE_TEXT)
-		node_check_scalar(source, n->text, n->line, n->column);
-	else if (n->kind == NODE_NUMBER && is_real(n->text))
-		n->kind = NODE_REAL;
-	return 0;
-}
-
-static int read_value(const struct node_source *source, struct json_cursor *c, int depth,
-		      struct node **ret);
-
-/* What a list or a map has. */
-static int read_items(const struct node_source *source, struct json_cursor *c, int depth,
-		      struct node *n)
-{
-	json_cursor_enter(c);
-	while (json_cursor_next(c)) {
-		const uint32_t line = c->line, column = c->column;
-		struct text key = { 0 };
-		struct node *item;
-		int r = n->kind == NODE_MAP ? read_word(source, c, &key) : 0;
-
-		if (r == 0)
-			r = read_value(source, c, depth, &item);
-		if (r < 0)
-			return r;
-		if (n->kind == NODE_MAP) {
-			item->key = key;
-			item->key_line = line;
-			item->key_column = column;
+	for (size_t i = 0; i + 1 < sizeof(names); i += 2) {
+		if ((char)c == names[i + 1]) {
+			snprintf(buf, size, "'\\%c'", names[i]);
+			return buf;
 		}
-		node_append(source, n, item);
 	}
-	return 0;
+	if (c < 0x20 || c == 0x7f)
+		snprintf(buf, size, "'\\x%02x'", c);
+	else if (c < 0x7f)
+		snprintf(buf, size, "'%c'", c);
+	else if (c <= 0xa0 || c == 0xad)
+		snprintf(buf, size, "'\\u%04x'", c);
+	else
+		snprintf(buf, size, "'%c%c'", 0xc0 | c >> 6, 0x80 | (c & 0x3f));
+	return buf;
 }
 
-static int read_value(const struct node_source *source, struct json_cursor *c, int depth,
-		      struct node **ret)
+static int refuse_byte(struct json *j, const char *where)
 {
-	static const enum node_kind kinds[] = {
-		[JSON_KIND_NULL] = NODE_NULL,	  [JSON_KIND_BOOL] = NODE_BOOL,
-		[JSON_KIND_NUMBER] = NODE_NUMBER, [JSON_KIND_STRING] = NODE_TEXT,
-		[JSON_KIND_ARRAY] = NODE_LIST,	  [JSON_KIND_OBJECT] = NODE_MAP,
-	};
-	enum json_kind kind = json_cursor_peek(c);
-	struct node *n = node_new(source, kinds[kind], c->line, c->column);
+	char shown[16];
 
-	if (!n)
-		return -ENOMEM;
-	*ret = n;
-	if (depth == NODE_DEPTH_MAX) {
-		faults_add(source->faults, FAULT_ERROR, source->file, c->line, c->column,
-			   "", "the document is nested too deeply");
+	return err_set(&j->why, -EINVAL, "invalid character %s %s",
+		       show_byte((uint8_t)json_byte(j), shown, sizeof(shown)), where);
+}
+
+static int refuse_end(struct json *j)
+{
+	return err_set(&j->why, -EINVAL, "unexpected end of JSON input");
+}
+
+/* To the next byte that is not blank. Return: whether there is one. */
+static bool skip_blanks(struct json *j)
+{
+	for (; j->p < j->end && text_is_blank(*j->p); j->p++) {
+		if (*j->p == '\n') {
+			j->line++;
+			j->line_start = j->p + 1;
+			j->shift = 1;
+		}
+	}
+	return j->p < j->end;
+}
+
+/* "\u12ab" at @p. */
+static bool hex_unit(const char *p, const char *end, uint32_t *ret)
+{
+	if (end - p < 6 || p[0] != '\\' || p[1] != 'u')
+		return false;
+	*ret = 0;
+	for (size_t i = 2; i < 6; i++)
+		*ret = *ret << 4 | (text_hex_value(p[i]) & 15);
+	return true;
+}
+
+/* The character behind '\' at @p; half a surrogate pair is none. Return: the bytes
+ * read. */
+static size_t read_escape(const char *p, const char *end, uint32_t *ret)
+{
+	static const char names[] = "b\bf\fn\nr\rt\t";
+	uint32_t low;
+
+	if (hex_unit(p, end, ret)) {
+		if (*ret >= 0xd800 && *ret < 0xdc00 && hex_unit(p + 6, end, &low) &&
+		    low >= 0xdc00 && low <= 0xdfff) {
+			*ret = 0x10000 + ((*ret - 0xd800) << 10) + (low - 0xdc00);
+			return 12;
+		}
+		return 6;
+	}
+	*ret = (uint8_t)p[1];
+	for (size_t i = 0; i + 1 < sizeof(names); i += 2) {
+		if (p[1] == names[i])
+			*ret = (uint8_t)names[i + 1];
+	}
+	return 2;
+}
+
+/* One character of a string; what is none is U+FFFD. Return: the bytes read. */
+static size_t read_character(const char *p, const char *end, char *out, size_t *ret_size,
+			     bool *ret_lost)
+{
+	uint32_t u = 0;
+	size_t size;
+
+	if (*p == '\\' && end - p >= 2) {
+		size = read_escape(p, end, &u);
+	} else {
+		size = text_utf8((struct text){ p, (size_t)(end - p) }, &u);
+		if (size == 0) {
+			u = 0xd800;
+			size = 1;
+		}
+	}
+	if (u >= 0xd800 && u <= 0xdfff) {
+		u = 0xfffd;
+		*ret_lost = true;
+	}
+	*ret_size = text_put_utf8(u, out);
+	return size;
+}
+
+/* The bytes that need no second look. */
+static const char *skip_plain(const char *p, const char *end)
+{
+	while (p < end && (uint8_t)(*p - 0x20) < 0x60 && *p != '"' && *p != '\\')
+		p++;
+	return p;
+}
+
+int node_json_string(struct text quoted, struct arena *arena, struct text *ret,
+		     bool *ret_lost)
+{
+	const char *p = quoted.ptr + 1, *end = quoted.ptr + quoted.len - 1;
+	size_t used = 0;
+	char *out;
+
+	if (quoted.len < 2)
 		return -EINVAL;
-	}
-	if (n->kind == NODE_LIST || n->kind == NODE_MAP)
-		return read_items(source, c, depth + 1, n);
-	return read_scalar(source, c, n);
-}
-
-int node_read_json(const struct node_source *source, struct node **ret)
-{
-	struct json_cursor c = { source->text.ptr, source->text.ptr + source->text.len, 1,
-				 1 };
-	size_t errors = source->faults->errors;
-	CLEAN(json) json_t *root = NULL;
-	json_error_t error;
-	int r;
-
-	if (text_trim(source->text).len == 0) {
-		*ret = NULL;
+	if (skip_plain(p, end) == end) {
+		*ret = (struct text){ p, quoted.len - 2 };
 		return 0;
 	}
-	root = json_loadb(source->text.ptr, source->text.len,
-			  JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
-	if (!root) {
-		if (json_error_code(&error) == json_error_out_of_memory)
-			return -ENOMEM;
-		faults_add(source->faults, FAULT_ERROR, source->file,
-			   (uint32_t)MAX(error.line, 1), (uint32_t)MAX(error.column, 1),
-			   "", "this is not JSON: %s", SHOWN(error.text));
-		return -EINVAL;
+	/* Escapes only shrink; a byte that is no UTF-8 becomes three. */
+	out = arena_alloc(arena, 3 * quoted.len);
+	if (!out)
+		return -ENOMEM;
+	while (p < end) {
+		char one[4];
+		size_t size;
+
+		p += read_character(p, end, one, &size, ret_lost);
+		memcpy(out + used, one, size);
+		used += size;
 	}
-	r = read_value(source, &c, 0, ret);
+	*ret = (struct text){ out, used };
+	return 0;
+}
+
+static int skip_escape(struct json *j)
+{
+	const char c = json_byte(j);
+
+	if (c == '\0' || !strchr("bfnrt\\/\"u", c))
+		return refuse_byte(j, "in string escape code");
+	j->p++;
+	for (size_t i = 0; c == 'u' && i < 4; i++, j->p++)
+		if (text_hex_value(json_byte(j)) < 0)
+			return refuse_byte(j, "in \\u hexadecimal character escape");
+	return 0;
+}
+
+/* @ret: decoded. */
+static int json_string(struct json *j, struct text *ret)
+{
+	const uint32_t line = j->line, column = json_column(j);
+	const char *start = j->p++;
+	bool lost = false;
+	int r = 0;
+
+	j->p = skip_plain(j->p, j->end);
+	if (j->p < j->end && *j->p == '"') {
+		*ret = (struct text){ start + 1, (size_t)(j->p++ - start - 1) };
+		return 0;
+	}
+	while (r == 0 && j->p < j->end && *j->p != '"') {
+		if ((uint8_t)*j->p < 0x20)
+			return refuse_byte(j, "in string literal");
+		j->shift -= (*j->p & 0xc0) == 0x80;
+		if (*j->p++ == '\\')
+			r = skip_escape(j);
+	}
+	if (r == 0 && j->p == j->end)
+		return refuse_end(j);
 	if (r < 0)
 		return r;
-	if (json_is_null(root))
-		*ret = NULL;
-	return source->faults->errors > errors ? -EINVAL : 0;
+	j->p++;
+	r = node_json_string((struct text){ start, (size_t)(j->p - start) },
+			     j->source->arena, ret, &lost);
+	if (r == 0 && lost && !j->source->err)
+		faults_add(j->source->faults, FAULT_ERROR, j->source->file, line, column,
+			   "", "'%s' is not plain text: an escape is no character",
+			   TEXT_SHOWN(*ret));
+	return r;
+}
+
+static int read_literal(struct json *j, const char *word)
+{
+	char where[64];
+
+	for (size_t i = 1; word[i]; i++) {
+		j->p++;
+		if (json_byte(j) != word[i]) {
+			snprintf(where, sizeof(where), "in literal %s (expecting '%c')",
+				 word, word[i]);
+			return refuse_byte(j, where);
+		}
+	}
+	j->p++;
+	return 0;
+}
+
+static int skip_digits(struct json *j, const char *where)
+{
+	if (!text_is_digit(json_byte(j)))
+		return refuse_byte(j, where);
+	while (text_is_digit(json_byte(j)))
+		j->p++;
+	return 0;
+}
+
+static int read_number(struct json *j, enum node_kind *ret_kind)
+{
+	int r = 0;
+
+	j->p += *j->p == '-';
+	if (json_byte(j) == '0')
+		j->p++;
+	else
+		r = skip_digits(j, "in numeric literal");
+	if (r == 0 && json_byte(j) == '.') {
+		j->p++;
+		*ret_kind = NODE_REAL;
+		r = skip_digits(j, "after decimal point in numeric literal");
+	}
+	if (r == 0 && (json_byte(j) | 0x20) == 'e') {
+		j->p++;
+		*ret_kind = NODE_REAL;
+		j->p += json_byte(j) == '+' || json_byte(j) == '-';
+		r = skip_digits(j, "in exponent of numeric literal");
+	}
+	return r;
+}
+
+/* A node at @p below what is open, unless that lies too deep: *@ret is NULL then. */
+static int add_node(struct json *j, enum node_kind kind, struct node **ret)
+{
+	const struct node_source *s = j->source;
+	const uint32_t line = s->one_place ? s->line : j->line;
+	const uint32_t column = s->one_place ? s->column : json_column(j);
+	struct node *n;
+
+	*ret = NULL;
+	if (j->depth == NODE_DEPTH_MAX && !s->err)
+		faults_add(s->faults, FAULT_ERROR, s->file, line, column, s->path,
+			   "the document is nested too deeply");
+	if (j->depth >= NODE_DEPTH_MAX)
+		return 0;
+	n = *ret = node_new(s, kind, line, column);
+	if (!n)
+		return -ENOMEM;
+	n->key = j->key;
+	n->key_line = j->key_line;
+	n->key_column = j->key_column;
+	if (j->depth == 0)
+		j->root = n;
+	else
+		node_append(s, j->open[j->depth - 1], n);
+	return 0;
+}
+
+static int open_value(struct json *j, enum node_kind kind)
+{
+	struct node *n;
+	int r = add_node(j, kind, &n);
+
+	if (r < 0)
+		return r;
+	if (j->depth == JSON_DEPTH_MAX)
+		return err_set(&j->why, -EINVAL, "exceeded max depth");
+	if (!ARRAY_GROW(j->close, j->depth, j->capacity))
+		return -ENOMEM;
+	j->close[j->depth] = kind == NODE_MAP ? '}' : ']';
+	if (n) {
+		n->raw = (struct text){ j->p, 1 };
+		j->open[j->depth] = n;
+	}
+	j->depth++;
+	j->p++;
+	return 0;
+}
+
+static void close_value(struct json *j)
+{
+	j->p++;
+	j->depth--;
+	if (j->depth < NODE_DEPTH_MAX)
+		j->open[j->depth]->raw.len = (size_t)(j->p - j->open[j->depth]->raw.ptr);
+}
+
+static int read_scalar(struct json *j, enum node_kind kind)
+{
+	const char *start = j->p;
+	struct text text = { 0 };
+	struct node *n;
+	int r = add_node(j, kind, &n);
+
+	if (r < 0)
+		return r;
+	if (kind == NODE_TEXT)
+		r = json_string(j, &text);
+	else if (kind == NODE_NUMBER)
+		r = read_number(j, &kind);
+	else
+		r = read_literal(j, *start == 't'   ? "true"
+				    : *start == 'f' ? "false"
+						    : "null");
+	if (r < 0 || !n)
+		return r;
+	n->kind = kind;
+	n->raw = (struct text){ start, (size_t)(j->p - start) };
+	n->text = kind == NODE_TEXT ? text : n->raw;
+	if (kind == NODE_TEXT && !j->source->err)
+		node_check_scalar(j->source, n->text, n->line, n->column);
+	return 0;
+}
+
+/* A scalar, or the beginning of a list or mapping. */
+static int begin_value(struct json *j)
+{
+	if (!skip_blanks(j))
+		return refuse_end(j);
+	switch (*j->p) {
+	case '{':
+		return open_value(j, NODE_MAP);
+	case '[':
+		return open_value(j, NODE_LIST);
+	case '"':
+		return read_scalar(j, NODE_TEXT);
+	case 't':
+	case 'f':
+		return read_scalar(j, NODE_BOOL);
+	case 'n':
+		return read_scalar(j, NODE_NULL);
+	default:
+		return *j->p == '-' || text_is_digit(*j->p)
+			       ? read_scalar(j, NODE_NUMBER)
+			       : refuse_byte(j, "looking for beginning of value");
+	}
+}
+
+/* The key of a member, and its ':'. */
+static int member_key(struct json *j)
+{
+	int r;
+
+	j->key_line = j->source->one_place ? j->source->line : j->line;
+	j->key_column = j->source->one_place ? j->source->column : json_column(j);
+	if (*j->p != '"')
+		return refuse_byte(j, "looking for beginning of object key string");
+	r = json_string(j, &j->key);
+	if (r < 0)
+		return r;
+	if (!skip_blanks(j))
+		return refuse_end(j);
+	if (*j->p != ':')
+		return refuse_byte(j, "after object key");
+	j->p++;
+	return 0;
+}
+
+/* In a list or mapping: its next item, or its end. */
+static int read_next(struct json *j, bool is_first, bool *ret_opened)
+{
+	const char close = j->close[j->depth - 1];
+	const size_t depth = j->depth;
+	int r = 0;
+
+	*ret_opened = false;
+	if (!skip_blanks(j))
+		return refuse_end(j);
+	if (*j->p == close) {
+		close_value(j);
+		return 0;
+	}
+	if (!is_first && *j->p != ',')
+		return refuse_byte(j, close == '}' ? "after object key:value pair"
+						   : "after array element");
+	if (!is_first) {
+		j->p++;
+		if (!skip_blanks(j))
+			return refuse_end(j);
+	}
+	j->key = (struct text){ 0 };
+	if (close == '}')
+		r = member_key(j);
+	if (r == 0)
+		r = begin_value(j);
+	*ret_opened = j->depth > depth;
+	return r;
+}
+
+int node_read_json(const struct node_source *s, struct node **ret)
+{
+	CLEAN(json)
+	struct json j = { .source = s,
+			  .p = s->text.ptr,
+			  .end = s->text.ptr + s->text.len,
+			  .line_start = s->text.ptr,
+			  .line = MAX(s->line, 1u),
+			  .shift = MAX(s->column, 1u) };
+	const size_t errors = s->faults ? s->faults->errors : 0;
+	bool is_opened = true;
+	int r = 0;
+
+	*ret = NULL;
+	if (!s->err && !skip_blanks(&j))
+		return 0;
+	r = begin_value(&j);
+	while (r == 0 && j.depth > 0)
+		r = read_next(&j, is_opened, &is_opened);
+	if (r == 0 && skip_blanks(&j))
+		r = refuse_byte(&j, "after top-level value");
+	if (r == -EINVAL && s->err)
+		*s->err = j.why;
+	else if (r == -EINVAL)
+		faults_add(s->faults, FAULT_ERROR, s->file, j.line, json_column(&j),
+			   s->path, "this is not JSON: %s", j.why.text);
+	if (r < 0)
+		return r;
+	if (s->faults && s->faults->errors > errors)
+		return -EINVAL;
+	if (j.root->kind != NODE_NULL)
+		*ret = j.root;
+	return 0;
 }

@@ -27,6 +27,7 @@ struct node {
 	enum node_kind kind;
 	uint32_t line, column;	       /* from 1 */
 	struct text text;	       /* a scalar as written, unquoted */
+	struct text raw;	       /* of JSON: all of it as written */
 	struct text key;	       /* inside a mapping */
 	uint32_t key_line, key_column; /* inside a mapping */
 	struct node *first, *last;     /* items of a list, values of a mapping */
@@ -39,7 +40,13 @@ struct node_source {
 	struct arena *arena;
 	struct faults *faults;
 	const char *file;
-	struct text text;
+	struct text text; /* nodes borrow from it */
+	/* JSON is read as leniently as Go does, keys that come twice and values of any
+	 * depth included; what is no JSON is said here, and there are no faults. */
+	struct err *err;
+	const char *path;      /* of faults; NULL: none */
+	uint32_t line, column; /* where a text of JSON begins; 0: 1 */
+	bool one_place;	       /* every node stands there */
 	/* Another program's settings: values, not keys, may have line ends and tabs, and
 	 * a mapping as many keys as NODE_FOREIGN_KEYS_MAX says. */
 	bool foreign;
@@ -53,6 +60,11 @@ bool node_check_text(const struct node_source *s);
 int node_read_yaml(const struct node_source *s, struct node **ret) MUST_CHECK;
 int node_read_json(const struct node_source *s, struct node **ret) MUST_CHECK;
 int node_read_toml(const struct node_source *s, struct node **ret) MUST_CHECK;
+/* A string of JSON with its quotes, decoded; what is no Unicode becomes U+FFFD, and
+ * *@ret_lost true. It borrows from @quoted where it can, and is in @arena where it
+ * can't. */
+int node_json_string(struct text quoted, struct arena *arena, struct text *ret,
+		     bool *ret_lost) MUST_CHECK;
 
 /* A new node at that place, or NULL. */
 struct node *node_new(const struct node_source *s, enum node_kind kind, uint32_t line,
@@ -64,7 +76,7 @@ void node_append(const struct node_source *s, struct node *parent, struct node *
 /* A scalar's text has characters that no value may have: add a fault. */
 void node_check_scalar(const struct node_source *s, struct text t, uint32_t line,
 		       uint32_t column);
-/* The value of @key; NULL: @map has none, or is no mapping. */
+/* The value of @key; NULL: @map, which may be NULL, has none, or is no mapping. */
 struct node *node_find(const struct node *map, struct text key);
 /* "a list", "text" … */
 const char *node_kind_name(enum node_kind kind);

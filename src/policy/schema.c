@@ -25,11 +25,6 @@ struct walk {
 	bool is_wrapped; /* below `network_policy` */
 };
 
-struct schema_key {
-	const char *name;
-	void (*read)(struct walk *w, const struct node *n, void *data);
-};
-
 /* Add a fault at @n, under the path of now. */
 PRINTF_LIKE(4, 5)
 static void walk_fault(struct walk *w, const struct node *n, enum fault_level level,
@@ -384,27 +379,27 @@ static void on_budget(struct walk *w, const struct node *n, void *data)
 		walk_fault(w, n, FAULT_ERROR, "a budget needs sent or received");
 }
 
-static const struct schema_key rule_keys[] = {
-	{ "action", on_action }, { "target", on_target },  { "ports", on_ports },
-	{ "types", on_types },	 { "private", on_flag },   { "raw", on_flag },
-	{ "required", on_flag }, { "unmetered", on_flag }, { "comment", on_comment },
-	{ "until", on_until },	 { "for", on_for },	   { "budget", on_budget },
+const struct schema_key schema_rule_keys[] = {
+	[RULE_KEY_ACTION] = { "action", on_action },
+	[RULE_KEY_TARGET] = { "target", on_target },
+	[RULE_KEY_PORTS] = { "ports", on_ports },
+	[RULE_KEY_TYPES] = { "types", on_types },
+	[RULE_KEY_PRIVATE] = { "private", on_flag },
+	[RULE_KEY_RAW] = { "raw", on_flag },
+	[RULE_KEY_REQUIRED] = { "required", on_flag },
+	[RULE_KEY_UNMETERED] = { "unmetered", on_flag },
+	[RULE_KEY_COMMENT] = { "comment", on_comment },
+	[RULE_KEY_BUDGET] = { "budget", on_budget },
+	[RULE_KEY_UNTIL] = { "until", on_until },
+	[RULE_KEY_FOR] = { "for", on_for },
 };
-
-static const struct node *key_of(const struct node *map, const char *key)
-{
-	const struct node *n = map->first;
-
-	while (n && !text_equal(n->key, key))
-		n = n->next;
-	return n;
-}
+static_assert(ARRAY_SIZE(schema_rule_keys) == RULE_KEY_COUNT, "every key of a rule");
 
 /* A key of the rule @map that says nothing together with its action or target. */
 static void useless(struct walk *w, const struct node *map, const char *key,
 		    const char *why)
 {
-	const struct node *n = key_of(map, key);
+	const struct node *n = node_find(map, text_of(key));
 	size_t used;
 
 	if (!n || (n->kind == NODE_BOOL && text_equal(n->text, "false")))
@@ -431,16 +426,6 @@ static void check_asking(struct walk *w, const struct node *n)
 /* What no single key can see. */
 static void check_rule(struct walk *w, const struct node *n, const struct rule *r)
 {
-	bool has_action = key_of(n, "action"), has_target = key_of(n, "target");
-
-	if (!has_action)
-		walk_fault(w, n, FAULT_ERROR,
-			   "the rule has no `action`: write allow, ask or deny");
-	if (!has_target)
-		walk_fault(w, n, FAULT_ERROR,
-			   "the rule has no `target`: a name or an address");
-	if (!has_action || !has_target || r->kind == TARGET_NONE)
-		return;
 	if (r->action == POLICY_DENY) {
 		useless(w, n, "ports",
 			"a deny refuses every port; to refuse some, allow the "
@@ -457,7 +442,7 @@ static void check_rule(struct walk *w, const struct node *n, const struct rule *
 	}
 	if (r->action == POLICY_ASK)
 		check_asking(w, n);
-	if (key_of(n, "until"))
+	if (node_find(n, text_of("until")))
 		useless(w, n, "for", "the rule says `until` as well: write one of them");
 	if (r->target[0] != '*')
 		useless(w, n, "unmetered", "only the names below a wildcard are metered");
@@ -472,6 +457,20 @@ static void check_rule(struct walk *w, const struct node *n, const struct rule *
 	}
 }
 
+/* Add @rule, which the keys of @map have made, unless there are more faults than
+ * @errors. */
+static void add_read_rule(struct walk *w, const struct node *map, struct rule *rule,
+			  size_t errors)
+{
+	if (rule->kind != TARGET_NONE)
+		check_rule(w, map, rule);
+	if (rule->ports.count > 0)
+		rule->flags |= PLAN_PORTS_LISTED;
+	if (w->document->faults->errors == errors &&
+	    policy_add_rule(w->document->policy, w->document->arena, rule) < 0)
+		w->out_of_memory = true;
+}
+
 static void on_rule(struct walk *w, const struct node *n, void *data)
 {
 	struct rule rule = { .target = "",
@@ -479,19 +478,23 @@ static void on_rule(struct walk *w, const struct node *n, void *data)
 			     .file = w->document->file,
 			     .line = n->line,
 			     .column = n->column };
-	size_t errors = w->document->faults->errors;
+	const bool has_action = node_find(n, text_of("action"));
+	const bool has_target = node_find(n, text_of("target"));
+	const size_t errors = w->document->faults->errors;
 
 	if (n->kind != NODE_MAP) {
 		walk_is_not(w, n, "a rule: write {action: allow, target: …}");
 		return;
 	}
-	walk_map(w, n, rule_keys, ARRAY_SIZE(rule_keys), &rule);
-	check_rule(w, n, &rule);
-	if (rule.ports.count > 0)
-		rule.flags |= PLAN_PORTS_LISTED;
-	if (w->document->faults->errors == errors &&
-	    policy_add_rule(w->document->policy, w->document->arena, &rule) < 0)
-		w->out_of_memory = true;
+	walk_map(w, n, schema_rule_keys, RULE_KEY_COUNT, &rule);
+	if (!has_action)
+		walk_fault(w, n, FAULT_ERROR,
+			   "the rule has no `action`: write allow, ask or deny");
+	if (!has_target)
+		walk_fault(w, n, FAULT_ERROR,
+			   "the rule has no `target`: a name or an address");
+	if (has_action && has_target)
+		add_read_rule(w, n, &rule, errors);
 }
 
 /* -- the keys at the top of a policy ------------------------------------------------ */
@@ -860,24 +863,6 @@ static void on_run(struct walk *w, const struct node *n, void *data)
 	walk_map(w, n, keys, ARRAY_SIZE(keys), NULL);
 }
 
-static void on_network_policy(struct walk *w, const struct node *n, void *data);
-
-static const struct schema_key top_keys[] = {
-	{ "extends", on_extends },
-	{ "defaultAction", on_default_action },
-	{ "egress", on_egress },
-	{ "allow-list", on_allow_list },
-	{ "verify", on_verify },
-	{ "dns", on_dns },
-	{ "repin", on_repin },
-	{ "limits", on_limits },
-	{ "on_denies", on_denies },
-	{ "require_full_isolation", on_full_isolation },
-	{ "deniedNames", on_denied_names },
-	{ "run", on_run },
-	{ "network_policy", on_network_policy },
-};
-
 /* The wrapper is around the whole: no key beside it, and no wrapper inside. */
 static void on_network_policy(struct walk *w, const struct node *n, void *data)
 {
@@ -891,27 +876,47 @@ static void on_network_policy(struct walk *w, const struct node *n, void *data)
 		return;
 	}
 	w->is_wrapped = true;
-	walk_map(w, n, top_keys, ARRAY_SIZE(top_keys), NULL);
+	walk_map(w, n, schema_policy_keys, POLICY_KEY_COUNT, NULL);
 }
+
+const struct schema_key schema_policy_keys[] = {
+	[POLICY_KEY_EXTENDS] = { "extends", on_extends },
+	[POLICY_KEY_DEFAULT_ACTION] = { "defaultAction", on_default_action },
+	[POLICY_KEY_EGRESS] = { "egress", on_egress },
+	[POLICY_KEY_ALLOW_LIST] = { "allow-list", on_allow_list },
+	[POLICY_KEY_VERIFY] = { "verify", on_verify },
+	[POLICY_KEY_DNS] = { "dns", on_dns },
+	[POLICY_KEY_REPIN] = { "repin", on_repin },
+	[POLICY_KEY_LIMITS] = { "limits", on_limits },
+	[POLICY_KEY_ON_DENIES] = { "on_denies", on_denies },
+	[POLICY_KEY_FULL_ISOLATION] = { "require_full_isolation", on_full_isolation },
+	[POLICY_KEY_DENIED_NAMES] = { "deniedNames", on_denied_names },
+	[POLICY_KEY_RUN] = { "run", on_run },
+	[POLICY_KEY_NETWORK_POLICY] = { "network_policy", on_network_policy },
+};
+static_assert(ARRAY_SIZE(schema_policy_keys) == POLICY_KEY_COUNT,
+	      "every key of a policy");
 
 int schema_read(struct schema_document *d, const struct node *root)
 {
 	struct walk w = { .document = d, .root = root };
 	size_t errors = d->faults->errors;
 
-	walk_map(&w, root, top_keys, ARRAY_SIZE(top_keys), NULL);
+	walk_map(&w, root, schema_policy_keys, POLICY_KEY_COUNT, NULL);
 	if (w.out_of_memory)
 		return -ENOMEM;
 	return d->faults->errors > errors ? -EINVAL : 0;
 }
 
-int schema_read_rule(struct schema_document *d, const struct node *n, const char *path)
+int schema_read_own(struct schema_document *d, const struct node *map, const char *path,
+		    struct rule *rule)
 {
 	struct walk w = { .document = d };
-	size_t errors = d->faults->errors;
+	const size_t errors = d->faults->errors;
 
 	snprintf(w.path, sizeof(w.path), "%s", path);
-	on_rule(&w, n, NULL);
+	walk_map(&w, map, schema_rule_keys, RULE_KEY_COUNT, rule);
+	add_read_rule(&w, map, rule, errors);
 	if (w.out_of_memory)
 		return -ENOMEM;
 	return d->faults->errors > errors ? -EINVAL : 0;
