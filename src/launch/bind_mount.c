@@ -17,6 +17,7 @@
 #include "launch/hide.h"
 #include "launch/launch.h"
 #include "launch/mask.h"
+#include "launch/spelling.h"
 #include "launch/startup_files.h"
 #include "sys/mounts.h"
 #include "sys/path.h"
@@ -544,12 +545,18 @@ static int find_startup_files(struct rootfs *v, struct err *err)
 	return r;
 }
 
+static void add_startup_tree(struct rootfs *v, const struct path *p)
+{
+	add_tree(v, p, TREE_READONLY);
+	v->trees[v->tree_count - 1].is_startup = true;
+}
+
 /* A link is held, and where it leads to as well. */
 static void plan_startup_file(struct rootfs *v, const struct path *p)
 {
 	struct path *target;
 
-	add_tree(v, p, TREE_READONLY);
+	add_startup_tree(v, p);
 	/* Another name of the same file may lie in a writable directory too. */
 	if (S_ISREG(p->st.st_mode) && p->st.st_nlink > 1)
 		launch_send_report(
@@ -564,7 +571,7 @@ static void plan_startup_file(struct rootfs *v, const struct path *p)
 		return; /* it leads nowhere */
 	v->path_count++;
 	if (place_is_writable(v, target->name) && !is_named(v, target))
-		add_tree(v, target, TREE_READONLY);
+		add_startup_tree(v, target);
 }
 
 static int plan_startup_files(struct rootfs *v, struct err *err)
@@ -832,5 +839,5 @@ int place_build(struct rootfs *v, struct err *err)
 			r = rootfs_attach(v, v->trees[i].fd, v->trees[i].path, err)
 				    ?: check_place(v, &v->trees[i], err);
 	}
-	return r;
+	return r < 0 ? r : spelling_check(v, err);
 }

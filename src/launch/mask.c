@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "launch/bind_mount.h"
+#include "launch/spelling.h"
 #include "sys/files.h"
 
 enum {
@@ -44,6 +45,14 @@ static int too_busy(struct err *err)
 	return err_set(err, -EBUSY,
 		       "cannot tell whether a unix socket of the host lies in the "
 		       "writable paths: files are moved there all the time");
+}
+
+static int mask_socket(const struct rootfs *v, int at, const char *path, ino_t inode,
+		       struct err *err)
+{
+	int r = mask_place(at, NULL, path, err);
+
+	return r < 0 ? r : spelling_check_socket(v, path, (uint32_t)inode, err);
 }
 
 /* --- mounts --- */
@@ -130,7 +139,7 @@ static int mask_all_named(struct rootfs *v, struct err *err)
 
 		if (at >= 0 && fstat(at, &st) == 0 && S_ISSOCK(st.st_mode) &&
 		    (uint32_t)st.st_ino == s->files[i].inode && st.st_nlink == 1)
-			r = mask_place(at, NULL, s->paths[i], err);
+			r = mask_socket(v, at, s->paths[i], st.st_ino, err);
 	}
 	if (r == 0)
 		account_masked(v);
@@ -214,7 +223,7 @@ static int search_socket(struct search *s, int dir, const char *name, const char
 	if (fstat(at, &st) < 0 || !S_ISSOCK(st.st_mode) || !is_lost(s, st.st_ino))
 		return 0;
 	s->masked++;
-	return mask_place(at, NULL, path, err);
+	return mask_socket(s->view, at, path, st.st_ino, err);
 }
 
 static int search_entry(struct search *s, int dir, const char *path,

@@ -98,11 +98,12 @@ struct git_marks {
 	bool head, objects, refs, commondir;
 };
 
+/* In any case of its letters: a file system may take no notice of that. */
 static const struct startup_name *find_name(const struct startup_name *list, size_t count,
 					    const char *name)
 {
 	for (size_t i = 0; i < count; i++) {
-		if (strcmp(list[i].name, name) == 0)
+		if (strcasecmp(list[i].name, name) == 0)
 			return &list[i];
 	}
 	return NULL;
@@ -207,7 +208,7 @@ static int scan_entry(struct scan *scan, int dir, const char *directory,
 
 	/* The directory .git is walked, and what is found in it is protected. */
 	if (find_name(names, ARRAY_SIZE(names), name) &&
-	    !(walked && strcmp(name, ".git") == 0))
+	    !(walked && strcasecmp(name, ".git") == 0))
 		return add_file(scan, directory, name, err);
 	if (!walked || text_is_one_of(name, left_out, ARRAY_SIZE(left_out)))
 		return 0;

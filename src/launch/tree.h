@@ -35,7 +35,9 @@ struct tree {
 	const struct path *source; /* borrowed; NULL: a layer, which @path leads to */
 	struct hidden *hidden;	   /* borrowed: of a TREE_HIDDEN */
 	enum tree_kind kind;
-	int fd; /* owned; -1: could not be copied, which only a TREE_LAYER may */
+	bool is_startup; /* a TREE_READONLY that runs outside later; what can't be held is
+			  * a warning */
+	int fd;		 /* owned; -1: could not be copied, which only a TREE_LAYER may */
 };
 
 /* Copy what @t says. @userns_fd: the user namespace whose id map the copy gets, or -1:
