@@ -153,20 +153,11 @@ static int read_default(struct config *c, const struct key *key, const struct no
 	return 0;
 }
 
-static const struct key *key_find(struct text name)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
-		if (text_equal(name, keys[i].name))
-			return &keys[i];
-	return NULL;
-}
-
 static int read_defaults(struct config *c, const struct node *n)
 {
-	const struct key *key = key_find(n->key);
-
-	if (key)
-		return read_default(c, key, n);
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+		if (text_equal(n->key, keys[i].name))
+			return read_default(c, &keys[i], n);
 	faults_add(
 		c->faults, FAULT_ERROR, c->file, n->key_line, n->key_column, "",
 		"'%.*s' is not one of policy, profile, uplink, upstream, rw, rw_preset, "

@@ -133,21 +133,6 @@ void doctor_directory(struct doctor *d, struct doctor_row *row)
 
 /* --- programs --- */
 
-static const char only_uplink[] =
-	"only `--uplink` of its name can't be used; the built-in relay is the default";
-
-static void optional_without_tun(struct doctor *d, struct doctor_row *row, int error)
-{
-	doctor_found(d, row, DOCTOR_ABSENT,
-		     "installed, but /dev/net/tun can't be opened: %s", strerror(error));
-	row->follows = only_uplink;
-	doctor_mend(row,
-		    error == EACCES || error == EPERM
-			    ? "sudo chmod 666 /dev/net/tun"
-			    : "sudo modprobe tun   # or --device /dev/net/tun, for a "
-			      "container");
-}
-
 /* A program that only a named uplink uses. */
 static void optional_program(struct doctor *d, struct doctor_row *row,
 			     const char *program, const char *apt, const char *dnf)
@@ -157,20 +142,27 @@ static void optional_program(struct doctor *d, struct doctor_row *row,
 	int r = doctor_run_program(argv, output, sizeof(output));
 	CLEAN(fd) int tun = open("/dev/net/tun", O_RDWR | O_CLOEXEC);
 
-	if (r == 0 && tun < 0) {
-		optional_without_tun(d, row, errno);
-		return;
-	}
-	if (r == 0) {
+	const bool is_closed = tun < 0 && (errno == EACCES || errno == EPERM);
+
+	if (r == 0 && tun >= 0) {
 		doctor_found(d, row, DOCTOR_OK, "%s",
 			     TEXT_SHOWN((struct text){ output, strcspn(output, "\n") }));
 		return;
 	}
-	if (r == RUN_STATUS_NOT_FOUND)
-		doctor_found(d, row, DOCTOR_ABSENT, "not installed");
-	else
-		doctor_found(d, row, DOCTOR_ABSENT, "installed, but it does not start");
-	row->follows = only_uplink;
+	row->follows = "only `--uplink` of its name can't be used; the built-in relay is "
+		       "the default";
+	if (r == 0) {
+		doctor_found(d, row, DOCTOR_ABSENT,
+			     "installed, but /dev/net/tun can't be opened: %s",
+			     strerror(errno));
+		doctor_mend(row, is_closed ? "sudo chmod 666 /dev/net/tun"
+					   : "sudo modprobe tun   # or --device "
+					     "/dev/net/tun, for a container");
+		return;
+	}
+	doctor_found(d, row, DOCTOR_ABSENT, "%s",
+		     r == RUN_STATUS_NOT_FOUND ? "not installed"
+					       : "installed, but it does not start");
 	doctor_mend_each(row, apt, apt, dnf);
 }
 

@@ -69,15 +69,6 @@ static void failed(struct doctor_attempt *ret, int code, const char *what)
 	memcpy(ret->text, err.text, sizeof(ret->text));
 }
 
-static int write_maps(const struct try *t, pid_t child, int fd, struct err *err)
-{
-	int r = launch_write_maps(t->maps, child, err);
-
-	if (r == 0 && send(fd, "", 1, MSG_NOSIGNAL) != 1)
-		r = err_sys(err, -errno, "cannot start the probe");
-	return r;
-}
-
 static void wait_for(int fd, struct doctor_attempt *ret)
 {
 	const int64_t until = clock_now_ms() + DOCTOR_TRY_MS;
@@ -105,6 +96,8 @@ static void try_child(struct try *t, struct doctor_attempt *ret)
 	int fds[2], r = 0;
 	long pid;
 
+	*ret = (struct doctor_attempt){ 0 };
+	fflush(NULL);
 	t->proc = proc;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0) {
 		failed(ret, -errno, "cannot make a socket pair");
@@ -118,7 +111,10 @@ static void try_child(struct try *t, struct doctor_attempt *ret)
 		failed(ret, -errno, "cannot create the namespaces");
 	close(fds[1]);
 	if (pid > 0 && t->inside && t->maps)
-		r = write_maps(t, (pid_t)pid, fds[0], &err);
+		r = launch_write_maps(t->maps, (pid_t)pid, &err);
+	if (pid > 0 && t->inside && t->maps && r == 0 &&
+	    send(fds[0], "", 1, MSG_NOSIGNAL) != 1)
+		r = err_sys(&err, -errno, "cannot start the probe");
 	if (r < 0) {
 		ret->code = r;
 		memcpy(ret->text, err.text, sizeof(ret->text));
@@ -133,8 +129,6 @@ void doctor_try(doctor_try_fn *fn, struct doctor_attempt *ret)
 {
 	struct try t = { .fn = fn };
 
-	*ret = (struct doctor_attempt){ 0 };
-	fflush(NULL);
 	try_child(&t, ret);
 }
 
@@ -147,8 +141,6 @@ void doctor_try_inside(const struct doctor *d, doctor_try_fn *fn,
 			 .uid = geteuid(),
 			 .gid = getegid() };
 
-	*ret = (struct doctor_attempt){ 0 };
-	fflush(NULL);
 	try_child(&t, ret);
 }
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -15,13 +16,6 @@ enum {
 static struct text name_of(const char *variable)
 {
 	return (struct text){ variable, strcspn(variable, "=") };
-}
-
-static const char *value_of(const char *variable)
-{
-	const char *equals = strchr(variable, '=');
-
-	return equals ? equals + 1 : "";
 }
 
 /* --- what the command gets --- */
@@ -60,29 +54,23 @@ static bool has_name(const struct option_list *list, struct text name)
 	return false;
 }
 
-static bool is_weirs(struct text name)
-{
-	static const char prefix[] = "WEIR_";
-
-	return name.len >= strlen(prefix) &&
-	       memcmp(name.ptr, prefix, strlen(prefix)) == 0;
-}
-
 static bool is_passed(const struct run_spec *spec, const char *variable,
 		      struct environment *e)
 {
+	static const char weirs[] = "WEIR_";
 	struct text name = name_of(variable);
 
 	if (variable[name.len] != '=' || environment_is_set(spec, name))
 		return false;
 	if (is_passed_by_name(spec, name))
 		return true;
-	if (spec->env == RUN_ENV_NONE || is_weirs(name) ||
+	if (spec->env == RUN_ENV_NONE || strncmp(variable, weirs, strlen(weirs)) == 0 ||
 	    has_name(&spec->drop_env, name))
 		return false;
 	if (has_name(&spec->profile_env, name))
 		return true;
-	if (spec->env == RUN_ENV_ALL || !secret_is_variable(name, value_of(variable)))
+	if (spec->env == RUN_ENV_ALL ||
+	    !secret_is_variable(name, variable + name.len + 1))
 		return true;
 	e->held[e->held_count++] = variable;
 	return false;
@@ -111,33 +99,19 @@ static int choose(struct run_spec *spec, struct environment *ret, struct err *er
 
 /* --- what is said of it --- */
 
-static bool is_in_environ(struct text name)
-{
-	for (char **v = environ; v && *v; v++) {
-		if (strncmp(*v, name.ptr, name.len) == 0 && (*v)[name.len] == '=')
-			return true;
-	}
-	return false;
-}
-
-static void report_missing(const struct run_spec *spec)
-{
-	for (size_t i = 0; i < spec->pass_env.count; i++) {
-		struct text name = text_of(spec->pass_env.items[i]);
-
-		if (!strchr(name.ptr, '*') && !is_in_environ(name))
-			log_warning("--pass-env %s: there is no such variable",
-				    TEXT_SHOWN(name));
-	}
-}
-
 static void report(const struct run_spec *spec, const struct environment *e)
 {
 	const size_t told = MIN(e->held_count, (size_t)ENVIRONMENT_TOLD_MAX);
 	char list[TOLD_SIZE], more[48] = "", name[64];
 	size_t used = 0;
 
-	report_missing(spec);
+	for (size_t i = 0; i < spec->pass_env.count; i++) {
+		const char *asked = spec->pass_env.items[i];
+
+		if (!strchr(asked, '*') && !getenv(asked))
+			log_warning("--pass-env %s: there is no such variable",
+				    SHOWN(asked));
+	}
 	if (e->held_count == 0 || spec->quiet)
 		return;
 	for (size_t i = 0; i < told; i++)

@@ -175,13 +175,6 @@ static void wait_for_command(struct host_run *h)
 
 /* ---- the start ---- */
 
-static gid_t gid_of_api(const struct host_run *h)
-{
-	struct stat st;
-
-	return stat(run_daemon_socket(&h->daemon), &st) == 0 ? st.st_gid : 0;
-}
-
 /* Return: 0 when the command runs, or the exit status. */
 static int start_guarded(struct host_run *h, struct err *err)
 {
@@ -189,6 +182,7 @@ static int start_guarded(struct host_run *h, struct err *err)
 	int r = run_policy_build(h->spec, &h->policy, err);
 	/* Whatever the policy is: all faults are told at once. */
 	int user = h->spec->uid ? daemon_find_user(h->spec->uid, &uid) : 0;
+	struct stat api;
 	int sig;
 
 	if (r != 0 || user != 0)
@@ -196,10 +190,12 @@ static int start_guarded(struct host_run *h, struct err *err)
 	h->ring = event_ring_new(EVENTS_KEPT);
 	if (!h->ring)
 		return err_set(err, -ENOMEM, "out of memory"), RUN_STATUS_FAILED;
+	if (stat(client_socket(h->spec->socket), &api) < 0)
+		api.st_gid = 0;
 	if (process_watch_parent((pid_t)h->spec->parent, &h->parent_fd, err) < 0 ||
 	    std_fds_check(-1, err) < 0 ||
 	    run_place_open(h->spec, uid, &h->place, err) < 0 ||
-	    run_member_find(h->spec, &h->place, gid_of_api(h), &h->member, err) < 0 ||
+	    run_member_find(h->spec, &h->place, api.st_gid, &h->member, err) < 0 ||
 	    run_daemon_attach(&h->daemon, h->spec->id,
 			      h->place.cgroup.path[0] ? h->place.cgroup.path : NULL,
 			      h->place.uid, &h->policy, err) < 0)

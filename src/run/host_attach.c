@@ -45,22 +45,7 @@ static int ask(const struct run_daemon *d, const char *method, const char *below
 	return *ret ? 0 : err_set(err, -EBADMSG, "the daemon's answer is no JSON");
 }
 
-const char *run_daemon_socket(const struct run_daemon *d)
-{
-	return client_socket(d->socket);
-}
-
 /* ---- attach, detach ---- */
-
-static int make_id(char *id, struct err *err)
-{
-	uint32_t number;
-
-	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
-		return err_sys(err, -errno, "cannot get a random number");
-	snprintf(id, RUN_DAEMON_ID_SIZE, "run-%d-%08" PRIx32, (int)getpid(), number);
-	return 0;
-}
 
 /* What the host's filter doesn't meet it doesn't guard. */
 static int check_network(const json_t *answer, struct err *err)
@@ -81,11 +66,17 @@ int run_daemon_attach(struct run_daemon *d, const char *id, const char *cgroup,
 {
 	CLEAN(mem) char *text = NULL, *body = NULL;
 	json_t *j = NULL, *answer = NULL;
-	int r = id ? 0 : make_id(d->id, err);
+	uint32_t number = 0;
+	int r;
 
+	if (!id && getrandom(&number, sizeof(number), 0) != sizeof(number))
+		return err_sys(err, -errno, "cannot get a random number");
 	if (id)
 		snprintf(d->id, sizeof(d->id), "%s", id);
-	if (r == 0 && daemon_policy_json(&p->policy, &p->plan, &text) == 0)
+	else
+		snprintf(d->id, sizeof(d->id), "run-%d-%08" PRIx32, (int)getpid(),
+			 number);
+	if (daemon_policy_json(&p->policy, &p->plan, &text) == 0)
 		j = json_pack("{s:o}", "policy", json_loads(text, 0, NULL));
 	if (j && cgroup)
 		json_object_set_new(j, "cgroup", json_string(cgroup));
@@ -93,9 +84,8 @@ int run_daemon_attach(struct run_daemon *d, const char *id, const char *cgroup,
 		json_object_set_new(j, "uid", json_integer(uid));
 	body = j ? json_dumps(j, JSON_COMPACT) : NULL;
 	json_decref(j);
-	if (r == 0)
-		r = body ? ask(d, "PUT", "", text_of(body), &answer, err)
-			 : err_set(err, -ENOMEM, "out of memory");
+	r = body ? ask(d, "PUT", "", text_of(body), &answer, err)
+		 : err_set(err, -ENOMEM, "out of memory");
 	if (r < 0)
 		d->id[0] = '\0';
 	else

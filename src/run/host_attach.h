@@ -30,5 +30,3 @@ bool run_daemon_is_closed(const struct run_daemon *d);
 /* All that was counted is in @ring: the engine folds what is equal for a second. */
 bool run_daemon_is_settled(const struct event_ring *ring, const uint64_t *counters);
 int run_daemon_detach(struct run_daemon *d, struct err *err) MUST_CHECK;
-/* The file that is asked, whoever may open it. */
-const char *run_daemon_socket(const struct run_daemon *d);

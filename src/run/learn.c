@@ -93,24 +93,18 @@ static int read_text(int fd, struct arena *arena, struct text *ret, struct err *
 	return ret->ptr ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
-/* /dev/fd/3, and so what a shell makes of >(COMMAND). */
-static bool is_among_descriptors(const struct learn_args *l)
-{
-	struct statfs fs;
-
-	return fstatfs(l->dir, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC;
-}
-
 static int check_output(struct run_spec *spec, struct err *err)
 {
 	struct learn_args *l = &spec->learn;
 	CLEAN(fd) int fd = -1;
+	struct statfs fs;
 	struct stat st;
 
 	l->dir = report_open_directory(l->output, &l->name, err);
 	if (l->dir < 0)
 		return l->dir;
-	if (is_among_descriptors(l))
+	/* /dev/fd/3, and so what a shell makes of >(COMMAND). */
+	if (fstatfs(l->dir, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC)
 		return err_set(err, -EINVAL,
 			       "it is a descriptor, and a file is read and replaced; "
 			       "name the file, or none for standard output");
@@ -261,24 +255,19 @@ static int lock(int fd, int *left, struct err *err)
 	return 0;
 }
 
-static bool is_in_place(const struct learn_args *l, const struct stat *st)
-{
-	struct stat there;
-
-	return fstatat(l->dir, l->name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       there.st_dev == st->st_dev && there.st_ino == st->st_ino;
-}
-
 /* The file that stands there while it is locked. */
 static int lock_output(const struct learn_args *l, struct current *ret, struct err *err)
 {
 	for (int left = LOCK_TRIES; left > 0; left--) {
 		CLEAN(fd) int fd = open_file(l, O_CREAT, &ret->stat, err);
 		int r = fd < 0 ? fd : lock(fd, &left, err);
+		struct stat there;
 
 		if (r < 0)
 			return r;
-		if (is_in_place(l, &ret->stat)) {
+		if (fstatat(l->dir, l->name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    there.st_dev == ret->stat.st_dev &&
+		    there.st_ino == ret->stat.st_ino) {
 			ret->fd = TAKE_FD(fd);
 			return 0;
 		}

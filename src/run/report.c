@@ -13,6 +13,7 @@
 #include "base/exit_status.h"
 #include "base/log.h"
 #include "events/report_event.h"
+#include "policy/open.h"
 #include "sandbox/sandbox.h"
 
 enum {
@@ -92,17 +93,6 @@ static const char *why_of(const struct run_policy *policy, const struct event *e
 	return report_why(report_plan(policy, e), e, buf);
 }
 
-static void print_event(FILE *out, const struct run_policy *policy, const struct event *e,
-			int columns)
-{
-	char what[REPORT_WHAT_SIZE], why[REPORT_WHY_SIZE], times[TIMES_SIZE];
-
-	snprintf(times, sizeof(times), "%" PRIu64 " time%s", e->packets,
-		 e->packets == 1 ? "" : "s");
-	fprintf(out, "weir:   %-*s  %-7s  %s\n", columns, report_what(e, what), times,
-		why_of(policy, e, why));
-}
-
 /* A shell takes brackets for a pattern. */
 static const char *shell_word(const char *advice, char *buf)
 {
@@ -147,11 +137,19 @@ static void print_suggestions(FILE *out, const struct event_ring *ring)
 static void print_events(FILE *out, const struct run_policy *policy,
 			 const struct event_ring *ring, event_kind_fn *is_kind)
 {
+	char what[REPORT_WHAT_SIZE], why[REPORT_WHY_SIZE], times[TIMES_SIZE];
 	int columns = what_columns(ring, is_kind);
 
-	for (size_t i = 0; i < event_ring_count(ring); i++)
-		if (is_kind(event_ring_at(ring, i)))
-			print_event(out, policy, event_ring_at(ring, i), columns);
+	for (size_t i = 0; i < event_ring_count(ring); i++) {
+		const struct event *e = event_ring_at(ring, i);
+
+		if (!is_kind(e))
+			continue;
+		snprintf(times, sizeof(times), "%" PRIu64 " time%s", e->packets,
+			 e->packets == 1 ? "" : "s");
+		fprintf(out, "weir:   %-*s  %-7s  %s\n", columns, report_what(e, what),
+			times, why_of(policy, e, why));
+	}
 }
 
 static void print_audit(FILE *out, const struct report *r)
@@ -193,6 +191,50 @@ static void print_people(FILE *out, const struct report *r)
 		      out);
 	if (missed > 0)
 		fprintf(out, "weir: %" PRIu64 " more were counted only\n", missed);
+}
+
+/* --- an audit --- */
+
+void report_would_note(struct event_ring *would, const struct run_policy *newest,
+		       const struct event *e)
+{
+	struct plan asked = run_policy_of(newest, e)->asked;
+	struct event refusal;
+
+	plan_set_time(&asked, clock_wall_ms()); /* what has ended meanwhile */
+	if (e->packets == 0 || !policy_would_refuse(&asked, e, &refusal))
+		return;
+	refusal.action = EVENT_ALLOW;
+	event_ring_add(would, &refusal);
+}
+
+/* A connection says that the addresses of its name were looked up. */
+static bool is_said_by_connection(const struct event_ring *ring, const struct event *e)
+{
+	if (e->layer != EVENT_DNS || !plan_serves_type(0, e->query_type))
+		return false;
+	for (size_t i = 0; i < event_ring_count(ring); i++)
+		if (event_ring_at(ring, i)->layer != EVENT_DNS &&
+		    strcmp(event_ring_at(ring, i)->name, e->name) == 0)
+			return true;
+	return false;
+}
+
+uint64_t report_would_settle(struct event_ring **would)
+{
+	struct event_ring *all = *would, *ret;
+	uint64_t lost = event_ring_dropped(all);
+
+	ret = event_ring_new(event_ring_count(all) + 1);
+	for (size_t i = 0; ret && i < event_ring_count(all); i++)
+		if (!is_said_by_connection(all, event_ring_at(all, i)))
+			event_ring_add(ret, event_ring_at(all, i));
+	if (!ret)
+		return lost;
+	lost += event_ring_dropped(ret);
+	event_ring_free(all);
+	*would = ret;
+	return lost;
 }
 
 /* --- while the command runs --- */

@@ -34,6 +34,13 @@ struct report {
 
 typedef bool event_kind_fn(const struct event *e);
 size_t report_count(const struct event_ring *ring, event_kind_fn *is_kind);
+/* In an audit @e has passed: add to @would what the policy of its moment would have said.
+ */
+void report_would_note(struct event_ring *would, const struct run_policy *newest,
+		       const struct event *e);
+/* The run is over: replace *@would by a ring without the look-ups that a connection
+ * repeats. Return: the occurrences that found no place in either. */
+uint64_t report_would_settle(struct event_ring **would) MUST_CHECK;
 /* Of report.would. */
 bool report_is_would(const struct event *e);
 /* Whose rule @e names. */

@@ -89,7 +89,6 @@ struct place {
 static struct place place_of(const struct report *r, const struct event *e)
 {
 	const size_t built_in = strlen(POLICY_BUILT_IN);
-
 	const struct plan *plan = e ? plan_of(r, e) : NULL;
 
 	if (plan && e->rule != EVENT_NO_RULE && e->rule < plan_rule_count(plan)) {
@@ -248,11 +247,8 @@ static json_t *argv_json(char *const *argv)
 
 static json_t *policy_json(const struct policy *policy)
 {
-	json_t *sources = json_array();
-
-	for (size_t i = 0; i < policy->source_count; i++)
-		json_array_append_new(sources, text_json(policy->sources[i]));
-	return json_pack("{s:o, s:i, s:s, s:s}", "sources", sources, "rules",
+	return json_pack("{s:o, s:i, s:s, s:s}", "sources",
+			 list_json(policy->sources, policy->source_count, ""), "rules",
 			 (int)policy->count, "default_action",
 			 policy_action_name(policy->default_action), "verify",
 			 policy->verify == POLICY_VERIFY_TLS ? "tls" : "dns");
@@ -556,36 +552,29 @@ static json_t *message_json(const char *text)
 	return j;
 }
 
-/* The same for the same destination in every run. */
-static json_t *fingerprint_json(const char *rule, const char *what)
-{
-	const struct hash_key key = { 0 };
-	char text[REPORT_WHAT_SIZE + 64], hex[20];
-
-	snprintf(text, sizeof(text), "%s %s", rule, what);
-	snprintf(hex, sizeof(hex), "%016" PRIx64, hash_bytes(&key, text, strlen(text)));
-	return json_pack("{s:s}", "weirDestination/v1", hex);
-}
-
 static void add_result(void *data, const struct report *r, const struct event *e)
 {
 	const struct place place = place_of(r, e);
-	const size_t rule = sarif_rule_of(e);
-	char buf[SENTENCE_SIZE], what[REPORT_WHAT_SIZE];
+	const struct sarif_rule *rule = &sarif_rules[sarif_rule_of(e)];
+	const struct hash_key key = { 0 };
+	char buf[SENTENCE_SIZE], what[REPORT_WHAT_SIZE], same[REPORT_WHAT_SIZE + 64];
+	char fingerprint[20];
 	json_t *location = json_pack("{s:{s:{s:o}, s:{s:i, s:i}}}", "physicalLocation",
 				     "artifactLocation", "uri", uri_json(place.file),
 				     "region", "startLine", (int)place.line,
 				     "startColumn", (int)place.column);
 
+	/* The same for the same destination in every run. */
+	snprintf(same, sizeof(same), "%s %s", rule->id, report_what(e, what));
+	snprintf(fingerprint, sizeof(fingerprint), "%016" PRIx64,
+		 hash_bytes(&key, same, strlen(same)));
 	json_array_append_new(
-		data,
-		json_pack("{s:s, s:i, s:s, s:o, s:[o], s:o, s:I}", "ruleId",
-			  sarif_rules[rule].id, "ruleIndex", (int)rule, "level",
-			  sarif_rules[rule].level, "message",
-			  message_json(sentence(r, e, buf)), "locations", location,
-			  "partialFingerprints",
-			  fingerprint_json(sarif_rules[rule].id, report_what(e, what)),
-			  "occurrenceCount", (json_int_t)MIN(e->packets, INT32_MAX)));
+		data, json_pack("{s:s, s:i, s:s, s:o, s:[o], s:{s:s}, s:I}", "ruleId",
+				rule->id, "ruleIndex", (int)(rule - sarif_rules), "level",
+				rule->level, "message", message_json(sentence(r, e, buf)),
+				"locations", location, "partialFingerprints",
+				"weirDestination/v1", fingerprint, "occurrenceCount",
+				(json_int_t)MIN(e->packets, INT32_MAX)));
 }
 
 static json_t *sarif_driver(void)
@@ -761,16 +750,6 @@ static int write_junit(const struct report *r, FILE *out)
 
 /* --- the file --- */
 
-/* Return: whether @name is "/dev/fd/N", a file that the caller has opened for it. */
-static bool is_descriptor(const char *name, uint32_t *ret)
-{
-	static const char before[] = "/dev/fd/";
-	const size_t size = strlen(before);
-
-	return strncmp(name, before, size) == 0 &&
-	       text_to_u32(text_of(name + size), INT_MAX, ret);
-}
-
 /* No link is followed that an earlier sandbox may have left there. Not blocking, so
  * that a pipe is refused, not waited for. */
 int report_open_directory(const char *name, const char **ret_last, struct err *err)
@@ -789,12 +768,16 @@ int report_open_directory(const char *name, const char **ret_last, struct err *e
 
 int report_open_file(const char *name, int mode, struct err *err)
 {
+	static const char descriptor[] = "/dev/fd/";
+	const size_t size = strlen(descriptor);
 	CLEAN(fd) int directory = -1;
 	const char *last;
 	uint32_t number;
 	int fd, r;
 
-	if (is_descriptor(name, &number)) {
+	/* A file that the caller has opened for it. */
+	if (strncmp(name, descriptor, size) == 0 &&
+	    text_to_u32(text_of(name + size), INT_MAX, &number)) {
 		fd = fcntl((int)number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 		return fd < 0 ? err_set(err, -errno, "%s", strerror(errno)) : fd;
 	}

@@ -40,7 +40,7 @@
 #include "policy/advice.h"
 #include "run/agent_socket.h"
 #include "run/asking.h"
-#include "run/audit.h"
+
 #include "run/config.h"
 #include "run/environment.h"
 #include "run/learn.h"
@@ -164,15 +164,6 @@ static void end_command(struct control *c)
 		on_kill(&c->kill);
 }
 
-static void on_too_many_denies(struct control *c)
-{
-	if (c->is_ended || plan_on_denies(&c->policy->plan).action != ON_DENIES_STOP ||
-	    c->state >= CONTROL_EXITED)
-		return;
-	c->is_ended = true;
-	end_command(c);
-}
-
 static void on_live(struct loop_timer *t)
 {
 	struct control *c = CONTAINER_OF(t, struct control, live);
@@ -204,12 +195,16 @@ static void on_event(struct control *c, struct event *e)
 	if (e->action == EVENT_ASK)
 		asking_note(&c->asking, live_note(&c->socket, e), e->command);
 	if (e->action == EVENT_ALLOW && c->would)
-		audit_note(c->would, c->policy, e);
+		report_would_note(c->would, c->policy, e);
 	if (e->action == EVENT_ALLOW && c->used)
 		learn_note(c->used, e);
 	run_store_add(&c->store, e, &run_policy_of(c->policy, e)->plan);
-	if (e->action == EVENT_LIMIT && e->limit == EVENT_LIMIT_DENIES)
-		on_too_many_denies(c);
+	if (e->action == EVENT_LIMIT && e->limit == EVENT_LIMIT_DENIES &&
+	    plan_on_denies(&c->policy->plan).action == ON_DENIES_STOP &&
+	    c->state < CONTROL_EXITED) {
+		c->is_ended = true;
+		end_command(c);
+	}
 }
 
 static void on_engine_message(struct control *c, struct ipc_message *m)
@@ -544,17 +539,6 @@ static int make_plan(struct control *c, struct err *err)
 	return c->plan_fd < 0 ? RUN_STATUS_FAILED : 0;
 }
 
-static int open_channels(struct control *c, struct err *err)
-{
-	int r = process_pair(&c->engine_fd, &c->engine_end, err);
-
-	if (r == 0)
-		r = process_pair(&c->launch_fd, &c->launch_end, err);
-	if (r == 0)
-		r = process_pair(&c->hand_fd, &c->hand_end, err);
-	return r;
-}
-
 static int start_engine(struct control *c, const struct launch_probe *probe,
 			struct err *err)
 {
@@ -685,17 +669,6 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 	return c->launch < 0 ? (int)c->launch : 0;
 }
 
-/* What the children hold we let go, so that the end of a channel can be seen. */
-static void close_far_ends(struct control *c)
-{
-	int *const ends[] = { &c->engine_end, &c->launch_end, &c->hand_fd, &c->hand_end };
-
-	for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
-		close(*ends[i]);
-		*ends[i] = -1;
-	}
-}
-
 static int start_children(struct control *c, struct err *err)
 {
 	struct launch_probe probe;
@@ -707,7 +680,11 @@ static int start_children(struct control *c, struct err *err)
 	r = probe_choose(&c->policy->plan, &c->policy->policy, c->uplink.filter.relay,
 			 &probe, err);
 	if (r == 0)
-		r = open_channels(c, err);
+		r = process_pair(&c->engine_fd, &c->engine_end, err);
+	if (r == 0)
+		r = process_pair(&c->launch_fd, &c->launch_end, err);
+	if (r == 0)
+		r = process_pair(&c->hand_fd, &c->hand_end, err);
 	/* It makes itself ready while the namespaces are made. */
 	if (r == 0)
 		r = start_engine(c, &probe, err);
@@ -715,7 +692,11 @@ static int start_children(struct control *c, struct err *err)
 		r = start_launch(c, &probe, cwd, err);
 	if (r == 0)
 		r = uplink_open(&c->uplink, c->loop, c->launch, err);
-	close_far_ends(c);
+	/* What the children hold we let go, so that the end of a channel can be seen. */
+	fd_close(&c->engine_end);
+	fd_close(&c->launch_end);
+	fd_close(&c->hand_fd);
+	fd_close(&c->hand_end);
 	return r;
 }
 
@@ -770,7 +751,7 @@ static int report_run(struct control *c)
 	int status;
 
 	if (c->would)
-		report.would_lost = audit_settle(&c->would);
+		report.would_lost = report_would_settle(&c->would);
 	report.would = c->would;
 	status = report_end(&report, c->failure, c->wait_status);
 	if (!c->used || c->failure != 0)
@@ -872,6 +853,10 @@ int control_run(struct run_spec *spec)
 	struct control c = { .spec = spec,
 			     .plan_fd = -1,
 			     .outer_mounts = -1,
+			     .engine_end = -1,
+			     .launch_end = -1,
+			     .hand_fd = -1,
+			     .hand_end = -1,
 			     .agent_socket = { .fd = -1 },
 			     .parent = { .fd = -1 },
 			     .started_ms = clock_wall_ms(),

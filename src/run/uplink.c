@@ -191,16 +191,6 @@ static int check_tun(const char *name, struct err *err)
 	}
 }
 
-/* Find the program, and see whether TAP devices can be had. @ret->kind is set; so are
- * root and ipv6. Return: 0, or -errno with a line that says what to do. */
-static int find_program(struct uplink_program *ret, struct err *err)
-{
-	const struct program *p = &kinds[ret->kind].program;
-	int r = program_find(p, ret->path, err);
-
-	return r < 0 ? r : check_tun(p->name, err);
-}
-
 /* --- the child --- */
 
 static bool applies(const struct uplink_program *p, enum when when)
@@ -449,32 +439,31 @@ static int close_host(struct uplink *w, struct err *err)
 	return 0;
 }
 
-static bool host_has_ipv6(void)
-{
-	CLEAN(fd) int fd = link_route_open();
-
-	return fd >= 0 && link_has_default_route(fd, 6) == 1;
-}
-
 int uplink_choose(struct uplink *w, enum run_uplink uplink, bool root, struct err *err)
 {
 	static const enum uplink_kind chosen[RUN_UPLINK_COUNT] = {
 		[RUN_UPLINK_SLIRP4NETNS] = UPLINK_SLIRP4NETNS,
 		[RUN_UPLINK_PASTA] = UPLINK_PASTA,
 	};
+	const struct program *program;
+	CLEAN(fd) int route = -1;
 	int r;
 
 	w->filter.generation = FILTER_GENERATION_FIRST;
 	if (uplink == RUN_UPLINK_NONE)
 		return 0;
 	w->filter.relay = true;
-	w->ipv6_out = host_has_ipv6();
+	route = link_route_open();
+	w->ipv6_out = route >= 0 && link_has_default_route(route, 6) == 1;
 	if (chosen[uplink] == UPLINK_NONE)
 		return 0;
 	w->program = (struct uplink_program){ .kind = chosen[uplink],
 					      .root = root,
 					      .ipv6 = w->ipv6_out };
-	r = find_program(&w->program, err);
+	program = &kinds[w->program.kind].program;
+	r = program_find(program, w->program.path, err);
+	if (r == 0)
+		r = check_tun(program->name, err);
 	if (r < 0)
 		return r;
 	w->filter.direct_udp = true;
