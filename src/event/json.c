@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "event/json.h"
 
-#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -11,15 +11,51 @@ void jtext_init(struct jtext *j, char *buf, size_t size)
 	*j = (struct jtext){ .buf = buf, .size = size };
 }
 
-void jtext_put(struct jtext *j, struct text raw)
+/* Room for @more bytes and a NUL. */
+static bool grow(struct jtext *j, size_t more)
 {
-	if (j->full || raw.len > j->size - j->used) {
+	const size_t size = MAX(j->used + more + 1, 2 * j->size + 512);
+	char *buf = j->grows ? realloc(j->buf, size) : NULL;
+
+	if (!buf)
+		return false;
+	j->buf = buf;
+	j->size = size;
+	return true;
+}
+
+char *jtext_take(struct jtext *j)
+{
+	char *ret = NULL;
+
+	if (!j->full && (j->used < j->size || grow(j, 0))) {
+		ret = TAKE_PTR(j->buf);
+		ret[j->used] = '\0';
+	}
+	clean_jtext(j);
+	*j = (struct jtext){ .grows = true };
+	return ret;
+}
+
+static void put_bytes(struct jtext *j, const char *bytes, size_t size)
+{
+	if (j->full || (size > j->size - j->used && !grow(j, size))) {
 		j->full = true;
 		return;
 	}
-	if (raw.len > 0)
-		memcpy(j->buf + j->used, raw.ptr, raw.len);
-	j->used += raw.len;
+	if (size > 0)
+		memcpy(j->buf + j->used, bytes, size);
+	j->used += size;
+}
+
+static void put_byte(struct jtext *j, char byte)
+{
+	put_bytes(j, &byte, 1);
+}
+
+void jtext_put(struct jtext *j, struct text raw)
+{
+	put_bytes(j, raw.ptr, raw.len);
 }
 
 static void put_unit(struct jtext *j, uint32_t unit)
@@ -32,7 +68,7 @@ static void put_unit(struct jtext *j, uint32_t unit)
 			      hex[unit >> 4 & 15],
 			      hex[unit & 15] };
 
-	jtext_put(j, (struct text){ text, sizeof(text) });
+	put_bytes(j, text, sizeof(text));
 }
 
 bool jtext_is_utf8(struct text t)
@@ -48,15 +84,18 @@ bool jtext_is_utf8(struct text t)
 	return true;
 }
 
-static void put_character(struct jtext *j, uint32_t c)
+/* It stands for itself. */
+static bool is_plain(char c)
 {
-	const char byte = (char)c;
+	return c >= 0x20 && c < 0x7f && c != '"' && c != '\\' && c != '<' && c != '>' &&
+	       c != '&';
+}
 
-	if (c >= 0x20 && c < 0x7f && !strchr("\"\\<>&", (int)c)) {
-		jtext_put(j, (struct text){ &byte, 1 });
-	} else if (c == '"' || c == '\\') {
-		jtext_put(j, text_of("\\"));
-		jtext_put(j, (struct text){ &byte, 1 });
+static void put_escaped(struct jtext *j, uint32_t c)
+{
+	if (c == '"' || c == '\\') {
+		put_byte(j, '\\');
+		put_byte(j, (char)c);
 	} else if (c < 0x10000) {
 		put_unit(j, c);
 	} else {
@@ -67,18 +106,24 @@ static void put_character(struct jtext *j, uint32_t c)
 
 void jtext_string(struct jtext *j, struct text t, size_t max)
 {
-	jtext_put(j, text_of("\""));
 	t.len = MIN(t.len, max);
+	put_byte(j, '"');
 	while (t.len > 0 && !j->full) {
 		uint32_t c = 0xfffd;
-		size_t n = text_utf8(t, &c);
+		size_t n = 0;
 
-		put_character(j, c);
-		n = MAX(n, (size_t)1);
+		while (n < t.len && is_plain(t.ptr[n]))
+			n++;
+		if (n > 0) {
+			put_bytes(j, t.ptr, n);
+		} else {
+			n = MAX(text_utf8(t, &c), (size_t)1);
+			put_escaped(j, c);
+		}
 		t.ptr += n;
 		t.len -= n;
 	}
-	jtext_put(j, text_of("\""));
+	put_byte(j, '"');
 }
 
 /* Outside of strings JSON has neither of them, so that they can be escaped blindly. */
@@ -88,54 +133,102 @@ void jtext_json(struct jtext *j, struct text json)
 		uint32_t c = 0xfffd;
 		size_t n = MAX(text_utf8(json, &c), (size_t)1);
 
-		if (c < 0x20)
-			jtext_put(j, text_of(" "));
-		else if (c == '"' || c == '\\')
-			jtext_put(j, (struct text){ json.ptr, 1 });
+		if (is_plain(*json.ptr) || c == '"' || c == '\\')
+			put_byte(j, *json.ptr);
+		else if (c < 0x20)
+			put_byte(j, ' ');
 		else
-			put_character(j, c);
+			put_escaped(j, c);
 		json.ptr += n;
 		json.len -= n;
 	}
 }
 
-static void jtext_number(struct jtext *j, int64_t n)
+static void put_number(struct jtext *j, int64_t n)
 {
-	char text[24];
+	uint64_t rest = n < 0 ? -(uint64_t)n : (uint64_t)n;
+	char text[24], *begin = text + sizeof(text);
 
-	snprintf(text, sizeof(text), "%" PRId64, n);
-	jtext_put(j, text_of(text));
+	do
+		*--begin = (char)('0' + rest % 10);
+	while (rest /= 10);
+	if (n < 0)
+		*--begin = '-';
+	put_bytes(j, begin, (size_t)(text + sizeof(text) - begin));
 }
 
 void jtext_next(struct jtext *j)
 {
 	if (j->used > 0 && j->buf[j->used - 1] != '{' && j->buf[j->used - 1] != '[')
-		jtext_put(j, text_of(","));
+		put_byte(j, ',');
 }
 
 void jtext_key(struct jtext *j, const char *key)
 {
 	jtext_next(j);
 	jtext_string(j, text_of(key), SIZE_MAX);
-	jtext_put(j, text_of(":"));
+	put_byte(j, ':');
 }
 
-void jtext_member_text(struct jtext *j, const char *key, struct text t, size_t max)
+static void begin_value(struct jtext *j, const char *key)
 {
-	jtext_key(j, key);
+	if (key)
+		jtext_key(j, key);
+	else
+		jtext_next(j);
+}
+
+void jtext_open(struct jtext *j, const char *key, char bracket)
+{
+	begin_value(j, key);
+	put_byte(j, bracket);
+}
+
+void jtext_close(struct jtext *j, char bracket)
+{
+	put_byte(j, bracket);
+}
+
+void jtext_raw(struct jtext *j, const char *key, const char *json)
+{
+	begin_value(j, key);
+	jtext_put(j, text_of(json));
+}
+
+void jtext_member(struct jtext *j, const char *key, const char *value)
+{
+	begin_value(j, key);
+	jtext_string(j, text_of(value), SIZE_MAX);
+}
+
+void jtext_text(struct jtext *j, const char *key, const char *value, size_t max)
+{
+	const struct text t = { value, strnlen(value, max) };
+
+	begin_value(j, key);
 	if (t.len > 0)
 		jtext_string(j, t, max);
 	else
 		jtext_put(j, text_of("null"));
 }
 
-void jtext_member_number(struct jtext *j, const char *key, bool known, int64_t n)
+void jtext_number(struct jtext *j, const char *key, bool known, int64_t n)
 {
-	jtext_key(j, key);
+	begin_value(j, key);
 	if (known)
-		jtext_number(j, n);
+		put_number(j, n);
 	else
 		jtext_put(j, text_of("null"));
+}
+
+void jtext_count(struct jtext *j, const char *key, uint64_t n)
+{
+	jtext_number(j, key, true, (int64_t)MIN(n, (uint64_t)INT64_MAX));
+}
+
+void jtext_bool(struct jtext *j, const char *key, bool value)
+{
+	jtext_raw(j, key, value ? "true" : "false");
 }
 
 char *jtext_time(int64_t wall_ms, bool ms, char *buf)
@@ -155,9 +248,9 @@ char *jtext_time(int64_t wall_ms, bool ms, char *buf)
 	return buf;
 }
 
-void jtext_member_time(struct jtext *j, const char *key, int64_t wall_ms)
+void jtext_when(struct jtext *j, const char *key, int64_t wall_ms)
 {
 	char text[JTEXT_TIME_SIZE];
 
-	jtext_member_text(j, key, text_of(jtext_time(wall_ms, true, text)), SIZE_MAX);
+	jtext_member(j, key, jtext_time(wall_ms, true, text));
 }

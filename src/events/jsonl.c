@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "event/json.h"
 #include "events/report_event.h"
 #include "policy/explain.h"
 #include "policy/lookalike.h"
@@ -76,43 +75,44 @@ const char *event_protocol_name(uint8_t protocol, char *buf)
 	}
 }
 
-static void member(struct jtext *j, const char *key, const char *text, size_t size)
+void event_put(struct jtext *j, const struct event_row *row)
 {
-	jtext_member_text(j, key, (struct text){ text, strnlen(text, size) }, size);
+	char addr[ADDR_TEXT_SIZE] = "", protocol[PROTOCOL_TEXT_SIZE];
+	const struct event *e = &row->event;
+
+	jtext_when(j, "ts", e->ts_ms);
+	jtext_text(j, "sandbox", row->sandbox, sizeof(row->sandbox));
+	jtext_text(j, "action", event_action_name((enum event_action)e->action), 32);
+	jtext_text(j, "layer", event_layer_name((enum event_layer)e->layer), 32);
+	if (e->remote.family != ADDR_NONE)
+		addr_format(&e->remote, addr);
+	jtext_text(j, "remote_ip", addr, sizeof(addr));
+	jtext_number(j, "remote_port", e->port > 0, e->port);
+	jtext_text(j, "protocol", event_protocol_name(e->protocol, protocol),
+		   sizeof(protocol));
+	jtext_text(j, "name", e->name, sizeof(e->name));
+	jtext_text(j, "rule", row->rule, sizeof(row->rule));
+	jtext_text(j, "rule_file", row->rule_file, sizeof(row->rule_file));
+	jtext_number(j, "rule_line", row->rule_line > 0, row->rule_line);
+	jtext_count(j, "packets", e->packets);
+	jtext_count(j, "bytes", e->bytes);
+	jtext_text(j, "reason", e->reason, sizeof(e->reason));
+	jtext_number(j, "query_type", e->query_type > 0, e->query_type);
+	jtext_text(j, "limit", report_limit(e), 64);
+	jtext_number(j, "uid", e->uid != UINT32_MAX, e->uid);
+	jtext_number(j, "pid", row->pid > 0, row->pid);
+	jtext_text(j, "command", row->command, sizeof(row->command));
+	jtext_text(j, "allow", e->advice, sizeof(e->advice));
 }
 
 size_t event_json(const struct event_row *row, char *buf)
 {
-	char addr[ADDR_TEXT_SIZE] = "", protocol[PROTOCOL_TEXT_SIZE];
-	const struct event *e = &row->event;
 	struct jtext j;
 
 	jtext_init(&j, buf, EVENT_JSON_SIZE - 1);
-	jtext_put(&j, text_of("{"));
-	jtext_member_time(&j, "ts", e->ts_ms);
-	member(&j, "sandbox", row->sandbox, sizeof(row->sandbox));
-	member(&j, "action", event_action_name((enum event_action)e->action), 32);
-	member(&j, "layer", event_layer_name((enum event_layer)e->layer), 32);
-	if (e->remote.family != ADDR_NONE)
-		addr_format(&e->remote, addr);
-	member(&j, "remote_ip", addr, sizeof(addr));
-	jtext_member_number(&j, "remote_port", e->port > 0, e->port);
-	member(&j, "protocol", event_protocol_name(e->protocol, protocol),
-	       sizeof(protocol));
-	member(&j, "name", e->name, sizeof(e->name));
-	member(&j, "rule", row->rule, sizeof(row->rule));
-	member(&j, "rule_file", row->rule_file, sizeof(row->rule_file));
-	jtext_member_number(&j, "rule_line", row->rule_line > 0, row->rule_line);
-	jtext_member_number(&j, "packets", true, (int64_t)e->packets);
-	jtext_member_number(&j, "bytes", true, (int64_t)e->bytes);
-	member(&j, "reason", e->reason, sizeof(e->reason));
-	jtext_member_number(&j, "query_type", e->query_type > 0, e->query_type);
-	member(&j, "limit", report_limit(e), 64);
-	jtext_member_number(&j, "uid", e->uid != UINT32_MAX, e->uid);
-	jtext_member_number(&j, "pid", row->pid > 0, row->pid);
-	member(&j, "command", row->command, sizeof(row->command));
-	member(&j, "allow", e->advice, sizeof(e->advice));
-	jtext_put(&j, text_of("}"));
+	jtext_open(&j, NULL, '{');
+	event_put(&j, row);
+	jtext_close(&j, '}');
 	assert(!j.full);
 	buf[j.used] = '\0';
 	return j.used;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "event/event.h"
+#include "event/json.h"
 #include "policy/plan.h"
 
 enum {
@@ -36,9 +37,12 @@ void event_row_compare(struct event_row *row, const struct plan *plan);
 /* "tcp", "udp", "icmp", "icmpv6", or the number; "" for 0. @buf holds 8. */
 const char *event_protocol_name(uint8_t protocol, char *buf);
 
-/* {"ts":"2026-11-20T10:06:43.424Z","sandbox":…,"action":"deny","layer":"dns",
+/* The members of an event, between an object's brackets:
+ * "ts":"2026-11-20T10:06:43.424Z","sandbox":…,"action":"deny","layer":"dns",
  * "remote_ip":…,"remote_port":…,"protocol":"tcp","name":…,"rule":…,"rule_file":…,
  * "rule_line":…,"packets":1,"bytes":60,"reason":…,"query_type":…,"limit":…,"uid":…,
- * "pid":…,"command":…,"allow":…}: every key is there, null where nothing is known. No
- * line end; NUL behind it. @buf holds EVENT_JSON_SIZE. Return: the length. */
+ * "pid":…,"command":…,"allow":…: every key is there, null where nothing is known. */
+void event_put(struct jtext *j, const struct event_row *row);
+/* That as one object. No line end; NUL behind it. @buf holds EVENT_JSON_SIZE. Return: the
+ * length. */
 size_t event_json(const struct event_row *row, char *buf);

@@ -63,27 +63,11 @@ static const struct outcome *outcome_of(const struct event *e)
 	return &outcomes[e->action < EVENT_ACTION_COUNT ? e->action : EVENT_NONE];
 }
 
-static void number(struct jtext *j, const char *key, int64_t n)
-{
-	jtext_member_number(j, key, true, n);
-}
-
 /* Without text there is no key. */
 static void text(struct jtext *j, const char *key, const char *value)
 {
 	if (value[0])
-		jtext_member_text(j, key, text_of(value), SIZE_MAX);
-}
-
-static void open_object(struct jtext *j, const char *key)
-{
-	jtext_key(j, key);
-	jtext_put(j, text_of("{"));
-}
-
-static void close_object(struct jtext *j)
-{
-	jtext_put(j, text_of("}"));
+		jtext_member(j, key, value);
 }
 
 static const char *activity_name(int class, int activity)
@@ -112,32 +96,31 @@ static void put_class(struct jtext *j, const struct event *e)
 			     : class == CLASS_DNS ? o->dns
 						  : o->network;
 
-	number(j, "category_uid", class == 0 ? 0 : CATEGORY_NETWORK);
-	number(j, "class_uid", class);
-	number(j, "activity_id", activity);
+	jtext_count(j, "category_uid", class == 0 ? 0 : CATEGORY_NETWORK);
+	jtext_count(j, "class_uid", class);
+	jtext_count(j, "activity_id", activity);
 	text(j, "activity_name",
 	     class == 0 ? event_action_name((enum event_action)e->action)
 			: activity_name(class, activity));
-	number(j, "type_uid", (int64_t) class * 100 + activity);
-	number(j, "severity_id", o->severity);
-	number(j, "status_id", o->status);
+	jtext_count(j, "type_uid", (int64_t) class * 100 + activity);
+	jtext_count(j, "severity_id", o->severity);
+	jtext_count(j, "status_id", o->status);
 	text(j, "status_detail", e->reason);
-	number(j, "time", e->ts_ms);
-	number(j, "count", (int64_t)e->packets);
+	jtext_count(j, "time", e->ts_ms);
+	jtext_count(j, "count", e->packets);
 }
 
 static void put_metadata(struct jtext *j)
 {
-	open_object(j, "metadata");
+	jtext_open(j, "metadata", '{');
 	text(j, "version", "1.3.0");
-	open_object(j, "product");
+	jtext_open(j, "product", '{');
 	text(j, "name", "Weir");
 	text(j, "vendor_name", "Weir");
 	text(j, "version", WEIR_VERSION);
-	close_object(j);
-	jtext_key(j, "profiles");
-	jtext_put(j, text_of("[\"host\",\"security_control\"]"));
-	close_object(j);
+	jtext_close(j, '}');
+	jtext_raw(j, "profiles", "[\"host\",\"security_control\"]");
+	jtext_close(j, '}');
 }
 
 static void put_decision(struct jtext *j, const struct event_row *row)
@@ -147,17 +130,17 @@ static void put_decision(struct jtext *j, const struct event_row *row)
 
 	if (o->action == 0)
 		return;
-	number(j, "action_id", o->action);
+	jtext_count(j, "action_id", o->action);
 	text(j, "action", o->action == ACTION_ALLOWED ? "Allowed" : "Denied");
-	number(j, "disposition_id", o->action);
+	jtext_count(j, "disposition_id", o->action);
 	text(j, "disposition", o->action == ACTION_ALLOWED ? "Allowed" : "Blocked");
 	if (!row->rule[0])
 		return;
-	open_object(j, "firewall_rule");
+	jtext_open(j, "firewall_rule", '{');
 	text(j, "name", row->rule);
 	snprintf(place, sizeof(place), "%s:%u", row->rule_file, row->rule_line);
 	text(j, "uid", row->rule_file[0] ? place : "");
-	close_object(j);
+	jtext_close(j, '}');
 }
 
 /* "AAAA", or as RFC 3597 writes a type without a name. @buf holds 16. */
@@ -191,16 +174,16 @@ static void put_lookup(struct jtext *j, const struct event *e)
 
 	/* A query has a name; of a limit that was reached it may not be known. */
 	if (e->name[0]) {
-		open_object(j, "query");
+		jtext_open(j, "query", '{');
 		text(j, "hostname", e->name);
 		text(j, "type", query_type_name(e->query_type, type));
-		close_object(j);
+		jtext_close(j, '}');
 	}
-	open_object(j, "dst_endpoint");
+	jtext_open(j, "dst_endpoint", '{');
 	text(j, "name", "weir");
 	text(j, "svc_name", "dns");
-	number(j, "port", DNS_PORT);
-	close_object(j);
+	jtext_count(j, "port", DNS_PORT);
+	jtext_close(j, '}');
 }
 
 static void put_connection(struct jtext *j, const struct event *e)
@@ -208,38 +191,38 @@ static void put_connection(struct jtext *j, const struct event *e)
 	const int version = e->remote.family == ADDR_V6 ? 6 : 4;
 	char protocol[8];
 
-	open_object(j, "connection_info");
-	number(j, "direction_id", OUTBOUND);
+	jtext_open(j, "connection_info", '{');
+	jtext_count(j, "direction_id", OUTBOUND);
 	text(j, "direction", "Outbound");
 	if (e->protocol > 0) {
-		number(j, "protocol_num", e->protocol);
+		jtext_count(j, "protocol_num", e->protocol);
 		text(j, "protocol_name", event_protocol_name(e->protocol, protocol));
 	}
 	if (e->remote.family != ADDR_NONE)
-		number(j, "protocol_ver_id", version);
-	close_object(j);
+		jtext_count(j, "protocol_ver_id", version);
+	jtext_close(j, '}');
 	if (e->remote.family != ADDR_NONE || e->name[0]) {
-		open_object(j, "dst_endpoint");
+		jtext_open(j, "dst_endpoint", '{');
 		if (e->remote.family != ADDR_NONE)
 			text(j, "ip", ADDR_SHOWN(&e->remote));
 		text(j, "hostname", e->name);
 		if (e->port > 0)
-			number(j, "port", e->port);
-		close_object(j);
+			jtext_count(j, "port", e->port);
+		jtext_close(j, '}');
 	}
 	if (e->bytes > 0) {
-		open_object(j, "traffic");
-		number(j, "bytes_out", (int64_t)e->bytes);
-		close_object(j);
+		jtext_open(j, "traffic", '{');
+		jtext_count(j, "bytes_out", e->bytes);
+		jtext_close(j, '}');
 	}
 }
 
 static void put_source(struct jtext *j, const struct event_row *row)
 {
-	open_object(j, "src_endpoint");
+	jtext_open(j, "src_endpoint", '{');
 	text(j, "name", row->sandbox[0] ? row->sandbox : "sandbox");
 	text(j, "uid", row->sandbox);
-	close_object(j);
+	jtext_close(j, '}');
 }
 
 static void put_actor(struct jtext *j, const struct event_row *row)
@@ -250,20 +233,20 @@ static void put_actor(struct jtext *j, const struct event_row *row)
 		snprintf(uid, sizeof(uid), "%u", row->event.uid);
 	if (row->pid == 0 && !row->command[0] && !uid[0])
 		return;
-	open_object(j, "actor");
+	jtext_open(j, "actor", '{');
 	if (row->pid > 0 || row->command[0]) {
-		open_object(j, "process");
+		jtext_open(j, "process", '{');
 		if (row->pid > 0)
-			number(j, "pid", row->pid);
+			jtext_count(j, "pid", row->pid);
 		text(j, "name", row->command);
-		close_object(j);
+		jtext_close(j, '}');
 	}
 	if (uid[0]) {
-		open_object(j, "user");
+		jtext_open(j, "user", '{');
 		text(j, "uid", uid);
-		close_object(j);
+		jtext_close(j, '}');
 	}
-	close_object(j);
+	jtext_close(j, '}');
 }
 
 static void put_message(struct jtext *j, const struct event *e)
@@ -280,12 +263,12 @@ static void put_unmapped(struct jtext *j, const struct event_row *row)
 {
 	const struct event *e = &row->event;
 
-	open_object(j, "unmapped");
+	jtext_open(j, "unmapped", '{');
 	text(j, "sandbox", row->sandbox);
 	text(j, "action", event_action_name((enum event_action)e->action));
 	text(j, "layer", event_layer_name((enum event_layer)e->layer));
 	text(j, "limit", report_limit(e));
-	close_object(j);
+	jtext_close(j, '}');
 }
 
 size_t event_ocsf(const struct event_row *row, char *buf)
@@ -294,7 +277,7 @@ size_t event_ocsf(const struct event_row *row, char *buf)
 	struct jtext j;
 
 	jtext_init(&j, buf, EVENT_OCSF_SIZE - 1);
-	jtext_put(&j, text_of("{"));
+	jtext_open(&j, NULL, '{');
 	put_class(&j, e);
 	put_message(&j, e);
 	put_metadata(&j);
@@ -308,7 +291,7 @@ size_t event_ocsf(const struct event_row *row, char *buf)
 		put_actor(&j, row);
 	}
 	put_unmapped(&j, row);
-	jtext_put(&j, text_of("}"));
+	jtext_close(&j, '}');
 	assert(!j.full);
 	buf[j.used] = '\0';
 	return j.used;

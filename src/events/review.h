@@ -78,7 +78,9 @@ int review_read_accept(struct text body, const struct review *t,
 	"invalid body: it is nothing, or {\"for\": \"10m\"} with " RULE_FOR_WORDS        \
 	", and the \"rule\" that was shown"
 #define REVIEW_CHANGED "the task is about another rule by now; read it again"
-/* All of it as a JSON object, the rule included. NUL behind it. @buf holds
+/* The members of @t, the rule included, between an object's brackets. */
+void review_put(struct jtext *j, const struct review *t);
+/* That as one object. NUL behind it. @buf holds
  * REVIEW_JSON_SIZE. Return: the length. */
 size_t review_json(const struct review *t, char *buf);
 

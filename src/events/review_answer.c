@@ -92,21 +92,22 @@ size_t review_answer_add(const struct review_key *key, const char *base,
 			 const struct review *t, int64_t wall_ms, char *json, size_t size)
 {
 	const uint32_t until_sec = (uint32_t)(wall_ms / 1000) + REVIEW_ANSWER_VALID_SEC;
-	char rule[REVIEW_RULE_SIZE], yes[REVIEW_ANSWER_SIZE], no[REVIEW_ANSWER_SIZE];
-	const bool can = review_rule(t, rule);
-	const char *const quote = can ? "\"" : "";
-	const size_t room = REVIEW_JSON_SIZE - size;
-	int n;
+	char rule[REVIEW_RULE_SIZE], link[REVIEW_ANSWER_SIZE], url[REVIEW_JSON_SIZE] = "";
+	struct jtext j = { .buf = json, .size = REVIEW_JSON_SIZE - 1, .used = size - 1 };
 
-	review_answer_write(key, t, true, until_sec, yes);
-	review_answer_write(key, t, false, until_sec, no);
-	n = snprintf(json + size - 1, room,
-		     ",\"accept_url\":%s%s%s%s%s,\"deny_url\":\"%s/answer/%s\"}", quote,
-		     can ? base : "null", can ? "/answer/" : "", can ? yes : "", quote,
-		     base, no);
-	if ((size_t)n < room)
-		return size - 1 + (size_t)n;
-	json[size - 1] = '}';
-	json[size] = '\0';
-	return size;
+	/* A URL that is cut doesn't fit either. */
+	if (review_rule(t, rule))
+		snprintf(url, sizeof(url), "%s/answer/%s", base,
+			 review_answer_write(key, t, true, until_sec, link));
+	jtext_text(&j, "accept_url", url, sizeof(url));
+	snprintf(url, sizeof(url), "%s/answer/%s", base,
+		 review_answer_write(key, t, false, until_sec, link));
+	jtext_text(&j, "deny_url", url, sizeof(url));
+	jtext_close(&j, '}');
+	if (j.full) {
+		json[size - 1] = '}';
+		j.used = size;
+	}
+	json[j.used] = '\0';
+	return j.used;
 }

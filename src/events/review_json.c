@@ -64,15 +64,16 @@ bool review_rule_is(const struct review *t, const json_t *shown)
 bool review_rule_until(const struct review *t, const char *key, const char *end,
 		       char *buf)
 {
-	size_t used;
+	struct jtext j = { .buf = buf, .size = REVIEW_ENDED_SIZE - 1 };
 
 	if (!review_rule(t, buf))
 		return false;
-	used = strlen(buf) - 1; /* without the brace */
+	j.used = strlen(buf) - 1; /* without the brace */
 	if (end[0])
-		snprintf(buf + used, REVIEW_ENDED_SIZE - used, ",\"%s\":\"%s\"}", key,
-			 end);
-	return true;
+		jtext_member(&j, key, end);
+	jtext_close(&j, '}');
+	buf[j.used] = '\0';
+	return !j.full;
 }
 
 bool review_grant(const struct review *t, const char *length, char *buf)
@@ -113,45 +114,50 @@ int review_read_accept(struct text body, const struct review *t, char *ret_lengt
 	return r;
 }
 
-/* @begin: members, or "". */
-static size_t write_json(const struct review *t, const char *begin, char *buf)
+void review_put(struct jtext *j, const struct review *t)
 {
 	char rule[REVIEW_RULE_SIZE], protocol[8];
+
+	jtext_number(j, "id", true, t->id);
+	jtext_text(j, "state", review_state_name(t->state), 16);
+	jtext_text(j, "sandbox", t->sandbox, ROW_SANDBOX_SIZE);
+	jtext_text(j, "destination", t->destination, EVENT_NAME_SIZE);
+	jtext_text(j, "looks_like", t->looks_like, EVENT_NAME_SIZE);
+	jtext_number(j, "port", t->port > 0, t->port);
+	jtext_text(j, "protocol", event_protocol_name(t->protocol, protocol), 8);
+	jtext_count(j, "packets", t->packets);
+	jtext_count(j, "events", t->rows);
+	jtext_when(j, "first", t->first_ms);
+	jtext_when(j, "last", t->last_ms);
+	jtext_text(j, "who", t->who, REVIEW_WHO_SIZE);
+	if (t->decided_ms > 0)
+		jtext_when(j, "decided", t->decided_ms);
+	else
+		jtext_number(j, "decided", false, 0);
+	jtext_raw(j, "rule", review_rule(t, rule) ? rule : "null");
+}
+
+static size_t write_json(const struct review *t, bool opened, char *buf)
+{
 	struct jtext j;
 
 	jtext_init(&j, buf, REVIEW_JSON_SIZE - 1);
-	jtext_put(&j, text_of("{"));
-	jtext_put(&j, text_of(begin));
-	jtext_member_number(&j, "id", true, t->id);
-	jtext_member_text(&j, "state", text_of(review_state_name(t->state)), 16);
-	jtext_member_text(&j, "sandbox", text_of(t->sandbox), ROW_SANDBOX_SIZE);
-	jtext_member_text(&j, "destination", text_of(t->destination), EVENT_NAME_SIZE);
-	jtext_member_text(&j, "looks_like", text_of(t->looks_like), EVENT_NAME_SIZE);
-	jtext_member_number(&j, "port", t->port > 0, t->port);
-	jtext_member_text(&j, "protocol",
-			  text_of(event_protocol_name(t->protocol, protocol)), 8);
-	jtext_member_number(&j, "packets", true, (int64_t)t->packets);
-	jtext_member_number(&j, "events", true, (int64_t)t->rows);
-	jtext_member_time(&j, "first", t->first_ms);
-	jtext_member_time(&j, "last", t->last_ms);
-	jtext_member_text(&j, "who", text_of(t->who), REVIEW_WHO_SIZE);
-	if (t->decided_ms > 0)
-		jtext_member_time(&j, "decided", t->decided_ms);
-	else
-		jtext_member_number(&j, "decided", false, 0);
-	jtext_key(&j, "rule");
-	jtext_put(&j, text_of(review_rule(t, rule) ? rule : "null"));
-	jtext_put(&j, text_of("}"));
+	jtext_open(&j, NULL, '{');
+	if (opened)
+		jtext_put(&j, text_of("\"source\":\"weir\","
+				      "\"event\":\"review.opened\""));
+	review_put(&j, t);
+	jtext_close(&j, '}');
 	buf[j.used] = '\0';
 	return j.used;
 }
 
 size_t review_json(const struct review *t, char *buf)
 {
-	return write_json(t, "", buf);
+	return write_json(t, false, buf);
 }
 
 size_t review_opened_json(const struct review *t, char *buf)
 {
-	return write_json(t, "\"source\":\"weir\",\"event\":\"review.opened\"", buf);
+	return write_json(t, true, buf);
 }

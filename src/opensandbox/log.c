@@ -290,11 +290,11 @@ static bool line_begin(struct line *line, struct loglines *l, int64_t wall_ms,
 	/* The attributes and the line end always find room. */
 	jtext_init(&line->j, line->memory + sizeof(struct queued_line),
 		   size - l->attrs_used - 2);
-	jtext_put(&line->j, text_of("{"));
-	jtext_member_text(&line->j, "level", text_of(level_names[level]), TEXT_MAX);
-	jtext_member_time(&line->j, "ts", wall_ms);
-	jtext_member_text(&line->j, "logger", text_of(l->logger), TEXT_MAX);
-	jtext_member_text(&line->j, "msg", text_of(msg), MESSAGE_SIZE);
+	jtext_open(&line->j, NULL, '{');
+	jtext_text(&line->j, "level", level_names[level], TEXT_MAX);
+	jtext_when(&line->j, "ts", wall_ms);
+	jtext_text(&line->j, "logger", l->logger, TEXT_MAX);
+	jtext_text(&line->j, "msg", msg, MESSAGE_SIZE);
 	line->whole = line->j.used;
 	return true;
 }
@@ -326,7 +326,7 @@ static void tell_loss(struct loglines *l, struct output *o, int64_t wall_ms)
 	    !line_begin(&line, l, wall_ms, LOGLINES_WARN, "log lines were dropped", true,
 			0))
 		return;
-	jtext_member_number(&line.j, "dropped", true, (int64_t)(n - o->told));
+	jtext_count(&line.j, "dropped", (n - o->told));
 	size = line_close(&line);
 	o->told_second = wall_ms / 1000;
 	if (worker_push(o->worker, line.memory, size, false))
@@ -432,13 +432,10 @@ static void put_host(struct line *line, const char *host)
 
 static void put_ips(struct line *line, const struct addr *ips, size_t count)
 {
-	jtext_key(&line->j, "target.ips");
-	jtext_put(&line->j, text_of("["));
-	for (size_t i = 0; i < MIN(count, (size_t)IPS_MAX); i++) {
-		jtext_next(&line->j);
-		jtext_string(&line->j, text_of(ADDR_SHOWN(&ips[i])), TEXT_MAX);
-	}
-	jtext_put(&line->j, text_of("]"));
+	jtext_open(&line->j, "target.ips", '[');
+	for (size_t i = 0; i < MIN(count, (size_t)IPS_MAX); i++)
+		jtext_member(&line->j, NULL, ADDR_SHOWN(&ips[i]));
+	jtext_close(&line->j, ']');
 }
 
 void loglines_outbound(struct loglines *l, int64_t wall_ms, const char *sandbox,
@@ -467,7 +464,7 @@ static void put_remote(struct line *line, const struct event *e)
 		return;
 	put_text(line, "target.ip", text_of(ADDR_SHOWN(&e->remote)));
 	if (e->port > 0)
-		jtext_member_number(&line->j, "target.port", true, e->port);
+		jtext_count(&line->j, "target.port", e->port);
 	put_text(line, "protocol", text_of(event_protocol_name(e->protocol, protocol)));
 }
 
@@ -488,7 +485,7 @@ void loglines_denied(struct loglines *l, int64_t wall_ms, const struct event_row
 		put_text(&line, "rule", text_of(row->rule));
 	put_text(&line, "reason",
 		 (struct text){ e->reason, strnlen(e->reason, sizeof(e->reason)) });
-	jtext_member_number(&line.j, "packets", true, (int64_t)e->packets);
+	jtext_count(&line.j, "packets", e->packets);
 	line_end(&line);
 }
 

@@ -159,16 +159,14 @@ size_t webhook_payload(const char *name, int64_t wall_ms, const char *sandbox_id
 	for (size_t i = 0; i < n; i++)
 		host[i] = text_lower(name[i]);
 	jtext_init(&j, buf, WEBHOOK_PAYLOAD_SIZE);
-	jtext_put(&j, text_of("{"));
+	jtext_open(&j, NULL, '{');
 	jtext_key(&j, "hostname");
 	jtext_string(&j, (struct text){ host, n }, sizeof(host));
-	jtext_key(&j, "timestamp");
-	jtext_string(&j, text_of(jtext_time(wall_ms, false, when)), sizeof(when));
-	jtext_key(&j, "source");
-	jtext_string(&j, text_of("opensandbox-egress"), 64);
+	jtext_member(&j, "timestamp", jtext_time(wall_ms, false, when));
+	jtext_member(&j, "source", "opensandbox-egress");
 	jtext_key(&j, "sandboxId");
 	jtext_string(&j, text_of(sandbox_id), SANDBOX_MAX);
-	jtext_put(&j, text_of("}"));
+	jtext_close(&j, '}');
 	return j.used;
 }
 

@@ -501,13 +501,12 @@ static void print_denied_json(struct table *t, const struct sqlite_top *d)
 	struct jtext j;
 
 	jtext_init(&j, buf, sizeof(buf));
-	jtext_put(&j, text_of("{"));
-	jtext_member_text(&j, sqlite_by_name(t->show->by), text_of(d->key),
-			  ROW_RULE_SIZE * 2);
-	jtext_member_number(&j, "packets", true, (int64_t)d->packets);
-	jtext_member_number(&j, "events", true, (int64_t)d->rows);
-	jtext_member_time(&j, "last", d->last_ms);
-	jtext_put(&j, text_of("}"));
+	jtext_open(&j, NULL, '{');
+	jtext_text(&j, sqlite_by_name(t->show->by), d->key, ROW_RULE_SIZE * 2);
+	jtext_count(&j, "packets", d->packets);
+	jtext_count(&j, "events", d->rows);
+	jtext_when(&j, "last", d->last_ms);
+	jtext_close(&j, '}');
 	print_json_row(t->rows, (struct text){ buf, j.used });
 }
 

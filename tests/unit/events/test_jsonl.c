@@ -150,27 +150,3 @@ TEST(the_longest_of_everything_fits)
 			 EVENT_NAME_SIZE - 1);
 	json_decref(j);
 }
-
-TEST(what_does_not_fit_is_told)
-{
-	char buf[10];
-	struct jtext j;
-
-	jtext_init(&j, buf, sizeof(buf));
-	jtext_string(&j, text_of("12345678"), 100);
-	assert_false(j.full);
-	assert_int_equal(j.used, 10);
-	jtext_init(&j, buf, sizeof(buf));
-	jtext_string(&j, text_of("123456789"), 100);
-	assert_true(j.full);
-}
-
-TEST(a_time_before_the_epoch_is_the_epoch)
-{
-	char buf[JTEXT_TIME_SIZE];
-
-	assert_string_equal(jtext_time(-5, true, buf), "1970-01-01T00:00:00.000Z");
-	assert_string_equal(jtext_time(1763633456000, false, buf),
-			    "2025-11-20T10:10:56Z");
-	jtext_time(INT64_MAX, true, buf);
-}
