@@ -7,7 +7,6 @@
 
 #include "api/internal.h"
 #include "base/clock.h"
-#include "event/json.h"
 
 #define MINUTE_MS INT64_C(60000)
 #define DAY_MS	  INT64_C(86400000)
@@ -92,29 +91,31 @@ static bool open_store(struct api_request *r, struct sqlite_reader **ret,
 
 /* ---- /activity ---- */
 
-static void put_series(FILE *out, const char *name, const struct sqlite_bucket *b,
+static void put_series(struct jtext *j, const char *name, const struct sqlite_bucket *b,
 		       size_t count, enum event_action action)
 {
-	fprintf(out, ",\"%s\":[", name);
+	jtext_open(j, name, '[');
 	for (size_t i = 0; i < count; i++)
-		fprintf(out, "%s%" PRIu64, i > 0 ? "," : "",
-			action == EVENT_NONE ? b[i].bytes : b[i].packets[action]);
-	fputc(']', out);
+		jtext_count(j, NULL,
+			    (action == EVENT_NONE ? b[i].bytes : b[i].packets[action]));
+	jtext_close(j, ']');
 }
 
-static void put_activity(FILE *out, int64_t first, int64_t minutes,
-			 const struct sqlite_bucket *b, size_t count)
+static void answer_buckets(struct api_request *r, int64_t first, int64_t minutes,
+			   const struct sqlite_bucket *b, size_t count)
 {
 	static const enum event_action shown[] = { EVENT_ALLOW, EVENT_DENY, EVENT_LIMIT,
 						   EVENT_FAIL };
-	char since[JTEXT_TIME_SIZE];
+	struct jtext j = { .grows = true };
 
-	fprintf(out, "{\"since\":\"%s\",\"step\":%" PRId64,
-		jtext_time(first * MINUTE_MS, true, since), minutes * 60);
+	jtext_open(&j, NULL, '{');
+	jtext_when(&j, "since", first * MINUTE_MS);
+	jtext_number(&j, "step", true, minutes * 60);
 	for (size_t i = 0; i < ARRAY_SIZE(shown); i++)
-		put_series(out, event_action_name(shown[i]), b, count, shown[i]);
-	put_series(out, "bytes", b, count, EVENT_NONE);
-	fputs("}\n", out);
+		put_series(&j, event_action_name(shown[i]), b, count, shown[i]);
+	put_series(&j, "bytes", b, count, EVENT_NONE);
+	jtext_close(&j, '}');
+	reply_json(r, MHD_HTTP_OK, &j);
 }
 
 /* The buckets are whole minutes, and begin at multiples of their length. */
@@ -124,7 +125,6 @@ void answer_activity(struct api_request *r)
 	struct sqlite_reader *store;
 	struct err err = { 0 };
 	const char *sandbox = NULL;
-	struct reply_stream s;
 	int64_t since_ms, until_ms, minutes, first;
 	uint32_t wanted;
 	size_t count;
@@ -145,12 +145,10 @@ void answer_activity(struct api_request *r)
 	}
 	if (open_store(r, &store, &sandbox)) {
 		if (sqlite_activity(store, sandbox, first, minutes, count, buckets,
-				    &err) < 0) {
+				    &err) < 0)
 			reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", err.text);
-		} else if (reply_open(r, &s)) {
-			put_activity(s.out, first, minutes, buckets, count);
-			reply_close(r, &s, JSON_TYPE);
-		}
+		else
+			answer_buckets(r, first, minutes, buckets, count);
 		sqlite_reader_close(store);
 	}
 	free(buckets);
@@ -158,24 +156,18 @@ void answer_activity(struct api_request *r)
 
 /* ---- /top ---- */
 
-struct list {
-	FILE *out;
-	size_t count;
-};
-
 static bool put_top(void *data, const struct sqlite_top *t)
 {
-	struct list *l = data;
-	char last[JTEXT_TIME_SIZE], key[EVENT_JSON_SIZE];
-	struct jtext j;
+	struct jtext *j = data;
 
-	jtext_init(&j, key, sizeof(key));
-	jtext_string(&j, text_of(t->key), KEY_MAX);
-	fprintf(l->out,
-		"%s{\"key\":%.*s,\"packets\":%" PRIu64 ",\"bytes\":%" PRIu64
-		",\"events\":%" PRIu64 ",\"last\":\"%s\"}",
-		l->count++ > 0 ? "," : "", (int)j.used, key, t->packets, t->bytes,
-		t->rows, jtext_time(t->last_ms, true, last));
+	jtext_open(j, NULL, '{');
+	jtext_key(j, "key");
+	jtext_string(j, text_of(t->key), KEY_MAX);
+	jtext_count(j, "packets", t->packets);
+	jtext_count(j, "bytes", t->bytes);
+	jtext_count(j, "events", t->rows);
+	jtext_when(j, "last", t->last_ms);
+	jtext_close(j, '}');
 	return true;
 }
 
@@ -204,9 +196,8 @@ void answer_top(struct api_request *r)
 	struct sqlite_query q = { .scan = TOP_SCAN };
 	enum sqlite_by by = SQLITE_BY_NONE;
 	struct sqlite_reader *store;
+	CLEAN(jtext) struct jtext j = { .grows = true };
 	struct err err = { 0 };
-	struct reply_stream s;
-	struct list list = { 0 };
 	uint32_t max;
 	int code;
 
@@ -215,29 +206,26 @@ void answer_top(struct api_request *r)
 	    !open_store(r, &store, &q.sandbox))
 		return;
 	q.max = max;
-	if (reply_open(r, &s)) {
-		list.out = s.out;
-		fputs("{\"top\":[", s.out);
-		code = sqlite_top(store, by, &q, put_top, &list, &err);
-		fprintf(s.out, "],\"complete\":%s}\n", code == 0 ? "true" : "false");
-		if (code < 0) {
-			fclose(s.out);
-			free(s.body);
-			reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", err.text);
-		} else {
-			reply_close(r, &s, JSON_TYPE);
-		}
-	}
+	jtext_open(&j, NULL, '{');
+	jtext_open(&j, "top", '[');
+	code = sqlite_top(store, by, &q, put_top, &j, &err);
+	jtext_close(&j, ']');
+	jtext_bool(&j, "complete", code == 0);
+	jtext_close(&j, '}');
+	if (code < 0)
+		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", err.text);
+	else
+		reply_json(r, MHD_HTTP_OK, &j);
 	sqlite_reader_close(store);
 }
 
 /* ---- /events/stored ---- */
 
 struct page {
-	struct list list;
+	struct jtext json;
 	char find[PARAMETER_SIZE];
 	int64_t last_ms, last_id;
-	size_t max, seen, bytes;
+	size_t max, count, seen;
 	enum event_action action; /* EVENT_NONE: any */
 	bool is_cut;		  /* there may be more */
 };
@@ -258,10 +246,9 @@ static bool is_like(const struct event_row *row, const char *part)
 static bool put_row(void *data, int64_t id, const struct event_row *row)
 {
 	struct page *p = data;
-	char json[EVENT_JSON_SIZE];
 
-	p->is_cut = p->list.count == p->max || p->seen == STORED_SCAN ||
-		    p->bytes > STORED_BYTES_MAX;
+	p->is_cut = p->count == p->max || p->seen == STORED_SCAN ||
+		    p->json.used > STORED_BYTES_MAX;
 	if (p->is_cut)
 		return false;
 	p->seen++;
@@ -270,9 +257,11 @@ static bool put_row(void *data, int64_t id, const struct event_row *row)
 	if ((p->action != EVENT_NONE && row->event.action != p->action) ||
 	    (p->find[0] && !is_like(row, p->find)))
 		return true;
-	p->bytes += event_json(row, json);
-	fprintf(p->list.out, "%s{\"id\":%" PRId64 ",%s", p->list.count++ > 0 ? "," : "",
-		id, json + 1);
+	p->count++;
+	jtext_open(&p->json, NULL, '{');
+	jtext_number(&p->json, "id", true, id);
+	event_put(&p->json, row);
+	jtext_close(&p->json, '}');
 	return true;
 }
 
@@ -323,10 +312,11 @@ static bool read_page(struct api_request *r, struct sqlite_query *q, struct page
 void answer_stored(struct api_request *r)
 {
 	struct sqlite_query q = { .max = STORED_SCAN + 1 };
-	struct page p = { 0 };
+	struct page p = { .json = { .grows = true } };
 	struct sqlite_reader *store;
 	struct err err = { 0 };
-	struct reply_stream s;
+	char next[48] = "";
+	int code;
 
 	if (!read_span(r, &q.since_ms, &q.until_ms) || !read_page(r, &q, &p) ||
 	    !open_store(r, &store, &q.sandbox))
@@ -336,22 +326,19 @@ void answer_stored(struct api_request *r)
 		p.action = q.action;
 		q.action = EVENT_NONE;
 	}
-	if (reply_open(r, &s)) {
-		p.list.out = s.out;
-		fputs("{\"events\":[", s.out);
-		if (sqlite_find(store, &q, put_row, &p, &err) < 0) {
-			fclose(s.out);
-			free(s.body);
-			reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", err.text);
-		} else {
-			fputs("],\"next\":", s.out);
-			if (p.is_cut)
-				fprintf(s.out, "\"%" PRIx64 "-%" PRId64 "\"}\n",
-					(uint64_t)p.last_ms, p.last_id);
-			else
-				fputs("null}\n", s.out);
-			reply_close(r, &s, JSON_TYPE);
-		}
-	}
+	jtext_open(&p.json, NULL, '{');
+	jtext_open(&p.json, "events", '[');
+	code = sqlite_find(store, &q, put_row, &p, &err);
+	jtext_close(&p.json, ']');
+	if (p.is_cut)
+		snprintf(next, sizeof(next), "%" PRIx64 "-%" PRId64, (uint64_t)p.last_ms,
+			 p.last_id);
+	jtext_text(&p.json, "next", next, sizeof(next));
+	jtext_close(&p.json, '}');
+	if (code < 0)
+		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", err.text);
+	else
+		reply_json(r, MHD_HTTP_OK, &p.json);
+	clean_jtext(&p.json);
 	sqlite_reader_close(store);
 }

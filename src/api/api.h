@@ -142,9 +142,9 @@ struct api_sandboxes {
 	/* The one of this id, and its number, which events have. False: there is none. */
 	bool (*find)(void *data, const char *id, struct api_ops *ret,
 		     uint32_t *ret_number);
-	/* JSON, malloc'ed: an object with all of them, or of one. NULL: out of memory. */
-	char *(*list)(void *data);
-	char *(*show)(void *data, const char *id);
+	/* Put an object with all of them, or that of one; false: there is none. */
+	void (*list)(void *data, struct jtext *j);
+	bool (*show)(void *data, const char *id, struct jtext *j);
 	/* Return: the HTTP status: 201; 400, 409, 500 with @err. */
 	unsigned int (*attach)(void *data, const char *id, struct text body,
 			       struct err *err);

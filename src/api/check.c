@@ -2,7 +2,6 @@
 /* /policy/check: what is wrong with a policy, before it is put in force; /policy/explain:
  * what the one in force says of a name or an address. */
 #include <errno.h>
-#include <jansson.h>
 #include <string.h>
 
 #include "api/internal.h"
@@ -12,8 +11,8 @@
 enum { FAULTS_MAX = 100, TARGET_SIZE = 512 };
 
 struct checking {
-	json_t *faults; /* owned */
-	size_t errors;
+	struct jtext faults; /* the elements of a list */
+	size_t count, errors;
 };
 
 static void add_fault(struct checking *c, const char *text, enum fault_level level)
@@ -24,11 +23,13 @@ static void add_fault(struct checking *c, const char *text, enum fault_level lev
 	char shown[FAULT_TEXT_SIZE];
 
 	c->errors += level == FAULT_ERROR;
-	if (json_array_size(c->faults) < FAULTS_MAX)
-		json_array_append_new(
-			c->faults,
-			json_pack("{s:s, s:s}", "level", names[level], "text",
-				  text_escape(text_of(text), shown, sizeof(shown))));
+	if (c->count++ >= FAULTS_MAX)
+		return;
+	jtext_open(&c->faults, NULL, '{');
+	jtext_member(&c->faults, "level", names[level]);
+	jtext_member(&c->faults, "text",
+		     text_escape(text_of(text), shown, sizeof(shown)));
+	jtext_close(&c->faults, '}');
 }
 
 static void on_fault(void *data, const char *text, enum fault_level level)
@@ -72,22 +73,25 @@ static int check(struct api_request *r, struct checking *c, struct document **re
 
 void answer_policy_check(struct api_request *r)
 {
-	struct checking c = { .faults = json_array() };
+	struct checking c = { .faults = { .grows = true } };
 	struct document *next = NULL;
-	struct reply_stream s;
+	struct jtext j = { .grows = true };
+	const int code = check(r, &c, &next);
+	CLEAN(mem) char *faults = jtext_take(&c.faults);
 
-	if (!c.faults || check(r, &c, &next) < 0) {
+	if (code < 0 || !faults) {
 		reply_error(r, MHD_HTTP_INTERNAL_SERVER_ERROR, "out of memory");
-	} else if (reply_open(r, &s)) {
-		fprintf(s.out, "{\"valid\":%s,\"mode\":%s%s%s,\"faults\":",
-			c.errors > 0 ? "false" : "true", next ? "\"" : "",
-			next ? document_mode(next) : "null", next ? "\"" : "");
-		json_dumpf(c.faults, s.out, JSON_COMPACT | JSON_ENSURE_ASCII);
-		fputs("}\n", s.out);
-		reply_close(r, &s, JSON_TYPE);
+	} else {
+		jtext_open(&j, NULL, '{');
+		jtext_bool(&j, "valid", c.errors == 0);
+		jtext_text(&j, "mode", next ? document_mode(next) : "", SIZE_MAX);
+		jtext_open(&j, "faults", '[');
+		jtext_put(&j, text_of(faults));
+		jtext_close(&j, ']');
+		jtext_close(&j, '}');
+		reply_json(r, MHD_HTTP_OK, &j);
 	}
 	document_free(next);
-	json_decref(c.faults);
 }
 
 void answer_explain(struct api_request *r)
@@ -95,8 +99,8 @@ void answer_explain(struct api_request *r)
 	const struct plan *plan = r->ops->plan(r->ops->data);
 	char target[TARGET_SIZE];
 	struct err err = { 0 };
-	struct reply_stream s;
-	json_t *j;
+	struct jtext j = { .grows = true };
+	json_t *tree;
 
 	if (request_query(r->query, "target", target, sizeof(target)) <= 0) {
 		reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid target");
@@ -106,18 +110,14 @@ void answer_explain(struct api_request *r)
 		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "no policy is in force yet");
 		return;
 	}
-	j = policy_explain_json(plan, target, &err);
-	if (!j) {
+	tree = policy_explain_json(plan, target, &err);
+	if (!tree) {
 		reply_error(r,
 			    err.code == -ENOMEM ? MHD_HTTP_INTERNAL_SERVER_ERROR
 						: MHD_HTTP_BAD_REQUEST,
 			    "%s", err.text);
 		return;
 	}
-	if (reply_open(r, &s)) {
-		json_dumpf(j, s.out, JSON_COMPACT | JSON_ENSURE_ASCII);
-		fputc('\n', s.out);
-		reply_close(r, &s, JSON_TYPE);
-	}
-	json_decref(j);
+	reply_member_tree(&j, NULL, tree);
+	reply_json(r, MHD_HTTP_OK, &j);
 }

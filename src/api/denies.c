@@ -51,11 +51,10 @@ static bool is_wanted_denial(const struct denies_filter *f, const struct event *
 
 /* The newest first. Return: whether there are more than were asked for. */
 static bool write_denies(const struct api_ops *ops, const struct denies_filter *f,
-			 FILE *out)
+			 struct jtext *j)
 {
 	const struct event_ring *ring = ops->events(ops->data);
-	size_t written = 0, bytes = 0;
-	char text[EVENT_JSON_SIZE];
+	size_t written = 0;
 	struct event_row row;
 
 	for (size_t i = event_ring_count(ring); i-- > 0;) {
@@ -63,13 +62,13 @@ static bool write_denies(const struct api_ops *ops, const struct denies_filter *
 
 		if (!is_wanted_denial(f, e))
 			continue;
-		if (written == f->limit || bytes > DENIES_BYTES_MAX)
+		if (written++ == f->limit || j->used > DENIES_BYTES_MAX)
 			return true;
 		ops->row(ops->data, e, &row);
-		bytes += event_json(&row, text);
-		text[strlen(text) - 1] = '\0'; /* the brace: there is more to say */
-		fprintf(out, "%s%s,\"allowable\":%s}", written++ > 0 ? "," : "", text,
-			e->allowable ? "true" : "false");
+		jtext_open(j, NULL, '{');
+		event_put(j, &row);
+		jtext_bool(j, "allowable", e->allowable);
+		jtext_close(j, '}');
 	}
 	return false;
 }
@@ -78,7 +77,7 @@ void answer_denies(struct api_request *r)
 {
 	const struct api_ops *ops = r->ops;
 	struct denies_filter filter;
-	struct reply_stream s;
+	struct jtext j = { .grows = true };
 	const char *wrong = read_filter(r, &filter);
 	bool more;
 
@@ -86,13 +85,14 @@ void answer_denies(struct api_request *r)
 		reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid %s", wrong);
 		return;
 	}
-	if (!reply_open(r, &s))
-		return;
-	fputs("{\"denies\":[", s.out);
-	more = write_denies(ops, &filter, s.out);
-	fprintf(s.out, "],\"more\":%s,\"forgotten\":%llu}\n", more ? "true" : "false",
-		(unsigned long long)event_ring_dropped(ops->events(ops->data)));
-	reply_close(r, &s, JSON_TYPE);
+	jtext_open(&j, NULL, '{');
+	jtext_open(&j, "denies", '[');
+	more = write_denies(ops, &filter, &j);
+	jtext_close(&j, ']');
+	jtext_bool(&j, "more", more);
+	jtext_count(&j, "forgotten", event_ring_dropped(ops->events(ops->data)));
+	jtext_close(&j, '}');
+	reply_json(r, MHD_HTTP_OK, &j);
 }
 
 /* ---- /denies/count ---- */
@@ -140,7 +140,7 @@ void answer_denies_count(struct api_request *r)
 	char text[PARAMETER_SIZE];
 	int64_t since_ms = 0;
 	struct err err = { 0 };
-	struct reply_stream s;
+	struct jtext j = { .grows = true };
 	int cut = 0, found = request_query(r->query, "since", text, sizeof(text));
 
 	if (found < 0 ||
@@ -159,10 +159,11 @@ void answer_denies_count(struct api_request *r)
 		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", err.text);
 		return;
 	}
-	if (!reply_open(r, &s))
-		return;
-	fprintf(s.out, "{\"events\":%llu,\"packets\":%llu,\"from\":\"%s\",\"cut\":%s}\n",
-		(unsigned long long)events, (unsigned long long)packets, from,
-		cut > 0 ? "true" : "false");
-	reply_close(r, &s, JSON_TYPE);
+	jtext_open(&j, NULL, '{');
+	jtext_count(&j, "events", events);
+	jtext_count(&j, "packets", packets);
+	jtext_member(&j, "from", from);
+	jtext_bool(&j, "cut", cut > 0);
+	jtext_close(&j, '}');
+	reply_json(r, MHD_HTTP_OK, &j);
 }

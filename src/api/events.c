@@ -15,7 +15,8 @@
 #include "api/internal.h"
 
 enum {
-	STREAM_TEXT_SIZE = EVENT_JSON_SIZE + 128,
+	STREAM_HEAD_SIZE = 126,
+	STREAM_TEXT_SIZE = STREAM_HEAD_SIZE + EVENT_JSON_SIZE + 2,
 	STREAM_BLOCK = 4096,
 	STREAM_SEND_BUFFER = 65536, /* bytes that the kernel keeps for a slow reader */
 };
@@ -47,13 +48,14 @@ static uint64_t oldest(const struct api *a)
 static void write_event(struct api_stream *s)
 {
 	const struct event_row *row = &s->api->rows[s->next % API_EVENTS_KEPT];
-	char json[EVENT_JSON_SIZE];
 
-	event_json(row, json);
 	s->size = (size_t)snprintf(
-		s->text, sizeof(s->text),
-		"id: %" PRIx64 "-%" PRIu64 "\nevent: %s\ndata: %s\n\n", s->api->epoch,
-		s->next, event_action_name((enum event_action)row->event.action), json);
+		s->text, STREAM_HEAD_SIZE,
+		"id: %" PRIx64 "-%" PRIu64 "\nevent: %s\ndata: ", s->api->epoch, s->next,
+		event_action_name((enum event_action)row->event.action));
+	s->size += event_json(row, s->text + s->size);
+	s->text[s->size++] = '\n';
+	s->text[s->size++] = '\n';
 	s->at = 0;
 	s->next++;
 }

@@ -530,7 +530,8 @@ void reply_moved(struct api_request *r)
 }
 
 /* @body is malloc'ed, taken; NULL is 500. */
-static void reply_taken(struct api_request *r, const char *type, char *body, size_t size)
+static void reply_taken(struct api_request *r, unsigned int status, const char *type,
+			char *body, size_t size)
 {
 	struct MHD_Response *response = NULL;
 
@@ -545,7 +546,7 @@ static void reply_taken(struct api_request *r, const char *type, char *body, siz
 	reply_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
 	if (r->tag[0])
 		reply_header(response, MHD_HTTP_HEADER_ETAG, r->tag);
-	reply_queue(r, MHD_HTTP_OK, type, response);
+	reply_queue(r, status, type, response);
 }
 
 bool reply_open(struct api_request *r, struct reply_stream *s)
@@ -563,7 +564,26 @@ void reply_close(struct api_request *r, struct reply_stream *s, const char *type
 		free(s->body);
 		s->body = NULL;
 	}
-	reply_taken(r, type, s->body, s->size);
+	reply_taken(r, MHD_HTTP_OK, type, s->body, s->size);
+}
+
+void reply_json(struct api_request *r, unsigned int status, struct jtext *j)
+{
+	size_t size;
+
+	jtext_put(j, text_of("\n"));
+	size = j->used;
+	reply_taken(r, status, "application/json", jtext_take(j), size);
+}
+
+void reply_member_tree(struct jtext *j, const char *key, json_t *tree)
+{
+	CLEAN(mem) char *text = tree ? json_dumps(tree, JSON_COMPACT) : NULL;
+
+	if (key)
+		jtext_key(j, key);
+	jtext_json(j, text_of(text ?: "null"));
+	json_decref(tree);
 }
 
 /* ---- the daemon ---- */

@@ -8,10 +8,9 @@
 #include "api/api.h"
 #include "api/conns.h"
 #include "api/request.h"
+#include "event/json.h"
 
 struct api_stream;
-
-#define JSON_TYPE "application/json"
 
 enum { API_ID_MAX = 63 }; /* of a sandbox of many; a longer one is 404 */
 
@@ -122,6 +121,11 @@ struct reply_stream {
 };
 bool reply_open(struct api_request *r, struct reply_stream *s) MUST_CHECK;
 void reply_close(struct api_request *r, struct reply_stream *s, const char *type);
+/* @j, which has grown and is emptied, and a line end; 500 where it found no memory. */
+void reply_json(struct api_request *r, unsigned int status, struct jtext *j);
+/* A member of @j, or, with @key NULL, all of it: null where there is no @tree; that is
+ * taken. */
+void reply_member_tree(struct jtext *j, const char *key, json_t *tree);
 void reply_header(struct MHD_Response *response, const char *name, const char *value);
 
 /* ---- routes ---- */

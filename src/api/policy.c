@@ -71,20 +71,25 @@ static const char *enforcement_mode(struct api_request *r)
 	return r->api->enforcement_mode ? r->api->enforcement_mode : "";
 }
 
+static void open_answer(struct jtext *j, const struct document *d)
+{
+	jtext_open(j, NULL, '{');
+	jtext_member(j, "status", "ok");
+	jtext_member(j, "mode", document_mode(d));
+}
+
 static void answer_changed(const struct change *c, const struct document *now)
 {
 	struct api_request *r = c->request;
-	struct reply_stream s;
+	struct jtext j = { .grows = true };
 
-	if (!reply_open(r, &s))
-		return;
-	fprintf(s.out, "{\"status\":\"ok\",\"mode\":\"%s\"", document_mode(now));
+	open_answer(&j, now);
 	if (!c->is_reset)
-		fprintf(s.out, ",\"enforcementMode\":\"%s\"", enforcement_mode(r));
+		jtext_member(&j, "enforcementMode", enforcement_mode(r));
 	if (c->reason)
-		fprintf(s.out, ",\"reason\":\"%s\"", c->reason);
-	fputs("}\n", s.out);
-	reply_close(r, &s, JSON_TYPE);
+		jtext_member(&j, "reason", c->reason);
+	jtext_close(&j, '}');
+	reply_json(r, MHD_HTTP_OK, &j);
 }
 
 static void commit(struct change *c)
@@ -264,20 +269,18 @@ static void show(struct api_request *r)
 	const struct api_ops *ops = r->ops;
 	const struct document *d = ops->policy(ops->data);
 	CLEAN(mem) char *policy = document_json(d, false);
-	struct reply_stream s;
+	struct jtext j = { .grows = true };
 
 	if (!policy) {
 		reply_error(r, MHD_HTTP_INTERNAL_SERVER_ERROR, "out of memory");
 		return;
 	}
-	if (!reply_open(r, &s))
-		return;
 	document_tag(policy, r->tag);
-	fprintf(s.out,
-		"{\"status\":\"ok\",\"mode\":\"%s\",\"enforcementMode\":\"%s\","
-		"\"policy\":%s}\n",
-		document_mode(d), enforcement_mode(r), policy);
-	reply_close(r, &s, JSON_TYPE);
+	open_answer(&j, d);
+	jtext_member(&j, "enforcementMode", enforcement_mode(r));
+	jtext_raw(&j, "policy", policy);
+	jtext_close(&j, '}');
+	reply_json(r, MHD_HTTP_OK, &j);
 }
 
 void answer_policy(struct api_request *r)

@@ -32,12 +32,16 @@ static void refuse_review(struct api_request *r, int code, const struct err *err
 		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", err->text);
 }
 
-static void put_diff(FILE *out, json_t *diff)
+/* @t and what changes with it; @diff is taken. */
+static void reply_task(struct api_request *r, const struct review *t, json_t *diff)
 {
-	fputs(",\"diff\":", out);
-	if (!diff || json_dumpf(diff, out, JSON_COMPACT | JSON_ENSURE_ASCII) < 0)
-		fputs("null", out);
-	json_decref(diff);
+	struct jtext j = { .grows = true };
+
+	jtext_open(&j, NULL, '{');
+	review_put(&j, t);
+	reply_member_tree(&j, "diff", diff);
+	jtext_close(&j, '}');
+	reply_json(r, MHD_HTTP_OK, &j);
 }
 
 /* The policy with @t granted for @length, or, with "", for good. @ret_rules is what
@@ -84,27 +88,21 @@ void review_go_to_sandbox(struct api_request *r, const struct review *t)
 
 /* ---- reading ---- */
 
-struct list {
-	FILE *out;
-	size_t count;
-};
-
 static bool put_task(void *data, const struct review *t)
 {
-	struct list *l = data;
-	char json[REVIEW_JSON_SIZE];
+	struct jtext *j = data;
 
-	review_json(t, json);
-	fprintf(l->out, "%s%s", l->count++ > 0 ? "," : "", json);
+	jtext_open(j, NULL, '{');
+	review_put(j, t);
+	jtext_close(j, '}');
 	return true;
 }
 
 static void answer_list(struct api_request *r)
 {
 	enum review_state state = REVIEW_OPEN;
+	CLEAN(jtext) struct jtext j = { .grows = true };
 	struct err err = { 0 };
-	struct reply_stream s;
-	struct list list = { 0 };
 	char text[16];
 	int found = request_query(r->query, "state", text, sizeof(text)), code;
 
@@ -115,39 +113,28 @@ static void answer_list(struct api_request *r)
 	}
 	if (found > 0 && strcmp(text, "all") == 0)
 		state = REVIEW_NONE;
-	if (!reply_open(r, &s))
-		return;
-	list.out = s.out;
-	fputs("{\"tasks\":[", s.out);
-	code = r->ops->reviews(r->ops->data, state, put_task, &list, &err);
-	if (code < 0) {
-		fclose(s.out);
-		free(s.body);
+	jtext_open(&j, NULL, '{');
+	jtext_open(&j, "tasks", '[');
+	code = r->ops->reviews(r->ops->data, state, put_task, &j, &err);
+	jtext_close(&j, ']');
+	jtext_close(&j, '}');
+	if (code < 0)
 		refuse_review(r, code, &err);
-		return;
-	}
-	fputs("]}\n", s.out);
-	reply_close(r, &s, JSON_TYPE);
+	else
+		reply_json(r, MHD_HTTP_OK, &j);
 }
 
 static void answer_task(struct api_request *r, const struct review *t)
 {
-	char json[REVIEW_JSON_SIZE], rules[REVIEW_GRANT_SIZE];
-	size_t size = review_json(t, json);
+	char rules[REVIEW_GRANT_SIZE];
 	struct document *next = NULL;
 	struct err err = { 0 };
-	struct reply_stream s;
+	json_t *diff = NULL;
 
-	if (!reply_open(r, &s))
-		return;
-	fwrite(json, 1, size - 1, s.out); /* and more behind */
 	if (has_policy(r) && merge_rule(r, t, "", rules, &next, &err) == 0)
-		put_diff(s.out, document_diff(r->ops->policy(r->ops->data), next));
-	else
-		put_diff(s.out, NULL);
-	fputs("}\n", s.out);
+		diff = document_diff(r->ops->policy(r->ops->data), next);
 	document_free(next);
-	reply_close(r, &s, JSON_TYPE);
+	reply_task(r, t, diff);
 }
 
 /* ---- deciding ---- */
@@ -168,9 +155,7 @@ static void decide(struct api_request *r, const struct review *t, enum review_st
 		   const char *who, json_t *diff)
 {
 	const struct api_ops *ops = r->ops;
-	char json[REVIEW_JSON_SIZE];
 	struct err err = { 0 };
-	struct reply_stream s;
 	struct review now;
 	int code = ops->decide(ops->data, t->id, state, who, &err);
 
@@ -181,14 +166,7 @@ static void decide(struct api_request *r, const struct review *t, enum review_st
 		refuse_review(r, code, &err);
 		return;
 	}
-	if (!reply_open(r, &s)) {
-		json_decref(diff);
-		return;
-	}
-	fwrite(json, 1, review_json(&now, json) - 1, s.out);
-	put_diff(s.out, diff ?: json_array());
-	fputs("}\n", s.out);
-	reply_close(r, &s, JSON_TYPE);
+	reply_task(r, &now, diff ?: json_array());
 }
 
 /* Return: 0, or the status of an answer with @err. */

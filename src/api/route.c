@@ -2,7 +2,6 @@
 /* Which answer a request gets, judged by its head alone: target, route, token, method.
  * The token comes before the method, so that a stranger learns nothing about it. */
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,22 +144,31 @@ static const struct api_sandboxes *sandboxes_of(const struct api_request *r)
 	return &r->api->config.sandboxes;
 }
 
-/* @json is malloc'ed, taken; NULL ends the connection: out of memory. */
-static void reply_json(struct api_request *r, unsigned int status, char *json)
-{
-	struct MHD_Response *response =
-		json ? MHD_create_response_from_buffer(strlen(json), json,
-						       MHD_RESPMEM_MUST_FREE)
-		     : NULL;
-
-	if (json && !response)
-		free(json);
-	reply_queue(r, status, JSON_TYPE, response);
-}
-
 static void answer_sandboxes(struct api_request *r)
 {
-	reply_json(r, MHD_HTTP_OK, sandboxes_of(r)->list(sandboxes_of(r)->data));
+	struct jtext j = { .grows = true };
+
+	sandboxes_of(r)->list(sandboxes_of(r)->data, &j);
+	reply_json(r, MHD_HTTP_OK, &j);
+}
+
+static void answer_no_sandbox(struct api_request *r)
+{
+	if (!sandboxes_of(r)->knows_all(sandboxes_of(r)->data)) {
+		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, TAKING_OVER);
+		return;
+	}
+	reply_error(r, MHD_HTTP_NOT_FOUND, "no such sandbox: '%s'", SHOWN(r->id));
+}
+
+static void reply_sandbox(struct api_request *r, unsigned int status)
+{
+	struct jtext j = { .grows = true };
+
+	if (sandboxes_of(r)->show(sandboxes_of(r)->data, r->id, &j))
+		reply_json(r, status, &j);
+	else
+		answer_no_sandbox(r);
 }
 
 static void answer_error(struct api_request *r, unsigned int status,
@@ -169,11 +177,13 @@ static void answer_error(struct api_request *r, unsigned int status,
 	const char *error = status == MHD_HTTP_SERVICE_UNAVAILABLE ? "not ready"
 			    : status >= 500			   ? "failed_safety_setup"
 								   : "refused";
-	json_t *j = json_pack("{s:s, s:s}", "error", error, "reason", err->text);
-	char *text = json_dumps(j, JSON_COMPACT | JSON_ENSURE_ASCII);
+	struct jtext j = { .grows = true };
 
-	json_decref(j);
-	reply_json(r, status, text);
+	jtext_open(&j, NULL, '{');
+	jtext_member(&j, "error", error);
+	jtext_member(&j, "reason", err->text);
+	jtext_close(&j, '}');
+	reply_json(r, status, &j);
 }
 
 static void answer_attach(struct api_request *r)
@@ -190,28 +200,21 @@ static void answer_attach(struct api_request *r)
 	if (status >= 400)
 		answer_error(r, status, &err);
 	else
-		reply_json(r, status,
-			   sandboxes_of(r)->show(sandboxes_of(r)->data, r->id));
+		reply_sandbox(r, status);
 }
 
 static void answer_detach(struct api_request *r)
 {
 	struct err err = { 0 };
+	struct jtext j = { .grows = true };
 	unsigned int status = sandboxes_of(r)->detach(sandboxes_of(r)->data, r->id, &err);
 
-	if (status >= 400)
+	if (status >= 400) {
 		answer_error(r, status, &err);
-	else
-		reply_json(r, status, strdup("{\"status\":\"ok\"}"));
-}
-
-static void answer_no_sandbox(struct api_request *r)
-{
-	if (!sandboxes_of(r)->knows_all(sandboxes_of(r)->data)) {
-		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, TAKING_OVER);
 		return;
 	}
-	reply_error(r, MHD_HTTP_NOT_FOUND, "no such sandbox: '%s'", SHOWN(r->id));
+	jtext_put(&j, text_of("{\"status\":\"ok\"}"));
+	reply_json(r, status, &j);
 }
 
 static void answer_one(struct api_request *r)
@@ -223,8 +226,7 @@ static void answer_one(struct api_request *r)
 	else if (r->method == METHOD_DELETE)
 		answer_detach(r);
 	else
-		reply_json(r, MHD_HTTP_OK,
-			   sandboxes_of(r)->show(sandboxes_of(r)->data, r->id));
+		reply_sandbox(r, MHD_HTTP_OK);
 }
 
 static const struct api_route sandboxes_route = {

@@ -4,12 +4,10 @@
 #include <assert.h>
 #include <ctype.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <string.h>
 
 #include "api/internal.h"
 #include "base/clock.h"
-#include "event/json.h"
 #include "event/traffic.h"
 #include "policy/explain.h"
 
@@ -26,98 +24,83 @@ const char *api_mode_name(enum api_mode m)
 	return (unsigned int)m < API_MODE_COUNT ? mode_names[m] : "disabled";
 }
 
-/* Text from outside; what isn't UTF-8 is escaped. */
-static json_t *text_json(const char *text)
+static void put_time(struct jtext *j, const char *key, int64_t ms)
 {
-	json_t *j;
-
-	if (!text)
-		return json_string("");
-	j = json_string(text);
-	return j ? j : json_string(SHOWN(text));
+	if (ms > 0)
+		jtext_when(j, key, ms);
+	else
+		jtext_raw(j, key, "null");
 }
 
-static json_t *time_json(int64_t ms)
+static void put_degradations(struct jtext *j, const struct api_status *s)
 {
-	char text[JTEXT_TIME_SIZE];
-
-	return ms > 0 ? json_string(jtext_time(ms, true, text)) : json_null();
-}
-
-static json_t *number(uint64_t n)
-{
-	return json_integer((json_int_t)n);
-}
-
-static json_t *degradations_json(const struct api_status *s)
-{
-	json_t *list = json_array();
-
+	jtext_open(j, "degradations", '[');
 	for (size_t i = 0; i < MIN(s->degradation_count, (size_t)API_DEGRADATIONS_MAX);
 	     i++) {
 		const struct api_degradation *d = &s->degradations[i];
 
-		json_array_append_new(list, json_pack("{s:o, s:o, s:o}", "what",
-						      text_json(d->what), "reason",
-						      text_json(d->reason), "since",
-						      time_json(d->since_ms)));
+		jtext_open(j, NULL, '{');
+		jtext_member(j, "what", d->what);
+		jtext_member(j, "reason", d->reason);
+		put_time(j, "since", d->since_ms);
+		jtext_close(j, '}');
 	}
-	return list;
+	jtext_close(j, ']');
 }
 
-static json_t *counters_json(const struct api_status *s)
+static void put_losses(struct jtext *j, const struct api_status *s)
 {
-	json_t *j = json_object();
-
-	for (size_t i = 0; i < s->counter_count; i++)
-		json_object_set_new(j, s->counters[i].name, number(s->counters[i].value));
-	return j;
+	jtext_count(j, "webhookSent", s->webhook_sent);
+	jtext_count(j, "webhookDropped", s->webhook_dropped);
+	jtext_count(j, "logDropped", s->log_dropped);
+	jtext_count(j, "storeLostRows", s->store_lost_rows);
+	jtext_count(j, "storeLostPackets", s->store_lost_packets);
+	if (!s->has_postgres)
+		return;
+	jtext_count(j, "postgresWaitingRows", s->postgres_waiting);
+	jtext_count(j, "postgresMissedRows", s->postgres_missed);
+	jtext_count(j, "postgresRefusedRows", s->postgres_refused);
 }
 
-static json_t *status_json(const struct api_status *s, const struct document *policy,
-			   bool read_only)
+static void put_status(struct jtext *j, const struct api_status *s,
+		       const struct document *policy, bool read_only)
 {
-	json_t *j = json_object();
+	const char *closed = document_closed(policy);
 
-	json_object_set_new(j, "mode", json_string(api_mode_name(s->mode)));
-	json_object_set_new(j, "fullIsolation", json_boolean(s->full_isolation));
-	json_object_set_new(j, "since", time_json(s->since_ms));
-	json_object_set_new(j, "enforcementMode", text_json(s->enforcement_mode));
-	json_object_set_new(j, "policyMode", json_string(document_mode(policy)));
-	json_object_set_new(j, "closed",
-			    document_closed(policy) ? text_json(document_closed(policy))
-						    : json_null());
-	json_object_set_new(j, "readOnly", json_boolean(read_only));
-	json_object_set_new(j, "sandboxId", text_json(s->sandbox_id));
-	json_object_set_new(j, "degradations", degradations_json(s));
-	json_object_set_new(j, "generation", number(s->generation));
-	json_object_set_new(j, "engineRestarts", number(s->engine_restarts));
+	jtext_open(j, NULL, '{');
+	jtext_member(j, "mode", api_mode_name(s->mode));
+	jtext_bool(j, "fullIsolation", s->full_isolation);
+	put_time(j, "since", s->since_ms);
+	jtext_member(j, "enforcementMode", s->enforcement_mode);
+	jtext_member(j, "policyMode", document_mode(policy));
+	if (closed)
+		jtext_member(j, "closed", closed);
+	else
+		jtext_raw(j, "closed", "null");
+	jtext_bool(j, "readOnly", read_only);
+	jtext_member(j, "sandboxId", s->sandbox_id);
+	put_degradations(j, s);
+	jtext_count(j, "generation", s->generation);
+	jtext_count(j, "engineRestarts", s->engine_restarts);
 	if (s->engine_count > 0)
-		json_object_set_new(j, "engines", number(s->engine_count));
-	json_object_set_new(j, "rules", number(s->rule_count));
-	json_object_set_new(j, "grants",
-			    s->plan ? policy_grants_json(s->plan, clock_wall_ms())
-				    : json_array());
-	json_object_set_new(j, "learned",
-			    json_pack("{s:o, s:o}", "names", number(s->learned_names),
-				      "addresses", number(s->learned_addresses)));
-	json_object_set_new(j, "policyUpdates", number(s->policy_updates));
-	json_object_set_new(j, "policyFailures", number(s->policy_failures));
-	json_object_set_new(j, "webhookSent", number(s->webhook_sent));
-	json_object_set_new(j, "webhookDropped", number(s->webhook_dropped));
-	json_object_set_new(j, "logDropped", number(s->log_dropped));
-	json_object_set_new(j, "storeLostRows", number(s->store_lost_rows));
-	json_object_set_new(j, "storeLostPackets", number(s->store_lost_packets));
-	if (s->has_postgres) {
-		json_object_set_new(j, "postgresWaitingRows",
-				    number(s->postgres_waiting));
-		json_object_set_new(j, "postgresMissedRows", number(s->postgres_missed));
-		json_object_set_new(j, "postgresRefusedRows",
-				    number(s->postgres_refused));
-	}
-	json_object_set_new(j, "counters", counters_json(s));
-	json_object_set_new(j, "version", json_string(WEIR_VERSION));
-	return j;
+		jtext_count(j, "engines", s->engine_count);
+	jtext_count(j, "rules", s->rule_count);
+	reply_member_tree(j, "grants",
+			  s->plan ? policy_grants_json(s->plan, clock_wall_ms())
+				  : json_array());
+	jtext_open(j, "learned", '{');
+	jtext_count(j, "names", s->learned_names);
+	jtext_count(j, "addresses", s->learned_addresses);
+	jtext_close(j, '}');
+	jtext_count(j, "policyUpdates", s->policy_updates);
+	jtext_count(j, "policyFailures", s->policy_failures);
+	put_losses(j, s);
+	jtext_open(j, "counters", '{');
+	for (size_t i = 0; i < s->counter_count; i++)
+		jtext_count(j, s->counters[i].name, s->counters[i].value);
+	jtext_close(j, '}');
+	jtext_member(j, "version", WEIR_VERSION);
+	jtext_close(j, '}');
 }
 
 void answer_status(struct api_request *r)
@@ -125,19 +108,12 @@ void answer_status(struct api_request *r)
 	const struct api_config *config = &r->api->config;
 	const struct api_ops *ops = r->ops;
 	struct api_status s = { 0 };
-	struct reply_stream out;
-	json_t *j;
+	struct jtext j = { .grows = true };
 
-	if (!reply_open(r, &out))
-		return;
 	ops->status(ops->data, &s);
-	j = status_json(&s, ops->policy(ops->data),
-			!config->open && (!config->token || !config->token[0]));
-	/* A member that is missing for want of memory fails the dump or is left out. */
-	if (json_dumpf(j, out.out, JSON_COMPACT | JSON_ENSURE_ASCII) == 0)
-		fputc('\n', out.out);
-	json_decref(j);
-	reply_close(r, &out, JSON_TYPE);
+	put_status(&j, &s, ops->policy(ops->data),
+		   !config->open && (!config->token || !config->token[0]));
+	reply_json(r, MHD_HTTP_OK, &j);
 }
 
 /* ---- /metrics ---- */

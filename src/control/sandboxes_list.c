@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/http_status.h"
 #include "control/control.h"
+#include "event/json.h"
 
 /* -- what is asked to be attached --------------------------------------------------- */
 
@@ -240,40 +241,42 @@ static const char *kind_of(const struct ipc_sandbox *spec)
 	return spec->member == MEMBER_UID ? "uid" : "cgroup";
 }
 
-static json_t *where_of(const struct ipc_sandbox *spec)
+static void put_where(struct jtext *j, const struct ipc_sandbox *spec)
 {
-	json_t *where;
+	const char *where = spec->where;
 	uint32_t uid;
 
 	if (spec->kind == ATTACH_HOST && spec->member == MEMBER_UID &&
-	    text_to_u32(text_of(spec->where), UINT32_MAX, &uid))
-		return json_integer(uid);
-	where = json_string(spec->where);
-	/* A path need not be UTF-8. */
-	return where ? where : json_string(TEXT_SHOWN(cut(spec->where)));
+	    text_to_u32(text_of(where), UINT32_MAX, &uid))
+		jtext_count(j, kind_of(spec), uid);
+	else if (jtext_is_utf8(text_of(where)))
+		jtext_member(j, kind_of(spec), where);
+	else /* a path need not be UTF-8 */
+		jtext_member(j, kind_of(spec), TEXT_SHOWN(cut(where)));
 }
 
-/* What GET says of @w; NULL: out of memory. */
-static json_t *control_sandbox_json(const struct control_sandbox *w)
+/* What GET says of @w. */
+static void put_sandbox(struct jtext *j, const struct control_sandbox *w)
 {
 	bool names = plan_verify(&w->plan) == POLICY_VERIFY_TLS;
 	enum api_mode mode = names ? API_MODE_DNS_NFT_TLS : API_MODE_DNS_NFT;
-	json_t *j = json_pack(
-		"{s:s, s:i, s:s, s:o, s:s, s:s, s:i, s:I}", "id", w->spec.name, "number",
-		(int)w->id, "kind", kind_of(&w->spec), kind_of(&w->spec),
-		where_of(&w->spec), "mode", api_mode_name(mode), "policyMode",
-		document_mode(w->document), "rules",
-		(int)document_rule_count(w->document), "denies", (json_int_t)w->denies);
 
+	jtext_open(j, NULL, '{');
+	jtext_member(j, "id", w->spec.name);
+	jtext_count(j, "number", w->id);
+	jtext_member(j, "kind", kind_of(&w->spec));
+	put_where(j, &w->spec);
+	jtext_member(j, "mode", api_mode_name(mode));
+	jtext_member(j, "policyMode", document_mode(w->document));
+	jtext_count(j, "rules", document_rule_count(w->document));
+	jtext_count(j, "denies", w->denies);
 	/* Of the host's own: who is elsewhere isn't met by its filter. */
-	if (j && w->spec.kind == ATTACH_HOST)
-		json_object_set_new(j, "network",
-				    json_integer((json_int_t)w->side->network));
-	if (j)
-		json_object_set_new(j, "engine", json_integer(w->link->engine));
-	if (j && w->spec.guard_parent)
-		json_object_set_new(j, "guardParent", json_true());
-	return j;
+	if (w->spec.kind == ATTACH_HOST)
+		jtext_count(j, "network", w->side->network);
+	jtext_count(j, "engine", w->link->engine);
+	if (w->spec.guard_parent)
+		jtext_bool(j, "guardParent", true);
+	jtext_close(j, '}');
 }
 
 /* -- one sandbox, for the API ------------------------------------------------------- */
@@ -299,43 +302,33 @@ static bool sandboxes_find(void *data, const char *id, struct api_ops *ret,
 
 /* -- all of them -------------------------------------------------------------------- */
 
-/* @j is taken. */
-static char *to_text(json_t *j)
-{
-	char *text = j ? json_dumps(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
-
-	json_decref(j);
-	return text;
-}
-
-static char *sandboxes_list(void *data)
+static void sandboxes_list(void *data, struct jtext *j)
 {
 	struct control *s = data;
-	json_t *all = json_array();
 	struct control_sandbox *w;
 
 	control_sandboxes_denies(s);
-	for (uint32_t id = 0; (w = control_sandbox_after(s, id)); id = w->id) {
-		if (w->gone[0])
-			continue;
-		if (json_array_append_new(all, control_sandbox_json(w)) < 0)
-			break;
-	}
+	jtext_open(j, NULL, '{');
+	jtext_open(j, "sandboxes", '[');
+	for (uint32_t id = 0; (w = control_sandbox_after(s, id)); id = w->id)
+		if (!w->gone[0])
+			put_sandbox(j, w);
+	jtext_close(j, ']');
 	/* Who reads this must not take some for all. */
-	return to_text(
-		control_sandboxes_are_known(s)
-			? json_pack("{s:o}", "sandboxes", all)
-			: json_pack("{s:o, s:b}", "sandboxes", all, "takingOver", true));
+	if (!control_sandboxes_are_known(s))
+		jtext_bool(j, "takingOver", true);
+	jtext_close(j, '}');
 }
 
-static char *sandboxes_show(void *data, const char *id)
+static bool sandboxes_show(void *data, const char *id, struct jtext *j)
 {
 	struct control_sandbox *w = control_sandbox_named(data, id);
 
 	if (!w)
-		return NULL;
+		return false;
 	(void)!control_sandbox_stats(w);
-	return to_text(control_sandbox_json(w));
+	put_sandbox(j, w);
+	return true;
 }
 
 static unsigned int sandboxes_change(struct control_sandbox *w, struct document *policy,

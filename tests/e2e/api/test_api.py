@@ -61,6 +61,7 @@ def test_what_is_there(daemon, pod, site):
     one, = daemon.get("/sandboxes").json()["sandboxes"]
     assert (one["id"], one["kind"], one["netns"], one["rules"]) == ("one", "netns", pod.ns.path, 1)
     assert daemon.get("/sandboxes/one").json() == one
+    assert daemon.get("/sandboxes/one").text.endswith("}\n")
     assert daemon.get("/sandboxes/one/policy").json()["policy"]["egress"][0]["target"] == site.name
     assert daemon.get("/sandboxes/one/healthz").text == "ok"
     assert 'sandbox_id="one"' in daemon.get("/sandboxes/one/metrics").text

@@ -61,6 +61,19 @@ def test_status(api):
                                        "since": "2025-11-21T10:11:11.500Z"}]
 
 
+@pytest.mark.parametrize("method, path, body", [
+    ("GET", "/status", None), ("GET", "/denies", None), ("GET", "/policy", None),
+    ("POST", "/policy/check", '{"egress":[{"action":"allow","target":"<&>\u00e9"}]}'), ("GET", "/denies/count", None)])
+def test_an_answer_can_be_shown_anywhere(api, method, path, body):
+    """In a page, on a terminal, line by line."""
+    api.tell("degrade", "land<lock>&", "caf\u00e9 \x1b[2J")
+    api.event("<script>")
+    status, headers, text = api.request(method, path, body)
+    assert status == 200 and headers["Cache-Control"] == "no-store"
+    assert text.endswith("}\n") and text.count("\n") == 1
+    assert text.rstrip().isascii() and text.rstrip().isprintable() and not set(text) & set("<>&")
+
+
 # ---- who writes last ----
 
 @pytest.mark.parametrize("method, body", [("POST", '{"egress":[{"action":"allow","target":"c.test"}]}'), ("PUT", "{}"), ("DELETE", '["a.test"]'),
