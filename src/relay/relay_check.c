@@ -10,11 +10,13 @@
  * client's kernel throw the answer away. When requests have passed before on the same
  * connection, the server is told that no more come, and the answers still due go first.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
+#include "event/json.h"
 #include "policy/advice.h"
 #include "policy/explain.h"
 #include "policy/sinkhole.h"
@@ -37,7 +39,11 @@ static const struct dns_name nobody;
 enum { LOOK_COST = 8 };
 
 enum {
-	BODY_SIZE = 4096,
+	OPTION_SIZE = EVENT_ADVICE_SIZE + 16,
+	/* Whatever is escaped. */
+	BODY_SIZE = JTEXT_ESCAPE_MAX * (EVENT_NAME_SIZE + EVENT_REASON_SIZE +
+					POLICY_EXPLAIN_SIZE + OPTION_SIZE) +
+		    128,
 	MESSAGE_SIZE = BODY_SIZE + 256,
 	DRAIN_STEPS = 32, /* reads of RELAY_COPY_BYTES in one run */
 };
@@ -131,69 +137,53 @@ static void report(struct relay_flow *f)
 
 /* --- the answer --- */
 
-struct body {
-	char text[BODY_SIZE];
-	size_t size;
-};
-
-static void body_add(struct body *b, const char *text)
+/* With the blanks of a text for people. @value NULL is null. */
+static void put_member(struct jtext *j, const char *key, const char *value)
 {
-	size_t size = MIN(strlen(text), sizeof(b->text) - 1 - b->size);
-
-	memcpy(b->text + b->size, text, size);
-	b->size += size;
-	b->text[b->size] = '\0';
+	jtext_put(j, text_of(j->used > 1 ? ", " : ""));
+	jtext_string(j, text_of(key), SIZE_MAX);
+	jtext_put(j, text_of(": "));
+	if (value)
+		jtext_string(j, text_of(value), SIZE_MAX);
+	else
+		jtext_put(j, text_of("null"));
 }
 
-/* "key": "value"; @value is printable ASCII, and NULL is null. */
-static void body_add_member(struct body *b, const char *key, const char *value)
-{
-	char escaped[3] = { '\\' };
-
-	body_add(b, b->size > 1 ? ", \"" : "\"");
-	body_add(b, key);
-	body_add(b, value ? "\": \"" : "\": null");
-	for (; value && *value; value++) {
-		escaped[1] = *value;
-		body_add(b, *value == '"' || *value == '\\' ? escaped : escaped + 1);
-	}
-	body_add(b, value ? "\"" : "");
-}
-
-static void write_body(const struct relay_flow *f, struct body *ret)
+static void put_body(struct jtext *j, const struct relay_flow *f)
 {
 	const struct plan *plan = &f->served->sandbox->plan;
 	char rule[POLICY_EXPLAIN_SIZE], advice[EVENT_ADVICE_SIZE];
-	char option[EVENT_ADVICE_SIZE + 16];
+	char option[OPTION_SIZE];
 	const struct event e = refusal_of(f);
 
 	snprintf(option, sizeof(option), "--allow %s",
 		 e.allowable ? advice_write(plan, &e, advice) : "");
-	ret->size = 0;
-	body_add(ret, "{");
-	body_add_member(ret, "error", "refused by weir");
-	body_add_member(ret, "name", e.name[0] ? e.name : NULL);
-	body_add_member(ret, "reason", f->reason);
-	body_add_member(ret, "rule",
-			policy_explain_rule(plan, f->rule, rule, sizeof(rule)));
-	body_add_member(ret, "allow", e.allowable && advice[0] ? option : NULL);
-	body_add(ret, "}\n");
+	jtext_put(j, text_of("{"));
+	put_member(j, "error", "refused by weir");
+	put_member(j, "name", e.name[0] ? e.name : NULL);
+	put_member(j, "reason", f->reason);
+	put_member(j, "rule", policy_explain_rule(plan, f->rule, rule, sizeof(rule)));
+	put_member(j, "allow", e.allowable && advice[0] ? option : NULL);
+	jtext_put(j, text_of("}\n"));
+	assert(!j->full);
 }
 
 static size_t write_http(const struct relay_flow *f, char *ret)
 {
 	bool forbidden = f->refusal == REFUSAL_HTTP_403;
-	struct body body;
+	char text[BODY_SIZE];
+	struct jtext body;
 
-	write_body(f, &body);
+	jtext_init(&body, text, sizeof(text));
+	put_body(&body, f);
 	return (size_t)snprintf(ret, MESSAGE_SIZE,
 				"HTTP/1.1 %s\r\n"
 				"Content-Type: application/json\r\n"
 				"Content-Length: %zu\r\n"
 				"Cache-Control: no-store\r\n"
-				"Connection: close\r\n\r\n%s",
+				"Connection: close\r\n\r\n%.*s",
 				forbidden ? "403 Forbidden" : "400 Bad Request",
-				body.size, body.text);
+				body.used, (int)body.used, text);
 }
 
 /* Into @ret, of MESSAGE_SIZE. Return: its size. */
