@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verbs.h"
+#include "sys/print.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -312,19 +313,11 @@ static json_t *verb_json(const struct cli_verb *v)
 /* The table of verbs, or the row of one, for programs. */
 static int help_json(const struct cli_verb *only)
 {
-	json_t *all = json_array();
-	int r;
+	json_t *all = only ? verb_json(only) : json_array();
 
 	for (size_t i = 0; !only && i < ARRAY_SIZE(verbs); i++)
 		json_array_append_new(all, verb_json(&verbs[i]));
-	if (only) {
-		json_decref(all);
-		all = verb_json(only);
-	}
-	r = json_dumpf(all, stdout, JSON_INDENT(2));
-	json_decref(all);
-	putchar('\n');
-	return r < 0 ? RUN_STATUS_FAILED : 0;
+	return print_json(all, 0, stdout) < 0 ? RUN_STATUS_FAILED : 0;
 }
 
 static bool has_word(const struct cli_verb *v, const char *name)

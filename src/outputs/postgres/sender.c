@@ -249,8 +249,8 @@ static const char upsert[] =
 
 /* The tasks as a list in JSON. */
 struct task_list {
-	char *json; /* holds REVIEWS_BATCH of them */
-	size_t used, count;
+	struct jtext json; /* grows */
+	size_t count;
 	int64_t last;
 };
 
@@ -258,8 +258,10 @@ static bool on_task(void *data, const struct review *t)
 {
 	struct task_list *l = data;
 
-	l->json[l->used++] = l->count++ == 0 ? '[' : ',';
-	l->used += review_json(t, l->json + l->used);
+	jtext_open(&l->json, NULL, '{');
+	review_put(&l->json, t);
+	jtext_close(&l->json, '}');
+	l->count++;
 	l->last = t->change;
 	return true;
 }
@@ -310,27 +312,26 @@ static int pass_over_tasks(struct server *server, const char *uuid, int64_t last
 static int reviews_copy(struct server *server, struct review_store *store,
 			const char *uuid, size_t max, int64_t *reviewed, struct err *err)
 {
-	struct task_list l = { .json = malloc((size_t)REVIEWS_BATCH * REVIEW_JSON_SIZE +
-					      2) };
-	const char *const parameters[] = { uuid, l.json };
+	struct task_list l = { .json = { .grows = true } };
+	CLEAN(mem) char *json = NULL;
 	int r;
 
-	if (!l.json)
-		return err_sys(err, -ENOMEM, "cannot copy review tasks");
+	jtext_open(&l.json, NULL, '[');
 	r = review_changed(store, *reviewed, MIN(max, (size_t)REVIEWS_BATCH), on_task, &l,
 			   err);
-	if (r == 0 && l.count == 0) {
+	jtext_close(&l.json, ']');
+	json = jtext_take(&l.json);
+	if (r == 0 && l.count == 0)
 		r = server_roll_back(server, err);
-	} else if (r == 0) {
-		l.json[l.used++] = ']';
-		l.json[l.used] = '\0';
-		r = server_order(server, "copy review tasks", upsert, parameters, 2, err);
-	}
+	else if (r == 0 && !json)
+		r = err_sys(err, -ENOMEM, "cannot copy review tasks");
+	else if (r == 0)
+		r = server_order(server, "copy review tasks", upsert,
+				 (const char *const[]){ uuid, json }, 2, err);
 	if (r == 0 && l.count > 0)
 		r = finish_tasks(server, uuid, l.last, err);
 	else if (r == -EBADMSG && l.count == 1)
 		r = pass_over_tasks(server, uuid, l.last, err);
-	free(l.json);
 	if (r < 0)
 		return r;
 	if (l.count > 0)
