@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The launch, with a stand-in for control and engine: each test runs as root and as an
 ordinary user. WEIR_BUILD names the build directory."""
+import contextlib
 import ctypes
 import os
 import pty
@@ -599,18 +600,20 @@ def test_killing_any_process_ends_all_of_it(world, victim):
     for p in runs:
         assert p.stdout.readline() == "up\n"
     pids = [(p, [p.pid, *descendants(p.pid)]) for p in runs]
-    nets = {os.readlink(f"/proc/{family[-1]}/ns/net") for _, family in pids}
-    for p, family in pids:
-        assert len(family) == 4
-        os.kill({"control": family[0], "init": family[1]}[victim], signal.SIGKILL)
-    for p, family in pids:
-        p.wait(60)
-        wait_for(lambda: not any(is_alive(pid) for pid in family[1:]))
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            assert os.readlink(f"/proc/{entry}/ns/net") not in nets
-        except OSError:
-            pass
+    with contextlib.ExitStack() as held:  # the kernel gives no held namespace's number to another one
+        nets = set()
+        for _, family in pids:
+            file = held.enter_context(open(f"/proc/{family[-1]}/ns/net", encoding="utf-8"))
+            nets.add(os.fstat(file.fileno()).st_ino)
+        for p, family in pids:
+            assert len(family) == 4
+            os.kill({"control": family[0], "init": family[1]}[victim], signal.SIGKILL)
+        for p, family in pids:
+            p.wait(60)
+            wait_for(lambda: not any(is_alive(pid) for pid in family[1:]))
+        for entry in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                assert os.stat(f"/proc/{entry}/ns/net").st_ino not in nets
 
 
 def test_the_host_s_mounts_are_untouched(world):
