@@ -15,7 +15,6 @@
 #include <stdio.h>
 
 #include "event/event.h"
-#include "policy/faults.h"
 #include "policy/policy.h"
 
 /* A profile that may stand for rules; all borrowed. */

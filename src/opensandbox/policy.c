@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "policy/faults.h"
+#include "policy/policy.h"
 
 struct build {
 	struct arena arena;

@@ -1,15 +1,416 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Documents: read, patched, compared. */
+/* Documents: read, written, compared. */
 #include "policy/document.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
+#include "base/sha256.h"
 #include "base/timestamp.h"
 #include "event/json.h"
 #include "policy/document_internal.h"
+#include "policy/explain.h"
+
+/* --- JSON as Go writes it --- */
+
+static void put_bytes(struct document_out *o, const char *bytes, size_t size)
+{
+	if (o->failed || size == 0)
+		return;
+	if (size > o->size - o->used) {
+		size_t grown = MAX(2 * o->size, o->used + size + 64);
+		char *more = realloc(o->bytes, grown);
+
+		if (!more) {
+			o->failed = true;
+			return;
+		}
+		o->bytes = more;
+		o->size = grown;
+	}
+	memcpy(o->bytes + o->used, bytes, size);
+	o->used += size;
+}
+
+void document_put_text(struct document_out *o, const char *s)
+{
+	put_bytes(o, s, strlen(s));
+}
+
+/* How a byte is escaped, or NULL. */
+static const char *escape_of(char c, char *buf, size_t size)
+{
+	switch (c) {
+	case '"':
+		return "\\\"";
+	case '\\':
+		return "\\\\";
+	case '\b':
+		return "\\b";
+	case '\f':
+		return "\\f";
+	case '\n':
+		return "\\n";
+	case '\r':
+		return "\\r";
+	case '\t':
+		return "\\t";
+	default:
+		if ((unsigned char)c >= 0x20 && !strchr("<>&", c))
+			return NULL;
+		snprintf(buf, size, "\\u%04x", (unsigned char)c);
+		return buf;
+	}
+}
+
+/* U+2028 and U+2029 end a line in JavaScript. */
+static const char *escape_wide(struct text t)
+{
+	if (t.len < 3 || memcmp(t.ptr, "\xe2\x80", 2) != 0)
+		return NULL;
+	if (t.ptr[2] == '\xa8')
+		return "\\u2028";
+	return t.ptr[2] == '\xa9' ? "\\u2029" : NULL;
+}
+
+/* How many bytes of @t need no escape. */
+static size_t plain_size(struct text t)
+{
+	size_t i = 0;
+
+	while (i < t.len && (unsigned char)t.ptr[i] >= 0x20 && t.ptr[i] != '"' &&
+	       t.ptr[i] != '\\' && t.ptr[i] != '<' && t.ptr[i] != '>' &&
+	       t.ptr[i] != '&' && t.ptr[i] != '\xe2')
+		i++;
+	return i;
+}
+
+/* With quotes and Go's escapes. */
+static void put_string(struct document_out *o, struct text t)
+{
+	char buf[8];
+
+	put_bytes(o, "\"", 1);
+	while (t.len > 0) {
+		size_t plain = plain_size(t), size;
+		const char *escape;
+
+		put_bytes(o, t.ptr, plain);
+		t = (struct text){ t.ptr + plain, t.len - plain };
+		if (t.len == 0)
+			break;
+		escape = escape_wide(t);
+		size = escape ? 3 : 1;
+		escape = escape ?: escape_of(t.ptr[0], buf, sizeof(buf));
+		if (escape)
+			document_put_text(o, escape);
+		else
+			put_bytes(o, t.ptr, 1);
+		t = (struct text){ t.ptr + size, t.len - size };
+	}
+	put_bytes(o, "\"", 1);
+}
+
+/* Behind the string that begins at @t. */
+static size_t string_size(struct text t)
+{
+	size_t i = 1;
+
+	while (i < t.len && t.ptr[i] != '"')
+		i += t.ptr[i] == '\\' ? 2 : 1;
+	return MIN(i + 1, t.len);
+}
+
+static int put_one_string(struct document_out *o, struct text quoted)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	struct text t;
+	bool lost;
+	int r = node_json_string(quoted, &arena, &t, &lost);
+
+	if (r == 0)
+		put_string(o, t);
+	return r;
+}
+
+/* A value that was let pass, compact and with Go's escapes. Return: 0 or -ENOMEM. */
+static int put_value(struct document_out *o, struct text value)
+{
+	int r = 0;
+
+	while (r == 0 && value.len > 0) {
+		size_t size = 0;
+
+		while (size < value.len && value.ptr[size] != '"' &&
+		       !text_is_blank(value.ptr[size]))
+			size++;
+		put_bytes(o, value.ptr, size);
+		value = (struct text){ value.ptr + size, value.len - size };
+		if (value.len == 0)
+			break;
+		size = *value.ptr == '"' ? string_size(value) : 1;
+		if (*value.ptr == '"')
+			r = put_one_string(o, (struct text){ value.ptr, size });
+		value = (struct text){ value.ptr + size, value.len - size };
+	}
+	return r < 0 ? r : o->failed ? -ENOMEM : 0;
+}
+
+/* --- shown in messages --- */
+
+/* Characters that Go's %q doesn't show as they are; the others outside ASCII it does. */
+static bool is_hidden(struct text t, char *buf, size_t size)
+{
+	const uint8_t *p = (const uint8_t *)t.ptr;
+	uint32_t u = 0;
+
+	if (t.len >= 2 && p[0] == 0xc2 && (p[1] <= 0xa0 || p[1] == 0xad))
+		u = p[1];
+	else if (t.len >= 3 && p[0] == 0xe2 && (p[1] == 0x80 || p[1] == 0x81))
+		u = 0x2000u | (p[1] & 1u) << 6 | (p[2] & 0x3fu);
+	else if (t.len >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0)
+		u = 0xfeff;
+	if (u == 0 || (u >= 0x2010 && u <= 0x2027) || (u >= 0x2030 && u <= 0x205e))
+		return false;
+	snprintf(buf, size, "\\u%04x", u);
+	return true;
+}
+
+static size_t character_size(struct text t)
+{
+	size_t size = 1;
+
+	while (size < t.len && (t.ptr[size] & 0xc0) == 0x80)
+		size++;
+	return size;
+}
+
+static const char *quoted_of(struct text t, char *buf, size_t size)
+{
+	static const char names[] = "a\ab\bf\fn\nr\rt\tv\v\\\\\"\"";
+	unsigned char c = (unsigned char)t.ptr[0];
+
+	for (size_t i = 0; i + 1 < sizeof(names); i += 2) {
+		if (t.ptr[0] == names[i + 1]) {
+			snprintf(buf, size, "\\%c", names[i]);
+			return buf;
+		}
+	}
+	if (c < 0x20 || c == 0x7f)
+		snprintf(buf, size, "\\x%02x", c);
+	else if (!is_hidden(t, buf, size))
+		snprintf(buf, size, "%.*s", (int)MIN(t.len, size - 1), t.ptr);
+	return buf;
+}
+
+/* As Go's %q shows it, cut to fit. Return: @buf. */
+static const char *go_quote(struct text t, char *buf, size_t size)
+{
+	size_t used = 1;
+
+	buf[0] = '"';
+	for (size_t i = 0; i < t.len;) {
+		struct text one = { t.ptr + i, t.len - i };
+		char shown[16];
+		const char *s;
+
+		one.len = MIN(character_size(one), (size_t)4);
+		s = quoted_of(one, shown, sizeof(shown));
+		if (used + strlen(s) + sizeof("...\"") > size) {
+			memcpy(buf + used, "...", 3);
+			used += 3;
+			break;
+		}
+		memcpy(buf + used, s, strlen(s));
+		used += strlen(s);
+		i += one.len;
+	}
+	buf[used++] = '"';
+	buf[used] = '\0';
+	return buf;
+}
+
+/* --- whole documents --- */
+
+static void put_own(struct document_out *o, struct text own)
+{
+	if (own.len == 0)
+		return;
+	put_bytes(o, ",", 1);
+	put_bytes(o, own.ptr + 1, own.len - 2);
+}
+
+static void put_rules(struct document_out *o, const struct document *d)
+{
+	put_bytes(o, "[", 1);
+	for (size_t i = 0; i < d->count; i++) {
+		const struct document_rule *r = &d->rules[i];
+
+		document_put_text(o, i > 0 ? ",{\"action\":\"" : "{\"action\":\"");
+		document_put_text(o, policy_action_name(r->action));
+		document_put_text(o, "\",\"target\":");
+		put_string(o, r->target);
+		put_own(o, r->own);
+		put_bytes(o, "}", 1);
+	}
+	put_bytes(o, "]", 1);
+}
+
+static void put_line(struct document_out *o, size_t depth)
+{
+	static const char blanks[] = "\n                ";
+
+	put_bytes(o, blanks, 1 + MIN(2 * depth, sizeof(blanks) - 2));
+	for (size_t i = (sizeof(blanks) - 2) / 2; i < depth; i++)
+		put_bytes(o, "  ", 2);
+}
+
+/* Compact JSON with line ends and blanks. */
+static void put_pretty(struct document_out *o, struct text t)
+{
+	size_t depth = 0;
+
+	for (size_t i = 0, size; i < t.len; i += size) {
+		const char byte = t.ptr[i];
+		const bool opens = byte == '{' || byte == '[';
+		const bool closes = byte == '}' || byte == ']';
+		const bool is_empty = closes &&
+				      (t.ptr[i - 1] == '{' || t.ptr[i - 1] == '[');
+
+		size = byte == '"' ? string_size((struct text){ t.ptr + i, t.len - i })
+				   : 1;
+		depth += opens;
+		depth -= closes;
+		if (closes && !is_empty)
+			put_line(o, depth);
+		put_bytes(o, t.ptr + i, size);
+		if ((opens && t.ptr[i + 1] != '}' && t.ptr[i + 1] != ']') || byte == ',')
+			put_line(o, depth);
+		else if (byte == ':')
+			put_bytes(o, " ", 1);
+	}
+	put_bytes(o, "\n", 1);
+}
+
+/* End with NUL. The caller owns the result. */
+static char *finish(struct document_out *o)
+{
+	put_bytes(o, "", 1);
+	return o->failed ? NULL : TAKE_PTR(o->bytes);
+}
+
+char *document_json(const struct document *d, bool pretty)
+{
+	CLEAN(document_out) struct document_out out = { 0 }, indented = { 0 };
+
+	document_put_text(&out, "{\"egress\":");
+	put_rules(&out, d);
+	document_put_text(&out, ",\"defaultAction\":\"");
+	document_put_text(&out, policy_action_name(d->default_action));
+	put_bytes(&out, "\"", 1);
+	put_own(&out, d->own);
+	if (d->closed.ptr) {
+		document_put_text(&out, ",\"closed\":");
+		put_string(&out, d->closed);
+	}
+	put_bytes(&out, "}", 1);
+	if (!pretty || out.failed)
+		return finish(&out);
+	put_pretty(&indented, (struct text){ out.bytes, out.used });
+	return finish(&indented);
+}
+
+void document_tag(const char *json, char ret[DOCUMENT_TAG_SIZE])
+{
+	uint8_t digest[SHA256_SIZE];
+	struct sha256 s;
+	size_t used = 1;
+
+	sha256_init(&s);
+	sha256_add(&s, json, strlen(json));
+	sha256_end(&s, digest);
+	ret[0] = '"';
+	for (size_t i = 0; used < DOCUMENT_TAG_SIZE - 2; i++, used += 2)
+		snprintf(ret + used, DOCUMENT_TAG_SIZE - used, "%02x", digest[i]);
+	snprintf(ret + used, DOCUMENT_TAG_SIZE - used, "\"");
+}
+
+bool document_is_named(const struct document *d, struct text list)
+{
+	CLEAN(mem) char *json = list.len > 0 ? document_json(d, false) : NULL;
+	char tag[DOCUMENT_TAG_SIZE];
+	struct text part;
+
+	if (!json)
+		return false;
+	document_tag(json, tag);
+	while (text_split(&list, ',', &part))
+		if (text_equal(text_trim(part), "*") || text_equal(text_trim(part), tag))
+			return true;
+	return false;
+}
+
+char *document_rules_json(const struct document *d)
+{
+	CLEAN(document_out) struct document_out out = { 0 };
+
+	put_rules(&out, d);
+	return finish(&out);
+}
+
+/* --- white space --- */
+
+/* How many bytes of white space @t begins with: 0 to 3. */
+static size_t space_ahead(struct text t)
+{
+	static const char *const wide[] = {
+		"\xc2\x85",	"\xc2\xa0",	"\xe1\x9a\x80", "\xe2\x80\xa8",
+		"\xe2\x80\xa9", "\xe2\x80\xaf", "\xe2\x81\x9f", "\xe3\x80\x80",
+	};
+
+	if (t.len == 0)
+		return 0;
+	if ((uint8_t)t.ptr[0] < 0x80)
+		return t.ptr[0] == ' ' || (t.ptr[0] >= '\t' && t.ptr[0] <= '\r');
+	for (size_t i = 0; i < ARRAY_SIZE(wide); i++) {
+		size_t size = strlen(wide[i]);
+
+		if (t.len >= size && memcmp(t.ptr, wide[i], size) == 0)
+			return size;
+	}
+	/* U+2000 to U+200A */
+	if (t.len >= 3 && memcmp(t.ptr, "\xe2\x80", 2) == 0 &&
+	    (uint8_t)t.ptr[2] >= 0x80 && (uint8_t)t.ptr[2] <= 0x8a)
+		return 3;
+	return 0;
+}
+
+static size_t space_behind(struct text t)
+{
+	if (t.len > 0 && (uint8_t)t.ptr[t.len - 1] < 0x80)
+		return space_ahead((struct text){ t.ptr + t.len - 1, 1 });
+	for (size_t size = 1; size <= 3 && size <= t.len; size++) {
+		struct text last = { t.ptr + t.len - size, size };
+
+		if (space_ahead(last) == size)
+			return size;
+	}
+	return 0;
+}
+
+struct text document_trim(struct text t)
+{
+	size_t n;
+
+	while ((n = space_ahead(t)) > 0)
+		t = (struct text){ t.ptr + n, t.len - n };
+	while ((n = space_behind(t)) > 0)
+		t.len -= n;
+	return t;
+}
+
+/* --- reading --- */
 
 enum { UNKNOWN_MAX = 32 /* more aren't reported */ };
 
@@ -82,10 +483,8 @@ void document_free(struct document *d)
 
 /* --- faults --- */
 
-/* @n isn't of @type. @field: "NetworkPolicy.egress", as the reference's program names it;
- * NULL: the body itself. Return: -EINVAL, or 0 for null, which is absent. */
-static int wrong_type(const struct node *n, const char *field, const char *type,
-		      struct err *err)
+int document_wrong_type(const struct node *n, const char *field, const char *type,
+			struct err *err)
 {
 	static const char *const names[] = {
 		[NODE_BOOL] = "bool",	[NODE_NUMBER] = "number", [NODE_REAL] = "number",
@@ -107,7 +506,7 @@ static void note_type(struct go_reading *r, const struct node *n, const char *fi
 		      const char *type)
 {
 	if (r->wrong_type.code == 0)
-		(void)!wrong_type(n, field, type, &r->wrong_type);
+		(void)!document_wrong_type(n, field, type, &r->wrong_type);
 }
 
 static void unsupported(struct go_reading *r, const char *what, struct text value)
@@ -116,7 +515,7 @@ static void unsupported(struct go_reading *r, const char *what, struct text valu
 
 	if (r->wrong.code == 0)
 		err_set(&r->wrong, -EINVAL, "unsupported %s %s", what,
-			document_quote(value, shown, sizeof(shown)));
+			go_quote(value, shown, sizeof(shown)));
 }
 
 static void report_unknown(struct go_reading *r, const char *where, struct text key)
@@ -198,7 +597,7 @@ static int keep_own(struct document *d, const struct schema_key *keys,
 		document_put_text(&out, out.used > 0 ? ",\"" : "{\"");
 		document_put_text(&out, keys[i].name);
 		document_put_text(&out, "\":");
-		if (document_put_value(&out, values[i]) < 0)
+		if (put_value(&out, values[i]) < 0)
 			return -ENOMEM;
 	}
 	if (out.used == 0 && !out.failed)
@@ -344,9 +743,8 @@ static void read_go_policy(struct go_reading *r, const struct node *root)
 		unsupported(r, "defaultAction", default_action);
 }
 
-/* @body is trimmed; NULL: it is null. */
-static int parse_body(struct text body, struct policy_place start, struct arena *tree,
-		      struct node **ret, struct err *err)
+int document_parse_body(struct text body, struct policy_place start, struct arena *tree,
+			struct node **ret, struct err *err)
 {
 	struct err why = { 0 };
 	const struct node_source source = { .arena = tree,
@@ -378,7 +776,8 @@ int document_parse(struct text body, document_unknown_fn *unknown, void *data,
 		start.line += *p == '\n';
 		start.column = *p == '\n' ? 1 : start.column + ((*p & 0xc0) != 0x80);
 	}
-	e = trimmed.len > 0 ? parse_body(trimmed, start, &r.tree, &root, err) : 0;
+	e = trimmed.len > 0 ? document_parse_body(trimmed, start, &r.tree, &root, err)
+			    : 0;
 	if (e < 0)
 		return e;
 	read_go_policy(&r, root);
@@ -404,7 +803,7 @@ int document_read_patch(struct text body, struct document **ret, struct err *err
 		return err_set(err, -ENOMEM, "out of memory");
 	if (body.len == 0)
 		return err_set(err, -EINVAL, "empty body");
-	e = parse_body(body, (struct policy_place){ 0 }, &r.tree, &root, err);
+	e = document_parse_body(body, (struct policy_place){ 0 }, &r.tree, &root, err);
 	if (e < 0)
 		return e == -EINVAL ? err_context(err, "invalid patch rules") : e;
 	read_rules(&r, root);
@@ -446,7 +845,7 @@ static bool has_member(const struct document_rule *rule, const char *quoted)
 	       memmem(rule->own.ptr, rule->own.len, quoted, strlen(quoted));
 }
 
-static bool ends(const struct document_rule *rule)
+bool document_ends(const struct document_rule *rule)
 {
 	return has_member(rule, "\"until\":") || has_member(rule, "\"for\":");
 }
@@ -465,9 +864,10 @@ int document_read_own(const struct document_rule *rule, struct text ret[RULE_KEY
 {
 	CLEAN(arena) struct arena tree = { 0 };
 	struct node *map = NULL;
-	int r = rule->own.len > 0 ? parse_body(rule->own, (struct policy_place){ 0 },
-					       &tree, &map, NULL)
-				  : 0;
+	int r = rule->own.len > 0
+			? document_parse_body(rule->own, (struct policy_place){ 0 },
+					      &tree, &map, NULL)
+			: 0;
 
 	if (r < 0)
 		return r;
@@ -510,7 +910,8 @@ int document_settle_ends(struct document *d, int64_t now_ms)
 	size_t kept = 0;
 
 	for (size_t i = 0; i < d->count; i++) {
-		int r = ends(&d->rules[i]) ? settle_rule(d, &d->rules[i], now_ms) : 0;
+		int r = document_ends(&d->rules[i]) ? settle_rule(d, &d->rules[i], now_ms)
+						    : 0;
 
 		if (r < 0)
 			return r;
@@ -587,187 +988,4 @@ struct document *document_copy_settings(const struct document *old)
 		return d;
 	document_free(d);
 	return NULL;
-}
-
-/* A target among others, and its position. */
-struct entry {
-	struct text target;
-	const struct document_rule *rule; /* NULL: a target alone */
-	size_t order;
-	bool is_new, dropped;
-};
-
-int document_compare_targets(struct text a, struct text b)
-{
-	int c = strncasecmp(a.ptr, b.ptr, MIN(a.len, b.len));
-
-	return c != 0 ? c : a.len < b.len ? -1 : a.len > b.len;
-}
-
-static int compare_entries(const void *a, const void *b)
-{
-	const struct entry *x = a, *y = b;
-	int c = document_compare_targets(x->target, y->target);
-
-	return c != 0 ? c : x->order < y->order ? -1 : x->order > y->order;
-}
-
-static int compare_order(const void *a, const void *b)
-{
-	const struct entry *x = a, *y = b;
-
-	return x->order < y->order ? -1 : x->order > y->order;
-}
-
-static bool is_address(struct text t)
-{
-	const char *zone = memchr(t.ptr, '%', t.len);
-	struct prefix p;
-
-	return prefix_parse(t.ptr, zone ? (size_t)(zone - t.ptr) : t.len, true, &p);
-}
-
-/* Behind a rule that ends its target is decided by the next one that doesn't. */
-static void drop_superseded(struct entry *entries, size_t count)
-{
-	qsort(entries, count, sizeof(*entries), compare_entries);
-	for (size_t i = 0, first = 0; i < count; i++) {
-		if (document_compare_targets(entries[first].target, entries[i].target) !=
-			    0 ||
-		    (ends(entries[first].rule) && !ends(entries[i].rule)))
-			first = i;
-		if (i == first)
-			continue;
-		/* A deny of an address counts wherever it stands, so a change of other
-		 * rules must not take one away. */
-		entries[i].dropped = entries[first].is_new ||
-				     entries[first].rule->action == POLICY_DENY ||
-				     entries[i].rule->action != POLICY_DENY ||
-				     !is_address(entries[i].target);
-	}
-	qsort(entries, count, sizeof(*entries), compare_order);
-}
-
-static void add_entries(struct entry *entries, size_t *count, const struct document *d,
-			bool is_new)
-{
-	for (size_t i = 0; i < d->count; i++, ++*count)
-		entries[*count] = (struct entry){ .target = d->rules[i].target,
-						  .rule = &d->rules[i],
-						  .order = *count,
-						  .is_new = is_new };
-}
-
-int document_merge(const struct document *old, struct text body, struct document **ret,
-		   struct err *err)
-{
-	CLEAN(document) struct document *patch = NULL, *d = NULL;
-	CLEAN(mem) struct entry *entries = NULL;
-	size_t count = 0;
-	int r = document_check_open(old, err);
-
-	if (r == 0)
-		r = document_read_patch(body, &patch, err);
-	if (r < 0)
-		return r;
-	d = document_copy_settings(old);
-	entries = calloc(patch->count + old->count, sizeof(*entries));
-	if (!d || !entries)
-		return err_set(err, -ENOMEM, "out of memory");
-	add_entries(entries, &count, patch, true);
-	add_entries(entries, &count, old, false);
-	drop_superseded(entries, count);
-	for (size_t i = 0; i < count; i++) {
-		if (!entries[i].dropped && document_copy_rule(d, entries[i].rule) < 0)
-			return err_set(err, -ENOMEM, "out of memory");
-	}
-	*ret = TAKE_PTR(d);
-	return 0;
-}
-
-/* --- targets to remove --- */
-
-struct targets {
-	struct arena arena;
-	struct entry *items; /* malloc'ed */
-	size_t count, capacity;
-	bool any; /* blank ones included, which aren't kept */
-};
-
-static void clean_targets(struct targets *t)
-{
-	arena_done(&t->arena);
-	free(t->items);
-}
-
-static int keep_target(struct targets *t, struct text text, struct err *err)
-{
-	t->any = true;
-	if (text.len == 0)
-		return 0;
-	if (!ARRAY_GROW(t->items, t->count, t->capacity))
-		return err_set(err, -ENOMEM, "out of memory");
-	t->items[t->count++] = (struct entry){ .target = text };
-	return 0;
-}
-
-static int read_targets(struct text body, struct targets *t, struct err *err)
-{
-	struct node *root;
-	int r = parse_body(body, (struct policy_place){ 0 }, &t->arena, &root, err);
-
-	if (r < 0)
-		return r;
-	if (root && root->kind != NODE_LIST)
-		return wrong_type(root, NULL, "[]string", err);
-	for (const struct node *n = root ? root->first : NULL; n && r == 0; n = n->next) {
-		if (n->kind != NODE_TEXT)
-			r = wrong_type(n, NULL, "string", err);
-		if (r == 0)
-			r = keep_target(t,
-					n->kind == NODE_TEXT ? document_trim(n->text)
-							     : (struct text){ 0 },
-					err);
-	}
-	if (r == 0 && !t->any)
-		return err_set(err, -EINVAL, "empty array");
-	return r;
-}
-
-static int compare_only_targets(const void *a, const void *b)
-{
-	const struct entry *x = a, *y = b;
-
-	return document_compare_targets(x->target, y->target);
-}
-
-int document_remove(const struct document *old, struct text body, struct document **ret,
-		    struct err *err)
-{
-	CLEAN(targets) struct targets t = { 0 };
-	CLEAN(document) struct document *d = document_copy_settings(old);
-	int r = document_check_open(old, err);
-
-	if (r < 0)
-		return r;
-	body = document_trim(body);
-	if (body.len == 0)
-		return err_set(err, -EINVAL, "empty body");
-	r = read_targets(body, &t, err);
-	if (r == -EINVAL)
-		return err_context(err, "invalid delete targets");
-	if (r < 0 || !d)
-		return err_set(err, -ENOMEM, "out of memory");
-	if (t.count > 0)
-		qsort(t.items, t.count, sizeof(*t.items), compare_only_targets);
-	for (size_t i = 0; i < old->count; i++) {
-		const struct entry key = { .target = old->rules[i].target };
-
-		if ((t.count == 0 || !bsearch(&key, t.items, t.count, sizeof(key),
-					      compare_only_targets)) &&
-		    document_copy_rule(d, &old->rules[i]) < 0)
-			return err_set(err, -ENOMEM, "out of memory");
-	}
-	*ret = d->count < old->count ? TAKE_PTR(d) : NULL;
-	return 0;
 }

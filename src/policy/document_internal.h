@@ -63,23 +63,24 @@ struct document *document_copy_settings(const struct document *old) MUST_CHECK;
  * -ENOMEM. */
 int document_copy_rule(struct document *d, const struct document_rule *rule) MUST_CHECK;
 bool document_same_text(struct text a, struct text b);
-/* As strcmp(), case ignored. */
-int document_compare_targets(struct text a, struct text b);
-
-/* --- document_policy.c --- */
-
-/* What @rule is about once a policy is made of it. False: nothing, or it is a fault. */
-bool document_read_target(const struct document_rule *rule, struct rule *ret) MUST_CHECK;
-
-/* --- document_text.c: JSON as Go reads it --- */
-
+/* @rule has `until` or `for`. */
+bool document_ends(const struct document_rule *rule);
+/* The values of JSON from @body, trimmed, whose first byte is at @start; NULL: it is
+ * null. Return: 0; -EINVAL with what Go's encoding/json says of it; -ENOMEM, with @err.
+ */
+int document_parse_body(struct text body, struct policy_place start, struct arena *tree,
+			struct node **ret, struct err *err) MUST_CHECK;
+/* @n isn't of @type. @field: "NetworkPolicy.egress", as the reference's program names it;
+ * NULL: the body itself. Return: -EINVAL, or 0 for null, which is absent. */
+int document_wrong_type(const struct node *n, const char *field, const char *type,
+			struct err *err) MUST_CHECK;
 /* Without the white space at both ends, as Go's strings.TrimSpace(). */
 struct text document_trim(struct text t);
-
-/* --- document_text.c: JSON as Go writes it --- */
-
 void document_put_text(struct document_out *o, const char *s);
-/* A value that was let pass, compact and with Go's escapes. Return: 0 or -ENOMEM. */
-int document_put_value(struct document_out *o, struct text value) MUST_CHECK;
-/* As Go's %q shows it, cut to fit. Return: @buf. */
-char *document_quote(struct text t, char *buf, size_t size);
+
+/* --- read.c --- */
+
+/* The target of @rule, whose action is set, as leniently as the reference reads it.
+ * *@ret_says: the rule says something. Return: 0, or -EINVAL with @err. */
+int document_read_target(struct text t, struct rule *rule, bool *ret_says,
+			 struct err *err) MUST_CHECK;

@@ -15,7 +15,6 @@
 #include "base/clock.h"
 #include "base/index.h"
 #include "event/json.h"
-#include "policy/faults.h"
 #include "policy/load.h"
 #include "policy/node.h"
 

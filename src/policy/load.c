@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "policy/embedded.h"
-#include "policy/faults.h"
 #include "policy/policy.h"
 #include "policy/schema.h"
 #include "sys/files.h"

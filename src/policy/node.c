@@ -6,8 +6,6 @@
 #include <string.h>
 #include <yaml.h>
 
-#include "policy/faults.h"
-
 /* Why a policy can't have this character, or NULL. */
 static const char *char_fault(uint32_t c)
 {

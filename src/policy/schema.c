@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/timestamp.h"
-#include "policy/faults.h"
 #include "policy/limits.h"
 
 /* -- walking a document by tables of keys ------------------------------------------- */

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "policy/faults.h"
 #include "policy/node.h"
 
 struct toml {

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "policy/faults.h"
 #include "policy/load.h"
 #include "policy/node.h"
 #include "policy/policy.h"

@@ -10,7 +10,6 @@
  * a warning, and stands at the end of the policy with its place. */
 #pragma once
 
-#include "policy/faults.h"
 #include "policy/node.h"
 
 #define IMPORT_CANNOT_BE_SAID                                                            \

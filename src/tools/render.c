@@ -21,7 +21,6 @@
 #include "engine/pin_names.h"
 #include "filter/ruleset.h"
 #include "outputs/client.h"
-#include "policy/faults.h"
 #include "policy/load.h"
 #include "policy/policy.h"
 #include "sandbox/rebinding_check.h"

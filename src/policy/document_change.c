@@ -1,4 +1,201 @@
 // SPDX-License-Identifier: Apache-2.0
+/* Documents made of others: patched, with targets taken away, with a grant. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/timestamp.h"
+#include "policy/document_internal.h"
+
+/* -- patches ------------------------------------------------------------------------ */
+
+/* A target among others, and its position. */
+struct entry {
+	struct text target;
+	const struct document_rule *rule; /* NULL: a target alone */
+	size_t order;
+	bool is_new, dropped;
+};
+
+static int compare_targets(struct text a, struct text b)
+{
+	int c = strncasecmp(a.ptr, b.ptr, MIN(a.len, b.len));
+
+	return c != 0 ? c : a.len < b.len ? -1 : a.len > b.len;
+}
+
+static int compare_entries(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+	int c = compare_targets(x->target, y->target);
+
+	return c != 0 ? c : x->order < y->order ? -1 : x->order > y->order;
+}
+
+static int compare_order(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+
+	return x->order < y->order ? -1 : x->order > y->order;
+}
+
+static bool is_address(struct text t)
+{
+	const char *zone = memchr(t.ptr, '%', t.len);
+	struct prefix p;
+
+	return prefix_parse(t.ptr, zone ? (size_t)(zone - t.ptr) : t.len, true, &p);
+}
+
+/* Behind a rule that ends its target is decided by the next one that doesn't. */
+static void drop_superseded(struct entry *entries, size_t count)
+{
+	qsort(entries, count, sizeof(*entries), compare_entries);
+	for (size_t i = 0, first = 0; i < count; i++) {
+		if (compare_targets(entries[first].target, entries[i].target) != 0 ||
+		    (document_ends(entries[first].rule) &&
+		     !document_ends(entries[i].rule)))
+			first = i;
+		if (i == first)
+			continue;
+		/* A deny of an address counts wherever it stands, so a change of other
+		 * rules must not take one away. */
+		entries[i].dropped = entries[first].is_new ||
+				     entries[first].rule->action == POLICY_DENY ||
+				     entries[i].rule->action != POLICY_DENY ||
+				     !is_address(entries[i].target);
+	}
+	qsort(entries, count, sizeof(*entries), compare_order);
+}
+
+static void add_entries(struct entry *entries, size_t *count, const struct document *d,
+			bool is_new)
+{
+	for (size_t i = 0; i < d->count; i++, ++*count)
+		entries[*count] = (struct entry){ .target = d->rules[i].target,
+						  .rule = &d->rules[i],
+						  .order = *count,
+						  .is_new = is_new };
+}
+
+int document_merge(const struct document *old, struct text body, struct document **ret,
+		   struct err *err)
+{
+	CLEAN(document) struct document *patch = NULL, *d = NULL;
+	CLEAN(mem) struct entry *entries = NULL;
+	size_t count = 0;
+	int r = document_check_open(old, err);
+
+	if (r == 0)
+		r = document_read_patch(body, &patch, err);
+	if (r < 0)
+		return r;
+	d = document_copy_settings(old);
+	entries = calloc(patch->count + old->count, sizeof(*entries));
+	if (!d || !entries)
+		return err_set(err, -ENOMEM, "out of memory");
+	add_entries(entries, &count, patch, true);
+	add_entries(entries, &count, old, false);
+	drop_superseded(entries, count);
+	for (size_t i = 0; i < count; i++) {
+		if (!entries[i].dropped && document_copy_rule(d, entries[i].rule) < 0)
+			return err_set(err, -ENOMEM, "out of memory");
+	}
+	*ret = TAKE_PTR(d);
+	return 0;
+}
+
+/* --- targets to remove --- */
+
+struct targets {
+	struct arena arena;
+	struct entry *items; /* malloc'ed */
+	size_t count, capacity;
+	bool any; /* blank ones included, which aren't kept */
+};
+
+static void clean_targets(struct targets *t)
+{
+	arena_done(&t->arena);
+	free(t->items);
+}
+
+static int keep_target(struct targets *t, struct text text, struct err *err)
+{
+	t->any = true;
+	if (text.len == 0)
+		return 0;
+	if (!ARRAY_GROW(t->items, t->count, t->capacity))
+		return err_set(err, -ENOMEM, "out of memory");
+	t->items[t->count++] = (struct entry){ .target = text };
+	return 0;
+}
+
+static int read_targets(struct text body, struct targets *t, struct err *err)
+{
+	struct node *root;
+	int r = document_parse_body(body, (struct policy_place){ 0 }, &t->arena, &root,
+				    err);
+
+	if (r < 0)
+		return r;
+	if (root && root->kind != NODE_LIST)
+		return document_wrong_type(root, NULL, "[]string", err);
+	for (const struct node *n = root ? root->first : NULL; n && r == 0; n = n->next) {
+		if (n->kind != NODE_TEXT)
+			r = document_wrong_type(n, NULL, "string", err);
+		if (r == 0)
+			r = keep_target(t,
+					n->kind == NODE_TEXT ? document_trim(n->text)
+							     : (struct text){ 0 },
+					err);
+	}
+	if (r == 0 && !t->any)
+		return err_set(err, -EINVAL, "empty array");
+	return r;
+}
+
+static int compare_only_targets(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+
+	return compare_targets(x->target, y->target);
+}
+
+int document_remove(const struct document *old, struct text body, struct document **ret,
+		    struct err *err)
+{
+	CLEAN(targets) struct targets t = { 0 };
+	CLEAN(document) struct document *d = document_copy_settings(old);
+	int r = document_check_open(old, err);
+
+	if (r < 0)
+		return r;
+	body = document_trim(body);
+	if (body.len == 0)
+		return err_set(err, -EINVAL, "empty body");
+	r = read_targets(body, &t, err);
+	if (r == -EINVAL)
+		return err_context(err, "invalid delete targets");
+	if (r < 0 || !d)
+		return err_set(err, -ENOMEM, "out of memory");
+	if (t.count > 0)
+		qsort(t.items, t.count, sizeof(*t.items), compare_only_targets);
+	for (size_t i = 0; i < old->count; i++) {
+		const struct entry key = { .target = old->rules[i].target };
+
+		if ((t.count == 0 || !bsearch(&key, t.items, t.count, sizeof(key),
+					      compare_only_targets)) &&
+		    document_copy_rule(d, &old->rules[i]) < 0)
+			return err_set(err, -ENOMEM, "out of memory");
+	}
+	*ret = d->count < old->count ? TAKE_PTR(d) : NULL;
+	return 0;
+}
+
+/* -- grants ------------------------------------------------------------------------- */
+
 /* Grants that stand side by side.
  *
  * HOW IT WORKS
@@ -14,13 +211,6 @@
  * decides later is left as it is, and so are patterns.
  *
  * Rules for an address add up by themselves. */
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "base/timestamp.h"
-#include "policy/document_internal.h"
-#include "policy/rule.h"
 
 /* A rule with what it says. */
 struct part {
@@ -234,10 +424,10 @@ static enum relation relation_of(const struct granting *g,
 				 const struct document_rule *rule)
 {
 	const struct rule *target = &g->target;
-	struct rule r = { 0 };
-	bool is_same;
+	struct rule r = { .action = rule->action };
+	bool is_same, says;
 
-	if (!document_read_target(rule, &r) ||
+	if (document_read_target(rule->target, &r, &says, NULL) < 0 || !says ||
 	    (r.kind == TARGET_PREFIX) != (target->kind == TARGET_PREFIX))
 		return IS_OTHER;
 	if (r.kind == TARGET_PREFIX) {
