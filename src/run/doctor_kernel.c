@@ -2,10 +2,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/filter.h>
+
 #include <linux/landlock.h>
 #include <linux/sched.h>
-#include <linux/seccomp.h>
+
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -18,7 +18,7 @@
 #include "filter/filter.h"
 #include "filter/nflog.h"
 #include "launch/enter.h"
-#include "launch/images.h"
+
 #include "launch/tree.h"
 #include "run/doctor_probe.h"
 #include "sys/link.h"
@@ -486,18 +486,8 @@ void doctor_landlock(struct doctor *d, struct doctor_row *row)
 /* The filter that the command gets; its answer to a call that it refuses. */
 static int try_seccomp(int *ret_value, struct err *err)
 {
-	CLEAN(mem) struct sock_filter *code = NULL;
-	size_t size = (size_t)(launch_seccomp_end - launch_seccomp_start);
-	struct sock_fprog program = { .len = (unsigned short)(size / sizeof(*code)) };
-
-	code = malloc(size);
-	if (!code)
-		return err_set(err, -ENOMEM, "out of memory");
-	memcpy(code, launch_seccomp_start, size);
-	program.filter = code;
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
-		return err_sys(err, -errno, "cannot install a seccomp filter");
+	if (enter_filter(err) < 0)
+		return err->code;
 	if (socket(AF_VSOCK, SOCK_STREAM, 0) >= 0 || errno != EAFNOSUPPORT)
 		return err_set(err, -EBADMSG, "an installed seccomp filter is ignored");
 	if (socket(AF_INET, SOCK_STREAM, IPPROTO_MPTCP) >= 0 || errno != EPROTONOSUPPORT)

@@ -10,8 +10,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
+
 #include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,7 +24,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "launch/images.h"
+#include "launch/enter.h"
 #include "run/options.h"
 #include "supervisor/init.h"
 #include "sys/cgroup.h"
@@ -308,11 +307,6 @@ static void become_user(const struct run_member *m)
 
 static void give_up_rights(const struct run_member *m)
 {
-	struct sock_fprog program = {
-		.len = (unsigned short)((launch_seccomp_end - launch_seccomp_start) /
-					sizeof(struct sock_filter)),
-		.filter = (struct sock_filter *)(uintptr_t)launch_seccomp_start,
-	};
 	struct err err = { 0 };
 	int r;
 
@@ -324,10 +318,8 @@ static void give_up_rights(const struct run_member *m)
 	/* By its user it is guarded whatever process it acts through. */
 	if (r < 0 && (r != -EOPNOTSUPP || m->place->cgroup.path[0]))
 		fail("keep it from acting through processes outside of the cgroup", -r);
-	if (program.len == 0 ||
-	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) < 0)
-		fail("refuse the calls that no sandbox needs",
-		     program.len == 0 ? EBADMSG : errno);
+	if (enter_filter(&err) < 0)
+		fail("refuse the calls that no sandbox needs", -err.code);
 }
 
 _Noreturn static void child(const struct run_member *m, const sigset_t *mask, int tell,

@@ -245,15 +245,6 @@ static json_t *argv_json(char *const *argv)
 	return list;
 }
 
-static json_t *policy_json(const struct policy *policy)
-{
-	return json_pack("{s:o, s:i, s:s, s:s}", "sources",
-			 list_json(policy->sources, policy->source_count, ""), "rules",
-			 (int)policy->count, "default_action",
-			 policy_action_name(policy->default_action), "verify",
-			 policy->verify == POLICY_VERIFY_TLS ? "tls" : "dns");
-}
-
 json_t *report_counters_json(const uint64_t *counters)
 {
 	json_t *j = json_object();
@@ -266,6 +257,7 @@ json_t *report_counters_json(const uint64_t *counters)
 
 static int write_json(const struct report *r, FILE *out)
 {
+	const struct policy *policy = &r->policy->policy;
 	uint64_t missed = report_missed(r);
 	json_t *j = json_object();
 
@@ -281,7 +273,13 @@ static int write_json(const struct report *r, FILE *out)
 	json_object_set_new(j, "ended", time_json(r->ended_ms));
 	json_object_set_new(j, "duration_ms", json_integer(r->ended_ms - r->started_ms));
 	json_object_set_new(j, "policy_updates", json_integer(r->policy->number));
-	json_object_set_new(j, "policy", policy_json(&r->policy->policy));
+	json_object_set_new(
+		j, "policy",
+		json_pack("{s:o, s:i, s:s, s:s}", "sources",
+			  list_json(policy->sources, policy->source_count, ""), "rules",
+			  (int)policy->count, "default_action",
+			  policy_action_name(policy->default_action), "verify",
+			  policy->verify == POLICY_VERIFY_TLS ? "tls" : "dns"));
 	json_object_set_new(j, "refusals", events_json(r, r->ring, report_is_refusal));
 	json_object_set_new(j, "failures",
 			    events_json(r, r->failures, report_is_failure));
@@ -324,16 +322,6 @@ static void print_code(FILE *out, const char *text)
 {
 	fputs("<code>", out);
 	print_plain(out, text);
-	fputs("</code>", out);
-}
-
-static void print_command(FILE *out, char *const *argv)
-{
-	fputs("<code>", out);
-	for (size_t i = 0; argv[i]; i++) {
-		fputs(i > 0 ? " " : "", out);
-		print_plain(out, argv[i]);
-	}
 	fputs("</code>", out);
 }
 
@@ -394,9 +382,12 @@ static int write_markdown(const struct report *r, FILE *out)
 	uint64_t missed = report_missed(r);
 	char lost[REPORT_LOST_SIZE];
 
-	fputs("### Weir: ", out);
-	print_command(out, r->spec->argv);
-	fputs("\n\n", out);
+	fputs("### Weir: <code>", out);
+	for (size_t i = 0; r->spec->argv[i]; i++) {
+		fputs(i > 0 ? " " : "", out);
+		print_plain(out, r->spec->argv[i]);
+	}
+	fputs("</code>\n\n", out);
 	print_summary(out, r);
 	if (report_count(r->ring, report_is_refusal) == 0 && missed == 0) {
 		fputs("Nothing was refused.\n\n", out);

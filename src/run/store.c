@@ -16,6 +16,7 @@
 #include "events/jsonl.h"
 #include "supervisor/program.h"
 #include "sys/path.h"
+#include "sys/process.h"
 #include "sys/socket_owner.h"
 
 enum { OPEN_MS = 10000, CLOSE_MS = 3000, LOOK_MS = 5 };
@@ -58,20 +59,18 @@ static int find_directory(const char *name, struct path *ret, struct err *err)
 static int open_store(struct run_store *s, const char *directory, const char *id,
 		      struct err *err)
 {
-	int fds[2], r = helper_check(PROGRAM_EVENTS, err);
+	CLEAN(fd) int ours = -1, theirs = -1;
+	int r = helper_check(PROGRAM_EVENTS, err);
 	pid_t pid;
 
+	if (r == 0)
+		r = process_pair(&ours, &theirs, err);
 	if (r < 0)
 		return r;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
-		return err_sys(err, -errno, "cannot make a socket");
-	pid = start_writer(directory, fds[1]);
-	close(fds[1]);
-	if (pid < 0) {
-		close(fds[0]);
+	pid = start_writer(directory, theirs);
+	if (pid < 0)
 		return err_sys(err, pid, "cannot start " PROGRAM_EVENTS);
-	}
-	*s = (struct run_store){ .pid = pid, .fd = fds[0] };
+	*s = (struct run_store){ .pid = pid, .fd = TAKE_FD(ours) };
 	if (id)
 		snprintf(s->sandbox, sizeof(s->sandbox), "%s", id);
 	else

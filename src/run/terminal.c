@@ -154,24 +154,18 @@ static void put_own(struct terminal *t, const char *text)
 	t->out.used += size;
 }
 
-static unsigned int columns_of(const struct terminal *t)
-{
-	struct winsize size;
-
-	return ioctl(t->tty, TIOCGWINSZ, &size) == 0 && size.ws_col > 0
-		       ? size.ws_col
-		       : TERM_WIDTH_DEFAULT;
-}
-
 static void put_question(struct terminal *t)
 {
 	const char *kind = getenv("TERM");
 	const bool is_dumb = !kind || !kind[0] || strcmp(kind, "dumb") == 0;
 	char text[PROMPT_TEXT_SIZE];
+	struct winsize size;
 
+	if (ioctl(t->tty, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
+		size.ws_col = TERM_WIDTH_DEFAULT;
 	put_own(t, is_dumb ? "\r\nweir: "
 			   : PLAIN_SCREEN "\r\n" CLEAR_BELOW "\033[7mweir:\033[0m ");
-	put_own(t, prompt_text(&t->question, columns_of(t), text));
+	put_own(t, prompt_text(&t->question, size.ws_col, text));
 }
 
 /* Raw mode shows nothing by itself. */
@@ -197,23 +191,20 @@ static void have_redrawn(struct terminal *t)
 	(void)!ioctl(t->master, TIOCSWINSZ, &size);
 }
 
-/* Where there is no room nobody has read what was typed before. */
-static void pass_on(struct terminal *t, uint8_t key)
-{
-	if (t->in.used == TERMINAL_IN_SIZE)
-		t->in.used = 0;
-	t->in.bytes[t->in.used++] = key;
-	(void)!send_buffer(t->master, &t->in);
-}
-
 static void take_keys(struct terminal *t, const uint8_t *keys, size_t size)
 {
 	for (size_t i = 0; i < size; i++) {
 		const enum prompt_answer a =
 			prompt_take(&t->prompt, keys[i], loop_now_ms(t->loop));
 
-		if (keys[i] == PROMPT_CTRL_C)
-			pass_on(t, keys[i]);
+		if (keys[i] == PROMPT_CTRL_C) {
+			/* Where there is no room nobody has read what was typed before.
+			 */
+			if (t->in.used == TERMINAL_IN_SIZE)
+				t->in.used = 0;
+			t->in.bytes[t->in.used++] = keys[i];
+			(void)!send_buffer(t->master, &t->in);
+		}
 		if (a == PROMPT_NOT_AN_ANSWER)
 			put_question(t);
 		else if (a == PROMPT_WAITS)

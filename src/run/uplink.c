@@ -20,7 +20,6 @@ enum {
 	ARGS_MAX = 48,
 	FD_READY = 3, /* the numbers in the arguments */
 	FD_LEASH = 4,
-	FD_END = 5,
 	OUTPUT_SHOWN = 160, /* of the last thing that it said */
 };
 
@@ -234,26 +233,6 @@ static int make_args(const struct uplink_program *p, pid_t sandbox, char **ret)
 	return r;
 }
 
-/* Nothing of the caller's stays open but what its own messages, ready and leash need. */
-static int take_descriptors(int output, int ready, int leash)
-{
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	const int from[] = { null, null, output, ready, leash };
-	int high[FD_END];
-
-	if (null < 0)
-		return -errno;
-	for (int i = 0; i < FD_END; i++) {
-		high[i] = fcntl(from[i], F_DUPFD_CLOEXEC, FD_END);
-		if (high[i] < 0)
-			return -errno;
-	}
-	for (int i = 0; i < FD_END; i++)
-		if (dup2(high[i], i) < 0)
-			return -errno;
-	return close_range(FD_END, ~0U, 0) < 0 ? -errno : 0;
-}
-
 static void reset_all_signals(void)
 {
 	const struct sigaction normal = { .sa_handler = SIG_DFL };
@@ -275,20 +254,23 @@ static int take_mounts(void)
 	return mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0 ? -errno : 0;
 }
 
-/* Every descriptor that a program might want to close on its own is one of ours; what it
- * finds in the environment is nothing. */
+/* Nothing of the caller's stays open but what the program's own messages, FD_READY and
+ * FD_LEASH need; every descriptor that a program might want to close on its own is one of
+ * ours; what it finds in the environment is nothing. */
 static _Noreturn void become_program(const struct uplink_program *p, char *const *args,
-				     const int *fds)
+				     int output, int ready, int leash)
 {
 	static char *const no_environment[] = { NULL };
-	int r = 0;
+	const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	const int fds[] = { null, null, output, [FD_READY] = ready, [FD_LEASH] = leash };
+	int r = null < 0 ? -errno : 0;
 
 	/* Out of the terminal's reach: its end is ours to decide. */
-	if (setsid() < 0 || chdir("/") < 0)
+	if (r == 0 && (setsid() < 0 || chdir("/") < 0))
 		r = -errno;
 	reset_all_signals();
 	if (r == 0)
-		r = take_descriptors(fds[0], fds[1], fds[2]);
+		r = process_place_fds(fds, ARRAY_SIZE(fds), 0, 0);
 	if (r == 0)
 		r = take_mounts();
 	if (r == 0) {
@@ -330,13 +312,13 @@ static int pipes_open(struct pipes *p)
 static int fork_program(const struct uplink_program *p, char *const *args,
 			struct pipes *pipes, struct uplink_process *u)
 {
-	const int theirs[] = { pipes->output[1], pipes->ready[1], pipes->leash[0] };
 	pid_t pid = process_fork(NULL);
 
 	if (pid < 0)
 		return pid;
 	if (pid == 0)
-		become_program(p, args, theirs);
+		become_program(p, args, pipes->output[1], pipes->ready[1],
+			       pipes->leash[0]);
 	u->pid = pid;
 	u->pid_fd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (u->pid_fd < 0) {
