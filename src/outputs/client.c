@@ -33,6 +33,12 @@ const char *client_socket(const char *given)
 	return client_named_socket(given) ?: CLI_DAEMON_SOCKET;
 }
 
+const char *client_guard(const char *given, const char *id,
+			 char run[RUN_SOCKET_PATH_SIZE])
+{
+	return !client_named_socket(given) && run_socket_find(id, run) ? run : given;
+}
+
 int client_ask(const char *socket, const char *method, const char *path, struct text body,
 	       struct arena *arena, struct client_reply *ret, struct err *err)
 {

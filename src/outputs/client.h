@@ -10,11 +10,17 @@
 #include "outputs/request.h"
 #include "policy/load.h"
 #include "proto/control_supervisor.h"
+#include "proto/run_socket.h"
 
 /* Of the daemon's API: @given, or, when that is NULL, WEIR_SOCKET's. NULL: neither. */
 const char *client_named_socket(const char *given);
 /* The same, or /run/weir/weir.sock. */
 const char *client_socket(const char *given);
+/* Whom to ask for the sandbox @id: a run of the caller's by its own socket, in @run, or
+ * the daemon by @given. Who says where the daemon's socket is means the daemon. Return:
+ * @run or @given. */
+const char *client_guard(const char *given, const char *id,
+			 char run[RUN_SOCKET_PATH_SIZE]);
 /* @socket: as client_socket() takes it. @path is not escaped: ids have no
  * letter that would have to be. @body may be empty. Return: 0 with an answer, whatever
  * its status; or -errno with @err. */

@@ -389,14 +389,6 @@ int cli_detach(int argc, char **argv)
 
 /* -- runs of the caller's ------------------------------------------------------------ */
 
-/* Whom to ask for the sandbox @id: a run of the caller's by its own socket, in @run, or
- * the daemon by @socket. Who says where the daemon's socket is means the daemon. */
-static const char *guard_of(const char *socket, const char *id,
-			    char run[RUN_SOCKET_PATH_SIZE])
-{
-	return !client_named_socket(socket) && run_socket_find(id, run) ? run : socket;
-}
-
 struct runs {
 	json_t *list;
 	bool whole; /* with the status */
@@ -526,14 +518,6 @@ static void warn_of_more(const json_t *list)
 
 /* -- ps ----------------------------------------------------------------------------- */
 
-static void print_row(const json_t *one)
-{
-	printf("%-20s %-6s  %-16s  %-9s %5" JSON_INTEGER_FORMAT " %7" JSON_INTEGER_FORMAT
-	       "  %s\n",
-	       WORD(one, "id"), kind_of(one), WORD(one, "mode"), WORD(one, "policyMode"),
-	       number(one, "rules"), number(one, "denies"), WORD(one, kind_of(one)));
-}
-
 int cli_ps(int argc, char **argv)
 {
 	struct show_spec spec = { 0 };
@@ -560,7 +544,11 @@ int cli_ps(int argc, char **argv)
 		printf("%-20s %-6s  %-16s  %-9s %5s %7s  %s\n", "ID", "KIND", "MODE",
 		       "POLICY", "RULES", "DENIES", "WHERE");
 		json_array_foreach(json_object_get(j, "sandboxes"), i, one)
-			print_row(one);
+			printf("%-20s %-6s  %-16s  %-9s %5" JSON_INTEGER_FORMAT
+			       " %7" JSON_INTEGER_FORMAT "  %s\n",
+			       WORD(one, "id"), kind_of(one), WORD(one, "mode"),
+			       WORD(one, "policyMode"), number(one, "rules"),
+			       number(one, "denies"), WORD(one, kind_of(one)));
 		warn_of_more(j);
 		if (!is_there_a_daemon(&spec) &&
 		    json_array_size(json_object_get(j, "sandboxes")) == 0)
@@ -603,22 +591,13 @@ static const char *time_left(json_int_t seconds, char buf[32])
 	return buf;
 }
 
-static void print_grants(const json_t *grants)
-{
-	char left[32];
-	json_t *one;
-	size_t i;
-
-	json_array_foreach(grants, i, one)
-		printf("grant       %s, %s left, until %s\n", WORD(one, "target"),
-		       time_left(number(one, "secondsLeft"), left), WORD(one, "until"));
-}
-
 static void print_one(const json_t *one, const json_t *status)
 {
 	const json_t *learned = json_object_get(status, "learned");
+	char left[32];
 	const char *key;
 	json_t *value;
+	size_t i;
 
 	printf("id          %s\n", WORD(one, "id"));
 	printf("%-12s%s\n", kind_of(one), WORD(one, kind_of(one)));
@@ -630,7 +609,9 @@ static void print_one(const json_t *one, const json_t *status)
 	       "\n",
 	       WORD(status, "policyMode"), number(status, "rules"),
 	       number(status, "generation"), number(status, "policyUpdates"));
-	print_grants(json_object_get(status, "grants"));
+	json_array_foreach(json_object_get(status, "grants"), i, value) printf(
+		"grant       %s, %s left, until %s\n", WORD(value, "target"),
+		time_left(number(value, "secondsLeft"), left), WORD(value, "until"));
 	printf("learned     addresses: %" JSON_INTEGER_FORMAT
 	       ", names: %" JSON_INTEGER_FORMAT "\n",
 	       number(learned, "addresses"), number(learned, "names"));
@@ -651,7 +632,7 @@ static json_t *get_of(const struct show_spec *s, const char *id, const char *bel
 	CLEAN(arena) struct arena arena = { 0 };
 	const char *path = arena_printf(&arena, "/sandboxes/%s%s", id, below);
 	char run[RUN_SOCKET_PATH_SIZE];
-	const struct show_spec at = { .socket = guard_of(s->socket, id, run) };
+	const struct show_spec at = { .socket = client_guard(s->socket, id, run) };
 
 	if (path)
 		return get(&at, path, ret);
@@ -705,7 +686,7 @@ static int show_each(const struct show_spec *s, json_t *list)
 	return 0;
 }
 
-static int show_runs(const struct show_spec *s, json_t *all)
+static void show_runs(const struct show_spec *s, json_t *all)
 {
 	json_t *runs = list_runs(true), *one;
 	size_t i;
@@ -720,7 +701,6 @@ static int show_runs(const struct show_spec *s, json_t *all)
 		json_array_append(json_object_get(all, "sandboxes"), one);
 	}
 	json_decref(runs);
-	return 0;
 }
 
 static int show_all(const struct show_spec *s)
@@ -743,7 +723,7 @@ static int show_all(const struct show_spec *s)
 	if (all && daemon)
 		r = show_each(s, list);
 	if (all && r == 0 && !client_named_socket(s->socket))
-		r = show_runs(s, all);
+		show_runs(s, all);
 	if (all && !s->json)
 		warn_of_more(all);
 	if (r == 0 && s->json) {
@@ -800,7 +780,8 @@ int cli_daemon_policy_change(const char *socket, const char *id, const char *fil
 	CLEAN(mem) char *body = NULL;
 	struct client_reply reply;
 	char run[RUN_SOCKET_PATH_SIZE];
-	const char *guard = ipc_is_sandbox_name(id) ? guard_of(socket, id, run) : NULL;
+	const char *guard = ipc_is_sandbox_name(id) ? client_guard(socket, id, run)
+						    : NULL;
 	int r = read_body(id, file, guard == run ? POLICY_VERIFY_TLS : POLICY_VERIFY_DNS,
 			  for_ms, patch, &body);
 

@@ -107,7 +107,6 @@ static int read_options(struct show *s, struct err *err)
 			       spec->format);
 	if (r == 0)
 		r = read_times(s, err);
-
 	s->query.sandbox = spec->sandbox;
 	s->by = SQLITE_BY_DESTINATION;
 	if (r == 0 && spec->name)
@@ -265,24 +264,17 @@ struct collector {
 	uint32_t count; /* that were printed */
 };
 
-/* The id in "weir out ID", or NULL: these are not rules of `weir render`. */
-static const char *id_of(const struct nflog_packet *p)
-{
-	const size_t len = strlen(FILTER_PREFIX_REFUSED " ");
-
-	return strncmp(p->prefix, FILTER_PREFIX_REFUSED " ", len) == 0 && p->prefix[len]
-		       ? p->prefix + len
-		       : NULL;
-}
-
 static void on_packet(void *data, const struct nflog_packet *p)
 {
 	struct collector *c = data;
 	const struct sqlite_query *q = &c->show->query;
 	struct event_row row = { .event = nflog_event(p) };
-	const char *id = id_of(p);
+	const size_t len = strlen(FILTER_PREFIX_REFUSED " ");
+	const char *id = p->prefix + len;
 
-	if (!id || (c->show->spec.limit > 0 && c->count == c->show->spec.limit))
+	/* "weir out ID"; others are no rules of `weir render`. */
+	if (strncmp(p->prefix, FILTER_PREFIX_REFUSED " ", len) != 0 || !id[0] ||
+	    (c->show->spec.limit > 0 && c->count == c->show->spec.limit))
 		return;
 	row.event.ts_ms = clock_wall_ms();
 	event_set_reason(&row.event, "refused by rendered rules");

@@ -324,14 +324,6 @@ static void escape(const char *text, char *buf, size_t size)
 	buf[used] = '\0';
 }
 
-/* Whom to ask for the sandbox of @t: a run of the caller's by its own socket, in @run, or
- * the daemon. Who says where the daemon's socket is means the daemon. */
-static bool is_of_run(const struct show *s, const struct review *t,
-		      char run[RUN_SOCKET_PATH_SIZE])
-{
-	return !client_named_socket(s->spec.socket) && run_socket_find(t->sandbox, run);
-}
-
 /* A run knows its tasks by other numbers: one open about the same. Return: its number, 0:
  * there is none. */
 static int64_t task_of_run(const json_t *list, const struct review *t)
@@ -415,13 +407,10 @@ static int live_decide(struct show *s, const struct review *t, bool accept,
 		       struct err *err)
 {
 	char path[PATH_SIZE], who[3 * REVIEW_WHO_SIZE], run[RUN_SOCKET_PATH_SIZE];
-	const char *socket = s->spec.socket, *body = "";
+	const char *socket = client_guard(s->spec.socket, t->sandbox, run), *body = "";
 	json_t *j = NULL;
 	int64_t id;
 	int r;
-
-	if (is_of_run(s, t, run))
-		socket = run;
 	if (!ipc_is_sandbox_name(t->sandbox))
 		return err_set(err, -EINVAL, "this is no sandbox of a daemon's");
 	r = live_find(s, t, socket, accept, &id, err);
@@ -474,7 +463,8 @@ static int decide(struct show *s, struct review_store *store, const struct revie
 			       : 0;
 
 	/* The daemon has noted it. */
-	if (r == 0 && !(s->spec.live && !is_of_run(s, t, run)))
+	if (r == 0 &&
+	    !(s->spec.live && client_guard(s->spec.socket, t->sandbox, run) != run))
 		r = review_decide(store, t->id,
 				  accept ? REVIEW_ACCEPTED : REVIEW_DISMISSED,
 				  who_decides(s), clock_wall_ms(), err);

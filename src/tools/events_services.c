@@ -231,30 +231,25 @@ static bool may_start(struct teller *t)
 	return t->starts < STARTS_MAX && find_free(t);
 }
 
-static void on_end(struct teller *t, struct run *r, int status)
-{
-	char why[PROCESS_END_SIZE];
-
-	/* The command's children, if any are left. */
-	(void)!kill(-r->pid, SIGKILL);
-	note(t, r->task, status != 0 ? process_end_text(status, why) : NULL);
-	r->pid = 0;
-}
-
 static void reap(struct teller *t)
 {
 	int64_t now_ms = clock_now_ms();
 
 	for (size_t i = 0; i < RUNS_MAX; i++) {
 		struct run *r = &t->runs[i];
+		char why[PROCESS_END_SIZE];
 		int status;
 
 		if (r->pid == 0)
 			continue;
 		if (now_ms >= r->at_ms)
 			(void)!kill(-r->pid, SIGKILL);
-		if (waitpid(r->pid, &status, WNOHANG) == r->pid)
-			on_end(t, r, status);
+		if (waitpid(r->pid, &status, WNOHANG) != r->pid)
+			continue;
+		/* The command's children, if any are left. */
+		(void)!kill(-r->pid, SIGKILL);
+		note(t, r->task, status != 0 ? process_end_text(status, why) : NULL);
+		r->pid = 0;
 	}
 }
 

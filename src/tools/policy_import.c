@@ -172,20 +172,18 @@ static void ports_remove(struct import *im, struct import_ports *ports,
 
 /* --- entries --- */
 
-static bool same_target(const struct import_entry *a, const struct import_entry *b)
-{
-	return a->rule.action == b->rule.action && a->everything == b->everything &&
-	       a->target.len == b->target.len &&
-	       strncasecmp(a->target.ptr, b->target.ptr, a->target.len) == 0;
-}
-
 static void append(struct import *im, const struct import_entry *e)
 {
-	for (size_t i = 0; i < im->count; i++)
-		if (same_target(&im->entries[i], e)) {
-			ports_add_all(im, &im->entries[i].ports, &e->ports, e->at);
+	for (size_t i = 0; i < im->count; i++) {
+		struct import_entry *o = &im->entries[i];
+
+		if (o->rule.action == e->rule.action && o->everything == e->everything &&
+		    o->target.len == e->target.len &&
+		    strncasecmp(o->target.ptr, e->target.ptr, e->target.len) == 0) {
+			ports_add_all(im, &o->ports, &e->ports, e->at);
 			return;
 		}
+	}
 	if (im->count == IMPORT_ENTRIES_MAX)
 		import_fault(im, e->at, "", "more entries than can be taken");
 	else

@@ -202,31 +202,16 @@ static void find_cgroup(const char *given, struct arena *arena, struct faults *f
 		option_fault(f, "--cgroup", "'%s' is too deep", shown);
 }
 
-/* ---- the user ---- */
-
-static void find_uid(const char *given, struct faults *f, uint32_t *ret)
-{
-	const char *fault = client_user_fault(given, ret);
-
-	if (fault)
-		option_fault(f, "--uid", "'%s' is %s", SHOWN(given), fault);
-}
-
 /* ---- the member ---- */
-
-static const char *default_id(const struct render_spec *spec, struct arena *arena)
-{
-	const char *slash = spec->cgroup ? strrchr(spec->cgroup, '/') : NULL;
-
-	if (spec->uid)
-		return arena_printf(arena, "uid-%s", spec->uid);
-	return slash ? slash + 1 : spec->cgroup;
-}
 
 static void find_id(const struct render_spec *spec, struct arena *arena, struct faults *f,
 		    struct render_member *ret)
 {
-	const char *id = spec->id ? spec->id : default_id(spec, arena);
+	const char *slash = spec->cgroup ? strrchr(spec->cgroup, '/') : NULL;
+	const char *id = spec->id    ? spec->id
+			 : spec->uid ? arena_printf(arena, "uid-%s", spec->uid)
+			 : slash     ? slash + 1
+				     : spec->cgroup;
 
 	if (!id || !is_valid_id(id)) {
 		/* What else it would be made from may be wrong by itself. */
@@ -249,12 +234,15 @@ static void find_id(const struct render_spec *spec, struct arena *arena, struct 
 static void find_member(const struct render_spec *spec, struct arena *arena,
 			struct faults *f, struct render_member *ret)
 {
+	const char *fault;
+
 	if (!spec->cgroup == !spec->uid)
 		option_fault(f, "render", "give either --cgroup or --uid");
 	if (spec->cgroup)
 		find_cgroup(spec->cgroup, arena, f, &ret->cgroup);
-	if (spec->uid)
-		find_uid(spec->uid, f, &ret->uid);
+	fault = spec->uid ? client_user_fault(spec->uid, &ret->uid) : NULL;
+	if (fault)
+		option_fault(f, "--uid", "'%s' is %s", SHOWN(spec->uid), fault);
 	ret->by_cgroup = spec->cgroup;
 	find_id(spec, arena, f, ret);
 }
@@ -321,8 +309,7 @@ static void check_policy(const struct policy_reader *r, struct policy *p)
 	p->dns = POLICY_DNS_PINNED;
 	if (!p->dns_at.file)
 		p->dns_at.file = p->source_count > 0 ? p->sources[0] : "render";
-	if (policy_check_pinned(r, p) < 0)
-		return;
+	(void)!policy_check_pinned(r, p);
 }
 
 struct resolving {
