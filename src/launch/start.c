@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -53,6 +54,32 @@ struct start {
 	gid_t gid;
 	uint64_t ignored_signals;
 };
+
+/* --- images --- */
+
+/* An empty memfd, to be filled. Return: the descriptor, owned by the caller; or -errno.
+ */
+static int image_create(const char *name, struct err *err)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	return fd < 0 ? err_sys(err, -errno, "cannot create a memfd for %s", name) : fd;
+}
+
+/* Write @size bytes into @fd and seal it; its offset stays at the start. */
+static int image_fill(int fd, const void *bytes, size_t size, struct err *err)
+{
+	ssize_t n = pwrite(fd, bytes, size, 0);
+
+	if (n < 0)
+		return err_sys(err, -errno, "cannot write a memfd");
+	if ((size_t)n != size)
+		return err_set(err, -ENOSPC, "cannot write a memfd: no memory");
+	if (fcntl(fd, F_ADD_SEALS,
+		  F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+		return err_sys(err, -errno, "cannot seal a memfd");
+	return 0;
+}
 
 /* --- ids --- */
 
@@ -160,6 +187,7 @@ static int open_orders(const struct start *s, struct err *err)
 				      .ignored_signals = s->ignored_signals };
 	char *const *list = s->spec->environment;
 	CLEAN(mem) char *bytes = NULL;
+	CLEAN(fd) int fd = -1;
 	size_t used = sizeof(orders);
 
 	for (; list[orders.environment_count]; orders.environment_count++)
@@ -171,7 +199,10 @@ static int open_orders(const struct start *s, struct err *err)
 	memcpy(bytes, &orders, sizeof(orders));
 	for (size_t i = 0; i < orders.environment_count; i++)
 		used = (size_t)(stpcpy(bytes + used, list[i]) + 1 - bytes);
-	return image_open("weir-orders", bytes, used, err);
+	fd = image_create("weir-orders", err);
+	if (fd < 0 || image_fill(fd, bytes, used, err) < 0)
+		return err_context(err, "weir-orders");
+	return TAKE_FD(fd);
 }
 
 static int run_child(struct start *s, struct err *err)
