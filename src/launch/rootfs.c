@@ -528,15 +528,22 @@ static int make_private_places(struct rootfs *v, struct err *err)
 	return r < 0 ? r : make_run(err);
 }
 
-/* One of the sandbox's own network namespace, and of what is mounted in the host's the
+/* A /sys of the sandbox's own network namespace, and of what is mounted in the host's the
  * control groups alone: programs look there for their limits. Where the host's is partly
  * hidden, as in containers, the kernel allows no other: then the host's without the list
  * of its links. */
-static int show_sys(struct rootfs *v, struct err *err)
+static int make_sys(struct rootfs *v, struct err *err)
 {
 	unsigned long flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
 	const char *path = SYS_CGROUP, *where = ROOTFS_ROOT SYS_CGROUP;
 	int r = 0;
+
+	if (!v->root &&
+	    (mkdir(ROOTFS_ROOT "/proc", 0755) < 0 ||
+	     mkdir(ROOTFS_ROOT "/dev", 0755) < 0 || mkdir(ROOTFS_ROOT "/sys", 0755) < 0))
+		return err_sys(err, -errno, "cannot create the sandbox's /proc");
+	if (!is_directory("/sys"))
+		return 0;
 
 	if (mount("sysfs", ROOTFS_ROOT "/sys", "sysfs", flags, NULL) < 0) {
 		r = bind_readonly("/sys", ROOTFS_ROOT "/sys", err);
@@ -544,15 +551,6 @@ static int show_sys(struct rootfs *v, struct err *err)
 		where = ROOTFS_ROOT SYS_LINKS;
 	}
 	return r == 0 && is_directory(where) ? bind_readonly(path, where, err) : r;
-}
-
-static int make_sys(struct rootfs *v, struct err *err)
-{
-	if (!v->root &&
-	    (mkdir(ROOTFS_ROOT "/proc", 0755) < 0 ||
-	     mkdir(ROOTFS_ROOT "/dev", 0755) < 0 || mkdir(ROOTFS_ROOT "/sys", 0755) < 0))
-		return err_sys(err, -errno, "cannot create the sandbox's /proc");
-	return is_directory("/sys") ? show_sys(v, err) : 0;
 }
 
 static int open_root(struct rootfs *v, struct err *err)

@@ -132,28 +132,22 @@ static enum http_fault read_host(struct head *h, struct text value)
 	return HTTP_FAULT_NONE;
 }
 
-static bool read_length(struct text t, uint64_t *ret)
-{
-	uint64_t value = 0;
-
-	if (t.len == 0 || (t.len > 1 && t.ptr[0] == '0'))
-		return false;
-	for (size_t i = 0; i < t.len; i++) {
-		if (t.ptr[i] < '0' || t.ptr[i] > '9' ||
-		    __builtin_mul_overflow(value, 10, &value) ||
-		    __builtin_add_overflow(value, (uint64_t)(t.ptr[i] - '0'), &value))
-			return false;
-	}
-	*ret = value;
-	return value <= INT64_MAX;
-}
-
 static enum http_fault read_content_length(struct head *h, struct text value)
 {
+	uint64_t length = 0;
+
 	h->request.body = HTTP_BODY_LENGTH;
-	if (h->lengths++ > 0 || !read_length(value, &h->request.length))
+	if (h->lengths++ > 0 || value.len == 0 || (value.len > 1 && value.ptr[0] == '0'))
 		return HTTP_BAD_FRAMING;
-	return HTTP_FAULT_NONE;
+	for (size_t i = 0; i < value.len; i++) {
+		if (!text_is_digit(value.ptr[i]) ||
+		    __builtin_mul_overflow(length, 10, &length) ||
+		    __builtin_add_overflow(length, (uint64_t)(value.ptr[i] - '0'),
+					   &length))
+			return HTTP_BAD_FRAMING;
+	}
+	h->request.length = length;
+	return length <= INT64_MAX ? HTTP_FAULT_NONE : HTTP_BAD_FRAMING;
 }
 
 static enum http_fault read_encoding(struct head *h, struct text value)

@@ -49,25 +49,6 @@ static void forget_change(struct relay_sandbox *g)
 	g->unchecked = NULL;
 }
 
-/* Flows of sandboxes whose plan has changed, before others move on. Return: the cost. */
-static size_t recheck_some(struct relay *r)
-{
-	struct relay_sandbox *g;
-	size_t spent = 0;
-
-	while (spent < RELAY_RECHECK_BUDGET && (g = TAILQ_FIRST(&r->changed))) {
-		struct relay_flow *f = g->unchecked;
-
-		if (f) {
-			g->unchecked = LIST_NEXT(f, in_sandbox);
-			spent += relay_flow_recheck(f);
-		} else {
-			forget_change(g);
-		}
-	}
-	return spent;
-}
-
 struct relay_flow *relay_next(struct relay *r)
 {
 	struct relay_sandbox *g = TAILQ_FIRST(&r->ready);
@@ -87,9 +68,20 @@ struct relay_flow *relay_next(struct relay *r)
 static void relay_work(struct loop_deferred *d)
 {
 	struct relay *r = CONTAINER_OF(d, struct relay, work);
+	struct relay_sandbox *g;
 	struct relay_flow *f;
-	size_t spent = recheck_some(r);
+	size_t spent = 0;
 
+	/* Flows of sandboxes whose plan has changed come before others. */
+	while (spent < RELAY_RECHECK_BUDGET && (g = TAILQ_FIRST(&r->changed))) {
+		f = g->unchecked;
+		if (f) {
+			g->unchecked = LIST_NEXT(f, in_sandbox);
+			spent += relay_flow_recheck(f);
+		} else {
+			forget_change(g);
+		}
+	}
 	while (spent < RELAY_TURN_BUDGET && (f = relay_next(r)))
 		spent += relay_flow_run(f);
 	reap(r);

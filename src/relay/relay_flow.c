@@ -669,22 +669,6 @@ void relay_flow_free(struct relay *r, struct relay_flow *f)
 	r->spare_count++;
 }
 
-static void flow_init(struct relay_flow *f, struct relay_sandbox *g, int client_fd,
-		      const struct endpoint *asked)
-{
-	f->served = g;
-	f->asked = f->dialled = *asked;
-	f->state = FLOW_WAITING;
-	f->client.source = (struct loop_source){ .fd = client_fd, .on_ready = on_client };
-	f->server.source.fd = -1;
-	f->timer.on_fire = on_timer;
-	f->patience.on_fire = on_patience_over;
-	f->down.allowed = RELAY_ALL;
-	LIST_INSERT_HEAD(&g->flows, f, in_sandbox);
-	g->flow_count++;
-	g->relay->flow_count++;
-}
-
 void relay_flow_start(struct relay_sandbox *g, int client_fd,
 		      const struct endpoint *asked, int64_t wait_ms)
 {
@@ -696,7 +680,17 @@ void relay_flow_start(struct relay_sandbox *g, int client_fd,
 		relay_reset_fd(client_fd);
 		return;
 	}
-	flow_init(f, g, client_fd, asked);
+	f->served = g;
+	f->asked = f->dialled = *asked;
+	f->state = FLOW_WAITING;
+	f->client.source = (struct loop_source){ .fd = client_fd, .on_ready = on_client };
+	f->server.source.fd = -1;
+	f->timer.on_fire = on_timer;
+	f->patience.on_fire = on_patience_over;
+	f->down.allowed = RELAY_ALL;
+	LIST_INSERT_HEAD(&g->flows, f, in_sandbox);
+	g->flow_count++;
+	r->flow_count++;
 	if (loop_add(r->loop, &f->client.source, RELAY_SIDE_EVENTS) < 0 ||
 	    (wait_ms > 0 && loop_timer_in(r->loop, &f->timer, wait_ms) < 0))
 		relay_flow_abort(f);

@@ -76,29 +76,6 @@ static bool is_passed(const struct run_spec *spec, const char *variable,
 	return false;
 }
 
-static int choose(struct run_spec *spec, struct environment *ret, struct err *err)
-{
-	struct environment e = { 0 };
-	size_t most = spec->set_env.count + ENVIRONMENT_SPARE + 1;
-
-	for (char **v = environ; v && *v; v++)
-		most++;
-	e.list = arena_array(&spec->arena, most, sizeof(*e.list));
-	e.held = arena_array(&spec->arena, most, sizeof(*e.held));
-	if (!e.list || !e.held)
-		return err_set(err, -ENOMEM, "out of memory");
-	for (char **v = environ; v && *v; v++) {
-		if (is_passed(spec, *v, &e))
-			e.list[e.count++] = *v;
-	}
-	for (size_t i = 0; i < spec->set_env.count; i++)
-		e.list[e.count++] = (char *)(uintptr_t)spec->set_env.items[i];
-	*ret = e;
-	return 0;
-}
-
-/* --- what is said of it --- */
-
 static void report(const struct run_spec *spec, const struct environment *e)
 {
 	const size_t told = MIN(e->held_count, (size_t)ENVIRONMENT_TOLD_MAX);
@@ -128,11 +105,24 @@ static void report(const struct run_spec *spec, const struct environment *e)
 
 int environment_choose(struct run_spec *spec, struct environment *ret, struct err *err)
 {
-	int r = choose(spec, ret, err);
+	struct environment e = { 0 };
+	size_t most = spec->set_env.count + ENVIRONMENT_SPARE + 1;
 
-	if (r == 0)
-		report(spec, ret);
-	return r;
+	for (char **v = environ; v && *v; v++)
+		most++;
+	e.list = arena_array(&spec->arena, most, sizeof(*e.list));
+	e.held = arena_array(&spec->arena, most, sizeof(*e.held));
+	if (!e.list || !e.held)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (char **v = environ; v && *v; v++) {
+		if (is_passed(spec, *v, &e))
+			e.list[e.count++] = *v;
+	}
+	for (size_t i = 0; i < spec->set_env.count; i++)
+		e.list[e.count++] = (char *)(uintptr_t)spec->set_env.items[i];
+	report(spec, &e);
+	*ret = e;
+	return 0;
 }
 
 /* --- what only the command of a sandbox gets --- */

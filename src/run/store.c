@@ -21,21 +21,6 @@
 
 enum { OPEN_MS = 10000, CLOSE_MS = 3000, LOOK_MS = 5 };
 
-static pid_t start_writer(const char *directory, int end)
-{
-	char *copy = strdup(directory);
-	char *args[] = { copy, NULL };
-	const struct helper h = { .program = PROGRAM_EVENTS,
-				  .service = "store",
-				  .args = args,
-				  .fds = &end,
-				  .fd_count = 1 };
-	pid_t pid = copy ? helper_start(&h) : -ENOMEM;
-
-	free(copy);
-	return pid;
-}
-
 /* By its canonical name: SQLite opens files by name, and follows no link. */
 static int find_directory(const char *name, struct path *ret, struct err *err)
 {
@@ -59,7 +44,14 @@ static int find_directory(const char *name, struct path *ret, struct err *err)
 static int open_store(struct run_store *s, const char *directory, const char *id,
 		      struct err *err)
 {
+	CLEAN(mem) char *copy = strdup(directory);
 	CLEAN(fd) int ours = -1, theirs = -1;
+	char *args[] = { copy, NULL };
+	const struct helper writer = { .program = PROGRAM_EVENTS,
+				       .service = "store",
+				       .args = args,
+				       .fds = &theirs,
+				       .fd_count = 1 };
 	int r = helper_check(PROGRAM_EVENTS, err);
 	pid_t pid;
 
@@ -67,7 +59,7 @@ static int open_store(struct run_store *s, const char *directory, const char *id
 		r = process_pair(&ours, &theirs, err);
 	if (r < 0)
 		return r;
-	pid = start_writer(directory, theirs);
+	pid = copy ? helper_start(&writer) : -ENOMEM;
 	if (pid < 0)
 		return err_sys(err, pid, "cannot start " PROGRAM_EVENTS);
 	*s = (struct run_store){ .pid = pid, .fd = TAKE_FD(ours) };
