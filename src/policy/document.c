@@ -14,30 +14,6 @@
 
 /* --- JSON as Go writes it --- */
 
-static void put_bytes(struct document_out *o, const char *bytes, size_t size)
-{
-	if (o->failed || size == 0)
-		return;
-	if (size > o->size - o->used) {
-		size_t grown = MAX(2 * o->size, o->used + size + 64);
-		char *more = realloc(o->bytes, grown);
-
-		if (!more) {
-			o->failed = true;
-			return;
-		}
-		o->bytes = more;
-		o->size = grown;
-	}
-	memcpy(o->bytes + o->used, bytes, size);
-	o->used += size;
-}
-
-void document_put_text(struct document_out *o, const char *s)
-{
-	put_bytes(o, s, strlen(s));
-}
-
 /* How a byte is escaped, or NULL. */
 static const char *escape_of(char c, char *buf, size_t size)
 {
@@ -87,16 +63,16 @@ static size_t plain_size(struct text t)
 }
 
 /* With quotes and Go's escapes. */
-static void put_string(struct document_out *o, struct text t)
+static void put_string(struct jtext *o, struct text t)
 {
 	char buf[8];
 
-	put_bytes(o, "\"", 1);
+	jtext_put(o, text_of("\""));
 	while (t.len > 0) {
 		size_t plain = plain_size(t), size;
 		const char *escape;
 
-		put_bytes(o, t.ptr, plain);
+		jtext_put(o, (struct text){ t.ptr, plain });
 		t = (struct text){ t.ptr + plain, t.len - plain };
 		if (t.len == 0)
 			break;
@@ -104,12 +80,12 @@ static void put_string(struct document_out *o, struct text t)
 		size = escape ? 3 : 1;
 		escape = escape ?: escape_of(t.ptr[0], buf, sizeof(buf));
 		if (escape)
-			document_put_text(o, escape);
+			jtext_put(o, text_of(escape));
 		else
-			put_bytes(o, t.ptr, 1);
+			jtext_put(o, (struct text){ t.ptr, 1 });
 		t = (struct text){ t.ptr + size, t.len - size };
 	}
-	put_bytes(o, "\"", 1);
+	jtext_put(o, text_of("\""));
 }
 
 /* Behind the string that begins at @t. */
@@ -122,7 +98,7 @@ static size_t string_size(struct text t)
 	return MIN(i + 1, t.len);
 }
 
-static int put_one_string(struct document_out *o, struct text quoted)
+static int put_one_string(struct jtext *o, struct text quoted)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	struct text t;
@@ -135,7 +111,7 @@ static int put_one_string(struct document_out *o, struct text quoted)
 }
 
 /* A value that was let pass, compact and with Go's escapes. Return: 0 or -ENOMEM. */
-static int put_value(struct document_out *o, struct text value)
+static int put_value(struct jtext *o, struct text value)
 {
 	int r = 0;
 
@@ -145,7 +121,7 @@ static int put_value(struct document_out *o, struct text value)
 		while (size < value.len && value.ptr[size] != '"' &&
 		       !text_is_blank(value.ptr[size]))
 			size++;
-		put_bytes(o, value.ptr, size);
+		jtext_put(o, (struct text){ value.ptr, size });
 		value = (struct text){ value.ptr + size, value.len - size };
 		if (value.len == 0)
 			break;
@@ -154,7 +130,7 @@ static int put_value(struct document_out *o, struct text value)
 			r = put_one_string(o, (struct text){ value.ptr, size });
 		value = (struct text){ value.ptr + size, value.len - size };
 	}
-	return r < 0 ? r : o->failed ? -ENOMEM : 0;
+	return r < 0 ? r : o->full ? -ENOMEM : 0;
 }
 
 /* --- shown in messages --- */
@@ -233,41 +209,41 @@ static const char *go_quote(struct text t, char *buf, size_t size)
 
 /* --- whole documents --- */
 
-static void put_own(struct document_out *o, struct text own)
+static void put_own(struct jtext *o, struct text own)
 {
 	if (own.len == 0)
 		return;
-	put_bytes(o, ",", 1);
-	put_bytes(o, own.ptr + 1, own.len - 2);
+	jtext_put(o, text_of(","));
+	jtext_put(o, (struct text){ own.ptr + 1, own.len - 2 });
 }
 
-static void put_rules(struct document_out *o, const struct document *d)
+static void put_rules(struct jtext *o, const struct document *d)
 {
-	put_bytes(o, "[", 1);
+	jtext_put(o, text_of("["));
 	for (size_t i = 0; i < d->count; i++) {
 		const struct document_rule *r = &d->rules[i];
 
-		document_put_text(o, i > 0 ? ",{\"action\":\"" : "{\"action\":\"");
-		document_put_text(o, policy_action_name(r->action));
-		document_put_text(o, "\",\"target\":");
+		jtext_put(o, text_of(i > 0 ? ",{\"action\":\"" : "{\"action\":\""));
+		jtext_put(o, text_of(policy_action_name(r->action)));
+		jtext_put(o, text_of("\",\"target\":"));
 		put_string(o, r->target);
 		put_own(o, r->own);
-		put_bytes(o, "}", 1);
+		jtext_put(o, text_of("}"));
 	}
-	put_bytes(o, "]", 1);
+	jtext_put(o, text_of("]"));
 }
 
-static void put_line(struct document_out *o, size_t depth)
+static void put_line(struct jtext *o, size_t depth)
 {
 	static const char blanks[] = "\n                ";
 
-	put_bytes(o, blanks, 1 + MIN(2 * depth, sizeof(blanks) - 2));
+	jtext_put(o, (struct text){ blanks, 1 + MIN(2 * depth, sizeof(blanks) - 2) });
 	for (size_t i = (sizeof(blanks) - 2) / 2; i < depth; i++)
-		put_bytes(o, "  ", 2);
+		jtext_put(o, text_of("  "));
 }
 
 /* Compact JSON with line ends and blanks. */
-static void put_pretty(struct document_out *o, struct text t)
+static void put_pretty(struct jtext *o, struct text t)
 {
 	size_t depth = 0;
 
@@ -284,41 +260,34 @@ static void put_pretty(struct document_out *o, struct text t)
 		depth -= closes;
 		if (closes && !is_empty)
 			put_line(o, depth);
-		put_bytes(o, t.ptr + i, size);
+		jtext_put(o, (struct text){ t.ptr + i, size });
 		if ((opens && t.ptr[i + 1] != '}' && t.ptr[i + 1] != ']') || byte == ',')
 			put_line(o, depth);
 		else if (byte == ':')
-			put_bytes(o, " ", 1);
+			jtext_put(o, text_of(" "));
 	}
-	put_bytes(o, "\n", 1);
-}
-
-/* End with NUL. The caller owns the result. */
-static char *finish(struct document_out *o)
-{
-	put_bytes(o, "", 1);
-	return o->failed ? NULL : TAKE_PTR(o->bytes);
+	jtext_put(o, text_of("\n"));
 }
 
 char *document_json(const struct document *d, bool pretty)
 {
-	CLEAN(document_out) struct document_out out = { 0 }, indented = { 0 };
+	CLEAN(jtext) struct jtext out = { .grows = true }, indented = { .grows = true };
 
-	document_put_text(&out, "{\"egress\":");
+	jtext_put(&out, text_of("{\"egress\":"));
 	put_rules(&out, d);
-	document_put_text(&out, ",\"defaultAction\":\"");
-	document_put_text(&out, policy_action_name(d->default_action));
-	put_bytes(&out, "\"", 1);
+	jtext_put(&out, text_of(",\"defaultAction\":\""));
+	jtext_put(&out, text_of(policy_action_name(d->default_action)));
+	jtext_put(&out, text_of("\""));
 	put_own(&out, d->own);
 	if (d->closed.ptr) {
-		document_put_text(&out, ",\"closed\":");
+		jtext_put(&out, text_of(",\"closed\":"));
 		put_string(&out, d->closed);
 	}
-	put_bytes(&out, "}", 1);
-	if (!pretty || out.failed)
-		return finish(&out);
-	put_pretty(&indented, (struct text){ out.bytes, out.used });
-	return finish(&indented);
+	jtext_put(&out, text_of("}"));
+	if (!pretty || out.full)
+		return jtext_take(&out);
+	put_pretty(&indented, (struct text){ out.buf, out.used });
+	return jtext_take(&indented);
 }
 
 void document_tag(const char *json, char ret[DOCUMENT_TAG_SIZE])
@@ -353,10 +322,10 @@ bool document_is_named(const struct document *d, struct text list)
 
 char *document_rules_json(const struct document *d)
 {
-	CLEAN(document_out) struct document_out out = { 0 };
+	CLEAN(jtext) struct jtext out = { .grows = true };
 
 	put_rules(&out, d);
-	return finish(&out);
+	return jtext_take(&out);
 }
 
 /* --- white space --- */
@@ -588,24 +557,24 @@ static struct text own_of(const struct node *n)
 static int keep_own(struct document *d, const struct schema_key *keys,
 		    const struct text *values, size_t count, struct text *ret)
 {
-	CLEAN(document_out) struct document_out out = { 0 };
+	CLEAN(jtext) struct jtext out = { .grows = true };
 
 	*ret = (struct text){ 0 };
 	for (size_t i = 0; i < count; i++) {
 		if (!values[i].ptr)
 			continue;
-		document_put_text(&out, out.used > 0 ? ",\"" : "{\"");
-		document_put_text(&out, keys[i].name);
-		document_put_text(&out, "\":");
+		jtext_put(&out, text_of(out.used > 0 ? ",\"" : "{\""));
+		jtext_put(&out, text_of(keys[i].name));
+		jtext_put(&out, text_of("\":"));
 		if (put_value(&out, values[i]) < 0)
 			return -ENOMEM;
 	}
-	if (out.used == 0 && !out.failed)
+	if (out.used == 0 && !out.full)
 		return 0;
-	document_put_text(&out, "}");
-	*ret = (struct text){ arena_text(&d->arena, (struct text){ out.bytes, out.used }),
+	jtext_put(&out, text_of("}"));
+	*ret = (struct text){ arena_text(&d->arena, (struct text){ out.buf, out.used }),
 			      out.used };
-	return out.failed || !ret->ptr ? -ENOMEM : 0;
+	return out.full || !ret->ptr ? -ENOMEM : 0;
 }
 
 /* --- rules --- */

@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "base/timestamp.h"
+#include "event/json.h"
 #include "policy/document_internal.h"
 
 /* -- patches ------------------------------------------------------------------------ */
@@ -241,9 +242,9 @@ static int read_part(const struct document_rule *rule, struct part *ret)
 	return r;
 }
 
-static bool has_item(const struct document_out *items, struct text wanted)
+static bool has_item(const struct jtext *items, struct text wanted)
 {
-	struct text rest = { items->bytes, items->used }, item;
+	struct text rest = { items->buf, items->used }, item;
 
 	while (rest.ptr && text_split(&rest, ',', &item))
 		if (document_same_text(item, wanted))
@@ -252,7 +253,7 @@ static bool has_item(const struct document_out *items, struct text wanted)
 }
 
 /* The items of the list @value behind those in @out, "443,tcp/22". */
-static int put_items(struct arena *arena, struct text value, struct document_out *out)
+static int put_items(struct arena *arena, struct text value, struct jtext *out)
 {
 	struct err ignored;
 	const struct node_source source = { .arena = arena,
@@ -269,27 +270,27 @@ static int put_items(struct arena *arena, struct text value, struct document_out
 
 		if (has_item(out, item))
 			continue;
-		document_put_text(out, out->used > 0 ? "," : "");
-		document_put_text(out, arena_text(arena, item) ?: "");
+		jtext_put(out, text_of(out->used > 0 ? "," : ""));
+		jtext_put(out, item);
 	}
-	return out->failed ? -ENOMEM : 0;
+	return out->full ? -ENOMEM : 0;
 }
 
 /* "a,b" as ["a","b"]. */
 static int write_list(struct arena *arena, struct text items, struct text *ret)
 {
-	CLEAN(document_out) struct document_out out = { 0 };
+	CLEAN(jtext) struct jtext out = { .grows = true };
 	struct text item;
 
-	for (const char *before = "[\""; text_split(&items, ',', &item);
-	     before = "\",\"") {
-		document_put_text(&out, before);
-		document_put_text(&out, arena_text(arena, item) ?: "");
+	jtext_open(&out, NULL, '[');
+	while (text_split(&items, ',', &item)) {
+		jtext_next(&out);
+		jtext_string(&out, item, SIZE_MAX);
 	}
-	document_put_text(&out, out.used > 0 ? "\"]" : "[]");
-	*ret = (struct text){ arena_text(arena, (struct text){ out.bytes, out.used }),
+	jtext_close(&out, ']');
+	*ret = (struct text){ arena_text(arena, (struct text){ out.buf, out.used }),
 			      out.used };
-	return out.failed || !ret->ptr ? -ENOMEM : 0;
+	return out.full || !ret->ptr ? -ENOMEM : 0;
 }
 
 /* The ports of @a and, unless it is NULL, of @b as one list. A rule without has the
@@ -297,7 +298,7 @@ static int write_list(struct arena *arena, struct text items, struct text *ret)
 static int join_ports(struct arena *arena, struct text a, const struct text *b,
 		      struct text *ret, struct err *err)
 {
-	CLEAN(document_out) struct document_out out = { 0 };
+	CLEAN(jtext) struct jtext out = { .grows = true };
 	char text[PLAN_PORT_RANGES_MAX * 24];
 	struct rule_ports ports;
 	int r;
@@ -305,12 +306,12 @@ static int join_ports(struct arena *arena, struct text a, const struct text *b,
 	*ret = (struct text){ 0 };
 	if (!a.ptr && (!b || !b->ptr))
 		return 0;
-	document_put_text(&out, !a.ptr || (b && !b->ptr) ? "default" : "");
+	jtext_put(&out, text_of(!a.ptr || (b && !b->ptr) ? "default" : ""));
 	r = put_items(arena, a, &out);
 	if (r == 0 && b)
 		r = put_items(arena, *b, &out);
 	if (r == 0)
-		r = rule_ports_read((struct text){ out.bytes, out.used }, arena, &ports,
+		r = rule_ports_read((struct text){ out.buf, out.used }, arena, &ports,
 				    err);
 	if (r == 0 && ports.count > 0)
 		r = write_list(arena,
@@ -336,7 +337,7 @@ static int join(struct granting *g, const struct part *has, struct part *ret,
 		return r;
 	*ret_adds = !document_same_text(alone, ret->own[RULE_KEY_PORTS]);
 	for (enum rule_key k = RULE_KEY_TYPES; k <= RULE_KEY_UNMETERED; k++) {
-		CLEAN(document_out) struct document_out words = { 0 };
+		CLEAN(jtext) struct jtext words = { .grows = true };
 
 		if (!own[k].ptr || document_same_text(own[k], has->own[k]))
 			continue;
@@ -348,7 +349,7 @@ static int join(struct granting *g, const struct part *has, struct part *ret,
 		if (r == 0)
 			r = put_items(arena, own[k], &words);
 		if (r == 0)
-			r = write_list(arena, (struct text){ words.bytes, words.used },
+			r = write_list(arena, (struct text){ words.buf, words.used },
 				       &ret->own[k]);
 		if (r < 0)
 			return r;

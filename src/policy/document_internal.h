@@ -10,18 +10,6 @@
 #include "policy/document.h"
 #include "policy/schema.h"
 
-/* Bytes that grow. A failed one stays failed, and empty. */
-struct document_out {
-	char *bytes; /* owned; malloc'ed */
-	size_t used, size;
-	bool failed;
-};
-
-static inline void clean_document_out(struct document_out *o)
-{
-	free(o->bytes);
-}
-
 struct document_rule {
 	enum policy_action action;
 	struct text target;    /* trimmed, as given */
@@ -76,7 +64,6 @@ int document_wrong_type(const struct node *n, const char *field, const char *typ
 			struct err *err) MUST_CHECK;
 /* Without the white space at both ends, as Go's strings.TrimSpace(). */
 struct text document_trim(struct text t);
-void document_put_text(struct document_out *o, const char *s);
 
 /* --- read.c --- */
 

@@ -519,6 +519,32 @@ TEST(grants_of_one_address_stand_side_by_side)
 			   "\"ports\":[443]}]");
 }
 
+/* A word of a grant stays a word, whatever is in it. */
+TEST(what_a_grant_adds_is_escaped)
+{
+	struct document *old =
+		document_of("{\"egress\":[{\"action\":\"allow\","
+			    "\"target\":\"a.test\",\"types\":[\"SRV\"]}]}");
+	struct document *next = NULL, *again = NULL;
+	struct err err = { 0 };
+	char *text;
+
+	assert_int_equal(document_grant(old,
+					text_of("[{\"action\":\"allow\",\"target\":"
+						"\"a.test\",\"types\":[\"M\\\"X\"]}]"),
+					NOW_MS, &next, &err),
+			 0);
+	text = document_json(next, false);
+	assert_non_null(text);
+	if (document_parse(text_of(text), NULL, NULL, &again, &err) < 0)
+		fail_msg("%s: %s", text, err.text);
+	assert_true(document_equal(next, again));
+	free(text);
+	document_free(old);
+	document_free(next);
+	document_free(again);
+}
+
 /* What was allowed for good is so again when the grant in front of it ends. */
 TEST(a_patch_that_ends_leaves_the_rule_that_does_not)
 {
