@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the store knows of some time: /activity, how much happened when; /top, what most
- * of it was about; /events/stored, event by event. Each answer reads a bounded number of
- * rows, whatever a sandbox has written there. */
+ * of it was about; /events/stored, event by event; /denies/count, how much was refused,
+ * of memory where nothing is stored. Each answer reads a bounded number of rows, whatever
+ * a sandbox has written there. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -23,6 +24,7 @@ enum {
 	STORED_MAX = 500,
 	STORED_SCAN = 20000, /* rows that are looked at for one page */
 	STORED_BYTES_MAX = 2 << 20,
+	COUNT_SCAN = 50000, /* rows that are looked at, however many a sandbox has made */
 };
 
 /* ---- parameters ---- */
@@ -38,7 +40,7 @@ static bool read_time(struct api_request *r, const char *name, int64_t otherwise
 	*ret_ms = otherwise_ms;
 	if (found == 0 || (found > 0 && request_time(text_of(text), now_ms, ret_ms)))
 		return true;
-	reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid %s", name);
+	reply_error(r, HTTP_BAD_REQUEST, "invalid %s", name);
 	return false;
 }
 
@@ -51,7 +53,7 @@ static bool read_number(struct api_request *r, const char *name, uint32_t max,
 	*ret = otherwise;
 	if (found == 0 || (found > 0 && text_to_u32(text_of(text), max, ret) && *ret > 0))
 		return true;
-	reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid %s", name);
+	reply_error(r, HTTP_BAD_REQUEST, "invalid %s", name);
 	return false;
 }
 
@@ -66,7 +68,7 @@ static bool read_span(struct api_request *r, int64_t *ret_since_ms, int64_t *ret
 	if (*ret_since_ms < *ret_until_ms &&
 	    *ret_until_ms - *ret_since_ms <= DAYS_MAX * DAY_MS)
 		return true;
-	reply_error(r, MHD_HTTP_BAD_REQUEST,
+	reply_error(r, HTTP_BAD_REQUEST,
 		    "invalid since: it is before until, and not by more than 400 days");
 	return false;
 }
@@ -79,11 +81,11 @@ static bool open_store(struct api_request *r, struct sqlite_reader **ret,
 
 	*ret = NULL;
 	if (!r->ops->store)
-		reply_error(r, MHD_HTTP_NOT_FOUND, "events are not stored here");
+		reply_error(r, HTTP_NOT_FOUND, "events are not stored here");
 	else if (r->ops->store(r->ops->data, ret, ret_sandbox, &err) == 0)
 		return true;
 	else
-		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", err.text);
+		reply_error(r, HTTP_UNAVAILABLE, "%s", err.text);
 	sqlite_reader_close(*ret);
 	*ret = NULL;
 	return false;
@@ -115,7 +117,7 @@ static void answer_buckets(struct api_request *r, int64_t first, int64_t minutes
 		put_series(&j, event_action_name(shown[i]), b, count, shown[i]);
 	put_series(&j, "bytes", b, count, EVENT_NONE);
 	jtext_close(&j, '}');
-	reply_json(r, MHD_HTTP_OK, &j);
+	reply_json(r, HTTP_OK, &j);
 }
 
 /* The buckets are whole minutes, and begin at multiples of their length. */
@@ -140,13 +142,13 @@ void answer_activity(struct api_request *r)
 	count = MIN(count, (size_t)SQLITE_BUCKETS_MAX);
 	buckets = calloc(count, sizeof(*buckets));
 	if (!buckets) {
-		reply_error(r, MHD_HTTP_INTERNAL_SERVER_ERROR, "out of memory");
+		reply_error(r, HTTP_FAILED, "out of memory");
 		return;
 	}
 	if (open_store(r, &store, &sandbox)) {
 		if (sqlite_activity(store, sandbox, first, minutes, count, buckets,
 				    &err) < 0)
-			reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", err.text);
+			reply_error(r, HTTP_UNAVAILABLE, "%s", err.text);
 		else
 			answer_buckets(r, first, minutes, buckets, count);
 		sqlite_reader_close(store);
@@ -180,14 +182,14 @@ static bool read_top(struct api_request *r, struct sqlite_query *q, enum sqlite_
 
 	q->action = strcmp(of, "allow") == 0 ? EVENT_ALLOW : EVENT_DENY;
 	if (of_found < 0 || (q->action == EVENT_DENY && strcmp(of, "deny") != 0)) {
-		reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid of");
+		reply_error(r, HTTP_BAD_REQUEST, "invalid of");
 		return false;
 	}
 	if (by_found >= 0 && sqlite_by_parse(by, ret) &&
 	    (q->action == EVENT_DENY ||
 	     (*ret != SQLITE_BY_RULE && *ret != SQLITE_BY_PROCESS)))
 		return true;
-	reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid by");
+	reply_error(r, HTTP_BAD_REQUEST, "invalid by");
 	return false;
 }
 
@@ -213,9 +215,9 @@ void answer_top(struct api_request *r)
 	jtext_bool(&j, "complete", code == 0);
 	jtext_close(&j, '}');
 	if (code < 0)
-		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", err.text);
+		reply_error(r, HTTP_UNAVAILABLE, "%s", err.text);
 	else
-		reply_json(r, MHD_HTTP_OK, &j);
+		reply_json(r, HTTP_OK, &j);
 	sqlite_reader_close(store);
 }
 
@@ -285,11 +287,11 @@ static bool read_page(struct api_request *r, struct sqlite_query *q, struct page
 
 	if (request_query(r->query, "action", action, sizeof(action)) < 0 ||
 	    !parse_action(action, &q->action)) {
-		reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid action");
+		reply_error(r, HTTP_BAD_REQUEST, "invalid action");
 		return false;
 	}
 	if (request_query(r->query, "find", p->find, sizeof(p->find)) < 0) {
-		reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid find");
+		reply_error(r, HTTP_BAD_REQUEST, "invalid find");
 		return false;
 	}
 	if (!read_number(r, "limit", STORED_MAX, STORED_DEFAULT, &max))
@@ -299,7 +301,7 @@ static bool read_page(struct api_request *r, struct sqlite_query *q, struct page
 		return true;
 	if (!request_event_id(text_of(before), &at) || at.epoch >= INT64_MAX ||
 	    at.number > INT64_MAX) {
-		reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid before");
+		reply_error(r, HTTP_BAD_REQUEST, "invalid before");
 		return false;
 	}
 	if ((int64_t)at.epoch < q->until_ms) {
@@ -336,9 +338,61 @@ void answer_stored(struct api_request *r)
 	jtext_text(&p.json, "next", next, sizeof(next));
 	jtext_close(&p.json, '}');
 	if (code < 0)
-		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", err.text);
+		reply_error(r, HTTP_UNAVAILABLE, "%s", err.text);
 	else
-		reply_json(r, MHD_HTTP_OK, &p.json);
+		reply_json(r, HTTP_OK, &p.json);
 	clean_jtext(&p.json);
 	sqlite_reader_close(store);
+}
+
+/* ---- /denies/count ---- */
+
+/* Of the ring: what is in it, and of a folded event all that began since then. */
+static void count_in_memory(const struct api_request *r, int64_t since_ms,
+			    struct sqlite_sum *ret)
+{
+	const struct event_ring *ring = r->ops->events(r->ops->data);
+
+	for (size_t i = 0; i < event_ring_count(ring); i++) {
+		const struct event *e = event_ring_at(ring, i);
+
+		if (e->action != EVENT_DENY || e->ts_ms < since_ms ||
+		    !request_is_about(r, e))
+			continue;
+		ret->rows++;
+		ret->packets += e->packets;
+	}
+}
+
+void answer_denies_count(struct api_request *r)
+{
+	const bool in_memory = !r->ops->store && request_has_policy(r);
+	struct sqlite_reader *store = NULL;
+	const char *sandbox = NULL;
+	struct sqlite_sum sum = { 0 };
+	struct err err = { 0 };
+	struct jtext j = { .grows = true };
+	int64_t since_ms;
+	int cut = 0;
+
+	if (!read_time(r, "since", 0, &since_ms) ||
+	    (!in_memory && !open_store(r, &store, &sandbox)))
+		return;
+	if (in_memory)
+		count_in_memory(r, since_ms, &sum);
+	else
+		cut = sqlite_count_denied(store, sandbox, since_ms, COUNT_SCAN, &sum,
+					  &err);
+	sqlite_reader_close(store);
+	if (cut < 0) {
+		reply_error(r, HTTP_UNAVAILABLE, "%s", err.text);
+		return;
+	}
+	jtext_open(&j, NULL, '{');
+	jtext_count(&j, "events", sum.rows);
+	jtext_count(&j, "packets", sum.packets);
+	jtext_member(&j, "from", in_memory ? "memory" : "store");
+	jtext_bool(&j, "cut", cut > 0);
+	jtext_close(&j, '}');
+	reply_json(r, HTTP_OK, &j);
 }

@@ -21,27 +21,16 @@
 #include "events/review_answer.h"
 
 #define PREFIX "/answer/"
-#define HTML   "text/html; charset=utf-8"
 #define WHO    "signed link"
 /* Nothing runs, nothing is loaded, and the form leads here. */
 #define CONTENT_POLICY                                                                   \
 	"default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri "      \
 	"'none'"
 
-static const struct {
-	const char *name, *value;
-} headers[] = {
-	{ "Content-Security-Policy", CONTENT_POLICY },
-	{ "Referrer-Policy", "no-referrer" },
-	{ "X-Frame-Options", "DENY" },
-	{ "X-Robots-Tag", "noindex" },
-	{ MHD_HTTP_HEADER_CACHE_CONTROL, "no-store" },
-};
-
 static void refuse_link(struct api_request *r)
 {
 	r->api->counts.forbidden++;
-	reply_error(r, MHD_HTTP_FORBIDDEN,
+	reply_error(r, HTTP_FORBIDDEN,
 		    "this link decides nothing: it was used, it is over, or it is none");
 }
 
@@ -49,20 +38,22 @@ static void refuse_link(struct api_request *r)
 
 static void close_page(struct api_request *r, struct reply_stream *s)
 {
-	struct MHD_Response *response = NULL;
+	struct api_reply a = {
+		.status = HTTP_OK,
+		.type = "text/html; charset=utf-8",
+		.headers = { { "Content-Security-Policy", CONTENT_POLICY },
+			     { "Referrer-Policy", "no-referrer" },
+			     { "X-Frame-Options", "DENY" },
+			     { "X-Robots-Tag", "noindex" },
+			     { "Cache-Control", "no-store" } },
+	};
 
 	fputs("</body></html>\n", s->out);
-	if (fclose(s->out) == 0)
-		response = MHD_create_response_from_buffer(s->size, s->body,
-							   MHD_RESPMEM_MUST_FREE);
-	if (!response) {
-		free(s->body);
-		reply_error(r, MHD_HTTP_INTERNAL_SERVER_ERROR, "out of memory");
+	if (!reply_end(r, s))
 		return;
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(headers); i++)
-		reply_header(response, headers[i].name, headers[i].value);
-	reply_queue(r, MHD_HTTP_OK, HTML, response);
+	a.bytes = a.owned = s->body;
+	a.size = s->size;
+	reply_send(r, &a);
 }
 
 /* What a sandbox chose: ASCII, as everywhere. */
@@ -152,7 +143,7 @@ static bool read_length(struct api_request *r, const struct review *t,
 		ret[0] = '\0';
 	if (found >= 0 && review_length_is_good(ret))
 		return true;
-	reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid for");
+	reply_error(r, HTTP_BAD_REQUEST, "invalid for");
 	return false;
 }
 
@@ -175,7 +166,7 @@ static void decide_by_link(struct api_request *r, const struct review *t, bool a
 	}
 	if (ops->decide(ops->data, t->id, accepts ? REVIEW_ACCEPTED : REVIEW_DISMISSED,
 			WHO, &err) < 0) {
-		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", err.text);
+		reply_error(r, HTTP_UNAVAILABLE, "%s", err.text);
 		return;
 	}
 	if (!open_page(r, accepts ? "Allowed:" : "Denied:", t, &s))
@@ -196,7 +187,7 @@ void answer_link(struct api_request *r)
 	int code;
 
 	if (!r->ops->review) {
-		reply_error(r, MHD_HTTP_NOT_FOUND, "404 page not found");
+		reply_error(r, HTTP_NOT_FOUND, "404 page not found");
 		return;
 	}
 	if (!review_answer_read(text_of(r->target + strlen(PREFIX)), now_ms, &a)) {
@@ -209,7 +200,7 @@ void answer_link(struct api_request *r)
 	}
 	code = r->ops->review(r->ops->data, a.id, &t, &err);
 	if (code < 0 && code != -ENOENT) {
-		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", err.text);
+		reply_error(r, HTTP_UNAVAILABLE, "%s", err.text);
 		return;
 	}
 	if (code < 0 || !review_answer_holds(key, &a, &t)) {

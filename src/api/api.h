@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* api/api - the HTTP API: policy, health, status, metrics, events.
+/* api/api - the HTTP API: policy, health, status, metrics, events. Of a sidecar, of a
+ * daemon, and, over its own socket, of a run (api/plain.h).
  *
- * libmicrohttpd reads and writes; this folder routes, authorises and answers. It runs on
- * the caller's loop, in one thread, and has no right that a caller of it could want. A
- * caller that is slow, silent or hostile costs one connection and delays nobody: when
- * all are taken, the one that has been silent longest, of the network that holds most,
- * makes room. */
+ * libmicrohttpd, or plain.c, reads and writes; this folder routes, authorises and
+ * answers. It runs on the caller's loop, in one thread, and has no right that a caller of
+ * it could want. A caller that is slow, silent or hostile costs one connection and delays
+ * nobody: when all are taken, the one that has been silent longest, of the network that
+ * holds most, makes room. */
 #pragma once
 
 #include "base/err.h"
+#include "base/http_status.h"
 #include "base/text.h"
 #include "event/event.h"
 #include "events/jsonl.h"
@@ -92,6 +94,17 @@ enum api_failure {
 	API_FAILED_APPLY,   /* 500 failed to apply nftables policy: … */
 };
 
+static inline unsigned int api_failure_status(enum api_failure f)
+{
+	return f == API_FAILED_NOT	? HTTP_OK
+	       : f == API_FAILED_POLICY ? HTTP_BAD_REQUEST
+					: HTTP_FAILED;
+}
+
+/* The SANDBOX_COUNTER_COUNT counters @values by name, in @room of as many. */
+void api_status_count(struct api_status *s, const uint64_t *values,
+		      struct api_counter *room);
+
 struct api_ops {
 	void *data;
 	/* Borrowed until the next change. Never NULL. */
@@ -99,12 +112,17 @@ struct api_ops {
 	/* Put @next (taken, whatever comes of it) in force: checked, in the kernel, in
 	 * memory, in the file; or nothing of it. */
 	enum api_failure (*change)(void *data, struct document *next, struct err *err);
-	bool (*healthy)(void *data);
+	bool (*healthy)(void *data); /* NULL: it is */
 	/* @ret is zeroed before. */
 	void (*status)(void *data, struct api_status *ret);
+	/* Optional: the members that /status has besides. */
+	void (*put)(void *data, struct jtext *j);
 	const struct event_ring *(*events)(void *data);
 	/* An event of that ring with the rule that decided it. */
 	void (*row)(void *data, const struct event *e, struct event_row *ret);
+	/* Optional: put the policy @body in force as change() does, read as strictly as a
+	 * file of Weir's own is. Else a body is read as the reference reads it. */
+	enum api_failure (*replace)(void *data, struct text body, struct err *err);
 	/* For the log: egress.updated (@error is NULL) and egress.update_failed.
 	 * @rules_json is what the request brought, or what a DELETE took away; "[]" for
 	 * a reset; NULL where it couldn't be read. */
@@ -137,7 +155,7 @@ struct api_ops {
  * sidecar has at the top. */
 struct api_sandboxes {
 	void *data;
-	/* False: there may be others, none is attached yet. */
+	/* Optional; false: there may be others, none is attached yet. */
 	bool (*knows_all)(void *data);
 	/* The one of this id, and its number, which events have. False: there is none. */
 	bool (*find)(void *data, const char *id, struct api_ops *ret,
@@ -145,7 +163,9 @@ struct api_sandboxes {
 	/* Put an object with all of them, or that of one; false: there is none. */
 	void (*list)(void *data, struct jtext *j);
 	bool (*show)(void *data, const char *id, struct jtext *j);
-	/* Return: the HTTP status: 201; 400, 409, 500 with @err. */
+	/* Both, or none: a run's sandbox neither comes nor goes by its API.
+	 *
+	 * Return: the HTTP status: 201; 400, 409, 500 with @err. */
 	unsigned int (*attach)(void *data, const char *id, struct text body,
 			       struct err *err);
 	/* 200, 404, 500 */
@@ -161,6 +181,7 @@ struct api_label {
 
 struct api_config {
 	struct loop *loop;
+	bool is_run;	   /* `sandboxes` is about a run alone */
 	int listen_fd;	   /* bound; owned by the API from then on, even if api_new()
 			    * fails. If it doesn't listen yet, api_listen() */
 	const char *token; /* NULL or "": none is asked for, and changes are 403 */
@@ -174,6 +195,7 @@ struct api_config {
 	const char *const *hosts;
 	size_t host_count;
 	bool ui;			     /* /ui/ is there */
+	size_t body_max;		     /* bytes; 0: API_BODY_MAX */
 	size_t max_rules;		     /* of POST and PATCH; 0: no limit */
 	const struct review_key *review_key; /* of links that decide; NULL: none do */
 	const struct api_label *labels;

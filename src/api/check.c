@@ -80,7 +80,7 @@ void answer_policy_check(struct api_request *r)
 	CLEAN(mem) char *faults = jtext_take(&c.faults);
 
 	if (code < 0 || !faults) {
-		reply_error(r, MHD_HTTP_INTERNAL_SERVER_ERROR, "out of memory");
+		reply_error(r, HTTP_FAILED, "out of memory");
 	} else {
 		jtext_open(&j, NULL, '{');
 		jtext_bool(&j, "valid", c.errors == 0);
@@ -89,7 +89,7 @@ void answer_policy_check(struct api_request *r)
 		jtext_put(&j, text_of(faults));
 		jtext_close(&j, ']');
 		jtext_close(&j, '}');
-		reply_json(r, MHD_HTTP_OK, &j);
+		reply_json(r, HTTP_OK, &j);
 	}
 	document_free(next);
 }
@@ -103,21 +103,19 @@ void answer_explain(struct api_request *r)
 	json_t *tree;
 
 	if (request_query(r->query, "target", target, sizeof(target)) <= 0) {
-		reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid target");
+		reply_error(r, HTTP_BAD_REQUEST, "invalid target");
 		return;
 	}
 	if (!plan) {
-		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "no policy is in force yet");
+		reply_error(r, HTTP_UNAVAILABLE, "no policy is in force yet");
 		return;
 	}
 	tree = policy_explain_json(plan, target, &err);
 	if (!tree) {
-		reply_error(r,
-			    err.code == -ENOMEM ? MHD_HTTP_INTERNAL_SERVER_ERROR
-						: MHD_HTTP_BAD_REQUEST,
-			    "%s", err.text);
+		reply_error(r, err.code == -ENOMEM ? HTTP_FAILED : HTTP_BAD_REQUEST, "%s",
+			    err.text);
 		return;
 	}
 	reply_member_tree(&j, NULL, tree);
-	reply_json(r, MHD_HTTP_OK, &j);
+	reply_json(r, HTTP_OK, &j);
 }

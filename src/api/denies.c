@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* /denies: what was refused, from the ring in memory, the newest first. /denies/count:
- * how much, from the store where there is one. */
+/* /denies: what was refused, from the ring in memory, the newest first. */
 #include <string.h>
 
 #include "api/internal.h"
@@ -10,7 +9,6 @@ enum {
 	DENIES_DEFAULT = 100,
 	DENIES_BYTES_MAX = 1 << 20,
 	PARAMETER_SIZE = 280,
-	COUNT_SCAN = 50000, /* rows that are looked at, however many a sandbox has made */
 };
 
 struct denies_filter {
@@ -42,10 +40,8 @@ static const char *read_filter(const struct api_request *r, struct denies_filter
 
 static bool is_wanted_denial(const struct denies_filter *f, const struct event *e)
 {
-	const struct api_request *r = f->request;
-
 	return e->action == EVENT_DENY && e->ts_ms >= f->since_ms &&
-	       (!r->is_about_one || e->sandbox == r->sandbox) &&
+	       request_is_about(f->request, e) &&
 	       (!f->name[0] || request_name_matches(f->name, e->name));
 }
 
@@ -82,7 +78,7 @@ void answer_denies(struct api_request *r)
 	bool more;
 
 	if (wrong) {
-		reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid %s", wrong);
+		reply_error(r, HTTP_BAD_REQUEST, "invalid %s", wrong);
 		return;
 	}
 	jtext_open(&j, NULL, '{');
@@ -92,78 +88,5 @@ void answer_denies(struct api_request *r)
 	jtext_bool(&j, "more", more);
 	jtext_count(&j, "forgotten", event_ring_dropped(ops->events(ops->data)));
 	jtext_close(&j, '}');
-	reply_json(r, MHD_HTTP_OK, &j);
-}
-
-/* ---- /denies/count ---- */
-
-/* Of the ring: what is in it, and of a folded event all that began since then. */
-static void count_in_memory(const struct api_request *r, int64_t since_ms,
-			    uint64_t *ret_events, uint64_t *ret_packets)
-{
-	const struct event_ring *ring = r->ops->events(r->ops->data);
-
-	*ret_events = *ret_packets = 0;
-	for (size_t i = 0; i < event_ring_count(ring); i++) {
-		const struct event *e = event_ring_at(ring, i);
-
-		if (e->action != EVENT_DENY || e->ts_ms < since_ms ||
-		    (r->is_about_one && e->sandbox != r->sandbox))
-			continue;
-		++*ret_events;
-		*ret_packets += e->packets;
-	}
-}
-
-/* Return: as sqlite_count_denied(). */
-static int count_in_store(const struct api_request *r, int64_t since_ms,
-			  uint64_t *ret_events, uint64_t *ret_packets, struct err *err)
-{
-	const char *sandbox = NULL;
-	struct sqlite_reader *store = NULL;
-	struct sqlite_sum sum = { 0 };
-	int code = r->ops->store(r->ops->data, &store, &sandbox, err);
-
-	if (code == 0)
-		code = sqlite_count_denied(store, sandbox, since_ms, COUNT_SCAN, &sum,
-					   err);
-	sqlite_reader_close(store);
-	*ret_events = sum.rows;
-	*ret_packets = sum.packets;
-	return code;
-}
-
-void answer_denies_count(struct api_request *r)
-{
-	uint64_t events = 0, packets = 0;
-	const char *from = "store";
-	char text[PARAMETER_SIZE];
-	int64_t since_ms = 0;
-	struct err err = { 0 };
-	struct jtext j = { .grows = true };
-	int cut = 0, found = request_query(r->query, "since", text, sizeof(text));
-
-	if (found < 0 ||
-	    (found > 0 && !request_time(text_of(text), clock_wall_ms(), &since_ms))) {
-		reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid since");
-		return;
-	}
-	if (!r->ops->store && r->api->config.sandboxes.find && !r->is_about_one) {
-		reply_error(r, MHD_HTTP_NOT_FOUND, "events are not stored here");
-		return;
-	}
-	if (!r->ops->store) {
-		count_in_memory(r, since_ms, &events, &packets);
-		from = "memory";
-	} else if ((cut = count_in_store(r, since_ms, &events, &packets, &err)) < 0) {
-		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", err.text);
-		return;
-	}
-	jtext_open(&j, NULL, '{');
-	jtext_count(&j, "events", events);
-	jtext_count(&j, "packets", packets);
-	jtext_member(&j, "from", from);
-	jtext_bool(&j, "cut", cut > 0);
-	jtext_close(&j, '}');
-	reply_json(r, MHD_HTTP_OK, &j);
+	reply_json(r, HTTP_OK, &j);
 }

@@ -8,6 +8,7 @@
  * it comes back with Last-Event-ID and is told what it missed. So a stream costs the same
  * memory whatever happens. */
 #include <inttypes.h>
+#include <microhttpd.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -22,7 +23,7 @@ enum {
 };
 
 struct api_stream {
-	struct api *api;
+	struct api_http *http;
 	struct MHD_Connection *mhd;
 	size_t place;	       /* in api->streams */
 	uint64_t next;	       /* number of the event that it gets next */
@@ -39,19 +40,19 @@ struct api_stream {
 	char text[STREAM_TEXT_SIZE];
 };
 
-static uint64_t oldest(const struct api *a)
+static uint64_t oldest(const struct api_http *h)
 {
-	return a->row_next > API_EVENTS_KEPT ? a->row_next - API_EVENTS_KEPT : 0;
+	return h->row_next > API_EVENTS_KEPT ? h->row_next - API_EVENTS_KEPT : 0;
 }
 
 /* The JSON has no line end, so nothing in it can end the event or begin another. */
 static void write_event(struct api_stream *s)
 {
-	const struct event_row *row = &s->api->rows[s->next % API_EVENTS_KEPT];
+	const struct event_row *row = &s->http->rows[s->next % API_EVENTS_KEPT];
 
 	s->size = (size_t)snprintf(
 		s->text, STREAM_HEAD_SIZE,
-		"id: %" PRIx64 "-%" PRIu64 "\nevent: %s\ndata: ", s->api->epoch, s->next,
+		"id: %" PRIx64 "-%" PRIu64 "\nevent: %s\ndata: ", s->http->epoch, s->next,
 		event_action_name((enum event_action)row->event.action));
 	s->size += event_json(row, s->text + s->size);
 	s->text[s->size++] = '\n';
@@ -62,15 +63,15 @@ static void write_event(struct api_stream *s)
 
 static bool is_silent(const struct api_stream *s)
 {
-	const int64_t after_sec = s->api->config.heartbeat_sec ?: API_HEARTBEAT_SEC;
+	const int64_t after_sec = s->http->api.config.heartbeat_sec ?: API_HEARTBEAT_SEC;
 
-	return loop_now_ms(s->api->config.loop) - s->written_ms >= after_sec * 1000;
+	return loop_now_ms(s->http->api.config.loop) - s->written_ms >= after_sec * 1000;
 }
 
 static bool is_wanted(const struct api_stream *s, uint64_t number)
 {
 	return !s->is_about_one ||
-	       s->api->rows[number % API_EVENTS_KEPT].event.sandbox == s->sandbox;
+	       s->http->rows[number % API_EVENTS_KEPT].event.sandbox == s->sandbox;
 }
 
 /* Return: false when there is nothing to say. */
@@ -78,9 +79,9 @@ static bool fill(struct api_stream *s)
 {
 	if (s->at < s->size)
 		return true;
-	while (s->next < s->api->row_next && !is_wanted(s, s->next))
+	while (s->next < s->http->row_next && !is_wanted(s, s->next))
 		s->next++;
-	if (s->next < s->api->row_next) {
+	if (s->next < s->http->row_next) {
 		write_event(s);
 		return true;
 	}
@@ -108,7 +109,7 @@ static ssize_t on_read(void *data, uint64_t position, char *buf, size_t max)
 	size = MIN(max, s->size - s->at);
 	memcpy(buf, s->text + s->at, size);
 	s->at += size;
-	s->written_ms = loop_now_ms(s->api->config.loop);
+	s->written_ms = loop_now_ms(s->http->api.config.loop);
 	return (ssize_t)size;
 }
 
@@ -118,14 +119,14 @@ static void wake(struct api_stream *s)
 		return;
 	s->is_waiting = false;
 	MHD_resume_connection(s->mhd);
-	api_run_soon(s->api);
+	api_run_soon(s->http);
 }
 
 static void on_free(void *data)
 {
 	struct api_stream *s = data;
 
-	s->api->streams[s->place] = NULL;
+	s->http->streams[s->place] = NULL;
 	free(s);
 }
 
@@ -133,15 +134,15 @@ static void on_free(void *data)
  * the API, gets what happens from now on, or all that is kept. */
 static void start_at(struct api_stream *s, struct text last_id)
 {
-	struct api *a = s->api;
+	struct api_http *h = s->http;
 	struct request_event_id id;
 	const char *missed = "";
 
-	s->next = a->row_next;
+	s->next = h->row_next;
 	if (text_trim(last_id).len > 0) {
-		s->next = oldest(a);
-		if (request_event_id(text_trim(last_id), &id) && id.epoch == a->epoch &&
-		    id.number < a->row_next && id.number + 1 >= oldest(a))
+		s->next = oldest(h);
+		if (request_event_id(text_trim(last_id), &id) && id.epoch == h->epoch &&
+		    id.number < h->row_next && id.number + 1 >= oldest(h))
 			s->next = id.number + 1;
 		else
 			missed = ": some events may be missing\n";
@@ -151,46 +152,52 @@ static void start_at(struct api_stream *s, struct text last_id)
 
 static struct MHD_Response *stream_response(struct api_stream *s)
 {
+	static const struct api_reply head = {
+		.type = "text/event-stream",
+		.headers = { { "Cache-Control", "no-store" },
+			     { "X-Accel-Buffering", "no" } },
+	};
+	struct reply_header header;
 	struct MHD_Response *response = MHD_create_response_from_callback(
 		MHD_SIZE_UNKNOWN, STREAM_BLOCK, on_read, s, on_free);
 
 	if (!response)
 		return NULL;
-	(void)!MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL,
-				       "no-store");
-	(void)!MHD_add_response_header(response, "X-Accel-Buffering", "no");
+	for (size_t i = 0; reply_header_at(&head, i, &header); i++)
+		(void)!MHD_add_response_header(response, header.name, header.value);
 	return response;
 }
 
 static void drop(struct api_stream *s)
 {
 	s->is_dropped = true;
-	s->api->counts.streams_dropped++;
+	s->http->api.counts.streams_dropped++;
 	if (s->fd >= 0)
 		shutdown(s->fd, SHUT_RDWR);
 	wake(s);
 }
 
-static size_t held_by_network(const struct api *a, const struct prefix *network)
+static size_t held_by_network(const struct api_http *h, const struct prefix *network)
 {
 	size_t held = 0;
 
 	for (size_t i = 0; i < API_STREAM_PLACES; i++)
-		held += a->streams[i] && !a->streams[i]->is_dropped &&
-			conns_same_network(&a->streams[i]->network, network);
+		held += h->streams[i] && !h->streams[i]->is_dropped &&
+			conns_same_network(&h->streams[i]->network, network);
 	return held;
 }
 
 /* The oldest stream of the network that has most of them, if that is at least two more
  * than @network has: then it has more than its share, and @network hasn't. */
-static struct api_stream *find_crowding(const struct api *a, const struct prefix *network)
+static struct api_stream *find_crowding(const struct api_http *h,
+					const struct prefix *network)
 {
 	struct api_stream *found = NULL;
-	size_t most = held_by_network(a, network) + 1;
+	size_t most = held_by_network(h, network) + 1;
 
 	for (size_t i = 0; i < API_STREAM_PLACES; i++) {
-		struct api_stream *s = a->streams[i];
-		size_t held = s && !s->is_dropped ? held_by_network(a, &s->network) : 0;
+		struct api_stream *s = h->streams[i];
+		size_t held = s && !s->is_dropped ? held_by_network(h, &s->network) : 0;
 
 		if (held > most || (found && held == most && s->begun < found->begun)) {
 			found = s;
@@ -209,31 +216,31 @@ static bool has_left(const struct api_stream *s)
 	return s->fd >= 0 && !s->is_dropped && poll(&p, 1, 0) == 1;
 }
 
-static void drop_who_left(struct api *a)
+static void drop_who_left(struct api_http *h)
 {
 	for (size_t i = 0; i < API_STREAM_PLACES; i++) {
-		if (!a->streams[i] || !has_left(a->streams[i]))
+		if (!h->streams[i] || !has_left(h->streams[i]))
 			continue;
-		drop(a->streams[i]);
+		drop(h->streams[i]);
 		return;
 	}
 }
 
 /* Return: false when all are taken, and fairly. */
-static bool find_place(struct api *a, const struct api_request *r, size_t *ret)
+static bool find_place(struct api_http *h, const struct api_request *r, size_t *ret)
 {
-	const struct conn *conn = request_conn(r);
+	const struct conn *conn = r->conn;
 	struct api_stream *crowding = NULL;
 	size_t place = 0;
 
-	if (streams_count(a) >= API_STREAMS_MAX)
-		drop_who_left(a);
-	if (streams_count(a) >= API_STREAMS_MAX) {
-		crowding = conn ? find_crowding(a, &conn->network) : NULL;
+	if (streams_count(h) >= API_STREAMS_MAX)
+		drop_who_left(h);
+	if (streams_count(h) >= API_STREAMS_MAX) {
+		crowding = conn ? find_crowding(h, &conn->network) : NULL;
 		if (!crowding)
 			return false;
 	}
-	while (place < API_STREAM_PLACES && a->streams[place])
+	while (place < API_STREAM_PLACES && h->streams[place])
 		place++;
 	if (place == API_STREAM_PLACES)
 		return false;
@@ -247,11 +254,11 @@ static bool find_place(struct api *a, const struct api_request *r, size_t *ret)
 static void keep_place(const struct api_request *r, struct api_stream *s)
 {
 	const int size = STREAM_SEND_BUFFER;
-	struct conn *conn = request_conn(r);
+	struct conn *conn = r->conn;
 
 	if (!conn)
 		return;
-	conns_keep(&r->api->conns, conn);
+	conns_keep(&http_of(r->api)->conns, conn);
 	s->fd = conn->fd;
 	s->network = conn->network;
 	setsockopt(conn->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
@@ -259,73 +266,77 @@ static void keep_place(const struct api_request *r, struct api_stream *s)
 
 void answer_events(struct api_request *r)
 {
-	struct api *a = r->api;
+	struct api_http *h = http_of(r->api);
 	struct MHD_Response *response;
 	struct api_stream *s;
 	size_t place;
 
-	s = find_place(a, r, &place) ? calloc(1, sizeof(*s)) : NULL;
+	s = find_place(h, r, &place) ? calloc(1, sizeof(*s)) : NULL;
 	if (!s) {
-		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "too many event streams");
+		reply_error(r, HTTP_UNAVAILABLE, "too many event streams");
 		return;
 	}
-	*s = (struct api_stream){ .api = a, .mhd = r->mhd, .place = place, .fd = -1 };
-	s->begun = a->streams_begun++;
+	*s = (struct api_stream){ .http = h, .mhd = r->mhd, .place = place, .fd = -1 };
+	s->begun = h->streams_begun++;
 	s->is_about_one = r->is_about_one;
 	s->sandbox = r->sandbox;
-	s->written_ms = loop_now_ms(a->config.loop);
+	s->written_ms = loop_now_ms(h->api.config.loop);
 	start_at(s, request_header(r, "Last-Event-ID"));
 	response = stream_response(s);
 	if (!response) {
 		free(s);
 		return;
 	}
-	a->streams[place] = s;
+	h->streams[place] = s;
 	keep_place(r, s);
-	reply_queue(r, MHD_HTTP_OK, "text/event-stream", response);
+	if (MHD_queue_response(r->mhd, HTTP_OK, response) == MHD_YES)
+		reply_sent(r, HTTP_OK);
+	MHD_destroy_response(response);
 }
 
 void api_on_event(struct api *a, const struct event_row *row)
 {
-	a->rows[a->row_next++ % API_EVENTS_KEPT] = *row;
+	struct api_http *h = http_of(a);
+
+	h->rows[h->row_next++ % API_EVENTS_KEPT] = *row;
 	for (size_t i = 0; i < API_STREAM_PLACES; i++) {
-		if (!a->streams[i])
+		if (!h->streams[i])
 			continue;
 		/* It has got all others, and this one isn't for it. */
-		if (a->streams[i]->next + 1 == a->row_next &&
-		    !is_wanted(a->streams[i], a->streams[i]->next)) {
-			a->streams[i]->next++;
+		if (h->streams[i]->next + 1 == h->row_next &&
+		    !is_wanted(h->streams[i], h->streams[i]->next)) {
+			h->streams[i]->next++;
 			continue;
 		}
 		/* Its next event has left the ring. */
-		if (!a->streams[i]->is_dropped && a->streams[i]->next < oldest(a))
-			drop(a->streams[i]);
-		wake(a->streams[i]);
+		if (!h->streams[i]->is_dropped && h->streams[i]->next < oldest(h))
+			drop(h->streams[i]);
+		wake(h->streams[i]);
 	}
 }
 
-void streams_tick(struct api *a)
+void streams_tick(struct api_http *h)
 {
 	for (size_t i = 0; i < API_STREAM_PLACES; i++)
-		if (a->streams[i] && is_silent(a->streams[i]))
-			wake(a->streams[i]);
+		if (h->streams[i] && is_silent(h->streams[i]))
+			wake(h->streams[i]);
 }
 
-void streams_wake(struct api *a)
+void streams_wake(struct api_http *h)
 {
 	for (size_t i = 0; i < API_STREAM_PLACES; i++) {
-		if (!a->streams[i])
+		if (!h->streams[i])
 			continue;
-		a->streams[i]->is_stopped = true;
-		wake(a->streams[i]);
+		h->streams[i]->is_stopped = true;
+		wake(h->streams[i]);
 	}
 }
 
-size_t streams_count(const struct api *a)
+size_t streams_count(const struct api_http *h)
 {
 	size_t count = 0;
 
 	for (size_t i = 0; i < API_STREAM_PLACES; i++)
-		count += a->streams[i] && !a->streams[i]->is_dropped;
+		count += h->streams[i] && !h->streams[i]->is_dropped;
 	return count;
 }

@@ -10,8 +10,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <microhttpd.h>
 #include <netinet/tcp.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -19,7 +19,6 @@
 #include "base/clock.h"
 #include "sys/sock.h"
 
-#define PLAIN	     "text/plain; charset=utf-8"
 #define TLS_VERSIONS "SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
 
 enum {
@@ -33,69 +32,69 @@ enum {
 		0, /* its answer to a missing Host is broken: see framing_fault() */
 };
 
-static uint32_t idle_sec(const struct api *a)
+static uint32_t idle_sec(const struct api_http *h)
 {
-	return a->config.idle_sec ? a->config.idle_sec : API_IDLE_SEC;
+	return h->api.config.idle_sec ? h->api.config.idle_sec : API_IDLE_SEC;
 }
 
-static uint32_t request_sec(const struct api *a)
+static uint32_t request_sec(const struct api_http *h)
 {
-	return a->config.request_sec ? a->config.request_sec : API_REQUEST_SEC;
+	return h->api.config.request_sec ? h->api.config.request_sec : API_REQUEST_SEC;
 }
 
 /* ---- running the library ---- */
 
 /* A timer that can't be started is started at the next event. */
-static void start_timer(struct api *a, struct loop_timer *t, int64_t in_ms)
+static void start_timer(struct api_http *h, struct loop_timer *t, int64_t in_ms)
 {
-	(void)!loop_timer_in(a->config.loop, t, in_ms);
+	(void)!loop_timer_in(h->api.config.loop, t, in_ms);
 }
 
-void api_run_soon(struct api *a)
+void api_run_soon(struct api_http *h)
 {
-	start_timer(a, &a->run_timer, 0);
+	start_timer(h, &h->run_timer, 0);
 }
 
 /* It reads a little of a body at a time; a timer between two reads is a millisecond. */
-static void run(struct api *a)
+static void run(struct api_http *h)
 {
 	enum MHD_Result waits = MHD_YES;
 	unsigned long long timeout_ms = 0;
 
 	for (int i = 0; i < RUNS_PER_TURN && waits == MHD_YES && timeout_ms == 0; i++) {
-		MHD_run(a->daemon);
-		waits = MHD_get_timeout(a->daemon, &timeout_ms);
+		MHD_run(h->daemon);
+		waits = MHD_get_timeout(h->daemon, &timeout_ms);
 	}
 	if (waits == MHD_YES)
-		start_timer(a, &a->run_timer,
+		start_timer(h, &h->run_timer,
 			    (int64_t)MIN(timeout_ms, (unsigned long long)TICK_MS));
 	else
-		loop_timer_stop(a->config.loop, &a->run_timer);
-	if (a->conns.count > 0 && a->tick_timer.slot == 0)
-		start_timer(a, &a->tick_timer, TICK_MS);
+		loop_timer_stop(h->api.config.loop, &h->run_timer);
+	if (h->conns.count > 0 && h->tick_timer.slot == 0)
+		start_timer(h, &h->tick_timer, TICK_MS);
 }
 
 static void on_polled(struct loop_source *s, uint32_t events)
 {
-	run(CONTAINER_OF(s, struct api, polled));
+	run(CONTAINER_OF(s, struct api_http, polled));
 }
 
 static void on_run_timer(struct loop_timer *t)
 {
-	run(CONTAINER_OF(t, struct api, run_timer));
+	run(CONTAINER_OF(t, struct api_http, run_timer));
 }
 
 static void on_tick(struct loop_timer *t)
 {
-	struct api *a = CONTAINER_OF(t, struct api, tick_timer);
-	const int64_t now_ms = loop_now_ms(a->config.loop);
+	struct api_http *h = CONTAINER_OF(t, struct api_http, tick_timer);
+	const int64_t now_ms = loop_now_ms(h->api.config.loop);
 
-	conns_expire(&a->conns, now_ms, (int64_t)request_sec(a) * 1000);
-	streams_tick(a);
-	(void)!api_listen(a);
-	run(a);
-	if (!a->listening.added)
-		start_timer(a, &a->tick_timer, TICK_MS);
+	conns_expire(&h->conns, now_ms, (int64_t)request_sec(h) * 1000);
+	streams_tick(h);
+	(void)!api_listen(&h->api);
+	run(h);
+	if (!h->listening.added)
+		start_timer(h, &h->tick_timer, TICK_MS);
 }
 
 /* ---- connections ---- */
@@ -110,7 +109,7 @@ static struct addr self_of(int fd)
 	return endpoint_from_sockaddr(&ss).addr;
 }
 
-static void adopt(struct api *a, int fd, const struct sockaddr_storage *from,
+static void adopt(struct api_http *h, int fd, const struct sockaddr_storage *from,
 		  socklen_t size)
 {
 	const int one = 1;
@@ -118,27 +117,27 @@ static void adopt(struct api *a, int fd, const struct sockaddr_storage *from,
 	const struct prefix network = conns_network(&peer, &self);
 	struct conn *conn;
 
-	if (a->config.sandboxes.admits &&
-	    !a->config.sandboxes.admits(a->config.sandboxes.data, fd)) {
+	if (h->api.config.sandboxes.admits &&
+	    !h->api.config.sandboxes.admits(h->api.config.sandboxes.data, fd)) {
 		close(fd);
 		return;
 	}
-	conn = conns_take(&a->conns, fd, &network, loop_now_ms(a->config.loop));
+	conn = conns_take(&h->conns, fd, &network, loop_now_ms(h->api.config.loop));
 	if (!conn) {
 		close(fd);
 		return;
 	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	/* The socket is the library's from here on, whatever it says. */
-	if (MHD_add_connection(a->daemon, fd, (const struct sockaddr *)from, size) !=
+	if (MHD_add_connection(h->daemon, fd, (const struct sockaddr *)from, size) !=
 		    MHD_YES &&
 	    conn->fd == fd)
-		conns_release(&a->conns, conn);
+		conns_release(&h->conns, conn);
 }
 
-static void on_listening(struct loop_source *s, uint32_t events)
+static void on_newcomers(struct loop_source *s, uint32_t events)
 {
-	struct api *a = CONTAINER_OF(s, struct api, listening);
+	struct api_http *h = CONTAINER_OF(s, struct api_http, listening);
 
 	for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
 		struct sockaddr_storage from = { 0 };
@@ -147,69 +146,51 @@ static void on_listening(struct loop_source *s, uint32_t events)
 				 SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd >= 0) {
-			adopt(a, fd, &from, size);
+			adopt(h, fd, &from, size);
 			continue;
 		}
 		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
 		    errno == ENOMEM) {
 			/* Try again with the next tick, instead of spinning. */
-			loop_remove(a->config.loop, s);
-			start_timer(a, &a->tick_timer, TICK_MS);
+			loop_remove(h->api.config.loop, s);
+			start_timer(h, &h->tick_timer, TICK_MS);
 		}
 		break;
 	}
-	run(a);
+	run(h);
 }
 
 static void on_connection(void *data, struct MHD_Connection *mhd, void **context,
 			  enum MHD_ConnectionNotificationCode code)
 {
-	struct api *a = data;
+	struct api_http *h = data;
 	const union MHD_ConnectionInfo *info;
 
 	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
 		info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
-		*context = info ? conns_find(&a->conns, info->connect_fd) : NULL;
+		*context = info ? conns_find(&h->conns, info->connect_fd) : NULL;
 	} else if (*context) {
-		conns_release(&a->conns, *context);
+		conns_release(&h->conns, *context);
 		*context = NULL;
 	}
 }
 
-struct conn *request_conn(const struct api_request *r)
+static struct conn *conn_of(struct MHD_Connection *mhd)
 {
 	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(r->mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+		MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
 
 	return info ? info->socket_context : NULL;
 }
 
-void request_failures_add(const struct api_request *r, struct failures *f)
+static struct text http_header(const struct api_request *r, const char *name)
 {
-	const struct conn *conn = request_conn(r);
-
-	if (f && conn)
-		failures_add(f, &conn->network, loop_now_ms(r->api->config.loop));
-}
-
-uint32_t request_failures_wait(const struct api_request *r, const struct failures *f)
-{
-	const struct conn *conn = request_conn(r);
-
-	return f && conn ? failures_wait(f, &conn->network,
-					 loop_now_ms(r->api->config.loop))
-			 : 0;
-}
-
-struct text request_header(const struct api_request *r, const char *name)
-{
-	struct text value = { "", 0 };
+	struct text value = { NULL, 0 };
 
 	if (MHD_lookup_connection_value_n(r->mhd, MHD_HEADER_KIND, name, strlen(name),
-					  &value.ptr, &value.len) != MHD_YES ||
-	    !value.ptr)
-		return (struct text){ "", 0 };
-	return value;
+					  &value.ptr, &value.len) != MHD_YES)
+		return (struct text){ NULL, 0 };
+	return value.ptr ? value : (struct text){ "", 0 };
 }
 
 /* ---- requests ---- */
@@ -221,8 +202,9 @@ static void *on_target(void *data, const char *target, struct MHD_Connection *mh
 
 	if (!r)
 		return NULL;
-	r->api = data;
+	r->api = &((struct api_http *)data)->api;
 	r->mhd = mhd;
+	r->conn = conn_of(mhd);
 	r->target = strdup(target);
 	return r;
 }
@@ -235,26 +217,23 @@ static size_t keep_escapes(void *data, struct MHD_Connection *mhd, char *text)
 static void on_completed(void *data, struct MHD_Connection *mhd, void **context,
 			 enum MHD_RequestTerminationCode code)
 {
-	struct api *a = data;
+	struct api_http *h = data;
 	struct api_request *r = *context;
-	struct conn *conn;
+	struct conn *conn = conn_of(mhd);
 	bool large;
 
 	*context = NULL;
 	if (!r)
 		return;
-	conn = request_conn(r);
 	if (conn)
-		conn->since_ms = loop_now_ms(a->config.loop);
+		conn->since_ms = loop_now_ms(h->api.config.loop);
 	large = r->body_capacity > LARGE_BODY;
-	free(r->target);
-	free(r->clean);
-	free(r->body);
+	request_done(r);
 	free(r);
 	/* Without memory for the timer at once. */
-	if (large && a->trim_timer.slot == 0 &&
-	    loop_timer_start(a->config.loop, &a->trim_timer,
-			     loop_now_ms(a->config.loop) + GIVE_BACK_MS) < 0)
+	if (large && h->trim_timer.slot == 0 &&
+	    loop_timer_start(h->api.config.loop, &h->trim_timer,
+			     loop_now_ms(h->api.config.loop) + GIVE_BACK_MS) < 0)
 		malloc_trim(0);
 }
 
@@ -262,11 +241,6 @@ static void on_completed(void *data, struct MHD_Connection *mhd, void **context,
 static void on_trim(struct loop_timer *t)
 {
 	malloc_trim(0);
-}
-
-static void answer_too_large(struct api_request *r)
-{
-	reply_error(r, MHD_HTTP_CONTENT_TOO_LARGE, "request body too large");
 }
 
 static void drop_body(struct api_request *r)
@@ -277,84 +251,29 @@ static void drop_body(struct api_request *r)
 	r->keeps_body = false;
 }
 
-/* An announced length that can't be taken. Text that isn't a number is the library's. */
-static uint64_t announced_size(const struct api_request *r)
+static enum MHD_Result note_line(void *data, enum MHD_ValueKind kind, const char *name,
+				 size_t name_size, const char *value, size_t value_size)
 {
-	struct text t = text_trim(request_header(r, MHD_HTTP_HEADER_CONTENT_LENGTH));
-	uint32_t size;
-
-	if (t.len == 0)
-		return 0;
-	return text_to_u32(t, UINT32_MAX, &size) ? size : UINT32_MAX;
-}
-
-/* The lines that say where a request ends, and whom it is for. */
-struct framing {
-	unsigned int lengths, encodings, hosts;
-	bool is_odd;	 /* an encoding that isn't "chunked" */
-	bool is_unclear; /* a name that isn't one: "Content-Length " */
-};
-
-static enum MHD_Result count_line(void *data, enum MHD_ValueKind kind, const char *name,
-				  size_t name_size, const char *value, size_t value_size)
-{
-	const struct text n = { name, name_size }, v = { value, value_size };
-	struct framing *f = data;
-
-	f->is_unclear |= !text_is_token(n);
-	if (text_equal_nocase(n, MHD_HTTP_HEADER_CONTENT_LENGTH)) {
-		f->lengths++;
-	} else if (text_equal_nocase(n, MHD_HTTP_HEADER_HOST)) {
-		f->hosts++;
-	} else if (text_equal_nocase(n, MHD_HTTP_HEADER_TRANSFER_ENCODING)) {
-		f->encodings++;
-		f->is_odd |= !value || !text_equal_nocase(text_trim(v), "chunked");
-	}
+	request_framing_line(data, (struct text){ name, name_size },
+			     (struct text){ value ? value : "", value_size });
 	return MHD_YES;
 }
 
-/* What two readers could read as two different requests is read by nobody. Return: what
- * is wrong, or NULL. */
-static const char *framing_fault(const struct api_request *r, const char *version)
-{
-	const bool is_old = strcmp(version, MHD_HTTP_VERSION_1_1) != 0;
-	struct framing f = { 0 };
-
-	MHD_get_connection_values_n(r->mhd, MHD_HEADER_KIND, count_line, &f);
-	if (f.hosts != 1 && !(is_old && f.hosts == 0))
-		return f.hosts ? "400 Bad Request: too many Host headers"
-			       : "400 Bad Request: missing required Host header";
-	if (f.is_unclear)
-		return "400 Bad Request: a header's name has other letters than a name";
-	if (f.is_odd || f.lengths + f.encodings > 1)
-		return "400 Bad Request: unclear length of the body";
-	return NULL;
-}
-
 /* Who asks before sending is told at once, and who would send more than anybody reads. */
-static enum MHD_Result judge(struct api_request *r, const char *method,
-			     const char *version)
+static enum MHD_Result on_head(struct api_request *r, const char *method,
+			       const char *version)
 {
-	const uint64_t size = announced_size(r);
-	const char *fault;
+	struct request_framing framing = { 0 };
 	bool waits;
 
 	r->started = true;
 	if (!r->target)
 		return MHD_NO;
-	fault = framing_fault(r, version);
-	if (fault) {
-		reply_last_error(r, MHD_HTTP_BAD_REQUEST, fault);
-		return r->answered ? MHD_YES : MHD_NO;
-	}
-	route_judge(r, method);
-	waits = text_equal_nocase(text_trim(request_header(r, MHD_HTTP_HEADER_EXPECT)),
-				  "100-continue");
-	if (r->keeps_body && size > r->body_max) {
-		r->answer = answer_too_large;
-		r->keeps_body = false;
-	}
-	if (size > API_DRAIN_MAX || (waits && !r->keeps_body)) {
+	framing.is_old = strcmp(version, MHD_HTTP_VERSION_1_1) != 0;
+	MHD_get_connection_values_n(r->mhd, MHD_HEADER_KIND, note_line, &framing);
+	route_judge(r, method, &framing);
+	waits = text_equal_nocase(text_trim(request_header(r, "Expect")), "100-continue");
+	if (r->fault || r->announced > API_DRAIN_MAX || (waits && !r->keeps_body)) {
 		r->answer(r);
 		return r->answered ? MHD_YES : MHD_NO;
 	}
@@ -366,14 +285,9 @@ static void keep_body(struct api_request *r, const char *bytes, size_t size)
 	size_t capacity = r->body_capacity;
 	char *body;
 
-	if (r->body_size + size > r->body_max) {
-		r->answer = answer_too_large;
-		drop_body(r);
-		return;
-	}
 	while (capacity < r->body_size + size)
 		capacity = MAX(capacity * 2, (size_t)BODY_FIRST);
-	body = realloc(r->body, capacity);
+	body = r->body_size + size <= r->body_max ? realloc(r->body, capacity) : NULL;
 	if (!body) {
 		r->answer = answer_too_large;
 		drop_body(r);
@@ -394,7 +308,7 @@ static enum MHD_Result on_request(void *data, struct MHD_Connection *mhd, const 
 	if (!r)
 		return MHD_NO;
 	if (!r->started)
-		return judge(r, method, version);
+		return on_head(r, method, version);
 	if (*upload_size > 0) {
 		r->seen += *upload_size;
 		if (r->seen > API_DRAIN_MAX)
@@ -412,179 +326,31 @@ static enum MHD_Result on_request(void *data, struct MHD_Connection *mhd, const 
 
 /* ---- answers ---- */
 
-void reply_header(struct MHD_Response *response, const char *name, const char *value)
-{
-	/* Fails without memory: the answer then lacks it, which is what can be done. */
-	(void)!MHD_add_response_header(response, name, value);
-}
-
-void reply_queue(struct api_request *r, unsigned int status, const char *type,
-		 struct MHD_Response *response)
-{
-	if (!response)
-		return;
-	if (type)
-		reply_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-	/* A page of another origin can't read the answer as a script or an image. */
-	reply_header(response, "X-Content-Type-Options", "nosniff");
-	reply_header(response, "Cross-Origin-Resource-Policy", "same-origin");
-	if (MHD_queue_response(r->mhd, status, response) == MHD_YES) {
-		r->answered = true;
-		r->api->counts.answers[MIN(status / 100, 5U)]++;
-	}
-	MHD_destroy_response(response);
-}
-
-static struct MHD_Response *text_response(const char *text)
+static bool send_reply(struct api_request *r, const struct api_reply *a)
 {
 	union {
 		const char *in;
-		void *out; /* the library copies, but asks for writable bytes */
-	} bytes = { .in = text };
+		void *out; /* the library only reads it */
+	} bytes = { .in = a->bytes };
+	struct MHD_Response *response = MHD_create_response_from_buffer(
+		a->size, bytes.out,
+		a->owned ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
+	struct reply_header header;
+	bool sent;
 
-	return MHD_create_response_from_buffer(strlen(text), bytes.out,
-					       MHD_RESPMEM_MUST_COPY);
-}
-
-void reply_text(struct api_request *r, unsigned int status, const char *text)
-{
-	reply_queue(r, status, PLAIN, text_response(text));
-}
-
-void reply_error(struct api_request *r, unsigned int status, const char *fmt, ...)
-{
-	char text[ERR_TEXT_SIZE + 128];
-	struct MHD_Response *response;
-	va_list args;
-	int n;
-
-	va_start(args, fmt);
-	n = vsnprintf(text, sizeof(text) - 1, fmt, args);
-	va_end(args);
-	n = MIN(MAX(n, 0), (int)sizeof(text) - 2);
-	text[n] = '\n';
-	text[n + 1] = '\0';
-	response = text_response(text);
-	if (response && status == MHD_HTTP_UNAUTHORIZED)
-		reply_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
-	if (response && status == MHD_HTTP_SERVICE_UNAVAILABLE)
-		reply_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "5");
-	reply_queue(r, status, PLAIN, response);
-}
-
-void reply_wait(struct api_request *r, uint32_t seconds)
-{
-	struct MHD_Response *response = text_response("too many wrong tokens\n");
-	char text[16];
-
-	snprintf(text, sizeof(text), "%u", MAX(seconds, 1U));
-	if (response)
-		reply_header(response, MHD_HTTP_HEADER_RETRY_AFTER, text);
-	reply_queue(r, MHD_HTTP_TOO_MANY_REQUESTS, PLAIN, response);
-}
-
-void reply_last_error(struct api_request *r, unsigned int status, const char *text)
-{
-	struct MHD_Response *response = text_response(text);
-
-	if (response)
-		reply_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
-	reply_queue(r, status, PLAIN, response);
-}
-
-void reply_not_allowed(struct api_request *r)
-{
-	struct MHD_Response *response = text_response("method not allowed\n");
-
-	if (response)
-		reply_header(response, MHD_HTTP_HEADER_ALLOW, r->route->allow);
-	reply_queue(r, MHD_HTTP_METHOD_NOT_ALLOWED, PLAIN, response);
-}
-
-void reply_moved(struct api_request *r)
-{
-	const bool has_body = (r->method & (METHOD_GET | METHOD_HEAD)) != 0;
-	struct reply_stream location, page;
-	struct MHD_Response *response;
-
-	if (!reply_open(r, &location))
-		return;
-	request_path_encode(r->clean, location.out);
-	if (r->query)
-		fprintf(location.out, "?%s", r->query);
-	if (fclose(location.out) != 0 || !reply_open(r, &page)) {
-		free(location.body);
-		return;
-	}
-	fputs("<a href=\"", page.out);
-	request_html(location.body, page.out);
-	fputs("\">Moved Permanently</a>.\n\n", page.out);
-	response = fclose(page.out) == 0 ? text_response(has_body ? page.body : "")
-					 : NULL;
-	if (response)
-		reply_header(response, MHD_HTTP_HEADER_LOCATION, location.body);
-	reply_queue(r, MHD_HTTP_MOVED_PERMANENTLY,
-		    has_body ? "text/html; charset=utf-8" : NULL, response);
-	free(page.body);
-	free(location.body);
-}
-
-/* @body is malloc'ed, taken; NULL is 500. */
-static void reply_taken(struct api_request *r, unsigned int status, const char *type,
-			char *body, size_t size)
-{
-	struct MHD_Response *response = NULL;
-
-	if (body)
-		response = MHD_create_response_from_buffer(size, body,
-							   MHD_RESPMEM_MUST_FREE);
 	if (!response) {
-		free(body);
-		reply_error(r, MHD_HTTP_INTERNAL_SERVER_ERROR, "out of memory");
-		return;
+		free(a->owned);
+		return false;
 	}
-	reply_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-	if (r->tag[0])
-		reply_header(response, MHD_HTTP_HEADER_ETAG, r->tag);
-	reply_queue(r, status, type, response);
+	/* Fails without memory: the answer then lacks it, which is what can be done. */
+	for (size_t i = 0; reply_header_at(a, i, &header); i++)
+		(void)!MHD_add_response_header(response, header.name, header.value);
+	sent = MHD_queue_response(r->mhd, a->status, response) == MHD_YES;
+	MHD_destroy_response(response);
+	return sent;
 }
 
-bool reply_open(struct api_request *r, struct reply_stream *s)
-{
-	s->body = NULL;
-	s->out = open_memstream(&s->body, &s->size);
-	if (!s->out)
-		reply_error(r, MHD_HTTP_INTERNAL_SERVER_ERROR, "out of memory");
-	return s->out != NULL;
-}
-
-void reply_close(struct api_request *r, struct reply_stream *s, const char *type)
-{
-	if (fclose(s->out) != 0) {
-		free(s->body);
-		s->body = NULL;
-	}
-	reply_taken(r, MHD_HTTP_OK, type, s->body, s->size);
-}
-
-void reply_json(struct api_request *r, unsigned int status, struct jtext *j)
-{
-	size_t size;
-
-	jtext_put(j, text_of("\n"));
-	size = j->used;
-	reply_taken(r, status, "application/json", jtext_take(j), size);
-}
-
-void reply_member_tree(struct jtext *j, const char *key, json_t *tree)
-{
-	CLEAN(mem) char *text = tree ? json_dumps(tree, JSON_COMPACT) : NULL;
-
-	if (key)
-		jtext_key(j, key);
-	jtext_json(j, text_of(text ?: "null"));
-	json_decref(tree);
-}
+static const struct api_transport transport = { http_header, send_reply };
 
 /* ---- the daemon ---- */
 
@@ -598,113 +364,118 @@ static void *pem(const char *text)
 	return (void *)(uintptr_t)text;
 }
 
-static int start_daemon(struct api *a)
+static int start_daemon(struct api_http *h)
 {
-	const bool tls = a->config.tls_cert && a->config.tls_key;
+	const bool tls = h->api.config.tls_cert && h->api.config.tls_key;
 	struct MHD_OptionItem secure[] = {
-		{ MHD_OPTION_HTTPS_MEM_CERT, 0, pem(a->config.tls_cert) },
-		{ MHD_OPTION_HTTPS_MEM_KEY, 0, pem(a->config.tls_key) },
+		{ MHD_OPTION_HTTPS_MEM_CERT, 0, pem(h->api.config.tls_cert) },
+		{ MHD_OPTION_HTTPS_MEM_KEY, 0, pem(h->api.config.tls_key) },
 		{ MHD_OPTION_HTTPS_PRIORITIES, 0, pem(TLS_VERSIONS) },
 		{ MHD_OPTION_END, 0, NULL },
 	};
 	const union MHD_DaemonInfo *info;
 
-	a->daemon = MHD_start_daemon(
+	h->daemon = MHD_start_daemon(
 		MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME |
 			(tls ? MHD_USE_TLS : 0),
-		0, NULL, NULL, on_request, a, MHD_OPTION_EXTERNAL_LOGGER, ignore_log,
+		0, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, ignore_log,
 		NULL, MHD_OPTION_CONNECTION_LIMIT, (unsigned int)CONNS_SIZE,
-		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned int)idle_sec(a),
+		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned int)idle_sec(h),
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)API_HEAD_SIZE,
 		MHD_OPTION_STRICT_FOR_CLIENT, (int)LIBRARY_STRICT,
-		MHD_OPTION_NOTIFY_COMPLETED, on_completed, a,
-		MHD_OPTION_NOTIFY_CONNECTION, on_connection, a,
-		MHD_OPTION_URI_LOG_CALLBACK, on_target, a, MHD_OPTION_UNESCAPE_CALLBACK,
+		MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
+		MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
+		MHD_OPTION_URI_LOG_CALLBACK, on_target, h, MHD_OPTION_UNESCAPE_CALLBACK,
 		keep_escapes, NULL, MHD_OPTION_ARRAY, tls ? secure : &secure[3],
 		MHD_OPTION_END);
-	if (!a->daemon)
+	if (!h->daemon)
 		return tls ? -EKEYREJECTED : -ENOMEM;
-	info = MHD_get_daemon_info(a->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+	info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
 	if (!info || info->epoll_fd < 0)
 		return -ENOSYS;
-	a->polled = (struct loop_source){ .fd = info->epoll_fd, .on_ready = on_polled };
-	return loop_add(a->config.loop, &a->polled, EPOLLIN);
+	h->polled = (struct loop_source){ .fd = info->epoll_fd, .on_ready = on_polled };
+	return loop_add(h->api.config.loop, &h->polled, EPOLLIN);
 }
 
-static int start(struct api *a)
+static int start(struct api_http *h)
 {
 	int result;
 
-	a->rows = calloc(API_EVENTS_KEPT, sizeof(*a->rows));
-	if (a->config.limits_failures)
-		a->failures = calloc(1, sizeof(*a->failures));
-	if (a->config.review_key)
-		a->links = calloc(1, sizeof(*a->links));
-	if (!a->rows || (a->config.limits_failures && !a->failures) ||
-	    (a->config.review_key && !a->links))
+	h->rows = calloc(API_EVENTS_KEPT, sizeof(*h->rows));
+	if (h->api.config.limits_failures)
+		h->api.failures = calloc(1, sizeof(*h->api.failures));
+	if (h->api.config.review_key)
+		h->api.links = calloc(1, sizeof(*h->api.links));
+	if (!h->rows || (h->api.config.limits_failures && !h->api.failures) ||
+	    (h->api.config.review_key && !h->api.links))
 		return -ENOMEM;
 	/* Who opened it may have left it blocking; nothing here may wait. */
-	if (fcntl(a->listening.fd, F_SETFL, O_NONBLOCK) < 0)
+	if (fcntl(h->listening.fd, F_SETFL, O_NONBLOCK) < 0)
 		return -errno;
-	result = start_daemon(a);
+	result = start_daemon(h);
 	if (result < 0)
 		return result;
-	return api_listen(a);
+	return api_listen(&h->api);
 }
 
 /* One that doesn't listen would be ready all the time. */
 int api_listen(struct api *a)
 {
-	return a->listening.added || !sock_listens(a->listening.fd)
+	struct api_http *h = http_of(a);
+
+	return h->listening.added || !sock_listens(h->listening.fd)
 		       ? 0
-		       : loop_add(a->config.loop, &a->listening, EPOLLIN);
+		       : loop_add(h->api.config.loop, &h->listening, EPOLLIN);
 }
 
 struct api *api_new(const struct api_config *config, struct err *err)
 {
-	struct api *a = calloc(1, sizeof(*a));
+	struct api_http *h = calloc(1, sizeof(*h));
 	int result;
 
-	if (!a) {
+	if (!h) {
 		close(config->listen_fd);
 		err_set(err, -ENOMEM, "out of memory");
 		return NULL;
 	}
-	a->config = *config;
-	a->epoch = (uint64_t)clock_wall_ms();
-	a->run_timer.on_fire = on_run_timer;
-	a->tick_timer.on_fire = on_tick;
-	a->trim_timer.on_fire = on_trim;
-	a->listening =
-		(struct loop_source){ .fd = config->listen_fd, .on_ready = on_listening };
-	a->polled.fd = -1;
-	conns_init(&a->conns);
-	result = start(a);
+	h->api.config = *config;
+	h->api.transport = &transport;
+	h->epoch = (uint64_t)clock_wall_ms();
+	h->run_timer.on_fire = on_run_timer;
+	h->tick_timer.on_fire = on_tick;
+	h->trim_timer.on_fire = on_trim;
+	h->listening =
+		(struct loop_source){ .fd = config->listen_fd, .on_ready = on_newcomers };
+	h->polled.fd = -1;
+	conns_init(&h->conns);
+	result = start(h);
 	if (result < 0) {
 		err_sys(err, result, "cannot start the HTTP API");
-		api_free(a);
+		api_free(&h->api);
 		return NULL;
 	}
-	return a;
+	return &h->api;
 }
 
 void api_free(struct api *a)
 {
-	if (!a)
+	struct api_http *h = a ? http_of(a) : NULL;
+
+	if (!h)
 		return;
-	loop_remove(a->config.loop, &a->listening);
-	loop_remove(a->config.loop, &a->polled);
-	if (a->daemon) {
-		streams_wake(a);
-		MHD_run(a->daemon);
-		MHD_stop_daemon(a->daemon);
+	loop_remove(h->api.config.loop, &h->listening);
+	loop_remove(h->api.config.loop, &h->polled);
+	if (h->daemon) {
+		streams_wake(h);
+		MHD_run(h->daemon);
+		MHD_stop_daemon(h->daemon);
 	}
-	loop_timer_stop(a->config.loop, &a->run_timer);
-	loop_timer_stop(a->config.loop, &a->tick_timer);
-	loop_timer_stop(a->config.loop, &a->trim_timer);
-	close(a->listening.fd);
-	free(a->rows);
-	free(a->failures);
-	free(a->links);
-	free(a);
+	loop_timer_stop(h->api.config.loop, &h->run_timer);
+	loop_timer_stop(h->api.config.loop, &h->tick_timer);
+	loop_timer_stop(h->api.config.loop, &h->trim_timer);
+	close(h->listening.fd);
+	free(h->rows);
+	free(h->api.failures);
+	free(h->api.links);
+	free(h);
 }

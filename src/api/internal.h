@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-/* api/internal - what the files of this folder share. */
+/* api/internal - what the files of this folder share. Which of them a program is made of
+ * is its own: `weir` has reply.c, route.c, plain.c and the answers of a run;
+ * weir-control has all but plain.c. */
 #pragma once
 
 #include <jansson.h>
-#include <microhttpd.h>
 
 #include "api/api.h"
 #include "api/conns.h"
 #include "api/request.h"
 #include "event/json.h"
 
+struct MHD_Connection;
+struct MHD_Daemon;
 struct api_stream;
+struct api_reply;
+struct api_request;
 
 enum { API_ID_MAX = 63 }; /* of a sandbox of many; a longer one is 404 */
 
@@ -23,28 +28,46 @@ struct api_counts {
 	uint64_t streams_dropped; /* too slow, or to make room */
 };
 
+/* Who reads requests and writes answers: libmicrohttpd (http.c), or plain.c. */
+struct api_transport {
+	/* The value of the first header @name as it came; .ptr NULL: there is none. */
+	struct text (*header)(const struct api_request *r, const char *name);
+	/* @a is taken. Return: false when it can't be sent. */
+	bool (*send)(struct api_request *r, const struct api_reply *a);
+};
+
 struct api {
 	struct api_config config;
+	const struct api_transport *transport;
+	struct api_counts counts;
+	struct failures *failures;    /* with config.limits_failures; owned */
+	struct failures *links;	      /* refused ones, with config.review_key; owned */
+	const char *enforcement_mode; /* once it was asked for: /policy tells no more
+				       * of the status, which may be costly to know */
+};
+
+/* An API that libmicrohttpd serves. */
+struct api_http {
+	struct api api;
 	struct MHD_Daemon *daemon;
 	struct loop_source listening, polled;
 	struct loop_timer run_timer;  /* when the library wants to run */
 	struct loop_timer tick_timer; /* every second while anybody is connected */
 	struct loop_timer trim_timer; /* a large body was there */
 	struct conns conns;
-	struct api_counts counts;
-	struct failures *failures; /* with config.limits_failures; owned */
-	struct failures *links;	   /* refused ones, with config.review_key; owned */
 	/* The newest events, for streams: number n is in slot n % API_EVENTS_KEPT. */
 	struct event_row *rows;
 	uint64_t row_next; /* the number of the next one */
 	uint64_t epoch;	   /* of this start, in the ids */
 	struct api_stream *streams[API_STREAM_PLACES];
 	uint64_t streams_begun;
-	const char *enforcement_mode; /* once it was asked for: /policy tells no more
-				       * of the status, which may be costly to know */
 };
+static inline struct api_http *http_of(struct api *a)
+{
+	return CONTAINER_OF(a, struct api_http, api);
+}
 
-/* A method is one bit, so that a route lists what it takes. */
+/* A method is one bit, so that a route lists what it takes; route.c has their names. */
 enum {
 	METHOD_OTHER = 0,
 	METHOD_GET = 1 << 0,
@@ -58,10 +81,11 @@ enum {
 
 struct api_request {
 	struct api *api;
-	struct MHD_Connection *mhd;
-	char *target;	   /* owned; the path once it is read */
-	const char *query; /* in @target, or NULL */
-	char *clean;	   /* owned: the path as it should be */
+	struct MHD_Connection *mhd; /* NULL: plain.c has it */
+	struct conn *conn;	    /* NULL: none is known */
+	char *target;		    /* owned; the path once it is read */
+	const char *query;	    /* in @target, or NULL */
+	char *clean;		    /* owned: the path as it should be */
 	const struct api_route *route;
 	const struct api_ops *ops; /* of what it is about */
 	struct api_ops own_ops;	   /* those of one sandbox of many */
@@ -72,29 +96,42 @@ struct api_request {
 	void (*answer)(struct api_request *r); /* once the body is there */
 	bool started, keeps_body, answered;
 	char tag[DOCUMENT_TAG_SIZE]; /* of what a 200 answers with; "": none */
-	size_t seen;		     /* bytes of the body */
+	const char *fault;	     /* why its end is unclear, or NULL */
+	uint32_t announced;	     /* bytes of the body; UINT32_MAX: more */
+	size_t seen;		     /* the same, so far */
 	char *body;		     /* owned */
 	size_t body_size, body_capacity, body_max; /* more is 413 */
 };
 
 struct api_route {
-	const char *path;
+	const char *path; /* with a slash at its end: and all below */
 	unsigned int methods;
-	const char *allow; /* the header, for other methods */
-	void (*answer)(struct api_request *r);
-	bool is_prefix;
-	bool is_open;	   /* without the token */
-	bool is_about_one; /* of a daemon's sandbox, not at the top */
-	bool is_below;	   /* there as well as below /sandboxes/ID */
-	bool is_sidecars;  /* not of a daemon */
-	bool is_change;	   /* POST, PUT, PATCH and DELETE change the policy */
+	void (*answer)(struct api_request *r); /* NULL: not in this program */
+	unsigned int where;		       /* IN_… */
+	bool is_open;			       /* without the token */
+	bool is_change; /* POST, PUT, PATCH and DELETE change the policy */
 	/* Judged by its answer, without the token: its body is that long at most. */
 	size_t own_body_max;
-	bool is_page; /* of /ui/, which can be switched off; at the top alone */
+	bool is_page; /* of /ui/, which can be switched off */
 };
 
-/* Judge a request by its head: sets answer and keeps_body. */
-void route_judge(struct api_request *r, const char *method);
+/* Where a route is: at the top of a sidecar's API, of a daemon's and of a run's; below
+ * /sandboxes/ID of a daemon and of a run, which shows itself as a daemon's one sandbox.
+ */
+enum {
+	IN_SIDECAR = 1 << 0,
+	IN_DAEMON = 1 << 1,
+	IN_SANDBOX = 1 << 2,
+	IN_RUN = 1 << 3,
+	IN_RUN_TOP = 1 << 4,
+};
+
+/* Judge a request by its head: sets answer and keeps_body; with a fault it is answered at
+ * once, whatever follows. */
+void route_judge(struct api_request *r, const char *method,
+		 const struct request_framing *framing);
+void answer_too_large(struct api_request *r);
+void answer_bad_method(struct api_request *r);
 /* The body took its time: the sandbox may have gone meanwhile. */
 void route_refresh(struct api_request *r);
 
@@ -108,11 +145,35 @@ void reply_error(struct api_request *r, unsigned int status, const char *fmt, ..
 void reply_wait(struct api_request *r, uint32_t seconds);
 /* Nothing more is read of the connection. */
 void reply_last_error(struct api_request *r, unsigned int status, const char *text);
-void reply_not_allowed(struct api_request *r);
+/* @allow: the methods of the route. */
+void reply_not_allowed(struct api_request *r, const char *allow);
 void reply_moved(struct api_request *r);
-/* @response is taken. */
-void reply_queue(struct api_request *r, unsigned int status, const char *type,
-		 struct MHD_Response *response);
+/* An answer. */
+enum { REPLY_HEADERS_MAX = 6 };
+struct api_reply {
+	unsigned int status;
+	const char *type; /* NULL: none */
+	const char
+		*bytes; /* lives as long as the program, or, with @owned, is malloc'ed */
+	size_t size;
+	char *owned; /* NULL, or @bytes */
+	struct reply_header {
+		const char *name, *value;
+	} headers[REPLY_HEADERS_MAX]; /* up to the first without a name */
+};
+void reply_send(struct api_request *r, const struct api_reply *a);
+/* Header @i of @a, with those that each answer has. Return: false: there are no more. */
+bool reply_header_at(const struct api_reply *a, size_t i, struct reply_header *ret);
+/* It was answered, with this status. */
+void reply_sent(struct api_request *r, unsigned int status);
+/* @body is malloc'ed, taken; NULL is 500. */
+void reply_taken(struct api_request *r, unsigned int status, const char *type, char *body,
+		 size_t size);
+/* @j, which has grown and is emptied, and a line end; 500 where it found no memory. */
+void reply_json(struct api_request *r, unsigned int status, struct jtext *j);
+/* A member of @j, or, with @key NULL, all of it: null where there is no @tree; that is
+ * taken. */
+void reply_member_tree(struct jtext *j, const char *key, json_t *tree);
 /* Text that grows, for reply_taken(). reply_open() has answered when it fails. */
 struct reply_stream {
 	FILE *out;
@@ -120,33 +181,32 @@ struct reply_stream {
 	size_t size;
 };
 bool reply_open(struct api_request *r, struct reply_stream *s) MUST_CHECK;
+/* Return: false without memory for all of it; that was answered. */
+bool reply_end(struct api_request *r, struct reply_stream *s) MUST_CHECK;
 void reply_close(struct api_request *r, struct reply_stream *s, const char *type);
-/* @j, which has grown and is emptied, and a line end; 500 where it found no memory. */
-void reply_json(struct api_request *r, unsigned int status, struct jtext *j);
-/* A member of @j, or, with @key NULL, all of it: null where there is no @tree; that is
- * taken. */
-void reply_member_tree(struct jtext *j, const char *key, json_t *tree);
-void reply_header(struct MHD_Response *response, const char *name, const char *value);
 
 /* ---- routes ---- */
 
 void answer_policy(struct api_request *r);
 void answer_policy_check(struct api_request *r);
 void answer_explain(struct api_request *r);
-void answer_activity(struct api_request *r);
-void answer_top(struct api_request *r);
-void answer_stored(struct api_request *r);
 void answer_status(struct api_request *r);
-void answer_metrics(struct api_request *r);
-void answer_events(struct api_request *r);
 void answer_denies(struct api_request *r);
-void answer_denies_count(struct api_request *r);
 void answer_reviews(struct api_request *r);
 void answer_review(struct api_request *r);
-void answer_link(struct api_request *r);
-void answer_openapi(struct api_request *r);
-void answer_page(struct api_request *r);
-void answer_page_moved(struct api_request *r);
+
+/* In weir-control alone: elsewhere they are NULL, and no route leads there. */
+#define CONTROLS_OWN __attribute__((weak, visibility("hidden")))
+void answer_activity(struct api_request *r) CONTROLS_OWN;
+void answer_top(struct api_request *r) CONTROLS_OWN;
+void answer_stored(struct api_request *r) CONTROLS_OWN;
+void answer_metrics(struct api_request *r) CONTROLS_OWN;
+void answer_events(struct api_request *r) CONTROLS_OWN;
+void answer_denies_count(struct api_request *r) CONTROLS_OWN;
+void answer_link(struct api_request *r) CONTROLS_OWN;
+void answer_openapi(struct api_request *r) CONTROLS_OWN;
+void answer_page(struct api_request *r) CONTROLS_OWN;
+void answer_page_moved(struct api_request *r) CONTROLS_OWN;
 
 /* ---- deciding on a review task ---- */
 
@@ -166,20 +226,23 @@ unsigned int review_accept(struct api_request *r, const struct review *t,
 /* ---- streams ---- */
 
 /* The library doesn't notice by itself that a connection was resumed. */
-void api_run_soon(struct api *a);
+void api_run_soon(struct api_http *h);
 /* Those that have been silent for long say so. */
-void streams_tick(struct api *a);
+void streams_tick(struct api_http *h);
 /* So that the library can close them. */
-void streams_wake(struct api *a);
+void streams_wake(struct api_http *h);
 /* Those that weren't dropped. */
-size_t streams_count(const struct api *a);
+size_t streams_count(const struct api_http *h);
 
 /* ---- what is known of a request's connection and head ---- */
 
-/* NULL: none is known. */
-struct conn *request_conn(const struct api_request *r);
 /* Its network's, in @f; NULL: nothing is counted. */
 void request_failures_add(const struct api_request *r, struct failures *f);
 uint32_t request_failures_wait(const struct api_request *r, const struct failures *f);
 /* The value as it came, empty when there is none; of several lines the first. */
 struct text request_header(const struct api_request *r, const char *name);
+/* Of a daemon, what is about no sandbox has no policy. */
+bool request_has_policy(const struct api_request *r);
+/* @e is an event of what the request is about. */
+bool request_is_about(const struct api_request *r, const struct event *e);
+void request_done(struct api_request *r);

@@ -25,20 +25,10 @@ struct asset {
 #include "api/openapi.h"
 #include "api/ui.h"
 
-static const struct {
-	const char *name, *value;
-} headers[] = {
-	{ "Content-Security-Policy", CONTENT_POLICY },
-	{ "Referrer-Policy", "no-referrer" },
-	{ "X-Frame-Options", "DENY" },
-	/* Asked for anew each time; the tag says that it is the same. */
-	{ MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache" },
-};
-
 /* The caller has it: If-None-Match lists its tag. */
 static bool is_known(const struct api_request *r, const struct asset *a)
 {
-	struct text rest = request_header(r, MHD_HTTP_HEADER_IF_NONE_MATCH), part;
+	struct text rest = request_header(r, "If-None-Match"), part;
 
 	while (text_split(&rest, ',', &part)) {
 		part = text_trim(part);
@@ -50,55 +40,48 @@ static bool is_known(const struct api_request *r, const struct asset *a)
 	return false;
 }
 
-static struct MHD_Response *asset_response(const struct asset *a)
-{
-	union {
-		const char *in;
-		void *out; /* the library only reads it */
-	} bytes = { .in = a->bytes };
-
-	return MHD_create_response_from_buffer(a->size, bytes.out,
-					       MHD_RESPMEM_PERSISTENT);
-}
-
 void answer_openapi(struct api_request *r)
 {
-	reply_queue(r, MHD_HTTP_OK, openapi_assets[0].type,
-		    asset_response(&openapi_assets[0]));
+	const struct asset *a = &openapi_assets[0];
+
+	reply_send(r, &(const struct api_reply){ .status = HTTP_OK,
+						 .type = a->type,
+						 .bytes = a->bytes,
+						 .size = a->size });
 }
 
 void answer_page(struct api_request *r)
 {
 	const char *name = r->target + strlen(PREFIX);
 	const struct asset *a = NULL;
-	struct MHD_Response *response;
 	bool known;
 
 	for (size_t i = 0; i < ARRAY_SIZE(ui_assets) && !a; i++)
 		if (strcmp(ui_assets[i].name, name) == 0)
 			a = &ui_assets[i];
 	if (!a) {
-		reply_error(r, MHD_HTTP_NOT_FOUND, "404 page not found");
+		reply_error(r, HTTP_NOT_FOUND, "404 page not found");
 		return;
 	}
 	known = is_known(r, a); /* the library sends its head alone then */
-	response = asset_response(a);
-	if (response) {
-		for (size_t i = 0; i < ARRAY_SIZE(headers); i++)
-			reply_header(response, headers[i].name, headers[i].value);
-		reply_header(response, MHD_HTTP_HEADER_ETAG, a->tag);
-	}
-	reply_queue(r, known ? MHD_HTTP_NOT_MODIFIED : MHD_HTTP_OK,
-		    known ? NULL : a->type, response);
+	reply_send(r, &(const struct api_reply){
+			      .status = known ? HTTP_NOT_MODIFIED : HTTP_OK,
+			      .type = known ? NULL : a->type,
+			      .bytes = a->bytes,
+			      .size = a->size,
+			      .headers = { { "Content-Security-Policy", CONTENT_POLICY },
+					   { "Referrer-Policy", "no-referrer" },
+					   { "X-Frame-Options", "DENY" },
+					   /* Asked for anew each time; the tag says
+					    * that it is the same. */
+					   { "Cache-Control", "no-cache" },
+					   { "ETag", a->tag } } });
 }
 
 /* Relative, so that it is right behind a proxy that adds a prefix. */
 void answer_page_moved(struct api_request *r)
 {
-	struct MHD_Response *response =
-		MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
-
-	if (response)
-		reply_header(response, MHD_HTTP_HEADER_LOCATION, "ui/");
-	reply_queue(r, MHD_HTTP_MOVED_PERMANENTLY, NULL, response);
+	reply_send(r, &(const struct api_reply){ .status = HTTP_MOVED,
+						 .bytes = "",
+						 .headers = { { "Location", "ui/" } } });
 }

@@ -47,11 +47,11 @@ static void refuse_for(struct change *c, int code, const char *prefix,
 		       const struct err *err)
 {
 	if (code == -EINVAL)
-		refuse(c, MHD_HTTP_BAD_REQUEST, prefix, err->text);
+		refuse(c, HTTP_BAD_REQUEST, prefix, err->text);
 	else if (code == -EPERM)
-		refuse(c, MHD_HTTP_CONFLICT, "", err->text);
+		refuse(c, HTTP_CONFLICT, "", err->text);
 	else
-		refuse(c, MHD_HTTP_INTERNAL_SERVER_ERROR, "", "out of memory");
+		refuse(c, HTTP_FAILED, "", "out of memory");
 }
 
 static struct text body_of(const struct api_request *r)
@@ -89,7 +89,25 @@ static void answer_changed(const struct change *c, const struct document *now)
 	if (c->reason)
 		jtext_member(&j, "reason", c->reason);
 	jtext_close(&j, '}');
-	reply_json(r, MHD_HTTP_OK, &j);
+	reply_json(r, HTTP_OK, &j);
+}
+
+/* Say what came of a change. */
+static void conclude(struct change *c, enum api_failure failure, const struct err *err)
+{
+	static const char *const steps[] = {
+		[API_FAILED_PERSIST] = "failed to persist policy: ",
+		[API_FAILED_APPLY] = "failed to apply nftables policy: ",
+	};
+
+	if (failure != API_FAILED_NOT) {
+		refuse(c, api_failure_status(failure),
+		       failure == API_FAILED_POLICY ? c->what : steps[failure],
+		       err->text);
+		return;
+	}
+	log_change(c, NULL, false);
+	answer_changed(c, ops_of(c)->policy(ops_of(c)->data));
 }
 
 static void commit(struct change *c)
@@ -97,28 +115,10 @@ static void commit(struct change *c)
 	const struct api_ops *ops = ops_of(c);
 	struct err err = { 0 };
 
-	if (document_settle_ends(c->next, clock_wall_ms()) < 0) {
+	if (document_settle_ends(c->next, clock_wall_ms()) < 0)
 		refuse_for(c, -ENOMEM, "", NULL);
-		return;
-	}
-
-	switch (ops->change(ops->data, TAKE_PTR(c->next), &err)) {
-	case API_FAILED_NOT:
-		log_change(c, NULL, false);
-		answer_changed(c, ops->policy(ops->data));
-		return;
-	case API_FAILED_POLICY:
-		refuse(c, MHD_HTTP_BAD_REQUEST, c->what, err.text);
-		return;
-	case API_FAILED_PERSIST:
-		refuse(c, MHD_HTTP_INTERNAL_SERVER_ERROR,
-		       "failed to persist policy: ", err.text);
-		return;
-	case API_FAILED_APPLY:
-		break;
-	}
-	refuse(c, MHD_HTTP_INTERNAL_SERVER_ERROR,
-	       "failed to apply nftables policy: ", err.text);
+	else
+		conclude(c, ops->change(ops->data, TAKE_PTR(c->next), &err), &err);
 }
 
 /* Return: false when it was refused. */
@@ -132,7 +132,7 @@ static bool check_count(struct change *c)
 		return true;
 	snprintf(text, sizeof(text), "egress rule total count %zu exceeds limit %zu",
 		 count, max);
-	refuse(c, MHD_HTTP_CONTENT_TOO_LARGE, "", text);
+	refuse(c, HTTP_TOO_LARGE, "", text);
 	return false;
 }
 
@@ -160,11 +160,16 @@ static void reset(struct change *c)
 
 static void replace(struct change *c)
 {
+	const struct api_ops *ops = ops_of(c);
 	const struct text body = body_of(c->request);
 	struct err err = { 0 };
 	int result;
 
 	c->what = "invalid policy: ";
+	if (ops->replace) {
+		conclude(c, ops->replace(ops->data, body, &err), &err);
+		return;
+	}
 	if (body.len == 0) {
 		reset(c);
 		return;
@@ -258,10 +263,9 @@ static void take_away(struct change *c)
 /* If-Match names what is in force, or isn't there. */
 static bool is_expected(const struct api_request *r, const struct document *d)
 {
-	return MHD_lookup_connection_value_n(
-		       r->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_IF_MATCH,
-		       strlen(MHD_HTTP_HEADER_IF_MATCH), NULL, NULL) != MHD_YES ||
-	       document_is_named(d, request_header(r, MHD_HTTP_HEADER_IF_MATCH));
+	const struct text list = r->api->transport->header(r, "If-Match");
+
+	return !list.ptr || document_is_named(d, list);
 }
 
 static void show(struct api_request *r)
@@ -272,7 +276,7 @@ static void show(struct api_request *r)
 	struct jtext j = { .grows = true };
 
 	if (!policy) {
-		reply_error(r, MHD_HTTP_INTERNAL_SERVER_ERROR, "out of memory");
+		reply_error(r, HTTP_FAILED, "out of memory");
 		return;
 	}
 	document_tag(policy, r->tag);
@@ -280,7 +284,7 @@ static void show(struct api_request *r)
 	jtext_member(&j, "enforcementMode", enforcement_mode(r));
 	jtext_raw(&j, "policy", policy);
 	jtext_close(&j, '}');
-	reply_json(r, MHD_HTTP_OK, &j);
+	reply_json(r, HTTP_OK, &j);
 }
 
 void answer_policy(struct api_request *r)
@@ -291,7 +295,7 @@ void answer_policy(struct api_request *r)
 	if (r->method == METHOD_GET)
 		show(r);
 	else if (!is_expected(r, c.old))
-		reply_error(r, MHD_HTTP_PRECONDITION_FAILED, "%s", DOCUMENT_IS_ANOTHER);
+		reply_error(r, HTTP_PRECONDITION_FAILED, "%s", DOCUMENT_IS_ANOTHER);
 	else if (r->method == METHOD_PATCH)
 		patch(&c);
 	else if (r->method == METHOD_DELETE)

@@ -153,6 +153,33 @@ int request_query(const char *query, const char *name, char *ret, size_t size)
 	return 0;
 }
 
+/* ---- where it ends ---- */
+
+void request_framing_line(struct request_framing *f, struct text name, struct text value)
+{
+	f->is_unclear |= !text_is_token(name);
+	if (text_equal_nocase(name, "Content-Length")) {
+		f->lengths++;
+	} else if (text_equal_nocase(name, "Host")) {
+		f->hosts++;
+	} else if (text_equal_nocase(name, "Transfer-Encoding")) {
+		f->encodings++;
+		f->is_odd |= !text_equal_nocase(text_trim(value), "chunked");
+	}
+}
+
+const char *request_framing_fault(const struct request_framing *f)
+{
+	if (f->hosts != 1 && !(f->is_old && f->hosts == 0))
+		return f->hosts ? "400 Bad Request: too many Host headers"
+				: "400 Bad Request: missing required Host header";
+	if (f->is_unclear)
+		return "400 Bad Request: a header's name has other letters than a name";
+	if (f->is_odd || f->lengths + f->encodings > 1)
+		return "400 Bad Request: unclear length of the body";
+	return NULL;
+}
+
 /* ---- the token ---- */
 
 bool request_token_equal(struct text given, const char *token)

@@ -28,6 +28,18 @@ void request_html(const char *text, FILE *out);
  * there; -EBADMSG when it can't be decoded or doesn't fit. */
 int request_query(const char *query, const char *name, char *ret, size_t size) MUST_CHECK;
 
+/* The header lines that say where a request ends, and whom it is for. */
+struct request_framing {
+	unsigned int lengths, encodings, hosts;
+	bool is_odd;	 /* an encoding that isn't "chunked" */
+	bool is_unclear; /* a name that isn't one: "Content-Length " */
+	bool is_old;	 /* before HTTP/1.1: the request need not name a host */
+};
+void request_framing_line(struct request_framing *f, struct text name, struct text value);
+/* What two readers could read as two different requests is read by nobody. Return:
+ * what is wrong, or NULL. */
+const char *request_framing_fault(const struct request_framing *f);
+
 /* In a time that tells nothing but whether the lengths are equal. */
 bool request_token_equal(struct text given, const char *token);
 /* What stands behind "Bearer "; empty when it is another scheme. */

@@ -25,11 +25,11 @@ enum {
 static void refuse_review(struct api_request *r, int code, const struct err *err)
 {
 	if (code == -ENOENT)
-		reply_error(r, MHD_HTTP_NOT_FOUND, "%s", err->text);
+		reply_error(r, HTTP_NOT_FOUND, "%s", err->text);
 	else if (code == -EALREADY)
-		reply_error(r, MHD_HTTP_CONFLICT, "%s", err->text);
+		reply_error(r, HTTP_CONFLICT, "%s", err->text);
 	else
-		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", err->text);
+		reply_error(r, HTTP_UNAVAILABLE, "%s", err->text);
 }
 
 /* @t and what changes with it; @diff is taken. */
@@ -41,7 +41,7 @@ static void reply_task(struct api_request *r, const struct review *t, json_t *di
 	review_put(&j, t);
 	reply_member_tree(&j, "diff", diff);
 	jtext_close(&j, '}');
-	reply_json(r, MHD_HTTP_OK, &j);
+	reply_json(r, HTTP_OK, &j);
 }
 
 /* The policy with @t granted for @length, or, with "", for good. @ret_rules is what
@@ -62,16 +62,10 @@ bool review_read_body(struct api_request *r, const struct review *t,
 	const int code = review_read_accept(body, t, ret);
 
 	if (code == -ESTALE)
-		reply_error(r, MHD_HTTP_CONFLICT, REVIEW_CHANGED);
+		reply_error(r, HTTP_CONFLICT, REVIEW_CHANGED);
 	else if (code < 0)
-		reply_error(r, MHD_HTTP_BAD_REQUEST, REVIEW_ACCEPT_WORDS);
+		reply_error(r, HTTP_BAD_REQUEST, REVIEW_ACCEPT_WORDS);
 	return code == 0;
-}
-
-/* Of a daemon, what is about no sandbox has no policy. */
-static bool has_policy(const struct api_request *r)
-{
-	return r->is_about_one || !r->api->config.sandboxes.find;
 }
 
 void review_go_to_sandbox(struct api_request *r, const struct review *t)
@@ -108,7 +102,7 @@ static void answer_list(struct api_request *r)
 
 	if (found < 0 || (found > 0 && strcmp(text, "all") != 0 &&
 			  !review_state_parse(text, &state))) {
-		reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid state");
+		reply_error(r, HTTP_BAD_REQUEST, "invalid state");
 		return;
 	}
 	if (found > 0 && strcmp(text, "all") == 0)
@@ -121,7 +115,7 @@ static void answer_list(struct api_request *r)
 	if (code < 0)
 		refuse_review(r, code, &err);
 	else
-		reply_json(r, MHD_HTTP_OK, &j);
+		reply_json(r, HTTP_OK, &j);
 }
 
 static void answer_task(struct api_request *r, const struct review *t)
@@ -131,7 +125,7 @@ static void answer_task(struct api_request *r, const struct review *t)
 	struct err err = { 0 };
 	json_t *diff = NULL;
 
-	if (has_policy(r) && merge_rule(r, t, "", rules, &next, &err) == 0)
+	if (request_has_policy(r) && merge_rule(r, t, "", rules, &next, &err) == 0)
 		diff = document_diff(r->ops->policy(r->ops->data), next);
 	document_free(next);
 	reply_task(r, t, diff);
@@ -144,7 +138,7 @@ static bool read_who(struct api_request *r, char *who)
 	int found = request_query(r->query, "who", who, REVIEW_WHO_SIZE);
 
 	if (found < 0)
-		reply_error(r, MHD_HTTP_BAD_REQUEST, "invalid who");
+		reply_error(r, HTTP_BAD_REQUEST, "invalid who");
 	else if (found == 0)
 		snprintf(who, REVIEW_WHO_SIZE, "api");
 	return found >= 0;
@@ -175,19 +169,16 @@ static unsigned int change_policy(struct api_request *r, struct document *next,
 {
 	const struct api_ops *ops = r->ops;
 	const size_t max = r->api->config.max_rules;
-	unsigned int status = MHD_HTTP_INTERNAL_SERVER_ERROR;
+	unsigned int status;
 	enum api_failure failure;
 
 	if (max > 0 && document_rule_count(next) > max) {
 		document_free(next);
 		err_set(err, -E2BIG, "egress rule total count exceeds limit %zu", max);
-		status = MHD_HTTP_CONTENT_TOO_LARGE;
+		status = HTTP_TOO_LARGE;
 	} else {
 		failure = ops->change(ops->data, next, err);
-		if (failure == API_FAILED_NOT)
-			status = 0;
-		else if (failure == API_FAILED_POLICY)
-			status = MHD_HTTP_BAD_REQUEST;
+		status = failure == API_FAILED_NOT ? 0 : api_failure_status(failure);
 	}
 	ops->log_change(ops->data, rules, status ? err->text : NULL,
 			status > 0 && status < 500);
@@ -202,10 +193,10 @@ unsigned int review_accept(struct api_request *r, const struct review *t,
 	unsigned int status;
 	json_t *diff;
 
-	if (!has_policy(r))
+	if (!request_has_policy(r))
 		err_set(err, -ENOENT, "no such sandbox");
-	if (!has_policy(r) || merge_rule(r, t, length, rules, &next, err) < 0)
-		return MHD_HTTP_CONFLICT;
+	if (!request_has_policy(r) || merge_rule(r, t, length, rules, &next, err) < 0)
+		return HTTP_CONFLICT;
 	diff = ret_diff ? document_diff(r->ops->policy(r->ops->data), next) : NULL;
 	status = change_policy(r, next, rules, err);
 	if (status == 0 && ret_diff)
@@ -248,7 +239,7 @@ static bool has_store(struct api_request *r)
 {
 	if (r->ops->reviews)
 		return true;
-	reply_error(r, MHD_HTTP_NOT_FOUND, "events are not stored here");
+	reply_error(r, HTTP_NOT_FOUND, "events are not stored here");
 	return false;
 }
 
@@ -269,16 +260,16 @@ void answer_review(struct api_request *r)
 	int code;
 
 	if (!read_target(r, &id, &verb)) {
-		reply_error(r, MHD_HTTP_NOT_FOUND, "404 page not found");
+		reply_error(r, HTTP_NOT_FOUND, "404 page not found");
 		return;
 	}
 	accept = text_equal(verb, "accept");
 	if (verb.len > 0 && !accept && !text_equal(verb, "dismiss")) {
-		reply_error(r, MHD_HTTP_NOT_FOUND, "404 page not found");
+		reply_error(r, HTTP_NOT_FOUND, "404 page not found");
 		return;
 	}
 	if ((verb.len == 0) != (r->method != METHOD_POST)) {
-		reply_not_allowed(r);
+		answer_bad_method(r);
 		return;
 	}
 	if (!has_store(r))

@@ -20,41 +20,67 @@ static bool has_token(const struct api *a)
 	return a->config.token && a->config.token[0];
 }
 
+static const struct api_sandboxes *sandboxes_of(const struct api_request *r)
+{
+	return &r->api->config.sandboxes;
+}
+
+static bool is_taking_over(const struct api_request *r)
+{
+	const struct api_sandboxes *s = sandboxes_of(r);
+
+	return s->knows_all && !s->knows_all(s->data);
+}
+
+/* By their bits: METHOD_GET and on. */
+static const char methods[][8] = { "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE" };
+
 /* ---- answers that need no file of their own ---- */
+
+void answer_bad_method(struct api_request *r)
+{
+	char allow[64];
+	size_t used = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(methods); i++)
+		if (r->route->methods & 1U << i)
+			used += (size_t)snprintf(allow + used, sizeof(allow) - used,
+						 "%s%s", used > 0 ? ", " : "",
+						 methods[i]);
+	reply_not_allowed(r, allow);
+}
 
 static void answer_health(struct api_request *r)
 {
 	const struct api_ops *ops = r->ops;
-	const struct api_sandboxes *sandboxes = &r->api->config.sandboxes;
 
-	if (ops->healthy(ops->data))
-		reply_text(r, MHD_HTTP_OK, "ok");
-	else if (sandboxes->knows_all && !sandboxes->knows_all(sandboxes->data))
-		reply_text(r, MHD_HTTP_SERVICE_UNAVAILABLE, "weir is restoring\n");
+	if (!ops->healthy || ops->healthy(ops->data))
+		reply_text(r, HTTP_OK, "ok");
+	else if (is_taking_over(r))
+		reply_text(r, HTTP_UNAVAILABLE, "weir is restoring\n");
 	else
-		reply_text(r, MHD_HTTP_SERVICE_UNAVAILABLE, "weir not ready\n");
+		reply_text(r, HTTP_UNAVAILABLE, "weir not ready\n");
 }
 
 static void answer_bad_target(struct api_request *r)
 {
-	reply_last_error(r, MHD_HTTP_BAD_REQUEST, "400 Bad Request");
+	reply_last_error(r, HTTP_BAD_REQUEST, "400 Bad Request");
 }
 
 static void answer_options(struct api_request *r)
 {
-	reply_queue(r, MHD_HTTP_OK, NULL,
-		    MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT));
+	reply_send(r, &(const struct api_reply){ .status = HTTP_OK, .bytes = "" });
 }
 
 static void answer_no_page(struct api_request *r)
 {
-	reply_error(r, MHD_HTTP_NOT_FOUND, "404 page not found");
+	reply_error(r, HTTP_NOT_FOUND, "404 page not found");
 }
 
 static void answer_unauthorized(struct api_request *r)
 {
 	r->api->counts.unauthorized++;
-	reply_error(r, MHD_HTTP_UNAUTHORIZED, "unauthorized");
+	reply_error(r, HTTP_UNAUTHORIZED, "unauthorized");
 }
 
 static void answer_too_often(struct api_request *r)
@@ -66,82 +92,7 @@ static void answer_too_often(struct api_request *r)
 static void answer_forbidden(struct api_request *r)
 {
 	r->api->counts.forbidden++;
-	reply_error(r, MHD_HTTP_FORBIDDEN, "forbidden");
-}
-
-/* The vault is the reference's with its proxy switched off: nothing is in it and
- * nothing can be put in. */
-static void answer_vault(struct api_request *r)
-{
-	if (r->method == METHOD_GET)
-		reply_error(r, MHD_HTTP_NOT_FOUND, "credential vault not found");
-	else if (!has_token(r->api))
-		reply_error(r, MHD_HTTP_PRECONDITION_FAILED,
-			    "credential vault requires egress API auth token");
-	else
-		reply_error(r, MHD_HTTP_PRECONDITION_FAILED,
-			    "credential vault requires transparent mitmproxy");
-}
-
-static void answer_vault_unknown(struct api_request *r)
-{
-	reply_error(r, MHD_HTTP_NOT_FOUND, "not found");
-}
-
-/* ---- the table: the first row that fits ---- */
-
-#define VAULT "/credential-vault"
-
-static const struct api_route routes[] = {
-	{ "/healthz", METHOD_ANY, "", answer_health, .is_open = true, .is_below = true },
-	{ "/policy", METHOD_GET | METHODS_CHANGE, "GET, POST, PUT, PATCH, DELETE",
-	  answer_policy, .is_about_one = true, .is_change = true, .is_below = true },
-	{ "/status", METHODS_READ, "GET, HEAD", answer_status, .is_below = true },
-	{ "/metrics", METHODS_READ, "GET, HEAD", answer_metrics, .is_below = true },
-	{ "/policy/check", METHOD_POST, "POST", answer_policy_check, .is_about_one = true,
-	  .is_change = true, .is_below = true },
-	{ "/policy/explain", METHODS_READ, "GET, HEAD", answer_explain,
-	  .is_about_one = true, .is_below = true },
-	{ "/events", METHOD_GET, "GET", answer_events, .is_below = true },
-	{ "/events/stored", METHODS_READ, "GET, HEAD", answer_stored, .is_below = true },
-	{ "/activity", METHODS_READ, "GET, HEAD", answer_activity, .is_below = true },
-	{ "/top", METHODS_READ, "GET, HEAD", answer_top, .is_below = true },
-	{ "/denies", METHODS_READ, "GET, HEAD", answer_denies, .is_about_one = true,
-	  .is_below = true },
-	{ "/denies/count", METHODS_READ, "GET, HEAD", answer_denies_count,
-	  .is_below = true },
-	{ "/review", METHODS_READ, "GET, HEAD", answer_reviews, .is_below = true },
-	{ "/review/", METHODS_READ | METHOD_POST, "GET, HEAD, POST", answer_review,
-	  .is_prefix = true, .is_change = true, .is_below = true },
-	{ "/answer/", METHODS_READ | METHOD_POST, "GET, HEAD, POST", answer_link,
-	  .is_prefix = true, .is_open = true, .own_body_max = LINK_BODY_MAX },
-	{ "/openapi.yaml", METHODS_READ, "GET, HEAD", answer_openapi, .is_open = true },
-	{ "/ui", METHODS_READ, "GET, HEAD", answer_page_moved, .is_open = true,
-	  .is_page = true },
-	{ "/ui/", METHODS_READ, "GET, HEAD", answer_page, .is_prefix = true,
-	  .is_open = true, .is_page = true },
-	{ VAULT, METHOD_GET | METHOD_POST | METHOD_PATCH | METHOD_DELETE,
-	  "GET, POST, PATCH, DELETE", answer_vault, .is_sidecars = true },
-	{ VAULT "/_active", METHOD_GET, "GET", answer_forbidden, .is_open = true,
-	  .is_sidecars = true },
-	{ VAULT "/credentials", METHOD_GET, "GET", answer_vault, .is_sidecars = true },
-	{ VAULT "/credentials/", METHOD_GET, "GET", answer_vault, .is_prefix = true,
-	  .is_sidecars = true },
-	{ VAULT "/bindings", METHOD_GET, "GET", answer_vault, .is_sidecars = true },
-	{ VAULT "/bindings/", METHOD_GET, "GET", answer_vault, .is_prefix = true,
-	  .is_sidecars = true },
-	{ VAULT "/", METHOD_ANY, "", answer_vault_unknown, .is_prefix = true,
-	  .is_sidecars = true },
-};
-
-/* ---- /sandboxes: what a daemon guards, and each as a sidecar shows its one ---- */
-
-#define TOP	    "/sandboxes"
-#define TAKING_OVER "the daemon takes over the sandboxes that were there before it"
-
-static const struct api_sandboxes *sandboxes_of(const struct api_request *r)
-{
-	return &r->api->config.sandboxes;
+	reply_error(r, HTTP_FORBIDDEN, "forbidden");
 }
 
 static void answer_sandboxes(struct api_request *r)
@@ -149,16 +100,83 @@ static void answer_sandboxes(struct api_request *r)
 	struct jtext j = { .grows = true };
 
 	sandboxes_of(r)->list(sandboxes_of(r)->data, &j);
-	reply_json(r, MHD_HTTP_OK, &j);
+	reply_json(r, HTTP_OK, &j);
 }
+
+/* The vault is the reference's with its proxy switched off: nothing is in it and
+ * nothing can be put in. */
+static void answer_vault(struct api_request *r)
+{
+	if (r->method == METHOD_GET)
+		reply_error(r, HTTP_NOT_FOUND, "credential vault not found");
+	else if (!has_token(r->api))
+		reply_error(r, HTTP_PRECONDITION_FAILED,
+			    "credential vault requires egress API auth token");
+	else
+		reply_error(r, HTTP_PRECONDITION_FAILED,
+			    "credential vault requires transparent mitmproxy");
+}
+
+static void answer_vault_unknown(struct api_request *r)
+{
+	reply_error(r, HTTP_NOT_FOUND, "not found");
+}
+
+/* ---- the table: the first row that fits ---- */
+
+#define VAULT "/credential-vault"
+
+enum {
+	OF_ONE = IN_SIDECAR | IN_SANDBOX, /* about one sandbox */
+	OF_ALL = OF_ONE | IN_DAEMON,
+	AT_TOP = IN_SIDECAR | IN_DAEMON,
+};
+
+static const struct api_route routes[] = {
+	{ "/healthz", METHOD_ANY, answer_health, OF_ALL | IN_RUN, .is_open = true },
+	{ "/policy", METHOD_GET | METHODS_CHANGE, answer_policy, OF_ONE | IN_RUN,
+	  .is_change = true },
+	{ "/status", METHODS_READ, answer_status, OF_ALL | IN_RUN },
+	{ "/metrics", METHODS_READ, answer_metrics, OF_ALL },
+	{ "/policy/check", METHOD_POST, answer_policy_check, OF_ONE, .is_change = true },
+	{ "/policy/explain", METHODS_READ, answer_explain, OF_ONE | IN_RUN },
+	{ "/events", METHOD_GET, answer_events, OF_ALL },
+	{ "/events/stored", METHODS_READ, answer_stored, OF_ALL },
+	{ "/activity", METHODS_READ, answer_activity, OF_ALL },
+	{ "/top", METHODS_READ, answer_top, OF_ALL },
+	{ "/denies", METHODS_READ, answer_denies, OF_ONE | IN_RUN },
+	{ "/denies/count", METHODS_READ, answer_denies_count, OF_ALL },
+	{ "/review", METHODS_READ, answer_reviews, OF_ALL | IN_RUN },
+	{ "/review/", METHODS_READ | METHOD_POST, answer_review, OF_ALL | IN_RUN,
+	  .is_change = true },
+	{ "/answer/", METHODS_READ | METHOD_POST, answer_link, AT_TOP, .is_open = true,
+	  .own_body_max = LINK_BODY_MAX },
+	{ "/openapi.yaml", METHODS_READ, answer_openapi, AT_TOP, .is_open = true },
+	{ "/ui", METHODS_READ, answer_page_moved, AT_TOP, .is_open = true,
+	  .is_page = true },
+	{ "/ui/", METHODS_READ, answer_page, AT_TOP, .is_open = true, .is_page = true },
+	{ "/sandboxes", METHODS_READ, answer_sandboxes, IN_DAEMON | IN_RUN_TOP },
+	{ VAULT, METHOD_GET | METHOD_POST | METHOD_PATCH | METHOD_DELETE, answer_vault,
+	  IN_SIDECAR },
+	{ VAULT "/_active", METHOD_GET, answer_forbidden, IN_SIDECAR, .is_open = true },
+	{ VAULT "/credentials", METHOD_GET, answer_vault, IN_SIDECAR },
+	{ VAULT "/credentials/", METHOD_GET, answer_vault, IN_SIDECAR },
+	{ VAULT "/bindings", METHOD_GET, answer_vault, IN_SIDECAR },
+	{ VAULT "/bindings/", METHOD_GET, answer_vault, IN_SIDECAR },
+	{ VAULT "/", METHOD_ANY, answer_vault_unknown, IN_SIDECAR },
+};
+
+/* ---- /sandboxes: what a daemon guards, and each as a sidecar shows its one ---- */
+
+#define TOP	    "/sandboxes"
+#define TAKING_OVER "the daemon takes over the sandboxes that were there before it"
 
 static void answer_no_sandbox(struct api_request *r)
 {
-	if (!sandboxes_of(r)->knows_all(sandboxes_of(r)->data)) {
-		reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, TAKING_OVER);
-		return;
-	}
-	reply_error(r, MHD_HTTP_NOT_FOUND, "no such sandbox: '%s'", SHOWN(r->id));
+	if (is_taking_over(r))
+		reply_error(r, HTTP_UNAVAILABLE, TAKING_OVER);
+	else
+		reply_error(r, HTTP_NOT_FOUND, "no such sandbox: '%s'", SHOWN(r->id));
 }
 
 static void reply_sandbox(struct api_request *r, unsigned int status)
@@ -174,9 +192,9 @@ static void reply_sandbox(struct api_request *r, unsigned int status)
 static void answer_error(struct api_request *r, unsigned int status,
 			 const struct err *err)
 {
-	const char *error = status == MHD_HTTP_SERVICE_UNAVAILABLE ? "not ready"
-			    : status >= 500			   ? "failed_safety_setup"
-								   : "refused";
+	const char *error = status == HTTP_UNAVAILABLE ? "not ready"
+			    : status >= 500	       ? "failed_safety_setup"
+						       : "refused";
 	struct jtext j = { .grows = true };
 
 	jtext_open(&j, NULL, '{');
@@ -190,13 +208,13 @@ static void answer_attach(struct api_request *r)
 {
 	const struct text body = { r->body ? r->body : "", r->body_size };
 	struct err err = { 0 };
-	unsigned int status = MHD_HTTP_SERVICE_UNAVAILABLE;
+	unsigned int status = HTTP_UNAVAILABLE;
 
-	if (sandboxes_of(r)->knows_all(sandboxes_of(r)->data))
+	if (is_taking_over(r))
+		err_set(&err, -EBUSY, TAKING_OVER);
+	else
 		status =
 			sandboxes_of(r)->attach(sandboxes_of(r)->data, r->id, body, &err);
-	else
-		err_set(&err, -EBUSY, TAKING_OVER);
 	if (status >= 400)
 		answer_error(r, status, &err);
 	else
@@ -226,25 +244,15 @@ static void answer_one(struct api_request *r)
 	else if (r->method == METHOD_DELETE)
 		answer_detach(r);
 	else
-		reply_sandbox(r, MHD_HTTP_OK);
+		reply_sandbox(r, HTTP_OK);
 }
 
-static const struct api_route sandboxes_route = {
-	TOP,
-	METHOD_GET | METHOD_HEAD,
-	"GET, HEAD",
-	answer_sandboxes,
-};
-static const struct api_route one_route = {
-	TOP "/",
-	METHOD_GET | METHOD_HEAD | METHOD_PUT | METHOD_DELETE,
-	"GET, HEAD, PUT, DELETE",
-	answer_one,
-	.is_below = true,
-	.is_change = true,
-};
-static const struct api_route no_route = {
-	TOP "/", METHOD_ANY, "", answer_no_sandbox, .is_below = true,
+enum { ROUTE_ONE = 0, ROUTE_RUN, ROUTE_NONE };
+static const struct api_route below[] = {
+	[ROUTE_ONE] = { TOP "/", METHODS_READ | METHOD_PUT | METHOD_DELETE, answer_one,
+			IN_SANDBOX, .is_change = true },
+	[ROUTE_RUN] = { TOP "/", METHODS_READ, answer_one, IN_RUN },
+	[ROUTE_NONE] = { TOP "/", METHOD_ANY, answer_no_sandbox, IN_SANDBOX | IN_RUN },
 };
 
 static const struct api_route *sandbox_route(struct api_request *r)
@@ -253,23 +261,21 @@ static const struct api_route *sandbox_route(struct api_request *r)
 	const char *rest;
 	size_t len;
 
-	if (strcmp(r->target, TOP) == 0)
-		return &sandboxes_route;
 	if (strncmp(r->target, TOP "/", strlen(TOP "/")) != 0)
 		return NULL;
 	rest = strchr(id, '/');
 	len = rest ? (size_t)(rest - id) : strlen(id);
 	if (len == 0 || len > API_ID_MAX)
-		return &no_route;
+		return &below[ROUTE_NONE];
 	memcpy(r->id, id, len);
 	r->is_about_one = sandboxes_of(r)->find(sandboxes_of(r)->data, r->id, &r->own_ops,
 						&r->sandbox);
 	if (r->is_about_one)
 		r->ops = &r->own_ops;
 	if (!rest)
-		return &one_route;
+		return &below[r->api->config.is_run ? ROUTE_RUN : ROUTE_ONE];
 	if (!r->is_about_one)
-		return &no_route;
+		return &below[ROUTE_NONE];
 	memmove(r->target, rest, strlen(rest) + 1);
 	return NULL;
 }
@@ -280,39 +286,31 @@ void route_refresh(struct api_request *r)
 		return;
 	r->is_about_one = sandboxes_of(r)->find(sandboxes_of(r)->data, r->id, &r->own_ops,
 						&r->sandbox);
-	if (!r->is_about_one && r->route != &one_route)
+	if (!r->is_about_one && r->route != &below[ROUTE_ONE])
 		r->answer = answer_no_sandbox;
 }
 
 /* ---- judging ---- */
 
+/* A path that ends with a slash is that of all below. */
 static const struct api_route *find_route(const char *path)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
-		const struct api_route *route = &routes[i];
+		const char *wanted = routes[i].path;
+		const size_t size = strlen(wanted);
 
-		if (route->is_prefix
-			    ? strncmp(path, route->path, strlen(route->path)) == 0
-			    : strcmp(path, route->path) == 0)
-			return route;
+		if (strncmp(path, wanted, size) == 0 &&
+		    (wanted[size - 1] == '/' || !path[size]))
+			return &routes[i];
 	}
 	return NULL;
 }
 
 static unsigned int method_of(const char *method)
 {
-	static const struct {
-		const char *name;
-		unsigned int bit;
-	} methods[] = {
-		{ "GET", METHOD_GET },	   { "HEAD", METHOD_HEAD },
-		{ "POST", METHOD_POST },   { "PUT", METHOD_PUT },
-		{ "PATCH", METHOD_PATCH }, { "DELETE", METHOD_DELETE },
-	};
-
 	for (size_t i = 0; i < ARRAY_SIZE(methods); i++)
-		if (strcmp(method, methods[i].name) == 0)
-			return methods[i].bit;
+		if (strcmp(method, methods[i]) == 0)
+			return 1U << i;
 	return METHOD_OTHER;
 }
 
@@ -323,9 +321,8 @@ static bool is_authorized(const struct api_request *r)
 	if (!has_token(r->api))
 		return true;
 	return request_token_equal(text_trim(request_header(r, TOKEN_HEADER)), token) ||
-	       request_token_equal(
-		       request_bearer(request_header(r, MHD_HTTP_HEADER_AUTHORIZATION)),
-		       token);
+	       request_token_equal(request_bearer(request_header(r, "Authorization")),
+				   token);
 }
 
 /* Return: NULL, or what answers somebody who isn't authorized. Who shows no token guesses
@@ -337,20 +334,9 @@ static void (*stranger(const struct api_request *r))(struct api_request *r)
 	if (is_authorized(r))
 		return NULL;
 	if (request_header(r, TOKEN_HEADER).len > 0 ||
-	    request_header(r, MHD_HTTP_HEADER_AUTHORIZATION).len > 0)
+	    request_header(r, "Authorization").len > 0)
 		request_failures_add(r, r->api->failures);
 	return answer_unauthorized;
-}
-
-static struct text line_of(const struct api_request *r, const char *name)
-{
-	struct text value = { NULL, 0 };
-
-	if (MHD_lookup_connection_value_n(r->mhd, MHD_HEADER_KIND, name, strlen(name),
-					  &value.ptr, &value.len) == MHD_YES &&
-	    !value.ptr)
-		value = (struct text){ "", 0 };
-	return value;
 }
 
 /* A page can leave some of these out or change them, but not all. */
@@ -358,10 +344,10 @@ static bool is_browser(const struct api_request *r)
 {
 	static const char *const lines[] = { "Origin", "Sec-Fetch-Site", "Sec-Fetch-Mode",
 					     "Referer", "Accept-Language" };
-	const struct text agent = request_header(r, MHD_HTTP_HEADER_USER_AGENT);
+	const struct text agent = request_header(r, "User-Agent");
 
 	for (size_t i = 0; i < ARRAY_SIZE(lines); i++)
-		if (line_of(r, lines[i]).ptr)
+		if (r->api->transport->header(r, lines[i]).ptr)
 			return true;
 	return agent.len >= 8 && strncmp(agent.ptr, "Mozilla/", 8) == 0;
 }
@@ -370,9 +356,9 @@ static bool is_browser(const struct api_request *r)
 static const char *foreign_fault(const struct api_request *r)
 {
 	const struct browser_head head = {
-		.host = text_trim(request_header(r, MHD_HTTP_HEADER_HOST)),
-		.origin = line_of(r, "Origin"),
-		.site = line_of(r, "Sec-Fetch-Site"),
+		.host = text_trim(request_header(r, "Host")),
+		.origin = r->api->transport->header(r, "Origin"),
+		.site = r->api->transport->header(r, "Sec-Fetch-Site"),
 		.is_browser = is_browser(r),
 		.names = { r->api->config.hosts, r->api->config.host_count },
 	};
@@ -383,7 +369,7 @@ static const char *foreign_fault(const struct api_request *r)
 static void answer_foreign(struct api_request *r)
 {
 	r->api->counts.forbidden++;
-	reply_error(r, MHD_HTTP_FORBIDDEN, "%s", foreign_fault(r));
+	reply_error(r, HTTP_FORBIDDEN, "%s", foreign_fault(r));
 }
 
 /* Return: false when the target alone decides the answer. */
@@ -414,18 +400,23 @@ static bool judge_target(struct api_request *r, const char *method)
 	return false;
 }
 
-/* Policies are of one sandbox, the page is the whole API's. */
+/* Where the request looks for its route. */
+static unsigned int here_of(const struct api_request *r)
+{
+	const struct api_config *c = &r->api->config;
+
+	if (!c->sandboxes.find)
+		return IN_SIDECAR;
+	if (c->is_run)
+		return r->id[0] ? IN_RUN : IN_RUN_TOP;
+	return r->id[0] ? IN_SANDBOX : IN_DAEMON;
+}
+
 static bool is_here(const struct api_request *r)
 {
-	const bool is_daemon = r->api->config.sandboxes.find != NULL;
-
-	if (r->route->own_body_max > 0 && !r->api->config.review_key)
-		return false;
-	if (r->route->is_page)
-		return r->api->config.ui && !r->id[0];
-	if (r->id[0])
-		return r->route->is_below;
-	return !is_daemon || (!r->route->is_about_one && !r->route->is_sidecars);
+	return (r->route->where & here_of(r)) && r->route->answer &&
+	       (r->route->own_body_max == 0 || r->api->config.review_key) &&
+	       (!r->route->is_page || r->api->config.ui);
 }
 
 /* Whoever asks is looked at first. A stranger isn't even told which sandboxes there are.
@@ -435,12 +426,21 @@ static bool is_guarded(const struct api_request *r)
 	return r->id[0] || (r->route && !r->route->is_open);
 }
 
-void route_judge(struct api_request *r, const char *method)
+/* An announced length that can't be taken. Text that isn't a number is the library's. */
+static uint32_t announced(const struct api_request *r)
+{
+	const struct text t = text_trim(request_header(r, "Content-Length"));
+	uint32_t size;
+
+	if (t.len == 0)
+		return 0;
+	return text_to_u32(t, UINT32_MAX, &size) ? size : UINT32_MAX;
+}
+
+static void judge_head(struct api_request *r, const char *method)
 {
 	void (*refused)(struct api_request * r);
 
-	r->method = method_of(method);
-	r->ops = &r->api->config.ops;
 	if (!judge_target(r, method))
 		return;
 	r->route = r->api->config.sandboxes.find ? sandbox_route(r) : NULL;
@@ -454,7 +454,7 @@ void route_judge(struct api_request *r, const char *method)
 	else if (!r->route || !is_here(r))
 		r->answer = answer_no_page;
 	else if (r->route->methods != METHOD_ANY && !(r->route->methods & r->method))
-		r->answer = reply_not_allowed;
+		r->answer = answer_bad_method;
 	else if (r->route->is_change && (r->method & METHODS_CHANGE) &&
 		 !has_token(r->api) && !r->api->config.open)
 		r->answer = answer_forbidden;
@@ -464,5 +464,34 @@ void route_judge(struct api_request *r, const char *method)
 			(r->route->is_change || r->route->own_body_max > 0) &&
 			r->method != METHOD_GET;
 	r->body_max = r->keeps_body && r->route->own_body_max > 0 ? r->route->own_body_max
-								  : API_BODY_MAX;
+		      : r->api->config.body_max > 0 ? r->api->config.body_max
+						    : (size_t)API_BODY_MAX;
+}
+
+void answer_too_large(struct api_request *r)
+{
+	reply_error(r, HTTP_TOO_LARGE, "request body too large");
+}
+
+static void answer_unclear(struct api_request *r)
+{
+	reply_last_error(r, HTTP_BAD_REQUEST, r->fault);
+}
+
+void route_judge(struct api_request *r, const char *method,
+		 const struct request_framing *framing)
+{
+	r->method = method_of(method);
+	r->ops = &r->api->config.ops;
+	r->announced = announced(r);
+	r->fault = request_framing_fault(framing);
+	if (r->fault) {
+		r->answer = answer_unclear;
+		return;
+	}
+	judge_head(r, method);
+	if (r->keeps_body && r->announced > r->body_max) {
+		r->answer = answer_too_large;
+		r->keeps_body = false;
+	}
 }

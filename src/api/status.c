@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* /status and /metrics: how strong the enforcement is, and counters; as JSON and in
- * Prometheus' text format, version 0.0.4. */
+/* /status: how strong the enforcement is, and counters. */
 #include <assert.h>
-#include <ctype.h>
-#include <inttypes.h>
 #include <string.h>
 
 #include "api/internal.h"
 #include "base/clock.h"
-#include "event/traffic.h"
 #include "policy/explain.h"
+#include "sandbox/sandbox.h"
 
 static const char *const mode_names[] = {
 	[API_MODE_DISABLED] = "disabled",
@@ -22,6 +19,17 @@ static_assert(ARRAY_SIZE(mode_names) == API_MODE_COUNT, "a mode without a name")
 const char *api_mode_name(enum api_mode m)
 {
 	return (unsigned int)m < API_MODE_COUNT ? mode_names[m] : "disabled";
+}
+
+void api_status_count(struct api_status *s, const uint64_t *values,
+		      struct api_counter *room)
+{
+	s->counters = room;
+	for (size_t i = 0; i < SANDBOX_COUNTER_COUNT; i++)
+		room[s->counter_count++] = (struct api_counter){
+			.name = sandbox_counter_name((enum sandbox_counter)i),
+			.value = values[i],
+		};
 }
 
 static void put_time(struct jtext *j, const char *key, int64_t ms)
@@ -100,7 +108,6 @@ static void put_status(struct jtext *j, const struct api_status *s,
 		jtext_count(j, s->counters[i].name, s->counters[i].value);
 	jtext_close(j, '}');
 	jtext_member(j, "version", WEIR_VERSION);
-	jtext_close(j, '}');
 }
 
 void answer_status(struct api_request *r)
@@ -113,303 +120,8 @@ void answer_status(struct api_request *r)
 	ops->status(ops->data, &s);
 	put_status(&j, &s, ops->policy(ops->data),
 		   !config->open && (!config->token || !config->token[0]));
-	reply_json(r, MHD_HTTP_OK, &j);
-}
-
-/* ---- /metrics ---- */
-
-enum { LABELS_SIZE = 4096, LABEL_NAME_SIZE = 64 };
-
-/* What each counter counts. A new one without a row is shown with its name alone. */
-static const struct {
-	const char *name, *help;
-} counter_help[] = {
-	{ "queries", "DNS queries that came from the sandbox." },
-	{ "queries_denied", "Queries for names that no rule allows." },
-	{ "queries_unserved", "Queries of types that are not served." },
-	{ "queries_malformed", "Queries that could not be read." },
-	{ "queries_limited", "Queries over the sandbox's limits." },
-	{ "answers", "Answers with data." },
-	{ "answers_cached", "Answers that needed no upstream." },
-	{ "answers_failed", "Queries answered with SERVFAIL." },
-	{ "answers_lost", "Answers that could not be sent." },
-	{ "answers_special", "Answers that pointed at special addresses." },
-	{ "commits", "Transactions that put learned addresses into the filter." },
-	{ "commits_failed", "Such transactions that failed." },
-	{ "learned", "Addresses learned from answers." },
-	{ "learned_evicted", "Learned addresses that made room for others." },
-	{ "new_names_limited", "New names under a wildcard over the limit." },
-	{ "dns_tcp_limited", "DNS connections over the limit." },
-	{ "flows", "Connections through the relay." },
-	{ "flows_denied", "Connections that the relay refused." },
-	{ "flows_limited", "Connections over the relay's limit." },
-	{ "flows_failed", "Connections whose other side could not be reached." },
-	{ "packets_denied", "Packets that the filter refused." },
-	{ "packets_lost", "Refused packets whose destination is not known." },
-	{ "events_dropped", "Denials that found no place to wait, counted only." },
-	{ "passed_dropped", "What passed and found no place, counted only." },
-	{ "bytes_sent", "Bytes that passed from the sandbox." },
-	{ "bytes_received", "Bytes that passed to the sandbox through the relay." },
-	{ "self_tests", "Self-tests that were passed." },
-	{ "policy_changes", "Policies that took effect." },
-	{ "repairs", "Times that the filter was put back after others changed it." },
-	{ "adopted", "Learned addresses taken over from an engine that died." },
-	{ "strangers",
-	  "Queries, connections and packets on the host that are no sandbox's." },
-};
-
-struct metrics {
-	FILE *out;
-	char labels[LABELS_SIZE]; /* "a=\"b\",c=\"d\"", or "" */
-	size_t used;
-};
-
-/* ---- labels ---- */
-
-/* Name and value as the format has them; what doesn't fit is left out whole. */
-static bool label_name(struct text key, char *ret)
-{
-	if (key.len == 0 || key.len >= LABEL_NAME_SIZE)
-		return false;
-	for (size_t i = 0; i < key.len; i++) {
-		const unsigned char c = (unsigned char)key.ptr[i];
-
-		ret[i] = c < 0x80 && isalnum(c) ? (char)c : '_';
-	}
-	ret[key.len] = '\0';
-	if (isdigit((unsigned char)ret[0]))
-		ret[0] = '_';
-	return strncmp(ret, "__", 2) != 0;
-}
-
-static bool has_label(const struct metrics *m, const char *name)
-{
-	char begin[LABEL_NAME_SIZE + 4];
-
-	snprintf(begin, sizeof(begin), ",%s=\"", name);
-	return strstr(m->labels, begin) != NULL ||
-	       strncmp(m->labels, begin + 1, strlen(begin + 1)) == 0;
-}
-
-static size_t escape_value(struct text value, char *ret, size_t size)
-{
-	size_t used = 0;
-
-	for (size_t i = 0; i < value.len && used + 2 < size; i++) {
-		const char c = value.ptr[i];
-
-		if (c == '\\' || c == '"' || c == '\n')
-			ret[used++] = '\\';
-		ret[used++] = c == '\n' ? 'n' : c;
-		if ((unsigned char)ret[used - 1] < ' ' || (c & 0x80))
-			ret[used - 1] = '?';
-	}
-	ret[used] = '\0';
-	return used;
-}
-
-static void add_label(struct metrics *m, struct text key, struct text value)
-{
-	char name[LABEL_NAME_SIZE], escaped[512];
-	size_t room = sizeof(m->labels) - m->used;
-	int n;
-
-	if (!label_name(key, name) || has_label(m, name))
-		return;
-	escape_value(value, escaped, sizeof(escaped));
-	n = snprintf(m->labels + m->used, room, "%s%s=\"%s\"", m->used > 0 ? "," : "",
-		     name, escaped);
-	if (n < 0 || (size_t)n >= room)
-		m->labels[m->used] = '\0';
-	else
-		m->used += (size_t)n;
-}
-
-/* ---- samples ---- */
-
-static void head(struct metrics *m, const char *name, const char *type, const char *help)
-{
-	fprintf(m->out, "# HELP weir_%s %s\n# TYPE weir_%s %s\n", name, help, name, type);
-}
-
-/* @extra: another label, "key=\"value\"", or NULL. */
-static void sample(struct metrics *m, const char *name, const char *extra, uint64_t value)
-{
-	const bool both = extra && m->used > 0;
-
-	fprintf(m->out, "weir_%s", name);
-	if (extra || m->used > 0)
-		fprintf(m->out, "{%s%s%s}", m->labels, both ? "," : "",
-			extra ? extra : "");
-	fprintf(m->out, " %" PRIu64 "\n", value);
-}
-
-static void gauge(struct metrics *m, const char *name, const char *help, uint64_t value)
-{
-	head(m, name, "gauge", help);
-	sample(m, name, NULL, value);
-}
-
-static void counter(struct metrics *m, const char *name, const char *help, uint64_t value)
-{
-	head(m, name, "counter", help);
-	sample(m, name, NULL, value);
-}
-
-static const char *help_of(const char *name)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(counter_help); i++)
-		if (strcmp(counter_help[i].name, name) == 0)
-			return counter_help[i].help;
-	return name;
-}
-
-static void write_counters(struct metrics *m, const struct api_status *s)
-{
-	for (size_t i = 0; i < s->counter_count; i++) {
-		char name[128];
-
-		snprintf(name, sizeof(name), "%s_total", s->counters[i].name);
-		counter(m, name, help_of(s->counters[i].name), s->counters[i].value);
-	}
-	counter(m, "engine_restarts_total", "Engines that had to be replaced.",
-		s->engine_restarts);
-	counter(m, "policy_updates_total", "Policies put in force.", s->policy_updates);
-	counter(m, "policy_failures_total", "Policies that were refused or failed.",
-		s->policy_failures);
-	counter(m, "webhook_sent_total", "Denied names sent to webhooks.",
-		s->webhook_sent);
-	counter(m, "webhook_dropped_total", "Denied names that webhooks never got.",
-		s->webhook_dropped);
-	counter(m, "log_dropped_total", "Log lines that were not written.",
-		s->log_dropped);
-	counter(m, "store_lost_rows_total", "Rows of events that could not be stored.",
-		s->store_lost_rows);
-	counter(m, "store_lost_packets_total",
-		"Packets and lookups of events that could not be stored.",
-		s->store_lost_packets);
-	if (s->has_postgres) {
-		counter(m, "postgres_missed_rows_total",
-			"Rows that were let go before they could be copied.",
-			s->postgres_missed);
-		counter(m, "postgres_refused_rows_total",
-			"Rows that PostgreSQL would not take.", s->postgres_refused);
-	}
-}
-
-/* No name has brackets. */
-#define OTHERS "(other)"
-
-static void write_destination(struct metrics *m, const char *name,
-			      const struct traffic_row *row, uint64_t bytes)
-{
-	char label[EVENT_NAME_SIZE * 2 + 16], value[EVENT_NAME_SIZE * 2];
-
-	escape_value(text_of(row->destination ?: OTHERS), value, sizeof(value));
-	snprintf(label, sizeof(label), "destination=\"%s\"", value);
-	sample(m, name, label, bytes);
-}
-
-/* event/traffic.h says how many there can be. */
-static void write_traffic(struct metrics *m, const struct traffic *t)
-{
-	static const char sent[] = "destination_sent_bytes_total";
-	static const char received[] = "destination_received_bytes_total";
-	const struct traffic_row others = t ? traffic_others(t)
-					    : (struct traffic_row){ 0 };
-	struct traffic_row row;
-
-	head(m, sent, "counter", "Bytes sent to a destination.");
-	for (size_t i = 0; t && traffic_row(t, i, &row); i++)
-		write_destination(m, sent, &row, row.sent);
-	write_destination(m, sent, &others, others.sent);
-	head(m, received, "counter", "Bytes received from a destination.");
-	for (size_t i = 0; t && traffic_row(t, i, &row); i++)
-		write_destination(m, received, &row, row.received);
-	write_destination(m, received, &others, others.received);
-}
-
-static void write_modes(struct metrics *m, const struct api_status *s)
-{
-	char label[64];
-
-	head(m, "mode", "gauge", "1 for the mode that is enforced.");
-	for (int i = 0; i < API_MODE_COUNT; i++) {
-		snprintf(label, sizeof(label), "mode=\"%s\"",
-			 api_mode_name((enum api_mode)i));
-		sample(m, "mode", label, (int)s->mode == i);
-	}
-	head(m, "degraded", "gauge", "1 for each thing that is weaker than it could be.");
-	for (size_t i = 0; i < MIN(s->degradation_count, (size_t)API_DEGRADATIONS_MAX);
-	     i++) {
-		char what[48];
-
-		escape_value(text_of(s->degradations[i].what), what, sizeof(what));
-		snprintf(label, sizeof(label), "what=\"%s\"", what);
-		sample(m, "degraded", label, 1);
-	}
-}
-
-static void write_gauges(struct metrics *m, const struct api_status *s)
-{
-	gauge(m, "full_isolation", "1 while the whole filter stands.", s->full_isolation);
-	gauge(m, "generation", "Generation of the policy in the kernel.", s->generation);
-	gauge(m, "rules", "Rules in force, always-rules among them.", s->rule_count);
-	gauge(m, "learned_names", "Names whose addresses are open now.",
-	      s->learned_names);
-	gauge(m, "learned_addresses", "Learned addresses that are open now.",
-	      s->learned_addresses);
-	if (s->has_postgres)
-		gauge(m, "postgres_waiting_rows",
-		      "Rows in the store that are to be copied.", s->postgres_waiting);
-}
-
-static void write_api(struct metrics *m, const struct api *a)
-{
-	char label[32];
-
-	head(m, "api_answers_total", "counter", "Answers of the HTTP API.");
-	for (int i = 2; i <= 5; i++) {
-		snprintf(label, sizeof(label), "code=\"%dxx\"", i);
-		sample(m, "api_answers_total", label, a->counts.answers[i]);
-	}
-	counter(m, "api_unauthorized_total", "Requests without the token.",
-		a->counts.unauthorized);
-	counter(m, "api_forbidden_total",
-		"Requests for what is refused to everybody here.", a->counts.forbidden);
-	counter(m, "api_evicted_total", "Silent connections that made room for others.",
-		a->conns.evicted);
-	counter(m, "api_timed_out_total", "Requests that took too long.",
-		a->conns.timed_out);
-	counter(m, "api_streams_dropped_total", "Readers of /events that were too slow.",
-		a->counts.streams_dropped);
-	gauge(m, "api_connections", "Connections to the HTTP API.", a->conns.count);
-	gauge(m, "api_streams", "Readers of /events.", streams_count(a));
-}
-
-void answer_metrics(struct api_request *r)
-{
-	const struct api_config *config = &r->api->config;
-	struct metrics m = { 0 };
-	struct api_status s = { 0 };
-	struct reply_stream out;
-
-	if (!reply_open(r, &out))
-		return;
-	r->ops->status(r->ops->data, &s);
-	m.out = out.out;
-	if (s.sandbox_id && s.sandbox_id[0])
-		add_label(&m, text_of("sandbox_id"), text_of(s.sandbox_id));
-	for (size_t i = 0; i < config->label_count; i++)
-		add_label(&m, config->labels[i].key, config->labels[i].value);
-	head(&m, "info", "gauge", "Which Weir this is.");
-	sample(&m, "info", "version=\"" WEIR_VERSION "\"", 1);
-	write_modes(&m, &s);
-	head(&m, "closed", "gauge", "1 when on_denies has closed the sandbox.");
-	sample(&m, "closed", NULL, document_closed(r->ops->policy(r->ops->data)) != NULL);
-	write_gauges(&m, &s);
-	write_counters(&m, &s);
-	write_traffic(&m, s.traffic);
-	write_api(&m, r->api);
-	reply_close(r, &out, "text/plain; version=0.0.4; charset=utf-8");
+	if (ops->put)
+		ops->put(ops->data, &j);
+	jtext_close(&j, '}');
+	reply_json(r, HTTP_OK, &j);
 }

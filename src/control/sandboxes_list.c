@@ -331,19 +331,6 @@ static bool sandboxes_show(void *data, const char *id, struct jtext *j)
 	return true;
 }
 
-static unsigned int sandboxes_change(struct control_sandbox *w, struct document *policy,
-				     struct err *err)
-{
-	switch (control_change(w, policy, err)) {
-	case API_FAILED_NOT:
-		return HTTP_OK;
-	case API_FAILED_POLICY:
-		return HTTP_BAD_REQUEST;
-	default:
-		return HTTP_FAILED;
-	}
-}
-
 /* What was closed for what it did is not opened by being started once more. */
 static unsigned int attach_again(struct control_sandbox *w, struct control_wish *wish,
 				 struct err *err)
@@ -356,7 +343,7 @@ static unsigned int attach_again(struct control_sandbox *w, struct control_wish 
 	if (document_closed(w->document))
 		err_set(err, -EPERM, "it is closed: %s", document_closed(w->document));
 	else if (control_order(w->link, &ask, NULL, 0, IPC_ATTACHED, &m, err) == 0)
-		return sandboxes_change(w, TAKE_PTR(wish->policy), err);
+		return api_failure_status(control_change(w, TAKE_PTR(wish->policy), err));
 	return HTTP_CONFLICT;
 }
 

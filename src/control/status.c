@@ -269,13 +269,7 @@ void control_status(void *data, struct api_status *ret)
 	ret->rule_count += document_rule_count(w->document);
 	ret->policy_updates += w->updates;
 	ret->policy_failures += w->failures;
-	for (size_t i = 0; i < SANDBOX_COUNTER_COUNT; i++)
-		w->counters[i] = (struct api_counter){
-			.name = sandbox_counter_name((enum sandbox_counter)i),
-			.value = w->stats.counters[i],
-		};
-	ret->counters = w->counters;
-	ret->counter_count = SANDBOX_COUNTER_COUNT;
+	api_status_count(ret, w->stats.counters, w->counters);
 	ret->learned_names = w->stats.names;
 	ret->learned_addresses = w->stats.addresses;
 	ret->log_dropped = loglines_dropped(w->side->log);

@@ -18,7 +18,6 @@ static struct review *first_task(const struct asking *a)
 
 static void drop_first(struct asking *a)
 {
-	a->answer = PROMPT_WAITS;
 	loop_timer_stop(a->terminal.loop, &a->patience);
 	memmove(&a->items[0], &a->items[1], --a->count * sizeof(a->items[0]));
 }
@@ -40,14 +39,18 @@ static void say_fault(struct asking *a, const char *fault)
 	terminal_say(&a->terminal, SHOWN(fault));
 }
 
-void asking_granted(struct asking *a, const struct review *t, const char *fault)
+static void grant_first(struct asking *a, struct review *t, enum prompt_answer answer)
 {
-	if (fault)
-		say_fault(a, fault);
-	else if (a->answer == PROMPT_ALWAYS)
+	const char *length = answer == PROMPT_ONCE	    ? ONCE
+			     : answer == PROMPT_TEN_MINUTES ? TEN_MINUTES
+							    : "";
+	struct err err = { 0 };
+
+	if (live_accept(a->live, t, length, WHO, &err) < 0)
+		say_fault(a, err.text);
+	else if (answer == PROMPT_ALWAYS)
 		say_rule(a, t);
-	if (a->count > 0 && a->items[0].task == t->id)
-		drop_first(a);
+	drop_first(a);
 }
 
 static void refuse_first(struct asking *a)
@@ -60,32 +63,22 @@ static void refuse_first(struct asking *a)
 	drop_first(a);
 }
 
-/* What can't be done yet is tried at the end of the next turn. */
-static void obey_answer(struct asking *a)
+static void on_answer(struct terminal *terminal, enum prompt_answer answer)
 {
-	struct review *t = first_task(a);
-	const char *length = a->answer == PROMPT_ONCE	       ? ONCE
-			     : a->answer == PROMPT_TEN_MINUTES ? TEN_MINUTES
-							       : "";
-
-	if (a->answer == PROMPT_NONE)
-		while (a->count > 0)
-			refuse_first(a);
-	else if (!t || t->state != REVIEW_OPEN || a->answer == PROMPT_NO)
-		refuse_first(a);
-	else if (a->live->accepting != t->id)
-		(void)live_accept(a->live, t, length, WHO);
-}
-
-static void on_answer(struct terminal *t, enum prompt_answer answer)
-{
-	struct asking *a = CONTAINER_OF(t, struct asking, terminal);
+	struct asking *a = CONTAINER_OF(terminal, struct asking, terminal);
+	struct review *t;
 
 	if (a->count == 0)
 		return;
-	loop_timer_stop(t->loop, &a->patience);
-	a->answer = answer;
-	obey_answer(a);
+	loop_timer_stop(terminal->loop, &a->patience);
+	t = first_task(a);
+	if (answer == PROMPT_NONE)
+		while (a->count > 0)
+			refuse_first(a);
+	else if (!t || t->state != REVIEW_OPEN || answer == PROMPT_NO)
+		refuse_first(a);
+	else
+		grant_first(a, t, answer);
 }
 
 /* Who waits has been refused by then. The task stays. */
@@ -155,7 +148,7 @@ static void put_first(struct asking *a, const struct review *t)
 /* It was refused while others were asked for. */
 static bool is_late(const struct asking *a)
 {
-	return !a->terminal.asks && a->answer == PROMPT_WAITS &&
+	return !a->terminal.asks &&
 	       loop_now_ms(a->terminal.loop) >= a->items[0].at_ms + a->timeout_ms;
 }
 
@@ -170,11 +163,7 @@ void asking_turn(struct asking *a)
 		terminal_take_back(&a->terminal, "decided elsewhere");
 		drop_first(a);
 	}
-	if (!a->live || a->count == 0 || a->terminal.asks)
-		return;
-	if (a->answer != PROMPT_WAITS)
-		obey_answer(a);
-	else
+	if (a->live && a->count > 0 && !a->terminal.asks)
 		put_first(a, t);
 }
 

@@ -18,7 +18,6 @@ struct asking {
 		char command[PROMPT_COMMAND_SIZE];
 	} items[ASKING_MAX]; /* the first one is asked, while the terminal asks */
 	size_t count;
-	enum prompt_answer answer; /* to the first one, until it could be obeyed */
 	struct loop_timer patience;
 	int64_t timeout_ms;
 };
@@ -32,8 +31,6 @@ int asking_serve(struct asking *a, struct live *live, struct loop *loop,
 		 int64_t timeout_ms) MUST_CHECK;
 /* @t, which may be NULL, is asked for, by @command, if that is known. */
 void asking_note(struct asking *a, const struct review *t, const char *command);
-/* What live_accept() began has ended: see live.h. */
-void asking_granted(struct asking *a, const struct review *t, const char *fault);
 /* At the end of a turn: put the next question; take back what was decided elsewhere. */
 void asking_turn(struct asking *a);
 void asking_close(struct asking *a);

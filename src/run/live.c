@@ -1,43 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 /* HOW IT WORKS
- * The paths are those of the daemon's API, so that the same verbs ask:
- *
- *   GET /sandboxes/ID, /sandboxes/ID/status     what `weir ps` and `weir status` show
- *   GET /sandboxes/ID/policy                    the policy in force
- *   POST or PUT /sandboxes/ID/policy            another policy in its place
- *   PATCH /sandboxes/ID/policy                  rules in front of those in force
- *   GET /sandboxes/ID/review[/7]                what is asked for, and not decided
- *   POST /sandboxes/ID/review/7/accept, dismiss decide one, as api/review.c says
- *
- * GET tags the policy, and a change with If-Match is made of the tagged one alone.
+ * The API (api/plain.h) shows a run as a daemon shows one of its sandboxes, so that the
+ * same verbs ask. Here is what it does to a run: api_ops.
  *
  * A policy is read and compiled here and given to the engine, which puts it into the
- * kernel in one transaction and cuts what it forbids; then the answer leaves. Whatever
- * fails leaves the old policy. The engine is asked over a channel of its own, which is
- * made for the first question: a run that nobody asks has none. */
+ * kernel in one transaction and cuts what it forbids; that is waited for, and then the
+ * answer leaves. Whatever fails leaves the old policy. An engine that says nothing for
+ * ENGINE_PATIENCE_MS is not waited for any more; what it says later holds all the same.
+ * The engine is asked over a channel of its own, which is made for the first question: a
+ * run that nobody asks has none. */
 #include "run/live.h"
 
 #include <errno.h>
-#include <jansson.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/http_status.h"
 #include "dns/message.h"
 #include "event/json.h"
 #include "outputs/client.h"
-#include "policy/document.h"
-#include "policy/explain.h"
 #include "policy/lookalike.h"
-#include "run/report.h"
 #include "sandbox/plan_file.h"
 #include "sandbox/sandbox.h"
 #include "sys/process.h"
 
-enum { COMMAND_SHOWN = 200 /* bytes */ };
+enum {
+	COMMAND_SHOWN = 200, /* bytes */
+	BODY_MAX = 16 << 20, /* of a request */
+	ENGINE_PATIENCE_MS = 5000,
+};
 
 static const struct run_policy *policy_of(const struct live *l)
 {
@@ -85,11 +79,79 @@ static int send_engine(struct live *l, const struct ipc_message *m, int plan_fd,
 	return r < 0 ? err_sys(err, r, "cannot ask the engine") : 0;
 }
 
+/* --- what the engine says --- */
+
+static void advise_anew(struct live *l);
+
+static void on_change_answer(struct live *l, struct ipc_message *m)
+{
+	struct run_policy *next = l->next;
+
+	if (!next)
+		return;
+	l->next = NULL;
+	if (m->type == IPC_UNCHANGED) {
+		ipc_sanitize(m->text, sizeof(m->text));
+		if (l->fault)
+			err_set(l->fault, -EIO, "%s", m->text);
+		run_policy_free(next);
+		return;
+	}
+	next->number = policy_of(l)->number + 1;
+	document_free(l->document);
+	l->document = TAKE_PTR(l->next_document);
+	l->on_policy(l, next);
+	advise_anew(l);
+}
+
+/* Return: 0 once there is nothing more to hear now, or -errno: there never will be. */
+static int hear_engine(struct live *l)
+{
+	struct ipc_message m;
+	size_t count;
+	int r;
+
+	while ((r = ipc_receive(l->engine.fd, &m, NULL, 0, &count)) == 0) {
+		if (m.type == IPC_CHANGED || m.type == IPC_UNCHANGED) {
+			on_change_answer(l, &m);
+			m.type = IPC_CHANGED;
+		} else if (m.type == IPC_STATS && l->told) {
+			l->told->stats = m.stats;
+		}
+		if (m.type == l->awaited)
+			l->awaited = IPC_NONE;
+	}
+	return r == -EAGAIN ? 0 : r;
+}
+
+/* Its end shows on the other channel, and is the run's. */
+static void on_engine_says(struct loop_source *source, uint32_t events)
+{
+	struct live *l = CONTAINER_OF(source, struct live, engine);
+
+	if (hear_engine(l) < 0)
+		loop_remove(l->loop, source);
+}
+
+/* Send @type and wait for its answer; the loop stands still meanwhile. */
 static int ask_engine(struct live *l, uint32_t type, int plan_fd, struct err *err)
 {
 	const struct ipc_message m = { .type = type };
+	const int64_t until_ms = clock_now_ms() + ENGINE_PATIENCE_MS;
+	int r = send_engine(l, &m, plan_fd, err);
+	struct pollfd p = { .fd = l->engine.fd, .events = POLLIN };
+	int64_t left_ms;
 
-	return send_engine(l, &m, plan_fd, err);
+	l->awaited = type == IPC_CHANGE ? IPC_CHANGED : type;
+	while (r == 0 && l->awaited != IPC_NONE &&
+	       (left_ms = until_ms - clock_now_ms()) > 0) {
+		if (poll(&p, 1, (int)left_ms) > 0 && hear_engine(l) < 0)
+			r = err_set(err, -EPIPE, "the engine has ended");
+	}
+	if (r == 0 && l->awaited != IPC_NONE)
+		r = err_set(err, -ETIMEDOUT, "the engine does not answer");
+	l->awaited = IPC_NONE;
+	return r;
 }
 
 /* --- the policy --- */
@@ -106,82 +168,15 @@ static struct document *document_of(const struct run_policy *p)
 	return d;
 }
 
-static void answer_policy(struct live *l)
+/* What is in force is there as a document, and room for what is counted. Return: false:
+ * out of memory. */
+static bool is_ready(struct live *l)
 {
-	struct document *d = document_of(policy_of(l));
-	CLEAN(mem) char *policy = d ? document_json(d, false) : NULL;
-	char tag[DOCUMENT_TAG_SIZE] = "";
-	char *answer = NULL;
-
-	if (policy)
-		document_tag(policy, tag);
-	if (policy &&
-	    asprintf(&answer, "{\"status\":\"ok\",\"mode\":\"%s\",\"policy\":%s}\n",
-		     document_mode(d), policy) < 0)
-		answer = NULL;
-	document_free(d);
-	control_socket_answer_tagged(&l->socket, tag, answer);
-}
-
-/* If-Match names what is in force, or isn't there. */
-static bool is_expected(const struct live *l, const struct control_request *r)
-{
-	struct document *d;
-	struct text list;
-	bool named;
-
-	if (!control_request_header(r, "If-Match", &list))
-		return true;
-	d = document_of(policy_of(l));
-	named = d && document_is_named(d, list);
-	document_free(d);
-	return named;
-}
-
-static void answer_changed(struct live *l)
-{
-	struct document *d = document_of(policy_of(l));
-	char *answer = NULL;
-
-	if (d && asprintf(&answer, "{\"status\":\"ok\",\"mode\":\"%s\"}\n",
-			  document_mode(d)) < 0)
-		answer = NULL;
-	document_free(d);
-	control_socket_answer(&l->socket, HTTP_OK, answer);
-}
-
-static void settle_task(struct review *t, enum review_state state, const char *who)
-{
-	t->state = state;
-	t->decided_ms = clock_wall_ms();
-	snprintf(t->who, sizeof(t->who), "%s", who);
-}
-
-static void finish_grant(struct live *l, const char *fault)
-{
-	struct review *t = run_reviews_find(&l->reviews, l->accepting);
-
-	l->grants = false;
-	l->accepting = 0;
-	if (t && !fault)
-		settle_task(t, REVIEW_ACCEPTED, l->who);
-	if (t)
-		l->on_granted(l, t, fault);
-}
-
-static void refuse(struct live *l, int code, const char *why)
-{
-	l->failures++;
-	if (l->grants) {
-		finish_grant(l, why);
-		return;
-	}
-	l->accepting = 0;
-	control_socket_refuse(&l->socket,
-			      code == -EINVAL  ? HTTP_BAD_REQUEST
-			      : code == -EPERM ? HTTP_CONFLICT
-					       : HTTP_FAILED,
-			      why);
+	if (!l->document)
+		l->document = document_of(policy_of(l));
+	if (!l->told)
+		l->told = calloc(1, sizeof(*l->told));
+	return l->document && l->told;
 }
 
 /* The engine was told once and for all which name servers it asks. */
@@ -198,62 +193,80 @@ static int check_servers(const struct live *l, const struct run_policy *next,
 static int begin_change(struct live *l, struct text text, struct err *err)
 {
 	CLEAN(fd) int plan_fd = -1;
-	int r;
-
-	if (l->next)
-		return err_set(err, -EBUSY, "another change is under way");
-	r = run_policy_read(l->spec, text, &l->next, err);
+	int r = run_policy_read(l->spec, text, &l->next, err);
 
 	if (r == 0)
 		r = check_servers(l, l->next, err);
-	if (r == 0) {
-		plan_fd = plan_file_make(l->next->plan.bytes, l->next->plan.size, err);
-		r = plan_fd < 0 ? plan_fd : ask_engine(l, IPC_CHANGE, plan_fd, err);
+	if (r < 0)
+		return r;
+	document_free(l->next_document);
+	l->next_document = document_of(l->next);
+	if (!l->next_document)
+		return err_set(err, -ENOMEM, "out of memory");
+	plan_fd = plan_file_make(l->next->plan.bytes, l->next->plan.size, err);
+	return plan_fd < 0 ? plan_fd : ask_engine(l, IPC_CHANGE, plan_fd, err);
+}
+
+/* Put the policy @text in force. */
+static enum api_failure set_policy(void *data, struct text text, struct err *err)
+{
+	struct live *l = data;
+	int r;
+
+	err->code = 0;
+	if (l->next) {
+		err_set(err, -EBUSY, "another change is under way");
+		return API_FAILED_APPLY;
 	}
-	if (r < 0) {
+	l->fault = err;
+	r = begin_change(l, text, err);
+	l->fault = NULL;
+	/* An engine that is late may still do it. */
+	if (r != -ETIMEDOUT) {
 		run_policy_free(l->next);
 		l->next = NULL;
 	}
-	return r;
+	return r == -EINVAL	    ? API_FAILED_POLICY
+	       : r < 0 || err->code ? API_FAILED_APPLY
+				    : API_FAILED_NOT;
 }
 
-static void set_policy(struct live *l, struct text text)
+/* @next is taken. */
+static enum api_failure change(void *data, struct document *next, struct err *err)
 {
-	struct err err = { 0 };
-	int r = begin_change(l, text, &err);
+	CLEAN(mem) char *text = document_json(next, false);
 
-	if (r < 0)
-		refuse(l, r, err.text);
-}
-
-/* @merged is taken; @r and @err are what came of making it. */
-static void set_document(struct live *l, struct document *merged, int r,
-			 const struct err *err)
-{
-	CLEAN(mem) char *text = r == 0 ? document_json(merged, false) : NULL;
-
-	document_free(merged);
+	document_free(next);
 	if (text)
-		set_policy(l, text_of(text));
-	else if (r == 0 || r == -ENOMEM)
-		refuse(l, -ENOMEM, "out of memory");
-	else
-		refuse(l, r, err->text);
+		return set_policy(data, text_of(text), err);
+	err_set(err, -ENOMEM, "out of memory");
+	return API_FAILED_APPLY;
 }
 
-static void patch_policy(struct live *l, struct text rules)
+static const struct document *policy(void *data)
 {
-	struct document *old = document_of(policy_of(l)), *merged = NULL;
-	struct err err = { 0 };
-	int r = old ? document_merge(old, rules, &merged, &err) : -ENOMEM;
+	return ((struct live *)data)->document;
+}
 
-	if (r == 0)
-		r = document_settle_ends(merged, clock_wall_ms());
-	document_free(old);
-	set_document(l, merged, r, &err);
+static const struct plan *plan(void *data)
+{
+	return &policy_of(data)->plan;
+}
+
+static void log_change(void *data, const char *rules_json, const char *error,
+		       bool callers_fault)
+{
+	((struct live *)data)->failures += error != NULL;
 }
 
 /* --- review tasks --- */
+
+static void settle_task(struct review *t, enum review_state state, const char *who)
+{
+	t->state = state;
+	t->decided_ms = clock_wall_ms();
+	snprintf(t->who, sizeof(t->who), "%s", who);
+}
 
 struct review *live_note(struct live *l, const struct event *e)
 {
@@ -321,169 +334,71 @@ int live_dismiss(struct live *l, struct review *t, const char *who, struct err *
 	return r;
 }
 
-static void answer_task(struct live *l, const struct review *t)
+int live_accept(struct live *l, struct review *t, const char *length, const char *who,
+		struct err *err)
 {
-	char json[REVIEW_JSON_SIZE];
-
-	review_json(t, json);
-	control_socket_answer(&l->socket, HTTP_OK, strdup(json));
-}
-
-static void answer_tasks(struct live *l)
-{
-	char json[REVIEW_JSON_SIZE], *text = NULL;
-	size_t size = 0, count = 0;
-	FILE *out = open_memstream(&text, &size);
-
-	if (out) {
-		fputs("{\"tasks\":[", out);
-		for (size_t i = l->reviews.count; i-- > 0;) {
-			if (l->reviews.tasks[i].state != REVIEW_OPEN)
-				continue;
-			review_json(&l->reviews.tasks[i], json);
-			fprintf(out, "%s%s", count++ > 0 ? "," : "", json);
-		}
-		fputs("]}\n", out);
-		if (fclose(out) != 0) {
-			free(text);
-			text = NULL;
-		}
-	}
-	control_socket_answer(&l->socket, HTTP_OK, text);
-}
-
-static void answer_accepted(struct live *l)
-{
-	struct review *t = run_reviews_find(&l->reviews, l->accepting);
-
-	l->accepting = 0;
-	if (!t) {
-		answer_changed(l);
-		return;
-	}
-	settle_task(t, REVIEW_ACCEPTED, l->who);
-	answer_task(l, t);
-}
-
-/* Begin to grant @t, as live_accept() says. */
-static void grant(struct live *l, const struct review *t, const char *length,
-		  const char *who)
-{
-	struct document *old = document_of(policy_of(l)), *granted = NULL;
+	struct document *granted = NULL;
 	char rules[REVIEW_GRANT_SIZE];
-	struct err err = { 0 };
-	int r = -ENOMEM;
+	int r;
 
-	l->accepting = t->id;
-	snprintf(l->who, sizeof(l->who), "%s", who);
 	if (!review_grant(t, length, rules))
-		r = err_set(&err, -EPERM, "no rule can allow this");
-	else if (old)
-		r = document_grant(old, text_of(rules), clock_wall_ms(), &granted, &err);
-	document_free(old);
-	set_document(l, granted, r, &err);
-}
-
-static void accept_task(struct live *l, const struct review *t, struct text body)
-{
-	char length[REVIEW_LENGTH_SIZE];
-	const int r = review_read_accept(body, t, length);
-
-	if (r == -ESTALE)
-		control_socket_refuse(&l->socket, HTTP_CONFLICT, REVIEW_CHANGED);
-	else if (r < 0)
-		control_socket_refuse(&l->socket, HTTP_BAD_REQUEST, REVIEW_ACCEPT_WORDS);
+		return err_set(err, -EPERM, "no rule can allow this");
+	r = is_ready(l) ? document_grant(l->document, text_of(rules), clock_wall_ms(),
+					 &granted, err)
+			: err_set(err, -ENOMEM, "out of memory");
+	if (r == 0 && change(l, granted, err) != API_FAILED_NOT)
+		r = err->code;
+	if (r == 0)
+		settle_task(t, REVIEW_ACCEPTED, who);
 	else
-		grant(l, t, length, "api");
+		l->failures++;
+	return r;
 }
 
-bool live_accept(struct live *l, struct review *t, const char *length, const char *who)
+static int reviews(void *data, enum review_state state,
+		   bool (*on_task)(void *to, const struct review *t), void *to,
+		   struct err *err)
 {
-	if (l->next)
-		return false;
-	l->grants = true;
-	grant(l, t, length, who);
-	return true;
+	const struct run_reviews *all = &((struct live *)data)->reviews;
+
+	for (size_t i = all->count; i-- > 0;)
+		if ((state == REVIEW_NONE || all->tasks[i].state == state) &&
+		    !on_task(to, &all->tasks[i]))
+			break;
+	return 0;
 }
 
-static void on_dismiss(struct live *l, struct review *t)
+static int review(void *data, int64_t id, struct review *ret, struct err *err)
 {
-	struct err err = { 0 };
+	const struct review *t = run_reviews_find(&((struct live *)data)->reviews, id);
 
-	if (live_dismiss(l, t, "api", &err) < 0)
-		control_socket_refuse(&l->socket, HTTP_FAILED, err.text);
-	else
-		answer_task(l, t);
-}
-
-/* @what is behind "/review". */
-static void on_review(struct live *l, const struct control_request *r, const char *what)
-{
-	const bool is_get = text_equal(r->method, "GET");
-	struct text rest = text_of(what), id, verb;
-	struct review *t = NULL;
-	uint32_t number;
-
-	text_split(&rest, '?', &verb); /* who decides: the run's own user */
-	if (is_get && verb.len == 0) {
-		answer_tasks(l);
-		return;
-	}
-	rest = verb;
-	text_split(&rest, '/', &verb); /* what is before the first slash: nothing */
-	text_split(&rest, '/', &id);
-	verb = rest;
-	if (text_to_u32(id, INT32_MAX, &number))
-		t = run_reviews_find(&l->reviews, number);
 	if (!t)
-		control_socket_refuse(&l->socket, HTTP_NOT_FOUND,
-				      "there is no such task");
-	else if (is_get && !verb.ptr)
-		answer_task(l, t);
-	else if (!text_equal(r->method, "POST"))
-		control_socket_refuse(&l->socket, HTTP_BAD_METHOD, "GET or POST");
-	else if (text_equal(verb, "accept"))
-		accept_task(l, t, r->body);
-	else if (text_equal(verb, "dismiss"))
-		on_dismiss(l, t);
-	else
-		control_socket_refuse(&l->socket, HTTP_NOT_FOUND, "accept or dismiss");
+		return err_set(err, -ENOENT, "there is no such task");
+	*ret = *t;
+	return 0;
 }
 
-/* Return: whether @m is the answer to a change. */
-static bool on_change_answer(struct live *l, struct ipc_message *m)
+static int decide(void *data, int64_t id, enum review_state state, const char *who,
+		  struct err *err)
 {
-	struct run_policy *next = l->next;
+	struct live *l = data;
+	struct review *t = run_reviews_find(&l->reviews, id);
 
-	if (!next || (m->type != IPC_CHANGED && m->type != IPC_UNCHANGED))
-		return false;
-	l->next = NULL;
-	if (m->type == IPC_CHANGED) {
-		next->number = policy_of(l)->number + 1;
-		l->on_policy(l, next);
-		if (l->grants)
-			finish_grant(l, NULL);
-		else if (l->accepting == 0)
-			answer_changed(l);
-		else
-			answer_accepted(l);
-		advise_anew(l);
-		return true;
-	}
-	run_policy_free(next);
-	ipc_sanitize(m->text, sizeof(m->text));
-	refuse(l, -EIO, m->text);
-	return true;
+	if (!t)
+		return err_set(err, -ENOENT, "there is no such task");
+	if (state == REVIEW_DISMISSED)
+		return live_dismiss(l, t, who, err);
+	settle_task(t, state, who);
+	return 0;
 }
 
 /* --- how it is --- */
 
 /* On one line. What isn't UTF-8 is escaped. */
-static json_t *command_json(char *const *argv)
+static void put_command(struct jtext *j, char *const *argv)
 {
 	char line[COMMAND_SHOWN], shown[4 * COMMAND_SHOWN];
 	size_t used = 0;
-	json_t *j;
 
 	line[0] = '\0';
 	for (size_t i = 0; argv[i] && used < sizeof(line) - 1; i++)
@@ -492,138 +407,129 @@ static json_t *command_json(char *const *argv)
 	for (char *c = line; *c; c++)
 		if (text_is_blank(*c))
 			*c = ' ';
-	j = json_string(line);
-	return j ? j : json_string(text_escape(text_of(line), shown, sizeof(shown)));
+	jtext_member(j, "run",
+		     jtext_is_utf8(text_of(line))
+			     ? line
+			     : text_escape(text_of(line), shown, sizeof(shown)));
 }
 
-static json_t *short_status(const struct live *l, const struct ipc_stats *stats)
+static enum api_mode mode_of(const struct live *l)
 {
+	return plan_verify(&policy_of(l)->plan) == POLICY_VERIFY_TLS
+		       ? API_MODE_DNS_NFT_TLS
+		       : API_MODE_DNS_NFT;
+}
+
+/* Ask for what is counted, once a turn. Return: 0, or -errno: it was told earlier. */
+static int read_stats(struct live *l)
+{
+	struct err ignored = { 0 };
+
+	if (l->stats_ms != loop_now_ms(l->loop))
+		l->stats_fault = ask_engine(l, IPC_STATS, -1, &ignored);
+	l->stats_ms = loop_now_ms(l->loop);
+	return l->stats_fault;
+}
+
+static void put(void *data, struct jtext *j)
+{
+	const struct live *l = data;
+
+	jtext_member(j, "id", l->socket.id);
+	jtext_member(j, "kind", "run");
+	put_command(j, l->spec->argv);
+	jtext_count(j, "pid", (uint64_t)getpid());
+	jtext_count(j, "denies", sandbox_denied(l->told->stats.counters));
+}
+
+static bool show(void *data, const char *id, struct jtext *j)
+{
+	struct live *l = data;
+
+	(void)!read_stats(l);
+	jtext_open(j, NULL, '{');
+	put(l, j);
+	jtext_member(j, "mode", api_mode_name(mode_of(l)));
+	jtext_member(j, "policyMode", document_mode(l->document));
+	jtext_count(j, "rules", policy_of(l)->policy.count);
+	jtext_close(j, '}');
+	return true;
+}
+
+static void list(void *data, struct jtext *j)
+{
+	jtext_open(j, NULL, '{');
+	jtext_open(j, "sandboxes", '[');
+	if (is_ready(data))
+		(void)!show(data, NULL, j);
+	else
+		j->full = true;
+	jtext_close(j, ']');
+	jtext_close(j, '}');
+}
+
+static void status(void *data, struct api_status *ret)
+{
+	struct live *l = data;
 	const struct run_policy *p = policy_of(l);
-	const bool tls = plan_verify(&p->plan) == POLICY_VERIFY_TLS;
-	struct document *d = document_of(p);
-	json_t *j = json_pack("{s:s, s:s, s:o, s:i, s:s, s:s, s:i, s:I}", "id",
-			      l->socket.id, "kind", "run", "run",
-			      command_json(l->spec->argv), "pid", (int)getpid(), "mode",
-			      tls ? "dns+nftables+tls" : "dns+nftables", "policyMode",
-			      d ? document_mode(d) : "?", "rules", (int)p->policy.count,
-			      "denies", (json_int_t)sandbox_denied(stats->counters));
 
-	document_free(d);
-	return j;
+	ret->full_isolation = read_stats(l) == 0;
+	if (!ret->full_isolation)
+		ret->degradations[ret->degradation_count++] =
+			(struct api_degradation){ .what = "engine",
+						  .reason = "it does not answer" };
+	api_status_count(ret, l->told->stats.counters, l->told->counters);
+	ret->mode = mode_of(l);
+	ret->enforcement_mode = "dns+nft+tls";
+	ret->sandbox_id = l->socket.id;
+	ret->since_ms = l->started_ms;
+	ret->generation = p->number + 1;
+	ret->learned_names = l->told->stats.names;
+	ret->learned_addresses = l->told->stats.addresses;
+	ret->rule_count = p->policy.count;
+	ret->policy_updates = p->number;
+	ret->policy_failures = l->failures;
+	ret->plan = &p->plan;
 }
 
-static json_t *whole_status(const struct live *l, const struct ipc_stats *stats)
+static const struct event_ring *events(void *data)
 {
-	char since[JTEXT_TIME_SIZE];
-	json_t *j = short_status(l, stats);
-	json_t *learned = json_pack("{s:I, s:I}", "names", (json_int_t)stats->names,
-				    "addresses", (json_int_t)stats->addresses);
-
-	json_object_set_new(j, "fullIsolation", json_true());
-	json_object_set_new(j, "since",
-			    json_string(jtext_time(l->started_ms, true, since)));
-	json_object_set_new(j, "closed", json_null());
-	json_object_set_new(j, "degradations", json_array());
-	json_object_set_new(j, "generation", json_integer(policy_of(l)->number + 1));
-	json_object_set_new(j, "grants",
-			    policy_grants_json(&policy_of(l)->plan, clock_wall_ms()));
-	json_object_set_new(j, "learned", learned);
-	json_object_set_new(j, "policyUpdates", json_integer(policy_of(l)->number));
-	json_object_set_new(j, "policyFailures", json_integer(l->failures));
-	json_object_set_new(j, "counters", report_counters_json(stats->counters));
-	json_object_set_new(j, "version", json_string(WEIR_VERSION));
-	return j;
+	return *((struct live *)data)->ring;
 }
 
-static void ask_status(struct live *l, bool whole)
+static void row(void *data, const struct event *e, struct event_row *ret)
 {
-	struct err err = { 0 };
+	const struct live *l = data;
 
-	l->whole_status = whole;
-	l->asks_status = true;
-	if (ask_engine(l, IPC_STATS, -1, &err) == 0)
-		return;
-	l->asks_status = false;
-	control_socket_refuse(&l->socket, HTTP_FAILED, err.text);
+	event_row_fill(ret, e, l->socket.id, &run_policy_of(policy_of(l), e)->plan);
 }
 
-static void answer_status(struct live *l, const struct ipc_stats *stats)
-{
-	json_t *j = l->whole_status ? whole_status(l, stats) : short_status(l, stats);
+/* --- the one sandbox of the API --- */
 
-	l->asks_status = false;
-	control_socket_answer(&l->socket, HTTP_OK, json_dumps(j, JSON_COMPACT));
-	json_decref(j);
+static bool find(void *data, const char *id, struct api_ops *ret, uint32_t *ret_number)
+{
+	struct live *l = data;
+
+	*ret = (struct api_ops){ .data = l,
+				 .policy = policy,
+				 .change = change,
+				 .replace = set_policy,
+				 .status = status,
+				 .put = put,
+				 .events = events,
+				 .row = row,
+				 .log_change = log_change,
+				 .plan = plan,
+				 .reviews = reviews,
+				 .review = review,
+				 .decide = decide };
+	*ret_number = 0;
+	return strcmp(id, l->socket.id) == 0 && is_ready(l);
 }
 
-/* --- what is asked --- */
-
-/* What is below /sandboxes/ID; NULL: another one. */
-static const char *below(const struct live *l, struct text path, char room[64])
+static bool admits(void *data, int fd)
 {
-	char own[96];
-	size_t len = (size_t)snprintf(own, sizeof(own), "/sandboxes/%s", l->socket.id);
-
-	if (path.len < len || path.len - len >= 64 || memcmp(path.ptr, own, len) != 0)
-		return NULL;
-	snprintf(room, 64, "%.*s", (int)(path.len - len), path.ptr + len);
-	return room;
-}
-
-static void on_policy_request(struct live *l, const struct control_request *r)
-{
-	const bool is_patch = text_equal(r->method, "PATCH");
-
-	if (text_equal(r->method, "GET"))
-		answer_policy(l);
-	else if (!is_patch && !text_equal(r->method, "POST") &&
-		 !text_equal(r->method, "PUT"))
-		control_socket_refuse(&l->socket, HTTP_BAD_METHOD,
-				      "GET, POST, PUT or PATCH");
-	else if (!is_expected(l, r))
-		control_socket_refuse(&l->socket, HTTP_PRECONDITION_FAILED,
-				      DOCUMENT_IS_ANOTHER);
-	else if (is_patch)
-		patch_policy(l, r->body);
-	else
-		set_policy(l, r->body);
-}
-
-static void on_request(struct control_socket *s, const struct control_request *r)
-{
-	struct live *l = CONTAINER_OF(s, struct live, socket);
-	const bool is_get = text_equal(r->method, "GET");
-	char room[64];
-	const char *what = below(l, r->path, room);
-
-	if (!what)
-		control_socket_refuse(s, HTTP_NOT_FOUND, "no such sandbox");
-	else if (!is_get && l->next)
-		control_socket_refuse(s, HTTP_CONFLICT, "another change is under way");
-	else if (is_get && (!what[0] || strcmp(what, "/status") == 0))
-		ask_status(l, what[0] != '\0');
-	else if (strncmp(what, "/review", 7) == 0 && strchr("/?", what[7]))
-		on_review(l, r, what + 7);
-	else if (strcmp(what, "/policy") != 0)
-		control_socket_refuse(s, HTTP_NOT_FOUND, "a run is not asked for that");
-	else
-		on_policy_request(l, r);
-}
-
-static void on_engine_says(struct loop_source *source, uint32_t events)
-{
-	struct live *l = CONTAINER_OF(source, struct live, engine);
-	struct ipc_message m;
-	size_t count;
-	int r;
-
-	while ((r = ipc_receive(source->fd, &m, NULL, 0, &count)) == 0) {
-		if (!on_change_answer(l, &m) && m.type == IPC_STATS && l->asks_status)
-			answer_status(l, &m.stats);
-	}
-	/* Its end shows on the other channel, and is the run's. */
-	if (r != -EAGAIN)
-		loop_remove(l->loop, source);
+	return control_socket_admits(&((struct live *)data)->socket, fd);
 }
 
 /* --- from its start to its end --- */
@@ -635,23 +541,47 @@ int live_open(struct live *l, const struct run_spec *spec, struct err *err)
 
 	l->spec = spec;
 	l->engine.fd = -1;
-	l->socket.on_request = on_request;
 	/* A caller who named the run means to ask it; another one is not told. */
 	return r < 0 && spec->id ? err_set(err, r, "%s", none.text) : 0;
 }
 
 int live_serve(struct live *l, struct loop *loop, int engine_fd)
 {
+	const struct api_config config = {
+		.loop = loop,
+		.is_run = true,
+		.listen_fd = l->socket.fd,
+		.open = true,
+		.body_max = BODY_MAX,
+		.sandboxes = { .data = l,
+			       .find = find,
+			       .list = list,
+			       .show = show,
+			       .admits = admits },
+	};
+	struct err err = { 0 };
+
 	l->loop = loop;
 	l->engine_fd = engine_fd;
-	return control_socket_serve(&l->socket, loop);
+	if (!l->socket.path[0])
+		return 0;
+	l->socket.fd = -1; /* the API's */
+	l->api = api_plain_new(&config, &err);
+	return l->api ? 0 : err.code;
 }
 
 void live_close(struct live *l)
 {
 	control_socket_close(&l->socket);
+	api_plain_free(l->api);
+	l->api = NULL;
 	run_policy_free(l->next);
 	l->next = NULL;
+	document_free(l->next_document);
+	document_free(l->document);
+	l->next_document = l->document = NULL;
+	free(l->told);
+	l->told = NULL;
 	run_reviews_done(&l->reviews);
 	if (!l->loop || l->engine.fd < 0)
 		return;

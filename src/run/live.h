@@ -3,31 +3,41 @@
  * is, and to change that policy. */
 #pragma once
 
+#include "api/plain.h"
 #include "proto/message.h"
 #include "run/control_socket.h"
 #include "run/policies.h"
 #include "run/reviews.h"
+#include "sandbox/sandbox.h"
+
+/* What the engine told last of what is counted. */
+struct live_told {
+	struct ipc_stats stats;
+	struct api_counter counters[SANDBOX_COUNTER_COUNT]; /* of @stats, by name */
+};
 
 struct live {
 	struct control_socket socket;
+	struct api_plain *api;		  /* owned; NULL: nobody is served */
 	const struct run_spec *spec;	  /* borrowed */
 	struct run_policy *const *newest; /* borrowed: the caller's */
+	struct event_ring *const *ring;	  /* the same: what was refused */
 	int engine_fd;			  /* the caller's channel, to introduce another */
 	struct loop *loop;
 	struct loop_source engine; /* that other channel; fd -1: not needed so far */
+	uint32_t awaited;	   /* what the engine is to answer; IPC_NONE */
+	struct document *document; /* the policy in force; owned; NULL: not asked for */
 	struct run_policy *next;   /* owned; under way to the engine */
-	bool asks_status;	   /* the engine is asked for its counters */
-	bool whole_status;	   /* for /status */
-	int64_t started_ms;	   /* wall clock */
-	uint32_t failures;	   /* policies that were refused */
+	struct document *next_document; /* of @next; owned */
+	struct err *fault;		/* of who waits for a change; NULL: nobody does */
+	struct live_told *told;		/* owned; NULL: nobody has asked */
+	int64_t stats_ms;		/* the turn in which it was asked for them, */
+	int stats_fault;		/* 0, or -errno: and did not answer */
+	int64_t started_ms;		/* wall clock */
+	uint32_t failures;		/* policies that were refused */
 	struct run_reviews reviews;
-	int64_t accepting;	   /* the task that @next grants; 0: none */
-	char who[REVIEW_WHO_SIZE]; /* accepts it */
 	/* @next is in force; the caller takes it. */
 	void (*on_policy)(struct live *l, struct run_policy *next);
-	/* A task that live_accept() began to grant: @fault is NULL, or why it isn't. */
-	void (*on_granted)(struct live *l, struct review *t, const char *fault);
-	bool grants; /* @accepting is that */
 };
 
 /* The socket, before anything else of the run exists. Where there can be none the run
@@ -38,10 +48,10 @@ int live_serve(struct live *l, struct loop *loop, int engine_fd) MUST_CHECK;
 /* Something is asked for, which may have its process by now. Return: the task, borrowed;
  * NULL: it is none. */
 struct review *live_note(struct live *l, const struct event *e);
-/* Grant @t by its rule, for @length ("10m"), or with "" for as long as the run lasts;
- * on_granted() says what came of it, at once or later. Return: false: another change is
- * under way, try again. */
-bool live_accept(struct live *l, struct review *t, const char *length, const char *who);
+/* Grant @t by its rule, for @length ("10m"), or with "" for as long as the run lasts.
+ * Return: 0; or -errno with @err: it isn't granted. */
+int live_accept(struct live *l, struct review *t, const char *length, const char *who,
+		struct err *err) MUST_CHECK;
 /* Nobody grants task @t: what waits for it is refused. */
 int live_dismiss(struct live *l, struct review *t, const char *who,
 		 struct err *err) MUST_CHECK;

@@ -4,7 +4,6 @@
  * as a file. */
 #pragma once
 
-#include <jansson.h>
 #include <stdio.h>
 
 #include "event/event.h"
@@ -53,8 +52,6 @@ uint64_t report_unjudged(const struct report *r);
  * has lost nothing, or there was none. */
 enum { REPORT_LOST_SIZE = 128 };
 const char *report_audit_lost(const struct report *r, char buf[REPORT_LOST_SIZE]);
-/* {"queries": 12, ...}: the SANDBOX_COUNTER_COUNT of @counters, by their names. */
-json_t *report_counters_json(const uint64_t *counters);
 
 /* The run is over: say it on stderr unless spec->quiet is set or @failure says that Weir
  * failed, and write it to the files of spec->reports. @r has all but what follows

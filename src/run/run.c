@@ -508,11 +508,6 @@ static bool is_told(const void *data, uint32_t number)
 	       (c->would && ring_has(c->would, number));
 }
 
-static void on_granted(struct live *l, struct review *t, const char *fault)
-{
-	asking_granted(&CONTAINER_OF(l, struct control, socket)->asking, t, fault);
-}
-
 static void on_policy(struct live *l, struct run_policy *next)
 {
 	struct control *c = CONTAINER_OF(l, struct control, socket);
@@ -874,10 +869,10 @@ int control_run(struct run_spec *spec)
 	}
 	keep_heap_small();
 	c.socket.on_policy = on_policy;
-	c.socket.on_granted = on_granted;
 	asking_init(&c.asking);
 	c.socket.started_ms = c.started_ms;
 	c.socket.newest = &c.policy;
+	c.socket.ring = &c.ring;
 	std_flags_read(&flags);
 	warn_of_mode(spec);
 	status = control_start(&c, &err);

@@ -394,11 +394,13 @@ def routes():
     source = (ROOT / "src/api/route.c").read_text()
     source = source.replace('VAULT "', '"/credential-vault').replace("{ VAULT,", '{ "/credential-vault",')
     table = source.split("routes[] = {")[1].split("\n};")[0]
-    for row in re.findall(r'\{ "([^"]+)",\s*([^"]*?),\s*"(.*?)\},?\s*(?=\{ "|$)', table, re.S):
+    for row in re.findall(r'\{ "([^"]+)",\s*([^"]*?),\s*(answer_.*?)\},?\s*(?=\{ "|$)', table, re.S):
+        if not re.search("OF_|AT_TOP|IN_SIDECAR", row[2]):  # it is no sidecar's
+            continue
         methods = set()
         for word in re.findall(r"METHODS?_\w+", row[1]):
             methods |= names.get(word, {word.split("_")[1].lower()})
-        yield row[0], methods, "is_open = true" in row[2], "is_prefix = true" in row[2]
+        yield row[0], methods, "is_open = true" in row[2], row[0].endswith("/")
 
 
 def test_openapi_is_served(api):

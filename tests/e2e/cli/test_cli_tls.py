@@ -44,7 +44,7 @@ def curl(host, path, *args, token=TOKEN, cacert=None, where=WHERE):
 
 
 def test_who_has_the_token_is_served_as_over_the_socket(host, secure, pod, site, denied):
-    assert curl(host, "/sandboxes") == (0, 200, '{"sandboxes":[]}')
+    assert curl(host, "/sandboxes") == (0, 200, '{"sandboxes":[]}\n')
     code, status, body = curl(host, "/sandboxes/one", "-X", "PUT", "-d",
                               json.dumps({"netns": pod.ns.path, "policy": {"egress": [{"action": "allow", "target": site.name}]}}))
     assert (code, status) == (0, 201), f"{body}\n{secure}"
@@ -150,4 +150,4 @@ def test_new_files_are_taken_and_bad_ones_are_not(host, files, secure):
 
 def test_it_is_served_again_when_control_is_replaced(host, secure):
     secure.kill_child("control")
-    assert curl(host, "/sandboxes") == (0, 200, '{"sandboxes":[]}')
+    assert curl(host, "/sandboxes") == (0, 200, '{"sandboxes":[]}\n')

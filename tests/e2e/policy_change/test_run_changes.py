@@ -80,7 +80,7 @@ def test_what_is_wrong_is_said_whole_and_changes_nothing(box, world, site):
     assert done.code == 2 and "policy.yaml:1:1: 'rw' is no part of a policy but an option of weir run" in done.messages, done
     assert "policy.yaml:2:1: 'hide' is" in done.messages and "a..b" in done.messages, done
     assert box.send("PATCH", "/policy", '[{"action":"allow","target":"a..b"}]').status == 400
-    assert box.send("DELETE", "/policy").status == 405 and box.send("GET", "/events").status == 404
+    assert box.send("PUT", "/status").status == 405 and box.send("GET", "/events").status == 404
     assert box.probe(["connect", site.name, 7007]).result == "ok"
     assert weir(box, "policy", "set", "nobody-is-called-so", file).code != 0
     file.write_text(f"run: {{pass_env: [A_TOKEN]}}\negress:\n- {{action: allow, target: {site.name}}}\n")

@@ -224,6 +224,39 @@ TEST(event_ids_are_read)
 	assert_true(id.epoch == UINT64_MAX && id.number == UINT64_MAX);
 }
 
+TEST(a_request_ends_at_one_place)
+{
+	static const struct {
+		const char *lines[3][2];
+		bool is_old, is_clear;
+	} rows[] = {
+		{ { { "Host", "a" } }, false, true },
+		{ { { "Content-Length", "1" } }, true, true },
+		{ { { "Content-Length", "1" } }, false, false }, /* no host */
+		{ { { "Host", "a" }, { "host", "b" } }, true, false },
+		{ { { "Host", "a" }, { "Transfer-Encoding", " Chunked " } },
+		  false,
+		  true },
+		{ { { "Host", "a" }, { "Transfer-Encoding", "gzip" } }, false, false },
+		{ { { "Host", "a" }, { "Transfer-Encoding", "" } }, false, false },
+		{ { { "content-length", "1" }, { "Content-Length", "1" } }, true, false },
+		{ { { "Content-Length", "1" }, { "Transfer-Encoding", "chunked" } },
+		  true,
+		  false },
+		{ { { "Content-Length ", "1" } }, true, false },
+		{ { { "", "1" } }, true, false },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct request_framing f = { .is_old = rows[i].is_old };
+
+		for (size_t n = 0; n < 3 && rows[i].lines[n][0]; n++)
+			request_framing_line(&f, text_of(rows[i].lines[n][0]),
+					     text_of(rows[i].lines[n][1]));
+		assert_true(!request_framing_fault(&f) == rows[i].is_clear);
+	}
+}
+
 TEST(names_match)
 {
 	assert_true(request_name_matches("a.test", "A.Test."));

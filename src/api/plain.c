@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * The bytes of a request are gathered until it is whole. Its head is judged (route.c) as
+ * soon as that is there, so that what is too long is refused before it comes. An answer
+ * is made in one piece, leaves behind the handler, and ends the connection. */
+#include "api/plain.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "api/internal.h"
+
+enum { READ_BYTES = 64 * 1024 };
+
+struct api_plain {
+	struct api api;
+	struct loop_source listening, client; /* fd -1: none */
+	struct loop_timer patience;
+	struct api_request request; /* of @client */
+	char *bytes;		    /* what came; owned */
+	size_t size;
+	size_t head_size;  /* with the empty line behind it; 0: not all of it came */
+	size_t body_size;  /* as it was announced */
+	size_t headers_at; /* in @bytes: the lines behind the first */
+	char *answer;	   /* what goes; owned; NULL: not made yet */
+	size_t answer_size, sent;
+};
+
+static struct api_plain *plain_of(const struct api_request *r)
+{
+	return CONTAINER_OF(r->api, struct api_plain, api);
+}
+
+/* ---- the connection ---- */
+
+static void stop_listening(struct api_plain *p)
+{
+	loop_remove(p->api.config.loop, &p->listening);
+	close(p->listening.fd);
+	p->listening.fd = -1;
+}
+
+static void hang_up(struct api_plain *p)
+{
+	struct loop *loop = p->api.config.loop;
+
+	loop_timer_stop(loop, &p->patience);
+	loop_remove(loop, &p->client);
+	close(p->client.fd);
+	p->client.fd = -1;
+	request_done(&p->request);
+	free(p->bytes);
+	free(p->answer);
+	p->bytes = p->answer = NULL;
+	if (loop_add(loop, &p->listening, EPOLLIN) < 0)
+		stop_listening(p);
+}
+
+static void on_patience(struct loop_timer *t)
+{
+	hang_up(CONTAINER_OF(t, struct api_plain, patience));
+}
+
+/* Wait for @events of the client. Return: 0 or -errno. */
+static int wait_for(struct api_plain *p, uint32_t events)
+{
+	int r = loop_timer_in(p->api.config.loop, &p->patience, API_PLAIN_PATIENCE_MS);
+
+	return r < 0 ? r : loop_add(p->api.config.loop, &p->client, events);
+}
+
+/* ---- the request ---- */
+
+static struct text headers_of(const struct api_plain *p)
+{
+	const size_t end = p->head_size - MIN(p->head_size, strlen("\r\n\r\n"));
+
+	return p->headers_at < end
+		       ? (struct text){ p->bytes + p->headers_at, end - p->headers_at }
+		       : (struct text){ NULL, 0 };
+}
+
+static struct text plain_header(const struct api_request *r, const char *name)
+{
+	struct text rest = headers_of(plain_of(r)), line, found;
+
+	while (text_split(&rest, '\n', &line))
+		if (text_split(&line, ':', &found) && line.ptr &&
+		    text_equal_nocase(found, name))
+			return text_trim(line);
+	return (struct text){ NULL, 0 };
+}
+
+/* A body has its length in front; any other way to tell its end is unclear here. */
+static struct request_framing framing_of(const struct api_plain *p)
+{
+	struct request_framing ret = { .is_old = true };
+	struct text rest = headers_of(p), line, name;
+
+	while (text_split(&rest, '\n', &line)) {
+		line = text_trim(line);
+		if (text_split(&line, ':', &name))
+			request_framing_line(&ret, name, line);
+	}
+	ret.is_odd |= ret.encodings > 0;
+	return ret;
+}
+
+/* Return: false when it is no request. */
+static bool read_head(struct api_plain *p, const char *end)
+{
+	struct text head = { p->bytes, (size_t)(end - p->bytes) }, line, method, target;
+	struct api_request *r = &p->request;
+	struct request_framing framing;
+	char name[16];
+
+	p->head_size = head.len + strlen("\r\n\r\n");
+	if (memchr(head.ptr, '\0', head.len) || !text_split(&head, '\n', &line) ||
+	    !text_split(&line, ' ', &method) || !text_split(&line, ' ', &target) ||
+	    target.len == 0 || !line.ptr || method.len >= sizeof(name))
+		return false;
+	p->headers_at = p->head_size - strlen("\r\n\r\n") - head.len;
+	snprintf(name, sizeof(name), "%.*s", (int)method.len, method.ptr);
+	r->target = strndup(target.ptr, target.len);
+	if (!r->target)
+		return false;
+	framing = framing_of(p);
+	route_judge(r, name, &framing);
+	return true;
+}
+
+/* Whatever more comes is not read. */
+static bool is_whole(const struct api_plain *p)
+{
+	const struct api_request *r = &p->request;
+
+	return r->answered ||
+	       (p->head_size > 0 && (r->fault || r->announced > r->body_max ||
+				     p->size - p->head_size >= r->announced));
+}
+
+static void serve(struct api_plain *p)
+{
+	struct api_request *r = &p->request;
+
+	loop_timer_stop(p->api.config.loop, &p->patience);
+	loop_remove(p->api.config.loop, &p->client); /* nothing more of it is read */
+	if (!r->answered) {
+		if (r->keeps_body && r->announced > 0) {
+			r->body = p->bytes + p->head_size;
+			r->body_size = r->announced;
+		}
+		r->answer(r);
+		r->body = NULL; /* it is a part of the bytes */
+	}
+	if (!r->answered || wait_for(p, EPOLLOUT) < 0)
+		hang_up(p);
+}
+
+static void on_bytes(struct api_plain *p)
+{
+	const char *end = p->head_size == 0 ? memmem(p->bytes, p->size, "\r\n\r\n", 4)
+					    : NULL;
+
+	if (end && !read_head(p, end)) {
+		hang_up(p);
+		return;
+	}
+	if (p->head_size == 0 && p->size > API_PLAIN_HEAD_MAX)
+		reply_last_error(&p->request, HTTP_HEAD_TOO_LARGE,
+				 "the request's head is too long");
+	if (is_whole(p))
+		serve(p);
+}
+
+static void send_some(struct api_plain *p)
+{
+	while (p->sent < p->answer_size) {
+		ssize_t n = send(p->client.fd, p->answer + p->sent,
+				 p->answer_size - p->sent, MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EAGAIN)
+			return;
+		if (n < 0)
+			break;
+		p->sent += (size_t)n;
+	}
+	hang_up(p);
+}
+
+static void on_client(struct loop_source *source, uint32_t events)
+{
+	struct api_plain *p = CONTAINER_OF(source, struct api_plain, client);
+	char *grown;
+	ssize_t n;
+
+	if (p->answer) {
+		send_some(p);
+		return;
+	}
+	grown = realloc(p->bytes, p->size + READ_BYTES);
+	if (!grown) {
+		hang_up(p);
+		return;
+	}
+	p->bytes = grown;
+	n = recv(source->fd, p->bytes + p->size, READ_BYTES, 0);
+	if (n < 0 && errno == EAGAIN)
+		return;
+	if (n <= 0) {
+		hang_up(p);
+		return;
+	}
+	p->size += (size_t)n;
+	on_bytes(p);
+}
+
+static void on_listening(struct loop_source *source, uint32_t events)
+{
+	struct api_plain *p = CONTAINER_OF(source, struct api_plain, listening);
+	const struct api_sandboxes *s = &p->api.config.sandboxes;
+	int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (fd < 0)
+		return;
+	if (!s->admits(s->data, fd)) {
+		close(fd);
+		return;
+	}
+	loop_remove(p->api.config.loop, source);
+	p->client = (struct loop_source){ .fd = fd, .on_ready = on_client };
+	p->request = (struct api_request){ .api = &p->api };
+	p->size = p->head_size = p->headers_at = p->sent = 0;
+	if (wait_for(p, EPOLLIN) < 0)
+		hang_up(p);
+}
+
+/* ---- the answer ---- */
+
+static bool make_answer(struct api_request *r, const struct api_reply *a)
+{
+	struct api_plain *p = plain_of(r);
+	FILE *out = open_memstream(&p->answer, &p->answer_size);
+	struct reply_header h;
+
+	if (out) {
+		fprintf(out, "HTTP/1.1 %u %s\r\n", a->status,
+			a->status < 300 ? "OK" : "Error");
+		for (size_t i = 0; reply_header_at(a, i, &h); i++)
+			if (strcmp(h.name, "Connection") != 0)
+				fprintf(out, "%s: %s\r\n", h.name, h.value);
+		fprintf(out, "Connection: close\r\nContent-Length: %zu\r\n\r\n", a->size);
+		if (r->method != METHOD_HEAD)
+			fwrite(a->bytes, 1, a->size, out);
+	}
+	free(a->owned);
+	if (out && fclose(out) == 0)
+		return true;
+	free(p->answer);
+	p->answer = NULL;
+	return false;
+}
+
+static const struct api_transport transport = { plain_header, make_answer };
+
+/* ---- from its start to its end ---- */
+
+struct api_plain *api_plain_new(const struct api_config *config, struct err *err)
+{
+	struct api_plain *p = calloc(1, sizeof(*p));
+	int r;
+
+	if (!p) {
+		close(config->listen_fd);
+		err_set(err, -ENOMEM, "out of memory");
+		return NULL;
+	}
+	p->api.config = *config;
+	p->api.transport = &transport;
+	p->client.fd = -1;
+	p->patience.on_fire = on_patience;
+	p->listening =
+		(struct loop_source){ .fd = config->listen_fd, .on_ready = on_listening };
+	r = loop_add(config->loop, &p->listening, EPOLLIN);
+	if (r == 0)
+		return p;
+	err_sys(err, r, "cannot serve the HTTP API");
+	api_plain_free(p);
+	return NULL;
+}
+
+void api_plain_free(struct api_plain *p)
+{
+	if (!p)
+		return;
+	if (p->client.fd >= 0)
+		hang_up(p);
+	if (p->listening.fd >= 0)
+		stop_listening(p);
+	free(p);
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Answers, whoever sends them, and what is known of a request's head. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/internal.h"
+
+#define PLAIN "text/plain; charset=utf-8"
+
+/* ---- the request ---- */
+
+struct text request_header(const struct api_request *r, const char *name)
+{
+	const struct text value = r->api->transport->header(r, name);
+
+	return value.ptr ? value : (struct text){ "", 0 };
+}
+
+void request_failures_add(const struct api_request *r, struct failures *f)
+{
+	if (f && r->conn)
+		failures_add(f, &r->conn->network, loop_now_ms(r->api->config.loop));
+}
+
+uint32_t request_failures_wait(const struct api_request *r, const struct failures *f)
+{
+	return f && r->conn ? failures_wait(f, &r->conn->network,
+					    loop_now_ms(r->api->config.loop))
+			    : 0;
+}
+
+bool request_has_policy(const struct api_request *r)
+{
+	return r->is_about_one || !r->api->config.sandboxes.find;
+}
+
+bool request_is_about(const struct api_request *r, const struct event *e)
+{
+	/* A run's events have the numbers of its policies there. */
+	return !r->is_about_one || r->api->config.is_run || e->sandbox == r->sandbox;
+}
+
+void request_done(struct api_request *r)
+{
+	free(r->target);
+	free(r->clean);
+	free(r->body);
+}
+
+/* ---- the answer ---- */
+
+bool reply_header_at(const struct api_reply *a, size_t i, struct reply_header *ret)
+{
+	/* A page of another origin can't read the answer as a script or an image. */
+	static const struct reply_header each[] = {
+		{ "X-Content-Type-Options", "nosniff" },
+		{ "Cross-Origin-Resource-Policy", "same-origin" },
+	};
+
+	if (a->type && i-- == 0) {
+		*ret = (struct reply_header){ "Content-Type", a->type };
+		return true;
+	}
+	if (i < ARRAY_SIZE(each)) {
+		*ret = each[i];
+		return true;
+	}
+	i -= ARRAY_SIZE(each);
+	if (i >= REPLY_HEADERS_MAX || !a->headers[i].name)
+		return false;
+	*ret = a->headers[i];
+	return true;
+}
+
+void reply_sent(struct api_request *r, unsigned int status)
+{
+	r->answered = true;
+	r->api->counts.answers[MIN(status / 100, 5U)]++;
+}
+
+void reply_send(struct api_request *r, const struct api_reply *a)
+{
+	if (r->api->transport->send(r, a))
+		reply_sent(r, a->status);
+}
+
+/* The caller's text is gone when the answer leaves. */
+static void send_copy(struct api_request *r, unsigned int status, const char *text,
+		      const char *name, const char *value)
+{
+	char *copy = strdup(text);
+	const struct api_reply a = { .status = status,
+				     .type = PLAIN,
+				     .bytes = copy,
+				     .size = strlen(text),
+				     .owned = copy,
+				     .headers = { { name, value } } };
+
+	if (copy)
+		reply_send(r, &a);
+}
+
+void reply_text(struct api_request *r, unsigned int status, const char *text)
+{
+	send_copy(r, status, text, NULL, NULL);
+}
+
+void reply_error(struct api_request *r, unsigned int status, const char *fmt, ...)
+{
+	const bool is_strange = status == HTTP_UNAUTHORIZED;
+	const bool may_retry = status == HTTP_UNAVAILABLE;
+	char text[ERR_TEXT_SIZE + 128];
+	va_list args;
+	int n;
+
+	va_start(args, fmt);
+	n = vsnprintf(text, sizeof(text) - 1, fmt, args);
+	va_end(args);
+	n = MIN(MAX(n, 0), (int)sizeof(text) - 2);
+	text[n] = '\n';
+	text[n + 1] = '\0';
+	send_copy(r, status, text,
+		  is_strange  ? "WWW-Authenticate"
+		  : may_retry ? "Retry-After"
+			      : NULL,
+		  is_strange ? "Bearer" : "5");
+}
+
+void reply_wait(struct api_request *r, uint32_t seconds)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%u", MAX(seconds, 1U));
+	send_copy(r, HTTP_TOO_MANY, "too many wrong tokens\n", "Retry-After", text);
+}
+
+void reply_last_error(struct api_request *r, unsigned int status, const char *text)
+{
+	send_copy(r, status, text, "Connection", "close");
+}
+
+void reply_not_allowed(struct api_request *r, const char *allow)
+{
+	send_copy(r, HTTP_BAD_METHOD, "method not allowed\n", "Allow", allow);
+}
+
+void reply_json(struct api_request *r, unsigned int status, struct jtext *j)
+{
+	size_t size;
+
+	jtext_put(j, text_of("\n"));
+	size = j->used;
+	reply_taken(r, status, "application/json", jtext_take(j), size);
+}
+
+void reply_member_tree(struct jtext *j, const char *key, json_t *tree)
+{
+	CLEAN(mem) char *text = tree ? json_dumps(tree, JSON_COMPACT) : NULL;
+
+	if (key)
+		jtext_key(j, key);
+	jtext_json(j, text_of(text ?: "null"));
+	json_decref(tree);
+}
+
+bool reply_open(struct api_request *r, struct reply_stream *s)
+{
+	s->body = NULL;
+	s->out = open_memstream(&s->body, &s->size);
+	if (!s->out)
+		reply_error(r, HTTP_FAILED, "out of memory");
+	return s->out != NULL;
+}
+
+bool reply_end(struct api_request *r, struct reply_stream *s)
+{
+	if (fclose(s->out) == 0)
+		return true;
+	free(s->body);
+	s->body = NULL;
+	reply_error(r, HTTP_FAILED, "out of memory");
+	return false;
+}
+
+void reply_moved(struct api_request *r)
+{
+	const bool has_body = (r->method & (METHOD_GET | METHOD_HEAD)) != 0;
+	struct reply_stream location, page;
+
+	if (!reply_open(r, &location))
+		return;
+	request_path_encode(r->clean, location.out);
+	if (r->query)
+		fprintf(location.out, "?%s", r->query);
+	if (!reply_end(r, &location))
+		return;
+	if (reply_open(r, &page)) {
+		if (has_body) {
+			fputs("<a href=\"", page.out);
+			request_html(location.body, page.out);
+			fputs("\">Moved Permanently</a>.\n\n", page.out);
+		}
+		if (reply_end(r, &page))
+			reply_send(
+				r,
+				&(const struct api_reply){
+					.status = HTTP_MOVED,
+					.type = has_body ? "text/html; charset=utf-8"
+							 : NULL,
+					.bytes = page.body,
+					.size = page.size,
+					.owned = page.body,
+					.headers = { { "Location", location.body } } });
+	}
+	free(location.body);
+}
+
+void reply_taken(struct api_request *r, unsigned int status, const char *type, char *body,
+		 size_t size)
+{
+	const struct api_reply a = {
+		.status = status,
+		.type = type,
+		.bytes = body,
+		.size = size,
+		.owned = body,
+		.headers = { { "Cache-Control", "no-store" },
+			     { r->tag[0] ? "ETag" : NULL, r->tag } },
+	};
+
+	if (body)
+		reply_send(r, &a);
+	else
+		reply_error(r, HTTP_FAILED, "out of memory");
+}
+
+void reply_close(struct api_request *r, struct reply_stream *s, const char *type)
+{
+	if (reply_end(r, s))
+		reply_taken(r, HTTP_OK, type, s->body, s->size);
+}
