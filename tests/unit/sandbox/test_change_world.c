@@ -325,12 +325,14 @@ bool passes(struct flow f)
 	return read(f.app, &byte, 1) == 1 && byte == 'y';
 }
 
+/* By what it sends here, or already by the acknowledgement of what it read before, which
+ * its kernel may hold back for 40 ms. */
 void assert_is_reset(struct flow f)
 {
 	char byte;
 
-	assert_int_equal(send(f.app, "x", 1, MSG_NOSIGNAL), 1);
-	assert_int_equal(read(f.app, &byte, 1), -1);
+	if (send(f.app, "x", 1, MSG_NOSIGNAL) == 1)
+		assert_int_equal(read(f.app, &byte, 1), -1);
 	assert_int_equal(errno, ECONNRESET);
 	assert_int_equal(read(f.server, &byte, 1), -1);
 	assert_int_equal(errno, EAGAIN);
