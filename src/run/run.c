@@ -277,6 +277,16 @@ static void on_engine(struct loop_source *source, uint32_t events)
 
 static void read_signals(struct control *c);
 
+/* Whoever has itself continued in the sandbox, by a timer say, finds no name server, no
+ * relay and no uplink meanwhile. They end with this process, stopped or not. */
+static void signal_ways_out(const struct control *c, int number)
+{
+	if (c->engine > 0)
+		kill(c->engine, number);
+	if (c->uplink.process.pid > 0)
+		kill(c->uplink.process.pid, number);
+}
+
 /* Of all that was reported the last word counts. A command that was stopped by the
  * terminal was so together with us, and the SIGCONT that woke us is for it as well; one
  * that was stopped alone takes us along, so that the shell sees a stopped job. weir-init
@@ -298,7 +308,9 @@ static void stop_along(struct control *c)
 		return;
 	terminal_pause(&c->asking.terminal);
 	tell_launch(c, LAUNCH_HOLD, 0);
+	signal_ways_out(c, SIGSTOP);
 	kill(getpid(), SIGTSTP);
+	signal_ways_out(c, SIGCONT);
 	tell_launch(c, LAUNCH_GO_ON, 0);
 	terminal_resume(&c->asking.terminal);
 }

@@ -260,6 +260,54 @@ def test_while_a_run_is_stopped_nothing_in_it_goes_on(world, user):
     assert world.leftovers() == []
 
 
+# A process that a timer of its own continues whenever it is stopped; it asks for a name after the other.
+DEFIER = r"""
+import ctypes, os, signal, socket, struct, sys, time
+signal.signal(signal.SIGCONT, lambda *_: None)
+libc = ctypes.CDLL(None)
+for i in range(3):  # a signal that waits to be seen while the process is stopped is dropped, and its timer with it
+    timer, each = ctypes.c_void_p(), 150000000 + i * 37000000
+    libc.timer_create(1, struct.pack("qii48x", 0, signal.SIGCONT, 0), ctypes.byref(timer))
+    libc.timer_settime(timer, 0, struct.pack("4q", 0, each, 0, each), None)
+udp = socket.socket(type=socket.SOCK_DGRAM)
+name = b"".join(bytes([len(label)]) + label for label in sys.argv[1].encode().split(b"."))
+with open("beat", "wb", buffering=0) as beat:
+    for i in range(1000):
+        asked = b"%04d" % i
+        udp.sendto(struct.pack(">6H", i, 256, 1, 0, 0, 0) + b"\4" + asked + name + b"\0\0\1\0\1", ("127.0.0.1", 53))
+        beat.write(b".")
+        time.sleep(0.02)
+"""
+
+
+def test_nothing_is_asked_while_a_run_is_stopped_whoever_goes_on(world, user):
+    """What a timer of its own continues is not held for long; its questions wait."""
+    cwd, site = world.workdir(user), world.site("held.example")
+    beat, script = cwd / "beat", cwd / "script"
+    (cwd / "defier.py").write_text(DEFIER, encoding="ascii")
+    script.write_text(f"setsid python3 -IS defier.py {site.name} & until test -s beat; do sleep 0.1; done; kill -STOP $$; echo went on; sleep 0.5\n", encoding="ascii")
+    for file in (script, cwd / "defier.py"):
+        file.chmod(0o644)
+
+    def asked():
+        return len([q for q in world.dns.queries() if q.name.lower().endswith(f".{site.name}")])
+
+    with bash(world, user) as terminal:
+        terminal.type(f"cd {cwd}; '{world.weir_path}' run --allow '*.{site.name}' -- sh script\n")
+        terminal.expect("Stopped")
+        time.sleep(1)
+        before, size = asked(), beat.stat().st_size
+        time.sleep(2)
+        assert beat.stat().st_size > size, "it was held all the same"
+        assert asked() == before > 0
+        terminal.type("fg\n")
+        terminal.expect("went on\n")
+        wait_for(lambda: asked() > before)
+        terminal.type("exit\n")
+        terminal.wait()
+    assert world.leftovers() == []
+
+
 def test_a_command_that_stops_itself_where_no_shell_could_continue_it_is_as_anywhere(world, user):
     """Weir doesn't stop, nothing is held, and only the command's own process continues it."""
     script = "(sleep 1; echo alone; kill -CONT $$) & kill -STOP $$; echo went on"
