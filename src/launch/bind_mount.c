@@ -447,6 +447,7 @@ static int check_hard_links(const struct rootfs *v, const struct path *p, struct
 static int plan_readonly(struct rootfs *v, const char *given, struct err *err)
 {
 	const struct path *p = NULL;
+	const char *above;
 	int r = resolve(v, given, &p, err);
 
 	if (r == 0)
@@ -455,10 +456,19 @@ static int plan_readonly(struct rootfs *v, const char *given, struct err *err)
 		r = check_mounts(v, p, err);
 	if (r == 0)
 		r = check_hard_links(v, p, err);
-	if (r < 0 || !place_is_writable(v, p->name))
+	if (r < 0)
 		return r;
-	add_tree(v, p, TREE_READONLY);
-	return 0;
+	if (place_is_writable(v, p->name)) {
+		add_tree(v, p, TREE_READONLY);
+		return 0;
+	}
+	above = spelling_writable_above(v, p);
+	return above ? err_set(err, -EINVAL,
+			       "'%s' lies in '%s', where the command may write; name it "
+			       "by "
+			       "that path, in the same upper and lower case",
+			       p->name, above)
+		     : 0;
 }
 
 /* Which of the directories on the way to @name are there: may the command write to one,

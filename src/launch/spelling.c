@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -119,6 +120,32 @@ static int cannot_hold(const struct tree *t, struct err *err)
 		       "'%s' can't be read-only: its file system finds it in upper and "
 		       "lower case; keep it where the command doesn't write",
 		       t->path);
+}
+
+static const char *writable_at(const struct rootfs *v, const struct stat *st)
+{
+	for (size_t i = v->layer_count; i < v->tree_count; i++)
+		if (v->trees[i].kind == TREE_WRITABLE &&
+		    is_same(&v->trees[i].source->st, st))
+			return v->trees[i].path;
+	return NULL;
+}
+
+const char *spelling_writable_above(const struct rootfs *v, const struct path *p)
+{
+	const char *found = NULL;
+	char way[PATH_MAX];
+	struct stat st;
+
+	if (is_exact(v, p->name) || snprintf(way, sizeof(way), "%s", p->name) >= PATH_MAX)
+		return NULL;
+	for (char *end = way + strlen(way); !found && end && end > way;
+	     end = strrchr(way, '/')) {
+		*end = '\0';
+		if (lstat(way, &st) == 0)
+			found = writable_at(v, &st);
+	}
+	return found;
 }
 
 int spelling_check_socket(const struct rootfs *v, const char *path, uint32_t inode,

@@ -10,6 +10,9 @@
 
 #include "launch/rootfs.h"
 
+/* Does @p lie in a writable directory, though its path spells that otherwise?
+ * Return: as the view names the directory, or NULL. */
+const char *spelling_writable_above(const struct rootfs *v, const struct path *p);
 /* When all is mounted: is something that is read-only or hidden in the view there
  * under another spelling, and is not so? Return: 0, or -EPERM with @err; of files that
  * run outside later a warning is sent. */

@@ -47,6 +47,15 @@ def test_G38_no_policy_is_changed_by_another_spelling(project, name):
     assert done.code == 125 and "upper and lower case" in done.messages and "policy.yaml' can't be read-only" in done.messages, done
 
 
+def test_G38_a_policy_is_found_where_it_lies_however_its_path_is_spelled(world, project):
+    project.write("below/policy.yaml", POLICY)
+    below = project.where / "below"
+    done = world.run("sh", "-c", f"echo 'defaultAction: allow' > {below}/policy.yaml", cwd=world.workdir("weir-test"), mounts=project.mounts,
+                     options=("--rw", below, "--policy", project.where / "BELOW" / "policy.yaml"), user="weir-test")
+    assert (project.backing / "below/policy.yaml").read_text() == POLICY, done
+    assert done.code == 2 and "in the same upper and lower case" in done.messages, done
+
+
 def test_G38_nothing_hidden_is_read_by_another_spelling(project):
     project.write(".env", "a secret\n")
     done = project.run("cat .ENV .Env", "--hide", project.where / ".env")
