@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Any text as a document, a patch and a removal: it is refused with a text, or it comes
- * back from what it prints, in both forms; what it makes of a policy opens nothing that
- * no rule of it allows. */
+/* Any text as a document, a patch, a grant and a removal: it is refused with a text, or
+ * it comes back from what it prints, in both forms; what it makes of a policy opens
+ * nothing that no rule of it allows. */
 #include <string.h>
 
 #include "policy/document.h"
@@ -94,9 +94,10 @@ static void run_document(struct text text)
 static void run_change(struct text text)
 {
 	static const char body[] =
-		"{\"egress\":[{\"action\":\"allow\",\"target\":\"a.b\"},"
+		"{\"egress\":[{\"action\":\"allow\",\"target\":\"a.b\","
+		"\"types\":[\"SRV\"],\"ports\":[443]},"
 		"{\"target\":\"10.0.0.1\"},{\"target\":\"A.b\"}]}";
-	struct document *old = NULL, *merged = NULL, *removed = NULL;
+	struct document *old = NULL, *merged = NULL, *removed = NULL, *granted = NULL;
 	struct err err = { 0 };
 
 	require(document_parse(text_of(body), NULL, NULL, &old, NULL) == 0);
@@ -104,6 +105,11 @@ static void run_change(struct text text)
 		require(err.text[0] != '\0');
 	else
 		comes_back(merged, false);
+	err.text[0] = '\0';
+	if (document_grant(old, text, 1700000000000, &granted, &err) < 0)
+		require(err.text[0] != '\0');
+	else
+		comes_back(granted, false);
 	err.text[0] = '\0';
 	if (document_remove(old, text, &removed, &err) < 0)
 		require(err.text[0] != '\0');
@@ -113,6 +119,7 @@ static void run_change(struct text text)
 	document_free(old);
 	document_free(merged);
 	document_free(removed);
+	document_free(granted);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
