@@ -224,17 +224,11 @@ static int guard_by_sidecar(struct guard *g, const json_t *found, const char *po
 
 static int guard_by_daemon(struct guard *g, const char *policy, struct err *err)
 {
-	const char *path = arena_printf(g->arena, "/sandboxes/%s", g->spec->id);
-	json_t *j = json_pack("{s:o, s:s}", "policy", json_loads(policy, 0, NULL),
-			      "netns", g->pid);
-	CLEAN(mem) char *body = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	const struct client_wish wish = { .policy = policy, .netns = g->pid };
 	struct client_reply reply;
-	int r;
+	int r = client_attach(g->daemon_socket, g->spec->id, &wish, g->arena, &reply,
+			      err);
 
-	json_decref(j);
-	if (!path || !body)
-		return err_set(err, -ENOMEM, "out of memory");
-	r = client_attach(g->daemon_socket, path, text_of(body), g->arena, &reply, err);
 	return r < 0 ? r : judge_reply(&reply, client_reason(&reply, g->arena), err);
 }
 

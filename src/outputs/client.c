@@ -12,6 +12,7 @@
 #include "base/exit_status.h"
 #include "base/http_status.h"
 #include "base/log.h"
+#include "event/json.h"
 #include "policy/explain.h"
 #include "settings/settings.h"
 
@@ -62,13 +63,44 @@ int client_ask(const char *socket, const char *method, const char *path, struct 
 	return r < 0 ? err_sys(err, r, "the daemon does not answer as it should") : 0;
 }
 
-int client_attach(const char *socket, const char *path, struct text body,
+/* Return: malloc'ed; NULL: out of memory. */
+static char *body_of(const struct client_wish *w)
+{
+	struct jtext j = { .grows = true };
+
+	jtext_open(&j, NULL, '{');
+	jtext_raw(&j, "policy", w->policy);
+	if (w->netns)
+		jtext_member(&j, "netns", w->netns);
+	if (w->cgroup)
+		jtext_member(&j, "cgroup", w->cgroup);
+	if (w->uid > 0)
+		jtext_count(&j, "uid", w->uid);
+	if (w->guard_parent)
+		jtext_bool(&j, "guardParent", true);
+	if (w->again)
+		jtext_bool(&j, "again", true);
+	jtext_close(&j, '}');
+	return jtext_take(&j);
+}
+
+int client_attach(const char *socket, const char *id, const struct client_wish *wish,
 		  struct arena *arena, struct client_reply *ret, struct err *err)
 {
 	const int64_t until_ms = clock_now_ms() + TAKE_OVER_MS;
+	const char *path = arena_printf(arena, "/sandboxes/%s", id);
+	CLEAN(mem) char *body = body_of(wish);
+	const struct text where = text_of(wish->netns ?: wish->cgroup);
 	int r;
 
-	while ((r = client_ask(socket, "PUT", path, body, arena, ret, err)) == 0 &&
+	if (!path || !body)
+		return err_set(err, -ENOMEM, "out of memory");
+	/* Another one might be guarded in its place. */
+	if (!jtext_is_utf8(where))
+		return err_set(err, -EILSEQ, "the path '%s' is not UTF-8",
+			       TEXT_SHOWN(where));
+	while ((r = client_ask(socket, "PUT", path, text_of(body), arena, ret, err)) ==
+		       0 &&
 	       ret->status == HTTP_UNAVAILABLE && clock_now_ms() < until_ms)
 		(void)!poll(NULL, 0, LOOK_MS);
 	return r;

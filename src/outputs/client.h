@@ -26,9 +26,19 @@ const char *client_guard(const char *given, const char *id,
  * its status; or -errno with @err. */
 int client_ask(const char *socket, const char *method, const char *path, struct text body,
 	       struct arena *arena, struct client_reply *ret, struct err *err) MUST_CHECK;
-/* The same of a PUT that attaches a sandbox, which a daemon refuses with 503 while it
- * takes over what was there before it: for ten seconds it is asked again. */
-int client_attach(const char *socket, const char *path, struct text body,
+
+/* What a daemon is to guard: one of @netns, @cgroup and @uid. */
+struct client_wish {
+	const char *policy;	    /* JSON */
+	const char *netns, *cgroup; /* a path, the first one also a process; or NULL */
+	uint32_t uid;		    /* 0: none */
+	bool guard_parent, again;
+};
+
+/* The same of the PUT that attaches the sandbox @id, which a daemon refuses with 503
+ * while it takes over what was there before it: for ten seconds it is asked again.
+ * -EILSEQ: a path is not UTF-8, as JSON has to be; nothing was asked. */
+int client_attach(const char *socket, const char *id, const struct client_wish *wish,
 		  struct arena *arena, struct client_reply *ret,
 		  struct err *err) MUST_CHECK;
 /* What went wrong, as a person reads it: a "reason" of JSON, or the text. */

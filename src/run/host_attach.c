@@ -24,8 +24,17 @@ enum { DENIES_MAX = 1000, NEWEST = 64 };
 
 /* ---- asking ---- */
 
+static int read_reply(const struct client_reply *reply, struct arena *arena, json_t **ret,
+		      struct err *err)
+{
+	if (reply->status >= HTTP_MULTIPLE)
+		return err_set(err, -EPERM, "%s", client_reason(reply, arena));
+	*ret = json_loadb(reply->body.ptr, reply->body.len, 0, NULL);
+	return *ret ? 0 : err_set(err, -EBADMSG, "the daemon's answer is no JSON");
+}
+
 static int ask(const struct run_daemon *d, const char *method, const char *below,
-	       struct text body, json_t **ret, struct err *err)
+	       json_t **ret, struct err *err)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	const char *path = arena_printf(&arena, "/sandboxes/%s%s", d->id, below);
@@ -34,15 +43,8 @@ static int ask(const struct run_daemon *d, const char *method, const char *below
 
 	if (!path)
 		return err_set(err, -ENOMEM, "out of memory");
-	r = strcmp(method, "PUT") == 0
-		    ? client_attach(d->socket, path, body, &arena, &reply, err)
-		    : client_ask(d->socket, method, path, body, &arena, &reply, err);
-	if (r < 0)
-		return r;
-	if (reply.status >= HTTP_MULTIPLE)
-		return err_set(err, -EPERM, "%s", client_reason(&reply, &arena));
-	*ret = json_loadb(reply.body.ptr, reply.body.len, 0, NULL);
-	return *ret ? 0 : err_set(err, -EBADMSG, "the daemon's answer is no JSON");
+	r = client_ask(d->socket, method, path, text_of(""), &arena, &reply, err);
+	return r < 0 ? r : read_reply(&reply, &arena, ret, err);
 }
 
 /* ---- attach, detach ---- */
@@ -64,8 +66,11 @@ static int check_network(const json_t *answer, struct err *err)
 int run_daemon_attach(struct run_daemon *d, const char *id, const char *cgroup,
 		      uint32_t uid, const struct run_policy *p, struct err *err)
 {
-	CLEAN(mem) char *text = NULL, *body = NULL;
-	json_t *j = NULL, *answer = NULL;
+	CLEAN(arena) struct arena arena = { 0 };
+	CLEAN(mem) char *text = NULL;
+	struct client_wish wish = { .cgroup = cgroup, .uid = cgroup ? 0 : uid };
+	struct client_reply reply;
+	json_t *answer = NULL;
 	uint32_t number = 0;
 	int r;
 
@@ -76,16 +81,14 @@ int run_daemon_attach(struct run_daemon *d, const char *id, const char *cgroup,
 	else
 		snprintf(d->id, sizeof(d->id), "run-%d-%08" PRIx32, (int)getpid(),
 			 number);
-	if (daemon_policy_json(&p->policy, &p->plan, &text) == 0)
-		j = json_pack("{s:o}", "policy", json_loads(text, 0, NULL));
-	if (j && cgroup)
-		json_object_set_new(j, "cgroup", json_string(cgroup));
-	else if (j)
-		json_object_set_new(j, "uid", json_integer(uid));
-	body = j ? json_dumps(j, JSON_COMPACT) : NULL;
-	json_decref(j);
-	r = body ? ask(d, "PUT", "", text_of(body), &answer, err)
-		 : err_set(err, -ENOMEM, "out of memory");
+	r = daemon_policy_json(&p->policy, &p->plan, &text);
+	if (r < 0)
+		err_set(err, r, "out of memory");
+	wish.policy = text;
+	if (r == 0)
+		r = client_attach(d->socket, d->id, &wish, &arena, &reply, err);
+	if (r == 0)
+		r = read_reply(&reply, &arena, &answer, err);
 	if (r < 0)
 		d->id[0] = '\0';
 	else
@@ -97,7 +100,7 @@ int run_daemon_attach(struct run_daemon *d, const char *id, const char *cgroup,
 int run_daemon_detach(struct run_daemon *d, struct err *err)
 {
 	json_t *answer = NULL;
-	int r = d->id[0] ? ask(d, "DELETE", "", text_of(""), &answer, err) : 0;
+	int r = d->id[0] ? ask(d, "DELETE", "", &answer, err) : 0;
 
 	json_decref(answer);
 	if (r == 0)
@@ -193,7 +196,7 @@ static int read_denies(const struct run_daemon *d, const struct plan *plan, int 
 	int r;
 
 	snprintf(below, sizeof(below), "/denies?limit=%d", most);
-	r = ask(d, "GET", below, text_of(""), &j, err);
+	r = ask(d, "GET", below, &j, err);
 	if (r < 0)
 		return r;
 	list = json_object_get(j, "denies");
@@ -207,8 +210,7 @@ bool run_daemon_is_closed(const struct run_daemon *d)
 {
 	struct err ignored = { 0 };
 	json_t *j = NULL;
-	bool closed = d->id[0] &&
-		      ask(d, "GET", "/status", text_of(""), &j, &ignored) == 0 &&
+	bool closed = d->id[0] && ask(d, "GET", "/status", &j, &ignored) == 0 &&
 		      json_is_string(json_object_get(j, "closed"));
 
 	json_decref(j);
@@ -219,7 +221,7 @@ int run_daemon_read(const struct run_daemon *d, const struct plan *plan,
 		    struct event_ring *ring, uint64_t *ret_counters, struct err *err)
 {
 	json_t *j = NULL;
-	int r = ask(d, "GET", "/status", text_of(""), &j, err);
+	int r = ask(d, "GET", "/status", &j, err);
 
 	if (r < 0)
 		return r;

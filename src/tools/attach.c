@@ -88,27 +88,6 @@ static const char *absolute(const char *where, struct arena *arena)
 	return here ? arena_printf(arena, "%s/%s", here, where) : NULL;
 }
 
-static json_t *body_of(const struct spec *s, uint32_t uid, const char *policy,
-		       struct arena *arena)
-{
-	json_t *j = json_pack("{s:o?}", "policy", json_loads(policy, 0, NULL));
-
-	if (j && s->netns)
-		json_object_set_new(j, "netns", json_string(absolute(s->netns, arena)));
-	if (j && s->cgroup)
-		/* A cgroup's path counts from the root of the hierarchy. */
-		json_object_set_new(
-			j, "cgroup",
-			json_sprintf("%s%s", s->cgroup[0] == '/' ? "" : "/", s->cgroup));
-	if (j && uid > 0)
-		json_object_set_new(j, "uid", json_integer(uid));
-	if (j && s->guard_parent)
-		json_object_set_new(j, "guardParent", json_true());
-	if (j && s->again)
-		json_object_set_new(j, "again", json_true());
-	return j;
-}
-
 /* It is being stopped or started. What may be asked again is, after whatever became of
  * it. And the namespace that a container had before it was started again may not be quite
  * gone. */
@@ -121,7 +100,7 @@ static bool is_starting(const struct spec *s, int r, const struct client_reply *
 		r == -EBADMSG);
 }
 
-static int ask_until_ready(const struct spec *s, const char *path, const char *body,
+static int ask_until_ready(const struct spec *s, const struct client_wish *wish,
 			   struct arena *arena, struct client_reply *ret, struct err *err)
 {
 	const int64_t now_ms = clock_now_ms();
@@ -129,7 +108,7 @@ static int ask_until_ready(const struct spec *s, const char *path, const char *b
 
 	do {
 		*err = (struct err){ 0 };
-		r = client_attach(s->socket, path, text_of(body), arena, ret, err);
+		r = client_attach(s->socket, s->id, wish, arena, ret, err);
 		if (!is_starting(s, r, ret))
 			return r;
 		(void)!poll(NULL, 0, LOOK_MS);
@@ -151,21 +130,27 @@ static bool is_guarded_already(const struct spec *s, const char *why)
 static int attach(const struct spec *s, uint32_t uid, const char *policy)
 {
 	CLEAN(arena) struct arena arena = { 0 };
-	const char *path = arena_printf(&arena, "/sandboxes/%s", s->id);
-	json_t *j = body_of(s, uid, policy, &arena);
-	CLEAN(mem) char *body = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	const struct client_wish wish = {
+		.policy = policy,
+		.netns = s->netns ? absolute(s->netns, &arena) : NULL,
+		/* A cgroup's path counts from the root of the hierarchy. */
+		.cgroup = s->cgroup && s->cgroup[0] != '/'
+				  ? arena_printf(&arena, "/%s", s->cgroup)
+				  : s->cgroup,
+		.uid = uid,
+		.guard_parent = s->guard_parent,
+		.again = s->again,
+	};
 	struct client_reply reply;
 	struct err err = { 0 };
+	int r = ask_until_ready(s, &wish, &arena, &reply, &err);
 
-	json_decref(j);
-	if (!body || !path)
-		return failed_setup("out of memory");
-	if (ask_until_ready(s, path, body, &arena, &reply, &err) < 0)
+	if (r < 0 && r != -EILSEQ)
 		return failed_setup(err.text);
-	if (reply.status < HTTP_MULTIPLE)
+	if (r == 0 && reply.status < HTTP_MULTIPLE)
 		return 0;
-	if (reply.status == HTTP_BAD_REQUEST) {
-		log_error("%s", client_reason(&reply, &arena));
+	if (r < 0 || reply.status == HTTP_BAD_REQUEST) {
+		log_error("%s", r < 0 ? err.text : client_reason(&reply, &arena));
 		return RUN_STATUS_BAD_INPUT;
 	}
 	if (is_guarded_already(s, client_reason(&reply, &arena)))

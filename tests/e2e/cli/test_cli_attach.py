@@ -66,6 +66,13 @@ def test_the_command_line_is_held_to_the_same(daemon, args, said):
     assert daemon.names() == []
 
 
+@pytest.mark.parametrize("kind", ["--cgroup", "--netns"])
+def test_a_path_that_json_cannot_say_is_refused(daemon, kind):
+    done = daemon.weir("attach", "--id", "one", kind, os.fsdecode(b"/a\xff"))
+    assert done.code == 2 and "the path '/a\\xff' is not UTF-8" in done.messages, done
+    assert daemon.names() == []
+
+
 def test_the_command_line_is_told_all_at_once(daemon, tmp_path):
     done = daemon.weir("attach", "--id", "a b", "--uid", "nobody-of-that-name", "--guard-parent", "--allow", "a..b",
                        "--policy", tmp_path / "none.yaml")
