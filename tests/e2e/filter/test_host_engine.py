@@ -536,7 +536,7 @@ def test_pinned_names(engine, host, app, site, denied):
     assert reaches(app, site)
     expect.name_refused(app.probe(["dns", denied.name]))
     engine.restart()
-    wait_for(lambda: app.probe(["dns", site.name]).addresses == [site.v4])
+    wait_for(lambda: app.probe(["dns", site.name]).get("addresses") == [site.v4])
     assert reaches(app, site)
 
 

@@ -53,7 +53,7 @@ def test_it_is_closed_alone_and_stays_so(host, both, pod, other, site, denied):
     tcp_refused(pod.probe(["tcp", site.v4, 7007]))
     again.set_policy("one", f"allow {site.name}")
     assert closed(again) is None
-    assert wait_for(lambda: pod.probe(["dns", site.name]).addresses) == [site.v4]
+    assert wait_for(lambda: pod.probe(["dns", site.name]).get("addresses")) == [site.v4]
 
 
 @pytest.fixture
@@ -111,4 +111,4 @@ def test_a_policy_that_is_lost_opens_nothing(host, both, pod, other, site, denie
     assert closed(again) == why
     again.set_policy("one", f"allow {site.name}")
     assert closed(again) is None
-    assert wait_for(lambda: pod.probe(["dns", site.name]).addresses) == [site.v4]
+    assert wait_for(lambda: pod.probe(["dns", site.name]).get("addresses")) == [site.v4]

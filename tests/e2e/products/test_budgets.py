@@ -52,7 +52,7 @@ def test_what_has_passed_counts_on_with_another_engine(world):
         flow = box.flow(site.v4)
         wait_for(lambda: flow.say(WORD) != "got")
         os.kill(box.send.__self__.child("engine"), signal.SIGKILL)
-        wait_for(lambda: box.probe(["dns", other.name]).addresses)
+        wait_for(lambda: box.probe(["dns", other.name]).get("addresses"))
         expect.name_refused(box.probe(["dns", site.name]))
         box.assert_silent()
         expect.tcp_refused(box.probe(["tcp", site.v4, 7007]))

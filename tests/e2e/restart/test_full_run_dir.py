@@ -70,7 +70,7 @@ def test_no_sandbox_ends_the_engine(world, tight, both, pod, other, site, denied
     tcp_refused(pod.probe(["tcp", denied.v4, 7007]))
     # what could be kept outlives the engine, and the next one is as good
     both.kill_child("engine")
-    wait_for(lambda: both.healthy() and pod.probe(["dns", site.name]).addresses == [site.v4])
+    wait_for(lambda: both.healthy() and pod.probe(["dns", site.name]).get("addresses") == [site.v4])
     assert pod.probe(["tcp", site.v4, 7007]).result == "ok"
     assert other.probe(["dns", site.name]).addresses == [site.v4]
     tcp_refused(other.probe(["tcp", denied.v4, 7007]))
