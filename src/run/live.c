@@ -149,7 +149,9 @@ static int ask_engine(struct live *l, uint32_t type, int plan_fd, struct err *er
 			r = err_set(err, -EPIPE, "the engine has ended");
 	}
 	if (r == 0 && l->awaited != IPC_NONE)
-		r = err_set(err, -ETIMEDOUT, "the engine does not answer");
+		r = err_set(err, -ETIMEDOUT, "the engine does not answer%s",
+			    type == IPC_CHANGE ? "; the change may still take effect"
+					       : "");
 	l->awaited = IPC_NONE;
 	return r;
 }
@@ -207,6 +209,12 @@ static int begin_change(struct live *l, struct text text, struct err *err)
 	return plan_fd < 0 ? plan_fd : ask_engine(l, IPC_CHANGE, plan_fd, err);
 }
 
+/* An engine that was late with a change may still put it in force. */
+static int check_pending(const struct live *l, struct err *err)
+{
+	return l->next ? err_set(err, -EBUSY, "another change is under way") : 0;
+}
+
 /* Put the policy @text in force. */
 static enum api_failure set_policy(void *data, struct text text, struct err *err)
 {
@@ -214,10 +222,8 @@ static enum api_failure set_policy(void *data, struct text text, struct err *err
 	int r;
 
 	err->code = 0;
-	if (l->next) {
-		err_set(err, -EBUSY, "another change is under way");
+	if (check_pending(l, err) < 0)
 		return API_FAILED_APPLY;
-	}
 	l->fault = err;
 	r = begin_change(l, text, err);
 	l->fault = NULL;
@@ -328,7 +334,10 @@ int live_dismiss(struct live *l, struct review *t, const char *who, struct err *
 
 	snprintf(m.dismissed.destination, sizeof(m.dismissed.destination), "%s",
 		 t->destination);
-	r = send_engine(l, &m, -1, err);
+	/* It may be the grant of this task, which would win. */
+	r = check_pending(l, err);
+	if (r == 0)
+		r = send_engine(l, &m, -1, err);
 	if (r == 0)
 		settle_task(t, REVIEW_DISMISSED, who);
 	return r;
@@ -471,9 +480,13 @@ static void list(void *data, struct jtext *j)
 static void status(void *data, struct api_status *ret)
 {
 	struct live *l = data;
-	const struct run_policy *p = policy_of(l);
+	const struct run_policy *p;
 
+	/* The engine's answer to an earlier change may come first, and replace the
+	 * policy.
+	 */
 	ret->full_isolation = read_stats(l) == 0;
+	p = policy_of(l);
 	if (!ret->full_isolation)
 		ret->degradations[ret->degradation_count++] =
 			(struct api_degradation){ .what = "engine",

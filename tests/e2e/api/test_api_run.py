@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run's API, by its own socket: the paths and answers of the daemon's for one sandbox, and a reader of its own."""
+import concurrent.futures
 import contextlib
 import json
 import os
 import re
 import signal
 import socket
+import time
 
 import jsonschema
 import pytest
@@ -142,4 +144,22 @@ def test_an_engine_that_says_nothing_is_not_waited_for_for_ever(box, world, site
         os.kill(engine, signal.SIGCONT)
     wait_for(lambda: box.send("GET", "/status").json()["policyUpdates"] == 1)
     assert box.send("GET", "/policy").json()["policy"]["egress"][0]["target"] == site.name
+    assert box.probe(["connect", site.name, 7007]).result == "ok"
+
+
+def test_a_change_that_comes_late_is_heard_amid_another_question(box, world, site):
+    """The status is asked for while the policy that it would show is replaced."""
+    _, engine = world.guards(box.started.pid)
+    os.kill(engine, signal.SIGSTOP)
+    try:
+        reply = box.send("PUT", "/policy", policy(f"allow {site.name}", verify="dns"))
+        assert reply.status == 500 and b"the change may still take effect" in reply.body, reply
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            asked = pool.submit(box.send, "GET", "/status")
+            time.sleep(1)
+            os.kill(engine, signal.SIGCONT)
+            status = asked.result().json()
+    finally:
+        os.kill(engine, signal.SIGCONT)
+    assert (status["policyUpdates"], status["rules"], status["degradations"]) == (1, 1, []), status
     assert box.probe(["connect", site.name, 7007]).result == "ok"

@@ -4,6 +4,8 @@ refused. Where TCP goes through the relay connections wait, elsewhere lookups do
 import concurrent.futures
 import contextlib
 import json
+import os
+import signal
 import tempfile
 
 import pytest
@@ -66,6 +68,24 @@ def test_what_waits_goes_on_when_it_is_granted(world, product, verify):
         # and so does what comes later
         assert "200 OK" in box.probe(["connect", site.name, 80, GET.format(site.name)]).data
         assert not [e for e in box.denies() if e["name"] == site.name], box.denies()
+
+
+def test_nothing_else_is_decided_while_a_grant_may_still_come(world):
+    """A run's engine is late: who is told that the grant failed, and then says no, would have said no to what is open."""
+    site = world.site(f"ask{world.number()}.test")
+    with asked(world, "run", f"ask {site.name}", verify="dns") as box:
+        box.probe(["own_addresses"])  # the command runs, and nothing is stored so far
+        _, engine = world.guards(box.started.pid)
+        with Asking(box, ["connect", site.name, 80, GET.format(site.name)]) as client:
+            waiting = task(box, site.name)
+            os.kill(engine, signal.SIGSTOP)
+            try:
+                late, no = (box.send("POST", f"/review/{waiting['id']}/{word}") for word in ("accept", "dismiss"))
+            finally:
+                os.kill(engine, signal.SIGCONT)
+        assert late.status == 500 and b"the change may still take effect" in late.body, late
+        assert no.status >= 500 and b"another change is under way" in no.body, no
+        assert "200 OK" in client.answer.data, client.answer
 
 
 @pytest.mark.parametrize("product, verify", [("run", "tls"), ("sidecar", "dns")])
