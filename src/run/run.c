@@ -40,7 +40,6 @@
 #include "policy/advice.h"
 #include "run/agent_socket.h"
 #include "run/asking.h"
-
 #include "run/config.h"
 #include "run/environment.h"
 #include "run/learn.h"
@@ -277,14 +276,14 @@ static void on_engine(struct loop_source *source, uint32_t events)
 
 static void read_signals(struct control *c);
 
-/* Whoever has itself continued in the sandbox, by a timer say, finds no name server, no
- * relay and no uplink meanwhile. They end with this process, stopped or not. */
+/* Stop or continue the engine and the uplink's program. A process of the sandbox that
+ * has itself continued, by a timer say, finds no name server, no relay and no uplink
+ * while both are stopped. Both end with this process, stopped or not. */
 static void signal_ways_out(const struct control *c, int number)
 {
 	if (c->engine > 0)
 		kill(c->engine, number);
-	if (c->uplink.process.pid > 0)
-		kill(c->uplink.process.pid, number);
+	uplink_signal(&c->uplink, number);
 }
 
 /* Of all that was reported the last word counts. A command that was stopped by the

@@ -498,9 +498,14 @@ int uplink_open(struct uplink *w, struct loop *loop, pid_t sandbox, struct err *
 	return r < 0 ? err_sys(err, r, "cannot watch %s", w->process.name) : 0;
 }
 
-void uplink_close(struct uplink *w)
+void uplink_signal(const struct uplink *w, int number)
 {
 	if (w->process.pid > 0)
-		syscall(SYS_pidfd_send_signal, w->process.pid_fd, SIGKILL, NULL, 0);
+		syscall(SYS_pidfd_send_signal, w->process.pid_fd, number, NULL, 0);
+}
+
+void uplink_close(struct uplink *w)
+{
+	uplink_signal(w, SIGKILL);
 	free(w->closed);
 }

@@ -80,5 +80,8 @@ int uplink_choose(struct uplink *w, enum run_uplink uplink, bool root,
  * @w->on_ready, on_end and data are the caller's. */
 int uplink_open(struct uplink *w, struct loop *loop, pid_t sandbox,
 		struct err *err) MUST_CHECK;
+/* To the program, if there is one. Nothing happens once the program has ended: another
+ * process may have its number by then. */
+void uplink_signal(const struct uplink *w, int number);
 /* The program ends with the sandbox, and nobody waits for it. */
 void uplink_close(struct uplink *w);
