@@ -148,13 +148,13 @@ void reply_last_error(struct api_request *r, unsigned int status, const char *te
 /* @allow: the methods of the route. */
 void reply_not_allowed(struct api_request *r, const char *allow);
 void reply_moved(struct api_request *r);
-/* An answer. */
+/* An answer as the transports send it. */
 enum { REPLY_HEADERS_MAX = 6 };
 struct api_reply {
 	unsigned int status;
 	const char *type; /* NULL: none */
-	const char
-		*bytes; /* lives as long as the program, or, with @owned, is malloc'ed */
+	/* They live as long as the program, or, with @owned, are malloc'ed. */
+	const char *bytes;
 	size_t size;
 	char *owned; /* NULL, or @bytes */
 	struct reply_header {
@@ -164,7 +164,7 @@ struct api_reply {
 void reply_send(struct api_request *r, const struct api_reply *a);
 /* Header @i of @a, with those that each answer has. Return: false: there are no more. */
 bool reply_header_at(const struct api_reply *a, size_t i, struct reply_header *ret);
-/* It was answered, with this status. */
+/* Note that @r was answered with @status, and count that. */
 void reply_sent(struct api_request *r, unsigned int status);
 /* @body is malloc'ed, taken; NULL is 500. */
 void reply_taken(struct api_request *r, unsigned int status, const char *type, char *body,

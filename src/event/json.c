@@ -84,7 +84,7 @@ bool jtext_is_utf8(struct text t)
 	return true;
 }
 
-/* It stands for itself. */
+/* Does @c stand for itself in a string? */
 static bool is_plain(char c)
 {
 	return c >= 0x20 && c < 0x7f && c != '"' && c != '\\' && c != '<' && c != '>' &&

@@ -60,7 +60,8 @@ static bool shows_tree(const struct rootfs *v, const char *other, const void *da
 		is_same(&found, stat_of(t)));
 }
 
-/* The same of a unix socket that is masked. */
+/* Is what the view has at @other, another spelling of a masked unix socket's path, that
+ * socket, whose inode number @data points to? */
 static bool shows_socket(const struct rootfs *v, const char *other, const void *data)
 {
 	const uint32_t *inode = data;

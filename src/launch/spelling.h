@@ -17,6 +17,7 @@ const char *spelling_writable_above(const struct rootfs *v, const struct path *p
  * under another spelling, and is not so? Return: 0, or -EPERM with @err; of files that
  * run outside later a warning is sent. */
 int spelling_check(const struct rootfs *v, struct err *err) MUST_CHECK;
-/* The same of the unix socket at @path, which has been masked. */
+/* Is the unix socket at @path, which has been masked, there under another spelling, and
+ * not masked? Return: 0, or -EPERM with @err. */
 int spelling_check_socket(const struct rootfs *v, const char *path, uint32_t inode,
 			  struct err *err) MUST_CHECK;

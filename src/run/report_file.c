@@ -556,7 +556,7 @@ static void add_result(void *data, const struct report *r, const struct event *e
 				     "region", "startLine", (int)place.line,
 				     "startColumn", (int)place.column);
 
-	/* The same for the same destination in every run. */
+	/* A fingerprint is the same in every run for the same destination. */
 	snprintf(same, sizeof(same), "%s %s", rule->id, report_what(e, what));
 	snprintf(fingerprint, sizeof(fingerprint), "%016" PRIx64,
 		 hash_bytes(&key, same, strlen(same)));
