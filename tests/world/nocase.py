@@ -16,6 +16,7 @@ ENOENT, ENOSYS = 2, 38
 LOOKUP, FORGET, GETATTR, SETATTR, MKNOD, MKDIR, UNLINK, RMDIR, RENAME, OPEN, READ, WRITE, STATFS, RELEASE = 1, 2, 3, 4, 8, 9, 10, 11, 12, 14, 15, 16, 17, 18
 INIT, OPENDIR, READDIR, RELEASEDIR, CREATE, BATCH_FORGET, RENAME2 = 26, 27, 28, 29, 35, 42, 45
 FLUSH, DESTROY, ACCESS = 25, 38, 34
+CLONE_NEWNS = 0x20000
 
 
 class Server:
@@ -143,15 +144,22 @@ def mounting(backing, where):
 
 def main(backing, where):
     fd = os.open("/dev/fuse", os.O_RDWR)
-    options = f"fd={fd},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions"
-    if LIBC.mount(b"nocase", where.encode(), b"fuse", 0, options.encode()) < 0:
-        sys.exit(f"cannot mount: {os.strerror(ctypes.get_errno())}")
+    apart, mounted = os.pipe(), os.pipe()
     if os.fork() == 0:
         os.setsid()
         for stream in range(3):
             os.dup2(os.open("/dev/null", os.O_RDWR), stream)
-        Server(backing, fd).serve()
+        # In a mount namespace without the mount, so that the mount ends with the last command that sees it, and the server with the mount.
+        if LIBC.unshare(CLONE_NEWNS) == 0:
+            os.write(apart[1], b".")
+            os.close(mounted[1])
+            os.read(mounted[0], 1)
+            Server(backing, fd).serve()
         os._exit(0)
+    os.close(apart[1])
+    options = f"fd={fd},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions"
+    if os.read(apart[0], 1) != b"." or LIBC.mount(b"nocase", where.encode(), b"fuse", 0, options.encode()) < 0:
+        sys.exit(f"cannot mount: {os.strerror(ctypes.get_errno())}")
 
 
 if __name__ == "__main__":

@@ -32,10 +32,11 @@ def project(world):
     return made
 
 
-def test_G38_the_file_system_is_one(project):
+def test_G38_the_file_system_is_one(world, project):
     """So that the tests after it mean something."""
     done = project.run("cat FILE; echo new > FILE; cat File; ls")
     assert done.text == "as it was\nnew\nfile\n", done
+    assert world.leftovers() == []  # its server among them
 
 
 @pytest.mark.parametrize("name", ["policy.yaml", "below/policy.yaml"])
