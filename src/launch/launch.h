@@ -5,7 +5,7 @@
  *   control ──fork──> launch child: new user, network, mount and other namespaces
  *                       maps (written by control when it is root)
  *                       spec->prepare(): stub link, ruleset, sockets, hand-over to the
- *                         engine (run/netns.c; not this folder's)
+ *                         engine (run/network.c; not this folder's)
  *   control plans the file system view meanwhile
  *           ──fork──> builder: joins the launch child's namespaces, builds the view, ends
  *                     launch child: enters the view (launch/enter.c): nested user

@@ -2,14 +2,660 @@
 #include "run/doctor.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
 #include <jansson.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "base/clock.h"
+#include "base/exit_status.h"
 #include "base/log.h"
-#include "run/doctor_probe.h"
+#include "launch/enter.h"
+#include "sys/id_map.h"
 #include "sys/options.h"
 #include "sys/print.h"
+#include "sys/process.h"
+#include "sys/program_path.h"
 #include "sys/term.h"
+
+/* --- a trial --- */
+
+struct
+try {
+	doctor_try_fn *fn;
+	const struct launch_machine *maps; /* root: whose id maps; NULL: map itself */
+	bool inside;
+	uid_t uid;
+	gid_t gid;
+	int fd;	  /* the child's end */
+	int proc; /* /proc */
+};
+
+/* --- the child --- */
+
+/* Wait until the parent has written the maps, and become uid 0 of them. */
+static int take_maps(const struct try *t, struct err *err)
+{
+	char go;
+
+	if (recv(t->fd, &go, 1, 0) != 1)
+		return err_set(err, -ECANCELED, "the id maps could not be written");
+	if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
+		return err_sys(err, -errno, "cannot become the sandbox's user");
+	return 0;
+}
+
+static _Noreturn void attempt_main(const struct try *t)
+{
+	struct doctor_attempt a = { 0 };
+	struct err err = { 0 };
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (t->inside)
+		a.code = t->maps ? take_maps(t, &err)
+				 : id_map_self(t->proc, t->uid, t->gid, &err);
+	if (a.code == 0)
+		a.code = t->fn(&a.value, &err);
+	memcpy(a.text, err.text, sizeof(a.text));
+	(void)!send(t->fd, &a, sizeof(a), MSG_NOSIGNAL);
+	_exit(0);
+}
+
+/* --- the parent --- */
+
+static void failed(struct doctor_attempt *ret, int code, const char *what)
+{
+	struct err err = { 0 };
+
+	ret->code = err_sys(&err, code, "%s", what);
+	memcpy(ret->text, err.text, sizeof(ret->text));
+}
+
+static void wait_for(int fd, struct doctor_attempt *ret)
+{
+	const int64_t until = clock_now_ms() + DOCTOR_TRY_MS;
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	int64_t left;
+	int r = -1;
+
+	while (r < 0 && (left = until - clock_now_ms()) > 0) {
+		r = poll(&p, 1, (int)left);
+		if (r < 0 && errno != EINTR)
+			break;
+	}
+	if (r != 1)
+		failed(ret, -ETIMEDOUT, "cannot finish the probe");
+	else if (recv(fd, ret, sizeof(*ret), MSG_DONTWAIT) != sizeof(*ret))
+		failed(ret, -EPIPE, "cannot finish the probe: its process died");
+	ret->text[sizeof(ret->text) - 1] = '\0';
+}
+
+static void try_child(struct try *t, struct doctor_attempt *ret)
+{
+	unsigned long flags = (t->inside ? enter_namespaces() : 0) | SIGCHLD;
+	struct err err = { 0 };
+	CLEAN(fd) int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int fds[2], r = 0;
+	long pid;
+
+	*ret = (struct doctor_attempt){ 0 };
+	fflush(NULL);
+	t->proc = proc;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0) {
+		failed(ret, -errno, "cannot make a socket pair");
+		return;
+	}
+	t->fd = fds[1];
+	pid = syscall(SYS_clone, flags, NULL, NULL, NULL, 0);
+	if (pid == 0)
+		attempt_main(t);
+	if (pid < 0)
+		failed(ret, -errno, "cannot create the namespaces");
+	close(fds[1]);
+	if (pid > 0 && t->inside && t->maps)
+		r = launch_write_maps(t->maps, (pid_t)pid, &err);
+	if (pid > 0 && t->inside && t->maps && r == 0 &&
+	    send(fds[0], "", 1, MSG_NOSIGNAL) != 1)
+		r = err_sys(&err, -errno, "cannot start the probe");
+	if (r < 0) {
+		ret->code = r;
+		memcpy(ret->text, err.text, sizeof(ret->text));
+	} else if (pid > 0) {
+		wait_for(fds[0], ret);
+	}
+	close(fds[0]);
+	process_reap((pid_t)pid, true);
+}
+
+void doctor_try(doctor_try_fn *fn, struct doctor_attempt *ret)
+{
+	struct try t = { .fn = fn };
+
+	try_child(&t, ret);
+}
+
+void doctor_try_inside(const struct doctor *d, doctor_try_fn *fn,
+		       struct doctor_attempt *ret)
+{
+	struct try t = { .fn = fn,
+			 .maps = d->has_machine && d->machine.root ? &d->machine : NULL,
+			 .inside = true,
+			 .uid = geteuid(),
+			 .gid = getegid() };
+
+	try_child(&t, ret);
+}
+
+/* --- programs --- */
+
+/* What runs in the child, its output caught. Return: the exit status. */
+typedef int output_fn(const void *what);
+
+static int exec_program(const void *what)
+{
+	const char *const *argv = what;
+	char path[PROGRAM_PATH_SIZE];
+
+	if (argv[0][0] == '/')
+		execv(argv[0], (char *const *)(uintptr_t)argv);
+	else if (program_path(argv[0], path, NULL) == 0)
+		execv(path, (char *const *)(uintptr_t)argv);
+	return 127;
+}
+
+struct sandbox_call {
+	int (*run)(struct run_spec *spec);
+	struct run_spec *spec;
+};
+
+static int call_sandbox(const void *what)
+{
+	const struct sandbox_call *c = what;
+
+	return c->run(c->spec);
+}
+
+static _Noreturn void output_main(output_fn *fn, const void *what, int output)
+{
+	int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int status = 127;
+
+	if (nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 &&
+	    dup2(output, STDOUT_FILENO) >= 0 && dup2(output, STDERR_FILENO) >= 0)
+		status = fn(what);
+	_exit(status);
+}
+
+/* Everything that comes until the end, or until it takes too long. */
+static int gather(int fd, char *buf, size_t size)
+{
+	const int64_t until = clock_now_ms() + DOCTOR_TRY_MS;
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	size_t used = 0;
+	int64_t left;
+
+	while ((left = until - clock_now_ms()) > 0) {
+		char more[512];
+		ssize_t n;
+		size_t kept;
+
+		if (poll(&p, 1, (int)left) != 1)
+			continue;
+		n = read(fd, more, sizeof(more));
+		if (n <= 0)
+			break;
+		kept = MIN((size_t)n, size - 1 - used);
+		memcpy(buf + used, more, kept);
+		used += kept;
+	}
+	buf[used] = '\0';
+	return left > 0 ? 0 : -ETIMEDOUT;
+}
+
+static int wait_status(pid_t pid, int r)
+{
+	int status;
+
+	if (r < 0)
+		kill(pid, SIGKILL);
+	status = process_wait(pid);
+	if (r < 0 || status < 0)
+		return MIN(r, status);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int catch_output(output_fn *fn, const void *what, char *buf, size_t size)
+{
+	int fds[2], r;
+	pid_t pid;
+
+	buf[0] = '\0';
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return -errno;
+	fflush(NULL);
+	pid = process_fork(NULL);
+	if (pid == 0)
+		output_main(fn, what, fds[1]);
+	r = MIN(pid, 0);
+	close(fds[1]);
+	if (pid > 0) {
+		r = gather(fds[0], buf, size);
+		r = wait_status(pid, r);
+	}
+	close(fds[0]);
+	return r;
+}
+
+/* Run a program, or a sandbox of our own, without input; the first @size - 1 bytes of
+ * what it says on either output are in @buf.
+ * Return: the exit status, 128 and the signal's number, or -errno. */
+static int doctor_run_program(const char *const *argv, char *buf, size_t size)
+{
+	return catch_output(exec_program, argv, buf, size);
+}
+
+static int doctor_run_sandbox(int (*run)(struct run_spec *spec), struct run_spec *spec,
+			      char *buf, size_t size)
+{
+	const struct sandbox_call c = { run, spec };
+
+	return catch_output(call_sandbox, &c, buf, size);
+}
+
+/* --- rows --- */
+
+static const char *keep_bytes(struct doctor *d, const char *fmt, va_list args)
+{
+	char text[1024];
+	const char *kept;
+
+	vsnprintf(text, sizeof(text), fmt, args);
+	kept = arena_text(&d->arena, text_of(text));
+	return kept ? kept : "(out of memory)";
+}
+
+const char *doctor_text(struct doctor *d, const char *fmt, ...)
+{
+	const char *kept;
+	va_list args;
+
+	va_start(args, fmt);
+	kept = keep_bytes(d, fmt, args);
+	va_end(args);
+	return kept;
+}
+
+void doctor_found(struct doctor *d, struct doctor_row *row, enum doctor_state state,
+		  const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	row->found = keep_bytes(d, fmt, args);
+	va_end(args);
+	row->state = state;
+}
+
+void doctor_mend(struct doctor_row *row, const char *command)
+{
+	doctor_mend_each(row, command, command, command);
+}
+
+void doctor_mend_each(struct doctor_row *row, const char *debian, const char *ubuntu,
+		      const char *fedora)
+{
+	row->mend[DOCTOR_DEBIAN] = debian;
+	row->mend[DOCTOR_UBUNTU] = ubuntu;
+	row->mend[DOCTOR_FEDORA] = fedora;
+}
+
+/* --- what is installed and set up --- */
+
+enum {
+	OUTPUT_SIZE = 8192, /* of a program; the rest is not looked at */
+	ANSWER_MS = 1500    /* as long as a sandbox would wait for a name server */
+};
+
+/* The last line of a message, which says why, without who says so. */
+static const char *last_line(const char *output, char *buf, size_t size)
+{
+	struct text rest = text_trim(text_of(output)), line = rest, part;
+	static const char prefix[] = "weir: ";
+
+	while (text_split(&rest, '\n', &part))
+		line = part;
+	if (line.len > strlen(prefix) && memcmp(line.ptr, prefix, strlen(prefix)) == 0)
+		line = (struct text){ line.ptr + strlen(prefix),
+				      line.len - strlen(prefix) };
+	return text_escape(line, buf, size);
+}
+
+/* What counts in the end: a sandbox with an empty policy, probed from inside. */
+static int run_sandbox(int (*run)(struct run_spec *spec), char *output)
+{
+	static char program[] = "true";
+	char *argv[] = { program, NULL };
+	struct run_spec spec = { .quiet = true, .argv = argv };
+
+	return doctor_run_sandbox(run, &spec, output, OUTPUT_SIZE);
+}
+
+/* --- where we are --- */
+
+static const struct container {
+	const char *name;
+	const char *file, *variable; /* that shows it */
+	const char *mend;
+} containers[] = {
+	{ "podman", "/run/.containerenv", NULL,
+	  "podman run --security-opt seccomp=unconfined --security-opt unmask=ALL …" },
+	{ "Docker", "/.dockerenv", NULL,
+	  "docker run --security-opt seccomp=unconfined --security-opt "
+	  "apparmor=unconfined --security-opt systempaths=unconfined …" },
+	{ "Kubernetes", NULL, "KUBERNETES_SERVICE_HOST",
+	  "securityContext: {seccompProfile: {type: Unconfined}, procMount: Unmasked}" },
+};
+
+static const struct container *container_find(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(containers); i++) {
+		const struct container *c = &containers[i];
+
+		if ((c->file && access(c->file, F_OK) == 0) ||
+		    (c->variable && getenv(c->variable)))
+			return c;
+	}
+	return NULL;
+}
+
+/* The kernel numbers the namespaces that it starts with alike on every machine, and a
+ * container has others. A file that shows a container may be left over from the image
+ * that a machine was made of. */
+static bool has_machines_namespaces(void)
+{
+	static const struct {
+		const char *path;
+		ino_t first;
+	} kinds[] = {
+		{ "/proc/self/ns/pid", 0xeffffffc },
+		{ "/proc/self/ns/uts", 0xeffffffe },
+		{ "/proc/self/ns/ipc", 0xefffffff },
+		{ "/proc/self/ns/cgroup", 0xeffffffb },
+	};
+	struct stat st;
+
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		if (stat(kinds[i].path, &st) < 0 || st.st_ino != kinds[i].first)
+			return false;
+	}
+	return true;
+}
+
+static void doctor_container(struct doctor *d, struct doctor_row *row)
+{
+	const struct container *c = container_find();
+	char output[OUTPUT_SIZE];
+
+	if (!c || has_machines_namespaces()) {
+		doctor_found(d, row, DOCTOR_OK, "none is seen%s%s%s",
+			     c && c->file ? "; " : "", c && c->file ? c->file : "",
+			     c && c->file ? " is left over from an image" : "");
+		return;
+	}
+	doctor_found(d, row, DOCTOR_OK, "this is a container of %s", c->name);
+	if (run_sandbox(d->run, output) == 0)
+		return;
+	row->state = DOCTOR_WARNING;
+	row->follows = "its default profiles forbid user namespaces or a new /proc; the "
+		       "container has to be started without them";
+	doctor_mend(row, c->mend);
+}
+
+static void doctor_directory(struct doctor *d, struct doctor_row *row)
+{
+	char cwd[PATH_MAX];
+
+	if (getcwd(cwd, sizeof(cwd)) && access(cwd, X_OK) == 0) {
+		doctor_found(d, row, DOCTOR_OK, "the current one is there");
+		return;
+	}
+	doctor_found(d, row, DOCTOR_FAILED, "%s",
+		     errno == ENOENT   ? "it has been removed"
+		     : errno == EACCES ? "it or one above is closed to this user"
+				       : strerror(errno));
+	row->follows = "no sandbox can be started from it, though nothing may be wrong "
+		       "with the machine";
+	doctor_mend(row, "cd \"$HOME\"");
+}
+
+/* --- programs --- */
+
+/* A program that only a named uplink uses. */
+static void optional_program(struct doctor *d, struct doctor_row *row,
+			     const char *program, const char *apt, const char *dnf)
+{
+	const char *const argv[] = { program, "--version", NULL };
+	char output[OUTPUT_SIZE];
+	int r = doctor_run_program(argv, output, sizeof(output));
+	CLEAN(fd) int tun = open("/dev/net/tun", O_RDWR | O_CLOEXEC);
+
+	const bool is_closed = tun < 0 && (errno == EACCES || errno == EPERM);
+
+	if (r == 0 && tun >= 0) {
+		doctor_found(d, row, DOCTOR_OK, "%s",
+			     TEXT_SHOWN((struct text){ output, strcspn(output, "\n") }));
+		return;
+	}
+	row->follows = "only `--uplink` of its name can't be used; the built-in relay is "
+		       "the default";
+	if (r == 0) {
+		doctor_found(d, row, DOCTOR_ABSENT,
+			     "installed, but /dev/net/tun can't be opened: %s",
+			     strerror(errno));
+		doctor_mend(row, is_closed ? "sudo chmod 666 /dev/net/tun"
+					   : "sudo modprobe tun   # or --device "
+					     "/dev/net/tun, for a container");
+		return;
+	}
+	doctor_found(d, row, DOCTOR_ABSENT, "%s",
+		     r == RUN_STATUS_NOT_FOUND ? "not installed"
+					       : "installed, but it does not start");
+	doctor_mend_each(row, apt, apt, dnf);
+}
+
+static void doctor_slirp4netns(struct doctor *d, struct doctor_row *row)
+{
+	optional_program(d, row, "slirp4netns", "sudo apt install slirp4netns",
+			 "sudo dnf install slirp4netns");
+}
+
+static void doctor_pasta(struct doctor *d, struct doctor_row *row)
+{
+	optional_program(d, row, "pasta", "sudo apt install passt",
+			 "sudo dnf install passt");
+}
+
+/* --- name servers --- */
+
+/* One question, for the root's name servers; any answer shows that somebody serves. */
+static int ask_server(const struct endpoint *server)
+{
+	uint8_t query[] = { 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1 };
+	struct sockaddr_storage to;
+	socklen_t size = endpoint_to_sockaddr(server, &to);
+	int fd = socket(to.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0)
+		return -1;
+	if (getrandom(query, 2, 0) != 2 ||
+	    connect(fd, (struct sockaddr *)&to, size) < 0 ||
+	    send(fd, query, sizeof(query), 0) != sizeof(query)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* Ask all at once. Return: how many answered in time. */
+static size_t count_answers(const struct name_servers *servers)
+{
+	const int64_t until = clock_now_ms() + ANSWER_MS;
+	struct pollfd fds[NAME_SERVERS_MAX];
+	size_t open = 0, answered = 0;
+	int64_t left;
+
+	for (size_t i = 0; i < servers->count; i++) {
+		fds[i] = (struct pollfd){ ask_server(&servers->items[i]), POLLIN, 0 };
+		open += fds[i].fd >= 0;
+	}
+	while (open > 0 && (left = until - clock_now_ms()) > 0) {
+		if (poll(fds, servers->count, (int)left) < 0 && errno != EINTR)
+			break;
+		for (size_t i = 0; i < servers->count; i++) {
+			uint8_t answer[512];
+
+			if (fds[i].fd < 0 || fds[i].revents == 0)
+				continue;
+			/* A refusal by ICMP is an error here, and no answer. */
+			answered += recv(fds[i].fd, answer, sizeof(answer), 0) > 0;
+			close(fds[i].fd);
+			fds[i].fd = -1;
+			open--;
+		}
+	}
+	for (size_t i = 0; i < servers->count; i++)
+		if (fds[i].fd >= 0)
+			close(fds[i].fd);
+	return answered;
+}
+
+static void doctor_resolvers(struct doctor *d, struct doctor_row *row)
+{
+	struct name_servers servers = { 0 };
+	struct err err = { 0 };
+	size_t answered;
+
+	if (name_servers_complete(&servers, &err) < 0) {
+		doctor_found(d, row, DOCTOR_FAILED, "%s", err.text);
+		row->follows = "a policy that allows a name can't run without --upstream";
+		doctor_mend(row, "echo nameserver ADDRESS | sudo tee -a "
+				 "/etc/resolv.conf");
+		return;
+	}
+	answered = count_answers(&servers);
+	doctor_found(d, row, answered > 0 ? DOCTOR_OK : DOCTOR_WARNING,
+		     "%zu in /etc/resolv.conf, %zu of them answered", servers.count,
+		     answered);
+	if (answered == 0)
+		row->follows = "allowed names can't be looked up now: the machine is "
+			       "offline, or a firewall is in between; name another "
+			       "server with --upstream";
+}
+
+/* --- ways around Weir --- */
+
+static bool may_write(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISSOCK(st.st_mode) && access(path, W_OK) == 0;
+}
+
+static bool is_in_group(const char *name)
+{
+	const struct group *g = getgrnam(name);
+	gid_t groups[256];
+	int n = g ? getgroups(ARRAY_SIZE(groups), groups) : 0;
+
+	for (int i = 0; i < n; i++)
+		if (groups[i] == g->gr_gid)
+			return true;
+	return false;
+}
+
+static void doctor_docker(struct doctor *d, struct doctor_row *row)
+{
+	static const char *const sockets[] = { "/var/run/docker.sock",
+					       "/run/containerd/containerd.sock",
+					       "/run/podman/podman.sock" };
+	const char *open = NULL;
+
+	for (size_t i = 0; !open && i < ARRAY_SIZE(sockets); i++)
+		open = may_write(sockets[i]) ? sockets[i] : NULL;
+	if (!open && geteuid() != 0 && is_in_group("docker"))
+		open = "the group docker";
+	if (!open) {
+		doctor_found(d, row, DOCTOR_OK, "no container engine can be reached");
+		return;
+	}
+	doctor_found(d, row, DOCTOR_WARNING, "this user may use %s", open);
+	row->follows = "who talks to a container engine is root of this machine. In a "
+		       "sandbox its socket is closed; what this user runs outside of "
+		       "one can start a container that Weir doesn't guard";
+	if (geteuid() != 0)
+		doctor_mend(row, "sudo gpasswd -d \"$USER\" docker");
+}
+
+static void doctor_sudo(struct doctor *d, struct doctor_row *row)
+{
+	static const char *const list[] = { "sudo", "-n", "-l", NULL };
+	char output[OUTPUT_SIZE];
+
+	if (geteuid() == 0) {
+		doctor_found(d, row, DOCTOR_OK, "this is root already");
+		return;
+	}
+	if (doctor_run_program(list, output, sizeof(output)) != 0 ||
+	    !strstr(output, "NOPASSWD")) {
+		doctor_found(d, row, DOCTOR_OK, "not without a password");
+		return;
+	}
+	doctor_found(d, row, DOCTOR_WARNING,
+		     "this user may run programs as root without a password");
+	row->follows = "in a sandbox sudo has no effect; what this user runs outside of "
+		       "one can change anything, Weir included";
+	doctor_mend(row, "sudo visudo   # and take NOPASSWD out");
+}
+
+/* --- the whole --- */
+
+static void doctor_sandbox(struct doctor *d, struct doctor_row *row)
+{
+	char output[OUTPUT_SIZE], shown[TEXT_ESCAPED_SIZE];
+	int64_t began = clock_now_ms();
+
+	if (run_sandbox(d->run, output) == 0) {
+		doctor_found(d, row, DOCTOR_OK,
+			     "started, probed from inside and ended in %lld ms",
+			     (long long)(clock_now_ms() - began));
+		return;
+	}
+	doctor_found(d, row, DOCTOR_FAILED, "%s",
+		     output[0] ? last_line(output, shown, sizeof(shown))
+			       : "it ended without a word");
+	row->follows = "`weir run` can't work; a line above may say why";
+}
+
+bool cli_doctor_blames(int (*run)(struct run_spec *spec))
+{
+	char output[OUTPUT_SIZE];
+
+	return run_sandbox(run, output) != 0;
+}
+
+/* --- all probes --- */
 
 enum { NAME_COLUMN = 8, TEXT_COLUMN = 26, STATUS_CANNOT_WORK = 1 };
 

@@ -20,7 +20,7 @@
 #include "launch/enter.h"
 
 #include "launch/tree.h"
-#include "run/doctor_probe.h"
+#include "run/doctor.h"
 #include "sys/link.h"
 #include "sys/process.h"
 #include "sys/sock.h"

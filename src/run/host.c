@@ -8,26 +8,678 @@
  * that was made here is emptied for that; elsewhere who is left stays guarded, and is
  * told. If this process is killed the command dies with it, and its children stay guarded
  * where they are. */
-#include "run/host.h"
+#include "run/run.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <linux/capability.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <pwd.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/http_status.h"
 #include "base/log.h"
+#include "base/timestamp.h"
+#include "event/event.h"
+#include "launch/enter.h"
 #include "launch/std_fds.h"
 #include "outputs/client.h"
-#include "run/environment.h"
-#include "run/host_attach.h"
-#include "run/host_child.h"
+#include "policy/explain.h"
+#include "policy/plan.h"
+#include "run/needs.h"
+#include "run/options.h"
+#include "run/policies.h"
 #include "run/report.h"
 #include "sandbox/sandbox.h"
+#include "settings/settings.h"
+#include "supervisor/init.h"
+#include "sys/cgroup.h"
+#include "sys/confine.h"
 #include "sys/process.h"
+#include "sys/tasks.h"
+
+/* --- the daemon --- */
+
+enum { RUN_DAEMON_ID_SIZE = 64 };
+
+struct run_daemon {
+	const char *socket;	     /* NULL: as client_ask() has it */
+	char id[RUN_DAEMON_ID_SIZE]; /* "": nothing is attached */
+};
+
+enum { DENIES_MAX = 1000, NEWEST = 64 };
+
+/* ---- asking ---- */
+
+static int read_reply(const struct client_reply *reply, struct arena *arena, json_t **ret,
+		      struct err *err)
+{
+	if (reply->status >= HTTP_MULTIPLE)
+		return err_set(err, -EPERM, "%s", client_reason(reply, arena));
+	*ret = json_loadb(reply->body.ptr, reply->body.len, 0, NULL);
+	return *ret ? 0 : err_set(err, -EBADMSG, "the daemon's answer is no JSON");
+}
+
+static int ask(const struct run_daemon *d, const char *method, const char *below,
+	       json_t **ret, struct err *err)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	const char *path = arena_printf(&arena, "/sandboxes/%s%s", d->id, below);
+	struct client_reply reply;
+	int r;
+
+	if (!path)
+		return err_set(err, -ENOMEM, "out of memory");
+	r = client_ask(d->socket, method, path, text_of(""), &arena, &reply, err);
+	return r < 0 ? r : read_reply(&reply, &arena, ret, err);
+}
+
+/* ---- attach, detach ---- */
+
+/* What the host's filter doesn't meet it doesn't guard. */
+static int check_network(const json_t *answer, struct err *err)
+{
+	struct stat st;
+
+	if (stat("/proc/self/ns/net", &st) == 0 &&
+	    json_integer_value(json_object_get(answer, "network")) ==
+		    (json_int_t)st.st_ino)
+		return 0;
+	return err_set(err, -EXDEV,
+		       "this is another network namespace than the daemon's, whose "
+		       "filter no packet from here meets");
+}
+
+/* What is guarded: @cgroup, a directory, or, where that is NULL, @uid; as @id, NULL: by
+ * one of its own. On success the daemon has read its filter back and tested it. */
+static int run_daemon_attach(struct run_daemon *d, const char *id, const char *cgroup,
+			     uint32_t uid, const struct run_policy *p, struct err *err)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	CLEAN(mem) char *text = NULL;
+	struct client_wish wish = { .cgroup = cgroup, .uid = cgroup ? 0 : uid };
+	struct client_reply reply;
+	json_t *answer = NULL;
+	uint32_t number = 0;
+	int r;
+
+	if (!id && getrandom(&number, sizeof(number), 0) != sizeof(number))
+		return err_sys(err, -errno, "cannot get a random number");
+	if (id)
+		snprintf(d->id, sizeof(d->id), "%s", id);
+	else
+		snprintf(d->id, sizeof(d->id), "run-%d-%08" PRIx32, (int)getpid(),
+			 number);
+	r = daemon_policy_json(&p->policy, &p->plan, &text);
+	if (r < 0)
+		err_set(err, r, "out of memory");
+	wish.policy = text;
+	if (r == 0)
+		r = client_attach(d->socket, d->id, &wish, &arena, &reply, err);
+	if (r == 0)
+		r = read_reply(&reply, &arena, &answer, err);
+	if (r < 0)
+		d->id[0] = '\0';
+	else
+		r = check_network(answer, err);
+	json_decref(answer);
+	return r;
+}
+
+static int run_daemon_detach(struct run_daemon *d, struct err *err)
+{
+	json_t *answer = NULL;
+	int r = d->id[0] ? ask(d, "DELETE", "", &answer, err) : 0;
+
+	json_decref(answer);
+	if (r == 0)
+		d->id[0] = '\0';
+	return r;
+}
+
+/* ---- what was denied ---- */
+
+static const char *text_at(const json_t *j, const char *key)
+{
+	const char *text = json_string_value(json_object_get(j, key));
+
+	return text ? text : "";
+}
+
+static uint64_t number_at(const json_t *j, const char *key)
+{
+	json_int_t n = json_integer_value(json_object_get(j, key));
+
+	return n > 0 ? (uint64_t)n : 0;
+}
+
+/* The daemon's rules are ours, in another document. */
+static uint32_t find_rule(const struct plan *plan, const char *rule)
+{
+	char text[320];
+
+	for (uint32_t i = 0; rule[0] && i < plan_rule_count(plan); i++) {
+		struct plan_rule r = plan_rule(plan, i);
+
+		snprintf(text, sizeof(text), "%s %s", policy_action_name(r.action),
+			 r.target);
+		if (strcmp(text, rule) == 0)
+			return i;
+	}
+	return EVENT_NO_RULE;
+}
+
+static uint8_t protocol_of(const char *name)
+{
+	static const struct {
+		const char *name;
+		uint8_t number;
+	} known[] = { { "tcp", IPPROTO_TCP },
+		      { "udp", IPPROTO_UDP },
+		      { "icmp", IPPROTO_ICMP },
+		      { "icmpv6", IPPROTO_ICMPV6 } };
+	uint32_t number = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+		if (strcmp(name, known[i].name) == 0)
+			return known[i].number;
+	return text_to_u32(text_of(name), UINT8_MAX, &number) ? (uint8_t)number : 0;
+}
+
+static void add_denial(const json_t *j, const struct plan *plan, int64_t now_ms,
+		       struct event_ring *ring)
+{
+	const char *ip = text_at(j, "remote_ip");
+	struct event e = {
+		.ts_ms = now_ms,
+		.packets = MAX(number_at(j, "packets"), UINT64_C(1)),
+		.bytes = number_at(j, "bytes"),
+		.rule = find_rule(plan, text_at(j, "rule")),
+		.uid = UINT32_MAX,
+		.port = (uint16_t)number_at(j, "remote_port"),
+		.query_type = (uint16_t)number_at(j, "query_type"),
+		.action = EVENT_DENY,
+		.layer = (uint8_t)event_layer_find(text_at(j, "layer")),
+		.protocol = protocol_of(text_at(j, "protocol")),
+		.allowable = json_is_true(json_object_get(j, "allowable")),
+	};
+
+	(void)!timestamp_parse(text_of(text_at(j, "ts")), &e.ts_ms);
+	if (json_is_integer(json_object_get(j, "uid")))
+		e.uid = (uint32_t)number_at(j, "uid");
+	if (ip[0] && !addr_parse(ip, strlen(ip), &e.remote))
+		return;
+	snprintf(e.name, sizeof(e.name), "%s", text_at(j, "name"));
+	event_set_reason(&e, text_at(j, "reason"));
+	snprintf(e.advice, sizeof(e.advice), "%s", text_at(j, "allow"));
+	event_ring_add(ring, &e);
+}
+
+/* The newest are first there. */
+static int read_denies(const struct run_daemon *d, const struct plan *plan, int most,
+		       struct event_ring *ring, struct err *err)
+{
+	const int64_t now_ms = clock_wall_ms();
+	char below[64];
+	json_t *j = NULL, *list;
+	int r;
+
+	snprintf(below, sizeof(below), "/denies?limit=%d", most);
+	r = ask(d, "GET", below, &j, err);
+	if (r < 0)
+		return r;
+	list = json_object_get(j, "denies");
+	for (size_t i = json_array_size(list); i-- > 0;)
+		add_denial(json_array_get(list, i), plan, now_ms, ring);
+	json_decref(j);
+	return 0;
+}
+
+/* The daemon has closed it: too much was denied. Who can't be asked hasn't said so. */
+static bool run_daemon_is_closed(const struct run_daemon *d)
+{
+	struct err ignored = { 0 };
+	json_t *j = NULL;
+	bool closed = d->id[0] && ask(d, "GET", "/status", &j, &ignored) == 0 &&
+		      json_is_string(json_object_get(j, "closed"));
+
+	json_decref(j);
+	return closed;
+}
+
+/* What was denied so far, into @ring, with the rules of @plan, and the counters. */
+static int run_daemon_read(const struct run_daemon *d, const struct plan *plan,
+			   struct event_ring *ring, uint64_t *ret_counters,
+			   struct err *err)
+{
+	json_t *j = NULL;
+	int r = ask(d, "GET", "/status", &j, err);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < SANDBOX_COUNTER_COUNT; i++)
+		ret_counters[i] =
+			number_at(json_object_get(j, "counters"),
+				  sandbox_counter_name((enum sandbox_counter)i));
+	json_decref(j);
+	return read_denies(d, plan, DENIES_MAX, ring, err);
+}
+
+/* The newest of what was denied, into @ring. Who can't be asked has denied nothing. */
+static void run_daemon_look(const struct run_daemon *d, const struct plan *plan,
+			    struct event_ring *ring)
+{
+	struct err ignored = { 0 };
+
+	(void)!read_denies(d, plan, NEWEST, ring, &ignored);
+}
+
+/* All that was counted is in @ring: the engine folds what is equal for a second. */
+static bool run_daemon_is_settled(const struct event_ring *ring, const uint64_t *counters)
+{
+	uint64_t told = 0;
+
+	for (size_t i = 0; i < event_ring_count(ring); i++)
+		told += event_ring_at(ring, i)->packets;
+	return told >= sandbox_denied(counters);
+}
+
+/* --- the child --- */
+
+/* In the one safe order: nothing open but 0 to 2, in the cgroup, the user's ids, no
+ * capability, no new privileges, the calls of `weir run` alone, then the command.
+ *
+ * The child tells what failed through a pipe that the exec closes: when its end is read
+ * without a word before it, the command runs. There is one thread, so the child may do
+ * what any process may. What is closed first is closed for good: a socket of before the
+ * cgroup would not be matched by it. */
+
+/* Where it lives: the control group, made for it or not, or a user. */
+struct run_place {
+	struct cgroup cgroup; /* path "": by user id */
+	int dir;      /* its directory, whatever becomes of the path; owned, -1: none */
+	bool made;    /* the cgroup is ours to remove */
+	uint32_t uid; /* whom the command runs as */
+};
+
+/* Who the command is: found before the fork, as much as can be. */
+struct run_member {
+	const struct run_place *place;
+	char *const *argv, *const *environment; /* the command's */
+	const char *name, *home, *shell; /* of whom --uid names; NULL: the caller's */
+	uint32_t gid;
+	gid_t *groups; /* owned */
+	size_t group_count;
+	bool becomes; /* ids are to be changed */
+};
+
+/* ---- where the command lives ---- */
+
+enum {
+	CLEAR_MS = 5000, /* killed processes may be slow to go */
+	CLEAR_LOOK_MS = 5,
+	/* A process that forks and ends while /proc is read is found by the next look:
+	 * its number only grows, but for when all have been used once more. */
+	LOOKS = 3,
+};
+
+/* Find or make it, for @uid. */
+static int run_place_open(const struct run_spec *spec, uint32_t uid,
+			  struct run_place *ret, struct err *err)
+{
+	char path[CGROUP_PATH_MAX];
+
+	*ret = (struct run_place){ .uid = uid, .dir = -1 };
+	if (uid == 0)
+		return err_set(err, -EPERM,
+			       "the command would be root, whom nothing holds on a host: "
+			       "name a user with --uid");
+	if (!spec->cgroup)
+		return 0;
+	/* As `weir attach` has it: from the root of the hierarchy. */
+	snprintf(path, sizeof(path), "%s%s", spec->cgroup[0] == '/' ? "" : "/",
+		 spec->cgroup);
+	if (cgroup_make(path, &ret->cgroup, &ret->made, err) < 0)
+		return err->code;
+	ret->dir = open(ret->cgroup.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return ret->dir < 0 ? err_sys(err, -errno, "cannot open the cgroup") : 0;
+}
+
+/* ---- a cgroup ---- */
+
+static int open_in_cgroup(const struct run_place *p, const char *name, int flags)
+{
+	return openat(p->dir, name, flags | O_CLOEXEC);
+}
+
+/* With those below it. What can't be read counts as populated, what is gone does not. */
+static bool is_populated(const struct run_place *p)
+{
+	CLEAN(fd) int fd = open_in_cgroup(p, "cgroup.events", O_RDONLY);
+	char text[256];
+	ssize_t n;
+
+	if (fd < 0)
+		return errno != ENOENT;
+	n = read(fd, text, sizeof(text) - 1);
+	if (n < 0)
+		return errno != ENODEV;
+	text[n] = '\0';
+	return !strstr(text, "populated 0");
+}
+
+/* One by one, where the kernel has no cgroup.kill. */
+static void kill_each(const struct run_place *p)
+{
+	CLEAN(fd) int fd = open_in_cgroup(p, "cgroup.threads", O_RDONLY);
+	FILE *f = fd < 0 ? NULL : fdopen(TAKE_FD(fd), "r");
+	char line[32];
+	uint32_t pid;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (text_to_u32(text_trim(text_of(line)), INT32_MAX, &pid) && pid > 1)
+			kill((pid_t)pid, SIGKILL);
+	if (f)
+		fclose(f);
+}
+
+/* ---- a user ---- */
+
+/* One of its four ids is @data's. A dead thread sends nothing. */
+static int is_of(void *data, const struct task *t)
+{
+	const uint32_t *uid = data;
+	CLEAN(fd) int fd = openat(t->dir, "status", O_RDONLY | O_CLOEXEC);
+	char text[1024];
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	const char *state, *ids;
+	struct text left, word;
+	uint32_t number;
+
+	if (n < 0)
+		return -errno;
+	text[n] = '\0';
+	state = strstr(text, "\nState:\t");
+	ids = strstr(text, "\nUid:\t");
+	if (!state || !ids)
+		return -EBADMSG;
+	if (state[8] == 'Z' || state[8] == 'X')
+		return 0;
+	ids += 6;
+	left = (struct text){ ids, strcspn(ids, "\n") };
+	while (text_split(&left, '\t', &word))
+		if (text_to_u32(word, UINT32_MAX, &number) && number == *uid)
+			return 1;
+	return 0;
+}
+
+static int is_process_of(void *data, int proc, pid_t pid)
+{
+	int r = tasks_each(proc, pid, is_of, data);
+
+	return r == -ESRCH ? 0 : r;
+}
+
+static bool is_user_gone(uint32_t uid)
+{
+	for (int i = 0; i < LOOKS; i++)
+		/* What can't be seen is a process. */
+		if (tasks_each_process(is_process_of, &uid) != 0)
+			return false;
+	return true;
+}
+
+/* ---- the end ---- */
+
+static bool is_clear(const struct run_place *p)
+{
+	return p->cgroup.path[0] ? !is_populated(p) : is_user_gone(p->uid);
+}
+
+/* Kill who is left in a cgroup that was made for this; of others nobody is touched.
+ * Return: whether nobody is left whom the sandbox would set free. */
+static bool run_place_clear(const struct run_place *p)
+{
+	const struct timespec wait = { .tv_nsec = CLEAR_LOOK_MS * 1000000 };
+	int64_t end_ms = clock_now_ms() + CLEAR_MS;
+
+	/* What is not ours to end is looked at once. */
+	if (!p->made)
+		return is_clear(p);
+	while (!is_clear(p)) {
+		if (clock_now_ms() > end_ms)
+			return false;
+		if (cgroup_kill(p->cgroup.path, NULL) < 0)
+			kill_each(p);
+		nanosleep(&wait, NULL);
+	}
+	return true;
+}
+
+/* Remove the cgroup that was made. */
+static void run_place_close(const struct run_place *p)
+{
+	if (p->made && rmdir(p->cgroup.path) < 0 && errno != ENOENT)
+		log_warning("cannot remove the cgroup '%s': %s", p->cgroup.path,
+			    strerror(errno));
+	if (p->cgroup.path[0])
+		close(p->dir);
+}
+
+enum {
+	GROUPS_MAX = 256,
+	NOBODY = 65534,
+	TELL_FD = 3, /* the pipe, in the child */
+};
+
+/* ---- who it is ---- */
+
+static bool has_group(const struct run_member *m, gid_t gid)
+{
+	bool has = m->gid == gid;
+
+	for (size_t i = 0; i < m->group_count; i++)
+		has = has || m->groups[i] == gid;
+	return has;
+}
+
+static int take_own(struct run_member *m, struct err *err)
+{
+	int n = getgroups(GROUPS_MAX, m->groups);
+
+	if (n < 0)
+		return err_sys(err, -errno, "cannot read the groups");
+	m->group_count = (size_t)n;
+	m->gid = getegid();
+	return 0;
+}
+
+/* Who has no entry has no group that anybody else has. */
+static void take_users(struct run_member *m, const struct passwd *user, gid_t closed_gid)
+{
+	gid_t found[GROUPS_MAX];
+	int n = GROUPS_MAX;
+
+	m->becomes = true;
+	m->gid = user ? user->pw_gid : NOBODY;
+	if (!user || getgrouplist(user->pw_name, user->pw_gid, found, &n) < 0)
+		return;
+	for (int i = 0; i < n; i++)
+		if (found[i] != closed_gid || closed_gid == 0)
+			m->groups[m->group_count++] = found[i];
+	m->name = strdup(user->pw_name);
+	m->home = strdup(user->pw_dir);
+	m->shell = strdup(user->pw_shell);
+}
+
+/* @closed_gid: of the daemon's API, 0 when there is none: whoever had it could have the
+ * daemon guard the command no more. */
+static int run_member_find(const struct run_spec *spec, const struct run_place *place,
+			   gid_t closed_gid, struct run_member *ret, struct err *err)
+{
+	*ret = (struct run_member){ .place = place, .argv = spec->argv };
+	ret->groups = calloc(GROUPS_MAX, sizeof(*ret->groups));
+	if (!ret->groups)
+		return err_set(err, -ENOMEM, "out of memory");
+	if (!spec->uid || place->uid == geteuid()) {
+		if (take_own(ret, err) < 0)
+			return err->code;
+	} else {
+		take_users(ret, getpwuid(place->uid), closed_gid);
+	}
+	if (closed_gid != 0 && has_group(ret, closed_gid))
+		return err_set(err, -EPERM,
+			       "the command could ask the daemon to guard it no more: it "
+			       "would be of the group that may");
+	return 0;
+}
+
+static void run_member_done(struct run_member *m)
+{
+	free(m->groups);
+	free((void *)(uintptr_t)m->name);
+	free((void *)(uintptr_t)m->home);
+	free((void *)(uintptr_t)m->shell);
+	*m = (struct run_member){ 0 };
+}
+
+/* ---- the child ---- */
+
+_Noreturn static void fail(const char *what, int error)
+{
+	char text[ERR_TEXT_SIZE];
+	int n = snprintf(text, sizeof(text), "cannot %s: %s", what, strerror(error));
+
+	(void)!write(TELL_FD, text, MIN((size_t)n, sizeof(text) - 1));
+	_exit(RUN_STATUS_FAILED);
+}
+
+static void join_cgroup(const struct run_place *p)
+{
+	char path[CGROUP_PATH_MAX + 32];
+	int fd;
+
+	if (!p->cgroup.path[0])
+		return;
+	snprintf(path, sizeof(path), "%s/cgroup.procs", p->cgroup.path);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, "0", 1) != 1)
+		fail("join the cgroup", errno);
+	close(fd);
+}
+
+static void become_user(const struct run_member *m)
+{
+	const uint64_t change = 1ULL << CAP_SETUID | 1ULL << CAP_SETGID;
+	const uint32_t uid = m->place->uid;
+	struct err err = { 0 };
+
+	/* Nothing but this: the bounding set can be emptied with rights alone. */
+	if (m->becomes && capabilities_keep(change, &err) < 0)
+		fail("drop capabilities", -err.code);
+	if (m->becomes &&
+	    (setgroups(m->group_count, m->groups) < 0 ||
+	     setresgid(m->gid, m->gid, m->gid) < 0 || setresuid(uid, uid, uid) < 0))
+		fail("become the user", errno);
+	if (geteuid() != uid || getuid() != uid)
+		fail("become the user", EPERM);
+	environ = (char **)(uintptr_t)m->environment;
+	if (m->name) {
+		setenv("USER", m->name, 1);
+		setenv("LOGNAME", m->name, 1);
+		setenv("HOME", m->home, 1);
+		setenv("SHELL", m->shell, 1);
+	}
+}
+
+static void give_up_rights(const struct run_member *m)
+{
+	struct err err = { 0 };
+	int r;
+
+	if (capabilities_keep(0, &err) < 0)
+		fail("drop capabilities", -err.code);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		fail("give up new privileges", errno);
+	r = landlock_scope();
+	/* By its user it is guarded whatever process it acts through. */
+	if (r < 0 && (r != -EOPNOTSUPP || m->place->cgroup.path[0]))
+		fail("keep it from acting through processes outside of the cgroup", -r);
+	if (enter_filter(&err) < 0)
+		fail("refuse the calls that no sandbox needs", -err.code);
+}
+
+_Noreturn static void child(const struct run_member *m, const sigset_t *mask, int tell,
+			    pid_t parent)
+{
+	const struct sigaction by_default = { .sa_handler = SIG_DFL };
+
+	if (dup3(tell, TELL_FD, O_CLOEXEC) < 0 && tell != TELL_FD)
+		_exit(RUN_STATUS_FAILED);
+	if (syscall(SYS_close_range, TELL_FD + 1, ~0u, 0) < 0)
+		fail("close what is inherited", errno);
+	if (process_forbid_cores() < 0)
+		fail("forbid cores", errno);
+	join_cgroup(m->place);
+	become_user(m);
+	give_up_rights(m);
+	/* Changing ids forgets it, so it is the last. */
+	if (!process_end_with(parent))
+		fail("end along with weir", errno);
+	sigaction(SIGXFSZ, &by_default, NULL);
+	sigprocmask(SIG_SETMASK, mask, NULL);
+	command_become(m->argv);
+}
+
+/* ---- the parent ---- */
+
+/* Start it; signals are as in @mask for it. Return: its pid when everything before the
+ * command itself has been done (that there is no such command is its exit status), or
+ * -errno: nothing runs. */
+static pid_t run_member_start(const struct run_member *m, const sigset_t *mask,
+			      struct err *err)
+{
+	char text[ERR_TEXT_SIZE];
+	pid_t parent = getpid(), pid;
+	int ends[2];
+	ssize_t n;
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return err_sys(err, -errno, "cannot make a pipe");
+	pid = process_fork(NULL);
+	if (pid == 0)
+		child(m, mask, ends[1], parent);
+	close(ends[1]);
+	if (pid < 0) {
+		close(ends[0]);
+		return err_sys(err, pid, "cannot start a process");
+	}
+	while ((n = read(ends[0], text, sizeof(text) - 1)) < 0 && errno == EINTR)
+		;
+	close(ends[0]);
+	if (n == 0)
+		return pid;
+	text[MAX(n, (ssize_t)0)] = '\0';
+	process_reap(pid, true);
+	return err_set(err, -EPERM, "%s", n > 0 ? text : "the child says nothing");
+}
+
+/* --- the run --- */
 
 enum {
 	EVENTS_KEPT = 512,

@@ -22,7 +22,7 @@
 #include "policy/embedded.h"
 #include "policy/load.h"
 #include "run/policies.h"
-#include "run/report_file.h"
+#include "run/report.h"
 #include "sys/files.h"
 
 /* ---- before ---- */

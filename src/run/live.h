@@ -1,14 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 /* run/live - what a run under way is asked over its socket: how it is, what its policy
- * is, and to change that policy. */
+ * is, what its command asks for, and to change that policy. The verbs that ask the daemon
+ * ask here, in the same words (api/plain.h).
+ *
+ * Who may ask: processes of the caller's user that are in the run's own user namespace,
+ * and that no more seccomp filters hold than the caller. No command in a sandbox is:
+ * neither that of this run nor that of another one, nor one that the daemon guards on the
+ * host. */
 #pragma once
 
+#include <stdint.h>
+
 #include "api/plain.h"
+#include "base/err.h"
+#include "events/review.h"
 #include "proto/message.h"
-#include "run/control_socket.h"
+#include "proto/run_socket.h"
 #include "run/policies.h"
-#include "run/reviews.h"
 #include "sandbox/sandbox.h"
+
+struct control_socket {
+	char path[RUN_SOCKET_PATH_SIZE]; /* "": there is none */
+	char id[64];
+	uint32_t filters; /* of seccomp, that hold the run itself */
+	int fd;		  /* it listens; owned until whoever serves it has it; -1 */
+};
+
+enum { RUN_REVIEWS_MAX = 256 }; /* then a decided one goes, or the oldest */
+
+struct run_reviews {
+	struct review *tasks; /* owned; NULL: none */
+	size_t count;
+	int64_t last_id;
+};
+
+/* NULL: there is none of that number. */
+struct review *run_reviews_find(const struct run_reviews *r, int64_t id);
 
 /* What the engine told last of what is counted. */
 struct live_told {

@@ -1,8 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /* run/needs - what a command gets besides the policy's hosts, so that its program works:
- * the presets of --rw-preset, what profiles say under `run`, and the home of --home.
+ * variables of the caller's environment, the ssh-agent's socket, the presets of
+ * --rw-preset, what profiles say under `run`, and the home of --home.
  *
- * HOW IT WORKS
+ * VARIABLES
+ *   Weir's own (WEIR_...) are options of this run and no business of the command's. Under
+ *   `default` so is what looks like a secret (launch/secret.h).
+ *
+ * THE AGENT'S SOCKET
+ *   The command reaches it when the caller names SSH_AUTH_SOCK by --pass-env. Whoever
+ *   reaches the agent signs with each key in it. So neither a pattern (`SSH_*`) nor
+ *   `--env all` is enough, nor a variable that an option sets. The socket is looked up
+ *   once, judged and held; it is mounted at its place by that descriptor, over the mask
+ *   that other sockets have (launch/bind_mount). What lies beside the socket stays out of
+ *   reach.
+ *
+ * WHAT PROFILES NEED
  *   A cache or a configuration that the user's programs outside share with a sandbox is a
  *   way out of it: they run what the sandbox has left there. So a profile makes nothing
  *   of the user's writable. For each variable that it names (`own`) there is a directory
@@ -12,6 +25,46 @@
 #pragma once
 
 #include "run/options.h"
+#include "sys/path.h"
+
+enum {
+	ENVIRONMENT_TOLD_MAX = 12, /* names in the message; the others are counted */
+	ENVIRONMENT_SPARE = 4,	   /* variables that environment_enter() adds */
+};
+
+struct environment {
+	/* "NAME=value", NULL-ended, with spare places; the strings are borrowed or the
+	 * arena's. */
+	char **list;
+	size_t count; /* without the NULL */
+	/* Kept back because they look like secrets. */
+	const char **held; /* "NAME=value"; the arena's */
+	size_t held_count;
+};
+
+/* What @spec says of Weir's own environment. Say what was kept back, unless spec->quiet;
+ * and in any case which variables that are named by --pass-env there are none of.
+ * Return: 0, or -ENOMEM with @err. */
+int environment_choose(struct run_spec *spec, struct environment *ret,
+		       struct err *err) MUST_CHECK;
+/* Add what a command needs that starts in the directory @cwd of the sandbox @id: $PWD is
+ * that, whatever the caller's says. Return: 0, or -ENOMEM with @err. */
+int environment_enter(struct run_spec *spec, struct environment *e, const char *cwd,
+		      const char *id, struct err *err) MUST_CHECK;
+
+/* A setter of --set-env. Return: 0, or -EINVAL with @err. */
+int environment_add_set(void *option_list, const char *value, struct err *err) MUST_CHECK;
+/* A setter of --pass-env. Return: 0, or -EINVAL with @err. */
+int environment_add_pass(void *option_list, const char *value,
+			 struct err *err) MUST_CHECK;
+
+/* Look up what SSH_AUTH_SOCK names. @ret has the descriptor -1 where the caller did not
+ * ask, or nothing lies there, of which a warning says so.
+ * Return: 0, or -errno: a link, no socket, or somebody else's. */
+int agent_socket_open(const struct run_spec *spec, struct path *ret,
+		      struct err *err) MUST_CHECK;
+/* Warn of what an agent can't know: @is_mapped, root is another user outside. */
+void agent_socket_tell(const struct path *p, bool is_mapped);
 
 struct policy;
 

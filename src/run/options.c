@@ -5,11 +5,17 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "outputs/client.h"
 #include "policy/limits.h"
-#include "run/environment.h"
+#include "policy/load.h"
+#include "policy/node.h"
+#include "policy/policy.h"
 #include "run/needs.h"
+#include "sys/files.h"
+#include "sys/id_map.h"
 #include "sys/options.h"
 
 #define REPORT_WORDS "json|markdown|github|sarif|junit"
@@ -285,4 +291,368 @@ int cli_run_environment(const struct cli_options *table, struct run_spec *spec,
 			struct err *err)
 {
 	return cli_options_environment(table, spec, &spec->arena, &spec->given, err);
+}
+
+/* --- files --- */
+
+static const char etc_config[] = "/etc/weir/config.yaml";
+
+/* One file while it is read. */
+struct config {
+	struct run_spec *spec;
+	struct faults *faults;
+	const char *file;
+	uint64_t given; /* what this file sets counts once it is read to its end */
+};
+
+/* A key of the defaults and the option that it stands for. */
+static const struct key {
+	const char *name, *option;
+	bool is_path;
+} keys[] = {
+	{ "policy", "policy", true },
+	{ "profile", "profile" },
+	{ "uplink", "uplink" },
+	{ "upstream", "upstream" },
+	{ "rw", "rw", true },
+	{ "self_test", "self-test" },
+	{ "verify", "verify" },
+	{ "fail_on_deny", "fail-on-deny" },
+	{ "rw_preset", "rw-preset" },
+	{ "home", "home" },
+	{ "env", "env" },
+	{ "ro", "ro", true },
+	{ "hide", "hide", true },
+	{ "hide_preset", "hide-preset" },
+	{ "pass_env", "pass-env" },
+	{ "set_env", "set-env" },
+};
+
+static void fault_at(struct config *c, const struct node *n, const char *text)
+{
+	faults_add(c->faults, FAULT_ERROR, c->file, n->line, n->column,
+		   TEXT_SHOWN(n->key), "%s", text);
+}
+
+static bool is_scalar(const struct node *n)
+{
+	return n->kind == NODE_TEXT || n->kind == NODE_NUMBER || n->kind == NODE_REAL ||
+	       n->kind == NODE_BOOL;
+}
+
+/* --- defaults --- */
+
+/* "~/x" and absolute paths; others stand beside the file. */
+static const char *path_of(struct config *c, const char *value)
+{
+	const char *home = home_directory(), *slash = strrchr(c->file, '/');
+	struct arena *arena = &c->spec->arena;
+
+	if (value[0] == '/')
+		return value;
+	if (value[0] == '~' && value[1] == '/' && home)
+		return arena_printf(arena, "%s%s", home, value + 1);
+	return arena_printf(arena, "%.*s/%s", slash ? (int)(slash - c->file) : 1,
+			    slash ? c->file : ".", value);
+}
+
+static int set_value(struct config *c, const struct key *key, const struct cli_option *o,
+		     const struct node *n)
+{
+	const char *value = arena_text(&c->spec->arena, n->text);
+	struct err err = { 0 };
+	int r;
+
+	if (value && key->is_path)
+		value = path_of(c, value);
+	if (!value)
+		return -ENOMEM;
+	r = cli_option_set(o, c->spec, value, &err);
+	if (r < 0)
+		fault_at(c, n, err.text);
+	return 0;
+}
+
+static int set_flag(struct config *c, const struct cli_option *o, const struct node *n)
+{
+	char why[TEXT_ESCAPED_SIZE + 32];
+
+	snprintf(why, sizeof(why), "'%s' is not true or false", TEXT_SHOWN(n->text));
+	if (n->kind != NODE_BOOL)
+		fault_at(c, n, is_scalar(n) ? why : "is not true or false");
+	else if (text_equal(n->text, "true"))
+		return cli_option_set(o, c->spec, NULL, NULL);
+	return 0;
+}
+
+static int set_list(struct config *c, const struct key *key, const struct cli_option *o,
+		    const struct node *list)
+{
+	int r = 0;
+
+	for (struct node *n = list->first; r == 0 && n; n = n->next) {
+		n->key = list->key;
+		if (is_scalar(n))
+			r = set_value(c, key, o, n);
+		else
+			fault_at(c, n, "is not a text");
+	}
+	return r;
+}
+
+/* A default is for policies that don't say it; the option is for all. */
+static int set_verify(struct config *c, const struct node *n)
+{
+	if (text_equal(n->text, "tls"))
+		c->spec->policy.verify = POLICY_VERIFY_TLS;
+	else if (text_equal(n->text, "dns"))
+		c->spec->policy.verify = POLICY_VERIFY_DNS;
+	else
+		fault_at(c, n, "is not one of dns, tls");
+	return 0;
+}
+
+static int read_default(struct config *c, const struct key *key, const struct node *n)
+{
+	const struct cli_option *o =
+		cli_option_find(&cli_run_options, text_of(key->option));
+	uint64_t bit = 1ULL << (o - cli_run_options.items);
+
+	if (c->spec->given & bit)
+		return 0;
+	c->given |= bit;
+	if (strcmp(key->option, "verify") == 0)
+		return set_verify(c, n);
+	if (!o->arg)
+		return set_flag(c, o, n);
+	if (is_scalar(n))
+		return set_value(c, key, o, n);
+	if (n->kind == NODE_LIST && o->separator)
+		return set_list(c, key, o, n);
+	fault_at(c, n,
+		 o->separator ? "is not a text or a list of texts" : "is not a text");
+	return 0;
+}
+
+static int read_defaults(struct config *c, const struct node *n)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+		if (text_equal(n->key, keys[i].name))
+			return read_default(c, &keys[i], n);
+	faults_add(
+		c->faults, FAULT_ERROR, c->file, n->key_line, n->key_column, "",
+		"'%.*s' is not one of policy, profile, uplink, upstream, rw, rw_preset, "
+		"home, ro, hide, hide_preset, self_test, verify, fail_on_deny, env, "
+		"pass_env, "
+		"set_env",
+		(int)MIN(n->key.len, 64), n->key.ptr);
+	return 0;
+}
+
+/* --- the file that narrows --- */
+
+static int add_deny(struct config *c, const struct node *n)
+{
+	struct option_list *list = &c->spec->policy.narrow;
+	struct rule rule;
+	struct err err = { 0 };
+
+	if (n->kind != NODE_TEXT && n->kind != NODE_NUMBER && n->kind != NODE_REAL)
+		fault_at(c, n, "is not a text");
+	else if (rule_target_parse(n->text, &rule, &err) < 0)
+		fault_at(c, n, err.text);
+	else if (list->count == OPTION_LIST_MAX)
+		fault_at(c, n, "is one too many; use a policy file");
+	else if (!(list->items[list->count] = arena_text(&c->spec->arena, n->text)))
+		return -ENOMEM;
+	else
+		list->count++;
+	c->spec->policy.narrow_file = c->file;
+	return 0;
+}
+
+static int read_narrowing(struct config *c, const struct node *n)
+{
+	int r = 0;
+
+	if (text_equal(n->key, "verify")) {
+		if (text_equal(n->text, "tls"))
+			c->spec->policy.verify_tls = true;
+		else
+			fault_at(c, n, "can only be tls here: this file can't widen");
+		return 0;
+	}
+	if (!text_equal(n->key, "deny")) {
+		faults_add(c->faults, FAULT_ERROR, c->file, n->key_line, n->key_column,
+			   "", "'%.*s' is not one of deny, verify: this file can't widen",
+			   (int)MIN(n->key.len, 64), n->key.ptr);
+		return 0;
+	}
+	if (n->kind != NODE_LIST) {
+		fault_at(c, n, "is not a list of targets");
+		return 0;
+	}
+	for (struct node *item = n->first; r == 0 && item; item = item->next) {
+		item->key = n->key;
+		r = add_deny(c, item);
+	}
+	return r;
+}
+
+/* --- one file --- */
+
+static int read_root(struct config *c, enum config_kind kind, struct node *root)
+{
+	int r = 0;
+
+	if (!root || root->kind == NODE_NULL)
+		return 0;
+	if (root->kind != NODE_MAP) {
+		fault_at(c, root, "the file is not a mapping");
+		return -EINVAL;
+	}
+	for (struct node *n = root->first; r == 0 && n; n = n->next)
+		r = kind == CONFIG_DEFAULTS ? read_defaults(c, n) : read_narrowing(c, n);
+	return r;
+}
+
+/* .weir.yaml may be anybody's, since it can't widen; but a link could show what another
+ * file has in the messages about its faults. */
+static int read_narrowing_file(struct config *c, struct text *ret, struct err *err)
+{
+	const struct file_how how = { .max_bytes = POLICY_TEXT_MAX, .anybodys = true };
+	CLEAN(file_bytes) struct file_bytes file = { 0 };
+	int r = file_read(AT_FDCWD, c->file, &how, &file, err);
+
+	if (r == -EACCES && access(".", X_OK) < 0)
+		return err_set(err, r,
+			       "the working directory is closed to this user; start weir "
+			       "in another directory");
+	if (r == -ELOOP)
+		return err_set(err, r, "is a link; this file is read only by itself");
+	if (r < 0)
+		return r;
+	*ret = (struct text){ file.bytes, file.size };
+	ret->ptr = arena_text(&c->spec->arena, *ret);
+	return ret->ptr ? 0 : err_set(err, -ENOMEM, "out of memory");
+}
+
+static int load(struct config *c, enum config_kind kind, struct text *ret)
+{
+	struct err err = { 0 };
+	int r = kind == CONFIG_NARROWING
+			? read_narrowing_file(c, ret, &err)
+			: cli_read_owned(c->file, &c->spec->arena, ret, &err);
+
+	if (r == -ENOENT || r == -ENOTDIR || r == -ENOMEM)
+		return r == -ENOTDIR ? -ENOENT : r;
+	if (r < 0) {
+		faults_add(c->faults, FAULT_ERROR, c->file, 0, 0, "", "%s", err.text);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static void keep(struct run_spec *spec, const char *path)
+{
+	assert(spec->kept_count < RUN_KEPT_MAX);
+	spec->kept[spec->kept_count++] = path;
+}
+
+int config_read_file(struct run_spec *spec, const char *path, enum config_kind kind,
+		     struct faults *faults)
+{
+	struct config c = { .spec = spec, .faults = faults, .file = path };
+	struct node_source source = { &spec->arena, faults, path, { 0 } };
+	size_t before = faults->errors;
+	struct node *root = NULL;
+	int r = load(&c, kind, &source.text);
+
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	if (kind == CONFIG_DEFAULTS)
+		keep(spec, path);
+	if (!node_check_text(&source))
+		return -EINVAL;
+	r = node_read_yaml(&source, &root);
+	if (r == 0)
+		r = read_root(&c, kind, root);
+	spec->given |= c.given;
+	if (r == 0 && faults->errors > before)
+		r = -EINVAL;
+	return r;
+}
+
+/* --- all of them --- */
+
+/* The folder of @file stays read-only in the sandbox, whatever is writable: a command
+ * that could add a profile there would choose the next run's policy. */
+static int keep_folder(struct run_spec *spec, const char *file)
+{
+	size_t len = file ? (size_t)(strrchr(file, '/') - file) : 0;
+
+	if (len == 0)
+		return 0;
+	spec->settings = arena_text(&spec->arena, (struct text){ file, len });
+	return spec->settings ? 0 : -ENOMEM;
+}
+
+int config_read(struct run_spec *spec)
+{
+	const char *user = home_config(&spec->arena, "config.yaml");
+	struct faults faults = { 0 };
+	struct stat st;
+	int r = keep_folder(spec, user);
+
+	/* Also where this run doesn't read it: another run does. A link is never read. */
+	if (lstat(CONFIG_NARROW, &st) == 0 && S_ISREG(st.st_mode))
+		keep(spec, CONFIG_NARROW);
+	if (spec->no_config || r < 0)
+		return r;
+	if (user)
+		r = config_read_file(spec, user, CONFIG_DEFAULTS, &faults);
+	r = faults_worse(r, config_read_file(spec, etc_config, CONFIG_DEFAULTS, &faults));
+	r = faults_worse(
+		r, config_read_file(spec, CONFIG_NARROW, CONFIG_NARROWING, &faults));
+	faults_print(&faults, true);
+	faults_done(&faults);
+	return r;
+}
+
+/* --- what stays read-only --- */
+
+/* A file that was read and has gone since is not left out: it may come back, written by
+ * the command. What the caller has opened (/dev/fd/N) and has no name is out of its
+ * reach. */
+static bool is_kept(const char *name, bool is_source)
+{
+	struct stat st;
+	const bool is_there = stat(name, &st) == 0;
+
+	if (is_there && st.st_nlink == 0)
+		return false;
+	if (is_source)
+		return !policy_is_built_in(name);
+	return is_there;
+}
+
+int config_kept_files(const struct run_spec *spec, const struct policy *policy,
+		      struct arena *arena, const char ***ret, size_t *ret_count)
+{
+	const size_t sources = policy->source_count, all = sources + spec->kept_count;
+	const char **files = arena_array(arena, all + 1, sizeof(*files));
+	size_t count = 0;
+
+	if (!files)
+		return -ENOMEM;
+	for (size_t i = 0; i < all; i++) {
+		const char *file = i < sources ? policy->sources[i]
+					       : spec->kept[i - sources];
+
+		if (is_kept(file, i < sources))
+			files[count++] = file;
+	}
+	*ret = files;
+	*ret_count = count;
+	return 0;
 }

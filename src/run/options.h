@@ -1,17 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-/* run/options - the options of `weir run`, read and checked. */
+/* run/options - the options of `weir run`, read and checked: from the command line, from
+ * variables, and defaults from files; and a file in the working directory that can only
+ * narrow.
+ *
+ * /etc/weir/config.yaml and ~/.config/weir/config.yaml: policy, profile, uplink,
+ * upstream, rw, self_test, verify, fail_on_deny, env, hide and so on. The user's comes
+ * first; what the command line or the environment has counts before both. A list replaces
+ * a list.
+ *
+ * .weir.yaml: `deny`, added to every other deny, and `verify: tls`. It may come from
+ * anywhere (a cloned repository, an earlier sandbox), so nothing in it can widen what a
+ * sandbox reaches. */
 #pragma once
 
 #include <stdio.h>
 
 #include "base/exit_status.h"
 #include "policy/load.h"
+#include "policy/policy.h"
 #include "sys/options.h"
 #include "sys/resolv_conf.h"
 
 enum {
 	RUN_REPORTS_MAX = 8, /* one more is an error */
-	/* The files and the folder of run/config, the store, what is learned, the
+	/* The configuration files and their folder, the store, what is learned, the
 	   reports. */
 	RUN_KEPT_MAX = 6 + RUN_REPORTS_MAX,
 };
@@ -132,3 +144,26 @@ int cli_run_check_guarded(const struct run_spec *spec, struct err *err) MUST_CHE
 int cli_run_settle_mode(struct run_spec *spec, struct err *err) MUST_CHECK;
 /* The second has the first one's options as well. */
 extern const struct cli_options cli_run_options, cli_learn_options;
+
+#define CONFIG_NARROW ".weir.yaml"
+
+enum config_kind {
+	CONFIG_NARROWING = 0, /* .weir.yaml */
+	CONFIG_DEFAULTS,
+};
+
+/* Read all three, unless spec->no_config. Faults go to stderr, each with its place.
+ * Return: 0, -EINVAL or -ENOMEM. */
+int config_read(struct run_spec *spec) MUST_CHECK;
+
+/* One of them; one that doesn't exist is empty. @path lives as long as @spec.
+ * Return: 0, -EINVAL when faults were added, -ENOMEM. */
+int config_read_file(struct run_spec *spec, const char *path, enum config_kind kind,
+		     struct faults *faults) MUST_CHECK;
+
+/* The files that stay read-only inside, by the names that were given: the policy's and
+ * those that the options name. Built-in profiles are none, and what isn't there needs no
+ * protection. *@ret is an array in @arena, @ret_count long. Return: 0 or -ENOMEM. */
+int config_kept_files(const struct run_spec *spec, const struct policy *policy,
+		      struct arena *arena, const char ***ret,
+		      size_t *ret_count) MUST_CHECK;

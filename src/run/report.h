@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-/* run/report - what was refused, or failed, and what would allow it: the first of it
- * while the command runs, all of it at the end, for a person on stderr, and for programs
- * as a file. */
+/* run/report - what becomes of the events of a run: what was refused, or failed, and what
+ * would allow it: the first of it while the command runs, all of it at the end, for a
+ * person on stderr, and for programs as a file (report_file.c: JSON, Markdown, GitHub's
+ * workflow commands, SARIF, JUnit's XML).
+ *
+ * And, only when it is asked for, all events in a store, as a sidecar's are: a program of
+ * its own, weir-events, has SQLite and writes, so that no other run waits for that
+ * library. */
 #pragma once
 
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "event/event.h"
+#include "policy/plan.h"
+#include "proto/socket_owner.h"
 #include "run/options.h"
 #include "run/policies.h"
 
@@ -73,3 +81,47 @@ bool report_live_note(struct report_live *l, const struct event_ring *ring,
 /* Nothing is said where that would make Weir wait, or where it would fall into the screen
  * of a program that draws on its terminal. */
 void report_live_say(struct report_live *l, const struct run_policy *policy);
+
+/* Before the command starts: open the files that --report names, so that nothing that the
+ * sandbox does to the paths matters. Markdown and GitHub's commands are appended, as a CI
+ * job's summary wants it; the other forms replace what is there. "-" is standard output.
+ * Return: 0 with the descriptors in spec->reports, or -errno with @err. */
+int report_open(struct run_spec *spec, struct err *err) MUST_CHECK;
+
+/* The directory that holds @name, whose last component is *@ret_last, with no link on the
+ * way that an earlier sandbox may have left there. Return: an O_PATH descriptor, or
+ * -errno with @err. */
+int report_open_directory(const char *name, const char **ret_last,
+			  struct err *err) MUST_CHECK;
+
+/* Write them all, and close them. Return: 0, or -errno with @err: one could not be
+ * written. */
+int report_write(const struct report *r, struct err *err) MUST_CHECK;
+
+struct run_store {
+	pid_t pid; /* 0: nothing is kept */
+	int fd;
+	char sandbox[64]; /* how the run is named there */
+	uint64_t lost;	  /* events that nobody took */
+	/* To find out whose a denial was. */
+	int diag; /* owned; 0: it can't be asked */
+	pid_t in; /* a process of the sandbox's network namespace */
+	struct socket_owner_pace pace;
+};
+
+/* In @directory, which is made; NULL: nothing. The run is called @id there, NULL:
+ * run-PID. A link on the way that an earlier
+ * command may have left is an error. Return: 0 or -errno: nothing would be kept. */
+int run_store_open(struct run_store *s, const char *directory, const char *id,
+		   struct err *err) MUST_CHECK;
+/* Until the store has been opened: the command starts behind that. Return: 0, also where
+ * nothing is kept; -errno: nothing would be. */
+int run_store_wait(const struct run_store *s, struct err *err) MUST_CHECK;
+/* @diag, owned from then on, knows the sockets in the namespace of process @in. */
+void run_store_see(struct run_store *s, int diag, pid_t in);
+/* Whose @e was, as far as that can be seen, into @e: takes SOCKET_OWNER_LOOK_MS at most,
+ * and mostly nothing. */
+void run_store_look(struct run_store *s, struct event *e);
+void run_store_add(struct run_store *s, const struct event *e, const struct plan *plan);
+/* Until everything is written, for at most three seconds; says what was lost. */
+void run_store_close(struct run_store *s);

@@ -12,7 +12,7 @@
  * refused, where somebody wrote one, else the first document of the policy, where a rule
  * that allows it would stand. Without any document an annotation has none; a result needs
  * one, and has .weir.yaml. */
-#include "run/report_file.h"
+#include "run/report.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@
 #include "event/json.h"
 #include "events/report_event.h"
 #include "policy/explain.h"
-#include "run/config.h"
+#include "run/options.h"
 #include "sandbox/sandbox.h"
 #include "sys/path.h"
 #include "sys/print.h"
@@ -758,7 +758,9 @@ int report_open_directory(const char *name, const char **ret_last, struct err *e
 	return TAKE_FD(directory.fd);
 }
 
-int report_open_file(const char *name, int mode, struct err *err)
+/* One such file, for writing, with O_ flags @mode besides. Return: a descriptor, or
+ * -errno with @err. */
+static int report_open_file(const char *name, int mode, struct err *err)
 {
 	static const char descriptor[] = "/dev/fd/";
 	const size_t size = strlen(descriptor);

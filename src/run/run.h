@@ -9,3 +9,6 @@
 /* `weir run`. Prints what has to be said. Return: the exit status; a command that was
  * killed by a signal is answered by the same signal, and this does not return. */
 int control_run(struct run_spec *spec);
+/* With --cgroup or --uid (host.c): a command on the host, in a control group or as a user
+ * that `weir daemon` guards. Return: as control_run(). */
+int run_host(struct run_spec *spec);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/prompt.h"
+#include "run/asking.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "run/config.h"
+#include "run/options.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/macros.h"
-#include "run/prompt.h"
+#include "run/asking.h"
 
 enum { BEGUN_MS = 1000, QUIET_MS = BEGUN_MS + PROMPT_QUIET_MS };
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* run/uplink - how bytes leave the sandbox: what the filter lets out directly, and the
+/* run/network - the network of a run: what the launch child makes in its new namespace
+ * before anything of the command's exists (link, sockets, ruleset, the hand-over to the
+ * engine), and how bytes leave the sandbox: what the filter lets out directly, and the
  * program that carries what the relay doesn't: slirp4netns or pasta, one process beside
  * one sandbox, serving a TAP link inside its network namespace.
  *
@@ -56,7 +58,6 @@ struct uplink_network {
 			 * nobody who asks for the link-layer address */
 	struct prefix all[2];
 };
-struct uplink_network uplink_network(enum uplink_kind kind);
 
 struct uplink {
 	struct filter_params filter;   /* what ipv6 is, the namespace says */
@@ -85,3 +86,22 @@ int uplink_open(struct uplink *w, struct loop *loop, pid_t sandbox,
 void uplink_signal(const struct uplink *w, int number);
 /* The program ends with the sandbox, and nobody waits for it. */
 void uplink_close(struct uplink *w);
+
+struct inside {
+	const struct plan *plan;
+	int engine_fd; /* SOCK_SEQPACKET to the engine */
+	/* The engine's ends of its channels, inherited: held open here they would hide
+	 * its death. */
+	int far_ends[2];
+	int report_fd; /* to control: it hears about the sockets here; -1: nobody asks */
+	struct filter_params filter; /* but ipv6 */
+	enum uplink_kind uplink;     /* serves a link, or none does */
+	bool uplink_ipv6;
+};
+
+/* For struct launch_spec.prepare; @data is a struct inside. */
+int inside_prepare(void *data, struct err *err) MUST_CHECK;
+
+/* For struct launch_spec.confirm. Returns 0 once the engine has read the filter back and
+ * serves the sandbox, and the uplink's link is up. */
+int inside_confirm(void *data, struct err *err) MUST_CHECK;
