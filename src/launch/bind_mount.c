@@ -17,7 +17,6 @@
 #include "launch/hide.h"
 #include "launch/launch.h"
 #include "launch/mask.h"
-#include "launch/spelling.h"
 #include "launch/startup_files.h"
 #include "sys/mounts.h"
 #include "sys/path.h"

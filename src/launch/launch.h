@@ -8,14 +8,36 @@
  *                         engine (run/network.c; not this folder's)
  *   control plans the file system view meanwhile
  *           ──fork──> builder: joins the launch child's namespaces, builds the view, ends
- *                     launch child: enters the view (launch/enter.c): nested user
+ *                     launch child: enters the view (below): nested user
  *                       namespace, seccomp; the engine reads the ruleset back meanwhile
  *                       spec->confirm(): the engine's "it stands"
  *                       becomes weir-init, PID 1: self-test, "go" from control, then
  *                         the command; forwards signals, reports stops, reaps
  *
  * Weir-init dies with its parent (PDEATHSIG), and besides leaves as soon as its channel
- * to control is closed, whoever closed it. */
+ * to control is closed, whoever closed it.
+ *
+ * ENTERING THE VIEW
+ *   The launch child has the namespaces of enter_namespaces(): the outer user
+ *   namespace owns all of them. In the outer one it makes what nobody inside may ever
+ *   change:
+ *
+ *     enter_proc()   /proc of the new process id namespace; the limit of one more user
+ *                    namespace
+ *     enter_root()   that /proc in the view, its /proc/sys read-only; the view becomes
+ *                    the root, and the host's mounts are let go
+ *     enter_user()   that one user namespace, with a mount namespace of its own: the
+ *                    kernel copies the mounts from the outer, more privileged one, and
+ *                    so locks each of them and its flags. All capabilities go.
+ *     enter_filter() the seccomp list
+ *     enter_init()   weir-init, PID 1
+ *
+ *   Even uid 0 with every capability in the inner user namespace has none over the
+ *   network, the process ids, the mounts that it finds, or what else the outer one owns.
+ *   It can't unmount a mask, make one writable, mount another /proc, or make one more
+ *   user namespace.
+ *
+ * All of it in one process, which is single-threaded and PID 1. What fails ends it. */
 #pragma once
 
 #include <stdbool.h>
@@ -98,8 +120,18 @@ pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spe
 int launch_write_maps(const struct launch_machine *m, pid_t child,
 		      struct err *err) MUST_CHECK;
 
-/* launch/start.c, in the launch child: weir-init, which links nothing of ours, has its
+/* In the launch child: weir-init, which links nothing of ours, has its
  * own. Send one report, the text formatted and cut to fit. Failure is not reported: when
  * control is gone there is nobody to tell, and the caller is about to die. */
 void launch_send_report(int fd, enum launch_report_type type, int value, const char *fmt,
 			...) PRINTF_LIKE(4, 5);
+
+/* What the launch child gets: a user, network, mount, process id, IPC and UTS
+ * namespace, and one of control groups where the kernel has those. */
+unsigned long enter_namespaces(void);
+/* Why they, or those of enter_user(), could not be made: @code is the -errno. Return:
+ * @code. */
+int enter_explain(int code, struct err *err);
+
+/* No new privileges, and the calls of seccomp_list.c are refused. */
+int enter_filter(struct err *err) MUST_CHECK;

@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "base/exit_status.h"
 #include "base/log.h"
-#include "launch/enter.h"
+#include "launch/launch.h"
 #include "sys/id_map.h"
 #include "sys/options.h"
 #include "sys/print.h"

@@ -17,9 +17,9 @@
 
 #include "filter/filter.h"
 #include "filter/nflog.h"
-#include "launch/enter.h"
+#include "launch/launch.h"
 
-#include "launch/tree.h"
+#include "launch/rootfs.h"
 #include "run/doctor.h"
 #include "sys/link.h"
 #include "sys/process.h"

@@ -36,7 +36,7 @@
 #include "base/log.h"
 #include "base/timestamp.h"
 #include "event/event.h"
-#include "launch/enter.h"
+#include "launch/launch.h"
 #include "launch/std_fds.h"
 #include "outputs/client.h"
 #include "policy/explain.h"

@@ -4,24 +4,24 @@
  * --rw-preset, what profiles say under `run`, and the home of --home.
  *
  * VARIABLES
- *   Weir's own (WEIR_...) are options of this run and no business of the command's. Under
- *   `default` so is what looks like a secret (launch/secret.h).
+ * Weir's own (WEIR_...) are options of this run and no business of the command's. Under
+ * `default` so is what looks like a secret (launch/secret.h).
  *
  * THE AGENT'S SOCKET
- *   The command reaches it when the caller names SSH_AUTH_SOCK by --pass-env. Whoever
- *   reaches the agent signs with each key in it. So neither a pattern (`SSH_*`) nor
- *   `--env all` is enough, nor a variable that an option sets. The socket is looked up
- *   once, judged and held; it is mounted at its place by that descriptor, over the mask
- *   that other sockets have (launch/bind_mount). What lies beside the socket stays out of
- *   reach.
+ * The command reaches it when the caller names SSH_AUTH_SOCK by --pass-env. Whoever
+ * reaches the agent signs with each key in it. So neither a pattern (`SSH_*`) nor `--env
+ * all` is enough, nor a variable that an option sets. The socket is looked up once,
+ * judged and held; it is mounted at its place by that descriptor, over the mask that
+ * other sockets have (launch/bind_mount). What lies beside the socket stays out of
+ * reach.
  *
  * WHAT PROFILES NEED
- *   A cache or a configuration that the user's programs outside share with a sandbox is a
- *   way out of it: they run what the sandbox has left there. So a profile makes nothing
- *   of the user's writable. For each variable that it names (`own`) there is a directory
- *   of the sandboxes' own, ~/.local/state/weir/PROFILE/VARIABLE, which no program outside
- *   knows of. It is kept for the next sandbox with that profile, and the variable leads
- *   to it. */
+ * A cache or a configuration that the user's programs outside share with a sandbox is a
+ * way out of it: they run what the sandbox has left there. So a profile makes nothing of
+ * the user's writable. For each variable that it names (`own`) there is a directory of
+ * the sandboxes' own, ~/.local/state/weir/PROFILE/VARIABLE, which no program outside
+ * knows of. It is kept for the next sandbox with that profile, and the variable leads to
+ * it. */
 #pragma once
 
 #include "run/options.h"

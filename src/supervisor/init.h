@@ -37,17 +37,12 @@ struct init_orders {
 	uint32_t environment_size;  /* bytes of all of them */
 };
 
-/* Send a report; the text is cut to fit. */
-void init_report(enum launch_report_type type, int value, const char *text);
-
 /* What the engine answers by itself, and what nobody may reach. Return: true when all is
  * as it should be; else @why (of ERR_TEXT_SIZE) says what is not. */
 bool self_test_deny(const struct launch_probe *probe, char *why, size_t size);
 /* The first host that the policy allows, where it names one, can be reached. */
 bool self_test_first(const struct launch_probe *probe, char *why, size_t size);
 
-/* Turn into the command once a byte can be read from @go, and end where none comes. */
-_Noreturn void command_exec(char **argv, uint64_t ignored_signals, int go);
 /* Is there a file of this name in a directory of PATH that this process may enter? */
 bool command_is_in_path(const char *name);
 /* The last step of it, as this process is: exec, or say why not, as a shell does, and end
