@@ -1,4 +1,360 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "container/container.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "base/exit_status.h"
+#include "base/log.h"
+#include "container/docker.h"
+#include "container/guard.h"
+#include "container/options.h"
+#include "container/volumes.h"
+#include "outputs/client.h"
+#include "settings/settings.h"
+#include "sys/process.h"
+
+/* --- what is left of a run ---
+ *
+ * Taking containers away, and no other's: a name, or a label, which an image passes on,
+ * says little of whose a container is. */
+
+enum { EXPECTED_SIZE = 256 };
+
+static const char *text_in(const json_t *j, const char *key)
+{
+	return json_string_value(json_object_get(j, key));
+}
+
+static const char *run_of(const json_t *found)
+{
+	return text_in(json_object_get(json_object_get(found, "Config"), "Labels"),
+		       "weir.run");
+}
+
+/* An image that was made of a sandbox's container has its labels, and passes them on to
+ * containers that are nobody's but their owner's. Nothing else tells them apart: a
+ * container may be renamed. Return: 1: the run that the labels name has made @found; 0:
+ * somebody else has; -errno with @err. */
+static int is_made_here(const struct docker *e, const json_t *found, struct err *err)
+{
+	const char *image = text_in(found, "Image"), *run = run_of(found), *passed_on;
+	json_t *its_image = NULL;
+	char path[EXPECTED_SIZE];
+	int r;
+
+	if (!run || !image || strspn(image, TEXT_NAME_LETTERS ":") < strlen(image))
+		return 0;
+	snprintf(path, sizeof(path), "/images/%.200s/json", image);
+	r = docker_ask(e, "GET", path, NULL, &its_image, err);
+	if (r < 0)
+		return r;
+	passed_on = run_of(its_image);
+	r = !passed_on || strcmp(passed_on, run) != 0;
+	json_decref(its_image);
+	return r;
+}
+
+/* Return: 1: it is removed; 0: it, or its image, isn't there, or it is another's; -errno
+ * with @err. */
+static int remove_made_here(const struct docker *e, const char *id, struct err *err)
+{
+	json_t *found = NULL;
+	int r = docker_inspect(e, id, &found, err);
+
+	if (r == 0)
+		r = is_made_here(e, found, err);
+	json_decref(found);
+	if (r > 0) {
+		r = docker_remove(e, id, err);
+		return r < 0 ? r : 1;
+	}
+	if (r == -ENOENT) {
+		*err = (struct err){ 0 };
+		return 0;
+	}
+	return r;
+}
+
+/* -- of one run ---------------------------------------------------------------------- */
+
+static int remove_role(const struct docker *e, const json_t *list, const char *role,
+		       struct err *err)
+{
+	const json_t *one;
+	size_t i;
+	int r = 0;
+
+	json_array_foreach(list, i, one)
+	{
+		const char *its = text_in(json_object_get(one, "Labels"), "weir.role");
+		const char *id = text_in(one, "Id");
+
+		if (r >= 0 && its && id && strcmp(its, role) == 0)
+			r = remove_made_here(e, id, err);
+	}
+	return r < 0 ? r : 0;
+}
+
+/* Both containers of the run with the label weir.run=@nonce, the app's first. Return: 0
+ * also where there is none; -errno with @err. */
+static int remains_remove(const struct docker *e, const char *nonce, struct err *err)
+{
+	char label[EXPECTED_SIZE];
+	json_t *list = NULL;
+	int r;
+
+	snprintf(label, sizeof(label), "weir.run=%s", nonce);
+	r = docker_list(e, label, &list, err);
+	if (r == 0)
+		r = remove_role(e, list, "app", err);
+	if (r == 0)
+		r = remove_role(e, list, "guard", err);
+	json_decref(list);
+	return r;
+}
+
+/* -- what nobody watches any more ---------------------------------------------------- */
+
+static const char *state_of(const json_t *list, const char *id)
+{
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach(list, i, one)
+	{
+		const char *found = text_in(one, "Id"), *state = text_in(one, "State");
+
+		if (found && state && strcmp(found, id) == 0)
+			return state;
+	}
+	return "gone";
+}
+
+/* The container @id of that run is found by its label, and can be read: an image's own
+ * labels can make of both what nobody reads. Return: 0, or -errno with @err. */
+static int remains_check(const struct docker *e, const char *nonce, const char *id,
+			 struct err *err)
+{
+	char label[EXPECTED_SIZE];
+	json_t *list = NULL, *found = NULL;
+	int r;
+
+	snprintf(label, sizeof(label), "weir.run=%s", nonce);
+	r = docker_list(e, label, &list, err);
+	if (r == 0 && strcmp(state_of(list, id), "gone") == 0)
+		r = err_set(err, -EBADMSG, "the engine doesn't list the container");
+	if (r == 0)
+		r = docker_inspect(e, id, &found, err);
+	json_decref(list);
+	json_decref(found);
+	return r < 0 ? err_context(err, "the container could not be removed later") : 0;
+}
+
+/* Has its guard ended, or, when it is one itself, has it? A guard that is paused, or
+ * started again, isn't gone, and its run looks after it. */
+static bool is_abandoned(const json_t *list, const json_t *container, bool is_app)
+{
+	static const char *const ended[] = { "gone", "exited", "stopped", "dead" };
+	const char *guard = text_in(json_object_get(container, "Labels"), "weir.guard");
+	const char *id = text_in(container, "Id");
+
+	if (!id || is_app != (guard != NULL))
+		return false;
+	return text_is_one_of(state_of(list, guard ? guard : id), ended,
+			      ARRAY_SIZE(ended));
+}
+
+static void remove_abandoned(const struct docker *e, const json_t *container)
+{
+	const json_t *names = json_object_get(container, "Names");
+	const char *name = json_string_value(json_array_get(names, 0));
+	const char *id = text_in(container, "Id");
+	const char *shown = SHOWN(name ? name + (name[0] == '/') : id);
+	struct err err = { 0 };
+	int r = remove_made_here(e, id, &err);
+
+	if (r < 0)
+		log_warning("cannot remove the container '%s', which a run has left: %s",
+			    shown, err.text);
+	else if (r > 0)
+		log_warning("removed the container '%s', which a run has left", shown);
+}
+
+/* What runs have left that were killed together with their watchers: the app's container,
+ * and the guard's, which has ended by itself. An engine removes the app's first. */
+static void remains_sweep(const struct docker *e)
+{
+	struct err ignored = { 0 };
+	json_t *list = NULL, *one;
+	size_t i;
+
+	if (docker_list(e, "weir.sandbox", &list, &ignored) < 0)
+		return;
+	for (int is_app = 1; is_app >= 0; is_app--)
+		json_array_foreach(list, i, one) if (is_abandoned(list, one, is_app))
+			remove_abandoned(e, one);
+	json_decref(list);
+}
+
+/* --- the watcher ---
+ *
+ * HOW IT WORKS
+ * A child in a session of its own holds one end of a pipe and waits for the pipe's end.
+ * That comes when watcher_finish() is called, and when `weir container run` is killed. So
+ * the containers are removed in one place, and nothing but this child knows how. It takes
+ * no signal but SIGKILL; one that was killed is replaced (watcher_replace()). Both
+ * containers have a label, weir.run, whose value nobody else knows before they are made:
+ * the child asks for containers with that label and removes those alone. So it has to be
+ * told nothing more than whether a request that makes one may still be on its way. */
+
+struct watcher {
+	const struct docker *engine;
+	const char *nonce; /* the label's value */
+	const char *app;   /* the app's container by name, for messages */
+	pid_t pid;	   /* 0: none */
+	int pipe, process; /* the pipe's other end; a pidfd, readable at its end */
+};
+
+enum {
+	PIPE_FD = 3,
+	AGAIN_MS = 100,
+	SETTLE_MS = 3000,  /* a request of somebody who is gone may take that long */
+	ENGINE_MS = 60000, /* an engine that is started again may be away that long */
+};
+
+/* -- in the child -------------------------------------------------------------------- */
+
+/* Until everybody has closed the other end. Return: nothing is being made any more. */
+static bool wait_for_end(int pipe)
+{
+	bool settled = false;
+	char byte;
+	ssize_t n;
+
+	while ((n = read(pipe, &byte, 1)) > 0 || (n < 0 && errno == EINTR))
+		settled |= n > 0;
+	return settled;
+}
+
+static int clean_up(const struct watcher *w, bool settled)
+{
+	const int64_t began_ms = clock_now_ms();
+	struct err err = { 0 };
+	int r;
+
+	do {
+		r = remains_remove(w->engine, w->nonce, &err);
+		if (r == 0 && (settled || clock_now_ms() > began_ms + SETTLE_MS))
+			return 0;
+		(void)!poll(NULL, 0, AGAIN_MS);
+	} while (clock_now_ms() < began_ms + ENGINE_MS);
+	log_error("cannot remove the containers '%s' and '%s-weir': %s", w->app, w->app,
+		  err.text);
+	return r;
+}
+
+_Noreturn static void watch(const struct watcher *w, int pipe)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	setsid();
+	close(STDIN_FILENO);
+	close(STDOUT_FILENO);
+	/* What reads the run's output sees its end when the run ends. */
+	if (open("/dev/null", O_RDONLY) != STDIN_FILENO ||
+	    open("/dev/null", O_WRONLY) != STDOUT_FILENO ||
+	    process_place_fds(&pipe, 1, PIPE_FD, O_CLOEXEC) < 0)
+		_exit(1);
+	_exit(clean_up(w, wait_for_end(PIPE_FD)) < 0);
+}
+
+/* -- in the run ---------------------------------------------------------------------- */
+
+/* Return: 0 or -errno with @err. */
+static int watcher_start(struct watcher *w, struct err *err)
+{
+	int ends[2];
+	pid_t pid;
+
+	w->pipe = w->process = -1;
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return err_sys(err, -errno, "cannot make a pipe");
+	pid = fork();
+	if (pid == 0) {
+		close(ends[1]);
+		watch(w, ends[0]);
+	}
+	close(ends[0]);
+	w->pid = pid;
+	w->pipe = ends[1];
+	if (pid > 0)
+		w->process = (int)syscall(SYS_pidfd_open, pid, 0);
+	return w->process < 0 ? err_sys(err, -errno, "cannot watch over the containers")
+			      : 0;
+}
+
+/* No request is on its way any more that makes a container. */
+static void watcher_settle(const struct watcher *w)
+{
+	(void)!write(w->pipe, "s", 1);
+}
+
+static int end(struct watcher *w)
+{
+	int status;
+
+	fd_close(&w->pipe);
+	fd_close(&w->process);
+	status = process_wait(w->pid);
+	w->pid = 0;
+	return status;
+}
+
+/* Another one in the place of one that has ended. @settled: nothing is being made. */
+static int watcher_replace(struct watcher *w, bool settled, struct err *err)
+{
+	int r;
+
+	(void)end(w);
+	r = watcher_start(w, err);
+	if (r == 0 && settled)
+		watcher_settle(w);
+	return r;
+}
+
+/* Have both containers removed, the app's first, and wait until they are gone. Return: 0,
+ * or -errno when they are not; that was logged. */
+static int watcher_finish(struct watcher *w)
+{
+	int status;
+
+	/* None could be started in its place. */
+	if (w->pid <= 0)
+		return w->engine ? clean_up(w, true) : 0;
+	watcher_settle(w);
+	status = end(w);
+	if (WIFEXITED(status))
+		return WEXITSTATUS(status) == 0 ? 0 : -EIO;
+	/* The watcher was killed: the run removes the containers. */
+	return clean_up(w, true);
+}
+
+/* --- the run --- */
+
 /* HOW IT WORKS
  * The policy is read first: bad input starts nothing. Then a child is forked that removes
  * both containers when this process ends, however it ends (watcher.h). Then the guard's
@@ -6,28 +362,6 @@
  * in the guard's network namespace, attached to, and started. From then on this process
  * copies bytes, forwards signals, and waits for the first of both containers to end: with
  * the guard's the app's is ended too. */
-#include "container/container.h"
-
-#include <errno.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/signalfd.h>
-
-#include "base/exit_status.h"
-#include "base/log.h"
-#include "container/guard.h"
-#include "container/options.h"
-#include "container/process.h"
-#include "container/remains.h"
-#include "container/stream.h"
-#include "container/volumes.h"
-#include "container/watcher.h"
-#include "outputs/client.h"
-#include "settings/settings.h"
-#include "sys/process.h"
 
 enum {
 	STATUS_BY_SIGNAL = 128,

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* container/docker - the API of Docker and podman, which speaks Docker's, on a unix
- * socket of this machine. */
+ * socket of this machine; and what of a container is had from the machine itself. */
 #pragma once
 
 #include <jansson.h>
+#include <poll.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <termios.h>
 
 #include "container/options.h"
 #include "outputs/request.h"
@@ -66,3 +70,54 @@ int docker_attach(const struct docker *e, const char *id, bool input, int *ret_f
 /* The last line that it wrote, in @arena, for a message. */
 const char *docker_last_words(const struct docker *e, const char *id,
 			      struct arena *arena);
+
+/* The first process of a container, as this machine has it: an engine may tell of its end
+ * late, and podman tells nothing of it whose monitor was killed. */
+struct container_process {
+	int first;   /* a pidfd; -1: not of this machine, or nobody waits any more */
+	int monitor; /* of its parent, which tells the engine of the end; -1: likewise */
+};
+
+/* Does /proc here show the process @pid that the engine means? The engine may live in a
+ * machine of its own. */
+bool container_process_is_of(const char *pid, const char *container);
+/* Of a container that was started. What can't be had is -1. */
+void container_process_open(const struct docker *e, const char *container,
+			    struct container_process *ret);
+/* Both have ended: what the engine doesn't know by now it won't hear. */
+bool container_process_is_gone(const struct container_process *p);
+void container_process_done(struct container_process *p);
+
+/* The bytes between the run's standard streams and the container's. Nothing here blocks:
+ * the caller polls, and says what is ready. */
+enum { STREAM_BUFFER_SIZE = 32768 };
+
+struct stream_buffer {
+	size_t at, size; /* what is in there: from at to size */
+	char bytes[STREAM_BUFFER_SIZE];
+};
+
+struct stream {
+	int fd;		/* to the engine; -1: it has ended */
+	bool tty;	/* nothing is parted */
+	bool has_input; /* standard input is open, and the container's */
+	struct stream_buffer in, out;
+	/* Of the part that is being read. */
+	uint8_t header[DOCKER_STREAM_HEADER];
+	size_t header_size, left;
+	bool is_raw; /* the terminal */
+	struct termios before;
+};
+
+enum { STREAM_POLLS = 3 };
+/* What to wait for; fd -1: nothing. */
+void stream_polls(const struct stream *s, struct pollfd polls[STREAM_POLLS]);
+/* After poll(). Return: 0; -EPIPE: nobody reads the output any more; -errno: the same for
+ * the caller. */
+int stream_turn(struct stream *s, const struct pollfd polls[STREAM_POLLS]) MUST_CHECK;
+/* Everything that the container has written is written. */
+bool stream_has_ended(const struct stream *s);
+
+/* Keys go to the container as they are, where standard input is a terminal. */
+void stream_make_raw(struct stream *s);
+void stream_done(struct stream *s);

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/http_status.h"
 #include "base/text.h"
-#include "container/process.h"
+#include "container/docker.h"
 #include "outputs/client.h"
 #include "settings/settings.h"
 #include "sys/guest_kernel.h"

@@ -10,7 +10,7 @@
 /* The one way to make a process: a child that is called @name (NULL: as this process),
  * and that is killed when the thread that made it ends. Apart from it stand processes
  * that begin in new namespaces or in a control group, weir-init, which has a C library of
- * its own, and container/watcher, which outlives its parent. A child that changes its
+ * its own, and container/container, which outlives its parent. A child that changes its
  * user needs process_end_with() once more. Return: its pid; 0 in the child; -errno. */
 pid_t process_fork(const char *name) MUST_CHECK;
 /* Return: the wait status of @pid, which has ended, or -errno. */
