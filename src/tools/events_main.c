@@ -1,29 +1,132 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "api/request.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "dns/name.h"
 #include "event/json.h"
+#include "events/draft.h"
 #include "events/ocsf.h"
 #include "events/report_event.h"
 #include "filter/nflog.h"
 #include "filter/ruleset.h"
+#include "outputs/postgres_read.h"
+#include "policy/advice.h"
+#include "policy/load.h"
+#include "policy/open.h"
 #include "supervisor/program.h"
 #include "sys/print.h"
+#include "sys/process.h"
 #include "sys/settings.h"
 #include "sys/sock.h"
 #include "sys/term.h"
 #include "tools/events_show.h"
+
+/* ---- events that are in PostgreSQL ---- */
+
+/* @from names a database: "postgres", whose connection string is in WEIR_POSTGRES, or a
+ * URI. Return: the connection string, borrowed; "": WEIR_POSTGRES isn't set; NULL: it
+ * names a state directory. */
+static const char *show_postgres(const char *from)
+{
+	static const char *const schemes[] = { "postgres://", "postgresql://" };
+
+	if (strcmp(from, "postgres") == 0)
+		return getenv("WEIR_POSTGRES") ?: "";
+	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++)
+		if (strncmp(from, schemes[i], strlen(schemes[i])) == 0)
+			return from;
+	return NULL;
+}
+
+/* Return: 0; -EPIPE: the program ends before. */
+static int read_event(int fd, struct event *ret)
+{
+	uint8_t *to = (uint8_t *)ret;
+	size_t have = 0;
+
+	while (have < sizeof(*ret)) {
+		ssize_t n = read(fd, to + have, sizeof(*ret) - have);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EPIPE;
+		have += (size_t)n;
+	}
+	return 0;
+}
+
+static pid_t start_reader(const char *conninfo, const struct show *s, int fd)
+{
+	CLEAN(mem) char *since = NULL, *where = strdup(conninfo);
+	CLEAN(mem) char *sandbox = strdup(s->query.sandbox ?: "");
+	char *args[] = { where, NULL, NULL, NULL };
+	const struct helper helper = { .program = "weir-postgres",
+				       .service = POSTGRES_READ,
+				       .args = args,
+				       .fds = &fd,
+				       .fd_count = 1 };
+
+	if (!where || !sandbox || asprintf(&since, "%" PRId64, s->query.since_ms) < 0)
+		return -ENOMEM;
+	args[1] = since;
+	args[2] = s->query.sandbox ? sandbox : NULL;
+	return helper_start(&helper);
+}
+
+/* Call @on_event for what @s->query finds in that database by its sandbox and since_ms;
+ * outputs/postgres_read.h says what is one event. *@ret_unread: the occurrences in events
+ * that were too many. Return: 0, or -errno with @err. */
+static int show_read_postgres(const struct show *s, const char *conninfo,
+			      void (*on_event)(void *data, const struct event *e),
+			      void *data, uint64_t *ret_unread, struct err *err)
+{
+	CLEAN(fd) int from = -1, to = -1;
+	struct event e = { .action = EVENT_ALLOW };
+	int fds[2], status, r = 0;
+	pid_t pid;
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return err_sys(err, -errno, "cannot make a pipe");
+	from = fds[0];
+	to = fds[1];
+	pid = start_reader(conninfo, s, to);
+	fd_close(&to);
+	if (pid < 0)
+		return err_sys(err, pid, "cannot start weir-postgres");
+	while (r == 0 && e.action != EVENT_NONE) {
+		r = read_event(from, &e);
+		if (r == 0 && e.action != EVENT_NONE)
+			on_event(data, &e);
+	}
+	if (r < 0 && r != -EPIPE)
+		(void)!kill(pid, SIGKILL);
+	status = process_wait(pid);
+	/* weir-postgres has said why. */
+	if (r < 0)
+		return err_set(err,
+			       WIFEXITED(status) &&
+					       WEXITSTATUS(status) == RUN_STATUS_BAD_INPUT
+				       ? -EINVAL
+				       : -EIO,
+			       "cannot read the events in PostgreSQL");
+	*ret_unread = e.packets;
+	return 0;
+}
 
 #define DAY_MS INT64_C(86400000)
 
@@ -134,7 +237,8 @@ static int read_options(struct show *s, struct err *err)
 
 /* ---- what both verbs use ---- */
 
-int show_open(const struct show *s, struct sqlite_reader **ret)
+/* The store, or why it can't be opened, said. Return: 0 or -errno. */
+static int show_open(const struct show *s, struct sqlite_reader **ret)
 {
 	struct err err = { 0 };
 	int r = sqlite_reader_open(s->directory, SHOW_TIMEOUT_MS, ret, &err);
@@ -533,6 +637,121 @@ static int show_denies(struct show *s)
 	else if (t.rows == 0)
 		puts("nothing was denied");
 	return SHOW_OK;
+}
+
+/* ---- `weir learn --from` ----
+ *
+ * A policy, or the difference to one, from events that a sidecar, a
+ * daemon or `weir run --state-dir` has stored. Nothing runs, and nothing is open. */
+
+enum { KEPT = 8192 /* different ones of what passed, and of what was refused */ };
+
+struct learner {
+	struct event_ring *used, *refused;
+	const struct plan *asked;
+	uint64_t unread;
+};
+
+static void on_event(void *data, const struct event *given)
+{
+	const struct learner *l = data;
+	struct event e = *given;
+
+	/* What allowed it or refused it, and in which sandbox, doesn't matter. */
+	e.rule = EVENT_NO_RULE;
+	e.sandbox = 0;
+	/* Not every store has it. */
+	if (e.action == EVENT_DENY && !e.advice[0])
+		advice_write(l->asked, &e, e.advice);
+	if (e.action == EVENT_ALLOW)
+		event_ring_add(l->used, &e);
+	else if (e.action == EVENT_DENY)
+		event_ring_add(l->refused, &e);
+}
+
+static bool on_row(void *data, int64_t id, const struct event_row *row)
+{
+	struct event e = row->event;
+
+	snprintf(e.command, sizeof(e.command), "%.*s", EVENT_COMMAND_SIZE - 1,
+		 row->command);
+	on_event(data, &e);
+	return true;
+}
+
+static int read_rows(struct show *s, struct learner *l, struct err *err)
+{
+	struct sqlite_reader *reader = NULL;
+	int r;
+
+	if (s->database)
+		return show_read_postgres(s, s->database, on_event, l, &l->unread, err);
+	r = show_open(s, &reader);
+	if (r < 0)
+		return r; /* said */
+	s->query.max = SIZE_MAX / 2;
+	s->query.oldest_first = true; /* of too many the oldest go */
+	r = sqlite_find(reader, &s->query, on_row, l, err);
+	sqlite_reader_close(reader);
+	return r;
+}
+
+static int print(const struct show *s, const struct learner *l, const struct plan *asked)
+{
+	const struct draft_args args = {
+		.used = l->used,
+		.refused = l->refused,
+		.asked = asked,
+		.refused_too = s->spec.diff != NULL,
+		.program = s->spec.sandbox ?: "sandboxes",
+		.unseen = event_ring_dropped(l->used) + event_ring_dropped(l->refused) +
+			  l->unread,
+	};
+	struct draft d;
+
+	if (draft_make(&d, &args) < 0) {
+		log_error("out of memory");
+		return SHOW_FAILED;
+	}
+	if (s->spec.diff)
+		draft_write_difference(&d, asked, s->spec.diff, stdout);
+	else
+		draft_write(&d, stdout);
+	draft_done(&d);
+	if (args.unseen > 0)
+		log_warning("more different destinations than %d: the oldest are left "
+			    "out",
+			    KEPT);
+	return SHOW_OK;
+}
+
+static int show_learn(struct show *s)
+{
+	const struct policy_args policy_args = { .file = s->spec.diff,
+						 .verify = POLICY_VERIFY_TLS };
+	struct plan asked;
+	struct learner l = { event_ring_new(KEPT), event_ring_new(KEPT), &asked, 0 };
+	CLEAN(mem) uint8_t *bytes = NULL;
+	struct policy policy = { 0 };
+	struct err err = { 0 };
+	int r = 0, status = SHOW_FAILED;
+	size_t size;
+
+	if (!l.used || !l.refused)
+		err_set(&err, -ENOMEM, "out of memory");
+	else if ((r = cli_policy_build(&policy_args, &s->arena, true, &policy, &bytes,
+				       &size)) < 0)
+		status = run_status_of(r);
+	else if (plan_open(bytes, size, &asked, &err) == 0 &&
+		 (r = read_rows(s, &l, &err)) == 0)
+		status = print(s, &l, &asked);
+	else if (r == -EINVAL)
+		status = SHOW_BAD_INPUT;
+	if (status != SHOW_OK && err.text[0])
+		log_error("%s", err.text);
+	event_ring_free(l.used);
+	event_ring_free(l.refused);
+	return status;
 }
 
 /* ---- the program ---- */

@@ -2,8 +2,8 @@
 /* tools/import - another tool's settings as a policy.
  *
  *   policy_import.c      the file's language; the rules that come out, and their order
- *   import_lists.c       sandbox-runtime, Claude Code, Codex, harden-runner
- *   import_kubernetes.c  NetworkPolicy, CiliumNetworkPolicy
+ *   import_readers.c     sandbox-runtime, Claude Code, Codex, harden-runner;
+ *                        NetworkPolicy, CiliumNetworkPolicy
  *
  * Nothing may be opened that the settings don't open. What would be is an error, and no
  * policy is printed. What can be left out, because without it the policy opens less, is

@@ -9,16 +9,6 @@
 #include "policy/plan.h"
 #include "sys/options.h"
 
-struct cli_policy_side {
-	struct policy policy;
-	struct plan plan;
-};
-
-/* tools/policy_diff.c: what @before and @after decide differently.
- * Return: how many differences, or -ENOMEM. */
-int cli_policy_diff(const struct cli_policy_side *before,
-		    const struct cli_policy_side *after, bool json, FILE *out) MUST_CHECK;
-
 /* tools/policy_import.c: print the policy that another tool's settings in @path are;
  * faults go to stderr, each with its place. Nothing is printed if there was an error.
  * @from: whose settings; NULL: by what is in them. @place: of several places that one, or

@@ -2,7 +2,7 @@
 /* Another tool's settings as a policy: its language, and the rules that come out.
  *
  * HOW IT WORKS
- * A file is read as a tree, and the readers of import_lists.c and import_kubernetes.c add
+ * A file is read as a tree, and the readers of import_readers.c add
  * an entry for each target. Where these tools take all entries together, Weir lets the
  * first rule that matches decide: denies come first, names before the wildcards that they
  * are below, and a rule has the ports of all entries that cover it.
