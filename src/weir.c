@@ -1,12 +1,764 @@
 // SPDX-License-Identifier: Apache-2.0
+/* weir - main() and the table of verbs. */
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <malloc.h>
 #include <signal.h>
 #include <string.h>
 
 #include "base/exit_status.h"
-#include "verbs.h"
+#include "base/log.h"
+#include "container/container.h"
+#include "daemon/daemon.h"
+#include "run/doctor.h"
+#include "run/learn.h"
+#include "run/needs.h"
+#include "run/options.h"
+#include "run/report.h"
+#include "run/run.h"
+#include "settings/settings.h"
+#include "sidecar/sidecar.h"
+#include "supervisor/program.h"
+#include "sys/print.h"
+#include "tools/events.h"
+#include "tools/tools.h"
+
+/* What `weir help` shows and what main() calls. */
+struct cli_verb {
+	const char *name;
+	const char *help; /* one line */
+	int (*main)(int argc, char **argv);
+	const struct cli_options *options; /* with what `weir help` says */
+	const char *words; /* what may follow, "a|b"; NULL: nothing fixed */
+	const char
+		*group; /* the title above it in `weir help`; NULL: as the one before */
+	bool serves;	/* it runs a command or a service: more than a reader waits for */
+};
+
+/* In the order of `weir help`; NULL behind the last. */
+static const struct cli_verb *cli_verb_at(size_t i);
+
+/* --- `weir completion`: what a shell needs to complete our command lines, written from
+ * the table of verbs --- */
+
+#define CLI_COMPLETION_WORDS "bash|zsh|fish"
+
+enum value_kind { VALUE_NONE = 0, VALUE_FREE, VALUE_WORDS, VALUE_FILE, VALUE_PROFILE };
+
+static enum value_kind value_kind(const struct cli_option *o)
+{
+	if (!o->arg)
+		return VALUE_NONE;
+	if (strcmp(o->arg, "FILE") == 0 || strcmp(o->arg, "PATH") == 0 ||
+	    strcmp(o->arg, "[FORM:]FILE") == 0)
+		return VALUE_FILE;
+	if (strcmp(o->name, "profile") == 0)
+		return VALUE_PROFILE;
+	return strchr(o->arg, '|') ? VALUE_WORDS : VALUE_FREE;
+}
+
+static const char profiles[] = "$(weir profile list 2>/dev/null | cut -d\" \" -f1)";
+
+/* "a|b" with spaces between. */
+static void print_words(FILE *out, const char *words)
+{
+	for (; *words; words++)
+		fputc(*words == '|' ? ' ' : *words, out);
+}
+
+/* Inside single quotes, and without what zsh would read inside brackets. */
+static void print_help(FILE *out, const char *help)
+{
+	for (; *help; help++)
+		if (*help == '\'')
+			fputs("'\\''", out);
+		else if (!strchr("[]`:", *help))
+			fputc(*help, out);
+}
+
+static const struct cli_option *option_at(const struct cli_verb *v, size_t i)
+{
+	return v->options ? cli_option_at(v->options, i) : NULL;
+}
+
+/* Behind its options stands a command. */
+static bool has_command(const struct cli_verb *v)
+{
+	return v->options == &cli_run_options || v->options == &cli_learn_options;
+}
+
+/* The options of run and learn whose next word is their value, with @between them. */
+static void run_valued(const char *between, char *buf, size_t size)
+{
+	size_t used = 0;
+
+	const struct cli_option *o;
+
+	for (size_t i = 0; (o = cli_option_at(&cli_learn_options, i)) && used < size; i++)
+		if (o->arg)
+			used += (size_t)snprintf(buf + used, size - used, "%s--%s",
+						 used > 0 ? between : "", o->name);
+}
+
+/* --- bash --- */
+
+/* run) and learn) complete the command behind the options as if it stood alone. */
+static const char bash_head[] =
+	"# bash completion of weir: eval \"$(weir completion bash)\"\n"
+	"_weir() {\n"
+	"	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+	"	local verb=${COMP_WORDS[1]} i\n"
+	"	COMPREPLY=()\n"
+	"	if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+	"		COMPREPLY=($(compgen -W '";
+static const char bash_command[] =
+	"	if [ \"$verb\" = run ] || [ \"$verb\" = learn ]; then\n"
+	"		for ((i = 2; i < COMP_CWORD; i++)); do\n"
+	"			case \"${COMP_WORDS[i]}\" in\n"
+	"			--) i=$((i + 1)); break ;;\n"
+	"			*=*) ;;\n"
+	"			%s) i=$((i + 1)) ;;\n"
+	"			-*) ;;\n"
+	"			*) break ;;\n"
+	"			esac\n"
+	"		done\n"
+	"		if [ \"$i\" -le \"$COMP_CWORD\" ] && { [ \"${cur#-}\" = \"$cur\" "
+	"] ||\n"
+	"		    [ \"$i\" -lt \"$COMP_CWORD\" ]; } && [ \"$prev\" != = ]; "
+	"then\n"
+	"			if declare -F _command_offset >/dev/null; then\n"
+	"				_command_offset \"$i\"\n"
+	"			elif [ \"$i\" -eq \"$COMP_CWORD\" ]; then\n"
+	"				COMPREPLY=($(compgen -c -- \"$cur\"))\n"
+	"			else\n"
+	"				COMPREPLY=($(compgen -f -- \"$cur\"))\n"
+	"			fi\n"
+	"			return\n"
+	"		fi\n"
+	"	fi\n";
+
+static void bash_value(FILE *out, const struct cli_verb *v, const struct cli_option *o)
+{
+	enum value_kind kind = value_kind(o);
+
+	if (kind == VALUE_NONE)
+		return;
+	fprintf(out, "	'%s --%s') ", v->name, o->name);
+	if (kind == VALUE_FREE) {
+		fputs("return ;;\n", out);
+		return;
+	}
+	fputs("COMPREPLY=($(compgen ", out);
+	if (kind == VALUE_FILE) {
+		fputs("-f", out);
+	} else if (kind == VALUE_PROFILE) {
+		fprintf(out, "-W \"%s\"", profiles);
+	} else {
+		fputs("-W '", out);
+		print_words(out, o->arg);
+		fputc('\'', out);
+	}
+	fputs(" -- \"$cur\")); return ;;\n", out);
+}
+
+static void bash_verb(FILE *out, const struct cli_verb *v)
+{
+	fprintf(out, "	%s) COMPREPLY=($(compgen -W '", v->name);
+	for (size_t i = 0; option_at(v, i); i++)
+		fprintf(out, "--%s ", option_at(v, i)->name);
+	if (v->words)
+		print_words(out, v->words);
+	fputs("' -- \"$cur\")) ;;\n", out);
+}
+
+static void print_bash(FILE *out)
+{
+	char valued[1024] = "";
+	const struct cli_verb *v;
+
+	fputs(bash_head, out);
+	for (size_t i = 0; (v = cli_verb_at(i)); i++)
+		fprintf(out, "%s ", v->name);
+	fputs("' -- \"$cur\"))\n		return\n	fi\n	case \"$verb "
+	      "$prev\" in\n",
+	      out);
+	for (size_t i = 0; (v = cli_verb_at(i)); i++)
+		for (size_t j = 0; option_at(v, j); j++)
+			bash_value(out, v, option_at(v, j));
+	fputs("	esac\n", out);
+	run_valued("|", valued, sizeof(valued));
+	fprintf(out, bash_command, valued);
+	fputs("	case \"$verb\" in\n", out);
+	for (size_t i = 0; (v = cli_verb_at(i)); i++)
+		bash_verb(out, v);
+	fputs("	esac\n}\ncomplete -o default -F _weir weir\n", out);
+}
+
+/* --- zsh --- */
+
+static void zsh_option(FILE *out, const struct cli_option *o)
+{
+	enum value_kind kind = value_kind(o);
+
+	fprintf(out, " \\\n\t\t'%s--%s[", o->separator ? "*" : "", o->name);
+	print_help(out, o->help);
+	fputc(']', out);
+	if (kind == VALUE_FILE)
+		fputs(":file:_files", out);
+	else if (kind == VALUE_PROFILE)
+		fputs(":profile:{compadd -- $(weir profile list 2>/dev/null | "
+		      "cut -d\" \" -f1)}",
+		      out);
+	else if (kind == VALUE_WORDS) {
+		fputs(":word:(", out);
+		print_words(out, o->arg);
+		fputc(')', out);
+	} else if (kind == VALUE_FREE)
+		fputs(":value:", out);
+	fputc('\'', out);
+}
+
+static void zsh_verb(FILE *out, const struct cli_verb *v)
+{
+	fprintf(out, "	%s)\n		_arguments -S", v->name);
+	for (size_t i = 0; option_at(v, i); i++)
+		zsh_option(out, option_at(v, i));
+	if (v->words) {
+		fputs(" \\\n\t\t'1:word:(", out);
+		print_words(out, v->words);
+		fputs(")'", out);
+	}
+	if (has_command(v))
+		fputs(" \\\n\t\t'(-)1:command:_command_names -e' "
+		      "'*::arguments:_normal'\n",
+		      out);
+	else
+		fputs(" \\\n\t\t'*:file:_files'\n", out);
+	fputs("		;;\n", out);
+}
+
+static void print_zsh(FILE *out)
+{
+	const struct cli_verb *v;
+
+	fputs("#compdef weir\n"
+	      "# zsh completion of weir: eval \"$(weir completion zsh)\"\n"
+	      "_weir() {\n"
+	      "	if (( CURRENT == 2 )); then\n"
+	      "		local -a verbs=(",
+	      out);
+	for (size_t i = 0; (v = cli_verb_at(i)); i++) {
+		fprintf(out, " '%s:", v->name);
+		print_help(out, v->help);
+		fputc('\'', out);
+	}
+	fputs(" )\n		_describe verb verbs\n		return\n	fi\n"
+	      "	shift words\n	(( CURRENT-- ))\n	case $words[1] in\n",
+	      out);
+	for (size_t i = 0; (v = cli_verb_at(i)); i++)
+		zsh_verb(out, v);
+	/* A file of fpath is read by the first call, which then is to be answered. */
+	fputs("	esac\n}\n"
+	      "if [[ $funcstack[1] == _weir ]]; then _weir \"$@\"; "
+	      "else compdef _weir weir; fi\n",
+	      out);
+}
+
+/* --- fish --- */
+
+/* Conditions: the verb is this one; a command stands behind run's options (%s), whose
+ * options are its own. */
+static const char fish_head[] =
+	"# fish completion of weir: weir completion fish | source\n"
+	"function __weir_verb\n"
+	"	set -l words (commandline -opc)\n"
+	"	test (count $words) -gt 1; and test $words[2] = $argv[1]\n"
+	"end\n"
+	"function __weir_command\n"
+	"	set -l words (commandline -opc)\n"
+	"	set -l i 3\n"
+	"	while test $i -le (count $words)\n"
+	"		switch $words[$i]\n"
+	"			case '--*=*'\n"
+	"			case %s\n"
+	"				set i (math $i + 1)\n"
+	"			case --\n"
+	"				return 0\n"
+	"			case '-*'\n"
+	"			case '*'\n"
+	"				return 0\n"
+	"		end\n"
+	"		set i (math $i + 1)\n"
+	"	end\n"
+	"	return 1\n"
+	"end\n";
+
+static void fish_option(FILE *out, const struct cli_verb *v, const struct cli_option *o)
+{
+	enum value_kind kind = value_kind(o);
+
+	fprintf(out, "complete -c weir -n '__weir_verb %s%s' -l %s", v->name,
+		has_command(v) ? "; and not __weir_command" : "", o->name);
+	if (kind == VALUE_FILE)
+		fputs(" -r -F", out);
+	else if (kind == VALUE_PROFILE)
+		fputs(" -x -a '(weir profile list 2>/dev/null | cut -d\" \" -f1)'", out);
+	else if (kind == VALUE_WORDS) {
+		fputs(" -x -a '", out);
+		print_words(out, o->arg);
+		fputc('\'', out);
+	} else if (kind == VALUE_FREE)
+		fputs(" -x", out);
+	fputs(" -d '", out);
+	print_help(out, o->help);
+	fputs("'\n", out);
+}
+
+static void fish_verb(FILE *out, const struct cli_verb *v)
+{
+	char valued[1024] = "";
+
+	fprintf(out, "complete -c weir -f -n __fish_use_subcommand -a %s -d '", v->name);
+	print_help(out, v->help);
+	fputs("'\n", out);
+	for (size_t i = 0; option_at(v, i); i++)
+		fish_option(out, v, option_at(v, i));
+	if (v->words) {
+		fprintf(out, "complete -c weir -n '__weir_verb %s' -a '", v->name);
+		print_words(out, v->words);
+		fputs("'\n", out);
+	}
+	if (has_command(v)) {
+		run_valued(" ", valued, sizeof(valued));
+		/* "-" is no option of ours; behind it fish leaves ours alone. */
+		fprintf(out,
+			"complete -c weir -n '__weir_verb %s' -x -a "
+			"'(__fish_complete_subcommand --fcs-skip=2 - %s)'\n",
+			v->name, valued);
+	}
+}
+
+static void print_fish(FILE *out)
+{
+	char valued[1024] = "";
+	const struct cli_verb *v;
+
+	run_valued(" ", valued, sizeof(valued));
+	fprintf(out, fish_head, valued);
+	for (size_t i = 0; (v = cli_verb_at(i)); i++)
+		fish_verb(out, v);
+}
+
+/* --- the verb --- */
+
+static const struct {
+	const char *name;
+	void (*print)(FILE *out);
+} shells[] = { { "bash", print_bash }, { "zsh", print_zsh }, { "fish", print_fish } };
+
+static const struct cli_options completion_options = {
+	.usage = "usage: weir completion " CLI_COMPLETION_WORDS "\n\n"
+		 "Print what the shell needs to complete weir's command lines:\n\n"
+		 "  eval \"$(weir completion bash)\"      in ~/.bashrc\n"
+		 "  eval \"$(weir completion zsh)\"       in ~/.zshrc, behind compinit\n"
+		 "  weir completion fish | source       in ~/.config/fish/config.fish\n",
+};
+
+static int cli_completion(int argc, char **argv)
+{
+	for (size_t i = 0; argc == 2 && i < ARRAY_SIZE(shells); i++) {
+		if (strcmp(argv[1], shells[i].name) != 0)
+			continue;
+		shells[i].print(stdout);
+		return 0;
+	}
+	log_error("completion is for one of bash, zsh, fish");
+	return RUN_STATUS_BAD_INPUT;
+}
+
+/* --- the verbs --- */
+
+static int run(struct run_spec *spec)
+{
+	return spec->cgroup || spec->uid ? run_host(spec) : control_run(spec);
+}
+
+/* The command line first, then the environment, then the files: what comes first counts.
+ */
+static int run_command(const struct cli_options *table, int argc, char **argv)
+{
+	struct run_spec spec;
+	struct err err = { 0 };
+	const char *stray;
+	int status, r = cli_run_parse(table, argc, argv, &spec, &err);
+
+	if (r == 0)
+		r = cli_run_environment(table, &spec, &err);
+	if (r == 0)
+		r = cli_run_check_guarded(&spec, &err);
+	/* config_read() reports its faults itself. */
+	if (r == 0 && config_read(&spec) < 0)
+		return RUN_STATUS_BAD_INPUT;
+	if (r == 0)
+		r = cli_run_settle_mode(&spec, &err);
+	if (r == 0 && spec.mode == RUN_LEARN)
+		r = learn_open(&spec, &err);
+	if (r == 0)
+		r = report_open(&spec, &err);
+	if (r < 0) {
+		if (err.text[0])
+			log_error("%s", err.text);
+		return RUN_STATUS_BAD_INPUT;
+	}
+	if (needs_check_place(&err) < 0) {
+		log_error("%s", err.text);
+		return RUN_STATUS_FAILED;
+	}
+	stray = cli_options_stray_variable(table);
+	if (stray && !spec.quiet)
+		log_warning("%s is a variable of no option, ignoring",
+			    TEXT_SHOWN((struct text){ stray, strcspn(stray, "=") }));
+	status = run(&spec);
+	if (status == RUN_STATUS_FAILED && cli_doctor_blames(run))
+		log_error("`weir doctor` says more");
+	return status;
+}
+
+static int verb_run(int argc, char **argv)
+{
+	return run_command(&cli_run_options, argc, argv);
+}
+
+static int verb_events(int argc, char **argv);
+
+static int verb_learn(int argc, char **argv)
+{
+	return cli_learn_is_from(argc, argv)
+		       ? verb_events(argc, argv)
+		       : run_command(&cli_learn_options, argc, argv);
+}
+
+/* What a sidecar and a daemon begin with. */
+static int guard(int argc, char **argv,
+		 int (*parse)(int argc, char **argv, struct sidecar_spec *ret,
+			      struct err *err),
+		 int (*start)(struct sidecar_spec *spec))
+{
+	CLEAN(mem) struct sidecar_spec *spec = calloc(1, sizeof(*spec));
+	struct err err = { 0 };
+
+	if (!spec) {
+		log_error("out of memory");
+		return RUN_STATUS_FAILED;
+	}
+	if (parse(argc, argv, spec, &err) < 0) {
+		log_error("%s", err.text);
+		return RUN_STATUS_BAD_INPUT;
+	}
+	return start(spec);
+}
+
+static int verb_sidecar(int argc, char **argv)
+{
+	return guard(argc, argv, cli_sidecar_parse, sidecar_run);
+}
+
+static int start_daemon(struct sidecar_spec *spec)
+{
+	/* No name server is asked that was not named. */
+	if (spec->upstream_count > 0)
+		return daemon_run(spec);
+	log_error("%s names no usable name server: name one with --upstream",
+		  spec->resolv_conf);
+	return RUN_STATUS_FAILED;
+}
+
+static int verb_daemon(int argc, char **argv)
+{
+	return guard(argc, argv, cli_daemon_parse, start_daemon);
+}
+
+/* What only prints ends when its reader is gone, as any program, though the parent may
+ * ignore SIGPIPE and hand that on: a service of systemd does. */
+static void end_with_reader(void)
+{
+	const struct sigaction by_default = { .sa_handler = SIG_DFL };
+
+	sigaction(SIGPIPE, &by_default, NULL);
+}
+
+/* All three, and `weir learn --from`, are one program's, which reads the options itself.
+ */
+static int verb_events(int argc, char **argv)
+{
+	struct err err = { 0 };
+
+	end_with_reader();
+	if (helper_become(PROGRAM_EVENTS, argv, &err) < 0)
+		log_error("%s", err.text);
+	return RUN_STATUS_FAILED;
+}
+
+static int verb_doctor(int argc, char **argv)
+{
+	return cli_doctor(argc, argv, run);
+}
+
+/* --- the verbs of this file --- */
+
+static const struct cli_option json_only[] = {
+	{ "json", NULL, "print JSON", .kind = OPTION_FLAG },
+};
+static const struct cli_options version_options = {
+	.items = json_only,
+	.count = ARRAY_SIZE(json_only),
+	.usage = "usage: weir version [--json]\n\nPrint the version.\n",
+};
+static const struct cli_options help_options = {
+	.items = json_only,
+	.count = ARRAY_SIZE(json_only),
+	.usage = "usage: weir help [--json] [VERB]\n\nList the verbs, or explain one.\n",
+};
+
+static int too_many(const char *verb, const char *argument, struct err *err)
+{
+	return err_set(err, -EINVAL, "%s: '%s' is one argument too many", verb,
+		       SHOWN(argument));
+}
+
+/* Return: the index of the first argument, or -EINVAL after a message. */
+static int parse_json(int argc, char **argv, int arguments_max, bool *ret_json)
+{
+	struct err err = { 0 };
+	int first = cli_options_parse(&help_options, ret_json, argc, argv, NULL, &err);
+
+	if (first >= 0 && argc - first > arguments_max)
+		first = too_many(argv[0], argv[first + arguments_max], &err);
+	if (first < 0)
+		log_error("%s", err.text);
+	return first;
+}
+
+static int verb_version(int argc, char **argv)
+{
+	bool json = false;
+
+	if (parse_json(argc, argv, 0, &json) < 0)
+		return RUN_STATUS_BAD_INPUT;
+	puts(json ? "{\"version\": \"" WEIR_VERSION "\"}" : "weir " WEIR_VERSION);
+	return 0;
+}
+
+static int verb_help(int argc, char **argv);
+
+static const struct cli_verb verbs[] = {
+	{ "run", "run one command in a sandbox that reaches what its policy lists",
+	  verb_run, &cli_run_options, .group = "run a command", .serves = true },
+	{ "learn",
+	  "run one command with public names open, and write the policy it needs",
+	  verb_learn, &cli_learn_options, .serves = true },
+	{ "doctor", "try what `weir run` needs of this machine", verb_doctor,
+	  &cli_doctor_options },
+	{ "sidecar", "guard the network namespace that this container shares with an app",
+	  verb_sidecar, &cli_sidecar_options, .group = "guard a container",
+	  .serves = true },
+	{ "container", "run a container of Docker or podman that is guarded",
+	  cli_container, &cli_container_options, CLI_CONTAINER_WORDS, .serves = true },
+	{ "inject", "print Kubernetes workloads with the sidecar in them", cli_inject,
+	  &cli_inject_options },
+	{ "daemon", "guard any number of sandboxes of this host", verb_daemon,
+	  &cli_daemon_options, .group = "guard a host", .serves = true },
+	{ "attach", "have the daemon guard a sandbox", cli_attach, &cli_attach_options },
+	{ "detach", "guard a sandbox no more", cli_detach, &cli_detach_options },
+	{ "ps", "list the sandboxes that the daemon guards", cli_ps, &cli_ps_options },
+	{ "status", "say how the daemon guards its sandboxes, or one", cli_status,
+	  &cli_status_options },
+	{ "render", "print or install a policy as nft rules for a cgroup or a user",
+	  cli_render, &cli_render_options },
+	{ "teardown", "take away what `weir render --install` has installed",
+	  cli_teardown, &cli_teardown_options },
+	{ "policy", "check, explain, show, compare, import or change policies",
+	  cli_policy, &cli_policy_options, CLI_POLICY_WORDS, .group = "policies" },
+	{ "profile", "list the profiles, or print one", cli_profile, &cli_profile_options,
+	  CLI_PROFILE_WORDS },
+	{ "events", "print what happened in guarded sandboxes", verb_events,
+	  &cli_events_options, .group = "what happened" },
+	{ "denies", "count what was denied, by destination, name, rule and so on",
+	  verb_events, &cli_denies_options },
+	{ "review", "decide what was denied and a rule could allow", verb_events,
+	  &cli_review_options, CLI_REVIEW_WORDS },
+	{ "completion", "print a shell's completion of this command line", cli_completion,
+	  &completion_options, CLI_COMPLETION_WORDS, .group = "this program" },
+	{ "version", "print the version", verb_version, &version_options },
+	{ "help", "list the verbs, or explain one", verb_help, &help_options },
+};
+
+static const struct cli_verb *cli_verb_at(size_t i)
+{
+	return i < ARRAY_SIZE(verbs) ? &verbs[i] : NULL;
+}
+
+static const struct cli_verb *verb_find(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+		if (strcmp(verbs[i].name, name) == 0)
+			return &verbs[i];
+	return NULL;
+}
+
+static void overview(FILE *out)
+{
+	fputs("usage: weir VERB [OPTION]...\n\n"
+	      "Weir decides which names and addresses a sandbox may reach.\n\n",
+	      out);
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
+		if (verbs[i].group)
+			fprintf(out, "%s%s:\n", i > 0 ? "\n" : "", verbs[i].group);
+		fprintf(out, "  %-12s%s\n", verbs[i].name, verbs[i].help);
+	}
+	fputs("\n`weir help VERB` explains one. The first to try:\n"
+	      "  weir doctor\n  weir run --allow pypi.org -- pip download six\n",
+	      out);
+}
+
+static const char *verb_name_at(const void *unused, size_t i)
+{
+	return i < ARRAY_SIZE(verbs) ? verbs[i].name : NULL;
+}
+
+static int unknown_verb(const char *name)
+{
+	const char *meant = text_meant(text_of(name), verb_name_at, NULL);
+	const char *shown = SHOWN(name);
+
+	if (meant)
+		log_error("'%s' is not a verb; did you mean `weir %s`?", shown, meant);
+	else
+		log_error("'%s' is not a verb; `weir help` lists them", shown);
+	return RUN_STATUS_BAD_INPUT;
+}
+
+static const char *group_of(const struct cli_verb *v)
+{
+	while (!v->group)
+		v--;
+	return v->group;
+}
+
+static json_t *verb_json(const struct cli_verb *v)
+{
+	json_t *options = json_array();
+
+	const struct cli_option *o;
+
+	for (size_t i = 0; v->options && (o = cli_option_at(v->options, i)); i++) {
+		json_array_append_new(options,
+				      json_pack("{s:s, s:s?, s:s, s:b}", "name", o->name,
+						"argument", o->arg, "help", o->help,
+						"repeats", o->separator != '\0'));
+	}
+	return json_pack("{s:s, s:s, s:s, s:s?, s:o}", "name", v->name, "group",
+			 group_of(v), "help", v->help, "words", v->words, "options",
+			 options);
+}
+
+/* The table of verbs, or the row of one, for programs. */
+static int help_json(const struct cli_verb *only)
+{
+	json_t *all = only ? verb_json(only) : json_array();
+
+	for (size_t i = 0; !only && i < ARRAY_SIZE(verbs); i++)
+		json_array_append_new(all, verb_json(&verbs[i]));
+	return print_json(all, 0, stdout) < 0 ? RUN_STATUS_FAILED : 0;
+}
+
+static bool has_word(const struct cli_verb *v, const char *name)
+{
+	struct text rest = text_of(v->words ? v->words : ""), word;
+
+	while (text_split(&rest, '|', &word))
+		if (text_equal(word, name))
+			return true;
+	return false;
+}
+
+static int verb_help(int argc, char **argv)
+{
+	const struct cli_verb *v = NULL;
+	struct err err = { 0 };
+	bool json = false;
+	int first = parse_json(argc, argv, 2, &json);
+
+	if (first < 0)
+		return RUN_STATUS_BAD_INPUT;
+	if (first < argc) {
+		v = verb_find(argv[first]);
+		if (!v)
+			return unknown_verb(argv[first]);
+		/* `weir help policy explain`: the page of `policy` has its words. */
+		if (first + 1 < argc && !has_word(v, argv[first + 1])) {
+			too_many("help", argv[first + 1], &err);
+			log_error("%s", err.text);
+			return RUN_STATUS_BAD_INPUT;
+		}
+	}
+	if (json)
+		return help_json(v);
+	if (v)
+		cli_usage_print(stdout, v->options);
+	else
+		overview(stdout);
+	return 0;
+}
+
+/* `weir VERB --help`, and with the verb's own word before it: `weir policy explain
+ * --help`. */
+static bool asks_for_help(const struct cli_verb *v, int argc, char **argv)
+{
+	int at = v->words && argc > 3 && argv[2][0] != '-' ? 3 : 2;
+
+	return argc > at &&
+	       (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0);
+}
+
+/* What was printed has to have arrived; where the answer is no (1), too. */
+static int finish(int status)
+{
+	if (status > 1 || (fflush(stdout) == 0 && !ferror(stdout)))
+		return status;
+	log_error("cannot write the output");
+	return RUN_STATUS_FAILED;
+}
+
+static int cli_main(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : NULL;
+	const struct cli_verb *v;
+	bool asks;
+
+	if (!name) {
+		overview(stderr);
+		return RUN_STATUS_BAD_INPUT;
+	}
+	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+		name = "help";
+	if (strcmp(name, "--version") == 0)
+		name = "version";
+	v = verb_find(name);
+	if (!v)
+		return unknown_verb(name);
+	asks = asks_for_help(v, argc, argv);
+	if (asks || !v->serves)
+		end_with_reader();
+	if (asks) {
+		cli_usage_print(stdout, v->options);
+		return finish(0);
+	}
+	return finish(v->main(argc - 1, argv + 1));
+}
+
+/* --- the program --- */
 
 /* What is opened later must not end up as standard input, output or error. */
 static int open_standard_streams(void)
