@@ -11,8 +11,8 @@
 #include "base/special.h"
 #include "engine/host.h"
 #include "filter/filter.h"
+#include "sandbox/accounts.h"
 #include "sandbox/budgets.h"
-#include "sandbox/refused.h"
 #include "sys/link.h"
 
 enum {

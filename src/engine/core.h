@@ -67,19 +67,19 @@ int engine_core_watch(struct engine_core *c) MUST_CHECK;
  * 0, or -ENOMEM. */
 int engine_core_verify_later(struct engine_core *c) MUST_CHECK;
 
-/* -- grants.c: rules that end, and budgets that are used up -------------------------- */
+/* -- change.c: rules that end, and budgets that are used up -------------------------- */
 
 /* The ends of @plan, which @g is about to have; NULL: none lies ahead. */
 struct grants *engine_grants_new(const struct engine_sandbox *g,
 				 struct plan *plan) MUST_CHECK;
 /* @g has a plan whose rules may end: they do from now on. */
 void engine_grants_watch(struct engine_sandbox *g);
-/* A budget of an engine_sandbox's @s is used up. */
 /* What passes by the rules of @plan counts from now on. In `weir run` the sandbox ends
  * with its engine; where another one may come, what can't be kept for it is used up. */
 void engine_grants_count(struct engine_sandbox *g, struct plan *plan, bool is_first);
 /* An event, if the counts of budgets can't be kept. */
 void engine_grants_on_unkept(struct engine_sandbox *g);
+/* A budget of an engine_sandbox's @s is used up. */
 void engine_grants_on_spent(struct sandbox *s);
 
 /* -- account.c: what is reported at the end of a window ------------------------ */

@@ -21,8 +21,8 @@
 #include "base/clock.h"
 #include "filter/nflog.h"
 #include "policy/policy.h"
+#include "sandbox/accounts.h"
 #include "sandbox/learned.h"
-#include "sandbox/refused.h"
 #include "sys/link.h"
 
 enum {

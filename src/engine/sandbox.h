@@ -188,7 +188,7 @@ int engine_sandbox_change_at_once(struct engine_sandbox *g, const struct plan *n
 /* Give up what is under way, if anything is; its end is not reported. */
 void engine_sandbox_change_cancel(struct engine_sandbox *g);
 
-/* -- snapshot.c: what is learned outlives the engine --------------------------------- */
+/* -- what is learned outlives the engine --------------------------------------------- */
 
 /* Map the file @fd of LEARNED_SNAPSHOT_SIZE, which the caller closes. Return: 0, or
  * -errno:
@@ -205,7 +205,7 @@ void engine_sandbox_snapshot_leave(struct engine_sandbox *g);
 
 /* Elements of the kernel's learned sets when this engine came. Zero: none. */
 struct engine_elements {
-	struct engine_element *items; /* owned; snapshot.c */
+	struct engine_element *items; /* owned */
 	size_t count, capacity;
 	size_t max;  /* over it the rest is not taken over */
 	bool is_cut; /* the kernel had more than were read */

@@ -27,7 +27,7 @@
 
 #include "policy/policy.h"
 #include "resolver/resolver_internal.h"
-#include "sandbox/rebinding_check.h"
+#include "sandbox/verdict.h"
 
 enum {
 	WAITING_MAX = 256,  /* questions under way; the others follow as these end */

@@ -11,7 +11,7 @@
  * several replies fails, each is tried by itself, so that one that can't be committed
  * takes no other with it. What still fails becomes SERVFAIL.
  *
- * What sandbox/rebinding_check.h finds fault with is left out. When nothing is left the
+ * What sandbox/verdict.h finds fault with is left out. When nothing is left the
  * reply is NXDOMAIN, as for a denied name: it is the one refusal that every libc takes at
  * once.
  */
@@ -23,7 +23,7 @@
 #include "base/share.h"
 #include "resolver/resolver_internal.h"
 #include "sandbox/asks.h"
-#include "sandbox/rebinding_check.h"
+#include "sandbox/verdict.h"
 
 /* ---- asks ---- */
 

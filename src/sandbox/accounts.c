@@ -2,8 +2,16 @@
 #include "sandbox/accounts.h"
 
 #include <assert.h>
+#include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/special.h"
+#include "filter/ruleset.h"
+#include "sandbox/asks.h"
+#include "sandbox/budgets.h"
+#include "sandbox/learned.h"
 #include "sandbox/sandbox.h"
 
 struct accounts *accounts_new(struct aggregation_pool *pool)
@@ -31,7 +39,8 @@ void accounts_free(struct accounts *a)
 
 /* ---- what was denied, and what passed ---- */
 
-struct event accounts_others(enum event_layer layer, uint64_t packets)
+/* @packets that were denied, to whatever destinations. */
+static struct event accounts_others(enum event_layer layer, uint64_t packets)
 {
 	struct event e = event_make(EVENT_DENY, layer);
 
@@ -209,4 +218,505 @@ bool accounts_pass(struct sandbox *s, const struct event *e, int64_t now_ms)
 		a->passed = aggregation_new(a->pool, ACCOUNTS_EVENTS_MAX, 0);
 	return a->passed && (aggregation_fold(a->passed, e) ||
 			     aggregation_hold(a->passed, e, AGGREGATION_NEW, now_ms));
+}
+
+/* ---- novelty ---- */
+
+static void grow_old(struct novelty *c, int64_t now_ms)
+{
+	int64_t halves = (now_ms - c->halved_ms) / NOVELTY_HALF_MS;
+	const unsigned int shift = (unsigned int)MIN(halves, INT64_C(16));
+
+	if (halves <= 0)
+		return;
+	c->halved_ms += halves * NOVELTY_HALF_MS;
+	for (size_t i = 0; i < NOVELTY_LEVELS; i++)
+		for (size_t row = 0; row < NOVELTY_ROWS; row++)
+			for (size_t j = 0; j < NOVELTY_CELLS; j++)
+				c->cells[i][row][j] >>= shift;
+	c->total >>= shift;
+}
+
+/* The last @labels labels of @name: all of it when it has no more. */
+static const char *tail(const char *name, size_t len, size_t labels)
+{
+	size_t at = len;
+
+	while (at > 0 && (name[at - 1] != '.' || --labels > 0))
+		at--;
+	return name + at;
+}
+
+/* Count the group of @e at @level. Return: how often it came, or more. */
+static uint16_t count_group(struct novelty *c, const struct event *e, size_t level)
+{
+	static const uint8_t v4[] = { 2, 3, 4 }, v6[] = { 4, 6, 8 };
+	uint8_t bytes[1 + EVENT_NAME_SIZE] = { e->layer };
+	uint16_t least = UINT16_MAX;
+	size_t size = 1;
+	uint64_t hash;
+
+	if (e->remote.family != ADDR_NONE) {
+		const size_t used = e->remote.family == ADDR_V4 ? v4[level] : v6[level];
+
+		memcpy(bytes + size, e->remote.bytes, used);
+		size += used;
+	} else {
+		const size_t len = strnlen(e->name, sizeof(e->name));
+		const char *part = tail(e->name, len, level + 1);
+
+		memcpy(bytes + size, part, len - (size_t)(part - e->name));
+		size += len - (size_t)(part - e->name);
+	}
+	hash = hash_bytes(&c->key, bytes, size);
+	for (size_t row = 0; row < NOVELTY_ROWS; row++) {
+		uint16_t *cell = &c->cells[level][row][hash % NOVELTY_CELLS];
+
+		*cell = (uint16_t)(*cell + (*cell < UINT16_MAX));
+		least = MIN(least, *cell);
+		hash /= NOVELTY_CELLS;
+	}
+	return least;
+}
+
+unsigned int novelty_rank(struct novelty *c, const struct event *e, int64_t now_ms)
+{
+	unsigned int rank = NOVELTY_LEVELS;
+
+	grow_old(c, now_ms);
+	c->total += c->total < UINT32_MAX;
+	for (size_t level = NOVELTY_LEVELS; level-- > 0;) {
+		const uint16_t seen = count_group(c, e, level);
+
+		if (seen <= NOVELTY_FEW || seen <= c->total / NOVELTY_SHARE)
+			rank = (unsigned int)level;
+	}
+	return rank;
+}
+
+/* ---- packets that the filter has refused ---- */
+
+enum { DNS_PORT = 53 };
+
+/* The policy allows it, and yet there is no way. */
+static const char *no_way_out(const struct sandbox *s, uint8_t protocol, uint16_t port)
+{
+	bool not_ours = s->shared || s->host; /* it has a way out of its own */
+
+	if (not_ours && protocol != IPPROTO_UDP && protocol != IPPROTO_TCP)
+		return "this protocol has no way out";
+	if (not_ours && port == DNS_PORT)
+		return "name servers are asked by Weir alone";
+	if (not_ours)
+		return "its time was over, or the packet is not of an open connection";
+	if (!s->relay)
+		return "--uplink none carries nothing";
+	if (protocol != IPPROTO_UDP)
+		return "this protocol has no way out";
+	if (!s->direct_udp)
+		return "UDP needs --uplink slirp4netns (or pasta)";
+	return "an address of this machine, or the uplink has ended";
+}
+
+/* The address goes by a name that is allowed, but not on this port or not by this way. */
+static bool explain_by_name(const struct sandbox *s, struct event *e, int64_t now_ms)
+{
+	struct learned_use use;
+	bool is_listed;
+
+	if (learned_find(s->learned, &e->remote, now_ms, &use, 1) == 0)
+		return false;
+	sandbox_event_name(e, &use.name);
+	e->rule = use.rule;
+	is_listed = plan_port_list_has(&s->plan, use.port_list, e->protocol, e->port);
+	/* Another rule would open no way. */
+	e->allowable = e->allowable && !is_listed;
+	event_set_reason(e, is_listed ? no_way_out(s, e->protocol, e->port)
+				      : "the rule does not list this port");
+	return true;
+}
+
+/* A rule alone would let nothing through: say what else it takes. */
+static void explain_uplink(const struct sandbox *s, struct event *e)
+{
+	const bool owned = !s->shared && !s->host;
+	char reason[EVENT_REASON_SIZE];
+	int size;
+
+	if (!e->allowable || !owned || e->protocol == IPPROTO_TCP ||
+	    (s->relay && s->direct_udp && e->protocol == IPPROTO_UDP))
+		return;
+	e->allowable = false;
+	e->action = EVENT_DENY;
+	size = snprintf(reason, sizeof(reason), "%s, and %s", e->reason,
+			no_way_out(s, e->protocol, e->port));
+	if (size < (int)sizeof(reason))
+		event_set_reason(e, reason);
+}
+
+/* Nothing keeps a packet until it is granted: one that comes later passes. @name NULL:
+ * the address asks. */
+static void set_asked(const struct sandbox *s, struct event *e,
+		      const struct dns_name *name, uint32_t rule)
+{
+	const struct asked what = { .name = name ? *name : (struct dns_name){ 0 },
+				    .addr = e->remote,
+				    .protocol = e->protocol,
+				    .port = e->port };
+
+	e->rule = rule;
+	e->allowable = true;
+	if (asks_is_dismissed(s, &what)) {
+		event_set_reason(e, ASKS_DISMISSED);
+		return;
+	}
+	e->action = EVENT_ASK;
+	event_set_reason(e, "asked: refused until somebody grants it");
+}
+
+/* What is no TCP goes to the address that stands for a name that asks. */
+static bool explain_stand_in(struct sandbox *s, struct event *e, int64_t now_ms)
+{
+	const struct dns_name *name = asks_name(s, &e->remote, now_ms);
+	struct plan_verdict v;
+
+	if (!name)
+		return false;
+	v = plan_match_name(&s->plan, name);
+	sandbox_event_name(e, name);
+	e->remote = (struct addr){ 0 };
+	e->rule = v.rule;
+	e->allowable = false;
+	event_set_reason(e, "the name was not granted when it was looked up");
+	if (v.action == POLICY_ASK &&
+	    plan_port_list_has(&s->plan, v.port_list, e->protocol, e->port))
+		set_asked(s, e, name, v.rule);
+	return true;
+}
+
+static bool may_be_asked(enum addr_special special)
+{
+	return special == SPECIAL_NOT || special == SPECIAL_PRIVATE ||
+	       special == SPECIAL_SHARED || special == SPECIAL_RESERVED;
+}
+
+static void explain(struct sandbox *s, struct event *e, int64_t now_ms)
+{
+	struct plan_verdict v =
+		plan_match_addr(&s->plan, &e->remote, e->protocol, e->port);
+	enum addr_special special = addr_special(&e->remote);
+
+	if (explain_stand_in(s, e, now_ms)) {
+		explain_uplink(s, e);
+		return;
+	}
+	e->rule = v.rule;
+	e->allowable = v.action != POLICY_ALLOW && !(v.flags & PLAN_SPENT) &&
+		       (v.rule == PLAN_NO_RULE || v.action == POLICY_ASK);
+	if (v.flags & PLAN_SPENT) {
+		event_set_reason(e, plan_reason(v, ""));
+	} else if (v.action == POLICY_ALLOW) {
+		event_set_reason(e, no_way_out(s, e->protocol, e->port));
+	} else if (v.rule != PLAN_NO_RULE && v.action == POLICY_DENY) {
+		event_set_reason(e, "denied by a rule");
+	} else if (explain_by_name(s, e, now_ms)) {
+		explain_uplink(s, e);
+		return;
+	} else if (v.action == POLICY_ASK && may_be_asked(special)) {
+		set_asked(s, e, NULL, v.rule);
+	} else if (plan_names_addr(&s->plan, &e->remote)) {
+		event_set_reason(e, "the rule does not list this port");
+	} else if (special > SPECIAL_NOT) {
+		event_set_reason(e, addr_special_name(special));
+	} else {
+		event_set_reason(e, "no rule allows it");
+	}
+	explain_uplink(s, e);
+}
+
+/* The filter has logged @p, which is reported. Without room @p is counted twice. */
+static void note_log(struct sandbox *s, const struct nflog_packet *p, int64_t now_ms)
+{
+	struct accounts *a = s->accounts;
+
+	if (!a)
+		return;
+	a->reported++;
+	a->read_every_ms = ACCOUNTS_LOOK_MS;
+	a->read_at_ms = MIN(a->read_at_ms, now_ms + ACCOUNTS_LOOK_MS);
+	if (strcmp(p->prefix, FILTER_PREFIX_REFUSED) != 0)
+		return;
+	if (a->flow_count == ACCOUNTS_FLOWS_MAX ||
+	    !ARRAY_GROW(a->flows, a->flow_count, a->flow_capacity)) {
+		a->is_short = true;
+		return;
+	}
+	a->flows[a->flow_count++] = (struct accounts_flow){
+		.addr = p->destination,
+		.port = p->destination_port,
+		.protocol = p->protocol,
+		.uid = p->uid,
+		.packets = 1,
+		.bytes = p->length,
+	};
+}
+
+/* What is sent to the address of a denied name, by UDP or a ping, was told when the name
+ * was looked up. */
+static void tell(struct sandbox *s, struct event *e, int64_t now_ms)
+{
+	if (plan_denied_names(&s->plan) != POLICY_DENIED_REFUSE ||
+	    !sinkholes_gave(&s->sinkholes, &e->remote))
+		sandbox_event(s, e, now_ms);
+}
+
+void refused_packet(struct sandbox *s, const struct nflog_packet *p, int64_t now_ms)
+{
+	struct event e = nflog_event(p);
+
+	e.from = (struct endpoint){ p->source, p->source_port };
+	e.to = (struct endpoint){ p->destination, p->destination_port };
+	s->counters[COUNT_PACKETS_DENIED]++;
+	if (strcmp(p->prefix, FILTER_PREFIX_IMITATES) == 0) {
+		event_set_reason(&e, "imitates Weir's own packets");
+	} else {
+		explain(s, &e, now_ms);
+		note_log(s, p, now_ms);
+	}
+	tell(s, &e, now_ms);
+}
+
+static struct event event_of(const struct filter_count *c, enum event_action action)
+{
+	struct event e = event_make(action, EVENT_ADDRESS);
+
+	e.protocol = c->protocol;
+	e.remote = c->addr;
+	e.port = c->port;
+	e.packets = c->packets;
+	e.bytes = c->bytes;
+	return e;
+}
+
+/* Packets that were counted instead; @uid: of the first one's sender. */
+static void refused_count(struct sandbox *s, const struct filter_count *c, uint32_t uid,
+			  int64_t now_ms)
+{
+	struct event e = event_of(c, EVENT_DENY);
+
+	e.uid = uid;
+	s->counters[COUNT_PACKETS_DENIED] += c->packets;
+	explain(s, &e, now_ms);
+	tell(s, &e, now_ms);
+}
+
+struct payers {
+	const struct plan *plan;
+	const struct filter_count *count;
+	uint64_t which; /* bits of budgets */
+	bool is_known;	/* some rule opens that destination */
+};
+
+static void on_rule(void *data, uint32_t rule, uint8_t port_list)
+{
+	struct payers *p = data;
+
+	if (!plan_port_list_has(p->plan, port_list, p->count->protocol, p->count->port))
+		return;
+	p->is_known = true;
+	p->which |= budgets_of(p->plan, rule);
+}
+
+/* Which budgets pay for what was sent to @c: of each rule that opens that destination,
+ * or, where none does any more, that did when the flow began. The kernel can't tell them
+ * apart. */
+static uint64_t payers(const struct sandbox *s, const struct filter_count *c)
+{
+	const struct plan_verdict v =
+		plan_match_addr(&s->plan, &c->addr, c->protocol, c->port);
+	struct payers p = { .plan = &s->plan, .count = c };
+	bool is_whole = true;
+
+	if (v.rule != PLAN_NO_RULE) {
+		p.is_known = true;
+		p.which |= budgets_of(&s->plan, v.rule);
+	}
+	if (s->learned)
+		learned_rules(s->learned, &c->addr, on_rule, &p);
+	if (s->learned && !p.is_known && v.action != POLICY_ALLOW)
+		is_whole = learned_past_rules(s->learned, &c->addr, on_rule, &p);
+	/* It may have been one of those that were too many to keep. */
+	if (!p.is_known && !is_whole)
+		p.which = UINT64_MAX >> (64 - plan_budget_count(&s->plan));
+	return p.which | budgets_of(&s->plan, PLAN_NO_RULE);
+}
+
+void passed_count(struct sandbox *s, const struct filter_count *c, int64_t now_ms)
+{
+	struct event e = event_of(c, EVENT_ALLOW);
+	struct learned_use use;
+
+	e.rule = plan_match_addr(&s->plan, &e.remote, e.protocol, e.port).rule;
+	if (learned_find(s->learned, &e.remote, now_ms, &use, 1) > 0) {
+		sandbox_event_name(&e, &use.name);
+		e.rule = e.rule == PLAN_NO_RULE ? use.rule : e.rule;
+	}
+	if (s->budgets)
+		sandbox_spend_each(s, payers(s, c), c->bytes, now_ms);
+	sandbox_passed(s, &e, now_ms);
+}
+
+/* ---- how refused packets are counted: see accounts.h ---- */
+
+static int compare_destinations(const struct addr *x, uint8_t protocol_x, uint16_t port_x,
+				const struct addr *y, uint8_t protocol_y, uint16_t port_y)
+{
+	int r = memcmp(x, y, sizeof(*x));
+
+	if (r == 0)
+		r = protocol_x - protocol_y;
+	return r ? r : port_x - port_y;
+}
+
+static int compare_flows(const void *a, const void *b)
+{
+	const struct accounts_flow *x = a, *y = b;
+
+	return compare_destinations(&x->addr, x->protocol, x->port, &y->addr, y->protocol,
+				    y->port);
+}
+
+static int compare_to_flow(const void *key, const void *b)
+{
+	const struct filter_count *x = key;
+	const struct accounts_flow *y = b;
+
+	return compare_destinations(&x->addr, x->protocol, x->port, &y->addr, y->protocol,
+				    y->port);
+}
+
+/* Sort, and add up what was logged more than once. The newest log says the sender. */
+static void sort_flows(struct accounts *a)
+{
+	size_t used = 0;
+
+	if (a->flow_count > 0)
+		qsort(a->flows, a->flow_count, sizeof(*a->flows), compare_flows);
+	for (size_t i = 0; i < a->flow_count; i++) {
+		struct accounts_flow *f = &a->flows[i];
+		struct accounts_flow *last = used > 0 ? &a->flows[used - 1] : NULL;
+
+		if (last && compare_flows(last, f) == 0) {
+			last->packets += f->packets;
+			last->bytes += f->bytes;
+			last->uid = f->packets > 0 ? f->uid : last->uid;
+		} else {
+			a->flows[used++] = *f;
+		}
+	}
+	a->flow_count = used;
+}
+
+/* What the filter doesn't count any more goes. One that was logged after the counters
+ * were read is found the next time. */
+static void forget_flows(struct accounts *a)
+{
+	size_t used = 0;
+
+	for (size_t i = 0; i < a->flow_count; i++) {
+		struct accounts_flow *f = &a->flows[i];
+
+		if (!f->counted && f->packets == 0)
+			continue;
+		f->counted = false;
+		a->flows[used++] = *f;
+	}
+	a->flow_count = used;
+}
+
+static uint64_t packets_left(uint64_t counted, uint64_t *logged)
+{
+	uint64_t known = MIN(counted, *logged);
+
+	*logged -= known;
+	return counted - known;
+}
+
+/* Return: how many packets were not reported. */
+static uint64_t take_count(struct sandbox *s, const struct filter_count *given,
+			   int64_t now_ms)
+{
+	struct accounts *a = s->accounts;
+	struct accounts_flow *f = a->flow_count > 0
+					  ? bsearch(given, a->flows, a->flow_count,
+						    sizeof(*f), compare_to_flow)
+					  : NULL;
+	struct filter_count c = *given;
+
+	if (f) {
+		c.packets = packets_left(c.packets, &f->packets);
+		c.bytes = packets_left(c.bytes, &f->bytes);
+		f->counted = true;
+	}
+	a->is_short |= !f;
+	if (c.packets > 0)
+		refused_count(s, &c, f ? f->uid : UINT32_MAX, now_ms);
+	return c.packets;
+}
+
+/* Return: packets that were refused and not reported. What came after the total was read
+ * is reported already. */
+static uint64_t take_total(struct sandbox *s, uint64_t total, int64_t now_ms)
+{
+	struct accounts *a = s->accounts;
+	/* A ruleset that was made anew counts anew. */
+	uint64_t grown = total < a->total ? total : total - a->total;
+	uint64_t lost = grown > a->reported ? grown - a->reported : 0;
+	struct event others = accounts_others(EVENT_ADDRESS, lost);
+
+	a->total = total;
+	a->reported = a->reported > grown ? a->reported - grown : 0;
+	s->counters[COUNT_PACKETS_DENIED] += lost;
+	s->counters[COUNT_PACKETS_LOST] += lost;
+	if (lost > 0)
+		sandbox_event(s, &others, now_ms);
+	return lost;
+}
+
+void accounts_count(struct sandbox *s, const uint64_t *total,
+		    const struct filter_count *counts, size_t count, int64_t now_ms)
+{
+	struct accounts *a = s->accounts;
+	uint64_t found = 0, lost = 0;
+
+	sort_flows(a);
+	a->is_short = false;
+	for (size_t i = 0; i < count; i++)
+		found += take_count(s, &counts[i], now_ms);
+	forget_flows(a);
+	a->reported += found;
+	if (total)
+		lost = take_total(s, *total, now_ms);
+	a->read_every_ms = found + lost > 0
+				   ? ACCOUNTS_LOOK_MS
+				   : MIN(a->read_every_ms * 2, ACCOUNTS_READ_MAX_MS);
+	a->read_at_ms = count > 0 || a->flow_count > 0 || lost > 0
+				? now_ms + a->read_every_ms
+				: INT64_MAX;
+}
+
+bool accounts_know_flows(const struct accounts *a)
+{
+	return !a->is_short;
+}
+
+void accounts_begin(struct sandbox *s, uint64_t total)
+{
+	struct accounts *a = s->accounts;
+
+	a->total = total;
+	a->reported = 0;
+	a->flow_count = 0;
+	a->is_short = false;
+	a->read_at_ms = INT64_MAX;
 }

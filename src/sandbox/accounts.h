@@ -6,7 +6,7 @@
  * second at the end of that, and no more than LIMIT_EVENTS_PER_SECOND, but that a sandbox
  * that was quiet has ten seconds' worth. What is new and could not be reported within a
  * second is one event without a destination with all else that could not be told apart.
- * Nothing waits behind a flood: see sandbox/novelty.h for what is reported first, and
+ * Nothing waits behind a flood: see struct novelty for what is reported first, and
  * keeps part of the budget for itself. What passes: one event for each name, address,
  * port, protocol and window.
  *
@@ -18,13 +18,13 @@
  * more. */
 #pragma once
 
+#include "base/hash.h"
 #include "base/rate.h"
 #include "event/aggregation.h"
+#include "event/event.h"
 #include "filter/filter.h"
 #include "filter/nflog.h"
-#include "sandbox/novelty.h"
-
-struct sandbox;
+#include "sandbox/sandbox.h"
 
 enum {
 	ACCOUNTS_EVENTS_MAX = 1024, /* different ones of a sandbox, of each kind */
@@ -48,6 +48,37 @@ struct accounts_flow {
 	uint64_t packets, bytes; /* logged, and not yet met in a counter */
 };
 
+/* In how large a novelty a new denial came.
+ *
+ * A program that tries thousands of destinations must not hide the one that matters. So
+ * what is new counts for the groups that it is in: of a name the last label, the last two
+ * and the last three; of an address its first 16, 24 and 32 bits, or 32, 48 and 64. The
+ * first of these that is no novelty says the rank. A flood of names below one domain has
+ * the third rank, a scan of one address's ports the last, and what has nothing to do with
+ * either the first.
+ *
+ * Counters, not keys: a group has a counter in each row, which it shares with others, and
+ * the lower one counts (a count-min sketch, Cormode and Muthukrishnan, 2005). In one of
+ * 16,384 cases both are those of a flood, and what came is taken for a part of it. What a
+ * flood spreads over all counters is no novelty in any, and can't be told apart from
+ * anything else. */
+
+enum {
+	NOVELTY_LEVELS = 3,
+	NOVELTY_ROWS = 2,
+	NOVELTY_CELLS = 128,
+	NOVELTY_FEW = 8,    /* no novelty, whatever the others are */
+	NOVELTY_SHARE = 32, /* one in so many of all is */
+	NOVELTY_HALF_MS = 1000,
+};
+
+struct novelty {
+	struct hash_key key; /* so that a sandbox can't know what shares a counter */
+	uint16_t cells[NOVELTY_LEVELS][NOVELTY_ROWS][NOVELTY_CELLS];
+	uint32_t total;	   /* of a level */
+	int64_t halved_ms; /* all of them: each second */
+};
+
 struct accounts {
 	struct aggregation_pool *pool;	     /* borrowed */
 	struct aggregation *denied, *passed; /* NULL: nothing yet */
@@ -69,8 +100,6 @@ void accounts_free(struct accounts *a);
 
 /* A denial or limit. */
 void accounts_add(struct sandbox *s, const struct event *e, int64_t now_ms);
-/* @packets that were denied, to whatever destinations. */
-struct event accounts_others(enum event_layer layer, uint64_t packets);
 /* Something that has passed. False: there was no room. */
 bool accounts_pass(struct sandbox *s, const struct event *e, int64_t now_ms);
 /* What may be reported now. @all: everything, the limits don't count. */
@@ -80,8 +109,16 @@ void accounts_open(struct sandbox *s, int64_t now_ms);
 /* It is over, and the next one begins. */
 void accounts_close(struct sandbox *s, int64_t now_ms);
 
-/* -- refused.c: packets that the filter has refused -- */
+/* Count @e, which is new. All zero, @c knows of nothing. Return: the rank, 0 to
+ * NOVELTY_LEVELS. */
+unsigned int novelty_rank(struct novelty *c, const struct event *e, int64_t now_ms);
 
+/* ---- packets that the filter has refused ---- */
+
+/* As an event: which rule decided, which name the address goes by, and why. */
+void refused_packet(struct sandbox *s, const struct nflog_packet *p, int64_t now_ms);
+/* Packets that left by the link. */
+void passed_count(struct sandbox *s, const struct filter_count *c, int64_t now_ms);
 /* What the filter has counted: all that was refused (NULL: not known, of the host's
  * table), and by destination. */
 void accounts_count(struct sandbox *s, const uint64_t *total,

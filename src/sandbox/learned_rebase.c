@@ -22,7 +22,7 @@
 #include <string.h>
 
 #include "sandbox/learned_internal.h"
-#include "sandbox/rebinding_check.h"
+#include "sandbox/verdict.h"
 
 bool learned_is_allowed(const struct plan *plan, const struct dns_name *n,
 			const struct addr *a, struct plan_verdict *ret)

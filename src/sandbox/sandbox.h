@@ -12,7 +12,6 @@
 #include "filter/host.h"
 #include "policy/plan.h"
 #include "policy/sinkhole.h"
-#include "sandbox/denies.h"
 #include "sys/loop.h"
 #include "sys/self_ports.h"
 #include "sys/sock.h"
@@ -104,6 +103,23 @@ struct dns_answer_addr;
 typedef void sandbox_answered_fn(void *data, const struct dns_name *name,
 				 const struct dns_answer_addr *addrs, size_t count);
 
+/* How many packets of a sandbox were denied lately, for `on_denies`.
+ *
+ * The window is counted in DENIES_STEPS parts, the oldest of them in whole: what is as
+ * much as one part older than the window may count. The engine counts, before
+ * LIMIT_EVENTS_PER_SECOND: a flood can't hide. */
+
+enum { DENIES_STEPS = 64 };
+
+struct denies {
+	uint64_t packets[DENIES_STEPS + 1]; /* by the number of the part */
+	uint64_t sum;			    /* of them */
+	int64_t step;			    /* of the newest one */
+	int64_t quiet_until_ms;		    /* the limit was reported */
+};
+
+enum { DENIES_AGAIN_MS = 1000 };
+
 struct sandbox {
 	uint32_t id;
 	enum sandbox_state state;
@@ -186,7 +202,13 @@ void sandbox_opened(struct sandbox *s, struct event *e, int64_t now_ms);
 int sandbox_learn(struct sandbox *s, const struct filter_learn *items, size_t count,
 		  int64_t now_ms) MUST_CHECK;
 
-/* -- self_ports.c -- */
+/* @packets more were denied. Return: whether that is more than @on allows, and has to be
+ * told: at most once a window, and of a stop, which somebody may have missed, each
+ * DENIES_AGAIN_MS. With another policy @d begins anew, all zero. */
+bool denies_add(struct denies *d, const struct plan_on_denies *on, uint64_t packets,
+		int64_t now_ms) MUST_CHECK;
+
+/* ---- Weir's own ports ---- */
 
 /* s->own: sockets get @mark (0: no port is exempt), and their ports go to s->filter as
  * well as into s->self_ports. @s doesn't move after this. */

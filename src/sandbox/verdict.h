@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sandbox/verdict - may this sandbox connect to this address and port now?
+/* sandbox/verdict - may this sandbox connect to this address and port now? And which
+ * addresses may a name resolve to?
  *
  * Pure: the plan, the learned addresses, two facts about the address and the time go
  * in, a judgement comes out. The zero judgement denies.
@@ -85,3 +86,20 @@ struct relay_judgement relay_judge_again(const struct relay_question *q,
  * as well. */
 bool relay_judge_other(const struct relay_question *q, const struct relay_question *asked,
 		       enum relay_shown shown, const struct dns_name *name);
+
+/* ---- which addresses a name may resolve to, and teach ---- */
+
+/* To an address that is not an ordinary one of the Internet a name resolves only if its
+ * rule says `private` or an address rule allows that address; to a metadata address only
+ * by an address rule; to what an address rule denies never. What an address rule lets in
+ * is open on that rule's ports. So the name teaches it only where that makes none of its
+ * own ports more: else whoever decides what a name resolves to would open them. */
+
+/* Return: NULL when a name with this verdict may resolve to @a, else why not. */
+const char *rebinding_fault(const struct plan *p, const struct plan_verdict *v,
+			    const struct addr *a);
+/* Where rebinding_fault() finds none: does the name teach @a, which opens its ports
+ * there?
+ */
+bool rebinding_teaches(const struct plan *p, const struct plan_verdict *v,
+		       const struct addr *a);

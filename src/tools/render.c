@@ -23,7 +23,7 @@
 #include "outputs/client.h"
 #include "policy/load.h"
 #include "policy/policy.h"
-#include "sandbox/rebinding_check.h"
+#include "sandbox/verdict.h"
 #include "sys/files.h"
 #include "sys/process.h"
 #include "sys/program_path.h"

@@ -6,7 +6,7 @@
 
 #include "policy/policy.h"
 #include "sandbox/learned.h"
-#include "sandbox/rebinding_check.h"
+#include "sandbox/verdict.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

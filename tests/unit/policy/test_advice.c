@@ -7,7 +7,7 @@
 #include "dns/message.h"
 #include "policy/advice.h"
 #include "random_policy.h"
-#include "sandbox/rebinding_check.h"
+#include "sandbox/verdict.h"
 
 enum { REFUSALS = 500, TRIES_MAX = 100 * REFUSALS };
 

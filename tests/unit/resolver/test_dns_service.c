@@ -5,6 +5,7 @@
 #include "policy/advice.h"
 #include "resolver/dns_service.h"
 #include "resolver/tcp.h"
+#include "sandbox/accounts.h"
 #include "sandbox/asks.h"
 
 #include <errno.h>
@@ -143,6 +144,25 @@ void resolver_detach(struct resolver *r, struct sandbox *s)
 
 void asks_forget_granted(struct sandbox *s)
 {
+}
+
+void accounts_add(struct sandbox *s, const struct event *e, int64_t now_ms)
+{
+}
+
+void accounts_report(struct sandbox *s, int64_t now_ms, bool all)
+{
+}
+
+bool accounts_pass(struct sandbox *s, const struct event *e, int64_t now_ms)
+{
+	return true;
+}
+
+int filter_self_port_set(struct filter_conn *c, const struct filter_self_port *h,
+			 bool hold)
+{
+	return -ENOTSUP;
 }
 
 struct plan_on_denies plan_on_denies(const struct plan *p)

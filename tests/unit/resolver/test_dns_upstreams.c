@@ -57,6 +57,12 @@ int filter_learn(struct filter_conn *c, const struct filter_learn *items, size_t
 	return 0;
 }
 
+int filter_self_port_set(struct filter_conn *c, const struct filter_self_port *h,
+			 bool hold)
+{
+	return -ENOTSUP;
+}
+
 static int on_hold(void *data, enum addr_family family, uint8_t protocol, uint16_t port)
 {
 	bool *held = &filter.held[protocol == IPPROTO_TCP][port];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <stdint.h>
 
-#include "sandbox/denies.h"
+#include "sandbox/sandbox.h"
 #include "unit.h"
 
 static const struct plan_on_denies five = { .count = 5, .window_sec = 64 };

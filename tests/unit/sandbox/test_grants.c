@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sandbox/grants.h"
+#include "sandbox/budgets.h"
 
 #include <stdlib.h>
 #include <string.h>

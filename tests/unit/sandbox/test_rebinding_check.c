@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sandbox/rebinding_check.h"
+#include "sandbox/verdict.h"
 
 #include <stdio.h>
 #include <string.h>
