@@ -5,7 +5,7 @@
  *
  * When a cgroup that is guarded is made again, a process can send from it before anybody
  * has told the kernel its new id. So what is above it denies everything to those below it
- * whom nobody knows (filter/parents.h): one that is made again is let through after its
+ * whom nobody knows (filter/host.h): one that is made again is let through after its
  * rules stand. Others that are made there are let through as soon as they are seen, which
  * on a parent that they share with sandboxes refuses what they send in their first
  * moment. So this is done where all below the parent are sandboxes, and elsewhere only if

@@ -4,7 +4,7 @@
  * that cgroup as long as the socket. When the cgroup of a sandbox is gone, another
  * process, of another sandbox say, may have its sockets still. Whether the sandbox goes
  * on with a cgroup that was made again, or ends: the old id is a member no more, so it is
- * noted here first, and refused (filter/ended.h).
+ * noted here first, and refused (filter/host.h).
  *
  * A cgroup that is there when its sandbox is detached is not noted: whoever detaches it
  * sets it free.
@@ -26,7 +26,6 @@
 
 #include "base/log.h"
 #include "daemon/internal.h"
-#include "filter/ended.h"
 #include "filter/host.h"
 #include "sys/cgroup.h"
 #include "sys/files.h"

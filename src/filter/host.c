@@ -32,7 +32,6 @@
 
 #include "base/arena.h"
 #include "filter/nft.h"
-#include "filter/sets.h"
 #include "policy/policy.h"
 
 enum {

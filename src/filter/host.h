@@ -14,6 +14,11 @@
  */
 #pragma once
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
 #include "base/member.h"
 #include "filter/filter.h"
 
@@ -95,7 +100,7 @@ int filter_host_verify_one(struct filter_host *h, uint16_t id,
  * tables are being changed right now. */
 int filter_host_is_owned(struct filter_host *h) MUST_CHECK;
 
-/* ---- deny by default below a cgroup: parents.c ----
+/* ---- deny by default below a cgroup: cgroups.c ----
  *
  * A table inet weir_parents, in which packets from any cgroup just below a guarded one
  * are refused unless that is known. So a cgroup that is made there, by whomever, is
@@ -128,3 +133,44 @@ int filter_parents_forget(struct filter_parents *p, uint64_t cgroup) MUST_CHECK;
 
 /* The table is there and ours. Others can't change it on newer kernels. */
 bool filter_parents_stands(struct filter_parents *p);
+
+/* ---- the sockets of sandboxes' cgroups that are gone: cgroups.c ----
+ *
+ * A socket keeps the cgroup in which it was made, and a process elsewhere may keep the
+ * socket. The kernel gives the id of that cgroup to no other one. A table inet weir_ended
+ * refuses what is sent from such a socket, and stands beside the table of members.
+ *
+ * The caller keeps the list of the cgroups, and gives it whole where the table is made
+ * anew. */
+
+struct filter_ended;
+
+struct filter_ended_cgroup {
+	uint64_t id;
+	uint8_t level; /* from 1 on, as a member's */
+	void *data;    /* the caller's own */
+};
+
+/* Take @fd, a bound netlink socket. Nothing is installed yet. It is never freed: the
+ * daemon has one to its end. */
+int filter_ended_new(int fd, struct filter_ended **ret, struct err *err) MUST_CHECK;
+
+/* Called for each cgroup of a table that an earlier process has made; a negative value
+ * ends the calls. */
+typedef int filter_ended_fn(void *data, uint64_t cgroup, uint8_t level);
+int filter_ended_read(struct filter_ended *e, filter_ended_fn *fn, void *data) MUST_CHECK;
+
+/* Put @all in the place of whatever stands; no packet passes meanwhile that either has
+ * refused. No table when @count is 0. */
+int filter_ended_load(struct filter_ended *e, const struct filter_ended_cgroup *all,
+		      size_t count, struct err *err) MUST_CHECK;
+/* Add one, or remove some that are there. Return: 0; 1: there is no table yet, and
+ * filter_ended_load() makes it; or -errno: nothing has changed. */
+int filter_ended_add(struct filter_ended *e,
+		     const struct filter_ended_cgroup *c) MUST_CHECK;
+int filter_ended_remove(struct filter_ended *e, const struct filter_ended_cgroup *some,
+			size_t count) MUST_CHECK;
+
+/* The table is there and ours, or none is to be there. Others can't change it on newer
+ * kernels. */
+bool filter_ended_stands(struct filter_ended *e);

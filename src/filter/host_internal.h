@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* filter/host_internal - what the parts of filter/host share: host.c has the members,
  * what each has learned, changes them one by one and replaces the whole table;
- * host_table.c writes and reads what the table has for each member; host_ruleset.c builds
+ * host_table.c writes and reads what the table has for each member; ruleset.c builds
  * chains and sets. */
 #pragma once
 
@@ -166,7 +166,7 @@ int host_read_members(struct filter_host *h, host_member_fn *fn,
 /* The largest number of a plan in a table that stands; 0: there is none. */
 int host_read_plan_number(struct filter_host *h, uint16_t *ret) MUST_CHECK;
 
-/* ---- host_ruleset.c ---- */
+/* ---- ruleset.c ---- */
 
 /* The chains and sets that are there whoever the members are, and those of the levels in
  * use. Lives in @arena. */

@@ -12,7 +12,6 @@
 
 #include "base/arena.h"
 #include "filter/nft.h"
-#include "filter/sets.h"
 
 enum { CAPACITY_MIN = 16 /* of host_learned */ };
 

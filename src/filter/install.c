@@ -17,6 +17,9 @@
 
 #include <errno.h>
 #include <libmnl/libmnl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -24,7 +27,6 @@
 #include <linux/netfilter/nf_tables.h>
 
 #include "filter/nft.h"
-#include "filter/sets.h"
 
 enum {
 	SEND_BUFFER = 64 << 20, /* a limit, not an allocation: the largest batch */
@@ -387,4 +389,478 @@ int filter_generation_id(struct filter_conn *c, uint32_t *ret)
 		return r;
 	*ret = id;
 	return 0;
+}
+
+/* ---- reading back ---- */
+
+/* HOW IT WORKS
+ *
+ * The kernel gives objects back in the order in which they were created, so each dump
+ * is walked beside our own list; but sets may have outlived a ruleset before this one,
+ * and are found by their names. A rule's expressions are encoded once more, and each
+ * attribute must be there with the same bytes and no other beside it; only the values
+ * of counters may differ. Sets that change while the filter stands are compared without
+ * their elements.
+ *
+ * A fresh namespace has one table. Another one could set the marks that ours trusts,
+ * so it is a difference as well. In a shared namespace there may be others: Docker's. */
+
+/* One dump, walked beside our list. */
+struct walk {
+	const struct filter_conn *conn;
+	const struct ruleset *rs;
+	const char *table;
+	const struct filter_set *set;	  /* whose elements are read */
+	bool *seen;			  /* by their places in our list; owned */
+	size_t sets_left;		  /* not seen yet */
+	const struct filter_set *next;	  /* behind the set that came last */
+	size_t next_at;			  /* its place */
+	const struct filter_chain *chain; /* the next one, or the one whose rules come */
+	const struct filter_rule *rule;	  /* the next one */
+	size_t index;			  /* of that rule in its chain, from 1 */
+	struct nl_writer again;		  /* that rule, encoded once more; owned */
+	bool found;			  /* the table */
+	struct interval_end *elements;	  /* of one set; malloc'ed, owned */
+	size_t count, capacity;
+	struct err *err;
+};
+
+static int differs(struct walk *k, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+static int differs(struct walk *k, const char *fmt, ...)
+{
+	char what[128];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(what, sizeof(what), fmt, args);
+	va_end(args);
+	return err_set(k->err, -EBADMSG, "the filter in the kernel is not ours: %s",
+		       what);
+}
+
+static bool text_is(const struct nlattr *a, const char *text)
+{
+	return a && strcmp(nl_get_text(a), text) == 0;
+}
+
+static bool u32_is(const struct nlattr *a, uint32_t value)
+{
+	uint32_t got;
+
+	return nl_get_u32(a, &got) && got == value;
+}
+
+/* An attribute that the kernel leaves out when it is zero. */
+static bool optional_u32_is(const struct nlattr *a, uint32_t value)
+{
+	return a ? u32_is(a, value) : value == 0;
+}
+
+/* ---- the table ---- */
+
+static int on_table(void *data, uint16_t type, uint8_t family,
+		    const struct nl_attrs *attrs)
+{
+	const uint32_t owned = NFT_TABLE_OWNER | NFT_TABLE_PERSIST;
+	struct walk *k = data;
+	const char *name = nl_get_text(attrs->at[NFTA_TABLE_NAME]);
+
+	if (type != NFT_MSG_NEWTABLE || family != NFPROTO_INET ||
+	    strcmp(name, k->table) != 0)
+		return k->rs->naming == FILTER_NAMES_OWNED
+			       ? differs(k, "there is another table")
+			       : 0;
+	if (!optional_u32_is(attrs->at[NFTA_TABLE_FLAGS], k->conn->owner ? owned : 0))
+		return differs(k, "the table's flags");
+	if (k->conn->owner && !u32_is(attrs->at[NFTA_TABLE_OWNER], k->conn->port_id))
+		return differs(k, "the table's owner");
+	k->found = true;
+	return 0;
+}
+
+/* ---- chains ---- */
+
+static bool hook_is(const struct nlattr *a, const struct filter_chain *c)
+{
+	struct nl_attrs hook;
+
+	return nl_attrs_nested(a, &hook) && u32_is(hook.at[NFTA_HOOK_HOOKNUM], c->hook) &&
+	       u32_is(hook.at[NFTA_HOOK_PRIORITY], (uint32_t)c->priority);
+}
+
+static bool chain_is(const struct nl_attrs *a, const struct filter_chain *c)
+{
+	if (c->type == FILTER_CHAIN_PLAIN)
+		return !a->at[NFTA_CHAIN_HOOK] &&
+		       optional_u32_is(a->at[NFTA_CHAIN_FLAGS], 0);
+	return optional_u32_is(a->at[NFTA_CHAIN_FLAGS], NFT_CHAIN_BASE) &&
+	       hook_is(a->at[NFTA_CHAIN_HOOK], c) &&
+	       u32_is(a->at[NFTA_CHAIN_POLICY], c->accept ? NF_ACCEPT : NF_DROP) &&
+	       text_is(a->at[NFTA_CHAIN_TYPE],
+		       c->type == FILTER_CHAIN_NAT ? "nat" : "filter");
+}
+
+static int on_chain(void *data, uint16_t type, uint8_t family,
+		    const struct nl_attrs *attrs)
+{
+	struct walk *k = data;
+	const struct filter_chain *c = k->chain;
+
+	if (!text_is(attrs->at[NFTA_CHAIN_TABLE], k->table))
+		return 0; /* of another table */
+	if (!c)
+		return differs(k, "there is another chain");
+	if (!text_is(attrs->at[NFTA_CHAIN_NAME], c->name))
+		return differs(k, "chain '%s' is not in its place", c->name);
+	/* What it says beside that is the rules' own, which are compared. */
+	if (nft_said(attrs->at[NFTA_CHAIN_USERDATA]).generation != c->generation)
+		return differs(k, "the generation of chain '%s'", c->name);
+	if (type != NFT_MSG_NEWCHAIN || !chain_is(attrs, c))
+		return differs(k, "hook or policy of chain '%s'", c->name);
+	k->chain = c->next;
+	return 0;
+}
+
+/* ---- sets ---- */
+
+static uint32_t set_size(const struct nlattr *a)
+{
+	struct nl_attrs desc;
+	uint32_t size;
+
+	if (!nl_attrs_nested(a, &desc) || !nl_get_u32(desc.at[NFTA_SET_DESC_SIZE], &size))
+		return 0;
+	return size;
+}
+
+/* Mostly it is the next one. NULL: it is none of ours. */
+static const struct filter_set *find_set(const struct walk *k, const struct nlattr *name,
+					 size_t *ret_at)
+{
+	const struct filter_set *s = k->next;
+
+	*ret_at = k->next_at;
+	if (s && text_is(name, s->name))
+		return s;
+	*ret_at = 0;
+	for (s = k->rs->sets; s && !text_is(name, s->name); s = s->next)
+		++*ret_at;
+	return s;
+}
+
+static int on_set(void *data, uint16_t type, uint8_t family, const struct nl_attrs *attrs)
+{
+	struct walk *k = data;
+	size_t i;
+	const struct filter_set *s = find_set(k, attrs->at[NFTA_SET_NAME], &i);
+
+	if (k->sets_left == 0)
+		return differs(k, "there is another set");
+	if (!s || k->seen[i] || !text_is(attrs->at[NFTA_SET_TABLE], k->table))
+		return differs(k, "set '%s' is not in its place",
+			       nl_get_text(attrs->at[NFTA_SET_NAME]));
+	if (type != NFT_MSG_NEWSET ||
+	    !optional_u32_is(attrs->at[NFTA_SET_FLAGS], nft_set_flags(s)) ||
+	    !u32_is(attrs->at[NFTA_SET_KEY_TYPE], nft_key_type(s->key)) ||
+	    !u32_is(attrs->at[NFTA_SET_KEY_LEN], (uint32_t)filter_key_size(s->key)) ||
+	    !optional_u32_is(attrs->at[NFTA_SET_DATA_TYPE], nft_value_type(s->value)) ||
+	    set_size(attrs->at[NFTA_SET_DESC]) != s->size || attrs->at[NFTA_SET_TIMEOUT])
+		return differs(k, "flags or type of set '%s'", s->name);
+	k->seen[i] = true;
+	k->sets_left--;
+	k->next = s->next;
+	k->next_at = i + 1;
+	return 0;
+}
+
+/* ---- elements ---- */
+
+/* One end of an interval. */
+struct interval_end {
+	uint8_t key[16]; /* the rest zero */
+	bool end;	 /* the first key behind it */
+};
+
+static int append_element(void *data, const struct element *e)
+{
+	struct walk *k = data;
+
+	if (e->size != filter_key_size(k->set->key) || e->size > sizeof(k->elements->key))
+		return -EBADMSG;
+	if (!ARRAY_GROW(k->elements, k->count, k->capacity))
+		return -ENOMEM;
+	k->elements[k->count] = (struct interval_end){ .end = e->end };
+	memcpy(k->elements[k->count++].key, e->key, e->size);
+	return 0;
+}
+
+static int compare_elements(const void *a, const void *b)
+{
+	const struct interval_end *x = a, *y = b;
+	int order = memcmp(x->key, y->key, sizeof(x->key));
+
+	return order ? order : (int)y->end - (int)x->end;
+}
+
+/* The sorted elements are exactly the ends of the ranges. */
+static bool elements_are(const struct walk *k, const struct filter_set *s)
+{
+	size_t size = filter_key_size(s->key), n = 0;
+
+	for (size_t i = 0; i < s->range_count; i++) {
+		uint8_t behind[16];
+
+		if (n >= k->count || k->elements[n].end ||
+		    memcmp(k->elements[n++].key, s->ranges[i].from, size) != 0)
+			return false;
+		if (filter_key_next(s->ranges[i].to, size, behind) &&
+		    (n >= k->count || !k->elements[n].end ||
+		     memcmp(k->elements[n++].key, behind, size) != 0))
+			return false;
+	}
+	return n == k->count;
+}
+
+static int verify_elements(struct filter_conn *c, const struct ruleset *rs,
+			   const struct filter_set *s, struct err *err)
+{
+	struct walk k = {
+		.conn = c,
+		.rs = rs,
+		.table = filter_table(rs->naming),
+		.set = s,
+		.err = err,
+	};
+	int r = elements_read(c, &(struct elements_query){ .table = k.table,
+							   .set = s->name,
+							   .fn = append_element,
+							   .data = &k });
+
+	if (r == 0) {
+		if (k.count > 0)
+			qsort(k.elements, k.count, sizeof(*k.elements), compare_elements);
+		if (!elements_are(&k, s))
+			r = differs(&k, "elements of set '%s'", s->name);
+	} else {
+		err_sys(err, r, "cannot read set '%s' back", s->name);
+	}
+	free(k.elements);
+	return r;
+}
+
+/* ---- rules ---- */
+
+/* Every attribute of one is in the other, with the same bytes. */
+static bool attrs_equal(const struct nlattr *sent, const struct nlattr *got)
+{
+	struct nl_attrs a, b;
+
+	if (!sent || !got)
+		return sent == got;
+	if (!(sent->nla_type & NLA_F_NESTED))
+		return mnl_attr_get_payload_len(sent) == mnl_attr_get_payload_len(got) &&
+		       memcmp(mnl_attr_get_payload(sent), mnl_attr_get_payload(got),
+			      mnl_attr_get_payload_len(sent)) == 0;
+	if (!nl_attrs_nested(sent, &a) || !nl_attrs_nested(got, &b))
+		return false;
+	for (size_t i = 0; i < NL_ATTR_MAX; i++)
+		if (!attrs_equal(a.at[i], b.at[i]))
+			return false;
+	return true;
+}
+
+/* The same attributes in the same order, with the same bytes and nothing beside them:
+ * what the kernel gives back nearly always is. It doesn't say which ones are nested. */
+static bool bytes_equal(const struct nlattr *sent, const struct nlattr *got)
+{
+	int left = mnl_attr_get_payload_len(sent);
+	const struct nlattr *a = mnl_attr_get_payload(sent);
+	const struct nlattr *b = mnl_attr_get_payload(got);
+
+	if (sent->nla_len != got->nla_len ||
+	    mnl_attr_get_type(sent) != mnl_attr_get_type(got))
+		return false;
+	if (!(sent->nla_type & NLA_F_NESTED))
+		return memcmp(a, b, (size_t)left) == 0;
+	/* Where both are the same so far, what is left is as long. */
+	for (; mnl_attr_ok(a, left) && mnl_attr_ok(b, left); b = mnl_attr_next(b)) {
+		if (!bytes_equal(a, b))
+			return false;
+		left -= MNL_ALIGN(a->nla_len);
+		a = mnl_attr_next(a);
+	}
+	return left <= 0;
+}
+
+static bool expression_equal(const struct nlattr *sent, const struct nlattr *got)
+{
+	struct nl_attrs a, b;
+	const char *name;
+
+	if (bytes_equal(sent, got))
+		return true;
+	if (!nl_attrs_nested(sent, &a) || !nl_attrs_nested(got, &b))
+		return false;
+	name = nl_get_text(a.at[NFTA_EXPR_NAME]);
+	if (!text_is(b.at[NFTA_EXPR_NAME], name))
+		return false;
+	return strcmp(name, "counter") == 0 ||
+	       attrs_equal(a.at[NFTA_EXPR_DATA], b.at[NFTA_EXPR_DATA]);
+}
+
+/* Two lists of expressions: the same ones in the same order. */
+static bool expressions_equal(const struct nlattr *sent, const struct nlattr *got)
+{
+	int left_sent = mnl_attr_get_payload_len(sent);
+	int left_got = mnl_attr_get_payload_len(got);
+	const struct nlattr *a = mnl_attr_get_payload(sent);
+	const struct nlattr *b = mnl_attr_get_payload(got);
+
+	while (mnl_attr_ok(a, left_sent) && mnl_attr_ok(b, left_got)) {
+		if (!expression_equal(a, b))
+			return false;
+		left_sent -= MNL_ALIGN(a->nla_len);
+		left_got -= MNL_ALIGN(b->nla_len);
+		a = mnl_attr_next(a);
+		b = mnl_attr_next(b);
+	}
+	return left_sent <= 0 && left_got <= 0;
+}
+
+static int rule_is(struct walk *k, const struct nlattr *got)
+{
+	struct nl_writer *w = &k->again;
+
+	w->size = 0;
+	nft_rule_write(w, k->rule);
+	if (w->failed)
+		return w->failed;
+	if (!got ||
+	    !expressions_equal((const struct nlattr *)(const void *)w->bytes, got))
+		return differs(k, "rule %zu of chain '%s'", k->index, k->chain->name);
+	return 0;
+}
+
+/* Move to the next chain that has rules. */
+static void skip_empty_chains(struct walk *k)
+{
+	while (!k->rule && k->chain && k->chain->next) {
+		k->chain = k->chain->next;
+		k->rule = k->chain->rules;
+		k->index = 1;
+	}
+}
+
+static int on_rule(void *data, uint16_t type, uint8_t family,
+		   const struct nl_attrs *attrs)
+{
+	struct walk *k = data;
+	int r;
+
+	skip_empty_chains(k);
+	if (!k->rule)
+		return differs(k, "there is another rule in chain '%s'",
+			       nl_get_text(attrs->at[NFTA_RULE_CHAIN]));
+	if (type != NFT_MSG_NEWRULE || !text_is(attrs->at[NFTA_RULE_TABLE], k->table) ||
+	    !text_is(attrs->at[NFTA_RULE_CHAIN], k->chain->name))
+		return differs(k, "a rule of chain '%s' stands before rule %zu of '%s'",
+			       nl_get_text(attrs->at[NFTA_RULE_CHAIN]), k->index,
+			       k->chain->name);
+	r = rule_is(k, attrs->at[NFTA_RULE_EXPRESSIONS]);
+	k->rule = k->rule->next;
+	k->index++;
+	return r;
+}
+
+static int verify_rules(struct filter_conn *c, const struct ruleset *rs, struct err *err)
+{
+	struct walk k = {
+		.conn = c,
+		.rs = rs,
+		.table = filter_table(rs->naming),
+		.chain = rs->chains,
+		.index = 1,
+		.again = nl_writer(NULL, 0, 0),
+		.err = err,
+	};
+	int r;
+
+	k.rule = k.chain ? k.chain->rules : NULL;
+	r = nl_ask(c, NFT_MSG_GETRULE, NLM_F_DUMP, NFPROTO_INET, nft_name_table, k.table,
+		   on_rule, &k);
+	nl_writer_done(&k.again);
+	if (r < 0)
+		return r;
+	skip_empty_chains(&k);
+	return k.rule ? differs(&k, "rule %zu of chain '%s' is missing", k.index,
+				k.chain->name)
+		      : 0;
+}
+
+/* ---- all of it ---- */
+
+static const char *first_missing(const struct walk *k)
+{
+	const struct filter_set *s = k->rs->sets;
+
+	for (size_t i = 0; s->next && k->seen[i]; i++)
+		s = s->next;
+	return s->name;
+}
+
+static int verify_objects(struct filter_conn *c, const struct ruleset *rs,
+			  struct err *err)
+{
+	struct walk k = {
+		.conn = c,
+		.rs = rs,
+		.table = filter_table(rs->naming),
+		.next = rs->sets,
+		.chain = rs->chains,
+		.err = err,
+	};
+	CLEAN(mem) bool *seen = NULL;
+	int r;
+
+	for (const struct filter_set *s = rs->sets; s; s = s->next)
+		k.sets_left++;
+	k.seen = seen = calloc(MAX(k.sets_left, (size_t)1), sizeof(*seen));
+	if (!seen)
+		return -ENOMEM;
+	r = nl_ask(c, NFT_MSG_GETTABLE, NLM_F_DUMP, NFPROTO_UNSPEC, NULL, NULL, on_table,
+		   &k);
+	if (r == 0 && !k.found)
+		r = differs(&k, "the table is missing");
+	if (r == 0)
+		r = nl_ask(c, NFT_MSG_GETCHAIN, NLM_F_DUMP, NFPROTO_INET, NULL, NULL,
+			   on_chain, &k);
+	if (r == 0 && k.chain)
+		r = differs(&k, "chain '%s' is missing", k.chain->name);
+	if (r == 0)
+		r = nl_ask(c, NFT_MSG_GETSET, NLM_F_DUMP, NFPROTO_INET, nft_name_table,
+			   k.table, on_set, &k);
+	if (r == 0 && k.sets_left > 0)
+		r = differs(&k, "set '%s' is missing", first_missing(&k));
+	return r;
+}
+
+int nft_verified(int r, const struct err *why, struct err *err)
+{
+	if (r < 0 && why->code == 0)
+		return err_sys(err, r, "cannot read the filter back");
+	return r < 0 ? err_set(err, r, "%s", why->text) : 0;
+}
+
+int filter_verify(struct filter_conn *c, const struct ruleset *rs, struct err *err)
+{
+	struct err why = { 0 };
+	int r = verify_objects(c, rs, &why);
+
+	for (const struct filter_set *s = rs->sets; r == 0 && s; s = s->next)
+		if (!s->timeout && !s->changes && !s->value)
+			r = verify_elements(c, rs, s, &why);
+	if (r == 0)
+		r = verify_rules(c, rs, &why);
+	return nft_verified(r, &why, err);
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* filter/nft - nf_tables objects as messages and as text. nft_expr.c has what stands in
  * a rule and what the key of a set is made of; nft_object.c tables, chains, sets and
- * their elements; nft_verify.c compares what the kernel gives back. */
+ * their elements; install.c puts a ruleset into the kernel and compares what the kernel
+ * gives back; sets.c has the elements that change. */
 #pragma once
 
 #include <stdio.h>
 
+#include "filter/filter.h"
 #include "filter/message.h"
 #include "filter/ruleset.h"
 
@@ -147,7 +149,40 @@ uint64_t nft_digest(const struct ruleset *rs);
 /* NFTA_SET_FLAGS */
 uint32_t nft_set_flags(const struct filter_set *set);
 
-/* ---- reading back: nft_verify.c ---- */
+/* ---- reading back: install.c ---- */
 
 /* The end of a verification: @why, where it has a text, else @r. Return: @r. */
 int nft_verified(int r, const struct err *why, struct err *err);
+
+/* ---- elements of the sets that change, for those who write a batch: sets.c ---- */
+
+/* Whose sets: those of a table of one sandbox, or with its mark those that many share. */
+struct set_owner {
+	enum filter_naming naming;
+	uint32_t mark; /* 0: the table is the sandbox's own */
+};
+
+/* An item that names a set: a family, and a port list that can be. */
+bool set_item_is_valid(const struct filter_learn *item);
+/* Add @items, any number in any order, to the sets of @role. Learned ones whose lifetime
+ * is over are left out; others have none. */
+void set_put_items(struct nl_writer *w, const struct set_owner *o, enum filter_role role,
+		   const struct filter_learn *items, size_t count);
+/* Which sets of a role @items are about: bit 2 * port list, or for IPv6 the next one. */
+uint32_t set_indexes(const struct filter_learn *items, size_t count);
+/* What changes in a set that outlives its ruleset: those of @items, each (address, list)
+ * once, that are about the set at @index. @is_new: the set is made in this very batch,
+ * and has nothing that could go. */
+void set_put_changes(struct nl_writer *w, const struct set_owner *o,
+		     enum filter_role role, size_t index,
+		     const struct filter_learn *items, size_t count, bool is_new);
+/* Delete an element that may have ended meanwhile. */
+void set_put_removal(struct nl_writer *w, const struct set_owner *o,
+		     enum filter_role role, const struct addr *a, uint8_t port_list);
+/* filter_learn() */
+int set_learn(struct filter_conn *c, const struct set_owner *o,
+	      const struct filter_learn *items, size_t count) MUST_CHECK;
+bool set_self_port_is_valid(const struct filter_self_port *h);
+/* Add or delete ports of our own. */
+void set_put_self_ports(struct nl_writer *w, enum filter_naming naming, bool add,
+			const struct filter_self_port *items, size_t count);

@@ -4,7 +4,7 @@
  * Three tables say all that there is to know: `fields`, what a packet can be asked;
  * `keys`, the fields that the key of a set is put together from; `statements`, what a
  * rule can say. Each row has both back ends: how it is written as nf_tables expressions,
- * and how nft(8) spells it. Reading back has no table of its own: readback.c writes each
+ * and how nft(8) spells it. Reading back has no table of its own: install.c writes each
  * rule once more and compares bytes with what the kernel gives.
  *
  * An expression works on registers of four bytes: one loads a field, the next compares

@@ -75,10 +75,13 @@
 #include "filter/ruleset_build.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 
 #include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter/nf_conntrack_tuple_common.h>
 
+#include "filter/host_internal.h"
 #include "filter/nft.h"
 
 /* ---- Weir's own ---- */
@@ -391,5 +394,478 @@ int ruleset_build_member(const struct plan *plan,
 	member_output(&b, params, rules);
 	if (params->cgroup)
 		member_input(&b, params);
+	return ruleset_end(&b, ret, err);
+}
+
+/* ---- the table of the host ---- */
+
+/* HOW IT WORKS
+ *
+ * Whose packet it is decides before all else: a map from cgroup (one for each level that
+ * members have) or user id gives the member, and the map `current` its mark, which the
+ * packet then carries itself while the rules look at it; it is 0 again when the packet is
+ * accepted. The mark is read once. Everything else is looked up by it, so a packet is
+ * judged by one plan from beginning to end, even while another is being put in its place:
+ *
+ *     plans        lower half of a mark to its plan's chain; plans_nat: to its nat chain
+ *     live         mark . mark of the flow: accepted before, under this very mark
+ *     owns         mark . member of the flow: begun by this member
+ *     learned4_0 … mark . address; the plan has the ports. kept4_0 … likewise
+ *     ids          marks of flows over loopback whose listener has to be looked at
+ *     orphans      of members known by user id: a socket without a process has none
+ *     asks         members that query, and how fast
+ *
+ * While a batch is being committed, a look-up can miss an element whose key it deletes
+ * and adds. To be no member is to be free, so the first maps never change for whoever
+ * stays a member; a miss in any other one closes.
+ *
+ * Members come and go without a verdict in any map: the kernel walks all chains that such
+ * a map leads to when one is added.
+ *
+ * A change of policy is a new mark with all that belongs to it, and one element of
+ * `current`. A flow's conntrack mark is set when it is accepted; one with an old mark is
+ * judged anew. Packets that have read a mark which is gone are dropped:
+ * whoever sent them sends again.
+ *
+ *     nat      members go to their plan's nat chain, pN_nat
+ *     output   members go on to `member`; nobody else is asked anything
+ *     member   established and live; else the plan's chain, pN_output
+ *     input    what members send over loopback, and no address rule allows, goes on only
+ *              to a listener of the same cgroup: who listens is known there alone
+ *     leaving  what nat has sent to an address of this host leaves by no link
+ *
+ * pN_output is the policy as in ruleset.c; pN_local what goes to this host itself.
+ * Queries to the DNS port keep the mark on the packet, so that the engine sees who asks;
+ * over TCP, and to the relay, the flow has it. */
+
+enum {
+	RATES_MAX = HOST_IDS,
+};
+
+static const struct filter_chain refuse_chain = { .name = "refuse" };
+static const struct filter_chain passed_chain = { .name = "passed" };
+
+/* ---- sets ---- */
+
+static struct filter_set *named_set(struct builder *b, enum filter_key key,
+				    const char *name)
+{
+	struct filter_set *s = ruleset_new_set(b, key);
+
+	snprintf(s->name, sizeof(s->name), "%s", name);
+	s->changes = true;
+	return s;
+}
+
+static const struct filter_set *named_map(struct builder *b, enum filter_key key,
+					  enum filter_value value, const char *name)
+{
+	struct filter_set *s = named_set(b, key, name);
+
+	s->value = value;
+	return s;
+}
+
+static const struct filter_set *logged_set(struct builder *b, enum filter_key key,
+					   const char *name, uint32_t size)
+{
+	struct filter_set *s = named_set(b, key, name);
+
+	ruleset_added_by_rules(s, FILTER_SEEN_SEC, size);
+	return s;
+}
+
+/* member . address . protocol . port */
+static const struct filter_set *counted_set(struct builder *b, size_t family,
+					    enum filter_role role, uint32_t timeout_sec)
+{
+	struct filter_set *s = ruleset_new_set(b, family == V4 ? FILTER_KEY_MEMBER_FLOW4
+							       : FILTER_KEY_MEMBER_FLOW6);
+
+	filter_set_name(FILTER_NAMES_HOST, role, ruleset_families[family].addr, 0,
+			s->name);
+	s->counts = true;
+	ruleset_added_by_rules(s, timeout_sec, FILTER_COUNTED_MAX);
+	return s;
+}
+
+struct level_sets {
+	const struct filter_set *who, *pairs; /* pairs: cgroup . ids */
+};
+
+static struct level_sets level_sets(struct builder *b, size_t level)
+{
+	struct level_sets ret = { 0 };
+	struct filter_set *s;
+	char name[FILTER_NAME_MAX];
+
+	host_level_name(level, false, name);
+	s = named_set(b, level == 0 ? FILTER_KEY_UID : FILTER_KEY_CGROUP, name);
+	s->value = FILTER_VALUE_MARK;
+	s->level = (uint8_t)level;
+	ret.who = s;
+	if (level == 0)
+		return ret;
+	host_level_name(level, true, name);
+	s = named_set(b, FILTER_KEY_CGROUP_FLOW, name);
+	s->level = (uint8_t)level;
+	ret.pairs = s;
+	return ret;
+}
+
+/* ---- chains that are always there ---- */
+
+struct base {
+	const struct filter_host *host;
+	struct builder b;
+	struct ruleset_host sets;
+	const struct filter_set *current, *plans, *plans_nat, *ids, *orphans;
+	struct level_sets levels[HOST_LEVELS];
+	const struct filter_chain *member, *nat_member, *loopback;
+};
+
+static void all_level_sets(struct base *k)
+{
+	for (size_t i = 0; i < HOST_LEVELS; i++)
+		if (k->host->level_users[i] > 0)
+			k->levels[i] = level_sets(&k->b, i);
+}
+
+static void base_sets(struct base *k)
+{
+	static const enum filter_role roles[] = { FILTER_ROLE_LEARNED,
+						  FILTER_ROLE_DRAINING };
+	struct builder *b = &k->b;
+
+	/* Sets of addresses for each port list that a plan may have; first of all,
+	 * because sets are found by walking their list. */
+	for (size_t i = 0; i < PLAN_PORT_LISTS_MAX * ARRAY_SIZE(roles) * FAMILIES; i++)
+		(void)ruleset_addrs(b, roles[i / FAMILIES / PLAN_PORT_LISTS_MAX],
+				    i / FAMILIES % PLAN_PORT_LISTS_MAX, i % FAMILIES);
+	k->current = named_map(b, FILTER_KEY_MARK, FILTER_VALUE_MARK, "current");
+	k->plans = named_map(b, FILTER_KEY_PLAN, FILTER_VALUE_VERDICT, "plans");
+	k->plans_nat = named_map(b, FILTER_KEY_PLAN, FILTER_VALUE_VERDICT, "plans_nat");
+	k->sets.live = named_set(b, FILTER_KEY_MARKS, "live");
+	k->sets.owns = named_set(b, FILTER_KEY_MARK_AND_FLOW, "owns");
+	k->ids = named_set(b, FILTER_KEY_FLOW_MARK, "ids");
+	k->orphans = named_map(b, FILTER_KEY_FLOW_MEMBER, FILTER_VALUE_MARK, "orphans");
+	k->sets.rates = logged_set(b, FILTER_KEY_MEMBER, "rates", RATES_MAX);
+	logged_set(b, FILTER_KEY_MEMBER, "asks", RATES_MAX);
+	b->seen[V4] = counted_set(b, V4, FILTER_ROLE_SEEN, FILTER_SEEN_SEC);
+	b->seen[V6] = counted_set(b, V6, FILTER_ROLE_SEEN, FILTER_SEEN_SEC);
+	b->met[V4] = logged_set(b, FILTER_KEY_MARK_ADDR4, "met4", FILTER_COUNTED_MAX);
+	b->met[V6] = logged_set(b, FILTER_KEY_MARK_ADDR6, "met6", FILTER_COUNTED_MAX);
+	b->used[V4] = counted_set(b, V4, FILTER_ROLE_USED, FILTER_USED_SEC);
+	b->used[V6] = counted_set(b, V6, FILTER_ROLE_USED, FILTER_USED_SEC);
+	all_level_sets(k);
+}
+
+static void in(struct builder *b, const struct filter_set *set)
+{
+	stmt_add(b, FILTER_IN_SET)->set = set;
+}
+
+/* On to the plan of the packet's mark. */
+static void build_to_plan(struct base *k)
+{
+	struct builder *b = &k->b;
+	struct filter_chain *c = ruleset_plain_chain(b, "to_plan");
+
+	b->dns_output = c;
+	stmt_rule(b, c);
+	stmt_add(b, FILTER_GO_BY)->set = k->plans;
+	stmt_rule(b, c);
+	stmt_drop(b);
+}
+
+static void build_member(struct base *k)
+{
+	struct builder *b = &k->b;
+	struct filter_chain *c = ruleset_plain_chain(b, "member");
+
+	k->member = c;
+	stmt_rule(b, c);
+	stmt_add(b, FILTER_MARK_BY)->set = k->current;
+	ruleset_rules(b, c, RULESET_FIRST);
+	stmt_rule(b, c);
+	stmt_go(b, FILTER_GOTO, b->dns_output);
+}
+
+/* Other chains see the packet before `output` does: it leaves here as it came. */
+static void build_nat_member(struct base *k)
+{
+	struct builder *b = &k->b;
+	struct filter_chain *c = ruleset_plain_chain(b, "nat_member");
+
+	k->nat_member = c;
+	stmt_rule(b, c);
+	stmt_add(b, FILTER_MARK_BY)->set = k->current;
+	stmt_rule(b, c);
+	stmt_add(b, FILTER_GO_BY)->set = k->plans_nat;
+	stmt_rule(b, c);
+	stmt_add(b, FILTER_SET_MARK);
+}
+
+/* With the member as its mark, then @to, for the members of each level: those of the
+ * deepest cgroup first, users last. */
+static void for_members(struct base *k, struct filter_chain *c,
+			const struct filter_chain *to)
+{
+	struct builder *b = &k->b;
+
+	for (size_t level = HOST_LEVELS; level-- > 0;) {
+		if (!k->levels[level].who)
+			continue;
+		stmt_rule(b, c);
+		stmt_add(b, FILTER_MARK_BY)->set = k->levels[level].who;
+		stmt_go(b, FILTER_GOTO, to);
+	}
+}
+
+static void build_loopback(struct base *k)
+{
+	struct builder *b = &k->b;
+	struct filter_chain *c = ruleset_plain_chain(b, "loopback");
+
+	k->loopback = c;
+	stmt_rule(b, c);
+	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_RELATED);
+	stmt_accept(b);
+	/* Its first segment was looked at. Half-open sockets tell no cgroup. */
+	stmt_rule(b, c);
+	stmt_tcp_established(b);
+	stmt_accept(b);
+	for (size_t i = 0; i < HOST_LEVELS; i++) {
+		if (!k->levels[i].pairs)
+			continue;
+		stmt_rule(b, c);
+		in(b, k->levels[i].pairs);
+		stmt_accept(b);
+	}
+	stmt_rule(b, c);
+	stmt_add(b, FILTER_MARK_FROM_CT);
+	stmt_refuse(b);
+}
+
+static struct filter_chain *open_chain(struct builder *b, const char *name,
+				       enum filter_chain_type type, uint32_t hook)
+{
+	struct filter_chain *c = ruleset_base_chain(b, name, type, hook);
+
+	c->accept = true;
+	return c;
+}
+
+static void build_base_chains(struct base *k)
+{
+	struct builder *b = &k->b;
+	struct filter_chain *c =
+		open_chain(b, "nat", FILTER_CHAIN_NAT, NF_INET_LOCAL_OUT);
+
+	for_members(k, c, k->nat_member);
+	c = open_chain(b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
+	for_members(k, c, k->member);
+	if (k->levels[0].who) {
+		stmt_rule(b, c);
+		stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
+		stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
+		stmt_add(b, FILTER_MARK_BY)->set = k->orphans;
+		stmt_go(b, FILTER_GOTO, k->member);
+		ruleset_orphans(b, c);
+	}
+	c = open_chain(b, "input", FILTER_CHAIN_FILTER, NF_INET_LOCAL_IN);
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_IIF, LOOPBACK_INDEX);
+	in(b, k->ids);
+	stmt_go(b, FILTER_GOTO, k->loopback);
+}
+
+bool host_chain_has_levels(const struct filter_chain *c)
+{
+	return strcmp(c->name, "nat") == 0 || strcmp(c->name, "output") == 0 ||
+	       strcmp(c->name, "loopback") == 0;
+}
+
+/* Without a plan. */
+static int begin(struct base *k, struct arena *arena)
+{
+	struct builder *b = &k->b;
+
+	b->arena = arena;
+	b->host = &k->sets;
+	b->kind = RULESET_HOST;
+	b->family_count = FAMILIES;
+	b->direct_tcp = b->direct_udp = true; /* of some member */
+	return ruleset_start(b, FILTER_NAMES_HOST, 0) ? 0 : -ENOMEM;
+}
+
+int host_build_base(const struct filter_host *h, struct arena *arena,
+		    const struct ruleset **ret)
+{
+	struct base k = { .host = h };
+	int r = begin(&k, arena);
+
+	if (r < 0)
+		return r;
+	base_sets(&k);
+	ruleset_build_report(&k.b);
+	ruleset_build_refuse(&k.b);
+	ruleset_build_passed(&k.b);
+	build_to_plan(&k);
+	ruleset_build_port53(&k.b);
+	ruleset_build_link(&k.b);
+	ruleset_build_orphans(&k.b);
+	build_member(&k);
+	build_nat_member(&k);
+	build_loopback(&k);
+	build_base_chains(&k);
+	ruleset_build_leaving(&k.b);
+	if (k.b.failed)
+		return -ENOMEM;
+	*ret = k.b.rs;
+	return 0;
+}
+
+int host_build_guard(const struct filter_host *h, struct arena *arena,
+		     const struct ruleset **ret)
+{
+	struct base k = { .host = h };
+	struct builder *b = &k.b;
+	const struct filter_set *passed;
+	struct filter_chain *c;
+	int r = begin(&k, arena);
+
+	if (r < 0)
+		return r;
+	all_level_sets(&k);
+	passed = named_set(b, FILTER_KEY_FLOW_MARK, "passed");
+	c = open_chain(b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
+	c->priority++; /* behind the table that gives flows their marks */
+	stmt_rule(b, c);
+	in(b, passed);
+	stmt_add(b, FILTER_ACCEPT);
+	for (size_t i = 0; i < HOST_LEVELS; i++) {
+		if (!k.levels[i].who)
+			continue;
+		stmt_rule(b, c);
+		stmt_add(b, FILTER_MARK_BY)->set = k.levels[i].who;
+		stmt_drop(b);
+	}
+	if (b->failed)
+		return -ENOMEM;
+	*ret = b->rs;
+	return 0;
+}
+
+/* ---- a plan's chains ---- */
+
+/* Weir's own listeners: the flow, or over UDP the packet, tells who it is. Nat alone
+ * leads there; at other addresses somebody else may have that port. */
+static void build_own_ports(struct builder *b, struct filter_chain *c)
+{
+	ruleset_queries(b, c);
+	stmt_rule(b, c);
+	stmt_port(b, IPPROTO_TCP, b->dns_port);
+	stmt_has_bit(b, FILTER_CT_STATUS, IPS_DST_NAT);
+	stmt_mark_and_accept(b);
+	if (b->relay_port == 0)
+		return;
+	if (b->relay) {
+		stmt_rule(b, c);
+		stmt_port(b, IPPROTO_TCP, b->relay_port);
+		stmt_has_bit(b, FILTER_CT_STATUS, IPS_DST_NAT);
+		stmt_mark_and_accept(b);
+	}
+	stmt_rule(b, c);
+	stmt_port(b, IPPROTO_TCP, b->relay_port);
+	stmt_refuse(b);
+}
+
+/* An address rule may name a listener of the host; the others are looked at when the
+ * packet comes in. The flow has the member then, but no plan. */
+static void owned_by_member(struct builder *b)
+{
+	in(b, b->host->owns_as_it_is);
+}
+
+static const struct filter_chain *build_local(struct builder *b)
+{
+	struct filter_chain *c = ruleset_plain_chain(b, "local");
+
+	build_own_ports(b, c);
+	ruleset_local_listeners(b, c);
+	stmt_rule(b, c);
+	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_NEW);
+	stmt_add(b, FILTER_CT_FROM_MARK)->mask = HOST_MEMBER_MASK;
+	stmt_accept(b);
+	ruleset_established(b, c, owned_by_member, stmt_accept);
+	stmt_rule(b, c);
+	stmt_refuse(b);
+	return c;
+}
+
+/* Sets that change are the table's, and there already; all else gets the plan's number.
+ */
+static void make_own(struct builder *b, uint32_t number)
+{
+	for (struct filter_set **at = &b->rs->sets; *at;) {
+		struct filter_set *s = *at;
+		char name[FILTER_NAME_MAX];
+
+		if (s->timeout || s->changes) {
+			*at = s->next;
+			continue;
+		}
+		snprintf(name, sizeof(name), "p%u_%.20s", number, s->name);
+		memcpy(s->name, name, sizeof(name));
+		at = &s->next;
+	}
+	for (struct filter_chain *c = b->rs->chains; c; c = c->next) {
+		c->name = arena_printf(b->arena, "p%u_%s", number, c->name);
+		b->failed |= !c->name;
+	}
+}
+
+int host_build_plan(const struct filter_host *h, const struct host_plan *p,
+		    struct arena *arena, const struct ruleset **ret, struct err *err)
+{
+	static const struct filter_set owns = { .name = "owns",
+						.key = FILTER_KEY_MARK_AND_FLOW };
+	static const struct filter_set asks = { .name = "asks",
+						.key = FILTER_KEY_MEMBER,
+						.timeout_sec = FILTER_SEEN_SEC };
+	static const struct filter_set as_it_is = { .name = "owns",
+						    .key = FILTER_KEY_MARKS };
+	const struct ruleset_host sets = { .owns = &owns,
+					   .owns_as_it_is = &as_it_is,
+					   .asks = &asks };
+	struct builder b = {
+		.arena = arena,
+		.plan = &p->plan,
+		.host = &sets,
+		.kind = RULESET_HOST,
+		.dns_port = h->params.dns_port,
+		.relay_port = h->params.relay_port,
+		.relay = p->relay,
+		.direct_tcp = !p->relay,
+		.direct_udp = true,
+		.family_count = FAMILIES,
+		.refuse = &refuse_chain,
+		.passed = &passed_chain,
+	};
+	struct filter_chain *c;
+	int r = ruleset_begin(&b, FILTER_NAMES_HOST, FILTER_GENERATION_FIRST, err);
+
+	if (r < 0)
+		return r;
+	ruleset_build_dns(&b);
+	ruleset_build_port53(&b);
+	c = ruleset_plain_chain(&b, "nat");
+	ruleset_nat(&b, c);
+	b.local = build_local(&b);
+	ruleset_build_not_unicast(&b);
+	c = ruleset_plain_chain(&b, "output");
+	ruleset_rules(&b, c, RULESET_THEN);
+	make_own(&b, p->number);
 	return ruleset_end(&b, ret, err);
 }

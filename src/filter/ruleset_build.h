@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* filter/ruleset_build - what the builders share. ruleset.c and host_ruleset.c write the
- * base chains, each for its kinds of ruleset; rules.c what decides on each packet that
+/* filter/ruleset_build - what the builders share. ruleset.c writes the
+ * base chains of each kind of ruleset; rules.c what decides on each packet that
  * leaves, in one order for all, and the other chains that several have; ruleset_build.c
  * the sets that rules name, and single statements. */
 #pragma once
@@ -46,7 +46,7 @@ enum ruleset_kind {
 	RULESET_KIND_COUNT
 };
 
-/* On the host many sandboxes share one table (host_ruleset.c). A packet that comes to
+/* On the host many sandboxes share one table (ruleset.c). A packet that comes to
  * a plan's chain has its sandbox's mark. */
 struct ruleset_host {
 	const struct filter_set *live; /* mark . mark of the flow: accepted before */

@@ -10,7 +10,7 @@
  * Elements of one set that follow each other share a message: the kernel looks for table
  * and set once per message. Not those to be refreshed: the same one may stand there
  * twice, and deleting it twice would fail. */
-#include "filter/sets.h"
+#include "filter/nft.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -23,7 +23,6 @@
 
 #include "filter/filter.h"
 #include "filter/message.h"
-#include "filter/nft.h"
 
 enum {
 	/* One element in a message of its own, with room to spare. */

@@ -2,12 +2,12 @@
 /* resolver/resolver_internal - what the resolver's files share.
  *
  *   resolver.c   queries, replies, the flush that commits, ticks, detach; the pools
- *   verdict.c    what the policy and the limits say of a query
+ *   verdict.c    what the policy and the limits say of a query; queries for names that
+ *                ask, until they are granted
  *   inflight.c   upstream requests: when again, when no more
  *   servers.c    the servers: which one next, probes, what is reported of them; the one
  *                that sends questions back
- *   pinned.c     names that are resolved ahead (dns: pinned)
- *   parked.c     queries for names that ask, until they are granted */
+ *   pinned.c     names that are resolved ahead (dns: pinned) */
 #pragma once
 
 #include "base/rate.h"
@@ -270,6 +270,10 @@ bool resolver_verdict_again(struct resolver *r, struct resolver_ask *ask, int64_
 /* SERVFAIL, counter and event. */
 void resolver_limit(struct resolver *r, struct resolver_ask *ask, enum plan_limit which,
 		    int64_t now_ms);
+/* A copy of @ask waits until its name is granted, or is refused now. */
+void resolver_park(struct resolver *r, const struct resolver_ask *ask, int64_t now_ms);
+void resolver_parked_tick(struct resolver *r, int64_t now_ms);
+void resolver_parked_forget(struct resolver *r, struct resolver_sandbox *g);
 
 /* servers.c */
 void resolver_servers_init(struct resolver *r, const struct resolver_config *config);
@@ -316,12 +320,6 @@ bool resolver_inflight_sent_back(struct resolver *r, struct resolver_ask *ask,
 void resolver_inflight_tick(struct resolver *r, int64_t now_ms);
 /* Take all asks of @s out of all flights. */
 void resolver_inflight_forget(struct resolver *r, const struct sandbox *s);
-
-/* parked.c */
-/* A copy of @ask waits until its name is granted, or is refused now. */
-void resolver_park(struct resolver *r, const struct resolver_ask *ask, int64_t now_ms);
-void resolver_parked_tick(struct resolver *r, int64_t now_ms);
-void resolver_parked_forget(struct resolver *r, struct resolver_sandbox *g);
 
 /* pinned.c */
 /* Answer from the pins, and from nothing else. Takes the ask. */

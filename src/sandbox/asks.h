@@ -6,7 +6,7 @@
  * Where TCP goes through the relay, a look-up gets an address that stands for this name
  * alone (policy/sinkhole.h), at once; what is dialled there is parked in the relay
  * (relay/relay_park.c), which looks the name up itself when it is granted. Where TCP
- * takes another way the query is parked (resolver/parked.c), for no longer than clients
+ * takes another way the query is parked (resolver/verdict.c), for no longer than clients
  * wait.
  *
  * Whatever is parked counts here, at most LIMIT_PARKED in a sandbox, and each is told as

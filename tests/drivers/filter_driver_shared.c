@@ -32,7 +32,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "filter/sets.h"
+#include "filter/nft.h"
 
 enum { ITEMS_MAX = 10000, ADDRS_MAX = 16, TIMES_MAX = 1000 };
 
