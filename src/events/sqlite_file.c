@@ -16,7 +16,9 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "events/migrations_sqlite.h" /* generated: migrations[] */
+#include "events/schema_sqlite.h"     /* generated: schema[] */
 #include "sys/files.h"
 
 enum {
@@ -163,6 +165,77 @@ static int bring_up_to_date(sqlite3 *db, struct err *err)
 	return r < 0 ? r : check_version(version, err);
 }
 
+/* ---- is it Weir's own? ---- */
+
+/* A database's schema is code, which whoever writes to it runs: a trigger drops or
+ * changes what is written, an index or a constraint refuses it. Where a command could
+ * write to a store's directory, in a run that didn't keep its events there, the schema
+ * may be the command's. So what Weir made has to be there as Weir made it, and besides
+ * nothing but tables and views, which Weir never uses. */
+
+static bool is_text(sqlite3_stmt *s, int column, const char *expected)
+{
+	const char *text = (const char *)sqlite3_column_text(s, column);
+
+	return text && expected ? strcmp(text, expected) == 0 : text == expected;
+}
+
+/* Return: which row of schema[] @s stands at, or how many there are. */
+static size_t find_schema_row(sqlite3_stmt *s)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(schema); i++)
+		if (is_text(s, 0, schema[i].type) && is_text(s, 1, schema[i].name) &&
+		    is_text(s, 2, schema[i].table) && is_text(s, 3, schema[i].sql))
+			return i;
+	return ARRAY_SIZE(schema);
+}
+
+/* A table or a view, or what SQLite makes for a table's constraints. */
+static bool is_beside(sqlite3_stmt *s)
+{
+	const struct text name = text_of((const char *)sqlite3_column_text(s, 1) ?: ""),
+			  sql = text_of((const char *)sqlite3_column_text(s, 3) ?: "");
+
+	return text_matches("CREATE TABLE *", sql, false) ||
+	       text_matches("CREATE VIEW *", sql, false) ||
+	       (sql.len == 0 && text_matches("sqlite_autoindex_*", name, false));
+}
+
+static int schema_fault(sqlite3_stmt *s, struct err *err)
+{
+	const char *name = (const char *)sqlite3_column_text(s, 1);
+
+	return err_set(
+		err, -EBADMSG,
+		"the database has '%s', which Weir did not make, or made otherwise",
+		SHOWN(name ?: ""));
+}
+
+/* Not by the name sqlite_schema, which a table may have that takes its place. */
+static int check_schema(sqlite3 *db, struct err *err)
+{
+	static const char sql[] = "SELECT type, name, tbl_name, sql FROM sqlite_master";
+	bool seen[ARRAY_SIZE(schema)] = { false };
+	sqlite3_stmt *s = NULL;
+	size_t count = 0, row;
+	int r = 0, rc = sqlite3_prepare_v2(db, sql, -1, &s, NULL);
+
+	while (rc == SQLITE_OK && r == 0 && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+		rc = SQLITE_OK;
+		row = find_schema_row(s);
+		if (row < ARRAY_SIZE(schema) && !seen[row])
+			count += seen[row] = true;
+		else if (row < ARRAY_SIZE(schema) || !is_beside(s))
+			r = schema_fault(s, err);
+	}
+	sqlite3_finalize(s);
+	if (rc != SQLITE_OK && rc != SQLITE_DONE)
+		return sqlite_fault(db, rc, "cannot read the database", err);
+	if (r == 0 && count < ARRAY_SIZE(schema))
+		r = err_set(err, -EBADMSG, "the database lacks what Weir has made there");
+	return r;
+}
+
 static int set_up(sqlite3 *db, const struct sqlite_config *config, struct err *err)
 {
 	char sql[512];
@@ -237,6 +310,8 @@ int sqlite_file_open(const struct sqlite_config *config, sqlite3 **ret, struct e
 		r = set_up(db, config, err);
 	if (r == 0)
 		r = bring_up_to_date(db, err);
+	if (r == 0)
+		r = check_schema(db, err);
 	if (r < 0) {
 		sqlite3_close(db); /* with the transaction that may be open */
 		return r;
@@ -546,7 +621,7 @@ static int64_t wait_for_tables(sqlite3 *db)
 int sqlite_file_use(const char *directory, int busy_ms, sqlite3 **ret, struct err *err)
 {
 	char path[SQLITE_PATH_SIZE];
-	int rc;
+	int r, rc;
 
 	snprintf(path, sizeof(path), "%s/events.db", directory);
 	/* Not read-only: the log's index is shared memory that a reader writes. */
@@ -563,7 +638,8 @@ int sqlite_file_use(const char *directory, int busy_ms, sqlite3 **ret, struct er
 	sqlite3_busy_timeout(*ret, busy_ms);
 	sqlite3_db_config(*ret, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
 	sqlite3_db_config(*ret, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-	return check_version(wait_for_tables(*ret), err);
+	r = check_version(wait_for_tables(*ret), err);
+	return r < 0 ? r : check_schema(*ret, err);
 }
 
 void sqlite_read_text(sqlite3_stmt *s, int column, char *buf, size_t size)

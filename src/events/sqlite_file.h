@@ -28,7 +28,9 @@ int sqlite_run(sqlite3 *db, const char *sql, struct err *err) MUST_CHECK;
 /* The first number of the answer; 0 when there is none. */
 int64_t sqlite_number(sqlite3 *db, const char *sql);
 
-/* Return: 0 with an open database, whose tables are of this version, or -errno. */
+/* Return: 0 with an open database, whose tables are of this version; -EBADMSG: it is
+ * broken, or has a trigger, an index or a table that isn't as Weir made it; or another
+ * -errno. */
 int sqlite_file_open(const struct sqlite_config *config, sqlite3 **ret,
 		     struct err *err) MUST_CHECK;
 struct sqlite_inode {
@@ -82,8 +84,8 @@ extern const struct sqlite_sums {
 /* ---- for the files that search ---- */
 
 /* The database of @directory as it is. *@ret is to be closed, whatever is returned.
- * Return: 0, -ENOENT when there is none, -EAGAIN when it has not all its tables yet, or
- * another -errno. */
+ * Return: 0, -ENOENT when there is none, -EAGAIN when it has not all its tables yet,
+ * -EBADMSG as above, or another -errno. */
 int sqlite_file_use(const char *directory, int busy_ms, sqlite3 **ret,
 		    struct err *err) MUST_CHECK;
 /* The text of a column, "" for NULL, cut to @size. */

@@ -119,6 +119,31 @@ def test_G11_a_store_behind_a_link_is_not_written_to(world, user):
     assert done.text == "ran\n" and os.listdir(victim) == ["below"], done
 
 
+PLANT = """
+import sqlite3
+with sqlite3.connect("state/events.db") as db:
+    db.executescript('''CREATE TRIGGER x AFTER INSERT ON event WHEN NEW.name = 'evil.test' BEGIN DELETE FROM event WHERE id = NEW.id;
+        INSERT INTO event (ts, sandbox, action, layer, name, packets, bytes) VALUES (NEW.ts, NEW.sandbox, 1, 3, 'fine.test', 1, 1); END;
+        CREATE TRIGGER y AFTER INSERT ON review BEGIN DELETE FROM review WHERE id = NEW.id; END''')
+"""
+
+
+def test_G39_no_trigger_that_a_command_left_in_a_store_changes_what_is_kept(world, user):
+    """The store lies where a run that didn't keep its events there could write."""
+    cwd = world.workdir(user)
+    options = {"options": ("--state-dir", "state"), "user": user, "cwd": cwd}
+    assert world.run("true", **options).code == 0
+    planted = world.run("/usr/bin/python3", "-Ic", PLANT, user=user, cwd=cwd)
+    assert planted.code == 0, planted
+    done = world.weir("events", "--state-dir", "state", user=user, cwd=cwd)
+    assert done.code != 0 and "Weir did not make" in done.messages, done
+    done = world.run("sh", "-c", "getent hosts evil.test; true", **options)
+    assert done.code == 0 and "was moved aside" in done.messages, done
+    assert {e["name"] for e in kept(world, cwd / "state", user=user)} == {"evil.test"}
+    tasks = world.weir("review", "list", "--json", "--state-dir", str(cwd / "state"), user=user).json()
+    assert [t["destination"] for t in tasks] == ["evil.test"]
+
+
 def test_nothing_is_started_or_loaded_without_being_asked(world):
     with world.run_start("sh", "-c", "echo there; sleep 60") as run:
         assert run.line() == "there"

@@ -428,6 +428,19 @@ static void overwrite(const char *name, off_t at, size_t size)
 	close(fd);
 }
 
+/* As somebody else who has SQLite. */
+static void plant(const char *sql)
+{
+	char path[PATH_MAX];
+	sqlite3 *db = NULL;
+
+	snprintf(path, sizeof(path), "%s/events.db", directory);
+	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK)
+		fail_msg("%s: %s", sql, sqlite3_errmsg(db));
+	sqlite3_close(db);
+}
+
 TEST_WITH(a_broken_file_is_moved_aside_and_told, make_directory, remove_directory)
 {
 	static const struct {
@@ -455,6 +468,81 @@ TEST_WITH(a_broken_file_is_moved_aside_and_told, make_directory, remove_director
 		assert_int_equal(count((struct sqlite_query){ 0 }).rows, 1);
 		assert_true(remove_like("events.db.broken-", true) >= 1);
 	}
+}
+
+/* What an earlier command could leave where a store is kept. */
+TEST_WITH(a_schema_that_is_not_weirs_is_moved_aside, make_directory, remove_directory)
+{
+	static const char *const planted[] = {
+		"CREATE TRIGGER x AFTER INSERT ON event BEGIN"
+		" DELETE FROM event WHERE id = NEW.id; END",
+		"CREATE TRIGGER x BEFORE INSERT ON EVENT BEGIN SELECT raise(IGNORE); END",
+		"CREATE TRIGGER x AFTER INSERT ON review BEGIN"
+		" UPDATE review SET state = 2; END",
+		"CREATE UNIQUE INDEX x ON event (action)",
+		"CREATE INDEX x ON event (abs(-9223372036854775807 - action))",
+		"DROP TRIGGER review_opened",
+		"DROP VIEW denied_written;"
+		"CREATE VIEW denied_written (id, ts, sandbox, packets, kind, key)"
+		" AS SELECT 1, 1, 1, 1, 1, 1 WHERE 0",
+		"DROP INDEX event_by_ts; CREATE INDEX event_by_ts ON event (ts)"
+		" WHERE name IS NULL",
+		"ALTER TABLE event RENAME TO hidden;"
+		"CREATE VIEW event AS SELECT * FROM hidden WHERE name <> 'b.test'",
+		/* Behind a table of the name that is asked. */
+		"CREATE TRIGGER x AFTER INSERT ON event BEGIN"
+		" DELETE FROM event WHERE id = NEW.id; END;"
+		"CREATE TABLE y (type, name, tbl_name, rootpage, sql);"
+		"PRAGMA writable_schema = 1; UPDATE sqlite_master SET name = "
+		"'sqlite_schema',"
+		" tbl_name = 'sqlite_schema', sql = replace(sql, 'TABLE y',"
+		" 'TABLE sqlite_schema') WHERE name = 'y'",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(planted); i++) {
+		struct event_row a = denied("a.test", T0), b = denied("b.test", T0 + 1);
+		struct sqlite_reader *r = NULL;
+		struct sqlite_writer *w = writer(0);
+		struct sqlite_state s;
+		struct err err = { 0 };
+		sqlite3 *db = NULL;
+
+		sqlite_writer_add(w, &a);
+		sqlite_writer_free(w);
+		plant(planted[i]);
+		assert_int_equal(open_file(1 << 20, &db), -EBADMSG);
+		assert_int_equal(sqlite_reader_open(directory, 5000, &r, &err), -EBADMSG);
+		w = writer(0);
+		sqlite_writer_add(w, &b);
+		assert_true(sqlite_writer_drain(w, 5000));
+		sqlite_writer_state(w, &s);
+		assert_int_equal(s.moved_aside, 1);
+		assert_int_equal(s.rows, 1);
+		sqlite_writer_free(w);
+		assert_int_equal(count((struct sqlite_query){ .name = "b.test" }).rows,
+				 1);
+		remove_like("", true);
+	}
+}
+
+/* What a person keeps there is never used. */
+TEST_WITH(tables_and_views_beside_weirs_stay, make_directory, remove_directory)
+{
+	struct event_row a = denied("a.test", T0);
+	struct sqlite_writer *w = writer(0);
+	struct sqlite_state s;
+
+	sqlite_writer_add(w, &a);
+	sqlite_writer_free(w);
+	plant("CREATE TABLE seen (id INTEGER, UNIQUE (id)); CREATE VIEW mine AS"
+	      " SELECT * FROM event JOIN seen USING (id); ANALYZE");
+	w = writer(0);
+	sqlite_writer_add(w, &a);
+	assert_true(sqlite_writer_drain(w, 5000));
+	sqlite_writer_state(w, &s);
+	assert_int_equal(s.moved_aside, 0);
+	sqlite_writer_free(w);
+	assert_int_equal(count((struct sqlite_query){ 0 }).rows, 2);
 }
 
 TEST_WITH(a_database_of_a_newer_weir_is_left_alone, make_directory, remove_directory)
