@@ -394,7 +394,7 @@ static int run_command(const struct cli_options *table, int argc, char **argv)
 	int status, r = cli_run_parse(table, argc, argv, &spec, &err);
 
 	if (r == 0)
-		r = cli_run_environment(table, &spec, &err);
+		r = cli_options_environment(table, &spec, &spec.arena, &spec.given, &err);
 	if (r == 0)
 		r = cli_run_check_guarded(&spec, &err);
 	/* config_read() reports its faults itself. */
@@ -639,19 +639,14 @@ static int unknown_verb(const char *name)
 	return RUN_STATUS_BAD_INPUT;
 }
 
-static const char *group_of(const struct cli_verb *v)
-{
-	while (!v->group)
-		v--;
-	return v->group;
-}
-
 static json_t *verb_json(const struct cli_verb *v)
 {
+	const struct cli_verb *titled = v;
 	json_t *options = json_array();
-
 	const struct cli_option *o;
 
+	while (!titled->group)
+		titled--;
 	for (size_t i = 0; v->options && (o = cli_option_at(v->options, i)); i++) {
 		json_array_append_new(options,
 				      json_pack("{s:s, s:s?, s:s, s:b}", "name", o->name,
@@ -659,7 +654,7 @@ static json_t *verb_json(const struct cli_verb *v)
 						"repeats", o->separator != '\0'));
 	}
 	return json_pack("{s:s, s:s, s:s, s:s?, s:o}", "name", v->name, "group",
-			 group_of(v), "help", v->help, "words", v->words, "options",
+			 titled->group, "help", v->help, "words", v->words, "options",
 			 options);
 }
 

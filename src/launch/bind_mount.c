@@ -285,17 +285,6 @@ bool place_is_writable(const struct rootfs *v, const char *path)
 	return false;
 }
 
-/* The sandbox has its own of these, where nothing of the host's is seen. */
-static bool is_in_private_place(const char *path)
-{
-	static const char *const places[] = { "/tmp", "/var/tmp", "/run", "/dev/shm" };
-
-	for (size_t i = 0; i < ARRAY_SIZE(places); i++)
-		if (strcmp(path, places[i]) != 0 && path_is_within(path, places[i]))
-			return true;
-	return false;
-}
-
 /* Did the caller come to the working directory by a link that isn't to be trusted? Only
  * the shell knows, and says so in $PWD. */
 static bool came_by_link(const struct path *cwd)
@@ -306,8 +295,7 @@ static bool came_by_link(const struct path *cwd)
 
 	if (!pwd || pwd[0] != '/' || path_open(pwd, &logical, NULL) < 0)
 		return false;
-	by_link = logical.untrusted && logical.st.st_dev == cwd->st.st_dev &&
-		  logical.st.st_ino == cwd->st.st_ino;
+	by_link = logical.untrusted && stat_is_same(&logical.st, &cwd->st);
 	path_done(&logical);
 	return by_link;
 }
@@ -368,7 +356,7 @@ static int plan_cwd(struct rootfs *v, struct err *err)
 		"the working directory '%s'%s stays read-only in the sandbox%s", p->name,
 		by_link ? ", which a link leads to," : "",
 		writable_when_named(p) ? "; name what is to be written with --rw" : "");
-	if (is_in_private_place(p->name))
+	if (rootfs_own_place(p->name))
 		add_tree(v, p, TREE_SHOWN);
 	return 0;
 }
@@ -791,7 +779,7 @@ static int check_place(const struct rootfs *v, const struct tree *t, struct err 
 	if (at < 0 || fstat(at, &st) < 0)
 		return err_sys(err, at < 0 ? at : -errno,
 			       "cannot find '%s' in the sandbox", t->path);
-	if (st.st_dev != t->source->st.st_dev || st.st_ino != t->source->st.st_ino)
+	if (!stat_is_same(&st, &t->source->st))
 		return err_set(err, -ESTALE, "'%s' was exchanged during the start",
 			       t->path);
 	return 0;

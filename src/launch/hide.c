@@ -53,8 +53,7 @@ struct twins {
 static struct twin *find_twin(struct twins *t, const struct stat *st)
 {
 	for (size_t i = 0; i < t->count; i++) {
-		if (t->list[i].st.st_ino == st->st_ino &&
-		    t->list[i].st.st_dev == st->st_dev)
+		if (stat_is_same(&t->list[i].st, st))
 			return &t->list[i];
 	}
 	return NULL;
@@ -65,8 +64,7 @@ static bool is_known(const struct twin *w, const char *last, const struct stat *
 	for (size_t i = 0; i < w->count; i++) {
 		const struct twin_name *n = &w->names[i];
 
-		if (n->directory.st_ino == directory->st_ino &&
-		    n->directory.st_dev == directory->st_dev &&
+		if (stat_is_same(&n->directory, directory) &&
 		    strcmp(strrchr(n->path, '/') + 1, last) == 0)
 			return true;
 	}
@@ -118,15 +116,6 @@ static int twins_add(struct twins *t, const struct stat *st, const char *path,
 
 /* --- the search --- */
 
-static bool is_on_their_file_system(const struct twins *t, const struct stat *st)
-{
-	for (size_t i = 0; i < t->count; i++) {
-		if (t->list[i].st.st_dev == st->st_dev)
-			return true;
-	}
-	return false;
-}
-
 static bool is_one_of_theirs(const struct twins *t, ino_t inode)
 {
 	for (size_t i = 0; i < t->count; i++) {
@@ -167,12 +156,15 @@ static int search_names(struct twins *t, int fd, const char *path, struct err *e
 {
 	CLEAN(directory) DIR *dir = directory_open(fd);
 	const struct dirent *entry;
+	bool is_theirs = false; /* the file system of one of them */
 	struct stat st;
 	int r = 0;
 
-	if (!dir || fstat(fd, &st) < 0 || !is_on_their_file_system(t, &st))
+	if (!dir || fstat(fd, &st) < 0)
 		return 0;
-	while (r == 0 && t->entries < TWINS_ENTRIES_MAX &&
+	for (size_t i = 0; i < t->count; i++)
+		is_theirs = is_theirs || t->list[i].st.st_dev == st.st_dev;
+	while (r == 0 && is_theirs && t->entries < TWINS_ENTRIES_MAX &&
 	       (entry = directory_next(dir))) {
 		t->entries++;
 		r = search_name(t, fd, path, entry, err);
@@ -180,46 +172,17 @@ static int search_names(struct twins *t, int fd, const char *path, struct err *e
 	return r;
 }
 
-static bool all_found(const struct twins *t)
-{
-	for (size_t i = 0; i < t->count; i++) {
-		if (t->list[i].count < t->list[i].st.st_nlink)
-			return false;
-	}
-	return true;
-}
-
 /* Look for their other names below @top. */
 static int twins_search(struct twins *t, const char *top, struct err *err)
 {
-	if (all_found(t))
+	bool all_found = true;
+
+	for (size_t i = 0; i < t->count; i++)
+		all_found = all_found && t->list[i].count >= t->list[i].st.st_nlink;
+	if (all_found)
 		return 0;
 	t->entries = 0;
 	return search_names(t, open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC), top, err);
-}
-
-/* Call @found for each name, if all are known: -EPERM with @err when some aren't. */
-static int twins_each(const struct twins *t,
-		      int (*found)(void *data, const char *name, struct err *err),
-		      void *data, struct err *err)
-{
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < t->count; i++) {
-		const struct twin *w = &t->list[i];
-
-		if (w->count < w->st.st_nlink)
-			return err_set(
-				err, -EPERM,
-				"'%s' is hidden, and has other names (hard links), of "
-				"which %zu can't be found in the home and the writable "
-				"directories; name them with --hide, or show the file "
-				"with --ro",
-				w->names[0].path, (size_t)w->st.st_nlink - w->count);
-		for (size_t j = 0; r == 0 && j < w->count; j++)
-			r = found(data, w->names[j].path, err);
-	}
-	return r;
 }
 
 static void twins_done(struct twins *t)
@@ -362,8 +325,7 @@ static int add_alias(struct plan_of_hidden *plan, const char *other, const struc
 
 	if (path_open(other, &q, NULL) < 0)
 		return 0;
-	if (p ? q.st.st_dev != p->st.st_dev || q.st.st_ino != p->st.st_ino
-	      : q.mount_id != m->id)
+	if (p ? !stat_is_same(&q.st, &p->st) : q.mount_id != m->id)
 		return 0;
 	return add_place(plan, &q, kept, err);
 }
@@ -710,13 +672,31 @@ static int plan_credentials(struct plan_of_hidden *plan, struct err *err)
 
 /* --- other names of the same files --- */
 
-static int add_twin(void *data, const char *name, struct err *err)
+/* Each name, if all are known: -EPERM with @err when some aren't. */
+static int add_twins(struct plan_of_hidden *plan, struct err *err)
 {
-	CLEAN(path) struct path p = { .fd = -1 };
+	int r = 0;
 
-	if (path_open(name, &p, err) < 0)
-		return err->code;
-	return add_whole(data, &p, NULL, err);
+	for (size_t i = 0; r == 0 && i < plan->twins.count; i++) {
+		const struct twin *w = &plan->twins.list[i];
+
+		if (w->count < w->st.st_nlink)
+			return err_set(
+				err, -EPERM,
+				"'%s' is hidden, and has other names (hard links), of "
+				"which %zu can't be found in the home and the writable "
+				"directories; name them with --hide, or show the file "
+				"with --ro",
+				w->names[0].path, (size_t)w->st.st_nlink - w->count);
+		for (size_t j = 0; r == 0 && j < w->count; j++) {
+			CLEAN(path) struct path p = { .fd = -1 };
+
+			r = path_open(w->names[j].path, &p, err);
+			if (r == 0)
+				r = add_whole(plan, &p, NULL, err);
+		}
+	}
+	return r;
 }
 
 static int plan_twins(struct plan_of_hidden *plan, struct err *err)
@@ -733,7 +713,7 @@ static int plan_twins(struct plan_of_hidden *plan, struct err *err)
 	}
 	for (size_t i = 0; r == 0 && i < plan->home_count; i++)
 		r = twins_search(&plan->twins, plan->homes[i], err);
-	return r < 0 ? r : twins_each(&plan->twins, add_twin, plan, err);
+	return r < 0 ? r : add_twins(plan, err);
 }
 
 /* --- all of it --- */
@@ -885,8 +865,7 @@ static int look_up_pinned(struct rootfs *v, const struct hidden *h, int *ret_at,
 
 	if (r < 0)
 		return r;
-	if (at < 0 || fstat(at, &st) < 0 || st.st_dev != h->st.st_dev ||
-	    st.st_ino != h->st.st_ino)
+	if (at < 0 || fstat(at, &st) < 0 || !stat_is_same(&st, &h->st))
 		return err_set(err, -ESTALE, "'%s' was exchanged during the start",
 			       h->name);
 	*ret_at = TAKE_FD(at);

@@ -328,11 +328,6 @@ static const struct stat *stat_of(const struct tree *t)
 	return t->kind == TREE_HIDDEN ? &t->hidden->st : &t->source->st;
 }
 
-static bool is_same(const struct stat *a, const struct stat *b)
-{
-	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
-}
-
 /* Is what the view has at @other, another spelling of its path, the file of @t, and not
  * what was mounted over that? An overlay's files have other numbers than those below it.
  */
@@ -346,13 +341,13 @@ static bool shows_tree(const struct rootfs *v, const char *other, const void *da
 	if (at < 0 || fstat(at, &found) < 0)
 		return false;
 	if (t->kind == TREE_READONLY)
-		return is_same(&found, stat_of(t)) &&
+		return stat_is_same(&found, stat_of(t)) &&
 		       (fstatvfs(at, &fs) < 0 || !(fs.f_flag & ST_RDONLY));
 	if (stat(ROOTFS_STAGE, &nothing) == 0 && found.st_dev == nothing.st_dev)
 		return false;
-	return is_same(&found, stat_of(t)) ||
+	return stat_is_same(&found, stat_of(t)) ||
 	       (!place_is_bare(v, other) && lstat(other, &found) == 0 &&
-		is_same(&found, stat_of(t)));
+		stat_is_same(&found, stat_of(t)));
 }
 
 /* Is what the view has at @other, another spelling of a masked unix socket's path, that
@@ -422,7 +417,7 @@ static const char *writable_at(const struct rootfs *v, const struct stat *st)
 {
 	for (size_t i = v->layer_count; i < v->tree_count; i++)
 		if (v->trees[i].kind == TREE_WRITABLE &&
-		    is_same(&v->trees[i].source->st, st))
+		    stat_is_same(&v->trees[i].source->st, st))
 			return v->trees[i].path;
 	return NULL;
 }
@@ -442,19 +437,6 @@ const char *spelling_writable_above(const struct rootfs *v, const struct path *p
 			found = writable_at(v, &st);
 	}
 	return found;
-}
-
-/* Is the unix socket at @path, which has been masked, there under another spelling, and
- * not masked? Return: 0, or -EPERM with @err. */
-static int spelling_check_socket(const struct rootfs *v, const char *path, uint32_t inode,
-				 struct err *err)
-{
-	return has_other_spelling(v, path, shows_socket, &inode)
-		       ? err_set(err, -EPERM,
-				 "the unix socket '%s' can't be masked: its file system "
-				 "finds it in upper and lower case",
-				 path)
-		       : 0;
 }
 
 int spelling_check(const struct rootfs *v, struct err *err)
@@ -522,9 +504,17 @@ static int too_busy(struct err *err)
 static int mask_socket(const struct rootfs *v, int at, const char *path, ino_t inode,
 		       struct err *err)
 {
+	const uint32_t told = (uint32_t)inode;
 	int r = mask_place(at, NULL, path, err);
 
-	return r < 0 ? r : spelling_check_socket(v, path, (uint32_t)inode, err);
+	/* It may be there under another spelling, and not masked. */
+	if (r == 0 && has_other_spelling(v, path, shows_socket, &told))
+		r = err_set(
+			err, -EPERM,
+			"the unix socket '%s' can't be masked: its file system finds it "
+			"in upper and lower case",
+			path);
+	return r;
 }
 
 /* --- mounts --- */
@@ -579,7 +569,7 @@ static bool is_masked(const struct rootfs *v, const char *path)
 	struct stat nothing, st;
 
 	return at >= 0 && fstat(at, &st) == 0 && stat(ROOTFS_NOTHING, &nothing) == 0 &&
-	       st.st_dev == nothing.st_dev && st.st_ino == nothing.st_ino;
+	       stat_is_same(&st, &nothing);
 }
 
 /* A mask holds in its own mount: a socket that was moved into another one, a directory
@@ -799,20 +789,15 @@ static int mask_lost(struct rootfs *v, struct err *err)
 	return too_busy(err);
 }
 
-static bool has_bare_tree(const struct rootfs *v)
-{
-	for (size_t i = v->layer_count; i < v->tree_count; i++)
-		if (tree_is_bare(&v->trees[i]))
-			return true;
-	return false;
-}
-
 /* What isn't bare shows no socket of the host's, and no mount of it. */
 int mask_build(struct rootfs *v, struct err *err)
 {
+	bool has_bare = false;
 	int r = 1;
 
-	if (!has_bare_tree(v))
+	for (size_t i = v->layer_count; i < v->tree_count; i++)
+		has_bare = has_bare || tree_is_bare(&v->trees[i]);
+	if (!has_bare)
 		return 0;
 	for (size_t i = 0; r > 0 && i < ROUNDS_MAX; i++)
 		r = mask_mounts_once(v, err);

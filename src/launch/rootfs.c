@@ -132,6 +132,16 @@ static bool is_replaced(const char *path)
 	return false;
 }
 
+const char *rootfs_own_place(const char *path)
+{
+	static const char *const own[] = { "/tmp", "/var/tmp", "/run", "/dev/shm" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(own); i++)
+		if (path_is_within(path, own[i]) && strcmp(path, own[i]) != 0)
+			return own[i];
+	return NULL;
+}
+
 static bool is_left_out(const struct mount *m)
 {
 	return text_is_one_of(m->type, left_out, ARRAY_SIZE(left_out)) ||

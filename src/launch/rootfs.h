@@ -108,6 +108,10 @@ int rootfs_open_trees(struct rootfs *v, int userns_fd, struct err *err) MUST_CHE
 int rootfs_build(struct rootfs *v, struct err *err) MUST_CHECK;
 void rootfs_done(struct rootfs *v);
 
+/* The place below which @path lies, of those of which the sandbox has its own and nothing
+ * of the host's is seen; NULL: in none. */
+const char *rootfs_own_place(const char *path);
+
 /* @path is absolute and canonical: a link on the way is an error. Return: an O_PATH
  * descriptor of the view, or -errno. */
 int rootfs_lookup(const struct rootfs *v, const char *path) MUST_CHECK;

@@ -196,15 +196,6 @@ static int refuse_call(scmp_filter_ctx ctx, const struct refusal *row)
 	return r == -EDOM ? 0 : r;
 }
 
-static int refuse_listed(scmp_filter_ctx ctx)
-{
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(refusals); i++)
-		r = refuse_call(ctx, &refusals[i]);
-	return r;
-}
-
 /* The machine runs programs of these too. x32 is not among them: a call with its bit
  * set is of no known architecture, and refused. 0: there is none. */
 static uint32_t other_arch(uint32_t native)
@@ -453,8 +444,8 @@ int main(int argc, char **argv)
 	r = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 	if (r == 0)
 		r = add_architectures(ctx, argv[1]);
-	if (r == 0)
-		r = refuse_listed(ctx);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(refusals); i++)
+		r = refuse_call(ctx, &refusals[i]);
 	if (r == 0)
 		r = refuse_modes(ctx);
 	if (r == 0)

@@ -634,8 +634,8 @@ static bool was_changed(const struct path *p)
 {
 	struct stat st;
 
-	return lstat(p->name, &st) < 0 || st.st_dev != p->st.st_dev ||
-	       st.st_ino != p->st.st_ino || st.st_ctim.tv_sec != p->st.st_ctim.tv_sec ||
+	return lstat(p->name, &st) < 0 || !stat_is_same(&st, &p->st) ||
+	       st.st_ctim.tv_sec != p->st.st_ctim.tv_sec ||
 	       st.st_ctim.tv_nsec != p->st.st_ctim.tv_nsec;
 }
 

@@ -613,32 +613,21 @@ static void drop_first(struct asking *a)
 
 /* ---- an answer ---- */
 
-static void say_rule(struct asking *a, const struct review *t)
-{
-	char rule[REVIEW_RULE_SIZE], line[REVIEW_RULE_SIZE + 64];
-
-	if (!review_rule(t, rule))
-		return;
-	snprintf(line, sizeof(line), "to allow it always, add to the policy: - %s", rule);
-	terminal_say(&a->terminal, line);
-}
-
-static void say_fault(struct asking *a, const char *fault)
-{
-	terminal_say(&a->terminal, SHOWN(fault));
-}
-
 static void grant_first(struct asking *a, struct review *t, enum prompt_answer answer)
 {
 	const char *length = answer == PROMPT_ONCE	    ? ONCE
 			     : answer == PROMPT_TEN_MINUTES ? TEN_MINUTES
 							    : "";
+	char rule[REVIEW_RULE_SIZE], line[REVIEW_RULE_SIZE + 64];
 	struct err err = { 0 };
 
-	if (live_accept(a->live, t, length, WHO, &err) < 0)
-		say_fault(a, err.text);
-	else if (answer == PROMPT_ALWAYS)
-		say_rule(a, t);
+	if (live_accept(a->live, t, length, WHO, &err) < 0) {
+		terminal_say(&a->terminal, SHOWN(err.text));
+	} else if (answer == PROMPT_ALWAYS && review_rule(t, rule)) {
+		snprintf(line, sizeof(line),
+			 "to allow it always, add to the policy: - %s", rule);
+		terminal_say(&a->terminal, line);
+	}
 	drop_first(a);
 }
 
@@ -648,7 +637,7 @@ static void refuse_first(struct asking *a)
 	struct err err = { 0 };
 
 	if (t && t->state == REVIEW_OPEN && live_dismiss(a->live, t, WHO, &err) < 0)
-		say_fault(a, err.text);
+		terminal_say(&a->terminal, SHOWN(err.text));
 	drop_first(a);
 }
 
@@ -734,20 +723,18 @@ static void put_first(struct asking *a, const struct review *t)
 	terminal_ask(&a->terminal, &q);
 }
 
-/* It was refused while others were asked for. */
-static bool is_late(const struct asking *a)
-{
-	return !a->terminal.asks &&
-	       loop_now_ms(a->terminal.loop) >= a->items[0].at_ms + a->timeout_ms;
-}
-
 void asking_turn(struct asking *a)
 {
 	struct review *t;
 
 	while (a->live && a->count > 0) {
+		/* It was refused while others were asked for. */
+		const bool is_late = !a->terminal.asks &&
+				     loop_now_ms(a->terminal.loop) >=
+					     a->items[0].at_ms + a->timeout_ms;
+
 		t = first_task(a);
-		if (t && t->state == REVIEW_OPEN && !is_late(a))
+		if (t && t->state == REVIEW_OPEN && !is_late)
 			break;
 		terminal_take_back(&a->terminal, "decided elsewhere");
 		drop_first(a);

@@ -266,14 +266,6 @@ static int doctor_run_program(const char *const *argv, char *buf, size_t size)
 	return catch_output(exec_program, argv, buf, size);
 }
 
-static int doctor_run_sandbox(int (*run)(struct run_spec *spec), struct run_spec *spec,
-			      char *buf, size_t size)
-{
-	const struct sandbox_call c = { run, spec };
-
-	return catch_output(call_sandbox, &c, buf, size);
-}
-
 /* --- rows --- */
 
 static const char *keep_bytes(struct doctor *d, const char *fmt, va_list args)
@@ -348,8 +340,9 @@ static int run_sandbox(int (*run)(struct run_spec *spec), char *output)
 	static char program[] = "true";
 	char *argv[] = { program, NULL };
 	struct run_spec spec = { .quiet = true, .argv = argv };
+	const struct sandbox_call c = { run, &spec };
 
-	return doctor_run_sandbox(run, &spec, output, OUTPUT_SIZE);
+	return catch_output(call_sandbox, &c, output, OUTPUT_SIZE);
 }
 
 /* --- where we are --- */
@@ -566,13 +559,6 @@ static void doctor_resolvers(struct doctor *d, struct doctor_row *row)
 
 /* --- ways around Weir --- */
 
-static bool may_write(const char *path)
-{
-	struct stat st;
-
-	return stat(path, &st) == 0 && S_ISSOCK(st.st_mode) && access(path, W_OK) == 0;
-}
-
 static bool is_in_group(const char *name)
 {
 	const struct group *g = getgrnam(name);
@@ -591,9 +577,12 @@ static void doctor_docker(struct doctor *d, struct doctor_row *row)
 					       "/run/containerd/containerd.sock",
 					       "/run/podman/podman.sock" };
 	const char *open = NULL;
+	struct stat st;
 
 	for (size_t i = 0; !open && i < ARRAY_SIZE(sockets); i++)
-		open = may_write(sockets[i]) ? sockets[i] : NULL;
+		if (stat(sockets[i], &st) == 0 && S_ISSOCK(st.st_mode) &&
+		    access(sockets[i], W_OK) == 0)
+			open = sockets[i];
 	if (!open && geteuid() != 0 && is_in_group("docker"))
 		open = "the group docker";
 	if (!open) {

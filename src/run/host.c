@@ -280,15 +280,6 @@ static int run_daemon_read(const struct run_daemon *d, const struct plan *plan,
 	return read_denies(d, plan, DENIES_MAX, ring, err);
 }
 
-/* The newest of what was denied, into @ring. Who can't be asked has denied nothing. */
-static void run_daemon_look(const struct run_daemon *d, const struct plan *plan,
-			    struct event_ring *ring)
-{
-	struct err ignored = { 0 };
-
-	(void)!read_denies(d, plan, NEWEST, ring, &ignored);
-}
-
 /* All that was counted is in @ring: the engine folds what is equal for a second. */
 static bool run_daemon_is_settled(const struct event_ring *ring, const uint64_t *counters)
 {
@@ -435,20 +426,19 @@ static int is_process_of(void *data, int proc, pid_t pid)
 	return r == -ESRCH ? 0 : r;
 }
 
-static bool is_user_gone(uint32_t uid)
+/* ---- the end ---- */
+
+static bool is_clear(const struct run_place *p)
 {
+	uint32_t uid = p->uid;
+
+	if (p->cgroup.path[0])
+		return !is_populated(p);
 	for (int i = 0; i < LOOKS; i++)
 		/* What can't be seen is a process. */
 		if (tasks_each_process(is_process_of, &uid) != 0)
 			return false;
 	return true;
-}
-
-/* ---- the end ---- */
-
-static bool is_clear(const struct run_place *p)
-{
-	return p->cgroup.path[0] ? !is_populated(p) : is_user_gone(p->uid);
 }
 
 /* Kill who is left in a cgroup that was made for this; of others nobody is touched.
@@ -498,17 +488,6 @@ static bool has_group(const struct run_member *m, gid_t gid)
 	return has;
 }
 
-static int take_own(struct run_member *m, struct err *err)
-{
-	int n = getgroups(GROUPS_MAX, m->groups);
-
-	if (n < 0)
-		return err_sys(err, -errno, "cannot read the groups");
-	m->group_count = (size_t)n;
-	m->gid = getegid();
-	return 0;
-}
-
 /* Who has no entry has no group that anybody else has. */
 static void take_users(struct run_member *m, const struct passwd *user, gid_t closed_gid)
 {
@@ -537,8 +516,12 @@ static int run_member_find(const struct run_spec *spec, const struct run_place *
 	if (!ret->groups)
 		return err_set(err, -ENOMEM, "out of memory");
 	if (!spec->uid || place->uid == geteuid()) {
-		if (take_own(ret, err) < 0)
-			return err->code;
+		const int n = getgroups(GROUPS_MAX, ret->groups);
+
+		if (n < 0)
+			return err_sys(err, -errno, "cannot read the groups");
+		ret->group_count = (size_t)n;
+		ret->gid = getegid();
 	} else {
 		take_users(ret, getpwuid(place->uid), closed_gid);
 	}
@@ -782,13 +765,15 @@ static void look_at_closing(struct host_run *h, bool may_close)
 static void look_at_denials(struct host_run *h)
 {
 	struct event_ring *newest = h->first.more ? NULL : event_ring_new(EVENTS_KEPT);
+	struct err ignored = { 0 };
 
 	/* Nothing more is said one by one. */
 	if (!newest) {
 		report_live_say(&h->first, &h->policy);
 		return;
 	}
-	run_daemon_look(&h->daemon, &h->policy.plan, newest);
+	/* Who can't be asked has denied nothing. */
+	(void)!read_denies(&h->daemon, &h->policy.plan, NEWEST, newest, &ignored);
 	for (size_t i = 0; i < event_ring_count(newest); i++) {
 		const struct event *e = event_ring_at(newest, i);
 

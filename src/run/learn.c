@@ -24,6 +24,7 @@
 #include "run/policies.h"
 #include "run/report.h"
 #include "sys/files.h"
+#include "sys/path.h"
 
 /* ---- before ---- */
 
@@ -266,8 +267,7 @@ static int lock_output(const struct learn_args *l, struct current *ret, struct e
 		if (r < 0)
 			return r;
 		if (fstatat(l->dir, l->name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
-		    there.st_dev == ret->stat.st_dev &&
-		    there.st_ino == ret->stat.st_ino) {
+		    stat_is_same(&there, &ret->stat)) {
 			ret->fd = TAKE_FD(fd);
 			return 0;
 		}

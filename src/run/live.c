@@ -33,6 +33,7 @@
 #include "sandbox/plan_file.h"
 #include "sandbox/sandbox.h"
 #include "sys/files.h"
+#include "sys/path.h"
 #include "sys/process.h"
 
 /* --- the socket --- */
@@ -52,7 +53,7 @@ static bool is_same_namespace(pid_t pid)
 
 	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
 	return stat("/proc/self/ns/user", &ours) == 0 && stat(path, &theirs) == 0 &&
-	       ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+	       stat_is_same(&ours, &theirs);
 }
 
 /* How many seccomp filters hold the process @name; before Linux 5.9 nobody can say. */
@@ -80,23 +81,6 @@ static int count_filters(const char *name, uint32_t *ret)
 		       : -EBADMSG;
 }
 
-/* The command of a `weir run` on the host has a filter that its caller has not. */
-static bool is_confined_more(const struct control_socket *s, pid_t pid)
-{
-	char name[16];
-	uint32_t filters;
-
-	snprintf(name, sizeof(name), "%d", (int)pid);
-	return count_filters(name, &filters) < 0 || filters > s->filters;
-}
-
-static bool is_alive(int pid_fd)
-{
-	struct pollfd p = { .fd = pid_fd, .events = POLLIN };
-
-	return poll(&p, 1, 0) == 0;
-}
-
 /* The process is held by a descriptor while it is looked at: a number may be another
  * process' by then. Before Linux 6.5 the socket has no such descriptor, and one that is
  * made from the number may already be the other process'. */
@@ -106,6 +90,9 @@ static bool control_socket_admits(const struct control_socket *s, int fd)
 	struct ucred peer = { 0 };
 	socklen_t size = sizeof(peer);
 	CLEAN(fd) int pid_fd = -1;
+	struct pollfd alive = { .events = POLLIN };
+	uint32_t filters;
+	char name[16];
 	int held = -1;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.pid <= 0 ||
@@ -114,9 +101,14 @@ static bool control_socket_admits(const struct control_socket *s, int fd)
 	size = sizeof(held);
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &held, &size) < 0)
 		held = (int)syscall(SYS_pidfd_open, peer.pid, 0);
-	pid_fd = held;
-	return pid_fd >= 0 && is_same_namespace(peer.pid) &&
-	       !is_confined_more(s, peer.pid) && is_alive(pid_fd);
+	alive.fd = pid_fd = held;
+	snprintf(name, sizeof(name), "%d", (int)peer.pid);
+	if (pid_fd < 0 || !is_same_namespace(peer.pid))
+		return false;
+	/* The command of a `weir run` on the host has a filter that its caller has not.
+	 */
+	return count_filters(name, &filters) == 0 && filters <= s->filters &&
+	       poll(&alive, 1, 0) == 0;
 }
 
 /* --- where --- */
@@ -287,12 +279,6 @@ struct review *run_reviews_find(const struct run_reviews *r, int64_t id)
 	return NULL;
 }
 
-static void run_reviews_done(struct run_reviews *r)
-{
-	free(r->tasks);
-	*r = (struct run_reviews){ 0 };
-}
-
 enum {
 	COMMAND_SHOWN = 200, /* bytes */
 	BODY_MAX = 16 << 20, /* of a request */
@@ -447,26 +433,19 @@ static bool is_ready(struct live *l)
 	return l->document && l->told;
 }
 
-/* The engine was told once and for all which name servers it asks. */
-static int check_servers(const struct live *l, const struct run_policy *next,
-			 struct err *err)
-{
-	if (!run_policy_asks_names(l->spec, next) || l->spec->upstreams.count > 0)
-		return 0;
-	return err_set(err, -EINVAL,
-		       "the policy has names, and no name server was known when the run "
-		       "began");
-}
-
 static int begin_change(struct live *l, struct text text, struct err *err)
 {
 	CLEAN(fd) int plan_fd = -1;
 	int r = run_policy_read(l->spec, text, &l->next, err);
 
-	if (r == 0)
-		r = check_servers(l, l->next, err);
 	if (r < 0)
 		return r;
+	/* The engine was told once and for all which name servers it asks. */
+	if (run_policy_asks_names(l->spec, l->next) && l->spec->upstreams.count == 0)
+		return err_set(
+			err, -EINVAL,
+			"the policy has names, and no name server was known when the "
+			"run began");
 	document_free(l->next_document);
 	l->next_document = document_of(l->next);
 	if (!l->next_document)
@@ -861,7 +840,8 @@ void live_close(struct live *l)
 	l->next_document = l->document = NULL;
 	free(l->told);
 	l->told = NULL;
-	run_reviews_done(&l->reviews);
+	free(l->reviews.tasks);
+	l->reviews = (struct run_reviews){ 0 };
 	if (!l->loop || l->engine.fd < 0)
 		return;
 	loop_remove(l->loop, &l->engine);

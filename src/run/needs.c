@@ -225,16 +225,6 @@ int environment_add_pass(void *option_list, const char *value, struct err *err)
 #define VARIABLE "SSH_AUTH_SOCK"
 #define OPTION	 "--pass-env " VARIABLE
 
-/* By its whole name. */
-static bool is_asked(const struct run_spec *spec)
-{
-	for (size_t i = 0; i < spec->pass_env.count; i++) {
-		if (strcmp(spec->pass_env.items[i], VARIABLE) == 0)
-			return !environment_is_set(spec, text_of(VARIABLE));
-	}
-	return false;
-}
-
 int agent_socket_open(const struct run_spec *spec, struct path *ret, struct err *err)
 {
 	const char *name = getenv(VARIABLE);
@@ -242,7 +232,9 @@ int agent_socket_open(const struct run_spec *spec, struct path *ret, struct err 
 	int r;
 
 	ret->fd = -1;
-	if (!is_asked(spec) || !name)
+	/* By its whole name. */
+	if (!text_is_one_of(VARIABLE, spec->pass_env.items, spec->pass_env.count) ||
+	    environment_is_set(spec, text_of(VARIABLE)) || !name)
 		return 0;
 	r = path_open_owned(name, &p, err);
 	if (r == -ENOENT) {
@@ -360,31 +352,20 @@ struct place {
 
 /* --- caches of the user's --- */
 
-/* *@ret is NULL for a place in the home where the command has another. */
-static int resolve_place(struct run_spec *spec, const struct place *p, const char **ret,
-			 struct err *err)
+/* None is added for a place in the home where the command has another. */
+static int add_cache(struct run_spec *spec, const struct place *p, struct err *err)
 {
-	const char *home = getenv("HOME");
-	const char *named = getenv(p->variable);
+	const char *home = getenv("HOME"), *named = getenv(p->variable), *path;
 
-	*ret = NULL;
 	if (named && named[0] == '/')
-		*ret = arena_printf(&spec->arena, "%s%s", named, p->below);
+		path = arena_printf(&spec->arena, "%s%s", named, p->below);
 	else if (spec->home == RUN_HOME_TMP)
 		return 0;
 	else if (home && home[0] == '/')
-		*ret = arena_printf(&spec->arena, "%s/%s", home, p->path);
+		path = arena_printf(&spec->arena, "%s/%s", home, p->path);
 	else
 		return err_set(err, -EINVAL, "HOME is not set");
-	return *ret ? 0 : no_memory(err);
-}
-
-static int add_cache(struct run_spec *spec, const struct place *p, struct err *err)
-{
-	const char *path;
-	int r = resolve_place(spec, p, &path, err);
-
-	return r < 0 || !path ? r : make_writable(spec, path, err);
+	return path ? make_writable(spec, path, err) : no_memory(err);
 }
 
 /* --- apt --- */
@@ -512,16 +493,11 @@ static const struct preset *preset_find(const char *name)
 
 int rw_preset_add(void *option_list, const char *name, struct err *err)
 {
-	struct option_list *list = option_list;
-
-	if (!preset_find(name))
-		return err_set(err, -EINVAL,
-			       "'%s' is not one of pip, npm, cargo, go, apt, git",
-			       SHOWN(name));
-	if (list->count == OPTION_LIST_MAX)
-		return err_set(err, -EINVAL, "given more than %d times", OPTION_LIST_MAX);
-	list->items[list->count++] = name;
-	return 0;
+	return preset_find(name)
+		       ? add(option_list, name, err)
+		       : err_set(err, -EINVAL,
+				 "'%s' is not one of pip, npm, cargo, go, apt, git",
+				 SHOWN(name));
 }
 
 /* Is there a preset among those of @spec whose place the variable @name names? */
@@ -709,18 +685,14 @@ static bool is_given(const struct option_list *list, const char *path)
 static const char *place_of_unseen(const struct run_spec *spec, const char *cwd,
 				   const char *argument)
 {
-	static const char *const own[] = { "/tmp", "/var/tmp", "/run", "/dev/shm" };
 	CLEAN(path) struct path p = { .fd = -1 };
 
 	if (argument[0] != '/' || path_open(argument, &p, NULL) < 0 ||
 	    path_is_within(p.name, cwd) || is_given(&spec->rw, p.name) ||
 	    is_given(&spec->ro, p.name))
 		return NULL;
-	for (size_t i = 0; i < ARRAY_SIZE(own); i++)
-		/* /tmp itself is there inside. */
-		if (path_is_within(p.name, own[i]) && strcmp(p.name, own[i]) != 0)
-			return own[i];
-	return NULL;
+	/* /tmp itself is there inside. */
+	return rootfs_own_place(p.name);
 }
 
 /* One line is enough. */

@@ -550,16 +550,6 @@ static int hand_over(const struct inside *in, const struct sandbox_fds *s, bool 
 	return r < 0 ? err_sys(err, r, "cannot hand the sandbox to the engine") : 0;
 }
 
-/* It is missed only by whoever wants to know whose a denial was. */
-static void hand_diag_over(const struct inside *in)
-{
-	const struct launch_report report = { .type = LAUNCH_DIAG };
-	CLEAN(fd) int diag = in->report_fd < 0 ? -1 : nl_diag_open();
-
-	if (diag >= 0)
-		(void)!fds_send(in->report_fd, &report, sizeof(report), &diag, 1);
-}
-
 int inside_prepare(void *data, struct err *err)
 {
 	const struct inside *in = data;
@@ -567,7 +557,9 @@ int inside_prepare(void *data, struct err *err)
 		.dns = FILTER_DNS_PORT,
 		.relay = in->filter.relay ? FILTER_RELAY_PORT : 0,
 	};
+	const struct launch_report report = { .type = LAUNCH_DIAG };
 	struct filter_conn conn = { .fd = -1 };
+	CLEAN(fd) int diag = -1;
 	struct sandbox_fds s;
 	bool ipv6;
 	int r;
@@ -587,8 +579,11 @@ int inside_prepare(void *data, struct err *err)
 		r = link_await_stub(ipv6, err);
 	if (r == 0)
 		r = hand_over(in, &s, ipv6, conn.owner, err);
-	if (r == 0)
-		hand_diag_over(in);
+	/* It is missed only by whoever wants to know whose a denial was. */
+	if (r == 0 && in->report_fd >= 0)
+		diag = nl_diag_open();
+	if (diag >= 0)
+		(void)!fds_send(in->report_fd, &report, sizeof(report), &diag, 1);
 	/* The engine holds its own copies; conn's descriptor is one of @s. */
 	sandbox_fds_done(&s);
 	return r;

@@ -287,12 +287,6 @@ int cli_run_settle_mode(struct run_spec *spec, struct err *err)
 	return 0;
 }
 
-int cli_run_environment(const struct cli_options *table, struct run_spec *spec,
-			struct err *err)
-{
-	return cli_options_environment(table, spec, &spec->arena, &spec->given, err);
-}
-
 /* --- files --- */
 
 static const char etc_config[] = "/etc/weir/config.yaml";

@@ -133,10 +133,6 @@ struct run_spec {
 /* @argv[0] is "run" or "learn", and @table is its. Return: 0, or -EINVAL with @err. */
 int cli_run_parse(const struct cli_options *table, int argc, char **argv,
 		  struct run_spec *ret, struct err *err) MUST_CHECK;
-/* Options that the command line doesn't have, from WEIR_ variables.
- * Return: 0, -EINVAL or -ENOMEM with @err. */
-int cli_run_environment(const struct cli_options *table, struct run_spec *spec,
-			struct err *err) MUST_CHECK;
 /* With --cgroup or --uid: what is set so far means something there.
  * Return: 0, or -EINVAL with @err. */
 int cli_run_check_guarded(const struct run_spec *spec, struct err *err) MUST_CHECK;

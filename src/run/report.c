@@ -388,11 +388,7 @@ static int open_store(struct run_store *s, const char *directory, const char *id
 	pid = copy ? helper_start(&writer) : -ENOMEM;
 	if (pid < 0)
 		return err_sys(err, pid, "cannot start " PROGRAM_EVENTS);
-	*s = (struct run_store){ .pid = pid, .fd = TAKE_FD(ours) };
-	if (id)
-		snprintf(s->sandbox, sizeof(s->sandbox), "%s", id);
-	else
-		snprintf(s->sandbox, sizeof(s->sandbox), "run-%d", (int)getpid());
+	*s = (struct run_store){ .pid = pid, .fd = TAKE_FD(ours), .sandbox = id };
 	return 0;
 }
 

@@ -101,17 +101,17 @@ int report_write(const struct report *r, struct err *err) MUST_CHECK;
 struct run_store {
 	pid_t pid; /* 0: nothing is kept */
 	int fd;
-	char sandbox[64]; /* how the run is named there */
-	uint64_t lost;	  /* events that nobody took */
+	const char *sandbox; /* how the run is named there; borrowed */
+	uint64_t lost;	     /* events that nobody took */
 	/* To find out whose a denial was. */
 	int diag; /* owned; 0: it can't be asked */
 	pid_t in; /* a process of the sandbox's network namespace */
 	struct socket_owner_pace pace;
 };
 
-/* In @directory, which is made; NULL: nothing. The run is called @id there, NULL:
- * run-PID. A link on the way that an earlier
- * command may have left is an error. Return: 0 or -errno: nothing would be kept. */
+/* In @directory, which is made; NULL: nothing. The run is called @id there, which is
+ * borrowed. A link on the way that an earlier command may have left is an error. Return:
+ * 0 or -errno: nothing would be kept. */
 int run_store_open(struct run_store *s, const char *directory, const char *id,
 		   struct err *err) MUST_CHECK;
 /* Until the store has been opened: the command starts behind that. Return: 0, also where

@@ -825,8 +825,7 @@ static bool is_open(const struct run_spec *spec, const struct run_report *report
 	struct stat other;
 
 	for (const struct run_report *o = spec->reports; o < report; o++)
-		if (o->fd >= 0 && fstat(o->fd, &other) == 0 &&
-		    other.st_dev == st->st_dev && other.st_ino == st->st_ino)
+		if (o->fd >= 0 && fstat(o->fd, &other) == 0 && stat_is_same(&other, st))
 			return true;
 	return false;
 }

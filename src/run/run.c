@@ -531,16 +531,6 @@ static void on_policy(struct live *l, struct run_policy *next)
 
 /* -- starting ----------------------------------------------------------------------- */
 
-static int make_plan(struct control *c, struct err *err)
-{
-	int r = run_policy_build(c->spec, c->policy, err);
-
-	if (r != 0)
-		return r;
-	c->plan_fd = plan_file_make(c->policy->plan.bytes, c->policy->plan.size, err);
-	return c->plan_fd < 0 ? RUN_STATUS_FAILED : 0;
-}
-
 static int start_engine(struct control *c, const struct launch_probe *probe,
 			struct err *err)
 {
@@ -765,21 +755,11 @@ static int report_run(struct control *c)
 	return RUN_STATUS_FAILED;
 }
 
-/* Another policy may have names. */
-static int find_servers(struct control *c, struct err *err)
-{
-	struct err ignored = { 0 };
-	bool needed = run_policy_asks_names(c->spec, c->policy);
-
-	return name_servers_complete(&c->spec->upstreams, needed ? err : &ignored) < 0 &&
-			       needed
-		       ? -ENOENT
-		       : 0;
-}
-
 static int control_start(struct control *c, struct err *err)
 {
+	struct err ignored = { 0 };
 	int signal_fd, status;
+	bool needs_servers;
 
 	c->loop = loop_new();
 	c->ring = event_ring_new(EVENTS_KEPT);
@@ -795,9 +775,12 @@ static int control_start(struct control *c, struct err *err)
 		err_set(err, -ENOMEM, "out of memory");
 		return RUN_STATUS_FAILED;
 	}
-	status = make_plan(c, err);
+	status = run_policy_build(c->spec, c->policy, err);
 	if (status != 0)
 		return status;
+	c->plan_fd = plan_file_make(c->policy->plan.bytes, c->policy->plan.size, err);
+	if (c->plan_fd < 0)
+		return RUN_STATUS_FAILED;
 	if (c->spec->ask == RUN_ASK_TTY && asking_open(&c->asking, err) < 0)
 		return RUN_STATUS_BAD_INPUT;
 	if (process_watch_parent((pid_t)c->spec->parent, &c->parent.fd, err) < 0)
@@ -808,12 +791,18 @@ static int control_start(struct control *c, struct err *err)
 	needs_tell(c->spec);
 	if (agent_socket_open(c->spec, &c->agent_socket, err) < 0)
 		return RUN_STATUS_BAD_INPUT;
-	if (find_servers(c, err) < 0 || live_open(&c->socket, c->spec, err) < 0)
+	/* Where this policy has no names another one may. */
+	needs_servers = run_policy_asks_names(c->spec, c->policy);
+	if (name_servers_complete(&c->spec->upstreams, needs_servers ? err : &ignored) <
+		    0 &&
+	    needs_servers)
+		return RUN_STATUS_FAILED;
+	if (live_open(&c->socket, c->spec, err) < 0)
 		return RUN_STATUS_FAILED;
 	if (launch_machine_probe(&c->machine, err) < 0 ||
 	    uplink_choose(&c->uplink, c->spec->uplink, c->machine.root, err) < 0)
 		return RUN_STATUS_FAILED;
-	if (run_store_open(&c->store, c->spec->state_dir, c->spec->id, err) < 0)
+	if (run_store_open(&c->store, c->spec->state_dir, c->socket.socket.id, err) < 0)
 		return RUN_STATUS_FAILED;
 	if (c->spec->state_dir)
 		c->spec->kept[c->spec->kept_count++] = c->spec->state_dir;

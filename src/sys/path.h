@@ -64,6 +64,12 @@ static inline void clean_path(struct path *p)
 	path_done(p);
 }
 
+/* Are both of one file? */
+static inline bool stat_is_same(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
 /* The file of @fd, which may be of another mount namespace, opened by its @name in this
  * one. No link is followed, and another file is refused.
  * Return: 0 with an O_PATH descriptor, -ESTALE, another -errno. */
