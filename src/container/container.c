@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+/* HOW IT WORKS
+ * The policy is read first: bad input starts nothing. Then a child is forked that removes
+ * both containers when this process ends, however it ends (the watcher). Then the guard's
+ * container is started and its filter stands (guard.h). Then the app's container is made,
+ * in the guard's network namespace, attached to, and started. From then on this process
+ * copies bytes, forwards signals, and waits for the first of both containers to end: with
+ * the guard's the app's is ended too. */
 #include "container/container.h"
 
 #include <errno.h>
@@ -214,7 +221,7 @@ static void remains_sweep(const struct docker *e)
  * A child in a session of its own holds one end of a pipe and waits for the pipe's end.
  * That comes when watcher_finish() is called, and when `weir container run` is killed. So
  * the containers are removed in one place, and nothing but this child knows how. It takes
- * no signal but SIGKILL; one that was killed is replaced (watcher_replace()). Both
+ * no signal but SIGKILL; one that was killed is replaced (on_watcher_end()). Both
  * containers have a label, weir.run, whose value nobody else knows before they are made:
  * the child asks for containers with that label and removes those alone. So it has to be
  * told nothing more than whether a request that makes one may still be on its way. */
@@ -324,18 +331,6 @@ static int end(struct watcher *w)
 	return status;
 }
 
-/* Another one in the place of one that has ended. @settled: nothing is being made. */
-static int watcher_replace(struct watcher *w, bool settled, struct err *err)
-{
-	int r;
-
-	(void)end(w);
-	r = watcher_start(w, err);
-	if (r == 0 && settled)
-		watcher_settle(w);
-	return r;
-}
-
 /* Have both containers removed, the app's first, and wait until they are gone. Return: 0,
  * or -errno when they are not; that was logged. */
 static int watcher_finish(struct watcher *w)
@@ -354,14 +349,6 @@ static int watcher_finish(struct watcher *w)
 }
 
 /* --- the run --- */
-
-/* HOW IT WORKS
- * The policy is read first: bad input starts nothing. Then a child is forked that removes
- * both containers when this process ends, however it ends (watcher.h). Then the guard's
- * container is started and its filter stands (guard.h). Then the app's container is made,
- * in the guard's network namespace, attached to, and started. From then on this process
- * copies bytes, forwards signals, and waits for the first of both containers to end: with
- * the guard's the app's is ended too. */
 
 enum {
 	STATUS_BY_SIGNAL = 128,
@@ -572,12 +559,16 @@ static void on_guard(struct run *r)
 	give_up(r, RUN_STATUS_FAILED);
 }
 
+/* Another one takes its place. Nothing is being made by then. */
 static void on_watcher_end(struct run *r)
 {
 	struct err err = { 0 };
 
-	if (watcher_replace(&r->watcher, true, &err) == 0)
+	(void)end(&r->watcher);
+	if (watcher_start(&r->watcher, &err) == 0) {
+		watcher_settle(&r->watcher);
 		return;
+	}
 	log_error("%s", err.text);
 	give_up(r, RUN_STATUS_FAILED);
 }

@@ -11,6 +11,7 @@
 
 #include "container/container.h"
 #include "container/volumes.h"
+#include "event/json.h"
 #include "outputs/client.h"
 #include "sys/capability.h"
 
@@ -129,25 +130,9 @@ static void judge(const struct container_spec *s, struct err *err)
 
 /* -- what can't be said in JSON ------------------------------------------------------ */
 
-static bool is_utf8(const char *text)
-{
-	struct text left = text_of(text);
-	uint32_t c;
-
-	while (left.len > 0) {
-		const size_t len = text_utf8(left, &c);
-
-		if (len == 0)
-			return false;
-		left.ptr += len;
-		left.len -= len;
-	}
-	return true;
-}
-
 static void judge_text(const char *option, const char *text, struct err *err)
 {
-	if (text && !is_utf8(text))
+	if (text && !jtext_is_utf8(text_of(text)))
 		refuse(err, option, text, "is not UTF-8, as the engine wants it");
 }
 
@@ -171,7 +156,7 @@ static void judge_texts(const struct container_spec *s, struct err *err)
 	for (size_t i = 0; i < s->pass_env.count; i++) {
 		const char *value = getenv(s->pass_env.items[i]);
 
-		if (value && !is_utf8(value)) /* it may be a secret */
+		if (value && !jtext_is_utf8(text_of(value))) /* it may be a secret */
 			refuse(err, "--pass-env", s->pass_env.items[i],
 			       "has a value that is not UTF-8, as the engine wants it");
 	}

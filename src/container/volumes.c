@@ -125,17 +125,6 @@ static void look_for(struct search *s, const char *socket)
 		snprintf(s->found, sizeof(s->found), "%s", socket);
 }
 
-static void look_for_variable(struct search *s, const char *variable)
-{
-	static const char unix_socket[] = "unix://";
-	const size_t skip = sizeof(unix_socket) - 1;
-	const char *value = getenv(variable);
-
-	if (value && strncmp(value, unix_socket, skip) == 0)
-		value += skip;
-	look_for(s, value);
-}
-
 /* Where engines have their sockets below /run, or below a user's directory there. */
 static void look_below(struct search *s, const char *run)
 {
@@ -172,13 +161,19 @@ static void look_everywhere(struct search *s, const struct world *w)
 {
 	static const char *const variables[] = { "DOCKER_HOST", "CONTAINER_HOST",
 						 "CONTAINERD_ADDRESS", "WEIR_SOCKET" };
+	static const char unix_socket[] = "unix://";
+	const size_t skip = sizeof(unix_socket) - 1;
 	glob_t users = { 0 };
 
 	look_for(s, w->engine->socket);
 	look_for(s, w->daemon);
 	look_for(s, CLI_DAEMON_SOCKET);
-	for (size_t i = 0; i < ARRAY_SIZE(variables); i++)
-		look_for_variable(s, variables[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
+		const char *value = getenv(variables[i]);
+
+		look_for(s, value && strncmp(value, unix_socket, skip) == 0 ? value + skip
+									    : value);
+	}
 	look_below(s, "/run");
 	look_below(s, "/var/run");
 	look_below(s, getenv("XDG_RUNTIME_DIR"));

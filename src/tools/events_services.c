@@ -29,17 +29,6 @@
 
 enum { CHANNEL = 3, STORE_BYTES = 256 << 20 };
 
-/* What ends or stops the command is not for us: its last events are still to be written.
- */
-static void ignore_signals(void)
-{
-	static const int some[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP };
-	const struct sigaction ignore = { .sa_handler = SIG_IGN };
-
-	for (size_t i = 0; i < ARRAY_SIZE(some); i++)
-		sigaction(some[i], &ignore, NULL);
-}
-
 static void store_all(struct sqlite_writer *w)
 {
 	struct event_row row;
@@ -83,6 +72,8 @@ static void answer(const char *text)
 
 int events_store(int argc, char **argv)
 {
+	static const int ignored[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP };
+	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 	struct sqlite_config config = { .directory = argc == 2 ? argv[1] : NULL,
 					.max_bytes = STORE_BYTES };
 	struct sqlite_writer *w = NULL;
@@ -95,7 +86,10 @@ int events_store(int argc, char **argv)
 	}
 	prctl(PR_SET_NAME, "weir-store");
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	ignore_signals();
+	/* What ends or stops the command is not for us: its last events are still to be
+	 * written. */
+	for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
+		sigaction(ignored[i], &ignore, NULL);
 	if (try_store(&config, &err) < 0 || sqlite_writer_new(&config, &w, &err) < 0) {
 		answer(err.text);
 		return RUN_STATUS_FAILED;

@@ -190,16 +190,6 @@ static bool is_left_out(struct copy *c, int node)
 
 static int copy_node(struct copy *c, int node);
 
-static int copy_scalar(struct copy *c, const yaml_node_t *n)
-{
-	const struct manifest_word *w = word_of(c, n);
-	const char *value = w ? w->value : (const char *)n->data.scalar.value;
-
-	return yaml_document_add_scalar(
-		c->m->doc, NULL, (const yaml_char_t *)value, (int)strlen(value),
-		w ? YAML_DOUBLE_QUOTED_SCALAR_STYLE : n->data.scalar.style);
-}
-
 static int copy_sequence(struct copy *c, const yaml_node_t *n)
 {
 	int list = yaml_document_add_sequence(c->m->doc, NULL, n->data.sequence.style);
@@ -234,10 +224,17 @@ static int copy_mapping(struct copy *c, const yaml_node_t *n)
 static int copy_node(struct copy *c, int node)
 {
 	const yaml_node_t *n = yaml_document_get_node(&c->from, node);
+	const struct manifest_word *w;
+	const char *value;
 
-	if (n->type == YAML_SCALAR_NODE)
-		return copy_scalar(c, n);
-	return n->type == YAML_SEQUENCE_NODE ? copy_sequence(c, n) : copy_mapping(c, n);
+	if (n->type != YAML_SCALAR_NODE)
+		return n->type == YAML_SEQUENCE_NODE ? copy_sequence(c, n)
+						     : copy_mapping(c, n);
+	w = word_of(c, n);
+	value = w ? w->value : (const char *)n->data.scalar.value;
+	return yaml_document_add_scalar(
+		c->m->doc, NULL, (const yaml_char_t *)value, (int)strlen(value),
+		w ? YAML_DOUBLE_QUOTED_SCALAR_STYLE : n->data.scalar.style);
 }
 
 /* A copy of @text, a YAML document, with its words replaced. Return: the node, or 0
@@ -557,14 +554,6 @@ static bool refuses(struct inject *x, yaml_document_t *doc, struct text name)
 	       !text_equal(manifest_text(&m, level), "privileged");
 }
 
-static bool is_refused_there(struct inject *x, struct text namespace)
-{
-	for (size_t i = 0; i < x->count; i++)
-		if (refuses(x, &x->docs[i], namespace))
-			return true;
-	return false;
-}
-
 static void inject_object(struct inject *x, yaml_document_t *doc, int at)
 {
 	struct manifest m = { .doc = doc, .file = x->spec->file, .what = "manifest" };
@@ -589,7 +578,11 @@ static void inject_object(struct inject *x, yaml_document_t *doc, int at)
 	has_pod = kinds[row].kind || (n && n->type == YAML_MAPPING_NODE &&
 				      manifest_find(&m, pod, "containers"));
 	if (has_pod) {
-		if (space.len > 0 && is_refused_there(x, space))
+		bool is_refused = false;
+
+		for (size_t i = 0; space.len > 0 && !is_refused && i < x->count; i++)
+			is_refused = refuses(x, &x->docs[i], space);
+		if (is_refused)
 			manifest_fault(&m, metadata,
 				       "its namespace enforces a level that refuses the "
 				       "sidecar: `weir help inject` says what to do");

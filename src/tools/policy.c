@@ -174,12 +174,6 @@ static bool step_over(struct addr *a, const struct prefix *p)
 	return false;
 }
 
-static bool is_smaller(const struct target *t, const struct prefix *whole)
-{
-	return t->part == PART_PREFIX && t->rule->prefix.bits > whole->bits &&
-	       prefix_contains(whole, &t->rule->prefix.addr);
-}
-
 /* The first address of @whole that is in no smaller target. */
 static bool own_address(const struct targets *list, const struct prefix *whole,
 			struct addr *ret)
@@ -189,8 +183,11 @@ static bool own_address(const struct targets *list, const struct prefix *whole,
 	*ret = whole->addr;
 	while (i < list->count) {
 		const struct target *t = &list->items[i++];
+		const bool is_smaller = t->part == PART_PREFIX &&
+					t->rule->prefix.bits > whole->bits &&
+					prefix_contains(whole, &t->rule->prefix.addr);
 
-		if (!is_smaller(t, whole) || !prefix_contains(&t->rule->prefix, ret))
+		if (!is_smaller || !prefix_contains(&t->rule->prefix, ret))
 			continue;
 		if (!step_over(ret, &t->rule->prefix) || !prefix_contains(whole, ret))
 			return false;
@@ -567,17 +564,6 @@ static const struct verb *verb_find(const char *name)
 	return NULL;
 }
 
-static int bad_verb(const char *name)
-{
-	static const char there[] = "check, explain, show, diff, import, set or patch";
-
-	if (name)
-		log_error("policy: '%s' is not one of %s", SHOWN(name), there);
-	else
-		log_error("policy needs one of %s", there);
-	return RUN_STATUS_BAD_INPUT;
-}
-
 static void print_words(FILE *out)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
@@ -726,14 +712,19 @@ static int take_last_options(const struct verb *v, struct spec *s, int *argc, ch
 
 int cli_policy(int argc, char **argv)
 {
+	static const char there[] = "check, explain, show, diff, import, set or patch";
 	const struct verb *v = verb_find(argc > 1 ? argv[1] : NULL);
 	/* As weir run. */
 	struct spec spec = { .policy = { .verify = POLICY_VERIFY_TLS,
 					 .complete = true } };
 	struct err err = { 0 };
 
+	if (!v && argc > 1)
+		log_error("policy: '%s' is not one of %s", SHOWN(argv[1]), there);
+	else if (!v)
+		log_error("policy needs one of %s", there);
 	if (!v)
-		return bad_verb(argc > 1 ? argv[1] : NULL);
+		return RUN_STATUS_BAD_INPUT;
 	spec.rest = cli_options_parse(&cli_policy_options, &spec, argc - 1, argv + 1,
 				      NULL, &err);
 	if (spec.rest < 0 || take_last_options(v, &spec, &argc, argv, &err) < 0)

@@ -269,18 +269,11 @@ struct render_pins {
 
 enum { PINS_MAX = 65536, DNS_PORT = 53 };
 
-static bool has_budget(const struct policy *p)
-{
-	for (size_t i = 0; i < p->count; i++)
-		if (p->rules[i].budget.sent > 0 || p->rules[i].budget.received > 0)
-			return true;
-	return p->budget.sent > 0;
-}
-
 /* Faults for what an address rule can't enforce. */
 static void check_policy(const struct policy_reader *r, struct policy *p)
 {
 	const struct policy_place *verify = &p->verify_at, *denies = &p->on_denies_at;
+	bool has_budget = p->budget.sent > 0;
 
 	if (p->verify == POLICY_VERIFY_TLS)
 		faults_add(r->faults, FAULT_ERROR,
@@ -294,13 +287,18 @@ static void check_policy(const struct policy_reader *r, struct policy *p)
 			   denies->column, "on_denies",
 			   "rules alone count nothing, ignoring: use weir run, sidecar "
 			   "or daemon");
-	for (size_t i = 0; i < p->count; i++)
-		if (p->rules[i].until_ms != 0)
+	for (size_t i = 0; i < p->count; i++) {
+		const struct rule *rule = &p->rules[i];
+
+		has_budget = has_budget || rule->budget.sent > 0 ||
+			     rule->budget.received > 0;
+		if (rule->until_ms != 0)
 			faults_add(
-				r->faults, FAULT_ERROR, p->rules[i].file,
-				p->rules[i].line, p->rules[i].column, "",
+				r->faults, FAULT_ERROR, rule->file, rule->line,
+				rule->column, "",
 				"rules alone can't end: use weir run, sidecar or daemon");
-	if (has_budget(p))
+	}
+	if (has_budget)
 		faults_add(
 			r->faults, FAULT_ERROR, "", 0, 0, "",
 			"rules alone count no budget: use weir run, sidecar or daemon");
