@@ -86,22 +86,19 @@ static void read_refused(struct engine_sandbox *g, int64_t now_ms)
 	free(k.items);
 }
 
-/* Loopback, and what else is the sandbox's own. */
-static bool is_inside(const struct engine_sandbox *g, const struct addr *a)
-{
-	int route_fd = g->kind == ATTACH_NETNS ? g->route_fd : g->core->route_fd;
-
-	if (g->kind == ATTACH_OWNED)
-		return addr_special(a) == SPECIAL_LOOPBACK;
-	return link_addr_is_local(route_fd, a) > 0;
-}
-
 /* Packets that left by the link, unless they stayed inside. */
 static void count_passed(struct engine_sandbox *g, const struct filter_count *c,
 			 int64_t now_ms)
 {
-	if (c->packets > 0 && !is_inside(g, &c->addr))
-		passed_count(&g->sandbox, c, now_ms);
+	const int route_fd = g->kind == ATTACH_NETNS ? g->route_fd : g->core->route_fd;
+
+	if (c->packets == 0)
+		return;
+	/* Loopback, and what else is the sandbox's own. */
+	if (g->kind == ATTACH_OWNED ? addr_special(&c->addr) == SPECIAL_LOOPBACK
+				    : link_addr_is_local(route_fd, &c->addr) > 0)
+		return;
+	passed_count(&g->sandbox, c, now_ms);
 }
 
 /* A set of the kernel that is full counts no further destination, and lets it pass. */
@@ -153,24 +150,17 @@ static int compare_members(const void *a, const void *b)
 	return x->member < y->member ? -1 : x->member > y->member;
 }
 
-static int compare_to_member(const void *key, const void *b)
-{
-	const struct filter_count *y = b;
-	uint32_t member = *(const uint32_t *)key;
-
-	return member < y->member ? -1 : member > y->member;
-}
-
 /* Those of one sandbox, of all that are sorted. */
 static const struct filter_count *find_counts(const struct account_counts *k,
 					      uint32_t member, size_t *ret_count)
 {
+	const struct filter_count key = { .member = member };
 	const struct filter_count *first, *last;
 
 	*ret_count = 0;
 	if (k->count == 0)
 		return NULL;
-	first = bsearch(&member, k->items, k->count, sizeof(*first), compare_to_member);
+	first = bsearch(&key, k->items, k->count, sizeof(*first), compare_members);
 	if (!first)
 		return NULL;
 	for (last = first; last + 1 < k->items + k->count && last[1].member == member;)
@@ -313,20 +303,6 @@ static void read_host(struct engine_host *h, const struct host_wants *wants,
 	h->counts_from_ms = now_ms + READ_EVERY_MS + (clock_now_ms() - begun_ms) * SHARE;
 }
 
-static void host_begin(struct engine_host *h, struct engine_sandbox *g)
-{
-	const struct accounts *a = g->sandbox.accounts;
-
-	/* A counter that stays is reported when it has counted something. */
-	for (size_t i = 0; h->is_active && i < MIN(a->flow_count, (size_t)ALONE_MAX);
-	     i++) {
-		const struct filter_count key = key_of(g, &a->flows[i]);
-
-		(void)!filter_counts_forget(filter_host_conn(h->table), &key);
-	}
-	accounts_begin(&g->sandbox, 0);
-}
-
 /* -- windows ------------------------------------------------------------------------ */
 
 static void close_window(struct engine_sandbox *g, int64_t now_ms)
@@ -403,8 +379,18 @@ void engine_account_begin(struct engine_sandbox *g)
 	struct account_counts before = { 0 };
 	uint64_t total = 0;
 
-	if (s->accounts && g->kind == ATTACH_HOST && g->core->host)
-		host_begin(g->core->host, g);
+	if (s->accounts && g->kind == ATTACH_HOST && g->core->host) {
+		const struct engine_host *h = g->core->host;
+		const size_t most = h->is_active ? ALONE_MAX : 0;
+
+		/* A counter that stays is reported when it has counted something. */
+		for (size_t i = 0; i < MIN(s->accounts->flow_count, most); i++) {
+			const struct filter_count key = key_of(g, &s->accounts->flows[i]);
+
+			(void)!filter_counts_forget(filter_host_conn(h->table), &key);
+		}
+		accounts_begin(s, 0);
+	}
 	if (!s->accounts || !has_filter(g))
 		return;
 	if (filter_refused_total(&s->filter, &total) < 0)

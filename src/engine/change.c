@@ -88,22 +88,6 @@ static uint16_t next_generation(const struct sandbox *s)
 	return now == UINT16_MAX ? FILTER_GENERATION_FIRST : (uint16_t)(now + 1);
 }
 
-static int list_self_ports(const struct sandbox *s, struct arena *arena,
-			   struct filter_state *state)
-{
-	struct filter_self_port *self_ports;
-
-	if (s->self_ports.count == 0)
-		return 0;
-	self_ports = arena_array(arena, s->self_ports.count, sizeof(*self_ports));
-	if (!self_ports)
-		return -ENOMEM;
-	sandbox_self_ports_list(&s->self_ports, self_ports);
-	state->self_ports = self_ports;
-	state->self_port_count = s->self_ports.count;
-	return 0;
-}
-
 static int put(struct sandbox *s, const struct next *n, const struct filter_state *state,
 	       int64_t now_ms, struct err *err)
 {
@@ -123,13 +107,23 @@ static int put(struct sandbox *s, const struct next *n, const struct filter_stat
 static int load(struct sandbox *s, struct next *n, int64_t now_ms, struct arena *arena,
 		struct err *err)
 {
-	struct filter_state state = { .staged = n->staged };
-	int r = list_self_ports(s, arena, &state);
+	struct filter_state state = { .staged = n->staged,
+				      .self_port_count = s->self_ports.count };
+	struct filter_self_port *self_ports = NULL;
+	int r = 0;
 
+	if (state.self_port_count > 0) {
+		self_ports =
+			arena_array(arena, state.self_port_count, sizeof(*self_ports));
+		r = self_ports ? 0 : -ENOMEM;
+	}
 	if (r == 0 && s->learned)
 		r = learned_rebase(s->learned, &n->plan, now_ms, arena, &n->learned);
 	if (r < 0)
 		return err_set(err, r, "out of memory");
+	if (self_ports)
+		sandbox_self_ports_list(&s->self_ports, self_ports);
+	state.self_ports = self_ports;
 	state.learned = n->learned.learned;
 	state.learned_count = n->learned.learned_count;
 	/* In a namespace that is ours the relay knows which of its flows go on. */
@@ -201,22 +195,6 @@ static int replace(struct sandbox *s, const struct plan *plan, bool anew, int64_
 static bool is_stale(const struct sandbox *s, const struct sandbox_staging *st)
 {
 	return !st->rules || st->params.generation != next_generation(s);
-}
-
-static int replace_staged(struct sandbox *s, const struct sandbox_staging *st,
-			  int64_t now_ms, struct err *err)
-{
-	CLEAN(arena) struct arena arena = { 0 };
-	struct next n = { .plan = st->plan,
-			  .shared_params = st->params,
-			  .owned_params = s->owned_params,
-			  .rules = st->rules,
-			  .staged = true };
-	int r = load(s, &n, now_ms, &arena, err);
-
-	if (r == 0)
-		take_place(s, &n);
-	return r;
 }
 
 int sandbox_install(struct sandbox *s, const struct plan *plan, struct err *err)
@@ -330,14 +308,17 @@ int sandbox_stage(struct sandbox *s, const struct plan *plan, struct sandbox_sta
 int sandbox_change_staged(struct sandbox *s, const struct sandbox_staging *st,
 			  int64_t now_ms, struct err *err)
 {
-	int r;
+	CLEAN(arena) struct arena arena = { 0 };
+	struct next n = { .plan = st->plan,
+			  .shared_params = st->params,
+			  .owned_params = s->owned_params,
+			  .rules = st->rules,
+			  .staged = true };
 
-	if (is_stale(s, st))
+	/* Or what stood or was staged is not as it should be: all of it anew. */
+	if (is_stale(s, st) || load(s, &n, now_ms, &arena, err) < 0)
 		return sandbox_change(s, &st->plan, now_ms, err);
-	r = replace_staged(s, st, now_ms, err);
-	/* What stood or was staged is not as it should be: all of it anew. */
-	if (r < 0)
-		return sandbox_change(s, &st->plan, now_ms, err);
+	take_place(s, &n);
 	count_change(s);
 	return 0;
 }
@@ -603,19 +584,11 @@ static void report_spent(struct engine_sandbox *g)
 	}
 }
 
-static void report_stuck(struct engine_sandbox *g, const struct err *err)
-{
-	struct event e = event_make(EVENT_PANIC, EVENT_ADDRESS);
-
-	snprintf(e.reason, sizeof(e.reason),
-		 "a rule has ended, and the filter keeps it: %.80s", err->text);
-	sandbox_notice(&g->sandbox, &e, loop_now_ms(g->core->loop));
-}
-
 /* Where the filter fails, names and the relay go by the new plan all the same, and the
  * filter is tried again. */
 static void go_over(struct engine_sandbox *g, struct plan next)
 {
+	struct event stuck = event_make(EVENT_PANIC, EVENT_ADDRESS);
 	const struct plan before = g->plan;
 	struct err err = { 0 };
 	int r;
@@ -627,7 +600,9 @@ static void go_over(struct engine_sandbox *g, struct plan next)
 			return; /* reported */
 		sandbox_set_plan(&g->sandbox, &next);
 		relay_recheck(&g->sandbox);
-		report_stuck(g, &err);
+		snprintf(stuck.reason, sizeof(stuck.reason),
+			 "a rule has ended, and the filter keeps it: %.80s", err.text);
+		sandbox_notice(&g->sandbox, &stuck, loop_now_ms(g->core->loop));
 		return;
 	}
 	g->plan = next;
@@ -687,8 +662,9 @@ static bool is_watched(const struct engine_sandbox *g)
 	return g->grants || plan_budget_count(&g->plan) > 0;
 }
 
-static void look(struct engine_core *c)
+static void on_grants(struct loop_timer *t)
 {
+	struct engine_core *c = CONTAINER_OF(t, struct engine_core, grants);
 	int64_t next_ms = INT64_MAX;
 
 	for (size_t i = 0; i < c->slots; i++) {
@@ -700,11 +676,6 @@ static void look(struct engine_core *c)
 	if (next_ms < INT64_MAX &&
 	    loop_timer_start(c->loop, &c->grants, loop_now_ms(c->loop) + next_ms) < 0)
 		loop_stop(c->loop);
-}
-
-static void on_grants(struct loop_timer *t)
-{
-	look(CONTAINER_OF(t, struct engine_core, grants));
 }
 
 struct grants *engine_grants_new(const struct engine_sandbox *g, struct plan *plan)

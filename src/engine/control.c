@@ -55,7 +55,7 @@ void engine_control_send(struct engine *e, const struct ipc_message *m)
 }
 
 /* What is owed, as far as there is room. */
-static int pay(struct engine *e)
+static void pay_or_wait(struct engine *e)
 {
 	size_t paid = 0;
 	int r = 0;
@@ -68,13 +68,6 @@ static int pay(struct engine *e)
 	}
 	e->owed_count -= paid;
 	memmove(e->owed, e->owed + paid, e->owed_count * sizeof(*e->owed));
-	return r;
-}
-
-static void pay_or_wait(struct engine *e)
-{
-	int r = pay(e);
-
 	if (r == -EAGAIN || r == 0)
 		r = loop_modify(e->core.loop, &e->from_control,
 				EPOLLIN | (e->owed_count > 0 ? EPOLLOUT : 0));

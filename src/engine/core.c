@@ -26,34 +26,24 @@ enum {
 
 /* ---- the sandboxes ---- */
 
-static int make_room(struct engine_core *c, size_t wanted)
-{
-	size_t slots = MAX(c->slots, c->count > 0 ? (size_t)SLOTS_FIRST : 1);
-	struct engine_sandbox **grown;
-
-	while (slots < wanted)
-		slots *= 2;
-	if (slots == c->slots)
-		return 0;
-	grown = reallocarray(c->sandboxes, slots, sizeof(struct engine_sandbox *));
-	if (!grown)
-		return -ENOMEM;
-	memset(grown + c->slots, 0, (slots - c->slots) * sizeof(struct engine_sandbox *));
-	c->sandboxes = grown;
-	c->slots = slots;
-	return 0;
-}
-
 int engine_core_add(struct engine_core *c, struct engine_sandbox *g)
 {
+	size_t slots = MAX(c->slots, c->count > 0 ? (size_t)SLOTS_FIRST : 1);
 	uint32_t id = g->sandbox.id;
-	int r;
+	struct engine_sandbox **grown;
 
 	if (id >= ENGINE_SANDBOXES_MAX)
 		return -ENOSPC;
-	r = make_room(c, (size_t)id + 1);
-	if (r < 0)
-		return r;
+	while (slots <= id)
+		slots *= 2;
+	if (slots > c->slots) {
+		grown = reallocarray(c->sandboxes, slots, sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		memset(grown + c->slots, 0, (slots - c->slots) * sizeof(*grown));
+		c->sandboxes = grown;
+		c->slots = slots;
+	}
 	if (c->sandboxes[id])
 		return -EEXIST;
 	c->sandboxes[id] = g;
@@ -175,28 +165,18 @@ int engine_core_watch(struct engine_core *c)
 
 /* ---- what was taken over ---- */
 
-/* The next one, or NULL: none is left. */
-static struct engine_sandbox *next_unverified(struct engine_core *c)
-{
-	for (size_t i = 0; i < c->slots; i++) {
-		struct engine_sandbox *g;
-
-		if (c->verify_at >= c->slots)
-			c->verify_at = 0;
-		g = c->sandboxes[c->verify_at++];
-		if (g && g->is_unverified)
-			return g;
-	}
-	return NULL;
-}
-
 static void on_verify(struct loop_timer *t)
 {
 	struct engine_core *c = CONTAINER_OF(t, struct engine_core, verify);
-	struct engine_sandbox *g = next_unverified(c);
+	struct engine_sandbox *g = NULL;
 
-	if (!g)
-		return;
+	for (size_t i = 0; i < c->slots && !(g && g->is_unverified); i++) {
+		if (c->verify_at >= c->slots)
+			c->verify_at = 0;
+		g = c->sandboxes[c->verify_at++];
+	}
+	if (!g || !g->is_unverified)
+		return; /* none is left */
 	/* What is staged is in no ruleset yet. */
 	if (!g->change.is_under_way)
 		engine_sandbox_verify(g);

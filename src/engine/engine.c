@@ -502,29 +502,20 @@ static int begin(struct engine *e, struct err *err)
 	return r < 0 ? err_sys(err, r, "cannot hear the supervisor") : 0;
 }
 
-static struct engine *engine_new(const struct engine_config *config)
-{
-	struct engine *e = calloc(1, sizeof(*e));
-
-	if (!e)
-		return NULL;
-	e->config = *config;
-	e->core.route_fd = -1;
-	e->from_control.fd = -1;
-	for (size_t i = 0; i < ENGINE_LENT_MAX; i++)
-		e->lent[i].fd = -1;
-	return e;
-}
-
 static void engine_run(const void *config)
 {
-	struct engine *e = engine_new(config);
+	struct engine *e = calloc(1, sizeof(*e));
 	int *keep[2 + IPC_FD_COUNT] = { 0 };
 	struct err err = { 0 };
 	int r;
 
 	if (!e)
 		return;
+	e->config = *(const struct engine_config *)config;
+	e->core.route_fd = -1;
+	e->from_control.fd = -1;
+	for (size_t i = 0; i < ENGINE_LENT_MAX; i++)
+		e->lent[i].fd = -1;
 	keep[0] = &e->config.supervisor_fd;
 	keep[1] = &e->config.attach_fd;
 	for (size_t i = 0; i < IPC_FD_COUNT; i++)

@@ -100,17 +100,6 @@ static void on_host_nflog(struct loop_source *source, uint32_t events)
 	engine_host_drain_refused(CONTAINER_OF(source, struct engine_host, nflog));
 }
 
-/* Without it refusals are not seen, but refused all the same. */
-static bool watch_refused(struct engine_host *h)
-{
-	int fd = h->fds.fd[SANDBOX_FD_NFLOG];
-	struct err ignored = { 0 };
-
-	h->nflog = (struct loop_source){ .fd = fd, .on_ready = on_host_nflog };
-	return fd >= 0 && nflog_bind(fd, FILTER_NFLOG_GROUP, &ignored) == 0 &&
-	       loop_add(h->core->loop, &h->nflog, EPOLLIN) == 0;
-}
-
 /* -- start and end ------------------------------------------------------------------ */
 
 /* With a plan that allows nothing. */
@@ -135,27 +124,20 @@ static void check_ipv6(struct engine_host *h)
 	h->ipv6 = link_has_default_route(h->core->route_fd, 6) == 1;
 }
 
-static bool has_all_fds(const struct ipc_host *ports, const struct sandbox_fds *fds)
-{
-	const int *fd = fds->fd;
-
-	return fd[SANDBOX_FD_NETLINK] >= 0 && fd[SANDBOX_FD_DNS_UDP4] >= 0 &&
-	       fd[SANDBOX_FD_DNS_TCP4] >= 0 &&
-	       (ports->relay_port == 0) == (fd[SANDBOX_FD_RELAY4] < 0);
-}
-
 static int open_host(struct engine_host *h, int conntrack_fd, struct err *err)
 {
 	const struct filter_host_params params = { h->ports.dns_port,
 						   h->ports.relay_port };
+	const int *fd = h->fds.fd;
 	int r;
 
-	if (!has_all_fds(&h->ports, &h->fds) || conntrack_fd < 0)
+	if (fd[SANDBOX_FD_NETLINK] < 0 || fd[SANDBOX_FD_DNS_UDP4] < 0 ||
+	    fd[SANDBOX_FD_DNS_TCP4] < 0 || conntrack_fd < 0 ||
+	    (h->ports.relay_port == 0) != (fd[SANDBOX_FD_RELAY4] < 0))
 		return err_set(err, -EBADMSG, "a descriptor of the host is missing");
 	r = ctmark_init(&h->connections, conntrack_fd, err);
 	if (r == 0)
-		r = filter_host_new(h->fds.fd[SANDBOX_FD_NETLINK], &params, &h->table,
-				    err);
+		r = filter_host_new(fd[SANDBOX_FD_NETLINK], &params, &h->table, err);
 	if (r < 0)
 		return r;
 	h->fds.fd[SANDBOX_FD_NETLINK] = -1;
@@ -186,6 +168,7 @@ int engine_host_open(struct engine_core *c, const struct ipc_host *ports,
 		     struct sandbox_fds *fds, int conntrack_fd, struct err *err)
 {
 	struct engine_host *h = calloc(1, sizeof(*h));
+	struct err ignored = { 0 };
 	int r;
 
 	if (!h || c->host) {
@@ -208,7 +191,12 @@ int engine_host_open(struct engine_core *c, const struct ipc_host *ports,
 		engine_host_free(h);
 		return r;
 	}
-	h->sees_refused = watch_refused(h);
+	h->nflog = (struct loop_source){ .fd = h->fds.fd[SANDBOX_FD_NFLOG],
+					 .on_ready = on_host_nflog };
+	/* Without it refusals are not seen, but refused all the same. */
+	h->sees_refused = h->nflog.fd >= 0 &&
+			  nflog_bind(h->nflog.fd, FILTER_NFLOG_GROUP, &ignored) == 0 &&
+			  loop_add(c->loop, &h->nflog, EPOLLIN) == 0;
 	check_ipv6(h);
 	c->host = h;
 	return 0;
@@ -247,24 +235,20 @@ static void inherited_free(struct engine_host *h)
 	h->inherited = NULL;
 }
 
-/* Once, for all that come before the table is replaced. */
-static const struct engine_elements *read_inherited(struct engine_host *h)
-{
-	if (h->inherited)
-		return h->inherited;
-	h->inherited = calloc(1, sizeof(*h->inherited));
-	if (!h->inherited)
-		return NULL;
-	h->inherited->max = INHERITED_MAX;
-	(void)!engine_elements_read(h->inherited, filter_host_conn(h->table),
-				    PLAN_PORT_LISTS_MAX);
-	return h->inherited;
-}
-
 void engine_host_adopt(struct engine_host *h, struct engine_sandbox *g)
 {
-	/* A table of ours has nothing of a sandbox that comes only now. */
-	engine_sandbox_adopt(g, h->is_wanted ? NULL : read_inherited(h));
+	/* Once, for all that come before the table is replaced. A table of ours has
+	 * nothing of a sandbox that comes only now. */
+	if (!h->is_wanted && !h->inherited) {
+		h->inherited = calloc(1, sizeof(*h->inherited));
+		if (h->inherited) {
+			h->inherited->max = INHERITED_MAX;
+			(void)!engine_elements_read(h->inherited,
+						    filter_host_conn(h->table),
+						    PLAN_PORT_LISTS_MAX);
+		}
+	}
+	engine_sandbox_adopt(g, h->is_wanted ? NULL : h->inherited);
 }
 
 /* -- for one sandbox ---------------------------------------------------------------- */
@@ -287,25 +271,18 @@ int engine_host_prepare(struct engine_core *c, struct sandbox *s, struct err *er
 
 /* -- the table ---------------------------------------------------------------------- */
 
-/* Others who change tables of their own meanwhile are in the way of reading. */
-static int install(struct engine_host *h, struct err *err)
+static int load_table(struct engine_host *h, struct err *err)
 {
 	int r = -EAGAIN;
 
+	/* Others who change tables of their own meanwhile are in the way of reading. */
 	for (int i = 0; i < READ_TRIES && r == -EAGAIN; i++)
 		r = filter_host_load(h->table, clock_now_ms(), err);
-	if (r < 0)
-		return r;
-	r = -EAGAIN;
-	for (int i = 0; i < READ_TRIES && r == -EAGAIN; i++)
-		r = filter_host_verify(h->table, err);
-	return r;
-}
-
-static int load_table(struct engine_host *h, struct err *err)
-{
-	int r = install(h, err);
-
+	if (r == 0) {
+		r = -EAGAIN;
+		for (int i = 0; i < READ_TRIES && r == -EAGAIN; i++)
+			r = filter_host_verify(h->table, err);
+	}
 	h->is_active = r == 0;
 	h->is_in_doubt = false;
 	h->retry_ms = clock_now_ms() + RETRY_MS;
@@ -426,27 +403,20 @@ bool engine_host_mend(struct engine_host *h)
 	return h->is_active;
 }
 
-static void set_ipv6_of_all(struct engine_host *h)
+void engine_host_audit(struct engine_host *h)
 {
-	bool before = h->ipv6;
+	bool slow = ++h->audits % SLOW_EVERY == 0, before = h->ipv6;
 
-	check_ipv6(h);
+	if (h->is_reporting)
+		report_repairs(h);
+	if (slow)
+		check_ipv6(h);
 	for (size_t i = 0; i < h->core->slots && h->ipv6 != before; i++) {
 		struct engine_sandbox *g = h->core->sandboxes[i];
 
 		if (g && g->kind == ATTACH_HOST)
 			g->sandbox.ipv6 = h->ipv6;
 	}
-}
-
-void engine_host_audit(struct engine_host *h)
-{
-	bool slow = ++h->audits % SLOW_EVERY == 0;
-
-	if (h->is_reporting)
-		report_repairs(h);
-	if (slow)
-		set_ipv6_of_all(h);
 	h->is_in_doubt |= slow && filter_host_conn(h->table)->owner;
 	if (h->is_wanted && audit_table(h))
 		(void)!filter_host_tidy(h->table, loop_now_ms(h->core->loop));

@@ -635,16 +635,6 @@ static size_t shared_part(size_t bytes)
 	return bytes > OWN_BYTES ? bytes - OWN_BYTES : 0;
 }
 
-static bool has_share(const struct engine_sandbox *g, size_t more)
-{
-	size_t now = shared_part(g->snapshot_bytes);
-	size_t then = shared_part(g->snapshot_bytes + more);
-
-	/* What it has itself counts as left. */
-	return then == now ||
-	       then <= (SHARED_BYTES - g->core->snapshot_bytes + now) / SHARE;
-}
-
 /* For a kernel that doesn't know the call the supervisor has reserved the file. */
 static bool populate(uint8_t *bytes, size_t from, size_t to)
 {
@@ -668,11 +658,15 @@ static bool reserve(struct learned_snapshot *s, size_t from, size_t to)
 {
 	struct engine_sandbox *g = CONTAINER_OF(s, struct engine_sandbox, snapshot);
 	size_t more = to - from;
+	size_t now = shared_part(g->snapshot_bytes);
+	size_t then = shared_part(g->snapshot_bytes + more);
 
-	if (!has_share(g, more) || !populate(s->bytes, from, to))
+	/* What the sandbox has itself counts as left. */
+	if ((then != now &&
+	     then > (SHARED_BYTES - g->core->snapshot_bytes + now) / SHARE) ||
+	    !populate(s->bytes, from, to))
 		return false;
-	g->core->snapshot_bytes +=
-		shared_part(g->snapshot_bytes + more) - shared_part(g->snapshot_bytes);
+	g->core->snapshot_bytes += then - now;
 	g->snapshot_bytes += more;
 	return true;
 }

@@ -423,19 +423,6 @@ void dns_service_settle(struct dns_service *d, int64_t patience_ms)
 		left_ms = until_ms - clock_now_ms();
 }
 
-static int listen_udp(struct dns_sandbox *side)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(side->udp); i++) {
-		struct loop_source *source = &side->udp[i].source;
-		int r = source->fd < 0 ? 0
-				       : loop_add(side->service->loop, source, EPOLLIN);
-
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
 static void unlisten_udp(struct dns_sandbox *side)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(side->udp); i++)
@@ -446,7 +433,7 @@ static int side_open(struct dns_service *d, struct sandbox *s, const int udp[2],
 		     const struct dns_tcp_listeners *tcp)
 {
 	CLEAN(mem) struct dns_sandbox *side = calloc(1, sizeof(*side));
-	int r;
+	int r = 0;
 
 	if (!side)
 		return -ENOMEM;
@@ -457,7 +444,9 @@ static int side_open(struct dns_service *d, struct sandbox *s, const int udp[2],
 		side->udp[i].source.on_ready = on_datagrams;
 		side->udp[i].side = side;
 	}
-	r = listen_udp(side);
+	for (size_t i = 0; i < ARRAY_SIZE(side->udp) && r == 0; i++)
+		if (udp[i] >= 0)
+			r = loop_add(d->loop, &side->udp[i].source, EPOLLIN);
 	if (r == 0)
 		r = dns_tcp_attach(d->tcp, &side->tcp, s, tcp);
 	if (r < 0) {
@@ -592,18 +581,6 @@ static struct resolver *open_resolver(struct dns_service *d,
 	return resolver_new(&ops, &resolver);
 }
 
-static int open_parts(struct dns_service *d, const struct dns_service_config *config)
-{
-	int r = refill_random(d);
-
-	if (r < 0)
-		return r;
-	d->upstreams = open_upstreams(d, config);
-	d->tcp = dns_tcp_new(d->loop, on_tcp_query, d);
-	d->resolver = open_resolver(d, config);
-	return d->upstreams && d->tcp && d->resolver ? 0 : -ENOMEM;
-}
-
 struct dns_service *dns_service_new(const struct dns_service_config *config,
 				    struct err *err)
 {
@@ -628,7 +605,13 @@ struct dns_service *dns_service_new(const struct dns_service_config *config,
 	d->on_trouble = config->on_trouble;
 	d->on_trouble_data = config->on_trouble_data;
 	d->tick.on_fire = on_tick;
-	r = open_parts(d, config);
+	r = refill_random(d);
+	if (r == 0) {
+		d->upstreams = open_upstreams(d, config);
+		d->tcp = dns_tcp_new(d->loop, on_tcp_query, d);
+		d->resolver = open_resolver(d, config);
+		r = d->upstreams && d->tcp && d->resolver ? 0 : -ENOMEM;
+	}
 	if (r < 0) {
 		err_sys(err, r, "cannot start the DNS service");
 		dns_service_free(d);

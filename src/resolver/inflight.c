@@ -421,15 +421,6 @@ static void try_after(struct resolver *r, struct inflight *f,
 	try_next(r, f, false, now_ms);
 }
 
-static void ask_over_tcp(struct resolver *r, struct inflight *f, int64_t now_ms)
-{
-	bool was_tcp = f->tcp;
-
-	try_end(r, f);
-	if (was_tcp || try_start(r, f, true, now_ms) < 0)
-		try_after(r, f, was_tcp ? TROUBLE_ANSWER : TROUBLE_NETWORK, now_ms);
-}
-
 /* An answer to a try that had timed out ends the flight if it is of use. */
 static void late_response(struct resolver *r, struct inflight *f, const void *message,
 			  size_t size, int64_t now_ms)
@@ -465,12 +456,19 @@ void resolver_response(struct resolver *r, uint32_t token, const void *message,
 	if (r->answer.kind == DNS_ANSWER_MISMATCH)
 		return;
 	resolver_server_answered(r, f->server, now_ms - f->sent_ms, now_ms);
-	if (r->answer.kind == DNS_ANSWER_TRUNCATED)
-		ask_over_tcp(r, f, now_ms);
-	else if (r->answer.kind == DNS_ANSWER_FAILED || r->answer.kind == DNS_ANSWER_BAD)
+	if (r->answer.kind == DNS_ANSWER_TRUNCATED) {
+		const bool was_tcp = f->tcp;
+
+		try_end(r, f);
+		if (was_tcp || try_start(r, f, true, now_ms) < 0)
+			try_after(r, f, was_tcp ? TROUBLE_ANSWER : TROUBLE_NETWORK,
+				  now_ms);
+	} else if (r->answer.kind == DNS_ANSWER_FAILED ||
+		   r->answer.kind == DNS_ANSWER_BAD) {
 		try_after(r, f, TROUBLE_ANSWER, now_ms);
-	else
+	} else {
 		arrive(r, f, now_ms);
+	}
 }
 
 void resolver_send_failed(struct resolver *r, uint32_t token, int error, int64_t now_ms)

@@ -129,20 +129,6 @@ static bool is_pinned(const struct plan *plan, const struct dns_name *n)
 	return dns_name_is_host(n) && plan_match_name(plan, n).action == POLICY_ALLOW;
 }
 
-static void fill(const struct hash_key *key, struct pins *p, const struct plan *plan)
-{
-	struct dns_name n;
-
-	for (uint32_t at = 0; plan_name_next(plan, &at, &n);) {
-		uint32_t *slot = slot_of(key, p, &n);
-
-		if (*slot != 0 || !is_pinned(plan, &n))
-			continue;
-		p->items[p->count].name = n;
-		*slot = (uint32_t)++p->count;
-	}
-}
-
 /* A table of the names that @s's plan allows, nothing pinned yet. Return: 0, -ENOMEM, or
  * -E2BIG (more than may be learned). */
 static int pins_new(const struct hash_key *key, struct sandbox *s, struct pins **ret)
@@ -168,7 +154,14 @@ static int pins_new(const struct hash_key *key, struct sandbox *s, struct pins *
 		return -ENOMEM;
 	}
 	p->sandbox = s;
-	fill(key, p, &s->plan);
+	for (uint32_t at = 0; plan_name_next(&s->plan, &at, &n);) {
+		uint32_t *slot = slot_of(key, p, &n);
+
+		if (*slot != 0 || !is_pinned(&s->plan, &n))
+			continue;
+		p->items[p->count].name = n;
+		*slot = (uint32_t)++p->count;
+	}
 	*ret = p;
 	return 0;
 }
@@ -517,22 +510,19 @@ static void drop_left(struct pins *p, const struct pin *pin, struct pin_answer *
 	answer->count = (uint16_t)kept;
 }
 
-static void leave(struct resolver *r, struct pins *p, int64_t now_ms)
-{
-	p->leave_ms = INT64_MAX;
-	for (size_t i = 0; i < p->count; i++)
-		for (size_t f = 0; f < PIN_FAMILIES; f++)
-			drop_left(p, &p->items[i], &p->items[i].answers[f], now_ms);
-	resolver_sweep(r, p->sandbox, now_ms);
-}
-
 static void tick(struct resolver *r, struct pins *p, int64_t now_ms)
 {
 	/* A sandbox that resolves as it goes now keeps what it has. */
 	if (plan_dns(&p->sandbox->plan) != POLICY_DNS_PINNED)
 		p->round_ms = p->renew_ms = INT64_MAX;
-	if (p->leave_ms <= now_ms)
-		leave(r, p, now_ms);
+	if (p->leave_ms <= now_ms) {
+		p->leave_ms = INT64_MAX;
+		for (size_t i = 0; i < p->count; i++)
+			for (size_t f = 0; f < PIN_FAMILIES; f++)
+				drop_left(p, &p->items[i], &p->items[i].answers[f],
+					  now_ms);
+		resolver_sweep(r, p->sandbox, now_ms);
+	}
 	if (p->renew_ms <= now_ms)
 		renew(r, p, now_ms);
 	if (p->deadline_ms <= now_ms)

@@ -111,16 +111,6 @@ void resolver_negative(struct resolver *r, const struct resolver_ask *ask,
 	resolver_refuse(r, ask, &refusal);
 }
 
-static void overloaded(struct resolver *r, const struct resolver_client *client,
-		       const void *message, size_t size)
-{
-	struct resolver_ask ask = { .client = *client };
-
-	client->sandbox->counters[COUNT_QUERIES_LIMITED]++;
-	if (dns_query_read(message, size, &ask.query) == DNS_QUERY_OK)
-		resolver_fail(r, &ask, DNS_EDE_OTHER, "limit reached");
-}
-
 struct event resolver_event(const struct resolver_ask *ask, enum event_action action)
 {
 	struct event e = event_make(action, EVENT_DNS);
@@ -394,17 +384,6 @@ void resolver_hold(struct resolver *r, const struct resolver_ask *ask, int64_t n
 		resolver_deny(r, ask, ask->verdict.rule, NULL, ASKS_TOO_MANY, now_ms);
 }
 
-static void deliver_probe(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
-{
-	struct sandbox *s = ask->client.sandbox;
-
-	s->counters[COUNT_SELF_TESTS]++;
-	ask->verdict =
-		(struct plan_verdict){ .action = POLICY_ALLOW, .rule = PLAN_NO_RULE };
-	write_reply(r, ask, one_address(r, &s->probe_addr, 0), 1, (struct text){ 0 },
-		    now_ms);
-}
-
 /* ---- flush ---- */
 
 struct batch {
@@ -512,29 +491,18 @@ static void report_shared(struct sandbox *s, const struct learned_item *item,
 	sandbox_event(s, &e, now_ms);
 }
 
-/* Take out of @items what the name may resolve to and doesn't teach. Return: how many are
- * left. */
-static size_t drop_untaught(const struct sandbox *s, struct learned_item *items,
-			    size_t count)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < count; i++)
-		if (items[i].is_passing ||
-		    rebinding_teaches(&s->plan, &items[i].verdict, &items[i].addr))
-			items[kept++] = items[i];
-	return kept;
-}
-
 int resolver_learn(struct resolver *r, struct sandbox *s, struct learned_item *items,
 		   size_t count, int64_t now_ms)
 {
-	size_t prepared = 0;
+	size_t taught = 0, prepared = 0;
 	int ret;
 
-	count = drop_untaught(s, items, count);
-	ret = transact(r, s, items, count, now_ms, &prepared);
-
+	/* The name may resolve to the others, but doesn't teach them. */
+	for (size_t i = 0; i < count; i++)
+		if (items[i].is_passing ||
+		    rebinding_teaches(&s->plan, &items[i].verdict, &items[i].addr))
+			items[taught++] = items[i];
+	ret = transact(r, s, items, taught, now_ms, &prepared);
 	for (size_t i = 0; i < prepared; i++) {
 		if (ret < 0) {
 			learned_abort(s->learned, &items[i], now_ms);
@@ -544,7 +512,7 @@ int resolver_learn(struct resolver *r, struct sandbox *s, struct learned_item *i
 		}
 	}
 	if (ret == 0)
-		s->counters[COUNT_LEARNED] += count;
+		s->counters[COUNT_LEARNED] += taught;
 	return ret;
 }
 
@@ -760,18 +728,11 @@ static void record_name(const struct resolver_ask *ask, int64_t now_ms)
 	sandbox_passed(s, &e, now_ms);
 }
 
-static bool may_wait(const struct resolver *r, const struct sandbox *s)
-{
-	const size_t mine = s->resolver->in_flight;
-
-	return mine < plan_limit(&s->plan, LIMIT_QUERIES_IN_FLIGHT) &&
-	       share_has_room(mine, r->ask_total - r->ask_free, RESOLVER_CLIENTS_MAX);
-}
-
 /* Allowed: from the pins; or from the cache, or wait for the upstream. Takes the ask. */
 static void look_up(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
 	struct sandbox *s = ask->client.sandbox;
+	const size_t waiting = s->resolver->in_flight;
 	struct dns_cache_key key = { .name = &ask->query.name,
 				     .type = ask->query.type,
 				     .dnssec_ok = ask->query.dnssec_ok };
@@ -782,7 +743,9 @@ static void look_up(struct resolver *r, struct resolver_ask *ask, int64_t now_ms
 	} else if (dns_cache_find(r->cache, &key, now_ms, &r->answer)) {
 		s->counters[COUNT_ANSWERS_CACHED]++;
 		resolver_deliver(r, ask, &r->answer, now_ms);
-	} else if (!may_wait(r, s)) {
+	} else if (waiting >= plan_limit(&s->plan, LIMIT_QUERIES_IN_FLIGHT) ||
+		   !share_has_room(waiting, r->ask_total - r->ask_free,
+				   RESOLVER_CLIENTS_MAX)) {
 		resolver_limit(r, ask, LIMIT_QUERIES_IN_FLIGHT, now_ms);
 		resolver_ask_release(r, ask);
 	} else {
@@ -792,12 +755,19 @@ static void look_up(struct resolver *r, struct resolver_ask *ask, int64_t now_ms
 
 void resolver_begin(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
-	if (!resolver_verdict(r, ask, now_ms))
+	struct sandbox *s = ask->client.sandbox;
+
+	if (!resolver_verdict(r, ask, now_ms)) {
 		resolver_ask_release(r, ask);
-	else if (ask->probe)
-		deliver_probe(r, ask, now_ms);
-	else
+	} else if (ask->probe) {
+		s->counters[COUNT_SELF_TESTS]++;
+		ask->verdict = (struct plan_verdict){ .action = POLICY_ALLOW,
+						      .rule = PLAN_NO_RULE };
+		write_reply(r, ask, one_address(r, &s->probe_addr, 0), 1,
+			    (struct text){ 0 }, now_ms);
+	} else {
 		look_up(r, ask, now_ms);
+	}
 }
 
 void resolver_look_up(struct resolver *r, struct sandbox *s, const struct dns_name *name,
@@ -832,7 +802,11 @@ void resolver_query(struct resolver *r, const struct resolver_client *client,
 	s->counters[COUNT_QUERIES]++;
 	ask = resolver_sandbox_of(s) ? resolver_ask_new(r) : NULL;
 	if (!ask) {
-		overloaded(r, client, message, size);
+		struct resolver_ask over = { .client = *client };
+
+		s->counters[COUNT_QUERIES_LIMITED]++;
+		if (dns_query_read(message, size, &over.query) == DNS_QUERY_OK)
+			resolver_fail(r, &over, DNS_EDE_OTHER, "limit reached");
 		return;
 	}
 	ask->client = *client;

@@ -271,9 +271,11 @@ void resolver_servers_init(struct resolver *r, const struct resolver_config *con
 
 /* ---- Docker's resolver ---- */
 
-static bool make_name(struct resolver *r, struct dns_name *ret)
+/* Ask for a name that nobody can know. */
+static int send_test(struct resolver *r, struct docker_resolver *in)
 {
 	static const char digits[] = "0123456789abcdef", zone[] = ".invalid";
+	struct dns_asked asked = { .type = DNS_TYPE_A };
 	uint8_t secret[SECRET_SIZE];
 	char text[2 * SECRET_SIZE + sizeof(zone)];
 
@@ -283,14 +285,7 @@ static bool make_name(struct resolver *r, struct dns_name *ret)
 		text[2 * i + 1] = digits[secret[i] & 15];
 	}
 	memcpy(text + 2 * SECRET_SIZE, zone, sizeof(zone));
-	return dns_name_parse(text_of(text), ret) == 0;
-}
-
-static int send_test(struct resolver *r, struct docker_resolver *in)
-{
-	struct dns_asked asked = { .type = DNS_TYPE_A };
-
-	if (!make_name(r, &in->name))
+	if (dns_name_parse(text_of(text), &in->name) < 0)
 		return -EINVAL;
 	asked.name = in->name;
 	return resolver_send(r, &asked, false, in->server, NULL, RESOLVER_UPSTREAMS_MAX,

@@ -148,22 +148,6 @@ static void hasten_timer(struct dns_tcp_connection *c)
 		connection_reset(c);
 }
 
-static void hand_over(struct dns_tcp_connection *c, const uint8_t *message, size_t size)
-{
-	struct dns_tcp *t = c->owner;
-	struct resolver_client client = {
-		.sandbox = c->side->sandbox,
-		.connection = c->handle,
-		.tcp = true,
-		.peer = c->peer,
-		.asked = c->asked,
-	};
-
-	c->active_ms = c->message_from_ms = loop_now_ms(t->loop);
-	c->unanswered++;
-	t->on_query(t->data, &client, message, size);
-}
-
 static bool may_ask(const struct dns_tcp_connection *c)
 {
 	return is_open(c) && c->unanswered < DNS_TCP_UNANSWERED_MAX;
@@ -181,10 +165,12 @@ static bool can_be_query(const uint8_t *message, size_t size)
 /* Hand over what is whole, until too many replies are due. */
 static void hand_over_all(struct dns_tcp_connection *c)
 {
+	struct dns_tcp *t = c->owner;
 	const uint8_t *message;
 	size_t size;
 
 	while (may_ask(c)) {
+		struct resolver_client client;
 		int r = dns_framing_next(&c->framing, &message, &size);
 
 		if (r == 0)
@@ -193,7 +179,16 @@ static void hand_over_all(struct dns_tcp_connection *c)
 			connection_reset(c);
 			return;
 		}
-		hand_over(c, message, size);
+		client = (struct resolver_client){
+			.sandbox = c->side->sandbox,
+			.connection = c->handle,
+			.tcp = true,
+			.peer = c->peer,
+			.asked = c->asked,
+		};
+		c->active_ms = c->message_from_ms = loop_now_ms(t->loop);
+		c->unanswered++;
+		t->on_query(t->data, &client, message, size);
 	}
 }
 
@@ -301,17 +296,10 @@ static ssize_t send_now(struct dns_tcp_connection *c, struct iovec parts[2])
 	return n;
 }
 
-static struct dns_tcp_connection *connection_find(struct dns_tcp *t, uint32_t handle)
-{
-	uint32_t index = handle & (DNS_TCP_CONNECTIONS_MAX - 1);
-	struct dns_tcp_connection *c = index < t->slot_count ? t->slots[index] : NULL;
-
-	return c && is_open(c) && c->handle == handle ? c : NULL;
-}
-
 void dns_tcp_reply(struct dns_tcp *t, uint32_t handle, const void *message, size_t size)
 {
-	struct dns_tcp_connection *c = connection_find(t, handle);
+	const uint32_t index = handle & (DNS_TCP_CONNECTIONS_MAX - 1);
+	struct dns_tcp_connection *c = index < t->slot_count ? t->slots[index] : NULL;
 	uint8_t length[DNS_FRAME_PREFIX];
 	struct iovec parts[2] = {
 		{ length, sizeof(length) },
@@ -319,7 +307,7 @@ void dns_tcp_reply(struct dns_tcp *t, uint32_t handle, const void *message, size
 	};
 	ssize_t n;
 
-	if (!c)
+	if (!c || !is_open(c) || c->handle != handle)
 		return;
 	dns_framing_write_prefix(length, size);
 	c->active_ms = loop_now_ms(t->loop);
@@ -356,24 +344,18 @@ static struct dns_tcp_connection *slot_new(struct dns_tcp *t)
 	return c;
 }
 
-static void set_options(int fd)
-{
-	int one = 1, size = KERNEL_BUFFER;
-
-	/* Without them a connection is slower or takes more memory: no failure. */
-	(void)!setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	(void)!setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
-}
-
 /* Serve @fd, which is then owned by the connection. Return: false: not possible. */
 static bool connection_open(struct dns_tcp_side *side, int fd)
 {
 	struct dns_tcp *t = side->tcp;
 	struct dns_tcp_connection *c = slot_new(t);
+	int one = 1, buffer = KERNEL_BUFFER;
 
 	if (!c)
 		return false;
-	set_options(fd);
+	/* Without them a connection is slower or takes more memory: no failure. */
+	(void)!setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	(void)!setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
 	c->source.fd = fd;
 	c->unanswered = 0;
 	c->at_end = false;

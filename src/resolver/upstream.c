@@ -278,13 +278,6 @@ static void send_singly(struct udp_socket *s, const struct msghdr *h)
 	}
 }
 
-/* Devices that can't make checksums, and paths with a smaller MTU, refuse segments. */
-static bool is_refusal_of_segments(const struct msghdr *h, int error)
-{
-	return h->msg_iovlen > 1 &&
-	       (error == EIO || error == EINVAL || error == EMSGSIZE);
-}
-
 static void send_headers(struct out_queue *q, struct udp_socket *s, size_t count)
 {
 	for (size_t sent = 0; sent < count;) {
@@ -298,7 +291,10 @@ static void send_headers(struct out_queue *q, struct udp_socket *s, size_t count
 			continue;
 		}
 		sent++;
-		if (is_refusal_of_segments(&next->msg_hdr, error)) {
+		/* Devices that can't make checksums, and paths with a smaller MTU, refuse
+		 * segments. */
+		if (next->msg_hdr.msg_iovlen > 1 &&
+		    (error == EIO || error == EINVAL || error == EMSGSIZE)) {
 			s->server->unsegmented = true;
 			send_singly(s, &next->msg_hdr);
 		} else {
@@ -461,7 +457,7 @@ static int socket_connect(struct upstreams *u, const struct upstream_server *ser
 	return 0;
 }
 
-/* Return: a free slot, which stays one until socket_take(), or NULL. */
+/* Return: a free slot, which stays one until socket_open() takes it, or NULL. */
 static struct udp_socket *socket_find_free(struct upstreams *u)
 {
 	struct udp_socket *s = u->free_sockets;
@@ -473,14 +469,6 @@ static struct udp_socket *socket_find_free(struct upstreams *u)
 	s->source.fd = -1;
 	s->source.on_ready = on_socket_readable;
 	return s;
-}
-
-static void socket_take(struct upstreams *u, struct udp_socket *s)
-{
-	if (s == u->free_sockets)
-		u->free_sockets = s->next_free;
-	else
-		u->sockets_touched++;
 }
 
 /* Return: a new current socket, or NULL and errno in *ret_error. */
@@ -495,7 +483,10 @@ static struct udp_socket *socket_open(struct upstreams *u, struct upstream_serve
 	*ret_error = socket_connect(u, server, s);
 	if (*ret_error < 0)
 		return NULL;
-	socket_take(u, s);
+	if (s == u->free_sockets)
+		u->free_sockets = s->next_free;
+	else
+		u->sockets_touched++;
 	s->server = server;
 	s->state = SOCKET_CURRENT;
 	s->error = 0;
@@ -820,16 +811,6 @@ int upstreams_add(struct upstreams *u, const struct endpoint *server)
 	return (int)u->server_count++;
 }
 
-static void prepare_reading(struct upstreams *u)
-{
-	u->failed_timer.on_fire = on_failed_timer;
-	for (size_t i = 0; i < BATCH; i++) {
-		u->vectors[i] = (struct iovec){ u->bytes[i], sizeof(u->bytes[i]) };
-		u->headers[i].msg_hdr.msg_iov = &u->vectors[i];
-		u->headers[i].msg_hdr.msg_iovlen = 1;
-	}
-}
-
 struct upstreams *upstreams_new(const struct upstreams_config *config)
 {
 	struct upstreams *u = calloc(1, sizeof(*u));
@@ -847,7 +828,12 @@ struct upstreams *upstreams_new(const struct upstreams_config *config)
 	}
 	for (size_t i = 0; i < config->count; i++)
 		(void)!upstreams_add(u, &config->servers[i]); /* there is room */
-	prepare_reading(u);
+	u->failed_timer.on_fire = on_failed_timer;
+	for (size_t i = 0; i < BATCH; i++) {
+		u->vectors[i] = (struct iovec){ u->bytes[i], sizeof(u->bytes[i]) };
+		u->headers[i].msg_hdr.msg_iov = &u->vectors[i];
+		u->headers[i].msg_hdr.msg_iovlen = 1;
+	}
 	return u;
 }
 

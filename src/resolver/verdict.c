@@ -54,16 +54,6 @@ void resolver_limit(struct resolver *r, struct resolver_ask *ask, enum plan_limi
 	sandbox_event(s, &e, now_ms);
 }
 
-/* Queries per second. The self-test's, before the command's first, are not the command's.
- */
-static bool is_admitted(const struct sandbox *s, int64_t now_ms)
-{
-	return s->state == SANDBOX_TESTING ||
-	       rate_take(&s->resolver->queries,
-			 plan_limit(&s->plan, LIMIT_QUERIES_PER_SECOND), 1000,
-			 plan_limit(&s->plan, LIMIT_QUERIES_BURST), now_ms);
-}
-
 /* ---- budgets of new names ---- */
 
 static struct rate *budget_of(struct resolver_sandbox *g, uint32_t rule, int64_t now_ms)
@@ -148,11 +138,6 @@ static void answer_localhost(struct resolver *r, struct resolver_ask *ask)
 
 /* ---- the policy ---- */
 
-static bool serves_type(const struct sandbox *s, uint16_t type, uint8_t types)
-{
-	return plan_serves_type(types, type) && (type != DNS_TYPE_AAAA || s->ipv6);
-}
-
 /* "deny *.x.test (policy.yaml:4)"; a rule that asks is no deny, but nobody is asked. */
 static void describe_rule(const struct plan *p, struct plan_verdict v, char *buf,
 			  size_t size)
@@ -177,7 +162,8 @@ static bool verdict_of_type(struct resolver *r, struct resolver_ask *ask)
 {
 	struct sandbox *s = ask->client.sandbox;
 
-	if (serves_type(s, ask->query.type, ask->verdict.types))
+	if (plan_serves_type(ask->verdict.types, ask->query.type) &&
+	    (ask->query.type != DNS_TYPE_AAAA || s->ipv6))
 		return true;
 	s->counters[COUNT_QUERIES_UNSERVED]++;
 	resolver_negative(r, ask, DNS_NOERROR, LOCAL_TTL_SEC);
@@ -216,18 +202,6 @@ static bool may_have_stand_in(const struct sandbox *s, const struct dns_name *n)
 	       !dns_name_is_within(n, &invalid) && !completes_another_name(&s->plan, n);
 }
 
-static bool gets_sinkhole(const struct sandbox *s, const struct dns_name *n)
-{
-	return plan_denied_names(&s->plan) == POLICY_DENIED_REFUSE && s->relay &&
-	       may_have_stand_in(s, n);
-}
-
-static bool may_be_asked(const struct resolver_ask *ask)
-{
-	return ask->verdict.action == POLICY_ASK && !ask->client.own &&
-	       may_have_stand_in(ask->client.sandbox, &ask->query.name);
-}
-
 static bool verdict_of_name(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
 	struct sandbox *s = ask->client.sandbox;
@@ -236,13 +210,15 @@ static bool verdict_of_name(struct resolver *r, struct resolver_ask *ask, int64_
 
 	ask->matched = s->plan_generation + 1;
 	ask->verdict = plan_match_query(&s->plan, &q->name, q->type);
-	if (may_be_asked(ask)) {
+	if (ask->verdict.action == POLICY_ASK && !ask->client.own &&
+	    may_have_stand_in(s, &q->name)) {
 		resolver_hold(r, ask, now_ms);
 		return false;
 	}
 	if (ask->verdict.action != POLICY_ALLOW) {
 		describe_rule(&s->plan, ask->verdict, reason, sizeof(reason));
-		if (gets_sinkhole(s, &q->name))
+		if (plan_denied_names(&s->plan) == POLICY_DENIED_REFUSE && s->relay &&
+		    may_have_stand_in(s, &q->name))
 			resolver_sinkhole(r, ask, ask->verdict.rule, reason, now_ms);
 		else
 			resolver_deny(r, ask, ask->verdict.rule, NULL, reason, now_ms);
@@ -262,7 +238,11 @@ bool resolver_verdict(struct resolver *r, struct resolver_ask *ask, int64_t now_
 	struct sandbox *s = ask->client.sandbox;
 	const struct dns_query *q = &ask->query;
 
-	if (!is_admitted(s, now_ms)) {
+	/* The self-test's queries, before the command's first, are not the command's. */
+	if (s->state != SANDBOX_TESTING &&
+	    !rate_take(&s->resolver->queries,
+		       plan_limit(&s->plan, LIMIT_QUERIES_PER_SECOND), 1000,
+		       plan_limit(&s->plan, LIMIT_QUERIES_BURST), now_ms)) {
 		resolver_limit(r, ask, LIMIT_QUERIES_PER_SECOND, now_ms);
 		return false;
 	}
@@ -296,6 +276,15 @@ static void refuse(struct resolver *r, struct resolver_ask *ask, const char *why
 	resolver_deny(r, ask, ask->verdict.rule, NULL, why, now_ms);
 }
 
+static void wait_on(struct resolver *r, struct resolver_sandbox *g,
+		    struct resolver_ask *ask)
+{
+	if (!g->parked.first)
+		LIST_INSERT_HEAD(&r->parking, g, parking);
+	ask_list_push(&g->parked, ask);
+	r->park_next_ms = MIN(r->park_next_ms, ask->until_ms);
+}
+
 void resolver_park(struct resolver *r, const struct resolver_ask *ask, int64_t now_ms)
 {
 	struct sandbox *s = ask->client.sandbox;
@@ -316,12 +305,9 @@ void resolver_park(struct resolver *r, const struct resolver_ask *ask, int64_t n
 	}
 	*copy = *ask;
 	copy->until_ms = now_ms + ASKS_QUERY_MS;
-	if (!g->parked.first) {
+	if (!g->parked.first)
 		g->parked_generation = s->plan_generation;
-		LIST_INSERT_HEAD(&r->parking, g, parking);
-	}
-	ask_list_push(&g->parked, copy);
-	r->park_next_ms = MIN(r->park_next_ms, copy->until_ms);
+	wait_on(r, g, copy);
 }
 
 /* Take all of @g's; what is to wait on is pushed again. */
@@ -333,15 +319,6 @@ static struct ask_list take_all(struct resolver_sandbox *g)
 		LIST_REMOVE(g, parking);
 	g->parked = (struct ask_list){ 0 };
 	return all;
-}
-
-static void wait_on(struct resolver *r, struct resolver_sandbox *g,
-		    struct resolver_ask *ask)
-{
-	if (!g->parked.first)
-		LIST_INSERT_HEAD(&r->parking, g, parking);
-	ask_list_push(&g->parked, ask);
-	r->park_next_ms = MIN(r->park_next_ms, ask->until_ms);
 }
 
 /* Judge @g's anew: @why not NULL: those for @name (NULL: all that are over) are refused.

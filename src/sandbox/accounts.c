@@ -237,16 +237,6 @@ static void grow_old(struct novelty *c, int64_t now_ms)
 	c->total >>= shift;
 }
 
-/* The last @labels labels of @name: all of it when it has no more. */
-static const char *tail(const char *name, size_t len, size_t labels)
-{
-	size_t at = len;
-
-	while (at > 0 && (name[at - 1] != '.' || --labels > 0))
-		at--;
-	return name + at;
-}
-
 /* Count the group of @e at @level. Return: how often it came, or more. */
 static uint16_t count_group(struct novelty *c, const struct event *e, size_t level)
 {
@@ -263,10 +253,13 @@ static uint16_t count_group(struct novelty *c, const struct event *e, size_t lev
 		size += used;
 	} else {
 		const size_t len = strnlen(e->name, sizeof(e->name));
-		const char *part = tail(e->name, len, level + 1);
+		size_t labels = level + 1, at = len;
 
-		memcpy(bytes + size, part, len - (size_t)(part - e->name));
-		size += len - (size_t)(part - e->name);
+		/* The last labels of the name: all of it when it has no more. */
+		while (at > 0 && (e->name[at - 1] != '.' || --labels > 0))
+			at--;
+		memcpy(bytes + size, e->name + at, len - at);
+		size += len - at;
 	}
 	hash = hash_bytes(&c->key, bytes, size);
 	for (size_t row = 0; row < NOVELTY_ROWS; row++) {
@@ -394,17 +387,14 @@ static bool explain_stand_in(struct sandbox *s, struct event *e, int64_t now_ms)
 	return true;
 }
 
-static bool may_be_asked(enum addr_special special)
-{
-	return special == SPECIAL_NOT || special == SPECIAL_PRIVATE ||
-	       special == SPECIAL_SHARED || special == SPECIAL_RESERVED;
-}
-
 static void explain(struct sandbox *s, struct event *e, int64_t now_ms)
 {
 	struct plan_verdict v =
 		plan_match_addr(&s->plan, &e->remote, e->protocol, e->port);
 	enum addr_special special = addr_special(&e->remote);
+	const bool may_be_asked = special == SPECIAL_NOT || special == SPECIAL_PRIVATE ||
+				  special == SPECIAL_SHARED ||
+				  special == SPECIAL_RESERVED;
 
 	if (explain_stand_in(s, e, now_ms)) {
 		explain_uplink(s, e);
@@ -422,7 +412,7 @@ static void explain(struct sandbox *s, struct event *e, int64_t now_ms)
 	} else if (explain_by_name(s, e, now_ms)) {
 		explain_uplink(s, e);
 		return;
-	} else if (v.action == POLICY_ASK && may_be_asked(special)) {
+	} else if (v.action == POLICY_ASK && may_be_asked) {
 		set_asked(s, e, NULL, v.rule);
 	} else if (plan_names_addr(&s->plan, &e->remote)) {
 		event_set_reason(e, "the rule does not list this port");
@@ -498,18 +488,6 @@ static struct event event_of(const struct filter_count *c, enum event_action act
 	return e;
 }
 
-/* Packets that were counted instead; @uid: of the first one's sender. */
-static void refused_count(struct sandbox *s, const struct filter_count *c, uint32_t uid,
-			  int64_t now_ms)
-{
-	struct event e = event_of(c, EVENT_DENY);
-
-	e.uid = uid;
-	s->counters[COUNT_PACKETS_DENIED] += c->packets;
-	explain(s, &e, now_ms);
-	tell(s, &e, now_ms);
-}
-
 struct payers {
 	const struct plan *plan;
 	const struct filter_count *count;
@@ -568,31 +546,15 @@ void passed_count(struct sandbox *s, const struct filter_count *c, int64_t now_m
 
 /* ---- how refused packets are counted: see accounts.h ---- */
 
-static int compare_destinations(const struct addr *x, uint8_t protocol_x, uint16_t port_x,
-				const struct addr *y, uint8_t protocol_y, uint16_t port_y)
-{
-	int r = memcmp(x, y, sizeof(*x));
-
-	if (r == 0)
-		r = protocol_x - protocol_y;
-	return r ? r : port_x - port_y;
-}
-
 static int compare_flows(const void *a, const void *b)
 {
 	const struct accounts_flow *x = a, *y = b;
 
-	return compare_destinations(&x->addr, x->protocol, x->port, &y->addr, y->protocol,
-				    y->port);
-}
+	int r = memcmp(&x->addr, &y->addr, sizeof(x->addr));
 
-static int compare_to_flow(const void *key, const void *b)
-{
-	const struct filter_count *x = key;
-	const struct accounts_flow *y = b;
-
-	return compare_destinations(&x->addr, x->protocol, x->port, &y->addr, y->protocol,
-				    y->port);
+	if (r == 0)
+		r = x->protocol - y->protocol;
+	return r ? r : x->port - y->port;
 }
 
 /* Sort, and add up what was logged more than once. The newest log says the sender. */
@@ -617,23 +579,6 @@ static void sort_flows(struct accounts *a)
 	a->flow_count = used;
 }
 
-/* What the filter doesn't count any more goes. One that was logged after the counters
- * were read is found the next time. */
-static void forget_flows(struct accounts *a)
-{
-	size_t used = 0;
-
-	for (size_t i = 0; i < a->flow_count; i++) {
-		struct accounts_flow *f = &a->flows[i];
-
-		if (!f->counted && f->packets == 0)
-			continue;
-		f->counted = false;
-		a->flows[used++] = *f;
-	}
-	a->flow_count = used;
-}
-
 static uint64_t packets_left(uint64_t counted, uint64_t *logged)
 {
 	uint64_t known = MIN(counted, *logged);
@@ -642,14 +587,18 @@ static uint64_t packets_left(uint64_t counted, uint64_t *logged)
 	return counted - known;
 }
 
-/* Return: how many packets were not reported. */
+/* Packets that were counted instead of logged are told with the sender of the first one.
+ * Return: how many were not reported. */
 static uint64_t take_count(struct sandbox *s, const struct filter_count *given,
 			   int64_t now_ms)
 {
 	struct accounts *a = s->accounts;
+	const struct accounts_flow key = { .addr = given->addr,
+					   .port = given->port,
+					   .protocol = given->protocol };
 	struct accounts_flow *f = a->flow_count > 0
-					  ? bsearch(given, a->flows, a->flow_count,
-						    sizeof(*f), compare_to_flow)
+					  ? bsearch(&key, a->flows, a->flow_count,
+						    sizeof(*f), compare_flows)
 					  : NULL;
 	struct filter_count c = *given;
 
@@ -659,8 +608,14 @@ static uint64_t take_count(struct sandbox *s, const struct filter_count *given,
 		f->counted = true;
 	}
 	a->is_short |= !f;
-	if (c.packets > 0)
-		refused_count(s, &c, f ? f->uid : UINT32_MAX, now_ms);
+	if (c.packets > 0) {
+		struct event e = event_of(&c, EVENT_DENY);
+
+		e.uid = f ? f->uid : UINT32_MAX;
+		s->counters[COUNT_PACKETS_DENIED] += c.packets;
+		explain(s, &e, now_ms);
+		tell(s, &e, now_ms);
+	}
 	return c.packets;
 }
 
@@ -688,12 +643,23 @@ void accounts_count(struct sandbox *s, const uint64_t *total,
 {
 	struct accounts *a = s->accounts;
 	uint64_t found = 0, lost = 0;
+	size_t used = 0;
 
 	sort_flows(a);
 	a->is_short = false;
 	for (size_t i = 0; i < count; i++)
 		found += take_count(s, &counts[i], now_ms);
-	forget_flows(a);
+	/* What the filter doesn't count any more goes. One that was logged after the
+	 * counters were read is found the next time. */
+	for (size_t i = 0; i < a->flow_count; i++) {
+		struct accounts_flow *f = &a->flows[i];
+
+		if (!f->counted && f->packets == 0)
+			continue;
+		f->counted = false;
+		a->flows[used++] = *f;
+	}
+	a->flow_count = used;
 	a->reported += found;
 	if (total)
 		lost = take_total(s, *total, now_ms);

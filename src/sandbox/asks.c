@@ -27,14 +27,7 @@ bool asks_by_relay(const struct sandbox *s)
 
 /* ---- addresses ---- */
 
-static struct stand_in *find(const struct asks *a, const struct dns_name *name)
-{
-	for (size_t i = 0; i < a->count; i++)
-		if (dns_name_equal(&a->names[i].name, name))
-			return &a->names[i];
-	return NULL;
-}
-
+/* NULL: all of them have to go on standing for their names. */
 static struct stand_in *oldest(const struct asks *a, int64_t now_ms)
 {
 	struct stand_in *best = a->names;
@@ -52,14 +45,15 @@ static struct asks *make(struct sandbox *s)
 	return s->asks;
 }
 
-static struct stand_in *find_or_add(struct sandbox *s, const struct dns_name *name,
-				    int64_t now_ms)
+bool asks_address(struct sandbox *s, const struct dns_name *name, enum addr_family family,
+		  int64_t now_ms, struct addr *ret)
 {
 	struct asks *a = make(s);
 	struct stand_in *x = NULL;
 
-	if (a)
-		x = find(a, name);
+	for (size_t i = 0; a && i < a->count && !x; i++)
+		if (dns_name_equal(&a->names[i].name, name))
+			x = &a->names[i];
 	if (a && !x) {
 		if (a->count == SINKHOLE_ADDRESSES)
 			x = oldest(a, now_ms);
@@ -68,19 +62,10 @@ static struct stand_in *find_or_add(struct sandbox *s, const struct dns_name *na
 		if (x)
 			*x = (struct stand_in){ .name = *name };
 	}
-	if (x)
-		x->given_ms = now_ms;
-	return x;
-}
-
-bool asks_address(struct sandbox *s, const struct dns_name *name, enum addr_family family,
-		  int64_t now_ms, struct addr *ret)
-{
-	const struct stand_in *x = find_or_add(s, name, now_ms);
-
 	if (!x)
 		return false;
-	*ret = sinkhole_ask_addr(family, (uint8_t)(x - s->asks->names));
+	x->given_ms = now_ms;
+	*ret = sinkhole_ask_addr(family, (uint8_t)(x - a->names));
 	return true;
 }
 
@@ -124,16 +109,14 @@ static enum policy_action action_now(const struct plan *p, const struct asked *w
 	return (enum policy_action)v.action;
 }
 
-static bool is_same_destination(const struct asked *a, const struct asked *b)
-{
-	return a->name.size > 0 ? dns_name_equal(&a->name, &b->name)
-				: b->name.size == 0 && addr_equal(&a->addr, &b->addr);
-}
-
 /* All that @b is about, @a is about. */
 static bool covers(const struct asked *a, const struct asked *b)
 {
-	return is_same_destination(a, b) && (a->port == 0 || a->port == b->port) &&
+	const bool is_same_destination =
+		a->name.size > 0 ? dns_name_equal(&a->name, &b->name)
+				 : b->name.size == 0 && addr_equal(&a->addr, &b->addr);
+
+	return is_same_destination && (a->port == 0 || a->port == b->port) &&
 	       (a->protocol == 0 || a->protocol == b->protocol);
 }
 
@@ -178,20 +161,15 @@ void asks_forget_granted(struct sandbox *s)
 
 /* ---- what waits ---- */
 
-static void tell_limit(struct sandbox *s, int64_t now_ms)
-{
-	struct event e = event_make(EVENT_LIMIT, EVENT_NAME);
-
-	e.limit = LIMIT_PARKED + 1;
-	snprintf(e.reason, sizeof(e.reason), "limit reached: %s",
-		 limit_info(LIMIT_PARKED)->name);
-	sandbox_event(s, &e, now_ms);
-}
-
 bool asks_park(struct sandbox *s, struct event *e, int64_t now_ms)
 {
 	if (s->parked >= plan_limit(&s->plan, LIMIT_PARKED)) {
-		tell_limit(s, now_ms);
+		struct event limit = event_make(EVENT_LIMIT, EVENT_NAME);
+
+		limit.limit = LIMIT_PARKED + 1;
+		snprintf(limit.reason, sizeof(limit.reason), "limit reached: %s",
+			 limit_info(LIMIT_PARKED)->name);
+		sandbox_event(s, &limit, now_ms);
 		return false;
 	}
 	s->parked++;

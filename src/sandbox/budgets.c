@@ -49,14 +49,6 @@ struct budgets {
 	struct account accounts[];
 };
 
-static uint64_t target_of(const struct plan *p, uint32_t rule)
-{
-	const struct hash_key key = { 0 };
-	const char *target = plan_rule(p, rule).target;
-
-	return rule == PLAN_NO_RULE ? 0 : hash_bytes(&key, target, strlen(target)) | 1;
-}
-
 static bool is_over(const struct account *a, int64_t now_ms)
 {
 	return a->ends_ms <= now_ms;
@@ -71,6 +63,7 @@ static bool is_spent(const struct account *a, const struct plan_budget *b, int64
 struct budgets *budgets_new(const struct budgets *old, struct plan *plan, int64_t now_ms)
 {
 	const size_t count = plan_budget_count(plan);
+	const struct hash_key key = { 0 };
 	struct budgets *b = NULL;
 
 	plan->spent = count > 0 ? UINT64_MAX : 0;
@@ -81,9 +74,12 @@ struct budgets *budgets_new(const struct budgets *old, struct plan *plan, int64_
 	b->count = count;
 	b->anew = old ? old->anew : (struct rate){ 0 };
 	for (size_t i = 0; i < count; i++) {
+		const uint32_t rule = plan_budget(plan, i).rule;
+		const char *target = plan_rule(plan, rule).target;
 		struct account *a = &b->accounts[i];
 
-		a->target = target_of(plan, plan_budget(plan, i).rule);
+		if (rule != PLAN_NO_RULE)
+			a->target = hash_bytes(&key, target, strlen(target)) | 1;
 		for (size_t j = 0; old && j < old->count; j++)
 			if (old->accounts[j].target == a->target)
 				*a = old->accounts[j];
@@ -118,17 +114,6 @@ void budgets_keep(struct budgets *b, void *kept)
 	atomic_store(&k->magic, KEPT_MAGIC);
 }
 
-static bool is_sound(const struct kept *k)
-{
-	return k && k->magic == KEPT_MAGIC && k->current <= 1 &&
-	       k->of[k->current].count <= PLAN_BUDGETS_MAX;
-}
-
-static bool is_unused(const struct kept *k)
-{
-	return k && k->magic == 0 && k->current == 0 && k->of[0].count == 0;
-}
-
 /* A target that they lack has come with a plan that was in force nowhere. */
 static void adopt_one(const struct kept_accounts *kept, struct account *a)
 {
@@ -153,11 +138,15 @@ struct budgets *budgets_adopt(const void *kept, struct plan *plan, int64_t now_m
 {
 	struct budgets *b = budgets_new(NULL, plan, now_ms);
 	const struct kept *k = kept;
+	const bool is_unused = k && k->magic == 0 && k->current == 0 &&
+			       k->of[0].count == 0;
+	const bool is_sound = k && k->magic == KEPT_MAGIC && k->current <= 1 &&
+			      k->of[k->current].count <= PLAN_BUDGETS_MAX;
 
-	for (size_t i = 0; b && !is_unused(k) && i < b->count; i++) {
+	for (size_t i = 0; b && !is_unused && i < b->count; i++) {
 		const struct plan_budget budget = plan_budget(plan, i);
 
-		if (is_sound(k))
+		if (is_sound)
 			adopt_one(&k->of[k->current], &b->accounts[i]);
 		else
 			use_up(&b->accounts[i], &budget, now_ms);

@@ -140,6 +140,14 @@ static uint32_t name_find(const struct learned *l, const struct dns_name *n,
 	return i;
 }
 
+/* The first entry of @n, or NONE. */
+static uint32_t entries_of(const struct learned *l, const struct dns_name *n)
+{
+	uint32_t i = name_find(l, n, hash_name(l, n));
+
+	return i != NONE ? name_at(l, i)->entries : NONE;
+}
+
 /* Of the entry of the name at @name for @element. */
 static uint64_t hash_entry(const struct element *element, uint32_t name)
 {
@@ -299,29 +307,12 @@ static uint32_t find_past(const struct learned_past *p, const struct dns_name *n
 	return i;
 }
 
-static void past_new(struct learned_past *p, const struct dns_name *n,
-		     const struct addr *a, uint64_t hash)
-{
-	CLEAN(mem) uint8_t *bytes = malloc(n->size);
-	struct past *item;
-	uint32_t i;
-
-	if (!bytes || table_reserve(&p->items, 1) < 0)
-		return;
-	memcpy(bytes, n->bytes, n->size);
-	i = table_take(&p->items, hash);
-	item = past_at(p, i);
-	item->addr = *a;
-	item->size = n->size;
-	item->labels = n->labels;
-	item->bytes = TAKE_PTR(bytes);
-	link_newest(p, i);
-}
-
 void learned_past_add(struct learned_past *p, const struct dns_name *n,
 		      const struct addr *a, uint64_t hash)
 {
+	CLEAN(mem) uint8_t *bytes = NULL;
 	uint32_t i = find_past(p, n, a, hash);
+	struct past *item;
 
 	if (i != NONE) {
 		unlink_past(p, i);
@@ -336,7 +327,17 @@ void learned_past_add(struct learned_past *p, const struct dns_name *n,
 		free(past_at(p, i)->bytes);
 		table_give(&p->items, i);
 	}
-	past_new(p, n, a, hash);
+	bytes = malloc(n->size);
+	if (!bytes || table_reserve(&p->items, 1) < 0)
+		return;
+	memcpy(bytes, n->bytes, n->size);
+	i = table_take(&p->items, hash);
+	item = past_at(p, i);
+	item->addr = *a;
+	item->size = n->size;
+	item->labels = n->labels;
+	item->bytes = TAKE_PTR(bytes);
+	link_newest(p, i);
 }
 
 /* ---- entries ---- */
@@ -526,16 +527,6 @@ static int reserve_heap(struct learned *l)
 	return 0;
 }
 
-static int reserve_one(struct learned *l)
-{
-	uint32_t wanted = l->pins + 1;
-
-	if (table_reserve(&l->names, wanted) < 0 ||
-	    table_reserve(&l->entries, wanted) < 0 || table_reserve(&l->elements, 1) < 0)
-		return -ENOMEM;
-	return reserve_heap(l);
-}
-
 int learned_reserve(struct learned *to, const struct learned *from)
 {
 	if (table_reserve(&to->names, from->names.count + 1) < 0 ||
@@ -554,7 +545,9 @@ int learned_prepare(struct learned *l, const struct learned_item *item, int64_t 
 	struct element *el;
 	uint32_t i;
 
-	if (reserve_one(l) < 0)
+	if (table_reserve(&l->names, l->pins + 1) < 0 ||
+	    table_reserve(&l->entries, l->pins + 1) < 0 ||
+	    table_reserve(&l->elements, 1) < 0 || reserve_heap(l) < 0)
 		return -ENOMEM;
 	i = learned_element_find(l, &item->addr, hash, list);
 	if (i == NONE) {
@@ -709,8 +702,7 @@ void learned_sweep_failed(struct learned *l)
 void learned_forget(struct learned *l, const struct dns_name *name, const struct addr *a,
 		    int64_t now_ms)
 {
-	uint32_t n = name_find(l, name, hash_name(l, name));
-	uint32_t i = n != NONE ? name_at(l, n)->entries : NONE;
+	uint32_t i = entries_of(l, name);
 
 	while (i != NONE && !addr_equal(entry_addr(l, entry_at(l, i)), a))
 		i = entry_at(l, i)->next_of_name;
@@ -821,8 +813,7 @@ bool learned_past_rules(const struct learned *l, const struct addr *a,
 bool learned_teaches(const struct learned *l, const struct dns_name *name,
 		     const struct addr *a, int64_t now_ms)
 {
-	uint32_t n = name_find(l, name, hash_name(l, name));
-	uint32_t i = n != NONE ? name_at(l, n)->entries : NONE;
+	uint32_t i = entries_of(l, name);
 
 	for (; i != NONE; i = entry_at(l, i)->next_of_name)
 		if (addr_equal(entry_addr(l, entry_at(l, i)), a) &&
@@ -835,8 +826,7 @@ size_t learned_addrs(const struct learned *l, const struct dns_name *name,
 		     enum addr_family family, int64_t now_ms, struct addr *ret,
 		     size_t max)
 {
-	uint32_t n = name_find(l, name, hash_name(l, name));
-	uint32_t i = n != NONE ? name_at(l, n)->entries : NONE;
+	uint32_t i = entries_of(l, name);
 	uint64_t serials[LEARNED_ADDRS_MAX];
 	size_t count = 0;
 

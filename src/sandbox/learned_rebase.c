@@ -68,22 +68,6 @@ static const struct order *in_order(const struct learned *l, struct arena *arena
 	return all;
 }
 
-/* Of what has ended only that which is allowed: no flow outlives a plan that doesn't
- * allow it. */
-static void carry_past(struct learned *to, const struct learned *from)
-{
-	const struct learned_past *p = &from->past;
-	struct plan_verdict v;
-
-	for (uint32_t i = p->oldest; i != NONE; i = past_at(p, i)->newer) {
-		const struct past *item = past_at(p, i);
-		struct dns_name n = past_name(item);
-
-		if (learned_is_allowed(to->plan, &n, &item->addr, &v))
-			learned_past_add(&to->past, &n, &item->addr, item->link.hash);
-	}
-}
-
 static int carry_entry(struct learned *to, const struct learned *from,
 		       const struct entry *e, int64_t now_ms)
 {
@@ -107,6 +91,8 @@ static int carry(struct learned *to, const struct learned *from, int64_t now_ms,
 		 struct arena *arena)
 {
 	const struct order *order = in_order(from, arena);
+	const struct learned_past *past = &from->past;
+	struct plan_verdict v;
 	int r = 0;
 
 	if (!order || learned_reserve(to, from) < 0)
@@ -114,7 +100,15 @@ static int carry(struct learned *to, const struct learned *from, int64_t now_ms,
 	to->evicted = from->evicted;
 	to->keeps_past = from->keeps_past;
 	to->past.has_dropped = from->past.has_dropped;
-	carry_past(to, from);
+	/* Of what has ended only that which is allowed: no flow outlives a plan that
+	 * doesn't allow it. */
+	for (uint32_t i = past->oldest; i != NONE; i = past_at(past, i)->newer) {
+		const struct past *item = past_at(past, i);
+		struct dns_name n = past_name(item);
+
+		if (learned_is_allowed(to->plan, &n, &item->addr, &v))
+			learned_past_add(&to->past, &n, &item->addr, item->link.hash);
+	}
 	for (uint32_t i = 0; r == 0 && i < from->entries.count; i++)
 		r = carry_entry(to, from, entry_at(from, order[i].entry), now_ms);
 	learned_settle(to);
@@ -154,17 +148,6 @@ static int compare_draining(const void *a, const void *b)
 	return by_list ? by_list : addr_compare(&x->addr, &y->addr);
 }
 
-static size_t without_doubles(struct filter_learn *items, size_t count)
-{
-	size_t used = 0;
-
-	qsort(items, count, sizeof(*items), compare_draining);
-	for (size_t i = 0; i < count; i++)
-		if (used == 0 || compare_draining(&items[used - 1], &items[i]) != 0)
-			items[used++] = items[i];
-	return used;
-}
-
 /* What is learned, then what has ended and is not learned under the same port list. */
 static int list_draining(const struct learned *l, struct arena *arena,
 			 struct learned_rebased *ret)
@@ -188,8 +171,17 @@ static int list_draining(const struct learned *l, struct arena *arena,
 				(struct filter_learn){ .addr = item->addr,
 						       .port_list = v.port_list };
 	}
-	ret->draining_count =
-		learned + without_doubles(ret->draining + learned, used - learned);
+	/* Once each. */
+	qsort(ret->draining + learned, used - learned, sizeof(*ret->draining),
+	      compare_draining);
+	ret->draining_count = learned;
+	for (size_t i = learned; i < used; i++) {
+		struct filter_learn *last = &ret->draining[ret->draining_count - 1];
+
+		if (ret->draining_count == learned ||
+		    compare_draining(last, &ret->draining[i]) != 0)
+			ret->draining[ret->draining_count++] = ret->draining[i];
+	}
 	return 0;
 }
 

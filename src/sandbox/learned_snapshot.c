@@ -94,20 +94,6 @@ static bool reserve_record(struct learned_snapshot *s,
 	return (count > 0 && to <= from) || reserve(s, from, to);
 }
 
-/* Before the first record of a fresh one. */
-static bool begin(struct learned_snapshot *s)
-{
-	struct learned_records *image = s->bytes;
-
-	if (!s->is_fresh)
-		return true;
-	if (!reserve(s, 0, offsetof(struct learned_records, records)))
-		return false;
-	image->magic = SNAPSHOT_MAGIC;
-	s->is_fresh = false;
-	return true;
-}
-
 /* @i counts from now on. What lies there may be anything but half of ours. False: there
  * is no room for it. */
 static bool grow_to(struct learned_snapshot *s, struct snapshot_record *records,
@@ -115,8 +101,14 @@ static bool grow_to(struct learned_snapshot *s, struct snapshot_record *records,
 {
 	uint32_t count;
 
-	if (!begin(s))
-		return false;
+	if (s->is_fresh) {
+		struct learned_records *image = s->bytes;
+
+		if (!reserve(s, 0, offsetof(struct learned_records, records)))
+			return false;
+		image->magic = SNAPSHOT_MAGIC;
+		s->is_fresh = false;
+	}
 	count = atomic_load_explicit(used, memory_order_relaxed);
 	if (i < count)
 		return true;

@@ -84,26 +84,21 @@ void sandbox_notice(struct sandbox *s, struct event *e, int64_t now_ms)
 		s->counters[COUNT_EVENTS_DROPPED] += e->packets;
 }
 
-/* Once a window at most, so no rate has to hold it. */
-static void limit_denials(struct sandbox *s, const struct plan_on_denies *on,
-			  int64_t now_ms)
-{
-	char window[POLICY_WINDOW_SIZE];
-	struct event limit = event_make(EVENT_LIMIT, EVENT_LAUNCH);
-
-	limit.limit = EVENT_LIMIT_DENIES;
-	snprintf(limit.reason, sizeof(limit.reason), "more than %u denies in %s",
-		 on->count, policy_window_text(on->window_sec, window));
-	sandbox_notice(s, &limit, now_ms);
-}
-
+/* Once a window at most, so no rate has to hold what is told of it. */
 static void count_denial(struct sandbox *s, const struct event *e, int64_t now_ms)
 {
 	const struct plan_on_denies on = plan_on_denies(&s->plan);
+	char window[POLICY_WINDOW_SIZE];
+	struct event limit;
 
-	if (event_is_refusal(e) &&
-	    denies_add(&s->denies, &on, MAX(e->packets, UINT64_C(1)), now_ms))
-		limit_denials(s, &on, now_ms);
+	if (!event_is_refusal(e) ||
+	    !denies_add(&s->denies, &on, MAX(e->packets, UINT64_C(1)), now_ms))
+		return;
+	limit = event_make(EVENT_LIMIT, EVENT_LAUNCH);
+	limit.limit = EVENT_LIMIT_DENIES;
+	snprintf(limit.reason, sizeof(limit.reason), "more than %u denies in %s",
+		 on.count, policy_window_text(on.window_sec, window));
+	sandbox_notice(s, &limit, now_ms);
 }
 
 bool sandbox_tell(const struct sandbox *s, const struct event *e)
@@ -288,9 +283,16 @@ void sandbox_self_ports_list(const struct sandbox_self_ports *h,
 
 enum { PLACES = DENIES_STEPS + 1 };
 
-/* Let go of what is older than the window. */
-static void move_to(struct denies *d, int64_t step)
+bool denies_add(struct denies *d, const struct plan_on_denies *on, uint64_t packets,
+		int64_t now_ms)
 {
+	const int64_t window_ms = (int64_t)on->window_sec * 1000;
+	int64_t step;
+
+	if (on->count == 0 || window_ms == 0)
+		return false;
+	step = now_ms * DENIES_STEPS / window_ms;
+	/* What is older than the window goes. */
 	if (step - d->step >= PLACES) {
 		memset(d->packets, 0, sizeof(d->packets));
 		d->sum = 0;
@@ -302,16 +304,6 @@ static void move_to(struct denies *d, int64_t step)
 		*place = 0;
 	}
 	d->step = MAX(d->step, step);
-}
-
-bool denies_add(struct denies *d, const struct plan_on_denies *on, uint64_t packets,
-		int64_t now_ms)
-{
-	const int64_t window_ms = (int64_t)on->window_sec * 1000;
-
-	if (on->count == 0 || window_ms == 0)
-		return false;
-	move_to(d, now_ms * DENIES_STEPS / window_ms);
 	/* The sum can't overflow: nothing counts beyond what is too many. */
 	packets = MIN(packets, (uint64_t)on->count + 1);
 	d->packets[(uint64_t)d->step % PLACES] += packets;

@@ -162,25 +162,23 @@ struct relay_judgement relay_judge(const struct relay_question *q)
 	return j;
 }
 
-/* @name, which has no dot, was looked up below a search domain, for which it has a rule.
- */
-static bool has_taught_below(const struct relay_question *q, const struct dns_name *name)
+/* @name may have no dot: then it was looked up below a search domain, for which it has a
+ * rule. */
+static bool has_taught(const struct relay_question *q, const struct dns_name *name)
 {
 	struct learned_use uses[RELAY_JUDGE_NAMES_MAX];
-	size_t n =
-		learned_find(q->learned, &q->to.addr, q->now_ms, uses, ARRAY_SIZE(uses));
+	size_t n = 0;
 
+	if (learned_teaches(q->learned, name, &q->to.addr, q->now_ms))
+		return true;
+	if (name->labels == 1)
+		n = learned_find(q->learned, &q->to.addr, q->now_ms, uses,
+				 ARRAY_SIZE(uses));
 	for (size_t i = 0; i < n; i++)
 		if (memcmp(uses[i].name.bytes, name->bytes, name->bytes[0] + 1u) == 0 &&
 		    plan_match_name(q->plan, &uses[i].name).flags & PLAN_COMPLETED)
 			return true;
 	return false;
-}
-
-static bool has_taught(const struct relay_question *q, const struct dns_name *name)
-{
-	return learned_teaches(q->learned, name, &q->to.addr, q->now_ms) ||
-	       (name->labels == 1 && has_taught_below(q, name));
 }
 
 /* @taught: the name had taught the address, whether or not it is learned just now. */
