@@ -34,14 +34,6 @@ static bool is_known(struct text word, bool may_grow)
 	return false;
 }
 
-/* @word is, or may become, the first of a PROXY header. */
-static bool begins_proxy(struct text word)
-{
-	static const char proxy[] = "PROXY";
-
-	return word.len < sizeof(proxy) && memcmp(word.ptr, proxy, word.len) == 0;
-}
-
 /* A word that only a request would begin with: upper case, as methods are; '-' and '_'
  * stand in a few. */
 static bool looks_like_method(struct text word)
@@ -72,6 +64,7 @@ static bool names_http(struct text line)
 
 static enum first_kind text_kind(struct text t, const char **ret_reason)
 {
+	static const char proxy[] = "PROXY";
 	const char *end = t.len > 0 ? memchr(t.ptr, '\n', t.len) : NULL;
 	struct text word = { t.ptr, 0 };
 	bool known, like_method;
@@ -80,11 +73,12 @@ static enum first_kind text_kind(struct text t, const char **ret_reason)
 		word.len++;
 	like_method = looks_like_method(word);
 	if (word.len == t.len) {
-		if (is_known(word, true) || begins_proxy(word))
+		if (is_known(word, true) ||
+		    (word.len < sizeof(proxy) && memcmp(word.ptr, proxy, word.len) == 0))
 			return FIRST_NEED_MORE;
 		return like_method ? FIRST_WORD : FIRST_NEITHER;
 	}
-	if (text_equal(word, "PROXY")) {
+	if (text_equal(word, proxy)) {
 		*ret_reason = proxy_header;
 		return FIRST_BAD;
 	}

@@ -90,38 +90,23 @@ static void relay_work(struct loop_deferred *d)
 		relay_schedule(r);
 }
 
-/* Where the client wanted to go before the redirect. False: it can't be told, or the
- * listener itself was dialled. */
-static bool original_destination(int fd, struct endpoint *ret)
-{
-	struct endpoint local;
-
-	return sock_original(fd, &local, ret) > 0 && ret->addr.family != ADDR_NONE &&
-	       ret->port != 0 &&
-	       !(ret->port == local.port && addr_equal(&ret->addr, &local.addr));
-}
-
-/* Listeners that sandboxes share have an entry of their own, which is no sandbox. */
-static bool is_alone(const struct relay_sandbox *g)
-{
-	const struct relay_sandbox *other;
-
-	LIST_FOREACH(other, &g->relay->sandboxes, link)
-	{
-		if (other != g && other->sandbox)
-			return false;
-	}
-	return true;
-}
-
 /* Beside other sandboxes @g has its share. */
 static bool engine_has_room(const struct relay_sandbox *g)
 {
 	const struct relay *r = g->relay;
-	const size_t used = r->flow_count + r->extra_attempts;
+	const struct relay_sandbox *other;
+	size_t mine = 0;
 
-	return share_has_room(is_alone(g) ? 0 : g->flow_count + g->extra_attempts, used,
-			      r->flows_max);
+	/* Listeners that sandboxes share have an entry of their own, which is no
+	 * sandbox. */
+	LIST_FOREACH(other, &r->sandboxes, link)
+	{
+		if (other != g && other->sandbox) {
+			mine = g->flow_count + g->extra_attempts;
+			break;
+		}
+	}
+	return share_has_room(mine, r->flow_count + r->extra_attempts, r->flows_max);
 }
 
 const char *relay_shortage(struct relay_sandbox *g, int fd, const struct relay_need *need,
@@ -158,24 +143,23 @@ static bool has_room(struct relay_sandbox *g, int fd, int64_t *ret_wait_ms)
 	return !reason;
 }
 
-static bool is_probe(const struct sandbox *s, const struct endpoint *to)
-{
-	return s->probe_name.size > 0 && to->port == s->probe_port &&
-	       addr_equal(&to->addr, &s->probe_addr);
-}
-
 static void take_connection(struct relay_sandbox *g, int fd)
 {
 	static const struct relay_judgement itself = {
 		.rule = PLAN_NO_RULE, .reason = "it dialled the relay itself"
 	};
-	struct endpoint to = { 0 };
-	bool known = original_destination(fd, &to);
+	const struct sandbox *s = g->sandbox;
+	struct endpoint to = { 0 }, local;
+	/* Else it can't be told, or the listener itself was dialled. */
+	bool known = sock_original(fd, &local, &to) > 0 && to.addr.family != ADDR_NONE &&
+		     to.port != 0 &&
+		     !(to.port == local.port && addr_equal(&to.addr, &local.addr));
 	int64_t wait_ms;
 
 	/* The self-test: its connection has come through the redirect, and that is all
 	 * it wants to know. */
-	if (g->sandbox->state == SANDBOX_TESTING && known && is_probe(g->sandbox, &to)) {
+	if (s->state == SANDBOX_TESTING && known && s->probe_name.size > 0 &&
+	    to.port == s->probe_port && addr_equal(&to.addr, &s->probe_addr)) {
 		if (send(fd, "W", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
 			close(fd);
 		else
@@ -183,8 +167,7 @@ static void take_connection(struct relay_sandbox *g, int fd)
 		return;
 	}
 	/* While the self-test runs a flow ends where its dial does: see relay_flow.c. */
-	if ((g->sandbox->state == SANDBOX_RUNNING ||
-	     g->sandbox->state == SANDBOX_TESTING) &&
+	if ((s->state == SANDBOX_RUNNING || s->state == SANDBOX_TESTING) &&
 	    has_room(g, fd, &wait_ms)) {
 		if (known) {
 			relay_flow_start(g, fd, &to, wait_ms);
@@ -316,24 +299,11 @@ static void on_listen6(struct loop_source *s, uint32_t events)
 	accept_some(CONTAINER_OF(s, struct relay_sandbox, listen[1]), s->fd);
 }
 
-/* Half of the descriptors for flows, at two each, and an eighth for pipes: the rest
- * is for DNS, so that no number of connections can take names away. */
-static void set_maxima(struct relay *r)
-{
-	struct rlimit files;
-
-	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
-		files.rlim_cur = 1024;
-	files.rlim_cur = MIN(files.rlim_cur, (rlim_t)1 << 20);
-	r->flows_max = (uint32_t)files.rlim_cur / 4;
-	r->fds_max = (int)(files.rlim_cur - files.rlim_cur / FDS_SPARE_PART);
-	r->pipes_max = MIN((uint32_t)files.rlim_cur / 16, (uint32_t)RELAY_PIPES_MAX);
-}
-
 struct relay *relay_new(const struct relay_config *config, struct err *err)
 {
 	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 	struct relay *r = calloc(1, sizeof(*r));
+	struct rlimit files;
 
 	if (!r)
 		goto undo;
@@ -348,7 +318,14 @@ struct relay *relay_new(const struct relay_config *config, struct err *err)
 	TAILQ_INIT(&r->changed);
 	TAILQ_INIT(&r->dead);
 	LIST_INIT(&r->spares);
-	set_maxima(r);
+	/* Half of the descriptors for flows, at two each, and an eighth for pipes: the
+	 * rest is for DNS, so that no number of connections can take names away. */
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+		files.rlim_cur = 1024;
+	files.rlim_cur = MIN(files.rlim_cur, (rlim_t)1 << 20);
+	r->flows_max = (uint32_t)files.rlim_cur / 4;
+	r->fds_max = (int)(files.rlim_cur - files.rlim_cur / FDS_SPARE_PART);
+	r->pipes_max = MIN((uint32_t)files.rlim_cur / 16, (uint32_t)RELAY_PIPES_MAX);
 	r->spare_fd = spare_open();
 	/* splice() has no MSG_NOSIGNAL. */
 	if (r->copy_buffer && r->spare_fd >= 0 && sigaction(SIGPIPE, &ignore, NULL) == 0)

@@ -95,18 +95,6 @@ void relay_limit(struct relay_sandbox *g, enum plan_limit limit, const char *rea
 	sandbox_event(g->sandbox, &e, loop_now_ms(g->relay->loop));
 }
 
-/* The look-up of the name was refused, and that was told. */
-static bool is_told(const struct relay_flow *f)
-{
-	const struct addr *a = &f->asked.addr;
-	struct addr own;
-
-	if (!f->sinkhole || !sinkholes_gave(&f->served->sandbox->sinkholes, a))
-		return false;
-	own = sinkhole_addr((enum addr_family)a->family, &f->name);
-	return f->name.size == 0 || addr_equal(&own, a);
-}
-
 /* What @f showed was refused. */
 static struct event refusal_of(const struct relay_flow *f)
 {
@@ -124,13 +112,20 @@ static struct event refusal_of(const struct relay_flow *f)
 static void report(struct relay_flow *f)
 {
 	struct relay_sandbox *g = f->served;
+	const struct addr *a = &f->asked.addr;
 	struct event e = refusal_of(f);
 
 	if (f->told)
 		return;
 	g->sandbox->counters[COUNT_FLOWS_DENIED]++;
-	if (is_told(f))
-		return;
+	/* The look-up of the name was refused, and that was told. */
+	if (f->sinkhole && sinkholes_gave(&g->sandbox->sinkholes, a)) {
+		const struct addr own =
+			sinkhole_addr((enum addr_family)a->family, &f->name);
+
+		if (f->name.size == 0 || addr_equal(&own, a))
+			return;
+	}
 	(void)!sock_ends(f->client.source.fd, &e.from, &e.to);
 	sandbox_event(g->sandbox, &e, loop_now_ms(g->relay->loop));
 }
@@ -608,18 +603,6 @@ static void let_request_pass(struct relay_flow *f, const struct http_piece *piec
 	f->passed = true;
 }
 
-static uint64_t budget_of(const struct relay_flow *f, uint32_t rule)
-{
-	return rule == PLAN_NO_RULE ? 0 : budgets_of(&f->served->sandbox->plan, rule);
-}
-
-/* What is still due for the requests before would count against the rule of this one. */
-static bool another_pays(const struct relay_flow *f, uint32_t rule)
-{
-	return rule != f->opened_rule &&
-	       (budget_of(f, rule) | budget_of(f, f->opened_rule)) != 0;
-}
-
 /* Answers are not followed, so only that of the first request can be told from others:
  * a later Upgrade has to come on a connection of its own. The one on which requests have
  * passed is closed, which is no refusal: answers that are due come first, and clients
@@ -627,7 +610,8 @@ static bool another_pays(const struct relay_flow *f, uint32_t rule)
 static void check_request(struct relay_flow *f, const struct http_piece *piece)
 {
 	const struct http_request *r = &piece->request;
-	bool named = r->host.kind == WIRE_HOST_NAME;
+	const struct plan *p = &f->served->sandbox->plan;
+	bool named = r->host.kind == WIRE_HOST_NAME, another_pays;
 	enum relay_shown shown = named ? SHOWN_NAME : SHOWN_NO_NAME;
 	struct text t = { r->host.text, r->host.size };
 	struct dns_name name = { 0 };
@@ -638,12 +622,18 @@ static void check_request(struct relay_flow *f, const struct http_piece *piece)
 		return;
 	}
 	j = judge(f, shown, &name);
+	/* What is still due for the requests before would count against the rule of
+	 * this one. */
+	another_pays =
+		f->passed && j.rule != f->opened_rule &&
+		((j.rule != PLAN_NO_RULE && budgets_of(p, j.rule) != 0) ||
+		 (f->opened_rule != PLAN_NO_RULE && budgets_of(p, f->opened_rule) != 0));
 	if (r->host.kind == WIRE_HOST_ADDRESS &&
 	    !addr_equal(&r->host.addr, &f->dialled.addr))
 		refuse(f, REFUSAL_HTTP_403, PLAN_NO_RULE, "the Host is another address");
 	else if (!j.allowed)
 		refuse_shown(f, REFUSAL_HTTP_403, &j, named ? &name : NULL);
-	else if (f->passed && (r->upgrade || r->connect || another_pays(f, j.rule))) {
+	else if ((f->passed && (r->upgrade || r->connect)) || another_pays) {
 		f->refusal = REFUSAL_CLOSE;
 		keep_going(f);
 	} else {

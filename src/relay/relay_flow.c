@@ -647,18 +647,6 @@ size_t relay_flow_run(struct relay_flow *f)
 	return cost;
 }
 
-static struct relay_flow *flow_new(struct relay *r)
-{
-	struct relay_flow *f = LIST_FIRST(&r->spares);
-
-	if (!f)
-		return calloc(1, sizeof(*f));
-	LIST_REMOVE(f, in_sandbox);
-	r->spare_count--;
-	*f = (struct relay_flow){ 0 };
-	return f;
-}
-
 void relay_flow_free(struct relay *r, struct relay_flow *f)
 {
 	if (r->spare_count >= RELAY_SPARE_FLOWS) {
@@ -673,8 +661,15 @@ void relay_flow_start(struct relay_sandbox *g, int client_fd,
 		      const struct endpoint *asked, int64_t wait_ms)
 {
 	struct relay *r = g->relay;
-	struct relay_flow *f = flow_new(r);
+	struct relay_flow *f = LIST_FIRST(&r->spares);
 
+	if (f) {
+		LIST_REMOVE(f, in_sandbox);
+		r->spare_count--;
+		*f = (struct relay_flow){ 0 };
+	} else {
+		f = calloc(1, sizeof(*f));
+	}
 	if (!f) {
 		relay_limit(g, LIMIT_FLOWS, "no memory is free");
 		relay_reset_fd(client_fd);

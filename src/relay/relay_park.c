@@ -226,25 +226,20 @@ bool relay_park_begin(struct relay_flow *f)
 	return true;
 }
 
-/* The client has closed its side, and nothing that it sent is to go anywhere. */
-static bool is_gone(struct relay_flow *f)
-{
-	uint8_t byte;
-
-	return f->client.failed ||
-	       (f->client.hung_up &&
-		recv(f->client.source.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0);
-}
-
 void relay_park_run(struct relay_flow *f)
 {
+	uint8_t byte;
+	/* The client has closed its side, and nothing that it sent is to go anywhere. */
+	const bool is_gone = f->client.failed ||
+			     (f->client.hung_up && recv(f->client.source.fd, &byte, 1,
+							MSG_PEEK | MSG_DONTWAIT) == 0);
 	const bool is_over = f->timed_out, is_looked_up = f->is_looked_up;
 	const struct plan_verdict v =
 		plan_match_name(&f->served->sandbox->plan, &f->name);
 	struct addr a;
 
 	f->timed_out = f->is_looked_up = false;
-	if (is_gone(f))
+	if (is_gone)
 		relay_flow_abort(f);
 	else if (f->lookups == 0 && f->is_dismissed)
 		refuse_parked(f, &v, ASKS_DISMISSED);

@@ -116,18 +116,6 @@ static enum tls_read read_kind(const uint8_t *b, size_t size, struct tls_hello *
 	return b[0] == RECORD_HANDSHAKE ? TLS_OK : bad_hello(ret, TLS_NOT_A_HELLO);
 }
 
-/* The message's own header, as soon as it is there. */
-static enum tls_read look_at_header(struct message *m, struct tls_hello *ret)
-{
-	if (m->have > 0 && m->bytes[0] != HANDSHAKE_CLIENT_HELLO)
-		return bad_hello(ret, TLS_NOT_A_HELLO);
-	if (m->have < HANDSHAKE_HEADER)
-		return TLS_OK;
-	m->size = HANDSHAKE_HEADER +
-		  ((size_t)m->bytes[1] << 16 | (size_t)m->bytes[2] << 8 | m->bytes[3]);
-	return m->size > sizeof(m->bytes) ? bad_hello(ret, TLS_TOO_LONG) : TLS_OK;
-}
-
 /* Take one record, or as much as there is of it. TLS_OK: the message is whole. */
 static enum tls_read take_record(struct wire *w, struct message *m, struct tls_hello *ret)
 {
@@ -146,8 +134,14 @@ static enum tls_read take_record(struct wire *w, struct message *m, struct tls_h
 	part = MIN(length, left - RECORD_HEADER);
 	memcpy(m->bytes + m->have, b + RECORD_HEADER, part);
 	m->have += part;
-	if (look_at_header(m, ret) == TLS_BAD)
-		return TLS_BAD;
+	/* The message's own header, as soon as it is there. */
+	if (m->have > 0 && m->bytes[0] != HANDSHAKE_CLIENT_HELLO)
+		return bad_hello(ret, TLS_NOT_A_HELLO);
+	if (m->have >= HANDSHAKE_HEADER)
+		m->size = HANDSHAKE_HEADER + ((size_t)m->bytes[1] << 16 |
+					      (size_t)m->bytes[2] << 8 | m->bytes[3]);
+	if (m->size > sizeof(m->bytes))
+		return bad_hello(ret, TLS_TOO_LONG);
 	if (m->size > 0 && m->have > m->size)
 		return bad_hello(ret, TLS_MALFORMED); /* more than the hello */
 	if (part < length || !wire_take(w, RECORD_HEADER + length))

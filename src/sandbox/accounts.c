@@ -549,7 +549,6 @@ void passed_count(struct sandbox *s, const struct filter_count *c, int64_t now_m
 static int compare_flows(const void *a, const void *b)
 {
 	const struct accounts_flow *x = a, *y = b;
-
 	int r = memcmp(&x->addr, &y->addr, sizeof(x->addr));
 
 	if (r == 0)
