@@ -35,6 +35,77 @@
 #include "filter/nft.h"
 #include "filter/ruleset_build.h"
 
+/* ---- what both tables are made of ---- */
+
+/* A set of cgroups at @level, which come and go. */
+static struct filter_set *level_set(struct builder *b, const char *stem, size_t level)
+{
+	struct filter_set *s = ruleset_new_set(b, FILTER_KEY_CGROUP);
+
+	snprintf(s->name, sizeof(s->name), "%s_%zu", stem, level);
+	s->changes = true;
+	s->level = (uint8_t)level;
+	return s;
+}
+
+/* An element of that set. */
+static void put_cgroup(struct elements *k, bool add, const char *stem, uint64_t id,
+		       uint8_t level)
+{
+	const struct element e = { .key = (const uint8_t *)&id, .size = sizeof(id) };
+	char name[FILTER_NAME_MAX];
+
+	snprintf(name, sizeof(name), "%s_%u", stem, level);
+	elements_put(k, add, name, &e);
+}
+
+/* The chain of what leaves, which accepts; what it leads to @ret_stranger is refused.
+ * NULL: no memory. */
+static struct filter_chain *begin_rules(struct builder *b, struct arena *arena,
+					const struct filter_chain **ret_stranger)
+{
+	struct filter_chain *stranger, *output;
+
+	*b = (struct builder){ .arena = arena, .family_count = FAMILIES };
+	if (!ruleset_start(b, FILTER_NAMES_HOST, 0))
+		return NULL;
+	stranger = ruleset_plain_chain(b, "stranger");
+	output = ruleset_base_chain(b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
+	output->accept = true;
+	ruleset_stranger(b, stranger);
+	*ret_stranger = stranger;
+	return output;
+}
+
+/* What @put writes takes the place of what stands as @table; or, unless @any, nothing. */
+static int replace_table(struct filter_conn *c, const char *table, bool any,
+			 nft_put_fn *put, const void *data, const char *why,
+			 struct err *err)
+{
+	struct nft_found old;
+	int r = nft_table_find(c, table, &old);
+
+	if (r == 0 && any)
+		return nft_table_replace(c, &old, put, data, err);
+	if (r == 0 && old.exists)
+		r = nft_table_remove(c, table);
+	return r < 0 ? err_sys(err, r, "%s", why) : 0;
+}
+
+/* @c is NULL where memory is out. */
+static int open_conn(struct filter_conn *c, int fd, const char *why, struct err *err)
+{
+	int r = c ? filter_conn_init(c, fd, err) : err_sys(err, -ENOMEM, "%s", why);
+
+	if (r == 0)
+		c->naming = FILTER_NAMES_HOST;
+	return r;
+}
+
+/* ---- sockets of cgroups that are gone ---- */
+
+static const char no_ended[] = "cannot refuse cgroups that are gone";
+
 #define ENDED_TABLE	  "weir_ended"
 #define ENDED_GUARD_TABLE "weir_ended_guard"
 
@@ -46,52 +117,24 @@ struct filter_ended {
 	bool has_level[ENDED_LEVELS]; /* and has a set and a rule for it */
 };
 
-/* ---- the ruleset ---- */
-
-static void ended_set_name(size_t level, char ret[FILTER_NAME_MAX])
-{
-	snprintf(ret, FILTER_NAME_MAX, "ended_%zu", level);
-}
-
 static int build_ended(const bool has_level[ENDED_LEVELS], struct arena *arena,
 		       const struct ruleset **ret)
 {
-	struct builder b = { .arena = arena, .family_count = FAMILIES };
-	struct filter_chain *stranger, *output;
+	const struct filter_chain *stranger;
+	struct builder b;
+	struct filter_chain *output = begin_rules(&b, arena, &stranger);
 
-	if (!ruleset_start(&b, FILTER_NAMES_HOST, 0))
+	if (!output)
 		return -ENOMEM;
-	stranger = ruleset_plain_chain(&b, "stranger");
-	output = ruleset_base_chain(&b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
-	output->accept = true;
-	ruleset_stranger(&b, stranger);
 	for (size_t level = 1; level < ENDED_LEVELS; level++) {
-		struct filter_set *s;
-
 		if (!has_level[level])
 			continue;
-		s = ruleset_new_set(&b, FILTER_KEY_CGROUP);
-		ended_set_name(level, s->name);
-		s->changes = true;
-		s->level = (uint8_t)level;
 		stmt_rule(&b, output);
-		stmt_add(&b, FILTER_IN_SET)->set = s;
+		stmt_add(&b, FILTER_IN_SET)->set = level_set(&b, "ended", level);
 		stmt_go(&b, FILTER_GOTO, stranger);
 	}
 	*ret = b.rs;
 	return b.failed ? -ENOMEM : 0;
-}
-
-/* ---- the batch ---- */
-
-static void put_ended(struct elements *k, bool add, const struct filter_ended_cgroup *c)
-{
-	const struct element e = { .key = (const uint8_t *)&c->id,
-				   .size = sizeof(c->id) };
-	char name[FILTER_NAME_MAX];
-
-	ended_set_name(c->level, name);
-	elements_put(k, add, name, &e);
 }
 
 /* What the writer of a whole table gets. */
@@ -111,30 +154,22 @@ static int put_all_ended(struct nl_writer *w, const void *data, struct err *err)
 	int r = build_ended(all->has_level, &arena, &rs);
 
 	if (r < 0)
-		return err_sys(err, r, "cannot refuse cgroups that are gone");
+		return err_sys(err, r, "%s", no_ended);
 	nft_sets(w, all->table, rs);
 	nft_chains(w, all->table, rs);
 	for (size_t i = 0; i < all->count; i++)
-		put_ended(&k, true, &all->at[i]);
+		put_cgroup(&k, true, "ended", all->at[i].id, all->at[i].level);
 	elements_end(&k);
 	return 0;
 }
-
-/* ---- the whole table ---- */
 
 /* @table with @all takes the place of what has its name; @count 0: of nothing. */
 static int replace_ended(struct filter_ended *e, struct ended_all *all, const char *table,
 			 struct err *err)
 {
-	struct nft_found old;
-	int r = nft_table_find(&e->conn, table, &old);
-
 	all->table = table;
-	if (r == 0 && all->count > 0)
-		return nft_table_replace(&e->conn, &old, put_all_ended, all, err);
-	if (r == 0 && old.exists)
-		r = nft_table_remove(&e->conn, table);
-	return r < 0 ? err_sys(err, r, "cannot refuse cgroups that are gone") : 0;
+	return replace_table(&e->conn, table, all->count > 0, put_all_ended, all,
+			     no_ended, err);
 }
 
 int filter_ended_load(struct filter_ended *e, const struct filter_ended_cgroup *all,
@@ -186,7 +221,7 @@ int filter_ended_read(struct filter_ended *e, filter_ended_fn *fn, void *data)
 		struct ended_reading k = { fn, data, (uint8_t)level };
 		char name[FILTER_NAME_MAX];
 
-		ended_set_name(level, name);
+		snprintf(name, sizeof(name), "ended_%zu", level);
 		r = elements_read(&e->conn,
 				  &(struct elements_query){ .table = ENDED_TABLE,
 							    .set = name,
@@ -197,8 +232,6 @@ int filter_ended_read(struct filter_ended *e, filter_ended_fn *fn, void *data)
 	}
 	return 0;
 }
-
-/* ---- changes ---- */
 
 /* The set of @level, and the rule that looks there, behind the other rules. */
 static int put_level(struct nl_writer *w, struct filter_ended *e, size_t level)
@@ -237,7 +270,7 @@ int filter_ended_add(struct filter_ended *e, const struct filter_ended_cgroup *c
 		r = put_level(&w, e, c->level);
 	if (r < 0)
 		return r;
-	put_ended(&k, true, c);
+	put_cgroup(&k, true, "ended", c->id, c->level);
 	elements_end(&k);
 	nl_batch_end(&w);
 	r = nl_transact(&e->conn, &w, NULL);
@@ -256,13 +289,11 @@ int filter_ended_remove(struct filter_ended *e, const struct filter_ended_cgroup
 		return 1;
 	nl_batch(&w);
 	for (size_t i = 0; i < count; i++)
-		put_ended(&k, false, &some[i]);
+		put_cgroup(&k, false, "ended", some[i].id, some[i].level);
 	elements_end(&k);
 	nl_batch_end(&w);
 	return nl_transact(&e->conn, &w, NULL);
 }
-
-/* ---- the whole ---- */
 
 bool filter_ended_stands(struct filter_ended *e)
 {
@@ -271,20 +302,17 @@ bool filter_ended_stands(struct filter_ended *e)
 
 int filter_ended_new(int fd, struct filter_ended **ret, struct err *err)
 {
-	struct filter_ended *e = calloc(1, sizeof(*e));
-	int r = e ? filter_conn_init(&e->conn, fd, err)
-		  : err_sys(err, -ENOMEM, "cannot refuse cgroups that are gone");
+	CLEAN(mem) struct filter_ended *e = calloc(1, sizeof(*e));
+	int r = open_conn(e ? &e->conn : NULL, fd, no_ended, err);
 
-	if (r < 0) {
-		free(e);
-		return r;
-	}
-	e->conn.naming = FILTER_NAMES_HOST;
-	*ret = e;
-	return 0;
+	if (r == 0)
+		*ret = TAKE_PTR(e);
+	return r;
 }
 
 /* ---- deny by default below a cgroup ---- */
+
+static const char no_parents[] = "cannot guard what is above the cgroups";
 
 #define PARENTS_TABLE "weir_parents"
 
@@ -305,8 +333,6 @@ struct filter_parents {
 	struct list guarded, known;
 	bool loaded; /* a table of ours stands */
 };
-
-/* ---- what is to be ---- */
 
 static struct cgroup_at *find_cgroup(const struct list *l, uint64_t id)
 {
@@ -332,65 +358,25 @@ static bool has_level(const struct list *l, size_t level)
 	return false;
 }
 
-/* ---- the ruleset ---- */
-
-static struct filter_set *level_set(struct builder *b, const char *stem, size_t level)
-{
-	struct filter_set *s = ruleset_new_set(b, FILTER_KEY_CGROUP);
-
-	snprintf(s->name, sizeof(s->name), "%s_%zu", stem, level);
-	s->changes = true;
-	s->level = (uint8_t)level;
-	return s;
-}
-
-static void build_levels(const struct filter_parents *p, struct builder *b,
-			 struct filter_chain *c, const struct filter_chain *stranger)
-{
-	c->accept = true;
-	for (size_t level = 1; level + 1 < LEVELS; level++) {
-		const struct filter_set *guarded, *known;
-
-		if (!has_level(&p->guarded, level))
-			continue;
-		guarded = level_set(b, "guarded", level);
-		known = level_set(b, "known", level + 1);
-		stmt_rule(b, c);
-		stmt_add(b, FILTER_IN_SET)->set = guarded;
-		stmt_add(b, FILTER_FLOW_NEW)->set = known;
-		stmt_go(b, FILTER_GOTO, stranger);
-	}
-}
-
 static int build(const struct filter_parents *p, struct arena *arena,
 		 const struct ruleset **ret)
 {
-	struct builder b = { .arena = arena, .family_count = FAMILIES };
-	struct filter_chain *stranger, *output;
+	const struct filter_chain *stranger;
+	struct builder b;
+	struct filter_chain *output = begin_rules(&b, arena, &stranger);
 
-	if (!ruleset_start(&b, FILTER_NAMES_HOST, 0))
+	if (!output)
 		return -ENOMEM;
-	stranger = ruleset_plain_chain(&b, "stranger");
-	output = ruleset_base_chain(&b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
-	ruleset_stranger(&b, stranger);
-	build_levels(p, &b, output, stranger);
+	for (size_t level = 1; level + 1 < LEVELS; level++) {
+		if (!has_level(&p->guarded, level))
+			continue;
+		stmt_rule(&b, output);
+		stmt_add(&b, FILTER_IN_SET)->set = level_set(&b, "guarded", level);
+		stmt_add(&b, FILTER_FLOW_NEW)->set = level_set(&b, "known", level + 1);
+		stmt_go(&b, FILTER_GOTO, stranger);
+	}
 	*ret = b.rs;
 	return b.failed ? -ENOMEM : 0;
-}
-
-/* ---- the batch ---- */
-
-static void put_cgroup(struct nl_writer *w, bool add, const char *stem,
-		       const struct cgroup_at *c)
-{
-	struct elements k = { .w = w, .table = PARENTS_TABLE };
-	const struct element e = { .key = (const uint8_t *)&c->id,
-				   .size = sizeof(c->id) };
-	char name[FILTER_NAME_MAX];
-
-	snprintf(name, sizeof(name), "%s_%u", stem, c->level);
-	elements_put(&k, add, name, &e);
-	elements_end(&k);
 }
 
 /* It is in a set: what is above it is guarded somewhere. */
@@ -402,54 +388,45 @@ static bool is_in_kernel(const struct filter_parents *p, const struct cgroup_at 
 static int put_parents(struct nl_writer *w, const void *data, struct err *err)
 {
 	const struct filter_parents *p = data;
+	const struct cgroup_at *guarded = p->guarded.at, *known = p->known.at;
+	struct elements k = { .w = w, .table = PARENTS_TABLE };
 	CLEAN(arena) struct arena arena = { 0 };
 	const struct ruleset *rs;
 	int r = build(p, &arena, &rs);
 
 	if (r < 0)
-		return err_sys(err, r, "cannot guard what is above the cgroups");
+		return err_sys(err, r, "%s", no_parents);
 	nft_sets(w, PARENTS_TABLE, rs);
 	nft_chains(w, PARENTS_TABLE, rs);
 	for (size_t i = 0; i < p->guarded.count; i++)
-		put_cgroup(w, true, "guarded", &p->guarded.at[i]);
+		put_cgroup(&k, true, "guarded", guarded[i].id, guarded[i].level);
 	for (size_t i = 0; i < p->known.count; i++)
-		if (has_level(&p->guarded, p->known.at[i].level - 1u))
-			put_cgroup(w, true, "known", &p->known.at[i]);
+		if (has_level(&p->guarded, known[i].level - 1u))
+			put_cgroup(&k, true, "known", known[i].id, known[i].level);
+	elements_end(&k);
 	return 0;
 }
 
 int filter_parents_load(struct filter_parents *p, struct err *err)
 {
-	struct nft_found old;
-	int r = nft_table_find(&p->conn, PARENTS_TABLE, &old);
+	const bool any = p->guarded.count > 0;
+	int r = replace_table(&p->conn, PARENTS_TABLE, any, put_parents, p, no_parents,
+			      err);
 
-	if (r == 0 && p->guarded.count > 0) {
-		r = nft_table_replace(&p->conn, &old, put_parents, p, err);
-	} else {
-		if (r == 0 && old.exists)
-			r = nft_table_remove(&p->conn, PARENTS_TABLE);
-		if (r < 0)
-			err_sys(err, r, "cannot guard what is above the cgroups");
-	}
 	if (r == 0)
-		p->loaded = p->guarded.count > 0;
+		p->loaded = any;
 	return r;
-}
-
-/* ---- changes ---- */
-
-static void take_out(struct list *l, struct cgroup_at *c)
-{
-	*c = l->at[--l->count];
 }
 
 static int change(struct filter_parents *p, bool add, const char *stem,
 		  const struct cgroup_at *c)
 {
 	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, p->conn.seq);
+	struct elements k = { .w = &w, .table = PARENTS_TABLE };
 
 	nl_batch(&w);
-	put_cgroup(&w, add, stem, c);
+	put_cgroup(&k, add, stem, c->id, c->level);
+	elements_end(&k);
 	nl_batch_end(&w);
 	return nl_transact(&p->conn, &w, NULL);
 }
@@ -477,7 +454,7 @@ int filter_parents_unguard(struct filter_parents *p, uint64_t cgroup)
 	if (!found)
 		return 0;
 	c = *found;
-	take_out(&p->guarded, found);
+	*found = p->guarded.at[--p->guarded.count];
 	if (!p->loaded || !has_level(&p->guarded, c.level))
 		return 1;
 	return change(p, false, "guarded", &c);
@@ -498,11 +475,9 @@ int filter_parents_forget(struct filter_parents *p, uint64_t cgroup)
 	if (!found)
 		return 0;
 	c = *found;
-	take_out(&p->known, found);
+	*found = p->known.at[--p->known.count];
 	return is_in_kernel(p, &c) ? change(p, false, "known", &c) : 0;
 }
-
-/* ---- the whole ---- */
 
 bool filter_parents_stands(struct filter_parents *p)
 {
@@ -511,15 +486,10 @@ bool filter_parents_stands(struct filter_parents *p)
 
 int filter_parents_new(int fd, struct filter_parents **ret, struct err *err)
 {
-	struct filter_parents *p = calloc(1, sizeof(*p));
-	int r = p ? filter_conn_init(&p->conn, fd, err)
-		  : err_sys(err, -ENOMEM, "cannot guard what is above the cgroups");
+	CLEAN(mem) struct filter_parents *p = calloc(1, sizeof(*p));
+	int r = open_conn(p ? &p->conn : NULL, fd, no_parents, err);
 
-	if (r < 0) {
-		free(p);
-		return r;
-	}
-	p->conn.naming = FILTER_NAMES_HOST;
-	*ret = p;
-	return 0;
+	if (r == 0)
+		*ret = TAKE_PTR(p);
+	return r;
 }

@@ -65,24 +65,6 @@ static void host_stale_free(struct host_stale *l)
 
 /* ---- plans ---- */
 
-static struct host_plan *plan_copy(const struct plan *plan, bool relay, uint16_t number)
-{
-	struct host_plan *p = calloc(1, sizeof(*p));
-	uint8_t *bytes = malloc(plan->size); /* aligned to 16 */
-
-	if (!p || !bytes) {
-		free(p);
-		free(bytes);
-		return NULL;
-	}
-	memcpy(bytes, plan->bytes, plan->size);
-	p->plan = *plan;
-	p->plan.bytes = bytes;
-	p->relay = relay;
-	p->number = number;
-	return p;
-}
-
 /* A number that no plan has, and none had lately: flows may have it in their marks.
  * 0: there is none. */
 static uint16_t plan_number(const struct filter_host *h)
@@ -127,19 +109,25 @@ static int host_plan_digest(struct filter_host *h, const struct plan *plan, bool
 	return 0;
 }
 
-/* Not linked yet; NULL: no memory, or no number. */
+/* A copy of @plan, not linked yet; NULL: no memory, or no number. */
 static struct host_plan *host_plan_new(struct filter_host *h, const struct plan *plan,
 				       bool relay, const struct host_digest *digest)
 {
 	uint16_t number = plan_number(h);
-	struct host_plan *p = number ? plan_copy(plan, relay, number) : NULL;
+	CLEAN(mem) struct host_plan *p = number ? calloc(1, sizeof(*p)) : NULL;
+	uint8_t *bytes = p ? malloc(plan->size) : NULL; /* aligned to 16 */
 
-	if (!p)
+	if (!bytes)
 		return NULL;
+	memcpy(bytes, plan->bytes, plan->size);
+	p->plan = *plan;
+	p->plan.bytes = bytes;
+	p->relay = relay;
+	p->number = number;
 	p->digest = *digest;
 	p->serial = ++h->serial;
 	h->plan_number = number;
-	return p;
+	return TAKE_PTR(p);
 }
 
 /* One that is there already, and newer than @since; or NULL. */
@@ -210,19 +198,6 @@ static struct host_member *host_find_member(const struct filter_host *h,
 	return m;
 }
 
-static void member_unlink(struct filter_host *h, struct host_member *m)
-{
-	struct host_member **at = &h->by_who[bucket_of(h, &m->who)];
-
-	while (*at != m)
-		at = &(*at)->next;
-	*at = m->next;
-	if (h->members[m->id] == m)
-		h->members[m->id] = NULL;
-	h->count--;
-	h->left_over -= m->left_over;
-}
-
 /* ---- changes ---- */
 
 /* A member in the place of another one, either of which may be missing. */
@@ -234,8 +209,6 @@ struct change {
 	struct err *err;
 };
 
-/* The mark was the sandbox's before: the elements that it had learned then are in the
- * sets still. */
 static void put_without(struct nl_writer *w, uint32_t mark, const struct host_learned *l)
 {
 	for (size_t i = 0; i < l->capacity; i++)
@@ -243,6 +216,8 @@ static void put_without(struct nl_writer *w, uint32_t mark, const struct host_le
 			host_put_stale(w, mark, &l->at[i]);
 }
 
+/* Where the mark was the sandbox's before, the elements that it had learned then are in
+ * the sets still. */
 static void put_new(const struct change *k, const struct filter_state *state)
 {
 	uint32_t mark = host_mark(k->new);
@@ -354,9 +329,16 @@ static void settle_new(const struct change *k)
 static void settle_old(const struct change *k)
 {
 	struct filter_host *h = k->host;
+	struct host_member **at = &h->by_who[bucket_of(h, &k->old->who)];
 	uint32_t mark = host_mark(k->old);
 
-	member_unlink(h, k->old);
+	while (*at != k->old)
+		at = &(*at)->next;
+	*at = k->old->next;
+	if (h->members[k->old->id] == k->old)
+		h->members[k->old->id] = NULL;
+	h->count--;
+	h->left_over -= k->old->left_over;
 	if (!k->new || host_mark(k->new) != mark)
 		leave_stale(h, k->old, mark);
 	h->level_users[host_level_of(&k->old->who)]--;
@@ -412,12 +394,9 @@ static int note_state(struct filter_host *h, struct host_member *m,
 {
 	int r;
 
-	for (size_t i = 0; i < state->learned_count; i++)
-		if (!set_item_is_valid(&state->learned[i]))
-			return -EINVAL;
-	for (size_t i = 0; i < state->draining_count; i++)
-		if (!set_item_is_valid(&state->draining[i]))
-			return -EINVAL;
+	if (!set_items_are_valid(state->learned, state->learned_count) ||
+	    !set_items_are_valid(state->draining, state->draining_count))
+		return -EINVAL;
 	r = host_learned_reserve(&m->learned, &h->key,
 				 state->learned_count + state->draining_count, now_ms);
 	if (r < 0)
@@ -563,15 +542,6 @@ struct filter_host_stage {
 	bool stands;
 };
 
-static bool is_large(const struct ruleset *rs)
-{
-	size_t ranges = 0;
-
-	for (const struct filter_set *s = rs->sets; s; s = s->next)
-		ranges += s->range_count;
-	return ranges >= FILTER_LARGE;
-}
-
 static void stage_free(struct filter_host_stage *st)
 {
 	if (!st->stands)
@@ -586,6 +556,7 @@ static int stage_begin(struct filter_host *h, uint16_t id, const struct plan *pl
 {
 	struct filter_host_stage *st;
 	struct host_digest digest;
+	size_t ranges = 0;
 	int r = h->loaded ? host_plan_digest(h, plan, relay, &digest, err) : 0;
 
 	if (r < 0 || !h->loaded || host_plan_find(h, &digest, h->newest[id]))
@@ -596,7 +567,9 @@ static int stage_begin(struct filter_host *h, uint16_t id, const struct plan *pl
 	st->plan = host_plan_new(h, plan, relay, &digest);
 	r = st->plan ? host_build_plan(h, st->plan, &st->arena, &st->rules, err)
 		     : -ENOMEM;
-	if (r < 0 || !is_large(st->rules)) {
+	for (const struct filter_set *s = r < 0 ? NULL : st->rules->sets; s; s = s->next)
+		ranges += s->range_count;
+	if (r < 0 || ranges < FILTER_LARGE) {
 		stage_free(st);
 		return r;
 	}

@@ -128,16 +128,18 @@ static void append(struct host_element *h, const void *key, size_t size)
 	h->e.size += size;
 }
 
+/* The sets with an element for every member. */
+static const char *const element_sets[HOST_ELEMENT_KINDS] = { "live", "owns", "current",
+							      "ids" };
+
 static void host_element(const struct host_member *m, enum host_element_kind kind,
 			 struct host_element *ret)
 {
-	static const char *const names[HOST_ELEMENT_KINDS] = { "live", "owns", "current",
-							       "ids" };
 	uint32_t mark = host_mark(m), id = host_id_mark(m);
 	size_t level = host_level_of(&m->who);
 	bool is_user = level == 0;
 
-	*ret = (struct host_element){ .set = names[kind] };
+	*ret = (struct host_element){ .set = element_sets[kind] };
 	ret->e.key = ret->key;
 	ret->e.maps = kind == HOST_CURRENT || kind == HOST_WHO ||
 		      (kind == HOST_FLOWS && is_user);
@@ -458,20 +460,13 @@ static uint32_t u32_at(const uint8_t *bytes)
 	return v;
 }
 
-/* The member that an element is about: its mark is what the map gives, or a part of the
- * key. */
-static const struct host_member *member_of(const struct filter_host *h, const char *set,
-					   const struct element *e)
-{
-	size_t at = strncmp(set, "pairs_", strlen("pairs_")) == 0 ? sizeof(uint64_t) : 0;
-	uint32_t mark = e->maps ? e->value : u32_at(e->key + at);
-
-	return h->members[mark >> HOST_MARK_SHIFT];
-}
-
 static int on_member(struct reading *k, const struct element *e)
 {
-	const struct host_member *m = member_of(k->host, k->set, e);
+	/* The member's mark is what the map gives, or a part of the key. */
+	size_t at = strncmp(k->set, "pairs_", strlen("pairs_")) == 0 ? sizeof(uint64_t)
+								     : 0;
+	uint32_t mark = e->maps ? e->value : u32_at(e->key + at);
+	const struct host_member *m = k->host->members[mark >> HOST_MARK_SHIFT];
 	struct host_element wanted;
 
 	if (!m)
@@ -513,11 +508,8 @@ static int verify_plans(struct filter_host *h, const char *set, struct err *err)
 /* HOST_ELEMENT_KINDS: it has no element for each member. */
 static enum host_element_kind element_kind_of(const struct filter_set *s)
 {
-	static const char *const names[HOST_ELEMENT_KINDS] = { "live", "owns", "current",
-							       "ids" };
-
 	for (int i = 0; i < HOST_WHO; i++)
-		if (strcmp(s->name, names[i]) == 0)
+		if (strcmp(s->name, element_sets[i]) == 0)
 			return (enum host_element_kind)i;
 	if (s->key == FILTER_KEY_UID || s->key == FILTER_KEY_CGROUP)
 		return HOST_WHO;
@@ -551,8 +543,6 @@ static int verify_members(struct filter_host *h, const struct ruleset *base,
 	}
 	return r;
 }
-
-/* ---- objects ---- */
 
 /* Chains in the order in which the kernel made them; sets are found by their names. */
 struct merge {

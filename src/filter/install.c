@@ -272,23 +272,15 @@ void filter_unstage(struct filter_conn *c, const struct ruleset *rs,
 		nft_unstage(c, filter_table(rs->naming), rs->sets, progress);
 }
 
-static bool items_are_valid(const struct filter_learn *items, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		if (!set_item_is_valid(&items[i]))
-			return false;
-	return true;
-}
-
 static bool state_is_valid(const struct filter_state *s)
 {
 	const struct filter_difference *d = s->difference;
 
-	if (!items_are_valid(s->learned, s->learned_count) ||
-	    !items_are_valid(s->draining, s->draining_count))
+	if (!set_items_are_valid(s->learned, s->learned_count) ||
+	    !set_items_are_valid(s->draining, s->draining_count))
 		return false;
-	if (d && (!items_are_valid(d->learned, d->learned_count) ||
-		  !items_are_valid(d->draining, d->draining_count)))
+	if (d && (!set_items_are_valid(d->learned, d->learned_count) ||
+		  !set_items_are_valid(d->draining, d->draining_count)))
 		return false;
 	for (size_t i = 0; i < s->self_port_count; i++)
 		if (!set_self_port_is_valid(&s->self_ports[i]))
@@ -481,21 +473,17 @@ static int on_table(void *data, uint16_t type, uint8_t family,
 
 /* ---- chains ---- */
 
-static bool hook_is(const struct nlattr *a, const struct filter_chain *c)
+static bool chain_is(const struct nl_attrs *a, const struct filter_chain *c)
 {
 	struct nl_attrs hook;
 
-	return nl_attrs_nested(a, &hook) && u32_is(hook.at[NFTA_HOOK_HOOKNUM], c->hook) &&
-	       u32_is(hook.at[NFTA_HOOK_PRIORITY], (uint32_t)c->priority);
-}
-
-static bool chain_is(const struct nl_attrs *a, const struct filter_chain *c)
-{
 	if (c->type == FILTER_CHAIN_PLAIN)
 		return !a->at[NFTA_CHAIN_HOOK] &&
 		       optional_u32_is(a->at[NFTA_CHAIN_FLAGS], 0);
 	return optional_u32_is(a->at[NFTA_CHAIN_FLAGS], NFT_CHAIN_BASE) &&
-	       hook_is(a->at[NFTA_CHAIN_HOOK], c) &&
+	       nl_attrs_nested(a->at[NFTA_CHAIN_HOOK], &hook) &&
+	       u32_is(hook.at[NFTA_HOOK_HOOKNUM], c->hook) &&
+	       u32_is(hook.at[NFTA_HOOK_PRIORITY], (uint32_t)c->priority) &&
 	       u32_is(a->at[NFTA_CHAIN_POLICY], c->accept ? NF_ACCEPT : NF_DROP) &&
 	       text_is(a->at[NFTA_CHAIN_TYPE],
 		       c->type == FILTER_CHAIN_NAT ? "nat" : "filter");
@@ -800,15 +788,6 @@ static int verify_rules(struct filter_conn *c, const struct ruleset *rs, struct 
 
 /* ---- all of it ---- */
 
-static const char *first_missing(const struct walk *k)
-{
-	const struct filter_set *s = k->rs->sets;
-
-	for (size_t i = 0; s->next && k->seen[i]; i++)
-		s = s->next;
-	return s->name;
-}
-
 static int verify_objects(struct filter_conn *c, const struct ruleset *rs,
 			  struct err *err)
 {
@@ -840,8 +819,13 @@ static int verify_objects(struct filter_conn *c, const struct ruleset *rs,
 	if (r == 0)
 		r = nl_ask(c, NFT_MSG_GETSET, NLM_F_DUMP, NFPROTO_INET, nft_name_table,
 			   k.table, on_set, &k);
-	if (r == 0 && k.sets_left > 0)
-		r = differs(&k, "set '%s' is missing", first_missing(&k));
+	if (r == 0 && k.sets_left > 0) {
+		const struct filter_set *s = rs->sets;
+
+		for (size_t i = 0; s->next && k.seen[i]; i++)
+			s = s->next;
+		r = differs(&k, "set '%s' is missing", s->name);
+	}
 	return r;
 }
 

@@ -162,8 +162,8 @@ struct set_owner {
 	uint32_t mark; /* 0: the table is the sandbox's own */
 };
 
-/* An item that names a set: a family, and a port list that can be. */
-bool set_item_is_valid(const struct filter_learn *item);
+/* Each item names a set: a family, and a port list that can be. */
+bool set_items_are_valid(const struct filter_learn *items, size_t count);
 /* Add @items, any number in any order, to the sets of @role. Learned ones whose lifetime
  * is over are left out; others have none. */
 void set_put_items(struct nl_writer *w, const struct set_owner *o, enum filter_role role,

@@ -243,18 +243,6 @@ int ruleset_build_owned(const struct plan *plan, const struct filter_params *par
 	return ruleset_end(&b, ret, err);
 }
 
-/* By it the next engine sees whether it would make the same rules, of the same plan:
- * flows that are open have been let through by the plan's names, of which the rules have
- * none. */
-static void say_digest(struct builder *b)
-{
-	const uint64_t rules = nft_digest(b->rs), plan = plan_rules_hash(b->plan);
-
-	for (struct filter_chain *c = b->rs->chains; rules != 0 && c; c = c->next)
-		if (c->generation > 0)
-			c->digest = rules ^ plan ?: 1;
-}
-
 uint64_t ruleset_digest(const struct ruleset *rs)
 {
 	for (const struct filter_chain *c = rs->chains; c; c = c->next)
@@ -279,6 +267,7 @@ int ruleset_build_shared(const struct plan *plan,
 		.direct_udp = true,
 		.family_count = FAMILIES,
 	};
+	uint64_t rules = 0;
 	int r;
 
 	if (params->dns_port == 0 || params->dns_port == FILTER_DNS_PORT ||
@@ -289,8 +278,14 @@ int ruleset_build_shared(const struct plan *plan,
 	if (r < 0)
 		return r;
 	build_namespace(&b, "egress");
+	/* By the digest the next engine sees whether it would make the same rules, of the
+	 * same plan: flows that are open have been let through by the plan's names, of
+	 * which the rules have none. */
 	if (!b.failed)
-		say_digest(&b);
+		rules = nft_digest(b.rs);
+	for (struct filter_chain *c = b.rs->chains; rules != 0 && c; c = c->next)
+		if (c->generation > 0)
+			c->digest = rules ^ plan_rules_hash(plan) ?: 1;
 	return ruleset_end(&b, ret, err);
 }
 

@@ -34,23 +34,19 @@ const char *filter_table(enum filter_naming naming)
 	return tables[naming];
 }
 
-/* There is one such set for each port list. */
-static bool is_per_list(enum filter_role role)
-{
-	return role == FILTER_ROLE_ALLOW || role == FILTER_ROLE_LEARNED ||
-	       role == FILTER_ROLE_DRAINING;
-}
-
 /* By hand: this is done for each address that is learned. */
 void filter_set_name(enum filter_naming naming, enum filter_role role,
 		     enum addr_family family, size_t list, char ret[FILTER_NAME_MAX])
 {
+	const bool is_per_list = role == FILTER_ROLE_ALLOW ||
+				 role == FILTER_ROLE_LEARNED ||
+				 role == FILTER_ROLE_DRAINING;
 	const char *stem = stems[naming][role];
 	size_t n = strlen(stem);
 
 	memcpy(ret, stem, n);
 	ret[n++] = family == ADDR_V4 ? '4' : '6';
-	if (is_per_list(role) && (list > 0 || naming != FILTER_NAMES_SHARED)) {
+	if (is_per_list && (list > 0 || naming != FILTER_NAMES_SHARED)) {
 		ret[n++] = '_';
 		if (list >= 10)
 			ret[n++] = (char)('0' + list / 10);
@@ -138,22 +134,6 @@ struct filter_set *ruleset_new_set(struct builder *b, enum filter_key key)
 	return s;
 }
 
-/* @s is the last set; large ones stand first. */
-static void move_to_front(struct builder *b, struct filter_set *s)
-{
-	struct filter_set **at = b->large_end;
-
-	while (*at != s)
-		at = &(*at)->next;
-	*at = NULL;
-	b->sets_end = at;
-	s->next = *b->large_end;
-	*b->large_end = s;
-	if (b->sets_end == b->large_end)
-		b->sets_end = &s->next;
-	b->large_end = &s->next;
-}
-
 /* A set of addresses, named for what it is for. */
 static struct filter_set *addr_set(struct builder *b, enum filter_role role,
 				   size_t family, size_t list)
@@ -172,9 +152,10 @@ static void set_ranges(struct filter_set *s, struct filter_range *ranges, size_t
 	s->range_count = filter_ranges_merge(ranges, count, filter_key_size(s->key));
 }
 
-/* The last set, which may have come out large. */
+/* @s is the last set, and may have come out large: large ones stand first. */
 static void name_if_large(struct builder *b, struct filter_set *s)
 {
+	struct filter_set **at = b->large_end;
 	size_t n = strlen(s->name);
 
 	if (b->failed || !b->shared || s->range_count < FILTER_LARGE)
@@ -183,7 +164,15 @@ static void name_if_large(struct builder *b, struct filter_set *s)
 	/* Never a name that stands: a large set of the generation before has the other
 	 * one, and one that isn't large has neither. */
 	memcpy(s->name + n, b->rs->generation % 2 == 0 ? "_b" : "_a", sizeof("_b"));
-	move_to_front(b, s);
+	while (*at != s)
+		at = &(*at)->next;
+	*at = NULL;
+	b->sets_end = at;
+	s->next = *b->large_end;
+	*b->large_end = s;
+	if (b->sets_end == b->large_end)
+		b->sets_end = &s->next;
+	b->large_end = &s->next;
 }
 
 static const struct filter_set *build_ports(struct builder *b, size_t list,
@@ -326,13 +315,6 @@ static const struct filter_set *build_flows(struct builder *b, enum filter_role 
 	return s;
 }
 
-/* Something leaves without the relay, and there is somebody who wants to know. */
-static bool counts_passed(const struct builder *b)
-{
-	return !b->host && !b->fixed && (b->direct_tcp || b->direct_udp) &&
-	       !(b->shared && b->shared->redirect_only);
-}
-
 /* The prefixes of @family among @prefixes; NULL when there are none. */
 static const struct filter_set *build_listed(struct builder *b, enum filter_role role,
 					     size_t family, const struct prefix *prefixes,
@@ -437,6 +419,10 @@ static void build_list(struct builder *b, size_t i, bool learned)
 static void ruleset_build_sets(struct builder *b)
 {
 	uint32_t learned = name_lists(b->plan);
+	/* Something leaves without the relay, and there is somebody who wants to know. */
+	const bool counts_passed = !b->host && !b->fixed &&
+				   (b->direct_tcp || b->direct_udp) &&
+				   !(b->shared && b->shared->redirect_only);
 
 	for (size_t i = 0; i < b->list_count; i++)
 		build_list(b, i, !b->fixed && learned >> i & 1);
@@ -452,7 +438,7 @@ static void ruleset_build_sets(struct builder *b)
 		ruleset_added_by_rules(met, FILTER_SEEN_SEC, FILTER_MET_MAX);
 		b->met[f] = met;
 	}
-	for (size_t f = 0; f < b->family_count && counts_passed(b); f++)
+	for (size_t f = 0; f < b->family_count && counts_passed; f++)
 		b->used[f] = build_flows(b, FILTER_ROLE_USED, f);
 	if (b->shared)
 		build_shared_sets(b);

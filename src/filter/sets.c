@@ -127,9 +127,13 @@ void set_put_removal(struct nl_writer *w, const struct set_owner *o,
 	elements_end(&k);
 }
 
-bool set_item_is_valid(const struct filter_learn *item)
+bool set_items_are_valid(const struct filter_learn *items, size_t count)
 {
-	return addr_size(&item->addr) > 0 && item->port_list < PLAN_PORT_LISTS_MAX;
+	for (size_t i = 0; i < count; i++)
+		if (addr_size(&items[i].addr) == 0 ||
+		    items[i].port_list >= PLAN_PORT_LISTS_MAX)
+			return false;
+	return true;
 }
 
 int set_learn(struct filter_conn *c, const struct set_owner *o,
@@ -143,9 +147,8 @@ int set_learn(struct filter_conn *c, const struct set_owner *o,
 		return 0;
 	if (count > FILTER_LEARN_MAX)
 		return -E2BIG;
-	for (size_t i = 0; i < count; i++)
-		if (!set_item_is_valid(&items[i]))
-			return -EINVAL;
+	if (!set_items_are_valid(items, count))
+		return -EINVAL;
 	nl_batch(&w);
 	for (size_t i = 0, run; i < count; i += run) {
 		run = run_of(items + i, count - i);
@@ -192,9 +195,8 @@ int filter_drain(struct filter_conn *c, const struct filter_learn *items, size_t
 	const struct set_owner o = { .naming = c->naming };
 	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, c->seq);
 
-	for (size_t i = 0; i < count; i++)
-		if (!set_item_is_valid(&items[i]))
-			return -EINVAL;
+	if (!set_items_are_valid(items, count))
+		return -EINVAL;
 	nl_batch(&w);
 	set_put_items(&w, &o, FILTER_ROLE_DRAINING, items, count);
 	nl_batch_end(&w);
