@@ -88,6 +88,16 @@ bool review_answer_holds(const struct review_key *key, const struct review_answe
 	return hmac_equal(mac, a->mac) && t->id == a->id && t->state == REVIEW_OPEN;
 }
 
+bool review_answer_is_used(const struct review_key *key, const struct review_answer *a,
+			   const struct review *t)
+{
+	struct review open = *t;
+
+	open.state = REVIEW_OPEN;
+	open.decided_ms = 0;
+	return t->state != REVIEW_OPEN && review_answer_holds(key, a, &open);
+}
+
 size_t review_answer_add(const struct review_key *key, const char *base,
 			 const struct review *t, int64_t wall_ms, char *json, size_t size)
 {

@@ -40,6 +40,9 @@ bool review_answer_read(struct text t, int64_t wall_ms, struct review_answer *re
 /* @t, the task that @a names, may be decided so now. */
 bool review_answer_holds(const struct review_key *key, const struct review_answer *a,
 			 const struct review *t);
+/* @a was right for @t, which has been decided since, for the first time. */
+bool review_answer_is_used(const struct review_key *key, const struct review_answer *a,
+			   const struct review *t);
 
 /* Put "accept_url" and "deny_url" at the end of the JSON object @json of @size bytes, NUL
  * behind it, whose buffer holds REVIEW_JSON_SIZE; null where no rule can allow it.

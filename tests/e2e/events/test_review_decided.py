@@ -143,6 +143,16 @@ def test_guessing_links_is_refused_unseen(pod, linked, denied):
     assert side.call("POST", accept, token=None).status == 429 and denied.name in tasks(side)
 
 
+def test_a_used_link_is_no_guess(pod, linked, denied):
+    """Who was sent it looks at it when another has decided, from one network with many others, who decide further tasks."""
+    other = f"other.{denied.name}"
+    side, sent = linked(denied.name, other)
+    used = [path(sent[denied.name][key]) for key in ("accept_url", "deny_url")]
+    assert side.call("POST", used[0], token=None).status == 200
+    assert {side.call(method, link, token=None).status for method in ("GET", "POST") for link in used * 3} == {403}
+    assert side.call("POST", path(sent[other]["accept_url"]), token=None).status == 200
+
+
 def test_a_link_holds_over_a_restart_and_not_with_another_key(pod, linked, state, denied):
     other = f"other.{denied.name}"
     side, sent = linked(denied.name, other)

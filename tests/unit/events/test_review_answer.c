@@ -119,6 +119,23 @@ TEST(no_other_task_is_decided)
 	assert_true(decides(&key, link, &t, NOW_MS, &accepts));
 }
 
+TEST(a_used_link_is_told_from_a_wrong_one)
+{
+	const struct review open = task();
+	struct review decided = open;
+	struct review_answer a;
+	char link[REVIEW_ANSWER_SIZE];
+
+	decided.state = REVIEW_DISMISSED;
+	decided.decided_ms = NOW_MS;
+	review_answer_write(&key, &open, true, UNTIL_SEC, link);
+	assert_true(review_answer_read(text_of(link), NOW_MS, &a));
+	assert_true(review_answer_is_used(&key, &a, &decided));
+	assert_false(review_answer_is_used(&key, &a, &open));
+	a.mac[0] ^= 1;
+	assert_false(review_answer_is_used(&key, &a, &decided));
+}
+
 TEST(links_stand_in_what_webhooks_get)
 {
 	struct review t = task();
