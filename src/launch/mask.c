@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -328,38 +329,66 @@ static const struct stat *stat_of(const struct tree *t)
 	return t->kind == TREE_HIDDEN ? &t->hidden->st : &t->source->st;
 }
 
-/* Is what the view has at @other, another spelling of its path, the file of @t, and not
+/* A path, one component of which is spelled otherwise. */
+struct spelling {
+	const char *path;
+	size_t from, size; /* of that component */
+};
+
+/* Does its directory not list it, so that what is there has another name? Not every file
+ * system has inode numbers that tell. @v: NULL: outside. */
+static bool is_unlisted(const struct rootfs *v, const struct spelling *s)
+{
+	char above[PATH_MAX] = "/";
+	CLEAN(fd) int at = -1;
+	CLEAN(directory) DIR *dir = NULL;
+	const struct dirent *e;
+
+	if (s->from > 1)
+		snprintf(above, sizeof(above), "%.*s", (int)s->from - 1, s->path);
+	at = v ? rootfs_lookup(v, above) : open(above, O_PATH | O_CLOEXEC);
+	dir = directory_open(
+		at < 0 ? -1 : openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	while (dir && (e = directory_next(dir)))
+		if (strlen(e->d_name) == s->size &&
+		    memcmp(e->d_name, s->path + s->from, s->size) == 0)
+			return false;
+	return dir;
+}
+
+/* Is what the view has at @s, another spelling of its path, the file of @t, and not
  * what was mounted over that? An overlay's files have other numbers than those below it.
  */
-static bool shows_tree(const struct rootfs *v, const char *other, const void *data)
+static bool shows_tree(const struct rootfs *v, const struct spelling *s, const void *data)
 {
 	const struct tree *t = data;
-	CLEAN(fd) int at = rootfs_lookup(v, other);
+	CLEAN(fd) int at = rootfs_lookup(v, s->path);
 	struct stat found, nothing;
 	struct statvfs fs;
 
 	if (at < 0 || fstat(at, &found) < 0)
 		return false;
-	if (t->kind == TREE_READONLY)
-		return stat_is_same(&found, stat_of(t)) &&
-		       (fstatvfs(at, &fs) < 0 || !(fs.f_flag & ST_RDONLY));
-	if (stat(ROOTFS_STAGE, &nothing) == 0 && found.st_dev == nothing.st_dev)
+	if (t->kind == TREE_READONLY
+		    ? fstatvfs(at, &fs) == 0 && fs.f_flag & ST_RDONLY
+		    : stat(ROOTFS_STAGE, &nothing) == 0 && found.st_dev == nothing.st_dev)
 		return false;
 	return stat_is_same(&found, stat_of(t)) ||
-	       (!place_is_bare(v, other) && lstat(other, &found) == 0 &&
-		stat_is_same(&found, stat_of(t)));
+	       (t->kind == TREE_HIDDEN && !place_is_bare(v, s->path) &&
+		lstat(s->path, &found) == 0 && stat_is_same(&found, stat_of(t))) ||
+	       is_unlisted(v, s);
 }
 
-/* Is what the view has at @other, another spelling of a masked unix socket's path, that
+/* Is what the view has at @s, another spelling of a masked unix socket's path, that
  * socket, whose inode number @data points to? */
-static bool shows_socket(const struct rootfs *v, const char *other, const void *data)
+static bool shows_socket(const struct rootfs *v, const struct spelling *s,
+			 const void *data)
 {
 	const uint32_t *inode = data;
-	CLEAN(fd) int at = rootfs_lookup(v, other);
+	CLEAN(fd) int at = rootfs_lookup(v, s->path);
 	struct stat st;
 
 	return at >= 0 && fstat(at, &st) == 0 && S_ISSOCK(st.st_mode) &&
-	       (uint32_t)st.st_ino == *inode;
+	       ((uint32_t)st.st_ino == *inode || is_unlisted(v, s));
 }
 
 /* The other case of each letter of @len bytes of @path. Return: false: they have none. */
@@ -381,21 +410,22 @@ static bool swap_case(char *path, size_t from, size_t len)
 /* Does @shows say so of another spelling of @path? Each component by itself: a file
  * system may begin anywhere on the way. */
 static bool has_other_spelling(const struct rootfs *v, const char *path,
-			       bool (*shows)(const struct rootfs *v, const char *other,
-					     const void *data),
+			       bool (*shows)(const struct rootfs *v,
+					     const struct spelling *s, const void *data),
 			       const void *data)
 {
 	const size_t len = strlen(path);
 	char other[PATH_MAX];
+	struct spelling s = { .path = other };
 	bool found = false;
 
 	if (is_exact(v, path) || len >= sizeof(other))
 		return len >= sizeof(other);
 	memcpy(other, path, len + 1);
-	for (size_t from = 1, part; !found && from < len; from += part + 1) {
-		part = strcspn(other + from, "/");
-		found = swap_case(other, from, part) && shows(v, other, data);
-		(void)swap_case(other, from, part);
+	for (s.from = 1; !found && s.from < len; s.from += s.size + 1) {
+		s.size = strcspn(other + s.from, "/");
+		found = swap_case(other, s.from, s.size) && shows(v, &s, data);
+		(void)swap_case(other, s.from, s.size);
 	}
 	return found;
 }
@@ -413,30 +443,40 @@ static int cannot_hold(const struct tree *t, struct err *err)
 		       t->path);
 }
 
-static const char *writable_at(const struct rootfs *v, const struct stat *st)
+/* Is @path another spelling of @named, by its first component that is one? */
+static bool respells(const char *path, const char *named)
 {
-	for (size_t i = v->layer_count; i < v->tree_count; i++)
-		if (v->trees[i].kind == TREE_WRITABLE &&
-		    stat_is_same(&v->trees[i].source->st, st))
-			return v->trees[i].path;
-	return NULL;
+	struct spelling s = { .path = path, .from = 1 };
+	const size_t len = strlen(path);
+
+	if (strcasecmp(path, named) != 0)
+		return false;
+	for (; s.from < len; s.from += s.size + 1) {
+		s.size = strcspn(path + s.from, "/");
+		if (memcmp(path + s.from, named + s.from, s.size) != 0)
+			return is_unlisted(NULL, &s);
+	}
+	return false;
 }
 
 const char *spelling_writable_above(const struct rootfs *v, const struct path *p)
 {
-	const char *found = NULL;
 	char way[PATH_MAX];
 	struct stat st;
 
 	if (is_exact(v, p->name) || snprintf(way, sizeof(way), "%s", p->name) >= PATH_MAX)
 		return NULL;
-	for (char *end = way + strlen(way); !found && end && end > way;
-	     end = strrchr(way, '/')) {
+	for (char *end = way + strlen(way); end && end > way; end = strrchr(way, '/')) {
 		*end = '\0';
-		if (lstat(way, &st) == 0)
-			found = writable_at(v, &st);
+		if (lstat(way, &st) < 0)
+			continue;
+		for (size_t i = v->layer_count; i < v->tree_count; i++)
+			if (v->trees[i].kind == TREE_WRITABLE &&
+			    (stat_is_same(&v->trees[i].source->st, &st) ||
+			     respells(way, v->trees[i].path)))
+				return v->trees[i].path;
 	}
-	return found;
+	return NULL;
 }
 
 int spelling_check(const struct rootfs *v, struct err *err)

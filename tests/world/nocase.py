@@ -2,7 +2,8 @@
 """A file system that finds each file under any case of its letters, as those of Windows and macOS do, while the kernel
 takes each spelling for a name of its own: what containers and virtual machines there mount (virtiofs, 9p, CIFS).
 
-    python3 nocase.py BACKING WHERE     mounts itself in this mount namespace, and serves until it is unmounted
+    python3 nocase.py BACKING WHERE [spelled]   mounts itself in this mount namespace, and serves until it is unmounted;
+                                                spelled: each spelling has an inode number of its own, where servers give none
 """
 import ctypes
 import os
@@ -20,10 +21,11 @@ CLONE_NEWNS = 0x20000
 
 
 class Server:
-    """Inodes are the backing ones; a node is found by its path there, which is one whatever the spelling."""
+    """Inodes are the backing ones, or count what was asked for; a node is found by its path there, which is one whatever the spelling."""
 
-    def __init__(self, backing, fd):
+    def __init__(self, backing, fd, spelled):
         self.backing, self.fd, self.paths = backing, fd, {ROOT: ""}
+        self.numbers = {} if spelled else None
 
     def real(self, node, name=None):
         path = os.path.join(self.backing, self.paths[node])
@@ -32,26 +34,26 @@ class Server:
         spelled = [e for e in os.listdir(path) if e.lower() == name.decode().lower()]
         return os.path.join(path, spelled[0] if spelled else name.decode())
 
-    @staticmethod
-    def attr(st):
-        return struct.pack("<QQQQQQIIIIIIIIII", st.st_ino, st.st_size, st.st_blocks, int(st.st_atime), int(st.st_mtime), int(st.st_ctime),
+    def attr(self, st, node):
+        return struct.pack("<QQQQQQIIIIIIIIII", st.st_ino if self.numbers is None else node, st.st_size, st.st_blocks, int(st.st_atime), int(st.st_mtime), int(st.st_ctime),
                            0, 0, 0, st.st_mode, st.st_nlink, st.st_uid, st.st_gid, 0, 4096, 0)
 
-    def entry(self, path):
+    def entry(self, parent, name, path=None):
+        path = path or self.real(parent, name)
         st = os.lstat(path)
-        node = st.st_ino
+        node = st.st_ino if self.numbers is None else self.numbers.setdefault((parent, name), len(self.numbers) + ROOT + 1)
         self.paths[node] = os.path.relpath(path, self.backing)
-        return struct.pack("<QQQQII", node, 0, 0, 0, 0, 0) + self.attr(st)
+        return struct.pack("<QQQQII", node, 0, 0, 0, 0, 0) + self.attr(st, node)
 
     def attributes(self, node):
-        return struct.pack("<QII", 0, 0, 0) + self.attr(os.lstat(self.real(node)))
+        return struct.pack("<QII", 0, 0, 0) + self.attr(os.lstat(self.real(node)), node)
 
     def answer(self, op, node, uid, gid, body):
         name = body.split(b"\0")[0]
         if op == INIT:
             return struct.pack("<IIIIHHIIHHI7I", 7, 31, 65536, 0, 12, 12, 65536, 1, 0, 0, 0, *[0] * 7)
         if op == LOOKUP:
-            return self.entry(self.real(node, name))
+            return self.entry(node, name)
         if op == GETATTR:
             return self.attributes(node)
         if op == SETATTR:
@@ -69,20 +71,23 @@ class Server:
             return struct.pack("<QII", 0, 1, 0)
         if op == CREATE:
             _, mode, _, _ = struct.unpack("<IIII", body[:16])
-            path = self.real(node, body[16:].split(b"\0")[0])
+            name = body[16:].split(b"\0")[0]
+            path = self.real(node, name)
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, stat.S_IMODE(mode)))
             os.chown(path, uid, gid)
-            return self.entry(path) + struct.pack("<QII", 0, 1, 0)
+            return self.entry(node, name, path) + struct.pack("<QII", 0, 1, 0)
         if op == MKNOD:
-            path = self.real(node, body[16:].split(b"\0")[0])
+            name = body[16:].split(b"\0")[0]
+            path = self.real(node, name)
             os.mknod(path, struct.unpack("<I", body[:4])[0])
             os.chown(path, uid, gid)
-            return self.entry(path)
+            return self.entry(node, name, path)
         if op == MKDIR:
-            path = self.real(node, body[8:].split(b"\0")[0])
+            name = body[8:].split(b"\0")[0]
+            path = self.real(node, name)
             os.mkdir(path, stat.S_IMODE(struct.unpack("<I", body[:4])[0]))
             os.chown(path, uid, gid)
-            return self.entry(path)
+            return self.entry(node, name, path)
         if op in (UNLINK, RMDIR):
             (os.unlink if op == UNLINK else os.rmdir)(self.real(node, name))
             return b""
@@ -137,12 +142,12 @@ class Server:
             os.write(self.fd, struct.pack("<IiQ", 16 + len(said), -error, unique) + said)
 
 
-def mounting(backing, where):
+def mounting(backing, where, *spelled):
     """The shell line that mounts @backing so at @where, for the commands of one mount namespace."""
-    return f"/usr/bin/python3 {os.path.abspath(__file__)} {backing} {where}"
+    return " ".join(map(str, ("/usr/bin/python3", os.path.abspath(__file__), backing, where, *spelled)))
 
 
-def main(backing, where):
+def main(backing, where, *spelled):
     fd = os.open("/dev/fuse", os.O_RDWR)
     apart, mounted = os.pipe(), os.pipe()
     if os.fork() == 0:
@@ -154,7 +159,7 @@ def main(backing, where):
             os.write(apart[1], b".")
             os.close(mounted[1])
             os.read(mounted[0], 1)
-            Server(backing, fd).serve()
+            Server(backing, fd, spelled).serve()
         os._exit(0)
     os.close(apart[1])
     options = f"fd={fd},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions"

@@ -8,12 +8,12 @@ from world import nocase
 POLICY = "defaultAction: deny\negress:\n  - {action: allow, target: a.example}\n"
 
 
-@pytest.fixture
-def project(world):
+@pytest.fixture(params=["numbered", "spelled"])
+def project(world, request):
     """A directory of weir-test's: where the file system is mounted, for each command anew, and what lies below it."""
     class Project:
         where, backing = world.workdir("weir-test"), world.workdir()
-        mounts = (nocase.mounting(backing, where),)
+        mounts = (nocase.mounting(backing, where, *{"numbered": [], "spelled": ["spelled"]}[request.param]),)
 
         def write(self, name, text):
             path = self.backing / name
