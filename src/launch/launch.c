@@ -367,11 +367,11 @@ int enter_filter(struct err *err)
 	return 0;
 }
 
-/* Every signal stays blocked, so that what the terminal or control sends to the process
+/* Become weir-init, which gets the command. Returns only when it failed; @fds says where
+ * the descriptors are then.
+ * Every signal stays blocked, so that what the terminal or control sends to the process
  * group doesn't end weir-init; the command gets the defaults back from weir-init. SIGCHLD
  * may be ignored by Weir's caller: children could not be waited for then. */
-/* Become weir-init, which gets the command. Returns only when it failed; @fds says where
- * the descriptors are then. */
 static int enter_init(struct enter_fds *fds, char *const *command, struct err *err)
 {
 	const int all[] = { fds->channel, fds->orders, fds->init };

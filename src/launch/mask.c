@@ -45,7 +45,7 @@ struct finder {
 	const struct path *const *tops;
 	size_t top_count;
 	struct sockets *found;
-	/* sockets_ask() */
+	/* mask_lost() */
 	struct socket_list *list;
 };
 
@@ -286,15 +286,6 @@ int sockets_find(const struct mounts *m, const struct path *const *tops, size_t 
 	if (r == 0 && ret->device_count > 0)
 		r = ask_kernel(&f, err);
 	return r;
-}
-
-/* Ask the kernel again: those in the same file systems that aren't accounted for. */
-static int sockets_ask(const struct sockets *s, struct socket_list *ret, struct err *err)
-{
-	struct finder f = { .known = s, .on_socket = list_unaccounted, .list = ret };
-
-	ret->count = 0;
-	return s->device_count > 0 ? ask_kernel(&f, err) : 0;
 }
 
 void sockets_done(struct sockets *s)
@@ -811,8 +802,12 @@ static int mask_lost(struct rootfs *v, struct err *err)
 
 	for (size_t i = 0; i < ROUNDS_MAX; i++) {
 		struct search now = { .view = v };
+		/* Those in the same file systems that aren't accounted for. */
+		struct finder again = { .known = &v->sockets,
+					.on_socket = list_unaccounted,
+					.list = &now.lost };
 		struct timespec begin;
-		int r = sockets_ask(&v->sockets, &now.lost, err);
+		int r = v->sockets.device_count > 0 ? ask_kernel(&again, err) : 0;
 
 		if (r < 0 || now.lost.count == 0)
 			return r;

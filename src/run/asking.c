@@ -220,6 +220,10 @@ enum { CLOSE_MS = 2000 }; /* a terminal that takes nothing loses the rest */
 	"\033]104\033\\\033]110\033\\\033]111\033\\\033[?2026l"
 #define CLEAR_BELOW "\033[J"
 
+/* To a question that terminal_ask() put; no other one stands there by then. A terminal
+ * that is gone answers PROMPT_NO. */
+static void on_answer(struct terminal *terminal, enum prompt_answer answer);
+
 /* ---- opening ---- */
 
 /* No terminal; before anything else. */
@@ -316,7 +320,7 @@ static void lose_tty(struct terminal *t)
 	if (!t->asks)
 		return;
 	t->asks = false;
-	t->on_answer(t, PROMPT_NO);
+	on_answer(t, PROMPT_NO);
 }
 
 /* Return: 0, or -errno but for -EAGAIN: the other side is gone. */
@@ -366,16 +370,6 @@ static void put_question(struct terminal *t)
 	put_own(t, prompt_text(&t->question, size.ws_col, text));
 }
 
-/* Raw mode shows nothing by itself. */
-static void echo_key(struct terminal *t, uint8_t key)
-{
-	const char text[] = { (char)key, '\0' };
-
-	if (t->prompt.sequence == SEQUENCE_NONE && t->prompt.letter == key && key > ' ' &&
-	    key < 0x7f)
-		put_own(t, text);
-}
-
 /* A program that has the whole screen draws it again when the size changes. */
 static void have_redrawn(struct terminal *t)
 {
@@ -405,15 +399,17 @@ static void take_keys(struct terminal *t, const uint8_t *keys, size_t size)
 		}
 		if (a == PROMPT_NOT_AN_ANSWER)
 			put_question(t);
-		else if (a == PROMPT_WAITS)
-			echo_key(t, keys[i]);
+		else if (a == PROMPT_WAITS && t->prompt.sequence == SEQUENCE_NONE &&
+			 t->prompt.letter == keys[i] && keys[i] > ' ' && keys[i] < 0x7f)
+			/* Raw mode shows nothing by itself. */
+			put_own(t, (const char[]){ (char)keys[i], '\0' });
 		if (a == PROMPT_WAITS || a == PROMPT_NOT_AN_ANSWER)
 			continue;
 		/* What came behind it was no answer to what comes now. */
 		t->asks = false;
 		put_own(t, "\r\n");
 		have_redrawn(t);
-		t->on_answer(t, a);
+		on_answer(t, a);
 		return;
 	}
 }
@@ -487,7 +483,7 @@ static int terminal_serve(struct terminal *t, struct loop *loop)
 static void terminal_ask(struct terminal *t, const struct prompt_question *q)
 {
 	if (t->tty < 0 || !t->loop) {
-		t->on_answer(t, PROMPT_NO);
+		on_answer(t, PROMPT_NO);
 		return;
 	}
 	t->question = *q;
@@ -675,7 +671,6 @@ void asking_init(struct asking *a)
 {
 	*a = (struct asking){ .patience.on_fire = on_question_late };
 	terminal_init(&a->terminal);
-	a->terminal.on_answer = on_answer;
 }
 
 int asking_open(struct asking *a, struct err *err)

@@ -118,9 +118,6 @@ struct terminal {
 	bool asks; /* a question stands there */
 	struct prompt prompt;
 	struct prompt_question question;
-	/* Of a question that terminal_ask() put; no other one stands there by then. A
-	 * terminal that is gone answers PROMPT_NO. */
-	void (*on_answer)(struct terminal *t, enum prompt_answer answer);
 };
 
 /* The caller's has another size: the question is put anew. */

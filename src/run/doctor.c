@@ -187,17 +187,6 @@ static int call_sandbox(const void *what)
 	return c->run(c->spec);
 }
 
-static _Noreturn void output_main(output_fn *fn, const void *what, int output)
-{
-	int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-	int status = 127;
-
-	if (nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 &&
-	    dup2(output, STDOUT_FILENO) >= 0 && dup2(output, STDERR_FILENO) >= 0)
-		status = fn(what);
-	_exit(status);
-}
-
 /* Everything that comes until the end, or until it takes too long. */
 static int gather(int fd, char *buf, size_t size)
 {
@@ -236,6 +225,9 @@ static int wait_status(pid_t pid, int r)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+/* Run @fn in a child, without input; the first @size - 1 bytes of
+ * what it says on either output are in @buf.
+ * Return: the exit status, 128 and the signal's number, or -errno. */
 static int catch_output(output_fn *fn, const void *what, char *buf, size_t size)
 {
 	int fds[2], r;
@@ -246,8 +238,14 @@ static int catch_output(output_fn *fn, const void *what, char *buf, size_t size)
 		return -errno;
 	fflush(NULL);
 	pid = process_fork(NULL);
-	if (pid == 0)
-		output_main(fn, what, fds[1]);
+	if (pid == 0) {
+		const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+		if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0 ||
+		    dup2(fds[1], STDOUT_FILENO) < 0 || dup2(fds[1], STDERR_FILENO) < 0)
+			_exit(127);
+		_exit(fn(what));
+	}
 	r = MIN(pid, 0);
 	close(fds[1]);
 	if (pid > 0) {
@@ -256,14 +254,6 @@ static int catch_output(output_fn *fn, const void *what, char *buf, size_t size)
 	}
 	close(fds[0]);
 	return r;
-}
-
-/* Run a program, or a sandbox of our own, without input; the first @size - 1 bytes of
- * what it says on either output are in @buf.
- * Return: the exit status, 128 and the signal's number, or -errno. */
-static int doctor_run_program(const char *const *argv, char *buf, size_t size)
-{
-	return catch_output(exec_program, argv, buf, size);
 }
 
 /* --- rows --- */
@@ -441,7 +431,7 @@ static void optional_program(struct doctor *d, struct doctor_row *row,
 {
 	const char *const argv[] = { program, "--version", NULL };
 	char output[OUTPUT_SIZE];
-	int r = doctor_run_program(argv, output, sizeof(output));
+	int r = catch_output(exec_program, argv, output, sizeof(output));
 	CLEAN(fd) int tun = open("/dev/net/tun", O_RDWR | O_CLOEXEC);
 
 	const bool is_closed = tun < 0 && (errno == EACCES || errno == EPERM);
@@ -606,7 +596,7 @@ static void doctor_sudo(struct doctor *d, struct doctor_row *row)
 		doctor_found(d, row, DOCTOR_OK, "this is root already");
 		return;
 	}
-	if (doctor_run_program(list, output, sizeof(output)) != 0 ||
+	if (catch_output(exec_program, list, output, sizeof(output)) != 0 ||
 	    !strstr(output, "NOPASSWD")) {
 		doctor_found(d, row, DOCTOR_OK, "not without a password");
 		return;

@@ -81,12 +81,13 @@ static int count_filters(const char *name, uint32_t *ret)
 		       : -EBADMSG;
 }
 
-/* The process is held by a descriptor while it is looked at: a number may be another
- * process' by then. Before Linux 6.5 the socket has no such descriptor, and one that is
- * made from the number may already be the other process'. */
-/* May the process ask whose connection @fd is? */
-static bool control_socket_admits(const struct control_socket *s, int fd)
+/* May the process ask whose connection @fd is?
+ * It is held by a descriptor while it is looked at: a number may be another process' by
+ * then. Before Linux 6.5 the socket has no such descriptor, and one that is made from the
+ * number may already be the other process'. */
+static bool admits(void *data, int fd)
 {
+	const struct live *l = data;
 	struct ucred peer = { 0 };
 	socklen_t size = sizeof(peer);
 	CLEAN(fd) int pid_fd = -1;
@@ -107,7 +108,7 @@ static bool control_socket_admits(const struct control_socket *s, int fd)
 		return false;
 	/* The command of a `weir run` on the host has a filter that its caller has not.
 	 */
-	return count_filters(name, &filters) == 0 && filters <= s->filters &&
+	return count_filters(name, &filters) == 0 && filters <= l->filters &&
 	       poll(&alive, 1, 0) == 0;
 }
 
@@ -127,13 +128,13 @@ static int listen_at(const char path[RUN_SOCKET_PATH_SIZE])
 
 /* In the directory @directory, open at @fd, under its lock: between the look at who
  * answers there and the new socket nobody else does the same. */
-static int open_in(struct control_socket *s, int fd, const char *directory)
+static int open_in(struct live *l, int fd, const char *directory)
 {
 	char path[RUN_SOCKET_PATH_SIZE];
 	struct stat st;
 	int r;
 
-	if (!run_socket_path(directory, s->id, path))
+	if (!run_socket_path(directory, l->id, path))
 		return -ENAMETOOLONG;
 	if (flock(fd, LOCK_EX) < 0 || fstat(fd, &st) < 0)
 		return -errno;
@@ -146,13 +147,13 @@ static int open_in(struct control_socket *s, int fd, const char *directory)
 	r = listen_at(path);
 	if (r < 0)
 		return r;
-	s->fd = r;
-	memcpy(s->path, path, sizeof(s->path));
+	l->fd = r;
+	memcpy(l->path, path, sizeof(l->path));
 	return 0;
 }
 
 /* Another run that ends may take the directory away while it is empty. */
-static int open_at(struct control_socket *s, size_t place)
+static int open_at(struct live *l, size_t place)
 {
 	char directory[RUN_SOCKET_PATH_SIZE];
 	int r = -ENOENT;
@@ -162,46 +163,46 @@ static int open_at(struct control_socket *s, size_t place)
 
 		if (fd < 0)
 			return fd;
-		r = open_in(s, fd, directory);
+		r = open_in(l, fd, directory);
 	}
 	return r;
 }
 
 /* Make it, in the first place that is fit; the id @id, NULL: run-PID. -EADDRINUSE: a run
  * of that id is under way; else, with @err: there is no place where it would be safe. */
-static int control_socket_open(struct control_socket *s, const char *id, struct err *err)
+static int open_socket(struct live *l, const char *id, struct err *err)
 {
 	int r;
 
-	*s = (struct control_socket){ .fd = -1 };
+	l->fd = -1;
 	if (id)
-		snprintf(s->id, sizeof(s->id), "%s", id);
+		snprintf(l->id, sizeof(l->id), "%s", id);
 	else
-		snprintf(s->id, sizeof(s->id), "run-%d", (int)getpid());
-	r = count_filters("self", &s->filters);
+		snprintf(l->id, sizeof(l->id), "run-%d", (int)getpid());
+	r = count_filters("self", &l->filters);
 	if (r < 0)
 		return err_sys(err, r, "cannot tell who may ask");
 	r = -ENOENT;
-	for (size_t i = 0; i < RUN_SOCKET_PLACES && !s->path[0]; i++) {
-		r = open_at(s, i);
+	for (size_t i = 0; i < RUN_SOCKET_PLACES && !l->path[0]; i++) {
+		r = open_at(l, i);
 		if (r == -EADDRINUSE)
 			return err_set(err, r, "--id: '%s' is a run that is under way",
-				       s->id);
+				       l->id);
 	}
-	return s->path[0] ? 0 : err_sys(err, r, "there is no safe place for its socket");
+	return l->path[0] ? 0 : err_sys(err, r, "there is no safe place for its socket");
 }
 
-static void control_socket_close(struct control_socket *s)
+static void close_socket(struct live *l)
 {
-	if (s->path[0]) {
-		unlink(s->path);
-		*strrchr(s->path, '/') = '\0';
-		run_socket_leave(s->path);
+	if (l->path[0]) {
+		unlink(l->path);
+		*strrchr(l->path, '/') = '\0';
+		run_socket_leave(l->path);
 	}
-	s->path[0] = '\0';
-	if (s->fd >= 0)
-		close(s->fd);
-	s->fd = -1;
+	l->path[0] = '\0';
+	if (l->fd >= 0)
+		close(l->fd);
+	l->fd = -1;
 }
 
 /* --- what is asked for --- */
@@ -521,7 +522,7 @@ static void settle_task(struct review *t, enum review_state state, const char *w
 
 struct review *live_note(struct live *l, const struct event *e)
 {
-	struct review *t = run_reviews_note(&l->reviews, e, l->socket.id);
+	struct review *t = run_reviews_note(&l->reviews, e, l->id);
 
 	if (t)
 		lookalike_find(&policy_of(l)->plan, e->name, t->looks_like);
@@ -689,7 +690,7 @@ static void put(void *data, struct jtext *j)
 {
 	const struct live *l = data;
 
-	jtext_member(j, "id", l->socket.id);
+	jtext_member(j, "id", l->id);
 	jtext_member(j, "kind", "run");
 	put_command(j, l->spec->argv);
 	jtext_count(j, "pid", (uint64_t)getpid());
@@ -739,7 +740,7 @@ static void status(void *data, struct api_status *ret)
 	api_status_count(ret, l->told->stats.counters, l->told->counters);
 	ret->mode = mode_of(l);
 	ret->enforcement_mode = "dns+nft+tls";
-	ret->sandbox_id = l->socket.id;
+	ret->sandbox_id = l->id;
 	ret->since_ms = l->started_ms;
 	ret->generation = p->number + 1;
 	ret->learned_names = l->told->stats.names;
@@ -759,7 +760,7 @@ static void row(void *data, const struct event *e, struct event_row *ret)
 {
 	const struct live *l = data;
 
-	event_row_fill(ret, e, l->socket.id, &run_policy_of(policy_of(l), e)->plan);
+	event_row_fill(ret, e, l->id, &run_policy_of(policy_of(l), e)->plan);
 }
 
 /* --- the one sandbox of the API --- */
@@ -782,12 +783,7 @@ static bool find(void *data, const char *id, struct api_ops *ret, uint32_t *ret_
 				 .review = review,
 				 .decide = decide };
 	*ret_number = 0;
-	return strcmp(id, l->socket.id) == 0 && is_ready(l);
-}
-
-static bool admits(void *data, int fd)
-{
-	return control_socket_admits(&((struct live *)data)->socket, fd);
+	return strcmp(id, l->id) == 0 && is_ready(l);
 }
 
 /* --- from its start to its end --- */
@@ -795,7 +791,7 @@ static bool admits(void *data, int fd)
 int live_open(struct live *l, const struct run_spec *spec, struct err *err)
 {
 	struct err none = { 0 };
-	int r = control_socket_open(&l->socket, spec->id, &none);
+	int r = open_socket(l, spec->id, &none);
 
 	l->spec = spec;
 	l->engine.fd = -1;
@@ -808,7 +804,7 @@ int live_serve(struct live *l, struct loop *loop, int engine_fd)
 	const struct api_config config = {
 		.loop = loop,
 		.is_run = true,
-		.listen_fd = l->socket.fd,
+		.listen_fd = l->fd,
 		.open = true,
 		.body_max = BODY_MAX,
 		.sandboxes = { .data = l,
@@ -821,16 +817,16 @@ int live_serve(struct live *l, struct loop *loop, int engine_fd)
 
 	l->loop = loop;
 	l->engine_fd = engine_fd;
-	if (!l->socket.path[0])
+	if (!l->path[0])
 		return 0;
-	l->socket.fd = -1; /* the API's */
+	l->fd = -1; /* the API's */
 	l->api = api_plain_new(&config, &err);
 	return l->api ? 0 : err.code;
 }
 
 void live_close(struct live *l)
 {
-	control_socket_close(&l->socket);
+	close_socket(l);
 	api_plain_free(l->api);
 	l->api = NULL;
 	run_policy_free(l->next);

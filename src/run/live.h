@@ -19,13 +19,6 @@
 #include "run/policies.h"
 #include "sandbox/sandbox.h"
 
-struct control_socket {
-	char path[RUN_SOCKET_PATH_SIZE]; /* "": there is none */
-	char id[64];
-	uint32_t filters; /* of seccomp, that hold the run itself */
-	int fd;		  /* it listens; owned until whoever serves it has it; -1 */
-};
-
 enum { RUN_REVIEWS_MAX = 256 }; /* then a decided one goes, or the oldest */
 
 struct run_reviews {
@@ -44,7 +37,10 @@ struct live_told {
 };
 
 struct live {
-	struct control_socket socket;
+	char path[RUN_SOCKET_PATH_SIZE];  /* of the socket; "": there is none */
+	char id[64];			  /* what the run is called */
+	uint32_t filters;		  /* of seccomp, that hold the run itself */
+	int fd;				  /* it listens; owned until the API has it; -1 */
 	struct api_plain *api;		  /* owned; NULL: nobody is served */
 	const struct run_spec *spec;	  /* borrowed */
 	struct run_policy *const *newest; /* borrowed: the caller's */

@@ -245,22 +245,11 @@ static json_t *argv_json(char *const *argv)
 	return list;
 }
 
-/* {"queries": 12, ...}: by their names. */
-static json_t *counters_json(const uint64_t *counters)
-{
-	json_t *j = json_object();
-
-	for (size_t i = 0; i < SANDBOX_COUNTER_COUNT; i++)
-		json_object_set_new(j, sandbox_counter_name((enum sandbox_counter)i),
-				    json_integer((json_int_t)counters[i]));
-	return j;
-}
-
 static int write_json(const struct report *r, FILE *out)
 {
 	const struct policy *policy = &r->policy->policy;
 	uint64_t missed = report_missed(r);
-	json_t *j = json_object();
+	json_t *j = json_object(), *counters = json_object();
 
 	json_object_set_new(j, "version", json_integer(REPORT_VERSION));
 	json_object_set_new(j, "weir", json_string(WEIR_VERSION));
@@ -297,7 +286,11 @@ static int write_json(const struct report *r, FILE *out)
 	json_object_set_new(j, "hidden", list_json(r->hidden, r->hidden_count, ""));
 	json_object_set_new(j, "environment_kept_back",
 			    list_json(r->held, r->held_count, "="));
-	json_object_set_new(j, "counters", counters_json(r->counters));
+	for (size_t i = 0; i < SANDBOX_COUNTER_COUNT; i++)
+		json_object_set_new(counters,
+				    sandbox_counter_name((enum sandbox_counter)i),
+				    json_integer((json_int_t)r->counters[i]));
+	json_object_set_new(j, "counters", counters);
 	return print_json(j, 0, out);
 }
 

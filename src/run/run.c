@@ -60,6 +60,7 @@ enum {
 	STOP_MS = 2000,
 	/* Longer than a self-test can take by its own limits. */
 	LAUNCH_MS = 60 * 1000,
+	LARGE_BLOCK = 32 * 1024, /* of the heap */
 };
 
 enum control_state {
@@ -648,8 +649,7 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		return err_set(err, r, "out of memory");
 	r = environment_choose(c->spec, &environment, err);
 	if (r == 0)
-		r = environment_enter(c->spec, &environment, cwd, c->socket.socket.id,
-				      err);
+		r = environment_enter(c->spec, &environment, cwd, c->socket.id, err);
 	if (r < 0)
 		return r;
 	c->held = environment.held;
@@ -802,7 +802,7 @@ static int control_start(struct control *c, struct err *err)
 	if (launch_machine_probe(&c->machine, err) < 0 ||
 	    uplink_choose(&c->uplink, c->spec->uplink, c->machine.root, err) < 0)
 		return RUN_STATUS_FAILED;
-	if (run_store_open(&c->store, c->spec->state_dir, c->socket.socket.id, err) < 0)
+	if (run_store_open(&c->store, c->spec->state_dir, c->socket.id, err) < 0)
 		return RUN_STATUS_FAILED;
 	if (c->spec->state_dir)
 		c->spec->kept[c->spec->kept_count++] = c->spec->state_dir;
@@ -828,17 +828,6 @@ static void warn_of_mode(const struct run_spec *spec)
 			    spec->learn.any_port ? "every port" : "web ports");
 }
 
-/* What a launch is planned with is large, little of it is used, and it is freed before
- * the engine starts. At the end of the heap it would be cleared for whoever gets it next,
- * each page a fault. */
-static void keep_heap_small(void)
-{
-	enum { LARGE_BLOCK = 32 * 1024, GROWTH = 32 * 1024 };
-
-	mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);
-	mallopt(M_TOP_PAD, GROWTH);
-}
-
 int control_run(struct run_spec *spec)
 {
 	struct control c = { .spec = spec,
@@ -850,6 +839,7 @@ int control_run(struct run_spec *spec)
 			     .hand_end = -1,
 			     .agent_socket = { .fd = -1 },
 			     .parent = { .fd = -1 },
+			     .socket = { .fd = -1 },
 			     .started_ms = clock_wall_ms(),
 			     .policy = calloc(1, sizeof(*c.policy)),
 			     .uplink = { .on_ready = on_uplink_ready,
@@ -863,7 +853,11 @@ int control_run(struct run_spec *spec)
 		log_error("out of memory");
 		return RUN_STATUS_FAILED;
 	}
-	keep_heap_small();
+	/* What a launch is planned with is large, little of it is used, and it is freed
+	 * before the engine starts. At the end of the heap it would be cleared for
+	 * whoever gets it next, each page a fault. */
+	mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);
+	mallopt(M_TOP_PAD, LARGE_BLOCK);
 	c.socket.on_policy = on_policy;
 	asking_init(&c.asking);
 	c.socket.started_ms = c.started_ms;
