@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/policy.h"
 #include "tools/tools.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/policy.h"
+#include "tools/tools.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -19,7 +19,6 @@
 #include "sys/options.h"
 #include "sys/print.h"
 #include "sys/term.h"
-#include "tools/tools.h"
 
 /* ---- `weir policy diff` ----
  *

@@ -12,7 +12,7 @@
  *
  * The policy that comes out is read back and checked as any other, and what is wrong
  * with a rule is said of the entry that it came from. */
-#include "tools/policy.h"
+#include "tools/tools.h"
 
 #include <errno.h>
 #include <netinet/in.h>

@@ -6,8 +6,9 @@
 #include <sys/stat.h>
 
 #include "policy/explain.h"
+#include "policy/load.h"
 #include "policy/policy.h"
-#include "tools/policy.h"
+#include "tools/tools.h"
 #include "unit.h"
 
 /* A directory of its own, with XDG_CONFIG_HOME in it. */
