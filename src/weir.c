@@ -39,8 +39,9 @@ struct cli_verb {
 /* In the order of `weir help`; NULL behind the last. */
 static const struct cli_verb *cli_verb_at(size_t i);
 
-/* --- `weir completion`: what a shell needs to complete our command lines, written from
- * the table of verbs --- */
+/* === `weir completion` ===
+ *
+ * What a shell needs to complete our command lines, written from the table of verbs. */
 
 #define CLI_COMPLETION_WORDS "bash|zsh|fish"
 
@@ -377,7 +378,7 @@ static int cli_completion(int argc, char **argv)
 	return RUN_STATUS_BAD_INPUT;
 }
 
-/* --- the verbs --- */
+/* === the verbs === */
 
 static int run(struct run_spec *spec)
 {
@@ -753,7 +754,7 @@ static int cli_main(int argc, char **argv)
 	return finish(v->main(argc - 1, argv + 1));
 }
 
-/* --- the program --- */
+/* === the program === */
 
 /* What is opened later must not end up as standard input, output or error. */
 static int open_standard_streams(void)

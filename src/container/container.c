@@ -32,7 +32,7 @@
 #include "settings/settings.h"
 #include "sys/process.h"
 
-/* --- what is left of a run ---
+/* === what is left of a run ===
  *
  * Taking containers away, and no other's: a name, or a label, which an image passes on,
  * says little of whose a container is. */
@@ -215,7 +215,7 @@ static void remains_sweep(const struct docker *e)
 	json_decref(list);
 }
 
-/* --- the watcher ---
+/* === the watcher ===
  *
  * HOW IT WORKS
  * A child in a session of its own holds one end of a pipe and waits for the pipe's end.
@@ -348,7 +348,7 @@ static int watcher_finish(struct watcher *w)
 	return clean_up(w, true);
 }
 
-/* --- the run --- */
+/* === the run === */
 
 enum {
 	STATUS_BY_SIGNAL = 128,

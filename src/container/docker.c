@@ -319,7 +319,7 @@ const char *docker_last_words(const struct docker *e, const char *id, struct are
 	return arena_printf(arena, "%s", TEXT_SHOWN(text_trim(last)));
 }
 
-/* --- the first process --- */
+/* === the first process === */
 
 enum { PROC_FILE_MAX = 65536 };
 
@@ -405,7 +405,7 @@ void container_process_done(struct container_process *p)
 	fd_close(&p->monitor);
 }
 
-/* --- the streams --- */
+/* === the streams === */
 
 enum {
 	/* Into a pipe that poll() calls writable that much goes without blocking. */

@@ -31,7 +31,7 @@
 #include "sys/id_map.h"
 #include "sys/process.h"
 
-/* --- the machine --- */
+/* === the machine === */
 
 enum {
 	RANGE_SIZE = 65536,
@@ -151,7 +151,7 @@ extern const uint8_t launch_init_start[], launch_init_end[]; /* weir-init */
 extern const uint8_t launch_seccomp_start[],
 	launch_seccomp_end[]; /* BPF, seccomp_list.c */
 
-/* --- from the view to weir-init --- */
+/* === from the view to weir-init === */
 
 /* What crosses the exec, or is executed; all else is closed. */
 struct enter_fds {
@@ -405,7 +405,7 @@ static int enter_init(struct enter_fds *fds, char *const *command, struct err *e
 	return r;
 }
 
-/* --- the start --- */
+/* === the start === */
 
 enum { ID_RANGE = 65536 };
 

@@ -28,7 +28,7 @@
 #include "launch/launch.h"
 #include "sys/files.h"
 
-/* --- which sockets there are --- */
+/* === which sockets there are === */
 
 struct socket_list {
 	struct socket_file files[SOCKETS_MAX];
@@ -301,7 +301,7 @@ void sockets_done(struct sockets *s)
 	s->diag_fd = -1;
 }
 
-/* --- other spellings --- */
+/* === other spellings === */
 
 /* Here a name has one spelling, or the kernel knows of the others. */
 static const char *const exact[] = {
@@ -497,7 +497,7 @@ int spelling_check(const struct rootfs *v, struct err *err)
 	return 0;
 }
 
-/* --- masks --- */
+/* === masks === */
 
 enum {
 	DEPTH_MAX = 128,

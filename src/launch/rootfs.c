@@ -18,7 +18,7 @@
 #include "launch/startup_files.h"
 #include "sys/files.h"
 
-/* --- trees --- */
+/* === trees === */
 
 static int set_attributes(int fd, const struct tree *t, int userns_fd)
 {
@@ -93,7 +93,7 @@ void tree_close(struct tree *t)
 	t->fd = -1;
 }
 
-/* --- what is shown of the host --- */
+/* === what is shown of the host === */
 
 #define STAGE_TOP   ROOTFS_STAGE "/top"
 #define STAGE_LAYER ROOTFS_STAGE "/layer"

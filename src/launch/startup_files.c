@@ -19,7 +19,7 @@
 #include "sys/mounts.h"
 #include "sys/path.h"
 
-/* --- git's repositories --- */
+/* === git's repositories === */
 
 enum {
 	LINE_MAX_BYTES = 8192, /* of a file that leads elsewhere; more is an error */
@@ -200,7 +200,7 @@ int git_repository_find(struct arena *arena, const char *from, struct git_reposi
 	return find_from(arena, from, 0, ret, err);
 }
 
-/* --- files that run outside later --- */
+/* === files that run outside later === */
 
 /* What runs outside later, and why: weir-run(1) has the same table. */
 static const struct startup_name {

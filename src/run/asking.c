@@ -16,7 +16,7 @@
 #include "policy/name_libraries.h"
 #include "sys/term.h"
 
-/* --- a question, and the keys that answer it --- */
+/* === a question, and the keys that answer it === */
 
 #define CUT "..."
 
@@ -206,7 +206,7 @@ char *prompt_text(const struct prompt_question *q, unsigned int columns, char *b
 	return buf;
 }
 
-/* --- the terminal --- */
+/* === the terminal === */
 
 enum { CLOSE_MS = 2000 }; /* a terminal that takes nothing loses the rest */
 
@@ -590,7 +590,7 @@ static void terminal_close(struct terminal *t)
 	terminal_init(t);
 }
 
-/* --- who waits --- */
+/* === who waits === */
 
 #define WHO	    "terminal"
 #define ONCE	    "1m"

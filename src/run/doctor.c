@@ -30,7 +30,7 @@
 #include "sys/program_path.h"
 #include "sys/term.h"
 
-/* --- a trial --- */
+/* === a trial === */
 
 struct
 try {
@@ -303,7 +303,7 @@ void doctor_mend_each(struct doctor_row *row, const char *debian, const char *ub
 	row->mend[DOCTOR_FEDORA] = fedora;
 }
 
-/* --- what is installed and set up --- */
+/* === what is installed and set up === */
 
 enum {
 	OUTPUT_SIZE = 8192, /* of a program; the rest is not looked at */
@@ -634,7 +634,7 @@ bool cli_doctor_blames(int (*run)(struct run_spec *spec))
 	return run_sandbox(run, output) != 0;
 }
 
-/* --- all probes --- */
+/* === all probes === */
 
 enum { NAME_COLUMN = 8, TEXT_COLUMN = 26, STATUS_CANNOT_WORK = 1 };
 

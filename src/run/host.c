@@ -53,7 +53,7 @@
 #include "sys/process.h"
 #include "sys/tasks.h"
 
-/* --- the daemon --- */
+/* === the daemon === */
 
 enum { RUN_DAEMON_ID_SIZE = 64 };
 
@@ -290,7 +290,7 @@ static bool run_daemon_is_settled(const struct event_ring *ring, const uint64_t 
 	return told >= sandbox_denied(counters);
 }
 
-/* --- the child --- */
+/* === the child === */
 
 /* In the one safe order: nothing open but 0 to 2, in the cgroup, the user's ids, no
  * capability, no new privileges, the calls of `weir run` alone, then the command.
@@ -662,7 +662,7 @@ static pid_t run_member_start(const struct run_member *m, const sigset_t *mask,
 	return err_set(err, -EPERM, "%s", n > 0 ? text : "the child says nothing");
 }
 
-/* --- the run --- */
+/* === the run === */
 
 enum {
 	EVENTS_KEPT = 512,

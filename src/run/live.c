@@ -36,7 +36,7 @@
 #include "sys/path.h"
 #include "sys/process.h"
 
-/* --- the socket --- */
+/* === the socket === */
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
@@ -205,7 +205,7 @@ static void close_socket(struct live *l)
 	l->fd = -1;
 }
 
-/* --- what is asked for --- */
+/* === what is asked for === */
 
 static struct review *find_like(const struct run_reviews *r, const struct event *e,
 				const char *destination)
@@ -290,6 +290,8 @@ static const struct run_policy *policy_of(const struct live *l)
 {
 	return *l->newest;
 }
+
+/* === what is done to the run === */
 
 /* --- the engine --- */
 

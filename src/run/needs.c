@@ -18,7 +18,7 @@
 #include "sys/mounts.h"
 #include "sys/path.h"
 
-/* --- variables --- */
+/* === variables === */
 
 enum {
 	TOLD_SIZE = ENVIRONMENT_TOLD_MAX * 64,
@@ -220,7 +220,7 @@ int environment_add_pass(void *option_list, const char *value, struct err *err)
 	return add(option_list, value, err);
 }
 
-/* --- the ssh-agent's socket --- */
+/* === the ssh-agent's socket === */
 
 #define VARIABLE "SSH_AUTH_SOCK"
 #define OPTION	 "--pass-env " VARIABLE
@@ -263,7 +263,7 @@ void agent_socket_tell(const struct path *p, bool is_mapped)
 				   "weir as an ordinary user");
 }
 
-/* --- paths and settings --- */
+/* === paths and settings === */
 
 static int no_memory(struct err *err)
 {

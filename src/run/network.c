@@ -21,6 +21,8 @@
 #include "sys/process.h"
 #include "sys/socket_owner.h"
 
+/* === the uplink === */
+
 enum {
 	ARGS_MAX = 48,
 	FD_READY = 3, /* the numbers in the arguments */
@@ -515,7 +517,7 @@ void uplink_close(struct uplink *w)
 	free(w->closed);
 }
 
-/* --- inside the namespace --- */
+/* === inside the namespace === */
 
 static_assert((int)LINK_STUB_GROUP == (int)FILTER_DEAD_END_GROUP,
 	      "what the filter takes for a dead end is the stub");

@@ -287,7 +287,7 @@ int cli_run_settle_mode(struct run_spec *spec, struct err *err)
 	return 0;
 }
 
-/* --- files --- */
+/* === files === */
 
 static const char etc_config[] = "/etc/weir/config.yaml";
 

@@ -343,7 +343,7 @@ int report_end(struct report *r, int failure, int wait_status)
 	return r->exit_status;
 }
 
-/* --- the store --- */
+/* === the store === */
 
 enum { OPEN_MS = 10000, CLOSE_MS = 3000, LOOK_MS = 5 };
 

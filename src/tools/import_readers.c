@@ -4,7 +4,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
-/* ---- lists of names ----
+/* === lists of names ===
  *
  * In the settings of sandbox-runtime, Claude Code, Codex and
  * harden-runner.
@@ -429,7 +429,7 @@ void import_lists(struct import *im, const struct node *root, unsigned int lists
 		import_codex(im, root);
 }
 
-/* ---- Kubernetes ----
+/* === Kubernetes ===
  *
  * The egress rules of Kubernetes' NetworkPolicy and of Cilium's policies.
  *

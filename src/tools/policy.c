@@ -20,7 +20,7 @@
 #include "sys/print.h"
 #include "sys/term.h"
 
-/* ---- `weir policy diff` ----
+/* === `weir policy diff` ===
  *
  * HOW IT WORKS
  * What a policy decides can only change at a target of one of its rules. So the targets
@@ -340,7 +340,7 @@ static int cli_policy_diff(const struct cli_policy_side *before,
 	return r < 0 ? r : (int)MIN(o.count, INT32_MAX);
 }
 
-/* ---- `weir policy` ---- */
+/* === `weir policy` === */
 
 enum { POLICIES_DIFFER = 1 };
 
@@ -745,7 +745,7 @@ int cli_policy(int argc, char **argv)
 	return run_verb(v, &spec, argc - 1, argv + 1);
 }
 
-/* ---- `weir profile` ---- */
+/* === `weir profile` === */
 
 enum {
 	PROFILES_MAX = 512, /* what is over is not listed, and said to be */
