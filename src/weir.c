@@ -374,8 +374,7 @@ static int cli_completion(int argc, char **argv)
 		shells[i].print(stdout);
 		return 0;
 	}
-	log_error("completion is for one of bash, zsh, fish");
-	return RUN_STATUS_BAD_INPUT;
+	return log_end(RUN_STATUS_BAD_INPUT, "completion is for one of bash, zsh, fish");
 }
 
 /* === the verbs === */
@@ -412,10 +411,8 @@ static int run_command(const struct cli_options *table, int argc, char **argv)
 			log_error("%s", err.text);
 		return RUN_STATUS_BAD_INPUT;
 	}
-	if (needs_check_place(&err) < 0) {
-		log_error("%s", err.text);
-		return RUN_STATUS_FAILED;
-	}
+	if (needs_check_place(&err) < 0)
+		return log_end(RUN_STATUS_FAILED, "%s", err.text);
 	stray = cli_options_stray_variable(table);
 	if (stray && !spec.quiet)
 		log_warning("%s is a variable of no option, ignoring",
@@ -449,14 +446,10 @@ static int guard(int argc, char **argv,
 	CLEAN(mem) struct sidecar_spec *spec = calloc(1, sizeof(*spec));
 	struct err err = { 0 };
 
-	if (!spec) {
-		log_error("out of memory");
-		return RUN_STATUS_FAILED;
-	}
-	if (parse(argc, argv, spec, &err) < 0) {
-		log_error("%s", err.text);
-		return RUN_STATUS_BAD_INPUT;
-	}
+	if (!spec)
+		return log_end(RUN_STATUS_FAILED, "out of memory");
+	if (parse(argc, argv, spec, &err) < 0)
+		return log_end(RUN_STATUS_BAD_INPUT, "%s", err.text);
 	return start(spec);
 }
 
@@ -470,9 +463,9 @@ static int start_daemon(struct sidecar_spec *spec)
 	/* No name server is asked that was not named. */
 	if (spec->upstream_count > 0)
 		return daemon_run(spec);
-	log_error("%s names no usable name server: name one with --upstream",
-		  spec->resolv_conf);
-	return RUN_STATUS_FAILED;
+	return log_end(RUN_STATUS_FAILED,
+		       "%s names no usable name server: name one with --upstream",
+		       spec->resolv_conf);
 }
 
 static int verb_daemon(int argc, char **argv)
@@ -695,8 +688,7 @@ static int verb_help(int argc, char **argv)
 		/* `weir help policy explain`: the page of `policy` has its words. */
 		if (first + 1 < argc && !has_word(v, argv[first + 1])) {
 			too_many("help", argv[first + 1], &err);
-			log_error("%s", err.text);
-			return RUN_STATUS_BAD_INPUT;
+			return log_end(RUN_STATUS_BAD_INPUT, "%s", err.text);
 		}
 	}
 	if (json)
@@ -723,8 +715,7 @@ static int finish(int status)
 {
 	if (status > 1 || (fflush(stdout) == 0 && !ferror(stdout)))
 		return status;
-	log_error("cannot write the output");
-	return RUN_STATUS_FAILED;
+	return log_end(RUN_STATUS_FAILED, "cannot write the output");
 }
 
 static int cli_main(int argc, char **argv)

@@ -10,3 +10,5 @@ void log_write(const char *fmt, ...) PRINTF_LIKE(1, 2);
 /* Weir can't do what it was asked to; or it can, and something is worth knowing. */
 #define log_error(...)	 log_write(__VA_ARGS__)
 #define log_warning(...) log_write(__VA_ARGS__)
+/* The last words of a verb, which ends with @status. */
+#define log_end(status, ...) (log_write(__VA_ARGS__), (status))

@@ -786,10 +786,8 @@ static int word_run(int argc, char **argv)
 	struct err err = { 0 };
 	int status;
 
-	if (!spec || !r) {
-		log_error("out of memory");
-		return RUN_STATUS_FAILED;
-	}
+	if (!spec || !r)
+		return log_end(RUN_STATUS_FAILED, "out of memory");
 	if (container_parse(argc, argv, spec, &err) == 0)
 		(void)!container_check(spec, &err);
 	if (err.code < 0)
@@ -820,10 +818,8 @@ static int word_hold(void)
 	struct pollfd polls[] = { { .fd = signals, .events = POLLIN },
 				  { .fd = STDIN_FILENO, .events = POLLIN } };
 
-	if (signals < 0) {
-		log_error("%s", err.text);
-		return RUN_STATUS_FAILED;
-	}
+	if (signals < 0)
+		return log_end(RUN_STATUS_FAILED, "%s", err.text);
 	while (poll(polls, ARRAY_SIZE(polls), -1) < 0 ||
 	       (!polls[0].revents && read(STDIN_FILENO, ignored, sizeof(ignored)) > 0))
 		;

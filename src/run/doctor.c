@@ -835,10 +835,8 @@ int cli_doctor(int argc, char **argv, int (*run)(struct run_spec *spec))
 	struct err err = { 0 };
 	int r = cli_options_only(&cli_doctor_options, &spec, argc, argv, NULL, &err);
 
-	if (r < 0) {
-		log_error("%s", err.text);
-		return RUN_STATUS_BAD_INPUT;
-	}
+	if (r < 0)
+		return log_end(RUN_STATUS_BAD_INPUT, "%s", err.text);
 	examine(&d);
 	r = 0;
 	if (spec.json)

@@ -336,10 +336,8 @@ int report_end(struct report *r, int failure, int wait_status)
 	r->exit_status = exit_status_of(r, failure, wait_status);
 	if (failure == 0 && !r->spec->quiet)
 		print_people(stderr, r);
-	if (r->ring && report_write(r, &err) < 0) {
-		log_error("%s", err.text);
-		return RUN_STATUS_FAILED;
-	}
+	if (r->ring && report_write(r, &err) < 0)
+		return log_end(RUN_STATUS_FAILED, "%s", err.text);
 	return r->exit_status;
 }
 

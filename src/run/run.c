@@ -751,8 +751,7 @@ static int report_run(struct control *c)
 	if (learn_end(c->spec, c->used, c->ring, c->counters[COUNT_PASSED_DROPPED],
 		      &c->policy->asked, &err) == 0)
 		return status;
-	log_error("%s", err.text);
-	return RUN_STATUS_FAILED;
+	return log_end(RUN_STATUS_FAILED, "%s", err.text);
 }
 
 static int control_start(struct control *c, struct err *err)
@@ -849,10 +848,8 @@ int control_run(struct run_spec *spec)
 	struct std_flags flags;
 	int status;
 
-	if (!c.policy) {
-		log_error("out of memory");
-		return RUN_STATUS_FAILED;
-	}
+	if (!c.policy)
+		return log_end(RUN_STATUS_FAILED, "out of memory");
 	/* What a launch is planned with is large, little of it is used, and it is freed
 	 * before the engine starts. At the end of the heap it would be cleared for
 	 * whoever gets it next, each page a fault. */

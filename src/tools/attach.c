@@ -71,8 +71,7 @@ const struct cli_options cli_attach_options = {
 /* What starts the sandbox is to read this word, and not go on. */
 static int failed_setup(const char *why)
 {
-	log_error("failed_safety_setup: %s", why);
-	return RUN_STATUS_FAILED;
+	return log_end(RUN_STATUS_FAILED, "failed_safety_setup: %s", why);
 }
 
 /* Relative to where we are, not to where the daemon is. */
@@ -148,10 +147,9 @@ static int attach(const struct spec *s, uint32_t uid, const char *policy)
 		return failed_setup(err.text);
 	if (r == 0 && reply.status < HTTP_MULTIPLE)
 		return 0;
-	if (r < 0 || reply.status == HTTP_BAD_REQUEST) {
-		log_error("%s", r < 0 ? err.text : client_reason(&reply, &arena));
-		return RUN_STATUS_BAD_INPUT;
-	}
+	if (r < 0 || reply.status == HTTP_BAD_REQUEST)
+		return log_end(RUN_STATUS_BAD_INPUT, "%s",
+			       r < 0 ? err.text : client_reason(&reply, &arena));
 	if (is_guarded_already(s, client_reason(&reply, &arena)))
 		return 0;
 	return failed_setup(client_reason(&reply, &arena));
@@ -274,10 +272,8 @@ int cli_attach(int argc, char **argv)
 
 	if (r == 0)
 		(void)!take_state(&spec, &state, &err);
-	if (err.code < 0) {
-		log_error("attach: %s", err.text);
-		return RUN_STATUS_BAD_INPUT;
-	}
+	if (err.code < 0)
+		return log_end(RUN_STATUS_BAD_INPUT, "attach: %s", err.text);
 	r = check_spec(&spec, &uid, &policy);
 	return r != 0 ? r : attach(&spec, uid, policy);
 }
@@ -294,12 +290,6 @@ struct show_spec {
 		"socket", "PATH", "where the daemon's API is (/run/weir/weir.sock)",     \
 			OPTION_IN(TEXT, struct show_spec, socket)                        \
 	}
-
-static int fail(const char *why)
-{
-	log_error("%s", why);
-	return RUN_STATUS_FAILED;
-}
 
 static const struct cli_option detach_options[] = { SOCKET_OPTION };
 const struct cli_options cli_detach_options = {
@@ -346,10 +336,8 @@ static int read_arguments(const struct cli_options *table, struct show_spec *spe
 	if (first >= 0 && argc - first > at_most)
 		err_set(&err, -EINVAL, "'%s' is one argument too many",
 			SHOWN(argv[first + at_most]));
-	if (err.code < 0) {
-		log_error("%s: %s", argv[0], err.text);
-		return RUN_STATUS_BAD_INPUT;
-	}
+	if (err.code < 0)
+		return log_end(RUN_STATUS_BAD_INPUT, "%s: %s", argv[0], err.text);
 	*ret_first = first;
 	return first < argc && !ipc_is_sandbox_name(argv[first])
 		       ? daemon_bad_id(argv[first])
@@ -479,7 +467,8 @@ static json_t *get(const struct show_spec *s, const char *path, int *ret)
 	j = json_loadb(reply.body.ptr, reply.body.len, 0, NULL);
 	if (!json_is_object(j)) {
 		json_decref(j);
-		*ret = fail("the daemon's answer is not as it should be");
+		*ret = log_end(RUN_STATUS_FAILED,
+			       "the daemon's answer is not as it should be");
 		return NULL;
 	}
 	return j;
@@ -490,7 +479,7 @@ static int print_answer(json_t *j)
 {
 	if (print_json(json_incref(j), JSON_COMPACT, stdout) == 0 && fflush(stdout) == 0)
 		return 0;
-	return fail("cannot write the output");
+	return log_end(RUN_STATUS_FAILED, "cannot write the output");
 }
 
 /* The list may look as if it were complete. */
@@ -620,7 +609,7 @@ static json_t *get_of(const struct show_spec *s, const char *id, const char *bel
 
 	if (path)
 		return get(&at, path, ret);
-	*ret = fail("out of memory");
+	*ret = log_end(RUN_STATUS_FAILED, "out of memory");
 	return NULL;
 }
 
@@ -754,7 +743,7 @@ static int read_body(const char *id, const char *file, enum policy_verify verify
 	j = json_loads(whole, 0, NULL);
 	*ret = json_dumps(json_object_get(j, "egress"), JSON_COMPACT);
 	json_decref(j);
-	return *ret ? 0 : fail("out of memory");
+	return *ret ? 0 : log_end(RUN_STATUS_FAILED, "out of memory");
 }
 
 int cli_daemon_policy_change(const char *socket, const char *id, const char *file,
@@ -787,7 +776,7 @@ int cli_daemon_policy_show(const char *socket, const char *id)
 	j = get_of(&spec, id, "/policy", &r);
 	if (j && (print_json(json_incref(json_object_get(j, "policy")), 0, stdout) < 0 ||
 		  fflush(stdout) != 0))
-		r = fail("cannot print the policy");
+		r = log_end(RUN_STATUS_FAILED, "cannot print the policy");
 	json_decref(j);
 	return r;
 }

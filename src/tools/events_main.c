@@ -250,12 +250,6 @@ static int show_open(const struct show *s, struct sqlite_reader **ret)
 	return r;
 }
 
-int show_failed(const struct err *err)
-{
-	log_error("%s", err->text);
-	return SHOW_FAILED;
-}
-
 enum {
 	PAGE_ROWS = 500,
 	FOLLOW_MS = 200,
@@ -431,7 +425,7 @@ static int show_collect(struct show *s)
 	CLEAN(fd) int fd = open_log(&err);
 
 	if (fd < 0 || collect(&c, fd, &err) < 0)
-		return show_failed(&err);
+		return log_end(SHOW_FAILED, "%s", err.text);
 	return SHOW_OK;
 }
 
@@ -556,7 +550,7 @@ static int show_events(struct show *s)
 		r = follow(&l, &err);
 	sqlite_reader_close(l.reader);
 	free(l.kept);
-	return r < 0 ? show_failed(&err) : SHOW_OK;
+	return r < 0 ? log_end(SHOW_FAILED, "%s", err.text) : SHOW_OK;
 }
 
 /* ---- weir denies ---- */
@@ -631,7 +625,7 @@ static int show_denies(struct show *s)
 	r = sqlite_top(reader, s->by, &s->query, on_denied, &t, &err);
 	sqlite_reader_close(reader);
 	if (r < 0)
-		return show_failed(&err);
+		return log_end(SHOW_FAILED, "%s", err.text);
 	if (s->spec.json)
 		print_json_end(t.rows);
 	else if (t.rows == 0)
@@ -709,10 +703,8 @@ static int print(const struct show *s, const struct learner *l, const struct pla
 	};
 	struct draft d;
 
-	if (draft_make(&d, &args) < 0) {
-		log_error("out of memory");
-		return SHOW_FAILED;
-	}
+	if (draft_make(&d, &args) < 0)
+		return log_end(SHOW_FAILED, "out of memory");
 	if (s->spec.diff)
 		draft_write_difference(&d, asked, s->spec.diff, stdout);
 	else
@@ -772,16 +764,13 @@ static int run(struct show *s, int argc, char **argv)
 
 	while (i < ARRAY_SIZE(verbs) && (argc < 1 || strcmp(argv[0], verbs[i].name) != 0))
 		i++;
-	if (i == ARRAY_SIZE(verbs)) {
-		log_error("`weir events`, `denies`, `review` and `learn --from` start "
-			  "this program");
-		return SHOW_BAD_INPUT;
-	}
-	if (cli_events_parse(argc, argv, &s->spec, &err) < 0 ||
-	    read_options(s, &err) < 0) {
-		log_error("%s", err.text);
-		return SHOW_BAD_INPUT;
-	}
+	if (i == ARRAY_SIZE(verbs))
+		return log_end(
+			SHOW_BAD_INPUT,
+			"`weir events`, `denies`, `review` and `learn --from` start "
+			"this program");
+	if (cli_events_parse(argc, argv, &s->spec, &err) < 0 || read_options(s, &err) < 0)
+		return log_end(SHOW_BAD_INPUT, "%s", err.text);
 	status = verbs[i].main(s);
 	if (fflush(stdout) != 0 && status == SHOW_OK) {
 		log_error("cannot write the output");

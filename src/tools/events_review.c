@@ -503,7 +503,7 @@ int show_review(struct show *s)
 		r = obey(s, store, &err);
 	review_close(store);
 	if (r < 0 && err.text[0])
-		show_failed(&err);
+		log_error("%s", err.text);
 	return r == 0				? SHOW_OK
 	       : r == -ECANCELED		? SHOW_UNWANTED
 	       : r == -EINVAL || r == -EALREADY ? SHOW_BAD_INPUT

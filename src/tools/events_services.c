@@ -80,10 +80,9 @@ int events_store(int argc, char **argv)
 	struct sqlite_state state;
 	struct err err = { 0 };
 
-	if (!config.directory || !sock_is_channel(CHANNEL)) {
-		log_error("this is started by `weir run`, not by hand");
-		return RUN_STATUS_BAD_INPUT;
-	}
+	if (!config.directory || !sock_is_channel(CHANNEL))
+		return log_end(RUN_STATUS_BAD_INPUT,
+			       "this is started by `weir run`, not by hand");
 	prctl(PR_SET_NAME, "weir-store");
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	/* What ends or stops the command is not for us: its last events are still to be
@@ -289,21 +288,16 @@ int review_command(int argc, char **argv)
 	struct err err = { 0 };
 
 	if (cli_helper_parse(argc, argv, &is_daemon, &spec, &err) < 0 ||
-	    !spec.review_command) {
-		log_error("%s", err.text[0] ? err.text
-					    : "this is started by Weir, not by hand");
-		return RUN_STATUS_BAD_INPUT;
-	}
+	    !spec.review_command)
+		return log_end(RUN_STATUS_BAD_INPUT, "%s",
+			       err.text[0] ? err.text
+					   : "this is started by Weir, not by hand");
 	prctl(PR_SET_NAME, "weir-review");
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-	    capabilities_keep(0, &err) < 0) {
-		log_error("the review command: cannot give up capabilities");
-		return RUN_STATUS_FAILED;
-	}
-	if (state_dir_take(&spec, NULL, &err) < 0 || !spec.state_dir) {
-		log_error("the review command: %s", err.text);
-		return RUN_STATUS_FAILED;
-	}
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || capabilities_keep(0, &err) < 0)
+		return log_end(RUN_STATUS_FAILED,
+			       "the review command: cannot give up capabilities");
+	if (state_dir_take(&spec, NULL, &err) < 0 || !spec.state_dir)
+		return log_end(RUN_STATUS_FAILED, "the review command: %s", err.text);
 	t.command = spec.review_command;
 	t.directory = spec.state_dir;
 	/* What ran for the process before this one runs again. */

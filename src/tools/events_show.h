@@ -41,9 +41,6 @@ struct show {
 /* Return: the exit status. */
 int show_review(struct show *s);
 
-/* Say @err. Return: SHOW_FAILED. */
-int show_failed(const struct err *err);
-
 /* Services that other processes of Weir's start.
  * @argv[0] is the service. Return: the exit status. */
 int events_store(int argc, char **argv);

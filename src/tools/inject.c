@@ -838,9 +838,8 @@ int cli_inject(int argc, char **argv)
 	if (first >= 0 && (first < argc || !spec.file))
 		first = err_set(&err, -EINVAL,
 				"inject takes one manifest: -f FILE, and nothing else");
-	if (first < 0) {
-		log_error("%s; `weir help inject` lists what there is", err.text);
-		return RUN_STATUS_BAD_INPUT;
-	}
+	if (first < 0)
+		return log_end(RUN_STATUS_BAD_INPUT,
+			       "%s; `weir help inject` lists what there is", err.text);
 	return inject(&spec);
 }

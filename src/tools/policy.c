@@ -448,10 +448,8 @@ static int check_as_json(const struct policy_args *args)
 		       fflush(stdout) == 0;
 
 	faults_done(&faults);
-	if (!printed) {
-		log_error("cannot print the faults as JSON");
-		return RUN_STATUS_FAILED;
-	}
+	if (!printed)
+		return log_end(RUN_STATUS_FAILED, "cannot print the faults as JSON");
 	return r < 0 ? RUN_STATUS_BAD_INPUT : 0;
 }
 
@@ -518,8 +516,7 @@ static int verb_show(const struct context *c)
 {
 	if (cli_policy_show(&c->policy, &c->plan, c->spec->json, stdout) == 0)
 		return 0;
-	log_error("cannot show the policy: out of memory");
-	return RUN_STATUS_FAILED;
+	return log_end(RUN_STATUS_FAILED, "cannot show the policy: out of memory");
 }
 
 static const struct verb {
@@ -572,8 +569,8 @@ static void print_words(FILE *out)
 
 static int bad_usage(const char *why)
 {
-	log_error("%s; `weir help policy` lists what there is", why);
-	return RUN_STATUS_BAD_INPUT;
+	return log_end(RUN_STATUS_BAD_INPUT, "%s; `weir help policy` lists what there is",
+		       why);
 }
 
 static bool has_policy(const struct spec *s)
@@ -662,10 +659,9 @@ static int run_diff(const struct spec *s, char *const *names)
 	if (r < 0)
 		return run_status_of(r);
 	r = cli_policy_diff(&a, &b, s->json, stdout);
-	if (r < 0) {
-		log_error("cannot compare the policies: %s", strerror(-r));
-		return RUN_STATUS_FAILED;
-	}
+	if (r < 0)
+		return log_end(RUN_STATUS_FAILED, "cannot compare the policies: %s",
+			       strerror(-r));
 	return r > 0 ? POLICIES_DIFFER : 0;
 }
 
@@ -686,10 +682,8 @@ static int run_verb(const struct verb *v, const struct spec *s, int argc, char *
 			     &size);
 	if (r < 0)
 		return run_status_of(r);
-	if (plan_open(bytes, size, &c.plan, &err) < 0) {
-		log_error("%s", err.text);
-		return RUN_STATUS_FAILED;
-	}
+	if (plan_open(bytes, size, &c.plan, &err) < 0)
+		return log_end(RUN_STATUS_FAILED, "%s", err.text);
 	plan_set_time(&c.plan, clock_wall_ms());
 	return v->run(&c);
 }
@@ -929,10 +923,8 @@ static int show(const char *name, bool json)
 	struct text text;
 	int r = cli_profile_load(&arena, name, &text, &path, &err);
 
-	if (r < 0) {
-		log_error("'%s': %s", SHOWN(name), err.text);
-		return RUN_STATUS_BAD_INPUT;
-	}
+	if (r < 0)
+		return log_end(RUN_STATUS_BAD_INPUT, "'%s': %s", SHOWN(name), err.text);
 	if (!json) {
 		fwrite(text.ptr, 1, text.len, stdout);
 		return 0;
@@ -958,8 +950,8 @@ const struct cli_options cli_profile_options = {
 
 static int bad_profile_usage(const char *why)
 {
-	log_error("%s; `weir help profile` lists what there is", why);
-	return RUN_STATUS_BAD_INPUT;
+	return log_end(RUN_STATUS_BAD_INPUT,
+		       "%s; `weir help profile` lists what there is", why);
 }
 
 int cli_profile(int argc, char **argv)

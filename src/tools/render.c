@@ -491,8 +491,8 @@ enum { PATH_SIZE = sizeof(FOLDER) + RENDER_ID_MAX + 32, HEAD_SIZE = 256 };
 
 static int failed(const char *what, const char *path, int error)
 {
-	log_error("cannot %s %s: %s", what, path, strerror(-error));
-	return RUN_STATUS_FAILED;
+	return log_end(RUN_STATUS_FAILED, "cannot %s %s: %s", what, path,
+		       strerror(-error));
 }
 
 /* Return: its exit status, or -errno. */
@@ -603,8 +603,7 @@ static int must_be_root(const char *verb)
 {
 	if (geteuid() == 0)
 		return 0;
-	log_error("%s needs root", verb);
-	return RUN_STATUS_FAILED;
+	return log_end(RUN_STATUS_FAILED, "%s needs root", verb);
 }
 
 /* Return: 0, or the exit status. */
@@ -616,18 +615,17 @@ static int may_replace(const char *id, const char *path)
 	table_name(id, table);
 	if (r == 1)
 		return 0;
-	if (r == -EEXIST) {
-		log_error("%s is not one of Weir's: take another --id", path);
-		return RUN_STATUS_FAILED;
-	}
+	if (r == -EEXIST)
+		return log_end(RUN_STATUS_FAILED,
+			       "%s is not one of Weir's: take another --id", path);
 	if (r < 0)
 		return failed("read", path, r);
 	if (!nft_has_table(table))
 		return 0;
-	log_error("there is a table inet %s without %s: take another --id, or `weir "
-		  "teardown %s` first",
-		  table, path, id);
-	return RUN_STATUS_FAILED;
+	return log_end(RUN_STATUS_FAILED,
+		       "there is a table inet %s without %s: take another --id, or `weir "
+		       "teardown %s` first",
+		       table, path, id);
 }
 
 static int load_and_place(const char *fresh, const char *path)
@@ -686,11 +684,11 @@ static int teardown(const char *id)
 	if (r < 0)
 		return RUN_STATUS_FAILED;
 	has_table = nft_has_table(table);
-	if (r == 0 && !has_table) {
-		log_error("there is nothing of that id: neither %s nor a table inet %s",
-			  path, table);
-		return RUN_STATUS_FAILED;
-	}
+	if (r == 0 && !has_table)
+		return log_end(
+			RUN_STATUS_FAILED,
+			"there is nothing of that id: neither %s nor a table inet %s",
+			path, table);
 	/* The file first: should what follows fail, the rules are closed yet, and a boot
 	 * finds what a person asked for. */
 	if (r == 1 && unlink(path) < 0)
@@ -806,10 +804,8 @@ static int write_text(struct rendering *r, const struct render_spec *spec,
 static int prepare(struct rendering *r, struct render_spec *spec)
 {
 	find_member(spec, &r->arena, &r->faults, &r->member);
-	if (load(spec, &r->arena, &r->faults, &r->policy) < 0) {
-		log_error("out of memory");
-		return RUN_STATUS_FAILED;
-	}
+	if (load(spec, &r->arena, &r->faults, &r->policy) < 0)
+		return log_end(RUN_STATUS_FAILED, "out of memory");
 	if (spec->no_resolver && spec->resolver_count > 0)
 		option_fault(&r->faults, "--resolver", "none and an address");
 	faults_print(&r->faults, false);
@@ -872,15 +868,11 @@ int cli_render(int argc, char **argv)
 	CLEAN(mem) struct render_spec *spec = calloc(1, sizeof(*spec));
 	struct err err = { 0 };
 
-	if (!spec) {
-		log_error("out of memory");
-		return RUN_STATUS_FAILED;
-	}
+	if (!spec)
+		return log_end(RUN_STATUS_FAILED, "out of memory");
 	spec->policy.verify = POLICY_VERIFY_DNS;
-	if (cli_options_only(&cli_render_options, spec, argc, argv, NULL, &err) < 0) {
-		log_error("%s", err.text);
-		return RUN_STATUS_BAD_INPUT;
-	}
+	if (cli_options_only(&cli_render_options, spec, argc, argv, NULL, &err) < 0)
+		return log_end(RUN_STATUS_BAD_INPUT, "%s", err.text);
 	return render(spec);
 }
 
@@ -893,13 +885,10 @@ const struct cli_options cli_teardown_options = {
 
 int cli_teardown(int argc, char **argv)
 {
-	if (argc != 2) {
-		log_error("teardown takes the ID of a file " FOLDER "/weir-ID.nft");
-		return RUN_STATUS_BAD_INPUT;
-	}
-	if (!is_valid_id(argv[1])) {
-		log_error("'%s' is not an id", SHOWN(argv[1]));
-		return RUN_STATUS_BAD_INPUT;
-	}
+	if (argc != 2)
+		return log_end(RUN_STATUS_BAD_INPUT,
+			       "teardown takes the ID of a file " FOLDER "/weir-ID.nft");
+	if (!is_valid_id(argv[1]))
+		return log_end(RUN_STATUS_BAD_INPUT, "'%s' is not an id", SHOWN(argv[1]));
 	return teardown(argv[1]);
 }
