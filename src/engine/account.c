@@ -219,8 +219,7 @@ static bool read_refused_of(struct engine_host *h, struct engine_sandbox *g,
 
 	drain(h);
 	count = a->flow_count;
-	if (!h->is_active || h->lost != h->lost_seen || !accounts_know_flows(a) ||
-	    count > ALONE_MAX)
+	if (!h->is_active || h->lost != h->lost_seen || a->is_short || count > ALONE_MAX)
 		return false;
 	for (size_t i = 0; i < count; i++)
 		keys[i] = key_of(g, &a->flows[i]);

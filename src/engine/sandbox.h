@@ -216,9 +216,6 @@ int engine_elements_read(struct engine_elements *e, struct filter_conn *c,
 /* Take over what the snapshot says that @g had learned, as far as @e (NULL: nothing) has
  * it. */
 void engine_sandbox_adopt(struct engine_sandbox *g, const struct engine_elements *e);
-/* The same with what the kernel has in the namespace of @g. Return: whether the kernel
- * has nothing besides. */
-bool engine_sandbox_adopt_all(struct engine_sandbox *g);
 
 /* -- refused packets, and others who change the ruleset ----------------------------- */
 

@@ -118,28 +118,21 @@ void nl_batch_end(struct nl_writer *w)
 	nl_end(w);
 }
 
-static void *put(struct nl_writer *w, uint16_t type, size_t size)
+void nl_put(struct nl_writer *w, uint16_t type, const void *data, size_t size)
 {
 	struct nlattr *a;
 
 	if (size > UINT16_MAX - NLA_HDRLEN) {
 		w->failed = w->failed ? w->failed : -E2BIG;
-		return NULL;
+		return;
 	}
 	a = take(w, NLA_HDRLEN + size);
 	if (!a)
-		return NULL;
+		return;
 	a->nla_type = type;
 	a->nla_len = (uint16_t)(NLA_HDRLEN + size);
-	return (uint8_t *)a + NLA_HDRLEN;
-}
-
-void nl_put(struct nl_writer *w, uint16_t type, const void *data, size_t size)
-{
-	void *p = put(w, type, size);
-
-	if (p && size > 0)
-		memcpy(p, data, size);
+	if (size > 0)
+		memcpy((uint8_t *)a + NLA_HDRLEN, data, size);
 }
 
 void nl_put_text(struct nl_writer *w, uint16_t type, const char *text)

@@ -104,10 +104,6 @@ static void read_ports(struct wire *w, struct nflog_packet *p)
 		if (!wire_ok(w))
 			p->source_port = p->destination_port = 0;
 		break;
-	case IPPROTO_ICMP:
-	case IPPROTO_ICMPV6:
-		p->icmp_type = wire_read_u8(w);
-		break;
 	default:
 		break;
 	}

@@ -13,11 +13,10 @@ struct nflog_packet {
 	struct addr source, destination;
 	uint16_t source_port, destination_port; /* 0 where the protocol has none */
 	uint8_t protocol;			/* IPPROTO_… */
-	uint8_t icmp_type;
-	uint32_t uid;	 /* of the sender, UINT32_MAX: unknown */
-	uint32_t mark;	 /* the packet's own, 0: none */
-	uint16_t length; /* of the IP packet */
-	char prefix[32]; /* the rule's log prefix */
+	uint32_t uid;				/* of the sender, UINT32_MAX: unknown */
+	uint32_t mark;				/* the packet's own, 0: none */
+	uint16_t length;			/* of the IP packet */
+	char prefix[32];			/* the rule's log prefix */
 };
 
 /* Configure @fd for @group: copy of 128 bytes, queue-threshold 1, a receive buffer

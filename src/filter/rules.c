@@ -151,18 +151,8 @@ void ruleset_build_passed(struct builder *b)
 	stmt_accept(b);
 }
 
-void ruleset_build_refuse(struct builder *b)
-{
-	struct filter_chain *c = ruleset_plain_chain(b, "refuse");
-
-	b->refuse = c;
-	stmt_rule(b, c);
-	stmt_add(b, FILTER_COUNTER);
-	stmt_go(b, FILTER_JUMP, b->report);
-	ruleset_answer(b, c);
-}
-
-void ruleset_answer(struct builder *b, struct filter_chain *c)
+/* What answers a packet that is refused, where its source is local. */
+static void ruleset_answer(struct builder *b, struct filter_chain *c)
 {
 	/* To a source that was made up an answer would leave, and carry what it quotes.
 	 */
@@ -174,6 +164,17 @@ void ruleset_answer(struct builder *b, struct filter_chain *c)
 	stmt_add(b, FILTER_REJECT_RESET);
 	stmt_rule(b, c);
 	stmt_add(b, FILTER_REJECT_ADMIN);
+}
+
+void ruleset_build_refuse(struct builder *b)
+{
+	struct filter_chain *c = ruleset_plain_chain(b, "refuse");
+
+	b->refuse = c;
+	stmt_rule(b, c);
+	stmt_add(b, FILTER_COUNTER);
+	stmt_go(b, FILTER_JUMP, b->report);
+	ruleset_answer(b, c);
 }
 
 /* ---- port 53 ---- */

@@ -180,8 +180,6 @@ void ruleset_build_leaving(struct builder *b);
 /* On the host all members ask at one socket over UDP: whoever asks more than the engine
  * would answer, or tell of, must not fill that with it. */
 void ruleset_queries(struct builder *b, struct filter_chain *c);
-/* What answers a packet that is refused, where its source is local. */
-void ruleset_answer(struct builder *b, struct filter_chain *c);
 
 /* The rules of one chain, or of the two that follow each other on the host. */
 enum ruleset_part {

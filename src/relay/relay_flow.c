@@ -333,28 +333,22 @@ static void on_patience_over(struct loop_timer *t)
 	relay_flow_queue(f);
 }
 
-/* Its last packet leaves while the port is still known as Weir's. */
-static void let_port_go(struct relay_flow *f, struct relay_side *side, bool reset)
-{
-	const struct sockaddr nowhere = { .sa_family = AF_UNSPEC };
-
-	if (side->own_port == 0)
-		return;
-	if (reset)
-		(void)connect(side->source.fd, &nowhere, sizeof(nowhere));
-	own_let_go(&f->served->sandbox->own, side->source.fd,
-		   (enum addr_family)side->family, IPPROTO_TCP, side->own_port);
-	side->own_port = 0;
-}
-
 void relay_side_close(struct relay_flow *f, struct relay_side *side, bool reset)
 {
+	const struct sockaddr nowhere = { .sa_family = AF_UNSPEC };
 	int fd = side->source.fd;
 
 	if (fd < 0)
 		return;
 	loop_remove(f->served->relay->loop, &side->source);
-	let_port_go(f, side, reset);
+	if (side->own_port != 0) {
+		/* The last packet leaves while the port is still known as Weir's. */
+		if (reset)
+			(void)connect(fd, &nowhere, sizeof(nowhere));
+		own_let_go(&f->served->sandbox->own, fd, (enum addr_family)side->family,
+			   IPPROTO_TCP, side->own_port);
+		side->own_port = 0;
+	}
 	side->source.fd = -1;
 	if (reset)
 		relay_reset_fd(fd);

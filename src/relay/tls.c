@@ -30,9 +30,7 @@ enum {
 	SESSION_ID_MAX = 32,
 
 	EXTENSION_SERVER_NAME = 0,
-	EXTENSION_ALPN = 16,
 	EXTENSION_EARLY_DATA = 42,
-	EXTENSION_ECH = 0xfe0d,
 	NAME_TYPE_HOST = 0,
 
 	ALERT_FATAL = 2,
@@ -233,8 +231,6 @@ static enum tls_fault read_extensions(struct wire *list, struct tls_hello *ret)
 			if (f != TLS_FAULT_NONE)
 				return f;
 		}
-		ret->ech = ret->ech || type == EXTENSION_ECH;
-		ret->alpn = ret->alpn || type == EXTENSION_ALPN;
 		ret->early_data = ret->early_data || type == EXTENSION_EARLY_DATA;
 	}
 	return wire_ok(list) ? TLS_FAULT_NONE : TLS_MALFORMED;

@@ -51,9 +51,7 @@ enum tls_fault {
 };
 
 struct tls_hello {
-	struct wire_host name; /* of TLS_OK */
-	bool ech;	       /* encrypted_client_hello: @name is the outer one */
-	bool alpn;
+	struct wire_host name; /* of TLS_OK; with encrypted_client_hello the outer one */
 	bool early_data; /* announced: application data may come before a second hello */
 	size_t size; /* of its records; of TLS_OK, and where only the name is at fault */
 	uint8_t fault; /* enum tls_fault, of TLS_BAD */

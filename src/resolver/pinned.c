@@ -510,31 +510,27 @@ static void drop_left(struct pins *p, const struct pin *pin, struct pin_answer *
 	answer->count = (uint16_t)kept;
 }
 
-static void tick(struct resolver *r, struct pins *p, int64_t now_ms)
-{
-	/* A sandbox that resolves as it goes now keeps what it has. */
-	if (plan_dns(&p->sandbox->plan) != POLICY_DNS_PINNED)
-		p->round_ms = p->renew_ms = INT64_MAX;
-	if (p->leave_ms <= now_ms) {
-		p->leave_ms = INT64_MAX;
-		for (size_t i = 0; i < p->count; i++)
-			for (size_t f = 0; f < PIN_FAMILIES; f++)
-				drop_left(p, &p->items[i], &p->items[i].answers[f],
-					  now_ms);
-		resolver_sweep(r, p->sandbox, now_ms);
-	}
-	if (p->renew_ms <= now_ms)
-		renew(r, p, now_ms);
-	if (p->deadline_ms <= now_ms)
-		report_round(p);
-	if (p->round_ms <= now_ms)
-		start_round(r, p, now_ms);
-}
-
 void resolver_pin_tick(struct resolver *r, int64_t now_ms)
 {
-	for (struct pins *p = r->pinned; p; p = p->next)
-		tick(r, p, now_ms);
+	for (struct pins *p = r->pinned; p; p = p->next) {
+		/* A sandbox that resolves as it goes now keeps what it has. */
+		if (plan_dns(&p->sandbox->plan) != POLICY_DNS_PINNED)
+			p->round_ms = p->renew_ms = INT64_MAX;
+		if (p->leave_ms <= now_ms) {
+			p->leave_ms = INT64_MAX;
+			for (size_t i = 0; i < p->count; i++)
+				for (size_t f = 0; f < PIN_FAMILIES; f++)
+					drop_left(p, &p->items[i],
+						  &p->items[i].answers[f], now_ms);
+			resolver_sweep(r, p->sandbox, now_ms);
+		}
+		if (p->renew_ms <= now_ms)
+			renew(r, p, now_ms);
+		if (p->deadline_ms <= now_ms)
+			report_round(p);
+		if (p->round_ms <= now_ms)
+			start_round(r, p, now_ms);
+	}
 	set_alarm(r);
 }
 

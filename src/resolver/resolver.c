@@ -602,21 +602,6 @@ void resolver_flush(struct resolver *r, int64_t now_ms)
 	r->addrs_used = 0;
 }
 
-static void queue_forget(struct resolver *r, struct resolver_sandbox *g)
-{
-	struct resolver_sandbox **at = &r->dirty;
-	struct resolver_ask *ask;
-
-	while ((ask = ask_list_pop(&g->queue)))
-		resolver_ask_release(r, ask);
-	if (!g->dirty)
-		return;
-	while (*at != g)
-		at = &(*at)->next_dirty;
-	*at = g->next_dirty;
-	g->dirty = false;
-}
-
 /* ---- life ---- */
 
 struct resolver *resolver_new(const struct resolver_ops *ops,
@@ -672,16 +657,24 @@ struct resolver_sandbox *resolver_sandbox_of(struct sandbox *s)
 
 void resolver_detach(struct resolver *r, struct sandbox *s)
 {
-	if (!s->resolver)
+	struct resolver_sandbox *g = s->resolver, **at = &r->dirty;
+	struct resolver_ask *ask;
+
+	if (!g)
 		return;
-	if (s->resolver->in_flight > 0)
+	if (g->in_flight > 0)
 		resolver_inflight_forget(r, s);
-	queue_forget(r, s->resolver);
-	resolver_parked_forget(r, s->resolver);
-	resolver_pin_free(r, s->resolver);
-	free(s->resolver->seen);
-	free(s->resolver->budgets);
-	free(s->resolver);
+	while ((ask = ask_list_pop(&g->queue)))
+		resolver_ask_release(r, ask);
+	while (g->dirty && *at != g)
+		at = &(*at)->next_dirty;
+	if (g->dirty)
+		*at = g->next_dirty;
+	resolver_parked_forget(r, g);
+	resolver_pin_free(r, g);
+	free(g->seen);
+	free(g->budgets);
+	free(g);
 	s->resolver = NULL;
 }
 

@@ -178,20 +178,6 @@ static void probe_lost(struct resolver *r, struct server *s, int error, int64_t 
 	       now_ms);
 }
 
-static void probe_start(struct resolver *r, struct server *s, int64_t now_ms)
-{
-	struct dns_asked asked = { .type = r->probe_type, .name = r->probe_name };
-	size_t index = (size_t)(s - r->servers);
-	int error;
-
-	s->probed_ms = now_ms;
-	s->probe_at_ms = now_ms + MIN(r->try_ms, (int64_t)PROBE_MS);
-	error = resolver_send(r, &asked, false, index, NULL, (uint32_t)index,
-			      &s->probe_token);
-	if (error < 0)
-		probe_lost(r, s, error, now_ms);
-}
-
 static void find_next(struct resolver *r)
 {
 	r->probe_next_ms = INT64_MAX;
@@ -202,12 +188,20 @@ static void find_next(struct resolver *r)
 void resolver_probe_tick(struct resolver *r, int64_t now_ms)
 {
 	for (size_t i = 0; i < r->server_count; i++) {
+		struct dns_asked asked = { .type = r->probe_type, .name = r->probe_name };
 		struct server *s = &r->servers[i];
+		int error;
 
 		if (s->probe_token != 0 && s->probe_at_ms <= now_ms)
 			probe_lost(r, s, -ETIMEDOUT, now_ms);
-		if (s->probe_token == 0 && s->probe_at_ms <= now_ms)
-			probe_start(r, s, now_ms);
+		if (s->probe_token != 0 || s->probe_at_ms > now_ms)
+			continue;
+		s->probed_ms = now_ms;
+		s->probe_at_ms = now_ms + MIN(r->try_ms, (int64_t)PROBE_MS);
+		error = resolver_send(r, &asked, false, i, NULL, (uint32_t)i,
+				      &s->probe_token);
+		if (error < 0)
+			probe_lost(r, s, error, now_ms);
 	}
 	find_next(r);
 }

@@ -222,21 +222,6 @@ bool accounts_pass(struct sandbox *s, const struct event *e, int64_t now_ms)
 
 /* ---- novelty ---- */
 
-static void grow_old(struct novelty *c, int64_t now_ms)
-{
-	int64_t halves = (now_ms - c->halved_ms) / NOVELTY_HALF_MS;
-	const unsigned int shift = (unsigned int)MIN(halves, INT64_C(16));
-
-	if (halves <= 0)
-		return;
-	c->halved_ms += halves * NOVELTY_HALF_MS;
-	for (size_t i = 0; i < NOVELTY_LEVELS; i++)
-		for (size_t row = 0; row < NOVELTY_ROWS; row++)
-			for (size_t j = 0; j < NOVELTY_CELLS; j++)
-				c->cells[i][row][j] >>= shift;
-	c->total >>= shift;
-}
-
 /* Count the group of @e at @level. Return: how often it came, or more. */
 static uint16_t count_group(struct novelty *c, const struct event *e, size_t level)
 {
@@ -274,9 +259,18 @@ static uint16_t count_group(struct novelty *c, const struct event *e, size_t lev
 
 unsigned int novelty_rank(struct novelty *c, const struct event *e, int64_t now_ms)
 {
+	const int64_t halves = (now_ms - c->halved_ms) / NOVELTY_HALF_MS;
+	const unsigned int shift = (unsigned int)MIN(halves, INT64_C(16));
 	unsigned int rank = NOVELTY_LEVELS;
 
-	grow_old(c, now_ms);
+	if (halves > 0) {
+		c->halved_ms += halves * NOVELTY_HALF_MS;
+		for (size_t i = 0; i < NOVELTY_LEVELS; i++)
+			for (size_t row = 0; row < NOVELTY_ROWS; row++)
+				for (size_t j = 0; j < NOVELTY_CELLS; j++)
+					c->cells[i][row][j] >>= shift;
+		c->total >>= shift;
+	}
 	c->total += c->total < UINT32_MAX;
 	for (size_t level = NOVELTY_LEVELS; level-- > 0;) {
 		const uint16_t seen = count_group(c, e, level);
@@ -668,11 +662,6 @@ void accounts_count(struct sandbox *s, const uint64_t *total,
 	a->read_at_ms = count > 0 || a->flow_count > 0 || lost > 0
 				? now_ms + a->read_every_ms
 				: INT64_MAX;
-}
-
-bool accounts_know_flows(const struct accounts *a)
-{
-	return !a->is_short;
 }
 
 void accounts_begin(struct sandbox *s, uint64_t total)

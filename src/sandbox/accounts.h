@@ -123,7 +123,5 @@ void passed_count(struct sandbox *s, const struct filter_count *c, int64_t now_m
  * table), and by destination. */
 void accounts_count(struct sandbox *s, const uint64_t *total,
 		    const struct filter_count *counts, size_t count, int64_t now_ms);
-/* All destinations that the filter counts refused packets for: those of @flows. */
-bool accounts_know_flows(const struct accounts *a);
 /* What was refused so far doesn't count (the self-test). */
 void accounts_begin(struct sandbox *s, uint64_t total);

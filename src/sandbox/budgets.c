@@ -235,8 +235,8 @@ uint64_t budgets_of(const struct plan *p, uint32_t rule)
 	return index < 0 ? 0 : UINT64_C(1) << index;
 }
 
-bool budgets_count_each(struct budgets *b, const struct plan *p, uint64_t which,
-			uint64_t sent, uint64_t received, int64_t now_ms)
+static bool budgets_count_each(struct budgets *b, const struct plan *p, uint64_t which,
+			       uint64_t sent, uint64_t received, int64_t now_ms)
 {
 	bool any = false;
 
@@ -274,24 +274,6 @@ uint64_t budgets_hold(struct budgets *b, uint64_t closed, uint64_t spent, int64_
 		if (!rate_take(&b->anew, 1, ANEW_EVERY_MS, ANEW_BURST, now_ms))
 			spent |= anew & -anew;
 	return spent;
-}
-
-bool budgets_use_up(struct budgets *b, const struct plan *p, int64_t now_ms)
-{
-	bool any = false;
-
-	for (size_t i = 0; b && i < b->count; i++) {
-		const struct plan_budget budget = plan_budget(p, i);
-		struct account *a = &b->accounts[i];
-
-		if (budget.action != BUDGET_CUT || is_spent(a, &budget, now_ms))
-			continue;
-		use_up(a, &budget, now_ms);
-		if (b->kept)
-			keep_one(&b->kept->accounts[i], a);
-		any = true;
-	}
-	return any;
 }
 
 uint64_t budgets_take_news(struct budgets *b)
@@ -336,7 +318,21 @@ void sandbox_spend_each(struct sandbox *s, uint64_t which, uint64_t sent, int64_
 
 void sandbox_spend_all(struct sandbox *s, int64_t now_ms)
 {
-	if (budgets_use_up(s->budgets, &s->plan, now_ms) && s->on_spent)
+	struct budgets *b = s->budgets;
+	bool any = false;
+
+	for (size_t i = 0; b && i < b->count; i++) {
+		const struct plan_budget budget = plan_budget(&s->plan, i);
+		struct account *a = &b->accounts[i];
+
+		if (budget.action != BUDGET_CUT || is_spent(a, &budget, now_ms))
+			continue;
+		use_up(a, &budget, now_ms);
+		if (b->kept)
+			keep_one(&b->kept->accounts[i], a);
+		any = true;
+	}
+	if (any && s->on_spent)
 		s->on_spent(s);
 }
 
@@ -365,15 +361,6 @@ static bool has_ended(const struct end *e, int64_t wall_ms, int64_t now_ms)
 	return e->wall_ms <= wall_ms || e->now_ms <= now_ms;
 }
 
-/* What @old says of the end at @wall_ms; INT64_MAX: nothing. */
-static int64_t known_end(const struct grants *old, int64_t wall_ms)
-{
-	for (size_t i = 0; old && i < old->count; i++)
-		if (old->ends[i].wall_ms == wall_ms)
-			return old->ends[i].now_ms;
-	return INT64_MAX;
-}
-
 struct grants *grants_new(const struct grants *old, struct plan *plan, int64_t wall_ms,
 			  int64_t now_ms)
 {
@@ -388,12 +375,17 @@ struct grants *grants_new(const struct grants *old, struct plan *plan, int64_t w
 	g->count = count;
 	for (size_t i = 0; i < count; i++) {
 		const int64_t end_ms = plan_end(plan, i);
-		int64_t left_ms, at_ms;
+		int64_t left_ms, at_ms, known_ms = INT64_MAX;
+
+		/* What @old says of that end. */
+		for (size_t j = 0; old && j < old->count && known_ms == INT64_MAX; j++)
+			if (old->ends[j].wall_ms == end_ms)
+				known_ms = old->ends[j].now_ms;
 
 		if (__builtin_sub_overflow(end_ms, wall_ms, &left_ms) ||
 		    __builtin_add_overflow(now_ms, left_ms, &at_ms))
 			at_ms = INT64_MIN;
-		g->ends[i] = (struct end){ end_ms, MIN(at_ms, known_end(old, end_ms)) };
+		g->ends[i] = (struct end){ end_ms, MIN(at_ms, known_ms) };
 	}
 	plan->ends_ahead = grants_ahead(g, wall_ms, now_ms);
 	return g;

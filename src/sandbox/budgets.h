@@ -42,11 +42,8 @@ uint64_t budgets_left(const struct budgets *b, const struct plan *p, uint32_t ru
 /* So many have passed. Return: a budget is used up by them. */
 bool budgets_count(struct budgets *b, const struct plan *p, uint32_t rule, uint64_t sent,
 		   uint64_t received, int64_t now_ms);
-/* The same of several: bit i is plan_budget(i). What may leave by all rules
- * together has a bit of its own: budgets_of(PLAN_NO_RULE). */
-bool budgets_count_each(struct budgets *b, const struct plan *p, uint64_t which,
-			uint64_t sent, uint64_t received, int64_t now_ms);
-/* The bit of @rule's own budget; 0: it has none. */
+/* The bit of @rule's own budget, bit i of plan_budget(i); 0: it has none. What may leave
+ * by all rules together has a bit of its own: that of PLAN_NO_RULE. */
 uint64_t budgets_of(const struct plan *p, uint32_t rule);
 /* plan.spent as of now. */
 uint64_t budgets_spent(const struct budgets *b, const struct plan *p, int64_t now_ms);
@@ -55,9 +52,6 @@ uint64_t budgets_spent(const struct budgets *b, const struct plan *p, int64_t no
  * kernel keeps an idle flow for five days: so 4,096 may open at once, and one every 16
  * seconds, so that no generation returns while a flow may still have its mark. */
 uint64_t budgets_hold(struct budgets *b, uint64_t closed, uint64_t spent, int64_t now_ms);
-/* What has passed can't all be counted: each budget that cuts is used up. Return: one
- * wasn't before. */
-bool budgets_use_up(struct budgets *b, const struct plan *p, int64_t now_ms);
 /* Bit i: that of plan_budget(i) was used up since this was asked last. */
 uint64_t budgets_take_news(struct budgets *b);
 /* The milliseconds until one that is used up begins anew; INT64_MAX: none does. */
@@ -66,8 +60,10 @@ int64_t budgets_next_ms(const struct budgets *b, const struct plan *p, int64_t n
 /* The same of @s, which may have none; who has a budget that is used up is told. */
 void sandbox_spend(struct sandbox *s, uint32_t rule, uint64_t sent, uint64_t received,
 		   int64_t now_ms);
+/* By the rules of the bits of @which. */
 void sandbox_spend_each(struct sandbox *s, uint64_t which, uint64_t sent, int64_t now_ms);
-void sandbox_spend_all(struct sandbox *s, int64_t now_ms); /* budgets_use_up() */
+/* What has passed can't all be counted: each budget that cuts is used up. */
+void sandbox_spend_all(struct sandbox *s, int64_t now_ms);
 uint64_t sandbox_budget_left(const struct sandbox *s, uint32_t rule, bool received,
 			     int64_t now_ms);
 
