@@ -13,6 +13,7 @@
 #include "sandbox/learned.h"
 #include "sys/link.h"
 #include "sys/process.h"
+#include "sys/sock.h"
 
 enum {
 	EXPIRY_EVERY_MS = 1000,
@@ -211,6 +212,7 @@ int engine_core_init(struct engine_core *c, const struct dns_service_config *giv
 		return err->code;
 	relay.loop = c->loop;
 	relay.route_fd = c->route_fd;
+	relay.ports = sock_port_count();
 	c->relay = relay_new(&relay, err);
 	if (!c->relay)
 		return err->code;

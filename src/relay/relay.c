@@ -37,6 +37,7 @@ static void reap(struct relay *r)
 	while ((g = LIST_FIRST(&r->dead_sandboxes))) {
 		LIST_REMOVE(g, link);
 		free(g->slow);
+		free(g->ports);
 		free(g);
 	}
 }
@@ -309,6 +310,7 @@ struct relay *relay_new(const struct relay_config *config, struct err *err)
 		goto undo;
 	r->loop = config->loop;
 	r->route_fd = config->route_fd;
+	r->ports_max = config->ports ? config->ports : (uint32_t)PORTS_USUAL;
 	r->work.run = relay_work;
 	r->copy_buffer = malloc(RELAY_COPY_BYTES);
 	LIST_INIT(&r->sandboxes);

@@ -34,6 +34,7 @@ struct relay;
 struct relay_config {
 	struct loop *loop; /* borrowed */
 	int route_fd;	   /* link_route_open(), owned by the caller */
+	uint32_t ports;	   /* that connections may leave from; 0: as many as usual */
 };
 
 /* Ignores SIGPIPE for the whole process: splice() into a socket that is gone raises it.

@@ -276,6 +276,7 @@ static size_t finish(struct relay_flow *f)
 		up = relay_move(f, &f->up, &f->client, &f->server, &cost);
 	if (f->up.waiting == 0 && !f->up.ended) {
 		f->up.ended = true;
+		f->ended_first |= !f->down.ended;
 		(void)shutdown(f->server.source.fd, SHUT_WR);
 	}
 	down = relay_move(f, &f->down, &f->server, &f->client, &cost);

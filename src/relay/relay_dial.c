@@ -103,13 +103,40 @@ static void attempt_close(struct relay_attempt *a, bool reset)
 	attempt_leave(a);
 }
 
+/* Of the machine's ports to the server. Where Weir lives in the sandbox's namespace
+ * nobody else has those. Return: 0 or -errno; -EADDRNOTAVAIL: it has its share. */
+static int take_port(struct relay_attempt *a)
+{
+	struct relay_sandbox *g = a->flow->served;
+	struct relay *r = g->relay;
+	const size_t server = ports_server(&a->to);
+
+	if (g->sandbox->own.mark != 0)
+		return 0;
+	if (!g->ports)
+		g->ports = calloc(1, sizeof(*g->ports));
+	if (!g->ports)
+		return -ENOMEM;
+	if (!ports_take(g->ports, &r->ports, server, r->ports_max,
+			loop_now_ms(r->loop))) {
+		relay_limit(g, LIMIT_FLOWS,
+			    "too many connections to one server in a minute");
+		a->told = true;
+		return -EADDRNOTAVAIL;
+	}
+	a->side.ports_of = (uint8_t)(server + 1);
+	return 0;
+}
+
 static int attempt_connect(struct relay_attempt *a)
 {
 	const struct relay_sandbox *g = a->flow->served;
-	int fd = a->side.source.fd, r;
+	int fd = a->side.source.fd, r = take_port(a);
 	struct sockaddr_storage sa;
 	socklen_t size = endpoint_to_sockaddr(&a->to, &sa);
 
+	if (r < 0)
+		return r;
 	if (a->to.addr.family == ADDR_V6)
 		relay_set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
 	r = own_hold(&g->sandbox->own, fd, (enum addr_family)a->to.addr.family,
@@ -200,6 +227,8 @@ static const char *why_failed(const struct relay_attempt *a)
 	case ENETUNREACH:
 	case EHOSTUNREACH:
 		return "there is no way to the server";
+	case EADDRNOTAVAIL:
+		return "this machine has no port left to the server";
 	default:
 		return "the server can't be reached";
 	}
@@ -287,7 +316,7 @@ static int dial_next(struct relay_flow *f)
 		d->next_at++;
 		if (r == 0)
 			return 0;
-		if (r != -EACCES)
+		if (r != -EACCES && r != -EADDRNOTAVAIL)
 			remember(f, &to);
 	}
 }

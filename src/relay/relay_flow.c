@@ -258,6 +258,7 @@ enum relay_moved relay_move(struct relay_flow *f, struct relay_way *way,
 		return MOVE_MORE;
 	case STEP_EOF:
 		way->ended = true;
+		f->ended_first |= way == &f->up && !f->down.ended;
 		if (!way->keep_open && shutdown(to->source.fd, SHUT_WR) < 0)
 			return MOVE_FAILED;
 		return MOVE_END;
@@ -333,6 +334,22 @@ static void on_patience_over(struct loop_timer *t)
 	relay_flow_queue(f);
 }
 
+/* Whoever says the end first keeps the port for a minute. */
+static void give_port(struct relay_flow *f, struct relay_side *side, bool reset)
+{
+	const int64_t now_ms = loop_now_ms(f->served->relay->loop);
+	const bool is_server = side == &f->server;
+	const bool is_open = side->writable && !side->failed;
+	const bool ends = !reset && is_open && !(is_server && f->down.ended);
+	const bool rests = ends || (is_server && f->ended_first);
+
+	if (side->ports_of == 0)
+		return;
+	ports_give(f->served->ports, side->ports_of - 1U, rests, now_ms);
+	ports_give(&f->served->relay->ports, side->ports_of - 1U, rests, now_ms);
+	side->ports_of = 0;
+}
+
 void relay_side_close(struct relay_flow *f, struct relay_side *side, bool reset)
 {
 	const struct sockaddr nowhere = { .sa_family = AF_UNSPEC };
@@ -349,6 +366,7 @@ void relay_side_close(struct relay_flow *f, struct relay_side *side, bool reset)
 			   IPPROTO_TCP, side->own_port);
 		side->own_port = 0;
 	}
+	give_port(f, side, reset);
 	side->source.fd = -1;
 	if (reset)
 		relay_reset_fd(fd);

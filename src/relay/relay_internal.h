@@ -43,6 +43,7 @@
 #include <sys/queue.h>
 
 #include "relay/http.h"
+#include "relay/ports.h"
 #include "relay/relay.h"
 #include "sandbox/verdict.h"
 
@@ -120,6 +121,7 @@ struct relay_side {
 	bool hung_up; /* the peer has finished; what it sent before may be unread */
 	bool urgent; /* urgent data was seen: splice() stops at it, so copy from now on */
 	uint8_t family;	   /* of a server's address */
+	uint8_t ports_of;  /* the server's place in ports_used + 1; 0: not counted */
 	uint16_t own_port; /* that the filter knows as Weir's; 0: none (sys/self_ports.h)
 			    */
 };
@@ -163,6 +165,7 @@ struct relay_flow {
 	uint8_t lookups;	 /* of its granted name, that are under way */
 	bool early_data;	 /* announced by the last hello */
 	bool opened;		 /* the server answered, and nobody was told yet */
+	bool ended_first;	 /* the server was told of the end before it said one */
 	uint32_t opened_rule;	 /* that allows it, or PLAN_NO_RULE */
 	uint64_t sent, received; /* client to server and back, since it was told */
 	struct http_stream http;
@@ -206,9 +209,10 @@ struct relay_sandbox {
 	struct relay_flow_queue ready;	     /* to run */
 	TAILQ_ENTRY(relay_sandbox) in_ready; /* while there are any */
 	uint32_t flow_count, pipe_count;
-	uint32_t extra_attempts; /* to dial, beside the first of each flow */
-	struct relay_slow *slow; /* owned; see relay_dial.c; NULL: none yet */
-	struct rate new_flows;	 /* LIMIT_NEW_FLOWS_PER_SECOND */
+	uint32_t extra_attempts;  /* to dial, beside the first of each flow */
+	struct relay_slow *slow;  /* owned; see relay_dial.c; NULL: none yet */
+	struct ports_used *ports; /* owned; NULL: none yet */
+	struct rate new_flows;	  /* LIMIT_NEW_FLOWS_PER_SECOND */
 	LIST_ENTRY(relay_sandbox) link;
 	bool has_changed;	      /* its plan; it is in the relay's list of those */
 	struct relay_flow *unchecked; /* the next one to judge, and all behind it */
@@ -227,6 +231,8 @@ struct relay {
 	int fds_max; /* from this one on they are for others, who attach */
 	uint32_t pipe_count, pipes_max;
 	uint32_t spare_count;
+	uint32_t ports_max;	 /* that the machine has, to each server */
+	struct ports_used ports; /* of all sandboxes */
 	struct relay_sandbox_list sandboxes, dead_sandboxes;
 	struct relay_sandbox_queue changed; /* whose flows are to be judged again */
 	struct relay_pipe_list pipes;

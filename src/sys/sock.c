@@ -2,6 +2,7 @@
 #include "sys/sock.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/netlink.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -11,6 +12,8 @@
 /* After netinet/in.h, which has the same names as the kernel's. */
 #include "base/addr.h"
 #include "base/clock.h"
+#include "base/text.h"
+#include "sys/files.h"
 #include <linux/netfilter_ipv4.h>
 #include <linux/netfilter_ipv6/ip6_tables.h>
 
@@ -68,6 +71,24 @@ int sock_serve(int fd, const struct sockaddr *sa, socklen_t size, int backlog,
 			return -errno;
 		(void)!poll(NULL, 0, AGAIN_MS);
 	}
+}
+
+uint32_t sock_port_count(void)
+{
+	static const char path[] = "/proc/sys/net/ipv4/ip_local_port_range";
+	const struct file_how how = { .max_bytes = 64, .anybodys = true };
+	CLEAN(file_bytes) struct file_bytes file = { 0 };
+	struct err ignored = { 0 };
+	uint32_t first, last;
+	struct text rest, word;
+
+	if (file_read(AT_FDCWD, path, &how, &file, &ignored) < 0)
+		return 0;
+	rest = text_trim((struct text){ file.bytes, file.size });
+	if (!text_split(&rest, '\t', &word) || !text_to_u32(word, UINT16_MAX, &first) ||
+	    !text_to_u32(text_trim(rest), UINT16_MAX, &last) || last < first)
+		return 0;
+	return last - first + 1;
 }
 
 bool sock_listens(int fd)

@@ -31,6 +31,10 @@ struct sandbox_fds {
 void sandbox_fds_init(struct sandbox_fds *s); /* all -1 */
 void sandbox_fds_done(struct sandbox_fds *s); /* closes what is open */
 
+/* How many ports this namespace's connections leave from, as far as nobody binds others
+ * (ip_local_port_range). 0: that can't be read. */
+uint32_t sock_port_count(void);
+
 /* On 127.0.0.1 and ::1 of the namespace. */
 struct sandbox_ports {
 	uint16_t dns;	/* UDP and TCP */
