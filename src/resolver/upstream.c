@@ -26,7 +26,7 @@
  * TCP
  *
  * For a question whose UDP answer was truncated. A connection carries one message there
- * and one back, each behind its length of two bytes (RFC 1035, 4.2.2), and is closed
+ * and one back, each behind its length of two bytes (RFC 1035, 4.2.2), and is reset
  * then. How long it may take is the resolver's to decide: it cancels. */
 #include "resolver/upstream.h"
 
@@ -564,11 +564,17 @@ static int udp_send(struct upstreams *u, struct request *request,
 
 /* ---- TCP ---- */
 
+/* Nothing that it could still say is wanted. So the connection ends by a reset: after an
+ * end that is said first its port would be taken for a minute, towards this server, from
+ * everybody on the machine. */
 static void tcp_close(struct tcp_connection *c)
 {
+	const struct sockaddr nowhere = { .sa_family = AF_UNSPEC };
+
 	if (c->source.fd < 0)
 		return;
 	loop_remove(c->owner->loop, &c->source);
+	(void)connect(c->source.fd, &nowhere, sizeof(nowhere));
 	own_let_go(&c->owner->own, c->source.fd, c->family, IPPROTO_TCP, c->port);
 	close(c->source.fd);
 	c->source.fd = -1;

@@ -51,3 +51,20 @@ def test_one_sandbox_leaves_others_ports_to_a_server(guarded_two, host, pod, oth
         own.settimeout(PATIENCE)
         own.connect((site.v4, 7007))
     assert pod.probe(["dns", far.name], ["tcp", far.v4, 7007, "hello"])[1].result == "ok"
+
+
+def test_what_is_asked_by_tcp_takes_no_port_from_others(guarded_two, pod, other, world):
+    """Each answer that was truncated is fetched over a connection of its own, by Weir."""
+    below, address = f"cut-{world.number()}.test", world.address()
+
+    def answer(query):
+        reply = query.answer(address)
+        if not query.tcp:
+            reply.flags |= 0x0200
+            reply.answer.clear()
+        return reply
+    world.dns.on(f"*.{below}", answer)
+    guarded_two({"action": "allow", "target": f"*.{below}", "unmetered": True})
+    pod.probe(*[["dns", f"n{i}.{below}"] for i in range(PORTS + 50)])
+    assert sum(query.tcp for query in world.dns.queries(f"*.{below}")) >= PORTS
+    assert other.probe(["dns", f"other.{below}"]).addresses == [address]
