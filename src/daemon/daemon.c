@@ -103,6 +103,8 @@ static struct engine_config engine_config(const struct supervisor *k, int channe
 		.upstreams = s->upstreams,
 		.upstream_count = s->upstream_count,
 		.try_ms = (int64_t)s->upstream_timeout_sec * 1000,
+		.probe_every_ms = (int64_t)s->probe_every_sec * 1000,
+		.probe_name = s->probe_name,
 		.repin_ms = s->repin_ms,
 	};
 

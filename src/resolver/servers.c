@@ -9,7 +9,8 @@
  * With probes the order is the one given, and only probes change it: a server whose probe
  * was not answered in PROBE_MS comes after all that answer theirs, until it answers one.
  * A server may be slow because one name is, and the names that an operator's own server
- * knows must not be asked elsewhere for that. So a query that gets no answer, or is asked
+ * knows must not be asked elsewhere for that: least of all where it is another sandbox's
+ * name. So a query that gets no answer, or is asked
  * again before it has one, only hastens the next probe. Whatever comes back is an answer:
  * an upstream that refuses the probe's name is well.
  *

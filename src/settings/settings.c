@@ -361,7 +361,7 @@ static int set_engines(void *target, const char *value, struct err *err)
 /* --- the options ------------------------------------------------------------------ */
 
 /* Each option once: the sidecar's own, those of both, the daemon's own. */
-enum { SIDECAR_ROWS = 20, BOTH_ROWS = 14, DAEMON_ROWS = 9 };
+enum { SIDECAR_ROWS = 18, BOTH_ROWS = 16, DAEMON_ROWS = 9 };
 
 static const struct cli_option options[] = {
 	{ "mode", "dns|dns+nft|dns+nft+tls", "what is enforced (dns+nft)", set_mode },
@@ -380,11 +380,6 @@ static const struct cli_option options[] = {
 	{ "api-open", NULL,
 	  "without a token, let everybody who reaches the API change the policy",
 	  OPTION_IN(FLAG, struct sidecar_spec, api_open) },
-	{ "upstream-probe", "NAME", "the name that probes ask for (the root's servers)",
-	  set_probe, .was = "dns-upstream-probe" },
-	{ "upstream-probe-interval", "SECONDS", "how often each is probed (30)",
-	  OPTION_IN(NUMBER, struct sidecar_spec, probe_every_sec), .least = 1,
-	  .most = PROBE_EVERY_MAX, .was = "dns-upstream-probe-interval" },
 	{ "nameserver-exempt", "ADDR",
 	  "an address whose port 53 the app may ask by itself; may be repeated",
 	  set_exempt, ',' },
@@ -418,6 +413,11 @@ static const struct cli_option options[] = {
 	{ "upstream-timeout", "SECONDS", "how long one of them may take (5)",
 	  OPTION_IN(NUMBER, struct sidecar_spec, upstream_timeout_sec), .least = 1,
 	  .most = TIMEOUT_MAX, .was = "dns-upstream-timeout" },
+	{ "upstream-probe", "NAME", "the name that probes ask for (the root's servers)",
+	  set_probe, .was = "dns-upstream-probe" },
+	{ "upstream-probe-interval", "SECONDS", "how often each is probed (30)",
+	  OPTION_IN(NUMBER, struct sidecar_spec, probe_every_sec), .least = 1,
+	  .most = PROBE_EVERY_MAX, .was = "dns-upstream-probe-interval" },
 	{ "resolv-conf", "FILE", "where name servers are taken from (/etc/resolv.conf)",
 	  OPTION_IN(TEXT, struct sidecar_spec, resolv_conf) },
 	{ "max-rules", "N", "the most rules that the API takes; 0: no limit (4096)",
@@ -727,6 +727,7 @@ int cli_daemon_parse(int argc, char **argv, struct sidecar_spec *ret, struct err
 		.log_level = SIDECAR_LOG_INFO,
 		.sandbox_id = "",
 		.upstream_timeout_sec = TIMEOUT_DEFAULT,
+		.probe_every_sec = PROBE_EVERY_DEFAULT,
 		.repin_ms = POLICY_REPIN_MS,
 		.resolv_conf = "/etc/resolv.conf",
 	};
