@@ -404,10 +404,7 @@ static int start(struct api_http *h)
 	h->rows = calloc(API_EVENTS_KEPT, sizeof(*h->rows));
 	if (h->api.config.limits_failures)
 		h->api.failures = calloc(1, sizeof(*h->api.failures));
-	if (h->api.config.review_key)
-		h->api.links = calloc(1, sizeof(*h->api.links));
-	if (!h->rows || (h->api.config.limits_failures && !h->api.failures) ||
-	    (h->api.config.review_key && !h->api.links))
+	if (!h->rows || (h->api.config.limits_failures && !h->api.failures))
 		return -ENOMEM;
 	/* Who opened it may have left it blocking; nothing here may wait. */
 	if (fcntl(h->listening.fd, F_SETFL, O_NONBLOCK) < 0)
@@ -476,6 +473,5 @@ void api_free(struct api *a)
 	close(h->listening.fd);
 	free(h->rows);
 	free(h->api.failures);
-	free(h->api.links);
 	free(h);
 }

@@ -41,7 +41,6 @@ struct api {
 	const struct api_transport *transport;
 	struct api_counts counts;
 	struct failures *failures;    /* with config.limits_failures; owned */
-	struct failures *links;	      /* refused ones, with config.review_key; owned */
 	const char *enforcement_mode; /* once it was asked for: /policy tells no more
 				       * of the status, which may be costly to know */
 };
