@@ -277,7 +277,7 @@ static int plan_shown(struct rootfs *v, struct err *err)
 
 bool place_is_writable(const struct rootfs *v, const char *path)
 {
-	for (size_t i = v->layer_count; i < v->tree_count; i++) {
+	for (size_t i = 0; i < v->tree_count; i++) {
 		if (v->trees[i].kind == TREE_WRITABLE &&
 		    path_is_within(path, v->trees[i].path))
 			return true;
@@ -418,7 +418,7 @@ static int check_hard_links(const struct rootfs *v, const struct path *p, struct
 {
 	if (!S_ISREG(p->st.st_mode) || p->st.st_nlink < 2)
 		return 0;
-	for (size_t i = v->layer_count; i < v->tree_count; i++) {
+	for (size_t i = 0; i < v->tree_count; i++) {
 		const struct tree *t = &v->trees[i];
 
 		if (t->kind == TREE_WRITABLE && t->source->st.st_dev == p->st.st_dev)
@@ -530,7 +530,7 @@ static int find_startup_files(struct rootfs *v, struct err *err)
 	const size_t tree_count = v->tree_count;
 	int r = 0;
 
-	for (size_t i = v->layer_count; r == 0 && i < tree_count; i++) {
+	for (size_t i = 0; r == 0 && i < tree_count; i++) {
 		const struct tree *t = &v->trees[i];
 
 		/* Nothing outside looks into what only sandboxes use, and they write such
@@ -599,7 +599,7 @@ bool tree_is_bare(const struct tree *t)
 
 bool place_is_bare(const struct rootfs *v, const char *path)
 {
-	for (size_t i = v->layer_count; i < v->tree_count; i++) {
+	for (size_t i = 0; i < v->tree_count; i++) {
 		if (tree_is_bare(&v->trees[i]) && path_is_within(path, v->trees[i].path))
 			return true;
 	}
@@ -624,7 +624,7 @@ static int plan_masks(struct rootfs *v, struct err *err)
 
 	if (!tops)
 		return err_sys(err, -ENOMEM, "cannot list unix sockets");
-	for (size_t i = v->layer_count; i < v->tree_count; i++) {
+	for (size_t i = 0; i < v->tree_count; i++) {
 		if (tree_is_bare(&v->trees[i]))
 			tops[count++] = v->trees[i].source;
 	}
@@ -661,8 +661,7 @@ int place_plan(struct rootfs *v, struct err *err)
 		r = hide_plan(v, err);
 	if (r < 0)
 		return r;
-	qsort(v->trees + v->layer_count, v->tree_count - v->layer_count,
-	      sizeof(*v->trees), compare_trees);
+	qsort(v->trees, v->tree_count, sizeof(*v->trees), compare_trees);
 	return plan_masks(v, err);
 }
 
@@ -738,7 +737,7 @@ static const char *writable_top(const struct rootfs *v, const char *path)
 {
 	const char *top = NULL;
 
-	for (size_t i = v->layer_count; i < v->tree_count; i++) {
+	for (size_t i = 0; i < v->tree_count; i++) {
 		const struct tree *t = &v->trees[i];
 
 		if (t->kind == TREE_WRITABLE && path_is_within(path, t->path) &&
@@ -822,13 +821,13 @@ int place_build(struct rootfs *v, struct err *err)
 {
 	int r = 0;
 
-	for (size_t i = v->layer_count; r == 0 && i < v->tree_count; i++)
+	for (size_t i = 0; r == 0 && i < v->tree_count; i++)
 		r = attach_tree(v, &v->trees[i], err);
 	if (r == 0)
 		r = mask_build(v, err);
 	if (r == 0)
 		r = hide_finish(v, err);
-	for (size_t i = v->layer_count; r == 0 && i < v->tree_count; i++) {
+	for (size_t i = 0; r == 0 && i < v->tree_count; i++) {
 		if (v->trees[i].kind == TREE_READONLY)
 			r = check_readonly(v, &v->trees[i], err);
 		else if (v->trees[i].kind == TREE_SOCKET)

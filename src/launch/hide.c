@@ -269,7 +269,7 @@ static bool hides(const struct rootfs *v, const struct hidden *h, const char *pa
 {
 	if (!path_is_within(path, h->name))
 		return false;
-	for (size_t i = v->layer_count; i < v->tree_count; i++) {
+	for (size_t i = 0; i < v->tree_count; i++) {
 		const struct tree *t = &v->trees[i];
 
 		if (is_shown(t) && path_is_within(t->path, h->name) &&
@@ -707,7 +707,7 @@ static int plan_twins(struct plan_of_hidden *plan, struct err *err)
 	if (plan->twins.count == 0)
 		return 0;
 	r = twins_search(&plan->twins, v->spec->cwd, err);
-	for (size_t i = v->layer_count; r == 0 && i < v->tree_count; i++) {
+	for (size_t i = 0; r == 0 && i < v->tree_count; i++) {
 		if (v->trees[i].kind == TREE_WRITABLE)
 			r = twins_search(&plan->twins, v->trees[i].path, err);
 	}
@@ -721,9 +721,9 @@ static int plan_twins(struct plan_of_hidden *plan, struct err *err)
 /* What is read-only in a place that is hidden isn't there. */
 static void drop_unseen(struct rootfs *v)
 {
-	size_t kept = v->layer_count;
+	size_t kept = 0;
 
-	for (size_t i = v->layer_count; i < v->tree_count; i++) {
+	for (size_t i = 0; i < v->tree_count; i++) {
 		if (v->trees[i].kind != TREE_READONLY ||
 		    !is_hidden_already(v, v->trees[i].path))
 			v->trees[kept++] = v->trees[i];
@@ -733,7 +733,7 @@ static void drop_unseen(struct rootfs *v)
 
 static bool has_shown_below(const struct rootfs *v, const char *path)
 {
-	for (size_t i = v->layer_count; i < v->tree_count; i++) {
+	for (size_t i = 0; i < v->tree_count; i++) {
 		if (is_shown(&v->trees[i]) && path_is_within(v->trees[i].path, path) &&
 		    strcmp(v->trees[i].path, path) != 0)
 			return true;
@@ -763,7 +763,7 @@ static void add_trees(struct rootfs *v)
  * is hidden there. */
 static void protect_shown(struct rootfs *v)
 {
-	for (size_t i = v->layer_count; i < v->tree_count; i++) {
+	for (size_t i = 0; i < v->tree_count; i++) {
 		struct tree *t = &v->trees[i];
 		bool inside = false;
 

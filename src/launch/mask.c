@@ -461,7 +461,7 @@ const char *spelling_writable_above(const struct rootfs *v, const struct path *p
 		*end = '\0';
 		if (lstat(way, &st) < 0)
 			continue;
-		for (size_t i = v->layer_count; i < v->tree_count; i++)
+		for (size_t i = 0; i < v->tree_count; i++)
 			if (v->trees[i].kind == TREE_WRITABLE &&
 			    (stat_is_same(&v->trees[i].source->st, &st) ||
 			     respells(way, v->trees[i].path)))
@@ -475,7 +475,7 @@ int spelling_check(const struct rootfs *v, struct err *err)
 	const char *first = NULL;
 	size_t count = 0;
 
-	for (size_t i = v->layer_count; i < v->tree_count; i++) {
+	for (size_t i = 0; i < v->tree_count; i++) {
 		const struct tree *t = &v->trees[i];
 
 		if (t->kind != TREE_READONLY &&
@@ -763,7 +763,7 @@ static int search_all(struct search *s, struct err *err)
 	const struct rootfs *v = s->view;
 	int r = 0;
 
-	for (size_t i = v->layer_count; r == 0 && i < v->tree_count; i++) {
+	for (size_t i = 0; r == 0 && i < v->tree_count; i++) {
 		const char *path = v->trees[i].path;
 		CLEAN(fd) int top = -1;
 
@@ -830,7 +830,7 @@ int mask_build(struct rootfs *v, struct err *err)
 	bool has_bare = false;
 	int r = 1;
 
-	for (size_t i = v->layer_count; i < v->tree_count; i++)
+	for (size_t i = 0; i < v->tree_count; i++)
 		has_bare = has_bare || tree_is_bare(&v->trees[i]);
 	if (!has_bare)
 		return 0;

@@ -161,20 +161,20 @@ int rootfs_plan(struct rootfs *v, const struct launch_machine *m,
 	r = mounts_read(false, &v->mounts, err);
 	if (r < 0)
 		return r;
-	/* Each mount, what was named, the working directory, the settings, a socket, and
-	 * each file that runs outside later with what it leads to, and what is hidden. */
-	v->trees = calloc(v->mounts.count + spec->rw_count + spec->shown_count +
-				  spec->ro_count + 3 + 2 * STARTUP_MAX + HIDDEN_MAX,
+	v->layers = calloc(v->mounts.count, sizeof(*v->layers));
+	/* What was named, the working directory, the settings, a socket, and each file
+	 * that runs outside later with what it leads to, and what is hidden. */
+	v->trees = calloc(spec->rw_count + spec->shown_count + spec->ro_count + 3 +
+				  2 * STARTUP_MAX + HIDDEN_MAX,
 			  sizeof(*v->trees));
-	if (!v->trees)
+	if (!v->layers || !v->trees)
 		return err_sys(err, -ENOMEM, "cannot plan the file system view");
 	for (size_t i = 0; v->root && i < v->mounts.count; i++)
 		if (!is_left_out(&v->mounts.list[i]))
-			v->trees[v->tree_count++] =
+			v->layers[v->layer_count++] =
 				(struct tree){ .path = v->mounts.list[i].path,
 					       .kind = TREE_LAYER,
 					       .fd = -1 };
-	v->layer_count = v->tree_count;
 	return place_plan(v, err);
 }
 
@@ -183,13 +183,13 @@ int rootfs_open_trees(struct rootfs *v, int userns_fd, struct err *err)
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < v->layer_count; i++) {
-		r = tree_open(&v->trees[i], userns_fd, err);
+		r = tree_open(&v->layers[i], userns_fd, err);
 		/* One that is hidden under another mount, or gone, is left out. */
-		if (strcmp(v->trees[i].path, "/") != 0 &&
+		if (strcmp(v->layers[i].path, "/") != 0 &&
 		    (r == -ENOENT || r == -ENOTDIR || r == -EINVAL))
 			r = 0;
 	}
-	for (size_t i = v->layer_count; r == 0 && i < v->tree_count; i++) {
+	for (size_t i = 0; r == 0 && i < v->tree_count; i++) {
 		if (v->trees[i].kind != TREE_HIDDEN)
 			r = tree_open(&v->trees[i], userns_fd, err);
 	}
@@ -198,7 +198,10 @@ int rootfs_open_trees(struct rootfs *v, int userns_fd, struct err *err)
 
 void rootfs_done(struct rootfs *v)
 {
-	for (size_t i = 0; v->trees && i < v->tree_count; i++)
+	for (size_t i = 0; i < v->layer_count; i++)
+		tree_close(&v->layers[i]);
+	free(v->layers);
+	for (size_t i = 0; i < v->tree_count; i++)
 		tree_close(&v->trees[i]);
 	free(v->trees);
 	mounts_done(&v->mounts);
@@ -502,9 +505,9 @@ static int add_layers(struct rootfs *v, struct err *err)
 	for (size_t i = 0; i < v->layer_count; i++) {
 		int r;
 
-		if (v->trees[i].fd < 0)
+		if (v->layers[i].fd < 0)
 			continue;
-		r = add_layer(v, &v->trees[i], i, err);
+		r = add_layer(v, &v->layers[i], i, err);
 		if (r < 0)
 			return r;
 	}

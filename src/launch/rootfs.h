@@ -87,7 +87,7 @@ struct rootfs {
 	const struct launch_spec *spec; /* borrowed */
 	bool root;
 	struct mounts mounts;
-	struct tree *trees; /* owned; the layers first (root only), then the paths */
+	struct tree *layers, *trees; /* owned; root only; the paths */
 	size_t layer_count, tree_count;
 	int root_fd;	    /* ROOTFS_ROOT, once it stands */
 	struct path *paths; /* owned: what the trees borrow; those of spec->rw first, then
