@@ -163,16 +163,6 @@ static void bash_value(FILE *out, const struct cli_verb *v, const struct cli_opt
 	fputs(" -- \"$cur\")); return ;;\n", out);
 }
 
-static void bash_verb(FILE *out, const struct cli_verb *v)
-{
-	fprintf(out, "	%s) COMPREPLY=($(compgen -W '", v->name);
-	for (size_t i = 0; option_at(v, i); i++)
-		fprintf(out, "--%s ", option_at(v, i)->name);
-	if (v->words)
-		print_words(out, v->words);
-	fputs("' -- \"$cur\")) ;;\n", out);
-}
-
 static void print_bash(FILE *out)
 {
 	char valued[1024] = "";
@@ -191,8 +181,14 @@ static void print_bash(FILE *out)
 	run_valued("|", valued, sizeof(valued));
 	fprintf(out, bash_command, valued);
 	fputs("	case \"$verb\" in\n", out);
-	for (size_t i = 0; (v = cli_verb_at(i)); i++)
-		bash_verb(out, v);
+	for (size_t i = 0; (v = cli_verb_at(i)); i++) {
+		fprintf(out, "	%s) COMPREPLY=($(compgen -W '", v->name);
+		for (size_t j = 0; option_at(v, j); j++)
+			fprintf(out, "--%s ", option_at(v, j)->name);
+		if (v->words)
+			print_words(out, v->words);
+		fputs("' -- \"$cur\")) ;;\n", out);
+	}
 	fputs("	esac\n}\ncomplete -o default -F _weir weir\n", out);
 }
 

@@ -243,18 +243,6 @@ enum {
 
 /* -- in the child -------------------------------------------------------------------- */
 
-/* Until everybody has closed the other end. Return: nothing is being made any more. */
-static bool wait_for_end(int pipe)
-{
-	bool settled = false;
-	char byte;
-	ssize_t n;
-
-	while ((n = read(pipe, &byte, 1)) > 0 || (n < 0 && errno == EINTR))
-		settled |= n > 0;
-	return settled;
-}
-
 static int clean_up(const struct watcher *w, bool settled)
 {
 	const int64_t began_ms = clock_now_ms();
@@ -274,7 +262,10 @@ static int clean_up(const struct watcher *w, bool settled)
 
 _Noreturn static void watch(const struct watcher *w, int pipe)
 {
+	bool settled = false; /* nothing is being made any more */
 	sigset_t all;
+	char byte;
+	ssize_t n;
 
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
@@ -286,7 +277,10 @@ _Noreturn static void watch(const struct watcher *w, int pipe)
 	    open("/dev/null", O_WRONLY) != STDOUT_FILENO ||
 	    process_place_fds(&pipe, 1, PIPE_FD, O_CLOEXEC) < 0)
 		_exit(1);
-	_exit(clean_up(w, wait_for_end(PIPE_FD)) < 0);
+	/* Until everybody has closed the other end. */
+	while ((n = read(PIPE_FD, &byte, 1)) > 0 || (n < 0 && errno == EINTR))
+		settled |= n > 0;
+	_exit(clean_up(w, settled) < 0);
 }
 
 /* -- in the run ---------------------------------------------------------------------- */

@@ -269,21 +269,12 @@ int docker_wait_read(struct docker_wait *w, int *ret_status, struct err *err)
 	return err_sys(err, r, "the engine does not say how the container ended");
 }
 
-static int refusal(int fd, unsigned int status, struct err *err)
-{
-	CLEAN(arena) struct arena arena = { 0 };
-	char text[2048];
-	ssize_t n = recv(fd, text, sizeof(text), MSG_WAITALL);
-	const struct client_reply reply = { status, { text, n > 0 ? (size_t)n : 0 } };
-
-	return err_set(err, -EREMOTEIO, "%s", request_reason(&reply, "message", &arena));
-}
-
 int docker_attach(const struct docker *e, const char *id, bool input, int *ret_fd,
 		  struct err *err)
 {
 	static const char upgrade[] = "Connection: Upgrade\r\nUpgrade: tcp\r\n";
-	char path[PATH_SIZE];
+	CLEAN(arena) struct arena arena = { 0 };
+	char path[PATH_SIZE], text[2048];
 	unsigned int status;
 	CLEAN(fd) int fd = -1;
 	int r;
@@ -294,8 +285,14 @@ int docker_attach(const struct docker *e, const char *id, bool input, int *ret_f
 	if (r < 0)
 		return r;
 	r = request_receive_head(fd, &status);
-	if (r == 0 && status >= HTTP_MULTIPLE)
-		return refusal(fd, status, err);
+	if (r == 0 && status >= HTTP_MULTIPLE) {
+		const ssize_t n = recv(fd, text, sizeof(text), MSG_WAITALL);
+		const struct client_reply reply = { status,
+						    { text, n > 0 ? (size_t)n : 0 } };
+
+		return err_set(err, -EREMOTEIO, "%s",
+			       request_reason(&reply, "message", &arena));
+	}
 	if (r == 0)
 		r = process_dont_wait(fd);
 	if (r < 0)

@@ -48,24 +48,22 @@ int guard_random(char ret[GUARD_RANDOM_SIZE], struct err *err)
 	return 0;
 }
 
-/* What the sidecar and the holder have in common: no right that they don't use. */
+/* The holder, and what the sidecar has in common with it: no right that they don't use.
+ */
 static json_t *describe(const struct guard *g)
 {
 	const char *network = g->spec->network;
+	json_t *j =
+		json_pack("{s:s, s:b, s:b, s:o, s:{s:[s]}, s:{s:[s], s:b, s:s*, s:i}}",
+			  "Image", g->spec->weir_image, "OpenStdin", 1, "StdinOnce", 1,
+			  "Labels", guard_labels(g, "guard"), "Healthcheck", "Test",
+			  "NONE", "HostConfig", "CapDrop", "ALL", "ReadonlyRootfs", 1,
+			  "NetworkMode", network, "PidsLimit", PIDS_LIMIT);
 
-	return json_pack("{s:s, s:b, s:b, s:o, s:{s:[s]}, s:{s:[s], s:b, s:s*, s:i}}",
-			 "Image", g->spec->weir_image, "OpenStdin", 1, "StdinOnce", 1,
-			 "Labels", guard_labels(g, "guard"), "Healthcheck", "Test",
-			 "NONE", "HostConfig", "CapDrop", "ALL", "ReadonlyRootfs", 1,
-			 "NetworkMode", network, "PidsLimit", PIDS_LIMIT);
-}
-
-static json_t *describe_holder(const struct guard *g)
-{
-	json_t *j = describe(g);
-
-	json_object_set_new(j, "Entrypoint",
-			    json_pack("[s, s, s]", "/usr/bin/weir", "container", "hold"));
+	if (g->is_daemon)
+		json_object_set_new(
+			j, "Entrypoint",
+			json_pack("[s, s, s]", "/usr/bin/weir", "container", "hold"));
 	return j;
 }
 
@@ -238,8 +236,8 @@ static int guard_by_daemon(struct guard *g, const char *policy, struct err *err)
 static int create(struct guard *g, struct err *err)
 {
 	int r = docker_create(g->engine, g->name,
-			      g->is_daemon ? describe_holder(g) : describe_sidecar(g),
-			      g->arena, &g->id, err);
+			      g->is_daemon ? describe(g) : describe_sidecar(g), g->arena,
+			      &g->id, err);
 
 	if (r == -ENOENT && strstr(err->text, g->spec->weir_image))
 		err_set(err, r,

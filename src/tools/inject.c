@@ -817,23 +817,17 @@ const struct cli_options cli_inject_options = {
 		"securityContext can be as strict as before.\n",
 };
 
-/* -f is what kubectl's users type. */
-static void spell_out(int argc, char **argv)
-{
-	static char file[] = "--file";
-
-	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-		if (strcmp(argv[i], "-f") == 0)
-			argv[i] = file;
-}
-
 int cli_inject(int argc, char **argv)
 {
+	static char file[] = "--file";
 	struct spec spec = { .image = "weir:" WEIR_VERSION, .mode = "dns+nft" };
 	struct err err = { 0 };
 	int first;
 
-	spell_out(argc, argv);
+	/* -f is what kubectl's users type. */
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+		if (strcmp(argv[i], "-f") == 0)
+			argv[i] = file;
 	first = cli_options_parse(&cli_inject_options, &spec, argc, argv, NULL, &err);
 	if (first >= 0 && (first < argc || !spec.file))
 		first = err_set(&err, -EINVAL,
