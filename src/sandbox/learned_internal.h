@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* sandbox/learned_internal - what the files of the table share: learned.c (the tables,
- * their changes, what has ended, questions), learned_rebase.c (the table under another
- * plan, and what that changes in the kernel), learned_snapshot.c (the copy that outlives
- * the engine). The head of learned.c says how the tables hang together. */
+ * their changes, what has ended, questions), learned_carry.c (the table under another
+ * plan, and what that changes in the kernel; the copy that outlives the engine). The head
+ * of learned.c says how the tables hang together. */
 #pragma once
 
 #include <string.h>
@@ -192,13 +192,11 @@ static inline struct dns_name past_name(const struct past *item)
 	return n;
 }
 
-/* -- learned_rebase.c -- */
+/* -- learned_carry.c -- */
 
 /* Does @plan let @n teach @a? *@ret is what it says of the name. */
 bool learned_is_allowed(const struct plan *plan, const struct dns_name *n,
 			const struct addr *a, struct plan_verdict *ret);
-
-/* -- learned_snapshot.c -- */
 
 /* The entry at @i has been committed. */
 void learned_snapshot_put(struct learned *l, uint32_t i);
