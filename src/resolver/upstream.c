@@ -111,7 +111,6 @@ struct request {
 };
 
 struct upstream_server {
-	struct endpoint at;
 	bool unsegmented; /* the path there takes one datagram at a time */
 	enum addr_family family;
 	struct sockaddr_storage address;
@@ -216,6 +215,48 @@ static void request_fail(struct upstreams *u, uint32_t token, int error)
 	*slot = r->chained;
 	request_free(u, r);
 	u->ops.on_failed(u->ops.data, token, error);
+}
+
+/* ---- sockets ---- */
+
+/* Connect a socket of @type, with a port of its own, to @server, and be told of @events.
+ * Return: the port that is held, 0: none; or -errno. */
+static int connect_to(struct upstreams *u, const struct upstream_server *server, int type,
+		      struct loop_source *source, uint32_t events)
+{
+	const uint8_t protocol = type == SOCK_STREAM ? IPPROTO_TCP : IPPROTO_UDP;
+	CLEAN(fd)
+	int fd =
+		socket(server->address.ss_family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int one = 1, port, r = 0;
+
+	if (fd < 0)
+		return -errno;
+	port = own_hold(&u->own, fd, server->family, protocol);
+	if (port < 0)
+		return port;
+	if (type == SOCK_STREAM &&
+	    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) < 0)
+		r = -errno;
+	if (r == 0 &&
+	    connect(fd, (const struct sockaddr *)&server->address, server->address_size) <
+		    0 &&
+	    errno != EINPROGRESS)
+		r = -errno;
+	/* From the bind to the connect anybody could send to the port. */
+	while (r == 0 && type == SOCK_DGRAM && port > 0 &&
+	       recv(fd, NULL, 0, MSG_DONTWAIT | MSG_TRUNC) >= 0)
+		;
+	source->fd = fd;
+	if (r == 0)
+		r = loop_add(u->loop, source, events);
+	if (r < 0) {
+		source->fd = -1;
+		own_let_go(&u->own, fd, server->family, protocol, (uint16_t)port);
+		return r;
+	}
+	TAKE_FD(fd);
+	return port;
 }
 
 /* ---- UDP ---- */
@@ -416,47 +457,6 @@ static void on_socket_readable(struct loop_source *source, uint32_t events)
 	socket_close_if_done(s);
 }
 
-static int connect_and_add(struct upstreams *u, const struct upstream_server *server,
-			   struct udp_socket *s, int fd)
-{
-	int r;
-
-	if (connect(fd, (const struct sockaddr *)&server->address, server->address_size) <
-	    0)
-		return -errno;
-	/* From the bind to the connect anybody could send to the port. */
-	while (s->port > 0 && recv(fd, NULL, 0, MSG_DONTWAIT | MSG_TRUNC) >= 0)
-		;
-	s->source.fd = fd;
-	r = loop_add(u->loop, &s->source, EPOLLIN);
-	if (r < 0)
-		s->source.fd = -1;
-	return r;
-}
-
-static int socket_connect(struct upstreams *u, const struct upstream_server *server,
-			  struct udp_socket *s)
-{
-	CLEAN(fd)
-	int fd = socket(server->address.ss_family,
-			SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	int r;
-
-	if (fd < 0)
-		return -errno;
-	r = own_hold(&u->own, fd, server->family, IPPROTO_UDP);
-	if (r < 0)
-		return r;
-	s->port = (uint16_t)r;
-	r = connect_and_add(u, server, s, fd);
-	if (r < 0) {
-		own_let_go(&u->own, fd, server->family, IPPROTO_UDP, s->port);
-		return r;
-	}
-	TAKE_FD(fd);
-	return 0;
-}
-
 /* Return: a free slot, which stays one until socket_open() takes it, or NULL. */
 static struct udp_socket *socket_find_free(struct upstreams *u)
 {
@@ -480,9 +480,10 @@ static struct udp_socket *socket_open(struct upstreams *u, struct upstream_serve
 	*ret_error = -EMFILE;
 	if (!s)
 		return NULL;
-	*ret_error = socket_connect(u, server, s);
+	*ret_error = connect_to(u, server, SOCK_DGRAM, &s->source, EPOLLIN);
 	if (*ret_error < 0)
 		return NULL;
+	s->port = (uint16_t)*ret_error;
 	if (s == u->free_sockets)
 		u->free_sockets = s->next_free;
 	else
@@ -657,49 +658,6 @@ static void on_connection_ready(struct loop_source *source, uint32_t events)
 		connection_read(c);
 }
 
-/* Begin to connect @c's socket, and be told of what becomes of it. */
-static int connection_start(struct tcp_connection *c, const struct endpoint *server,
-			    int fd)
-{
-	struct sockaddr_storage address;
-	socklen_t size = endpoint_to_sockaddr(server, &address);
-	int one = 1, r;
-
-	if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) < 0)
-		return -errno;
-	if (connect(fd, (struct sockaddr *)&address, size) < 0 && errno != EINPROGRESS)
-		return -errno;
-	c->source.fd = fd;
-	r = loop_add(c->owner->loop, &c->source, EPOLLIN | EPOLLOUT);
-	if (r < 0)
-		c->source.fd = -1;
-	return r;
-}
-
-static int tcp_connect(struct tcp_connection *c, const struct endpoint *server)
-{
-	const struct own_ports *own = &c->owner->own;
-	int domain = server->addr.family == ADDR_V6 ? AF_INET6 : AF_INET;
-	CLEAN(fd)
-	int fd = socket(domain, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	int r;
-
-	if (fd < 0)
-		return -errno;
-	c->family = server->addr.family;
-	r = own_hold(own, fd, c->family, IPPROTO_TCP);
-	if (r < 0)
-		return r;
-	c->port = (uint16_t)r;
-	r = connection_start(c, server, fd);
-	if (r < 0) {
-		own_let_go(own, fd, c->family, IPPROTO_TCP, c->port);
-		return r;
-	}
-	TAKE_FD(fd);
-	return 0;
-}
-
 static struct tcp_connection *free_connection(struct upstreams *u)
 {
 	struct tcp_connection *c;
@@ -731,7 +689,7 @@ static bool may_connect(const struct upstreams *u, const void *tcp_for)
 }
 
 static int tcp_send(struct upstreams *u, struct request *request,
-		    const struct endpoint *server, const void *tcp_for,
+		    const struct upstream_server *server, const void *tcp_for,
 		    const void *message, size_t size)
 {
 	struct tcp_connection *c;
@@ -752,11 +710,13 @@ static int tcp_send(struct upstreams *u, struct request *request,
 	c->out_sent = 0;
 	c->token = request->token;
 	c->used_for = tcp_for;
-	r = tcp_connect(c, server);
+	c->family = server->family;
+	r = connect_to(u, server, SOCK_STREAM, &c->source, EPOLLIN | EPOLLOUT);
 	if (r < 0) {
 		free(TAKE_PTR(c->in));
 		return r;
 	}
+	c->port = (uint16_t)r;
 	request->tcp = c;
 	return 0;
 }
@@ -775,7 +735,7 @@ int upstreams_send(struct upstreams *u, uint32_t token, size_t server,
 	r = request_new(u, token);
 	if (!r)
 		return -ENOBUFS;
-	error = tcp_for ? tcp_send(u, r, &u->servers[server].at, tcp_for, message, size)
+	error = tcp_for ? tcp_send(u, r, &u->servers[server], tcp_for, message, size)
 			: udp_send(u, r, &u->servers[server], message, size);
 	if (error < 0) {
 		request_free(u, r);
@@ -811,7 +771,6 @@ int upstreams_add(struct upstreams *u, const struct endpoint *server)
 
 	if (u->server_count == u->server_capacity)
 		return -ENOBUFS;
-	s->at = *server;
 	s->family = server->addr.family;
 	s->address_size = endpoint_to_sockaddr(server, &s->address);
 	return (int)u->server_count++;

@@ -57,11 +57,12 @@ struct order {
 	uint32_t entry;
 };
 
+/* Of what begins with a serial. */
 static int compare_serials(const void *a, const void *b)
 {
-	const struct order *x = a, *y = b;
+	const uint64_t *x = a, *y = b;
 
-	return x->serial < y->serial ? -1 : x->serial > y->serial;
+	return *x < *y ? -1 : *x > *y;
 }
 
 /* The entries of @l, those that were learned first first. */
@@ -812,13 +813,6 @@ struct position {
 	const struct snapshot_record *record;
 };
 
-static int compare_positions(const void *a, const void *b)
-{
-	const struct position *x = a, *y = b;
-
-	return x->serial < y->serial ? -1 : x->serial > y->serial;
-}
-
 /* Where whole records are, those that were learned first first. Return: how many. */
 static size_t find_positions(const struct snapshot_record *records, uint32_t used,
 			     struct position *ret)
@@ -832,7 +826,7 @@ static size_t find_positions(const struct snapshot_record *records, uint32_t use
 						     memory_order_relaxed),
 				&records[i],
 			};
-	qsort(ret, count, sizeof(*ret), compare_positions);
+	qsort(ret, count, sizeof(*ret), compare_serials);
 	return count;
 }
 
