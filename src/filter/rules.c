@@ -31,7 +31,8 @@
  *                  and broadcast, anycast and multicast addresses: open to an address
  *                  rule alone. This machine hears them as well, on listeners that would
  *                  be closed by their own address
- *     plan         port 443 of resolvers, denies, allows, draining addresses, the default
+ *     plan         port 443 of resolvers, denies, allows, what is closed to the default,
+ *                  the default, draining addresses
  *     rest         refused
  *
  * Up to `established` a packet of an open flow meets every step: they are few, and each
@@ -267,9 +268,10 @@ static void ruleset_allowed_addrs(struct builder *b, struct filter_chain *c,
 				end(b);
 }
 
-/* @end for everything that the plan allows over @protocol. */
+/* @end for everything that the plan allows over @protocol; @closed for what the default
+ * action would allow as well, and doesn't. */
 static void ruleset_allowed(struct builder *b, struct filter_chain *c, uint8_t protocol,
-			    stmt_ending *end)
+			    stmt_ending *end, stmt_ending *closed)
 {
 	for (size_t i = 0; i < b->list_count; i++) {
 		for (size_t f = 0; f < b->family_count; f++) {
@@ -283,6 +285,11 @@ static void ruleset_allowed(struct builder *b, struct filter_chain *c, uint8_t p
 	    !ports_of(&b->lists[0], protocol))
 		return;
 	for (size_t f = 0; f < b->family_count; f++) {
+		if (b->closed_to_default[f]) {
+			flow_rule(b, c, f, protocol);
+			stmt_daddr_in(b, f, b->closed_to_default[f]);
+			closed(b);
+		}
 		flow_rule(b, c, f, protocol);
 		stmt_in_set(b, FILTER_DPORT, ports_of(&b->lists[0], protocol));
 		end(b);
@@ -854,7 +861,8 @@ static void step_plan(struct builder *b, struct filter_chain *c)
 	for (size_t p = 0; p < PROTOCOLS; p++) {
 		if (!ruleset_is_direct(b, ruleset_protocols[p]))
 			continue;
-		ruleset_allowed(b, c, ruleset_protocols[p], stmt_mark_and_pass);
+		ruleset_allowed(b, c, ruleset_protocols[p], stmt_mark_and_pass,
+				stmt_refuse);
 		ruleset_draining(b, c, ruleset_protocols[p]);
 	}
 	if (kinds[b->kind].pings && plan_default_action(b->plan) == POLICY_ALLOW)
@@ -906,7 +914,7 @@ void ruleset_nat(struct builder *b, struct filter_chain *c)
 	sinkholes(b, c);
 	https(b, c, stmt_return);
 	rules_to(b, c, b->deny, stmt_return);
-	ruleset_allowed(b, c, IPPROTO_TCP, stmt_redirect_relay);
+	ruleset_allowed(b, c, IPPROTO_TCP, stmt_redirect_relay, stmt_return);
 }
 
 /* ---- the order ---- */

@@ -11,7 +11,8 @@
  *     learned4_i  what DNS answers taught; the only sets that change
  *
  * A deny is absolute: deny4 and deny6 hold all of them, on every port and protocol, and
- * are asked first everywhere.
+ * are asked first everywhere. closed4 and closed6 are asked last, before the default
+ * action opens the rest: of these only what rules allow is open.
  *
  * Four base chains, all of them default drop (but nat, which decides nothing):
  *

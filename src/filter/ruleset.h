@@ -209,7 +209,8 @@ enum filter_role {
 	FILTER_ROLE_SELF_PORTS, /* ports of Weir's own */
 	FILTER_ROLE_DOH,	/* closed on port 443 */
 	FILTER_ROLE_EXEMPT,	/* open on port 53 */
-	FILTER_ROLE_MET, /* addresses that were reported lately, whatever the port */
+	FILTER_ROLE_MET,    /* addresses that were reported lately, whatever the port */
+	FILTER_ROLE_CLOSED, /* to the default action */
 	FILTER_ROLE_COUNT
 };
 void filter_set_name(enum filter_naming naming, enum filter_role role,

@@ -15,12 +15,12 @@
 /* What a name starts with; the family's digit follows, then the port list's number. */
 static const char *const stems[][FILTER_ROLE_COUNT] = {
 	[FILTER_NAMES_OWNED] = { "allow", "learned", "kept", "deny", "seen", "used",
-				 "held", "doh", "exempt", "met" },
+				 "held", "doh", "exempt", "met", "closed" },
 	[FILTER_NAMES_SHARED] = { "allow_v", "dyn_allow_v", "kept_v", "deny_v", "seen_v",
-				  "used_v", "held_v", "doh_block_v", "exempt_v",
-				  "met_v" },
+				  "used_v", "held_v", "doh_block_v", "exempt_v", "met_v",
+				  "closed_v" },
 	[FILTER_NAMES_HOST] = { "allow", "learned", "kept", "deny", "seen", "used",
-				"held", "doh", "exempt", "met" },
+				"held", "doh", "exempt", "met", "closed" },
 };
 
 static const char *const tables[] = {
@@ -220,18 +220,20 @@ static struct filter_range prefix_range(const struct prefix *p)
 
 /* Which address rules a set gathers. */
 struct selection {
-	enum filter_role role; /* FILTER_ROLE_ALLOW or FILTER_ROLE_DENY */
-	size_t list;	       /* of an allow; that of a deny doesn't matter */
+	enum filter_role role; /* FILTER_ROLE_ALLOW, _DENY or _CLOSED */
+	size_t list;	       /* of an allow; that of the others doesn't matter */
 	size_t family;
 };
 
 static bool selects(const struct selection *s, const struct plan_prefix *p)
 {
-	bool allows = p->action == POLICY_ALLOW;
+	const enum filter_role role = p->action == POLICY_ALLOW ? FILTER_ROLE_ALLOW
+				      : p->action == PLAN_NOT_BY_DEFAULT
+					      ? FILTER_ROLE_CLOSED
+					      : FILTER_ROLE_DENY;
 
 	return p->prefix.addr.family == ruleset_families[s->family].addr &&
-	       allows == (s->role == FILTER_ROLE_ALLOW) &&
-	       (!allows || p->port_list == s->list);
+	       role == s->role && (role != FILTER_ROLE_ALLOW || p->port_list == s->list);
 }
 
 /* Prefix @i of the plan's and then of those that the parameters close. */
@@ -260,7 +262,8 @@ static const struct filter_set *build_prefixes(struct builder *b,
 	}
 	/* In a shared namespace two of these sets are always there, for people and their
 	 * tools to look at. */
-	if (count == 0 && !(b->shared && sel->list == 0))
+	if (count == 0 &&
+	    !(b->shared && sel->list == 0 && sel->role != FILTER_ROLE_CLOSED))
 		return NULL;
 	ranges = arena_array(b->arena, count + 1, sizeof(*ranges));
 	if (!ranges) {
@@ -427,9 +430,12 @@ static void ruleset_build_sets(struct builder *b)
 	for (size_t i = 0; i < b->list_count; i++)
 		build_list(b, i, !b->fixed && learned >> i & 1);
 	for (size_t f = 0; f < b->family_count; f++)
-		if (!b->shared || !b->shared->redirect_only)
+		if (!b->shared || !b->shared->redirect_only) {
 			b->deny[f] = build_prefixes(
 				b, &(struct selection){ FILTER_ROLE_DENY, 0, f });
+			b->closed_to_default[f] = build_prefixes(
+				b, &(struct selection){ FILTER_ROLE_CLOSED, 0, f });
+		}
 	for (size_t f = 0; f < FAMILIES && !b->host; f++)
 		b->seen[f] = build_flows(b, FILTER_ROLE_SEEN, f);
 	for (size_t f = 0; f < FAMILIES && !b->host && !b->fixed; f++) {

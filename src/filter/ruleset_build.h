@@ -89,6 +89,7 @@ struct builder {
 	size_t list_count;
 	struct list_sets lists[PLAN_PORT_LISTS_MAX];
 	const struct filter_set *deny[FAMILIES], *seen[FAMILIES], *used[FAMILIES];
+	const struct filter_set *closed_to_default[FAMILIES];
 	const struct filter_set *met[FAMILIES];
 	const struct filter_set *self_ports[FAMILIES], *doh[FAMILIES], *exempt[FAMILIES];
 	const struct filter_chain *refuse, *report, *link, *port53;

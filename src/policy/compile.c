@@ -24,7 +24,10 @@
  * of a range around it doesn't. Under `defaultAction: allow` and `ask` link-local
  * addresses that no rule allows, and the public DoH resolvers of profiles/doh.txt, are
  * refused as well, unless a rule names them or the policy leaves them open (open_doh).
- * The resolvers are refused, too, where a rule is about every name. */
+ * The resolvers are refused, too, where a rule is about every name.
+ *
+ * A rule that lists ports opens these alone: the default action would open the others of
+ * such an address, so they are closed behind what rules allow (PLAN_NOT_BY_DEFAULT). */
 
 static const char *const metadata_names[] = { "metadata.google.internal",
 					      "metadata.goog" };
@@ -54,17 +57,31 @@ static size_t bits_of(const struct addr *a)
 	return 8 * addr_size(a);
 }
 
-/* A rule allows exactly this address. */
-static bool is_named(const struct policy *p, const struct addr *a)
+/* How far rules open what is denied else. */
+enum opened { OPENED_NOT = 0, OPENED_PORTS, OPENED_WHOLE };
+
+/* Under another default no port is open that no rule lists. */
+static enum opened opened_by(const struct policy *p, const struct rule *r)
 {
+	return p->default_action == POLICY_ALLOW && r->ports.count > 0 &&
+			       !r->ports.with_default
+		       ? OPENED_PORTS
+		       : OPENED_WHOLE;
+}
+
+/* By rules that allow exactly this address. */
+static enum opened opened_exactly(const struct policy *p, const struct addr *a)
+{
+	enum opened ret = OPENED_NOT;
+
 	for (size_t i = 0; i < p->count; i++) {
 		const struct rule *r = &p->rules[i];
 
 		if (r->kind == TARGET_PREFIX && r->action == POLICY_ALLOW &&
 		    r->prefix.bits == bits_of(a) && addr_equal(&r->prefix.addr, a))
-			return true;
+			ret = MAX(ret, opened_by(p, r));
 	}
-	return false;
+	return ret;
 }
 
 /* Something would open this address: the default action, or an allow around it, or an
@@ -115,10 +132,27 @@ static struct rule deny_of(enum rule_target kind, const char *file, const char *
 			      .comment = why };
 }
 
+/* The same of an address, of which rules have @opened so much: that of a deny which has
+ * ports is PLAN_NOT_BY_DEFAULT. */
+static struct rule deny_of_addr(enum opened opened, const char *file, const char *why)
+{
+	struct rule r = deny_of(TARGET_PREFIX, file, why);
+
+	r.ports.with_default = opened == OPENED_PORTS;
+	return r;
+}
+
+static bool is_by_default(const struct rule *r)
+{
+	return r->action == POLICY_DENY && r->flags & PLAN_IMPLICIT &&
+	       r->ports.with_default;
+}
+
 /* Deny @p but for what rules allow in it, half by half. */
 static int add_range(struct implicit *b, struct prefix p, const char *why)
 {
-	struct rule rule = deny_of(TARGET_PREFIX, "built in", why);
+	enum opened opened = OPENED_NOT;
+	struct rule rule;
 	bool split = false;
 	int r;
 
@@ -128,15 +162,18 @@ static int add_range(struct implicit *b, struct prefix p, const char *why)
 		if (a->kind != TARGET_PREFIX || a->action != POLICY_ALLOW)
 			continue;
 		if (a->prefix.bits <= p.bits && prefix_contains(&a->prefix, &p.addr))
-			return 0;
+			opened = MAX(opened, opened_by(b->policy, a));
 		split |= prefix_contains(&p, &a->prefix.addr) && a->prefix.bits > p.bits;
 	}
+	if (opened == OPENED_WHOLE)
+		return 0;
 	if (split) {
 		p.bits++;
 		r = add_range(b, p, why);
 		p.addr.bytes[(p.bits - 1) / 8] |= (uint8_t)(0x80 >> (p.bits - 1) % 8);
 		return r < 0 ? r : add_range(b, p, why);
 	}
+	rule = deny_of_addr(opened, "built in", why);
 	rule.prefix = p;
 	rule.target = arena_printf(b->arena, "%s/%u", ADDR_SHOWN(&p.addr), p.bits);
 	return rule.target ? add_rule(b, &rule) : -ENOMEM;
@@ -145,9 +182,10 @@ static int add_range(struct implicit *b, struct prefix p, const char *why)
 static int add_addr(struct implicit *b, const struct addr *a, const char *file,
 		    const char *why)
 {
-	struct rule r = deny_of(TARGET_PREFIX, file, why);
+	const enum opened opened = opened_exactly(b->policy, a);
+	struct rule r = deny_of_addr(opened, file, why);
 
-	if (is_named(b->policy, a))
+	if (opened == OPENED_WHOLE)
 		return 0;
 	r.prefix = prefix_of(a, (unsigned int)bits_of(a));
 	r.target = arena_text(b->arena, text_of(ADDR_SHOWN(a)));
@@ -532,13 +570,13 @@ static void link_prefixes(struct builder *b)
  * asks the kernel knows nothing. */
 static void collect_tops(struct builder *b)
 {
-	for (int action = POLICY_DENY; action <= POLICY_ALLOW; action++) {
+	for (int action = POLICY_DENY; action <= PLAN_NOT_BY_DEFAULT; action++) {
 		for (size_t list = 0; list < b->list_count; list++) {
 			for (uint32_t i = 0; i < b->prefix_count; i++) {
 				const struct layout_prefix *x = &b->prefixes[i];
 
-				if (x->action == action && x->port_list == list &&
-				    !is_covered(b, x))
+				if (x->action == action && action != POLICY_ASK &&
+				    x->port_list == list && !is_covered(b, x))
 					b->tops[b->top_count++] = i;
 			}
 		}
@@ -560,7 +598,8 @@ static int build_prefixes(struct builder *b)
 			continue;
 		b->prefixes[n++] = (struct layout_prefix){
 			.prefix = r->prefix,
-			.action = (uint8_t)r->action,
+			.action = is_by_default(r) ? PLAN_NOT_BY_DEFAULT
+						   : (uint8_t)r->action,
 			.port_list = b->list_of[i],
 			.flags = r->flags,
 			.end = end_index(b, r->until_ms),

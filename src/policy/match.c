@@ -169,7 +169,8 @@ struct plan_verdict plan_match_addr(const struct plan *p, const struct addr *add
 				    uint8_t protocol, uint16_t port)
 {
 	const struct layout_prefix *all = layout_section(p, LAYOUT_PREFIXES);
-	struct plan_verdict deny = { .rule = PLAN_NO_RULE }, allow = deny, ask = deny;
+	struct plan_verdict deny = { .rule = PLAN_NO_RULE }, allow = deny, ask = deny,
+			    closed = deny;
 	struct addr a = addr_unmapped(addr);
 	uint8_t budget = 0;
 
@@ -178,13 +179,14 @@ struct plan_verdict plan_match_addr(const struct plan *p, const struct addr *add
 	for (uint32_t i = prefix_before(p, &a); i > 0; i = all[i - 1].parent) {
 		const struct layout_prefix *x = &all[i - 1];
 		const bool spent = layout_is_spent(p, x->budget);
-		struct plan_verdict *v = x->action == POLICY_ASK	       ? &ask
+		struct plan_verdict *v = x->action == PLAN_NOT_BY_DEFAULT      ? &closed
+					 : x->action == POLICY_ASK	       ? &ask
 					 : x->action == POLICY_ALLOW && !spent ? &allow
 									       : &deny;
 
 		if (!prefix_contains(&x->prefix, &a) || layout_is_over(p, x->end))
 			continue;
-		if (v != &deny && port != 0 &&
+		if ((v == &allow || v == &ask) && port != 0 &&
 		    !plan_port_list_has(p, x->port_list, protocol, port))
 			continue;
 		/* Every allow that holds counts, so their flags add up. The narrowest
@@ -194,7 +196,7 @@ struct plan_verdict plan_match_addr(const struct plan *p, const struct addr *add
 			continue;
 		if (v->rule > x->rule || (v == &allow && x->budget != 0)) {
 			v->rule = x->rule;
-			v->action = spent ? POLICY_DENY : x->action;
+			v->action = spent || v == &closed ? POLICY_DENY : x->action;
 			v->port_list = x->port_list;
 		}
 		if (v == &allow)
@@ -206,6 +208,8 @@ struct plan_verdict plan_match_addr(const struct plan *p, const struct addr *add
 		return within_budget(p, allow, 0);
 	if (ask.rule != PLAN_NO_RULE)
 		return ask;
+	if (closed.rule != PLAN_NO_RULE)
+		return closed;
 	allow = default_verdict(p);
 	/* The default opens the default list and no other port. */
 	if (port != 0 && !plan_port_list_has(p, 0, protocol, port))

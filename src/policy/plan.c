@@ -217,7 +217,7 @@ static bool prefix_is_sound(const struct plan *p, const struct layout_prefix *al
 	masked = prefix_of(&x->prefix.addr, x->prefix.bits);
 	if (!addr_equal(&masked.addr, &x->prefix.addr))
 		return false;
-	if (x->action > POLICY_ASK ||
+	if (x->action > PLAN_NOT_BY_DEFAULT ||
 	    x->port_list >= layout_count(p, LAYOUT_PORT_LISTS) ||
 	    x->rule >= layout_count(p, LAYOUT_RULES) ||
 	    x->end > layout_count(p, LAYOUT_ENDS) ||

@@ -74,9 +74,13 @@ struct plan_port_range {
 	uint16_t from, to; /* both included */
 };
 
+/* Of a prefix alone, whose rule denies: no rule allows it on other ports than those that
+ * a rule lists, and the default action doesn't either. It counts behind all others. */
+enum { PLAN_NOT_BY_DEFAULT = POLICY_ASK + 1 };
+
 struct plan_prefix {
 	struct prefix prefix;
-	uint8_t action; /* enum policy_action */
+	uint8_t action; /* enum policy_action, or PLAN_NOT_BY_DEFAULT */
 	uint8_t port_list;
 	uint8_t flags;
 	uint32_t rule;

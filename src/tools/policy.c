@@ -211,6 +211,8 @@ static void ask_addr(const struct plan *plan, const struct addr *a, struct state
 			ret->text[0] = '\0';
 			return;
 		}
+		if (have.action == PLAN_NOT_BY_DEFAULT)
+			continue;
 		describe(plan, have.rule, have.port_list, have.flags, 0, &one);
 		if (used < sizeof(ret->text))
 			used += (size_t)snprintf(ret->text + used,

@@ -413,6 +413,71 @@ TEST(what_the_kernel_gets_is_disjoint_and_says_the_same)
 	world_done(&w);
 }
 
+/* By default only the ports that a rule lists are open where all would be closed. */
+TEST(a_rule_for_some_ports_opens_no_other_ones_of_what_is_denied_by_default)
+{
+	static const struct plan_port_range port = { IPPROTO_UDP, 0, 123, 123 };
+	struct rule listed[] = {
+		addr_rule(POLICY_ALLOW, "169.254.169.254"),
+		addr_rule(POLICY_ALLOW, "8.8.8.8"),
+		addr_rule(POLICY_ALLOW, "169.254.16.0/20"),
+		addr_rule(POLICY_ALLOW, "fe80::/64"),
+		addr_rule(POLICY_ALLOW, "203.0.113.1"),
+		addr_rule(POLICY_ALLOW, "169.254.17.1"), /* the whole */
+		addr_rule(POLICY_ALLOW, "1.1.1.1"),	 /* what is open, and these */
+		addr_rule(POLICY_ALLOW, "8.8.4.4"),	 /* one rule lists ports */
+		addr_rule(POLICY_ALLOW, "8.8.4.4"),	 /* another one doesn't */
+		addr_rule(POLICY_ALLOW, "9.9.9.9"),	 /* denied by another rule */
+		addr_rule(POLICY_DENY, "9.9.9.9"),
+	};
+	static const struct {
+		const char *addr;
+		bool listed, others;
+	} rows[] = {
+		{ "169.254.169.254", true, false },
+		{ "64:ff9b::a9fe:a9fe", false, false },
+		{ "8.8.8.8", true, false },
+		{ "169.254.16.1", true, false },
+		{ "169.254.31.255", true, false },
+		{ "169.254.32.1", false, false },
+		{ "fe80::1", true, false },
+		{ "fe80:0:0:1::1", false, false },
+		{ "203.0.113.1", true, true },
+		{ "169.254.17.1", true, true },
+		{ "1.1.1.1", true, true },
+		{ "8.8.4.4", true, true },
+		{ "9.9.9.9", false, false },
+	};
+	struct policy policy = { .rules = listed,
+				 .count = ARRAY_SIZE(listed),
+				 .default_action = POLICY_ALLOW };
+	struct world w;
+
+	for (size_t i = 0; i < ARRAY_SIZE(listed); i++)
+		if (i != 5 && i != 8 && i != 10)
+			listed[i].ports = (struct rule_ports){ &port, 1, i == 6 };
+	w = compile(&policy);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct addr a = addr_of(rows[i].addr);
+		const struct plan_verdict one =
+			plan_match_addr(&w.plan, &a, IPPROTO_UDP, 123);
+		const struct plan_verdict other =
+			plan_match_addr(&w.plan, &a, IPPROTO_TCP, 80);
+
+		if ((one.action == POLICY_ALLOW) != rows[i].listed ||
+		    (other.action == POLICY_ALLOW) != rows[i].others)
+			fail_msg("%s: %d %d", rows[i].addr, one.action, other.action);
+		assert_true(rows[i].others || other.rule != PLAN_NO_RULE);
+	}
+	world_done(&w);
+	/* Under another default nothing else is open anyway. */
+	policy.default_action = POLICY_DENY;
+	w = compile(&policy);
+	for (size_t i = 0; i < plan_prefix_count(&w.plan); i++)
+		assert_int_not_equal(plan_prefix(&w.plan, i).action, PLAN_NOT_BY_DEFAULT);
+	world_done(&w);
+}
+
 TEST(limits_have_defaults_and_can_be_set)
 {
 	struct policy policy = { 0 };
