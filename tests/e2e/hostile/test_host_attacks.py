@@ -409,6 +409,28 @@ def test_a_group_that_is_set_free(host, tree):  # D20
     assert keeper.uses_them() == (["passed"] * 2, 2) and has_ended(host) == 0
 
 
+def test_a_user_that_is_set_free(host, tree):  # D20
+    """So does whoever detaches a user, as documented; one that is attached again is held to its rules with them."""
+    daemon, holder, user = host.daemon(), Member(host, tree.cgroup("slice-b").below("job")), Member(host, uid=UID)
+    name, process = f"@weir-test-{os.getpid()}-{holder.cgroup.number}", None
+    for again in (True, False):
+        attach(daemon, "one", uid=UID)
+        if again:
+            attach(daemon, "two", cgroup=where(holder.cgroup))
+        process = holder.start("/usr/bin/python3", "-c", HOLD, name, STRANGER, stdin=subprocess.PIPE)
+        assert process.line() == "listens"
+        assert user.run("/usr/bin/python3", "-c", PASS, name).code == 0 and process.line() == "has them"
+        assert daemon.weir("detach", "one").code == 0
+        if again:
+            attach(daemon, "one", uid=UID)
+        before = len(host_daemon.sent_to_strangers(host))
+        end_input(process)
+        assert [process.line(), process.line()] == ["refused" if again else "passed"] * 2
+        wait_for(lambda: len(host_daemon.sent_to_strangers(host)) == before + (0 if again else 2))
+        if again:
+            assert daemon.weir("detach", "one").code == 0
+
+
 def test_an_ended_group_is_forgotten_with_its_last_socket(host, tree):  # D20
     keeper = Keeper(host, tree, tree.cgroup("slice").below("job"))
     made_again(keeper)
