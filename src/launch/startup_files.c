@@ -262,6 +262,16 @@ static const struct startup_name git_names[] = {
 	{ "gitdir", "it leads git to another working tree" },
 };
 
+/* Weir's own, below a writable path as well: the next run would be what the command had
+ * put in their place. They stand beside this program, or where they are installed. */
+static const struct startup_name programs[] = {
+	{ "weir-events", "Weir starts it" },
+	{ "weir-control", "Weir starts it" },
+	{ "weir-webhook", "Weir starts it" },
+	{ "weir-postgres", "Weir starts it" },
+};
+static const char installed[] = "libexec/weir";
+
 /* Not walked: the first is full of what others wrote, the others of what nobody runs. */
 static const char *const left_out[] = { "node_modules" };
 static const char *const git_left_out[] = { "objects", "refs", "logs", "lfs" };
@@ -488,6 +498,43 @@ static int scan_directory(struct scan *scan, const char *directory, struct err *
 	return r;
 }
 
+/* The file @name of the directory @path, which may lie elsewhere. */
+static int add_program(struct scan *scan, const char *path, const char *name,
+		       struct err *err)
+{
+	const char *top = scan->top->name[1] ? scan->top->name : "";
+
+	if (!path_is_within(path, scan->top->name))
+		return 0;
+	path += strlen(top);
+	return add_file(scan, path[0] == '/' ? path + 1 : path, name, err);
+}
+
+/* However deep they lie. */
+static int add_programs(struct scan *scan, struct err *err)
+{
+	char self[PATH_MAX], other[PATH_MAX + sizeof(installed)];
+	const ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	char *name;
+	int r;
+
+	if (n <= 0)
+		return 0;
+	self[n] = '\0';
+	name = strrchr(self, '/');
+	*name++ = '\0';
+	snprintf(other, sizeof(other), "%.*s/%s",
+		 (int)(strrchr(self, '/') ? strrchr(self, '/') - self : 0), self,
+		 installed);
+	r = add_program(scan, self[0] ? self : "/", name, err);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(programs); i++) {
+		r = add_program(scan, self[0] ? self : "/", programs[i].name, err);
+		if (r == 0)
+			r = add_program(scan, other, programs[i].name, err);
+	}
+	return r;
+}
+
 /* Those of the writable directory itself are found however full it is. */
 static int scan_first(struct scan *scan, struct err *err)
 {
@@ -517,6 +564,8 @@ static int scan_top(struct startup_files *s, const struct path *top, bool after,
 	if (!scan.queue)
 		return err_sys(err, -ENOMEM, "cannot walk '%s'", top->name);
 	r = scan_first(&scan, err);
+	if (r == 0)
+		r = add_programs(&scan, err);
 	while (r == 0 && scan.first < scan.last && scan.entries <= STARTUP_ENTRIES_MAX) {
 		CLEAN(mem) char *directory = scan.queue[scan.first++];
 
@@ -626,7 +675,9 @@ static const char *why(const char *name)
 
 	if (!n)
 		n = find_name(git_names, ARRAY_SIZE(git_names), last);
-	return n ? n->why : "";
+	if (!n)
+		n = find_name(programs, ARRAY_SIZE(programs), last);
+	return n ? n->why : "it is Weir itself";
 }
 
 /* Somebody outside who replaces a file takes the mount away that held it. */

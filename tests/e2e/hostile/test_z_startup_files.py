@@ -270,3 +270,21 @@ def test_G13_a_directory_that_is_too_large_is_told_of(project):
     assert b"too large to be searched" in done.err, done
     assert (project.path / ".envrc").read_text() == "as it was\n", "those of the directory itself are found"
     assert not (project.path / ".git/hooks/x").exists()
+
+
+def test_G13_weir_itself_is_held_where_it_lies_in_the_project(project):
+    """A project may have its own copy: the next run would start what stands there."""
+    for name in ("tools/weir", "libexec/weir/weir-control"):
+        (project.path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(project.world.weir_path, project.path / name)
+    project.own()
+    before = (project.path / "tools/weir").read_bytes()
+    script = ("rm -f tools/weir libexec/weir/weir-control; mv tools old; mv libexec older; echo '#!/bin/sh' > tools/weir; chmod +x tools/weir;"
+              " echo evil > libexec/weir/weir-control; cp /bin/true tools/weir-events; touch tools/other; true")
+    done = project.outside(project.path / "tools/weir", "run", "--upstream", "127.0.0.9", "--", "sh", "-c", script)
+    assert done.code == 0 and (project.path / "tools/other").exists(), done
+    assert (project.path / "tools/weir").read_bytes() == before == (project.path / "libexec/weir/weir-control").read_bytes()
+    assert "tools/weir-events' is new or has changed: Weir starts it" in done.messages, done
+    # who names it may have it written
+    done = project.outside(project.path / "tools/weir", "run", "--upstream", "127.0.0.9", "--rw", "tools/weir", "--", "test", "-w", "tools/weir")
+    assert done.code == 0, done
