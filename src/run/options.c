@@ -633,19 +633,22 @@ static bool is_kept(const char *name, bool is_source)
 int config_kept_files(const struct run_spec *spec, const struct policy *policy,
 		      struct arena *arena, const char ***ret, size_t *ret_count)
 {
-	const size_t sources = policy->source_count, all = sources + spec->kept_count;
+	static const struct policy none;
+	const struct policy *const read[] = { policy, spec->learn.ceiling ?: &none };
+	const size_t all =
+		read[0]->source_count + read[1]->source_count + spec->kept_count;
 	const char **files = arena_array(arena, all + 1, sizeof(*files));
 	size_t count = 0;
 
 	if (!files)
 		return -ENOMEM;
-	for (size_t i = 0; i < all; i++) {
-		const char *file = i < sources ? policy->sources[i]
-					       : spec->kept[i - sources];
-
-		if (is_kept(file, i < sources))
-			files[count++] = file;
-	}
+	for (size_t p = 0; p < ARRAY_SIZE(read); p++)
+		for (size_t i = 0; i < read[p]->source_count; i++)
+			if (is_kept(read[p]->sources[i], true))
+				files[count++] = read[p]->sources[i];
+	for (size_t i = 0; i < spec->kept_count; i++)
+		if (is_kept(spec->kept[i], false))
+			files[count++] = spec->kept[i];
 	*ret = files;
 	*ret_count = count;
 	return 0;

@@ -113,6 +113,19 @@ def test_any_port(world, learner, site):
     assert learner.run(*argv).code == 0
 
 
+def test_the_command_cannot_raise_the_ceiling(learner):
+    """For the next time that somebody learns below it."""
+    for name, text in (("ceiling.yaml", "extends: [below/more.yaml]\n"), ("below/more.yaml", "egress:\n  - {action: allow, target: a.example}\n")):
+        (learner.cwd / name).parent.mkdir(exist_ok=True)
+        (learner.cwd / name).write_text(text)
+    subprocess.run(["chown", "-R", "weir-test:", learner.cwd], check=True)
+    raised = "'defaultAction: allow'"
+    script = f"echo {raised} > ceiling.yaml; echo {raised} > below/more.yaml; mv below gone; rm ceiling.yaml; touch here; true"
+    done = learner.learn("sh", "-c", script, options=("-o", "policy.yaml", "--ceiling", "ceiling.yaml"))
+    assert done.code == 0 and (learner.cwd / "here").exists(), done
+    assert "defaultAction" not in (learner.cwd / "ceiling.yaml").read_text() + (learner.cwd / "below/more.yaml").read_text()
+
+
 def test_below_a_ceiling_that_lists(world, learner, site, denied):
     (learner.cwd / "ceiling.yaml").write_text(f"egress:\n  - {{action: allow, target: {site.name}}}\n")
     learner.learn(*fetch(f"https://{site.name}/", f"https://{denied.name}/"), options=("-o", "policy.yaml", "--ceiling", "ceiling.yaml"))
