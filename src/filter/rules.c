@@ -846,6 +846,7 @@ static void https(struct builder *b, struct filter_chain *c, stmt_ending *end)
 /* With everything open a ping is expected to work. */
 static void pings(struct builder *b, struct filter_chain *c)
 {
+	rules_to(b, c, b->closed_to_default, stmt_refuse);
 	stmt_rule(b, c);
 	stmt_equal(b, FILTER_L4PROTO, IPPROTO_ICMP);
 	stmt_equal(b, FILTER_ICMP_TYPE, ICMP_ECHO_REQUEST);
