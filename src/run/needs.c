@@ -493,11 +493,9 @@ static const struct preset *preset_find(const char *name)
 
 int rw_preset_add(void *option_list, const char *name, struct err *err)
 {
-	return preset_find(name)
-		       ? add(option_list, name, err)
-		       : err_set(err, -EINVAL,
-				 "'%s' is not one of pip, npm, cargo, go, apt, git",
-				 SHOWN(name));
+	int r = cli_option_word(RW_PRESET_WORDS, name, err);
+
+	return r < 0 ? r : add(option_list, name, err);
 }
 
 /* Is there a preset among those of @spec whose place the variable @name names? */

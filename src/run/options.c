@@ -309,15 +309,15 @@ static const struct key {
 	{ "uplink", "uplink" },
 	{ "upstream", "upstream" },
 	{ "rw", "rw", true },
-	{ "self_test", "self-test" },
-	{ "verify", "verify" },
-	{ "fail_on_deny", "fail-on-deny" },
 	{ "rw_preset", "rw-preset" },
 	{ "home", "home" },
-	{ "env", "env" },
 	{ "ro", "ro", true },
 	{ "hide", "hide", true },
 	{ "hide_preset", "hide-preset" },
+	{ "self_test", "self-test" },
+	{ "verify", "verify" },
+	{ "fail_on_deny", "fail-on-deny" },
+	{ "env", "env" },
 	{ "pass_env", "pass-env" },
 	{ "set_env", "set-env" },
 };
@@ -430,16 +430,18 @@ static int read_default(struct config *c, const struct key *key, const struct no
 
 static int read_defaults(struct config *c, const struct node *n)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+	char list[256] = "";
+	size_t used = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
 		if (text_equal(n->key, keys[i].name))
 			return read_default(c, &keys[i], n);
-	faults_add(
-		c->faults, FAULT_ERROR, c->file, n->key_line, n->key_column, "",
-		"'%.*s' is not one of policy, profile, uplink, upstream, rw, rw_preset, "
-		"home, ro, hide, hide_preset, self_test, verify, fail_on_deny, env, "
-		"pass_env, "
-		"set_env",
-		(int)MIN(n->key.len, 64), n->key.ptr);
+		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
+					 i > 0 ? ", " : "", keys[i].name);
+		used = MIN(used, sizeof(list) - 1);
+	}
+	faults_add(c->faults, FAULT_ERROR, c->file, n->key_line, n->key_column, "",
+		   "'%.*s' is not one of %s", (int)MIN(n->key.len, 64), n->key.ptr, list);
 	return 0;
 }
 

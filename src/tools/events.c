@@ -124,22 +124,15 @@ const struct cli_options cli_review_options = {
 /* "list", which no word is as well, or another word and a task's number. */
 static int read_words(struct events_spec *spec, int count, char **given, struct err *err)
 {
-	static const char *const words[] = { "list", "show", "accept", "dismiss" };
-	size_t i = 0;
-
-	while (count > 0 && i < ARRAY_SIZE(words) && strcmp(given[0], words[i]) != 0)
-		i++;
-	if (i == ARRAY_SIZE(words))
-		return err_set(err, -EINVAL,
-			       "review: '%s' is not one of list, show, accept, dismiss",
-			       SHOWN(given[0]));
-	spec->word = words[i];
-	if (i == 0)
+	spec->word = count > 0 ? given[0] : "list";
+	if (cli_option_word(CLI_REVIEW_WORDS, spec->word, err) < 0)
+		return err_context(err, "review");
+	if (strcmp(spec->word, "list") == 0)
 		return count <= 1 ? 0
 				  : err_set(err, -EINVAL, "review list takes no task");
 	if (count != 2)
 		return err_set(err, -EINVAL, "review %s takes the number of one task",
-			       words[i]);
+			       spec->word);
 	if (text_to_u32(text_of(given[1]), INT32_MAX, &spec->id) && spec->id > 0)
 		return 0;
 	return err_set(err, -EINVAL, "'%s' is not the number of a task", SHOWN(given[1]));
