@@ -102,23 +102,6 @@ static void on_host_nflog(struct loop_source *source, uint32_t events)
 
 /* -- start and end ------------------------------------------------------------------ */
 
-/* With a plan that allows nothing. */
-static int make_denied(struct engine_host *h, struct err *err)
-{
-	const struct policy nothing = { 0 };
-	struct sandbox *s = &h->denied;
-	size_t size;
-	int r = policy_compile(&nothing, &h->nothing, &size, err);
-
-	if (r == 0)
-		r = plan_open(h->nothing, size, &s->plan, err);
-	if (r < 0)
-		return r;
-	s->state = SANDBOX_RUNNING;
-	s->learned = learned_new(&s->plan, &h->core->key);
-	return s->learned ? 0 : err_set(err, -ENOMEM, "out of memory");
-}
-
 static void check_ipv6(struct engine_host *h)
 {
 	h->ipv6 = link_has_default_route(h->core->route_fd, 6) == 1;
@@ -128,7 +111,10 @@ static int open_host(struct engine_host *h, int conntrack_fd, struct err *err)
 {
 	const struct filter_host_params params = { h->ports.dns_port,
 						   h->ports.relay_port };
+	const struct policy nothing = { 0 };
 	const int *fd = h->fds.fd;
+	struct sandbox *s = &h->denied;
+	size_t size;
 	int r;
 
 	if (fd[SANDBOX_FD_NETLINK] < 0 || fd[SANDBOX_FD_DNS_UDP4] < 0 ||
@@ -141,7 +127,15 @@ static int open_host(struct engine_host *h, int conntrack_fd, struct err *err)
 	if (r < 0)
 		return r;
 	h->fds.fd[SANDBOX_FD_NETLINK] = -1;
-	return make_denied(h, err);
+	/* The sandbox of those who have none has a plan that allows nothing. */
+	r = policy_compile(&nothing, &h->nothing, &size, err);
+	if (r == 0)
+		r = plan_open(h->nothing, size, &s->plan, err);
+	if (r < 0)
+		return r;
+	s->state = SANDBOX_RUNNING;
+	s->learned = learned_new(&s->plan, &h->core->key);
+	return s->learned ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
 static void inherited_free(struct engine_host *h);

@@ -205,21 +205,6 @@ static bool names_exactly(const struct plan *plan, const struct prefix *p)
 	return false;
 }
 
-static int close_prefixes(struct builder *b, const struct filter_params *params,
-			  struct err *err)
-{
-	struct prefix *closed =
-		arena_array(b->arena, params->closed_count + 1, sizeof(*closed));
-
-	if (!closed)
-		return err_set(err, -ENOMEM, "out of memory");
-	b->closed = closed;
-	for (size_t i = 0; i < params->closed_count; i++)
-		if (!names_exactly(b->plan, &params->closed[i]))
-			closed[b->closed_count++] = params->closed[i];
-	return 0;
-}
-
 int ruleset_build_owned(const struct plan *plan, const struct filter_params *params,
 			struct arena *arena, const struct ruleset **ret, struct err *err)
 {
@@ -234,10 +219,17 @@ int ruleset_build_owned(const struct plan *plan, const struct filter_params *par
 		.direct_udp = params->direct_udp,
 		.family_count = params->ipv6 ? FAMILIES : V4 + 1,
 	};
-	int r = close_prefixes(&b, params, err);
+	struct prefix *closed =
+		arena_array(arena, params->closed_count + 1, sizeof(*closed));
+	int r;
 
-	if (r == 0)
-		r = ruleset_begin(&b, FILTER_NAMES_OWNED, params->generation, err);
+	if (!closed)
+		return err_set(err, -ENOMEM, "out of memory");
+	b.closed = closed;
+	for (size_t i = 0; i < params->closed_count; i++)
+		if (!names_exactly(plan, &params->closed[i]))
+			closed[b.closed_count++] = params->closed[i];
+	r = ruleset_begin(&b, FILTER_NAMES_OWNED, params->generation, err);
 	if (r < 0)
 		return r;
 	build_namespace(&b, "output");
