@@ -17,8 +17,8 @@
 #include "events/review.h"
 #include "events/review_answer.h"
 #include "events/sqlite.h"
+#include "opensandbox/document.h"
 #include "opensandbox/policy.h"
-#include "policy/document.h"
 #include "sys/loop.h"
 
 enum {

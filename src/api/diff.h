@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "policy/document.h"
+#include "opensandbox/document.h"
 
 /* ["- {\"defaultAction\":\"deny\"}", "- {\"action\":\"deny\",…}", "+ {…}"]: first the
  * other keys, then the rules, taken away before added; a rule that stands at another

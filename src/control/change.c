@@ -28,7 +28,7 @@
 #include "control/control.h"
 #include "policy/explain.h"
 #include "sandbox/plan_file.h"
-#include "settings/closed_file.h"
+#include "settings/state_dir.h"
 
 const char *control_default_action(const struct control_sandbox *w)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* event/json - JSON, and the only place in which its strings are escaped, but for two
- * dialects: OpenSandbox's documents (policy/document.c) and what jansson writes.
+ * dialects: OpenSandbox's documents (opensandbox/document.c) and what jansson writes.
  *
  * What comes out is ASCII: control bytes, quotes, everything over 0x7e and what HTML
  * would read (<, >, &) are \u escapes, and a byte that is no UTF-8 is \ufffd, so that

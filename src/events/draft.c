@@ -9,10 +9,9 @@
 #include "event/json.h"
 #include "events/report_event.h"
 #include "policy/advice.h"
-#include "policy/embedded.h"
 #include "policy/explain.h"
-#include "policy/name_libraries.h"
-#include "policy/open.h"
+#include "policy/names.h"
+#include "policy/policy.h"
 #include "policy/schema.h"
 
 enum {

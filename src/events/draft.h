@@ -2,9 +2,9 @@
 /* events/draft - a policy drafted from what was used: what `weir learn` writes.
  *
  * HOW IT WORKS
- * What has passed is held against the policy that is there already (policy/open.h), and
- * what that would refuse becomes a rule by the advice of a refusal (policy/advice.h), so
- * that learning, reports and reviews can't differ. One rule a name, sorted. Profiles all
+ * What has passed is held against the policy that is there already, and what that would
+ * refuse becomes a rule by the advice of a refusal (both are policy/advice.h's), so that
+ * learning, reports and reviews can't differ. One rule a name, sorted. Profiles all
  * of whose hosts were used take their place. What a person should decide is proposed in a
  * comment, and opens nothing: wildcards, telemetry, names that were only looked up.
  *

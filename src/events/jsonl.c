@@ -8,7 +8,7 @@
 
 #include "events/report_event.h"
 #include "policy/explain.h"
-#include "policy/lookalike.h"
+#include "policy/names.h"
 
 enum { PROTOCOL_TEXT_SIZE = 8 };
 

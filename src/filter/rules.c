@@ -52,7 +52,7 @@
 #include <linux/netfilter/nf_conntrack_tuple_common.h>
 #include <linux/rtnetlink.h>
 
-#include "policy/sinkhole.h"
+#include "policy/plan.h"
 
 enum {
 	ASKS_TIMES = 2,		  /* what the engine answers */

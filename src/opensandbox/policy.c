@@ -2,8 +2,316 @@
 #include "opensandbox/policy.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 
-#include "policy/policy.h"
+#include "opensandbox/document_internal.h"
+
+/* -- targets ----------------------------------------------------------------------- */
+
+/* What the reference takes and Weir refuses is taken in a document of the API, and in
+ * files of always-rules, where a safe meaning exists:
+ *  - 10.0.0.1/8: the bits behind the length are cleared;
+ *  - fe80::1%eth0 and ::ffff:1.2.3.4: no packet carries them. An allow opens nothing,
+ *    with a warning; a deny refuses the address without the zone, or the IPv4 address;
+ *  - a deny of *.com: it only closes. The allow is refused, as in any policy. */
+
+/* "fe80::1%eth0" without its zone. Return: false when @t has none. */
+static bool cut_zone(struct text t, struct text *ret)
+{
+	const char *zone = memchr(t.ptr, '%', t.len);
+	struct addr a;
+
+	if (!zone || zone + 1 == t.ptr + t.len)
+		return false;
+	*ret = (struct text){ t.ptr, (size_t)(zone - t.ptr) };
+	return addr_parse(ret->ptr, ret->len, &a) && a.family == ADDR_V6;
+}
+
+/* An address or a prefix. Return: false when @t is none. @ret_carried: packets can
+ * have it. */
+static bool read_prefix(struct text t, struct prefix *ret, bool *ret_carried)
+{
+	struct text plain = t;
+	bool zoned = cut_zone(t, &plain), is_mapped;
+	struct prefix p;
+
+	if (!zoned)
+		plain = t;
+	if (!prefix_parse(plain.ptr, plain.len, true, &p))
+		return false;
+	is_mapped = p.bits >= 96 && addr_is_mapped(&p.addr);
+	*ret_carried = !zoned && !is_mapped;
+	if (is_mapped) {
+		struct addr v4 = addr_unmapped(&p.addr);
+
+		p = prefix_of(&v4, p.bits - 96u);
+	}
+	*ret = p;
+	return true;
+}
+
+/* A pattern over a public suffix, which rule_target_parse() refuses. */
+static bool read_suffix(struct text t, struct rule *ret)
+{
+	size_t stars = t.len > 3 && memcmp(t.ptr, "**.", 3) == 0  ? 3
+		       : t.len > 2 && memcmp(t.ptr, "*.", 2) == 0 ? 2
+								  : 0;
+	struct text rest = { t.ptr + stars, t.len - stars };
+
+	if (stars == 0 || rule_target_parse(rest, ret, NULL) < 0 ||
+	    ret->kind != TARGET_NAME)
+		return false;
+	ret->kind = stars == 3 ? TARGET_WITHIN : TARGET_BELOW;
+	return true;
+}
+
+int document_read_target(struct text t, struct rule *rule, bool *ret_says,
+			 struct err *err)
+{
+	bool carried;
+	int r;
+
+	*ret_says = true;
+	if (read_prefix(t, &rule->prefix, &carried)) {
+		rule->kind = TARGET_PREFIX;
+		*ret_says = carried || rule->action == POLICY_DENY;
+		return 0;
+	}
+	r = rule_target_parse(t, rule, err);
+	return r < 0 && rule->action == POLICY_DENY && read_suffix(t, rule) ? 0 : r;
+}
+
+enum { PLACE_SIZE = 48 };
+
+/* "egress[3].target", or "" where there are only lines. */
+static const char *path_of(size_t at, const char *key, char *buf)
+{
+	buf[0] = '\0';
+	if (at != SIZE_MAX)
+		snprintf(buf, PLACE_SIZE, "egress[%zu]%s", at, key);
+	return buf;
+}
+
+/* The target of @rule, whose action and place are set. Return: 1, 0 when the rule says
+ * nothing (after a warning), -EINVAL after a fault. */
+static int read_target(const struct policy_reader *r, struct text t, size_t at,
+		       struct rule *rule)
+{
+	struct err err = { 0 };
+	char path[PLACE_SIZE];
+	bool says = true;
+	int e = document_read_target(t, rule, &says, &err);
+
+	if (e < 0)
+		faults_add(r->faults, FAULT_ERROR, rule->file, rule->line, rule->column,
+			   path_of(at, ".target", path), "%s", err.text);
+	else if (!says)
+		faults_add(r->faults, FAULT_WARNING, rule->file, rule->line, rule->column,
+			   path_of(at, ".target", path),
+			   "'%s' opens nothing: no packet carries such an address",
+			   TEXT_SHOWN(t));
+	return e < 0 ? -EINVAL : says;
+}
+
+static int add_rule_of(const struct policy_reader *r, struct policy *policy,
+		       struct text target, struct rule *rule)
+{
+	rule->target = arena_text(r->arena, target);
+	return rule->target ? policy_add_rule(policy, r->arena, rule) : -ENOMEM;
+}
+
+/* -- deny.always and allow.always -------------------------------------------------- */
+
+static int read_always(const struct policy_reader *r, const char *file, struct text text,
+		       enum policy_action action, struct policy *policy)
+{
+	struct text rest = text, line;
+	uint32_t number = 0;
+	size_t count = 0;
+	int result = 0;
+
+	while (text_split(&rest, '\n', &line))
+		count += text_without_spaced_comment(line).len > 0;
+	if (policy_reserve_rules(policy, r->arena, count) < 0)
+		return -ENOMEM;
+	while (result != -ENOMEM && text_split(&text, '\n', &line)) {
+		struct text target = document_trim(text_without_spaced_comment(line));
+		struct rule rule = {
+			.action = action, .comment = "", .file = file, .line = ++number
+		};
+		int e;
+
+		if (target.len == 0)
+			continue;
+		rule.column = (uint32_t)(target.ptr - line.ptr) + 1;
+		e = read_target(r, target, SIZE_MAX, &rule);
+		if (e == 1)
+			e = add_rule_of(r, policy, target, &rule);
+		result = faults_worse(result, e);
+	}
+	return result;
+}
+
+static int add_always(const struct policy_reader *r, const struct always_file *file,
+		      enum policy_action action, struct policy *policy)
+{
+	const char *path;
+	int e;
+
+	if (!file || file->text.len == 0)
+		return 0;
+	path = arena_text(r->arena, text_of(file->path));
+	e = path ? policy_add_source(policy, r->arena, path) : -ENOMEM;
+	return e < 0 ? e : read_always(r, path, file->text, action, policy);
+}
+
+/* -- documents --------------------------------------------------------------------- */
+
+struct making {
+	const struct policy_reader *r;
+	struct policy *policy;
+	struct schema_document schema; /* .file: the text that is read */
+	struct arena tree;	       /* of what one rule has of Weir's own */
+	size_t at;		       /* reading egress[at]; SIZE_MAX: no rule */
+	/* The last rule with keys of its own: many have the same. */
+	const struct document_rule *last;
+	size_t last_index; /* in policy->rules */
+};
+
+static void clean_making(struct making *m)
+{
+	arena_done(&m->tree);
+}
+
+/* What a document keeps of Weir's own keys as a mapping, which lives until the next one.
+ * Every fault of it has the place of the rule. */
+static int own_nodes(struct making *m, struct text own, uint32_t line, uint32_t column,
+		     struct node **ret)
+{
+	char path[PLACE_SIZE];
+	const struct node_source source = { .arena = &m->tree,
+					    .faults = m->r->faults,
+					    .file = m->schema.file,
+					    .text = own,
+					    .path = path_of(m->at, "", path),
+					    .line = line,
+					    .column = column,
+					    .one_place = true };
+
+	arena_done(&m->tree);
+	return node_read_json(&source, ret);
+}
+
+/* What the schema reads of @from is known: it read the same for the rule before. */
+static bool is_like_last(const struct making *m, const struct document_rule *from,
+			 const struct rule *rule)
+{
+	return m->last && m->last->action == from->action &&
+	       m->policy->rules[m->last_index].kind == rule->kind &&
+	       document_same_text(m->last->own, from->own);
+}
+
+static int add_own_rule(struct making *m, const struct document_rule *from,
+			struct rule *rule)
+{
+	struct rule like;
+	char path[PLACE_SIZE];
+	struct node *map;
+	int r;
+
+	rule->target = arena_text(m->r->arena, from->target);
+	if (!rule->target)
+		return -ENOMEM;
+	if (is_like_last(m, from, rule)) {
+		like = m->policy->rules[m->last_index];
+		like.kind = rule->kind;
+		like.name = rule->name;
+		like.prefix = rule->prefix;
+		like.target = rule->target;
+		like.line = rule->line;
+		like.column = rule->column;
+		r = policy_add_rule(m->policy, m->r->arena, &like);
+	} else {
+		r = own_nodes(m, from->own, from->line, from->column, &map);
+		if (r == 0)
+			r = schema_read_own(&m->schema, map, path_of(m->at, "", path),
+					    rule);
+	}
+	if (r < 0)
+		return r;
+	m->last = from;
+	m->last_index = m->policy->count - 1;
+	return 0;
+}
+
+static int add_document_rule(struct making *m, const struct document_rule *from)
+{
+	struct rule rule = { .action = from->action,
+			     .comment = "",
+			     .file = m->schema.file,
+			     .line = from->line,
+			     .column = from->column };
+	int r = read_target(m->r, from->target, m->at, &rule);
+
+	if (r != 1)
+		return r;
+	return from->own.len > 0 ? add_own_rule(m, from, &rule)
+				 : add_rule_of(m->r, m->policy, from->target, &rule);
+}
+
+static int add_settings(struct making *m, const struct document *d)
+{
+	struct node *map;
+	int r;
+
+	if (!m->policy->has_default_action) {
+		m->policy->has_default_action = true;
+		m->policy->default_action = d->default_action;
+	}
+	if (d->own.len == 0)
+		return 0;
+	r = own_nodes(m, d->own, 0, 0, &map);
+	return r == 0 ? schema_read(&m->schema, map) : r;
+}
+
+int document_policy(const struct document *d, const struct always_file *deny,
+		    const struct always_file *allow, const char *file,
+		    const struct policy_reader *r, struct policy *ret)
+{
+	CLEAN(making)
+	struct making m = {
+		.r = r,
+		.policy = ret,
+		.schema = { .policy = ret,
+			    .arena = r->arena,
+			    .faults = r->faults,
+			    .file = arena_text(r->arena, text_of(file)),
+			    .now_ms = r->now_ms },
+		.at = SIZE_MAX,
+	};
+	int result = 0;
+
+	if (!m.schema.file || policy_reserve_rules(ret, r->arena, d->count) < 0)
+		return -ENOMEM;
+	/* Nothing else is said then: everything is denied. */
+	if (d->closed.ptr) {
+		ret->has_default_action = true;
+		ret->default_action = POLICY_DENY;
+		return policy_add_source(ret, r->arena, m.schema.file);
+	}
+	result = add_always(r, deny, POLICY_DENY, ret);
+	result = faults_worse(result, add_always(r, allow, POLICY_ALLOW, ret));
+	result = faults_worse(result, policy_add_source(ret, r->arena, m.schema.file));
+	result = faults_worse(result, add_settings(&m, d));
+	for (size_t i = 0; i < d->count && result != -ENOMEM; i++) {
+		m.at = i;
+		result = faults_worse(result, add_document_rule(&m, &d->rules[i]));
+	}
+	return result;
+}
+
+/* -- plans ------------------------------------------------------------------------- */
 
 struct build {
 	struct arena arena;

@@ -3,8 +3,8 @@
  * supervisor, who needs one to start with, and for control, who changes it. */
 #pragma once
 
+#include "opensandbox/document.h"
 #include "opensandbox/static_rules.h"
-#include "policy/document.h"
 
 /* What a policy is built for. */
 struct sidecar_policy_context {

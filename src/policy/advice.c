@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "policy/advice.h"
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/special.h"
+#include "policy/explain.h"
+#include "policy/plan.h"
 #include "policy/policy.h"
-#include "policy/sinkhole.h"
+#include "policy/schema.h"
 
 enum { DNS_PORT = 53 };
 
@@ -229,4 +232,358 @@ bool advice_rule(const char *advice, char *buf)
 	if (!good)
 		buf[0] = '\0';
 	return good;
+}
+
+/* -- policies that open what is public --------------------------------------------- */
+
+static const struct plan_port_range any_ports[] = {
+	{ IPPROTO_TCP, 0, 1, 52 },	{ IPPROTO_TCP, 0, 54, 852 },
+	{ IPPROTO_TCP, 0, 854, 65535 }, { IPPROTO_UDP, 0, 1, 52 },
+	{ IPPROTO_UDP, 0, 54, 442 },	{ IPPROTO_UDP, 0, 444, 852 },
+	{ IPPROTO_UDP, 0, 854, 65535 },
+};
+
+/* The rule's ports and the open ones. */
+static int widen(struct rule *rule, bool any_port, struct arena *arena)
+{
+	struct rule_ports *ports = &rule->ports;
+	const size_t most = ports->count + ARRAY_SIZE(any_ports) + PLAN_WEB_PORTS;
+	struct plan_port_range *all = arena_array(arena, most, sizeof(*all));
+	size_t count = 0;
+
+	if (!all)
+		return -ENOMEM;
+	for (size_t i = 0; i < ports->count; i++)
+		all[count++] = ports->ranges[i];
+	for (size_t i = 0; any_port && i < ARRAY_SIZE(any_ports); i++)
+		all[count++] = any_ports[i];
+	for (size_t i = 0; !any_port && i < PLAN_WEB_PORTS; i++)
+		all[count++] = (struct plan_port_range){ IPPROTO_TCP, 0,
+							 plan_web_ports[i],
+							 plan_web_ports[i] };
+	ports->count = rule_ports_normalise(all, count);
+	ports->ranges = all;
+	rule->flags |= PLAN_PORTS_LISTED;
+	return ports->count <= PLAN_PORT_RANGES_MAX ? 0 : -ENOMEM;
+}
+
+static bool is_name(const struct rule *r)
+{
+	return r->kind != TARGET_PREFIX;
+}
+
+/* What decides the names that no rule is about. */
+static int open_names(struct policy *p, enum policy_action action, uint8_t flags,
+		      uint8_t types, bool any_port, struct arena *arena)
+{
+	struct rule *every = arena_array(arena, 1, sizeof(*every));
+	int r = every ? 0 : -ENOMEM;
+
+	if (r == 0) {
+		*every = (struct rule){ .action = action,
+					.kind = TARGET_WITHIN,
+					.name = { .size = 1 },
+					.flags = flags | PLAN_UNMETERED,
+					.types = types,
+					.target = "every other name",
+					.comment = "",
+					.file = action == POLICY_ALLOW ? "built in"
+								       : "--ceiling" };
+		r = widen(every, any_port, arena);
+	}
+	p->every_name = every;
+	p->default_action = POLICY_DENY;
+	p->dns = POLICY_DNS_LIVE;
+	p->denied_names = POLICY_DENIED_NXDOMAIN;
+	p->on_denies = (struct plan_on_denies){ 0 };
+	return r;
+}
+
+/* ---- audit ---- */
+
+/* The public addresses of @p, half by half. */
+static int open_addresses(struct policy *p, struct prefix part, struct arena *arena)
+{
+	struct rule rule = { .action = POLICY_ALLOW,
+			     .kind = TARGET_PREFIX,
+			     .flags = PLAN_RAW,
+			     .prefix = part,
+			     .target = "every public address",
+			     .comment = "",
+			     .file = "built in" };
+	int r;
+
+	if (!addr_special_splits(&part))
+		return addr_special(&part.addr) == SPECIAL_NOT
+			       ? policy_add_rule(p, arena, &rule)
+			       : 0;
+	part.bits++;
+	r = open_addresses(p, part, arena);
+	part.addr.bytes[(part.bits - 1) / 8] |= (uint8_t)(0x80 >> (part.bits - 1) % 8);
+	return r < 0 ? r : open_addresses(p, part, arena);
+}
+
+/* Special addresses are open where the policy opens them, and so not those that it
+ * denies.
+ */
+static bool denies_special(const struct rule *r)
+{
+	return r->action == POLICY_DENY && !is_name(r) &&
+	       !addr_special_splits(&r->prefix) &&
+	       addr_special(&r->prefix.addr) != SPECIAL_NOT;
+}
+
+int policy_open_audit(struct policy *p, struct arena *arena)
+{
+	static const struct prefix all[] = { { .addr = { .family = ADDR_V4 } },
+					     { .addr = { .family = ADDR_V6 } } };
+	const struct policy asked = *p;
+	int r = 0;
+
+	p->rules = NULL;
+	p->count = p->capacity = 0;
+	for (size_t i = 0; r == 0 && i < asked.count; i++) {
+		struct rule rule = asked.rules[i];
+
+		if (denies_special(&rule)) {
+			r = policy_add_rule(p, arena, &rule);
+			continue;
+		}
+		if (rule.action != POLICY_ALLOW ||
+		    (is_name(&rule) && !(rule.flags & PLAN_PRIVATE)))
+			continue;
+		rule.flags |= PLAN_RAW;
+		rule.budget = (struct plan_budget){ 0 };
+		r = widen(&rule, true, arena);
+		if (r == 0)
+			r = policy_add_rule(p, arena, &rule);
+	}
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(all); i++)
+		r = open_addresses(p, all[i], arena);
+	p->open_doh = true;
+	p->budget = (struct plan_budget){ 0 };
+	return r < 0 ? r
+		     : open_names(p, POLICY_ALLOW, PLAN_RAW,
+				  PLAN_TYPE_PTR | PLAN_TYPE_SRV | PLAN_TYPE_TXT |
+					  PLAN_TYPE_MX,
+				  true, arena);
+}
+
+/* ---- learn ---- */
+
+/* The rules of the ceiling, in front: its denies as they are; its allows open names as
+ * learning does, and so keep a later deny of the ceiling's from them; nobody is asked, so
+ * what it asks for is denied. */
+static int add_ceiling(struct policy *p, const struct policy *ceiling, bool any_port,
+		       struct arena *arena)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < ceiling->count; i++) {
+		struct rule rule = ceiling->rules[i];
+
+		if (rule.action == POLICY_ASK)
+			rule = (struct rule){ .action = POLICY_DENY,
+					      .kind = rule.kind,
+					      .name = rule.name,
+					      .prefix = rule.prefix,
+					      .target = rule.target,
+					      .comment = rule.comment,
+					      .file = rule.file,
+					      .line = rule.line,
+					      .column = rule.column };
+		if (rule.action == POLICY_ALLOW) {
+			if (!is_name(&rule))
+				continue;
+			rule.flags = PLAN_UNMETERED;
+			rule.types = 0;
+			/* Ports that the ceiling lists are all that it allows. */
+			if (rule.ports.count == 0 || rule.ports.with_default)
+				r = widen(&rule, any_port, arena);
+			rule.ports.with_default = false;
+		}
+		if (r == 0)
+			r = policy_add_rule(p, arena, &rule);
+	}
+	return r;
+}
+
+static bool allows_a_name(const struct policy *ceiling)
+{
+	bool any = ceiling->default_action == POLICY_ALLOW;
+
+	for (size_t i = 0; i < ceiling->count; i++)
+		any |= ceiling->rules[i].action == POLICY_ALLOW &&
+		       is_name(&ceiling->rules[i]);
+	return any;
+}
+
+int policy_open_learn(struct policy *p, const struct policy *ceiling, bool any_port,
+		      struct arena *arena, struct err *err)
+{
+	const struct policy asked = *p;
+	const bool all = !ceiling || ceiling->default_action == POLICY_ALLOW;
+	int r = 0;
+
+	if (ceiling && !allows_a_name(ceiling))
+		return err_set(err, -EINVAL,
+			       "the ceiling allows no name: it needs "
+			       "defaultAction: allow, or rules that allow");
+	p->rules = NULL;
+	p->count = p->capacity = 0;
+	/* Below a ceiling the denies come first, wherever they stand: too much may be
+	 * refused by that, and nothing too little. */
+	for (size_t i = 0; r == 0 && ceiling && i < asked.count; i++)
+		if (asked.rules[i].action == POLICY_DENY)
+			r = policy_add_rule(p, arena, &asked.rules[i]);
+	if (r == 0 && ceiling)
+		r = add_ceiling(p, ceiling, any_port, arena);
+	for (size_t i = 0; r == 0 && all && i < asked.count; i++) {
+		struct rule rule = asked.rules[i];
+
+		if ((ceiling && rule.action == POLICY_DENY) || rule.action == POLICY_ASK)
+			continue;
+		/* The first rule of a name decides alone. */
+		if (rule.action == POLICY_ALLOW && is_name(&rule) &&
+		    (rule.ports.count > 0 || any_port))
+			r = widen(&rule, any_port, arena);
+		if (r == 0)
+			r = policy_add_rule(p, arena, &rule);
+	}
+	if (r == 0)
+		r = open_names(p, all ? POLICY_ALLOW : POLICY_DENY, 0, 0, any_port,
+			       arena);
+	return r < 0 ? err_set(err, r, "out of memory") : 0;
+}
+
+/* ---- what another policy would have said ---- */
+
+static bool refuse(struct event *e, uint32_t rule, bool allowable, const char *reason)
+{
+	e->action = EVENT_DENY;
+	e->rule = rule;
+	e->allowable = allowable;
+	event_set_reason(e, reason);
+	return true;
+}
+
+/* The relay holds a connection to what it shows. */
+static bool is_checked(const struct plan *p, const struct event *e)
+{
+	return e->protocol == IPPROTO_TCP && plan_verify(p) == POLICY_VERIFY_TLS;
+}
+
+static bool is_bytes(const struct plan *p, const struct event *e)
+{
+	return e->layer == EVENT_ADDRESS && is_checked(p, e);
+}
+
+static bool takes_bytes(const struct plan_verdict *v, const struct event *e)
+{
+	return v->flags & PLAN_RAW || !plan_is_web_port(e->port);
+}
+
+static bool refuses_address(const struct plan *p, struct event *e)
+{
+	const struct plan_verdict v =
+		plan_match_addr(p, &e->remote, e->protocol, e->port);
+
+	if (v.action != POLICY_ALLOW)
+		return refuse(e, v.rule, v.rule == PLAN_NO_RULE,
+			      v.rule == PLAN_NO_RULE ? "no rule allows it"
+						     : "an address rule denies it");
+	if (e->layer == EVENT_NAME && is_checked(p, e) && v.rule == PLAN_NO_RULE)
+		return refuse(e, v.rule, false, "no name is shown");
+	if (is_bytes(p, e) && !takes_bytes(&v, e))
+		return refuse(e, v.rule, false,
+			      "no name is shown; the rule needs raw: true");
+	return false;
+}
+
+static bool refuses_query(const struct plan *p, const struct dns_name *name,
+			  struct event *e)
+{
+	const struct plan_verdict v = plan_match_query(p, name, e->query_type);
+
+	if (v.action != POLICY_ALLOW)
+		return refuse(e, v.rule, v.rule == PLAN_NO_RULE,
+			      v.rule == PLAN_NO_RULE ? "no rule allows it"
+						     : "the name is not allowed");
+	if (!plan_serves_type(v.types, e->query_type))
+		return refuse(e, v.rule, plan_type_bit(e->query_type) != 0,
+			      "the rule does not serve this type");
+	return false;
+}
+
+/* The relay knows a connection by its name; of one that showed none the rule has to name
+ * the port, and on a web server's to say `raw`. */
+static bool refuses_bytes(const struct plan *p, const struct plan_verdict *v,
+			  const struct event *e)
+{
+	const struct plan_verdict address =
+		plan_match_addr(p, &e->remote, e->protocol, e->port);
+
+	return is_bytes(p, e) &&
+	       !(address.action == POLICY_ALLOW && takes_bytes(&address, e)) &&
+	       !(plan_rule_names_port(p, v->rule, e->protocol, e->port) &&
+		 takes_bytes(v, e));
+}
+
+static bool refuses_name(const struct plan *p, const struct dns_name *name,
+			 struct event *e)
+{
+	const struct plan_verdict v = plan_match_name(p, name);
+	const bool has_addr = e->remote.family != ADDR_NONE;
+	const enum addr_special special = has_addr ? addr_special(&e->remote)
+						   : SPECIAL_NOT;
+
+	if (v.action != POLICY_ALLOW)
+		return refuse(e, v.rule, v.rule == PLAN_NO_RULE,
+			      v.rule == PLAN_NO_RULE ? "no rule allows it"
+						     : "the name is not allowed");
+	if (has_addr && plan_denies_addr(p, &e->remote))
+		return refuse(e, plan_match_addr(p, &e->remote, e->protocol, 0).rule,
+			      false, "an address rule denies it");
+	if (!plan_port_list_has(p, v.port_list, e->protocol, e->port))
+		return refuse(e, v.rule, true, "the rule does not list this port");
+	if (special != SPECIAL_NOT && !(v.flags & PLAN_PRIVATE) &&
+	    !plan_opens_addr(p, &e->remote, e->protocol, e->port))
+		return refuse(e, v.rule, true, addr_special_name(special));
+	if (refuses_bytes(p, &v, e))
+		return refuse(e, v.rule, !plan_is_web_port(e->port),
+			      plan_is_web_port(e->port)
+				      ? "no name is shown; the rule needs raw: true"
+				      : "no name is shown; the rule needs the port");
+	return false;
+}
+
+static bool judge(const struct plan *p, struct event *e)
+{
+	struct dns_name name;
+
+	if (!e->name[0])
+		return e->remote.family != ADDR_NONE && refuses_address(p, e);
+	if (dns_name_parse(text_of(e->name), &name) < 0)
+		return refuse(e, EVENT_NO_RULE, false, "is no name");
+	return e->layer == EVENT_DNS ? refuses_query(p, &name, e)
+				     : refuses_name(p, &name, e);
+}
+
+bool policy_refuses(const struct plan *p, const struct event *e)
+{
+	struct event judged = *e;
+
+	return judge(p, &judged);
+}
+
+bool policy_would_refuse(const struct plan *p, const struct event *e, struct event *ret)
+{
+	bool refused;
+
+	*ret = *e;
+	refused = judge(p, ret);
+	ret->advice[0] = '\0';
+	if (refused && ret->allowable)
+		ret->allowable = advice_write(p, ret, ret->advice)[0] != '\0';
+	return refused;
 }

@@ -13,7 +13,7 @@
 
 #include "base/special.h"
 #include "policy/limits.h"
-#include "policy/name_libraries.h"
+#include "policy/names.h"
 
 /* A way out through a host that looks harmless. */
 struct way_out {

@@ -12,11 +12,10 @@
 #include <string.h>
 
 #include "base/special.h"
-#include "policy/embedded.h"
 #include "policy/layout.h"
 #include "policy/limits.h"
+#include "policy/plan.h"
 #include "policy/policy.h"
-#include "policy/sinkhole.h"
 
 /* -- the implicit denies ------------------------------------------------------------ */
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* policy/layout - how a plan lies in memory. Only compile.c, plan.c and match.c know.
+/* policy/layout - how a plan lies in memory. Only compile.c and plan.c know.
  *
  * One header, then sections that it names by offset and count; every section starts
  * at a multiple of 8. Numbers are in the machine's own order: a plan never leaves the

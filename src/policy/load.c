@@ -6,11 +6,39 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "policy/embedded.h"
+#include "policy/embedded_files.h" /* generated: profiles[], doh_list[] ... */
 #include "policy/policy.h"
 #include "policy/schema.h"
 #include "sys/files.h"
 #include "sys/id_map.h"
+
+/* -- the files of profiles/, which embed.py makes a part of the program ------------- */
+
+const struct policy_embedded *policy_embedded_at(size_t i)
+{
+	return i < ARRAY_SIZE(profiles) ? &profiles[i] : NULL;
+}
+
+const struct policy_embedded *policy_embedded_profile(struct text name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(profiles); i++) {
+		if (text_equal(name, profiles[i].name))
+			return &profiles[i];
+	}
+	return NULL;
+}
+
+struct text policy_embedded_doh(void)
+{
+	return (struct text){ doh_list, sizeof(doh_list) - 1 };
+}
+
+struct text policy_embedded_telemetry(void)
+{
+	return (struct text){ telemetry_list, sizeof(telemetry_list) - 1 };
+}
+
+/* -- files --------------------------------------------------------------------------- */
 
 static int read_text(const char *path, const struct file_how *how, struct arena *arena,
 		     struct text *ret, struct err *err)

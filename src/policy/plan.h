@@ -35,7 +35,7 @@ enum {
 /* POLICY_ASK denies until somebody has granted it: by a rule that allows. */
 enum policy_action { POLICY_DENY = 0, POLICY_ALLOW, POLICY_ASK };
 enum policy_verify { POLICY_VERIFY_DNS = 0, POLICY_VERIFY_TLS = 1 };
-/* What a look-up of a denied name gets: see policy/sinkhole.h. */
+/* What a look-up of a denied name gets: NXDOMAIN, or a sinkhole (below). */
 enum policy_denied_names { POLICY_DENIED_NXDOMAIN = 0, POLICY_DENIED_REFUSE = 1 };
 enum policy_dns { POLICY_DNS_LIVE = 0, POLICY_DNS_PINNED = 1 };
 
@@ -169,7 +169,7 @@ bool plan_asks(const struct plan *p);
 uint32_t plan_limit(const struct plan *p, enum plan_limit which);
 bool plan_requires_full_isolation(const struct plan *p);
 uint32_t plan_repin_sec(const struct plan *p); /* 0: not set */
-/* A rule is about every name (policy/open.h): what is looked up and reached is recorded.
+/* A rule is about every name (policy/advice.h): look-ups and connections are recorded.
  */
 bool plan_is_open(const struct plan *p);
 struct plan_on_denies plan_on_denies(const struct plan *p);
@@ -254,3 +254,41 @@ struct plan_rule plan_rule(const struct plan *p, size_t i);
 /* Of what the rules decide now, and not of where they stand: the same for two texts that
  * say the same rules in the same order. */
 uint64_t plan_rules_hash(const struct plan *p);
+
+/* -- addresses that stand for names that aren't open -------------------------------- */
+
+/* A name that doesn't exist is asked for again: npm does so for 75 seconds. So, under
+ * `deniedNames: refuse`, a denied name gets an address of a range that leads nowhere, and
+ * the relay refuses what is dialled there in the client's own protocol. A name that asks
+ * (`action: ask`) gets an address of its own in the same range, whose connections wait in
+ * the relay (sandbox/asks.h). A plan that does either denies the whole range, whatever
+ * else it says: nothing to it leaves, and no answer teaches it. */
+
+enum {
+	SINKHOLES = 2,		  /* a range of each family */
+	SINKHOLE_ADDRESSES = 256, /* of each range and kind, that are given out */
+	SINKHOLE_TTL_SEC = 1,	  /* a name may be allowed the next moment */
+	/* 198.19.254.0/23, of the range for benchmarks (RFC 2544): names that ask, then
+	 * names that are denied. */
+	SINKHOLE_FIRST4 = 0xc613fe00,
+	/* 100::/32, around the range that is to be thrown away (RFC 6666) */
+	SINKHOLE_HEAD6 = 0x01000000,
+};
+
+struct prefix sinkhole_prefix(size_t i);
+bool sinkhole_has(const struct addr *a);
+/* That of the denied name @name, one of SINKHOLE_ADDRESSES; of @family. */
+struct addr sinkhole_addr(enum addr_family family, const struct dns_name *name);
+
+/* Number @n of those for names that ask; of @family. */
+struct addr sinkhole_ask_addr(enum addr_family family, uint8_t n);
+bool sinkhole_is_ask(const struct addr *a, uint8_t *ret_n);
+
+/* Those that the look-ups of denied names of one sandbox got: a bit for each, of both
+ * families. */
+struct sinkholes {
+	uint8_t given[SINKHOLE_ADDRESSES / 8];
+};
+void sinkholes_give(struct sinkholes *g, const struct addr *a);
+/* A look-up got @a: that denial was told, and what is sent to @a is no other one. */
+bool sinkholes_gave(const struct sinkholes *g, const struct addr *a);

@@ -102,7 +102,7 @@ struct policy {
 	bool require_full_isolation;
 	bool open_doh; /* the public DoH resolvers are open where the rest is */
 	/* What decides a name that no rule is about, behind all of them: see
-	 * policy/open.h. No document can say it. NULL: the default action. */
+	 * policy/advice.h. No document can say it. NULL: the default action. */
 	const struct rule *every_name;
 	int64_t repin_ms;		 /* 0: not set */
 	struct plan_on_denies on_denies; /* count 0: not set */
@@ -160,6 +160,21 @@ static inline bool policy_is_built_in(const char *document)
 {
 	return strncmp(document, POLICY_BUILT_IN, sizeof(POLICY_BUILT_IN) - 1) == 0;
 }
+/* A file of profiles/, which is a part of the program. */
+struct policy_embedded {
+	const char *name; /* "default" */
+	struct text text;
+};
+
+/* A shipped profile, or NULL. */
+const struct policy_embedded *policy_embedded_profile(struct text name);
+/* The shipped profiles by number; NULL behind the last. */
+const struct policy_embedded *policy_embedded_at(size_t i);
+/* profiles/doh.txt: a name or an address a line. */
+struct text policy_embedded_doh(void);
+/* profiles/telemetry.txt: a name a line, and behind it whose it is. */
+struct text policy_embedded_telemetry(void);
+
 /* `dns: pinned` resolves every name before the start and answers nothing else: an error
  * for each rule that it can't hold to (a wildcard, `types`), for `defaultAction: allow`,
  * and for more names than may be learned. `repin` without it is a warning.

@@ -1,146 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From texts to rules: files of targets, documents and what they extend, documents of the
- * API, the rules of the command line. */
+/* From texts to rules: files of targets, documents and what they extend, the rules of the
+ * command line. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "policy/document_internal.h"
-
-static int add_source(const struct policy_reader *r, struct policy *p, const char *file)
-{
-	const char **grown = arena_array(r->arena, p->source_count + 1, sizeof(char *));
-
-	if (!grown)
-		return -ENOMEM;
-	if (p->source_count > 0)
-		memcpy(grown, p->sources, p->source_count * sizeof(char *));
-	grown[p->source_count++] = file;
-	p->sources = grown;
-	return 0;
-}
-
-/* -- targets ------------------------------------------------------------------------ */
-
-/* What the reference takes and Weir refuses is taken in a document of the API, and in
- * files of always-rules, where a safe meaning exists:
- *  - 10.0.0.1/8: the bits behind the length are cleared;
- *  - fe80::1%eth0 and ::ffff:1.2.3.4: no packet carries them. An allow opens nothing,
- *    with a warning; a deny refuses the address without the zone, or the IPv4 address;
- *  - a deny of *.com: it only closes. The allow is refused, as in any policy. */
-
-/* "fe80::1%eth0" without its zone. Return: false when @t has none. */
-static bool cut_zone(struct text t, struct text *ret)
-{
-	const char *zone = memchr(t.ptr, '%', t.len);
-	struct addr a;
-
-	if (!zone || zone + 1 == t.ptr + t.len)
-		return false;
-	*ret = (struct text){ t.ptr, (size_t)(zone - t.ptr) };
-	return addr_parse(ret->ptr, ret->len, &a) && a.family == ADDR_V6;
-}
-
-/* An address or a prefix. Return: false when @t is none. @ret_carried: packets can
- * have it. */
-static bool read_prefix(struct text t, struct prefix *ret, bool *ret_carried)
-{
-	struct text plain = t;
-	bool zoned = cut_zone(t, &plain), is_mapped;
-	struct prefix p;
-
-	if (!zoned)
-		plain = t;
-	if (!prefix_parse(plain.ptr, plain.len, true, &p))
-		return false;
-	is_mapped = p.bits >= 96 && addr_is_mapped(&p.addr);
-	*ret_carried = !zoned && !is_mapped;
-	if (is_mapped) {
-		struct addr v4 = addr_unmapped(&p.addr);
-
-		p = prefix_of(&v4, p.bits - 96u);
-	}
-	*ret = p;
-	return true;
-}
-
-/* A pattern over a public suffix, which rule_target_parse() refuses. */
-static bool read_suffix(struct text t, struct rule *ret)
-{
-	size_t stars = t.len > 3 && memcmp(t.ptr, "**.", 3) == 0  ? 3
-		       : t.len > 2 && memcmp(t.ptr, "*.", 2) == 0 ? 2
-								  : 0;
-	struct text rest = { t.ptr + stars, t.len - stars };
-
-	if (stars == 0 || rule_target_parse(rest, ret, NULL) < 0 ||
-	    ret->kind != TARGET_NAME)
-		return false;
-	ret->kind = stars == 3 ? TARGET_WITHIN : TARGET_BELOW;
-	return true;
-}
-
-int document_read_target(struct text t, struct rule *rule, bool *ret_says,
-			 struct err *err)
-{
-	bool carried;
-	int r;
-
-	*ret_says = true;
-	if (read_prefix(t, &rule->prefix, &carried)) {
-		rule->kind = TARGET_PREFIX;
-		*ret_says = carried || rule->action == POLICY_DENY;
-		return 0;
-	}
-	r = rule_target_parse(t, rule, err);
-	return r < 0 && rule->action == POLICY_DENY && read_suffix(t, rule) ? 0 : r;
-}
-
-enum { PLACE_SIZE = 48 };
-
-/* "egress[3].target", or "" where there are only lines. */
-static const char *path_of(size_t at, const char *key, char *buf)
-{
-	buf[0] = '\0';
-	if (at != SIZE_MAX)
-		snprintf(buf, PLACE_SIZE, "egress[%zu]%s", at, key);
-	return buf;
-}
-
-/* The target of @rule, whose action and place are set. Return: 1, 0 when the rule says
- * nothing (after a warning), -EINVAL after a fault. */
-static int read_target(const struct policy_reader *r, bool as_reference, struct text t,
-		       size_t at, struct rule *rule)
-{
-	struct err err = { 0 };
-	char path[PLACE_SIZE];
-	bool says = true;
-	int e = as_reference ? document_read_target(t, rule, &says, &err)
-			     : rule_target_parse(t, rule, &err);
-
-	if (e < 0)
-		faults_add(r->faults, FAULT_ERROR, rule->file, rule->line, rule->column,
-			   path_of(at, ".target", path), "%s", err.text);
-	else if (!says)
-		faults_add(r->faults, FAULT_WARNING, rule->file, rule->line, rule->column,
-			   path_of(at, ".target", path),
-			   "'%s' opens nothing: no packet carries such an address",
-			   TEXT_SHOWN(t));
-	return e < 0 ? -EINVAL : says;
-}
-
-static int add_rule_of(const struct policy_reader *r, struct policy *policy,
-		       struct text target, struct rule *rule)
-{
-	rule->target = arena_text(r->arena, target);
-	return rule->target ? policy_add_rule(policy, r->arena, rule) : -ENOMEM;
-}
+#include "policy/schema.h"
 
 /* -- files of targets, one a line --------------------------------------------------- */
 
-/* Of a policy's list a program writes them, a person only reads; @is_always: the file is
- * of OpenSandbox. @file lives as long as the rules. */
+/* A program writes them, a person only reads. @file lives as long as the rules. */
 static int read_list(const struct policy_reader *r, const char *file, struct text text,
-		     enum policy_action action, bool is_always, struct policy *policy)
+		     struct policy *policy)
 {
 	const struct node_source source = {
 		.arena = r->arena, .faults = r->faults, .file = file, .text = text
@@ -150,28 +21,33 @@ static int read_list(const struct policy_reader *r, const char *file, struct tex
 	size_t count = 0;
 	int result = 0;
 
-	if (!is_always && !node_check_text(&source))
+	if (!node_check_text(&source))
 		return -EINVAL;
 	while (text_split(&rest, '\n', &line))
 		count += text_without_comment(line).len > 0;
 	if (policy_reserve_rules(policy, r->arena, count) < 0)
 		return -ENOMEM;
 	while (result != -ENOMEM && text_split(&text, '\n', &line)) {
-		struct text target =
-			is_always ? document_trim(text_without_spaced_comment(line))
-				  : text_without_comment(line);
-		struct rule rule = {
-			.action = action, .comment = "", .file = file, .line = ++number
-		};
-		int e;
+		struct text target = text_without_comment(line);
+		struct rule rule = { .action = POLICY_ALLOW,
+				     .comment = "",
+				     .file = file,
+				     .line = ++number };
+		struct err err = { 0 };
 
 		if (target.len == 0)
 			continue;
 		rule.column = (uint32_t)(target.ptr - line.ptr) + 1;
-		e = read_target(r, is_always, target, SIZE_MAX, &rule);
-		if (e == 1)
-			e = add_rule_of(r, policy, target, &rule);
-		result = faults_worse(result, e);
+		if (rule_target_parse(target, &rule, &err) < 0) {
+			faults_add(r->faults, FAULT_ERROR, file, rule.line, rule.column,
+				   "", "%s", err.text);
+			result = -EINVAL;
+			continue;
+		}
+		rule.target = arena_text(r->arena, target);
+		result = faults_worse(
+			result,
+			rule.target ? policy_add_rule(policy, r->arena, &rule) : -ENOMEM);
 	}
 	return result;
 }
@@ -295,7 +171,7 @@ static int read_named_list(const struct policy_reader *r, const struct reading *
 	e = r->load ? r->load(r->load_data, name, from->file, &text, &file, &err)
 		    : err_set(&err, -EPERM, "not here");
 	if (e == 0)
-		e = add_source(r, policy, file);
+		e = policy_add_source(policy, r->arena, file);
 	if (e == -ENOMEM)
 		return e;
 	if (e < 0) {
@@ -303,7 +179,7 @@ static int read_named_list(const struct policy_reader *r, const struct reading *
 			    arena_printf(r->arena, "can't be read: %s", err.text) ?: "");
 		return -EINVAL;
 	}
-	return read_list(r, file, text, POLICY_ALLOW, false, policy);
+	return read_list(r, file, text, policy);
 }
 
 /* Own rules first, then those of its list files, then those of each extended document
@@ -346,7 +222,7 @@ static int read_document(const struct policy_reader *r, const struct reading *re
 		.arena = &tree, .faults = r->faults, .file = reading->file, .text = text
 	};
 	struct node *root = NULL;
-	int e = add_source(r, policy, reading->file);
+	int e = policy_add_source(policy, r->arena, reading->file);
 
 	if (e < 0)
 		return e;
@@ -374,164 +250,6 @@ int policy_read(const struct policy_reader *r, const char *file, struct text tex
 	if (!reading.file)
 		return -ENOMEM;
 	return read_document(r, &reading, text, format, policy);
-}
-
-/* -- documents of the API ----------------------------------------------------------- */
-
-struct making {
-	const struct policy_reader *r;
-	struct policy *policy;
-	struct schema_document schema; /* .file: the text that is read */
-	struct arena tree;	       /* of what one rule has of Weir's own */
-	size_t at;		       /* reading egress[at]; SIZE_MAX: no rule */
-	/* The last rule with keys of its own: many have the same. */
-	const struct document_rule *last;
-	size_t last_index; /* in policy->rules */
-};
-
-static void clean_making(struct making *m)
-{
-	arena_done(&m->tree);
-}
-
-/* What a document keeps of Weir's own keys as a mapping, which lives until the next one.
- * Every fault of it has the place of the rule. */
-static int own_nodes(struct making *m, struct text own, uint32_t line, uint32_t column,
-		     struct node **ret)
-{
-	char path[PLACE_SIZE];
-	const struct node_source source = { .arena = &m->tree,
-					    .faults = m->r->faults,
-					    .file = m->schema.file,
-					    .text = own,
-					    .path = path_of(m->at, "", path),
-					    .line = line,
-					    .column = column,
-					    .one_place = true };
-
-	arena_done(&m->tree);
-	return node_read_json(&source, ret);
-}
-
-/* What the schema reads of @from is known: it read the same for the rule before. */
-static bool is_like_last(const struct making *m, const struct document_rule *from,
-			 const struct rule *rule)
-{
-	return m->last && m->last->action == from->action &&
-	       m->policy->rules[m->last_index].kind == rule->kind &&
-	       document_same_text(m->last->own, from->own);
-}
-
-static int add_own_rule(struct making *m, const struct document_rule *from,
-			struct rule *rule)
-{
-	struct rule like;
-	char path[PLACE_SIZE];
-	struct node *map;
-	int r;
-
-	rule->target = arena_text(m->r->arena, from->target);
-	if (!rule->target)
-		return -ENOMEM;
-	if (is_like_last(m, from, rule)) {
-		like = m->policy->rules[m->last_index];
-		like.kind = rule->kind;
-		like.name = rule->name;
-		like.prefix = rule->prefix;
-		like.target = rule->target;
-		like.line = rule->line;
-		like.column = rule->column;
-		r = policy_add_rule(m->policy, m->r->arena, &like);
-	} else {
-		r = own_nodes(m, from->own, from->line, from->column, &map);
-		if (r == 0)
-			r = schema_read_own(&m->schema, map, path_of(m->at, "", path),
-					    rule);
-	}
-	if (r < 0)
-		return r;
-	m->last = from;
-	m->last_index = m->policy->count - 1;
-	return 0;
-}
-
-static int add_document_rule(struct making *m, const struct document_rule *from)
-{
-	struct rule rule = { .action = from->action,
-			     .comment = "",
-			     .file = m->schema.file,
-			     .line = from->line,
-			     .column = from->column };
-	int r = read_target(m->r, true, from->target, m->at, &rule);
-
-	if (r != 1)
-		return r;
-	return from->own.len > 0 ? add_own_rule(m, from, &rule)
-				 : add_rule_of(m->r, m->policy, from->target, &rule);
-}
-
-static int add_settings(struct making *m, const struct document *d)
-{
-	struct node *map;
-	int r;
-
-	if (!m->policy->has_default_action) {
-		m->policy->has_default_action = true;
-		m->policy->default_action = d->default_action;
-	}
-	if (d->own.len == 0)
-		return 0;
-	r = own_nodes(m, d->own, 0, 0, &map);
-	return r == 0 ? schema_read(&m->schema, map) : r;
-}
-
-static int add_always(const struct policy_reader *r, const struct always_file *file,
-		      enum policy_action action, struct policy *policy)
-{
-	const char *path;
-	int e;
-
-	if (!file || file->text.len == 0)
-		return 0;
-	path = arena_text(r->arena, text_of(file->path));
-	e = path ? add_source(r, policy, path) : -ENOMEM;
-	return e < 0 ? e : read_list(r, path, file->text, action, true, policy);
-}
-
-int document_policy(const struct document *d, const struct always_file *deny,
-		    const struct always_file *allow, const char *file,
-		    const struct policy_reader *r, struct policy *ret)
-{
-	CLEAN(making)
-	struct making m = {
-		.r = r,
-		.policy = ret,
-		.schema = { .policy = ret,
-			    .arena = r->arena,
-			    .faults = r->faults,
-			    .file = arena_text(r->arena, text_of(file)),
-			    .now_ms = r->now_ms },
-		.at = SIZE_MAX,
-	};
-	int result = 0;
-
-	if (!m.schema.file || policy_reserve_rules(ret, r->arena, d->count) < 0)
-		return -ENOMEM;
-	/* Nothing else is said then: everything is denied. */
-	if (d->closed.ptr) {
-		ret->has_default_action = true;
-		ret->default_action = POLICY_DENY;
-		return add_source(r, ret, m.schema.file);
-	}
-	result = add_always(r, deny, POLICY_DENY, ret);
-	result = faults_worse(result, add_always(r, allow, POLICY_ALLOW, ret));
-	result = faults_worse(result, add_source(r, ret, m.schema.file));
-	result = faults_worse(result, add_settings(&m, d));
-	for (size_t i = 0; i < d->count && result != -ENOMEM; i++) {
-		m.at = i;
-		result = faults_worse(result, add_document_rule(&m, &d->rules[i]));
-	}
-	return result;
 }
 
 /* -- rules of the command line ------------------------------------------------------ */

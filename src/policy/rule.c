@@ -9,7 +9,7 @@
 
 #include "event/json.h"
 #include "policy/explain.h"
-#include "policy/name_libraries.h"
+#include "policy/names.h"
 
 /* -- what a rule names: text to a checked name, wildcard or prefix ------------------ */
 

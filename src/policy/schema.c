@@ -945,3 +945,16 @@ int policy_add_rule(struct policy *p, struct arena *arena, const struct rule *r)
 	p->rules[p->count++] = *r;
 	return 0;
 }
+
+int policy_add_source(struct policy *p, struct arena *arena, const char *file)
+{
+	const char **grown = arena_array(arena, p->source_count + 1, sizeof(char *));
+
+	if (!grown)
+		return -ENOMEM;
+	if (p->source_count > 0)
+		memcpy(grown, p->sources, p->source_count * sizeof(char *));
+	grown[p->source_count++] = file;
+	p->sources = grown;
+	return 0;
+}

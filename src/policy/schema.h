@@ -73,3 +73,5 @@ int policy_reserve_rules(struct policy *p, struct arena *arena, size_t more) MUS
 /* Append @r to @p. The array grows in @arena. */
 int policy_add_rule(struct policy *p, struct arena *arena,
 		    const struct rule *r) MUST_CHECK;
+/* Append the name of a document that is read, borrowed. */
+int policy_add_source(struct policy *p, struct arena *arena, const char *file) MUST_CHECK;

@@ -19,7 +19,7 @@
 #include "event/json.h"
 #include "policy/advice.h"
 #include "policy/explain.h"
-#include "policy/sinkhole.h"
+#include "policy/plan.h"
 #include "relay/first.h"
 #include "relay/relay_internal.h"
 #include "relay/tls.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "policy/sinkhole.h"
+#include "policy/plan.h"
 #include "relay/relay_internal.h"
 #include "sandbox/budgets.h"
 #include "sandbox/learned.h"
@@ -707,7 +707,7 @@ void relay_flow_start(struct relay_sandbox *g, int client_fd,
 
 /* ---- what has passed ---- */
 
-/* The name that opened it or that it showed. Under an open plan (policy/open.h) a rule
+/* The name that opened it or that it showed. Under an open plan (policy/advice.h) a rule
  * opens every address: then that which was looked up last. */
 static const struct dns_name *name_for_people(const struct relay_flow *f,
 					      struct learned_use *use)

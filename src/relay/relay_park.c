@@ -18,7 +18,7 @@
 #include <sys/socket.h>
 
 #include "dns/message.h"
-#include "policy/sinkhole.h"
+#include "policy/plan.h"
 #include "relay/relay_internal.h"
 #include "sandbox/asks.h"
 #include "sandbox/learned.h"

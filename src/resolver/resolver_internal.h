@@ -241,7 +241,7 @@ struct event resolver_event(const struct resolver_ask *ask, enum event_action ac
  * NULL. */
 void resolver_deny(struct resolver *r, const struct resolver_ask *ask, uint32_t rule,
 		   const struct addr *remote, const char *reason, int64_t now_ms);
-/* The same with an address that stands for denied names instead: policy/sinkhole.h. */
+/* The same with an address that stands for denied names instead: policy/plan.h. */
 void resolver_sinkhole(struct resolver *r, const struct resolver_ask *ask, uint32_t rule,
 		       const char *reason, int64_t now_ms);
 /* For a name that asks: an address that stands for it, or it is parked. The ask stays the

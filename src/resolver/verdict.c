@@ -14,7 +14,7 @@
  *   the name's verdict is ask          an address that stands for the name, or it waits
  *                                      (sandbox/asks.h)
  *   the name's verdict is deny         NXDOMAIN; under `deniedNames: refuse` an address
- *                                      that stands for denied names (policy/sinkhole.h)
+ *                                      that stands for denied names (policy/plan.h)
  *   a type that the rule doesn't serve, AAAA without IPv6   NODATA
  *   a new name over the wildcard's budget   SERVFAIL
  *   else                               look it up

@@ -13,7 +13,7 @@
 
 #include "base/addr.h"
 #include "base/text.h"
-#include "policy/name_libraries.h"
+#include "policy/names.h"
 #include "sys/term.h"
 
 /* === a question, and the keys that answer it === */

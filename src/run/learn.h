@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* run/learn - `weir learn`: what makes a run that learns of a run, before the command
- * starts and after its end. policy/open.h says what is open meanwhile, events/draft.h
+ * starts and after its end. policy/advice.h says what is open meanwhile, events/draft.h
  * what becomes of it. */
 #pragma once
 

@@ -29,7 +29,7 @@
 #include "dns/message.h"
 #include "event/json.h"
 #include "outputs/client.h"
-#include "policy/lookalike.h"
+#include "policy/names.h"
 #include "sandbox/plan_file.h"
 #include "sandbox/sandbox.h"
 #include "sys/files.h"

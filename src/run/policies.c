@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "policy/open.h"
+#include "policy/advice.h"
 
 static int check(const struct run_spec *spec, const struct policy *policy,
 		 struct err *err)

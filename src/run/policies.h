@@ -11,7 +11,7 @@ struct run_policy {
 	struct arena arena;
 	struct policy policy;
 	struct plan asked; /* of @policy; bytes NULL: the run did not get so far */
-	struct plan plan;  /* in force: the same, or an open one (policy/open.h) */
+	struct plan plan;  /* in force: the same, or an open one (policy/advice.h) */
 	int64_t judged_ms; /* wall clock: what had ended then is as if it weren't there */
 	uint8_t *bytes, *open_bytes; /* owned */
 	struct run_policy *before;   /* owned */

@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "events/jsonl.h"
 #include "events/report_event.h"
-#include "policy/open.h"
+#include "policy/advice.h"
 #include "sandbox/sandbox.h"
 #include "supervisor/program.h"
 #include "sys/path.h"

@@ -4,7 +4,7 @@
  * HOW IT WORKS
  * A grant is a rule that allows the name. Before there is one nothing leaves for it.
  * Where TCP goes through the relay, a look-up gets an address that stands for this name
- * alone (policy/sinkhole.h), at once; what is dialled there is parked in the relay
+ * alone (policy/plan.h), at once; what is dialled there is parked in the relay
  * (relay/relay_park.c), which looks the name up itself when it is granted. Where TCP
  * takes another way the query is parked (resolver/verdict.c), for no longer than clients
  * wait.

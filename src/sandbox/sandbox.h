@@ -11,7 +11,6 @@
 #include "filter/filter.h"
 #include "filter/host.h"
 #include "policy/plan.h"
-#include "policy/sinkhole.h"
 #include "sys/loop.h"
 #include "sys/self_ports.h"
 #include "sys/sock.h"
@@ -193,7 +192,7 @@ void sandbox_notice(struct sandbox *s, struct event *e, int64_t now_ms);
 bool sandbox_tell(const struct sandbox *s, const struct event *e) MUST_CHECK;
 /* Something has passed: reported at the end of its window. */
 void sandbox_passed(struct sandbox *s, struct event *e, int64_t now_ms);
-/* It begins to pass, under a plan that is open (policy/open.h): reported at once, with
+/* It begins to pass, under a plan that is open (policy/advice.h): reported at once, with
  * packets 0, because sandbox_passed() counts it; its sender is still there. At most
  * LIMIT_EVENTS_PER_SECOND, beside the denials; of the others the sender stays unknown. */
 void sandbox_opened(struct sandbox *s, struct event *e, int64_t now_ms);

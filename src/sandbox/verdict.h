@@ -64,7 +64,7 @@ struct relay_judgement relay_judge_shown(const struct relay_question *q,
 					 const struct dns_name *name,
 					 const struct dns_name *opened_by);
 
-/* What is shown at an address that stands for denied names (policy/sinkhole.h): never
+/* What is shown at an address that stands for denied names (policy/plan.h): never
  * allowed; the reason is about @name. */
 struct relay_judgement relay_judge_sinkhole(const struct relay_question *q,
 					    enum relay_shown shown,

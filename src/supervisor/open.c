@@ -19,7 +19,6 @@
 #include "opensandbox/policy_file.h"
 #include "sandbox/learned.h"
 #include "sandbox/plan_file.h"
-#include "settings/closed_file.h"
 #include "settings/state_dir.h"
 #include "sys/files.h"
 

@@ -26,7 +26,6 @@
 #include "outputs/postgres_read.h"
 #include "policy/advice.h"
 #include "policy/load.h"
-#include "policy/open.h"
 #include "supervisor/program.h"
 #include "sys/print.h"
 #include "sys/process.h"

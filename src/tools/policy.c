@@ -9,7 +9,6 @@
 #include "base/exit_status.h"
 #include "base/log.h"
 #include "event/json.h"
-#include "policy/embedded.h"
 #include "policy/explain.h"
 #include "policy/limits.h"
 #include "policy/load.h"

@@ -4,7 +4,7 @@
  * nothing that no rule of it allows. */
 #include <string.h>
 
-#include "policy/document.h"
+#include "opensandbox/document.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

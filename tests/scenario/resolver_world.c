@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "policy/sinkhole.h"
+#include "policy/plan.h"
 #include "sandbox/asks.h"
 
 static void broken(const char *what)

@@ -9,7 +9,7 @@
 #include <netinet/in.h>
 
 #include "events/draft.h"
-#include "policy/open.h"
+#include "policy/advice.h"
 
 enum { ROUNDS = 300, EVENTS_MAX = 24 };
 

@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-#include "policy/embedded.h"
-#include "policy/lookalike.h"
+#include "policy/names.h"
+#include "policy/policy.h"
 
 struct built {
 	struct world w;

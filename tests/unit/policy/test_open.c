@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/special.h"
-#include "policy/open.h"
+#include "policy/advice.h"
 
 enum which { AUDIT, LEARN, ANY_PORT };
 

@@ -6,7 +6,6 @@
 
 #include "policy/limits.h"
 #include "policy/policy.h"
-#include "policy/sinkhole.h"
 #include "random_policy.h"
 #include "unit.h"
 

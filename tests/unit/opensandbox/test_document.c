@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "policy/document.h"
+#include "opensandbox/document.h"
 #include "unit.h"
 
 /* What a caller of POST sees: the document, or what is wrong with it. */

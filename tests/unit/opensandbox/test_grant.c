@@ -4,11 +4,11 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 
-#include "policy/document.h"
+#include "opensandbox/document.h"
 #include "policy/explain.h"
 #include "policy/policy.h"
-#include "random_policy.h"
-#include "read_world.h"
+#include "policy/random_policy.h"
+#include "policy/read_world.h"
 
 enum { HOURS = 5, CASES = 4000, RULES_MAX = 5 };
 

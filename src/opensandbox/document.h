@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* policy/document - a policy as OpenSandbox's API and files have it: a list of rules that
- * is shown as it was given, patched by target, and handed on to the reader.
+/* opensandbox/document - a policy as OpenSandbox's API and files have it: a list of rules
+ * that is shown as it was given, patched by target, and handed on to the reader.
  *
  * Reads as leniently as Go's encoding/json does (names of keys in any case, unknown keys
  * ignored, the last of equal keys counts, null is absent) and says what is wrong in its

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* policy/document_internal - the parts of policy/document.
+/* opensandbox/document_internal - the parts of opensandbox/document.
  *
  * HOW IT WORKS
  * A text is read as any JSON (policy/node.h), but leniently. Values of Weir's own keys
@@ -7,7 +7,7 @@
  * policy is made of the document, read by the same schema as any policy file. */
 #pragma once
 
-#include "policy/document.h"
+#include "opensandbox/document.h"
 #include "policy/schema.h"
 
 struct document_rule {
@@ -65,7 +65,7 @@ int document_wrong_type(const struct node *n, const char *field, const char *typ
 /* Without the white space at both ends, as Go's strings.TrimSpace(). */
 struct text document_trim(struct text t);
 
-/* --- read.c --- */
+/* --- policy.c --- */
 
 /* The target of @rule, whose action is set, as leniently as the reference reads it.
  * *@ret_says: the rule says something. Return: 0, or -EINVAL with @err. */

@@ -3,11 +3,11 @@
  * documents. */
 #include <stdlib.h>
 
-#include "policy/document.h"
+#include "opensandbox/document.h"
 #include "policy/explain.h"
 #include "policy/policy.h"
-#include "random_policy.h"
-#include "read_world.h"
+#include "policy/random_policy.h"
+#include "policy/read_world.h"
 
 enum { NOW_MS = 1000 * 1000 };
 

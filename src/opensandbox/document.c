@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Documents: read, written, compared. */
-#include "policy/document.h"
+#include "opensandbox/document.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "base/sha256.h"
 #include "base/timestamp.h"
 #include "event/json.h"
-#include "policy/document_internal.h"
+#include "opensandbox/document_internal.h"
 #include "policy/explain.h"
 
 /* --- JSON as Go writes it --- */

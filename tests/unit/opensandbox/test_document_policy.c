@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Documents and always-rules as the plan that is in force: cases P1 to P8 of the
  * contract, and what the reference takes for names. */
-#include "read_world.h"
+#include "policy/read_world.h"
 
-#include "policy/document.h"
+#include "opensandbox/document.h"
 
 struct made {
 	struct world w;

@@ -7,7 +7,7 @@
 
 #include "base/timestamp.h"
 #include "event/json.h"
-#include "policy/document_internal.h"
+#include "opensandbox/document_internal.h"
 
 /* -- patches ------------------------------------------------------------------------ */
 
