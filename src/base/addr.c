@@ -106,6 +106,14 @@ struct prefix prefix_of(const struct addr *a, unsigned int bits)
 	return p;
 }
 
+struct prefix prefix_half(struct prefix p, bool upper)
+{
+	if (upper)
+		p.addr.bytes[p.bits / 8] |= (uint8_t)(0x80 >> p.bits % 8);
+	p.bits++;
+	return p;
+}
+
 struct prefix prefix_translated(const struct prefix *p)
 {
 	uint8_t bytes[16] = { 0x00, 0x64, 0xff, 0x9b };

@@ -67,6 +67,8 @@ char *prefix_format(const struct prefix *p, char *buf);
 #define PREFIX_SHOWN(x) prefix_format(x, (char[PREFIX_TEXT_SIZE]){ 0 })
 bool prefix_contains(const struct prefix *p, const struct addr *a);
 struct prefix prefix_of(const struct addr *a, unsigned int bits);
+/* The lower or upper half of @p, which has bits left. */
+struct prefix prefix_half(struct prefix p, bool upper);
 /* IPv4's @p behind NAT64's well-known prefix (RFC 6052). */
 struct prefix prefix_translated(const struct prefix *p);
 

@@ -254,6 +254,12 @@ const char *addr_special_name(enum addr_special kind)
 	return (size_t)kind < ARRAY_SIZE(names) ? names[kind] : names[SPECIAL_INVALID];
 }
 
+bool addr_special_is_offered(enum addr_special kind)
+{
+	return kind == SPECIAL_NOT || kind == SPECIAL_PRIVATE || kind == SPECIAL_SHARED ||
+	       kind == SPECIAL_RESERVED;
+}
+
 bool addr_metadata(size_t i, struct addr *ret)
 {
 	uint8_t bytes[16] = { 0 };

@@ -29,6 +29,9 @@ enum addr_special {
 enum addr_special addr_special(const struct addr *a);
 /* "a private address", "a cloud metadata address" … for messages. */
 const char *addr_special_name(enum addr_special kind);
+/* Somebody may be asked for such an address, or advised to open it: nobody is led to open
+ * a metadata service, a loopback or a whole network's address. */
+bool addr_special_is_offered(enum addr_special kind);
 /* The IPv4 address that an IPv6 address carries. False when it carries none. */
 bool addr_embedded_v4(const struct addr *a, struct addr *ret);
 /* A range of another kind begins within @p: its halves have to be asked. */

@@ -25,6 +25,11 @@ bool text_is_one_of(const char *text, const char *const *list, size_t count)
 	return false;
 }
 
+bool text_same(struct text a, struct text b)
+{
+	return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
+}
+
 bool text_equal_nocase(struct text a, const char *b)
 {
 	return a.len == strlen(b) && strncasecmp(a.ptr, b, a.len) == 0;

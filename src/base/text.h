@@ -31,6 +31,7 @@ static inline bool text_is_blank(char c)
 
 struct text text_of(const char *s);
 bool text_equal(struct text a, const char *b);
+bool text_same(struct text a, struct text b);
 /* @text is one of the @count texts of @list. */
 bool text_is_one_of(const char *text, const char *const *list, size_t count);
 bool text_equal_nocase(struct text a, const char *b);

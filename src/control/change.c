@@ -26,7 +26,7 @@
 
 #include "base/clock.h"
 #include "control/control.h"
-#include "policy/explain.h"
+#include "policy/rule.h"
 #include "sandbox/plan_file.h"
 #include "settings/state_dir.h"
 

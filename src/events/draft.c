@@ -12,7 +12,6 @@
 #include "policy/explain.h"
 #include "policy/names.h"
 #include "policy/policy.h"
-#include "policy/schema.h"
 
 enum {
 	SIBLINGS_MIN = 3,   /* names that speak for a wildcard */

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "events/report_event.h"
-#include "policy/explain.h"
 #include "policy/names.h"
+#include "policy/rule.h"
 
 enum { PROTOCOL_TEXT_SIZE = 8 };
 

@@ -10,7 +10,6 @@
 #include "base/timestamp.h"
 #include "event/json.h"
 #include "opensandbox/document_internal.h"
-#include "policy/explain.h"
 
 /* --- JSON as Go writes it --- */
 
@@ -153,15 +152,6 @@ static bool is_hidden(struct text t, char *buf, size_t size)
 	return true;
 }
 
-static size_t character_size(struct text t)
-{
-	size_t size = 1;
-
-	while (size < t.len && (t.ptr[size] & 0xc0) == 0x80)
-		size++;
-	return size;
-}
-
 static const char *quoted_of(struct text t, char *buf, size_t size)
 {
 	static const char names[] = "a\ab\bf\fn\nr\rt\tv\v\\\\\"\"";
@@ -191,7 +181,10 @@ static const char *go_quote(struct text t, char *buf, size_t size)
 		char shown[16];
 		const char *s;
 
-		one.len = MIN(character_size(one), (size_t)4);
+		one.len = 1;
+		while (one.len < 4 && i + one.len < t.len &&
+		       (one.ptr[one.len] & 0xc0) == 0x80)
+			one.len++;
 		s = quoted_of(one, shown, sizeof(shown));
 		if (used + strlen(s) + sizeof("...\"") > size) {
 			memcpy(buf + used, "...", 3);
@@ -760,13 +753,16 @@ int document_parse(struct text body, document_unknown_fn *unknown, void *data,
 	return 0;
 }
 
-int document_read_patch(struct text body, struct document **ret, struct err *err)
+int document_read_patch(const struct document *old, struct text body,
+			struct document **ret, struct err *err)
 {
 	CLEAN(document) struct document *d = document_deny_all();
 	CLEAN(go_reading) struct go_reading r = { .d = d, .in_list = true };
 	struct node *root;
-	int e;
+	int e = document_check_open(old, err);
 
+	if (e < 0)
+		return e;
 	body = document_trim(body);
 	if (!d)
 		return err_set(err, -ENOMEM, "out of memory");
@@ -907,22 +903,17 @@ const char *document_mode(const struct document *d)
 	return d->default_action == POLICY_ALLOW ? "allow_all" : "deny_all";
 }
 
-bool document_same_text(struct text a, struct text b)
-{
-	return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
-}
-
 bool document_equal(const struct document *a, const struct document *b)
 {
 	if (a->default_action != b->default_action || a->count != b->count ||
-	    !document_same_text(a->own, b->own) || !a->closed.ptr != !b->closed.ptr ||
-	    !document_same_text(a->closed, b->closed))
+	    !text_same(a->own, b->own) || !a->closed.ptr != !b->closed.ptr ||
+	    !text_same(a->closed, b->closed))
 		return false;
 	for (size_t i = 0; i < a->count; i++) {
 		const struct document_rule *x = &a->rules[i], *y = &b->rules[i];
 
-		if (x->action != y->action || !document_same_text(x->target, y->target) ||
-		    !document_same_text(x->own, y->own))
+		if (x->action != y->action || !text_same(x->target, y->target) ||
+		    !text_same(x->own, y->own))
 			return false;
 	}
 	return true;

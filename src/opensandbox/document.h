@@ -72,16 +72,3 @@ bool document_is_named(const struct document *d, struct text list);
 /* Only the rules, compact, as in the log's `rules`. */
 char *document_rules_json(const struct document *d) MUST_CHECK;
 bool document_equal(const struct document *a, const struct document *b);
-
-/* The files deny.always and allow.always. */
-struct always_file {
-	const char *path;
-	struct text text; /* empty: no file */
-};
-/* The policy that is in force: deny.always, allow.always, then the document, whose
- * faults are reported as those of @file. A target that is neither name, address nor
- * CIDR, which the reference takes for a name, is an error here. Return: 0, -EINVAL
- * with @faults, -ENOMEM. */
-int document_policy(const struct document *d, const struct always_file *deny,
-		    const struct always_file *allow, const char *file,
-		    const struct policy_reader *r, struct policy *ret) MUST_CHECK;

@@ -86,10 +86,8 @@ int document_merge(const struct document *old, struct text body, struct document
 	CLEAN(document) struct document *patch = NULL, *d = NULL;
 	CLEAN(mem) struct entry *entries = NULL;
 	size_t count = 0;
-	int r = document_check_open(old, err);
+	int r = document_read_patch(old, body, &patch, err);
 
-	if (r == 0)
-		r = document_read_patch(body, &patch, err);
 	if (r < 0)
 		return r;
 	d = document_copy_settings(old);
@@ -122,17 +120,6 @@ static void clean_targets(struct targets *t)
 	free(t->items);
 }
 
-static int keep_target(struct targets *t, struct text text, struct err *err)
-{
-	t->any = true;
-	if (text.len == 0)
-		return 0;
-	if (!ARRAY_GROW(t->items, t->count, t->capacity))
-		return err_set(err, -ENOMEM, "out of memory");
-	t->items[t->count++] = (struct entry){ .target = text };
-	return 0;
-}
-
 static int read_targets(struct text body, struct targets *t, struct err *err)
 {
 	struct node *root;
@@ -144,13 +131,18 @@ static int read_targets(struct text body, struct targets *t, struct err *err)
 	if (root && root->kind != NODE_LIST)
 		return document_wrong_type(root, NULL, "[]string", err);
 	for (const struct node *n = root ? root->first : NULL; n && r == 0; n = n->next) {
-		if (n->kind != NODE_TEXT)
+		struct text target = { 0 };
+
+		if (n->kind == NODE_TEXT)
+			target = document_trim(n->text);
+		else
 			r = document_wrong_type(n, NULL, "string", err);
-		if (r == 0)
-			r = keep_target(t,
-					n->kind == NODE_TEXT ? document_trim(n->text)
-							     : (struct text){ 0 },
-					err);
+		t->any |= r == 0;
+		if (r < 0 || target.len == 0)
+			continue;
+		if (!ARRAY_GROW(t->items, t->count, t->capacity))
+			return err_set(err, -ENOMEM, "out of memory");
+		t->items[t->count++] = (struct entry){ .target = target };
 	}
 	if (r == 0 && !t->any)
 		return err_set(err, -EINVAL, "empty array");
@@ -247,7 +239,7 @@ static bool has_item(const struct jtext *items, struct text wanted)
 	struct text rest = { items->buf, items->used }, item;
 
 	while (rest.ptr && text_split(&rest, ',', &item))
-		if (document_same_text(item, wanted))
+		if (text_same(item, wanted))
 			return true;
 	return false;
 }
@@ -335,11 +327,11 @@ static int join(struct granting *g, const struct part *has, struct part *ret,
 			       &ret->own[RULE_KEY_PORTS], err);
 	if (r < 0)
 		return r;
-	*ret_adds = !document_same_text(alone, ret->own[RULE_KEY_PORTS]);
+	*ret_adds = !text_same(alone, ret->own[RULE_KEY_PORTS]);
 	for (enum rule_key k = RULE_KEY_TYPES; k <= RULE_KEY_UNMETERED; k++) {
 		CLEAN(jtext) struct jtext words = { .grows = true };
 
-		if (!own[k].ptr || document_same_text(own[k], has->own[k]))
+		if (!own[k].ptr || text_same(own[k], has->own[k]))
 			continue;
 		*ret_adds = true;
 		ret->own[k] = own[k];
@@ -426,7 +418,7 @@ static enum relation relation_of(const struct granting *g,
 {
 	const struct rule *target = &g->target;
 	struct rule r = { .action = rule->action };
-	bool is_same, says;
+	bool says;
 
 	if (document_read_target(rule->target, &r, &says, NULL) < 0 || !says ||
 	    (r.kind == TARGET_PREFIX) != (target->kind == TARGET_PREFIX))
@@ -437,13 +429,9 @@ static enum relation relation_of(const struct granting *g,
 			return IS_OTHER;
 		return r.prefix.bits == target->prefix.bits ? IS_SAME : IS_COVERING;
 	}
-	is_same = dns_name_equal(&target->name, &r.name);
-	if (r.kind == TARGET_NAME)
-		return is_same ? IS_SAME : IS_OTHER;
-	return dns_name_is_within(&target->name, &r.name) &&
-			       (r.kind == TARGET_WITHIN || !is_same)
-		       ? IS_COVERING
-		       : IS_OTHER;
+	if (!rule_covers(&r, &target->name))
+		return IS_OTHER;
+	return r.kind == TARGET_NAME ? IS_SAME : IS_COVERING;
 }
 
 /* The deny of an address counts wherever it stands, and without it whatever else opens
@@ -493,7 +481,7 @@ static int check_default(struct granting *g, struct err *err)
 
 	if (r == 0)
 		r = join_ports(&g->d->arena, ports, &none, &both, err);
-	if (r < 0 || g->d->count > 0 || document_same_text(alone, both))
+	if (r < 0 || g->d->count > 0 || text_same(alone, both))
 		return r;
 	return err_set(err, -EPERM,
 		       "defaultAction is allow, and a rule for some ports would close "
@@ -530,10 +518,8 @@ int document_grant(const struct document *old, struct text body, int64_t now_ms,
 	CLEAN(document) struct document *patch = NULL, *d = NULL;
 	CLEAN(mem) bool *gone = calloc(old->count + 1, sizeof(*gone));
 	struct granting g = { 0 };
-	int r = document_check_open(old, err);
+	int r = document_read_patch(old, body, &patch, err);
 
-	if (r == 0)
-		r = document_read_patch(body, &patch, err);
 	if (r < 0)
 		return r;
 	d = g.d = document_copy_settings(old);

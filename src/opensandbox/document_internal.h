@@ -40,9 +40,10 @@ int document_read_own(const struct document_rule *rule,
 		      struct text ret[RULE_KEY_COUNT]) MUST_CHECK;
 int document_write_own(struct document *d, const struct text own[RULE_KEY_COUNT],
 		       struct text *ret) MUST_CHECK;
-/* The rules of a patch. -EINVAL: @err is the whole message. */
-int document_read_patch(struct text body, struct document **ret,
-			struct err *err) MUST_CHECK;
+/* The rules of a patch for @old. -EINVAL: @err is the whole message; -EPERM: @old is
+ * closed. */
+int document_read_patch(const struct document *old, struct text body,
+			struct document **ret, struct err *err) MUST_CHECK;
 /* -EPERM with @err when @d is closed. */
 int document_check_open(const struct document *d, struct err *err) MUST_CHECK;
 /* One with the settings of @old, and no rules yet. NULL: no memory. */
@@ -50,7 +51,6 @@ struct document *document_copy_settings(const struct document *old) MUST_CHECK;
 /* The copy has no position: it comes from another text than the document's. Return: 0 or
  * -ENOMEM. */
 int document_copy_rule(struct document *d, const struct document_rule *rule) MUST_CHECK;
-bool document_same_text(struct text a, struct text b);
 /* @rule has `until` or `for`. */
 bool document_ends(const struct document_rule *rule);
 /* The values of JSON from @body, trimmed, whose first byte is at @start; NULL: it is

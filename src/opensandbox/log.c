@@ -150,9 +150,7 @@ static bool is_own_key(const struct loglines *l, struct text key)
 static bool is_given_before(const struct loglines_config *c, size_t i)
 {
 	for (size_t k = 0; k < i; k++)
-		if (c->attrs[k].key.len == c->attrs[i].key.len &&
-		    memcmp(c->attrs[k].key.ptr, c->attrs[i].key.ptr,
-			   c->attrs[i].key.len) == 0)
+		if (text_same(c->attrs[k].key, c->attrs[i].key))
 			return true;
 	return false;
 }
@@ -430,14 +428,6 @@ static void put_host(struct line *line, const char *host)
 	put_text(line, "target.host", (struct text){ lower, n });
 }
 
-static void put_ips(struct line *line, const struct addr *ips, size_t count)
-{
-	jtext_open(&line->j, "target.ips", '[');
-	for (size_t i = 0; i < MIN(count, (size_t)IPS_MAX); i++)
-		jtext_member(&line->j, NULL, ADDR_SHOWN(&ips[i]));
-	jtext_close(&line->j, ']');
-}
-
 void loglines_outbound(struct loglines *l, int64_t wall_ms, const char *sandbox,
 		       const char *host, const struct addr *ips, size_t count,
 		       const char *error)
@@ -449,8 +439,12 @@ void loglines_outbound(struct loglines *l, int64_t wall_ms, const char *sandbox,
 	put_event(&line, "egress.outbound");
 	put_sandbox(&line, sandbox);
 	put_host(&line, host);
-	if (count > 0)
-		put_ips(&line, ips, count);
+	if (count > 0) {
+		jtext_open(&line.j, "target.ips", '[');
+		for (size_t i = 0; i < MIN(count, (size_t)IPS_MAX); i++)
+			jtext_member(&line.j, NULL, ADDR_SHOWN(&ips[i]));
+		jtext_close(&line.j, ']');
+	}
 	if (error)
 		put_text(&line, "error", text_of(error));
 	line_end(&line);

@@ -16,32 +16,25 @@
  *    with a warning; a deny refuses the address without the zone, or the IPv4 address;
  *  - a deny of *.com: it only closes. The allow is refused, as in any policy. */
 
-/* "fe80::1%eth0" without its zone. Return: false when @t has none. */
-static bool cut_zone(struct text t, struct text *ret)
-{
-	const char *zone = memchr(t.ptr, '%', t.len);
-	struct addr a;
-
-	if (!zone || zone + 1 == t.ptr + t.len)
-		return false;
-	*ret = (struct text){ t.ptr, (size_t)(zone - t.ptr) };
-	return addr_parse(ret->ptr, ret->len, &a) && a.family == ADDR_V6;
-}
-
 /* An address or a prefix. Return: false when @t is none. @ret_carried: packets can
  * have it. */
 static bool read_prefix(struct text t, struct prefix *ret, bool *ret_carried)
 {
-	struct text plain = t;
-	bool zoned = cut_zone(t, &plain), is_mapped;
+	const char *zone = memchr(t.ptr, '%', t.len);
+	bool is_zoned = false, is_mapped;
 	struct prefix p;
+	struct addr a;
 
-	if (!zoned)
-		plain = t;
-	if (!prefix_parse(plain.ptr, plain.len, true, &p))
+	/* "fe80::1%eth0" is read without its zone. */
+	if (zone && zone + 1 < t.ptr + t.len)
+		is_zoned = addr_parse(t.ptr, (size_t)(zone - t.ptr), &a) &&
+			   a.family == ADDR_V6;
+	if (is_zoned)
+		t.len = (size_t)(zone - t.ptr);
+	if (!prefix_parse(t.ptr, t.len, true, &p))
 		return false;
 	is_mapped = p.bits >= 96 && addr_is_mapped(&p.addr);
-	*ret_carried = !zoned && !is_mapped;
+	*ret_carried = !is_zoned && !is_mapped;
 	if (is_mapped) {
 		struct addr v4 = addr_unmapped(&p.addr);
 
@@ -54,15 +47,12 @@ static bool read_prefix(struct text t, struct prefix *ret, bool *ret_carried)
 /* A pattern over a public suffix, which rule_target_parse() refuses. */
 static bool read_suffix(struct text t, struct rule *ret)
 {
-	size_t stars = t.len > 3 && memcmp(t.ptr, "**.", 3) == 0  ? 3
-		       : t.len > 2 && memcmp(t.ptr, "*.", 2) == 0 ? 2
-								  : 0;
-	struct text rest = { t.ptr + stars, t.len - stars };
+	const enum rule_target kind = rule_target_stars(&t);
 
-	if (stars == 0 || rule_target_parse(rest, ret, NULL) < 0 ||
+	if (kind == TARGET_NAME || rule_target_parse(t, ret, NULL) < 0 ||
 	    ret->kind != TARGET_NAME)
 		return false;
-	ret->kind = stars == 3 ? TARGET_WITHIN : TARGET_BELOW;
+	ret->kind = kind;
 	return true;
 }
 
@@ -209,7 +199,7 @@ static bool is_like_last(const struct making *m, const struct document_rule *fro
 {
 	return m->last && m->last->action == from->action &&
 	       m->policy->rules[m->last_index].kind == rule->kind &&
-	       document_same_text(m->last->own, from->own);
+	       text_same(m->last->own, from->own);
 }
 
 static int add_own_rule(struct making *m, const struct document_rule *from,

@@ -6,6 +6,19 @@
 #include "opensandbox/document.h"
 #include "opensandbox/static_rules.h"
 
+/* The files deny.always and allow.always. */
+struct always_file {
+	const char *path;
+	struct text text; /* empty: no file */
+};
+/* The policy that is in force: deny.always, allow.always, then the document, whose
+ * faults are reported as those of @file. A target that is neither name, address nor
+ * CIDR, which the reference takes for a name, is an error here. Return: 0, -EINVAL
+ * with @faults, -ENOMEM. */
+int document_policy(const struct document *d, const struct always_file *deny,
+		    const struct always_file *allow, const char *file,
+		    const struct policy_reader *r, struct policy *ret) MUST_CHECK;
+
 /* What a policy is built for. */
 struct sidecar_policy_context {
 	bool filters; /* address rules count: mode dns+nft and above */

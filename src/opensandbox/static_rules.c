@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/addr.h"
+#include "policy/rule.h"
 #include "sys/files.h"
 
 static const char *const names[ALWAYS_COUNT] = {
@@ -184,17 +185,14 @@ static bool entry_parse(struct text t, struct entry *ret)
 {
 	struct dns_name name;
 	struct prefix address;
+	enum rule_target kind;
 
-	ret->covers = ITSELF;
 	if (prefix_parse(t.ptr, t.len, true, &address))
 		return false;
-	if (t.len > 3 && memcmp(t.ptr, "**.", 3) == 0) {
-		ret->covers = ITSELF | BELOW;
-		t = (struct text){ t.ptr + 3, t.len - 3 };
-	} else if (t.len > 2 && memcmp(t.ptr, "*.", 2) == 0) {
-		ret->covers = BELOW;
-		t = (struct text){ t.ptr + 2, t.len - 2 };
-	}
+	kind = rule_target_stars(&t);
+	ret->covers = kind == TARGET_WITHIN  ? ITSELF | BELOW
+		      : kind == TARGET_BELOW ? BELOW
+					     : ITSELF;
 	if (dns_name_parse(t, &name) < 0 || name.labels == 0)
 		return false;
 	t.len -= t.ptr[t.len - 1] == '.';

@@ -7,10 +7,8 @@
 #include <string.h>
 
 #include "base/special.h"
-#include "policy/explain.h"
 #include "policy/plan.h"
 #include "policy/policy.h"
-#include "policy/schema.h"
 
 enum { DNS_PORT = 53 };
 
@@ -19,22 +17,6 @@ struct advice {
 	struct plan_port_range ranges[PLAN_PORT_RANGES_MAX + 1];
 	char target[EVENT_NAME_SIZE];
 };
-
-/* ---- what may be advised ---- */
-
-/* Nobody is led to open a metadata service, a loopback or a whole network's address. */
-static bool is_advisable(const struct addr *a)
-{
-	switch (addr_special(a)) {
-	case SPECIAL_NOT:
-	case SPECIAL_PRIVATE:
-	case SPECIAL_SHARED:
-	case SPECIAL_RESERVED:
-		return true;
-	default:
-		return false;
-	}
-}
 
 /* ---- the rule ---- */
 
@@ -84,11 +66,6 @@ static bool is_temporary(const struct plan *p, const struct plan_verdict *v)
 	return v->rule != PLAN_NO_RULE && plan_rule(p, v->rule).until_ms != 0;
 }
 
-static bool has_budget(const struct plan *p, const struct plan_verdict *v)
-{
-	return v->rule != PLAN_NO_RULE && plan_budget_of(p, v->rule) >= 0;
-}
-
 static bool advise_name(struct advice *a, const struct plan *p, const struct event *e)
 {
 	const bool has_port = e->layer != EVENT_DNS;
@@ -103,7 +80,8 @@ static bool advise_name(struct advice *a, const struct plan *p, const struct eve
 	if (v.action == POLICY_ALLOW && is_temporary(p, &v) && !has_port)
 		return false;
 	/* A budget is its rule's: whatever the new rule opened would be free of it. */
-	if (v.action == POLICY_ALLOW && has_budget(p, &v))
+	if (v.action == POLICY_ALLOW && v.rule != PLAN_NO_RULE &&
+	    plan_budget_of(p, v.rule) >= 0)
 		return false;
 	if (v.action == POLICY_ALLOW && !is_temporary(p, &v))
 		keep(a, p, &v);
@@ -130,7 +108,8 @@ static bool make(struct advice *a, const struct plan *p, const struct event *e)
 			      !(e->name[0] && sinkhole_has(&e->remote));
 
 	a->rule.ports.ranges = a->ranges;
-	if (has_addr && (!is_advisable(&e->remote) || plan_denies_addr(p, &e->remote)))
+	if (has_addr && (!addr_special_is_offered(addr_special(&e->remote)) ||
+			 plan_denies_addr(p, &e->remote)))
 		return false;
 	if (e->layer == EVENT_DNS)
 		return e->name[0] && advise_name(a, p, e);
@@ -236,18 +215,11 @@ bool advice_rule(const char *advice, char *buf)
 
 /* -- policies that open what is public --------------------------------------------- */
 
-static const struct plan_port_range any_ports[] = {
-	{ IPPROTO_TCP, 0, 1, 52 },	{ IPPROTO_TCP, 0, 54, 852 },
-	{ IPPROTO_TCP, 0, 854, 65535 }, { IPPROTO_UDP, 0, 1, 52 },
-	{ IPPROTO_UDP, 0, 54, 442 },	{ IPPROTO_UDP, 0, 444, 852 },
-	{ IPPROTO_UDP, 0, 854, 65535 },
-};
-
 /* The rule's ports and the open ones. */
 static int widen(struct rule *rule, bool any_port, struct arena *arena)
 {
 	struct rule_ports *ports = &rule->ports;
-	const size_t most = ports->count + ARRAY_SIZE(any_ports) + PLAN_WEB_PORTS;
+	const size_t most = ports->count + RULE_DEFAULT_RANGES + PLAN_WEB_PORTS;
 	struct plan_port_range *all = arena_array(arena, most, sizeof(*all));
 	size_t count = 0;
 
@@ -255,8 +227,8 @@ static int widen(struct rule *rule, bool any_port, struct arena *arena)
 		return -ENOMEM;
 	for (size_t i = 0; i < ports->count; i++)
 		all[count++] = ports->ranges[i];
-	for (size_t i = 0; any_port && i < ARRAY_SIZE(any_ports); i++)
-		all[count++] = any_ports[i];
+	if (any_port)
+		count += rule_ports_default(POLICY_VERIFY_TLS, all + count);
 	for (size_t i = 0; !any_port && i < PLAN_WEB_PORTS; i++)
 		all[count++] = (struct plan_port_range){ IPPROTO_TCP, 0,
 							 plan_web_ports[i],
@@ -317,20 +289,8 @@ static int open_addresses(struct policy *p, struct prefix part, struct arena *ar
 		return addr_special(&part.addr) == SPECIAL_NOT
 			       ? policy_add_rule(p, arena, &rule)
 			       : 0;
-	part.bits++;
-	r = open_addresses(p, part, arena);
-	part.addr.bytes[(part.bits - 1) / 8] |= (uint8_t)(0x80 >> (part.bits - 1) % 8);
-	return r < 0 ? r : open_addresses(p, part, arena);
-}
-
-/* Special addresses are open where the policy opens them, and so not those that it
- * denies.
- */
-static bool denies_special(const struct rule *r)
-{
-	return r->action == POLICY_DENY && !is_name(r) &&
-	       !addr_special_splits(&r->prefix) &&
-	       addr_special(&r->prefix.addr) != SPECIAL_NOT;
+	r = open_addresses(p, prefix_half(part, false), arena);
+	return r < 0 ? r : open_addresses(p, prefix_half(part, true), arena);
 }
 
 int policy_open_audit(struct policy *p, struct arena *arena)
@@ -345,7 +305,11 @@ int policy_open_audit(struct policy *p, struct arena *arena)
 	for (size_t i = 0; r == 0 && i < asked.count; i++) {
 		struct rule rule = asked.rules[i];
 
-		if (denies_special(&rule)) {
+		/* Special addresses are open where the policy opens them, and so not
+		 * those that it denies. */
+		if (rule.action == POLICY_DENY && !is_name(&rule) &&
+		    !addr_special_splits(&rule.prefix) &&
+		    addr_special(&rule.prefix.addr) != SPECIAL_NOT) {
 			r = policy_add_rule(p, arena, &rule);
 			continue;
 		}
@@ -467,6 +431,14 @@ static bool refuse(struct event *e, uint32_t rule, bool allowable, const char *r
 	return true;
 }
 
+/* @v doesn't allow it: by no rule, or, as @denied says, by one. */
+static bool refuse_by(struct event *e, const struct plan_verdict *v, const char *denied)
+{
+	const bool by_default = v->rule == PLAN_NO_RULE;
+
+	return refuse(e, v->rule, by_default, by_default ? "no rule allows it" : denied);
+}
+
 /* The relay holds a connection to what it shows. */
 static bool is_checked(const struct plan *p, const struct event *e)
 {
@@ -489,9 +461,7 @@ static bool refuses_address(const struct plan *p, struct event *e)
 		plan_match_addr(p, &e->remote, e->protocol, e->port);
 
 	if (v.action != POLICY_ALLOW)
-		return refuse(e, v.rule, v.rule == PLAN_NO_RULE,
-			      v.rule == PLAN_NO_RULE ? "no rule allows it"
-						     : "an address rule denies it");
+		return refuse_by(e, &v, "an address rule denies it");
 	if (e->layer == EVENT_NAME && is_checked(p, e) && v.rule == PLAN_NO_RULE)
 		return refuse(e, v.rule, false, "no name is shown");
 	if (is_bytes(p, e) && !takes_bytes(&v, e))
@@ -506,9 +476,7 @@ static bool refuses_query(const struct plan *p, const struct dns_name *name,
 	const struct plan_verdict v = plan_match_query(p, name, e->query_type);
 
 	if (v.action != POLICY_ALLOW)
-		return refuse(e, v.rule, v.rule == PLAN_NO_RULE,
-			      v.rule == PLAN_NO_RULE ? "no rule allows it"
-						     : "the name is not allowed");
+		return refuse_by(e, &v, "the name is not allowed");
 	if (!plan_serves_type(v.types, e->query_type))
 		return refuse(e, v.rule, plan_type_bit(e->query_type) != 0,
 			      "the rule does not serve this type");
@@ -538,9 +506,7 @@ static bool refuses_name(const struct plan *p, const struct dns_name *name,
 						   : SPECIAL_NOT;
 
 	if (v.action != POLICY_ALLOW)
-		return refuse(e, v.rule, v.rule == PLAN_NO_RULE,
-			      v.rule == PLAN_NO_RULE ? "no rule allows it"
-						     : "the name is not allowed");
+		return refuse_by(e, &v, "the name is not allowed");
 	if (has_addr && plan_denies_addr(p, &e->remote))
 		return refuse(e, plan_match_addr(p, &e->remote, e->protocol, 0).rule,
 			      false, "an address rule denies it");

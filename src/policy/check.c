@@ -253,21 +253,9 @@ static bool opens_way_out(const struct rule *r, const struct way_out *way,
 {
 	if (way->scope == WAY_TREE && dns_name_is_within(&r->name, name))
 		return true;
-	if (r->kind == TARGET_NAME)
-		return way->scope == WAY_HOST && dns_name_equal(&r->name, name);
 	if (way->scope == WAY_SHARED)
-		return dns_name_is_within(name, &r->name);
-	return dns_name_is_within(name, &r->name) &&
-	       (r->kind == TARGET_WITHIN || !dns_name_equal(&r->name, name));
-}
-
-/* Or may be one, where libpsl can't say. */
-static bool is_private_suffix(const struct dns_name *n)
-{
-	char text[DNS_NAME_TEXT_SIZE];
-
-	dns_name_format(n, text);
-	return name_is_public_suffix(text, true) != 0;
+		return r->kind != TARGET_NAME && dns_name_is_within(name, &r->name);
+	return rule_covers(r, name);
 }
 
 static void check_way_out(const struct policy_reader *reader, const struct rule *r,
@@ -289,7 +277,9 @@ static void check_way_out(const struct policy_reader *reader, const struct rule 
 		add(reader, r, level, what);
 		return;
 	}
-	if (r->kind != TARGET_NAME && is_private_suffix(&r->name))
+	/* Or may be one, where libpsl can't say. */
+	if (r->kind != TARGET_NAME &&
+	    name_is_public_suffix(DNS_NAME_SHOWN(&r->name), true) != 0)
 		add(reader, r, level, "is a pattern under which anybody can have a name");
 }
 
@@ -414,6 +404,23 @@ static int check_ends(const struct policy_reader *reader, const struct policy *p
 	return result;
 }
 
+/* A fault of each rule that @find says something against. */
+static int check_each(const struct policy_reader *reader, const struct policy *p,
+		      const char *(*find)(const struct policy *p, const struct rule *r))
+{
+	int result = 0;
+
+	for (size_t i = 0; i < p->count; i++) {
+		const char *why = find(p, &p->rules[i]);
+
+		if (!why)
+			continue;
+		add(reader, &p->rules[i], FAULT_ERROR, why);
+		result = -EINVAL;
+	}
+	return result;
+}
+
 /* Only the relay sees what comes back. */
 static const char *budget_fault(const struct policy *p, const struct rule *r)
 {
@@ -430,21 +437,6 @@ static const char *budget_fault(const struct policy *p, const struct rule *r)
 		       ? NULL
 		       : "has a budget of what is received, which is counted for TCP "
 			 "alone: it needs ports, as tcp/443";
-}
-
-static int check_budgets(const struct policy_reader *reader, const struct policy *p)
-{
-	int result = 0;
-
-	for (size_t i = 0; i < p->count; i++) {
-		const char *why = budget_fault(p, &p->rules[i]);
-
-		if (!why)
-			continue;
-		add(reader, &p->rules[i], FAULT_ERROR, why);
-		result = -EINVAL;
-	}
-	return result;
 }
 
 /* The relay is who refuses: it has to be there, and to read what a connection shows. */
@@ -470,6 +462,8 @@ static int check_denied_names(const struct policy_reader *r, const struct policy
 /* What nobody is asked for, whatever a rule says. */
 static const char *ask_fault(const struct policy *p, const struct rule *r)
 {
+	if (r->action != POLICY_ASK)
+		return NULL;
 	if (r->kind != TARGET_PREFIX)
 		return policy_is_metadata(r) ? "can't be asked for: it is a cloud's "
 					       "metadata, which only "
@@ -478,33 +472,9 @@ static const char *ask_fault(const struct policy *p, const struct rule *r)
 	if (p->default_action == POLICY_ALLOW)
 		return "asks for an address, which defaultAction: allow opens: write "
 		       "deny, or defaultAction: ask";
-	switch (addr_special(&r->prefix.addr)) {
-	case SPECIAL_NOT:
-	case SPECIAL_PRIVATE:
-	case SPECIAL_SHARED:
-	case SPECIAL_RESERVED:
+	if (r->prefix.bits == 0 || addr_special_is_offered(addr_special(&r->prefix.addr)))
 		return NULL;
-	default:
-		return r->prefix.bits > 0 ? "can't be asked for: it is special; only a "
-					    "rule that allows it opens it"
-					  : NULL;
-	}
-}
-
-static int check_asks(const struct policy_reader *reader, const struct policy *p)
-{
-	int result = 0;
-
-	for (size_t i = 0; i < p->count; i++) {
-		const struct rule *r = &p->rules[i];
-		const char *why = r->action == POLICY_ASK ? ask_fault(p, r) : NULL;
-
-		if (!why)
-			continue;
-		add(reader, r, FAULT_ERROR, why);
-		result = -EINVAL;
-	}
-	return result;
+	return "can't be asked for: it is special; only a rule that allows it opens it";
 }
 
 int policy_build(const struct policy_reader *reader, const struct policy *policy,
@@ -527,7 +497,8 @@ int policy_build(const struct policy_reader *reader, const struct policy *policy
 	if (check_lifetimes(reader, policy) < 0 || check_ways_out(reader, policy) < 0 ||
 	    policy_check_pinned(reader, policy) < 0 ||
 	    check_denied_names(reader, policy) < 0 || check_ends(reader, policy) < 0 ||
-	    check_asks(reader, policy) < 0 || check_budgets(reader, policy) < 0)
+	    check_each(reader, policy, ask_fault) < 0 ||
+	    check_each(reader, policy, budget_fault) < 0)
 		return -EINVAL;
 	r = compile(reader, policy, &bytes, &c.plan);
 	if (r < 0)

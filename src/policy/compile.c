@@ -47,8 +47,7 @@ bool policy_is_metadata(const struct rule *r)
 struct implicit {
 	const struct policy *policy;
 	struct arena *arena;
-	struct rule *rules;
-	size_t count, capacity;
+	struct policy denies; /* its rules alone */
 };
 
 static size_t bits_of(const struct addr *a)
@@ -104,21 +103,10 @@ static bool is_open(const struct policy *p, const struct addr *a)
 	return false;
 }
 
+/* @r has its target, unless memory was out. */
 static int add_rule(struct implicit *b, const struct rule *r)
 {
-	if (b->count == b->capacity) {
-		size_t capacity = MAX(b->capacity * 2, (size_t)64);
-		struct rule *grown = arena_array(b->arena, capacity, sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		if (b->count > 0)
-			memcpy(grown, b->rules, b->count * sizeof(*grown));
-		b->rules = grown;
-		b->capacity = capacity;
-	}
-	b->rules[b->count++] = *r;
-	return 0;
+	return r->target ? policy_add_rule(&b->denies, b->arena, r) : -ENOMEM;
 }
 
 /* A deny of something yet to be named. */
@@ -167,15 +155,13 @@ static int add_range(struct implicit *b, struct prefix p, const char *why)
 	if (opened == OPENED_WHOLE)
 		return 0;
 	if (split) {
-		p.bits++;
-		r = add_range(b, p, why);
-		p.addr.bytes[(p.bits - 1) / 8] |= (uint8_t)(0x80 >> (p.bits - 1) % 8);
-		return r < 0 ? r : add_range(b, p, why);
+		r = add_range(b, prefix_half(p, false), why);
+		return r < 0 ? r : add_range(b, prefix_half(p, true), why);
 	}
 	rule = deny_of_addr(opened, "built in", why);
 	rule.prefix = p;
 	rule.target = arena_printf(b->arena, "%s/%u", ADDR_SHOWN(&p.addr), p.bits);
-	return rule.target ? add_rule(b, &rule) : -ENOMEM;
+	return add_rule(b, &rule);
 }
 
 static int add_addr(struct implicit *b, const struct addr *a, const char *file,
@@ -188,7 +174,7 @@ static int add_addr(struct implicit *b, const struct addr *a, const char *file,
 		return 0;
 	r.prefix = prefix_of(a, (unsigned int)bits_of(a));
 	r.target = arena_text(b->arena, text_of(ADDR_SHOWN(a)));
-	return r.target ? add_rule(b, &r) : -ENOMEM;
+	return add_rule(b, &r);
 }
 
 /* Implicit rules come last, so a rule that names the name decides before them. */
@@ -200,7 +186,7 @@ static int add_name(struct implicit *b, struct text name, const char *file,
 	if (dns_name_parse(name, &r.name) < 0)
 		return 0;
 	r.target = arena_printf(b->arena, "**.%.*s", (int)name.len, name.ptr);
-	return r.target ? add_rule(b, &r) : -ENOMEM;
+	return add_rule(b, &r);
 }
 
 static int add_metadata(struct implicit *b)
@@ -264,7 +250,7 @@ static int add_sinkholes(struct implicit *b)
 		rule.target = arena_printf(b->arena, "%s/%u",
 					   ADDR_SHOWN(&rule.prefix.addr),
 					   rule.prefix.bits);
-		r = rule.target ? add_rule(b, &rule) : -ENOMEM;
+		r = add_rule(b, &rule);
 	}
 	return r;
 }
@@ -284,8 +270,8 @@ static int make_implicit(const struct policy *policy, struct arena *arena,
 		r = add_sinkholes(&b);
 	if (r < 0)
 		return r;
-	*ret = b.rules;
-	*ret_count = b.count;
+	*ret = b.denies.rules;
+	*ret_count = b.denies.count;
 	return 0;
 }
 
@@ -323,25 +309,6 @@ static void clean_builder(struct builder *b)
 	free(b->bytes);
 }
 
-/* Everything but DNS, DNS over TLS and, where connections must name themselves, QUIC. */
-static size_t default_ports(enum policy_verify verify, struct plan_port_range ret[7])
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < 2; i++) {
-		uint8_t protocol = i == 0 ? IPPROTO_TCP : IPPROTO_UDP;
-		bool no_quic = protocol == IPPROTO_UDP && verify == POLICY_VERIFY_TLS;
-
-		ret[n++] = (struct plan_port_range){ protocol, 0, 1, 52 };
-		ret[n++] =
-			(struct plan_port_range){ protocol, 0, 54, no_quic ? 442 : 852 };
-		if (no_quic)
-			ret[n++] = (struct plan_port_range){ protocol, 0, 444, 852 };
-		ret[n++] = (struct plan_port_range){ protocol, 0, 854, 65535 };
-	}
-	return n;
-}
-
 /* Find or add a list. Return: its number, or -E2BIG. */
 static int list_intern(struct builder *b, const struct plan_port_range *r, size_t count)
 {
@@ -363,8 +330,8 @@ static int list_intern(struct builder *b, const struct plan_port_range *r, size_
 /* The list of a rule that names ports besides the default ones. */
 static int intern_with_default(struct builder *b, const struct rule_ports *ports)
 {
-	struct plan_port_range all[PLAN_PORT_RANGES_MAX + 7];
-	size_t count = default_ports(b->policy->verify, all);
+	struct plan_port_range all[PLAN_PORT_RANGES_MAX + RULE_DEFAULT_RANGES];
+	size_t count = rule_ports_default(b->policy->verify, all);
 
 	memcpy(all + count, ports->ranges, ports->count * sizeof(*all));
 	return list_intern(b, all, rule_ports_normalise(all, count + ports->count));
@@ -372,8 +339,8 @@ static int intern_with_default(struct builder *b, const struct rule_ports *ports
 
 static int intern_lists(struct builder *b, struct err *err)
 {
-	struct plan_port_range ranges[7];
-	size_t count = default_ports(b->policy->verify, ranges);
+	struct plan_port_range ranges[RULE_DEFAULT_RANGES];
+	size_t count = rule_ports_default(b->policy->verify, ranges);
 
 	b->list_of = arena_array(&b->arena, b->count + 1, sizeof(*b->list_of));
 	b->named_of = arena_array(&b->arena, b->count + 1, sizeof(*b->named_of));
@@ -544,7 +511,8 @@ static bool is_covered(const struct builder *b, const struct layout_prefix *x)
 		const struct layout_prefix *outer = &b->prefixes[i - 1];
 
 		if (outer->action == x->action && outer->port_list == x->port_list &&
-		    layout_outlives(outer->end, x->end) &&
+		    /* It lasts at least as long. */
+		    (outer->end == 0 || (x->end != 0 && outer->end >= x->end)) &&
 		    (x->budget == 0 || x->budget == outer->budget))
 			return true;
 	}
@@ -748,19 +716,12 @@ static struct hash_key names_key(const struct builder *b)
 static struct layout_slot *slot_for(struct builder *b, uint64_t hash,
 				    const struct dns_name *n)
 {
-	struct layout_header *h = (struct layout_header *)b->bytes;
 	struct layout_slot *slots = section(b, LAYOUT_SLOTS);
-	const uint8_t *names = section(b, LAYOUT_NAMES);
-	uint32_t count = h->sections[LAYOUT_SLOTS].count;
-	uint32_t i = layout_slot_first(hash, count);
+	const uint32_t count =
+		((struct layout_header *)b->bytes)->sections[LAYOUT_SLOTS].count;
 
-	for (; slots[i].name != 0; i = layout_slot_next(i, count)) {
-		const uint8_t *entry = names + slots[i].name - 1;
-
-		if (entry[0] == n->size && memcmp(entry + 1, n->bytes, n->size) == 0)
-			break;
-	}
-	return &slots[i];
+	return &slots[layout_slot_find(slots, count, section(b, LAYOUT_NAMES), hash,
+				       n->bytes, n->size)];
 }
 
 static uint64_t hash_of(const struct builder *b, const struct rule *r)

@@ -292,19 +292,6 @@ static struct text insert(struct text t, const struct position *position,
 	return (struct text){ buf, all.used };
 }
 
-static int read_edited(const char *path, struct text text, bool json, struct arena *arena,
-		       struct node **ret)
-{
-	struct faults faults = { 0 };
-	const struct node_source source = {
-		.arena = arena, .faults = &faults, .file = path, .text = text
-	};
-	int r = json ? node_read_json(&source, ret) : node_read_yaml(&source, ret);
-
-	faults_done(&faults);
-	return r;
-}
-
 /* The line @line begins a rule of a list, with comments above it. Return: the first of
  * these lines; 0: that isn't so. */
 static uint32_t item_start(const struct lines *l, uint32_t line)
@@ -605,10 +592,16 @@ static int find_new(struct edit *e, const struct policy *wanted, const char *con
 /* Where the first rule of the list would stand. */
 static int find_front(struct edit *e, struct err *err)
 {
+	struct faults faults = { 0 };
+	const struct node_source source = { .arena = &e->arena,
+					    .faults = &faults,
+					    .file = e->path,
+					    .text = e->lines.text };
 	struct node *root = NULL;
-	int r = read_edited(e->path, e->lines.text, is_json(e->path, e->lines.text),
-			    &e->arena, &root);
+	int r = is_json(e->path, e->lines.text) ? node_read_json(&source, &root)
+						: node_read_yaml(&source, &root);
 
+	faults_done(&faults);
 	if (r == -ENOMEM)
 		return err_sys(err, r, "cannot read the policy");
 	if (r < 0 || !find_position(&e->lines, root, &e->arena, &e->position)) {

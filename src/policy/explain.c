@@ -14,13 +14,6 @@
 #include "policy/rule.h"
 #include "sys/print.h"
 
-const char *policy_action_name(enum policy_action action)
-{
-	static const char *const names[] = { "deny", "allow", "ask" };
-
-	return (size_t)action < ARRAY_SIZE(names) ? names[action] : names[POLICY_DENY];
-}
-
 char *policy_explain_ports(const struct plan *p, uint8_t list, char *buf, size_t size)
 {
 	const struct plan_port_range *ranges;
@@ -35,20 +28,11 @@ char *policy_explain_ports(const struct plan *p, uint8_t list, char *buf, size_t
 	return rule_ports_format(ranges, count, buf, size);
 }
 
-/* As the rule's `ports` has them. */
-static const char *named_ports(const struct plan *p, const struct plan_rule *r, char *buf,
-			       size_t size)
-{
-	struct rule_ports ports = { .with_default = r->named_list != r->port_list };
-
-	ports.ranges = plan_port_list(p, r->named_list, &ports.count);
-	return rule_ports_text(&ports, buf, size);
-}
-
 char *policy_explain_rule(const struct plan *p, uint32_t rule, char *buf, size_t size)
 {
 	char ports[128], place[16] = "", until[JTEXT_TIME_SIZE + 8] = "";
 	const char *target, *file;
+	struct rule_ports named;
 	char time[JTEXT_TIME_SIZE];
 	struct plan_rule r;
 
@@ -58,6 +42,9 @@ char *policy_explain_rule(const struct plan *p, uint32_t rule, char *buf, size_t
 		return buf;
 	}
 	r = plan_rule(p, rule);
+	/* As the rule's `ports` has them. */
+	named.with_default = r.named_list != r.port_list;
+	named.ranges = plan_port_list(p, r.named_list, &named.count);
 	target = SHOWN(r.target);
 	file = SHOWN(r.file);
 	if (r.line > 0)
@@ -68,7 +55,8 @@ char *policy_explain_rule(const struct plan *p, uint32_t rule, char *buf, size_t
 	if (r.action != POLICY_DENY && r.flags & PLAN_PORTS_LISTED)
 		snprintf(buf, size, "%s %s ports %s%s (%s%s)",
 			 policy_action_name(r.action), target,
-			 named_ports(p, &r, ports, sizeof(ports)), until, file, place);
+			 rule_ports_text(&named, ports, sizeof(ports)), until, file,
+			 place);
 	else
 		snprintf(buf, size, "%s %s%s (%s%s)", policy_action_name(r.action),
 			 target, until, file, place);
@@ -491,14 +479,6 @@ static int query_parse(const char *text, struct query *ret, struct err *err)
 	return host_and_port(text_of(text), ret, err);
 }
 
-/* Of an open TCP port: connections that show no name are reset there. */
-static bool wants_name(const struct plan *p, const struct query *q,
-		       const struct plan_verdict *v)
-{
-	return !q->is_addr && q->port != 0 && plan_verify(p) == POLICY_VERIFY_TLS &&
-	       !plan_rule_names_port(p, v->rule, IPPROTO_TCP, q->port);
-}
-
 /* What --allow would open it. "": it is open, or no --allow could. */
 static const char *advise(const struct plan *p, const struct query *q,
 			  const struct answer *a, char *buf)
@@ -541,8 +521,11 @@ static struct answer ask_plan(const struct plan *p, const struct query *q)
 	    !plan_port_list_has(p, a.verdict.port_list, IPPROTO_TCP, q->port) &&
 	    !plan_port_list_has(p, a.verdict.port_list, IPPROTO_UDP, q->port))
 		a.verdict.action = POLICY_DENY;
-	a.limited = a.open[0] && wants_name(p, q, &a.verdict) && q->port != 80 &&
-		    q->port != 443;
+	/* Of an open TCP port: connections that show no name are reset there. */
+	a.limited = a.open[0] && !q->is_addr && q->port != 0 &&
+		    plan_verify(p) == POLICY_VERIFY_TLS &&
+		    !plan_rule_names_port(p, a.verdict.rule, IPPROTO_TCP, q->port) &&
+		    q->port != 80 && q->port != 443;
 	/* What the URL asks for speaks neither: it would be reset. */
 	if (a.limited && q->no_tls)
 		a.open[0] = a.open[1] = false;

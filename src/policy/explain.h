@@ -15,7 +15,6 @@ enum { POLICY_EXPLAIN_SIZE = 1024 }; /* fits any line of these */
 char *policy_explain_rule(const struct plan *p, uint32_t rule, char *buf, size_t size);
 /* "443,tcp/22"; "all but 53 and 853" for the default list. Return: @buf. */
 char *policy_explain_ports(const struct plan *p, uint8_t list, char *buf, size_t size);
-const char *policy_action_name(enum policy_action action);
 
 /* What the profiles of @policy give a command of `weir run` besides hosts: a line for
  * each profile and kind of need. */

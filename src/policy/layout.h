@@ -7,6 +7,7 @@
 #pragma once
 
 #include <stdint.h>
+#include <string.h>
 
 #include "base/hash.h"
 #include "policy/plan.h"
@@ -116,23 +117,6 @@ static inline uint32_t layout_count(const struct plan *p, enum layout_section wh
 	return layout_header(p)->sections[which].count;
 }
 
-/* The end that a rule or prefix has as @end is over. */
-static inline bool layout_is_over(const struct plan *p, uint8_t end)
-{
-	return end != 0 && !(p->ends_ahead >> (end - 1) & 1);
-}
-
-static inline bool layout_is_spent(const struct plan *p, uint8_t budget)
-{
-	return budget != 0 && p->spent >> (budget - 1) & 1;
-}
-
-/* A rule with the end @a lasts at least as long as a rule with the end @b. */
-static inline bool layout_outlives(uint8_t a, uint8_t b)
-{
-	return a == 0 || (b != 0 && a >= b);
-}
-
 /* One step of a name's hash: @label (its length octet included) below what @above
  * stands for. The hash of the root is 0. */
 static inline uint64_t layout_hash_label(const struct hash_key *key, uint64_t above,
@@ -143,16 +127,24 @@ static inline uint64_t layout_hash_label(const struct hash_key *key, uint64_t ab
 	return hash_bytes(&k, label, (size_t)label[0] + 1);
 }
 
-/* The slot of @count where the search for a hash begins; behind the last one comes the
- * first. */
-static inline uint32_t layout_slot_first(uint64_t hash, uint32_t count)
+/* The entry of the name of @size bytes, whose hash is @hash, in the table of @count
+ * @slots: the one that has it, or the first empty one. */
+static inline uint32_t layout_slot_find(const struct layout_slot *slots, uint32_t count,
+					const uint8_t *names, uint64_t hash,
+					const uint8_t *name, size_t size)
 {
-	return (uint32_t)((uint64_t)(uint32_t)hash * count >> 32);
-}
+	const uint32_t tag = (uint32_t)(hash >> 32);
+	uint32_t i = (uint32_t)((uint64_t)(uint32_t)hash * count >> 32);
 
-static inline uint32_t layout_slot_next(uint32_t i, uint32_t count)
-{
-	return i + 1 < count ? i + 1 : 0;
+	/* Behind the last one comes the first. */
+	for (; slots[i].name != 0; i = i + 1 < count ? i + 1 : 0) {
+		const uint8_t *entry = names + slots[i].name - 1;
+
+		if (slots[i].tag == tag && entry[0] == size &&
+		    memcmp(entry + 1, name, size) == 0)
+			break;
+	}
+	return i;
 }
 
 /* Bytes of one item of that section. */

@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "policy/embedded_files.h" /* generated: profiles[], doh_list[] ... */
 #include "policy/policy.h"
-#include "policy/schema.h"
 #include "sys/files.h"
 #include "sys/id_map.h"
 
@@ -19,7 +18,8 @@ const struct policy_embedded *policy_embedded_at(size_t i)
 	return i < ARRAY_SIZE(profiles) ? &profiles[i] : NULL;
 }
 
-const struct policy_embedded *policy_embedded_profile(struct text name)
+/* NULL: none ships under that name. */
+static const struct policy_embedded *shipped_profile(struct text name)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(profiles); i++) {
 		if (text_equal(name, profiles[i].name))
@@ -126,7 +126,7 @@ static int no_profile(const char *name, struct err *err)
 int cli_profile_load(struct arena *arena, const char *name, struct text *ret_text,
 		     const char **ret_path, struct err *err)
 {
-	const struct policy_embedded *shipped = policy_embedded_profile(text_of(name));
+	const struct policy_embedded *shipped = shipped_profile(text_of(name));
 	const char *user = cli_user_profiles(arena);
 	int r;
 
@@ -240,21 +240,6 @@ int policy_args_set_denied_names(void *args, const char *value, struct err *err)
 	return 0;
 }
 
-static bool covers(const struct rule *r, const struct dns_name *name)
-{
-	switch (r->kind) {
-	case TARGET_NAME:
-		return dns_name_equal(name, &r->name);
-	case TARGET_WITHIN:
-		return dns_name_is_within(name, &r->name);
-	case TARGET_BELOW:
-		return dns_name_is_within(name, &r->name) &&
-		       !dns_name_equal(name, &r->name);
-	default:
-		return false;
-	}
-}
-
 /* The rule that decides for @name, which p->rules[@at] comes to: one before it, one of
  * just this name, or a later deny, for a search domain opens nothing that is written to
  * be closed. NULL: none. */
@@ -265,7 +250,7 @@ static struct rule *find_decider(struct policy *p, size_t at, const struct dns_n
 		bool closes = p->rules[at].action == POLICY_ALLOW &&
 			      r->action == POLICY_DENY;
 
-		if (covers(r, name) && (i < at || r->kind == TARGET_NAME || closes))
+		if (rule_covers(r, name) && (i < at || r->kind == TARGET_NAME || closes))
 			return r;
 	}
 	return NULL;

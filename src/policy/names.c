@@ -88,18 +88,13 @@ int name_is_public_suffix(const char *name, bool is_private)
 	return is_suffix(list, name, type) != 0;
 }
 
-static bool is_any_suffix(const char *name)
-{
-	return name_is_public_suffix(name, false) == 1 ||
-	       name_is_public_suffix(name, true) == 1;
-}
-
 const char *name_registrable(const char *name)
 {
 	const char *label = name, *dot;
 
 	while ((dot = strchr(label, '.')) && strchr(dot + 1, '.') &&
-	       !is_any_suffix(dot + 1))
+	       name_is_public_suffix(dot + 1, false) != 1 &&
+	       name_is_public_suffix(dot + 1, true) != 1)
 		label = dot + 1;
 	return label;
 }
@@ -505,11 +500,6 @@ static struct text rest_of(const struct parts *p, size_t i)
 	return (struct text){ (const char *)p->name->bytes + at, p->name->size - at };
 }
 
-static bool same(struct text a, struct text b)
-{
-	return a.len == b.len && memcmp(a.ptr, b.ptr, a.len) == 0;
-}
-
 /* ---- one name and another ---- */
 
 struct wanted {
@@ -568,8 +558,8 @@ static bool is_hyphened(const struct wanted *w, const struct parts *p,
 
 static bool looks_like(const struct wanted *w, const struct parts *p)
 {
-	const bool same_suffix =
-		same(rest_of(&w->parts, w->parts.domain + 1), rest_of(p, p->domain + 1));
+	const bool same_suffix = text_same(rest_of(&w->parts, w->parts.domain + 1),
+					   rest_of(p, p->domain + 1));
 	struct looks domain;
 
 	look_at(p->name->bytes + p->at[p->domain], &domain);
@@ -624,8 +614,8 @@ const char *lookalike_find(const struct plan *plan, const char *wanted, char *bu
 	read_wanted(&name, &w);
 	while (plan_name_next(plan, &at, &other)) {
 		const struct parts p = parts_of(&other);
-		const bool is_kin =
-			same(rest_of(&w.parts, w.parts.domain), rest_of(&p, p.domain));
+		const bool is_kin = text_same(rest_of(&w.parts, w.parts.domain),
+					      rest_of(&p, p.domain));
 
 		if (p.count == 0 || (!is_kin && (buf[0] || !looks_like(&w, &p))) ||
 		    !is_allowed(plan, &other))

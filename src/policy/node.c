@@ -85,7 +85,7 @@ struct node *node_find(const struct node *map, struct text key)
 {
 	for (struct node *n = map && map->kind == NODE_MAP ? map->first : NULL; n;
 	     n = n->next)
-		if (n->key.len == key.len && memcmp(n->key.ptr, key.ptr, key.len) == 0)
+		if (text_same(n->key, key))
 			return n;
 	return NULL;
 }
@@ -703,14 +703,6 @@ static int open_value(struct json *j, enum node_kind kind)
 	return 0;
 }
 
-static void close_value(struct json *j)
-{
-	j->p++;
-	j->depth--;
-	if (j->depth < NODE_DEPTH_MAX)
-		j->open[j->depth]->raw.len = (size_t)(j->p - j->open[j->depth]->raw.ptr);
-}
-
 static int read_scalar(struct json *j, enum node_kind kind)
 {
 	const char *start = j->p;
@@ -793,7 +785,11 @@ static int read_next(struct json *j, bool is_first, bool *ret_opened)
 	if (!skip_blanks(j))
 		return refuse_end(j);
 	if (*j->p == close) {
-		close_value(j);
+		j->p++;
+		j->depth--;
+		if (j->depth < NODE_DEPTH_MAX)
+			j->open[j->depth]->raw.len =
+				(size_t)(j->p - j->open[j->depth]->raw.ptr);
 		return 0;
 	}
 	if (!is_first && *j->p != ',')

@@ -283,9 +283,28 @@ int plan_open(const void *bytes, size_t size, struct plan *ret, struct err *err)
 	return 0;
 }
 
+/* The end that a rule or prefix has as @end is over. */
+static bool is_over_now(const struct plan *p, uint8_t end)
+{
+	return end != 0 && !(p->ends_ahead >> (end - 1) & 1);
+}
+
+static bool is_spent(const struct plan *p, uint8_t budget)
+{
+	return budget != 0 && p->spent >> (budget - 1) & 1;
+}
+
+/* The budget of all together is used up. */
+static bool is_all_spent(const struct plan *p)
+{
+	const int all = p->spent != 0 ? plan_budget_of(p, PLAN_NO_RULE) : -1;
+
+	return all >= 0 && p->spent >> all & 1;
+}
+
 enum policy_action plan_default_action(const struct plan *p)
 {
-	if (plan_is_all_spent(p))
+	if (is_all_spent(p))
 		return POLICY_DENY;
 	return (enum policy_action)layout_header(p)->default_action;
 }
@@ -346,13 +365,6 @@ bool plan_same_state(const struct plan *a, const struct plan *b)
 	return a->ends_ahead == b->ends_ahead && a->spent == b->spent;
 }
 
-bool plan_is_all_spent(const struct plan *p)
-{
-	const int all = p->spent != 0 ? plan_budget_of(p, PLAN_NO_RULE) : -1;
-
-	return all >= 0 && p->spent >> all & 1;
-}
-
 size_t plan_end_count(const struct plan *p)
 {
 	return layout_count(p, LAYOUT_ENDS);
@@ -377,7 +389,7 @@ bool plan_rule_is_over(const struct plan *p, uint32_t rule)
 {
 	const struct layout_rule *rules = layout_section(p, LAYOUT_RULES);
 
-	return rule < layout_count(p, LAYOUT_RULES) && layout_is_over(p, rules[rule].end);
+	return rule < layout_count(p, LAYOUT_RULES) && is_over_now(p, rules[rule].end);
 }
 
 size_t plan_budget_count(const struct plan *p)
@@ -461,7 +473,7 @@ size_t plan_prefix_count(const struct plan *p)
 /* What a prefix is good for now: one whose budget is used up denies. */
 static uint8_t action_now(const struct plan *p, const struct layout_prefix *x)
 {
-	return layout_is_spent(p, x->budget) ? POLICY_DENY : x->action;
+	return is_spent(p, x->budget) ? POLICY_DENY : x->action;
 }
 
 /* A wider prefix says the same, and isn't over: two ranges of a set can't overlap. Where
@@ -476,7 +488,7 @@ static bool is_covered_now(const struct plan *p, const struct layout_prefix *all
 	for (uint32_t i = x->parent; i > 0; i = all[i - 1].parent) {
 		const struct layout_prefix *outer = &all[i - 1];
 
-		if (action_now(p, outer) == action && !layout_is_over(p, outer->end) &&
+		if (action_now(p, outer) == action && !is_over_now(p, outer->end) &&
 		    (action == POLICY_DENY || outer->port_list == x->port_list))
 			return true;
 	}
@@ -492,8 +504,8 @@ struct plan_prefix plan_prefix(const struct plan *p, size_t i)
 	if (i >= layout_count(p, LAYOUT_TOPS))
 		return (struct plan_prefix){ .rule = PLAN_NO_RULE };
 	x = &all[tops[i]];
-	if (layout_is_over(p, x->end) || is_covered_now(p, all, x) ||
-	    (x->action == POLICY_ALLOW && plan_is_all_spent(p)))
+	if (is_over_now(p, x->end) || is_covered_now(p, all, x) ||
+	    (x->action == POLICY_ALLOW && is_all_spent(p)))
 		return (struct plan_prefix){ .rule = PLAN_NO_RULE };
 	return (struct plan_prefix){
 		.prefix = x->prefix,
@@ -587,9 +599,9 @@ size_t layout_labels(const struct dns_name *n, uint8_t ret[DNS_LABELS_MAX])
 static struct plan_verdict within_budget(const struct plan *p, struct plan_verdict v,
 					 uint8_t budget)
 {
-	const bool all = plan_is_all_spent(p);
+	const bool all = is_all_spent(p);
 
-	if (v.action != POLICY_ALLOW || !(all || layout_is_spent(p, budget)))
+	if (v.action != POLICY_ALLOW || !(all || is_spent(p, budget)))
 		return v;
 	v.action = POLICY_DENY;
 	v.flags |= PLAN_SPENT;
@@ -636,27 +648,6 @@ static bool label_is_number(const uint8_t *label)
 	return true;
 }
 
-/* The slot of the suffix of @n that starts at @at, or NULL. */
-static const struct layout_slot *slot_find(const struct plan *p, uint64_t hash,
-					   const struct dns_name *n, size_t at)
-{
-	const struct layout_slot *slots = layout_section(p, LAYOUT_SLOTS);
-	const uint8_t *names = layout_section(p, LAYOUT_NAMES);
-	uint32_t count = layout_count(p, LAYOUT_SLOTS);
-	uint32_t i = layout_slot_first(hash, count);
-	uint32_t tag = (uint32_t)(hash >> 32);
-	size_t size = n->size - at;
-
-	for (; slots[i].name != 0; i = layout_slot_next(i, count)) {
-		const uint8_t *entry = names + slots[i].name - 1;
-
-		if (slots[i].tag == tag && entry[0] == size &&
-		    memcmp(entry + 1, n->bytes + at, size) == 0)
-			return &slots[i];
-	}
-	return NULL;
-}
-
 /* @rule, or the next one for the same name that isn't over. */
 static uint32_t first_ahead(const struct plan *p, uint32_t rule, bool exact)
 {
@@ -670,6 +661,8 @@ static uint32_t first_ahead(const struct plan *p, uint32_t rule, bool exact)
 struct plan_verdict plan_match_name(const struct plan *p, const struct dns_name *name)
 {
 	const struct layout_header *h = layout_header(p);
+	const struct layout_slot *slots = layout_section(p, LAYOUT_SLOTS);
+	const uint8_t *names = layout_section(p, LAYOUT_NAMES);
 	uint8_t labels[DNS_LABELS_MAX];
 	size_t count = layout_labels(name, labels);
 	uint32_t best = PLAN_NO_RULE;
@@ -680,11 +673,13 @@ struct plan_verdict plan_match_name(const struct plan *p, const struct dns_name 
 	if (label_is_number(name->bytes + labels[count - 1]))
 		return (struct plan_verdict){ .rule = PLAN_NO_RULE };
 	for (size_t i = count; i-- > 0 && count - i <= h->labels_max;) {
+		const uint8_t *suffix = name->bytes + labels[i];
 		const struct layout_slot *s;
 
-		hash = layout_hash_label(&h->key, hash, name->bytes + labels[i]);
-		s = slot_find(p, hash, name, labels[i]);
-		if (s)
+		hash = layout_hash_label(&h->key, hash, suffix);
+		s = &slots[layout_slot_find(slots, layout_count(p, LAYOUT_SLOTS), names,
+					    hash, suffix, name->size - labels[i])];
+		if (s->name != 0)
 			best = MIN(best,
 				   first_ahead(p, i == 0 ? s->exact : s->below, i == 0));
 	}
@@ -736,13 +731,13 @@ struct plan_verdict plan_match_addr(const struct plan *p, const struct addr *add
 		return deny;
 	for (uint32_t i = prefix_before(p, &a); i > 0; i = all[i - 1].parent) {
 		const struct layout_prefix *x = &all[i - 1];
-		const bool spent = layout_is_spent(p, x->budget);
+		const bool spent = is_spent(p, x->budget);
 		struct plan_verdict *v = x->action == PLAN_NOT_BY_DEFAULT      ? &closed
 					 : x->action == POLICY_ASK	       ? &ask
 					 : x->action == POLICY_ALLOW && !spent ? &allow
 									       : &deny;
 
-		if (!prefix_contains(&x->prefix, &a) || layout_is_over(p, x->end))
+		if (!prefix_contains(&x->prefix, &a) || is_over_now(p, x->end))
 			continue;
 		if ((v == &allow || v == &ask) && port != 0 &&
 		    !plan_port_list_has(p, x->port_list, protocol, port))
@@ -835,8 +830,8 @@ bool plan_denies_addr(const struct plan *p, const struct addr *a)
 
 static bool allows_now(const struct plan *p, const struct layout_prefix *x)
 {
-	return x->action == POLICY_ALLOW && !layout_is_over(p, x->end) &&
-	       !layout_is_spent(p, x->budget) && !plan_is_all_spent(p);
+	return x->action == POLICY_ALLOW && !is_over_now(p, x->end) &&
+	       !is_spent(p, x->budget) && !is_all_spent(p);
 }
 
 bool plan_names_addr(const struct plan *p, const struct addr *addr)

@@ -186,7 +186,6 @@ bool plan_same_state(const struct plan *a, const struct plan *b);
  * address, on whatever port. */
 size_t plan_budget_count(const struct plan *p);
 struct plan_budget plan_budget(const struct plan *p, size_t i);
-bool plan_is_all_spent(const struct plan *p);
 /* That of a rule, PLAN_NO_RULE: of all. Return: its index, or -1: there is none. */
 int plan_budget_of(const struct plan *p, uint32_t rule);
 /* The reason of a verdict with PLAN_SPENT, else @otherwise. */

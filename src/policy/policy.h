@@ -137,6 +137,14 @@ struct policy_reader {
 	bool hints_of_profiles; /* of documents that ship with Weir, too */
 };
 
+/* Reserve memory for @more rules, so that adding them copies nothing. */
+int policy_reserve_rules(struct policy *p, struct arena *arena, size_t more) MUST_CHECK;
+/* Append @r to @p. The array grows in @arena. */
+int policy_add_rule(struct policy *p, struct arena *arena,
+		    const struct rule *r) MUST_CHECK;
+/* Append the name of a document that is read, borrowed. */
+int policy_add_source(struct policy *p, struct arena *arena, const char *file) MUST_CHECK;
+
 /* What POLICY_FORMAT_GUESS comes to: by the name, or by the first byte. */
 enum policy_format policy_format_guess(const char *file, struct text text);
 /* Read one document and what it extends; append its rules to @policy and set what is
@@ -166,8 +174,6 @@ struct policy_embedded {
 	struct text text;
 };
 
-/* A shipped profile, or NULL. */
-const struct policy_embedded *policy_embedded_profile(struct text name);
 /* The shipped profiles by number; NULL behind the last. */
 const struct policy_embedded *policy_embedded_at(size_t i);
 /* profiles/doh.txt: a name or an address a line. */

@@ -7,6 +7,44 @@
 
 #include "policy/schema.h"
 
+int policy_reserve_rules(struct policy *p, struct arena *arena, size_t more)
+{
+	struct rule *grown;
+
+	if (more <= p->capacity - p->count)
+		return 0;
+	grown = arena_array(arena, p->count + more, sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	if (p->count > 0)
+		memcpy(grown, p->rules, p->count * sizeof(*grown));
+	p->rules = grown;
+	p->capacity = p->count + more;
+	return 0;
+}
+
+int policy_add_rule(struct policy *p, struct arena *arena, const struct rule *r)
+{
+	if (p->count == p->capacity &&
+	    policy_reserve_rules(p, arena, MAX(p->count, (size_t)32)) < 0)
+		return -ENOMEM;
+	p->rules[p->count++] = *r;
+	return 0;
+}
+
+int policy_add_source(struct policy *p, struct arena *arena, const char *file)
+{
+	const char **grown = arena_array(arena, p->source_count + 1, sizeof(char *));
+
+	if (!grown)
+		return -ENOMEM;
+	if (p->source_count > 0)
+		memcpy(grown, p->sources, p->source_count * sizeof(char *));
+	grown[p->source_count++] = file;
+	p->sources = grown;
+	return 0;
+}
+
 /* -- files of targets, one a line --------------------------------------------------- */
 
 /* A program writes them, a person only reads. @file lives as long as the rules. */
@@ -417,10 +455,7 @@ static size_t option_wildcard(const struct policy *policy, const struct rule *ru
 		const struct rule *old = &policy->rules[i];
 
 		if (old->action == POLICY_ALLOW && strcmp(old->file, rule->file) == 0 &&
-		    (old->kind == TARGET_BELOW || old->kind == TARGET_WITHIN) &&
-		    dns_name_is_within(&rule->name, &old->name) &&
-		    (old->kind == TARGET_WITHIN ||
-		     !dns_name_equal(&rule->name, &old->name)))
+		    old->kind != TARGET_NAME && rule_covers(old, &rule->name))
 			return i;
 	}
 	return policy->count;

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "event/json.h"
-#include "policy/explain.h"
 #include "policy/names.h"
 
 /* -- what a rule names: text to a checked name, wildcard or prefix ------------------ */
@@ -29,17 +28,6 @@ static bool text_has(struct text t, char c)
 static bool has_scheme(struct text t)
 {
 	return t.ptr && memmem(t.ptr, t.len, "://", 3);
-}
-
-static int refuse_mapped(struct err *err, struct text t, const struct prefix *p)
-{
-	struct addr v4 = addr_unmapped(&p->addr);
-	char what[128];
-	struct prefix q = prefix_of(&v4, p->bits - 96u);
-
-	snprintf(what, sizeof(what), "an address that a packet carries: write %s",
-		 PREFIX_SHOWN(&q));
-	return refuse_target(err, t, what);
 }
 
 /* "10.0.0.1/8": name the prefix that was meant. */
@@ -69,12 +57,19 @@ static int refuse_prefix(struct err *err, struct text t)
 
 static int prefix_target(struct text t, struct rule *ret, struct err *err)
 {
+	char what[128];
 	struct prefix p;
 
 	if (!prefix_parse(t.ptr, t.len, false, &p))
 		return refuse_prefix(err, t);
-	if (addr_is_mapped(&p.addr) && p.bits >= 96)
-		return refuse_mapped(err, t, &p);
+	if (addr_is_mapped(&p.addr) && p.bits >= 96) {
+		const struct addr v4 = addr_unmapped(&p.addr);
+		const struct prefix plain = prefix_of(&v4, p.bits - 96u);
+
+		snprintf(what, sizeof(what), "an address that a packet carries: write %s",
+			 PREFIX_SHOWN(&plain));
+		return refuse_target(err, t, what);
+	}
 	ret->kind = TARGET_PREFIX;
 	ret->prefix = p;
 	return 0;
@@ -192,7 +187,7 @@ static int idn_target(struct text t, struct dns_name *ret, struct err *err)
 		return refuse_target(err, t,
 				     "a domain name: its IDNA form can't be read back");
 	came = text_of(back);
-	if (came.len != t.len || memcmp(came.ptr, t.ptr, t.len) != 0) {
+	if (!text_same(came, t)) {
 		snprintf(what, sizeof(what),
 			 "the usual spelling of this name; if %s was meant, write that",
 			 text_escape(text_of(ascii), shown, sizeof(shown)));
@@ -251,19 +246,28 @@ static int check_suffix(const struct dns_name *n, struct text whole, struct err 
 	return 0;
 }
 
-static int name_target(struct text whole, struct rule *ret, struct err *err)
+enum rule_target rule_target_stars(struct text *t)
 {
 	enum rule_target kind = TARGET_NAME;
+	size_t stars = 0;
+
+	if (t->len > 3 && memcmp(t->ptr, "**.", 3) == 0) {
+		kind = TARGET_WITHIN;
+		stars = 3;
+	} else if (t->len > 2 && memcmp(t->ptr, "*.", 2) == 0) {
+		kind = TARGET_BELOW;
+		stars = 2;
+	}
+	*t = (struct text){ t->ptr + stars, t->len - stars };
+	return kind;
+}
+
+static int name_target(struct text whole, struct rule *ret, struct err *err)
+{
 	struct text t = whole;
+	const enum rule_target kind = rule_target_stars(&t);
 	int r;
 
-	if (t.len > 3 && memcmp(t.ptr, "**.", 3) == 0) {
-		kind = TARGET_WITHIN;
-		t = (struct text){ t.ptr + 3, t.len - 3 };
-	} else if (t.len > 2 && memcmp(t.ptr, "*.", 2) == 0) {
-		kind = TARGET_BELOW;
-		t = (struct text){ t.ptr + 2, t.len - 2 };
-	}
 	if (text_has(t, '*'))
 		return refuse_target(
 			err, whole,
@@ -321,6 +325,21 @@ int rule_target_parse(struct text t, struct rule *ret, struct err *err)
 	return 0;
 }
 
+bool rule_covers(const struct rule *r, const struct dns_name *name)
+{
+	switch (r->kind) {
+	case TARGET_NAME:
+		return dns_name_equal(name, &r->name);
+	case TARGET_WITHIN:
+		return dns_name_is_within(name, &r->name);
+	case TARGET_BELOW:
+		return dns_name_is_within(name, &r->name) &&
+		       !dns_name_equal(name, &r->name);
+	default:
+		return false;
+	}
+}
+
 /* -- lists of ports: text to sorted disjoint ranges and back ------------------------ */
 
 static int range_compare(const void *x, const void *y)
@@ -346,6 +365,25 @@ size_t rule_ports_normalise(struct plan_port_range *r, size_t count)
 			r[used++] = r[i];
 	}
 	return used;
+}
+
+size_t rule_ports_default(enum policy_verify verify,
+			  struct plan_port_range ret[RULE_DEFAULT_RANGES])
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < 2; i++) {
+		uint8_t protocol = i == 0 ? IPPROTO_TCP : IPPROTO_UDP;
+		bool no_quic = protocol == IPPROTO_UDP && verify == POLICY_VERIFY_TLS;
+
+		ret[n++] = (struct plan_port_range){ protocol, 0, 1, 52 };
+		ret[n++] =
+			(struct plan_port_range){ protocol, 0, 54, no_quic ? 442 : 852 };
+		if (no_quic)
+			ret[n++] = (struct plan_port_range){ protocol, 0, 444, 852 };
+		ret[n++] = (struct plan_port_range){ protocol, 0, 854, 65535 };
+	}
+	return n;
 }
 
 static int part_fault(struct text part, struct err *err, const char *why)
@@ -542,6 +580,18 @@ const struct rule_flag_word rule_flag_words[RULE_FLAG_COUNT] = {
 };
 
 const char *const rule_type_words[RULE_TYPE_COUNT] = { "PTR", "SRV", "TXT", "MX" };
+
+const char *const rule_action_words[RULE_ACTION_COUNT] = {
+	[POLICY_DENY] = "deny",
+	[POLICY_ALLOW] = "allow",
+	[POLICY_ASK] = "ask",
+};
+
+const char *policy_action_name(enum policy_action action)
+{
+	return (size_t)action < RULE_ACTION_COUNT ? rule_action_words[action]
+						  : rule_action_words[POLICY_DENY];
+}
 
 /* ---- one rule as text, as it stands in a document of either language ---- */
 

@@ -61,6 +61,11 @@ char *rule_ports_format(const struct plan_port_range *ranges, size_t count, char
 			size_t size);
 /* The ports of a rule as text that rule_ports_read() reads: "default,853". */
 char *rule_ports_text(const struct rule_ports *ports, char *buf, size_t size);
+/* What a rule without `ports` opens: everything but DNS, DNS over TLS and, where
+ * connections must name themselves, QUIC. Return: how many. */
+enum { RULE_DEFAULT_RANGES = 7 };
+size_t rule_ports_default(enum policy_verify verify,
+			  struct plan_port_range ret[RULE_DEFAULT_RANGES]);
 /* Sort and merge what overlaps or touches. Return: the new count. */
 size_t rule_ports_normalise(struct plan_port_range *r, size_t count);
 
@@ -70,14 +75,22 @@ enum { POLICY_RULE_SIZE = 4096 }; /* fits all but the longest lists of ports */
 bool rule_write_json(const struct rule *r, char *buf, size_t size) MUST_CHECK;
 bool rule_write_yaml(const struct rule *r, char *buf, size_t size) MUST_CHECK;
 
+/* The target of @r is @name, or a pattern over it. */
+bool rule_covers(const struct rule *r, const struct dns_name *name);
+/* What the stars in front of a pattern's text say, which are cut: TARGET_NAME: it has
+ * none. */
+enum rule_target rule_target_stars(struct text *t);
 /* A target alone. Sets kind, name or prefix of @ret. Return: 0, or -EINVAL. */
 int rule_target_parse(struct text t, struct rule *ret, struct err *err) MUST_CHECK;
 
 /* The keys of a rule that are true or false, and the words under `types`, bit by bit. */
-enum { RULE_FLAG_COUNT = 4, RULE_TYPE_COUNT = 4 };
+enum { RULE_FLAG_COUNT = 4, RULE_TYPE_COUNT = 4, RULE_ACTION_COUNT = 3 };
 struct rule_flag_word {
 	const char *key;
 	uint8_t flag;
 };
 extern const struct rule_flag_word rule_flag_words[RULE_FLAG_COUNT];
 extern const char *const rule_type_words[RULE_TYPE_COUNT];
+extern const char *const rule_action_words[RULE_ACTION_COUNT];
+/* "allow"; of no action: "deny". */
+const char *policy_action_name(enum policy_action action);

@@ -183,15 +183,19 @@ static bool walk_bool(struct walk *w, const struct node *n)
 
 /* -- the keys of one rule ----------------------------------------------------------- */
 
-static const char *const action_words[] = { "deny", "allow", "ask" };
+static enum policy_action walk_action(struct walk *w, const struct node *n)
+{
+	int i = walk_word(w, n, rule_action_words, RULE_ACTION_COUNT,
+			  "an action: write allow, ask or deny");
+
+	return i < 0 ? POLICY_DENY : (enum policy_action)i;
+}
 
 static void on_action(struct walk *w, const struct node *n, void *data)
 {
 	struct rule *r = data;
-	int i = walk_word(w, n, action_words, ARRAY_SIZE(action_words),
-			  "an action: write allow, ask or deny");
 
-	r->action = i < 0 ? POLICY_DENY : (enum policy_action)i;
+	r->action = walk_action(w, n);
 }
 
 static void on_target(struct walk *w, const struct node *n, void *data)
@@ -325,6 +329,18 @@ static void on_for(struct walk *w, const struct node *n, void *data)
 
 /* -- the budget of a rule -- */
 
+/* "10m": whole seconds. */
+static bool seconds_read(const struct node *n, int64_t most_sec, uint32_t *ret)
+{
+	int64_t ms;
+
+	if (n->kind != NODE_TEXT || !text_to_duration_ms(n->text, &ms) ||
+	    ms % 1000 != 0 || ms / 1000 > most_sec)
+		return false;
+	*ret = (uint32_t)(ms / 1000);
+	return true;
+}
+
 static bool size_read(const struct node *n, uint64_t *ret)
 {
 	return (n->kind == NODE_TEXT || n->kind == NODE_NUMBER) &&
@@ -342,11 +358,10 @@ static void on_budget_bytes(struct walk *w, const struct node *n, void *data)
 static void on_budget_per(struct walk *w, const struct node *n, void *data)
 {
 	struct plan_budget *b = data;
-	int64_t ms;
+	uint32_t seconds = 0;
 
-	if (n->kind == NODE_TEXT && text_to_duration_ms(n->text, &ms) && ms >= 1000 &&
-	    ms % 1000 == 0 && ms <= RULE_FOR_MAX_MS)
-		b->per_sec = (uint32_t)(ms / 1000);
+	if (seconds_read(n, RULE_FOR_MAX_MS / 1000, &seconds) && seconds > 0)
+		b->per_sec = seconds;
 	else
 		walk_is_not(w, n, "a time from 1s to 366d in whole seconds, like 1h");
 }
@@ -410,21 +425,14 @@ static void useless(struct walk *w, const struct node *map, const char *key,
 
 #define NO_DENY_ENDS "a deny that ends would open what it denies by itself"
 
-/* All that is said of what passes is said by the rule that grants it. */
-static void check_asking(struct walk *w, const struct node *n)
-{
-	static const char *const keys[] = { "types",	 "private", "raw",   "required",
-					    "unmetered", "budget",  "until", "for" };
-
-	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
-		useless(w, n, keys[i],
-			"a rule that asks lets nothing pass; the rule that grants it may "
-			"say this");
-}
-
 /* What no single key can see. */
 static void check_rule(struct walk *w, const struct node *n, const struct rule *r)
 {
+	/* All that is said of what passes is said by the rule that grants it. */
+	static const char *const not_asked[] = { "types",    "private",	  "raw",
+						 "required", "unmetered", "budget",
+						 "until",    "for" };
+
 	if (r->action == POLICY_DENY) {
 		useless(w, n, "ports",
 			"a deny refuses every port; to refuse some, allow the "
@@ -439,8 +447,10 @@ static void check_rule(struct walk *w, const struct node *n, const struct rule *
 		useless(w, n, "for", NO_DENY_ENDS);
 		return;
 	}
-	if (r->action == POLICY_ASK)
-		check_asking(w, n);
+	for (size_t i = 0; r->action == POLICY_ASK && i < ARRAY_SIZE(not_asked); i++)
+		useless(w, n, not_asked[i],
+			"a rule that asks lets nothing pass; the rule that grants it may "
+			"say this");
 	if (node_find(n, text_of("until")))
 		useless(w, n, "for", "the rule says `until` as well: write one of them");
 	if (r->target[0] != '*')
@@ -548,13 +558,12 @@ static void on_allow_list(struct walk *w, const struct node *n, void *data)
 static void on_default_action(struct walk *w, const struct node *n, void *data)
 {
 	struct policy *p = w->document->policy;
-	int i = walk_word(w, n, action_words, ARRAY_SIZE(action_words),
-			  "an action: write allow, ask or deny");
+	const enum policy_action action = walk_action(w, n);
 
 	if (p->has_default_action)
 		return;
 	p->has_default_action = true;
-	p->default_action = i < 0 ? POLICY_DENY : (enum policy_action)i;
+	p->default_action = action;
 }
 
 static void on_egress(struct walk *w, const struct node *n, void *data)
@@ -632,9 +641,6 @@ static void on_full_isolation(struct walk *w, const struct node *n, void *data)
 /* A number, a time for limits in seconds, or `unlimited` where that is possible. */
 static bool limit_read(const struct node *n, const struct limit_info *info, uint32_t *ret)
 {
-	bool seconds = strcmp(info->unit, "seconds") == 0;
-	int64_t ms;
-
 	if (n->kind == NODE_NUMBER)
 		return text_to_u32(n->text, UINT32_MAX - 1, ret);
 	if (n->kind != NODE_TEXT)
@@ -643,11 +649,7 @@ static bool limit_read(const struct node *n, const struct limit_info *info, uint
 		*ret = LIMIT_UNLIMITED;
 		return true;
 	}
-	if (!seconds || !text_to_duration_ms(n->text, &ms) || ms % 1000 != 0 ||
-	    ms / 1000 > UINT32_MAX - 1)
-		return false;
-	*ret = (uint32_t)(ms / 1000);
-	return true;
+	return strcmp(info->unit, "seconds") == 0 && seconds_read(n, UINT32_MAX - 1, ret);
 }
 
 static void on_limit(struct walk *w, const struct node *n, enum plan_limit which)
@@ -730,12 +732,11 @@ static void on_denies_count(struct walk *w, const struct node *n, void *data)
 static void on_denies_window(struct walk *w, const struct node *n, void *data)
 {
 	struct denies_reading *d = data;
-	int64_t ms;
+	uint32_t seconds = 0;
 
 	d->has_window = true;
-	if (n->kind == NODE_TEXT && text_to_duration_ms(n->text, &ms) && ms >= 1000 &&
-	    ms % 1000 == 0 && ms / 1000 <= ON_DENIES_WINDOW_MAX_SEC)
-		d->value.window_sec = (uint32_t)(ms / 1000);
+	if (seconds_read(n, ON_DENIES_WINDOW_MAX_SEC, &seconds) && seconds > 0)
+		d->value.window_sec = seconds;
 	else
 		walk_is_not(w, n, "a time from 1s to 1d in whole seconds, like 10m");
 }
@@ -919,42 +920,4 @@ int schema_read_own(struct schema_document *d, const struct node *map, const cha
 	if (w.out_of_memory)
 		return -ENOMEM;
 	return d->faults->errors > errors ? -EINVAL : 0;
-}
-
-int policy_reserve_rules(struct policy *p, struct arena *arena, size_t more)
-{
-	struct rule *grown;
-
-	if (more <= p->capacity - p->count)
-		return 0;
-	grown = arena_array(arena, p->count + more, sizeof(*grown));
-	if (!grown)
-		return -ENOMEM;
-	if (p->count > 0)
-		memcpy(grown, p->rules, p->count * sizeof(*grown));
-	p->rules = grown;
-	p->capacity = p->count + more;
-	return 0;
-}
-
-int policy_add_rule(struct policy *p, struct arena *arena, const struct rule *r)
-{
-	if (p->count == p->capacity &&
-	    policy_reserve_rules(p, arena, MAX(p->count, (size_t)32)) < 0)
-		return -ENOMEM;
-	p->rules[p->count++] = *r;
-	return 0;
-}
-
-int policy_add_source(struct policy *p, struct arena *arena, const char *file)
-{
-	const char **grown = arena_array(arena, p->source_count + 1, sizeof(char *));
-
-	if (!grown)
-		return -ENOMEM;
-	if (p->source_count > 0)
-		memcpy(grown, p->sources, p->source_count * sizeof(char *));
-	grown[p->source_count++] = file;
-	p->sources = grown;
-	return 0;
 }

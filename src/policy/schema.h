@@ -67,11 +67,3 @@ int schema_read(struct schema_document *d, const struct node *root) MUST_CHECK;
  * @path is its place in messages. Return: as schema_read(). */
 int schema_read_own(struct schema_document *d, const struct node *map, const char *path,
 		    struct rule *rule) MUST_CHECK;
-
-/* Reserve memory for @more rules, so that adding them copies nothing. */
-int policy_reserve_rules(struct policy *p, struct arena *arena, size_t more) MUST_CHECK;
-/* Append @r to @p. The array grows in @arena. */
-int policy_add_rule(struct policy *p, struct arena *arena,
-		    const struct rule *r) MUST_CHECK;
-/* Append the name of a document that is read, borrowed. */
-int policy_add_source(struct policy *p, struct arena *arena, const char *file) MUST_CHECK;

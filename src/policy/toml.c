@@ -306,26 +306,18 @@ static int read_inline_table(struct toml *t, int depth, struct node *map)
 	return 0;
 }
 
-static bool is_number(struct text t)
-{
-	size_t digits = 0;
-
-	for (size_t i = 0; i < t.len; i++)
-		digits += t.ptr[i] >= '0' && t.ptr[i] <= '9';
-	return t.len > 0 && digits == t.len;
-}
-
 /* true, 5, 1.5, 2026-11-20T10:06:43Z */
 static int read_word_value(struct toml *t, struct node *n)
 {
 	const char *start = t->p;
+	size_t digits = 0;
 
-	while (t->p < t->end && (is_bare(*t->p) || strchr("+.:", *t->p)))
-		t->p++;
+	for (; t->p < t->end && (is_bare(*t->p) || strchr("+.:", *t->p)); t->p++)
+		digits += text_is_digit(*t->p);
 	n->text = (struct text){ start, (size_t)(t->p - start) };
 	if (text_equal(n->text, "true") || text_equal(n->text, "false"))
 		n->kind = NODE_BOOL;
-	else if (is_number(n->text))
+	else if (digits > 0 && digits == n->text.len)
 		n->kind = NODE_NUMBER;
 	else if ((n->text.len > 0 && strchr("+-0123456789", start[0])) ||
 		 text_equal(n->text, "inf") || text_equal(n->text, "nan"))

@@ -29,8 +29,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "policy/explain.h"
 #include "policy/limits.h"
+#include "policy/rule.h"
 #include "resolver/resolver_internal.h"
 #include "sandbox/asks.h"
 

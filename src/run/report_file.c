@@ -28,7 +28,7 @@
 #include "base/text.h"
 #include "event/json.h"
 #include "events/report_event.h"
-#include "policy/explain.h"
+#include "policy/policy.h"
 #include "run/options.h"
 #include "sandbox/sandbox.h"
 #include "sys/path.h"

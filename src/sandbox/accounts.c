@@ -386,9 +386,7 @@ static void explain(struct sandbox *s, struct event *e, int64_t now_ms)
 	struct plan_verdict v =
 		plan_match_addr(&s->plan, &e->remote, e->protocol, e->port);
 	enum addr_special special = addr_special(&e->remote);
-	const bool may_be_asked = special == SPECIAL_NOT || special == SPECIAL_PRIVATE ||
-				  special == SPECIAL_SHARED ||
-				  special == SPECIAL_RESERVED;
+	const bool may_be_asked = addr_special_is_offered(special);
 
 	if (explain_stand_in(s, e, now_ms)) {
 		explain_uplink(s, e);

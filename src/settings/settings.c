@@ -229,9 +229,7 @@ static int set_attr(void *target, const char *value, struct err *err)
 	a.value = text_trim(rest);
 	if (a.key.len == 0 || a.value.len == 0)
 		return is_not(err, value, "KEY=VALUE");
-	while (i < spec->attr_count &&
-	       !(spec->attrs[i].key.len == a.key.len &&
-		 memcmp(spec->attrs[i].key.ptr, a.key.ptr, a.key.len) == 0))
+	while (i < spec->attr_count && !text_same(spec->attrs[i].key, a.key))
 		i++;
 	if (i == SIDECAR_ATTRS_MAX)
 		return too_many(err, SIDECAR_ATTRS_MAX);

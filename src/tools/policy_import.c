@@ -19,8 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "policy/explain.h"
 #include "policy/load.h"
+#include "policy/rule.h"
 #include "tools/import.h"
 
 enum {

@@ -4,7 +4,7 @@
  * nothing that no rule of it allows. */
 #include <string.h>
 
-#include "opensandbox/document.h"
+#include "opensandbox/policy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

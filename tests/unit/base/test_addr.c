@@ -115,3 +115,27 @@ TEST(endpoints_round_trip)
 		assert_int_equal(back.port, e.port);
 	}
 }
+
+TEST(a_prefix_has_two_halves)
+{
+	static const struct {
+		const char *whole, *lower, *upper;
+	} rows[] = {
+		{ "0.0.0.0/0", "0.0.0.0/1", "128.0.0.0/1" },
+		{ "10.0.0.0/8", "10.0.0.0/9", "10.128.0.0/9" },
+		{ "10.0.0.254/31", "10.0.0.254", "10.0.0.255" },
+		{ "2001:db8::/32", "2001:db8::/33", "2001:db8:8000::/33" },
+	};
+	char buf[PREFIX_TEXT_SIZE];
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct prefix p, half;
+
+		assert_true(
+			prefix_parse(rows[i].whole, strlen(rows[i].whole), false, &p));
+		half = prefix_half(p, false);
+		assert_string_equal(prefix_format(&half, buf), rows[i].lower);
+		half = prefix_half(p, true);
+		assert_string_equal(prefix_format(&half, buf), rows[i].upper);
+	}
+}

@@ -156,3 +156,18 @@ TEST(the_metadata_addresses_can_be_listed)
 		assert_int_equal(addr_special(&a), SPECIAL_METADATA);
 	assert_in_range(i, 8, 20);
 }
+
+TEST(nobody_is_led_to_what_is_more_than_private)
+{
+	static const enum addr_special offered[] = { SPECIAL_NOT, SPECIAL_PRIVATE,
+						     SPECIAL_SHARED, SPECIAL_RESERVED };
+	static const enum addr_special others[] = {
+		SPECIAL_UNSPECIFIED, SPECIAL_LOOPBACK,	SPECIAL_LINK_LOCAL,
+		SPECIAL_METADATA,    SPECIAL_MULTICAST, SPECIAL_INVALID
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(offered); i++)
+		assert_true(addr_special_is_offered(offered[i]));
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		assert_false(addr_special_is_offered(others[i]));
+}

@@ -127,3 +127,11 @@ TEST(hostile_text_is_escaped_and_cut)
 	assert_string_equal(text_escape(text_of("\n\n\n\n"), small, sizeof(small)),
 			    "\\x0a\\x0a...");
 }
+
+TEST(texts_are_the_same_byte_by_byte)
+{
+	assert_true(text_same(text_of("abc"), text_of("abc")));
+	assert_true(text_same((struct text){ 0 }, text_of("")));
+	assert_false(text_same(text_of("abc"), text_of("abC")));
+	assert_false(text_same(text_of("abc"), text_of("ab")));
+}

@@ -3,7 +3,7 @@
  * contract, and what the reference takes for names. */
 #include "policy/read_world.h"
 
-#include "opensandbox/document.h"
+#include "opensandbox/policy.h"
 
 struct made {
 	struct world w;

@@ -4,7 +4,7 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 
-#include "opensandbox/document.h"
+#include "opensandbox/policy.h"
 #include "policy/explain.h"
 #include "policy/policy.h"
 #include "policy/random_policy.h"

@@ -229,3 +229,31 @@ TEST(too_many_port_ranges_are_refused)
 	snprintf(text + strlen(text), sizeof(text) - strlen(text), ",9000,9002");
 	assert_int_equal(rule_ports_parse(text_of(text), r, NULL, NULL), -EINVAL);
 }
+
+TEST(a_rule_covers_what_its_target_names)
+{
+	static const struct {
+		const char *target, *name;
+		bool want;
+	} rows[] = {
+		{ "api.pkg.test", "api.pkg.test", true },
+		{ "api.pkg.test", "a.api.pkg.test", false },
+		{ "*.pkg.test", "api.pkg.test", true },
+		{ "*.pkg.test", "a.api.pkg.test", true },
+		{ "*.pkg.test", "pkg.test", false },
+		{ "**.pkg.test", "pkg.test", true },
+		{ "**.pkg.test", "api.pkg.test", true },
+		{ "**.pkg.test", "apkg.test", false },
+		{ "10.0.0.5", "pkg.test", false },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct rule rule = { 0 };
+		struct dns_name name;
+
+		assert_int_equal(rule_target_parse(text_of(rows[i].target), &rule, NULL),
+				 0);
+		assert_int_equal(dns_name_parse(text_of(rows[i].name), &name), 0);
+		assert_int_equal(rule_covers(&rule, &name), rows[i].want);
+	}
+}
