@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "relay/ports.h"
+#include "relay/relay_internal.h"
 #include "unit.h"
 
 enum { MAX_PORTS = 100, NOW = 1000 * 1000 };
