@@ -461,13 +461,18 @@ void relay_account(const struct sandbox *s)
 
 /* ---- the machine's ports that connections to a server take ---- */
 
-size_t ports_server(const struct endpoint *to)
+uint32_t relay_endpoint_hash(const struct endpoint *to)
 {
 	uint32_t h = to->port;
 
 	for (size_t i = 0; i < addr_size(&to->addr); i++)
 		h = h * 31 + to->addr.bytes[i];
-	return h % PORTS_SERVERS;
+	return h;
+}
+
+size_t ports_server(const struct endpoint *to)
+{
+	return relay_endpoint_hash(to) % PORTS_SERVERS;
 }
 
 /* Forget what has rested long enough. */

@@ -47,13 +47,9 @@ struct relay_slow {
 static struct relay_slow *slow_slot(struct relay_sandbox *g, const struct endpoint *to,
 				    bool make)
 {
-	uint32_t h = to->port;
-
 	if (!g->slow && make)
 		g->slow = calloc(REMEMBERED, sizeof(*g->slow));
-	for (size_t i = 0; i < addr_size(&to->addr); i++)
-		h = h * 31 + to->addr.bytes[i];
-	return g->slow ? &g->slow[h % REMEMBERED] : NULL;
+	return g->slow ? &g->slow[relay_endpoint_hash(to) % REMEMBERED] : NULL;
 }
 
 static bool is_slow(const struct relay_flow *f, const struct addr *a)

@@ -286,6 +286,8 @@ struct relay_need {
  * which begins in *@ret_wait_ms. */
 const char *relay_shortage(struct relay_sandbox *g, int fd, const struct relay_need *need,
 			   enum plan_limit *ret, int64_t *ret_wait_ms);
+/* For tables in which the newer may take the place of the older, or two are one. */
+uint32_t relay_endpoint_hash(const struct endpoint *to);
 /* The place of @to. */
 size_t ports_server(const struct endpoint *to);
 /* Count one more connection to @server, in @mine and in @all, of which the machine has
