@@ -845,6 +845,18 @@ bool plan_names_addr(const struct plan *p, const struct addr *addr)
 	return false;
 }
 
+bool plan_closes_to_default(const struct plan *p, const struct addr *addr)
+{
+	const struct layout_prefix *all = layout_section(p, LAYOUT_PREFIXES);
+	struct addr a = addr_unmapped(addr);
+
+	for (uint32_t i = prefix_before(p, &a); i > 0; i = all[i - 1].parent)
+		if (all[i - 1].action == PLAN_NOT_BY_DEFAULT &&
+		    prefix_contains(&all[i - 1].prefix, &a))
+			return true;
+	return false;
+}
+
 bool plan_opens_addr(const struct plan *p, const struct addr *a, uint8_t protocol,
 		     uint16_t port)
 {

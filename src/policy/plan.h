@@ -219,6 +219,8 @@ bool plan_names_addr(const struct plan *p, const struct addr *a);
 bool plan_opens_addr(const struct plan *p, const struct addr *a, uint8_t protocol,
 		     uint16_t port);
 bool plan_opens_list(const struct plan *p, const struct addr *a, uint8_t list);
+/* Is @a open to nothing but address rules, on their ports (PLAN_NOT_BY_DEFAULT)? */
+bool plan_closes_to_default(const struct plan *p, const struct addr *a);
 /* One that is this address alone ("127.0.0.1", "::1/128") does, with this port. */
 bool plan_names_exactly(const struct plan *p, const struct addr *a, uint8_t protocol,
 			uint16_t port);

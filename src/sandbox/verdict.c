@@ -355,5 +355,9 @@ const char *rebinding_fault(const struct plan *p, const struct plan_verdict *v,
 bool rebinding_teaches(const struct plan *p, const struct plan_verdict *v,
 		       const struct addr *a)
 {
-	return may_lead_to(v, addr_special(a)) || plan_opens_list(p, a, v->port_list);
+	const enum addr_special kind = addr_special(a);
+
+	return (kind == SPECIAL_NOT ? !plan_closes_to_default(p, a)
+				    : may_lead_to(v, kind)) ||
+	       plan_opens_list(p, a, v->port_list);
 }

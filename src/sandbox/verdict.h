@@ -93,7 +93,8 @@ bool relay_judge_other(const struct relay_question *q, const struct relay_questi
  * rule says `private` or an address rule allows that address; to a metadata address only
  * by an address rule; to what an address rule denies never. What an address rule lets in
  * is open on that rule's ports. So the name teaches it only where that makes none of its
- * own ports more: else whoever decides what a name resolves to would open them. */
+ * own ports more: else whoever decides what a name resolves to would open them. The same
+ * holds for an address of the Internet that is closed to the default action. */
 
 /* Return: NULL when a name with this verdict may resolve to @a, else why not. */
 const char *rebinding_fault(const struct plan *p, const struct plan_verdict *v,

@@ -94,14 +94,19 @@ METADATA, RESOLVER = "169.254.169.254", "8.8.8.8"
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_C6_a_rule_for_one_port_of_what_is_closed_by_default_opens_that_port(world, product, verify):
     """Under `defaultAction: allow`, which would open the others; a name that leads there opens none."""
-    trap, shut = f"trap{world.number()}.test", [METADATA] if product == "sidecar" else [METADATA, RESOLVER]  # a sidecar closes no resolver unasked
-    world.dns.add(trap, METADATA)
+    shut = [METADATA] if product == "sidecar" else [METADATA, RESOLVER]  # a sidecar closes no resolver unasked
+    traps = {f"trap{world.number()}.test": a for a in shut}
+    for trap, address in traps.items():
+        world.dns.add(trap, address)
     rules = [{"action": "allow", "target": a, "ports": ["7007"]} for a in (METADATA, RESOLVER)]
     with guarded(world, product, policy(*rules, default="allow", verify=verify)) as box:
         opened = box.probe(*[["tcp", a, 7007, "hi"] for a in (METADATA, RESOLVER, "93.9.9.9")])
         assert [a.data for a in opened] == ["hi"] * 3, opened
-        closed = box.probe(["dns", trap], *[["tcp", a, p] for a in shut for p in (80, 443)], *[["udp", a, p, "x"] for a in shut for p in (80, 9999)])
-        assert [a.result for a in closed[1:] if a.result in ("ok", "sent")] == [], closed
+        box.probe(*[["lookup", trap] for trap in traps])
+        closed = box.probe(*[["tcp", a, p] for a in shut for p in (80, 443)], *[["udp", a, p, "x"] for a in shut for p in (80, 9999)],
+                           *[["https", a, 443, trap] for trap, a in traps.items()],
+                           *[["tcp", a, 80, f"GET / HTTP/1.1\r\nHost: {trap}\r\n\r\n"] for trap, a in traps.items()])
+        assert [a.result for a in closed if a.result in ("ok", "sent")] == [], closed
         assert box.packets == [], box.packets
         wait_for(lambda: {(d["remote_ip"], d["remote_port"]) for d in box.denies()} >= {(a, p) for a in shut for p in (80, 443, 9999)})
 
