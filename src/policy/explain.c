@@ -566,8 +566,7 @@ static const char *wire_text(const struct plan *p, const struct plan_verdict *v)
 }
 
 /* What a reader would not expect of "allow". NULL: nothing. */
-static const char *note_of(const struct plan *p, const struct query *q,
-			   const struct answer *a)
+static const char *note_of(const struct query *q, const struct answer *a)
 {
 	if (a->verdict.action != POLICY_ALLOW)
 		return NULL;
@@ -664,7 +663,7 @@ static void print_text(const struct plan *p, const struct query *q,
 		       const struct answer *a, FILE *out)
 {
 	const struct plan_on_denies denies = plan_on_denies(p);
-	const char *note = note_of(p, q, a);
+	const char *note = note_of(q, a);
 	char rule[POLICY_EXPLAIN_SIZE];
 	char counted[POLICY_ON_DENIES_SIZE], advice[EVENT_ADVICE_SIZE];
 
@@ -724,7 +723,7 @@ static json_t *answer_json(const struct plan *p, const struct query *q,
 				 ? policy_explain_ports(p, a->verdict.port_list, ports,
 							sizeof(ports))
 				 : "",
-			 "note", note_of(p, q, a), "allow",
+			 "note", note_of(q, a), "allow",
 			 advise(p, q, a, advice)[0] ? advice : NULL);
 }
 

@@ -215,6 +215,18 @@ static enum node_kind plain_kind(struct text t)
 	return is_digits(t) ? NODE_NUMBER : NODE_TEXT;
 }
 
+/* What the current event has in front of its value; NULL: it hasn't. */
+static void refuse_marks(struct yaml_reader *r, const yaml_char_t *anchor,
+			 const yaml_char_t *tag)
+{
+	if (anchor)
+		fault_at(r, &r->event.start_mark,
+			 "anchors (&name) can't be used in a policy");
+	if (tag)
+		fault_at(r, &r->event.start_mark,
+			 "tags (!name) can't be used in a policy");
+}
+
 static int scalar_read(struct yaml_reader *r, struct node *n)
 {
 	const yaml_event_t *e = &r->event;
@@ -224,10 +236,7 @@ static int scalar_read(struct yaml_reader *r, struct node *n)
 
 	if (!copy)
 		return -ENOMEM;
-	if (e->data.scalar.anchor)
-		fault_at(r, &e->start_mark, "anchors (&name) can't be used in a policy");
-	if (e->data.scalar.tag)
-		fault_at(r, &e->start_mark, "tags (!name) can't be used in a policy");
+	refuse_marks(r, e->data.scalar.anchor, e->data.scalar.tag);
 	n->text = (struct text){ copy, t.len };
 	n->kind = plain ? plain_kind(n->text) : NODE_TEXT;
 	node_check_scalar(r->source, n->text, n->line, n->column);
@@ -278,17 +287,6 @@ static int map_read(struct yaml_reader *r, int depth, struct node *map)
 	}
 }
 
-static void check_collection(struct yaml_reader *r)
-{
-	const yaml_event_t *e = &r->event;
-	bool list = e->type == YAML_SEQUENCE_START_EVENT;
-
-	if (list ? !!e->data.sequence_start.anchor : !!e->data.mapping_start.anchor)
-		fault_at(r, &e->start_mark, "anchors (&name) can't be used in a policy");
-	if (list ? !!e->data.sequence_start.tag : !!e->data.mapping_start.tag)
-		fault_at(r, &e->start_mark, "tags (!name) can't be used in a policy");
-}
-
 /* The value that the current event starts; the event is its last one afterwards. */
 static int node_read(struct yaml_reader *r, int depth, struct node **ret)
 {
@@ -306,11 +304,13 @@ static int node_read(struct yaml_reader *r, int depth, struct node **ret)
 	case YAML_SCALAR_EVENT:
 		return scalar_read(r, n);
 	case YAML_SEQUENCE_START_EVENT:
-		check_collection(r);
+		refuse_marks(r, r->event.data.sequence_start.anchor,
+			     r->event.data.sequence_start.tag);
 		n->kind = NODE_LIST;
 		return list_read(r, depth + 1, n);
 	case YAML_MAPPING_START_EVENT:
-		check_collection(r);
+		refuse_marks(r, r->event.data.mapping_start.anchor,
+			     r->event.data.mapping_start.tag);
 		n->kind = NODE_MAP;
 		return map_read(r, depth + 1, n);
 	case YAML_ALIAS_EVENT:

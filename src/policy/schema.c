@@ -214,7 +214,6 @@ static void on_target(struct walk *w, const struct node *n, void *data)
 struct ports_walk {
 	char *text;
 	size_t used, size;
-	bool faulty;
 };
 
 static void on_port(struct walk *w, const struct node *n, void *data)
@@ -576,46 +575,51 @@ static struct policy_place place_of(const struct walk *w, const struct node *n)
 	return (struct policy_place){ w->document->file, n->line, n->column };
 }
 
+/* One word of two, unless a document before has said it. Return: its index, or -1. */
+static int walk_setting(struct walk *w, const struct node *n, const char *const words[2],
+			const char *what, bool *has, struct policy_place *at)
+{
+	int i = walk_word(w, n, words, 2, what);
+
+	if (i < 0 || *has)
+		return -1;
+	*has = true;
+	*at = place_of(w, n);
+	return i;
+}
+
 static void on_verify(struct walk *w, const struct node *n, void *data)
 {
 	static const char *const words[] = { "dns", "tls" };
 	struct policy *p = w->document->policy;
-	int i = walk_word(w, n, words, ARRAY_SIZE(words),
-			  "a way to verify: write dns or tls");
+	int i = walk_setting(w, n, words, "a way to verify: write dns or tls",
+			     &p->has_verify, &p->verify_at);
 
-	if (i < 0 || p->has_verify)
-		return;
-	p->has_verify = true;
-	p->verify = (enum policy_verify)i;
-	p->verify_at = place_of(w, n);
+	if (i >= 0)
+		p->verify = (enum policy_verify)i;
 }
 
 static void on_dns(struct walk *w, const struct node *n, void *data)
 {
 	static const char *const words[] = { "live", "pinned" };
 	struct policy *p = w->document->policy;
-	int i = walk_word(w, n, words, ARRAY_SIZE(words),
-			  "a way to resolve: write live or pinned");
+	int i = walk_setting(w, n, words, "a way to resolve: write live or pinned",
+			     &p->has_dns, &p->dns_at);
 
-	if (i < 0 || p->has_dns)
-		return;
-	p->has_dns = true;
-	p->dns = (enum policy_dns)i;
-	p->dns_at = place_of(w, n);
+	if (i >= 0)
+		p->dns = (enum policy_dns)i;
 }
 
 static void on_denied_names(struct walk *w, const struct node *n, void *data)
 {
 	static const char *const words[] = { "nxdomain", "refuse" };
 	struct policy *p = w->document->policy;
-	int i = walk_word(w, n, words, ARRAY_SIZE(words),
-			  "an answer for denied names: write nxdomain or refuse");
+	int i = walk_setting(w, n, words,
+			     "an answer for denied names: write nxdomain or refuse",
+			     &p->has_denied_names, &p->denied_names_at);
 
-	if (i < 0 || p->has_denied_names)
-		return;
-	p->has_denied_names = true;
-	p->denied_names = (enum policy_denied_names)i;
-	p->denied_names_at = place_of(w, n);
+	if (i >= 0)
+		p->denied_names = (enum policy_denied_names)i;
 }
 
 static void on_repin(struct walk *w, const struct node *n, void *data)
