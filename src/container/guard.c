@@ -16,7 +16,7 @@
 #include "container/docker.h"
 #include "outputs/client.h"
 #include "settings/settings.h"
-#include "sys/guest_kernel.h"
+#include "sys/tasks.h"
 
 enum {
 	HEALTHY_MS = 60000,

@@ -13,7 +13,7 @@
 #include "container/volumes.h"
 #include "event/json.h"
 #include "outputs/client.h"
-#include "sys/capability.h"
+#include "sys/confine.h"
 
 #define WEIR_IMAGE "weir:latest"
 

@@ -36,7 +36,7 @@
 #include "resolver/resolver.h"
 #include "sandbox/sandbox.h"
 #include "settings/settings.h"
-#include "sys/settings.h"
+#include "sys/process.h"
 
 enum {
 	CONTROL_EVENTS_KEPT = 2048, /* distinct ones, in memory */

@@ -18,7 +18,7 @@
 #include "settings/settings.h"
 #include "settings/state_dir.h"
 #include "sys/confine.h"
-#include "sys/settings.h"
+#include "sys/process.h"
 
 /* -- what this process may reach ---------------------------------------------------- */
 

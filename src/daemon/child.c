@@ -33,7 +33,6 @@
 #include "supervisor/init.h"
 #include "sys/cgroup.h"
 #include "sys/confine.h"
-#include "sys/guest_kernel.h"
 #include "sys/link.h"
 #include "sys/process.h"
 #include "sys/tasks.h"

@@ -31,7 +31,7 @@
 #include "daemon/internal.h"
 #include "settings/settings.h"
 #include "sys/cgroup.h"
-#include "sys/path.h"
+#include "sys/files.h"
 
 static_assert((int)CLI_DAEMON_ENGINES_MAX == (int)IPC_ENGINES_MAX,
 	      "what can be asked for");

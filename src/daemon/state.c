@@ -26,7 +26,6 @@
 #include "sandbox/learned.h"
 #include "sandbox/plan_file.h"
 #include "sys/files.h"
-#include "sys/path.h"
 
 enum {
 	FILE_MAX = 1 << 20,

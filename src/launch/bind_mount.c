@@ -18,8 +18,8 @@
 #include "launch/launch.h"
 #include "launch/mask.h"
 #include "launch/startup_files.h"
+#include "sys/files.h"
 #include "sys/mounts.h"
-#include "sys/path.h"
 
 /* --- which directories of the host a command may write to --- */
 

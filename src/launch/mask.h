@@ -33,8 +33,8 @@
 #pragma once
 
 #include "base/err.h"
+#include "sys/files.h"
 #include "sys/mounts.h"
-#include "sys/path.h"
 
 struct rootfs;
 

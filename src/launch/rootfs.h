@@ -45,8 +45,8 @@
 #include "base/err.h"
 #include "launch/launch.h"
 #include "launch/mask.h"
+#include "sys/files.h"
 #include "sys/mounts.h"
-#include "sys/path.h"
 
 enum tree_kind {
 	TREE_NONE = 0,

@@ -17,7 +17,6 @@
 #include "base/text.h"
 #include "sys/files.h"
 #include "sys/mounts.h"
-#include "sys/path.h"
 
 /* === git's repositories === */
 

@@ -27,7 +27,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "sys/path.h"
+#include "sys/files.h"
 
 enum {
 	STARTUP_MAX =

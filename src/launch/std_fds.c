@@ -16,7 +16,7 @@
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 
-#include "sys/path.h"
+#include "sys/files.h"
 
 #ifndef PID_FS_MAGIC
 #define PID_FS_MAGIC 0x50494446 /* since Linux 6.9 */

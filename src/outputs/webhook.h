@@ -14,7 +14,7 @@
  *                                         <--   WEBHOOK_DONE: what came of a job
  *
  * The parent resolves the URL's host by Weir's own resolver, makes a socket whose packets
- * are exempt (sys/self_ports), starts connect() without waiting, and keeps a duplicate
+ * are exempt (sys/sock), starts connect() without waiting, and keeps a duplicate
  * until WEBHOOK_CLOSED, when it lets the port go. So the program reaches its URLs alone,
  * and its own traffic is never an event that feeds it.
  *

@@ -83,7 +83,7 @@ int cli_read_file(const char *path, struct arena *arena, struct text *ret,
 		  struct err *err) MUST_CHECK;
 
 /* The same, of a file that tells Weir what to do without being named: one that only root
- * and the user can have put there (sys/path.h), or -EPERM. */
+ * and the user can have put there (sys/files.h), or -EPERM. */
 int cli_read_owned(const char *path, struct arena *arena, struct text *ret,
 		   struct err *err) MUST_CHECK;
 

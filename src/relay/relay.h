@@ -2,7 +2,7 @@
 /* relay/relay - the way out for TCP: connections that the filter redirected are
  * accepted inside, judged, dialled, and spliced. Out of an owned namespace they are
  * dialled from outside; in a shared one from there, on ports that the filter knows as
- * Weir's own (sys/self_ports.h).
+ * Weir's own (sys/sock.h).
  *
  * A connection is dialled only if its original destination is, at this moment, allowed
  * for this sandbox: an address rule with that port allows it, or a name that is still

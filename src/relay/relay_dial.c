@@ -27,7 +27,7 @@
 
 #include "relay/relay_internal.h"
 #include "sandbox/learned.h"
-#include "sys/self_ports.h"
+#include "sys/sock.h"
 
 enum {
 	ATTEMPT_DELAY_MS = 250,

@@ -12,7 +12,7 @@
 #include "sandbox/learned.h"
 #include "sandbox/verdict.h"
 #include "sys/link.h"
-#include "sys/self_ports.h"
+#include "sys/sock.h"
 
 enum {
 	KEEPALIVE_IDLE_SEC = 300,

@@ -124,7 +124,7 @@ struct relay_side {
 	bool urgent; /* urgent data was seen: splice() stops at it, so copy from now on */
 	uint8_t family;	   /* of a server's address */
 	uint8_t ports_of;  /* the server's place in ports_used + 1; 0: not counted */
-	uint16_t own_port; /* that the filter knows as Weir's; 0: none (sys/self_ports.h)
+	uint16_t own_port; /* that the filter knows as Weir's; 0: none (sys/sock.h)
 			    */
 };
 
@@ -206,7 +206,7 @@ static_assert(sizeof(struct relay_flow) <= 640, "a flow that is idle costs littl
  * the same address and port: while it is open, and, where the machine closed it first,
  * for a minute more (TIME_WAIT). A sandbox that begins connections and ends them at once
  * would have all of them within seconds, and nobody else on the machine would reach that
- * server. So a sandbox takes no more than it leaves free (base/share.h).
+ * server. So a sandbox takes no more than it leaves free (base/rate.h).
  *
  * Servers are told apart by a hash: two may count as one, which then has the ports of
  * one. What rests is counted by turns, so that a port counts for one turn longer than it

@@ -10,7 +10,7 @@
 
 #include "resolver/resolver.h"
 #include "sys/loop.h"
-#include "sys/self_ports.h"
+#include "sys/sock.h"
 
 struct dns_service;
 

@@ -20,7 +20,7 @@
  * network stack as one datagram that is cut at its end (UDP_SEGMENT), which a third of
  * the cost of a new name hangs on; where that is refused they go singly.
  *
- * A socket with a port of its own (sys/self_ports.h) is bound before it is connected.
+ * A socket with a port of its own (sys/sock.h) is bound before it is connected.
  * What others send it in between is thrown away.
  *
  * TCP
@@ -78,7 +78,7 @@ struct udp_socket {
 	struct upstreams *owner;
 	enum socket_state state;
 	int error;     /* seen while sending, -errno: its requests fail */
-	uint16_t port; /* its own, of sys/self_ports; 0: none is held */
+	uint16_t port; /* its own, of sys/sock; 0: none is held */
 	uint32_t uses;
 	struct upstream_server *server;
 	uint32_t queued; /* messages in upstreams.out */
@@ -93,7 +93,7 @@ struct tcp_connection {
 	uint32_t token;
 	const void *used_for; /* only to compare */
 	enum addr_family family;
-	uint16_t port; /* its own, of sys/self_ports; 0: none is held */
+	uint16_t port; /* its own, of sys/sock; 0: none is held */
 	size_t out_size, out_sent;
 	uint8_t out[DNS_FRAME_PREFIX + TCP_QUERY_MAX];
 	struct dns_framing framing; /* over `in` */

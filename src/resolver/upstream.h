@@ -8,7 +8,7 @@
 #pragma once
 
 #include "sys/loop.h"
-#include "sys/self_ports.h"
+#include "sys/sock.h"
 
 struct upstreams;
 

@@ -14,7 +14,7 @@
 #include "base/addr.h"
 #include "base/text.h"
 #include "policy/names.h"
-#include "sys/term.h"
+#include "sys/print.h"
 
 /* === a question, and the keys that answer it === */
 

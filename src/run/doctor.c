@@ -27,8 +27,6 @@
 #include "sys/options.h"
 #include "sys/print.h"
 #include "sys/process.h"
-#include "sys/program_path.h"
-#include "sys/term.h"
 
 /* === a trial === */
 

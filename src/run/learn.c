@@ -24,7 +24,6 @@
 #include "run/policies.h"
 #include "run/report.h"
 #include "sys/files.h"
-#include "sys/path.h"
 
 /* ---- before ---- */
 

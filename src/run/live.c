@@ -33,7 +33,6 @@
 #include "sandbox/plan_file.h"
 #include "sandbox/sandbox.h"
 #include "sys/files.h"
-#include "sys/path.h"
 #include "sys/process.h"
 
 /* === the socket === */

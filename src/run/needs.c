@@ -16,7 +16,6 @@
 #include "policy/policy.h"
 #include "sys/files.h"
 #include "sys/mounts.h"
-#include "sys/path.h"
 
 /* === variables === */
 

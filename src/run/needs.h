@@ -25,7 +25,7 @@
 #pragma once
 
 #include "run/options.h"
-#include "sys/path.h"
+#include "sys/files.h"
 
 enum {
 	ENVIRONMENT_TOLD_MAX = 12, /* names in the message; the others are counted */

@@ -27,7 +27,7 @@
 #include "policy/plan.h"
 #include "run/options.h"
 #include "sys/loop.h"
-#include "sys/program_path.h"
+#include "sys/process.h"
 
 #define UPLINK_LINK "weir-up"
 

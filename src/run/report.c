@@ -21,7 +21,7 @@
 #include "policy/advice.h"
 #include "sandbox/sandbox.h"
 #include "supervisor/program.h"
-#include "sys/path.h"
+#include "sys/files.h"
 #include "sys/process.h"
 #include "sys/socket_owner.h"
 

@@ -31,7 +31,7 @@
 #include "policy/policy.h"
 #include "run/options.h"
 #include "sandbox/sandbox.h"
-#include "sys/path.h"
+#include "sys/files.h"
 #include "sys/print.h"
 
 enum { REPORT_VERSION = 1 /* of the JSON */ };

@@ -12,7 +12,6 @@
 #include "filter/host.h"
 #include "policy/plan.h"
 #include "sys/loop.h"
-#include "sys/self_ports.h"
 #include "sys/sock.h"
 
 struct accounts;
@@ -142,7 +141,7 @@ struct sandbox {
 	bool relay;	 /* TCP leaves by the relay */
 	bool direct_udp; /* UDP leaves by an uplink program */
 	bool shared;	 /* Weir's own packets cross this sandbox's filter: see
-			    sys/self_ports.h */
+			    sys/sock.h */
 	struct filter_shared_params shared_params; /* of the ruleset in force */
 	struct filter_params owned_params;	   /* the same when not @shared */
 	struct own_ports own; /* how they are told apart: sandbox_own_ports() */

@@ -9,7 +9,6 @@
 
 #include "opensandbox/policy_file.h"
 #include "sys/files.h"
-#include "sys/path.h"
 
 /* Something is mounted at its end. */
 static bool is_volume(const struct path *p)

@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "sys/confine.h"
 #include "sys/process.h"
-#include "sys/settings.h"
 
 enum { NAME_SIZE = 64 };
 

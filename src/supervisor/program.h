@@ -28,7 +28,7 @@ enum { HELPER_ARGS_MAX = 256 };
  * -errno. */
 int helper_become(const char *program, char *const *args, struct err *err) MUST_CHECK;
 
-/* Arguments and environment are passed as sys/settings does it: nobody else can read what
+/* Arguments and environment are passed as sys/process does it: nobody else can read what
  * the program is told. It ends with the calling process. What keeps it from starting is
  * logged by the child, whose status is then 127. Return: its pid, or -errno. */
 pid_t helper_start(const struct helper *h) MUST_CHECK;

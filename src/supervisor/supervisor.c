@@ -38,7 +38,6 @@
 #include "supervisor/program.h"
 #include "sys/confine.h"
 #include "sys/process.h"
-#include "sys/settings.h"
 
 enum {
 	SETTLED_MS = 1000, /* a child that lives this long has started well */

@@ -3,7 +3,7 @@
  * Whoever may write the cgroup.procs of two cgroups and of the one above both may move
  * processes between them. To leave a cgroup one needs that of a directory above it: if
  * none of those is anybody's but root's, nobody else leaves. */
-#include "sys/cgroup_internal.h"
+#include "sys/cgroup.h"
 
 #include <dirent.h>
 #include <errno.h>

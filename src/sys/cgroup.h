@@ -70,6 +70,26 @@ int cgroup_make(const char *where, struct cgroup *ret, bool *ret_made,
  * from outside. */
 int cgroup_check(const struct cgroup *c, int net, struct err *err) MUST_CHECK;
 
+/* All zero: empty. */
+struct cgroup_ids {
+	uint64_t *at; /* owned */
+	size_t count, capacity;
+};
+int cgroup_ids_add(struct cgroup_ids *n, uint64_t number) MUST_CHECK;
+/* Before one is looked for. */
+void cgroup_ids_sort(struct cgroup_ids *n);
+void cgroup_ids_done(struct cgroup_ids *n);
+
+/* What is to be done with each process and each cgroup of a tree; not 0 ends it. */
+struct cgroup_walk {
+	int (*on_process)(struct cgroup_walk *w, pid_t pid);
+	int (*on_cgroup)(struct cgroup_walk *w, uint64_t id); /* may be NULL */
+	void *data;
+	struct err *err;
+	struct cgroup_ids threads; /* the walk's own */
+};
+int cgroup_walk(struct cgroup_walk *w, const struct cgroup *c) MUST_CHECK;
+
 /* Internet sockets that processes of @c have open, and that were made in another cgroup:
  * the filter takes them for somebody else's. The kernel lists a socket when it is bound
  * or connected: one that is neither is found when it is used, so look again later. */

@@ -17,7 +17,7 @@
 #include <linux/sock_diag.h>
 
 #include "base/text.h"
-#include "sys/cgroup_internal.h"
+#include "sys/cgroup.h"
 #include "sys/ctmark.h"
 #include "sys/files.h"
 #include "sys/netlink.h"

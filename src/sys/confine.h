@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/text.h"
 
 enum confine_program {
 	CONFINE_ENGINE = 0,
@@ -63,3 +64,12 @@ int landlock_enter(const struct landlock_path *paths, size_t count) MUST_CHECK;
  * theirs. Return: 0, -EOPNOTSUPP without Landlock (or one that refuses to move files), or
  * -errno. */
 int landlock_scope(void) MUST_CHECK;
+
+/* -- capabilities by name, as containers' descriptions have them ----------------------
+ */
+
+/* "NET_RAW", "net_raw" and "CAP_NET_RAW" are all @name "NET_RAW". */
+bool capability_is(struct text given, const char *name);
+/* With it a container changes its own network, takes others', or becomes the host's
+ * master. True for ALL, and for what is not known. */
+bool capability_undoes_filter(struct text given);

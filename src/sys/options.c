@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "sys/term.h"
+#include "sys/print.h"
 
 enum { HELP_COLUMN = 28, VARIABLE_SIZE = 64 };
 

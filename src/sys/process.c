@@ -5,15 +5,23 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/exit_status.h"
+#include "base/text.h"
+#include "sys/files.h"
 
 pid_t process_fork(const char *name)
 {
@@ -169,4 +177,203 @@ int process_pair(int *ret_ours, int *ret_theirs, struct err *err)
 int process_dont_wait(int fd)
 {
 	return fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+}
+
+/* ---- what another program of Weir's is started with ---- */
+
+/* ---- descriptors ---- */
+
+int inherited_fds_take(const int *fds, size_t count, int last)
+{
+	int all[INHERITED_MAX + 1];
+
+	if (count > INHERITED_MAX)
+		return -E2BIG;
+	for (size_t i = 0; i < INHERITED_MAX; i++) {
+		if (i < count && fds[i] < 0)
+			return -EBADF;
+		all[i] = i < count ? fds[i] : -1;
+	}
+	all[INHERITED_MAX] = last;
+	return process_place_fds(all, ARRAY_SIZE(all), INHERITED_FIRST, 0);
+}
+
+/* ---- arguments and environment ---- */
+
+enum { SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE };
+
+/* In front of the strings, each of which ends with a zero byte. */
+struct head {
+	uint32_t args, variables;
+};
+
+static uint32_t count_of(char *const *strings)
+{
+	uint32_t n = 0;
+
+	while (strings[n])
+		n++;
+	return n;
+}
+
+static int put(int fd, const void *bytes, size_t size)
+{
+	ssize_t n = write(fd, bytes, size);
+
+	return n < 0 ? -errno : (size_t)n == size ? 0 : -EIO;
+}
+
+static int put_strings(int fd, char *const *strings)
+{
+	int r = 0;
+
+	for (; *strings && r == 0; strings++)
+		r = put(fd, *strings, strlen(*strings) + 1);
+	return r;
+}
+
+int settings_make(char *const *args, char *const *environment)
+{
+	const struct head head = { count_of(args), count_of(environment) };
+	CLEAN(fd) int fd = memfd_create("weir-settings", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int r = fd < 0 ? -errno : put(fd, &head, sizeof(head));
+
+	if (r == 0)
+		r = put_strings(fd, args);
+	if (r == 0)
+		r = put_strings(fd, environment);
+	if (r == 0 && fcntl(fd, F_ADD_SEALS, SEALS) < 0)
+		r = -errno;
+	return r < 0 ? r : TAKE_FD(fd);
+}
+
+/* @count strings from *@at on, before @end; NULL: there are fewer. */
+static char **take_strings(char **at, const char *end, uint32_t count)
+{
+	char **strings =
+		count > (size_t)(end - *at) ? NULL : calloc(count + 1, sizeof(*strings));
+
+	for (uint32_t i = 0; strings && i < count; i++) {
+		char *zero = memchr(*at, '\0', (size_t)(end - *at));
+
+		if (!zero) {
+			free(strings);
+			return NULL;
+		}
+		strings[i] = *at;
+		*at = zero + 1;
+	}
+	return strings;
+}
+
+/* What is read stays for as long as the program lives. */
+static int take_from(int fd, size_t size, int *argc, char ***argv)
+{
+	char *bytes = malloc(size), *at = bytes + sizeof(struct head);
+	char **args = NULL, **variables = NULL;
+	struct head head;
+
+	if (!bytes || pread(fd, bytes, size, 0) != (ssize_t)size) {
+		free(bytes);
+		return bytes ? -EIO : -ENOMEM;
+	}
+	memcpy(&head, bytes, sizeof(head));
+	args = take_strings(&at, bytes + size, head.args);
+	variables = args ? take_strings(&at, bytes + size, head.variables) : NULL;
+	if (!variables) {
+		free(args);
+		free(bytes);
+		return -EBADMSG;
+	}
+	*argc = (int)head.args;
+	*argv = args;
+	environ = variables;
+	return 0;
+}
+
+int settings_take(int *argc, char ***argv)
+{
+	struct stat st;
+	int r;
+
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		return -errno;
+	if ((fcntl(SETTINGS_FD, F_GET_SEALS) & SEALS) != SEALS ||
+	    fcntl(SETTINGS_FD, F_GET_SEALS) < 0)
+		return 0;
+	if (fstat(SETTINGS_FD, &st) < 0 || st.st_size > SETTINGS_MAX ||
+	    st.st_size < (off_t)sizeof(struct head))
+		return -EBADMSG;
+	r = take_from(SETTINGS_FD, (size_t)st.st_size, argc, argv);
+	close(SETTINGS_FD);
+	return r;
+}
+
+/* ---- where a program that Weir starts lies ---- */
+
+/* @ret is written whether the program is there or not. */
+static bool is_in_folder(struct text dir, const char *name, char *ret)
+{
+	int n = snprintf(ret, PROGRAM_PATH_SIZE, "%.*s/%s", (int)dir.len, dir.ptr, name);
+	struct stat st;
+
+	return n < PROGRAM_PATH_SIZE && stat(ret, &st) == 0 && S_ISREG(st.st_mode) &&
+	       access(ret, X_OK) == 0;
+}
+
+static bool is_roots(const char *path, struct err *err)
+{
+	CLEAN(path) struct path found = { .fd = -1 };
+
+	return path_open_roots(path, &found, err) == 0;
+}
+
+int program_path(const char *name, char *ret, struct err *err)
+{
+	static const char *const places[] = { "/usr/bin",  "/bin",  "/usr/local/bin",
+					      "/usr/sbin", "/sbin", "/usr/local/sbin" };
+	struct text rest = text_of(getenv("PATH") ?: ""), dir;
+	struct err refused = { 0 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++)
+		if (is_in_folder(text_of(places[i]), name, ret))
+			return 0;
+	while (text_split(&rest, ':', &dir))
+		if (dir.len > 0 && dir.ptr[0] == '/' && is_in_folder(dir, name, ret) &&
+		    is_roots(ret, refused.code < 0 ? NULL : &refused))
+			return 0;
+	if (refused.code < 0)
+		return err_set(err, -EPERM, "%s", refused.text);
+	return err_set(err, -ENOENT, "cannot find %s", name);
+}
+
+/* Asking a program for its version would cost a process; the option that was last to
+ * come is in its text or isn't. */
+static int check_age(const struct program *p, const char *path, struct err *err)
+{
+	CLEAN(fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	const void *found;
+	void *map;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_sys(err, -errno, "cannot read '%s'", path);
+	map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (map == MAP_FAILED)
+		return err_sys(err, -errno, "cannot read '%s'", path);
+	found = memmem(map, (size_t)st.st_size, p->option, strlen(p->option));
+	munmap(map, (size_t)st.st_size);
+	if (!found)
+		return err_set(err, -ENOSYS, "'%s' is too old; %s or later is needed",
+			       path, p->version);
+	return 0;
+}
+
+int program_find(const struct program *p, char *ret, struct err *err)
+{
+	struct err why = { 0 };
+	int r = program_path(p->name, ret, &why);
+
+	return r < 0 ? err_set(err, r, "%s; install it (%s)", why.text, p->package)
+		     : check_age(p, ret, err);
 }

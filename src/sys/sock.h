@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* sys/sock - the sockets that are made inside a sandbox's network namespace and
- * passed to the engine, which serves them from outside. */
+ * passed to the engine, which serves them from outside; and those of Weir's own that
+ * leave by such a namespace. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
+#include "base/addr.h"
 #include "base/err.h"
 
 /* In the order in which they are passed. A slot that the namespace can't have (no
@@ -61,7 +63,6 @@ bool sock_listens(int fd);
 /* Is @fd a SOCK_SEQPACKET, as Weir starts its programs with? */
 bool sock_is_channel(int fd);
 
-struct endpoint;
 /* Of a connection that came in: our own end, and where it was going before a redirect.
  * Return: 1; 0, it was not redirected: both are our own end; -errno. */
 int sock_original(int fd, struct endpoint *ret_here,
@@ -78,3 +79,37 @@ ssize_t fds_send(int sock, const void *bytes, size_t size, const int *fds,
 		 size_t count) MUST_CHECK;
 ssize_t fds_receive(int sock, void *bytes, size_t size, int *ret_fds, size_t max,
 		    size_t *ret_count) MUST_CHECK;
+
+/* Weir's own sockets in a namespace that it shares with the sandbox.
+ *
+ * Their packets cross the sandbox's filter and are exempt there by three things together:
+ * a mark, Weir's uid, and a local port that Weir holds bound and has told the filter of.
+ * The port is bound without SO_REUSEADDR and SO_REUSEPORT and stays bound until the
+ * socket is closed, whatever becomes of its connection; the filter is told before the
+ * first packet, and told again before the port is let go.
+ *
+ * It is bound on the wildcard address, but connect() narrows the socket to the address
+ * that it sends from: where the namespace has several of a family, the same port of
+ * another of them can be bound meanwhile by others. Those still have to have mark and uid
+ * to pass, which takes NET_RAW and SETUID.
+ *
+ * TCP ports rest in TIME_WAIT for a minute after a connection that we closed first: a
+ * machine with 28,000 ephemeral ports has them for some 470 such connections a second.
+ * Beyond that own_hold() says -EADDRINUSE. */
+struct own_ports {
+	uint32_t mark; /* 0: sockets are not marked, and no port is held */
+	void *data;
+	/* Tell the filter. 0: from now on packets from there pass; or -errno. */
+	int (*hold)(void *data, enum addr_family family, uint8_t protocol, uint16_t port);
+	void (*let_go)(void *data, enum addr_family family, uint8_t protocol,
+		       uint16_t port);
+};
+
+/* Mark @fd, a new socket, bind it to a port of its own and hold that. Nothing with
+ * mark 0. Return: the port (0 with mark 0), or -errno, and nothing is held. */
+int own_hold(const struct own_ports *o, int fd, enum addr_family family,
+	     uint8_t protocol) MUST_CHECK;
+/* Before @fd is closed; @port is what own_hold() gave. A TCP socket is shut down first,
+ * so that its last segment still passes. */
+void own_let_go(const struct own_ports *o, int fd, enum addr_family family,
+		uint8_t protocol, uint16_t port);

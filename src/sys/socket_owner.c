@@ -25,7 +25,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "sys/cgroup_internal.h"
+#include "sys/cgroup.h"
 #include "sys/files.h"
 #include "sys/netlink.h"
 #include "sys/tasks.h"

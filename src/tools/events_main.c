@@ -29,9 +29,7 @@
 #include "supervisor/program.h"
 #include "sys/print.h"
 #include "sys/process.h"
-#include "sys/settings.h"
 #include "sys/sock.h"
-#include "sys/term.h"
 #include "tools/events_show.h"
 
 /* ---- events that are in PostgreSQL ---- */

@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "policy/load.h"
-#include "sys/capability.h"
+#include "sys/confine.h"
 #include "tools/tools.h"
 
 /* --- one YAML document of Kubernetes as a tree that can be changed ---

@@ -17,7 +17,6 @@
 #include "sys/files.h"
 #include "sys/options.h"
 #include "sys/print.h"
-#include "sys/term.h"
 
 /* === `weir policy diff` ===
  *

@@ -26,7 +26,6 @@
 #include "sandbox/verdict.h"
 #include "sys/files.h"
 #include "sys/process.h"
-#include "sys/program_path.h"
 #include "sys/resolv_conf.h"
 
 enum {

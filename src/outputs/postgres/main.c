@@ -20,7 +20,7 @@
 #include "settings/settings.h"
 #include "settings/state_dir.h"
 #include "sys/confine.h"
-#include "sys/settings.h"
+#include "sys/process.h"
 
 enum {
 	LOOK_MS = 250,	    /* while there is nothing new */

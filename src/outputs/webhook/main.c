@@ -27,7 +27,6 @@
 #include "sys/confine.h"
 #include "sys/files.h"
 #include "sys/process.h"
-#include "sys/settings.h"
 #include "sys/sock.h"
 
 enum {

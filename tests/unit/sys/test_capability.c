@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "unit.h"
 
-#include "sys/capability.h"
+#include "sys/confine.h"
 
 TEST(names)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* In real cgroups, where this user may make some. */
-#include "sys/cgroup_internal.h"
+#include "sys/cgroup.h"
 
 #include <errno.h>
 #include <stdio.h>

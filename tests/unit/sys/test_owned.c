@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sys/path.h"
+#include "sys/files.h"
 #include "unit.h"
 
 enum { OTHER = 4242 };

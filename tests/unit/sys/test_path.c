@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sys/path.h"
+#include "sys/files.h"
 
 #include <errno.h>
 #include <fcntl.h>

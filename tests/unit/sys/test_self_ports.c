@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* In a network namespace of its own: SO_MARK wants a right over it. */
-#include "sys/self_ports.h"
+#include "sys/sock.h"
 
 #include <errno.h>
 #include <net/if.h>

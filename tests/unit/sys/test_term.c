@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sys/term.h"
+#include "sys/print.h"
 
 #include <stdlib.h>
 #include <string.h>
