@@ -7,7 +7,7 @@
 #include <strings.h>
 
 #include "base/addr.h"
-#include "base/timestamp.h"
+#include "base/clock.h"
 
 /* ---- the target ---- */
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* base/rate - a token bucket in eight bytes.
+/* base/rate - how much one may take of what many share: a token bucket in eight bytes.
  *
  * Kept as the time at which the bucket is full again (the "virtual scheduling" form of
  * GCRA, ITU-T I.371): taking a token moves that time on by one interval, and a token is
@@ -8,6 +8,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/macros.h"
@@ -50,4 +51,16 @@ static inline bool rate_take(struct rate *r, uint32_t count, uint32_t period_ms,
 static inline bool rate_is_full(const struct rate *r, int64_t now_ms)
 {
 	return r->full_at_ns <= now_ms * 1000000;
+}
+
+/* Of a table: how much one sandbox may take of one that all sandboxes of an engine share.
+ *
+ * A sandbox takes no more entries than it leaves free. So n sandboxes that take what they
+ * can leave the (n + 1)th part to the next one, and one sandbox alone has half.
+ *
+ * May a sandbox that has @mine entries take one more of @all, of which @used are in use?
+ */
+static inline bool share_has_room(size_t mine, size_t used, size_t all)
+{
+	return used < all && mine < all - used;
 }

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/sha256.h"
-#include "base/timestamp.h"
 #include "event/json.h"
 #include "opensandbox/document_internal.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/timestamp.h"
+#include "base/clock.h"
 #include "event/json.h"
 #include "opensandbox/document_internal.h"
 

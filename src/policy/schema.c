@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/timestamp.h"
+#include "base/clock.h"
 #include "policy/limits.h"
 
 /* -- walking a document by tables of keys ------------------------------------------- */

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "base/share.h"
+#include "base/rate.h"
 #include "relay/relay_internal.h"
 #include "sys/sock.h"
 

@@ -30,7 +30,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/share.h"
+#include "base/rate.h"
 #include "resolver/resolver_internal.h"
 
 enum {

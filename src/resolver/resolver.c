@@ -20,7 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/share.h"
+#include "base/rate.h"
 #include "resolver/resolver_internal.h"
 #include "sandbox/asks.h"
 #include "sandbox/verdict.h"

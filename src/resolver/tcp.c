@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-#include "base/share.h"
+#include "base/rate.h"
 #include "dns/framing.h"
 #include "sys/sock.h"
 

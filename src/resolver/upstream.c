@@ -37,7 +37,7 @@
 #include <string.h>
 #include <sys/queue.h>
 
-#include "base/share.h"
+#include "base/rate.h"
 #include "dns/framing.h"
 #include "dns/message.h"
 
@@ -63,7 +63,7 @@ enum {
 static_assert(OUT_MAX <= 64, "send_socket() has a bit for each");
 
 enum {
-	TCP_MAX = 128,	      /* connections, shared (base/share.h); over it: -EMFILE */
+	TCP_MAX = 128,	      /* connections, shared (base/rate.h); over it: -EMFILE */
 	TCP_QUERY_MAX = 1024, /* bytes of a message that leaves */
 };
 

@@ -34,7 +34,6 @@
 #include "base/clock.h"
 #include "base/http_status.h"
 #include "base/log.h"
-#include "base/timestamp.h"
 #include "event/event.h"
 #include "launch/launch.h"
 #include "launch/std_fds.h"

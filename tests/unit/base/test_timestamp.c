@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/timestamp.h"
+#include "base/clock.h"
 
 #include <stdio.h>
 #include <time.h>
