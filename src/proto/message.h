@@ -11,7 +11,7 @@
  * These headers are below everything else: plain structs, made of base, sys and event. */
 #pragma once
 
-#include "event/upstream_trouble.h"
+#include "event/event.h"
 #include "proto/control_supervisor.h"
 #include "proto/engine_control.h"
 #include "proto/engine_supervisor.h"

@@ -25,7 +25,7 @@
 
 #include "base/hash.h"
 #include "dns/message.h"
-#include "event/upstream_trouble.h"
+#include "event/event.h"
 #include "sandbox/sandbox.h"
 
 enum {
