@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* /answer/LINK: one review task, decided by whoever has its link
- * (events/review_answer.h), without the token and for this one decision alone.
+ * (events/review.h), without the token and for this one decision alone.
  *
  *     GET   a page that says what would be decided, with a button; it changes nothing,
  *           for mail scanners and previews of chat programs follow every link
@@ -17,7 +17,7 @@
 #include "api/internal.h"
 #include "base/clock.h"
 #include "event/json.h"
-#include "events/review_answer.h"
+#include "events/review.h"
 
 #define PREFIX "/answer/"
 #define WHO    "signed link"

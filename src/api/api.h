@@ -15,7 +15,6 @@
 #include "event/event.h"
 #include "events/jsonl.h"
 #include "events/review.h"
-#include "events/review_answer.h"
 #include "events/sqlite.h"
 #include "opensandbox/document.h"
 #include "opensandbox/policy.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "event/json.h"
-#include "events/report_event.h"
+#include "events/jsonl.h"
 #include "policy/advice.h"
 #include "policy/explain.h"
 #include "policy/names.h"

@@ -3,6 +3,8 @@
  * and as one JSON object: what /events, the log and the JSON lines say. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "event/event.h"
 #include "event/json.h"
 #include "policy/plan.h"
@@ -46,3 +48,26 @@ void event_put(struct jtext *j, const struct event_row *row);
 /* That as one object. No line end; NUL behind it. @buf holds EVENT_JSON_SIZE. Return: the
  * length. */
 size_t event_json(const struct event_row *row, char *buf);
+
+/* ---- in words, the same in every form of the report ---- */
+
+enum {
+	REPORT_WHAT_SIZE = EVENT_NAME_SIZE + ENDPOINT_TEXT_SIZE + 32,
+	REPORT_WHY_SIZE = 704,
+};
+
+/* A denial or a limit that was reached. */
+bool report_is_refusal(const struct event *e);
+/* Something that is allowed did not work. */
+bool report_is_failure(const struct event *e);
+
+/* "api.evil.example", "93.184.216.34 tcp/443", "pypi.org (151.101.0.223) tcp/80".
+ * Return: @buf, of REPORT_WHAT_SIZE. */
+const char *report_what(const struct event *e, char *buf);
+/* The reason, or the deciding rule and where it stands; "" when neither is known.
+ * Return: @buf, of REPORT_WHY_SIZE. */
+const char *report_why(const struct plan *plan, const struct event *e, char *buf);
+/* "tcp", "udp", "icmp", "ip". */
+const char *report_protocol(uint8_t protocol);
+/* The limit that was reached, "on_denies" too; "": none. */
+const char *report_limit(const struct event *e);

@@ -7,7 +7,7 @@
 
 #include "dns/message.h"
 #include "event/json.h"
-#include "events/report_event.h"
+#include "events/jsonl.h"
 
 /* The numbers of the schema that Weir has a use for. */
 enum {

@@ -17,7 +17,6 @@
 #include "base/exit_status.h"
 #include "base/log.h"
 #include "events/jsonl.h"
-#include "events/report_event.h"
 #include "policy/advice.h"
 #include "sandbox/sandbox.h"
 #include "supervisor/program.h"

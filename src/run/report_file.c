@@ -27,7 +27,8 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "event/json.h"
-#include "events/report_event.h"
+#include "events/jsonl.h"
+#include "policy/explain.h"
 #include "policy/policy.h"
 #include "run/options.h"
 #include "sandbox/sandbox.h"
@@ -195,7 +196,7 @@ static json_t *number_or_null(bool known, json_int_t value)
 	return known ? json_integer(value) : json_null();
 }
 
-static json_t *event_json(const struct report *r, const struct event *e)
+static json_t *event_tree(const struct report *r, const struct event *e)
 {
 	const char *limit = report_limit(e);
 	const bool has_addr = e->remote.family != ADDR_NONE;
@@ -232,7 +233,7 @@ static json_t *events_json(const struct report *r, const struct event_ring *ring
 	for (size_t i = 0; i < event_ring_count(ring); i++)
 		if (is_kind(event_ring_at(ring, i)))
 			json_array_append_new(list,
-					      event_json(r, event_ring_at(ring, i)));
+					      event_tree(r, event_ring_at(ring, i)));
 	return list;
 }
 

@@ -32,7 +32,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/engine.h"
-#include "events/report_event.h"
+#include "events/jsonl.h"
 #include "launch/hide.h"
 #include "launch/launch.h"
 #include "launch/startup_files.h"

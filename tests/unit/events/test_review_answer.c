@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "events/review_answer.h"
+#include "events/review.h"
 
 enum { NOW_SEC = 1763633203, UNTIL_SEC = NOW_SEC + 60 };
 #define NOW_MS (INT64_C(1000) * NOW_SEC)
