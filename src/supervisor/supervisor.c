@@ -37,6 +37,7 @@
 #include "sandbox/learned.h"
 #include "supervisor/program.h"
 #include "sys/confine.h"
+#include "sys/files.h"
 #include "sys/process.h"
 
 enum {
@@ -238,14 +239,11 @@ static void reap(struct supervisor *k)
 /* It runs, or the kernel works for it. */
 static bool is_at_work(pid_t pid)
 {
-	char path[32], text[256] = "";
+	char path[32], text[256];
 	const char *state;
-	CLEAN(fd) int fd = -1;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
-		return false;
+	(void)file_read_kernel(AT_FDCWD, path, text, sizeof(text));
 	state = strrchr(text, ')');
 	return state && (strncmp(state, ") R", 3) == 0 || strncmp(state, ") D", 3) == 0);
 }

@@ -482,19 +482,6 @@ int cgroup_make(const char *where, struct cgroup *ret, bool *ret_made, struct er
 
 /* ---- join, kill ---- */
 
-/* What @file of @dir says, or "". */
-static void read_file(const char *dir, const char *file, char *ret, size_t size)
-{
-	char path[CGROUP_PATH_MAX + 32];
-	CLEAN(fd) int fd = -1;
-	ssize_t n;
-
-	snprintf(path, sizeof(path), "%s/%s", dir, file);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? 0 : read(fd, ret, size - 1);
-	ret[n > 0 ? n : 0] = '\0';
-}
-
 int cgroup_kill(const char *dir, struct err *err)
 {
 	CLEAN(fd) int at = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -509,14 +496,15 @@ int cgroup_kill(const char *dir, struct err *err)
 
 int cgroup_can_be_joined(const char *dir, struct err *err)
 {
+	CLEAN(fd) int at = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	char text[256];
 
-	read_file(dir, "cgroup.type", text, sizeof(text));
+	(void)file_read_kernel(at, "cgroup.type", text, sizeof(text));
 	if (strcmp(text, "threaded\n") == 0 || strcmp(text, "domain invalid\n") == 0)
 		return err_set(err, -EOPNOTSUPP,
 			       "no process can be in the cgroup: its type is '%.*s'",
 			       (int)strcspn(text, "\n"), text);
-	read_file(dir, "cgroup.events", text, sizeof(text));
+	(void)file_read_kernel(at, "cgroup.events", text, sizeof(text));
 	if (strstr(text, "frozen 1"))
 		return err_set(err, -EBUSY,
 			       "the cgroup is frozen: nothing can be "

@@ -200,6 +200,15 @@ int file_read(int dir, const char *path, const struct file_how *how,
 	return r < 0 ? cannot_read(r, path, how->max_bytes, err) : 0;
 }
 
+ssize_t file_read_kernel(int dir, const char *path, char *ret, size_t size)
+{
+	CLEAN(fd) int fd = openat(dir, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	ssize_t n = fd < 0 ? -1 : read(fd, ret, size - 1);
+
+	ret[MAX(n, (ssize_t)0)] = '\0';
+	return n < 0 ? -errno : n;
+}
+
 /* ---- writing ---- */
 
 int file_write_all(int fd, const void *bytes, size_t size)

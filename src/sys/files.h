@@ -66,6 +66,9 @@ static inline void clean_file_bytes(struct file_bytes *f)
  * Return: 0 or -errno. */
 int file_read_at(int fd, size_t from, void *buf, size_t room,
 		 size_t *ret_size) MUST_CHECK;
+/* As much of the file @path of /proc or /sys as @ret of @size holds, with a NUL behind
+ * it; "" where it can't be read. Return: the bytes, or -errno. */
+ssize_t file_read_kernel(int dir, const char *path, char *ret, size_t size);
 int file_write_all(int fd, const void *bytes, size_t size) MUST_CHECK;
 
 /* Make the file @name in the directory @dir anew, removing what was there: an earlier

@@ -166,17 +166,6 @@ static int find_socket(int diag, struct socket_search *s)
 
 /* ---- a process ---- */
 
-static ssize_t read_at(int dir, const char *name, char *buf, size_t size)
-{
-	CLEAN(fd) int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	ssize_t n = fd < 0 ? -1 : read(fd, buf, size - 1);
-
-	if (n < 0)
-		return -ENOENT;
-	buf[n] = '\0';
-	return n;
-}
-
 bool owner_network(const char *process, char ret[OWNER_NETWORK_SIZE])
 {
 	char path[64];
@@ -245,7 +234,7 @@ static int read_command(int dir, int thread, char ret[OWNER_COMMAND_SIZE])
 {
 	char raw[COMM_SIZE + 2], comm[COMM_SIZE + 1], path[PATH_MAX],
 		file[OWNER_COMMAND_SIZE];
-	ssize_t n = read_at(dir, "comm", raw, sizeof(raw)), linked;
+	ssize_t n = file_read_kernel(dir, "comm", raw, sizeof(raw)), linked;
 	struct text name = { 0 };
 
 	if (n < 0)
@@ -271,10 +260,11 @@ static uint32_t read_user(int dir)
 {
 	static const char key[] = "\nUid:\t";
 	char text[STATUS_SIZE];
-	const char *at =
-		read_at(dir, "status", text, sizeof(text)) < 0 ? NULL : strstr(text, key);
+	const char *at;
 	uint32_t uid;
 
+	(void)file_read_kernel(dir, "status", text, sizeof(text));
+	at = strstr(text, key);
 	at = at ? strchr(at + sizeof(key) - 1, '\t') : NULL;
 	if (!at || !text_to_u32((struct text){ at + 1, strcspn(at + 1, "\t\n") },
 				UINT32_MAX, &uid))
@@ -286,11 +276,12 @@ static uint32_t read_user(int dir)
 static int64_t read_start_ms(int dir)
 {
 	char text[STATUS_SIZE];
-	const char *at =
-		read_at(dir, "stat", text, sizeof(text)) < 0 ? NULL : strrchr(text, ')');
+	const char *at;
 	long per_second = sysconf(_SC_CLK_TCK);
 	int64_t ticks = 0;
 
+	(void)file_read_kernel(dir, "stat", text, sizeof(text));
+	at = strrchr(text, ')');
 	for (int i = 0; at && i <= START_FIELD; i++)
 		at = strchr(at + 1, ' ');
 	if (!at || per_second <= 0)
@@ -363,11 +354,11 @@ static int compare_youngest_first(const void *a, const void *b, void *data)
 static pid_t last_pid(void)
 {
 	char text[STATUS_SIZE];
-	const char *at = read_at(AT_FDCWD, "/proc/loadavg", text, sizeof(text)) < 0
-				 ? NULL
-				 : strrchr(text, ' ');
+	const char *at;
 	uint32_t pid;
 
+	(void)file_read_kernel(AT_FDCWD, "/proc/loadavg", text, sizeof(text));
+	at = strrchr(text, ' ');
 	return at && text_to_u32((struct text){ at + 1, strcspn(at + 1, "\n") }, INT_MAX,
 				 &pid)
 		       ? (pid_t)pid

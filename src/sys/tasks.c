@@ -39,16 +39,13 @@ static bool is_gone(int r)
  * but its last bracket. */
 static bool read_stat(int dir, char text[STAT_SIZE], char *ret_state, uint32_t *ret_flags)
 {
-	CLEAN(fd) int fd = openat(dir, "stat", O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, text, STAT_SIZE - 1);
-	const char *at;
+	const ssize_t n = file_read_kernel(dir, "stat", text, STAT_SIZE);
+	const char *at = strrchr(text, ')');
 
-	if (n < 0 && is_gone(-errno)) {
+	if (is_gone((int)n)) {
 		*ret_state = 'X';
 		return true;
 	}
-	text[MAX(n, (ssize_t)0)] = '\0';
-	at = strrchr(text, ')');
 	if (!at || at[1] != ' ')
 		return false;
 	*ret_state = at[2];
@@ -118,17 +115,14 @@ pid_t tasks_process_of(int proc, pid_t tid)
 {
 	static const char key[] = "\nTgid:\t";
 	char path[32], text[STAT_SIZE];
-	CLEAN(fd) int fd = -1;
 	uint32_t pid;
 	const char *at;
 	ssize_t n;
 
 	snprintf(path, sizeof(path), "%d/status", (int)tid);
-	fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	n = file_read_kernel(proc, path, text, sizeof(text));
 	if (n < 0)
-		return why_not(tid, -errno);
-	text[n] = '\0';
+		return why_not(tid, (int)n);
 	at = strstr(text, key);
 	at = at ? at + sizeof(key) - 1 : "";
 	return text_to_u32((struct text){ at, strcspn(at, "\n") }, INT_MAX, &pid)
@@ -315,16 +309,13 @@ static void read_names(uint32_t pid, char ret[NAMES][PATH_MAX])
 	static const char *const files[] = { "exe", "cmdline", "comm" };
 
 	for (size_t i = 0; i < NAMES; i++) {
-		CLEAN(fd) int fd = -1;
 		char path[64];
 		ssize_t n;
 
 		snprintf(path, sizeof(path), "/proc/%u/%s", pid, files[i]);
-		if (i > 0)
-			fd = open(path, O_RDONLY | O_CLOEXEC);
 		n = i == 0 ? readlink(path, ret[i], PATH_MAX - 1)
-			   : read(fd, ret[i], PATH_MAX - 1);
-		ret[i][n > 0 ? n : 0] = '\0';
+			   : file_read_kernel(AT_FDCWD, path, ret[i], PATH_MAX);
+		ret[i][MAX(n, (ssize_t)0)] = '\0';
 		ret[i][strcspn(ret[i], "\n")] = '\0';
 	}
 }
