@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 size_t addr_size(const struct addr *a)
 {
 	if (a->family == ADDR_V4)
@@ -37,14 +39,6 @@ struct addr addr_from_bytes(enum addr_family family, const uint8_t *bytes)
 	return a;
 }
 
-/* Most names differ from an address at a glance: IPv4 begins with a digit, IPv6 has
- * colons. */
-static bool may_be_addr(const char *text, size_t len)
-{
-	return len > 0 && len < ADDR_TEXT_SIZE &&
-	       ((text[0] >= '0' && text[0] <= '9') || memchr(text, ':', len));
-}
-
 static const uint8_t mapped[12] = { [10] = 0xff, 0xff };
 
 bool addr_is_mapped(const struct addr *a)
@@ -63,7 +57,11 @@ bool addr_parse(const char *text, size_t len, struct addr *ret)
 	char copy[ADDR_TEXT_SIZE];
 	struct addr a = { 0 };
 
-	if (!may_be_addr(text, len) || memchr(text, '\0', len))
+	/* Most names differ from an address at a glance: IPv4 begins with a digit, IPv6
+	 * has colons. */
+	if (len == 0 || len >= ADDR_TEXT_SIZE ||
+	    (!text_is_digit(text[0]) && !memchr(text, ':', len)) ||
+	    memchr(text, '\0', len))
 		return false;
 	memcpy(copy, text, len);
 	copy[len] = '\0';
@@ -124,23 +122,6 @@ struct prefix prefix_translated(const struct prefix *p)
 	return prefix_of(&a, 96u + p->bits);
 }
 
-static bool bits_parse(const char *text, size_t len, unsigned int max, unsigned int *ret)
-{
-	unsigned int bits = 0;
-
-	if (len == 0 || len > 3 || (len > 1 && text[0] == '0'))
-		return false;
-	for (size_t i = 0; i < len; i++) {
-		if (text[i] < '0' || text[i] > '9')
-			return false;
-		bits = bits * 10 + (unsigned int)(text[i] - '0');
-	}
-	if (bits > max)
-		return false;
-	*ret = bits;
-	return true;
-}
-
 bool prefix_parse(const char *text, size_t len, bool mask_host, struct prefix *ret)
 {
 	const char *slash = memchr(text, '/', len);
@@ -152,7 +133,8 @@ bool prefix_parse(const char *text, size_t len, bool mask_host, struct prefix *r
 	if (!addr_parse(text, addr_len, &a))
 		return false;
 	bits = family_bits(&a);
-	if (slash && !bits_parse(slash + 1, len - addr_len - 1, bits, &bits))
+	if (slash &&
+	    !text_to_u32((struct text){ slash + 1, len - addr_len - 1 }, bits, &bits))
 		return false;
 	p = prefix_of(&a, bits);
 	if (!mask_host && !addr_equal(&p.addr, &a))

@@ -18,22 +18,20 @@ struct arena_block {
 	alignas(max_align_t) unsigned char bytes[];
 };
 
+/* A block that has room for @size. */
 static struct arena_block *block_add(struct arena *a, size_t size)
 {
-	struct arena_block *b = calloc(1, sizeof(*b) + size);
+	const size_t next = a->head ? a->head->size * 2 : (size_t)BLOCK_FIRST;
+	const size_t usual = MIN(next, (size_t)BLOCK_SIZE);
+	const size_t room = MAX(size, usual);
+	struct arena_block *b = calloc(1, sizeof(*b) + room);
 
 	if (!b)
 		return NULL;
-	b->size = size;
+	b->size = room;
 	b->next = a->head;
 	a->head = b;
 	return b;
-}
-
-static size_t next_size(const struct arena_block *last)
-{
-	return last ? MIN(MAX(last->size * 2, (size_t)BLOCK_FIRST), (size_t)BLOCK_SIZE)
-		    : (size_t)BLOCK_FIRST;
 }
 
 void *arena_alloc(struct arena *a, size_t size)
@@ -47,7 +45,7 @@ void *arena_alloc(struct arena *a, size_t size)
 		return NULL;
 	rounded = (size + align - 1) & ~(align - 1);
 	if (!b || b->size - b->used < rounded)
-		b = block_add(a, MAX(rounded, next_size(b)));
+		b = block_add(a, rounded);
 	if (!b)
 		return NULL;
 	p = b->bytes + b->used;

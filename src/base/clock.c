@@ -56,11 +56,6 @@ struct date {
 	int year, month, day, hour, minute, second;
 };
 
-static bool is_leap(int year)
-{
-	return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-}
-
 static int leap_years_to(int year)
 {
 	return year / 4 - year / 100 + year / 400;
@@ -69,8 +64,9 @@ static int leap_years_to(int year)
 static int days_of(int year, int month)
 {
 	static const int8_t days[] = { 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31 };
+	const bool is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
 
-	return days[month - 1] + (month == 2 && is_leap(year));
+	return days[month - 1] + (month == 2 && is_leap);
 }
 
 static int64_t seconds_of(const struct date *d)

@@ -134,12 +134,6 @@ static bool range_holds(const struct range_v6 *r, uint64_t high, uint64_t low)
 	return high == r->high && (low ^ r->low) >> (128 - r->bits) == 0;
 }
 
-/* ::a.b.c.d, but neither :: nor ::1 nor the few below 1.0.0.0 that are no addresses. */
-static bool is_compatible(uint64_t high, uint64_t low)
-{
-	return high == 0 && low >> 32 == 0 && low >> 24 != 0;
-}
-
 /* RFC 5214: an interface identifier 00-00-5e-fe or 02-00-5e-fe, then the address. */
 static bool is_isatap(const uint8_t *bytes)
 {
@@ -150,6 +144,9 @@ static bool is_isatap(const uint8_t *bytes)
 bool addr_embedded_v4(const struct addr *a, struct addr *ret)
 {
 	uint64_t high = read_u64(a->bytes), low = read_u64(a->bytes + 8);
+	/* ::a.b.c.d, but neither :: nor ::1 nor the few below 1.0.0.0 that are no
+	 * addresses. */
+	const bool is_compatible = high == 0 && low >> 32 == 0 && low >> 24 != 0;
 	uint8_t at = 12, invert = 0, v4[4];
 	bool found = false;
 
@@ -162,7 +159,7 @@ bool addr_embedded_v4(const struct addr *a, struct addr *ret)
 		invert = carriers[i].invert;
 		found = true;
 	}
-	if (!found && !is_isatap(a->bytes) && !is_compatible(high, low))
+	if (!found && !is_isatap(a->bytes) && !is_compatible)
 		return false;
 	for (size_t i = 0; i < sizeof(v4); i++)
 		v4[i] = a->bytes[at + i] ^ invert;

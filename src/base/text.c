@@ -174,18 +174,15 @@ char *text_escape(struct text t, char *buf, size_t size)
 	return buf;
 }
 
-static bool is_token_char(char c)
+bool text_is_token(struct text t)
 {
 	static const char others[] = "!#$%&'*+-.^_`|~";
 
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-	       (c >= '0' && c <= '9') || (c != '\0' && strchr(others, c));
-}
-
-bool text_is_token(struct text t)
-{
 	for (size_t i = 0; i < t.len; i++) {
-		if (!is_token_char(t.ptr[i]))
+		const char c = t.ptr[i];
+
+		if ((c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && !text_is_digit(c) &&
+		    (c == '\0' || !strchr(others, c)))
 			return false;
 	}
 	return t.len > 0;

@@ -150,13 +150,6 @@ static int look_at_directory(int fd, struct statx *ret)
 									       : 0;
 }
 
-/* What is mounted over a cgroup hides it. */
-static bool is_same_mount(const struct statx *a, const struct statx *b)
-{
-	return a->stx_dev_major == b->stx_dev_major &&
-	       a->stx_dev_minor == b->stx_dev_minor && a->stx_mnt_id == b->stx_mnt_id;
-}
-
 /* Renaming is not done there, so that what isn't found by its name is nowhere. One by
  * one, because a service manager may have forbidden openat2(). */
 int cgroup_find_id(int hierarchy, const char *name, uint64_t *ret)
@@ -181,8 +174,13 @@ int cgroup_find_id(int hierarchy, const char *name, uint64_t *ret)
 		close(at);
 		at = next;
 		r = look_at_directory(at, &st);
-		if (r < 0 || !is_same_mount(&root, &st))
-			return r < 0 ? r : -EXDEV;
+		if (r < 0)
+			return r;
+		/* What is mounted over a cgroup hides it. */
+		if (st.stx_dev_major != root.stx_dev_major ||
+		    st.stx_dev_minor != root.stx_dev_minor ||
+		    st.stx_mnt_id != root.stx_mnt_id)
+			return -EXDEV;
 	}
 	*ret = st.stx_ino;
 	return 0;
@@ -303,15 +301,6 @@ static int list_threads(struct cgroup_walk *w, int dir, int depth)
 	return r;
 }
 
-static int walk_tree(struct cgroup_walk *w, int dir, int depth);
-
-static int walk_below(struct cgroup_walk *w, int dir, const char *name, int depth)
-{
-	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
-	return fd < 0 ? cannot_see(w, depth, errno) : walk_tree(w, fd, depth);
-}
-
 /* Takes @dir. */
 static int walk_tree(struct cgroup_walk *w, int dir, int depth)
 {
@@ -326,9 +315,16 @@ static int walk_tree(struct cgroup_walk *w, int dir, int depth)
 		r = w->on_cgroup(w, st.st_ino);
 	if (r == 0)
 		r = list_threads(w, dir, depth);
-	while (r == 0 && (e = readdir(all)))
-		if (e->d_type == DT_DIR && e->d_name[0] != '.')
-			r = walk_below(w, dir, e->d_name, depth + 1);
+	while (r == 0 && (e = readdir(all))) {
+		int below;
+
+		if (e->d_type != DT_DIR || e->d_name[0] == '.')
+			continue;
+		below = openat(dir, e->d_name,
+			       O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		r = below < 0 ? cannot_see(w, depth + 1, errno)
+			      : walk_tree(w, below, depth + 1);
+	}
 	return r;
 }
 

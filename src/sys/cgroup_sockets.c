@@ -453,31 +453,24 @@ static int list_connections(struct before_search *l, int *ret_diag)
 
 /* ---- connections from before: what becomes of them ---- */
 
-/* Return: 1; 0: it has just ended, by itself or because the kernel, whose table changes
- * meanwhile, has listed it twice; -errno. */
-static int end_one(int diag, const struct found *f)
-{
-	const struct inet_diag_req_v2 q = { .sdiag_family = f->family,
-					    .sdiag_protocol = IPPROTO_TCP,
-					    .id = f->id };
-	int r = nl_diag_run(diag, SOCK_DESTROY, NLM_F_ACK, &q, NULL, NULL);
-
-	return r == -ENOENT ? 0 : r < 0 ? r : 1;
-}
-
 static int end_unknown(int diag, struct ctmark *c, const struct before_search *l,
 		       size_t *ret)
 {
 	for (size_t i = 0; i < l->count; i++) {
 		const struct found *f = &l->found[i];
+		const struct inet_diag_req_v2 q = { .sdiag_family = f->family,
+						    .sdiag_protocol = IPPROTO_TCP,
+						    .id = f->id };
 		int r = ctmark_begun_by(c, &f->local, &f->peer);
 
 		if (r == CTMARK_LOCAL || r == CTMARK_PEER)
 			continue;
-		r = end_one(diag, f);
-		if (r < 0)
+		r = nl_diag_run(diag, SOCK_DESTROY, NLM_F_ACK, &q, NULL, NULL);
+		/* -ENOENT: it has just ended, by itself or because the kernel, whose
+		 * table changes meanwhile, has listed it twice. */
+		if (r < 0 && r != -ENOENT)
 			return r;
-		*ret += (size_t)r;
+		*ret += r != -ENOENT;
 	}
 	return 0;
 }

@@ -255,22 +255,21 @@ static const int refused[] = {
 	SCMP_SYS(accept4),
 };
 
-static int add(scmp_filter_ctx ctx, const struct row *row)
-{
-	unsigned int count = 0;
-
-	while (count < WHEN_MAX && row->when[count].op != 0)
-		count++;
-	return seccomp_rule_add_array(ctx, SCMP_ACT_ALLOW, row->call, count, row->when);
-}
-
 static int build(scmp_filter_ctx ctx, const char *arch, enum program program)
 {
 	int r = seccomp_build_for(ctx, arch);
 
-	for (size_t i = 0; i < ARRAY_SIZE(rows) && r == 0; i++)
-		if (rows[i].programs & program)
-			r = add(ctx, &rows[i]);
+	for (const struct row *row = rows; row < rows + ARRAY_SIZE(rows) && r == 0;
+	     row++) {
+		unsigned int count = 0;
+
+		if (!(row->programs & program))
+			continue;
+		while (count < WHEN_MAX && row->when[count].op != 0)
+			count++;
+		r = seccomp_rule_add_array(ctx, SCMP_ACT_ALLOW, row->call, count,
+					   row->when);
+	}
 	for (size_t i = 0; program == POSTGRES && i < ARRAY_SIZE(refused) && r == 0; i++)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), refused[i], 0);
 	/* clone3() keeps its flags in memory, so the C library is told that there is
@@ -280,23 +279,17 @@ static int build(scmp_filter_ctx ctx, const char *arch, enum program program)
 	return r;
 }
 
-static enum program program_of(const char *name)
+int main(int argc, char **argv)
 {
 	static const char *const names[] = { "engine", "socket_owner", "control",
 					     "webhook", "postgres" };
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (strcmp(name, names[i]) == 0)
-			return (enum program)(1 << i);
-	return (enum program)0;
-}
-
-int main(int argc, char **argv)
-{
-	enum program program = argc == 3 ? program_of(argv[2]) : (enum program)0;
+	enum program program = (enum program)0;
 	scmp_filter_ctx ctx;
 	int r;
 
+	for (size_t i = 0; argc == 3 && i < ARRAY_SIZE(names); i++)
+		if (strcmp(argv[2], names[i]) == 0)
+			program = (enum program)(1 << i);
 	if (!program)
 		return EXIT_FAILURE;
 	ctx = seccomp_init(program == POSTGRES ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EPERM));

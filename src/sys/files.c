@@ -140,14 +140,6 @@ static int read_to_end(int fd, size_t max_bytes, struct file_bytes *f)
 	}
 }
 
-/* Of a file of /proc nothing is known. */
-static bool is_unchanged(const struct stat *a, const struct stat *b)
-{
-	return a->st_size == b->st_size &&
-	       (a->st_size == 0 || (a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
-				    a->st_mtim.tv_nsec == b->st_mtim.tv_nsec));
-}
-
 int file_read_fd(int fd, size_t max_bytes, struct file_bytes *ret)
 {
 	CLEAN(file_bytes) struct file_bytes f = { 0 };
@@ -165,7 +157,10 @@ int file_read_fd(int fd, size_t max_bytes, struct file_bytes *ret)
 		return r;
 	if (fstat(fd, &after) < 0)
 		return -errno;
-	if (!is_unchanged(&f.stat, &after))
+	/* Of a file of /proc nothing is known. */
+	if (f.stat.st_size != after.st_size ||
+	    (after.st_size > 0 && (f.stat.st_mtim.tv_sec != after.st_mtim.tv_sec ||
+				   f.stat.st_mtim.tv_nsec != after.st_mtim.tv_nsec)))
 		return -EAGAIN;
 	*ret = f;
 	f.bytes = NULL;
@@ -623,15 +618,6 @@ static int describe(struct path *p)
 	return p->name ? 0 : -ENOMEM;
 }
 
-/* The whole of @name at once: the kernel says -ELOOP where a link is on the way. */
-static int open_linkless(const char *name)
-{
-	const struct open_how how = { .flags = O_PATH | O_CLOEXEC,
-				      .resolve = RESOLVE_NO_SYMLINKS };
-
-	return (int)syscall(SYS_openat2, AT_FDCWD, name, &how, sizeof(how));
-}
-
 static int walk(struct walk *w)
 {
 	char component[NAME_MAX + 1];
@@ -648,7 +634,11 @@ static int walk(struct walk *w)
 
 static int look_up(const char *name, enum look look, struct path *ret, struct err *err)
 {
-	struct walk w = { .look = look, .owned.roots = look == LOOK_ROOTS };
+	struct walk w = { .look = look,
+			  .owned.roots = look == LOOK_ROOTS,
+			  .path.fd = -1 };
+	const struct open_how linkless = { .flags = O_PATH | O_CLOEXEC,
+					   .resolve = RESOLVE_NO_SYMLINKS };
 	int r = 0;
 
 	if (strlen(name) >= sizeof(w.rest))
@@ -656,7 +646,10 @@ static int look_up(const char *name, enum look look, struct path *ret, struct er
 	if (name[0] == '\0')
 		return err_set(err, -ENOENT, "an empty path names nothing");
 	memcpy(w.rest, name, strlen(name) + 1);
-	w.path.fd = look == LOOK_ANY ? open_linkless(name) : -1;
+	/* All of it at once: the kernel says -ELOOP where a link is on the way. */
+	if (look == LOOK_ANY)
+		w.path.fd = (int)syscall(SYS_openat2, AT_FDCWD, name, &linkless,
+					 sizeof(linkless));
 	if (w.path.fd < 0)
 		r = walk(&w);
 	if (r == 0)

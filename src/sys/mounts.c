@@ -262,22 +262,15 @@ static void remove_duplicates(struct mounts *m)
 	m->count = kept;
 }
 
-static size_t count_lines(const char *text)
-{
-	size_t count = 1;
-
-	while ((text = strchr(text, '\n'))) {
-		text++;
-		count++;
-	}
-	return count;
-}
-
 int mounts_parse(char *text, bool all, struct mounts *ret, struct err *err)
 {
-	struct mounts m = { .list = calloc(count_lines(text), sizeof(*m.list)) };
+	struct mounts m = { 0 };
+	size_t lines = 1;
 	char *line;
 
+	for (const char *end = text; (end = strchr(end, '\n')); end++)
+		lines++;
+	m.list = calloc(lines, sizeof(*m.list));
 	if (!m.list)
 		return err_sys(err, -ENOMEM, "cannot read the mount table");
 	while ((line = strsep(&text, "\n"))) {

@@ -37,19 +37,6 @@ static const char *option_name_at(const void *table, size_t i)
 	return o ? o->name : NULL;
 }
 
-static int unknown_option(const struct cli_options *table, struct text name,
-			  struct err *err)
-{
-	const char *meant = text_meant(name, option_name_at, table);
-	const char *shown = TEXT_SHOWN(name);
-
-	if (meant)
-		return err_set(err, -EINVAL,
-			       "'--%s' is not an option here; did you mean --%s?", shown,
-			       meant);
-	return err_set(err, -EINVAL, "'--%s' is not an option here", shown);
-}
-
 /* --- values --- */
 
 int cli_option_word(const char *words, const char *value, struct err *err)
@@ -68,32 +55,12 @@ int cli_option_word(const char *words, const char *value, struct err *err)
 	return err_set(err, -EINVAL, "'%s' is not one of %s", SHOWN(value), list);
 }
 
-static int list_add(struct option_list *list, const char *value, struct err *err)
-{
-	if (list->count == OPTION_LIST_MAX)
-		return err_set(err, -EINVAL,
-			       "given more than %d times; use a policy file",
-			       OPTION_LIST_MAX);
-	list->items[list->count++] = value;
-	return 0;
-}
-
-static int number_read(const struct cli_option *o, const char *value, uint32_t *ret,
-		       struct err *err)
-{
-	uint32_t number;
-
-	if (!text_to_u32(text_of(value), o->most, &number) || number < o->least)
-		return err_set(err, -EINVAL, "'%s' is not a number from %u to %u",
-			       SHOWN(value), o->least, o->most);
-	*ret = number;
-	return 0;
-}
-
 int cli_option_set(const struct cli_option *o, void *target, const char *value,
 		   struct err *err)
 {
 	void *field = (char *)target + o->offset;
+	struct option_list *list = field;
+	uint32_t number;
 	int r = 0;
 
 	switch (o->kind) {
@@ -112,7 +79,12 @@ int cli_option_set(const struct cli_option *o, void *target, const char *value,
 		*(const char **)field = value;
 		return 0;
 	case OPTION_LIST:
-		return list_add(field, value, err);
+		if (list->count == OPTION_LIST_MAX)
+			return err_set(err, -EINVAL,
+				       "given more than %d times; use a policy file",
+				       OPTION_LIST_MAX);
+		list->items[list->count++] = value;
+		return 0;
 	case OPTION_WORD:
 		r = cli_option_word(o->arg, value, err);
 		if (r >= 0)
@@ -129,7 +101,11 @@ int cli_option_set(const struct cli_option *o, void *target, const char *value,
 			*(bool *)field = r == 0;
 		return MIN(r, 0);
 	case OPTION_NUMBER:
-		return number_read(o, value, field, err);
+		if (!text_to_u32(text_of(value), o->most, &number) || number < o->least)
+			return err_set(err, -EINVAL, "'%s' is not a number from %u to %u",
+				       SHOWN(value), o->least, o->most);
+		*(uint32_t *)field = number;
+		return 0;
 	}
 	return err_set(err, -EINVAL, "no such kind of option");
 }
@@ -152,9 +128,12 @@ static int option_take(const struct cli_options *table, void *target, int argc,
 	struct text name = { text, equals ? (size_t)(equals - text) : strlen(text) };
 	const struct cli_option *o = cli_option_find(table, name);
 	const char *value = equals ? equals + 1 : NULL;
+	const char *meant = o ? NULL : text_meant(name, option_name_at, table);
 
 	if (!o)
-		return unknown_option(table, name, err);
+		return err_set(err, -EINVAL, "'--%s' is not an option here%s%s%s",
+			       TEXT_SHOWN(name), meant ? "; did you mean --" : "",
+			       meant ?: "", meant ? "?" : "");
 	if (!o->arg && value)
 		return err_set(err, -EINVAL, "--%s takes no value", o->name);
 	if (o->arg && !value) {
@@ -254,16 +233,6 @@ static char *variable_name(const char *name, char *buf)
 	return buf;
 }
 
-/* The option's variable that is set, by its newer name or its older one, or NULL. */
-static const char *variable_of(const struct cli_option *o, char *ret_name)
-{
-	const char *value = getenv(variable_name(o->name, ret_name));
-
-	if (o->was && (!value || value[0] == '\0'))
-		value = getenv(variable_name(o->was, ret_name));
-	return value && value[0] ? value : NULL;
-}
-
 static int flag_from(const struct cli_option *o, void *target, const char *value,
 		     struct err *err)
 {
@@ -298,16 +267,17 @@ int cli_options_environment(const struct cli_options *table, void *target,
 			    struct arena *arena, uint64_t *given, struct err *err)
 {
 	struct err all = { 0 };
-
 	const struct cli_option *o;
 
 	for (size_t i = 0; (o = cli_option_at(table, i)); i++) {
 		char name[VARIABLE_SIZE];
-		const char *value = variable_of(o, name);
+		const char *value = getenv(variable_name(o->name, name));
 		struct err one = { 0 };
 		int r;
 
-		if ((*given >> i & 1) != 0 || !value)
+		if (o->was && (!value || !value[0]))
+			value = getenv(variable_name(o->was, name));
+		if ((*given >> i & 1) != 0 || !value || !value[0])
 			continue;
 		if (!o->arg)
 			r = flag_from(o, target, value, &one);

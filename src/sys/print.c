@@ -47,16 +47,6 @@ unsigned int term_width(FILE *out)
 	return MIN(MAX(size.ws_col, TERM_WIDTH_MIN), TERM_WIDTH_MAX);
 }
 
-/* Columns that @len bytes of UTF-8 take: a byte that goes on adds none. */
-static unsigned int columns(const char *text, size_t len)
-{
-	unsigned int n = 0;
-
-	for (size_t i = 0; i < len; i++)
-		n += (text[i] & 0xc0) != 0x80;
-	return n;
-}
-
 void term_wrap(FILE *out, const char *text, unsigned int column, unsigned int indent,
 	       unsigned int width)
 {
@@ -64,8 +54,11 @@ void term_wrap(FILE *out, const char *text, unsigned int column, unsigned int in
 
 	for (;;) {
 		size_t len = strcspn(text, " ");
-		unsigned int wide = columns(text, len);
+		unsigned int wide = 0;
 
+		/* A byte of UTF-8 that goes on takes no column. */
+		for (size_t i = 0; i < len; i++)
+			wide += (text[i] & 0xc0) != 0x80;
 		if (!first && column + 1 + wide > width) {
 			fprintf(out, "\n%*s", (int)indent, "");
 			column = indent;

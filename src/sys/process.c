@@ -321,13 +321,6 @@ static bool is_in_folder(struct text dir, const char *name, char *ret)
 	       access(ret, X_OK) == 0;
 }
 
-static bool is_roots(const char *path, struct err *err)
-{
-	CLEAN(path) struct path found = { .fd = -1 };
-
-	return path_open_roots(path, &found, err) == 0;
-}
-
 int program_path(const char *name, char *ret, struct err *err)
 {
 	static const char *const places[] = { "/usr/bin",  "/bin",  "/usr/local/bin",
@@ -338,10 +331,13 @@ int program_path(const char *name, char *ret, struct err *err)
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++)
 		if (is_in_folder(text_of(places[i]), name, ret))
 			return 0;
-	while (text_split(&rest, ':', &dir))
+	while (text_split(&rest, ':', &dir)) {
+		CLEAN(path) struct path found = { .fd = -1 };
+
 		if (dir.len > 0 && dir.ptr[0] == '/' && is_in_folder(dir, name, ret) &&
-		    is_roots(ret, refused.code < 0 ? NULL : &refused))
+		    path_open_roots(ret, &found, refused.code < 0 ? NULL : &refused) == 0)
 			return 0;
+	}
 	if (refused.code < 0)
 		return err_set(err, -EPERM, "%s", refused.text);
 	return err_set(err, -ENOENT, "cannot find %s", name);

@@ -49,13 +49,6 @@ struct socket_search {
 	bool several;
 };
 
-static bool is_unspecified(const struct addr *a)
-{
-	static const uint8_t zero[16];
-
-	return memcmp(a->bytes, zero, sizeof(zero)) == 0;
-}
-
 /* It is not bound to another address, and not connected to another one. */
 static bool may_have_sent(const struct owner_question *q, const struct inet_diag_msg *m)
 {
@@ -63,12 +56,14 @@ static bool may_have_sent(const struct owner_question *q, const struct inet_diag
 		nl_diag_end(m->idiag_family, m->id.idiag_src, m->id.idiag_sport);
 	struct endpoint to =
 		nl_diag_end(m->idiag_family, m->id.idiag_dst, m->id.idiag_dport);
+	const struct addr unspecified = { .family = from.addr.family };
 
 	if (from.port != q->from.port)
 		return false;
 	if (m->idiag_family == AF_INET && q->from.addr.family != ADDR_V4)
 		return false;
-	if (!is_unspecified(&from.addr) && !addr_equal(&from.addr, &q->from.addr))
+	if (!addr_equal(&from.addr, &unspecified) &&
+	    !addr_equal(&from.addr, &q->from.addr))
 		return false;
 	if (to.port == 0)
 		return true;
@@ -430,18 +425,6 @@ static int has_socket(void *data, const struct task *t)
 	return FOUND;
 }
 
-/* Return: 0, also when it isn't it; -ENOTUNIQ; -ENOENT. */
-static int check_process(struct process_search *s, pid_t pid)
-{
-	int r;
-
-	if (!may_be_among(s, pid))
-		return 0;
-	s->table = 0;
-	r = tasks_each(s->proc, pid, has_socket, s);
-	return r > FOUND ? -r : 0;
-}
-
 static int check_all(struct process_search *s)
 {
 	int r = s->q->among == OWNER_CGROUP ? list_cgroup(s) : list_all(s);
@@ -450,10 +433,17 @@ static int check_all(struct process_search *s)
 	if (r == 0 && s->pids.count > 0)
 		qsort_r(s->pids.at, s->pids.count, sizeof(*s->pids.at),
 			compare_youngest_first, &last);
-	for (size_t i = 0; i < s->pids.count && r == 0; i++)
-		r = clock_now_ms() > s->q->until_ms
-			    ? -ETIME
-			    : check_process(s, (pid_t)s->pids.at[i]);
+	for (size_t i = 0; i < s->pids.count && r == 0; i++) {
+		pid_t pid = (pid_t)s->pids.at[i];
+
+		if (clock_now_ms() > s->q->until_ms)
+			return -ETIME;
+		if (!may_be_among(s, pid))
+			continue;
+		s->table = 0;
+		r = tasks_each(s->proc, pid, has_socket, s);
+		r = r > FOUND ? -r : 0;
+	}
 	return r == 0 && s->found.pid == 0 ? -ENOENT : r;
 }
 

@@ -67,18 +67,6 @@ static bool has_ended(int dir, int error)
 	       (error == -ENOENT && (flags & FLAG_EXITING));
 }
 
-static int read_task(struct task *t, int tasks, const char *name, task_fn *fn, void *data)
-{
-	CLEAN(fd) int dir = open_directory(tasks, name);
-	int r;
-
-	if (dir < 0)
-		return is_gone(dir) ? 0 : dir;
-	t->dir = dir;
-	r = fn(data, t);
-	return r < 0 && has_ended(dir, r) ? 0 : r;
-}
-
 /* The number in @name; 0: there is none. */
 static pid_t number_of(const char *name)
 {
@@ -145,8 +133,18 @@ int tasks_each(int proc, pid_t pid, task_fn *fn, void *data)
 	all = directory_open(fd);
 	if (!all)
 		return -ENOMEM;
-	while (r == 0 && (e = next_number(all, &t.tid, &r)))
-		r = read_task(&t, fd, e->d_name, fn, data);
+	while (r == 0 && (e = next_number(all, &t.tid, &r))) {
+		CLEAN(fd) int task = open_directory(fd, e->d_name);
+
+		if (task < 0) {
+			r = is_gone(task) ? 0 : task;
+			continue;
+		}
+		t.dir = task;
+		r = fn(data, &t);
+		if (r < 0 && has_ended(task, r))
+			r = 0;
+	}
 	return r;
 }
 
@@ -218,18 +216,6 @@ static int open_network(void *data, const struct task *t)
 	return *ret < 0 ? -errno : 1;
 }
 
-/* The network namespace of the first thread of @pid that lives. Return: a descriptor;
- * -ESRCH: there is no such process, or it has ended; -errno. */
-static int tasks_open_network(pid_t pid)
-{
-	CLEAN(fd) int proc = open_directory(AT_FDCWD, "/proc");
-	int fd = -1, r = proc < 0 ? proc : tasks_each(proc, pid, open_network, &fd);
-
-	if (r == 0)
-		return -ESRCH;
-	return r < 0 ? r : fd;
-}
-
 static int reopen_network(int found)
 {
 	char link[32];
@@ -250,8 +236,14 @@ int tasks_open_named_network(const char *where)
 	CLEAN(fd) int found = -1;
 	uint32_t pid;
 
-	if (text_to_u32(text_of(where), INT32_MAX, &pid) && pid > 0)
-		return tasks_open_network((pid_t)pid);
+	if (text_to_u32(text_of(where), INT32_MAX, &pid) && pid > 0) {
+		CLEAN(fd) int proc = open_directory(AT_FDCWD, "/proc");
+		int fd = -1, r = proc;
+
+		if (proc >= 0)
+			r = tasks_each(proc, (pid_t)pid, open_network, &fd);
+		return r == 0 ? -ESRCH : r < 0 ? r : fd;
+	}
 	found = open(where, O_PATH | O_CLOEXEC);
 	return found < 0 ? -errno : reopen_network(found);
 }
@@ -277,14 +269,6 @@ static const char *guest_name(const char *program)
 	const char *slash = strrchr(program, '/');
 
 	return slash ? slash + 1 : program;
-}
-
-static bool is_one(const char *name)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(beginnings); i++)
-		if (strncmp(name, beginnings[i], strlen(beginnings[i])) == 0)
-			return true;
-	return false;
 }
 
 /* Of "123" and "/proc/123/ns/net"; 0: of no process. */
@@ -328,14 +312,18 @@ int guest_kernel_refuse(const char *where, struct err *err)
 	if (pid == 0)
 		return 0;
 	read_names(pid, names);
-	for (size_t i = 0; i < NAMES; i++)
-		if (is_one(guest_name(names[i])))
+	for (size_t i = 0; i < NAMES * ARRAY_SIZE(beginnings); i++) {
+		const char *name = guest_name(names[i / ARRAY_SIZE(beginnings)]);
+		const char *begin = beginnings[i % ARRAY_SIZE(beginnings)];
+
+		if (strncmp(name, begin, strlen(begin)) == 0)
 			return err_set(
 				err, -EOPNOTSUPP,
 				"process %u is '%.60s': packets of gVisor and of virtual "
 				"machines don't pass the filter of the namespace that "
 				"they sit in; use the runtime runc or crun, or run Weir "
 				"inside",
-				pid, SHOWN(guest_name(names[i])));
+				pid, SHOWN(name));
+	}
 	return 0;
 }
