@@ -130,18 +130,6 @@ static int add_advice(struct draft *d, const char *advice, struct policy *into)
 	return r == -ENOMEM ? r : 0;
 }
 
-static int add_use(struct draft *d, const struct event *e, struct policy *into)
-{
-	struct event refusal;
-
-	if (e->action == EVENT_DENY)
-		return policy_refuses(d->args->asked, e) ? add_advice(d, e->advice, into)
-							 : 0;
-	return is_flow(e) && policy_would_refuse(d->args->asked, e, &refusal)
-		       ? add_advice(d, refusal.advice, into)
-		       : 0;
-}
-
 /* "812 bytes", "12 kB", "3.4 MB" */
 static void put_size(char *buf, size_t size, uint64_t bytes)
 {
@@ -201,8 +189,15 @@ static int add_group(struct draft *d, const struct group *g)
 	const char *comment;
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < g->count; i++)
-		r = add_use(d, g->uses[i].event, &rules);
+	for (size_t i = 0; r == 0 && i < g->count; i++) {
+		const struct event *e = g->uses[i].event;
+		struct event refusal;
+
+		if (e->action == EVENT_DENY && policy_refuses(d->args->asked, e))
+			r = add_advice(d, e->advice, &rules);
+		else if (is_flow(e) && policy_would_refuse(d->args->asked, e, &refusal))
+			r = add_advice(d, refusal.advice, &rules);
+	}
 	if (r < 0 || rules.count == 0)
 		return r;
 	comment = comment_of(d, g);

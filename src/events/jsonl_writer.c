@@ -77,17 +77,6 @@ static int open_lines(struct jsonl_writer *w, struct err *err)
 	return r;
 }
 
-static void open_anew(struct jsonl_writer *w)
-{
-	struct err err = { 0 };
-
-	logfile_close(w->file);
-	w->file = NULL;
-	w->open_again_ms = 0;
-	if (open_lines(w, &err) < 0)
-		note(w, 0, &err);
-}
-
 static void write_line(struct jsonl_writer *w, const struct event_row *row)
 {
 	char line[EVENT_JSON_SIZE + 1];
@@ -108,11 +97,18 @@ static void write_line(struct jsonl_writer *w, const struct event_row *row)
 static void on_row(void *data, const void *record, size_t size)
 {
 	const struct queued *q = record;
+	struct jsonl_writer *w = data;
+	struct err err = { 0 };
 
-	if (q->order == ORDER_ROW)
-		write_line(data, &q->row);
-	else
-		open_anew(data);
+	if (q->order == ORDER_ROW) {
+		write_line(w, &q->row);
+		return;
+	}
+	logfile_close(w->file);
+	w->file = NULL;
+	w->open_again_ms = 0;
+	if (open_lines(w, &err) < 0)
+		note(w, 0, &err);
 }
 
 /* ---- everybody else ---- */

@@ -217,18 +217,14 @@ static void put_connection(struct jtext *j, const struct event *e)
 	}
 }
 
-static void put_source(struct jtext *j, const struct event_row *row)
+static void put_sender(struct jtext *j, const struct event_row *row)
 {
+	char uid[16] = "";
+
 	jtext_open(j, "src_endpoint", '{');
 	text(j, "name", row->sandbox[0] ? row->sandbox : "sandbox");
 	text(j, "uid", row->sandbox);
 	jtext_close(j, '}');
-}
-
-static void put_actor(struct jtext *j, const struct event_row *row)
-{
-	char uid[16] = "";
-
 	if (row->event.uid != UINT32_MAX)
 		snprintf(uid, sizeof(uid), "%u", row->event.uid);
 	if (row->pid == 0 && !row->command[0] && !uid[0])
@@ -287,8 +283,7 @@ size_t event_ocsf(const struct event_row *row, char *buf)
 			put_lookup(&j, e);
 		else
 			put_connection(&j, e);
-		put_source(&j, row);
-		put_actor(&j, row);
+		put_sender(&j, row);
 	}
 	put_unmapped(&j, row);
 	jtext_close(&j, '}');

@@ -237,18 +237,6 @@ static int find_untold(struct review_store *r, int whom, size_t max, int64_t wal
 	return code < 0 ? code : count;
 }
 
-static int begin_try(struct review_store *r, int64_t id, int whom, int64_t until_ms,
-		     struct err *err)
-{
-	const int64_t numbers[] = { id, whom, until_ms };
-
-	return run_with(
-		r,
-		"INSERT INTO review_try (review, whom, tries, after) VALUES (?,?,1,?)"
-		" ON CONFLICT DO UPDATE SET tries = tries + 1, after = excluded.after",
-		numbers, ARRAY_SIZE(numbers), err);
-}
-
 int review_tell(struct review_store *r, int whom, size_t max, int try_ms, int64_t wall_ms,
 		void (*on_task)(void *data, const struct review *t), void *data,
 		struct err *err)
@@ -258,11 +246,16 @@ int review_tell(struct review_store *r, int whom, size_t max, int try_ms, int64_
 				err);
 
 	for (int i = 0; i < count; i++) {
+		const int64_t numbers[] = { ids[i], whom, wall_ms + try_ms };
 		struct review t;
 		int code = review_find(r, ids[i], &t, err);
 
 		if (code == 0)
-			code = begin_try(r, ids[i], whom, wall_ms + try_ms, err);
+			code = run_with(r,
+					"INSERT INTO review_try (review, whom, tries,"
+					" after) VALUES (?,?,1,?) ON CONFLICT DO UPDATE"
+					" SET tries = tries + 1, after = excluded.after",
+					numbers, ARRAY_SIZE(numbers), err);
 		if (code < 0)
 			return code;
 		on_task(data, &t);

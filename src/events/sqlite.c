@@ -508,15 +508,6 @@ static int open_once(struct sqlite_writer *w, struct err *err)
 	return r;
 }
 
-/* The name still is that of the file that was opened, or tried. It may have been taken
- * away while it was being opened. */
-static bool is_same_file(const struct sqlite_writer *w)
-{
-	const struct sqlite_inode there = sqlite_file_inode(w->directory);
-
-	return sqlite_same_inode(&there, &w->file);
-}
-
 /* Unless another writer of the same store has done it. */
 static void move_aside(struct sqlite_writer *w)
 {
@@ -544,9 +535,13 @@ static int open_again(struct sqlite_writer *w, struct err *err)
 static int open_database(struct sqlite_writer *w, bool last, struct err *err)
 {
 	const int64_t now_ms = w->config.clock->now_ms();
+	const struct sqlite_inode there = sqlite_file_inode(w->directory);
 	int r;
 
-	if (w->db && is_same_file(w) && !sqlite_file_is_cut(w->directory))
+	/* The name may be another file's: the one that was opened, or tried, may have
+	 * been taken away while it was being opened. */
+	if (w->db && sqlite_same_inode(&there, &w->file) &&
+	    !sqlite_file_is_cut(w->directory))
 		return 0;
 	if (w->db)
 		w->reopen_ms = now_ms;
@@ -627,17 +622,6 @@ static int write_row(struct sqlite_writer *w, const struct event_row *row)
 	return sqlite3_reset(s);
 }
 
-static int write_counter(struct sqlite_writer *w, const struct event *e)
-{
-	sqlite3_stmt *s = w->count;
-
-	bind_number(s, 1, true, e->action);
-	bind_number(s, 2, true, e->layer);
-	bind_number(s, 3, true, (int64_t)e->packets);
-	sqlite3_step(s);
-	return sqlite3_reset(s);
-}
-
 /* All or nothing. */
 static int write_folded(struct sqlite_writer *w, struct err *err)
 {
@@ -648,9 +632,16 @@ static int write_folded(struct sqlite_writer *w, struct err *err)
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < w->folded_count && rc == SQLITE_OK; i++) {
+		const struct event *e = &w->folded[i].event;
+
 		rc = write_row(w, &w->folded[i]);
-		if (rc == SQLITE_OK)
-			rc = write_counter(w, &w->folded[i].event);
+		if (rc == SQLITE_OK) {
+			sqlite3_bind_int64(w->count, 1, e->action);
+			sqlite3_bind_int64(w->count, 2, e->layer);
+			sqlite3_bind_int64(w->count, 3, (int64_t)e->packets);
+			sqlite3_step(w->count);
+			rc = sqlite3_reset(w->count);
+		}
 		if (i == 0)
 			first = sqlite3_last_insert_rowid(w->db);
 	}

@@ -67,19 +67,15 @@ static int sqlite_code(sqlite3 *db, int rc)
 	}
 }
 
-/* SQLite says "unable to open database file", whatever is the matter with it. */
-static const char *reason_of(sqlite3 *db, int rc)
-{
-	int error = db && (rc & 0xff) == SQLITE_CANTOPEN ? sqlite3_system_errno(db) : 0;
-
-	if (error != 0)
-		return strerror(error);
-	return db ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
-}
-
 int sqlite_fault(sqlite3 *db, int rc, const char *what, struct err *err)
 {
-	return err_set(err, sqlite_code(db, rc), "%s: %s", what, reason_of(db, rc));
+	/* SQLite says "unable to open database file", whatever is the matter with it. */
+	int error = db && (rc & 0xff) == SQLITE_CANTOPEN ? sqlite3_system_errno(db) : 0;
+
+	return err_set(err, sqlite_code(db, rc), "%s: %s", what,
+		       error != 0 ? strerror(error)
+		       : db	  ? sqlite3_errmsg(db)
+				  : sqlite3_errstr(rc));
 }
 
 int sqlite_run(sqlite3 *db, const char *sql, struct err *err)
@@ -153,16 +149,6 @@ static int check_version(int64_t version, struct err *err)
 			       "(version %" PRId64 ")",
 			       version);
 	return 0;
-}
-
-static int bring_up_to_date(sqlite3 *db, struct err *err)
-{
-	int64_t version = sqlite_number(db, "PRAGMA user_version");
-	int r = 0;
-
-	while (r == 0 && is_behind(version))
-		r = migrate(db, &version, err);
-	return r < 0 ? r : check_version(version, err);
 }
 
 /* ---- is it Weir's own? ---- */
@@ -292,6 +278,7 @@ int sqlite_file_open(const struct sqlite_config *config, sqlite3 **ret, struct e
 	char path[SQLITE_PATH_SIZE];
 	CLEAN(fd) int lock = -1;
 	sqlite3 *db = NULL;
+	int64_t version = 0;
 	int r = 0, rc;
 
 	if (mkdir(config->directory, 0700) < 0 && errno != EEXIST)
@@ -309,7 +296,11 @@ int sqlite_file_open(const struct sqlite_config *config, sqlite3 **ret, struct e
 	if (r == 0)
 		r = set_up(db, config, err);
 	if (r == 0)
-		r = bring_up_to_date(db, err);
+		version = sqlite_number(db, "PRAGMA user_version");
+	while (r == 0 && is_behind(version))
+		r = migrate(db, &version, err);
+	if (r == 0)
+		r = check_version(version, err);
 	if (r == 0)
 		r = check_schema(db, err);
 	if (r < 0) {
@@ -504,23 +495,12 @@ const struct sqlite_sums sqlite_sums[SQLITE_SUMS] = {
 
 /* ---- what goes ---- */
 
-/* The rows in table `gone`, and what the sums have of them. */
-static int let_gone_go(sqlite3 *db)
-{
-	for (size_t i = 0; i < SQLITE_SUMS; i++)
-		if (sqlite_run(db, sqlite_sums[i].take, NULL) < 0)
-			return -1;
-	if (sqlite_run(db, "DELETE FROM event WHERE id IN " GONE, NULL) < 0)
-		return -1;
-	return sqlite3_changes(db);
-}
-
 /* The newest stays: its number is where the next one's begins, and whoever copies rows
  * goes by the numbers. Return: how many went, -1: none. */
 static int sqlite_let_go(sqlite3 *db, const char *where, int max)
 {
 	char sql[SQL_SIZE];
-	int gone = -1;
+	int gone, r;
 
 	snprintf(sql, sizeof(sql),
 		 "CREATE TEMP TABLE IF NOT EXISTS gone (id INTEGER PRIMARY KEY);"
@@ -528,9 +508,14 @@ static int sqlite_let_go(sqlite3 *db, const char *where, int max)
 		 "INSERT INTO temp.gone SELECT id FROM event WHERE"
 		 " id < (SELECT max(id) FROM event) AND %s LIMIT %d",
 		 where, max);
-	if (sqlite_run(db, sql, NULL) == 0)
-		gone = let_gone_go(db);
-	if (gone >= 0 && sqlite_run(db, "COMMIT", NULL) == 0)
+	r = sqlite_run(db, sql, NULL);
+	/* What the sums have of them, and the rows. */
+	for (size_t i = 0; i < SQLITE_SUMS && r == 0; i++)
+		r = sqlite_run(db, sqlite_sums[i].take, NULL);
+	if (r == 0)
+		r = sqlite_run(db, "DELETE FROM event WHERE id IN " GONE, NULL);
+	gone = sqlite3_changes(db);
+	if (r == 0 && sqlite_run(db, "COMMIT", NULL) == 0)
 		return gone;
 	sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
 	return -1;

@@ -134,16 +134,6 @@ static int ask(struct sqlite_reader *r, const char *sql, sqlite3_stmt **ret,
 	return 0;
 }
 
-static int ask_query(struct sqlite_reader *r, const char *sql,
-		     const struct sqlite_query *q, sqlite3_stmt **ret, struct err *err)
-{
-	int code = ask(r, sql, ret, err);
-
-	if (code == 0)
-		bind_query(*ret, q);
-	return code;
-}
-
 /* ---- the answer ---- */
 
 static uint32_t read_number(sqlite3_stmt *s, int column, uint32_t otherwise)
@@ -206,9 +196,10 @@ int sqlite_find(struct sqlite_reader *r, const struct sqlite_query *query,
 				     : "ORDER BY ts DESC, id DESC",
 		 query->max ? query->max : (size_t)MAX_DEFAULT);
 	put_where(query, columns, tail, sql);
-	code = ask_query(r, sql, query, &s, err);
+	code = ask(r, sql, &s, err);
 	if (code < 0)
 		return code;
+	bind_query(s, query);
 	while (go_on && (rc = sqlite3_step(s)) == SQLITE_ROW)
 		go_on = on_row(data, read_row(s, &row), &row);
 	if (go_on && rc != SQLITE_DONE)
