@@ -47,14 +47,6 @@ int webhook_message_receive(int sock, struct webhook_message *ret, int *ret_fd)
 
 /* ---- URLs ---- */
 
-static bool has_only_visible(struct text t)
-{
-	for (size_t i = 0; i < t.len; i++)
-		if (t.ptr[i] <= 0x20 || t.ptr[i] >= 0x7f || t.ptr[i] == '\\')
-			return false;
-	return t.len > 0 && t.len < WEBHOOK_URL_SIZE;
-}
-
 static bool skip(struct text *t, const char *start)
 {
 	const size_t n = strlen(start);
@@ -128,8 +120,10 @@ int webhook_url_parse(struct text url, struct webhook_url *ret, struct err *err)
 {
 	struct webhook_url u = { 0 };
 	struct text t = url;
-	bool ok = has_only_visible(t);
+	bool ok = t.len > 0 && t.len < WEBHOOK_URL_SIZE;
 
+	for (size_t i = 0; ok && i < t.len; i++)
+		ok = t.ptr[i] > 0x20 && t.ptr[i] < 0x7f && t.ptr[i] != '\\';
 	if (ok && skip(&t, "https://"))
 		u.tls = true;
 	else if (ok)

@@ -118,18 +118,6 @@ static int confine(const char *directory, struct err *err)
 	return confine_calls(CONFINE_POSTGRES, err);
 }
 
-static int read_back(int argc, char **argv)
-{
-	struct err err = { 0 };
-	int r = confine(NULL, &err);
-
-	if (r == 0)
-		r = reader_serve(argc, argv, INHERITED_FIRST, &err);
-	if (r < 0)
-		log_error("%s", err.text);
-	return r == -EINVAL ? RUN_STATUS_BAD_INPUT : r < 0 ? RUN_STATUS_FAILED : 0;
-}
-
 int main(int argc, char **argv)
 {
 	static struct sidecar_spec spec;
@@ -140,8 +128,17 @@ int main(int argc, char **argv)
 	if (settings_take(&argc, &argv) < 0)
 		return RUN_STATUS_FAILED;
 	prctl(PR_SET_NAME, "weir-postgres");
-	if (argc > 1 && strcmp(argv[1], POSTGRES_READ) == 0)
-		return read_back(argc - 1, argv + 1);
+	if (argc > 1 && strcmp(argv[1], POSTGRES_READ) == 0) {
+		int r = confine(NULL, &err);
+
+		if (r == 0)
+			r = reader_serve(argc - 1, argv + 1, INHERITED_FIRST, &err);
+		if (r < 0)
+			log_error("%s", err.text);
+		return r == -EINVAL ? RUN_STATUS_BAD_INPUT
+		       : r < 0	    ? RUN_STATUS_FAILED
+				    : 0;
+	}
 	if (cli_helper_parse(argc, argv, &is_daemon, &spec, &err) < 0 || !spec.postgres) {
 		log_error("%s", err.text[0] ? err.text : "no PostgreSQL is named");
 		return RUN_STATUS_BAD_INPUT;

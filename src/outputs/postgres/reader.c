@@ -58,21 +58,17 @@ static uint64_t number_in(const PGresult *res, int row, enum column column)
 	return (uint64_t)server_number(res, row, (int)column);
 }
 
-static uint8_t protocol_of(const char *name)
-{
-	return strcmp(name, "tcp") == 0	  ? IPPROTO_TCP
-	       : strcmp(name, "udp") == 0 ? IPPROTO_UDP
-					  : 0;
-}
-
 static struct event event_in(const PGresult *res, int row)
 {
 	const char *address = text_in(res, row, COLUMN_ADDRESS);
+	const char *protocol = text_in(res, row, COLUMN_PROTOCOL);
 	const bool allowed = strcmp(text_in(res, row, COLUMN_ACTION), "allow") == 0;
 	struct event e = {
 		.action = allowed ? EVENT_ALLOW : EVENT_DENY,
 		.layer = (uint8_t)event_layer_find(text_in(res, row, COLUMN_LAYER)),
-		.protocol = protocol_of(text_in(res, row, COLUMN_PROTOCOL)),
+		.protocol = strcmp(protocol, "tcp") == 0   ? IPPROTO_TCP
+			    : strcmp(protocol, "udp") == 0 ? IPPROTO_UDP
+							   : 0,
 		.port = (uint16_t)number_in(res, row, COLUMN_PORT),
 		.query_type = (uint16_t)number_in(res, row, COLUMN_QUERY_TYPE),
 		.packets = number_in(res, row, COLUMN_PACKETS),

@@ -295,17 +295,6 @@ static int finish_tasks(struct server *server, const char *uuid, int64_t last,
 	return r < 0 ? r : server_commit(server, err);
 }
 
-/* The others must not wait for one that the server will never have. */
-static int pass_over_tasks(struct server *server, const char *uuid, int64_t last,
-			   struct err *err)
-{
-	int r = server_roll_back(server, err);
-
-	if (r == 0)
-		r = server_begin(server, err);
-	return r < 0 ? r : finish_tasks(server, uuid, last, err);
-}
-
 /* Within a transaction that it ends: @max tasks of the store @uuid from the change behind
  * *@reviewed on, which is moved. One task alone that the server doesn't take is passed
  * over. Return: how many; -EBADMSG: one of several is not taken; or another -errno. */
@@ -328,10 +317,14 @@ static int reviews_copy(struct server *server, struct review_store *store,
 	else if (r == 0)
 		r = server_order(server, "copy review tasks", upsert,
 				 (const char *const[]){ uuid, json }, 2, err);
+	/* The others must not wait for one that the server will never have. */
+	if (r == -EBADMSG && l.count == 1) {
+		r = server_roll_back(server, err);
+		if (r == 0)
+			r = server_begin(server, err);
+	}
 	if (r == 0 && l.count > 0)
 		r = finish_tasks(server, uuid, l.last, err);
-	else if (r == -EBADMSG && l.count == 1)
-		r = pass_over_tasks(server, uuid, l.last, err);
 	if (r < 0)
 		return r;
 	if (l.count > 0)

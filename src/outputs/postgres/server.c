@@ -76,18 +76,6 @@ static PGresult *next_result(struct server *s, bool *failed)
 	return *failed ? NULL : PQgetResult(s->db);
 }
 
-static bool is_well(const PGresult *res)
-{
-	switch (PQresultStatus(res)) {
-	case PGRES_COMMAND_OK:
-	case PGRES_TUPLES_OK:
-	case PGRES_COPY_IN:
-		return true;
-	default:
-		return false;
-	}
-}
-
 /* Classes 22, it is no such value, and 23, a constraint: other data might do. */
 static int fault_of(const PGresult *res)
 {
@@ -109,13 +97,16 @@ static int take_results(struct server *s, const char *what, PGresult **ret,
 	int r = 0;
 
 	while ((res = next_result(s, &failed))) {
-		if (!is_well(res) && r == 0) {
+		const ExecStatusType status = PQresultStatus(res);
+
+		if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK &&
+		    status != PGRES_COPY_IN && r == 0) {
 			r = fault_of(res);
 			complain(s, what, err);
 		}
 		PQclear(last);
 		last = res;
-		if (PQresultStatus(res) == PGRES_COPY_IN)
+		if (status == PGRES_COPY_IN)
 			break; /* it waits for data */
 	}
 	if (r == 0 && (failed || !last))

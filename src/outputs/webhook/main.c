@@ -144,28 +144,22 @@ static void close_socket(struct hooks *h, int fd, uint32_t id)
 	h->closed[h->closed_count++] = id;
 }
 
-static bool remember_socket(struct hooks *h, int fd, uint32_t id)
-{
-	for (size_t i = 0; i < WEBHOOK_SOCKETS_MAX; i++) {
-		if (h->sockets[i].fd >= 0)
-			continue;
-		h->sockets[i] = (struct open_socket){ fd, id };
-		return true;
-	}
-	return false;
-}
-
 /* libcurl's callbacks. */
 static curl_socket_t on_open(void *data, curlsocktype purpose,
 			     struct curl_sockaddr *address)
 {
 	struct hook *k = data;
+	struct hooks *h = k->hooks;
 	int fd = k->fd;
+	size_t i = 0;
 
-	if (fd < 0 || !remember_socket(k->hooks, fd, k->want)) {
+	while (i < WEBHOOK_SOCKETS_MAX && h->sockets[i].fd >= 0)
+		i++;
+	if (fd < 0 || i == WEBHOOK_SOCKETS_MAX) {
 		k->missed = true;
 		return CURL_SOCKET_BAD;
 	}
+	h->sockets[i] = (struct open_socket){ fd, k->want };
 	k->fd = -1;
 	return fd;
 }
