@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* api/api - the HTTP API: policy, health, status, metrics, events. Of a sidecar, of a
- * daemon, and, over its own socket, of a run (api/plain.h).
+ * daemon, and, over its own socket, of a run.
  *
  * libmicrohttpd, or plain.c, reads and writes; this folder routes, authorises and
  * answers. It runs on the caller's loop, in one thread, and has no right that a caller of
@@ -213,3 +213,21 @@ void api_free(struct api *a);
 int api_listen(struct api *a) MUST_CHECK;
 /* An event happened: the streams of /events get it. */
 void api_on_event(struct api *a, const struct event_row *row);
+
+/* ---- without a library ----
+ *
+ * Over a unix socket, of a program that carries no HTTP library: HTTP/1.1, one request a
+ * connection, one connection at a time; others wait. Whoever is slower than
+ * API_PLAIN_PATIENCE_MS is hung up on, and so is, without a word, whoever isn't admitted.
+ */
+enum {
+	API_PLAIN_HEAD_MAX = 8192,    /* bytes; more is 431 */
+	API_PLAIN_PATIENCE_MS = 5000, /* for a request, and for who reads its answer */
+};
+
+struct api_plain;
+/* What @config points to is borrowed, and its socket is owned, as api_new() says; TLS and
+ * tokens aren't served. NULL with @err. */
+struct api_plain *api_plain_new(const struct api_config *config,
+				struct err *err) MUST_CHECK;
+void api_plain_free(struct api_plain *p);

@@ -3,8 +3,6 @@
  * The bytes of a request are gathered until it is whole. Its head is judged (route.c) as
  * soon as that is there, so that what is too long is refused before it comes. An answer
  * is made in one piece, leaves behind the handler, and ends the connection. */
-#include "api/plain.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* HOW IT WORKS
- * The API (api/plain.h) shows a run as a daemon shows one of its sandboxes, so that the
+ * The API (api/plain.c) shows a run as a daemon shows one of its sandboxes, so that the
  * same verbs ask. Here is what it does to a run: api_ops.
  *
  * A policy is read and compiled here and given to the engine, which puts it into the

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* run/live - what a run under way is asked over its socket: how it is, what its policy
  * is, what its command asks for, and to change that policy. The verbs that ask the daemon
- * ask here, in the same words (api/plain.h).
+ * ask here, in the same words (api/plain.c).
  *
  * Who may ask: processes of the caller's user that are in the run's own user namespace,
  * and that no more seccomp filters hold than the caller. No command in a sandbox is:
@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#include "api/plain.h"
+#include "api/api.h"
 #include "base/err.h"
 #include "events/review.h"
 #include "proto/message.h"
