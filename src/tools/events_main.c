@@ -23,7 +23,7 @@
 #include "events/ocsf.h"
 #include "filter/nflog.h"
 #include "filter/ruleset.h"
-#include "outputs/postgres_read.h"
+#include "outputs/postgres_state.h"
 #include "policy/advice.h"
 #include "policy/load.h"
 #include "supervisor/program.h"
@@ -86,8 +86,8 @@ static pid_t start_reader(const char *conninfo, const struct show *s, int fd)
 }
 
 /* Call @on_event for what @s->query finds in that database by its sandbox and since_ms;
- * outputs/postgres_read.h says what is one event. *@ret_unread: the occurrences in events
- * that were too many. Return: 0, or -errno with @err. */
+ * outputs/postgres_state.h says what is one event. *@ret_unread: the occurrences in
+ * events that were too many. Return: 0, or -errno with @err. */
 static int show_read_postgres(const struct show *s, const char *conninfo,
 			      void (*on_event)(void *data, const struct event *e),
 			      void *data, uint64_t *ret_unread, struct err *err)
