@@ -402,8 +402,6 @@ void control_webhook_count(const struct control *s, struct api_status *ret);
 
 /* Have one started. */
 void control_socket_owner_open(struct control *s);
-/* The key of the links that decide, read or made, where --review-url asks for them. */
-int control_review_key_open(struct control *s, struct err *err) MUST_CHECK;
 /* The socket owner was started; @fd, which control owns from then on, leads to it. */
 void control_socket_owner_attach(struct control *s, int fd);
 /* Ask whose process @row's denial was. Return: it will come to control_on_row(), whatever
