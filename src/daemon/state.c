@@ -12,10 +12,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -32,8 +30,6 @@ enum {
 	DIR_MODE = 0700,
 	FILE_MODE = 0600,
 	AGAIN_MS = 20,
-	LOCK_TRIES = 50,
-	LOCK_MS = 20,
 	PATIENCE = 50, /* times that, at a start, before something counts as lacking */
 };
 
@@ -68,22 +64,15 @@ int state_folder_open(int dir, const char *name)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Two daemons would take each other's sandboxes for their own. One that was killed may
- * hold it for a moment longer. */
+/* Two daemons would take each other's sandboxes for their own. */
 static int lock_root(const struct daemon *w, const char *run_dir, struct err *err)
 {
-	int r = -1;
+	int r = file_lock(w->state_root);
 
-	for (int i = 0; i < LOCK_TRIES && r < 0; i++) {
-		r = flock(w->state_root, LOCK_EX | LOCK_NB);
-		if (r < 0 && errno != EWOULDBLOCK)
-			return err_sys(err, -errno, "cannot lock '%s'", run_dir);
-		if (r < 0)
-			(void)!poll(NULL, 0, LOCK_MS);
-	}
-	return r < 0 ? err_set(err, -EBUSY, "another daemon keeps its state in '%s'",
-			       run_dir)
-		     : 0;
+	if (r == -EWOULDBLOCK)
+		return err_set(err, -EBUSY, "another daemon keeps its state in '%s'",
+			       run_dir);
+	return r < 0 ? err_sys(err, r, "cannot lock '%s'", run_dir) : 0;
 }
 
 static int open_root(struct daemon *w, const char *run_dir, struct err *err)

@@ -4,11 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -332,11 +330,7 @@ int supervisor_listen(const struct supervisor_fds *h, struct err *err)
 	return err_sys(err, -errno, "cannot serve the API");
 }
 
-enum {
-	BOOT_ID_SIZE = 36,
-	LOCK_TRIES = 50,
-	LOCK_MS = 20,
-};
+enum { BOOT_ID_SIZE = 36 };
 
 /* What was learned has times of this boot's clock. */
 static int read_boot_id(char ret[BOOT_ID_SIZE + 1])
@@ -347,19 +341,6 @@ static int read_boot_id(char ret[BOOT_ID_SIZE + 1])
 		return -EIO;
 	ret[BOOT_ID_SIZE] = '\0';
 	return 0;
-}
-
-/* The processes of a sidecar that was killed may hold the lock for a moment longer. */
-static int lock_image(int fd)
-{
-	for (int i = 0; i < LOCK_TRIES; i++) {
-		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-			return 0;
-		if (errno != EWOULDBLOCK)
-			return -errno;
-		(void)!poll(NULL, 0, LOCK_MS);
-	}
-	return -EWOULDBLOCK;
 }
 
 /* A file that the next sidecar finds: one that comes back in a pod goes on with what this
@@ -384,7 +365,7 @@ static int open_image_file(const char *state_dir, bool *ret_found)
 	fd = file_open(AT_FDCWD, path, &how, NULL);
 	if (fd < 0)
 		return fd;
-	r = lock_image(fd);
+	r = file_lock(fd);
 	if (r < 0)
 		return r;
 	if (fstat(fd, &st) < 0)

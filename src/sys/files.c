@@ -5,9 +5,11 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/syscall.h>
 
 #include "base/text.h"
@@ -16,6 +18,8 @@
 enum {
 	CREATE_TRIES = 8, /* while others make and remove the file */
 	ROOM_MIN = 4096,
+	LOCK_TRIES = 50,
+	LOCK_MS = 20, /* between them */
 };
 
 /* ---- opening ---- */
@@ -221,6 +225,18 @@ int file_write_all(int fd, const void *bytes, size_t size)
 		size -= (size_t)n;
 	}
 	return 0;
+}
+
+int file_lock(int fd)
+{
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+			return 0;
+		if (errno != EWOULDBLOCK)
+			return -errno;
+		(void)!poll(NULL, 0, LOCK_MS);
+	}
+	return -EWOULDBLOCK;
 }
 
 int file_create(int dir, const char *name, mode_t mode)

@@ -71,6 +71,11 @@ int file_read_at(int fd, size_t from, void *buf, size_t room,
 ssize_t file_read_kernel(int dir, const char *path, char *ret, size_t size);
 int file_write_all(int fd, const void *bytes, size_t size) MUST_CHECK;
 
+/* Lock the file or directory @fd, for this process and those that it gives it to. A
+ * process that was killed may hold it for a moment longer: a second is waited for that.
+ * Return: 0; -EWOULDBLOCK: another one has it; -errno. */
+int file_lock(int fd) MUST_CHECK;
+
 /* Make the file @name in the directory @dir anew, removing what was there: an earlier
  * process may have left it half written, or somebody a link. Return: a descriptor to
  * write to, or -errno. */
