@@ -38,13 +38,6 @@ static const char *read_filter(const struct api_request *r, struct denies_filter
 	return NULL;
 }
 
-static bool is_wanted_denial(const struct denies_filter *f, const struct event *e)
-{
-	return e->action == EVENT_DENY && e->ts_ms >= f->since_ms &&
-	       request_is_about(f->request, e) &&
-	       (!f->name[0] || request_name_matches(f->name, e->name));
-}
-
 /* The newest first. Return: whether there are more than were asked for. */
 static bool write_denies(const struct api_ops *ops, const struct denies_filter *f,
 			 struct jtext *j)
@@ -56,7 +49,9 @@ static bool write_denies(const struct api_ops *ops, const struct denies_filter *
 	for (size_t i = event_ring_count(ring); i-- > 0;) {
 		const struct event *e = event_ring_at(ring, i);
 
-		if (!is_wanted_denial(f, e))
+		if (e->action != EVENT_DENY || e->ts_ms < f->since_ms ||
+		    !request_is_about(f->request, e) ||
+		    (f->name[0] && !request_name_matches(f->name, e->name)))
 			continue;
 		if (written++ == f->limit || j->used > DENIES_BYTES_MAX)
 			return true;

@@ -207,21 +207,17 @@ static struct api_stream *find_crowding(const struct api_http *h,
 	return found;
 }
 
-/* Its reader has hung up, or says no more; the library learns of it with the next bytes
- * that it sends, which can take until the next heartbeat. */
-static bool has_left(const struct api_stream *s)
-{
-	struct pollfd p = { .fd = s->fd, .events = POLLRDHUP };
-
-	return s->fd >= 0 && !s->is_dropped && poll(&p, 1, 0) == 1;
-}
-
+/* Drop one whose reader has hung up, or says no more; the library learns of it with the
+ * next bytes that it sends, which can take until the next heartbeat. */
 static void drop_who_left(struct api_http *h)
 {
 	for (size_t i = 0; i < API_STREAM_PLACES; i++) {
-		if (!h->streams[i] || !has_left(h->streams[i]))
+		struct api_stream *s = h->streams[i];
+		struct pollfd p = { .fd = s ? s->fd : -1, .events = POLLRDHUP };
+
+		if (p.fd < 0 || s->is_dropped || poll(&p, 1, 0) != 1)
 			continue;
-		drop(h->streams[i]);
+		drop(s);
 		return;
 	}
 }

@@ -243,14 +243,6 @@ static void on_trim(struct loop_timer *t)
 	malloc_trim(0);
 }
 
-static void drop_body(struct api_request *r)
-{
-	free(r->body);
-	r->body = NULL;
-	r->body_size = r->body_capacity = 0;
-	r->keeps_body = false;
-}
-
 static enum MHD_Result note_line(void *data, enum MHD_ValueKind kind, const char *name,
 				 size_t name_size, const char *value, size_t value_size)
 {
@@ -290,7 +282,10 @@ static void keep_body(struct api_request *r, const char *bytes, size_t size)
 	body = r->body_size + size <= r->body_max ? realloc(r->body, capacity) : NULL;
 	if (!body) {
 		r->answer = answer_too_large;
-		drop_body(r);
+		free(r->body);
+		r->body = NULL;
+		r->body_size = r->body_capacity = 0;
+		r->keeps_body = false;
 		return;
 	}
 	memcpy(body + r->body_size, bytes, size);

@@ -262,14 +262,6 @@ static void take_away(struct change *c)
 
 /* ---- what is in force ---- */
 
-/* If-Match names what is in force, or isn't there. */
-static bool is_expected(const struct api_request *r, const struct document *d)
-{
-	const struct text list = r->api->transport->header(r, "If-Match");
-
-	return !list.ptr || document_is_named(d, list);
-}
-
 static void show(struct api_request *r)
 {
 	const struct api_ops *ops = r->ops;
@@ -293,10 +285,12 @@ void answer_policy(struct api_request *r)
 {
 	const struct api_ops *ops = r->ops;
 	struct change c = { .request = r, .old = ops->policy(ops->data) };
+	/* Names what is in force, where it is there. */
+	const struct text expected = r->api->transport->header(r, "If-Match");
 
 	if (r->method == METHOD_GET)
 		show(r);
-	else if (!is_expected(r, c.old))
+	else if (expected.ptr && !document_is_named(c.old, expected))
 		reply_error(r, HTTP_PRECONDITION_FAILED, "%s", DOCUMENT_IS_ANOTHER);
 	else if (r->method == METHOD_PATCH)
 		patch(&c);

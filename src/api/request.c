@@ -50,20 +50,16 @@ static void drop_authority(char *target)
 		memcpy(target, "/", 2);
 }
 
-static bool has_control(const char *s)
-{
-	while (*s && (unsigned char)*s > ' ' && *s != 0x7f)
-		s++;
-	return *s != '\0';
-}
-
 int request_target(char *target, char **ret_query)
 {
 	char *query;
 
 	drop_authority(target);
-	if ((target[0] != '/' && strcmp(target, "*") != 0) || has_control(target))
+	if (target[0] != '/' && strcmp(target, "*") != 0)
 		return -EBADMSG;
+	for (const char *s = target; *s; s++)
+		if ((unsigned char)*s <= ' ' || *s == 0x7f)
+			return -EBADMSG;
 	query = strchr(target, '?');
 	if (query)
 		*query = '\0';

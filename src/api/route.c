@@ -306,14 +306,6 @@ static const struct api_route *find_route(const char *path)
 	return NULL;
 }
 
-static unsigned int method_of(const char *method)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(methods); i++)
-		if (strcmp(method, methods[i]) == 0)
-			return 1U << i;
-	return METHOD_OTHER;
-}
-
 static bool is_authorized(const struct api_request *r)
 {
 	const char *token = r->api->config.token;
@@ -481,7 +473,10 @@ static void answer_unclear(struct api_request *r)
 void route_judge(struct api_request *r, const char *method,
 		 const struct request_framing *framing)
 {
-	r->method = method_of(method);
+	r->method = METHOD_OTHER;
+	for (size_t i = 0; i < ARRAY_SIZE(methods); i++)
+		if (strcmp(method, methods[i]) == 0)
+			r->method = 1U << i;
 	r->ops = &r->api->config.ops;
 	r->announced = announced(r);
 	r->fault = request_framing_fault(framing);

@@ -521,13 +521,6 @@ static struct control_link *emptiest(struct control *s)
 	return best;
 }
 
-static size_t processors(void)
-{
-	cpu_set_t set;
-
-	return sched_getaffinity(0, sizeof(set), &set) < 0 ? 1 : (size_t)CPU_COUNT(&set);
-}
-
 /* Its engine takes a moment; nobody is to see the daemon without it. */
 static int start_one_more(struct control *s, struct err *err)
 {
@@ -550,11 +543,15 @@ static int start_one_more(struct control *s, struct err *err)
 static int choose(struct control *s, struct control_link **ret, struct err *err)
 {
 	struct err why = { 0 };
+	size_t processors = 1;
+	cpu_set_t set;
 
+	if (sched_getaffinity(0, sizeof(set), &set) == 0)
+		processors = (size_t)CPU_COUNT(&set);
 	*ret = emptiest(s);
 	if (s->spec.engines == 0 && s->link_count < IPC_ENGINES_MAX &&
-	    (!*ret || ((*ret)->control_sandbox_count >= NOVELTY &&
-		       s->link_count < processors()))) {
+	    (!*ret ||
+	     ((*ret)->control_sandbox_count >= NOVELTY && s->link_count < processors))) {
 		(void)!start_one_more(s, &why);
 		*ret = emptiest(s);
 	}

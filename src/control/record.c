@@ -107,14 +107,6 @@ void control_on_event(struct control *s, const struct event *given)
 			     e.reason);
 }
 
-static const char *rcode_name(uint8_t rcode)
-{
-	static const char *const names[] = { "NOERROR",	 "FORMERR", "SERVFAIL",
-					     "NXDOMAIN", "NOTIMP",  "REFUSED" };
-
-	return rcode < ARRAY_SIZE(names) ? names[rcode] : "an error";
-}
-
 /* The engine will speak of it by that number. */
 static void learn_upstream(struct control *s, const struct upstream_trouble *t)
 {
@@ -151,6 +143,8 @@ static void on_inner(struct control *s)
 
 void control_on_trouble(struct control *s, const struct upstream_trouble *t)
 {
+	static const char *const rcodes[] = { "NOERROR",  "FORMERR", "SERVFAIL",
+					      "NXDOMAIN", "NOTIMP",  "REFUSED" };
 	const struct endpoint *upstream =
 		t->server < s->spec.upstream_count ? &s->spec.upstreams[t->server] : NULL;
 	const bool is_errno = t->error < 0 && t->error > -ERRNO_MAX;
@@ -165,7 +159,8 @@ void control_on_trouble(struct control *s, const struct upstream_trouble *t)
 		return;
 	if (t->kind == UPSTREAM_RCODE)
 		loglines_upstream(s->log, now_ms, LOGLINES_NEXT, upstream,
-				  rcode_name(t->rcode));
+				  t->rcode < ARRAY_SIZE(rcodes) ? rcodes[t->rcode]
+								: "an error");
 	else if (t->kind == UPSTREAM_ERROR)
 		loglines_upstream(s->log, now_ms, LOGLINES_EXCHANGE, upstream, error);
 	else if (t->kind == UPSTREAM_INNER)
@@ -246,22 +241,11 @@ static int show_task(void *data, int64_t id, struct review *ret, struct err *err
 	return r;
 }
 
-/* What asks for it is refused, on each of its ports: the task is about all of them. */
-static void dismiss(const struct control_sandbox *w, const struct review *t)
-{
-	struct ipc_message m = { .type = IPC_DISMISS, .sandbox = w->id };
-
-	if (!t->destination[0] || !w->link)
-		return;
-	snprintf(m.dismissed.destination, sizeof(m.dismissed.destination), "%s",
-		 t->destination);
-	control_send_engine(w->link, &m);
-}
-
 static int decide_task(void *data, int64_t id, enum review_state state, const char *who,
 		       struct err *err)
 {
 	const struct control_sandbox *w = data;
+	struct ipc_message m = { .type = IPC_DISMISS, .sandbox = w->id };
 	struct review_store *store = NULL;
 	struct review t;
 	int r = review_open(w->side->spec.state_dir, &store, err);
@@ -271,9 +255,14 @@ static int decide_task(void *data, int64_t id, enum review_state state, const ch
 	if (r == 0)
 		r = review_decide(store, id, state, who, clock_wall_ms(), err);
 	review_close(store);
-	if (r == 0 && state == REVIEW_DISMISSED)
-		dismiss(w, &t);
-	return r;
+	if (r < 0 || state != REVIEW_DISMISSED || !t.destination[0] || !w->link)
+		return r;
+	/* What asks for it is refused, on each of its ports: the task is about all of
+	 * them. */
+	snprintf(m.dismissed.destination, sizeof(m.dismissed.destination), "%s",
+		 t.destination);
+	control_send_engine(w->link, &m);
+	return 0;
 }
 
 void control_store_ops(const struct control *s, struct api_ops *ret)

@@ -139,22 +139,12 @@ static void record_refusal(struct control *s, const struct ipc_sandbox *spec,
 	control_on_event(s, &e);
 }
 
-/* @ret has what was guarded then, a name as the number that it stands for. */
-static int ask_attach(struct control_link *l, const struct ipc_sandbox *spec,
-		      const struct control_candidate *c, struct ipc_message *ret,
-		      struct err *err)
-{
-	const struct ipc_message ask = { .type = IPC_ADD, .attached = *spec };
-	const int fds[] = { c->plan_fd, c->text_fd };
-
-	return control_order(l, &ask, fds, ARRAY_SIZE(fds), IPC_ATTACHED, ret, err);
-}
-
 /* In the engine that is chosen for it; if that is full, in another one. */
 static int attach_somewhere(struct control *s, const struct ipc_sandbox *given,
 			    struct control_candidate *c, struct control_sandbox **ret,
 			    struct err *err)
 {
+	const int fds[] = { c->plan_fd, c->text_fd };
 	struct ipc_sandbox spec = *given;
 	struct err full = { 0 };
 	struct control_link *l;
@@ -162,7 +152,11 @@ static int attach_somewhere(struct control *s, const struct ipc_sandbox *given,
 	int r;
 
 	while ((r = control_engine_choose(s, &spec, &l, err)) == 0) {
-		r = ask_attach(l, &spec, c, &m, err);
+		const struct ipc_message ask = { .type = IPC_ADD, .attached = spec };
+
+		/* The answer has what was guarded then, a name as the number that it
+		 * stands for. */
+		r = control_order(l, &ask, fds, ARRAY_SIZE(fds), IPC_ATTACHED, &m, err);
 		if (r != -EMFILE || spec.kind != ATTACH_NETNS)
 			break;
 		l->full = true;

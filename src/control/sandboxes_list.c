@@ -93,12 +93,6 @@ static void read_cgroup(struct wanted *w, json_t *value)
 		set_where(w, "cgroup", where);
 }
 
-static bool is_user_name(const char *name)
-{
-	return name[0] != '-' && text_is_name(name, USER_NAME_MAX) &&
-	       name[strspn(name, "0123456789")] != '\0';
-}
-
 /* Root is not one of many users. */
 static void read_uid(struct wanted *w, json_t *value)
 {
@@ -118,7 +112,8 @@ static void read_uid(struct wanted *w, json_t *value)
 	else if (!name)
 		fault(w, "uid: this is not a user name or a number from 1 to %u",
 		      UINT32_MAX - 1);
-	else if (!is_user_name(name))
+	else if (name[0] == '-' || !text_is_name(name, USER_NAME_MAX) ||
+		 name[strspn(name, "0123456789")] == '\0')
 		fault(w, "uid: '%s' is not a user name", TEXT_SHOWN(cut(name)));
 	else
 		snprintf(w->spec.where, sizeof(w->spec.where), "%s", name);
@@ -166,14 +161,6 @@ static void read_key(struct wanted *w, const char *key, json_t *value)
 	fault(w, "'%s' is not a key of this", TEXT_SHOWN(cut(key)));
 }
 
-static void read_name(struct wanted *w, const char *id)
-{
-	if (!ipc_is_sandbox_name(id))
-		fault(w, "%s", IPC_SANDBOX_NAME_RULE);
-	else
-		snprintf(w->spec.name, sizeof(w->spec.name), "%s", id);
-}
-
 /* ---- all of it ---- */
 
 /* No policy: deny all. */
@@ -210,7 +197,10 @@ static int control_attach_read(struct control *s, const char *id, struct text bo
 	const char *key;
 	json_t *value;
 
-	read_name(&w, id);
+	if (!ipc_is_sandbox_name(id))
+		fault(&w, "%s", IPC_SANDBOX_NAME_RULE);
+	else
+		snprintf(w.spec.name, sizeof(w.spec.name), "%s", id);
 	if (!j)
 		fault(&w, "the body is not JSON: %.150s", why.text);
 	else if (!json_is_object(j))

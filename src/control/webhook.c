@@ -196,14 +196,6 @@ static void ask(struct lookup *l)
 		next_server(l);
 }
 
-/* Before anything else; name and on_done are the caller's to set. */
-static void lookup_init(struct lookup *l, struct control *s)
-{
-	*l = (struct lookup){ .side = s };
-	l->source = (struct loop_source){ .fd = -1, .on_ready = on_readable };
-	l->timer.on_fire = on_late;
-}
-
 /* Ask, A first, then AAAA. on_done follows in a later turn, or at once when nothing can
  * be asked. Nothing while it is busy. */
 static void lookup_start(struct lookup *l)
@@ -452,8 +444,12 @@ int control_webhook_open(struct control *s, struct err *err)
 	for (size_t i = 0; r == 0 && i < webhook_url_count(h->webhook); i++) {
 		const struct webhook_url *url = webhook_url_at(h->webhook, i);
 
-		lookup_init(&h->lookups[i], s);
-		h->lookups[i].on_done = on_found;
+		h->lookups[i] = (struct lookup){
+			.side = s,
+			.on_done = on_found,
+			.source = { .fd = -1, .on_ready = on_readable },
+			.timer = { .on_fire = on_late },
+		};
 		if (url->addr.family == ADDR_NONE)
 			r = dns_name_parse(text_of(url->host), &h->lookups[i].name);
 	}
