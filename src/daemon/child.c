@@ -54,22 +54,17 @@ struct own_proc {
 	unsigned int uses;
 };
 
-static int own_proc_open(void)
-{
-	CLEAN(fd) int fs = fsopen("proc", FSOPEN_CLOEXEC);
-
-	if (fs < 0 || fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
-		return -1;
-	return fsmount(fs, FSMOUNT_CLOEXEC,
-		       MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
-}
-
 static void own_proc_use(struct own_proc *p)
 {
+	CLEAN(fd) int fs = -1;
+
 	if (p->uses++ % PROC_USES != 0)
 		return;
 	fd_close(&p->fd);
-	p->fd = own_proc_open();
+	fs = fsopen("proc", FSOPEN_CLOEXEC);
+	if (fs >= 0 && fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
+		p->fd = fsmount(fs, FSMOUNT_CLOEXEC,
+				MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
 }
 
 /* The kernel is to take up no TCP connection whose beginning it has not seen.
@@ -326,23 +321,19 @@ static int check_namespace(struct daemon_sandbox *d, int ns, struct err *err)
 	return 0;
 }
 
-/* What is there now is no namespace, or nothing. */
-static bool is_gone(int code)
-{
-	return code == ENOENT || code == EINVAL || code == ENOTDIR || code == ESRCH ||
-	       code == ELOOP;
-}
-
 static int open_namespace(const struct daemon_sandbox *d, struct err *err)
 {
 	int fd = tasks_open_named_network(d->spec.where);
+	/* What is there now is no namespace, or nothing. */
+	const bool is_gone = fd == -ENOENT || fd == -EINVAL || fd == -ENOTDIR ||
+			     fd == -ESRCH || fd == -ELOOP;
 
 	if (fd >= 0)
 		return fd;
 	if (fd == -EINVAL && d->ns_ino == 0)
 		return err_set(err, fd, "'%.200s' is no network namespace",
 			       d->spec.where);
-	return err_sys(err, d->ns_ino != 0 && is_gone(-fd) ? -ESTALE : fd,
+	return err_sys(err, d->ns_ino != 0 && is_gone ? -ESTALE : fd,
 		       "cannot open the network namespace '%.200s'", d->spec.where);
 }
 
@@ -620,17 +611,6 @@ enum {
 
 /* ---- in the child ---- */
 
-static struct ipc_audit audit_namespace(void)
-{
-	struct ipc_audit look = { 0 };
-
-	if (setns(WHERE_FD, CLONE_NEWNET) < 0)
-		return look;
-	look = audit_raw_sockets();
-	look.network = tasks_own_network();
-	return look;
-}
-
 static struct ipc_audit audit_of(struct cgroup_strays s)
 {
 	return (struct ipc_audit){
@@ -642,23 +622,19 @@ static struct ipc_audit audit_of(struct cgroup_strays s)
 	};
 }
 
-static struct ipc_audit audit_cgroup(const char *name)
-{
-	static struct cgroup c;
-	struct cgroup_strays s = { 0 };
-	struct err ignored = { 0 };
-
-	if (cgroup_find(WHERE_FD, name, &c, &ignored) == 0)
-		s = cgroup_strays(&c);
-	return audit_of(s);
-}
-
 void look_child(const struct spawner_order *o)
 {
-	struct ipc_audit look;
+	static struct cgroup c;
+	struct ipc_audit look = { 0 };
+	struct err ignored = { 0 };
 
 	alarm(AUDIT_MS / 1000);
-	look = o->cgroup[0] ? audit_cgroup(o->cgroup) : audit_namespace();
+	if (o->cgroup[0] && cgroup_find(WHERE_FD, o->cgroup, &c, &ignored) == 0) {
+		look = audit_of(cgroup_strays(&c));
+	} else if (!o->cgroup[0] && setns(WHERE_FD, CLONE_NEWNET) == 0) {
+		look = audit_raw_sockets();
+		look.network = tasks_own_network();
+	}
 	(void)!write(OUT_FD, &look, sizeof(look));
 }
 

@@ -90,28 +90,6 @@ static struct ended_parent *ended_parent_of(struct ended *e, uint64_t id,
 	return p;
 }
 
-static void ended_parent_leave(struct ended *e, struct ended_parent *p)
-{
-	if (--p->users > 0)
-		return;
-	STAILQ_REMOVE(&e->in_turn, p, ended_parent, in_turn);
-	index_remove(&e->by_id, &p->entry);
-	free(p);
-}
-
-/* The kernel has no rest of any cgroup that was below it. */
-static bool is_parent_over(const struct daemon *w, const struct ended_parent *p)
-{
-	size_t dying = 1;
-	int r = -ENOENT;
-
-	if (p->id != 0)
-		r = cgroup_dying(w->host.hierarchy, p->name, p->id, &dying);
-	if (r == -ENOENT)
-		r = cgroup_dying(w->host.hierarchy, "/", 0, &dying);
-	return r == 0 && dying == 0;
-}
-
 /* -- the file ----------------------------------------------------------------------- */
 
 /* A line. NULL: no memory. */
@@ -230,13 +208,6 @@ static void ended_load(struct daemon *w)
 		log_error("sockets of cgroups that are gone may be free: %s", err.text);
 }
 
-static bool is_forgotten(const struct ended *e, size_t i, size_t oldest)
-{
-	const struct ended_parent *p = e->at[i].data;
-
-	return i < oldest || p->is_over;
-}
-
 /* So many of the oldest, and those of parents that are over, are refused no more. */
 static void ended_forget(struct daemon *w, size_t oldest)
 {
@@ -246,17 +217,27 @@ static void ended_forget(struct daemon *w, size_t oldest)
 
 	if (!gone)
 		return;
-	for (size_t i = 0; i < e->count; i++)
-		if (is_forgotten(e, i, oldest))
+	for (size_t i = 0; i < e->count; i++) {
+		const struct ended_parent *p = e->at[i].data;
+
+		if (i < oldest || p->is_over)
 			gone[go++] = e->at[i];
 		else
 			e->at[stay++] = e->at[i];
+	}
 	e->count = stay;
 	ended_keep(ended_rewrite(w));
 	if (stay == 0 || filter_ended_remove(e->filter, gone, go) != 0)
 		ended_load(w);
-	for (size_t i = 0; i < go; i++)
-		ended_parent_leave(e, gone[i].data);
+	for (size_t i = 0; i < go; i++) {
+		struct ended_parent *p = gone[i].data;
+
+		if (--p->users > 0)
+			continue;
+		STAILQ_REMOVE(&e->in_turn, p, ended_parent, in_turn);
+		index_remove(&e->by_id, &p->entry);
+		free(p);
+	}
 }
 
 static int ended_open(struct daemon *w, struct err *err)
@@ -282,17 +263,6 @@ static int ended_open(struct daemon *w, struct err *err)
 
 /* -- a sandbox's cgroup is gone ----------------------------------------------------- */
 
-/* The last of the list goes to its place. */
-static void ended_order_last(struct ended *e)
-{
-	for (size_t i = e->count - 1; i > 0 && e->at[i - 1].id > e->at[i].id; i--) {
-		const struct filter_ended_cgroup older = e->at[i];
-
-		e->at[i] = e->at[i - 1];
-		e->at[i - 1] = older;
-	}
-}
-
 /* The list is full. Guard what is above the cgroup instead: a sandbox that goes on stays
  * below it, and below a guarded cgroup an id that nobody knows is refused. Return: false:
  * that can't be done. */
@@ -315,21 +285,13 @@ static bool guards_parent_instead(struct daemon_sandbox *d)
 	return false;
 }
 
-/* Room for one more. */
-static void ended_make_room(struct daemon *w)
-{
-	log_warning("more than %d cgroups are gone whose sockets may be in use: sockets "
-		    "of the oldest %d may be free",
-		    ENDED_MAX, ENDED_GO);
-	ended_forget(w, ENDED_GO);
-}
-
 void ended_note(struct daemon_sandbox *d, uint64_t cgroup)
 {
 	struct daemon *w = d->daemon;
 	const char *where = d->spec.where;
 	size_t above = (size_t)(strrchr(where, '/') - where);
 	struct filter_ended_cgroup c = { .id = cgroup, .level = d->member.level };
+	struct ended *e;
 	struct err err = { 0 };
 	int r = ended_open(w, &err);
 
@@ -338,7 +300,10 @@ void ended_note(struct daemon_sandbox *d, uint64_t cgroup)
 	if (r == 0 && w->host.ended->count >= ENDED_MAX) {
 		if (guards_parent_instead(d))
 			return;
-		ended_make_room(w);
+		log_warning("more than %d cgroups are gone whose sockets may be in use: "
+			    "sockets of the oldest %d may be free",
+			    ENDED_MAX, ENDED_GO);
+		ended_forget(w, ENDED_GO);
 	}
 	if (r == 0) {
 		r = ended_append_to_list(w->host.ended, &c, d->above,
@@ -350,7 +315,14 @@ void ended_note(struct daemon_sandbox *d, uint64_t cgroup)
 			  d->spec.name, err.code < 0 ? err.text : strerror(-r));
 		return;
 	}
-	ended_order_last(w->host.ended);
+	/* The last of the list goes to its place. */
+	e = w->host.ended;
+	for (size_t i = e->count - 1; i > 0 && e->at[i - 1].id > e->at[i].id; i--) {
+		const struct filter_ended_cgroup older = e->at[i];
+
+		e->at[i] = e->at[i - 1];
+		e->at[i - 1] = older;
+	}
 	ended_keep(ended_write_line(w, &c));
 	if (filter_ended_add(w->host.ended->filter, &c) != 0)
 		ended_load(w);
@@ -461,10 +433,17 @@ static bool ended_look(const struct daemon *w)
 
 	for (size_t i = MIN(e->by_id.count, (size_t)ENDED_PARENTS_EACH); i > 0; i--) {
 		struct ended_parent *p = STAILQ_FIRST(&e->in_turn);
+		size_t dying = 1;
+		int r = -ENOENT;
 
 		STAILQ_REMOVE_HEAD(&e->in_turn, in_turn);
 		STAILQ_INSERT_TAIL(&e->in_turn, p, in_turn);
-		p->is_over = is_parent_over(w, p);
+		if (p->id != 0)
+			r = cgroup_dying(w->host.hierarchy, p->name, p->id, &dying);
+		if (r == -ENOENT)
+			r = cgroup_dying(w->host.hierarchy, "/", 0, &dying);
+		/* The kernel has no rest of any cgroup that was below it. */
+		p->is_over = r == 0 && dying == 0;
 		found |= p->is_over;
 	}
 	return found;

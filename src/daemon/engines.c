@@ -323,24 +323,19 @@ static void move_one(struct rebalance *d, uint32_t engine, const char *name)
 		d->counts[least]++;
 }
 
-static bool is_namespace(const struct rebalance *d, const char *path, const char *name)
-{
-	CLEAN(fd) int folder = state_folder_open(d->root, path);
-	struct daemon_sandbox w = { 0 };
-
-	return folder >= 0 && state_read(folder, name, &w) == 0 &&
-	       w.spec.kind == ATTACH_NETNS;
-}
-
 /* Move a namespace that is over the engine's budget, as long as another engine has
  * some left. */
 static void spread_one(struct rebalance *d, uint32_t engine, const char *name)
 {
 	char path[STATE_FOLDER_SIZE + NAME_MAX + 2], folder[STATE_FOLDER_SIZE];
+	struct daemon_sandbox given = { 0 };
+	CLEAN(fd) int state = -1;
 
 	state_folder_name(engine, folder);
 	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	if (!is_namespace(d, path, name) || ++d->seen <= d->least ||
+	state = state_folder_open(d->root, path);
+	if (state < 0 || state_read(state, name, &given) != 0 ||
+	    given.spec.kind != ATTACH_NETNS || ++d->seen <= d->least ||
 	    d->counts[find_least(d)] >= d->least)
 		return;
 	d->counts[engine]--;

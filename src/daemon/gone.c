@@ -98,28 +98,24 @@ static void on_process_end(struct loop_source *source, uint32_t events)
 	check(d);
 }
 
-/* The id is reserved for a cgroup that is gone: no other cgroup gets that number. */
-static bool is_over(const struct daemon_sandbox *d)
-{
-	uint64_t id = d->member.cgroup;
-
-	if (d->life.state != LIFECYCLE_RESERVED || !d->dir || !d->daemon->engine_ready)
-		return false;
-	return host_cgroup_id(d, &id) == -ENOENT || id != d->member.cgroup;
-}
-
 static void on_audit_time(struct loop_timer *t)
 {
 	struct daemon *w = CONTAINER_OF(t, struct daemon, audit_timer);
 
 	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++) {
 		struct daemon_sandbox *d = w->sandboxes[id];
+		uint64_t cgroup = d ? d->member.cgroup : 0;
 
-		if (d && is_over(d))
+		if (!d)
+			continue;
+		/* An id that is reserved for a cgroup that is gone: no other cgroup gets
+		 * that number. */
+		if (d->life.state == LIFECYCLE_RESERVED && d->dir && w->engine_ready &&
+		    (host_cgroup_id(d, &cgroup) == -ENOENT || cgroup != d->member.cgroup))
 			daemon_sandbox_detach(d, false);
-		else if (d && d->dir)
+		else if (d->dir)
 			cgroup_watch_check(d);
-		else if (d && d->spec.kind == ATTACH_NETNS && d->process.fd < 0)
+		else if (d->spec.kind == ATTACH_NETNS && d->process.fd < 0)
 			check(d);
 	}
 	host_try_again(w);

@@ -309,19 +309,6 @@ static int find_first(struct daemon_sandbox *d, struct cgroup *c, struct err *er
 	return r < 0 ? r : found_cgroup(d, c, err);
 }
 
-/* Its name, from where it was asked for. */
-static int find_name(struct daemon_sandbox *d, struct cgroup *c, struct err *err)
-{
-	int r = cgroup_open(d->spec.where, c, err);
-
-	if (r == 0 && strlen(cgroup_name(c)) > IPC_SANDBOX_WHERE_MAX)
-		r = err_set(err, -EINVAL, "the path of the cgroup is longer than %d",
-			    IPC_SANDBOX_WHERE_MAX);
-	if (r == 0)
-		snprintf(d->spec.where, sizeof(d->spec.where), "%s", cgroup_name(c));
-	return r;
-}
-
 static int find_cgroup(struct daemon_sandbox *d, struct err *err)
 {
 	CLEAN(mem) struct cgroup *c = calloc(1, sizeof(*c));
@@ -331,10 +318,18 @@ static int find_cgroup(struct daemon_sandbox *d, struct err *err)
 	if (!c)
 		return err_set(err, -ENOMEM, "out of memory");
 	r = host_hold_hierarchy(&d->daemon->host, &why);
-	if (d->life.origin == LIFECYCLE_NEW)
-		r = r < 0 ? err_set(err, r, "%s", why.text) : find_name(d, c, err);
-	if (r < 0 && d->life.origin == LIFECYCLE_NEW)
-		return r;
+	if (d->life.origin == LIFECYCLE_NEW) {
+		r = r < 0 ? err_set(err, r, "%s", why.text)
+			  : cgroup_open(d->spec.where, c, err);
+		if (r < 0)
+			return r;
+		/* Its name, from where it was asked for. */
+		if (strlen(cgroup_name(c)) > IPC_SANDBOX_WHERE_MAX)
+			return err_set(err, -EINVAL,
+				       "the path of the cgroup is longer than %d",
+				       IPC_SANDBOX_WHERE_MAX);
+		snprintf(d->spec.where, sizeof(d->spec.where), "%s", cgroup_name(c));
+	}
 	if (asprintf(&d->dir, "/proc/self/fd/%d%s", d->daemon->host.hierarchy,
 		     d->spec.where) < 0) {
 		d->dir = NULL;

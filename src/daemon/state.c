@@ -126,12 +126,11 @@ static int open_file(int dir, const char *name, int flags)
 
 static int folder_open(const struct daemon_sandbox *d)
 {
-	int dir = d->daemon->state_dir, fd;
+	int dir = d->daemon->state_dir;
 
 	if (mkdirat(dir, d->spec.name, DIR_MODE) < 0 && errno != EEXIST)
 		return -errno;
-	fd = openat(dir, d->spec.name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	return fd < 0 ? -errno : fd;
+	return state_folder_open(dir, d->spec.name);
 }
 
 /* Return: the snapshot's file, or -errno. */
@@ -231,27 +230,20 @@ static json_t *pack_spec(const struct daemon_sandbox *d)
 	return json_pack("{s:i, s:I}", "id", id, "uid", (json_int_t)d->member.uid);
 }
 
-/* A folder without attach.json is being made. */
-static int begin(int dir)
-{
-	CLEAN(fd) int fd = -1;
-
-	if (faccessat(dir, "attach.json", F_OK, 0) == 0)
-		return 0;
-	fd = open_file(dir, unfinished, O_WRONLY | O_CREAT);
-	return MIN(fd, 0);
-}
-
 int state_save(const struct daemon_sandbox *d, struct err *err)
 {
 	CLEAN(fd) int dir = folder_open(d);
 	json_t *j = pack_spec(d);
 	CLEAN(mem) char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	CLEAN(fd) int begun = -1;
 	int r = dir < 0 ? dir : text ? 0 : -ENOMEM;
 
 	json_decref(j);
-	if (r == 0)
-		r = begin(dir);
+	/* A folder without attach.json is being made. */
+	if (r == 0 && faccessat(dir, "attach.json", F_OK, 0) < 0) {
+		begun = open_file(dir, unfinished, O_WRONLY | O_CREAT);
+		r = MIN(begun, 0);
+	}
 	if (r == 0)
 		r = d->text_fd < 0 ? 0 : save_text(dir, d->text_fd);
 	/* Written last: a folder that has this file is attached again. */
@@ -363,28 +355,25 @@ static int unpack_uid(json_t *j, struct daemon_sandbox *ret)
 	return 0;
 }
 
-static int unpack_spec(json_t *j, struct daemon_sandbox *ret)
-{
-	json_int_t id;
-
-	if (json_unpack(j, "{s:I}", "id", &id) < 0 || id < 1 || id > SANDBOXES_MAX)
-		return -EBADMSG;
-	ret->id = (uint32_t)id;
-	if (json_object_get(j, "cgroup"))
-		return unpack_cgroup(j, ret);
-	return json_object_get(j, "uid") ? unpack_uid(j, ret) : unpack_netns(j, ret);
-}
-
 int state_read(int dir, const char *name, struct daemon_sandbox *ret)
 {
 	CLEAN(file_bytes) struct file_bytes text = { 0 };
+	json_int_t id;
 	json_t *j;
 	int r = read_at(dir, "attach.json", &text);
 
 	if (r < 0)
 		return r;
 	j = json_loadb(text.bytes, text.size, 0, NULL);
-	r = j && strlen(name) <= IPC_SANDBOX_NAME_MAX ? unpack_spec(j, ret) : -EBADMSG;
+	if (!j || strlen(name) > IPC_SANDBOX_NAME_MAX ||
+	    json_unpack(j, "{s:I}", "id", &id) < 0 || id < 1 || id > SANDBOXES_MAX) {
+		r = -EBADMSG;
+	} else {
+		ret->id = (uint32_t)id;
+		r = json_object_get(j, "cgroup") ? unpack_cgroup(j, ret)
+		    : json_object_get(j, "uid")	 ? unpack_uid(j, ret)
+						 : unpack_netns(j, ret);
+	}
 	json_decref(j);
 	ret->life.origin = LIFECYCLE_RESTORED;
 	snprintf(ret->spec.name, sizeof(ret->spec.name), "%.*s", IPC_SANDBOX_NAME_MAX,
@@ -416,18 +405,6 @@ static int compile(const char *text, size_t size, int *ret_plan, struct err *err
 	return 0;
 }
 
-static int read_policy(int dir, int *ret_plan, struct err *err)
-{
-	CLEAN(file_bytes) struct file_bytes text = { 0 };
-	int r = read_at(dir, "policy.json", &text);
-
-	/* An empty file is damage: a policy that allows nothing says so. */
-	if (r == 0 && text.size == 0)
-		r = -EBADMSG;
-	return r < 0 ? err_sys(err, r, "cannot read its policy")
-		     : compile(text.bytes, text.size, ret_plan, err);
-}
-
 /* Replace a policy that can't be read by one that denies everything, which is never
  * wider. The old file stays beside it, for people. */
 static int close_lost(int dir, int *ret_plan, struct err *err)
@@ -447,9 +424,15 @@ static int close_lost(int dir, int *ret_plan, struct err *err)
 
 static int read_or_close(int dir, const char *name, int *ret_plan, struct err *err)
 {
+	CLEAN(file_bytes) struct file_bytes text = { 0 };
 	struct err why = { 0 };
-	int r = read_policy(dir, ret_plan, &why);
+	int r = read_at(dir, "policy.json", &text);
 
+	/* An empty file is damage: a policy that allows nothing says so. */
+	if (r == 0 && text.size == 0)
+		r = -EBADMSG;
+	r = r < 0 ? err_sys(&why, r, "cannot read its policy")
+		  : compile(text.bytes, text.size, ret_plan, &why);
 	if (r == 0)
 		return 0;
 	/* What the machine could not read just now may be read later. */

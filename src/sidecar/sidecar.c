@@ -46,36 +46,12 @@ enum {
 	PARENT_DEV_NAME = 56, /* IFLA_PARENT_DEV_NAME, since 5.14 */
 };
 
-static int check_inode(struct err *err)
-{
-	struct stat st;
-
-	if (stat("/proc/self/ns/net", &st) < 0)
-		return err_sys(err, -errno, "cannot look at /proc/self/ns/net");
-	return st.st_ino == INIT_NET_INODE
-		       ? err_set(err, -EPERM, "it is the machine's first one")
-		       : 0;
-}
-
-/* ---- links ---- */
-
-static bool is_bridge(const struct nlattr *info)
-{
-	const struct nlattr *kind;
-	struct nl_attrs attrs;
-
-	if (!nl_attrs_nested(info, &attrs) || !attrs.at[IFLA_INFO_KIND])
-		return false;
-	kind = attrs.at[IFLA_INFO_KIND];
-	return mnl_attr_get_payload_len(kind) >= strlen("bridge") &&
-	       memcmp(mnl_attr_get_payload(kind), "bridge", strlen("bridge")) == 0;
-}
-
 static int on_link(const struct nlmsghdr *h, void *data)
 {
 	const struct ifinfomsg *link = mnl_nlmsg_get_payload(h);
+	const struct nlattr *kind = NULL;
 	struct err *err = data;
-	struct nl_attrs attrs;
+	struct nl_attrs attrs, info;
 	const char *name;
 
 	if (h->nlmsg_type != RTM_NEWLINK)
@@ -85,24 +61,15 @@ static int on_link(const struct nlmsghdr *h, void *data)
 		return MNL_CB_STOP;
 	}
 	name = nl_get_text(attrs.at[IFLA_IFNAME]);
-	if (is_bridge(attrs.at[IFLA_LINKINFO]))
+	if (nl_attrs_nested(attrs.at[IFLA_LINKINFO], &info))
+		kind = info.at[IFLA_INFO_KIND];
+	if (kind && mnl_attr_get_payload_len(kind) >= strlen("bridge") &&
+	    memcmp(mnl_attr_get_payload(kind), "bridge", strlen("bridge")) == 0)
 		err_set(err, -EPERM, "it has the bridge '%s'", name);
 	else if (link->ifi_type == ARPHRD_ETHER && attrs.at[PARENT_DEV_NAME])
 		err_set(err, -EPERM, "it has the physical link '%s'", name);
 	return err->code < 0 ? MNL_CB_STOP : MNL_CB_OK;
 }
-
-static int check_links(int fd, struct err *err)
-{
-	struct nl_request q;
-	int r;
-
-	(void)nl_request_begin(&q, RTM_GETLINK, NLM_F_DUMP, sizeof(struct ifinfomsg));
-	r = nl_run(fd, q.header, on_link, err);
-	return r < 0 ? err_sys(err, r, "cannot list the links") : err->code;
-}
-
-/* ---- tables ---- */
 
 /* Docker makes a table ip nat in containers as well, so that one says nothing. */
 static const struct {
@@ -127,37 +94,39 @@ static int on_table(void *data, uint16_t type, uint8_t family,
 	return 0;
 }
 
-/* Without the right to list tables there is none to change them, which is reported
- * later. */
-static int check_tables(int fd, struct err *err)
-{
-	struct filter_conn conn = { .fd = -1 };
-	struct err ignored = { 0 };
-	int r = filter_conn_init(&conn, fd, &ignored);
-
-	if (r == 0)
-		r = nl_ask(&conn, NFT_MSG_GETTABLE, NLM_F_DUMP, NFPROTO_UNSPEC, NULL,
-			   NULL, on_table, err);
-	return err->code < 0 ? err->code : 0;
-}
-
 /* Looks at the namespace that the caller is in. Return: 0; -EPERM with what gives the
  * host away; or -errno when it can't be told. */
 static int host_network_check(struct err *err)
 {
 	CLEAN(fd) int route = link_route_open();
 	CLEAN(fd) int netfilter = -1;
-	int r = check_inode(err);
+	struct filter_conn conn = { .fd = -1 };
+	struct err ignored = { 0 };
+	struct nl_request q;
+	struct stat st;
+	int r;
 
-	if (r == 0)
-		r = sandbox_netlink_open(&netfilter, err);
-	if (r == 0 && route < 0)
-		r = err_sys(err, route, "cannot open a route socket");
-	if (r == 0)
-		r = check_links(route, err);
-	if (r == 0)
-		r = check_tables(netfilter, err);
-	return r;
+	if (stat("/proc/self/ns/net", &st) < 0)
+		return err_sys(err, -errno, "cannot look at /proc/self/ns/net");
+	if (st.st_ino == INIT_NET_INODE)
+		return err_set(err, -EPERM, "it is the machine's first one");
+	r = sandbox_netlink_open(&netfilter, err);
+	if (r < 0)
+		return r;
+	if (route < 0)
+		return err_sys(err, route, "cannot open a route socket");
+	(void)nl_request_begin(&q, RTM_GETLINK, NLM_F_DUMP, sizeof(struct ifinfomsg));
+	r = nl_run(route, q.header, on_link, err);
+	if (r < 0)
+		return err_sys(err, r, "cannot list the links");
+	if (err->code < 0)
+		return err->code;
+	/* Without the right to list tables there is none to change them, which is
+	 * reported later. */
+	if (filter_conn_init(&conn, netfilter, &ignored) == 0)
+		(void)!nl_ask(&conn, NFT_MSG_GETTABLE, NLM_F_DUMP, NFPROTO_UNSPEC, NULL,
+			      NULL, on_table, err);
+	return err->code;
 }
 
 /* -- weir sidecar --healthy: for health checks in images that have no other program ---

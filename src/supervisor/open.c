@@ -332,17 +332,6 @@ int supervisor_listen(const struct supervisor_fds *h, struct err *err)
 
 enum { BOOT_ID_SIZE = 36 };
 
-/* What was learned has times of this boot's clock. */
-static int read_boot_id(char ret[BOOT_ID_SIZE + 1])
-{
-	CLEAN(fd) int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-
-	if (fd < 0 || read(fd, ret, BOOT_ID_SIZE) != BOOT_ID_SIZE)
-		return -EIO;
-	ret[BOOT_ID_SIZE] = '\0';
-	return 0;
-}
-
 /* A file that the next sidecar finds: one that comes back in a pod goes on with what this
  * one has learned. Only the supervisor may have it. Return: it, or -errno. */
 static int open_image_file(const char *state_dir, bool *ret_found)
@@ -357,7 +346,9 @@ static int open_image_file(const char *state_dir, bool *ret_found)
 	char *path;
 	int r;
 
-	if (read_boot_id(boot_id) < 0)
+	/* What was learned has times of this boot's clock. */
+	if (file_read_kernel(AT_FDCWD, "/proc/sys/kernel/random/boot_id", boot_id,
+			     sizeof(boot_id)) != BOOT_ID_SIZE)
 		return -EIO;
 	path = arena_printf(&arena, "%s/learned.%s", state_dir, boot_id);
 	if (!path)
