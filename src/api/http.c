@@ -99,22 +99,13 @@ static void on_tick(struct loop_timer *t)
 
 /* ---- connections ---- */
 
-static struct addr self_of(int fd)
-{
-	struct sockaddr_storage ss = { 0 };
-	socklen_t size = sizeof(ss);
-
-	if (getsockname(fd, (struct sockaddr *)&ss, &size) < 0)
-		return (struct addr){ 0 };
-	return endpoint_from_sockaddr(&ss).addr;
-}
-
 static void adopt(struct api_http *h, int fd, const struct sockaddr_storage *from,
 		  socklen_t size)
 {
 	const int one = 1;
-	const struct addr self = self_of(fd), peer = endpoint_from_sockaddr(from).addr;
-	const struct prefix network = conns_network(&peer, &self);
+	const struct addr peer = endpoint_from_sockaddr(from).addr;
+	struct endpoint self = { 0 };
+	struct prefix network;
 	struct conn *conn;
 
 	if (h->api.config.sandboxes.admits &&
@@ -122,6 +113,8 @@ static void adopt(struct api_http *h, int fd, const struct sockaddr_storage *fro
 		close(fd);
 		return;
 	}
+	(void)!sock_here(fd, &self); /* none, where that can't be had */
+	network = conns_network(&peer, &self.addr);
 	conn = conns_take(&h->conns, fd, &network, loop_now_ms(h->api.config.loop));
 	if (!conn) {
 		close(fd);

@@ -218,20 +218,14 @@ static void on_signal(struct loop_source *source, uint32_t events)
 
 static int open_signals(struct control *s, struct err *err)
 {
+	static const int handled[] = { SIGTERM, SIGINT, SIGHUP };
 	const struct sigaction ignore = { .sa_handler = SIG_IGN };
-	sigset_t set;
 	int fd;
 
 	sigaction(SIGPIPE, &ignore, NULL);
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGHUP);
-	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
-		return err_sys(err, -errno, "cannot block signals");
-	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	fd = process_take_signals(handled, ARRAY_SIZE(handled), err);
 	if (fd < 0)
-		return err_sys(err, -errno, "cannot open a signalfd");
+		return fd;
 	s->signals = (struct loop_source){ .fd = fd, .on_ready = on_signal };
 	if (loop_add(s->loop, &s->signals, EPOLLIN) < 0)
 		return err_set(err, -ENOMEM, "cannot watch signals");

@@ -541,21 +541,6 @@ static void on_signal(struct loop_source *source, uint32_t events)
 	}
 }
 
-static int open_signals(struct err *err)
-{
-	static const int handled[] = { SIGCHLD, SIGTERM, SIGINT, SIGQUIT, SIGHUP };
-	sigset_t set;
-	int fd;
-
-	sigemptyset(&set);
-	for (size_t i = 0; i < ARRAY_SIZE(handled); i++)
-		sigaddset(&set, handled[i]);
-	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
-		return err_sys(err, -errno, "cannot block signals");
-	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return fd < 0 ? err_sys(err, -errno, "cannot open a signalfd") : fd;
-}
-
 /* -- before the start --------------------------------------------------------------- */
 
 int supervisor_check_right(struct err *err)
@@ -600,6 +585,7 @@ static void add_children(struct supervisor *k)
 
 int supervisor_prepare(struct supervisor *k, struct err *err)
 {
+	static const int handled[] = { SIGCHLD, SIGTERM, SIGINT, SIGQUIT, SIGHUP };
 	int fd, r;
 
 	/* The token stands in the environment: not for whoever shares the process ids. */
@@ -611,7 +597,7 @@ int supervisor_prepare(struct supervisor *k, struct err *err)
 	k->loop = loop_new();
 	if (!k->loop)
 		return err_set(err, -ENOMEM, "out of memory");
-	fd = open_signals(err);
+	fd = process_take_signals(handled, ARRAY_SIZE(handled), err);
 	if (fd < 0)
 		return fd;
 	k->signals = (struct loop_source){ .fd = fd, .on_ready = on_signal };

@@ -13,6 +13,7 @@
 #include <linux/netfilter/nfnetlink_conntrack.h>
 
 #include "sys/netlink.h"
+#include "sys/sock.h"
 
 enum {
 	REPLY_SIZE = 8192, /* one entry */
@@ -68,21 +69,6 @@ static void put_request(struct nl_request *q, uint32_t seq, const struct endpoin
 	mnl_attr_put_u16(h, CTA_PROTO_DST_PORT, htobe16(peer->port));
 	mnl_attr_nest_end(h, proto);
 	mnl_attr_nest_end(h, tuple);
-}
-
-static int ends_of(int socket, struct endpoint *local, struct endpoint *peer)
-{
-	struct sockaddr_storage here = { 0 }, there = { 0 };
-	socklen_t here_size = sizeof(here), there_size = sizeof(there);
-
-	if (getsockname(socket, (struct sockaddr *)&here, &here_size) < 0 ||
-	    getpeername(socket, (struct sockaddr *)&there, &there_size) < 0)
-		return -errno;
-	*local = endpoint_from_sockaddr(&here);
-	*peer = endpoint_from_sockaddr(&there);
-	if (addr_size(&local->addr) == 0 || local->addr.family != peer->addr.family)
-		return -EAFNOSUPPORT;
-	return 0;
 }
 
 /* ---- reading ---- */
@@ -199,8 +185,13 @@ int ctmark_of_socket(struct ctmark *c, int socket, uint32_t *ret)
 	_Alignas(struct nlmsghdr) uint8_t buf[REPLY_SIZE];
 	struct endpoint local, peer;
 	struct nl_attrs entry;
-	int r = ends_of(socket, &local, &peer);
+	int r = sock_here(socket, &local);
 
+	if (r == 0)
+		r = sock_peer(socket, &peer);
+	if (r == 0 &&
+	    (local.addr.family == ADDR_NONE || local.addr.family != peer.addr.family))
+		r = -EAFNOSUPPORT;
 	if (r == 0)
 		r = ask(c, &local, &peer, buf, &entry);
 	return r == 0 ? ctmark_of_entry(&entry, &local, &peer, ret) : r;

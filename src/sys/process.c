@@ -145,22 +145,31 @@ void process_die_by(int sig)
 static const int forwarded[] = { SIGTERM, SIGINT,  SIGHUP,  SIGQUIT,
 				 SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH };
 
-int process_open_signals(struct err *err)
+int process_take_signals(const int *signals, size_t count, struct err *err)
 {
-	struct sigaction old;
 	sigset_t set;
 	int fd;
 
 	sigemptyset(&set);
-	sigaddset(&set, SIGCONT);
-	/* What our caller ignores (nohup) stays ignored, here and by the command. */
-	for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++)
-		if (sigaction(forwarded[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-			sigaddset(&set, forwarded[i]);
+	for (size_t i = 0; i < count; i++)
+		sigaddset(&set, signals[i]);
 	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
 		return err_sys(err, -errno, "cannot block signals");
 	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return fd < 0 ? err_sys(err, -errno, "cannot open a signalfd") : fd;
+}
+
+int process_open_signals(struct err *err)
+{
+	int taken[ARRAY_SIZE(forwarded) + 1] = { SIGCONT };
+	size_t count = 1;
+	struct sigaction old;
+
+	/* What our caller ignores (nohup) stays ignored, here and by the command. */
+	for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++)
+		if (sigaction(forwarded[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+			taken[count++] = forwarded[i];
+	return process_take_signals(taken, count, err);
 }
 
 int process_pair(int *ret_ours, int *ret_theirs, struct err *err)

@@ -25,7 +25,9 @@ void process_reap(pid_t pid, bool kill_it);
 enum { PROCESS_END_SIZE = 40 };
 char *process_end_text(int wait_status, char buf[PROCESS_END_SIZE]);
 
-/* A signalfd of what is forwarded to the command, and SIGCONT. Return: it, or -errno. */
+/* Block the @count signals of @signals. Return: a signalfd of them, or -errno. */
+int process_take_signals(const int *signals, size_t count, struct err *err) MUST_CHECK;
+/* The same of what is forwarded to the command, and SIGCONT. */
 int process_open_signals(struct err *err) MUST_CHECK;
 
 /* A SOCK_SEQPACKET pair. Return: 0 or -errno. */

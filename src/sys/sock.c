@@ -195,37 +195,59 @@ int sandbox_fds_open(struct sandbox_fds *ret, const struct sandbox_ports *ports,
 
 enum { FDS_MAX = 32 }; /* in one message */
 
+int sock_here(int fd, struct endpoint *ret)
+{
+	struct sockaddr_storage sa = { 0 };
+	socklen_t size = sizeof(sa);
+
+	if (getsockname(fd, (struct sockaddr *)&sa, &size) < 0)
+		return -errno;
+	*ret = endpoint_from_sockaddr(&sa);
+	return 0;
+}
+
+int sock_peer(int fd, struct endpoint *ret)
+{
+	struct sockaddr_storage sa = { 0 };
+	socklen_t size = sizeof(sa);
+
+	if (getpeername(fd, (struct sockaddr *)&sa, &size) < 0)
+		return -errno;
+	*ret = endpoint_from_sockaddr(&sa);
+	return 0;
+}
+
 int sock_original(int fd, struct endpoint *ret_here, struct endpoint *ret_asked)
 {
-	struct sockaddr_storage here = { 0 }, asked = { 0 };
-	socklen_t here_size = sizeof(here), asked_size = sizeof(asked);
-	int r;
+	struct sockaddr_storage sa = { 0 };
+	socklen_t size = sizeof(sa);
+	struct endpoint asked;
+	int r = sock_here(fd, ret_here);
 
-	if (getsockname(fd, (struct sockaddr *)&here, &here_size) < 0)
-		return -errno;
-	if (here.ss_family == AF_INET)
-		r = getsockopt(fd, IPPROTO_IP, SO_ORIGINAL_DST, &asked, &asked_size);
+	if (r < 0)
+		return r;
+	*ret_asked = *ret_here;
+	if (ret_here->addr.family == ADDR_V4)
+		r = getsockopt(fd, IPPROTO_IP, SO_ORIGINAL_DST, &sa, &size);
 	else
-		r = getsockopt(fd, IPPROTO_IPV6, IP6T_SO_ORIGINAL_DST, &asked,
-			       &asked_size);
-	*ret_here = *ret_asked = endpoint_from_sockaddr(&here);
-	if (r < 0 || asked.ss_family != here.ss_family)
+		r = getsockopt(fd, IPPROTO_IPV6, IP6T_SO_ORIGINAL_DST, &sa, &size);
+	asked = endpoint_from_sockaddr(&sa);
+	if (r < 0 || asked.addr.family != ret_here->addr.family)
 		return 0;
-	*ret_asked = endpoint_from_sockaddr(&asked);
+	*ret_asked = asked;
 	return 1;
 }
 
 int sock_ends(int fd, struct endpoint *ret_from, struct endpoint *ret_to)
 {
-	struct sockaddr_storage peer = { 0 };
-	socklen_t size = sizeof(peer);
-	struct endpoint here;
+	struct endpoint here, from;
+	int r = sock_peer(fd, &from);
 
-	if (getpeername(fd, (struct sockaddr *)&peer, &size) < 0 ||
-	    sock_original(fd, &here, ret_to) < 0)
-		return -errno;
-	*ret_from = endpoint_from_sockaddr(&peer);
-	return 0;
+	if (r == 0)
+		r = MIN(sock_original(fd, &here, ret_to), 0);
+	if (r == 0)
+		*ret_from = from;
+	return r;
 }
 
 ssize_t fds_send(int sock, const void *bytes, size_t size, const int *fds, size_t count)
@@ -351,15 +373,12 @@ static int find_port(enum addr_family family, uint8_t protocol)
 	CLEAN(fd)
 	int fd = socket(family == ADDR_V6 ? AF_INET6 : AF_INET, type | SOCK_CLOEXEC,
 			protocol);
-	struct sockaddr_storage sa;
-	socklen_t size = sizeof(sa);
+	struct endpoint here;
 	int r = fd < 0 ? -errno : bind_port(fd, family, 0);
 
-	if (r < 0)
-		return r;
-	if (getsockname(fd, (struct sockaddr *)&sa, &size) < 0)
-		return -errno;
-	return endpoint_from_sockaddr(&sa).port;
+	if (r == 0)
+		r = sock_here(fd, &here);
+	return r < 0 ? r : here.port;
 }
 
 /* Return: the port that @fd now has, or -errno. */

@@ -63,6 +63,10 @@ bool sock_listens(int fd);
 /* Is @fd a SOCK_SEQPACKET, as Weir starts its programs with? */
 bool sock_is_channel(int fd);
 
+/* The address that @fd is bound to. Return: 0 or -errno. */
+int sock_here(int fd, struct endpoint *ret) MUST_CHECK;
+/* The one that it is connected to. */
+int sock_peer(int fd, struct endpoint *ret) MUST_CHECK;
 /* Of a connection that came in: our own end, and where it was going before a redirect.
  * Return: 1; 0, it was not redirected: both are our own end; -errno. */
 int sock_original(int fd, struct endpoint *ret_here,
