@@ -300,8 +300,7 @@ struct control_sandbox *control_sandbox_named(const struct control *s, const cha
 /* Return: the HTTP status, with @err. */
 unsigned int control_sandbox_attach(struct control *s, const struct ipc_sandbox *spec,
 				    struct document *policy, struct err *err);
-unsigned int control_sandbox_detach(struct control *s, struct control_sandbox *w,
-				    struct err *err);
+unsigned int control_sandbox_detach(struct control_sandbox *w, struct err *err);
 /* The engine is another one, or came back. */
 void control_sandboxes_on_engine(struct control_link *l);
 /* @l has a daemon now, the first one or another one. */

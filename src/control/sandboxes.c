@@ -202,8 +202,7 @@ unsigned int control_sandbox_attach(struct control *s, const struct ipc_sandbox 
 	return status;
 }
 
-unsigned int control_sandbox_detach(struct control *s, struct control_sandbox *w,
-				    struct err *err)
+unsigned int control_sandbox_detach(struct control_sandbox *w, struct err *err)
 {
 	const struct ipc_message ask = { .type = IPC_DETACH, .sandbox = w->id };
 	/* A refusal that comes now is of something else, which nobody waits for any more.

@@ -358,7 +358,7 @@ static unsigned int sandboxes_detach(void *data, const char *id, struct err *err
 	struct control_sandbox *w = control_sandbox_named(data, id);
 
 	if (w)
-		return control_sandbox_detach(data, w, err);
+		return control_sandbox_detach(w, err);
 	err_set(err, -ENOENT, "no such sandbox");
 	return HTTP_NOT_FOUND;
 }

@@ -59,9 +59,6 @@ bool review_state_parse(const char *text, enum review_state *ret);
  * advice. @buf holds REVIEW_RULE_SIZE. Return: false where no rule could, or the advice
  * is about another name. */
 bool review_rule(const struct review *t, char *buf);
-/* Is @shown, a JSON object, that rule? A sandbox changes its tasks while somebody reads
- * them. */
-bool review_rule_is(const struct review *t, const json_t *shown);
 /* That rule, with the member @key, `for` or `until`, that ends it, or, with @end "",
  * without. @buf holds REVIEW_ENDED_SIZE. */
 bool review_rule_until(const struct review *t, const char *key, const char *end,

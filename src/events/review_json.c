@@ -52,7 +52,9 @@ bool review_rule(const struct review *t, char *buf)
 	       is_task_about(t->advice, t->destination) && advice_rule(t->advice, buf);
 }
 
-bool review_rule_is(const struct review *t, const json_t *shown)
+/* Is @shown, a JSON object, that rule? A sandbox changes its tasks while somebody reads
+ * them. */
+static bool review_rule_is(const struct review *t, const json_t *shown)
 {
 	char text[REVIEW_RULE_SIZE];
 	json_t *rule = review_rule(t, text) ? json_loads(text, 0, NULL) : NULL;
