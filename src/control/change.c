@@ -22,13 +22,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/clock.h"
 #include "control/control.h"
 #include "policy/rule.h"
 #include "sandbox/plan_file.h"
 #include "settings/state_dir.h"
+#include "sys/files.h"
 
 const char *control_default_action(const struct control_sandbox *w)
 {
@@ -465,23 +465,14 @@ void control_on_status(struct control *s, const struct ipc_status *status)
 /* The supervisor's text; the plan that came of it is the one in force. */
 static int read_text_fd(struct document **ret, struct err *err)
 {
+	CLEAN(file_bytes) struct file_bytes text = { 0 };
 	int fd = INHERITED_FIRST + INHERITED_TEXT;
-	off_t size = lseek(fd, 0, SEEK_END);
-	struct text text = { "", 0 };
-	int r;
+	int r = file_read_fd(fd, SIZE_MAX - 1, &text);
 
-	if (size > 0) {
-		void *bytes = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fd, 0);
-
-		if (bytes == MAP_FAILED)
-			return err_sys(err, -errno, "cannot read the policy in force");
-		text = (struct text){ bytes, (size_t)size };
-	}
-	r = document_parse(text, NULL, NULL, ret, err);
-	if (size > 0)
-		munmap((void *)(uintptr_t)text.ptr, text.len);
 	close(fd);
-	return r;
+	return r < 0 ? err_sys(err, r, "cannot read the policy in force")
+		     : document_parse((struct text){ text.bytes, text.size }, NULL, NULL,
+				      ret, err);
 }
 
 /* The supervisor's text may be one that the process before this one died of. */

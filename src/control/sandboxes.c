@@ -7,13 +7,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/http_status.h"
 #include "control/control.h"
 #include "sandbox/plan_file.h"
+#include "sys/files.h"
 
 struct control_sandbox *control_sandbox_find(const struct control *s, uint32_t id)
 {
@@ -298,19 +298,15 @@ enum { ASKED_MAX = 64 }; /* sandboxes that are asked about in one turn */
 
 static int read_listed_text(int fd, struct document **ret, struct err *err)
 {
-	off_t size = lseek(fd, 0, SEEK_END);
-	void *bytes;
-	int r;
+	CLEAN(file_bytes) struct file_bytes text = { 0 };
+	int r = file_read_fd(fd, SIZE_MAX - 1, &text);
 
-	if (size == 0)
+	if (r < 0)
+		return err_sys(err, r, "cannot read a policy");
+	if (text.size == 0)
 		return err_set(err, -EBADMSG, "cannot read a policy: it is empty");
-	bytes = size > 0 ? mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fd, 0)
-			 : MAP_FAILED;
-	if (bytes == MAP_FAILED)
-		return err_sys(err, -errno, "cannot read a policy");
-	r = document_parse((struct text){ bytes, (size_t)size }, NULL, NULL, ret, err);
-	munmap(bytes, (size_t)size);
-	return r;
+	return document_parse((struct text){ text.bytes, text.size }, NULL, NULL, ret,
+			      err);
 }
 
 static int list_one(struct control_link *l, struct ipc_message *m, int fd,
