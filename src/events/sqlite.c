@@ -76,6 +76,12 @@ struct writing {
 	size_t count;
 };
 
+/* For as long as @db is open. */
+static int prepare(sqlite3 *db, const char *sql, sqlite3_stmt **ret)
+{
+	return sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, ret, NULL);
+}
+
 /* Return: a code of SQLite's; what was prepared is to be let go of. */
 static int tasks_prepare(struct task_statements *t, sqlite3 *db)
 {
@@ -117,8 +123,7 @@ static int tasks_prepare(struct task_statements *t, sqlite3 *db)
 	int rc = SQLITE_OK;
 
 	for (size_t i = 0; i < ARRAY_SIZE(all) && rc == SQLITE_OK; i++)
-		rc = sqlite3_prepare_v3(db, all[i].sql, -1, SQLITE_PREPARE_PERSISTENT,
-					all[i].ret, NULL);
+		rc = prepare(db, all[i].sql, all[i].ret);
 	return rc;
 }
 
@@ -470,11 +475,6 @@ static void close_database(struct sqlite_writer *w)
 	sqlite3_close(w->db);
 	w->insert = w->count = NULL;
 	w->db = NULL;
-}
-
-static int prepare(sqlite3 *db, const char *sql, sqlite3_stmt **ret)
-{
-	return sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, ret, NULL);
 }
 
 static int open_once(struct sqlite_writer *w, struct err *err)

@@ -187,16 +187,6 @@ static bool is_beside(sqlite3_stmt *s)
 	       (sql.len == 0 && text_matches("sqlite_autoindex_*", name, false));
 }
 
-static int schema_fault(sqlite3_stmt *s, struct err *err)
-{
-	const char *name = (const char *)sqlite3_column_text(s, 1);
-
-	return err_set(
-		err, -EBADMSG,
-		"the database has '%s', which Weir did not make, or made otherwise",
-		SHOWN(name ?: ""));
-}
-
 /* Not by the name sqlite_schema, which a table may have that takes its place. */
 static int check_schema(sqlite3 *db, struct err *err)
 {
@@ -212,7 +202,10 @@ static int check_schema(sqlite3 *db, struct err *err)
 		if (row < ARRAY_SIZE(schema) && !seen[row])
 			count += seen[row] = true;
 		else if (row < ARRAY_SIZE(schema) || !is_beside(s))
-			r = schema_fault(s, err);
+			r = err_set(err, -EBADMSG,
+				    "the database has '%s', which Weir did not make, or "
+				    "made otherwise",
+				    SHOWN((const char *)sqlite3_column_text(s, 1) ?: ""));
 	}
 	sqlite3_finalize(s);
 	if (rc != SQLITE_OK && rc != SQLITE_DONE)
