@@ -49,46 +49,35 @@ static bool read_keyword(struct text line, const char *keyword, struct text *ret
 	return true;
 }
 
-static int each_line(const char *path, void (*on_line)(void *data, struct text line),
-		     void *data, struct err *err)
+/* The file @path, borrowed from @ret. */
+static int read_conf(const char *path, struct file_bytes *ret, struct text *ret_text,
+		     struct err *err)
 {
 	const struct file_how how = { .max_bytes = RESOLV_CONF_MAX,
 				      .anybodys = true,
 				      .follow = true };
-	CLEAN(file_bytes) struct file_bytes file = { 0 };
-	struct text rest, line;
-	int r = file_read(AT_FDCWD, path, &how, &file, err);
+	int r = file_read(AT_FDCWD, path, &how, ret, err);
 
-	if (r < 0)
-		return r;
-	rest = (struct text){ file.bytes, file.size };
-	while (text_split(&rest, '\n', &line))
-		on_line(data, line);
-	return 0;
-}
-
-struct server_reader {
-	void (*on_server)(void *data, const struct endpoint *server);
-	void *data;
-};
-
-static void on_server_line(void *data, struct text line)
-{
-	const struct server_reader *r = data;
-	struct endpoint server = { .port = DNS_PORT };
-
-	if (read_keyword(line, "nameserver", &line) &&
-	    addr_parse(line.ptr, line.len, &server.addr) && is_usable(&server))
-		r->on_server(r->data, &server);
+	*ret_text = (struct text){ ret->bytes, ret->size };
+	return r;
 }
 
 int resolv_conf_read(const char *path,
 		     void (*on_server)(void *data, const struct endpoint *server),
 		     void *data, struct err *err)
 {
-	struct server_reader reader = { on_server, data };
+	CLEAN(file_bytes) struct file_bytes file = { 0 };
+	struct text rest, line;
+	int r = read_conf(path, &file, &rest, err);
 
-	return each_line(path, on_server_line, &reader, err);
+	while (r == 0 && text_split(&rest, '\n', &line)) {
+		struct endpoint server = { .port = DNS_PORT };
+
+		if (read_keyword(line, "nameserver", &line) &&
+		    addr_parse(line.ptr, line.len, &server.addr) && is_usable(&server))
+			on_server(data, &server);
+	}
+	return r;
 }
 
 static bool next_word(struct text *t, struct text *ret)
@@ -103,30 +92,25 @@ static bool next_word(struct text *t, struct text *ret)
 	return n > 0;
 }
 
-/* The last line of either kind counts. */
-static void on_search_line(void *data, struct text line)
-{
-	struct search_domains *s = data;
-	struct text words, word;
-
-	if (!read_keyword(line, "search", &words) &&
-	    !read_keyword(line, "domain", &words))
-		return;
-	s->count = 0;
-	while (s->count < SEARCH_DOMAINS_MAX && next_word(&words, &word)) {
-		if (word.len >= SEARCH_DOMAIN_SIZE)
-			continue;
-		memcpy(s->items[s->count], word.ptr, word.len);
-		s->items[s->count++][word.len] = '\0';
-	}
-}
-
 void search_domains_read(struct search_domains *ret)
 {
-	struct err err = { 0 };
+	CLEAN(file_bytes) struct file_bytes file = { 0 };
+	struct text rest, line, words, word;
+	int r = read_conf("/etc/resolv.conf", &file, &rest, NULL);
 
-	*ret = (struct search_domains){ .count = 0 };
-	(void)!each_line("/etc/resolv.conf", on_search_line, ret, &err);
+	*ret = (struct search_domains){ 0 };
+	while (r == 0 && text_split(&rest, '\n', &line)) {
+		if (!read_keyword(line, "search", &words) &&
+		    !read_keyword(line, "domain", &words))
+			continue;
+		ret->count = 0; /* the last line of either kind counts */
+		while (ret->count < SEARCH_DOMAINS_MAX && next_word(&words, &word)) {
+			if (word.len >= SEARCH_DOMAIN_SIZE)
+				continue;
+			memcpy(ret->items[ret->count], word.ptr, word.len);
+			ret->items[ret->count++][word.len] = '\0';
+		}
+	}
 }
 
 int name_servers_add(void *servers, const char *value, struct err *err)
