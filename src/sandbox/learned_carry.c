@@ -193,10 +193,10 @@ static int list_draining(const struct learned *l, struct arena *arena,
 	      compare_draining);
 	ret->draining_count = learned;
 	for (size_t i = learned; i < used; i++) {
-		struct filter_learn *last = &ret->draining[ret->draining_count - 1];
+		const size_t count = ret->draining_count;
 
-		if (ret->draining_count == learned ||
-		    compare_draining(last, &ret->draining[i]) != 0)
+		if (count == learned ||
+		    compare_draining(&ret->draining[count - 1], &ret->draining[i]) != 0)
 			ret->draining[ret->draining_count++] = ret->draining[i];
 	}
 	return 0;
