@@ -91,7 +91,7 @@ def load(pair, lines):
 
 
 # A redirect that stands for two protocols at once can't be said in nft's words.
-NO_TEXT = {"direct", "shared-allow", "shared-ports", "shared-redirect"}
+NO_TEXT = {"closed", "direct", "shared-allow", "shared-closed", "shared-ports", "shared-redirect"}
 
 
 @pytest.mark.parametrize("case", CASES, ids=[c.stem for c in CASES])
