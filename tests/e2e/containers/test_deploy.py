@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files under deploy/: they say the same as each other, and what they promise."""
+import json
 import os
 import pathlib
 import re
@@ -185,3 +186,24 @@ def test_every_metric_that_alerts_and_dashboard_ask_for_is_there(guarded, name):
     asked = set(re.findall(r"\bweir_[a-z_]+", (ROOT / "deploy/prometheus" / name).read_text(encoding="utf-8")))
     there = set(re.findall(r"^# TYPE (\w+)", guarded().get("/metrics").text, re.M))
     assert len(asked) > 5 and asked <= there, asked - there
+
+
+def promtool(*words):
+    done = subprocess.run(["promtool", *words], cwd=DEPLOY / "prometheus", capture_output=True, text=True)
+    assert done.returncode == 0, done
+
+
+def test_prometheus_takes_the_alerts():
+    promtool("check", "rules", "weir.rules.yaml")
+    promtool("test", "rules", "weir.test.yaml")
+
+
+def test_prometheus_takes_what_the_dashboard_asks(tmp_path):
+    """Each query as a rule, with Grafana's own variables filled in as Grafana does."""
+    text = (DEPLOY / "prometheus/grafana.json").read_text(encoding="utf-8")
+    queries = [target["expr"] for panel in json.loads(text)["panels"] for target in panel.get("targets", [])]
+    queries = [re.sub(r"\$__\w+", "5m", query) for query in queries]
+    assert len(queries) > 5 and not [query for query in queries if "$__" in query]
+    rules = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(queries)]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
+    promtool("check", "rules", tmp_path / "rules.yaml")
