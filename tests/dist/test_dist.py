@@ -67,6 +67,12 @@ def test_npm_s_package_has_what_is_built_and_nothing_else(built):
     assert not [name for name in names if name.endswith(".ts") and not name.endswith(".d.ts") or "schema.py" in name], names
 
 
+def test_helm_takes_the_chart(built):
+    package, = built[0].glob("weir-chart-*.tgz")
+    said = [subprocess.check_output(["helm", "template", "app", chart]) for chart in (package, ROOT / "deploy/helm/weir")]
+    assert said[0] == said[1] and b"kind: Deployment" in said[0]
+
+
 @pytest.mark.parametrize("name", PACKAGES)
 def test_lintian_finds_nothing(built, name):
     done = subprocess.run(["lintian", "--allow-root", "--fail-on", "error,warning", package(built[0], name)],

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shipped pod under podman, which starts it as it stands."""
+"""The shipped pods under podman: its own as it stands, and the one of Helm's chart."""
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 
 import pytest
@@ -33,13 +34,34 @@ def podman(world):
         yield p
 
 
-@pytest.fixture
-def pod(podman, world, site):
-    """deploy/podman/pod.yaml, with the test's policy and app in it, and a folder for its state. Return: its name."""
-    document = yaml.safe_load((ROOT / "deploy/podman/pod.yaml").read_text())
+def shipped(rules):
+    """deploy/podman/pod.yaml with @rules. Return: its documents."""
+    pod = yaml.safe_load((ROOT / "deploy/podman/pod.yaml").read_text())
+    next(e for e in pod["spec"]["containers"][0]["env"] if e["name"].endswith("RULES"))["value"] = rules
+    return [pod]
+
+
+def of_the_chart(rules):
+    """What Helm makes. podman knows no native sidecars, so the sidecar is the first container here."""
+    if not shutil.which("helm"):
+        pytest.skip("helm is not installed")
+    text = subprocess.check_output(["helm", "template", "chart", ROOT / "deploy/helm/weir", "--set-json", f"policy={rules}",
+                                    "--set", "image=localhost/weir:latest"], text=True)
+    documents = {d["kind"]: d for d in yaml.safe_load_all(text)}
+    spec = documents["Deployment"]["spec"]["template"]["spec"]
+    side, = spec.pop("initContainers")
+    del side["restartPolicy"]
+    spec["containers"].insert(0, side)
+    return [documents["ConfigMap"], {"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": spec}]
+
+
+@pytest.fixture(params=[shipped, of_the_chart])
+def pod(request, podman, world, site):
+    """A pod with the test's policy and app in it, and a folder for its state. Return: its name."""
+    documents = request.param(policy(f"allow {site.name}"))
+    document = documents[-1]
     name = document["metadata"]["name"] = f"guarded{world.number()}"
     side, app = document["spec"]["containers"]
-    next(e for e in side["env"] if e["name"].endswith("RULES"))["value"] = policy(f"allow {site.name}")
     app["image"] = "localhost/app:latest"
     app["volumeMounts"] = [{"name": "usr", "mountPath": "/usr", "readOnly": True},
                            {"name": "tools", "mountPath": "/tools", "readOnly": True}]
@@ -51,7 +73,7 @@ def pod(podman, world, site):
                                    {"name": "usr", "hostPath": {"path": "/usr"}},
                                    {"name": "tools", "hostPath": {"path": str(world.tools)}}]
     file = world.workdir() / "pod.yaml"
-    file.write_text(yaml.safe_dump(document))
+    file.write_text(yaml.safe_dump_all(documents))
     podman("kube", "play", "--start=false", file)
     podman("start", f"{name}-weir")
     wait_for(lambda: podman.call("exec", f"{name}-weir", "/usr/bin/weir", "sidecar", "--healthy").code == 0, step=0.05)
