@@ -62,3 +62,4 @@ def test_no_script_starts_or_enables_anything(packages):
 def test_what_is_loaded_later_is_required(packages):
     needs = rpm("-qp", "--requires", packages["weir"])
     assert "libidn2.so.0" in needs and "libpsl.so.5" in needs, needs
+    assert "python" not in rpm("-qp", "--requires", packages["weir-daemon"])

@@ -165,13 +165,21 @@ def test_the_root_has_opensandboxs_paths(staged):
     assert (root / "var/egress/rules").is_dir() and (root / "var/lib/mitmproxy").stat().st_uid == 10042
 
 
-def test_the_plain_root_is_small_and_has_no_shell(world):
-    root = world.folder / "rootfs-plain"
+@pytest.mark.parametrize("installed", [False, True], ids=["built", "installed"])
+def test_the_plain_root_is_small_and_has_no_shell(world, installed):
+    root = world.workdir() / "root"
     programs = pathlib.Path(os.environ.get("WEIR") or ROOT / "build/weir").parent
+    if installed:
+        prefix = world.workdir()
+        for name, folder in {"weir": "bin", "weir-control": "libexec/weir", "weir-events": "libexec/weir"}.items():
+            (prefix / folder).mkdir(parents=True, exist_ok=True)
+            shutil.copy(programs / name, prefix / folder)
+        programs = prefix
     done = subprocess.run([DEPLOY / "docker/rootfs", "--compressed", programs, root], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout.split()[2]) <= 10, done.stdout
     assert sorted(p.name for p in (root / "usr/bin").iterdir() if not p.name.startswith("weir")) == []
+    assert {"weir", "weir-control", "weir-events"} <= {p.name for p in (root / "usr/bin").iterdir()}
     writable = [p for p in root.rglob("*") if not p.is_symlink() and p.stat().st_mode & 0o002 and p.name != "tmp"]
     assert writable == [] and not [p for p in root.rglob("*") if not p.is_symlink() and p.stat().st_mode & 0o6000]
 
