@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/addr.h"
+#include "base/index.h"
 #include "policy/rule.h"
 #include "sys/files.h"
 
@@ -142,21 +143,16 @@ int always_read(struct always *a, struct arena *arena, struct text ret[ALWAYS_CO
 
 /* -- the names of log_skip.always -------------------------------------------------- */
 
-/* The names of log_skip.always: sorted, each asked for by bisection, a name's suffixes
- * one by one. */
-
 enum { ITSELF = 1, BELOW = 2 };
 
 struct entry {
-	const char *name; /* lower case, no trailing dot; in .text */
-	size_t len;
-	unsigned int covers; /* ITSELF, BELOW */
+	struct index_entry by_name; /* lower case, no trailing dot */
+	unsigned int covers;	    /* ITSELF, BELOW */
 };
 
 struct always_names {
-	char *text; /* a copy of the file, owned */
-	struct entry *entries;
-	size_t count;
+	struct arena arena; /* of the entries and their names */
+	struct index index;
 };
 
 static void clean_names(struct always_names **n)
@@ -168,20 +164,13 @@ void always_names_free(struct always_names *n)
 {
 	if (!n)
 		return;
-	free(n->text);
-	free(n->entries);
+	free(n->index.heads);
+	arena_done(&n->arena);
 	free(n);
 }
 
-static int compare(const void *a, const void *b)
-{
-	const struct entry *x = a, *y = b;
-	int c = memcmp(x->name, y->name, MIN(x->len, y->len));
-
-	return c != 0 ? c : x->len < y->len ? -1 : x->len > y->len;
-}
-
-static bool entry_parse(struct text t, struct entry *ret)
+/* Return: false: it is no domain pattern. */
+static bool entry_parse(struct text t, unsigned int *ret_covers, struct text *ret_name)
 {
 	struct dns_name name;
 	struct prefix address;
@@ -190,104 +179,80 @@ static bool entry_parse(struct text t, struct entry *ret)
 	if (prefix_parse(t.ptr, t.len, true, &address))
 		return false;
 	kind = rule_target_stars(&t);
-	ret->covers = kind == TARGET_WITHIN  ? ITSELF | BELOW
+	*ret_covers = kind == TARGET_WITHIN  ? ITSELF | BELOW
 		      : kind == TARGET_BELOW ? BELOW
 					     : ITSELF;
 	if (dns_name_parse(t, &name) < 0 || name.labels == 0)
 		return false;
 	t.len -= t.ptr[t.len - 1] == '.';
-	ret->name = t.ptr;
-	ret->len = t.len;
+	*ret_name = t;
 	return true;
 }
 
-/* The same name twice becomes one entry, which covers what both do. */
-static void sort(struct always_names *n)
+static int entry_add(struct always_names *n, struct text name, unsigned int covers)
 {
-	size_t kept = 0;
+	struct entry *e = arena_alloc(&n->arena, sizeof(*e));
+	char *copy = arena_text(&n->arena, name);
 
-	if (n->count > 1)
-		qsort(n->entries, n->count, sizeof(*n->entries), compare);
-	for (size_t i = 0; i < n->count; i++) {
-		if (kept > 0 && compare(&n->entries[kept - 1], &n->entries[i]) == 0)
-			n->entries[kept - 1].covers |= n->entries[i].covers;
-		else
-			n->entries[kept++] = n->entries[i];
-	}
-	n->count = kept;
-}
-
-static struct always_names *names_new(struct text text)
-{
-	CLEAN(names) struct always_names *n = calloc(1, sizeof(*n));
-	size_t lines = 1;
-
-	for (size_t i = 0; i < text.len; i++)
-		lines += text.ptr[i] == '\n';
-	if (n) {
-		n->text = malloc(text.len + 1);
-		n->entries = calloc(lines, sizeof(*n->entries));
-	}
-	if (!n || !n->text || !n->entries)
-		return NULL;
-	for (size_t i = 0; i < text.len; i++)
-		n->text[i] = text_lower(text.ptr[i]);
-	return TAKE_PTR(n);
+	if (!e || !copy)
+		return -ENOMEM;
+	for (size_t i = 0; i < name.len; i++)
+		copy[i] = text_lower(copy[i]);
+	e->covers = covers;
+	return index_add(&n->index, &e->by_name, copy);
 }
 
 int always_names_parse(struct text text, const char *path, struct always_names **ret,
 		       struct err *err)
 {
-	CLEAN(names) struct always_names *n = names_new(text);
-	struct text rest, line;
+	CLEAN(names) struct always_names *n = calloc(1, sizeof(*n));
+	struct text line, name;
+	unsigned int covers;
 	size_t number = 0;
 
 	if (!n)
 		return err_set(err, -ENOMEM, "out of memory");
-	rest = (struct text){ n->text, text.len };
-	while (text_split(&rest, '\n', &line)) {
+	while (text_split(&text, '\n', &line)) {
 		number++;
 		line = text_without_spaced_comment(line);
 		if (line.len == 0)
 			continue;
-		if (!entry_parse(line, &n->entries[n->count]))
+		if (!entry_parse(line, &covers, &name))
 			return err_set(err, -EINVAL,
 				       "%s: line %zu: '%s' is not a domain pattern; only "
 				       "host/domain entries are supported",
 				       SHOWN(path), number, TEXT_SHOWN(line));
-		n->count++;
+		if (entry_add(n, name, covers) < 0)
+			return err_set(err, -ENOMEM, "out of memory");
 	}
-	sort(n);
 	*ret = TAKE_PTR(n);
 	return 0;
 }
 
-static bool covers(const struct always_names *n, const char *name, size_t len,
-		   unsigned int how)
+static bool covers(const struct always_names *n, const char *name, unsigned int how)
 {
-	const struct entry key = { .name = name, .len = len };
-	const struct entry *e = NULL;
+	struct index_entry *e = index_find(&n->index, name);
 
-	if (n->count > 0)
-		e = bsearch(&key, n->entries, n->count, sizeof(key), compare);
-	return e && (e->covers & how) != 0;
+	while (e && !(CONTAINER_OF(e, struct entry, by_name)->covers & how))
+		e = index_next(e);
+	return e;
 }
 
 bool always_names_has(const struct always_names *n, const char *name)
 {
 	char copy[DNS_NAME_TEXT_SIZE];
+	const char *dot = copy;
 	size_t len = strlen(name);
 
-	if (!n || n->count == 0 || len == 0 || len >= sizeof(copy))
+	if (!n || len == 0 || len >= sizeof(copy))
 		return false;
 	for (size_t i = 0; i < len; i++)
 		copy[i] = text_lower(name[i]);
-	len -= copy[len - 1] == '.';
-	if (covers(n, copy, len, ITSELF))
+	copy[len - (copy[len - 1] == '.')] = '\0';
+	if (covers(n, copy, ITSELF))
 		return true;
-	for (size_t i = 0; i < len; i++) {
-		if (copy[i] == '.' && covers(n, copy + i + 1, len - i - 1, BELOW))
+	while ((dot = strchr(dot, '.')))
+		if (covers(n, ++dot, BELOW))
 			return true;
-	}
 	return false;
 }
