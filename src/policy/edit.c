@@ -62,10 +62,7 @@ static bool same_budget(const struct plan_budget *a, const struct plan_budget *b
 
 static bool same_rule(const struct rule *a, const struct rule *b)
 {
-	return a->action == b->action && a->kind == b->kind &&
-	       (a->kind == TARGET_PREFIX ? addr_equal(&a->prefix.addr, &b->prefix.addr) &&
-						   a->prefix.bits == b->prefix.bits
-					 : dns_name_equal(&a->name, &b->name)) &&
+	return a->action == b->action && rule_same_target(a, b) &&
 	       rule_ports_equal(&a->ports, &b->ports) && a->flags == b->flags &&
 	       a->types == b->types && a->until_ms == b->until_ms &&
 	       same_budget(&a->budget, &b->budget) && strcmp(a->target, b->target) == 0 &&

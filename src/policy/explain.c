@@ -68,97 +68,6 @@ char *policy_explain_rule(const struct plan *p, uint32_t rule, char *buf, size_t
 /* The effective policy: one tree of JSON values, printed as JSON, or as YAML whose rules
  * are written on a line each. Both can be read back and mean the same. */
 
-static json_t *ports_json(const struct rule *r)
-{
-	char buf[PLAN_PORT_RANGES_MAX * 24];
-	struct text all, part;
-	json_t *list = json_array();
-	uint32_t number;
-
-	all = text_of(rule_ports_text(&r->ports, buf, sizeof(buf)));
-	while (list && text_split(&all, ',', &part)) {
-		bool plain = text_to_u32(part, UINT16_MAX, &number);
-
-		json_array_append_new(list, plain ? json_integer(number)
-						  : json_stringn(part.ptr, part.len));
-	}
-	return list;
-}
-
-static json_t *types_json(uint8_t types)
-{
-	json_t *list = json_array();
-
-	for (size_t i = 0; list && i < RULE_TYPE_COUNT; i++) {
-		if (types & 1 << i)
-			json_array_append_new(list, json_string(rule_type_words[i]));
-	}
-	return list;
-}
-
-/* "20M", or the number of bytes. */
-static json_t *size_json(uint64_t bytes)
-{
-	static const char units[] = "KMG";
-	char text[32];
-	size_t unit = 0;
-
-	while (unit < 3 && bytes % 1024 == 0 && bytes >> 10 > 0) {
-		bytes /= 1024;
-		unit++;
-	}
-	if (unit == 0)
-		return json_integer((json_int_t)bytes);
-	snprintf(text, sizeof(text), "%llu%c", (unsigned long long)bytes,
-		 units[unit - 1]);
-	return json_string(text);
-}
-
-static json_t *budget_json(const struct plan_budget *b)
-{
-	char window[POLICY_WINDOW_SIZE];
-	json_t *o = json_object();
-
-	if (b->sent > 0)
-		json_object_set_new(o, "sent", size_json(b->sent));
-	if (b->received > 0)
-		json_object_set_new(o, "received", size_json(b->received));
-	if (b->per_sec > 0)
-		json_object_set_new(o, "per",
-				    json_string(policy_window_text(b->per_sec, window)));
-	json_object_set_new(o, "action",
-			    json_string(b->action == BUDGET_EVENT ? "event" : "cut"));
-	return o;
-}
-
-static json_t *rule_json(const struct rule *r)
-{
-	json_t *o = json_pack("{s:s, s:s}", "action", policy_action_name(r->action),
-			      "target", r->target);
-	char until[JTEXT_TIME_SIZE];
-	int e = o ? 0 : -1;
-
-	if (e == 0 && r->ports.count > 0)
-		e = json_object_set_new(o, "ports", ports_json(r));
-	if (e == 0 && r->types != 0)
-		e = json_object_set_new(o, "types", types_json(r->types));
-	for (size_t i = 0; e == 0 && i < RULE_FLAG_COUNT; i++) {
-		if (r->flags & rule_flag_words[i].flag)
-			e = json_object_set_new(o, rule_flag_words[i].key, json_true());
-	}
-	if (e == 0 && r->until_ms != 0)
-		e = json_object_set_new(
-			o, "until", json_string(jtext_time(r->until_ms, true, until)));
-	if (e == 0 && (r->budget.sent > 0 || r->budget.received > 0))
-		e = json_object_set_new(o, "budget", budget_json(&r->budget));
-	if (e == 0 && r->comment[0])
-		e = json_object_set_new(o, "comment", json_string(r->comment));
-	if (e == 0)
-		return o;
-	json_decref(o);
-	return NULL;
-}
-
 json_t *policy_grants_json(const struct plan *p, int64_t wall_ms)
 {
 	json_t *list = json_array();
@@ -181,6 +90,7 @@ json_t *policy_grants_json(const struct plan *p, int64_t wall_ms)
 
 static json_t *limits_json(const struct policy *p)
 {
+	char size[RULE_SIZE_SIZE];
 	json_t *o = json_object();
 
 	for (size_t i = 0; o && i < LIMIT_COUNT; i++) {
@@ -193,7 +103,8 @@ static json_t *limits_json(const struct policy *p)
 		json_object_set_new(o, limit_info(i)->name, value);
 	}
 	if (o && p->budget.sent > 0)
-		json_object_set_new(o, "sent_total", size_json(p->budget.sent));
+		json_object_set_new(o, "sent_total",
+				    json_string(rule_size_text(p->budget.sent, size)));
 	return o;
 }
 
@@ -234,7 +145,9 @@ static int show_json(const struct policy *p, FILE *out)
 	int r = o && rules ? 0 : -ENOMEM;
 
 	for (size_t i = 0; r == 0 && i < p->count; i++) {
-		if (json_array_append_new(rules, rule_json(&p->rules[i])) < 0)
+		CLEAN(mem) char *text = rule_text(&p->rules[i], true);
+
+		if (!text || json_array_append_new(rules, json_loads(text, 0, NULL)) < 0)
 			r = -ENOMEM;
 	}
 	if (r == 0)
@@ -329,17 +242,14 @@ static int show_settings(const struct policy *p, FILE *out)
 
 static int show_rule(const struct rule *r, FILE *out)
 {
-	json_t *o = rule_json(r);
+	CLEAN(mem) char *text = rule_text(r, false);
 
-	if (!o)
+	if (!text)
 		return -ENOMEM;
-	fputs("  - ", out);
-	json_dumpf(o, out, 0);
-	fprintf(out, " # %s", SHOWN(r->file));
+	fprintf(out, "  - %s # %s", text, SHOWN(r->file));
 	if (r->line > 0)
 		fprintf(out, ":%u", r->line);
 	fputc('\n', out);
-	json_decref(o);
 	return 0;
 }
 

@@ -3,11 +3,13 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "event/json.h"
+#include "policy/limits.h"
 #include "policy/names.h"
 
 /* -- what a rule names: text to a checked name, wildcard or prefix ------------------ */
@@ -325,6 +327,15 @@ int rule_target_parse(struct text t, struct rule *ret, struct err *err)
 	return 0;
 }
 
+bool rule_same_target(const struct rule *a, const struct rule *b)
+{
+	if (a->kind != b->kind)
+		return false;
+	return a->kind == TARGET_PREFIX ? addr_equal(&a->prefix.addr, &b->prefix.addr) &&
+						  a->prefix.bits == b->prefix.bits
+					: dns_name_equal(&a->name, &b->name);
+}
+
 bool rule_covers(const struct rule *r, const struct dns_name *name)
 {
 	switch (r->kind) {
@@ -610,12 +621,30 @@ static void put(struct jtext *j, const char *text)
 
 static void put_key(struct jtext *j, const struct dialect *d, const char *key)
 {
-	if (j->used > 1)
+	if (j->used > 0 && j->buf[j->used - 1] != '{')
 		put(j, d->comma);
 	put(j, d->quote);
 	put(j, key);
 	put(j, d->quote);
 	put(j, d->colon);
+}
+
+/* A word of Weir's own, in which nothing is to be escaped, or a number. */
+static void put_word(struct jtext *j, const struct dialect *d, struct text word)
+{
+	uint32_t number;
+	const char *quote = text_to_u32(word, UINT32_MAX, &number) ? "" : d->quote;
+
+	put(j, quote);
+	jtext_put(j, word);
+	put(j, quote);
+}
+
+static void put_member(struct jtext *j, const struct dialect *d, const char *key,
+		       const char *word)
+{
+	put_key(j, d, key);
+	put_word(j, d, text_of(word));
 }
 
 /* The words of @list, "a,b". */
@@ -629,62 +658,117 @@ static void put_list(struct jtext *j, const struct dialect *d, const char *key,
 	put_key(j, d, key);
 	for (const char *before = "["; text_split(&rest, ',', &part); before = d->comma) {
 		put(j, before);
-		put(j, d->quote);
-		jtext_put(j, part);
-		put(j, d->quote);
+		put_word(j, d, part);
 	}
 	put(j, "]");
 }
 
-static bool write_rule(const struct rule *r, const struct dialect *d, char *buf,
-		       size_t size)
+/* A text of a person's. libyaml doesn't read JSON's escapes over U+FFFF, and none is
+ * needed in what a policy can hold. */
+static void put_text(struct jtext *j, const struct dialect *d, const char *key,
+		     const char *text)
+{
+	bool is_plain = d == &yaml && jtext_is_utf8(text_of(text));
+
+	for (const char *p = text; *p; p++)
+		is_plain &= (uint8_t)*p >= 0x20 && *p != 0x7f;
+	put_key(j, d, key);
+	if (!is_plain) {
+		jtext_string(j, text_of(text), strlen(text));
+		return;
+	}
+	put(j, "\"");
+	for (; *text; text++) {
+		put(j, *text == '"' || *text == '\\' ? "\\" : "");
+		jtext_put(j, (struct text){ text, 1 });
+	}
+	put(j, "\"");
+}
+
+char *rule_size_text(uint64_t bytes, char *buf)
+{
+	static const char units[] = "KMG";
+	size_t unit = 0;
+
+	for (; unit < strlen(units) && bytes % 1024 == 0 && bytes > 0; unit++)
+		bytes /= 1024;
+	snprintf(buf, RULE_SIZE_SIZE, "%" PRIu64 "%.1s", bytes,
+		 unit > 0 ? units + unit - 1 : "");
+	return buf;
+}
+
+static void put_budget(struct jtext *j, const struct dialect *d,
+		       const struct plan_budget *b)
+{
+	char size[RULE_SIZE_SIZE], window[POLICY_WINDOW_SIZE];
+
+	put_key(j, d, "budget");
+	put(j, "{");
+	if (b->sent > 0)
+		put_member(j, d, "sent", rule_size_text(b->sent, size));
+	if (b->received > 0)
+		put_member(j, d, "received", rule_size_text(b->received, size));
+	if (b->per_sec > 0)
+		put_member(j, d, "per", policy_window_text(b->per_sec, window));
+	put_member(j, d, "action", b->action == BUDGET_EVENT ? "event" : "cut");
+	put(j, "}");
+}
+
+static void write_rule(struct jtext *j, const struct dialect *d, const struct rule *r)
 {
 	char ports[PLAN_PORT_RANGES_MAX * 24], types[RULE_TYPE_COUNT * 8] = "";
 	char time[JTEXT_TIME_SIZE];
-	struct jtext j;
 	size_t used = 0;
 
-	jtext_init(&j, buf, size - 1);
-	put(&j, "{");
-	put_key(&j, d, "action");
-	put(&j, d->quote);
-	put(&j, policy_action_name(r->action));
-	put(&j, d->quote);
-	put_key(&j, d, "target");
-	jtext_string(&j, text_of(r->target), strlen(r->target));
-	put_list(&j, d, "ports", rule_ports_text(&r->ports, ports, sizeof(ports)));
+	put(j, "{");
+	put_member(j, d, "action", policy_action_name(r->action));
+	put_text(j, d, "target", r->target);
+	put_list(j, d, "ports", rule_ports_text(&r->ports, ports, sizeof(ports)));
 	for (size_t i = 0; i < RULE_FLAG_COUNT; i++)
 		if (r->flags & rule_flag_words[i].flag) {
-			put_key(&j, d, rule_flag_words[i].key);
-			put(&j, "true");
+			put_key(j, d, rule_flag_words[i].key);
+			put(j, "true");
 		}
 	for (size_t i = 0; i < RULE_TYPE_COUNT; i++)
 		if (r->types >> i & 1)
 			used += (size_t)snprintf(types + used, sizeof(types) - used,
 						 "%s%s", used > 0 ? "," : "",
 						 rule_type_words[i]);
-	put_list(&j, d, "types", types);
-	if (r->until_ms != 0) {
-		put_key(&j, d, "until");
-		put(&j, d->quote);
-		put(&j, jtext_time(r->until_ms, true, time));
-		put(&j, d->quote);
-	}
-	if (r->comment && r->comment[0]) {
-		put_key(&j, d, "comment");
-		jtext_string(&j, text_of(r->comment), strlen(r->comment));
-	}
-	put(&j, "}");
+	put_list(j, d, "types", types);
+	if (r->until_ms != 0)
+		put_member(j, d, "until", jtext_time(r->until_ms, true, time));
+	if (r->budget.sent > 0 || r->budget.received > 0)
+		put_budget(j, d, &r->budget);
+	if (r->comment && r->comment[0])
+		put_text(j, d, "comment", r->comment);
+	put(j, "}");
+}
+
+static bool write_fitting(const struct rule *r, const struct dialect *d, char *buf,
+			  size_t size)
+{
+	struct jtext j;
+
+	jtext_init(&j, buf, size - 1);
+	write_rule(&j, d, r);
 	buf[j.full ? 0 : j.used] = '\0';
 	return !j.full;
 }
 
 bool rule_write_json(const struct rule *r, char *buf, size_t size)
 {
-	return write_rule(r, &json, buf, size);
+	return write_fitting(r, &json, buf, size);
 }
 
 bool rule_write_yaml(const struct rule *r, char *buf, size_t size)
 {
-	return write_rule(r, &yaml, buf, size);
+	return write_fitting(r, &yaml, buf, size);
+}
+
+char *rule_text(const struct rule *r, bool is_json)
+{
+	CLEAN(jtext) struct jtext j = { .grows = true };
+
+	write_rule(&j, is_json ? &json : &yaml, r);
+	return jtext_take(&j);
 }

@@ -69,12 +69,20 @@ size_t rule_ports_default(enum policy_verify verify,
 /* Sort and merge what overlaps or touches. Return: the new count. */
 size_t rule_ports_normalise(struct plan_port_range *r, size_t count);
 
+/* "20M", or the number of bytes. Return: @buf, of RULE_SIZE_SIZE. */
+enum { RULE_SIZE_SIZE = 24 };
+char *rule_size_text(uint64_t bytes, char *buf);
+
 /* The rule as it stands in a document: {"action":"allow","target":"a.test"}, or
  * {action: allow, target: a.test}. Return: false: @size bytes are too few. */
 enum { POLICY_RULE_SIZE = 4096 }; /* fits all but the longest lists of ports */
 bool rule_write_json(const struct rule *r, char *buf, size_t size) MUST_CHECK;
 bool rule_write_yaml(const struct rule *r, char *buf, size_t size) MUST_CHECK;
+/* The same, however long. For free(); NULL: out of memory. */
+char *rule_text(const struct rule *r, bool is_json) MUST_CHECK;
 
+/* However each is written. */
+bool rule_same_target(const struct rule *a, const struct rule *b);
 /* The target of @r is @name, or a pattern over it. */
 bool rule_covers(const struct rule *r, const struct dns_name *name);
 /* What the stars in front of a pattern's text say, which are cut: TARGET_NAME: it has

@@ -124,18 +124,17 @@ static void describe(const struct plan *plan, uint32_t rule, uint8_t port_list,
 		     uint8_t flags, uint8_t types, struct state *ret)
 {
 	const int64_t until_ms = plan_rule(plan, rule).until_ms;
-	static const char *const names[] = { "PTR", "SRV", "TXT", "MX" };
 	char ports[256], time[JTEXT_TIME_SIZE];
 	size_t used = (size_t)snprintf(
 		ret->text, sizeof(ret->text), "%s%s%s",
 		policy_explain_ports(plan, port_list, ports, sizeof(ports)),
 		flags & PLAN_PRIVATE ? ", private" : "", flags & PLAN_RAW ? ", raw" : "");
 
-	for (size_t i = 0; i < ARRAY_SIZE(names) && used < sizeof(ret->text); i++)
+	for (size_t i = 0; i < RULE_TYPE_COUNT && used < sizeof(ret->text); i++)
 		if (types >> i & 1)
 			used += (size_t)snprintf(ret->text + used,
 						 sizeof(ret->text) - used, ", %s",
-						 names[i]);
+						 rule_type_words[i]);
 	if (until_ms != 0 && used < sizeof(ret->text))
 		snprintf(ret->text + used, sizeof(ret->text) - used, ", until %s",
 			 jtext_time(until_ms, true, time));

@@ -9,7 +9,7 @@ import pathlib
 import pwd
 import shutil
 import sys
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Tuple, Union, cast
 
 from . import store
 from ._errors import ApiError, EgressSetupError, InputError, WeirError
@@ -244,8 +244,7 @@ def _pinned(policy: Optional[PolicySource], repin: str) -> Dict[str, Any]:
 
 def _rules(profile: str) -> List[Dict[str, Any]]:
     """The rules of @profile with all that it extends, in the order in which they count."""
-    lines = ask("policy", "show", "--profile", profile).splitlines()
-    return [json.JSONDecoder().raw_decode(line[4:])[0] for line in lines if line.startswith("  - {")]
+    return cast(List[Dict[str, Any]], json.loads(ask("policy", "show", "--json", "--profile", profile))["egress"])
 
 
 def _first_host(profile: str) -> Optional[str]:

@@ -73,6 +73,15 @@ static const struct {
 	  "# mine\nverify: tls\negress:\n" LINE("a.test") LINE("b.test"),
 	  2,
 	  0 },
+	{ "a comment with a letter over U+FFFF",
+	  "p.yaml",
+	  "egress: []\n",
+	  { "{\"action\":\"allow\",\"target\":\"a.test\",\"comment\":\"\\\"\\\\ "
+	    "\xf0\x9f\x98\x80\"}" },
+	  "egress: [{action: allow, target: \"a.test\", comment: \"\\\"\\\\ "
+	  "\xf0\x9f\x98\x80\"}]\n",
+	  1,
+	  0 },
 	{ "a deny counts all the same",
 	  "p.yaml",
 	  "egress:\n  - {action: deny, target: 10.0.0.0/8}\n",

@@ -169,7 +169,9 @@ static const char policy_text[] =
 	"  - {action: allow, target: api.ok.test, ports: [tcp/443]}\n"
 	"  - {action: deny, target: x.pkg.test}\n"
 	"  - {action: allow, target: \"**.pkg.test\", private: true, types: [SRV]}\n"
-	"  - {action: allow, target: 10.0.0.0/8, ports: [5432]}\n"
+	"  - {action: allow, target: 10.0.0.0/8, ports: [5432], comment: "
+	"\"\xf0\x9f\x98\x80\", "
+	"budget: {sent: 3M, per: 2h, action: event}}\n"
 	"  - {action: deny, target: 10.1.0.0/16}\n";
 
 /* What explain says of one query. */
@@ -266,6 +268,10 @@ TEST_WITH(what_is_shown_reads_back_as_the_same_policy, setup, teardown)
 			assert_int_equal(a->flags, b->flags);
 			assert_int_equal(a->types, b->types);
 			assert_int_equal(a->ports.count, b->ports.count);
+			assert_int_equal(a->budget.sent, b->budget.sent);
+			assert_int_equal(a->budget.per_sec, b->budget.per_sec);
+			assert_int_equal(a->budget.action, b->budget.action);
+			assert_string_equal(a->comment, b->comment);
 		}
 		free(text);
 	}
