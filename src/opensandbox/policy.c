@@ -113,39 +113,20 @@ static int add_rule_of(const struct policy_reader *r, struct policy *policy,
 
 /* -- deny.always and allow.always -------------------------------------------------- */
 
-static int read_always(const struct policy_reader *r, const char *file, struct text text,
-		       enum policy_action action, struct policy *policy)
+static struct text cut_always(struct text line)
 {
-	struct text rest = text, line;
-	uint32_t number = 0;
-	size_t count = 0;
-	int result = 0;
+	return document_trim(text_without_spaced_comment(line));
+}
 
-	while (text_split(&rest, '\n', &line))
-		count += text_without_spaced_comment(line).len > 0;
-	if (policy_reserve_rules(policy, r->arena, count) < 0)
-		return -ENOMEM;
-	while (result != -ENOMEM && text_split(&text, '\n', &line)) {
-		struct text target = document_trim(text_without_spaced_comment(line));
-		struct rule rule = {
-			.action = action, .comment = "", .file = file, .line = ++number
-		};
-		int e;
-
-		if (target.len == 0)
-			continue;
-		rule.column = (uint32_t)(target.ptr - line.ptr) + 1;
-		e = read_target(r, target, SIZE_MAX, &rule);
-		if (e == 1)
-			e = add_rule_of(r, policy, target, &rule);
-		result = faults_worse(result, e);
-	}
-	return result;
+static int parse_always(const struct policy_reader *r, struct text t, struct rule *rule)
+{
+	return read_target(r, t, SIZE_MAX, rule);
 }
 
 static int add_always(const struct policy_reader *r, const struct always_file *file,
 		      enum policy_action action, struct policy *policy)
 {
+	const struct policy_targets how = { action, cut_always, parse_always };
 	const char *path;
 	int e;
 
@@ -153,7 +134,7 @@ static int add_always(const struct policy_reader *r, const struct always_file *f
 		return 0;
 	path = arena_text(r->arena, text_of(file->path));
 	e = path ? policy_add_source(policy, r->arena, path) : -ENOMEM;
-	return e < 0 ? e : read_always(r, path, file->text, action, policy);
+	return e < 0 ? e : policy_read_targets(r, path, file->text, &how, policy);
 }
 
 /* -- documents --------------------------------------------------------------------- */

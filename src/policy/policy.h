@@ -152,6 +152,21 @@ enum policy_format policy_format_guess(const char *file, struct text text);
 int policy_read(const struct policy_reader *r, const char *file, struct text text,
 		enum policy_format format, struct policy *policy) MUST_CHECK;
 
+/* How a file is read that has a target a line. */
+struct policy_targets {
+	enum policy_action action;
+	struct text (*cut)(struct text line); /* without its comment, trimmed */
+	/* Set kind, name or prefix of @rule. Return: 1; 0: it says nothing; -EINVAL after
+	 * a fault. */
+	int (*parse)(const struct policy_reader *r, struct text target,
+		     struct rule *rule);
+};
+/* Append a rule for each line of such a file. @file lives as long as the rules. Return:
+ * as policy_read(). */
+int policy_read_targets(const struct policy_reader *r, const char *file, struct text text,
+			const struct policy_targets *how,
+			struct policy *policy) MUST_CHECK;
+
 /* One rule of the command line: "TARGET[:PORTS]" for allow, "TARGET" for deny. The
  * file of the rule is @option ("--allow"). Appends. */
 int policy_read_option(const struct policy_reader *r, const char *option,

@@ -47,47 +47,63 @@ int policy_add_source(struct policy *p, struct arena *arena, const char *file)
 
 /* -- files of targets, one a line --------------------------------------------------- */
 
-/* A program writes them, a person only reads. @file lives as long as the rules. */
-static int read_list(const struct policy_reader *r, const char *file, struct text text,
-		     struct policy *policy)
+int policy_read_targets(const struct policy_reader *r, const char *file, struct text text,
+			const struct policy_targets *how, struct policy *policy)
 {
-	const struct node_source source = {
-		.arena = r->arena, .faults = r->faults, .file = file, .text = text
-	};
 	struct text rest = text, line;
 	uint32_t number = 0;
 	size_t count = 0;
 	int result = 0;
 
-	if (!node_check_text(&source))
-		return -EINVAL;
 	while (text_split(&rest, '\n', &line))
-		count += text_without_comment(line).len > 0;
+		count += how->cut(line).len > 0;
 	if (policy_reserve_rules(policy, r->arena, count) < 0)
 		return -ENOMEM;
 	while (result != -ENOMEM && text_split(&text, '\n', &line)) {
-		struct text target = text_without_comment(line);
-		struct rule rule = { .action = POLICY_ALLOW,
+		struct text target = how->cut(line);
+		struct rule rule = { .action = how->action,
 				     .comment = "",
 				     .file = file,
 				     .line = ++number };
-		struct err err = { 0 };
+		int e;
 
 		if (target.len == 0)
 			continue;
 		rule.column = (uint32_t)(target.ptr - line.ptr) + 1;
-		if (rule_target_parse(target, &rule, &err) < 0) {
-			faults_add(r->faults, FAULT_ERROR, file, rule.line, rule.column,
-				   "", "%s", err.text);
-			result = -EINVAL;
-			continue;
+		e = how->parse(r, target, &rule);
+		if (e == 1) {
+			rule.target = arena_text(r->arena, target);
+			e = rule.target ? policy_add_rule(policy, r->arena, &rule)
+					: -ENOMEM;
 		}
-		rule.target = arena_text(r->arena, target);
-		result = faults_worse(
-			result,
-			rule.target ? policy_add_rule(policy, r->arena, &rule) : -ENOMEM);
+		result = faults_worse(result, e);
 	}
 	return result;
+}
+
+static int parse_listed(const struct policy_reader *r, struct text t, struct rule *rule)
+{
+	struct err err = { 0 };
+
+	if (rule_target_parse(t, rule, &err) == 0)
+		return 1;
+	faults_add(r->faults, FAULT_ERROR, rule->file, rule->line, rule->column, "", "%s",
+		   err.text);
+	return -EINVAL;
+}
+
+/* A program writes it, a person only reads. @file lives as long as the rules. */
+static int read_list(const struct policy_reader *r, const char *file, struct text text,
+		     struct policy *policy)
+{
+	static const struct policy_targets how = { POLICY_ALLOW, text_without_comment,
+						   parse_listed };
+	const struct node_source source = {
+		.arena = r->arena, .faults = r->faults, .file = file, .text = text
+	};
+
+	return node_check_text(&source) ? policy_read_targets(r, file, text, &how, policy)
+					: -EINVAL;
 }
 
 /* -- documents ---------------------------------------------------------------------- */
