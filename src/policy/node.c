@@ -114,12 +114,32 @@ void node_append(const struct node_source *s, struct node *parent, struct node *
 {
 	if (parent->kind == NODE_MAP && !s->err)
 		check_key(s, parent, child);
+	child->parent = parent;
 	if (parent->last)
 		parent->last->next = child;
 	else
 		parent->first = child;
 	parent->last = child;
 	parent->count++;
+}
+
+char *node_path(const struct node *n, char *buf)
+{
+	size_t used, index = 0;
+
+	buf[0] = '\0';
+	if (!n->parent)
+		return buf;
+	used = strlen(node_path(n->parent, buf));
+	if (n->parent->kind == NODE_MAP) {
+		snprintf(buf + used, NODE_PATH_SIZE - used, "%s%s", used > 0 ? "." : "",
+			 TEXT_SHOWN(n->key));
+		return buf;
+	}
+	for (const struct node *i = n->parent->first; i != n; i = i->next)
+		index++;
+	snprintf(buf + used, NODE_PATH_SIZE - used, "[%zu]", index);
+	return buf;
 }
 
 const char *node_kind_name(enum node_kind kind)

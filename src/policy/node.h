@@ -30,6 +30,7 @@ struct node {
 	struct text raw;	       /* of JSON: all of it as written */
 	struct text key;	       /* inside a mapping */
 	uint32_t key_line, key_column; /* inside a mapping */
+	const struct node *parent;     /* the list or mapping; NULL: the whole */
 	struct node *first, *last;     /* items of a list, values of a mapping */
 	struct node *next;
 	size_t count;
@@ -78,5 +79,9 @@ void node_check_scalar(const struct node_source *s, struct text t, uint32_t line
 		       uint32_t column);
 /* The value of @key; NULL: @map, which may be NULL, has none, or is no mapping. */
 struct node *node_find(const struct node *map, struct text key);
+/* Where @n stands in its document: "egress[3].ports"; "" for the whole. It costs a walk
+ * over the items in front of it. Return: @buf, of NODE_PATH_SIZE. */
+enum { NODE_PATH_SIZE = 256 /* a longer path is cut */ };
+char *node_path(const struct node *n, char *buf);
 /* "a list", "text" … */
 const char *node_kind_name(enum node_kind kind);

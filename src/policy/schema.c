@@ -14,58 +14,48 @@
 
 /* A reader of a value that meets a fault adds the fault and goes on, so that one walk
  * finds them all; with each goes the path of its value ("egress[3].target"). */
-enum { PATH_SIZE = 256 }; /* a longer path is cut */
-
 struct walk {
 	struct schema_document *document;
-	char path[PATH_SIZE];
+	const char *base; /* the path of the whole: "egress[3]" */
 	bool out_of_memory;
 	const struct node *root;
 	bool is_wrapped; /* below `network_policy` */
 };
 
-/* Add a fault at @n, under the path of now. */
-PRINTF_LIKE(4, 5)
-static void walk_fault(struct walk *w, const struct node *n, enum fault_level level,
-		       const char *fmt, ...)
+/* Faults that are only counted need no path. */
+static const char *walk_path(const struct walk *w, const struct node *n,
+			     char buf[NODE_PATH_SIZE])
 {
-	char text[ERR_TEXT_SIZE];
+	char below[NODE_PATH_SIZE] = "";
+
+	if (w->document->faults->count < POLICY_FAULTS_MAX)
+		node_path(n, below);
+	snprintf(buf, NODE_PATH_SIZE, "%s%s%s", w->base,
+		 w->base[0] && below[0] ? "." : "", below);
+	return buf;
+}
+
+/* Add a fault at @n. */
+PRINTF_LIKE(3, 4)
+static void walk_fault(struct walk *w, const struct node *n, const char *fmt, ...)
+{
+	char text[ERR_TEXT_SIZE], path[NODE_PATH_SIZE];
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	faults_add(w->document->faults, level, w->document->file, n->line, n->column,
-		   w->path, "%s", text);
+	faults_add(w->document->faults, FAULT_ERROR, w->document->file, n->line,
+		   n->column, walk_path(w, n, path), "%s", text);
 }
 
 /* "'text' is not <what>", for a value of the wrong kind or outside its range. */
 static void walk_is_not(struct walk *w, const struct node *n, const char *what)
 {
 	if (n->kind == NODE_LIST || n->kind == NODE_MAP || n->kind == NODE_NULL)
-		walk_fault(w, n, FAULT_ERROR, "%s stands here, not %s",
-			   node_kind_name(n->kind), what);
+		walk_fault(w, n, "%s stands here, not %s", node_kind_name(n->kind), what);
 	else
-		walk_fault(w, n, FAULT_ERROR, "'%s' is not %s", TEXT_SHOWN(n->text),
-			   what);
-}
-
-/* Make the path longer. Return: its length before, for walk_pop(). */
-PRINTF_LIKE(2, 3)
-static size_t walk_push(struct walk *w, const char *fmt, ...)
-{
-	size_t used = strlen(w->path);
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(w->path + used, sizeof(w->path) - used, fmt, ap);
-	va_end(ap);
-	return used;
-}
-
-static void walk_pop(struct walk *w, size_t used)
-{
-	w->path[used] = '\0';
+		walk_fault(w, n, "'%s' is not %s", TEXT_SHOWN(n->text), what);
 }
 
 /* What a configuration file of `weir run` may have, and a policy can't. */
@@ -86,8 +76,8 @@ static bool is_of_run(struct text key)
 static void unknown_key(struct walk *w, const struct node *n,
 			const struct schema_key *keys, size_t count)
 {
-	char known[256] = "";
-	struct node at = *n;
+	char known[256] = "", path[NODE_PATH_SIZE];
+	const bool of_run = walk_path(w, n->parent, path)[0] == '\0' && is_of_run(n->key);
 
 	for (size_t i = 0; i < count; i++) {
 		size_t used = strlen(known);
@@ -95,17 +85,12 @@ static void unknown_key(struct walk *w, const struct node *n,
 		snprintf(known + used, sizeof(known) - used, "%s%s", i > 0 ? ", " : "",
 			 keys[i].name);
 	}
-	at.line = n->key_line;
-	at.column = n->key_column;
-	if (w->path[0] == '\0' && is_of_run(n->key))
-		walk_fault(w, &at, FAULT_ERROR,
-			   "'%s' is no part of a policy but an option of weir run, which "
-			   "a run keeps until it ends",
-			   TEXT_SHOWN(n->key));
-	else
-		walk_fault(w, &at, FAULT_ERROR,
-			   "'%s' is not a key that is known here: there are %s",
-			   TEXT_SHOWN(n->key), known);
+	faults_add(w->document->faults, FAULT_ERROR, w->document->file, n->key_line,
+		   n->key_column, path, "'%s' is %s%s", TEXT_SHOWN(n->key),
+		   of_run ? "no part of a policy but an option of weir run, which a run "
+			    "keeps until it ends"
+			  : "not a key that is known here: there are ",
+		   of_run ? "" : known);
 }
 
 /* Call the reader of every key of a mapping; other keys are faults. */
@@ -117,17 +102,14 @@ static void walk_map(struct walk *w, const struct node *map,
 		return;
 	}
 	for (const struct node *n = map->first; n; n = n->next) {
-		size_t i = 0, used;
+		size_t i = 0;
 
 		while (i < count && !text_equal(n->key, keys[i].name))
 			i++;
-		if (i == count) {
+		if (i < count)
+			keys[i].read(w, n, data);
+		else
 			unknown_key(w, n, keys, count);
-			continue;
-		}
-		used = walk_push(w, "%s%s", w->path[0] ? "." : "", keys[i].name);
-		keys[i].read(w, n, data);
-		walk_pop(w, used);
 	}
 }
 
@@ -136,18 +118,12 @@ static void walk_list(struct walk *w, const struct node *list,
 		      void (*read)(struct walk *w, const struct node *n, void *data),
 		      void *data)
 {
-	size_t i = 0;
-
 	if (list->kind != NODE_LIST) {
 		walk_is_not(w, list, "a list: write [ ] around it");
 		return;
 	}
-	for (const struct node *n = list->first; n; n = n->next) {
-		size_t used = walk_push(w, "[%zu]", i++);
-
+	for (const struct node *n = list->first; n; n = n->next)
 		read(w, n, data);
-		walk_pop(w, used);
-	}
 }
 
 /* A copy that lives as long as the rules; "" when memory is out. */
@@ -206,7 +182,7 @@ static void on_target(struct walk *w, const struct node *n, void *data)
 	if (n->kind == NODE_LIST || n->kind == NODE_MAP || n->kind == NODE_NULL)
 		walk_is_not(w, n, "a name or an address");
 	else if (rule_target_parse(n->text, r, &err) < 0)
-		walk_fault(w, n, FAULT_ERROR, "%s", err.text);
+		walk_fault(w, n, "%s", err.text);
 	r->target = walk_text(w, n->text);
 }
 
@@ -226,7 +202,7 @@ static void on_port(struct walk *w, const struct node *n, void *data)
 	if (n->kind != NODE_TEXT && n->kind != NODE_NUMBER)
 		walk_is_not(w, n, "a port");
 	else if (rule_ports_parse(n->text, ranges, &with_default, &err) < 0)
-		walk_fault(w, n, FAULT_ERROR, "%s", err.text);
+		walk_fault(w, n, "%s", err.text);
 	else if (pw->used + n->text.len + 1 <= pw->size)
 		pw->used += (size_t)snprintf(pw->text + pw->used, pw->size - pw->used,
 					     "%s%.*s", pw->used > 0 ? "," : "",
@@ -249,7 +225,7 @@ static void on_ports(struct walk *w, const struct node *n, void *data)
 		return;
 	}
 	if (n->kind == NODE_LIST && n->count == 0)
-		walk_fault(w, n, FAULT_ERROR,
+		walk_fault(w, n,
 			   "an empty list opens nothing; without `ports` the rule "
 			   "opens every port but 53 and 853");
 	walk_list(w, n, on_port, &pw);
@@ -260,7 +236,7 @@ static void on_ports(struct walk *w, const struct node *n, void *data)
 	if (r == -ENOMEM)
 		w->out_of_memory = true;
 	else if (r < 0)
-		walk_fault(w, n, FAULT_ERROR, "%s", err.text);
+		walk_fault(w, n, "%s", err.text);
 }
 
 static void on_type(struct walk *w, const struct node *n, void *data)
@@ -320,7 +296,7 @@ static void on_for(struct walk *w, const struct node *n, void *data)
 	    ms < RULE_FOR_MIN_MS || ms > RULE_FOR_MAX_MS)
 		walk_is_not(w, n, RULE_FOR_WORDS);
 	else if (now_ms <= 0)
-		walk_fault(w, n, FAULT_ERROR,
+		walk_fault(w, n,
 			   "a time from now on would begin anew each time this text is "
 			   "read: write `until` and the time of the end");
 	r->until_ms = MAX(now_ms + ms, INT64_C(1));
@@ -389,7 +365,7 @@ static void on_budget(struct walk *w, const struct node *n, void *data)
 	walk_map(w, n, keys, ARRAY_SIZE(keys), &r->budget);
 	if (w->document->faults->errors == errors && r->budget.sent == 0 &&
 	    r->budget.received == 0)
-		walk_fault(w, n, FAULT_ERROR, "a budget needs sent or received");
+		walk_fault(w, n, "a budget needs sent or received");
 }
 
 const struct schema_key schema_rule_keys[] = {
@@ -413,13 +389,9 @@ static void useless(struct walk *w, const struct node *map, const char *key,
 		    const char *why)
 {
 	const struct node *n = node_find(map, text_of(key));
-	size_t used;
 
-	if (!n || (n->kind == NODE_BOOL && text_equal(n->text, "false")))
-		return;
-	used = walk_push(w, ".%s", key);
-	walk_fault(w, n, FAULT_ERROR, "%s", why);
-	walk_pop(w, used);
+	if (n && !(n->kind == NODE_BOOL && text_equal(n->text, "false")))
+		walk_fault(w, n, "%s", why);
 }
 
 #define NO_DENY_ENDS "a deny that ends would open what it denies by itself"
@@ -496,11 +468,9 @@ static void on_rule(struct walk *w, const struct node *n, void *data)
 	}
 	walk_map(w, n, schema_rule_keys, RULE_KEY_COUNT, &rule);
 	if (!has_action)
-		walk_fault(w, n, FAULT_ERROR,
-			   "the rule has no `action`: write allow, ask or deny");
+		walk_fault(w, n, "the rule has no `action`: write allow, ask or deny");
 	if (!has_target)
-		walk_fault(w, n, FAULT_ERROR,
-			   "the rule has no `target`: a name or an address");
+		walk_fault(w, n, "the rule has no `target`: a name or an address");
 	if (has_action && has_target)
 		add_read_rule(w, n, &rule, errors);
 }
@@ -692,21 +662,16 @@ static void on_limits(struct walk *w, const struct node *map, void *data)
 	}
 	for (const struct node *n = map->first; n; n = n->next) {
 		enum plan_limit which;
-		char shown[64];
-		size_t used;
 
-		text_escape(n->key, shown, sizeof(shown));
-		used = walk_push(w, ".%s", shown);
 		if (limit_find(n->key, &which))
 			on_limit(w, n, which);
 		else if (text_equal(n->key, "sent_total"))
 			on_sent_total(w, n);
 		else
-			walk_fault(w, n, FAULT_ERROR,
+			walk_fault(w, n,
 				   "'%s' is not the name of a limit; weir-policy(5) "
 				   "lists them",
-				   shown);
-		walk_pop(w, used);
+				   TEXT_SHOWN(n->key));
 	}
 }
 
@@ -769,7 +734,7 @@ static void on_denies(struct walk *w, const struct node *n, void *data)
 
 	walk_map(w, n, keys, ARRAY_SIZE(keys), &d);
 	if (n->kind == NODE_MAP && !(d.has_count && d.has_window && d.has_action))
-		walk_fault(w, n, FAULT_ERROR,
+		walk_fault(w, n,
 			   "%s is missing: it needs count, window and "
 			   "action",
 			   !d.has_count	   ? "count"
@@ -829,8 +794,7 @@ static void on_need(struct walk *w, const struct node *n, void *data)
 		return;
 	}
 	if (p->need_count >= POLICY_NEEDS_MAX) {
-		walk_fault(w, n, FAULT_ERROR, "more than %d entries of `run`",
-			   POLICY_NEEDS_MAX);
+		walk_fault(w, n, "more than %d entries of `run`", POLICY_NEEDS_MAX);
 		return;
 	}
 	grown = arena_array(w->document->arena, p->need_count + 1, sizeof(*grown));
@@ -871,11 +835,11 @@ static void on_run(struct walk *w, const struct node *n, void *data)
 static void on_network_policy(struct walk *w, const struct node *n, void *data)
 {
 	if (w->is_wrapped) {
-		walk_fault(w, n, FAULT_ERROR, "network_policy can't stand inside itself");
+		walk_fault(w, n, "network_policy can't stand inside itself");
 		return;
 	}
 	if (w->root->count != 1) {
-		walk_fault(w, n, FAULT_ERROR,
+		walk_fault(w, n,
 			   "network_policy stands alone: move the other keys into it");
 		return;
 	}
@@ -903,7 +867,7 @@ static_assert(ARRAY_SIZE(schema_policy_keys) == POLICY_KEY_COUNT,
 
 int schema_read(struct schema_document *d, const struct node *root)
 {
-	struct walk w = { .document = d, .root = root };
+	struct walk w = { .document = d, .base = "", .root = root };
 	size_t errors = d->faults->errors;
 
 	walk_map(&w, root, schema_policy_keys, POLICY_KEY_COUNT, NULL);
@@ -915,10 +879,9 @@ int schema_read(struct schema_document *d, const struct node *root)
 int schema_read_own(struct schema_document *d, const struct node *map, const char *path,
 		    struct rule *rule)
 {
-	struct walk w = { .document = d };
+	struct walk w = { .document = d, .base = path };
 	const size_t errors = d->faults->errors;
 
-	snprintf(w.path, sizeof(w.path), "%s", path);
 	walk_map(&w, map, schema_rule_keys, RULE_KEY_COUNT, rule);
 	add_read_rule(&w, map, rule, errors);
 	if (w.out_of_memory)

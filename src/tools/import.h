@@ -27,8 +27,7 @@ struct import_ports {
 };
 
 struct import_entry {
-	struct rule rule; /* action, kind, name, prefix */
-	struct text target;
+	struct rule rule; /* action, kind, name, prefix, target */
 	const struct node *at;
 	struct import_ports ports;
 	bool everything; /* a deny of all names and addresses: of its ports, or all */
@@ -46,22 +45,16 @@ struct import {
 	bool out_of_memory;
 };
 
-/* At @n's place: an error; or what is left out. @path is that of the value. */
-void import_fault(struct import *im, const struct node *n, const char *path,
-		  const char *what);
-void import_left_out(struct import *im, const struct node *n, const char *path,
-		     const char *what);
+/* At @n's place: an error; or what is left out. */
+void import_fault(struct import *im, const struct node *n, const char *what);
+void import_left_out(struct import *im, const struct node *n, const char *what);
 /* "'text' <what is wrong>" */
-void import_fault_text(struct import *im, const struct node *n, const char *path,
-		       struct text t, const char *what);
+void import_fault_text(struct import *im, const struct node *n, struct text t,
+		       const char *what);
 
-/* "a.b", "a[3]"; "" when the memory is out. */
-const char *import_path(struct import *im, const char *parent, struct text key);
-const char *import_item_path(struct import *im, const char *parent, size_t index);
-
-/* May the settings at @path be read? A second place is an error, unless --at names one
- * of them. */
-bool import_claim(struct import *im, const struct node *n, const char *path);
+/* May the settings @n be read? A second place is an error, unless --at names one of them.
+ * @place: what it is called; NULL: by where it stands. */
+bool import_claim(struct import *im, const struct node *n, const char *place);
 
 /* More than a rule can have is an error at @at. */
 void import_ports_add(struct import *im, struct import_ports *ports,
@@ -74,8 +67,7 @@ void import_ports_tcp(struct import_ports *ports);
 /* One rule; entries with the same target become one. Names get no port 53, which is
  * Weir's own. */
 void import_add(struct import *im, enum policy_action action, struct text target,
-		const struct import_ports *ports, const struct node *at,
-		const char *path);
+		const struct import_ports *ports, const struct node *at);
 /* Everything is denied, or @ports of everything. */
 void import_deny_all(struct import *im, const struct import_ports *ports,
 		     const struct node *at);

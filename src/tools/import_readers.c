@@ -38,7 +38,7 @@ static bool is_idle(const struct node *n)
 	}
 }
 
-static void read_other_key(struct import *im, const struct node *n, const char *path,
+static void read_other_key(struct import *im, const struct node *n,
 			   const struct known_key *known, size_t count)
 {
 	if (is_idle(n))
@@ -46,10 +46,10 @@ static void read_other_key(struct import *im, const struct node *n, const char *
 	for (size_t i = 0; i < count; i++)
 		if (text_equal(n->key, known[i].key)) {
 			if (known[i].left_out)
-				import_left_out(im, n, path, known[i].left_out);
+				import_left_out(im, n, known[i].left_out);
 			return;
 		}
-	import_fault(im, n, path, IMPORT_CANNOT_BE_SAID);
+	import_fault(im, n, IMPORT_CANNOT_BE_SAID);
 }
 
 /* --- names with ports --- */
@@ -83,18 +83,18 @@ static bool split_port(struct text t, struct text *ret_host, uint32_t *ret_port)
 /* None of these tools knows blocks of addresses, and Codex alone "**.". */
 static void add_name(struct import *im, enum policy_action action, struct text t,
 		     const struct import_ports *ports, bool two_stars,
-		     const struct node *at, const char *path)
+		     const struct node *at)
 {
 	if (memchr(t.ptr, '/', t.len) ||
 	    (!two_stars && t.len > 1 && memcmp(t.ptr, "**", 2) == 0))
-		import_fault_text(im, at, path, t, "is not a name");
+		import_fault_text(im, at, t, "is not a name");
 	else
-		import_add(im, action, t, ports, at, path);
+		import_add(im, action, t, ports, at);
 }
 
 /* "host:port" or, unless @needs_port, "host" as these tools mean it. */
 static void read_target(struct import *im, enum policy_action action, struct text t,
-			bool needs_port, const struct node *at, const char *path)
+			bool needs_port, const struct node *at)
 {
 	struct import_ports ports = { 0 };
 	struct text host;
@@ -102,7 +102,7 @@ static void read_target(struct import *im, enum policy_action action, struct tex
 	uint32_t port;
 
 	if (!split_port(t, &host, &port) || (needs_port && port == 0)) {
-		import_fault_text(im, at, path, t, "is not host:port");
+		import_fault_text(im, at, t, "is not host:port");
 		return;
 	}
 	ports.all = port == 0;
@@ -118,23 +118,23 @@ static void read_target(struct import *im, enum policy_action action, struct tex
 	if (action == POLICY_DENY && text_equal(host, "*"))
 		import_deny_all(im, &ports, at);
 	else
-		add_name(im, action, host, &ports, false, at, path);
+		add_name(im, action, host, &ports, false, at);
 }
 
 static void read_list(struct import *im, const struct node *list,
-		      enum policy_action action, const char *path)
+		      enum policy_action action)
 {
 	if (list->kind == NODE_NULL)
 		return;
 	if (list->kind != NODE_LIST) {
-		import_fault(im, list, path, "this is not a list");
+		import_fault(im, list, "this is not a list");
 		return;
 	}
 	for (const struct node *n = list->first; n; n = n->next) {
 		if (n->kind == NODE_TEXT)
-			read_target(im, action, n->text, false, n, path);
+			read_target(im, action, n->text, false, n);
 		else
-			import_fault(im, n, path, "this is not a name");
+			import_fault(im, n, "this is not a name");
 	}
 }
 
@@ -156,24 +156,21 @@ static bool is_network(const struct node *n)
 		node_find(n, text_of("deniedDomains")));
 }
 
-static void read_network(struct import *im, const struct node *map, const char *path)
+static void read_network(struct import *im, const struct node *map)
 {
 	for (const struct node *n = map->first; n; n = n->next) {
-		const char *at = import_path(im, path, n->key);
-
 		if (text_equal(n->key, "deniedDomains"))
-			read_list(im, n, POLICY_DENY, at);
+			read_list(im, n, POLICY_DENY);
 		else if (text_equal(n->key, "allowedDomains"))
-			read_list(im, n, POLICY_ALLOW, at);
+			read_list(im, n, POLICY_ALLOW);
 		else
-			read_other_key(im, n, at, network_keys, ARRAY_SIZE(network_keys));
+			read_other_key(im, n, network_keys, ARRAY_SIZE(network_keys));
 	}
 }
 
 /* "WebFetch(domain:NAME)" allows or denies NAME to commands as well; what else stands in
  * these lists is not about the network. */
-static void read_permission(struct import *im, const struct node *n, const char *key,
-			    const char *path)
+static void read_permission(struct import *im, const struct node *n, const char *key)
 {
 	static const char start[] = "WebFetch(domain:";
 	const size_t len = sizeof(start) - 1;
@@ -184,15 +181,15 @@ static void read_permission(struct import *im, const struct node *n, const char 
 		return;
 	if (t.len <= len + 1 || memcmp(t.ptr, start, len) != 0 ||
 	    t.ptr[t.len - 1] != ')') {
-		import_left_out(im, n, path, "this names no domain");
+		import_left_out(im, n, "this names no domain");
 		return;
 	}
 	t = (struct text){ t.ptr + len, t.len - len - 1 };
 	if (strcmp(key, "ask") == 0)
-		import_left_out(im, n, path, "a policy has no rule that asks a person");
+		import_left_out(im, n, "a policy has no rule that asks a person");
 	else
 		read_target(im, strcmp(key, "deny") == 0 ? POLICY_DENY : POLICY_ALLOW, t,
-			    false, n, path);
+			    false, n);
 }
 
 static void read_permissions(struct import *im, const struct node *root)
@@ -200,47 +197,44 @@ static void read_permissions(struct import *im, const struct node *root)
 	static const char *const keys[] = { "allow", "deny", "ask" };
 	const struct node *permissions = node_find(root, text_of("permissions"));
 	const struct node *sandbox = node_find(root, text_of("sandbox"));
-	const struct node *network = sandbox ? node_find(sandbox, text_of("network"))
-					     : NULL;
+	const struct node *network = node_find(sandbox, text_of("network"));
 
 	/* --at names another place, and these are not narrowed by its lists. */
 	if (im->place && !im->found)
 		return;
 	for (size_t i = 0; permissions && i < ARRAY_SIZE(keys); i++) {
 		const struct node *list = node_find(permissions, text_of(keys[i]));
-		const char *path = import_path(im, "permissions", text_of(keys[i]));
-
 		for (const struct node *n = list && list->kind == NODE_LIST ? list->first
 									    : NULL;
 		     n; n = n->next) {
 			const size_t count = im->count;
 
-			read_permission(im, n, keys[i], path);
+			read_permission(im, n, keys[i]);
 			if (im->count > count && !im->found)
 				im->found = "permissions";
 		}
 	}
 	/* Without lists of its own it may narrow these. */
 	if (im->found && network && !is_network(network))
-		read_network(im, network, "sandbox.network");
+		read_network(im, network);
 }
 
 /* --- harden-runner --- */
 
 /* Words between white space, the way a block of lines comes. */
-static void read_endpoints(struct import *im, const struct node *n, const char *path)
+static void read_endpoints(struct import *im, const struct node *n)
 {
 	const char *p = n->text.ptr, *end = p + n->text.len;
 
 	if (n->kind == NODE_LIST) {
 		for (const struct node *i = n->first; i; i = i->next)
-			read_endpoints(im, i, path);
+			read_endpoints(im, i);
 		return;
 	}
 	if (n->kind == NODE_NULL)
 		return;
 	if (n->kind != NODE_TEXT) {
-		import_fault(im, n, path, "this is not host:port");
+		import_fault(im, n, "this is not host:port");
 		return;
 	}
 	while (p < end) {
@@ -250,33 +244,25 @@ static void read_endpoints(struct import *im, const struct node *n, const char *
 			p++;
 		if (p > word)
 			read_target(im, POLICY_ALLOW,
-				    (struct text){ word, (size_t)(p - word) }, true, n,
-				    path);
+				    (struct text){ word, (size_t)(p - word) }, true, n);
 		else
 			p++;
 	}
 }
 
 /* Depth is NODE_DEPTH_MAX at most. */
-static void search(struct import *im, const struct node *parent, const char *path,
-		   unsigned int lists)
+static void search(struct import *im, const struct node *parent, unsigned int lists)
 {
-	size_t i = 0;
-
-	for (const struct node *n = parent->first; n; n = n->next, i++) {
-		const char *at = parent->kind == NODE_LIST
-					 ? import_item_path(im, path, i)
-					 : import_path(im, path, n->key);
-
+	for (const struct node *n = parent->first; n; n = n->next) {
 		if (lists & IMPORT_NETWORK && is_network(n)) {
-			if (import_claim(im, n, at))
-				read_network(im, n, at);
+			if (import_claim(im, n, NULL))
+				read_network(im, n);
 		} else if (lists & IMPORT_ENDPOINTS && parent->kind == NODE_MAP &&
 			   text_equal(n->key, "allowed-endpoints")) {
-			if (import_claim(im, n, at))
-				read_endpoints(im, n, at);
+			if (import_claim(im, n, NULL))
+				read_endpoints(im, n);
 		} else if (n->kind == NODE_MAP || n->kind == NODE_LIST) {
-			search(im, n, at, lists);
+			search(im, n, lists);
 		}
 	}
 }
@@ -300,86 +286,83 @@ static const struct known_key codex_keys[] = {
 };
 
 /* "pattern" = "allow" */
-static void read_domains(struct import *im, const struct node *map, const char *path)
+static void read_domains(struct import *im, const struct node *map)
 {
 	if (map->kind != NODE_MAP) {
-		import_fault(im, map, path, "this is not a table of names");
+		import_fault(im, map, "this is not a table of names");
 		return;
 	}
 	for (const struct node *n = map->first; n; n = n->next) {
 		const bool allow = text_equal(n->text, "allow");
 
 		if (n->kind != NODE_TEXT || (!allow && !text_equal(n->text, "deny")))
-			import_fault_text(im, n, path, n->text, "is not allow or deny");
+			import_fault_text(im, n, n->text, "is not allow or deny");
 		else
 			add_name(im, allow ? POLICY_ALLOW : POLICY_DENY, n->key,
-				 &all_ports, true, n, path);
+				 &all_ports, true, n);
 	}
 }
 
 /* allowed_domains = ["pattern"] */
 static void read_patterns(struct import *im, const struct node *list,
-			  enum policy_action action, const char *path)
+			  enum policy_action action)
 {
 	if (list->kind != NODE_LIST)
-		import_fault(im, list, path, "this is not a list");
+		import_fault(im, list, "this is not a list");
 	for (const struct node *n = list->first; n; n = n->next) {
 		if (n->kind == NODE_TEXT)
-			add_name(im, action, n->text, &all_ports, true, n, path);
+			add_name(im, action, n->text, &all_ports, true, n);
 		else
-			import_fault(im, n, path, "this is not a name");
+			import_fault(im, n, "this is not a name");
 	}
 }
 
-static void read_codex_key(struct import *im, const struct node *n, const char *path)
+static void read_codex_key(struct import *im, const struct node *n)
 {
 	if (text_equal(n->key, "domains"))
-		read_domains(im, n, path);
+		read_domains(im, n);
 	else if (text_equal(n->key, "allowed_domains"))
-		read_patterns(im, n, POLICY_ALLOW, path);
+		read_patterns(im, n, POLICY_ALLOW);
 	else if (text_equal(n->key, "denied_domains"))
-		read_patterns(im, n, POLICY_DENY, path);
+		read_patterns(im, n, POLICY_DENY);
 	else if (text_equal(n->key, "mode") && text_equal(n->text, "limited"))
-		import_fault(im, n, path,
+		import_fault(im, n,
 			     "'limited' lets only some HTTP methods pass, which can't be "
 			     "said in a policy; take it out to import the rest");
 	else if (!text_equal(n->key, "enabled") && !text_equal(n->key, "mode"))
-		read_other_key(im, n, path, codex_keys, ARRAY_SIZE(codex_keys));
+		read_other_key(im, n, codex_keys, ARRAY_SIZE(codex_keys));
 }
 
 /* What isn't said to be on is off, and opens nothing. */
-static void read_codex_network(struct import *im, const struct node *map,
-			       const char *path)
+static void read_codex_network(struct import *im, const struct node *map)
 {
 	const struct node *enabled = node_find(map, text_of("enabled"));
 
 	if (!enabled || !text_equal(enabled->text, "true")) {
-		import_left_out(im, map, path, "it is not enabled");
+		import_left_out(im, map, "it is not enabled");
 		return;
 	}
 	for (const struct node *n = map->first; n; n = n->next) {
-		const char *at = import_path(im, path, n->key);
-
 		if (!text_equal(n->key, "policy") || n->kind != NODE_MAP) {
-			read_codex_key(im, n, at);
+			read_codex_key(im, n);
 			continue;
 		}
 		for (const struct node *p = n->first; p; p = p->next)
-			read_codex_key(im, p, import_path(im, at, p->key));
+			read_codex_key(im, p);
 	}
 }
 
 /* A profile that builds on another one of the file's may get more from it, or less. */
 static void read_profile(struct import *im, const struct node *profile,
-			 const struct node *network, const char *path)
+			 const struct node *network)
 {
 	const struct node *parent = node_find(profile, text_of("extends"));
 
-	if (!import_claim(im, network, path))
+	if (!import_claim(im, network, NULL))
 		return;
 	if (parent && (parent->text.len == 0 || parent->text.ptr[0] != ':'))
-		import_fault(im, parent, path, "what another profile says isn't read");
-	read_codex_network(im, network, path);
+		import_fault(im, parent, "what another profile says isn't read");
+	read_codex_network(im, network);
 }
 
 static void import_codex(struct import *im, const struct node *root)
@@ -388,32 +371,28 @@ static void import_codex(struct import *im, const struct node *root)
 	const struct node *profiles = node_find(root, text_of("permissions"));
 	const struct node *chosen = node_find(root, text_of("default_permissions"));
 	const struct node *legacy = node_find(root, text_of("sandbox_workspace_write"));
-	const struct node *access = legacy ? node_find(legacy, text_of("network_access"))
-					   : NULL;
+	const struct node *access = node_find(legacy, text_of("network_access"));
 
 	for (const struct node *p = profiles ? profiles->first : NULL; p; p = p->next) {
 		const struct node *network = node_find(p, text_of("network"));
-		const char *path = import_path(im, "permissions", p->key);
 
 		/* The profile in force, unless --at names another. */
 		if (!network || network->kind != NODE_MAP ||
-		    (!im->place && chosen &&
-		     (chosen->text.len != p->key.len ||
-		      memcmp(chosen->text.ptr, p->key.ptr, p->key.len) != 0)))
+		    (!im->place && chosen && !text_same(chosen->text, p->key)))
 			continue;
-		read_profile(im, p, network, import_path(im, path, text_of("network")));
+		read_profile(im, p, network);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(tables); i++) {
 		const struct node *n = node_find(root, text_of(tables[i]));
 
-		if (n && n->kind == NODE_MAP && import_claim(im, n, tables[i]))
-			read_codex_network(im, n, tables[i]);
+		if (n && n->kind == NODE_MAP && import_claim(im, n, NULL))
+			read_codex_network(im, n);
 	}
 	if (im->found || !access || im->place)
 		return;
 	im->found = "sandbox_workspace_write.network_access";
 	if (!is_idle(access))
-		import_fault(im, access, im->found,
+		import_fault(im, access,
 			     "this opens everything; a policy lists what is open");
 }
 
@@ -422,7 +401,7 @@ static void import_codex(struct import *im, const struct node *root)
 void import_lists(struct import *im, const struct node *root, unsigned int lists)
 {
 	if (lists & (IMPORT_NETWORK | IMPORT_ENDPOINTS))
-		search(im, root, "", lists);
+		search(im, root, lists);
 	if (lists & IMPORT_WEB_FETCH && root->kind == NODE_MAP)
 		read_permissions(im, root);
 	if (lists & IMPORT_CODEX && root->kind == NODE_MAP)
@@ -454,15 +433,14 @@ static struct text scalar(const struct node *map, const char *key)
 }
 
 static const struct node *list_of(struct import *im, const struct node *map,
-				  const char *key, const char *path)
+				  const char *key)
 {
 	const struct node *n = node_find(map, text_of(key));
 
 	if (!n || n->kind == NODE_NULL)
 		return NULL;
 	if (n->kind != NODE_LIST)
-		import_fault(im, n, import_path(im, path, text_of(key)),
-			     "this is not a list");
+		import_fault(im, n, "this is not a list");
 	return n->kind == NODE_LIST ? n : NULL;
 }
 
@@ -475,13 +453,12 @@ static bool has_key_of(const struct node *n, const char *const *keys, size_t cou
 }
 
 /* What a rule has that isn't known may narrow it. */
-static void check_keys(struct import *im, const struct node *map, const char *path,
+static void check_keys(struct import *im, const struct node *map,
 		       const char *const *known, size_t count)
 {
 	for (const struct node *n = map->first; n; n = n->next)
 		if (!has_key_of(n, known, count))
-			import_fault(im, n, import_path(im, path, n->key),
-				     IMPORT_CANNOT_BE_SAID);
+			import_fault(im, n, IMPORT_CANNOT_BE_SAID);
 }
 
 /* --- ports --- */
@@ -500,8 +477,8 @@ static bool read_protocol(struct text t, uint8_t *ret, size_t *ret_count)
 }
 
 /* One {port, endPort, protocol}. A port that can't be said is left out. */
-static void read_port(struct import *im, const struct node *n, const char *path,
-		      const char *protocol, struct import_ports *ports)
+static void read_port(struct import *im, const struct node *n, const char *protocol,
+		      struct import_ports *ports)
 {
 	const struct node *port_node = node_find(n, text_of("port"));
 	const struct node *end_node = node_find(n, text_of("endPort"));
@@ -511,25 +488,25 @@ static void read_port(struct import *im, const struct node *n, const char *path,
 	uint32_t from = 0, to = UINT16_MAX;
 	size_t count;
 
-	check_keys(im, n, path, known, ARRAY_SIZE(known));
+	check_keys(im, n, known, ARRAY_SIZE(known));
 	if (!read_protocol(t.len > 0 ? t : text_of(protocol), protocols, &count)) {
-		import_left_out(im, n, path, "only TCP and UDP can be said");
+		import_left_out(im, n, "only TCP and UDP can be said");
 		return;
 	}
 	if (port_node && !text_to_u32(port, UINT16_MAX, &from)) {
-		import_left_out(im, n, path, "a port of a name can't be said");
+		import_left_out(im, n, "a port of a name can't be said");
 		return;
 	}
 	/* Cilium writes 0 for all of them. */
 	if (port_node && from == 0 && strcmp(protocol, "any") != 0) {
-		import_fault_text(im, port_node, path, port, "is not a port");
+		import_fault_text(im, port_node, port, "is not a port");
 		return;
 	}
 	if (from > 0)
 		to = from;
 	if (end_node &&
 	    (from == 0 || !text_to_u32(end_node->text, UINT16_MAX, &to) || to < from)) {
-		import_fault_text(im, end_node, path, end_node->text,
+		import_fault_text(im, end_node, end_node->text,
 				  "is not the end of the range");
 		return;
 	}
@@ -543,25 +520,21 @@ static void read_port(struct import *im, const struct node *n, const char *path,
 }
 
 /* A list's item that is no mapping would say less, and so allow more. */
-static bool is_map(struct import *im, const struct node *n, const char *path)
+static bool is_map(struct import *im, const struct node *n)
 {
 	if (n->kind != NODE_MAP)
-		import_fault(im, n, path, "this is not a mapping");
+		import_fault(im, n, "this is not a mapping");
 	return n->kind == NODE_MAP;
 }
 
 /* Return: whether anything of it is left. */
-static bool read_ports(struct import *im, const struct node *list, const char *path,
-		       const char *protocol, struct import_ports *ports)
+static bool read_ports(struct import *im, const struct node *list, const char *protocol,
+		       struct import_ports *ports)
 {
-	size_t i = 0;
+	for (const struct node *n = list ? list->first : NULL; n; n = n->next)
+		if (is_map(im, n))
+			read_port(im, n, protocol, ports);
 
-	for (const struct node *n = list ? list->first : NULL; n; n = n->next, i++) {
-		const char *at = import_item_path(im, path, i);
-
-		if (is_map(im, n, at))
-			read_port(im, n, at, protocol, ports);
-	}
 	return ports->count > 0;
 }
 
@@ -581,7 +554,6 @@ struct block {
 	enum policy_action action;
 	const struct import_ports *ports;
 	const struct node *at;
-	const char *path;
 	const struct node *except; /* a list, or NULL */
 };
 
@@ -608,7 +580,6 @@ static void add_rest(const struct block *b, struct prefix p)
 {
 	const enum overlap overlap = overlap_of(b, &p);
 	char *target;
-	struct prefix low, high;
 
 	if (overlap == OVERLAP_ALL || b->im->faults.errors > 0)
 		return;
@@ -617,15 +588,11 @@ static void add_rest(const struct block *b, struct prefix p)
 		if (!target)
 			b->im->out_of_memory = true;
 		else
-			import_add(b->im, b->action, text_of(target), b->ports, b->at,
-				   b->path);
+			import_add(b->im, b->action, text_of(target), b->ports, b->at);
 		return;
 	}
-	low = prefix_of(&p.addr, p.bits + 1U);
-	high = low;
-	high.addr.bytes[p.bits / 8] |= (uint8_t)(0x80 >> p.bits % 8);
-	add_rest(b, low);
-	add_rest(b, high);
+	add_rest(b, prefix_half(p, false));
+	add_rest(b, prefix_half(p, true));
 }
 
 static void add_block(const struct block *b, struct text cidr)
@@ -633,33 +600,32 @@ static void add_block(const struct block *b, struct text cidr)
 	struct prefix p, e;
 
 	if (!prefix_parse(cidr.ptr, cidr.len, false, &p)) {
-		import_fault_text(b->im, b->at, b->path, cidr, "is not a CIDR");
+		import_fault_text(b->im, b->at, cidr, "is not a CIDR");
 		return;
 	}
 	for (const struct node *n = b->except ? b->except->first : NULL; n; n = n->next)
 		if (!prefix_parse(n->text.ptr, n->text.len, false, &e))
-			import_fault_text(b->im, n, b->path, n->text, "is not a CIDR");
+			import_fault_text(b->im, n, n->text, "is not a CIDR");
 		else if (!prefix_contains(&p, &e.addr))
-			import_fault_text(b->im, n, b->path, n->text,
-					  "is not within the block");
+			import_fault_text(b->im, n, n->text, "is not within the block");
 	add_rest(b, p);
 }
 
 static void add_everything(struct import *im, const struct import_ports *ports,
-			   const struct node *at, const char *path)
+			   const struct node *at)
 {
 	if (is_dns_alone(ports)) {
-		import_left_out(im, at, path, own_dns);
+		import_left_out(im, at, own_dns);
 		return;
 	}
-	import_add(im, POLICY_ALLOW, text_of("0.0.0.0/0"), ports, at, path);
-	import_add(im, POLICY_ALLOW, text_of("::/0"), ports, at, path);
+	import_add(im, POLICY_ALLOW, text_of("0.0.0.0/0"), ports, at);
+	import_add(im, POLICY_ALLOW, text_of("::/0"), ports, at);
 }
 
 /* --- NetworkPolicy --- */
 
 static void read_peer(struct import *im, const struct node *peer,
-		      const struct import_ports *ports, const char *path)
+		      const struct import_ports *ports)
 {
 	static const char *const known[] = { "ipBlock", "podSelector",
 					     "namespaceSelector" };
@@ -667,70 +633,57 @@ static void read_peer(struct import *im, const struct node *peer,
 	const struct node *block = node_find(peer, text_of("ipBlock"));
 
 	/* The selectors of pods go with no block. */
-	check_keys(im, peer, path, known, block ? 1 : ARRAY_SIZE(known));
+	check_keys(im, peer, known, block ? 1 : ARRAY_SIZE(known));
 	if (!block) {
-		import_left_out(im, peer, path, by_labels);
+		import_left_out(im, peer, by_labels);
 		return;
 	}
-	path = import_path(im, path, text_of("ipBlock"));
-	check_keys(im, block, path, block_keys, ARRAY_SIZE(block_keys));
+
+	check_keys(im, block, block_keys, ARRAY_SIZE(block_keys));
 	add_block(&(struct block){ .im = im,
 				   .action = POLICY_ALLOW,
 				   .ports = ports,
 				   .at = block,
-				   .path = path,
-				   .except = list_of(im, block, "except", path) },
+				   .except = list_of(im, block, "except") },
 		  scalar(block, "cidr"));
 }
 
-static void read_rule(struct import *im, const struct node *rule, const char *path)
+static void read_rule(struct import *im, const struct node *rule)
 {
 	static const char *const known[] = { "to", "ports" };
-	const struct node *to = list_of(im, rule, "to", path);
-	const struct node *list = list_of(im, rule, "ports", path);
+	const struct node *to = list_of(im, rule, "to");
+	const struct node *list = list_of(im, rule, "ports");
 	struct import_ports ports = { .all = !list || list->count == 0 };
-	const char *to_path = import_path(im, path, text_of("to"));
-	size_t i = 0;
 
-	check_keys(im, rule, path, known, ARRAY_SIZE(known));
-	if (!ports.all &&
-	    !read_ports(im, list, import_path(im, path, text_of("ports")), "tcp", &ports))
+	check_keys(im, rule, known, ARRAY_SIZE(known));
+	if (!ports.all && !read_ports(im, list, "tcp", &ports))
 		return;
 	if (!to || to->count == 0)
-		add_everything(im, &ports, rule, path);
-	for (const struct node *n = to ? to->first : NULL; n; n = n->next, i++) {
-		const char *at = import_item_path(im, to_path, i);
-
-		if (is_map(im, n, at))
-			read_peer(im, n, &ports, at);
-	}
+		add_everything(im, &ports, rule);
+	for (const struct node *n = to ? to->first : NULL; n; n = n->next)
+		if (is_map(im, n))
+			read_peer(im, n, &ports);
 }
 
-static void read_network_policy(struct import *im, const struct node *spec,
-				const char *path)
+static void read_network_policy(struct import *im, const struct node *spec)
 {
-	const struct node *rules = list_of(im, spec, "egress", path);
-	const struct node *types = list_of(im, spec, "policyTypes", path);
+	const struct node *rules = list_of(im, spec, "egress");
+	const struct node *types = list_of(im, spec, "policyTypes");
 	bool is_egress = rules && !types;
-	size_t i = 0;
 
 	for (const struct node *n = types ? types->first : NULL; n; n = n->next)
 		is_egress = is_egress || text_equal(n->text, "Egress");
 	if (!is_egress)
-		import_fault(im, spec, path, "this policy is not about egress");
-	path = import_path(im, path, text_of("egress"));
-	for (const struct node *n = rules ? rules->first : NULL; n; n = n->next, i++) {
-		const char *at = import_item_path(im, path, i);
-
-		if (is_map(im, n, at))
-			read_rule(im, n, at);
-	}
+		import_fault(im, spec, "this policy is not about egress");
+	for (const struct node *n = rules ? rules->first : NULL; n; n = n->next)
+		if (is_map(im, n))
+			read_rule(im, n);
 }
 
 /* --- CiliumNetworkPolicy --- */
 
 static void read_pattern(struct import *im, const struct node *selector,
-			 const struct import_ports *ports, const char *path)
+			 const struct import_ports *ports)
 {
 	const struct text t = scalar(selector, "matchPattern");
 	const bool deep = t.len > 3 && memcmp(t.ptr, "**.", 3) == 0;
@@ -738,61 +691,51 @@ static void read_pattern(struct import *im, const struct node *selector,
 	const size_t prefix = deep ? 3 : label ? 2 : 0;
 
 	if (memchr(t.ptr + prefix, '*', t.len - prefix))
-		import_fault_text(im, selector, path, t,
+		import_fault_text(im, selector, t,
 				  "has a star that can't be said in a policy; take it "
 				  "out to import the rest");
 	else if (label && !im->any_depth)
-		import_fault_text(im, selector, path, t,
+		import_fault_text(im, selector, t,
 				  "matches names one label longer, where a policy's "
 				  "matches any depth; with --any-depth that is taken");
 	else if (deep) /* without the domain itself */
 		import_add(im, POLICY_ALLOW, (struct text){ t.ptr + 1, t.len - 1 }, ports,
-			   selector, path);
+			   selector);
 	else
-		import_add(im, POLICY_ALLOW, t, ports, selector, path);
+		import_add(im, POLICY_ALLOW, t, ports, selector);
 }
 
 static void read_names(struct import *im, const struct node *list,
-		       const struct import_ports *ports, const char *path)
+		       const struct import_ports *ports)
 {
 	static const char *const known[] = { "matchName", "matchPattern" };
-	size_t i = 0;
 
-	for (const struct node *n = list->first; n; n = n->next, i++) {
-		const char *at = import_item_path(im, path, i);
-
-		if (!is_map(im, n, at))
+	for (const struct node *n = list->first; n; n = n->next) {
+		if (!is_map(im, n))
 			continue;
-		check_keys(im, n, at, known, ARRAY_SIZE(known));
+		check_keys(im, n, known, ARRAY_SIZE(known));
 		if (memchr(scalar(n, "matchName").ptr ?: "", '*',
 			   scalar(n, "matchName").len))
-			import_fault(im, n, at, "a name has no star");
+			import_fault(im, n, "a name has no star");
 		else if (scalar(n, "matchName").len > 0)
-			import_add(im, POLICY_ALLOW, scalar(n, "matchName"), ports, n,
-				   at);
+			import_add(im, POLICY_ALLOW, scalar(n, "matchName"), ports, n);
 		if (scalar(n, "matchPattern").len > 0)
-			read_pattern(im, n, ports, at);
+			read_pattern(im, n, ports);
 	}
 }
 
 /* "10.0.0.0/8", or {cidr, except}. */
 static void read_blocks(struct import *im, const struct node *list,
-			enum policy_action action, const struct import_ports *ports,
-			const char *path)
+			enum policy_action action, const struct import_ports *ports)
 {
 	static const char *const known[] = { "cidr", "except" };
-	size_t i = 0;
 
-	for (const struct node *n = list->first; n; n = n->next, i++) {
-		struct block b = { .im = im,
-				   .action = action,
-				   .ports = ports,
-				   .at = n,
-				   .path = import_item_path(im, path, i) };
+	for (const struct node *n = list->first; n; n = n->next) {
+		struct block b = { .im = im, .action = action, .ports = ports, .at = n };
 
 		if (n->kind == NODE_MAP) {
-			check_keys(im, n, b.path, known, ARRAY_SIZE(known));
-			b.except = list_of(im, n, "except", b.path);
+			check_keys(im, n, known, ARRAY_SIZE(known));
+			b.except = list_of(im, n, "except");
 		}
 		add_block(&b, n->kind == NODE_MAP ? scalar(n, "cidr") : n->text);
 	}
@@ -801,28 +744,25 @@ static void read_blocks(struct import *im, const struct node *list,
 /* toPorts: what is said of layer 7 narrows a rule. That of DNS goes with the name
  * servers' own rule. */
 static bool read_to_ports(struct import *im, const struct node *list,
-			  struct import_ports *ports, const char *path)
+			  struct import_ports *ports)
 {
 	static const char *const known[] = { "ports", "rules" };
 	static const char *const dns[] = { "dns" };
-	size_t i = 0;
 
 	ports->all = !list || list->count == 0;
-	for (const struct node *n = list ? list->first : NULL; n; n = n->next, i++) {
-		const char *at = import_item_path(im, path, i);
+	for (const struct node *n = list ? list->first : NULL; n; n = n->next) {
 		const struct node *rules = node_find(n, text_of("rules"));
-		const struct node *of = list_of(im, n, "ports", at);
+		const struct node *of = list_of(im, n, "ports");
 		struct import_ports own = { 0 };
 
-		if (!is_map(im, n, at))
+		if (!is_map(im, n))
 			continue;
 		if (!of || of->count == 0)
-			import_left_out(im, n, at, "it names no port");
-		check_keys(im, n, at, known, ARRAY_SIZE(known));
-		read_ports(im, of, import_path(im, at, text_of("ports")), "any", &own);
+			import_left_out(im, n, "it names no port");
+		check_keys(im, n, known, ARRAY_SIZE(known));
+		read_ports(im, of, "any", &own);
 		if (rules)
-			check_keys(im, rules, import_path(im, at, text_of("rules")), dns,
-				   is_dns_alone(&own));
+			check_keys(im, rules, dns, is_dns_alone(&own));
 		for (size_t k = 0; k < own.count; k++)
 			import_ports_add(im, ports, own.ranges[k], n);
 	}
@@ -834,43 +774,40 @@ static const char *const unnamed_keys[] = { "toEndpoints", "toEntities", "toServ
 					    "toNodes",	   "toGroups",	 "icmps" };
 
 static void read_cilium_rule(struct import *im, const struct node *rule,
-			     enum policy_action action, const char *path)
+			     enum policy_action action)
 {
-	const struct node *list = list_of(im, rule, "toPorts", path);
+	const struct node *list = list_of(im, rule, "toPorts");
 	struct import_ports ports = { 0 };
 
 	for (const struct node *n = rule->first; n && action == POLICY_ALLOW; n = n->next)
 		if (has_key_of(n, unnamed_keys, ARRAY_SIZE(unnamed_keys))) {
-			import_left_out(im, n, import_path(im, path, n->key), by_labels);
+			import_left_out(im, n, by_labels);
 			return;
 		}
 	/* Also where none of the ports can be said: without the deny more is open. */
 	if (action == POLICY_DENY && list && list->count > 0) {
-		import_fault(im, rule, path,
-			     "a deny of some ports can't be said of addresses");
+		import_fault(im, rule, "a deny of some ports can't be said of addresses");
 		return;
 	}
-	if (!read_to_ports(im, list, &ports, import_path(im, path, text_of("toPorts"))))
+	if (!read_to_ports(im, list, &ports))
 		return;
 	for (const struct node *n = rule->first; n; n = n->next) {
-		const char *at = import_path(im, path, n->key);
-
 		if (n == list)
 			continue;
 		if (n->kind == NODE_LIST &&
 		    (text_equal(n->key, "toCIDR") || text_equal(n->key, "toCIDRSet")))
-			read_blocks(im, n, action, &ports, at);
+			read_blocks(im, n, action, &ports);
 		else if (n->kind == NODE_LIST && text_equal(n->key, "toFQDNs") &&
 			 action == POLICY_ALLOW)
-			read_names(im, n, &ports, at);
+			read_names(im, n, &ports);
 		else
-			import_fault(im, n, at, IMPORT_CANNOT_BE_SAID);
+			import_fault(im, n, IMPORT_CANNOT_BE_SAID);
 	}
 	if (list && rule->count == 1 && action == POLICY_ALLOW)
-		add_everything(im, &ports, rule, path);
+		add_everything(im, &ports, rule);
 }
 
-static void read_cilium(struct import *im, const struct node *spec, const char *path)
+static void read_cilium(struct import *im, const struct node *spec)
 {
 	static const struct {
 		const char *key;
@@ -879,19 +816,13 @@ static void read_cilium(struct import *im, const struct node *spec, const char *
 
 	if (!node_find(spec, text_of("egress")) &&
 	    !node_find(spec, text_of("egressDeny")))
-		import_fault(im, spec, path, "this policy is not about egress");
+		import_fault(im, spec, "this policy is not about egress");
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
-		const struct node *rules = list_of(im, spec, lists[i].key, path);
-		const char *at = import_path(im, path, text_of(lists[i].key));
-		size_t k = 0;
+		const struct node *rules = list_of(im, spec, lists[i].key);
 
-		for (const struct node *n = rules ? rules->first : NULL; n;
-		     n = n->next, k++) {
-			const char *item = import_item_path(im, at, k);
-
-			if (is_map(im, n, item))
-				read_cilium_rule(im, n, lists[i].action, item);
-		}
+		for (const struct node *n = rules ? rules->first : NULL; n; n = n->next)
+			if (is_map(im, n))
+				read_cilium_rule(im, n, lists[i].action);
 	}
 }
 
@@ -903,9 +834,9 @@ static void read_spec(struct import *im, const struct node *spec, bool cilium,
 	if (!import_claim(im, spec, name))
 		return;
 	if (cilium)
-		read_cilium(im, spec, "spec");
+		read_cilium(im, spec);
 	else
-		read_network_policy(im, spec, "spec");
+		read_network_policy(im, spec);
 }
 
 /* An object is called by its name: there may be several in a file. */
@@ -915,15 +846,15 @@ static void read_object(struct import *im, const struct node *root, bool cilium)
 	const struct node *spec = node_find(root, text_of("spec"));
 	const struct node *specs = node_find(root, text_of("specs"));
 	const struct text name = metadata ? scalar(metadata, "name") : (struct text){ 0 };
-	const char *place = import_path(im, "", name.len > 0 ? name : text_of("spec"));
+	const char *place = arena_printf(
+		&im->arena, "%s", TEXT_SHOWN(name.len > 0 ? name : text_of("spec")));
 	size_t i = 0;
 
 	if (spec)
 		read_spec(im, spec, cilium, place);
 	for (const struct node *n = specs ? specs->first : NULL; n; n = n->next, i++)
 		read_spec(im, n, cilium,
-			  import_item_path(im, import_path(im, place, text_of("specs")),
-					   i));
+			  arena_printf(&im->arena, "%s.specs[%zu]", place ?: "", i));
 }
 
 bool import_kubernetes(struct import *im, const struct node *root, unsigned int kinds)

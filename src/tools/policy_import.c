@@ -38,69 +38,63 @@ static struct policy_place place_of_node(const struct import *im, const struct n
 				      is_key ? n->key_column : n->column };
 }
 
-void import_fault(struct import *im, const struct node *n, const char *path,
-		  const char *what)
+static void import_say(struct import *im, enum fault_level level, const struct node *n,
+		       const char *text)
 {
 	const struct policy_place at = place_of_node(im, n);
+	char path[NODE_PATH_SIZE] = "";
 
-	faults_add(&im->faults, FAULT_ERROR, at.file, at.line, at.column, path, "%s",
-		   what);
+	/* What is only counted needs no path. */
+	if (im->faults.count < POLICY_FAULTS_MAX)
+		node_path(n, path);
+	faults_add(&im->faults, level, at.file, at.line, at.column, path, "%s", text);
 }
 
-void import_left_out(struct import *im, const struct node *n, const char *path,
-		     const char *what)
+void import_fault(struct import *im, const struct node *n, const char *what)
 {
-	const struct policy_place at = place_of_node(im, n);
-
-	if (n->kind != NODE_MAP && n->kind != NODE_LIST)
-		faults_add(&im->faults, FAULT_WARNING, at.file, at.line, at.column, path,
-			   "'%s' is left out: %s", TEXT_SHOWN(n->text), what);
-	else
-		faults_add(&im->faults, FAULT_WARNING, at.file, at.line, at.column, path,
-			   "this is left out: %s", what);
+	import_say(im, FAULT_ERROR, n, what);
 }
 
-void import_fault_text(struct import *im, const struct node *n, const char *path,
-		       struct text t, const char *what)
+void import_left_out(struct import *im, const struct node *n, const char *what)
 {
-	const struct policy_place at = place_of_node(im, n);
+	const bool has_text = n->kind != NODE_MAP && n->kind != NODE_LIST;
+	char text[ERR_TEXT_SIZE];
 
-	faults_add(&im->faults, FAULT_ERROR, at.file, at.line, at.column, path, "'%s' %s",
-		   TEXT_SHOWN(t), what);
+	snprintf(text, sizeof(text), "%s%s%s is left out: %s", has_text ? "'" : "",
+		 has_text ? TEXT_SHOWN(n->text) : "this", has_text ? "'" : "", what);
+	import_say(im, FAULT_WARNING, n, text);
 }
 
-const char *import_path(struct import *im, const char *parent, struct text key)
+void import_fault_text(struct import *im, const struct node *n, struct text t,
+		       const char *what)
 {
-	const char *path = arena_printf(&im->arena, "%s%s%s", parent,
-					parent[0] ? "." : "", TEXT_SHOWN(key));
+	char text[ERR_TEXT_SIZE];
 
-	im->out_of_memory = im->out_of_memory || !path;
-	return path ?: "";
+	snprintf(text, sizeof(text), "'%s' %s", TEXT_SHOWN(t), what);
+	import_say(im, FAULT_ERROR, n, text);
 }
 
-const char *import_item_path(struct import *im, const char *parent, size_t index)
+bool import_claim(struct import *im, const struct node *n, const char *place)
 {
-	const char *path = arena_printf(&im->arena, "%s[%zu]", parent, index);
+	char path[NODE_PATH_SIZE], text[ERR_TEXT_SIZE];
 
-	im->out_of_memory = im->out_of_memory || !path;
-	return path ?: "";
-}
-
-bool import_claim(struct import *im, const struct node *n, const char *path)
-{
-	struct policy_place at;
-
-	if (im->place && strcmp(im->place, path) != 0)
+	if (!place && (im->place || !im->found)) {
+		place = arena_text(&im->arena, text_of(node_path(n, path)));
+		im->out_of_memory |= !place;
+		if (!place)
+			return false;
+	}
+	if (im->place && strcmp(im->place, place) != 0)
 		return false;
 	if (!im->found) {
-		im->found = path;
+		im->found = place;
 		return true;
 	}
-	at = place_of_node(im, n);
-	faults_add(&im->faults, FAULT_ERROR, at.file, at.line, at.column, path,
-		   "a second place with lists, after %s; import them one by one, with "
-		   "--at %s",
-		   im->found, im->found);
+	snprintf(text, sizeof(text),
+		 "a second place with lists, after %s; import them one by one, with "
+		 "--at %s",
+		 im->found, im->found);
+	import_say(im, FAULT_ERROR, n, text);
 	return false;
 }
 
@@ -119,7 +113,7 @@ void import_ports_add(struct import *im, struct import_ports *ports,
 			return;
 	}
 	if (ports->count == PLAN_PORT_RANGES_MAX)
-		import_fault(im, at, "", "this has more ports than a rule can have");
+		import_fault(im, at, "this has more ports than a rule can have");
 	else
 		ports->ranges[ports->count++] = range;
 }
@@ -178,37 +172,41 @@ static void append(struct import *im, const struct import_entry *e)
 		struct import_entry *o = &im->entries[i];
 
 		if (o->rule.action == e->rule.action && o->everything == e->everything &&
-		    o->target.len == e->target.len &&
-		    strncasecmp(o->target.ptr, e->target.ptr, e->target.len) == 0) {
+		    strcasecmp(o->rule.target, e->rule.target) == 0) {
 			ports_add_all(im, &o->ports, &e->ports, e->at);
 			return;
 		}
 	}
 	if (im->count == IMPORT_ENTRIES_MAX)
-		import_fault(im, e->at, "", "more entries than can be taken");
+		import_fault(im, e->at, "more entries than can be taken");
 	else
 		im->entries[im->count++] = *e;
 }
 
 void import_add(struct import *im, enum policy_action action, struct text target,
-		const struct import_ports *ports, const struct node *at, const char *path)
+		const struct import_ports *ports, const struct node *at)
 {
 	static const uint8_t protocols[] = { IPPROTO_TCP, IPPROTO_UDP };
-	struct import_entry e = { .target = target, .at = at, .ports = *ports };
+	struct import_entry e = { .at = at, .ports = *ports };
 	struct err err = { 0 };
 
 	if (rule_target_parse(target, &e.rule, &err) < 0) {
-		import_fault(im, at, path, err.text);
+		import_fault(im, at, err.text);
 		return;
 	}
 	e.rule.action = action;
+	e.rule.target = arena_text(&im->arena, target);
+	if (!e.rule.target) {
+		im->out_of_memory = true;
+		return;
+	}
 	for (size_t i = 0; e.rule.kind != TARGET_PREFIX && i < ARRAY_SIZE(protocols); i++)
 		ports_remove(im, &e.ports,
 			     (struct plan_port_range){
 				     .protocol = protocols[i], .from = 53, .to = 53 },
 			     at);
 	if (!e.ports.all && e.ports.count == 0)
-		import_left_out(im, at, path, "Weir answers DNS itself");
+		import_left_out(im, at, "Weir answers DNS itself");
 	else
 		append(im, &e);
 }
@@ -216,11 +214,11 @@ void import_add(struct import *im, enum policy_action action, struct text target
 void import_deny_all(struct import *im, const struct import_ports *ports,
 		     const struct node *at)
 {
-	append(im, &(struct import_entry){ .rule.action = POLICY_DENY,
-					   .target = text_of("*"),
-					   .at = at,
-					   .ports = *ports,
-					   .everything = true });
+	append(im,
+	       &(struct import_entry){ .rule = { .action = POLICY_DENY, .target = "*" },
+				       .at = at,
+				       .ports = *ports,
+				       .everything = true });
 }
 
 /* --- the order of rules --- */
@@ -263,15 +261,6 @@ static bool covers(const struct import_entry *wide, const struct import_entry *e
 	if (dns_name_equal(&e->rule.name, &wide->rule.name))
 		return wide->rule.kind == TARGET_WITHIN && e->rule.kind != TARGET_WITHIN;
 	return true;
-}
-
-static bool same_as(const struct import_entry *a, const struct import_entry *b)
-{
-	return a->rule.kind == b->rule.kind &&
-	       (a->rule.kind == TARGET_PREFIX
-			? addr_equal(&a->rule.prefix.addr, &b->rule.prefix.addr) &&
-				  a->rule.prefix.bits == b->rule.prefix.bits
-			: dns_name_equal(&a->rule.name, &b->rule.name));
 }
 
 /* Wider entries come later and are complete last, so the loop begins at the end. The
@@ -325,7 +314,8 @@ static void remove_denied(struct import *im)
 			struct import_entry *e = &im->entries[k];
 
 			if (!denies_ports(deny) || e->rule.action != POLICY_ALLOW ||
-			    !(deny->everything || same_as(deny, e) || covers(deny, e)))
+			    !(deny->everything ||
+			      rule_same_target(&deny->rule, &e->rule) || covers(deny, e)))
 				continue;
 			import_ports_tcp(&e->ports);
 			for (size_t p = 0; p < deny->ports.count; p++)
@@ -358,17 +348,16 @@ static void drop_denied(struct import *im)
 
 /* --- what comes out --- */
 
-static void print_ports(FILE *f, const struct import_ports *ports)
+static void print_rule(FILE *f, const struct import_entry *e)
 {
-	for (size_t i = 0; i < ports->count; i++) {
-		const struct plan_port_range *r = &ports->ranges[i];
+	struct rule rule = e->rule;
+	CLEAN(mem) char *text = NULL;
 
-		fprintf(f, "%s%s/%u", i == 0 ? ", ports: [" : ", ",
-			r->protocol == IPPROTO_TCP ? "tcp" : "udp", r->from);
-		if (r->to != r->from)
-			fprintf(f, "-%u", r->to);
-	}
-	fputs(ports->count > 0 ? "]" : "", f);
+	if (rule.action == POLICY_ALLOW)
+		rule.ports =
+			(struct rule_ports){ e->ports.ranges, e->ports.count, false };
+	text = rule_text(&rule, false);
+	fprintf(f, "  - %s", text ?: "");
 }
 
 /* HEADER_LINES lines, then a rule on each, then what was left out. */
@@ -387,12 +376,8 @@ static void print_policy(FILE *f, const struct import *im)
 	for (size_t i = 0; i < im->count; i++) {
 		const struct import_entry *e = &im->entries[i];
 
-		fprintf(f, "  - {action: %s, target: \"%.*s\"",
-			policy_action_name(e->rule.action), (int)e->target.len,
-			e->target.ptr);
-		if (e->rule.action == POLICY_ALLOW)
-			print_ports(f, &e->ports);
-		fprintf(f, "}  # %s:%u\n", file, e->at->line);
+		print_rule(f, e);
+		fprintf(f, "  # %s:%u\n", file, e->at->line);
 	}
 	for (size_t i = 0; i < im->faults.count; i++)
 		if (im->faults.items[i].level == FAULT_WARNING)
@@ -413,7 +398,7 @@ static void take_over(struct import *im, const struct faults *found)
 		if (f->level != FAULT_ERROR)
 			continue;
 		if (rule < im->count)
-			import_fault(im, im->entries[rule].at, "", f->text);
+			import_fault(im, im->entries[rule].at, f->text);
 		else
 			faults_add(&im->faults, FAULT_ERROR, im->file, 0, 0, "", "%s",
 				   f->text);

@@ -233,8 +233,8 @@ REAL = [
      ["settings:6:26: warning: network.allowLocalBinding", "settings:7:5: warning: network.allowUnixSockets"]),
     ("Claude Code", CLAUDE, (), [
         ("deny", "bad.test", None), ("allow", "docs.python.org", None), ("allow", "github.com", None), ("allow", "*.npmjs.org", None)],
-     ["settings:9:66: warning: sandbox.network.allowUnixSockets", "settings:3:88: warning: permissions.allow: 'WebFetch' is left out",
-      "settings:4:13: warning: permissions.ask"]),
+     ["settings:9:66: warning: sandbox.network.allowUnixSockets", "settings:3:88: warning: permissions.allow[3]: 'WebFetch' is left out",
+      "settings:4:13: warning: permissions.ask[0]: "]),
     ("Codex", CODEX, (), [
         ("deny", "*.internal.example.test", None), ("allow", "api.openai.com", None), ("allow", "**.example.test", None)],
      ["settings:18:23: warning: permissions.work.network.allow_local_binding"]),
