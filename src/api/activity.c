@@ -242,7 +242,7 @@ static bool is_like(const struct event_row *row, const char *part)
 		endpoint_format(&at, remote);
 	return strcasestr(e->name, part) || strcasestr(remote, part) ||
 	       strcasestr(row->rule, part) || strcasestr(e->reason, part) ||
-	       strcasestr(row->command, part) || strcasestr(row->sandbox, part);
+	       strcasestr(e->command, part) || strcasestr(row->sandbox, part);
 }
 
 static bool put_row(void *data, int64_t id, const struct event_row *row)

@@ -85,11 +85,8 @@ static void on_answer(struct control_socket_owner *w, const struct socket_owner_
 		return;
 	row = &oldest(w)->row;
 	socket_owner_take(&row->event, &a->owner);
-	if (row->event.pid > 0) {
-		row->pid = row->event.pid;
-		memcpy(row->command, row->event.command, EVENT_COMMAND_SIZE);
+	if (row->event.pid > 0)
 		control_on_process(w->side, &row->event);
-	}
 	release(w);
 }
 

@@ -14,7 +14,7 @@
 enum { PROTOCOL_TEXT_SIZE = 8 };
 
 static_assert((EVENT_NAME_SIZE + EVENT_REASON_SIZE + ROW_SANDBOX_SIZE + ROW_RULE_SIZE +
-	       ROW_FILE_SIZE + ROW_COMMAND_SIZE + EVENT_ADVICE_SIZE) *
+	       ROW_FILE_SIZE + EVENT_COMMAND_SIZE + EVENT_ADVICE_SIZE) *
 				      JTEXT_ESCAPE_MAX +
 			      768 <=
 		      EVENT_JSON_SIZE,
@@ -41,10 +41,8 @@ void event_row_fill(struct event_row *ret, const struct event *e, const char *sa
 	ret->event = *e;
 	ret->event.name[EVENT_NAME_SIZE - 1] = '\0';
 	ret->event.reason[EVENT_REASON_SIZE - 1] = '\0';
+	ret->event.command[EVENT_COMMAND_SIZE - 1] = '\0';
 	snprintf(ret->sandbox, sizeof(ret->sandbox), "%s", sandbox ? sandbox : "");
-	ret->pid = e->pid;
-	snprintf(ret->command, sizeof(ret->command), "%.*s", EVENT_COMMAND_SIZE - 1,
-		 e->command);
 	fill_rule(ret, plan);
 }
 
@@ -101,8 +99,8 @@ void event_put(struct jtext *j, const struct event_row *row)
 	jtext_number(j, "query_type", e->query_type > 0, e->query_type);
 	jtext_text(j, "limit", report_limit(e), 64);
 	jtext_number(j, "uid", e->uid != UINT32_MAX, e->uid);
-	jtext_number(j, "pid", row->pid > 0, row->pid);
-	jtext_text(j, "command", row->command, sizeof(row->command));
+	jtext_number(j, "pid", e->pid > 0, e->pid);
+	jtext_text(j, "command", e->command, sizeof(e->command));
 	jtext_text(j, "allow", e->advice, sizeof(e->advice));
 }
 

@@ -13,7 +13,6 @@ enum {
 	ROW_SANDBOX_SIZE = 128, /* longer ids are cut */
 	ROW_RULE_SIZE = 280,
 	ROW_FILE_SIZE = 256,
-	ROW_COMMAND_SIZE = 64,
 	EVENT_JSON_SIZE = 10240, /* holds any row */
 };
 
@@ -24,8 +23,6 @@ struct event_row {
 	char rule[ROW_RULE_SIZE]; /* "deny gist.github.com"; "": the default action */
 	char rule_file[ROW_FILE_SIZE];	  /* "" when there is none */
 	uint32_t rule_line;		  /* 0 when there is none */
-	uint32_t pid;			  /* the event's */
-	char command[ROW_COMMAND_SIZE];	  /* the same */
 	char looks_like[EVENT_NAME_SIZE]; /* set by event_row_compare() */
 };
 

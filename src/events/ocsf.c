@@ -227,14 +227,14 @@ static void put_sender(struct jtext *j, const struct event_row *row)
 	jtext_close(j, '}');
 	if (row->event.uid != UINT32_MAX)
 		snprintf(uid, sizeof(uid), "%u", row->event.uid);
-	if (row->pid == 0 && !row->command[0] && !uid[0])
+	if (row->event.pid == 0 && !row->event.command[0] && !uid[0])
 		return;
 	jtext_open(j, "actor", '{');
-	if (row->pid > 0 || row->command[0]) {
+	if (row->event.pid > 0 || row->event.command[0]) {
 		jtext_open(j, "process", '{');
-		if (row->pid > 0)
-			jtext_count(j, "pid", row->pid);
-		text(j, "name", row->command);
+		if (row->event.pid > 0)
+			jtext_count(j, "pid", row->event.pid);
+		text(j, "name", row->event.command);
 		jtext_close(j, '}');
 	}
 	if (uid[0]) {

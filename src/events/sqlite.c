@@ -613,8 +613,8 @@ static int write_row(struct sqlite_writer *w, const struct event_row *row)
 	bind_number(s, ++i, e->query_type > 0, e->query_type);
 	bind_number(s, ++i, e->limit > 0, e->limit);
 	bind_number(s, ++i, e->uid != UINT32_MAX, e->uid);
-	bind_number(s, ++i, row->pid > 0, row->pid);
-	bind_text(s, ++i, row->command, sizeof(row->command), false);
+	bind_number(s, ++i, e->pid > 0, e->pid);
+	bind_text(s, ++i, e->command, sizeof(e->command), false);
 	bind_number(s, ++i, e->allowable, 1);
 	bind_text(s, ++i, e->advice, sizeof(e->advice), false);
 	bind_text(s, ++i, row->looks_like, sizeof(row->looks_like), false);
@@ -734,12 +734,12 @@ static bool folds(const struct event_row *a, const struct event_row *b)
 	return x->action == y->action && x->layer == y->layer && x->port == y->port &&
 	       x->protocol == y->protocol && x->limit == y->limit &&
 	       x->query_type == y->query_type && x->allowable == y->allowable &&
-	       a->pid == b->pid && x->uid == y->uid && a->rule_line == b->rule_line &&
+	       x->pid == y->pid && x->uid == y->uid && a->rule_line == b->rule_line &&
 	       addr_equal(&x->remote, &y->remote) && event_same_reason(x, y) &&
 	       strncmp(x->name, y->name, sizeof(x->name)) == 0 &&
 	       strncmp(x->advice, y->advice, sizeof(x->advice)) == 0 &&
 	       strncmp(a->looks_like, b->looks_like, sizeof(a->looks_like)) == 0 &&
-	       strncmp(a->command, b->command, sizeof(a->command)) == 0 &&
+	       strncmp(x->command, y->command, sizeof(x->command)) == 0 &&
 	       strncmp(a->sandbox, b->sandbox, sizeof(a->sandbox)) == 0 &&
 	       strncmp(a->rule, b->rule, sizeof(a->rule)) == 0 &&
 	       strncmp(a->rule_file, b->rule_file, sizeof(a->rule_file)) == 0;

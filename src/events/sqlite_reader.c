@@ -174,8 +174,8 @@ static int64_t read_row(sqlite3_stmt *s, struct event_row *row)
 	e->query_type = (uint16_t)read_number(s, 15, 0);
 	e->limit = (uint8_t)read_number(s, 16, 0);
 	e->uid = read_number(s, 17, UINT32_MAX);
-	row->pid = read_number(s, 18, 0);
-	sqlite_read_text(s, 19, row->command, sizeof(row->command));
+	e->pid = read_number(s, 18, 0);
+	sqlite_read_text(s, 19, e->command, sizeof(e->command));
 	e->allowable = read_number(s, 20, 0) == 1;
 	sqlite_read_text(s, 21, e->advice, sizeof(e->advice));
 	return sqlite3_column_int64(s, 0);

@@ -299,10 +299,10 @@ static void put_text(FILE *out, const struct event_row *row)
 	if (row->event.packets > 1)
 		fprintf(out, " x%llu", (unsigned long long)row->event.packets);
 	put_why(out, row);
-	if (row->command[0])
-		fprintf(out, " [%s]", SHOWN(row->command));
-	if (row->pid > 0)
-		fprintf(out, " [pid %u]", row->pid);
+	if (row->event.command[0])
+		fprintf(out, " [%s]", SHOWN(row->event.command));
+	if (row->event.pid > 0)
+		fprintf(out, " [pid %u]", row->event.pid);
 }
 
 static void print_line(const struct show *s, const struct event_row *row)
@@ -662,11 +662,7 @@ static void on_event(void *data, const struct event *given)
 
 static bool on_row(void *data, int64_t id, const struct event_row *row)
 {
-	struct event e = row->event;
-
-	snprintf(e.command, sizeof(e.command), "%.*s", EVENT_COMMAND_SIZE - 1,
-		 row->command);
-	on_event(data, &e);
+	on_event(data, &row->event);
 	return true;
 }
 

@@ -91,7 +91,7 @@ enum {
 
 struct whose {
 	const struct review *task;
-	char commands[NAMED_MAX][ROW_COMMAND_SIZE];
+	char commands[NAMED_MAX][EVENT_COMMAND_SIZE];
 	size_t count;
 	bool more;
 };
@@ -101,14 +101,15 @@ static bool on_task_row(void *data, int64_t id, const struct event_row *row)
 	struct whose *w = data;
 
 	if ((row->event.action != EVENT_DENY && row->event.action != EVENT_ASK) ||
-	    !row->command[0] || (!w->task->is_name && w->task->port != row->event.port))
+	    !row->event.command[0] ||
+	    (!w->task->is_name && w->task->port != row->event.port))
 		return true;
 	for (size_t i = 0; i < w->count; i++)
-		if (strcmp(w->commands[i], row->command) == 0)
+		if (strcmp(w->commands[i], row->event.command) == 0)
 			return true;
 	w->more = w->count == NAMED_MAX;
 	if (!w->more)
-		memcpy(w->commands[w->count++], row->command, ROW_COMMAND_SIZE);
+		memcpy(w->commands[w->count++], row->event.command, EVENT_COMMAND_SIZE);
 	return !w->more;
 }
 

@@ -46,7 +46,7 @@ static void store_all(struct sqlite_writer *w)
 		row.sandbox[sizeof(row.sandbox) - 1] = '\0';
 		row.rule[sizeof(row.rule) - 1] = '\0';
 		row.rule_file[sizeof(row.rule_file) - 1] = '\0';
-		row.command[sizeof(row.command) - 1] = '\0';
+		row.event.command[sizeof(row.event.command) - 1] = '\0';
 		sqlite_writer_add(w, &row);
 	}
 }

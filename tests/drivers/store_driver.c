@@ -85,7 +85,7 @@ static bool put(struct sqlite_writer *w, const char *order)
 	}
 	snprintf(row.sandbox, sizeof(row.sandbox), "%s", words[0]);
 	snprintf(row.rule, sizeof(row.rule), "%s", words[3]);
-	snprintf(row.command, sizeof(row.command), "%.63s", words[4]);
+	snprintf(row.event.command, sizeof(row.event.command), "%.47s", words[4]);
 	snprintf(row.looks_like, sizeof(row.looks_like), "%s", like);
 	from_hex(hex, row.event.name, sizeof(row.event.name));
 	if (allowable && row.event.name[0])

@@ -39,7 +39,7 @@ static const char copy_columns[] =
 
 /* Escaped, a byte takes four: \xff as text whose backslash is doubled takes five. */
 static_assert((EVENT_NAME_SIZE + EVENT_REASON_SIZE + ROW_SANDBOX_SIZE + ROW_RULE_SIZE +
-	       ROW_FILE_SIZE + ROW_COMMAND_SIZE) *
+	       ROW_FILE_SIZE + EVENT_COMMAND_SIZE) *
 				      5 +
 			      1024 <=
 		      COPY_ROW_SIZE,
@@ -146,8 +146,8 @@ static size_t copy_row(const struct event_row *row, int64_t id, const char *stor
 	put_number(&l, e->query_type > 0, e->query_type);
 	put_number(&l, e->limit > 0, e->limit);
 	put_number(&l, e->uid != UINT32_MAX, e->uid);
-	put_number(&l, row->pid > 0, row->pid);
-	put_text(&l, row->command, sizeof(row->command));
+	put_number(&l, e->pid > 0, e->pid);
+	put_text(&l, e->command, sizeof(e->command));
 	put_raw(&l, store);
 	put_byte(&l, '\t');
 	put_number(&l, true, (uint64_t)id);

@@ -48,10 +48,10 @@ TEST(a_row_says_all_there_is)
 	event_row_fill(&row, &e, "sb-1", NULL);
 	snprintf(row.rule, sizeof(row.rule), "deny 198.51.100.0/24");
 	snprintf(row.rule_file, sizeof(row.rule_file), "policy.yaml");
-	snprintf(row.command, sizeof(row.command), "curl");
+	snprintf(row.event.command, sizeof(row.event.command), "curl");
 	snprintf(row.event.advice, sizeof(row.event.advice), "198.51.100.7:tcp/443");
 	row.rule_line = 4;
-	row.pid = 77;
+	row.event.pid = 77;
 	event_json(&row, buf);
 	assert_string_equal(
 		buf,
@@ -142,8 +142,8 @@ TEST(the_longest_of_everything_fits)
 	memset(row.sandbox, 0x80, sizeof(row.sandbox));
 	memset(row.rule, 0x80, sizeof(row.rule));
 	memset(row.rule_file, '\t', sizeof(row.rule_file));
-	memset(row.command, '"', sizeof(row.command));
-	row.rule_line = row.pid = UINT32_MAX;
+	memset(row.event.command, '"', sizeof(row.event.command));
+	row.rule_line = row.event.pid = UINT32_MAX;
 	row.event.ts_ms = INT64_MAX / 2;
 	j = parsed(&row);
 	assert_int_equal(json_string_length(json_object_get(j, "name")),

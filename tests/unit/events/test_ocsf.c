@@ -156,7 +156,7 @@ TEST(any_row_fits)
 		memset(row.sandbox, 1, sizeof(row.sandbox) - 1);
 		memset(row.rule, 1, sizeof(row.rule) - 1);
 		memset(row.rule_file, 1, sizeof(row.rule_file) - 1);
-		memset(row.command, 1, sizeof(row.command) - 1);
+		memset(row.event.command, 1, sizeof(row.event.command) - 1);
 		assert_in_range(event_ocsf(&row, buf), 1000, sizeof(buf) - 1);
 	}
 }

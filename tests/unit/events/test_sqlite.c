@@ -159,9 +159,9 @@ TEST_WITH(what_was_added_is_found_as_it_was, make_directory, remove_directory)
 
 	snprintf(row.rule, sizeof(row.rule), "deny 192.0.2.0/24");
 	snprintf(row.rule_file, sizeof(row.rule_file), "p.yaml");
-	snprintf(row.command, sizeof(row.command), "curl");
+	snprintf(row.event.command, sizeof(row.event.command), "curl");
 	row.rule_line = 3;
-	row.pid = 42;
+	row.event.pid = 42;
 	row.event.limit = 2;
 	sqlite_writer_add(w, &row);
 	assert_true(sqlite_writer_drain(w, 5000));

@@ -77,7 +77,7 @@ static void add(struct sqlite_writer *w, const struct said *s)
 		e.remote = addr_v4(192, 0, 2, s->address);
 	snprintf(e.name, sizeof(e.name), "%s", s->name ?: "");
 	event_row_fill(&row, &e, s->sandbox, NULL);
-	snprintf(row.command, sizeof(row.command), "%s", s->command ?: "");
+	snprintf(row.event.command, sizeof(row.event.command), "%s", s->command ?: "");
 	snprintf(row.rule, sizeof(row.rule), "%s", s->rule ?: "");
 	sqlite_writer_add(w, &row);
 }
