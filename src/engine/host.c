@@ -274,14 +274,14 @@ static int load_table(struct engine_host *h, struct err *err)
 		r = filter_host_load(h->table, clock_now_ms(), err);
 	if (r == 0) {
 		r = -EAGAIN;
-		for (int i = 0; i < READ_TRIES && r == -EAGAIN; i++)
+		for (int i = 0; i < READ_TRIES && r == -EAGAIN; i++) {
+			engine_sandbox_seen_now(&h->seen, filter_host_conn(h->table));
 			r = filter_host_verify(h->table, err);
+		}
 	}
 	h->is_active = r == 0;
 	h->is_in_doubt = false;
 	h->retry_ms = clock_now_ms() + RETRY_MS;
-	if (r == 0)
-		engine_sandbox_seen_now(&h->seen, filter_host_conn(h->table));
 	return r;
 }
 
@@ -368,7 +368,9 @@ static int is_table_active(struct engine_host *h)
 /* Return: whether there was nothing to do. */
 static bool audit_table(struct engine_host *h)
 {
+	struct filter_conn *conn = filter_host_conn(h->table);
 	int64_t now_ms = loop_now_ms(h->core->loop);
+	struct engine_sandbox_seen seen;
 	int r;
 
 	if (!h->is_active) {
@@ -376,15 +378,17 @@ static bool audit_table(struct engine_host *h)
 			repair(h);
 		return false;
 	}
-	r = engine_sandbox_seen_check(&h->seen, filter_host_conn(h->table));
+	r = engine_sandbox_seen_check(&h->seen, conn);
 	if (r < 0 || (r == 0 && !h->is_in_doubt))
 		return r == 0;
+	seen = h->seen;
+	engine_sandbox_seen_now(&seen, conn);
 	r = is_table_active(h);
 	if (r == 0) {
 		repair(h);
 	} else if (r > 0) {
 		h->is_in_doubt = false;
-		engine_sandbox_seen_now(&h->seen, filter_host_conn(h->table));
+		h->seen = seen;
 	}
 	return false;
 }

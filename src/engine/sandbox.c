@@ -274,10 +274,8 @@ static int shared_enforce(struct engine_sandbox *g, struct err *err)
 		    sizeof(standing.generation))
 		return err_sys(err, -errno, "cannot number the rules");
 	s->shared_params.generation = standing.generation;
-	r = sandbox_install(s, &g->plan, err);
-	if (r == 0)
-		engine_sandbox_seen_now(&g->seen, &s->filter);
-	return r;
+	engine_sandbox_seen_now(&g->seen, &s->filter);
+	return sandbox_install(s, &g->plan, err);
 }
 
 static void on_nflog(struct loop_source *source, uint32_t events)
@@ -777,10 +775,13 @@ void engine_sandbox_report_repair(struct engine_sandbox *g, int r)
 
 void engine_sandbox_verify(struct engine_sandbox *g)
 {
+	struct engine_sandbox_seen seen = g->seen;
 	struct sandbox *s = &g->sandbox;
 	struct err err = { 0 };
-	int r = sandbox_verify(s, &err);
+	int r;
 
+	engine_sandbox_seen_now(&seen, &s->filter);
+	r = sandbox_verify(s, &err);
 	if (r < 0) {
 		s->filter.unsure = true;
 		r = sandbox_repair(s, loop_now_ms(g->core->loop), &err);
@@ -789,7 +790,7 @@ void engine_sandbox_verify(struct engine_sandbox *g)
 	}
 	/* Should it not be in force, the next audit sees that. */
 	if (r == 0)
-		engine_sandbox_seen_now(&g->seen, &s->filter);
+		g->seen = seen;
 	g->is_unverified = false;
 }
 

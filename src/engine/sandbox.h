@@ -223,7 +223,8 @@ void engine_sandbox_adopt(struct engine_sandbox *g, const struct engine_elements
 bool engine_sandbox_drain_refused(struct engine_sandbox *g);
 /* Read the rules back, and put them back if they aren't what they should be. */
 void engine_sandbox_verify(struct engine_sandbox *g);
-/* The kernel's generation id is what it should be from now on. */
+/* The kernel's generation id is what it should be from now on. Before the rules are read
+ * back or made, not after: what others change meanwhile is seen by the next check. */
 void engine_sandbox_seen_now(struct engine_sandbox_seen *seen, struct filter_conn *c);
 /* Have others changed something since? 1: they have; 0: they haven't, and @seen is now;
  * or -errno: that can't be seen. */

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Others who change the filter in the kernel. Here they do it over the socket that owns
+ * the table: before Linux 6.9 no socket owns one. */
+#include <netinet/in.h>
+
+/* After netinet/in.h, which has the same names as the kernel's. */
+#include <linux/netfilter.h>
+#include <linux/netfilter/nf_tables.h>
+
+#include "engine/core.h"
+#include "filter/message.h"
+#include "filter/nft.h"
+#include "filter/ruleset.h"
+#include "sandbox/test_change_world.h"
+#include "sys/netlink.h"
+#include "unit.h"
+
+enum { OTHERS_SEQ = 0x7f000000 }; /* the engine skips the answers */
+
+static struct engine_core core;
+static size_t readings;
+static void (*after_reading)(void); /* what others do then, once; NULL: nothing */
+
+/* The linker puts it in the place of the real one (--wrap). */
+int __real_filter_verify(struct filter_conn *c, const struct ruleset *rs,
+			 struct err *err);
+int __wrap_filter_verify(struct filter_conn *c, const struct ruleset *rs,
+			 struct err *err);
+
+int __wrap_filter_verify(struct filter_conn *c, const struct ruleset *rs, struct err *err)
+{
+	int r = __real_filter_verify(c, rs, err);
+
+	readings++;
+	if (after_reading)
+		TAKE_PTR(after_reading)();
+	return r;
+}
+
+static void on_status(struct engine_sandbox *g)
+{
+}
+
+static const struct engine_sandbox_observer observer = { .on_status = on_status };
+
+static struct engine_sandbox *open_engine(void)
+{
+	const struct plan plan = plan_of(A_ALONE);
+	static struct engine_sandbox g;
+	struct err err = { 0 };
+
+	open_sandbox(&plan);
+	g.seen = (struct engine_sandbox_seen){ 0 };
+	engine_sandbox_seen_now(&g.seen, &box.filter);
+	must(sandbox_install(&box, &plan, &err), &err);
+	readings = 0;
+	core.loop = loop_new();
+	assert_non_null(core.loop);
+	g = (struct engine_sandbox){ .core = &core,
+				     .kind = ATTACH_NETNS,
+				     .enforce = ENFORCED_FILTER,
+				     .observer = &observer,
+				     .sandbox = box,
+				     .seen = g.seen,
+				     .routes_ms = INT64_MAX };
+	return &g;
+}
+
+static int close_engine(void **state)
+{
+	loop_free(TAKE_PTR(core.loop));
+	return stop(state);
+}
+
+static void begin(struct nl_writer *w)
+{
+	*w = nl_writer(NULL, 0, OTHERS_SEQ);
+	nl_batch(w);
+}
+
+static void send_and_forget(struct nl_writer *w)
+{
+	nl_batch_end(w);
+	assert_int_equal(w->failed, 0);
+	assert_int_equal(nl_send(box.filter.fd, w->bytes, w->size), 0);
+	nl_writer_done(w);
+}
+
+static void make_table(const char *name)
+{
+	struct nl_writer w;
+
+	begin(&w);
+	nl_message(&w, NFT_MSG_NEWTABLE, NLM_F_CREATE, NFPROTO_INET);
+	nl_put_text(&w, NFTA_TABLE_NAME, name);
+	nl_end(&w);
+	send_and_forget(&w);
+}
+
+static void remove_the_filter(void)
+{
+	struct nl_writer w;
+
+	begin(&w);
+	nft_table_delete(&w, filter_table(FILTER_NAMES_SHARED));
+	send_and_forget(&w);
+}
+
+static uint64_t look(struct engine_sandbox *g)
+{
+	assert_true(engine_sandbox_audit(g));
+	box = g->sandbox; /* for stop() */
+	return box.counters[COUNT_REPAIRS];
+}
+
+TEST_WITH(what_others_have_not_changed_is_not_read, NULL, close_engine)
+{
+	struct engine_sandbox *g = open_engine();
+
+	assert_int_equal(look(g), 0);
+	assert_int_equal(readings, 0);
+}
+
+TEST_WITH(a_table_of_others_is_none_of_our_business, NULL, close_engine)
+{
+	struct engine_sandbox *g = open_engine();
+
+	make_table("one");
+	assert_int_equal(look(g), 0);
+	assert_int_equal(readings, 1);
+	assert_int_equal(look(g), 0);
+	assert_int_equal(readings, 1);
+}
+
+TEST_WITH(what_is_removed_is_put_back, NULL, close_engine)
+{
+	struct engine_sandbox *g = open_engine();
+
+	remove_the_filter();
+	assert_int_equal(look(g), 1);
+	assert_int_equal(look(g), 1);
+}
+
+TEST_WITH(what_is_removed_after_a_reading_is_put_back, NULL, close_engine)
+{
+	struct engine_sandbox *g = open_engine();
+
+	make_table("another");
+	after_reading = remove_the_filter;
+	assert_int_equal(look(g), 0);
+	assert_null(after_reading);
+	assert_int_equal(look(g), 1);
+}
+
+int main(void)
+{
+	if (!make_namespaces()) {
+		print_message("no user namespaces here: skipped\n");
+		return 77;
+	}
+	return unit_run(NULL, NULL);
+}
