@@ -168,6 +168,13 @@ static struct engine_lent *find_lent(struct engine *e, const struct ipc_socket *
 
 static void take_back(struct engine *e, struct engine_lent *l)
 {
+	/* An answer that still waits has nothing to hand over any more. */
+	for (size_t i = 0; i < e->owed_count; i++) {
+		if (e->owed[i].fd != l->fd)
+			continue;
+		e->owed[i].fd = -1;
+		e->owed[i].message.socket.error = -ECANCELED;
+	}
 	if (e->only)
 		own_let_go(&e->only->sandbox.own, l->fd,
 			   (enum addr_family)l->socket.family, l->socket.protocol,
