@@ -67,6 +67,13 @@ static const struct filter_set *ports_of(const struct list_sets *l, uint8_t prot
 	return protocol == IPPROTO_TCP ? l->tcp : l->udp;
 }
 
+/* @set holds something, or may later. A rule that asks a set which stays empty costs time
+ * when it is loaded, when it is read back and for each packet, and never matches. */
+static bool may_match(const struct filter_set *set)
+{
+	return set && (set->timeout || set->changes || set->range_count > 0);
+}
+
 /* Start a rule for the destinations of @set on the ports of list @i. false: none. The
  * address is looked up first: what is refused rarely has one of them. */
 static bool rule_for(struct builder *b, struct filter_chain *chain, uint8_t protocol,
@@ -74,7 +81,7 @@ static bool rule_for(struct builder *b, struct filter_chain *chain, uint8_t prot
 {
 	const struct filter_set *ports = ports_of(&b->lists[i], protocol);
 
-	if (!ports || !set)
+	if (!ports || !may_match(set))
 		return false;
 	stmt_rule(b, chain);
 	stmt_equal(b, FILTER_L4PROTO, protocol);
@@ -183,7 +190,7 @@ void ruleset_build_refuse(struct builder *b)
 /* An address rule of list @i opens port 53 of @protocol to family @f. */
 static bool opens_dns(const struct builder *b, size_t i, size_t f, uint8_t protocol)
 {
-	return b->lists[i].allow[f] &&
+	return may_match(b->lists[i].allow[f]) &&
 	       plan_port_list_has(b->plan, (uint8_t)i, protocol, FILTER_DNS_PORT);
 }
 
@@ -215,7 +222,7 @@ static void rules_to(struct builder *b, struct filter_chain *c,
 		     const struct filter_set *const *sets, stmt_ending *end)
 {
 	for (size_t f = 0; f < b->family_count; f++) {
-		if (!sets[f])
+		if (!may_match(sets[f]))
 			continue;
 		stmt_rule(b, c);
 		stmt_daddr_in(b, f, sets[f]);
@@ -258,29 +265,81 @@ void ruleset_build_dns(struct builder *b)
 
 /* ---- what the plan says ---- */
 
-/* @end for what address rules allow over @protocol. */
-static void ruleset_allowed_addrs(struct builder *b, struct filter_chain *c,
-				  uint8_t protocol, stmt_ending *end)
+/* A bare SYN is `established` where conntrack has an open flow of the same tuple, which a
+ * program can make and keep without a socket. The kernel's answer to a segment that no
+ * socket wants is a RST without ACK. */
+static void stmt_tcp_goes_on(struct builder *b)
 {
-	for (size_t i = 0; i < b->list_count; i++)
-		for (size_t f = 0; f < b->family_count; f++)
-			if (rule_for(b, c, protocol, i, f, b->lists[i].allow[f]))
-				end(b);
+	stmt_has_bit(b, FILTER_TCP_FLAGS, TH_ACK | TH_RST);
 }
 
-/* @end for everything that the plan allows over @protocol; @closed for what the default
- * action would allow as well, and doesn't. */
-static void ruleset_allowed(struct builder *b, struct filter_chain *c, uint8_t protocol,
-			    stmt_ending *end, stmt_ending *closed)
+/* Open flows of an earlier generation go on to addresses that are draining. */
+static void stmt_goes_on(struct builder *b, uint8_t protocol)
+{
+	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
+	if (protocol == IPPROTO_TCP)
+		stmt_tcp_goes_on(b);
+	stmt_has_bit(b, FILTER_CT_MARK, GENERATION_MASK);
+	if (b->host)
+		stmt_add(b, FILTER_IN_SET)->set = b->host->owns;
+}
+
+/* A chain for the ports of list @i, to which rules jump that have looked at the address.
+ * NULL: no port of it is open but by the relay. */
+static const struct filter_chain *ports_chain(struct builder *b, size_t i,
+					      const char *stem, bool is_draining)
+{
+	struct filter_chain *c = NULL;
+
+	for (size_t p = 0; p < PROTOCOLS; p++) {
+		const uint8_t protocol = ruleset_protocols[p];
+		const struct filter_set *ports = ports_of(&b->lists[i], protocol);
+
+		if (!ports || !ruleset_is_direct(b, protocol))
+			continue;
+		if (!c)
+			c = ruleset_numbered_chain(b, stem, i);
+		stmt_rule(b, c);
+		stmt_equal(b, FILTER_L4PROTO, protocol);
+		stmt_in_set(b, FILTER_DPORT, ports);
+		if (is_draining)
+			stmt_goes_on(b, protocol);
+		stmt_mark_and_pass(b);
+	}
+	return c;
+}
+
+void ruleset_build_ports(struct builder *b)
 {
 	for (size_t i = 0; i < b->list_count; i++) {
+		struct list_sets *l = &b->lists[i];
+
 		for (size_t f = 0; f < b->family_count; f++) {
-			if (rule_for(b, c, protocol, i, f, b->lists[i].allow[f]))
-				end(b);
-			if (rule_for(b, c, protocol, i, f, b->lists[i].learned[f]))
-				end(b);
+			if (!l->ports &&
+			    (may_match(l->allow[f]) || may_match(l->learned[f])))
+				l->ports = ports_chain(b, i, "ports", false);
+			if (!l->draining_ports && may_match(l->draining[f]))
+				l->draining_ports = ports_chain(b, i, "draining", true);
 		}
 	}
+}
+
+/* @chain has the ports of the list that @set is of. */
+static void jump_for(struct builder *b, struct filter_chain *c, size_t f,
+		     const struct filter_set *set, const struct filter_chain *chain)
+{
+	if (!chain || !may_match(set))
+		return;
+	stmt_rule(b, c);
+	stmt_daddr_in(b, f, set);
+	stmt_go(b, FILTER_JUMP, chain);
+}
+
+/* @end for everything that the default action allows over @protocol; @closed for what it
+ * would allow as well, and doesn't. */
+static void ruleset_default(struct builder *b, struct filter_chain *c, uint8_t protocol,
+			    stmt_ending *end, stmt_ending *closed)
+{
 	if (plan_default_action(b->plan) != POLICY_ALLOW || b->list_count == 0 ||
 	    !ports_of(&b->lists[0], protocol))
 		return;
@@ -296,30 +355,18 @@ static void ruleset_allowed(struct builder *b, struct filter_chain *c, uint8_t p
 	}
 }
 
-/* A bare SYN is `established` where conntrack has an open flow of the same tuple, which a
- * program can make and keep without a socket. The kernel's answer to a segment that no
- * socket wants is a RST without ACK. */
-static void stmt_tcp_goes_on(struct builder *b)
-{
-	stmt_has_bit(b, FILTER_TCP_FLAGS, TH_ACK | TH_RST);
-}
-
-/* Open flows of an earlier generation go on to addresses that are draining. */
-static void ruleset_draining(struct builder *b, struct filter_chain *c, uint8_t protocol)
+/* The TCP that goes to the relay. */
+static void relayed(struct builder *b, struct filter_chain *c)
 {
 	for (size_t i = 0; i < b->list_count; i++) {
 		for (size_t f = 0; f < b->family_count; f++) {
-			if (!rule_for(b, c, protocol, i, f, b->lists[i].draining[f]))
-				continue;
-			stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
-			if (protocol == IPPROTO_TCP)
-				stmt_tcp_goes_on(b);
-			stmt_has_bit(b, FILTER_CT_MARK, GENERATION_MASK);
-			if (b->host)
-				stmt_add(b, FILTER_IN_SET)->set = b->host->owns;
-			stmt_mark_and_pass(b);
+			if (rule_for(b, c, IPPROTO_TCP, i, f, b->lists[i].allow[f]))
+				stmt_redirect_relay(b);
+			if (rule_for(b, c, IPPROTO_TCP, i, f, b->lists[i].learned[f]))
+				stmt_redirect_relay(b);
 		}
 	}
+	ruleset_default(b, c, IPPROTO_TCP, stmt_redirect_relay, stmt_return);
 }
 
 /* ---- what nat has sent here ---- */
@@ -788,7 +835,11 @@ void ruleset_local_listeners(struct builder *b, struct filter_chain *c)
 {
 	rules_to(b, c, b->deny, stmt_refuse);
 	for (size_t p = 0; p < PROTOCOLS; p++)
-		ruleset_allowed_addrs(b, c, ruleset_protocols[p], stmt_mark_and_accept);
+		for (size_t i = 0; i < b->list_count; i++)
+			for (size_t f = 0; f < b->family_count; f++)
+				if (rule_for(b, c, ruleset_protocols[p], i, f,
+					     b->lists[i].allow[f]))
+					stmt_mark_and_accept(b);
 }
 
 /* One look at the route's type for all that is usual. Where the kernel has no route, or
@@ -814,10 +865,9 @@ void ruleset_build_not_unicast(struct builder *b)
 		stmt_return(b);
 	}
 	rules_to(b, c, b->deny, stmt_refuse);
-	for (size_t p = 0; p < PROTOCOLS; p++)
-		if (ruleset_is_direct(b, ruleset_protocols[p]))
-			ruleset_allowed_addrs(b, c, ruleset_protocols[p],
-					      stmt_mark_and_pass);
+	for (size_t i = 0; i < b->list_count; i++)
+		for (size_t f = 0; f < b->family_count; f++)
+			jump_for(b, c, f, b->lists[i].allow[f], b->lists[i].ports);
 	stmt_rule(b, c);
 	stmt_refuse(b);
 }
@@ -859,13 +909,19 @@ static void step_plan(struct builder *b, struct filter_chain *c)
 {
 	https(b, c, stmt_refuse);
 	rules_to(b, c, b->deny, stmt_refuse);
-	for (size_t p = 0; p < PROTOCOLS; p++) {
-		if (!ruleset_is_direct(b, ruleset_protocols[p]))
-			continue;
-		ruleset_allowed(b, c, ruleset_protocols[p], stmt_mark_and_pass,
-				stmt_refuse);
-		ruleset_draining(b, c, ruleset_protocols[p]);
-	}
+	for (size_t i = 0; i < b->list_count; i++)
+		for (size_t f = 0; f < b->family_count; f++) {
+			jump_for(b, c, f, b->lists[i].allow[f], b->lists[i].ports);
+			jump_for(b, c, f, b->lists[i].learned[f], b->lists[i].ports);
+		}
+	for (size_t p = 0; p < PROTOCOLS; p++)
+		if (ruleset_is_direct(b, ruleset_protocols[p]))
+			ruleset_default(b, c, ruleset_protocols[p], stmt_mark_and_pass,
+					stmt_refuse);
+	for (size_t i = 0; i < b->list_count; i++)
+		for (size_t f = 0; f < b->family_count; f++)
+			jump_for(b, c, f, b->lists[i].draining[f],
+				 b->lists[i].draining_ports);
 	if (kinds[b->kind].pings && plan_default_action(b->plan) == POLICY_ALLOW)
 		pings(b, c);
 }
@@ -915,7 +971,7 @@ void ruleset_nat(struct builder *b, struct filter_chain *c)
 	sinkholes(b, c);
 	https(b, c, stmt_return);
 	rules_to(b, c, b->deny, stmt_return);
-	ruleset_allowed(b, c, IPPROTO_TCP, stmt_redirect_relay, stmt_return);
+	relayed(b, c);
 }
 
 /* ---- the order ---- */

@@ -10,6 +10,10 @@
  *     allow4_i    address rules that allow these ports
  *     learned4_i  what DNS answers taught; the only sets that change
  *
+ * Rules look at the address, in egress or output, and then jump to the chain ports_i for
+ * its port, or to draining_i where the address is draining. TCP that goes to the relay
+ * has rules for both in the nat chain. No rule asks a set that stays empty.
+ *
  * A deny is absolute: deny4 and deny6 hold all of them, on every port and protocol, and
  * are asked first everywhere. closed4 and closed6 are asked last, before the default
  * action opens the rest: of these only what rules allow is open.
@@ -174,6 +178,7 @@ static void build_namespace(struct builder *b, const char *output)
 	ruleset_build_dns(b);
 	ruleset_build_port53(b);
 	ruleset_build_link(b);
+	ruleset_build_ports(b);
 	ruleset_build_not_unicast(b);
 	c = ruleset_base_chain(b, "nat", FILTER_CHAIN_NAT, NF_INET_LOCAL_OUT);
 	ruleset_jump_if_own(b, c, own_nat);
@@ -374,6 +379,7 @@ int ruleset_build_member(const struct plan *plan,
 	ruleset_build_port53(&b);
 	ruleset_build_link(&b);
 	member_local(&b, params);
+	ruleset_build_ports(&b);
 	ruleset_build_not_unicast(&b);
 	if (!params->cgroup)
 		ruleset_build_orphans(&b);
@@ -851,6 +857,7 @@ int host_build_plan(const struct filter_host *h, const struct host_plan *p,
 	c = ruleset_plain_chain(&b, "nat");
 	ruleset_nat(&b, c);
 	b.local = build_local(&b);
+	ruleset_build_ports(&b);
 	ruleset_build_not_unicast(&b);
 	c = ruleset_plain_chain(&b, "output");
 	ruleset_rules(&b, c, RULESET_THEN);

@@ -674,6 +674,15 @@ struct filter_chain *ruleset_plain_chain(struct builder *b, const char *name)
 	return c;
 }
 
+struct filter_chain *ruleset_numbered_chain(struct builder *b, const char *stem,
+					    size_t number)
+{
+	const char *name = arena_printf(b->arena, "%s_%zu", stem, number);
+
+	b->failed |= !name;
+	return ruleset_plain_chain(b, name ? name : stem);
+}
+
 struct filter_chain *ruleset_base_chain(struct builder *b, const char *name,
 					enum filter_chain_type type, uint32_t hook)
 {

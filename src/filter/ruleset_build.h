@@ -60,6 +60,7 @@ struct ruleset_host {
 struct list_sets {
 	const struct filter_set *tcp, *udp;
 	const struct filter_set *allow[FAMILIES], *learned[FAMILIES], *draining[FAMILIES];
+	const struct filter_chain *ports, *draining_ports; /* behind those addresses */
 };
 
 struct builder {
@@ -166,6 +167,9 @@ int ruleset_end(const struct builder *b, const struct ruleset **ret,
 /* ---- rules.c ---- */
 
 struct filter_chain *ruleset_plain_chain(struct builder *b, const char *name);
+/* STEM_NUMBER */
+struct filter_chain *ruleset_numbered_chain(struct builder *b, const char *stem,
+					    size_t number);
 struct filter_chain *ruleset_base_chain(struct builder *b, const char *name,
 					enum filter_chain_type type, uint32_t hook);
 /* The plain chains: report, refuse, passed, and those of port 53. */
@@ -193,6 +197,8 @@ void ruleset_rules(struct builder *b, struct filter_chain *c, enum ruleset_part 
 /* The plain chains that those rules go to. */
 void ruleset_build_link(struct builder *b);
 void ruleset_build_port53(struct builder *b);
+/* The ports of what goes on by the link itself; before not_unicast. */
+void ruleset_build_ports(struct builder *b);
 /* Behind the chain of local addresses, if there is one. */
 void ruleset_build_not_unicast(struct builder *b);
 /* A TCP socket that was closed sends the rest without a user; with IP options or a

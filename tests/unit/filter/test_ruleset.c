@@ -287,8 +287,8 @@ TEST(what_leaves_by_the_link_is_counted_as_long_as_there_is_room)
 		       "passed: nfproto=10 l4proto=6 direction=0 count@used6 accept\n"
 		       "passed: nfproto=10 l4proto=17 direction=0 count@used6 accept\n"
 		       "passed: accept\n");
-	assert_has(&w, "output: l4proto=6 nfproto=2 ip@learned4_0 dport@tcp_0 mark:7 "
-		       "goto:passed\n");
+	assert_has(&w, "ports_0: l4proto=6 dport@tcp_0 mark:7 goto:passed\n");
+	assert_has(&w, "output: nfproto=2 ip@learned4_0 jump:ports_0\n");
 	assert_int_equal(find_set(&w, "used4")->size, FILTER_USED_MAX);
 	assert_has_not(&v, "passed: nfproto=2 l4proto=6 ");
 	assert_has(&v, "passed: nfproto=2 l4proto=17 direction=0 count@used4 accept\n");
@@ -334,9 +334,9 @@ TEST(a_deny_stands_before_every_allow)
 	assert_order(&w, "nat: nfproto=2 ip@deny4 return\n", "redirect:1021");
 	assert_order(&w, "nat: nfproto=10 ip6@deny6 return\n", "redirect:1021");
 	assert_order(&v, "output: nfproto=2 ip@deny4 goto:refuse\n",
-		     "output: l4proto=6 nfproto=2 ip@allow4_0 dport@tcp_0 mark:7");
+		     "output: nfproto=2 ip@allow4_0 jump:ports_0\n");
 	assert_order(&v, "output: nfproto=10 ip6@deny6 goto:refuse\n",
-		     "ip@learned4_0 dport@tcp_0 mark:7");
+		     "output: nfproto=2 ip@learned4_0 jump:ports_0\n");
 	world_done(&w);
 	world_done(&v);
 }
