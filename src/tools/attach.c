@@ -53,6 +53,8 @@ static const struct cli_option attach_options[] = {
 	  "it may be attached already: it gets this policy (not with --netns)",
 	  OPTION_IN(FLAG, struct spec, again) },
 	POLICY_ARGS_ROWS(struct spec, policy),
+	POLICY_VERIFY_ROW(struct spec, policy,
+			  "what a connection must show, whatever the policy says (dns)"),
 	{ "socket", "PATH", "where the daemon's API is (/run/weir/weir.sock)",
 	  OPTION_IN(TEXT, struct spec, socket) },
 };
@@ -125,6 +127,25 @@ static bool is_guarded_already(const struct spec *s, const char *why)
 	       strcmp(why + len - strlen(end), end) == 0;
 }
 
+/* Say which `verify` the daemon enforces, and how to get the other one. */
+static void say_verify(const struct spec *s, const struct client_reply *reply)
+{
+	json_t *one = json_loadb(reply->body.ptr, reply->body.len, 0, NULL);
+	const char *mode = json_string_value(json_object_get(one, "mode"));
+
+	if (mode && strcmp(mode, "dns+nftables+tls") == 0)
+		log_warning("'%s' is guarded with verify: tls, so TCP leaves from the "
+			    "daemon's network; with --verify dns it leaves from the "
+			    "sandbox's own",
+			    s->id);
+	else if (mode)
+		log_warning("'%s' is guarded with verify: dns, so other names of an "
+			    "allowed address are reachable too; --verify tls refuses "
+			    "them",
+			    s->id);
+	json_decref(one);
+}
+
 static int attach(const struct spec *s, uint32_t uid, const char *policy)
 {
 	CLEAN(arena) struct arena arena = { 0 };
@@ -145,8 +166,12 @@ static int attach(const struct spec *s, uint32_t uid, const char *policy)
 
 	if (r < 0 && r != -EILSEQ)
 		return failed_setup(err.text);
-	if (r == 0 && reply.status < HTTP_MULTIPLE)
+	if (r == 0 && reply.status < HTTP_MULTIPLE) {
+		/* What a hook prints has no reader. */
+		if (!s->oci_state)
+			say_verify(s, &reply);
 		return 0;
+	}
 	if (r < 0 || reply.status == HTTP_BAD_REQUEST)
 		return log_end(RUN_STATUS_BAD_INPUT, "%s",
 			       r < 0 ? err.text : client_reason(&reply, &arena));
@@ -489,6 +514,13 @@ static void warn_of_more(const json_t *list)
 		log_warning("the daemon is being started: there may be more");
 }
 
+/* Neither a run nor a daemon. */
+static void warn_of_none(void)
+{
+	log_warning("you have no run under way, and there is no daemon for you "
+		    "at " CLI_DAEMON_SOCKET);
+}
+
 /* -- ps ----------------------------------------------------------------------------- */
 
 int cli_ps(int argc, char **argv)
@@ -525,8 +557,7 @@ int cli_ps(int argc, char **argv)
 		warn_of_more(j);
 		if (!is_there_a_daemon(&spec) &&
 		    json_array_size(json_object_get(j, "sandboxes")) == 0)
-			log_warning("you have no run under way, and there is no daemon "
-				    "for you at " CLI_DAEMON_SOCKET);
+			warn_of_none();
 	}
 	json_decref(j);
 	return r;
@@ -659,9 +690,11 @@ static int show_each(const struct show_spec *s, json_t *list)
 	return 0;
 }
 
-static void show_runs(const struct show_spec *s, json_t *all)
+/* Return: how many there are. */
+static size_t show_runs(const struct show_spec *s, json_t *all)
 {
 	json_t *runs = list_runs(true), *one;
+	const size_t count = json_array_size(runs);
 	size_t i;
 
 	json_array_foreach(runs, i, one)
@@ -674,11 +707,13 @@ static void show_runs(const struct show_spec *s, json_t *all)
 		json_array_append(json_object_get(all, "sandboxes"), one);
 	}
 	json_decref(runs);
+	return count;
 }
 
 static int show_all(const struct show_spec *s)
 {
 	int r = 0;
+	size_t runs = 0;
 	const bool asks = is_there_a_daemon(s);
 	json_t *daemon = asks ? get(s, "/status", &r) : NULL;
 	json_t *all = daemon ? get(s, "/sandboxes", &r) : NULL;
@@ -696,7 +731,9 @@ static int show_all(const struct show_spec *s)
 	if (all && daemon)
 		r = show_each(s, list);
 	if (all && r == 0 && !client_named_socket(s->socket))
-		show_runs(s, all);
+		runs = show_runs(s, all);
+	if (!s->json && !asks && runs == 0)
+		warn_of_none();
 	if (all && !s->json)
 		warn_of_more(all);
 	if (r == 0 && s->json) {

@@ -2,8 +2,12 @@
 """What is said to be guarded: exactly one kind, all faults at once, and nothing when it fails."""
 import os
 import pathlib
+import re
+import shlex
 
 import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 KINDS = "exactly one of netns, cgroup and uid is given"
 
@@ -125,6 +129,40 @@ def test_a_user_is_shown_by_number(daemon):
         assert daemon.weir("detach", "one").code == 0
     assert daemon.weir("attach", "--id", "one", "--uid", "nobody").code == 0
     assert daemon.get("/sandboxes/one").json()["uid"] == 65534
+
+
+@pytest.mark.parametrize("document, option, verify", [
+    ("", [], "dns"), ("", ["--verify", "tls"], "tls"), ("verify: tls", [], "tls"), ("verify: tls", ["--verify", "dns"], "dns"),
+])
+def test_what_connections_have_to_show_is_said_with_the_way_to_the_other(daemon, tmp_path, document, option, verify):
+    (tmp_path / "policy.yaml").write_text(f"{document}\negress: []\n")
+    done = daemon.weir("attach", "--id", "one", "--uid", "nobody", "--policy", tmp_path / "policy.yaml", *option)
+    assert done.code == 0 and done.out == b"", f"{done}\n{daemon}"
+    line, = done.messages.splitlines()
+    assert line.startswith(f"weir: 'one' is guarded with verify: {verify}, ") and f"--verify {'dns' if verify == 'tls' else 'tls'} " in line
+    assert daemon.status("one")["mode"] == "dns+nftables" + ("+tls" if verify == "tls" else "")
+
+
+PAGES = [(ROOT / name).read_text(encoding="utf-8").replace("\\e\n", "") for name in ("README.md", "docs/host-firewall.md", "man/weir-attach.1")]
+EXAMPLES = [line for page in PAGES for line in re.findall(r"^ *weir (attach --id .*)$", page, re.M)]
+
+
+@pytest.mark.parametrize("line", EXAMPLES)
+def test_an_example_of_the_pages_attaches(daemon, pod, tmp_path, group, line):
+    (tmp_path / "jobs.yaml").write_text("egress: []\n")
+    line = re.sub(r"\$\(docker [^)]*\)", str(pod.ns.path), line).replace("/sys/fs/cgroup/build", str(group)).replace("--uid jobs", "--uid nobody")
+    words = shlex.split(line.replace("jobs.yaml", str(tmp_path / "jobs.yaml")).replace("--profile team", "--profile default"))
+    done = daemon.weir(*words)
+    assert done.code == 0 and daemon.names() == [words[2]], f"{done}\n{daemon}"
+    assert daemon.weir("detach", words[2]).code == 0
+
+
+def test_status_says_that_there_is_nothing(world):
+    for verb in ("ps", "status"):
+        done = world.command("setpriv", "--reuid=54321", "--clear-groups", str(world.weir_path), verb)
+        assert done.code == 0 and "no run under way" in done.messages and "no daemon" in done.messages, done
+        done = world.command("setpriv", "--reuid=54321", "--clear-groups", str(world.weir_path), verb, "--json")
+        assert done.code == 0 and not done.messages and done.json()["sandboxes"] == [], done
 
 
 @pytest.mark.parametrize("state, said", [
