@@ -487,7 +487,10 @@ static int walk(struct plan_of_hidden *plan, int dir, const char *name, const ch
 			       : 0;
 	while (r == 0 && (entry = directory_next(stream))) {
 		if (++plan->entries > WALK_ENTRIES_MAX || depth == WALK_DEPTH_MAX)
-			return cannot_look(path, "too much lies in it", err);
+			return cannot_look(path,
+					   "too much lies in it: name parts of it with "
+					   "--hide, or show it with --ro",
+					   err);
 		if (strcmp(entry->d_name, kept) != 0)
 			r = walk_entry(plan, fd, path, entry->d_name, depth, err);
 	}

@@ -40,6 +40,13 @@ const char *client_guard(const char *given, const char *id,
 	return !client_named_socket(given) && run_socket_find(id, run) ? run : given;
 }
 
+static const char *what_to_do(int r)
+{
+	if (r == -ENOENT || r == -ECONNREFUSED)
+		return "; is `weir daemon` running?";
+	return r == -EACCES ? "; its API is for root and members of the group weir" : "";
+}
+
 int client_ask(const char *socket, const char *method, const char *path, struct text body,
 	       struct arena *arena, struct client_reply *ret, struct err *err)
 {
@@ -50,10 +57,7 @@ int client_ask(const char *socket, const char *method, const char *path, struct 
 
 	if (r < 0)
 		return err_set(err, r, "cannot reach the daemon at '%.150s': %s%s",
-			       to.socket, strerror(-r),
-			       r == -ENOENT || r == -ECONNREFUSED
-				       ? "; is `weir daemon` running?"
-				       : "");
+			       to.socket, strerror(-r), what_to_do(r));
 	r = request_receive(fd, arena, ret);
 	if (r == -ECONNRESET)
 		return err_set(err, r,

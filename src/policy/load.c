@@ -119,8 +119,9 @@ static int no_profile(const char *name, struct err *err)
 		return err_set(err, -ENOENT,
 			       "there is no profile of this name; did you mean %s?",
 			       meant);
-	return err_set(err, -ENOENT,
-		       "there is no profile of this name; `weir profile` lists them");
+	return err_set(
+		err, -ENOENT,
+		"there is no profile of this name; `weir profile list` shows them");
 }
 
 int cli_profile_load(struct arena *arena, const char *name, struct text *ret_text,

@@ -344,8 +344,10 @@ static int start(struct supervisor *k, struct loop_source *input, struct err *er
 		r = host_network_check(err);
 		if (r < 0)
 			return err_context(
-				err, "this looks like the host's own network namespace "
-				     "(--host-network-check=off goes on)");
+				err, "the sidecar guards the network namespace that it "
+				     "shares with an app, and this looks like the host's "
+				     "own (`weir run` guards a command here; "
+				     "--host-network-check=off guards the host's)");
 	}
 	if (r == 0)
 		r = supervisor_check_programs(k, err);

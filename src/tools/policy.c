@@ -714,7 +714,9 @@ int cli_policy(int argc, char **argv)
 	if (!v && argc > 1)
 		log_error("policy: '%s' is not one of %s", SHOWN(argv[1]), there);
 	else if (!v)
-		log_error("policy needs one of %s", there);
+		log_error("policy needs one of %s; `weir help policy` lists what "
+			  "they do",
+			  there);
 	if (!v)
 		return RUN_STATUS_BAD_INPUT;
 	spec.rest = cli_options_parse(&cli_policy_options, &spec, argc - 1, argv + 1,

@@ -71,6 +71,16 @@ def test_what_nobody_answers_says_what_to_start(world, folder):
         assert done.code == 125 and "weir run --state-dir" in done.messages, done
 
 
+def test_who_may_not_ask_is_named(world):
+    path = world.workdir("weir-test") / "root.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        path.chmod(0o600)
+        listener.listen()
+        done = world.weir("ps", "--socket", path, user="weir-test")
+    assert done.code == 125 and "Permission denied; its API is for root and members of the group weir" in done.messages, done
+
+
 @pytest.mark.parametrize("words", GIVEN)
 def test_what_is_given_is_wrong_or_weir_can_not(world, folder, words):
     done = world.weir(*words.split(), cwd=folder, env={"WEIR_STATE_DIR": str(folder)})

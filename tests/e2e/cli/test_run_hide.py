@@ -289,6 +289,14 @@ def test_a_path_that_is_named_is_hidden(home):
     assert home.seen(options=("--hide", home.path / "vault/a", *SHOW)) == {"project/.env", "plain"}
 
 
+def test_what_is_too_much_to_look_through_starts_nothing(home):
+    key = ".aws/" + "d/" * 70 + "key"
+    home.put(key)
+    done = home.run("true")
+    assert done.code == 125 and "too much lies in it: name parts of it with --hide, or show it with --ro" in done.messages, done
+    assert home.seen(options=("--ro", home.path / ".aws")) == {key}
+
+
 def test_a_path_that_is_not_there_starts_nothing(home):
     done = home.run("true", options=("--hide", "no-such"))
     assert done.code == 2 and "--hide" in done.messages and "no-such" in done.messages, done

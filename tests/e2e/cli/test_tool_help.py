@@ -94,7 +94,7 @@ def test_what_means_the_same_is_called_the_same(table):
     (("run", "--is", "a", "--", "true"), "'--is' is not an option here; did you mean --id?"), (("run", "--rx", "/", "--", "true"), "'--rx' is not an option here\n"),
     (("run", "--alow", "a.test", "--", "true"), "'--alow' is not an option here; did you mean --allow?"),
     (("run", "--profile", "gihub", "--", "true"), "there is no profile of this name; did you mean github?"),
-    (("run", "--profile", "x", "--", "true"), "there is no profile of this name; `weir profile` lists them"),
+    (("run", "--profile", "x", "--", "true"), "there is no profile of this name; `weir profile list` shows them"),
     (("help", "policy", "exlpain"), "help: 'exlpain' is one argument too many"), (("help", "run", "policy"), "'policy' is one argument")])
 def test_a_word_that_is_mistyped_is_named_with_what_was_meant(world, args, said):
     done = world.weir(*args)
