@@ -19,7 +19,7 @@ enum event_action {
 	EVENT_CHANGE, /* of the policy */
 	EVENT_LIMIT,  /* a limit was reached */
 	EVENT_FAIL,   /* allowed, and yet a server or name server did not answer */
-	EVENT_ASK,    /* waits until somebody grants it; of a packet: was refused until
+	EVENT_ASK,    /* waits until it is granted; of a packet: was refused until
 		       * then */
 	EVENT_ACTION_COUNT
 };

@@ -511,8 +511,8 @@ static void print_name(const struct plan *p, const struct query *q,
 		fprintf(out, "  ports: %s\n",
 			policy_explain_ports(p, a->verdict.port_list, ports,
 					     sizeof(ports)));
-		fputs("  answer: waits until somebody grants it, and nobody is asked for "
-		      "the name before that\n",
+		fputs("  answer: waits until it is granted, and no name server is asked "
+		      "before that\n",
 		      out);
 		return;
 	}

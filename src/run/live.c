@@ -180,7 +180,7 @@ static int open_socket(struct live *l, const char *id, struct err *err)
 		snprintf(l->id, sizeof(l->id), "run-%d", (int)getpid());
 	r = count_filters("self", &l->filters);
 	if (r < 0)
-		return err_sys(err, r, "cannot tell who may ask");
+		return err_sys(err, r, "cannot find out who may ask");
 	r = -ENOENT;
 	for (size_t i = 0; i < RUN_SOCKET_PLACES && !l->path[0]; i++) {
 		r = open_at(l, i);

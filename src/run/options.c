@@ -128,7 +128,7 @@ static const struct cli_option options[] = {
 	{ "set-env", "NAME=VALUE", "set a variable; may be repeated", environment_add_set,
 	  '\n', OPTION_IN(CUSTOM, struct run_spec, set_env) },
 	{ "ask", "none|tty",
-	  "who is asked for what the policy leaves to ask: nobody here, or you, on this "
+	  "who is asked for what the policy leaves to ask: no one here, or you, on this "
 	  "terminal (none)",
 	  OPTION_IN(WORD, struct run_spec, ask) },
 	{ "self-test", "deny|full|strict",

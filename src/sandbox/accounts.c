@@ -45,7 +45,7 @@ static struct event accounts_others(enum event_layer layer, uint64_t packets)
 	struct event e = event_make(EVENT_DENY, layer);
 
 	e.packets = packets;
-	event_set_reason(&e, "more than could be told one by one");
+	event_set_reason(&e, "more than could be reported one by one");
 	return e;
 }
 
@@ -358,7 +358,7 @@ static void set_asked(const struct sandbox *s, struct event *e,
 		return;
 	}
 	e->action = EVENT_ASK;
-	event_set_reason(e, "asked: refused until somebody grants it");
+	event_set_reason(e, "asked: refused until it is granted");
 }
 
 /* What is no TCP goes to the address that stands for a name that asks. */

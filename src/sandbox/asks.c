@@ -177,7 +177,7 @@ bool asks_park(struct sandbox *s, struct event *e, int64_t now_ms)
 	e->action = EVENT_ASK;
 	e->allowable = true;
 	e->packets = 1;
-	snprintf(e->reason, sizeof(e->reason), "waits until somebody grants it");
+	snprintf(e->reason, sizeof(e->reason), "waits until it is granted");
 	sandbox_event(s, e, now_ms);
 	return true;
 }

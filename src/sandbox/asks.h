@@ -29,7 +29,7 @@ enum {
 	ASKS_DISMISSED_MAX = 1024, /* of a sandbox; then the oldest may ask again */
 };
 
-#define ASKS_UNANSWERED "asked, and nobody has answered"
+#define ASKS_UNANSWERED "asked, and not answered"
 #define ASKS_DISMISSED	"asked, and refused by who was asked"
 #define ASKS_TOO_MANY	"asked, and too many wait for an answer"
 

@@ -470,7 +470,7 @@ static const struct cli_option options[] = {
 	  OPTION_IN(TEXT, struct sidecar_spec, token_file) },
 };
 static_assert(ARRAY_SIZE(options) == SIDECAR_ROWS + BOTH_ROWS + DAEMON_ROWS,
-	      "every option is somebody's");
+	      "every option belongs to a verb");
 static_assert(SIDECAR_ROWS + BOTH_ROWS <= CLI_OPTIONS_MAX, "every option has a bit");
 const struct cli_options cli_sidecar_options = {
 	.items = options,

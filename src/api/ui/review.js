@@ -13,7 +13,7 @@ const isAddress = (text) => text.includes(":") || /^[0-9.]+$/.test(text);
 
 function what(t) {
 	if (!t.destination)
-		return "more destinations than are told apart";
+		return "more destinations than are kept apart";
 	return isAddress(t.destination) ? remote(t.destination, t.port, t.protocol) : literal(t.destination);
 }
 
@@ -119,7 +119,7 @@ async function open(item) {
 		item.diff.replaceChildren(diffList(t.diff));
 		item.accepts.forEach((b) => { b.hidden = !t.diff || readOnly; });
 		item.dismiss.hidden = readOnly;
-		item.fault.textContent = readOnly ? "This API is read-only: it has no token, so nobody can decide here." : "";
+		item.fault.textContent = readOnly ? "This API is read-only: it has no token, so nothing can be decided here." : "";
 	} catch (e) {
 		item.fault.textContent = e.message;
 	}
@@ -194,7 +194,7 @@ export async function load(signal) {
 		if (stale)
 			await loadDecided(signal);
 		$("review-n").textContent = count(tasks.length);
-		$("review-note").textContent = tasks.length ? "" : "Nothing waits for anybody.";
+		$("review-note").textContent = tasks.length ? "" : "Nothing waits for a decision.";
 	} catch (e) {
 		if (e.name === "AbortError" || e.status === 401)
 			throw e;

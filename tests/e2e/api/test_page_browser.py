@@ -123,7 +123,7 @@ def test_2_the_right_one_shows_the_state(page, names):
     page.wait("document.getElementById('state').textContent === 'guarded in full'")
     page.wait(f"document.getElementById('policy-list').innerText.includes({names[0].name!r})")
     assert shown(page, "#sandbox") == ["agent-7"] and "What no rule names is denied" in page.text()
-    assert "пример" in page.text() and "Nothing waits for anybody" in page.text()
+    assert "пример" in page.text() and "Nothing waits for a decision" in page.text()
     assert page.js("document.querySelector('#token').value") == ""
     assert page.wait("document.getElementById('link').textContent === 'live'")
 

@@ -200,7 +200,7 @@ def test_more_destinations_than_there_is_room_for(storing, rows, pod, tmp_path):
         status = storing.status("one")
         counters, known = status["counters"], sum(r.packets for r in rows("one", DENY))
         others = {r.ip: r for r in rows("one", DENY)}.get(None)
-        return (others and others.packets >= counters["packets_lost"] > 1000 and others.reason == "more than could be told one by one" and
+        return (others and others.packets >= counters["packets_lost"] > 1000 and others.reason == "more than could be reported one by one" and
                 known + status["storeLostPackets"] == counters["packets_denied"] == 3000)
     wait_for(accounted, step=0.1)
     wait_for(lambda: storing.status("one")["counters"]["passed_dropped"] > 0, step=0.1)

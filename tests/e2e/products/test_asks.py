@@ -95,12 +95,12 @@ def test_nobody_answers_or_says_no(world, product, verify):
     with asked(world, product, f"ask {site.name}", verify=verify, limits={"ask_timeout": 2}) as box:
         answer = box.probe(["connect", site.name, 80, GET.format(site.name)])
         if parked:
-            assert "403 Forbidden" in answer.data and "nobody has answered" in answer.data, answer
+            assert "403 Forbidden" in answer.data and "asked, and not answered" in answer.data, answer
         else:
             expect.lookup_refused(answer)
         box.assert_silent()
         assert task(box, site.name)
-        wait_for(lambda: [e for e in box.denies() if e["name"] == site.name and "nobody has answered" in e["reason"]])
+        wait_for(lambda: [e for e in box.denies() if e["name"] == site.name and "asked, and not answered" in e["reason"]])
 
 
 @pytest.mark.parametrize("product, verify", [("run", "dns"), ("sidecar", "dns"), ("uid", "tls")])
