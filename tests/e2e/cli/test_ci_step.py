@@ -4,6 +4,7 @@ import html
 import pathlib
 import re
 import shutil
+import textwrap
 
 import pytest
 
@@ -91,6 +92,41 @@ def test_when_it_cannot_enforce_nothing_runs(world, step, inputs, code, message,
     done, _ = step(**inputs)
     assert done.code == code and message in done.text + done.messages, done
     assert ran() == before
+
+
+PAGE = (ROOT / "docs/ci.md").read_text(encoding="utf-8")
+BLOCKS = [textwrap.dedent(block) for block in re.findall(r"((?:^    .*\n)+)", PAGE, re.M)]
+EGRESS = next(block for block in BLOCKS if block.startswith("# egress.yaml"))
+STEPS = [one for block in BLOCKS if block.startswith("- ") for one in yaml.safe_load(block)]
+
+
+@pytest.mark.parametrize("one", [one for one in STEPS if "uses" in one], ids=lambda one: "-".join(one["with"]))
+def test_a_step_of_the_page_s_is_one(world, user, step, one):
+    folder = world.workdir(user)
+    (folder / "egress.yaml").write_text(EGRESS)
+    inputs = {**one["with"], "run": "echo ran"}
+    if "policy" in inputs:
+        inputs["policy"] = str(folder / inputs["policy"])
+    done, _ = step(**inputs)
+    assert done.code == 0 and "ran" in done.text.splitlines(), done
+
+
+BY_HAND = [one["run"] for one in STEPS if "run" in one] + [
+    yaml.safe_load(block)["test"]["script"] for block in BLOCKS if block.startswith("test:")]
+
+
+@pytest.mark.parametrize("line", BY_HAND, ids=["GitHub", "GitLab"])
+def test_a_line_by_hand_reports_what_was_refused(world, user, line):
+    folder = world.workdir(user)
+    (folder / "egress.yaml").write_text(EGRESS)
+    (folder / "Makefile").write_text("test:\n\t-@getent hosts refused.test\n")
+    (folder / "weir").write_text(f'#!/bin/sh\nshift\nexec {world.weir_path} run --upstream 5.100.53.53 "$@"\n')
+    (folder / "weir").chmod(0o755)
+    env = {"PATH": f"{folder}:/usr/bin:/bin", "HOME": str(world.workdir(user)), "GITHUB_STEP_SUMMARY": str(folder / "summary.md")}
+    done = world.command("sh", "-ec", line, cwd=folder, user=user, env=env)
+    assert done.code == 123, done
+    reports = [done.text, *((folder / name).read_text() for name in ("summary.md", "weir.xml") if (folder / name).exists())]
+    assert len(reports) == 2 and "refused.test" in html.unescape(reports[1]) and ("--report github:-" not in line or "::error" in done.text), done
 
 
 def test_gitlab_s_include_runs_the_command_under_its_policy(world, user, site, denied):

@@ -29,6 +29,9 @@ def programs(world, user, **texts):
 
 def run(world, user, argv, path):
     home = world.workdir(user)
+    (home / "Documents").mkdir()
+    (home / "Documents" / "letter").write_text("dear you\n")
+    argv = [str(home) + word[1:] if word.startswith("~") else word for word in argv]
     env = {"HOME": str(home), "PATH": f"{path}:/usr/bin:/bin", "WEIR_UPSTREAM": "5.100.53.53"}
     cwd = world.workdir(user)
     (cwd / "policy.yaml").write_text("egress: []\n")
@@ -45,6 +48,18 @@ def test_an_agent_starts(world, user, line):
         words = ["script", "-qec", shlex.join(words), "/dev/null"]
     done = run(world, user, words, path)
     assert done.code == 0 and "started" in done.text.splitlines(), done
+
+
+def test_what_is_hidden_from_an_agent_is_hidden(world, user):
+    """And its project, and what the profile keeps for it, are not."""
+    script = "#!/bin/sh\ncat ~/Documents/letter 2>/dev/null || echo hidden\ntouch written $CLAUDE_CONFIG_DIR/kept && echo written\n"
+    path = programs(world, user, claude=script)
+    lines = {line: run(world, user, shlex.split(line), path) for line in STARTS if line.startswith("weir run --profile claude-code ")}
+    hiding = [line for line in lines if "--hide" in line]
+    assert len(hiding) == 2 and len(lines) > 3
+    for line, done in lines.items():
+        if "tty" not in line:
+            assert done.code == 0 and done.text.splitlines() == ["hidden" if line in hiding else "dear you", "written"], (line, done)
 
 
 @pytest.mark.parametrize("text", SERVERS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What README shows can be done as it stands there: options, policy, questions."""
+"""What README, the manual and docs/host-firewall.md show can be done as it stands there: options, policy, questions."""
 import pathlib
 import re
 import shlex
@@ -11,6 +11,10 @@ README = (pathlib.Path(__file__).resolve().parents[3] / "README.md").read_text(e
 LINES = re.findall(r"^    (weir .*)$", README, re.M)
 # a command of the host's is test_cli_run.py's
 RUNS = [line for line in LINES if line.startswith("weir run") and "--cgroup" not in line]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+MANUAL = [line for page in sorted((ROOT / "man").iterdir()) for line in
+          re.findall(r"^(?:\.Dl )?(?:\$ )?(weir (?:run|learn|policy) .*)$", page.read_text(encoding="utf-8").replace("\\e\n", ""), re.M)]
+MANUAL_RUNS = [line for line in MANUAL if " -- " in line and "--cgroup" not in line]
 POLICY = re.search(r"^    # policy\.yaml\n((?:    .*\n)+)", README, re.M).group(1)
 
 
@@ -23,6 +27,9 @@ def project(world, user):
     cache.mkdir(parents=True)
     (cache.parents[1] / ".ssh").mkdir()
     (cache.parents[1] / ".ssh" / "id_deploy").touch()
+    (cache.parents[1] / "Documents").mkdir()
+    (folder / ".env").write_text("KEY=1\n")
+    shutil.chown(folder / "policy.yaml", user)
     return folder, str(cache.parents[1])
 
 
@@ -30,19 +37,18 @@ def test_the_recipes_are_found():
     assert len(RUNS) >= 6 and len(LINES) - len(RUNS) >= 2, LINES
 
 
-@pytest.mark.parametrize("line", RUNS)
+@pytest.mark.parametrize("line", RUNS + MANUAL_RUNS)
 def test_a_recipe_starts_its_command(world, user, project, line):
     folder, home = project
-    words = [word.replace("~", home) for word in shlex.split(line)[1:]]
+    words = [word.replace("~", home).replace("/etc/company/egress.yaml", "policy.yaml") for word in shlex.split(line)[1:]]
     done = world.weir(*words[:words.index("--")], "--upstream", "5.100.53.53", "--", "true", cwd=folder,
                       env={"HOME": home}, user=user)
-    assert done.code == 0 and done.out == b"", done
+    assert done.code == 0 and (done.out == b"" or "--diff" in words), done
 
 
 def test_what_was_refused_is_decided_later(world, user, project):
     keep, *rest = [line for line in LINES if "--state-dir refused" in line]
     words = shlex.split(keep)[1:]
-    shutil.chown(project[0] / "policy.yaml", user)
     done = world.weir(*words[:words.index("--")], "--upstream", "5.100.53.53", "--", "getent", "hosts", "refused.test", cwd=project[0], user=user)
     assert done.code == 2, done
     for line in rest:
@@ -57,6 +63,28 @@ def test_a_question_about_the_policy_is_answered(world, user, project, line):
     assert done.code == 0, done
     if "explain" in line:
         assert "allow" in done.text and "deny" in done.text and "policy.yaml" in done.text, done
+
+
+@pytest.mark.parametrize("line", [line for line in MANUAL if line.startswith("weir policy")])
+def test_a_question_of_the_manual_s_is_answered(world, user, project, line):
+    done = world.weir(*shlex.split(line)[1:], cwd=project[0], user=user)
+    assert done.code == (1 if "diff" in line else 0) and done.text, done
+
+
+def test_a_policy_with_a_name_is_what_host_firewall_says(world):
+    user = "weir-test"
+    page = (ROOT / "docs/host-firewall.md").read_text(encoding="utf-8")
+    text = re.search(r"^    # /etc/weir/profiles/team\.yaml\n((?:    .*\n)+)", page, re.M)[1]
+    home = world.workdir(user)
+    profiles = home / ".config/weir/profiles"
+    profiles.mkdir(parents=True)
+    (profiles / "team.yaml").write_text(re.sub(r"^    ", "", text, flags=re.M))
+    for path in (home / ".config", profiles.parent, profiles, profiles / "team.yaml"):
+        shutil.chown(path, user)
+    asks = re.findall(r"^    weir (policy .*)$", page, re.M)
+    done = [world.weir(*shlex.split(line), cwd=home, user=user, env={"HOME": str(home)}) for line in asks if "team" in line]
+    assert [one.code for one in done] == [0, 0], done
+    assert re.findall(r"^\S+: (allow|deny)$", done[1].text, re.M) == ["allow", "deny", "deny"], done
 
 
 JAVA = 'public class H { public static void main(String[] a) throws Exception { new java.net.URL(a[0]).openStream(); } }'
