@@ -45,11 +45,18 @@ def test_debian_s_packages_alone_are_the_same_and_take_the_place_of_what_was_the
     assert {path.name for path in tmp_path.iterdir()} == {"SHA256SUMS", "kept", *(path.name for path in built[0].glob("*.deb"))}
 
 
-def test_the_pages_that_readme_names_are_in_the_package(built, tmp_path):
+# what the pages name and only the source has
+OF_THE_SOURCE = ("action.yml", "deploy", "deploy/prometheus", "sdk/", "specs/", "tests/", "LICENSE", "NEWS", "CONTRIBUTING.md")
+
+
+def test_what_the_pages_name_is_in_the_package(built, tmp_path):
     unpack(built, "weir", tmp_path)
     top = tmp_path / "usr/share/doc/weir"
-    pages = re.findall(r"\]\((docs/[\w-]+\.md)\)", (top / "README.md").read_text())
-    assert len(pages) > 5 and not [page for page in pages if not (top / page).is_file()]
+    named = {(page.parent / link).resolve().relative_to(top.resolve()) for page in (top / "README.md", *top.glob("docs/*.md"))
+             for link in re.findall(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)", page.read_text())}
+    missing = [str(link) for link in named if not (top / link).exists()]
+    assert len(named) > 15 and [name for name in missing if name not in OF_THE_SOURCE and not name.endswith(".webp")
+                                and not name.startswith(tuple(part for part in OF_THE_SOURCE if part.endswith("/")))] == []
 
 
 def test_the_source_is_the_commit_s(built, tmp_path):
