@@ -32,6 +32,7 @@
 #include "settings/settings.h"
 #include "sys/cgroup.h"
 #include "sys/files.h"
+#include "sys/process.h"
 
 static_assert((int)CLI_DAEMON_ENGINES_MAX == (int)IPC_ENGINES_MAX,
 	      "what can be asked for");
@@ -488,12 +489,9 @@ static int daemon_open_socket(const char *path, int *ret, struct err *err)
 static int open_own(struct daemon *w, struct err *err)
 {
 	struct supervisor *k = &w->supervisor;
-	struct rlimit files;
+	struct rlimit ignored;
 
-	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-		files.rlim_cur = files.rlim_max;
-		(void)!setrlimit(RLIMIT_NOFILE, &files);
-	}
+	(void)!process_raise_files(&ignored);
 	w->home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
 	k->fds.text_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	return w->home < 0 || k->fds.text_fd < 0

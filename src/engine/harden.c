@@ -24,13 +24,11 @@ enum confinement {
 
 int harden_limits(struct err *err)
 {
-	struct rlimit files;
+	struct rlimit ignored;
+	int r = process_raise_files(&ignored);
 
-	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
-		return err_sys(err, -errno, "cannot read the descriptor limit");
-	files.rlim_cur = files.rlim_max;
-	if (setrlimit(RLIMIT_NOFILE, &files) < 0)
-		return err_sys(err, -errno, "cannot raise the descriptor limit");
+	if (r < 0)
+		return err_sys(err, r, "cannot raise the descriptor limit");
 	if (process_forbid_cores() < 0)
 		return err_sys(err, -errno, "cannot forbid core dumps");
 	return 0;

@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -150,6 +151,25 @@ int launch_machine_probe(struct launch_machine *ret, struct err *err)
 extern const uint8_t launch_init_start[], launch_init_end[]; /* weir-init */
 extern const uint8_t launch_seccomp_start[],
 	launch_seccomp_end[]; /* BPF, seccomp_list.c */
+
+/* --- descriptors --- */
+
+/* Those that are under way in unix sockets the kernel counts for all processes of a user
+ * together, and whoever sends one needs that count to be below its own limit of
+ * descriptors. So the command gets a lower limit than Weir: else it could keep Weir from
+ * passing the engine another policy, and the user's next sandbox from its start. As many
+ * are left as some processes can send at once that have all read the count before. */
+static int leave_files(const struct rlimit *of_caller, struct err *err)
+{
+	enum { SPARE_PART = 4, SPARE_MAX = 4096 };
+	const rlim_t most = of_caller->rlim_max;
+	const rlim_t left = most - MIN(most / SPARE_PART, (rlim_t)SPARE_MAX);
+	const struct rlimit files = { MIN(of_caller->rlim_cur, left), left };
+
+	return setrlimit(RLIMIT_NOFILE, &files) < 0
+		       ? err_sys(err, -errno, "cannot limit the command's descriptors")
+		       : 0;
+}
 
 /* === from the view to weir-init === */
 
@@ -434,6 +454,7 @@ struct start {
 	uid_t uid;
 	gid_t gid;
 	uint64_t ignored_signals;
+	struct rlimit files; /* the caller's */
 };
 
 /* --- images --- */
@@ -605,6 +626,8 @@ static int run_child(struct start *s, struct err *err)
 		return r;
 	give_sign(s->sync[1], HAS_MAPS);
 	r = s->spec->prepare(s->spec->prepare_data, err);
+	if (r == 0)
+		r = leave_files(&s->files, err);
 	if (r != 0)
 		return r;
 	s->fds.orders = open_orders(s, err);
@@ -832,6 +855,9 @@ pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spe
 	s->uid = geteuid();
 	s->gid = getegid();
 	s->ignored_signals = ignored_signals();
+	r = process_raise_files(&s->files);
+	if (r < 0)
+		return err_sys(err, r, "cannot raise the descriptor limit");
 	if (parent_fd < 0 || proc_fd < 0 ||
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s->sync) < 0)
 		return err_sys(err, -errno, "cannot make what the launch needs");

@@ -129,6 +129,16 @@ int process_forbid_cores(void)
 	return -errno;
 }
 
+int process_raise_files(struct rlimit *ret)
+{
+	struct rlimit raised;
+
+	if (getrlimit(RLIMIT_NOFILE, ret) < 0)
+		return -errno;
+	raised = (struct rlimit){ ret->rlim_max, ret->rlim_max };
+	return setrlimit(RLIMIT_NOFILE, &raised) < 0 ? -errno : 0;
+}
+
 void process_die_by(int sig)
 {
 	const struct sigaction by_default = { .sa_handler = SIG_DFL };

@@ -54,6 +54,11 @@ int process_place_fds(const int *fds, size_t count, int first, int flags) MUST_C
  * Return: 0 or -errno. */
 int process_forbid_cores(void) MUST_CHECK;
 
+struct rlimit;
+/* Raise how many descriptors this process may have, as far as anybody may. @ret: the
+ * limit as it was. Return: 0 or -errno. */
+int process_raise_files(struct rlimit *ret) MUST_CHECK;
+
 /* Die by the signal that the command died by, as a shell or make looks for. */
 void process_die_by(int sig);
 /* Calls on @fd, a socket, return at once from now on. Return: 0 or -errno. */

@@ -248,7 +248,7 @@ def test_without_ipv6_on_the_host_names_have_ipv4_only(world, site, denied):
 
 def test_limits_and_niceness_are_the_callers(world, user):
     show = "ulimit -n; ulimit -u; ulimit -f; ulimit -s; umask; nice"
-    script = "ulimit -n 512; ulimit -s 4096; umask 077; exec nice -n 3 "
+    script = "ulimit -Sn 512; ulimit -s 4096; umask 077; exec nice -n 3 "
     inside = world.command("sh", "-c", f"{script} '{world.weir_path}' run -- sh -c '{show}'", user=user)
     outside = world.command("sh", "-c", f"{script} sh -c '{show}'", user=user)
     assert inside.text == outside.text and inside.code == 0, inside
