@@ -163,6 +163,10 @@ int control_ask_engine(struct control_link *l, const struct ipc_message *m, int 
 	if (l->from_engine.fd < 0)
 		return -EPIPE;
 	r = send_to(l->from_engine.fd, m, &fd, fd >= 0 ? 1 : 0);
+	/* This user's processes, the app's maybe, have as many descriptors under way as
+	 * the kernel lets them. Nothing was sent, and the engine is as it was. */
+	if (r == -ETOOMANYREFS)
+		return r;
 	while (r == 0) {
 		/* Dealing with what came in between may have found that it is gone. */
 		r = l->from_engine.fd < 0 ? -EPIPE

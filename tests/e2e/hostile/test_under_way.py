@@ -3,6 +3,7 @@
 import os
 
 from world.run import finish
+from world.sidecar import policy
 
 HOARD = """
 import array, errno, os, resource, socket, sys
@@ -42,3 +43,20 @@ def test_a_command_has_fewer_than_weir(world, site):
         assert finish(started("policy", "show", "--id", name)).json()["egress"] == []
         done = finish(started(*world.run_args(["echo", "second"], [], [], [], None)))
         assert done.text == "second\n", done
+
+
+def test_an_app_of_the_sidecars_user_ends_no_engine(world, pod, site):
+    """A policy can't be passed then, and that is said. What is in force stays, and who serves it."""
+    uid = world.uid()
+    side = pod.sidecar(uid=uid, rules=policy(f"allow {site.name}"))
+    before = side.children()
+    hoard = pod.start(*PYTHON, HOARD, uid=uid)
+    assert hoard.line() == "ETOOMANYREFS True"
+    reply = side.call("POST", "/policy", policy())
+    assert reply.status == 500 and "Too many references" in reply.text, reply
+    assert pod.probe(["dns", site.name]).addresses
+    assert side.children() == before
+    hoard.kill()
+    side.post()
+    assert not pod.probe(["dns", site.name]).addresses
+    assert side.children() == before
