@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What whoever writes to the directories that the sidecar reads can do to it."""
+import ctypes
 import os
 import signal
 import subprocess
@@ -51,15 +52,20 @@ def plant_text(path):
     path.write_bytes(b"\x00\x1b[2J\xff\xfe\n" + b"a" * 70000 + b"\n10.0.0.0/33\n")
 
 
+def exchange(one, other):
+    here, exchanged = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.renameat2(here, os.fsencode(one), here, os.fsencode(other), exchanged) == 0, os.strerror(ctypes.get_errno())
+
+
 @pytest.mark.parametrize("plant", [plant_fifo, plant_zero, plant_folder, plant_large, plant_text])
 def test_what_is_no_list_leaves_the_old_one(pod, guarded, rules, site, denied, plant):
     path = rules / "deny.always"
     path.write_text(denied.name + "\n")
     side = guarded(f"allow {site.name}", f"allow {denied.name}", args=("--always-dir", str(rules)))
     expect.name_refused(pod.probe(["dns", denied.name]))
-    path.unlink()
     plant(rules / "next")
-    os.rename(rules / "next", path)
+    exchange(rules / "next", path)  # a moment without a file would be a file that was removed
     wait_for(lambda: side.log("always rules not reloaded"))
     assert side.get("/healthz").status == 200
     side.post(f"allow {site.name}", f"allow {denied.name}")
