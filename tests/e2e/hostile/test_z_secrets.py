@@ -39,7 +39,7 @@ home, sockets, other, key = sys.argv[1], sys.argv[2:-2], sys.argv[-2], sys.argv[
 found = set()
 
 def take(data):
-    found.update(m.decode() for m in re.findall(rb"needle\((.*?)\)", data))
+    found.update(m.decode(errors="replace") for m in re.findall(rb"needle\((.*?)\)", data))
 
 def read(path, size=1 << 20):
     try:
