@@ -521,9 +521,11 @@ def test_what_imitates_weir_is_dropped_and_reported(world, flags):
     assert world.arrived() == []
     assert world.driver.events() == [(f"{ALLOWED}:443", "imitates"), (f"[{OTHER6}]:443", "imitates"),
                                      (f"{ALLOWED}:443", "imitates")]
-    for i in range(300):
+    began = time.monotonic()
+    for i in range(600):
         world.weir.udp(ALLOWED, 443, "x", 40001 + i, MARK)
-    assert len(world.driver.events()) < 100
+    # FILTER_LOG_BURST, then FILTER_LOG_PER_SEC, however long a busy machine takes.
+    assert len(world.driver.events()) <= 40 + 20 * (time.monotonic() - began + 1)
 
 
 def test_a_held_port_that_was_let_go_is_closed(world):
