@@ -11,6 +11,7 @@ import pytest
 
 from world import expect
 from world.run import finish, read_answers
+from world.sidecar import wait_for
 
 POLICY = "egress:\n  - {action: allow, target: api.ok.test, ports: [443]}\n"
 
@@ -239,10 +240,10 @@ def test_G5_without_its_guard_the_sandbox_reaches_nothing(world, names, user, wh
     with world.run_start("/usr/bin/python3", "-c", FLOW, allow=("api.ok.test:443",), user=user) as run:
         assert run.line() == "before ok"
         control, engine = world.guards(run.pid)
-        os.kill(engine if which == "engine" else control, number)
-        time.sleep(0.05)
         with world.capture() as capture:
+            os.kill(engine if which == "engine" else control, number)
             if number == signal.SIGSTOP:
+                time.sleep(0.05)
                 run.say("\n")
                 time.sleep(0.5)
                 # the end of the first connection is the kernel's, and may come now
@@ -250,6 +251,7 @@ def test_G5_without_its_guard_the_sandbox_reaches_nothing(world, names, user, wh
                 os.kill(engine, signal.SIGCONT)
                 finish(run)
             else:
+                wait_for(lambda: not world.processes())  # while the command waits for its input
                 done = finish(run)
                 assert b"after ok" not in done.out
                 assert done.code == (125 if which == "engine" else -number), done
