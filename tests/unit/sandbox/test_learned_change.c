@@ -419,7 +419,7 @@ TEST(any_table_becomes_what_the_policy_allows_of_it)
 		     "n4.x.test}," RULE("**.x.test")),
 		ONLY(PORTS("*.x.test", "22")),
 	};
-	enum { HOSTS = 40 };
+	enum { MOST_HOSTS = 40 };
 
 	for (uint32_t round = 0; round < 200; round++) {
 		struct change c;
@@ -430,13 +430,13 @@ TEST(any_table_becomes_what_the_policy_allows_of_it)
 		begin(&c, policies[0]);
 		for (uint32_t i = any(200); i > 0; i--) {
 			snprintf(name, sizeof(name), "n%u.x.test", any(6));
-			learn(&c, name, any(HOSTS), any(200), now);
+			learn(&c, name, any(MOST_HOSTS), any(200), now);
 			now += any(5000);
 			learned_expire(c.old, now);
 		}
 		for (uint32_t i = 1; i < 4; i++) {
 			rebase(&c, policies[any(ARRAY_SIZE(policies))], now);
-			check_change(&c, HOSTS, now);
+			check_change(&c, MOST_HOSTS, now);
 			take_place(&c);
 		}
 		end(&c);
@@ -483,4 +483,218 @@ TEST(what_goes_on_is_listed_ahead_of_a_change)
 	assert_int_equal(c.next.difference->draining_count, 1);
 	assert_non_null(in(c.next.difference->draining, 1, 5));
 	end(&c);
+}
+
+/* ---- what the kernel's sets hold after any changes ---- */
+
+enum { NAMES = 6, HOSTS = 24, ROUNDS = 2000 };
+
+/* A copy of the kernel's sets, kept by what is sent to the kernel alone, and what each
+ * name has taught since a policy last refused it. */
+struct model {
+	int64_t until_ms[HOSTS][PLAN_PORT_LISTS_MAX]; /* 0: no element */
+	bool drains[HOSTS][PLAN_PORT_LISTS_MAX];
+	int64_t taught_until_ms[NAMES][HOSTS]; /* 0: not, or refused since */
+};
+
+static const char *const model_policies[] = {
+	ONLY(RULE("**.x.test")),
+	ONLY(PORTS("n1.x.test", "1") "," PORTS("n2.x.test", "2") "," RULE("n3.x.test")),
+	ONLY("{action: deny, target: n1.x.test}," RULE("**.x.test")),
+	ONLY(PORTS("*.x.test", "22")),
+	ONLY(RULE("n0.x.test") "," PORTS("n1.x.test", "2")),
+	ONLY("{action: deny, target: 45.0.0.2}," RULE("**.x.test")),
+};
+
+static struct dns_name model_name(uint32_t i)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "n%u.x.test", i);
+	return name_of(text);
+}
+
+static uint32_t host_of(const struct filter_learn *item)
+{
+	for (uint32_t n = 0; n < HOSTS; n++) {
+		struct addr a = host(n);
+
+		if (addr_equal(&a, &item->addr))
+			return n;
+	}
+	fail();
+	return 0;
+}
+
+static void send_learned(struct model *m, const struct filter_learn *items, size_t count,
+			 int64_t now_ms)
+{
+	for (size_t i = 0; i < count; i++) {
+		int64_t *at = &m->until_ms[host_of(&items[i])][items[i].port_list];
+
+		/* The kernel refuses to delete what it does not have. */
+		if (items[i].present && items[i].lifetime_ms == 0)
+			assert_true(*at > now_ms);
+		/* An element that is there keeps its time. */
+		if (items[i].lifetime_ms > 0 && !items[i].refresh && *at > now_ms)
+			continue;
+		*at = items[i].lifetime_ms > 0 ? now_ms + items[i].lifetime_ms : 0;
+	}
+}
+
+static void send_draining(struct model *m, const struct filter_learn *items, size_t count,
+			  bool are_all)
+{
+	for (size_t i = 0; i < count; i++)
+		m->drains[host_of(&items[i])][items[i].port_list] =
+			are_all || items[i].lifetime_ms > 0;
+}
+
+static void send_change(struct model *m, const struct learned_rebased *n, int64_t now_ms)
+{
+	const struct filter_difference *d = n->difference;
+
+	if (d) {
+		send_learned(m, d->learned, d->learned_count, now_ms);
+		send_draining(m, d->draining, d->draining_count, false);
+		return;
+	}
+	memset(m->until_ms, 0, sizeof(m->until_ms));
+	memset(m->drains, 0, sizeof(m->drains));
+	send_learned(m, n->learned, n->learned_count, now_ms);
+	send_draining(m, n->draining, n->draining_count, true);
+}
+
+static bool model_allows(const struct plan *plan, uint32_t name, uint32_t n,
+			 uint8_t *ret_list)
+{
+	struct dns_name text = model_name(name);
+	struct plan_verdict v = plan_match_name(plan, &text);
+	struct addr a = host(n);
+
+	*ret_list = v.port_list;
+	return v.action == POLICY_ALLOW && !plan_denies_addr(plan, &a);
+}
+
+static void model_learn(struct change *c, struct model *m, int64_t now_ms)
+{
+	uint32_t name = any(NAMES), n = any(HOSTS);
+	struct dns_name text = model_name(name);
+	struct learned_item item = { .name = &text,
+				     .verdict = plan_match_name(&c->plan, &text),
+				     .addr = host(n),
+				     .lifetime_ms = 1000 + any(200000) };
+	struct filter_learn sent;
+	int64_t *until_ms = &m->taught_until_ms[name][n];
+	uint8_t list;
+	int count;
+
+	if (!model_allows(&c->plan, name, n, &list))
+		return;
+	count = learned_prepare(c->old, &item, now_ms, &sent);
+	assert_true(count >= 0);
+	if (any(8) == 0) {
+		learned_abort(c->old, &item, now_ms);
+		return;
+	}
+	send_learned(m, &sent, (size_t)count, now_ms);
+	learned_commit(c->old, &item, now_ms);
+	*until_ms = MAX(*until_ms, now_ms + item.lifetime_ms);
+}
+
+/* Addresses are put ahead of a change that another one overtakes. */
+static void model_overtake(struct change *c, struct model *m, int64_t now_ms)
+{
+	struct plan plan;
+	uint8_t *bytes =
+		plan_from(model_policies[any(ARRAY_SIZE(model_policies))], &plan);
+	struct filter_learn items[4];
+	uint32_t at = 0;
+	size_t count = learned_list_draining(c->old, &plan, now_ms, &at, items, 4);
+
+	send_draining(m, items, count, false);
+	assert_int_equal(learned_note_draining(c->old, items, count), 0);
+	free(bytes);
+}
+
+static void model_sweep(struct change *c, struct model *m, int64_t now_ms)
+{
+	struct filter_learn swept[16];
+	size_t count;
+
+	learned_expire(c->old, now_ms);
+	count = learned_sweep(c->old, now_ms, swept, ARRAY_SIZE(swept));
+	send_learned(m, swept, count, now_ms);
+}
+
+/* What @m's names want of the sets under the policy of @c. */
+static void check_sets(const struct change *c, struct model *m, int64_t now_ms)
+{
+	int64_t until_ms[HOSTS][PLAN_PORT_LISTS_MAX] = { 0 };
+	bool drains[HOSTS][PLAN_PORT_LISTS_MAX] = { 0 };
+	uint8_t list;
+
+	for (uint32_t name = 0; name < NAMES; name++)
+		for (uint32_t n = 0; n < HOSTS; n++) {
+			int64_t *taught_ms = &m->taught_until_ms[name][n];
+
+			if (!model_allows(&c->plan, name, n, &list))
+				*taught_ms = 0;
+			if (*taught_ms == 0)
+				continue;
+			drains[n][list] = true;
+			if (*taught_ms > now_ms)
+				until_ms[n][list] = MAX(until_ms[n][list], *taught_ms);
+		}
+	for (uint32_t n = 0; n < HOSTS; n++)
+		for (uint32_t i = 0; i < PLAN_PORT_LISTS_MAX; i++) {
+			int64_t has_ms = m->until_ms[n][i];
+
+			assert_int_equal(has_ms > now_ms ? has_ms : 0, until_ms[n][i]);
+			assert_int_equal(m->drains[n][i], drains[n][i]);
+		}
+}
+
+static void model_change(struct change *c, struct model *m, int64_t now_ms)
+{
+	rebase(c, model_policies[any(ARRAY_SIZE(model_policies))], now_ms);
+	/* The kernel refuses it: nothing has changed. */
+	if (any(4) == 0) {
+		learned_free(c->next.table);
+		c->next.table = NULL;
+		free(c->next_bytes);
+		c->next_bytes = NULL;
+		return;
+	}
+	send_change(m, &c->next, now_ms);
+	take_place(c);
+	learned_set_active(c->old);
+	check_sets(c, m, now_ms);
+}
+
+TEST(after_any_changes_the_sets_hold_what_the_policy_allows)
+{
+	for (uint32_t round = 0; round < ROUNDS; round++) {
+		struct model m = { 0 };
+		struct change c;
+		int64_t now = NOW;
+
+		random_state = round;
+		begin(&c, model_policies[0]);
+		model_change(&c, &m, now);
+		for (uint32_t i = 0; i < 60; i++) {
+			uint32_t what = any(16);
+
+			now += any(8000);
+			if (what == 0)
+				model_sweep(&c, &m, now);
+			else if (what == 1)
+				model_overtake(&c, &m, now);
+			else if (what < 5)
+				model_change(&c, &m, now);
+			else
+				model_learn(&c, &m, now);
+		}
+		end(&c);
+	}
 }
