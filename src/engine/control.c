@@ -23,6 +23,7 @@ enum {
 /* -- what goes to control ----------------------------------------------------------- */
 
 static void break_control(struct engine *e, int error);
+static void take_back(struct engine *e, struct engine_lent *l, int error);
 
 static void count_lost(struct engine *e, uint32_t sandbox)
 {
@@ -54,6 +55,19 @@ void engine_control_send(struct engine *e, const struct ipc_message *m)
 		count_lost(e, m->sandbox);
 }
 
+/* This user's processes, a sandbox's maybe, have as many descriptors under way as the
+ * kernel lets them: the answer goes without the socket. Return: 0, or -ETOOMANYREFS. */
+static int keep_socket(struct engine *e, int fd)
+{
+	for (size_t i = 0; i < ENGINE_LENT_MAX; i++) {
+		if (fd < 0 || e->lent[i].fd != fd)
+			continue;
+		take_back(e, &e->lent[i], -ETOOMANYREFS);
+		return 0;
+	}
+	return -ETOOMANYREFS;
+}
+
 /* What is owed, as far as there is room. */
 static void pay_or_wait(struct engine *e)
 {
@@ -64,7 +78,10 @@ static void pay_or_wait(struct engine *e)
 		const struct engine_owed *o = &e->owed[paid];
 
 		r = ipc_send(e->from_control.fd, &o->message, &o->fd, o->fd < 0 ? 0 : 1);
-		paid += r == 0;
+		if (r == -ETOOMANYREFS)
+			r = keep_socket(e, o->fd);
+		else
+			paid += r == 0;
 	}
 	e->owed_count -= paid;
 	memmove(e->owed, e->owed + paid, e->owed_count * sizeof(*e->owed));
@@ -166,14 +183,14 @@ static struct engine_lent *find_lent(struct engine *e, const struct ipc_socket *
 	return NULL;
 }
 
-static void take_back(struct engine *e, struct engine_lent *l)
+/* An answer that still waits has nothing to hand over any more, and says @error. */
+static void take_back(struct engine *e, struct engine_lent *l, int error)
 {
-	/* An answer that still waits has nothing to hand over any more. */
 	for (size_t i = 0; i < e->owed_count; i++) {
 		if (e->owed[i].fd != l->fd)
 			continue;
 		e->owed[i].fd = -1;
-		e->owed[i].message.socket.error = -ECANCELED;
+		e->owed[i].message.socket.error = error;
 	}
 	if (e->only)
 		own_let_go(&e->only->sandbox.own, l->fd,
@@ -234,7 +251,7 @@ static void lose_control(struct engine *e)
 	e->owed_count = 0;
 	for (size_t i = 0; i < ENGINE_LENT_MAX; i++)
 		if (e->lent[i].fd >= 0)
-			take_back(e, &e->lent[i]);
+			take_back(e, &e->lent[i], -ECANCELED);
 	for (uint32_t i = 0; i < e->core.slots; i++)
 		if (e->core.sandboxes[i])
 			engine_sandbox_change_cancel(e->core.sandboxes[i]);
@@ -457,7 +474,7 @@ static void on_control_message(struct engine *e, struct ipc_message *m, const in
 	case IPC_SOCKET_DONE:
 		l = find_lent(e, &m->socket);
 		if (l)
-			take_back(e, l);
+			take_back(e, l, -ECANCELED);
 		break;
 	default:
 		break;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the engine tells control, which may be anybody who took control over. */
+#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "engine/internal.h"
 #include "unit.h"
@@ -116,4 +119,56 @@ TEST_WITH(a_socket_that_is_given_back_before_its_answer_was_sent_is_none, NULL,
 	assert_int_equal(hear(&m), -1);
 	assert_int_equal(m.type, IPC_SOCKET);
 	assert_true(m.socket.error < 0);
+}
+
+static struct rlimit descriptors; /* as they were */
+static int under_way[2];
+
+/* From now on this user may send no descriptor more. Only a privilege lets it. */
+static void hoard(void)
+{
+	enum { FEW = 64 };
+	int fds[8];
+	char byte = 0;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &descriptors), 0);
+	assert_int_equal(
+		setrlimit(RLIMIT_NOFILE, &(struct rlimit){ FEW, descriptors.rlim_max }),
+		0);
+	assert_int_equal(seteuid(geteuid() ?: 65534), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		fds[i] = control;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, under_way),
+			 0);
+	for (size_t i = 0; i <= FEW; i++)
+		if (fds_send(under_way[0], &byte, 1, fds, ARRAY_SIZE(fds)) ==
+		    -ETOOMANYREFS)
+			return;
+	fail();
+}
+
+static int free_descriptors(void **state)
+{
+	assert_int_equal(seteuid(getuid()), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &descriptors), 0);
+	close(under_way[0]);
+	close(under_way[1]);
+	return close_engine(state);
+}
+
+TEST_WITH(a_socket_that_cannot_be_sent_is_not_lent_and_the_engine_goes_on, NULL,
+	  free_descriptors)
+{
+	const struct ipc_socket any = { .family = ADDR_V4, .protocol = IPPROTO_UDP };
+	struct ipc_message m;
+
+	open_engine();
+	hoard();
+	say(IPC_SOCKET, &any);
+	assert_int_equal(hear(&m), -1);
+	assert_int_equal(m.type, IPC_SOCKET);
+	assert_int_equal(m.socket.error, -ETOOMANYREFS);
+	for (size_t i = 0; i < ENGINE_LENT_MAX; i++)
+		assert_int_equal(engine.lent[i].fd, -1);
+	assert_true(engine.from_control.fd >= 0);
 }
