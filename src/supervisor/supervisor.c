@@ -29,6 +29,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/clock.h"
@@ -391,14 +392,31 @@ static void on_control_start(struct child *c)
 	start_if_needed(&k->review);
 }
 
+/* A control that was taken over may keep the channels of all that it asked for: one is
+ * killed before there is the next. A child of the spawner's has its number until the next
+ * order, so that the pidfd is that child's. */
+static void replace_socket_owner(struct supervisor *k)
+{
+	struct child *c = &k->socket_owner;
+	struct err ignored = { 0 };
+
+	if (k->socket_owner_pidfd >= 0)
+		(void)!syscall(SYS_pidfd_send_signal, k->socket_owner_pidfd, SIGKILL,
+			       NULL, 0);
+	fd_close(&k->socket_owner_pidfd);
+	if (child_start(c, &ignored) < 0)
+		return;
+	k->socket_owner_pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
+	if (k->socket_owner_pidfd < 0)
+		(void)!kill(c->pid, SIGKILL);
+}
+
 static void on_control(struct child *c, struct ipc_message *m, int *fds, size_t count)
 {
 	struct supervisor *k = c->supervisor;
-	struct err ignored = { 0 };
 
-	/* The one before has ended: control asks for the next one. */
 	if (m->type == IPC_SOCKET_OWNER)
-		(void)!child_start(&k->socket_owner, &ignored);
+		replace_socket_owner(k);
 	/* The engine's successor starts with what is in force. */
 	else if (m->type == IPC_STUCK && m->sandbox == 0 && k->engine.pid > 0)
 		(void)!kill(k->engine.pid, SIGKILL);
@@ -581,6 +599,7 @@ static void add_children(struct supervisor *k)
 	child_add(k, &k->socket_owner, "weir-sockowner", &owner);
 	child_add(k, &k->postgres, "weir-postgres", &postgres);
 	child_add(k, &k->review, "weir-review", &review);
+	k->socket_owner_pidfd = -1;
 }
 
 int supervisor_prepare(struct supervisor *k, struct err *err)

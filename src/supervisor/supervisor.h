@@ -77,6 +77,7 @@ struct supervisor {
 	struct child engine, control;
 	struct child webhook, postgres, review; /* if the settings ask for them */
 	struct child socket_owner;		/* when control asks for one */
+	int socket_owner_pidfd;			/* owned; of the last one; -1: none */
 	struct loop_source signals;
 	struct loop_timer stop, ask;
 	bool introduced; /* engine and control have a channel to each other */

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import pathlib
 import random
 import signal
 import socket
@@ -11,10 +12,12 @@ import struct
 import pytest
 
 from world import expect
+from world.program import children
 from world.run import finish
 from world.sidecar import wait_for
 
 PIDFD_GETFD, TYPES, HEAD = 438, 60, 16
+SOCKET_OWNER = 0x302  # proto/control_supervisor.h
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -112,6 +115,33 @@ def test_a_control_that_lies(daemon, pod, site):
         wait_for(daemon.healthy)
     os.close(null)
     assert daemon.process.poll() is None
+
+
+def socket_owners(pid):
+    """Below @pid: a daemon's are its spawner's."""
+    found = set()
+    for child in children(pid):
+        with contextlib.suppress(OSError):
+            os.readlink(f"/proc/{child}/exe")  # one that has ended has none
+            if pathlib.Path(f"/proc/{child}/comm").read_text() == "weir-sockowner\n":
+                found.add(child)
+        found |= socket_owners(child)
+    return found
+
+
+def test_a_control_that_asks_for_socket_owners_without_end_has_one(daemon, pod, site):
+    daemon.attach("one", pod, "--allow", site.name)
+    size, control = message_size(daemon, pod), daemon.children()["control"]
+    before = wait_for(lambda: socket_owners(daemon.pid))
+    os.kill(control, signal.SIGSTOP)  # it keeps each channel that it gets
+    try:
+        for channel in channels(control):
+            with channel:
+                say(channel, [(struct.pack("=I", SOCKET_OWNER).ljust(size, b"\0"), [])] * 8)
+        wait_for(lambda: len(after := socket_owners(daemon.pid)) == 1 and after != before)
+    finally:
+        os.kill(control, signal.SIGCONT)
+    wait_for(daemon.healthy)
 
 
 def test_an_engine_that_lets_go_of_its_run_ends_with_the_sandbox(world):
