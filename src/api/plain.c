@@ -53,7 +53,7 @@ static void hang_up(struct api_plain *p)
 	free(p->bytes);
 	free(p->answer);
 	p->bytes = p->answer = NULL;
-	if (loop_add(loop, &p->listening, EPOLLIN) < 0)
+	if (loop_modify(loop, &p->listening, EPOLLIN) < 0)
 		stop_listening(p);
 }
 
@@ -65,9 +65,13 @@ static void on_patience(struct loop_timer *t)
 /* Wait for @events of the client. Return: 0 or -errno. */
 static int wait_for(struct api_plain *p, uint32_t events)
 {
-	int r = loop_timer_in(p->api.config.loop, &p->patience, API_PLAIN_PATIENCE_MS);
+	struct loop *loop = p->api.config.loop;
+	int r = loop_timer_in(loop, &p->patience, API_PLAIN_PATIENCE_MS);
 
-	return r < 0 ? r : loop_add(p->api.config.loop, &p->client, events);
+	if (r < 0)
+		return r;
+	return p->client.added ? loop_modify(loop, &p->client, events)
+			       : loop_add(loop, &p->client, events);
 }
 
 /* ---- the request ---- */
@@ -145,7 +149,6 @@ static void serve(struct api_plain *p)
 	struct api_request *r = &p->request;
 
 	loop_timer_stop(p->api.config.loop, &p->patience);
-	loop_remove(p->api.config.loop, &p->client); /* nothing more of it is read */
 	if (!r->answered) {
 		if (r->keeps_body && r->announced > 0) {
 			r->body = p->bytes + p->head_size;
@@ -224,11 +227,13 @@ static void on_listening(struct loop_source *source, uint32_t events)
 
 	if (fd < 0)
 		return;
-	if (!s->admits(s->data, fd)) {
+	/* It stays in the loop: to add it again could fail, and it would be gone for
+	 * good.
+	 */
+	if (!s->admits(s->data, fd) || loop_modify(p->api.config.loop, source, 0) < 0) {
 		close(fd);
 		return;
 	}
-	loop_remove(p->api.config.loop, source);
 	p->client = (struct loop_source){ .fd = fd, .on_ready = on_client };
 	p->request = (struct api_request){ .api = &p->api };
 	p->size = p->head_size = p->headers_at = p->sent = 0;
