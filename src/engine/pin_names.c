@@ -34,7 +34,7 @@ enum record_kind {
 
 struct record {
 	uint32_t kind;
-	bool has_some;
+	uint8_t has_some; /* 0 or not: the child may write any byte */
 	struct dns_name name;
 	struct addr addr;
 	char why[160];
@@ -302,7 +302,7 @@ static int listen_to(const struct render_names *names, int in, struct err *err)
 		if (r.kind == RECORD_ADDR)
 			names->on_addr(names->data, &r.name, &r.addr);
 		else
-			names->on_fault(names->data, &r.name, r.why, r.has_some);
+			names->on_fault(names->data, &r.name, r.why, r.has_some != 0);
 	}
 	return err_set(err, -EIO, "the process that resolves names has failed");
 }
