@@ -201,7 +201,8 @@ int git_repository_find(struct arena *arena, const char *from, struct git_reposi
 
 /* === files that run outside later === */
 
-/* What runs outside later, and why: weir-run(1) has the same table. */
+/* What runs outside later, and why: weir-run(1) has the same table. A name may say which
+ * directories it is in. */
 static const struct startup_name {
 	const char *name, *why;
 } names[] = {
@@ -211,6 +212,8 @@ static const struct startup_name {
 	{ "hgrc", "Mercurial runs the hooks and programs that it names" },
 	{ "hgrc-not-shared", "Mercurial runs the hooks and programs that it names" },
 	{ "sharedpath", "it leads Mercurial to another directory's hgrc" },
+	{ ".jj/repo/config.toml", "Jujutsu runs the programs that it names" },
+	{ "_darcs/prefs/defaults", "Darcs runs the hooks that it names" },
 	{ ".husky", "git's hooks run what is in it" },
 	{ ".githooks", "git runs what is in it where core.hooksPath says so" },
 	{ ".pre-commit-config.yaml", "git's hooks run the commands in it" },
@@ -218,9 +221,18 @@ static const struct startup_name {
 	{ ".lefthook.yml", "git's hooks run the commands in it" },
 	{ "lefthook-local.yml", "git's hooks run the commands in it" },
 	{ ".envrc", "direnv runs it in the shell" },
+	{ "mise.toml", "mise runs the hooks and programs that it names" },
+	{ ".mise.toml", "mise runs the hooks and programs that it names" },
+	{ "mise.local.toml", "mise runs the hooks and programs that it names" },
+	{ ".mise.local.toml", "mise runs the hooks and programs that it names" },
+	{ "mise/config.toml", "mise runs the hooks and programs that it names" },
+	{ ".mise", "mise runs the hooks and tasks in it" },
+	{ ".tool-versions", "asdf and mise put the directories that it names in $PATH" },
 	{ ".vscode", "the editor runs its tasks and the programs that it names" },
 	{ ".idea", "the editor runs the configurations in it" },
 	{ ".zed", "the editor runs its tasks and the programs that it names" },
+	{ ".helix", "the editor starts the servers and programs that it names" },
+	{ "coc-settings.json", "Vim's coc.nvim starts the servers that it names" },
 	{ ".devcontainer", "editors start the containers and commands in it" },
 	{ ".devcontainer.json", "editors start the containers and commands in it" },
 	{ ".mcp.json", "agents start the servers in it" },
@@ -291,12 +303,28 @@ struct git_marks {
 	bool head, objects, refs, commondir;
 };
 
-/* In any case of its letters: a file system may take no notice of that. */
+/* Is @name, in @directory, what @wanted says? In any case of its letters: a file system
+ * may take no notice of that. */
+static bool is_called(const char *wanted, struct text directory, const char *name)
+{
+	const char *slash = strrchr(wanted, '/');
+	const size_t above = slash ? (size_t)(slash - wanted) : 0;
+	const char *at;
+
+	if (strcasecmp(slash ? slash + 1 : wanted, name) != 0)
+		return false;
+	if (directory.len < above)
+		return false;
+	at = directory.ptr + directory.len - above;
+	return above == 0 || (strncasecmp(at, wanted, above) == 0 &&
+			      (at == directory.ptr || at[-1] == '/'));
+}
+
 static const struct startup_name *find_name(const struct startup_name *list, size_t count,
-					    const char *name)
+					    struct text directory, const char *name)
 {
 	for (size_t i = 0; i < count; i++) {
-		if (strcasecmp(list[i].name, name) == 0)
+		if (is_called(list[i].name, directory, name))
 			return &list[i];
 	}
 	return NULL;
@@ -400,7 +428,7 @@ static int scan_entry(struct scan *scan, int dir, const char *directory,
 	bool walked = is_directory_entry(dir, entry);
 
 	/* The directory .git is walked, and what is found in it is protected. */
-	if (find_name(names, ARRAY_SIZE(names), name) &&
+	if (find_name(names, ARRAY_SIZE(names), text_of(directory), name) &&
 	    !(walked && strcasecmp(name, ".git") == 0))
 		return add_file(scan, directory, name, err);
 	if (!walked || text_is_one_of(name, left_out, ARRAY_SIZE(left_out)))
@@ -609,7 +637,8 @@ static bool has_known_beside(const struct startup_files *before, const char *nam
  * and has no reason to make it. That of another working tree has no config. */
 static bool is_in_known_git(const struct startup_files *before, const char *name)
 {
-	return find_name(git_names, ARRAY_SIZE(git_names), strrchr(name, '/') + 1) &&
+	return find_name(git_names, ARRAY_SIZE(git_names), text_of(""),
+			 strrchr(name, '/') + 1) &&
 	       (has_known_beside(before, name, "config") ||
 		has_known_beside(before, name, "commondir"));
 }
@@ -670,12 +699,14 @@ static char *move_aside(const char *name)
 static const char *why(const char *name)
 {
 	const char *last = strrchr(name, '/') + 1;
-	const struct startup_name *n = find_name(names, ARRAY_SIZE(names), last);
+	const struct text directory = { name, (size_t)(last - 1 - name) };
+	const struct startup_name *n =
+		find_name(names, ARRAY_SIZE(names), directory, last);
 
 	if (!n)
-		n = find_name(git_names, ARRAY_SIZE(git_names), last);
+		n = find_name(git_names, ARRAY_SIZE(git_names), directory, last);
 	if (!n)
-		n = find_name(programs, ARRAY_SIZE(programs), last);
+		n = find_name(programs, ARRAY_SIZE(programs), directory, last);
 	return n ? n->why : "it is Weir itself";
 }
 
@@ -792,7 +823,8 @@ bool startup_files_has(const char *path)
 			continue;
 		memcpy(way, path, i);
 		way[i] = '\0';
-		if (find_name(names, ARRAY_SIZE(names), way + start) ||
+		if (find_name(names, ARRAY_SIZE(names), (struct text){ way, start - 1 },
+			      way + start) ||
 		    (i < len && git_repository_is(way)))
 			return true;
 		start = i + 1;
