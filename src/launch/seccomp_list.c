@@ -116,10 +116,12 @@ static const struct refusal refusals[] = {
 	{ "unshare", EPERM, 1, { HAS(0, CLONE_NEWUSER) } },
 	{ "clone", EPERM, 1, { HAS(0, CLONE_NEWUSER) } },
 	/* A copy of a subvolume has what is hidden, as files of its own. By its number a
-	 * subvolume is removed wherever it lies. bcachefs has one call for a copy and for
+	 * subvolume is removed wherever it lies, and by its name with all that is in it,
+	 * what is hidden or read-only as well. bcachefs has one call for a copy and for
 	 * an empty subvolume, and no program needs another of its calls. */
 	{ "ioctl", EPERM, 1, { IS(1, BTRFS_IOC_SNAP_CREATE) } },
 	{ "ioctl", EPERM, 1, { IS(1, BTRFS_IOC_SNAP_CREATE_V2) } },
+	{ "ioctl", EPERM, 1, { IS(1, BTRFS_IOC_SNAP_DESTROY) } },
 	{ "ioctl", EPERM, 1, { IS(1, BTRFS_IOC_SNAP_DESTROY_V2) } },
 	{ "ioctl",
 	  EPERM,
