@@ -141,9 +141,12 @@ static const struct refusal refusals[] = {
 	{ "setrlimit", PRETEND, 1, { IS(0, RLIMIT_CORE) } },
 	{ "prlimit64", PRETEND, 2, { IS(1, RLIMIT_CORE), SCMP_CMP(2, SCMP_CMP_NE, 0) } },
 	/* Act on the caller's process group, or on any process of the user's where the
-	 * command runs on the host. */
+	 * command runs on the host. One process can be named: so are a program's own
+	 * threads, by numbers that can't be judged. */
 	{ "setpriority", EPERM, 1, { IS(0, PRIO_PGRP) } },
+	{ "setpriority", EPERM, 1, { IS(0, PRIO_USER) } },
 	{ "ioprio_set", EPERM, 1, { IS(0, IOPRIO_WHO_PGRP) } },
+	{ "ioprio_set", EPERM, 1, { IS(0, IOPRIO_WHO_USER) } },
 	{ "prlimit64",
 	  EPERM,
 	  2,
