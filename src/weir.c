@@ -349,7 +349,7 @@ static void print_fish(FILE *out)
 
 /* --- the verb --- */
 
-static const struct {
+static const struct shell {
 	const char *name;
 	void (*print)(FILE *out);
 } shells[] = { { "bash", print_bash }, { "zsh", print_zsh }, { "fish", print_fish } };
@@ -364,13 +364,14 @@ static const struct cli_options completion_options = {
 
 static int cli_completion(int argc, char **argv)
 {
-	for (size_t i = 0; argc == 2 && i < ARRAY_SIZE(shells); i++) {
-		if (strcmp(argv[1], shells[i].name) != 0)
-			continue;
-		shells[i].print(stdout);
-		return 0;
-	}
-	return log_end(RUN_STATUS_BAD_INPUT, "completion is for one of bash, zsh, fish");
+	const struct shell *shell = argc == 2 ? TEXT_FIND(text_of(argv[1]), shells)
+					      : NULL;
+
+	if (!shell)
+		return log_end(RUN_STATUS_BAD_INPUT,
+			       "completion is for one of bash, zsh, fish");
+	shell->print(stdout);
+	return 0;
 }
 
 /* === the verbs === */
@@ -591,10 +592,7 @@ static const struct cli_verb *cli_verb_at(size_t i)
 
 static const struct cli_verb *verb_find(const char *name)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
-		if (strcmp(verbs[i].name, name) == 0)
-			return &verbs[i];
-	return NULL;
+	return TEXT_FIND(text_of(name), verbs);
 }
 
 static void overview(FILE *out)
@@ -768,10 +766,9 @@ static enum alias alias_of(const char *path)
 					     [ALIAS_CLEANUP] = "cleanup.sh" };
 	const char *slash = strrchr(path, '/');
 
-	for (size_t i = ALIAS_EGRESS; i < ARRAY_SIZE(names); i++)
-		if (strcmp(slash ? slash + 1 : path, names[i]) == 0)
-			return (enum alias)i;
-	return ALIAS_NONE;
+	const char *const *name = TEXT_FIND(text_of(slash ? slash + 1 : path), names);
+
+	return name ? (enum alias)(name - names) : ALIAS_NONE;
 }
 
 enum { ALIAS_ARGS_MAX = 128 };

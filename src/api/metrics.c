@@ -10,7 +10,7 @@
 enum { LABELS_SIZE = 4096, LABEL_NAME_SIZE = 64 };
 
 /* What each counter counts. A new one without a row is shown with its name alone. */
-static const struct {
+static const struct counter_help {
 	const char *name, *help;
 } counter_help[] = {
 	{ "queries", "DNS queries that came from the sandbox." },
@@ -147,10 +147,9 @@ static void counter(struct metrics *m, const char *name, const char *help, uint6
 
 static const char *help_of(const char *name)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(counter_help); i++)
-		if (strcmp(counter_help[i].name, name) == 0)
-			return counter_help[i].help;
-	return name;
+	const struct counter_help *known = TEXT_FIND(text_of(name), counter_help);
+
+	return known ? known->help : name;
 }
 
 static void write_counters(struct metrics *m, const struct api_status *s)

@@ -53,12 +53,9 @@ void answer_openapi(struct api_request *r)
 void answer_page(struct api_request *r)
 {
 	const char *name = r->target + strlen(PREFIX);
-	const struct asset *a = NULL;
+	const struct asset *a = TEXT_FIND(text_of(name), ui_assets);
 	bool known;
 
-	for (size_t i = 0; i < ARRAY_SIZE(ui_assets) && !a; i++)
-		if (strcmp(ui_assets[i].name, name) == 0)
-			a = &ui_assets[i];
 	if (!a) {
 		reply_error(r, HTTP_NOT_FOUND, "404 page not found");
 		return;

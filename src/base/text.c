@@ -17,12 +17,22 @@ bool text_equal(struct text a, const char *b)
 	return a.len == strlen(b) && memcmp(a.ptr, b, a.len) == 0;
 }
 
+const void *text_find(struct text t, const void *list, size_t count, size_t size)
+{
+	const char *at = list;
+
+	for (size_t i = 0; i < count; i++, at += size) {
+		const char *const string = *(const char *const *)(const void *)at;
+
+		if (string && text_equal(t, string))
+			return at;
+	}
+	return NULL;
+}
+
 bool text_is_one_of(const char *text, const char *const *list, size_t count)
 {
-	for (size_t i = 0; i < count; i++)
-		if (strcmp(text, list[i]) == 0)
-			return true;
-	return false;
+	return text_find(text_of(text), list, count, sizeof(*list)) != NULL;
 }
 
 bool text_same(struct text a, struct text b)
@@ -104,7 +114,7 @@ bool text_to_u32(struct text t, uint32_t max, uint32_t *ret)
 
 bool text_to_duration_ms(struct text t, int64_t *ret_ms)
 {
-	static const struct {
+	static const struct unit {
 		const char *name;
 		int64_t ms;
 	} units[] = {
@@ -112,19 +122,15 @@ bool text_to_duration_ms(struct text t, int64_t *ret_ms)
 		{ "h", 3600 * 1000 }, { "d", 86400 * 1000 },
 	};
 	const char *p = t.ptr;
+	const struct unit *unit;
 	uint32_t value;
-	struct text unit;
 
 	if (!p || !parse_u32(&p, t.ptr + t.len, 1000 * 1000, &value))
 		return false;
-	unit = (struct text){ p, (size_t)(t.ptr + t.len - p) };
-	for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
-		if (!text_equal(unit, units[i].name))
-			continue;
-		*ret_ms = (int64_t)value * units[i].ms;
-		return true;
-	}
-	return false;
+	unit = TEXT_FIND(((struct text){ p, (size_t)(t.ptr + t.len - p) }), units);
+	if (unit)
+		*ret_ms = (int64_t)value * unit->ms;
+	return unit != NULL;
 }
 
 bool text_to_size(struct text t, uint64_t *ret_bytes)

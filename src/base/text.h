@@ -32,6 +32,14 @@ static inline bool text_is_blank(char c)
 struct text text_of(const char *s);
 bool text_equal(struct text a, const char *b);
 bool text_same(struct text a, struct text b);
+/* The first of the @count elements at @list that is, or begins with, a string that equals
+ * @t. @size is an element's; a string that is NULL equals nothing. Return: the element;
+ * NULL: there is none. */
+const void *text_find(struct text t, const void *list, size_t count, size_t size);
+/* That in an array. */
+#define TEXT_FIND(t, array)                                                              \
+	((typeof(&(array)[0]))text_find((t), (array), ARRAY_SIZE(array),                 \
+					sizeof((array)[0])))
 /* @text is one of the @count texts of @list. */
 bool text_is_one_of(const char *text, const char *const *list, size_t count);
 bool text_equal_nocase(struct text a, const char *b);

@@ -138,7 +138,7 @@ static void read_policy(struct wanted *w, json_t *value)
 	w->policy = value;
 }
 
-static const struct {
+static const struct key {
 	const char *key;
 	void (*read)(struct wanted *w, json_t *value);
 } keys[] = {
@@ -152,13 +152,12 @@ static const struct {
 
 static void read_key(struct wanted *w, const char *key, json_t *value)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
-		if (strcmp(keys[i].key, key) == 0) {
-			keys[i].read(w, value);
-			return;
-		}
-	}
-	fault(w, "'%s' is not a key of this", TEXT_SHOWN(cut(key)));
+	const struct key *known = TEXT_FIND(text_of(key), keys);
+
+	if (known)
+		known->read(w, value);
+	else
+		fault(w, "'%s' is not a key of this", TEXT_SHOWN(cut(key)));
 }
 
 /* ---- all of it ---- */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/text.h"
 
 #define NONE UINT32_MAX
 
@@ -70,11 +71,9 @@ const char *event_layer_name(enum event_layer l)
 
 enum event_layer event_layer_find(const char *name)
 {
-	unsigned int l = EVENT_LAYER_COUNT - 1;
+	const char *const *known = TEXT_FIND(text_of(name), layer_names);
 
-	while (l > EVENT_LAYER_NONE && strcmp(name, layer_names[l]) != 0)
-		l--;
-	return (enum event_layer)l;
+	return known ? (enum event_layer)(known - layer_names) : EVENT_LAYER_NONE;
 }
 
 /* ---- what folds ---- */

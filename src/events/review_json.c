@@ -23,13 +23,11 @@ const char *review_state_name(enum review_state s)
 
 bool review_state_parse(const char *text, enum review_state *ret)
 {
-	for (size_t i = REVIEW_OPEN; i < REVIEW_STATE_COUNT; i++) {
-		if (strcmp(text, state_names[i]) != 0)
-			continue;
-		*ret = (enum review_state)i;
-		return true;
-	}
-	return false;
+	const char *const *known = TEXT_FIND(text_of(text), state_names);
+
+	if (known)
+		*ret = (enum review_state)(known - state_names);
+	return known != NULL;
 }
 
 /* Whoever decides reads the destination: no rule for another one is added. */

@@ -280,13 +280,11 @@ const char *sqlite_by_name(enum sqlite_by by)
 
 bool sqlite_by_parse(const char *text, enum sqlite_by *ret)
 {
-	for (size_t i = SQLITE_BY_DESTINATION; i < SQLITE_BY_COUNT; i++) {
-		if (!text_equal(text_of(text), by_names[i]))
-			continue;
-		*ret = (enum sqlite_by)i;
-		return true;
-	}
-	return false;
+	const char *const *known = TEXT_FIND(text_of(text), by_names);
+
+	if (known)
+		*ret = (enum sqlite_by)(known - by_names);
+	return known != NULL;
 }
 
 /* What an event is summed by, as the views denied_written and allowed_written have it. */

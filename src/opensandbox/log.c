@@ -141,10 +141,7 @@ static bool is_own_key(const struct loglines *l, struct text key)
 		"rule",	     "packets",	    "egress.default",
 	};
 
-	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
-		if (text_equal(key, keys[i]))
-			return true;
-	return key.len == 0 || text_equal(key, l->event_key);
+	return key.len == 0 || TEXT_FIND(key, keys) || text_equal(key, l->event_key);
 }
 
 static bool is_given_before(const struct loglines_config *c, size_t i)

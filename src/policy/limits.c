@@ -59,13 +59,11 @@ const struct limit_info *limit_info(enum plan_limit which)
 
 bool limit_find(struct text name, enum plan_limit *ret)
 {
-	for (size_t i = 0; i < LIMIT_COUNT; i++) {
-		if (!text_equal(name, limits[i].name))
-			continue;
-		*ret = (enum plan_limit)i;
-		return true;
-	}
-	return false;
+	const struct limit_info *known = TEXT_FIND(name, limits);
+
+	if (known)
+		*ret = (enum plan_limit)(known - limits);
+	return known != NULL;
 }
 
 bool limit_is_valid(enum plan_limit which, uint32_t value)

@@ -21,11 +21,7 @@ const struct policy_embedded *policy_embedded_at(size_t i)
 /* NULL: none ships under that name. */
 static const struct policy_embedded *shipped_profile(struct text name)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(profiles); i++) {
-		if (text_equal(name, profiles[i].name))
-			return &profiles[i];
-	}
-	return NULL;
+	return TEXT_FIND(name, profiles);
 }
 
 struct text policy_embedded_doh(void)

@@ -354,17 +354,14 @@ static int option_fault(const struct policy_reader *r, const char *option,
 /* The bit of @word in @rule's flags or types is set. False: it is no such word. */
 static bool option_word(struct text word, struct rule *rule)
 {
-	for (size_t i = 0; i < RULE_FLAG_COUNT; i++)
-		if (text_equal(word, rule_flag_words[i].key)) {
-			rule->flags |= rule_flag_words[i].flag;
-			return true;
-		}
-	for (size_t i = 0; i < RULE_TYPE_COUNT; i++)
-		if (text_equal(word, rule_type_words[i])) {
-			rule->types |= (uint8_t)(1 << i);
-			return true;
-		}
-	return false;
+	const struct rule_flag_word *flag = TEXT_FIND(word, rule_flag_words);
+	const char *const *type = TEXT_FIND(word, rule_type_words);
+
+	if (flag)
+		rule->flags |= flag->flag;
+	if (type)
+		rule->types |= (uint8_t)(1 << (type - rule_type_words));
+	return flag || type;
 }
 
 static const char *option_word_fault(const struct rule *rule, struct text target)

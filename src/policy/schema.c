@@ -67,10 +67,7 @@ static bool is_of_run(struct text key)
 					     "uplink",	    "upstream",	   "self_test",
 					     "fail_on_deny" };
 
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
-		if (text_equal(key, words[i]))
-			return true;
-	return false;
+	return TEXT_FIND(key, words) != NULL;
 }
 
 static void unknown_key(struct walk *w, const struct node *n,
@@ -102,12 +99,11 @@ static void walk_map(struct walk *w, const struct node *map,
 		return;
 	}
 	for (const struct node *n = map->first; n; n = n->next) {
-		size_t i = 0;
+		const struct schema_key *known =
+			text_find(n->key, keys, count, sizeof(*keys));
 
-		while (i < count && !text_equal(n->key, keys[i].name))
-			i++;
-		if (i < count)
-			keys[i].read(w, n, data);
+		if (known)
+			known->read(w, n, data);
 		else
 			unknown_key(w, n, keys, count);
 	}
@@ -140,10 +136,12 @@ static const char *walk_text(struct walk *w, struct text t)
 static int walk_word(struct walk *w, const struct node *n, const char *const *words,
 		     size_t count, const char *what)
 {
-	for (size_t i = 0; n->kind == NODE_TEXT && i < count; i++) {
-		if (text_equal(n->text, words[i]))
-			return (int)i;
-	}
+	const char *const *known =
+		n->kind == NODE_TEXT ? text_find(n->text, words, count, sizeof(*words))
+				     : NULL;
+
+	if (known)
+		return (int)(known - words);
 	walk_is_not(w, n, what);
 	return -1;
 }
@@ -259,11 +257,10 @@ static void on_types(struct walk *w, const struct node *n, void *data)
 static void on_flag(struct walk *w, const struct node *n, void *data)
 {
 	struct rule *r = data;
-	bool is_set = walk_bool(w, n);
+	const struct rule_flag_word *word = TEXT_FIND(n->key, rule_flag_words);
 
-	for (size_t i = 0; is_set && i < RULE_FLAG_COUNT; i++)
-		if (text_equal(n->key, rule_flag_words[i].key))
-			r->flags |= rule_flag_words[i].flag;
+	if (walk_bool(w, n) && word)
+		r->flags |= word->flag;
 }
 
 static void on_comment(struct walk *w, const struct node *n, void *data)

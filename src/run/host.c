@@ -185,18 +185,18 @@ static uint32_t find_rule(const struct plan *plan, const char *rule)
 
 static uint8_t protocol_of(const char *name)
 {
-	static const struct {
+	static const struct protocol {
 		const char *name;
 		uint8_t number;
-	} known[] = { { "tcp", IPPROTO_TCP },
-		      { "udp", IPPROTO_UDP },
-		      { "icmp", IPPROTO_ICMP },
-		      { "icmpv6", IPPROTO_ICMPV6 } };
+	} protocols[] = { { "tcp", IPPROTO_TCP },
+			  { "udp", IPPROTO_UDP },
+			  { "icmp", IPPROTO_ICMP },
+			  { "icmpv6", IPPROTO_ICMPV6 } };
+	const struct protocol *known = TEXT_FIND(text_of(name), protocols);
 	uint32_t number = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
-		if (strcmp(name, known[i].name) == 0)
-			return known[i].number;
+	if (known)
+		return known->number;
 	return text_to_u32(text_of(name), UINT8_MAX, &number) ? (uint8_t)number : 0;
 }
 

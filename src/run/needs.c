@@ -483,11 +483,7 @@ static const struct preset {
 
 static const struct preset *preset_find(const char *name)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(presets); i++) {
-		if (strcmp(presets[i].name, name) == 0)
-			return &presets[i];
-	}
-	return NULL;
+	return TEXT_FIND(text_of(name), presets);
 }
 
 int rw_preset_add(void *option_list, const char *name, struct err *err)

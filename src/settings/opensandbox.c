@@ -148,15 +148,8 @@ static const struct {
 
 static bool is_known(struct text name)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
-		if (text_equal(name, variables[i].name))
-			return true;
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(unused); i++) {
-		if (text_equal(name, unused[i].name))
-			return true;
-	}
-	return text_equal(name, "OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT");
+	return TEXT_FIND(name, variables) || TEXT_FIND(name, unused) ||
+	       text_equal(name, "OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT");
 }
 
 static void warn_of_strays(struct sidecar_spec *spec)

@@ -18,17 +18,16 @@ enum { NAME_SIZE = 64 };
 /* The package, of Debian and of RPM, that has @program. */
 static const char *package_of(const char *program)
 {
-	static const struct {
+	static const struct package {
 		const char *program, *package;
 	} packages[] = {
 		{ PROGRAM_EVENTS, "weir" },
 		{ "weir-postgres", "weir-postgres" },
 	};
 
-	for (size_t i = 0; i < ARRAY_SIZE(packages); i++)
-		if (strcmp(program, packages[i].program) == 0)
-			return packages[i].package;
-	return "weir-daemon";
+	const struct package *known = TEXT_FIND(text_of(program), packages);
+
+	return known ? known->package : "weir-daemon";
 }
 
 static int find(const char *program, char ret[PATH_MAX], struct err *err)

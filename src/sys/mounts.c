@@ -149,11 +149,7 @@ bool mount_is_of_kernel(const struct mount *m)
 		"resctrl",    "binder",
 	};
 
-	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
-		if (strcmp(m->type, types[i]) == 0)
-			return true;
-	}
-	return false;
+	return TEXT_FIND(text_of(m->type), types) != NULL;
 }
 
 static int compare_mounts(const void *a, const void *b)

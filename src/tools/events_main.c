@@ -741,7 +741,7 @@ static int show_learn(struct show *s)
 
 /* ---- the program ---- */
 
-static const struct {
+static const struct verb {
 	const char *name;
 	int (*main)(struct show *s);
 } verbs[] = { { "events", show_events },
@@ -751,20 +751,18 @@ static const struct {
 
 static int run(struct show *s, int argc, char **argv)
 {
+	const struct verb *verb = argc > 0 ? TEXT_FIND(text_of(argv[0]), verbs) : NULL;
 	struct err err = { 0 };
-	size_t i = 0;
 	int status;
 
-	while (i < ARRAY_SIZE(verbs) && (argc < 1 || strcmp(argv[0], verbs[i].name) != 0))
-		i++;
-	if (i == ARRAY_SIZE(verbs))
+	if (!verb)
 		return log_end(
 			SHOW_BAD_INPUT,
 			"`weir events`, `denies`, `review` and `learn --from` start "
 			"this program");
 	if (cli_events_parse(argc, argv, &s->spec, &err) < 0 || read_options(s, &err) < 0)
 		return log_end(SHOW_BAD_INPUT, "%s", err.text);
-	status = verbs[i].main(s);
+	status = verb->main(s);
 	if (fflush(stdout) != 0 && status == SHOW_OK) {
 		log_error("cannot write the output");
 		status = SHOW_FAILED;

@@ -41,15 +41,14 @@ static bool is_idle(const struct node *n)
 static void read_other_key(struct import *im, const struct node *n,
 			   const struct known_key *known, size_t count)
 {
+	const struct known_key *key = text_find(n->key, known, count, sizeof(*known));
+
 	if (is_idle(n))
 		return;
-	for (size_t i = 0; i < count; i++)
-		if (text_equal(n->key, known[i].key)) {
-			if (known[i].left_out)
-				import_left_out(im, n, known[i].left_out);
-			return;
-		}
-	import_fault(im, n, IMPORT_CANNOT_BE_SAID);
+	if (!key)
+		import_fault(im, n, IMPORT_CANNOT_BE_SAID);
+	else if (key->left_out)
+		import_left_out(im, n, key->left_out);
 }
 
 /* --- names with ports --- */
@@ -444,20 +443,12 @@ static const struct node *list_of(struct import *im, const struct node *map,
 	return n->kind == NODE_LIST ? n : NULL;
 }
 
-static bool has_key_of(const struct node *n, const char *const *keys, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		if (text_equal(n->key, keys[i]))
-			return true;
-	return false;
-}
-
 /* What a rule has that isn't known may narrow it. */
 static void check_keys(struct import *im, const struct node *map,
 		       const char *const *known, size_t count)
 {
 	for (const struct node *n = map->first; n; n = n->next)
-		if (!has_key_of(n, known, count))
+		if (!text_find(n->key, known, count, sizeof(*known)))
 			import_fault(im, n, IMPORT_CANNOT_BE_SAID);
 }
 
@@ -780,7 +771,7 @@ static void read_cilium_rule(struct import *im, const struct node *rule,
 	struct import_ports ports = { 0 };
 
 	for (const struct node *n = rule->first; n && action == POLICY_ALLOW; n = n->next)
-		if (has_key_of(n, unnamed_keys, ARRAY_SIZE(unnamed_keys))) {
+		if (TEXT_FIND(n->key, unnamed_keys)) {
 			import_left_out(im, n, by_labels);
 			return;
 		}

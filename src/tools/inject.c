@@ -164,10 +164,8 @@ struct copy {
 
 static const struct manifest_word *word_of(const struct copy *c, const yaml_node_t *n)
 {
-	for (size_t i = 0; i < c->word_count; i++)
-		if (strcmp((const char *)n->data.scalar.value, c->words[i].name) == 0)
-			return &c->words[i];
-	return NULL;
+	return text_find(text_of((const char *)n->data.scalar.value), c->words,
+			 c->word_count, sizeof(*c->words));
 }
 
 /* @node says a word that has no value. Templates are ours, and no deeper than a few. */

@@ -552,11 +552,7 @@ static const struct verb {
 
 static const struct verb *verb_find(const char *name)
 {
-	for (size_t i = 0; name && i < ARRAY_SIZE(verbs); i++) {
-		if (strcmp(verbs[i].name, name) == 0)
-			return &verbs[i];
-	}
-	return NULL;
+	return TEXT_FIND(text_of(name), verbs);
 }
 
 static void print_words(FILE *out)

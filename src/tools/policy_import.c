@@ -511,15 +511,13 @@ static const struct source {
 
 static struct source source_of(const char *from, bool toml)
 {
+	const struct source *known = TEXT_FIND(text_of(from), sources);
 	struct source s = { .lists = toml ? IMPORT_CODEX
 					  : IMPORT_NETWORK | IMPORT_WEB_FETCH |
 						     IMPORT_ENDPOINTS,
 			    .kinds = IMPORT_NETWORK_POLICY | IMPORT_CILIUM };
 
-	for (size_t i = 0; from && i < ARRAY_SIZE(sources); i++)
-		if (strcmp(sources[i].name, from) == 0)
-			s = sources[i];
-	return s;
+	return known ? *known : s;
 }
 
 static void import_tree(struct import *im, const struct node *root,
