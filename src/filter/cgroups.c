@@ -69,6 +69,7 @@ static struct filter_chain *begin_rules(struct builder *b, struct arena *arena,
 	*b = (struct builder){ .arena = arena, .family_count = FAMILIES };
 	if (!ruleset_start(b, FILTER_NAMES_HOST, 0))
 		return NULL;
+	ruleset_build_related(b);
 	stranger = ruleset_plain_chain(b, "stranger");
 	output = ruleset_base_chain(b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
 	output->accept = true;

@@ -88,6 +88,15 @@ static void print_route(FILE *out, uint32_t value)
 		print_number(out, value);
 }
 
+/* It is always one of them. */
+static void print_state(FILE *out, uint32_t value)
+{
+	fputs(value == NF_CT_STATE_BIT(IP_CT_ESTABLISHED) ? "established"
+	      : value == NF_CT_STATE_BIT(IP_CT_RELATED)	  ? "related"
+							  : "new",
+	      out);
+}
+
 static void print_direction(FILE *out, uint32_t value)
 {
 	fputs(value == 0 ? "original" : "reply", out);
@@ -170,8 +179,7 @@ static const struct field {
 			   TYPE_INET_SERVICE },
 	[FILTER_ICMP_TYPE] = { "icmp type", print_number, SOURCE_TRANSPORT, 0, 1 },
 	[FILTER_TCP_FLAGS] = { "tcp flags", print_number, SOURCE_TRANSPORT, 13, 1 },
-	[FILTER_CT_STATE] = { "ct state", print_number, SOURCE_CT, NFT_CT_STATE, 4,
-			      true },
+	[FILTER_CT_STATE] = { "ct state", print_state, SOURCE_CT, NFT_CT_STATE, 4, true },
 	[FILTER_CT_STATUS] = { "ct status", print_number, SOURCE_CT, NFT_CT_STATUS, 4,
 			       true },
 	[FILTER_CT_MARK] = { "ct mark", print_mark, SOURCE_CT, NFT_CT_MARK, 4, true,
@@ -192,9 +200,6 @@ static const struct bit {
 	uint32_t bit;
 	const char *word;
 } bits[] = {
-	{ FILTER_CT_STATE, NF_CT_STATE_BIT(IP_CT_ESTABLISHED), "established" },
-	{ FILTER_CT_STATE, NF_CT_STATE_BIT(IP_CT_RELATED), "related" },
-	{ FILTER_CT_STATE, NF_CT_STATE_BIT(IP_CT_NEW), "new" },
 	{ FILTER_CT_STATUS, IPS_DST_NAT, "dnat" },
 	{ FILTER_TCP_FLAGS, 4, "rst" },
 	{ FILTER_TCP_FLAGS, 4 | 16, "rst,ack" },
@@ -581,7 +586,7 @@ static void print_match(struct line *t, const struct filter_stmt *s, struct vari
 		fprintf(t->out, " & 0x%08" PRIx32, s->mask);
 	if (s->kind == FILTER_NOT_EQUAL)
 		fputs(" !=", t->out);
-	else if (s->mask)
+	else if (s->mask || s->field == FILTER_CT_STATE) /* without it: one of several */
 		fputs(" ==", t->out);
 	fputc(' ', t->out);
 	print_value(t, s->field, s->value);
@@ -655,11 +660,9 @@ static void print_port_in_set(struct line *t, const struct filter_stmt *s,
 static void put_dynset(struct nl_writer *w, const struct filter_set *set, uint32_t op,
 		       const char *each, const struct term *terms, size_t count)
 {
-	struct expression e;
+	struct expression e = expression_begin(w, "dynset");
 	size_t expr, data;
 
-	load_key(w, set);
-	e = expression_begin(w, "dynset");
 	put_terms(w,
 		  TERMS({ NFTA_DYNSET_SREG_KEY, NFT_REG_1 }, { NFTA_DYNSET_OP, op },
 			{ NFTA_DYNSET_SET_NAME, .text = set->name },
@@ -676,9 +679,12 @@ static void put_dynset(struct nl_writer *w, const struct filter_set *set, uint32
 	expression_end(w, e);
 }
 
-/* add @seen4 { ip daddr . meta l4proto . th dport counter } */
+/* add @seen4 { ip daddr . meta l4proto . th dport counter }: where the statement before
+ * has found it missing, its key is in the registers. */
 static void write_flow(struct nl_writer *w, const struct filter_stmt *s, struct variant v)
 {
+	if (s->kind != FILTER_FLOW_ADD)
+		load_key(w, s->set);
 	put_dynset(w, s->set, v.code, s->set->counts ? "counter" : NULL, COUNTER_TERMS);
 }
 
@@ -706,6 +712,7 @@ static void print_limit(struct line *t, const struct filter_stmt *s, struct vari
 static void write_limit_each(struct nl_writer *w, const struct filter_stmt *s,
 			     struct variant v)
 {
+	load_key(w, s->set);
 	put_dynset(w, s->set, NFT_DYNSET_OP_UPDATE, "limit", LIMIT_TERMS(s->value));
 }
 
@@ -917,8 +924,11 @@ void nft_rule_write(struct nl_writer *w, const struct filter_rule *rule)
 
 	for (size_t i = 0; i < rule->count; i++) {
 		const struct filter_stmt *s = &rule->stmts[i];
+		bool complete =
+			s->kind != FILTER_FLOW_ADD ||
+			(i > 0 && s[-1].kind == FILTER_FLOW_NEW && s[-1].set == s->set);
 
-		if (statements[s->kind].write)
+		if (statements[s->kind].write && complete)
 			statements[s->kind].write(w, s, statements[s->kind].variant);
 		else
 			w->failed = -EINVAL; /* what says nothing must not load */

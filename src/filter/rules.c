@@ -20,12 +20,13 @@
  *                  leaves by no link that leads nowhere
  *     port 53      is the engine's. A flow whose tuple was known before skips the nat
  *                  chain, so this stands before `established`
- *     established  flows that this policy has let through
+ *     established  flows that this policy has let through, and replies to those who
+ *                  dial in; in the table of the host the former alone
  *     related      the kernel's ICMP errors and resets. They are accepted without a mark,
  *                  and before local addresses, which mark: the kernel attaches the
  *                  refusal of a revoked flow to that very flow, and marking it would
  *                  allow what was just refused
- *     replies      to those who dial in, where that is possible
+ *     replies      to those who dial in, in the table of the host
  *     forged       nobody speaks to the ports that Weir holds
  *     local        addresses of this machine, and with them what nat has redirected
  *                  and broadcast, anycast and multicast addresses: open to an address
@@ -92,71 +93,12 @@ static bool rule_for(struct builder *b, struct filter_chain *chain, uint8_t prot
 
 /* ---- reporting, refusing ---- */
 
-/* Start a rule for packets that have ports. */
+/* Start a rule for packets of @protocol. */
 static void flow_rule(struct builder *b, struct filter_chain *c, size_t family,
 		      uint8_t protocol)
 {
 	stmt_rule_of(b, c, family);
 	stmt_equal(b, FILTER_L4PROTO, protocol);
-}
-
-void ruleset_build_report(struct builder *b)
-{
-	struct filter_chain *c = ruleset_plain_chain(b, "report");
-
-	b->report = c;
-	for (size_t i = 0; i < FAMILIES * PROTOCOLS; i++) {
-		size_t f = i / PROTOCOLS;
-
-		flow_rule(b, c, f, ruleset_protocols[i % PROTOCOLS]);
-		stmt_add(b, FILTER_FLOW_NEW)->set = b->seen[f];
-		stmt_add(b, FILTER_FLOW_ADD)->set = b->seen[f];
-		stmt_log(b, b->prefix ? b->prefix : FILTER_PREFIX_REFUSED);
-		stmt_return(b);
-		if (!b->seen[f]->counts)
-			continue;
-		flow_rule(b, c, f, ruleset_protocols[i % PROTOCOLS]);
-		stmt_add(b, FILTER_FLOW_COUNT)->set = b->seen[f];
-		stmt_return(b);
-	}
-	/* Who tries all ports of one address must not hide another one. */
-	for (size_t f = 0; f < FAMILIES && b->met[f]; f++) {
-		stmt_rule_of(b, c, f);
-		stmt_add(b, FILTER_FLOW_NEW)->set = b->met[f];
-		stmt_add(b, FILTER_FLOW_ADD)->set = b->met[f];
-		stmt_log(b, FILTER_PREFIX_UNCOUNTED);
-		stmt_return(b);
-	}
-	stmt_rule(b, c);
-	if (b->host)
-		stmt_add(b, FILTER_LIMIT_EACH)->set = b->host->rates;
-	else
-		stmt_add(b, FILTER_LIMIT);
-	stmt_log(b, b->prefix ? b->prefix : FILTER_PREFIX_UNCOUNTED);
-}
-
-static bool ruleset_is_direct(const struct builder *b, uint8_t protocol)
-{
-	return protocol == IPPROTO_TCP ? b->direct_tcp : b->direct_udp;
-}
-
-void ruleset_build_passed(struct builder *b)
-{
-	struct filter_chain *c;
-
-	if (!b->used[V4])
-		return;
-	b->passed = c = ruleset_plain_chain(b, "passed");
-	for (size_t i = 0; i < b->family_count * PROTOCOLS; i++) {
-		if (!ruleset_is_direct(b, ruleset_protocols[i % PROTOCOLS]))
-			continue;
-		flow_rule(b, c, i / PROTOCOLS, ruleset_protocols[i % PROTOCOLS]);
-		stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
-		stmt_add(b, FILTER_FLOW_COUNT)->set = b->used[i / PROTOCOLS];
-		stmt_accept(b);
-	}
-	stmt_rule(b, c);
-	stmt_accept(b);
 }
 
 /* What answers a packet that is refused, where its source is local. */
@@ -273,21 +215,9 @@ static void stmt_tcp_goes_on(struct builder *b)
 	stmt_has_bit(b, FILTER_TCP_FLAGS, TH_ACK | TH_RST);
 }
 
-/* Open flows of an earlier generation go on to addresses that are draining. */
-static void stmt_goes_on(struct builder *b, uint8_t protocol)
-{
-	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
-	if (protocol == IPPROTO_TCP)
-		stmt_tcp_goes_on(b);
-	stmt_has_bit(b, FILTER_CT_MARK, GENERATION_MASK);
-	if (b->host)
-		stmt_add(b, FILTER_IN_SET)->set = b->host->owns;
-}
-
 /* A chain for the ports of list @i, to which rules jump that have looked at the address.
  * NULL: no port of it is open but by the relay. */
-static const struct filter_chain *ports_chain(struct builder *b, size_t i,
-					      const char *stem, bool is_draining)
+static const struct filter_chain *ports_chain(struct builder *b, size_t i)
 {
 	struct filter_chain *c = NULL;
 
@@ -298,30 +228,13 @@ static const struct filter_chain *ports_chain(struct builder *b, size_t i,
 		if (!ports || !ruleset_is_direct(b, protocol))
 			continue;
 		if (!c)
-			c = ruleset_numbered_chain(b, stem, i);
+			c = ruleset_numbered_chain(b, "ports", i);
 		stmt_rule(b, c);
 		stmt_equal(b, FILTER_L4PROTO, protocol);
 		stmt_in_set(b, FILTER_DPORT, ports);
-		if (is_draining)
-			stmt_goes_on(b, protocol);
 		stmt_mark_and_pass(b);
 	}
 	return c;
-}
-
-void ruleset_build_ports(struct builder *b)
-{
-	for (size_t i = 0; i < b->list_count; i++) {
-		struct list_sets *l = &b->lists[i];
-
-		for (size_t f = 0; f < b->family_count; f++) {
-			if (!l->ports &&
-			    (may_match(l->allow[f]) || may_match(l->learned[f])))
-				l->ports = ports_chain(b, i, "ports", false);
-			if (!l->draining_ports && may_match(l->draining[f]))
-				l->draining_ports = ports_chain(b, i, "draining", true);
-		}
-	}
 }
 
 /* @chain has the ports of the list that @set is of. */
@@ -333,6 +246,48 @@ static void jump_for(struct builder *b, struct filter_chain *c, size_t f,
 	stmt_rule(b, c);
 	stmt_daddr_in(b, f, set);
 	stmt_go(b, FILTER_JUMP, chain);
+}
+
+void ruleset_build_ports(struct builder *b)
+{
+	bool drains = false;
+
+	for (size_t i = 0; i < b->list_count; i++) {
+		struct list_sets *l = &b->lists[i];
+
+		for (size_t f = 0; f < b->family_count; f++) {
+			if (!l->ports &&
+			    (may_match(l->allow[f]) || may_match(l->learned[f]) ||
+			     may_match(l->draining[f])))
+				l->ports = ports_chain(b, i);
+			drains |= l->ports && may_match(l->draining[f]);
+		}
+	}
+	if (!drains)
+		return;
+	b->draining = ruleset_plain_chain(b, "draining");
+	for (size_t i = 0; i < b->list_count; i++)
+		for (size_t f = 0; f < b->family_count; f++)
+			jump_for(b, b->draining, f, b->lists[i].draining[f],
+				 b->lists[i].ports);
+}
+
+/* Open flows of an earlier generation go on to addresses that are draining. */
+static void draining(struct builder *b, struct filter_chain *c)
+{
+	for (size_t p = 0; p < PROTOCOLS && b->draining; p++) {
+		if (!ruleset_is_direct(b, ruleset_protocols[p]))
+			continue;
+		stmt_rule(b, c);
+		stmt_equal(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
+		stmt_equal(b, FILTER_L4PROTO, ruleset_protocols[p]);
+		if (ruleset_protocols[p] == IPPROTO_TCP)
+			stmt_tcp_goes_on(b);
+		stmt_has_bit(b, FILTER_CT_MARK, GENERATION_MASK);
+		if (b->host)
+			stmt_add(b, FILTER_IN_SET)->set = b->host->owns;
+		stmt_go(b, FILTER_JUMP, b->draining);
+	}
 }
 
 /* @end for everything that the default action allows over @protocol; @closed for what it
@@ -621,7 +576,7 @@ void ruleset_orphans(struct builder *b, struct filter_chain *c)
 static void step_source(struct builder *b, struct filter_chain *c)
 {
 	stmt_rule(b, c);
-	stmt_masked(b, FILTER_CT_STATE, CT_STATE_RELATED, 0);
+	stmt_not_equal(b, FILTER_CT_STATE, CT_STATE_RELATED);
 	stmt_source_not_local(b);
 	stmt_refuse(b);
 }
@@ -665,19 +620,17 @@ void ruleset_build_port53(struct builder *b)
 	struct filter_chain *c = ruleset_plain_chain(b, "port53");
 
 	b->port53 = c;
-	for (size_t p = 0; p < PROTOCOLS; p++) {
-		stmt_rule(b, c);
-		stmt_port(b, ruleset_protocols[p], FILTER_DNS_PORT);
-		stmt_not_local(b);
-		stmt_go(b, FILTER_GOTO, to);
-		if (!kinds[b->kind].engine_elsewhere)
-			continue;
-		/* Answers to a client that asks from port 53 are replies. */
-		stmt_rule(b, c);
-		stmt_port(b, ruleset_protocols[p], FILTER_DNS_PORT);
-		stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
-		stmt_go(b, FILTER_GOTO, to);
-	}
+	stmt_rule_portless(b, c);
+	stmt_return(b);
+	stmt_rule(b, c);
+	stmt_not_local(b);
+	stmt_go(b, FILTER_GOTO, to);
+	if (!kinds[b->kind].engine_elsewhere)
+		return;
+	/* Answers to a client that asks from port 53 are replies. */
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
+	stmt_go(b, FILTER_GOTO, to);
 }
 
 static void step_port53(struct builder *b, struct filter_chain *c)
@@ -693,7 +646,7 @@ static void step_port53(struct builder *b, struct filter_chain *c)
 
 void stmt_tcp_established(struct builder *b)
 {
-	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
+	stmt_equal(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
 	stmt_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
 	stmt_tcp_goes_on(b);
 }
@@ -707,19 +660,11 @@ void ruleset_established(struct builder *b, struct filter_chain *c, stmt_ending 
 		match(b);
 	end(b);
 	stmt_rule(b, c);
-	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
+	stmt_equal(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
 	stmt_not_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
 	if (match)
 		match(b);
 	end(b);
-}
-
-static void of_this_policy(struct builder *b)
-{
-	if (b->kind == RULESET_HOST)
-		stmt_add(b, FILTER_IN_SET)->set = b->host->live;
-	else
-		stmt_masked(b, FILTER_CT_MARK, GENERATION_MASK, b->rs->generation);
 }
 
 static void pass(struct builder *b)
@@ -730,14 +675,44 @@ static void pass(struct builder *b)
 		stmt_accept(b);
 }
 
-/* Without a daemon no flow is remembered. */
-static void step_established(struct builder *b, struct filter_chain *c)
+static void is_reply(struct builder *b)
 {
-	if (!b->fixed)
-		ruleset_established(b, c, of_this_policy, pass);
+	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_REPLY);
 }
 
-void ruleset_related(struct builder *b, struct filter_chain *c)
+void ruleset_build_open(struct builder *b)
+{
+	struct filter_chain *c = ruleset_plain_chain(b, "open");
+
+	b->open = c;
+	/* Without a daemon no flow is remembered. */
+	if (!b->fixed) {
+		stmt_rule(b, c);
+		if (b->host)
+			stmt_add(b, FILTER_IN_SET)->set = b->host->live;
+		else
+			stmt_masked(b, FILTER_CT_MARK, GENERATION_MASK,
+				    b->rs->generation);
+		pass(b);
+	}
+	if (kinds[b->kind].dialled && !b->host) {
+		stmt_rule(b, c);
+		is_reply(b);
+		stmt_accept(b);
+	}
+}
+
+static void jump_open(struct builder *b)
+{
+	stmt_go(b, FILTER_JUMP, b->open);
+}
+
+static void step_established(struct builder *b, struct filter_chain *c)
+{
+	ruleset_established(b, c, NULL, jump_open);
+}
+
+void ruleset_build_related(struct builder *b)
 {
 	static const struct {
 		uint8_t protocol, from, to;
@@ -746,26 +721,33 @@ void ruleset_related(struct builder *b, struct filter_chain *c)
 		{ IPPROTO_ICMP, ICMP_TIME_EXCEEDED_TYPE, ICMP_PARAMETER },
 		{ IPPROTO_ICMPV6, ICMPV6_ERROR_FIRST, ICMPV6_ERROR_LAST },
 	};
+	struct filter_chain *c = ruleset_plain_chain(b, "related");
 
+	b->related = c;
 	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
 		stmt_rule(b, c);
-		stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_RELATED);
 		stmt_equal(b, FILTER_L4PROTO, errors[i].protocol);
 		stmt_between(b, FILTER_ICMP_TYPE, errors[i].from, errors[i].to);
 		stmt_accept(b);
 	}
 	stmt_rule(b, c);
-	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_RELATED);
 	stmt_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
 	stmt_has_bit(b, FILTER_TCP_FLAGS, TH_RST);
 	stmt_accept(b);
+}
+
+void ruleset_related(struct builder *b, struct filter_chain *c)
+{
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_CT_STATE, CT_STATE_RELATED);
+	stmt_go(b, FILTER_JUMP, b->related);
 }
 
 void ruleset_stranger(struct builder *b, struct filter_chain *c)
 {
 	/* ICMP errors and resets, those of our own refusals too. */
 	stmt_rule(b, c);
-	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_RELATED);
+	stmt_equal(b, FILTER_CT_STATE, CT_STATE_RELATED);
 	stmt_by_a_program(b);
 	stmt_add(b, FILTER_DROP);
 	ruleset_related(b, c);
@@ -777,20 +759,16 @@ void ruleset_stranger(struct builder *b, struct filter_chain *c)
 static void step_related(struct builder *b, struct filter_chain *c)
 {
 	stmt_rule(b, c);
-	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_RELATED);
+	stmt_equal(b, FILTER_CT_STATE, CT_STATE_RELATED);
 	stmt_by_a_program(b);
 	stmt_refuse(b);
 	ruleset_related(b, c);
 }
 
-static void is_reply(struct builder *b)
-{
-	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_REPLY);
-}
-
+/* Elsewhere `established` has them. Of a member without a plan nothing passes. */
 static void step_replies(struct builder *b, struct filter_chain *c)
 {
-	if (kinds[b->kind].dialled)
+	if (b->host)
 		ruleset_established(b, c, is_reply, stmt_accept);
 }
 
@@ -846,8 +824,6 @@ void ruleset_local_listeners(struct builder *b, struct filter_chain *c)
  * one that refuses, the packet goes on to the plan. */
 void ruleset_build_not_unicast(struct builder *b)
 {
-	static const uint32_t no_route[] = { RTN_BLACKHOLE, RTN_UNREACHABLE,
-					     RTN_PROHIBIT };
 	struct filter_chain *c;
 
 	if (kinds[b->kind].open)
@@ -859,11 +835,9 @@ void ruleset_build_not_unicast(struct builder *b)
 		stmt_go(b, FILTER_GOTO, b->local);
 	else
 		stmt_mark_and_accept(b);
-	for (size_t i = 0; i < ARRAY_SIZE(no_route); i++) {
-		stmt_rule(b, c);
-		stmt_equal(b, FILTER_FIB_DADDR_TYPE, no_route[i]);
-		stmt_return(b);
-	}
+	stmt_rule(b, c);
+	stmt_between(b, FILTER_FIB_DADDR_TYPE, RTN_BLACKHOLE, RTN_PROHIBIT);
+	stmt_return(b);
 	rules_to(b, c, b->deny, stmt_refuse);
 	for (size_t i = 0; i < b->list_count; i++)
 		for (size_t f = 0; f < b->family_count; f++)
@@ -918,10 +892,7 @@ static void step_plan(struct builder *b, struct filter_chain *c)
 		if (ruleset_is_direct(b, ruleset_protocols[p]))
 			ruleset_default(b, c, ruleset_protocols[p], stmt_mark_and_pass,
 					stmt_refuse);
-	for (size_t i = 0; i < b->list_count; i++)
-		for (size_t f = 0; f < b->family_count; f++)
-			jump_for(b, c, f, b->lists[i].draining[f],
-				 b->lists[i].draining_ports);
+	draining(b, c);
 	if (kinds[b->kind].pings && plan_default_action(b->plan) == POLICY_ALLOW)
 		pings(b, c);
 }

@@ -11,8 +11,9 @@
  *     learned4_i  what DNS answers taught; the only sets that change
  *
  * Rules look at the address, in egress or output, and then jump to the chain ports_i for
- * its port, or to draining_i where the address is draining. TCP that goes to the relay
- * has rules for both in the nat chain. No rule asks a set that stays empty.
+ * its port. Draining addresses are asked in a chain of their own, to which open flows
+ * alone come. TCP that goes to the relay has rules for both in the nat chain. No rule
+ * asks a set that stays empty.
  *
  * A deny is absolute: deny4 and deny6 hold all of them, on every port and protocol, and
  * are asked first everywhere. closed4 and closed6 are asked last, before the default
@@ -157,7 +158,7 @@ static void shared_input(struct builder *b, struct filter_chain *c)
 	stmt_add(b, FILTER_ACCEPT);
 	stmt_rule(b, c);
 	stmt_equal(b, FILTER_IIF, LOOPBACK_INDEX);
-	stmt_masked(b, FILTER_CT_STATE, CT_STATE_RELATED, 0); /* no refusal */
+	stmt_not_equal(b, FILTER_CT_STATE, CT_STATE_RELATED); /* no refusal */
 	stmt_source_not_local(b);
 	stmt_drop(b);
 }
@@ -171,6 +172,8 @@ static void build_namespace(struct builder *b, const char *output)
 	ruleset_build_report(b);
 	ruleset_build_refuse(b);
 	ruleset_build_passed(b);
+	ruleset_build_open(b);
+	ruleset_build_related(b);
 	if (ruleset_has_own(b)) {
 		b->own = build_own(b);
 		own_nat = build_own_nat(b);
@@ -375,6 +378,8 @@ int ruleset_build_member(const struct plan *plan,
 		return r;
 	ruleset_build_report(&b);
 	ruleset_build_refuse(&b);
+	ruleset_build_open(&b);
+	ruleset_build_related(&b);
 	ruleset_build_dns(&b);
 	ruleset_build_port53(&b);
 	ruleset_build_link(&b);
@@ -438,6 +443,7 @@ enum {
 
 static const struct filter_chain refuse_chain = { .name = "refuse" };
 static const struct filter_chain passed_chain = { .name = "passed" };
+static const struct filter_chain related_chain = { .name = "related" };
 
 /* ---- sets ---- */
 
@@ -623,7 +629,7 @@ static void build_loopback(struct base *k)
 
 	k->loopback = c;
 	stmt_rule(b, c);
-	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_RELATED);
+	stmt_equal(b, FILTER_CT_STATE, CT_STATE_RELATED);
 	stmt_accept(b);
 	/* Its first segment was looked at. Half-open sockets tell no cgroup. */
 	stmt_rule(b, c);
@@ -662,7 +668,7 @@ static void build_base_chains(struct base *k)
 	if (k->levels[0].who) {
 		stmt_rule(b, c);
 		stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
-		stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
+		stmt_equal(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
 		stmt_add(b, FILTER_MARK_BY)->set = k->orphans;
 		stmt_go(b, FILTER_GOTO, k->member);
 		ruleset_orphans(b, c);
@@ -705,6 +711,8 @@ int host_build_base(const struct filter_host *h, struct arena *arena,
 	ruleset_build_report(&k.b);
 	ruleset_build_refuse(&k.b);
 	ruleset_build_passed(&k.b);
+	ruleset_build_open(&k.b);
+	ruleset_build_related(&k.b);
 	build_to_plan(&k);
 	ruleset_build_port53(&k.b);
 	ruleset_build_link(&k.b);
@@ -789,7 +797,7 @@ static const struct filter_chain *build_local(struct builder *b)
 	build_own_ports(b, c);
 	ruleset_local_listeners(b, c);
 	stmt_rule(b, c);
-	stmt_has_bit(b, FILTER_CT_STATE, CT_STATE_NEW);
+	stmt_equal(b, FILTER_CT_STATE, CT_STATE_NEW);
 	stmt_add(b, FILTER_CT_FROM_MARK)->mask = HOST_MEMBER_MASK;
 	stmt_accept(b);
 	ruleset_established(b, c, owned_by_member, stmt_accept);
@@ -846,6 +854,7 @@ int host_build_plan(const struct filter_host *h, const struct host_plan *p,
 		.family_count = FAMILIES,
 		.refuse = &refuse_chain,
 		.passed = &passed_chain,
+		.related = &related_chain,
 	};
 	struct filter_chain *c;
 	int r = ruleset_begin(&b, FILTER_NAMES_HOST, FILTER_GENERATION_FIRST, err);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <linux/netfilter/nf_conntrack_tuple_common.h>
 #include <linux/rtnetlink.h>
 
 #include "filter/ruleset.h"
@@ -473,6 +474,13 @@ void stmt_rule_of(struct builder *b, struct filter_chain *chain, size_t family)
 	stmt_equal(b, FILTER_NFPROTO, ruleset_families[family].nfproto);
 }
 
+void stmt_rule_portless(struct builder *b, struct filter_chain *c)
+{
+	stmt_rule(b, c);
+	for (size_t p = 0; p < PROTOCOLS; p++)
+		stmt_not_equal(b, FILTER_L4PROTO, ruleset_protocols[p]);
+}
+
 struct filter_stmt *stmt_add(struct builder *b, enum filter_stmt_kind kind)
 {
 	struct filter_stmt *s = &b->rule->stmts[b->rule->count];
@@ -693,6 +701,81 @@ struct filter_chain *ruleset_base_chain(struct builder *b, const char *name,
 	c->priority = type == FILTER_CHAIN_NAT ? PRIORITY_NAT : PRIORITY_FILTER;
 	c->accept = type == FILTER_CHAIN_NAT;
 	return c;
+}
+
+/* ---- what is counted ---- */
+
+/* What can't be counted by its port. */
+static const struct filter_chain *build_uncounted(struct builder *b)
+{
+	struct filter_chain *c = ruleset_plain_chain(b, "uncounted");
+
+	/* Who tries all ports of one address must not hide another one. */
+	for (size_t f = 0; f < FAMILIES && b->met[f]; f++) {
+		stmt_rule_of(b, c, f);
+		stmt_add(b, FILTER_FLOW_NEW)->set = b->met[f];
+		stmt_add(b, FILTER_FLOW_ADD)->set = b->met[f];
+		stmt_log(b, FILTER_PREFIX_UNCOUNTED);
+		stmt_return(b);
+	}
+	stmt_rule(b, c);
+	if (b->host)
+		stmt_add(b, FILTER_LIMIT_EACH)->set = b->host->rates;
+	else
+		stmt_add(b, FILTER_LIMIT);
+	stmt_log(b, b->prefix ? b->prefix : FILTER_PREFIX_UNCOUNTED);
+	return c;
+}
+
+void ruleset_build_report(struct builder *b)
+{
+	const struct filter_chain *uncounted = build_uncounted(b);
+	struct filter_chain *c = ruleset_plain_chain(b, "report");
+
+	b->report = c;
+	stmt_rule_portless(b, c);
+	stmt_go(b, FILTER_GOTO, uncounted);
+	for (size_t f = 0; f < FAMILIES; f++) {
+		stmt_rule_of(b, c, f);
+		stmt_add(b, FILTER_FLOW_NEW)->set = b->seen[f];
+		stmt_add(b, FILTER_FLOW_ADD)->set = b->seen[f];
+		stmt_log(b, b->prefix ? b->prefix : FILTER_PREFIX_REFUSED);
+		stmt_return(b);
+		if (!b->seen[f]->counts)
+			continue;
+		stmt_rule_of(b, c, f);
+		stmt_add(b, FILTER_FLOW_COUNT)->set = b->seen[f];
+		stmt_return(b);
+	}
+	stmt_rule(b, c);
+	stmt_go(b, FILTER_GOTO, uncounted);
+}
+
+bool ruleset_is_direct(const struct builder *b, uint8_t protocol)
+{
+	return protocol == IPPROTO_TCP ? b->direct_tcp : b->direct_udp;
+}
+
+void ruleset_build_passed(struct builder *b)
+{
+	struct filter_chain *c;
+
+	if (!b->used[V4])
+		return;
+	b->passed = c = ruleset_plain_chain(b, "passed");
+	stmt_rule(b, c);
+	for (size_t p = 0; p < PROTOCOLS; p++)
+		if (ruleset_is_direct(b, ruleset_protocols[p]))
+			stmt_not_equal(b, FILTER_L4PROTO, ruleset_protocols[p]);
+	stmt_accept(b);
+	for (size_t f = 0; f < b->family_count; f++) {
+		stmt_rule_of(b, c, f);
+		stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
+		stmt_add(b, FILTER_FLOW_COUNT)->set = b->used[f];
+		stmt_accept(b);
+	}
+	stmt_rule(b, c);
+	stmt_accept(b);
 }
 
 /* ---- begin and end ---- */

@@ -2,7 +2,7 @@
 /* filter/ruleset_build - what the builders share. ruleset.c writes the
  * base chains of each kind of ruleset; rules.c what decides on each packet that
  * leaves, in one order for all, and the other chains that several have; ruleset_build.c
- * the sets that rules name, and single statements. */
+ * the sets that rules name, single statements, and the chains that count. */
 #pragma once
 
 #include <netinet/in.h>
@@ -60,7 +60,7 @@ struct ruleset_host {
 struct list_sets {
 	const struct filter_set *tcp, *udp;
 	const struct filter_set *allow[FAMILIES], *learned[FAMILIES], *draining[FAMILIES];
-	const struct filter_chain *ports, *draining_ports; /* behind those addresses */
+	const struct filter_chain *ports; /* behind those addresses */
 };
 
 struct builder {
@@ -93,7 +93,8 @@ struct builder {
 	const struct filter_set *closed_to_default[FAMILIES];
 	const struct filter_set *met[FAMILIES];
 	const struct filter_set *self_ports[FAMILIES], *doh[FAMILIES], *exempt[FAMILIES];
-	const struct filter_chain *refuse, *report, *link, *port53;
+	const struct filter_chain *refuse, *report, *link, *port53, *open, *related;
+	struct filter_chain *draining;		/* NULL: no address drains */
 	const struct filter_chain *orphans;	/* of the host */
 	const struct filter_chain *own;		/* NULL: nothing is Weir's own */
 	const struct filter_chain *local;	/* NULL: local addresses are open */
@@ -109,6 +110,8 @@ struct builder {
 void stmt_rule(struct builder *b, struct filter_chain *chain);
 /* The same, for packets of @family. */
 void stmt_rule_of(struct builder *b, struct filter_chain *chain, size_t family);
+/* The same, for what has no ports. */
+void stmt_rule_portless(struct builder *b, struct filter_chain *chain);
 /* Append a statement and give it back, to be filled. */
 struct filter_stmt *stmt_add(struct builder *b, enum filter_stmt_kind kind);
 void stmt_equal(struct builder *b, enum filter_field field, uint32_t value);
@@ -154,6 +157,12 @@ void ruleset_added_by_rules(struct filter_set *s, uint32_t timeout_sec, uint32_t
 const struct filter_set *ruleset_addrs(struct builder *b, enum filter_role role,
 				       size_t list, size_t family);
 
+/* @protocol leaves by the link itself. */
+bool ruleset_is_direct(const struct builder *b, uint8_t protocol);
+/* The plain chains that count: what is refused, and what passes. */
+void ruleset_build_report(struct builder *b);
+void ruleset_build_passed(struct builder *b);
+
 /* The empty ruleset. false: no memory. */
 bool ruleset_start(struct builder *b, enum filter_naming naming,
 		   uint16_t generation) MUST_CHECK;
@@ -172,10 +181,8 @@ struct filter_chain *ruleset_numbered_chain(struct builder *b, const char *stem,
 					    size_t number);
 struct filter_chain *ruleset_base_chain(struct builder *b, const char *name,
 					enum filter_chain_type type, uint32_t hook);
-/* The plain chains: report, refuse, passed, and those of port 53. */
-void ruleset_build_report(struct builder *b);
+/* The plain chains: refuse, and those of port 53. */
 void ruleset_build_refuse(struct builder *b);
-void ruleset_build_passed(struct builder *b);
 void ruleset_build_dns(struct builder *b);
 /* The rules of a nat chain: port 53 to the engine, allowed TCP to the relay. */
 void ruleset_nat(struct builder *b, struct filter_chain *c);
@@ -211,7 +218,10 @@ void ruleset_orphans(struct builder *b, struct filter_chain *c);
 void ruleset_established(struct builder *b, struct filter_chain *c, stmt_ending *match,
 			 stmt_ending *end);
 void stmt_tcp_established(struct builder *b);
+/* Flows that go on, and replies: behind ruleset_build_passed(). */
+void ruleset_build_open(struct builder *b);
 /* ICMP errors and resets that belong to a flow. */
+void ruleset_build_related(struct builder *b);
 void ruleset_related(struct builder *b, struct filter_chain *c);
 /* Refuse, count and answer everything but these. */
 void ruleset_stranger(struct builder *b, struct filter_chain *c);

@@ -360,7 +360,7 @@ def test_sets_in_use_can_not_be_changed_even_by_us(guarded):
     ("deny", ["allow 203.0.113.0/24 443", "allow 203.0.112.0/24 443"], "elements of set 'allow4_1'"),
     ("deny", ["allow 203.0.113.0/24 444"], "elements of set 'tcp_1'"),
     ("deny", ["deny 203.0.113.0/24 443"], "is not in its place"),
-    ("deny", ["allow 203.0.113.0/24 443", "allow x.test 443"], "chain 'draining_1'"),
+    ("deny", ["allow 203.0.113.0/24 443", "allow x.test 443"], "set 'learned4_1'"),
     ("allow", ["allow 203.0.113.0/24 443"], "set")])
 def test_verify_sees_another_policy(driver, default, rules, difference):
     driver.policy(rules=["allow 203.0.113.0/24 443"])

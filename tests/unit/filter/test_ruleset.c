@@ -207,28 +207,29 @@ TEST(an_empty_policy_accepts_only_what_is_local_or_a_reply)
 	struct world w =
 		build(&(struct policy){ 0 }, (struct filter_params){ .generation = 1 });
 
-	assert_has(&w, "port53: l4proto=6 dport=53 fib!=2 goto:refuse\n"
-		       "port53: l4proto=17 dport=53 fib!=2 goto:refuse\n");
+	assert_has(&w, "port53: l4proto!=6 l4proto!=17 return\n"
+		       "port53: fib!=2 goto:refuse\n");
 	assert_has(&w, "output: l4proto=58 jump:link\n"
 		       "output: l4proto=2 jump:link\n"
 		       "output: nfproto=2 words!=5 goto:refuse\n"
 		       "output: nfproto=10 routing=1 goto:refuse\n"
-		       "output: state&4=0 fibsource!=2 goto:refuse\n"
+		       "output: state!=4 fibsource!=2 goto:refuse\n"
 		       "output: oif!=1 status&32=0 fib=2 goto:refuse\n"
 		       "output: dport=53 jump:port53\n"
-		       "output: state&2!=0 l4proto=6 tcpflags&20!=0 mark&65535=1 "
-		       "accept\n"
-		       "output: state&2!=0 l4proto!=6 mark&65535=1 accept\n"
-		       "output: state&4!=0 uid!=4294967295 goto:refuse\n"
-		       "output: state&4!=0 l4proto=1 icmp=3 accept\n"
-		       "output: state&4!=0 l4proto=1 icmp=11-12 accept\n"
-		       "output: state&4!=0 l4proto=58 icmp=1-4 accept\n"
-		       "output: state&4!=0 l4proto=6 tcpflags&4!=0 accept\n"
+		       "output: state=2 l4proto=6 tcpflags&20!=0 jump:open\n"
+		       "output: state=2 l4proto!=6 jump:open\n"
+		       "output: state=4 uid!=4294967295 goto:refuse\n"
+		       "output: state=4 jump:related\n"
 		       "output: fib!=1 jump:not_unicast\n");
+	assert_has(&w, "open: mark&65535=1 accept\n"
+		       "related\n");
+	assert_has(&w, "related: l4proto=1 icmp=3 accept\n"
+		       "related: l4proto=1 icmp=11-12 accept\n"
+		       "related: l4proto=58 icmp=1-4 accept\n"
+		       "related: l4proto=6 tcpflags&4!=0 accept\n"
+		       "port53\n");
 	assert_has(&w, "not_unicast: fib=2 mark:1 accept\n"
-		       "not_unicast: fib=6 return\n"
-		       "not_unicast: fib=7 return\n"
-		       "not_unicast: fib=8 return\n"
+		       "not_unicast: fib=6-8 return\n"
 		       "not_unicast: goto:refuse\n");
 	assert_has(&w, "link: nfproto=10 l4proto=58 hoplimit=255 icmp=135-136 accept\n"
 		       "link: l4proto=58 icmp=133 counter drop\n"
@@ -264,10 +265,13 @@ TEST(refusals_are_logged_before_they_answer)
 	assert_has(&w, "refuse: counter jump:report\nrefuse: fibsource!=2 drop\n"
 		       "refuse: l4proto=6 reset\n"
 		       "refuse: prohibited\n");
-	assert_has(&w, "report: nfproto=2 l4proto=6 flow!@seen4 add@seen4 log return\n"
-		       "report: nfproto=2 l4proto=6 count@seen4 return\n");
-	assert_order(&w, "report: nfproto=10 l4proto=17 count@seen6 return\n",
-		     "report: limit log:also\n");
+	assert_has(&w, "report: l4proto!=6 l4proto!=17 goto:uncounted\n"
+		       "report: nfproto=2 flow!@seen4 add@seen4 log return\n"
+		       "report: nfproto=2 count@seen4 return\n"
+		       "report: nfproto=10 flow!@seen6 add@seen6 log return\n"
+		       "report: nfproto=10 count@seen6 return\n"
+		       "report: goto:uncounted\n");
+	assert_has(&w, "uncounted: limit log:also\n");
 	assert_true(find_set(&w, "seen4")->counts);
 	assert_int_equal(find_set(&w, "seen4")->size, FILTER_SEEN_MAX);
 	assert_int_equal(find_set(&w, "seen6")->timeout_sec, FILTER_SEEN_SEC);
@@ -282,16 +286,15 @@ TEST(what_leaves_by_the_link_is_counted_as_long_as_there_is_room)
 	udp.direct_udp = true;
 	v = build(&(struct policy){ 0 }, udp);
 	none = build(&(struct policy){ 0 }, relay);
-	assert_has(&w, "passed: nfproto=2 l4proto=6 direction=0 count@used4 accept\n"
-		       "passed: nfproto=2 l4proto=17 direction=0 count@used4 accept\n"
-		       "passed: nfproto=10 l4proto=6 direction=0 count@used6 accept\n"
-		       "passed: nfproto=10 l4proto=17 direction=0 count@used6 accept\n"
+	assert_has(&w, "passed: l4proto!=6 l4proto!=17 accept\n"
+		       "passed: nfproto=2 direction=0 count@used4 accept\n"
+		       "passed: nfproto=10 direction=0 count@used6 accept\n"
 		       "passed: accept\n");
 	assert_has(&w, "ports_0: l4proto=6 dport@tcp_0 mark:7 goto:passed\n");
 	assert_has(&w, "output: nfproto=2 ip@learned4_0 jump:ports_0\n");
 	assert_int_equal(find_set(&w, "used4")->size, FILTER_USED_MAX);
-	assert_has_not(&v, "passed: nfproto=2 l4proto=6 ");
-	assert_has(&v, "passed: nfproto=2 l4proto=17 direction=0 count@used4 accept\n");
+	assert_has(&v, "passed: l4proto!=17 accept\n"
+		       "passed: nfproto=2 direction=0 count@used4 accept\n");
 	assert_has_not(&none, "passed");
 	world_done(&w);
 	world_done(&v);
@@ -303,8 +306,8 @@ TEST(related_packets_are_never_marked)
 	struct world w = build(&(struct policy){ 0 }, relay);
 
 	/* A refusal is attached to the flow that it refuses. */
-	assert_order(&w, "output: state&4!=0 l4proto=6 tcpflags", "output: fib!=1 ");
-	assert_has_not(&w, "state&4!=0 l4proto=6 tcpflags&4!=0 mark");
+	assert_order(&w, "output: state=4 jump:related\n", "output: fib!=1 ");
+	assert_has(&w, "related: l4proto=6 tcpflags&4!=0 accept\n");
 	world_done(&w);
 }
 
@@ -372,7 +375,7 @@ TEST(udp_never_leaves_by_the_dead_end)
 	v = build(&(struct policy){ .default_action = POLICY_ALLOW }, relay);
 	/* Before open flows are: they must not vanish without an error. */
 	assert_order(&w, "output: l4proto=17 oifgroup=2003134834 fib!=2 goto:refuse\n",
-		     "output: state&2!=0 l4proto!=6 mark&65535=7 goto:passed\n");
+		     "output: state=2 l4proto!=6 jump:open\n");
 	assert_has_not(&v, "oifgroup");
 	world_done(&w);
 	world_done(&v);
@@ -390,7 +393,7 @@ TEST(only_an_address_rule_opens_port_53)
 	assert_has(&w, "dns_output: l4proto=17 nfproto=2 ip@allow4_1 dport@udp_1 mark:7 "
 		       "goto:passed\n"
 		       "dns_output: goto:refuse\n");
-	assert_has(&w, "port53: l4proto=17 dport=53 fib!=2 goto:dns_output\n");
+	assert_has(&w, "port53: fib!=2 goto:dns_output\n");
 	assert_has_not(&w, "dns_nat: l4proto=6");
 	world_done(&w);
 }
@@ -427,6 +430,22 @@ TEST(static_sets_are_merged)
 	assert_int_equal(s->range_count, 2);
 	assert_memory_equal(s->ranges[0].from, from, 4);
 	assert_memory_equal(s->ranges[0].to, to, 4);
+	world_done(&w);
+}
+
+/* Only those, and only to the ports that were open: the chain is asked by nobody else. */
+TEST(open_flows_alone_go_on_to_draining_addresses)
+{
+	struct world w = build(&(struct policy){ 0 }, direct);
+
+	assert_has(&w, "draining: nfproto=2 ip@kept4_0 jump:ports_0\n"
+		       "draining: nfproto=10 ip6@kept6_0 jump:ports_0\n");
+	assert_has(&w, "output: state=2 l4proto=6 tcpflags&20!=0 mark&65535!=0 "
+		       "jump:draining\n"
+		       "output: state=2 l4proto=17 mark&65535!=0 jump:draining\n"
+		       "output: goto:refuse\n");
+	assert_has_not(&w, "goto:draining");
+	assert_has_not(&w, "output: nfproto=2 ip@kept");
 	world_done(&w);
 }
 
