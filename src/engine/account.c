@@ -79,7 +79,9 @@ static void read_refused(struct engine_sandbox *g, int64_t now_ms)
 	s->accounts->read_at_ms = now_ms + ACCOUNTS_READ_MAX_MS;
 	if (filter_refused_total(&s->filter, &total) < 0)
 		return;
-	read_all(&s->filter, true, &k);
+	/* A packet is in the total before it is in any other counter. */
+	if (total > 0)
+		read_all(&s->filter, true, &k);
 	for (int i = 0; i < DRAINS_MAX && engine_sandbox_drain_refused(g); i++)
 		;
 	accounts_count(s, &total, k.items, k.count, now_ms);
@@ -377,6 +379,7 @@ void engine_account_begin(struct engine_sandbox *g)
 	struct sandbox *s = &g->sandbox;
 	struct account_counts before = { 0 };
 	uint64_t total = 0;
+	int r;
 
 	if (s->accounts && g->kind == ATTACH_HOST && g->core->host) {
 		const struct engine_host *h = g->core->host;
@@ -392,10 +395,12 @@ void engine_account_begin(struct engine_sandbox *g)
 	}
 	if (!s->accounts || !has_filter(g))
 		return;
-	if (filter_refused_total(&s->filter, &total) < 0)
+	r = filter_refused_total(&s->filter, &total);
+	if (r < 0)
 		total = 0;
 	/* Counters that can't be read now are reported once too often, not never. */
-	read_all(&s->filter, true, &before);
+	if (r < 0 || total > 0)
+		read_all(&s->filter, true, &before);
 	read_all(&s->filter, false, &before);
 	free(before.items);
 	accounts_begin(s, total);

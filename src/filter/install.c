@@ -841,8 +841,9 @@ int filter_verify(struct filter_conn *c, const struct ruleset *rs, struct err *e
 	struct err why = { 0 };
 	int r = verify_objects(c, rs, &why);
 
+	/* No rule asks a set that is to be empty. */
 	for (const struct filter_set *s = rs->sets; r == 0 && s; s = s->next)
-		if (!s->timeout && !s->changes && !s->value)
+		if (!s->timeout && !s->changes && !s->value && s->range_count > 0)
 			r = verify_elements(c, rs, s, &why);
 	if (r == 0)
 		r = verify_rules(c, rs, &why);
