@@ -404,7 +404,7 @@ static void replace_socket_owner(struct supervisor *k)
 		(void)!syscall(SYS_pidfd_send_signal, k->socket_owner_pidfd, SIGKILL,
 			       NULL, 0);
 	fd_close(&k->socket_owner_pidfd);
-	if (child_start(c, &ignored) < 0)
+	if (child_start(c, &ignored) < 0 || c->pid <= 0)
 		return;
 	k->socket_owner_pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
 	if (k->socket_owner_pidfd < 0)
