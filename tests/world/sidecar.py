@@ -29,7 +29,7 @@ from .mounts import own_mounts
 from .netns import NetNs
 from .program import Program, children
 from .remains import directories
-from .run import Started, finish, read_answers
+from .run import Started, doing, finish, read_answers
 from .world import RESOLVER4, RESOLVER6
 
 API_PORT = 18080
@@ -44,12 +44,13 @@ QUIET = {"ipv6/conf/all/accept_dad": 0, "ipv6/conf/default/accept_dad": 0,
 _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 
-def wait_for(what, seconds=PATIENCE, step=0.005):
-    """What @what() gives as soon as that is true. Too late is a failure."""
+def wait_for(what, seconds=PATIENCE, step=0.005, pid=None):
+    """What @what() gives as soon as that is true. Too late is a failure, which shows what the process @pid waits for."""
     end = time.monotonic() + seconds
     while not (found := what()):
         if time.monotonic() > end:
-            raise AssertionError(f"not within {seconds} s: {what.__doc__ or what}")
+            waits = ["it waits in", *doing(pid)] if pid else []
+            raise AssertionError("\n".join([f"not within {seconds} s: {what.__doc__ or what}", *waits]))
         time.sleep(step)
     return found
 

@@ -151,8 +151,12 @@ def test_a_container_that_the_run_did_not_make_stays(engine):
 def test_a_container_of_an_image_that_was_made_of_a_sandbox_stays(engine):
     """Such an image has the sandbox's labels: neither this run's watcher nor the next run removes the container."""
     process = engine.start("--id", "first", *SLEEP)
+
+    def is_there():
+        assert process.poll() is None, process.communicate()
+        return "first" in engine.engine("ps", "--format", "{{.Names}}").split()
     try:
-        wait_for(lambda: "first" in engine.engine("ps", "--format", "{{.Names}}").split(), step=0.1)
+        wait_for(is_there, step=0.1)
         engine.engine("commit", "first", "kept:test")
         engine.engine("run", "--detach", "--name", "kept", "--volume", "/usr:/usr:ro", "kept:test", "/bin/sleep", "600")
     finally:

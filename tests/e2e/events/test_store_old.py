@@ -275,7 +275,8 @@ def test_who_moves_a_broken_file_aside_takes_nobody_elses(tmp_path, suffix):
     with Store(folder, way=hold) as slow, Store(folder) as other:
         slow.put("slow.test")
         slow.say("drain")
-        wait_for(lambda: (tmp_path / "calls").exists() and f"events.db{suffix}\"" in (tmp_path / "calls").read_text(), step=0.001)
+        wait_for(lambda: (tmp_path / "calls").exists() and f"events.db{suffix}\"" in (tmp_path / "calls").read_text(), step=0.001,
+                 pid=slow.process.pid)
         other.put("other.test")
         other.drain()
         assert slow.process.stdout.readline() == "done\n"

@@ -122,7 +122,8 @@ def test_the_lies_work_where_nothing_refuses_them(world):
 def test_no_packet_has_a_source_that_is_made_up(world, kind, port53):
     world.guard(kind, *RULES, *(PORT53 if port53 else ()))
     heard, left = lie(world)
-    answers = [p for p in left if p.payload == b"ANSWER"] if kind == "redirect" else []
+    # Who asked may be gone when the answer comes: the kernel says so, and quotes it.
+    answers = [p for p in left if p.payload.endswith(b"ANSWER")] if kind == "redirect" else []
     assert [p for p in left if p not in answers] == []
     # With the redirect alone what comes from here may go anywhere; but no flow was begun from there.
     assert heard == [] or kind == "redirect"
