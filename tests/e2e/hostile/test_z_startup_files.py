@@ -78,6 +78,8 @@ def test_G13_what_is_there_stays_as_it_is(project, where, kind):
     script = "; ".join(
         f"echo x > {p}{inside}; echo x >> {p}{inside}; rm -rf {p}; mv {p} gone; mv free {p}; ln -sfn x {p}; chmod 777 {p}; touch {p}/y"
         for p in [f"{where}{name}" for name in FILES])
+    for above in {str(p) for name in FILES for p in pathlib.PurePath(name).parents if p.name}:
+        script += f"; mv {where}{above} gone"
     if where:
         script += "; mv deep gone; mv deep/er gone; rm -rf deep/er/.vscode"
     done = project.run(f"{script}; echo x > free; exit 0")
