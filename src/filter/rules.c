@@ -721,9 +721,11 @@ void ruleset_build_related(struct builder *b)
 		{ IPPROTO_ICMP, ICMP_TIME_EXCEEDED_TYPE, ICMP_PARAMETER },
 		{ IPPROTO_ICMPV6, ICMPV6_ERROR_FIRST, ICMPV6_ERROR_LAST },
 	};
-	struct filter_chain *c = ruleset_plain_chain(b, "related");
+	struct filter_chain *c;
 
-	b->related = c;
+	if (kinds[b->kind].open)
+		return;
+	b->related = c = ruleset_plain_chain(b, "related");
 	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
 		stmt_rule(b, c);
 		stmt_equal(b, FILTER_L4PROTO, errors[i].protocol);
@@ -765,7 +767,8 @@ static void step_related(struct builder *b, struct filter_chain *c)
 	ruleset_related(b, c);
 }
 
-/* Elsewhere `established` has them. Of a member without a plan nothing passes. */
+/* In other tables the chain `open` has the rule for replies. In that of the host replies
+ * come behind the plan, so that nothing passes of a member without a plan. */
 static void step_replies(struct builder *b, struct filter_chain *c)
 {
 	if (b->host)
