@@ -227,9 +227,8 @@ static void on_listening(struct loop_source *source, uint32_t events)
 
 	if (fd < 0)
 		return;
-	/* It stays in the loop: to add it again could fail, and it would be gone for
-	 * good.
-	 */
+	/* The listener stays in the loop: to add it again could fail, and nobody could
+	 * reach this API any more. */
 	if (!s->admits(s->data, fd) || loop_modify(p->api.config.loop, source, 0) < 0) {
 		close(fd);
 		return;

@@ -36,7 +36,7 @@ bool text_same(struct text a, struct text b);
  * @t. @size is an element's; a string that is NULL equals nothing. Return: the element;
  * NULL: there is none. */
 const void *text_find(struct text t, const void *list, size_t count, size_t size);
-/* That in an array. */
+/* text_find() in @array: a pointer to the element, in its own type. */
 #define TEXT_FIND(t, array)                                                              \
 	((typeof(&(array)[0]))text_find((t), (array), ARRAY_SIZE(array),                 \
 					sizeof((array)[0])))

@@ -88,7 +88,7 @@ static void print_route(FILE *out, uint32_t value)
 		print_number(out, value);
 }
 
-/* It is always one of them. */
+/* Rules compare the state of a packet with one of these three. */
 static void print_state(FILE *out, uint32_t value)
 {
 	fputs(value == NF_CT_STATE_BIT(IP_CT_ESTABLISHED) ? "established"

@@ -256,7 +256,8 @@ enum filter_stmt_kind {
 	FILTER_IN_SET,	    /* field in set */
 	FILTER_PORT_IN_SET, /* protocol . field, a port, in set */
 	FILTER_FLOW_NEW,    /* address . protocol . port is not in set */
-	FILTER_FLOW_ADD, /* right behind that: and put there; a full set ends the rule */
+	FILTER_FLOW_ADD, /* right behind FILTER_FLOW_NEW: put into that statement's set; a
+			  * full set ends the rule */
 	FILTER_FLOW_COUNT, /* counted there, as long as it has room; else the rule ends */
 	FILTER_LIMIT,	   /* so many a second; 0: FILTER_LOG_PER_SEC */
 	FILTER_COUNTER,

@@ -710,7 +710,8 @@ static const struct filter_chain *build_uncounted(struct builder *b)
 {
 	struct filter_chain *c = ruleset_plain_chain(b, "uncounted");
 
-	/* Who tries all ports of one address must not hide another one. */
+	/* An address is logged once, whatever the port: a program that tries all ports
+	 * of one address must not hide what it sends to another address. */
 	for (size_t f = 0; f < FAMILIES && b->met[f]; f++) {
 		stmt_rule_of(b, c, f);
 		stmt_add(b, FILTER_FLOW_NEW)->set = b->met[f];

@@ -108,9 +108,9 @@ struct builder {
 
 /* Start a rule at the end of @chain; what follows is about it. */
 void stmt_rule(struct builder *b, struct filter_chain *chain);
-/* The same, for packets of @family. */
+/* Start such a rule for packets of @family. */
 void stmt_rule_of(struct builder *b, struct filter_chain *chain, size_t family);
-/* The same, for what has no ports. */
+/* Start such a rule for packets of protocols without ports. */
 void stmt_rule_portless(struct builder *b, struct filter_chain *chain);
 /* Append a statement and give it back, to be filled. */
 struct filter_stmt *stmt_add(struct builder *b, enum filter_stmt_kind kind);
@@ -176,7 +176,7 @@ int ruleset_end(const struct builder *b, const struct ruleset **ret,
 /* ---- rules.c ---- */
 
 struct filter_chain *ruleset_plain_chain(struct builder *b, const char *name);
-/* STEM_NUMBER */
+/* A plain chain that is named STEM_NUMBER. */
 struct filter_chain *ruleset_numbered_chain(struct builder *b, const char *stem,
 					    size_t number);
 struct filter_chain *ruleset_base_chain(struct builder *b, const char *name,
