@@ -175,6 +175,8 @@ class Play:
             one = move()
             if one and number % LOOK_EVERY == 0:
                 one.check()
+            for pod in {self.box.host, self.box.link}:
+                pod.capture.read()
 
 
 @pytest.mark.parametrize("product", ["sidecar", "daemon"])

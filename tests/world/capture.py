@@ -85,7 +85,8 @@ class Capture:
     def close(self):
         self._sock.close()
 
-    def _drain(self):
+    def read(self):
+        """Take what waits in the buffer: a test of many minutes would fill it."""
         while True:
             try:
                 frame, where = self._sock.recvfrom(65600)
@@ -100,7 +101,7 @@ class Capture:
     def packets(self, settle=0.03, **want):
         """Packets whose fields equal @want, noise left out, after @settle seconds."""
         time.sleep(settle)
-        self._drain()
+        self.read()
         return [p for p in self._seen if not p.is_noise() and not self._is_of_before(p)
                 and all(getattr(p, field) == value for field, value in want.items())]
 

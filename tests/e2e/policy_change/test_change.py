@@ -213,7 +213,7 @@ class Watch:
         self.pod.packets(settle=0)
         start = len(self.pod.capture._seen)
         time.sleep(seconds)
-        self.pod.capture._drain()
+        self.pod.capture.read()
         labels = [self.names[a].split(".")[0].encode() for a in forbidden if a in self.names]
         labels = [bytes([len(label)]) + label for label in labels]
         for p in self.pod.capture._seen[start:]:
