@@ -323,6 +323,37 @@ static bool is_called(const char *wanted, struct text directory, const char *nam
 			      (at == directory.ptr || at[-1] == '/'));
 }
 
+/* What is left of @wanted below @name in @directory, where that is one of the directories
+ * that @wanted names. NULL: it is none. */
+static const char *rest_below(const char *wanted, struct text directory, const char *name)
+{
+	const char *rest = NULL;
+
+	for (const char *end = strchr(wanted, '/'); end; end = strchr(end + 1, '/')) {
+		char above[NAME_MAX + 1];
+
+		snprintf(above, sizeof(above), "%.*s", (int)(end - wanted), wanted);
+		if (is_called(above, directory, name))
+			rest = end + 1;
+	}
+	return rest;
+}
+
+/* The row whose directory @name, in @directory, leads to. A link does; below the first
+ * directory of a row a file does, too: .jj/repo may be one that says where another is. */
+static const struct startup_name *find_leading(struct text directory, const char *name,
+					       bool is_link)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		const char *wanted = names[i].name;
+		const char *rest = rest_below(wanted, directory, name);
+
+		if (rest && (is_link || strchr(wanted, '/') < rest - 1))
+			return &names[i];
+	}
+	return NULL;
+}
+
 static const struct startup_name *find_name(const struct startup_name *list, size_t count,
 					    struct text directory, const char *name)
 {
@@ -424,15 +455,19 @@ static void mark(struct git_marks *marks, const char *name)
 	marks->commondir |= strcmp(name, "commondir") == 0;
 }
 
-static int scan_entry(struct scan *scan, int dir, const char *directory,
+/* @path is that of @directory, which may lie in one that a name says: the writable
+ * directory itself, too. */
+static int scan_entry(struct scan *scan, int dir, const char *directory, struct text path,
 		      const struct dirent *entry, struct err *err)
 {
 	const char *name = entry->d_name;
 	bool walked = is_directory_entry(dir, entry);
 
 	/* The directory .git is walked, and what is found in it is protected. */
-	if (find_name(names, ARRAY_SIZE(names), text_of(directory), name) &&
+	if (find_name(names, ARRAY_SIZE(names), path, name) &&
 	    !(walked && strcasecmp(name, ".git") == 0))
+		return add_file(scan, directory, name, err);
+	if (!walked && find_leading(path, name, entry->d_type != DT_REG))
 		return add_file(scan, directory, name, err);
 	if (!walked || text_is_one_of(name, left_out, ARRAY_SIZE(left_out)))
 		return 0;
@@ -508,6 +543,7 @@ static int scan_directory(struct scan *scan, const char *directory, struct err *
 {
 	int fd = open_below(scan->top, directory, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
 	CLEAN(directory) DIR *dir = directory_open(fd);
+	CLEAN(mem) char *path = NULL;
 	const size_t queued = scan->last;
 	struct git_marks marks = { 0 };
 	const struct dirent *entry;
@@ -515,13 +551,17 @@ static int scan_directory(struct scan *scan, const char *directory, struct err *
 
 	if (!dir)
 		return scan_unreadable(scan, directory, err);
+	path = directory[0] ? join_names(scan->top->name, directory)
+			    : strdup(scan->top->name);
+	if (!path)
+		return err_sys(err, -ENOMEM, "cannot walk '%s'", scan->top->name);
 	while (r == 0 && (entry = directory_next(dir))) {
 		if (++scan->entries > STARTUP_ENTRIES_MAX) {
 			scan->files->cut = true;
 			break;
 		}
 		mark(&marks, entry->d_name);
-		r = scan_entry(scan, fd, directory, entry, err);
+		r = scan_entry(scan, fd, directory, text_of(path), entry, err);
 	}
 	if (r == 0)
 		r = add_git_directory(scan, fd, directory, &marks, queued, err);
@@ -568,18 +608,22 @@ static int add_programs(struct scan *scan, struct err *err)
 /* Those of the writable directory itself are found however full it is. */
 static int scan_first(struct scan *scan, struct err *err)
 {
+	const char *top = scan->top->name, *last = strrchr(top, '/') + 1;
+	const struct text above = { top, (size_t)(last - 1 - top) };
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(names); i++) {
-		CLEAN(fd) int fd = open_below(scan->top, names[i].name, O_PATH);
+		const char *name = rest_below(names[i].name, above, last)
+					   ?: names[i].name;
+		CLEAN(fd) int fd = open_below(scan->top, name, O_PATH);
 		struct stat st;
 
 		if (fd < 0 || fstat(fd, &st) < 0)
 			continue;
-		if (S_ISDIR(st.st_mode) && strcmp(names[i].name, ".git") == 0)
-			r = push(scan, "", names[i].name, err);
+		if (S_ISDIR(st.st_mode) && strcmp(name, ".git") == 0)
+			r = push(scan, "", name, err);
 		else
-			r = add_file(scan, "", names[i].name, err);
+			r = add_file(scan, "", name, err);
 	}
 	return r < 0 ? r : push(scan, "", "", err);
 }
@@ -710,6 +754,8 @@ static const char *why(const char *name)
 		n = find_name(git_names, ARRAY_SIZE(git_names), directory, last);
 	if (!n)
 		n = find_name(programs, ARRAY_SIZE(programs), directory, last);
+	if (!n)
+		n = find_leading(directory, last, true);
 	return n ? n->why : "it is Weir itself";
 }
 

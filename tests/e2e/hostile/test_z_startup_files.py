@@ -21,6 +21,8 @@ def names(table):
 
 
 FILES = [name for name in names("names") if name != ".git"]
+# A file, and each directory that its name says.
+ABOVE = [(name, str(above)) for name in FILES for above in pathlib.PurePath(name).parents if above.name]
 
 
 class Project:
@@ -74,11 +76,11 @@ def test_G13_what_is_there_stays_as_it_is(project, where, kind):
     inside = "/in" if kind == "directory" else ""
     for name in FILES:
         project.write(f"{where}{name}{inside}", "as it was\n")
-    project.write("free", "as it was\n")
+    project.write("free", "free\n")
     script = "; ".join(
         f"echo x > {p}{inside}; echo x >> {p}{inside}; rm -rf {p}; mv {p} gone; mv free {p}; ln -sfn x {p}; chmod 777 {p}; touch {p}/y"
         for p in [f"{where}{name}" for name in FILES])
-    for above in {str(p) for name in FILES for p in pathlib.PurePath(name).parents if p.name}:
+    for above in {above for _, above in ABOVE}:
         script += f"; mv {where}{above} gone"
     if where:
         script += "; mv deep gone; mv deep/er gone; rm -rf deep/er/.vscode"
@@ -245,6 +247,40 @@ def test_G13_a_link_can_not_be_led_elsewhere(project):
     assert os.readlink(project.path / ".vscode") == "other", done
     done = project.run("echo x > other/in; echo x > .vscode/in; mv other y; true")
     assert (project.path / "other/in").read_text() == "as it was\n", done
+
+
+@pytest.mark.parametrize("name, above", ABOVE, ids=[f"{name}, {above}" for name, above in ABOVE])
+def test_G13_a_file_stays_where_the_command_begins_beside_it(project, name, above):
+    """The writable directory is one of those that its name says."""
+    project.write(name, "as it was\n")
+    rest = pathlib.PurePath(name).relative_to(above)
+    project.write(f"{above}/free", "free\n")
+    done = project.run(f"echo x > {rest}; rm -rf {rest}; mv free {rest}; mkdir -p {rest}; echo x > free; true", cwd=above)
+    assert (project.path / name).read_text() == "as it was\n", done
+    assert (project.path / above / "free").read_text() == "x\n", "positive control"
+
+
+@pytest.mark.parametrize("name, above", ABOVE, ids=[f"{name}, {above}" for name, above in ABOVE])
+def test_G13_a_link_on_the_way_leads_where_nothing_is_changed(project, name, above):
+    project.write(f"real/{pathlib.PurePath(name).relative_to(above)}", "as it was\n")
+    (project.path / above).parent.mkdir(parents=True, exist_ok=True)
+    (project.path / above).symlink_to(project.path / "real")
+    project.own()
+    done = project.run(f"echo x > {name}; echo x > real/{pathlib.PurePath(name).relative_to(above)}; mv real y; mv {above} z; true")
+    assert (project.path / name).read_text() == "as it was\n", done
+
+
+@pytest.mark.parametrize("name, above", ABOVE, ids=[f"{name}, {above}" for name, above in ABOVE])
+def test_G13_a_new_link_on_the_way_is_told(project, name, above):
+    done = project.run(f"mkdir -p {above} evil; rmdir {above}; ln -s $PWD/evil {above}; true")
+    assert f"{above}' is new or has changed" in done.messages, done
+
+
+def test_G13_a_file_that_leads_to_a_repository_of_jujutsu_is_held_and_told(project):
+    project.write("old/.jj/repo", "../../main\n")
+    done = project.run("echo ../evil > old/.jj/repo; mkdir -p new/.jj; echo ../evil > new/.jj/repo; touch mise; true")
+    assert (project.path / "old/.jj/repo").read_text() == "../../main\n", done
+    assert "new/.jj/repo' is new or has changed" in done.messages and "mise'" not in done.messages, done
 
 
 def test_G13_what_is_replaced_outside_is_told(project):
