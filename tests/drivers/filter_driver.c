@@ -14,7 +14,7 @@
  *     generation                   the kernel's ruleset generation
  *     tamper WHAT                  change the table through the owner's own socket
  *     listen ADDR PORT             a TCP listener that accepts in the kernel's backlog
- *     tcp ADDR PORT                connect: result and microseconds
+ *     tcp ADDR PORT                connect: result and SYNs sent again
  *     udp ADDR PORT                send twice from one socket: both results
  *     uid UID                      whose sockets are made from now on
  *     hold ADDR PORT, udphold …    open a socket that stays; "again" sends on it
@@ -28,6 +28,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -388,10 +389,12 @@ static const char *word_of(int error)
 static void on_tcp(struct driver *d, char **words)
 {
 	struct endpoint e = endpoint(words);
-	int64_t start = now_ns();
+	struct tcp_info info = { 0 };
+	socklen_t size = sizeof(info);
 	int fd, r = dial(&e, SOCK_STREAM, &fd);
 
-	printf("ok %s %lld\n", word_of(r), (long long)(now_ns() - start) / 1000);
+	getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size);
+	printf("ok %s %u\n", word_of(r), info.tcpi_total_retrans);
 	close(fd);
 }
 

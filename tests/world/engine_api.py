@@ -119,7 +119,9 @@ class ApiEngine:
         try:
             with os.fdopen(read) as process.info:
                 line = process.info.readline()
-                assert line, process.communicate(timeout=60)
+                if not line:
+                    self._show_log()
+                    raise AssertionError(process.communicate(timeout=60))
                 info = json.loads(line)
 
                 def is_running():  # it is told of before it starts
