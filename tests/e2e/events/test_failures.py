@@ -76,8 +76,9 @@ def test_failures_push_no_refusal_out(world, denied, faults):
     name, address = f"many{world.number()}.test", world.address()
     world.dns.add(name, address)
     faults(f"ip daddr {address} tcp dport 7000-7599 reject with tcp reset")
-    done, said = run(world, FAIL_AFTER_A_REFUSAL, name, denied.name, allow=(f"{name}:7000-7599",),
-                     options=("--fail-on-deny",))
+    policy = world.workdir() / "many.yaml"
+    policy.write_text(f"egress: [{{action: allow, target: {name}, ports: [7000-7599]}}]\nlimits: {{events_per_second: 100000}}\n")
+    done, said = run(world, FAIL_AFTER_A_REFUSAL, name, denied.name, options=("--fail-on-deny", "--policy", policy))
     assert len(said["failures"]) == 512, len(said["failures"])
     assert denied.name in {r["name"] for r in said["refusals"]} and denied.name in done.messages
     assert said["refusals_not_recorded"] == 0 and said["exit_status"] == done.code == 123, done
