@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import time
 
@@ -95,8 +96,15 @@ class ApiEngine:
     def run(self, *words, input=b"", timeout=120, env=None, **options):
         """`weir container run` to its end. Return: Result."""
         began = time.monotonic()
-        done = subprocess.run(self.argv(*words, **options), env={**self.variables, **(env or {})}, input=input,
-                              capture_output=True, timeout=timeout, check=False)
+        try:
+            done = subprocess.run(self.argv(*words, **options), env={**self.variables, **(env or {})}, input=input,
+                                  capture_output=True, timeout=timeout, check=False)
+        except subprocess.TimeoutExpired:
+            if self._service:
+                self._service.send_signal(signal.SIGQUIT)  # it writes what each of its threads waits for
+                self._service.wait(60)
+            self._show_log()
+            raise
         if done.returncode == 125:
             self._show_log()
         return Result(done.returncode, done.stdout, done.stderr, time.monotonic() - began)
@@ -104,7 +112,7 @@ class ApiEngine:
     def _show_log(self):
         """What the engine says of a start that failed; pytest shows it where the test fails."""
         if self._service:
-            print((self.folder / "log").read_text(errors="replace")[-2000:])
+            print((self.folder / "log").read_text(errors="replace")[-20000:])
 
     def start(self, *words, pass_fds=(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options):
         return subprocess.Popen(self.argv(*words, **options), env=self.variables, stdin=stdin, stdout=stdout, stderr=stderr,
