@@ -873,13 +873,17 @@ static void https(struct builder *b, struct filter_chain *c, stmt_ending *end)
 /* With everything open a ping is expected to work. */
 static void pings(struct builder *b, struct filter_chain *c)
 {
+	static const struct {
+		uint8_t protocol, type;
+	} echoes[FAMILIES] = { [V4] = { IPPROTO_ICMP, ICMP_ECHO_REQUEST },
+			       [V6] = { IPPROTO_ICMPV6, ICMPV6_ECHO_REQUEST } };
+
 	rules_to(b, c, b->closed_to_default, stmt_refuse);
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_L4PROTO, IPPROTO_ICMP);
-	stmt_equal(b, FILTER_ICMP_TYPE, ICMP_ECHO_REQUEST);
-	stmt_mark_and_accept(b);
-	icmp6_rule(b, c, ICMPV6_ECHO_REQUEST, ICMPV6_ECHO_REQUEST);
-	stmt_mark_and_accept(b);
+	for (size_t f = 0; f < b->family_count; f++) {
+		flow_rule(b, c, f, echoes[f].protocol);
+		stmt_equal(b, FILTER_ICMP_TYPE, echoes[f].type);
+		stmt_mark_and_accept(b);
+	}
 }
 
 static void step_plan(struct builder *b, struct filter_chain *c)

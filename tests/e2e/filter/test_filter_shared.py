@@ -189,6 +189,16 @@ def icmp6(kind, addr, text):
     except OSError as e:
         return name(e)
     return "0"
+def strange_ping(addr):
+    "The echo of one family in a packet of the other one."
+    v6 = ":" in addr
+    family, protocol, kind = ((socket.AF_INET6, socket.IPPROTO_ICMP, 8) if v6 else
+                              (socket.AF_INET, socket.IPPROTO_ICMPV6, 128))
+    try:
+        socket.socket(family, socket.SOCK_RAW, protocol).sendto(bytes([kind]) + b"\0" * 39, (addr, 0))
+    except OSError as e:
+        return name(e)
+    return "0"
 def flood(addr, port, seconds, stop=""):
     "As many as there can be, from many ports; how many were not refused."
     s = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(32)]
@@ -412,6 +422,8 @@ def test_the_default_allow_opens_all_but_what_is_denied(world):
     assert world.app.tcp(OTHER, 7000) == "0"
     assert world.root.ping(ALLOWED) == "0"
     assert world.root.ping(DENIED) == "EPERM"
+    assert world.root.icmp6(128, ALLOWED6, "ping") == "0"
+    assert world.root.strange_ping(ALLOWED) == world.root.strange_ping(ALLOWED6) == "EPERM"
 
 
 def test_port_443_can_be_closed_altogether(world):
