@@ -10,6 +10,7 @@
 #include "policy/limits.h"
 #include "policy/names.h"
 #include "policy/rule.h"
+#include "proto/message.h"
 
 enum { PROTOCOL_TEXT_SIZE = 8 };
 
@@ -44,6 +45,21 @@ void event_row_fill(struct event_row *ret, const struct event *e, const char *sa
 	ret->event.command[EVENT_COMMAND_SIZE - 1] = '\0';
 	snprintf(ret->sandbox, sizeof(ret->sandbox), "%s", sandbox ? sandbox : "");
 	fill_rule(ret, plan);
+}
+
+void event_row_check(struct event_row *row)
+{
+	struct event *e = &row->event;
+
+	e->name[sizeof(e->name) - 1] = '\0';
+	e->reason[sizeof(e->reason) - 1] = '\0';
+	row->sandbox[sizeof(row->sandbox) - 1] = '\0';
+	row->rule[sizeof(row->rule) - 1] = '\0';
+	row->rule_file[sizeof(row->rule_file) - 1] = '\0';
+	e->command[sizeof(e->command) - 1] = '\0';
+	e->advice[sizeof(e->advice) - 1] = '\0';
+	row->looks_like[sizeof(row->looks_like) - 1] = '\0';
+	ipc_sanitize_flag(&e->allowable);
 }
 
 void event_row_compare(struct event_row *row, const struct plan *plan)

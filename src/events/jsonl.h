@@ -29,6 +29,8 @@ struct event_row {
 /* @e of @sandbox; the rule's text is @plan's, which may be NULL. */
 void event_row_fill(struct event_row *ret, const struct event *e, const char *sandbox,
 		    const struct plan *plan);
+/* Of a row that another process wrote: its texts end, and a flag is true or false. */
+void event_row_check(struct event_row *row);
 /* Of a denied name that a rule could allow: the name that @plan allows and that it could
  * be taken for. */
 void event_row_compare(struct event_row *row, const struct plan *plan);

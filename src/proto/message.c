@@ -13,8 +13,7 @@ int ipc_send(int sock, const struct ipc_message *m, const int *fds, size_t count
 	return n == sizeof(*m) ? 0 : -EIO;
 }
 
-/* Whatever byte it came as, it is true or false. */
-static void sanitize_flag(bool *flag)
+void ipc_sanitize_flag(bool *flag)
 {
 	uint8_t byte;
 
@@ -29,7 +28,7 @@ static void sanitize(struct ipc_message *m)
 
 	switch (m->type) {
 	case IPC_EVENT:
-		sanitize_flag(&e->allowable);
+		ipc_sanitize_flag(&e->allowable);
 		ipc_sanitize(e->name, sizeof(e->name));
 		ipc_sanitize(e->reason, sizeof(e->reason));
 		ipc_sanitize(e->advice, sizeof(e->advice));
@@ -37,31 +36,31 @@ static void sanitize(struct ipc_message *m)
 		break;
 	case IPC_ACTIVE:
 	case IPC_CHANGED:
-		sanitize_flag(&m->status.nflog);
+		ipc_sanitize_flag(&m->status.nflog);
 		break;
 	case IPC_STATS:
-		sanitize_flag(&m->stats.ipv6);
-		sanitize_flag(&m->stats.nflog);
-		sanitize_flag(&m->stats.snapshot_full);
+		ipc_sanitize_flag(&m->stats.ipv6);
+		ipc_sanitize_flag(&m->stats.nflog);
+		ipc_sanitize_flag(&m->stats.snapshot_full);
 		break;
 	case IPC_ATTACH:
 	case IPC_DETACH:
-		sanitize_flag(&m->attach.restarted);
-		sanitize_flag(&m->attach.forget);
-		sanitize_flag(&m->attach.ipv6);
-		sanitize_flag(&m->attach.owner);
+		ipc_sanitize_flag(&m->attach.restarted);
+		ipc_sanitize_flag(&m->attach.forget);
+		ipc_sanitize_flag(&m->attach.ipv6);
+		ipc_sanitize_flag(&m->attach.owner);
 		break;
 	case IPC_ADD:
 	case IPC_ATTACHED:
 	case IPC_LISTED:
-		sanitize_flag(&m->attached.guard_parent);
+		ipc_sanitize_flag(&m->attached.guard_parent);
 		break;
 	case IPC_AUDITED:
-		sanitize_flag(&m->audit.known);
-		sanitize_flag(&m->audit.packet);
-		sanitize_flag(&m->audit.raw);
-		sanitize_flag(&m->audit.waiting);
-		sanitize_flag(&m->audit.unseen);
+		ipc_sanitize_flag(&m->audit.known);
+		ipc_sanitize_flag(&m->audit.packet);
+		ipc_sanitize_flag(&m->audit.raw);
+		ipc_sanitize_flag(&m->audit.waiting);
+		ipc_sanitize_flag(&m->audit.unseen);
 		break;
 	default:
 		break;

@@ -87,3 +87,5 @@ int ipc_receive(int sock, struct ipc_message *ret, int *ret_fds, size_t max,
 /* @text came from an engine, which has read hostile bytes: it is held to what can be
  * printed, and ends. */
 void ipc_sanitize(char *text, size_t size);
+/* Whatever byte another process wrote as @flag, it is true or false. */
+void ipc_sanitize_flag(bool *flag);

@@ -40,13 +40,7 @@ static void store_all(struct sqlite_writer *w)
 			continue;
 		if (n != sizeof(row))
 			return; /* the other end is gone */
-		/* Texts end, whatever the sender wrote. */
-		row.event.name[sizeof(row.event.name) - 1] = '\0';
-		row.event.reason[sizeof(row.event.reason) - 1] = '\0';
-		row.sandbox[sizeof(row.sandbox) - 1] = '\0';
-		row.rule[sizeof(row.rule) - 1] = '\0';
-		row.rule_file[sizeof(row.rule_file) - 1] = '\0';
-		row.event.command[sizeof(row.event.command) - 1] = '\0';
+		event_row_check(&row);
 		sqlite_writer_add(w, &row);
 	}
 }

@@ -39,6 +39,33 @@ static json_t *parsed(const struct event_row *row)
 	return j;
 }
 
+TEST(whatever_another_process_wrote_a_row_can_be_read)
+{
+	static const uint8_t filled[] = { 0, 1, 2, 0xff };
+	struct event_row row;
+
+	for (size_t i = 0; i < ARRAY_SIZE(filled); i++) {
+		const struct event *e = &row.event;
+		uint8_t flag;
+
+		memset(&row, filled[i], sizeof(row));
+		event_row_check(&row);
+		memcpy(&flag, &e->allowable, sizeof(flag));
+		assert_int_equal(flag, filled[i] != 0);
+		assert_true(strnlen(e->name, sizeof(e->name)) < sizeof(e->name));
+		assert_true(strnlen(e->reason, sizeof(e->reason)) < sizeof(e->reason));
+		assert_true(strnlen(e->advice, sizeof(e->advice)) < sizeof(e->advice));
+		assert_true(strnlen(e->command, sizeof(e->command)) < sizeof(e->command));
+		assert_true(strnlen(row.sandbox, sizeof(row.sandbox)) <
+			    sizeof(row.sandbox));
+		assert_true(strnlen(row.rule, sizeof(row.rule)) < sizeof(row.rule));
+		assert_true(strnlen(row.rule_file, sizeof(row.rule_file)) <
+			    sizeof(row.rule_file));
+		assert_true(strnlen(row.looks_like, sizeof(row.looks_like)) <
+			    sizeof(row.looks_like));
+	}
+}
+
 TEST(a_row_says_all_there_is)
 {
 	struct event e = denied();
