@@ -4,18 +4,21 @@
  * soon as that is there, so that what is too long is refused before it comes. An answer
  * is made in one piece, leaves behind the handler, and ends the connection. */
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "api/internal.h"
+#include "base/clock.h"
 
 enum { READ_BYTES = 64 * 1024 };
 
 struct api_plain {
 	struct api api;
 	struct loop_source listening, client; /* fd -1: none */
+	bool is_alone; /* @client is waited for here, and the loop stands still */
 	struct loop_timer patience;
 	struct api_request request; /* of @client */
 	char *bytes;		    /* what came; owned */
@@ -66,9 +69,10 @@ static void on_patience(struct loop_timer *t)
 static int wait_for(struct api_plain *p, uint32_t events)
 {
 	struct loop *loop = p->api.config.loop;
-	int r = loop_timer_in(loop, &p->patience, API_PLAIN_PATIENCE_MS);
+	int r = p->is_alone ? 0
+			    : loop_timer_in(loop, &p->patience, API_PLAIN_PATIENCE_MS);
 
-	if (r < 0)
+	if (r < 0 || p->is_alone)
 		return r;
 	return p->client.added ? loop_modify(loop, &p->client, events)
 			       : loop_add(loop, &p->client, events);
@@ -219,11 +223,31 @@ static void on_client(struct loop_source *source, uint32_t events)
 	on_bytes(p);
 }
 
+/* The kernel lets this user watch nothing more: a command in the sandbox may have used up
+ * what all programs of the user share. */
+static void serve_alone(struct api_plain *p)
+{
+	const int64_t until_ms = clock_now_ms() + API_PLAIN_PATIENCE_MS;
+
+	p->is_alone = true;
+	while (p->client.fd >= 0) {
+		struct pollfd f = { .fd = p->client.fd,
+				    .events = p->answer ? POLLOUT : POLLIN };
+		const int64_t left_ms = until_ms - clock_now_ms();
+
+		if (left_ms > 0 && poll(&f, 1, (int)left_ms) > 0)
+			on_client(&p->client, 0);
+		else
+			hang_up(p);
+	}
+	p->is_alone = false;
+}
+
 static void on_listening(struct loop_source *source, uint32_t events)
 {
 	struct api_plain *p = CONTAINER_OF(source, struct api_plain, listening);
 	const struct api_sandboxes *s = &p->api.config.sandboxes;
-	int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), r;
 
 	if (fd < 0)
 		return;
@@ -236,7 +260,10 @@ static void on_listening(struct loop_source *source, uint32_t events)
 	p->client = (struct loop_source){ .fd = fd, .on_ready = on_client };
 	p->request = (struct api_request){ .api = &p->api };
 	p->size = p->head_size = p->headers_at = p->sent = 0;
-	if (wait_for(p, EPOLLIN) < 0)
+	r = wait_for(p, EPOLLIN);
+	if (r == -ENOSPC)
+		serve_alone(p);
+	else if (r < 0)
 		hang_up(p);
 }
 

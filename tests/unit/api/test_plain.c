@@ -3,6 +3,7 @@
 #include "api/api.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -31,43 +32,92 @@ static bool admits(void *data, int fd)
 	return true;
 }
 
-static int dial(const struct sockaddr_un *to, socklen_t size)
+/* An API, where it listens, and its loop. */
+struct served {
+	struct api_config config;
+	struct api_plain *api;
+	struct sockaddr_un here;
+	socklen_t size;
+};
+
+static struct served serve(void)
+{
+	struct served s = { .config = { .loop = loop_new(), .sandboxes.admits = admits },
+			    .here.sun_family = AF_UNIX,
+			    .size = sizeof(s.here) };
+	struct err err = { 0 };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	s.config.listen_fd = fd;
+	/* The kernel chooses an abstract name. */
+	assert_int_equal(
+		bind(fd, (const struct sockaddr *)&s.here, sizeof(s.here.sun_family)), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&s.here, &s.size), 0);
+	assert_int_equal(listen(fd, 4), 0);
+	s.api = api_plain_new(&s.config, &err);
+	assert_non_null(s.api);
+	admitted = 0;
+	return s;
+}
+
+static void turn(const struct served *s)
+{
+	assert_int_equal(loop_turn(s->config.loop, 0), 0);
+}
+
+static int dial(const struct served *s)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	assert_int_equal(connect(fd, (const struct sockaddr *)to, size), 0);
+	assert_int_equal(connect(fd, (const struct sockaddr *)&s->here, s->size), 0);
 	return fd;
+}
+
+static void served_done(struct served *s)
+{
+	api_plain_free(s->api);
+	loop_free(s->config.loop);
 }
 
 TEST(a_client_is_served_after_one_that_left_while_nothing_more_could_be_watched)
 {
-	struct api_config config = { .loop = loop_new(), .sandboxes.admits = admits };
-	struct sockaddr_un here = { .sun_family = AF_UNIX };
-	socklen_t size = sizeof(here);
-	struct err err = { 0 };
-	struct api_plain *p;
-	int client;
+	struct served s = serve();
+	int client = dial(&s);
 
-	config.listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	/* The kernel chooses an abstract name. */
-	assert_int_equal(bind(config.listen_fd, (const struct sockaddr *)&here,
-			      sizeof(here.sun_family)),
-			 0);
-	assert_int_equal(getsockname(config.listen_fd, (struct sockaddr *)&here, &size),
-			 0);
-	assert_int_equal(listen(config.listen_fd, 4), 0);
-	p = api_plain_new(&config, &err);
-	assert_non_null(p);
-	client = dial(&here, size);
-	assert_int_equal(loop_turn(config.loop, 0), 0);
+	turn(&s);
 	is_full = true;
 	close(client);
-	assert_int_equal(loop_turn(config.loop, 0), 0);
+	turn(&s);
 	is_full = false;
-	client = dial(&here, size);
-	assert_int_equal(loop_turn(config.loop, 0), 0);
+	client = dial(&s);
+	turn(&s);
 	assert_int_equal(admitted, 2);
 	close(client);
-	api_plain_free(p);
-	loop_free(config.loop);
+	served_done(&s);
+}
+
+TEST(clients_are_answered_while_nothing_more_can_be_watched)
+{
+	static const char request[] = "GET /nothing HTTP/1.1\r\n\r\n";
+	static const char answer[] = "HTTP/1.1 404";
+	struct served s = serve();
+	char got[4096];
+
+	is_full = true;
+	for (int i = 0; i < 3; i++) {
+		int gone = dial(&s), client = dial(&s);
+
+		close(gone);
+		assert_int_equal(send(client, request, strlen(request), 0),
+				 strlen(request));
+		turn(&s);
+		turn(&s);
+		assert_true(recv(client, got, sizeof(got), MSG_DONTWAIT) >
+			    (ssize_t)strlen(answer));
+		assert_memory_equal(got, answer, strlen(answer));
+		close(client);
+	}
+	is_full = false;
+	assert_int_equal(admitted, 6);
+	served_done(&s);
 }
