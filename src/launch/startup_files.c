@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/startup_files.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -202,7 +203,8 @@ int git_repository_find(struct arena *arena, const char *from, struct git_reposi
 /* === files that run outside later === */
 
 /* What runs outside later, and why: weir-run(1) has the same table. A name may say which
- * directories it is in. */
+ * directories it is in. An asterisk stands for any text: such names are found by the walk
+ * alone, the others of the writable directory itself however full that is. */
 static const struct startup_name {
 	const char *name, *why;
 } names[] = {
@@ -215,27 +217,55 @@ static const struct startup_name {
 	{ ".jj/repo/config.toml", "Jujutsu runs the programs that it names" },
 	{ ".jj/workspace-config.toml", "Jujutsu runs the programs that it names" },
 	{ "_darcs/prefs/defaults", "Darcs runs the hooks that it names" },
+	{ ".sl/config", "Sapling runs the hooks and programs that it names" },
 	{ ".husky", "git's hooks run what is in it" },
 	{ ".githooks", "git runs what is in it where core.hooksPath says so" },
 	{ ".pre-commit-config.yaml", "git's hooks run the commands in it" },
+	{ ".pre-commit-config.yml", "git's hooks run the commands in it" },
+	{ "prek.toml", "git's hooks run the commands in it" },
+	{ "hk.pkl", "git's hooks run the commands in it" },
+	{ "hk.local.pkl", "git's hooks run the commands in it" },
 	{ "lefthook.yml", "git's hooks run the commands in it" },
 	{ ".lefthook.yml", "git's hooks run the commands in it" },
 	{ "lefthook-local.yml", "git's hooks run the commands in it" },
+	{ "lefthook*.y*ml", "git's hooks run the commands in it" },
+	{ "lefthook*.toml", "git's hooks run the commands in it" },
+	{ "lefthook*.json*", "git's hooks run the commands in it" },
+	{ ".lefthook*", "git's hooks run the commands in it" },
 	{ ".envrc", "direnv runs it in the shell" },
+	{ ".envrc.*", "direnv runs it where the .envrc says so" },
 	{ "mise.toml", "mise runs the hooks and programs that it names" },
 	{ ".mise.toml", "mise runs the hooks and programs that it names" },
 	{ "mise.local.toml", "mise runs the hooks and programs that it names" },
 	{ ".mise.local.toml", "mise runs the hooks and programs that it names" },
+	{ "mise.*.toml", "mise runs the hooks and programs that it names" },
+	{ ".mise.*.toml", "mise runs the hooks and programs that it names" },
 	{ "mise/config.toml", "mise runs the hooks and programs that it names" },
 	{ "mise/config.local.toml", "mise runs the hooks and programs that it names" },
+	{ "mise/config.*.toml", "mise runs the hooks and programs that it names" },
+	{ "mise/conf.d", "mise runs the hooks and programs that its files name" },
 	{ ".config/mise", "mise runs the hooks and tasks in it" },
 	{ ".mise", "mise runs the hooks and tasks in it" },
+	{ ".rtx.toml", "mise runs the hooks and programs that it names" },
+	{ ".rtx.*.toml", "mise runs the hooks and programs that it names" },
+	{ "miserc.toml", "mise takes from it which files it reads" },
+	{ ".miserc.toml", "mise takes from it which files it reads" },
 	{ ".tool-versions", "asdf and mise put the directories that it names in $PATH" },
 	{ ".vscode", "the editor runs its tasks and the programs that it names" },
+	{ "*.code-workspace",
+	  "the editor runs its tasks and the programs that it names" },
 	{ ".idea", "the editor runs the configurations in it" },
+	{ "*.run.xml", "the editor runs the configurations in it" },
+	{ "*.ipr", "the editor runs the configurations in it" },
+	{ "*.iws", "the editor runs the configurations in it" },
 	{ ".zed", "the editor runs its tasks and the programs that it names" },
 	{ ".helix", "the editor starts the servers and programs that it names" },
 	{ "coc-settings.json", "Vim's coc.nvim starts the servers that it names" },
+	{ ".exrc", "Vim runs it where its option exrc is set" },
+	{ ".vimrc", "Vim runs it where its option exrc is set" },
+	{ ".gvimrc", "Vim runs it where its option exrc is set" },
+	{ ".nvimrc", "Neovim runs it where its option exrc is set" },
+	{ ".nvim.lua", "Neovim runs it where its option exrc is set" },
 	{ ".devcontainer", "editors start the containers and commands in it" },
 	{ ".devcontainer.json", "editors start the containers and commands in it" },
 	{ ".mcp.json", "agents start the servers in it" },
@@ -312,9 +342,13 @@ static bool is_called(const char *wanted, struct text directory, const char *nam
 {
 	const char *slash = strrchr(wanted, '/');
 	const size_t above = slash ? (size_t)(slash - wanted) : 0;
-	const char *at;
+	const char *last = slash ? slash + 1 : wanted, *at;
 
-	if (strcasecmp(slash ? slash + 1 : wanted, name) != 0)
+	/* Most differ in the first letter: each entry is compared with each row. */
+	if (last[0] != '*' &&
+	    toupper((unsigned char)last[0]) != toupper((unsigned char)name[0]))
+		return false;
+	if (!text_matches(last, text_of(name), true))
 		return false;
 	if (directory.len < above)
 		return false;

@@ -20,7 +20,8 @@ def names(table):
     return re.findall(r'\{ "([^"]+)",', re.search(rf"\b{table}\[\] = \{{(.*?)\n\}};", text, re.S).group(1))
 
 
-FILES = [name for name in names("names") if name != ".git"]
+# A row's asterisk stands for any text.
+FILES = [name.replace("*", "x.y") for name in names("names") if name != ".git"]
 # A file, and each directory that its name says.
 ABOVE = [(name, str(above)) for name in FILES for above in pathlib.PurePath(name).parents if above.name]
 
@@ -281,6 +282,21 @@ def test_G13_a_file_that_leads_to_a_repository_of_jujutsu_is_held_and_told(proje
     done = project.run("echo ../evil > old/.jj/repo; mkdir -p new/.jj; echo ../evil > new/.jj/repo; touch mise; true")
     assert (project.path / "old/.jj/repo").read_text() == "../../main\n", done
     assert "new/.jj/repo' is new or has changed" in done.messages and "mise'" not in done.messages, done
+
+
+FAMILIES = [".envrc.local", "mise.ci.toml", ".mise.production.local.toml", "mise/config.test.local.toml", "mise/conf.d/tools.toml",
+            ".config/mise.staging.toml", "MISE.CI.TOML", "lefthook-local.jsonc", ".config/lefthook.yaml", ".lefthook/pre-commit/lint.sh",
+            "work.code-workspace", ".run/all.run.xml"]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_G13_all_files_of_a_family_are_held_and_told(project, name):
+    project.write(f"old/{name}", "as it was\n")
+    project.write("old/mise.toml.md", "free\n")
+    done = project.run(f"echo x > old/{name}; rm -f old/{name}; echo x > old/mise.toml.md; mkdir -p new/{os.path.dirname(name)}; echo x > new/{name}")
+    assert (project.path / "old" / name).read_text() == "as it was\n", done
+    assert "/new/" in done.messages and "is new or has changed" in done.messages and "mise.toml.md'" not in done.messages, done
+    assert (project.path / "old/mise.toml.md").read_text() == "x\n", "positive control"
 
 
 def test_G13_what_is_replaced_outside_is_told(project):
