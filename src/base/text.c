@@ -3,19 +3,8 @@
 
 #include <ctype.h>
 #include <string.h>
-#include <strings.h>
 
 enum { TYPO_MIN = 2, TYPO_START_MIN = 3, TYPO_MAX = 40 };
-
-struct text text_of(const char *s)
-{
-	return (struct text){ .ptr = s, .len = s ? strlen(s) : 0 };
-}
-
-bool text_equal(struct text a, const char *b)
-{
-	return a.len == strlen(b) && memcmp(a.ptr, b, a.len) == 0;
-}
 
 const void *text_find(struct text t, const void *list, size_t count, size_t size)
 {
@@ -38,11 +27,6 @@ bool text_is_one_of(const char *text, const char *const *list, size_t count)
 bool text_same(struct text a, struct text b)
 {
 	return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
-}
-
-bool text_equal_nocase(struct text a, const char *b)
-{
-	return a.len == strlen(b) && strncasecmp(a.ptr, b, a.len) == 0;
 }
 
 int text_hex_value(char c)

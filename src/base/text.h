@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+#include <strings.h>
 
 #include "base/macros.h"
 
@@ -29,8 +31,19 @@ static inline bool text_is_blank(char c)
 	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-struct text text_of(const char *s);
-bool text_equal(struct text a, const char *b);
+/* Inline, as the length of a literal is no call then. */
+static inline struct text text_of(const char *s)
+{
+	return (struct text){ .ptr = s, .len = s ? strlen(s) : 0 };
+}
+static inline bool text_equal(struct text a, const char *b)
+{
+	return a.len == strlen(b) && memcmp(a.ptr, b, a.len) == 0;
+}
+static inline bool text_equal_nocase(struct text a, const char *b)
+{
+	return a.len == strlen(b) && strncasecmp(a.ptr, b, a.len) == 0;
+}
 bool text_same(struct text a, struct text b);
 /* The first of the @count elements at @list that is, or begins with, a string that equals
  * @t. @size is an element's; a string that is NULL equals nothing. Return: the element;
@@ -42,7 +55,6 @@ const void *text_find(struct text t, const void *list, size_t count, size_t size
 					sizeof((array)[0])))
 /* @text is one of the @count texts of @list. */
 bool text_is_one_of(const char *text, const char *const *list, size_t count);
-bool text_equal_nocase(struct text a, const char *b);
 /* A method's or header's name, as RFC 9110 has it. */
 bool text_is_token(struct text t);
 /* Without spaces, tabs and line ends at both ends. */
