@@ -19,11 +19,25 @@ bool addr_equal(const struct addr *a, const struct addr *b)
 	return addr_compare(a, b) == 0;
 }
 
+/* Eight bytes of an address, the first one highest: to compare numbers is no call. */
+static inline uint64_t word_at(const uint8_t *bytes)
+{
+	uint64_t word;
+
+	memcpy(&word, bytes, sizeof(word));
+	return be64toh(word);
+}
+
 int addr_compare(const struct addr *a, const struct addr *b)
 {
+	const uint64_t x = word_at(a->bytes), y = word_at(b->bytes);
+	const uint64_t low_x = word_at(a->bytes + 8), low_y = word_at(b->bytes + 8);
+
 	if (a->family != b->family)
 		return a->family < b->family ? -1 : 1;
-	return memcmp(a->bytes, b->bytes, sizeof(a->bytes));
+	if (x != y)
+		return x < y ? -1 : 1;
+	return low_x < low_y ? -1 : low_x > low_y;
 }
 
 struct addr addr_v4(uint8_t a, uint8_t b, uint8_t c, uint8_t d)
@@ -157,14 +171,15 @@ char *prefix_format(const struct prefix *p, char *buf)
 
 bool prefix_contains(const struct prefix *p, const struct addr *a)
 {
-	size_t whole = p->bits / 8;
-	uint8_t mask = (uint8_t)(0xff00 >> p->bits % 8);
+	const uint64_t high = word_at(p->addr.bytes) ^ word_at(a->bytes);
+	const uint64_t low = word_at(p->addr.bytes + 8) ^ word_at(a->bytes + 8);
+	const unsigned int bits = MIN(p->bits, 128u);
 
-	if (p->addr.family != a->family || a->family == ADDR_NONE ||
-	    memcmp(p->addr.bytes, a->bytes, MIN(whole, sizeof(a->bytes))) != 0)
+	if (p->addr.family != a->family || a->family == ADDR_NONE)
 		return false;
-	return whole >= addr_size(a) ||
-	       ((p->addr.bytes[whole] ^ a->bytes[whole]) & mask) == 0;
+	if (bits <= 64)
+		return bits == 0 || high >> (64 - bits) == 0;
+	return high == 0 && low >> (128 - bits) == 0;
 }
 
 static bool port_parse(const char *text, size_t len, uint16_t *ret)

@@ -56,6 +56,17 @@ TEST(prefixes_hold_their_addresses)
 		{ "odd bits", "2001:db8::/33", "2001:db8:7fff::1", true },
 		{ "odd bits, out", "2001:db8::/33", "2001:db8:8000::1", false },
 		{ "one address", "10.0.0.5", "10.0.0.5", true },
+		{ "another", "10.0.0.5", "10.0.0.4", false },
+		{ "every six", "::/0", "ffff::1", true },
+		{ "not every four", "::/0", "10.0.0.5", false },
+		{ "the upper half", "2001:db8:0:1::/64", "2001:db8:0:1:ffff::", true },
+		{ "beside it", "2001:db8:0:1::/64", "2001:db8::ffff", false },
+		{ "one bit more", "2001:db8::/65", "2001:db8::7fff:0:0:1", true },
+		{ "one bit more, out", "2001:db8::/65", "2001:db8::8000:0:0:0", false },
+		{ "all but the last", "2001:db8::2/127", "2001:db8::3", true },
+		{ "all but the last, out", "2001:db8::2/127", "2001:db8::4", false },
+		{ "one address of six", "2001:db8::2", "2001:db8::3", false },
+		{ "its upper half", "2001:db8::2", "2001:db9::2", false },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -67,6 +78,25 @@ TEST(prefixes_hold_their_addresses)
 		assert_true(addr_parse(rows[i].addr, strlen(rows[i].addr), &a));
 		assert_int_equal(prefix_contains(&p, &a), rows[i].in);
 	}
+}
+
+TEST(addresses_have_an_order)
+{
+	static const char *const ascending[] = {
+		"0.0.0.1", "0.0.0.255",	   "0.0.1.0",	"127.255.255.255", "128.0.0.0",
+		"::1",	   "::8000:0:0:0", "0:0:0:1::", "8000::",	   "8000::1"
+	};
+	struct addr a, b;
+
+	for (size_t i = 0; i < ARRAY_SIZE(ascending); i++)
+		for (size_t k = 0; k < ARRAY_SIZE(ascending); k++) {
+			int r;
+
+			assert_true(addr_parse(ascending[i], strlen(ascending[i]), &a));
+			assert_true(addr_parse(ascending[k], strlen(ascending[k]), &b));
+			r = addr_compare(&a, &b);
+			assert_int_equal((r > 0) - (r < 0), (i > k) - (i < k));
+		}
 }
 
 TEST(bad_prefixes_are_refused)
