@@ -47,6 +47,8 @@ bool policy_is_metadata(const struct rule *r)
 struct implicit {
 	const struct policy *policy;
 	struct arena *arena;
+	const struct rule **allows; /* the policy's rules that allow addresses */
+	size_t allow_count;
 	struct policy denies; /* its rules alone */
 };
 
@@ -68,36 +70,33 @@ static enum opened opened_by(const struct policy *p, const struct rule *r)
 }
 
 /* By rules that allow exactly this address. */
-static enum opened opened_exactly(const struct policy *p, const struct addr *a)
+static enum opened opened_exactly(const struct implicit *b, const struct addr *a)
 {
 	enum opened ret = OPENED_NOT;
 
-	for (size_t i = 0; i < p->count; i++) {
-		const struct rule *r = &p->rules[i];
+	for (size_t i = 0; i < b->allow_count; i++) {
+		const struct rule *r = b->allows[i];
 
-		if (r->kind == TARGET_PREFIX && r->action == POLICY_ALLOW &&
-		    r->prefix.bits == bits_of(a) && addr_equal(&r->prefix.addr, a))
-			ret = MAX(ret, opened_by(p, r));
+		if (r->prefix.bits == bits_of(a) && addr_equal(&r->prefix.addr, a))
+			ret = MAX(ret, opened_by(b->policy, r));
 	}
 	return ret;
 }
 
 /* Something would open this address: the default action, or an allow around it, or an
  * allow around its translated address. */
-static bool is_open(const struct policy *p, const struct addr *a)
+static bool is_open(const struct implicit *b, const struct addr *a)
 {
 	const struct prefix self = prefix_of(a, (unsigned int)bits_of(a));
 	const struct addr other = a->family == ADDR_V4 ? prefix_translated(&self).addr
 						       : *a;
 
-	if (p->default_action == POLICY_ALLOW)
+	if (b->policy->default_action == POLICY_ALLOW)
 		return true;
-	for (size_t i = 0; i < p->count; i++) {
-		const struct rule *r = &p->rules[i];
+	for (size_t i = 0; i < b->allow_count; i++) {
+		const struct prefix *p = &b->allows[i]->prefix;
 
-		if (r->kind == TARGET_PREFIX && r->action == POLICY_ALLOW &&
-		    (prefix_contains(&r->prefix, a) ||
-		     prefix_contains(&r->prefix, &other)))
+		if (prefix_contains(p, p->addr.family == a->family ? a : &other))
 			return true;
 	}
 	return false;
@@ -143,11 +142,9 @@ static int add_range(struct implicit *b, struct prefix p, const char *why)
 	bool split = false;
 	int r;
 
-	for (size_t i = 0; i < b->policy->count; i++) {
-		const struct rule *a = &b->policy->rules[i];
+	for (size_t i = 0; i < b->allow_count; i++) {
+		const struct rule *a = b->allows[i];
 
-		if (a->kind != TARGET_PREFIX || a->action != POLICY_ALLOW)
-			continue;
 		if (a->prefix.bits <= p.bits && prefix_contains(&a->prefix, &p.addr))
 			opened = MAX(opened, opened_by(b->policy, a));
 		split |= prefix_contains(&p, &a->prefix.addr) && a->prefix.bits > p.bits;
@@ -167,7 +164,7 @@ static int add_range(struct implicit *b, struct prefix p, const char *why)
 static int add_addr(struct implicit *b, const struct addr *a, const char *file,
 		    const char *why)
 {
-	const enum opened opened = opened_exactly(b->policy, a);
+	const enum opened opened = opened_exactly(b, a);
 	struct rule r = deny_of_addr(opened, file, why);
 
 	if (opened == OPENED_WHOLE)
@@ -198,7 +195,7 @@ static int add_metadata(struct implicit *b)
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && addr_metadata(i, &a); i++) {
-		if (is_open(b->policy, &a))
+		if (is_open(b, &a))
 			r = add_addr(b, &a, "built in", why);
 	}
 	if (b->policy->default_action == POLICY_DENY)
@@ -260,8 +257,16 @@ static int make_implicit(const struct policy *policy, struct arena *arena,
 			 struct rule **ret, size_t *ret_count)
 {
 	struct implicit b = { .policy = policy, .arena = arena };
-	int r = add_metadata(&b);
+	int r;
 
+	b.allows = arena_array(arena, policy->count + 1, sizeof(*b.allows));
+	if (!b.allows)
+		return -ENOMEM;
+	for (size_t i = 0; i < policy->count; i++)
+		if (policy->rules[i].kind == TARGET_PREFIX &&
+		    policy->rules[i].action == POLICY_ALLOW)
+			b.allows[b.allow_count++] = &policy->rules[i];
+	r = add_metadata(&b);
 	if (r == 0 && (policy->default_action != POLICY_DENY || policy->every_name) &&
 	    !policy->open_doh)
 		r = add_doh(&b);
