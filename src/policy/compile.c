@@ -306,6 +306,9 @@ struct builder {
 	size_t top_count;
 	uint8_t *bytes; /* owned until it is given away */
 	size_t size;
+	/* What stands behind the first label of the last name; borrowed from its rule. */
+	struct text parent;
+	uint64_t parent_hash;
 };
 
 static void clean_builder(struct builder *b)
@@ -729,15 +732,22 @@ static struct layout_slot *slot_for(struct builder *b, uint64_t hash,
 				       n->bytes, n->size)];
 }
 
-static uint64_t hash_of(const struct builder *b, const struct rule *r)
+/* A name mostly has the parent of the one before. */
+static uint64_t hash_of(struct builder *b, const struct dns_name *n)
 {
 	const struct layout_header *h = (const struct layout_header *)b->bytes;
+	const size_t first = 1u + n->bytes[0];
+	const struct text parent = { (const char *)n->bytes + first, n->size - first };
 	uint8_t labels[DNS_LABELS_MAX];
-	uint64_t hash = 0;
 
-	for (size_t i = layout_labels(&r->name, labels); i-- > 0;)
-		hash = layout_hash_label(&h->key, hash, r->name.bytes + labels[i]);
-	return hash;
+	if (!text_same(parent, b->parent)) {
+		b->parent = parent;
+		b->parent_hash = 0;
+		for (size_t i = layout_labels(n, labels); i-- > 1;)
+			b->parent_hash = layout_hash_label(&h->key, b->parent_hash,
+							   n->bytes + labels[i]);
+	}
+	return layout_hash_label(&h->key, b->parent_hash, n->bytes);
 }
 
 static void write_name(struct builder *b, const struct rule *r, uint32_t rule,
@@ -745,7 +755,7 @@ static void write_name(struct builder *b, const struct rule *r, uint32_t rule,
 {
 	struct layout_header *h = (struct layout_header *)b->bytes;
 	uint8_t *names = section(b, LAYOUT_NAMES);
-	uint64_t hash = hash_of(b, r);
+	uint64_t hash = hash_of(b, &r->name);
 	struct layout_slot *s = slot_for(b, hash, &r->name);
 
 	h->labels_max = MAX(h->labels_max, (uint32_t)r->name.labels);
@@ -794,7 +804,7 @@ static void write_next(struct builder *b)
 		next[i] = (struct layout_next){ PLAN_NO_RULE, PLAN_NO_RULE };
 		if (r->kind == TARGET_PREFIX || i >= b->written)
 			continue;
-		s = slot_for(b, hash_of(b, r), &r->name);
+		s = slot_for(b, hash_of(b, &r->name), &r->name);
 		if (r->kind != TARGET_BELOW) {
 			next[i].exact = s->exact;
 			s->exact = i;
