@@ -114,6 +114,7 @@ struct check {
 	const struct policy_reader *reader;
 	const struct policy *policy;
 	struct plan plan;
+	bool denies_addr; /* a rule does; most policies have none */
 };
 
 static void add(const struct policy_reader *r, const struct rule *rule,
@@ -172,7 +173,7 @@ static void check_name(const struct check *c, uint32_t i)
 static void check_prefix(const struct check *c, uint32_t i)
 {
 	const struct rule *r = &c->policy->rules[i], *by;
-	struct plan_verdict v = plan_match_addr(&c->plan, &r->prefix.addr, 0, 0);
+	struct plan_verdict v;
 
 	if (r->action != POLICY_ALLOW)
 		return;
@@ -183,6 +184,9 @@ static void check_prefix(const struct check *c, uint32_t i)
 		add(c->reader, r, FAULT_WARNING,
 		    "is a sandbox's own loopback where it has a network of its own, as "
 		    "that of weir run: no service of the host is reached there");
+	if (!c->denies_addr)
+		return;
+	v = plan_match_addr(&c->plan, &r->prefix.addr, 0, 0);
 	if (v.action != POLICY_DENY || v.rule >= c->policy->count)
 		return;
 	by = &c->policy->rules[v.rule];
@@ -352,8 +356,11 @@ static int compile(const struct policy_reader *reader, const struct policy *poli
 	return -EINVAL;
 }
 
-static void check_rules(const struct check *c)
+static void check_rules(struct check *c)
 {
+	for (size_t i = 0; i < c->policy->count; i++)
+		c->denies_addr |= c->policy->rules[i].kind == TARGET_PREFIX &&
+				  c->policy->rules[i].action == POLICY_DENY;
 	for (uint32_t i = 0; i < c->policy->count; i++) {
 		const struct rule *r = &c->policy->rules[i];
 
