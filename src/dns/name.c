@@ -191,9 +191,11 @@ static bool parse_label(struct text label, struct gather *g)
 
 int dns_name_parse(struct text t, struct dns_name *ret)
 {
-	struct gather g = { .size = 0, .labels = 0 };
 	struct text label;
+	struct gather g;
 
+	g.size = 0;
+	g.labels = 0;
 	if (t.len == 0)
 		return -EINVAL;
 	if (t.ptr[t.len - 1] == '.')

@@ -88,7 +88,7 @@ static const char *path_of(size_t at, const char *key, char *buf)
 static int read_target(const struct policy_reader *r, struct text t, size_t at,
 		       struct rule *rule)
 {
-	struct err err = { 0 };
+	struct err err; /* long, and without a word where nothing is wrong */
 	char path[PLACE_SIZE];
 	bool says = true;
 	int e = document_read_target(t, rule, &says, &err);

@@ -73,6 +73,7 @@ static int prefix_target(struct text t, struct rule *ret, struct err *err)
 		return refuse_target(err, t, what);
 	}
 	ret->kind = TARGET_PREFIX;
+	ret->name = (struct dns_name){ 0 };
 	ret->prefix = p;
 	return 0;
 }
@@ -96,17 +97,39 @@ static int refuse_colon(struct err *err, struct text t)
 		err, t, "an IPv6 address; if a port was meant, write it under `ports`");
 }
 
-static const char *charset_fault(struct text t)
-{
-	for (size_t i = 0; i < t.len; i++) {
-		unsigned char c = (unsigned char)t.ptr[i];
+/* What a text has beside letters, digits, '-', '_' and dots. */
+enum {
+	HAS_BLANK = 1 << 0, /* or a control character */
+	HAS_URL = 1 << 1,   /* what stands around the host */
+	HAS_BRACKET = 1 << 2,
+	HAS_SLASH = 1 << 3,
+	HAS_COLON = 1 << 4,
+	HAS_STAR = 1 << 5,
+	HAS_WIDE = 1 << 6, /* no ASCII */
+};
 
-		if (c <= 0x20 || c == 0x7f)
-			return "a target: it holds a blank or a control character";
-	}
-	if (text_has(t, '@') || text_has(t, '?') || text_has(t, '#') || text_has(t, '\\'))
-		return "a target: write the host alone";
-	return NULL;
+static unsigned int charset_of(struct text t)
+{
+	static const uint8_t has[UINT8_MAX + 1] = {
+		[0 ... ' '] = HAS_BLANK,
+		[0x7f] = HAS_BLANK,
+		['@'] = HAS_URL,
+		['?'] = HAS_URL,
+		['#'] = HAS_URL,
+		['\\'] = HAS_URL,
+		['['] = HAS_BRACKET,
+		[']'] = HAS_BRACKET,
+		['%'] = HAS_BRACKET,
+		['/'] = HAS_SLASH,
+		[':'] = HAS_COLON,
+		['*'] = HAS_STAR,
+		[0x80 ... 0xff] = HAS_WIDE,
+	};
+	unsigned int ret = 0;
+
+	for (size_t i = 0; i < t.len; i++)
+		ret |= has[(uint8_t)t.ptr[i]];
+	return ret;
 }
 
 /* The last label is a number: a way to write an address that programs read
@@ -149,15 +172,6 @@ static int refuse_number(struct err *err, struct text t)
 		 "write that",
 		 ADDR_SHOWN(&a));
 	return refuse_target(err, t, what);
-}
-
-static bool is_ascii(struct text t)
-{
-	for (size_t i = 0; i < t.len; i++) {
-		if ((unsigned char)t.ptr[i] >= 0x80)
-			return false;
-	}
-	return true;
 }
 
 static int refuse_unjudged(struct err *err, struct text t, const char *library)
@@ -264,67 +278,63 @@ enum rule_target rule_target_stars(struct text *t)
 	return kind;
 }
 
-static int name_target(struct text whole, struct rule *ret, struct err *err)
+static int name_target(struct text whole, unsigned int has, struct rule *ret,
+		       struct err *err)
 {
 	struct text t = whole;
 	const enum rule_target kind = rule_target_stars(&t);
+	struct dns_name name;
 	int r;
 
-	if (text_has(t, '*'))
+	if (has & HAS_STAR && text_has(t, '*'))
 		return refuse_target(
 			err, whole,
 			"a pattern: '*.' or '**.' stands once, in front of a name");
 	if (ends_in_number(t.ptr[t.len - 1] == '.' ? (struct text){ t.ptr, t.len - 1 }
 						   : t))
 		return refuse_number(err, whole);
-	if (!is_ascii(t))
-		r = idn_target(t, &ret->name, err);
+	if (has & HAS_WIDE)
+		r = idn_target(t, &name, err);
 	else
-		r = dns_name_parse(t, &ret->name) < 0 ? refuse_name(err, whole) : 0;
+		r = dns_name_parse(t, &name) < 0 ? refuse_name(err, whole) : 0;
 	if (r < 0)
 		return r;
-	if (ret->name.labels == 0)
+	if (name.labels == 0)
 		return refuse_target(err, whole, "a domain name: the root is everything");
-	r = kind == TARGET_NAME ? 0 : check_suffix(&ret->name, whole, err);
+	r = kind == TARGET_NAME ? 0 : check_suffix(&name, whole, err);
 	if (r < 0)
 		return r;
 	ret->kind = kind;
+	ret->name = name;
+	ret->prefix = (struct prefix){ 0 };
 	return 0;
 }
 
 int rule_target_parse(struct text t, struct rule *ret, struct err *err)
 {
-	struct rule parsed = { 0 };
-	const char *why;
+	unsigned int has;
 	struct addr a;
-	int r;
 
 	if (t.len == 0)
 		return refuse_target(err, t, "a target: it is empty");
 	if (t.len > TARGET_TEXT_MAX)
 		return refuse_target(err, t, "a target: it is longer than a name can be");
-	why = charset_fault(t);
-	if (why)
-		return refuse_target(err, t, why);
+	has = charset_of(t);
+	if (has & HAS_BLANK)
+		return refuse_target(err, t,
+				     "a target: it holds a blank or a control character");
+	if (has & HAS_URL)
+		return refuse_target(err, t, "a target: write the host alone");
 	if (text_equal(t, "*") || text_equal(t, "**") || text_equal(t, "*.") ||
 	    text_equal(t, "**."))
 		return refuse_target(
 			err, t,
 			"a target: to open everything, write `defaultAction: allow`");
-	if (text_has(t, '[') || text_has(t, ']') || text_has(t, '%'))
+	if (has & HAS_BRACKET)
 		return refuse_colon(err, t);
-	if (addr_parse(t.ptr, t.len, &a) || (text_has(t, '/') && !has_scheme(t)))
-		r = prefix_target(t, &parsed, err);
-	else if (text_has(t, ':'))
-		r = refuse_colon(err, t);
-	else
-		r = name_target(t, &parsed, err);
-	if (r < 0)
-		return r;
-	ret->kind = parsed.kind;
-	ret->name = parsed.name;
-	ret->prefix = parsed.prefix;
-	return 0;
+	if (addr_parse(t.ptr, t.len, &a) || (has & HAS_SLASH && !has_scheme(t)))
+		return prefix_target(t, ret, err);
+	return has & HAS_COLON ? refuse_colon(err, t) : name_target(t, has, ret, err);
 }
 
 bool rule_same_target(const struct rule *a, const struct rule *b)
