@@ -52,21 +52,22 @@ static const char *escape_wide(struct text t)
 /* How many bytes of @t need no escape. */
 static size_t plain_size(struct text t)
 {
+	static const bool is_special[UINT8_MAX + 1] = {
+		[0 ... 0x1f] = true, ['"'] = true, ['\\'] = true, ['<'] = true,
+		['>'] = true,	     ['&'] = true, [0xe2] = true,
+	};
 	size_t i = 0;
 
-	while (i < t.len && (unsigned char)t.ptr[i] >= 0x20 && t.ptr[i] != '"' &&
-	       t.ptr[i] != '\\' && t.ptr[i] != '<' && t.ptr[i] != '>' &&
-	       t.ptr[i] != '&' && t.ptr[i] != '\xe2')
+	while (i < t.len && !is_special[(uint8_t)t.ptr[i]])
 		i++;
 	return i;
 }
 
-/* With quotes and Go's escapes. */
-static void put_string(struct jtext *o, struct text t)
+/* With Go's escapes. */
+static void put_escaped(struct jtext *o, struct text t)
 {
 	char buf[8];
 
-	jtext_put(o, text_of("\""));
 	while (t.len > 0) {
 		size_t plain = plain_size(t), size;
 		const char *escape;
@@ -84,6 +85,12 @@ static void put_string(struct jtext *o, struct text t)
 			jtext_put(o, (struct text){ t.ptr, 1 });
 		t = (struct text){ t.ptr + size, t.len - size };
 	}
+}
+
+static void put_string(struct jtext *o, struct text t)
+{
+	jtext_put(o, text_of("\""));
+	put_escaped(o, t);
 	jtext_put(o, text_of("\""));
 }
 
@@ -218,8 +225,9 @@ static void put_rules(struct jtext *o, const struct document *d)
 
 		jtext_put(o, text_of(i > 0 ? ",{\"action\":\"" : "{\"action\":\""));
 		jtext_put(o, text_of(policy_action_name(r->action)));
-		jtext_put(o, text_of("\",\"target\":"));
-		put_string(o, r->target);
+		jtext_put(o, text_of("\",\"target\":\""));
+		put_escaped(o, r->target);
+		jtext_put(o, text_of("\""));
 		put_own(o, r->own);
 		jtext_put(o, text_of("}"));
 	}
@@ -504,6 +512,8 @@ static void report_unknown(struct go_reading *r, const char *where, struct text 
 /* Upper case means lower case, and so do, for Go, U+017F (s) and U+212A (k). */
 static bool key_is(struct text key, const char *name)
 {
+	if (text_equal(key, name))
+		return true;
 	while (*name && key.len > 0) {
 		char c = key.ptr[0];
 		size_t size = 1;

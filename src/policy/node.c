@@ -546,7 +546,14 @@ static size_t read_character(const char *p, const char *end, char *out, size_t *
 /* The bytes that need no second look. */
 static const char *skip_plain(const char *p, const char *end)
 {
-	while (p < end && (uint8_t)(*p - 0x20) < 0x60 && *p != '"' && *p != '\\')
+	static const bool is_special[UINT8_MAX + 1] = {
+		[0 ... 0x1f] = true,
+		['"'] = true,
+		['\\'] = true,
+		[0x80 ... 0xff] = true,
+	};
+
+	while (p < end && !is_special[(uint8_t)*p])
 		p++;
 	return p;
 }
