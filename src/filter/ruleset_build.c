@@ -237,30 +237,35 @@ static bool selects(const struct selection *s, const struct plan_prefix *p)
 	       role == s->role && (role != FILTER_ROLE_ALLOW || p->port_list == s->list);
 }
 
-/* Prefix @i of the plan's and then of those that the parameters close. */
-static struct plan_prefix prefix_at(const struct builder *b, size_t i)
+/* Each set looks through all of them. */
+static void list_prefixes(struct builder *b)
 {
-	size_t planned = plan_prefix_count(b->plan);
+	const size_t planned = plan_prefix_count(b->plan);
+	const size_t count = planned + b->closed_count;
+	struct plan_prefix *all = arena_array(b->arena, count + 1, sizeof(*all));
 
-	if (i < planned)
-		return plan_prefix(b->plan, i);
-	return (struct plan_prefix){ .prefix = b->closed[i - planned],
-				     .action = POLICY_DENY };
+	if (!all) {
+		b->failed = true;
+		return;
+	}
+	for (size_t i = 0; i < count; i++)
+		all[i] = i < planned
+				 ? plan_prefix(b->plan, i)
+				 : (struct plan_prefix){ .prefix = b->closed[i - planned],
+							 .action = POLICY_DENY };
+	b->prefixes = all;
+	b->prefix_count = count;
 }
 
 static const struct filter_set *build_prefixes(struct builder *b,
 					       const struct selection *sel)
 {
-	size_t total = plan_prefix_count(b->plan) + b->closed_count;
 	size_t count = 0, used = 0;
 	struct filter_range *ranges;
 	struct filter_set *s;
 
-	for (size_t i = 0; i < total; i++) {
-		struct plan_prefix p = prefix_at(b, i);
-
-		count += selects(sel, &p);
-	}
+	for (size_t i = 0; i < b->prefix_count; i++)
+		count += selects(sel, &b->prefixes[i]);
 	/* In a shared namespace two of these sets are always there, for people and their
 	 * tools to look at. */
 	if (count == 0 &&
@@ -272,12 +277,9 @@ static const struct filter_set *build_prefixes(struct builder *b,
 		return NULL;
 	}
 	s = addr_set(b, sel->role, sel->family, sel->list);
-	for (size_t i = 0; i < total; i++) {
-		struct plan_prefix p = prefix_at(b, i);
-
-		if (selects(sel, &p))
-			ranges[used++] = prefix_range(&p.prefix);
-	}
+	for (size_t i = 0; i < b->prefix_count; i++)
+		if (selects(sel, &b->prefixes[i]))
+			ranges[used++] = prefix_range(&b->prefixes[i].prefix);
 	set_ranges(s, ranges, used);
 	name_if_large(b, s);
 	return s;
@@ -428,6 +430,7 @@ static void ruleset_build_sets(struct builder *b)
 				   (b->direct_tcp || b->direct_udp) &&
 				   !(b->shared && b->shared->redirect_only);
 
+	list_prefixes(b);
 	for (size_t i = 0; i < b->list_count; i++)
 		build_list(b, i, !b->fixed && learned >> i & 1);
 	for (size_t f = 0; f < b->family_count; f++)

@@ -77,6 +77,9 @@ struct builder {
 	const char *prefix; /* of all that is logged; NULL: FILTER_PREFIX_… */
 	const struct prefix *closed;
 	size_t closed_count, family_count;
+	/* Address rules: the plan's, then denies of what is closed. */
+	const struct plan_prefix *prefixes;
+	size_t prefix_count;
 	/* Where things go. */
 	struct filter_set **sets_end, **large_end;
 	struct filter_chain **chains_end;
