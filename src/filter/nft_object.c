@@ -422,15 +422,19 @@ void nft_chains(struct nl_writer *w, const char *table, const struct ruleset *rs
 			nft_rule(w, table, c, r);
 }
 
-/* Messages of one ruleset are the same bytes each time. Without memory: 0. */
+/* Messages of one ruleset are the same bytes each time. The ranges of its sets stand for
+ * the messages that bring them. Without memory: 0. */
 uint64_t nft_digest(const struct ruleset *rs)
 {
 	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, 0);
-	const struct hash_key none = { 0 };
+	struct hash_key key = { 0 };
 
-	nft_sets(&w, filter_table(rs->naming), rs);
+	for (const struct filter_set *s = rs->sets; s; s = s->next) {
+		nft_set(&w, filter_table(rs->naming), s);
+		key.k0 = hash_bytes(&key, s->ranges, s->range_count * sizeof(*s->ranges));
+	}
 	nft_chains(&w, filter_table(rs->naming), rs);
-	return w.failed ? 0 : hash_bytes(&none, w.bytes, w.size);
+	return w.failed ? 0 : hash_bytes(&key, w.bytes, w.size);
 }
 
 /* ---- what a failed message was about ---- */

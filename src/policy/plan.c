@@ -565,10 +565,9 @@ uint64_t plan_rules_hash(const struct plan *p)
 
 		if (plan_rule_is_over(p, (uint32_t)i))
 			continue;
-		const uint8_t decided[] = { r.action, r.port_list, r.named_list, r.flags,
-					    r.types };
-
-		key.k0 = hash_bytes(&key, decided, sizeof(decided));
+		key.k0 ^= r.action | (uint64_t)r.port_list << 8 |
+			  (uint64_t)r.named_list << 16 | (uint64_t)r.flags << 24 |
+			  (uint64_t)r.types << 32;
 		key.k1 = hash_bytes(&key, r.target, strlen(r.target));
 	}
 	return hash_bytes(&key, "", 0);

@@ -136,6 +136,48 @@ TEST(large_sets_are_split_into_messages_that_fit)
 	nl_writer_done(&w);
 }
 
+TEST(messages_do_not_show_what_was_in_memory_before)
+{
+	uint8_t bytes[2][256];
+	struct nl_writer w[2];
+
+	for (size_t i = 0; i < 2; i++) {
+		memset(bytes[i], i == 0 ? 0 : 0xff, sizeof(bytes[i]));
+		w[i] = nl_writer(bytes[i], sizeof(bytes[i]), 1);
+		nl_batch(&w[i]);
+		nl_message(&w[i], NFT_MSG_NEWSET, 0, 1);
+		for (size_t size = 0; size < 6; size++)
+			nl_put(&w[i], 1, "12345", size);
+		nl_end(&w[i]);
+		nl_batch_end(&w[i]);
+		assert_int_equal(w[i].failed, 0);
+	}
+	assert_int_equal(w[0].size, w[1].size);
+	assert_memory_equal(bytes[0], bytes[1], w[0].size);
+}
+
+TEST(a_digest_is_of_every_range)
+{
+	struct filter_range ranges[] = { { { 10 }, { 10 } }, { { 20 }, { 20 } } };
+	struct filter_set set = { .name = "deny4_0",
+				  .key = FILTER_KEY_ADDR4,
+				  .ranges = ranges,
+				  .range_count = 2 };
+	const struct ruleset rs = { .naming = FILTER_NAMES_SHARED, .sets = &set };
+	const uint64_t digest = nft_digest(&rs);
+
+	assert_int_not_equal(digest, 0);
+	assert_true(nft_digest(&rs) == digest);
+	ranges[1].to[3] = 1;
+	assert_true(nft_digest(&rs) != digest);
+	ranges[1].to[3] = 0;
+	set.range_count = 1;
+	assert_true(nft_digest(&rs) != digest);
+	set.range_count = 2;
+	set.name[0] = 'e';
+	assert_true(nft_digest(&rs) != digest);
+}
+
 TEST(a_statement_that_says_nothing_does_not_load)
 {
 	struct filter_chain chain = { .name = "output" };
