@@ -50,7 +50,7 @@ static bool grow(struct nl_writer *w, size_t size)
 	return true;
 }
 
-/* Room for @size bytes and the padding behind them, zeroed. NULL after a failure. */
+/* Room for @size bytes, to be filled, and zeros behind them. NULL after a failure. */
 static void *take(struct nl_writer *w, size_t size)
 {
 	size_t padded = NLMSG_ALIGN(size);
@@ -59,7 +59,7 @@ static void *take(struct nl_writer *w, size_t size)
 	if (w->failed || (w->capacity - w->size < padded && !grow(w, padded)))
 		return NULL;
 	p = w->bytes + w->size;
-	memset(p, 0, padded);
+	memset(p + padded - NLMSG_ALIGNTO, 0, NLMSG_ALIGNTO);
 	w->size += padded;
 	return p;
 }
@@ -75,12 +75,12 @@ static void start(struct nl_writer *w, uint16_t type, uint16_t flags, uint8_t fa
 		return;
 	w->message = at;
 	h = (struct nlmsghdr *)(void *)(w->bytes + at);
-	h->nlmsg_type = type;
-	h->nlmsg_flags = NLM_F_REQUEST | flags;
-	h->nlmsg_seq = w->seq;
-	g->nfgen_family = family;
-	g->version = NFNETLINK_V0;
-	g->res_id = htons(resource);
+	*h = (struct nlmsghdr){ .nlmsg_type = type,
+				.nlmsg_flags = NLM_F_REQUEST | flags,
+				.nlmsg_seq = w->seq };
+	*g = (struct nfgenmsg){ .nfgen_family = family,
+				.version = NFNETLINK_V0,
+				.res_id = htons(resource) };
 }
 
 void nl_message(struct nl_writer *w, uint16_t type, uint16_t flags, uint8_t family)
