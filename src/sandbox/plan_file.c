@@ -69,9 +69,11 @@ uint64_t plan_file_id(const struct plan *p)
 
 	for (; left > 0;
 	     at += MIN(left, sizeof(words)), left -= MIN(left, sizeof(words))) {
-		if (left < sizeof(words))
-			memset(words, 0, sizeof(words));
-		memcpy(words, at, MIN(left, sizeof(words)));
+		/* A copy of a size that the compiler knows is no call. */
+		if (left >= sizeof(words))
+			memcpy(words, at, sizeof(words));
+		else
+			memcpy(memset(words, 0, sizeof(words)), at, left);
 		for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
 			lanes[i] = (lanes[i] ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15);
 			lanes[i] ^= lanes[i] >> 32;
