@@ -45,6 +45,12 @@
 
 /* A local that owns something: CLEAN(fd) int s = -1; CLEAN(mem) char *b = NULL; */
 #define CLEAN(kind) __attribute__((cleanup(clean_##kind)))
+/* What becomes of it: @done is called with what the local holds then. */
+#define DEFINE_CLEAN(kind, type, done)                                                   \
+	static inline void clean_##kind(type *slot)                                      \
+	{                                                                                \
+		done(*slot);                                                             \
+	}
 
 static inline void clean_fd(int *fd)
 {

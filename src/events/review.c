@@ -17,18 +17,13 @@ struct review_store {
 
 int review_open(const char *directory, struct review_store **ret, struct err *err)
 {
-	struct review_store *r = calloc(1, sizeof(*r));
-	int code;
+	CLEAN(review) struct review_store *r = calloc(1, sizeof(*r));
+	int code = r ? sqlite_file_use(directory, BUSY_MS, &r->db, err)
+		     : err_sys(err, -ENOMEM, "cannot open the database");
 
-	if (!r)
-		return err_sys(err, -ENOMEM, "cannot open the database");
-	code = sqlite_file_use(directory, BUSY_MS, &r->db, err);
-	if (code < 0) {
-		review_close(r);
-		return code;
-	}
-	*ret = r;
-	return 0;
+	if (code == 0)
+		*ret = TAKE_PTR(r);
+	return code;
 }
 
 void review_close(struct review_store *r)
@@ -69,108 +64,86 @@ static void read_task(sqlite3_stmt *s, struct review *t)
 	sqlite_read_text(s, 15, t->looks_like, sizeof(t->looks_like));
 }
 
-static int ask_tasks(struct review_store *r, const char *sql, sqlite3_stmt **ret,
-		     struct err *err)
+static int read_fault(struct review_store *r, int rc, struct err *err)
 {
-	int rc = sqlite3_prepare_v2(r->db, sql, -1, ret, NULL);
-
-	return rc == SQLITE_OK ? 0
-			       : sqlite_fault(r->db, rc, "cannot read the tasks", err);
+	return sqlite_fault(r->db, rc, "cannot read the tasks", err);
 }
 
-/* @on_task with each row of @s, which is finalized. */
-static int each_task(struct review_store *r, sqlite3_stmt *s, review_task_fn *on_task,
-		     void *data, struct err *err)
+/* @on_task with each row of @sql. */
+static int each_task(struct review_store *r, const char *sql,
+		     const struct sqlite_value *values, size_t count,
+		     review_task_fn *on_task, void *data, struct err *err)
 {
+	CLEAN(statement) sqlite3_stmt *s = NULL;
 	struct review t;
-	bool go_on = true;
-	int rc = SQLITE_DONE, code = 0;
+	int rc = sqlite_ask(r->db, sql, values, count, &s);
 
-	while (go_on && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+	while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
 		read_task(s, &t);
-		go_on = on_task(data, &t);
+		if (!on_task(data, &t))
+			return 0;
+		rc = SQLITE_OK;
 	}
-	if (go_on && rc != SQLITE_DONE)
-		code = sqlite_fault(r->db, rc, "cannot read the tasks", err);
-	sqlite3_finalize(s);
-	return code;
+	return rc == SQLITE_DONE ? 0 : read_fault(r, rc, err);
 }
 
 int review_list(struct review_store *r, enum review_state state, const char *sandbox,
 		review_task_fn *on_task, void *data, struct err *err)
 {
-	sqlite3_stmt *s = NULL;
 	/* As many of each sandbox: one with hundreds hides nobody's. */
-	int code = ask_tasks(
+	return each_task(
 		r,
 		COLUMNS " WHERE id IN (SELECT id FROM review WHERE (?1 = 0 OR state = ?1)"
 			" AND (?2 IS NULL OR sandbox = ?2) ORDER BY row_number() OVER"
 			" (PARTITION BY sandbox ORDER BY last_ts DESC, id DESC), last_ts"
 			" DESC LIMIT ?3) ORDER BY last_ts DESC, id DESC",
-		&s, err);
-
-	if (code < 0)
-		return code;
-	sqlite3_bind_int(s, 1, (int)state);
-	if (sandbox)
-		sqlite3_bind_text(s, 2, sandbox, -1, SQLITE_TRANSIENT);
-	sqlite3_bind_int(s, 3, REVIEW_LIST_MAX);
-	return each_task(r, s, on_task, data, err);
+		WITH(NUMBER(state), TEXT(sandbox), NUMBER(REVIEW_LIST_MAX)), on_task,
+		data, err);
 }
 
 int review_changed(struct review_store *r, int64_t above, size_t max,
 		   review_task_fn *on_task, void *data, struct err *err)
 {
-	sqlite3_stmt *s = NULL;
-	int code = ask_tasks(r, COLUMNS " WHERE change > ? ORDER BY change LIMIT ?", &s,
-			     err);
-
-	if (code < 0)
-		return code;
-	sqlite3_bind_int64(s, 1, above);
-	sqlite3_bind_int64(s, 2, (sqlite3_int64)max);
-	return each_task(r, s, on_task, data, err);
+	return each_task(r, COLUMNS " WHERE change > ? ORDER BY change LIMIT ?",
+			 WITH(NUMBER(above), NUMBER(max)), on_task, data, err);
 }
 
 int review_find(struct review_store *r, int64_t id, struct review *ret, struct err *err)
 {
-	sqlite3_stmt *s = NULL;
-	int rc, code = ask_tasks(r, COLUMNS " WHERE id = ?", &s, err);
+	CLEAN(statement) sqlite3_stmt *s = NULL;
+	int rc = sqlite_ask(r->db, COLUMNS " WHERE id = ?", WITH(NUMBER(id)), &s);
 
-	if (code < 0)
-		return code;
-	sqlite3_bind_int64(s, 1, id);
+	if (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_DONE)
+		return err_set(err, -ENOENT, "there is no task %lld", (long long)id);
+	if (rc != SQLITE_ROW)
+		return read_fault(r, rc, err);
+	read_task(s, ret);
+	return 0;
+}
+
+/* Run @sql; @what says what could not be done. */
+static int change(struct review_store *r, const char *what, const char *sql,
+		  const struct sqlite_value *values, size_t count, struct err *err)
+{
+	CLEAN(statement) sqlite3_stmt *s = NULL;
+	int rc = sqlite_ask(r->db, sql, values, count, &s);
+
+	if (rc != SQLITE_OK)
+		return read_fault(r, rc, err);
 	rc = sqlite3_step(s);
-	if (rc == SQLITE_ROW)
-		read_task(s, ret);
-	else if (rc == SQLITE_DONE)
-		code = err_set(err, -ENOENT, "there is no task %lld", (long long)id);
-	else
-		code = sqlite_fault(r->db, rc, "cannot read the tasks", err);
-	sqlite3_finalize(s);
-	return code;
+	return rc == SQLITE_DONE ? 0 : sqlite_fault(r->db, rc, what, err);
 }
 
 int review_decide(struct review_store *r, int64_t id, enum review_state state,
 		  const char *who, int64_t wall_ms, struct err *err)
 {
-	sqlite3_stmt *s = NULL;
-	int rc, code = ask_tasks(r,
-				 "UPDATE review SET state = ?1, who = ?2, decided_ts = ?3"
-				 " WHERE id = ?4 AND (?1 <> 3 OR state <> 2)",
-				 &s, err);
+	int code = change(r, "cannot note the decision",
+			  "UPDATE review SET state = ?1, who = ?2, decided_ts = ?3"
+			  " WHERE id = ?4 AND (?1 <> 3 OR state <> 2)",
+			  WITH(NUMBER(state), TEXT(who), NUMBER(wall_ms), NUMBER(id)),
+			  err);
 	struct review now;
 
-	if (code < 0)
-		return code;
-	sqlite3_bind_int(s, 1, (int)state);
-	sqlite3_bind_text(s, 2, who, -1, SQLITE_TRANSIENT);
-	sqlite3_bind_int64(s, 3, wall_ms);
-	sqlite3_bind_int64(s, 4, id);
-	rc = sqlite3_step(s);
-	if (rc != SQLITE_DONE)
-		code = sqlite_fault(r->db, rc, "cannot note the decision", err);
-	sqlite3_finalize(s);
 	if (code == 0 && sqlite3_changes(r->db) == 0)
 		code = review_find(r, id, &now, err)
 			       ?: err_set(err, -EALREADY, "task %lld was accepted by %s",
@@ -187,54 +160,32 @@ static int told_bit(int whom)
 	return whom == REVIEW_COMMAND ? TOLD_COMMAND : TOLD_WEBHOOKS;
 }
 
-/* Run @sql with @count numbers. */
-static int run_with(struct review_store *r, const char *sql, const int64_t *numbers,
-		    size_t count, struct err *err)
-{
-	sqlite3_stmt *s = NULL;
-	int rc, code = ask_tasks(r, sql, &s, err);
-
-	if (code < 0)
-		return code;
-	for (size_t i = 0; i < count; i++)
-		sqlite3_bind_int64(s, (int)i + 1, numbers[i]);
-	rc = sqlite3_step(s);
-	if (rc != SQLITE_DONE && rc != SQLITE_ROW)
-		code = sqlite_fault(r->db, rc, "cannot note who was notified", err);
-	sqlite3_finalize(s);
-	return code;
-}
+static const char note_who[] = "cannot note who was notified";
 
 /* The numbers of those that it is the turn of, in @ids, and how many. A time that is far
  * ahead was noted by a clock that was wrong. */
 static int find_untold(struct review_store *r, int whom, size_t max, int64_t wall_ms,
 		       int64_t *ids, struct err *err)
 {
-	sqlite3_stmt *s = NULL;
-	int rc = SQLITE_DONE, count = 0;
-	int code = ask_tasks(
-		r,
+	CLEAN(statement) sqlite3_stmt *s = NULL;
+	int count = 0;
+	int rc = sqlite_ask(
+		r->db,
 		"SELECT r.id FROM (SELECT id, sandbox FROM review WHERE state = 1 AND"
 		" told < 3 AND told & ?1 = 0 ORDER BY id DESC LIMIT 5000) r"
 		" LEFT JOIN review_try t ON t.review = r.id AND t.whom = ?2"
 		" WHERE t.review IS NULL OR t.after <= ?3 OR t.after > ?3 + ?4"
 		" ORDER BY coalesce(t.tries, 0), row_number() OVER (PARTITION BY"
 		" r.sandbox ORDER BY r.id), r.id LIMIT ?5",
-		&s, err);
+		WITH(NUMBER(told_bit(whom)), NUMBER(whom), NUMBER(wall_ms),
+		     NUMBER(2 * REVIEW_PAUSE_MAX_MS), NUMBER(max)),
+		&s);
 
-	if (code < 0)
-		return code;
-	sqlite3_bind_int(s, 1, told_bit(whom));
-	sqlite3_bind_int(s, 2, whom);
-	sqlite3_bind_int64(s, 3, wall_ms);
-	sqlite3_bind_int64(s, 4, 2 * REVIEW_PAUSE_MAX_MS);
-	sqlite3_bind_int64(s, 5, (sqlite3_int64)max);
+	if (rc != SQLITE_OK)
+		return read_fault(r, rc, err);
 	while ((rc = sqlite3_step(s)) == SQLITE_ROW)
 		ids[count++] = sqlite3_column_int64(s, 0);
-	if (rc != SQLITE_DONE)
-		code = sqlite_fault(r->db, rc, "cannot read the tasks", err);
-	sqlite3_finalize(s);
-	return code < 0 ? code : count;
+	return rc == SQLITE_DONE ? count : read_fault(r, rc, err);
 }
 
 int review_tell(struct review_store *r, int whom, size_t max, int try_ms, int64_t wall_ms,
@@ -246,16 +197,18 @@ int review_tell(struct review_store *r, int whom, size_t max, int try_ms, int64_
 				err);
 
 	for (int i = 0; i < count; i++) {
-		const int64_t numbers[] = { ids[i], whom, wall_ms + try_ms };
 		struct review t;
 		int code = review_find(r, ids[i], &t, err);
 
 		if (code == 0)
-			code = run_with(r,
-					"INSERT INTO review_try (review, whom, tries,"
-					" after) VALUES (?,?,1,?) ON CONFLICT DO UPDATE"
-					" SET tries = tries + 1, after = excluded.after",
-					numbers, ARRAY_SIZE(numbers), err);
+			code = change(
+				r, note_who,
+				"INSERT INTO review_try (review, whom, tries, after)"
+				" VALUES (?,?,1,?) ON CONFLICT DO UPDATE"
+				" SET tries = tries + 1, after = excluded.after",
+				WITH(NUMBER(ids[i]), NUMBER(whom),
+				     NUMBER(wall_ms + try_ms)),
+				err);
 		if (code < 0)
 			return code;
 		on_task(data, &t);
@@ -267,46 +220,40 @@ int review_told(struct review_store *r, int64_t id, int whom, size_t url_count,
 		struct err *err)
 {
 	const bool command = whom == REVIEW_COMMAND;
-	const int64_t done[] = { id, whom };
-	const int64_t numbers[] = {
-		told_bit(whom),
-		id,
-		command ? whom : REVIEW_WEBHOOK,
-		command ? whom : REVIEW_WEBHOOK + (int64_t)url_count - 1,
-		command ? 1 : (int64_t)url_count,
-	};
-	int code = run_with(
-		r, "UPDATE review_try SET after = NULL WHERE review = ? AND whom = ?",
-		done, ARRAY_SIZE(done), err);
+	const int64_t first = command ? whom : REVIEW_WEBHOOK;
+	const int64_t count = command ? 1 : (int64_t)url_count;
+	int code =
+		change(r, note_who,
+		       "UPDATE review_try SET after = NULL WHERE review = ? AND whom = ?",
+		       WITH(NUMBER(id), NUMBER(whom)), err);
 
 	if (code < 0)
 		return code;
-	return run_with(r,
-			"UPDATE review SET told = told | ?1 WHERE id = ?2 AND"
-			" (SELECT count(*) FROM review_try WHERE review = ?2"
-			" AND after IS NULL AND whom BETWEEN ?3 AND ?4) = ?5",
-			numbers, ARRAY_SIZE(numbers), err);
+	return change(r, note_who,
+		      "UPDATE review SET told = told | ?1 WHERE id = ?2 AND"
+		      " (SELECT count(*) FROM review_try WHERE review = ?2"
+		      " AND after IS NULL AND whom BETWEEN ?3 AND ?4) = ?5",
+		      WITH(NUMBER(told_bit(whom)), NUMBER(id), NUMBER(first),
+			   NUMBER(first + count - 1), NUMBER(count)),
+		      err);
 }
 
 int review_not_told(struct review_store *r, int64_t id, int whom, int64_t wall_ms,
 		    struct err *err)
 {
-	const int64_t numbers[] = { id, whom, wall_ms, REVIEW_PAUSE_MS,
-				    REVIEW_PAUSE_MAX_MS };
-
-	return run_with(
-		r,
+	return change(
+		r, note_who,
 		"UPDATE review_try SET after = ?3 + min(?4 << min(tries - 1, 16), ?5)"
 		" WHERE review = ?1 AND whom = ?2 AND after IS NOT NULL",
-		numbers, ARRAY_SIZE(numbers), err);
+		WITH(NUMBER(id), NUMBER(whom), NUMBER(wall_ms), NUMBER(REVIEW_PAUSE_MS),
+		     NUMBER(REVIEW_PAUSE_MAX_MS)),
+		err);
 }
 
 int review_tell_anew(struct review_store *r, int whom, struct err *err)
 {
-	const int64_t numbers[] = { whom, REVIEW_WEBHOOK };
-
-	return run_with(r,
-			"UPDATE review_try SET after = 0 WHERE after IS NOT NULL"
-			" AND (whom = ?1 OR (?1 = ?2 AND whom > ?2))",
-			numbers, ARRAY_SIZE(numbers), err);
+	return change(r, note_who,
+		      "UPDATE review_try SET after = 0 WHERE after IS NOT NULL"
+		      " AND (whom = ?1 OR (?1 = ?2 AND whom > ?2))",
+		      WITH(NUMBER(whom), NUMBER(REVIEW_WEBHOOK)), err);
 }

@@ -92,6 +92,7 @@ struct review_store;
 int review_open(const char *directory, struct review_store **ret,
 		struct err *err) MUST_CHECK;
 void review_close(struct review_store *r);
+DEFINE_CLEAN(review, struct review_store *, review_close)
 typedef bool review_task_fn(void *data, const struct review *t);
 /* The one that was denied last first. @sandbox NULL: any; of more than REVIEW_LIST_MAX as
  * many of each. @on_task says whether to go on. */

@@ -51,8 +51,11 @@ enum {
 	WEIGHED_MAX = SQLITE_FOLD_MAX + REVIEW_PER_SANDBOX,
 };
 
-struct task_statements {
-	sqlite3_stmt *written, *count, *open, *put, *remove; /* owned; NULL: not yet */
+/* The database's, for as long as it is open. */
+struct statements {
+	sqlite3_stmt *insert, *count, *sums[SQLITE_SUMS];
+	/* Of tasks. */
+	sqlite3_stmt *written, *tasks, *open, *put, *remove;
 };
 
 /* What was denied to a sandbox of one destination. */
@@ -71,20 +74,36 @@ struct weighed {
 };
 
 struct writing {
-	struct task_statements *statements;
-	struct task *tasks; /* owned; in order of their sandboxes */
+	struct statements *statements;
+	struct task *tasks; /* borrowed; in order of their sandboxes */
 	size_t count;
 };
 
-/* For as long as @db is open. */
 static int prepare(sqlite3 *db, const char *sql, sqlite3_stmt **ret)
 {
 	return sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, ret, NULL);
 }
 
-/* Return: a code of SQLite's; what was prepared is to be let go of. */
-static int tasks_prepare(struct task_statements *t, sqlite3 *db)
+/* Bind, run, reset. Return: a code of SQLite's. */
+static int run(sqlite3_stmt *s, const struct sqlite_value *values, size_t count)
 {
+	sqlite_bind(s, values, count);
+	sqlite3_step(s);
+	return sqlite3_reset(s);
+}
+
+/* Return: a code of SQLite's. */
+static int prepare_all(struct statements *t, sqlite3 *db)
+{
+	static const char insert[] =
+		"INSERT INTO event (ts, sandbox, action, layer, remote_ip, remote_port,"
+		" protocol, name, rule, rule_file, rule_line, packets, bytes, reason,"
+		" query_type, limit_id, uid, pid, command, allowable, advice,"
+		" looks_like) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+	static const char count[] =
+		"INSERT INTO counter (action, layer, packets, rows) VALUES (?,?,?,1)"
+		" ON CONFLICT DO UPDATE SET packets = packets + excluded.packets,"
+		" rows = rows + 1";
 	static const char put[] =
 		"INSERT INTO review (id, sandbox, destination, is_name, port, protocol,"
 		" packets, rows, first_ts, last_ts, advice, looks_like) SELECT 1 + "
@@ -104,6 +123,8 @@ static int tasks_prepare(struct task_statements *t, sqlite3 *db)
 		sqlite3_stmt **ret;
 		const char *sql;
 	} all[] = {
+		{ &t->insert, insert },
+		{ &t->count, count },
 		{ &t->written,
 		  "SELECT sandbox, coalesce(name, remote_ip) AS what, max(name IS NOT"
 		  " NULL), max(remote_port), max(protocol), sum(packets), count(*),"
@@ -113,7 +134,7 @@ static int tasks_prepare(struct task_statements *t, sqlite3 *db)
 		  " FROM event e NOT INDEXED WHERE id >= ? AND action IN (2, 7) AND"
 		  " allowable = 1 AND coalesce(name, remote_ip) IS NOT NULL"
 		  " GROUP BY sandbox, what" },
-		{ &t->count, "SELECT count(*) FROM review WHERE sandbox = ?" },
+		{ &t->tasks, "SELECT count(*) FROM review WHERE sandbox = ?" },
 		{ &t->open, "SELECT id, destination, is_name, first_ts FROM review WHERE"
 			    " sandbox = ? AND state = 1 AND destination <> ''" },
 		{ &t->put, put },
@@ -124,6 +145,8 @@ static int tasks_prepare(struct task_statements *t, sqlite3 *db)
 
 	for (size_t i = 0; i < ARRAY_SIZE(all) && rc == SQLITE_OK; i++)
 		rc = prepare(db, all[i].sql, all[i].ret);
+	for (size_t i = 0; i < SQLITE_SUMS && rc == SQLITE_OK; i++)
+		rc = prepare(db, sqlite_sums[i].sql, &t->sums[i]);
 	return rc;
 }
 
@@ -157,40 +180,20 @@ static int read_written(struct writing *w, int64_t first)
 	return sqlite3_reset(s);
 }
 
-static void bind_string(sqlite3_stmt *s, int i, const char *text)
-{
-	sqlite3_bind_text(s, i, text, -1, SQLITE_TRANSIENT);
-}
-
-static void bind_port(sqlite3_stmt *s, int i, int number)
-{
-	if (number > 0)
-		sqlite3_bind_int(s, i, number);
-	else
-		sqlite3_bind_null(s, i);
-}
-
 /* Open it, or add to what there is. */
-static int put_task(struct task_statements *t, const struct review *v, bool folds,
-		    bool asks)
+static int put_task(struct statements *t, const struct review *v, bool folds, bool asks)
 {
-	sqlite3_stmt *s = t->put;
+	const bool looks = !folds && v->looks_like[0];
 
-	bind_string(s, 1, v->sandbox);
-	bind_string(s, 2, folds ? "" : v->destination);
-	sqlite3_bind_int(s, 3, !folds && v->is_name);
-	bind_port(s, 4, folds ? 0 : v->port);
-	bind_port(s, 5, folds ? 0 : v->protocol);
-	sqlite3_bind_int64(s, 6, (int64_t)v->packets);
-	sqlite3_bind_int64(s, 7, (int64_t)v->rows);
-	sqlite3_bind_int64(s, 8, v->first_ms);
-	sqlite3_bind_int64(s, 9, v->last_ms);
-	sqlite3_bind_int(s, 10, DECIDED_MS);
-	bind_string(s, 11, folds ? NULL : v->advice);
-	bind_string(s, 12, folds || !v->looks_like[0] ? NULL : v->looks_like);
-	sqlite3_bind_int(s, 13, asks);
-	sqlite3_step(s);
-	return sqlite3_reset(s);
+	return run(t->put,
+		   WITH(TEXT(v->sandbox), TEXT(folds ? "" : v->destination),
+			NUMBER(!folds && v->is_name),
+			!folds && v->port > 0 ? NUMBER(v->port) : TEXT(NULL),
+			!folds && v->protocol > 0 ? NUMBER(v->protocol) : TEXT(NULL),
+			NUMBER(v->packets), NUMBER(v->rows), NUMBER(v->first_ms),
+			NUMBER(v->last_ms), NUMBER(DECIDED_MS),
+			TEXT(folds ? NULL : v->advice),
+			TEXT(looks ? v->looks_like : NULL), NUMBER(asks)));
 }
 
 /* ---- company ---- */
@@ -278,13 +281,13 @@ static void choose(struct weighed *all, size_t count, size_t excess)
 
 /* ---- room ---- */
 
-static int read_open(struct task_statements *t, const char *sandbox, struct weighed *all,
+static int read_open(struct statements *t, const char *sandbox, struct weighed *all,
 		     size_t *count)
 {
 	sqlite3_stmt *s = t->open;
 	char destination[EVENT_NAME_SIZE];
 
-	bind_string(s, 1, sandbox);
+	sqlite_bind(s, WITH(TEXT(sandbox)));
 	while (*count < WEIGHED_MAX && sqlite3_step(s) == SQLITE_ROW) {
 		struct weighed *w = &all[(*count)++];
 
@@ -297,7 +300,7 @@ static int read_open(struct task_statements *t, const char *sandbox, struct weig
 }
 
 /* It becomes part of the one without a destination. */
-static int fold_task(struct task_statements *t, const char *sandbox, int64_t id)
+static int fold_task(struct statements *t, const char *sandbox, int64_t id)
 {
 	sqlite3_stmt *s = t->remove;
 	struct review gone = { 0 };
@@ -318,10 +321,10 @@ static int fold_task(struct task_statements *t, const char *sandbox, int64_t id)
 }
 
 /* The @count tasks of one sandbox, @excess more than there may be. */
-static int fold_some(struct task_statements *t, struct task *tasks, size_t count,
+static int fold_some(struct statements *t, struct task *tasks, size_t count,
 		     size_t excess)
 {
-	struct weighed *all = calloc(WEIGHED_MAX, sizeof(*all));
+	CLEAN(mem) struct weighed *all = calloc(WEIGHED_MAX, sizeof(*all));
 	size_t used = 0;
 	int rc;
 
@@ -344,19 +347,18 @@ static int fold_some(struct task_statements *t, struct task *tasks, size_t count
 		else
 			rc = fold_task(t, tasks->review.sandbox, all[i].id);
 	}
-	free(all);
 	return rc;
 }
 
-static int make_way(struct task_statements *t, struct task *tasks, size_t count)
+static int make_way(struct statements *t, struct task *tasks, size_t count)
 {
 	size_t there = 0, added = 0;
 	int rc;
 
-	bind_string(t->count, 1, tasks->review.sandbox);
-	if (sqlite3_step(t->count) == SQLITE_ROW)
-		there = (size_t)sqlite3_column_int64(t->count, 0);
-	rc = sqlite3_reset(t->count);
+	sqlite_bind(t->tasks, WITH(TEXT(tasks->review.sandbox)));
+	if (sqlite3_step(t->tasks) == SQLITE_ROW)
+		there = (size_t)sqlite3_column_int64(t->tasks, 0);
+	rc = sqlite3_reset(t->tasks);
 	for (size_t i = 0; i < count; i++)
 		added += tasks[i].is_new;
 	if (rc != SQLITE_OK || added == 0 || there + added <= REVIEW_PER_SANDBOX)
@@ -382,19 +384,13 @@ static int write_tasks(struct writing *w)
 }
 
 /* For the denials from row @first on. Return: a code of SQLite's. */
-static int tasks_write(struct task_statements *t, int64_t first)
+static int tasks_write(struct statements *t, int64_t first)
 {
-	struct writing w = { .statements = t };
-	int rc;
+	CLEAN(mem) struct task *tasks = malloc(SQLITE_FOLD_MAX * sizeof(*tasks));
+	struct writing w = { .statements = t, .tasks = tasks };
+	int rc = tasks ? read_written(&w, first) : SQLITE_NOMEM;
 
-	w.tasks = malloc(SQLITE_FOLD_MAX * sizeof(*w.tasks));
-	if (!w.tasks)
-		return SQLITE_NOMEM;
-	rc = read_written(&w, first);
-	if (rc == SQLITE_OK)
-		rc = write_tasks(&w);
-	free(w.tasks);
-	return rc;
+	return rc == SQLITE_OK ? write_tasks(&w) : rc;
 }
 
 /* ---- the writer ---- */
@@ -408,8 +404,7 @@ struct sqlite_writer {
 	/* The thread's alone. */
 	sqlite3 *db;		  /* NULL: to be opened from @reopen_ms on */
 	struct sqlite_inode file; /* that is, or was tried */
-	sqlite3_stmt *insert, *count, *sums[SQLITE_SUMS];
-	struct task_statements tasks;
+	struct statements statements;
 	int64_t reopen_ms, window_ms, tidy_ms, room_ms;
 	struct sqlite_age age;
 	bool lacks_spare;	  /* nothing is put by for a full disk */
@@ -460,45 +455,21 @@ static void count_rows(struct sqlite_writer *w, bool kept)
 
 static void close_database(struct sqlite_writer *w)
 {
-	sqlite3_finalize(w->insert);
-	sqlite3_finalize(w->count);
-	for (size_t i = 0; i < SQLITE_SUMS; i++) {
-		sqlite3_finalize(w->sums[i]);
-		w->sums[i] = NULL;
-	}
-	sqlite3_finalize(w->tasks.written);
-	sqlite3_finalize(w->tasks.count);
-	sqlite3_finalize(w->tasks.open);
-	sqlite3_finalize(w->tasks.put);
-	sqlite3_finalize(w->tasks.remove);
-	w->tasks = (struct task_statements){ 0 };
+	sqlite3_stmt *s;
+
+	while (w->db && (s = sqlite3_next_stmt(w->db, NULL)))
+		sqlite3_finalize(s);
 	sqlite3_close(w->db);
-	w->insert = w->count = NULL;
 	w->db = NULL;
 }
 
 static int open_once(struct sqlite_writer *w, struct err *err)
 {
-	static const char insert[] =
-		"INSERT INTO event (ts, sandbox, action, layer, remote_ip, remote_port,"
-		" protocol, name, rule, rule_file, rule_line, packets, bytes, reason,"
-		" query_type, limit_id, uid, pid, command, allowable, advice,"
-		" looks_like) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
-	static const char count[] =
-		"INSERT INTO counter (action, layer, packets, rows) VALUES (?,?,?,1)"
-		" ON CONFLICT DO UPDATE SET packets = packets + excluded.packets,"
-		" rows = rows + 1";
 	int rc, r = sqlite_file_open(&w->config, &w->db, err);
 
 	if (r < 0)
 		return r;
-	rc = prepare(w->db, insert, &w->insert);
-	if (rc == SQLITE_OK)
-		rc = prepare(w->db, count, &w->count);
-	for (size_t i = 0; i < SQLITE_SUMS && rc == SQLITE_OK; i++)
-		rc = prepare(w->db, sqlite_sums[i].sql, &w->sums[i]);
-	if (rc == SQLITE_OK)
-		rc = tasks_prepare(&w->tasks, w->db);
+	rc = prepare_all(&w->statements, w->db);
 	if (rc == SQLITE_OK) {
 		w->lacks_spare = !sqlite_file_put_by(w->directory);
 		return 0;
@@ -591,7 +562,7 @@ static int write_row(struct sqlite_writer *w, const struct event_row *row)
 {
 	const struct event *e = &row->event;
 	char addr[ADDR_TEXT_SIZE] = "";
-	sqlite3_stmt *s = w->insert;
+	sqlite3_stmt *s = w->statements.insert;
 	int i = 0;
 
 	if (e->remote.family != ADDR_NONE)
@@ -625,6 +596,7 @@ static int write_row(struct sqlite_writer *w, const struct event_row *row)
 /* All or nothing. */
 static int write_folded(struct sqlite_writer *w, struct err *err)
 {
+	struct statements *s = &w->statements;
 	int64_t first = 0;
 	int rc = SQLITE_OK, r;
 
@@ -635,25 +607,17 @@ static int write_folded(struct sqlite_writer *w, struct err *err)
 		const struct event *e = &w->folded[i].event;
 
 		rc = write_row(w, &w->folded[i]);
-		if (rc == SQLITE_OK) {
-			sqlite3_bind_int64(w->count, 1, e->action);
-			sqlite3_bind_int64(w->count, 2, e->layer);
-			sqlite3_bind_int64(w->count, 3, (int64_t)e->packets);
-			sqlite3_step(w->count);
-			rc = sqlite3_reset(w->count);
-		}
+		if (rc == SQLITE_OK)
+			rc = run(s->count, WITH(NUMBER(e->action), NUMBER(e->layer),
+						NUMBER(e->packets)));
 		if (i == 0)
 			first = sqlite3_last_insert_rowid(w->db);
 	}
 	/* These rows, into the sums and the review tasks. */
-	for (size_t i = 0; i < SQLITE_SUMS && rc == SQLITE_OK; i++) {
-		sqlite3_bind_int64(w->sums[i], 1, first);
-		sqlite3_bind_int64(w->sums[i], 2, INT64_MAX);
-		sqlite3_step(w->sums[i]);
-		rc = sqlite3_reset(w->sums[i]);
-	}
+	for (size_t i = 0; i < SQLITE_SUMS && rc == SQLITE_OK; i++)
+		rc = run(s->sums[i], WITH(NUMBER(first), NUMBER(INT64_MAX)));
 	if (rc == SQLITE_OK)
-		rc = tasks_write(&w->tasks, first);
+		rc = tasks_write(s, first);
 	if (rc != SQLITE_OK)
 		r = sqlite_fault(w->db, rc, "cannot write to the database", err);
 	else
@@ -823,7 +787,7 @@ static void on_pause(void *data)
 int sqlite_writer_new(const struct sqlite_config *config, struct sqlite_writer **ret,
 		      struct err *err)
 {
-	struct sqlite_writer *w = calloc(1, sizeof(*w));
+	CLEAN(mem) struct sqlite_writer *w = calloc(1, sizeof(*w));
 	const struct worker_config worker = { .name = "weir-sqlite",
 					      .queue_bytes = QUEUE_BYTES,
 					      .reserve_bytes = RESERVE_BYTES,
@@ -848,12 +812,9 @@ int sqlite_writer_new(const struct sqlite_config *config, struct sqlite_writer *
 	pthread_mutex_init(&w->lock, NULL);
 	if (r == 0)
 		r = worker_new(&worker, &w->worker, err);
-	if (r < 0) {
-		free(w);
-		return r;
-	}
-	*ret = w;
-	return 0;
+	if (r == 0)
+		*ret = TAKE_PTR(w);
+	return r;
 }
 
 /* An empty record asks the thread to write now, whatever the window says. */

@@ -79,6 +79,7 @@ struct sqlite_reader;
 int sqlite_reader_open(const char *directory, int timeout_ms, struct sqlite_reader **ret,
 		       struct err *err) MUST_CHECK;
 void sqlite_reader_close(struct sqlite_reader *r);
+DEFINE_CLEAN(reader, struct sqlite_reader *, sqlite_reader_close)
 /* Newest first, unless @query says otherwise. @on_row says whether to go on. */
 int sqlite_find(struct sqlite_reader *r, const struct sqlite_query *query,
 		bool (*on_row)(void *data, int64_t id, const struct event_row *row),

@@ -88,14 +88,32 @@ int sqlite_run(sqlite3 *db, const char *sql, struct err *err)
 
 int64_t sqlite_number(sqlite3 *db, const char *sql)
 {
-	sqlite3_stmt *s = NULL;
-	int64_t n = 0;
+	CLEAN(statement) sqlite3_stmt *s = NULL;
 
-	if (sqlite3_prepare_v2(db, sql, -1, &s, NULL) == SQLITE_OK &&
+	if (sqlite_ask(db, sql, NULL, 0, &s) == SQLITE_OK &&
 	    sqlite3_step(s) == SQLITE_ROW)
-		n = sqlite3_column_int64(s, 0);
-	sqlite3_finalize(s);
-	return n;
+		return sqlite3_column_int64(s, 0);
+	return 0;
+}
+
+void sqlite_bind(sqlite3_stmt *s, const struct sqlite_value *values, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (values[i].is_number)
+			sqlite3_bind_int64(s, (int)i + 1, values[i].number);
+		else
+			sqlite3_bind_text(s, (int)i + 1, values[i].text, -1,
+					  SQLITE_TRANSIENT);
+}
+
+int sqlite_ask(sqlite3 *db, const char *sql, const struct sqlite_value *values,
+	       size_t count, sqlite3_stmt **ret)
+{
+	int rc = sqlite3_prepare_v2(db, sql, -1, ret, NULL);
+
+	if (rc == SQLITE_OK)
+		sqlite_bind(*ret, values, count);
+	return rc;
 }
 
 /* ---- opening ---- */
@@ -192,36 +210,49 @@ static int check_schema(sqlite3 *db, struct err *err)
 {
 	static const char sql[] = "SELECT type, name, tbl_name, sql FROM sqlite_master";
 	bool seen[ARRAY_SIZE(schema)] = { false };
-	sqlite3_stmt *s = NULL;
+	CLEAN(statement) sqlite3_stmt *s = NULL;
 	size_t count = 0, row;
-	int r = 0, rc = sqlite3_prepare_v2(db, sql, -1, &s, NULL);
+	int rc = sqlite_ask(db, sql, NULL, 0, &s);
 
-	while (rc == SQLITE_OK && r == 0 && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+	while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
 		rc = SQLITE_OK;
 		row = find_schema_row(s);
 		if (row < ARRAY_SIZE(schema) && !seen[row])
 			count += seen[row] = true;
 		else if (row < ARRAY_SIZE(schema) || !is_beside(s))
-			r = err_set(err, -EBADMSG,
-				    "the database has '%s', which Weir did not make, or "
-				    "made otherwise",
-				    SHOWN((const char *)sqlite3_column_text(s, 1) ?: ""));
+			return err_set(
+				err, -EBADMSG,
+				"the database has '%s', which Weir did not make, or "
+				"made otherwise",
+				SHOWN((const char *)sqlite3_column_text(s, 1) ?: ""));
 	}
-	sqlite3_finalize(s);
-	if (rc != SQLITE_OK && rc != SQLITE_DONE)
+	if (rc != SQLITE_DONE)
 		return sqlite_fault(db, rc, "cannot read the database", err);
-	if (r == 0 && count < ARRAY_SIZE(schema))
-		r = err_set(err, -EBADMSG, "the database lacks what Weir has made there");
-	return r;
+	return count < ARRAY_SIZE(schema)
+		       ? err_set(err, -EBADMSG,
+				 "the database lacks what Weir has made there")
+		       : 0;
+}
+
+/* *@ret is to be closed, whatever is returned. */
+static int open_path(const char *path, int busy_ms, sqlite3 **ret)
+{
+	int rc = sqlite3_open_v2(
+		path, ret,
+		SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW, NULL);
+
+	if (rc != SQLITE_OK)
+		return rc;
+	sqlite3_busy_timeout(*ret, busy_ms);
+	sqlite3_db_config(*ret, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+	sqlite3_db_config(*ret, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+	return rc;
 }
 
 static int set_up(sqlite3 *db, const struct sqlite_config *config, struct err *err)
 {
 	char sql[512];
 
-	sqlite3_busy_timeout(db, BUSY_MS);
-	sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-	sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
 	/* page_size and auto_vacuum count for a new file only. The size is a second
 	 * line: tidying keeps well below it. */
 	snprintf(sql, sizeof(sql),
@@ -281,9 +312,7 @@ int sqlite_file_open(const struct sqlite_config *config, sqlite3 **ret, struct e
 		r = make_file(config->directory, path, err);
 	if (lock < 0 || r < 0)
 		return lock < 0 ? lock : r;
-	rc = sqlite3_open_v2(
-		path, &db,
-		SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW, NULL);
+	rc = open_path(path, BUSY_MS, &db);
 	if (rc != SQLITE_OK)
 		r = sqlite_fault(db, rc, "cannot open the database", err);
 	if (r == 0)
@@ -296,31 +325,34 @@ int sqlite_file_open(const struct sqlite_config *config, sqlite3 **ret, struct e
 		r = check_version(version, err);
 	if (r == 0)
 		r = check_schema(db, err);
-	if (r < 0) {
+	if (r < 0)
 		sqlite3_close(db); /* with the transaction that may be open */
-		return r;
-	}
-	*ret = db;
-	return 0;
+	else
+		*ret = db;
+	return r;
+}
+
+/* All zero where there is no such file. */
+static struct stat stat_of(const char *directory, const char *suffix)
+{
+	char path[SQLITE_PATH_SIZE];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/events.db%s", directory, suffix);
+	return stat(path, &st) == 0 ? st : (struct stat){ 0 };
 }
 
 bool sqlite_file_is_cut(const char *directory)
 {
-	char path[SQLITE_PATH_SIZE];
-	struct stat st;
+	const struct stat st = stat_of(directory, "");
 
-	snprintf(path, sizeof(path), "%s/events.db", directory);
-	return stat(path, &st) == 0 && st.st_size < PAGE_BYTES;
+	return st.st_ino != 0 && st.st_size < PAGE_BYTES;
 }
 
 struct sqlite_inode sqlite_file_inode(const char *directory)
 {
-	char path[SQLITE_PATH_SIZE];
-	struct stat st;
+	const struct stat st = stat_of(directory, "");
 
-	snprintf(path, sizeof(path), "%s/events.db", directory);
-	if (stat(path, &st) < 0)
-		return (struct sqlite_inode){ 0 };
 	return (struct sqlite_inode){ st.st_dev, st.st_ino };
 }
 
@@ -408,11 +440,7 @@ bool sqlite_file_put_by(const char *directory)
 
 static uint64_t log_bytes(const char *directory)
 {
-	char path[SQLITE_PATH_SIZE];
-	struct stat st;
-
-	snprintf(path, sizeof(path), "%s/events.db-wal", directory);
-	return stat(path, &st) < 0 ? 0 : (uint64_t)st.st_size;
+	return (uint64_t)stat_of(directory, "-wal").st_size;
 }
 
 static void checkpoint(sqlite3 *db)
@@ -603,9 +631,7 @@ int sqlite_file_use(const char *directory, int busy_ms, sqlite3 **ret, struct er
 
 	snprintf(path, sizeof(path), "%s/events.db", directory);
 	/* Not read-only: the log's index is shared memory that a reader writes. */
-	rc = sqlite3_open_v2(
-		path, ret,
-		SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW, NULL);
+	rc = open_path(path, busy_ms, ret);
 	if (rc != SQLITE_OK && access(path, F_OK) < 0 && errno == ENOENT)
 		return err_set(err, -ENOENT,
 			       "no events are stored here; --state-dir says where a "
@@ -613,9 +639,6 @@ int sqlite_file_use(const char *directory, int busy_ms, sqlite3 **ret, struct er
 			       "them");
 	if (rc != SQLITE_OK)
 		return sqlite_fault(*ret, rc, "cannot open the database", err);
-	sqlite3_busy_timeout(*ret, busy_ms);
-	sqlite3_db_config(*ret, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-	sqlite3_db_config(*ret, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
 	r = check_version(wait_for_tables(*ret), err);
 	return r < 0 ? r : check_schema(*ret, err);
 }

@@ -90,3 +90,23 @@ int sqlite_file_use(const char *directory, int busy_ms, sqlite3 **ret,
 		    struct err *err) MUST_CHECK;
 /* The text of a column, "" for NULL, cut to @size. */
 void sqlite_read_text(sqlite3_stmt *s, int column, char *buf, size_t size);
+
+/* A statement that a local owns. */
+DEFINE_CLEAN(statement, sqlite3_stmt *, sqlite3_finalize)
+/* What a parameter of a statement is, in order of their numbers. */
+struct sqlite_value {
+	bool is_number;
+	int64_t number;
+	const char *text; /* NULL: null; copied */
+};
+#define NUMBER(n) ((struct sqlite_value){ .is_number = true, .number = (int64_t)(n) })
+#define TEXT(t)	  ((struct sqlite_value){ .text = (t) })
+/* A list of them as two arguments. */
+#define WITH(...)                                                                        \
+	(const struct sqlite_value[]){ __VA_ARGS__ },                                    \
+		ARRAY_SIZE(((const struct sqlite_value[]){ __VA_ARGS__ }))
+/* Those that @s has no place for are passed over. */
+void sqlite_bind(sqlite3_stmt *s, const struct sqlite_value *values, size_t count);
+/* @sql with @values, whatever is returned to be finalized. Return: a code of SQLite's. */
+int sqlite_ask(sqlite3 *db, const char *sql, const struct sqlite_value *values,
+	       size_t count, sqlite3_stmt **ret) MUST_CHECK;

@@ -37,29 +37,22 @@ static int is_too_late(void *data)
 int sqlite_reader_open(const char *directory, int timeout_ms, struct sqlite_reader **ret,
 		       struct err *err)
 {
-	struct sqlite_reader *r = calloc(1, sizeof(*r));
-	int code;
+	CLEAN(reader) struct sqlite_reader *r = calloc(1, sizeof(*r));
+	int code = r ? sqlite_file_use(directory, BUSY_MS, &r->db, err)
+		     : err_sys(err, -ENOMEM, "cannot open the database");
 
-	if (!r)
-		return err_sys(err, -ENOMEM, "cannot open the database");
-	r->timeout_ms = timeout_ms;
-	code = sqlite_file_use(directory, BUSY_MS, &r->db, err);
-	if (code < 0) {
-		sqlite_reader_close(r);
+	if (code < 0)
 		return code;
-	}
+	r->timeout_ms = timeout_ms;
 	sqlite3_progress_handler(r->db, LOOK_STEPS, is_too_late, r);
 	r->until_ms = clock_now_ms() + timeout_ms;
 	code = sqlite_run(r->db,
 			  "PRAGMA query_only = 1; PRAGMA cache_size = -512;"
 			  "PRAGMA temp_store = MEMORY",
 			  err);
-	if (code < 0) {
-		sqlite_reader_close(r);
-		return code;
-	}
-	*ret = r;
-	return 0;
+	if (code == 0)
+		*ret = TAKE_PTR(r);
+	return code;
 }
 
 void sqlite_reader_close(struct sqlite_reader *r)
@@ -100,33 +93,17 @@ static void put_where(const struct sqlite_query *q, const char *head, const char
 		 tail);
 }
 
-static void bind_query(sqlite3_stmt *s, const struct sqlite_query *q)
-{
-	sqlite3_bind_int64(s, 1, q->since_ms);
-	sqlite3_bind_int64(s, 2, q->until_ms ? q->until_ms : INT64_MAX);
-	sqlite3_bind_int64(s, 3, q->below_id ? q->below_id : INT64_MAX);
-	if (q->oldest_first)
-		sqlite3_bind_int64(s, 8, q->above_id);
-	if (q->action != EVENT_NONE)
-		sqlite3_bind_int(s, 4, (int)q->action);
-	if (q->sandbox)
-		sqlite3_bind_text(s, 5, q->sandbox, -1, SQLITE_TRANSIENT);
-	if (q->name)
-		sqlite3_bind_text(s, 6, q->name, -1, SQLITE_TRANSIENT);
-	if (q->remote.family != ADDR_NONE)
-		sqlite3_bind_text(s, 7, ADDR_SHOWN(&q->remote), -1, SQLITE_TRANSIENT);
-}
-
 static int search_fault(struct sqlite_reader *r, int rc, struct err *err)
 {
 	return sqlite_fault(r->db, rc, "cannot search the database", err);
 }
 
-/* @sql as a statement whose time runs from now. */
-static int ask(struct sqlite_reader *r, const char *sql, sqlite3_stmt **ret,
+/* @sql with @values as a statement whose time runs from now. */
+static int ask(struct sqlite_reader *r, const char *sql,
+	       const struct sqlite_value *values, size_t count, sqlite3_stmt **ret,
 	       struct err *err)
 {
-	int rc = sqlite3_prepare_v2(r->db, sql, -1, ret, NULL);
+	int rc = sqlite_ask(r->db, sql, values, count, ret);
 
 	if (rc != SQLITE_OK)
 		return search_fault(r, rc, err);
@@ -181,80 +158,78 @@ static int64_t read_row(sqlite3_stmt *s, struct event_row *row)
 	return sqlite3_column_int64(s, 0);
 }
 
-int sqlite_find(struct sqlite_reader *r, const struct sqlite_query *query,
+int sqlite_find(struct sqlite_reader *r, const struct sqlite_query *q,
 		bool (*on_row)(void *data, int64_t id, const struct event_row *row),
 		void *data, struct err *err)
 {
+	const bool by_address = q->remote.family != ADDR_NONE;
+	CLEAN(statement) sqlite3_stmt *s = NULL;
 	char sql[SQL_SIZE], tail[64];
-	sqlite3_stmt *s = NULL;
 	struct event_row row;
-	bool go_on = true;
-	int code, rc = SQLITE_DONE;
+	int code, rc;
 
 	snprintf(tail, sizeof(tail), "%s LIMIT %zu",
-		 query->oldest_first ? "AND id > ?8 ORDER BY id"
-				     : "ORDER BY ts DESC, id DESC",
-		 query->max ? query->max : (size_t)MAX_DEFAULT);
-	put_where(query, columns, tail, sql);
-	code = ask(r, sql, &s, err);
+		 q->oldest_first ? "AND id > ?8 ORDER BY id"
+				 : "ORDER BY ts DESC, id DESC",
+		 q->max ? q->max : (size_t)MAX_DEFAULT);
+	put_where(q, columns, tail, sql);
+	code = ask(r, sql,
+		   WITH(NUMBER(q->since_ms), NUMBER(q->until_ms ?: INT64_MAX),
+			NUMBER(q->below_id ?: INT64_MAX), NUMBER(q->action),
+			TEXT(q->sandbox), TEXT(q->name),
+			TEXT(by_address ? ADDR_SHOWN(&q->remote) : NULL),
+			NUMBER(q->above_id)),
+		   &s, err);
 	if (code < 0)
 		return code;
-	bind_query(s, query);
-	while (go_on && (rc = sqlite3_step(s)) == SQLITE_ROW)
-		go_on = on_row(data, read_row(s, &row), &row);
-	if (go_on && rc != SQLITE_DONE)
-		code = search_fault(r, rc, err);
-	sqlite3_finalize(s);
-	return code;
+	while ((rc = sqlite3_step(s)) == SQLITE_ROW)
+		if (!on_row(data, read_row(s, &row), &row))
+			return 0;
+	return rc == SQLITE_DONE ? 0 : search_fault(r, rc, err);
 }
 
 int sqlite_store_id(struct sqlite_reader *r, char *ret, struct err *err)
 {
-	sqlite3_stmt *s = NULL;
-	const char *id = NULL;
-	int rc, code = ask(r, "SELECT id FROM store", &s, err);
+	CLEAN(statement) sqlite3_stmt *s = NULL;
+	const char *id;
+	int rc, code = ask(r, "SELECT id FROM store", NULL, 0, &s, err);
 
 	if (code < 0)
 		return code;
 	rc = sqlite3_step(s);
-	if (rc == SQLITE_ROW)
-		id = (const char *)sqlite3_column_text(s, 0);
-	if (id && strlen(id) == SQLITE_STORE_ID_SIZE - 1 &&
-	    strspn(id, "0123456789abcdef") == SQLITE_STORE_ID_SIZE - 1)
-		memcpy(ret, id, SQLITE_STORE_ID_SIZE);
-	else
-		code = rc == SQLITE_ROW || rc == SQLITE_DONE
-			       ? err_set(err, -EBADMSG, "the database has no id")
-			       : search_fault(r, rc, err);
-	sqlite3_finalize(s);
-	return code;
+	if (rc != SQLITE_ROW && rc != SQLITE_DONE)
+		return search_fault(r, rc, err);
+	id = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(s, 0) : NULL;
+	if (!id || strlen(id) != SQLITE_STORE_ID_SIZE - 1 ||
+	    strspn(id, "0123456789abcdef") != SQLITE_STORE_ID_SIZE - 1)
+		return err_set(err, -EBADMSG, "the database has no id");
+	memcpy(ret, id, SQLITE_STORE_ID_SIZE);
+	return 0;
 }
 
-/* @s is taken. @count numbers of its one row, in @ret. */
-static int read_numbers(struct sqlite_reader *r, sqlite3_stmt *s, int count, int64_t *ret,
-			struct err *err)
+/* The @size numbers of the one row of @sql, in @ret. */
+static int read_numbers(struct sqlite_reader *r, const char *sql,
+			const struct sqlite_value *values, size_t count, int64_t *ret,
+			int size, struct err *err)
 {
-	const int rc = sqlite3_step(s);
+	CLEAN(statement) sqlite3_stmt *s = NULL;
+	int rc, code = ask(r, sql, values, count, &s, err);
 
-	for (int i = 0; rc == SQLITE_ROW && i < count; i++)
+	if (code < 0)
+		return code;
+	rc = sqlite3_step(s);
+	for (int i = 0; rc == SQLITE_ROW && i < size; i++)
 		ret[i] = sqlite3_column_int64(s, i);
-	sqlite3_finalize(s);
 	return rc == SQLITE_ROW ? 0 : search_fault(r, rc, err);
 }
 
 int sqlite_id_before(struct sqlite_reader *r, int64_t since_ms, int64_t *ret,
 		     struct err *err)
 {
-	sqlite3_stmt *s = NULL;
-	int code = ask(r,
-		       "SELECT coalesce(min(id) - 1, (SELECT max(id) FROM event), 0)"
-		       " FROM event WHERE ts >= ?",
-		       &s, err);
-
-	if (code < 0)
-		return code;
-	sqlite3_bind_int64(s, 1, since_ms);
-	return read_numbers(r, s, 1, ret, err);
+	return read_numbers(r,
+			    "SELECT coalesce(min(id) - 1, (SELECT max(id) FROM event), 0)"
+			    " FROM event WHERE ts >= ?",
+			    WITH(NUMBER(since_ms)), ret, 1, err);
 }
 
 /* ---- the most of what was denied or allowed ----
@@ -329,22 +304,6 @@ static void put_top(const struct sqlite_query *q, enum sqlite_by by, char *sql,
 		 " UNION ALL %s AND ts >= ?4 AND ts < min(?2 * 3600000, ?5)"
 		 " ORDER BY ts DESC LIMIT ?7)",
 		 sums, events, events);
-}
-
-static void bind_top(sqlite3_stmt *s, enum sqlite_by by, const struct sqlite_query *q)
-{
-	/* Nothing is later than the end of time: the hour that it is in is whole. */
-	const int64_t until_ms = q->until_ms ? q->until_ms : INT64_MAX / 2;
-
-	sqlite3_bind_int(s, 1, (int)by);
-	/* The first hour that begins then or later. */
-	sqlite3_bind_int64(s, 2, q->since_ms <= 0 ? 0 : (q->since_ms - 1) / HOUR_MS + 1);
-	sqlite3_bind_int64(s, 3, until_ms / HOUR_MS);
-	sqlite3_bind_int64(s, 4, q->since_ms);
-	sqlite3_bind_int64(s, 5, until_ms);
-	sqlite3_bind_int64(s, 7, q->scan ? (int64_t)q->scan : -1);
-	if (q->sandbox)
-		sqlite3_bind_text(s, 6, q->sandbox, -1, SQLITE_TRANSIENT);
 }
 
 /* ---- adding up ---- */
@@ -474,17 +433,24 @@ int sqlite_top(struct sqlite_reader *r, enum sqlite_by by,
 	       struct err *err)
 {
 	struct sums t = { .hash = { (uintptr_t)r, (uintptr_t)&t } };
-	sqlite3_stmt *s = NULL;
+	/* Nothing is later than the end of time: the hour that it is in is whole. */
+	const int64_t since_ms = query->since_ms,
+		      until_ms = query->until_ms ?: INT64_MAX / 2;
+	/* The first hour that begins then or later. */
+	const int64_t hour = since_ms <= 0 ? 0 : (since_ms - 1) / HOUR_MS + 1;
+	CLEAN(statement) sqlite3_stmt *s = NULL;
 	char sql[2 * SQL_SIZE];
 	int rows;
 
 	put_top(query, by, sql, sizeof(sql));
-	rows = ask(r, sql, &s, err);
+	rows = ask(r, sql,
+		   WITH(NUMBER(by), NUMBER(hour), NUMBER(until_ms / HOUR_MS),
+			NUMBER(since_ms), NUMBER(until_ms), TEXT(query->sandbox),
+			NUMBER(query->scan ? (int64_t)query->scan : -1)),
+		   &s, err);
 	if (rows < 0)
 		return rows;
-	bind_top(s, by, query);
 	rows = add_all(r, s, &t, err);
-	sqlite3_finalize(s);
 	if (rows >= 0)
 		report(&t, query, on_top, data);
 	arena_done(&t.arena);
@@ -494,13 +460,11 @@ int sqlite_top(struct sqlite_reader *r, enum sqlite_by by,
 
 /* ---- what happened when ---- */
 
-/* As table activity has it. */
-static void bind_scope(sqlite3_stmt *s, int at, const char *sandbox)
+/* As table activity has it. @buf holds ROW_SANDBOX_SIZE and one. */
+static const char *scope_of(const char *sandbox, char *buf)
 {
-	char scope[ROW_SANDBOX_SIZE + 1];
-
-	snprintf(scope, sizeof(scope), "%s%s", sandbox ? "=" : "*", sandbox ?: "");
-	sqlite3_bind_text(s, at, scope, -1, SQLITE_TRANSIENT);
+	snprintf(buf, ROW_SANDBOX_SIZE + 1, "%s%s", sandbox ? "=" : "*", sandbox ?: "");
+	return buf;
 }
 
 int sqlite_activity(struct sqlite_reader *r, const char *sandbox, int64_t first,
@@ -511,17 +475,17 @@ int sqlite_activity(struct sqlite_reader *r, const char *sandbox, int64_t first,
 		"SELECT (minute - ?2) / ?3, action, sum(packets), sum(bytes) FROM"
 		" activity WHERE scope = ?1 AND minute >= ?2 AND minute < ?4 AND action"
 		" >= 0 AND action < ?5 GROUP BY 1, 2";
-	sqlite3_stmt *s = NULL;
-	int rc, code = ask(r, sql, &s, err);
+	CLEAN(statement) sqlite3_stmt *s = NULL;
+	char scope[ROW_SANDBOX_SIZE + 1];
+	int rc, code = ask(r, sql,
+			   WITH(TEXT(scope_of(sandbox, scope)), NUMBER(first),
+				NUMBER(minutes), NUMBER(first + minutes * (int64_t)count),
+				NUMBER(EVENT_ACTION_COUNT)),
+			   &s, err);
 
 	if (code < 0)
 		return code;
 	memset(ret, 0, count * sizeof(*ret));
-	bind_scope(s, 1, sandbox);
-	sqlite3_bind_int64(s, 2, first);
-	sqlite3_bind_int64(s, 3, minutes);
-	sqlite3_bind_int64(s, 4, first + minutes * (int64_t)count);
-	sqlite3_bind_int(s, 5, EVENT_ACTION_COUNT);
 	while ((rc = sqlite3_step(s)) == SQLITE_ROW) {
 		struct sqlite_bucket *b = &ret[sqlite3_column_int64(s, 0)];
 		const int action = sqlite3_column_int(s, 1);
@@ -530,10 +494,7 @@ int sqlite_activity(struct sqlite_reader *r, const char *sandbox, int64_t first,
 		if (action == EVENT_ALLOW)
 			b->bytes = (uint64_t)sqlite3_column_int64(s, 3);
 	}
-	if (rc != SQLITE_DONE)
-		code = search_fault(r, rc, err);
-	sqlite3_finalize(s);
-	return code;
+	return rc == SQLITE_DONE ? 0 : search_fault(r, rc, err);
 }
 
 /* ?1 the beginning, ?2 how many rows, ?3 the sandbox. Rows that don't count have no
@@ -552,32 +513,24 @@ int sqlite_count_denied(struct sqlite_reader *r, const char *sandbox, int64_t si
 				    " (" OF_ONE ")"
 				  : "SELECT count(*), count(p), coalesce(sum(p), 0) FROM"
 				    " (" OF_ALL ")";
+	char scope[ROW_SANDBOX_SIZE + 1];
 	int64_t counted[3], packets;
-	sqlite3_stmt *s = NULL;
-	int code = ask(r, sql, &s, err);
+	int code = read_numbers(r, sql,
+				WITH(NUMBER(since_ms), NUMBER(scan), TEXT(sandbox)),
+				counted, ARRAY_SIZE(counted), err);
 
 	static_assert(EVENT_DENY == 2, "as the statements have it");
-	if (code < 0)
-		return code;
-	sqlite3_bind_int64(s, 1, since_ms);
-	sqlite3_bind_int64(s, 2, (int64_t)scan);
-	if (sandbox)
-		sqlite3_bind_text(s, 3, sandbox, -1, SQLITE_TRANSIENT);
-	code = read_numbers(r, s, ARRAY_SIZE(counted), counted, err);
 	if (code < 0)
 		return code;
 	*ret = (struct sqlite_sum){ (uint64_t)counted[1], (uint64_t)counted[2] };
 	if ((size_t)counted[0] < scan)
 		return 0;
-	code = ask(r,
-		   "SELECT coalesce(sum(packets), 0) FROM activity WHERE scope = ?1"
-		   " AND minute >= ?2 AND action = 2",
-		   &s, err);
-	if (code < 0)
-		return code;
-	bind_scope(s, 1, sandbox);
-	sqlite3_bind_int64(s, 2, since_ms / MINUTE_MS);
-	code = read_numbers(r, s, 1, &packets, err);
+	code = read_numbers(
+		r,
+		"SELECT coalesce(sum(packets), 0) FROM activity WHERE scope = ?1"
+		" AND minute >= ?2 AND action = 2",
+		WITH(TEXT(scope_of(sandbox, scope)), NUMBER(since_ms / MINUTE_MS)),
+		&packets, 1, err);
 	if (code < 0)
 		return code;
 	ret->packets = MAX(ret->packets, (uint64_t)packets);
