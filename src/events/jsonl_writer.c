@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "sys/files.h"
 #include "sys/worker.h"
 
 enum {
@@ -86,7 +87,7 @@ static void write_line(struct jsonl_writer *w, const struct event_row *row)
 
 	line[size++] = '\n';
 	if (r == 0) {
-		r = w->is_stdout ? logfile_write_all(STDOUT_FILENO, line, size)
+		r = w->is_stdout ? file_write_all(STDOUT_FILENO, line, size)
 				 : logfile_write(w->file, line, size, clock_wall_ms());
 		if (r < 0)
 			err_sys(&err, r, "cannot write '%s'", w->where);

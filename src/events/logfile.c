@@ -4,14 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <zlib.h>
 
+#include "event/json.h"
 #include "sys/files.h"
 
 enum {
@@ -34,29 +33,6 @@ struct backup {
 	char stamp[STAMP_SIZE];
 	bool compressed;
 };
-
-int logfile_write_all(int fd, const void *bytes, size_t size)
-{
-	const char *p = bytes;
-
-	while (size > 0) {
-		ssize_t n = write(fd, p, size);
-
-		if (n < 0 && errno == EAGAIN) {
-			struct pollfd ready = { .fd = fd, .events = POLLOUT };
-
-			(void)poll(&ready, 1, 1000);
-			continue;
-		}
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		p += n;
-		size -= (size_t)n;
-	}
-	return 0;
-}
 
 /* ---- opening ---- */
 
@@ -120,20 +96,18 @@ int logfile_open(const char *path, const struct logfile_limits *limits,
 		r = file_make_parents(f->path);
 	if (r == 0)
 		r = open_file(f);
-	if (r < 0) {
+	if (r < 0)
 		logfile_close(f);
-		return err_sys(err, r, "cannot open '%s'", path);
-	}
-	*ret = f;
-	return 0;
+	else
+		*ret = f;
+	return r < 0 ? err_sys(err, r, "cannot open '%s'", path) : 0;
 }
 
 void logfile_close(struct logfile *f)
 {
 	if (!f)
 		return;
-	if (f->fd >= 0)
-		close(f->fd);
+	clean_fd(&f->fd);
 	free(f->path);
 	free(f->directory);
 	free(f->stem);
@@ -145,13 +119,11 @@ void logfile_close(struct logfile *f)
 
 static void format_stamp(int64_t wall_ms, char *buf)
 {
-	const time_t seconds = (time_t)(wall_ms / 1000);
-	char day[STAMP_SIZE] = "";
-	struct tm tm;
+	char text[JTEXT_TIME_SIZE];
 
-	if (gmtime_r(&seconds, &tm))
-		strftime(day, sizeof(day), "%Y-%m-%dT%H-%M-%S", &tm);
-	snprintf(buf, STAMP_SIZE, "%.19s.%03u", day, (unsigned int)(wall_ms % 1000));
+	jtext_time(wall_ms, true, text);
+	text[13] = text[16] = '-'; /* the colons */
+	snprintf(buf, STAMP_SIZE, "%.23s", text);
 }
 
 static bool is_stamp(const char *s)
@@ -250,7 +222,7 @@ static void compress_backup(const struct logfile *f, const char *stamp)
 
 static void tidy(const struct logfile *f, int64_t wall_ms)
 {
-	struct backup *list = calloc(BACKUPS_SEEN, sizeof(*list));
+	CLEAN(mem) struct backup *list = calloc(BACKUPS_SEEN, sizeof(*list));
 	char oldest[STAMP_SIZE], path[PATH_MAX];
 	size_t n;
 
@@ -267,7 +239,6 @@ static void tidy(const struct logfile *f, int64_t wall_ms)
 			compress_backup(f, list[i].stamp);
 		}
 	}
-	free(list);
 }
 
 /* ---- turning over ---- */
@@ -309,9 +280,8 @@ bool logfile_is_there(const struct logfile *f)
 {
 	struct stat named, opened;
 
-	return !f->regular ||
-	       (stat(f->path, &named) == 0 && fstat(f->fd, &opened) == 0 &&
-		named.st_dev == opened.st_dev && named.st_ino == opened.st_ino);
+	return !f->regular || (stat(f->path, &named) == 0 && fstat(f->fd, &opened) == 0 &&
+			       stat_is_same(&named, &opened));
 }
 
 /* A full disk has taken a part of a line: without it the next one stands alone. */
@@ -334,7 +304,7 @@ int logfile_write(struct logfile *f, const void *bytes, size_t size, int64_t wal
 	else if (f->regular && f->size > 0 && f->size + size > f->limits.file_bytes)
 		r = turn_over(f, wall_ms);
 	if (r == 0)
-		r = logfile_write_all(f->fd, bytes, size);
+		r = file_write_all(f->fd, bytes, size);
 	if (r == 0)
 		f->size += size;
 	else

@@ -28,5 +28,3 @@ bool logfile_is_there(const struct logfile *f);
  * Return: 0 or -errno: they are lost, in part perhaps. */
 int logfile_write(struct logfile *f, const void *bytes, size_t size,
 		  int64_t wall_ms) MUST_CHECK;
-/* Everything into @fd, however long it takes. Return: 0 or -errno. */
-int logfile_write_all(int fd, const void *bytes, size_t size) MUST_CHECK;

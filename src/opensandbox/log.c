@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "event/json.h"
+#include "sys/files.h"
 #include "sys/worker.h"
 
 enum {
@@ -85,7 +86,7 @@ static void write_line(void *data, const void *record, size_t size)
 
 	size -= sizeof(*line);
 	if (!o->where)
-		r = logfile_write_all(o->fd, line->text, size);
+		r = file_write_all(o->fd, line->text, size);
 	else if (!o->file && line->wall_ms - o->tried_ms < OPEN_AGAIN_MS &&
 		 line->wall_ms >= o->tried_ms)
 		r = -EAGAIN;

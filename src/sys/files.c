@@ -215,9 +215,12 @@ int file_write_all(int fd, const void *bytes, size_t size)
 	const uint8_t *p = bytes;
 
 	while (size > 0) {
+		struct pollfd ready = { .fd = fd, .events = POLLOUT };
 		ssize_t n = write(fd, p, size);
 
-		if (n < 0 && errno == EINTR)
+		if (n < 0 && errno == EAGAIN)
+			(void)poll(&ready, 1, 1000);
+		if (n < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
 		if (n <= 0)
 			return n < 0 ? -errno : -EIO;
@@ -505,7 +508,7 @@ int path_reopen(int fd, const char *name, int *ret_fd)
 	again = (int)syscall(SYS_openat2, AT_FDCWD, name, &how, sizeof(how));
 	if (again < 0 || fstat(again, &st) < 0)
 		return -errno;
-	if (st.st_dev != expected.st_dev || st.st_ino != expected.st_ino)
+	if (!stat_is_same(&st, &expected))
 		return -ESTALE;
 	*ret_fd = TAKE_FD(again);
 	return 0;
@@ -731,8 +734,7 @@ int path_open_parent(const char *name, struct path *ret, const char **ret_last,
 
 void path_done(struct path *p)
 {
-	if (p->fd >= 0)
-		close(p->fd);
+	clean_fd(&p->fd);
 	free(p->name);
 	for (size_t i = 0; i < p->link_count; i++)
 		free(p->links[i]);

@@ -69,6 +69,7 @@ int file_read_at(int fd, size_t from, void *buf, size_t room,
 /* As much of the file @path of /proc or /sys as @ret of @size holds, with a NUL behind
  * it; "" where it can't be read. Return: the bytes, or -errno. */
 ssize_t file_read_kernel(int dir, const char *path, char *ret, size_t size);
+/* Everything, however long @fd takes. Return: 0 or -errno. */
 int file_write_all(int fd, const void *bytes, size_t size) MUST_CHECK;
 
 /* Lock the file or directory @fd, for this process and those that it gives it to. A
