@@ -211,31 +211,13 @@ bool request_time(struct text t, int64_t now_ms, int64_t *ret_ms)
 	return true;
 }
 
-static bool to_u64(struct text t, unsigned int base, uint64_t *ret)
-{
-	uint64_t value = 0;
-
-	if (t.len == 0 || t.len > 20)
-		return false;
-	for (size_t i = 0; i < t.len; i++) {
-		int digit = text_hex_value(t.ptr[i]);
-
-		if (digit < 0 || (unsigned int)digit >= base ||
-		    __builtin_mul_overflow(value, (uint64_t)base, &value) ||
-		    __builtin_add_overflow(value, (uint64_t)digit, &value))
-			return false;
-	}
-	*ret = value;
-	return true;
-}
-
 bool request_event_id(struct text t, struct request_event_id *ret)
 {
 	struct request_event_id id;
 	struct text epoch;
 
-	if (!text_split(&t, '-', &epoch) || !t.ptr || !to_u64(epoch, 16, &id.epoch) ||
-	    !to_u64(t, 10, &id.number))
+	if (!text_split(&t, '-', &epoch) || !t.ptr ||
+	    !text_to_u64(epoch, 16, &id.epoch) || !text_to_u64(t, 10, &id.number))
 		return false;
 	*ret = id;
 	return true;

@@ -96,6 +96,24 @@ bool text_to_u32(struct text t, uint32_t max, uint32_t *ret)
 	return true;
 }
 
+bool text_to_u64(struct text t, unsigned int base, uint64_t *ret)
+{
+	uint64_t value = 0;
+
+	if (t.len == 0 || t.len > 20)
+		return false;
+	for (size_t i = 0; i < t.len; i++) {
+		int digit = text_hex_value(t.ptr[i]);
+
+		if (digit < 0 || (unsigned int)digit >= base ||
+		    __builtin_mul_overflow(value, (uint64_t)base, &value) ||
+		    __builtin_add_overflow(value, (uint64_t)digit, &value))
+			return false;
+	}
+	*ret = value;
+	return true;
+}
+
 bool text_to_duration_ms(struct text t, int64_t *ret_ms)
 {
 	static const struct unit {

@@ -88,6 +88,8 @@ bool text_split(struct text *t, char separator, struct text *ret_part);
 bool parse_u32(const char **cursor, const char *end, uint32_t max, uint32_t *ret);
 /* The whole text is one number. */
 bool text_to_u32(struct text t, uint32_t max, uint32_t *ret);
+/* The whole text is one number of @base, 16 at most; leading zeros don't matter. */
+bool text_to_u64(struct text t, unsigned int base, uint64_t *ret);
 /* "250ms", "5s", "10m", "6h", "1d" as milliseconds. */
 bool text_to_duration_ms(struct text t, int64_t *ret_ms);
 /* "20000", "512K", "20M", "4G" as bytes; K is 1024. */

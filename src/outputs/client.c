@@ -119,8 +119,8 @@ const char *client_reason(const struct client_reply *reply, struct arena *arena)
 
 int daemon_bad_id(const char *id)
 {
-	log_error("'%s' is not an id: " DAEMON_ID_IS, SHOWN(id));
-	return RUN_STATUS_BAD_INPUT;
+	return log_end(RUN_STATUS_BAD_INPUT, "'%s' is not an id: " DAEMON_ID_IS,
+		       SHOWN(id));
 }
 
 int daemon_ask(const char *socket, const char *method, const char *path, struct text body,
@@ -128,14 +128,10 @@ int daemon_ask(const char *socket, const char *method, const char *path, struct 
 {
 	struct err err = { 0 };
 
-	if (!path) {
-		log_error("out of memory");
-		return RUN_STATUS_FAILED;
-	}
-	if (client_ask(socket, method, path, body, arena, ret, &err) < 0) {
-		log_error("%s", err.text);
-		return RUN_STATUS_FAILED;
-	}
+	if (!path)
+		return log_end(RUN_STATUS_FAILED, "out of memory");
+	if (client_ask(socket, method, path, body, arena, ret, &err) < 0)
+		return log_end(RUN_STATUS_FAILED, "%s", err.text);
 	if (ret->status < HTTP_MULTIPLE)
 		return 0;
 	log_error("%s", client_reason(ret, arena));
@@ -183,10 +179,9 @@ int daemon_policy_text(const struct policy_args *args, char **ret)
 	r = plan_open(bytes, size, &plan, &err);
 	if (r == 0)
 		r = daemon_policy_json(&policy, &plan, ret);
-	if (r == 0)
-		return 0;
-	log_error("%s", err.code < 0 ? err.text : "out of memory");
-	return RUN_STATUS_FAILED;
+	return r == 0 ? 0
+		      : log_end(RUN_STATUS_FAILED, "%s",
+				err.code < 0 ? err.text : "out of memory");
 }
 
 const char *client_user_fault(const char *name, uint32_t *ret)
@@ -205,8 +200,7 @@ int daemon_find_user(const char *name, uint32_t *ret)
 {
 	const char *fault = client_user_fault(name, ret);
 
-	if (!fault)
-		return 0;
-	log_error("--uid: '%s' is %s", SHOWN(name), fault);
-	return RUN_STATUS_BAD_INPUT;
+	return fault ? log_end(RUN_STATUS_BAD_INPUT, "--uid: '%s' is %s", SHOWN(name),
+			       fault)
+		     : 0;
 }

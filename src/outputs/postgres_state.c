@@ -33,15 +33,8 @@ static bool take_number(struct text *rest, uint64_t *ret)
 {
 	struct text word;
 
-	*ret = 0;
-	if (!text_split(rest, ' ', &word) || word.len == 0 || word.len > 18)
-		return false;
-	for (size_t i = 0; i < word.len; i++) {
-		if (word.ptr[i] < '0' || word.ptr[i] > '9')
-			return false;
-		*ret = *ret * 10 + (uint64_t)(word.ptr[i] - '0');
-	}
-	return true;
+	return text_split(rest, ' ', &word) && word.len <= 18 &&
+	       text_to_u64(word, 10, ret);
 }
 
 int postgres_state_read(const char *directory, struct postgres_state *ret)

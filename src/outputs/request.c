@@ -2,13 +2,14 @@
 #include "outputs/request.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
+
+#include "base/jansson.h"
 
 enum {
 	ANSWER_MAX = 8 << 20,
@@ -167,11 +168,10 @@ int request_receive_head(int fd, unsigned int *ret_status)
 const char *request_reason(const struct client_reply *reply, const char *key,
 			   struct arena *arena)
 {
-	json_t *j = json_loadb(reply->body.ptr, reply->body.len, 0, NULL);
+	CLEAN(json) json_t *j = json_loadb(reply->body.ptr, reply->body.len, 0, NULL);
 	const char *reason = json_string_value(json_object_get(j, key));
 	struct text t = text_trim(reason ? text_of(reason) : reply->body);
 	const char *kept = arena_printf(arena, "%s", TEXT_SHOWN(t));
 
-	json_decref(j);
 	return kept ? kept : "out of memory";
 }

@@ -207,13 +207,11 @@ int webhook_new(const char *const *urls, size_t count, const char *sandbox_id,
 			r = err_sys(err, -ENOMEM, "cannot make the webhook's queue");
 		w->url_count = i + 1;
 	}
-
-	if (r < 0) {
+	if (r < 0)
 		webhook_free(w);
-		return r;
-	}
-	*ret = w;
-	return 0;
+	else
+		*ret = w;
+	return r;
 }
 
 void webhook_free(struct webhook *w)
@@ -224,8 +222,7 @@ void webhook_free(struct webhook *w)
 		free(w->texts[i]);
 	for (; w->count > 0; w->count--, w->first = (w->first + 1) % WEBHOOK_QUEUE_MAX)
 		free(w->jobs[w->first]);
-	if (w->fd >= 0)
-		close(w->fd);
+	clean_fd(&w->fd);
 	free(w->sandbox_id);
 	free(w);
 }
@@ -268,8 +265,7 @@ void webhook_attach(struct webhook *w, int fd)
 		w->now[WEBHOOK_SENT] + w->now[WEBHOOK_FAILED] + w->now[WEBHOOK_DROPPED];
 
 	drop_asked(w);
-	if (w->fd >= 0)
-		close(w->fd);
+	clean_fd(&w->fd);
 	w->fd = fd;
 	w->told_urls = 0;
 	/* Jobs that the program had and said nothing of. */
@@ -395,9 +391,7 @@ int webhook_receive(struct webhook *w, struct webhook_message *ret)
 		return 0;
 	do {
 		r = webhook_message_receive(w->fd, ret, &fd);
-		if (fd >= 0)
-			close(fd); /* none is ever sent in this direction */
-		fd = -1;
+		fd_close(&fd); /* none is ever sent in this direction */
 		if (r == 0)
 			r = take_message(w, ret);
 		else if (r == -EAGAIN)

@@ -217,7 +217,7 @@ static int write_events(const PGresult *res, int fd)
 static int read_events(struct server *s, const char *const *parameters, int fd,
 		       struct err *err)
 {
-	PGresult *res;
+	CLEAN(result) PGresult *res = NULL;
 	int r;
 
 	server_be_patient(s, true);
@@ -232,7 +232,6 @@ static int read_events(struct server *s, const char *const *parameters, int fd,
 	if (!res)
 		return -EIO;
 	r = write_events(res, fd);
-	PQclear(res);
 	return r < 0 ? err_sys(err, r, "cannot write the events") : 0;
 }
 
@@ -241,17 +240,14 @@ static int read_events(struct server *s, const char *const *parameters, int fd,
 static int reader_serve(int argc, char **argv, int fd, struct err *err)
 {
 	const char *parameters[] = { argc > 2 ? argv[2] : "", argc > 3 ? argv[3] : NULL };
-	struct server *s = NULL;
+	CLEAN(server) struct server *s = NULL;
 	int r;
 
 	if (argc < 3)
 		return err_set(err, -EINVAL,
 			       "another program of Weir's starts this service");
 	r = server_open(argv[1], &s, err);
-	if (r == 0)
-		r = read_events(s, parameters, fd, err);
-	server_close(s);
-	return r;
+	return r < 0 ? r : read_events(s, parameters, fd, err);
 }
 
 /* ---- the program ---- */
@@ -277,22 +273,17 @@ int main(int argc, char **argv)
 		       : r < 0	    ? RUN_STATUS_FAILED
 				    : 0;
 	}
-	if (cli_helper_parse(argc, argv, &is_daemon, &spec, &err) < 0 || !spec.postgres) {
-		log_error("%s", err.text[0] ? err.text : "no PostgreSQL is named");
-		return RUN_STATUS_BAD_INPUT;
-	}
+	if (cli_helper_parse(argc, argv, &is_daemon, &spec, &err) < 0 || !spec.postgres)
+		return log_end(RUN_STATUS_BAD_INPUT, "%s",
+			       err.text[0] ? err.text : "no PostgreSQL is named");
 	/* Control makes the store in it; what isn't there yet could not be kept in reach.
 	 */
 	if (state_dir_take(&spec, NULL, &err) < 0 || !spec.state_dir ||
-	    confine(spec.state_dir, &err) < 0) {
-		log_error("weir-postgres: %s", err.text);
-		return RUN_STATUS_FAILED;
-	}
+	    confine(spec.state_dir, &err) < 0)
+		return log_end(RUN_STATUS_FAILED, "weir-postgres: %s", err.text);
 	s = sender_new(spec.state_dir, spec.postgres);
-	if (!s) {
-		log_error("weir-postgres: out of memory");
-		return RUN_STATUS_FAILED;
-	}
+	if (!s)
+		return log_end(RUN_STATUS_FAILED, "weir-postgres: out of memory");
 	serve(s, spec.state_dir);
 	return RUN_STATUS_FAILED;
 }

@@ -8,12 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "event/json.h"
 #include "events/jsonl.h"
 #include "events/review.h"
+#include "events/sqlite_file.h"
 #include "outputs/postgres/migrations_postgres.h" /* generated: migrations[] */
 #include "outputs/postgres/server.h"
 #include "outputs/postgres_state.h"
@@ -162,22 +162,21 @@ static const char make_tables[] = "make the tables";
 /* 0 when there are none. */
 static int read_version(struct server *server, int64_t *ret, struct err *err)
 {
-	PGresult *res = server_ask(
+	CLEAN(result)
+	PGresult *there = server_ask(
 		server, "look for the tables",
 		"SELECT to_regclass('sandbox_egress_schema') IS NOT NULL", NULL, 0, err);
-	bool there = res && strcmp(PQgetvalue(res, 0, 0), "t") == 0;
+	CLEAN(result) PGresult *res = NULL;
 
-	PQclear(res);
 	*ret = 0;
-	if (!res || !there)
-		return res ? 0 : -EIO;
+	if (!there || strcmp(PQgetvalue(there, 0, 0), "t") != 0)
+		return there ? 0 : -EIO;
 	res = server_ask(server, "read the tables' version",
 			 "SELECT coalesce(max(version), 0) FROM sandbox_egress_schema",
 			 NULL, 0, err);
 	if (!res)
 		return -EIO;
 	*ret = server_number(res, 0, 0);
-	PQclear(res);
 	return 0;
 }
 
@@ -348,7 +347,7 @@ struct sender {
 	int64_t version;       /* of its tables */
 	struct sqlite_reader *store;
 	struct review_store *reviews;
-	struct stat file;		 /* that @store reads */
+	struct sqlite_inode file;	 /* that @store reads */
 	char uuid[SQLITE_STORE_ID_SIZE]; /* its */
 	bool known;			 /* @state is the server's */
 	struct sender_state state;
@@ -428,18 +427,16 @@ static int connect_to(struct sender *s, struct err *err)
 
 static int open_store(struct sender *s, struct err *err)
 {
-	char path[4096];
-	struct stat st;
+	const struct sqlite_inode there = sqlite_file_inode(s->directory);
 	int r;
 
-	snprintf(path, sizeof(path), "%s/events.db", s->directory);
-	if (stat(path, &st) < 0)
+	if (there.number == 0)
 		return err_sys(err, -errno, "cannot find the store");
 	/* A broken file is moved aside and another begun. */
-	if (s->store && st.st_ino == s->file.st_ino && st.st_dev == s->file.st_dev)
+	if (s->store && sqlite_same_inode(&there, &s->file))
 		return 0;
 	close_store(s);
-	s->file = st;
+	s->file = there;
 	r = sqlite_reader_open(s->directory, SEARCH_MS, &s->store, err);
 	if (r == 0)
 		r = sqlite_store_id(s->store, s->uuid, err);
@@ -509,7 +506,7 @@ static int lock_state(struct sender *s, struct err *err)
 {
 	const char *const uuid[] = { s->uuid };
 	char sql[SQL_SIZE];
-	PGresult *res;
+	CLEAN(result) PGresult *res = NULL;
 	int r = server_order(s->server, "note a store",
 			     "INSERT INTO sandbox_egress_store (store, sent) VALUES"
 			     " ($1, 0) ON CONFLICT DO NOTHING",
@@ -528,7 +525,6 @@ static int lock_state(struct sender *s, struct err *err)
 	s->state.missed = (uint64_t)server_number(res, 0, 1);
 	s->state.refused = (uint64_t)server_number(res, 0, 2);
 	s->state.reviewed = server_number(res, 0, 3);
-	PQclear(res);
 	s->known = true;
 	return 0;
 }

@@ -92,7 +92,8 @@ static int fault_of(const PGresult *res)
 static int take_results(struct server *s, const char *what, PGresult **ret,
 			struct err *err)
 {
-	PGresult *res, *last = NULL;
+	CLEAN(result) PGresult *last = NULL;
+	PGresult *res;
 	bool failed;
 	int r = 0;
 
@@ -111,12 +112,9 @@ static int take_results(struct server *s, const char *what, PGresult **ret,
 	}
 	if (r == 0 && (failed || !last))
 		r = complain(s, what, err);
-	if (r < 0) {
-		PQclear(last);
-		return r;
-	}
-	*ret = last;
-	return 0;
+	if (r == 0)
+		*ret = TAKE_PTR(last);
+	return r;
 }
 
 /* ---- calls ---- */
@@ -146,11 +144,9 @@ PGresult *server_ask(struct server *s, const char *what, const char *sql,
 int server_order(struct server *s, const char *what, const char *sql,
 		 const char *const *parameters, int count, struct err *err)
 {
-	PGresult *res = NULL;
-	int r = ask(s, what, sql, parameters, count, &res, err);
+	CLEAN(result) PGresult *res = NULL;
 
-	PQclear(res);
-	return r;
+	return ask(s, what, sql, parameters, count, &res, err);
 }
 
 /* What libpq has no room for waits until the server takes some. */
@@ -174,7 +170,7 @@ int server_copy(struct server *s, const char *into, const char *lines, size_t si
 {
 	const char *what = "copy events";
 	char sql[SQL_SIZE];
-	PGresult *res = NULL;
+	CLEAN(result) PGresult *res = NULL;
 	int r;
 
 	snprintf(sql, sizeof(sql), "COPY %s FROM STDIN", into);
@@ -183,22 +179,16 @@ int server_copy(struct server *s, const char *into, const char *lines, size_t si
 		r = complain(s, what, err);
 	if (r == 0)
 		r = take_results(s, what, &res, err);
-	PQclear(res);
 	return r;
 }
 
 int64_t server_number(const PGresult *res, int row, int column)
 {
 	struct text t = text_of(PQgetvalue(res, row, column));
-	int64_t n = 0;
+	uint64_t n;
 
-	/* Of our own making: digits. */
-	for (size_t i = 0; i < MIN(t.len, (size_t)18); i++) {
-		if (t.ptr[i] < '0' || t.ptr[i] > '9')
-			return 0;
-		n = n * 10 + (t.ptr[i] - '0');
-	}
-	return n;
+	t.len = MIN(t.len, (size_t)18);
+	return text_to_u64(t, 10, &n) ? (int64_t)n : 0;
 }
 
 /* ---- transactions ---- */
@@ -259,7 +249,7 @@ int server_open(const char *conninfo, struct server **ret, struct err *err)
 	const char *const values[] = { "5",    "30",	  "5",	    "4",    "20000",
 				       "weir", "primary", conninfo, "UTF8", NULL };
 	PQconninfoOption *options = PQconninfoParse(conninfo, NULL);
-	struct server *s;
+	CLEAN(server) struct server *s = NULL;
 	int r = 0;
 
 	static_assert(ARRAY_SIZE(keys) == ARRAY_SIZE(values), "each has one");
@@ -278,12 +268,9 @@ int server_open(const char *conninfo, struct server **ret, struct err *err)
 		r = err_sys(err, -ENOMEM, "cannot connect");
 	else if (PQstatus(s->db) != CONNECTION_OK || PQsetnonblocking(s->db, 1) < 0)
 		r = complain(s, "connect", err);
-	if (r < 0) {
-		server_close(s);
-		return r;
-	}
-	*ret = s;
-	return 0;
+	if (r == 0)
+		*ret = TAKE_PTR(s);
+	return r;
 }
 
 void server_close(struct server *s)

@@ -22,6 +22,7 @@ struct pg_result; /* libpq's */
 int server_open(const char *conninfo, struct server **ret, struct err *err) MUST_CHECK;
 /* Never waits. NULL is fine. */
 void server_close(struct server *s);
+DEFINE_CLEAN(server, struct server *, server_close)
 /* Calls may take minutes from now on, or as long as in the beginning. */
 void server_be_patient(struct server *s, bool patient);
 
@@ -29,6 +30,9 @@ void server_be_patient(struct server *s, bool patient);
 bool server_is_cut(const struct server *s);
 /* Nothing was asked for twice connect_timeout. */
 bool server_is_idle(const struct server *s);
+
+extern void PQclear(struct pg_result *res); /* libpq's */
+DEFINE_CLEAN(result, struct pg_result *, PQclear)
 
 /* @sql, which may be several statements where there is no parameter ($1). Return: the
  * last result, owned by the caller, or NULL with @err, which begins "PostgreSQL: cannot

@@ -110,7 +110,7 @@ struct hooks {
  * server can be verified. */
 static struct hooks *hooks_new(int channel, struct text ca)
 {
-	struct hooks *h = calloc(1, sizeof(*h));
+	CLEAN(mem) struct hooks *h = calloc(1, sizeof(*h));
 
 	if (!h)
 		return NULL;
@@ -119,12 +119,10 @@ static struct hooks *hooks_new(int channel, struct text ca)
 	for (size_t i = 0; i < WEBHOOK_SOCKETS_MAX; i++)
 		h->sockets[i].fd = -1;
 	h->multi = curl_multi_init();
-	if (!h->multi) {
-		free(h);
+	if (!h->multi)
 		return NULL;
-	}
 	curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)WEBHOOK_URLS_MAX);
-	return h;
+	return TAKE_PTR(h);
 }
 
 static void count(struct hooks *h, enum webhook_counter which)
@@ -251,7 +249,7 @@ static int add_url(struct hooks *h, const struct webhook_message *m)
 {
 	char url[WEBHOOK_URL_SIZE + 1];
 	struct webhook_url parsed;
-	struct hook *k;
+	CLEAN(mem) struct hook *k = NULL;
 
 	if (h->count == WEBHOOK_URLS_MAX || m->url != h->count ||
 	    webhook_url_parse((struct text){ m->text, m->size }, &parsed, NULL) < 0)
@@ -265,13 +263,11 @@ static int add_url(struct hooks *h, const struct webhook_message *m)
 	k->index = m->url;
 	k->fd = -1;
 	k->easy = curl_easy_init();
-	if (!k->easy) {
-		free(k);
+	if (!k->easy)
 		return -ENOMEM;
-	}
 	set_up_request(k, url);
 	set_up_connection(k, &parsed);
-	h->list[h->count++] = k;
+	h->list[h->count++] = TAKE_PTR(k);
 	return 0;
 }
 
@@ -664,22 +660,17 @@ int main(int argc, char **argv)
 
 	if (settings_take(&argc, &argv) < 0)
 		return RUN_STATUS_FAILED;
-	if (!sock_is_channel(WEBHOOK_FD) || process_dont_wait(WEBHOOK_FD) < 0) {
-		log_error("weir-webhook is started by Weir, not by hand");
-		return RUN_STATUS_BAD_INPUT;
-	}
+	if (!sock_is_channel(WEBHOOK_FD) || process_dont_wait(WEBHOOK_FD) < 0)
+		return log_end(RUN_STATUS_BAD_INPUT,
+			       "weir-webhook is started by Weir, not by hand");
 	prctl(PR_SET_NAME, "weir-webhook", 0, 0, 0);
-	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
-		log_error("cannot start libcurl");
-		return RUN_STATUS_FAILED;
-	}
+	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+		return log_end(RUN_STATUS_FAILED, "cannot start libcurl");
 	h = hooks_new(WEBHOOK_FD, read_certificates());
-	if (!h || confine(&err) < 0) {
-		log_error("weir-webhook: %s", h ? err.text : "out of memory");
-		return RUN_STATUS_FAILED;
-	}
+	if (!h || confine(&err) < 0)
+		return log_end(RUN_STATUS_FAILED, "weir-webhook: %s",
+			       h ? err.text : "out of memory");
 	r = post_all(h);
-	if (r != -EPIPE)
-		log_error("weir-webhook: %s", strerror(-r));
-	return r == -EPIPE ? 0 : RUN_STATUS_FAILED;
+	return r == -EPIPE ? 0
+			   : log_end(RUN_STATUS_FAILED, "weir-webhook: %s", strerror(-r));
 }
