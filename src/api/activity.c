@@ -40,8 +40,7 @@ static bool read_time(struct api_request *r, const char *name, int64_t otherwise
 	*ret_ms = otherwise_ms;
 	if (found == 0 || (found > 0 && request_time(text_of(text), now_ms, ret_ms)))
 		return true;
-	reply_error(r, HTTP_BAD_REQUEST, "invalid %s", name);
-	return false;
+	return reply_error(r, HTTP_BAD_REQUEST, "invalid %s", name);
 }
 
 static bool read_number(struct api_request *r, const char *name, uint32_t max,
@@ -53,8 +52,7 @@ static bool read_number(struct api_request *r, const char *name, uint32_t max,
 	*ret = otherwise;
 	if (found == 0 || (found > 0 && text_to_u32(text_of(text), max, ret) && *ret > 0))
 		return true;
-	reply_error(r, HTTP_BAD_REQUEST, "invalid %s", name);
-	return false;
+	return reply_error(r, HTTP_BAD_REQUEST, "invalid %s", name);
 }
 
 /* From "since" to "until": the last day up to now, unless they say otherwise. */
@@ -68,9 +66,9 @@ static bool read_span(struct api_request *r, int64_t *ret_since_ms, int64_t *ret
 	if (*ret_since_ms < *ret_until_ms &&
 	    *ret_until_ms - *ret_since_ms <= DAYS_MAX * DAY_MS)
 		return true;
-	reply_error(r, HTTP_BAD_REQUEST,
-		    "invalid since: it is before until, and not by more than 400 days");
-	return false;
+	return reply_error(
+		r, HTTP_BAD_REQUEST,
+		"invalid since: it is before until, and not by more than 400 days");
 }
 
 /* Return: false when it can't be had, and that was answered. */
@@ -79,16 +77,10 @@ static bool open_store(struct api_request *r, struct sqlite_reader **ret,
 {
 	struct err err = { 0 };
 
-	*ret = NULL;
 	if (!r->ops->store)
-		reply_error(r, HTTP_NOT_FOUND, "events are not stored here");
-	else if (r->ops->store(r->ops->data, ret, ret_sandbox, &err) == 0)
-		return true;
-	else
-		reply_error(r, HTTP_UNAVAILABLE, "%s", err.text);
-	sqlite_reader_close(*ret);
-	*ret = NULL;
-	return false;
+		return reply_error(r, HTTP_NOT_FOUND, "events are not stored here");
+	return r->ops->store(r->ops->data, ret, ret_sandbox, &err) == 0 ||
+	       reply_error(r, HTTP_UNAVAILABLE, "%s", err.text);
 }
 
 /* ---- /activity ---- */
@@ -123,8 +115,8 @@ static void answer_buckets(struct api_request *r, int64_t first, int64_t minutes
 /* The buckets are whole minutes, and begin at multiples of their length. */
 void answer_activity(struct api_request *r)
 {
-	struct sqlite_bucket *buckets;
-	struct sqlite_reader *store;
+	CLEAN(mem) struct sqlite_bucket *buckets = NULL;
+	CLEAN(reader) struct sqlite_reader *store = NULL;
 	struct err err = { 0 };
 	const char *sandbox = NULL;
 	int64_t since_ms, until_ms, minutes, first;
@@ -141,19 +133,15 @@ void answer_activity(struct api_request *r)
 		1;
 	count = MIN(count, (size_t)SQLITE_BUCKETS_MAX);
 	buckets = calloc(count, sizeof(*buckets));
-	if (!buckets) {
+	if (!buckets)
 		reply_error(r, HTTP_FAILED, "out of memory");
-		return;
-	}
-	if (open_store(r, &store, &sandbox)) {
-		if (sqlite_activity(store, sandbox, first, minutes, count, buckets,
-				    &err) < 0)
-			reply_error(r, HTTP_UNAVAILABLE, "%s", err.text);
-		else
-			answer_buckets(r, first, minutes, buckets, count);
-		sqlite_reader_close(store);
-	}
-	free(buckets);
+	else if (!open_store(r, &store, &sandbox))
+		return; /* it has answered */
+	else if (sqlite_activity(store, sandbox, first, minutes, count, buckets, &err) <
+		 0)
+		reply_error(r, HTTP_UNAVAILABLE, "%s", err.text);
+	else
+		answer_buckets(r, first, minutes, buckets, count);
 }
 
 /* ---- /top ---- */
@@ -181,23 +169,20 @@ static bool read_top(struct api_request *r, struct sqlite_query *q, enum sqlite_
 	int by_found = request_query(r->query, "by", by, sizeof(by));
 
 	q->action = strcmp(of, "allow") == 0 ? EVENT_ALLOW : EVENT_DENY;
-	if (of_found < 0 || (q->action == EVENT_DENY && strcmp(of, "deny") != 0)) {
-		reply_error(r, HTTP_BAD_REQUEST, "invalid of");
-		return false;
-	}
+	if (of_found < 0 || (q->action == EVENT_DENY && strcmp(of, "deny") != 0))
+		return reply_error(r, HTTP_BAD_REQUEST, "invalid of");
 	if (by_found >= 0 && sqlite_by_parse(by, ret) &&
 	    (q->action == EVENT_DENY ||
 	     (*ret != SQLITE_BY_RULE && *ret != SQLITE_BY_PROCESS)))
 		return true;
-	reply_error(r, HTTP_BAD_REQUEST, "invalid by");
-	return false;
+	return reply_error(r, HTTP_BAD_REQUEST, "invalid by");
 }
 
 void answer_top(struct api_request *r)
 {
 	struct sqlite_query q = { .scan = TOP_SCAN };
 	enum sqlite_by by = SQLITE_BY_NONE;
-	struct sqlite_reader *store;
+	CLEAN(reader) struct sqlite_reader *store = NULL;
 	CLEAN(jtext) struct jtext j = { .grows = true };
 	struct err err = { 0 };
 	uint32_t max;
@@ -218,7 +203,6 @@ void answer_top(struct api_request *r)
 		reply_error(r, HTTP_UNAVAILABLE, "%s", err.text);
 	else
 		reply_json(r, HTTP_OK, &j);
-	sqlite_reader_close(store);
 }
 
 /* ---- /events/stored ---- */
@@ -286,24 +270,18 @@ static bool read_page(struct api_request *r, struct sqlite_query *q, struct page
 	uint32_t max;
 
 	if (request_query(r->query, "action", action, sizeof(action)) < 0 ||
-	    !parse_action(action, &q->action)) {
-		reply_error(r, HTTP_BAD_REQUEST, "invalid action");
-		return false;
-	}
-	if (request_query(r->query, "find", p->find, sizeof(p->find)) < 0) {
-		reply_error(r, HTTP_BAD_REQUEST, "invalid find");
-		return false;
-	}
+	    !parse_action(action, &q->action))
+		return reply_error(r, HTTP_BAD_REQUEST, "invalid action");
+	if (request_query(r->query, "find", p->find, sizeof(p->find)) < 0)
+		return reply_error(r, HTTP_BAD_REQUEST, "invalid find");
 	if (!read_number(r, "limit", STORED_MAX, STORED_DEFAULT, &max))
 		return false;
 	p->max = max;
 	if (request_query(r->query, "before", before, sizeof(before)) == 0)
 		return true;
 	if (!request_event_id(text_of(before), &at) || at.epoch >= INT64_MAX ||
-	    at.number > INT64_MAX) {
-		reply_error(r, HTTP_BAD_REQUEST, "invalid before");
-		return false;
-	}
+	    at.number > INT64_MAX)
+		return reply_error(r, HTTP_BAD_REQUEST, "invalid before");
 	if ((int64_t)at.epoch < q->until_ms) {
 		q->until_ms = (int64_t)at.epoch + 1;
 		q->below_id = (int64_t)at.number;
@@ -315,7 +293,7 @@ void answer_stored(struct api_request *r)
 {
 	struct sqlite_query q = { .max = STORED_SCAN + 1 };
 	struct page p = { .json = { .grows = true } };
-	struct sqlite_reader *store;
+	CLEAN(reader) struct sqlite_reader *store = NULL;
 	struct err err = { 0 };
 	char next[48] = "";
 	int code;
@@ -342,7 +320,6 @@ void answer_stored(struct api_request *r)
 	else
 		reply_json(r, HTTP_OK, &p.json);
 	clean_jtext(&p.json);
-	sqlite_reader_close(store);
 }
 
 /* ---- /denies/count ---- */
@@ -367,7 +344,7 @@ static void count_in_memory(const struct api_request *r, int64_t since_ms,
 void answer_denies_count(struct api_request *r)
 {
 	const bool in_memory = !r->ops->store && request_has_policy(r);
-	struct sqlite_reader *store = NULL;
+	CLEAN(reader) struct sqlite_reader *store = NULL;
 	const char *sandbox = NULL;
 	struct sqlite_sum sum = { 0 };
 	struct err err = { 0 };
@@ -383,7 +360,6 @@ void answer_denies_count(struct api_request *r)
 	else
 		cut = sqlite_count_denied(store, sandbox, since_ms, COUNT_SCAN, &sum,
 					  &err);
-	sqlite_reader_close(store);
 	if (cut < 0) {
 		reply_error(r, HTTP_UNAVAILABLE, "%s", err.text);
 		return;

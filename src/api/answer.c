@@ -128,22 +128,19 @@ static void answer_question(struct api_request *r, const struct review *t, bool 
 static bool read_length(struct api_request *r, const struct review *t,
 			char ret[REVIEW_LENGTH_SIZE])
 {
-	const struct text body =
-		text_trim((struct text){ r->body ? r->body : "", r->body_size });
-	char *form;
+	const struct text body = request_body(r);
+	CLEAN(mem) char *form = NULL;
 	int found;
 
 	if (body.len == 0 || body.ptr[0] == '{')
 		return review_read_body(r, t, ret);
 	form = strndup(body.ptr, body.len);
 	found = form ? request_query(form, "for", ret, REVIEW_LENGTH_SIZE) : -ENOMEM;
-	free(form);
 	if (found == 0)
 		ret[0] = '\0';
 	if (found >= 0 && review_length_is_good(ret))
 		return true;
-	reply_error(r, HTTP_BAD_REQUEST, "invalid for");
-	return false;
+	return reply_error(r, HTTP_BAD_REQUEST, "invalid for");
 }
 
 static void decide_by_link(struct api_request *r, const struct review *t, bool accepts)
@@ -188,11 +185,9 @@ void answer_link(struct api_request *r)
 		reply_error(r, HTTP_NOT_FOUND, "404 page not found");
 		return;
 	}
-	if (!review_answer_read(key, text_of(r->target + strlen(PREFIX)), now_ms, &a)) {
-		refuse_link(r);
-		return;
-	}
-	code = r->ops->review(r->ops->data, a.id, &t, &err);
+	code = review_answer_read(key, text_of(r->target + strlen(PREFIX)), now_ms, &a)
+		       ? r->ops->review(r->ops->data, a.id, &t, &err)
+		       : -ENOENT;
 	if (code < 0 && code != -ENOENT) {
 		reply_error(r, HTTP_UNAVAILABLE, "%s", err.text);
 		return;

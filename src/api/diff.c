@@ -7,20 +7,17 @@
 
 static json_t *whole_of(const struct document *d)
 {
-	char *text = document_json(d, false);
-	json_t *whole = text ? json_loads(text, 0, NULL) : NULL;
+	CLEAN(mem) char *text = document_json(d, false);
 
-	free(text);
-	return whole;
+	return text ? json_loads(text, 0, NULL) : NULL;
 }
 
 static void put(json_t *ret, char sign, const json_t *what)
 {
-	char *text = json_dumps(what, JSON_COMPACT | JSON_ENSURE_ASCII);
+	CLEAN(mem) char *text = json_dumps(what, JSON_COMPACT | JSON_ENSURE_ASCII);
 
 	if (text)
 		json_array_append_new(ret, json_sprintf("%c %s", sign, text));
-	free(text);
 }
 
 /* The keys of @some, the rules aside, that @others lacks or has with other values, each
@@ -32,14 +29,13 @@ static void put_keys(json_t *ret, char sign, json_t *some, const json_t *others)
 
 	json_object_foreach(some, key, value)
 	{
-		json_t *one = NULL;
+		CLEAN(json) json_t *one = NULL;
 
 		if (strcmp(key, "egress") == 0 ||
 		    json_equal(value, json_object_get(others, key)))
 			continue;
 		one = json_pack("{s:O}", key, value);
 		put(ret, sign, one);
-		json_decref(one);
 	}
 }
 
@@ -115,46 +111,38 @@ static void find_stays(struct kept *all, int count, int *ends)
 static int put_rules(json_t *ret, const json_t *before, const json_t *after)
 {
 	const size_t old = json_array_size(before), new = json_array_size(after);
-	struct kept *all = calloc(new + 1, sizeof(*all));
-	bool *taken = calloc(old + 1, sizeof(*taken));
-	int *ends = calloc(new + 1, sizeof(*ends));
-	const bool good = all && taken && ends;
+	CLEAN(mem) struct kept *all = calloc(new + 1, sizeof(*all));
+	CLEAN(mem) bool *taken = calloc(old + 1, sizeof(*taken));
+	CLEAN(mem) int *ends = calloc(new + 1, sizeof(*ends));
 
-	if (good) {
-		find_places(all, before, after, taken);
-		find_stays(all, (int)new, ends);
-		memset(taken, 0, old * sizeof(*taken));
-	}
-	for (size_t i = 0; good && i < new; i++)
+	if (!all || !taken || !ends)
+		return -1;
+	find_places(all, before, after, taken);
+	find_stays(all, (int)new, ends);
+	memset(taken, 0, old * sizeof(*taken));
+	for (size_t i = 0; i < new; i++)
 		if (all[i].stays)
 			taken[all[i].place] = true;
-	for (size_t i = 0; good && i < old; i++)
+	for (size_t i = 0; i < old; i++)
 		if (!taken[i])
 			put(ret, '-', json_array_get(before, i));
-	for (size_t i = 0; good && i < new; i++)
+	for (size_t i = 0; i < new; i++)
 		if (!all[i].stays)
 			put(ret, '+', json_array_get(after, i));
-	free(all);
-	free(taken);
-	free(ends);
-	return good ? 0 : -1;
+	return 0;
 }
 
 json_t *document_diff(const struct document *old, const struct document *next)
 {
+	CLEAN(json)
 	json_t *before = whole_of(old), *after = whole_of(next), *ret = json_array();
 
-	if (before && after && ret) {
-		put_keys(ret, '-', before, after);
-		put_keys(ret, '+', after, before);
-	}
-	if (!before || !after ||
-	    put_rules(ret, json_object_get(before, "egress"),
-		      json_object_get(after, "egress")) < 0) {
-		json_decref(ret);
-		ret = NULL;
-	}
-	json_decref(before);
-	json_decref(after);
-	return ret;
+	if (!before || !after || !ret)
+		return NULL;
+	put_keys(ret, '-', before, after);
+	put_keys(ret, '+', after, before);
+	return put_rules(ret, json_object_get(before, "egress"),
+			 json_object_get(after, "egress")) < 0
+		       ? NULL
+		       : TAKE_PTR(ret);
 }

@@ -3,8 +3,7 @@
  * is made. */
 #pragma once
 
-#include <jansson.h>
-
+#include "base/jansson.h"
 #include "opensandbox/document.h"
 
 /* ["- {\"defaultAction\":\"deny\"}", "- {\"action\":\"deny\",…}", "+ {…}"]: first the

@@ -138,7 +138,7 @@ void route_refresh(struct api_request *r);
 
 void reply_text(struct api_request *r, unsigned int status, const char *text);
 /* "<text>\n" as an error of the reference: with nosniff. */
-void reply_error(struct api_request *r, unsigned int status, const char *fmt, ...)
+bool reply_error(struct api_request *r, unsigned int status, const char *fmt, ...)
 	PRINTF_LIKE(3, 4);
 /* 429, and after how many seconds it is worth asking again. */
 void reply_wait(struct api_request *r, uint32_t seconds);
@@ -240,6 +240,8 @@ void request_failures_add(const struct api_request *r, struct failures *f);
 uint32_t request_failures_wait(const struct api_request *r, const struct failures *f);
 /* The value as it came, empty when there is none; of several lines the first. */
 struct text request_header(const struct api_request *r, const char *name);
+/* Trimmed; empty where there is none. */
+struct text request_body(const struct api_request *r);
 /* Of a daemon, what is about no sandbox has no policy. */
 bool request_has_policy(const struct api_request *r);
 /* @e is an event of what the request is about. */

@@ -3,11 +3,11 @@
  * clients compare them. /policy/check: what is wrong with a policy, before it is put in
  * force; /policy/explain: what the one in force says of a name or an address. */
 #include <errno.h>
-#include <jansson.h>
 #include <string.h>
 
 #include "api/internal.h"
 #include "base/clock.h"
+#include "base/jansson.h"
 #include "policy/explain.h"
 
 enum { UNKNOWN_KEYS_MAX = 8 }; /* told of one request; the rest is not */
@@ -54,11 +54,6 @@ static void refuse_for(struct change *c, int code, const char *prefix,
 		refuse(c, HTTP_CONFLICT, "", err->text);
 	else
 		refuse(c, HTTP_FAILED, "", "out of memory");
-}
-
-static struct text body_of(const struct api_request *r)
-{
-	return text_trim((struct text){ r->body ? r->body : "", r->body_size });
 }
 
 static const char *enforcement_mode(struct api_request *r)
@@ -123,19 +118,20 @@ static void commit(struct change *c)
 		conclude(c, ops->change(ops->data, TAKE_PTR(c->next), &err), &err);
 }
 
-/* Return: false when it was refused. */
-static bool check_count(struct change *c)
+/* @rules is what the change brings, taken. */
+static void commit_rules(struct change *c, char *rules)
 {
 	const size_t max = c->request->api->config.max_rules;
 	const size_t count = document_rule_count(c->next);
 	char text[128];
 
-	if (max == 0 || count <= max)
-		return true;
+	c->rules = rules;
 	snprintf(text, sizeof(text), "egress rule total count %zu exceeds limit %zu",
 		 count, max);
-	refuse(c, HTTP_TOO_LARGE, "", text);
-	return false;
+	if (max == 0 || count <= max)
+		commit(c);
+	else
+		refuse(c, HTTP_TOO_LARGE, "", text);
 }
 
 static void on_unknown_key(void *data, const char *key)
@@ -163,57 +159,43 @@ static void reset(struct change *c)
 static void replace(struct change *c)
 {
 	const struct api_ops *ops = ops_of(c);
-	const struct text body = body_of(c->request);
+	const struct text body = request_body(c->request);
 	struct err err = { 0 };
 	int result;
 
 	c->what = "invalid policy: ";
-	if (ops->replace) {
+	if (ops->replace)
 		conclude(c, ops->replace(ops->data, body, &err), &err);
-		return;
-	}
-	if (body.len == 0) {
+	else if (body.len == 0)
 		reset(c);
-		return;
-	}
-	result = document_parse(body, on_unknown_key, c, &c->next, &err);
-	if (result < 0) {
+	else if ((result = document_parse(body, on_unknown_key, c, &c->next, &err)) < 0)
 		refuse_for(c, result, c->what, &err);
-		return;
-	}
-	c->rules = document_rules_json(c->next);
-	if (check_count(c))
-		commit(c);
+	else
+		commit_rules(c, document_rules_json(c->next));
 }
 
 /* What a patch brings is what it would make of an empty policy. */
 static char *patch_rules(struct text body)
 {
-	struct document *empty = document_deny_all(), *alone = NULL;
-	char *rules = NULL;
+	CLEAN(document) struct document *empty = document_deny_all(), *alone = NULL;
 
-	if (empty && document_merge(empty, body, &alone, NULL) == 0)
-		rules = document_rules_json(alone);
-	document_free(alone);
-	document_free(empty);
-	return rules;
+	return empty && document_merge(empty, body, &alone, NULL) == 0
+		       ? document_rules_json(alone)
+		       : NULL;
 }
 
 static void patch(struct change *c)
 {
-	const struct text body = body_of(c->request);
+	const struct text body = request_body(c->request);
 	struct err err = { 0 };
 	int result;
 
 	c->what = "invalid merged policy: ";
 	result = document_merge(c->old, body, &c->next, &err);
-	if (result < 0) {
+	if (result < 0)
 		refuse_for(c, result, "", &err);
-		return;
-	}
-	c->rules = patch_rules(body);
-	if (check_count(c))
-		commit(c);
+	else
+		commit_rules(c, patch_rules(body));
 }
 
 /* The rules of @old that @next has not, in order; the others are in the same order in
@@ -222,11 +204,10 @@ static char *removed_rules(const struct document *old, const struct document *ne
 {
 	CLEAN(mem) char *before = document_rules_json(old);
 	CLEAN(mem) char *after = document_rules_json(next);
-	json_t *b = before ? json_loads(before, 0, NULL) : NULL;
-	json_t *a = after ? json_loads(after, 0, NULL) : NULL;
-	json_t *removed = json_array();
+	CLEAN(json) json_t *b = before ? json_loads(before, 0, NULL) : NULL;
+	CLEAN(json) json_t *a = after ? json_loads(after, 0, NULL) : NULL;
+	CLEAN(json) json_t *removed = json_array();
 	size_t kept = 0;
-	char *text;
 
 	for (size_t i = 0; i < json_array_size(b); i++) {
 		if (json_equal(json_array_get(b, i), json_array_get(a, kept)))
@@ -234,30 +215,24 @@ static char *removed_rules(const struct document *old, const struct document *ne
 		else
 			json_array_append(removed, json_array_get(b, i));
 	}
-	text = json_dumps(removed, JSON_COMPACT);
-	json_decref(removed);
-	json_decref(a);
-	json_decref(b);
-	return text;
+	return json_dumps(removed, JSON_COMPACT);
 }
 
 static void take_away(struct change *c)
 {
 	struct err err = { 0 };
-	int result = document_remove(c->old, body_of(c->request), &c->next, &err);
+	int result = document_remove(c->old, request_body(c->request), &c->next, &err);
 
 	c->what = "invalid policy: ";
 	if (result < 0) {
 		refuse_for(c, result, "", &err);
-		return;
-	}
-	if (!c->next) {
+	} else if (!c->next) {
 		c->reason = "no matching targets found";
 		answer_changed(c, c->old);
-		return;
+	} else {
+		c->rules = removed_rules(c->old, c->next);
+		commit(c);
 	}
-	c->rules = removed_rules(c->old, c->next);
-	commit(c);
 }
 
 /* ---- what is in force ---- */
@@ -345,12 +320,10 @@ static void note_unknown_key(void *data, const char *key)
 /* Return: 0, or -ENOMEM. */
 static int check(struct api_request *r, struct checking *c, struct document **ret)
 {
-	const struct text body =
-		text_trim((struct text){ r->body ? r->body : "", r->body_size });
 	const size_t max = r->api->config.max_rules;
 	struct err err = { 0 };
 	char text[128];
-	int code = document_parse(body, note_unknown_key, c, ret, &err);
+	int code = document_parse(request_body(r), note_unknown_key, c, ret, &err);
 
 	if (code == -EINVAL)
 		add_fault(c, err.text, FAULT_ERROR);
@@ -370,24 +343,22 @@ static int check(struct api_request *r, struct checking *c, struct document **re
 void answer_policy_check(struct api_request *r)
 {
 	struct checking c = { .faults = { .grows = true } };
-	struct document *next = NULL;
-	struct jtext j = { .grows = true };
+	CLEAN(document) struct document *next = NULL;
+	CLEAN(jtext) struct jtext j = { .grows = true };
 	const int code = check(r, &c, &next);
 	CLEAN(mem) char *faults = jtext_take(&c.faults);
 
-	if (code < 0 || !faults) {
+	jtext_open(&j, NULL, '{');
+	jtext_bool(&j, "valid", c.errors == 0);
+	jtext_text(&j, "mode", next ? document_mode(next) : "", SIZE_MAX);
+	jtext_open(&j, "faults", '[');
+	jtext_put(&j, text_of(faults ?: ""));
+	jtext_close(&j, ']');
+	jtext_close(&j, '}');
+	if (code < 0 || !faults)
 		reply_error(r, HTTP_FAILED, "out of memory");
-	} else {
-		jtext_open(&j, NULL, '{');
-		jtext_bool(&j, "valid", c.errors == 0);
-		jtext_text(&j, "mode", next ? document_mode(next) : "", SIZE_MAX);
-		jtext_open(&j, "faults", '[');
-		jtext_put(&j, text_of(faults));
-		jtext_close(&j, ']');
-		jtext_close(&j, '}');
+	else
 		reply_json(r, HTTP_OK, &j);
-	}
-	document_free(next);
 }
 
 void answer_explain(struct api_request *r)
@@ -400,18 +371,13 @@ void answer_explain(struct api_request *r)
 
 	if (request_query(r->query, "target", target, sizeof(target)) <= 0) {
 		reply_error(r, HTTP_BAD_REQUEST, "invalid target");
-		return;
-	}
-	if (!plan) {
+	} else if (!plan) {
 		reply_error(r, HTTP_UNAVAILABLE, "no policy is in force yet");
-		return;
-	}
-	tree = policy_explain_json(plan, target, &err);
-	if (!tree) {
+	} else if (!(tree = policy_explain_json(plan, target, &err))) {
 		reply_error(r, err.code == -ENOMEM ? HTTP_FAILED : HTTP_BAD_REQUEST, "%s",
 			    err.text);
-		return;
+	} else {
+		reply_member_tree(&j, NULL, tree);
+		reply_json(r, HTTP_OK, &j);
 	}
-	reply_member_tree(&j, NULL, tree);
-	reply_json(r, HTTP_OK, &j);
 }

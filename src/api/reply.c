@@ -17,6 +17,11 @@ struct text request_header(const struct api_request *r, const char *name)
 	return value.ptr ? value : (struct text){ "", 0 };
 }
 
+struct text request_body(const struct api_request *r)
+{
+	return text_trim((struct text){ r->body ? r->body : "", r->body_size });
+}
+
 void request_failures_add(const struct api_request *r, struct failures *f)
 {
 	if (f && r->conn)
@@ -106,7 +111,7 @@ void reply_text(struct api_request *r, unsigned int status, const char *text)
 	send_copy(r, status, text, NULL, NULL);
 }
 
-void reply_error(struct api_request *r, unsigned int status, const char *fmt, ...)
+bool reply_error(struct api_request *r, unsigned int status, const char *fmt, ...)
 {
 	const bool is_strange = status == HTTP_UNAUTHORIZED;
 	const bool may_retry = status == HTTP_UNAVAILABLE;
@@ -125,6 +130,7 @@ void reply_error(struct api_request *r, unsigned int status, const char *fmt, ..
 		  : may_retry ? "Retry-After"
 			      : NULL,
 		  is_strange ? "Bearer" : "5");
+	return false;
 }
 
 void reply_wait(struct api_request *r, uint32_t seconds)
@@ -168,19 +174,15 @@ bool reply_open(struct api_request *r, struct reply_stream *s)
 {
 	s->body = NULL;
 	s->out = open_memstream(&s->body, &s->size);
-	if (!s->out)
-		reply_error(r, HTTP_FAILED, "out of memory");
-	return s->out != NULL;
+	return s->out || reply_error(r, HTTP_FAILED, "out of memory");
 }
 
 bool reply_end(struct api_request *r, struct reply_stream *s)
 {
 	if (fclose(s->out) == 0)
 		return true;
-	free(s->body);
-	s->body = NULL;
-	reply_error(r, HTTP_FAILED, "out of memory");
-	return false;
+	free(TAKE_PTR(s->body));
+	return reply_error(r, HTTP_FAILED, "out of memory");
 }
 
 void reply_moved(struct api_request *r)

@@ -24,12 +24,11 @@ enum {
 /* What an operation on the store ended with. */
 static void refuse_review(struct api_request *r, int code, const struct err *err)
 {
-	if (code == -ENOENT)
-		reply_error(r, HTTP_NOT_FOUND, "%s", err->text);
-	else if (code == -EALREADY)
-		reply_error(r, HTTP_CONFLICT, "%s", err->text);
-	else
-		reply_error(r, HTTP_UNAVAILABLE, "%s", err->text);
+	reply_error(r,
+		    code == -ENOENT	? HTTP_NOT_FOUND
+		    : code == -EALREADY ? HTTP_CONFLICT
+					: HTTP_UNAVAILABLE,
+		    "%s", err->text);
 }
 
 /* @t and what changes with it; @diff is taken. */
@@ -58,8 +57,7 @@ static int merge_rule(struct api_request *r, const struct review *t, const char 
 bool review_read_body(struct api_request *r, const struct review *t,
 		      char ret[REVIEW_LENGTH_SIZE])
 {
-	const struct text body = { r->body ? r->body : "", r->body_size };
-	const int code = review_read_accept(body, t, ret);
+	const int code = review_read_accept(request_body(r), t, ret);
 
 	if (code == -ESTALE)
 		reply_error(r, HTTP_CONFLICT, REVIEW_CHANGED);
@@ -82,6 +80,12 @@ void review_go_to_sandbox(struct api_request *r, const struct review *t)
 
 /* ---- reading ---- */
 
+static bool has_store(struct api_request *r)
+{
+	return r->ops->reviews ||
+	       reply_error(r, HTTP_NOT_FOUND, "events are not stored here");
+}
+
 static bool put_task(void *data, const struct review *t)
 {
 	struct jtext *j = data;
@@ -92,7 +96,7 @@ static bool put_task(void *data, const struct review *t)
 	return true;
 }
 
-static void answer_list(struct api_request *r)
+void answer_reviews(struct api_request *r)
 {
 	enum review_state state = REVIEW_OPEN;
 	CLEAN(jtext) struct jtext j = { .grows = true };
@@ -100,6 +104,8 @@ static void answer_list(struct api_request *r)
 	char text[16];
 	int found = request_query(r->query, "state", text, sizeof(text)), code;
 
+	if (!has_store(r))
+		return;
 	if (found < 0 || (found > 0 && strcmp(text, "all") != 0 &&
 			  !review_state_parse(text, &state))) {
 		reply_error(r, HTTP_BAD_REQUEST, "invalid state");
@@ -121,13 +127,12 @@ static void answer_list(struct api_request *r)
 static void answer_task(struct api_request *r, const struct review *t)
 {
 	char rules[REVIEW_GRANT_SIZE];
-	struct document *next = NULL;
+	CLEAN(document) struct document *next = NULL;
 	struct err err = { 0 };
 	json_t *diff = NULL;
 
 	if (request_has_policy(r) && merge_rule(r, t, "", rules, &next, &err) == 0)
 		diff = document_diff(r->ops->policy(r->ops->data), next);
-	document_free(next);
 	reply_task(r, t, diff);
 }
 
@@ -137,11 +142,9 @@ static bool read_who(struct api_request *r, char *who)
 {
 	int found = request_query(r->query, "who", who, REVIEW_WHO_SIZE);
 
-	if (found < 0)
-		reply_error(r, HTTP_BAD_REQUEST, "invalid who");
-	else if (found == 0)
+	if (found == 0)
 		snprintf(who, REVIEW_WHO_SIZE, "api");
-	return found >= 0;
+	return found >= 0 || reply_error(r, HTTP_BAD_REQUEST, "invalid who");
 }
 
 /* Note what was decided, and say it with what it changed. @diff is taken. */
@@ -191,7 +194,7 @@ unsigned int review_accept(struct api_request *r, const struct review *t,
 	struct document *next = NULL;
 	char rules[REVIEW_GRANT_SIZE];
 	unsigned int status;
-	json_t *diff;
+	CLEAN(json) json_t *diff = NULL;
 
 	if (!request_has_policy(r))
 		err_set(err, -ENOENT, "no such sandbox");
@@ -200,9 +203,7 @@ unsigned int review_accept(struct api_request *r, const struct review *t,
 	diff = ret_diff ? document_diff(r->ops->policy(r->ops->data), next) : NULL;
 	status = change_policy(r, next, rules, err);
 	if (status == 0 && ret_diff)
-		*ret_diff = diff;
-	else
-		json_decref(diff);
+		*ret_diff = TAKE_PTR(diff);
 	return status;
 }
 
@@ -235,20 +236,6 @@ static bool read_target(const struct api_request *r, uint32_t *ret_id,
 	return text_to_u32(id, REVIEW_ID_MAX, ret_id) && (!rest.ptr || rest.len > 0);
 }
 
-static bool has_store(struct api_request *r)
-{
-	if (r->ops->reviews)
-		return true;
-	reply_error(r, HTTP_NOT_FOUND, "events are not stored here");
-	return false;
-}
-
-void answer_reviews(struct api_request *r)
-{
-	if (has_store(r))
-		answer_list(r);
-}
-
 void answer_review(struct api_request *r)
 {
 	char who[REVIEW_WHO_SIZE];
@@ -259,12 +246,9 @@ void answer_review(struct api_request *r)
 	bool accept;
 	int code;
 
-	if (!read_target(r, &id, &verb)) {
-		reply_error(r, HTTP_NOT_FOUND, "404 page not found");
-		return;
-	}
-	accept = text_equal(verb, "accept");
-	if (verb.len > 0 && !accept && !text_equal(verb, "dismiss")) {
+	accept = read_target(r, &id, &verb) && text_equal(verb, "accept");
+	if (!read_target(r, &id, &verb) ||
+	    (verb.len > 0 && !accept && !text_equal(verb, "dismiss"))) {
 		reply_error(r, HTTP_NOT_FOUND, "404 page not found");
 		return;
 	}

@@ -206,15 +206,14 @@ static void answer_error(struct api_request *r, unsigned int status,
 
 static void answer_attach(struct api_request *r)
 {
-	const struct text body = { r->body ? r->body : "", r->body_size };
 	struct err err = { 0 };
 	unsigned int status = HTTP_UNAVAILABLE;
 
 	if (is_taking_over(r))
 		err_set(&err, -EBUSY, TAKING_OVER);
 	else
-		status =
-			sandboxes_of(r)->attach(sandboxes_of(r)->data, r->id, body, &err);
+		status = sandboxes_of(r)->attach(sandboxes_of(r)->data, r->id,
+						 request_body(r), &err);
 	if (status >= 400)
 		answer_error(r, status, &err);
 	else

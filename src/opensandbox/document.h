@@ -16,6 +16,7 @@ struct document;
 /* defaultAction deny and no rules. NULL: out of memory. */
 struct document *document_deny_all(void) MUST_CHECK;
 void document_free(struct document *d);
+DEFINE_CLEAN(document, struct document *, document_free)
 /* A document that denies all and is closed: the files beside it open nothing, and it
  * can be replaced, but not patched. @why is shown. NULL: out of memory. */
 struct document *document_close(const char *why) MUST_CHECK;

@@ -27,11 +27,6 @@ struct document {
 	struct text closed;
 };
 
-static inline void clean_document(struct document **d)
-{
-	document_free(*d);
-}
-
 /* --- document.c --- */
 
 /* The values of @rule's own keys as JSON, borrowed from it; ptr NULL: it hasn't that
