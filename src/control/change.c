@@ -25,24 +25,16 @@
 
 #include "base/clock.h"
 #include "control/control.h"
-#include "policy/rule.h"
 #include "sandbox/plan_file.h"
 #include "settings/state_dir.h"
 #include "sys/files.h"
-
-const char *control_default_action(const struct control_sandbox *w)
-{
-	return policy_action_name(plan_default_action(&w->plan));
-}
 
 void control_candidate_done(struct control_candidate *c)
 {
 	document_free(c->document);
 	free(c->bytes);
-	if (c->plan_fd >= 0)
-		close(c->plan_fd);
-	if (c->text_fd >= 0)
-		close(c->text_fd);
+	clean_fd(&c->plan_fd);
+	clean_fd(&c->text_fd);
 }
 
 static void note_fault(void *data, const char *text, enum fault_level level)
@@ -65,14 +57,11 @@ static void note_means(struct control *s)
 int control_check(struct control *s, const struct document *d, sidecar_fault_fn *on_fault,
 		  void *to, struct err *err)
 {
-	uint8_t *bytes = NULL;
+	CLEAN(mem) uint8_t *bytes = NULL;
 	size_t size;
-	int r;
 
 	note_means(s);
-	r = sidecar_policy_build(&s->policy, d, on_fault, to, &bytes, &size, err);
-	free(bytes);
-	return r;
+	return sidecar_policy_build(&s->policy, d, on_fault, to, &bytes, &size, err);
 }
 
 int control_compile(struct control *s, const struct document *d,
@@ -90,14 +79,13 @@ int control_compile(struct control *s, const struct document *d,
 int control_candidate_files(struct control_candidate *c, const struct document *d,
 			    struct err *err)
 {
-	char *json = document_json(d, false);
+	CLEAN(mem) char *json = document_json(d, false);
 
 	if (!json)
 		return err_set(err, -ENOMEM, "out of memory");
 	c->plan_fd = plan_file_make(c->plan.bytes, c->plan.size, err);
 	if (c->plan_fd >= 0)
 		c->text_fd = plan_file_make((const uint8_t *)json, strlen(json), err);
-	free(json);
 	return c->text_fd < 0 ? err->code : 0;
 }
 
@@ -181,6 +169,7 @@ static int send_supervisor(struct control_sandbox *w, const struct control_candi
  * starts with what the supervisor has. */
 static void undo_change(struct control_sandbox *w, bool kept)
 {
+	CLEAN(candidate)
 	struct control_candidate old = { .plan = w->plan, .plan_fd = -1, .text_fd = -1 };
 	struct err ignored = { 0 };
 	bool done = control_candidate_files(&old, w->document, &ignored) == 0 &&
@@ -194,7 +183,6 @@ static void undo_change(struct control_sandbox *w, bool kept)
 		control_drop_engine(w->link, -EPROTO);
 	else if (!done)
 		loop_stop(w->side->loop);
-	control_candidate_done(&old);
 }
 
 /* On failure nothing has changed, and nothing is prepared in the file, or this process or
@@ -226,13 +214,11 @@ static enum api_failure put_in_force(struct control_sandbox *w,
 
 int control_restore_plan(struct control_sandbox *w, struct err *err)
 {
+	CLEAN(candidate)
 	struct control_candidate c = { .plan = w->plan, .plan_fd = -1, .text_fd = -1 };
 	int r = control_candidate_files(&c, w->document, err);
 
-	if (r == 0)
-		r = send_engine(w, c.plan_fd, err);
-	control_candidate_done(&c);
-	return r;
+	return r < 0 ? r : send_engine(w, c.plan_fd, err);
 }
 
 /* ---- changes ---- */
@@ -277,17 +263,13 @@ void control_take(struct control_sandbox *w, struct control_candidate *c)
 
 static int keep_file(struct control *s, const struct document *d, struct err *err)
 {
-	char *pretty;
-	int r;
+	CLEAN(mem) char *pretty = NULL;
 
 	if (!s->file.path)
 		return 0;
 	pretty = document_json(d, true);
-	if (!pretty)
-		return err_set(err, -ENOMEM, "out of memory");
-	r = policy_file_prepare(&s->file, text_of(pretty), err);
-	free(pretty);
-	return r;
+	return pretty ? policy_file_prepare(&s->file, text_of(pretty), err)
+		      : err_set(err, -ENOMEM, "out of memory");
 }
 
 /* Should the file be lost, a restart knows that it was there. */
@@ -372,10 +354,10 @@ static enum api_failure change_to(struct control_sandbox *w, struct control_cand
 enum api_failure control_change(struct control_sandbox *w, struct document *next,
 				struct err *err)
 {
+	CLEAN(candidate)
 	struct control_candidate c = { .document = next, .plan_fd = -1, .text_fd = -1 };
 	enum api_failure failure = change_to(w, &c, err);
 
-	control_candidate_done(&c);
 	if (failure != API_FAILED_NOT) {
 		w->failures++;
 		return failure;
@@ -391,6 +373,7 @@ enum api_failure control_change(struct control_sandbox *w, struct document *next
 static int close_sandbox(struct control_sandbox *w, const char *why, struct err *err)
 {
 	struct control *s = w->side;
+	CLEAN(candidate)
 	struct control_candidate c = { .document = document_close(why),
 				       .plan_fd = -1,
 				       .text_fd = -1 };
@@ -405,7 +388,6 @@ static int close_sandbox(struct control_sandbox *w, const char *why, struct err 
 	}
 	if (r == 0)
 		control_take(w, &c);
-	control_candidate_done(&c);
 	/* Whoever lives in a cgroup of its own has nothing left to do. */
 	if (r == 0 && is_news && w->spec.kind == ATTACH_HOST)
 		control_send_daemon(w->link, &stop);
@@ -427,7 +409,7 @@ static int close_sandbox(struct control_sandbox *w, const char *why, struct err 
 static enum api_failure control_apply_again(struct control *s, struct err *err)
 {
 	struct control_sandbox *w = &s->own;
-	struct control_candidate c = { .plan_fd = -1, .text_fd = -1 };
+	CLEAN(candidate) struct control_candidate c = { .plan_fd = -1, .text_fd = -1 };
 	enum api_failure failure = API_FAILED_APPLY;
 
 	if (control_compile(s, w->document, &c, err) < 0)
@@ -436,7 +418,6 @@ static enum api_failure control_apply_again(struct control *s, struct err *err)
 		failure = put_in_force(w, &c, err);
 	if (failure == API_FAILED_NOT)
 		control_take(w, &c);
-	control_candidate_done(&c);
 	return failure;
 }
 
@@ -466,10 +447,9 @@ void control_on_status(struct control *s, const struct ipc_status *status)
 static int read_text_fd(struct document **ret, struct err *err)
 {
 	CLEAN(file_bytes) struct file_bytes text = { 0 };
-	int fd = INHERITED_FIRST + INHERITED_TEXT;
+	CLEAN(fd) int fd = INHERITED_FIRST + INHERITED_TEXT;
 	int r = file_read_fd(fd, SIZE_MAX - 1, &text);
 
-	close(fd);
 	return r < 0 ? err_sys(err, r, "cannot read the policy in force")
 		     : document_parse((struct text){ text.bytes, text.size }, NULL, NULL,
 				      ret, err);
@@ -478,20 +458,19 @@ static int read_text_fd(struct document **ret, struct err *err)
 /* The supervisor's text may be one that the process before this one died of. */
 static void finish_file(struct control *s)
 {
-	char *pretty = document_json(s->own.document, true);
+	CLEAN(mem) char *pretty = document_json(s->own.document, true);
 	struct err err = { 0 };
 
 	if (pretty && policy_file_resume(&s->file, text_of(pretty), &err) < 0)
 		loglines_say(s->log, clock_wall_ms(), LOGLINES_ERROR,
 			     "the policy in force is not in its file: %s", err.text);
-	free(pretty);
 }
 
 static int reload_open(struct control *s, struct err *err);
 
 int control_policy_open(struct control *s, struct err *err)
 {
-	struct control_candidate c = { .plan_fd = -1, .text_fd = -1 };
+	CLEAN(candidate) struct control_candidate c = { .plan_fd = -1, .text_fd = -1 };
 	int r;
 
 	s->resync.on_fire = on_resync;
@@ -508,7 +487,6 @@ int control_policy_open(struct control *s, struct err *err)
 		control_take(&s->own, &c);
 		finish_file(s);
 	}
-	control_candidate_done(&c);
 	return r;
 }
 
@@ -691,9 +669,4 @@ static int reload_open(struct control *s, struct err *err)
 		return err_set(err, -ENOMEM, "cannot watch the rules files");
 	start_poll(s);
 	return 0;
-}
-
-bool control_skips_log(const struct control *s, const char *name)
-{
-	return always_names_has(s->skip, name);
 }

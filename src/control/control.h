@@ -243,8 +243,6 @@ int control_order(struct control_link *l, const struct ipc_message *m, const int
 
 /* The text that the supervisor holds, as document and plan of the sidecar's sandbox. */
 int control_policy_open(struct control *s, struct err *err) MUST_CHECK;
-/* "allow" or "deny" */
-const char *control_default_action(const struct control_sandbox *w);
 /* An event of @w itself: it came, changed or goes. */
 void control_record(struct control_sandbox *w, const char *reason);
 /* The policy in force has changed, or is one of a closed sandbox. */
@@ -270,6 +268,10 @@ int control_check(struct control *s, const struct document *d, sidecar_fault_fn 
 int control_candidate_files(struct control_candidate *c, const struct document *d,
 			    struct err *err) MUST_CHECK;
 void control_candidate_done(struct control_candidate *c);
+static inline void clean_candidate(struct control_candidate *c)
+{
+	control_candidate_done(c);
+}
 /* @c is in force in @w from now on; what @c has is taken. */
 void control_take(struct control_sandbox *w, struct control_candidate *c);
 /* The engine enforces another plan than the one in force: it gets that. */
@@ -363,11 +365,6 @@ void control_secure_close(struct control *s);
 void control_ops(struct control_sandbox *w, struct api_ops *ret);
 /* What all ways to the API have in common. */
 void control_api_config(struct control *s, struct api_config *ret);
-
-/* -- change.c: always-rules files --------------------------------------------------- */
-
-/* log_skip.always has it. */
-bool control_skips_log(const struct control *s, const char *name);
 
 /* -- record.c ----------------------------------------------------------------------- */
 

@@ -125,8 +125,7 @@ static void on_engine(struct loop_source *source, uint32_t events)
 		r = receive(l, source->fd, &m, &fd);
 		if (r < 0)
 			break;
-		if (fd >= 0)
-			close(fd);
+		clean_fd(&fd);
 		on_engine_message(l->side, &m);
 		if (source->fd < 0)
 			return;
@@ -178,8 +177,7 @@ int control_ask_engine(struct control_link *l, const struct ipc_message *m, int 
 		else if (r == 0 && is_wanted(wanted, ret->type))
 			break;
 		else if (r == 0) {
-			if (came >= 0)
-				close(came);
+			clean_fd(&came);
 			on_engine_message(l->side, ret);
 		}
 	}
@@ -189,8 +187,8 @@ int control_ask_engine(struct control_link *l, const struct ipc_message *m, int 
 	}
 	if (ret_fd)
 		*ret_fd = came;
-	else if (came >= 0)
-		close(came);
+	else
+		clean_fd(&came);
 	return 0;
 }
 
@@ -317,8 +315,7 @@ static void on_supervisor_message(struct control_link *l, struct ipc_message *m,
 	}
 	if (m->type == IPC_ACTIVE)
 		on_status(l, &m->status);
-	if (fd >= 0)
-		close(fd);
+	clean_fd(&fd);
 }
 
 static void on_supervisor(struct loop_source *source, uint32_t events)
@@ -417,8 +414,8 @@ int control_ask_supervisor(struct control_link *l, const struct ipc_message *m,
 		return r;
 	if (ret_fd)
 		*ret_fd = fd;
-	else if (fd >= 0)
-		close(fd);
+	else
+		clean_fd(&fd);
 	return 0;
 }
 

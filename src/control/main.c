@@ -17,6 +17,7 @@
 #include "base/exit_status.h"
 #include "base/log.h"
 #include "control/control.h"
+#include "policy/rule.h"
 #include "settings/settings.h"
 #include "settings/state_dir.h"
 #include "sys/confine.h"
@@ -102,7 +103,7 @@ static void allow_path(struct paths *p, const char *path, bool write)
 			(struct landlock_path){ .path = path, .write = write };
 }
 
-/* The directory of @path. */
+/* The directory of @path, where files are made anew beside the old ones. */
 static void add_directory(struct paths *p, struct arena *arena, const char *path,
 			  bool write)
 {
@@ -120,17 +121,6 @@ static void add_directory(struct paths *p, struct arena *arena, const char *path
 	allow_path(p, parent, write);
 }
 
-/* Files are made anew beside the old ones. */
-static void add_parent(struct paths *p, struct arena *arena, const char *path)
-{
-	add_directory(p, arena, path, true);
-}
-
-static void add_folder(struct paths *p, struct arena *arena, const char *path)
-{
-	add_directory(p, arena, path, false);
-}
-
 /* A log's. A device is only written to; what else stands there may have been put in the
  * place of the file, which is made anew when it goes. */
 static void add_log(struct paths *p, struct arena *arena, const char *path)
@@ -142,7 +132,7 @@ static void add_log(struct paths *p, struct arena *arena, const char *path)
 	if (stat(path, &st) == 0 && S_ISCHR(st.st_mode))
 		allow_path(p, path, true);
 	else
-		add_parent(p, arena, path);
+		add_directory(p, arena, path, true);
 }
 
 static int cut_files(const struct sidecar_spec *spec, char *ret_missing, struct err *err)
@@ -151,15 +141,15 @@ static int cut_files(const struct sidecar_spec *spec, char *ret_missing, struct 
 	struct paths p = { 0 };
 	int r;
 
-	add_parent(&p, &arena, spec->policy_file);
+	add_directory(&p, &arena, spec->policy_file, true);
 	for (size_t i = 0; i < spec->log_output_count; i++)
 		add_log(&p, &arena, spec->log_outputs[i]);
 	if (spec->jsonl)
 		add_log(&p, &arena, spec->jsonl);
 	/* New ones take the place of the old. */
-	add_folder(&p, &arena, spec->tls_cert);
-	add_folder(&p, &arena, spec->tls_key);
-	add_folder(&p, &arena, spec->token_file);
+	add_directory(&p, &arena, spec->tls_cert, false);
+	add_directory(&p, &arena, spec->tls_key, false);
+	add_directory(&p, &arena, spec->token_file, false);
 	allow_path(&p, spec->state_dir, true);
 	allow_path(&p, spec->always_dir, false);
 	allow_path(&p, "/proc/net", false);
@@ -255,15 +245,15 @@ static int open_log(struct control *s, struct err *err)
 
 static void log_loaded(struct control *s)
 {
-	char *rules = document_rules_json(s->own.document);
+	CLEAN(mem) char *rules = document_rules_json(s->own.document);
 	int64_t now_ms = clock_wall_ms();
 
 	for (size_t i = 0; i < s->spec.warning_count; i++)
 		loglines_say(s->log, now_ms, LOGLINES_WARN, "%s", s->spec.warnings[i]);
 	if (rules)
-		loglines_policy_loaded(s->log, now_ms, control_default_action(&s->own),
-				       rules);
-	free(rules);
+		loglines_policy_loaded(
+			s->log, now_ms,
+			policy_action_name(plan_default_action(&s->own.plan)), rules);
 }
 
 /* ---- the store ---- */
@@ -328,7 +318,7 @@ static void log_change(void *data, const char *rules_json, const char *error,
 				       callers_fault);
 	else
 		loglines_policy_updated(w->side->log, now_ms, w->spec.name,
-					control_default_action(w),
+					policy_action_name(plan_default_action(&w->plan)),
 					rules_json ? rules_json : "[]");
 }
 
@@ -470,10 +460,8 @@ int main(int argc, char **argv)
 	/* Rings get pages of their own, which are no memory until they are used. */
 	mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);
 	/* Once more what the supervisor or the daemon has found to be right. */
-	if (cli_helper_parse(argc, argv, &s.many, &s.spec, &err) < 0) {
-		log_error("%s", err.text);
-		return RUN_STATUS_BAD_INPUT;
-	}
+	if (cli_helper_parse(argc, argv, &s.many, &s.spec, &err) < 0)
+		return log_end(RUN_STATUS_BAD_INPUT, "%s", err.text);
 	r = start_all(&s, &err);
 	mallopt(M_MMAP_THRESHOLD, LARGER_BLOCK);
 	mallopt(M_TRIM_THRESHOLD, KEPT_FREE);

@@ -176,7 +176,7 @@ void control_on_answered(struct control *s, uint32_t sandbox,
 	struct ipc_answered a = *given;
 
 	ipc_sanitize(a.name, sizeof(a.name));
-	if (!control_skips_log(s, a.name))
+	if (!always_names_has(s->skip, a.name))
 		loglines_outbound(s->log, clock_wall_ms(), w ? w->spec.name : "", a.name,
 				  a.addrs, MIN(a.count, (uint32_t)IPC_ANSWERED_MAX),
 				  NULL);
@@ -209,13 +209,10 @@ static int list_tasks(void *data, enum review_state state,
 		      struct err *err)
 {
 	const struct control_sandbox *w = data;
-	struct review_store *store = NULL;
+	CLEAN(review) struct review_store *store = NULL;
 	int r = review_open(w->side->spec.state_dir, &store, err);
 
-	if (r == 0)
-		r = review_list(store, state, name_of(w), on_task, to, err);
-	review_close(store);
-	return r;
+	return r < 0 ? r : review_list(store, state, name_of(w), on_task, to, err);
 }
 
 static int find_task(struct review_store *store, const struct control_sandbox *w,
@@ -232,13 +229,10 @@ static int find_task(struct review_store *store, const struct control_sandbox *w
 static int show_task(void *data, int64_t id, struct review *ret, struct err *err)
 {
 	const struct control_sandbox *w = data;
-	struct review_store *store = NULL;
+	CLEAN(review) struct review_store *store = NULL;
 	int r = review_open(w->side->spec.state_dir, &store, err);
 
-	if (r == 0)
-		r = find_task(store, w, id, ret, err);
-	review_close(store);
-	return r;
+	return r < 0 ? r : find_task(store, w, id, ret, err);
 }
 
 static int decide_task(void *data, int64_t id, enum review_state state, const char *who,
@@ -246,7 +240,7 @@ static int decide_task(void *data, int64_t id, enum review_state state, const ch
 {
 	const struct control_sandbox *w = data;
 	struct ipc_message m = { .type = IPC_DISMISS, .sandbox = w->id };
-	struct review_store *store = NULL;
+	CLEAN(review) struct review_store *store = NULL;
 	struct review t;
 	int r = review_open(w->side->spec.state_dir, &store, err);
 
@@ -254,7 +248,6 @@ static int decide_task(void *data, int64_t id, enum review_state state, const ch
 		r = find_task(store, w, id, &t, err);
 	if (r == 0)
 		r = review_decide(store, id, state, who, clock_wall_ms(), err);
-	review_close(store);
 	if (r < 0 || state != REVIEW_DISMISSED || !t.destination[0] || !w->link)
 		return r;
 	/* What asks for it is refused, on each of its ports: the task is about all of

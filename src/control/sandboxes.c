@@ -180,6 +180,7 @@ static int attach_somewhere(struct control *s, const struct ipc_sandbox *given,
 unsigned int control_sandbox_attach(struct control *s, const struct ipc_sandbox *spec,
 				    struct document *policy, struct err *err)
 {
+	CLEAN(candidate)
 	struct control_candidate c = { .document = policy, .plan_fd = -1, .text_fd = -1 };
 	unsigned int status = HTTP_CREATED;
 	struct control_sandbox *w = NULL;
@@ -198,7 +199,6 @@ unsigned int control_sandbox_attach(struct control *s, const struct ipc_sandbox 
 	} else {
 		control_record(w, "the sandbox was attached");
 	}
-	control_candidate_done(&c);
 	return status;
 }
 
@@ -312,7 +312,7 @@ static int read_listed_text(int fd, struct document **ret, struct err *err)
 static int list_one(struct control_link *l, struct ipc_message *m, int fd,
 		    struct err *err)
 {
-	struct control_candidate c = { .plan_fd = -1, .text_fd = -1 };
+	CLEAN(candidate) struct control_candidate c = { .plan_fd = -1, .text_fd = -1 };
 	struct control_sandbox *known = control_sandbox_find(l->side, m->sandbox);
 	int r = read_listed_text(fd, &c.document, err);
 
@@ -327,7 +327,6 @@ static int list_one(struct control_link *l, struct ipc_message *m, int fd,
 	} else if (r == 0) {
 		r = control_sandbox_add(l, m->sandbox, &m->attached, &c);
 	}
-	control_candidate_done(&c);
 	return r;
 }
 
@@ -337,7 +336,7 @@ static int list_after(struct control_link *l, uint32_t *at, struct err *err)
 	const struct control_answer listed = { IPC_LISTED, IPC_LISTED };
 	const struct ipc_message ask = { .type = IPC_LIST, .sandbox = *at };
 	struct ipc_message m;
-	int fd = -1;
+	CLEAN(fd) int fd = -1;
 	int r = control_ask_supervisor(l, &ask, NULL, 0, &listed, &m, &fd);
 	uint32_t slot;
 
@@ -347,8 +346,6 @@ static int list_after(struct control_link *l, uint32_t *at, struct err *err)
 	*at = slot > *at ? slot : NOTHING;
 	if (slot != 0 && fd >= 0 && (!l->sandboxes[slot] || l->sandboxes[slot]->stale))
 		r = list_one(l, &m, fd, err);
-	if (fd >= 0)
-		close(fd);
 	return r;
 }
 

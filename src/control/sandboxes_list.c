@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/http_status.h"
+#include "base/jansson.h"
 #include "control/control.h"
 #include "event/json.h"
 
@@ -168,6 +168,7 @@ static void parse_policy(struct wanted *w, struct control *s, struct document **
 	CLEAN(mem)
 	char *text = w->policy ? json_dumps(w->policy, JSON_COMPACT | JSON_ENCODE_ANY)
 			       : strdup("{}");
+	CLEAN(candidate)
 	struct control_candidate compiled = { .plan_fd = -1, .text_fd = -1 };
 	struct err err = { 0 };
 
@@ -178,20 +179,18 @@ static void parse_policy(struct wanted *w, struct control *s, struct document **
 	else if (document_settle_ends(*ret, clock_wall_ms()) < 0)
 		fault(w, "out of memory");
 	/* Else it is compiled anyway. */
-	else if (w->err->code < 0) {
-		if (control_compile(s, *ret, &compiled, &err) < 0)
-			fault(w, "policy: %s", err.text);
-		control_candidate_done(&compiled);
-	}
+	else if (w->err->code < 0 && control_compile(s, *ret, &compiled, &err) < 0)
+		fault(w, "policy: %s", err.text);
 }
 
 /* The body of PUT /sandboxes/@id. Return: 0, or -errno with every fault in @err. */
 static int control_attach_read(struct control *s, const char *id, struct text body,
 			       struct control_wish *ret, struct err *err)
 {
-	struct document *policy = NULL;
+	CLEAN(document) struct document *policy = NULL;
 	struct wanted w = { .err = err };
 	json_error_t why;
+	CLEAN(json)
 	json_t *j = json_loadb(body.ptr, body.len, JSON_REJECT_DUPLICATES, &why);
 	const char *key;
 	json_t *value;
@@ -212,12 +211,9 @@ static int control_attach_read(struct control *s, const char *id, struct text bo
 	if (w.again && w.spec.kind == ATTACH_NETNS)
 		fault(&w, "again: this goes with a cgroup or a user alone");
 	parse_policy(&w, s, &policy);
-	json_decref(j);
-	if (err->code < 0) {
-		document_free(policy);
+	if (err->code < 0)
 		return err->code;
-	}
-	*ret = (struct control_wish){ w.spec, policy, w.again };
+	*ret = (struct control_wish){ w.spec, TAKE_PTR(policy), w.again };
 	return 0;
 }
 

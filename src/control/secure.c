@@ -124,8 +124,7 @@ static void on_refused(struct loop_source *source, uint32_t events)
 {
 	int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-	if (fd >= 0)
-		close(fd);
+	clean_fd(&fd);
 }
 
 static void start_api(struct control_secure *x)

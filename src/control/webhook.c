@@ -586,7 +586,7 @@ void control_notify_soon(struct control *s)
 static void notify_done(struct control *s, uint32_t id, size_t url, int error)
 {
 	struct control_notices *u = &s->notices[url];
-	struct review_store *store = NULL;
+	CLEAN(review) struct review_store *store = NULL;
 	struct err err = { 0 };
 	int r;
 
@@ -609,14 +609,13 @@ static void notify_done(struct control *s, uint32_t id, size_t url, int error)
 	else if (r == 0)
 		r = review_not_told(store, id, REVIEW_WEBHOOK + (int)url, clock_wall_ms(),
 				    &err);
-	review_close(store);
 	start_notify(s, u->pause_ms ?: SOON_MS);
 }
 
 /* What weir-webhook had is lost with it. */
 static void notify_anew(struct control *s)
 {
-	struct review_store *store = NULL;
+	CLEAN(review) struct review_store *store = NULL;
 	struct err err = { 0 };
 
 	if (!s->store || s->spec.review_webhook_count == 0)
@@ -625,7 +624,6 @@ static void notify_anew(struct control *s)
 		s->notices[i].under_way = 0;
 	if (review_open(s->spec.state_dir, &store, &err) == 0)
 		(void)!review_tell_anew(store, REVIEW_WEBHOOK, &err);
-	review_close(store);
 	control_notify_soon(s);
 }
 
