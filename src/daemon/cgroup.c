@@ -212,16 +212,16 @@ static bool has_sibling(const char *path, const struct daemon_sandbox *d)
 
 static int open_guard(struct host *h, struct err *err)
 {
-	int fd, r;
+	CLEAN(fd) int fd = -1;
+	int r;
 
 	if (h->guard)
 		return 0;
 	r = sandbox_netlink_open(&fd, err);
-	if (r < 0)
-		return r;
-	r = filter_parents_new(fd, &h->guard, err);
-	if (r < 0)
-		close(fd);
+	if (r == 0)
+		r = filter_parents_new(fd, &h->guard, err);
+	if (r == 0)
+		(void)TAKE_FD(fd);
 	return r;
 }
 
@@ -229,13 +229,12 @@ static int open_guard(struct host *h, struct err *err)
 static struct parent *parent_new(const struct daemon_sandbox *d, char *dir,
 				 struct err *err)
 {
-	struct parent *p = calloc(1, sizeof(*p));
+	CLEAN(mem) struct parent *p = calloc(1, sizeof(*p));
+	CLEAN(mem) char *own = dir;
 	struct stat st;
 
 	if (!p || !dir || stat(dir, &st) < 0) {
 		err_sys(err, p && dir ? -errno : -ENOMEM, "cannot look at the parent");
-		free(dir);
-		free(p);
 		return NULL;
 	}
 	*p = (struct parent){
@@ -243,11 +242,11 @@ static struct parent *parent_new(const struct daemon_sandbox *d, char *dir,
 		.watch = d->watch,
 		.id = st.st_ino,
 		.level = (uint8_t)(d->member.level - 1),
-		.dir = dir,
+		.dir = TAKE_PTR(own),
 		.next = d->daemon->host.parents,
 	};
 	d->daemon->host.parents = p;
-	return p;
+	return TAKE_PTR(p);
 }
 
 /* Return: as filter_parents_unguard(). */
@@ -471,9 +470,8 @@ static int open_inotify(struct daemon *w)
 		return -errno;
 	h->inotify.on_ready = on_ready;
 	r = loop_add(w->supervisor.loop, &h->inotify, EPOLLIN);
-	if (r < 0) {
+	if (r < 0)
 		fd_close(&h->inotify.fd);
-	}
 	return r;
 }
 

@@ -91,13 +91,12 @@ static int open_sockets(const struct own_proc *proc, struct sandbox_fds *fds,
 {
 	const struct sandbox_ports ports = { SUPERVISOR_DNS_PORT, SUPERVISOR_RELAY_PORT };
 	CLEAN(fd) int route = link_route_open();
-	struct err ignored = { 0 };
 	int r;
 
 	if (route < 0)
 		return err_sys(err, route, "cannot open a route socket");
 	/* Before the rules come; where the kernel tracks nothing yet, after them. */
-	*ret_strict = forbid_pickup(proc, &ignored) == 0;
+	*ret_strict = forbid_pickup(proc, NULL) == 0;
 	/* Names are answered over loopback. */
 	r = link_loopback_up(route);
 	if (r < 0)
@@ -285,14 +284,12 @@ static int wait_for_sockets(struct daemon_sandbox *d, struct err *err)
 static int start_inside(struct daemon *w, struct err *err)
 {
 	const struct spawner_order order = { .task = SPAWNER_INSIDE };
-	CLEAN(fd) int ours = -1;
-	int theirs;
+	CLEAN(fd) int ours = -1, theirs = -1;
 	pid_t pid;
 
 	if (process_pair(&ours, &theirs, err) < 0)
 		return err->code;
 	pid = spawner_order(&w->spawner, &order, &theirs, 1, err);
-	close(theirs);
 	if (pid < 0)
 		return (int)pid;
 	w->inside = TAKE_FD(ours);
@@ -626,10 +623,9 @@ void look_child(const struct spawner_order *o)
 {
 	static struct cgroup c;
 	struct ipc_audit look = { 0 };
-	struct err ignored = { 0 };
 
 	alarm(AUDIT_MS / 1000);
-	if (o->cgroup[0] && cgroup_find(WHERE_FD, o->cgroup, &c, &ignored) == 0) {
+	if (o->cgroup[0] && cgroup_find(WHERE_FD, o->cgroup, &c, NULL) == 0) {
 		look = audit_of(cgroup_strays(&c));
 	} else if (!o->cgroup[0] && setns(WHERE_FD, CLONE_NEWNET) == 0) {
 		look = audit_raw_sockets();

@@ -584,7 +584,8 @@ static struct daemon *daemon_new(struct sidecar_spec *spec, uint32_t engine)
 	w->engine_count = 1;
 	w->spawner.channel = w->inside = w->parent.fd = -1;
 	host_init(w);
-	attach_queues_init(w);
+	for (size_t i = 0; i < LIFECYCLE_ORIGIN_COUNT; i++)
+		TAILQ_INIT(&w->queues[i]);
 	return w;
 }
 
@@ -608,15 +609,12 @@ int daemon_run(struct sidecar_spec *spec)
 	struct err err = { 0 };
 	int r;
 
-	if (!w) {
-		log_error("out of memory");
-		return RUN_STATUS_FAILED;
-	}
+	if (!w)
+		return log_end(RUN_STATUS_FAILED, "out of memory");
 	r = start(w, &err);
-	if (r < 0) {
-		log_error("%s", err.text);
-		return r == -EINVAL ? RUN_STATUS_BAD_INPUT : RUN_STATUS_FAILED;
-	}
+	if (r < 0)
+		return log_end(r == -EINVAL ? RUN_STATUS_BAD_INPUT : RUN_STATUS_FAILED,
+			       "%s", err.text);
 	r = loop_run(w->supervisor.loop);
 	notify("STOPPING=1");
 	(void)!unlink(spec->socket);

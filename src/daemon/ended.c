@@ -17,13 +17,13 @@
  * has the parents as well, a line for each id. The file is written first. */
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
 #include <unistd.h>
 
+#include "base/jansson.h"
 #include "base/log.h"
 #include "daemon/internal.h"
 #include "filter/host.h"
@@ -69,7 +69,7 @@ static struct ended_parent *ended_parent_of(struct ended *e, uint64_t id,
 					    const char *name, size_t length)
 {
 	struct index_entry *found;
-	struct ended_parent *p;
+	CLEAN(mem) struct ended_parent *p = NULL;
 	char key[sizeof(p->key)];
 
 	snprintf(key, sizeof(key), "%llu", (unsigned long long)id);
@@ -82,12 +82,10 @@ static struct ended_parent *ended_parent_of(struct ended *e, uint64_t id,
 	p->id = id;
 	memcpy(p->key, key, sizeof(key));
 	memcpy(p->name, name, length);
-	if (index_add(&e->by_id, &p->entry, p->key) < 0) {
-		free(p);
+	if (index_add(&e->by_id, &p->entry, p->key) < 0)
 		return NULL;
-	}
 	STAILQ_INSERT_TAIL(&e->in_turn, p, in_turn);
-	return p;
+	return TAKE_PTR(p);
 }
 
 /* -- the file ----------------------------------------------------------------------- */
@@ -96,13 +94,12 @@ static struct ended_parent *ended_parent_of(struct ended *e, uint64_t id,
 static char *ended_line(const struct filter_ended_cgroup *c)
 {
 	const struct ended_parent *p = c->data;
+	CLEAN(json)
 	json_t *j = json_pack("{s:I, s:i, s:I, s:s}", "id", (json_int_t)c->id, "level",
 			      (int)c->level, "parent", (json_int_t)p->id, "above",
 			      p->name);
-	char *line = j ? json_dumps(j, JSON_COMPACT) : NULL;
 
-	json_decref(j);
-	return line;
+	return j ? json_dumps(j, JSON_COMPACT) : NULL;
 }
 
 static int ended_write_line(const struct daemon *w, const struct filter_ended_cgroup *c)
@@ -243,7 +240,8 @@ static void ended_forget(struct daemon *w, size_t oldest)
 static int ended_open(struct daemon *w, struct err *err)
 {
 	CLEAN(mem) struct ended *e = NULL;
-	int fd, r;
+	CLEAN(fd) int fd = -1;
+	int r;
 
 	if (w->host.ended)
 		return 0;
@@ -252,10 +250,9 @@ static int ended_open(struct daemon *w, struct err *err)
 	if (r < 0)
 		return r;
 	r = filter_ended_new(fd, &e->filter, err);
-	if (r < 0) {
-		close(fd);
+	if (r < 0)
 		return r;
-	}
+	fd = -1;
 	STAILQ_INIT(&e->in_turn);
 	w->host.ended = TAKE_PTR(e);
 	return 0;
@@ -305,10 +302,9 @@ void ended_note(struct daemon_sandbox *d, uint64_t cgroup)
 			    ENDED_MAX, ENDED_GO);
 		ended_forget(w, ENDED_GO);
 	}
-	if (r == 0) {
+	if (r == 0)
 		r = ended_append_to_list(w->host.ended, &c, d->above,
 					 above > 0 ? where : "/", MAX(above, (size_t)1));
-	}
 	if (r < 0) {
 		log_error("sandbox '%s': sockets of its cgroup that is gone may be free: "
 			  "%s",
@@ -341,23 +337,21 @@ void ended_note_if_gone(struct daemon_sandbox *d)
 
 static int ended_unpack(struct ended *e, const char *line, size_t size)
 {
-	json_t *j = json_loadb(line, size, 0, NULL);
+	CLEAN(json) json_t *j = json_loadb(line, size, 0, NULL);
 	struct filter_ended_cgroup c = { 0 };
 	json_int_t id, parent;
 	const char *above;
-	int level, r = -EBADMSG;
+	int level;
 
-	if (j &&
+	if (!j ||
 	    json_unpack(j, "{s:I, s:i, s:I, s:s}", "id", &id, "level", &level, "parent",
-			&parent, "above", &above) == 0 &&
-	    id > 0 && level > 0 && level <= FILTER_HOST_LEVEL_MAX && above[0] == '/' &&
-	    e->count < ENDED_MAX) {
-		c.id = (uint64_t)id;
-		c.level = (uint8_t)level;
-		r = ended_append_to_list(e, &c, (uint64_t)parent, above, strlen(above));
-	}
-	json_decref(j);
-	return r;
+			&parent, "above", &above) != 0 ||
+	    id <= 0 || level <= 0 || level > FILTER_HOST_LEVEL_MAX || above[0] != '/' ||
+	    e->count >= ENDED_MAX)
+		return -EBADMSG;
+	c.id = (uint64_t)id;
+	c.level = (uint8_t)level;
+	return ended_append_to_list(e, &c, (uint64_t)parent, above, strlen(above));
 }
 
 /* A line that can't be read leaves the others. */

@@ -158,7 +158,7 @@ static int add(struct daemon *w, struct err *err)
 	child_add(&w->supervisor, &f->child, f->name, &further_kind);
 	r = child_start(&f->child, err);
 	if (r < 0) {
-		child_remove(&f->child);
+		SLIST_REMOVE(&w->supervisor.children, &f->child, child, next);
 		free(f);
 		return err_context(err, "cannot start another engine");
 	}

@@ -358,7 +358,6 @@ int host_find(struct daemon_sandbox *d, struct err *err)
 static bool is_same(const struct daemon_sandbox *d, const struct ipc_sandbox *asked)
 {
 	CLEAN(mem) struct cgroup *c = NULL;
-	struct err ignored = { 0 };
 
 	if (d->spec.kind != ATTACH_HOST || asked->kind != ATTACH_HOST ||
 	    d->spec.member != asked->member)
@@ -366,7 +365,7 @@ static bool is_same(const struct daemon_sandbox *d, const struct ipc_sandbox *as
 	if (asked->member != MEMBER_CGROUP)
 		return strcmp(asked->where, d->spec.where) == 0;
 	c = calloc(1, sizeof(*c));
-	return c && cgroup_open(asked->where, c, &ignored) == 0 &&
+	return c && cgroup_open(asked->where, c, NULL) == 0 &&
 	       strcmp(cgroup_name(c), d->spec.where) == 0;
 }
 

@@ -231,7 +231,6 @@ size_t fd_count_of(const struct daemon_sandbox *d);
 
 /* -- sandboxes.c: the queues -------------------------------------------------------- */
 
-void attach_queues_init(struct daemon *w);
 /* Send the engine the next sandbox that waits. */
 void attach_queue_next(struct daemon *w);
 

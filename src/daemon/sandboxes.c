@@ -66,10 +66,9 @@ struct daemon_plan {
 
 static bool holds(const struct daemon_plan *have, const struct plan *wanted)
 {
-	struct err ignored = { 0 };
 	struct plan p = { 0 };
-	bool same = plan_file_map(have->fd, &p, &ignored) == 0 &&
-		    p.size == wanted->size && memcmp(p.bytes, wanted->bytes, p.size) == 0;
+	bool same = plan_file_map(have->fd, &p, NULL) == 0 && p.size == wanted->size &&
+		    memcmp(p.bytes, wanted->bytes, p.size) == 0;
 
 	plan_file_unmap(&p);
 	return same;
@@ -78,19 +77,17 @@ static bool holds(const struct daemon_plan *have, const struct plan *wanted)
 /* @fd is taken with success. */
 static struct daemon_plan *plan_new(struct daemon *w, int fd, const char *key)
 {
-	struct daemon_plan *p = calloc(1, sizeof(*p));
+	CLEAN(mem) struct daemon_plan *p = calloc(1, sizeof(*p));
 
 	if (!p)
 		return NULL;
 	p->users = 1;
 	snprintf(p->key, sizeof(p->key), "%s", key);
-	if (index_add(&w->plans, &p->entry, p->key) < 0) {
-		free(p);
+	if (index_add(&w->plans, &p->entry, p->key) < 0)
 		return NULL;
-	}
 	p->fd = fd;
 	w->plan_count++;
-	return p;
+	return TAKE_PTR(p);
 }
 
 static struct daemon_plan *find_or_make(struct daemon *w, int *fd,
@@ -149,12 +146,6 @@ int daemon_plan_fd(const struct daemon_plan *p)
 /* Sandboxes wait in three queues, one for each lifecycle_origin. The engine gets one
  * sandbox at a time: first those that were made again, then those that were guarded
  * before, then the host's table is loaded, and last come new sandboxes. */
-
-void attach_queues_init(struct daemon *w)
-{
-	for (size_t i = 0; i < LIFECYCLE_ORIGIN_COUNT; i++)
-		TAILQ_INIT(&w->queues[i]);
-}
 
 static void daemon_sandbox_leave_queue(struct daemon_sandbox *d)
 {

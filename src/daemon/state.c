@@ -11,12 +11,12 @@
  * Root alone can write there, and what is read back is checked all the same. */
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "base/jansson.h"
 #include "base/log.h"
 #include "daemon/internal.h"
 #include "engine/sandbox.h"
@@ -193,9 +193,8 @@ int state_text(const struct daemon_sandbox *d)
 	CLEAN(fd) int dir = -1;
 
 	if (d->text_fd >= 0) {
-		int fd;
+		const int fd = fcntl(d->text_fd, F_DUPFD_CLOEXEC, 0);
 
-		fd = fcntl(d->text_fd, F_DUPFD_CLOEXEC, 0);
 		return fd < 0 ? -errno : fd;
 	}
 	dir = folder_open(d);
@@ -233,12 +232,11 @@ static json_t *pack_spec(const struct daemon_sandbox *d)
 int state_save(const struct daemon_sandbox *d, struct err *err)
 {
 	CLEAN(fd) int dir = folder_open(d);
-	json_t *j = pack_spec(d);
+	CLEAN(json) json_t *j = pack_spec(d);
 	CLEAN(mem) char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
 	CLEAN(fd) int begun = -1;
 	int r = dir < 0 ? dir : text ? 0 : -ENOMEM;
 
-	json_decref(j);
 	/* A folder without attach.json is being made. */
 	if (r == 0 && faccessat(dir, "attach.json", F_OK, 0) < 0) {
 		begun = open_file(dir, unfinished, O_WRONLY | O_CREAT);
@@ -359,7 +357,7 @@ int state_read(int dir, const char *name, struct daemon_sandbox *ret)
 {
 	CLEAN(file_bytes) struct file_bytes text = { 0 };
 	json_int_t id;
-	json_t *j;
+	CLEAN(json) json_t *j = NULL;
 	int r = read_at(dir, "attach.json", &text);
 
 	if (r < 0)
@@ -374,7 +372,6 @@ int state_read(int dir, const char *name, struct daemon_sandbox *ret)
 		    : json_object_get(j, "uid")	 ? unpack_uid(j, ret)
 						 : unpack_netns(j, ret);
 	}
-	json_decref(j);
 	ret->life.origin = LIFECYCLE_RESTORED;
 	snprintf(ret->spec.name, sizeof(ret->spec.name), "%.*s", IPC_SANDBOX_NAME_MAX,
 		 name);
@@ -389,16 +386,14 @@ static int compile(const char *text, size_t size, int *ret_plan, struct err *err
 		.filters = true, .names = true, .daemon = true, .file = POLICY_IN_FORCE
 	};
 	CLEAN(mem) uint8_t *plan = NULL;
-	struct document *d = NULL;
+	CLEAN(document) struct document *d = NULL;
 	size_t plan_size;
 	int r = document_parse((struct text){ text, size }, NULL, NULL, &d, err);
 
 	if (r == 0)
 		r = sidecar_policy_build(&c, d, NULL, NULL, &plan, &plan_size, err);
-	document_free(d);
-	if (r < 0)
-		return r;
-	r = plan_file_make(plan, plan_size, err);
+	if (r == 0)
+		r = plan_file_make(plan, plan_size, err);
 	if (r < 0)
 		return r;
 	*ret_plan = r;
@@ -409,11 +404,10 @@ static int compile(const char *text, size_t size, int *ret_plan, struct err *err
  * wider. The old file stays beside it, for people. */
 static int close_lost(int dir, int *ret_plan, struct err *err)
 {
-	struct document *d = document_close("its policy can't be read");
+	CLEAN(document) struct document *d = document_close("its policy can't be read");
 	CLEAN(mem) char *text = d ? document_json(d, false) : NULL;
 	int r = text ? 0 : -ENOMEM;
 
-	document_free(d);
 	if (r == 0)
 		(void)renameat(dir, "policy.json", dir, "policy.json.broken");
 	if (r == 0)

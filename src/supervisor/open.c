@@ -180,35 +180,29 @@ static int read_always(const struct sidecar_spec *spec, struct arena *arena,
 static int seal(struct supervisor_fds *h, const struct document *d, const uint8_t *plan,
 		size_t size, struct err *err)
 {
-	char *json = document_json(d, false);
-	int plan_fd, text_fd;
+	CLEAN(mem) char *json = document_json(d, false);
+	CLEAN(fd) int plan_fd = -1;
+	int text_fd;
 
 	if (!json)
 		return err_set(err, -ENOMEM, "out of memory");
 	plan_fd = plan_file_make(plan, size, err);
 	text_fd = plan_fd < 0 ? -1
 			      : plan_file_make((const uint8_t *)json, strlen(json), err);
-	free(json);
-	if (text_fd < 0) {
-		if (plan_fd >= 0)
-			close(plan_fd);
+	if (text_fd < 0)
 		return err->code;
-	}
-	if (h->plan_fd >= 0)
-		close(h->plan_fd);
-	if (h->text_fd >= 0)
-		close(h->text_fd);
-	h->plan_fd = plan_fd;
+	clean_fd(&h->plan_fd);
+	clean_fd(&h->text_fd);
+	h->plan_fd = TAKE_FD(plan_fd);
 	h->text_fd = text_fd;
 	return 0;
 }
 
 static bool needs_full_isolation(const uint8_t *bytes, size_t size)
 {
-	struct err ignored = { 0 };
 	struct plan plan;
 
-	return plan_open(bytes, size, &plan, &ignored) < 0 ||
+	return plan_open(bytes, size, &plan, NULL) < 0 ||
 	       plan_requires_full_isolation(&plan);
 }
 
@@ -218,15 +212,13 @@ static int compile_kept(struct sidecar_policy_context *c, const struct document 
 			uint8_t **ret_plan, size_t *ret_size, struct err *err)
 {
 	CLEAN(mem) char *text = document_json(d, false);
-	struct document *kept = NULL;
+	CLEAN(document) struct document *kept = NULL;
 	int r = text ? document_parse(text_of(text), NULL, NULL, &kept, err)
 		     : err_set(err, -ENOMEM, "out of memory");
 
 	c->file = POLICY_IN_FORCE;
-	if (r == 0)
-		r = sidecar_policy_build(c, kept, NULL, NULL, ret_plan, ret_size, err);
-	document_free(kept);
-	return r;
+	return r < 0 ? r
+		     : sidecar_policy_build(c, kept, NULL, NULL, ret_plan, ret_size, err);
 }
 
 static int open_policy(const struct sidecar_spec *spec, struct supervisor_fds *h,
@@ -237,10 +229,9 @@ static int open_policy(const struct sidecar_spec *spec, struct supervisor_fds *h
 		.names = spec->mode == SIDECAR_MODE_DNS_NFT_TLS,
 	};
 	CLEAN(arena) struct arena arena = { 0 };
-	struct document *d = NULL;
+	CLEAN(document) struct document *d = NULL;
 	struct err told = { 0 };
-	CLEAN(mem) uint8_t *checked = NULL;
-	uint8_t *plan = NULL;
+	CLEAN(mem) uint8_t *checked = NULL, *plan = NULL;
 	size_t size;
 	int r = first_document(spec, &arena, &d, &c.file, err);
 
@@ -261,25 +252,19 @@ static int open_policy(const struct sidecar_spec *spec, struct supervisor_fds *h
 		r = seal(h, d, plan, size, err);
 	if (r == 0)
 		h->needs_full_isolation = needs_full_isolation(plan, size);
-	free(plan);
-	document_free(d);
 	return r;
 }
 
 int supervisor_deny_all(struct supervisor_fds *h, struct err *err)
 {
 	const struct sidecar_policy_context c = { .filters = true, .file = "" };
-	struct document *d = document_deny_all();
-	uint8_t *plan = NULL;
+	CLEAN(document) struct document *d = document_deny_all();
+	CLEAN(mem) uint8_t *plan = NULL;
 	size_t size;
 	int r = d ? sidecar_policy_build(&c, d, NULL, NULL, &plan, &size, err)
 		  : err_set(err, -ENOMEM, "out of memory");
 
-	if (r == 0)
-		r = seal(h, d, plan, size, err);
-	free(plan);
-	document_free(d);
-	return r;
+	return r < 0 ? r : seal(h, d, plan, size, err);
 }
 
 /* -- sockets ------------------------------------------------------------------------ */

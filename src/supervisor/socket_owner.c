@@ -56,10 +56,9 @@ static uint64_t capabilities(bool enters)
 
 static int confine(bool enters)
 {
-	struct err ignored = { 0 };
-	int r = confine_rights(capabilities(enters), &ignored);
+	int r = confine_rights(capabilities(enters), NULL);
 
-	return r < 0 ? r : confine_calls(CONFINE_SOCKET_OWNER, &ignored);
+	return r < 0 ? r : confine_calls(CONFINE_SOCKET_OWNER, NULL);
 }
 
 /* ---- where ---- */

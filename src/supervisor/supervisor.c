@@ -198,11 +198,6 @@ void child_add(struct supervisor *k, struct child *c, const char *name,
 	SLIST_INSERT_HEAD(&k->children, c, next);
 }
 
-void child_remove(struct child *c)
-{
-	SLIST_REMOVE(&c->supervisor->children, c, child, next);
-}
-
 static void on_end(struct child *c, int wait_status)
 {
 	char how[PROCESS_END_SIZE];
@@ -423,8 +418,7 @@ static void on_control(struct child *c, struct ipc_message *m, int *fds, size_t 
 	else
 		k->ops->on_control(k, m, fds, count);
 	for (size_t i = 0; i < count; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+		clean_fd(&fds[i]);
 }
 
 static bool on_control_end(struct child *c, int wait_status)

@@ -109,8 +109,6 @@ bool supervisor_is_alive(struct supervisor *k);
 /* Into the table of @k; it does not run yet. @c stays where it is from now on. */
 void child_add(struct supervisor *k, struct child *c, const char *name,
 	       const struct child_kind *kind);
-/* One that was never started leaves the table. */
-void child_remove(struct child *c);
 /* Start it, unheard. Return: 0, or -errno. */
 int child_fork(struct child *c, struct err *err) MUST_CHECK;
 /* From now on it is heard. What can't be heard is killed, and so started again. */
