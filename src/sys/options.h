@@ -52,6 +52,9 @@ struct cli_option {
 #define OPTION_IN(KIND, type, field)                                                     \
 	.kind = OPTION_##KIND, .offset = offsetof(type, field)
 
+/* What a table begins with: its rows. */
+#define OPTION_ROWS(rows) .items = (rows), .count = ARRAY_SIZE(rows)
+
 enum { CLI_OPTIONS_MAX = 64 }; /* in one table; asserted where the tables are */
 
 struct cli_options {

@@ -2,7 +2,6 @@
 #include "tools/tools.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 #include "base/clock.h"
 #include "base/exit_status.h"
 #include "base/http_status.h"
+#include "base/jansson.h"
 #include "base/log.h"
 #include "outputs/client.h"
 #include "proto/run_socket.h"
@@ -31,36 +31,35 @@ struct spec {
 	bool guard_parent, again, oci_state;
 };
 
+#define IN(KIND, field) OPTION_IN(KIND, struct spec, field)
+
 static const struct cli_option attach_options[] = {
-	{ "id", "NAME", "what the sandbox is called",
-	  OPTION_IN(TEXT_ONCE, struct spec, id) },
+	{ "id", "NAME", "what the sandbox is called", IN(TEXT_ONCE, id) },
 	{ "netns", "NAMESPACE", "a network namespace: a path, or a process in it",
-	  OPTION_IN(TEXT_ONCE, struct spec, netns) },
+	  IN(TEXT_ONCE, netns) },
 	{ "oci-state", NULL,
 	  "a container: the state that an OCI runtime gives its hooks says --id and "
 	  "--netns",
-	  OPTION_IN(FLAG, struct spec, oci_state) },
+	  IN(FLAG, oci_state) },
 	{ "cgroup", "PATH",
 	  "a control group of this host: its directory, or a path as in "
 	  "/proc/PID/cgroup",
-	  OPTION_IN(TEXT_ONCE, struct spec, cgroup) },
-	{ "uid", "USER", "a user of this host, by name or number",
-	  OPTION_IN(TEXT_ONCE, struct spec, uid) },
+	  IN(TEXT_ONCE, cgroup) },
+	{ "uid", "USER", "a user of this host, by name or number", IN(TEXT_ONCE, uid) },
 	{ "guard-parent", NULL,
 	  "with --cgroup: close its parent to groups that the daemon doesn't know",
-	  OPTION_IN(FLAG, struct spec, guard_parent) },
+	  IN(FLAG, guard_parent) },
 	{ "again", NULL,
 	  "it may be attached already: it gets this policy (not with --netns)",
-	  OPTION_IN(FLAG, struct spec, again) },
+	  IN(FLAG, again) },
 	POLICY_ARGS_ROWS(struct spec, policy),
 	POLICY_VERIFY_ROW(struct spec, policy,
 			  "what a connection must show, whatever the policy says (dns)"),
 	{ "socket", "PATH", "where the daemon's API is (/run/weir/weir.sock)",
-	  OPTION_IN(TEXT, struct spec, socket) },
+	  IN(TEXT, socket) },
 };
 const struct cli_options cli_attach_options = {
-	.items = attach_options,
-	.count = ARRAY_SIZE(attach_options),
+	OPTION_ROWS(attach_options),
 	.usage = "usage: weir attach --id NAME --netns|--cgroup|--uid WHAT [OPTION]...\n"
 		 "       weir attach --oci-state [OPTION]...\n\n"
 		 "Have the daemon guard a sandbox. When this returns 0, the filter "
@@ -130,7 +129,7 @@ static bool is_guarded_already(const struct spec *s, const char *why)
 /* Say which `verify` the daemon enforces, and how to get the other one. */
 static void say_verify(const struct spec *s, const struct client_reply *reply)
 {
-	json_t *one = json_loadb(reply->body.ptr, reply->body.len, 0, NULL);
+	CLEAN(json) json_t *one = json_loadb(reply->body.ptr, reply->body.len, 0, NULL);
 	const char *mode = json_string_value(json_object_get(one, "mode"));
 
 	if (mode && strcmp(mode, "dns+nftables+tls") == 0)
@@ -143,7 +142,6 @@ static void say_verify(const struct spec *s, const struct client_reply *reply)
 			    "allowed address are reachable too; --verify tls refuses "
 			    "them",
 			    s->id);
-	json_decref(one);
 }
 
 static int attach(const struct spec *s, uint32_t uid, const char *policy)
@@ -260,16 +258,12 @@ static int oci_state_read(int fd, struct oci_state *ret, struct err *err)
 {
 	CLEAN(mem) char *bytes = malloc(STATE_MAX);
 	ssize_t size = bytes ? read_all(fd, bytes, STATE_MAX) : -ENOMEM;
-	json_error_t why;
-	json_t *j;
-	int r;
+	CLEAN(json) json_t *j = NULL;
 
 	if (size < 0)
 		return err_sys(err, (int)size, "cannot read a container's state");
-	j = json_loadb(bytes, (size_t)size, 0, &why);
-	r = read_container(j, ret, err);
-	json_decref(j);
-	return r;
+	j = json_loadb(bytes, (size_t)size, 0, NULL);
+	return read_container(j, ret, err);
 }
 
 /* A hook gets nothing but the state. */
@@ -318,8 +312,7 @@ struct show_spec {
 
 static const struct cli_option detach_options[] = { SOCKET_OPTION };
 const struct cli_options cli_detach_options = {
-	.items = detach_options,
-	.count = ARRAY_SIZE(detach_options),
+	OPTION_ROWS(detach_options),
 	.usage = "usage: weir detach [--socket PATH] ID\n\n"
 		 "Guard a sandbox no more: its rules are removed, and it is open.\n",
 	.notes = "Exit status: 0; 2 bad input; 125 its rules are not gone.\n",
@@ -330,16 +323,14 @@ static const struct cli_option show_options[] = {
 	SOCKET_OPTION,
 };
 const struct cli_options cli_ps_options = {
-	.items = show_options,
-	.count = ARRAY_SIZE(show_options),
+	OPTION_ROWS(show_options),
 	.usage = "usage: weir ps [--json] [--socket PATH]\n\n"
 		 "List the sandboxes that the daemon guards, and the caller's runs; with "
 		 "--socket\nthe daemon's alone.\n",
 	.notes = "Exit status: 0; 2 bad input; 125 the daemon can't be asked.\n",
 };
 const struct cli_options cli_status_options = {
-	.items = show_options,
-	.count = ARRAY_SIZE(show_options),
+	OPTION_ROWS(show_options),
 	.usage = "usage: weir status [--json] [--socket PATH] [ID]\n\n"
 		 "Say how a sandbox of the daemon's or a run of the caller's is guarded, "
 		 "or "
@@ -397,17 +388,14 @@ static void add_run(void *data, const char *id, const char *path)
 	CLEAN(arena) struct arena arena = { 0 };
 	const struct runs *runs = data;
 	struct client_reply reply;
-	struct err ignored = { 0 };
 	const char *what =
 		arena_printf(&arena, "/sandboxes/%s%s", id, runs->whole ? "/status" : "");
-	json_t *one = NULL;
+	CLEAN(json) json_t *one = NULL;
 
-	if (what &&
-	    client_ask(path, "GET", what, text_of(""), &arena, &reply, &ignored) == 0)
+	if (what && client_ask(path, "GET", what, text_of(""), &arena, &reply, NULL) == 0)
 		one = json_loadb(reply.body.ptr, reply.body.len, 0, NULL);
 	if (json_is_string(json_object_get(one, "id")))
 		json_array_append(runs->list, one);
-	json_decref(one);
 }
 
 static int compare_ids(const void *a, const void *b)
@@ -421,22 +409,21 @@ static int compare_ids(const void *a, const void *b)
 /* All of them, by their ids. */
 static json_t *list_runs(bool whole)
 {
-	struct runs runs = { json_array(), whole };
+	CLEAN(json) json_t *found = json_array();
+	struct runs runs = { found, whole };
+	CLEAN(mem) json_t **sorted = NULL;
+	json_t *list = json_array();
 	size_t count;
-	json_t **sorted, *list;
 
 	run_socket_each(add_run, &runs);
-	count = json_array_size(runs.list);
+	count = json_array_size(found);
 	sorted = calloc(count + 1, sizeof(*sorted));
-	list = json_array();
 	for (size_t i = 0; sorted && i < count; i++)
-		sorted[i] = json_array_get(runs.list, i);
+		sorted[i] = json_array_get(found, i);
 	if (sorted)
 		qsort(sorted, count, sizeof(*sorted), compare_ids);
 	for (size_t i = 0; sorted && i < count; i++)
 		json_array_append(list, sorted[i]);
-	free(sorted);
-	json_decref(runs.list);
 	return list;
 }
 
@@ -484,19 +471,16 @@ static json_t *get(const struct show_spec *s, const char *path, int *ret)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	struct client_reply reply;
-	json_t *j = NULL;
+	CLEAN(json) json_t *j = NULL;
 
 	*ret = daemon_ask(s->socket, "GET", path, text_of(""), &arena, &reply);
 	if (*ret != 0)
 		return NULL;
 	j = json_loadb(reply.body.ptr, reply.body.len, 0, NULL);
-	if (!json_is_object(j)) {
-		json_decref(j);
-		*ret = log_end(RUN_STATUS_FAILED,
-			       "the daemon's answer is not as it should be");
-		return NULL;
-	}
-	return j;
+	if (json_is_object(j))
+		return TAKE_PTR(j);
+	*ret = log_end(RUN_STATUS_FAILED, "the daemon's answer is not as it should be");
+	return NULL;
 }
 
 /* Return: the exit status. */
@@ -526,7 +510,8 @@ static void warn_of_none(void)
 int cli_ps(int argc, char **argv)
 {
 	struct show_spec spec = { 0 };
-	json_t *j, *one;
+	CLEAN(json) json_t *j = NULL, *runs = NULL;
+	json_t *one;
 	size_t i;
 	int first;
 	int r = read_arguments(&cli_ps_options, &spec, argc, argv, 0, 0, &first);
@@ -538,28 +523,22 @@ int cli_ps(int argc, char **argv)
 	if (!j)
 		return r;
 	if (!client_named_socket(spec.socket)) {
-		json_t *runs = list_runs(false);
-
+		runs = list_runs(false);
 		json_array_extend(json_object_get(j, "sandboxes"), runs);
-		json_decref(runs);
 	}
-	if (spec.json) {
-		r = print_answer(j);
-	} else {
-		printf("%-20s %-6s  %-16s  %-9s %5s %7s  %s\n", "ID", "KIND", "MODE",
-		       "POLICY", "RULES", "DENIES", "WHERE");
-		json_array_foreach(json_object_get(j, "sandboxes"), i, one)
-			printf("%-20s %-6s  %-16s  %-9s %5" JSON_INTEGER_FORMAT
-			       " %7" JSON_INTEGER_FORMAT "  %s\n",
-			       WORD(one, "id"), kind_of(one), WORD(one, "mode"),
-			       WORD(one, "policyMode"), number(one, "rules"),
-			       number(one, "denies"), WORD(one, kind_of(one)));
-		warn_of_more(j);
-		if (!is_there_a_daemon(&spec) &&
-		    json_array_size(json_object_get(j, "sandboxes")) == 0)
-			warn_of_none();
-	}
-	json_decref(j);
+	if (spec.json)
+		return print_answer(j);
+	printf("%-20s %-6s  %-16s  %-9s %5s %7s  %s\n", "ID", "KIND", "MODE", "POLICY",
+	       "RULES", "DENIES", "WHERE");
+	json_array_foreach(json_object_get(j, "sandboxes"), i, one) printf(
+		"%-20s %-6s  %-16s  %-9s %5" JSON_INTEGER_FORMAT " %7" JSON_INTEGER_FORMAT
+		"  %s\n",
+		WORD(one, "id"), kind_of(one), WORD(one, "mode"), WORD(one, "policyMode"),
+		number(one, "rules"), number(one, "denies"), WORD(one, kind_of(one)));
+	warn_of_more(j);
+	if (!is_there_a_daemon(&spec) &&
+	    json_array_size(json_object_get(j, "sandboxes")) == 0)
+		warn_of_none();
 	return r;
 }
 
@@ -647,8 +626,8 @@ static json_t *get_of(const struct show_spec *s, const char *id, const char *bel
 static int show_one(const struct show_spec *s, const char *id)
 {
 	int r;
-	json_t *one = get_of(s, id, "", &r);
-	json_t *status = one ? get_of(s, id, "/status", &r) : NULL;
+	CLEAN(json) json_t *one = get_of(s, id, "", &r);
+	CLEAN(json) json_t *status = one ? get_of(s, id, "/status", &r) : NULL;
 
 	if (status && s->json) {
 		json_object_set(one, "status", status);
@@ -656,8 +635,6 @@ static int show_one(const struct show_spec *s, const char *id)
 	} else if (status) {
 		print_one(one, status);
 	}
-	json_decref(one);
-	json_decref(status);
 	return r;
 }
 
@@ -670,22 +647,21 @@ static void print_status_line(const json_t *one, const json_t *status)
 
 static int show_each(const struct show_spec *s, json_t *list)
 {
-	json_t *one, *status;
+	json_t *one;
 	size_t i;
 	int r;
 
 	json_array_foreach(list, i, one)
 	{
 		const char *id = json_string_value(json_object_get(one, "id"));
+		CLEAN(json) json_t *status = get_of(s, id ? id : "", "/status", &r);
 
-		status = get_of(s, id ? id : "", "/status", &r);
 		if (!status)
 			return r;
 		if (s->json)
 			json_object_set(one, "status", status);
 		else
 			print_status_line(one, status);
-		json_decref(status);
 	}
 	return 0;
 }
@@ -693,7 +669,8 @@ static int show_each(const struct show_spec *s, json_t *list)
 /* Return: how many there are. */
 static size_t show_runs(const struct show_spec *s, json_t *all)
 {
-	json_t *runs = list_runs(true), *one;
+	CLEAN(json) json_t *runs = list_runs(true);
+	json_t *one;
 	const size_t count = json_array_size(runs);
 	size_t i;
 
@@ -706,7 +683,6 @@ static size_t show_runs(const struct show_spec *s, json_t *all)
 		json_object_set_new(one, "status", json_deep_copy(one));
 		json_array_append(json_object_get(all, "sandboxes"), one);
 	}
-	json_decref(runs);
 	return count;
 }
 
@@ -715,8 +691,8 @@ static int show_all(const struct show_spec *s)
 	int r = 0;
 	size_t runs = 0;
 	const bool asks = is_there_a_daemon(s);
-	json_t *daemon = asks ? get(s, "/status", &r) : NULL;
-	json_t *all = daemon ? get(s, "/sandboxes", &r) : NULL;
+	CLEAN(json) json_t *daemon = asks ? get(s, "/status", &r) : NULL;
+	CLEAN(json) json_t *all = daemon ? get(s, "/sandboxes", &r) : NULL;
 	json_t *list = json_object_get(all, "sandboxes");
 
 	if (!asks)
@@ -740,8 +716,6 @@ static int show_all(const struct show_spec *s)
 		json_object_set(all, "status", daemon ? daemon : json_null());
 		r = print_answer(all);
 	}
-	json_decref(daemon);
-	json_decref(all);
 	return r;
 }
 
@@ -767,7 +741,7 @@ static int read_body(const char *id, const char *file, enum policy_verify verify
 					  .verify = verify,
 					  .for_ms = for_ms };
 	CLEAN(mem) char *whole = NULL;
-	json_t *j;
+	CLEAN(json) json_t *j = NULL;
 	int r = ipc_is_sandbox_name(id) ? daemon_policy_text(&args, &whole)
 					: daemon_bad_id(id);
 
@@ -779,7 +753,6 @@ static int read_body(const char *id, const char *file, enum policy_verify verify
 	}
 	j = json_loads(whole, 0, NULL);
 	*ret = json_dumps(json_object_get(j, "egress"), JSON_COMPACT);
-	json_decref(j);
 	return *ret ? 0 : log_end(RUN_STATUS_FAILED, "out of memory");
 }
 
@@ -805,7 +778,7 @@ int cli_daemon_policy_change(const char *socket, const char *id, const char *fil
 int cli_daemon_policy_show(const char *socket, const char *id)
 {
 	const struct show_spec spec = { .socket = socket };
-	json_t *j;
+	CLEAN(json) json_t *j = NULL;
 	int r = ipc_is_sandbox_name(id) ? 0 : daemon_bad_id(id);
 
 	if (r != 0)
@@ -814,6 +787,5 @@ int cli_daemon_policy_show(const char *socket, const char *id)
 	if (j && (print_json(json_incref(json_object_get(j, "policy")), 0, stdout) < 0 ||
 		  fflush(stdout) != 0))
 		r = log_end(RUN_STATUS_FAILED, "cannot print the policy");
-	json_decref(j);
 	return r;
 }

@@ -9,44 +9,37 @@
 
 enum { LIMIT_MAX = 1000000 };
 
+#define IN(KIND, field) OPTION_IN(KIND, struct events_spec, field)
+
 /* clang-format off */
 #define STORE_ROWS \
-	{ "state-dir", "DIR", "where the store is (WEIR_STATE_DIR)", \
-	  OPTION_IN(TEXT, struct events_spec, state_dir) }, \
-	{ "sandbox", "ID", "of this sandbox alone", \
-	  OPTION_IN(TEXT, struct events_spec, sandbox) }
+	{ "state-dir", "DIR", "where the store is (WEIR_STATE_DIR)", IN(TEXT, state_dir) }, \
+	{ "sandbox", "ID", "of this sandbox alone", IN(TEXT, sandbox) }
 #define TIME_ROWS \
-	{ "since", "TIME", "from then on: 90s, 2h, 3d ago, or RFC 3339 (24h)", \
-	  OPTION_IN(TEXT, struct events_spec, since) }, \
-	{ "until", "TIME", "only before then, in the same forms", \
-	  OPTION_IN(TEXT, struct events_spec, until) }
+	{ "since", "TIME", "from then on: 90s, 2h, 3d ago, or RFC 3339 (24h)", IN(TEXT, since) }, \
+	{ "until", "TIME", "only before then, in the same forms", IN(TEXT, until) }
 /* clang-format on */
 
 static const struct cli_option events_options[] = {
 	STORE_ROWS,
 	TIME_ROWS,
-	{ "name", "NAME", "of this name alone",
-	  OPTION_IN(TEXT, struct events_spec, name) },
-	{ "address", "ADDR", "of this remote address alone",
-	  OPTION_IN(TEXT, struct events_spec, address) },
+	{ "name", "NAME", "of this name alone", IN(TEXT, name) },
+	{ "address", "ADDR", "of this remote address alone", IN(TEXT, address) },
 	{ "action", "allow|deny|panic|change|limit|fail|ask", "of this action alone",
-	  OPTION_IN(TEXT, struct events_spec, action) },
-	{ "limit", "N", "the newest N alone",
-	  OPTION_IN(NUMBER, struct events_spec, limit), .least = 1, .most = LIMIT_MAX },
-	{ "follow", NULL, "go on with what comes, until interrupted",
-	  OPTION_IN(FLAG, struct events_spec, follow) },
+	  IN(TEXT, action) },
+	{ "limit", "N", "the newest N alone", IN(NUMBER, limit), .least = 1,
+	  .most = LIMIT_MAX },
+	{ "follow", NULL, "go on with what comes, until interrupted", IN(FLAG, follow) },
 	{ "collect", NULL,
 	  "instead, what rules of `weir render` refuse from now on, without a daemon",
-	  OPTION_IN(FLAG, struct events_spec, collect) },
+	  IN(FLAG, collect) },
 	{ "format", "text|json|ocsf",
 	  "for people, as JSON, or as OCSF 1.3 (classes 4001 and 4003), an event a line",
-	  OPTION_IN(WORD_TEXT, struct events_spec, format) },
-	{ "json", NULL, "the same as --format json",
-	  OPTION_IN(FLAG, struct events_spec, json) },
+	  IN(WORD_TEXT, format) },
+	{ "json", NULL, "the same as --format json", IN(FLAG, json) },
 };
 const struct cli_options cli_events_options = {
-	.items = events_options,
-	.count = ARRAY_SIZE(events_options),
+	OPTION_ROWS(events_options),
 	.usage =
 		"usage: weir events [OPTION]...\n\n"
 		"Print what a run, a sidecar or a daemon has stored, the oldest first.\n",
@@ -57,15 +50,13 @@ static const struct cli_option denies_options[] = {
 	STORE_ROWS,
 	TIME_ROWS,
 	{ "by", "destination|address|name|sandbox|rule|process",
-	  "what is counted (destination: the name, or the address)",
-	  OPTION_IN(TEXT, struct events_spec, by) },
-	{ "limit", "N", "the N most denied alone (50)",
-	  OPTION_IN(NUMBER, struct events_spec, limit), .least = 1, .most = LIMIT_MAX },
-	{ "json", NULL, "print JSON", OPTION_IN(FLAG, struct events_spec, json) },
+	  "what is counted (destination: the name, or the address)", IN(TEXT, by) },
+	{ "limit", "N", "the N most denied alone (50)", IN(NUMBER, limit), .least = 1,
+	  .most = LIMIT_MAX },
+	{ "json", NULL, "print JSON", IN(FLAG, json) },
 };
 const struct cli_options cli_denies_options = {
-	.items = denies_options,
-	.count = ARRAY_SIZE(denies_options),
+	OPTION_ROWS(denies_options),
 	.usage = "usage: weir denies [OPTION]...\n\n"
 		 "Count what was denied, the most packets first.\n",
 	.notes = "Exit status: 0; 2 bad input; 125 the store can't be read.\n",
@@ -75,13 +66,12 @@ const struct cli_options cli_denies_options = {
 
 /* Its help is that of `weir learn` (run/options.c). */
 static const struct cli_option learn_from_options[] = {
-	{ "from", "STORE", "", OPTION_IN(TEXT_ONCE, struct events_spec, from) },
-	{ "sandbox", "ID", "", OPTION_IN(TEXT, struct events_spec, sandbox) },
-	{ "since", "TIME", "", OPTION_IN(TEXT, struct events_spec, since) },
-	{ "diff", "FILE", "", OPTION_IN(TEXT_ONCE, struct events_spec, diff) },
+	{ "from", "STORE", "", IN(TEXT_ONCE, from) },
+	{ "sandbox", "ID", "", IN(TEXT, sandbox) },
+	{ "since", "TIME", "", IN(TEXT, since) },
+	{ "diff", "FILE", "", IN(TEXT_ONCE, diff) },
 };
-static const struct cli_options learn_from = { .items = learn_from_options,
-					       .count = ARRAY_SIZE(learn_from_options) };
+static const struct cli_options learn_from = { OPTION_ROWS(learn_from_options) };
 
 bool cli_learn_is_from(int argc, char **argv)
 {
@@ -97,24 +87,21 @@ bool cli_learn_is_from(int argc, char **argv)
 static const struct cli_option review_options[] = {
 	STORE_ROWS,
 	{ "state", "open|accepted|dismissed|all", "which are listed (open)",
-	  OPTION_IN(WORD_TEXT, struct events_spec, state) },
+	  IN(WORD_TEXT, state) },
 	{ "policy", "FILE", "the policy that an accepted rule is added to",
-	  OPTION_IN(TEXT, struct events_spec, policy) },
+	  IN(TEXT, policy) },
 	{ "live", NULL, "have it decided in the run or the daemon's sandbox itself",
-	  OPTION_IN(FLAG, struct events_spec, live) },
+	  IN(FLAG, live) },
 	POLICY_FOR_ROW(struct events_spec, for_ms,
 		       "accept: the rule ends that long from now: 10m, 1h"),
 	{ "socket", "PATH", "where the daemon is asked (/run/weir/weir.sock)",
-	  OPTION_IN(TEXT, struct events_spec, socket) },
-	{ "who", "NAME", "who decides (the user)",
-	  OPTION_IN(TEXT, struct events_spec, who) },
-	{ "yes", NULL, "don't ask before the policy is changed",
-	  OPTION_IN(FLAG, struct events_spec, yes) },
-	{ "json", NULL, "print JSON", OPTION_IN(FLAG, struct events_spec, json) },
+	  IN(TEXT, socket) },
+	{ "who", "NAME", "who decides (the user)", IN(TEXT, who) },
+	{ "yes", NULL, "don't ask before the policy is changed", IN(FLAG, yes) },
+	{ "json", NULL, "print JSON", IN(FLAG, json) },
 };
 const struct cli_options cli_review_options = {
-	.items = review_options,
-	.count = ARRAY_SIZE(review_options),
+	OPTION_ROWS(review_options),
 	.usage = "usage: weir review [" CLI_REVIEW_WORDS "] [OPTION]... [ID]\n\n"
 		 "Decide what was denied and a rule could allow.\n",
 	.notes = "Exit status: 0; 1 the change wasn't wanted; 2 bad input; 125 it "

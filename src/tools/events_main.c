@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +20,7 @@
 #include "events/draft.h"
 #include "events/jsonl.h"
 #include "events/ocsf.h"
+#include "events/sqlite_file.h"
 #include "filter/nflog.h"
 #include "filter/ruleset.h"
 #include "outputs/postgres_state.h"
@@ -262,8 +262,8 @@ struct list {
 	struct sqlite_reader *reader;
 	struct event_row *kept; /* a page of them, or --limit's; owned */
 	size_t kept_count;
-	struct stat file; /* which one is read */
-	bool failed;	  /* the output's reader has ended */
+	struct sqlite_inode file; /* which one is read */
+	bool failed;		  /* the output's reader has ended */
 };
 
 /* ---- one row ---- */
@@ -484,15 +484,12 @@ static int print_newest(struct list *l, struct err *err)
 
 static bool is_same_file(struct list *l)
 {
-	char path[4096];
-	struct stat st;
+	const struct sqlite_inode there = sqlite_file_inode(l->show->directory);
 
-	snprintf(path, sizeof(path), "%s/events.db", l->show->directory);
-	if (stat(path, &st) < 0)
-		return true; /* it is being moved aside */
-	if (l->file.st_ino == st.st_ino && l->file.st_dev == st.st_dev)
+	/* Without a file, it is being moved aside. */
+	if (there.number == 0 || sqlite_same_inode(&there, &l->file))
 		return true;
-	l->file = st;
+	l->file = there;
 	return false;
 }
 
@@ -502,7 +499,7 @@ static int open_again(struct list *l, struct err *err)
 	struct sqlite_reader *r = NULL;
 
 	if (sqlite_reader_open(l->show->directory, SHOW_TIMEOUT_MS, &r, err) < 0) {
-		l->file = (struct stat){ 0 }; /* another time */
+		l->file = (struct sqlite_inode){ 0 }; /* another time */
 		return 0;
 	}
 	sqlite_reader_close(l->reader);
@@ -611,8 +608,8 @@ static bool on_denied(void *data, const struct sqlite_top *d)
 
 static int show_denies(struct show *s)
 {
+	CLEAN(reader) struct sqlite_reader *reader = NULL;
 	struct table t = { .show = s };
-	struct sqlite_reader *reader = NULL;
 	struct err err = { 0 };
 	int r = show_open(s, &reader);
 
@@ -620,7 +617,6 @@ static int show_denies(struct show *s)
 		return SHOW_FAILED;
 	s->query.max = s->spec.limit ? s->spec.limit : (size_t)LIMIT_DEFAULT;
 	r = sqlite_top(reader, s->by, &s->query, on_denied, &t, &err);
-	sqlite_reader_close(reader);
 	if (r < 0)
 		return log_end(SHOW_FAILED, "%s", err.text);
 	if (s->spec.json)
@@ -668,7 +664,7 @@ static bool on_row(void *data, int64_t id, const struct event_row *row)
 
 static int read_rows(struct show *s, struct learner *l, struct err *err)
 {
-	struct sqlite_reader *reader = NULL;
+	CLEAN(reader) struct sqlite_reader *reader = NULL;
 	int r;
 
 	if (s->database)
@@ -678,9 +674,7 @@ static int read_rows(struct show *s, struct learner *l, struct err *err)
 		return r; /* said */
 	s->query.max = SIZE_MAX / 2;
 	s->query.oldest_first = true; /* of too many the oldest go */
-	r = sqlite_find(reader, &s->query, on_row, l, err);
-	sqlite_reader_close(reader);
-	return r;
+	return sqlite_find(reader, &s->query, on_row, l, err);
 }
 
 static int print(const struct show *s, const struct learner *l, const struct plan *asked)

@@ -119,23 +119,21 @@ static void print_whose(const struct show *s, const struct review *t)
 	struct sqlite_query q = { .sandbox = t->sandbox,
 				  .since_ms = t->first_ms,
 				  .max = ROWS_MAX };
-	struct sqlite_reader *reader = NULL;
+	CLEAN(reader) struct sqlite_reader *reader = NULL;
 	struct whose w = { .task = t };
-	struct err ignored = { 0 };
 
 	if (t->is_name)
 		q.name = t->destination;
 	else if (!addr_parse(t->destination, strlen(t->destination), &q.remote))
 		return;
-	if (sqlite_reader_open(s->directory, LOOK_MS, &reader, &ignored) < 0)
+	if (sqlite_reader_open(s->directory, LOOK_MS, &reader, NULL) < 0)
 		return;
-	if (sqlite_find(reader, &q, on_task_row, &w, &ignored) == 0 && w.count > 0) {
+	if (sqlite_find(reader, &q, on_task_row, &w, NULL) == 0 && w.count > 0) {
 		printf("process      ");
 		for (size_t i = 0; i < w.count; i++)
 			printf("%s%s", i > 0 ? ", " : "", SHOWN(w.commands[i]));
 		puts(w.more ? ", ..." : "");
 	}
-	sqlite_reader_close(reader);
 }
 
 static void print_task(const struct show *s, const struct review *t)
@@ -167,14 +165,13 @@ static void print_task(const struct show *s, const struct review *t)
 
 /* ---- the policy ---- */
 
-/* On stderr: standard output may be a program's. @diff is taken. */
-static void show_diff(json_t *diff)
+/* On stderr: standard output may be a program's. */
+static void show_diff(const json_t *diff)
 {
 	for (size_t i = 0; i < json_array_size(diff); i++)
 		fprintf(stderr, "%s\n", json_string_value(json_array_get(diff, i)));
 	if (diff && json_array_size(diff) == 0)
 		fputs("the policy has this rule already\n", stderr);
-	json_decref(diff);
 }
 
 static bool is_answered_yes(void)
@@ -224,25 +221,23 @@ static int add_to_document(struct show *s, const struct review *t,
 			   struct policy_file *file, struct text text, const char *rule,
 			   struct err *err)
 {
-	struct document *old = NULL, *next = NULL;
+	CLEAN(document) struct document *old = NULL, *next = NULL;
 	const char *rules = arena_printf(&s->arena, "[%s]", rule) ?: "";
-	char *json = NULL;
+	CLEAN(json) json_t *diff = NULL;
+	CLEAN(mem) char *json = NULL;
 	int r = document_parse(text, NULL, NULL, &old, err);
 
 	if (r == 0)
 		r = document_grant(old, text_of(rules), clock_wall_ms(), &next, err);
-	if (r == 0) {
-		show_diff(document_diff(old, next));
-		json = document_json(next, true);
-		r = !json			? err_set(err, -ENOMEM, "out of memory")
-		    : document_equal(old, next) ? 0
-		    : is_wanted(s, t)		? write_policy(file, text_of(json), err)
-						: -ECANCELED;
-	}
-	free(json);
-	document_free(old);
-	document_free(next);
-	return r;
+	if (r < 0)
+		return r;
+	diff = document_diff(old, next);
+	show_diff(diff);
+	json = document_json(next, true);
+	return !json			   ? err_set(err, -ENOMEM, "out of memory")
+	       : document_equal(old, next) ? 0
+	       : is_wanted(s, t)	   ? write_policy(file, text_of(json), err)
+					   : -ECANCELED;
 }
 
 static int add_to_text(struct show *s, const struct review *t, struct policy_file *file,
@@ -267,8 +262,7 @@ static int add_rule(struct show *s, const struct review *t, const char *rule,
 		    struct err *err)
 {
 	struct policy_file file = { .path = s->spec.policy, .is_shared = true };
-	struct document *d = NULL;
-	struct err ignored = { 0 };
+	CLEAN(document) struct document *d = NULL;
 	bool is_document;
 	struct text text;
 	int r = policy_file_read(&file, &s->arena, &text, err);
@@ -276,8 +270,7 @@ static int add_rule(struct show *s, const struct review *t, const char *rule,
 	if (r < 0)
 		return r == -ENOMEM ? r : -EINVAL;
 	is_document = text_trim(text).len > 0 && text_trim(text).ptr[0] == '{' &&
-		      document_parse(text, NULL, NULL, &d, &ignored) == 0;
-	document_free(d);
+		      document_parse(text, NULL, NULL, &d, NULL) == 0;
 	return is_document ? add_to_document(s, t, &file, text, rule, err)
 			   : add_to_text(s, t, &file, text, rule, err);
 }
@@ -364,7 +357,7 @@ static int live_find(struct show *s, const struct review *t, const char *socket,
 	const bool of_run = socket != s->spec.socket;
 	char path[PATH_SIZE], rule[REVIEW_ENDED_SIZE], length[LENGTH_SIZE];
 	const char *destination;
-	json_t *j = NULL;
+	CLEAN(json) json_t *j = NULL;
 	int r;
 
 	snprintf(path, sizeof(path), "/sandboxes/%s/review", t->sandbox);
@@ -384,8 +377,7 @@ static int live_find(struct show *s, const struct review *t, const char *socket,
 	    review_rule_until(t, "for", length_of(s, length), rule))
 		fprintf(stderr, "+ %s\n", rule);
 	else if (r == 0 && accept && !of_run)
-		show_diff(json_incref(json_object_get(j, "diff")));
-	json_decref(j);
+		show_diff(json_object_get(j, "diff"));
 	return r;
 }
 
@@ -409,7 +401,7 @@ static int live_decide(struct show *s, const struct review *t, bool accept,
 {
 	char path[PATH_SIZE], who[3 * REVIEW_WHO_SIZE], run[RUN_SOCKET_PATH_SIZE];
 	const char *socket = client_guard(s->spec.socket, t->sandbox, run), *body = "";
-	json_t *j = NULL;
+	CLEAN(json) json_t *j = NULL;
 	int64_t id;
 	int r;
 	if (!ipc_is_sandbox_name(t->sandbox))
@@ -426,9 +418,7 @@ static int live_decide(struct show *s, const struct review *t, bool accept,
 		body = accept_body(s, t);
 	if (!body)
 		return err_set(err, -ENOMEM, "out of memory");
-	r = ask_guard(s, socket, "POST", path, body, &j, err);
-	json_decref(j);
-	return r;
+	return ask_guard(s, socket, "POST", path, body, &j, err);
 }
 
 /* ---- deciding ---- */
@@ -494,7 +484,7 @@ static int obey(struct show *s, struct review_store *store, struct err *err)
 
 int show_review(struct show *s)
 {
-	struct review_store *store = NULL;
+	CLEAN(review) struct review_store *store = NULL;
 	struct err err = { 0 };
 	int r = review_open(s->directory, &store, &err);
 
@@ -502,7 +492,6 @@ int show_review(struct show *s)
 		err_context(&err, "%s", SHOWN(s->directory));
 	else
 		r = obey(s, store, &err);
-	review_close(store);
 	if (r < 0 && err.text[0])
 		log_error("%s", err.text);
 	return r == 0				? SHOW_OK

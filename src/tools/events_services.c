@@ -190,7 +190,7 @@ static struct run *find_free(struct teller *t)
 /* What can't be noted is tried again when its time is over. */
 static void note(const struct teller *t, int64_t task, const char *fault)
 {
-	struct review_store *store = NULL;
+	CLEAN(review) struct review_store *store = NULL;
 	struct err err = { 0 };
 	int r = review_open(t->directory, &store, &err);
 
@@ -201,7 +201,6 @@ static void note(const struct teller *t, int64_t task, const char *fault)
 		r = review_not_told(store, task, REVIEW_COMMAND, clock_wall_ms(), &err);
 	else if (r == 0)
 		r = review_told(store, task, REVIEW_COMMAND, 0, &err);
-	review_close(store);
 	if (r < 0)
 		log_warning("the review command ran for task %" PRId64 ": %s", task,
 			    err.text);
@@ -260,17 +259,15 @@ static void on_task(void *data, const struct review *task)
 
 static void take_tasks(struct teller *t)
 {
-	struct review_store *store = NULL;
-	struct err ignored = { 0 };
+	CLEAN(review) struct review_store *store = NULL;
 
 	/* Where there is no store yet, or it is being changed: another time. */
-	if (!may_start(t) || review_open(t->directory, &store, &ignored) < 0)
+	if (!may_start(t) || review_open(t->directory, &store, NULL) < 0)
 		return;
 	while (may_start(t) &&
 	       review_tell(store, REVIEW_COMMAND, 1, TIME_LIMIT_MS + NOTED_MS,
-			   clock_wall_ms(), on_task, t, &ignored) == 1)
+			   clock_wall_ms(), on_task, t, NULL) == 1)
 		;
-	review_close(store);
 }
 
 int review_command(int argc, char **argv)

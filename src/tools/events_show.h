@@ -11,10 +11,9 @@
  * a cursor. */
 #pragma once
 
-#include <jansson.h>
-
 #include "base/arena.h"
 #include "base/exit_status.h"
+#include "base/jansson.h"
 #include "events/sqlite.h"
 #include "tools/events.h"
 

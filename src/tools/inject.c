@@ -6,7 +6,6 @@
  * probe has seen it healthy, init containers included. What would let a container take
  * the rules away again is refused. Other documents pass as they are. */
 #include <errno.h>
-#include <jansson.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,6 +14,7 @@
 
 #include "base/err.h"
 #include "base/exit_status.h"
+#include "base/jansson.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "policy/load.h"
@@ -732,7 +732,7 @@ static int inject_text(struct inject *x, struct text text)
 
 static int inject(const struct spec *spec)
 {
-	struct inject *x = calloc(1, sizeof(*x));
+	CLEAN(mem) struct inject *x = calloc(1, sizeof(*x));
 	CLEAN(arena) struct arena arena = { 0 };
 	struct text text = { 0 };
 	struct err err = { 0 };
@@ -750,7 +750,6 @@ static int inject(const struct spec *spec)
 		for (size_t i = 0; i < x->count; i++)
 			yaml_document_delete(&x->docs[i]);
 	}
-	free(x);
 	if (r == -ENOMEM && !err.text[0])
 		log_error("out of memory");
 	if (r == 0 && !spec->quiet)
@@ -773,33 +772,30 @@ static int set_image(void *target, const char *value, struct err *err)
 static int set_rules(void *target, const char *value, struct err *err)
 {
 	json_error_t where;
-	json_t *rules = json_loads(value, JSON_REJECT_DUPLICATES, &where);
-	bool is_object = json_is_object(rules);
+	CLEAN(json) json_t *rules = json_loads(value, JSON_REJECT_DUPLICATES, &where);
 
-	json_decref(rules);
-	if (!is_object)
+	if (!json_is_object(rules))
 		return err_set(err, -EINVAL, "rules are a JSON object: %s",
 			       rules ? "this is something else" : where.text);
 	((struct spec *)target)->rules = value;
 	return 0;
 }
 
+#define IN(KIND, field) OPTION_IN(KIND, struct spec, field)
+
 static const struct cli_option options[] = {
-	{ "file", "FILE", "the manifest, or - for standard input (-f)",
-	  OPTION_IN(TEXT, struct spec, file) },
+	{ "file", "FILE", "the manifest, or - for standard input (-f)", IN(TEXT, file) },
 	{ "image", "IMAGE", "the sidecar's image; weir:" WEIR_VERSION " if not said",
 	  set_image },
 	{ "mode", "dns|dns+nft|dns+nft+tls", "what is enforced; dns+nft if not said",
-	  OPTION_IN(WORD_TEXT, struct spec, mode) },
+	  IN(WORD_TEXT, mode) },
 	{ "rules", "JSON", "the policy; none denies everything", set_rules },
 	{ "token-secret", "NAME", "the Secret whose key `token` the API asks for",
-	  OPTION_IN(TEXT, struct spec, token_secret) },
-	{ "quiet", NULL, "no word about namespaces",
-	  OPTION_IN(FLAG, struct spec, quiet) },
+	  IN(TEXT, token_secret) },
+	{ "quiet", NULL, "no word about namespaces", IN(FLAG, quiet) },
 };
 const struct cli_options cli_inject_options = {
-	.items = options,
-	.count = ARRAY_SIZE(options),
+	OPTION_ROWS(options),
 	.usage =
 		"usage: weir inject -f FILE [OPTION]...\n\n"
 		"Print Kubernetes manifests with the sidecar in every workload: Pod,\n"

@@ -2,11 +2,11 @@
 #include "tools/tools.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/exit_status.h"
+#include "base/jansson.h"
 #include "base/log.h"
 #include "event/json.h"
 #include "policy/explain.h"
@@ -317,25 +317,22 @@ static int compare_targets(struct output *o, const struct cli_policy_side *befor
 static int cli_policy_diff(const struct cli_policy_side *before,
 			   const struct cli_policy_side *after, bool json, FILE *out)
 {
-	struct output o = { .out = out };
+	CLEAN(json)
+	json_t *settings = json ? json_array() : NULL,
+	       *targets = json ? json_array() : NULL;
+	struct output o = { out, settings, targets, 0 };
 	int r;
 
-	if (json) {
-		o.settings = json_array();
-		o.targets = json_array();
-	}
 	compare_settings(&o, &before->policy, &after->policy);
 	r = compare_targets(&o, before, after);
 	if (r == 0 && json)
 		r = print_json(json_pack("{s:b, s:O, s:O}", "equal", o.count == 0,
-					 "settings", o.settings, "targets", o.targets),
+					 "settings", settings, "targets", targets),
 			       0, out) < 0
 			    ? -ENOMEM
 			    : 0;
 	else if (r == 0 && o.count == 0)
 		fputs("the policies decide the same\n", out);
-	json_decref(o.settings);
-	json_decref(o.targets);
 	return r < 0 ? r : (int)MIN(o.count, INT32_MAX);
 }
 
@@ -354,33 +351,33 @@ struct spec {
 
 #define IMPORT_WORDS "sandbox-runtime|claude-code|codex|harden-runner|kubernetes|cilium"
 
+#define IN(KIND, field) OPTION_IN(KIND, struct spec, field)
+
 static const struct cli_option options[] = {
 	POLICY_ARGS_ROWS(struct spec, policy),
 	{ "file", "FILE", "explain: read what is asked from FILE, one a line",
-	  OPTION_IN(TEXT, struct spec, questions) },
+	  IN(TEXT, questions) },
 	{ "id", "NAME",
 	  "show: the policy of a run, or of a sandbox that the daemon guards",
-	  OPTION_IN(TEXT, struct spec, id) },
+	  IN(TEXT, id) },
 	{ "socket", "PATH",
 	  "set, patch, show: where the daemon's API is (/run/weir/weir.sock); its alone",
-	  OPTION_IN(TEXT, struct spec, socket) },
+	  IN(TEXT, socket) },
 	POLICY_FOR_ROW(
 		struct spec, policy.for_ms,
 		"set, patch: what the file allows ends that long from now: 10m, 1h"),
 	{ "from", IMPORT_WORDS, "import: whose settings FILE has (by what is in it)",
-	  OPTION_IN(WORD_TEXT, struct spec, from) },
-	{ "at", "PLACE", "import: of several places in FILE that one",
-	  OPTION_IN(TEXT, struct spec, place) },
+	  IN(WORD_TEXT, from) },
+	{ "at", "PLACE", "import: of several places in FILE that one", IN(TEXT, place) },
 	{ "any-depth", NULL,
 	  "import: take Cilium's *.NAME, one label more, for names of any depth",
-	  OPTION_IN(FLAG, struct spec, any_depth) },
-	{ "json", NULL, "print JSON", OPTION_IN(FLAG, struct spec, json) },
+	  IN(FLAG, any_depth) },
+	{ "json", NULL, "print JSON", IN(FLAG, json) },
 };
 static void print_words(FILE *out);
 
 const struct cli_options cli_policy_options = {
-	.items = options,
-	.count = ARRAY_SIZE(options),
+	OPTION_ROWS(options),
 	.usage = "usage: weir policy VERB [OPTION]... [ARGUMENT]...\n",
 	.words = print_words,
 };
@@ -897,7 +894,7 @@ static void list_text(const struct profiles *p)
 
 static int list_profiles(bool json)
 {
-	struct profiles *p = calloc(1, sizeof(*p));
+	CLEAN(mem) struct profiles *p = calloc(1, sizeof(*p));
 	int r = p ? find_all(p) : -ENOMEM;
 
 	if (r == 0 && json)
@@ -906,7 +903,6 @@ static int list_profiles(bool json)
 		list_text(p);
 	if (p)
 		arena_done(&p->arena);
-	free(p);
 	if (r < 0)
 		log_error("cannot list the profiles: %s", strerror(-r));
 	return run_status_of(r);
@@ -938,8 +934,7 @@ static const struct cli_option profile_options[] = {
 	{ "json", NULL, "print JSON", .kind = OPTION_FLAG },
 };
 const struct cli_options cli_profile_options = {
-	.items = profile_options,
-	.count = ARRAY_SIZE(profile_options),
+	OPTION_ROWS(profile_options),
 	.usage = "usage: weir profile list [OPTION]...\n"
 		 "       weir profile show [OPTION]... NAME\n\n"
 		 "List the profiles that --profile and `extends` know, or print one.\n",

@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -19,6 +18,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "engine/pin_names.h"
+#include "event/json.h"
 #include "filter/ruleset.h"
 #include "outputs/client.h"
 #include "policy/load.h"
@@ -76,13 +76,14 @@ static int set_resolver(void *target, const char *value, struct err *err)
 	return 0;
 }
 
+#define IN(KIND, field) OPTION_IN(KIND, struct render_spec, field)
+
 static const struct cli_option options[] = {
 	{ "cgroup", "PATH", "for the processes of this control group and below it",
-	  OPTION_IN(TEXT, struct render_spec, cgroup) },
-	{ "uid", "UID", "for the processes of this user",
-	  OPTION_IN(TEXT, struct render_spec, uid) },
+	  IN(TEXT, cgroup) },
+	{ "uid", "UID", "for the processes of this user", IN(TEXT, uid) },
 	{ "id", "NAME", "what table and file are called (from the group or the user)",
-	  OPTION_IN(TEXT, struct render_spec, id) },
+	  IN(TEXT, id) },
 	POLICY_ARGS_ROWS(struct render_spec, policy),
 	POLICY_VERIFY_ROW(struct render_spec, policy,
 			  "dns: render a policy that asks for tls all the same"),
@@ -91,13 +92,12 @@ static const struct cli_option options[] = {
 	  set_resolver, ' ' },
 	{ "upstream", "ADDR[:PORT]",
 	  "name server to resolve with, now; may be repeated (resolv.conf)",
-	  name_servers_add, ' ', OPTION_IN(CUSTOM, struct render_spec, upstreams) },
+	  name_servers_add, ' ', IN(CUSTOM, upstreams) },
 	{ "install", NULL, "write the rules to /etc/nftables.d and load them",
-	  OPTION_IN(FLAG, struct render_spec, install) },
+	  IN(FLAG, install) },
 };
 const struct cli_options cli_render_options = {
-	.items = options,
-	.count = ARRAY_SIZE(options),
+	OPTION_ROWS(options),
 	.usage = "usage: weir render (--cgroup PATH|--uid UID) [OPTION]...\n\n"
 		 "Print a policy as nft rules for a control group or a user of this "
 		 "host,\n"
@@ -713,10 +713,9 @@ static int load(const struct render_spec *spec, struct arena *arena, struct faul
 static void find_resolvers(struct render_spec *spec)
 {
 	struct name_servers host = { 0 };
-	struct err err = { 0 };
 
 	if (spec->no_resolver || spec->resolver_count > 0 ||
-	    name_servers_complete(&host, &err) < 0)
+	    name_servers_complete(&host, NULL) < 0)
 		return;
 	for (size_t i = 0; i < host.count; i++)
 		spec->resolvers[spec->resolver_count++] = host.items[i].addr;
@@ -731,7 +730,7 @@ struct rendering {
 	struct policy policy;
 	struct render_member member;
 	struct render_pins pins;
-	uint8_t *names_plan, *plan_bytes; /* owned */
+	uint8_t *plan_bytes; /* owned */
 	struct plan plan;
 	char *text; /* owned */
 	size_t size;
@@ -740,15 +739,10 @@ struct rendering {
 static void write_head(const struct rendering *r, const struct render_spec *spec,
 		       FILE *out)
 {
-	time_t now = (time_t)(clock_wall_ms() / 1000);
-	char when[32] = "";
-	char name[DNS_NAME_TEXT_SIZE];
-	struct tm tm;
+	char name[DNS_NAME_TEXT_SIZE], when[JTEXT_TIME_SIZE];
 
-	if (gmtime_r(&now, &tm))
-		strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm);
 	fprintf(out, RENDER_FIRST_LINE "%s by weir " WEIR_VERSION " on %s.\n",
-		r->member.id, when);
+		r->member.id, jtext_time(clock_wall_ms(), false, when));
 	if (r->member.by_cgroup)
 		fprintf(out, "# For the processes of the control group %s.\n",
 			r->member.cgroup.path);
@@ -813,12 +807,13 @@ static int prepare(struct rendering *r, struct render_spec *spec)
 
 static int resolve_names(struct rendering *r, struct render_spec *spec, struct err *err)
 {
+	CLEAN(mem) uint8_t *bytes = NULL;
 	struct plan names;
 	size_t size;
-	int error = policy_compile(&r->policy, &r->names_plan, &size, err);
+	int error = policy_compile(&r->policy, &bytes, &size, err);
 
 	if (error == 0)
-		error = plan_open(r->names_plan, size, &names, err);
+		error = plan_open(bytes, size, &names, err);
 	if (error == 0 && policy_asks_names(&r->policy))
 		error = name_servers_complete(&spec->upstreams, err);
 	if (error == 0)
@@ -854,7 +849,6 @@ static int render(struct render_spec *spec)
 		status = install(r.member.id, r.text, r.size);
 	else if (status == 0 && fwrite(r.text, 1, r.size, stdout) != r.size)
 		status = RUN_STATUS_FAILED;
-	free(r.names_plan);
 	free(r.plan_bytes);
 	free(r.text);
 	faults_done(&r.faults);
