@@ -37,15 +37,10 @@ struct aggregation {
 struct aggregation *aggregation_new(struct aggregation_pool *pool, size_t max,
 				    int64_t window_ms)
 {
-	struct aggregation *t = calloc(1, sizeof(*t));
+	CLEAN(mem) struct aggregation *t = calloc(1, sizeof(*t));
 
-	if (!t)
+	if (!t || !(t->heads = calloc(HEADS_FIRST, sizeof(*t->heads))))
 		return NULL;
-	t->heads = calloc(HEADS_FIRST, sizeof(*t->heads));
-	if (!t->heads) {
-		free(t);
-		return NULL;
-	}
 	t->head_count = HEADS_FIRST;
 	t->pool = pool;
 	t->max = max;
@@ -55,7 +50,7 @@ struct aggregation *aggregation_new(struct aggregation_pool *pool, size_t max,
 	for (size_t i = 0; i < AGGREGATION_LINES; i++)
 		TAILQ_INIT(&t->ready[i]);
 	TAILQ_INIT(&t->resting);
-	return t;
+	return TAKE_PTR(t);
 }
 
 static struct entry_queue *queue_of(struct aggregation *t, const struct entry *e)

@@ -177,18 +177,16 @@ static int resize(struct event_ring *r, size_t size)
 
 struct event_ring *event_ring_new(size_t capacity)
 {
-	struct event_ring *r = calloc(1, sizeof(*r));
+	CLEAN(mem) struct event_ring *r = calloc(1, sizeof(*r));
 
 	if (!r || capacity == 0 || capacity >= NONE ||
-	    resize(r, MIN(capacity, (size_t)FIRST_SLOTS)) < 0) {
-		free(r);
+	    resize(r, MIN(capacity, (size_t)FIRST_SLOTS)) < 0)
 		return NULL;
-	}
 	r->capacity = capacity;
 	/* An address that changes from run to run serves as the key: what folds is no
 	 * secret, only the chains must not be chosen from outside. */
 	r->key = (struct hash_key){ (uintptr_t)r, (uintptr_t)r->slots };
-	return r;
+	return TAKE_PTR(r);
 }
 
 void event_ring_free(struct event_ring *r)

@@ -80,13 +80,9 @@ static int ignore_process(struct cgroup_walk *w, pid_t pid)
 /* Those of @c and of all below it, sorted. */
 static int cgroup_ids_below(const struct cgroup *c, struct cgroup_ids *ret)
 {
-	struct err ignored = { 0 };
-	struct cgroup_walk w = {
-		.on_process = ignore_process,
-		.on_cgroup = keep_id,
-		.data = ret,
-		.err = &ignored,
-	};
+	struct cgroup_walk w = { .on_process = ignore_process,
+				 .on_cgroup = keep_id,
+				 .data = ret };
 	int r = cgroup_walk(&w, c);
 
 	cgroup_ids_sort(ret);
@@ -299,11 +295,8 @@ static int stop_at_process(struct cgroup_walk *w, pid_t pid)
 /* Does anybody live there? When that can't be seen: yes. */
 static bool is_inhabited(const struct cgroup *c)
 {
-	struct err ignored = { 0 };
 	bool found = false;
-	struct cgroup_walk w = { .on_process = stop_at_process,
-				 .data = &found,
-				 .err = &ignored };
+	struct cgroup_walk w = { .on_process = stop_at_process, .data = &found };
 
 	return cgroup_walk(&w, c) < 0 || found;
 }
@@ -313,10 +306,7 @@ struct cgroup_strays cgroup_strays(const struct cgroup *c)
 	CLEAN(fd) int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct cgroup_strays ret = { 0 };
 	struct stray_search l = { .ret = &ret, .proc = proc, .failed = proc < 0 };
-	struct err ignored = { 0 };
-	struct cgroup_walk w = { .on_process = count_process,
-				 .data = &l,
-				 .err = &ignored };
+	struct cgroup_walk w = { .on_process = count_process, .data = &l };
 	int r;
 
 	/* The kernel's list of all sockets takes milliseconds. */
@@ -435,13 +425,9 @@ static int add_cgroup(struct cgroup_walk *w, uint64_t id)
  * large, is for cgroups with somebody in them. */
 static int list_connections(struct before_search *l, int *ret_diag)
 {
-	struct err ignored = { 0 };
-	struct cgroup_walk w = {
-		.on_process = note_inhabitant,
-		.on_cgroup = add_cgroup,
-		.data = l,
-		.err = &ignored,
-	};
+	struct cgroup_walk w = { .on_process = note_inhabitant,
+				 .on_cgroup = add_cgroup,
+				 .data = l };
 	int r = l->who->cgroup ? cgroup_walk(&w, l->who->cgroup) : 0;
 
 	if (r < 0 || (l->who->cgroup && !l->inhabited))
@@ -479,15 +465,14 @@ static int end_connections(int diag, const struct before_search *l, size_t *ret,
 			   struct err *err)
 {
 	struct ctmark c = { .fd = -1 };
-	int fd, r = sandbox_netlink_open(&fd, err);
+	CLEAN(fd) int fd = -1;
+	int r = sandbox_netlink_open(&fd, err);
 
+	if (r == 0)
+		r = ctmark_init(&c, fd, err);
 	if (r < 0)
 		return r;
-	r = ctmark_init(&c, fd, err);
-	if (r < 0) {
-		close(fd);
-		return r;
-	}
+	(void)TAKE_FD(fd); /* it is @c's */
 	r = end_unknown(diag, &c, l, ret);
 	ctmark_done(&c);
 	return r < 0 ? err_sys(err, r, "cannot end connections from before") : 0;

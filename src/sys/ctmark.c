@@ -95,10 +95,9 @@ int ctmark_read(const void *bytes, size_t size, uint32_t port_id, uint32_t seq,
 	const uint8_t *at = bytes;
 	const struct nlmsghdr *h;
 
-	while ((h = nl_take(&at, &size))) {
+	while ((h = nl_take(&at, &size)))
 		if (h->nlmsg_pid == port_id && h->nlmsg_seq == seq)
 			return read_entry(h, ret);
-	}
 	return size > 0 ? -EBADMSG : 1;
 }
 

@@ -28,17 +28,12 @@ struct loop {
 
 struct loop *loop_new(void)
 {
-	struct loop *l = calloc(1, sizeof(*l));
+	CLEAN(mem) struct loop *l = calloc(1, sizeof(*l));
 
-	if (!l)
+	if (!l || (l->epoll_fd = epoll_create1(EPOLL_CLOEXEC)) < 0)
 		return NULL;
-	l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (l->epoll_fd < 0) {
-		free(l);
-		return NULL;
-	}
 	l->now_ms = clock_now_ms();
-	return l;
+	return TAKE_PTR(l);
 }
 
 void loop_free(struct loop *l)

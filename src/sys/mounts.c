@@ -62,19 +62,17 @@ const struct mount *mounts_holding(const struct mounts *m, const char *path)
 	const struct mount *found = NULL;
 
 	/* Sorted: of those that hold it, the longest comes last. */
-	for (size_t i = 0; i < m->count; i++) {
+	for (size_t i = 0; i < m->count; i++)
 		if (path_is_within(path, m->list[i].path))
 			found = &m->list[i];
-	}
 	return found;
 }
 
 const struct mount *mounts_numbered(const struct mounts *m, uint64_t id)
 {
-	for (size_t i = 0; i < m->count; i++) {
+	for (size_t i = 0; i < m->count; i++)
 		if (m->list[i].id == id)
 			return &m->list[i];
-	}
 	return NULL;
 }
 
@@ -231,10 +229,9 @@ static bool parse_line(char *line, struct mount *ret)
 
 static bool is_below_another(const struct mounts *m, size_t first, size_t end, size_t n)
 {
-	for (size_t i = first; i < end; i++) {
+	for (size_t i = first; i < end; i++)
 		if (i != n && m->list[i].parent == m->list[n].id)
 			return true;
-	}
 	return false;
 }
 
@@ -249,10 +246,9 @@ static void remove_duplicates(struct mounts *m)
 		for (end = first; end < m->count &&
 				  strcmp(m->list[end].path, m->list[first].path) == 0;)
 			end++;
-		for (size_t i = first; i < end; i++) {
+		for (size_t i = first; i < end; i++)
 			if (!is_below_another(m, first, end, i))
 				top = i;
-		}
 		m->list[kept++] = m->list[top];
 	}
 	m->count = kept;
@@ -260,29 +256,28 @@ static void remove_duplicates(struct mounts *m)
 
 int mounts_parse(char *text, bool all, struct mounts *ret, struct err *err)
 {
+	CLEAN(mem) struct mount *list = NULL;
 	struct mounts m = { 0 };
 	size_t lines = 1;
 	char *line;
 
 	for (const char *end = text; (end = strchr(end, '\n')); end++)
 		lines++;
-	m.list = calloc(lines, sizeof(*m.list));
-	if (!m.list)
+	m.list = list = calloc(lines, sizeof(*list));
+	if (!list)
 		return err_sys(err, -ENOMEM, "cannot read the mount table");
 	while ((line = strsep(&text, "\n"))) {
 		if (line[0] == '\0')
 			continue;
-		if (!parse_line(line, &m.list[m.count])) {
-			free(m.list);
+		if (!parse_line(line, &list[m.count++]))
 			return err_set(err, -EBADMSG,
 				       "cannot understand the mount table");
-		}
-		m.count++;
 	}
 	qsort(m.list, m.count, sizeof(*m.list), compare_mounts);
 	if (!all)
 		remove_duplicates(&m);
 	*ret = m;
+	list = NULL;
 	return 0;
 }
 

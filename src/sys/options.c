@@ -23,10 +23,9 @@ const struct cli_option *cli_option_find(const struct cli_options *table,
 {
 	const struct cli_option *o;
 
-	for (size_t i = 0; (o = cli_option_at(table, i)); i++) {
+	for (size_t i = 0; (o = cli_option_at(table, i)); i++)
 		if (text_equal(name, o->name) || (o->was && text_equal(name, o->was)))
 			return o;
-	}
 	return NULL;
 }
 

@@ -68,7 +68,7 @@ char *process_end_text(int wait_status, char buf[PROCESS_END_SIZE])
 
 int process_watch_parent(pid_t parent, int *ret_fd, struct err *err)
 {
-	int fd;
+	CLEAN(fd) int fd = -1;
 
 	*ret_fd = -1;
 	if (parent == 0)
@@ -77,12 +77,9 @@ int process_watch_parent(pid_t parent, int *ret_fd, struct err *err)
 	if (fd < 0 && errno != ESRCH)
 		return err_sys(err, -errno, "cannot watch process %d", (int)parent);
 	/* Asked after the descriptor was made, so that it is that process's. */
-	if (fd < 0 || getppid() != parent) {
-		if (fd >= 0)
-			close(fd);
+	if (fd < 0 || getppid() != parent)
 		return err_set(err, -ESRCH, "process %d is not the parent", (int)parent);
-	}
-	*ret_fd = fd;
+	*ret_fd = TAKE_FD(fd);
 	return 0;
 }
 
@@ -269,44 +266,40 @@ int settings_make(char *const *args, char *const *environment)
 /* @count strings from *@at on, before @end; NULL: there are fewer. */
 static char **take_strings(char **at, const char *end, uint32_t count)
 {
+	CLEAN(mem)
 	char **strings =
 		count > (size_t)(end - *at) ? NULL : calloc(count + 1, sizeof(*strings));
 
 	for (uint32_t i = 0; strings && i < count; i++) {
 		char *zero = memchr(*at, '\0', (size_t)(end - *at));
 
-		if (!zero) {
-			free(strings);
+		if (!zero)
 			return NULL;
-		}
 		strings[i] = *at;
 		*at = zero + 1;
 	}
-	return strings;
+	return TAKE_PTR(strings);
 }
 
 /* What is read stays for as long as the program lives. */
 static int take_from(int fd, size_t size, int *argc, char ***argv)
 {
-	char *bytes = malloc(size), *at = bytes + sizeof(struct head);
-	char **args = NULL, **variables = NULL;
+	CLEAN(mem) char *bytes = malloc(size);
+	CLEAN(mem) char **args = NULL;
+	char *at = bytes + sizeof(struct head), **variables;
 	struct head head;
 
-	if (!bytes || pread(fd, bytes, size, 0) != (ssize_t)size) {
-		free(bytes);
+	if (!bytes || pread(fd, bytes, size, 0) != (ssize_t)size)
 		return bytes ? -EIO : -ENOMEM;
-	}
 	memcpy(&head, bytes, sizeof(head));
 	args = take_strings(&at, bytes + size, head.args);
 	variables = args ? take_strings(&at, bytes + size, head.variables) : NULL;
-	if (!variables) {
-		free(args);
-		free(bytes);
+	if (!variables)
 		return -EBADMSG;
-	}
 	*argc = (int)head.args;
-	*argv = args;
+	*argv = TAKE_PTR(args);
 	environ = variables;
+	(void)TAKE_PTR(bytes);
 	return 0;
 }
 

@@ -39,8 +39,7 @@ void sandbox_fds_init(struct sandbox_fds *s)
 void sandbox_fds_done(struct sandbox_fds *s)
 {
 	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++)
-		if (s->fd[i] >= 0)
-			close(s->fd[i]);
+		clean_fd(&s->fd[i]);
 	sandbox_fds_init(s);
 }
 
@@ -80,11 +79,10 @@ uint32_t sock_port_count(void)
 	static const char path[] = "/proc/sys/net/ipv4/ip_local_port_range";
 	const struct file_how how = { .max_bytes = 64, .anybodys = true };
 	CLEAN(file_bytes) struct file_bytes file = { 0 };
-	struct err ignored = { 0 };
 	uint32_t first, last;
 	struct text rest, word;
 
-	if (file_read(AT_FDCWD, path, &how, &file, &ignored) < 0)
+	if (file_read(AT_FDCWD, path, &how, &file, NULL) < 0)
 		return 0;
 	rest = text_trim((struct text){ file.bytes, file.size });
 	if (!text_split(&rest, '\t', &word) || !text_to_u32(word, UINT16_MAX, &first) ||
@@ -185,12 +183,11 @@ int sandbox_fds_open(struct sandbox_fds *ret, const struct sandbox_ports *ports,
 	if (r == 0 && ipv6 && ports->relay > 0)
 		r = loopback_open(AF_INET6, SOCK_STREAM, ports, ports->relay,
 				  &s.fd[SANDBOX_FD_RELAY6], err);
-	if (r < 0) {
+	if (r < 0)
 		sandbox_fds_done(&s);
-		return r;
-	}
-	*ret = s;
-	return 0;
+	else
+		*ret = s;
+	return r;
 }
 
 enum { FDS_MAX = 32 }; /* in one message */

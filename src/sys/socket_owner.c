@@ -292,7 +292,7 @@ struct process_search {
 	const struct owner_question *q;
 	char wanted[32]; /* "socket:[123]" */
 	int64_t before_ms;
-	int proc; /* the directory, owned */
+	int proc; /* the directory */
 	struct cgroup_ids pids;
 	struct owner found; /* pid 0: nobody yet */
 	pid_t table; /* of the process at hand, a thread whose descriptors were read */
@@ -312,15 +312,11 @@ static int note_process(struct cgroup_walk *w, pid_t pid)
 
 static int list_cgroup(struct process_search *s)
 {
-	struct err ignored = { 0 };
-	struct cgroup_walk w = { .on_process = note_process, .data = s, .err = &ignored };
-	struct cgroup *c = malloc(sizeof(*c));
-	int r = c ? cgroup_open(s->q->cgroup, c, &ignored) : -ENOMEM;
+	struct cgroup_walk w = { .on_process = note_process, .data = s };
+	CLEAN(mem) struct cgroup *c = malloc(sizeof(*c));
+	int r = c ? cgroup_open(s->q->cgroup, c, NULL) : -ENOMEM;
 
-	if (r == 0)
-		r = cgroup_walk(&w, c);
-	free(c);
-	return r;
+	return r < 0 ? r : cgroup_walk(&w, c);
 }
 
 static int list_all(struct process_search *s)
@@ -452,6 +448,7 @@ int owner_find(int diag, const struct owner_question *q, struct owner *ret)
 	struct process_search s = { .q = q,
 				    .before_ms = clock_now_ms() - q->age_ms + SLACK_MS };
 	struct socket_search sockets = { .q = q };
+	CLEAN(fd) int proc = -1;
 	int r;
 
 	if (q->from.port == 0 || q->from.addr.family == ADDR_NONE ||
@@ -462,15 +459,13 @@ int owner_find(int diag, const struct owner_question *q, struct owner *ret)
 	if (r < 0)
 		return r;
 	snprintf(s.wanted, sizeof(s.wanted), "socket:[%u]", sockets.inode);
-	s.proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	r = s.proc < 0 ? -errno : check_all(&s);
+	s.proc = proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	r = proc < 0 ? -errno : check_all(&s);
 	/* Is there another one, now that there is time? */
 	if (r == 0 && q->protocol == IPPROTO_UDP)
 		r = list_all_sockets(diag, &sockets);
 	if (r == 0 && sockets.several)
 		r = -ENOTUNIQ;
-	if (s.proc >= 0)
-		close(s.proc);
 	if (r == 0)
 		*ret = s.found;
 	cgroup_ids_done(&s.pids);

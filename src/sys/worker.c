@@ -171,12 +171,11 @@ int worker_new(const struct worker_config *config, struct worker **ret, struct e
 	pthread_condattr_destroy(&monotonic);
 	pthread_mutex_init(&w->lock, NULL);
 	r = start_thread(w);
-	if (r < 0) {
+	if (r < 0)
 		destroy(w);
-		return err_sys(err, r, "cannot start a thread");
-	}
-	*ret = w;
-	return 0;
+	else
+		*ret = w;
+	return r < 0 ? err_sys(err, r, "cannot start a thread") : 0;
 }
 
 static bool make_room(struct buffer *b, size_t need)
