@@ -14,6 +14,7 @@
 
 struct account {
 	uint64_t target; /* a hash of the rule's; that of all: 0 */
+	uint64_t ports;	 /* the same of those that it opens */
 	uint64_t sent, received;
 	int64_t ends_ms; /* of the period; INT64_MAX: it has none; 0: none has begun */
 	bool news;	 /* used up, and nobody was told */
@@ -21,12 +22,12 @@ struct account {
 
 enum { ANEW_BURST = 4096, ANEW_EVERY_MS = 16000 };
 
-#define KEPT_MAGIC UINT64_C(0x3130677562696577) /* "weibug01" */
+#define KEPT_MAGIC UINT64_C(0x3230677562696577) /* "weibug02" */
 
 /* The copy. There are two: of another plan the other one is written, and is @current
  * when it is whole. */
 struct kept_account {
-	_Atomic uint64_t target, sent, received;
+	_Atomic uint64_t target, ports, sent, received;
 	_Atomic int64_t ends_ms;
 };
 
@@ -60,10 +61,46 @@ static bool is_spent(const struct account *a, const struct plan_budget *b, int64
 				       (b->received > 0 && a->received >= b->received));
 }
 
+static void name_account(struct account *a, const struct plan *plan, uint32_t rule)
+{
+	const struct plan_rule r = plan_rule(plan, rule);
+	const struct hash_key key = { 0 };
+	const struct plan_port_range *ports;
+	size_t count;
+
+	ports = plan_port_list(plan, r.port_list, &count);
+	a->target = hash_bytes(&key, r.target, strlen(r.target)) | 1;
+	a->ports = hash_bytes(&key, ports, count * sizeof(*ports));
+}
+
+static void count_on(struct account *a, const struct account *old, int64_t now_ms)
+{
+	a->news |= old->news;
+	if (is_over(old, now_ms))
+		return;
+	a->sent = MAX(a->sent, old->sent);
+	a->received = MAX(a->received, old->received);
+	a->ends_ms = MAX(a->ends_ms, old->ends_ms);
+}
+
+/* Rules of one target differ in their ports. One whose ports @old lacks counts on from
+ * what is used most of that target, so that no budget begins anew by other ports. */
+static void find_before(struct account *a, const struct account *old, size_t count,
+			int64_t now_ms)
+{
+	bool has_ports = false;
+
+	for (size_t i = 0; i < count; i++)
+		has_ports |= old[i].target == a->target && old[i].ports == a->ports;
+	for (size_t i = 0; i < count; i++)
+		if (old[i].target == a->target &&
+		    (!has_ports || old[i].ports == a->ports))
+			count_on(a, &old[i], now_ms);
+}
+
 struct budgets *budgets_new(const struct budgets *old, struct plan *plan, int64_t now_ms)
 {
 	const size_t count = plan_budget_count(plan);
-	const struct hash_key key = { 0 };
 	struct budgets *b = NULL;
 
 	plan->spent = count > 0 ? UINT64_MAX : 0;
@@ -75,14 +112,12 @@ struct budgets *budgets_new(const struct budgets *old, struct plan *plan, int64_
 	b->anew = old ? old->anew : (struct rate){ 0 };
 	for (size_t i = 0; i < count; i++) {
 		const uint32_t rule = plan_budget(plan, i).rule;
-		const char *target = plan_rule(plan, rule).target;
 		struct account *a = &b->accounts[i];
 
 		if (rule != PLAN_NO_RULE)
-			a->target = hash_bytes(&key, target, strlen(target)) | 1;
-		for (size_t j = 0; old && j < old->count; j++)
-			if (old->accounts[j].target == a->target)
-				*a = old->accounts[j];
+			name_account(a, plan, rule);
+		if (old)
+			find_before(a, old->accounts, old->count, now_ms);
 	}
 	plan->spent = budgets_spent(b, plan, now_ms);
 	return b;
@@ -95,6 +130,7 @@ static void keep_one(struct kept_account *k, const struct account *a)
 	atomic_store(&k->sent, a->sent);
 	atomic_store(&k->received, a->received);
 	atomic_store(&k->ends_ms, a->ends_ms);
+	atomic_store(&k->ports, a->ports);
 	atomic_store(&k->target, a->target);
 }
 
@@ -114,16 +150,19 @@ void budgets_keep(struct budgets *b, void *kept)
 	atomic_store(&k->magic, KEPT_MAGIC);
 }
 
-/* A target that they lack has come with a plan that was in force nowhere. */
-static void adopt_one(const struct kept_accounts *kept, struct account *a)
+/* A target that @kept lacks has come with a plan that was in force nowhere. */
+static void adopt(struct budgets *b, const struct kept_accounts *kept, int64_t now_ms)
 {
+	struct account old[PLAN_BUDGETS_MAX] = { 0 };
+
 	for (uint64_t i = 0; i < kept->count; i++) {
 		const struct kept_account *k = &kept->accounts[i];
 
-		if (k->target == a->target)
-			*a = (struct account){ a->target, k->sent, k->received,
-					       k->ends_ms, false };
+		old[i] = (struct account){ k->target,	k->ports,   k->sent,
+					   k->received, k->ends_ms, false };
 	}
+	for (size_t i = 0; i < b->count; i++)
+		find_before(&b->accounts[i], old, kept->count, now_ms);
 }
 
 static void use_up(struct account *a, const struct plan_budget *budget, int64_t now_ms)
@@ -143,13 +182,12 @@ struct budgets *budgets_adopt(const void *kept, struct plan *plan, int64_t now_m
 	const bool is_sound = k && k->magic == KEPT_MAGIC && k->current <= 1 &&
 			      k->of[k->current].count <= PLAN_BUDGETS_MAX;
 
-	for (size_t i = 0; b && !is_unused && i < b->count; i++) {
+	if (b && is_sound)
+		adopt(b, &k->of[k->current], now_ms);
+	for (size_t i = 0; b && !is_sound && !is_unused && i < b->count; i++) {
 		const struct plan_budget budget = plan_budget(plan, i);
 
-		if (is_sound)
-			adopt_one(&k->of[k->current], &b->accounts[i]);
-		else
-			use_up(&b->accounts[i], &budget, now_ms);
+		use_up(&b->accounts[i], &budget, now_ms);
 	}
 	if (b)
 		plan->spent = budgets_spent(b, plan, now_ms);

@@ -21,7 +21,8 @@ struct budgets;
 struct sandbox;
 
 /* Those of @plan. A rule whose target @old has as well, the same budget or another one,
- * goes on where it was; @old stays the caller's and may be NULL. plan->spent is set.
+ * goes on where it was: of several rules with that target, where the one with the same
+ * ports was. @old stays the caller's and may be NULL. plan->spent is set.
  * Return: NULL where @plan has none, or memory is out: then all are used up. */
 struct budgets *budgets_new(const struct budgets *old, struct plan *plan,
 			    int64_t now_ms) MUST_CHECK;

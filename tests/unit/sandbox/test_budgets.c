@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sandbox/budgets.h"
 
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,6 +126,76 @@ TEST(another_policy_goes_on_counting)
 	next = open_world(w.budgets, true, NOW + 5);
 	assert_int_equal(next.plan.spent, 1);
 	assert_true(budgets_left(next.budgets, &next.plan, FIRST, true, NOW + 5) == 50);
+	close_world(&w);
+	close_world(&next);
+}
+
+/* Two rules for 10.0.0.0/8, which differ in their port: 100 bytes each. @only: there is
+ * but that one. */
+static struct world open_twins(const struct budgets *old, uint16_t only)
+{
+	static const uint16_t numbers[] = { 443, 80 };
+	struct plan_port_range ports[ARRAY_SIZE(numbers)];
+	struct rule rules[ARRAY_SIZE(numbers)];
+	struct policy p = { .rules = rules, .count = only ? 1 : ARRAY_SIZE(rules) };
+	struct world w = { 0 };
+	struct err err = { 0 };
+	size_t size;
+
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+		const uint16_t n = only ?: numbers[i];
+
+		ports[i] = (struct plan_port_range){ IPPROTO_TCP, 0, n, n };
+		rules[i] = (struct rule){ .action = POLICY_ALLOW,
+					  .kind = TARGET_PREFIX,
+					  .flags = PLAN_PORTS_LISTED,
+					  .prefix = { addr_v4(10, 0, 0, 0), 8 },
+					  .ports = { &ports[i], 1, false },
+					  .budget = { .sent = 100 },
+					  .target = "10.0.0.0/8",
+					  .file = "f",
+					  .comment = "" };
+	}
+	if (policy_compile(&p, &w.bytes, &size, &err) < 0 ||
+	    plan_open(w.bytes, size, &w.plan, &err) < 0)
+		fail_msg("%s", err.text);
+	w.budgets = budgets_new(old, &w.plan, NOW);
+	return w;
+}
+
+TEST(rules_of_one_target_are_told_apart_by_their_ports)
+{
+	static _Alignas(8) uint8_t kept[BUDGETS_KEPT_SIZE];
+	struct world w = open_twins(NULL, 0), next;
+
+	budgets_keep(w.budgets, kept);
+	assert_true(budgets_count(w.budgets, &w.plan, FIRST, 100, 0, NOW));
+	assert_false(budgets_count(w.budgets, &w.plan, SECOND, 10, 0, NOW));
+	for (int i = 0; i < 2; i++) {
+		next = open_twins(i ? NULL : w.budgets, 0);
+		if (i) {
+			budgets_free(next.budgets);
+			next.budgets = budgets_adopt(kept, &next.plan, NOW);
+		}
+		assert_int_equal(next.plan.spent, 1);
+		assert_true(budgets_left(next.budgets, &next.plan, SECOND, false, NOW) ==
+			    90);
+		close_world(&next);
+	}
+	close_world(&w);
+}
+
+/* A rule with other ports than before may have been any of that target. */
+TEST(no_budget_begins_anew_by_other_ports)
+{
+	struct world w = open_twins(NULL, 0), next;
+
+	assert_true(budgets_count(w.budgets, &w.plan, FIRST, 100, 0, NOW));
+	next = open_twins(w.budgets, 8443);
+	assert_int_equal(next.plan.spent, 1);
+	close_world(&next);
+	next = open_twins(w.budgets, 80);
+	assert_int_equal(next.plan.spent, 0);
 	close_world(&w);
 	close_world(&next);
 }
