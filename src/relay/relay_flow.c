@@ -204,6 +204,21 @@ static enum step pipe_drain(struct relay_way *way, struct relay_side *to, size_t
 	return step;
 }
 
+/* Which budgets pay for @f: that of the rule which opened it, and of the address rule
+ * that opens the address, where any name may be shown. */
+static uint64_t payers(const struct relay_flow *f)
+{
+	const struct plan *p = &f->served->sandbox->plan;
+	const struct endpoint *to = &f->dialled;
+	struct plan_verdict v;
+
+	if (plan_budget_count(p) == 0)
+		return 0;
+	v = plan_match_addr(p, &to->addr, IPPROTO_TCP, to->port);
+	return budgets_of(p, PLAN_NO_RULE) | budgets_of(p, f->opened_rule) |
+	       (v.action == POLICY_ALLOW ? budgets_of(p, v.rule) : 0);
+}
+
 /* What is taken of a budget is never more than it has, whatever flows share it. */
 static enum step move_once(struct relay_flow *f, struct relay_way *way,
 			   struct relay_side *from, struct relay_side *to, size_t *moved)
@@ -212,22 +227,23 @@ static enum step move_once(struct relay_flow *f, struct relay_way *way,
 	const int64_t now_ms = loop_now_ms(f->served->relay->loop);
 	const bool is_up = way == &f->up;
 	const size_t before = *moved;
-	uint64_t allowed;
+	uint64_t allowed, which;
 	enum step step;
 
 	if (!to->writable)
 		return STEP_BLOCKED;
 	if (way->waiting > 0)
 		return pipe_drain(way, to, moved);
-	allowed =
-		MIN(way->allowed, sandbox_budget_left(s, f->opened_rule, !is_up, now_ms));
+	which = payers(f);
+	allowed = MIN(way->allowed,
+		      budgets_left(s->budgets, &s->plan, which, !is_up, now_ms));
 	if (!from->readable || allowed == 0)
 		return STEP_BLOCKED;
 	if (from->urgent || !pipe_borrow(f->served, way))
 		step = copy_once(f->served->relay, way, allowed, from, to, moved);
 	else
 		step = pipe_fill(way, allowed, from);
-	sandbox_spend(s, f->opened_rule, is_up ? *moved - before + way->waiting : 0,
+	sandbox_spend(s, which, is_up ? *moved - before + way->waiting : 0,
 		      is_up ? 0 : *moved - before + way->waiting, now_ms);
 	return step;
 }

@@ -532,7 +532,7 @@ void passed_count(struct sandbox *s, const struct filter_count *c, int64_t now_m
 		e.rule = e.rule == PLAN_NO_RULE ? use.rule : e.rule;
 	}
 	if (s->budgets)
-		sandbox_spend_each(s, payers(s, c), c->bytes, now_ms);
+		sandbox_spend(s, payers(s, c), c->bytes, 0, now_ms);
 	sandbox_passed(s, &e, now_ms);
 }
 

@@ -206,16 +206,15 @@ static uint64_t rest_of(uint64_t budget, uint64_t used)
 	return used < budget ? budget - used : 0;
 }
 
-/* Of the rule's own, or of all. */
-static uint64_t left_of(const struct budgets *b, const struct plan *p, int index,
+static uint64_t left_of(const struct budgets *b, const struct plan *p, size_t index,
 			bool received, int64_t now_ms)
 {
-	const struct plan_budget budget = plan_budget(p, (size_t)MAX(index, 0));
+	const struct plan_budget budget = plan_budget(p, index);
 	struct account a;
 
-	if (index < 0 || budget.action != BUDGET_CUT)
+	if (budget.action != BUDGET_CUT)
 		return UINT64_MAX;
-	if (!b || (size_t)index >= b->count)
+	if (!b || index >= b->count)
 		return 0;
 	a = b->accounts[index];
 	if (is_over(&a, now_ms))
@@ -224,15 +223,15 @@ static uint64_t left_of(const struct budgets *b, const struct plan *p, int index
 			: rest_of(budget.sent, a.sent);
 }
 
-uint64_t budgets_left(const struct budgets *b, const struct plan *p, uint32_t rule,
+uint64_t budgets_left(const struct budgets *b, const struct plan *p, uint64_t which,
 		      bool received, int64_t now_ms)
 {
-	uint64_t all = left_of(b, p, plan_budget_of(p, PLAN_NO_RULE), received, now_ms);
-	uint64_t own = rule == PLAN_NO_RULE
-			       ? all
-			       : left_of(b, p, plan_budget_of(p, rule), received, now_ms);
+	uint64_t left = UINT64_MAX;
 
-	return MIN(own, all);
+	for (; which != 0; which &= which - 1)
+		left = MIN(left, left_of(b, p, (size_t)__builtin_ctzll(which), received,
+					 now_ms));
+	return left;
 }
 
 static uint64_t sum_of(uint64_t a, uint64_t b)
@@ -273,8 +272,8 @@ uint64_t budgets_of(const struct plan *p, uint32_t rule)
 	return index < 0 ? 0 : UINT64_C(1) << index;
 }
 
-static bool budgets_count_each(struct budgets *b, const struct plan *p, uint64_t which,
-			       uint64_t sent, uint64_t received, int64_t now_ms)
+bool budgets_count(struct budgets *b, const struct plan *p, uint64_t which, uint64_t sent,
+		   uint64_t received, int64_t now_ms)
 {
 	bool any = false;
 
@@ -283,13 +282,6 @@ static bool budgets_count_each(struct budgets *b, const struct plan *p, uint64_t
 	for (; which != 0; which &= which - 1)
 		any |= count_one(b, p, __builtin_ctzll(which), sent, received, now_ms);
 	return any;
-}
-
-bool budgets_count(struct budgets *b, const struct plan *p, uint32_t rule, uint64_t sent,
-		   uint64_t received, int64_t now_ms)
-{
-	return budgets_count_each(b, p, budgets_of(p, rule) | budgets_of(p, PLAN_NO_RULE),
-				  sent, received, now_ms);
 }
 
 uint64_t budgets_spent(const struct budgets *b, const struct plan *p, int64_t now_ms)
@@ -339,17 +331,10 @@ int64_t budgets_next_ms(const struct budgets *b, const struct plan *p, int64_t n
 	return next_ms;
 }
 
-void sandbox_spend(struct sandbox *s, uint32_t rule, uint64_t sent, uint64_t received,
+void sandbox_spend(struct sandbox *s, uint64_t which, uint64_t sent, uint64_t received,
 		   int64_t now_ms)
 {
-	if (budgets_count(s->budgets, &s->plan, rule, sent, received, now_ms) &&
-	    s->on_spent)
-		s->on_spent(s);
-}
-
-void sandbox_spend_each(struct sandbox *s, uint64_t which, uint64_t sent, int64_t now_ms)
-{
-	if (budgets_count_each(s->budgets, &s->plan, which, sent, 0, now_ms) &&
+	if (budgets_count(s->budgets, &s->plan, which, sent, received, now_ms) &&
 	    s->on_spent)
 		s->on_spent(s);
 }
@@ -372,14 +357,6 @@ void sandbox_spend_all(struct sandbox *s, int64_t now_ms)
 	}
 	if (any && s->on_spent)
 		s->on_spent(s);
-}
-
-uint64_t sandbox_budget_left(const struct sandbox *s, uint32_t rule, bool received,
-			     int64_t now_ms)
-{
-	return plan_budget_count(&s->plan) == 0
-		       ? UINT64_MAX
-		       : budgets_left(s->budgets, &s->plan, rule, received, now_ms);
 }
 
 /* ---- ends ---- */

@@ -37,15 +37,16 @@ void budgets_keep(struct budgets *b, void *kept);
  * all are used up: those with a period for a whole one, the others for good. */
 struct budgets *budgets_adopt(const void *kept, struct plan *plan,
 			      int64_t now_ms) MUST_CHECK;
-/* Bytes that may pass by @rule now, in that direction; UINT64_MAX: any. */
-uint64_t budgets_left(const struct budgets *b, const struct plan *p, uint32_t rule,
-		      bool received, int64_t now_ms);
-/* So many have passed. Return: a budget is used up by them. */
-bool budgets_count(struct budgets *b, const struct plan *p, uint32_t rule, uint64_t sent,
-		   uint64_t received, int64_t now_ms);
 /* The bit of @rule's own budget, bit i of plan_budget(i); 0: it has none. What may leave
  * by all rules together has a bit of its own: that of PLAN_NO_RULE. */
 uint64_t budgets_of(const struct plan *p, uint32_t rule);
+/* Bytes that may pass by all budgets of the bits of @which now, in that direction;
+ * UINT64_MAX: any. */
+uint64_t budgets_left(const struct budgets *b, const struct plan *p, uint64_t which,
+		      bool received, int64_t now_ms);
+/* So many have passed, for which each of them pays. Return: one is used up by that. */
+bool budgets_count(struct budgets *b, const struct plan *p, uint64_t which, uint64_t sent,
+		   uint64_t received, int64_t now_ms);
 /* plan.spent as of now. */
 uint64_t budgets_spent(const struct budgets *b, const struct plan *p, int64_t now_ms);
 /* @spent, and those of @closed that begin anew and have to wait. Each that opens takes a
@@ -59,14 +60,10 @@ uint64_t budgets_take_news(struct budgets *b);
 int64_t budgets_next_ms(const struct budgets *b, const struct plan *p, int64_t now_ms);
 
 /* The same of @s, which may have none; who has a budget that is used up is told. */
-void sandbox_spend(struct sandbox *s, uint32_t rule, uint64_t sent, uint64_t received,
+void sandbox_spend(struct sandbox *s, uint64_t which, uint64_t sent, uint64_t received,
 		   int64_t now_ms);
-/* By the rules of the bits of @which. */
-void sandbox_spend_each(struct sandbox *s, uint64_t which, uint64_t sent, int64_t now_ms);
 /* What has passed can't all be counted: each budget that cuts is used up. */
 void sandbox_spend_all(struct sandbox *s, int64_t now_ms);
-uint64_t sandbox_budget_left(const struct sandbox *s, uint32_t rule, bool received,
-			     int64_t now_ms);
 
 /* ---- which ends of a plan's rules lie ahead ---- */
 

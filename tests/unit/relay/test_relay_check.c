@@ -944,6 +944,30 @@ TEST_WITH(test_a_request_that_another_rule_pays_needs_a_new_connection, start, s
 	w.sandbox.budgets = NULL;
 }
 
+/* Where an address rule opens the address any allowed name may be shown. */
+TEST_WITH(test_an_address_rule_pays_whatever_name_is_shown, start, stop)
+{
+	static const char *const paid[] = { "verify tls", "allow " FAR_B " 80 budget",
+					    "allow " GOOD " 80", NULL };
+	struct plan *plan = &w.sandbox.plan;
+	const int64_t now_ms = clock_now_ms();
+	struct way p;
+
+	world_set_plan(&w, paid);
+	w.sandbox.budgets = budgets_new(NULL, plan, now_ms);
+	p = dial(FAR_B, 80);
+	say(p.client, GET(GOOD));
+	p.server = world_accept(&w, p.listener);
+	expect_text(p.server, GET(GOOD));
+	say(p.server, ANSWER);
+	expect_text(p.client, ANSWER);
+	assert_true(budgets_left(w.sandbox.budgets, plan, budgets_of(plan, 0), true,
+				 now_ms) == 100000 - strlen(ANSWER));
+	hang_up(&p);
+	budgets_free(w.sandbox.budgets);
+	w.sandbox.budgets = NULL;
+}
+
 #define CONNECT	  "CONNECT " GOOD ":80 HTTP/1.1\r\nHost: " GOOD ":80\r\n\r\n"
 #define CONNECTED "HTTP/1.1 200 Connected\r\n\r\n"
 

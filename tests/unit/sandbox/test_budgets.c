@@ -54,25 +54,42 @@ static void close_world(struct world *w)
 	free(w->bytes);
 }
 
+/* By @rule and by all together. */
+static uint64_t payers(const struct world *w, uint32_t rule)
+{
+	return budgets_of(&w->plan, rule) | budgets_of(&w->plan, PLAN_NO_RULE);
+}
+
+static uint64_t left(const struct world *w, uint32_t rule, bool received, int64_t now_ms)
+{
+	return budgets_left(w->budgets, &w->plan, payers(w, rule), received, now_ms);
+}
+
+static bool spend(struct world *w, uint32_t rule, uint64_t sent, uint64_t received,
+		  int64_t now_ms)
+{
+	return budgets_count(w->budgets, &w->plan, payers(w, rule), sent, received,
+			     now_ms);
+}
+
 TEST(what_may_pass_is_what_is_left)
 {
 	struct world w = open_world(NULL, false, NOW);
 
-	assert_true(budgets_left(w.budgets, &w.plan, FIRST, false, NOW) == 100);
-	assert_true(budgets_left(w.budgets, &w.plan, FIRST, true, NOW) == 50);
-	assert_true(budgets_left(w.budgets, &w.plan, SECOND, false, NOW) == UINT64_MAX);
-	assert_true(budgets_left(w.budgets, &w.plan, THIRD, false, NOW) == UINT64_MAX);
-	assert_true(budgets_left(w.budgets, &w.plan, PLAN_NO_RULE, false, NOW) ==
-		    UINT64_MAX);
-	assert_false(budgets_count(w.budgets, &w.plan, FIRST, 99, 0, NOW));
-	assert_true(budgets_left(w.budgets, &w.plan, FIRST, false, NOW) == 1);
+	assert_true(left(&w, FIRST, false, NOW) == 100);
+	assert_true(left(&w, FIRST, true, NOW) == 50);
+	assert_true(left(&w, SECOND, false, NOW) == UINT64_MAX);
+	assert_true(left(&w, THIRD, false, NOW) == UINT64_MAX);
+	assert_true(left(&w, PLAN_NO_RULE, false, NOW) == UINT64_MAX);
+	assert_false(spend(&w, FIRST, 99, 0, NOW));
+	assert_true(left(&w, FIRST, false, NOW) == 1);
 	assert_int_equal(budgets_spent(w.budgets, &w.plan, NOW), 0);
-	assert_true(budgets_count(w.budgets, &w.plan, FIRST, 1, 0, NOW));
-	assert_true(budgets_left(w.budgets, &w.plan, FIRST, false, NOW) == 0);
+	assert_true(spend(&w, FIRST, 1, 0, NOW));
+	assert_true(left(&w, FIRST, false, NOW) == 0);
 	assert_int_equal(budgets_spent(w.budgets, &w.plan, NOW), 1);
 	assert_int_equal(budgets_take_news(w.budgets), 1);
 	assert_int_equal(budgets_take_news(w.budgets), 0);
-	assert_false(budgets_count(w.budgets, &w.plan, FIRST, UINT64_MAX, 0, NOW));
+	assert_false(spend(&w, FIRST, UINT64_MAX, 0, NOW));
 	close_world(&w);
 }
 
@@ -80,11 +97,11 @@ TEST(a_period_begins_with_its_first_byte)
 {
 	struct world w = open_world(NULL, false, NOW);
 
-	assert_true(budgets_count(w.budgets, &w.plan, FIRST, 0, 50, NOW + HOUR));
+	assert_true(spend(&w, FIRST, 0, 50, NOW + HOUR));
 	assert_int_equal(budgets_spent(w.budgets, &w.plan, NOW + 2 * HOUR - 1), 1);
 	assert_true(budgets_next_ms(w.budgets, &w.plan, NOW + HOUR) == HOUR);
 	assert_int_equal(budgets_spent(w.budgets, &w.plan, NOW + 2 * HOUR), 0);
-	assert_true(budgets_left(w.budgets, &w.plan, FIRST, true, NOW + 2 * HOUR) == 50);
+	assert_true(left(&w, FIRST, true, NOW + 2 * HOUR) == 50);
 	assert_true(budgets_next_ms(w.budgets, &w.plan, NOW + 2 * HOUR) == INT64_MAX);
 	close_world(&w);
 }
@@ -93,10 +110,10 @@ TEST(one_that_is_told_of_cuts_nothing)
 {
 	struct world w = open_world(NULL, false, NOW);
 
-	assert_true(budgets_count(w.budgets, &w.plan, SECOND, 100, 0, NOW));
+	assert_true(spend(&w, SECOND, 100, 0, NOW));
 	assert_int_equal(budgets_take_news(w.budgets), 2);
 	assert_int_equal(budgets_spent(w.budgets, &w.plan, NOW), 0);
-	assert_false(budgets_count(w.budgets, &w.plan, SECOND, 100, 0, NOW));
+	assert_false(spend(&w, SECOND, 100, 0, NOW));
 	close_world(&w);
 }
 
@@ -105,11 +122,11 @@ TEST(that_of_all_counts_everything_that_is_sent)
 	struct world w = open_world(NULL, true, NOW);
 	struct dns_name name;
 
-	assert_false(budgets_count(w.budgets, &w.plan, FIRST, 90, 0, NOW));
-	assert_false(budgets_count(w.budgets, &w.plan, THIRD, 400, 9999, NOW));
-	assert_false(budgets_count(w.budgets, &w.plan, PLAN_NO_RULE, 505, 0, NOW));
-	assert_true(budgets_left(w.budgets, &w.plan, FIRST, false, NOW) == 5);
-	assert_true(budgets_count(w.budgets, &w.plan, THIRD, 5, 0, NOW));
+	assert_false(spend(&w, FIRST, 90, 0, NOW));
+	assert_false(spend(&w, THIRD, 400, 9999, NOW));
+	assert_false(spend(&w, PLAN_NO_RULE, 505, 0, NOW));
+	assert_true(left(&w, FIRST, false, NOW) == 5);
+	assert_true(spend(&w, THIRD, 5, 0, NOW));
 	w.plan.spent = budgets_spent(w.budgets, &w.plan, NOW);
 	assert_int_equal(dns_name_parse(text_of("c.test"), &name), 0);
 	assert_int_equal(plan_match_name(&w.plan, &name).action, POLICY_DENY);
@@ -122,10 +139,10 @@ TEST(another_policy_goes_on_counting)
 {
 	struct world w = open_world(NULL, false, NOW), next;
 
-	assert_true(budgets_count(w.budgets, &w.plan, FIRST, 100, 0, NOW));
+	assert_true(spend(&w, FIRST, 100, 0, NOW));
 	next = open_world(w.budgets, true, NOW + 5);
 	assert_int_equal(next.plan.spent, 1);
-	assert_true(budgets_left(next.budgets, &next.plan, FIRST, true, NOW + 5) == 50);
+	assert_true(left(&next, FIRST, true, NOW + 5) == 50);
 	close_world(&w);
 	close_world(&next);
 }
@@ -169,8 +186,8 @@ TEST(rules_of_one_target_are_told_apart_by_their_ports)
 	struct world w = open_twins(NULL, 0), next;
 
 	budgets_keep(w.budgets, kept);
-	assert_true(budgets_count(w.budgets, &w.plan, FIRST, 100, 0, NOW));
-	assert_false(budgets_count(w.budgets, &w.plan, SECOND, 10, 0, NOW));
+	assert_true(spend(&w, FIRST, 100, 0, NOW));
+	assert_false(spend(&w, SECOND, 10, 0, NOW));
 	for (int i = 0; i < 2; i++) {
 		next = open_twins(i ? NULL : w.budgets, 0);
 		if (i) {
@@ -178,8 +195,7 @@ TEST(rules_of_one_target_are_told_apart_by_their_ports)
 			next.budgets = budgets_adopt(kept, &next.plan, NOW);
 		}
 		assert_int_equal(next.plan.spent, 1);
-		assert_true(budgets_left(next.budgets, &next.plan, SECOND, false, NOW) ==
-			    90);
+		assert_true(left(&next, SECOND, false, NOW) == 90);
 		close_world(&next);
 	}
 	close_world(&w);
@@ -190,7 +206,7 @@ TEST(no_budget_begins_anew_by_other_ports)
 {
 	struct world w = open_twins(NULL, 0), next;
 
-	assert_true(budgets_count(w.budgets, &w.plan, FIRST, 100, 0, NOW));
+	assert_true(spend(&w, FIRST, 100, 0, NOW));
 	next = open_twins(w.budgets, 8443);
 	assert_int_equal(next.plan.spent, 1);
 	close_world(&next);
@@ -207,22 +223,21 @@ TEST(what_was_counted_outlives_the_engine)
 	struct world w = open_world(NULL, false, NOW), more;
 
 	budgets_keep(w.budgets, kept);
-	assert_false(budgets_count(w.budgets, &w.plan, FIRST, 99, 0, NOW));
+	assert_false(spend(&w, FIRST, 99, 0, NOW));
 	for (int i = 0; i < 3; i++) {
 		budgets_free(w.budgets);
 		w.budgets = budgets_adopt(kept, &w.plan, NOW + HOUR - 1);
 		budgets_keep(w.budgets, kept);
-		assert_true(budgets_left(w.budgets, &w.plan, FIRST, false,
-					 NOW + HOUR - 1) == 1);
+		assert_true(left(&w, FIRST, false, NOW + HOUR - 1) == 1);
 		assert_int_equal(w.plan.spent, 0);
 	}
-	assert_true(budgets_count(w.budgets, &w.plan, FIRST, 1, 0, NOW + HOUR - 1));
+	assert_true(spend(&w, FIRST, 1, 0, NOW + HOUR - 1));
 	/* The next engine comes with another plan. */
 	more = open_world(NULL, true, NOW);
 	budgets_free(more.budgets);
 	more.budgets = budgets_adopt(kept, &more.plan, NOW + HOUR - 1);
 	assert_int_equal(more.plan.spent, 1);
-	assert_true(budgets_left(more.budgets, &more.plan, THIRD, false, NOW) == 1000);
+	assert_true(left(&more, THIRD, false, NOW) == 1000);
 	assert_int_equal(budgets_spent(more.budgets, &more.plan, NOW + HOUR), 0);
 	close_world(&w);
 	close_world(&more);
@@ -271,8 +286,7 @@ TEST(what_was_lost_is_used_up)
 		w.budgets = budgets_adopt(i ? kept : NULL, &w.plan, NOW);
 		assert_true(w.plan.spent == (total | 1));
 		assert_true(budgets_spent(w.budgets, &w.plan, NOW + HOUR) == total);
-		assert_true(budgets_left(w.budgets, &w.plan, PLAN_NO_RULE, false,
-					 NOW + HOUR) == 0);
+		assert_true(left(&w, PLAN_NO_RULE, false, NOW + HOUR) == 0);
 		assert_true(budgets_take_news(w.budgets) & total);
 	}
 	close_world(&w);
@@ -283,7 +297,9 @@ TEST(without_an_account_everything_is_used_up)
 	struct world w = open_world(NULL, false, NOW);
 
 	assert_true(budgets_spent(NULL, &w.plan, NOW) == UINT64_MAX);
-	assert_true(budgets_left(NULL, &w.plan, FIRST, false, NOW) == 0);
-	assert_true(budgets_left(NULL, &w.plan, THIRD, false, NOW) == UINT64_MAX);
+	assert_true(budgets_left(NULL, &w.plan, budgets_of(&w.plan, FIRST), false, NOW) ==
+		    0);
+	assert_true(budgets_left(NULL, &w.plan, budgets_of(&w.plan, THIRD), false, NOW) ==
+		    UINT64_MAX);
 	close_world(&w);
 }
