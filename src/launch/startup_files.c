@@ -481,12 +481,13 @@ static bool is_directory_entry(int dir, const struct dirent *entry)
 	       S_ISDIR(st.st_mode);
 }
 
+/* In any case of the letters, as is_called(). */
 static void mark(struct git_marks *marks, const char *name)
 {
-	marks->head |= strcmp(name, "HEAD") == 0;
-	marks->objects |= strcmp(name, "objects") == 0;
-	marks->refs |= strcmp(name, "refs") == 0;
-	marks->commondir |= strcmp(name, "commondir") == 0;
+	marks->head |= strcasecmp(name, "HEAD") == 0;
+	marks->objects |= strcasecmp(name, "objects") == 0;
+	marks->refs |= strcasecmp(name, "refs") == 0;
+	marks->commondir |= strcasecmp(name, "commondir") == 0;
 }
 
 /* @path is that of @directory, which may lie in one that a name says: the writable

@@ -91,6 +91,14 @@ def test_G38_files_that_run_outside_are_named(project):
     assert "/below/.VSCODE' is new" in done.messages, done
 
 
+def test_G38_a_repository_is_one_however_its_files_are_spelled(project):
+    """git finds them there, and obeys what is beside them."""
+    done = project.run("mkdir -p below/.git/OBJECTS below/.git/Refs; echo > below/.git/head; echo > below/.git/CONFIG")
+    assert "/below/.git/config' is new" in done.messages, done
+    done = project.run("true")
+    assert "files that run outside later, such as" in done.messages, done
+
+
 def test_G38_a_policy_elsewhere_and_no_secret_is_all_right(project, world):
     policy = world.workdir("weir-test") / "policy.yaml"
     policy.write_text(POLICY)
