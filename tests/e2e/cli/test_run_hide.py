@@ -375,4 +375,4 @@ def test_each_line_of_the_list_is_right():
     assert len(lines) > 100 and len({line[0] for line in lines}) == len(lines)
     for path, how, reason in lines:
         assert re.match(r"~/[^/]|/etc/|/var/|\$[A-Za-z]", path) and not path.endswith("/") and reason
-        assert re.fullmatch(r"-|links|keep:\w+|if:[^ ]+", how), path
+        assert re.fullmatch(r"-|links|keep:[\w.]+|if:[^ ]+", how), path

