@@ -116,7 +116,7 @@ bool event_is_same(const struct event *a, const struct event *b)
 	return a->sandbox == b->sandbox && a->rule == b->rule && a->port == b->port &&
 	       a->action == b->action && a->layer == b->layer &&
 	       a->protocol == b->protocol && a->limit == b->limit &&
-	       addr_equal(&a->remote, &b->remote) &&
+	       a->claimed == b->claimed && addr_equal(&a->remote, &b->remote) &&
 	       strncmp(a->name, b->name, EVENT_NAME_SIZE) == 0 &&
 	       strncmp(a->advice, b->advice, EVENT_ADVICE_SIZE) == 0;
 }

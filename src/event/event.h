@@ -58,6 +58,8 @@ struct event {
 	uint8_t limit;	/* enum plan_limit + 1 of an EVENT_LIMIT, or EVENT_LIMIT_DENIES,
 			   else 0 */
 	bool allowable; /* @advice is there; before sandbox_tell(): there may be some */
+	bool claimed;	/* what opened @remote is not @name, which was shown there, and
+			   which no look-up had given it. Not stored */
 	uint32_t pid;	/* of the sender, where it was found; else 0 */
 	struct addr remote;
 	/* The sender's socket by its own address, and its destination, by which the
@@ -86,8 +88,9 @@ static inline struct event event_make(enum event_action action, enum event_layer
 
 void event_set_reason(struct event *e, const char *reason);
 
-/* The same happened: sandbox, action, layer, name, remote, port, protocol, rule, limit
- * and advice are equal. For people it doesn't matter by which types a name was asked. */
+/* The same happened: sandbox, action, layer, name and whether it was only claimed,
+ * remote, port, protocol, rule, limit and advice are equal. For people it doesn't matter
+ * by which types a name was asked. */
 bool event_is_same(const struct event *a, const struct event *b);
 /* The same happened, to queries of one type, and both could be allowed or neither. */
 bool event_is_equal(const struct event *a, const struct event *b);

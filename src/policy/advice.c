@@ -523,12 +523,24 @@ static bool refuses_name(const struct plan *p, const struct dns_name *name,
 	return false;
 }
 
+/* A name that no look-up gave that address is never asked for, where the address alone is
+ * refused. */
+static bool is_by_address(const struct plan *p, const struct event *e)
+{
+	return !e->name[0] ||
+	       (e->claimed &&
+		plan_match_addr(p, &e->remote, e->protocol, e->port).action !=
+			POLICY_ALLOW);
+}
+
 static bool judge(const struct plan *p, struct event *e)
 {
 	struct dns_name name;
 
-	if (!e->name[0])
+	if (is_by_address(p, e)) {
+		e->name[0] = '\0';
 		return e->remote.family != ADDR_NONE && refuses_address(p, e);
+	}
 	if (dns_name_parse(text_of(e->name), &name) < 0)
 		return refuse(e, EVENT_NO_RULE, false, "is no name");
 	return e->layer == EVENT_DNS ? refuses_query(p, &name, e)

@@ -29,6 +29,7 @@ static void sanitize(struct ipc_message *m)
 	switch (m->type) {
 	case IPC_EVENT:
 		ipc_sanitize_flag(&e->allowable);
+		ipc_sanitize_flag(&e->claimed);
 		ipc_sanitize(e->name, sizeof(e->name));
 		ipc_sanitize(e->reason, sizeof(e->reason));
 		ipc_sanitize(e->advice, sizeof(e->advice));

@@ -753,6 +753,7 @@ static struct event passed_event(const struct relay_flow *f)
 	e.rule = f->opened_rule;
 	e.bytes = f->sent;
 	e.received = f->received;
+	e.claimed = f->shown == SHOWN_NAME && !f->taught;
 	if (name)
 		sandbox_event_name(&e, name);
 	return e;

@@ -68,6 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	require(ring != NULL);
 	memcpy(&e, data, MIN(size, sizeof(e)));
 	e.allowable = data && size > 0 && data[0] & 1; /* a bool has two values */
+	e.claimed = e.allowable;
 	event_row_fill(&row, &e, "sb", NULL);
 	check_ocsf(&row);
 	check_json(&row); /* as the stores have it: nothing was tamed */

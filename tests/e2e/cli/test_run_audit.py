@@ -45,16 +45,18 @@ CASES = [
     ("a port that shows no name", "allow {name}", ["bytes"]),
     ("bytes to an address", "allow {v4}", ["raw"]),
     ("TLS without a name", "allow {v4}", ["address"]),
+    ("an allowed name at another address", "allow {name}", ["tls", "claim"]),
     ("what is allowed", "allow {name}", ["tls"]),
 ]
 DO = {"tls": "curl -so /dev/null https://{name}/", "address": "curl -sko /dev/null https://{v4}/",
-      "bytes": "echo x | nc -N -w 40 {name} 7007", "raw": "echo x | nc -N -w 40 {v4} 443"}
+      "claim": "curl -sko /dev/null --resolve {name}:443:{other} https://{name}/", "bytes": "echo x | nc -N -w 40 {name} 7007",
+      "raw": "echo x | nc -N -w 40 {v4} 443"}
 
 
 @pytest.mark.parametrize("what, rules, does", CASES, ids=[c[0] for c in CASES])
-def test_an_audit_says_what_the_policy_does(world, site, what, rules, does):
+def test_an_audit_says_what_the_policy_does(world, site, denied, what, rules, does):
     """The advice of an audit is that of a run that is refused."""
-    argv = ("sh", "-c", "; ".join(DO[d].format(name=site.name, v4=site.v4) for d in does) + "; true")
+    argv = ("sh", "-c", "; ".join(DO[d].format(name=site.name, v4=site.v4, other=denied.v4) for d in does) + "; true")
     words = rules.format(name=site.name, v4=site.v4).split()
     named = {words[0]: (words[1],)} if words else {}
     refused = world.run(*argv, **named)

@@ -212,7 +212,7 @@ TEST(what_differs_in_any_key_is_another)
 {
 	struct aggregation_pool pool = { 20 };
 	struct aggregation *t = aggregation_new(&pool, 20, 1000);
-	struct event e[9];
+	struct event e[10];
 
 	for (size_t i = 0; i < ARRAY_SIZE(e); i++)
 		e[i] = sample("a", 1);
@@ -224,6 +224,7 @@ TEST(what_differs_in_any_key_is_another)
 	e[6].limit = 1;
 	e[7].query_type = 28;
 	e[8].allowable = true;
+	e[9].claimed = true;
 	for (size_t i = 0; i < ARRAY_SIZE(e); i++)
 		assert_true(!aggregation_fold(t, &e[i]) &&
 			    aggregation_hold(t, &e[i], AGGREGATION_NEW, 0));

@@ -259,6 +259,7 @@ TEST(hindsight)
 		bool refused;
 		const char *advice;
 		uint16_t query_type;
+		bool claimed;
 	} rows[] = {
 		{ "a name", "a.test", "93.1.1.1", 443, EVENT_NAME, true,
 		  "a.test:tcp/443" },
@@ -290,6 +291,12 @@ TEST(hindsight)
 		{ "a reverse name", "1.1.9.10.in-addr.arpa", NULL, 0, EVENT_DNS, true,
 		  "1.1.9.10.in-addr.arpa:PTR", 12 },
 		{ "no name", "a..b", "93.1.1.1", 443, EVENT_NAME, true, "" },
+		{ "a name that was claimed", "narrow.test", "93.1.1.1", 8443, EVENT_NAME,
+		  true, "93.1.1.1:tcp/8443", 0, true },
+		{ "one at an allowed address", "narrow.test", "10.6.1.1", 8443,
+		  EVENT_NAME, false, "", 0, true },
+		{ "a denied one there", "denied.test", "10.6.1.1", 8443, EVENT_NAME, true,
+		  "", 0, true },
 	};
 	struct built b = { 0 };
 	struct policy policy = read_policy(&b.w, asked);
@@ -305,6 +312,7 @@ TEST(hindsight)
 				   .protocol = IPPROTO_TCP,
 				   .port = rows[i].port,
 				   .query_type = rows[i].query_type,
+				   .claimed = rows[i].claimed,
 				   .packets = 3 },
 			     ret;
 
