@@ -134,6 +134,9 @@ static void look_below(struct search *s, const char *run)
 		"containerd/containerd.sock",
 		"docker/containerd/containerd.sock",
 		"k3s/containerd/containerd.sock",
+		"k0s/containerd.sock",
+		"snap.docker/containerd/containerd.sock",
+		"containerd/s", /* those of the shims, which hold the containers */
 		"crio/crio.sock",
 		"cri-dockerd.sock",
 		"buildkit/buildkitd.sock",
@@ -142,6 +145,8 @@ static void look_below(struct search *s, const char *run)
 		"bus",
 		"systemd/private",
 		"libvirt/libvirt-sock",
+		"libvirt/virtqemud-sock",
+		"libvirt/virtlxcd-sock",
 	};
 	char path[PATH_MAX];
 
@@ -180,6 +185,7 @@ static void look_everywhere(struct search *s, const struct world *w)
 	look_for(s, "/var/lib/incus/unix.socket");
 	look_for(s, "/var/lib/lxd/unix.socket");
 	look_for(s, "/var/snap/lxd/common/lxd/unix.socket");
+	look_for(s, "/var/snap/microk8s/common/run/containerd.sock");
 	if (glob("/run/user/*", GLOB_NOSORT, NULL, &users) == 0)
 		for (size_t i = 0; i < users.gl_pathc; i++)
 			look_below(s, users.gl_pathv[i]);

@@ -107,7 +107,8 @@ def test_no_volume_shows_a_socket_that_takes_the_filter_away(engine, tmp_path):
     (tmp_path / "loop").symlink_to("loop")
     refused = [f"{tmp_path}/weir/weir.sock", f"{tmp_path}/weir", f"{tmp_path}/user", f"{tmp_path}/user/podman", f"{tmp_path}/user/docker.sock",
                f"{tmp_path}/later", "/run", "/var/run", f"{tmp_path}/link", f"{tmp_path}/link/", "/", f"{tmp_path}/good/../user",
-               f"{tmp_path}/none/../user", f"{tmp_path}/loop", f"{tmp_path}/good/file/x"]
+               f"{tmp_path}/none/../user", f"{tmp_path}/loop", f"{tmp_path}/good/file/x",
+               f"{tmp_path}/user/k0s", f"{tmp_path}/user/containerd/s", f"{tmp_path}/user/libvirt/virtqemud-sock"]
     env = {"WEIR_SOCKET": f"{tmp_path}/weir/weir.sock", "XDG_RUNTIME_DIR": f"{tmp_path}/user"}
     for names in (refused, ["run/podman", "../run", "./run", ".", ".."]):
         words = [w for name in names for w in ("--volume", f"{name}:/x")]
