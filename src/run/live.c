@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -126,7 +125,8 @@ static int listen_at(const char path[RUN_SOCKET_PATH_SIZE])
 }
 
 /* In the directory @directory, open at @fd, under its lock: between the look at who
- * answers there and the new socket nobody else does the same. */
+ * answers there and the new socket nobody else does the same. Any process of the user may
+ * keep the lock for ever. */
 static int open_in(struct live *l, int fd, const char *directory)
 {
 	char path[RUN_SOCKET_PATH_SIZE];
@@ -135,7 +135,10 @@ static int open_in(struct live *l, int fd, const char *directory)
 
 	if (!run_socket_path(directory, l->id, path))
 		return -ENAMETOOLONG;
-	if (flock(fd, LOCK_EX) < 0 || fstat(fd, &st) < 0)
+	r = file_lock(fd);
+	if (r < 0)
+		return r;
+	if (fstat(fd, &st) < 0)
 		return -errno;
 	if (st.st_nlink == 0)
 		return -ENOENT;

@@ -2,11 +2,13 @@
 """A run's API, by its own socket: the paths and answers of the daemon's for one sandbox, and a reader of its own."""
 import concurrent.futures
 import contextlib
+import fcntl
 import json
 import os
 import re
 import signal
 import socket
+import tempfile
 import time
 
 import jsonschema
@@ -163,3 +165,16 @@ def test_a_change_that_comes_late_is_heard_amid_another_question(box, world, sit
         os.kill(engine, signal.SIGCONT)
     assert (status["policyUpdates"], status["rules"], status["degradations"]) == (1, 1, []), status
     assert box.probe(["connect", site.name, 7007]).result == "ok"
+
+
+def test_a_run_starts_whoever_keeps_the_lock_of_its_directory(world):
+    """A command of `weir run --cgroup` can keep it: it is a process of the user's."""
+    with tempfile.TemporaryDirectory(prefix="weir-test-", dir="/run") as folder:
+        os.mkdir(f"{folder}/weir", 0o700)
+        lock = os.open(f"{folder}/weir", os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            done = world.run("true", options=("--no-config", "--id", f"locked-{world.number()}"), env={"XDG_RUNTIME_DIR": folder})
+        finally:
+            os.close(lock)
+    assert done.code == 0, done
