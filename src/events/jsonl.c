@@ -60,6 +60,7 @@ void event_row_check(struct event_row *row)
 	e->advice[sizeof(e->advice) - 1] = '\0';
 	row->looks_like[sizeof(row->looks_like) - 1] = '\0';
 	ipc_sanitize_flag(&e->allowable);
+	ipc_sanitize_flag(&e->claimed);
 }
 
 void event_row_compare(struct event_row *row, const struct plan *plan)
