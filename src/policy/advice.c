@@ -31,18 +31,6 @@ static bool add_port(struct advice *a, uint8_t protocol, uint16_t port)
 	return true;
 }
 
-/* A target that an option can name: nothing that a shell or the option's own syntax
- * would read as something else. */
-static bool set_name(struct advice *a, const char *name)
-{
-	struct err ignored = { 0 };
-
-	snprintf(a->target, sizeof(a->target), "%s", name);
-	return name[0] != '-' &&
-	       rule_target_parse(text_of(a->target), &a->rule, &ignored) == 0 &&
-	       a->rule.kind == TARGET_NAME;
-}
-
 /* What the policy opens for the name by now. */
 static void keep(struct advice *a, const struct plan *p, const struct plan_verdict *v)
 {
@@ -70,9 +58,15 @@ static bool advise_name(struct advice *a, const struct plan *p, const struct eve
 {
 	const bool has_port = e->layer != EVENT_DNS;
 	const struct addr *remote = &e->remote;
+	struct err ignored = { 0 };
 	struct plan_verdict v;
 
-	if (!set_name(a, e->name))
+	/* A target that an option can name: nothing that a shell or the option's own
+	 * syntax would read as something else. */
+	snprintf(a->target, sizeof(a->target), "%s", e->name);
+	if (e->name[0] == '-' ||
+	    rule_target_parse(text_of(a->target), &a->rule, &ignored) != 0 ||
+	    a->rule.kind != TARGET_NAME)
 		return false;
 	v = plan_match_name(p, &a->rule.name);
 	/* What ends would stay open with the new rule: that is about its own port alone.
@@ -372,24 +366,18 @@ static int add_ceiling(struct policy *p, const struct policy *ceiling, bool any_
 	return r;
 }
 
-static bool allows_a_name(const struct policy *ceiling)
-{
-	bool any = ceiling->default_action == POLICY_ALLOW;
-
-	for (size_t i = 0; i < ceiling->count; i++)
-		any |= ceiling->rules[i].action == POLICY_ALLOW &&
-		       is_name(&ceiling->rules[i]);
-	return any;
-}
-
 int policy_open_learn(struct policy *p, const struct policy *ceiling, bool any_port,
 		      struct arena *arena, struct err *err)
 {
 	const struct policy asked = *p;
 	const bool all = !ceiling || ceiling->default_action == POLICY_ALLOW;
+	bool any = all;
 	int r = 0;
 
-	if (ceiling && !allows_a_name(ceiling))
+	for (size_t i = 0; !any && i < ceiling->count; i++)
+		any = ceiling->rules[i].action == POLICY_ALLOW &&
+		      is_name(&ceiling->rules[i]);
+	if (!any)
 		return err_set(err, -EINVAL,
 			       "the ceiling allows no name: it needs "
 			       "defaultAction: allow, or rules that allow");

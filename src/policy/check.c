@@ -663,3 +663,14 @@ char *fault_format(const struct fault *f, char *buf, size_t size)
 		 f->path[0] ? ": " : "", f->text);
 	return buf;
 }
+
+int faults_first_error(const struct faults *f, struct err *err)
+{
+	char line[FAULT_TEXT_SIZE];
+
+	for (size_t i = 0; i < f->count; i++)
+		if (f->items[i].level == FAULT_ERROR)
+			return err_set(err, -EINVAL, "%s",
+				       fault_format(&f->items[i], line, sizeof(line)));
+	return 0;
+}

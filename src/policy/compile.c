@@ -128,12 +128,6 @@ static struct rule deny_of_addr(enum opened opened, const char *file, const char
 	return r;
 }
 
-static bool is_by_default(const struct rule *r)
-{
-	return r->action == POLICY_DENY && r->flags & PLAN_IMPLICIT &&
-	       r->ports.with_default;
-}
-
 /* Deny @p but for what rules allow in it, half by half. */
 static int add_range(struct implicit *b, struct prefix p, const char *why)
 {
@@ -429,15 +423,6 @@ static int add_budget(struct builder *b, const struct plan_budget *budget, uint3
 	return 0;
 }
 
-static int collect_budgets(struct builder *b, struct err *err)
-{
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < b->count; i++)
-		r = add_budget(b, &b->rules[i]->budget, (uint32_t)i, err);
-	return r < 0 ? r : add_budget(b, &b->policy->budget, PLAN_NO_RULE, err);
-}
-
 /* What is denied is denied by way of a translator as well. */
 static bool is_denied_v4(const struct rule *r)
 {
@@ -483,16 +468,6 @@ static int prefix_order(const void *x, const void *y)
 	int r = layout_prefix_compare(a, b);
 
 	return r != 0 ? r : a->rule < b->rule ? -1 : a->rule > b->rule;
-}
-
-/* Lists of them mostly come sorted. */
-static void sort_prefixes(struct layout_prefix *p, size_t count)
-{
-	for (size_t i = 1; i < count; i++)
-		if (prefix_order(&p[i - 1], &p[i]) > 0) {
-			qsort(p, count, sizeof(*p), prefix_order);
-			return;
-		}
 }
 
 /* Rules that say the same of the same prefix become one: the first, with the flags of
@@ -568,13 +543,14 @@ static int build_prefixes(struct builder *b)
 		return -ENOMEM;
 	for (size_t i = 0; i < b->count; i++) {
 		const struct rule *r = b->rules[i];
+		const bool by_default = r->action == POLICY_DENY &&
+					r->flags & PLAN_IMPLICIT && r->ports.with_default;
 
 		if (r->kind != TARGET_PREFIX)
 			continue;
 		b->prefixes[n++] = (struct layout_prefix){
 			.prefix = r->prefix,
-			.action = is_by_default(r) ? PLAN_NOT_BY_DEFAULT
-						   : (uint8_t)r->action,
+			.action = by_default ? PLAN_NOT_BY_DEFAULT : (uint8_t)r->action,
 			.port_list = b->list_of[i],
 			.flags = r->flags,
 			.end = end_index(b, r->until_ms),
@@ -586,7 +562,12 @@ static int build_prefixes(struct builder *b)
 		b->prefixes[n] = b->prefixes[n - 1];
 		b->prefixes[n++].prefix = prefix_translated(&r->prefix);
 	}
-	sort_prefixes(b->prefixes, n);
+	/* Lists of prefixes mostly come sorted. */
+	for (size_t i = 1; i < n; i++)
+		if (prefix_order(&b->prefixes[i - 1], &b->prefixes[i]) > 0) {
+			qsort(b->prefixes, n, sizeof(*b->prefixes), prefix_order);
+			break;
+		}
 	fold_prefixes(b);
 	link_prefixes(b);
 	collect_tops(b);
@@ -707,19 +688,6 @@ static void write_rules(struct builder *b)
 	}
 }
 
-static struct hash_key names_key(const struct builder *b)
-{
-	struct hash_key key = { 0 };
-
-	for (size_t i = 0; i < b->count; i++) {
-		uint64_t h =
-			hash_bytes(&key, b->rules[i]->name.bytes, b->rules[i]->name.size);
-
-		key = (struct hash_key){ key.k1 ^ h, key.k0 + h };
-	}
-	return key;
-}
-
 /* The slot of @n: the one that has it, or the first empty one. */
 static struct layout_slot *slot_for(struct builder *b, uint64_t hash,
 				    const struct dns_name *n)
@@ -775,9 +743,16 @@ static void write_name(struct builder *b, const struct rule *r, uint32_t rule,
 static void write_names(struct builder *b)
 {
 	struct layout_header *h = (struct layout_header *)b->bytes;
+	struct hash_key key = { 0 };
 	uint32_t used = 0;
 
-	h->key = names_key(b);
+	for (size_t i = 0; i < b->count; i++) {
+		uint64_t hash =
+			hash_bytes(&key, b->rules[i]->name.bytes, b->rules[i]->name.size);
+
+		key = (struct hash_key){ key.k1 ^ hash, key.k0 + hash };
+	}
+	h->key = key;
 	for (size_t i = 0; i < b->written; i++) {
 		if (b->rules[i]->kind != TARGET_PREFIX)
 			write_name(b, b->rules[i], (uint32_t)i, &used);
@@ -826,8 +801,10 @@ int policy_compile(const struct policy *policy, uint8_t **ret, size_t *ret_size,
 		r = intern_lists(&b, err);
 	if (r == 0)
 		r = collect_ends(&b, err);
+	for (size_t i = 0; r == 0 && i < b.count; i++)
+		r = add_budget(&b, &b.rules[i]->budget, (uint32_t)i, err);
 	if (r == 0)
-		r = collect_budgets(&b, err);
+		r = add_budget(&b, &policy->budget, PLAN_NO_RULE, err);
 	if (r == 0)
 		r = build_prefixes(&b);
 	if (r == 0)

@@ -35,17 +35,13 @@ static void clean_reading(struct reading *r)
 static int read_policy(const char *path, struct text text, struct arena *arena,
 		       struct reading *ret, struct err *err)
 {
-	char line[FAULT_TEXT_SIZE];
 	const struct policy_args args = { .file = path };
 	size_t size;
 	int r = cli_policy_load_text(&args, &text, arena, &ret->faults, &ret->policy,
 				     &ret->bytes, &size);
 
-	for (size_t i = 0; r == -EINVAL && i < ret->faults.count; i++)
-		if (ret->faults.items[i].level == FAULT_ERROR)
-			return err_set(
-				err, r, "%s",
-				fault_format(&ret->faults.items[i], line, sizeof(line)));
+	if (r == -EINVAL && faults_first_error(&ret->faults, err) < 0)
+		return r;
 	if (r < 0)
 		return err_sys(err, r, "cannot read the policy");
 	r = plan_open(ret->bytes, size, &ret->plan, err);
@@ -395,15 +391,6 @@ static int by_hand(struct err *err, const char *why, const char *rule)
 		       why, rule);
 }
 
-static bool is_in_list(const struct plan *p, uint8_t list,
-		       const struct plan_port_range *range)
-{
-	for (uint32_t port = range->from; port <= range->to; port++)
-		if (!plan_port_list_has(p, list, range->protocol, (uint16_t)port))
-			return false;
-	return true;
-}
-
 /* In front of the rule that decides about @name now the new one would lift its budget, or
  * would close what is open for a time: a proposal doesn't name that. Return: why; NULL.
  */
@@ -423,8 +410,10 @@ static const char *would_end(const struct plan *before, const struct plan *after
 		return NULL;
 	ranges = plan_port_list(before, old.port_list, &count);
 	for (size_t i = 0; i < count; i++)
-		if (!is_in_list(after, new.port_list, &ranges[i]))
-			return "it would close what is open for a time";
+		for (uint32_t port = ranges[i].from; port <= ranges[i].to; port++)
+			if (!plan_port_list_has(after, new.port_list, ranges[i].protocol,
+						(uint16_t)port))
+				return "it would close what is open for a time";
 	return NULL;
 }
 

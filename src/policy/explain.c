@@ -240,19 +240,6 @@ static int show_settings(const struct policy *p, FILE *out)
 	return 0;
 }
 
-static int show_rule(const struct rule *r, FILE *out)
-{
-	CLEAN(mem) char *text = rule_text(r, false);
-
-	if (!text)
-		return -ENOMEM;
-	fprintf(out, "  - %s # %s", text, SHOWN(r->file));
-	if (r->line > 0)
-		fprintf(out, ":%u", r->line);
-	fputc('\n', out);
-	return 0;
-}
-
 int cli_policy_show(const struct policy *policy, const struct plan *plan, bool json,
 		    FILE *out)
 {
@@ -265,9 +252,18 @@ int cli_policy_show(const struct policy *policy, const struct plan *plan, bool j
 	if (r < 0)
 		return r;
 	fputs(policy->count > 0 ? "egress:\n" : "egress: []\n", out);
-	for (size_t i = 0; r == 0 && i < policy->count; i++)
-		r = show_rule(&policy->rules[i], out);
-	return r;
+	for (size_t i = 0; i < policy->count; i++) {
+		const struct rule *rule = &policy->rules[i];
+		CLEAN(mem) char *text = rule_text(rule, false);
+
+		if (!text)
+			return -ENOMEM;
+		fprintf(out, "  - %s # %s", text, SHOWN(rule->file));
+		if (rule->line > 0)
+			fprintf(out, ":%u", rule->line);
+		fputc('\n', out);
+	}
+	return 0;
 }
 
 /* ---- one name or address ---- */
@@ -449,18 +445,6 @@ static const char *answer_action(const struct answer *a)
 						 : "deny";
 }
 
-static const char *types_text(uint8_t types, char *buf, size_t size)
-{
-	snprintf(buf, size, "A, AAAA");
-	for (size_t i = 0; i < RULE_TYPE_COUNT; i++) {
-		size_t used = strlen(buf);
-
-		if (types & 1 << i)
-			snprintf(buf + used, size - used, ", %s", rule_type_words[i]);
-	}
-	return buf;
-}
-
 /* What a connection has to show so that it may use the ports. */
 static const char *wire_text(const struct plan *p, const struct plan_verdict *v)
 {
@@ -503,7 +487,7 @@ static const char *note_of(const struct query *q, const struct answer *a)
 static void print_name(const struct plan *p, const struct query *q,
 		       const struct answer *a, FILE *out)
 {
-	char ports[256], types[64], name[DNS_NAME_TEXT_SIZE];
+	char ports[256], name[DNS_NAME_TEXT_SIZE];
 
 	if (!text_equal(q->name_text, dns_name_format(&q->name, name)))
 		fprintf(out, "  name: %s\n", name);
@@ -529,7 +513,11 @@ static void print_name(const struct plan *p, const struct query *q,
 		a->open[0] || a->open[1] || a->limited ? ""
 						       : "; this one is not among them");
 	fprintf(out, "  wire: %s\n", wire_text(p, &a->verdict));
-	fprintf(out, "  types: %s\n", types_text(a->verdict.types, types, sizeof(types)));
+	fputs("  types: A, AAAA", out);
+	for (size_t i = 0; i < RULE_TYPE_COUNT; i++)
+		if (a->verdict.types & 1 << i)
+			fprintf(out, ", %s", rule_type_words[i]);
+	fputc('\n', out);
 	fputs(a->verdict.flags & PLAN_PRIVATE
 		      ? "  addresses: ordinary and special ones; cloud metadata only if "
 			"a "

@@ -18,12 +18,6 @@ const struct policy_embedded *policy_embedded_at(size_t i)
 	return i < ARRAY_SIZE(profiles) ? &profiles[i] : NULL;
 }
 
-/* NULL: none ships under that name. */
-static const struct policy_embedded *shipped_profile(struct text name)
-{
-	return TEXT_FIND(name, profiles);
-}
-
 struct text policy_embedded_doh(void)
 {
 	return (struct text){ doh_list, sizeof(doh_list) - 1 };
@@ -123,7 +117,7 @@ static int no_profile(const char *name, struct err *err)
 int cli_profile_load(struct arena *arena, const char *name, struct text *ret_text,
 		     const char **ret_path, struct err *err)
 {
-	const struct policy_embedded *shipped = shipped_profile(text_of(name));
+	const struct policy_embedded *shipped = TEXT_FIND(text_of(name), profiles);
 	const char *user = cli_user_profiles(arena);
 	int r;
 
@@ -142,18 +136,6 @@ int cli_profile_load(struct arena *arena, const char *name, struct text *ret_tex
 		return out_of_memory(err);
 	*ret_text = shipped->text;
 	return 0;
-}
-
-/* A file that is named by @from is beside it, unless its path is absolute. */
-static const char *file_path(struct arena *arena, const char *name, const char *from)
-{
-	const char *slash = from ? strrchr(from, '/') : NULL;
-
-	while (strncmp(name, "./", 2) == 0)
-		name += 2;
-	if (name[0] == '/' || !slash)
-		return arena_text(arena, text_of(name));
-	return arena_printf(arena, "%.*s/%s", (int)(slash - from), from, name);
 }
 
 /* The name of the profile that the document @file is, or NULL: who may write the file
@@ -184,12 +166,19 @@ static int load_document(void *data, const char *name, const char *from,
 			 struct text *ret_text, const char **ret_path, struct err *err)
 {
 	struct arena *arena = data;
+	const char *slash = from ? strrchr(from, '/') : NULL;
 	const char *path;
 	int r;
 
 	if (is_profile_name(name))
 		return cli_profile_load(arena, name, ret_text, ret_path, err);
-	path = file_path(arena, name, from);
+	while (strncmp(name, "./", 2) == 0)
+		name += 2;
+	/* A file that is named by @from is beside it, unless its path is absolute. */
+	if (name[0] == '/' || !slash)
+		path = arena_text(arena, text_of(name));
+	else
+		path = arena_printf(arena, "%.*s/%s", (int)(slash - from), from, name);
 	if (!path)
 		return out_of_memory(err);
 	/* What a profile needs counts, so that its writer is judged here, too. */

@@ -189,26 +189,23 @@ static void fault_at(struct yaml_reader *r, const yaml_mark_t *m, const char *wh
 		   mark_column(m), "", "%s", what);
 }
 
-/* The parser's own words, with the place that it names. */
-static int syntax_fault(struct yaml_reader *r)
+static int event_next(struct yaml_reader *r)
 {
 	const yaml_parser_t *p = &r->parser;
 	char what[ERR_TEXT_SIZE];
 
+	if (r->has_event)
+		yaml_event_delete(&r->event);
+	r->has_event = yaml_parser_parse(&r->parser, &r->event) != 0;
+	if (r->has_event)
+		return 0;
 	if (p->error == YAML_MEMORY_ERROR)
 		return -ENOMEM;
+	/* The parser's own words, with the place that it names. */
 	snprintf(what, sizeof(what), "this is not YAML: %s",
 		 p->problem ? p->problem : "it can't be read");
 	fault_at(r, &p->problem_mark, what);
 	return -EINVAL;
-}
-
-static int event_next(struct yaml_reader *r)
-{
-	if (r->has_event)
-		yaml_event_delete(&r->event);
-	r->has_event = yaml_parser_parse(&r->parser, &r->event) != 0;
-	return r->has_event ? 0 : syntax_fault(r);
 }
 
 static bool is_digits(struct text t)

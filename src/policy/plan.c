@@ -647,20 +647,11 @@ static bool label_is_number(const uint8_t *label)
 	return true;
 }
 
-/* @rule, or the next one for the same name that isn't over. */
-static uint32_t first_ahead(const struct plan *p, uint32_t rule, bool exact)
-{
-	const struct layout_next *next = layout_section(p, LAYOUT_NEXT);
-
-	while (plan_rule_is_over(p, rule))
-		rule = exact ? next[rule].exact : next[rule].below;
-	return rule;
-}
-
 struct plan_verdict plan_match_name(const struct plan *p, const struct dns_name *name)
 {
 	const struct layout_header *h = layout_header(p);
 	const struct layout_slot *slots = layout_section(p, LAYOUT_SLOTS);
+	const struct layout_next *next = layout_section(p, LAYOUT_NEXT);
 	const uint8_t *names = layout_section(p, LAYOUT_NAMES);
 	uint8_t labels[DNS_LABELS_MAX];
 	size_t count = layout_labels(name, labels);
@@ -674,13 +665,18 @@ struct plan_verdict plan_match_name(const struct plan *p, const struct dns_name 
 	for (size_t i = count; i-- > 0 && count - i <= h->labels_max;) {
 		const uint8_t *suffix = name->bytes + labels[i];
 		const struct layout_slot *s;
+		uint32_t rule;
 
 		hash = layout_hash_label(&h->key, hash, suffix);
 		s = &slots[layout_slot_find(slots, layout_count(p, LAYOUT_SLOTS), names,
 					    hash, suffix, name->size - labels[i])];
-		if (s->name != 0)
-			best = MIN(best,
-				   first_ahead(p, i == 0 ? s->exact : s->below, i == 0));
+		if (s->name == 0)
+			continue;
+		/* The first rule of this suffix that isn't over. */
+		rule = i == 0 ? s->exact : s->below;
+		while (plan_rule_is_over(p, rule))
+			rule = i == 0 ? next[rule].exact : next[rule].below;
+		best = MIN(best, rule);
 	}
 	if (best == PLAN_NO_RULE && h->every_name > 0)
 		best = h->every_name - 1;

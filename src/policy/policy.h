@@ -59,6 +59,8 @@ void faults_done(struct faults *f);
 /* One line without the newline; the text is already escaped. Return: @buf. */
 enum { FAULT_TEXT_SIZE = 2048 };
 char *fault_format(const struct fault *f, char *buf, size_t size);
+/* Say the first error of @f in @err. Return: -EINVAL; 0: none of @f is an error. */
+int faults_first_error(const struct faults *f, struct err *err);
 
 /* The position of a value in its document; line 0: none. */
 struct policy_place {

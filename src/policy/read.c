@@ -92,20 +92,6 @@ static int parse_listed(const struct policy_reader *r, struct text t, struct rul
 	return -EINVAL;
 }
 
-/* A program writes it, a person only reads. @file lives as long as the rules. */
-static int read_list(const struct policy_reader *r, const char *file, struct text text,
-		     struct policy *policy)
-{
-	static const struct policy_targets how = { POLICY_ALLOW, text_without_comment,
-						   parse_listed };
-	const struct node_source source = {
-		.arena = r->arena, .faults = r->faults, .file = file, .text = text
-	};
-
-	return node_check_text(&source) ? policy_read_targets(r, file, text, &how, policy)
-					: -EINVAL;
-}
-
 /* -- documents ---------------------------------------------------------------------- */
 
 /* The documents that are being read, innermost first: for cycles and depth. */
@@ -137,15 +123,6 @@ enum policy_format policy_format_guess(const char *file, struct text text)
 	return t.len > 0 && t.ptr[0] == '{' ? POLICY_FORMAT_JSON : POLICY_FORMAT_YAML;
 }
 
-static bool is_being_read(const struct reading *reading, const char *file)
-{
-	for (; reading; reading = reading->from) {
-		if (strcmp(reading->file, file) == 0)
-			return true;
-	}
-	return false;
-}
-
 static void named_fault(const struct policy_reader *r, const char *file,
 			const struct node *n, const char *key, size_t i, const char *why)
 {
@@ -174,6 +151,7 @@ static int read_extended(const struct policy_reader *r, const struct reading *fr
 			 const struct node *n, size_t i, struct policy *policy)
 {
 	struct reading reading = { .from = from, .depth = from->depth + 1 };
+	const struct reading *same = from;
 	struct err err = { 0 };
 	struct text text;
 	const char *name;
@@ -201,7 +179,9 @@ static int read_extended(const struct policy_reader *r, const struct reading *fr
 				    ?: "");
 		return -EINVAL;
 	}
-	if (is_being_read(from, reading.file)) {
+	while (same && strcmp(same->file, reading.file) != 0)
+		same = same->from;
+	if (same) {
 		cycle = cycle_text(r, from, reading.file);
 		named_fault(r, from->file, n, "extends", i,
 			    arena_printf(r->arena, "extends in a circle: %s", cycle ?: "")
@@ -215,6 +195,9 @@ static int read_extended(const struct policy_reader *r, const struct reading *fr
 static int read_named_list(const struct policy_reader *r, const struct reading *from,
 			   const struct node *n, size_t i, struct policy *policy)
 {
+	static const struct policy_targets how = { POLICY_ALLOW, text_without_comment,
+						   parse_listed };
+	struct node_source source;
 	const char *name = arena_text(r->arena, n->text), *file = NULL;
 	struct err err = { 0 };
 	struct text text;
@@ -233,7 +216,12 @@ static int read_named_list(const struct policy_reader *r, const struct reading *
 			    arena_printf(r->arena, "can't be read: %s", err.text) ?: "");
 		return -EINVAL;
 	}
-	return read_list(r, file, text, policy);
+	/* A program writes such a file, a person only reads it. */
+	source = (struct node_source){
+		.arena = r->arena, .faults = r->faults, .file = file, .text = text
+	};
+	return node_check_text(&source) ? policy_read_targets(r, file, text, &how, policy)
+					: -EINVAL;
 }
 
 /* Own rules first, then those of its list files, then those of each extended document

@@ -58,23 +58,18 @@ static void walk_is_not(struct walk *w, const struct node *n, const char *what)
 		walk_fault(w, n, "'%s' is not %s", TEXT_SHOWN(n->text), what);
 }
 
-/* What a configuration file of `weir run` may have, and a policy can't. */
-static bool is_of_run(struct text key)
+static void unknown_key(struct walk *w, const struct node *n,
+			const struct schema_key *keys, size_t count)
 {
+	/* What a configuration file of `weir run` may have, and a policy can't. */
 	static const char *const words[] = { "env",	    "pass_env",	   "set_env",
 					     "rw",	    "rw_preset",   "ro",
 					     "hide",	    "hide_preset", "home",
 					     "uplink",	    "upstream",	   "self_test",
 					     "fail_on_deny" };
-
-	return TEXT_FIND(key, words) != NULL;
-}
-
-static void unknown_key(struct walk *w, const struct node *n,
-			const struct schema_key *keys, size_t count)
-{
 	char known[256] = "", path[NODE_PATH_SIZE];
-	const bool of_run = walk_path(w, n->parent, path)[0] == '\0' && is_of_run(n->key);
+	const bool of_run = walk_path(w, n->parent, path)[0] == '\0' &&
+			    TEXT_FIND(n->key, words);
 
 	for (size_t i = 0; i < count; i++) {
 		size_t used = strlen(known);

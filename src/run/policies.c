@@ -71,18 +71,6 @@ int run_policy_build(const struct run_spec *spec, struct run_policy *ret, struct
 	return r == -EINVAL ? RUN_STATUS_BAD_INPUT : r < 0 ? RUN_STATUS_FAILED : 0;
 }
 
-static int first_fault(const struct faults *faults, struct err *err)
-{
-	char line[FAULT_TEXT_SIZE];
-
-	for (size_t i = 0; i < faults->count; i++)
-		if (faults->items[i].level == FAULT_ERROR)
-			return err_set(
-				err, -EINVAL, "%s",
-				fault_format(&faults->items[i], line, sizeof(line)));
-	return err_set(err, -EINVAL, "the policy is not valid");
-}
-
 static int read_policy(const struct run_spec *spec, const struct policy_args *args,
 		       struct text text, struct run_policy **ret, struct err *err)
 {
@@ -94,9 +82,11 @@ static int read_policy(const struct run_spec *spec, const struct policy_args *ar
 	if (p)
 		r = cli_policy_load_text(args, &text, &p->arena, &faults, &p->policy,
 					 &p->bytes, &size);
-	if (r < 0)
-		r = r == -ENOMEM ? err_set(err, r, "out of memory")
-				 : first_fault(&faults, err);
+	if (r == -ENOMEM)
+		r = err_set(err, r, "out of memory");
+	else if (r < 0)
+		r = faults_first_error(&faults, err)
+			    ?: err_set(err, -EINVAL, "the policy is not valid");
 	else
 		r = check(spec, &p->policy, err);
 	if (r == 0)
