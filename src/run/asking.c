@@ -251,8 +251,9 @@ static int open_pty(struct terminal *t)
 
 /* Open the caller's and make the command's, with its modes and size. Return: 0; -ENXIO:
  * the caller has none; -EIO: Weir is not in its foreground; or another -errno. */
-static int terminal_open(struct terminal *t, struct err *err)
+int asking_open(struct asking *a, struct err *err)
 {
+	struct terminal *t = &a->terminal;
 	int r;
 
 	/* An open file of its own: its O_NONBLOCK is nobody else's. */
@@ -462,10 +463,16 @@ static void on_master(struct loop_source *s, uint32_t events)
 }
 
 /* Carry the bytes from now on. */
-static int terminal_serve(struct terminal *t, struct loop *loop)
+int asking_serve(struct asking *a, struct live *live, struct loop *loop,
+		 int64_t timeout_ms)
 {
+	struct terminal *t = &a->terminal;
 	int r;
 
+	if (t->tty < 0)
+		return 0;
+	a->live = live;
+	a->timeout_ms = timeout_ms;
 	t->loop = loop;
 	t->from_tty = (struct loop_source){ .fd = t->tty, .on_ready = on_tty };
 	t->from_master = (struct loop_source){ .fd = t->master, .on_ready = on_master };
@@ -572,8 +579,10 @@ static bool show_more(struct terminal *t)
 }
 
 /* What the command has printed is shown; the caller's terminal is as it was. */
-static void terminal_close(struct terminal *t)
+void asking_close(struct asking *a)
 {
+	struct terminal *t = &a->terminal;
+
 	t->asks = false;
 	while (t->loop && t->tty >= 0 && show_more(t))
 		;
@@ -588,6 +597,7 @@ static void terminal_close(struct terminal *t)
 	free(t->out.bytes);
 	free(t->in.bytes);
 	terminal_init(t);
+	a->live = NULL;
 }
 
 /* === who waits === */
@@ -673,21 +683,6 @@ void asking_init(struct asking *a)
 	terminal_init(&a->terminal);
 }
 
-int asking_open(struct asking *a, struct err *err)
-{
-	return terminal_open(&a->terminal, err);
-}
-
-int asking_serve(struct asking *a, struct live *live, struct loop *loop,
-		 int64_t timeout_ms)
-{
-	if (a->terminal.tty < 0)
-		return 0;
-	a->live = live;
-	a->timeout_ms = timeout_ms;
-	return terminal_serve(&a->terminal, loop);
-}
-
 void asking_note(struct asking *a, const struct review *t, const char *command)
 {
 	if (!a->live || !t || t->state != REVIEW_OPEN)
@@ -736,10 +731,4 @@ void asking_turn(struct asking *a)
 	}
 	if (a->live && a->count > 0 && !a->terminal.asks)
 		put_first(a, t);
-}
-
-void asking_close(struct asking *a)
-{
-	terminal_close(&a->terminal);
-	a->live = NULL;
 }

@@ -211,18 +211,6 @@ static int gather(int fd, char *buf, size_t size)
 	return left > 0 ? 0 : -ETIMEDOUT;
 }
 
-static int wait_status(pid_t pid, int r)
-{
-	int status;
-
-	if (r < 0)
-		kill(pid, SIGKILL);
-	status = process_wait(pid);
-	if (r < 0 || status < 0)
-		return MIN(r, status);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 /* Run @fn in a child, without input; the first @size - 1 bytes of
  * what it says on either output are in @buf.
  * Return: the exit status, 128 and the signal's number, or -errno. */
@@ -247,8 +235,17 @@ static int catch_output(output_fn *fn, const void *what, char *buf, size_t size)
 	r = MIN(pid, 0);
 	close(fds[1]);
 	if (pid > 0) {
+		int status;
+
 		r = gather(fds[0], buf, size);
-		r = wait_status(pid, r);
+		if (r < 0)
+			kill(pid, SIGKILL);
+		status = process_wait(pid);
+		if (r < 0 || status < 0)
+			r = MIN(r, status);
+		else
+			r = WIFEXITED(status) ? WEXITSTATUS(status)
+					      : 128 + WTERMSIG(status);
 	}
 	close(fds[0]);
 	return r;
@@ -349,18 +346,6 @@ static const struct container {
 	  "securityContext: {seccompProfile: {type: Unconfined}, procMount: Unmasked}" },
 };
 
-static const struct container *container_find(void)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(containers); i++) {
-		const struct container *c = &containers[i];
-
-		if ((c->file && access(c->file, F_OK) == 0) ||
-		    (c->variable && getenv(c->variable)))
-			return c;
-	}
-	return NULL;
-}
-
 /* The kernel numbers the namespaces that it starts with alike on every machine, and a
  * container has others. A file that shows a container may be left over from the image
  * that a machine was made of. */
@@ -386,9 +371,13 @@ static bool has_machines_namespaces(void)
 
 static void doctor_container(struct doctor *d, struct doctor_row *row)
 {
-	const struct container *c = container_find();
+	const struct container *c = NULL;
 	char output[OUTPUT_SIZE];
 
+	for (size_t i = 0; !c && i < ARRAY_SIZE(containers); i++)
+		if ((containers[i].file && access(containers[i].file, F_OK) == 0) ||
+		    (containers[i].variable && getenv(containers[i].variable)))
+			c = &containers[i];
 	if (!c || has_machines_namespaces()) {
 		doctor_found(d, row, DOCTOR_OK, "none is seen%s%s%s",
 			     c && c->file ? "; " : "", c && c->file ? c->file : "",
@@ -683,20 +672,6 @@ static const char *const systems[] = {
 };
 static_assert(ARRAY_SIZE(systems) == DOCTOR_SYSTEM_COUNT, "every system has a name");
 
-static void examine(struct doctor *d)
-{
-	struct err err = { 0 };
-
-	d->has_machine = launch_machine_probe(&d->machine, &err) == 0;
-	memcpy(d->machine_text, err.text, sizeof(d->machine_text));
-	for (size_t i = 0; i < ARRAY_SIZE(probes); i++) {
-		struct doctor_row *row = &d->rows[d->count++];
-
-		row->name = probes[i].name;
-		probes[i].probe(d, row);
-	}
-}
-
 static size_t count_state(const struct doctor *d, enum doctor_state state)
 {
 	size_t n = 0;
@@ -780,26 +755,24 @@ static void print_text(struct doctor *d, bool all)
 
 /* --- for programs --- */
 
-static json_t *row_json(const struct doctor_row *row)
-{
-	json_t *o = json_pack("{s:s, s:s, s:s, s:s?}", "name", row->name, "state",
-			      states[row->state].word, "found", row->found, "follows",
-			      row->follows);
-	json_t *mend = json_object();
-
-	for (size_t i = 0; i < DOCTOR_SYSTEM_COUNT; i++)
-		if (row->mend[i])
-			json_object_set_new(mend, systems[i], json_string(row->mend[i]));
-	json_object_set_new(o, "mend", mend);
-	return o;
-}
-
 static int print_rows(const struct doctor *d)
 {
 	json_t *rows = json_array();
 
-	for (size_t i = 0; i < d->count; i++)
-		json_array_append_new(rows, row_json(&d->rows[i]));
+	for (size_t i = 0; i < d->count; i++) {
+		const struct doctor_row *row = &d->rows[i];
+		json_t *mend = json_object();
+
+		for (size_t s = 0; s < DOCTOR_SYSTEM_COUNT; s++)
+			if (row->mend[s])
+				json_object_set_new(mend, systems[s],
+						    json_string(row->mend[s]));
+		json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:s?, s:o}",
+						      "name", row->name, "state",
+						      states[row->state].word, "found",
+						      row->found, "follows", row->follows,
+						      "mend", mend));
+	}
 	return print_json(json_pack("{s:s, s:b, s:o}", "version", WEIR_VERSION, "works",
 				    count_state(d, DOCTOR_FAILED) == 0, "rows", rows),
 			  0, stdout);
@@ -835,7 +808,14 @@ int cli_doctor(int argc, char **argv, int (*run)(struct run_spec *spec))
 
 	if (r < 0)
 		return log_end(RUN_STATUS_BAD_INPUT, "%s", err.text);
-	examine(&d);
+	d.has_machine = launch_machine_probe(&d.machine, &err) == 0;
+	memcpy(d.machine_text, err.text, sizeof(d.machine_text));
+	for (size_t i = 0; i < ARRAY_SIZE(probes); i++) {
+		struct doctor_row *row = &d.rows[d.count++];
+
+		row->name = probes[i].name;
+		probes[i].probe(&d, row);
+	}
 	r = 0;
 	if (spec.json)
 		r = print_rows(&d);

@@ -140,17 +140,6 @@ static int run_daemon_attach(struct run_daemon *d, const char *id, const char *c
 	return r;
 }
 
-static int run_daemon_detach(struct run_daemon *d, struct err *err)
-{
-	json_t *answer = NULL;
-	int r = d->id[0] ? ask(d, "DELETE", "", &answer, err) : 0;
-
-	json_decref(answer);
-	if (r == 0)
-		d->id[0] = '\0';
-	return r;
-}
-
 /* ---- what was denied ---- */
 
 static const char *text_at(const json_t *j, const char *key)
@@ -277,16 +266,6 @@ static int run_daemon_read(const struct run_daemon *d, const struct plan *plan,
 				  sandbox_counter_name((enum sandbox_counter)i));
 	json_decref(j);
 	return read_denies(d, plan, DENIES_MAX, ring, err);
-}
-
-/* All that was counted is in @ring: the engine folds what is equal for a second. */
-static bool run_daemon_is_settled(const struct event_ring *ring, const uint64_t *counters)
-{
-	uint64_t told = 0;
-
-	for (size_t i = 0; i < event_ring_count(ring); i++)
-		told += event_ring_at(ring, i)->packets;
-	return told >= sandbox_denied(counters);
 }
 
 /* === the child === */
@@ -460,16 +439,6 @@ static bool run_place_clear(const struct run_place *p)
 	return true;
 }
 
-/* Remove the cgroup that was made. */
-static void run_place_close(const struct run_place *p)
-{
-	if (p->made && rmdir(p->cgroup.path) < 0 && errno != ENOENT)
-		log_warning("cannot remove the cgroup '%s': %s", p->cgroup.path,
-			    strerror(errno));
-	if (p->cgroup.path[0])
-		close(p->dir);
-}
-
 enum {
 	GROUPS_MAX = 256,
 	NOBODY = 65534,
@@ -477,15 +446,6 @@ enum {
 };
 
 /* ---- who it is ---- */
-
-static bool has_group(const struct run_member *m, gid_t gid)
-{
-	bool has = m->gid == gid;
-
-	for (size_t i = 0; i < m->group_count; i++)
-		has = has || m->groups[i] == gid;
-	return has;
-}
 
 /* Who has no entry has no group that anybody else has. */
 static void take_users(struct run_member *m, const struct passwd *user, gid_t closed_gid)
@@ -510,6 +470,8 @@ static void take_users(struct run_member *m, const struct passwd *user, gid_t cl
 static int run_member_find(const struct run_spec *spec, const struct run_place *place,
 			   gid_t closed_gid, struct run_member *ret, struct err *err)
 {
+	bool closed;
+
 	*ret = (struct run_member){ .place = place, .argv = spec->argv };
 	ret->groups = calloc(GROUPS_MAX, sizeof(*ret->groups));
 	if (!ret->groups)
@@ -524,7 +486,10 @@ static int run_member_find(const struct run_spec *spec, const struct run_place *
 	} else {
 		take_users(ret, getpwuid(place->uid), closed_gid);
 	}
-	if (closed_gid != 0 && has_group(ret, closed_gid))
+	closed = ret->gid == closed_gid;
+	for (size_t i = 0; i < ret->group_count; i++)
+		closed = closed || ret->groups[i] == closed_gid;
+	if (closed_gid != 0 && closed)
 		return err_set(err, -EPERM,
 			       "the command could ask the daemon to guard it no more: it "
 			       "would be of the group that may");
@@ -712,19 +677,6 @@ static void block_signals(struct host_run *h)
 	sigprocmask(SIG_BLOCK, &h->waited, &h->before);
 }
 
-/* A signal that came before there was a command is for us. */
-static int early_signal(const struct host_run *h)
-{
-	sigset_t pending;
-
-	sigpending(&pending);
-	for (int sig = 1; sig < SIGRTMIN; sig++)
-		if (sig != SIGCHLD && sig != SIGCONT && sig != SIGWINCH &&
-		    sigismember(&h->waited, sig) && sigismember(&pending, sig))
-			return sig;
-	return 0;
-}
-
 /* Return: whether the command has ended. One that was stopped takes us along, so that
  * the shell sees a stopped job. */
 static bool look_after(struct host_run *h)
@@ -819,7 +771,7 @@ static int start_guarded(struct host_run *h, struct err *err)
 	/* Whatever the policy is: all faults are told at once. */
 	int user = h->spec->uid ? daemon_find_user(h->spec->uid, &uid) : 0;
 	struct stat api;
-	int sig;
+	sigset_t pending;
 
 	if (r != 0 || user != 0)
 		return r != 0 ? r : user;
@@ -839,11 +791,14 @@ static int start_guarded(struct host_run *h, struct err *err)
 	if (environment_choose(h->spec, &h->environment, err) < 0)
 		return RUN_STATUS_FAILED;
 	h->member.environment = h->environment.list;
-	sig = early_signal(h);
-	if (sig != 0) {
-		h->wait_status = W_EXITCODE(0, sig);
-		return 0;
-	}
+	/* A signal that came before there was a command is for us. */
+	sigpending(&pending);
+	for (int sig = 1; sig < SIGRTMIN; sig++)
+		if (sig != SIGCHLD && sig != SIGCONT && sig != SIGWINCH &&
+		    sigismember(&h->waited, sig) && sigismember(&pending, sig)) {
+			h->wait_status = W_EXITCODE(0, sig);
+			return 0;
+		}
 	h->child = run_member_start(&h->member, &h->before, err);
 	return h->child < 0 ? RUN_STATUS_FAILED : 0;
 }
@@ -877,6 +832,7 @@ static int ask_what_was_denied(struct host_run *h, struct err *err)
 
 	for (;;) {
 		struct event_ring *all = event_ring_new(EVENTS_KEPT);
+		uint64_t told = 0;
 
 		if (!all)
 			return err_set(err, -ENOMEM, "out of memory");
@@ -888,7 +844,11 @@ static int ask_what_was_denied(struct host_run *h, struct err *err)
 		}
 		event_ring_free(h->ring);
 		h->ring = all;
-		if (run_daemon_is_settled(all, h->counters) ||
+		for (size_t i = 0; i < event_ring_count(all); i++)
+			told += event_ring_at(all, i)->packets;
+		/* All that was counted is there: the engine folds what is equal for a
+		 * second. */
+		if (told >= sandbox_denied(h->counters) ||
 		    event_ring_count(all) == EVENTS_KEPT || clock_now_ms() > end_ms)
 			return 0;
 		nanosleep(&wait, NULL);
@@ -899,6 +859,7 @@ static void leave(struct host_run *h)
 {
 	bool clear = run_place_clear(&h->place);
 	struct err err = { 0 };
+	json_t *answer = NULL;
 
 	if (h->daemon.id[0] && h->failure == 0 && ask_what_was_denied(h, &err) < 0) {
 		log_warning("cannot ask what was denied: %s", err.text);
@@ -907,15 +868,19 @@ static void leave(struct host_run *h)
 			h->failure = RUN_STATUS_FAILED;
 	}
 	/* A cgroup that is gone when it is detached leaves no socket that is free. */
-	if (clear)
-		run_place_close(&h->place);
+	if (clear && h->place.made && rmdir(h->place.cgroup.path) < 0 && errno != ENOENT)
+		log_warning("cannot remove the cgroup '%s': %s", h->place.cgroup.path,
+			    strerror(errno));
+	if (clear && h->place.cgroup.path[0])
+		close(h->place.dir);
 	err = (struct err){ 0 };
 	if (h->daemon.id[0] && !clear)
 		log_warning("processes are left: they stay guarded, until `weir detach "
 			    "%s`",
 			    h->daemon.id);
-	else if (run_daemon_detach(&h->daemon, &err) < 0)
+	else if (h->daemon.id[0] && ask(&h->daemon, "DELETE", "", &answer, &err) < 0)
 		log_warning("cannot detach '%s': %s", h->daemon.id, err.text);
+	json_decref(answer);
 }
 
 int run_host(struct run_spec *spec)

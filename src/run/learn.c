@@ -123,17 +123,6 @@ static int check_output(struct run_spec *spec, struct err *err)
 	return read_text(fd, &spec->arena, &l->before, err);
 }
 
-static int open_output(struct run_spec *spec, struct err *err)
-{
-	struct learn_args *l = &spec->learn;
-	int r = check_output(spec, err);
-
-	if (r < 0)
-		return err_context(err, "cannot write the policy %s", l->output);
-	spec->kept[spec->kept_count++] = l->output;
-	return l->before.len > 0 ? use_policy(spec, "output", l->output, err) : 0;
-}
-
 int learn_open(struct run_spec *spec, struct err *err)
 {
 	struct learn_args *l = &spec->learn;
@@ -147,9 +136,13 @@ int learn_open(struct run_spec *spec, struct err *err)
 		r = use_policy(spec, "diff", l->diff, err);
 	if (r == 0)
 		r = read_ceiling(spec, err);
-	if (r == 0 && l->output && strcmp(l->output, "-") != 0)
-		r = open_output(spec, err);
-	return r;
+	if (r != 0 || !l->output || strcmp(l->output, "-") == 0)
+		return r;
+	r = check_output(spec, err);
+	if (r < 0)
+		return err_context(err, "cannot write the policy %s", l->output);
+	spec->kept[spec->kept_count++] = l->output;
+	return l->before.len > 0 ? use_policy(spec, "output", l->output, err) : 0;
 }
 
 /* ---- meanwhile ---- */

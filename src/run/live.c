@@ -112,24 +112,14 @@ static bool admits(void *data, int fd)
 
 /* --- where --- */
 
-static int listen_at(const char path[RUN_SOCKET_PATH_SIZE])
-{
-	struct sockaddr_un sa = { .sun_family = AF_UNIX };
-	CLEAN(fd) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-	memcpy(sa.sun_path, path, strlen(path));
-	if (fd < 0 || bind(fd, (const struct sockaddr *)&sa, sizeof(sa)) < 0 ||
-	    listen(fd, BACKLOG) < 0)
-		return -errno;
-	return TAKE_FD(fd);
-}
-
 /* In the directory @directory, open at @fd, under its lock: between the look at who
  * answers there and the new socket nobody else does the same. Any process of the user may
  * keep the lock for ever. */
 static int open_in(struct live *l, int fd, const char *directory)
 {
 	char path[RUN_SOCKET_PATH_SIZE];
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	CLEAN(fd) int s = -1;
 	struct stat st;
 	int r;
 
@@ -146,10 +136,12 @@ static int open_in(struct live *l, int fd, const char *directory)
 		return -EADDRINUSE;
 	if (unlink(path) < 0 && errno != ENOENT)
 		return -errno;
-	r = listen_at(path);
-	if (r < 0)
-		return r;
-	l->fd = r;
+	s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	memcpy(sa.sun_path, path, strlen(path));
+	if (s < 0 || bind(s, (const struct sockaddr *)&sa, sizeof(sa)) < 0 ||
+	    listen(s, BACKLOG) < 0)
+		return -errno;
+	l->fd = TAKE_FD(s);
 	memcpy(l->path, path, sizeof(l->path));
 	return 0;
 }
@@ -194,33 +186,7 @@ static int open_socket(struct live *l, const char *id, struct err *err)
 	return l->path[0] ? 0 : err_sys(err, r, "there is no safe place for its socket");
 }
 
-static void close_socket(struct live *l)
-{
-	if (l->path[0]) {
-		unlink(l->path);
-		*strrchr(l->path, '/') = '\0';
-		run_socket_leave(l->path);
-	}
-	l->path[0] = '\0';
-	if (l->fd >= 0)
-		close(l->fd);
-	l->fd = -1;
-}
-
 /* === what is asked for === */
-
-static struct review *find_like(const struct run_reviews *r, const struct event *e,
-				const char *destination)
-{
-	for (size_t i = 0; i < r->count; i++) {
-		struct review *t = &r->tasks[i];
-
-		if (t->port == e->port && t->protocol == e->protocol &&
-		    strcmp(t->destination, destination) == 0)
-			return t;
-	}
-	return NULL;
-}
 
 /* Room at the end of the table. */
 static struct review *add_task(struct run_reviews *r)
@@ -238,40 +204,6 @@ static struct review *add_task(struct run_reviews *r)
 	memmove(&r->tasks[gone], &r->tasks[gone + 1],
 		(r->count - gone - 1) * sizeof(*r->tasks));
 	return &r->tasks[r->count - 1];
-}
-
-/* Note an EVENT_ASK: it opens a task, or is one more of an open one, or opens one again.
- * Return: the task, borrowed until the next call; NULL: no rule can grant it, or memory
- * is out. */
-static struct review *run_reviews_note(struct run_reviews *r, const struct event *e,
-				       const char *sandbox)
-{
-	const char *destination = e->name[0] ? e->name : ADDR_SHOWN(&e->remote);
-	struct review *t;
-
-	if (e->action != EVENT_ASK || !e->advice[0])
-		return NULL;
-	t = find_like(r, e, destination);
-	if (!t) {
-		t = add_task(r);
-		if (!t)
-			return NULL;
-		*t = (struct review){ .id = ++r->last_id,
-				      .is_name = e->name[0] != '\0',
-				      .port = e->port,
-				      .protocol = e->protocol,
-				      .first_ms = e->ts_ms };
-		snprintf(t->sandbox, sizeof(t->sandbox), "%s", sandbox);
-		snprintf(t->destination, sizeof(t->destination), "%s", destination);
-	}
-	t->state = REVIEW_OPEN;
-	t->who[0] = '\0';
-	t->decided_ms = 0;
-	t->packets += e->packets;
-	t->rows++;
-	t->last_ms = e->ts_ms;
-	snprintf(t->advice, sizeof(t->advice), "%s", e->advice);
-	return t;
 }
 
 struct review *run_reviews_find(const struct run_reviews *r, int64_t id)
@@ -526,10 +458,39 @@ static void settle_task(struct review *t, enum review_state state, const char *w
 
 struct review *live_note(struct live *l, const struct event *e)
 {
-	struct review *t = run_reviews_note(&l->reviews, e, l->id);
+	struct run_reviews *r = &l->reviews;
+	const char *destination = e->name[0] ? e->name : ADDR_SHOWN(&e->remote);
+	struct review *t = NULL;
 
-	if (t)
-		lookalike_find(&policy_of(l)->plan, e->name, t->looks_like);
+	if (e->action != EVENT_ASK || !e->advice[0])
+		return NULL;
+	for (size_t i = 0; !t && i < r->count; i++) {
+		struct review *old = &r->tasks[i];
+
+		if (old->port == e->port && old->protocol == e->protocol &&
+		    strcmp(old->destination, destination) == 0)
+			t = old;
+	}
+	if (!t) {
+		t = add_task(r);
+		if (!t)
+			return NULL;
+		*t = (struct review){ .id = ++r->last_id,
+				      .is_name = e->name[0] != '\0',
+				      .port = e->port,
+				      .protocol = e->protocol,
+				      .first_ms = e->ts_ms };
+		snprintf(t->sandbox, sizeof(t->sandbox), "%s", l->id);
+		snprintf(t->destination, sizeof(t->destination), "%s", destination);
+	}
+	t->state = REVIEW_OPEN;
+	t->who[0] = '\0';
+	t->decided_ms = 0;
+	t->packets += e->packets;
+	t->rows++;
+	t->last_ms = e->ts_ms;
+	snprintf(t->advice, sizeof(t->advice), "%s", e->advice);
+	lookalike_find(&policy_of(l)->plan, e->name, t->looks_like);
 	return t;
 }
 
@@ -830,7 +791,15 @@ int live_serve(struct live *l, struct loop *loop, int engine_fd)
 
 void live_close(struct live *l)
 {
-	close_socket(l);
+	if (l->path[0]) {
+		unlink(l->path);
+		*strrchr(l->path, '/') = '\0';
+		run_socket_leave(l->path);
+	}
+	l->path[0] = '\0';
+	if (l->fd >= 0)
+		close(l->fd);
+	l->fd = -1;
 	api_plain_free(l->api);
 	l->api = NULL;
 	run_policy_free(l->next);

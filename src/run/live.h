@@ -68,8 +68,9 @@ struct live {
 int live_open(struct live *l, const struct run_spec *spec, struct err *err) MUST_CHECK;
 /* From now on requests are answered: the command runs. */
 int live_serve(struct live *l, struct loop *loop, int engine_fd) MUST_CHECK;
-/* Something is asked for, which may have its process by now. Return: the task, borrowed;
- * NULL: it is none. */
+/* Something is asked for, which may have its process by now: it opens a task, or is one
+ * more of an open one, or opens one again. Return: the task, borrowed until the next
+ * call; NULL: no rule can grant it, or memory is out. */
 struct review *live_note(struct live *l, const struct event *e);
 /* Grant @t by its rule, for @length ("10m"), or with "" for as long as the run lasts.
  * Return: 0; or -errno with @err: it isn't granted. */

@@ -597,27 +597,20 @@ static int apply_profiles(struct run_spec *spec, const struct policy *policy,
 
 /* --- the home --- */
 
-/* What leads back into the user's own, where nothing can be written. */
-static int apply_home(struct run_spec *spec, struct err *err)
-{
-	static const char *const led[] = { "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
-					   "XDG_DATA_HOME", "XDG_STATE_HOME" };
-	int r = 0;
-
-	if (spec->home != RUN_HOME_TMP)
-		return 0;
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(led); i++)
-		r = add_to(&spec->drop_env, led[i], "variables", err);
-	return r < 0 ? r : set_variable(spec, "HOME", ROOTFS_HOME, "", err);
-}
-
 int needs_apply(struct run_spec *spec, const struct policy *policy, struct err *err)
 {
+	/* What leads back into the user's own home, where nothing can be written. */
+	static const char *const led[] = { "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
+					   "XDG_DATA_HOME", "XDG_STATE_HOME" };
 	int r = apply_profiles(spec, policy, err);
 
 	if (r == 0)
 		r = rw_preset_apply(spec, err);
-	return r < 0 ? r : apply_home(spec, err);
+	if (r < 0 || spec->home != RUN_HOME_TMP)
+		return r;
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(led); i++)
+		r = add_to(&spec->drop_env, led[i], "variables", err);
+	return r < 0 ? r : set_variable(spec, "HOME", ROOTFS_HOME, "", err);
 }
 
 int needs_check_paths(const struct run_spec *spec, struct err *err)

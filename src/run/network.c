@@ -228,29 +228,6 @@ static int expand(const char *text, pid_t sandbox, char **ret)
 		       : 0;
 }
 
-static int make_args(const struct uplink_program *p, pid_t sandbox, char **ret)
-{
-	size_t n = 0;
-	int r = 0;
-
-	for (size_t i = 0; i < kinds[p->kind].arg_count && r == 0; i++)
-		if (applies(p, kinds[p->kind].args[i].when))
-			r = expand(kinds[p->kind].args[i].text, sandbox, &ret[n++]);
-	ret[n] = NULL;
-	return r;
-}
-
-static void reset_all_signals(void)
-{
-	const struct sigaction normal = { .sa_handler = SIG_DFL };
-	sigset_t none;
-
-	for (int sig = 1; sig < NSIG; sig++)
-		sigaction(sig, &normal, NULL);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
 /* slirp4netns detaches its old root, and where mounts are shared it would take along what
  * the whole machine has mounted. In mounts of its own that only hear from the machine's,
  * a program unmounts nothing for others. Who may not have such mounts may not unmount. */
@@ -268,6 +245,7 @@ static _Noreturn void become_program(const struct uplink_program *p, char *const
 				     int output, int ready, int leash)
 {
 	static char *const no_environment[] = { NULL };
+	const struct sigaction normal = { .sa_handler = SIG_DFL };
 	const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	const int fds[] = { null, null, output, [FD_READY] = ready, [FD_LEASH] = leash };
 	int r = null < 0 ? -errno : 0;
@@ -275,7 +253,9 @@ static _Noreturn void become_program(const struct uplink_program *p, char *const
 	/* Out of the terminal's reach: its end is ours to decide. */
 	if (r == 0 && (setsid() < 0 || chdir("/") < 0))
 		r = -errno;
-	reset_all_signals();
+	for (int sig = 1; sig < NSIG; sig++)
+		sigaction(sig, &normal, NULL);
+	process_unblock_signals();
 	if (r == 0)
 		r = process_place_fds(fds, ARRAY_SIZE(fds), 0, 0);
 	if (r == 0)
@@ -303,17 +283,6 @@ static void pipes_close(struct pipes *p)
 		clean_fd(&all[i][0]);
 		clean_fd(&all[i][1]);
 	}
-}
-
-/* What the program says is read when it has ended; until then a full pipe must not stop
- * it. */
-static int pipes_open(struct pipes *p)
-{
-	*p = (struct pipes){ { -1, -1 }, { -1, -1 }, { -1, -1 } };
-	if (pipe2(p->output, O_CLOEXEC | O_NONBLOCK) < 0 ||
-	    pipe2(p->ready, O_CLOEXEC) < 0 || pipe2(p->leash, O_CLOEXEC) < 0)
-		return -errno;
-	return 0;
 }
 
 static int fork_program(const struct uplink_program *p, char *const *args,
@@ -347,11 +316,18 @@ static int start_program(const struct uplink_program *p, pid_t sandbox,
 	const char *name = kinds[p->kind].program.name;
 	struct uplink_process u = { .name = name };
 	char *args[ARGS_MAX] = { NULL };
-	struct pipes pipes;
-	int r = pipes_open(&pipes);
+	struct pipes pipes = { { -1, -1 }, { -1, -1 }, { -1, -1 } };
+	size_t n = 0;
+	int r = 0;
 
-	if (r == 0)
-		r = make_args(p, sandbox, args);
+	/* What the program says is read when it has ended; until then a full pipe must
+	 * not stop it. */
+	if (pipe2(pipes.output, O_CLOEXEC | O_NONBLOCK) < 0 ||
+	    pipe2(pipes.ready, O_CLOEXEC) < 0 || pipe2(pipes.leash, O_CLOEXEC) < 0)
+		r = -errno;
+	for (size_t i = 0; r == 0 && i < kinds[p->kind].arg_count; i++)
+		if (applies(p, kinds[p->kind].args[i].when))
+			r = expand(kinds[p->kind].args[i].text, sandbox, &args[n++]);
 	if (r == 0)
 		r = fork_program(p, args, &pipes, &u);
 	pipes_close(&pipes);

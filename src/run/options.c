@@ -581,25 +581,21 @@ int config_read_file(struct run_spec *spec, const char *path, enum config_kind k
 
 /* --- all of them --- */
 
-/* The folder of @file stays read-only in the sandbox, whatever is writable: a command
- * that could add a profile there would choose the next run's policy. */
-static int keep_folder(struct run_spec *spec, const char *file)
-{
-	size_t len = file ? (size_t)(strrchr(file, '/') - file) : 0;
-
-	if (len == 0)
-		return 0;
-	spec->settings = arena_text(&spec->arena, (struct text){ file, len });
-	return spec->settings ? 0 : -ENOMEM;
-}
-
 int config_read(struct run_spec *spec)
 {
 	const char *user = home_config(&spec->arena, "config.yaml");
 	struct faults faults = { 0 };
 	struct stat st;
-	int r = keep_folder(spec, user);
+	size_t len = user ? (size_t)(strrchr(user, '/') - user) : 0;
+	int r = 0;
 
+	/* The folder of the user's file stays read-only in the sandbox, whatever is
+	 * writable: a command that could add a profile there would choose the next run's
+	 * policy. */
+	if (len > 0) {
+		spec->settings = arena_text(&spec->arena, (struct text){ user, len });
+		r = spec->settings ? 0 : -ENOMEM;
+	}
 	/* Also where this run doesn't read it: another run does. A link is never read. */
 	if (lstat(CONFIG_NARROW, &st) == 0 && S_ISREG(st.st_mode))
 		keep(spec, CONFIG_NARROW);

@@ -57,22 +57,6 @@ static void print_sanitized(FILE *out, const char *text, put_fn *put)
 	}
 }
 
-/* What print_sanitized() writes, in memory. Return: to be freed; NULL: no memory. */
-static char *text_new(const char *text, put_fn *put)
-{
-	char *ret = NULL;
-	size_t size;
-	FILE *out = open_memstream(&ret, &size);
-
-	if (!out)
-		return NULL;
-	print_sanitized(out, text, put);
-	if (fclose(out) == 0)
-		return ret;
-	free(ret);
-	return NULL;
-}
-
 /* The plan of the moment of @e. */
 static const struct plan *plan_of(const struct report *r, const struct event *e)
 {
@@ -531,9 +515,14 @@ static json_t *uri_json(const char *path)
 
 static json_t *message_json(const char *text)
 {
-	char *shown = text_new(text, put_sarif_text);
-	json_t *j = json_pack("{s:s}", "text", shown ?: "");
+	char *shown = NULL;
+	size_t size;
+	FILE *out = open_memstream(&shown, &size);
+	json_t *j;
 
+	if (out)
+		print_sanitized(out, text, put_sarif_text);
+	j = json_pack("{s:s}", "text", out && fclose(out) == 0 ? shown : "");
 	free(shown);
 	return j;
 }
@@ -812,23 +801,11 @@ static enum run_report_format format_of(const struct run_spec *spec,
 	return RUN_REPORT_JSON;
 }
 
-/* An earlier report goes to the same file. */
-static bool is_open(const struct run_spec *spec, const struct run_report *report,
-		    const struct stat *st)
-{
-	struct stat other;
-
-	for (const struct run_report *o = spec->reports; o < report; o++)
-		if (o->fd >= 0 && fstat(o->fd, &other) == 0 && stat_is_same(&other, st))
-			return true;
-	return false;
-}
-
 static int open_one(struct run_spec *spec, struct run_report *report, struct err *err)
 {
 	CLEAN(fd) int fd = -1;
 	const char *shown = SHOWN(report->file);
-	struct stat st;
+	struct stat st, other;
 	int mode;
 
 	report->format = format_of(spec, report);
@@ -844,8 +821,10 @@ static int open_one(struct run_spec *spec, struct run_report *report, struct err
 		return err_set(err, -EINVAL,
 			       "cannot write the report: %s is not a regular file",
 			       shown);
-	if (is_open(spec, report, &st))
-		return err_set(err, -EINVAL, "--report: %s is named twice", shown);
+	for (const struct run_report *o = spec->reports; o < report; o++)
+		if (o->fd >= 0 && fstat(o->fd, &other) == 0 && stat_is_same(&other, &st))
+			return err_set(err, -EINVAL, "--report: %s is named twice",
+				       shown);
 	if (mode == 0 && (ftruncate(fd, 0) < 0 || lseek(fd, 0, SEEK_SET) < 0))
 		return err_sys(err, -errno, "cannot write the report %s", shown);
 	report->fd = TAKE_FD(fd);
