@@ -199,13 +199,14 @@ static int check_untrusted(const struct rootfs *v, size_t count, const struct pa
 		       p->untrusted, p->name);
 }
 
-/* In a sandbox root has no right over what is another user's. */
-static void warn_of_owner(const struct rootfs *v, const struct path *p)
+static void add_writable(struct rootfs *v, const struct path *p)
 {
 	const mode_t mode = p->st.st_mode;
 	const struct passwd *owner;
 	char number[16];
 
+	add_tree(v, p, TREE_WRITABLE);
+	/* In a sandbox root has no right over what is another user's. */
 	if (geteuid() != 0 || p->st.st_uid == 0 || (mode & S_IWOTH) ||
 	    ((mode & S_IWGRP) && p->st.st_gid == getegid()))
 		return;
@@ -216,12 +217,6 @@ static void warn_of_owner(const struct rootfs *v, const struct path *p)
 			   "can't write there; start weir as that user, or change the "
 			   "owner",
 			   p->name, owner ? owner->pw_name : number);
-}
-
-static void add_writable(struct rootfs *v, const struct path *p)
-{
-	warn_of_owner(v, p);
-	add_tree(v, p, TREE_WRITABLE);
 }
 
 static int plan_writable(struct rootfs *v, struct err *err)
@@ -732,10 +727,14 @@ static int pin_directory(struct rootfs *v, const char *path, struct err *err)
 	return rootfs_attach(v, copy, path, err);
 }
 
-/* The outermost writable tree that holds @path. */
-static const char *writable_top(const struct rootfs *v, const char *path)
+/* Were a directory on the way to what is mounted there renamed, another could be put
+ * in its place. */
+int place_pin_way(struct rootfs *v, const char *path, struct err *err)
 {
-	const char *top = NULL;
+	const char *top = NULL; /* the outermost writable tree that holds @path */
+	char way[PATH_MAX];
+	size_t len = strlen(path);
+	int r = 0;
 
 	for (size_t i = 0; i < v->tree_count; i++) {
 		const struct tree *t = &v->trees[i];
@@ -744,18 +743,6 @@ static const char *writable_top(const struct rootfs *v, const char *path)
 		    (!top || strlen(t->path) < strlen(top)))
 			top = t->path;
 	}
-	return top;
-}
-
-/* Were a directory on the way to what is mounted there renamed, another could be put
- * in its place. */
-int place_pin_way(struct rootfs *v, const char *path, struct err *err)
-{
-	const char *top = writable_top(v, path);
-	char way[PATH_MAX];
-	size_t len = strlen(path);
-	int r = 0;
-
 	if (!top)
 		return 0;
 	for (size_t i = strlen(top) + 1; r == 0 && i < len && len < sizeof(way); i++) {

@@ -185,16 +185,6 @@ static int twins_search(struct twins *t, const char *top, struct err *err)
 	return search_names(t, open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC), top, err);
 }
 
-static void twins_done(struct twins *t)
-{
-	for (size_t i = 0; i < t->count; i++) {
-		for (size_t j = 0; j < t->list[i].count; j++)
-			free(t->list[i].names[j].path);
-		free(t->list[i].names);
-	}
-	*t = (struct twins){ 0 };
-}
-
 enum {
 	HOMES_MAX = 3,
 	WALK_ENTRIES_MAX = 100000, /* of one directory of credentials; more: refused */
@@ -734,16 +724,6 @@ static void drop_unseen(struct rootfs *v)
 	v->tree_count = kept;
 }
 
-static bool has_shown_below(const struct rootfs *v, const char *path)
-{
-	for (size_t i = 0; i < v->tree_count; i++) {
-		if (is_shown(&v->trees[i]) && path_is_within(v->trees[i].path, path) &&
-		    strcmp(v->trees[i].path, path) != 0)
-			return true;
-	}
-	return false;
-}
-
 /* A place in another one that is hidden, which came to the list later, is left out. */
 static void add_trees(struct rootfs *v)
 {
@@ -755,7 +735,11 @@ static void add_trees(struct rootfs *v)
 			unseen = i != j && hides(v, &v->hidden[j], h->name);
 		if (unseen)
 			continue;
-		h->is_own = h->kept || has_shown_below(v, h->name);
+		h->is_own = h->kept;
+		for (size_t j = 0; !h->is_own && j < v->tree_count; j++)
+			h->is_own = is_shown(&v->trees[j]) &&
+				    path_is_within(v->trees[j].path, h->name) &&
+				    strcmp(v->trees[j].path, h->name) != 0;
 		v->trees[v->tree_count++] = (struct tree){
 			.path = h->name, .hidden = h, .kind = TREE_HIDDEN, .fd = -1
 		};
@@ -794,7 +778,13 @@ int hide_plan(struct rootfs *v, struct err *err)
 		r = plan_credentials(&plan, err);
 	if (r == 0)
 		r = plan_twins(&plan, err);
-	twins_done(&plan.twins);
+	for (size_t i = 0; i < plan.twins.count; i++) {
+		struct twin *w = &plan.twins.list[i];
+
+		for (size_t j = 0; j < w->count; j++)
+			free(w->names[j].path);
+		free(w->names);
+	}
 	for (size_t i = 0; i < plan.home_count; i++)
 		free(plan.homes[i]);
 	if (r < 0)

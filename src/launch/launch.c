@@ -335,21 +335,6 @@ static int drop_capabilities(struct err *err)
 	return r;
 }
 
-/* Root's rights over others' files end here. */
-static int enter_directory(const char *cwd, struct err *err)
-{
-	if (chdir(cwd) == 0)
-		return 0;
-	if (errno != EACCES)
-		return err_sys(err, -errno, "cannot enter '%s' in the sandbox", cwd);
-	return err_set(err, -EACCES,
-		       "cannot enter '%s' in the sandbox: it or a directory above is "
-		       "closed to others, and root is another there; start weir as its "
-		       "owner, or in "
-		       "another directory",
-		       cwd);
-}
-
 /* Into the inner user namespace, without any capability, in the directory @cwd. @proc is
  * an open /proc that can be written to. The kernel may have forgotten PR_SET_PDEATHSIG
  * afterwards. */
@@ -366,7 +351,17 @@ static int enter_user(int proc, const char *cwd, struct err *err)
 		r = drop_capabilities(err);
 	if (r < 0)
 		return r;
-	return enter_directory(cwd, err);
+	/* Root's rights over others' files end here. */
+	if (chdir(cwd) == 0)
+		return 0;
+	if (errno != EACCES)
+		return err_sys(err, -errno, "cannot enter '%s' in the sandbox", cwd);
+	return err_set(err, -EACCES,
+		       "cannot enter '%s' in the sandbox: it or a directory above is "
+		       "closed to others, and root is another there; start weir as its "
+		       "owner, or in "
+		       "another directory",
+		       cwd);
 }
 
 /* --- weir-init --- */

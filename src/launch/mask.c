@@ -650,15 +650,6 @@ struct search {
 	struct timespec newest; /* of these times */
 };
 
-static bool is_lost(const struct search *s, ino_t inode)
-{
-	for (size_t i = 0; i < s->lost.count; i++) {
-		if (s->lost.files[i].inode == (uint32_t)inode)
-			return true;
-	}
-	return false;
-}
-
 static void mix(struct search *s, uint64_t value)
 {
 	s->seen = (s->seen ^ value) * 0x100000001b3ULL;
@@ -667,15 +658,6 @@ static void mix(struct search *s, uint64_t value)
 static bool is_later(struct timespec a, struct timespec b)
 {
 	return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
-}
-
-static void see_directory(struct search *s, const struct stat *st)
-{
-	mix(s, st->st_ino);
-	mix(s, (uint64_t)st->st_ctim.tv_sec);
-	mix(s, (uint64_t)st->st_ctim.tv_nsec);
-	if (is_later(st->st_ctim, s->newest))
-		s->newest = st->st_ctim;
 }
 
 static int search_directory(struct search *s, int fd, const char *path,
@@ -709,11 +691,16 @@ static int search_socket(struct search *s, int dir, const char *name, const char
 			 struct err *err)
 {
 	CLEAN(fd) int at = openat(dir, name, O_PATH | O_CLOEXEC | O_NOFOLLOW);
+	bool is_lost = false;
 	struct stat st;
 
 	if (at < 0)
 		return cannot_search(-errno, path, err);
-	if (fstat(at, &st) < 0 || !S_ISSOCK(st.st_mode) || !is_lost(s, st.st_ino))
+	if (fstat(at, &st) < 0 || !S_ISSOCK(st.st_mode))
+		return 0;
+	for (size_t i = 0; !is_lost && i < s->lost.count; i++)
+		is_lost = s->lost.files[i].inode == (uint32_t)st.st_ino;
+	if (!is_lost)
 		return 0;
 	s->masked++;
 	return mask_socket(s->view, at, path, st.st_ino, err);
@@ -751,8 +738,13 @@ static int search_directory(struct search *s, int fd, const char *path,
 
 	if (!dir)
 		return err_sys(err, -ENOMEM, "cannot search '%s'", path);
-	if (fstat(fd, &st) == 0)
-		see_directory(s, &st);
+	if (fstat(fd, &st) == 0) {
+		mix(s, st.st_ino);
+		mix(s, (uint64_t)st.st_ctim.tv_sec);
+		mix(s, (uint64_t)st.st_ctim.tv_nsec);
+		if (is_later(st.st_ctim, s->newest))
+			s->newest = st.st_ctim;
+	}
 	while (r == 0 && (entry = directory_next(dir)))
 		r = search_entry(s, fd, path, entry, depth, err);
 	return r == 0 && errno != 0 ? cannot_search(-errno, path, err) : r;

@@ -500,30 +500,18 @@ static int add_layer(struct rootfs *v, const struct tree *t, size_t n, struct er
 	return show_directory(v, t->path, layer, where, err);
 }
 
-static int add_layers(struct rootfs *v, struct err *err)
-{
-	for (size_t i = 0; i < v->layer_count; i++) {
-		int r;
-
-		if (v->layers[i].fd < 0)
-			continue;
-		r = add_layer(v, &v->layers[i], i, err);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
 static int add_host(struct rootfs *v, struct err *err)
 {
-	int r;
+	int r = 0;
 
-	if (v->root)
-		return add_layers(v, err);
-	r = mount_tmpfs(ROOTFS_ROOT, "mode=0755", err);
-	if (r < 0)
-		return r;
-	return add_split(v, "/", ROOTFS_ROOT, err);
+	if (!v->root) {
+		r = mount_tmpfs(ROOTFS_ROOT, "mode=0755", err);
+		return r < 0 ? r : add_split(v, "/", ROOTFS_ROOT, err);
+	}
+	for (size_t i = 0; r == 0 && i < v->layer_count; i++)
+		if (v->layers[i].fd >= 0)
+			r = add_layer(v, &v->layers[i], i, err);
+	return r;
 }
 
 /* --- the sandbox's own places --- */
@@ -554,18 +542,6 @@ static int make_stage(struct rootfs *v, struct err *err)
 	if (mknod(ROOTFS_NOTHING, S_IFREG, 0) < 0 || chmod(ROOTFS_NOTHING, 0666) < 0)
 		return err_sys(err, -errno, "cannot create '%s'", ROOTFS_NOTHING);
 	return write_resolv_conf(v, STAGE_TOP "/etc", err);
-}
-
-static int make_run(struct err *err)
-{
-	char user[sizeof(ROOTFS_ROOT "/run/user/") + 12];
-
-	snprintf(user, sizeof(user), ROOTFS_ROOT "/run/user/%u", geteuid());
-	if (mkdir(ROOTFS_ROOT "/run/lock", 01777) < 0 ||
-	    chmod(ROOTFS_ROOT "/run/lock", 01777) < 0 ||
-	    mkdir(ROOTFS_ROOT "/run/user", 0755) < 0 || mkdir(user, 0700) < 0)
-		return err_sys(err, -errno, "cannot make the sandbox's /run");
-	return 0;
 }
 
 static bool is_directory(const char *path)
@@ -604,6 +580,7 @@ static int make_private_places(struct rootfs *v, struct err *err)
 		{ ROOTFS_ROOT "/var/tmp", "mode=1777", false },
 		{ ROOTFS_ROOT "/var/run", "mode=0755", false },
 	};
+	char user[sizeof(ROOTFS_ROOT "/run/user/") + 12];
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(places); i++) {
@@ -614,7 +591,12 @@ static int make_private_places(struct rootfs *v, struct err *err)
 	}
 	if (r == 0 && v->spec->home_tmp && mkdir(ROOTFS_ROOT ROOTFS_HOME, 0700) < 0)
 		r = err_sys(err, -errno, "cannot make the sandbox's home");
-	return r < 0 ? r : make_run(err);
+	snprintf(user, sizeof(user), ROOTFS_ROOT "/run/user/%u", geteuid());
+	if (r == 0 && (mkdir(ROOTFS_ROOT "/run/lock", 01777) < 0 ||
+		       chmod(ROOTFS_ROOT "/run/lock", 01777) < 0 ||
+		       mkdir(ROOTFS_ROOT "/run/user", 0755) < 0 || mkdir(user, 0700) < 0))
+		r = err_sys(err, -errno, "cannot make the sandbox's /run");
+	return r;
 }
 
 /* A /sys of the sandbox's own network namespace, and of what is mounted in the host's the

@@ -311,26 +311,19 @@ static void put_choice(struct code *code, const struct choice *c)
 	add_code(code, BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)c->error, 0, 0);
 }
 
-/* libseccomp has a number of its own for a call that 32-bit x86 had as socketcall() alone
- * once, and that is refused. Return: the number, or -1. */
-static int number_of_socket(uint32_t arch)
-{
-	enum { OF_X86 = 359 };
-	int nr = arch == SCMP_ARCH_X86
-			 ? OF_X86
-			 : seccomp_syscall_resolve_name_arch(arch, "socket");
-	char *name = seccomp_syscall_resolve_num_arch(arch, nr);
-	bool is_right = nr >= 0 && name && strcmp(name, "socket") == 0;
-
-	free(name);
-	return is_right ? nr : -1;
-}
-
 /* Is it socket() of @arch? Then past @yes instructions. Return: 0, or -ENOSYS. */
 static int put_call(struct code *code, uint32_t arch, size_t yes)
 {
-	int nr = number_of_socket(arch);
+	enum { OF_X86 = 359 };
+	/* libseccomp has a number of its own for a call that 32-bit x86 had as
+	 * socketcall() alone once, and that is refused. */
+	const int found = arch == SCMP_ARCH_X86
+				  ? OF_X86
+				  : seccomp_syscall_resolve_name_arch(arch, "socket");
+	char *name = seccomp_syscall_resolve_num_arch(arch, found);
+	const int nr = found >= 0 && name && strcmp(name, "socket") == 0 ? found : -1;
 
+	free(name);
 	put_load(code, offsetof(struct seccomp_data, arch));
 	put_equal(code, arch, 0, 2);
 	put_load(code, offsetof(struct seccomp_data, nr));
@@ -395,29 +388,7 @@ static int refuse_mode(scmp_filter_ctx ctx, size_t n, unsigned int bit)
 	return r;
 }
 
-static int refuse_modes(scmp_filter_ctx ctx)
-{
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(mode_calls); i++) {
-		r = refuse_mode(ctx, i, S_ISUID);
-		if (r == 0)
-			r = refuse_mode(ctx, i, S_ISGID);
-	}
-	return r;
-}
-
 /* ---- the whole ---- */
-
-static int add_architectures(scmp_filter_ctx ctx, const char *name)
-{
-	uint32_t other = other_arch(seccomp_arch_resolve_name(name));
-	int r = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS));
-
-	if (r == 0)
-		r = seccomp_build_for(ctx, name);
-	return r == 0 && other ? seccomp_arch_add(ctx, other) : r;
-}
 
 /* What is younger than this list doesn't exist: nobody has looked at what it can do.
  * These numbers are the same on all architectures, and libseccomp may know none of them,
@@ -440,6 +411,7 @@ static int refuse_new_calls(int fd)
 int main(int argc, char **argv)
 {
 	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ALLOW);
+	uint32_t other;
 	int r;
 
 	if (argc != 2 || !ctx)
@@ -448,11 +420,20 @@ int main(int argc, char **argv)
 	 * loaded. */
 	r = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 	if (r == 0)
-		r = add_architectures(ctx, argv[1]);
+		r = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH,
+				     SCMP_ACT_ERRNO(ENOSYS));
+	if (r == 0)
+		r = seccomp_build_for(ctx, argv[1]);
+	other = other_arch(seccomp_arch_resolve_name(argv[1]));
+	if (r == 0 && other)
+		r = seccomp_arch_add(ctx, other);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(refusals); i++)
 		r = refuse_call(ctx, &refusals[i]);
-	if (r == 0)
-		r = refuse_modes(ctx);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(mode_calls); i++) {
+		r = refuse_mode(ctx, i, S_ISUID);
+		if (r == 0)
+			r = refuse_mode(ctx, i, S_ISGID);
+	}
 	if (r == 0)
 		r = refuse_new_calls(STDOUT_FILENO);
 	if (r == 0)

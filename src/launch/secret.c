@@ -58,20 +58,13 @@ static bool is_of_kind(const char *kind, const char *pattern, struct text name,
 	return strcmp(kind, "text") == 0 && strcasestr(value, pattern);
 }
 
-static bool is_harmless_name(struct text name)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(environment_list); i++) {
-		if (strcmp(environment_list[i][0], "pass") == 0 &&
-		    text_matches(environment_list[i][1], name, true))
-			return true;
-	}
-	return false;
-}
-
 bool secret_is_variable(struct text name, const char *value)
 {
-	const bool harmless = is_harmless_name(name);
+	bool harmless = false;
 
+	for (size_t i = 0; !harmless && i < ARRAY_SIZE(environment_list); i++)
+		harmless = strcmp(environment_list[i][0], "pass") == 0 &&
+			   text_matches(environment_list[i][1], name, true);
 	for (size_t i = 0; i < ARRAY_SIZE(environment_list); i++) {
 		const char *kind = environment_list[i][0];
 

@@ -482,16 +482,6 @@ static int push(struct scan *scan, const char *directory, const char *name,
 	return 0;
 }
 
-static bool is_directory_entry(int dir, const struct dirent *entry)
-{
-	struct stat st;
-
-	if (entry->d_type != DT_UNKNOWN)
-		return entry->d_type == DT_DIR;
-	return fstatat(dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       S_ISDIR(st.st_mode);
-}
-
 /* In any case of the letters, as is_called(). */
 static void mark(struct git_marks *marks, const char *name)
 {
@@ -507,8 +497,12 @@ static int scan_entry(struct scan *scan, int dir, const char *directory, struct 
 		      const struct dirent *entry, struct err *err)
 {
 	const char *name = entry->d_name;
-	bool walked = is_directory_entry(dir, entry);
+	bool walked = entry->d_type == DT_DIR;
+	struct stat st;
 
+	if (entry->d_type == DT_UNKNOWN)
+		walked = fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+			 S_ISDIR(st.st_mode);
 	/* The directory .git is walked, and what is found in it is protected. */
 	if (find_name(names, ARRAY_SIZE(names), path, name) &&
 	    !(walked && strcasecmp(name, ".git") == 0))
@@ -759,26 +753,20 @@ static char *name_aside(const char *name, size_t attempt)
 										: aside;
 }
 
-/* The command may have taken the right away that the owner has. */
-static void let_owner_write(const struct path *directory)
-{
-	char self[32];
-
-	if (directory->st.st_uid != geteuid())
-		return;
-	snprintf(self, sizeof(self), "/proc/self/fd/%d", directory->fd);
-	(void)!chmod(self, (directory->st.st_mode & 07777) | S_IRWXU);
-}
-
 /* Return: the new name, owned, or NULL. */
 static char *move_aside(const char *name)
 {
 	CLEAN(path) struct path directory = { .fd = -1 };
 	const char *last;
+	char self[32];
 
 	if (path_open_parent(name, &directory, &last, NULL) < 0 || directory.untrusted)
 		return NULL;
-	let_owner_write(&directory);
+	/* The command may have taken the right away that the owner has. */
+	if (directory.st.st_uid == geteuid()) {
+		snprintf(self, sizeof(self), "/proc/self/fd/%d", directory.fd);
+		(void)!chmod(self, (directory.st.st_mode & 07777) | S_IRWXU);
+	}
 	for (size_t i = 0; i < ASIDE_TRIES; i++) {
 		CLEAN(mem) char *aside = name_aside(name, i);
 
