@@ -275,34 +275,28 @@ static const char *const colours[EVENT_ACTION_COUNT] = {
 	[EVENT_ASK] = "\x1b[33m",
 };
 
-/* ": no rule allows it", ": deny gist.github.com (policy.yaml:3)" */
-static void put_why(FILE *out, const struct event_row *row)
-{
-	if (row->event.reason[0])
-		fprintf(out, ": %s", SHOWN(row->event.reason));
-	if (!row->rule[0])
-		return;
-	/* A reason may be the rule, or as much of it as fits. */
-	if (!row->event.reason[0] ||
-	    strncmp(row->event.reason, row->rule, strlen(row->event.reason)) != 0)
-		fprintf(out, ": %s", SHOWN(row->rule));
-	if (row->rule_file[0])
-		fprintf(out, " (%s:%u)", SHOWN(row->rule_file), row->rule_line);
-}
-
 static void put_text(FILE *out, const struct event_row *row)
 {
+	const struct event *e = &row->event;
 	char what[REPORT_WHAT_SIZE], shown[4 * REPORT_WHAT_SIZE];
 
-	report_what(&row->event, what);
+	report_what(e, what);
 	fputs(text_escape(text_of(what), shown, sizeof(shown)), out);
-	if (row->event.packets > 1)
-		fprintf(out, " x%llu", (unsigned long long)row->event.packets);
-	put_why(out, row);
-	if (row->event.command[0])
-		fprintf(out, " [%s]", SHOWN(row->event.command));
-	if (row->event.pid > 0)
-		fprintf(out, " [pid %u]", row->event.pid);
+	if (e->packets > 1)
+		fprintf(out, " x%llu", (unsigned long long)e->packets);
+	/* ": no rule allows it", ": deny gist.github.com (policy.yaml:3)". A reason may
+	 * be the rule, or as much of it as fits. */
+	if (e->reason[0])
+		fprintf(out, ": %s", SHOWN(e->reason));
+	if (row->rule[0] &&
+	    (!e->reason[0] || strncmp(e->reason, row->rule, strlen(e->reason)) != 0))
+		fprintf(out, ": %s", SHOWN(row->rule));
+	if (row->rule[0] && row->rule_file[0])
+		fprintf(out, " (%s:%u)", SHOWN(row->rule_file), row->rule_line);
+	if (e->command[0])
+		fprintf(out, " [%s]", SHOWN(e->command));
+	if (e->pid > 0)
+		fprintf(out, " [pid %u]", e->pid);
 }
 
 static void print_line(const struct show *s, const struct event_row *row)

@@ -133,19 +133,6 @@ struct teller {
 
 /* ---- one command ---- */
 
-static int write_task(const struct review *t)
-{
-	char json[REVIEW_JSON_SIZE + 1];
-	size_t size = review_opened_json(t, json);
-	CLEAN(fd) int fd = memfd_create("weir-review", MFD_CLOEXEC);
-
-	json[size++] = '\n';
-	if (fd < 0 || write(fd, json, size) != (ssize_t)size ||
-	    lseek(fd, 0, SEEK_SET) < 0)
-		return -errno;
-	return TAKE_FD(fd);
-}
-
 /* In the child. */
 static void become(const char *command, int input)
 {
@@ -164,9 +151,15 @@ static void become(const char *command, int input)
 
 static pid_t start(const struct teller *t, const struct review *task)
 {
-	CLEAN(fd) int input = write_task(task);
-	pid_t pid = input < 0 ? -1 : process_fork(NULL);
+	char json[REVIEW_JSON_SIZE + 1];
+	size_t size = review_opened_json(task, json);
+	CLEAN(fd) int input = memfd_create("weir-review", MFD_CLOEXEC);
+	pid_t pid = -1;
 
+	json[size++] = '\n';
+	if (input >= 0 && write(input, json, size) == (ssize_t)size &&
+	    lseek(input, 0, SEEK_SET) == 0)
+		pid = process_fork(NULL);
 	if (pid == 0) {
 		become(t->command, input);
 		log_error("cannot run the review command: %s", strerror(errno));

@@ -351,19 +351,6 @@ static void read_codex_network(struct import *im, const struct node *map)
 	}
 }
 
-/* A profile that builds on another one of the file's may get more from it, or less. */
-static void read_profile(struct import *im, const struct node *profile,
-			 const struct node *network)
-{
-	const struct node *parent = node_find(profile, text_of("extends"));
-
-	if (!import_claim(im, network, NULL))
-		return;
-	if (parent && (parent->text.len == 0 || parent->text.ptr[0] != ':'))
-		import_fault(im, parent, "what another profile says isn't read");
-	read_codex_network(im, network);
-}
-
 static void import_codex(struct import *im, const struct node *root)
 {
 	static const char *const tables[] = { "network_proxy", "experimental_network" };
@@ -373,13 +360,20 @@ static void import_codex(struct import *im, const struct node *root)
 	const struct node *access = node_find(legacy, text_of("network_access"));
 
 	for (const struct node *p = profiles ? profiles->first : NULL; p; p = p->next) {
-		const struct node *network = node_find(p, text_of("network"));
+		const struct node *network = node_find(p, text_of("network")), *parent;
 
 		/* The profile in force, unless --at names another. */
 		if (!network || network->kind != NODE_MAP ||
 		    (!im->place && chosen && !text_same(chosen->text, p->key)))
 			continue;
-		read_profile(im, p, network);
+		if (!import_claim(im, network, NULL))
+			continue;
+		/* A profile that builds on another one of the file's may get more from
+		 * it, or less. */
+		parent = node_find(p, text_of("extends"));
+		if (parent && (parent->text.len == 0 || parent->text.ptr[0] != ':'))
+			import_fault(im, parent, "what another profile says isn't read");
+		read_codex_network(im, network);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(tables); i++) {
 		const struct node *n = node_find(root, text_of(tables[i]));

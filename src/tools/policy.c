@@ -547,11 +547,6 @@ static const struct verb {
 	  SANDBOX_PATCH },
 };
 
-static const struct verb *verb_find(const char *name)
-{
-	return TEXT_FIND(text_of(name), verbs);
-}
-
 static void print_words(FILE *out)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
@@ -698,7 +693,7 @@ static int take_last_options(const struct verb *v, struct spec *s, int *argc, ch
 int cli_policy(int argc, char **argv)
 {
 	static const char there[] = "check, explain, show, diff, import, set or patch";
-	const struct verb *v = verb_find(argc > 1 ? argv[1] : NULL);
+	const struct verb *v = TEXT_FIND(text_of(argc > 1 ? argv[1] : NULL), verbs);
 	/* As weir run. */
 	struct spec spec = { .policy = { .verify = POLICY_VERIFY_TLS,
 					 .complete = true } };

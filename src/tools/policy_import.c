@@ -28,20 +28,14 @@ enum {
 	DOCUMENTS_MAX = 256,
 };
 
-/* Of a mapping or a list the key: the value may begin on the next line. */
-static struct policy_place place_of_node(const struct import *im, const struct node *n)
-{
-	const bool is_key = (n->kind == NODE_MAP || n->kind == NODE_LIST) &&
-			    n->key.len > 0;
-
-	return (struct policy_place){ im->file, is_key ? n->key_line : n->line,
-				      is_key ? n->key_column : n->column };
-}
-
 static void import_say(struct import *im, enum fault_level level, const struct node *n,
 		       const char *text)
 {
-	const struct policy_place at = place_of_node(im, n);
+	/* Of a mapping or a list the key: the value may begin on the next line. */
+	const bool is_key = (n->kind == NODE_MAP || n->kind == NODE_LIST) &&
+			    n->key.len > 0;
+	const struct policy_place at = { im->file, is_key ? n->key_line : n->line,
+					 is_key ? n->key_column : n->column };
 	char path[NODE_PATH_SIZE] = "";
 
 	/* What is only counted needs no path. */
@@ -348,18 +342,6 @@ static void drop_denied(struct import *im)
 
 /* --- what comes out --- */
 
-static void print_rule(FILE *f, const struct import_entry *e)
-{
-	struct rule rule = e->rule;
-	CLEAN(mem) char *text = NULL;
-
-	if (rule.action == POLICY_ALLOW)
-		rule.ports =
-			(struct rule_ports){ e->ports.ranges, e->ports.count, false };
-	text = rule_text(&rule, false);
-	fprintf(f, "  - %s", text ?: "");
-}
-
 /* HEADER_LINES lines, then a rule on each, then what was left out. */
 static void print_policy(FILE *f, const struct import *im)
 {
@@ -375,9 +357,14 @@ static void print_policy(FILE *f, const struct import *im)
 	fputs(im->count > 0 ? "egress:\n" : "egress: []\n", f);
 	for (size_t i = 0; i < im->count; i++) {
 		const struct import_entry *e = &im->entries[i];
+		struct rule rule = e->rule;
+		CLEAN(mem) char *text = NULL;
 
-		print_rule(f, e);
-		fprintf(f, "  # %s:%u\n", file, e->at->line);
+		if (rule.action == POLICY_ALLOW)
+			rule.ports = (struct rule_ports){ e->ports.ranges, e->ports.count,
+							  false };
+		text = rule_text(&rule, false);
+		fprintf(f, "  - %s  # %s:%u\n", text ?: "", file, e->at->line);
 	}
 	for (size_t i = 0; i < im->faults.count; i++)
 		if (im->faults.items[i].level == FAULT_WARNING)
@@ -509,17 +496,6 @@ static const struct source {
 	{ "cilium", 0, IMPORT_CILIUM },
 };
 
-static struct source source_of(const char *from, bool toml)
-{
-	const struct source *known = TEXT_FIND(text_of(from), sources);
-	struct source s = { .lists = toml ? IMPORT_CODEX
-					  : IMPORT_NETWORK | IMPORT_WEB_FETCH |
-						     IMPORT_ENDPOINTS,
-			    .kinds = IMPORT_NETWORK_POLICY | IMPORT_CILIUM };
-
-	return known ? *known : s;
-}
-
 static void import_tree(struct import *im, const struct node *root,
 			const struct source *source)
 {
@@ -561,7 +537,10 @@ static int read_settings(struct import *im, const char *from)
 				      .foreign = true };
 	struct node *root = NULL;
 	struct err err = { 0 };
-	struct source where;
+	const struct source *known = TEXT_FIND(text_of(from), sources);
+	struct source where = { .lists = IMPORT_NETWORK | IMPORT_WEB_FETCH |
+					 IMPORT_ENDPOINTS,
+				.kinds = IMPORT_NETWORK_POLICY | IMPORT_CILIUM };
 	struct text text;
 	int r = cli_read_file(im->file, &im->arena, &source.text, &err);
 
@@ -572,7 +551,10 @@ static int read_settings(struct import *im, const char *from)
 	if (!node_check_text(&source))
 		return -EINVAL;
 	text = text_trim(source.text);
-	where = source_of(from, is_toml(text));
+	if (is_toml(text))
+		where.lists = IMPORT_CODEX;
+	if (known)
+		where = *known;
 	if (text.len > 0 && text.ptr[0] == '{')
 		r = node_read_json(&source, &root);
 	else if (where.lists & IMPORT_CODEX)

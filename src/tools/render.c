@@ -143,18 +143,6 @@ static void table_name(const char *id, char ret[RENDER_TABLE_SIZE])
 
 /* ---- the cgroup ---- */
 
-/* Where version 2 is mounted: there, or, beside version 1, below it. */
-static const char *mount_point(void)
-{
-	static const char *const places[] = { CGROUPS, CGROUPS "/unified" };
-	struct statfs st;
-
-	for (size_t i = 0; i < ARRAY_SIZE(places); i++)
-		if (statfs(places[i], &st) == 0 && st.f_type == CGROUP2_SUPER_MAGIC)
-			return places[i];
-	return NULL;
-}
-
 /* The path is quoted in nft's language. */
 static bool is_plain(const char *path)
 {
@@ -169,12 +157,18 @@ static bool is_plain(const char *path)
 static void find_cgroup(const char *given, struct arena *arena, struct faults *f,
 			struct filter_cgroup *ret)
 {
-	const char *mount = mount_point(), *path = given;
+	static const char *const places[] = { CGROUPS, CGROUPS "/unified" };
+	const char *mount = NULL, *path = given;
 	const char *shown = SHOWN(given);
 	char real[PATH_MAX];
+	struct statfs fs;
 	struct stat st;
 	size_t len, levels = 0;
 
+	/* Where version 2 is mounted: there, or, beside version 1, below it. */
+	for (size_t i = 0; !mount && i < ARRAY_SIZE(places); i++)
+		if (statfs(places[i], &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC)
+			mount = places[i];
 	if (!mount) {
 		option_fault(f, "--cgroup", "no control groups of version 2 in " CGROUPS);
 		return;
@@ -696,31 +690,6 @@ static int teardown(const char *id)
 	return has_table ? nft_must(args, "take the table away") : 0;
 }
 
-/* ---- reading ---- */
-
-static int load(const struct render_spec *spec, struct arena *arena, struct faults *f,
-		struct policy *ret)
-{
-	const struct policy_reader reader = { .arena = arena, .faults = f };
-	int r = cli_policy_load(&spec->policy, arena, f, ret);
-
-	if (r == 0)
-		check_policy(&reader, ret);
-	return r == -ENOMEM ? r : 0;
-}
-
-/* The name servers that the host itself asks, unless others are named. */
-static void find_resolvers(struct render_spec *spec)
-{
-	struct name_servers host = { 0 };
-
-	if (spec->no_resolver || spec->resolver_count > 0 ||
-	    name_servers_complete(&host, NULL) < 0)
-		return;
-	for (size_t i = 0; i < host.count; i++)
-		spec->resolvers[spec->resolver_count++] = host.items[i].addr;
-}
-
 /* ---- writing ---- */
 
 /* Everything that is rendered, until it is printed. */
@@ -796,9 +765,15 @@ static int write_text(struct rendering *r, const struct render_spec *spec,
 /* Everything that is wrong with what was asked for. Return: 0 or the exit status. */
 static int prepare(struct rendering *r, struct render_spec *spec)
 {
+	const struct policy_reader reader = { .arena = &r->arena, .faults = &r->faults };
+	int error;
+
 	find_member(spec, &r->arena, &r->faults, &r->member);
-	if (load(spec, &r->arena, &r->faults, &r->policy) < 0)
+	error = cli_policy_load(&spec->policy, &r->arena, &r->faults, &r->policy);
+	if (error == -ENOMEM)
 		return log_end(RUN_STATUS_FAILED, "out of memory");
+	if (error == 0)
+		check_policy(&reader, &r->policy);
 	if (spec->no_resolver && spec->resolver_count > 0)
 		option_fault(&r->faults, "--resolver", "none and an address");
 	faults_print(&r->faults, false);
@@ -825,11 +800,16 @@ static int resolve_names(struct rendering *r, struct render_spec *spec, struct e
 
 static int make(struct rendering *r, struct render_spec *spec, struct err *err)
 {
+	struct name_servers host = { 0 };
 	int error = resolve_names(r, spec, err);
 
 	if (error < 0)
 		return error;
-	find_resolvers(spec);
+	/* The name servers that the host itself asks, unless others are named. */
+	if (!spec->no_resolver && spec->resolver_count == 0 &&
+	    name_servers_complete(&host, NULL) == 0)
+		for (size_t i = 0; i < host.count; i++)
+			spec->resolvers[spec->resolver_count++] = host.items[i].addr;
 	error = compile_pinned(&r->policy, &r->pins, spec, &r->arena, &r->plan_bytes,
 			       &r->plan, err);
 	return error < 0 ? error : write_text(r, spec, err);
