@@ -104,18 +104,6 @@ static size_t string_size(struct text t)
 	return MIN(i + 1, t.len);
 }
 
-static int put_one_string(struct jtext *o, struct text quoted)
-{
-	CLEAN(arena) struct arena arena = { 0 };
-	struct text t;
-	bool lost;
-	int r = node_json_string(quoted, &arena, &t, &lost);
-
-	if (r == 0)
-		put_string(o, t);
-	return r;
-}
-
 /* A value that was let pass, compact and with Go's escapes. Return: 0 or -ENOMEM. */
 static int put_value(struct jtext *o, struct text value)
 {
@@ -132,8 +120,16 @@ static int put_value(struct jtext *o, struct text value)
 		if (value.len == 0)
 			break;
 		size = *value.ptr == '"' ? string_size(value) : 1;
-		if (*value.ptr == '"')
-			r = put_one_string(o, (struct text){ value.ptr, size });
+		if (*value.ptr == '"') {
+			CLEAN(arena) struct arena arena = { 0 };
+			struct text t;
+			bool lost;
+
+			r = node_json_string((struct text){ value.ptr, size }, &arena, &t,
+					     &lost);
+			if (r == 0)
+				put_string(o, t);
+		}
 		value = (struct text){ value.ptr + size, value.len - size };
 	}
 	return r < 0 ? r : o->full ? -ENOMEM : 0;

@@ -434,18 +434,6 @@ static enum relation relation_of(const struct granting *g,
 	return r.kind == TARGET_NAME ? IS_SAME : IS_COVERING;
 }
 
-/* The deny of an address counts wherever it stands, and without it whatever else opens
- * the address would count. */
-static int check_denied(const struct granting *g, const struct document *old,
-			struct err *err)
-{
-	for (size_t i = 0; i < old->count && g->target.kind == TARGET_PREFIX; i++)
-		if (old->rules[i].action == POLICY_DENY &&
-		    relation_of(g, &old->rules[i]) != IS_OTHER)
-			return leave_to_person(&old->rules[i], "denies it", err);
-	return 0;
-}
-
 /* @rule is about the granted target, or, of a name, covers it. */
 static int add_beside(struct granting *g, const struct document_rule *rule, bool is_same,
 		      bool *ret_gone, struct err *err)
@@ -492,9 +480,15 @@ static int add_rules(struct granting *g, const struct document *old, int64_t now
 		     bool *gone, struct err *err)
 {
 	const struct document_rule by_default = { .action = old->default_action };
-	int r = check_denied(g, old, err);
 	bool ignored;
+	int r = 0;
 
+	/* The deny of an address counts wherever it stands, and without it whatever else
+	 * opens the address would count. */
+	for (size_t i = 0; i < old->count && g->target.kind == TARGET_PREFIX; i++)
+		if (old->rules[i].action == POLICY_DENY &&
+		    relation_of(g, &old->rules[i]) != IS_OTHER)
+			return leave_to_person(&old->rules[i], "denies it", err);
 	g->from_ms = now_ms;
 	for (size_t i = 0; r == 0 && i < old->count && !g->is_done; i++) {
 		const enum relation is = gone[i] ? IS_OTHER

@@ -448,22 +448,11 @@ void loglines_outbound(struct loglines *l, int64_t wall_ms, const char *sandbox,
 	line_end(&line);
 }
 
-static void put_remote(struct line *line, const struct event *e)
-{
-	char protocol[8];
-
-	if (e->remote.family == ADDR_NONE)
-		return;
-	put_text(line, "target.ip", text_of(ADDR_SHOWN(&e->remote)));
-	if (e->port > 0)
-		jtext_count(&line->j, "target.port", e->port);
-	put_text(line, "protocol", text_of(event_protocol_name(e->protocol, protocol)));
-}
-
 void loglines_denied(struct loglines *l, int64_t wall_ms, const struct event_row *row)
 {
 	const struct event *e = &row->event;
 	struct line line;
+	char protocol[8];
 
 	if (!line_begin(&line, l, wall_ms, LOGLINES_INFO, "egress denied", false, 0))
 		return;
@@ -471,7 +460,13 @@ void loglines_denied(struct loglines *l, int64_t wall_ms, const struct event_row
 	put_sandbox(&line, row->sandbox);
 	if (e->name[0])
 		put_host(&line, e->name);
-	put_remote(&line, e);
+	if (e->remote.family != ADDR_NONE) {
+		put_text(&line, "target.ip", text_of(ADDR_SHOWN(&e->remote)));
+		if (e->port > 0)
+			jtext_count(&line.j, "target.port", e->port);
+		put_text(&line, "protocol",
+			 text_of(event_protocol_name(e->protocol, protocol)));
+	}
 	put_text(&line, "layer", text_of(event_layer_name((enum event_layer)e->layer)));
 	if (row->rule[0])
 		put_text(&line, "rule", text_of(row->rule));

@@ -104,13 +104,6 @@ static int read_target(const struct policy_reader *r, struct text t, size_t at,
 	return e < 0 ? -EINVAL : says;
 }
 
-static int add_rule_of(const struct policy_reader *r, struct policy *policy,
-		       struct text target, struct rule *rule)
-{
-	rule->target = arena_text(r->arena, target);
-	return rule->target ? policy_add_rule(policy, r->arena, rule) : -ENOMEM;
-}
-
 /* -- deny.always and allow.always -------------------------------------------------- */
 
 static struct text cut_always(struct text line)
@@ -191,9 +184,6 @@ static int add_own_rule(struct making *m, const struct document_rule *from,
 	struct node *map;
 	int r;
 
-	rule->target = arena_text(m->r->arena, from->target);
-	if (!rule->target)
-		return -ENOMEM;
 	if (is_like_last(m, from, rule)) {
 		like = m->policy->rules[m->last_index];
 		like.kind = rule->kind;
@@ -227,8 +217,11 @@ static int add_document_rule(struct making *m, const struct document_rule *from)
 
 	if (r != 1)
 		return r;
+	rule.target = arena_text(m->r->arena, from->target);
+	if (!rule.target)
+		return -ENOMEM;
 	return from->own.len > 0 ? add_own_rule(m, from, &rule)
-				 : add_rule_of(m->r, m->policy, from->target, &rule);
+				 : policy_add_rule(m->policy, m->r->arena, &rule);
 }
 
 static int add_settings(struct making *m, const struct document *d)

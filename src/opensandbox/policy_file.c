@@ -61,13 +61,6 @@ static int open_at(int dir, const char *name, int flags)
 	return file_open(dir, name, &how, NULL);
 }
 
-static int read_at(int dir, const char *name, struct file_bytes *ret)
-{
-	CLEAN(fd) int fd = open_at(dir, name, O_RDONLY);
-
-	return fd < 0 ? fd : file_read_fd(fd, POLICY_FILE_MAX, ret);
-}
-
 /* --- a copy in place --- */
 
 /* What is shorter than the file is filled up with blanks first, which are nothing behind
@@ -378,10 +371,13 @@ static bool was_prepared(const struct policy_file *f, const char *dir, struct te
 {
 	CLEAN(place) struct place p = { .dir = -1 };
 	CLEAN(file_bytes) struct file_bytes fresh = { 0 };
+	CLEAN(fd) int fd = -1;
 
-	return place_open(f->path, dir, &p) == 0 &&
-	       read_at(p.dir, p.fresh, &fresh) == 0 && fresh.size == text.len &&
-	       memcmp(fresh.bytes, text.ptr, text.len) == 0;
+	if (place_open(f->path, dir, &p) != 0)
+		return false;
+	fd = open_at(p.dir, p.fresh, O_RDONLY);
+	return fd >= 0 && file_read_fd(fd, POLICY_FILE_MAX, &fresh) == 0 &&
+	       fresh.size == text.len && memcmp(fresh.bytes, text.ptr, text.len) == 0;
 }
 
 int policy_file_resume(struct policy_file *f, struct text text, struct err *err)
