@@ -254,17 +254,6 @@ static bool take_addr(struct reading *r, const struct record *record)
 	return true;
 }
 
-/* One or more character strings and nothing else (RFC 1035, section 3.3). */
-static bool are_strings(const uint8_t *bytes, size_t size)
-{
-	struct wire w = wire_reader(bytes, size);
-
-	do {
-		(void)wire_take(&w, wire_read_u8(&w));
-	} while (wire_left(&w) > 0);
-	return wire_ok(&w);
-}
-
 /* The rdata with its name uncompressed. Return: false when it is malformed. */
 static bool copy_rdata(const struct reading *r, const struct record *record,
 		       const struct layout *layout, struct wire *to)
@@ -276,7 +265,13 @@ static bool copy_rdata(const struct reading *r, const struct record *record,
 
 	if (!layout->name) {
 		wire_write_bytes(to, from, record->size);
-		return are_strings(from, record->size);
+		/* One or more character strings and nothing else (RFC 1035, section
+		 * 3.3). */
+		w = wire_reader(from, record->size);
+		do {
+			(void)wire_take(&w, wire_read_u8(&w));
+		} while (wire_left(&w) > 0);
+		return wire_ok(&w);
 	}
 	wire_seek(&w, (size_t)record->rdata + layout->fixed);
 	if (dns_name_read(&w, &name, raw) < 0 ||
@@ -292,20 +287,6 @@ static bool copy_rdata(const struct reading *r, const struct record *record,
 static size_t owner_size(const struct reading *r, const struct dns_name *owner)
 {
 	return owner == &r->asked->name ? POINTER_SIZE : owner->size;
-}
-
-/* Names in rdata come compressed and leave uncompressed, so not all that fits a message
- * fits a reply. */
-static size_t budget_for_records(const struct reading *r)
-{
-	size_t taken = DNS_HEADER_SIZE + r->asked->name.size + QUESTION_TAIL + OPT_SIZE;
-	const struct dns_name *owner = &r->asked->name;
-
-	for (size_t i = 0; i < r->answer->chain_count; i++) {
-		taken += owner_size(r, owner) + RECORD_TAIL + r->answer->chain[i].size;
-		owner = &r->answer->chain[i];
-	}
-	return DNS_MESSAGE_MAX - taken;
 }
 
 static bool take_record(struct reading *r, const struct record *record)
@@ -343,9 +324,18 @@ static bool take_answers(struct reading *r)
 {
 	bool (*take)(struct reading * r, const struct record *record) =
 		is_addr_type(r->asked->type) ? take_addr : take_record;
+	const struct dns_name *owner = &r->asked->name;
 	struct record record;
 
-	r->budget = budget_for_records(r);
+	/* Names in rdata come compressed and leave uncompressed, so not all that fits a
+	 * message fits a reply. */
+	r->budget = DNS_MESSAGE_MAX -
+		    (DNS_HEADER_SIZE + owner->size + QUESTION_TAIL + OPT_SIZE);
+	for (size_t i = 0; i < r->answer->chain_count; i++) {
+		r->budget -=
+			owner_size(r, owner) + RECORD_TAIL + r->answer->chain[i].size;
+		owner = &r->answer->chain[i];
+	}
 	for (unsigned int i = r->first_match; i < r->answers; i++) {
 		if (!next_record(&r->at_match, &record))
 			return false;

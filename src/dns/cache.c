@@ -148,18 +148,6 @@ static void string_load(const struct dns_cache *c, const struct entry *e, uint8_
 	}
 }
 
-static void string_drop(struct dns_cache *c, uint32_t first)
-{
-	while (first != 0) {
-		uint32_t next = c->chunks[first].next;
-
-		c->chunks[first].next = c->chunk_free;
-		c->chunk_free = first;
-		c->chunks_used--;
-		first = next;
-	}
-}
-
 /* Entries. */
 
 static void ring_remove(struct dns_cache *c, uint32_t i)
@@ -190,7 +178,14 @@ static void entry_drop(struct dns_cache *c, uint32_t i)
 		link = &c->entries[*link].next;
 	*link = e->next;
 	ring_remove(c, i);
-	string_drop(c, e->first_chunk);
+	for (uint32_t chunk = e->first_chunk; chunk != 0;) {
+		uint32_t next = c->chunks[chunk].next;
+
+		c->chunks[chunk].next = c->chunk_free;
+		c->chunk_free = chunk;
+		c->chunks_used--;
+		chunk = next;
+	}
 	e->size = 0;
 	e->next = c->entry_free;
 	c->entry_free = i;

@@ -103,20 +103,6 @@ enum dns_rcode dns_query_rcode(enum dns_query_status status)
 	return rcodes[status];
 }
 
-/* The name with the case of its letters as @bits has it. */
-static void write_cased_name(struct wire *w, const struct dns_name *name,
-			     const uint8_t bits[32], uint8_t *ret_case)
-{
-	for (size_t i = 0; i < name->size; i++) {
-		uint8_t c = name->bytes[i];
-
-		if (c >= 'a' && c <= 'z' && bits[i / 8] >> i % 8 & 1)
-			c &= (uint8_t)~0x20;
-		ret_case[i] = c;
-	}
-	wire_write_bytes(w, ret_case, name->size);
-}
-
 int dns_query_write(void *buf, size_t size, uint16_t id, const struct dns_name *name,
 		    uint16_t type, bool dnssec_ok, const uint8_t case_bits[32],
 		    uint8_t *ret_case)
@@ -130,7 +116,15 @@ int dns_query_write(void *buf, size_t size, uint16_t id, const struct dns_name *
 	wire_write_u16(&w, 0);
 	wire_write_u16(&w, 0);
 	wire_write_u16(&w, 1);
-	write_cased_name(&w, name, case_bits, ret_case);
+	/* The name with the case of its letters as @case_bits has it. */
+	for (size_t i = 0; i < name->size; i++) {
+		uint8_t c = name->bytes[i];
+
+		if (c >= 'a' && c <= 'z' && case_bits[i / 8] >> i % 8 & 1)
+			c &= (uint8_t)~0x20;
+		ret_case[i] = c;
+	}
+	wire_write_bytes(&w, ret_case, name->size);
 	wire_write_u16(&w, type);
 	wire_write_u16(&w, DNS_CLASS_IN);
 
