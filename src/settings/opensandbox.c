@@ -146,12 +146,6 @@ static const struct {
 	{ "OPENSANDBOX_EGRESS_PROFILE", "is not supported" },
 };
 
-static bool is_known(struct text name)
-{
-	return TEXT_FIND(name, variables) || TEXT_FIND(name, unused) ||
-	       text_equal(name, "OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT");
-}
-
 static void warn_of_strays(struct sidecar_spec *spec)
 {
 	static const char prefix[] = "OPENSANDBOX_EGRESS_";
@@ -159,7 +153,9 @@ static void warn_of_strays(struct sidecar_spec *spec)
 	for (char **e = environ; e && *e; e++) {
 		struct text name = { *e, strcspn(*e, "=") };
 
-		if (strncmp(*e, prefix, sizeof(prefix) - 1) == 0 && !is_known(name))
+		if (strncmp(*e, prefix, sizeof(prefix) - 1) == 0 &&
+		    !TEXT_FIND(name, variables) && !TEXT_FIND(name, unused) &&
+		    !text_equal(name, "OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT"))
 			sidecar_warn(spec, "%s is not known, ignoring", TEXT_SHOWN(name));
 	}
 }

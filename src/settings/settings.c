@@ -633,30 +633,11 @@ static void check_whole(struct sidecar_spec *spec, struct err *all)
 		spec->log_outputs[spec->log_output_count++] = "stdout";
 }
 
-static void warn_of_stray(struct sidecar_spec *spec)
-{
-	const char *stray = cli_options_stray_variable(&cli_sidecar_options);
-
-	if (stray)
-		sidecar_warn(spec, "%s is a variable of no option, ignoring",
-			     TEXT_SHOWN((struct text){ stray, strcspn(stray, "=") }));
-}
-
-/* A header's value has no white space at its ends. */
-static void check_token(struct sidecar_spec *spec)
-{
-	struct text t = text_of(spec->token ?: "");
-
-	if (text_trim(t).len != t.len)
-		sidecar_warn(spec, "the token begins or ends with white space, which no "
-				   "caller can show: every call of the API is refused");
-	if (t.len > 0 && spec->api_open)
-		sidecar_warn(spec, "--api-open opens nothing where there is a token");
-}
-
 int cli_sidecar_parse(int argc, char **argv, struct sidecar_spec *ret, struct err *err)
 {
 	struct err all = { 0 };
+	const char *stray;
+	struct text token;
 
 	*ret = (struct sidecar_spec){
 		.mode = SIDECAR_MODE_DNS_NFT,
@@ -674,8 +655,17 @@ int cli_sidecar_parse(int argc, char **argv, struct sidecar_spec *ret, struct er
 	};
 	read_options(ret, &cli_sidecar_options, argc, argv, &all);
 	sidecar_read_opensandbox(ret, &all);
-	warn_of_stray(ret);
-	check_token(ret);
+	stray = cli_options_stray_variable(&cli_sidecar_options);
+	if (stray)
+		sidecar_warn(ret, "%s is a variable of no option, ignoring",
+			     TEXT_SHOWN((struct text){ stray, strcspn(stray, "=") }));
+	/* A header's value has no white space at its ends. */
+	token = text_of(ret->token ?: "");
+	if (text_trim(token).len != token.len)
+		sidecar_warn(ret, "the token begins or ends with white space, which no "
+				  "caller can show: every call of the API is refused");
+	if (token.len > 0 && ret->api_open)
+		sidecar_warn(ret, "--api-open opens nothing where there is a token");
 	if (ret->doh_count > 0 && !ret->block_doh_443)
 		sidecar_warn(ret, "--doh-blocklist does nothing without "
 				  "--block-doh-443");

@@ -10,27 +10,20 @@
 #include "opensandbox/policy_file.h"
 #include "sys/files.h"
 
-/* Something is mounted at its end. */
-static bool is_volume(const struct path *p)
-{
-	CLEAN(path) struct path above = { .fd = -1 };
-	struct err ignored = { 0 };
-	char name[PATH_MAX];
-
-	if (p->mount_id == 0 ||
-	    snprintf(name, sizeof(name), "%s/..", p->name) >= (int)sizeof(name))
-		return false;
-	return path_open(name, &above, &ignored) == 0 && above.mount_id != 0 &&
-	       above.mount_id != p->mount_id;
-}
-
+/* Something of ours, or of root's, is mounted at its end. */
 static bool is_own_volume(const char *name)
 {
 	CLEAN(path) struct path p = { .fd = -1 };
+	CLEAN(path) struct path above = { .fd = -1 };
 	struct err ignored = { 0 };
+	char way[PATH_MAX];
 
-	return path_open_owned_way(name, &p, &ignored) == 0 &&
-	       (p.st.st_uid == 0 || p.st.st_uid == geteuid()) && is_volume(&p);
+	if (path_open_owned_way(name, &p, &ignored) != 0 ||
+	    (p.st.st_uid != 0 && p.st.st_uid != geteuid()) || p.mount_id == 0 ||
+	    snprintf(way, sizeof(way), "%s/..", p.name) >= (int)sizeof(way))
+		return false;
+	return path_open(way, &above, &ignored) == 0 && above.mount_id != 0 &&
+	       above.mount_id != p.mount_id;
 }
 
 static int judge(const char *name, bool *ret_shared, struct err *err)
