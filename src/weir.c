@@ -646,16 +646,6 @@ static json_t *verb_json(const struct cli_verb *v)
 			 options);
 }
 
-/* The table of verbs, or the row of one, for programs. */
-static int help_json(const struct cli_verb *only)
-{
-	json_t *all = only ? verb_json(only) : json_array();
-
-	for (size_t i = 0; !only && i < ARRAY_SIZE(verbs); i++)
-		json_array_append_new(all, verb_json(&verbs[i]));
-	return print_json(all, 0, stdout) < 0 ? RUN_STATUS_FAILED : 0;
-}
-
 static bool has_word(const struct cli_verb *v, const char *name)
 {
 	struct text rest = text_of(v->words ? v->words : ""), word;
@@ -685,8 +675,14 @@ static int verb_help(int argc, char **argv)
 			return log_end(RUN_STATUS_BAD_INPUT, "%s", err.text);
 		}
 	}
-	if (json)
-		return help_json(v);
+	if (json) {
+		/* The table of verbs, or the row of one, for programs. */
+		json_t *all = v ? verb_json(v) : json_array();
+
+		for (size_t i = 0; !v && i < ARRAY_SIZE(verbs); i++)
+			json_array_append_new(all, verb_json(&verbs[i]));
+		return print_json(all, 0, stdout) < 0 ? RUN_STATUS_FAILED : 0;
+	}
 	if (v)
 		cli_usage_print(stdout, v->options);
 	else
@@ -741,15 +737,6 @@ static int cli_main(int argc, char **argv)
 
 /* === the program === */
 
-/* What is opened later must not end up as standard input, output or error. */
-static int open_standard_streams(void)
-{
-	for (int fd = 0; fd < 3; fd++)
-		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
-			return -errno;
-	return 0;
-}
-
 /* Large pools get pages of their own, which are zero and no memory until they are used.
  * Without this the C library raises the size from which it does so with the first large
  * block that is freed. */
@@ -794,8 +781,10 @@ int main(int argc, char **argv)
 	/* A file size limit (ulimit -f) is an error to report, not a signal that
 	 * kills. */
 	sigaction(SIGXFSZ, &ignore, NULL);
-	if (open_standard_streams() < 0)
-		return RUN_STATUS_FAILED;
+	/* What is opened later must not end up as standard input, output or error. */
+	for (int fd = 0; fd < 3; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
+			return RUN_STATUS_FAILED;
 	mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);
 	if (alias != ALIAS_NONE)
 		return run_alias(alias, argc, argv);
