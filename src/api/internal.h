@@ -127,7 +127,7 @@ enum {
 
 /* Judge a request by its head: sets answer and keeps_body; with a fault it is answered at
  * once, whatever follows. */
-void route_judge(struct api_request *r, const char *method,
+void route_check(struct api_request *r, const char *method,
 		 const struct request_framing *framing);
 void answer_too_large(struct api_request *r);
 void answer_bad_method(struct api_request *r);

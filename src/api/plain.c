@@ -134,7 +134,7 @@ static bool read_head(struct api_plain *p, const char *end)
 	if (!r->target)
 		return false;
 	framing = framing_of(p);
-	route_judge(r, name, &framing);
+	route_check(r, name, &framing);
 	return true;
 }
 

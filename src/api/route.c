@@ -364,7 +364,7 @@ static void answer_foreign(struct api_request *r)
 }
 
 /* Return: false when the target alone decides the answer. */
-static bool judge_target(struct api_request *r, const char *method)
+static bool check_target(struct api_request *r, const char *method)
 {
 	const size_t size = strlen(r->target);
 	char *query;
@@ -428,11 +428,11 @@ static uint32_t announced(const struct api_request *r)
 	return text_to_u32(t, UINT32_MAX, &size) ? size : UINT32_MAX;
 }
 
-static void judge_head(struct api_request *r, const char *method)
+static void check_head(struct api_request *r, const char *method)
 {
 	void (*refused)(struct api_request * r);
 
-	if (!judge_target(r, method))
+	if (!check_target(r, method))
 		return;
 	r->route = r->api->config.sandboxes.find ? sandbox_route(r) : NULL;
 	if (!r->route)
@@ -469,7 +469,7 @@ static void answer_unclear(struct api_request *r)
 	reply_last_error(r, HTTP_BAD_REQUEST, r->fault);
 }
 
-void route_judge(struct api_request *r, const char *method,
+void route_check(struct api_request *r, const char *method,
 		 const struct request_framing *framing)
 {
 	r->method = METHOD_OTHER;
@@ -483,7 +483,7 @@ void route_judge(struct api_request *r, const char *method,
 		r->answer = answer_unclear;
 		return;
 	}
-	judge_head(r, method);
+	check_head(r, method);
 	if (r->keeps_body && r->announced > r->body_max) {
 		r->answer = answer_too_large;
 		r->keeps_body = false;

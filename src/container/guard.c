@@ -194,7 +194,7 @@ static int wait_until_healthy(struct guard *g, int signals, struct err *err)
 }
 
 /* Return: 0, or -EINVAL for what the guard calls bad input. */
-static int judge_reply(const struct client_reply *reply, const char *reason,
+static int check_reply(const struct client_reply *reply, const char *reason,
 		       struct err *err)
 {
 	if (reply->status < HTTP_MULTIPLE)
@@ -215,7 +215,7 @@ static int guard_by_sidecar(struct guard *g, const json_t *found, const char *po
 		r = ask_sidecar(g, "POST", "/policy", policy, &reply, err);
 	if (r < 0)
 		return r;
-	return judge_reply(&reply, request_reason(&reply, "reason", g->arena), err);
+	return check_reply(&reply, request_reason(&reply, "reason", g->arena), err);
 }
 
 /* -- guarded from outside ------------------------------------------------------------ */
@@ -227,7 +227,7 @@ static int guard_by_daemon(struct guard *g, const char *policy, struct err *err)
 	int r = client_attach(g->daemon_socket, g->spec->id, &wish, g->arena, &reply,
 			      err);
 
-	return r < 0 ? r : judge_reply(&reply, client_reason(&reply, g->arena), err);
+	return r < 0 ? r : check_reply(&reply, client_reason(&reply, g->arena), err);
 }
 
 /* -- both ---------------------------------------------------------------------------- */

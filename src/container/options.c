@@ -101,7 +101,7 @@ static bool is_network_of(const char *network, const char *kind)
 }
 
 /* What leads past the filter, or takes it away. */
-static void judge(const struct container_spec *s, struct err *err)
+static void check_spec(const struct container_spec *s, struct err *err)
 {
 	if (s->privileged)
 		refuse(err, "--privileged", NULL,
@@ -130,29 +130,29 @@ static void judge(const struct container_spec *s, struct err *err)
 
 /* -- what can't be said in JSON ------------------------------------------------------ */
 
-static void judge_text(const char *option, const char *text, struct err *err)
+static void check_text(const char *option, const char *text, struct err *err)
 {
 	if (text && !jtext_is_utf8(text_of(text)))
 		refuse(err, option, text, "is not UTF-8, as the engine wants it");
 }
 
-static void judge_list(const char *option, const struct option_list *list,
+static void check_list(const char *option, const struct option_list *list,
 		       struct err *err)
 {
 	for (size_t i = 0; i < list->count; i++)
-		judge_text(option, list->items[i], err);
+		check_text(option, list->items[i], err);
 }
 
-static void judge_texts(const struct container_spec *s, struct err *err)
+static void check_texts(const struct container_spec *s, struct err *err)
 {
-	judge_text("--image", s->image, err);
-	judge_text("--weir-image", s->weir_image, err);
-	judge_text("--user", s->user, err);
-	judge_text("--workdir", s->workdir, err);
-	judge_text("--entrypoint", s->entrypoint, err);
-	judge_list("--set-env", &s->set_env, err);
-	judge_list("--pass-env", &s->pass_env, err);
-	judge_list("--volume", &s->volumes, err);
+	check_text("--image", s->image, err);
+	check_text("--weir-image", s->weir_image, err);
+	check_text("--user", s->user, err);
+	check_text("--workdir", s->workdir, err);
+	check_text("--entrypoint", s->entrypoint, err);
+	check_list("--set-env", &s->set_env, err);
+	check_list("--pass-env", &s->pass_env, err);
+	check_list("--volume", &s->volumes, err);
 	for (size_t i = 0; i < s->pass_env.count; i++) {
 		const char *value = getenv(s->pass_env.items[i]);
 
@@ -161,7 +161,7 @@ static void judge_texts(const struct container_spec *s, struct err *err)
 			       "has a value that is not UTF-8, as the engine wants it");
 	}
 	for (size_t i = 0; s->argv[i]; i++)
-		judge_text("the command's argument", s->argv[i], err);
+		check_text("the command's argument", s->argv[i], err);
 }
 
 int container_check(const struct container_spec *s, struct err *err)
@@ -184,8 +184,8 @@ int container_check(const struct container_spec *s, struct err *err)
 			refuse(err, "--volume", s->volumes.items[i],
 			       "is not FROM:TO[:ro]: FROM an absolute path or a volume's "
 			       "name, TO an absolute path");
-	judge_texts(s, err);
-	judge(s, err);
+	check_texts(s, err);
+	check_spec(s, err);
 	return err->code;
 }
 

@@ -573,18 +573,18 @@ enum {
 static int read_all(struct control *s, struct err *err)
 {
 	struct arena arena = { 0 };
-	struct text texts[ALWAYS_COUNT];
-	int r = always_read(&s->always, &arena, texts, err);
+	struct text texts[STATIC_RULES_COUNT];
+	int r = static_rules_read(&s->static_rules, &arena, texts, err);
 
 	if (r < 0) {
 		arena_done(&arena);
 		return r;
 	}
-	arena_done(&s->always_arena);
-	s->always_arena = arena;
-	for (size_t i = 0; i < ALWAYS_COUNT; i++) {
-		s->policy.always[i] = texts[i];
-		s->policy.paths[i] = s->always.paths[i];
+	arena_done(&s->static_rules_arena);
+	s->static_rules_arena = arena;
+	for (size_t i = 0; i < STATIC_RULES_COUNT; i++) {
+		s->policy.static_rules[i] = texts[i];
+		s->policy.paths[i] = s->static_rules.paths[i];
 	}
 	return 0;
 }
@@ -593,20 +593,20 @@ static int read_all(struct control *s, struct err *err)
 static void reload(struct control *s)
 {
 	struct sidecar_policy_context old = s->policy;
-	struct arena old_arena = s->always_arena;
+	struct arena old_arena = s->static_rules_arena;
 	enum api_failure failure = API_FAILED_POLICY;
 	int64_t now_ms = clock_wall_ms();
 	struct err err = { 0 };
 
-	s->always_arena = (struct arena){ 0 };
+	s->static_rules_arena = (struct arena){ 0 };
 	if (read_all(s, &err) == 0)
 		failure = control_apply_again(s, &err);
 	/* Nothing is wrong with the files then: they are to be tried again. */
 	if (failure == API_FAILED_APPLY)
-		memset(s->always.seen, 0xff, sizeof(s->always.seen));
+		memset(s->static_rules.seen, 0xff, sizeof(s->static_rules.seen));
 	if (failure != API_FAILED_NOT) {
-		arena_done(&s->always_arena);
-		s->always_arena = old_arena;
+		arena_done(&s->static_rules_arena);
+		s->static_rules_arena = old_arena;
 		s->policy = old;
 		loglines_say(s->log, now_ms, LOGLINES_WARN,
 			     "always rules not reloaded: %s; the old ones stay",
@@ -628,7 +628,7 @@ static void on_poll(struct loop_timer *t)
 	struct control *s = CONTAINER_OF(t, struct control, poll);
 
 	/* Without an engine there is nobody who could take them: next time. */
-	if (s->link->is_active && always_changed(&s->always))
+	if (s->link->is_active && static_rules_changed(&s->static_rules))
 		reload(s);
 	start_poll(s);
 }
@@ -639,7 +639,7 @@ static void on_notify(struct loop_source *source, uint32_t events)
 
 	int64_t at_ms = loop_now_ms(s->loop) + SETTLE_MS;
 
-	always_drain(&s->always);
+	static_rules_drain(&s->static_rules);
 	/* Not later than it is due already: who writes there all the time must not put it
 	 * off for ever. */
 	if (s->poll.slot > 0 && s->poll.at_ms <= at_ms)
@@ -652,19 +652,20 @@ static void on_notify(struct loop_source *source, uint32_t events)
 static int reload_open(struct control *s, struct err *err)
 {
 	struct err why = { 0 };
-	int r = always_open(&s->always, s->spec.always_dir);
+	int r = static_rules_open(&s->static_rules, s->spec.static_rules_dir);
 
 	if (r == 0)
 		r = read_all(s, err);
 	if (r < 0)
 		return err->code < 0 ? r : err_sys(err, r, "cannot read the rules files");
-	r = always_names_parse(s->policy.always[ALWAYS_LOG_SKIP],
-			       s->always.paths[ALWAYS_LOG_SKIP], &s->skip, &why);
+	r = log_skip_names_parse(s->policy.static_rules[STATIC_RULES_LOG_SKIP],
+				 s->static_rules.paths[STATIC_RULES_LOG_SKIP], &s->skip,
+				 &why);
 	if (r < 0)
 		return err_set(err, r, "%s", why.text);
 	s->poll.on_fire = on_poll;
-	s->notify =
-		(struct loop_source){ .fd = s->always.inotify_fd, .on_ready = on_notify };
+	s->notify = (struct loop_source){ .fd = s->static_rules.inotify_fd,
+					  .on_ready = on_notify };
 	if (s->notify.fd >= 0 && loop_add(s->loop, &s->notify, EPOLLIN) < 0)
 		return err_set(err, -ENOMEM, "cannot watch the rules files");
 	start_poll(s);

@@ -169,9 +169,9 @@ struct control {
 	bool dns_inner;		/* nobody was found, and it sends questions back */
 
 	/* change.c */
-	struct always always;
-	struct arena always_arena; /* of the texts in `policy` */
-	struct always_names *skip; /* of log_skip.always; read at the start alone */
+	struct static_rules static_rules;
+	struct arena static_rules_arena; /* of the texts in `policy` */
+	struct log_skip_names *skip;	 /* of log_skip.always; read at the start alone */
 	struct loop_source notify;
 	struct loop_timer poll;
 

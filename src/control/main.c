@@ -151,7 +151,7 @@ static int cut_files(const struct sidecar_spec *spec, char *ret_missing, struct 
 	add_directory(&p, &arena, spec->tls_key, false);
 	add_directory(&p, &arena, spec->token_file, false);
 	allow_path(&p, spec->state_dir, true);
-	allow_path(&p, spec->always_dir, false);
+	allow_path(&p, spec->static_rules_dir, false);
 	allow_path(&p, "/proc/net", false);
 	r = landlock_enter(p.items, p.count);
 	if (r == -EOPNOTSUPP) {

@@ -176,7 +176,7 @@ void control_on_answered(struct control *s, uint32_t sandbox,
 	struct ipc_answered a = *given;
 
 	ipc_sanitize(a.name, sizeof(a.name));
-	if (!always_names_has(s->skip, a.name))
+	if (!log_skip_names_has(s->skip, a.name))
 		loglines_outbound(s->log, clock_wall_ms(), w ? w->spec.name : "", a.name,
 				  a.addrs, MIN(a.count, (uint32_t)IPC_ANSWERED_MAX),
 				  NULL);

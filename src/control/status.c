@@ -78,9 +78,9 @@ static void add_postgres(struct control *s, struct api_status *ret)
 	if (!s->spec.postgres || !s->spec.state_dir)
 		return;
 	if (postgres_state_read(s->spec.state_dir, p) < 0)
-		*p = (struct postgres_state){ .told_ms = s->own.since_ms
-								 ?: clock_wall_ms() };
-	silent_ms = clock_wall_ms() - p->told_ms;
+		*p = (struct postgres_state){ .written_ms = s->own.since_ms
+								    ?: clock_wall_ms() };
+	silent_ms = clock_wall_ms() - p->written_ms;
 	if (!reason[0] && silent_ms > POSTGRES_SILENT_MS)
 		reason = "weir-postgres has said nothing for a minute: events wait in "
 			 "the store";

@@ -517,8 +517,8 @@ static void on_task(void *data, const struct review *t)
 	    control_webhook_review(c->side, (uint32_t)t->id, c->url, json, size))
 		c->side->notices[c->url].under_way++;
 	else
-		(void)!review_not_told(c->store, t->id, REVIEW_WEBHOOK + (int)c->url,
-				       clock_wall_ms(), &c->err);
+		(void)!review_not_notified(c->store, t->id, REVIEW_WEBHOOK + (int)c->url,
+					   clock_wall_ms(), &c->err);
 }
 
 /* How many may be told now. */
@@ -543,8 +543,8 @@ static int64_t notify_one(struct notifying *c, int64_t now_ms)
 	int r = 0;
 
 	if (most > 0)
-		r = review_tell(c->store, REVIEW_WEBHOOK + (int)c->url, most,
-				UNDER_WAY_MS, clock_wall_ms(), on_task, c, &c->err);
+		r = review_notify(c->store, REVIEW_WEBHOOK + (int)c->url, most,
+				  UNDER_WAY_MS, clock_wall_ms(), on_task, c, &c->err);
 	u->count += r > 0 ? (size_t)r : 0;
 	return r == (int)most ? MAX(u->again_ms - now_ms, INT64_C(1)) : LATER_MS;
 }
@@ -604,11 +604,11 @@ static void notify_done(struct control *s, uint32_t id, size_t url, int error)
 	/* What can't be noted now is told again. */
 	r = review_open(s->spec.state_dir, &store, &err);
 	if (r == 0 && error != -EAGAIN)
-		r = review_told(store, id, REVIEW_WEBHOOK + (int)url,
-				s->spec.review_webhook_count, &err);
+		r = review_notified(store, id, REVIEW_WEBHOOK + (int)url,
+				    s->spec.review_webhook_count, &err);
 	else if (r == 0)
-		r = review_not_told(store, id, REVIEW_WEBHOOK + (int)url, clock_wall_ms(),
-				    &err);
+		r = review_not_notified(store, id, REVIEW_WEBHOOK + (int)url,
+					clock_wall_ms(), &err);
 	start_notify(s, u->pause_ms ?: SOON_MS);
 }
 
@@ -623,7 +623,7 @@ static void notify_anew(struct control *s)
 	for (size_t i = 0; i < s->spec.review_webhook_count; i++)
 		s->notices[i].under_way = 0;
 	if (review_open(s->spec.state_dir, &store, &err) == 0)
-		(void)!review_tell_anew(store, REVIEW_WEBHOOK, &err);
+		(void)!review_notify_again(store, REVIEW_WEBHOOK, &err);
 	control_notify_soon(s);
 }
 

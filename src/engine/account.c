@@ -11,7 +11,7 @@
 #include "base/special.h"
 #include "engine/host.h"
 #include "filter/filter.h"
-#include "sandbox/accounts.h"
+#include "sandbox/accounting.h"
 #include "sandbox/budgets.h"
 #include "sys/link.h"
 
@@ -76,7 +76,7 @@ static void read_refused(struct engine_sandbox *g, int64_t now_ms)
 	struct account_counts k = { 0 };
 	uint64_t total = 0;
 
-	s->accounts->read_at_ms = now_ms + ACCOUNTS_READ_MAX_MS;
+	s->accounting->read_at_ms = now_ms + ACCOUNTING_READ_MAX_MS;
 	if (filter_refused_total(&s->filter, &total) < 0)
 		return;
 	/* A packet is in the total before it is in any other counter. */
@@ -84,7 +84,7 @@ static void read_refused(struct engine_sandbox *g, int64_t now_ms)
 		read_all(&s->filter, true, &k);
 	for (int i = 0; i < DRAINS_MAX && engine_sandbox_drain_refused(g); i++)
 		;
-	accounts_count(s, &total, k.items, k.count, now_ms);
+	accounting_count(s, &total, k.items, k.count, now_ms);
 	free(k.items);
 }
 
@@ -188,7 +188,7 @@ static struct engine_sandbox *host_at(const struct engine_core *c, size_t slot)
 {
 	struct engine_sandbox *g = c->sandboxes[slot];
 
-	return g && g->kind == ATTACH_HOST && g->sandbox.accounts ? g : NULL;
+	return g && g->kind == ATTACH_HOST && g->sandbox.accounting ? g : NULL;
 }
 
 static void drain(struct engine_host *h)
@@ -198,7 +198,7 @@ static void drain(struct engine_host *h)
 }
 
 static struct filter_count key_of(const struct engine_sandbox *g,
-				  const struct accounts_flow *f)
+				  const struct accounting_flow *f)
 {
 	return (struct filter_count){
 		.addr = f->addr,
@@ -213,7 +213,7 @@ static bool read_refused_of(struct engine_host *h, struct engine_sandbox *g,
 			    int64_t now_ms)
 {
 	struct filter_conn *c = filter_host_conn(h->table);
-	struct accounts *a = g->sandbox.accounts;
+	struct accounting *a = g->sandbox.accounting;
 	struct filter_count keys[ALONE_MAX];
 	struct account_counts k = { 0 };
 	size_t count;
@@ -228,7 +228,7 @@ static bool read_refused_of(struct engine_host *h, struct engine_sandbox *g,
 	for (size_t i = 0; i < count && r == 0; i++)
 		r = filter_counts_read_one(c, true, &keys[i], on_count, &k);
 	drain(h);
-	accounts_count(&g->sandbox, NULL, k.items, k.count, now_ms);
+	accounting_count(&g->sandbox, NULL, k.items, k.count, now_ms);
 	free(k.items);
 	return r == 0;
 }
@@ -251,8 +251,8 @@ static void read_refused_of_all(struct engine_host *h, int64_t now_ms)
 		if (!g)
 			continue;
 		first = find_counts(&k, g->sandbox.id, &count);
-		if (count > 0 || g->sandbox.accounts->read_at_ms <= now_ms)
-			accounts_count(&g->sandbox, NULL, first, count, now_ms);
+		if (count > 0 || g->sandbox.accounting->read_at_ms <= now_ms)
+			accounting_count(&g->sandbox, NULL, first, count, now_ms);
 	}
 	free(k.items);
 }
@@ -275,10 +275,10 @@ static void read_passed_of_all(struct engine_host *h, int64_t now_ms)
 
 		if (g && !is_whole)
 			sandbox_spend_all(&g->sandbox, now_ms);
-		if (!g || g->sandbox.accounts->window_ends_ms > now_ms)
+		if (!g || g->sandbox.accounting->window_ends_ms > now_ms)
 			continue;
 		relay_account(&g->sandbox);
-		accounts_close(&g->sandbox, now_ms);
+		accounting_close(&g->sandbox, now_ms);
 	}
 }
 
@@ -311,16 +311,16 @@ static void close_window(struct engine_sandbox *g, int64_t now_ms)
 	relay_account(&g->sandbox);
 	if (has_filter(g))
 		read_passed(g, now_ms);
-	accounts_close(&g->sandbox, now_ms);
+	accounting_close(&g->sandbox, now_ms);
 }
 
 static void account(struct engine_sandbox *g, struct host_wants *wants, int64_t now_ms)
 {
-	const struct accounts *a = g->sandbox.accounts;
+	const struct accounting *a = g->sandbox.accounting;
 	bool refused = a->read_at_ms <= now_ms, passed, counts;
 
 	if (a->window_ends_ms == 0)
-		accounts_open(&g->sandbox, now_ms);
+		accounting_open(&g->sandbox, now_ms);
 	passed = a->window_ends_ms <= now_ms;
 	counts = g->sandbox.budgets && g->budgets_at_ms <= now_ms;
 	if (counts)
@@ -337,7 +337,7 @@ static void account(struct engine_sandbox *g, struct host_wants *wants, int64_t 
 		if (passed)
 			close_window(g, now_ms);
 	}
-	accounts_report(&g->sandbox, now_ms, false);
+	accounting_report(&g->sandbox, now_ms, false);
 }
 
 static void on_tick(struct loop_timer *t)
@@ -352,7 +352,7 @@ static void on_tick(struct loop_timer *t)
 		if (c->account_at >= c->slots)
 			c->account_at = 0;
 		g = c->sandboxes[c->account_at++];
-		if (g && g->sandbox.accounts && g->sandbox.state == SANDBOX_RUNNING)
+		if (g && g->sandbox.accounting && g->sandbox.state == SANDBOX_RUNNING)
 			account(g, &wants, now_ms);
 	}
 	if (c->host && (wants.refused || wants.passed))
@@ -363,15 +363,15 @@ static void on_tick(struct loop_timer *t)
 
 int engine_account_init(struct engine_core *c)
 {
-	c->events.left = ACCOUNTS_POOL_MAX;
+	c->events.left = ACCOUNTING_POOL_MAX;
 	c->account.on_fire = on_tick;
 	return loop_timer_in(c->loop, &c->account, TICK_MS);
 }
 
 void engine_account_add(struct engine_core *c, struct engine_sandbox *g)
 {
-	if (!g->sandbox.accounts)
-		g->sandbox.accounts = accounts_new(&c->events);
+	if (!g->sandbox.accounting)
+		g->sandbox.accounting = accounting_new(&c->events);
 }
 
 void engine_account_begin(struct engine_sandbox *g)
@@ -381,19 +381,20 @@ void engine_account_begin(struct engine_sandbox *g)
 	uint64_t total = 0;
 	int r;
 
-	if (s->accounts && g->kind == ATTACH_HOST && g->core->host) {
+	if (s->accounting && g->kind == ATTACH_HOST && g->core->host) {
 		const struct engine_host *h = g->core->host;
 		const size_t most = h->is_active ? ALONE_MAX : 0;
 
 		/* A counter that stays is reported when it has counted something. */
-		for (size_t i = 0; i < MIN(s->accounts->flow_count, most); i++) {
-			const struct filter_count key = key_of(g, &s->accounts->flows[i]);
+		for (size_t i = 0; i < MIN(s->accounting->flow_count, most); i++) {
+			const struct filter_count key =
+				key_of(g, &s->accounting->flows[i]);
 
 			(void)!filter_counts_forget(filter_host_conn(h->table), &key);
 		}
-		accounts_begin(s, 0);
+		accounting_begin(s, 0);
 	}
-	if (!s->accounts || !has_filter(g))
+	if (!s->accounting || !has_filter(g))
 		return;
 	r = filter_refused_total(&s->filter, &total);
 	if (r < 0)
@@ -403,14 +404,14 @@ void engine_account_begin(struct engine_sandbox *g)
 		read_all(&s->filter, true, &before);
 	read_all(&s->filter, false, &before);
 	free(before.items);
-	accounts_begin(s, total);
+	accounting_begin(s, total);
 }
 
 void engine_account_read(struct engine_sandbox *g)
 {
 	int64_t now_ms = loop_now_ms(g->core->loop);
 
-	if (!g->sandbox.accounts)
+	if (!g->sandbox.accounting)
 		return;
 	if (g->kind == ATTACH_HOST && g->core->host)
 		(void)!read_refused_of(g->core->host, g, now_ms);
@@ -423,10 +424,10 @@ void engine_account_all(struct engine_sandbox *g)
 	struct sandbox *s = &g->sandbox;
 	int64_t now_ms = loop_now_ms(g->core->loop);
 
-	if (!s->accounts)
+	if (!s->accounting)
 		return;
 	if (g->kind == ATTACH_HOST && g->core->host) {
-		s->accounts->window_ends_ms = now_ms;
+		s->accounting->window_ends_ms = now_ms;
 		if (!read_refused_of(g->core->host, g, now_ms))
 			read_refused_of_all(g->core->host, now_ms);
 		read_passed_of_all(g->core->host, now_ms);
@@ -434,5 +435,5 @@ void engine_account_all(struct engine_sandbox *g)
 		read_refused(g, now_ms);
 	if (g->kind != ATTACH_HOST)
 		close_window(g, now_ms);
-	accounts_report(s, now_ms, true);
+	accounting_report(s, now_ms, true);
 }

@@ -403,8 +403,8 @@ static void take_over(struct engine_sandbox *g)
 	 * about. */
 	g->sandbox.denies = (struct denies){ 0 };
 	g->plan_id = plan_file_id(&g->plan);
-	if (g->sandbox.accounts) /* a window of another length may begin */
-		g->sandbox.accounts->window_ends_ms = 0;
+	if (g->sandbox.accounting) /* a window of another length may begin */
+		g->sandbox.accounting->window_ends_ms = 0;
 	/* Without memory for it names are closed. */
 	(void)!engine_sandbox_pin(g);
 	end(g);

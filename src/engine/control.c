@@ -518,7 +518,7 @@ void engine_control_take(struct engine *e, int fd)
 	}
 	if (e->only)
 		answer_status(e->only, IPC_ACTIVE);
-	dns_service_tell_behind(e->core.dns);
+	dns_service_notify_behind(e->core.dns);
 	for (size_t i = 0; i < e->failed_count; i++)
 		send_trouble(e, &e->failed[i]);
 	e->failed_count = 0;

@@ -6,7 +6,7 @@
 #include "engine/sandbox.h"
 #include "relay/relay.h"
 #include "resolver/dns_service.h"
-#include "sandbox/accounts.h"
+#include "sandbox/accounting.h"
 
 enum {
 	ENGINE_SANDBOXES_MAX = 65536, /* ids have 16 bits; over it: -ENOSPC */

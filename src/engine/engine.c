@@ -237,7 +237,7 @@ static void on_attach(struct engine *e, const struct ipc_message *m, int *fds,
 		r = err_set(&err, -EBADMSG, "a descriptor of the sandbox is missing");
 	if (g) {
 		engine_sandbox_init(g, (enum attach_kind)m->attach.kind, m->sandbox);
-		g->judged_ms = e->config.judged_ms;
+		g->evaluated_ms = e->config.evaluated_ms;
 	}
 	if (r == 0)
 		r = open_sandbox(e, g, &attach, &all, &err);

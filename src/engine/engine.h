@@ -30,8 +30,8 @@ struct engine_config {
 	struct filter_shared_params
 		filter; /* all but ATTACH_OWNED. generation: whatever */
 	struct filter_params owned_filter; /* but ipv6 */
-	int64_t judged_ms; /* ATTACH_OWNED: the wall clock by which the launch child's
-			    * ruleset has or hasn't the rules that end */
+	int64_t evaluated_ms; /* ATTACH_OWNED: the wall clock by which the launch child's
+			       * ruleset has or hasn't the rules that end */
 	const struct endpoint *upstreams; /* borrowed */
 	size_t upstream_count;
 	int64_t try_ms, probe_every_ms;

@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "filter/nflog.h"
 #include "policy/policy.h"
-#include "sandbox/accounts.h"
+#include "sandbox/accounting.h"
 #include "sandbox/learned.h"
 #include "sys/link.h"
 

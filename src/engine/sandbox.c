@@ -31,7 +31,7 @@
 #include "engine/host.h"
 #include "filter/nflog.h"
 #include "policy/policy.h"
-#include "sandbox/accounts.h"
+#include "sandbox/accounting.h"
 #include "sandbox/budgets.h"
 #include "sandbox/learned.h"
 #include "sandbox/plan_file.h"
@@ -427,7 +427,7 @@ void engine_sandbox_done(struct engine_sandbox *g)
 {
 	struct sandbox *s = &g->sandbox;
 
-	accounts_free(s->accounts);
+	accounting_free(s->accounting);
 	learned_free(s->learned);
 	sandbox_self_ports_done(&s->self_ports);
 	filter_conn_done(&s->filter);
@@ -464,7 +464,7 @@ static int prepare(struct engine_sandbox *g, struct err *err)
 	g->grants = engine_grants_new(g, &g->plan);
 	/* What has ended since then goes with the first look, as at any other time. */
 	if (owned && g->grants)
-		plan_set_time(&g->plan, g->judged_ms);
+		plan_set_time(&g->plan, g->evaluated_ms);
 	engine_grants_count(g, &g->plan, true);
 	s->on_spent = engine_grants_on_spent;
 	s->plan = g->plan;
@@ -612,7 +612,7 @@ void engine_sandbox_begin(struct engine_sandbox *g)
 	observe(g);
 	engine_grants_on_unkept(g);
 	if (plan_dns(&s->plan) == POLICY_DNS_PINNED && !g->is_pinned)
-		dns_service_pin_tell(g->core->dns, s);
+		dns_service_pin_notify(g->core->dns, s);
 }
 
 void engine_sandbox_leave(struct engine_sandbox *g)

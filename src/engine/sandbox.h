@@ -122,7 +122,7 @@ struct engine_sandbox {
 	bool owner;	/* OWNED: the table in the kernel is owner|persist */
 	struct sandbox sandbox;
 	struct plan plan;      /* mapped, owned; all zero: none */
-	int64_t judged_ms;     /* OWNED: see struct engine_config */
+	int64_t evaluated_ms;  /* OWNED: see struct engine_config */
 	struct grants *grants; /* of the plan; owned; NULL: no rule ends */
 	int64_t budgets_at_ms; /* when the kernel's counters are due for budgets */
 	struct learned_snapshot snapshot; /* mapped, owned */

@@ -246,9 +246,10 @@ int64_t aggregation_waited_ms(const struct event *e, int64_t now_ms)
 	return now_ms - entry_of(e)->ready_ms;
 }
 
-void aggregation_told(struct aggregation *t, const struct event *told, int64_t now_ms)
+void aggregation_reported(struct aggregation *t, const struct event *reported,
+			  int64_t now_ms)
 {
-	struct entry *e = entry_of(told);
+	struct entry *e = entry_of(reported);
 
 	e->event.packets = 0;
 	e->event.bytes = 0;

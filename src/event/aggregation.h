@@ -55,7 +55,7 @@ const struct event *aggregation_newest(struct aggregation *t, unsigned int line,
 /* How long @e, which is one of the ready ones, has been ready. */
 int64_t aggregation_waited_ms(const struct event *e, int64_t now_ms);
 /* @e has been reported. */
-void aggregation_told(struct aggregation *t, const struct event *e, int64_t now_ms);
+void aggregation_reported(struct aggregation *t, const struct event *e, int64_t now_ms);
 /* Let @e go untold. */
 void aggregation_let_go(struct aggregation *t, const struct event *e);
 /* Make room for one of @line: what rests for nothing goes, else the first of the last

@@ -57,7 +57,7 @@ struct event {
 	uint8_t protocol;    /* IPPROTO_…, 0 when there is none */
 	uint8_t limit;	/* enum plan_limit + 1 of an EVENT_LIMIT, or EVENT_LIMIT_DENIES,
 			   else 0 */
-	bool allowable; /* @advice is there; before sandbox_tell(): there may be some */
+	bool allowable; /* @advice is there; before sandbox_notify(): there may be some */
 	bool claimed;	/* what opened @remote is not @name, which was shown there, and
 			   which no look-up had given it. Not stored */
 	uint32_t pid;	/* of the sender, where it was found; else 0 */

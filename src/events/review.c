@@ -155,7 +155,7 @@ int review_decide(struct review_store *r, int64_t id, enum review_state state,
 
 enum { TOLD_WEBHOOKS = 1, TOLD_COMMAND = 2 }; /* bits of the column */
 
-static int told_bit(int whom)
+static int notified_bit(int whom)
 {
 	return whom == REVIEW_COMMAND ? TOLD_COMMAND : TOLD_WEBHOOKS;
 }
@@ -164,8 +164,8 @@ static const char note_who[] = "cannot note who was notified";
 
 /* The numbers of those that it is the turn of, in @ids, and how many. A time that is far
  * ahead was noted by a clock that was wrong. */
-static int find_untold(struct review_store *r, int whom, size_t max, int64_t wall_ms,
-		       int64_t *ids, struct err *err)
+static int find_unnotified(struct review_store *r, int whom, size_t max, int64_t wall_ms,
+			   int64_t *ids, struct err *err)
 {
 	CLEAN(statement) sqlite3_stmt *s = NULL;
 	int count = 0;
@@ -177,7 +177,7 @@ static int find_untold(struct review_store *r, int whom, size_t max, int64_t wal
 		" WHERE t.review IS NULL OR t.after <= ?3 OR t.after > ?3 + ?4"
 		" ORDER BY coalesce(t.tries, 0), row_number() OVER (PARTITION BY"
 		" r.sandbox ORDER BY r.id), r.id LIMIT ?5",
-		WITH(NUMBER(told_bit(whom)), NUMBER(whom), NUMBER(wall_ms),
+		WITH(NUMBER(notified_bit(whom)), NUMBER(whom), NUMBER(wall_ms),
 		     NUMBER(2 * REVIEW_PAUSE_MAX_MS), NUMBER(max)),
 		&s);
 
@@ -188,13 +188,13 @@ static int find_untold(struct review_store *r, int whom, size_t max, int64_t wal
 	return rc == SQLITE_DONE ? count : read_fault(r, rc, err);
 }
 
-int review_tell(struct review_store *r, int whom, size_t max, int try_ms, int64_t wall_ms,
-		void (*on_task)(void *data, const struct review *t), void *data,
-		struct err *err)
+int review_notify(struct review_store *r, int whom, size_t max, int try_ms,
+		  int64_t wall_ms, void (*on_task)(void *data, const struct review *t),
+		  void *data, struct err *err)
 {
-	int64_t ids[REVIEW_TELL_MAX];
-	int count = find_untold(r, whom, MIN(max, (size_t)REVIEW_TELL_MAX), wall_ms, ids,
-				err);
+	int64_t ids[REVIEW_NOTIFY_MAX];
+	int count = find_unnotified(r, whom, MIN(max, (size_t)REVIEW_NOTIFY_MAX), wall_ms,
+				    ids, err);
 
 	for (int i = 0; i < count; i++) {
 		struct review t;
@@ -216,8 +216,8 @@ int review_tell(struct review_store *r, int whom, size_t max, int try_ms, int64_
 	return count;
 }
 
-int review_told(struct review_store *r, int64_t id, int whom, size_t url_count,
-		struct err *err)
+int review_notified(struct review_store *r, int64_t id, int whom, size_t url_count,
+		    struct err *err)
 {
 	const bool command = whom == REVIEW_COMMAND;
 	const int64_t first = command ? whom : REVIEW_WEBHOOK;
@@ -233,13 +233,13 @@ int review_told(struct review_store *r, int64_t id, int whom, size_t url_count,
 		      "UPDATE review SET told = told | ?1 WHERE id = ?2 AND"
 		      " (SELECT count(*) FROM review_try WHERE review = ?2"
 		      " AND after IS NULL AND whom BETWEEN ?3 AND ?4) = ?5",
-		      WITH(NUMBER(told_bit(whom)), NUMBER(id), NUMBER(first),
+		      WITH(NUMBER(notified_bit(whom)), NUMBER(id), NUMBER(first),
 			   NUMBER(first + count - 1), NUMBER(count)),
 		      err);
 }
 
-int review_not_told(struct review_store *r, int64_t id, int whom, int64_t wall_ms,
-		    struct err *err)
+int review_not_notified(struct review_store *r, int64_t id, int whom, int64_t wall_ms,
+			struct err *err)
 {
 	return change(
 		r, note_who,
@@ -250,7 +250,7 @@ int review_not_told(struct review_store *r, int64_t id, int whom, int64_t wall_m
 		err);
 }
 
-int review_tell_anew(struct review_store *r, int whom, struct err *err)
+int review_notify_again(struct review_store *r, int whom, struct err *err)
 {
 	return change(r, note_who,
 		      "UPDATE review_try SET after = 0 WHERE after IS NOT NULL"

@@ -119,7 +119,7 @@ int review_decide(struct review_store *r, int64_t id, enum review_state state,
 enum {
 	REVIEW_COMMAND = 2,
 	REVIEW_WEBHOOK = 4, /* and on, one for each URL */
-	REVIEW_TELL_MAX = 64,
+	REVIEW_NOTIFY_MAX = 64,
 	REVIEW_PAUSE_MS = 10 * 1000, /* after the first failure; doubles */
 	REVIEW_PAUSE_MAX_MS = 10 * 60 * 1000,
 };
@@ -127,17 +127,17 @@ enum {
 /* Begin a try of those that @whom is to be told of, @max at most: new ones before those
  * that failed, each sandbox's first before any second. Each has @try_ms, and waits
  * longer after each failure. Return: how many there were, or -errno. */
-int review_tell(struct review_store *r, int whom, size_t max, int try_ms, int64_t wall_ms,
-		void (*on_task)(void *data, const struct review *t), void *data,
-		struct err *err) MUST_CHECK;
+int review_notify(struct review_store *r, int whom, size_t max, int try_ms,
+		  int64_t wall_ms, void (*on_task)(void *data, const struct review *t),
+		  void *data, struct err *err) MUST_CHECK;
 /* A try has ended: @whom was told of @id; or was not, and waits. */
-int review_told(struct review_store *r, int64_t id, int whom, size_t url_count,
-		struct err *err) MUST_CHECK;
-int review_not_told(struct review_store *r, int64_t id, int whom, int64_t wall_ms,
+int review_notified(struct review_store *r, int64_t id, int whom, size_t url_count,
 		    struct err *err) MUST_CHECK;
+int review_not_notified(struct review_store *r, int64_t id, int whom, int64_t wall_ms,
+			struct err *err) MUST_CHECK;
 /* Nobody is being told: what was begun (by a process that died) begins again. Of
  * REVIEW_WEBHOOK: all of them. */
-int review_tell_anew(struct review_store *r, int whom, struct err *err) MUST_CHECK;
+int review_notify_again(struct review_store *r, int whom, struct err *err) MUST_CHECK;
 
 /* ---- links that decide ----
  *

@@ -154,8 +154,8 @@ static int add_everywhere(struct finder *f, const char *inside, struct socket_fi
 }
 
 /* A socket whose name doesn't lead to it, or that has several, is left to the search. */
-static int judge(struct finder *f, const char *name, struct socket_file file,
-		 struct err *err)
+static int on_socket(struct finder *f, const char *name, struct socket_file file,
+		     struct err *err)
 {
 	char real[PATH_MAX], inside[PATH_MAX];
 	const struct mount *m;
@@ -273,7 +273,7 @@ int sockets_find(const struct mounts *m, const struct path *const *tops, size_t 
 {
 	struct finder f = { .known = ret,
 			    .found = ret,
-			    .on_socket = judge,
+			    .on_socket = on_socket,
 			    .mounts = m,
 			    .tops = tops,
 			    .top_count = count };
@@ -535,11 +535,11 @@ static int too_busy(struct err *err)
 static int mask_socket(const struct rootfs *v, int at, const char *path, ino_t inode,
 		       struct err *err)
 {
-	const uint32_t told = (uint32_t)inode;
+	const uint32_t low = (uint32_t)inode;
 	int r = mask_place(at, NULL, path, err);
 
 	/* It may be there under another spelling, and not masked. */
-	if (r == 0 && has_other_spelling(v, path, shows_socket, &told))
+	if (r == 0 && has_other_spelling(v, path, shows_socket, &low))
 		r = err_set(
 			err, -EPERM,
 			"the unix socket '%s' can't be masked: its file system finds it "

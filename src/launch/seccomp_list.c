@@ -336,25 +336,25 @@ static int refuse_sockets(int fd, const char *name)
 {
 	const uint32_t native = seccomp_arch_resolve_name(name),
 		       other = other_arch(native);
-	struct code judge = { .arch = native }, code = { .arch = native };
+	struct code choice = { .arch = native }, code = { .arch = native };
 	size_t size;
 	int r;
 
 	for (size_t i = 0; i < ARRAY_SIZE(choices); i++)
-		put_choice(&judge, &choices[i]);
+		put_choice(&choice, &choices[i]);
 	r = put_call(&code, native, other ? 5 : 1);
 	if (r == 0 && other)
 		r = put_call(&code, other, 1);
 	if (r < 0)
 		return r;
-	add_code(&code, BPF_JMP | BPF_JA, (uint32_t)judge.count, 0, 0);
-	if (judge.count > CODE_MAX || code.count > CODE_MAX)
+	add_code(&code, BPF_JMP | BPF_JA, (uint32_t)choice.count, 0, 0);
+	if (choice.count > CODE_MAX || code.count > CODE_MAX)
 		return -E2BIG;
 	size = code.count * sizeof(code.at[0]);
 	if (write(fd, code.at, size) != (ssize_t)size)
 		return -EIO;
-	size = judge.count * sizeof(judge.at[0]);
-	return write(fd, judge.at, size) == (ssize_t)size ? 0 : -EIO;
+	size = choice.count * sizeof(choice.at[0]);
+	return write(fd, choice.at, size) == (ssize_t)size ? 0 : -EIO;
 }
 
 /* ---- set-uid files ---- */

@@ -33,11 +33,11 @@ struct output {
 	struct logfile
 		*file; /* NULL: it can't be opened; the thread's from the start on */
 	int64_t tried_ms;
-	bool lacks;	 /* the file; written by the thread, atomically */
-	int fd;		 /* borrowed */
-	uint64_t failed; /* lines; written by the thread, atomically */
-	uint64_t told;	 /* lost lines that a line has told of */
-	int64_t told_second;
+	bool lacks;	   /* the file; written by the thread, atomically */
+	int fd;		   /* borrowed */
+	uint64_t failed;   /* lines; written by the thread, atomically */
+	uint64_t reported; /* lost lines that a line has told of */
+	int64_t loss_second;
 };
 
 struct sample {
@@ -312,21 +312,21 @@ static size_t line_close(struct line *line)
 }
 
 /* An output that lost lines says so, once a second at most. */
-static void tell_loss(struct loglines *l, struct output *o, int64_t wall_ms)
+static void report_loss(struct loglines *l, struct output *o, int64_t wall_ms)
 {
 	const uint64_t n = lost(o);
 	struct line line;
 	size_t size;
 
-	if (n == o->told || o->told_second == wall_ms / 1000 ||
+	if (n == o->reported || o->loss_second == wall_ms / 1000 ||
 	    !line_begin(&line, l, wall_ms, LOGLINES_WARN, "log lines were dropped", true,
 			0))
 		return;
-	jtext_count(&line.j, "dropped", (n - o->told));
+	jtext_count(&line.j, "dropped", (n - o->reported));
 	size = line_close(&line);
-	o->told_second = wall_ms / 1000;
+	o->loss_second = wall_ms / 1000;
 	if (worker_push(o->worker, line.memory, size, false))
-		o->told = n;
+		o->reported = n;
 	free(line.memory);
 }
 
@@ -337,7 +337,7 @@ static void line_end(struct line *line)
 
 	for (size_t i = 0; i < l->output_count; i++)
 		if (worker_push(l->outputs[i].worker, line->memory, size, line->kept))
-			tell_loss(l, &l->outputs[i], line->wall_ms);
+			report_loss(l, &l->outputs[i], line->wall_ms);
 	free(line->memory);
 }
 

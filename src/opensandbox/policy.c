@@ -106,20 +106,22 @@ static int read_target(const struct policy_reader *r, struct text t, size_t at,
 
 /* -- deny.always and allow.always -------------------------------------------------- */
 
-static struct text cut_always(struct text line)
+static struct text cut_static_rule(struct text line)
 {
 	return document_trim(text_without_spaced_comment(line));
 }
 
-static int parse_always(const struct policy_reader *r, struct text t, struct rule *rule)
+static int parse_static_rule(const struct policy_reader *r, struct text t,
+			     struct rule *rule)
 {
 	return read_target(r, t, SIZE_MAX, rule);
 }
 
-static int add_always(const struct policy_reader *r, const struct always_file *file,
-		      enum policy_action action, struct policy *policy)
+static int add_static_rules(const struct policy_reader *r,
+			    const struct static_rules_file *file,
+			    enum policy_action action, struct policy *policy)
 {
-	const struct policy_targets how = { action, cut_always, parse_always };
+	const struct policy_targets how = { action, cut_static_rule, parse_static_rule };
 	const char *path;
 	int e;
 
@@ -239,8 +241,8 @@ static int add_settings(struct making *m, const struct document *d)
 	return r == 0 ? schema_read(&m->schema, map) : r;
 }
 
-int document_policy(const struct document *d, const struct always_file *deny,
-		    const struct always_file *allow, const char *file,
+int document_policy(const struct document *d, const struct static_rules_file *deny,
+		    const struct static_rules_file *allow, const char *file,
 		    const struct policy_reader *r, struct policy *ret)
 {
 	CLEAN(making)
@@ -264,8 +266,8 @@ int document_policy(const struct document *d, const struct always_file *deny,
 		ret->default_action = POLICY_DENY;
 		return policy_add_source(ret, r->arena, m.schema.file);
 	}
-	result = add_always(r, deny, POLICY_DENY, ret);
-	result = faults_worse(result, add_always(r, allow, POLICY_ALLOW, ret));
+	result = add_static_rules(r, deny, POLICY_DENY, ret);
+	result = faults_worse(result, add_static_rules(r, allow, POLICY_ALLOW, ret));
 	result = faults_worse(result, policy_add_source(ret, r->arena, m.schema.file));
 	result = faults_worse(result, add_settings(&m, d));
 	for (size_t i = 0; i < d->count && result != -ENOMEM; i++) {
@@ -283,8 +285,8 @@ struct build {
 	struct policy policy;
 };
 
-static int tell_faults(const struct faults *f, sidecar_fault_fn *on_fault, void *data,
-		       struct err *err)
+static int report_faults(const struct faults *f, sidecar_fault_fn *on_fault, void *data,
+			 struct err *err)
 {
 	char text[FAULT_TEXT_SIZE];
 
@@ -338,9 +340,10 @@ int sidecar_policy_build(const struct sidecar_policy_context *c, const struct do
 			 sidecar_fault_fn *on_fault, void *data, uint8_t **ret_plan,
 			 size_t *ret_size, struct err *err)
 {
-	const struct always_file deny = { c->paths[ALWAYS_DENY], c->always[ALWAYS_DENY] };
-	const struct always_file allow = { c->paths[ALWAYS_ALLOW],
-					   c->always[ALWAYS_ALLOW] };
+	const struct static_rules_file deny = { c->paths[STATIC_RULES_DENY],
+						c->static_rules[STATIC_RULES_DENY] };
+	const struct static_rules_file allow = { c->paths[STATIC_RULES_ALLOW],
+						 c->static_rules[STATIC_RULES_ALLOW] };
 	struct build b = { 0 };
 	struct policy_reader reader = { .arena = &b.arena, .faults = &b.faults };
 	struct err built = { 0 };
@@ -351,7 +354,7 @@ int sidecar_policy_build(const struct sidecar_policy_context *c, const struct do
 	if (r == 0 && b.faults.errors == 0)
 		r = policy_build(&reader, &b.policy, ret_plan, ret_size);
 	if (r == 0 || r == -EINVAL)
-		r = tell_faults(&b.faults, on_fault, data, &built);
+		r = report_faults(&b.faults, on_fault, data, &built);
 	else
 		err_sys(&built, r, "cannot compile the policy");
 	faults_done(&b.faults);

@@ -7,7 +7,7 @@
 #include "opensandbox/static_rules.h"
 
 /* The files deny.always and allow.always. */
-struct always_file {
+struct static_rules_file {
 	const char *path;
 	struct text text; /* empty: no file */
 };
@@ -15,8 +15,8 @@ struct always_file {
  * faults are reported as those of @file. A target that is neither name, address nor
  * CIDR, which the reference takes for a name, is an error here. Return: 0, -EINVAL
  * with @faults, -ENOMEM. */
-int document_policy(const struct document *d, const struct always_file *deny,
-		    const struct always_file *allow, const char *file,
+int document_policy(const struct document *d, const struct static_rules_file *deny,
+		    const struct static_rules_file *allow, const char *file,
 		    const struct policy_reader *r, struct policy *ret) MUST_CHECK;
 
 /* What a policy is built for. */
@@ -25,9 +25,9 @@ struct sidecar_policy_context {
 	bool names;   /* the relay looks for names: mode dns+nft+tls */
 	bool daemon; /* of `weir daemon`: it does so where the policy says, and public DoH
 		      * resolvers are closed as in `weir run` */
-	struct text always[ALWAYS_COUNT];
-	const char *paths[ALWAYS_COUNT]; /* for messages */
-	const char *file;		 /* where the document came from, for messages */
+	struct text static_rules[STATIC_RULES_COUNT];
+	const char *paths[STATIC_RULES_COUNT]; /* for messages */
+	const char *file; /* where the document came from, for messages */
 };
 
 /* What a plan says of where its rules came from, once they are in force. Whoever compiles

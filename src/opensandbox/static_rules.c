@@ -13,10 +13,10 @@
 #include "policy/rule.h"
 #include "sys/files.h"
 
-static const char *const names[ALWAYS_COUNT] = {
-	[ALWAYS_DENY] = "deny.always",
-	[ALWAYS_ALLOW] = "allow.always",
-	[ALWAYS_LOG_SKIP] = "log_skip.always",
+static const char *const names[STATIC_RULES_COUNT] = {
+	[STATIC_RULES_DENY] = "deny.always",
+	[STATIC_RULES_ALLOW] = "allow.always",
+	[STATIC_RULES_LOG_SKIP] = "log_skip.always",
 };
 
 /* Not IN_MODIFY: what is half written is read when it is closed. */
@@ -27,21 +27,21 @@ enum {
 };
 
 /* Again and again: the directory may come, or be another. */
-static void watch(struct always *a)
+static void watch(struct static_rules *a)
 {
 	if (a->inotify_fd >= 0)
 		(void)inotify_add_watch(a->inotify_fd, a->dir, WATCHED);
 }
 
-int always_open(struct always *a, const char *dir)
+int static_rules_open(struct static_rules *a, const char *dir)
 {
-	*a = (struct always){ .dir = dir, .inotify_fd = -1 };
-	for (size_t i = 0; i < ALWAYS_COUNT; i++) {
+	*a = (struct static_rules){ .dir = dir, .inotify_fd = -1 };
+	for (size_t i = 0; i < STATIC_RULES_COUNT; i++) {
 		size_t size = strlen(dir) + strlen(names[i]) + 2;
 
 		a->paths[i] = malloc(size);
 		if (!a->paths[i]) {
-			always_done(a);
+			static_rules_done(a);
 			return -ENOMEM;
 		}
 		snprintf(a->paths[i], size, "%s/%s", dir, names[i]);
@@ -51,21 +51,21 @@ int always_open(struct always *a, const char *dir)
 	return 0;
 }
 
-void always_done(struct always *a)
+void static_rules_done(struct static_rules *a)
 {
-	for (size_t i = 0; i < ALWAYS_COUNT; i++)
+	for (size_t i = 0; i < STATIC_RULES_COUNT; i++)
 		free(a->paths[i]);
 	clean_fd(&a->inotify_fd);
-	*a = (struct always){ .inotify_fd = -1 };
+	*a = (struct static_rules){ .inotify_fd = -1 };
 }
 
-static struct always_seen seen_of(const struct stat *st)
+static struct static_rules_seen seen_of(const struct stat *st)
 {
-	return (struct always_seen){ .mtime_ns =
-					     (int64_t)st->st_mtim.tv_sec * 1000000000 +
-					     st->st_mtim.tv_nsec,
-				     .size = (uint64_t)st->st_size,
-				     .inode = (uint64_t)st->st_ino };
+	return (struct static_rules_seen){ .mtime_ns = (int64_t)st->st_mtim.tv_sec *
+							       1000000000 +
+						       st->st_mtim.tv_nsec,
+					   .size = (uint64_t)st->st_size,
+					   .inode = (uint64_t)st->st_ino };
 }
 
 static bool is_absent(int error)
@@ -73,9 +73,9 @@ static bool is_absent(int error)
 	return error == ENOENT || error == ENOTDIR;
 }
 
-static bool has_changed(const struct always *a, enum always_which which)
+static bool has_changed(const struct static_rules *a, enum static_rules_which which)
 {
-	struct always_seen now = { 0 };
+	struct static_rules_seen now = { 0 };
 	struct stat st;
 
 	if (stat(a->paths[which], &st) == 0)
@@ -86,7 +86,7 @@ static bool has_changed(const struct always *a, enum always_which which)
 	       now.size != a->seen[which].size || now.inode != a->seen[which].inode;
 }
 
-void always_drain(struct always *a)
+void static_rules_drain(struct static_rules *a)
 {
 	char events[16 * (sizeof(struct inotify_event) + NAME_MAX + 1)];
 
@@ -96,18 +96,18 @@ void always_drain(struct always *a)
 			return;
 }
 
-bool always_changed(struct always *a)
+bool static_rules_changed(struct static_rules *a)
 {
-	always_drain(a);
+	static_rules_drain(a);
 	watch(a);
-	return has_changed(a, ALWAYS_DENY) || has_changed(a, ALWAYS_ALLOW);
+	return has_changed(a, STATIC_RULES_DENY) || has_changed(a, STATIC_RULES_ALLOW);
 }
 
 /* What changes while it is read is not taken: half a list denies too little. */
 static int read_one(const char *path, struct arena *arena, struct text *ret,
-		    struct always_seen *ret_seen, struct err *err)
+		    struct static_rules_seen *ret_seen, struct err *err)
 {
-	const struct file_how how = { .max_bytes = ALWAYS_FILE_MAX,
+	const struct file_how how = { .max_bytes = STATIC_RULES_FILE_MAX,
 				      .follow = true,
 				      .anybodys = true };
 	CLEAN(file_bytes) struct file_bytes file = { 0 };
@@ -115,7 +115,7 @@ static int read_one(const char *path, struct arena *arena, struct text *ret,
 	int r = file_read(AT_FDCWD, path, &how, &file, &why);
 
 	*ret = (struct text){ "", 0 };
-	*ret_seen = (struct always_seen){ 0 };
+	*ret_seen = (struct static_rules_seen){ 0 };
 	if (r < 0)
 		return is_absent(-r) ? 0 : err_set(err, r, "%s", why.text);
 	*ret = (struct text){ file.bytes, file.size };
@@ -124,13 +124,13 @@ static int read_one(const char *path, struct arena *arena, struct text *ret,
 	return ret->ptr ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
-int always_read(struct always *a, struct arena *arena, struct text ret[ALWAYS_COUNT],
-		struct err *err)
+int static_rules_read(struct static_rules *a, struct arena *arena,
+		      struct text ret[STATIC_RULES_COUNT], struct err *err)
 {
-	struct always_seen seen[ALWAYS_COUNT];
-	struct text texts[ALWAYS_COUNT];
+	struct static_rules_seen seen[STATIC_RULES_COUNT];
+	struct text texts[STATIC_RULES_COUNT];
 
-	for (size_t i = 0; i < ALWAYS_COUNT; i++) {
+	for (size_t i = 0; i < STATIC_RULES_COUNT; i++) {
 		int r = read_one(a->paths[i], arena, &texts[i], &seen[i], err);
 
 		if (r < 0)
@@ -150,17 +150,17 @@ struct entry {
 	unsigned int covers;	    /* ITSELF, BELOW */
 };
 
-struct always_names {
+struct log_skip_names {
 	struct arena arena; /* of the entries and their names */
 	struct index index;
 };
 
-static void clean_names(struct always_names **n)
+static void clean_names(struct log_skip_names **n)
 {
-	always_names_free(*n);
+	log_skip_names_free(*n);
 }
 
-void always_names_free(struct always_names *n)
+void log_skip_names_free(struct log_skip_names *n)
 {
 	if (!n)
 		return;
@@ -189,7 +189,7 @@ static bool entry_parse(struct text t, unsigned int *ret_covers, struct text *re
 	return true;
 }
 
-static int entry_add(struct always_names *n, struct text name, unsigned int covers)
+static int entry_add(struct log_skip_names *n, struct text name, unsigned int covers)
 {
 	struct entry *e = arena_alloc(&n->arena, sizeof(*e));
 	char *copy = arena_text(&n->arena, name);
@@ -202,10 +202,10 @@ static int entry_add(struct always_names *n, struct text name, unsigned int cove
 	return index_add(&n->index, &e->by_name, copy);
 }
 
-int always_names_parse(struct text text, const char *path, struct always_names **ret,
-		       struct err *err)
+int log_skip_names_parse(struct text text, const char *path, struct log_skip_names **ret,
+			 struct err *err)
 {
-	CLEAN(names) struct always_names *n = calloc(1, sizeof(*n));
+	CLEAN(names) struct log_skip_names *n = calloc(1, sizeof(*n));
 	struct text line, name;
 	unsigned int covers;
 	size_t number = 0;
@@ -229,7 +229,7 @@ int always_names_parse(struct text text, const char *path, struct always_names *
 	return 0;
 }
 
-static bool covers(const struct always_names *n, const char *name, unsigned int how)
+static bool covers(const struct log_skip_names *n, const char *name, unsigned int how)
 {
 	struct index_entry *e = index_find(&n->index, name);
 
@@ -238,7 +238,7 @@ static bool covers(const struct always_names *n, const char *name, unsigned int 
 	return e;
 }
 
-bool always_names_has(const struct always_names *n, const char *name)
+bool log_skip_names_has(const struct log_skip_names *n, const char *name)
 {
 	char copy[DNS_NAME_TEXT_SIZE];
 	const char *dot = copy;

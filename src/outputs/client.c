@@ -151,7 +151,7 @@ int daemon_policy_json(const struct policy *policy, const struct plan *plan, cha
 }
 
 /* What no policy can give a sandbox that is there already. */
-static void tell_of_needs(const struct policy *policy)
+static void report_needs(const struct policy *policy)
 {
 	for (size_t i = 0; i < policy->need_count; i++) {
 		const struct policy_need *n = &policy->needs[i];
@@ -175,7 +175,7 @@ int daemon_policy_text(const struct policy_args *args, char **ret)
 
 	if (r < 0)
 		return r == -EINVAL ? RUN_STATUS_BAD_INPUT : RUN_STATUS_FAILED;
-	tell_of_needs(&policy);
+	report_needs(&policy);
 	r = plan_open(bytes, size, &plan, &err);
 	if (r == 0)
 		r = daemon_policy_json(&policy, &plan, ret);

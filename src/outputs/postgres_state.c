@@ -51,7 +51,7 @@ int postgres_state_read(const char *directory, struct postgres_state *ret)
 	r = file_read(AT_FDCWD, path, &how, &file, NULL);
 	if (r < 0)
 		return r;
-	state.told_ms = (int64_t)file.stat.st_mtim.tv_sec * 1000;
+	state.written_ms = (int64_t)file.stat.st_mtim.tv_sec * 1000;
 	rest = text_trim((struct text){ file.bytes, file.size });
 	if (!take_number(&rest, &sent) || !take_number(&rest, &state.missed))
 		return -EBADMSG;

@@ -12,7 +12,7 @@ struct postgres_state {
 	int64_t sent;		     /* number of the last row that is there */
 	uint64_t missed, refused;    /* rows that will never be */
 	uint64_t waiting;	     /* rows in the store that are to be copied */
-	int64_t told_ms;	     /* wall clock: when it was written; read only */
+	int64_t written_ms;	     /* wall clock: when it was written; read only */
 	char trouble[ERR_TEXT_SIZE]; /* "" while all is well */
 };
 

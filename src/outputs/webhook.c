@@ -172,7 +172,7 @@ struct webhook {
 	struct webhook_url urls[WEBHOOK_URLS_MAX];
 	char *sandbox_id;
 	int fd; /* -1: no program */
-	size_t told_urls;
+	size_t sent_urls;
 	/* Jobs that wait for room in the channel. */
 	char *jobs[WEBHOOK_QUEUE_MAX]; /* payloads, owned */
 	size_t sizes[WEBHOOK_QUEUE_MAX];
@@ -267,7 +267,7 @@ void webhook_attach(struct webhook *w, int fd)
 	drop_asked(w);
 	clean_fd(&w->fd);
 	w->fd = fd;
-	w->told_urls = 0;
+	w->sent_urls = 0;
 	/* Jobs that the program had and said nothing of. */
 	w->before[WEBHOOK_DROPPED] += w->handed > said ? w->handed - said : 0;
 	for (size_t i = 0; i < WEBHOOK_COUNTER_COUNT; i++)
@@ -323,9 +323,9 @@ int webhook_flush(struct webhook *w)
 
 	if (w->fd < 0)
 		return 0;
-	for (; w->told_urls < w->url_count && r == 0; w->told_urls += r == 0)
-		r = send_text(w, WEBHOOK_URL, 0, (uint32_t)w->told_urls,
-			      text_of(w->texts[w->told_urls]));
+	for (; w->sent_urls < w->url_count && r == 0; w->sent_urls += r == 0)
+		r = send_text(w, WEBHOOK_URL, 0, (uint32_t)w->sent_urls,
+			      text_of(w->texts[w->sent_urls]));
 	while (w->count > 0 && r == 0) {
 		r = send_text(w, WEBHOOK_JOB, w->ids[w->first], w->masks[w->first],
 			      (struct text){ w->jobs[w->first], w->sizes[w->first] });

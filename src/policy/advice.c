@@ -521,7 +521,7 @@ static bool is_by_address(const struct plan *p, const struct event *e)
 			POLICY_ALLOW);
 }
 
-static bool judge(const struct plan *p, struct event *e)
+static bool refuses(const struct plan *p, struct event *e)
 {
 	struct dns_name name;
 
@@ -537,9 +537,9 @@ static bool judge(const struct plan *p, struct event *e)
 
 bool policy_refuses(const struct plan *p, const struct event *e)
 {
-	struct event judged = *e;
+	struct event refused = *e;
 
-	return judge(p, &judged);
+	return refuses(p, &refused);
 }
 
 bool policy_would_refuse(const struct plan *p, const struct event *e, struct event *ret)
@@ -547,7 +547,7 @@ bool policy_would_refuse(const struct plan *p, const struct event *e, struct eve
 	bool refused;
 
 	*ret = *e;
-	refused = judge(p, ret);
+	refused = refuses(p, ret);
 	ret->advice[0] = '\0';
 	if (refused && ret->allowable)
 		ret->allowable = advice_write(p, ret, ret->advice)[0] != '\0';

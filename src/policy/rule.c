@@ -174,7 +174,7 @@ static int refuse_number(struct err *err, struct text t)
 	return refuse_target(err, t, what);
 }
 
-static int refuse_unjudged(struct err *err, struct text t, const char *library)
+static int refuse_unchecked(struct err *err, struct text t, const char *library)
 {
 	return err_set(err, -ELIBACC, "'%s' can't be judged: %s can't be loaded",
 		       TEXT_SHOWN(t), library);
@@ -195,7 +195,7 @@ static int idn_target(struct text t, struct dns_name *ret, struct err *err)
 	copy[t.len] = '\0';
 	r = name_to_ascii(copy, &ascii);
 	if (r == -ELIBACC)
-		return refuse_unjudged(err, t, "libidn2");
+		return refuse_unchecked(err, t, "libidn2");
 	if (r < 0)
 		return refuse_target(err, t,
 				     "a domain name: IDNA 2008 has no form for it");
@@ -253,7 +253,7 @@ static int check_suffix(const struct dns_name *n, struct text whole, struct err 
 		is_public = name_is_public_suffix(text, false);
 	}
 	if (is_public < 0)
-		return refuse_unjudged(err, whole, "libpsl");
+		return refuse_unchecked(err, whole, "libpsl");
 	if (is_public)
 		return refuse_target(
 			err, whole,

@@ -146,7 +146,7 @@ static bool has_room(struct relay_sandbox *g, int fd, int64_t *ret_wait_ms)
 
 static void take_connection(struct relay_sandbox *g, int fd)
 {
-	static const struct relay_judgement itself = {
+	static const struct relay_verdict itself = {
 		.rule = PLAN_NO_RULE, .reason = "it dialled the relay itself"
 	};
 	const struct sandbox *s = g->sandbox;

@@ -62,14 +62,14 @@ struct event relay_event(const struct endpoint *to, enum event_action action)
 }
 
 void relay_refuse(struct relay_sandbox *g, const struct endpoint *to,
-		  const struct relay_judgement *j)
+		  const struct relay_verdict *v)
 {
 	struct event e = relay_event(to, EVENT_DENY);
 
 	g->sandbox->counters[COUNT_FLOWS_DENIED]++;
-	e.rule = j->rule;
-	e.allowable = j->allowable;
-	event_set_reason(&e, j->reason);
+	e.rule = v->rule;
+	e.allowable = v->allowable;
+	event_set_reason(&e, v->reason);
 	sandbox_event(g->sandbox, &e, loop_now_ms(g->relay->loop));
 }
 
@@ -115,7 +115,7 @@ static void report(struct relay_flow *f)
 	const struct addr *a = &f->asked.addr;
 	struct event e = refusal_of(f);
 
-	if (f->told)
+	if (f->reported)
 		return;
 	g->sandbox->counters[COUNT_FLOWS_DENIED]++;
 	/* The look-up of the name was refused, and that was told. */
@@ -133,18 +133,18 @@ static void report(struct relay_flow *f)
 /* --- the answer --- */
 
 /* With the blanks of a text for people. @value NULL is null. */
-static void put_member(struct jtext *j, const char *key, const char *value)
+static void put_member(struct jtext *v, const char *key, const char *value)
 {
-	jtext_put(j, text_of(j->used > 1 ? ", " : ""));
-	jtext_string(j, text_of(key), SIZE_MAX);
-	jtext_put(j, text_of(": "));
+	jtext_put(v, text_of(v->used > 1 ? ", " : ""));
+	jtext_string(v, text_of(key), SIZE_MAX);
+	jtext_put(v, text_of(": "));
 	if (value)
-		jtext_string(j, text_of(value), SIZE_MAX);
+		jtext_string(v, text_of(value), SIZE_MAX);
 	else
-		jtext_put(j, text_of("null"));
+		jtext_put(v, text_of("null"));
 }
 
-static void put_body(struct jtext *j, const struct relay_flow *f)
+static void put_body(struct jtext *v, const struct relay_flow *f)
 {
 	const struct plan *plan = &f->served->sandbox->plan;
 	char rule[POLICY_EXPLAIN_SIZE], advice[EVENT_ADVICE_SIZE];
@@ -153,14 +153,14 @@ static void put_body(struct jtext *j, const struct relay_flow *f)
 
 	snprintf(option, sizeof(option), "--allow %s",
 		 e.allowable ? advice_write(plan, &e, advice) : "");
-	jtext_put(j, text_of("{"));
-	put_member(j, "error", "refused by weir");
-	put_member(j, "name", e.name[0] ? e.name : NULL);
-	put_member(j, "reason", f->reason);
-	put_member(j, "rule", policy_explain_rule(plan, f->rule, rule, sizeof(rule)));
-	put_member(j, "allow", e.allowable && advice[0] ? option : NULL);
-	jtext_put(j, text_of("}\n"));
-	assert(!j->full);
+	jtext_put(v, text_of("{"));
+	put_member(v, "error", "refused by weir");
+	put_member(v, "name", e.name[0] ? e.name : NULL);
+	put_member(v, "reason", f->reason);
+	put_member(v, "rule", policy_explain_rule(plan, f->rule, rule, sizeof(rule)));
+	put_member(v, "allow", e.allowable && advice[0] ? option : NULL);
+	jtext_put(v, text_of("}\n"));
+	assert(!v->full);
 }
 
 static size_t write_http(const struct relay_flow *f, char *ret)
@@ -204,11 +204,11 @@ static void say(struct relay_flow *f)
 	struct relay *r = f->served->relay;
 	size_t size = write_answer(f, r->copy_buffer);
 	int fd = f->client.source.fd;
-	bool told = size == 0 || send(fd, r->copy_buffer, size,
-				      MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size;
+	bool reported = size == 0 || send(fd, r->copy_buffer, size,
+					  MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size;
 
 	f->out_of_patience = false;
-	if (!told || shutdown(fd, SHUT_WR) < 0 ||
+	if (!reported || shutdown(fd, SHUT_WR) < 0 ||
 	    loop_timer_in(r->loop, &f->patience, RELAY_GOODBYE_MS) < 0) {
 		relay_flow_abort(f);
 		return;
@@ -232,14 +232,14 @@ static void keep_going(struct relay_flow *f)
 
 /* Refuse @f for what it showed: @name (NULL: none). The client is told. */
 static void refuse_shown(struct relay_flow *f, enum relay_refusal how,
-			 const struct relay_judgement *j, const struct dns_name *name)
+			 const struct relay_verdict *v, const struct dns_name *name)
 {
 	struct relay *r = f->served->relay;
 
 	f->refusal = (uint8_t)how;
-	f->rule = j->rule;
-	f->reason = j->reason;
-	f->allowable = j->allowable;
+	f->rule = v->rule;
+	f->reason = v->reason;
+	f->allowable = v->allowable;
 	f->name = name ? *name : (struct dns_name){ .size = 0 };
 	report(f);
 	loop_timer_stop(r->loop, &f->timer);
@@ -359,9 +359,9 @@ static void be_patient(struct relay_flow *f, int64_t ms)
 static void refuse(struct relay_flow *f, enum relay_refusal how, uint32_t rule,
 		   const char *reason)
 {
-	const struct relay_judgement j = { .rule = rule, .reason = reason };
+	const struct relay_verdict v = { .rule = rule, .reason = reason };
 
-	refuse_shown(f, how, &j, NULL);
+	refuse_shown(f, how, &v, NULL);
 }
 
 /* What is there is not enough to tell. */
@@ -376,18 +376,18 @@ static void await_more(struct relay_flow *f, const struct sight *sight)
 		be_patient(f, RELAY_LOOK_MS);
 }
 
-static struct relay_judgement judge(const struct relay_flow *f, enum relay_shown shown,
+static struct relay_verdict verdict(const struct relay_flow *f, enum relay_shown shown,
 				    const struct dns_name *name)
 {
 	struct relay_question q = relay_flow_question(f, &f->dialled);
 
-	if (f->told)
-		return (struct relay_judgement){ .rule = f->rule,
-						 .reason = f->reason,
-						 .allowable = f->allowable };
+	if (f->reported)
+		return (struct relay_verdict){ .rule = f->rule,
+					       .reason = f->reason,
+					       .allowable = f->allowable };
 	if (f->sinkhole)
-		return relay_judge_sinkhole(&q, shown, name);
-	return relay_judge_shown(&q, shown, name, f->taught ? &f->name : &nobody);
+		return relay_verdict_sinkhole(&q, shown, name);
+	return relay_verdict_shown(&q, shown, name, f->taught ? &f->name : &nobody);
 }
 
 static void stop_waiting(struct relay_flow *f)
@@ -397,39 +397,39 @@ static void stop_waiting(struct relay_flow *f)
 }
 
 static void accept_shown(struct relay_flow *f, enum relay_shown shown,
-			 const struct relay_judgement *j)
+			 const struct relay_verdict *v)
 {
 	stop_waiting(f);
-	if (f->sent > 0 && !dns_name_equal(&f->name, &j->name)) {
+	if (f->sent > 0 && !dns_name_equal(&f->name, &v->name)) {
 		relay_flow_account(f);
 		f->opened = true;
 	}
 	f->shown = (uint8_t)shown;
-	f->name = j->name;
-	f->taught = j->taught;
-	f->opened_rule = j->rule;
+	f->name = v->name;
+	f->taught = v->taught;
+	f->opened_rule = v->rule;
 	if (f->state == FLOW_ACCEPTED)
 		relay_dial_start(f);
 }
 
 static void accept_all(struct relay_flow *f, enum relay_shown shown,
-		       const struct relay_judgement *j)
+		       const struct relay_verdict *v)
 {
 	f->check = CHECK_DONE;
 	f->up.allowed = RELAY_ALL;
-	accept_shown(f, shown, j);
+	accept_shown(f, shown, v);
 }
 
 /* --- neither TLS nor HTTP --- */
 
 static void check_bytes(struct relay_flow *f)
 {
-	struct relay_judgement j = judge(f, SHOWN_BYTES, &nobody);
+	struct relay_verdict v = verdict(f, SHOWN_BYTES, &nobody);
 
-	if (j.allowed)
-		accept_all(f, SHOWN_BYTES, &j);
+	if (v.allowed)
+		accept_all(f, SHOWN_BYTES, &v);
 	else
-		refuse_shown(f, REFUSAL_RESET, &j, f->name.size > 0 ? &f->name : NULL);
+		refuse_shown(f, REFUSAL_RESET, &v, f->name.size > 0 ? &f->name : NULL);
 }
 
 static void pass_all(struct relay_flow *f)
@@ -443,19 +443,19 @@ static void pass_all(struct relay_flow *f)
 
 /* The hello passes, and nothing behind it. */
 static void accept_hello(struct relay_flow *f, const struct tls_hello *hello,
-			 enum relay_shown shown, const struct relay_judgement *j)
+			 enum relay_shown shown, const struct relay_verdict *v)
 {
 	f->check = CHECK_HELLO;
 	f->up.allowed = hello->size;
 	f->down.allowed = 0;
 	f->early_data = hello->early_data;
-	accept_shown(f, shown, j);
+	accept_shown(f, shown, v);
 }
 
 static void check_tls_name(struct relay_flow *f, const struct tls_hello *hello)
 {
 	struct text t = { hello->name.text, hello->name.size };
-	struct relay_judgement j;
+	struct relay_verdict v;
 	struct dns_name name;
 
 	if (dns_name_parse(t, &name) < 0) {
@@ -463,16 +463,16 @@ static void check_tls_name(struct relay_flow *f, const struct tls_hello *hello)
 		       tls_fault_text(TLS_NAME_MALFORMED));
 		return;
 	}
-	j = judge(f, SHOWN_NAME, &name);
-	if (j.allowed)
-		accept_hello(f, hello, SHOWN_NAME, &j);
+	v = verdict(f, SHOWN_NAME, &name);
+	if (v.allowed)
+		accept_hello(f, hello, SHOWN_NAME, &v);
 	else
-		refuse_shown(f, REFUSAL_ALERT_ACCESS, &j, &name);
+		refuse_shown(f, REFUSAL_ALERT_ACCESS, &v, &name);
 }
 
 static void check_tls(struct relay_flow *f, const struct sight *sight)
 {
-	struct relay_judgement j;
+	struct relay_verdict v;
 	struct tls_hello hello;
 
 	switch (tls_hello_read(sight->bytes, sight->size, &hello)) {
@@ -488,11 +488,11 @@ static void check_tls(struct relay_flow *f, const struct sight *sight)
 	case TLS_BAD:
 		break;
 	}
-	j = judge(f, SHOWN_NO_NAME, &nobody);
-	if (hello.fault == TLS_NO_NAME && j.allowed)
-		accept_hello(f, &hello, SHOWN_NO_NAME, &j);
+	v = verdict(f, SHOWN_NO_NAME, &nobody);
+	if (hello.fault == TLS_NO_NAME && v.allowed)
+		accept_hello(f, &hello, SHOWN_NO_NAME, &v);
 	else
-		refuse(f, REFUSAL_ALERT_NAME, j.rule, tls_fault_text(hello.fault));
+		refuse(f, REFUSAL_ALERT_NAME, v.rule, tls_fault_text(hello.fault));
 }
 
 /* --- behind a ClientHello --- */
@@ -512,7 +512,7 @@ static bool shows_the_same(const struct relay_flow *f, const struct tls_hello *h
 
 static void check_another_hello(struct relay_flow *f, const struct sight *sight)
 {
-	const struct relay_judgement differs = {
+	const struct relay_verdict differs = {
 		.rule = PLAN_NO_RULE,
 		.reason = "the second ClientHello shows another name",
 	};
@@ -616,24 +616,24 @@ static void check_request(struct relay_flow *f, const struct http_piece *piece)
 	enum relay_shown shown = named ? SHOWN_NAME : SHOWN_NO_NAME;
 	struct text t = { r->host.text, r->host.size };
 	struct dns_name name = { 0 };
-	struct relay_judgement j;
+	struct relay_verdict v;
 
 	if (named && dns_name_parse(t, &name) < 0) {
 		refuse(f, REFUSAL_HTTP_400, PLAN_NO_RULE, http_fault_text(HTTP_BAD_HOST));
 		return;
 	}
-	j = judge(f, shown, &name);
+	v = verdict(f, shown, &name);
 	/* What is still due for the requests before would count against the rule of
 	 * this one. */
 	another_pays =
-		f->passed && j.rule != f->opened_rule &&
-		((j.rule != PLAN_NO_RULE && budgets_of(p, j.rule) != 0) ||
+		f->passed && v.rule != f->opened_rule &&
+		((v.rule != PLAN_NO_RULE && budgets_of(p, v.rule) != 0) ||
 		 (f->opened_rule != PLAN_NO_RULE && budgets_of(p, f->opened_rule) != 0));
 	if (r->host.kind == WIRE_HOST_ADDRESS &&
 	    !addr_equal(&r->host.addr, &f->dialled.addr))
 		refuse(f, REFUSAL_HTTP_403, PLAN_NO_RULE, "the Host is another address");
-	else if (!j.allowed)
-		refuse_shown(f, REFUSAL_HTTP_403, &j, named ? &name : NULL);
+	else if (!v.allowed)
+		refuse_shown(f, REFUSAL_HTTP_403, &v, named ? &name : NULL);
 	else if ((f->passed && (r->upgrade || r->connect)) || another_pays) {
 		f->refusal = REFUSAL_CLOSE;
 		keep_going(f);
@@ -641,10 +641,10 @@ static void check_request(struct relay_flow *f, const struct http_piece *piece)
 		/* One rule, or none, may let several names pass, and deny one of them
 		 * after a change. */
 		if (f->passed &&
-		    (j.rule != f->opened_rule || !dns_name_equal(&j.name, &f->name)))
+		    (v.rule != f->opened_rule || !dns_name_equal(&v.name, &f->name)))
 			f->several = true;
 		let_request_pass(f, piece);
-		accept_shown(f, shown, &j);
+		accept_shown(f, shown, &v);
 	}
 }
 
@@ -680,26 +680,26 @@ static void check_http(struct relay_flow *f, const struct sight *sight)
 static void check_http2(struct relay_flow *f, const struct sight *sight)
 {
 	static const char preface[] = HTTP2_PREFACE;
-	struct relay_judgement j = judge(f, SHOWN_BYTES, &nobody);
-	const bool is_open = judge(f, SHOWN_NO_NAME, &nobody).allowed;
+	struct relay_verdict v = verdict(f, SHOWN_BYTES, &nobody);
+	const bool is_open = verdict(f, SHOWN_NO_NAME, &nobody).allowed;
 
 	if (sight->size < sizeof(preface) - 1 && !sight->at_end)
 		await_more(f, sight);
 	else if (sight->size >= sizeof(preface) - 1 &&
-		 memcmp(sight->bytes, preface, sizeof(preface) - 1) == 0 && j.allowed &&
+		 memcmp(sight->bytes, preface, sizeof(preface) - 1) == 0 && v.allowed &&
 		 is_open)
-		accept_all(f, SHOWN_BYTES, &j);
+		accept_all(f, SHOWN_BYTES, &v);
 	else
 		/* What the address rule wants besides, or a name that is denied. */
-		refuse(f, REFUSAL_RESET, j.rule,
-		       f->sinkhole || (is_open && !j.allowed)
-			       ? j.reason
+		refuse(f, REFUSAL_RESET, v.rule,
+		       f->sinkhole || (is_open && !v.allowed)
+			       ? v.reason
 			       : http_fault_text(HTTP_VERSION_2));
 }
 
 /* --- the answer to an Upgrade or a CONNECT --- */
 
-static void go_on_judging(struct relay_flow *f)
+static void go_on_checking(struct relay_flow *f)
 {
 	f->check = CHECK_HTTP;
 	f->down.allowed = RELAY_ALL;
@@ -725,7 +725,7 @@ static void settle_answer(struct relay_flow *f, const struct http_status *status
 	else if (status->code / 100 == 1 && status->code != 101)
 		f->down.allowed = status->size; /* the real answer comes behind it */
 	else
-		go_on_judging(f);
+		go_on_checking(f);
 }
 
 static void read_answer(struct relay_flow *f, const struct sight *sight)
@@ -738,12 +738,12 @@ static void read_answer(struct relay_flow *f, const struct sight *sight)
 		return;
 	case HTTP_NEED_MORE:
 		if (sight->at_end)
-			go_on_judging(f);
+			go_on_checking(f);
 		else
 			f->server.readable = false;
 		return;
 	default:
-		go_on_judging(f);
+		go_on_checking(f);
 	}
 }
 
@@ -769,7 +769,7 @@ static size_t check_answer(struct relay_flow *f)
  * are bytes. */
 static void check_word(struct relay_flow *f, const struct sight *sight)
 {
-	bool may_pass = judge(f, SHOWN_BYTES, &nobody).allowed;
+	bool may_pass = verdict(f, SHOWN_BYTES, &nobody).allowed;
 
 	if (may_pass && !f->word)
 		stop_waiting(f);
@@ -847,14 +847,14 @@ static size_t check_client(struct relay_flow *f)
 /* A client that waits for the server to speak needs what one without a name needs. */
 static void run_out_of_patience(struct relay_flow *f)
 {
-	struct relay_judgement j = { .rule = PLAN_NO_RULE,
-				     .reason = "no name came in 5 s" };
+	struct relay_verdict v = { .rule = PLAN_NO_RULE,
+				   .reason = "no name came in 5 s" };
 	uint8_t byte;
 	ssize_t n = recv(f->client.source.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 
 	if (f->check == CHECK_FIRST && n < 0 && errno == EAGAIN)
-		j.allowable = judge(f, SHOWN_BYTES, &nobody).allowable;
-	refuse_shown(f, REFUSAL_RESET, &j, j.allowable ? &f->name : NULL);
+		v.allowable = verdict(f, SHOWN_BYTES, &nobody).allowable;
+	refuse_shown(f, REFUSAL_RESET, &v, v.allowable ? &f->name : NULL);
 }
 
 static bool is_waiting(const struct relay_flow *f)

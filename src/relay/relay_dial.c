@@ -9,12 +9,12 @@
  * in turns; no attempt is given up for it. The first that answers is the flow's server,
  * and the others are closed. The client is reset once the last one has failed.
  *
- * Which addresses those are is the policy's to say, each time (relay_judge_other()): the
- * flow's name teaches the address at this moment and opens it on
- * this port, and no rule denies it. They are judged when they are dialled, again when the
- * plan has changed, and once more when they have answered, by what the client has shown
- * meanwhile; an attempt that doesn't pass is closed like one that failed. A flow that no
- * look-up opened, but an address rule or the default action, has its one address.
+ * Which addresses those are is the policy's to say, each time (relay_verdict_other()):
+ * the flow's name teaches the address at this moment and opens it on this port, and no
+ * rule denies it. They are judged when they are dialled, again when the plan has changed,
+ * and once more when they have answered, by what the client has shown meanwhile; an
+ * attempt that doesn't pass is closed like one that failed. A flow that no look-up
+ * opened, but an address rule or the default action, has its one address.
  *
  * An address that failed, or that was overtaken, is dialled last for REMEMBER_MS. What is
  * remembered is the sandbox's own, in a table where the newer takes the older's place.
@@ -117,7 +117,7 @@ static int take_port(struct relay_attempt *a)
 			loop_now_ms(r->loop))) {
 		relay_limit(g, LIMIT_FLOWS,
 			    "too many connections to one server in a minute");
-		a->told = true;
+		a->reported = true;
 		return -EADDRNOTAVAIL;
 	}
 	a->side.ports_of = (uint8_t)(server + 1);
@@ -209,7 +209,7 @@ static bool is_allowed(const struct relay_flow *f, const struct endpoint *to)
 		return addr_equal(&to->addr, &f->asked.addr);
 	asked = relay_flow_question(f, &f->asked);
 	q = relay_flow_question(f, to);
-	return relay_judge_other(&q, &asked, (enum relay_shown)f->shown, &f->name);
+	return relay_verdict_other(&q, &asked, (enum relay_shown)f->shown, &f->name);
 }
 
 static const char *why_failed(const struct relay_attempt *a)
@@ -230,7 +230,7 @@ static const char *why_failed(const struct relay_attempt *a)
 	}
 }
 
-void relay_dial_tell(struct relay_flow *f)
+void relay_dial_report(struct relay_flow *f)
 {
 	int64_t now_ms = loop_now_ms(f->served->relay->loop);
 
@@ -238,9 +238,9 @@ void relay_dial_tell(struct relay_flow *f)
 		struct relay_attempt *a = &f->dial->attempts[i];
 		bool silent = a->error == 0 && now_ms - a->began_ms >= SILENT_MS;
 
-		if (a->told || a->error == EACCES || (a->error == 0 && !silent))
+		if (a->reported || a->error == EACCES || (a->error == 0 && !silent))
 			continue;
-		a->told = true;
+		a->reported = true;
 		relay_fail(f->served, &a->to, &f->name, why_failed(a));
 	}
 }
@@ -376,7 +376,7 @@ void relay_dial_stop(struct relay_flow *f, bool reset)
 	if (!f->dial)
 		return;
 	if (f->server.source.fd < 0) /* nobody has answered */
-		relay_dial_tell(f);
+		relay_dial_report(f);
 	for (size_t i = 0; i < f->dial->made; i++)
 		attempt_close(&f->dial->attempts[i], reset);
 	loop_timer_stop(f->served->relay->loop, &f->timer);

@@ -449,28 +449,28 @@ struct relay_question relay_flow_question(const struct relay_flow *f,
 	};
 }
 
-static struct relay_judgement judge_again(const struct relay_flow *f,
+static struct relay_verdict verdict_again(const struct relay_flow *f,
 					  struct relay_question *q)
 {
 	enum relay_shown shown = (enum relay_shown)f->shown;
-	struct relay_judgement j;
+	struct relay_verdict v;
 
 	/* A flow of the time before `verify: tls` has shown bytes of some kind. */
 	if (shown == SHOWN_NOTHING && f->check == CHECK_DONE)
 		shown = SHOWN_BYTES;
 	*q = relay_flow_question(f, &f->asked);
-	j = relay_judge_again(q, shown, &f->name, f->taught);
-	if (j.allowed && !addr_equal(&f->dialled.addr, &f->asked.addr)) {
+	v = relay_verdict_again(q, shown, &f->name, f->taught);
+	if (v.allowed && !addr_equal(&f->dialled.addr, &f->asked.addr)) {
 		*q = relay_flow_question(f, &f->dialled);
-		j = relay_judge_again(q, shown, &f->name, f->taught);
+		v = relay_verdict_again(q, shown, &f->name, f->taught);
 	}
-	return j;
+	return v;
 }
 
 size_t relay_flow_recheck(struct relay_flow *f)
 {
 	struct relay_question q;
-	struct relay_judgement j;
+	struct relay_verdict v;
 
 	if (!f->recheck)
 		return 0;
@@ -482,23 +482,23 @@ size_t relay_flow_recheck(struct relay_flow *f)
 		relay_park_recheck(f);
 		return RELAY_RECHECK_COST;
 	}
-	j = judge_again(f, &q);
-	if (j.allowed && f->several) {
+	v = verdict_again(f, &q);
+	if (v.allowed && f->several) {
 		relay_fail(
 			f->served, &f->dialled, &f->name,
 			"the policy has changed, and the connection had several names");
 		relay_flow_abort(f);
 		return RELAY_RECHECK_RESET_COST;
 	}
-	if (j.allowed) {
-		f->opened_rule = j.rule; /* its number may be another one */
+	if (v.allowed) {
+		f->opened_rule = v.rule; /* its number may be another one */
 		relay_dial_recheck(f);
 		return RELAY_RECHECK_COST;
 	}
 	if (f->state == FLOW_CLOSING) {
 		relay_goodbye_now(f);
 	} else {
-		relay_refuse(f->served, &q.to, &j);
+		relay_refuse(f->served, &q.to, &v);
 		relay_flow_abort(f);
 	}
 	return RELAY_RECHECK_RESET_COST;
@@ -572,20 +572,20 @@ static void flow_check_dial(struct relay_flow *f)
 }
 
 /* The destination is judged. False: refused. */
-static bool flow_judge(struct relay_flow *f)
+static bool flow_verdict(struct relay_flow *f)
 {
 	struct relay_question q;
-	struct relay_judgement j;
+	struct relay_verdict v;
 
 	f->host_local = is_host_local(f->served->relay, &f->asked.addr);
 	q = relay_flow_question(f, &f->asked);
-	j = relay_judge(&q);
-	f->name = j.name;
-	f->taught = j.taught;
-	f->opened_rule = j.rule;
-	if (!j.allowed)
-		relay_refuse(f->served, &q.to, &j);
-	return j.allowed;
+	v = relay_verdict_of(&q);
+	f->name = v.name;
+	f->taught = v.taught;
+	f->opened_rule = v.rule;
+	if (!v.allowed)
+		relay_refuse(f->served, &q.to, &v);
+	return v.allowed;
 }
 
 static void await_first(struct relay_flow *f, int64_t ms)
@@ -607,7 +607,7 @@ void relay_flow_begin(struct relay_flow *f)
 {
 	const struct plan *p = &f->served->sandbox->plan;
 	struct relay_question q;
-	struct relay_judgement j;
+	struct relay_verdict v;
 
 	if (relay_park_begin(f))
 		return;
@@ -618,7 +618,7 @@ void relay_flow_begin(struct relay_flow *f)
 		relay_flow_await_first(f);
 		return;
 	}
-	if (!flow_judge(f)) {
+	if (!flow_verdict(f)) {
 		relay_flow_abort(f);
 		return;
 	}
@@ -633,11 +633,11 @@ void relay_flow_begin(struct relay_flow *f)
 		relay_dial_start(f);
 		return;
 	}
-	j = relay_judge_shown(&q, SHOWN_BYTES, &f->name, &f->name);
-	if (j.allowed) {
-		f->name = j.name;
-		f->taught = j.taught;
-		f->opened_rule = j.rule;
+	v = relay_verdict_shown(&q, SHOWN_BYTES, &f->name, &f->name);
+	if (v.allowed) {
+		f->name = v.name;
+		f->taught = v.taught;
+		f->opened_rule = v.rule;
 		relay_dial_start(f);
 	} else {
 		await_first(f, RELAY_LOOK_MS);
@@ -777,7 +777,7 @@ void relay_flow_account(struct relay_flow *f)
 	struct event e = passed_event(f);
 	bool refused = f->state == FLOW_CLOSING || f->state == FLOW_REFUSED;
 
-	relay_dial_tell(f);
+	relay_dial_report(f);
 	if (f->sent == 0 && f->received == 0 && (!f->opened || refused))
 		return;
 	f->sent = f->received = 0;

@@ -160,7 +160,7 @@ struct relay_flow {
 	bool word;		 /* they are a word, and may be a request's */
 	bool answered;		 /* the server has said something */
 	bool sinkhole;		 /* @asked stands for denied names: never dialled */
-	bool told;		 /* that it is refused: what it shows is not judged */
+	bool reported;		 /* that it is refused: what it shows is not judged */
 	bool is_parked;		 /* it waits for a grant */
 	bool is_dismissed;	 /* it is to wait no more */
 	bool is_looked_up;	 /* one of @lookups has ended */
@@ -183,9 +183,9 @@ struct relay_attempt {
 	struct relay_flow *flow;
 	struct endpoint to;
 	int64_t began_ms;
-	int error;  /* why it failed, positive; 0: it has not */
-	bool extra; /* counted in extra_attempts */
-	bool told;  /* that it failed, or is silent */
+	int error;     /* why it failed, positive; 0: it has not */
+	bool extra;    /* counted in extra_attempts */
+	bool reported; /* that it failed, or is silent */
 };
 
 /* While the flow is dialling; see relay_dial.c. */
@@ -370,7 +370,7 @@ bool relay_dial_run(struct relay_flow *f);
 /* The plan has changed: end the attempts that it doesn't allow. The flow may end. */
 void relay_dial_recheck(struct relay_flow *f);
 /* Tell of attempts that have failed, or are silent, of a flow that has no server yet. */
-void relay_dial_tell(struct relay_flow *f);
+void relay_dial_report(struct relay_flow *f);
 /* End all attempts; @reset: with a reset, where the server has answered. */
 void relay_dial_stop(struct relay_flow *f, bool reset);
 
@@ -381,7 +381,7 @@ size_t relay_check(struct relay_flow *f);
 
 /* Count a refusal and tell control. */
 void relay_refuse(struct relay_sandbox *g, const struct endpoint *to,
-		  const struct relay_judgement *j);
+		  const struct relay_verdict *v);
 /* A connection to @to, by no rule. */
 struct event relay_event(const struct endpoint *to, enum event_action action);
 /* @to, of @name, could not be reached: what it said, or that it said nothing. */

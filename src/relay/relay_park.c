@@ -63,7 +63,7 @@ static void refuse_as(struct relay_flow *f, const struct plan_verdict *v, const 
 	relay_park_leave(f);
 	loop_timer_stop(f->served->relay->loop, &f->timer);
 	f->timed_out = false;
-	f->told = true;
+	f->reported = true;
 	f->sinkhole = true;
 	f->rule = v->rule;
 	f->reason = why;

@@ -262,7 +262,7 @@ static void report_behind(const struct dns_service *d, size_t server)
 		d->on_trouble(d->on_trouble_data, &t);
 }
 
-void dns_service_tell_behind(const struct dns_service *d)
+void dns_service_notify_behind(const struct dns_service *d)
 {
 	const struct upstream_trouble nobody = { .kind = UPSTREAM_INNER,
 						 .server = d->docker };
@@ -641,7 +641,7 @@ int dns_service_pin(struct dns_service *d, struct sandbox *s, int64_t repin_ms,
 			    loop_now_ms(d->loop));
 }
 
-void dns_service_pin_tell(struct dns_service *d, struct sandbox *s)
+void dns_service_pin_notify(struct dns_service *d, struct sandbox *s)
 {
-	resolver_pin_tell(d->resolver, s);
+	resolver_pin_notify(d->resolver, s);
 }

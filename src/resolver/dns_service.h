@@ -67,14 +67,14 @@ void dns_service_look_up(struct dns_service *d, struct sandbox *s,
 void dns_service_dismiss(struct dns_service *d, struct sandbox *s,
 			 const struct dns_name *name);
 
-/* As resolver_pin_tell(). */
-void dns_service_pin_tell(struct dns_service *d, struct sandbox *s);
+/* As resolver_pin_notify(). */
+void dns_service_pin_notify(struct dns_service *d, struct sandbox *s);
 
 /* Turn the loop until it is known what Docker's resolver does with questions,
  * @patience_ms at the most. */
 void dns_service_settle(struct dns_service *d, int64_t patience_ms);
 /* Tell of the servers behind it once more. */
-void dns_service_tell_behind(const struct dns_service *d);
+void dns_service_notify_behind(const struct dns_service *d);
 
 /* To be called at the end of each turn of the loop: commits, then replies. */
 void dns_service_flush(struct dns_service *d);

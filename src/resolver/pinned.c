@@ -578,7 +578,7 @@ void resolver_pin_answer(struct resolver *r, struct resolver_ask *ask, int64_t n
 	resolver_ask_release(r, ask);
 }
 
-void resolver_pin_tell(struct resolver *r, struct sandbox *s)
+void resolver_pin_notify(struct resolver *r, struct sandbox *s)
 {
 	struct pins *p = s->resolver ? s->resolver->pins : NULL;
 

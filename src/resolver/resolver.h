@@ -155,7 +155,7 @@ int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
 /* Report once more how the last round ended; a first one that is under way will report
  * at its end.
  */
-void resolver_pin_tell(struct resolver *r, struct sandbox *s);
+void resolver_pin_notify(struct resolver *r, struct sandbox *s);
 
 /* The sandbox goes: its waiting queries are forgotten, nothing is sent for them. */
 void resolver_detach(struct resolver *r, struct sandbox *s);

@@ -37,7 +37,7 @@
 enum { BUDGET_PLACES = 8 };
 
 /* No name: queries for any number of names are one event, and add up
- * (sandbox/accounts.h). */
+ * (sandbox/accounting.h). */
 void resolver_limit(struct resolver *r, struct resolver_ask *ask, enum plan_limit which,
 		    int64_t now_ms)
 {

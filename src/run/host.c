@@ -832,7 +832,7 @@ static int ask_what_was_denied(struct host_run *h, struct err *err)
 
 	for (;;) {
 		struct event_ring *all = event_ring_new(EVENTS_KEPT);
-		uint64_t told = 0;
+		uint64_t reported = 0;
 
 		if (!all)
 			return err_set(err, -ENOMEM, "out of memory");
@@ -845,10 +845,10 @@ static int ask_what_was_denied(struct host_run *h, struct err *err)
 		event_ring_free(h->ring);
 		h->ring = all;
 		for (size_t i = 0; i < event_ring_count(all); i++)
-			told += event_ring_at(all, i)->packets;
+			reported += event_ring_at(all, i)->packets;
 		/* All that was counted is there: the engine folds what is equal for a
 		 * second. */
-		if (told >= sandbox_denied(h->counters) ||
+		if (reported >= sandbox_denied(h->counters) ||
 		    event_ring_count(all) == EVENTS_KEPT || clock_now_ms() > end_ms)
 			return 0;
 		nanosleep(&wait, NULL);

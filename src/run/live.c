@@ -304,8 +304,8 @@ static int hear_engine(struct live *l)
 		if (m.type == IPC_CHANGED || m.type == IPC_UNCHANGED) {
 			on_change_answer(l, &m);
 			m.type = IPC_CHANGED;
-		} else if (m.type == IPC_STATS && l->told) {
-			l->told->stats = m.stats;
+		} else if (m.type == IPC_STATS && l->counts) {
+			l->counts->stats = m.stats;
 		}
 		if (m.type == l->awaited)
 			l->awaited = IPC_NONE;
@@ -365,9 +365,9 @@ static bool is_ready(struct live *l)
 {
 	if (!l->document)
 		l->document = document_of(policy_of(l));
-	if (!l->told)
-		l->told = calloc(1, sizeof(*l->told));
-	return l->document && l->told;
+	if (!l->counts)
+		l->counts = calloc(1, sizeof(*l->counts));
+	return l->document && l->counts;
 }
 
 static int begin_change(struct live *l, struct text text, struct err *err)
@@ -659,7 +659,7 @@ static void put(void *data, struct jtext *j)
 	jtext_member(j, "kind", "run");
 	put_command(j, l->spec->argv);
 	jtext_count(j, "pid", (uint64_t)getpid());
-	jtext_count(j, "denies", sandbox_denied(l->told->stats.counters));
+	jtext_count(j, "denies", sandbox_denied(l->counts->stats.counters));
 }
 
 static bool show(void *data, const char *id, struct jtext *j)
@@ -702,14 +702,14 @@ static void status(void *data, struct api_status *ret)
 		ret->degradations[ret->degradation_count++] =
 			(struct api_degradation){ .what = "engine",
 						  .reason = "it does not answer" };
-	api_status_count(ret, l->told->stats.counters, l->told->counters);
+	api_status_count(ret, l->counts->stats.counters, l->counts->counters);
 	ret->mode = mode_of(l);
 	ret->enforcement_mode = "dns+nft+tls";
 	ret->sandbox_id = l->id;
 	ret->since_ms = l->started_ms;
 	ret->generation = p->number + 1;
-	ret->learned_names = l->told->stats.names;
-	ret->learned_addresses = l->told->stats.addresses;
+	ret->learned_names = l->counts->stats.names;
+	ret->learned_addresses = l->counts->stats.addresses;
 	ret->rule_count = p->policy.count;
 	ret->policy_updates = p->number;
 	ret->policy_failures = l->failures;
@@ -807,8 +807,8 @@ void live_close(struct live *l)
 	document_free(l->next_document);
 	document_free(l->document);
 	l->next_document = l->document = NULL;
-	free(l->told);
-	l->told = NULL;
+	free(l->counts);
+	l->counts = NULL;
 	free(l->reviews.tasks);
 	l->reviews = (struct run_reviews){ 0 };
 	if (!l->loop || l->engine.fd < 0)

@@ -31,7 +31,7 @@ struct run_reviews {
 struct review *run_reviews_find(const struct run_reviews *r, int64_t id);
 
 /* What the engine told last of what is counted. */
-struct live_told {
+struct live_counts {
 	struct ipc_stats stats;
 	struct api_counter counters[SANDBOX_COUNTER_COUNT]; /* of @stats, by name */
 };
@@ -53,7 +53,7 @@ struct live {
 	struct run_policy *next;   /* owned; under way to the engine */
 	struct document *next_document; /* of @next; owned */
 	struct err *fault;		/* of who waits for a change; NULL: nobody does */
-	struct live_told *told;		/* owned; NULL: nobody has asked */
+	struct live_counts *counts;	/* owned; NULL: nobody has asked */
 	int64_t stats_ms;		/* the turn in which it was asked for them, */
 	int stats_fault;		/* 0, or -errno: and did not answer */
 	int64_t started_ms;		/* wall clock */

@@ -20,7 +20,7 @@
 /* === variables === */
 
 enum {
-	TOLD_SIZE = ENVIRONMENT_TOLD_MAX * 64,
+	TOLD_SIZE = ENVIRONMENT_REPORTED_MAX * 64,
 };
 
 static struct text name_of(const char *variable)
@@ -90,7 +90,7 @@ static bool is_passed(const struct run_spec *spec, const char *variable,
 
 static void report(const struct run_spec *spec, const struct environment *e)
 {
-	const size_t told = MIN(e->held_count, (size_t)ENVIRONMENT_TOLD_MAX);
+	const size_t reported = MIN(e->held_count, (size_t)ENVIRONMENT_REPORTED_MAX);
 	char list[TOLD_SIZE], more[48] = "", name[64];
 	size_t used = 0;
 
@@ -103,12 +103,12 @@ static void report(const struct run_spec *spec, const struct environment *e)
 	}
 	if (e->held_count == 0 || spec->quiet)
 		return;
-	for (size_t i = 0; i < told; i++)
+	for (size_t i = 0; i < reported; i++)
 		used += (size_t)snprintf(
 			list + used, sizeof(list) - used, "%s%s", i > 0 ? ", " : "",
 			text_escape(name_of(e->held[i]), name, sizeof(name) - 2));
-	if (e->held_count > told)
-		snprintf(more, sizeof(more), " and %zu more", e->held_count - told);
+	if (e->held_count > reported)
+		snprintf(more, sizeof(more), " and %zu more", e->held_count - reported);
 	log_warning(
 		"kept from the command, for they look like secrets: %s%s; to pass one: "
 		"--pass-env NAME, all: --env all",
@@ -254,7 +254,7 @@ int agent_socket_open(const struct run_spec *spec, struct path *ret, struct err 
 	return 0;
 }
 
-void agent_socket_tell(const struct path *p, bool is_mapped)
+void agent_socket_report(const struct path *p, bool is_mapped)
 {
 	if (p->fd >= 0 && is_mapped)
 		log_warning(OPTION ": to the agent the command, as root of a sandbox, is "
@@ -682,7 +682,7 @@ static const char *place_of_unseen(const struct run_spec *spec, const char *cwd,
 }
 
 /* One line is enough. */
-static void tell_unseen(struct run_spec *spec)
+static void report_unseen(struct run_spec *spec)
 {
 	CLEAN(path) struct path cwd = { .fd = -1 };
 
@@ -712,7 +712,7 @@ static bool has_word(char *const *argv, const char *const *words, size_t count)
 	return false;
 }
 
-static void tell_git(struct run_spec *spec)
+static void report_git(struct run_spec *spec)
 {
 	CLEAN(path) struct path cwd = { .fd = -1 };
 	struct git_repository g = { 0 };
@@ -730,7 +730,7 @@ static void tell_git(struct run_spec *spec)
 			    g.common);
 }
 
-static void tell_apt(struct run_spec *spec)
+static void report_apt(struct run_spec *spec)
 {
 	static const char *const changes[] = {
 		"install", "reinstall",	 "upgrade", "full-upgrade", "dist-upgrade",
@@ -746,18 +746,20 @@ static void tell_apt(struct run_spec *spec)
 			    "(--download-only)");
 }
 
-void needs_tell(struct run_spec *spec)
+void needs_report(struct run_spec *spec)
 {
 	static const struct {
 		const char *program;
 		void (*tell)(struct run_spec *spec);
-	} known[] = { { "git", tell_git }, { "apt", tell_apt }, { "apt-get", tell_apt } };
+	} known[] = { { "git", report_git },
+		      { "apt", report_apt },
+		      { "apt-get", report_apt } };
 	const char *slash = strrchr(spec->argv[0], '/');
 	const char *program = slash ? slash + 1 : spec->argv[0];
 
 	if (spec->quiet)
 		return;
-	tell_unseen(spec);
+	report_unseen(spec);
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
 		if (strcmp(known[i].program, program) == 0)
 			known[i].tell(spec);

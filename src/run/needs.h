@@ -28,8 +28,8 @@
 #include "sys/files.h"
 
 enum {
-	ENVIRONMENT_TOLD_MAX = 12, /* names in the message; the others are counted */
-	ENVIRONMENT_SPARE = 4,	   /* variables that environment_enter() adds */
+	ENVIRONMENT_REPORTED_MAX = 12, /* names in the message; the others are counted */
+	ENVIRONMENT_SPARE = 4,	       /* variables that environment_enter() adds */
 };
 
 struct environment {
@@ -64,7 +64,7 @@ int environment_add_pass(void *option_list, const char *value,
 int agent_socket_open(const struct run_spec *spec, struct path *ret,
 		      struct err *err) MUST_CHECK;
 /* Warn of what an agent can't know: @is_mapped, root is another user outside. */
-void agent_socket_tell(const struct path *p, bool is_mapped);
+void agent_socket_report(const struct path *p, bool is_mapped);
 
 struct policy;
 
@@ -83,7 +83,7 @@ int needs_apply(struct run_spec *spec, const struct policy *policy,
 int needs_check_paths(const struct run_spec *spec, struct err *err) MUST_CHECK;
 
 /* What is known of some programs: a line on standard error, if there is one to say. */
-void needs_tell(struct run_spec *spec);
+void needs_report(struct run_spec *spec);
 
 #define RW_PRESET_WORDS "pip|npm|cargo|go|apt|git"
 

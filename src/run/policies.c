@@ -21,9 +21,9 @@ static int open_now(struct run_policy *p, size_t size, struct err *err)
 {
 	int r = plan_open(p->bytes, size, &p->asked, err);
 
-	p->judged_ms = clock_wall_ms();
+	p->evaluated_ms = clock_wall_ms();
 	if (r == 0)
-		plan_set_time(&p->asked, p->judged_ms);
+		plan_set_time(&p->asked, p->evaluated_ms);
 	return r;
 }
 
@@ -46,7 +46,7 @@ static int open_policy(const struct run_spec *spec, struct run_policy *p, struct
 	if (r == 0)
 		r = plan_open(p->open_bytes, size, &p->plan, err);
 	if (r == 0)
-		plan_set_time(&p->plan, p->judged_ms);
+		plan_set_time(&p->plan, p->evaluated_ms);
 	return r;
 }
 

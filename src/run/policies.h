@@ -10,9 +10,10 @@ struct run_policy {
 	uint32_t number; /* event.sandbox of what it decided; of the first one 0 */
 	struct arena arena;
 	struct policy policy;
-	struct plan asked; /* of @policy; bytes NULL: the run did not get so far */
-	struct plan plan;  /* in force: the same, or an open one (policy/advice.h) */
-	int64_t judged_ms; /* wall clock: what had ended then is as if it weren't there */
+	struct plan asked;    /* of @policy; bytes NULL: the run did not get so far */
+	struct plan plan;     /* in force: the same, or an open one (policy/advice.h) */
+	int64_t evaluated_ms; /* wall clock: what had ended then is as if it weren't there
+			       */
 	uint8_t *bytes, *open_bytes; /* owned */
 	struct run_policy *before;   /* owned */
 };

@@ -62,14 +62,14 @@ uint64_t report_missed(const struct report *r)
 	return all > listed ? all - listed : 0;
 }
 
-uint64_t report_unjudged(const struct report *r)
+uint64_t report_unchecked(const struct report *r)
 {
 	return r->would ? r->counters[COUNT_PASSED_DROPPED] : 0;
 }
 
 const char *report_audit_lost(const struct report *r, char buf[REPORT_LOST_SIZE])
 {
-	const uint64_t unjudged = report_unjudged(r);
+	const uint64_t unjudged = report_unchecked(r);
 
 	buf[0] = '\0';
 	if (r->would_lost > 0 || unjudged > 0)

@@ -55,7 +55,7 @@ const struct plan *report_plan(const struct run_policy *newest, const struct eve
 /* Refusals that were counted only. */
 uint64_t report_missed(const struct report *r);
 /* Of an audit: what has passed, and was lost before it was held against the policy. */
-uint64_t report_unjudged(const struct report *r);
+uint64_t report_unchecked(const struct report *r);
 /* "and 12 more would have been refused; 5 that have passed were not judged"; "": an audit
  * has lost nothing, or there was none. */
 enum { REPORT_LOST_SIZE = 128 };

@@ -265,7 +265,7 @@ static int write_json(const struct report *r, FILE *out)
 		json_object_set_new(j, "would_be_refused_not_recorded",
 				    json_integer((json_int_t)r->would_lost));
 		json_object_set_new(j, "passed_not_judged",
-				    json_integer((json_int_t)report_unjudged(r)));
+				    json_integer((json_int_t)report_unchecked(r)));
 	}
 	json_object_set_new(j, "refusals_not_recorded", json_integer((json_int_t)missed));
 	json_object_set_new(j, "hidden", list_json(r->hidden, r->hidden_count, ""));

@@ -128,7 +128,7 @@ static void fail(struct control *c, int status, const char *text)
 	loop_stop(c->loop);
 }
 
-static void tell_launch(struct control *c, enum launch_report_type type, int value)
+static void notify_launch(struct control *c, enum launch_report_type type, int value)
 {
 	struct launch_report m = { .type = type, .value = value };
 
@@ -136,7 +136,7 @@ static void tell_launch(struct control *c, enum launch_report_type type, int val
 	(void)!send(c->launch_fd, &m, sizeof(m), MSG_NOSIGNAL);
 }
 
-static void tell_engine(struct control *c, uint32_t type)
+static void notify_engine(struct control *c, uint32_t type)
 {
 	struct ipc_message m = { .type = type };
 
@@ -155,7 +155,7 @@ static void on_kill(struct loop_timer *t)
 
 static void end_command(struct control *c)
 {
-	tell_launch(c, LAUNCH_SIGNAL, SIGTERM);
+	notify_launch(c, LAUNCH_SIGNAL, SIGTERM);
 	if (loop_timer_in(c->loop, &c->kill, STOP_MS) < 0)
 		on_kill(&c->kill);
 }
@@ -213,7 +213,7 @@ static void on_engine_message(struct control *c, struct ipc_message *m)
 			say(c, m->text);
 		break;
 	case IPC_RUNNING:
-		tell_launch(c, LAUNCH_GO, 0);
+		notify_launch(c, LAUNCH_GO, 0);
 		break;
 	case IPC_EVENT:
 		on_event(c, &m->event);
@@ -303,11 +303,11 @@ static void stop_along(struct control *c)
 	if (c->continued)
 		return;
 	terminal_pause(&c->asking.terminal);
-	tell_launch(c, LAUNCH_HOLD, 0);
+	notify_launch(c, LAUNCH_HOLD, 0);
 	signal_ways_out(c, SIGSTOP);
 	kill(getpid(), SIGTSTP);
 	signal_ways_out(c, SIGCONT);
-	tell_launch(c, LAUNCH_GO_ON, 0);
+	notify_launch(c, LAUNCH_GO_ON, 0);
 	terminal_resume(&c->asking.terminal);
 }
 
@@ -320,7 +320,7 @@ static void on_exited(struct control *c, int wait_status)
 	c->wait_status = wait_status;
 	/* It takes all that is left in its namespaces along, while the engine counts. */
 	kill(c->launch, SIGKILL);
-	tell_engine(c, IPC_FINISH);
+	notify_engine(c, IPC_FINISH);
 	if (loop_timer_in(c->loop, &c->finish, FINISH_MS) < 0)
 		loop_stop(c->loop);
 }
@@ -330,7 +330,7 @@ static void release_command(struct control *c)
 {
 	if (c->state != CONTROL_TESTED || !c->uplink.ready)
 		return;
-	tell_engine(c, IPC_RUN);
+	notify_engine(c, IPC_RUN);
 }
 
 static void on_uplink_ready(void *data)
@@ -460,13 +460,13 @@ static void read_signals(struct control *c)
 			c->continued = true;
 			/* A command with its own terminal isn't in our process group. */
 			if (has_terminal(c) && c->state == CONTROL_RUNNING)
-				tell_launch(c, LAUNCH_SIGNAL, SIGCONT);
+				notify_launch(c, LAUNCH_SIGNAL, SIGCONT);
 		} else if (info.ssi_signo == SIGWINCH && has_terminal(c))
 			terminal_resize(&c->asking.terminal);
 		else if (c->state < CONTROL_RUNNING)
 			end_early(c, (int)info.ssi_signo);
 		else if (info.ssi_code != SI_KERNEL || info.ssi_signo == SIGHUP)
-			tell_launch(c, LAUNCH_SIGNAL, (int)info.ssi_signo);
+			notify_launch(c, LAUNCH_SIGNAL, (int)info.ssi_signo);
 	}
 }
 
@@ -505,7 +505,7 @@ static bool ring_has(const struct event_ring *ring, uint32_t number)
 }
 
 /* Something that the report will say was decided by the policy @number. */
-static bool is_told(const void *data, uint32_t number)
+static bool is_reported(const void *data, uint32_t number)
 {
 	const struct control *c = data;
 
@@ -526,7 +526,7 @@ static void on_policy(struct live *l, struct run_policy *next)
 	event_set_reason(&e, "the policy was changed");
 	next->before = c->policy;
 	c->policy = next;
-	run_policy_forget(next, is_told, c);
+	run_policy_forget(next, is_reported, c);
 	run_store_add(&c->store, &e, &next->plan);
 }
 
@@ -547,7 +547,7 @@ static int start_engine(struct control *c, const struct launch_probe *probe,
 		.upstreams = c->spec->upstreams.items,
 		.upstream_count = c->spec->upstreams.count,
 		.repin_ms = c->spec->repin_ms,
-		.judged_ms = c->policy->judged_ms,
+		.evaluated_ms = c->policy->evaluated_ms,
 	};
 
 	snprintf(config.attach.probe_name, sizeof(config.attach.probe_name), "%.*s",
@@ -655,7 +655,7 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 	c->held = environment.held;
 	c->held_count = environment.held_count;
 	spec.environment = environment.list;
-	agent_socket_tell(&c->agent_socket, c->machine.root);
+	agent_socket_report(&c->agent_socket, c->machine.root);
 	c->launch = launch_start(&c->machine, &spec, err);
 	path_done(&c->agent_socket);
 	return c->launch < 0 ? (int)c->launch : 0;
@@ -787,7 +787,7 @@ static int control_start(struct control *c, struct err *err)
 	if (needs_apply(c->spec, &c->policy->policy, err) < 0 ||
 	    needs_check_paths(c->spec, err) < 0)
 		return RUN_STATUS_BAD_INPUT;
-	needs_tell(c->spec);
+	needs_report(c->spec);
 	if (agent_socket_open(c->spec, &c->agent_socket, err) < 0)
 		return RUN_STATUS_BAD_INPUT;
 	/* Where this policy has no names another one may. */

@@ -12,7 +12,7 @@
  * Whatever is parked counts here, at most LIMIT_PARKED in a sandbox, and each is told as
  * an EVENT_ASK, which equal ones fold into. Each change of the plan judges it again; so
  * it ends by a grant, by a deny, by a dismissal, or when its time is over: refused.
- * Packets (UDP, a bare address) are refused and told the same way (sandbox/accounts.c).
+ * Packets (UDP, a bare address) are refused and told the same way (sandbox/accounting.c).
  *
  * What was dismissed, a name or an address on a port, is refused at once when it comes
  * again, until a rule allows that port or the engine ends. Dismissals have a list of

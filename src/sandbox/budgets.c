@@ -31,23 +31,23 @@ struct kept_account {
 	_Atomic int64_t ends_ms;
 };
 
-struct kept_accounts {
+struct kept_accounting {
 	uint64_t count;
-	struct kept_account accounts[PLAN_BUDGETS_MAX];
+	struct kept_account accounting[PLAN_BUDGETS_MAX];
 };
 
 struct kept {
 	_Atomic uint64_t magic;
 	_Atomic uint64_t current;
-	struct kept_accounts of[2];
+	struct kept_accounting of[2];
 };
 static_assert(sizeof(struct kept) <= BUDGETS_KEPT_SIZE, "the copy has room");
 
 struct budgets {
-	struct kept_accounts *kept; /* borrowed; NULL: nobody keeps them */
+	struct kept_accounting *kept; /* borrowed; NULL: nobody keeps them */
 	struct rate anew;
 	size_t count;
-	struct account accounts[];
+	struct account accounting[];
 };
 
 static bool is_over(const struct account *a, int64_t now_ms)
@@ -105,19 +105,19 @@ struct budgets *budgets_new(const struct budgets *old, struct plan *plan, int64_
 
 	plan->spent = count > 0 ? UINT64_MAX : 0;
 	if (count > 0)
-		b = calloc(1, sizeof(*b) + count * sizeof(*b->accounts));
+		b = calloc(1, sizeof(*b) + count * sizeof(*b->accounting));
 	if (!b)
 		return NULL;
 	b->count = count;
 	b->anew = old ? old->anew : (struct rate){ 0 };
 	for (size_t i = 0; i < count; i++) {
 		const uint32_t rule = plan_budget(plan, i).rule;
-		struct account *a = &b->accounts[i];
+		struct account *a = &b->accounting[i];
 
 		if (rule != PLAN_NO_RULE)
 			name_account(a, plan, rule);
 		if (old)
-			find_before(a, old->accounts, old->count, now_ms);
+			find_before(a, old->accounting, old->count, now_ms);
 	}
 	plan->spent = budgets_spent(b, plan, now_ms);
 	return b;
@@ -145,24 +145,24 @@ void budgets_keep(struct budgets *b, void *kept)
 	b->kept = &k->of[next];
 	b->kept->count = b->count;
 	for (size_t i = 0; i < b->count; i++)
-		keep_one(&b->kept->accounts[i], &b->accounts[i]);
+		keep_one(&b->kept->accounting[i], &b->accounting[i]);
 	atomic_store(&k->current, next);
 	atomic_store(&k->magic, KEPT_MAGIC);
 }
 
 /* A target that @kept lacks has come with a plan that was in force nowhere. */
-static void adopt(struct budgets *b, const struct kept_accounts *kept, int64_t now_ms)
+static void adopt(struct budgets *b, const struct kept_accounting *kept, int64_t now_ms)
 {
 	struct account old[PLAN_BUDGETS_MAX] = { 0 };
 
 	for (uint64_t i = 0; i < kept->count; i++) {
-		const struct kept_account *k = &kept->accounts[i];
+		const struct kept_account *k = &kept->accounting[i];
 
 		old[i] = (struct account){ k->target,	k->ports,   k->sent,
 					   k->received, k->ends_ms, false };
 	}
 	for (size_t i = 0; i < b->count; i++)
-		find_before(&b->accounts[i], old, kept->count, now_ms);
+		find_before(&b->accounting[i], old, kept->count, now_ms);
 }
 
 static void use_up(struct account *a, const struct plan_budget *budget, int64_t now_ms)
@@ -187,7 +187,7 @@ struct budgets *budgets_adopt(const void *kept, struct plan *plan, int64_t now_m
 	for (size_t i = 0; b && !is_sound && !is_unused && i < b->count; i++) {
 		const struct plan_budget budget = plan_budget(plan, i);
 
-		use_up(&b->accounts[i], &budget, now_ms);
+		use_up(&b->accounting[i], &budget, now_ms);
 	}
 	if (b)
 		plan->spent = budgets_spent(b, plan, now_ms);
@@ -216,7 +216,7 @@ static uint64_t left_of(const struct budgets *b, const struct plan *p, size_t in
 		return UINT64_MAX;
 	if (!b || index >= b->count)
 		return 0;
-	a = b->accounts[index];
+	a = b->accounting[index];
 	if (is_over(&a, now_ms))
 		a.sent = a.received = 0;
 	return received ? rest_of(budget.received, a.received)
@@ -248,7 +248,7 @@ static bool count_one(struct budgets *b, const struct plan *p, int index, uint64
 
 	if (index < 0 || (size_t)index >= b->count)
 		return false;
-	a = &b->accounts[index];
+	a = &b->accounting[index];
 	if (is_over(a, now_ms)) {
 		a->sent = a->received = 0;
 		a->ends_ms = budget.per_sec > 0 ? now_ms + budget.per_sec * INT64_C(1000)
@@ -258,7 +258,7 @@ static bool count_one(struct budgets *b, const struct plan *p, int index, uint64
 	a->sent = sum_of(a->sent, sent);
 	a->received = sum_of(a->received, received);
 	if (b->kept)
-		keep_one(&b->kept->accounts[index], a);
+		keep_one(&b->kept->accounting[index], a);
 	if (before || !is_spent(a, &budget, now_ms))
 		return false;
 	a->news = true;
@@ -292,7 +292,7 @@ uint64_t budgets_spent(const struct budgets *b, const struct plan *p, int64_t no
 		const struct plan_budget budget = plan_budget(p, i);
 
 		if (budget.action == BUDGET_CUT &&
-		    is_spent(&b->accounts[i], &budget, now_ms))
+		    is_spent(&b->accounting[i], &budget, now_ms))
 			spent |= UINT64_C(1) << i;
 	}
 	return spent;
@@ -311,8 +311,8 @@ uint64_t budgets_take_news(struct budgets *b)
 	uint64_t news = 0;
 
 	for (size_t i = 0; b && i < b->count; i++) {
-		news |= (uint64_t)b->accounts[i].news << i;
-		b->accounts[i].news = false;
+		news |= (uint64_t)b->accounting[i].news << i;
+		b->accounting[i].news = false;
 	}
 	return news;
 }
@@ -323,7 +323,7 @@ int64_t budgets_next_ms(const struct budgets *b, const struct plan *p, int64_t n
 
 	for (size_t i = 0; b && i < b->count; i++) {
 		const struct plan_budget budget = plan_budget(p, i);
-		const struct account *a = &b->accounts[i];
+		const struct account *a = &b->accounting[i];
 
 		if (a->ends_ms < INT64_MAX && is_spent(a, &budget, now_ms))
 			next_ms = MIN(next_ms, a->ends_ms - now_ms);
@@ -346,13 +346,13 @@ void sandbox_spend_all(struct sandbox *s, int64_t now_ms)
 
 	for (size_t i = 0; b && i < b->count; i++) {
 		const struct plan_budget budget = plan_budget(&s->plan, i);
-		struct account *a = &b->accounts[i];
+		struct account *a = &b->accounting[i];
 
 		if (budget.action != BUDGET_CUT || is_spent(a, &budget, now_ms))
 			continue;
 		use_up(a, &budget, now_ms);
 		if (b->kept)
-			keep_one(&b->kept->accounts[i], a);
+			keep_one(&b->kept->accounting[i], a);
 		any = true;
 	}
 	if (any && s->on_spent)

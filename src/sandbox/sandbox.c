@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "policy/advice.h"
 #include "policy/limits.h"
-#include "sandbox/accounts.h"
+#include "sandbox/accounting.h"
 #include "sandbox/asks.h"
 
 static const char *const counter_names[] = {
@@ -78,8 +78,8 @@ void sandbox_notice(struct sandbox *s, struct event *e, int64_t now_ms)
 	fill(s, e);
 	if (s->on_event(s->on_event_data, e))
 		return;
-	if (s->accounts)
-		accounts_add(s, e, now_ms);
+	if (s->accounting)
+		accounting_add(s, e, now_ms);
 	else
 		s->counters[COUNT_EVENTS_DROPPED] += e->packets;
 }
@@ -101,13 +101,14 @@ static void count_denial(struct sandbox *s, const struct event *e, int64_t now_m
 	sandbox_notice(s, &limit, now_ms);
 }
 
-bool sandbox_tell(const struct sandbox *s, const struct event *e)
+bool sandbox_notify(const struct sandbox *s, const struct event *e)
 {
-	struct event told = *e;
+	struct event advised = *e;
 
-	if (told.allowable)
-		told.allowable = advice_write(&s->plan, &told, told.advice)[0] != '\0';
-	return s->on_event(s->on_event_data, &told);
+	if (advised.allowable)
+		advised.allowable = advice_write(&s->plan, &advised, advised.advice)[0] !=
+				    '\0';
+	return s->on_event(s->on_event_data, &advised);
 }
 
 void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
@@ -117,11 +118,11 @@ void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
 	if (s->state == SANDBOX_TESTING || !s->on_event)
 		return;
 	fill(s, e);
-	if (s->accounts) {
-		accounts_add(s, e, now_ms);
-		accounts_report(s, now_ms, false);
+	if (s->accounting) {
+		accounting_add(s, e, now_ms);
+		accounting_report(s, now_ms, false);
 	} else if (!rate_take(&s->event_rate, per_second, 1000, per_second, now_ms) ||
-		   !sandbox_tell(s, e)) {
+		   !sandbox_notify(s, e)) {
 		s->counters[COUNT_EVENTS_DROPPED] += e->packets;
 	}
 	count_denial(s, e, now_ms);
@@ -129,12 +130,12 @@ void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
 
 void sandbox_passed(struct sandbox *s, struct event *e, int64_t now_ms)
 {
-	if (!s->accounts || s->state == SANDBOX_TESTING || !s->on_event)
+	if (!s->accounting || s->state == SANDBOX_TESTING || !s->on_event)
 		return;
 	fill(s, e);
 	s->counters[COUNT_BYTES_SENT] += e->bytes;
 	s->counters[COUNT_BYTES_RECEIVED] += e->received;
-	if (!accounts_pass(s, e, now_ms))
+	if (!accounting_pass(s, e, now_ms))
 		s->counters[COUNT_PASSED_DROPPED] += e->packets;
 }
 

@@ -14,7 +14,7 @@
 #include "sys/loop.h"
 #include "sys/sock.h"
 
-struct accounts;
+struct accounting;
 struct asks;
 struct budgets;
 struct learned;
@@ -153,10 +153,10 @@ struct sandbox {
 	void *on_answered_data;
 	struct rate event_rate, opened_rate; /* the same limit for each */
 	struct denies denies;		     /* for on_denies of the plan */
-	struct accounts *accounts;  /* owned; NULL: each event is reported by itself */
-	struct sinkholes sinkholes; /* that its look-ups got */
-	struct asks *asks;	    /* owned; NULL: no name has asked (sandbox/asks.h) */
-	uint32_t parked;	    /* queries and flows that wait for a grant */
+	struct accounting *accounting; /* owned; NULL: each event is reported by itself */
+	struct sinkholes sinkholes;    /* that its look-ups got */
+	struct asks *asks; /* owned; NULL: no name has asked (sandbox/asks.h) */
+	uint32_t parked;   /* queries and flows that wait for a grant */
 	/* Look @name up, by the plan and into @learned, as if the sandbox had asked;
 	 * NULL: nobody can. on_looked_up() says that it is done, whatever came of it. */
 	void (*look_up)(struct sandbox *s, const struct dns_name *name, uint16_t type);
@@ -179,7 +179,7 @@ static inline void sandbox_event_name(struct event *e, const struct dns_name *n)
 	snprintf(e->name, sizeof(e->name), "%s", dns_name_format(n, text));
 }
 /* Fill in what every event has (time, sandbox) and hand it to control, at most
- * LIMIT_EVENTS_PER_SECOND; nothing while the self-test runs. See sandbox/accounts.h. A
+ * LIMIT_EVENTS_PER_SECOND; nothing while the self-test runs. See sandbox/accounting.h. A
  * denial may be one too many for the plan's on_denies: then an EVENT_LIMIT with
  * EVENT_LIMIT_DENIES follows. */
 void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms);
@@ -188,7 +188,7 @@ void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms);
 void sandbox_notice(struct sandbox *s, struct event *e, int64_t now_ms);
 /* Hand one of those to control, now that it is its turn, with the rule that would have
  * let it through: of a flood most are never told. False: control takes no more now. */
-bool sandbox_tell(const struct sandbox *s, const struct event *e) MUST_CHECK;
+bool sandbox_notify(const struct sandbox *s, const struct event *e) MUST_CHECK;
 /* Something has passed: reported at the end of its window. */
 void sandbox_passed(struct sandbox *s, struct event *e, int64_t now_ms);
 /* It begins to pass, under a plan that is open (policy/advice.h): reported at once, with

@@ -6,29 +6,28 @@
 #include "base/special.h"
 #include "sandbox/learned.h"
 
-static struct relay_judgement deny(uint32_t rule, const char *reason)
+static struct relay_verdict deny(uint32_t rule, const char *reason)
 {
-	return (struct relay_judgement){ .rule = rule, .reason = reason };
+	return (struct relay_verdict){ .rule = rule, .reason = reason };
 }
 
 /* @allowable: unless there were an allow rule for just this name and port. */
-static struct relay_judgement deny_unless(bool allowable, uint32_t rule,
-					  const char *reason)
+static struct relay_verdict deny_unless(bool allowable, uint32_t rule, const char *reason)
 {
-	return (struct relay_judgement){ .rule = rule,
-					 .reason = reason,
-					 .allowable = allowable };
+	return (struct relay_verdict){ .rule = rule,
+				       .reason = reason,
+				       .allowable = allowable };
 }
 
-static struct relay_judgement allow(uint32_t rule)
+static struct relay_verdict allow(uint32_t rule)
 {
-	return (struct relay_judgement){ .allowed = true, .rule = rule };
+	return (struct relay_verdict){ .allowed = true, .rule = rule };
 }
 
-static struct relay_judgement allow_name(uint32_t rule, const struct dns_name *name,
-					 bool taught)
+static struct relay_verdict allow_name(uint32_t rule, const struct dns_name *name,
+				       bool taught)
 {
-	return (struct relay_judgement){
+	return (struct relay_verdict){
 		.allowed = true, .rule = rule, .name = *name, .taught = taught
 	};
 }
@@ -97,9 +96,9 @@ static bool name_allows(const struct relay_question *q, const struct dns_name *n
 	return true;
 }
 
-static struct relay_judgement judge_names(const struct relay_question *q)
+static struct relay_verdict verdict_names(const struct relay_question *q)
 {
-	struct learned_use uses[RELAY_JUDGE_NAMES_MAX];
+	struct learned_use uses[RELAY_VERDICT_NAMES_MAX];
 	size_t n =
 		learned_find(q->learned, &q->to.addr, q->now_ms, uses, ARRAY_SIZE(uses));
 	uint32_t rule;
@@ -129,10 +128,10 @@ static struct plan_verdict match_addr(const struct relay_question *q)
 }
 
 /* Address rules first: a deny is absolute. Then names, then the default. */
-static struct relay_judgement judge_rules(const struct relay_question *q)
+static struct relay_verdict verdict_rules(const struct relay_question *q)
 {
 	struct plan_verdict v = match_addr(q);
-	struct relay_judgement j;
+	struct relay_verdict ret;
 
 	if (v.rule != PLAN_NO_RULE)
 		return v.action == POLICY_ALLOW
@@ -141,32 +140,32 @@ static struct relay_judgement judge_rules(const struct relay_question *q)
 				      plan_reason(v, "an address rule denies it"));
 	if (v.flags & PLAN_SPENT)
 		return deny(v.rule, plan_reason(v, ""));
-	j = judge_names(q);
-	if (j.allowed || v.action != POLICY_ALLOW)
-		return j;
+	ret = verdict_names(q);
+	if (ret.allowed || v.action != POLICY_ALLOW)
+		return ret;
 	if (!plan_port_list_has(q->plan, v.port_list, IPPROTO_TCP, q->to.port))
 		return deny_unless(true, PLAN_NO_RULE, "a port that a rule has to name");
 	return allow(PLAN_NO_RULE);
 }
 
-struct relay_judgement relay_judge(const struct relay_question *q)
+struct relay_verdict relay_verdict_of(const struct relay_question *q)
 {
-	struct relay_judgement j = judge_rules(q);
-	const char *kind = j.allowed ? forbidding(q) : NULL;
+	struct relay_verdict ret = verdict_rules(q);
+	const char *kind = ret.allowed ? forbidding(q) : NULL;
 
 	/* The rule that is there opens it as little as the default action does. */
 	if (kind && q->host_local && !q->shared)
 		return deny_unless(true, PLAN_NO_RULE, kind);
 	if (kind)
-		return deny(j.rule, kind);
-	return j;
+		return deny(ret.rule, kind);
+	return ret;
 }
 
 /* @name may have no dot: then it was looked up below a search domain, for which it has a
  * rule. */
 static bool has_taught(const struct relay_question *q, const struct dns_name *name)
 {
-	struct learned_use uses[RELAY_JUDGE_NAMES_MAX];
+	struct learned_use uses[RELAY_VERDICT_NAMES_MAX];
 	size_t n = 0;
 
 	if (learned_teaches(q->learned, name, &q->to.addr, q->now_ms))
@@ -182,7 +181,7 @@ static bool has_taught(const struct relay_question *q, const struct dns_name *na
 }
 
 /* @taught: the name had taught the address, whether or not it is learned just now. */
-static struct relay_judgement judge_name(const struct relay_question *q,
+static struct relay_verdict verdict_name(const struct relay_question *q,
 					 const struct plan_verdict *address,
 					 const struct dns_name *name, bool taught)
 {
@@ -215,11 +214,11 @@ static bool name_allows_bytes(const struct relay_question *q, const struct dns_n
 	       (v.flags & PLAN_RAW || !plan_is_web_port(q->to.port));
 }
 
-static struct relay_judgement judge_bytes(const struct relay_question *q,
+static struct relay_verdict verdict_bytes(const struct relay_question *q,
 					  const struct plan_verdict *address,
 					  const struct dns_name *name, bool taught)
 {
-	struct learned_use uses[RELAY_JUDGE_NAMES_MAX];
+	struct learned_use uses[RELAY_VERDICT_NAMES_MAX];
 	uint32_t rule;
 	size_t n;
 
@@ -238,7 +237,7 @@ static struct relay_judgement judge_bytes(const struct relay_question *q,
 			   "no name is shown; the rule needs the port");
 }
 
-static struct relay_judgement judge_shown(const struct relay_question *q,
+static struct relay_verdict verdict_shown(const struct relay_question *q,
 					  enum relay_shown shown,
 					  const struct dns_name *name, bool taught)
 {
@@ -252,19 +251,19 @@ static struct relay_judgement judge_shown(const struct relay_question *q,
 		return deny(address.rule, kind);
 	switch (shown) {
 	case SHOWN_NAME:
-		return judge_name(q, &address, name, taught);
+		return verdict_name(q, &address, name, taught);
 	case SHOWN_NO_NAME:
 		if (address.action == POLICY_ALLOW && address.rule != PLAN_NO_RULE)
 			return allow(address.rule);
 		return deny(PLAN_NO_RULE, "no name is shown");
 	case SHOWN_BYTES:
-		return judge_bytes(q, &address, name, taught);
+		return verdict_bytes(q, &address, name, taught);
 	default:
 		return deny(PLAN_NO_RULE, "nothing is shown");
 	}
 }
 
-struct relay_judgement relay_judge_shown(const struct relay_question *q,
+struct relay_verdict relay_verdict_shown(const struct relay_question *q,
 					 enum relay_shown shown,
 					 const struct dns_name *name,
 					 const struct dns_name *opened_by)
@@ -272,11 +271,11 @@ struct relay_judgement relay_judge_shown(const struct relay_question *q,
 	bool is_opener = opened_by->size > 0 && dns_name_equal(name, opened_by);
 
 	if (shown == SHOWN_BYTES)
-		return judge_shown(q, shown, opened_by, opened_by->size > 0);
-	return judge_shown(q, shown, name, is_opener);
+		return verdict_shown(q, shown, opened_by, opened_by->size > 0);
+	return verdict_shown(q, shown, name, is_opener);
 }
 
-struct relay_judgement relay_judge_sinkhole(const struct relay_question *q,
+struct relay_verdict relay_verdict_sinkhole(const struct relay_question *q,
 					    enum relay_shown shown,
 					    const struct dns_name *name)
 {
@@ -291,32 +290,33 @@ struct relay_judgement relay_judge_sinkhole(const struct relay_question *q,
 			   "the name is not allowed");
 }
 
-struct relay_judgement relay_judge_again(const struct relay_question *q,
+struct relay_verdict relay_verdict_again(const struct relay_question *q,
 					 enum relay_shown shown,
 					 const struct dns_name *name, bool taught)
 {
 	struct plan_verdict v = match_addr(q);
-	struct relay_judgement j;
+	struct relay_verdict ret;
 	uint32_t rule;
 
 	if (plan_verify(q->plan) == POLICY_VERIFY_TLS && shown != SHOWN_NOTHING)
-		return judge_shown(q, shown, name, taught);
-	j = relay_judge(q);
-	if (j.allowed || !taught || v.rule != PLAN_NO_RULE || forbidden_kind(q))
-		return j;
+		return verdict_shown(q, shown, name, taught);
+	ret = relay_verdict_of(q);
+	if (ret.allowed || !taught || v.rule != PLAN_NO_RULE || forbidden_kind(q))
+		return ret;
 	/* What the name taught has expired: only the name speaks for it now. */
-	return name_allows(q, name, &rule) ? allow_name(rule, name, true) : j;
+	return name_allows(q, name, &rule) ? allow_name(rule, name, true) : ret;
 }
 
-bool relay_judge_other(const struct relay_question *q, const struct relay_question *asked,
-		       enum relay_shown shown, const struct dns_name *name)
+bool relay_verdict_other(const struct relay_question *q,
+			 const struct relay_question *asked, enum relay_shown shown,
+			 const struct dns_name *name)
 {
-	struct learned_use uses[RELAY_JUDGE_NAMES_MAX];
+	struct learned_use uses[RELAY_VERDICT_NAMES_MAX];
 	size_t n;
 	uint32_t rule;
 
 	if (match_addr(asked).rule != PLAN_NO_RULE ||
-	    !relay_judge_again(q, shown, name, false).allowed || !has_taught(q, name) ||
+	    !relay_verdict_again(q, shown, name, false).allowed || !has_taught(q, name) ||
 	    !name_allows(q, name, &rule))
 		return false;
 	if (shown == SHOWN_NAME)

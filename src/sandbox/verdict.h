@@ -18,7 +18,7 @@ struct learned;
 enum {
 	/* Names that are compared for one address. Those beyond it, the oldest, don't
 	 * count: the connection is denied. */
-	RELAY_JUDGE_NAMES_MAX = 32,
+	RELAY_VERDICT_NAMES_MAX = 32,
 };
 
 struct relay_question {
@@ -31,7 +31,7 @@ struct relay_question {
 	int64_t now_ms;
 };
 
-struct relay_judgement {
+struct relay_verdict {
 	bool allowed;
 	uint32_t rule;	      /* the deciding one, or PLAN_NO_RULE */
 	const char *reason;   /* why not; a constant text, NULL when allowed */
@@ -40,7 +40,7 @@ struct relay_judgement {
 	bool taught;	      /* a look-up of @name gave the address */
 };
 
-struct relay_judgement relay_judge(const struct relay_question *q);
+struct relay_verdict relay_verdict_of(const struct relay_question *q);
 
 /* What a connection has shown, under `verify: tls`. */
 enum relay_shown {
@@ -51,7 +51,7 @@ enum relay_shown {
 };
 
 /* May what was @shown, with @name, go to that address and port? On top of
- * relay_judge():
+ * relay_verdict_of():
  *  - a name has to be allowed on this port, and to have taught this very address, unless
  *    an address rule, or the default action, allows it;
  *  - TLS and HTTP without a name pass only where an address rule allows the address;
@@ -59,14 +59,14 @@ enum relay_shown {
  *    name's rule lists the port; and on web ports only if that rule says raw.
  * @name counts for SHOWN_NAME only. @opened_by, which may be of size 0, opened the flow
  * and had taught the address: that counts on, after what it taught has expired. */
-struct relay_judgement relay_judge_shown(const struct relay_question *q,
+struct relay_verdict relay_verdict_shown(const struct relay_question *q,
 					 enum relay_shown shown,
 					 const struct dns_name *name,
 					 const struct dns_name *opened_by);
 
 /* What is shown at an address that stands for denied names (policy/plan.h): never
  * allowed; the reason is about @name. */
-struct relay_judgement relay_judge_sinkhole(const struct relay_question *q,
+struct relay_verdict relay_verdict_sinkhole(const struct relay_question *q,
 					    enum relay_shown shown,
 					    const struct dns_name *name);
 
@@ -75,7 +75,7 @@ struct relay_judgement relay_judge_sinkhole(const struct relay_question *q,
  * that has expired; a name that was only claimed, where something else let the address
  * through, has to teach it now. Under `verify: tls`, SHOWN_NOTHING is a flow that is
  * still to be judged. */
-struct relay_judgement relay_judge_again(const struct relay_question *q,
+struct relay_verdict relay_verdict_again(const struct relay_question *q,
 					 enum relay_shown shown,
 					 const struct dns_name *name, bool taught);
 
@@ -84,8 +84,9 @@ struct relay_judgement relay_judge_again(const struct relay_question *q,
  * address and is what opens it there, and where it is known whom the client means: unless
  * @name was shown, all allowed names that have taught @asked have to have taught @q->to
  * as well. */
-bool relay_judge_other(const struct relay_question *q, const struct relay_question *asked,
-		       enum relay_shown shown, const struct dns_name *name);
+bool relay_verdict_other(const struct relay_question *q,
+			 const struct relay_question *asked, enum relay_shown shown,
+			 const struct dns_name *name);
 
 /* ---- which addresses a name may resolve to, and teach ---- */
 

@@ -371,7 +371,7 @@ static const struct cli_option options[] = {
 	{ "always-dir", "DIR",
 	  "where deny.always, allow.always and log_skip.always are "
 	  "(/var/egress/rules)",
-	  OPTION_IN(TEXT, struct sidecar_spec, always_dir) },
+	  OPTION_IN(TEXT, struct sidecar_spec, static_rules_dir) },
 	{ "http-addr", "[ADDR]:PORT", "where the API listens (:18080)", set_http_addr },
 	{ "token", "TEXT", "what callers of the API show; better given as a variable",
 	  OPTION_IN(TEXT, struct sidecar_spec, token) },
@@ -512,10 +512,12 @@ const struct cli_options cli_daemon_options = {
 static int make_paths_absolute(struct sidecar_spec *spec, struct err *err)
 {
 	const char **const paths[] = {
-		&spec->policy_file, &spec->always_dir, &spec->resolv_conf,
-		&spec->state_dir,   &spec->jsonl,      &spec->review_command,
-		&spec->socket,	    &spec->run_dir,    &spec->tls_cert,
-		&spec->tls_key,	    &spec->token_file,
+		&spec->policy_file, &spec->static_rules_dir,
+		&spec->resolv_conf, &spec->state_dir,
+		&spec->jsonl,	    &spec->review_command,
+		&spec->socket,	    &spec->run_dir,
+		&spec->tls_cert,    &spec->tls_key,
+		&spec->token_file,
 	};
 
 	if (spec->is_daemon && spec->state_dir && strcmp(spec->state_dir, "none") == 0)
@@ -641,7 +643,7 @@ int cli_sidecar_parse(int argc, char **argv, struct sidecar_spec *ret, struct er
 
 	*ret = (struct sidecar_spec){
 		.mode = SIDECAR_MODE_DNS_NFT,
-		.always_dir = "/var/egress/rules",
+		.static_rules_dir = "/var/egress/rules",
 		.http_addr = ":18080",
 		.http = { .port = 18080 },
 		.max_rules = SIDECAR_RULES_DEFAULT,

@@ -55,12 +55,12 @@ struct sidecar_attr {
 struct sidecar_spec {
 	enum sidecar_mode mode;
 	enum sidecar_unenforceable on_unenforceable;
-	const char *rules;	 /* JSON, or NULL */
-	const char *policy_file; /* or NULL: nothing is kept */
-	const char *always_dir;	 /* deny.always, allow.always, log_skip.always */
-	const char *http_addr;	 /* as given, for messages */
-	struct endpoint http;	 /* family ADDR_NONE: all addresses of both families */
-	const char *token;	 /* NULL or "": none */
+	const char *rules;	      /* JSON, or NULL */
+	const char *policy_file;      /* or NULL: nothing is kept */
+	const char *static_rules_dir; /* deny.always, allow.always, log_skip.always */
+	const char *http_addr;	      /* as given, for messages */
+	struct endpoint http; /* family ADDR_NONE: all addresses of both families */
+	const char *token;    /* NULL or "": none */
 	bool api_open;
 	const char *api_hosts[SIDECAR_HOSTS_MAX]; /* names of it that browsers may use */
 	size_t api_host_count;

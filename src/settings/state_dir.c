@@ -26,7 +26,7 @@ static bool is_own_volume(const char *name)
 	       above.mount_id != p.mount_id;
 }
 
-static int judge(const char *name, bool *ret_shared, struct err *err)
+static int check_shared(const char *name, bool *ret_shared, struct err *err)
 {
 	CLEAN(path) struct path made = { .fd = -1 };
 	CLEAN(path) struct path owned = { .fd = -1 };
@@ -43,7 +43,7 @@ static int judge(const char *name, bool *ret_shared, struct err *err)
 int state_dir_take(struct sidecar_spec *spec, bool *ret_shared, struct err *err)
 {
 	bool shared = false;
-	int r = spec->state_dir ? judge(spec->state_dir, &shared, err) : 0;
+	int r = spec->state_dir ? check_shared(spec->state_dir, &shared, err) : 0;
 
 	if (r < 0)
 		spec->state_dir = NULL;

@@ -156,23 +156,23 @@ static int first_document(const struct sidecar_spec *spec, struct arena *arena,
 	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
-static int read_always(const struct sidecar_spec *spec, struct arena *arena,
-		       struct sidecar_policy_context *c, struct err *err)
+static int read_static_rules(const struct sidecar_spec *spec, struct arena *arena,
+			     struct sidecar_policy_context *c, struct err *err)
 {
-	struct always_names *names = NULL;
-	struct always always;
-	int r = always_open(&always, spec->always_dir);
+	struct log_skip_names *names = NULL;
+	struct static_rules static_rules;
+	int r = static_rules_open(&static_rules, spec->static_rules_dir);
 
 	if (r == 0)
-		r = always_read(&always, arena, c->always, err);
-	for (size_t i = 0; r == 0 && i < ALWAYS_COUNT; i++)
-		c->paths[i] = arena_text(arena, text_of(always.paths[i]));
-	always_done(&always);
+		r = static_rules_read(&static_rules, arena, c->static_rules, err);
+	for (size_t i = 0; r == 0 && i < STATIC_RULES_COUNT; i++)
+		c->paths[i] = arena_text(arena, text_of(static_rules.paths[i]));
+	static_rules_done(&static_rules);
 	/* Control uses them; here it is only seen to that it can. */
 	if (r == 0)
-		r = always_names_parse(c->always[ALWAYS_LOG_SKIP],
-				       c->paths[ALWAYS_LOG_SKIP], &names, err);
-	always_names_free(names);
+		r = log_skip_names_parse(c->static_rules[STATIC_RULES_LOG_SKIP],
+					 c->paths[STATIC_RULES_LOG_SKIP], &names, err);
+	log_skip_names_free(names);
 	return r;
 }
 
@@ -230,21 +230,21 @@ static int open_policy(const struct sidecar_spec *spec, struct supervisor_fds *h
 	};
 	CLEAN(arena) struct arena arena = { 0 };
 	CLEAN(document) struct document *d = NULL;
-	struct err told = { 0 };
+	struct err reason = { 0 };
 	CLEAN(mem) uint8_t *checked = NULL, *plan = NULL;
 	size_t size;
 	int r = first_document(spec, &arena, &d, &c.file, err);
 
 	if (r == 0)
-		r = read_always(spec, &arena, &c, err);
+		r = read_static_rules(spec, &arena, &c, err);
 	if (r == 0) {
 		/* Faults are told with the place where they are. */
 		r = sidecar_policy_build(&c, d, print_fault, NULL, &checked, &size,
-					 &told);
+					 &reason);
 		if (r == 0)
-			r = compile_kept(&c, d, &plan, &size, &told);
+			r = compile_kept(&c, d, &plan, &size, &reason);
 		if (r < 0)
-			err_set(err, r, "%s", told.text);
+			err_set(err, r, "%s", reason.text);
 	}
 	if (r < 0)
 		err_context(err, "failed to load initial egress policy");

@@ -124,7 +124,7 @@ struct run {
 	int64_t at_ms; /* when it has to be over */
 };
 
-struct teller {
+struct notifier {
 	const char *command, *directory;
 	struct run runs[RUNS_MAX];
 	int64_t minute_ms;
@@ -149,7 +149,7 @@ static void become(const char *command, int input)
 	execve(command, (char *const *)(uintptr_t)argv, environment);
 }
 
-static pid_t start(const struct teller *t, const struct review *task)
+static pid_t start(const struct notifier *t, const struct review *task)
 {
 	char json[REVIEW_JSON_SIZE + 1];
 	size_t size = review_opened_json(task, json);
@@ -172,7 +172,7 @@ static pid_t start(const struct teller *t, const struct review *task)
 
 /* ---- all of them ---- */
 
-static struct run *find_free(struct teller *t)
+static struct run *find_free(struct notifier *t)
 {
 	for (size_t i = 0; i < RUNS_MAX; i++)
 		if (t->runs[i].pid == 0)
@@ -181,7 +181,7 @@ static struct run *find_free(struct teller *t)
 }
 
 /* What can't be noted is tried again when its time is over. */
-static void note(const struct teller *t, int64_t task, const char *fault)
+static void note(const struct notifier *t, int64_t task, const char *fault)
 {
 	CLEAN(review) struct review_store *store = NULL;
 	struct err err = { 0 };
@@ -191,15 +191,16 @@ static void note(const struct teller *t, int64_t task, const char *fault)
 		log_warning("the review command %s for task %" PRId64 ", trying again",
 			    fault, task);
 	if (r == 0 && fault)
-		r = review_not_told(store, task, REVIEW_COMMAND, clock_wall_ms(), &err);
+		r = review_not_notified(store, task, REVIEW_COMMAND, clock_wall_ms(),
+					&err);
 	else if (r == 0)
-		r = review_told(store, task, REVIEW_COMMAND, 0, &err);
+		r = review_notified(store, task, REVIEW_COMMAND, 0, &err);
 	if (r < 0)
 		log_warning("the review command ran for task %" PRId64 ": %s", task,
 			    err.text);
 }
 
-static bool may_start(struct teller *t)
+static bool may_start(struct notifier *t)
 {
 	int64_t now_ms = clock_now_ms();
 
@@ -210,7 +211,7 @@ static bool may_start(struct teller *t)
 	return t->starts < STARTS_MAX && find_free(t);
 }
 
-static void reap(struct teller *t)
+static void reap(struct notifier *t)
 {
 	int64_t now_ms = clock_now_ms();
 
@@ -237,7 +238,7 @@ static void reap(struct teller *t)
 /* Called only while another command may run. */
 static void on_task(void *data, const struct review *task)
 {
-	struct teller *t = data;
+	struct notifier *t = data;
 	struct run *r = find_free(t);
 
 	t->starts++;
@@ -250,7 +251,7 @@ static void on_task(void *data, const struct review *task)
 	note(t, task->id, "can't be started");
 }
 
-static void take_tasks(struct teller *t)
+static void take_tasks(struct notifier *t)
 {
 	CLEAN(review) struct review_store *store = NULL;
 
@@ -258,8 +259,8 @@ static void take_tasks(struct teller *t)
 	if (!may_start(t) || review_open(t->directory, &store, NULL) < 0)
 		return;
 	while (may_start(t) &&
-	       review_tell(store, REVIEW_COMMAND, 1, TIME_LIMIT_MS + NOTED_MS,
-			   clock_wall_ms(), on_task, t, NULL) == 1)
+	       review_notify(store, REVIEW_COMMAND, 1, TIME_LIMIT_MS + NOTED_MS,
+			     clock_wall_ms(), on_task, t, NULL) == 1)
 		;
 }
 
@@ -267,7 +268,7 @@ int review_command(int argc, char **argv)
 {
 	static struct sidecar_spec spec;
 	bool is_daemon;
-	static struct teller t;
+	static struct notifier t;
 	struct review_store *store = NULL;
 	struct err err = { 0 };
 
@@ -286,7 +287,7 @@ int review_command(int argc, char **argv)
 	t.directory = spec.state_dir;
 	/* What ran for the process before this one runs again. */
 	if (review_open(t.directory, &store, &err) == 0)
-		(void)!review_tell_anew(store, REVIEW_COMMAND, &err);
+		(void)!review_notify_again(store, REVIEW_COMMAND, &err);
 	review_close(store);
 	for (;;) {
 		reap(&t);

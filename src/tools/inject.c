@@ -391,7 +391,7 @@ static bool is_named(struct manifest *m, int item)
 	return text_equal(manifest_text(m, manifest_find(m, item, "name")), CONTAINER);
 }
 
-static void judge_container(struct manifest *m, int item)
+static void check_container(struct manifest *m, int item)
 {
 	int context = manifest_find(m, item, "securityContext");
 	int privileged = manifest_find(m, context, "privileged");
@@ -411,7 +411,7 @@ static void judge_container(struct manifest *m, int item)
 }
 
 /* Return: where the sidecar is among the init containers, or their count. */
-static size_t judge_init_containers(struct manifest *m, int list)
+static size_t check_init_containers(struct manifest *m, int list)
 {
 	size_t count = manifest_count(m, list), at = count;
 
@@ -420,7 +420,7 @@ static size_t judge_init_containers(struct manifest *m, int list)
 		int restart;
 
 		if (!is_named(m, item)) {
-			judge_container(m, item);
+			check_container(m, item);
 			continue;
 		}
 		restart = manifest_find(m, item, "restartPolicy");
@@ -432,7 +432,7 @@ static size_t judge_init_containers(struct manifest *m, int list)
 	return at;
 }
 
-static void judge_containers(struct manifest *m, int spec, int list)
+static void check_containers(struct manifest *m, int spec, int list)
 {
 	size_t count = manifest_count(m, list);
 
@@ -441,7 +441,7 @@ static void judge_containers(struct manifest *m, int spec, int list)
 	for (size_t i = 0; i < count; i++) {
 		int item = manifest_item(m, list, i);
 
-		judge_container(m, item);
+		check_container(m, item);
 		if (is_named(m, item))
 			manifest_fault(m, item,
 				       "a container has the name '" CONTAINER "'");
@@ -492,8 +492,8 @@ static void inject_pod(struct inject *x, struct manifest *m, int at, int spec)
 	}
 	if (manifest_is_yes(m, host))
 		manifest_fault(m, host, "a pod in the host's network can't be guarded");
-	judge_containers(m, spec, manifest_find(m, spec, "containers"));
-	mine = judge_init_containers(m, list);
+	check_containers(m, spec, manifest_find(m, spec, "containers"));
+	mine = check_init_containers(m, list);
 	/* `initContainers: null` is no list to put anything into. */
 	if (list && manifest_count(m, list) == 0 &&
 	    yaml_document_get_node(m->doc, list)->type != YAML_SEQUENCE_NODE)

@@ -64,7 +64,7 @@ static int check(const struct document *d, struct err *err)
 	struct faults *faults = calloc(1, sizeof(*faults));
 	struct policy policy = { 0 };
 	struct policy_reader reader = { .arena = &arena, .faults = faults };
-	const struct always_file none = { 0 };
+	const struct static_rules_file none = { 0 };
 	char text[FAULT_TEXT_SIZE];
 	int r = document_policy(d, &none, &none, "", &reader, &policy);
 

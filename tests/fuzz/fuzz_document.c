@@ -16,10 +16,10 @@ static void require(bool good)
 
 static void on_unknown(void *data, const char *key)
 {
-	size_t *told = data;
+	size_t *reported = data;
 
 	require(strlen(key) < TEXT_ESCAPED_SIZE);
-	require(++*told <= 32);
+	require(++*reported <= 32);
 }
 
 static void comes_back(const struct document *d, bool pretty)
@@ -53,9 +53,9 @@ static void opens_nothing_else(const struct plan *plan, enum policy_action actio
 	require(plan_match_name(plan, &n).action == action);
 }
 
-static void make_policy(const struct document *d, struct text always)
+static void make_policy(const struct document *d, struct text static_rules)
 {
-	const struct always_file file = { "deny.always", always };
+	const struct static_rules_file file = { "deny.always", static_rules };
 	struct arena arena = { 0 };
 	struct faults faults = { 0 };
 	struct policy policy = { 0 };
@@ -79,9 +79,9 @@ static void run_document(struct text text)
 {
 	struct document *d = NULL;
 	struct err err = { 0 };
-	size_t told = 0;
+	size_t reported = 0;
 
-	if (document_parse(text, on_unknown, &told, &d, &err) < 0) {
+	if (document_parse(text, on_unknown, &reported, &d, &err) < 0) {
 		require(err.text[0] != '\0');
 		return;
 	}

@@ -15,12 +15,12 @@ static void require(bool good)
 
 static bool line_has(struct text line, const char *name)
 {
-	struct always_names *n = NULL;
+	struct log_skip_names *n = NULL;
 	bool has;
 
-	require(always_names_parse(line, "f", &n, NULL) == 0);
-	has = always_names_has(n, name);
-	always_names_free(n);
+	require(log_skip_names_parse(line, "f", &n, NULL) == 0);
+	has = log_skip_names_has(n, name);
+	log_skip_names_free(n);
 	return has;
 }
 
@@ -38,7 +38,7 @@ static bool any_line_has(struct text text, const char *name)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct text text = { (const char *)data, size };
-	struct always_names *n = NULL;
+	struct log_skip_names *n = NULL;
 	struct err err = { 0 };
 	char name[300] = "";
 	const char *last;
@@ -48,11 +48,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	last = memrchr(data, '\n', size);
 	last = last ? last + 1 : text.ptr;
 	memcpy(name, last, MIN((size_t)(text.ptr + size - last), sizeof(name) - 1));
-	if (always_names_parse(text, "f", &n, &err) < 0) {
+	if (log_skip_names_parse(text, "f", &n, &err) < 0) {
 		require(strncmp(err.text, "f: line ", 8) == 0);
 		return 0;
 	}
-	require(always_names_has(n, name) == any_line_has(text, name));
-	always_names_free(n);
+	require(log_skip_names_has(n, name) == any_line_has(text, name));
+	log_skip_names_free(n);
 	return 0;
 }

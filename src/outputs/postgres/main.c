@@ -31,7 +31,7 @@ enum {
 	RETRY_MIN_MS = 500, /* after a failure, doubled each time */
 	RETRY_MAX_MS = 5000,
 	REFUSED_EVERY_MS = 60 * 1000,
-	TELL_EVERY_MS = 10 * 1000, /* while nothing changes */
+	NOTIFY_EVERY_MS = 10 * 1000, /* while nothing changes */
 	/* A step that has no end (a name service that hangs, a call of libpq's) ends this
 	 * process, and its successor begins anew: nothing is lost by that. */
 	STEP_SEC = 600,
@@ -69,7 +69,7 @@ static void serve(struct sender *s, const char *directory)
 {
 	struct said said = { 0 };
 	int wait_ms = RETRY_MIN_MS;
-	int64_t told_ms = 0;
+	int64_t sent_ms = 0;
 
 	for (bool first = true;; first = false) {
 		struct err err = { 0 };
@@ -85,7 +85,7 @@ static void serve(struct sender *s, const char *directory)
 		if (r >= 0 && err.text[0])
 			say_refused(&said, now.refused, err.text);
 		if (r != 0 || first || said.trouble[0] || trouble[0] ||
-		    clock_now_ms() - told_ms > TELL_EVERY_MS) {
+		    clock_now_ms() - sent_ms > NOTIFY_EVERY_MS) {
 			struct postgres_state state = { .sent = now.sent,
 							.missed = now.missed,
 							.refused = now.refused,
@@ -94,7 +94,7 @@ static void serve(struct sender *s, const char *directory)
 			snprintf(state.trouble, sizeof(state.trouble), "%s", trouble);
 			/* What /status shows. Not worth a failure. */
 			(void)!postgres_state_write(directory, &state);
-			told_ms = clock_now_ms();
+			sent_ms = clock_now_ms();
 		}
 		say(&said, trouble);
 		if (r > 0)

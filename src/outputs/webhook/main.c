@@ -103,7 +103,7 @@ struct hooks {
 	size_t done_count;
 	uint64_t counters[WEBHOOK_COUNTER_COUNT];
 	bool changed; /* the counters */
-	int64_t told_ms;
+	int64_t sent_ms;
 };
 
 /* @channel: to the parent, borrowed. @ca: certificates as PEM, or NULL: then no https
@@ -280,7 +280,7 @@ static void let_go(struct job *j)
 }
 
 /* What finds no room is not told: whoever waits for it asks again. */
-static void tell_done(const struct hook *k, const struct job *j, int error)
+static void notify_done(const struct hook *k, const struct job *j, int error)
 {
 	struct hooks *h = k->hooks;
 
@@ -305,7 +305,7 @@ static int add_job(struct hooks *h, const struct webhook_message *m)
 			continue;
 		if (k->count == WEBHOOK_QUEUE_MAX) {
 			count(h, WEBHOOK_DROPPED);
-			tell_done(k, j, -EAGAIN);
+			notify_done(k, j, -EAGAIN);
 			continue;
 		}
 		k->queue[(k->first + k->count++) % WEBHOOK_QUEUE_MAX] = j;
@@ -318,7 +318,7 @@ static int add_job(struct hooks *h, const struct webhook_message *m)
 static void finish_job(struct hook *k, enum webhook_counter how, int error)
 {
 	count(k->hooks, how);
-	tell_done(k, k->queue[k->first], error);
+	notify_done(k, k->queue[k->first], error);
 	let_go(k->queue[k->first]);
 	k->first = (k->first + 1) % WEBHOOK_QUEUE_MAX;
 	k->count--;
@@ -424,7 +424,7 @@ static int look_at_connection(struct hook *k, int64_t now_ms)
 	return want_socket(k, now_ms);
 }
 
-static int judge(struct hook *k, CURLcode code, int64_t now_ms)
+static int finish_attempt(struct hook *k, CURLcode code, int64_t now_ms)
 {
 	long status = 0;
 	bool is_for_now;
@@ -491,7 +491,7 @@ static int let_libcurl_work(struct hooks *h, int64_t now_ms)
 		struct hook *k = NULL;
 
 		curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &k);
-		r = judge(k, code, now_ms);
+		r = finish_attempt(k, code, now_ms);
 	}
 	return r;
 }
@@ -517,13 +517,13 @@ static int report_done(struct hooks *h, int64_t now_ms)
 		r = webhook_message_send(h->channel, &m, -1);
 		h->done_count -= r == 0;
 	}
-	if (r == 0 && h->changed && now_ms - h->told_ms >= STATE_EVERY_MS) {
+	if (r == 0 && h->changed && now_ms - h->sent_ms >= STATE_EVERY_MS) {
 		m = (struct webhook_message){ .type = WEBHOOK_STATE,
 					      .size = sizeof(m.counters) };
 		memcpy(m.counters, h->counters, sizeof(m.counters));
 		r = webhook_message_send(h->channel, &m, -1);
 		h->changed = r < 0;
-		h->told_ms = now_ms;
+		h->sent_ms = now_ms;
 	}
 	return r == -EAGAIN ? 0 : r;
 }
@@ -580,7 +580,7 @@ static int64_t next_ms(const struct hooks *h)
 			next = MIN(next, k->until_ms);
 	}
 	if (h->changed || h->closed_count > 0 || h->done_count > 0)
-		next = MIN(next, h->told_ms + STATE_EVERY_MS);
+		next = MIN(next, h->sent_ms + STATE_EVERY_MS);
 	return next;
 }
 

@@ -51,14 +51,14 @@ def read(storing, sql, *args):
         return []
 
 
-def is_told(storing, sandbox, destination):
+def is_reported(storing, sandbox, destination):
     """The row is there, and the task is open."""
     return (read(storing, "SELECT 1 FROM event WHERE sandbox = ? AND ? IN (name, remote_ip)", sandbox, destination) and
             read(storing, "SELECT 1 FROM review WHERE sandbox = ? AND destination = ? AND state = 1", sandbox, destination))
 
 
 def is_told_soon(storing, sandbox, destination):
-    wait_for(lambda: is_told(storing, sandbox, destination), step=0.05)
+    wait_for(lambda: is_reported(storing, sandbox, destination), step=0.05)
 
 
 def all_is_accounted_for(storing, sandbox):

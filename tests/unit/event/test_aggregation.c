@@ -60,7 +60,7 @@ static void assert_next(struct aggregation *t, int64_t now_ms, const char *name,
 	assert_string_equal(e->name, name);
 	assert_int_equal(e->packets, packets);
 	assert_int_equal(e->bytes, 10 * packets);
-	aggregation_told(t, e, now_ms);
+	aggregation_reported(t, e, now_ms);
 }
 
 TEST(the_first_is_told_at_once_and_the_rest_after_the_window)

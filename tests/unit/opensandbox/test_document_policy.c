@@ -11,15 +11,15 @@ struct made {
 	uint8_t *bytes;
 };
 
-static struct always_file always(const char *path, const char *text)
+static struct static_rules_file static_rules(const char *path, const char *text)
 {
-	return (struct always_file){ path, text_of(text ? text : "") };
+	return (struct static_rules_file){ path, text_of(text ? text : "") };
 }
 
 static int make(struct made *m, const char *body, const char *deny, const char *allow)
 {
-	const struct always_file denied = always("deny.always", deny),
-				 allowed = always("allow.always", allow);
+	const struct static_rules_file denied = static_rules("deny.always", deny),
+				       allowed = static_rules("allow.always", allow);
 	struct policy_reader r = reader(&m->w);
 	struct document *d = NULL;
 	struct err err = { 0 };

@@ -37,23 +37,23 @@ static void take_away(void)
 	unlink(in_dir("log_skip.always"));
 }
 
-static void expect_texts(struct always *a, const char *deny, const char *allow,
+static void expect_texts(struct static_rules *a, const char *deny, const char *allow,
 			 const char *skip)
 {
-	struct text texts[ALWAYS_COUNT];
+	struct text texts[STATIC_RULES_COUNT];
 	struct arena arena = { 0 };
 	struct err err = { 0 };
 
-	if (always_read(a, &arena, texts, &err) < 0)
+	if (static_rules_read(a, &arena, texts, &err) < 0)
 		fail_msg("%s", err.text);
-	assert_true(text_equal(texts[ALWAYS_DENY], deny));
-	assert_true(text_equal(texts[ALWAYS_ALLOW], allow));
-	assert_true(text_equal(texts[ALWAYS_LOG_SKIP], skip));
+	assert_true(text_equal(texts[STATIC_RULES_DENY], deny));
+	assert_true(text_equal(texts[STATIC_RULES_ALLOW], allow));
+	assert_true(text_equal(texts[STATIC_RULES_LOG_SKIP], skip));
 	arena_done(&arena);
-	assert_false(always_changed(a));
+	assert_false(static_rules_changed(a));
 }
 
-static bool is_told(const struct always *a)
+static bool is_reported(const struct static_rules *a)
 {
 	struct pollfd p = { .fd = a->inotify_fd, .events = POLLIN };
 
@@ -63,31 +63,31 @@ static bool is_told(const struct always *a)
 /* F1, F2 */
 TEST(files_come_change_and_go)
 {
-	struct always a;
+	struct static_rules a;
 
-	assert_int_equal(always_open(&a, dir), 0);
+	assert_int_equal(static_rules_open(&a, dir), 0);
 	assert_true(a.inotify_fd >= 0);
-	assert_string_equal(a.paths[ALWAYS_DENY], in_dir("deny.always"));
-	assert_false(always_changed(&a));
+	assert_string_equal(a.paths[STATIC_RULES_DENY], in_dir("deny.always"));
+	assert_false(static_rules_changed(&a));
 	expect_texts(&a, "", "", "");
 	put("deny.always", "evil.com\n");
-	assert_true(is_told(&a));
-	assert_true(always_changed(&a));
-	assert_true(always_changed(&a));
+	assert_true(is_reported(&a));
+	assert_true(static_rules_changed(&a));
+	assert_true(static_rules_changed(&a));
 	expect_texts(&a, "evil.com\n", "", "");
 	put("allow.always", "192.0.2.1\n");
 	put("log_skip.always", "*.internal\n");
-	assert_true(always_changed(&a));
+	assert_true(static_rules_changed(&a));
 	expect_texts(&a, "evil.com\n", "192.0.2.1\n", "*.internal\n");
 	/* The same size: the time tells. */
 	put("deny.always", "good.com\n");
-	assert_true(always_changed(&a));
+	assert_true(static_rules_changed(&a));
 	expect_texts(&a, "good.com\n", "192.0.2.1\n", "*.internal\n");
 	assert_int_equal(unlink(in_dir("deny.always")), 0);
-	assert_true(is_told(&a));
-	assert_true(always_changed(&a));
+	assert_true(is_reported(&a));
+	assert_true(static_rules_changed(&a));
 	expect_texts(&a, "", "192.0.2.1\n", "*.internal\n");
-	always_done(&a);
+	static_rules_done(&a);
 	take_away();
 }
 
@@ -95,82 +95,82 @@ TEST(files_come_change_and_go)
 TEST(another_file_in_its_place_is_a_change)
 {
 	const struct timespec times[2] = { { .tv_sec = 1000 }, { .tv_sec = 1000 } };
-	struct always a;
+	struct static_rules a;
 
-	assert_int_equal(always_open(&a, dir), 0);
+	assert_int_equal(static_rules_open(&a, dir), 0);
 	put("deny.always", "a.b");
 	assert_int_equal(utimensat(AT_FDCWD, in_dir("deny.always"), times, 0), 0);
 	expect_texts(&a, "a.b", "", "");
 	put("other", "c.d");
 	assert_int_equal(utimensat(AT_FDCWD, in_dir("other"), times, 0), 0);
 	assert_int_equal(rename(in_dir("other"), in_dir("deny.always")), 0);
-	assert_true(is_told(&a));
-	assert_true(always_changed(&a));
+	assert_true(is_reported(&a));
+	assert_true(static_rules_changed(&a));
 	expect_texts(&a, "c.d", "", "");
-	always_done(&a);
+	static_rules_done(&a);
 	take_away();
 }
 
 TEST(log_skip_alone_is_no_change)
 {
-	struct always a;
+	struct static_rules a;
 
-	assert_int_equal(always_open(&a, dir), 0);
+	assert_int_equal(static_rules_open(&a, dir), 0);
 	expect_texts(&a, "", "", "");
 	put("log_skip.always", "a.b");
-	assert_false(always_changed(&a));
-	always_done(&a);
+	assert_false(static_rules_changed(&a));
+	static_rules_done(&a);
 	take_away();
 }
 
 TEST(a_directory_may_come_later)
 {
 	char path[512];
-	struct always a;
+	struct static_rules a;
 
 	snprintf(path, sizeof(path), "%s", in_dir("later"));
-	assert_int_equal(always_open(&a, path), 0);
+	assert_int_equal(static_rules_open(&a, path), 0);
 	expect_texts(&a, "", "", "");
 	assert_int_equal(mkdir(path, 0700), 0);
-	assert_false(always_changed(&a));
+	assert_false(static_rules_changed(&a));
 	put("later/deny.always", "x");
-	assert_true(is_told(&a));
-	assert_true(always_changed(&a));
+	assert_true(is_reported(&a));
+	assert_true(static_rules_changed(&a));
 	expect_texts(&a, "x", "", "");
-	always_done(&a);
+	static_rules_done(&a);
 	unlink(in_dir("later/deny.always"));
 	rmdir(path);
 }
 
 TEST(what_cant_be_read_takes_nothing)
 {
-	struct text texts[ALWAYS_COUNT] = { { "kept", 4 } };
+	struct text texts[STATIC_RULES_COUNT] = { { "kept", 4 } };
 	struct arena arena = { 0 };
 	struct err err = { 0 };
-	struct always a;
+	struct static_rules a;
 
-	assert_int_equal(always_open(&a, dir), 0);
+	assert_int_equal(static_rules_open(&a, dir), 0);
 	put("deny.always", "x");
 	assert_int_equal(mkdir(in_dir("allow.always"), 0700), 0);
-	assert_int_equal(always_read(&a, &arena, texts, &err), -EINVAL);
+	assert_int_equal(static_rules_read(&a, &arena, texts, &err), -EINVAL);
 	assert_non_null(strstr(err.text, "/allow.always: it is not a regular file"));
-	assert_true(text_equal(texts[ALWAYS_DENY], "kept"));
-	assert_true(always_changed(&a));
+	assert_true(text_equal(texts[STATIC_RULES_DENY], "kept"));
+	assert_true(static_rules_changed(&a));
 	rmdir(in_dir("allow.always"));
 	put("deny.always", "");
-	assert_int_equal(truncate(in_dir("deny.always"), ALWAYS_FILE_MAX + 1), 0);
-	assert_int_equal(always_read(&a, &arena, texts, &err), -E2BIG);
-	always_done(&a);
+	assert_int_equal(truncate(in_dir("deny.always"), STATIC_RULES_FILE_MAX + 1), 0);
+	assert_int_equal(static_rules_read(&a, &arena, texts, &err), -E2BIG);
+	static_rules_done(&a);
 	arena_done(&arena);
 	take_away();
 }
 
-static struct always_names *names_of(const char *text)
+static struct log_skip_names *names_of(const char *text)
 {
-	struct always_names *n = NULL;
+	struct log_skip_names *n = NULL;
 	struct err err = { 0 };
 
-	if (always_names_parse(text_of(text), "log_skip.always", &n, &err) < 0)
+	if (log_skip_names_parse(text_of(text), "log_skip.always", &n, &err) < 0)
 		fail_msg("%s", err.text);
 	return n;
 }
@@ -206,13 +206,13 @@ TEST(names_are_matched_as_in_a_policy)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct always_names *n = names_of(rows[i].text);
+		struct log_skip_names *n = names_of(rows[i].text);
 
-		if (always_names_has(n, rows[i].name) != rows[i].has)
+		if (log_skip_names_has(n, rows[i].name) != rows[i].has)
 			fail_msg("'%s' and '%s'", rows[i].text, rows[i].name);
-		always_names_free(n);
+		log_skip_names_free(n);
 	}
-	assert_false(always_names_has(NULL, "a.b"));
+	assert_false(log_skip_names_has(NULL, "a.b"));
 }
 
 TEST(what_is_no_pattern_is_told_with_its_line)
@@ -223,7 +223,7 @@ TEST(what_is_no_pattern_is_told_with_its_line)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
-		struct always_names *n = NULL;
+		struct log_skip_names *n = NULL;
 		struct err err = { 0 };
 		char text[64], want[160];
 
@@ -232,9 +232,9 @@ TEST(what_is_no_pattern_is_told_with_its_line)
 			 "/r/log_skip.always: line 2: '%s' is not a domain pattern; only "
 			 "host/domain entries are supported",
 			 lines[i]);
-		assert_int_equal(
-			always_names_parse(text_of(text), "/r/log_skip.always", &n, &err),
-			-EINVAL);
+		assert_int_equal(log_skip_names_parse(text_of(text), "/r/log_skip.always",
+						      &n, &err),
+				 -EINVAL);
 		assert_string_equal(err.text, want);
 		assert_null(n);
 	}

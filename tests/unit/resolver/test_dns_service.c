@@ -5,7 +5,7 @@
 #include "policy/advice.h"
 #include "resolver/dns_service.h"
 #include "resolver/tcp.h"
-#include "sandbox/accounts.h"
+#include "sandbox/accounting.h"
 #include "sandbox/asks.h"
 
 #include <errno.h>
@@ -127,7 +127,7 @@ void resolver_dismiss(struct resolver *r, struct sandbox *s, const struct dns_na
 {
 }
 
-void resolver_pin_tell(struct resolver *r, struct sandbox *s)
+void resolver_pin_notify(struct resolver *r, struct sandbox *s)
 {
 }
 
@@ -146,15 +146,15 @@ void asks_forget_granted(struct sandbox *s)
 {
 }
 
-void accounts_add(struct sandbox *s, const struct event *e, int64_t now_ms)
+void accounting_add(struct sandbox *s, const struct event *e, int64_t now_ms)
 {
 }
 
-void accounts_report(struct sandbox *s, int64_t now_ms, bool all)
+void accounting_report(struct sandbox *s, int64_t now_ms, bool all)
 {
 }
 
-bool accounts_pass(struct sandbox *s, const struct event *e, int64_t now_ms)
+bool accounting_pass(struct sandbox *s, const struct event *e, int64_t now_ms)
 {
 	return true;
 }

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sandbox/accounts.h"
+#include "sandbox/accounting.h"
 #include "unit.h"
 
 static struct event name_event(const char *name)

@@ -262,7 +262,7 @@ TEST(test_destinations_are_judged)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct relay_question q = question_of(&rows[i]);
-		struct relay_judgement j = relay_judge(&q);
+		struct relay_verdict j = relay_verdict_of(&q);
 		char name[DNS_NAME_TEXT_SIZE] = "";
 
 		if (j.allowed != rows[i].allowed || (j.reason != NULL) == j.allowed)
@@ -278,7 +278,7 @@ TEST(test_destinations_are_judged)
 
 TEST(test_the_zero_judgement_denies)
 {
-	struct relay_judgement j = { 0 };
+	struct relay_verdict j = { 0 };
 
 	assert_false(j.allowed);
 }
@@ -320,7 +320,7 @@ TEST(test_an_open_flow_is_judged_by_its_name)
 
 		memcpy(row.rules, again[i].rules, sizeof(row.rules));
 		q = question_of(&row);
-		if (relay_judge_again(&q, SHOWN_NOTHING, &name, true).allowed !=
+		if (relay_verdict_again(&q, SHOWN_NOTHING, &name, true).allowed !=
 		    again[i].allowed)
 			fail_msg("%s", again[i].what);
 	}
@@ -350,14 +350,14 @@ TEST(test_a_claimed_name_carries_no_flow_over_a_change)
 				   .taught = {
 					   { again[i].taught_now, "93.184.216.10" } } };
 		struct relay_question q;
-		struct relay_judgement j;
+		struct relay_verdict j;
 
 		memcpy(row.rules, again[i].rules, sizeof(row.rules));
 		row.rules[2] = "verify tls";
 		if (!row.rules[1])
 			row.rules[1] = "allow unused.example.com";
 		q = question_of(&row);
-		j = relay_judge_again(&q, SHOWN_NAME, &name, false);
+		j = relay_verdict_again(&q, SHOWN_NAME, &name, false);
 		if (j.allowed != again[i].allowed)
 			fail_msg("row %zu: %s", i, j.allowed ? "allowed" : j.reason);
 		assert_int_equal(j.taught, again[i].taught_now && j.allowed);
@@ -365,8 +365,8 @@ TEST(test_a_claimed_name_carries_no_flow_over_a_change)
 		row.rules[2] = NULL;
 		q = question_of(&row);
 		if (!again[i].allowed && again[i].rules[0][0] == 'a')
-			assert_false(
-				relay_judge_again(&q, SHOWN_NAME, &name, false).allowed);
+			assert_false(relay_verdict_again(&q, SHOWN_NAME, &name, false)
+					     .allowed);
 	}
 }
 
@@ -531,11 +531,11 @@ TEST(test_what_is_shown_is_judged)
 		struct dns_name opened_by = name_of(shown_rows[i].opened_by);
 		struct row row = shown_rows[i].row;
 		struct relay_question q;
-		struct relay_judgement j;
+		struct relay_verdict j;
 
 		row.to = "93.184.216.10";
 		q = question_of(&row);
-		j = relay_judge_shown(&q, shown_rows[i].shown, &name, &opened_by);
+		j = relay_verdict_shown(&q, shown_rows[i].shown, &name, &opened_by);
 		if (j.allowed != row.allowed || (j.reason != NULL) == j.allowed)
 			fail_msg("%s: %d (%s)", shown_rows[i].what, j.allowed, j.reason);
 	}

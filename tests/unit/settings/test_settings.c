@@ -92,7 +92,7 @@ TEST(without_anything_the_defaults_count)
 	assert_int_equal(s.spec.on_unenforceable, SIDECAR_FAIL);
 	assert_null(s.spec.rules);
 	assert_null(s.spec.policy_file);
-	assert_string_equal(s.spec.always_dir, "/var/egress/rules");
+	assert_string_equal(s.spec.static_rules_dir, "/var/egress/rules");
 	assert_int_equal(s.spec.http.addr.family, ADDR_NONE);
 	assert_int_equal(s.spec.http.port, 18080);
 	assert_null(s.spec.token);
@@ -591,7 +591,7 @@ TEST(paths_stand_where_the_start_stood)
 	CALL(&s, "--policy-file", "p.json", "--always-dir", "/r", "--state-dir", "s");
 	expect_good(&s);
 	assert_string_equal(s.spec.policy_file, "/tmp/p.json");
-	assert_string_equal(s.spec.always_dir, "/r");
+	assert_string_equal(s.spec.static_rules_dir, "/r");
 	assert_string_equal(s.spec.state_dir, "/tmp/s");
 	start_done(&s);
 	CALL(&s, "--policy-file", "");

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sandbox/accounts.h"
+#include "sandbox/accounting.h"
 #include "sandbox/sandbox.h"
 #include "test_plan.h"
 #include "unit.h"
@@ -47,21 +47,21 @@ static struct world *open_world(const char *policy)
 	struct world *w = calloc(1, sizeof(*w));
 
 	assert_non_null(w);
-	w->pool.left = ACCOUNTS_POOL_MAX;
+	w->pool.left = ACCOUNTING_POOL_MAX;
 	w->plan = plan_from(policy, &w->sandbox.plan);
 	w->sandbox.state = SANDBOX_RUNNING;
 	w->sandbox.on_event = on_event;
 	w->sandbox.on_event_data = &w->told;
-	w->sandbox.accounts = accounts_new(&w->pool);
-	assert_non_null(w->sandbox.accounts);
+	w->sandbox.accounting = accounting_new(&w->pool);
+	assert_non_null(w->sandbox.accounting);
 	w->now_ms = 100000;
 	return w;
 }
 
 static void close_world(struct world *w)
 {
-	accounts_free(w->sandbox.accounts);
-	assert_int_equal(w->pool.left, ACCOUNTS_POOL_MAX);
+	accounting_free(w->sandbox.accounting);
+	assert_int_equal(w->pool.left, ACCOUNTING_POOL_MAX);
 	free(w->plan);
 	free(w);
 }
@@ -84,7 +84,7 @@ static void pass_ms(struct world *w, int64_t ms)
 		w->now_ms++;
 		w->told.now_ms = w->now_ms;
 		if (w->now_ms % TICK_MS == 0)
-			accounts_report(&w->sandbox, w->now_ms, false);
+			accounting_report(&w->sandbox, w->now_ms, false);
 	}
 }
 
@@ -120,8 +120,8 @@ static void assert_all_told(struct world *w, uint64_t packets)
 	assert_int_equal(w->told.others_packets,
 			 w->sandbox.counters[COUNT_EVENTS_DROPPED]);
 	for (unsigned int line = 0; line < AGGREGATION_LINES; line++)
-		assert_null(
-			aggregation_oldest(w->sandbox.accounts->denied, line, w->now_ms));
+		assert_null(aggregation_oldest(w->sandbox.accounting->denied, line,
+					       w->now_ms));
 }
 
 TEST(what_is_quiet_is_told_at_once)
@@ -145,8 +145,8 @@ TEST(a_flood_hides_no_notice)
 				.uid = UINT32_MAX,
 				.name = "rule.test" };
 
-	accounts_free(w->sandbox.accounts);
-	w->sandbox.accounts = NULL;
+	accounting_free(w->sandbox.accounting);
+	w->sandbox.accounting = NULL;
 	for (int i = 0; i < 5000; i++)
 		deny(w, "flood.test");
 	assert_true(w->sandbox.counters[COUNT_EVENTS_DROPPED] > 0);
@@ -163,7 +163,7 @@ TEST(a_flood_has_its_share_and_no_more)
 	flood(w, "n%u.flood.example", 0, 20000);
 	assert_all_told(w, 20000);
 	assert_in_range(w->told.rows, PER_SECOND * 20,
-			PER_SECOND * (20 + ACCOUNTS_BURST_SEC + 2));
+			PER_SECOND * (20 + ACCOUNTING_BURST_SEC + 2));
 	/* One a second for what is left. */
 	assert_in_range(w->told.others_rows, 15, 24);
 	close_world(w);
@@ -230,7 +230,7 @@ TEST(a_flood_of_another_sandbox_takes_no_place)
 	flood(w, "n%u.flood.example", 0, 3000);
 	assert_in_range(look_for(w, "api.evil.example"), 0, TICK_MS);
 	assert_all_told(w, 3002);
-	w->pool.left = ACCOUNTS_POOL_MAX;
+	w->pool.left = ACCOUNTING_POOL_MAX;
 	close_world(w);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sandbox/accounts.h"
+#include "sandbox/accounting.h"
 
 #include <assert.h>
 #include <netinet/in.h>
@@ -14,9 +14,9 @@
 #include "sandbox/learned.h"
 #include "sandbox/sandbox.h"
 
-struct accounts *accounts_new(struct aggregation_pool *pool)
+struct accounting *accounting_new(struct aggregation_pool *pool)
 {
-	struct accounts *a = calloc(1, sizeof(*a));
+	struct accounting *a = calloc(1, sizeof(*a));
 
 	if (!a)
 		return NULL;
@@ -27,7 +27,7 @@ struct accounts *accounts_new(struct aggregation_pool *pool)
 	return a;
 }
 
-void accounts_free(struct accounts *a)
+void accounting_free(struct accounting *a)
 {
 	if (!a)
 		return;
@@ -40,7 +40,7 @@ void accounts_free(struct accounts *a)
 /* ---- what was denied, and what passed ---- */
 
 /* @packets that were denied, to whatever destinations. */
-static struct event accounts_others(enum event_layer layer, uint64_t packets)
+static struct event accounting_others(enum event_layer layer, uint64_t packets)
 {
 	struct event e = event_make(EVENT_DENY, layer);
 
@@ -52,8 +52,8 @@ static struct event accounts_others(enum event_layer layer, uint64_t packets)
 /* @e is not reported by itself. */
 static void report_with_others(struct sandbox *s, const struct event *e, int64_t now_ms)
 {
-	struct aggregation *t = s->accounts->denied;
-	struct event others = accounts_others((enum event_layer)e->layer, e->packets);
+	struct aggregation *t = s->accounting->denied;
+	struct event others = accounting_others((enum event_layer)e->layer, e->packets);
 
 	s->counters[COUNT_EVENTS_DROPPED] += e->packets;
 	others.ts_ms = e->ts_ms;
@@ -69,7 +69,7 @@ static void report_with_others(struct sandbox *s, const struct event *e, int64_t
 static_assert(AGGREGATION_NEW + NOVELTY_LEVELS == AGGREGATION_NEW_LAST,
 	      "a line for each rank");
 
-static unsigned int line_of(struct accounts *a, const struct event *e, int64_t now_ms)
+static unsigned int line_of(struct accounting *a, const struct event *e, int64_t now_ms)
 {
 	if (e->action != EVENT_DENY && e->action != EVENT_ASK)
 		return e->limit == EVENT_LIMIT_DENIES || e->action == EVENT_PANIC
@@ -80,16 +80,16 @@ static unsigned int line_of(struct accounts *a, const struct event *e, int64_t n
 		       : AGGREGATION_NEW + novelty_rank(&a->novelty, e, now_ms);
 }
 
-void accounts_add(struct sandbox *s, const struct event *e, int64_t now_ms)
+void accounting_add(struct sandbox *s, const struct event *e, int64_t now_ms)
 {
-	struct accounts *a = s->accounts;
+	struct accounting *a = s->accounting;
 	struct event gone;
 	unsigned int line;
 	int r = 0;
 
 	if (!a->denied)
-		a->denied =
-			aggregation_new(a->pool, ACCOUNTS_EVENTS_MAX, ACCOUNTS_FOLD_MS);
+		a->denied = aggregation_new(a->pool, ACCOUNTING_EVENTS_MAX,
+					    ACCOUNTING_FOLD_MS);
 	if (!a->denied || aggregation_fold(a->denied, e)) {
 		s->counters[COUNT_EVENTS_DROPPED] += a->denied ? 0 : e->packets;
 		return;
@@ -110,12 +110,12 @@ static bool may_report(const struct sandbox *s, unsigned int line, struct rate *
 {
 	const bool denied = rate == &s->event_rate;
 	const uint32_t per_second =
-		!denied ? (uint32_t)ACCOUNTS_PASSED_PER_SECOND
+		!denied ? (uint32_t)ACCOUNTING_PASSED_PER_SECOND
 			: plan_limit(&s->plan, LIMIT_EVENTS_PER_SECOND);
 	uint64_t burst = per_second;
 
 	if (denied)
-		burst = burst * ACCOUNTS_BURST_SEC *
+		burst = burst * ACCOUNTING_BURST_SEC *
 			(AGGREGATION_LINES - 1 -
 			 MIN(line, (unsigned int)AGGREGATION_NEW_LAST)) /
 			(AGGREGATION_LINES - 2);
@@ -132,7 +132,7 @@ static const struct event *next_of(struct aggregation *t, unsigned int line,
 
 	return oldest && line >= AGGREGATION_NEW && line <= AGGREGATION_NEW_LAST &&
 			       aggregation_waited_ms(oldest, now_ms) >
-				       ACCOUNTS_WAIT_MS / 2
+				       ACCOUNTING_WAIT_MS / 2
 		       ? aggregation_newest(t, line, now_ms)
 		       : oldest;
 }
@@ -144,10 +144,10 @@ static void drop_overdue(struct sandbox *s, struct aggregation *t, unsigned int 
 	const struct event *e;
 
 	if (line < AGGREGATION_NEW || line > AGGREGATION_NEW_LAST ||
-	    t == s->accounts->passed)
+	    t == s->accounting->passed)
 		return;
 	while ((e = aggregation_oldest(t, line, now_ms)) &&
-	       aggregation_waited_ms(e, now_ms) >= ACCOUNTS_WAIT_MS) {
+	       aggregation_waited_ms(e, now_ms) >= ACCOUNTING_WAIT_MS) {
 		report_with_others(s, e, now_ms);
 		aggregation_let_go(t, e);
 	}
@@ -168,11 +168,11 @@ static bool report_line(struct sandbox *s, struct aggregation *t, unsigned int l
 			drop_overdue(s, t, line, now_ms);
 			return true;
 		}
-		if (!sandbox_tell(s, e)) {
+		if (!sandbox_notify(s, e)) {
 			*rate = before;
 			return false;
 		}
-		aggregation_told(t, e, now_ms);
+		aggregation_reported(t, e, now_ms);
 	}
 	return true;
 }
@@ -185,9 +185,9 @@ static void report(struct sandbox *s, struct aggregation *t, struct rate *rate,
 			return;
 }
 
-void accounts_report(struct sandbox *s, int64_t now_ms, bool all)
+void accounting_report(struct sandbox *s, int64_t now_ms, bool all)
 {
-	struct accounts *a = s->accounts;
+	struct accounting *a = s->accounting;
 
 	if (a->denied && all)
 		aggregation_close(a->denied);
@@ -197,25 +197,25 @@ void accounts_report(struct sandbox *s, int64_t now_ms, bool all)
 		report(s, a->passed, &a->passed_rate, now_ms, all);
 }
 
-void accounts_open(struct sandbox *s, int64_t now_ms)
+void accounting_open(struct sandbox *s, int64_t now_ms)
 {
-	s->accounts->window_ends_ms =
+	s->accounting->window_ends_ms =
 		now_ms + plan_limit(&s->plan, LIMIT_EVENT_WINDOW_SEC) * INT64_C(1000);
 }
 
-void accounts_close(struct sandbox *s, int64_t now_ms)
+void accounting_close(struct sandbox *s, int64_t now_ms)
 {
-	if (s->accounts->passed)
-		aggregation_close(s->accounts->passed);
-	accounts_open(s, now_ms);
+	if (s->accounting->passed)
+		aggregation_close(s->accounting->passed);
+	accounting_open(s, now_ms);
 }
 
-bool accounts_pass(struct sandbox *s, const struct event *e, int64_t now_ms)
+bool accounting_pass(struct sandbox *s, const struct event *e, int64_t now_ms)
 {
-	struct accounts *a = s->accounts;
+	struct accounting *a = s->accounting;
 
 	if (!a->passed)
-		a->passed = aggregation_new(a->pool, ACCOUNTS_EVENTS_MAX, 0);
+		a->passed = aggregation_new(a->pool, ACCOUNTING_EVENTS_MAX, 0);
 	return a->passed && (aggregation_fold(a->passed, e) ||
 			     aggregation_hold(a->passed, e, AGGREGATION_NEW, now_ms));
 }
@@ -419,21 +419,21 @@ static void explain(struct sandbox *s, struct event *e, int64_t now_ms)
 /* The filter has logged @p, which is reported. Without room @p is counted twice. */
 static void note_log(struct sandbox *s, const struct nflog_packet *p, int64_t now_ms)
 {
-	struct accounts *a = s->accounts;
+	struct accounting *a = s->accounting;
 
 	if (!a)
 		return;
 	a->reported++;
-	a->read_every_ms = ACCOUNTS_LOOK_MS;
-	a->read_at_ms = MIN(a->read_at_ms, now_ms + ACCOUNTS_LOOK_MS);
+	a->read_every_ms = ACCOUNTING_LOOK_MS;
+	a->read_at_ms = MIN(a->read_at_ms, now_ms + ACCOUNTING_LOOK_MS);
 	if (strcmp(p->prefix, FILTER_PREFIX_REFUSED) != 0)
 		return;
-	if (a->flow_count == ACCOUNTS_FLOWS_MAX ||
+	if (a->flow_count == ACCOUNTING_FLOWS_MAX ||
 	    !ARRAY_GROW(a->flows, a->flow_count, a->flow_capacity)) {
 		a->is_short = true;
 		return;
 	}
-	a->flows[a->flow_count++] = (struct accounts_flow){
+	a->flows[a->flow_count++] = (struct accounting_flow){
 		.addr = p->destination,
 		.port = p->destination_port,
 		.protocol = p->protocol,
@@ -540,7 +540,7 @@ void passed_count(struct sandbox *s, const struct filter_count *c, int64_t now_m
 
 static int compare_flows(const void *a, const void *b)
 {
-	const struct accounts_flow *x = a, *y = b;
+	const struct accounting_flow *x = a, *y = b;
 	int r = memcmp(&x->addr, &y->addr, sizeof(x->addr));
 
 	if (r == 0)
@@ -549,15 +549,15 @@ static int compare_flows(const void *a, const void *b)
 }
 
 /* Sort, and add up what was logged more than once. The newest log says the sender. */
-static void sort_flows(struct accounts *a)
+static void sort_flows(struct accounting *a)
 {
 	size_t used = 0;
 
 	if (a->flow_count > 0)
 		qsort(a->flows, a->flow_count, sizeof(*a->flows), compare_flows);
 	for (size_t i = 0; i < a->flow_count; i++) {
-		struct accounts_flow *f = &a->flows[i];
-		struct accounts_flow *last = used > 0 ? &a->flows[used - 1] : NULL;
+		struct accounting_flow *f = &a->flows[i];
+		struct accounting_flow *last = used > 0 ? &a->flows[used - 1] : NULL;
 
 		if (last && compare_flows(last, f) == 0) {
 			last->packets += f->packets;
@@ -583,14 +583,14 @@ static uint64_t packets_left(uint64_t counted, uint64_t *logged)
 static uint64_t take_count(struct sandbox *s, const struct filter_count *given,
 			   int64_t now_ms)
 {
-	struct accounts *a = s->accounts;
-	const struct accounts_flow key = { .addr = given->addr,
-					   .port = given->port,
-					   .protocol = given->protocol };
-	struct accounts_flow *f = a->flow_count > 0
-					  ? bsearch(&key, a->flows, a->flow_count,
-						    sizeof(*f), compare_flows)
-					  : NULL;
+	struct accounting *a = s->accounting;
+	const struct accounting_flow key = { .addr = given->addr,
+					     .port = given->port,
+					     .protocol = given->protocol };
+	struct accounting_flow *f = a->flow_count > 0
+					    ? bsearch(&key, a->flows, a->flow_count,
+						      sizeof(*f), compare_flows)
+					    : NULL;
 	struct filter_count c = *given;
 
 	if (f) {
@@ -614,11 +614,11 @@ static uint64_t take_count(struct sandbox *s, const struct filter_count *given,
  * is reported already. */
 static uint64_t take_total(struct sandbox *s, uint64_t total, int64_t now_ms)
 {
-	struct accounts *a = s->accounts;
+	struct accounting *a = s->accounting;
 	/* A ruleset that was made anew counts anew. */
 	uint64_t grown = total < a->total ? total : total - a->total;
 	uint64_t lost = grown > a->reported ? grown - a->reported : 0;
-	struct event others = accounts_others(EVENT_ADDRESS, lost);
+	struct event others = accounting_others(EVENT_ADDRESS, lost);
 
 	a->total = total;
 	a->reported = a->reported > grown ? a->reported - grown : 0;
@@ -629,10 +629,10 @@ static uint64_t take_total(struct sandbox *s, uint64_t total, int64_t now_ms)
 	return lost;
 }
 
-void accounts_count(struct sandbox *s, const uint64_t *total,
-		    const struct filter_count *counts, size_t count, int64_t now_ms)
+void accounting_count(struct sandbox *s, const uint64_t *total,
+		      const struct filter_count *counts, size_t count, int64_t now_ms)
 {
-	struct accounts *a = s->accounts;
+	struct accounting *a = s->accounting;
 	uint64_t found = 0, lost = 0;
 	size_t used = 0;
 
@@ -643,7 +643,7 @@ void accounts_count(struct sandbox *s, const uint64_t *total,
 	/* What the filter doesn't count any more goes. One that was logged after the
 	 * counters were read is found the next time. */
 	for (size_t i = 0; i < a->flow_count; i++) {
-		struct accounts_flow *f = &a->flows[i];
+		struct accounting_flow *f = &a->flows[i];
 
 		if (!f->counted && f->packets == 0)
 			continue;
@@ -655,16 +655,16 @@ void accounts_count(struct sandbox *s, const uint64_t *total,
 	if (total)
 		lost = take_total(s, *total, now_ms);
 	a->read_every_ms = found + lost > 0
-				   ? ACCOUNTS_LOOK_MS
-				   : MIN(a->read_every_ms * 2, ACCOUNTS_READ_MAX_MS);
+				   ? ACCOUNTING_LOOK_MS
+				   : MIN(a->read_every_ms * 2, ACCOUNTING_READ_MAX_MS);
 	a->read_at_ms = count > 0 || a->flow_count > 0 || lost > 0
 				? now_ms + a->read_every_ms
 				: INT64_MAX;
 }
 
-void accounts_begin(struct sandbox *s, uint64_t total)
+void accounting_begin(struct sandbox *s, uint64_t total)
 {
-	struct accounts *a = s->accounts;
+	struct accounting *a = s->accounting;
 
 	a->total = total;
 	a->reported = 0;

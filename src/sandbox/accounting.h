@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sandbox/accounts - what a sandbox was denied and what it was allowed, added up until it
- * is reported.
+/* sandbox/accounting - what a sandbox was denied and what it was allowed, added up until
+ * it is reported.
  *
  * Denials, limits: the first of its kind is reported at once, what equals it within a
  * second at the end of that, and no more than LIMIT_EVENTS_PER_SECOND, but that a sandbox
@@ -27,19 +27,19 @@
 #include "sandbox/sandbox.h"
 
 enum {
-	ACCOUNTS_EVENTS_MAX = 1024, /* different ones of a sandbox, of each kind */
-	ACCOUNTS_POOL_MAX = 32768,  /* of all sandboxes of an engine */
-	ACCOUNTS_FOLD_MS = 1000,
-	ACCOUNTS_WAIT_MS = 1000, /* for a place among those of a second */
-	ACCOUNTS_BURST_SEC = 10, /* of LIMIT_EVENTS_PER_SECOND, at once */
-	ACCOUNTS_PASSED_PER_SECOND = 200,
-	ACCOUNTS_LOOK_MS = 1000,
-	ACCOUNTS_READ_MAX_MS = 8000, /* elements live longer than that */
-	ACCOUNTS_FLOWS_MAX = 4096,   /* destinations whose logs are remembered */
+	ACCOUNTING_EVENTS_MAX = 1024, /* different ones of a sandbox, of each kind */
+	ACCOUNTING_POOL_MAX = 32768,  /* of all sandboxes of an engine */
+	ACCOUNTING_FOLD_MS = 1000,
+	ACCOUNTING_WAIT_MS = 1000, /* for a place among those of a second */
+	ACCOUNTING_BURST_SEC = 10, /* of LIMIT_EVENTS_PER_SECOND, at once */
+	ACCOUNTING_PASSED_PER_SECOND = 200,
+	ACCOUNTING_LOOK_MS = 1000,
+	ACCOUNTING_READ_MAX_MS = 8000, /* elements live longer than that */
+	ACCOUNTING_FLOWS_MAX = 4096,   /* destinations whose logs are remembered */
 };
 
 /* A destination whose packets the filter counts, and was logged. */
-struct accounts_flow {
+struct accounting_flow {
 	struct addr addr;
 	uint16_t port;
 	uint8_t protocol;
@@ -79,7 +79,7 @@ struct novelty {
 	int64_t halved_ms; /* all of them: each second */
 };
 
-struct accounts {
+struct accounting {
 	struct aggregation_pool *pool;	     /* borrowed */
 	struct aggregation *denied, *passed; /* NULL: nothing yet */
 	struct novelty novelty;		     /* of what was denied */
@@ -88,26 +88,26 @@ struct accounts {
 	/* Refused packets. */
 	int64_t read_at_ms; /* INT64_MAX: there is nothing to read */
 	uint32_t read_every_ms;
-	uint64_t total, reported;    /* by the kernel's counter; by logs and counters */
-	struct accounts_flow *flows; /* owned; sorted whenever counters are read */
+	uint64_t total, reported;      /* by the kernel's counter; by logs and counters */
+	struct accounting_flow *flows; /* owned; sorted whenever counters are read */
 	size_t flow_count, flow_capacity;
 	bool is_short; /* the filter counts one that is not among them */
 };
 
 /* NULL: no memory; the sandbox goes without. */
-struct accounts *accounts_new(struct aggregation_pool *pool);
-void accounts_free(struct accounts *a);
+struct accounting *accounting_new(struct aggregation_pool *pool);
+void accounting_free(struct accounting *a);
 
 /* A denial or limit. */
-void accounts_add(struct sandbox *s, const struct event *e, int64_t now_ms);
+void accounting_add(struct sandbox *s, const struct event *e, int64_t now_ms);
 /* Something that has passed. False: there was no room. */
-bool accounts_pass(struct sandbox *s, const struct event *e, int64_t now_ms);
+bool accounting_pass(struct sandbox *s, const struct event *e, int64_t now_ms);
 /* What may be reported now. @all: everything, the limits don't count. */
-void accounts_report(struct sandbox *s, int64_t now_ms, bool all);
+void accounting_report(struct sandbox *s, int64_t now_ms, bool all);
 /* A window of what passes begins. */
-void accounts_open(struct sandbox *s, int64_t now_ms);
+void accounting_open(struct sandbox *s, int64_t now_ms);
 /* It is over, and the next one begins. */
-void accounts_close(struct sandbox *s, int64_t now_ms);
+void accounting_close(struct sandbox *s, int64_t now_ms);
 
 /* Count @e, which is new. All zero, @c knows of nothing. Return: the rank, 0 to
  * NOVELTY_LEVELS. */
@@ -121,7 +121,7 @@ void refused_packet(struct sandbox *s, const struct nflog_packet *p, int64_t now
 void passed_count(struct sandbox *s, const struct filter_count *c, int64_t now_ms);
 /* What the filter has counted: all that was refused (NULL: not known, of the host's
  * table), and by destination. */
-void accounts_count(struct sandbox *s, const uint64_t *total,
-		    const struct filter_count *counts, size_t count, int64_t now_ms);
+void accounting_count(struct sandbox *s, const uint64_t *total,
+		      const struct filter_count *counts, size_t count, int64_t now_ms);
 /* What was refused so far doesn't count (the self-test). */
-void accounts_begin(struct sandbox *s, uint64_t total);
+void accounting_begin(struct sandbox *s, uint64_t total);
