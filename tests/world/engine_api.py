@@ -93,21 +93,27 @@ class ApiEngine:
         return self.host.ns.command(self.world.weir_path, "container", "run", "--engine", self.kind, "--image", image,
                                     "--guard", guard, *mounts, *map(str, words))
 
-    def run(self, *words, input=b"", timeout=120, env=None, **options):
-        """`weir container run` to its end. Return: Result."""
+    def run(self, *words, input=b"", timeout=200, env=None, **options):
+        """`weir container run` to its end. Return: Result. Weir itself gives an engine two minutes."""
         began = time.monotonic()
         try:
             done = subprocess.run(self.argv(*words, **options), env={**self.variables, **(env or {})}, input=input,
                                   capture_output=True, timeout=timeout, check=False)
         except subprocess.TimeoutExpired:
-            if self._service:
-                self._service.send_signal(signal.SIGQUIT)  # it writes what each of its threads waits for
-                self._service.wait(60)
-            self._show_log()
+            self._show_hang()
             raise
         if done.returncode == 125:
             self._show_log()
         return Result(done.returncode, done.stdout, done.stderr, time.monotonic() - began)
+
+    def _show_hang(self):
+        """What the containers are, by another process of the engine's, and what the service waits for."""
+        if self._service:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                print(self.engine.call("ps", "--all", timeout=20))
+            self._service.send_signal(signal.SIGQUIT)  # it writes the stacks of all its threads
+            self._service.wait(60)
+            self._show_log()
 
     def _show_log(self):
         """What the engine says of a start that failed; pytest shows it where the test fails."""
