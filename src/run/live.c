@@ -166,6 +166,7 @@ static int open_at(struct live *l, size_t place)
  * of that id is under way; else, with @err: there is no place where it would be safe. */
 static int open_socket(struct live *l, const char *id, struct err *err)
 {
+	char other[RUN_SOCKET_PATH_SIZE];
 	int r;
 
 	l->fd = -1;
@@ -176,9 +177,11 @@ static int open_socket(struct live *l, const char *id, struct err *err)
 	r = count_filters("self", &l->filters);
 	if (r < 0)
 		return err_sys(err, r, "cannot find out who may ask");
-	r = -ENOENT;
+	/* It may be in a place whose lock is kept: that is passed over. */
+	r = run_socket_find(l->id, other) ? -EADDRINUSE : -ENOENT;
 	for (size_t i = 0; i < RUN_SOCKET_PLACES && !l->path[0]; i++) {
-		r = open_at(l, i);
+		if (r != -EADDRINUSE)
+			r = open_at(l, i);
 		if (r == -EADDRINUSE)
 			return err_set(err, r, "--id: '%s' is a run that is under way",
 				       l->id);

@@ -178,3 +178,19 @@ def test_a_run_starts_whoever_keeps_the_lock_of_its_directory(world):
         finally:
             os.close(lock)
     assert done.code == 0, done
+
+
+def test_an_id_stays_taken_whoever_keeps_the_lock(world):
+    name = f"locked-{world.number()}"
+    with tempfile.TemporaryDirectory(prefix="weir-test-", dir="/run") as folder:
+        more = {"options": ("--no-config", "--id", name), "env": {"XDG_RUNTIME_DIR": folder}}
+        with world.run_start("/bin/cat", **more) as first:
+            wait_for(lambda: os.path.exists(f"{folder}/weir/{name}.sock"))
+            lock = os.open(f"{folder}/weir", os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                done = world.run("/bin/true", **more)
+            finally:
+                os.close(lock)
+            first.kill()
+    assert done.code == 125 and f"'{name}' is a run that is under way" in done.messages, done

@@ -34,7 +34,7 @@ FILES = (".ssh/id_rsa", ".ssh/id_ed25519", ".ssh/config", ".aws/credentials", ".
          ".authinfo", ".curlrc", ".wgetrc", ".config/configstore/firebase-tools.json", ".config/openstack/clouds.yaml", ".config/argocd/config",
          ".tsh/keys/k", ".step/secrets/k", ".local/share/mkcert/rootCA-key.pem", ".acme.sh/account.conf", ".sentryclirc",
          ".ansible/galaxy_token", ".purple/accounts.xml", ".muttrc", ".config/borg/keys/k", ".cursor/mcp.json", ".continue/config.json",
-         ".ipython/profile_default/history.sqlite", ".Rhistory")
+         ".Rhistory")
 ELSEWHERE = {"KUBECONFIG": "elsewhere/kube", "HISTFILE": "elsewhere/history"}
 
 THIEF = r"""
