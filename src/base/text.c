@@ -182,14 +182,6 @@ char *text_escape(struct text t, char *buf, size_t size)
 	return buf;
 }
 
-bool text_is_ascii(struct text t)
-{
-	for (size_t i = 0; i < t.len; i++)
-		if ((unsigned char)t.ptr[i] >= 0x80)
-			return false;
-	return true;
-}
-
 bool text_is_token(struct text t)
 {
 	static const char others[] = "!#$%&'*+-.^_`|~";

@@ -55,7 +55,6 @@ const void *text_find(struct text t, const void *list, size_t count, size_t size
 					sizeof((array)[0])))
 /* @text is one of the @count texts of @list. */
 bool text_is_one_of(const char *text, const char *const *list, size_t count);
-bool text_is_ascii(struct text t);
 /* A method's or header's name, as RFC 9110 has it. */
 bool text_is_token(struct text t);
 /* Without spaces, tabs and line ends at both ends. */

@@ -10,7 +10,6 @@
 
 #include "base/hash.h"
 #include "base/macros.h"
-#include "base/text.h"
 #include "sys/files.h"
 
 enum { ENTRIES_READ_MAX = 1000 }; /* more: all bits are set */
@@ -49,16 +48,22 @@ static size_t entry_bit(const char *name, size_t len)
 	return hash_bytes(&any, lower, len) % ENTRY_FILTER_BITS;
 }
 
+static bool is_ascii(const char *name)
+{
+	while (*name && (unsigned char)*name < 0x80)
+		name++;
+	return !*name;
+}
+
 static bool read_entries(struct entry_filter *f, DIR *dir)
 {
 	const struct dirent *entry;
 
 	errno = 0;
 	for (size_t n = 0; (entry = readdir(dir)); n++) {
-		const struct text name = text_of(entry->d_name);
-		size_t bit = entry_bit(name.ptr, name.len);
+		size_t bit = entry_bit(entry->d_name, strlen(entry->d_name));
 
-		if (n == ENTRIES_READ_MAX || !text_is_ascii(name))
+		if (n == ENTRIES_READ_MAX || !is_ascii(entry->d_name))
 			return false;
 		f->bits[bit / 64] |= UINT64_C(1) << bit % 64;
 	}
