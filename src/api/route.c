@@ -289,7 +289,7 @@ void route_refresh(struct api_request *r)
 		r->answer = answer_no_sandbox;
 }
 
-/* ---- judging ---- */
+/* ---- checks ---- */
 
 /* A path that ends with a slash is that of all below. */
 static const struct api_route *find_route(const char *path)

@@ -105,7 +105,7 @@ struct sqlite_value {
 #define WITH(...)                                                                        \
 	(const struct sqlite_value[]){ __VA_ARGS__ },                                    \
 		ARRAY_SIZE(((const struct sqlite_value[]){ __VA_ARGS__ }))
-/* Those that @s has no place for are passed over. */
+/* Values beyond the parameters of @s are passed over. */
 void sqlite_bind(sqlite3_stmt *s, const struct sqlite_value *values, size_t count);
 /* @sql with @values, whatever is returned to be finalized. Return: a code of SQLite's. */
 int sqlite_ask(sqlite3 *db, const char *sql, const struct sqlite_value *values,

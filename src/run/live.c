@@ -177,7 +177,7 @@ static int open_socket(struct live *l, const char *id, struct err *err)
 	r = count_filters("self", &l->filters);
 	if (r < 0)
 		return err_sys(err, r, "cannot find out who may ask");
-	/* It may be in a place whose lock is kept: that is passed over. */
+	/* open_at() passes over a place whose lock is kept: the id may be taken. */
 	r = run_socket_find(l->id, other) ? -EADDRINUSE : -ENOENT;
 	for (size_t i = 0; i < RUN_SOCKET_PLACES && !l->path[0]; i++) {
 		if (r != -EADDRINUSE)

@@ -3,7 +3,7 @@
  * addresses may a name resolve to?
  *
  * Pure: the plan, the learned addresses, two facts about the address and the time go
- * in, a judgement comes out. The zero judgement denies.
+ * in, a verdict comes out. The zero verdict denies.
  *
  * Names are always compared with the plan as it is now, never against the verdict
  * that stood when the address was learned. */

@@ -343,7 +343,7 @@ enum { FD_LINK_SIZE = 32 }; /* "/proc/self/fd/N" */
 
 enum look { LOOK_ANY = 0, LOOK_MAKE, LOOK_WAY, LOOK_OWNED, LOOK_ROOTS };
 
-/* Is a path of root and this user alone? The judgement of one walk; { 0 } to begin with.
+/* Is a path of root and this user alone? The verdict of one walk; { 0 } to begin with.
  */
 struct owned {
 	bool roots;	    /* root's alone: the effective user counts as another */
