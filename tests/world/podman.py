@@ -2,7 +2,8 @@
 """podman of the test's own, with its storage in one folder and in a namespace of the world.
 
 It runs containers by runc (crun wants one cgroup hierarchy) through a wrapper that takes the
-resource limits out of each container's description: a test machine may not raise any.
+resource limits out of each container's description: a test machine may not raise any. Its locks
+are files in that folder: those in shared memory are one set for all podmans of a user.
 """
 import os
 import pathlib
@@ -55,7 +56,7 @@ class Podman:
         (self.folder / "containers.conf").write_text(
             f'[containers]\ndns_servers = ["{RESOLVER4}"]\ndefault_sysctls = []\n'
             f'[network]\nnetwork_config_dir = "{self.folder}/networks"\n'
-            f'[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\nruntime = "wrapped"\n'
+            f'[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\nlock_type = "file"\nruntime = "wrapped"\n'
             f'infra_image = "pause:test"\nhelper_binaries_dir = ["/usr/lib/podman", "/usr/libexec/podman"]\n'
             f'tmp_dir = "{self.folder}/tmp"\nstatic_dir = "{self.folder}/static"\n'
             f'volume_path = "{self.folder}/volumes"\n[engine.runtimes]\nwrapped = ["{wrapper}"]\n')
