@@ -30,6 +30,14 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
 
 
+def pytest_report_teststatus(report):
+    """Name a failure at once: the end of a run may be far."""
+    if report.failed:
+        category = "failed" if report.when == "call" else "error"
+        return category, f"\n{category}: {report.nodeid}\n", category.upper()
+    return None
+
+
 @pytest.fixture(scope="session")
 def world():
     if os.geteuid() != 0:
