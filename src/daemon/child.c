@@ -204,6 +204,8 @@ static void serve_inside(const struct launch_probe *probe, const struct own_proc
 	/* The daemon closes its copies. */
 	sandbox_fds_done(&fds);
 	close(route);
+	if (r == 0)
+		say(IPC_SOCKETS_DONE, "");
 	/* Without the fork nobody has the channel: the daemon sees its end. */
 	if (r == 0 && test >= 0 && process_fork(NULL) == 0) {
 		test_inside(probe, test, is_strict, parent);
@@ -254,31 +256,48 @@ void inside_child(const struct spawner_order *ignored)
 
 /* ---- in the daemon ---- */
 
-static int wait_for_sockets(struct daemon_sandbox *d, struct err *err)
+/* With up to @max descriptors, in @ret_fds. */
+static int hear_inside(const struct daemon *w, struct ipc_message *ret, int *ret_fds,
+		       size_t max, size_t *ret_count, struct err *err)
 {
-	const int inside = d->daemon->inside;
-	struct pollfd wait = { .fd = inside, .events = POLLIN };
-	int fds[SANDBOX_FD_COUNT + 1];
-	struct ipc_fds all;
-	struct ipc_message m;
-	size_t count = 0;
+	struct pollfd wait = { .fd = w->inside, .events = POLLIN };
 	int r;
 
 	if (poll(&wait, 1, OPEN_MS) <= 0)
 		return err_set(err, -ETIMEDOUT, "the namespace can't be entered in time");
-	r = ipc_receive(inside, &m, fds, ARRAY_SIZE(fds), &count);
+	r = ipc_receive(w->inside, ret, ret_fds, max, ret_count);
+	return r < 0 ? err_sys(err, r, "cannot hear the process in the namespace") : 0;
+}
+
+static int wait_for_sockets(struct daemon_sandbox *d, struct err *err)
+{
+	int fds[SANDBOX_FD_COUNT + 1];
+	struct ipc_fds all;
+	struct ipc_message m;
+	size_t count = 0;
+	int r = hear_inside(d->daemon, &m, fds, ARRAY_SIZE(fds), &count, err);
+
 	if (r < 0)
-		return err_sys(err, r, "cannot hear the process in the namespace");
-	if (m.type == IPC_SOCKETS) {
-		ipc_fds_init(&all, NULL);
-		r = ipc_take_fds(&m, fds, count, &all);
-		memcpy(d->fds.fd, all.fd, sizeof(d->fds.fd));
-		d->route_fd = all.fd[IPC_FD_ROUTE];
-		return r < 0 ? err_set(err, r, "the namespace's sockets are malformed")
-			     : 0;
+		return r;
+	if (m.type != IPC_SOCKETS) {
+		m.text[sizeof(m.text) - 1] = '\0';
+		return err_set(err, -EPERM, "%s", m.text);
 	}
-	m.text[sizeof(m.text) - 1] = '\0';
-	return err_set(err, -EPERM, "%s", m.text);
+	ipc_fds_init(&all, NULL);
+	r = ipc_take_fds(&m, fds, count, &all);
+	memcpy(d->fds.fd, all.fd, sizeof(d->fds.fd));
+	d->route_fd = all.fd[IPC_FD_ROUTE];
+	if (r < 0)
+		return err_set(err, r, "the namespace's sockets are malformed");
+	/* The process has copies until then: should the daemon close these sockets
+	 * because its engine is full, the next engine's process would find their ports
+	 * taken. */
+	r = hear_inside(d->daemon, &m, NULL, 0, &count, err);
+	if (r < 0) {
+		sandbox_fds_done(&d->fds);
+		fd_close(&d->route_fd);
+	}
+	return r;
 }
 
 static int start_inside(struct daemon *w, struct err *err)

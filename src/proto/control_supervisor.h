@@ -57,7 +57,8 @@ enum ipc_control_supervisor {
 	IPC_ENGINE,
 
 	/* -- a daemon's process in a namespace to the daemon -- */
-	IPC_SOCKETS, /* with what it has opened there. IPC_RUN back */
+	IPC_SOCKETS,	  /* with what it has opened there. IPC_RUN back */
+	IPC_SOCKETS_DONE, /* its copies of them are closed */
 };
 
 /* What an operator says of a sandbox. */

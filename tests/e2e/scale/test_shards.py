@@ -3,9 +3,12 @@
 import concurrent.futures
 import contextlib
 import os
+import pathlib
 import random
+import shutil
 import signal
 import socket
+import subprocess
 import threading
 import time
 
@@ -14,6 +17,7 @@ import pytest
 from world import expect
 from world.daemon import is_alive, pid_in
 from world.netns import NetNs
+from world.program import children
 from world.sidecar import Flow, Pod, policy, wait_for
 
 STRANGER = "93.9.9.9"
@@ -34,6 +38,23 @@ def sites(world):
 def engines(daemon):
     """{name: the number of its engine}"""
     return {s["id"]: s["engine"] for s in daemon.get("/sandboxes").json()["sandboxes"]}
+
+
+def comm_of(pid):
+    return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+@contextlib.contextmanager
+def delayed(pid, call):
+    """The process @pid goes on a fifth of a second after each such system call."""
+    strace = subprocess.Popen(["strace", "-p", str(pid), "-o", "/dev/null", "-e", f"trace={call}", "-e", f"inject={call}:delay_exit=200000"],
+                              stderr=subprocess.PIPE)
+    assert b"attached" in strace.stderr.readline()
+    try:
+        yield
+    finally:
+        strace.terminate()
+        strace.wait()
 
 
 def attach_all(daemon, pods, sites):
@@ -273,6 +294,23 @@ def test_a_full_one_is_passed_over(host, pod, site):
         daemon.kill_child("daemon-1")
         assert len(daemon.names()) == taken
         assert pod.probe(["dns", site.name]).addresses == [site.v4]
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace holds a process back")
+def test_a_full_one_has_let_go_of_a_namespace_before_another_is_asked(host):
+    """The process that opens the sockets there for an engine closes its own copies of them late."""
+    daemon = host.daemon("--engines", 2, way=["prlimit", "--nofile=150:150"])
+    with contextlib.ExitStack() as stack:
+        for i in range(40):
+            space = stack.enter_context(contextlib.closing(NetNs()))
+            reply = daemon.call("PUT", f"/sandboxes/s{i}", {"netns": space.path, "policy": {}})
+            if reply.status != 201:
+                break
+            if i >= 2:
+                continue
+            (pid,) = (p for p in children(daemon.children(i)["spawner"]) if comm_of(p) == "weir-inside")
+            stack.enter_context(delayed(pid, "sendmsg"))
+    assert reply.status == 500 and "too few descriptors" in reply.json()["reason"], reply
 
 
 def test_more_are_started_as_they_are_needed(host, pod, site):
