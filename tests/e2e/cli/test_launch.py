@@ -468,8 +468,11 @@ int main(void)
 def test_calls_of_the_other_architecture_are_refused_too(world):
     source = os.path.join(world.home, "foreign.c")
     open(source, "w").write(FOREIGN)
-    subprocess.run(["gcc", "-o", os.path.join(world.home, "foreign"), source], check=True)
-    assert world.run("--", "./foreign").stdout == "-38 -97 -93 -38\n"
+    program = os.path.join(world.home, "foreign")
+    subprocess.run(["gcc", "-o", program, source], check=True)
+    # On some virtual machines the instruction is a fault, for everybody.
+    exists = subprocess.run([program], capture_output=True, check=False).returncode == 0
+    assert world.run("--", "./foreign").stdout == ("-38 -97 -93 -38\n" if exists else "")
 
 
 @pytest.mark.parametrize("world", ["root"], indirect=True)
