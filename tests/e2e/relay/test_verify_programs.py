@@ -6,7 +6,6 @@ looked up: only what the connection itself shows is between the program and the 
 Protocols whose first bytes show no name (ssh, PostgreSQL, SMTP) follow the port of the rule.
 """
 import asyncio
-import glob
 import json
 import pathlib
 import shutil
@@ -19,6 +18,8 @@ import zipfile
 
 import pytest
 import websockets
+
+from world.postgres import Postgres
 
 CLIENTS = pathlib.Path(__file__).resolve().parents[2] / "world" / "clients"
 PYTHON = "/usr/bin/python3"
@@ -78,24 +79,13 @@ def wait_for(world, port, process):
 @pytest.fixture(scope="module")
 def postgres(world):
     """A PostgreSQL server that takes anybody, with and without TLS."""
-    programs = pathlib.Path(max(glob.glob("/usr/lib/postgresql/*/bin")))
-    folder = world.workdir("postgres")
-    as_postgres = world.user("postgres").become()
-    subprocess.run([*as_postgres, programs / "initdb", "-N", "-A", "trust", folder / "data"], check=True,
-                   capture_output=True, cwd=folder)
+    server = Postgres(world.internet, listen="*", hba=["host all all all trust"], settings={"ssl": "on"}, start=False)
     for source, target in ((world.ca.certificate("postgres.test"), "server.crt"), (world.ca.leaf_key, "server.key")):
-        shutil.copy(source, folder / "data" / target)
-        shutil.chown(folder / "data" / target, "postgres", "postgres")
-        (folder / "data" / target).chmod(0o600)
-    with (folder / "data" / "pg_hba.conf").open("a") as f:
-        f.write("host all all all trust\n")
-    argv = [*as_postgres, programs / "postgres", "-D", folder / "data", "-c", "listen_addresses=*", "-c", "ssl=on",
-            "-c", f"unix_socket_directories={folder}", "-c", "shared_buffers=1MB"]
-    server = subprocess.Popen(world.internet.command(*map(str, argv)), cwd=folder, stderr=subprocess.DEVNULL)
-    wait_for(world, 5432, server)
+        server.write(f"data/{target}", pathlib.Path(source).read_text())
+    server.start()
+    server.psql("CREATE ROLE postgres LOGIN")
     yield 5432
-    server.send_signal(2)  # now, without waiting for clients
-    server.wait(60)
+    server.end()
 
 
 @pytest.fixture(scope="module")
