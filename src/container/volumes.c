@@ -14,29 +14,6 @@
 
 /* -- paths --------------------------------------------------------------------------- */
 
-/* Without "//" and "/./". Docker takes "dir/.." away before it follows links, podman
- * doesn't. Return: 0; -EINVAL: ".."; -ENAMETOOLONG. */
-static int clean(const char *path, char ret[PATH_MAX])
-{
-	size_t len = 0;
-
-	while (*path) {
-		const size_t n = strcspn(path, "/");
-
-		if (n == 2 && strncmp(path, "..", 2) == 0)
-			return -EINVAL;
-		if (len + n + 2 > PATH_MAX)
-			return -ENAMETOOLONG;
-		if (n > 1 || (n == 1 && *path != '.'))
-			len += (size_t)snprintf(ret + len, PATH_MAX - len, "/%.*s",
-						(int)n, path);
-		path += n;
-		path += *path == '/';
-	}
-	ret[len] = '\0';
-	return 0;
-}
-
 struct resolved {
 	char there[PATH_MAX]; /* what is there of it, without links */
 	char rest[PATH_MAX];  /* what stands behind that; "": nothing */
@@ -238,7 +215,7 @@ static int check_path(const char *volume, const char *path, const struct world *
 	struct search s = { 0 };
 	struct resolved dir;
 	char cleaned[PATH_MAX];
-	int r = clean(path, cleaned);
+	int r = path_clean(path, cleaned);
 
 	if (r == -EINVAL)
 		return refuse_volume(err, volume, "a path may not have '..' in it", "");

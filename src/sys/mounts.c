@@ -19,6 +19,27 @@ bool path_is_within(const char *path, const char *top)
 	return strncmp(path, top, len) == 0 && (path[len] == '\0' || path[len] == '/');
 }
 
+int path_clean(const char *path, char ret[PATH_MAX])
+{
+	size_t len = 0;
+
+	while (*path) {
+		const size_t n = strcspn(path, "/");
+
+		if (n == 2 && strncmp(path, "..", 2) == 0)
+			return -EINVAL;
+		if (len + n + 2 > PATH_MAX)
+			return -ENAMETOOLONG;
+		if (n > 1 || (n == 1 && *path != '.'))
+			len += (size_t)snprintf(ret + len, PATH_MAX - len, "/%.*s",
+						(int)n, path);
+		path += n;
+		path += *path == '/';
+	}
+	ret[len] = '\0';
+	return 0;
+}
+
 /* The first mount that sorts at @path or after it. */
 static size_t lower_bound(const struct mounts *m, const char *path)
 {

@@ -58,3 +58,8 @@ bool mount_is_of_kernel(const struct mount *m);
 /* @path is @top or below it. Both absolute, without a slash at the end ("/" has
  * everything below it). */
 bool path_is_within(const char *path, const char *top);
+
+/* @path without "//", "/./" and a slash at the end, from "/" on; "" is the root. Docker
+ * takes "dir/.." away before it follows links, podman doesn't: ".." is refused.
+ * Return: 0; -EINVAL: ".."; -ENAMETOOLONG. */
+int path_clean(const char *path, char ret[PATH_MAX]) MUST_CHECK;

@@ -105,6 +105,33 @@ TEST(paths_are_compared_by_component)
 				 cases[i].want);
 }
 
+TEST(a_path_is_cleaned_or_refused)
+{
+	static const struct {
+		const char *path, *want; /* NULL: refused */
+	} cases[] = {
+		{ "/", "" },	       { "", "" },
+		{ "/a/b", "/a/b" },    { "/a/b/", "/a/b" },
+		{ "//a/./b", "/a/b" }, { "/.", "" },
+		{ "a", "/a" },	       { "/a/..", NULL },
+		{ "..", NULL },	       { "/a/..b", "/a/..b" },
+		{ "/...", "/..." },
+	};
+	char got[PATH_MAX], large[PATH_MAX + 1];
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const int r = path_clean(cases[i].path, got);
+
+		print_message("'%s'\n", cases[i].path);
+		assert_int_equal(r, cases[i].want ? 0 : -EINVAL);
+		if (r == 0)
+			assert_string_equal(got, cases[i].want);
+	}
+	memset(large, 'a', sizeof(large) - 1);
+	large[sizeof(large) - 1] = '\0';
+	assert_int_equal(path_clean(large, got), -ENAMETOOLONG);
+}
+
 TEST(the_holding_mount_is_the_deepest)
 {
 	struct mounts m;
