@@ -4,8 +4,10 @@
  * unless every workload could be guarded. The sidecar is the first init container, with
  * `restartPolicy: Always`: the kubelet starts nothing else of the pod before its startup
  * probe has seen it healthy, init containers included. What would let a container take
- * the rules away again is refused. Other documents pass as they are. */
+ * the rules away again is refused. Other documents pass as they are, unless there are
+ * containers in them: each list of containers that is printed is guarded. */
 #include <errno.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,12 +20,14 @@
 #include "base/text.h"
 #include "policy/load.h"
 #include "sys/confine.h"
+#include "sys/mounts.h"
 #include "tools/manifest.h"
 #include "tools/tools.h"
 
 enum {
 	DOCUMENTS_MAX = 4096, /* of one file; more are refused */
 	TEXT_MAX = 16 << 20,  /* bytes of standard input; more are refused */
+	LISTS_MAX = 8,	      /* lists in one another; more are refused */
 };
 
 #define CONTAINER   "weir"
@@ -63,11 +67,18 @@ static const char container[] =
 	"  capabilities: {drop: [ALL], add: [NET_ADMIN]}\n"
 	"  seccompProfile: {type: RuntimeDefault}\n";
 
+/* What was done with a node of a document. */
+enum mark {
+	MARK_OBJECT = 1 << 0, /* an object that was looked at */
+	MARK_POD = 1 << 1,    /* a pod's spec that was looked at */
+};
+
 struct inject {
 	const struct spec *spec;
 	yaml_document_t docs[DOCUMENTS_MAX];
-	size_t count, faults, workloads;
+	size_t count, faults, workloads, raw;
 	bool out_of_memory;
+	unsigned char *marks; /* of the nodes of the document at work, by their numbers */
 };
 
 /* --- one pod --- */
@@ -77,23 +88,102 @@ static bool is_named(struct manifest *m, int item)
 	return text_equal(manifest_text(m, manifest_find(m, item, "name")), CONTAINER);
 }
 
+/* Runtimes give NET_RAW unless it is dropped. */
+static bool drops_raw(struct manifest *m, int drop)
+{
+	for (size_t i = 0, n = manifest_count(m, drop); i < n; i++) {
+		struct text name = manifest_text(m, manifest_item(m, drop, i));
+
+		if (capability_is(name, "ALL") || capability_is(name, "NET_RAW"))
+			return true;
+	}
+	return false;
+}
+
 static void check_container(struct manifest *m, int item)
 {
 	int context = manifest_find(m, item, "securityContext");
 	int privileged = manifest_find(m, context, "privileged");
-	int add = manifest_find(m, manifest_find(m, context, "capabilities"), "add");
+	int proc = manifest_find(m, context, "procMount");
+	int capabilities = manifest_find(m, context, "capabilities");
+	int add = manifest_find(m, capabilities, "add");
 
+	m->raw += !drops_raw(m, manifest_find(m, capabilities, "drop"));
 	if (manifest_is_yes(m, privileged))
 		manifest_fault(m, privileged,
 			       "a privileged container can take the rules away");
+	if (manifest_is_yes(m, proc) && !text_equal(manifest_text(m, proc), "Default"))
+		manifest_fault(
+			m, proc,
+			"a container that may write to the kernel's files can take "
+			"the rules away");
 	for (size_t i = 0, n = manifest_count(m, add); i < n; i++) {
 		int name = manifest_item(m, add, i);
 
-		if (capability_undoes_filter(manifest_text(m, name)))
+		if (capability_undoes_filter(manifest_text(m, name)) ||
+		    capability_is(manifest_text(m, name), "NET_RAW"))
 			manifest_fault(m, name,
-				       "with %s a container can take the rules away",
+				       "with %s a container can take the rules away, or "
+				       "send past them",
 				       TEXT_SHOWN(manifest_text(m, name)));
 	}
+}
+
+/* Containers that are only looked at: nothing is put before them. */
+static void check_all(struct manifest *m, int list)
+{
+	for (size_t i = 0, n = manifest_count(m, list); i < n; i++)
+		check_container(m, manifest_item(m, list, i));
+}
+
+/* Is the node's @path one that shows the kernel, or where programs of the node have the
+ * sockets by which they take orders? By name: the node isn't here. */
+static bool shows_the_node(const char *path)
+{
+	static const char *const tops[] = {
+		"/proc",	"/sys",	     "/dev",
+		"/run",		"/var/run",  "/var/lib/incus",
+		"/var/lib/lxd", "/var/snap", "/var/lib/kubelet",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(tops); i++)
+		if (path_is_within(path, tops[i]) || path_is_within(tops[i], path))
+			return true;
+	return false;
+}
+
+/* @path: a directory or a file of the node. */
+static void check_node_path(struct manifest *m, int volume, int path)
+{
+	const yaml_node_t *n = manifest_node(m, path);
+	struct text t = manifest_text(m, path);
+	char cleaned[PATH_MAX];
+
+	if (!n || !manifest_is_plain(n) || strlen(t.ptr) != t.len ||
+	    path_clean(t.ptr, cleaned) < 0 || shows_the_node(cleaned))
+		manifest_fault(
+			m, path ? path : volume,
+			"a volume with '%s' of the node, where the kernel or the "
+			"sockets of container engines are: a container can take the "
+			"rules away with them",
+			TEXT_SHOWN(t));
+}
+
+/* What @source, a volume of a pod's or a PersistentVolume's spec, has of the node. */
+static void check_volume(struct manifest *m, int source)
+{
+	static const char *const harmless[] = { "", "Directory", "DirectoryOrCreate",
+						"File", "FileOrCreate" };
+	int host = manifest_find(m, source, "hostPath");
+	int type = manifest_find(m, host, "type");
+	struct text what = manifest_text(m, type);
+
+	if (host)
+		check_node_path(m, host, manifest_find(m, host, "path"));
+	if (manifest_is_yes(m, type) &&
+	    !text_find(what, harmless, ARRAY_SIZE(harmless), sizeof(*harmless)))
+		manifest_fault(m, type, "a volume that is a %s of the node",
+			       TEXT_SHOWN(what));
 }
 
 /* Return: where the sidecar is among the init containers, or their count. */
@@ -165,10 +255,20 @@ static void put_sidecar(struct inject *x, struct manifest *m, int spec, int list
 	}
 }
 
+/* What a pod may not have in common with its node. */
+static const struct {
+	const char *key, *why;
+} shared[] = {
+	{ "hostNetwork", "a pod in the host's network can't be guarded" },
+	{ "hostPID", "a pod that sees the host's processes can act through them" },
+	{ "hostIPC", "a pod that shares the host's memory segments can act through its "
+		     "processes" },
+};
+
 static void inject_pod(struct inject *x, struct manifest *m, int at, int spec)
 {
 	int list = manifest_find(m, spec, "initContainers");
-	int host = manifest_find(m, spec, "hostNetwork");
+	int volumes = manifest_find(m, spec, "volumes");
 	size_t mine;
 
 	x->workloads++;
@@ -176,9 +276,17 @@ static void inject_pod(struct inject *x, struct manifest *m, int at, int spec)
 		manifest_fault(m, at, "no pod in it");
 		return;
 	}
-	if (manifest_is_yes(m, host))
-		manifest_fault(m, host, "a pod in the host's network can't be guarded");
+	x->marks[spec] |= MARK_POD;
+	for (size_t i = 0; i < ARRAY_SIZE(shared); i++) {
+		int node = manifest_find(m, spec, shared[i].key);
+
+		if (manifest_is_yes(m, node))
+			manifest_fault(m, node, "%s", shared[i].why);
+	}
+	for (size_t i = 0, n = manifest_count(m, volumes); i < n; i++)
+		check_volume(m, manifest_item(m, volumes, i));
 	check_containers(m, spec, manifest_find(m, spec, "containers"));
+	check_all(m, manifest_find(m, spec, "ephemeralContainers"));
 	mine = check_init_containers(m, list);
 	/* `initContainers: null` is no list to put anything into. */
 	if (list && manifest_count(m, list) == 0 &&
@@ -238,10 +346,11 @@ static bool refuses(struct inject *x, yaml_document_t *doc, struct text name)
 	       !text_equal(manifest_text(&m, level), "privileged");
 }
 
-static void inject_object(struct inject *x, yaml_document_t *doc, int at)
+static void inject_one(struct inject *x, yaml_document_t *doc, int at)
 {
 	struct manifest m = { .doc = doc, .file = x->spec->file, .what = "manifest" };
-	struct text kind = manifest_text(&m, manifest_find(&m, at, "kind"));
+	int says_kind = manifest_find(&m, at, "kind");
+	struct text kind = manifest_text(&m, says_kind);
 	int metadata = manifest_find(&m, at, "metadata");
 	struct text name = manifest_text(&m, manifest_find(&m, metadata, "name"));
 	struct text space = manifest_text(&m, manifest_find(&m, metadata, "namespace"));
@@ -254,6 +363,16 @@ static void inject_object(struct inject *x, yaml_document_t *doc, int at)
 	snprintf(what, sizeof(what), "%s '%s'",
 		 text_escape(kind, shown_kind, sizeof(shown_kind)), TEXT_SHOWN(name));
 	m.what = what;
+	if (says_kind && !manifest_is_plain(manifest_node(&m, says_kind)))
+		manifest_fault(&m, says_kind, "a kind that is not plain text");
+	if (text_equal(kind, "PersistentVolume")) {
+		int volume = manifest_find(&m, at, "spec");
+		int local = manifest_find(&m, volume, "local");
+
+		check_volume(&m, volume);
+		if (local)
+			check_node_path(&m, local, manifest_find(&m, local, "path"));
+	}
 	while (kinds[row].kind && !text_equal(kind, kinds[row].kind))
 		row++;
 	pod = pod_of(&m, at, row);
@@ -273,30 +392,95 @@ static void inject_object(struct inject *x, yaml_document_t *doc, int at)
 		inject_pod(x, &m, at, pod);
 	}
 	x->faults += m.faults;
+	x->raw += m.raw;
 	x->out_of_memory |= m.out_of_memory;
+}
+
+/* What has items is a list to kubectl, whatever kind it says, and so are lists in it. */
+static void inject_object(struct inject *x, yaml_document_t *doc, int at, size_t depth)
+{
+	struct manifest m = { .doc = doc, .file = x->spec->file, .what = "manifest" };
+	const yaml_node_t *n = yaml_document_get_node(doc, at);
+	int items;
+
+	/* An alias may lead back. */
+	if (x->marks[at] & MARK_OBJECT)
+		return;
+	x->marks[at] |= MARK_OBJECT;
+	items = n->type == YAML_MAPPING_NODE ? manifest_find(&m, at, "items") : 0;
+	if (items && depth == LISTS_MAX)
+		manifest_fault(&m, at, "more than %d lists in one another", LISTS_MAX);
+	else if (items)
+		for (size_t i = 0, count = manifest_count(&m, items); i < count; i++)
+			inject_object(x, doc, manifest_item(&m, items, i), depth + 1);
+	else
+		inject_one(x, doc, at);
+	x->faults += m.faults;
+}
+
+/* Has @list items that are mappings? */
+static bool has_mappings(const struct manifest *m, int list)
+{
+	const yaml_node_t *n = manifest_node(m, list);
+
+	if (n->type != YAML_SEQUENCE_NODE)
+		return false;
+	for (const yaml_node_item_t *i = n->data.sequence.items.start;
+	     i < n->data.sequence.items.top; i++)
+		if (manifest_node(m, *i)->type == YAML_MAPPING_NODE)
+			return true;
+	return false;
+}
+
+/* Containers that lie elsewhere than in a pod that was looked at: another program makes
+ * pods of them, or the kind or a place was misread. A key that would hide such a list is
+ * no better. */
+static void check_pair(struct manifest *m, const yaml_node_pair_t *p, bool is_pod)
+{
+	const char *trouble = manifest_key_trouble(m, p->key, "containers");
+	const struct text key = manifest_text(m, p->key);
+	const bool is_list = has_mappings(m, p->value);
+
+	if (trouble && (is_list || !text_equal_nocase(key, "containers")))
+		manifest_fault(m, p->key, "%s", trouble);
+	else if (!trouble && is_list && !is_pod && text_equal(key, "containers"))
+		manifest_fault(m, p->key,
+			       "containers in a place where none are known: the sidecar "
+			       "has to be put before them by hand");
+}
+
+static void check_other_containers(struct inject *x, yaml_document_t *doc, int count)
+{
+	struct manifest m = { .doc = doc, .file = x->spec->file, .what = "manifest" };
+
+	for (int at = 1; at <= count; at++) {
+		const yaml_node_t *n = yaml_document_get_node(doc, at);
+
+		if (n->type != YAML_MAPPING_NODE)
+			continue;
+		for (const yaml_node_pair_t *p = n->data.mapping.pairs.start;
+		     p < n->data.mapping.pairs.top; p++)
+			check_pair(&m, p, (x->marks[at] & MARK_POD) != 0);
+	}
+	x->faults += m.faults;
 }
 
 static void inject_document(struct inject *x, yaml_document_t *doc)
 {
-	struct manifest m = { .doc = doc, .file = x->spec->file, .what = "manifest" };
 	const yaml_node_t *root = yaml_document_get_root_node(doc);
-	struct text kind;
-	int items;
+	const int count = (int)(doc->nodes.top - doc->nodes.start);
+	CLEAN(mem) unsigned char *marks = NULL;
 
 	/* Nothing between two lines of dashes. */
 	if (!root || (root->type == YAML_SCALAR_NODE && root->data.scalar.length == 0))
 		return;
-	kind = manifest_text(&m, manifest_find(&m, 1, "kind"));
-	if (kind.len < 4 ||
-	    !text_equal((struct text){ kind.ptr + kind.len - 4, 4 }, "List")) {
-		x->faults += m.faults;
-		inject_object(x, doc, 1);
+	marks = calloc((size_t)count + 1, 1);
+	x->marks = marks;
+	x->out_of_memory |= !marks;
+	if (!marks)
 		return;
-	}
-	items = manifest_find(&m, 1, "items");
-	for (size_t i = 0, n = manifest_count(&m, items); i < n; i++)
-		inject_object(x, doc, manifest_item(&m, items, i));
-	x->faults += m.faults;
+	inject_object(x, doc, 1, 0);
+	check_other_containers(x, doc, count);
 }
 
 /* --- reading and writing --- */
@@ -442,6 +626,10 @@ static int inject(const struct spec *spec)
 		log_warning("the sidecar needs NET_ADMIN, which namespaces of the levels "
 			    "baseline and restricted refuse; `weir help inject` says "
 			    "what to do");
+	if (r == 0 && x->raw > 0 && !spec->quiet)
+		log_warning("%zu containers don't drop NET_RAW, with which root in them "
+			    "sends past every rule: drop it in their securityContext",
+			    x->raw);
 	return run_status_of(r);
 }
 
@@ -478,7 +666,7 @@ static const struct cli_option options[] = {
 	{ "rules", "JSON", "the policy; none denies everything", set_rules },
 	{ "token-secret", "NAME", "the Secret whose key `token` the API asks for",
 	  IN(TEXT, token_secret) },
-	{ "quiet", NULL, "no word about namespaces", IN(FLAG, quiet) },
+	{ "quiet", NULL, "no word about namespaces and NET_RAW", IN(FLAG, quiet) },
 };
 const struct cli_options cli_inject_options = {
 	OPTION_ROWS(options),

@@ -23,28 +23,32 @@ void manifest_fault(struct manifest *m, int node, const char *fmt, ...)
 	m->faults++;
 }
 
-static yaml_node_t *node_at(const struct manifest *m, int node)
+yaml_node_t *manifest_node(const struct manifest *m, int node)
 {
 	return node ? yaml_document_get_node(m->doc, node) : NULL;
 }
 
 struct text manifest_text(const struct manifest *m, int node)
 {
-	const yaml_node_t *n = node_at(m, node);
+	const yaml_node_t *n = manifest_node(m, node);
 
 	if (!n || n->type != YAML_SCALAR_NODE)
 		return (struct text){ "", 0 };
 	return (struct text){ (const char *)n->data.scalar.value, n->data.scalar.length };
 }
 
-/* Why @key is refused in a mapping that is searched for @wanted; NULL: it isn't. */
-static const char *key_trouble(const struct manifest *m, int key, const char *wanted)
+bool manifest_is_plain(const yaml_node_t *n)
 {
-	const yaml_node_t *n = node_at(m, key);
+	return n->type == YAML_SCALAR_NODE &&
+	       strcmp((const char *)n->tag, YAML_STR_TAG) == 0;
+}
+
+const char *manifest_key_trouble(const struct manifest *m, int key, const char *wanted)
+{
+	const yaml_node_t *n = manifest_node(m, key);
 	struct text t = manifest_text(m, key);
 
-	if (!n || n->type != YAML_SCALAR_NODE ||
-	    strcmp((const char *)n->tag, YAML_STR_TAG) != 0)
+	if (!n || !manifest_is_plain(n))
 		return "a key that is not plain text: write it out";
 	if (text_equal(t, "<<"))
 		return "a merge key hides what is in force: write it out";
@@ -55,7 +59,7 @@ static const char *key_trouble(const struct manifest *m, int key, const char *wa
 
 int manifest_find(struct manifest *m, int map, const char *key)
 {
-	const yaml_node_t *n = node_at(m, map);
+	const yaml_node_t *n = manifest_node(m, map);
 	int found = 0;
 
 	if (!n)
@@ -68,7 +72,7 @@ int manifest_find(struct manifest *m, int map, const char *key)
 	}
 	for (const yaml_node_pair_t *p = n->data.mapping.pairs.start;
 	     p < n->data.mapping.pairs.top; p++) {
-		const char *trouble = key_trouble(m, p->key, key);
+		const char *trouble = manifest_key_trouble(m, p->key, key);
 
 		if (trouble)
 			manifest_fault(m, p->key, "%s", trouble);
@@ -84,7 +88,7 @@ int manifest_find(struct manifest *m, int map, const char *key)
 bool manifest_is_yes(const struct manifest *m, int node)
 {
 	static const char *const words[] = { "", "false", "no", "off", "n", "null", "~" };
-	const yaml_node_t *n = node_at(m, node);
+	const yaml_node_t *n = manifest_node(m, node);
 
 	if (!n)
 		return false;
@@ -99,7 +103,7 @@ bool manifest_is_yes(const struct manifest *m, int node)
 
 size_t manifest_count(struct manifest *m, int list)
 {
-	const yaml_node_t *n = node_at(m, list);
+	const yaml_node_t *n = manifest_node(m, list);
 
 	if (!n || (n->type == YAML_SCALAR_NODE && !manifest_is_yes(m, list)))
 		return 0;
@@ -112,7 +116,7 @@ size_t manifest_count(struct manifest *m, int list)
 
 int manifest_item(const struct manifest *m, int list, size_t i)
 {
-	return node_at(m, list)->data.sequence.items.start[i];
+	return manifest_node(m, list)->data.sequence.items.start[i];
 }
 
 /* --- templates --- */
@@ -231,7 +235,7 @@ void manifest_put(struct manifest *m, int map, const char *key, int node,
 		m->out_of_memory = true;
 		return;
 	}
-	n = node_at(m, map);
+	n = manifest_node(m, map);
 	last = n->data.mapping.pairs.top - 1;
 	for (p = n->data.mapping.pairs.start; p < last; p++)
 		if (text_equal(manifest_text(m, p->key), before)) {
@@ -252,7 +256,7 @@ void manifest_put_first(struct manifest *m, int list, int node)
 		m->out_of_memory = true;
 		return;
 	}
-	n = node_at(m, list);
+	n = manifest_node(m, list);
 	start = n->data.sequence.items.start;
 	memmove(start + 1, start,
 		(size_t)(n->data.sequence.items.top - 1 - start) * sizeof(*start));
@@ -263,7 +267,7 @@ void manifest_put_first(struct manifest *m, int list, int node)
 
 void manifest_replace(struct manifest *m, int list, size_t i, int node)
 {
-	node_at(m, list)->data.sequence.items.start[i] = node;
+	manifest_node(m, list)->data.sequence.items.start[i] = node;
 }
 
 void manifest_spell_nulls(struct manifest *m)

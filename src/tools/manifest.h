@@ -18,6 +18,7 @@ struct manifest {
 	const char *file;     /* for messages */
 	const char *what;     /* "Deployment 'x'", for messages */
 	unsigned int faults;  /* printed so far */
+	unsigned int raw;     /* containers that keep NET_RAW */
 	bool out_of_memory;
 };
 
@@ -29,8 +30,15 @@ struct manifest_word {
 
 /* "file:line:column: what: text", at the place of @node, to stderr; counts it. */
 void manifest_fault(struct manifest *m, int node, const char *fmt, ...) PRINTF_LIKE(3, 4);
+/* NULL: @node is none. */
+yaml_node_t *manifest_node(const struct manifest *m, int node);
 /* The text of a scalar; empty for everything else. */
 struct text manifest_text(const struct manifest *m, int node);
+/* Is @n a scalar that says to Kubernetes what it shows? A tag may make something else of
+ * its text. */
+bool manifest_is_plain(const yaml_node_t *n);
+/* Why @key is refused in a mapping that is searched for @wanted; NULL: it isn't. */
+const char *manifest_key_trouble(const struct manifest *m, int key, const char *wanted);
 /* The value of @key in the mapping @map; 0: there is none, or @map is none. A fault for
  * a @map that is no mapping, and for what is described above. */
 int manifest_find(struct manifest *m, int map, const char *key);

@@ -128,8 +128,44 @@ def test_anchors_mean_the_same_behind_it(world):
     assert document["spec"]["containers"][1]["env"] == [{"name": "A", "value": "b"}]
 
 
+def test_lists_in_lists_are_entered_as_kubectl_does(world):
+    pod = f"{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {{{CONTAINERS}}}}}"
+    inner = f"{{apiVersion: v1, kind: List, items: [{pod}]}}"
+    [document] = injected(world, f"apiVersion: v1\nkind: List\nitems:\n- {inner}\n")
+    assert document["items"][0]["items"][0]["spec"]["initContainers"][0]["name"] == "weir"
+    # what has items is a list, whatever it is called
+    [document] = injected(world, f"apiVersion: v1\nkind: ConfigMap\nitems:\n- {pod}\n")
+    assert document["items"][0]["spec"]["initContainers"][0]["name"] == "weir"
+
+
+HARMLESS = [
+    ("processes of the pod", "shareProcessNamespace: true\n"),
+    ("a directory of the node", "volumes: [{name: v, hostPath: {path: /srv/data, type: Directory}}]\n"),
+    ("a directory beside", "volumes: [{name: v, hostPath: {path: /running}}]\n"),
+    ("another kind of volume", "volumes: [{name: v, emptyDir: {}}, {name: w, configMap: {name: c}}]\n"),
+    ("no host's anything", "hostPID: false\nhostIPC: false\n"),
+]
+
+
+@pytest.mark.parametrize("what, text", HARMLESS, ids=[w for w, _ in HARMLESS])
+def test_what_opens_nothing_passes(world, what, text):
+    assert inject(world, workload("Pod", text + CONTAINERS)).code == 0
+
+
+def test_a_word_about_net_raw(world):
+    keeps = inject(world, workload("Pod"))
+    assert keeps.code == 0 and "1 containers don't drop NET_RAW" in keeps.messages
+    for dropped in ("NET_RAW", "all", "cap_net_raw"):
+        done = inject(world, with_context(f"{{capabilities: {{drop: [{dropped}]}}}}"))
+        assert done.code == 0 and "NET_RAW" not in done.messages, done
+
+
 def with_context(text):
     return workload("Pod", f"containers:\n- name: app\n  image: a\n  securityContext: {text}\n")
+
+
+def with_volume(path):
+    return workload("Pod", f"volumes: [{{name: v, hostPath: {path}}}]\n{CONTAINERS}\n")
 
 
 REFUSED = [
@@ -154,6 +190,35 @@ REFUSED = [
     ("a container called weir", workload("Pod", "containers: [{name: weir, image: a}]"), "'weir'"),
     ("an init container called weir", workload("Pod", "initContainers: [{name: weir, image: a}]\n" + CONTAINERS),
      "'weir'"),
+    ("the host's processes", workload("Pod", "hostPID: true\n" + CONTAINERS), "host's processes"),
+    ("the host's memory", workload("CronJob", "hostIPC: true\n" + CONTAINERS), "memory segments"),
+    ("the kernel's files", with_context("{procMount: Unmasked}"), "kernel's files"),
+    ("NET_RAW", with_context("{capabilities: {drop: [ALL], add: [NET_RAW]}}"), "NET_RAW"),
+    ("a container for debugging", workload("Pod", "ephemeralContainers:\n- name: d\n  image: a\n  securityContext: "
+                                           "{privileged: true}\n" + CONTAINERS), "privileged"),
+    ("an engine's socket", with_volume("{path: /var/run/docker.sock}"), "docker.sock"),
+    ("its directory", with_volume("{path: /run/containerd/, type: Directory}"), "/run/containerd/"),
+    ("what is above it", with_volume("{path: /var}"), "'/var'"),
+    ("all of the node", with_volume("{path: /}"), "'/'"),
+    ("the same, in other words", with_volume("{path: //.//run/./}"), "node"),
+    ("a way back", with_volume("{path: /srv/../run}"), "/srv/../run"),
+    ("the node's processes", with_volume("{path: /proc}"), "/proc"),
+    ("the kubelet's", with_volume("{path: /var/lib/kubelet/pods}"), "kubelet"),
+    ("a path in other words", with_volume("{path: !!binary L3J1bg==}"), "node"),
+    ("no path", with_volume("{}"), "node"),
+    ("a socket by its type", with_volume("{path: /srv/s, type: Socket}"), "Socket"),
+    ("a device by its type", with_volume("{path: /srv/s, type: BlockDevice}"), "BlockDevice"),
+    ("a PersistentVolume of the node", "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: v}\n"
+     "spec: {hostPath: {path: /run}}\n", "'/run'"),
+    ("a local one", "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: v}\nspec: {local: {path: /}}\n", "'/'"),
+    ("lists without end", "".join("{kind: List, items: [" for _ in range(20)) + "]}" * 20 + "\n", "lists in one another"),
+    ("a pod whose kind its list says", f"kind: PodList\nitems: [{{metadata: {{name: x}}, spec: {{{CONTAINERS}}}}}]\n",
+     "by hand"),
+    ("a kind in other words", workload("Pod").replace("kind: Pod", "kind: !!binary UG9k"), "not plain text"),
+    ("several pods of one object", "kind: JobSet\nmetadata: {name: x}\nspec: {replicatedJobs: [{template: {spec: {template: "
+     f"{{spec: {{{CONTAINERS}}}}}}}}}}}]}}\n", "by hand"),
+    ("a second pod in an object", workload("Deployment") + f"other: {{spec: {{{CONTAINERS}}}}}\n", "by hand"),
+    ("a merge key elsewhere", "kind: Other\na: &a {x: y}\nb: {<<: *a}\n", "merge key"),
     ("no containers", workload("Pod", "containers: []"), "no containers"),
     ("no pod", "apiVersion: v1\nkind: Deployment\nmetadata: {name: x}\n", "no pod"),
     ("a pod that is text", "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: text\n", "not a mapping"),
