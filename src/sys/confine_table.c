@@ -224,35 +224,53 @@ static const struct row rows[] = {
 };
 
 /* libpq with its TLS, name services and threads does too much to be listed call by call:
- * what is taken away is what somebody who took weir-postgres over would want. */
-static const int refused[] = {
-	SCMP_SYS(execve),
-	SCMP_SYS(execveat),
-	SCMP_SYS(ptrace),
-	SCMP_SYS(process_vm_readv),
-	SCMP_SYS(process_vm_writev),
-	SCMP_SYS(kill),
-	SCMP_SYS(tkill),
-	SCMP_SYS(pidfd_open),
-	SCMP_SYS(pidfd_getfd),
-	SCMP_SYS(pidfd_send_signal),
-	SCMP_SYS(unshare),
-	SCMP_SYS(setns),
-	SCMP_SYS(mount),
-	SCMP_SYS(umount2),
-	SCMP_SYS(chroot),
-	SCMP_SYS(bpf),
-	SCMP_SYS(perf_event_open),
-	SCMP_SYS(userfaultfd),
-	SCMP_SYS(io_uring_setup),
-	SCMP_SYS(keyctl),
-	SCMP_SYS(add_key),
-	SCMP_SYS(request_key),
-	SCMP_SYS(setuid),
-	SCMP_SYS(setgid),
-	SCMP_SYS(listen),
-	SCMP_SYS(accept),
-	SCMP_SYS(accept4),
+ * what is taken away is what somebody who took weir-postgres over would want. A row with
+ * a condition refuses the call where the condition holds. */
+static const struct {
+	int call;
+	struct scmp_arg_cmp when; /* op 0: always */
+} refused[] = {
+	/* other programs, and other processes' memory and descriptors */
+	{ SCMP_SYS(execve), { 0 } },
+	{ SCMP_SYS(execveat), { 0 } },
+	{ SCMP_SYS(ptrace), { 0 } },
+	{ SCMP_SYS(process_vm_readv), { 0 } },
+	{ SCMP_SYS(process_vm_writev), { 0 } },
+	{ SCMP_SYS(pidfd_open), { 0 } },
+	{ SCMP_SYS(pidfd_getfd), { 0 } },
+	/* signals and limits of other processes: where there is no Landlock, or one that
+	 * can't scope signals, Weir's others have the same user */
+	{ SCMP_SYS(kill), { 0 } },
+	{ SCMP_SYS(tkill), { 0 } },
+	{ SCMP_SYS(tgkill), { 0 } },
+	{ SCMP_SYS(rt_sigqueueinfo), { 0 } },
+	{ SCMP_SYS(rt_tgsigqueueinfo), { 0 } },
+	{ SCMP_SYS(pidfd_send_signal), { 0 } },
+	{ SCMP_SYS(fcntl), IS(1, F_SETOWN) },
+	{ SCMP_SYS(fcntl), IS(1, F_SETOWN_EX) },
+	{ SCMP_SYS(ioctl), IS(1, FIOSETOWN) },
+	{ SCMP_SYS(ioctl), IS(1, SIOCSPGRP) },
+	{ SCMP_SYS(prlimit64), SCMP_CMP32(0, SCMP_CMP_NE, 0) },
+	/* namespaces, in which a process has every capability */
+	{ SCMP_SYS(unshare), { 0 } },
+	{ SCMP_SYS(clone), MASKED(0, CLONE_NEWUSER, CLONE_NEWUSER) },
+	{ SCMP_SYS(setns), { 0 } },
+	{ SCMP_SYS(mount), { 0 } },
+	{ SCMP_SYS(umount2), { 0 } },
+	{ SCMP_SYS(chroot), { 0 } },
+	/* parts of the kernel that libpq has no use for */
+	{ SCMP_SYS(bpf), { 0 } },
+	{ SCMP_SYS(perf_event_open), { 0 } },
+	{ SCMP_SYS(userfaultfd), { 0 } },
+	{ SCMP_SYS(io_uring_setup), { 0 } },
+	{ SCMP_SYS(keyctl), { 0 } },
+	{ SCMP_SYS(add_key), { 0 } },
+	{ SCMP_SYS(request_key), { 0 } },
+	{ SCMP_SYS(setuid), { 0 } },
+	{ SCMP_SYS(setgid), { 0 } },
+	{ SCMP_SYS(listen), { 0 } },
+	{ SCMP_SYS(accept), { 0 } },
+	{ SCMP_SYS(accept4), { 0 } },
 };
 
 static int build(scmp_filter_ctx ctx, const char *arch, enum program program)
@@ -271,10 +289,11 @@ static int build(scmp_filter_ctx ctx, const char *arch, enum program program)
 					   row->when);
 	}
 	for (size_t i = 0; program == POSTGRES && i < ARRAY_SIZE(refused) && r == 0; i++)
-		r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), refused[i], 0);
+		r = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO(EPERM), refused[i].call,
+					   refused[i].when.op != 0, &refused[i].when);
 	/* clone3() keeps its flags in memory, so the C library is told that there is
 	 * none. */
-	if (r == 0 && program == CONTROL)
+	if (r == 0 && (program == CONTROL || program == POSTGRES))
 		r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
 	return r;
 }
