@@ -36,19 +36,25 @@ struct backup {
 
 /* ---- opening ---- */
 
-/* A fifo without a reader is ENXIO, not a wait. */
+/* A fifo without a reader is ENXIO, not a wait. A link may lead to a device
+ * (/dev/stdout), but to no file: whoever may write to the log's directory could have the
+ * lines put into another file of Weir's, a policy or a store. */
 static int open_file(struct logfile *f)
 {
+	const int flags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+	bool is_link = false;
 	struct stat st;
 
-	f->fd = open(f->path,
-		     O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
-		     0600);
+	f->fd = open(f->path, flags | O_CREAT | O_NOFOLLOW, 0600);
+	if (f->fd < 0 && errno == ELOOP) {
+		is_link = true;
+		f->fd = open(f->path, flags);
+	}
 	if (f->fd < 0)
 		return -errno;
-	if (fstat(f->fd, &st) < 0) {
+	if (fstat(f->fd, &st) < 0 || (is_link && S_ISREG(st.st_mode))) {
 		fd_close(&f->fd);
-		return -EIO;
+		return is_link ? -ELOOP : -EIO;
 	}
 	f->regular = S_ISREG(st.st_mode);
 	f->size = f->regular ? (uint64_t)st.st_size : 0;

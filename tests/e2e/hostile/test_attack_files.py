@@ -93,7 +93,13 @@ def plant_link(path):
     path.symlink_to("/proc/self/mem")
 
 
-@pytest.mark.parametrize("plant", [plant_fifo, plant_folder, plant_link])
+def plant_link_to_file(path):
+    """As to a policy, or the store of events, where control may write."""
+    (path.parent / "policy").write_text("{}")
+    path.symlink_to("policy")
+
+
+@pytest.mark.parametrize("plant", [plant_fifo, plant_folder, plant_link, plant_link_to_file])
 def test_what_is_no_log_keeps_nobody_from_the_api(pod, guarded, rules, site, plant):
     """Whoever may write where the log is can lose its lines, and nothing else; a control that starts there serves."""
     log = rules / "egress.log"
@@ -116,3 +122,4 @@ def test_what_is_no_log_keeps_nobody_from_the_api(pod, guarded, rules, site, pla
         return log.exists() and "other.test" in log.read_text()
     wait_for(is_written, step=0.2)
     assert again.get("/status").json()["degradations"] == []
+    assert not (rules / "policy").exists() or (rules / "policy").read_text() == "{}"

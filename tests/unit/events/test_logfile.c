@@ -107,6 +107,34 @@ TEST_WITH(it_is_turned_over_before_it_is_too_big, make_directory, remove_directo
 	assert_int_equal(st.st_mode & 07777, 0600);
 }
 
+TEST_WITH(a_link_leads_to_a_device_and_to_no_file, make_directory, remove_directory)
+{
+	const struct logfile_limits limits = { 0 };
+	struct logfile *f = opened("policy", limits);
+
+	assert_int_equal(logfile_write(f, "{}\n", 3, T0), 0);
+	logfile_close(f);
+	assert_int_equal(symlink("policy", at("to-file")), 0);
+	assert_int_equal(logfile_open(at("to-file"), &limits, &f, NULL), -ELOOP);
+	assert_int_equal(size_of("policy"), 3);
+	/* Nothing is made where a link leads nowhere. */
+	assert_int_equal(symlink("nothing", at("to-nothing")), 0);
+	assert_int_equal(logfile_open(at("to-nothing"), &limits, &f, NULL), -ENOENT);
+	assert_int_equal(size_of("nothing"), SIZE_MAX);
+	assert_int_equal(symlink("/dev/null", at("to-device")), 0);
+	f = opened("to-device", limits);
+	assert_int_equal(logfile_write(f, "line\n", 5, T0), 0);
+	/* The file that is written to is exchanged for a link. */
+	logfile_close(f);
+	f = opened("log", (struct logfile_limits){ 8, 0, 0 });
+	assert_int_equal(logfile_write(f, "first\n", 6, T0), 0);
+	assert_int_equal(unlink(at("log")), 0);
+	assert_int_equal(symlink("policy", at("log")), 0);
+	logfile_close(f);
+	assert_int_equal(logfile_open(at("log"), &limits, &f, NULL), -ELOOP);
+	assert_int_equal(size_of("policy"), 3);
+}
+
 TEST_WITH(it_goes_on_where_it_was, make_directory, remove_directory)
 {
 	struct logfile *f = opened("a", (struct logfile_limits){ 0 });
