@@ -3,14 +3,22 @@
 
 #include <errno.h>
 #include <glob.h>
+#include <libmnl/libmnl.h>
 #include <limits.h>
+#include <linux/sock_diag.h>
+#include <linux/unix_diag.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "settings/settings.h"
 #include "sys/mounts.h"
+#include "sys/netlink.h"
 
 /* -- paths --------------------------------------------------------------------------- */
 
@@ -133,10 +141,19 @@ static void look_below(struct search *s, const char *run)
 			look_for(s, path);
 }
 
+/* A socket that a program of the host has bound, and that is of root's or of the
+ * caller's: who connects has something done in their name. */
+struct listener {
+	struct listener *next;
+	char path[]; /* without links */
+};
+
 struct world {
 	const struct docker *engine;
 	const char *daemon;
 	struct mounts mounts;
+	struct arena *arena;
+	struct listener *listeners; /* in @arena */
 };
 
 static void look_everywhere(struct search *s, const struct world *w)
@@ -167,6 +184,87 @@ static void look_everywhere(struct search *s, const struct world *w)
 		for (size_t i = 0; i < users.gl_pathc; i++)
 			look_below(s, users.gl_pathv[i]);
 	globfree(&users);
+	for (const struct listener *l = w->listeners; l; l = l->next)
+		look_for(s, l->path);
+}
+
+/* -- the sockets that are there, whatever they are called ---------------------------- */
+
+/* The file that a socket was bound to, where the name that it was bound by still leads
+ * there. Return: false: it doesn't. */
+static bool find_file(const struct nl_attrs *attrs, char ret[PATH_MAX],
+		      struct stat *ret_st)
+{
+	const struct nlattr *named = attrs->at[UNIX_DIAG_NAME],
+			    *file = attrs->at[UNIX_DIAG_VFS];
+	char name[sizeof(((struct sockaddr_un *)NULL)->sun_path) + 1] = "";
+	struct unix_diag_vfs vfs;
+
+	if (!named || !file || mnl_attr_get_payload_len(named) >= sizeof(name) ||
+	    mnl_attr_get_payload_len(file) < sizeof(vfs))
+		return false;
+	memcpy(name, mnl_attr_get_payload(named), mnl_attr_get_payload_len(named));
+	memcpy(&vfs, mnl_attr_get_payload(file), sizeof(vfs));
+	return name[0] == '/' && realpath(name, ret) && lstat(ret, ret_st) == 0 &&
+	       S_ISSOCK(ret_st->st_mode) && (uint32_t)ret_st->st_ino == vfs.udiag_vfs_ino;
+}
+
+static bool is_of_root_or_caller(const struct nl_attrs *attrs, const struct stat *st)
+{
+	const struct nlattr *a = attrs->at[UNIX_DIAG_UID];
+	uid_t uid = st->st_uid; /* of the file, where an older kernel doesn't say whose */
+
+	if (uid == 0 || uid == getuid())
+		return true;
+	if (a && mnl_attr_get_payload_len(a) == sizeof(uid))
+		memcpy(&uid, mnl_attr_get_payload(a), sizeof(uid));
+	return uid == 0 || uid == getuid();
+}
+
+static int on_socket(const struct nlmsghdr *h, void *data)
+{
+	const struct unix_diag_msg *m = mnl_nlmsg_get_payload(h);
+	struct world *w = data;
+	struct nl_attrs attrs;
+	struct listener *l;
+	char path[PATH_MAX];
+	struct stat st;
+
+	if (!nl_attrs_of(h, sizeof(*m), &attrs)) {
+		errno = EBADMSG;
+		return MNL_CB_ERROR;
+	}
+	/* A stream's end that is connected can't be reached by others. */
+	if ((m->udiag_type != SOCK_DGRAM && m->udiag_state == TCP_ESTABLISHED) ||
+	    !find_file(&attrs, path, &st) || !is_of_root_or_caller(&attrs, &st))
+		return MNL_CB_OK;
+	l = arena_alloc(w->arena, sizeof(*l) + strlen(path) + 1);
+	if (!l) {
+		errno = ENOMEM;
+		return MNL_CB_ERROR;
+	}
+	memcpy(l->path, path, strlen(path) + 1);
+	l->next = w->listeners;
+	w->listeners = l;
+	return MNL_CB_OK;
+}
+
+static int find_listeners(struct world *w, struct err *err)
+{
+	const struct unix_diag_req body = {
+		.sdiag_family = AF_UNIX,
+		.udiag_states = ~0U,
+		.udiag_show = UDIAG_SHOW_NAME | UDIAG_SHOW_VFS | UDIAG_SHOW_UID,
+	};
+	CLEAN(fd) int fd = nl_diag_open();
+	struct nl_request request;
+	int r = fd;
+
+	memcpy(nl_request_begin(&request, SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, sizeof(body)),
+	       &body, sizeof(body));
+	if (r >= 0)
+		r = nl_run(fd, request.header, on_socket, w);
+	return r < 0 ? err_sys(err, r, "cannot list unix sockets") : 0;
 }
 
 /* -- one volume ---------------------------------------------------------------------- */
@@ -178,17 +276,22 @@ static int refuse_volume(struct err *err, const char *volume, const char *why,
 		       SHOWN(what));
 }
 
-/* What isn't there, or is covered by another mount, shows nothing. Return: 0 or -errno.
- */
+/* What isn't there, or is covered by another mount, shows nothing. A socket by itself may
+ * be one that the kernel doesn't list here: of a container's network namespace. Return: 0
+ * or -errno. */
 static int look_at(struct search *s, const char *top, const char *rest,
 		   const struct world *w)
 {
-	const int r = place_of(top, &s->top);
+	struct stat st;
 
+	if (stat(top, &st) < 0)
+		return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
+	s->top = (struct place){ st.st_dev, st.st_ino };
 	s->rest = rest;
-	if (r == 0)
-		look_everywhere(s, w);
-	return r == -ENOENT || r == -ENOTDIR ? 0 : r;
+	look_everywhere(s, w);
+	if (!s->found[0] && S_ISSOCK(st.st_mode))
+		snprintf(s->found, sizeof(s->found), "%s", top);
+	return 0;
 }
 
 /* An engine binds what is mounted below, too. Return: 0; 1: the kernel is shown; -errno.
@@ -351,10 +454,13 @@ int volumes_check(const struct option_list *volumes, const struct docker *engine
 		  const char *daemon, struct arena *arena, struct option_list *ret,
 		  struct err *err)
 {
-	struct world w = { .engine = engine, .daemon = daemon };
+	struct world w = { .engine = engine, .daemon = daemon, .arena = arena };
 
-	if (volumes->count > 0 && mounts_read(true, &w.mounts, err) < 0)
+	if (volumes->count > 0 &&
+	    (mounts_read(true, &w.mounts, err) < 0 || find_listeners(&w, err) < 0)) {
+		mounts_done(&w.mounts);
 		return err->code;
+	}
 	ret->count = volumes->count;
 	for (size_t i = 0; i < volumes->count; i++) {
 		struct err one = { 0 };

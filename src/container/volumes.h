@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* container/volumes - what of --volume is refused: what would show the container a socket
- * with which the filter can be taken away, an engine's or the daemon's, or the host's
- * kernel.
+ * with which the filter can be taken away, or the host's kernel.
  *
- * Files are compared, not their names, and no socket has to be there: an engine may be
- * started later. */
+ * Such a socket is every one that a program of root's or of the caller's has bound in
+ * this network namespace, whatever it is called; every volume that is itself a socket;
+ * and the place of an engine's or the daemon's, which may be started later. Files are
+ * compared, not their names. */
 #pragma once
 
 #include "container/docker.h"

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -152,6 +153,38 @@ def test_without_an_engine_it_is_said(world):
     assert done.code == 125 and "/nowhere/podman.sock" in done.messages, done
     done = world.command(str(world.weir_path), "container", "run", "--image", "x", env={"DOCKER_HOST": "tcp://1.2.3.4:2375"})
     assert done.code == 2 and "unix" in done.messages, done
+
+
+LISTENER = ("import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); print('up', flush=True); "
+            "sys.stdin.read()")
+
+
+@contextlib.contextmanager
+def listening(engine, path, become=()):
+    """A program of the engine's host that listens at @path."""
+    program = subprocess.Popen(engine.host.ns.command(*become, sys.executable, "-c", LISTENER, str(path)), stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE)
+    try:
+        assert program.stdout.readline() == b"up\n"
+        yield
+    finally:
+        program.communicate(b"")
+
+
+@in_docker
+def test_no_volume_shows_a_socket_of_a_program_that_weir_does_not_know(engine, world):
+    """Whoever listens may be an engine, or a terminal: the file counts, and whose it is, not its name."""
+    other = world.user("weir-test")
+    shown, foreign = world.workdir(), world.workdir("weir-test")
+    (shown / "deep").mkdir()
+    with listening(engine, shown / "deep/any"), listening(engine, foreign / "database", other.become()):
+        for volume in (shown, shown / "deep", shown / "deep/any", foreign / "database"):
+            done = engine.run("--volume", f"{volume}:/x", "--", "/bin/true")
+            assert done.code == 2 and f"--volume '{volume}:/x'" in done.messages and "socket" in done.messages, done
+        # another user's program has no right over the filter
+        assert engine.run("--volume", f"{foreign}:/x", "--", "/bin/true").code == 0
+    # the file is left, and nobody listens
+    assert engine.run("--volume", f"{shown}:/x", "--", "/bin/true").code == 0
 
 
 def test_the_host_by_another_name_is_no_volume(engine, tmp_path):
