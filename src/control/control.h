@@ -95,6 +95,8 @@ struct control_link {
 	struct control *side;
 	uint32_t engine; /* its number: its place among the links */
 	struct loop_source from_supervisor, from_engine; /* fd -1 while it is away */
+	struct loop_timer away;	  /* while an engine that was there is away */
+	unsigned int away_looks;  /* of that timer, in a row */
 	bool heard;		  /* from the engine that is there now */
 	bool is_active;		  /* the engine serves; a sidecar's: the plan in force */
 	uint32_t restarts;	  /* of the engine, and */

@@ -16,10 +16,14 @@ enum {
 	 * for: at most so long at once, and a tenth of the time in the long run. */
 	PATIENCE_MS = 1000,
 	PATIENCE_SHARE = 10,
+	/* An engine that has closed its channel has a successor by then, or lives on. */
+	AWAY_EVERY_MS = 500,
+	AWAY_LOOKS = 4,
 };
 
 static void on_engine(struct loop_source *source, uint32_t events);
 static void on_supervisor(struct loop_source *source, uint32_t events);
+static void on_away(struct loop_timer *t);
 
 void control_link_init(struct control *s)
 {
@@ -29,6 +33,7 @@ void control_link_init(struct control *s)
 			.engine = (uint32_t)i,
 			.from_engine = { .fd = -1, .on_ready = on_engine },
 			.from_supervisor = { .fd = -1, .on_ready = on_supervisor },
+			.away = { .on_fire = on_away },
 		};
 	s->link = &s->links[0];
 	s->link_count = 1;
@@ -74,6 +79,27 @@ static bool is_wanted(const struct control_answer *a, uint32_t type)
 
 /* ---- the engine ---- */
 
+/* An engine that ends gets a successor, which the supervisor introduces. One that has
+ * only closed its channel to control, and answers the supervisor, would never be asked
+ * for anything again: the supervisor is told of it. */
+static void watch_away(struct control_link *l)
+{
+	if (loop_timer_in(l->side->loop, &l->away, AWAY_EVERY_MS) < 0)
+		loop_stop(l->side->loop);
+}
+
+static void on_away(struct loop_timer *t)
+{
+	struct control_link *l = CONTAINER_OF(t, struct control_link, away);
+	const struct ipc_message stuck = { .type = IPC_STUCK };
+
+	if (l->from_engine.fd >= 0 || l->from_supervisor.fd < 0)
+		return;
+	if (++l->away_looks % AWAY_LOOKS == 0)
+		control_send_daemon(l, &stuck);
+	watch_away(l);
+}
+
 static void lose_engine(struct control_link *l)
 {
 	if (l->from_engine.fd < 0)
@@ -82,6 +108,8 @@ static void lose_engine(struct control_link *l)
 	fd_close(&l->from_engine.fd);
 	l->heard = false;
 	l->is_active = false;
+	l->away_looks = 0;
+	watch_away(l);
 }
 
 /* What comes without having been asked for. */
@@ -244,6 +272,7 @@ int control_borrow_socket(struct control *s, struct ipc_socket *socket)
 static void take_engine(struct control_link *l, int fd)
 {
 	lose_engine(l);
+	loop_timer_stop(l->side->loop, &l->away);
 	l->from_engine.fd = fd;
 	if (process_dont_wait(fd) < 0 ||
 	    loop_add(l->side->loop, &l->from_engine, EPOLLIN) < 0) {

@@ -16,7 +16,8 @@
  * All children are in one table. A child that ends is started again at once; one that
  * ends within a second of its start waits, twice as long each time, up to RESTART_MAX_MS.
  * The engine is asked every ASK_EVERY_MS whether it serves, and killed when it doesn't
- * answer. The rules stand meanwhile. */
+ * answer. A child that has closed its channel counts as one that doesn't. The rules stand
+ * meanwhile. */
 #include "supervisor/supervisor.h"
 
 #include <errno.h>
@@ -253,10 +254,14 @@ static void ask(struct child *c)
 }
 
 /* Times of asking are counted, not time: a supervisor that was stopped together with its
- * engine finds the engine's answer before it has asked often enough. */
+ * engine finds the engine's answer before it has asked often enough. A child that has
+ * closed its channel ends by itself; one that lives on was taken over, say, and would
+ * have no successor. */
 static void ask_or_kill(struct child *c)
 {
-	if (!c->kind->is_killed || c->pid == 0 || c->source.fd < 0)
+	const bool has_let_go = c->kind->has_channel && c->source.fd < 0;
+
+	if (c->pid == 0 || (!c->kind->is_killed && !has_let_go))
 		return;
 	if (c->unanswered >= HUNG_ASKED &&
 	    (c->unanswered >= BUSY_ASKED || !is_at_work(c->pid))) {
@@ -406,15 +411,22 @@ static void replace_socket_owner(struct supervisor *k)
 		(void)!kill(c->pid, SIGKILL);
 }
 
+/* The engine's successor starts with what is in force. An engine that control doesn't
+ * know yet is not the one that is meant. */
+static void replace_engine(struct supervisor *k)
+{
+	if (k->engine.pid > 0 && k->engine.serves && k->introduced)
+		(void)!kill(k->engine.pid, SIGKILL);
+}
+
 static void on_control(struct child *c, struct ipc_message *m, int *fds, size_t count)
 {
 	struct supervisor *k = c->supervisor;
 
 	if (m->type == IPC_SOCKET_OWNER)
 		replace_socket_owner(k);
-	/* The engine's successor starts with what is in force. */
-	else if (m->type == IPC_STUCK && m->sandbox == 0 && k->engine.pid > 0)
-		(void)!kill(k->engine.pid, SIGKILL);
+	else if (m->type == IPC_STUCK && m->sandbox == 0)
+		replace_engine(k);
 	else
 		k->ops->on_control(k, m, fds, count);
 	for (size_t i = 0; i < count; i++)

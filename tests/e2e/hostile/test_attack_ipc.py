@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whoever has taken over the engine or control says what he likes to the other processes, on their channels."""
+import concurrent.futures
 import contextlib
 import ctypes
 import os
@@ -142,6 +143,51 @@ def test_a_control_that_asks_for_socket_owners_without_end_has_one(daemon, pod, 
     finally:
         os.kill(control, signal.SIGCONT)
     wait_for(daemon.healthy)
+
+
+@pytest.mark.parametrize("who", ["engine", "control"])
+def test_who_lets_go_of_the_daemon_and_lives_on_is_replaced(daemon, pod, site, who):
+    """Without a channel there is nothing that it could be asked, and nothing that it would do."""
+    daemon.attach("one", pod, "--allow", site.name)
+    old = daemon.children()[who]
+    os.kill(old, signal.SIGSTOP)
+    for s in channels(old):
+        with s:
+            s.shutdown(socket.SHUT_RDWR)
+    wait_for(lambda: daemon.children().get(who, old) != old)
+    wait_for(daemon.healthy)
+    assert daemon.names() == ["one"]
+    wait_for(lambda: pod.probe(["dns", site.name]).get("addresses") == [site.v4])
+    expect.tcp_refused(pod.probe(["tcp", "93.9.9.9", 443]))
+
+
+def asked_by_control(channel):
+    """Does a question of control's wait there? Its kinds are 0x200 and on (proto/engine_control.h)."""
+    try:
+        kind, = struct.unpack("=I", channel.recv(4, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    except (BlockingIOError, struct.error):
+        return False
+    return 0x200 <= kind < 0x300
+
+
+def test_an_engine_that_lets_go_of_control_alone_is_replaced(daemon, pod, site):
+    """It answers the supervisor, and yet its sandboxes could get no other policy."""
+    daemon.attach("one", pod, "--allow", site.name)
+    engine = daemon.children()["engine"]
+    os.kill(engine, signal.SIGSTOP)
+    try:
+        with contextlib.ExitStack() as stack, concurrent.futures.ThreadPoolExecutor() as pool:
+            ours = [stack.enter_context(s) for s in channels(engine)]
+            asked = pool.submit(daemon.call, "GET", "/sandboxes/one/status")
+            wait_for(lambda: [s for s in ours if asked_by_control(s)])[0].shutdown(socket.SHUT_RDWR)
+            asked.result()
+    finally:
+        os.kill(engine, signal.SIGCONT)
+    wait_for(lambda: daemon.children().get("engine", engine) != engine)
+    wait_for(daemon.healthy)
+    wait_for(lambda: pod.probe(["dns", site.name]).get("addresses") == [site.v4])
+    daemon.set_policy("one", "allow other.test")
+    expect.name_refused(pod.probe(["dns", site.name]))
 
 
 def test_an_engine_that_lets_go_of_its_run_ends_with_the_sandbox(world):
