@@ -139,12 +139,13 @@ enum { NOBODY = 65534 };
 
 static const char no_drop[] = "the self-test's process can't drop its rights";
 
-/* Become another user, which drops all capabilities, and have no file. That user's
- * processes can't read this one. */
+/* Become another user, which drops all capabilities, and have no file and no settings of
+ * the daemon's. That user's processes can't read this one. */
 static int drop(uid_t uid, pid_t parent)
 {
 	int r;
 
+	process_forget_environment();
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
 	    setresgid(NOBODY, NOBODY, NOBODY) < 0 || setresuid(uid, uid, uid) < 0 ||
 	    prctl(PR_SET_DUMPABLE, 0) < 0)

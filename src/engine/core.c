@@ -269,6 +269,9 @@ pid_t engine_fork(void (*run)(const void *config), const void *config, struct er
 		return err_sys(err, pid, "cannot start the engine");
 	if (pid > 0)
 		return pid;
+	/* Whoever takes the engine over is not to have the caller's keys, nor the API's
+	 * token. */
+	process_forget_environment();
 	engine_reset_signals();
 	run(config);
 	/* No cleanup: the kernel takes everything back, but the rules. */

@@ -735,3 +735,11 @@ int cli_helper_parse(int argc, char **argv, bool *ret_daemon, struct sidecar_spe
 	return *ret_daemon ? cli_daemon_parse(argc - 1, argv + 1, ret, err)
 			   : cli_sidecar_parse(argc, argv, ret, err);
 }
+
+void settings_wipe_token(struct sidecar_spec *spec)
+{
+	/* An argument or a variable, both of which are this process' own. */
+	if (spec->token)
+		explicit_bzero((void *)(uintptr_t)spec->token, strlen(spec->token));
+	spec->token = NULL;
+}

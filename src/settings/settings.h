@@ -127,6 +127,8 @@ int cli_daemon_parse(int argc, char **argv, struct sidecar_spec *ret,
  * the other: a daemon's begin with "daemon". */
 int cli_helper_parse(int argc, char **argv, bool *ret_daemon, struct sidecar_spec *ret,
 		     struct err *err) MUST_CHECK;
+/* Wipe the API's token, in @spec and where that has it from: control alone needs it. */
+void settings_wipe_token(struct sidecar_spec *spec);
 extern const struct cli_options cli_sidecar_options, cli_daemon_options;
 
 /* Read OpenSandbox's variables for options that neither the command line nor a WEIR_

@@ -146,6 +146,7 @@ void socket_owner_serve(int channel, bool enters)
 	struct socket_owner_question q;
 
 	prctl(PR_SET_NAME, "weir-sockowner");
+	process_forget_environment();
 	w.home_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
 	w.home.diag = nl_diag_open();
 	if (w.home_fd < 0 || w.home.diag < 0 || !owner_network(NULL, w.home.name) ||

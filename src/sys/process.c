@@ -36,6 +36,12 @@ pid_t process_fork(const char *name)
 	return 0;
 }
 
+void process_forget_environment(void)
+{
+	for (char **e = environ; e && *e; e++)
+		explicit_bzero(*e, strlen(*e));
+}
+
 int process_wait(pid_t pid)
 {
 	int status;

@@ -15,6 +15,9 @@
  * its own, and container/container, which outlives its parent. A child that changes its
  * user needs process_end_with() once more. Return: its pid; 0 in the child; -errno. */
 pid_t process_fork(const char *name) MUST_CHECK;
+/* Wipe this process' copy of the environment, with the secrets in it: for a process that
+ * reads what strangers have written, and needs no variable any more. */
+void process_forget_environment(void);
 /* Return: the wait status of @pid, which has ended, or -errno. */
 int process_wait(pid_t pid);
 /* Wait for the end of @pid; 0 or less: there is none. @kill_it: don't wait for its own

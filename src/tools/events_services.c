@@ -277,6 +277,7 @@ int review_command(int argc, char **argv)
 		return log_end(RUN_STATUS_BAD_INPUT, "%s",
 			       err.text[0] ? err.text
 					   : "this is started by Weir, not by hand");
+	settings_wipe_token(&spec);
 	prctl(PR_SET_NAME, "weir-review");
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || capabilities_keep(0, &err) < 0)
 		return log_end(RUN_STATUS_FAILED,

@@ -276,6 +276,7 @@ int main(int argc, char **argv)
 	if (cli_helper_parse(argc, argv, &is_daemon, &spec, &err) < 0 || !spec.postgres)
 		return log_end(RUN_STATUS_BAD_INPUT, "%s",
 			       err.text[0] ? err.text : "no PostgreSQL is named");
+	settings_wipe_token(&spec);
 	/* Control makes the store in it; what isn't there yet could not be kept in reach.
 	 */
 	if (state_dir_take(&spec, NULL, &err) < 0 || !spec.state_dir ||

@@ -667,6 +667,8 @@ int main(int argc, char **argv)
 	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
 		return log_end(RUN_STATUS_FAILED, "cannot start libcurl");
 	h = hooks_new(WEBHOOK_FD, read_certificates());
+	/* The API's token is among what Weir is told by it. */
+	process_forget_environment();
 	if (!h || confine(&err) < 0)
 		return log_end(RUN_STATUS_FAILED, "weir-webhook: %s",
 			       h ? err.text : "out of memory");

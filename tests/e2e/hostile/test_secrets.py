@@ -84,6 +84,41 @@ def test_no_look_at_any_moment_finds_the_token(pod, site, who):
     assert side.get("/policy").status == 200
 
 
+def remembers(pid, secret):
+    """Is @secret in what the process @pid may write to? As root, who may look."""
+    with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
+        for line in maps:
+            span, rights = line.split()[:2]
+            start, end = (int(n, 16) for n in span.split("-"))
+            if rights.startswith("rw") and "[vvar" not in line:
+                memory.seek(start)
+                try:
+                    if secret.encode() in memory.read(end - start):
+                        return True
+                except OSError:  # a file that is shorter than its mapping
+                    pass
+    return False
+
+
+def test_who_reads_strangers_bytes_has_no_token(pod, site, hook, tmp_path):
+    """Of Weir's processes control alone is shown tokens. Somebody who takes over another one finds none."""
+    side = pod.sidecar("--state-dir", tmp_path, "--review-command", "/bin/true", "--deny-webhook", hook.url,
+                       rules=policy(f"allow {site.name}"), token=TOKEN)
+    pod.probe(["dns", "denied.test"])
+    wait_for(lambda: hook.calls)
+    wait_for(lambda: not remembers(side.child("weir-review"), TOKEN))
+    assert {name for name, pid in side.children().items() if remembers(pid, TOKEN)} == {"control"}
+    assert side.get("/policy").status == 200
+
+
+def test_the_engine_of_a_run_has_none_of_the_callers_secrets(world):
+    secret = f"key-of-the-caller-{os.getpid()}"
+    with world.run_start("sh", "-c", "echo up; exec sleep 600", env={"SOME_API_KEY": secret}) as run:
+        assert run.line() == "up"
+        control, engine = world.guards(run.pid)
+        assert remembers(control, secret) and not remembers(engine, secret)
+
+
 def environment(pid):  # as root, who may
     return pathlib.Path(f"/proc/{pid}/environ").read_bytes()
 
