@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "control/control.h"
 #include "sys/process.h"
+#include "sys/sock.h"
 
 enum {
 	HEAR_MAX = 4, /* times CONTROL_MESSAGES_MAX: more than a channel holds */
@@ -265,6 +266,13 @@ int control_borrow_socket(struct control *s, struct ipc_socket *socket)
 		return r;
 	if (fd < 0)
 		return m.socket.error < 0 ? m.socket.error : -EBADMSG;
+	/* The engine's word. On another kind of socket, and on one that waits, control
+	 * could stand still for minutes. */
+	if (!sock_is_of(fd, (enum addr_family)socket->family, socket->protocol) ||
+	    process_dont_wait(fd) < 0) {
+		close(fd);
+		return -EBADMSG;
+	}
 	socket->port = m.socket.port;
 	return fd;
 }

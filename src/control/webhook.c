@@ -265,8 +265,6 @@ static int dial(struct control_webhook *h, struct hook_connection *c,
 		return fd;
 	c->fd = fd;
 	c->state = HOOK_OPEN;
-	if (process_dont_wait(fd) < 0)
-		return -errno;
 	if (connect(fd, (const struct sockaddr *)&sa, size) < 0 && errno != EINPROGRESS)
 		return -errno;
 	return fd;

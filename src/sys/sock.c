@@ -108,6 +108,17 @@ bool sock_is_channel(int fd)
 	       type == SOCK_SEQPACKET;
 }
 
+bool sock_is_of(int fd, enum addr_family family, uint8_t protocol)
+{
+	const int wanted = family == ADDR_V6 ? AF_INET6 : AF_INET;
+	socklen_t size = sizeof(int), other_size = sizeof(int);
+	int domain = 0, found = 0;
+
+	return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 &&
+	       getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &found, &other_size) == 0 &&
+	       domain == wanted && found == protocol;
+}
+
 /* 127.0.0.1 or ::1, and no other: a wildcard would answer from the wrong source. */
 static int loopback_open(int family, int type, const struct sandbox_ports *ports,
 			 uint16_t port, int *ret, struct err *err)

@@ -62,6 +62,8 @@ int sock_serve(int fd, const struct sockaddr *sa, socklen_t size, int backlog,
 bool sock_listens(int fd);
 /* Is @fd a SOCK_SEQPACKET, as Weir starts its programs with? */
 bool sock_is_channel(int fd);
+/* Is @fd a socket of that family and of that protocol, IPPROTO_TCP or IPPROTO_UDP? */
+bool sock_is_of(int fd, enum addr_family family, uint8_t protocol);
 
 /* The address that @fd is bound to. Return: 0 or -errno. */
 int sock_here(int fd, struct endpoint *ret) MUST_CHECK;

@@ -3,6 +3,7 @@
 #include "sys/sock.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <net/if.h>
 #include <sched.h>
 #include <stdio.h>
@@ -31,6 +32,26 @@ static int socket_of(enum addr_family family, uint8_t protocol)
 
 	assert_true(fd >= 0);
 	return fd;
+}
+
+TEST(a_socket_is_of_one_family_and_protocol)
+{
+	static const enum addr_family families[] = { ADDR_V4, ADDR_V6 };
+	static const uint8_t protocols[] = { IPPROTO_TCP, IPPROTO_UDP };
+	CLEAN(fd) int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	CLEAN(fd) int channel = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	for (size_t i = 0; i < 4; i++) {
+		CLEAN(fd) int fd = socket_of(families[i / 2], protocols[i % 2]);
+
+		for (size_t k = 0; k < 4; k++)
+			assert_int_equal(
+				sock_is_of(fd, families[k / 2], protocols[k % 2]),
+				i == k);
+	}
+	assert_false(sock_is_of(file, ADDR_V4, IPPROTO_UDP));
+	assert_false(sock_is_of(channel, ADDR_V4, IPPROTO_UDP));
+	assert_false(sock_is_of(-1, ADDR_V4, IPPROTO_UDP));
 }
 
 /* Try everything that lets sockets share a port. */
