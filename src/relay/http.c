@@ -158,6 +158,14 @@ static enum http_fault read_encoding(struct head *h, struct text value)
 	return HTTP_FAULT_NONE;
 }
 
+static bool begins_with(struct text t, const char *start)
+{
+	t.len = MIN(t.len, strlen(start));
+	return text_equal_nocase(t, start);
+}
+
+/* Protocols are told by how their names begin: TLS/1.0, TLS/1.2, …; and HTTP/2 is h2c,
+ * but servers still take the names of its drafts (h2c-14, h2c-16), and some h2. */
 static enum http_fault read_upgrade(struct head *h, struct text value)
 {
 	struct text part;
@@ -165,9 +173,9 @@ static enum http_fault read_upgrade(struct head *h, struct text value)
 	h->request.upgrade = true;
 	while (text_split(&value, ',', &part)) {
 		part = text_trim(part);
-		h->request.h2c = h->request.h2c || text_equal_nocase(part, "h2c");
-		part.len = MIN(part.len, (size_t)3); /* TLS/1.0, TLS/1.2, … */
-		h->request.tls = h->request.tls || text_equal_nocase(part, "tls");
+		h->request.h2c = h->request.h2c || begins_with(part, "h2") ||
+				 begins_with(part, "http/2");
+		h->request.tls = h->request.tls || begins_with(part, "tls");
 	}
 	return HTTP_FAULT_NONE;
 }

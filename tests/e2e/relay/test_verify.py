@@ -158,6 +158,28 @@ print(data[-7:], s.recv(4096) == bytes(range(256)))
     assert "hello' True" in done.text, done
 
 
+@pytest.mark.parametrize("word", ["h2c", "h2c-14", "foo, H2C-16", "h2", "HTTP/2.0"])
+def test_no_upgrade_to_http2_is_a_tunnel(world, pair, word):
+    """Whichever of its names the server takes: the frames behind it name a host each, which nobody reads."""
+    heard = []
+
+    def serve(conn, local, peer):
+        while data := conn.recv(4096):
+            if not heard:
+                conn.sendall(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
+            heard.append(data)
+
+    with world.tcp(8080, serve):
+        done = client(world, pair.good, 8080, f"""
+ask('GET / HTTP/1.1\\nHost: {pair.good}:8080\\nConnection: Upgrade, HTTP2-Settings\\nUpgrade: {word}\\nHTTP2-Settings: AAMAAABk\\n\\n')
+time.sleep(0.5)
+try: ask('PRI * HTTP/2.0\\n\\nSM\\n\\n'); time.sleep(0.5)
+except OSError as e: print(e)
+""", allow=(pair.good,))
+    assert len(heard) == 1 and heard[0].startswith(b"GET / "), (heard, done)
+    assert "refused" in done.messages, done
+
+
 @pytest.mark.parametrize("begins", ["GET", "REPORT", "\\x05\\x01"])
 def test_a_tunnel_is_none_because_the_server_says_so(world, pair, begins):
     """E19: it says 200 to a CONNECT, and reads the next request."""

@@ -234,6 +234,12 @@ TEST(upgrades_are_seen)
 		{ "upgrade: H2C", true, true },
 		{ "Upgrade: websocket, h2c", true, true },
 		{ "Upgrade: h2c ,foo\r\nUpgrade: bar", true, true },
+		{ "Upgrade: h2c-16", true, true },
+		{ "Upgrade: foo, H2C-14", true, true },
+		{ "Upgrade: h2", true, true },
+		{ "Upgrade: HTTP/2.0", true, true },
+		{ "Upgrade: h", true, false },
+		{ "Upgrade: TLS/1.2, HTTP/1.1", true, false },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {

@@ -897,6 +897,12 @@ TEST_WITH(test_http2_without_tls_is_cut, start, stop)
 	expect_reset(p.client);
 	expect_event("", "HTTP/2 without TLS");
 	hang_up(&p);
+	/* By the name of one of its drafts. */
+	p = upgrade(UPGRADE("h2c-16"));
+	say(p.server, SWITCHED);
+	expect_reset(p.client);
+	expect_event("", "HTTP/2 without TLS");
+	hang_up(&p);
 	p = upgrade(UPGRADE("h2c"));
 	say(p.server, ANSWER);
 	expect_text(p.client, ANSWER);
