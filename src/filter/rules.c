@@ -870,7 +870,8 @@ static void https(struct builder *b, struct filter_chain *c, stmt_ending *end)
 	}
 }
 
-/* With everything open a ping is expected to work. */
+/* With everything open a ping is expected to work. A ping carries bytes that nobody
+ * counts: where all that leaves has a budget (sent_total), none leaves. */
 static void pings(struct builder *b, struct filter_chain *c)
 {
 	static const struct {
@@ -900,7 +901,8 @@ static void step_plan(struct builder *b, struct filter_chain *c)
 			ruleset_default(b, c, ruleset_protocols[p], stmt_mark_and_pass,
 					stmt_refuse);
 	draining(b, c);
-	if (kinds[b->kind].pings && plan_default_action(b->plan) == POLICY_ALLOW)
+	if (kinds[b->kind].pings && plan_default_action(b->plan) == POLICY_ALLOW &&
+	    plan_budget_of(b->plan, PLAN_NO_RULE) < 0)
 		pings(b, c);
 }
 

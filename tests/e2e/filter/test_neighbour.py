@@ -133,6 +133,18 @@ def test_pings_carry_nothing_out(pod, guarded, site):
     assert done.code == 0 and pod.packets() == [], done
 
 
+def test_pings_are_no_way_past_a_budget_of_all_that_leaves(pod):
+    """Nobody counts a ping, so none leaves; without such a budget pings pass where everything is open."""
+    pod.ns.sysctl(**{"ipv4/ping_group_range": "0 2147483647"})
+    side = pod.sidecar(rules=policy(default="allow"))
+    done = pod.run("/usr/bin/python3", "-c", PING, "93.9.9.9", "2a01:93::9:9")
+    assert done.text.split() == ["sent", "sent"] and pod.packets() != [], done
+    assert side.call("POST", "/policy", policy(default="allow", limits={"sent_total": "1M"})).status == 200
+    before = len(pod.packets())
+    done = pod.run("/usr/bin/python3", "-c", PING, "93.9.9.9", "2a01:93::9:9")
+    assert "sent" not in done.text.split() and pod.packets()[before:] == [], done
+
+
 def test_data_in_first_packets_and_fragments_does_not_pass(pod, guarded):
     guarded()
     for probe in (["fast_open", "93.9.9.9", 443], ["big_datagram", "93.9.9.9", 443, 20000],

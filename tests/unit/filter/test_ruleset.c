@@ -506,6 +506,42 @@ TEST(no_rule_asks_a_set_that_stays_empty)
 	assert_true(empty > 0);
 }
 
+TEST(no_ping_leaves_where_all_that_leaves_has_a_budget)
+{
+	static const struct filter_shared_params params = { .generation = 7,
+							    .dns_port = 15353 };
+	const struct policy policies[] = {
+		{ .default_action = POLICY_ALLOW },
+		{ .default_action = POLICY_ALLOW, .budget = { .sent = 1000 } },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(policies); i++) {
+		struct world w = { 0 };
+		struct err err = { 0 };
+		struct plan plan;
+		size_t size;
+
+		if (policy_compile(&policies[i], &w.bytes, &size, &err) < 0 ||
+		    plan_open(w.bytes, size, &plan, &err) < 0 ||
+		    ruleset_build_shared(&plan, &params, &w.arena, &w.rs, &err) < 0)
+			fail_msg("%s", err.text);
+		print(&w);
+		assert_has(&w, "egress: nfproto=2 l4proto=17 dport@udp_0 mark:7 "
+			       "goto:passed\n");
+		/* Echo requests of both families. */
+		if (i == 0) {
+			assert_has(&w, "egress: nfproto=2 l4proto=1 icmp=8 mark:7 "
+				       "accept\n");
+			assert_has(&w, "egress: nfproto=10 l4proto=58 icmp=128 mark:7 "
+				       "accept\n");
+		} else {
+			assert_has_not(&w, "icmp=8 ");
+			assert_has_not(&w, "icmp=128 ");
+		}
+		world_done(&w);
+	}
+}
+
 TEST(generation_0_is_refused)
 {
 	CLEAN(arena) struct arena arena = { 0 };
