@@ -62,6 +62,28 @@ static void read_all(struct filter_conn *c, bool refused, struct account_counts 
 	}
 }
 
+static int compare_members(const void *a, const void *b)
+{
+	const struct filter_count *x = a, *y = b;
+
+	return x->member < y->member ? -1 : x->member > y->member;
+}
+
+/* By sandbox, then by address. */
+static int compare_counts(const void *a, const void *b)
+{
+	const struct filter_count *x = a, *y = b;
+	int r = compare_members(a, b);
+
+	return r ? r : addr_compare(&x->addr, &y->addr);
+}
+
+static void sort_counts(struct account_counts *k)
+{
+	if (k->count > 0)
+		qsort(k->items, k->count, sizeof(*k->items), compare_counts);
+}
+
 static bool has_filter(const struct engine_sandbox *g)
 {
 	return g->sandbox.filter.fd >= 0 && !g->sandbox.host &&
@@ -90,7 +112,7 @@ static void read_refused(struct engine_sandbox *g, int64_t now_ms)
 
 /* Packets that left by the link, unless they stayed inside. */
 static void count_passed(struct engine_sandbox *g, const struct filter_count *c,
-			 int64_t now_ms)
+			 struct passed_payers *payers, int64_t now_ms)
 {
 	const int route_fd = g->kind == ATTACH_NETNS ? g->route_fd : g->core->route_fd;
 
@@ -100,7 +122,7 @@ static void count_passed(struct engine_sandbox *g, const struct filter_count *c,
 	if (g->kind == ATTACH_OWNED ? addr_special(&c->addr) == SPECIAL_LOOPBACK
 				    : link_addr_is_local(route_fd, &c->addr) > 0)
 		return;
-	passed_count(&g->sandbox, c, now_ms);
+	passed_count(&g->sandbox, c, payers, now_ms);
 }
 
 /* A set of the kernel that is full counts no further destination, and lets it pass. */
@@ -116,11 +138,13 @@ static bool has_all(const struct account_counts *k, size_t set_max)
 static void read_passed(struct engine_sandbox *g, int64_t now_ms)
 {
 	struct sandbox *s = &g->sandbox;
+	struct passed_payers payers = { .sandbox = NULL };
 	struct account_counts k = { 0 };
 
 	read_all(&s->filter, false, &k);
+	sort_counts(&k);
 	for (size_t i = 0; i < k.count; i++)
-		count_passed(g, &k.items[i], now_ms);
+		count_passed(g, &k.items[i], &payers, now_ms);
 	if (!has_all(&k, FILTER_USED_MAX)) {
 		s->counters[COUNT_PASSED_DROPPED]++;
 		sandbox_spend_all(s, now_ms);
@@ -144,13 +168,6 @@ enum {
 	HOST_DRAINS_MAX = 16,
 	ALONE_MAX = 64, /* destinations of one sandbox; with more of them, all are read */
 };
-
-static int compare_members(const void *a, const void *b)
-{
-	const struct filter_count *x = a, *y = b;
-
-	return x->member < y->member ? -1 : x->member > y->member;
-}
 
 /* Those of one sandbox, of all that are sorted. */
 static const struct filter_count *find_counts(const struct account_counts *k,
@@ -179,8 +196,7 @@ static bool read_counts(struct engine_host *h, bool refused, struct account_coun
 	if (!h->is_active)
 		return false;
 	read_all(filter_host_conn(h->table), refused, ret);
-	if (ret->count > 0)
-		qsort(ret->items, ret->count, sizeof(*ret->items), compare_members);
+	sort_counts(ret);
 	return true;
 }
 
@@ -259,6 +275,7 @@ static void read_refused_of_all(struct engine_host *h, int64_t now_ms)
 
 static void read_passed_of_all(struct engine_host *h, int64_t now_ms)
 {
+	struct passed_payers payers = { .sandbox = NULL };
 	struct account_counts k;
 	const bool is_whole = !read_counts(h, false, &k) ||
 			      has_all(&k, FILTER_COUNTED_MAX);
@@ -267,7 +284,7 @@ static void read_passed_of_all(struct engine_host *h, int64_t now_ms)
 		struct engine_sandbox *g = engine_core_find(h->core, k.items[i].member);
 
 		if (g && g->kind == ATTACH_HOST)
-			count_passed(g, &k.items[i], now_ms);
+			count_passed(g, &k.items[i], &payers, now_ms);
 	}
 	free(k.items);
 	for (size_t i = 0; i < h->core->slots; i++) {

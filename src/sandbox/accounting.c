@@ -480,48 +480,94 @@ static struct event event_of(const struct filter_count *c, enum event_action act
 	return e;
 }
 
-struct payers {
+struct openers {
 	const struct plan *plan;
-	const struct filter_count *count;
-	uint64_t which; /* bits of budgets */
-	bool is_known;	/* some rule opens that destination */
+	struct passed_rules *rules;
 };
 
 static void on_rule(void *data, uint32_t rule, uint8_t port_list)
 {
-	struct payers *p = data;
+	const struct openers *o = data;
 
-	if (!plan_port_list_has(p->plan, port_list, p->count->protocol, p->count->port))
+	if (port_list >= PLAN_PORT_LISTS_MAX)
 		return;
-	p->is_known = true;
-	p->which |= budgets_of(p->plan, rule);
+	o->rules->lists |= UINT32_C(1) << port_list;
+	o->rules->which[port_list] |= budgets_of(o->plan, rule);
+}
+
+/* Return: whether one of @rules opens the port of @c. Their budgets are added to *@ret.
+ */
+static bool add_payers(const struct plan *plan, const struct passed_rules *rules,
+		       const struct filter_count *c, uint64_t *ret)
+{
+	bool is_known = false;
+
+	for (uint8_t i = 0; i < PLAN_PORT_LISTS_MAX; i++) {
+		if (!(rules->lists >> i & 1) ||
+		    !plan_port_list_has(plan, i, c->protocol, c->port))
+			continue;
+		is_known = true;
+		*ret |= rules->which[i];
+	}
+	return is_known;
+}
+
+static void turn_to(struct passed_payers *p, const struct sandbox *s,
+		    const struct addr *a)
+{
+	const bool is_same_sandbox = p->sandbox == s;
+	struct openers now = { &s->plan, &p->now };
+
+	if (is_same_sandbox && addr_equal(&p->addr, a))
+		return;
+	*p = (struct passed_payers){
+		.sandbox = s,
+		.addr = *a,
+		.past_count = is_same_sandbox ? p->past_count : 0,
+	};
+	if (s->learned)
+		learned_rules(s->learned, a, on_rule, &now);
+}
+
+static void look_at_past(struct passed_payers *p)
+{
+	struct openers past = { &p->sandbox->plan, &p->past };
+
+	if (p->has_past)
+		return;
+	p->has_past = true;
+	if (p->past_count++ < PASSED_PAST_MAX)
+		p->is_whole =
+			learned_past_rules(p->sandbox->learned, &p->addr, on_rule, &past);
 }
 
 /* Which budgets pay for what was sent to @c: of each rule that opens that destination,
  * or, where none does any more, that did when the flow began. The kernel can't tell them
  * apart. */
-static uint64_t payers(const struct sandbox *s, const struct filter_count *c)
+static uint64_t payers_of(const struct sandbox *s, const struct filter_count *c,
+			  struct passed_payers *p)
 {
+	const struct plan *plan = &s->plan;
 	const struct plan_verdict v =
-		plan_match_addr(&s->plan, &c->addr, c->protocol, c->port);
-	struct payers p = { .plan = &s->plan, .count = c };
-	bool is_whole = true;
+		plan_match_addr(plan, &c->addr, c->protocol, c->port);
+	bool is_known = v.rule != PLAN_NO_RULE, is_whole = true;
+	uint64_t which = is_known ? budgets_of(plan, v.rule) : 0;
 
-	if (v.rule != PLAN_NO_RULE) {
-		p.is_known = true;
-		p.which |= budgets_of(&s->plan, v.rule);
+	turn_to(p, s, &c->addr);
+	is_known |= add_payers(plan, &p->now, c, &which);
+	if (s->learned && !is_known && v.action != POLICY_ALLOW) {
+		look_at_past(p);
+		is_known = add_payers(plan, &p->past, c, &which);
+		is_whole = p->is_whole;
 	}
-	if (s->learned)
-		learned_rules(s->learned, &c->addr, on_rule, &p);
-	if (s->learned && !p.is_known && v.action != POLICY_ALLOW)
-		is_whole = learned_past_rules(s->learned, &c->addr, on_rule, &p);
 	/* It may have been one of those that were too many to keep. */
-	if (!p.is_known && !is_whole)
-		p.which = UINT64_MAX >> (64 - plan_budget_count(&s->plan));
-	return p.which | budgets_of(&s->plan, PLAN_NO_RULE);
+	if (!is_known && !is_whole)
+		which = UINT64_MAX >> (64 - plan_budget_count(plan));
+	return which | budgets_of(plan, PLAN_NO_RULE);
 }
 
-void passed_count(struct sandbox *s, const struct filter_count *c, int64_t now_ms)
+void passed_count(struct sandbox *s, const struct filter_count *c,
+		  struct passed_payers *payers, int64_t now_ms)
 {
 	struct event e = event_of(c, EVENT_ALLOW);
 	struct learned_use use;
@@ -532,7 +578,7 @@ void passed_count(struct sandbox *s, const struct filter_count *c, int64_t now_m
 		e.rule = e.rule == PLAN_NO_RULE ? use.rule : e.rule;
 	}
 	if (s->budgets)
-		sandbox_spend(s, payers(s, c), c->bytes, 0, now_ms);
+		sandbox_spend(s, payers_of(s, c, payers), c->bytes, 0, now_ms);
 	sandbox_passed(s, &e, now_ms);
 }
 

@@ -117,8 +117,29 @@ unsigned int novelty_rank(struct novelty *c, const struct event *e, int64_t now_
 
 /* As an event: which rule decided, which name the address goes by, and why. */
 void refused_packet(struct sandbox *s, const struct nflog_packet *p, int64_t now_ms);
+
+/* Budgets of the rules that open an address, by the port lists of those rules. */
+struct passed_rules {
+	uint32_t lists; /* bit i: a rule opens port list i */
+	uint64_t which[PLAN_PORT_LISTS_MAX];
+};
+
+/* Which budgets pay for what left for one address. The names that an address goes by are
+ * gone through once, however many ports of it are in use: a sandbox chooses both numbers.
+ * For one reading of the counters, those of an address one after the other. */
+struct passed_payers {
+	const struct sandbox *sandbox; /* NULL: of no address yet */
+	struct addr addr;
+	struct passed_rules now, past;
+	bool has_past;	     /* @past was looked for */
+	bool is_whole;	     /* and nothing is missing in it */
+	uint32_t past_count; /* addresses of the sandbox whose past was looked for */
+};
+enum { PASSED_PAST_MAX = 256 }; /* of past_count; for further ones every budget pays */
+
 /* Packets that left by the link. */
-void passed_count(struct sandbox *s, const struct filter_count *c, int64_t now_ms);
+void passed_count(struct sandbox *s, const struct filter_count *c,
+		  struct passed_payers *payers, int64_t now_ms);
 /* What the filter has counted: all that was refused (NULL: not known, of the host's
  * table), and by destination. */
 void accounting_count(struct sandbox *s, const uint64_t *total,

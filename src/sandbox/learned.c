@@ -801,10 +801,12 @@ bool learned_past_rules(const struct learned *l, const struct addr *a,
 	struct plan_verdict v;
 
 	for (uint32_t i = p->newest; i != NONE; i = past_at(p, i)->older) {
-		struct dns_name n = past_name(past_at(p, i));
+		struct dns_name n;
 
-		if (addr_equal(&past_at(p, i)->addr, a) &&
-		    learned_is_allowed(l->plan, &n, a, &v))
+		if (!addr_equal(&past_at(p, i)->addr, a))
+			continue;
+		n = past_name(past_at(p, i));
+		if (learned_is_allowed(l->plan, &n, a, &v))
 			fn(data, v.rule, v.port_list);
 	}
 	return !p->has_dropped;

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <netinet/in.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "sandbox/accounting.h"
+#include "sandbox/budgets.h"
+#include "sandbox/learned.h"
 #include "sandbox/sandbox.h"
 #include "test_plan.h"
 #include "unit.h"
@@ -263,4 +267,129 @@ TEST(what_opens_has_its_share_and_no_more)
 	flood(w, "n%u.mirror.example", 0, 10);
 	assert_int_equal(w->told.rows, told + 10);
 	close_world(w);
+}
+
+/* ---- what the kernel has counted, where a budget pays ---- */
+
+enum { BUDGET = 1 << 30, BYTES = 100 };
+
+static struct world *open_budgets(void)
+{
+	struct world *w = open_world("egress:\n"
+				     "- {action: allow, target: '*.a.test',"
+				     " budget: {sent: 1G}}\n"
+				     "- {action: allow, target: b.test,"
+				     " budget: {sent: 1G}}\n");
+	const struct hash_key key = { 1, 2 };
+
+	w->sandbox.learned = learned_new(&w->sandbox.plan, &key);
+	assert_non_null(w->sandbox.learned);
+	learned_keep_past(w->sandbox.learned);
+	w->sandbox.budgets = budgets_new(NULL, &w->sandbox.plan, w->now_ms);
+	assert_non_null(w->sandbox.budgets);
+	return w;
+}
+
+static void close_budgets(struct world *w)
+{
+	budgets_free(w->sandbox.budgets);
+	learned_free(w->sandbox.learned);
+	close_world(w);
+}
+
+/* The name x@number.a.test has taught @a. */
+static void teach(struct world *w, unsigned int number, const struct addr *a)
+{
+	struct learned_item item = { .addr = *a, .ttl_sec = 1 };
+	struct filter_learn ignored;
+	struct dns_name name;
+	char text[32];
+
+	snprintf(text, sizeof(text), "x%u.a.test", number);
+	assert_int_equal(dns_name_parse(text_of(text), &name), 0);
+	item.name = &name;
+	item.verdict = plan_match_name(&w->sandbox.plan, &name);
+	assert_true(learned_prepare(w->sandbox.learned, &item, w->now_ms, &ignored) >= 0);
+	learned_commit(w->sandbox.learned, &item, w->now_ms);
+}
+
+static void forget_all(struct world *w)
+{
+	w->now_ms += 1000 * 1000;
+	assert_true(learned_expire(w->sandbox.learned, w->now_ms) == INT64_MAX);
+}
+
+static void count(struct world *w, struct passed_payers *payers, const struct addr *a,
+		  unsigned int port)
+{
+	const struct filter_count c = {
+		.addr = *a,
+		.port = (uint16_t)port,
+		.protocol = IPPROTO_UDP,
+		.packets = 1,
+		.bytes = BYTES,
+	};
+
+	passed_count(&w->sandbox, &c, payers, w->now_ms);
+}
+
+static uint64_t used_by(const struct world *w, uint32_t rule)
+{
+	const struct plan *p = &w->sandbox.plan;
+	const uint64_t which = budgets_of(p, rule);
+
+	return BUDGET - budgets_left(w->sandbox.budgets, p, which, false, w->now_ms);
+}
+
+static int64_t cpu_ms(void)
+{
+	struct timespec t;
+
+	assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t), 0);
+	return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
+}
+
+/* A sandbox chooses how many names it asks for, and to how many ports it sends. */
+TEST(what_went_to_many_ports_of_an_address_of_many_names_is_counted_at_once)
+{
+	enum { PORTS = 4096, FIRST_PORT = 1000 };
+	const struct addr a = addr_v4(93, 1, 2, 3);
+	struct passed_payers payers = { .sandbox = NULL };
+	struct world *w = open_budgets();
+	int64_t began_ms;
+
+	for (unsigned int i = 0; i < LEARNED_PAST_MAX; i++)
+		teach(w, i, &a);
+	forget_all(w);
+	began_ms = cpu_ms();
+	for (unsigned int i = 0; i < PORTS; i++)
+		count(w, &payers, &a, FIRST_PORT + i);
+	assert_true(cpu_ms() - began_ms < 500);
+	assert_int_equal(used_by(w, 0), PORTS * BYTES);
+	assert_int_equal(used_by(w, 1), 0);
+	close_budgets(w);
+}
+
+TEST(of_too_many_addresses_that_have_ended_every_budget_pays)
+{
+	enum { MORE = 10 };
+	struct passed_payers payers = { .sandbox = NULL };
+	struct world *w = open_budgets();
+	struct addr a = addr_v4(93, 1, 0, 0);
+
+	for (unsigned int i = 0; i < PASSED_PAST_MAX + MORE; i++) {
+		a.bytes[2] = (uint8_t)(i >> 8);
+		a.bytes[3] = (uint8_t)i;
+		teach(w, i, &a);
+	}
+	forget_all(w);
+	for (unsigned int i = 0; i < PASSED_PAST_MAX + MORE; i++) {
+		a.bytes[2] = (uint8_t)(i >> 8);
+		a.bytes[3] = (uint8_t)i;
+		count(w, &payers, &a, 1000);
+		count(w, &payers, &a, 1001);
+	}
+	assert_int_equal(used_by(w, 0), (PASSED_PAST_MAX + MORE) * 2 * BYTES);
+	assert_int_equal(used_by(w, 1), MORE * 2 * BYTES);
+	close_budgets(w);
 }
