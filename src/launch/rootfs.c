@@ -684,6 +684,8 @@ static int make_links(struct err *err)
 
 static int make_dev(struct rootfs *v, struct err *err)
 {
+	/* A command with a terminal of its own has no way to the caller's. */
+	const int own = v->spec->terminal_fd, terminal = own > 0 ? own : STDOUT_FILENO;
 	char tty[PATH_MAX];
 	int r = mount_tmpfs(DEV, "mode=0755", err);
 
@@ -696,8 +698,7 @@ static int make_dev(struct rootfs *v, struct err *err)
 			     "newinstance,ptmxmode=0666,mode=620") < 0))
 		r = err_sys(err, -errno, "cannot make the sandbox's terminals");
 	/* So that ttyname() finds the terminal that the caller gave the command. */
-	if (r == 0 && isatty(STDOUT_FILENO) &&
-	    ttyname_r(STDOUT_FILENO, tty, sizeof(tty)) == 0)
+	if (r == 0 && isatty(terminal) && ttyname_r(terminal, tty, sizeof(tty)) == 0)
 		r = bind_node(tty, DEV "/console", err);
 	if (r < 0)
 		return r;

@@ -317,6 +317,15 @@ def test_the_command_has_a_terminal_of_its_own(asks):
         assert terminal.wait() == 0
 
 
+@pytest.mark.parametrize("user", [None, "weir-test"])
+def test_dev_console_is_the_commands_terminal(asks, user):
+    """Not the caller's: the command could read what is typed there, and write over a question."""
+    with asks("sh", "-c", "stat -Lc 'is %t:%T' /dev/console /dev/stdin", user=user) as terminal:
+        found = terminal.expect(r"is (\S+)\s+is (\S+)\s")
+        assert terminal.wait() == 0
+    assert found.group(1) == found.group(2)
+
+
 @pytest.mark.parametrize("key, status", [("\x03", 130), ("\x1c", 131)])
 def test_its_keys_send_signals(asks, key, status):
     with asks("sh", "-c", "echo ready; exec sleep 60") as terminal:
