@@ -611,6 +611,9 @@ static int run_child(struct start *s, struct err *err)
 		return enter_explain(-errno, err);
 	if (s->spec->terminal_fd > 0)
 		r = std_fds_enter_terminal(s->spec->terminal_fd, err);
+	if (r == 0 && s->spec->input_fd > 0 &&
+	    dup3(s->spec->input_fd, STDIN_FILENO, 0) < 0)
+		r = err_sys(err, -errno, "cannot pass the command's standard input");
 	if (r == 0)
 		r = std_fds_protect(s->machine->root, err);
 	if (r == 0 && process_forbid_cores() < 0)

@@ -100,6 +100,7 @@ struct launch_spec {
 	/* Written: whether the launch fails for a path that was named. Or NULL. */
 	bool *is_bad_path;
 	int control_fd;	 /* SOCK_SEQPACKET: weir-init's end of its channel */
+	int input_fd;	 /* the command's standard input; 0 or less: the caller's */
 	int terminal_fd; /* of the command's own; 0 or less: it has the caller's */
 };
 

@@ -182,18 +182,28 @@ int std_fds_check(int control_fd, struct err *err)
 	return 0;
 }
 
-/* --- in the child --- */
+/* --- what the command could change --- */
 
 /* Could the command open it for writing, or give itself the right to? Without a name
  * nobody else ever finds what it wrote. */
 static bool can_be_changed(const char *link, const struct stat *st, bool root)
 {
-	if (!S_ISREG(st->st_mode) || st->st_nlink == 0)
+	if (st->st_nlink == 0)
 		return false;
 	if (root)
 		return st->st_mode & S_IWOTH;
 	return st->st_uid == geteuid() ||
 	       faccessat(AT_FDCWD, link, W_OK, AT_EACCESS) == 0;
+}
+
+bool std_fds_has_changeable_pipe(bool root)
+{
+	const int flags = fcntl(STDIN_FILENO, F_GETFL);
+	struct stat st;
+
+	return flags >= 0 && (flags & O_ACCMODE) != O_WRONLY &&
+	       fstat(STDIN_FILENO, &st) == 0 && S_ISFIFO(st.st_mode) &&
+	       can_be_changed("/proc/self/fd/0", &st, root);
 }
 
 /* The descriptor's own mount is one of the caller's namespace, which can't be copied
@@ -249,7 +259,8 @@ int std_fds_protect(bool root, struct err *err)
 			return err_sys(err, -errno, "cannot look at standard %s",
 				       names[fd]);
 		snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-		if ((flags & O_ACCMODE) != O_RDONLY || !can_be_changed(link, &st, root))
+		if ((flags & O_ACCMODE) != O_RDONLY || !S_ISREG(st.st_mode) ||
+		    !can_be_changed(link, &st, root))
 			continue;
 		r = replace_fd(fd, link);
 		if (r < 0)

@@ -20,6 +20,10 @@
  * Return: 0, or -EPERM with a line that names the descriptor. */
 int std_fds_check(int control_fd, struct err *err) MUST_CHECK;
 
+/* Is standard input a pipe that the command could open for writing, by /proc/self/fd/0?
+ * @root: the command gets a kernel uid that owns nothing. */
+bool std_fds_has_changeable_pipe(bool root);
+
 /* In the child, first: the terminal @slave, which nobody has yet, becomes the controlling
  * one of a new session, and takes the place of each of the three that is a terminal.
  * Return: 0, or -errno with @err: nothing may start. */

@@ -46,6 +46,7 @@
 #include "run/options.h"
 #include "run/policies.h"
 #include "run/report.h"
+#include "run/stdin_pipe.h"
 #include "sandbox/plan_file.h"
 #include "sandbox/sandbox.h"
 #include "supervisor/probe.h"
@@ -77,6 +78,7 @@ struct control {
 	struct run_policy *policy; /* in force, and those before it; owned */
 	struct live socket;	   /* by which the policy is changed */
 	struct asking asking;	   /* --ask tty */
+	struct stdin_pipe input;   /* where the caller's isn't the command's */
 	int plan_fd;
 	struct path agent_socket; /* until the launch; or fd -1 */
 	struct event_ring *ring, *failures;
@@ -395,6 +397,8 @@ static void on_launch_message(struct control *c, struct launch_report *m)
 				 INT64_C(1000) * plan_limit(&c->policy->plan,
 							    LIMIT_ASK_TIMEOUT_SEC)) < 0)
 			fail(c, RUN_STATUS_FAILED, "cannot watch the terminal");
+		if (stdin_pipe_serve(&c->input, c->loop) < 0)
+			fail(c, RUN_STATUS_FAILED, "cannot watch standard input");
 		break;
 	default:
 		break;
@@ -642,6 +646,7 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.builder = &c->builder,
 		.is_bad_path = &c->is_bad_path,
 		.control_fd = c->launch_end,
+		.input_fd = c->input.given,
 		.terminal_fd = c->asking.terminal.slave,
 	};
 
@@ -799,7 +804,8 @@ static int control_start(struct control *c, struct err *err)
 	if (live_open(&c->socket, c->spec, err) < 0)
 		return RUN_STATUS_FAILED;
 	if (launch_machine_probe(&c->machine, err) < 0 ||
-	    uplink_choose(&c->uplink, c->spec->uplink, c->machine.root, err) < 0)
+	    uplink_choose(&c->uplink, c->spec->uplink, c->machine.root, err) < 0 ||
+	    stdin_pipe_open(&c->input, c->machine.root, err) < 0)
 		return RUN_STATUS_FAILED;
 	if (run_store_open(&c->store, c->spec->state_dir, c->socket.id, err) < 0)
 		return RUN_STATUS_FAILED;
@@ -857,6 +863,7 @@ int control_run(struct run_spec *spec)
 	mallopt(M_TOP_PAD, LARGE_BLOCK);
 	c.socket.on_policy = on_policy;
 	asking_init(&c.asking);
+	stdin_pipe_init(&c.input);
 	c.socket.started_ms = c.started_ms;
 	c.socket.newest = &c.policy;
 	c.socket.ring = &c.ring;
@@ -881,6 +888,7 @@ int control_run(struct run_spec *spec)
 	process_reap(c.launch, c.state < CONTROL_EXITED);
 	process_reap(c.engine, true);
 	asking_close(&c.asking);
+	stdin_pipe_close(&c.input);
 	std_flags_restore(&flags);
 	if (c.startup && !startup_files_report_new(c.startup, spec->quiet) &&
 	    c.failure == 0)

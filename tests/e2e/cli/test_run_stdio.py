@@ -67,6 +67,28 @@ def test_streams_may_be_files(world, user):
     assert (cwd / "out").read_text() == "CONTENT\n" and (cwd / "err").read_text() == ""
 
 
+def test_a_command_does_not_write_its_callers_script(world, user):
+    """A shell that reads its script from a pipe hands the pipe on: what came into the pipe would run outside."""
+    cwd = world.workdir(user)
+    (cwd / "script").write_text(f"""'{world.weir_path}' run -- sh -c 'echo "touch escaped" > /proc/self/fd/0'\necho left\n""")
+    done = world.command("sh", "-c", "cat script | bash", user=user, cwd=cwd)
+    assert done.text == "left\n" and not (cwd / "escaped").exists(), done
+
+
+def test_what_the_command_leaves_in_a_pipe_the_next_program_reads(world, user):
+    weir = f"'{world.weir_path}' run"
+    done = world.command("sh", "-c", f"printf 'one\ntwo\nthree\n' | {{ {weir} -- sh -c 'read x; echo got $x'; {weir} -- true; cat; }}",
+                         user=user, cwd=world.workdir(user))
+    assert done.text == "got one\ntwo\nthree\n", done
+
+
+def test_a_pipe_of_the_callers_own_arrives_whole_and_ends(world, user):
+    done = world.command("sh", "-c", f"seq 300000 | '{world.weir_path}' run -- md5sum; seq 300000 | md5sum",
+                         user=user, cwd=world.workdir(user))
+    inside, outside = done.text.splitlines()
+    assert inside == outside, done
+
+
 def test_dev_null_and_full_are_there(world):
     done = world.run("sh", "-c", "echo x > /dev/null && echo x > /dev/full; head -c 8 /dev/urandom | wc -c; "
                                  "test -e /dev/tty; ls -l /dev/stdin /dev/fd >/dev/null && echo links")

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/stdin_pipe.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/macros.h"
+#include "launch/std_fds.h"
+
+enum {
+	LENT_MAX = 1 << 20, /* at a time: more than a buffer of a pipe holds */
+	AGAIN_MS = 5,
+};
+
+/* The command's input is at its end. */
+static void end_input(struct stdin_pipe *p)
+{
+	loop_remove(p->loop, &p->from_caller);
+	loop_remove(p->loop, &p->to_command);
+	loop_timer_stop(p->loop, &p->again);
+	fd_close(&p->to_command.fd);
+	p->lent = 0;
+}
+
+/* Of the two pipes one is watched at a time: a pipe that all writers have left is ready
+ * for ever. */
+static void watch_one(struct stdin_pipe *p, struct loop_source *s, uint32_t events)
+{
+	loop_remove(p->loop, &p->from_caller);
+	loop_remove(p->loop, &p->to_command);
+	if (loop_add(p->loop, s, events) < 0)
+		end_input(p);
+}
+
+/* Take from the caller's pipe what the command has read. Bytes that the command itself
+ * has written into its pipe count as not read. Return: 0; -EAGAIN: somebody else has read
+ * them from the caller's pipe; or another -errno. */
+static int take_read(struct stdin_pipe *p)
+{
+	int left = 0;
+	size_t rest;
+
+	if (ioctl(p->to_command.fd, FIONREAD, &left) < 0)
+		return -errno;
+	rest = p->lent - MIN(p->lent, (size_t)left);
+	p->lent -= rest;
+	while (rest > 0) {
+		const ssize_t n = splice(STDIN_FILENO, NULL, p->nowhere, NULL, rest,
+					 SPLICE_F_NONBLOCK);
+
+		if (n <= 0)
+			return n < 0 ? -errno : -EAGAIN;
+		rest -= (size_t)n;
+	}
+	return 0;
+}
+
+static void on_caller(struct loop_source *s, uint32_t events)
+{
+	struct stdin_pipe *p = CONTAINER_OF(s, struct stdin_pipe, from_caller);
+	const ssize_t n =
+		tee(STDIN_FILENO, p->to_command.fd, LENT_MAX, SPLICE_F_NONBLOCK);
+
+	if (n == 0 || (n < 0 && errno != EAGAIN)) {
+		end_input(p);
+		return;
+	}
+	/* Nothing was copied where the command has filled its pipe itself. */
+	p->lent = n > 0 ? (size_t)n : 0;
+	watch_one(p, &p->to_command, EPOLLOUT);
+}
+
+static void on_command(struct loop_source *s, uint32_t events)
+{
+	struct stdin_pipe *p = CONTAINER_OF(s, struct stdin_pipe, to_command);
+	const int r = take_read(p);
+
+	if (r < 0 && r != -EAGAIN) {
+		end_input(p);
+	} else if (p->lent == 0) {
+		watch_one(p, &p->from_caller, EPOLLIN);
+	} else {
+		/* A larger pipe is writable while something is in it. */
+		loop_remove(p->loop, s);
+		if (loop_timer_in(p->loop, &p->again, AGAIN_MS) < 0)
+			end_input(p);
+	}
+}
+
+static void on_again(struct loop_timer *t)
+{
+	struct stdin_pipe *p = CONTAINER_OF(t, struct stdin_pipe, again);
+
+	watch_one(p, &p->to_command, EPOLLOUT);
+}
+
+/* --- from the start to the end --- */
+
+void stdin_pipe_init(struct stdin_pipe *p)
+{
+	*p = (struct stdin_pipe){ .given = -1, .nowhere = -1 };
+	p->from_caller =
+		(struct loop_source){ .fd = STDIN_FILENO, .on_ready = on_caller };
+	p->to_command = (struct loop_source){ .fd = -1, .on_ready = on_command };
+	p->again.on_fire = on_again;
+}
+
+int stdin_pipe_open(struct stdin_pipe *p, bool root, struct err *err)
+{
+	int ends[2];
+
+	if (!std_fds_has_changeable_pipe(root))
+		return 0;
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return err_sys(err, -errno, "cannot make the command's standard input");
+	p->given = ends[0];
+	p->to_command.fd = ends[1];
+	p->nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	if (p->nowhere < 0 ||
+	    fcntl(ends[1], F_SETPIPE_SZ, (int)sysconf(_SC_PAGESIZE)) < 0)
+		return err_sys(err, -errno, "cannot make the command's standard input");
+	return 0;
+}
+
+int stdin_pipe_serve(struct stdin_pipe *p, struct loop *loop)
+{
+	if (p->to_command.fd < 0)
+		return 0;
+	p->loop = loop;
+	return loop_add(loop, &p->from_caller, EPOLLIN);
+}
+
+void stdin_pipe_close(struct stdin_pipe *p)
+{
+	if (p->to_command.fd >= 0)
+		(void)!take_read(p);
+	if (p->loop)
+		end_input(p);
+	fd_close(&p->to_command.fd);
+	fd_close(&p->given);
+	fd_close(&p->nowhere);
+}
