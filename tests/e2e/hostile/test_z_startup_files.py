@@ -284,6 +284,12 @@ def test_G13_a_file_that_leads_to_a_repository_of_jujutsu_is_held_and_told(proje
     assert "new/.jj/repo' is new or has changed" in done.messages and "mise'" not in done.messages, done
 
 
+def test_G13_what_lazygit_obeys_in_a_git_directory_is_moved_aside(project):
+    done = project.run("echo 'git: {pagers: [{pager: touch ran}]}' > .git/lazygit.yml; true")
+    assert "(lazygit runs the programs that it names)" in done.messages, done
+    assert not (project.path / ".git/lazygit.yml").exists(), os.listdir(project.path / ".git")
+
+
 FAMILIES = [".envrc.local", "mise.ci.toml", ".mise.production.local.toml", "mise/config.test.local.toml", "mise/conf.d/tools.toml",
             ".config/mise.staging.toml", "MISE.CI.TOML", "lefthook-local.jsonc", ".config/lefthook.yaml", ".lefthook/pre-commit/lint.sh",
             "work.code-workspace", ".run/all.run.xml"]
