@@ -13,12 +13,16 @@ ALWAYS = (".ssh/id_ed25519", ".ssh/deep/er/key", ".aws/credentials", ".aws/sso/c
           ".mozilla/firefox/p/logins.json", ".config/google-chrome/Default/Cookies", ".bash_history", ".zsh_history", ".python_history",
           ".local/share/keyrings/login.keyring", ".gnupg/private-keys-v1.d/x.key", ".password-store/site.gpg", ".pgpass", ".vault-token",
           ".config/Bitwarden CLI/data.json", ".local/share/fish/fish_history", ".claude/.credentials.json", ".codex/auth.json",
-          ".claude/projects/p/session.jsonl", ".codex/sessions/2026/11/x.jsonl", ".gemini/tmp/p/chats/x.jsonl")
+          ".claude/projects/p/session.jsonl", ".codex/sessions/2026/11/x.jsonl", ".gemini/tmp/p/chats/x.jsonl",
+          ".copilot/config.json", ".mcp-auth/mcp-remote-1/x_tokens.json", ".factory/auth.json", ".qwen/oauth_creds.json", ".augment/session.json",
+          ".config/pnpm/auth.ini", ".config/dart/pub-credentials.json", ".ivy2/.credentials", ".doppler/.doppler.yaml", ".gitcookies")
 IF = {".npmrc": ("//registry.npmjs.org/:_authToken=needle\n", "registry=https://registry.npmjs.org/\n"),
       ".pypirc": ("[pypi]\npassword = needle\n", "[distutils]\nindex-servers = pypi\n"),
       ".cargo/credentials.toml": ('[registry]\ntoken = "needle"\n', "[registry]\n"),
       ".gitconfig": ("[url \"https://needle@github.com/\"]\n\tinsteadOf = x\n", "[user]\n\temail = me@needle.test\n"),
       ".config/pip/pip.conf": ("[global]\nindex-url = https://me:needle@pypi.test/simple\n", "[global]\ntimeout = 60\n"),
+      ".config/nix/nix.conf": ("access-tokens = github.com=needle\n", "experimental-features = flakes\n"),
+      ".condarc": ("channels: [https://conda.test/t/needle/main]\n", "channels: [conda-forge]\n"),
       ".m2/settings.xml": ("<password>needle</password>", "<settings/>")}
 OPEN = (".ssh/known_hosts", ".docker/daemon.json", ".config/git/ignore", ".profile", ".claude/settings.json", "project/README")
 
