@@ -10,7 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -27,8 +29,9 @@
 #endif
 
 enum {
-	FD_LINK_MAX = 32,     /* "/proc/self/fd/N" */
-	SCM_RIGHTS_MAX = 253, /* in one message: the kernel's limit */
+	FD_LINK_MAX = 32,	 /* "/proc/self/fd/N" */
+	SCM_RIGHTS_MAX = 253,	 /* in one message: the kernel's limit */
+	UNNAMED_MAX = 256 << 20, /* bytes that are copied; more: refused */
 };
 
 static const char *const names[] = { "input", "output", "error" };
@@ -184,12 +187,9 @@ int std_fds_check(int control_fd, struct err *err)
 
 /* --- what the command could change --- */
 
-/* Could the command open it for writing, or give itself the right to? Without a name
- * nobody else ever finds what it wrote. */
+/* Could the command open it for writing, or give itself the right to? */
 static bool can_be_changed(const char *link, const struct stat *st, bool root)
 {
-	if (st->st_nlink == 0)
-		return false;
 	if (root)
 		return st->st_mode & S_IWOTH;
 	return st->st_uid == geteuid() ||
@@ -234,16 +234,46 @@ static int open_readonly(int of, const char *link)
 	return fd < 0 ? -errno : fd;
 }
 
-static int replace_fd(int fd, const char *link)
+/* A file without a name, as shells make one for a here-document, has no path to a mount.
+ * Return: a copy that nobody can write to, or -errno. */
+static int copy_unnamed(int of, off_t size)
+{
+	CLEAN(fd) int copy = memfd_create("weir-input", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	off_t from = 0;
+	ssize_t n = 1;
+
+	if (copy < 0)
+		return -errno;
+	if (size > UNNAMED_MAX)
+		return -EFBIG;
+	while (n > 0 && from < size)
+		n = sendfile(copy, of, &from, (size_t)(size - from));
+	if (n < 0 || fcntl(copy, F_ADD_SEALS,
+			   F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+		return -errno;
+	return TAKE_FD(copy);
+}
+
+static int replace_fd(int fd, const char *link, const struct stat *st)
 {
 	off_t place = lseek(fd, 0, SEEK_CUR);
-	CLEAN(fd) int file = open_readonly(fd, link);
+	CLEAN(fd)
+	int file = st->st_nlink > 0 ? open_readonly(fd, link)
+				    : copy_unnamed(fd, st->st_size);
 
 	if (file < 0)
 		return file;
 	if ((place > 0 && lseek(file, place, SEEK_SET) < 0) || dup2(file, fd) < 0)
 		return -errno;
 	return 0;
+}
+
+/* Nobody writes to standard input, which a caller may have open for both. */
+static bool is_for_reading(int fd, int flags)
+{
+	const int access = flags & O_ACCMODE;
+
+	return access == O_RDONLY || (access == O_RDWR && fd == STDIN_FILENO);
 }
 
 int std_fds_protect(bool root, struct err *err)
@@ -259,11 +289,11 @@ int std_fds_protect(bool root, struct err *err)
 			return err_sys(err, -errno, "cannot look at standard %s",
 				       names[fd]);
 		snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-		if ((flags & O_ACCMODE) != O_RDONLY || !S_ISREG(st.st_mode) ||
-		    !can_be_changed(link, &st, root))
+		if (!is_for_reading(fd, flags) || !S_ISREG(st.st_mode))
 			continue;
-		r = replace_fd(fd, link);
-		if (r < 0)
+		r = replace_fd(fd, link, &st);
+		if (r < 0 &&
+		    ((flags & O_ACCMODE) != O_RDONLY || can_be_changed(link, &st, root)))
 			return err_sys(err, r,
 				       "cannot keep the command from changing the file "
 				       "that is standard %s (descriptor %d); connect it "

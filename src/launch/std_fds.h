@@ -30,9 +30,10 @@ bool std_fds_has_changeable_pipe(bool root);
 int std_fds_enter_terminal(int slave, struct err *err) MUST_CHECK;
 
 /* In the child, in a mount namespace of its own: replace a file that was opened for
- * reading, and that the command could change, by the same file on a read-only mount. It
- * keeps its place, but no longer shares it with the caller. What was opened for
- * writing, be it at the end only, may be written anywhere.
+ * reading by the same file on a read-only mount, or by a copy where it has no name. It
+ * keeps its place, but no longer shares it with the caller: a shell that reads its script
+ * there would go on where the command says. A file that can't be opened again stays, if
+ * the command can't change it. Output, be it at the end only, may be written anywhere.
  * @root: the command gets a kernel uid that owns nothing.
  * Return: 0, or -errno with a line that names the descriptor: nothing may start. */
 int std_fds_protect(bool root, struct err *err) MUST_CHECK;

@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import os
 import select
+import shutil
 import subprocess
 import time
 
@@ -67,12 +68,28 @@ def test_streams_may_be_files(world, user):
     assert (cwd / "out").read_text() == "CONTENT\n" and (cwd / "err").read_text() == ""
 
 
-def test_a_command_does_not_write_its_callers_script(world, user):
-    """A shell that reads its script from a pipe hands the pipe on: what came into the pipe would run outside."""
+WAYS = {"a pipe": "cat script | bash", "a named pipe": "mkfifo pipe; cat script > pipe & bash < pipe", "a file": "bash < script",
+        "a file for both": "bash <> script", "a file without a name": "exec 3< script; rm script; bash <&3"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_command_does_not_write_its_callers_script(world, user, way):
+    """A shell that reads its script from standard input hands that on: what came into it would run outside."""
     cwd = world.workdir(user)
-    (cwd / "script").write_text(f"""'{world.weir_path}' run -- sh -c 'echo "touch escaped" > /proc/self/fd/0'\necho left\n""")
-    done = world.command("sh", "-c", "cat script | bash", user=user, cwd=cwd)
+    (cwd / "script").write_text(f"""'{world.weir_path}' run -- sh -c 'echo "touch escaped" >> /proc/self/fd/0; echo "touch escaped" >&0'\necho left\n""")
+    shutil.chown(cwd / "script", user, user)
+    done = world.command("bash", "-c", WAYS[way], user=user, cwd=cwd)
     assert done.text == "left\n" and not (cwd / "escaped").exists(), done
+
+
+@pytest.mark.parametrize("owner", ["root", "weir-test"])
+def test_a_command_does_not_move_its_callers_place_in_a_script(world, user, owner):
+    """A shell that reads its script from a file goes on where the descriptor is by then."""
+    cwd = world.workdir(user)
+    (cwd / "script").write_text(f"""'{world.weir_path}' run -- /usr/bin/python3 -ISc 'import os; os.lseek(0, 0, os.SEEK_END)'\necho left\n""")
+    shutil.chown(cwd / "script", owner, owner)
+    done = world.command("bash", "-c", "bash < script", user=user, cwd=cwd)
+    assert done.text == "left\n", done
 
 
 def test_what_the_command_leaves_in_a_pipe_the_next_program_reads(world, user):
