@@ -11,7 +11,7 @@ TOKEN = "abcdefghijklmnopqrstuvwxyz0123456789"
 SECRETS = {
     "GITHUB_TOKEN": "x", "npm_config_//registry.npmjs.org/:_authToken": "x", "aws_secret_access_key": "x", "AWS_PROFILE": "x",
     "OPENAI_API_KEY": "x", "OPENAI_API_KEY_2": "x", "MY_SECRET_THING": "x", "PGPASSWORD": "x", "DB_PASS": "x", "MYSQL_PWD": "x",
-    "GPG_PASSPHRASE": "x", "GH_PAT": "x", "SSH_AUTH_SOCK": "/x", "GOOGLE_APPLICATION_CREDENTIALS": "/x", "DOCKER_AUTH_CONFIG": "x",
+    "LDAP_BIND_PW": "x", "WALLET_MNEMONIC": "x", "GPG_PASSPHRASE": "x", "GH_PAT": "x", "SSH_AUTH_SOCK": "/x", "GOOGLE_APPLICATION_CREDENTIALS": "/x", "DOCKER_AUTH_CONFIG": "x",
     "SLACK_WEBHOOK_URL": "x", "KUBECONFIG": "/x", "OTEL_EXPORTER_OTLP_HEADERS": "x", "GIT_CONFIG_VALUE_0": "x",
     "DATABASE_URL": "postgres://me:pw@db.test/x", "REDIS": "redis://:pw@db.test", "PIP_INDEX_URL": "https://me:pw@pypi.test/simple",
     "https_proxy": "http://me:p@ss@proxy.test:3128", "http_proxy": "me:pw@proxy.test:3128", "CI_REPOSITORY": "https://tok@git.test/r",

@@ -10,7 +10,7 @@
 
 #include "unit.h"
 
-enum { TURNS = 8, WAIT_MS = 20, BIG = 300000 };
+enum { TURNS = 8, WAIT_MS = 1, BIG = 300000 };
 
 static struct loop *loop;
 static struct stdin_pipe input;
