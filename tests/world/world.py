@@ -337,13 +337,13 @@ class World:
     # what is there, and what stayed behind
 
     def processes(self):
-        """The pids that run with this world's environment: Weir's and its commands'."""
-        mark = f"SSL_CERT_FILE={self.ca.cert}".encode()
+        """The pids that run with this world's environment, Weir's and its commands', or its copy of Weir: some of Weir's wipe theirs."""
+        mark, programs = f"SSL_CERT_FILE={self.ca.cert}".encode(), f"{self.folder}/bin/"
         found = []
         for entry in os.listdir("/proc"):
             if entry.isdigit() and int(entry) != os.getpid():
                 with contextlib.suppress(OSError):
-                    if mark in pathlib.Path("/proc", entry, "environ").read_bytes().split(b"\0"):
+                    if _link(entry).startswith(programs) or mark in pathlib.Path("/proc", entry, "environ").read_bytes().split(b"\0"):
                         found.append(int(entry))
         return found
 

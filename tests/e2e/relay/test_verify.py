@@ -169,13 +169,13 @@ def test_no_upgrade_to_http2_is_a_tunnel(world, pair, word):
                 conn.sendall(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
             heard.append(data)
 
-    with world.tcp(8080, serve):
-        done = client(world, pair.good, 8080, f"""
-ask('GET / HTTP/1.1\\nHost: {pair.good}:8080\\nConnection: Upgrade, HTTP2-Settings\\nUpgrade: {word}\\nHTTP2-Settings: AAMAAABk\\n\\n')
+    with world.tcp(8090, serve):
+        done = client(world, pair.good, 8090, f"""
+ask('GET / HTTP/1.1\\nHost: {pair.good}:8090\\nConnection: Upgrade, HTTP2-Settings\\nUpgrade: {word}\\nHTTP2-Settings: AAMAAABk\\n\\n')
 time.sleep(0.5)
 try: ask('PRI * HTTP/2.0\\n\\nSM\\n\\n'); time.sleep(0.5)
 except OSError as e: print(e)
-""", allow=(pair.good,))
+""", allow=(f"{pair.good}:8090",))
     assert len(heard) == 1 and heard[0].startswith(b"GET / "), (heard, done)
     assert "refused" in done.messages, done
 
