@@ -26,11 +26,13 @@ static void end_input(struct stdin_pipe *p)
 
 /* Of the two pipes one is watched at a time: a pipe that all writers have left is ready
  * for ever. */
-static void watch_one(struct stdin_pipe *p, struct loop_source *s, uint32_t events)
+static void watch_one(struct stdin_pipe *p, struct loop_source *s)
 {
+	if (s->added)
+		return;
 	loop_remove(p->loop, &p->from_caller);
 	loop_remove(p->loop, &p->to_command);
-	if (loop_add(p->loop, s, events) < 0)
+	if (loop_add(p->loop, s, s == &p->to_command ? EPOLLOUT : EPOLLIN) < 0)
 		end_input(p);
 }
 
@@ -57,9 +59,9 @@ static int take_read(struct stdin_pipe *p)
 	return 0;
 }
 
-static void on_caller(struct loop_source *s, uint32_t events)
+/* @otherwise: what is waited for where nothing can be lent now. */
+static void lend(struct stdin_pipe *p, struct loop_source *otherwise)
 {
-	struct stdin_pipe *p = CONTAINER_OF(s, struct stdin_pipe, from_caller);
 	const ssize_t n =
 		tee(STDIN_FILENO, p->to_command.fd, LENT_MAX, SPLICE_F_NONBLOCK);
 
@@ -67,11 +69,20 @@ static void on_caller(struct loop_source *s, uint32_t events)
 		end_input(p);
 		return;
 	}
-	/* Nothing was copied where the command has filled its pipe itself. */
 	p->lent = n > 0 ? (size_t)n : 0;
-	watch_one(p, &p->to_command, EPOLLOUT);
+	watch_one(p, n > 0 ? &p->to_command : otherwise);
 }
 
+/* Something waits there. Nothing can be lent where the command has filled its own pipe.
+ */
+static void on_caller(struct loop_source *s, uint32_t events)
+{
+	struct stdin_pipe *p = CONTAINER_OF(s, struct stdin_pipe, from_caller);
+
+	lend(p, &p->to_command);
+}
+
+/* There is room. Nothing can be lent where nothing waits. */
 static void on_command(struct loop_source *s, uint32_t events)
 {
 	struct stdin_pipe *p = CONTAINER_OF(s, struct stdin_pipe, to_command);
@@ -80,7 +91,7 @@ static void on_command(struct loop_source *s, uint32_t events)
 	if (r < 0 && r != -EAGAIN) {
 		end_input(p);
 	} else if (p->lent == 0) {
-		watch_one(p, &p->from_caller, EPOLLIN);
+		lend(p, &p->from_caller);
 	} else {
 		/* A larger pipe is writable while something is in it. */
 		loop_remove(p->loop, s);
@@ -93,7 +104,7 @@ static void on_again(struct loop_timer *t)
 {
 	struct stdin_pipe *p = CONTAINER_OF(t, struct stdin_pipe, again);
 
-	watch_one(p, &p->to_command, EPOLLOUT);
+	watch_one(p, &p->to_command);
 }
 
 /* --- from the start to the end --- */
