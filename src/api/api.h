@@ -127,6 +127,8 @@ struct api_ops {
 	 * a reset; NULL where it couldn't be read. */
 	void (*log_change)(void *data, const char *rules_json, const char *error,
 			   bool callers_fault);
+	/* Optional: log_change() makes use of @rules_json. Else it may be NULL. */
+	bool (*logs_rules)(void *data);
 	/* Optional: a key of a policy that means nothing here; printable. */
 	void (*log_unknown_key)(void *data, const char *key);
 	/* What is wrong with @d, which stays the caller's; nothing changes. Return: 0,

@@ -33,6 +33,12 @@ static void log_change(const struct change *c, const char *error, bool callers_f
 	ops_of(c)->log_change(ops_of(c)->data, c->rules, error, callers_fault);
 }
 
+/* Thousands of rules take a while to write. */
+static bool logs_rules(const struct change *c)
+{
+	return ops_of(c)->logs_rules && ops_of(c)->logs_rules(ops_of(c)->data);
+}
+
 static void refuse(struct change *c, unsigned int status, const char *prefix,
 		   const char *text)
 {
@@ -118,7 +124,7 @@ static void commit(struct change *c)
 		conclude(c, ops->change(ops->data, TAKE_PTR(c->next), &err), &err);
 }
 
-/* @rules is what the change brings, taken. */
+/* @rules is what the change brings, taken; NULL: nothing logs it. */
 static void commit_rules(struct change *c, char *rules)
 {
 	const size_t max = c->request->api->config.max_rules;
@@ -171,7 +177,7 @@ static void replace(struct change *c)
 	else if ((result = document_parse(body, on_unknown_key, c, &c->next, &err)) < 0)
 		refuse_for(c, result, c->what, &err);
 	else
-		commit_rules(c, document_rules_json(c->next));
+		commit_rules(c, logs_rules(c) ? document_rules_json(c->next) : NULL);
 }
 
 /* What a patch brings is what it would make of an empty policy. */
@@ -195,7 +201,7 @@ static void patch(struct change *c)
 	if (result < 0)
 		refuse_for(c, result, "", &err);
 	else
-		commit_rules(c, patch_rules(body));
+		commit_rules(c, logs_rules(c) ? patch_rules(body) : NULL);
 }
 
 /* The rules of @old that @next has not, in order; the others are in the same order in
@@ -230,7 +236,7 @@ static void take_away(struct change *c)
 		c->reason = "no matching targets found";
 		answer_changed(c, c->old);
 	} else {
-		c->rules = removed_rules(c->old, c->next);
+		c->rules = logs_rules(c) ? removed_rules(c->old, c->next) : NULL;
 		commit(c);
 	}
 }

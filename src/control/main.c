@@ -322,6 +322,13 @@ static void log_change(void *data, const char *rules_json, const char *error,
 					rules_json ? rules_json : "[]");
 }
 
+static bool logs_rules(void *data)
+{
+	const struct control_sandbox *w = data;
+
+	return loglines_has_level(w->side->log, LOGLINES_INFO);
+}
+
 static void log_unknown_key(void *data, const char *key)
 {
 	const struct control_sandbox *w = data;
@@ -344,6 +351,7 @@ void control_ops(struct control_sandbox *w, struct api_ops *ret)
 		.events = events,
 		.row = control_row,
 		.log_change = log_change,
+		.logs_rules = logs_rules,
 		.log_unknown_key = w->id == 0 ? log_unknown_key : NULL,
 	};
 	control_store_ops(w->side, ret);

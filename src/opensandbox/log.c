@@ -244,6 +244,11 @@ const char *loglines_lacks(const struct loglines *l)
 	return NULL;
 }
 
+bool loglines_has_level(const struct loglines *l, enum loglines_level level)
+{
+	return level >= l->level;
+}
+
 /* ---- lines ---- */
 
 static bool is_sampled_out(struct loglines *l, int64_t wall_ms, enum loglines_level level,
@@ -276,7 +281,8 @@ static bool line_begin(struct line *line, struct loglines *l, int64_t wall_ms,
 {
 	const size_t size = LINE_SIZE + extra;
 
-	if (level < l->level || (!kept && is_sampled_out(l, wall_ms, level, msg)))
+	if (!loglines_has_level(l, level) ||
+	    (!kept && is_sampled_out(l, wall_ms, level, msg)))
 		return false;
 	*line = (struct line){ .log = l, .wall_ms = wall_ms, .kept = kept };
 	line->memory = malloc(sizeof(struct queued_line) + size);

@@ -61,6 +61,8 @@ void loglines_free(struct loglines *l, int timeout_ms);
 uint64_t loglines_dropped(struct loglines *l);
 /* A file that can't be opened just now, or NULL. */
 const char *loglines_lacks(const struct loglines *l);
+/* Whether lines of @level are made. */
+bool loglines_has_level(const struct loglines *l, enum loglines_level level);
 
 /* @sandbox: whom it is about ("sandbox_id"), where the config names none; "": nobody. */
 

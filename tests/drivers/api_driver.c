@@ -164,6 +164,11 @@ static void on_log(void *data, const char *rules, const char *error, bool caller
 			      json_pack("[s?, s?, b]", rules, error, callers_fault));
 }
 
+static bool on_logs_rules(void *data)
+{
+	return true;
+}
+
 static void on_unknown(void *data, const char *key)
 {
 	json_array_append_new(((struct driver *)data)->log, json_string(key));
@@ -352,6 +357,7 @@ int main(int argc, char **argv)
 				  .events = on_events,
 				  .row = on_row,
 				  .log_change = on_log,
+				  .logs_rules = on_logs_rules,
 				  .log_unknown_key = on_unknown,
 				  .check = on_check,
 				  .plan = on_plan };

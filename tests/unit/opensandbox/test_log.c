@@ -232,6 +232,8 @@ TEST_WITH(lines_below_the_level_are_not_made, make_path, remove_path)
 	struct loglines *l = opened((struct loglines_config){ .level = LOGLINES_WARN });
 	json_t *lines;
 
+	assert_false(loglines_has_level(l, LOGLINES_INFO));
+	assert_true(loglines_has_level(l, LOGLINES_WARN));
 	loglines_say(l, T0, LOGLINES_DEBUG, "no");
 	loglines_say(l, T0, LOGLINES_INFO, "no");
 	loglines_say(l, T0, LOGLINES_WARN, "yes %d", 1);
