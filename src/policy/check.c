@@ -115,6 +115,7 @@ struct check {
 	const struct policy *policy;
 	struct plan plan;
 	bool denies_addr; /* a rule does; most policies have none */
+	bool names_once;  /* no rule is about a name that another one is about, too */
 };
 
 static void add(const struct policy_reader *r, const struct rule *rule,
@@ -153,7 +154,8 @@ static void add_unreached(const struct check *c, uint32_t which, uint32_t by)
 static void check_name(const struct check *c, uint32_t i)
 {
 	const struct rule *r = &c->policy->rules[i];
-	uint32_t exact = plan_match_name(&c->plan, &r->name).rule, below = PLAN_NO_RULE;
+	uint32_t exact = c->names_once ? i : plan_match_name(&c->plan, &r->name).rule;
+	uint32_t below = PLAN_NO_RULE;
 
 	if (r->kind != TARGET_NAME)
 		below = plan_match_below(&c->plan, &r->name).rule;
@@ -356,8 +358,26 @@ static int compile(const struct policy_reader *reader, const struct policy *poli
 	return -EINVAL;
 }
 
+/* No rule is a pattern, and the plan has no name fewer than there are rules for names.
+ * Under another default it has names that no rule is about. */
+static bool has_names_once(const struct check *c)
+{
+	size_t size = 0;
+
+	for (size_t i = 0; i < c->policy->count; i++) {
+		const struct rule *r = &c->policy->rules[i];
+
+		if (r->kind == TARGET_BELOW || r->kind == TARGET_WITHIN)
+			return false;
+		size += r->kind == TARGET_NAME ? r->name.size + 1u : 0;
+	}
+	return c->policy->default_action == POLICY_DENY && !c->policy->every_name &&
+	       plan_names_size(&c->plan) == size;
+}
+
 static void check_rules(struct check *c)
 {
+	c->names_once = has_names_once(c);
 	for (size_t i = 0; i < c->policy->count; i++)
 		c->denies_addr |= c->policy->rules[i].kind == TARGET_PREFIX &&
 				  c->policy->rules[i].action == POLICY_DENY;
