@@ -172,6 +172,13 @@ static void check_name(const struct check *c, uint32_t i)
 		    "always means the sandbox's own loopback");
 }
 
+/* Of IPv4 a look at the first byte says so. */
+static bool is_loopback(const struct addr *a)
+{
+	return (a->family != ADDR_V4 || a->bytes[0] == 127) &&
+	       addr_special(a) == SPECIAL_LOOPBACK;
+}
+
 static void check_prefix(const struct check *c, uint32_t i)
 {
 	const struct rule *r = &c->policy->rules[i], *by;
@@ -182,7 +189,7 @@ static void check_prefix(const struct check *c, uint32_t i)
 	if (r->prefix.bits == 0)
 		add(c->reader, r, FAULT_WARNING,
 		    "opens every address, whatever the rules for names say");
-	if (addr_special(&r->prefix.addr) == SPECIAL_LOOPBACK)
+	if (is_loopback(&r->prefix.addr))
 		add(c->reader, r, FAULT_WARNING,
 		    "is a sandbox's own loopback where it has a network of its own, as "
 		    "that of weir run: no service of the host is reached there");

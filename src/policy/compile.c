@@ -95,8 +95,12 @@ static bool is_open(const struct implicit *b, const struct addr *a)
 		return true;
 	for (size_t i = 0; i < b->allow_count; i++) {
 		const struct prefix *p = &b->allows[i]->prefix;
+		const struct addr *inside = p->addr.family == a->family ? a : &other;
 
-		if (prefix_contains(p, p->addr.family == a->family ? a : &other))
+		/* Most rules are of another family, or begin otherwise. */
+		if (p->addr.family == inside->family &&
+		    (p->bits < 8 || p->addr.bytes[0] == inside->bytes[0]) &&
+		    prefix_contains(p, inside))
 			return true;
 	}
 	return false;
