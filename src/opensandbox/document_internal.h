@@ -12,7 +12,7 @@
 
 struct document_rule {
 	enum policy_action action;
-	struct text target;    /* trimmed, as given */
+	struct text target;    /* trimmed, as given; a NUL is behind it */
 	struct text own;       /* {"ports":[443],"raw":true}; empty: none */
 	uint32_t line, column; /* in the text that was read; 0: changed since */
 };

@@ -211,6 +211,7 @@ static int add_own_rule(struct making *m, const struct document_rule *from,
 static int add_document_rule(struct making *m, const struct document_rule *from)
 {
 	struct rule rule = { .action = from->action,
+			     .target = from->target.ptr,
 			     .comment = "",
 			     .file = m->schema.file,
 			     .line = from->line,
@@ -219,9 +220,6 @@ static int add_document_rule(struct making *m, const struct document_rule *from)
 
 	if (r != 1)
 		return r;
-	rule.target = arena_text(m->r->arena, from->target);
-	if (!rule.target)
-		return -ENOMEM;
 	return from->own.len > 0 ? add_own_rule(m, from, &rule)
 				 : policy_add_rule(m->policy, m->r->arena, &rule);
 }

@@ -13,8 +13,8 @@ struct static_rules_file {
 };
 /* The policy that is in force: deny.always, allow.always, then the document, whose
  * faults are reported as those of @file. A target that is neither name, address nor
- * CIDR, which the reference takes for a name, is an error here. Return: 0, -EINVAL
- * with @faults, -ENOMEM. */
+ * CIDR, which the reference takes for a name, is an error here. @ret borrows targets from
+ * @d. Return: 0, -EINVAL with @faults, -ENOMEM. */
 int document_policy(const struct document *d, const struct static_rules_file *deny,
 		    const struct static_rules_file *allow, const char *file,
 		    const struct policy_reader *r, struct policy *ret) MUST_CHECK;

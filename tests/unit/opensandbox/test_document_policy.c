@@ -7,6 +7,7 @@
 
 struct made {
 	struct world w;
+	struct document *d; /* the policy's rules borrow their targets */
 	struct plan plan;
 	uint8_t *bytes;
 };
@@ -21,15 +22,13 @@ static int make(struct made *m, const char *body, const char *deny, const char *
 	const struct static_rules_file denied = static_rules("deny.always", deny),
 				       allowed = static_rules("allow.always", allow);
 	struct policy_reader r = reader(&m->w);
-	struct document *d = NULL;
 	struct err err = { 0 };
 	size_t size;
 
-	if (document_parse(text_of(body), NULL, NULL, &d, &err) < 0)
+	if (document_parse(text_of(body), NULL, NULL, &m->d, &err) < 0)
 		fail_msg("%s: %s", body, err.text);
 	m->w.result =
-		document_policy(d, &denied, &allowed, "policy.json", &r, &m->w.policy);
-	document_free(d);
+		document_policy(m->d, &denied, &allowed, "policy.json", &r, &m->w.policy);
 	if (m->w.result < 0)
 		return m->w.result;
 	if (policy_build(&r, &m->w.policy, &m->bytes, &size) < 0 ||
@@ -42,6 +41,7 @@ static void made_done(struct made *m)
 {
 	free(m->bytes);
 	world_done(&m->w);
+	document_free(m->d);
 }
 
 static bool name_is_open(const struct made *m, const char *text)
