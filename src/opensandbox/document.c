@@ -365,10 +365,18 @@ static size_t space_behind(struct text t)
 	return 0;
 }
 
+/* No white space begins or ends with such a byte. */
+static bool is_visible(char c)
+{
+	return c > ' ' && c < 0x7f;
+}
+
 struct text document_trim(struct text t)
 {
 	size_t n;
 
+	if (t.len > 0 && is_visible(t.ptr[0]) && is_visible(t.ptr[t.len - 1]))
+		return t;
 	while ((n = space_ahead(t)) > 0)
 		t = (struct text){ t.ptr + n, t.len - n };
 	while ((n = space_behind(t)) > 0)
@@ -617,6 +625,7 @@ static void read_rule(struct go_reading *r, const struct node *n)
 {
 	struct document_rule rule = { .line = n->line, .column = n->column };
 	struct text action = { 0 }, own[RULE_KEY_COUNT] = { 0 };
+	bool has_own = false;
 
 	if (n->kind != NODE_MAP)
 		note_type(r, n, r->in_list ? NULL : "NetworkPolicy.egress",
@@ -639,8 +648,10 @@ static void read_rule(struct go_reading *r, const struct node *n)
 			own[i] = own_of(m);
 		else
 			report_unknown(r, "egress[].", m->key);
+		has_own |= i < RULE_KEY_COUNT && own[i].ptr;
 	}
-	if (keep_own(r->d, schema_rule_keys, own, RULE_KEY_COUNT, &rule.own) < 0)
+	if (has_own &&
+	    keep_own(r->d, schema_rule_keys, own, RULE_KEY_COUNT, &rule.own) < 0)
 		r->r = -ENOMEM;
 	else
 		finish_rule(r, &rule, action);
