@@ -3,7 +3,8 @@
  * Another policy for a sandbox that runs is one kernel transaction; then everything that
  * is served goes by the new plan.
  *
- *   1. what was learned is judged by the new plan (learned_rebase)
+ *   1. what was learned is judged by the new plan (learned_rebase); where all of it goes
+ *      on as it is, its table stays (learned_stays)
  *   2. the ruleset of the next generation takes the old one's place in one transaction;
  *      the learned sets stay in it, and of what they hold it brings, moves and takes away
  *      what is not the same any more, or makes them anew where what they hold isn't known
@@ -12,7 +13,8 @@
  *      before they are answered, relay flows that aren't allowed any more are reset
  *
  * Large sets are loaded before, in steps, and so is what the sets for open flows have to
- * hold; the transaction then brings the rest.
+ * hold; the transaction then brings the rest. In the same steps what was learned is
+ * judged (learned_judge).
  *
  * Open flows that are still allowed find their address in a set and get the new
  * generation's mark; all others are refused with their next packet. */
@@ -28,7 +30,7 @@
 #include "sandbox/learned.h"
 #include "sandbox/plan_file.h"
 
-enum { DRAINED_MAX = 768 }; /* addresses of a step, a microsecond each */
+enum { JUDGED_MAX = 768 }; /* addresses of a step, a microsecond each */
 
 /* Everything that takes the place of something at once. */
 struct next {
@@ -36,7 +38,10 @@ struct next {
 	struct filter_shared_params shared_params;
 	struct filter_params owned_params;
 	const struct ruleset *rules;
-	struct learned_rebased learned; /* its table is NULL where there is none */
+	struct learned_rebased learned;	 /* its table is NULL where there is none */
+	struct learned_judging *judging; /* of what is learned; NULL: not judged */
+	/* The table of what is learned stays, and this is what changes in the kernel. */
+	const struct filter_difference *stays;
 	bool staged;
 	bool anew; /* it isn't known what the kernel's sets hold */
 };
@@ -117,13 +122,20 @@ static int load(struct sandbox *s, struct next *n, int64_t now_ms, struct arena 
 			arena_array(arena, state.self_port_count, sizeof(*self_ports));
 		r = self_ports ? 0 : -ENOMEM;
 	}
-	if (r == 0 && s->learned)
-		r = learned_rebase(s->learned, &n->plan, now_ms, arena, &n->learned);
 	if (r < 0)
 		return err_set(err, r, "out of memory");
 	if (self_ports)
 		sandbox_self_ports_list(&s->self_ports, self_ports);
 	state.self_ports = self_ports;
+	if (n->judging && !s->filter.unsure)
+		n->stays = learned_stays(s->learned, &n->plan, n->judging, arena);
+	state.difference = n->stays;
+	if (n->stays && put(s, n, &state, now_ms, err) == 0)
+		return 0;
+	n->stays = state.difference = NULL;
+	if (s->learned &&
+	    learned_rebase(s->learned, &n->plan, now_ms, arena, &n->learned) < 0)
+		return err_set(err, -ENOMEM, "out of memory");
 	state.learned = n->learned.learned;
 	state.learned_count = n->learned.learned_count;
 	/* In a namespace that is ours the relay knows which of its flows go on. */
@@ -161,6 +173,9 @@ static void take_place(struct sandbox *s, const struct next *n)
 	/* Ports that the old ruleset still exempted are not in the new one. */
 	s->self_ports.stale_count = 0;
 	s->self_ports.is_unsure = false;
+	/* The kernel has more than is known then. */
+	if (n->stays && learned_stayed(s->learned, n->judging, n->stays) < 0)
+		s->filter.unsure = true;
 	if (!n->learned.table)
 		return;
 	learned_set_plan(n->learned.table, &s->plan);
@@ -246,32 +261,30 @@ int sandbox_change(struct sandbox *s, const struct plan *plan, int64_t now_ms,
 	return r;
 }
 
-/* Return: 1, there may be more; 0; or -errno. */
-static int stage_draining(struct sandbox *s, struct sandbox_staging *st)
+/* Return: 1, it was a step; 0, there was nothing to do; or -errno. */
+static int stage_learned(struct sandbox *s, struct sandbox_staging *st)
 {
-	CLEAN(mem) struct filter_learn *items = calloc(DRAINED_MAX, sizeof(*items));
+	CLEAN(mem) struct filter_learn *items = calloc(JUDGED_MAX, sizeof(*items));
 	size_t count;
 	int r;
 
 	if (!items)
 		return -ENOMEM;
-	count = learned_list_draining(s->learned, &st->plan, clock_now_ms(),
-				      &st->drained_at, items, DRAINED_MAX);
-	if (count < DRAINED_MAX)
-		st->drained_at = UINT32_MAX;
+	st->is_judged = !learned_judge(s->learned, &st->plan, clock_now_ms(), st->judging,
+				       items, JUDGED_MAX, &count);
 	r = count > 0 ? filter_drain(&s->filter, items, count) : 0;
 	/* The kernel has more than is known then. */
 	if (r == 0 && learned_note_draining(s->learned, items, count) < 0) {
 		s->filter.unsure = true;
 		r = -ENOMEM;
 	}
-	return r < 0 ? r : count > 0;
+	return r < 0 ? r : count > 0 || !st->is_judged;
 }
 
 /* The sets of open flows are those of the rules that stand, and of those that come. */
-static bool may_drain(const struct sandbox *s, const struct sandbox_staging *st)
+static bool may_judge(const struct sandbox *s, const struct sandbox_staging *st)
 {
-	return s->learned && !s->filter.unsure && st->drained_at != UINT32_MAX &&
+	return st->judging && !s->filter.unsure && !st->is_judged &&
 	       st->params.relay == s->shared_params.relay;
 }
 
@@ -291,12 +304,14 @@ int sandbox_stage(struct sandbox *s, const struct plan *plan, struct sandbox_sta
 		st->plan = n.plan;
 		st->params = n.shared_params;
 		st->rules = n.rules;
-		return ruleset_is_large(st->rules) || may_drain(s, st) ? 1 : 0;
+		if (s->learned)
+			st->judging = learned_judging_new(s->learned, plan, &st->arena);
+		return ruleset_is_large(st->rules) || may_judge(s, st) ? 1 : 0;
 	}
 	if (is_stale(s, st))
 		return err_set(err, -ESTALE, "another ruleset stands now");
-	if (may_drain(s, st)) {
-		r = stage_draining(s, st);
+	if (may_judge(s, st)) {
+		r = stage_learned(s, st);
 		if (r != 0)
 			return r < 0 ? err_sys(err, r, "cannot load the filter's sets")
 				     : r;
@@ -313,6 +328,7 @@ int sandbox_change_staged(struct sandbox *s, const struct sandbox_staging *st,
 			  .shared_params = st->params,
 			  .owned_params = s->owned_params,
 			  .rules = st->rules,
+			  .judging = st->is_judged ? st->judging : NULL,
 			  .staged = true };
 
 	/* Or what stood or was staged is not as it should be: all of it anew. */

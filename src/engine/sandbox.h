@@ -79,7 +79,8 @@ struct sandbox_staging {
 	struct filter_shared_params params; /* with the generation that comes */
 	const struct ruleset *rules;	    /* in @arena; NULL before the first step */
 	struct arena arena;
-	uint32_t drained_at; /* of the learned addresses, UINT32_MAX: all are there */
+	struct learned_judging *judging; /* in @arena; NULL: nothing is learned */
+	bool is_judged;			 /* all of what is learned */
 	struct filter_staging progress;
 };
 /* One step; @st is { 0 } before the first. After the last one sandbox_staging_done() is

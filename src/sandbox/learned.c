@@ -308,13 +308,17 @@ static uint32_t find_past(const struct learned_past *p, const struct dns_name *n
 }
 
 void learned_past_add(struct learned_past *p, const struct dns_name *n,
-		      const struct addr *a, uint64_t hash)
+		      const struct addr *a, uint64_t hash, uint8_t port_list, bool drains)
 {
 	CLEAN(mem) uint8_t *bytes = NULL;
 	uint32_t i = find_past(p, n, a, hash);
 	struct past *item;
 
 	if (i != NONE) {
+		item = past_at(p, i);
+		p->has_lost |= item->drains && item->port_list != port_list;
+		item->port_list = port_list;
+		item->drains |= drains;
 		unlink_past(p, i);
 		link_newest(p, i);
 		return;
@@ -322,18 +326,23 @@ void learned_past_add(struct learned_past *p, const struct dns_name *n,
 	if (p->items.count >= LEARNED_PAST_MAX) {
 		i = p->oldest;
 		p->has_dropped = true;
+		p->has_lost |= past_at(p, i)->drains;
 		learned_snapshot_clear_past(p, i);
 		unlink_past(p, i);
 		free(past_at(p, i)->bytes);
 		table_give(&p->items, i);
 	}
 	bytes = malloc(n->size);
-	if (!bytes || table_reserve(&p->items, 1) < 0)
+	if (!bytes || table_reserve(&p->items, 1) < 0) {
+		p->has_lost |= drains;
 		return;
+	}
 	memcpy(bytes, n->bytes, n->size);
 	i = table_take(&p->items, hash);
 	item = past_at(p, i);
 	item->addr = *a;
+	item->port_list = port_list;
+	item->drains = drains;
 	item->size = n->size;
 	item->labels = n->labels;
 	item->bytes = TAKE_PTR(bytes);
@@ -375,16 +384,17 @@ static void entry_remove(struct learned *l, uint32_t i, int64_t now_ms)
 {
 	struct entry *e = entry_at(l, i);
 	struct name *n = name_at(l, e->name);
+	const struct element *el = element_at(l, e->element);
 	uint32_t *at = &n->entries;
 
-	if (!e->is_passing) {
-		if (l->keeps_past)
-			learned_past_add(
-				&l->past, &n->name, entry_addr(l, e),
-				learned_past_hash(n->link.hash,
-						  element_at(l, e->element)->link.hash));
+	if (!e->is_passing && l->keeps_past)
+		learned_past_add(&l->past, &n->name, &el->addr,
+				 learned_past_hash(n->link.hash, el->link.hash),
+				 el->port_list, el->drains);
+	else
+		l->past.has_lost |= el->drains;
+	if (!e->is_passing)
 		learned_snapshot_clear(l, i);
-	}
 	heap_remove(l, e->heap_slot);
 	while (*at != i)
 		at = &entry_at(l, *at)->next_of_name;
@@ -601,6 +611,7 @@ static uint32_t entry_take(struct learned *l, const struct dns_name *n, uint32_t
 	e = entry_at(l, i);
 	e->expires_ms = MIN(MAX(e->expires_ms, expires_ms), until_ms);
 	heap_settle(l, e->heap_slot, l->entries.count);
+	l->past.has_lost |= e->element != element;
 	entry_detach(l, i, now_ms);
 	entry_attach(l, i, element);
 	return i;

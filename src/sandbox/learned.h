@@ -128,17 +128,32 @@ struct learned_rebased {
  * Return: 0 or -ENOMEM. */
 int learned_rebase(const struct learned *old, const struct plan *plan, int64_t now_ms,
 		   struct arena *arena, struct learned_rebased *ret) MUST_CHECK;
-/* Before a change to @plan, some at a time: what is learned and goes on under @plan, on
- * the same ports, and is not in the kernel's sets for open flows yet. There it opens
- * nothing that is not open: it is for flows that were let through before, to where new
- * ones are let through. @at is 0 before the first call.
- * Return: how many items of @ret, @max at most; fewer: these are the last. */
-size_t learned_list_draining(const struct learned *l, const struct plan *plan,
-			     int64_t now_ms, uint32_t *at, struct filter_learn *ret,
-			     size_t max);
+/* What @plan says of a table, found ahead of a change. In @arena; NULL: no memory. */
+struct learned_judging;
+struct learned_judging *learned_judging_new(const struct learned *l,
+					    const struct plan *plan, struct arena *arena);
+/* Judge the next @max items of the table. *@ret_count items of @ret are learned and go on
+ * under @plan, on the same ports, and are not in the kernel's sets for open flows yet.
+ * There they open nothing that is not open: these sets are for flows that were let
+ * through before, to where new ones are let through. Return: there are more. */
+bool learned_judge(const struct learned *l, const struct plan *plan, int64_t now_ms,
+		   struct learned_judging *j, struct filter_learn *ret, size_t max,
+		   size_t *ret_count) MUST_CHECK;
 /* The kernel has acknowledged them. -ENOMEM: they have to go again. */
 int learned_note_draining(struct learned *l, const struct filter_learn *items,
 			  size_t count) MUST_CHECK;
+/* All that is learned, and has ended, goes on under @plan and its port list, so that the
+ * table can stay, and no new one has to be made of it. What learned_judge() has judged is
+ * not judged again. Return: what changes in the kernel's sets, in @arena; NULL: something
+ * does not go on, or that is not known: learned_rebase() is due. */
+const struct filter_difference *learned_stays(const struct learned *l,
+					      const struct plan *plan,
+					      struct learned_judging *j,
+					      struct arena *arena);
+/* The kernel has acknowledged @d: the entries get the rules of the new plan. -ENOMEM:
+ * what the kernel has for open flows isn't known any more. */
+int learned_stayed(struct learned *l, const struct learned_judging *j,
+		   const struct filter_difference *d) MUST_CHECK;
 /* The kernel's sets are made of this table now, and every change of it will be sent to
  * the kernel. */
 void learned_set_active(struct learned *l);

@@ -97,7 +97,8 @@ static int carry_entry(struct learned *to, const struct learned *from,
 	if (e->expires_ms <= now_ms) {
 		if (to->keeps_past)
 			learned_past_add(&to->past, item.name, &item.addr,
-					 learned_past_hash(n->link.hash, el->link.hash));
+					 learned_past_hash(n->link.hash, el->link.hash),
+					 item.verdict.port_list, false);
 		return 0;
 	}
 	item.lifetime_ms = (uint32_t)MIN(e->expires_ms - now_ms, (int64_t)UINT32_MAX);
@@ -124,7 +125,8 @@ static int carry(struct learned *to, const struct learned *from, int64_t now_ms,
 		struct dns_name n = past_name(item);
 
 		if (learned_is_allowed(to->plan, &n, &item->addr, &v))
-			learned_past_add(&to->past, &n, &item->addr, item->link.hash);
+			learned_past_add(&to->past, &n, &item->addr, item->link.hash,
+					 v.port_list, false);
 	}
 	for (uint32_t i = 0; r == 0 && i < from->entries.count; i++)
 		r = carry_entry(to, from, entry_at(from, order[i].entry), now_ms);
@@ -361,6 +363,15 @@ static int find_difference(const struct learned *old, int64_t now_ms, struct are
 	return 0;
 }
 
+void learned_set_drains(struct learned *l, bool drains)
+{
+	for (uint32_t i = 0; i < l->elements.used; i++)
+		element_at(l, i)->drains = drains && element_at(l, i)->link.live;
+	for (uint32_t i = l->past.oldest; i != NONE; i = past_at(&l->past, i)->newer)
+		past_at(&l->past, i)->drains = drains;
+	l->past.has_lost = false;
+}
+
 static int keep_list(struct learned *l, const struct filter_learn *items, size_t count)
 {
 	struct filter_learn *copy = malloc(MAX(count, (size_t)1) * sizeof(*copy));
@@ -370,76 +381,7 @@ static int keep_list(struct learned *l, const struct filter_learn *items, size_t
 	memcpy(copy, items, count * sizeof(*copy));
 	free(l->draining.items);
 	l->draining = (struct learned_draining){ copy, count };
-	for (uint32_t i = 0; i < l->elements.used; i++)
-		element_at(l, i)->drains = element_at(l, i)->link.live;
-	return 0;
-}
-
-/* ---- draining addresses ahead of a change ---- */
-
-/* A port list of the same number may be another one in another plan. */
-static bool list_is_same(const struct plan *a, const struct plan *b, uint8_t list)
-{
-	size_t a_count = 0, b_count = 0;
-	const struct plan_port_range *x, *y;
-
-	if (list >= plan_port_list_count(a) || list >= plan_port_list_count(b))
-		return false;
-	x = plan_port_list(a, list, &a_count);
-	y = plan_port_list(b, list, &b_count);
-	return a_count == b_count && memcmp(x, y, a_count * sizeof(*x)) == 0;
-}
-
-size_t learned_list_draining(const struct learned *l, const struct plan *plan,
-			     int64_t now_ms, uint32_t *at, struct filter_learn *ret,
-			     size_t max)
-{
-	uint32_t same = 0;
-	size_t count = 0;
-
-	if (!l->is_active || now_ms < l->doubt_until_ms)
-		return 0;
-	static_assert(PLAN_PORT_LISTS_MAX <= 32, "a bit for each list");
-	for (uint8_t i = 0; i < PLAN_PORT_LISTS_MAX; i++)
-		same |= (uint32_t)list_is_same(l->plan, plan, i) << i;
-	for (; *at < l->entries.used && count < max; ++*at) {
-		const struct entry *e = entry_at(l, *at);
-		const struct element *el = e->link.live ? element_at(l, e->element)
-							: NULL;
-		struct plan_verdict v;
-
-		if (el && !el->drains && e->expires_ms > now_ms &&
-		    (same >> el->port_list & 1) &&
-		    learned_is_allowed(plan, &name_at(l, e->name)->name, &el->addr, &v) &&
-		    v.port_list == el->port_list)
-			ret[count++] = (struct filter_learn){
-				.addr = el->addr,
-				.port_list = el->port_list,
-				.lifetime_ms = 1,
-			};
-	}
-	return count;
-}
-
-int learned_note_draining(struct learned *l, const struct filter_learn *items,
-			  size_t count)
-{
-	struct learned_draining *d = &l->draining;
-	struct filter_learn *grown =
-		reallocarray(d->items, d->count + count + 1, sizeof(*grown));
-
-	if (!grown)
-		return -ENOMEM;
-	memcpy(grown + d->count, items, count * sizeof(*items));
-	*d = (struct learned_draining){ grown, d->count + count };
-	for (size_t i = 0; i < count; i++) {
-		uint32_t at = learned_element_find(l, &items[i].addr,
-						   hash_addr(l, &items[i].addr),
-						   items[i].port_list);
-
-		if (at != NONE)
-			element_at(l, at)->drains = true;
-	}
+	learned_set_drains(l, true);
 	return 0;
 }
 
@@ -475,8 +417,7 @@ void learned_set_plan(struct learned *l, const struct plan *plan)
 void learned_keep_none(struct learned *l)
 {
 	l->draining.count = 0;
-	for (uint32_t i = 0; i < l->elements.used; i++)
-		element_at(l, i)->drains = false;
+	learned_set_drains(l, false);
 }
 
 void learned_set_active(struct learned *l)
@@ -835,9 +776,10 @@ static void adopt_past(struct learned *l, const struct found *f)
 	struct plan_verdict v;
 
 	if (learned_is_allowed(l->plan, &f->name, &f->addr, &v))
-		learned_past_add(&l->past, &f->name, &f->addr,
-				 learned_past_hash(hash_name(l, &f->name),
-						   hash_addr(l, &f->addr)));
+		learned_past_add(
+			&l->past, &f->name, &f->addr,
+			learned_past_hash(hash_name(l, &f->name), hash_addr(l, &f->addr)),
+			v.port_list, false);
 }
 
 /* @left_ms: how long the kernel has it for. */

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* sandbox/learned_internal - what the files of the table share: learned.c (the tables,
- * their changes, what has ended, questions), learned_carry.c (the table under another
- * plan, and what that changes in the kernel; the copy that outlives the engine). The head
- * of learned.c says how the tables hang together. */
+ * their changes, what has ended, questions), learned_judge.c (what is found ahead of a
+ * change to another plan), learned_carry.c (the table under another plan, and what that
+ * changes in the kernel; the copy that outlives the engine). The head of learned.c says
+ * how the tables hang together. */
 #pragma once
 
 #include <string.h>
@@ -73,6 +74,8 @@ struct element {
 struct past {
 	struct learned_link link;
 	struct addr addr;
+	uint8_t port_list; /* of the element that ended */
+	bool drains;	   /* address and port list are in learned.draining */
 	uint32_t newer, older;
 	uint8_t size, labels; /* of the name */
 	uint8_t *bytes;	      /* of the name; owned */
@@ -85,7 +88,9 @@ struct learned_past {
 	struct learned_table items;
 	uint32_t newest, oldest;
 	uint64_t serial;
-	bool has_dropped;		   /* one that was kept made room for another */
+	bool has_dropped; /* one that was kept made room for another */
+	bool has_lost; /* learned.draining may have what no element and no item here has
+			*/
 	struct learned_snapshot *snapshot; /* borrowed; NULL: there is none */
 };
 
@@ -175,9 +180,10 @@ int learned_insert(struct learned *l, const struct learned_item *item,
 void learned_settle(struct learned *l);
 
 /* At most LEARNED_PAST_MAX: the oldest makes room. Without memory nothing is noted, and
- * a change of the policy ends the flow. */
+ * a change of the policy ends the flow. @drains: see struct past. */
 void learned_past_add(struct learned_past *p, const struct dns_name *n,
-		      const struct addr *a, uint64_t hash);
+		      const struct addr *a, uint64_t hash, uint8_t port_list,
+		      bool drains);
 
 static inline uint64_t learned_past_hash(uint64_t hash_of_name, uint64_t hash_of_addr)
 {
@@ -193,6 +199,10 @@ static inline struct dns_name past_name(const struct past *item)
 }
 
 /* -- learned_carry.c -- */
+
+/* All elements, and all that has ended, are in the kernel's sets for open flows, or none
+ * is. */
+void learned_set_drains(struct learned *l, bool drains);
 
 /* Does @plan let @n teach @a? *@ret is what it says of the name. */
 bool learned_is_allowed(const struct plan *plan, const struct dns_name *n,

@@ -382,6 +382,7 @@ TEST_WITH(the_generation_may_wrap, NULL, stop)
 
 TEST_WITH(what_is_learned_stays_through_a_staged_change, NULL, stop)
 {
+	const struct learned *table;
 	struct sandbox_staging st = { 0 };
 	struct err err = { 0 };
 	struct plan plan;
@@ -390,6 +391,7 @@ TEST_WITH(what_is_learned_stays_through_a_staged_change, NULL, stop)
 	install(A_ALONE);
 	learn("a.x.test", FAR_A, LONG_MS);
 	a = connect_flow(FAR_A, listener[0]);
+	table = box.learned;
 	for (int i = 0; i < 3; i++) {
 		plan = plan_of_ranges();
 		assert_true(stage_all(&plan, &st) > 2);
@@ -401,12 +403,51 @@ TEST_WITH(what_is_learned_stays_through_a_staged_change, NULL, stop)
 		must(sandbox_verify(&box, &err), &err);
 		assert_kernel_has(i == 0 ? 1 : 2);
 		assert_true(passes(a));
+		assert_ptr_equal(box.learned, table);
 	}
 	assert_int_equal(connect_result(FAR_C), 0);
 	change(B_ALONE);
 	assert_kernel_has(0);
 	assert_is_reset(a);
 	close_flow(a);
+}
+
+static void change_in_steps(const char *policy)
+{
+	struct sandbox_staging st = { 0 };
+	struct plan plan = plan_of(policy);
+	struct err err = { 0 };
+
+	stage_all(&plan, &st);
+	must(sandbox_change_staged(&box, &st, clock_now_ms(), &err), &err);
+	sandbox_staging_done(&st);
+	must(sandbox_verify(&box, &err), &err);
+}
+
+TEST_WITH(what_has_ended_goes_on_while_the_table_stays, NULL, stop)
+{
+	const struct learned *table;
+	struct flow b;
+
+	install(A_AND_B);
+	learn("a.x.test", FAR_A, LONG_MS);
+	learn("b.x.test", FAR_B, SOON_MS);
+	b = connect_flow(FAR_B, listener[1]);
+	wait_until_refused(FAR_B);
+	table = box.learned;
+	for (int i = 0; i < 2; i++) {
+		change_in_steps(A_AND_B);
+		assert_ptr_equal(box.learned, table);
+		assert_true(passes(b));
+		assert_int_equal(connect_result(FAR_A), 0);
+		assert_int_equal(connect_result(FAR_B), -ECONNREFUSED);
+		/* From now on it is not in the table any more. */
+		(void)!learned_expire(box.learned, clock_now_ms() + 10 * SOON_MS);
+	}
+	change_in_steps(A_ALONE);
+	assert_is_reset(b);
+	assert_kernel_has(1);
+	close_flow(b);
 }
 
 TEST_WITH(what_was_to_drain_and_was_given_up_opens_nothing, NULL, stop)

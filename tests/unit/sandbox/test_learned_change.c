@@ -451,8 +451,9 @@ TEST(what_goes_on_is_listed_ahead_of_a_change)
 {
 	enum { MAX = 8 };
 	struct filter_learn items[MAX];
+	struct learned_judging *j;
 	struct change c;
-	uint32_t at = 0;
+	size_t count;
 
 	begin(&c, TWO_NAMES);
 	learn(&c, "a.x.test", 1, 600, NOW);
@@ -467,21 +468,157 @@ TEST(what_goes_on_is_listed_ahead_of_a_change)
 	c.next_bytes = plan_from("egress: [{action: allow, target: a.x.test}, {action: "
 				 "allow, target: b.x.test, ports: [80]}]\n",
 				 &c.next_plan);
-	assert_int_equal(learned_list_draining(c.old, &c.next_plan, NOW, &at, items, MAX),
-			 1);
+	j = learned_judging_new(c.old, &c.next_plan, &c.arena);
+	assert_false(learned_judge(c.old, &c.next_plan, NOW, j, items, MAX, &count));
+	assert_int_equal(count, 1);
 	assert_non_null(in(items, 1, 4));
 	free(c.next_bytes);
 	/* Twice does no harm. */
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(learned_note_draining(c.old, items, 1), 0);
-	at = 0;
 	rebase(&c, TWO_NAMES, NOW);
-	assert_int_equal(learned_list_draining(c.old, &c.next_plan, NOW, &at, items, MAX),
-			 1);
+	j = learned_judging_new(c.old, &c.next_plan, &c.arena);
+	assert_false(learned_judge(c.old, &c.next_plan, NOW, j, items, MAX, &count));
+	assert_int_equal(count, 1);
 	assert_non_null(in(items, 1, 5));
 	assert_non_null(c.next.difference);
 	assert_int_equal(c.next.difference->draining_count, 1);
 	assert_non_null(in(c.next.difference->draining, 1, 5));
+	end(&c);
+}
+
+/* ---- a table that stays ---- */
+
+/* In two steps, between which @between may be called. */
+static const struct filter_difference *stays(
+	struct change *c, const char *policy, int64_t now_ms,
+	void (*between)(struct change *c, int64_t now_ms), struct learned_judging **ret)
+{
+	struct filter_learn items[64];
+	struct learned_judging *j;
+	size_t count;
+
+	free(c->next_bytes);
+	c->next_bytes = plan_from(policy, &c->next_plan);
+	*ret = j = learned_judging_new(c->old, &c->next_plan, &c->arena);
+	assert_non_null(j);
+	(void)!learned_judge(c->old, &c->next_plan, now_ms, j, items, 1, &count);
+	assert_int_equal(learned_note_draining(c->old, items, count), 0);
+	if (between)
+		between(c, now_ms);
+	while (learned_judge(c->old, &c->next_plan, now_ms, j, items, 64, &count))
+		assert_int_equal(learned_note_draining(c->old, items, count), 0);
+	assert_int_equal(learned_note_draining(c->old, items, count), 0);
+	return learned_stays(c->old, &c->next_plan, j, &c->arena);
+}
+
+/* A, B, C and G are learned, and have been there at a change; of D only that it was. The
+ * tables have room for more. */
+static void begin_active(struct change *c, const char *policy)
+{
+	begin(c, policy);
+	learn(c, "d.x.test", 4, 60, NOW - 200000);
+	learned_expire(c->old, NOW);
+	learn(c, "a.x.test", 1, 600, NOW);
+	learn(c, "b.x.test", 2, 600, NOW);
+	learn(c, "c.x.test", 3, 600, NOW);
+	learn(c, "g.x.test", 7, 600, NOW);
+	rebase(c, policy, NOW);
+	take_place(c);
+	learned_set_active(c->old);
+}
+
+static void learn_more(struct change *c, int64_t now_ms)
+{
+	learn(c, "e.x.test", 5, 600, now_ms);
+	learn(c, "a.x.test", 1, 900, now_ms);
+}
+
+static void forget_one(struct change *c, int64_t now_ms)
+{
+	struct dns_name n = name_of("b.x.test");
+	struct addr a = host(2);
+
+	learned_forget(c->old, &n, &a, now_ms);
+}
+
+#define ALL RULE("*.x.test")
+
+TEST(a_table_stays_where_everything_in_it_goes_on)
+{
+	struct learned_judging *j;
+	struct learned_use use;
+	struct addr a = host(5);
+	struct change c;
+	const struct filter_difference *d;
+
+	begin_active(&c, ONLY(ALL));
+	assert_non_null(stays(&c, ONLY(ALL), NOW, NULL, &j));
+	d = stays(&c, ONLY(RULE("z.test") "," ALL), NOW, learn_more, &j);
+	assert_non_null(d);
+	assert_int_equal(d->learned_count, 0);
+	/* The last step has put it there. */
+	assert_int_equal(d->draining_count, 0);
+	learn(&c, "f.x.test", 6, 600, NOW);
+	d = learned_stays(c.old, &c.next_plan, j, &c.arena);
+	assert_int_equal(d->draining_count, 1);
+	assert_non_null(in(d->draining, 1, 6));
+	assert_int_equal(learned_stayed(c.old, j, d), 0);
+	assert_int_equal(learned_find(c.old, &a, NOW, &use, 1), 1);
+	assert_int_equal(use.rule, 1);
+	assert_string_equal(who(c.old, 1, NOW + 700000), "a.x.test");
+	end(&c);
+}
+
+TEST(a_table_does_not_stay_where_something_does_not_go_on)
+{
+	static const struct {
+		const char *what, *policy;
+		void (*between)(struct change *c, int64_t now_ms);
+	} rows[] = {
+		{ "a name is denied", ONLY("{action: deny, target: b.x.test}," ALL),
+		  NULL },
+		{ "an address is denied", ONLY("{action: deny, target: 45.0.0.3}," ALL),
+		  NULL },
+		{ "a name has other ports", ONLY(PORTS("b.x.test", "443") "," ALL),
+		  NULL },
+		{ "what has ended is denied",
+		  ONLY("{action: deny, target: d.x.test}," ALL), NULL },
+		{ "what came meanwhile is denied",
+		  ONLY("{action: deny, target: e.x.test}," ALL), learn_more },
+		{ "a limit is lower", ONLY(ALL) "limits: {addresses: 5000}\n", NULL },
+		{ "the kernel has what no name wants", ONLY(ALL), forget_one },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct learned_judging *j;
+		struct change c;
+
+		print_message("%s\n", rows[i].what);
+		begin_active(&c, ONLY(ALL));
+		assert_null(stays(&c, rows[i].policy, NOW, rows[i].between, &j));
+		end(&c);
+	}
+}
+
+TEST(a_table_that_may_not_know_all_of_the_kernels_sets_is_made_anew)
+{
+	struct learned_judging *j;
+	struct change c;
+	int64_t now = NOW;
+
+	begin_active(&c, ONLY(ALL));
+	for (uint32_t i = 0; i < LEARNED_PAST_MAX; i++) {
+		learn(&c, "a.x.test", 100 + i, 60, now);
+		now += 200000;
+		learned_expire(c.old, now);
+	}
+	/* An open flow to D would go on though D is forgotten. */
+	assert_null(stays(&c, ONLY(ALL), now, NULL, &j));
+	rebase(&c, ONLY(ALL), now);
+	take_place(&c);
+	learned_set_active(c.old);
+	assert_non_null(stays(&c, ONLY(ALL), now, NULL, &j));
 	end(&c);
 }
 
@@ -608,10 +745,11 @@ static void model_overtake(struct change *c, struct model *m, int64_t now_ms)
 	struct plan plan;
 	uint8_t *bytes =
 		plan_from(model_policies[any(ARRAY_SIZE(model_policies))], &plan);
+	struct learned_judging *j = learned_judging_new(c->old, &plan, &c->arena);
 	struct filter_learn items[4];
-	uint32_t at = 0;
-	size_t count = learned_list_draining(c->old, &plan, now_ms, &at, items, 4);
+	size_t count;
 
+	(void)!learned_judge(c->old, &plan, now_ms, j, items, 4, &count);
 	send_draining(m, items, count, false);
 	assert_int_equal(learned_note_draining(c->old, items, count), 0);
 	free(bytes);
@@ -655,9 +793,58 @@ static void check_sets(const struct change *c, struct model *m, int64_t now_ms)
 		}
 }
 
+/* The rules of all that is learned are those of the plan. */
+static void check_rules(const struct change *c, int64_t now_ms)
+{
+	struct learned_use uses[MAX_FOUND];
+
+	for (uint32_t n = 0; n < HOSTS; n++) {
+		struct addr a = host(n);
+		size_t count = learned_find(c->old, &a, now_ms, uses, MAX_FOUND);
+
+		while (count-- > 0)
+			assert_int_equal(
+				uses[count].rule,
+				plan_match_name(&c->plan, &uses[count].name).rule);
+	}
+}
+
+/* In steps, between which more is learned. Return: the table may stay. */
+static const struct filter_difference *model_judge(struct change *c, struct model *m,
+						   struct learned_judging **ret,
+						   int64_t now_ms)
+{
+	struct filter_learn items[5];
+	size_t count;
+	bool more;
+
+	*ret = learned_judging_new(c->old, &c->next_plan, &c->arena);
+	do {
+		more = learned_judge(c->old, &c->next_plan, now_ms, *ret, items,
+				     1 + any(5), &count);
+		send_draining(m, items, count, false);
+		assert_int_equal(learned_note_draining(c->old, items, count), 0);
+		if (any(4) == 0)
+			model_learn(c, m, now_ms);
+	} while (more);
+	return learned_stays(c->old, &c->next_plan, *ret, &c->arena);
+}
+
+static size_t stayed;
+
 static void model_change(struct change *c, struct model *m, int64_t now_ms)
 {
-	rebase(c, model_policies[any(ARRAY_SIZE(model_policies))], now_ms);
+	const char *policy = model_policies[any(ARRAY_SIZE(model_policies))];
+	const struct filter_difference *d = NULL;
+	struct learned_judging *j;
+
+	c->next_bytes = plan_from(policy, &c->next_plan);
+	if (any(2) == 0)
+		d = model_judge(c, m, &j, now_ms);
+	if (!d)
+		assert_int_equal(learned_rebase(c->old, &c->next_plan, now_ms, &c->arena,
+						&c->next),
+				 0);
 	/* The kernel refuses it: nothing has changed. */
 	if (any(4) == 0) {
 		learned_free(c->next.table);
@@ -666,10 +853,19 @@ static void model_change(struct change *c, struct model *m, int64_t now_ms)
 		c->next_bytes = NULL;
 		return;
 	}
-	send_change(m, &c->next, now_ms);
+	if (d) {
+		stayed++;
+		send_draining(m, d->draining, d->draining_count, false);
+		assert_int_equal(learned_stayed(c->old, j, d), 0);
+		c->next.table = c->old;
+		c->old = NULL;
+	} else {
+		send_change(m, &c->next, now_ms);
+	}
 	take_place(c);
 	learned_set_active(c->old);
 	check_sets(c, m, now_ms);
+	check_rules(c, now_ms);
 }
 
 TEST(after_any_changes_the_sets_hold_what_the_policy_allows)
@@ -697,4 +893,5 @@ TEST(after_any_changes_the_sets_hold_what_the_policy_allows)
 		}
 		end(&c);
 	}
+	assert_true(stayed > ROUNDS);
 }
