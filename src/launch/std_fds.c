@@ -263,7 +263,7 @@ static int replace_fd(int fd, const char *link, const struct stat *st)
 
 	if (file < 0)
 		return file;
-	if ((place > 0 && lseek(file, place, SEEK_SET) < 0) || dup2(file, fd) < 0)
+	if (place < 0 || lseek(file, place, SEEK_SET) < 0 || dup2(file, fd) < 0)
 		return -errno;
 	return 0;
 }
