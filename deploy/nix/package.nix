@@ -8,7 +8,6 @@
   jansson,
   libidn2,
   libmicrohttpd,
-  libmnl,
   libpq,
   libpsl,
   libseccomp,
@@ -42,7 +41,6 @@ stdenv.mkDerivation {
     jansson
     libidn2
     libmicrohttpd
-    libmnl
     libpq
     libpsl
     libseccomp

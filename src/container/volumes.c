@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <glob.h>
-#include <libmnl/libmnl.h>
 #include <limits.h>
 #include <linux/sock_diag.h>
 #include <linux/unix_diag.h>
@@ -200,11 +199,11 @@ static bool find_file(const struct nl_attrs *attrs, char ret[PATH_MAX],
 	char name[sizeof(((struct sockaddr_un *)NULL)->sun_path) + 1] = "";
 	struct unix_diag_vfs vfs;
 
-	if (!named || !file || mnl_attr_get_payload_len(named) >= sizeof(name) ||
-	    mnl_attr_get_payload_len(file) < sizeof(vfs))
+	if (!named || !file || nl_size(named) >= sizeof(name) ||
+	    nl_size(file) < sizeof(vfs))
 		return false;
-	memcpy(name, mnl_attr_get_payload(named), mnl_attr_get_payload_len(named));
-	memcpy(&vfs, mnl_attr_get_payload(file), sizeof(vfs));
+	memcpy(name, nl_data(named), nl_size(named));
+	memcpy(&vfs, nl_data(file), sizeof(vfs));
 	return name[0] == '/' && realpath(name, ret) && lstat(ret, ret_st) == 0 &&
 	       S_ISSOCK(ret_st->st_mode) && (uint32_t)ret_st->st_ino == vfs.udiag_vfs_ino;
 }
@@ -216,37 +215,33 @@ static bool is_of_root_or_caller(const struct nl_attrs *attrs, const struct stat
 
 	if (uid == 0 || uid == getuid())
 		return true;
-	if (a && mnl_attr_get_payload_len(a) == sizeof(uid))
-		memcpy(&uid, mnl_attr_get_payload(a), sizeof(uid));
+	if (a && nl_size(a) == sizeof(uid))
+		memcpy(&uid, nl_data(a), sizeof(uid));
 	return uid == 0 || uid == getuid();
 }
 
 static int on_socket(const struct nlmsghdr *h, void *data)
 {
-	const struct unix_diag_msg *m = mnl_nlmsg_get_payload(h);
+	const struct unix_diag_msg *m = nl_body(h, sizeof(*m));
 	struct world *w = data;
 	struct nl_attrs attrs;
 	struct listener *l;
 	char path[PATH_MAX];
 	struct stat st;
 
-	if (!nl_attrs_of(h, sizeof(*m), &attrs)) {
-		errno = EBADMSG;
-		return MNL_CB_ERROR;
-	}
+	if (!m || !nl_attrs_of(h, sizeof(*m), &attrs))
+		return -EBADMSG;
 	/* A stream's end that is connected can't be reached by others. */
 	if ((m->udiag_type != SOCK_DGRAM && m->udiag_state == TCP_ESTABLISHED) ||
 	    !find_file(&attrs, path, &st) || !is_of_root_or_caller(&attrs, &st))
-		return MNL_CB_OK;
+		return 0;
 	l = arena_alloc(w->arena, sizeof(*l) + strlen(path) + 1);
-	if (!l) {
-		errno = ENOMEM;
-		return MNL_CB_ERROR;
-	}
+	if (!l)
+		return -ENOMEM;
 	memcpy(l->path, path, strlen(path) + 1);
 	l->next = w->listeners;
 	w->listeners = l;
-	return MNL_CB_OK;
+	return 0;
 }
 
 static int find_listeners(struct world *w, struct err *err)
@@ -263,7 +258,7 @@ static int find_listeners(struct world *w, struct err *err)
 	memcpy(nl_request_begin(&request, SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, sizeof(body)),
 	       &body, sizeof(body));
 	if (r >= 0)
-		r = nl_run(fd, request.header, on_socket, w);
+		r = nl_run(fd, &request, on_socket, w);
 	return r < 0 ? err_sys(err, r, "cannot list unix sockets") : 0;
 }
 

@@ -16,7 +16,6 @@
 #include "filter/filter.h"
 
 #include <errno.h>
-#include <libmnl/libmnl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -647,9 +646,8 @@ static bool attrs_equal(const struct nlattr *sent, const struct nlattr *got)
 	if (!sent || !got)
 		return sent == got;
 	if (!(sent->nla_type & NLA_F_NESTED))
-		return mnl_attr_get_payload_len(sent) == mnl_attr_get_payload_len(got) &&
-		       memcmp(mnl_attr_get_payload(sent), mnl_attr_get_payload(got),
-			      mnl_attr_get_payload_len(sent)) == 0;
+		return nl_size(sent) == nl_size(got) &&
+		       memcmp(nl_data(sent), nl_data(got), nl_size(sent)) == 0;
 	if (!nl_attrs_nested(sent, &a) || !nl_attrs_nested(got, &b))
 		return false;
 	for (size_t i = 0; i < NL_ATTR_MAX; i++)
@@ -658,27 +656,34 @@ static bool attrs_equal(const struct nlattr *sent, const struct nlattr *got)
 	return true;
 }
 
+/* As many attributes in both, each of which @equal takes for the same. */
+static bool lists_equal(const struct nlattr *sent, const struct nlattr *got,
+			bool (*equal)(const struct nlattr *sent,
+				      const struct nlattr *got))
+{
+	const uint8_t *at_sent = nl_data(sent), *at_got = nl_data(got);
+	size_t left_sent = nl_size(sent), left_got = nl_size(got);
+
+	for (;;) {
+		const struct nlattr *a = nl_take_attr(&at_sent, &left_sent);
+		const struct nlattr *b = nl_take_attr(&at_got, &left_got);
+
+		if (!a || !b)
+			return !a && !b && left_sent == 0 && left_got == 0;
+		if (!equal(a, b))
+			return false;
+	}
+}
+
 /* The same attributes in the same order, with the same bytes and nothing beside them:
  * what the kernel gives back nearly always is. It doesn't say which ones are nested. */
 static bool bytes_equal(const struct nlattr *sent, const struct nlattr *got)
 {
-	int left = mnl_attr_get_payload_len(sent);
-	const struct nlattr *a = mnl_attr_get_payload(sent);
-	const struct nlattr *b = mnl_attr_get_payload(got);
-
-	if (sent->nla_len != got->nla_len ||
-	    mnl_attr_get_type(sent) != mnl_attr_get_type(got))
+	if (sent->nla_len != got->nla_len || nl_type(sent) != nl_type(got))
 		return false;
-	if (!(sent->nla_type & NLA_F_NESTED))
-		return memcmp(a, b, (size_t)left) == 0;
-	/* Where both are the same so far, what is left is as long. */
-	for (; mnl_attr_ok(a, left) && mnl_attr_ok(b, left); b = mnl_attr_next(b)) {
-		if (!bytes_equal(a, b))
-			return false;
-		left -= MNL_ALIGN(a->nla_len);
-		a = mnl_attr_next(a);
-	}
-	return left <= 0;
+	return sent->nla_type & NLA_F_NESTED
+		       ? lists_equal(sent, got, bytes_equal)
+		       : memcmp(nl_data(sent), nl_data(got), nl_size(sent)) == 0;
 }
 
 static bool expression_equal(const struct nlattr *sent, const struct nlattr *got)
@@ -697,25 +702,6 @@ static bool expression_equal(const struct nlattr *sent, const struct nlattr *got
 	       attrs_equal(a.at[NFTA_EXPR_DATA], b.at[NFTA_EXPR_DATA]);
 }
 
-/* Two lists of expressions: the same ones in the same order. */
-static bool expressions_equal(const struct nlattr *sent, const struct nlattr *got)
-{
-	int left_sent = mnl_attr_get_payload_len(sent);
-	int left_got = mnl_attr_get_payload_len(got);
-	const struct nlattr *a = mnl_attr_get_payload(sent);
-	const struct nlattr *b = mnl_attr_get_payload(got);
-
-	while (mnl_attr_ok(a, left_sent) && mnl_attr_ok(b, left_got)) {
-		if (!expression_equal(a, b))
-			return false;
-		left_sent -= MNL_ALIGN(a->nla_len);
-		left_got -= MNL_ALIGN(b->nla_len);
-		a = mnl_attr_next(a);
-		b = mnl_attr_next(b);
-	}
-	return left_sent <= 0 && left_got <= 0;
-}
-
 static int rule_is(struct walk *k, const struct nlattr *got)
 {
 	struct nl_writer *w = &k->again;
@@ -724,8 +710,8 @@ static int rule_is(struct walk *k, const struct nlattr *got)
 	nft_rule_write(w, k->rule);
 	if (w->failed)
 		return w->failed;
-	if (!got ||
-	    !expressions_equal((const struct nlattr *)(const void *)w->bytes, got))
+	if (!got || !lists_equal((const struct nlattr *)(const void *)w->bytes, got,
+				 expression_equal))
 		return differs(k, "rule %zu of chain '%s'", k->index, k->chain->name);
 	return 0;
 }

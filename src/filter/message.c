@@ -2,9 +2,6 @@
 #include "filter/message.h"
 
 #include <errno.h>
-#include <libmnl/libmnl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 
 #include <linux/netfilter/nfnetlink.h>
@@ -13,74 +10,15 @@ enum { EMPTY_BATCH = 2 /* messages: its begin and its end */ };
 
 /* ---- writing ---- */
 
-struct nl_writer nl_writer(void *bytes, size_t capacity, uint32_t first_seq)
-{
-	return (struct nl_writer){
-		.bytes = bytes,
-		.capacity = bytes ? capacity : 0,
-		.seq = first_seq,
-		.first = first_seq,
-		.grows = !bytes,
-	};
-}
-
-void nl_writer_done(struct nl_writer *w)
-{
-	if (w->grows)
-		free(w->bytes);
-	*w = (struct nl_writer){ 0 };
-}
-
-static bool grow(struct nl_writer *w, size_t size)
-{
-	size_t capacity = MAX(w->capacity * 2, w->size + size + 4096);
-	uint8_t *bytes;
-
-	if (!w->grows || capacity > NL_BATCH_MAX) {
-		w->failed = -E2BIG;
-		return false;
-	}
-	bytes = realloc(w->bytes, capacity);
-	if (!bytes) {
-		w->failed = -ENOMEM;
-		return false;
-	}
-	w->bytes = bytes;
-	w->capacity = capacity;
-	return true;
-}
-
-/* Room for @size bytes, to be filled, and zeros behind them. NULL after a failure. */
-static void *take(struct nl_writer *w, size_t size)
-{
-	size_t padded = NLMSG_ALIGN(size);
-	uint8_t *p;
-
-	if (w->failed || (w->capacity - w->size < padded && !grow(w, padded)))
-		return NULL;
-	p = w->bytes + w->size;
-	memset(p + padded - NLMSG_ALIGNTO, 0, NLMSG_ALIGNTO);
-	w->size += padded;
-	return p;
-}
-
 static void start(struct nl_writer *w, uint16_t type, uint16_t flags, uint8_t family,
 		  uint16_t resource)
 {
-	size_t at = w->size;
-	struct nlmsghdr *h = take(w, sizeof(*h));
-	struct nfgenmsg *g = take(w, sizeof(*g));
+	struct nfgenmsg *g = nl_begin(w, type, flags, sizeof(*g));
 
-	if (!g)
-		return;
-	w->message = at;
-	h = (struct nlmsghdr *)(void *)(w->bytes + at);
-	*h = (struct nlmsghdr){ .nlmsg_type = type,
-				.nlmsg_flags = NLM_F_REQUEST | flags,
-				.nlmsg_seq = w->seq };
-	*g = (struct nfgenmsg){ .nfgen_family = family,
-				.version = NFNETLINK_V0,
-				.res_id = htons(resource) };
+	if (g)
+		*g = (struct nfgenmsg){ .nfgen_family = family,
+					.version = NFNETLINK_V0,
+					.res_id = htons(resource) };
 }
 
 void nl_message(struct nl_writer *w, uint16_t type, uint16_t flags, uint8_t family)
@@ -88,19 +26,6 @@ void nl_message(struct nl_writer *w, uint16_t type, uint16_t flags, uint8_t fami
 	if (NFNL_SUBSYS_ID(type) == 0)
 		type |= NFNL_SUBSYS_NFTABLES << 8;
 	start(w, type, flags, family, 0);
-}
-
-static struct nlmsghdr *open_message(struct nl_writer *w)
-{
-	return (struct nlmsghdr *)(void *)(w->bytes + w->message);
-}
-
-void nl_end(struct nl_writer *w)
-{
-	if (w->failed)
-		return;
-	open_message(w)->nlmsg_len = (uint32_t)(w->size - w->message);
-	w->seq++;
 }
 
 void nl_batch(struct nl_writer *w)
@@ -113,76 +38,9 @@ void nl_batch_end(struct nl_writer *w)
 {
 	if (w->failed)
 		return;
-	open_message(w)->nlmsg_flags |= NLM_F_ACK;
+	nl_header(w)->nlmsg_flags |= NLM_F_ACK;
 	start(w, NFNL_MSG_BATCH_END, 0, AF_UNSPEC, NFNL_SUBSYS_NFTABLES);
 	nl_end(w);
-}
-
-void nl_put(struct nl_writer *w, uint16_t type, const void *data, size_t size)
-{
-	struct nlattr *a;
-
-	if (size > UINT16_MAX - NLA_HDRLEN) {
-		w->failed = w->failed ? w->failed : -E2BIG;
-		return;
-	}
-	a = take(w, NLA_HDRLEN + size);
-	if (!a)
-		return;
-	a->nla_type = type;
-	a->nla_len = (uint16_t)(NLA_HDRLEN + size);
-	if (size > 0)
-		memcpy((uint8_t *)a + NLA_HDRLEN, data, size);
-}
-
-void nl_put_text(struct nl_writer *w, uint16_t type, const char *text)
-{
-	nl_put(w, type, text, strlen(text) + 1);
-}
-
-void nl_put_u8(struct nl_writer *w, uint16_t type, uint8_t v)
-{
-	nl_put(w, type, &v, sizeof(v));
-}
-
-void nl_put_be16(struct nl_writer *w, uint16_t type, uint16_t v)
-{
-	uint16_t be = htobe16(v);
-
-	nl_put(w, type, &be, sizeof(be));
-}
-
-void nl_put_be32(struct nl_writer *w, uint16_t type, uint32_t v)
-{
-	uint32_t be = htobe32(v);
-
-	nl_put(w, type, &be, sizeof(be));
-}
-
-void nl_put_be64(struct nl_writer *w, uint16_t type, uint64_t v)
-{
-	uint64_t be = htobe64(v);
-
-	nl_put(w, type, &be, sizeof(be));
-}
-
-size_t nl_nest(struct nl_writer *w, uint16_t type)
-{
-	size_t at = w->size;
-
-	nl_put(w, type | NLA_F_NESTED, NULL, 0);
-	return at;
-}
-
-void nl_nest_end(struct nl_writer *w, size_t nest)
-{
-	if (w->failed)
-		return;
-	if (w->size - nest > UINT16_MAX)
-		w->failed = -E2BIG;
-	else
-		((struct nlattr *)(void *)(w->bytes + nest))->nla_len =
-			(uint16_t)(w->size - nest);
 }
 
 /* ---- reading ---- */
@@ -190,9 +48,9 @@ void nl_nest_end(struct nl_writer *w, size_t nest)
 /* One reply that is an error or an acknowledgement. */
 static void read_error(const struct nlmsghdr *h, uint32_t last, struct nl_outcome *o)
 {
-	const struct nlmsgerr *e = mnl_nlmsg_get_payload(h);
+	const struct nlmsgerr *e = nl_body(h, sizeof(*e));
 
-	if (h->nlmsg_len < NLMSG_HDRLEN + sizeof(*e) || e->error > 0) {
+	if (!e || e->error > 0) {
 		*o = (struct nl_outcome){ true, -EBADMSG, 0 };
 	} else if (e->error < 0) {
 		*o = (struct nl_outcome){ true, e->error, h->nlmsg_seq };
@@ -219,7 +77,7 @@ void nl_outcome_read(const void *bytes, size_t size, uint32_t port_id, uint32_t 
 
 static void dump_message(const struct nlmsghdr *h, struct nl_dump *d)
 {
-	const struct nfgenmsg *g = mnl_nlmsg_get_payload(h);
+	const struct nfgenmsg *g = nl_body(h, sizeof(*g));
 	struct nl_attrs attrs;
 
 	if (NFNL_SUBSYS_ID(h->nlmsg_type) !=
@@ -234,12 +92,12 @@ static void dump_message(const struct nlmsghdr *h, struct nl_dump *d)
 
 static void dump_control(const struct nlmsghdr *h, struct nl_dump *d)
 {
-	const int *code = mnl_nlmsg_get_payload(h);
+	const int *code = nl_body(h, sizeof(*code));
 
 	d->done = true;
 	if (d->error)
 		return;
-	if (h->nlmsg_len < NLMSG_HDRLEN + sizeof(*code) || *code > 0)
+	if (!code || *code > 0)
 		d->error = -EBADMSG;
 	else
 		d->error = *code;

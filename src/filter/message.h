@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* filter/message - nf_tables messages as bytes: a writer whose first failure sticks,
- * the exchange of a batch or a dump with the kernel, and the reader of its replies.
+/* filter/message - nf_tables messages, of the writer of sys/netlink.h: the exchange of a
+ * batch or a dump with the kernel, and the reader of its replies.
  *
  * HOW IT WORKS
  * A batch is one datagram: begin, messages, end; the kernel takes all of it or
@@ -21,43 +21,14 @@
 #include "sys/netlink.h"
 
 enum {
-	NL_BATCH_MAX = 256 << 20, /* bytes of one batch; more is -E2BIG */
 	/* Elements with their counters, which are 0 then. Of Linux 6.5; headers are older
 	 */
 	NL_GETSETELEM_RESET = 33,
 };
 
-struct nl_writer {
-	uint8_t *bytes;
-	size_t size, capacity;
-	size_t message; /* where the open message starts */
-	uint32_t seq;	/* of the open message */
-	uint32_t first; /* of the batch */
-	bool grows;	/* bytes are malloc'ed and owned */
-	int failed;	/* 0 or -errno; sticks */
-};
-
-/* Over @bytes of the caller's, or with @bytes NULL over memory that grows. */
-struct nl_writer nl_writer(void *bytes, size_t capacity, uint32_t first_seq);
-void nl_writer_done(struct nl_writer *w);
-static inline void clean_nl_writer(struct nl_writer *w)
-{
-	nl_writer_done(w);
-}
-
 /* @type is a NFT_MSG_…, or another subsystem's with its number in the high byte; @family
  * an NFPROTO_…. */
 void nl_message(struct nl_writer *w, uint16_t type, uint16_t flags, uint8_t family);
-void nl_end(struct nl_writer *w);
-void nl_put(struct nl_writer *w, uint16_t type, const void *data, size_t size);
-void nl_put_text(struct nl_writer *w, uint16_t type, const char *text);
-void nl_put_u8(struct nl_writer *w, uint16_t type, uint8_t v);
-void nl_put_be16(struct nl_writer *w, uint16_t type, uint16_t v);
-void nl_put_be32(struct nl_writer *w, uint16_t type, uint32_t v);
-void nl_put_be64(struct nl_writer *w, uint16_t type, uint64_t v);
-/* Return: what nl_nest_end() wants. */
-size_t nl_nest(struct nl_writer *w, uint16_t type);
-void nl_nest_end(struct nl_writer *w, size_t nest);
 /* Open and close a batch; end asks for the acknowledgement of the last message. */
 void nl_batch(struct nl_writer *w);
 void nl_batch_end(struct nl_writer *w);

@@ -2,7 +2,6 @@
 #include "filter/nflog.h"
 
 #include <errno.h>
-#include <libmnl/libmnl.h>
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <string.h>
@@ -48,10 +47,8 @@ static int receive_ack(int fd)
 			return -EBADMSG;
 		if (h->nlmsg_type != NLMSG_ERROR)
 			continue;
-		if (h->nlmsg_len < NLMSG_HDRLEN + sizeof(*e))
-			return -EBADMSG;
-		e = mnl_nlmsg_get_payload(h);
-		return e->error;
+		e = nl_body(h, sizeof(*e));
+		return e ? e->error : -EBADMSG;
 	}
 	return -ENOBUFS;
 }
@@ -67,19 +64,20 @@ int nflog_bind(int fd, uint16_t group, struct err *err)
 	struct nl_request q;
 	struct nfgenmsg *g = nl_request_begin(
 		&q, NFNL_SUBSYS_ULOG << 8 | NFULNL_MSG_CONFIG, NLM_F_ACK, sizeof(*g));
-	struct nlmsghdr *h = q.header;
+	struct nl_writer *w = &q.writer;
 
 	g->nfgen_family = AF_UNSPEC;
 	g->version = NFNETLINK_V0;
 	g->res_id = htobe16(group);
-	mnl_attr_put(h, NFULA_CFG_CMD, sizeof(cmd), &cmd);
-	mnl_attr_put(h, NFULA_CFG_MODE, sizeof(mode), &mode);
-	mnl_attr_put_u32(h, NFULA_CFG_QTHRESH, htobe32(1));
+	nl_put(w, NFULA_CFG_CMD, &cmd, sizeof(cmd));
+	nl_put(w, NFULA_CFG_MODE, &mode, sizeof(mode));
+	nl_put_be32(w, NFULA_CFG_QTHRESH, 1);
+	nl_end(w);
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_buffer,
 		       sizeof(receive_buffer)) < 0)
 		return err_sys(err, -errno, "cannot configure the log socket");
 	nl_drain(fd);
-	r = nl_send(fd, h, h->nlmsg_len);
+	r = nl_send(fd, w->bytes, w->size);
 	if (r == 0)
 		r = receive_ack(fd);
 	/* -EBUSY: this very socket has it already, and as it should be (somebody else's
@@ -191,7 +189,7 @@ static bool read_packet(const uint8_t *bytes, size_t size, struct nflog_packet *
 /* ---- messages ---- */
 
 /* One of another size says nothing. */
-static void read_u32(const uint8_t *value, uint16_t size, uint32_t *ret)
+static void read_u32(const uint8_t *value, size_t size, uint32_t *ret)
 {
 	uint32_t be;
 
@@ -203,10 +201,10 @@ static void read_u32(const uint8_t *value, uint16_t size, uint32_t *ret)
 
 static void read_attr(const struct nlattr *a, struct nflog_packet *p, bool *has_packet)
 {
-	const uint8_t *value = mnl_attr_get_payload(a);
-	uint16_t size = mnl_attr_get_payload_len(a);
+	const uint8_t *value = nl_data(a);
+	size_t size = nl_size(a);
 
-	switch (mnl_attr_get_type(a)) {
+	switch (nl_type(a)) {
 	case NFULA_PAYLOAD:
 		*has_packet = read_packet(value, size, p);
 		break;
@@ -226,21 +224,19 @@ static void read_attr(const struct nlattr *a, struct nflog_packet *p, bool *has_
 
 static bool read_message(const struct nlmsghdr *h, struct nflog_packet *p)
 {
-	const size_t headers = NLMSG_HDRLEN + MNL_ALIGN(sizeof(struct nfgenmsg));
-	const struct nlattr *a = (const void *)((const uint8_t *)h + headers);
+	const size_t headers = NLMSG_HDRLEN + NLMSG_ALIGN(sizeof(struct nfgenmsg));
+	const uint8_t *at = (const uint8_t *)h + headers;
+	const struct nlattr *a;
 	bool has_packet = false;
-	int left;
+	size_t left;
 
 	*p = (struct nflog_packet){ .uid = UINT32_MAX };
 	if (h->nlmsg_type != (NFNL_SUBSYS_ULOG << 8 | NFULNL_MSG_PACKET) ||
 	    h->nlmsg_len < headers)
 		return false;
-	left = (int)(h->nlmsg_len - headers);
-	while (left > 0 && mnl_attr_ok(a, left)) {
+	left = h->nlmsg_len - headers;
+	while ((a = nl_take_attr(&at, &left)))
 		read_attr(a, p, &has_packet);
-		left -= MNL_ALIGN(a->nla_len);
-		a = mnl_attr_next(a);
-	}
 	return has_packet;
 }
 
@@ -347,11 +343,11 @@ static int on_flow(void *data, uint16_t type, uint8_t family,
 		return -EBADMSG;
 	addr = ip.at[v6 ? CTA_IP_V6_DST : CTA_IP_V4_DST];
 	port = proto.at[CTA_PROTO_DST_PORT];
-	if (!addr || mnl_attr_get_payload_len(addr) != addr_size(&e.addr) || !port ||
-	    mnl_attr_get_payload_len(port) != sizeof(be))
+	if (!addr || nl_size(addr) != addr_size(&e.addr) || !port ||
+	    nl_size(port) != sizeof(be))
 		return -EBADMSG;
-	memcpy(e.addr.bytes, mnl_attr_get_payload(addr), addr_size(&e.addr));
-	memcpy(&be, mnl_attr_get_payload(port), sizeof(be));
+	memcpy(e.addr.bytes, nl_data(addr), addr_size(&e.addr));
+	memcpy(&be, nl_data(port), sizeof(be));
 	e.port = be16toh(be);
 	*f->ret = e;
 	f->has = true;

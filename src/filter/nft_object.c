@@ -5,7 +5,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <libmnl/libmnl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
@@ -113,9 +112,9 @@ static bool read_data(const struct nlattr *a, struct element *e)
 		e->chain = nl_get_text(verdict.at[NFTA_VERDICT_CHAIN]);
 		return true;
 	}
-	if (mnl_attr_get_payload_len(value) != sizeof(e->value))
+	if (nl_size(value) != sizeof(e->value))
 		return false;
-	memcpy(&e->value, mnl_attr_get_payload(value), sizeof(e->value));
+	memcpy(&e->value, nl_data(value), sizeof(e->value));
 	return true;
 }
 
@@ -143,13 +142,13 @@ static bool read_element(const struct nlattr *a, uint8_t bytes[FILTER_KEY_MAX],
 		return false;
 	value = key.at[NFTA_DATA_VALUE];
 	flags = element.at[NFTA_SET_ELEM_FLAGS];
-	if (!value || mnl_attr_get_payload_len(value) > FILTER_KEY_MAX ||
+	if (!value || nl_size(value) > FILTER_KEY_MAX ||
 	    (flags && !nl_get_u32(flags, &bits)))
 		return false;
 	memset(bytes, 0, FILTER_KEY_MAX);
-	memcpy(bytes, mnl_attr_get_payload(value), mnl_attr_get_payload_len(value));
+	memcpy(bytes, nl_data(value), nl_size(value));
 	ret->key = bytes;
-	ret->size = mnl_attr_get_payload_len(value);
+	ret->size = nl_size(value);
 	ret->end = bits & NFT_SET_ELEM_INTERVAL_END;
 	(void)nl_get_u64(element.at[NFTA_SET_ELEM_EXPIRATION], &ret->lifetime_ms);
 	ret->counts = elements_read_counter(element.at[NFTA_SET_ELEM_EXPR], &ret->packets,
@@ -162,18 +161,16 @@ static int on_elements(void *data, uint16_t type, uint8_t family,
 {
 	const struct nlattr *list = attrs->at[NFTA_SET_ELEM_LIST_ELEMENTS];
 	const struct elements_query *q = data;
-	struct nlattr *a; /* as libmnl's loop wants it; only read */
+	const uint8_t *at = list ? nl_data(list) : NULL;
+	size_t left = list ? nl_size(list) : 0;
+	const struct nlattr *a;
 	int r = 0;
 
-	if (!list)
-		return 0;
-	mnl_attr_for_each_nested(a, list)
-	{
+	while (r == 0 && (a = nl_take_attr(&at, &left))) {
 		uint8_t key[FILTER_KEY_MAX];
 		struct element e;
 
-		if (r == 0)
-			r = read_element(a, key, &e) ? q->fn(q->data, &e) : -EBADMSG;
+		r = read_element(a, key, &e) ? q->fn(q->data, &e) : -EBADMSG;
 	}
 	return r;
 }
@@ -259,8 +256,8 @@ static uint16_t read_comment(const uint8_t *at, size_t size)
 
 struct filter_said nft_said(const struct nlattr *userdata)
 {
-	size_t left = userdata ? mnl_attr_get_payload_len(userdata) : 0;
-	const uint8_t *at = userdata ? mnl_attr_get_payload(userdata) : NULL;
+	size_t left = userdata ? nl_size(userdata) : 0;
+	const uint8_t *at = userdata ? nl_data(userdata) : NULL;
 	struct filter_said said = { 0 };
 
 	for (; left >= 2; left -= 2u + at[1], at += 2 + at[1]) {

@@ -14,7 +14,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <libmnl/libmnl.h>
 #include <netinet/in.h>
 #include <string.h>
 
@@ -476,16 +475,13 @@ static int on_refuse_rule(void *data, uint16_t type, uint8_t family,
 {
 	const struct nlattr *list = attrs->at[NFTA_RULE_EXPRESSIONS];
 	struct total *t = data;
-	struct nlattr *a;
+	const uint8_t *at = list ? nl_data(list) : NULL;
+	size_t left = list ? nl_size(list) : 0;
+	const struct nlattr *a;
 	uint64_t bytes;
 
-	if (!list || t->found)
-		return 0;
-	mnl_attr_for_each_nested(a, list)
-	{
-		if (!t->found)
-			t->found = elements_read_counter(a, &t->packets, &bytes);
-	}
+	while (!t->found && (a = nl_take_attr(&at, &left)))
+		t->found = elements_read_counter(a, &t->packets, &bytes);
 	return 0;
 }
 

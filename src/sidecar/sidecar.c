@@ -7,7 +7,6 @@
 #include "sidecar/sidecar.h"
 
 #include <errno.h>
-#include <libmnl/libmnl.h>
 #include <linux/if_link.h>
 #include <linux/rtnetlink.h>
 #include <net/if_arp.h>
@@ -48,27 +47,27 @@ enum {
 
 static int on_link(const struct nlmsghdr *h, void *data)
 {
-	const struct ifinfomsg *link = mnl_nlmsg_get_payload(h);
+	const struct ifinfomsg *link = nl_body(h, sizeof(*link));
 	const struct nlattr *kind = NULL;
 	struct err *err = data;
 	struct nl_attrs attrs, info;
 	const char *name;
 
 	if (h->nlmsg_type != RTM_NEWLINK)
-		return MNL_CB_OK;
+		return 0;
 	if (!nl_attrs_of(h, sizeof(*link), &attrs)) {
 		err_set(err, -EBADMSG, "it has a link that can't be read");
-		return MNL_CB_STOP;
+		return 1;
 	}
 	name = nl_get_text(attrs.at[IFLA_IFNAME]);
 	if (nl_attrs_nested(attrs.at[IFLA_LINKINFO], &info))
 		kind = info.at[IFLA_INFO_KIND];
-	if (kind && mnl_attr_get_payload_len(kind) >= strlen("bridge") &&
-	    memcmp(mnl_attr_get_payload(kind), "bridge", strlen("bridge")) == 0)
+	if (kind && nl_size(kind) >= strlen("bridge") &&
+	    memcmp(nl_data(kind), "bridge", strlen("bridge")) == 0)
 		err_set(err, -EPERM, "it has the bridge '%s'", name);
 	else if (link->ifi_type == ARPHRD_ETHER && attrs.at[PARENT_DEV_NAME])
 		err_set(err, -EPERM, "it has the physical link '%s'", name);
-	return err->code < 0 ? MNL_CB_STOP : MNL_CB_OK;
+	return err->code < 0;
 }
 
 /* Docker makes a table ip nat in containers as well, so that one says nothing. */
@@ -116,7 +115,7 @@ static int host_network_check(struct err *err)
 	if (route < 0)
 		return err_sys(err, route, "cannot open a route socket");
 	(void)nl_request_begin(&q, RTM_GETLINK, NLM_F_DUMP, sizeof(struct ifinfomsg));
-	r = nl_run(route, q.header, on_link, err);
+	r = nl_run(route, &q, on_link, err);
 	if (r < 0)
 		return err_sys(err, r, "cannot list the links");
 	if (err->code < 0)

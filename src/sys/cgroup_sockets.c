@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <libmnl/libmnl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,28 +108,27 @@ static bool cgroup_of_socket(const struct nlmsghdr *h, uint64_t *ret_id)
 	if (!nl_attrs_of(h, sizeof(struct inet_diag_msg), &attrs))
 		return false;
 	cgroup = attrs.at[INET_DIAG_CGROUP_ID];
-	if (!cgroup || mnl_attr_get_payload_len(cgroup) != sizeof(*ret_id))
+	if (!cgroup || nl_size(cgroup) != sizeof(*ret_id))
 		return false;
-	memcpy(ret_id, mnl_attr_get_payload(cgroup), sizeof(*ret_id));
+	memcpy(ret_id, nl_data(cgroup), sizeof(*ret_id));
 	return true;
 }
 
 static int on_stray_socket(const struct nlmsghdr *h, void *data)
 {
-	const struct inet_diag_msg *m = mnl_nlmsg_get_payload(h);
+	const struct inet_diag_msg *m = nl_body(h, sizeof(*m));
 	struct stray_search *l = data;
 	uint64_t id;
 
-	if (mnl_nlmsg_get_payload_len(h) < sizeof(*m) || m->idiag_inode == 0)
-		return MNL_CB_OK;
+	if (!m || m->idiag_inode == 0)
+		return 0;
 	if (!cgroup_of_socket(h, &id)) {
 		l->failed = true; /* an older kernel doesn't say */
-		return MNL_CB_OK;
+		return 0;
 	}
-	if (!cgroup_ids_have(&l->cgroups, id) &&
-	    cgroup_ids_add(&l->strays, m->idiag_inode) < 0)
-		return MNL_CB_ERROR;
-	return MNL_CB_OK;
+	return cgroup_ids_have(&l->cgroups, id)
+		       ? 0
+		       : cgroup_ids_add(&l->strays, m->idiag_inode);
 }
 
 /* Raw sockets may be a module that isn't there. */
@@ -380,13 +378,12 @@ static int add_connection(struct before_search *l, const struct inet_diag_msg *m
 
 static int on_connection(const struct nlmsghdr *h, void *data)
 {
-	const struct inet_diag_msg *m = mnl_nlmsg_get_payload(h);
+	const struct inet_diag_msg *m = nl_body(h, sizeof(*m));
 	struct before_search *l = data;
 
-	if (mnl_nlmsg_get_payload_len(h) >= sizeof(*m) && l->error == 0 &&
-	    is_theirs(l, h, m))
+	if (m && l->error == 0 && is_theirs(l, h, m))
 		l->error = add_connection(l, m);
-	return MNL_CB_OK;
+	return 0;
 }
 
 /* Of both families at once, by the older of the kernel's two ways: each time all buckets
@@ -401,7 +398,7 @@ static int dump_connections(int fd, struct before_search *l)
 	q->idiag_family = AF_INET;
 	q->idiag_states = ~(1u << TCP_LISTEN_STATE | 1u << TCP_TIME_WAIT_STATE |
 			    1u << TCP_CLOSE_STATE);
-	r = nl_run(fd, request.header, on_connection, l);
+	r = nl_run(fd, &request, on_connection, l);
 	return r < 0 ? r : l->error;
 }
 

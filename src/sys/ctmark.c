@@ -2,7 +2,6 @@
 #include "sys/ctmark.h"
 
 #include <errno.h>
-#include <libmnl/libmnl.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -38,14 +37,14 @@ void ctmark_done(struct ctmark *c)
 	fd_close(&c->fd);
 }
 
-static void put_addrs(struct nlmsghdr *h, const struct addr *from, const struct addr *to)
+static void put_addrs(struct nl_writer *w, const struct addr *from, const struct addr *to)
 {
 	bool v4 = from->family == ADDR_V4;
-	struct nlattr *ip = mnl_attr_nest_start(h, CTA_TUPLE_IP);
+	size_t ip = nl_nest(w, CTA_TUPLE_IP);
 
-	mnl_attr_put(h, v4 ? CTA_IP_V4_SRC : CTA_IP_V6_SRC, addr_size(from), from->bytes);
-	mnl_attr_put(h, v4 ? CTA_IP_V4_DST : CTA_IP_V6_DST, addr_size(to), to->bytes);
-	mnl_attr_nest_end(h, ip);
+	nl_put(w, v4 ? CTA_IP_V4_SRC : CTA_IP_V6_SRC, from->bytes, addr_size(from));
+	nl_put(w, v4 ? CTA_IP_V4_DST : CTA_IP_V6_DST, to->bytes, addr_size(to));
+	nl_nest_end(w, ip);
 }
 
 /* The entry is known by its replies: they go from our end to the peer, whatever the
@@ -55,20 +54,21 @@ static void put_request(struct nl_request *q, uint32_t seq, const struct endpoin
 {
 	struct nfgenmsg *g = nl_request_begin(
 		q, NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET, 0, sizeof(*g));
-	struct nlmsghdr *h = q->header;
-	struct nlattr *tuple, *proto;
+	struct nl_writer *w = &q->writer;
+	size_t tuple, proto;
 
-	h->nlmsg_seq = seq;
+	nl_header(w)->nlmsg_seq = seq;
 	g->nfgen_family = local->addr.family == ADDR_V4 ? AF_INET : AF_INET6;
 	g->version = NFNETLINK_V0;
-	tuple = mnl_attr_nest_start(h, CTA_TUPLE_REPLY);
-	put_addrs(h, &local->addr, &peer->addr);
-	proto = mnl_attr_nest_start(h, CTA_TUPLE_PROTO);
-	mnl_attr_put_u8(h, CTA_PROTO_NUM, IPPROTO_TCP);
-	mnl_attr_put_u16(h, CTA_PROTO_SRC_PORT, htobe16(local->port));
-	mnl_attr_put_u16(h, CTA_PROTO_DST_PORT, htobe16(peer->port));
-	mnl_attr_nest_end(h, proto);
-	mnl_attr_nest_end(h, tuple);
+	tuple = nl_nest(w, CTA_TUPLE_REPLY);
+	put_addrs(w, &local->addr, &peer->addr);
+	proto = nl_nest(w, CTA_TUPLE_PROTO);
+	nl_put_u8(w, CTA_PROTO_NUM, IPPROTO_TCP);
+	nl_put_be16(w, CTA_PROTO_SRC_PORT, local->port);
+	nl_put_be16(w, CTA_PROTO_DST_PORT, peer->port);
+	nl_nest_end(w, proto);
+	nl_nest_end(w, tuple);
+	nl_end(w);
 }
 
 /* ---- reading ---- */
@@ -76,13 +76,11 @@ static void put_request(struct nl_request *q, uint32_t seq, const struct endpoin
 /* The entry that @h tells of, or the error. */
 static int read_entry(const struct nlmsghdr *h, struct nl_attrs *ret)
 {
-	const struct nlmsgerr *e = mnl_nlmsg_get_payload(h);
+	const struct nlmsgerr *e = nl_body(h, sizeof(*e));
 
 	/* Nobody asked for an acknowledgement. */
 	if (h->nlmsg_type == NLMSG_ERROR)
-		return h->nlmsg_len < NLMSG_HDRLEN + sizeof(*e) || e->error >= 0
-			       ? -EBADMSG
-			       : e->error;
+		return !e || e->error >= 0 ? -EBADMSG : e->error;
 	return h->nlmsg_type == (NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_NEW) &&
 			       nl_attrs_of(h, sizeof(struct nfgenmsg), ret)
 		       ? 0
@@ -103,8 +101,7 @@ int ctmark_read(const void *bytes, size_t size, uint32_t port_id, uint32_t seq,
 
 static bool is_bytes(const struct nlattr *a, const void *bytes, size_t size)
 {
-	return a && mnl_attr_get_payload_len(a) == size &&
-	       memcmp(mnl_attr_get_payload(a), bytes, size) == 0;
+	return a && nl_size(a) == size && memcmp(nl_data(a), bytes, size) == 0;
 }
 
 static bool tuple_is(const struct nlattr *a, const struct endpoint *from,
@@ -150,9 +147,9 @@ static bool was_seen_to_begin(const struct nlattr *protoinfo)
 	    !nl_attrs_nested(info.at[CTA_PROTOINFO_TCP], &tcp))
 		return false;
 	a = tcp.at[CTA_PROTOINFO_TCP_FLAGS_ORIGINAL];
-	if (!a || mnl_attr_get_payload_len(a) != sizeof(flags))
+	if (!a || nl_size(a) != sizeof(flags))
 		return false;
-	memcpy(&flags, mnl_attr_get_payload(a), sizeof(flags));
+	memcpy(&flags, nl_data(a), sizeof(flags));
 	return !(flags.flags & IP_CT_TCP_FLAG_BE_LIBERAL);
 }
 
@@ -166,7 +163,7 @@ static int ask(struct ctmark *c, const struct endpoint *local,
 	int r;
 
 	put_request(&q, ++c->seq, local, peer);
-	r = nl_send(c->fd, q.header, q.header->nlmsg_len);
+	r = nl_send(c->fd, q.writer.bytes, q.writer.size);
 	if (r < 0)
 		return r;
 	for (int i = 0; i < REPLIES_MAX; i++) {

@@ -3,7 +3,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <libmnl/libmnl.h>
 #include <linux/fib_rules.h>
 #include <linux/if_link.h>
 #include <linux/neighbour.h>
@@ -45,8 +44,8 @@ static const uint8_t gateway_v6[16] = { 0x20, 0x01, 0x0d, 0xb8, 0x77, 0x65, 0x69
 
 static int request_ack(int fd, struct nl_request *q)
 {
-	q->header->nlmsg_flags |= NLM_F_ACK;
-	return nl_run(fd, q->header, NULL, NULL);
+	nl_header(&q->writer)->nlmsg_flags |= NLM_F_ACK;
+	return nl_run(fd, q, NULL, NULL);
 }
 
 /* @mtu 0: as it is. */
@@ -59,15 +58,15 @@ static int link_up(int fd, int index, uint32_t mtu)
 	body->ifi_flags = IFF_UP;
 	body->ifi_change = IFF_UP;
 	if (mtu > 0)
-		mnl_attr_put_u32(q.header, IFLA_MTU, mtu);
+		nl_put_u32(&q.writer, IFLA_MTU, mtu);
 	return request_ack(fd, &q);
 }
 
 /* Every queue has its place in sysfs, and by default there is one for each processor. */
-static void put_one_queue(struct nlmsghdr *header)
+static void put_one_queue(struct nl_writer *w)
 {
-	mnl_attr_put_u32(header, IFLA_NUM_TX_QUEUES, 1);
-	mnl_attr_put_u32(header, IFLA_NUM_RX_QUEUES, 1);
+	nl_put_u32(w, IFLA_NUM_TX_QUEUES, 1);
+	nl_put_u32(w, IFLA_NUM_RX_QUEUES, 1);
 }
 
 /* Both ends, still down: the kernel can't bring one up before it has the other. */
@@ -76,27 +75,28 @@ static int stub_create(int fd)
 	struct nl_request q;
 	struct ifinfomsg *body = nl_request_begin(
 		&q, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, sizeof(*body));
-	struct nlattr *info, *data, *peer;
+	struct nl_writer *w = &q.writer;
+	size_t info, data, peer;
 
 	body->ifi_flags = IFF_NOARP;
 	body->ifi_change = IFF_NOARP;
-	mnl_attr_put_strz(q.header, IFLA_IFNAME, STUB_NAME);
-	put_one_queue(q.header);
-	mnl_attr_put_u32(q.header, IFLA_GROUP, LINK_STUB_GROUP);
-	info = mnl_attr_nest_start(q.header, IFLA_LINKINFO);
-	mnl_attr_put_strz(q.header, IFLA_INFO_KIND, "veth");
-	data = mnl_attr_nest_start(q.header, IFLA_INFO_DATA);
-	peer = mnl_attr_nest_start(q.header, VETH_INFO_PEER);
-	body = mnl_nlmsg_put_extra_header(q.header, sizeof(*body));
+	nl_put_text(w, IFLA_IFNAME, STUB_NAME);
+	put_one_queue(w);
+	nl_put_u32(w, IFLA_GROUP, LINK_STUB_GROUP);
+	info = nl_nest(w, IFLA_LINKINFO);
+	nl_put_text(w, IFLA_INFO_KIND, "veth");
+	data = nl_nest(w, IFLA_INFO_DATA);
+	peer = nl_nest(w, VETH_INFO_PEER);
+	body = nl_put_room(w, sizeof(*body));
 	body->ifi_flags = IFF_NOARP;
 	body->ifi_change = IFF_NOARP;
-	mnl_attr_put_strz(q.header, IFLA_IFNAME, STUB_PEER);
-	mnl_attr_put_u32(q.header, IFLA_MTU, STUB_PEER_MTU);
-	put_one_queue(q.header);
-	mnl_attr_put_u32(q.header, IFLA_GROUP, LINK_STUB_GROUP);
-	mnl_attr_nest_end(q.header, peer);
-	mnl_attr_nest_end(q.header, data);
-	mnl_attr_nest_end(q.header, info);
+	nl_put_text(w, IFLA_IFNAME, STUB_PEER);
+	nl_put_u32(w, IFLA_MTU, STUB_PEER_MTU);
+	put_one_queue(w);
+	nl_put_u32(w, IFLA_GROUP, LINK_STUB_GROUP);
+	nl_nest_end(w, peer);
+	nl_nest_end(w, data);
+	nl_nest_end(w, info);
 	return request_ack(fd, &q);
 }
 
@@ -127,8 +127,8 @@ static int addr_add(int fd, int index, const struct addr *a, uint8_t bits)
 	body->ifa_index = (uint32_t)index;
 	/* Without duplicate address detection it can be used as soon as it is local. */
 	body->ifa_flags = a->family == ADDR_V6 ? IFA_F_NODAD : 0;
-	mnl_attr_put(q.header, IFA_LOCAL, addr_size(a), a->bytes);
-	mnl_attr_put(q.header, IFA_ADDRESS, addr_size(a), a->bytes);
+	nl_put(&q.writer, IFA_LOCAL, a->bytes, addr_size(a));
+	nl_put(&q.writer, IFA_ADDRESS, a->bytes, addr_size(a));
 	return request_ack(fd, &q);
 }
 
@@ -193,8 +193,8 @@ static int route_add(int fd, int index, uint8_t table, const struct addr *gatewa
 	body->rtm_protocol = RTPROT_STATIC;
 	body->rtm_scope = RT_SCOPE_UNIVERSE;
 	body->rtm_type = RTN_UNICAST;
-	mnl_attr_put(q.header, RTA_GATEWAY, addr_size(gateway), gateway->bytes);
-	mnl_attr_put_u32(q.header, RTA_OIF, (uint32_t)index);
+	nl_put(&q.writer, RTA_GATEWAY, gateway->bytes, addr_size(gateway));
+	nl_put_u32(&q.writer, RTA_OIF, (uint32_t)index);
 	return request_ack(fd, &q);
 }
 
@@ -208,8 +208,8 @@ static int neighbour_add(int fd, int index, const struct addr *a)
 	body->ndm_family = a->family == ADDR_V4 ? AF_INET : AF_INET6;
 	body->ndm_ifindex = index;
 	body->ndm_state = NUD_PERMANENT;
-	mnl_attr_put(q.header, NDA_DST, addr_size(a), a->bytes);
-	mnl_attr_put(q.header, NDA_LLADDR, sizeof(mac), mac);
+	nl_put(&q.writer, NDA_DST, a->bytes, addr_size(a));
+	nl_put(&q.writer, NDA_LLADDR, mac, sizeof(mac));
 	return request_ack(fd, &q);
 }
 
@@ -290,8 +290,8 @@ static int udp_rule_add(int fd, uint8_t family)
 	body->family = family == ADDR_V4 ? AF_INET : AF_INET6;
 	body->action = FR_ACT_TO_TBL;
 	body->table = UPLINK_TABLE;
-	mnl_attr_put_u32(q.header, FRA_PRIORITY, UPLINK_RULE);
-	mnl_attr_put_u8(q.header, FRA_IP_PROTO, IPPROTO_UDP);
+	nl_put_u32(&q.writer, FRA_PRIORITY, UPLINK_RULE);
+	nl_put_u8(&q.writer, FRA_IP_PROTO, IPPROTO_UDP);
 	return request_ack(fd, &q);
 }
 
@@ -349,11 +349,11 @@ int link_route_open(void)
 
 static int on_route(const struct nlmsghdr *h, void *data)
 {
-	const struct rtmsg *m = mnl_nlmsg_get_payload(h);
+	const struct rtmsg *m = nl_body(h, sizeof(*m));
 
-	if (h->nlmsg_type == RTM_NEWROUTE && mnl_nlmsg_get_payload_len(h) >= sizeof(*m))
+	if (h->nlmsg_type == RTM_NEWROUTE && m)
 		*(int *)data = m->rtm_type;
-	return MNL_CB_OK;
+	return 0;
 }
 
 /* Ask for the route to @a. Return: its type (RTN_…), or -errno. */
@@ -365,8 +365,8 @@ static int route_type(int fd, const struct addr *a)
 
 	body->rtm_family = a->family == ADDR_V4 ? AF_INET : AF_INET6;
 	body->rtm_dst_len = (uint8_t)(addr_size(a) * 8);
-	mnl_attr_put(q.header, RTA_DST, addr_size(a), a->bytes);
-	r = nl_run(fd, q.header, on_route, &type);
+	nl_put(&q.writer, RTA_DST, a->bytes, addr_size(a));
+	r = nl_run(fd, &q, on_route, &type);
 	return r < 0 ? r : type;
 }
 
@@ -415,27 +415,26 @@ struct local_list {
 /* One route of whichever table. */
 static int on_local_route(const struct nlmsghdr *h, void *data)
 {
-	const struct rtmsg *m = mnl_nlmsg_get_payload(h);
+	const struct rtmsg *m = nl_body(h, sizeof(*m));
 	struct local_list *list = data;
-	enum addr_family family = m->rtm_family == AF_INET ? ADDR_V4 : ADDR_V6;
 	const struct nlattr *to;
+	enum addr_family family;
 	struct nl_attrs attrs;
 	struct addr a = { 0 };
 
-	if (m->rtm_table != RT_TABLE_LOCAL ||
+	if (!m || m->rtm_table != RT_TABLE_LOCAL ||
 	    (m->rtm_family != AF_INET && m->rtm_family != AF_INET6) ||
 	    !nl_attrs_of(h, sizeof(*m), &attrs))
-		return MNL_CB_OK;
+		return 0;
+	family = m->rtm_family == AF_INET ? ADDR_V4 : ADDR_V6;
 	to = attrs.at[RTA_DST];
 	a = addr_from_bytes(family, (const uint8_t[16]){ 0 });
-	if (to && mnl_attr_get_payload_len(to) == addr_size(&a))
-		a = addr_from_bytes(family, mnl_attr_get_payload(to));
-	if (list->count == LOCAL_PREFIXES_MAX) {
-		errno = E2BIG;
-		return MNL_CB_ERROR;
-	}
+	if (to && nl_size(to) == addr_size(&a))
+		a = addr_from_bytes(family, nl_data(to));
+	if (list->count == LOCAL_PREFIXES_MAX)
+		return -E2BIG;
 	list->items[list->count++] = prefix_of(&a, m->rtm_dst_len);
-	return MNL_CB_OK;
+	return 0;
 }
 
 int local_prefixes(struct prefix *ret, size_t *ret_count, struct err *err)
@@ -447,7 +446,7 @@ int local_prefixes(struct prefix *ret, size_t *ret_count, struct err *err)
 
 	(void)nl_request_begin(&q, RTM_GETROUTE, NLM_F_DUMP, sizeof(struct rtmsg));
 	if (fd >= 0)
-		r = nl_run(fd, q.header, on_local_route, &list);
+		r = nl_run(fd, &q, on_local_route, &list);
 	if (r < 0)
 		return err_sys(err, r, "cannot list the addresses of this machine");
 	*ret_count = list.count;

@@ -2,7 +2,7 @@
 #include "sys/netlink.h"
 
 #include <errno.h>
-#include <libmnl/libmnl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -29,6 +29,171 @@ int nl_port_id(int fd, const char *what, uint32_t *ret, struct err *err)
 	return 0;
 }
 
+/* ---- messages, written ---- */
+
+struct nl_writer nl_writer(void *bytes, size_t capacity, uint32_t first_seq)
+{
+	return (struct nl_writer){
+		.bytes = bytes,
+		.capacity = bytes ? capacity : 0,
+		.seq = first_seq,
+		.first = first_seq,
+		.grows = !bytes,
+	};
+}
+
+void nl_writer_done(struct nl_writer *w)
+{
+	if (w->grows)
+		free(w->bytes);
+	*w = (struct nl_writer){ 0 };
+}
+
+static bool grow(struct nl_writer *w, size_t size)
+{
+	size_t capacity = MAX(w->capacity * 2, w->size + size + 4096);
+	uint8_t *bytes;
+
+	if (!w->grows || capacity > NL_BATCH_MAX) {
+		w->failed = -E2BIG;
+		return false;
+	}
+	bytes = realloc(w->bytes, capacity);
+	if (!bytes) {
+		w->failed = -ENOMEM;
+		return false;
+	}
+	w->bytes = bytes;
+	w->capacity = capacity;
+	return true;
+}
+
+/* Room for @size bytes, to be filled, and zeros behind them. NULL after a failure. */
+static void *take(struct nl_writer *w, size_t size)
+{
+	size_t padded = NLMSG_ALIGN(size);
+	uint8_t *p;
+
+	if (w->failed || (w->capacity - w->size < padded && !grow(w, padded)))
+		return NULL;
+	p = w->bytes + w->size;
+	memset(p + padded - NLMSG_ALIGNTO, 0, NLMSG_ALIGNTO);
+	w->size += padded;
+	return p;
+}
+
+void *nl_put_room(struct nl_writer *w, size_t size)
+{
+	void *room = take(w, size);
+
+	return room ? memset(room, 0, size) : NULL;
+}
+
+void *nl_begin(struct nl_writer *w, uint16_t type, uint16_t flags, size_t size)
+{
+	const size_t at = w->size;
+	uint8_t *room = nl_put_room(w, NLMSG_HDRLEN + size);
+
+	if (!room)
+		return NULL;
+	w->message = at;
+	*nl_header(w) = (struct nlmsghdr){ .nlmsg_type = type,
+					   .nlmsg_flags = NLM_F_REQUEST | flags,
+					   .nlmsg_seq = w->seq };
+	return room + NLMSG_HDRLEN;
+}
+
+struct nlmsghdr *nl_header(const struct nl_writer *w)
+{
+	return (struct nlmsghdr *)(void *)(w->bytes + w->message);
+}
+
+void nl_end(struct nl_writer *w)
+{
+	if (w->failed)
+		return;
+	nl_header(w)->nlmsg_len = (uint32_t)(w->size - w->message);
+	w->seq++;
+}
+
+void nl_put(struct nl_writer *w, uint16_t type, const void *data, size_t size)
+{
+	struct nlattr *a;
+
+	if (size > UINT16_MAX - NLA_HDRLEN) {
+		w->failed = w->failed ? w->failed : -E2BIG;
+		return;
+	}
+	a = take(w, NLA_HDRLEN + size);
+	if (!a)
+		return;
+	a->nla_type = type;
+	a->nla_len = (uint16_t)(NLA_HDRLEN + size);
+	if (size > 0)
+		memcpy((uint8_t *)a + NLA_HDRLEN, data, size);
+}
+
+void nl_put_text(struct nl_writer *w, uint16_t type, const char *text)
+{
+	nl_put(w, type, text, strlen(text) + 1);
+}
+
+void nl_put_u8(struct nl_writer *w, uint16_t type, uint8_t v)
+{
+	nl_put(w, type, &v, sizeof(v));
+}
+
+void nl_put_u32(struct nl_writer *w, uint16_t type, uint32_t v)
+{
+	nl_put(w, type, &v, sizeof(v));
+}
+
+void nl_put_be16(struct nl_writer *w, uint16_t type, uint16_t v)
+{
+	uint16_t be = htobe16(v);
+
+	nl_put(w, type, &be, sizeof(be));
+}
+
+void nl_put_be32(struct nl_writer *w, uint16_t type, uint32_t v)
+{
+	uint32_t be = htobe32(v);
+
+	nl_put(w, type, &be, sizeof(be));
+}
+
+void nl_put_be64(struct nl_writer *w, uint16_t type, uint64_t v)
+{
+	uint64_t be = htobe64(v);
+
+	nl_put(w, type, &be, sizeof(be));
+}
+
+size_t nl_nest(struct nl_writer *w, uint16_t type)
+{
+	size_t at = w->size;
+
+	nl_put(w, type | NLA_F_NESTED, NULL, 0);
+	return at;
+}
+
+void nl_nest_end(struct nl_writer *w, size_t nest)
+{
+	if (w->failed)
+		return;
+	if (w->size - nest > UINT16_MAX)
+		w->failed = -E2BIG;
+	else
+		((struct nlattr *)(void *)(w->bytes + nest))->nla_len =
+			(uint16_t)(w->size - nest);
+}
+
+void *nl_request_begin(struct nl_request *q, uint16_t type, uint16_t flags, size_t size)
+{
+	q->writer = nl_writer(q->buf, sizeof(q->buf), 0);
+	return nl_begin(&q->writer, type, flags, size);
+}
+
 /* ---- datagrams ---- */
 
 void nl_drain(int fd)
@@ -39,14 +204,6 @@ void nl_drain(int fd)
 		if (recv(fd, buf, sizeof(buf), MSG_DONTWAIT) < 0 && errno != EINTR &&
 		    errno != ENOBUFS)
 			return;
-}
-
-void *nl_request_begin(struct nl_request *q, uint16_t type, uint16_t flags, size_t size)
-{
-	q->header = mnl_nlmsg_put_header(q->buf);
-	q->header->nlmsg_type = type;
-	q->header->nlmsg_flags = NLM_F_REQUEST | flags;
-	return mnl_nlmsg_put_extra_header(q->header, size);
 }
 
 int nl_send(int fd, const void *bytes, size_t size)
@@ -78,24 +235,54 @@ ssize_t nl_receive(int fd, void *buf, size_t size)
 	return n == 0 || (size_t)n > size ? -EBADMSG : n;
 }
 
-int nl_run(int fd, const struct nlmsghdr *request,
-	   int (*fn)(const struct nlmsghdr *h, void *data), void *data)
+/* What the message @h, which is not data, says. */
+static int read_control(const struct nlmsghdr *h)
 {
-	_Alignas(struct nlmsghdr) uint8_t buf[NL_REPLY_SIZE];
-	int more = MNL_CB_OK, r = nl_send(fd, request, request->nlmsg_len);
+	const struct nlmsgerr *said = nl_body(h, sizeof(*said));
 
-	while (r == 0 && more > MNL_CB_STOP) {
-		ssize_t n = nl_receive(fd, buf, sizeof(buf));
+	if (h->nlmsg_type == NLMSG_DONE)
+		return 1;
+	if (h->nlmsg_type != NLMSG_ERROR)
+		return 0;
+	if (!said)
+		return -EBADMSG;
+	return said->error == 0 ? 1 : -abs(said->error);
+}
 
-		if (n < 0)
-			return (int)n;
-		more = mnl_cb_run(buf, (size_t)n, request->nlmsg_seq, 0, fn, data);
-		if (more < 0)
-			r = -errno;
-		if (!(request->nlmsg_flags & NLM_F_DUMP))
-			break; /* one answer */
+int nl_answer_read(const void *bytes, size_t size, nl_message_fn *fn, void *data)
+{
+	const uint8_t *at = bytes;
+	const struct nlmsghdr *h;
+	int r = 0;
+
+	while (r == 0 && (h = nl_take(&at, &size))) {
+		if (h->nlmsg_flags & NLM_F_DUMP_INTR)
+			r = -EINTR;
+		else if (h->nlmsg_type < NLMSG_MIN_TYPE)
+			r = read_control(h);
+		else if (fn)
+			r = fn(h, data);
 	}
 	return r;
+}
+
+int nl_run(int fd, struct nl_request *q, nl_message_fn *fn, void *data)
+{
+	_Alignas(struct nlmsghdr) uint8_t buf[NL_REPLY_SIZE];
+	struct nl_writer *w = &q->writer;
+	bool lists = !w->failed && nl_header(w)->nlmsg_flags & NLM_F_DUMP;
+	int r;
+
+	nl_end(w);
+	r = w->failed ? w->failed : nl_send(fd, w->bytes, w->size);
+	if (r < 0)
+		return r;
+	do {
+		ssize_t n = nl_receive(fd, buf, sizeof(buf));
+
+		r = n < 0 ? (int)n : nl_answer_read(buf, (size_t)n, fn, data);
+	} while (r == 0 && lists); /* else there is one answer */
+	return MIN(r, 0);
 }
 
 /* ---- sock_diag ---- */
@@ -108,12 +295,12 @@ int nl_diag_open(void)
 }
 
 int nl_diag_run(int fd, uint16_t type, uint16_t flags, const struct inet_diag_req_v2 *q,
-		int (*fn)(const struct nlmsghdr *h, void *data), void *data)
+		nl_message_fn *fn, void *data)
 {
 	struct nl_request request;
 
 	memcpy(nl_request_begin(&request, type, flags, sizeof(*q)), q, sizeof(*q));
-	return nl_run(fd, request.header, fn, data);
+	return nl_run(fd, &request, fn, data);
 }
 
 /* An IPv6 socket's IPv4 address is one. */
@@ -132,7 +319,7 @@ struct endpoint nl_diag_end(uint8_t family, const uint32_t addr[4], uint16_t por
 	return e;
 }
 
-/* ---- messages ---- */
+/* ---- messages, read ---- */
 
 const struct nlmsghdr *nl_take(const uint8_t **bytes, size_t *left)
 {
@@ -147,24 +334,34 @@ const struct nlmsghdr *nl_take(const uint8_t **bytes, size_t *left)
 	return h;
 }
 
-static bool read_attrs(const void *bytes, size_t size, struct nl_attrs *ret)
+const void *nl_body(const struct nlmsghdr *h, size_t size)
 {
-	const struct nlattr *a = bytes;
-	int left = (int)size;
+	return h->nlmsg_len - NLMSG_HDRLEN < size ? NULL
+						  : (const uint8_t *)h + NLMSG_HDRLEN;
+}
+
+const struct nlattr *nl_take_attr(const uint8_t **bytes, size_t *left)
+{
+	const struct nlattr *a = (const void *)*bytes;
+	size_t step;
+
+	if (*left < sizeof(*a) || a->nla_len < sizeof(*a) || a->nla_len > *left)
+		return NULL;
+	step = MIN((size_t)NLA_ALIGN(a->nla_len), *left);
+	*bytes += step;
+	*left -= step;
+	return a;
+}
+
+static bool read_attrs(const uint8_t *bytes, size_t size, struct nl_attrs *ret)
+{
+	const struct nlattr *a;
 
 	*ret = (struct nl_attrs){ 0 };
-	for (; left > 0; a = mnl_attr_next(a)) {
-		uint16_t type, step;
-
-		if (!mnl_attr_ok(a, left))
-			return false;
-		type = mnl_attr_get_type(a);
-		if (type < NL_ATTR_MAX)
-			ret->at[type] = a;
-		step = (uint16_t)MIN((int)MNL_ALIGN(a->nla_len), left);
-		left -= step;
-	}
-	return true;
+	while ((a = nl_take_attr(&bytes, &size)))
+		if (nl_type(a) < NL_ATTR_MAX)
+			ret->at[nl_type(a)] = a;
+	return size == 0;
 }
 
 bool nl_attrs_of(const struct nlmsghdr *h, size_t size, struct nl_attrs *ret)
@@ -179,17 +376,16 @@ bool nl_attrs_of(const struct nlmsghdr *h, size_t size, struct nl_attrs *ret)
 bool nl_attrs_nested(const struct nlattr *nest, struct nl_attrs *ret)
 {
 	*ret = (struct nl_attrs){ 0 };
-	return nest && read_attrs(mnl_attr_get_payload(nest),
-				  mnl_attr_get_payload_len(nest), ret);
+	return nest && read_attrs(nl_data(nest), nl_size(nest), ret);
 }
 
 bool nl_get_u32(const struct nlattr *a, uint32_t *ret)
 {
 	uint32_t be;
 
-	if (!a || mnl_attr_get_payload_len(a) != sizeof(be))
+	if (!a || nl_size(a) != sizeof(be))
 		return false;
-	memcpy(&be, mnl_attr_get_payload(a), sizeof(be));
+	memcpy(&be, nl_data(a), sizeof(be));
 	*ret = be32toh(be);
 	return true;
 }
@@ -198,192 +394,17 @@ bool nl_get_u64(const struct nlattr *a, uint64_t *ret)
 {
 	uint64_t be;
 
-	if (!a || mnl_attr_get_payload_len(a) != sizeof(be))
+	if (!a || nl_size(a) != sizeof(be))
 		return false;
-	memcpy(&be, mnl_attr_get_payload(a), sizeof(be));
+	memcpy(&be, nl_data(a), sizeof(be));
 	*ret = be64toh(be);
 	return true;
 }
 
 const char *nl_get_text(const struct nlattr *a)
 {
-	uint16_t len = a ? mnl_attr_get_payload_len(a) : 0;
-	const char *text = len > 0 ? mnl_attr_get_payload(a) : "";
+	size_t len = a ? nl_size(a) : 0;
+	const char *text = len > 0 ? nl_data(a) : "";
 
 	return len > 0 && text[len - 1] != '\0' ? "" : text;
-}
-
-/* ---- libmnl ----
- *
- * What Weir calls of it, and nothing else, with its declarations. Weir builds each
- * message in a buffer that is large enough by its own count, so these functions check no
- * end of it. What they read is the kernel's answer: no attribute is taken that isn't
- * whole, and a length counts as what it is, not as a signed number. With the library each
- * start of `weir run` maps and relocates it, and no distribution has it for a program
- * that is linked statically. */
-
-/* ---- messages ---- */
-
-static void *at(const void *start, size_t offset)
-{
-	return (uint8_t *)(uintptr_t)start + offset;
-}
-
-/* Take @size bytes at the end of the message @h, all zero. */
-static void *put_room(struct nlmsghdr *h, size_t size)
-{
-	void *room = at(h, MNL_ALIGN(h->nlmsg_len));
-
-	h->nlmsg_len = MNL_ALIGN(h->nlmsg_len) + (uint32_t)MNL_ALIGN(size);
-	return memset(room, 0, MNL_ALIGN(size));
-}
-
-struct nlmsghdr *mnl_nlmsg_put_header(void *buf)
-{
-	struct nlmsghdr *h = memset(buf, 0, MNL_NLMSG_HDRLEN);
-
-	h->nlmsg_len = MNL_NLMSG_HDRLEN;
-	return h;
-}
-
-void *mnl_nlmsg_put_extra_header(struct nlmsghdr *h, size_t size)
-{
-	return put_room(h, size);
-}
-
-void *mnl_nlmsg_get_payload(const struct nlmsghdr *h)
-{
-	return at(h, MNL_NLMSG_HDRLEN);
-}
-
-size_t mnl_nlmsg_get_payload_len(const struct nlmsghdr *h)
-{
-	return h->nlmsg_len - MNL_NLMSG_HDRLEN;
-}
-
-/* What the message @h, which is not data, says. */
-static int read_control(const struct nlmsghdr *h)
-{
-	const struct nlmsgerr *said = mnl_nlmsg_get_payload(h);
-
-	if (h->nlmsg_type == NLMSG_DONE)
-		return MNL_CB_STOP;
-	if (h->nlmsg_type != NLMSG_ERROR)
-		return MNL_CB_OK;
-	if (mnl_nlmsg_get_payload_len(h) < sizeof(*said)) {
-		errno = EBADMSG;
-		return MNL_CB_ERROR;
-	}
-	errno = said->error < 0 ? -said->error : said->error;
-	return errno == 0 ? MNL_CB_STOP : MNL_CB_ERROR;
-}
-
-static int read_message(const struct nlmsghdr *h, unsigned int seq, mnl_cb_t on_message,
-			void *data)
-{
-	if (seq != 0 && h->nlmsg_seq != 0 && h->nlmsg_seq != seq)
-		errno = EPROTO;
-	else if (h->nlmsg_flags & NLM_F_DUMP_INTR)
-		errno = EINTR; /* what was listed changed meanwhile */
-	else if (h->nlmsg_type >= NLMSG_MIN_TYPE)
-		return on_message ? on_message(h, data) : MNL_CB_OK;
-	else
-		return read_control(h);
-	return MNL_CB_ERROR;
-}
-
-int mnl_cb_run(const void *buf, size_t left, unsigned int seq, unsigned int port,
-	       mnl_cb_t on_message, void *data)
-{
-	int more = MNL_CB_OK;
-
-	while (more > MNL_CB_STOP && left >= MNL_NLMSG_HDRLEN) {
-		const struct nlmsghdr *h = buf;
-		size_t size = MNL_ALIGN((size_t)h->nlmsg_len);
-
-		if (h->nlmsg_len < MNL_NLMSG_HDRLEN || h->nlmsg_len > left)
-			break;
-		more = read_message(h, seq, on_message, data);
-		size = size < left ? size : left;
-		buf = at(buf, size);
-		left -= size;
-	}
-	return more;
-}
-
-/* ---- attributes, written ---- */
-
-static struct nlattr *put_attr(struct nlmsghdr *h, uint16_t type, size_t size)
-{
-	struct nlattr *a = put_room(h, MNL_ATTR_HDRLEN + size);
-
-	a->nla_type = type;
-	a->nla_len = (uint16_t)(MNL_ATTR_HDRLEN + size);
-	return a;
-}
-
-void mnl_attr_put(struct nlmsghdr *h, uint16_t type, size_t size, const void *data)
-{
-	struct nlattr *a = put_attr(h, type, size);
-
-	if (size > 0)
-		memcpy(mnl_attr_get_payload(a), data, size);
-}
-
-void mnl_attr_put_u8(struct nlmsghdr *h, uint16_t type, uint8_t value)
-{
-	mnl_attr_put(h, type, sizeof(value), &value);
-}
-
-void mnl_attr_put_u16(struct nlmsghdr *h, uint16_t type, uint16_t value)
-{
-	mnl_attr_put(h, type, sizeof(value), &value);
-}
-
-void mnl_attr_put_u32(struct nlmsghdr *h, uint16_t type, uint32_t value)
-{
-	mnl_attr_put(h, type, sizeof(value), &value);
-}
-
-void mnl_attr_put_strz(struct nlmsghdr *h, uint16_t type, const char *text)
-{
-	mnl_attr_put(h, type, strlen(text) + 1, text);
-}
-
-struct nlattr *mnl_attr_nest_start(struct nlmsghdr *h, uint16_t type)
-{
-	return put_attr(h, NLA_F_NESTED | type, 0);
-}
-
-void mnl_attr_nest_end(struct nlmsghdr *h, struct nlattr *nest)
-{
-	nest->nla_len = (uint16_t)((uint8_t *)at(h, h->nlmsg_len) - (uint8_t *)nest);
-}
-
-/* ---- attributes, read ---- */
-
-uint16_t mnl_attr_get_type(const struct nlattr *a)
-{
-	return a->nla_type & NLA_TYPE_MASK;
-}
-
-uint16_t mnl_attr_get_payload_len(const struct nlattr *a)
-{
-	return (uint16_t)(a->nla_len - MNL_ATTR_HDRLEN);
-}
-
-void *mnl_attr_get_payload(const struct nlattr *a)
-{
-	return at(a, MNL_ATTR_HDRLEN);
-}
-
-bool mnl_attr_ok(const struct nlattr *a, int left)
-{
-	return left >= (int)MNL_ATTR_HDRLEN && a->nla_len >= MNL_ATTR_HDRLEN &&
-	       a->nla_len <= left;
-}
-
-struct nlattr *mnl_attr_next(const struct nlattr *a)
-{
-	return at(a, MNL_ALIGN(a->nla_len));
 }

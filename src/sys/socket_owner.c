@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libmnl/libmnl.h>
 #include <limits.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -75,18 +74,18 @@ static bool may_have_sent(const struct owner_question *q, const struct inet_diag
 
 static int on_socket(const struct nlmsghdr *h, void *data)
 {
-	const struct inet_diag_msg *m = mnl_nlmsg_get_payload(h);
+	const struct inet_diag_msg *m = nl_body(h, sizeof(*m));
 	struct socket_search *s = data;
 
 	if (++s->seen > OWNER_SOCKETS_MAX)
-		return MNL_CB_ERROR;
-	if (mnl_nlmsg_get_payload_len(h) < sizeof(*m) || m->idiag_inode == 0 ||
+		return -E2BIG;
+	if (!m || m->idiag_inode == 0 ||
 	    (s->q->protocol == IPPROTO_TCP && m->idiag_state == TCP_LISTEN_STATE) ||
 	    !may_have_sent(s->q, m))
-		return MNL_CB_OK;
+		return 0;
 	s->several |= s->inode != 0 && s->inode != m->idiag_inode;
 	s->inode = s->inode ?: m->idiag_inode;
-	return MNL_CB_OK;
+	return 0;
 }
 
 static void put_addr(__be32 ret[4], const struct addr *a)

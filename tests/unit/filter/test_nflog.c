@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "filter/nflog.h"
 
-#include <libmnl/libmnl.h>
 #include <netinet/in.h>
 #include <string.h>
 
+#include "sys/netlink.h"
 #include "unit.h"
 
 #include <linux/netfilter/nfnetlink.h>
@@ -19,15 +19,16 @@ struct report {
 static struct report report(const uint8_t *packet, size_t size)
 {
 	struct report r = { 0 };
-	struct nlmsghdr *h = mnl_nlmsg_put_header(r.bytes);
+	struct nl_writer w = nl_writer(r.bytes, sizeof(r.bytes), 0);
 
-	h->nlmsg_type = NFNL_SUBSYS_ULOG << 8 | NFULNL_MSG_PACKET;
-	mnl_nlmsg_put_extra_header(h, sizeof(struct nfgenmsg));
-	mnl_attr_put_strz(h, NFULA_PREFIX, "weir out");
-	mnl_attr_put_u32(h, NFULA_UID, htobe32(1000));
-	mnl_attr_put_u32(h, NFULA_MARK, htobe32(0x50001));
-	mnl_attr_put(h, NFULA_PAYLOAD, size, packet);
-	r.size = h->nlmsg_len;
+	nl_begin(&w, NFNL_SUBSYS_ULOG << 8 | NFULNL_MSG_PACKET, 0,
+		 sizeof(struct nfgenmsg));
+	nl_put_text(&w, NFULA_PREFIX, "weir out");
+	nl_put_be32(&w, NFULA_UID, 1000);
+	nl_put_be32(&w, NFULA_MARK, 0x50001);
+	nl_put(&w, NFULA_PAYLOAD, packet, size);
+	nl_end(&w);
+	r.size = w.size;
 	return r;
 }
 

@@ -2,7 +2,6 @@
 #include "sys/ctmark.h"
 
 #include <errno.h>
-#include <libmnl/libmnl.h>
 #include <netinet/in.h>
 #include <string.h>
 
@@ -45,32 +44,31 @@ static struct entry good(void)
 static struct reply build(const struct entry *e)
 {
 	bool v4 = e->from.addr.family == ADDR_V4;
-	struct nlattr *tuple, *nest;
 	struct reply r = { 0 };
-	struct nlmsghdr *h = mnl_nlmsg_put_header(r.bytes);
+	struct nl_writer w = nl_writer(r.bytes, sizeof(r.bytes), e->seq);
+	size_t tuple, nest;
 
-	h->nlmsg_type = e->type;
-	h->nlmsg_pid = e->port_id;
-	h->nlmsg_seq = e->seq;
-	mnl_nlmsg_put_extra_header(h, sizeof(struct nfgenmsg));
-	tuple = mnl_attr_nest_start(h, CTA_TUPLE_REPLY);
-	nest = mnl_attr_nest_start(h, CTA_TUPLE_IP);
-	mnl_attr_put(h, v4 ? CTA_IP_V4_SRC : CTA_IP_V6_SRC, addr_size(&e->from.addr),
-		     e->from.addr.bytes);
-	mnl_attr_put(h, v4 ? CTA_IP_V4_DST : CTA_IP_V6_DST, addr_size(&e->to.addr),
-		     e->to.addr.bytes);
-	mnl_attr_nest_end(h, nest);
-	nest = mnl_attr_nest_start(h, CTA_TUPLE_PROTO);
-	mnl_attr_put_u8(h, CTA_PROTO_NUM, e->protocol);
-	mnl_attr_put_u16(h, CTA_PROTO_SRC_PORT, htobe16(e->from.port));
-	mnl_attr_put_u16(h, CTA_PROTO_DST_PORT, htobe16(e->to.port));
-	mnl_attr_nest_end(h, nest);
-	mnl_attr_nest_end(h, tuple);
+	nl_begin(&w, e->type, 0, sizeof(struct nfgenmsg));
+	nl_header(&w)->nlmsg_pid = e->port_id;
+	tuple = nl_nest(&w, CTA_TUPLE_REPLY);
+	nest = nl_nest(&w, CTA_TUPLE_IP);
+	nl_put(&w, v4 ? CTA_IP_V4_SRC : CTA_IP_V6_SRC, e->from.addr.bytes,
+	       addr_size(&e->from.addr));
+	nl_put(&w, v4 ? CTA_IP_V4_DST : CTA_IP_V6_DST, e->to.addr.bytes,
+	       addr_size(&e->to.addr));
+	nl_nest_end(&w, nest);
+	nest = nl_nest(&w, CTA_TUPLE_PROTO);
+	nl_put_u8(&w, CTA_PROTO_NUM, e->protocol);
+	nl_put_be16(&w, CTA_PROTO_SRC_PORT, e->from.port);
+	nl_put_be16(&w, CTA_PROTO_DST_PORT, e->to.port);
+	nl_nest_end(&w, nest);
+	nl_nest_end(&w, tuple);
 	if (e->has_mark && e->short_mark)
-		mnl_attr_put_u16(h, CTA_MARK, 1);
+		nl_put_be16(&w, CTA_MARK, 1);
 	else if (e->has_mark)
-		mnl_attr_put_u32(h, CTA_MARK, htobe32(MARK));
-	r.size = h->nlmsg_len;
+		nl_put_be32(&w, CTA_MARK, MARK);
+	nl_end(&w);
+	r.size = w.size;
 	return r;
 }
 
@@ -172,14 +170,13 @@ TEST_WITH(what_is_cut_says_nothing, setup, NULL)
 TEST_WITH(an_error_is_passed_on, setup, NULL)
 {
 	struct reply r = { 0 };
-	struct nlmsghdr *h = mnl_nlmsg_put_header(r.bytes);
-	struct nlmsgerr *error = mnl_nlmsg_put_extra_header(h, sizeof(*error));
+	struct nl_writer w = nl_writer(r.bytes, sizeof(r.bytes), SEQ);
+	struct nlmsgerr *error = nl_begin(&w, NLMSG_ERROR, 0, sizeof(*error));
 	uint32_t mark;
 
-	h->nlmsg_type = NLMSG_ERROR;
-	h->nlmsg_pid = PORT_ID;
-	h->nlmsg_seq = SEQ;
-	r.size = h->nlmsg_len;
+	nl_header(&w)->nlmsg_pid = PORT_ID;
+	nl_end(&w);
+	r.size = w.size;
 	error->error = -ENOENT;
 	assert_int_equal(read_mark(&r, &mark), -ENOENT);
 	error->error = 0;
