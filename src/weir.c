@@ -502,13 +502,11 @@ static const struct cli_option json_only[] = {
 	{ "json", NULL, "print JSON", .kind = OPTION_FLAG },
 };
 static const struct cli_options version_options = {
-	.items = json_only,
-	.count = ARRAY_SIZE(json_only),
+	OPTION_ROWS(json_only),
 	.usage = "usage: weir version [--json]\n\nPrint the version.\n",
 };
 static const struct cli_options help_options = {
-	.items = json_only,
-	.count = ARRAY_SIZE(json_only),
+	OPTION_ROWS(json_only),
 	.usage = "usage: weir help [--json] [VERB]\n\nList the verbs, or explain one.\n",
 };
 

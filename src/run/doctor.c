@@ -790,8 +790,7 @@ static const struct cli_option options[] = {
 	  OPTION_IN(FLAG, struct doctor_spec, all) },
 };
 const struct cli_options cli_doctor_options = {
-	.items = options,
-	.count = ARRAY_SIZE(options),
+	OPTION_ROWS(options),
 	.usage =
 		"usage: weir doctor [OPTION]...\n\n"
 		"Try what `weir run` needs of this machine, one by one: what was found,\n"

@@ -67,6 +67,8 @@ static int set_id(void *id, const char *value, struct err *err)
 	return 0;
 }
 
+#define IN(KIND, field) OPTION_IN(KIND, struct run_spec, field)
+
 static const struct cli_option options[] = {
 	POLICY_ARGS_ROWS(struct run_spec, policy),
 	POLICY_VERIFY_ROW(struct run_spec, policy,
@@ -77,69 +79,68 @@ static const struct cli_option options[] = {
 	{ "id", "NAME",
 	  "what the run is called in `weir ps`, `weir status` and `weir policy "
 	  "set` (run-PID)",
-	  set_id, 0, OPTION_IN(CUSTOM, struct run_spec, id) },
+	  set_id, 0, IN(CUSTOM, id) },
 	{ "end-with", "PID", "end the command when this process ends: the parent of weir",
-	  OPTION_IN(NUMBER, struct run_spec, parent), .least = 1, .most = INT32_MAX },
+	  IN(NUMBER, parent), .least = 1, .most = INT32_MAX },
 	{ "cgroup", "PATH",
 	  "run in that control group of the host, which `weir daemon` guards",
-	  OPTION_IN(TEXT, struct run_spec, cgroup) },
+	  IN(TEXT, cgroup) },
 	{ "uid", "USER",
 	  "run as that user of the host, whom `weir daemon` guards; with --cgroup: run "
 	  "there",
-	  OPTION_IN(TEXT, struct run_spec, uid) },
+	  IN(TEXT, uid) },
 	{ "socket", "PATH", "where the daemon's API is (/run/weir/weir.sock)",
-	  OPTION_IN(TEXT, struct run_spec, socket) },
+	  IN(TEXT, socket) },
 	{ "uplink", "relay|none|slirp4netns|pasta",
 	  "how bytes leave the sandbox; the last two carry UDP as well (relay)",
-	  OPTION_IN(WORD, struct run_spec, uplink) },
+	  IN(WORD, uplink) },
 	{ "upstream", "ADDR[:PORT]", "name server to ask; may be repeated (resolv.conf)",
-	  name_servers_add, ' ', OPTION_IN(CUSTOM, struct run_spec, upstreams) },
+	  name_servers_add, ' ', IN(CUSTOM, upstreams) },
 	{ "repin-interval", "TIME",
 	  "how often names are resolved again under dns: pinned, unless the policy says "
 	  "(6h)",
-	  cli_option_repin, OPTION_IN(CUSTOM, struct run_spec, repin_ms) },
+	  cli_option_repin, IN(CUSTOM, repin_ms) },
 	{ "rw", "PATH", "a writable path besides the current directory; may be repeated",
-	  .separator = ':', OPTION_IN(LIST, struct run_spec, rw) },
+	  .separator = ':', IN(LIST, rw) },
 	{ "rw-preset", RW_PRESET_WORDS,
 	  "the writable paths that a program needs; may be repeated", rw_preset_add, ' ',
-	  OPTION_IN(CUSTOM, struct run_spec, rw_presets) },
+	  IN(CUSTOM, rw_presets) },
 	{ "home", "user|tmp",
 	  "the home directory of the command: the user's, or an empty one that goes with "
 	  "the sandbox (user)",
-	  OPTION_IN(WORD, struct run_spec, home) },
+	  IN(WORD, home) },
 	{ "ro", "PATH",
 	  "a path that is shown, read-only, though it is hidden, in /tmp or below a "
 	  "writable one; may be repeated",
-	  .separator = ':', OPTION_IN(LIST, struct run_spec, ro) },
+	  .separator = ':', IN(LIST, ro) },
 	{ "hide", "PATH", "a path that the command doesn't see; may be repeated",
-	  .separator = ':', OPTION_IN(LIST, struct run_spec, hide) },
+	  .separator = ':', IN(LIST, hide) },
 	{ "hide-preset", "credentials|none",
 	  "hide keys, tokens, browsers' profiles and shells' histories, or show them "
 	  "(credentials)",
-	  OPTION_IN(WORD, struct run_spec, hide_preset) },
+	  IN(WORD, hide_preset) },
 	{ "env", "default|all|none",
 	  "which variables the command gets: what doesn't look like a secret, all, or "
 	  "none (default)",
-	  OPTION_IN(WORD, struct run_spec, env) },
+	  IN(WORD, env) },
 	{ "pass-env", "NAME",
 	  "pass that variable, or NAME*; SSH_AUTH_SOCK with the agent's socket; may be "
 	  "repeated",
-	  environment_add_pass, ' ', OPTION_IN(CUSTOM, struct run_spec, pass_env) },
+	  environment_add_pass, ' ', IN(CUSTOM, pass_env) },
 	{ "set-env", "NAME=VALUE", "set a variable; may be repeated", environment_add_set,
-	  '\n', OPTION_IN(CUSTOM, struct run_spec, set_env) },
+	  '\n', IN(CUSTOM, set_env) },
 	{ "ask", "none|tty",
 	  "who is asked for what the policy leaves to ask: no one here, or you, on this "
 	  "terminal (none)",
-	  OPTION_IN(WORD, struct run_spec, ask) },
+	  IN(WORD, ask) },
 	{ "self-test", "deny|full|strict",
-	  "what must hold before the command starts (deny)",
-	  OPTION_IN(WORD, struct run_spec, self_test) },
+	  "what must hold before the command starts (deny)", IN(WORD, self_test) },
 	{ "fail-on-deny", NULL, "exit with 123 when something was refused",
-	  OPTION_IN(FLAG, struct run_spec, fail_on_deny) },
+	  IN(FLAG, fail_on_deny) },
 	{ "audit", NULL,
 	  "refuse nothing but special addresses and DNS over TLS, and report what the "
 	  "policy would have refused: no fence",
-	  OPTION_IN(FLAG, struct run_spec, audit) },
+	  IN(FLAG, audit) },
 	{ "report", "[FORM:]FILE",
 	  "write what happened to FILE, - for standard output; may be repeated",
 	  add_report, '\n' },
@@ -147,17 +148,16 @@ static const struct cli_option options[] = {
 	  "the form of the reports (by the end of the name, else json)",
 	  set_report_format },
 	{ "state-dir", "DIR", "keep the events in the store that is there, too",
-	  OPTION_IN(TEXT, struct run_spec, state_dir) },
+	  IN(TEXT, state_dir) },
 	{ "quiet", NULL,
 	  "say nothing unless Weir failed or --pass-env names what is missing",
-	  OPTION_IN(FLAG, struct run_spec, quiet) },
+	  IN(FLAG, quiet) },
 	{ "no-config", NULL, "read no configuration file and no .weir.yaml",
-	  OPTION_IN(FLAG, struct run_spec, no_config) },
+	  IN(FLAG, no_config) },
 };
 static_assert(ARRAY_SIZE(options) <= CLI_OPTIONS_MAX, "every option has a bit");
 const struct cli_options cli_run_options = {
-	.items = options,
-	.count = ARRAY_SIZE(options),
+	OPTION_ROWS(options),
 	.usage = "usage: weir run [OPTION]... [--] COMMAND [ARG]...\n\n"
 		 "Run COMMAND in a sandbox that reaches what its policy lists, and "
 		 "nothing "
@@ -184,28 +184,27 @@ static const struct cli_option learn_rows[] = {
 	{ "output", "FILE",
 	  "-o: write the policy to FILE, or add what is missing to the one that is there "
 	  "(standard output)",
-	  .letter = 'o', OPTION_IN(TEXT_ONCE, struct run_spec, learn.output) },
+	  .letter = 'o', IN(TEXT_ONCE, learn.output) },
 	{ "ceiling", "FILE", "a policy: what it denies is refused and not learned",
-	  OPTION_IN(TEXT_ONCE, struct run_spec, learn.ceiling_file) },
+	  IN(TEXT_ONCE, learn.ceiling_file) },
 	{ "diff", "FILE",
 	  "write no policy, but what that one lacks and what of it was not used",
-	  OPTION_IN(TEXT_ONCE, struct run_spec, learn.diff) },
+	  IN(TEXT_ONCE, learn.diff) },
 	{ "from", "STORE",
 	  "learn from the events in a state directory or PostgreSQL; no command is run",
-	  OPTION_IN(TEXT_ONCE, struct run_spec, learn.from) },
+	  IN(TEXT_ONCE, learn.from) },
 	{ "sandbox", "ID", "with --from: of this sandbox alone",
-	  OPTION_IN(TEXT, struct run_spec, learn.sandbox) },
+	  IN(TEXT, learn.sandbox) },
 	{ "since", "TIME",
 	  "with --from: from then on: 90s, 2h, 3d ago, or RFC 3339 (24h)",
-	  OPTION_IN(TEXT, struct run_spec, learn.since) },
+	  IN(TEXT, learn.since) },
 	{ "any-port", NULL, "open public names on every port but 53 and 853",
-	  OPTION_IN(FLAG, struct run_spec, learn.any_port) },
+	  IN(FLAG, learn.any_port) },
 };
 static_assert(ARRAY_SIZE(options) + ARRAY_SIZE(learn_rows) <= CLI_OPTIONS_MAX,
 	      "every option has a bit");
 const struct cli_options cli_learn_options = {
-	.items = learn_rows,
-	.count = ARRAY_SIZE(learn_rows),
+	OPTION_ROWS(learn_rows),
 	.also = &cli_run_options,
 	.usage = "usage: weir learn [OPTION]... [--] COMMAND [ARG]...\n\n"
 		 "Run COMMAND as `weir run` does, but with public names open, and write "
