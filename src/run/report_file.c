@@ -39,21 +39,31 @@ enum { REPORT_VERSION = 1 /* of the JSON */ };
 
 /* --- text from outside --- */
 
-/* Write @c, which is printable, so that it stands for itself. */
-typedef void put_fn(FILE *out, char c);
+/* The printable characters that don't stand for themselves in a form, and how one of them
+ * is written so that it does. In Markdown that is whatever could be markup. */
+struct escapes {
+	const char *special;
+	const char *format;
+};
+static const struct escapes markdown = { "!\"#$%&'()*+.:;<=>?@[\\]^_`{|}~", "&#%d;" };
+static const struct escapes xml = { "&<>\"'", "&#%d;" };
+static const struct escapes sarif = { "[]{}", "\\x%02x" };
+static const struct escapes command_text = { "%", "%%%02X" };
+static const struct escapes command_property = { "%:,", "%%%02X" };
 
-static void print_sanitized(FILE *out, const char *text, put_fn *put)
+static void print_sanitized(FILE *out, const char *text, const struct escapes *how)
 {
 	for (; *text; text++) {
 		char shown[8];
 		const struct text one = { text, 1 };
+		const char *c = *text == '\\' ? "\\"
+					      : text_escape(one, shown, sizeof(shown));
 
-		if (*text == '\\')
-			put(out, '\\');
-		else
-			for (const char *c = text_escape(one, shown, sizeof(shown)); *c;
-			     c++)
-				put(out, *c);
+		for (; *c; c++)
+			if (strchr(how->special, *c))
+				fprintf(out, how->format, *c);
+			else
+				fputc(*c, out);
 	}
 }
 
@@ -281,20 +291,9 @@ static int write_json(const struct report *r, FILE *out)
 
 /* --- Markdown --- */
 
-/* As text that is shown as it is: whatever could be markup becomes a character
- * reference. */
-static void put_markdown(FILE *out, char c)
-{
-	if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-	    strchr(" -/,", c))
-		fputc(c, out);
-	else
-		fprintf(out, "&#%d;", c);
-}
-
 static void print_plain(FILE *out, const char *text)
 {
-	print_sanitized(out, text, put_markdown);
+	print_sanitized(out, text, &markdown);
 }
 
 static void print_code(FILE *out, const char *text)
@@ -403,19 +402,6 @@ static int write_markdown(const struct report *r, FILE *out)
 
 /* --- GitHub's workflow commands --- */
 
-static void put_command_text(FILE *out, char c)
-{
-	fputs(c == '%' ? "%25" : (char[]){ c, 0 }, out);
-}
-
-static void put_command_property(FILE *out, char c)
-{
-	if (strchr("%:,", c))
-		fprintf(out, "%%%02X", c);
-	else
-		fputc(c, out);
-}
-
 static void print_annotation(void *data, const struct report *r, const struct event *e)
 {
 	const struct place place = place_of(r, e);
@@ -426,13 +412,13 @@ static void print_annotation(void *data, const struct report *r, const struct ev
 		report_is_failure(e) || report_is_would(e) ? "warning" : "error");
 	if (!place.is_made_up) {
 		fputs("file=", out);
-		print_sanitized(out, place.file, put_command_property);
+		print_sanitized(out, place.file, &command_property);
 		fprintf(out, ",line=%u,col=%u,", place.line, place.column);
 	}
 	fputs("title=Weir%3A ", out);
-	print_sanitized(out, report_what(e, what), put_command_property);
+	print_sanitized(out, report_what(e, what), &command_property);
 	fputs("::", out);
-	print_sanitized(out, sentence(r, e, buf), put_command_text);
+	print_sanitized(out, sentence(r, e, buf), &command_text);
 	fputc('\n', out);
 }
 
@@ -483,14 +469,6 @@ static size_t sarif_rule_of(const struct event *e)
 	return e->layer == EVENT_DNS ? 0 : e->layer == EVENT_NAME ? 2 : 1;
 }
 
-static void put_sarif_text(FILE *out, char c)
-{
-	if (strchr("[]{}", c))
-		fprintf(out, "\\x%02x", c);
-	else
-		fputc(c, out);
-}
-
 /* A path as a URI; an absolute one gets the scheme in front. */
 static json_t *uri_json(const char *path)
 {
@@ -521,7 +499,7 @@ static json_t *message_json(const char *text)
 	json_t *j;
 
 	if (out)
-		print_sanitized(out, text, put_sarif_text);
+		print_sanitized(out, text, &sarif);
 	j = json_pack("{s:s}", "text", out && fclose(out) == 0 ? shown : "");
 	free(shown);
 	return j;
@@ -603,18 +581,10 @@ static int write_sarif(const struct report *r, FILE *out)
 
 /* --- JUnit's XML --- */
 
-static void put_xml(FILE *out, char c)
-{
-	if (strchr("&<>\"'", c))
-		fprintf(out, "&#%d;", c);
-	else
-		fputc(c, out);
-}
-
 static void print_attribute(FILE *out, const char *name, const char *value)
 {
 	fprintf(out, " %s=\"", name);
-	print_sanitized(out, value, put_xml);
+	print_sanitized(out, value, &xml);
 	fputc('"', out);
 }
 
@@ -658,7 +628,7 @@ static void print_sentences(FILE *out, const struct report *r, const struct even
 
 		if (o->action != e->action || strcmp(report_what(o, other), what) != 0)
 			continue;
-		print_sanitized(out, sentence(r, o, buf), put_xml);
+		print_sanitized(out, sentence(r, o, buf), &xml);
 		fputc('\n', out);
 	}
 }
