@@ -55,14 +55,15 @@ enum {
 	/* Whose file system an ioctl is one of, and the number of bcachefs. */
 	IOCTL_TYPE_BITS = 0xff00,
 	BCACHEFS_TYPE = 0xbc00,
+	CALLS_MAX = 12,
 	CONDITIONS_MAX = 3,
 	PRETEND = 0, /* the error of a call that is not made, and says that it was */
 };
 
 struct refusal {
-	const char *call;
+	const char *calls[CALLS_MAX]; /* up to the first NULL */
 	int error;
-	unsigned int count; /* conditions in use; 0: refused whatever its arguments */
+	/* All of these; op 0 ends them. None: refused whatever the arguments. */
 	struct scmp_arg_cmp when[CONDITIONS_MAX];
 };
 
@@ -70,135 +71,111 @@ struct refusal {
  * so. */
 static const struct refusal refusals[] = {
 	/* Makes calls that no filter sees; sockets in a way that can't be judged. */
-	{ "io_uring_setup", ENOSYS },
-	{ "io_uring_enter", ENOSYS },
-	{ "io_uring_register", ENOSYS },
-	{ "socketcall", ENOSYS },
+	{ { "io_uring_setup", "io_uring_enter", "io_uring_register", "socketcall" },
+	  ENOSYS },
 	/* The same as older calls, with arguments that can't be judged. */
-	{ "openat2", ENOSYS },
-	{ "clone3", ENOSYS },
+	{ { "openat2", "clone3" }, ENOSYS },
 	/* Has the kernel start programs of root's. */
-	{ "add_key", EPERM },
-	{ "request_key", EPERM },
-	{ "keyctl", EPERM },
+	{ { "add_key", "request_key", "keyctl" }, EPERM },
 	/* Of no use without capabilities, and wide open to attack. */
-	{ "bpf", EPERM },
-	{ "perf_event_open", EPERM },
-	{ "userfaultfd", EPERM },
-	{ "kexec_load", EPERM },
-	{ "kexec_file_load", EPERM },
-	{ "init_module", EPERM },
-	{ "finit_module", EPERM },
-	{ "delete_module", EPERM },
-	{ "open_by_handle_at", EPERM },
-	{ "mount", EPERM },
-	{ "umount2", EPERM },
-	{ "pivot_root", EPERM },
-	{ "move_mount", EPERM },
-	{ "open_tree", EPERM },
-	{ "fsopen", EPERM },
-	{ "fsmount", EPERM },
-	{ "fspick", EPERM },
-	{ "fsconfig", EPERM },
-	{ "mount_setattr", EPERM },
-	{ "acct", EPERM },
-	{ "swapon", EPERM },
-	{ "swapoff", EPERM },
-	{ "reboot", EPERM },
-	{ "quotactl", EPERM },
-	{ "quotactl_fd", EPERM },
-	{ "lookup_dcookie", EPERM },
-	{ "iopl", EPERM },
-	{ "ioperm", EPERM },
+	{ { "bpf", "perf_event_open", "userfaultfd", "lookup_dcookie" }, EPERM },
+	{ { "kexec_load", "kexec_file_load", "init_module", "finit_module",
+	    "delete_module", "reboot", "iopl", "ioperm" },
+	  EPERM },
+	{ { "mount", "umount2", "pivot_root", "move_mount", "open_tree", "fsopen",
+	    "fsmount", "fspick", "fsconfig", "mount_setattr" },
+	  EPERM },
+	{ { "open_by_handle_at", "acct", "swapon", "swapoff", "quotactl", "quotactl_fd" },
+	  EPERM },
 	/* A user namespace gives capabilities, and with them the parts of the kernel
 	 * that need some. */
-	{ "setns", EPERM },
-	{ "unshare", EPERM, 1, { HAS(0, CLONE_NEWUSER) } },
-	{ "clone", EPERM, 1, { HAS(0, CLONE_NEWUSER) } },
+	{ { "setns" }, EPERM },
+	{ { "unshare", "clone" }, EPERM, { HAS(0, CLONE_NEWUSER) } },
 	/* A copy of a subvolume has what is hidden, as files of its own. By its number a
 	 * subvolume is removed wherever it lies, and by its name with all that is in it,
 	 * what is hidden or read-only as well. bcachefs has one call for a copy and for
 	 * an empty subvolume, and no program needs another of its calls. */
-	{ "ioctl", EPERM, 1, { IS(1, BTRFS_IOC_SNAP_CREATE) } },
-	{ "ioctl", EPERM, 1, { IS(1, BTRFS_IOC_SNAP_CREATE_V2) } },
-	{ "ioctl", EPERM, 1, { IS(1, BTRFS_IOC_SNAP_DESTROY) } },
-	{ "ioctl", EPERM, 1, { IS(1, BTRFS_IOC_SNAP_DESTROY_V2) } },
-	{ "ioctl",
+	{ { "ioctl" }, EPERM, { IS(1, BTRFS_IOC_SNAP_CREATE) } },
+	{ { "ioctl" }, EPERM, { IS(1, BTRFS_IOC_SNAP_CREATE_V2) } },
+	{ { "ioctl" }, EPERM, { IS(1, BTRFS_IOC_SNAP_DESTROY) } },
+	{ { "ioctl" }, EPERM, { IS(1, BTRFS_IOC_SNAP_DESTROY_V2) } },
+	{ { "ioctl" },
 	  EPERM,
-	  1,
 	  { SCMP_CMP(1, SCMP_CMP_MASKED_EQ, IOCTL_TYPE_BITS, BCACHEFS_TYPE) } },
 	/* Put characters into the terminal as if they had been typed. */
-	{ "ioctl", EPERM, 1, { IS(1, TIOCSTI) } },
-	{ "ioctl", EPERM, 1, { IS(1, TIOCLINUX_CALL) } },
+	{ { "ioctl" }, EPERM, { IS(1, TIOCSTI) } },
+	{ { "ioctl" }, EPERM, { IS(1, TIOCLINUX_CALL) } },
 	/* Leaves the terminal with another driver between it and who types. */
-	{ "ioctl", EPERM, 1, { IS(1, TIOCSETD) } },
+	{ { "ioctl" }, EPERM, { IS(1, TIOCSETD) } },
 	/* Keep others from writing to the terminal, Weir's report too, or from opening
 	 * it, and no key ends either. */
-	{ "ioctl", EPERM, 2, { IS(1, TCXONC), IS(2, TCOOFF) } },
-	{ "ioctl", EPERM, 1, { IS(1, TIOCEXCL) } },
+	{ { "ioctl" }, EPERM, { IS(1, TCXONC), IS(2, TCOOFF) } },
+	{ { "ioctl" }, EPERM, { IS(1, TIOCEXCL) } },
 	/* The limit is 1, which alone keeps the kernel from starting the machine's
 	 * handler of crashes. Programs that set it want no core, and get none. */
-	{ "setrlimit", PRETEND, 1, { IS(0, RLIMIT_CORE) } },
-	{ "prlimit64", PRETEND, 2, { IS(1, RLIMIT_CORE), SCMP_CMP(2, SCMP_CMP_NE, 0) } },
+	{ { "setrlimit" }, PRETEND, { IS(0, RLIMIT_CORE) } },
+	{ { "prlimit64" }, PRETEND, { IS(1, RLIMIT_CORE), SCMP_CMP(2, SCMP_CMP_NE, 0) } },
 	/* Act on the caller's process group, or on any process of the user's where the
 	 * command runs on the host. One process can be named: so are a program's own
 	 * threads, by numbers that can't be judged. */
-	{ "setpriority", EPERM, 1, { IS(0, PRIO_PGRP) } },
-	{ "setpriority", EPERM, 1, { IS(0, PRIO_USER) } },
-	{ "ioprio_set", EPERM, 1, { IS(0, IOPRIO_WHO_PGRP) } },
-	{ "ioprio_set", EPERM, 1, { IS(0, IOPRIO_WHO_USER) } },
-	{ "prlimit64",
+	{ { "setpriority" }, EPERM, { IS(0, PRIO_PGRP) } },
+	{ { "setpriority" }, EPERM, { IS(0, PRIO_USER) } },
+	{ { "ioprio_set" }, EPERM, { IS(0, IOPRIO_WHO_PGRP) } },
+	{ { "ioprio_set" }, EPERM, { IS(0, IOPRIO_WHO_USER) } },
+	{ { "prlimit64" },
 	  EPERM,
-	  2,
 	  { SCMP_CMP(0, SCMP_CMP_NE, 0), SCMP_CMP(2, SCMP_CMP_NE, 0) } },
 	/* Send past the routes: to a neighbour on a link who says that an allowed
 	 * address is his. */
-	{ "setsockopt", EPERM, 2, { IS(1, SOL_SOCKET), IS(2, SO_BINDTODEVICE) } },
-	{ "setsockopt", EPERM, 2, { IS(1, SOL_SOCKET), IS(2, SO_BINDTOIFINDEX) } },
-	{ "setsockopt", EPERM, 2, { IS(1, SOL_SOCKET), IS(2, SO_DONTROUTE) } },
-	{ "send", EPERM, 1, { HAS(2, MSG_DONTROUTE) } },
-	{ "sendto", EPERM, 1, { HAS(3, MSG_DONTROUTE) } },
-	{ "sendmsg", EPERM, 1, { HAS(2, MSG_DONTROUTE) } },
-	{ "sendmmsg", EPERM, 1, { HAS(3, MSG_DONTROUTE) } },
+	{ { "setsockopt" }, EPERM, { IS(1, SOL_SOCKET), IS(2, SO_BINDTODEVICE) } },
+	{ { "setsockopt" }, EPERM, { IS(1, SOL_SOCKET), IS(2, SO_BINDTOIFINDEX) } },
+	{ { "setsockopt" }, EPERM, { IS(1, SOL_SOCKET), IS(2, SO_DONTROUTE) } },
+	{ { "send", "sendmsg" }, EPERM, { HAS(2, MSG_DONTROUTE) } },
+	{ { "sendto", "sendmmsg" }, EPERM, { HAS(3, MSG_DONTROUTE) } },
 	/* Of sockets that share a port, a program says which one gets a packet. The rules
 	 * look one up to know whose listener it is, and the kernel looks again: a program
 	 * that says something else each time has the packet go to a listener of the host.
 	 */
-	{ "setsockopt",
+	{ { "setsockopt" },
 	  ENOPROTOOPT,
-	  2,
 	  { IS(1, SOL_SOCKET), IS(2, SO_ATTACH_REUSEPORT_CBPF) } },
-	{ "setsockopt",
+	{ { "setsockopt" },
 	  ENOPROTOOPT,
-	  2,
 	  { IS(1, SOL_SOCKET), IS(2, SO_ATTACH_REUSEPORT_EBPF) } },
 	/* Makes a TCP socket one of SMC, which sends from a socket of the kernel's own.
 	 * ENOENT is what a kernel says that lacks what is asked for (TLS, mostly). */
-	{ "setsockopt", ENOENT, 2, { IS(1, IPPROTO_TCP), IS(2, TCP_ULP) } },
+	{ { "setsockopt" }, ENOENT, { IS(1, IPPROTO_TCP), IS(2, TCP_ULP) } },
 	/* Standard streams that are unix sockets take no descriptors: see std_fds.c.
 	 * ENOPROTOOPT is what kernels before 6.16 say. */
-	{ "setsockopt", ENOPROTOOPT, 2, { IS(1, SOL_SOCKET), IS(2, SO_PASSRIGHTS) } },
+	{ { "setsockopt" }, ENOPROTOOPT, { IS(1, SOL_SOCKET), IS(2, SO_PASSRIGHTS) } },
 	/* No kernel makes any but these. */
-	{ "socketpair", EOPNOTSUPP, 1, { SCMP_CMP(0, SCMP_CMP_NE, AF_UNIX) } },
+	{ { "socketpair" }, EOPNOTSUPP, { SCMP_CMP(0, SCMP_CMP_NE, AF_UNIX) } },
 	/* Of netlink what getaddrinfo() and getifaddrs() ask. */
-	{ "socket",
+	{ { "socket" },
 	  EPROTONOSUPPORT,
-	  2,
 	  { IS(0, AF_NETLINK), SCMP_CMP(2, SCMP_CMP_NE, NETLINK_ROUTE) } },
 };
 
-static int refuse_call(scmp_filter_ctx ctx, const struct refusal *row)
+static int refuse_calls(scmp_filter_ctx ctx, const struct refusal *row)
 {
-	int nr = seccomp_syscall_resolve_name(row->call);
-	int r;
+	unsigned int count = 0;
+	int r = 0;
 
-	/* A call that this libseccomp doesn't know is refused by refuse_new_calls(); one
-	 * that this architecture lacks is skipped by the library. */
-	if (nr == __NR_SCMP_ERROR)
-		return 0;
-	r = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO(row->error), nr, row->count,
-				   row->when);
-	return r == -EDOM ? 0 : r;
+	while (count < CONDITIONS_MAX && row->when[count].op != 0)
+		count++;
+	for (size_t i = 0; row->calls[i] && r == 0; i++) {
+		int nr = seccomp_syscall_resolve_name(row->calls[i]);
+
+		/* A call that this libseccomp doesn't know is refused by
+		 * refuse_new_calls(); one that this architecture lacks is skipped by the
+		 * library. */
+		if (nr != __NR_SCMP_ERROR)
+			r = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO(row->error), nr,
+						   count, row->when);
+		if (r == -EDOM)
+			r = 0;
+	}
+	return r;
 }
 
 /* The machine runs programs of these too. x32 is not among them: a call with its bit
@@ -375,15 +352,14 @@ static int refuse_mode(scmp_filter_ctx ctx, size_t n, unsigned int bit)
 {
 	static const unsigned int makes[] = { O_CREAT, O_TMPFILE & ~O_DIRECTORY };
 	const unsigned int mode = mode_calls[n].mode;
-	struct refusal row = { mode_calls[n].call, EPERM, 1, { HAS(mode, bit) } };
+	struct refusal row = { { mode_calls[n].call }, EPERM, { HAS(mode, bit) } };
 	int r = 0;
 
 	if (!mode_calls[n].has_flags)
-		return refuse_call(ctx, &row);
-	row.count = 2;
+		return refuse_calls(ctx, &row);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(makes); i++) {
 		row.when[1] = HAS(mode - 1, makes[i]);
-		r = refuse_call(ctx, &row);
+		r = refuse_calls(ctx, &row);
 	}
 	return r;
 }
@@ -428,7 +404,7 @@ int main(int argc, char **argv)
 	if (r == 0 && other)
 		r = seccomp_arch_add(ctx, other);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(refusals); i++)
-		r = refuse_call(ctx, &refusals[i]);
+		r = refuse_calls(ctx, &refusals[i]);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(mode_calls); i++) {
 		r = refuse_mode(ctx, i, S_ISUID);
 		if (r == 0)

@@ -27,270 +27,191 @@ enum program {
 	CONTROL = 1 << 2, /* sockets are lent to it, and it executes nothing */
 	WEBHOOK = 1 << 3,
 	ALL = ENGINE | OWNER | CONTROL | WEBHOOK,
-	POSTGRES = 1 << 4, /* its list is the other way round: see refused[] */
+	POSTGRES = 1 << 4, /* its list is the other way round: what is refused */
 };
 
 enum {
 	WHEN_MAX = 2,
+	CALLS_MAX = 16,
 	WRITES = O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND,
 	TYPE_FLAGS = SOCK_CLOEXEC | SOCK_NONBLOCK,
 };
 
+/* Calls that the same programs need for the same reason. */
 struct row {
-	const char *name;
-	int call;
-	unsigned int programs;
 	const char *why;
+	unsigned int programs;
+	const char *calls[CALLS_MAX];	    /* up to the first NULL */
 	struct scmp_arg_cmp when[WHEN_MAX]; /* all of these; op 0 ends it */
 };
 
-#define CALL(name)	       #name, SCMP_SYS(name)
 #define IS(n, value)	       SCMP_CMP32(n, SCMP_CMP_EQ, value)
 #define HAS_NOT(n, bits)       SCMP_CMP(n, SCMP_CMP_MASKED_EQ, bits, 0)
 #define MASKED(n, bits, value) SCMP_CMP(n, SCMP_CMP_MASKED_EQ, bits, value)
 #define TYPE_IS(value)	       MASKED(1, 0xffffffff & ~(uint64_t)TYPE_FLAGS, value)
 
 static const struct row rows[] = {
-	{ CALL(epoll_create1), CONTROL, "the event loop" },
-	{ CALL(epoll_ctl), ENGINE | CONTROL, "the event loop" },
-	{ CALL(epoll_wait), ENGINE | CONTROL, "the event loop" },
-	{ CALL(epoll_pwait), ENGINE | CONTROL, "the event loop" },
-	{ CALL(poll), CONTROL | WEBHOOK, "the event loop" },
-	{ CALL(ppoll), CONTROL | WEBHOOK, "the event loop" },
-	{ CALL(eventfd2), CONTROL, "the event loop" },
-	{ CALL(signalfd4), CONTROL, "the event loop" },
-	{ CALL(clock_gettime), ALL, "the event loop" },
-	{ CALL(gettimeofday), CONTROL | WEBHOOK, "the event loop" },
-	{ CALL(restart_syscall), ALL, "the event loop" },
-	{ CALL(recvmmsg), ENGINE, "DNS and netlink, many at a time" },
-	{ CALL(sendmmsg), ENGINE, "DNS and netlink, many at a time" },
-	{ CALL(recvfrom), ALL, "channels, connections, netlink" },
-	{ CALL(recvmsg), ALL, "channels, connections, netlink" },
-	{ CALL(sendto), ALL, "channels, connections, netlink" },
-	{ CALL(sendmsg), ALL, "channels, connections, netlink" },
-	{ CALL(read), ALL, "channels, connections, netlink" },
-	{ CALL(write), ENGINE | CONTROL | WEBHOOK, "channels, connections, netlink" },
-	{ CALL(readv), ENGINE | CONTROL | WEBHOOK, "channels, connections, netlink" },
-	{ CALL(writev), ENGINE | CONTROL | WEBHOOK, "channels, connections, netlink" },
-	{ CALL(setsockopt), ALL, "channels, connections, netlink" },
-	{ CALL(getsockopt), ENGINE | CONTROL | WEBHOOK,
-	  "channels, connections, netlink" },
-	{ CALL(getsockname), ENGINE | CONTROL | WEBHOOK,
-	  "channels, connections, netlink" },
-	{ CALL(getpeername), ENGINE | CONTROL | WEBHOOK,
-	  "channels, connections, netlink" },
-	{ CALL(shutdown), ENGINE | CONTROL | WEBHOOK, "channels, connections, netlink" },
-	{ CALL(close), ALL, "channels, connections, netlink" },
-	{ CALL(connect), ENGINE | CONTROL,
-	  "connections of its own, and from the API's callers" },
-	{ CALL(accept4), ENGINE | CONTROL,
-	  "connections of its own, and from the API's callers" },
-	{ CALL(bind), ENGINE, "sockets to the name servers" },
-	{ CALL(splice), ENGINE, "the relay's bytes" },
-	{ CALL(pipe2), ENGINE | CONTROL, "the relay's pipes, and a thread's" },
-	{ CALL(sendfile), CONTROL, "libmicrohttpd" },
-	{ CALL(dup3), CONTROL, "libmicrohttpd" },
-	{ CALL(fcntl), CONTROL, "libmicrohttpd" },
-	{ CALL(lseek), ENGINE | OWNER | CONTROL, "a memfd's size, and files" },
-	{ CALL(readlink), OWNER | CONTROL,
-	  "/proc and /sys; the policy's file, the rules files, logs, SQLite" },
-	{ CALL(readlinkat), OWNER | CONTROL,
-	  "/proc and /sys; the policy's file, the rules files, logs, SQLite" },
-	{ CALL(getdents64), OWNER | CONTROL,
-	  "/proc and /sys; the policy's file, the rules files, logs, SQLite" },
-	{ CALL(stat), OWNER | CONTROL,
-	  "/proc and /sys; the policy's file, the rules files, logs, SQLite" },
-	{ CALL(lstat), OWNER | CONTROL,
-	  "/proc and /sys; the policy's file, the rules files, logs, SQLite" },
-	{ CALL(fstat), OWNER | CONTROL,
-	  "/proc and /sys; the policy's file, the rules files, logs, SQLite" },
-	{ CALL(newfstatat), OWNER | CONTROL,
-	  "/proc and /sys; the policy's file, the rules files, logs, SQLite" },
-	{ CALL(statfs), OWNER | CONTROL,
-	  "/proc and /sys; the policy's file, the rules files, logs, SQLite" },
-	{ CALL(fstatfs), OWNER | CONTROL,
-	  "/proc and /sys; the policy's file, the rules files, logs, SQLite" },
-	{ CALL(getcwd), OWNER | CONTROL,
-	  "/proc and /sys; the policy's file, the rules files, logs, SQLite" },
-	{ CALL(open), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(openat), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(statx), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(access), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(faccessat), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(faccessat2), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(pread64), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(pwrite64), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(fsync), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(fdatasync), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(ftruncate), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(fallocate), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(rename), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(renameat), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(renameat2), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(unlink), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(unlinkat), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(mkdir), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(mkdirat), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(rmdir), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(fchmod), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(fchown), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(umask), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(utimensat), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(flock), CONTROL, "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(inotify_init1), CONTROL,
-	  "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(inotify_add_watch), CONTROL,
-	  "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(inotify_rm_watch), CONTROL,
-	  "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(memfd_create), CONTROL,
-	  "the policy's file, the rules files, logs, SQLite" },
-	{ CALL(getuid), CONTROL, "SQLite asks who it is" },
-	{ CALL(geteuid), CONTROL, "SQLite asks who it is" },
-	{ CALL(getgid), CONTROL, "SQLite asks who it is" },
-	{ CALL(getegid), CONTROL, "SQLite asks who it is" },
-	{ CALL(uname), CONTROL, "SQLite asks who it is" },
-	{ CALL(sysinfo), CONTROL, "SQLite asks who it is" },
-	{ CALL(set_robust_list), CONTROL, "threads of the log and the store" },
-	{ CALL(rseq), CONTROL, "threads of the log and the store" },
-	{ CALL(sched_yield), CONTROL, "threads of the log and the store" },
-	{ CALL(sched_getaffinity), CONTROL, "threads of the log and the store" },
-	{ CALL(nanosleep), CONTROL, "threads of the log and the store" },
-	{ CALL(clock_nanosleep), CONTROL, "threads of the log and the store" },
-	{ CALL(tgkill), CONTROL, "threads of the log and the store" },
-	{ CALL(munmap), ALL, "memory and the C library's own" },
-	{ CALL(mremap), ALL, "memory and the C library's own" },
-	{ CALL(madvise), ALL, "memory and the C library's own" },
-	{ CALL(brk), ALL, "memory and the C library's own" },
-	{ CALL(futex), ALL, "memory and the C library's own" },
-	{ CALL(getrandom), ALL, "memory and the C library's own" },
-	{ CALL(getpid), ALL, "memory and the C library's own" },
-	{ CALL(gettid), ALL, "memory and the C library's own" },
-	{ CALL(rt_sigreturn), ALL, "memory and the C library's own" },
-	{ CALL(rt_sigprocmask), ALL, "memory and the C library's own" },
-	{ CALL(rt_sigaction), CONTROL | WEBHOOK, "memory and the C library's own" },
-	{ CALL(sigaltstack), CONTROL, "memory and the C library's own" },
-	{ CALL(prctl), CONTROL, "memory and the C library's own" },
-	{ CALL(prlimit64), CONTROL, "memory and the C library's own" },
-	{ CALL(exit), ALL, "memory and the C library's own" },
-	{ CALL(exit_group), ALL, "memory and the C library's own" },
-	/* under a condition */
-	{ CALL(mmap),
+	{ "the event loop", CONTROL, { "epoll_create1", "eventfd2", "signalfd4" } },
+	{ "the event loop",
+	  ENGINE | CONTROL,
+	  { "epoll_ctl", "epoll_wait", "epoll_pwait" } },
+	{ "the event loop", CONTROL | WEBHOOK, { "poll", "ppoll", "gettimeofday" } },
+	{ "the event loop", ALL, { "clock_gettime", "restart_syscall" } },
+	{ "DNS and netlink, many at a time", ENGINE, { "recvmmsg", "sendmmsg" } },
+	{ "channels, connections, netlink",
 	  ALL,
-	  "memory, but none that can be executed",
-	  { HAS_NOT(2, PROT_EXEC) } },
-	{ CALL(mprotect), ALL, "the same", { HAS_NOT(2, PROT_EXEC) } },
-	{ CALL(fcntl),
-	  ENGINE | OWNER | WEBHOOK,
-	  "flags of a socket, opendir()",
-	  { IS(1, F_GETFL) } },
-	{ CALL(fcntl), ENGINE | WEBHOOK, "flags of a socket", { IS(1, F_SETFL) } },
-	{ CALL(fcntl), OWNER, "fdopendir()", { IS(1, F_SETFD) } },
-	{ CALL(fcntl), ENGINE, "the relay's pipes", { IS(1, F_SETPIPE_SZ) } },
-	{ CALL(fcntl), ENGINE, "another plan's memfd", { IS(1, F_GET_SEALS) } },
-	{ CALL(ioctl), WEBHOOK, "libcurl's sockets", { IS(1, FIONBIO) } },
-	{ CALL(ioctl), WEBHOOK, "what is not sent yet", { IS(1, SIOCOUTQ) } },
-	{ CALL(socket),
-	  ENGINE,
-	  "name servers and the relay",
-	  { IS(0, AF_INET), TYPE_IS(SOCK_STREAM) } },
-	{ CALL(socket), ENGINE, "name servers", { IS(0, AF_INET), TYPE_IS(SOCK_DGRAM) } },
-	{ CALL(socket),
-	  ENGINE,
-	  "name servers and the relay",
-	  { IS(0, AF_INET6), TYPE_IS(SOCK_STREAM) } },
-	{ CALL(socket),
-	  ENGINE,
-	  "name servers",
-	  { IS(0, AF_INET6), TYPE_IS(SOCK_DGRAM) } },
-	{ CALL(socket),
-	  OWNER,
-	  "whose socket it is",
-	  { IS(0, AF_NETLINK), IS(2, NETLINK_SOCK_DIAG) } },
-	{ CALL(openat), OWNER, "files are only read", { MASKED(2, WRITES, O_RDONLY) } },
-	{ CALL(open), OWNER, "files are only read", { MASKED(1, WRITES, O_RDONLY) } },
-	{ CALL(setns),
-	  OWNER,
-	  "to ask about the sockets of another network namespace",
-	  { IS(1, CLONE_NEWNET) } },
-	{ CALL(kcmp),
-	  OWNER,
-	  "have two threads one descriptor table?",
-	  { IS(2, KCMP_FILES) } },
-	{ CALL(clone),
+	  { "recvfrom", "recvmsg", "sendto", "sendmsg", "read", "setsockopt", "close" } },
+	{ "channels, connections, netlink",
+	  ENGINE | CONTROL | WEBHOOK,
+	  { "write", "readv", "writev", "getsockopt", "getsockname", "getpeername",
+	    "shutdown" } },
+	{ "connections of its own, and from the API's callers",
+	  ENGINE | CONTROL,
+	  { "connect", "accept4" } },
+	{ "sockets to the name servers", ENGINE, { "bind" } },
+	{ "the relay's bytes", ENGINE, { "splice" } },
+	{ "the relay's pipes, and a thread's", ENGINE | CONTROL, { "pipe2" } },
+	{ "libmicrohttpd", CONTROL, { "sendfile", "dup3", "fcntl" } },
+	{ "a memfd's size, and files", ENGINE | OWNER | CONTROL, { "lseek" } },
+	{ "/proc and /sys; the policy's file, the rules files, logs, SQLite",
+	  OWNER | CONTROL,
+	  { "readlink", "readlinkat", "getdents64", "stat", "lstat", "fstat",
+	    "newfstatat", "statfs", "fstatfs", "getcwd" } },
+	{ "the policy's file, the rules files, logs, SQLite: to read and to write them",
 	  CONTROL,
-	  "threads, but no processes",
+	  { "open", "openat", "statx", "access", "faccessat", "faccessat2", "pread64",
+	    "pwrite64", "fsync", "fdatasync", "ftruncate", "fallocate" } },
+	{ "the same: their names",
+	  CONTROL,
+	  { "rename", "renameat", "renameat2", "unlink", "unlinkat", "mkdir", "mkdirat",
+	    "rmdir" } },
+	{ "the same: whose they are, and what others do to them",
+	  CONTROL,
+	  { "fchmod", "fchown", "umask", "utimensat", "flock", "inotify_init1",
+	    "inotify_add_watch", "inotify_rm_watch" } },
+	{ "a plan for the engine", CONTROL, { "memfd_create" } },
+	{ "SQLite asks who it is",
+	  CONTROL,
+	  { "getuid", "geteuid", "getgid", "getegid", "uname", "sysinfo" } },
+	{ "threads of the log and the store",
+	  CONTROL,
+	  { "set_robust_list", "rseq", "sched_yield", "sched_getaffinity", "nanosleep",
+	    "clock_nanosleep", "tgkill" } },
+	{ "memory and the C library's own",
+	  ALL,
+	  { "munmap", "mremap", "madvise", "brk", "futex", "getrandom", "getpid",
+	    "gettid", "rt_sigreturn", "rt_sigprocmask", "exit", "exit_group" } },
+	{ "memory and the C library's own", CONTROL | WEBHOOK, { "rt_sigaction" } },
+	{ "memory and the C library's own",
+	  CONTROL,
+	  { "sigaltstack", "prctl", "prlimit64" } },
+	/* under a condition */
+	{ "memory, but none that can be executed",
+	  ALL,
+	  { "mmap" },
+	  { HAS_NOT(2, PROT_EXEC) } },
+	{ "the same", ALL, { "mprotect" }, { HAS_NOT(2, PROT_EXEC) } },
+	{ "flags of a socket, opendir()",
+	  ENGINE | OWNER | WEBHOOK,
+	  { "fcntl" },
+	  { IS(1, F_GETFL) } },
+	{ "flags of a socket", ENGINE | WEBHOOK, { "fcntl" }, { IS(1, F_SETFL) } },
+	{ "fdopendir()", OWNER, { "fcntl" }, { IS(1, F_SETFD) } },
+	{ "the relay's pipes", ENGINE, { "fcntl" }, { IS(1, F_SETPIPE_SZ) } },
+	{ "another plan's memfd", ENGINE, { "fcntl" }, { IS(1, F_GET_SEALS) } },
+	{ "libcurl's sockets", WEBHOOK, { "ioctl" }, { IS(1, FIONBIO) } },
+	{ "what is not sent yet", WEBHOOK, { "ioctl" }, { IS(1, SIOCOUTQ) } },
+	{ "name servers and the relay",
+	  ENGINE,
+	  { "socket" },
+	  { IS(0, AF_INET), TYPE_IS(SOCK_STREAM) } },
+	{ "name servers", ENGINE, { "socket" }, { IS(0, AF_INET), TYPE_IS(SOCK_DGRAM) } },
+	{ "name servers and the relay",
+	  ENGINE,
+	  { "socket" },
+	  { IS(0, AF_INET6), TYPE_IS(SOCK_STREAM) } },
+	{ "name servers",
+	  ENGINE,
+	  { "socket" },
+	  { IS(0, AF_INET6), TYPE_IS(SOCK_DGRAM) } },
+	{ "whose socket it is",
+	  OWNER,
+	  { "socket" },
+	  { IS(0, AF_NETLINK), IS(2, NETLINK_SOCK_DIAG) } },
+	{ "files are only read", OWNER, { "openat" }, { MASKED(2, WRITES, O_RDONLY) } },
+	{ "files are only read", OWNER, { "open" }, { MASKED(1, WRITES, O_RDONLY) } },
+	{ "to ask about the sockets of another network namespace",
+	  OWNER,
+	  { "setns" },
+	  { IS(1, CLONE_NEWNET) } },
+	{ "have two threads one descriptor table?",
+	  OWNER,
+	  { "kcmp" },
+	  { IS(2, KCMP_FILES) } },
+	{ "threads, but no processes",
+	  CONTROL,
+	  { "clone" },
 	  { MASKED(0, CLONE_THREAD | CLONE_NEWUSER, CLONE_THREAD) } },
+	/* libpq with its TLS, name services and threads does too much to be listed call
+	 * by call: what is refused is what somebody who took weir-postgres over would
+	 * want. */
+	{ "to start programs", POSTGRES, { "execve", "execveat" } },
+	{ "to act on other processes",
+	  POSTGRES,
+	  { "ptrace", "process_vm_readv", "process_vm_writev", "pidfd_open",
+	    "pidfd_getfd" } },
+	/* Where there is no Landlock, or one that can't scope signals, Weir's other
+	 * processes have the same user. */
+	{ "to signal other processes",
+	  POSTGRES,
+	  { "kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo",
+	    "pidfd_send_signal" } },
+	{ "to signal other processes", POSTGRES, { "fcntl" }, { IS(1, F_SETOWN) } },
+	{ "to signal other processes", POSTGRES, { "fcntl" }, { IS(1, F_SETOWN_EX) } },
+	{ "to signal other processes", POSTGRES, { "ioctl" }, { IS(1, FIOSETOWN) } },
+	{ "to signal other processes", POSTGRES, { "ioctl" }, { IS(1, SIOCSPGRP) } },
+	{ "to limit other processes",
+	  POSTGRES,
+	  { "prlimit64" },
+	  { SCMP_CMP32(0, SCMP_CMP_NE, 0) } },
+	{ "to go elsewhere",
+	  POSTGRES,
+	  { "unshare", "setns", "mount", "umount2", "chroot", "setuid", "setgid" } },
+	/* In a new namespace a process has every capability. */
+	{ "to go elsewhere",
+	  POSTGRES,
+	  { "clone" },
+	  { MASKED(0, CLONE_NEWUSER, CLONE_NEWUSER) } },
+	{ "to attack the kernel",
+	  POSTGRES,
+	  { "bpf", "perf_event_open", "userfaultfd", "io_uring_setup" } },
+	{ "to use the keys of others", POSTGRES, { "keyctl", "add_key", "request_key" } },
+	{ "to serve", POSTGRES, { "listen", "accept", "accept4" } },
 };
 
-/* libpq with its TLS, name services and threads does too much to be listed call by call:
- * what is taken away is what somebody who took weir-postgres over would want. A row with
- * a condition refuses the call where the condition holds. */
-static const struct {
-	int call;
-	struct scmp_arg_cmp when; /* op 0: always */
-} refused[] = {
-	/* other programs, and other processes' memory and descriptors */
-	{ SCMP_SYS(execve), { 0 } },
-	{ SCMP_SYS(execveat), { 0 } },
-	{ SCMP_SYS(ptrace), { 0 } },
-	{ SCMP_SYS(process_vm_readv), { 0 } },
-	{ SCMP_SYS(process_vm_writev), { 0 } },
-	{ SCMP_SYS(pidfd_open), { 0 } },
-	{ SCMP_SYS(pidfd_getfd), { 0 } },
-	/* signals and limits of other processes: where there is no Landlock, or one that
-	 * can't scope signals, Weir's others have the same user */
-	{ SCMP_SYS(kill), { 0 } },
-	{ SCMP_SYS(tkill), { 0 } },
-	{ SCMP_SYS(tgkill), { 0 } },
-	{ SCMP_SYS(rt_sigqueueinfo), { 0 } },
-	{ SCMP_SYS(rt_tgsigqueueinfo), { 0 } },
-	{ SCMP_SYS(pidfd_send_signal), { 0 } },
-	{ SCMP_SYS(fcntl), IS(1, F_SETOWN) },
-	{ SCMP_SYS(fcntl), IS(1, F_SETOWN_EX) },
-	{ SCMP_SYS(ioctl), IS(1, FIOSETOWN) },
-	{ SCMP_SYS(ioctl), IS(1, SIOCSPGRP) },
-	{ SCMP_SYS(prlimit64), SCMP_CMP32(0, SCMP_CMP_NE, 0) },
-	/* namespaces, in which a process has every capability */
-	{ SCMP_SYS(unshare), { 0 } },
-	{ SCMP_SYS(clone), MASKED(0, CLONE_NEWUSER, CLONE_NEWUSER) },
-	{ SCMP_SYS(setns), { 0 } },
-	{ SCMP_SYS(mount), { 0 } },
-	{ SCMP_SYS(umount2), { 0 } },
-	{ SCMP_SYS(chroot), { 0 } },
-	/* parts of the kernel that libpq has no use for */
-	{ SCMP_SYS(bpf), { 0 } },
-	{ SCMP_SYS(perf_event_open), { 0 } },
-	{ SCMP_SYS(userfaultfd), { 0 } },
-	{ SCMP_SYS(io_uring_setup), { 0 } },
-	{ SCMP_SYS(keyctl), { 0 } },
-	{ SCMP_SYS(add_key), { 0 } },
-	{ SCMP_SYS(request_key), { 0 } },
-	{ SCMP_SYS(setuid), { 0 } },
-	{ SCMP_SYS(setgid), { 0 } },
-	{ SCMP_SYS(listen), { 0 } },
-	{ SCMP_SYS(accept), { 0 } },
-	{ SCMP_SYS(accept4), { 0 } },
-};
+static int add_row(scmp_filter_ctx ctx, uint32_t action, const struct row *row)
+{
+	unsigned int count = 0;
+	int r = 0;
+
+	while (count < WHEN_MAX && row->when[count].op != 0)
+		count++;
+	for (size_t i = 0; row->calls[i] && r == 0; i++)
+		r = seccomp_rule_add_array(ctx, action,
+					   seccomp_syscall_resolve_name(row->calls[i]),
+					   count, row->when);
+	return r;
+}
 
 static int build(scmp_filter_ctx ctx, const char *arch, enum program program)
 {
+	const uint32_t action = program == POSTGRES ? SCMP_ACT_ERRNO(EPERM)
+						    : SCMP_ACT_ALLOW;
 	int r = seccomp_build_for(ctx, arch);
 
-	for (const struct row *row = rows; row < rows + ARRAY_SIZE(rows) && r == 0;
-	     row++) {
-		unsigned int count = 0;
-
-		if (!(row->programs & program))
-			continue;
-		while (count < WHEN_MAX && row->when[count].op != 0)
-			count++;
-		r = seccomp_rule_add_array(ctx, SCMP_ACT_ALLOW, row->call, count,
-					   row->when);
-	}
-	for (size_t i = 0; program == POSTGRES && i < ARRAY_SIZE(refused) && r == 0; i++)
-		r = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO(EPERM), refused[i].call,
-					   refused[i].when.op != 0, &refused[i].when);
+	for (size_t i = 0; i < ARRAY_SIZE(rows) && r == 0; i++)
+		if (rows[i].programs & program)
+			r = add_row(ctx, action, &rows[i]);
 	/* clone3() keeps its flags in memory, so the C library is told that there is
 	 * none. */
 	if (r == 0 && (program == CONTROL || program == POSTGRES))
