@@ -202,146 +202,102 @@ int git_repository_find(struct arena *arena, const char *from, struct git_reposi
 
 /* === files that run outside later === */
 
+enum { NAMES_MAX = 20 }; /* of one row, with the NULL */
+
 /* What runs outside later, and why: weir-run(1) has the same table. A name may say which
  * directories it is in. An asterisk stands for any text: such names are found by the walk
  * alone, the others of the writable directory itself however full that is. */
-static const struct startup_name {
-	const char *name, *why;
+static const struct startup_names {
+	const char *why;
+	const char *names[NAMES_MAX]; /* up to the first NULL */
 } names[] = {
-	{ ".git", "a file of that name leads git to another directory" },
-	{ ".gitmodules", "git takes submodules' addresses and branches from it" },
-	{ ".gitconfig", "git runs the programs that it names" },
-	{ "hgrc", "Mercurial runs the hooks and programs that it names" },
-	{ "hgrc-not-shared", "Mercurial runs the hooks and programs that it names" },
-	{ "sharedpath", "it leads Mercurial to another directory's hgrc" },
-	{ ".jj/repo/config.toml", "Jujutsu runs the programs that it names" },
-	{ ".jj/workspace-config.toml", "Jujutsu runs the programs that it names" },
-	{ "_darcs/prefs/defaults", "Darcs runs the hooks that it names" },
-	{ ".sl/config", "Sapling runs the hooks and programs that it names" },
-	{ ".husky", "git's hooks run what is in it" },
-	{ ".githooks", "git runs what is in it where core.hooksPath says so" },
-	{ ".pre-commit-config.yaml", "git's hooks run the commands in it" },
-	{ ".pre-commit-config.yml", "git's hooks run the commands in it" },
-	{ "prek.toml", "git's hooks run the commands in it" },
-	{ "hk.pkl", "git's hooks run the commands in it" },
-	{ "hk.local.pkl", "git's hooks run the commands in it" },
-	{ "lefthook.yml", "git's hooks run the commands in it" },
-	{ ".lefthook.yml", "git's hooks run the commands in it" },
-	{ "lefthook-local.yml", "git's hooks run the commands in it" },
-	{ "lefthook*.y*ml", "git's hooks run the commands in it" },
-	{ "lefthook*.toml", "git's hooks run the commands in it" },
-	{ "lefthook*.json*", "git's hooks run the commands in it" },
-	{ ".lefthook*", "git's hooks run the commands in it" },
-	{ ".overcommit.yml", "git's hooks run the commands in it" },
-	{ ".rusty-hook.toml", "git's hooks run the commands in it" },
-	{ "captainhook.json", "git's hooks run the commands in it" },
-	{ "grumphp.yml", "git's hooks run the commands in it" },
-	{ ".lintstagedrc*", "git's hooks run the commands in it" },
-	{ "lint-staged.config.*", "git's hooks run the commands in it" },
-	{ ".lazygit.yml", "lazygit runs the programs that it names" },
-	{ ".envrc", "direnv runs it in the shell" },
-	{ ".envrc.*", "direnv runs it where the .envrc says so" },
-	{ ".shadowenv.d", "shadowenv runs it in the shell" },
-	{ "mise.toml", "mise runs the hooks and programs that it names" },
-	{ ".mise.toml", "mise runs the hooks and programs that it names" },
-	{ "mise.local.toml", "mise runs the hooks and programs that it names" },
-	{ ".mise.local.toml", "mise runs the hooks and programs that it names" },
-	{ "mise.*.toml", "mise runs the hooks and programs that it names" },
-	{ ".mise.*.toml", "mise runs the hooks and programs that it names" },
-	{ "mise/config.toml", "mise runs the hooks and programs that it names" },
-	{ "mise/config.local.toml", "mise runs the hooks and programs that it names" },
-	{ "mise/config.*.toml", "mise runs the hooks and programs that it names" },
-	{ "mise/conf.d", "mise runs the hooks and programs that its files name" },
-	{ ".config/mise", "mise runs the hooks and tasks in it" },
-	{ ".mise", "mise runs the hooks and tasks in it" },
-	{ ".rtx.toml", "mise runs the hooks and programs that it names" },
-	{ ".rtx.*.toml", "mise runs the hooks and programs that it names" },
-	{ "miserc.toml", "mise takes from it which files it reads" },
-	{ ".miserc.toml", "mise takes from it which files it reads" },
-	{ ".tool-versions", "asdf and mise put the directories that it names in $PATH" },
-	{ ".vscode", "the editor runs its tasks and the programs that it names" },
-	{ "*.code-workspace",
-	  "the editor runs its tasks and the programs that it names" },
-	{ ".idea", "the editor runs the configurations in it" },
-	{ "*.run.xml", "the editor runs the configurations in it" },
-	{ "*.ipr", "the editor runs the configurations in it" },
-	{ "*.iws", "the editor runs the configurations in it" },
-	{ "*.sublime-project", "the editor starts the servers that it names" },
-	{ ".zed", "the editor runs its tasks and the programs that it names" },
-	{ ".helix", "the editor starts the servers and programs that it names" },
-	{ "coc-settings.json", "Vim's coc.nvim starts the servers that it names" },
-	{ ".exrc", "Vim runs it where its option exrc is set" },
-	{ ".vimrc", "Vim runs it where its option exrc is set" },
-	{ ".gvimrc", "Vim runs it where its option exrc is set" },
-	{ ".nvimrc", "Neovim runs it where its option exrc is set" },
-	{ ".nvim.lua", "Neovim runs it where its option exrc is set" },
-	{ ".lazy.lua", "Neovim's lazy.nvim runs it" },
-	{ ".dir-locals.el", "Emacs takes settings from it, some of which are run" },
-	{ ".dir-locals-2.el", "Emacs takes settings from it, some of which are run" },
-	{ ".devcontainer", "editors start the containers and commands in it" },
-	{ ".devcontainer.json", "editors start the containers and commands in it" },
-	{ ".mcp.json", "agents start the servers in it" },
-	{ ".claude", "the agent runs the hooks in it and takes its rights from it" },
-	{ ".cursor", "the agent starts the servers in it and takes rules from it" },
-	{ ".codex", "the agent takes its configuration and rights from it" },
-	{ ".gemini", "the agent starts the servers in it and takes its rights from it" },
-	{ ".windsurf", "the agent runs the hooks in it and takes rules from it" },
-	{ ".kiro", "the agent runs the hooks in it and starts its servers" },
-	{ ".factory", "the agent runs the hooks in it and starts its servers" },
-	{ ".qwen", "the agent starts the servers in it and takes its rights from it" },
-	{ ".amazonq", "the agent starts the servers in it and takes its rights from it" },
-	{ ".continue", "the agent starts the servers in it and takes rules from it" },
-	{ ".continuerc.json", "the agent starts the servers that it names" },
-	{ ".roo", "the agent starts the servers in it and takes rules from it" },
-	{ ".kilocode", "the agent starts the servers in it and takes rules from it" },
-	{ ".clinerules", "the agent runs the hooks in it and takes rules from it" },
-	{ ".augment", "the agent runs the hooks in it and takes its rights from it" },
-	{ ".pi", "the agent loads the extensions in it" },
-	{ ".github/hooks", "the agent runs the commands in its files" },
-	{ ".junie", "the agent starts the servers in it and takes rules from it" },
-	{ "crush.json", "the agent starts the servers that it names" },
-	{ ".crush.json", "the agent starts the servers that it names" },
-	{ ".opencode", "the agent loads the plugins in it and starts its servers" },
-	{ "opencode.json",
-	  "the agent loads the plugins and starts the servers that it names" },
-	{ "opencode.jsonc",
-	  "the agent loads the plugins and starts the servers that it names" },
-	{ ".aider.conf.yml", "the agent runs the commands that it names" },
-	{ ".bashrc", "a shell runs it at its start" },
-	{ ".bash_profile", "a shell runs it at its start" },
-	{ ".bash_login", "a shell runs it at its start" },
-	{ ".bash_logout", "a shell runs it at its end" },
-	{ ".bash_aliases", "a shell runs it at its start" },
-	{ ".profile", "a shell runs it at its start" },
-	{ ".zshenv", "a shell runs it at its start" },
-	{ ".zshrc", "a shell runs it at its start" },
-	{ ".zprofile", "a shell runs it at its start" },
-	{ ".zlogin", "a shell runs it at its start" },
-	{ ".zlogout", "a shell runs it at its end" },
-	{ ".kshrc", "a shell runs it at its start" },
-	{ ".cshrc", "a shell runs it at its start" },
-	{ ".tcshrc", "a shell runs it at its start" },
-	{ ".login", "a shell runs it at its start" },
+	{ "a file of that name leads git to another directory", { ".git" } },
+	{ "git takes submodules' addresses and branches from it", { ".gitmodules" } },
+	{ "git runs the programs that it names", { ".gitconfig" } },
+	{ "Mercurial runs the hooks and programs that it names",
+	  { "hgrc", "hgrc-not-shared" } },
+	{ "it leads Mercurial to another directory's hgrc", { "sharedpath" } },
+	{ "Jujutsu runs the programs that it names",
+	  { ".jj/repo/config.toml", ".jj/workspace-config.toml" } },
+	{ "Darcs runs the hooks that it names", { "_darcs/prefs/defaults" } },
+	{ "Sapling runs the hooks and programs that it names", { ".sl/config" } },
+	{ "git's hooks run what is in it", { ".husky" } },
+	{ "git runs what is in it where core.hooksPath says so", { ".githooks" } },
+	{ "git's hooks run the commands in it",
+	  { ".pre-commit-config.yaml", ".pre-commit-config.yml", "prek.toml", "hk.pkl",
+	    "hk.local.pkl", "lefthook.yml", ".lefthook.yml", "lefthook-local.yml",
+	    "lefthook*.y*ml", "lefthook*.toml", "lefthook*.json*", ".lefthook*",
+	    ".overcommit.yml", ".rusty-hook.toml", "captainhook.json", "grumphp.yml",
+	    ".lintstagedrc*", "lint-staged.config.*" } },
+	{ "direnv runs it in the shell", { ".envrc" } },
+	{ "direnv runs it where the .envrc says so", { ".envrc.*" } },
+	{ "mise runs the hooks and programs that it names",
+	  { "mise.toml", ".mise.toml", "mise.local.toml", ".mise.local.toml",
+	    "mise.*.toml", ".mise.*.toml", "mise/config.toml", "mise/config.local.toml",
+	    "mise/config.*.toml", ".rtx.toml", ".rtx.*.toml" } },
+	{ "mise runs the hooks and programs that its files name", { "mise/conf.d" } },
+	{ "mise runs the hooks and tasks in it", { ".config/mise", ".mise" } },
+	{ "mise takes from it which files it reads", { "miserc.toml", ".miserc.toml" } },
+	{ "asdf and mise put the directories that it names in $PATH",
+	  { ".tool-versions" } },
+	{ "the editor runs its tasks and the programs that it names",
+	  { ".vscode", "*.code-workspace", ".zed" } },
+	{ "the editor runs the configurations in it",
+	  { ".idea", "*.run.xml", "*.ipr", "*.iws" } },
+	{ "the editor starts the servers and programs that it names", { ".helix" } },
+	{ "Vim's coc.nvim starts the servers that it names", { "coc-settings.json" } },
+	{ "Vim runs it where its option exrc is set", { ".exrc", ".vimrc", ".gvimrc" } },
+	{ "Neovim runs it where its option exrc is set", { ".nvimrc", ".nvim.lua" } },
+	{ "editors start the containers and commands in it",
+	  { ".devcontainer", ".devcontainer.json" } },
+	{ "agents start the servers in it", { ".mcp.json" } },
+	{ "the agent runs the hooks in it and takes its rights from it",
+	  { ".claude", ".augment" } },
+	{ "the agent starts the servers in it and takes rules from it",
+	  { ".cursor", ".continue", ".roo", ".kilocode", ".junie" } },
+	{ "the agent takes its configuration and rights from it", { ".codex" } },
+	{ "the agent starts the servers in it and takes its rights from it",
+	  { ".gemini", ".qwen", ".amazonq" } },
+	{ "the agent runs the hooks in it and takes rules from it",
+	  { ".windsurf", ".clinerules" } },
+	{ "the agent runs the hooks in it and starts its servers",
+	  { ".kiro", ".factory" } },
+	{ "the agent starts the servers that it names",
+	  { "crush.json", ".crush.json", ".continuerc.json" } },
+	{ "the agent loads the plugins in it and starts its servers", { ".opencode" } },
+	{ "the agent loads the plugins and starts the servers that it names",
+	  { "opencode.json", "opencode.jsonc" } },
+	{ "the agent runs the commands that it names", { ".aider.conf.yml" } },
+	{ "a shell runs it at its start",
+	  { ".bashrc", ".bash_profile", ".bash_login", ".bash_aliases", ".profile",
+	    ".zshenv", ".zshrc", ".zprofile", ".zlogin", ".kshrc", ".cshrc", ".tcshrc",
+	    ".login" } },
+	{ "a shell runs it at its end", { ".bash_logout", ".zlogout" } },
+	{ "lazygit runs the programs that it names", { ".lazygit.yml" } },
+	{ "shadowenv runs it in the shell", { ".shadowenv.d" } },
+	{ "the editor starts the servers that it names", { "*.sublime-project" } },
+	{ "Neovim's lazy.nvim runs it", { ".lazy.lua" } },
+	{ "Emacs takes settings from it, some of which are run",
+	  { ".dir-locals.el", ".dir-locals-2.el" } },
+	{ "the agent loads the extensions in it", { ".pi" } },
+	{ "the agent runs the commands in its files", { ".github/hooks" } },
 };
 
 /* In a git directory, wherever that is: the .git of a checkout, of a submodule, of
  * another working tree, a bare repository. */
-static const struct startup_name git_names[] = {
-	{ "hooks", "git runs what is in it" },
-	{ "config", "git runs the programs that it names" },
-	{ "config.worktree", "git runs the programs that it names" },
-	{ "commondir", "it leads git to another directory's config and hooks" },
-	{ "gitdir", "it leads git to another working tree" },
-	{ "lazygit.yml", "lazygit runs the programs that it names" },
+static const struct startup_names git_names[] = {
+	{ "git runs what is in it", { "hooks" } },
+	{ "git runs the programs that it names", { "config", "config.worktree" } },
+	{ "it leads git to another directory's config and hooks", { "commondir" } },
+	{ "it leads git to another working tree", { "gitdir" } },
+	{ "lazygit runs the programs that it names", { "lazygit.yml" } },
 };
 
 /* Weir's own, below a writable path as well: the next run would be what the command had
  * put in their place. They stand beside this program, or where they are installed. */
-static const struct startup_name programs[] = {
-	{ "weir-events", "Weir starts it" },
-	{ "weir-control", "Weir starts it" },
-	{ "weir-webhook", "Weir starts it" },
-	{ "weir-postgres", "Weir starts it" },
+static const struct startup_names programs[] = {
+	{ "Weir starts it",
+	  { "weir-events", "weir-control", "weir-webhook", "weir-postgres" } },
 };
 static const char installed[] = "libexec/weir";
 
@@ -402,28 +358,29 @@ static const char *rest_below(const char *wanted, struct text directory, const c
 	return rest;
 }
 
-/* The row whose directory @name, in @directory, leads to. A link does; below the first
- * directory of a row a file does, too: .jj/repo may be one that says where another is. */
-static const struct startup_name *find_leading(struct text directory, const char *name,
-					       bool is_link)
+/* Why the name whose directory @name, in @directory, leads to is one of these. A link
+ * does; below the first directory of a name a file does, too: .jj/repo may be one that
+ * says where another is. NULL: it leads to none. */
+static const char *why_leading(struct text directory, const char *name, bool is_link)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		const char *wanted = names[i].name;
-		const char *rest = rest_below(wanted, directory, name);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		for (const char *const *wanted = names[i].names; *wanted; wanted++) {
+			const char *rest = rest_below(*wanted, directory, name);
 
-		if (rest && (is_link || strchr(wanted, '/') < rest - 1))
-			return &names[i];
-	}
+			if (rest && (is_link || strchr(*wanted, '/') < rest - 1))
+				return names[i].why;
+		}
 	return NULL;
 }
 
-static const struct startup_name *find_name(const struct startup_name *list, size_t count,
-					    struct text directory, const char *name)
+/* Why @name, in @directory, is one of @list; NULL: it is none of it. */
+static const char *why_named(const struct startup_names *list, size_t count,
+			     struct text directory, const char *name)
 {
-	for (size_t i = 0; i < count; i++) {
-		if (is_called(list[i].name, directory, name))
-			return &list[i];
-	}
+	for (size_t i = 0; i < count; i++)
+		for (const char *const *wanted = list[i].names; *wanted; wanted++)
+			if (is_called(*wanted, directory, name))
+				return list[i].why;
 	return NULL;
 }
 
@@ -522,10 +479,10 @@ static int scan_entry(struct scan *scan, int dir, const char *directory, struct 
 		walked = fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 			 S_ISDIR(st.st_mode);
 	/* The directory .git is walked, and what is found in it is protected. */
-	if (find_name(names, ARRAY_SIZE(names), path, name) &&
+	if (why_named(names, ARRAY_SIZE(names), path, name) &&
 	    !(walked && strcasecmp(name, ".git") == 0))
 		return add_file(scan, directory, name, err);
-	if (!walked && find_leading(path, name, entry->d_type != DT_REG))
+	if (!walked && why_leading(path, name, entry->d_type != DT_REG))
 		return add_file(scan, directory, name, err);
 	if (!walked || text_is_one_of(name, left_out, ARRAY_SIZE(left_out)))
 		return 0;
@@ -574,8 +531,9 @@ static int add_git_directory(struct scan *scan, int dir, const char *directory,
 		return 0;
 	if (!marks->commondir && !scan->after)
 		make_hooks(dir);
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(git_names); i++)
-		r = add_file(scan, directory, git_names[i].name, err);
+	for (size_t i = 0; i < ARRAY_SIZE(git_names); i++)
+		for (const char *const *n = git_names[i].names; r == 0 && *n; n++)
+			r = add_file(scan, directory, *n, err);
 	drop_from_queue(scan, queued);
 	return r;
 }
@@ -655,34 +613,38 @@ static int add_programs(struct scan *scan, struct err *err)
 		 (int)(strrchr(self, '/') ? strrchr(self, '/') - self : 0), self,
 		 installed);
 	r = add_program(scan, self[0] ? self : "/", name, err);
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(programs); i++) {
-		r = add_program(scan, self[0] ? self : "/", programs[i].name, err);
+	for (const char *const *p = programs[0].names; r == 0 && *p; p++) {
+		r = add_program(scan, self[0] ? self : "/", *p, err);
 		if (r == 0)
-			r = add_program(scan, other, programs[i].name, err);
+			r = add_program(scan, other, *p, err);
 	}
 	return r;
+}
+
+/* What the writable directory itself has of @wanted. */
+static int scan_named(struct scan *scan, const char *wanted, struct err *err)
+{
+	const char *top = scan->top->name, *last = strrchr(top, '/') + 1;
+	const struct text above = { top, (size_t)(last - 1 - top) };
+	const char *name = rest_below(wanted, above, last) ?: wanted;
+	CLEAN(fd) int fd = open_below(scan->top, name, O_PATH);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return 0;
+	return S_ISDIR(st.st_mode) && strcmp(name, ".git") == 0
+		       ? push(scan, "", name, err)
+		       : add_file(scan, "", name, err);
 }
 
 /* Those of the writable directory itself are found however full it is. */
 static int scan_first(struct scan *scan, struct err *err)
 {
-	const char *top = scan->top->name, *last = strrchr(top, '/') + 1;
-	const struct text above = { top, (size_t)(last - 1 - top) };
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(names); i++) {
-		const char *name = rest_below(names[i].name, above, last)
-					   ?: names[i].name;
-		CLEAN(fd) int fd = open_below(scan->top, name, O_PATH);
-		struct stat st;
-
-		if (fd < 0 || fstat(fd, &st) < 0)
-			continue;
-		if (S_ISDIR(st.st_mode) && strcmp(name, ".git") == 0)
-			r = push(scan, "", name, err);
-		else
-			r = add_file(scan, "", name, err);
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		for (const char *const *n = names[i].names; r == 0 && *n; n++)
+			r = scan_named(scan, *n, err);
 	return r < 0 ? r : push(scan, "", "", err);
 }
 
@@ -742,7 +704,7 @@ static bool has_known_beside(const struct startup_files *before, const char *nam
  * and has no reason to make it. That of another working tree has no config. */
 static bool is_in_known_git(const struct startup_files *before, const char *name)
 {
-	return find_name(git_names, ARRAY_SIZE(git_names), text_of(""),
+	return why_named(git_names, ARRAY_SIZE(git_names), text_of(""),
 			 strrchr(name, '/') + 1) &&
 	       (has_known_beside(before, name, "config") ||
 		has_known_beside(before, name, "commondir"));
@@ -799,16 +761,12 @@ static const char *why(const char *name)
 {
 	const char *last = strrchr(name, '/') + 1;
 	const struct text directory = { name, (size_t)(last - 1 - name) };
-	const struct startup_name *n =
-		find_name(names, ARRAY_SIZE(names), directory, last);
 
-	if (!n)
-		n = find_name(git_names, ARRAY_SIZE(git_names), directory, last);
-	if (!n)
-		n = find_name(programs, ARRAY_SIZE(programs), directory, last);
-	if (!n)
-		n = find_leading(directory, last, true);
-	return n ? n->why : "it is Weir itself";
+	return why_named(names, ARRAY_SIZE(names), directory, last)
+		       ?: why_named(git_names, ARRAY_SIZE(git_names), directory, last)
+		       ?: why_named(programs, ARRAY_SIZE(programs), directory, last)
+		       ?: why_leading(directory, last, true)
+		       ?: "it is Weir itself";
 }
 
 /* Somebody outside who replaces a file takes the mount away that held it. */
@@ -837,32 +795,37 @@ static void report_new(struct startup_report *r, const char *name)
 }
 
 /* By name: however full the command made the directory, or whether it can be read. */
+static void look_for_in_known_git(const struct startup_files *before, const char *known,
+				  const char *wanted, const char *reason,
+				  struct startup_report *r)
+{
+	const int length = (int)(strrchr(known, '/') + 1 - known);
+	CLEAN(mem) char *aside = NULL;
+	CLEAN(mem) char *name = NULL;
+	struct stat st;
+
+	if (asprintf(&name, "%.*s%s", length, known, wanted) < 0)
+		name = NULL;
+	if (name && (find_known(before, name) || lstat(name, &st) < 0))
+		return;
+	aside = name ? move_aside(name) : NULL;
+	r->count++;
+	r->obeyed = true;
+	if (aside)
+		log_error("the command made '%s' (%s); it is called '%s' now", name,
+			  reason, aside);
+	else
+		log_error("the command made '%s' (%s), which can't be renamed; "
+			  "remove it before git runs there",
+			  name ?: known, reason);
+}
+
 static void look_into_known_git(const struct startup_files *before, const char *known,
 				struct startup_report *r)
 {
-	const int length = (int)(strrchr(known, '/') + 1 - known);
-
-	for (size_t i = 0; i < ARRAY_SIZE(git_names); i++) {
-		const char *reason = git_names[i].why;
-		CLEAN(mem) char *aside = NULL;
-		CLEAN(mem) char *name = NULL;
-		struct stat st;
-
-		if (asprintf(&name, "%.*s%s", length, known, git_names[i].name) < 0)
-			name = NULL;
-		if (name && (find_known(before, name) || lstat(name, &st) < 0))
-			continue;
-		aside = name ? move_aside(name) : NULL;
-		r->count++;
-		r->obeyed = true;
-		if (aside)
-			log_error("the command made '%s' (%s); it is called '%s' now",
-				  name, reason, aside);
-		else
-			log_error("the command made '%s' (%s), which can't be renamed; "
-				  "remove it before git runs there",
-				  name ?: known, reason);
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(git_names); i++)
+		for (const char *const *n = git_names[i].names; *n; n++)
+			look_for_in_known_git(before, known, *n, git_names[i].why, r);
 }
 
 /* Return: whether all was looked at. */
@@ -924,7 +887,7 @@ bool startup_files_has(const char *path)
 			continue;
 		memcpy(way, path, i);
 		way[i] = '\0';
-		if (find_name(names, ARRAY_SIZE(names), (struct text){ way, start - 1 },
+		if (why_named(names, ARRAY_SIZE(names), (struct text){ way, start - 1 },
 			      way + start) ||
 		    (i < len && git_repository_is(way)))
 			return true;

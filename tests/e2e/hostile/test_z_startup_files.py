@@ -15,13 +15,16 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 GIT = ["git", "-c", "user.name=t", "-c", "user.email=t@t.test", "-c", "init.defaultBranch=main"]
 
 
-def names(table):
+def rows(table):
+    """Each name in @table of the code, and why it is there."""
     text = (ROOT / "src/launch/startup_files.c").read_text(encoding="ascii")
-    return re.findall(r'\{ "([^"]+)",', re.search(rf"\b{table}\[\] = \{{(.*?)\n\}};", text, re.S).group(1))
+    body = re.search(rf"\b{table}\[\] = \{{(.*?)\n\}};", text, re.S).group(1)
+    return [(name, why) for why, names in re.findall(r'\{ "([^"]+)",\s+\{ (.*?) \} \}', body, re.S)
+            for name in re.findall(r'"([^"]+)"', names)]
 
 
 # A row's asterisk stands for any text.
-FILES = [name.replace("*", "x.y") for name in names("names") if name != ".git"]
+FILES = [name.replace("*", "x.y") for name, _ in rows("names") if name != ".git"]
 # A file, and each directory that its name says.
 ABOVE = [(name, str(above)) for name in FILES for above in pathlib.PurePath(name).parents if above.name]
 
@@ -65,10 +68,9 @@ def project(world, user):
 
 def test_G13_the_manual_has_the_table():
     text = (ROOT / "man/weir-run.1").read_text(encoding="ascii")
-    code = (ROOT / "src/launch/startup_files.c").read_text(encoding="ascii")
-    rows = re.findall(r'\{\s*"([^"]+)",\s*"([^"]+)"\s*\}', code)
-    assert len(rows) > 30
-    assert [row for row in rows if f".It Pa {row[0]}\n{row[1]}\n" not in text] == []
+    known = rows("names") + rows("git_names") + rows("programs")
+    assert len(known) > 30
+    assert [row for row in known if f".It Pa {row[0]}\n{row[1]}\n" not in text] == []
 
 
 @pytest.mark.parametrize("where", ["", "deep/er/"])
