@@ -15,9 +15,10 @@
 #include "policy/limits.h"
 #include "policy/names.h"
 
-/* A way out through a host that looks harmless. */
-struct way_out {
-	const char *name;
+enum { WAYS_MAX = 13 }; /* of one kind, with the NULL */
+
+/* Ways out through hosts that look harmless. */
+struct ways_out {
 	enum {
 		WAY_HOST = 0, /* the host itself */
 		WAY_SHARED,   /* anybody can have a name below it: a pattern opens
@@ -25,89 +26,57 @@ struct way_out {
 		WAY_TREE,     /* the host, and each name below it */
 	} scope;
 	const char *why;
+	const char *names[WAYS_MAX]; /* up to the first NULL */
 };
 
-static const char storage[] = "anybody can rent a bucket under it, and upload to it";
-static const char tunnel[] = "anybody can put a server behind it";
-static const char fetcher[] = "it fetches other sites for anybody";
-static const char drop[] = "it takes data from anybody";
-static const char telemetry[] = "it takes data with anybody's key";
 static const char writes[] =
 	"a program with a token can write there, and Weir can't see that in TLS; give "
 	"the sandbox no token";
 
-static const struct way_out ways_out[] = {
-	{ "s3.amazonaws.com", WAY_SHARED, storage },
-	{ "amazonaws.com", WAY_SHARED, storage },
-	{ "cloudfront.net", WAY_SHARED, tunnel },
-	{ "blob.core.windows.net", WAY_SHARED, storage },
-	{ "azurewebsites.net", WAY_SHARED, tunnel },
-	{ "storage.googleapis.com", WAY_SHARED, storage },
-	{ "googleapis.com", WAY_SHARED, storage },
-	{ "r2.dev", WAY_SHARED, storage },
-	{ "r2.cloudflarestorage.com", WAY_SHARED, storage },
-	{ "workers.dev", WAY_SHARED, tunnel },
-	{ "pages.dev", WAY_SHARED, tunnel },
-	{ "digitaloceanspaces.com", WAY_SHARED, storage },
-	{ "backblazeb2.com", WAY_SHARED, storage },
-	{ "wasabisys.com", WAY_SHARED, storage },
-	{ "ngrok.io", WAY_SHARED, tunnel },
-	{ "ngrok.app", WAY_SHARED, tunnel },
-	{ "ngrok-free.app", WAY_SHARED, tunnel },
-	{ "trycloudflare.com", WAY_SHARED, tunnel },
-	{ "storage.googleapis.com", WAY_HOST, storage },
-	{ "s3.amazonaws.com", WAY_HOST, storage },
-	{ "translate.google.com", WAY_HOST, fetcher },
-	{ "web.archive.org", WAY_HOST, fetcher },
-	{ "r.jina.ai", WAY_HOST, fetcher },
-	{ "api.allorigins.win", WAY_HOST, fetcher },
-	{ "cors-anywhere.herokuapp.com", WAY_HOST, fetcher },
-	{ "webhook.site", WAY_HOST, drop },
-	{ "transfer.sh", WAY_HOST, drop },
-	{ "pastebin.com", WAY_HOST, drop },
-	{ "sentry.io", WAY_TREE, telemetry },
-	{ "statsig.com", WAY_TREE, telemetry },
-	{ "statsigapi.net", WAY_TREE, telemetry },
-	{ "featuregates.org", WAY_TREE, telemetry },
-	{ "datadoghq.com", WAY_TREE, telemetry },
-	{ "segment.io", WAY_TREE, telemetry },
-	{ "posthog.com", WAY_TREE, telemetry },
-	{ "amplitude.com", WAY_TREE, telemetry },
-	{ "mixpanel.com", WAY_TREE, telemetry },
-	{ "bugsnag.com", WAY_TREE, telemetry },
-	{ "google-analytics.com", WAY_TREE, telemetry },
-	{ "hooks.slack.com", WAY_HOST, drop },
-	{ "discord.com", WAY_HOST, drop },
-	{ "api.telegram.org", WAY_HOST, drop },
-	{ "github.com", WAY_HOST, writes },
-	{ "api.github.com", WAY_HOST, writes },
-	{ "gist.github.com", WAY_HOST, writes },
-	{ "gitlab.com", WAY_HOST, writes },
-	{ "huggingface.co", WAY_HOST, writes },
-	{ "registry.npmjs.org", WAY_HOST, writes },
-	{ "raw.githubusercontent.com", WAY_HOST, "anybody can put files there" },
-	{ "objects.githubusercontent.com", WAY_HOST, "anybody can put files there" },
-	{ "bitbucket.org", WAY_HOST, writes },
-	{ "codeberg.org", WAY_HOST, writes },
-	{ "npm.pkg.github.com", WAY_HOST, writes },
-	{ "registry.yarnpkg.com", WAY_HOST, writes },
-	{ "ghcr.io", WAY_HOST, writes },
-	{ "quay.io", WAY_HOST, writes },
-	{ "docker.io", WAY_TREE, writes },
-	{ "api.nuget.org", WAY_HOST, writes },
-	{ "central.sonatype.com", WAY_HOST, writes },
-	{ "test.pypi.org", WAY_HOST, writes },
-	{ "upload.pypi.org", WAY_HOST, writes },
-	{ "pypi.org", WAY_HOST, writes },
-	{ "crates.io", WAY_HOST, writes },
-	{ "rubygems.org", WAY_HOST, writes },
-	{ "api.anthropic.com", WAY_HOST,
-	  "its file upload takes data with anybody's key" },
-	{ "api.openai.com", WAY_HOST, "its file upload takes data with anybody's key" },
-	{ "proxy.golang.org", WAY_HOST, fetcher },
-	{ "api.mistral.ai", WAY_HOST, "its file upload takes data with anybody's key" },
-	{ "generativelanguage.googleapis.com", WAY_HOST,
-	  "its file upload takes data with anybody's key" },
+static const struct ways_out ways_out[] = {
+	{ WAY_SHARED,
+	  "anybody can rent a bucket under it, and upload to it",
+	  { "s3.amazonaws.com", "amazonaws.com", "blob.core.windows.net",
+	    "storage.googleapis.com", "googleapis.com", "r2.dev",
+	    "r2.cloudflarestorage.com", "digitaloceanspaces.com", "backblazeb2.com",
+	    "wasabisys.com" } },
+	{ WAY_SHARED,
+	  "anybody can put a server behind it",
+	  { "cloudfront.net", "azurewebsites.net", "workers.dev", "pages.dev", "ngrok.io",
+	    "ngrok.app", "ngrok-free.app", "trycloudflare.com" } },
+	{ WAY_HOST,
+	  "anybody can rent a bucket under it, and upload to it",
+	  { "storage.googleapis.com", "s3.amazonaws.com" } },
+	{ WAY_HOST,
+	  "it fetches other sites for anybody",
+	  { "translate.google.com", "web.archive.org", "r.jina.ai", "api.allorigins.win",
+	    "cors-anywhere.herokuapp.com", "proxy.golang.org" } },
+	{ WAY_HOST,
+	  "it takes data from anybody",
+	  { "webhook.site", "transfer.sh", "pastebin.com", "hooks.slack.com",
+	    "discord.com", "api.telegram.org" } },
+	{ WAY_TREE,
+	  "it takes data with anybody's key",
+	  { "sentry.io", "statsig.com", "statsigapi.net", "featuregates.org",
+	    "datadoghq.com", "segment.io", "posthog.com", "amplitude.com", "mixpanel.com",
+	    "bugsnag.com", "google-analytics.com" } },
+	{ WAY_HOST,
+	  writes,
+	  { "github.com", "api.github.com", "gist.github.com", "gitlab.com",
+	    "huggingface.co", "bitbucket.org", "codeberg.org" } },
+	{ WAY_HOST,
+	  writes,
+	  { "registry.npmjs.org", "npm.pkg.github.com", "registry.yarnpkg.com", "ghcr.io",
+	    "quay.io", "api.nuget.org", "central.sonatype.com", "test.pypi.org",
+	    "upload.pypi.org", "pypi.org", "crates.io", "rubygems.org" } },
+	{ WAY_HOST,
+	  "anybody can put files there",
+	  { "raw.githubusercontent.com", "objects.githubusercontent.com" } },
+	{ WAY_TREE, writes, { "docker.io" } },
+	{ WAY_HOST,
+	  "its file upload takes data with anybody's key",
+	  { "api.anthropic.com", "api.openai.com", "api.mistral.ai",
+	    "generativelanguage.googleapis.com" } },
 };
 
 struct check {
@@ -216,7 +185,7 @@ static void check_prefix(const struct check *c, uint32_t i)
 /* The names of ways_out, and the hashes of the names that a rule for one name can
  * open. Most rules open none, which the hashes say without a comparison. */
 struct ways_read {
-	struct dns_name names[ARRAY_SIZE(ways_out)];
+	struct dns_name names[ARRAY_SIZE(ways_out)][WAYS_MAX];
 	uint64_t hosts[16], trees[16];
 };
 
@@ -230,17 +199,19 @@ static unsigned int sieve_of(const uint8_t *bytes, size_t size)
 
 static int read_ways(struct ways_read *w)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(ways_out); i++) {
-		unsigned int bit;
+	for (size_t i = 0; i < ARRAY_SIZE(ways_out); i++)
+		for (size_t n = 0; ways_out[i].names[n]; n++) {
+			struct dns_name *name = &w->names[i][n];
+			unsigned int bit;
 
-		if (dns_name_parse(text_of(ways_out[i].name), &w->names[i]) < 0)
-			return -EINVAL;
-		bit = sieve_of(w->names[i].bytes, w->names[i].size);
-		if (ways_out[i].scope != WAY_SHARED)
-			w->hosts[bit / 64] |= UINT64_C(1) << bit % 64;
-		if (ways_out[i].scope == WAY_TREE)
-			w->trees[bit / 64] |= UINT64_C(1) << bit % 64;
-	}
+			if (dns_name_parse(text_of(ways_out[i].names[n]), name) < 0)
+				return -EINVAL;
+			bit = sieve_of(name->bytes, name->size);
+			if (ways_out[i].scope != WAY_SHARED)
+				w->hosts[bit / 64] |= UINT64_C(1) << bit % 64;
+			if (ways_out[i].scope == WAY_TREE)
+				w->trees[bit / 64] |= UINT64_C(1) << bit % 64;
+		}
 	return 0;
 }
 
@@ -261,7 +232,7 @@ static bool may_be_host(const struct ways_read *w, const struct dns_name *n)
 }
 
 /* The rule opens @way: its host, or as a pattern the shared suffix or more. */
-static bool opens_way_out(const struct rule *r, const struct way_out *way,
+static bool opens_way_out(const struct rule *r, const struct ways_out *way,
 			  const struct dns_name *name)
 {
 	if (way->scope == WAY_TREE && dns_name_is_within(&r->name, name))
@@ -282,14 +253,15 @@ static void check_way_out(const struct policy_reader *reader, const struct rule 
 
 	if (r->kind == TARGET_NAME && !may_be_host(ways, &r->name))
 		return;
-	for (size_t i = 0; i < ARRAY_SIZE(ways_out); i++) {
-		if (!opens_way_out(r, &ways_out[i], &ways->names[i]))
-			continue;
-		snprintf(what, sizeof(what), "is a known way out (%s): %s",
-			 ways_out[i].name, ways_out[i].why);
-		add(reader, r, level, what);
-		return;
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(ways_out); i++)
+		for (size_t n = 0; ways_out[i].names[n]; n++) {
+			if (!opens_way_out(r, &ways_out[i], &ways->names[i][n]))
+				continue;
+			snprintf(what, sizeof(what), "is a known way out (%s): %s",
+				 ways_out[i].names[n], ways_out[i].why);
+			add(reader, r, level, what);
+			return;
+		}
 	/* Or may be one, where libpsl can't say. */
 	if (r->kind != TARGET_NAME &&
 	    name_is_public_suffix(DNS_NAME_SHOWN(&r->name), true) != 0)
