@@ -57,7 +57,7 @@ struct api_degradation {
 };
 
 struct api_counter {
-	const char *name; /* as sandbox_counter_name() */
+	const char *name, *help; /* as sandbox_counter_name(), sandbox_counter_help() */
 	uint64_t value;
 };
 

@@ -9,44 +9,6 @@
 
 enum { LABELS_SIZE = 4096, LABEL_NAME_SIZE = 64 };
 
-/* What each counter counts. A new one without a row is shown with its name alone. */
-static const struct counter_help {
-	const char *name, *help;
-} counter_help[] = {
-	{ "queries", "DNS queries that came from the sandbox." },
-	{ "queries_denied", "Queries for names that no rule allows." },
-	{ "queries_unserved", "Queries of types that are not served." },
-	{ "queries_malformed", "Queries that could not be read." },
-	{ "queries_limited", "Queries over the sandbox's limits." },
-	{ "answers", "Answers with data." },
-	{ "answers_cached", "Answers that needed no upstream." },
-	{ "answers_failed", "Queries answered with SERVFAIL." },
-	{ "answers_lost", "Answers that could not be sent." },
-	{ "answers_special", "Answers that pointed at special addresses." },
-	{ "commits", "Transactions that put learned addresses into the filter." },
-	{ "commits_failed", "Such transactions that failed." },
-	{ "learned", "Addresses learned from answers." },
-	{ "learned_evicted", "Learned addresses that made room for others." },
-	{ "new_names_limited", "New names under a wildcard over the limit." },
-	{ "dns_tcp_limited", "DNS connections over the limit." },
-	{ "flows", "Connections through the relay." },
-	{ "flows_denied", "Connections that the relay refused." },
-	{ "flows_limited", "Connections over the relay's limit." },
-	{ "flows_failed", "Connections whose other side could not be reached." },
-	{ "packets_denied", "Packets that the filter refused." },
-	{ "packets_lost", "Refused packets whose destination is not known." },
-	{ "events_dropped", "Denials that found no place to wait, counted only." },
-	{ "passed_dropped", "What passed and found no place, counted only." },
-	{ "bytes_sent", "Bytes that passed from the sandbox." },
-	{ "bytes_received", "Bytes that passed to the sandbox through the relay." },
-	{ "self_tests", "Self-tests that were passed." },
-	{ "policy_changes", "Policies that took effect." },
-	{ "repairs", "Times that the filter was put back after others changed it." },
-	{ "adopted", "Learned addresses taken over from an engine that died." },
-	{ "strangers",
-	  "Queries, connections and packets on the host that are no sandbox's." },
-};
-
 struct metrics {
 	FILE *out;
 	char labels[LABELS_SIZE]; /* "a=\"b\",c=\"d\"", or "" */
@@ -145,20 +107,13 @@ static void counter(struct metrics *m, const char *name, const char *help, uint6
 	sample(m, name, NULL, value);
 }
 
-static const char *help_of(const char *name)
-{
-	const struct counter_help *known = TEXT_FIND(text_of(name), counter_help);
-
-	return known ? known->help : name;
-}
-
 static void write_counters(struct metrics *m, const struct api_status *s)
 {
 	for (size_t i = 0; i < s->counter_count; i++) {
 		char name[128];
 
 		snprintf(name, sizeof(name), "%s_total", s->counters[i].name);
-		counter(m, name, help_of(s->counters[i].name), s->counters[i].value);
+		counter(m, name, s->counters[i].help, s->counters[i].value);
 	}
 	counter(m, "engine_restarts_total", "Engines that had to be replaced.",
 		s->engine_restarts);

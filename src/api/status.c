@@ -28,6 +28,7 @@ void api_status_count(struct api_status *s, const uint64_t *values,
 	for (size_t i = 0; i < SANDBOX_COUNTER_COUNT; i++)
 		room[s->counter_count++] = (struct api_counter){
 			.name = sandbox_counter_name((enum sandbox_counter)i),
+			.help = sandbox_counter_help((enum sandbox_counter)i),
 			.value = values[i],
 		};
 }

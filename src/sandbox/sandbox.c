@@ -12,46 +12,72 @@
 #include "sandbox/accounting.h"
 #include "sandbox/asks.h"
 
-static const char *const counter_names[] = {
-	[COUNT_QUERIES] = "queries",
-	[COUNT_QUERIES_DENIED] = "queries_denied",
-	[COUNT_QUERIES_UNSERVED] = "queries_unserved",
-	[COUNT_QUERIES_MALFORMED] = "queries_malformed",
-	[COUNT_QUERIES_LIMITED] = "queries_limited",
-	[COUNT_ANSWERS] = "answers",
-	[COUNT_ANSWERS_CACHED] = "answers_cached",
-	[COUNT_ANSWERS_FAILED] = "answers_failed",
-	[COUNT_ANSWERS_LOST] = "answers_lost",
-	[COUNT_ANSWERS_SPECIAL] = "answers_special",
-	[COUNT_COMMITS] = "commits",
-	[COUNT_COMMITS_FAILED] = "commits_failed",
-	[COUNT_LEARNED] = "learned",
-	[COUNT_LEARNED_EVICTED] = "learned_evicted",
-	[COUNT_NEW_NAMES_LIMITED] = "new_names_limited",
-	[COUNT_DNS_TCP_LIMITED] = "dns_tcp_limited",
-	[COUNT_FLOWS] = "flows",
-	[COUNT_FLOWS_DENIED] = "flows_denied",
-	[COUNT_FLOWS_LIMITED] = "flows_limited",
-	[COUNT_FLOWS_FAILED] = "flows_failed",
-	[COUNT_PACKETS_DENIED] = "packets_denied",
-	[COUNT_PACKETS_LOST] = "packets_lost",
-	[COUNT_EVENTS_DROPPED] = "events_dropped",
-	[COUNT_PASSED_DROPPED] = "passed_dropped",
-	[COUNT_BYTES_SENT] = "bytes_sent",
-	[COUNT_BYTES_RECEIVED] = "bytes_received",
-	[COUNT_SELF_TESTS] = "self_tests",
-	[COUNT_POLICY_CHANGES] = "policy_changes",
-	[COUNT_REPAIRS] = "repairs",
-	[COUNT_ADOPTED] = "adopted",
-	[COUNT_ASKED] = "asked",
-	[COUNT_UNATTRIBUTED] = "strangers",
+/* How a counter is called, and what it says, for a person. */
+static const struct {
+	const char *name, *help;
+} counters[] = {
+	[COUNT_QUERIES] = { "queries", "DNS queries that came from the sandbox." },
+	[COUNT_QUERIES_DENIED] = { "queries_denied",
+				   "Queries for names that no rule allows." },
+	[COUNT_QUERIES_UNSERVED] = { "queries_unserved",
+				     "Queries of types that are not served." },
+	[COUNT_QUERIES_MALFORMED] = { "queries_malformed",
+				      "Queries that could not be read." },
+	[COUNT_QUERIES_LIMITED] = { "queries_limited",
+				    "Queries over the sandbox's limits." },
+	[COUNT_ANSWERS] = { "answers", "Answers with data." },
+	[COUNT_ANSWERS_CACHED] = { "answers_cached", "Answers that needed no upstream." },
+	[COUNT_ANSWERS_FAILED] = { "answers_failed", "Queries answered with SERVFAIL." },
+	[COUNT_ANSWERS_LOST] = { "answers_lost", "Answers that could not be sent." },
+	[COUNT_ANSWERS_SPECIAL] = { "answers_special",
+				    "Answers that pointed at special addresses." },
+	[COUNT_COMMITS] = { "commits",
+			    "Transactions that put learned addresses into the filter." },
+	[COUNT_COMMITS_FAILED] = { "commits_failed", "Such transactions that failed." },
+	[COUNT_LEARNED] = { "learned", "Addresses learned from answers." },
+	[COUNT_LEARNED_EVICTED] = { "learned_evicted",
+				    "Learned addresses that made room for others." },
+	[COUNT_NEW_NAMES_LIMITED] = { "new_names_limited",
+				      "New names under a wildcard over the limit." },
+	[COUNT_DNS_TCP_LIMITED] = { "dns_tcp_limited",
+				    "DNS connections over the limit." },
+	[COUNT_FLOWS] = { "flows", "Connections through the relay." },
+	[COUNT_FLOWS_DENIED] = { "flows_denied", "Connections that the relay refused." },
+	[COUNT_FLOWS_LIMITED] = { "flows_limited",
+				  "Connections over the relay's limit." },
+	[COUNT_FLOWS_FAILED] = { "flows_failed",
+				 "Connections whose other side could not be reached." },
+	[COUNT_PACKETS_DENIED] = { "packets_denied", "Packets that the filter refused." },
+	[COUNT_PACKETS_LOST] = { "packets_lost",
+				 "Refused packets whose destination is not known." },
+	[COUNT_EVENTS_DROPPED] = { "events_dropped",
+				   "Denials that found no place to wait, counted only." },
+	[COUNT_PASSED_DROPPED] = { "passed_dropped",
+				   "What passed and found no place, counted only." },
+	[COUNT_BYTES_SENT] = { "bytes_sent", "Bytes that passed from the sandbox." },
+	[COUNT_BYTES_RECEIVED] = { "bytes_received", "Bytes that passed to the sandbox "
+						     "through the relay." },
+	[COUNT_SELF_TESTS] = { "self_tests", "Self-tests that were passed." },
+	[COUNT_POLICY_CHANGES] = { "policy_changes", "Policies that took effect." },
+	[COUNT_REPAIRS] = { "repairs", "Times that the filter was put back after others "
+				       "changed it." },
+	[COUNT_ADOPTED] = { "adopted",
+			    "Learned addresses taken over from an engine that died." },
+	[COUNT_ASKED] = { "asked",
+			  "Queries and connections that waited for a decision." },
+	[COUNT_UNATTRIBUTED] = { "strangers", "Queries, connections and packets on the "
+					      "host that are no sandbox's." },
 };
-static_assert(ARRAY_SIZE(counter_names) == SANDBOX_COUNTER_COUNT,
-	      "a counter without a name");
+static_assert(ARRAY_SIZE(counters) == SANDBOX_COUNTER_COUNT, "a counter without a name");
 
 const char *sandbox_counter_name(enum sandbox_counter c)
 {
-	return (unsigned int)c < SANDBOX_COUNTER_COUNT ? counter_names[c] : "unknown";
+	return (unsigned int)c < SANDBOX_COUNTER_COUNT ? counters[c].name : "unknown";
+}
+
+const char *sandbox_counter_help(enum sandbox_counter c)
+{
+	return (unsigned int)c < SANDBOX_COUNTER_COUNT ? counters[c].help : "";
 }
 
 void sandbox_set_plan(struct sandbox *s, const struct plan *plan)

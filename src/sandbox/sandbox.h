@@ -67,6 +67,8 @@ static inline uint64_t sandbox_denied(const uint64_t *counters)
 	       counters[COUNT_PACKETS_DENIED];
 }
 const char *sandbox_counter_name(enum sandbox_counter c);
+/* A sentence that says what it counts. */
+const char *sandbox_counter_help(enum sandbox_counter c);
 
 enum sandbox_state {
 	SANDBOX_NONE = 0,

@@ -110,7 +110,9 @@ static void on_status(void *data, struct api_status *ret)
 {
 	struct driver *d = data;
 
-	d->counter = (struct api_counter){ "queries_denied", event_ring_count(d->ring) };
+	d->counter = (struct api_counter){ .name = "queries_denied",
+					   .help = "DNS questions denied",
+					   .value = event_ring_count(d->ring) };
 	ret->mode = API_MODE_DNS_NFT;
 	ret->enforcement_mode = "dns+nft";
 	ret->sandbox_id = d->id;
