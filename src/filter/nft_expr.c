@@ -26,6 +26,7 @@
 
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_conntrack_common.h>
+#include <linux/netfilter/nf_conntrack_tuple_common.h>
 #include <linux/netfilter/nf_nat.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/rtnetlink.h>
@@ -56,19 +57,6 @@ static void print_mark(FILE *out, uint32_t value)
 	fprintf(out, "0x%08" PRIx32, value);
 }
 
-static void print_family(FILE *out, uint32_t value)
-{
-	fputs(value == NFPROTO_IPV4 ? "ipv4" : "ipv6", out);
-}
-
-static void print_link(FILE *out, uint32_t value)
-{
-	if (value == 1) /* of every network namespace's lo */
-		fputs("\"lo\"", out);
-	else
-		print_number(out, value);
-}
-
 static void print_addr4(FILE *out, uint32_t value)
 {
 	fprintf(out, "%u.%u.%u.%u", value >> 24, value >> 16 & 255, value >> 8 & 255,
@@ -78,33 +66,6 @@ static void print_addr4(FILE *out, uint32_t value)
 static void print_head6(FILE *out, uint32_t value)
 {
 	fprintf(out, "%x:%x::/32", value >> 16, value & 0xffff);
-}
-
-static void print_route(FILE *out, uint32_t value)
-{
-	if (value == RTN_LOCAL)
-		fputs("local", out);
-	else
-		print_number(out, value);
-}
-
-/* Rules compare the state of a packet with one of these three. */
-static void print_state(FILE *out, uint32_t value)
-{
-	fputs(value == NF_CT_STATE_BIT(IP_CT_ESTABLISHED) ? "established"
-	      : value == NF_CT_STATE_BIT(IP_CT_RELATED)	  ? "related"
-							  : "new",
-	      out);
-}
-
-static void print_direction(FILE *out, uint32_t value)
-{
-	fputs(value == 0 ? "original" : "reply", out);
-}
-
-static void print_presence(FILE *out, uint32_t value)
-{
-	fputs(value ? "exists" : "missing", out);
 }
 
 /* nft's numbers of data types; concatenations shift by six bits. */
@@ -150,12 +111,12 @@ static const struct field {
 	enum data_type type; /* where it is in the key of a set */
 	uint32_t mask;	     /* 0: all of its bits */
 } fields[FILTER_FIELD_COUNT] = {
-	[FILTER_NFPROTO] = { "meta nfproto", print_family, SOURCE_META, NFT_META_NFPROTO,
+	[FILTER_NFPROTO] = { "meta nfproto", print_number, SOURCE_META, NFT_META_NFPROTO,
 			     1 },
 	[FILTER_L4PROTO] = { "meta l4proto", print_number, SOURCE_META, NFT_META_L4PROTO,
 			     1, false, TYPE_INET_PROTOCOL },
-	[FILTER_IIF] = { "iif", print_link, SOURCE_META, NFT_META_IIF, 4, true },
-	[FILTER_OIF] = { "oif", print_link, SOURCE_META, NFT_META_OIF, 4, true },
+	[FILTER_IIF] = { "iif", print_number, SOURCE_META, NFT_META_IIF, 4, true },
+	[FILTER_OIF] = { "oif", print_number, SOURCE_META, NFT_META_OIF, 4, true },
 	[FILTER_OIF_GROUP] = { "oifgroup", print_number, SOURCE_META, NFT_META_OIFGROUP,
 			       4, true },
 	[FILTER_MARK] = { "meta mark", print_mark, SOURCE_META, NFT_META_MARK, 4, true,
@@ -171,7 +132,7 @@ static const struct field {
 	[FILTER_LENGTH6] = { "ip6 length", print_number, SOURCE_NETWORK, 4, 2 },
 	[FILTER_HEADER_WORDS4] = { "ip hdrlength", print_number, SOURCE_NETWORK, 0, 1,
 				   .mask = 0x0f },
-	[FILTER_HAS_ROUTING6] = { "exthdr rt", print_presence, SOURCE_EXTENSION,
+	[FILTER_HAS_ROUTING6] = { "exthdr rt", print_number, SOURCE_EXTENSION,
 				  IPPROTO_ROUTING, 1 },
 	[FILTER_HOPLIMIT] = { "ip6 hoplimit", print_number, SOURCE_NETWORK, 7, 1 },
 	[FILTER_SPORT] = { "th sport", print_number, SOURCE_TRANSPORT, 0, 2 },
@@ -179,16 +140,17 @@ static const struct field {
 			   TYPE_INET_SERVICE },
 	[FILTER_ICMP_TYPE] = { "icmp type", print_number, SOURCE_TRANSPORT, 0, 1 },
 	[FILTER_TCP_FLAGS] = { "tcp flags", print_number, SOURCE_TRANSPORT, 13, 1 },
-	[FILTER_CT_STATE] = { "ct state", print_state, SOURCE_CT, NFT_CT_STATE, 4, true },
+	[FILTER_CT_STATE] = { "ct state", print_number, SOURCE_CT, NFT_CT_STATE, 4,
+			      true },
 	[FILTER_CT_STATUS] = { "ct status", print_number, SOURCE_CT, NFT_CT_STATUS, 4,
 			       true },
 	[FILTER_CT_MARK] = { "ct mark", print_mark, SOURCE_CT, NFT_CT_MARK, 4, true,
 			     TYPE_MARK },
-	[FILTER_CT_DIRECTION] = { "ct direction", print_direction, SOURCE_CT,
+	[FILTER_CT_DIRECTION] = { "ct direction", print_number, SOURCE_CT,
 				  NFT_CT_DIRECTION, 1 },
-	[FILTER_FIB_DADDR_TYPE] = { "fib daddr type", print_route, SOURCE_FIB,
+	[FILTER_FIB_DADDR_TYPE] = { "fib daddr type", print_number, SOURCE_FIB,
 				    NFTA_FIB_F_DADDR, 4, true },
-	[FILTER_FIB_SADDR_TYPE] = { "fib saddr type", print_route, SOURCE_FIB,
+	[FILTER_FIB_SADDR_TYPE] = { "fib saddr type", print_number, SOURCE_FIB,
 				    NFTA_FIB_F_SADDR, 4, true },
 	[FILTER_CGROUP] = { NULL, NULL, SOURCE_SOCKET, NFT_SOCKET_CGROUPV2, 8, true,
 			    TYPE_CGROUP },
@@ -203,6 +165,28 @@ static const struct bit {
 	{ FILTER_CT_STATUS, IPS_DST_NAT, "dnat" },
 	{ FILTER_TCP_FLAGS, 4, "rst" },
 	{ FILTER_TCP_FLAGS, 4 | 16, "rst,ack" },
+};
+
+/* Values that have a name in nft's text. Rules compare the state of a packet with one of
+ * its three. */
+static const struct named_value {
+	enum filter_field field;
+	uint32_t value;
+	const char *word;
+} named_values[] = {
+	{ FILTER_NFPROTO, NFPROTO_IPV4, "ipv4" },
+	{ FILTER_NFPROTO, NFPROTO_IPV6, "ipv6" },
+	{ FILTER_IIF, 1, "\"lo\"" }, /* of every network namespace */
+	{ FILTER_OIF, 1, "\"lo\"" },
+	{ FILTER_HAS_ROUTING6, false, "missing" },
+	{ FILTER_HAS_ROUTING6, true, "exists" },
+	{ FILTER_CT_STATE, NF_CT_STATE_BIT(IP_CT_ESTABLISHED), "established" },
+	{ FILTER_CT_STATE, NF_CT_STATE_BIT(IP_CT_RELATED), "related" },
+	{ FILTER_CT_STATE, NF_CT_STATE_BIT(IP_CT_NEW), "new" },
+	{ FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL, "original" },
+	{ FILTER_CT_DIRECTION, IP_CT_DIR_REPLY, "reply" },
+	{ FILTER_FIB_DADDR_TYPE, RTN_LOCAL, "local" },
+	{ FILTER_FIB_SADDR_TYPE, RTN_LOCAL, "local" },
 };
 
 /* ---- keys of sets ---- */
@@ -315,6 +299,11 @@ static void print_field(struct line *t, enum filter_field field)
 
 static void print_value(struct line *t, enum filter_field field, uint32_t value)
 {
+	for (size_t i = 0; i < ARRAY_SIZE(named_values); i++)
+		if (named_values[i].field == field && named_values[i].value == value) {
+			fputs(named_values[i].word, t->out);
+			return;
+		}
 	if (!fields[field].print)
 		t->failed = true;
 	else
