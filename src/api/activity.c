@@ -251,17 +251,6 @@ static bool put_row(void *data, int64_t id, const struct event_row *row)
 	return true;
 }
 
-static bool parse_action(const char *text, enum event_action *ret)
-{
-	for (int i = EVENT_NONE; i < EVENT_ACTION_COUNT; i++) {
-		*ret = (enum event_action)i;
-		if (!text[0] ||
-		    (i > EVENT_NONE && strcmp(event_action_name(*ret), text) == 0))
-			return true;
-	}
-	return false;
-}
-
 /* "action", "find", "limit", and "before": where the page before has ended. */
 static bool read_page(struct api_request *r, struct sqlite_query *q, struct page *p)
 {
@@ -269,8 +258,10 @@ static bool read_page(struct api_request *r, struct sqlite_query *q, struct page
 	struct request_event_id at;
 	uint32_t max;
 
-	if (request_query(r->query, "action", action, sizeof(action)) < 0 ||
-	    !parse_action(action, &q->action))
+	if (request_query(r->query, "action", action, sizeof(action)) < 0)
+		return reply_error(r, HTTP_BAD_REQUEST, "invalid action");
+	q->action = event_action_find(action);
+	if (action[0] && q->action == EVENT_NONE)
 		return reply_error(r, HTTP_BAD_REQUEST, "invalid action");
 	if (request_query(r->query, "find", p->find, sizeof(p->find)) < 0)
 		return reply_error(r, HTTP_BAD_REQUEST, "invalid find");

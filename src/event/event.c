@@ -69,6 +69,13 @@ const char *event_layer_name(enum event_layer l)
 	return (unsigned int)l < EVENT_LAYER_COUNT ? layer_names[l] : "unknown";
 }
 
+enum event_action event_action_find(const char *name)
+{
+	const char *const *known = TEXT_FIND(text_of(name), action_names);
+
+	return known ? (enum event_action)(known - action_names) : EVENT_NONE;
+}
+
 enum event_layer event_layer_find(const char *name)
 {
 	const char *const *known = TEXT_FIND(text_of(name), layer_names);

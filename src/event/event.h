@@ -108,6 +108,8 @@ const char *event_action_name(enum event_action a);
 const char *event_layer_name(enum event_layer l);
 /* EVENT_LAYER_NONE: there is none of that name. */
 enum event_layer event_layer_find(const char *name);
+/* EVENT_NONE, too, where @name is no action. */
+enum event_action event_action_find(const char *name);
 
 /* The newest @capacity distinct events. Equal ones (event_is_same() and
  * event_same_reason()) fold: packets and bytes add up, the first time stays, and the

@@ -168,18 +168,6 @@ static int read_name(struct show *s, struct err *err)
 	return 0;
 }
 
-static int read_action(struct show *s, struct err *err)
-{
-	for (int a = EVENT_ALLOW; a < EVENT_ACTION_COUNT; a++) {
-		if (strcmp(s->spec.action, event_action_name((enum event_action)a)) != 0)
-			continue;
-		s->query.action = (enum event_action)a;
-		return 0;
-	}
-	return is_not(err, "action", s->spec.action,
-		      "one of allow, deny, panic, change, limit, fail, ask");
-}
-
 /* The kernel's log knows no names and no past. */
 static int check_collect(const struct events_spec *spec, struct err *err)
 {
@@ -211,8 +199,10 @@ static int read_options(struct show *s, struct err *err)
 	s->by = SQLITE_BY_DESTINATION;
 	if (r == 0 && spec->name)
 		r = read_name(s, err);
-	if (r == 0 && spec->action)
-		r = read_action(s, err);
+	s->query.action = event_action_find(spec->action);
+	if (r == 0 && spec->action && s->query.action == EVENT_NONE)
+		r = is_not(err, "action", spec->action,
+			   "one of allow, deny, panic, change, limit, fail, ask");
 	if (r == 0 && spec->address &&
 	    !addr_parse(spec->address, strlen(spec->address), &s->query.remote))
 		r = is_not(err, "address", spec->address, "an address");
