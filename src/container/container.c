@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "base/exit_status.h"
+#include "base/jansson.h"
 #include "base/log.h"
 #include "container/docker.h"
 #include "container/guard.h"
@@ -57,7 +58,7 @@ static const char *run_of(const json_t *found)
 static int is_made_here(const struct docker *e, const json_t *found, struct err *err)
 {
 	const char *image = text_in(found, "Image"), *run = run_of(found), *passed_on;
-	json_t *its_image = NULL;
+	CLEAN(json) json_t *its_image = NULL;
 	char path[EXPECTED_SIZE];
 	int r;
 
@@ -68,21 +69,18 @@ static int is_made_here(const struct docker *e, const json_t *found, struct err 
 	if (r < 0)
 		return r;
 	passed_on = run_of(its_image);
-	r = !passed_on || strcmp(passed_on, run) != 0;
-	json_decref(its_image);
-	return r;
+	return !passed_on || strcmp(passed_on, run) != 0;
 }
 
 /* Return: 1: it is removed; 0: it, or its image, isn't there, or it is another's; -errno
  * with @err. */
 static int remove_made_here(const struct docker *e, const char *id, struct err *err)
 {
-	json_t *found = NULL;
+	CLEAN(json) json_t *found = NULL;
 	int r = docker_inspect(e, id, &found, err);
 
 	if (r == 0)
 		r = is_made_here(e, found, err);
-	json_decref(found);
 	if (r > 0) {
 		r = docker_remove(e, id, err);
 		return r < 0 ? r : 1;
@@ -119,17 +117,14 @@ static int remove_role(const struct docker *e, const json_t *list, const char *r
 static int remains_remove(const struct docker *e, const char *nonce, struct err *err)
 {
 	char label[EXPECTED_SIZE];
-	json_t *list = NULL;
+	CLEAN(json) json_t *list = NULL;
 	int r;
 
 	snprintf(label, sizeof(label), "weir.run=%s", nonce);
 	r = docker_list(e, label, &list, err);
 	if (r == 0)
 		r = remove_role(e, list, "app", err);
-	if (r == 0)
-		r = remove_role(e, list, "guard", err);
-	json_decref(list);
-	return r;
+	return r == 0 ? remove_role(e, list, "guard", err) : r;
 }
 
 /* -- what nobody watches any more ---------------------------------------------------- */
@@ -155,7 +150,7 @@ static int remains_check(const struct docker *e, const char *nonce, const char *
 			 struct err *err)
 {
 	char label[EXPECTED_SIZE];
-	json_t *list = NULL, *found = NULL;
+	CLEAN(json) json_t *list = NULL, *found = NULL;
 	int r;
 
 	snprintf(label, sizeof(label), "weir.run=%s", nonce);
@@ -164,8 +159,6 @@ static int remains_check(const struct docker *e, const char *nonce, const char *
 		r = err_set(err, -EBADMSG, "the engine doesn't list the container");
 	if (r == 0)
 		r = docker_inspect(e, id, &found, err);
-	json_decref(list);
-	json_decref(found);
 	return r < 0 ? err_context(err, "the container could not be removed later") : 0;
 }
 
@@ -204,7 +197,8 @@ static void remove_abandoned(const struct docker *e, const json_t *container)
 static void remains_sweep(const struct docker *e)
 {
 	struct err ignored = { 0 };
-	json_t *list = NULL, *one;
+	CLEAN(json) json_t *list = NULL;
+	const json_t *one;
 	size_t i;
 
 	if (docker_list(e, "weir.sandbox", &list, &ignored) < 0)
@@ -212,7 +206,6 @@ static void remains_sweep(const struct docker *e)
 	for (int is_app = 1; is_app >= 0; is_app--)
 		json_array_foreach(list, i, one) if (is_abandoned(list, one, is_app))
 			remove_abandoned(e, one);
-	json_decref(list);
 }
 
 /* === the watcher ===
@@ -489,11 +482,10 @@ static json_t *describe_run(const struct run *r)
 
 static int announce(struct run *r, struct err *err)
 {
-	json_t *j = r->spec->info_fd > 0 ? describe_run(r) : NULL;
+	CLEAN(json) json_t *j = r->spec->info_fd > 0 ? describe_run(r) : NULL;
 	CLEAN(mem) char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
 	const char *line = text ? arena_printf(&r->arena, "%s\n", text) : NULL;
 
-	json_decref(j);
 	if (r->spec->info_fd == 0)
 		return 0;
 	if (!line)
@@ -617,7 +609,8 @@ static void turn(struct run *r, const struct pollfd polls[POLLS])
 static void look_after_end(struct run *r)
 {
 	struct err ignored = { 0 };
-	json_t *found = NULL, *state;
+	CLEAN(json) json_t *found = NULL;
+	const json_t *state;
 
 	if (docker_inspect(&r->engine, r->app, &found, &ignored) < 0)
 		return;
@@ -633,7 +626,6 @@ static void look_after_end(struct run *r)
 			  r->engine.name, r->spec->id);
 		give_up(r, RUN_STATUS_FAILED);
 	}
-	json_decref(found);
 }
 
 static void follow(struct run *r)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/http_status.h"
+#include "base/jansson.h"
 #include "base/macros.h"
 #include "base/text.h"
 #include "sys/files.h"
@@ -147,7 +148,7 @@ int docker_create(const struct docker *e, const char *name, json_t *body,
 		  struct arena *arena, const char **ret_id, struct err *err)
 {
 	char path[PATH_SIZE];
-	json_t *answer = NULL;
+	CLEAN(json) json_t *answer = NULL;
 	const char *id;
 	size_t len;
 	int r;
@@ -163,7 +164,6 @@ int docker_create(const struct docker *e, const char *name, json_t *body,
 	*ret_id = len >= ID_MIN && len <= ID_MAX && id[len] == '\0'
 			  ? arena_text(arena, text_of(id))
 			  : NULL;
-	json_decref(answer);
 	return *ret_id ? 0 : err_set(err, -EBADMSG, "%s says no id", e->name);
 }
 
@@ -239,20 +239,19 @@ int docker_wait_open(const struct docker *e, const char *id, struct docker_wait 
 static int read_end(const struct docker_wait *w, int *ret_status)
 {
 	struct client_reply reply;
-	json_t *j, *code;
-	int r = request_read((struct text){ w->bytes, w->size }, &reply);
+	CLEAN(json) json_t *j = NULL;
+	const json_t *code;
 
-	if (r < 0 || reply.status != HTTP_OK)
+	if (request_read((struct text){ w->bytes, w->size }, &reply) < 0 ||
+	    reply.status != HTTP_OK)
 		return -EBADMSG;
 	j = json_loadb(reply.body.ptr, reply.body.len, 0, NULL);
 	code = json_object_get(j, "StatusCode");
 	if (!json_is_integer(code) || json_integer_value(code) < 0 ||
 	    json_integer_value(code) > STATUS_MAX)
-		r = -EBADMSG;
-	else
-		*ret_status = (int)json_integer_value(code);
-	json_decref(j);
-	return r;
+		return -EBADMSG;
+	*ret_status = (int)json_integer_value(code);
+	return 0;
 }
 
 int docker_wait_read(struct docker_wait *w, int *ret_status, struct err *err)
@@ -365,8 +364,8 @@ static int open_pidfd(pid_t pid)
 void container_process_open(const struct docker *e, const char *container,
 			    struct container_process *ret)
 {
+	CLEAN(json) json_t *found = NULL;
 	struct err ignored = { 0 };
-	json_t *found = NULL;
 	char pid[12];
 	pid_t number;
 
@@ -375,7 +374,6 @@ void container_process_open(const struct docker *e, const char *container,
 		return;
 	number = (pid_t)json_integer_value(
 		json_object_get(json_object_get(found, "State"), "Pid"));
-	json_decref(found);
 	snprintf(pid, sizeof(pid), "%d", (int)number);
 	ret->first = open_pidfd(number);
 	if (ret->first >= 0 && container_process_is_of(pid, container))

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/http_status.h"
+#include "base/jansson.h"
 #include "base/text.h"
 #include "container/docker.h"
 #include "outputs/client.h"
@@ -249,7 +250,7 @@ static int create(struct guard *g, struct err *err)
 
 int guard_start(struct guard *g, const char *policy, int signals, struct err *err)
 {
-	json_t *found = NULL;
+	CLEAN(json) json_t *found = NULL;
 	int r = guard_random(g->token, err);
 
 	g->control = -1;
@@ -265,11 +266,10 @@ int guard_start(struct guard *g, const char *policy, int signals, struct err *er
 		r = check_network(g, found, err);
 	if (r == 0)
 		r = check_process(g, found, err);
-	if (r == 0)
-		r = g->is_daemon ? guard_by_daemon(g, policy, err)
-				 : guard_by_sidecar(g, found, policy, signals, err);
-	json_decref(found);
-	return r;
+	if (r < 0)
+		return r;
+	return g->is_daemon ? guard_by_daemon(g, policy, err)
+			    : guard_by_sidecar(g, found, policy, signals, err);
 }
 
 bool guard_has_ended(struct guard *g)

@@ -15,6 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/jansson.h"
 #include "settings/settings.h"
 #include "sys/mounts.h"
 #include "sys/netlink.h"
@@ -404,7 +405,7 @@ static int check_named(const char *volume, const char *name, const struct world 
 		       struct err *err)
 {
 	char path[PATH_MAX + 16];
-	json_t *found = NULL;
+	CLEAN(json) json_t *found = NULL;
 	int r;
 
 	snprintf(path, sizeof(path), "/volumes/%s", name);
@@ -415,10 +416,8 @@ static int check_named(const char *volume, const char *name, const struct world 
 	}
 	if (r == 0)
 		r = check_driver(volume, found, w, err);
-	if (r == 0)
-		r = check_options(volume, json_object_get(found, "Options"), w, err);
-	json_decref(found);
-	return r;
+	return r == 0 ? check_options(volume, json_object_get(found, "Options"), w, err)
+		      : r;
 }
 
 /* -- all of them --------------------------------------------------------------------- */

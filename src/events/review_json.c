@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/jansson.h"
 #include "event/json.h"
 #include "events/review.h"
 
@@ -55,11 +56,10 @@ bool review_rule(const struct review *t, char *buf)
 static bool review_rule_is(const struct review *t, const json_t *shown)
 {
 	char text[REVIEW_RULE_SIZE];
+	CLEAN(json)
 	json_t *rule = review_rule(t, text) ? json_loads(text, 0, NULL) : NULL;
-	const bool is = rule && json_equal(rule, shown);
 
-	json_decref(rule);
-	return is;
+	return rule && json_equal(rule, shown);
 }
 
 bool review_rule_until(const struct review *t, const char *key, const char *end,
@@ -97,22 +97,22 @@ bool review_length_is_good(const char *length)
 
 int review_read_accept(struct text body, const struct review *t, char *ret_length)
 {
+	CLEAN(json)
 	json_t *j = text_trim(body).len > 0
 			    ? json_loadb(body.ptr, body.len, JSON_REJECT_DUPLICATES, NULL)
 			    : json_object();
 	const json_t *value = json_object_get(j, "for"),
 		     *shown = json_object_get(j, "rule");
 	const char *length = value ? json_string_value(value) : "";
-	int r = -EINVAL;
 
-	if (json_is_object(j) && json_object_size(j) == !!value + !!shown && length &&
-	    (length[0] || !value) && strlen(length) < REVIEW_LENGTH_SIZE &&
-	    review_length_is_good(length))
-		r = shown && !review_rule_is(t, shown) ? -ESTALE : 0;
-	if (r == 0)
-		snprintf(ret_length, REVIEW_LENGTH_SIZE, "%s", length);
-	json_decref(j);
-	return r;
+	if (!json_is_object(j) || json_object_size(j) != !!value + !!shown || !length ||
+	    (value && !length[0]) || strlen(length) >= REVIEW_LENGTH_SIZE ||
+	    !review_length_is_good(length))
+		return -EINVAL;
+	if (shown && !review_rule_is(t, shown))
+		return -ESTALE;
+	snprintf(ret_length, REVIEW_LENGTH_SIZE, "%s", length);
+	return 0;
 }
 
 void review_put(struct jtext *j, const struct review *t)

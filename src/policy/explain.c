@@ -2,10 +2,10 @@
 #include "policy/explain.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/jansson.h"
 #include "base/log.h"
 #include "base/special.h"
 #include "event/json.h"
@@ -112,7 +112,7 @@ static json_t *limits_json(const struct policy *p)
 static json_t *settings_json(const struct policy *p)
 {
 	char window[POLICY_WINDOW_SIZE];
-	json_t *limits = limits_json(p);
+	CLEAN(json) json_t *limits = limits_json(p);
 	json_t *o = json_pack("{s:s, s:s, s:s}", "defaultAction",
 			      policy_action_name(p->default_action), "verify",
 			      p->verify == POLICY_VERIFY_TLS ? "tls" : "dns", "dns",
@@ -135,13 +135,12 @@ static json_t *settings_json(const struct policy *p)
 				  "action", policy_on_denies_name(p->on_denies.action)));
 	if (o && json_object_size(limits) > 0)
 		json_object_set(o, "limits", limits);
-	json_decref(limits);
 	return o;
 }
 
 static int show_json(const struct policy *p, FILE *out)
 {
-	json_t *o = settings_json(p), *rules = json_array();
+	CLEAN(json) json_t *o = settings_json(p), *rules = json_array();
 	int r = o && rules ? 0 : -ENOMEM;
 
 	for (size_t i = 0; r == 0 && i < p->count; i++) {
@@ -156,8 +155,6 @@ static int show_json(const struct policy *p, FILE *out)
 		r = -ENOMEM;
 	if (r == 0)
 		fputc('\n', out);
-	json_decref(rules);
-	json_decref(o);
 	return r;
 }
 
@@ -222,8 +219,9 @@ static void show_head(const struct policy *p, const struct plan *plan, FILE *out
 /* "key: value" lines; values of JSON are values of YAML. */
 static int show_settings(const struct policy *p, FILE *out)
 {
-	json_t *o = settings_json(p), *value;
+	CLEAN(json) json_t *o = settings_json(p);
 	const char *key;
+	json_t *value;
 
 	if (!o)
 		return -ENOMEM;
@@ -236,7 +234,6 @@ static int show_settings(const struct policy *p, FILE *out)
 			json_dumpf(value, out, JSON_ENCODE_ANY);
 		fputc('\n', out);
 	}
-	json_decref(o);
 	return 0;
 }
 
