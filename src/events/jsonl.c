@@ -72,23 +72,34 @@ void event_row_compare(struct event_row *row, const struct plan *plan)
 		lookalike_find(plan, e->name, row->looks_like);
 }
 
+static const struct protocol {
+	const char *name;
+	uint8_t number;
+} protocols[] = {
+	{ "", 0 },
+	{ "tcp", IPPROTO_TCP },
+	{ "udp", IPPROTO_UDP },
+	{ "icmp", IPPROTO_ICMP },
+	{ "icmpv6", IPPROTO_ICMPV6 },
+};
+
 const char *event_protocol_name(uint8_t protocol, char *buf)
 {
-	switch (protocol) {
-	case 0:
-		return "";
-	case IPPROTO_TCP:
-		return "tcp";
-	case IPPROTO_UDP:
-		return "udp";
-	case IPPROTO_ICMP:
-		return "icmp";
-	case IPPROTO_ICMPV6:
-		return "icmpv6";
-	default:
-		snprintf(buf, PROTOCOL_TEXT_SIZE, "%u", protocol);
-		return buf;
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(protocols); i++)
+		if (protocols[i].number == protocol)
+			return protocols[i].name;
+	snprintf(buf, PROTOCOL_TEXT_SIZE, "%u", protocol);
+	return buf;
+}
+
+uint8_t event_protocol_find(const char *name)
+{
+	const struct protocol *known = TEXT_FIND(text_of(name), protocols);
+	uint32_t number = 0;
+
+	if (known)
+		return known->number;
+	return text_to_u32(text_of(name), UINT8_MAX, &number) ? (uint8_t)number : 0;
 }
 
 void event_put(struct jtext *j, const struct event_row *row)

@@ -37,6 +37,8 @@ void event_row_compare(struct event_row *row, const struct plan *plan);
 
 /* "tcp", "udp", "icmp", "icmpv6", or the number; "" for 0. @buf holds 8. */
 const char *event_protocol_name(uint8_t protocol, char *buf);
+/* The protocol that has that name; 0: none has. */
+uint8_t event_protocol_find(const char *name);
 
 /* The members of an event, between an object's brackets:
  * "ts":"2026-11-20T10:06:43.424Z","sandbox":…,"action":"deny","layer":"dns",

@@ -14,9 +14,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <linux/capability.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <pwd.h>
 #include <signal.h>
@@ -33,8 +31,10 @@
 
 #include "base/clock.h"
 #include "base/http_status.h"
+#include "base/jansson.h"
 #include "base/log.h"
 #include "event/event.h"
+#include "events/jsonl.h"
 #include "launch/launch.h"
 #include "launch/std_fds.h"
 #include "outputs/client.h"
@@ -113,7 +113,7 @@ static int run_daemon_attach(struct run_daemon *d, const char *id, const char *c
 	CLEAN(mem) char *text = NULL;
 	struct client_wish wish = { .cgroup = cgroup, .uid = cgroup ? 0 : uid };
 	struct client_reply reply;
-	json_t *answer = NULL;
+	CLEAN(json) json_t *answer = NULL;
 	uint32_t number = 0;
 	int r;
 
@@ -132,11 +132,9 @@ static int run_daemon_attach(struct run_daemon *d, const char *id, const char *c
 		r = client_attach(d->socket, d->id, &wish, &arena, &reply, err);
 	if (r == 0)
 		r = read_reply(&reply, &arena, &answer, err);
-	if (r < 0)
-		d->id[0] = '\0';
-	else
-		r = check_network(answer, err);
-	json_decref(answer);
+	if (r == 0)
+		return check_network(answer, err);
+	d->id[0] = '\0';
 	return r;
 }
 
@@ -172,23 +170,6 @@ static uint32_t find_rule(const struct plan *plan, const char *rule)
 	return EVENT_NO_RULE;
 }
 
-static uint8_t protocol_of(const char *name)
-{
-	static const struct protocol {
-		const char *name;
-		uint8_t number;
-	} protocols[] = { { "tcp", IPPROTO_TCP },
-			  { "udp", IPPROTO_UDP },
-			  { "icmp", IPPROTO_ICMP },
-			  { "icmpv6", IPPROTO_ICMPV6 } };
-	const struct protocol *known = TEXT_FIND(text_of(name), protocols);
-	uint32_t number = 0;
-
-	if (known)
-		return known->number;
-	return text_to_u32(text_of(name), UINT8_MAX, &number) ? (uint8_t)number : 0;
-}
-
 static void add_denial(const json_t *j, const struct plan *plan, int64_t now_ms,
 		       struct event_ring *ring)
 {
@@ -203,7 +184,7 @@ static void add_denial(const json_t *j, const struct plan *plan, int64_t now_ms,
 		.query_type = (uint16_t)number_at(j, "query_type"),
 		.action = EVENT_DENY,
 		.layer = (uint8_t)event_layer_find(text_at(j, "layer")),
-		.protocol = protocol_of(text_at(j, "protocol")),
+		.protocol = event_protocol_find(text_at(j, "protocol")),
 		.allowable = json_is_true(json_object_get(j, "allowable")),
 	};
 
@@ -223,8 +204,9 @@ static int read_denies(const struct run_daemon *d, const struct plan *plan, int 
 		       struct event_ring *ring, struct err *err)
 {
 	const int64_t now_ms = clock_wall_ms();
+	CLEAN(json) json_t *j = NULL;
+	const json_t *list;
 	char below[64];
-	json_t *j = NULL, *list;
 	int r;
 
 	snprintf(below, sizeof(below), "/denies?limit=%d", most);
@@ -234,20 +216,17 @@ static int read_denies(const struct run_daemon *d, const struct plan *plan, int 
 	list = json_object_get(j, "denies");
 	for (size_t i = json_array_size(list); i-- > 0;)
 		add_denial(json_array_get(list, i), plan, now_ms, ring);
-	json_decref(j);
 	return 0;
 }
 
 /* The daemon has closed it: too much was denied. Who can't be asked hasn't said so. */
 static bool run_daemon_is_closed(const struct run_daemon *d)
 {
+	CLEAN(json) json_t *j = NULL;
 	struct err ignored = { 0 };
-	json_t *j = NULL;
-	bool closed = d->id[0] && ask(d, "GET", "/status", &j, &ignored) == 0 &&
-		      json_is_string(json_object_get(j, "closed"));
 
-	json_decref(j);
-	return closed;
+	return d->id[0] && ask(d, "GET", "/status", &j, &ignored) == 0 &&
+	       json_is_string(json_object_get(j, "closed"));
 }
 
 /* What was denied so far, into @ring, with the rules of @plan, and the counters. */
@@ -255,7 +234,7 @@ static int run_daemon_read(const struct run_daemon *d, const struct plan *plan,
 			   struct event_ring *ring, uint64_t *ret_counters,
 			   struct err *err)
 {
-	json_t *j = NULL;
+	CLEAN(json) json_t *j = NULL;
 	int r = ask(d, "GET", "/status", &j, err);
 
 	if (r < 0)
@@ -264,7 +243,6 @@ static int run_daemon_read(const struct run_daemon *d, const struct plan *plan,
 		ret_counters[i] =
 			number_at(json_object_get(j, "counters"),
 				  sandbox_counter_name((enum sandbox_counter)i));
-	json_decref(j);
 	return read_denies(d, plan, DENIES_MAX, ring, err);
 }
 
@@ -859,7 +837,7 @@ static void leave(struct host_run *h)
 {
 	bool clear = run_place_clear(&h->place);
 	struct err err = { 0 };
-	json_t *answer = NULL;
+	CLEAN(json) json_t *answer = NULL;
 
 	if (h->daemon.id[0] && h->failure == 0 && ask_what_was_denied(h, &err) < 0) {
 		log_warning("cannot ask what was denied: %s", err.text);
@@ -880,7 +858,6 @@ static void leave(struct host_run *h)
 			    h->daemon.id);
 	else if (h->daemon.id[0] && ask(&h->daemon, "DELETE", "", &answer, &err) < 0)
 		log_warning("cannot detach '%s': %s", h->daemon.id, err.text);
-	json_decref(answer);
 }
 
 int run_host(struct run_spec *spec)
