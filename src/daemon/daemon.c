@@ -89,28 +89,10 @@ static struct daemon *daemon_of(struct supervisor *k)
 	return CONTAINER_OF(k, struct daemon, supervisor);
 }
 
-static struct engine_config engine_config(const struct supervisor *k, int channel)
+static void configure_engine(const struct supervisor *k, struct engine_config *c)
 {
-	const struct sidecar_spec *s = k->spec;
-	struct engine_config c = {
-		.supervisor_fd = channel,
-		.attach_fd = -1,
-		.enforce = ENFORCED_FILTER,
-		.filter = {
-			.relay = true,
-			.dns_port = SUPERVISOR_DNS_PORT,
-			.relay_port = SUPERVISOR_RELAY_PORT,
-		},
-		.upstreams = s->upstreams,
-		.upstream_count = s->upstream_count,
-		.try_ms = (int64_t)s->upstream_timeout_sec * 1000,
-		.probe_every_ms = (int64_t)s->probe_every_sec * 1000,
-		.probe_name = s->probe_name,
-		.repin_ms = s->repin_ms,
-	};
-
-	ipc_fds_init(&c.fds, NULL);
-	return c;
+	c->enforce = ENFORCED_FILTER;
+	c->filter.relay = true;
 }
 
 static void on_engine(struct supervisor *k, struct ipc_message *m)
@@ -123,9 +105,6 @@ static void on_engine(struct supervisor *k, struct ipc_message *m)
 	} else if (m->type == IPC_HOST_ACTIVE) {
 		host_on_engine(w, m);
 		attach_queue_next(w);
-	} else if (m->type == IPC_FAILED) {
-		ipc_sanitize(m->text, sizeof(m->text));
-		log_error("the engine cannot go on: %s", m->text);
 	} else {
 		daemon_sandbox_on_engine(w, m);
 	}
@@ -403,7 +382,7 @@ static pid_t start_socket_owner(struct supervisor *k, int channel)
 }
 
 static const struct supervisor_ops ops = {
-	.engine_config = engine_config,
+	.configure_engine = configure_engine,
 	.on_engine = on_engine,
 	.on_engine_end = on_engine_end,
 	.on_control = on_control,

@@ -161,42 +161,26 @@ enum { STATUS_UNHEALTHY = 1 };
 
 /* -- what a sidecar does in its own way ---------------------------------------------- */
 
-static struct engine_config engine_config(const struct supervisor *k, int channel)
+static void configure_engine(const struct supervisor *k, struct engine_config *c)
 {
 	const struct sidecar_spec *s = k->spec;
 	bool filters = s->mode != SIDECAR_MODE_DNS;
 
-	struct engine_config c = {
-		.supervisor_fd = channel,
-		.attach_fd = -1,
-		.attach = { .kind = ATTACH_SHARED,
-			    .restarted = k->engine.started_ms > 0 ||
-					 k->fds.snapshot_found },
-		.enforce = k->enforce,
-		.filter = {
-			.relay = s->mode == SIDECAR_MODE_DNS_NFT_TLS &&
-				 k->enforce == ENFORCED_FILTER,
-			.mark = SUPERVISOR_MARK,
-			.uid = geteuid(),
-			.dns_port = SUPERVISOR_DNS_PORT,
-			.relay_port = SUPERVISOR_RELAY_PORT,
-			.exempt = s->exempt,
-			.exempt_count = s->exempt_count,
-			.doh = s->doh,
-			.doh_count = s->block_doh_443 ? s->doh_count : 0,
-			.refuse_443 = filters && s->block_doh_443 && s->doh_count == 0,
-		},
-		.upstreams = s->upstreams,
-		.upstream_count = s->upstream_count,
-		.try_ms = (int64_t)s->upstream_timeout_sec * 1000,
-		.probe_every_ms = (int64_t)s->probe_every_sec * 1000,
-		.probe_name = s->probe_name,
-	};
-
-	ipc_fds_init(&c.fds, &k->fds.sandbox);
-	c.fds.fd[IPC_FD_PLAN] = k->fds.plan_fd;
-	c.fds.fd[IPC_FD_SNAPSHOT] = k->fds.snapshot_fd;
-	return c;
+	c->attach.kind = ATTACH_SHARED;
+	c->attach.restarted = k->engine.started_ms > 0 || k->fds.snapshot_found;
+	c->enforce = k->enforce;
+	c->filter.relay = s->mode == SIDECAR_MODE_DNS_NFT_TLS &&
+			  k->enforce == ENFORCED_FILTER;
+	c->filter.mark = SUPERVISOR_MARK;
+	c->filter.uid = geteuid();
+	c->filter.exempt = s->exempt;
+	c->filter.exempt_count = s->exempt_count;
+	c->filter.doh = s->doh;
+	c->filter.doh_count = s->block_doh_443 ? s->doh_count : 0;
+	c->filter.refuse_443 = filters && s->block_doh_443 && s->doh_count == 0;
+	ipc_fds_init(&c->fds, &k->fds.sandbox);
+	c->fds.fd[IPC_FD_PLAN] = k->fds.plan_fd;
+	c->fds.fd[IPC_FD_SNAPSHOT] = k->fds.snapshot_fd;
 }
 
 static void on_engine(struct supervisor *k, struct ipc_message *m)
@@ -205,9 +189,6 @@ static void on_engine(struct supervisor *k, struct ipc_message *m)
 		k->status = m->status;
 		k->engine.serves = true;
 		supervisor_introduce(k);
-	} else if (m->type == IPC_FAILED) {
-		ipc_sanitize(m->text, sizeof(m->text));
-		log_error("the engine cannot go on: %s", m->text);
 	}
 }
 
@@ -233,7 +214,7 @@ static pid_t start_socket_owner(struct supervisor *k, int channel)
 }
 
 static const struct supervisor_ops ops = {
-	.engine_config = engine_config,
+	.configure_engine = configure_engine,
 	.on_engine = on_engine,
 	.on_control = on_control,
 	.start_socket_owner = start_socket_owner,

@@ -327,18 +327,35 @@ void supervisor_introduce(struct supervisor *k)
 static pid_t engine_fork(struct child *c, int channel, struct err *err)
 {
 	struct supervisor *k = c->supervisor;
-	struct engine_config config;
+	struct engine_config config = {
+		.supervisor_fd = channel,
+		.attach_fd = -1,
+		.filter = { .dns_port = SUPERVISOR_DNS_PORT,
+			    .relay_port = SUPERVISOR_RELAY_PORT },
+		.upstreams = k->spec->upstreams,
+		.upstream_count = k->spec->upstream_count,
+		.try_ms = (int64_t)k->spec->upstream_timeout_sec * 1000,
+		.probe_every_ms = (int64_t)k->spec->probe_every_sec * 1000,
+		.probe_name = k->spec->probe_name,
+		.repin_ms = k->spec->repin_ms,
+	};
 
 	/* A file that somebody has cut short would kill every engine that maps it. */
 	if (k->fds.snapshot_fd >= 0)
 		(void)!ftruncate(k->fds.snapshot_fd, LEARNED_SNAPSHOT_SIZE);
-	config = k->ops->engine_config(k, channel);
+	ipc_fds_init(&config.fds, NULL);
+	k->ops->configure_engine(k, &config);
 	return engine_start(&config, err);
 }
 
 static void on_engine(struct child *c, struct ipc_message *m, int *fds, size_t count)
 {
-	c->supervisor->ops->on_engine(c->supervisor, m);
+	if (m->type != IPC_FAILED) {
+		c->supervisor->ops->on_engine(c->supervisor, m);
+		return;
+	}
+	ipc_sanitize(m->text, sizeof(m->text));
+	log_error("the engine cannot go on: %s", m->text);
 }
 
 static bool on_engine_end(struct child *c, int wait_status)

@@ -52,7 +52,10 @@ struct child {
 
 /* What a product does in its own way; @k is its own. What may be NULL says so. */
 struct supervisor_ops {
-	struct engine_config (*engine_config)(const struct supervisor *k, int channel);
+	/* Add to @c, which says what is the same in both (the name servers, the ports),
+	 * what else an engine is told. */
+	void (*configure_engine)(const struct supervisor *k, struct engine_config *c);
+	/* All but why an engine can't go on. */
 	void (*on_engine)(struct supervisor *k, struct ipc_message *m);
 	void (*on_engine_end)(struct supervisor *k); /* may be NULL */
 	/* All but what is the same in both; @fds are the callee's. */
