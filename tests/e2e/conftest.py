@@ -17,6 +17,16 @@ from world.sidecar import Pod, policy, wait_for
 from world.world import RESOLVER4, RESOLVER6
 
 
+@pytest.fixture
+def in_order(request):
+    """The module's tests are steps: those behind one that failed would only wait."""
+    if getattr(request.module, "broken", False):
+        pytest.skip("a step before has failed")
+    before = request.session.testsfailed
+    yield
+    request.module.broken = request.session.testsfailed > before
+
+
 @pytest.fixture(params=["slirp4netns", "pasta"])
 def uplink(request):
     return request.param

@@ -16,7 +16,7 @@ from world.apid import Api
 from world.browser import CHROMIUM, Browser
 from world.sidecar import Pod, policy, wait_for
 
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="needs chromium")
+pytestmark = [pytest.mark.skipif(not CHROMIUM, reason="needs chromium"), pytest.mark.usefixtures("in_order")]
 PICTURES = os.environ.get("WEIR_PICTURES")
 TOKEN = "T0ken-of-the-page"
 # Labels of a lookup, and how the page shows them; names of events as they could be, and likewise.
@@ -71,16 +71,6 @@ def page(side, pod, tmp_path_factory):
         b.look(1280, 900, "light")
         b.open("http://127.0.0.1:18080/ui/")
         yield b
-
-
-@pytest.fixture(autouse=True)
-def in_order(request):
-    """Steps behind one that failed would only wait."""
-    if getattr(request.module, "broken", False):
-        pytest.skip("a step before has failed")
-    before = request.session.testsfailed
-    yield
-    request.module.broken = request.session.testsfailed > before
 
 
 def lookup(pod, *names):

@@ -18,7 +18,7 @@ from world.daemon import Host
 from world.sidecar import Pod, policy, request, wait_for
 from world.store import Store
 
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="needs chromium")
+pytestmark = [pytest.mark.skipif(not CHROMIUM, reason="needs chromium"), pytest.mark.usefixtures("in_order")]
 PICTURES = os.environ.get("WEIR_PICTURES")
 AXE = pathlib.Path("/usr/lib/node_modules/axe-core/axe.min.js")
 PORT = 8080
@@ -87,16 +87,6 @@ def page(guarded, tmp_path_factory):
         b.look(1280, 900, "light")
         b.open(f"http://localhost:{PORT}/ui/")
         yield b
-
-
-@pytest.fixture(autouse=True)
-def in_order(request):
-    """Steps behind one that failed would only wait."""
-    if getattr(request.module, "broken", False):
-        pytest.skip("a step before has failed")
-    before = request.session.testsfailed
-    yield
-    request.module.broken = request.session.testsfailed > before
 
 
 def pictures(page, what):
