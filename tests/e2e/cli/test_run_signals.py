@@ -162,11 +162,15 @@ def test_a_command_whose_signals_cannot_be_kept_inside_does_not_start(world, use
         assert done.code == code and (b"ran" in done.out) == (code == 0), done
 
 
+@contextlib.contextmanager
 def bash(world, user):
-    terminal = Terminal(world, ["bash", "--norc", "--noprofile", "-i"], user=user,
-                        env={"PS1": "prompt> ", "TERM": "dumb"})
-    terminal.expect("prompt> ")
-    return terminal
+    """A shell on a terminal, which is left at the end, unless it has ended before."""
+    with Terminal(world, ["bash", "--norc", "--noprofile", "-i"], user=user, env={"PS1": "prompt> ", "TERM": "dumb"}) as terminal:
+        terminal.expect("prompt> ")
+        yield terminal
+        if terminal.started.process.poll() is None:
+            terminal.type("exit\n")
+            terminal.wait()
 
 
 def states(world, name):
@@ -206,8 +210,6 @@ def test_ctrl_z_stops_the_job_and_fg_goes_on(world, user):
         terminal.expect("prompt> ")
         terminal.type("echo status $?\n")
         terminal.expect("status 0")
-        terminal.type("exit\n")
-        terminal.wait()
     assert world.leftovers() == []
 
 
@@ -223,8 +225,6 @@ def test_a_job_may_go_on_in_the_background_and_be_killed(world, user):
         terminal.expect("Running")
         terminal.type("kill %1; wait %1; echo status $?\n")
         terminal.expect("status 143")
-        terminal.type("exit\n")
-        terminal.wait()
     assert world.leftovers() == []
 
 
@@ -234,8 +234,6 @@ def test_a_command_that_stops_itself_shows_as_stopped(world, user):
         terminal.expect("Stopped")
         terminal.type("fg\n")
         terminal.expect("went on\n")
-        terminal.type("exit\n")
-        terminal.wait()
 
 
 def test_while_a_run_is_stopped_nothing_in_it_goes_on(world, user):
@@ -255,8 +253,6 @@ def test_while_a_run_is_stopped_nothing_in_it_goes_on(world, user):
         terminal.type("fg\n")
         terminal.expect("went on\n")
         wait_for(lambda: beat.stat().st_size > size)
-        terminal.type("exit\n")
-        terminal.wait()
     assert world.leftovers() == []
 
 
@@ -303,8 +299,6 @@ def test_nothing_is_asked_while_a_run_is_stopped_whoever_goes_on(world, user):
         terminal.type("fg\n")
         terminal.expect("went on\n")
         wait_for(lambda: asked() > before)
-        terminal.type("exit\n")
-        terminal.wait()
     assert world.leftovers() == []
 
 
@@ -325,8 +319,6 @@ def test_a_command_that_stops_itself_stops_no_limit(world, user):
         terminal.type(f"'{world.weir_path}' run --policy {policy} -- sh -c '{ask}'; echo status $?\n")
         terminal.expect("on_denies says stop")
         terminal.expect("status 122")
-        terminal.type("exit\n")
-        terminal.wait()
 
 
 def test_ctrl_c_at_a_shell_leaves_the_shell(world, user):
@@ -337,8 +329,6 @@ def test_ctrl_c_at_a_shell_leaves_the_shell(world, user):
         terminal.expect("prompt> ")
         terminal.type("echo status $?\n")
         terminal.expect("status 130")
-        terminal.type("exit\n")
-        terminal.wait()
 
 
 def test_children_that_outlive_the_command_go_with_it(world, user):
@@ -419,8 +409,6 @@ def test_the_shell_outside_has_its_terminal_back_after_one_inside(world, user):
         terminal.expect("status 3")
         terminal.type("typed\n")
         terminal.expect("got typed")
-        terminal.type("exit\n")
-        terminal.wait()
 
 
 def test_a_background_job_that_reads_the_terminal_is_stopped(world, user):
@@ -440,8 +428,6 @@ def test_a_background_job_that_reads_the_terminal_is_stopped(world, user):
         terminal.expect("hello\nhello")
         terminal.type("\x04")
         terminal.expect("prompt> ")
-        terminal.type("exit\n")
-        terminal.wait()
 
 
 IGNORED = [("", 0), ("trap '' HUP QUIT;", 1 << (signal.SIGHUP - 1) | 1 << (signal.SIGQUIT - 1))]
