@@ -28,6 +28,7 @@ sys.path.insert(0, str(HERE.parent))
 
 import peers  # noqa: E402
 from tasks import FRONT, LEAKS, NPM, PROGRAMS  # noqa: E402
+from world.program import comm  # noqa: E402
 from world.world import World  # noqa: E402
 
 USER = "weir-compare"
@@ -215,12 +216,6 @@ class Bench:
         finally:
             started.kill()
             self.world.leftovers(wait=1.0)
-
-
-def comm(pid):
-    with contextlib.suppress(OSError):
-        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
-    return ""
 
 
 def pss_kb(pid):

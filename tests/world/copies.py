@@ -5,8 +5,6 @@ import pathlib
 import subprocess
 import time
 
-from .sidecar import wait_for
-
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build")) / "weir-postgres"
 

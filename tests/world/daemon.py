@@ -17,7 +17,7 @@ import time
 
 from .expect import PATIENCE
 from .mounts import own_mounts
-from .program import Program, children
+from .program import Program, children, is_alive
 from .run import Result
 from .sidecar import Pod, policy, programs, request_local, wait_for
 from .world import RESOLVER4
@@ -31,12 +31,6 @@ def pid_in(pod, started):
         return os.stat(f"/proc/{started.process.pid}/ns/net").st_ino == os.fstat(pod.ns.fd).st_ino
     wait_for(entered)
     return started.process.pid
-
-
-def is_alive(pid):
-    with contextlib.suppress(OSError):
-        return pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rsplit(")", 1)[1].split()[0] not in "ZX"
-    return False
 
 
 class Host(Pod):

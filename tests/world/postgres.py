@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 
-from .program import children
+from .program import children, is_alive
 
 FIELD, ROW = "\x1f", "\x1e"
 _templates = {}
@@ -48,13 +48,6 @@ def _as_postgres(*argv, **options):
     options.setdefault("check", True)
     return subprocess.run([str(a) for a in argv], user=who.pw_uid, group=who.pw_gid, extra_groups=[], cwd="/",
                           capture_output=True, text=True, **options)
-
-
-def is_alive(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 class _Asked:

@@ -15,6 +15,28 @@ def children(pid):
         return []
 
 
+def descendants(pid):
+    """Of the process @pid, now: each child, and behind it the descendants of that one."""
+    found = []
+    for child in children(pid):
+        found += [child, *descendants(child)]
+    return found
+
+
+def comm(pid):
+    """Its name; empty when it is gone."""
+    with contextlib.suppress(OSError):
+        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
+
+
+def is_alive(pid):
+    """A process of which only the exit status is left isn't."""
+    with contextlib.suppress(OSError):
+        return pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rsplit(")", 1)[1].split()[0] not in "ZX"
+    return False
+
+
 def link_of(path):
     """Where the link leads; nowhere when it is gone."""
     with contextlib.suppress(OSError):

@@ -14,6 +14,7 @@ import pytest
 
 from world.capture import Capture
 from world.netns import NetNs
+from world.program import is_alive
 from world.sidecar import wait_for
 from world.threads import LEADERLESS, has_no_leader
 
@@ -53,14 +54,6 @@ def run(daemon, *args, **options):
 def start(daemon, *args, **options):
     argv = daemon.host.ns.command(str(daemon.program), "run", "--no-config", *map(str, args))
     return subprocess.Popen(argv, env=daemon._env, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
-
-
-def is_dead(pid):
-    """It may wait for the machine's first process to notice."""
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 def kinds(group, user):
@@ -111,7 +104,7 @@ def test_a_socket_as_standard_input_starts_nothing(daemon, user):
 
 def test_what_is_left_in_a_cgroup_of_its_own_is_killed(daemon, group, user):
     done = run(daemon, "--cgroup", group, "--uid", user, "--", "sh", "-c", "setsid sleep 60 >/dev/null 2>&1 & echo $!; exit 3")
-    assert done.code == 3 and is_dead(int(done.text))
+    assert done.code == 3 and not is_alive(int(done.text))
     assert daemon.names() == [] and not group.exists()
 
 
@@ -186,8 +179,8 @@ def test_a_killed_run_sets_nobody_free(daemon, group, user):
     child, command = map(int, started.stdout.readline().split())
     started.kill()
     started.wait()
-    wait_for(lambda: is_dead(command))
-    assert not is_dead(child)
+    wait_for(lambda: not is_alive(command))
+    assert is_alive(child)
     name, = daemon.names()
     assert daemon.get(f"/sandboxes/{name}").json()["cgroup"].endswith(group.name)
     (group / "cgroup.kill").write_text("1")

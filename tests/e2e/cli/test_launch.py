@@ -2,21 +2,19 @@
 """The launch, with a stand-in for control and engine: each test runs as root and as an
 ordinary user. WEIR_BUILD names the build directory."""
 import contextlib
-import ctypes
 import os
-import pty
 import pwd
 import re
 import shutil
 import signal
 import socket
 import subprocess
-import sys
-import time
 
 import pytest
 
 from world.mounts import SharedMounts, own_mounts
+from world.program import comm, descendants, is_alive
+from world.sidecar import wait_for
 from world.world import make_user
 
 BUILD = os.environ.get("WEIR_BUILD", "build")
@@ -526,51 +524,8 @@ def test_nothing_but_weir_is_executed(world):
 
 # --- signals and ends -----------------------------------------------------------------
 
-def children(pid):
-    out = []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                stat = open(f"/proc/{entry}/stat", encoding="latin-1").read()
-            except OSError:
-                continue
-            if int(stat.rsplit(")", 1)[1].split()[1]) == pid:
-                out.append(int(entry))
-    return out
-
-
-def descendants(pid):
-    out = []
-    for child in children(pid):
-        out += [child, *descendants(child)]
-    return out
-
-
 def find_process(top, name):
-    for pid in descendants(top):
-        try:
-            if open(f"/proc/{pid}/comm").read().strip() == name:
-                return pid
-        except OSError:
-            pass
-    return None
-
-
-def wait_for(condition, seconds=60):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.01)
-    raise AssertionError("waited in vain")
-
-
-def is_alive(pid):
-    try:
-        return open(f"/proc/{pid}/stat", encoding="latin-1").read().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
+    return next((pid for pid in descendants(top) if comm(pid) == name), None)
 
 
 def test_a_signal_reaches_the_command_s_trap(world):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`weir learn`: public names are open, and the policy that comes out is the smallest one under which the command works."""
 import contextlib
-import json
 import pathlib
 import re
 import shutil

@@ -3,7 +3,6 @@
 import datetime
 import json
 import re
-import time
 
 import pytest
 

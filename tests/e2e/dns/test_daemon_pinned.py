@@ -3,7 +3,7 @@
 import sqlite3
 
 from world import expect
-from world.sidecar import policy, wait_for
+from world.sidecar import wait_for
 
 
 def write(folder, *names):

@@ -13,7 +13,7 @@ import dns.rrset
 import pytest
 
 from world import expect
-from world.sidecar import policy, wait_for
+from world.sidecar import wait_for
 from world.world import RESOLVER4, RESOLVER6
 
 SERVICE, SERVICE_ADDRESS = "db", "10.99.0.7"

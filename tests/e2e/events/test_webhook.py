@@ -16,7 +16,9 @@ import time
 
 import pytest
 
+from world.program import is_alive
 from world.run import SET_ASIDE
+from world.sidecar import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
@@ -343,15 +345,6 @@ def test_it_is_confined(parent, server):
     assert {status[k].strip("0") for k in ("CapEff", "CapPrm", "CapInh", "CapAmb", "CapBnd")} == {""}
 
 
-def ended(pid):
-    """Wait until it is gone, or only its exit status is left."""
-    end = time.monotonic() + 60
-    with contextlib.suppress(OSError):
-        while b" Z " not in pathlib.Path(f"/proc/{pid}/stat").read_bytes():
-            assert time.monotonic() < end
-            time.sleep(0.02)
-
-
 def test_a_killed_program_is_followed_by_another(parent, server):
     gate = threading.Event()
     s = server(hold=gate)
@@ -367,7 +360,7 @@ def test_a_killed_program_is_followed_by_another(parent, server):
     assert state["dropped"] == 2, "what the first one had is counted"
     pid = p.ask("pid")
     os.kill(pid, signal.SIGKILL)  # and the parent finds out by itself
-    ended(pid)
+    wait_for(lambda: not is_alive(pid))
     p.say("deny d.test")
     time.sleep(0.2)
     p.say("deny e.test")
@@ -387,7 +380,7 @@ def test_it_ends_with_its_parent(parent, server):
     p.process.kill()
     p.process.wait()
     p.process.returncode = 0
-    ended(pid)
+    wait_for(lambda: not is_alive(pid))
 
 
 @pytest.mark.parametrize("url", ["ftp://a.test/", "http://", "http:///x", "http://a b/", "a.test", "http://a.test:0/",

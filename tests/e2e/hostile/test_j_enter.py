@@ -14,8 +14,7 @@ import time
 
 import pytest
 
-from world.daemon import is_alive
-from world.program import children, link_of
+from world.program import children, comm, is_alive, link_of
 from world.sidecar import wait_for
 
 PYTHON = "/usr/bin/python3"
@@ -64,13 +63,6 @@ class Inside:
         done = subprocess.run([PYTHON, "-ISc", ENTER + code, str(self.init), self.cwd], capture_output=True, text=True, timeout=60)
         assert done.returncode == 0 and not done.stderr, done
         return done.stdout
-
-
-def comm(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return ""
 
 
 @pytest.fixture

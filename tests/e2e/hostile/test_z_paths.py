@@ -6,7 +6,6 @@ moved between the look and the mask.
 """
 import os
 import pathlib
-import socket
 import subprocess
 
 import pytest

@@ -4,19 +4,17 @@
 Real programs in the test world. /dev/net/tun is a node of the test's own, that every user
 may open, in a mount namespace of each command's own.
 """
-import contextlib
 import json
 import os
 import pathlib
 import signal
-import time
 
 import pytest
 
 from world import expect
 from world.lies import LIES
 from world.listen import TcpService, UdpService
-from world.program import children
+from world.program import children, comm, is_alive
 from world.run import finish
 from world.sidecar import wait_for
 from world.world import DOCKER4, ECHO_PORT, HOST4
@@ -242,27 +240,7 @@ def test_over_the_relay_udp_is_refused_and_the_report_names_the_uplink(world, us
 
 def program_of(control, name):
     """The pid of the uplink program of one `weir run`."""
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        for pid in children(control):
-            with contextlib.suppress(OSError):
-                if pathlib.Path(f"/proc/{pid}/comm").read_text().startswith(name):
-                    return pid
-        time.sleep(0.01)
-    raise AssertionError(f"no {name} below {control}")
-
-
-def wait_gone(pid, seconds=60):
-    """It is gone, or only its exit status is left."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            if pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
-                return True
-        except OSError:
-            return True
-        time.sleep(0.005)
-    return False
+    return wait_for(lambda: next((pid for pid in children(control) if comm(pid).startswith(name)), None))
 
 
 @pytest.fixture
@@ -282,7 +260,7 @@ def test_when_the_program_dies_udp_ends_and_nothing_opens(world, talking, site):
     started, program = talking
     with world.capture() as capture:
         os.kill(program, signal.SIGKILL)
-        assert wait_gone(program)
+        wait_for(lambda: not is_alive(program))
 
         def is_closed():
             """Weir has to hear of it first."""
@@ -301,14 +279,14 @@ def test_when_the_program_dies_udp_ends_and_nothing_opens(world, talking, site):
 def test_when_weir_is_killed_the_program_is_gone(talking):
     started, program = talking
     started.signal(signal.SIGKILL)
-    assert wait_gone(program)
+    wait_for(lambda: not is_alive(program))
 
 
 def test_when_the_command_ends_the_program_is_gone(talking):
     started, program = talking
     done = finish(started)
     assert done.code == 0 and done.err == b"", done
-    assert wait_gone(program)
+    wait_for(lambda: not is_alive(program))
 
 
 def test_the_program_has_none_of_our_descriptors(talking):

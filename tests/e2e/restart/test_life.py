@@ -12,6 +12,7 @@ import time
 import pytest
 
 from world import expect
+from world.program import is_alive
 from world.run import Started
 from world.sidecar import SIDE_UID, Flow, Pod, end_input, policy, programs, wait_for
 
@@ -174,20 +175,12 @@ def test_a_killed_keeper_takes_its_processes_and_leaves_the_rules(pod, guarded, 
     children = list(side.children().values())
     side.process.kill()
     side.process.wait()
-    wait_for(lambda: not any(os.path.exists(f"/proc/{p}") and "State:\tZ" not in _status(p) for p in children))
+    wait_for(lambda: not any(is_alive(child) for child in children))
     closed(pod)
     assert pod.probe(["tcp", site.v4, 7007]).result == "ok"
     again = pod.sidecar(rules=policy(f"allow {site.name}"))
     closed(pod)
     assert pod.probe(["connect", site.name, 7007]).result == "ok" and again.get("/healthz").status == 200
-
-
-def _status(pid):
-    try:
-        with open(f"/proc/{pid}/status", encoding="ascii") as f:
-            return f.read()
-    except OSError:
-        return "State:\tZ"
 
 
 def test_a_killed_engine_is_back_with_what_it_had_learned(pod, guarded, site):
@@ -450,7 +443,7 @@ def test_orphans_are_reaped(pod, guarded):
     for _ in range(5):
         old = side.kill_child("control")
         side.wait_replaced("control", old)
-    wait_for(lambda: not [c for c in side.children().values() if "State:\tZ" in _status(c)])
+    wait_for(lambda: all(is_alive(child) for child in side.children().values()))
     assert side.children().keys() - {"socket owner"} == {"engine", "control"}
 
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where mounts are shared, as systemd makes them, what a namespace of Weir's unmounts would be unmounted for everybody."""
-import os
 import subprocess
 
 import pytest

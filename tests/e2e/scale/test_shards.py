@@ -3,7 +3,6 @@
 import concurrent.futures
 import contextlib
 import os
-import pathlib
 import random
 import shutil
 import signal
@@ -15,9 +14,9 @@ import time
 import pytest
 
 from world import expect
-from world.daemon import is_alive, pid_in
+from world.daemon import pid_in
 from world.netns import NetNs
-from world.program import children
+from world.program import children, comm, is_alive
 from world.sidecar import Flow, Pod, policy, wait_for
 
 STRANGER = "93.9.9.9"
@@ -38,10 +37,6 @@ def sites(world):
 def engines(daemon):
     """{name: the number of its engine}"""
     return {s["id"]: s["engine"] for s in daemon.get("/sandboxes").json()["sandboxes"]}
-
-
-def comm_of(pid):
-    return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
 
 
 @contextlib.contextmanager
@@ -308,7 +303,7 @@ def test_a_full_one_has_let_go_of_a_namespace_before_another_is_asked(host):
                 break
             if i >= 2:
                 continue
-            (pid,) = (p for p in children(daemon.children(i)["spawner"]) if comm_of(p) == "weir-inside")
+            (pid,) = (p for p in children(daemon.children(i)["spawner"]) if comm(p) == "weir-inside")
             stack.enter_context(delayed(pid, "sendmsg"))
     assert reply.status == 500 and "too few descriptors" in reply.json()["reason"], reply
 

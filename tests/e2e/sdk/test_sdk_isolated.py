@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """weir.isolated_run: with a daemon and without, closed where it can't be guarded, and gone when its caller is."""
 import json
-import os
 import subprocess
 
 import pytest
 from seccomp import refuse
 
-from world.daemon import is_alive
-from world.run import finish
+from world.program import is_alive
 from world.sidecar import wait_for
 
 ALLOWED = ("huggingface.co", "pubmed.ncbi.nlm.nih.gov", "pypi.org")

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jupyter: %%weir in a real IPython shell, and a guarded kernel below a real notebook server."""
-import json
-import os
-
 import pytest
 
 pytest.importorskip("ipykernel")
