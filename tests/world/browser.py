@@ -20,6 +20,8 @@ import shutil
 import subprocess
 import time
 
+from .sidecar import wait_for
+
 CHROMIUM = shutil.which("chromium")
 _OPTIONS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
             "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--disable-extensions",
@@ -54,8 +56,8 @@ class Browser:
         os.close(to_read)
         os.close(to_write)
         self._session = None
-        target = self._wait(lambda: next((t for t in self.call("Target.getTargets")["targetInfos"]
-                                          if t["type"] == "page"), None), 30)["targetId"]
+        target = wait_for(lambda: next((t for t in self.call("Target.getTargets")["targetInfos"]
+                                        if t["type"] == "page"), None), 30)["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Accessibility"):
             self.call(f"{domain}.enable")
@@ -109,14 +111,6 @@ class Browser:
             self.faults.append(params["entry"]["text"])
         elif method == "Page.javascriptDialogOpening":
             self.faults.append(f"dialog: {params['message']}")
-
-    @staticmethod
-    def _wait(what, seconds):
-        end = time.monotonic() + seconds
-        while not (found := what()):
-            assert time.monotonic() < end, what
-            time.sleep(0.05)
-        return found
 
     # the page
 

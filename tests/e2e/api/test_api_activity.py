@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the API says of some time, from the store: /activity, /top, /events/stored; and of a policy before it is in force."""
 import json
-import time
 
 import jsonschema
 import pytest
 
 from test_api_own import OPENAPI
 from world.apid import Api
-from world.sidecar import policy
+from world.sidecar import policy, wait_for
 from world.store import Store
 
 HOSTILE = b'<img src=x onerror=1>"\n\x1b[2J\xff'
@@ -119,10 +118,7 @@ def test_one_of_a_daemons_sandboxes(host, pod, other, denied):
     daemon.attach("one", pod)
     daemon.attach("two", other)
     other.probe(["dns", denied.name])
-    end = time.monotonic() + 60
-    while not sum(daemon.call("GET", "/sandboxes/two/activity").json()["deny"]):
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    wait_for(lambda: sum(daemon.call("GET", "/sandboxes/two/activity").json()["deny"]), step=0.1)
     assert sum(daemon.call("GET", "/activity").json()["deny"]) == sum(daemon.call("GET", "/sandboxes/two/activity").json()["deny"]) > 0
     assert sum(daemon.call("GET", "/sandboxes/one/activity").json()["deny"]) == 0
     assert daemon.call("GET", "/sandboxes/one/top").json()["top"] == []

@@ -184,13 +184,6 @@ def states(world, name):
     return found
 
 
-def wait_until(condition, seconds=60):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it doesn't become true"
-        time.sleep(0.01)
-
-
 SLOW = "sh -c 'echo rea\\\\dy; until test -e finish; do sleep 0.05; done; echo fin\\\\ished'"
 
 
@@ -203,7 +196,7 @@ def test_ctrl_z_stops_the_job_and_fg_goes_on(world, user):
         terminal.expect("Stopped")
         terminal.expect("prompt> ")
         # D: in the middle of vfork(), which waits for a child that has stopped.
-        wait_until(lambda: states(world, "sh") - {"D"} == {"T"})
+        wait_for(lambda: states(world, "sh") - {"D"} == {"T"})
         (folder / "finish").touch()
         terminal.type("fg\n")
         terminal.expect("\nfinished")

@@ -2,8 +2,8 @@
 """dns: pinned in the real world: every name is asked for once before the command starts, and nothing leaves after."""
 import json
 import signal
-import time
 
+from world.sidecar import wait_for
 from world.world import ECHO_PORT
 
 PROBE = ("/usr/bin/python3", "-IS")
@@ -120,9 +120,7 @@ def test_a_signal_ends_the_wait(world):
     silent = f"silent-{world.number()}.test"
     world.dns.on(silent, lambda q: None)
     with world.run_start("touch", "ran", **policy_in(world, rules(f"target: {silent}"))) as command:
-        until = time.monotonic() + 60
-        while world.dns.count(silent) == 0:
-            assert time.monotonic() < until, "nothing was asked for"
+        wait_for(lambda: world.dns.count(silent) > 0)
         command.signal(signal.SIGTERM)
         assert command.wait().code == -signal.SIGTERM
 
@@ -145,9 +143,6 @@ def test_names_are_pinned_again_without_cutting_flows(world):
     with world.run_start(*PROBE, "-c", HOLD, name, **where) as command:
         assert command.line() == "open"
         world.dns.add(name, after)
-        until = time.monotonic() + 60
-        while world.dns.count(name, "A") < 2:
-            assert time.monotonic() < until, "it was not asked for again"
-            time.sleep(0.2)
+        wait_for(lambda: world.dns.count(name, "A") >= 2, step=0.2)
         command.say("\n")
         assert json.loads(command.line()) == ["still", after]

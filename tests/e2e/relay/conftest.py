@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two names that live at the same addresses: one that is allowed, and one that isn't."""
+import socket
+
 import pytest
+
+from world.sidecar import wait_for
 
 
 class Pair:
@@ -21,3 +25,15 @@ class Pair:
 @pytest.fixture
 def pair(world):
     return Pair(world)
+
+
+@pytest.fixture(scope="session")
+def wait_served(world):
+    """A call returns once @process, which runs in the internet, takes connections at @port."""
+    def wait(port, process):
+        def is_served():
+            assert process.poll() is None, f"no server on port {port}: {process.args}"
+            with world.internet.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
+                return s.connect_ex(("93.1.1.1", port)) == 0
+        wait_for(is_served, step=0.05)
+    return wait

@@ -6,9 +6,7 @@ HelloRetryRequest. Most servers go by the name in the second hello, which is in 
 """
 import pathlib
 import shutil
-import socket
 import subprocess
-import time
 
 import pytest
 
@@ -63,25 +61,15 @@ def java(world, folder, port, cert, key):
 KINDS = [openssl, nginx, haproxy, gnutls, go, java]
 
 
-def wait_for_port(world, port, process):
-    deadline = time.monotonic() + 60
-    while process.poll() is None and time.monotonic() < deadline:
-        with world.internet.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
-            if s.connect_ex(("93.1.1.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise AssertionError(f"no server on port {port}: {process.args}")
-
-
 @pytest.fixture(scope="module", params=KINDS, ids=[k.__name__ for k in KINDS])
-def server(world, request):
+def server(world, wait_served, request):
     """A server of the internet for names below retry.test. Return: (its kind, its port)."""
     port, folder = 7450 + KINDS.index(request.param), world.workdir()
     cert, key = str(world.ca.certificate("*.retry.test")), str(world.ca.leaf_key)
     argv = request.param(world, folder, port, cert, key)
     process = subprocess.Popen(world.internet.command(*map(str, argv)), cwd=folder, stdin=subprocess.DEVNULL,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_for_port(world, port, process)
+    wait_served(port, process)
     yield request.param.__name__, port
     process.kill()
     process.wait()
@@ -147,7 +135,7 @@ RESUME = """(for i in $(seq 100); do test -s session && break; sleep 0.1; done; 
 
 
 @pytest.mark.parametrize("groups, asked", [("P-384", False), ("X25519:P-384", True)], ids=["at once", "asked again"])
-def test_early_data_works(world, pair, groups, asked):
+def test_early_data_works(world, wait_served, pair, groups, asked):
     """Early data comes between the first hello and what the server says to it; a server that asks again takes none."""
     cwd = world.workdir()
     (cwd / "early").write_bytes(b"E" * 5000)
@@ -156,7 +144,7 @@ def test_early_data_works(world, pair, groups, asked):
     with (cwd / "heard").open("wb") as out:
         server = subprocess.Popen(world.internet.command(*map(str, argv)), stdin=subprocess.PIPE, stdout=out)
     try:
-        wait_for_port(world, 7440, server)
+        wait_served(7440, server)
         script = RESUME.replace("{name}", pair.good).replace("{port}", "7440").replace("{first}", "P-384")
         done = world.run("sh", "-c", script.replace("{groups}", groups), allow=(pair.good,), cwd=cwd)
     finally:

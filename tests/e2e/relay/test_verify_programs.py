@@ -13,7 +13,6 @@ import socket
 import subprocess
 import tarfile
 import threading
-import time
 import zipfile
 
 import pytest
@@ -66,16 +65,6 @@ def publish(packages, name):
     (packages / "npm" / "weirtest").write_text(json.dumps(document))
 
 
-def wait_for(world, port, process):
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and process.poll() is None:
-        with world.internet.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
-            if s.connect_ex(("93.1.1.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise AssertionError(f"no server on port {port}: {process.args}")
-
-
 @pytest.fixture(scope="module")
 def postgres(world):
     """A PostgreSQL server that takes anybody, with and without TLS."""
@@ -105,11 +94,11 @@ def smtp(world):
 
 
 @pytest.fixture(scope="module")
-def grpc_server(world):
+def grpc_server(world, wait_served):
     cert = world.ca.certificate("*.pair.test")
     argv = world.internet.command(PYTHON, str(CLIENTS / "grpc_echo.py"), "serve", str(cert), str(world.ca.leaf_key))
     server = subprocess.Popen(argv)
-    wait_for(world, 50051, server)
+    wait_served(50051, server)
     shutil.copy(CLIENTS / "grpc_echo.py", world.tools)
     yield world.tools / "grpc_echo.py"
     server.terminate()
