@@ -8,9 +8,9 @@ import socket
 import subprocess
 import time
 
+from .built import DRIVERS
 from .replay import TOKEN_HEADER, request
 
-BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", pathlib.Path(__file__).parents[2] / "build"))
 TOKEN = "T0ken-for-tests"
 
 
@@ -18,7 +18,7 @@ class Api:
     def __init__(self, *options, token=TOKEN):
         self.token = token
         args = [*options, *([f"token={token}"] if token else [])]
-        self.process = subprocess.Popen([BUILD / "tests/drivers/api_driver", *args], stdin=subprocess.PIPE,
+        self.process = subprocess.Popen([DRIVERS / "api_driver", *args], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.port = int(self.process.stdout.readline().split()[1])
         self.url = f"http://127.0.0.1:{self.port}"

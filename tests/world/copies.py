@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """weir-postgres by itself, and what it has to have copied."""
-import os
-import pathlib
 import subprocess
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-PROGRAM = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build")) / "weir-postgres"
+from .built import BUILD
+
+PROGRAM = BUILD / "weir-postgres"
 
 
 class Sender:

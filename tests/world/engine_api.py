@@ -8,16 +8,15 @@
 import contextlib
 import json
 import os
-import pathlib
 import shutil
 import signal
 import subprocess
 import time
 
 from . import docker, podman
+from .built import PROGRAMS, ROOT
 from .run import Result, read_answers
 from .sidecar import request_local, wait_for
-from .world import ROOT
 
 KINDS = {"docker": docker, "podman": podman}
 FOLDERS = ("usr", "etc", "tmp", "proc", "sys", "dev", "tools", "ca", "run", "work", "root")
@@ -26,8 +25,7 @@ PROBE = ("/usr/bin/python3", "-IS", "/tools/probe.pyc")
 
 def staged_root(folder, *options):
     """The root of Weir's image, from the programs under test, as an archive."""
-    programs = pathlib.Path(os.environ.get("WEIR") or ROOT / "build/weir").parent
-    subprocess.run([ROOT / "deploy/docker/rootfs", *options, "--tar", folder / "root.tar", programs, folder / "root"],
+    subprocess.run([ROOT / "deploy/docker/rootfs", *options, "--tar", folder / "root.tar", PROGRAMS, folder / "root"],
                    check=True, capture_output=True)
     shutil.rmtree(folder / "root")
     return folder / "root.tar"

@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """A store with events in it, written by the writer that control uses (tests/drivers/store_driver.c)."""
 import json
-import os
 import pathlib
 import signal
 import sqlite3
 import subprocess
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from .built import DRIVERS
 
 
 class Store:
     def __init__(self, folder, max_bytes=0, way=()):
-        build = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
         self.folder = pathlib.Path(folder)
-        self.process = subprocess.Popen([*way, build / "tests/drivers/store_driver", folder, str(max_bytes)],
+        self.process = subprocess.Popen([*way, DRIVERS / "store_driver", folder, str(max_bytes)],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def __enter__(self):

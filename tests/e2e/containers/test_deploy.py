@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files under deploy/: they say the same as each other, and what they promise."""
 import json
-import os
-import pathlib
 import re
 import shutil
 import subprocess
@@ -10,7 +8,7 @@ import subprocess
 import pytest
 import yaml
 
-from world.world import ROOT
+from world.built import PROGRAMS, ROOT
 
 DEPLOY = ROOT / "deploy"
 VARIANTS = ["base", "overlays/token", "overlays/tls"]
@@ -138,8 +136,7 @@ def test_the_image_is_built_from_what_the_tests_are_built_from():
 def staged(world):
     """A root with everything, from the programs that are there."""
     root = world.folder / "rootfs-test"
-    programs = pathlib.Path(os.environ.get("WEIR") or ROOT / "build/weir").parent
-    done = subprocess.run([DEPLOY / "docker/rootfs", "--variant", "opensandbox", "--debug", programs,
+    done = subprocess.run([DEPLOY / "docker/rootfs", "--variant", "opensandbox", "--debug", PROGRAMS,
                            root], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return root, done.stdout
@@ -168,14 +165,13 @@ def test_the_root_has_opensandboxs_paths(staged):
 @pytest.mark.parametrize("installed", [False, True], ids=["built", "installed"])
 def test_the_plain_root_is_small_and_has_no_shell(world, installed):
     root = world.workdir() / "root"
-    programs = pathlib.Path(os.environ.get("WEIR") or ROOT / "build/weir").parent
     if installed:
         prefix = world.workdir()
         for name, folder in {"weir": "bin", "weir-control": "libexec/weir", "weir-events": "libexec/weir"}.items():
             (prefix / folder).mkdir(parents=True, exist_ok=True)
-            shutil.copy(programs / name, prefix / folder)
+            shutil.copy(PROGRAMS / name, prefix / folder)
         programs = prefix
-    done = subprocess.run([DEPLOY / "docker/rootfs", "--compressed", programs, root], capture_output=True, text=True)
+    done = subprocess.run([DEPLOY / "docker/rootfs", "--compressed", PROGRAMS, root], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout.split()[2]) <= 10, done.stdout
     assert sorted(p.name for p in (root / "usr/bin").iterdir() if not p.name.startswith("weir")) == []

@@ -4,7 +4,6 @@ import contextlib
 import http.client
 import json
 import os
-import pathlib
 import re
 import shlex
 import shutil
@@ -14,9 +13,10 @@ import subprocess
 import pytest
 
 from world import expect
+from world.built import PROGRAMS, ROOT
 from world.docker import Engine, client_programs
 from world.sidecar import policy, request, wait_for
-from world.world import RESOLVER4, ROOT
+from world.world import RESOLVER4
 
 pytestmark = pytest.mark.skipif(not client_programs(), reason="no Docker Engine here")
 GUARDED = ("--cap-drop", "ALL", "--cap-add", "NET_ADMIN", "--read-only")
@@ -35,8 +35,7 @@ def staged(world, folder, *options):
     """A build context with the root of the image, from the programs under test."""
     context = folder / f"context{world.number()}"
     context.mkdir()
-    programs = pathlib.Path(os.environ.get("WEIR") or ROOT / "build/weir").parent
-    subprocess.run([ROOT / "deploy/docker/rootfs", *options, "--tar", context / "root.tar", programs, context / "root"],
+    subprocess.run([ROOT / "deploy/docker/rootfs", *options, "--tar", context / "root.tar", PROGRAMS, context / "root"],
                    check=True, capture_output=True)
     shutil.rmtree(context / "root")
     return context

@@ -2,7 +2,6 @@
 """The shipped pods under podman: its own as it stands, and the one of Helm's chart."""
 import json
 import os
-import pathlib
 import shutil
 import subprocess
 
@@ -10,10 +9,10 @@ import pytest
 import yaml
 
 from world import expect
+from world.built import PROGRAMS, ROOT
 from world.podman import Podman, client_programs
 from world.run import Result, read_answers
 from world.sidecar import policy, wait_for
-from world.world import ROOT
 
 pytestmark = pytest.mark.skipif(not client_programs(), reason="no podman here")
 
@@ -21,9 +20,8 @@ pytestmark = pytest.mark.skipif(not client_programs(), reason="no podman here")
 @pytest.fixture(scope="module")
 def podman(world):
     with Podman(world) as p:
-        programs = pathlib.Path(os.environ.get("WEIR") or ROOT / "build/weir").parent
         root = p.folder / "weir-root"
-        subprocess.run([ROOT / "deploy/docker/rootfs", programs, root], check=True, capture_output=True)
+        subprocess.run([ROOT / "deploy/docker/rootfs", PROGRAMS, root], check=True, capture_output=True)
         p.load_root("localhost/weir:latest", root, 'ENTRYPOINT ["/usr/bin/weir","sidecar"]', "USER 65532:65532")
         app = p.folder / "app-root"
         for folder in ("usr", "etc/alternatives", "tmp", "proc", "sys", "dev", "tools", "run"):

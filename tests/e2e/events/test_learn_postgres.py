@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`weir learn --from` with events that a real PostgreSQL has: the same policy as from the store that they were copied from."""
-import os
-import pathlib
 import subprocess
 import time
 
 import pytest
 
+from world.built import BUILD
 from world.copies import Sender, count
 from world.postgres import Database, binaries
 from world.sidecar import wait_for
@@ -14,8 +13,7 @@ from world.store import Store
 
 pytestmark = pytest.mark.skipif(not binaries(), reason="PostgreSQL is not installed")
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-WEIR = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build")) / "weir"
+WEIR = BUILD / "weir"
 
 
 @pytest.fixture

@@ -11,12 +11,11 @@ import time
 
 import pytest
 
+from world.built import BUILD, ROOT
 from world.expect import in_time
 from world.sidecar import wait_for
 from world.store import Store
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
 SCHEMA, = (ROOT / "sql/sqlite").glob("0*.sql")
 VERSION = int(SCHEMA.name[:3])
 NAMES = 500

@@ -16,12 +16,11 @@ import time
 
 import pytest
 
+from world.built import BUILD, DRIVERS
 from world.program import is_alive
 from world.run import SET_ASIDE
 from world.sidecar import wait_for
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
 PROGRAM = BUILD / "weir-webhook"
 
 
@@ -95,7 +94,7 @@ class Parent:
 
     def __init__(self, *urls, sandbox="sb-1", env=None):
         self.process = subprocess.Popen(
-            [BUILD / "tests/drivers/webhook_driver", PROGRAM, sandbox, *urls], stdin=subprocess.PIPE,
+            [DRIVERS / "webhook_driver", PROGRAM, sandbox, *urls], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **(env or {})})
 
     def say(self, *orders):

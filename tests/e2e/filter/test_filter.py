@@ -6,13 +6,13 @@ user namespace as well. Nothing leaves: the way out is a veth pair with both end
 """
 import contextlib
 import os
-import pathlib
 import subprocess
 import time
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+from world.built import DRIVERS
+
 ALLOWED = "203.0.113.9"
 ALLOWED6 = "2600:1::9"
 DENIED = "203.0.113.7"
@@ -37,17 +37,12 @@ exec "$0"
 """
 
 
-def driver_path():
-    build = os.environ.get("WEIR_BUILD", ROOT / "build")
-    return str(pathlib.Path(build) / "tests" / "drivers" / "filter_driver")
-
-
 class Driver:
     def __init__(self, user):
         self.user = user
         unshare = ["unshare", "-n"] if user == "root" else [*ORDINARY, "unshare", "-Urn"]
         # pylint: disable-next=consider-using-with
-        self.process = subprocess.Popen([*unshare, "sh", "-ec", STUB, driver_path()], text=True,
+        self.process = subprocess.Popen([*unshare, "sh", "-ec", STUB, DRIVERS / "filter_driver"], text=True,
                                         bufsize=1, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def ask(self, line):

@@ -8,14 +8,14 @@ answers on every address that there is, and writes down what came. Weir's packet
 import contextlib
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import time
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+from world.built import DRIVERS
+
 MARK, WEIR, APP = 0x77, 1042, 1000
 ALLOWED, ALLOWED6 = "203.0.113.9", "2600:1::9"
 DENIED = "203.0.113.7"
@@ -230,11 +230,6 @@ for line in sys.stdin:
 """
 
 
-def driver_path():
-    build = os.environ.get("WEIR_BUILD", ROOT / "build")
-    return str(pathlib.Path(build) / "tests" / "drivers" / "filter_driver")
-
-
 class Lines:
     """A program that is asked and answers line by line."""
 
@@ -313,7 +308,7 @@ class App(Lines):
 
 class World:
     def __init__(self):
-        self.driver = Driver("unshare", "-n", "sh", "-ec", DRIVER, driver_path())
+        self.driver = Driver("unshare", "-n", "sh", "-ec", DRIVER, DRIVERS / "filter_driver")
         self.driver.line()
         self.all = [self.driver]
         self.sink = Lines("unshare", "-n", "sh", "-c", 'echo; read -r go; exec /usr/bin/python3 -IS -c "$@"', "sh",
@@ -747,7 +742,7 @@ def test_a_table_whose_owner_died_is_taken_over_without_a_leak(world, tmp_path):
         with flood(world, "198.18.1.1", tmp_path / "stop") as result:
             world.driver.process.send_signal(signal.SIGKILL)
             world.driver.process.wait()
-            second = Driver(*world.enter(holder), driver_path())
+            second = Driver(*world.enter(holder), DRIVERS / "filter_driver")
             world.all.append(second)
             second.ok("naming shared")
             assert second.ok("standing") == ["5", "free"]
@@ -759,7 +754,7 @@ def test_a_table_whose_owner_died_is_taken_over_without_a_leak(world, tmp_path):
         assert result[1] > 1000
         assert world.app.tcp(OTHER, 443) == "0"
         # Nobody takes it while the new owner lives.
-        third = Driver(*world.enter(holder), driver_path(), "quiet")
+        third = Driver(*world.enter(holder), DRIVERS / "filter_driver", "quiet")
         world.all.append(third)
         third.ok("naming shared")
         assert third.ok("standing") == ["6", "free"]

@@ -8,24 +8,19 @@ import subprocess
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+from world.built import PROGRAMS, ROOT
+
 CASES = sorted((ROOT / "tests" / "golden" / "filter").glob("*.policy"))
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
 RULES = ["policy deny", "rule allow 93.1.0.0/24 443", "rule allow 93.1.1.1 -", "rule deny 93.1.0.7 -",
          "rule allow 2a01:93::/64 tcp/80-90", "rule deny 2a01:93::7 -", "rule allow 127.0.0.53 53"]
 
 
-def driver_path():
-    weir = os.environ.get("WEIR")
-    build = pathlib.Path(weir).parent if weir else ROOT / "build"
-    return build / "tests" / "drivers" / "filter_driver"
-
-
 class Space:
     """A network namespace with a driver in it."""
 
     def __init__(self, text):
-        self.process = subprocess.Popen(["unshare", "-n", driver_path()], stdin=subprocess.PIPE,
+        self.process = subprocess.Popen(["unshare", "-n", PROGRAMS / "tests" / "drivers" / "filter_driver"], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
         self.ok("link")
         self.ok(f"text {text}")

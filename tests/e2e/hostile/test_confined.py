@@ -5,15 +5,14 @@ confined_driver confines itself as the engine does and then tries what somebody 
 `tests/run confined` runs a part of the other tests with a Weir whose engine has one confinement alone.
 """
 import os
-import pathlib
 import shutil
 
 import pytest
 
+from world.built import DRIVERS
 from world.netns import NetNs
 
-BUILD = pathlib.Path(os.environ.get("WEIR_BUILD") or pathlib.Path(__file__).resolve().parents[3] / "build") / "tests" / "drivers"
-BUILT = (BUILD / "confined_all").exists()
+BUILT = (DRIVERS / "confined_all").exists()
 pytestmark = pytest.mark.skipif(not BUILT, reason="a sanitizer's build has no seccomp")
 
 FILES = {"read", "write", "list", "exec", "remove"}             # of the host's file system
@@ -37,7 +36,7 @@ HELD = {
 def attempts(world):
     def run(confinement, user, *words):
         folder = world.workdir(user)
-        program = shutil.copy(BUILD / f"confined_{confinement}", folder / "driver")
+        program = shutil.copy(DRIVERS / f"confined_{confinement}", folder / "driver")
         (folder / "file").write_text("content\n")
         who = world.user(user)
         os.chown(folder / "file", who.uid, who.gid)
@@ -78,7 +77,7 @@ def test_a_weir_that_is_only_partly_confined_says_so(world, confinement, user):
     program = world.folder / "bin" / f"weir_{confinement}"
     if not program.exists():
         program.parent.mkdir(exist_ok=True)
-        shutil.copy(BUILD / program.name, program)
+        shutil.copy(DRIVERS / program.name, program)
         program.chmod(0o755)
     done = world.command(program, "run", "--", "true", user=user)
     assert done.code == 0 and "only partly confined" in done.messages, done

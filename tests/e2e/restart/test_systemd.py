@@ -1,20 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The unit and the drop-ins of deploy/systemd, under a systemd that is PID 1."""
-import os
-import pathlib
 
 import pytest
 
+from world.built import PROGRAMS
 from world.daemon import Host
 from world.machine import Machine, can_boot
 from world.sidecar import wait_for
 
-SOURCE = pathlib.Path(__file__).resolve().parents[3]
-BUILD = pathlib.Path(os.environ.get("WEIR", SOURCE / "build/weir")).resolve().parent
 STRANGER = "93.9.9.9"
 QUICK = "/etc/systemd/system/weir.service.d/quick.conf"
 pytestmark = [pytest.mark.skipif(not can_boot(), reason="no systemd here"),
-              pytest.mark.skipif(not (BUILD / "meson-private").is_dir(), reason="the program that is tested was not built here")]
+              pytest.mark.skipif(not (PROGRAMS / "meson-private").is_dir(), reason="the program that is tested was not built here")]
 # Its first instruction sends, before anybody can have looked.
 JOB = """
 [Unit]
@@ -32,7 +29,7 @@ def fixture_machine(world):
     host = Host(world)
     machine = None
     try:
-        machine = Machine(host, BUILD)
+        machine = Machine(host, PROGRAMS)
         machine("systemctl", "enable", "--now", "weir")
         yield machine
     finally:
