@@ -4,6 +4,7 @@
 import contextlib
 
 PATIENCE = 60   # seconds: a bound for what hangs, and never a measure
+STRANGER = "93.9.9.9"  # an address in the internet that no rule allows
 FAST_MS = 8000  # less than a probe waits for what doesn't come
 # What connect(), sendto() and friends say when the kernel refused: a reset for TCP,
 # EPERM for the rest, or the ICMP error that it sends instead.
@@ -64,3 +65,10 @@ def lookup_refused(answer):
     """getaddrinfo(): the name does not exist."""
     _fast(answer)
     assert answer.result in {"EAI_NONAME", "EAI_NODATA"}, dict(answer)
+
+
+def is_guarded(app, site):
+    """The name of @site is answered, the address open, and a stranger's closed."""
+    lookup, tcp, stranger = app.probe(["dns", site.name], ["tcp", site.v4, 443], ["tcp", STRANGER, 443])
+    tcp_refused(stranger)
+    return lookup.addresses == [site.v4] and tcp.result == "ok"

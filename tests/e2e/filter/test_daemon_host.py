@@ -4,10 +4,10 @@ import pytest
 
 from world import expect
 from world.dnsd import DnsServer
+from world.expect import is_guarded
 from world.member import Member, cgroup_root
 from world.sidecar import Flow, wait_for
 
-STRANGER = "93.9.9.9"
 pytestmark = pytest.mark.skipif(not cgroup_root(), reason="no cgroup v2 here")
 
 
@@ -25,13 +25,6 @@ def attach(daemon, name, member, *args):
     how = ["--cgroup", member.cgroup.path] if member.cgroup else ["--uid", member.uid]
     done = daemon.weir("attach", "--id", name, *how, *args)
     assert done.code == 0, f"{done}\n{daemon}"
-
-
-def is_guarded(app, site):
-    """Its name is answered, its address open, and a stranger's closed."""
-    lookup, tcp, stranger = app.probe(["dns", site.name], ["tcp", site.v4, 443], ["tcp", STRANGER, 443])
-    expect.tcp_refused(stranger)
-    return lookup.addresses == [site.v4] and tcp.result == "ok"
 
 
 def test_two_know_nothing_of_each_other(daemon, app, other, site, denied):

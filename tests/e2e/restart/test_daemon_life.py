@@ -16,19 +16,12 @@ import pytest
 from test_cli_tls import make_certificate
 from world import expect
 from world.daemon import pid_in
+from world.expect import STRANGER, is_guarded
 from world.member import Member
 from world.sidecar import Flow, Pod, policy, wait_for
 from world.world import ROOT
 
-STRANGER = "93.9.9.9"
 UID = 1203
-
-
-def is_guarded(pod, site):
-    """Its name is answered, its address open, and a stranger's closed."""
-    lookup, tcp, stranger = pod.probe(["dns", site.name], ["tcp", site.v4, 443], ["tcp", STRANGER, 443])
-    expect.tcp_refused(stranger)
-    return lookup.addresses == [site.v4] and tcp.result == "ok"
 
 
 @pytest.mark.parametrize("child", ["engine", "control"])
