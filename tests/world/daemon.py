@@ -83,12 +83,6 @@ class Daemon(Program):
     def get(self, path, **options):
         return self.call("GET", path, **options)
 
-    def healthy(self):
-        try:
-            return self.get("/healthz", timeout=8).status == 200
-        except OSError:
-            return False
-
     def answers(self):
         """Whatever it says."""
         try:

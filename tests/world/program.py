@@ -45,6 +45,8 @@ def link_of(path):
 
 
 class Program:
+    """Whoever derives from it has get(), for the program's API."""
+
     def _begin(self, argv, env):
         self.lines, self.errors = [], []
         self.process = subprocess.Popen(argv, env=env, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -60,6 +62,12 @@ class Program:
         with contextlib.suppress(ValueError, OSError):
             for line in pipe:
                 lines.append(line.decode(errors="replace").rstrip("\n"))
+
+    def healthy(self):
+        try:
+            return self.get("/healthz", timeout=8).status == 200
+        except OSError:
+            return False
 
     def __str__(self):
         return "\n".join(["--- stdout", *self.lines[-60:], "--- stderr", *self.errors[-60:]])

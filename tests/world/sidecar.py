@@ -378,12 +378,6 @@ class Sidecar(Program):
     def delete(self, *targets, **options):
         return self.call("DELETE", "/policy", list(targets), **options)
 
-    def healthy(self):
-        try:
-            return self.get("/healthz", timeout=8).status == 200
-        except OSError:
-            return False
-
     def ready(self, seconds=PATIENCE):
         """Wait until /healthz says 200; an end before is a failure. Return: seconds it took."""
         while not self.healthy():
