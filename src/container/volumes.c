@@ -200,25 +200,39 @@ static bool find_file(const struct nl_attrs *attrs, char ret[PATH_MAX],
 	char name[sizeof(((struct sockaddr_un *)NULL)->sun_path) + 1] = "";
 	struct unix_diag_vfs vfs;
 
-	if (!named || !file || nl_size(named) >= sizeof(name) ||
+	/* A path that fills the whole address comes with a NUL behind it. */
+	if (!named || !file || nl_size(named) > sizeof(name) ||
 	    nl_size(file) < sizeof(vfs))
 		return false;
 	memcpy(name, nl_data(named), nl_size(named));
+	name[sizeof(name) - 1] = '\0';
 	memcpy(&vfs, nl_data(file), sizeof(vfs));
 	return name[0] == '/' && realpath(name, ret) && lstat(ret, ret_st) == 0 &&
 	       S_ISSOCK(ret_st->st_mode) && (uint32_t)ret_st->st_ino == vfs.udiag_vfs_ino;
 }
 
+/* The user who called sudo is the caller, too. */
+static bool is_root_or_caller(uid_t uid)
+{
+	const char *sudo = getenv("SUDO_UID");
+	uint32_t called;
+
+	return uid == 0 || uid == getuid() ||
+	       (sudo && text_to_u32(text_of(sudo), UINT32_MAX, &called) && uid == called);
+}
+
 static bool is_of_root_or_caller(const struct nl_attrs *attrs, const struct stat *st)
 {
 	const struct nlattr *a = attrs->at[UNIX_DIAG_UID];
-	uid_t uid = st->st_uid; /* of the file, where an older kernel doesn't say whose */
+	uid_t uid;
 
-	if (uid == 0 || uid == getuid())
+	/* The file's, where an older kernel doesn't say whose the socket is. */
+	if (is_root_or_caller(st->st_uid))
 		return true;
-	if (a && nl_size(a) == sizeof(uid))
-		memcpy(&uid, nl_data(a), sizeof(uid));
-	return uid == 0 || uid == getuid();
+	if (!a || nl_size(a) != sizeof(uid))
+		return false;
+	memcpy(&uid, nl_data(a), sizeof(uid));
+	return is_root_or_caller(uid);
 }
 
 static int on_socket(const struct nlmsghdr *h, void *data)

@@ -155,8 +155,15 @@ def test_without_an_engine_it_is_said(world):
     assert done.code == 2 and "unix" in done.messages, done
 
 
-LISTENER = ("import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); print('up', flush=True); "
-            "sys.stdin.read()")
+# Python's bind() takes no path that fills the whole address.
+LISTENER = """
+import ctypes, socket, sys
+s, address = socket.socket(socket.AF_UNIX), socket.AF_UNIX.to_bytes(2, sys.byteorder) + sys.argv[1].encode()
+assert ctypes.CDLL(None).bind(s.fileno(), address, len(address)) == 0
+s.listen()
+print("up", flush=True)
+sys.stdin.read()
+"""
 
 
 @contextlib.contextmanager
@@ -181,10 +188,21 @@ def test_no_volume_shows_a_socket_of_a_program_that_weir_does_not_know(engine, w
         for volume in (shown, shown / "deep", shown / "deep/any", foreign / "database"):
             done = engine.run("--volume", f"{volume}:/x", "--", "/bin/true")
             assert done.code == 2 and f"--volume '{volume}:/x'" in done.messages and "socket" in done.messages, done
-        # another user's program has no right over the filter
+        # another user's program has no right over the filter, unless it is who called sudo
         assert engine.run("--volume", f"{foreign}:/x", "--", "/bin/true").code == 0
+        done = engine.run("--volume", f"{foreign}:/x", "--", "/bin/true", env={"SUDO_UID": str(other.uid)})
+        assert done.code == 2 and f"--volume '{foreign}:/x'" in done.messages and "socket" in done.messages, done
     # the file is left, and nobody listens
     assert engine.run("--volume", f"{shown}:/x", "--", "/bin/true").code == 0
+
+
+@in_docker
+def test_a_socket_is_found_whose_path_fills_its_address(engine, world):
+    shown = world.workdir()
+    longest = f"{shown}/".ljust(108, "x")  # sun_path, without a NUL
+    with listening(engine, longest):
+        done = engine.run("--volume", f"{shown}:/x", "--", "/bin/true")
+        assert done.code == 2 and f"--volume '{shown}:/x'" in done.messages and "socket" in done.messages, done
 
 
 def test_the_host_by_another_name_is_no_volume(engine, tmp_path):
