@@ -320,6 +320,7 @@ void supervisor_introduce(struct supervisor *k)
 	supervisor_notify_status(k);
 	/* Without descriptors or memory: it is tried again. */
 	k->introduced = child_connect(&k->control, &m, &k->engine, &m) == 0;
+	k->introduced_ms = clock_now_ms();
 }
 
 /* -- the engine --------------------------------------------------------------------- */
@@ -429,10 +430,12 @@ static void replace_socket_owner(struct supervisor *k)
 }
 
 /* The engine's successor starts with what is in force. An engine that control doesn't
- * know yet is not the one that is meant. */
+ * know yet, or may not have heard of when it said so, is not the one that is meant. Of
+ * one that is, control says so again. */
 static void replace_engine(struct supervisor *k)
 {
-	if (k->engine.pid > 0 && k->engine.serves && k->introduced)
+	if (k->engine.pid > 0 && k->engine.serves && k->introduced &&
+	    clock_now_ms() - k->introduced_ms >= SETTLED_MS)
 		(void)!kill(k->engine.pid, SIGKILL);
 }
 

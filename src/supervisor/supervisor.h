@@ -83,7 +83,8 @@ struct supervisor {
 	int socket_owner_pidfd;			/* owned; of the last one; -1: none */
 	struct loop_source signals;
 	struct loop_timer stop, ask;
-	bool introduced; /* engine and control have a channel to each other */
+	bool introduced;       /* engine and control have a channel to each other */
+	int64_t introduced_ms; /* since then */
 	bool stopping;
 	int exit_status;
 };
