@@ -12,6 +12,7 @@
 
 #include "event/json.h"
 #include "sys/files.h"
+#include "sys/mounts.h"
 
 enum {
 	STAMP_SIZE = 24,     /* "2026-11-20T10-06-43.424", NUL */
@@ -36,9 +37,10 @@ struct backup {
 
 /* ---- opening ---- */
 
-/* A fifo without a reader is ENXIO, not a wait. A link may lead to a device
- * (/dev/stdout), but to no file: whoever may write to the log's directory could have the
- * lines put into another file of Weir's, a policy or a store. */
+/* A fifo without a reader is ENXIO, not a wait. A link may lead to a device, but to no
+ * file: whoever may write to the log's directory could have the lines put into another
+ * file of Weir's, a policy or a store. The links of /dev are root's: /dev/stdout may be a
+ * file, which is never turned over. */
 static int open_file(struct logfile *f)
 {
 	const int flags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
@@ -52,11 +54,12 @@ static int open_file(struct logfile *f)
 	}
 	if (f->fd < 0)
 		return -errno;
-	if (fstat(f->fd, &st) < 0 || (is_link && S_ISREG(st.st_mode))) {
+	if (fstat(f->fd, &st) < 0 ||
+	    (is_link && S_ISREG(st.st_mode) && !path_is_within(f->path, "/dev"))) {
 		fd_close(&f->fd);
 		return is_link ? -ELOOP : -EIO;
 	}
-	f->regular = S_ISREG(st.st_mode);
+	f->regular = S_ISREG(st.st_mode) && !is_link;
 	f->size = f->regular ? (uint64_t)st.st_size : 0;
 	return 0;
 }

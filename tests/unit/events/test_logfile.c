@@ -135,6 +135,30 @@ TEST_WITH(a_link_leads_to_a_device_and_to_no_file, make_directory, remove_direct
 	assert_int_equal(size_of("policy"), 3);
 }
 
+TEST_WITH(standard_output_may_be_a_file_and_stays_the_same_one, make_directory,
+	  remove_directory)
+{
+	const struct logfile_limits limits = { .file_bytes = 8 };
+	const int saved = dup(STDOUT_FILENO),
+		  fd = open(at("output"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	struct logfile *f;
+	int opened, written[2];
+
+	assert_true(saved >= 0 && fd >= 0 && dup2(fd, STDOUT_FILENO) == STDOUT_FILENO);
+	opened = logfile_open("/dev/stdout", &limits, &f, NULL);
+	for (size_t i = 0; opened == 0 && i < ARRAY_SIZE(written); i++)
+		written[i] = logfile_write(f, "line\n", 5, T0);
+	if (opened == 0)
+		logfile_close(f);
+	assert_int_equal(dup2(saved, STDOUT_FILENO), STDOUT_FILENO);
+	close(saved);
+	close(fd);
+	assert_int_equal(opened, 0);
+	assert_int_equal(written[0], 0);
+	assert_int_equal(written[1], 0);
+	assert_int_equal(size_of("output"), 10);
+}
+
 TEST_WITH(it_goes_on_where_it_was, make_directory, remove_directory)
 {
 	struct logfile *f = opened("a", (struct logfile_limits){ 0 });
