@@ -264,31 +264,40 @@ def test_H6_random_changes_under_load_leak_nothing(pod, guarded, world, mode):
 
 
 class Stamped:
-    """What leaves a pod from now on, each packet with the kernel's time of it."""
+    """What leaves a pod for @address from now on: of each packet the kernel's time in ns, the source port, flags and bytes of payload.
 
-    def __init__(self, pod):
-        self._pod = pod
+    It is read at once: a thousand uploads fill any buffer before a busy machine has answered."""
+
+    def __init__(self, pod, address):
+        self._pod, self._address = pod, address
+        self._found, self._is_over = [], False
         self._sock = pod.world.internet.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
         self._sock.setsockopt(socket.SOL_SOCKET, 33, 256 << 20)  # SO_RCVBUFFORCE
         self._sock.setsockopt(socket.SOL_SOCKET, 35, 1)  # SO_TIMESTAMPNS
         self._sock.bind((pod.net, 3))
-        self._sock.setblocking(False)
+        self._sock.settimeout(0.05)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
-    def packets(self, address):
-        """[(time in ns, Packet)] for @address."""
-        found = []
+    def _read(self):
         while True:
             try:
                 frame, control, _, _ = self._sock.recvmsg(65600, 64)
-            except BlockingIOError:
-                break
+            except TimeoutError:
+                if self._is_over:
+                    return
+                continue
             p = parse(frame)
-            if p.src == self._pod.ip4 and p.dst == address:
+            if p.src == self._pod.ip4 and p.dst == self._address:
                 seconds, ns = struct.unpack("qq", control[0][2])
-                found.append((seconds * 10**9 + ns, p))
+                self._found.append((seconds * 10**9 + ns, p.sport, p.flags, len(p.payload)))
+
+    def packets(self):
+        self._is_over = True
+        self._reader.join()
         assert struct.unpack("II", self._sock.getsockopt(263, 6, 8))[1] == 0  # SOL_PACKET, PACKET_STATISTICS
         self._sock.close()
-        return found
+        return self._found
 
 
 def received(pod):
@@ -309,17 +318,17 @@ def test_H6_nothing_of_a_revoked_upload_leaves_after_the_answer(pod, guarded, co
         stays = Flow(pod, "93.254.2.2")
         upload = pod.start("/usr/bin/python3", "-IS", UPLOAD, address, port, count)
         assert upload.line() == "up"
-        seen = Stamped(pod)
+        seen = Stamped(pod, address)
         begun = received(pod)
         wait_for(lambda: received(pod) > begun + 100_000)
         side.post("allow 93.254.2.2", f"deny {address}", default=default)
         answered = time.time_ns()
         assert upload.line() == "all cut"
-        packets = seen.packets(address)
+        packets = seen.packets()
         # The kernel begins to stamp a moment after it was asked to; what comes before has the time at which it is read here.
-        last = max(i for i, (t, _) in enumerate(packets) if t <= answered)
-        assert sum(len(p.payload) for _, p in packets[:last + 1]) > 10_000
-        assert packets[last + 1:] == [], [(t - answered, p.sport, p.flags, len(p.payload)) for t, p in packets[last + 1:]][:9]
+        last = max(i for i, (t, *_) in enumerate(packets) if t <= answered)
+        assert sum(size for *_, size in packets[:last + 1]) > 10_000
+        assert packets[last + 1:] == [], [(t - answered, *rest) for t, *rest in packets[last + 1:]][:9]
         assert stays.say() == "got"
     finally:
         sink.kill()
