@@ -114,9 +114,10 @@ class ApiEngine:
             self._show_log()
 
     def _show_log(self):
-        """What the engine says of a start that failed; pytest shows it where the test fails."""
+        """What the engine says of a start that failed, and how each container ended; pytest shows it where the test fails."""
         if self._service:
             print((self.folder / "log").read_text(errors="replace")[-20000:])
+            print((self.folder / "tmp/events/events.log").read_text(errors="replace")[-5000:])
 
     def start(self, *words, pass_fds=(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options):
         return subprocess.Popen(self.argv(*words, **options), env=self.variables, stdin=stdin, stdout=stdout, stderr=stderr,
