@@ -221,13 +221,24 @@ static int guard_by_sidecar(struct guard *g, const json_t *found, const char *po
 
 /* -- guarded from outside ------------------------------------------------------------ */
 
+/* A sandbox that has ended keeps its name until the daemon has seen that nobody is in its
+ * namespace: where a process there was late to end, a second later. */
+enum { NAME_WAIT_MS = 4000, NAME_AGAIN_MS = 50 };
+
 static int guard_by_daemon(struct guard *g, const char *policy, struct err *err)
 {
 	const struct client_wish wish = { .policy = policy, .netns = g->pid };
+	const int64_t until_ms = clock_now_ms() + NAME_WAIT_MS;
 	struct client_reply reply;
-	int r = client_attach(g->daemon_socket, g->spec->id, &wish, g->arena, &reply,
-			      err);
+	int r;
 
+	for (;;) {
+		r = client_attach(g->daemon_socket, g->spec->id, &wish, g->arena, &reply,
+				  err);
+		if (r < 0 || reply.status != HTTP_CONFLICT || clock_now_ms() >= until_ms)
+			break;
+		(void)!poll(NULL, 0, NAME_AGAIN_MS);
+	}
 	return r < 0 ? r : check_reply(&reply, client_reason(&reply, g->arena), err);
 }
 

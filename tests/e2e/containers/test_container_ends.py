@@ -284,6 +284,19 @@ def test_a_sandbox_of_the_daemons_is_not_taken_over(docker_engine, daemon, site)
         assert (done.code, done.out) == (0, b"ran\n"), done
 
 
+def test_a_name_is_waited_for_whose_sandbox_is_about_to_end(docker_engine, daemon):
+    """The process by which it was attached has ended; another one is still there for two seconds."""
+    other = NetNs()
+    first = subprocess.Popen(other.command("sleep", "600"))
+    assert daemon.weir("attach", "--id", "same", "--netns", first.pid).code == 0
+    with subprocess.Popen(other.command("sleep", "2")):
+        first.kill()
+        first.wait()
+        done = docker_engine.run("--socket", daemon.socket, "--id", "same", "--", "/bin/echo", "ran", guard="daemon")
+    assert (done.code, done.out) == (0, b"ran\n"), done
+    other.close()
+
+
 @pytest.mark.parametrize("name, program, becomes", [("guest", "runsc-sandbox", None), ("late", "wait", "runsc-sandbox")])
 def test_a_runtime_that_is_another_kernels_is_refused(docker_engine, name, program, becomes):
     """The guard's first process is called as gVisor's, at once or later; what is looked at is the name."""
