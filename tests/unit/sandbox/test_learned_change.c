@@ -30,6 +30,7 @@ static void begin(struct change *c, const char *policy)
 
 static void rebase(struct change *c, const char *policy, int64_t now_ms)
 {
+	free(c->next_bytes);
 	c->next_bytes = plan_from(policy, &c->next_plan);
 	assert_int_equal(
 		learned_rebase(c->old, &c->next_plan, now_ms, &c->arena, &c->next), 0);
@@ -472,7 +473,6 @@ TEST(what_goes_on_is_listed_ahead_of_a_change)
 	assert_false(learned_judge(c.old, &c.next_plan, NOW, j, items, MAX, &count));
 	assert_int_equal(count, 1);
 	assert_non_null(in(items, 1, 4));
-	free(c.next_bytes);
 	/* Twice does no harm. */
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(learned_note_draining(c.old, items, 1), 0);
