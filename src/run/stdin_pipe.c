@@ -11,7 +11,9 @@
 
 enum {
 	LENT_MAX = 1 << 20, /* at a time: more than a buffer of a pipe holds */
-	AGAIN_MS = 5,
+	MANY = 64 << 10,    /* bytes: what a pipe holds by default */
+	AGAIN_MS = 1,	    /* after that it is looked again, twice as late each time */
+	AGAIN_MAX_MS = 64,
 };
 
 /* The command's input is at its end. */
@@ -59,12 +61,27 @@ static int take_read(struct stdin_pipe *p)
 	return 0;
 }
 
+/* The command's pipe has no more buffers than wait in the caller's, so that all of them
+ * are filled. The kernel may refuse a size: then the one before does. */
+static void resize(struct stdin_pipe *p)
+{
+	int waiting = 0, size = (int)sysconf(_SC_PAGESIZE);
+
+	if (ioctl(STDIN_FILENO, FIONREAD, &waiting) < 0)
+		return;
+	while (size * 2 <= MIN(waiting, MANY))
+		size *= 2;
+	if (size != p->size && fcntl(p->to_command.fd, F_SETPIPE_SZ, size) >= 0)
+		p->size = size;
+}
+
 /* @otherwise: what is waited for where nothing can be lent now. */
 static void lend(struct stdin_pipe *p, struct loop_source *otherwise)
 {
-	const ssize_t n =
-		tee(STDIN_FILENO, p->to_command.fd, LENT_MAX, SPLICE_F_NONBLOCK);
+	ssize_t n;
 
+	resize(p);
+	n = tee(STDIN_FILENO, p->to_command.fd, LENT_MAX, SPLICE_F_NONBLOCK);
 	if (n == 0 || (n < 0 && errno != EAGAIN)) {
 		end_input(p);
 		return;
@@ -86,6 +103,7 @@ static void on_caller(struct loop_source *s, uint32_t events)
 static void on_command(struct loop_source *s, uint32_t events)
 {
 	struct stdin_pipe *p = CONTAINER_OF(s, struct stdin_pipe, to_command);
+	const size_t lent = p->lent;
 	const int r = take_read(p);
 
 	if (r < 0 && r != -EAGAIN) {
@@ -93,9 +111,11 @@ static void on_command(struct loop_source *s, uint32_t events)
 	} else if (p->lent == 0) {
 		lend(p, &p->from_caller);
 	} else {
-		/* A larger pipe is writable while something is in it. */
+		/* Many buffers: the command has read some of them. */
 		loop_remove(p->loop, s);
-		if (loop_timer_in(p->loop, &p->again, AGAIN_MS) < 0)
+		p->again_ms = p->lent < lent ? AGAIN_MS
+					     : MIN(p->again_ms * 2, AGAIN_MAX_MS);
+		if (loop_timer_in(p->loop, &p->again, p->again_ms) < 0)
 			end_input(p);
 	}
 }
@@ -111,7 +131,7 @@ static void on_again(struct loop_timer *t)
 
 void stdin_pipe_init(struct stdin_pipe *p)
 {
-	*p = (struct stdin_pipe){ .given = -1, .nowhere = -1 };
+	*p = (struct stdin_pipe){ .given = -1, .nowhere = -1, .again_ms = AGAIN_MS };
 	p->from_caller =
 		(struct loop_source){ .fd = STDIN_FILENO, .on_ready = on_caller };
 	p->to_command = (struct loop_source){ .fd = -1, .on_ready = on_command };
@@ -129,8 +149,8 @@ int stdin_pipe_open(struct stdin_pipe *p, bool root, struct err *err)
 	p->given = ends[0];
 	p->to_command.fd = ends[1];
 	p->nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-	if (p->nowhere < 0 ||
-	    fcntl(ends[1], F_SETPIPE_SZ, (int)sysconf(_SC_PAGESIZE)) < 0)
+	p->size = (int)sysconf(_SC_PAGESIZE);
+	if (p->nowhere < 0 || fcntl(ends[1], F_SETPIPE_SZ, p->size) < 0)
 		return err_sys(err, -errno, "cannot make the command's standard input");
 	return 0;
 }

@@ -10,7 +10,9 @@
  * it into the command's pipe and leaves it where it is. What the command has read is then
  * taken from the caller's pipe, and more is lent. What the command never reads stays for
  * whoever reads the caller's pipe next. The command's pipe holds one buffer, so that it
- * is writable again once all that was lent has been read. */
+ * is writable again once all that was lent has been read. Where more wait, the command's
+ * pipe holds as many, up to 64 KiB: it is writable again once the command has read the
+ * first of them, and is looked at from then on until all have been read. */
 #pragma once
 
 #include <stdbool.h>
@@ -23,10 +25,12 @@ struct stdin_pipe {
 	struct loop *loop;
 	struct loop_source from_caller; /* standard input */
 	struct loop_source to_command;	/* owned; fd -1: the command has the caller's */
-	struct loop_timer again;	/* the command has made its pipe larger */
+	struct loop_timer again;	/* some of what was lent has been read */
+	int again_ms;			/* of that timer */
 	int given;			/* owned: the command's end; -1: there is none */
 	int nowhere;			/* owned: /dev/null, for what was read */
 	size_t lent;			/* bytes that are in both pipes */
+	int size;			/* bytes that the command's pipe holds */
 };
 
 void stdin_pipe_init(struct stdin_pipe *p);
