@@ -257,7 +257,8 @@ void inside_child(const struct spawner_order *ignored)
 
 /* ---- in the daemon ---- */
 
-/* With up to @max descriptors, in @ret_fds. */
+/* Receive the next message of the process that goes into namespaces, with up to @max
+ * descriptors, in OPEN_MS at most. Return: 0, or -errno with @err. */
 static int hear_inside(const struct daemon *w, struct ipc_message *ret, int *ret_fds,
 		       size_t max, size_t *ret_count, struct err *err)
 {
@@ -290,10 +291,12 @@ static int wait_for_sockets(struct daemon_sandbox *d, struct err *err)
 	d->route_fd = all.fd[IPC_FD_ROUTE];
 	if (r < 0)
 		return err_set(err, r, "the namespace's sockets are malformed");
-	/* The process has copies until then: should the daemon close these sockets
-	 * because its engine is full, the next engine's process would find their ports
-	 * taken. */
+	/* The process has copies of the sockets until its next message: should the daemon
+	 * close these sockets because its engine is full, the next engine's process would
+	 * find their ports taken. */
 	r = hear_inside(d->daemon, &m, NULL, 0, &count, err);
+	if (r == 0 && m.type != IPC_SOCKETS_DONE)
+		r = err_set(err, -EBADMSG, "the process in the namespace is out of step");
 	if (r < 0) {
 		sandbox_fds_done(&d->fds);
 		fd_close(&d->route_fd);

@@ -113,7 +113,8 @@ const struct nlmsghdr *nl_take(const uint8_t **bytes, size_t *left);
 /* What follows the header of @h; NULL: not even @size bytes do. */
 const void *nl_body(const struct nlmsghdr *h, size_t size);
 
-/* The same as nl_take(), of attributes. */
+/* The attribute at *@bytes, which moves behind it, as *@left does. NULL: no attribute
+ * fits there; *@left is 0 at the end of sound ones. */
 const struct nlattr *nl_take_attr(const uint8_t **bytes, size_t *left);
 static inline uint16_t nl_type(const struct nlattr *a)
 {
