@@ -12,7 +12,8 @@
 enum {
 	LENT_MAX = 1 << 20, /* at a time: more than a buffer of a pipe holds */
 	MANY = 64 << 10,    /* bytes: what a pipe holds by default */
-	AGAIN_MS = 1,	    /* after that it is looked again, twice as late each time */
+	AGAIN_MS = 1, /* until the next look at a pipe; without progress twice as long
+			 each time */
 	AGAIN_MAX_MS = 64,
 };
 

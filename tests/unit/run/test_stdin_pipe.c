@@ -100,6 +100,26 @@ TEST_WITH(what_the_command_does_not_read_stays, setup, teardown)
 	assert_int_equal(waiting(STDIN_FILENO), 0);
 }
 
+/* Many buffers are lent at a time, and the command reads a part of them. */
+TEST_WITH(what_stays_of_many_buffers_is_all_that_was_not_read, setup, teardown)
+{
+	static char sent[40000], got[sizeof(sent)];
+	const size_t taken = 5000;
+
+	for (size_t i = 0; i < sizeof(sent); i++)
+		sent[i] = (char)('a' + i % 23);
+	start();
+	assert_int_equal(write(writer, sent, sizeof(sent)), sizeof(sent));
+	turn();
+	assert_true(waiting(input.given) > taken);
+	assert_int_equal(read(input.given, got, taken), taken);
+	turn();
+	stdin_pipe_close(&input);
+	assert_int_equal(read(STDIN_FILENO, got + taken, sizeof(got) - taken),
+			 sizeof(sent) - taken);
+	assert_memory_equal(got, sent, sizeof(sent));
+}
+
 TEST_WITH(what_the_command_writes_to_its_input_is_its_own, setup, teardown)
 {
 	CLEAN(fd) int own = -1;
