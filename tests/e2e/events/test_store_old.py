@@ -271,18 +271,19 @@ def test_who_moves_a_broken_file_aside_takes_nobody_elses(tmp_path, suffix):
     (folder / "events.db").write_bytes(b"no database " * 1000)
     when = 1 + ["", "-wal"].index(suffix)
     # Much less than the 2 s after which the other writer takes a lock for a stranger's, also on a busy machine.
-    hold = ["strace", "-f", "-qq", "-o", tmp_path / "calls", "-e", "trace=rename", "-e", f"inject=rename:delay_enter=300000:when={when}"]
-    with Store(folder, way=hold) as slow, Store(folder) as other:
+    hold = ["strace", "-f", "-qq", "-o", tmp_path / "calls", "-e", "trace=rename", "-e", f"inject=rename:delay_enter=700000:when={when}"]
+    with Store(folder, way=hold) as slow:
         slow.put("slow.test")
         slow.say("drain")
         wait_for(lambda: (tmp_path / "calls").exists() and f"events.db{suffix}\"" in (tmp_path / "calls").read_text(), step=0.001,
                  pid=slow.process.pid)
-        other.put("other.test")
-        other.drain()
-        assert slow.process.stdout.readline() == "done\n"
-        slow.put("slow2.test")
-        slow.drain()
-        assert [(s["moved_aside"], s["lost_rows"]) for s in (slow.state(), other.state())] == [(1, 0), (0, 0)]
+        with Store(folder) as other:  # not before: a writer looks at the file soon after its start
+            other.put("other.test")
+            other.drain()
+            assert slow.process.stdout.readline() == "done\n"
+            slow.put("slow2.test")
+            slow.drain()
+            assert [(s["moved_aside"], s["lost_rows"]) for s in (slow.state(), other.state())] == [(1, 0), (0, 0)]
     assert kept(folder) == {"slow.test", "other.test", "slow2.test"}
 
 
