@@ -167,6 +167,18 @@ static int compare_draining(const void *a, const void *b)
 	return by_list ? by_list : addr_compare(&x->addr, &y->addr);
 }
 
+size_t learned_once(struct filter_learn *items, size_t count)
+{
+	size_t kept = 0;
+
+	if (count > 0)
+		qsort(items, count, sizeof(*items), compare_draining);
+	for (size_t i = 0; i < count; i++)
+		if (kept == 0 || compare_draining(&items[kept - 1], &items[i]) != 0)
+			items[kept++] = items[i];
+	return kept;
+}
+
 /* What is learned, then what has ended and is not learned under the same port list. */
 static int list_draining(const struct learned *l, struct arena *arena,
 			 struct learned_rebased *ret)
@@ -190,17 +202,8 @@ static int list_draining(const struct learned *l, struct arena *arena,
 				(struct filter_learn){ .addr = item->addr,
 						       .port_list = v.port_list };
 	}
-	/* Once each. */
-	qsort(ret->draining + learned, used - learned, sizeof(*ret->draining),
-	      compare_draining);
-	ret->draining_count = learned;
-	for (size_t i = learned; i < used; i++) {
-		const size_t count = ret->draining_count;
-
-		if (count == learned ||
-		    compare_draining(&ret->draining[count - 1], &ret->draining[i]) != 0)
-			ret->draining[ret->draining_count++] = ret->draining[i];
-	}
+	ret->draining_count =
+		learned + learned_once(ret->draining + learned, used - learned);
 	return 0;
 }
 

@@ -204,6 +204,10 @@ static inline struct dns_name past_name(const struct past *item)
  * is. */
 void learned_set_drains(struct learned *l, bool drains);
 
+/* Leave each address of a port list in @items once: two names may have taught it. Return:
+ * how many are left. */
+size_t learned_once(struct filter_learn *items, size_t count);
+
 /* Does @plan let @n teach @a? *@ret is what it says of the name. */
 bool learned_is_allowed(const struct plan *plan, const struct dns_name *n,
 			const struct addr *a, struct plan_verdict *ret);

@@ -197,24 +197,26 @@ const struct filter_difference *learned_stays(const struct learned *l,
 	const size_t most = l->elements.count + l->past.items.count;
 	struct filter_difference *d = arena_alloc(arena, sizeof(*d));
 	struct filter_learn *items = arena_array(arena, most + 1, sizeof(*items));
+	size_t elements = 0, used;
 
 	if (!d || !items || !all_goes_on(l, plan, j))
 		return NULL;
-	d->draining = items;
 	for (uint32_t i = 0; i < l->elements.used; i++) {
 		const struct element *el = element_at(l, i);
 
 		if (el->link.live && !el->drains)
-			items[d->draining_count++] =
-				draining_item(&el->addr, el->port_list);
+			items[elements++] = draining_item(&el->addr, el->port_list);
 	}
+	used = elements;
 	for (uint32_t i = l->past.oldest; i != NONE; i = past_at(&l->past, i)->newer) {
 		const struct past *p = past_at(&l->past, i);
 
-		if (!p->drains)
-			items[d->draining_count++] =
-				draining_item(&p->addr, p->port_list);
+		/* What an element has is there, or is among the items already. */
+		if (!p->drains && !learned_has_element(l, &p->addr, p->port_list))
+			items[used++] = draining_item(&p->addr, p->port_list);
 	}
+	d->draining = items;
+	d->draining_count = elements + learned_once(items + elements, used - elements);
 	return d;
 }
 

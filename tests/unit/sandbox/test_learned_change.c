@@ -570,6 +570,36 @@ TEST(a_table_stays_where_everything_in_it_goes_on)
 	end(&c);
 }
 
+/* The kernel is told of an address once, however many names have taught it. */
+TEST(what_several_names_taught_comes_once)
+{
+	const int64_t later = NOW + 200000;
+	const struct filter_difference *d;
+	struct learned_judging *j;
+	struct change c;
+
+	begin_active(&c, ONLY(ALL));
+	learn(&c, "e.x.test", 5, 60, NOW);
+	learn(&c, "f.x.test", 5, 60, NOW);
+	learn(&c, "h.x.test", 6, 60, NOW);
+	learn(&c, "i.x.test", 6, 6000, NOW);
+	learned_expire(c.old, later);
+	/* Nothing was put there ahead of the change. */
+	c.next_bytes = plan_from(ONLY(ALL), &c.next_plan);
+	j = learned_judging_new(c.old, &c.next_plan, &c.arena);
+	d = learned_stays(c.old, &c.next_plan, j, &c.arena);
+	assert_non_null(d);
+	assert_int_equal(d->draining_count, 2);
+	assert_non_null(in(d->draining, 2, 5));
+	assert_non_null(in(d->draining, 2, 6));
+	/* And where the one that goes on was. */
+	d = stays(&c, ONLY(ALL), later, NULL, &j);
+	assert_non_null(d);
+	assert_int_equal(d->draining_count, 1);
+	assert_non_null(in(d->draining, 1, 5));
+	end(&c);
+}
+
 TEST(a_table_does_not_stay_where_something_does_not_go_on)
 {
 	static const struct {
