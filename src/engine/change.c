@@ -668,7 +668,9 @@ static int64_t look_at(struct engine_sandbox *g)
 		next_ms = MIN(next_ms, grants_next_ms(g->grants, wall_ms, now_ms));
 		next_ms = MIN(next_ms, (int64_t)EVERY_MS);
 	}
-	if (!is_in_force(g, &next) || next.spent != budgets_spent(budgets, &next, now_ms))
+	/* Something waits. */
+	if (!is_in_force(g, &next) ||
+	    next.spent != (budgets_spent(budgets, &next, now_ms) | budgets_due(budgets)))
 		next_ms = MIN(next_ms, (int64_t)EVERY_MS);
 	return next_ms;
 }

@@ -18,6 +18,7 @@ struct account {
 	uint64_t sent, received;
 	int64_t ends_ms; /* of the period; INT64_MAX: it has none; 0: none has begun */
 	bool news;	 /* used up, and nobody was told */
+	bool due;	 /* used up, and its flows wait to be cut */
 };
 
 enum { ANEW_BURST = 4096, ANEW_EVERY_MS = 16000 };
@@ -46,6 +47,7 @@ static_assert(sizeof(struct kept) <= BUDGETS_KEPT_SIZE, "the copy has room");
 struct budgets {
 	struct kept_accounting *kept; /* borrowed; NULL: nobody keeps them */
 	struct rate anew;
+	int64_t changed_ms; /* when budgets_hold() has changed something; 0: never */
 	size_t count;
 	struct account accounting[];
 };
@@ -76,6 +78,7 @@ static void name_account(struct account *a, const struct plan *plan, uint32_t ru
 static void count_on(struct account *a, const struct account *old, int64_t now_ms)
 {
 	a->news |= old->news;
+	a->due |= old->due;
 	if (is_over(old, now_ms))
 		return;
 	a->sent = MAX(a->sent, old->sent);
@@ -110,6 +113,7 @@ struct budgets *budgets_new(const struct budgets *old, struct plan *plan, int64_
 		return NULL;
 	b->count = count;
 	b->anew = old ? old->anew : (struct rate){ 0 };
+	b->changed_ms = old ? old->changed_ms : 0;
 	for (size_t i = 0; i < count; i++) {
 		const uint32_t rule = plan_budget(plan, i).rule;
 		struct account *a = &b->accounting[i];
@@ -158,8 +162,8 @@ static void adopt(struct budgets *b, const struct kept_accounting *kept, int64_t
 	for (uint64_t i = 0; i < kept->count; i++) {
 		const struct kept_account *k = &kept->accounting[i];
 
-		old[i] = (struct account){ k->target,	k->ports,   k->sent,
-					   k->received, k->ends_ms, false };
+		old[i] = (struct account){ k->target,  k->ports, k->sent, k->received,
+					   k->ends_ms, false,	 false };
 	}
 	for (size_t i = 0; i < b->count; i++)
 		find_before(&b->accounting[i], old, kept->count, now_ms);
@@ -171,6 +175,7 @@ static void use_up(struct account *a, const struct plan_budget *budget, int64_t 
 	a->ends_ms = budget->per_sec > 0 ? now_ms + budget->per_sec * INT64_C(1000)
 					 : INT64_MAX;
 	a->news = true;
+	a->due = budget->action == BUDGET_CUT;
 }
 
 struct budgets *budgets_adopt(const void *kept, struct plan *plan, int64_t now_ms)
@@ -262,6 +267,7 @@ static bool count_one(struct budgets *b, const struct plan *p, int index, uint64
 	if (before || !is_spent(a, &budget, now_ms))
 		return false;
 	a->news = true;
+	a->due = budget.action == BUDGET_CUT;
 	return true;
 }
 
@@ -298,11 +304,36 @@ uint64_t budgets_spent(const struct budgets *b, const struct plan *p, int64_t no
 	return spent;
 }
 
+uint64_t budgets_due(const struct budgets *b)
+{
+	uint64_t due = 0;
+
+	for (size_t i = 0; b && i < b->count; i++)
+		due |= (uint64_t)b->accounting[i].due << i;
+	return due;
+}
+
+static void forget_due(struct budgets *b, uint64_t which)
+{
+	for (size_t i = 0; b && i < b->count; i++)
+		if (which >> i & 1)
+			b->accounting[i].due = false;
+}
+
 uint64_t budgets_hold(struct budgets *b, uint64_t closed, uint64_t spent, int64_t now_ms)
 {
-	for (uint64_t anew = b ? closed & ~spent : 0; anew != 0; anew &= anew - 1)
+	forget_due(b, closed);
+	spent |= budgets_due(b);
+	if (!b || closed == spent)
+		return spent;
+	if (b->changed_ms != 0 && now_ms < b->changed_ms + BUDGETS_CHANGE_MS)
+		return closed;
+	for (uint64_t anew = closed & ~spent; anew != 0; anew &= anew - 1)
 		if (!rate_take(&b->anew, 1, ANEW_EVERY_MS, ANEW_BURST, now_ms))
 			spent |= anew & -anew;
+	if (closed != spent)
+		b->changed_ms = now_ms;
+	forget_due(b, spent);
 	return spent;
 }
 

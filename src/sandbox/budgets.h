@@ -49,11 +49,21 @@ bool budgets_count(struct budgets *b, const struct plan *p, uint64_t which, uint
 		   uint64_t received, int64_t now_ms);
 /* plan.spent as of now. */
 uint64_t budgets_spent(const struct budgets *b, const struct plan *p, int64_t now_ms);
-/* @spent, and those of @closed that begin anew and have to wait. Each that opens takes a
- * generation of the policy, and one more when it is used up. There are 65,535, and the
- * kernel keeps an idle flow for five days: so 4,096 may open at once, and one every 16
- * seconds, so that no generation returns while a flow may still have its mark. */
+/* What is to count as used up instead of @closed: @spent, and those of @closed that begin
+ * anew and have to wait. Each that opens takes a generation of the policy, and one more
+ * when it is used up. There are 65,535, and the kernel keeps an idle flow for five days:
+ * so 4,096 may open at once, and one every 16 seconds, so that no generation returns
+ * while a flow may still have its mark.
+ *
+ * And no more than one change in BUDGETS_CHANGE_MS: until then it is @closed. A change
+ * takes the engine milliseconds, and a sandbox that has many budgets brings about as many
+ * as it likes. budgets_left() says at once what is used up. What was used up closes even
+ * where its period is over by then (budgets_due()): a flow that had nothing left waits to
+ * be cut. */
+enum { BUDGETS_CHANGE_MS = 250 };
 uint64_t budgets_hold(struct budgets *b, uint64_t closed, uint64_t spent, int64_t now_ms);
+/* Bit i: plan_budget(i) was used up, and budgets_hold() has not said so yet. */
+uint64_t budgets_due(const struct budgets *b);
 /* Bit i: that of plan_budget(i) was used up since this was asked last. */
 uint64_t budgets_take_news(struct budgets *b);
 /* The milliseconds until one that is used up begins anew; INT64_MAX: none does. */

@@ -3,6 +3,7 @@
 The arithmetic is tests/unit/sandbox/test_budgets.c's."""
 import os
 import signal
+import time
 
 import pytest
 
@@ -69,6 +70,22 @@ def test_an_open_flow_pays_on_where_its_rule_has_another_number(world):
         assert flow.say(WORD) == "got"
         wait_for(lambda: flow.say(WORD) != "got")
         assert 3000 < sent_to(box, site.v4) <= 4000
+
+
+@pytest.mark.parametrize("product", ["sidecar", "netns"])
+def test_budgets_that_end_together_are_few_changes(world, product):
+    """A change of the filter takes the engine milliseconds, and a sandbox with many budgets could bring about one after the other."""
+    sites = [world.site(f"budget{world.number()}.test") for _ in range(24)]
+    with guarded(world, product, policy(*(rule(s.name, sent=100, per="1h") for s in sites), verify="tls")) as box:
+        def changes():
+            return box.send("GET", "/status").json()["counters"].get("policy_changes", 0)
+
+        assert all(a.addresses for a in box.probe(*(["dns", s.name] for s in sites)))
+        before, began = changes(), time.monotonic()
+        box.probe(*(["tcp", s.v4, 7007, WORD] for s in sites))
+        wait_for(lambda: not any(a.addresses for a in box.probe(*(["dns", s.name] for s in sites))), step=0.1)
+        took = time.monotonic() - began
+        assert changes() - before <= 1 + took / 0.25
 
 
 @pytest.mark.parametrize("product", ["sidecar", "netns"])

@@ -271,6 +271,65 @@ TEST(no_generation_returns_while_a_flow_may_have_it)
 	close_world(&w);
 }
 
+/* A sandbox with many budgets may use each up, and see each begin anew, at its own
+ * moment. */
+TEST(changes_within_a_quarter_of_a_second_go_together)
+{
+	static const struct {
+		const char *what;
+		int64_t at_ms;
+		uint64_t closed, spent, held;
+	} steps[] = {
+		{ "the first one at once", 0, 0, 1, 1 },
+		{ "the next one is used up too soon", 1, 1, 3, 1 },
+		{ "and still", 249, 1, 7, 1 },
+		{ "then all together", 250, 1, 7, 7 },
+		{ "the first begins anew too soon", 499, 7, 6, 7 },
+		{ "then", 500, 7, 6, 6 },
+		{ "nothing has changed", 501, 6, 6, 6 },
+		{ "after a quiet time at once", 900, 6, 0, 0 },
+	};
+	struct world w = open_world(NULL, true, NOW);
+
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		struct budgets *next = budgets_new(w.budgets, &w.plan, NOW);
+
+		/* A change of the policy hastens nothing. */
+		budgets_free(w.budgets);
+		w.budgets = next;
+		if (budgets_hold(w.budgets, steps[i].closed, steps[i].spent,
+				 NOW + steps[i].at_ms) != steps[i].held)
+			fail_msg("%s", steps[i].what);
+	}
+	close_world(&w);
+}
+
+/* A flow for which nothing was left moves no more, and is to be cut, however soon the
+ * next period begins. */
+TEST(what_was_used_up_closes_though_its_period_is_over)
+{
+	for (int is_changed = 0; is_changed < 2; is_changed++) {
+		struct world w = open_world(NULL, true, NOW), next;
+
+		spend(&w, FIRST, 10, 0, NOW);
+		assert_true(spend(&w, FIRST, 100, 0, NOW + HOUR - 1));
+		assert_true(spend(&w, SECOND, 100, 0, NOW)); /* is told of alone */
+		if (is_changed) {
+			next = open_world(w.budgets, true, NOW + HOUR + 1);
+			close_world(&w);
+			w = next;
+		}
+		assert_int_equal(budgets_spent(w.budgets, &w.plan, NOW + HOUR + 1), 0);
+		assert_int_equal(budgets_hold(w.budgets, 0, 0, NOW + HOUR + 1), 1);
+		/* Until that is in force. */
+		assert_int_equal(budgets_hold(w.budgets, 1, 0, NOW + HOUR + 2), 1);
+		assert_int_equal(
+			budgets_hold(w.budgets, 1, 0, NOW + HOUR + 1 + BUDGETS_CHANGE_MS),
+			0);
+		close_world(&w);
+	}
+}
+
 TEST(what_was_lost_is_used_up)
 {
 	static _Alignas(8) uint8_t kept[BUDGETS_KEPT_SIZE];
