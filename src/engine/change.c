@@ -625,8 +625,12 @@ static void go_over(struct engine_sandbox *g, struct plan next)
 	if (r < 0)
 		sandbox_set_plan(&g->sandbox, &next);
 	report_changes(g, &before);
-	/* Without memory for it names are closed. */
-	(void)!engine_sandbox_pin(g);
+	/* To pin is to ask for every name. A budget is the sandbox's to use up, and what
+	 * is pinned of its names has stayed. */
+	if (before.ends_ahead != g->plan.ends_ahead)
+		(void)!engine_sandbox_pin(g); /* without memory names are closed */
+	else
+		dns_service_pin_restore(g->core->dns, &g->sandbox);
 	if (g->observer->on_status)
 		g->observer->on_status(g);
 }

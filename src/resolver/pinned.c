@@ -124,9 +124,20 @@ static void pins_free(struct pins *p)
 	free(p);
 }
 
-static bool is_pinned(const struct plan *plan, const struct dns_name *n)
+/* What the plan says of a name, whatever is left of budgets: a name whose budget is used
+ * up stays pinned, and is looked up with the others. So no query shows that a budget has
+ * ended, or begins anew. */
+static struct plan_verdict verdict_of(const struct sandbox *s, const struct dns_name *n)
 {
-	return dns_name_is_host(n) && plan_match_name(plan, n).action == POLICY_ALLOW;
+	struct plan whole = s->plan;
+
+	whole.spent = 0;
+	return plan_match_name(&whole, n);
+}
+
+static bool is_pinned(const struct sandbox *s, const struct dns_name *n)
+{
+	return dns_name_is_host(n) && verdict_of(s, n).action == POLICY_ALLOW;
 }
 
 /* A table of the names that @s's plan allows, nothing pinned yet. Return: 0, -ENOMEM, or
@@ -138,7 +149,7 @@ static int pins_new(const struct hash_key *key, struct sandbox *s, struct pins *
 	struct pins *p;
 
 	for (uint32_t at = 0; plan_name_next(&s->plan, &at, &n);)
-		count += is_pinned(&s->plan, &n);
+		count += is_pinned(s, &n);
 	if (count > plan_limit(&s->plan, LIMIT_LEARNED_NAMES))
 		return -E2BIG;
 	p = calloc(1, sizeof(*p));
@@ -157,7 +168,7 @@ static int pins_new(const struct hash_key *key, struct sandbox *s, struct pins *
 	for (uint32_t at = 0; plan_name_next(&s->plan, &at, &n);) {
 		uint32_t *slot = slot_of(key, p, &n);
 
-		if (*slot != 0 || !is_pinned(&s->plan, &n))
+		if (*slot != 0 || !is_pinned(s, &n))
 			continue;
 		p->items[p->count].name = n;
 		*slot = (uint32_t)++p->count;
@@ -251,7 +262,7 @@ static void report_round(struct pins *p)
 		return;
 	for (size_t i = 0; i < p->count; i++) {
 		const struct pin *pin = &p->items[i];
-		struct plan_verdict v = plan_match_name(&p->sandbox->plan, &pin->name);
+		struct plan_verdict v = verdict_of(p->sandbox, &pin->name);
 		bool has = has_address(p->sandbox, pin, &v);
 		struct resolver_unpinned fault = {
 			.name = &pin->name,
@@ -408,6 +419,12 @@ static int replace(struct pins *p, struct pin_answer *answer, const struct dns_a
 	return 0;
 }
 
+/* What is pinned of a name opens nothing while the name's budget is used up. */
+static bool may_teach(const struct sandbox *s, const struct pin *pin)
+{
+	return plan_match_name(&s->plan, &pin->name).action == POLICY_ALLOW;
+}
+
 /* Return: why @a could not be pinned, or NULL. */
 static const char *take(struct resolver *r, struct pins *p, struct pin *pin,
 			struct pin_answer *answer, const struct resolver_ask *ask,
@@ -424,7 +441,8 @@ static const char *take(struct resolver *r, struct pins *p, struct pin *pin,
 	for (size_t i = 0; i < a->addr_count && keep >> i != 0; i++)
 		if (keep & UINT32_C(1) << i)
 			items[n++] = item_of(p, pin, &ask->verdict, &a->addrs[i].addr);
-	if (n > 0 && resolver_learn(r, p->sandbox, items, n, now_ms) < 0)
+	if (n > 0 && may_teach(p->sandbox, pin) &&
+	    resolver_learn(r, p->sandbox, items, n, now_ms) < 0)
 		return "the filter did not take its addresses";
 	if (replace(p, answer, a, now_ms) < 0)
 		return "out of memory";
@@ -446,7 +464,7 @@ void resolver_pin_landed(struct resolver *r, struct resolver_ask *ask,
 		return;
 	}
 	/* The plan may have changed since it was asked. */
-	ask->verdict = plan_match_name(&s->plan, &pin->name);
+	ask->verdict = verdict_of(s, &pin->name);
 	if (ask->verdict.action == POLICY_ALLOW)
 		lost = take(r, p, pin, answer, ask, a, now_ms);
 	resolver_ask_release(r, ask);
@@ -584,6 +602,17 @@ void resolver_pin_notify(struct resolver *r, struct sandbox *s)
 
 	if (p && p->reported)
 		report_round(p);
+}
+
+void resolver_pin_restore(struct resolver *r, struct sandbox *s, int64_t now_ms)
+{
+	struct pins *p = s->resolver ? s->resolver->pins : NULL;
+
+	if (!p || plan_dns(&s->plan) != POLICY_DNS_PINNED)
+		return;
+	p->renew_next = 0;
+	p->renew_ms = now_ms;
+	set_alarm(r);
 }
 
 int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,

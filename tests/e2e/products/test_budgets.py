@@ -72,6 +72,24 @@ def test_an_open_flow_pays_on_where_its_rule_has_another_number(world):
         assert 3000 < sent_to(box, site.v4) <= 4000
 
 
+@pytest.mark.parametrize("product", ["run", "netns", "cgroup"])  # no sidecar pins names
+def test_a_budget_that_begins_anew_asks_for_no_pinned_name(world, product):
+    """Name servers would hear when a sandbox has sent how much, and be asked for all names as often as it likes."""
+    site, other = (world.site(f"budget{world.number()}.test") for _ in range(2))
+    document = policy(rule(site.name, sent=2000, per="5s"), rule(other.name), dns="pinned", verify="tls")
+    with guarded(world, product, document) as box:
+        wait_for(lambda: all(a.addresses for a in box.probe(["dns", site.name], ["dns", other.name])))
+        before = world.dns.count(site.name), world.dns.count(other.name)
+        for _ in range(2):
+            flow = box.flow(site.v4)
+            wait_for(lambda: flow.say(WORD) != "got", step=0.1)
+            wait_for(lambda: not box.probe(["dns", site.name]).addresses, step=0.1)
+            # the address is open again without a query
+            wait_for(lambda: box.probe(["tcp", site.v4, 7007]).result == "ok", step=0.2)
+            assert box.probe(["dns", site.name]).addresses == [site.v4]
+        assert (world.dns.count(site.name), world.dns.count(other.name)) == before
+
+
 @pytest.mark.parametrize("product", ["sidecar", "netns"])
 def test_budgets_that_end_together_are_few_changes(world, product):
     """A change of the filter takes the engine milliseconds, and a sandbox with many budgets could bring about one after the other."""

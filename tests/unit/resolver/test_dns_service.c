@@ -131,6 +131,10 @@ void resolver_pin_notify(struct resolver *r, struct sandbox *s)
 {
 }
 
+void resolver_pin_restore(struct resolver *r, struct sandbox *s, int64_t now_ms)
+{
+}
+
 int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
 		 resolver_pinned_fn *on_pinned, void *data, int64_t now_ms)
 {

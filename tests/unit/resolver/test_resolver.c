@@ -210,6 +210,38 @@ TEST(a_full_queue_mixes_no_answers)
 	world_free(w);
 }
 
+/* That would tell the servers when a sandbox has sent how much, and let it have them
+ * asked for all names as often as it likes. */
+TEST(a_budget_that_ends_and_begins_anew_has_no_pinned_name_looked_up)
+{
+	struct world *w = world_of("a.ok.test");
+	struct sandbox *s = &w->sandboxes[0];
+	const struct addr a = addr_v4(45, 0, 0, 1);
+
+	w->policy.dns = POLICY_DNS_PINNED;
+	w->rules[0].budget = (struct plan_budget){ .sent = 100, .per_sec = 1 };
+	assert_true(world_apply(w));
+	s->ipv6 = false;
+	s->plan.spent = 1;
+	/* Used up at the start: looked up, told to nobody, and closed. */
+	assert_int_equal(resolver_pin(w->resolver, s, 600000, NULL, NULL, w->now_ms), 0);
+	answer(w, "a.ok.test", "45.0.0.1");
+	world_query(w, 0, 1, "a.ok.test", DNS_TYPE_A, true, false);
+	resolver_flush(w->resolver, w->now_ms);
+	assert_int_equal(w->replies[0].flags & 15, DNS_NXDOMAIN);
+	assert_false(world_kernel_has(w, 0, &a));
+	/* Then it begins anew: open without a query of the sandbox, too. */
+	s->plan.spent = 0;
+	resolver_pin_restore(w->resolver, s, w->now_ms);
+	world_wait(w, 1);
+	assert_true(world_kernel_has(w, 0, &a));
+	world_query(w, 0, 2, "a.ok.test", DNS_TYPE_A, true, false);
+	resolver_flush(w->resolver, w->now_ms);
+	assert_int_equal(w->replies[1].addr_count, 1);
+	assert_int_equal(world_requests_open(w), 0);
+	world_free(w);
+}
+
 /* One sandbox's policy asks for the name by the time that the answer to both comes. */
 TEST(a_stand_in_is_nobody_elses_answer)
 {
