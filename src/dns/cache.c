@@ -6,10 +6,14 @@
  * array, so nothing fragments and nothing is allocated after the start. An entry holds
  * what a look-up needs before it touches the string.
  *
- * Entries hang in hash buckets and in one ring from the most to the least recently
- * used. Index 0 is no entry and no chunk; entry 0 is the ring's head. Entries and
+ * Entries hang in hash buckets and in the list of the share that they were put for, from
+ * the most to the least recently used. Index 0 is no entry and no chunk. Entries and
  * chunks that were never used are handed out by counting, so that memory nobody needed
- * is never touched. */
+ * is never touched.
+ *
+ * Which share has most is not looked for among all of them, of which there may be ten
+ * thousand. Whoever puts something is compared, and each time that room is needed a few
+ * others are, in turn. */
 #include "dns/cache.h"
 
 #include <assert.h>
@@ -18,6 +22,7 @@
 
 enum {
 	SWEEP_ENTRIES = 8, /* looked at when room is needed */
+	LOOK_SHARES = 4,   /* the same */
 	CHUNK_SIZE = 64,
 	CHUNK_DATA = CHUNK_SIZE - sizeof(uint32_t),
 	KEY_MAX = 8 + DNS_NAME_MAX,
@@ -38,8 +43,9 @@ struct entry {
 	uint32_t lifetime_sec;
 	uint32_t first_chunk;
 	uint32_t next;	       /* in its bucket, or of the free entries */
-	uint32_t newer, older; /* in the ring */
+	uint32_t newer, older; /* in the list of the share */
 	uint16_t size;	       /* of the string; 0: the entry is free */
+	struct dns_cache_share *share;
 };
 
 struct dns_cache {
@@ -53,6 +59,9 @@ struct dns_cache {
 	uint32_t entry_free, chunk_free;   /* lists of those that were given back */
 	uint32_t chunks_used;
 	uint32_t sweep_at; /* the entry that is looked at next for having expired */
+	TAILQ_HEAD(, dns_cache_share) shares; /* the next to be looked at first */
+	struct dns_cache_share *most;	      /* as far as is known; NULL: nothing is */
+	struct dns_cache_share nobody;
 	struct dns_cache_counts counts;
 };
 
@@ -86,6 +95,7 @@ struct dns_cache *dns_cache_new(size_t max_entries, size_t max_bytes,
 	}
 	c->entry_fresh = 1;
 	c->chunk_fresh = 1;
+	TAILQ_INIT(&c->shares);
 	return c;
 }
 
@@ -148,25 +158,63 @@ static void string_load(const struct dns_cache *c, const struct entry *e, uint8_
 	}
 }
 
+/* Shares. */
+
+static void share_changed(struct dns_cache *c, struct dns_cache_share *s)
+{
+	if (!c->most || s->chunks > c->most->chunks)
+		c->most = s;
+}
+
+/* It has no entry any more. */
+static void share_part(struct dns_cache *c, struct dns_cache_share *s)
+{
+	TAILQ_REMOVE(&c->shares, s, link);
+	if (c->most == s)
+		c->most = NULL;
+}
+
+/* There is an entry at least. */
+static struct dns_cache_share *find_most(struct dns_cache *c)
+{
+	for (int n = 0; n < LOOK_SHARES; n++) {
+		struct dns_cache_share *s = TAILQ_FIRST(&c->shares);
+
+		TAILQ_REMOVE(&c->shares, s, link);
+		TAILQ_INSERT_TAIL(&c->shares, s, link);
+		share_changed(c, s);
+	}
+	return c->most;
+}
+
 /* Entries. */
 
-static void ring_remove(struct dns_cache *c, uint32_t i)
+static void list_remove(struct dns_cache *c, uint32_t i)
 {
-	struct entry *e = &c->entries[i];
+	const struct entry *e = &c->entries[i];
 
-	c->entries[e->newer].older = e->older;
-	c->entries[e->older].newer = e->newer;
+	if (e->newer != 0)
+		c->entries[e->newer].older = e->older;
+	else
+		e->share->newest = e->older;
+	if (e->older != 0)
+		c->entries[e->older].newer = e->newer;
+	else
+		e->share->oldest = e->newer;
 }
 
 /* As the most recently used. */
-static void ring_add(struct dns_cache *c, uint32_t i)
+static void list_add(struct dns_cache *c, uint32_t i)
 {
-	struct entry *head = &c->entries[0];
+	struct entry *e = &c->entries[i];
 
-	c->entries[i].newer = 0;
-	c->entries[i].older = head->older;
-	c->entries[head->older].newer = i;
-	head->older = i;
+	e->newer = 0;
+	e->older = e->share->newest;
+	if (e->older != 0)
+		c->entries[e->older].newer = i;
+	else
+		e->share->oldest = i;
+	e->share->newest = i;
 }
 
 static void entry_drop(struct dns_cache *c, uint32_t i)
@@ -177,15 +225,18 @@ static void entry_drop(struct dns_cache *c, uint32_t i)
 	while (*link != i)
 		link = &c->entries[*link].next;
 	*link = e->next;
-	ring_remove(c, i);
+	list_remove(c, i);
 	for (uint32_t chunk = e->first_chunk; chunk != 0;) {
 		uint32_t next = c->chunks[chunk].next;
 
 		c->chunks[chunk].next = c->chunk_free;
 		c->chunk_free = chunk;
 		c->chunks_used--;
+		e->share->chunks--;
 		chunk = next;
 	}
+	if (e->share->newest == 0)
+		share_part(c, e->share);
 	e->size = 0;
 	e->next = c->entry_free;
 	c->entry_free = i;
@@ -239,7 +290,7 @@ static bool make_room(struct dns_cache *c, size_t chunks, int64_t now_ms)
 		sweep(c, now_ms);
 	while (c->counts.entries == c->entry_max ||
 	       c->chunk_max - c->chunks_used < chunks) {
-		uint32_t oldest = c->entries[0].newer;
+		uint32_t oldest = find_most(c)->oldest;
 
 		c->counts.evicted += entry_is_valid(&c->entries[oldest], now_ms);
 		entry_drop(c, oldest);
@@ -353,8 +404,8 @@ bool dns_cache_find(struct dns_cache *c, const struct dns_cache_key *key, int64_
 		return false;
 	}
 	c->counts.hits++;
-	ring_remove(c, i);
-	ring_add(c, i);
+	list_remove(c, i);
+	list_add(c, i);
 	w = wire_reader(string + packed.size, e->size - packed.size);
 	/* Whole seconds since the entry was stored, the one that runs included. */
 	decode(&w, (uint32_t)((MAX(now_ms - e->stored_ms, 0) + 999) / 1000), ret);
@@ -375,11 +426,12 @@ static uint32_t kind_cap_sec(enum dns_answer_kind kind)
 	}
 }
 
-static void entry_add(struct dns_cache *c, const struct packed_key *key,
-		      const uint8_t *string, size_t size, uint32_t lifetime_sec,
-		      int64_t now_ms)
+static void entry_add(struct dns_cache *c, struct dns_cache_share *share,
+		      const struct packed_key *key, const uint8_t *string, size_t size,
+		      uint32_t lifetime_sec, int64_t now_ms)
 {
 	uint32_t *bucket = &c->buckets[key->hash & c->bucket_mask];
+	const uint32_t used = c->chunks_used;
 	uint32_t i = c->entry_free;
 
 	if (i != 0)
@@ -394,14 +446,20 @@ static void entry_add(struct dns_cache *c, const struct packed_key *key,
 		.first_chunk = string_store(c, string, size),
 		.next = *bucket,
 		.size = (uint16_t)size,
+		.share = share,
 	};
 	*bucket = i;
-	ring_add(c, i);
+	if (share->newest == 0)
+		TAILQ_INSERT_TAIL(&c->shares, share, link);
+	list_add(c, i);
+	share->chunks += c->chunks_used - used;
+	share_changed(c, share);
 	c->counts.stored++;
 }
 
-void dns_cache_put(struct dns_cache *c, const struct dns_cache_key *key,
-		   const struct dns_answer *a, int64_t now_ms)
+void dns_cache_put(struct dns_cache *c, struct dns_cache_share *share,
+		   const struct dns_cache_key *key, const struct dns_answer *a,
+		   int64_t now_ms)
 {
 	uint32_t cap_sec = kind_cap_sec(a->kind);
 	uint32_t lifetime_sec = MIN(a->ttl_sec, cap_sec);
@@ -421,7 +479,30 @@ void dns_cache_put(struct dns_cache *c, const struct dns_cache_key *key,
 	wire_write_bytes(&w, packed.bytes, packed.size);
 	encode(&w, a, cap_sec);
 	if (make_room(c, (wire_offset(&w) + CHUNK_DATA - 1) / CHUNK_DATA, now_ms))
-		entry_add(c, &packed, string, wire_offset(&w), lifetime_sec, now_ms);
+		entry_add(c, share ? share : &c->nobody, &packed, string, wire_offset(&w),
+			  lifetime_sec, now_ms);
+}
+
+void dns_cache_leave(struct dns_cache *c, struct dns_cache_share *share)
+{
+	struct dns_cache_share *to = &c->nobody;
+
+	if (share->newest == 0)
+		return;
+	for (uint32_t i = share->newest; i != 0; i = c->entries[i].older)
+		c->entries[i].share = to;
+	share_part(c, share);
+	if (to->newest == 0) {
+		TAILQ_INSERT_TAIL(&c->shares, to, link);
+		to->oldest = share->oldest;
+	} else {
+		c->entries[share->oldest].older = to->newest;
+		c->entries[to->newest].newer = share->oldest;
+	}
+	to->newest = share->newest;
+	to->chunks += share->chunks;
+	share_changed(c, to);
+	*share = (struct dns_cache_share){ 0 };
 }
 
 struct dns_cache_counts dns_cache_counts(const struct dns_cache *c)

@@ -406,7 +406,9 @@ static void arrive(struct resolver *r, struct inflight *f, int64_t now_ms)
 	struct resolver_ask *ask;
 
 	raise_ttls(&r->answer);
-	dns_cache_put(r->cache, &key, &r->answer, now_ms);
+	/* It is who asked first that takes the room. */
+	dns_cache_put(r->cache, &asks.first->client.sandbox->resolver->cached, &key,
+		      &r->answer, now_ms);
 	try_end(r, f);
 	inflight_free(r, f);
 	while ((ask = ask_list_pop(&asks)))

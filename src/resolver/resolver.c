@@ -672,6 +672,7 @@ void resolver_detach(struct resolver *r, struct sandbox *s)
 		*at = g->next_dirty;
 	resolver_parked_forget(r, g);
 	resolver_pin_free(r, g);
+	dns_cache_leave(r->cache, &g->cached);
 	free(g->seen);
 	free(g->budgets);
 	free(g);

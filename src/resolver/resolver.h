@@ -36,7 +36,8 @@ enum {
 					* tried only for who asked less than this ago:
 					* others have given up */
 	RESOLVER_IN_FLIGHT_MAX = 4096, /* of the engine, shared; over it: SERVFAIL */
-	RESOLVER_CACHE_ENTRIES = 16384, /* the least recently used goes */
+	RESOLVER_CACHE_ENTRIES = 16384, /* of who has most the least recently used goes
+					 */
 	RESOLVER_CACHE_BYTES = 2 * 1024 * 1024,
 	RESOLVER_CLIENTS_MAX = 16384, /* queries that wait, of the engine, shared; over
 				       * it: SERVFAIL */

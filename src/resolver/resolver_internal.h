@@ -137,6 +137,7 @@ struct resolver_sandbox {
 	struct budget *budgets;		      /* BUDGETS_SIZE; NULL as long as @seen is */
 	uint32_t (*seen)[2]; /* SEEN_SIZE fingerprints of (rule, name), two each; NULL
 			      * before the first name of a wildcard */
+	struct dns_cache_share cached;
 };
 
 /* The server that may ask on from inside the sandbox. */

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define HOLD(x) ((x) ? (void)0 : abort())
 
-enum { KEYS = 16, ENTRIES = 6, BYTES = 2048 };
+enum { KEYS = 16, ENTRIES = 6, BYTES = 2048, SHARES = 3 };
 
 struct model {
 	bool put;
@@ -107,6 +107,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static struct model models[KEYS];
 	static struct dns_answer got;
 	const struct hash_key hash = { 1, 2 };
+	struct dns_cache_share shares[SHARES] = { 0 };
 	struct dns_cache *c = dns_cache_new(ENTRIES, BYTES, &hash);
 	struct wire w = wire_reader(data, size);
 	int64_t now_ms = 1;
@@ -123,7 +124,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			make_answer(&w, &m->answer);
 			m->put = true;
 			m->stored_ms = now_ms;
-			dns_cache_put(c, &key, &m->answer, now_ms);
+			dns_cache_put(c, op / KEYS % 2 ? &shares[op % SHARES] : NULL,
+				      &key, &m->answer, now_ms);
+		} else if (op < 96 + SHARES) {
+			dns_cache_leave(c, &shares[op - 96]);
 		} else if (op < 224) {
 			if (dns_cache_find(c, &key, now_ms, &got))
 				hold_found(m, &got, now_ms);

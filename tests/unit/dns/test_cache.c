@@ -48,7 +48,7 @@ TEST(an_answer_comes_back_as_it_was)
 	a.addr_count = 2;
 	a.addrs[1].addr = addr_from_bytes(ADDR_V6, (const uint8_t *)"0123456789abcdef");
 	a.addrs[1].ttl_sec = 70;
-	dns_cache_put(c, &key, &a, 1000);
+	dns_cache_put(c, NULL, &key, &a, 1000);
 	assert_true(dns_cache_find(c, &key, 1000, &got));
 	assert_int_equal(got.kind, DNS_ANSWER_RECORDS);
 	assert_int_equal(got.rcode, DNS_NOERROR);
@@ -88,7 +88,7 @@ TEST(ttls_run_down_and_end)
 		struct dns_answer a = answer_of(DNS_ANSWER_RECORDS, 10);
 		struct dns_answer got = { .ttl_sec = 77 };
 
-		dns_cache_put(c, &key, &a, 5);
+		dns_cache_put(c, NULL, &key, &a, 5);
 		if (dns_cache_find(c, &key, 5 + cases[i].age_ms, &got) != cases[i].found)
 			fail_msg("%s", cases[i].what);
 		assert_int_equal(got.ttl_sec, cases[i].found ? cases[i].left : 77);
@@ -122,7 +122,7 @@ TEST(ttls_have_ceilings)
 		struct dns_answer a = answer_of(cases[i].kind, cases[i].ttl_sec);
 		int64_t end_ms = (int64_t)cases[i].kept_sec * 1000;
 
-		dns_cache_put(c, &key, &a, 0);
+		dns_cache_put(c, NULL, &key, &a, 0);
 		if (has(c, &key, end_ms - 1) != (cases[i].kept_sec > 0))
 			fail_msg("row %zu isn't kept long enough", i);
 		if (has(c, &key, end_ms))
@@ -147,7 +147,7 @@ TEST(every_part_of_the_key_counts)
 	others[2].type = DNS_TYPE_AAAA;
 	others[3].dnssec_ok = true;
 	others[4].group = 2;
-	dns_cache_put(c, &key, &a, 0);
+	dns_cache_put(c, NULL, &key, &a, 0);
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		assert_false(has(c, &others[i], 0));
 	assert_true(has(c, &key, 0));
@@ -163,20 +163,20 @@ TEST(a_new_answer_replaces_and_ttl_0_removes)
 	struct dns_answer b = answer_of(DNS_ANSWER_NXDOMAIN, 10);
 	struct dns_answer gone = answer_of(DNS_ANSWER_RECORDS, 0);
 
-	dns_cache_put(c, &key, &a, 0);
-	dns_cache_put(c, &key, &b, 0);
+	dns_cache_put(c, NULL, &key, &a, 0);
+	dns_cache_put(c, NULL, &key, &b, 0);
 	assert_true(dns_cache_find(c, &key, 0, &got));
 	assert_int_equal(got.kind, DNS_ANSWER_NXDOMAIN);
 	assert_int_equal(got.rcode, DNS_NXDOMAIN);
 	assert_int_equal(dns_cache_counts(c).entries, 1);
-	dns_cache_put(c, &key, &gone, 0);
+	dns_cache_put(c, NULL, &key, &gone, 0);
 	assert_false(has(c, &key, 0));
 	assert_int_equal(dns_cache_counts(c).bytes, 0);
 	dns_cache_free(c);
 }
 
-static void put_numbered_at(struct dns_cache *c, unsigned int i,
-			    const struct dns_answer *a, int64_t now_ms)
+static void put_for(struct dns_cache *c, struct dns_cache_share *share, unsigned int i,
+		    const struct dns_answer *a, int64_t now_ms)
 {
 	char text[32];
 	struct dns_name name;
@@ -184,7 +184,13 @@ static void put_numbered_at(struct dns_cache *c, unsigned int i,
 
 	snprintf(text, sizeof(text), "host%u.test", i);
 	name = name_of(text);
-	dns_cache_put(c, &key, a, now_ms);
+	dns_cache_put(c, share, &key, a, now_ms);
+}
+
+static void put_numbered_at(struct dns_cache *c, unsigned int i,
+			    const struct dns_answer *a, int64_t now_ms)
+{
+	put_for(c, NULL, i, a, now_ms);
 }
 
 static void put_numbered(struct dns_cache *c, unsigned int i, const struct dns_answer *a)
@@ -217,6 +223,64 @@ TEST(the_least_recently_used_entry_makes_room)
 	assert_true(has_numbered(c, 2));
 	assert_true(has_numbered(c, 3));
 	assert_int_equal(dns_cache_counts(c).evicted, 1);
+	dns_cache_free(c);
+}
+
+TEST(who_has_most_makes_room)
+{
+	struct dns_cache *c = dns_cache_new(6, 65536, &hash);
+	struct dns_answer a = answer_of(DNS_ANSWER_RECORDS, 10);
+	struct dns_cache_share quiet = { 0 }, flooding = { 0 }, late = { 0 };
+
+	put_for(c, &quiet, 0, &a, 0);
+	put_for(c, &quiet, 1, &a, 0);
+	for (unsigned int i = 100; i < 200; i++)
+		put_for(c, &flooding, i, &a, 0);
+	/* Not used since long before all the others were put. */
+	assert_true(has_numbered(c, 0));
+	assert_true(has_numbered(c, 1));
+	for (unsigned int i = 196; i < 200; i++)
+		assert_true(has_numbered(c, i));
+	/* Who comes later gets as much as the others leave, as long as that is more. */
+	put_for(c, &late, 2, &a, 0);
+	put_for(c, &late, 3, &a, 0);
+	assert_true(has_numbered(c, 0));
+	assert_true(has_numbered(c, 1));
+	assert_true(has_numbered(c, 2));
+	assert_true(has_numbered(c, 3));
+	assert_false(has_numbered(c, 196));
+	assert_false(has_numbered(c, 197));
+	for (unsigned int i = 200; i < 300; i++)
+		put_for(c, &flooding, i, &a, 0);
+	for (unsigned int i = 0; i < 4; i++)
+		assert_true(has_numbered(c, i));
+	dns_cache_free(c);
+}
+
+TEST(what_one_had_who_has_left_serves_others)
+{
+	struct dns_cache *c = dns_cache_new(4, 65536, &hash);
+	struct dns_answer a = answer_of(DNS_ANSWER_RECORDS, 10);
+	struct dns_cache_share first = { 0 }, second = { 0 }, third = { 0 };
+
+	dns_cache_leave(c, &first);
+	for (unsigned int i = 0; i < 2; i++)
+		put_for(c, &first, i, &a, 0);
+	dns_cache_leave(c, &first);
+	memset(&first, 0xff, sizeof(first));
+	put_for(c, &second, 2, &a, 0);
+	dns_cache_leave(c, &second);
+	memset(&second, 0xff, sizeof(second));
+	for (unsigned int i = 0; i < 3; i++)
+		assert_true(has_numbered(c, i));
+	/* Nobody has most. */
+	put_for(c, &third, 3, &a, 0);
+	put_for(c, &third, 4, &a, 0);
+	assert_false(has_numbered(c, 0));
+	for (unsigned int i = 1; i < 5; i++)
+		assert_true(has_numbered(c, i));
+	dns_cache_leave(c, &third);
+	assert_int_equal(dns_cache_counts(c).entries, 4);
 	dns_cache_free(c);
 }
 
