@@ -211,13 +211,39 @@ static int try_start(struct resolver *r, struct inflight *f, bool tcp, int64_t n
 	return 0;
 }
 
+static uint32_t part_of(uint32_t limit, uint32_t part, uint32_t least)
+{
+	return limit == UINT32_MAX ? limit : MIN(limit, MAX(limit / part, least));
+}
+
+/* The servers are there for all sandboxes, and for others on the machine and beside it:
+ * some drop what is over a thousand queries a second of one machine. So a sandbox that
+ * asks for names that were never asked for, whose zone fails, or whose answer is too
+ * large to be kept doesn't use up what the servers take. */
+static bool may_ask_servers(const struct resolver_ask *ask, int64_t now_ms)
+{
+	const struct sandbox *s = ask->client.sandbox;
+	const uint32_t rate = plan_limit(&s->plan, LIMIT_QUERIES_PER_SECOND);
+	const uint32_t burst = plan_limit(&s->plan, LIMIT_QUERIES_BURST);
+
+	return ask->pin ||
+	       rate_take(&s->resolver->upstream,
+			 part_of(rate, RESOLVER_UPSTREAM_PART, RESOLVER_UPSTREAM_LEAST),
+			 1000,
+			 part_of(burst, RESOLVER_UPSTREAM_BURST_PART,
+				 RESOLVER_UPSTREAM_BURST_LEAST),
+			 now_ms);
+}
+
 /* The present try goes on as another, until the same deadline; its answer may still
- * come. */
-static void retransmit(struct resolver *r, struct inflight *f, int64_t now_ms)
+ * come. @ask is who asks again. */
+static void retransmit(struct resolver *r, struct inflight *f,
+		       const struct resolver_ask *ask, int64_t now_ms)
 {
 	struct inflight_late before;
 
-	if (f->tcp || now_ms - f->sent_ms < RETRANSMIT_MS)
+	if (f->tcp || now_ms - f->sent_ms < RETRANSMIT_MS ||
+	    !may_ask_servers(ask, now_ms))
 		return;
 	resolver_server_doubt(r, f->server);
 	copy_try(&before, f);
@@ -331,16 +357,21 @@ void resolver_inflight_join(struct resolver *r, struct resolver_ask *ask, int64_
 	uint64_t hash = hash_question(r, &ask->query);
 	struct inflight *f = inflight_find(r, &ask->query, hash);
 	const size_t mine = ask->client.sandbox->resolver->in_flight;
+	enum plan_limit limit = LIMIT_QUERIES_IN_FLIGHT;
 	bool is_new = !f;
 
-	if (is_new && share_has_room(mine, r->inflight_used, RESOLVER_IN_FLIGHT_MAX))
-		f = inflight_new(r, &ask->query, hash);
+	if (is_new && share_has_room(mine, r->inflight_used, RESOLVER_IN_FLIGHT_MAX)) {
+		if (may_ask_servers(ask, now_ms))
+			f = inflight_new(r, &ask->query, hash);
+		else
+			limit = LIMIT_QUERIES_PER_SECOND;
+	}
 	if (!f && ask->pin) {
 		resolver_pin_lost(r, ask, "too many queries are under way", now_ms);
 		return;
 	}
 	if (!f) {
-		resolver_limit(r, ask, LIMIT_QUERIES_IN_FLIGHT, now_ms);
+		resolver_limit(r, ask, limit, now_ms);
 		resolver_ask_release(r, ask);
 		return;
 	}
@@ -348,7 +379,7 @@ void resolver_inflight_join(struct resolver *r, struct resolver_ask *ask, int64_
 	if (is_new)
 		try_next(r, f, false, now_ms);
 	else
-		retransmit(r, f, now_ms);
+		retransmit(r, f, ask, now_ms);
 }
 
 bool resolver_inflight_sent_back(struct resolver *r, struct resolver_ask *ask,

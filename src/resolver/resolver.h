@@ -36,6 +36,13 @@ enum {
 					* tried only for who asked less than this ago:
 					* others have given up */
 	RESOLVER_IN_FLIGHT_MAX = 4096, /* of the engine, shared; over it: SERVFAIL */
+	/* Of a sandbox's LIMIT_QUERIES_PER_SECOND and LIMIT_QUERIES_BURST so much, one
+	 * part in so many, may be questions that servers are asked; over it: SERVFAIL.
+	 * But as many as these limits allow, where that is fewer than _LEAST. */
+	RESOLVER_UPSTREAM_PART = 10,
+	RESOLVER_UPSTREAM_LEAST = 100,
+	RESOLVER_UPSTREAM_BURST_PART = 4,
+	RESOLVER_UPSTREAM_BURST_LEAST = 200,
 	RESOLVER_CACHE_ENTRIES = 16384, /* of who has most the least recently used goes
 					 */
 	RESOLVER_CACHE_BYTES = 2 * 1024 * 1024,

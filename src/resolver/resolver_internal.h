@@ -130,6 +130,7 @@ struct resolver_sandbox {
 	struct ask_list queue;
 	uint32_t in_flight;
 	struct rate queries;
+	struct rate upstream; /* of them, those that servers were asked for */
 	struct ask_list parked;
 	uint64_t parked_generation;	      /* of the plan that they were judged by */
 	LIST_ENTRY(resolver_sandbox) parking; /* in resolver.parking: some are parked */

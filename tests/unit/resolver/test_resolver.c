@@ -110,6 +110,66 @@ TEST(one_sandbox_leaves_others_room_in_the_engine)
 	world_free(w);
 }
 
+/* Every server says SERVFAIL. Return: whether one was asked. */
+static bool fail_at_all(struct world *w, const char *name)
+{
+	struct world_request *q;
+	bool was_asked = false;
+
+	for (size_t server = 0; server < 2; server++) {
+		struct world_response p;
+
+		q = world_request_find(w, server, name, DNS_TYPE_A);
+		if (!q)
+			continue;
+		world_response_begin(&p, q, DNS_SERVFAIL);
+		world_respond(w, q, &p);
+		was_asked = true;
+	}
+	return was_asked;
+}
+
+static size_t ask_often(struct world *w, const char *name, uint16_t times)
+{
+	size_t asked = 0;
+
+	for (uint16_t i = 0; i < times; i++) {
+		world_query(w, 0, i, name, DNS_TYPE_A, true, false);
+		asked += fail_at_all(w, name);
+	}
+	return asked;
+}
+
+/* A failure is not remembered, so each query of one name asks all servers. */
+TEST(one_sandbox_leaves_others_room_at_the_servers)
+{
+	struct world *w = world_of("*.pkg.test");
+
+	w->policy.limits[LIMIT_QUERIES_PER_SECOND] = 5000;
+	w->policy.limits[LIMIT_QUERIES_BURST] = 10000;
+	assert_true(world_apply(w));
+	assert_int_equal(ask_often(w, "broken.pkg.test", 5000), 2500);
+	assert_int_equal(w->reply_count, 5000);
+	assert_int_equal(w->sandboxes[0].counters[COUNT_QUERIES_LIMITED], 2500);
+	world_wait(w, 1000);
+	assert_int_equal(ask_often(w, "broken.pkg.test", 1000), 500);
+	/* What is under way already, or known, costs the servers nothing. */
+	world_query(w, 1, 1, "a.pkg.test", DNS_TYPE_A, true, false);
+	world_query(w, 0, 2, "a.pkg.test", DNS_TYPE_A, true, false);
+	answer(w, "a.pkg.test", "45.0.0.1");
+	world_query(w, 0, 3, "a.pkg.test", DNS_TYPE_A, true, false);
+	resolver_flush(w->resolver, w->now_ms);
+	assert_int_equal(w->reply_count, 6003);
+	assert_int_equal(w->replies[6002 % WORLD_REPLIES_MAX].addr_count, 1);
+	/* A strict limit counts as it is. */
+	w->policy.limits[LIMIT_QUERIES_PER_SECOND] = 20;
+	w->policy.limits[LIMIT_QUERIES_BURST] = 40;
+	assert_true(world_apply(w));
+	world_wait(w, 60 * 1000);
+	assert_int_equal(ask_often(w, "broken.pkg.test", 100), 40);
+	world_free(w);
+}
+
 TEST(one_sandbox_leaves_others_room_among_those_who_wait)
 {
 	struct world *w = world_of("*.pkg.test");
