@@ -11,6 +11,8 @@
 #include <linux/kcmp.h>
 #include <linux/netlink.h>
 #include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <string.h>
@@ -49,6 +51,18 @@ struct row {
 #define HAS_NOT(n, bits)       SCMP_CMP(n, SCMP_CMP_MASKED_EQ, bits, 0)
 #define MASKED(n, bits, value) SCMP_CMP(n, SCMP_CMP_MASKED_EQ, bits, value)
 #define TYPE_IS(value)	       MASKED(1, 0xffffffff & ~(uint64_t)TYPE_FLAGS, value)
+/* A row: one option of the engine's sockets. */
+#define ENGINE_SETS(why, level, option)                                                  \
+	{                                                                                \
+		why, ENGINE, { "setsockopt" },                                           \
+		{                                                                        \
+			IS(1, level), IS(2, option)                                      \
+		}                                                                        \
+	}
+
+#ifndef SO_RCVMARK
+#define SO_RCVMARK 75 /* since 5.19; not in Debian 12's headers */
+#endif
 
 static const struct row rows[] = {
 	{ "the event loop", CONTROL, { "epoll_create1", "eventfd2", "signalfd4" } },
@@ -60,7 +74,8 @@ static const struct row rows[] = {
 	{ "DNS and netlink, many at a time", ENGINE, { "recvmmsg", "sendmmsg" } },
 	{ "channels, connections, netlink",
 	  ALL,
-	  { "recvfrom", "recvmsg", "sendto", "sendmsg", "read", "setsockopt", "close" } },
+	  { "recvfrom", "recvmsg", "sendto", "sendmsg", "read", "close" } },
+	{ "what the libraries set on sockets", CONTROL | WEBHOOK, { "setsockopt" } },
 	{ "channels, connections, netlink",
 	  ENGINE | CONTROL | WEBHOOK,
 	  { "write", "readv", "writev", "getsockopt", "getsockname", "getpeername",
@@ -71,7 +86,7 @@ static const struct row rows[] = {
 	{ "sockets to the name servers", ENGINE, { "bind" } },
 	{ "the relay's bytes", ENGINE, { "splice" } },
 	{ "the relay's pipes, and a thread's", ENGINE | CONTROL, { "pipe2" } },
-	{ "libmicrohttpd", CONTROL, { "sendfile", "dup3", "fcntl" } },
+	{ "libmicrohttpd", CONTROL, { "sendfile", "dup3" } },
 	{ "a memfd's size, and files", ENGINE | OWNER | CONTROL, { "lseek" } },
 	{ "/proc and /sys; the policy's file, the rules files, logs, SQLite",
 	  OWNER | CONTROL,
@@ -96,29 +111,59 @@ static const struct row rows[] = {
 	{ "threads of the log and the store",
 	  CONTROL,
 	  { "set_robust_list", "rseq", "sched_yield", "sched_getaffinity", "nanosleep",
-	    "clock_nanosleep", "tgkill" } },
+	    "clock_nanosleep" } },
 	{ "memory and the C library's own",
 	  ALL,
 	  { "munmap", "mremap", "madvise", "brk", "futex", "getrandom", "getpid",
 	    "gettid", "rt_sigreturn", "rt_sigprocmask", "exit", "exit_group" } },
 	{ "memory and the C library's own", CONTROL | WEBHOOK, { "rt_sigaction" } },
-	{ "memory and the C library's own",
-	  CONTROL,
-	  { "sigaltstack", "prctl", "prlimit64" } },
+	{ "memory and the C library's own", CONTROL, { "sigaltstack", "prctl" } },
 	/* under a condition */
 	{ "memory, but none that can be executed",
 	  ALL,
 	  { "mmap" },
 	  { HAS_NOT(2, PROT_EXEC) } },
 	{ "the same", ALL, { "mprotect" }, { HAS_NOT(2, PROT_EXEC) } },
-	{ "flags of a socket, opendir()",
-	  ENGINE | OWNER | WEBHOOK,
+	{ "limits of its own, not those of other processes",
+	  CONTROL,
+	  { "prlimit64" },
+	  { IS(0, 0) } },
+	/* Not F_SETOWN and F_SETSIG, by which a descriptor sends any signal to any
+	 * process of the user, and not F_SETLEASE, for which whoever opens the file next
+	 * waits. */
+	{ "flags of a socket, opendir()", ALL, { "fcntl" }, { IS(1, F_GETFL) } },
+	{ "flags of a socket",
+	  ENGINE | CONTROL | WEBHOOK,
 	  { "fcntl" },
-	  { IS(1, F_GETFL) } },
-	{ "flags of a socket", ENGINE | WEBHOOK, { "fcntl" }, { IS(1, F_SETFL) } },
-	{ "fdopendir()", OWNER, { "fcntl" }, { IS(1, F_SETFD) } },
+	  { IS(1, F_SETFL) } },
+	{ "fdopendir(), SQLite, libmicrohttpd",
+	  OWNER | CONTROL,
+	  { "fcntl" },
+	  { IS(1, F_SETFD) } },
+	{ "the same", CONTROL, { "fcntl" }, { IS(1, F_GETFD) } },
+	{ "the API's socket, twice", CONTROL, { "fcntl" }, { IS(1, F_DUPFD_CLOEXEC) } },
+	{ "SQLite's locks", CONTROL, { "fcntl" }, { IS(1, F_SETLK) } },
+	{ "SQLite's locks", CONTROL, { "fcntl" }, { IS(1, F_GETLK) } },
 	{ "the relay's pipes", ENGINE, { "fcntl" }, { IS(1, F_SETPIPE_SZ) } },
-	{ "another plan's memfd", ENGINE, { "fcntl" }, { IS(1, F_GET_SEALS) } },
+	{ "a plan's memfd", ENGINE | CONTROL, { "fcntl" }, { IS(1, F_GET_SEALS) } },
+	{ "the same", CONTROL, { "fcntl" }, { IS(1, F_ADD_SEALS) } },
+	/* Among the other options are those by which root changes the machine's iptables
+	 * on any socket, and a filter that stays on a netlink socket and hides rules from
+	 * the next engine. */
+	ENGINE_SETS("connections that end at once", SOL_SOCKET, SO_LINGER),
+	ENGINE_SETS("connections that live long", SOL_SOCKET, SO_KEEPALIVE),
+	ENGINE_SETS("connections that live long", IPPROTO_TCP, TCP_KEEPIDLE),
+	ENGINE_SETS("connections that live long", IPPROTO_TCP, TCP_KEEPINTVL),
+	ENGINE_SETS("connections that live long", IPPROTO_TCP, TCP_KEEPCNT),
+	ENGINE_SETS("bytes that leave at once", IPPROTO_TCP, TCP_NODELAY),
+	ENGINE_SETS("urgent bytes in their place", SOL_SOCKET, SO_OOBINLINE),
+	ENGINE_SETS("addresses of one family", IPPROTO_IPV6, IPV6_V6ONLY),
+	ENGINE_SETS("what the filter exempts", SOL_SOCKET, SO_MARK),
+	ENGINE_SETS("who asks at the host's socket", SOL_SOCKET, SO_RCVMARK),
+	ENGINE_SETS("room for answers and rulesets", SOL_SOCKET, SO_SNDBUF),
+	ENGINE_SETS("room for rulesets", SOL_SOCKET, SO_SNDBUFFORCE),
+	ENGINE_SETS("room for refused packets", SOL_SOCKET, SO_RCVBUF),
+	ENGINE_SETS("short errors of netlink", SOL_NETLINK, NETLINK_CAP_ACK),
 	{ "libcurl's sockets", WEBHOOK, { "ioctl" }, { IS(1, FIONBIO) } },
 	{ "what is not sent yet", WEBHOOK, { "ioctl" }, { IS(1, SIOCOUTQ) } },
 	{ "name servers and the relay",
@@ -170,10 +215,15 @@ static const struct row rows[] = {
 	{ "to signal other processes", POSTGRES, { "fcntl" }, { IS(1, F_SETOWN_EX) } },
 	{ "to signal other processes", POSTGRES, { "ioctl" }, { IS(1, FIOSETOWN) } },
 	{ "to signal other processes", POSTGRES, { "ioctl" }, { IS(1, SIOCSPGRP) } },
+	{ "to have other processes wait", POSTGRES, { "fcntl" }, { IS(1, F_SETLEASE) } },
 	{ "to limit other processes",
 	  POSTGRES,
 	  { "prlimit64" },
 	  { SCMP_CMP32(0, SCMP_CMP_NE, 0) } },
+	{ "to limit other processes",
+	  POSTGRES,
+	  { "setpriority", "ioprio_set", "sched_setaffinity", "sched_setscheduler",
+	    "sched_setparam", "sched_setattr" } },
 	{ "to go elsewhere",
 	  POSTGRES,
 	  { "unshare", "setns", "mount", "umount2", "chroot", "setuid", "setgid" } },
