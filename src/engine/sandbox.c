@@ -230,7 +230,8 @@ void engine_sandbox_adopt(struct engine_sandbox *g, const struct engine_elements
 }
 
 /* The same with what the kernel has in the namespace of @g. Return: whether the kernel
- * has nothing besides. */
+ * has nothing besides, and nothing for longer than an engine asks for: else the engine
+ * before was somebody else's, and what stands is made anew. */
 static bool adopt_all(struct engine_sandbox *g)
 {
 	struct sandbox *s = &g->sandbox;
@@ -246,8 +247,8 @@ static bool adopt_all(struct engine_sandbox *g)
 	}
 	for (size_t i = 0; is_all && i < have.count; i++)
 		longest_ms = MAX(longest_ms, have.items[i].left_ms);
-	if (is_all)
-		learned_bound_doubt(s->learned, loop_now_ms(g->core->loop) + longest_ms);
+	is_all = is_all &&
+		 learned_bound_doubt(s->learned, loop_now_ms(g->core->loop) + longest_ms);
 	free(have.items);
 	return is_all;
 }

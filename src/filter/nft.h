@@ -34,8 +34,10 @@ enum {
 struct element {
 	const uint8_t *key; /* borrowed */
 	size_t size;
-	bool end;	      /* of an interval: the first key behind it */
-	uint64_t lifetime_ms; /* 0: it has none, or none is left */
+	bool end; /* of an interval: the first key behind it */
+	/* 0: it has none; of one that was read: none is left. UINT64_MAX, reading only:
+	 * it never ends. */
+	uint64_t lifetime_ms;
 	/* What a map gives for the key: a value, or where to jump to. */
 	bool maps;
 	uint32_t value;

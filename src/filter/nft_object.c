@@ -150,7 +150,9 @@ static bool read_element(const struct nlattr *a, uint8_t bytes[FILTER_KEY_MAX],
 	ret->key = bytes;
 	ret->size = nl_size(value);
 	ret->end = bits & NFT_SET_ELEM_INTERVAL_END;
-	(void)nl_get_u64(element.at[NFTA_SET_ELEM_EXPIRATION], &ret->lifetime_ms);
+	/* The kernel names the end of every element that has one. */
+	if (!nl_get_u64(element.at[NFTA_SET_ELEM_EXPIRATION], &ret->lifetime_ms))
+		ret->lifetime_ms = UINT64_MAX;
 	ret->counts = elements_read_counter(element.at[NFTA_SET_ELEM_EXPR], &ret->packets,
 					    &ret->bytes);
 	return read_data(element.at[NFTA_SET_ELEM_DATA], ret);

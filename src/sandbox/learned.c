@@ -736,9 +736,12 @@ int64_t learned_expire(struct learned *l, int64_t now_ms)
 	return l->entries.count > 0 ? heap_time(l, 0) + LEARNED_SLACK_MS : INT64_MAX;
 }
 
-void learned_bound_doubt(struct learned *l, int64_t until_ms)
+bool learned_bound_doubt(struct learned *l, int64_t until_ms)
 {
-	l->doubt_until_ms = MIN(l->doubt_until_ms, until_ms + LEARNED_SLACK_MS);
+	if (until_ms + LEARNED_SLACK_MS > l->doubt_until_ms)
+		return false;
+	l->doubt_until_ms = until_ms + LEARNED_SLACK_MS;
+	return true;
 }
 
 void learned_keep_past(struct learned *l)

@@ -206,9 +206,10 @@ typedef uint32_t learned_has_fn(void *data, const struct addr *a, uint8_t port_l
 size_t learned_snapshot_adopt(struct learned *l, struct learned_snapshot *s,
 			      int64_t now_ms, learned_has_fn *has, void *data);
 
-/* The kernel has only elements that @l knows, and none for longer than until @until_ms.
- */
-void learned_bound_doubt(struct learned *l, int64_t until_ms);
+/* After an adoption: the kernel has only elements that @l knows, and none for longer than
+ * until @until_ms. Return: false, and nothing is taken for so: no engine has the kernel
+ * keep an address for that long. */
+bool learned_bound_doubt(struct learned *l, int64_t until_ms) MUST_CHECK;
 
 struct learned_counts {
 	size_t names, addresses, evicted;

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "filter/nft.h"
 #include "sandbox/learned.h"
 #include "test_change_world.h"
 #include "unit.h"
@@ -431,6 +432,38 @@ static void what_was_learned_survives_a_kill(void **state)
 	munmap(snapshot.bytes, LEARNED_SNAPSHOT_SIZE);
 }
 
+static void put_for_ever(const char *addr)
+{
+	const struct addr a = addr_of(addr);
+	const struct element e = { .key = a.bytes, .size = addr_size(&a) };
+	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, box.filter.seq);
+	struct elements k = { .w = &w, .table = filter_table(box.filter.naming) };
+	char set[FILTER_NAME_MAX];
+
+	filter_set_name(box.filter.naming, FILTER_ROLE_LEARNED, ADDR_V4, 0, set);
+	nl_batch(&w);
+	elements_put(&k, true, set, &e);
+	elements_end(&k);
+	nl_batch_end(&w);
+	assert_int_equal(nl_transact(&box.filter, &w, NULL), 0);
+}
+
+/* An engine that was taken over leaves such a one. */
+static void an_address_that_is_open_for_ever_is_seen(void **state)
+{
+	const struct addr a = addr_of(FAR_A), b = addr_of(FAR_B);
+	struct have have = { .count = 0 };
+
+	install(A_ALONE);
+	learn("a.x.test", FAR_A, LONG_MS);
+	put_for_ever(FAR_B);
+	assert_int_equal(connect_result(FAR_B), 0);
+	assert_int_equal(filter_learned_read(&box.filter, 1, on_element, &have), 0);
+	assert_int_equal(have.count, 2);
+	assert_in_range(has(&have, &a, 0), 1, LONG_MS);
+	assert_int_equal(has(&have, &b, 0), UINT32_MAX);
+}
+
 /* ---- how long it takes ---- */
 
 static void names_policy(char *text, size_t size, unsigned int names, unsigned int ports)
@@ -547,6 +580,7 @@ int main(void)
 		T(no_more_ports_are_held_than_there_is_room_for),
 		T(a_port_that_the_filter_still_exempts_is_not_forgotten),
 		T(what_was_learned_survives_a_kill),
+		T(an_address_that_is_open_for_ever_is_seen),
 		T(a_policy_of_many_names_changes_soon),
 		T(a_full_table_survives_a_change),
 	};

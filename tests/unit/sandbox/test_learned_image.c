@@ -222,6 +222,19 @@ TEST_WITH(what_is_learned_after_an_adoption_may_be_there, setup, teardown)
 	learned_free(old);
 }
 
+TEST_WITH(no_element_lives_longer_than_an_engine_asks_for, setup, teardown)
+{
+	const int64_t week_ms = 7 * (int64_t)DAY_MS;
+	struct learned *l = table_with_image();
+
+	assert_int_equal(adopt(l, NOW), 0);
+	assert_false(learned_bound_doubt(l, NOW + 2 * week_ms));
+	assert_false(learned_bound_doubt(l, (int64_t)NOW + UINT32_MAX));
+	assert_true(learned_bound_doubt(l, NOW + week_ms));
+	assert_true(learned_bound_doubt(l, NOW));
+	learned_free(l);
+}
+
 static size_t kept_after(const struct learned *l, const char *policy)
 {
 	CLEAN(arena) struct arena arena = { 0 };
