@@ -17,8 +17,11 @@ from world.program import children
 from world.run import finish
 from world.sidecar import wait_for
 
-PIDFD_GETFD, TYPES, HEAD = 438, 60, 16
-SOCKET_OWNER = 0x302  # proto/control_supervisor.h
+PIDFD_GETFD, HEAD = 438, 16
+# proto/: of all pairs, of engine and supervisor, of engine and control, of control and supervisor. Control may have more engines
+# (0x309); who is whose child is not asked here where there are several.
+TYPES = [n for first in (0, 0x100, 0x200, 0x300) for n in range(first, first + 0x20) if n != 0x309]
+SOCKET_OWNER = 0x302
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -60,7 +63,7 @@ def message_size(daemon, pod):
 
 def hostile(rng, size, about=(0, 1, 1, 65535, 65536, 2**32 - 1)):
     body = rng.choice([rng.randbytes(size), b"\xff" * size, b"A" * size, bytes(size)])
-    head = struct.pack("=IIIBB", rng.randrange(TYPES), rng.choice(about), rng.choice([0, 2**32 - 1]),
+    head = struct.pack("=IIIBB", rng.choice(TYPES), rng.choice(about), rng.choice([0, 2**32 - 1]),
                        rng.randrange(256), rng.randrange(256))
     return head.ljust(HEAD, b"\1") + body[HEAD:]
 
