@@ -267,9 +267,10 @@ int control_borrow_socket(struct control *s, struct ipc_socket *socket)
 	if (fd < 0)
 		return m.socket.error < 0 ? m.socket.error : -EBADMSG;
 	/* The engine's word. On another kind of socket, and on one that waits, control
-	 * could stand still for minutes. */
+	 * could stand still for minutes. The engine has the socket, too, and might have
+	 * it wait again between two calls here: these are short in any case. */
 	if (!sock_is_of(fd, (enum addr_family)socket->family, socket->protocol) ||
-	    process_dont_wait(fd) < 0) {
+	    sock_limit_wait(fd) < 0 || process_dont_wait(fd) < 0) {
 		close(fd);
 		return -EBADMSG;
 	}

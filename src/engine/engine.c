@@ -118,6 +118,10 @@ static int open_sandbox(const struct engine *e, struct engine_sandbox *g,
 		return err_set(err, -EBADMSG, "the self-test's name is malformed");
 	if (!is_complete(g))
 		return err_set(err, -EBADMSG, "a descriptor of the sandbox is missing");
+	/* An engine before this one had the same sockets, and may have been anybody's. */
+	r = sandbox_fds_dont_wait(&s->fds);
+	if (r < 0)
+		return err_sys(err, r, "cannot use the sandbox's sockets");
 	r = plan_file_map(fds->fd[IPC_FD_PLAN], &g->plan, err);
 	if (r == 0 && fds->fd[IPC_FD_SNAPSHOT] >= 0)
 		(void)!engine_sandbox_snapshot_map(g, fds->fd[IPC_FD_SNAPSHOT]);

@@ -121,6 +121,10 @@ static int open_host(struct engine_host *h, int conntrack_fd, struct err *err)
 	    fd[SANDBOX_FD_DNS_TCP4] < 0 || conntrack_fd < 0 ||
 	    (h->ports.relay_port == 0) != (fd[SANDBOX_FD_RELAY4] < 0))
 		return err_set(err, -EBADMSG, "a descriptor of the host is missing");
+	/* An engine before this one had the same sockets, and may have been anybody's. */
+	r = sandbox_fds_dont_wait(&h->fds);
+	if (r < 0)
+		return err_sys(err, r, "cannot use the host's sockets");
 	r = ctmark_init(&h->connections, conntrack_fd, err);
 	if (r == 0)
 		r = filter_host_new(fd[SANDBOX_FD_NETLINK], &params, &h->table, err);

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 
 /* After netinet/in.h, which has the same names as the kernel's. */
 #include <linux/netfilter_ipv4.h>
@@ -18,6 +19,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "sys/files.h"
+#include "sys/process.h"
 
 enum {
 	LISTEN_BACKLOG = 512,
@@ -27,7 +29,8 @@ enum {
 	 * of 768 bytes each. The kernel doubles the number, and takes memory for what
 	 * waits alone. */
 	DNS_RECEIVE_BYTES = 8 * 1024 * 1024,
-	AGAIN_MS = 20, /* a port that is in use is tried again */
+	AGAIN_MS = 20,	/* a port that is in use is tried again */
+	WAIT_US = 1000, /* sock_limit_wait(); the kernel counts in ticks of up to 10 ms */
 };
 
 void sandbox_fds_init(struct sandbox_fds *s)
@@ -41,6 +44,16 @@ void sandbox_fds_done(struct sandbox_fds *s)
 	for (size_t i = 0; i < SANDBOX_FD_COUNT; i++)
 		clean_fd(&s->fd[i]);
 	sandbox_fds_init(s);
+}
+
+int sandbox_fds_dont_wait(const struct sandbox_fds *s)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < SANDBOX_FD_COUNT && r == 0; i++)
+		if (s->fd[i] >= 0)
+			r = process_dont_wait(s->fd[i]);
+	return r;
 }
 
 int sandbox_netlink_open(int *ret, struct err *err)
@@ -117,6 +130,16 @@ bool sock_is_of(int fd, enum addr_family family, uint8_t protocol)
 	return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 &&
 	       getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &found, &other_size) == 0 &&
 	       domain == wanted && found == protocol;
+}
+
+int sock_limit_wait(int fd)
+{
+	const struct timeval wait = { .tv_usec = WAIT_US };
+
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)) < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait)) < 0)
+		return -errno;
+	return 0;
 }
 
 /* 127.0.0.1 or ::1, and no other: a wildcard would answer from the wrong source. */

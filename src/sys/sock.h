@@ -32,6 +32,9 @@ struct sandbox_fds {
 
 void sandbox_fds_init(struct sandbox_fds *s); /* all -1 */
 void sandbox_fds_done(struct sandbox_fds *s); /* closes what is open */
+/* No call on any of them waits from now on, whatever another process that had them has
+ * made of that. Return: 0 or -errno. */
+int sandbox_fds_dont_wait(const struct sandbox_fds *s) MUST_CHECK;
 
 /* How many ports this namespace's connections leave from, as far as nobody binds others
  * (ip_local_port_range). 0: that can't be read. */
@@ -64,6 +67,12 @@ bool sock_listens(int fd);
 bool sock_is_channel(int fd);
 /* Is @fd a socket of that family and of that protocol, IPPROTO_TCP or IPPROTO_UDP? */
 bool sock_is_of(int fd, enum addr_family family, uint8_t protocol);
+
+/* A call that waits on @fd waits for a few milliseconds at most from now on. Another
+ * process that has the socket as well may let calls on it wait (O_NONBLOCK is the
+ * socket's), but has to be allowed setsockopt() to lift this limit. Return: 0 or -errno.
+ */
+int sock_limit_wait(int fd) MUST_CHECK;
 
 /* The address that @fd is bound to. Return: 0 or -errno. */
 int sock_here(int fd, struct endpoint *ret) MUST_CHECK;

@@ -9,6 +9,7 @@ import random
 import signal
 import socket
 import struct
+import time
 
 import pytest
 
@@ -191,6 +192,32 @@ def test_an_engine_that_lets_go_of_control_alone_is_replaced(daemon, pod, site):
     wait_for(lambda: pod.probe(["dns", site.name]).get("addresses") == [site.v4])
     daemon.set_policy("one", "allow other.test")
     expect.name_refused(pod.probe(["dns", site.name]))
+
+
+def test_an_engine_that_has_its_sockets_wait_leaves_its_successor_able_to_serve(daemon, pod, site):
+    """The flag is the socket's, which the daemon keeps for the next engine."""
+    daemon.attach("one", pod, "--allow", site.name)
+    engine = daemon.children()["engine"]
+    process = os.pidfd_open(engine)
+    os.kill(engine, signal.SIGSTOP)
+    for fd in os.listdir(f"/proc/{engine}/fd"):
+        copy = libc.syscall(PIDFD_GETFD, process, int(fd), 0)
+        if copy < 0:
+            continue
+        if os.readlink(f"/proc/self/fd/{copy}").startswith("socket:"):
+            os.set_blocking(copy, True)
+        os.close(copy)
+    os.close(process)
+    os.kill(engine, signal.SIGKILL)
+    wait_for(lambda: daemon.children().get("engine", engine) != engine)
+    wait_for(daemon.healthy)
+    successor = daemon.children()["engine"]
+    for _ in range(3):
+        expect.tcp_refused(pod.probe(["tcp", "93.9.9.9", 443]))
+        assert pod.probe(["dns", site.name, {"transport": "tcp"}]).get("addresses") == [site.v4]
+        wait_for(lambda: pod.probe(["dns", site.name]).get("addresses") == [site.v4])
+        time.sleep(1)
+    assert daemon.children()["engine"] == successor
 
 
 def test_an_engine_that_lets_go_of_its_run_ends_with_the_sandbox(world):

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,6 +53,49 @@ TEST(a_socket_is_of_one_family_and_protocol)
 	assert_false(sock_is_of(file, ADDR_V4, IPPROTO_UDP));
 	assert_false(sock_is_of(channel, ADDR_V4, IPPROTO_UDP));
 	assert_false(sock_is_of(-1, ADDR_V4, IPPROTO_UDP));
+}
+
+/* A connection that is under way at once stays so: the queue of who listens is full. */
+TEST(a_call_on_a_socket_that_waits_is_short_where_the_wait_is_limited)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	CLEAN(fd) int listener = socket_of(ADDR_V4, IPPROTO_TCP);
+	CLEAN(fd) int first = socket_of(ADDR_V4, IPPROTO_TCP);
+	CLEAN(fd) int second = socket_of(ADDR_V4, IPPROTO_TCP);
+	CLEAN(fd) int third = socket_of(ADDR_V4, IPPROTO_TCP);
+	CLEAN(fd) int datagrams = socket_of(ADDR_V4, IPPROTO_UDP);
+	const struct sockaddr *to = (const struct sockaddr *)&at;
+	socklen_t size = sizeof(at);
+	char byte;
+
+	assert_int_equal(bind(listener, to, size), 0);
+	assert_int_equal(listen(listener, 0), 0);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &size), 0);
+	assert_int_equal(connect(first, to, size), 0);
+	assert_int_equal(sock_limit_wait(second), 0);
+	assert_int_equal(sock_limit_wait(third), 0);
+	(void)!connect(second, to, size);
+	assert_int_equal(connect(third, to, size), -1);
+	assert_int_equal(errno, EINPROGRESS);
+	assert_int_equal(sock_limit_wait(datagrams), 0);
+	assert_int_equal(recv(datagrams, &byte, 1, 0), -1);
+	assert_int_equal(errno, EAGAIN);
+	assert_true(sock_limit_wait(-1) < 0);
+}
+
+TEST(no_call_on_a_sandboxs_sockets_waits)
+{
+	struct sandbox_fds fds;
+
+	sandbox_fds_init(&fds);
+	assert_int_equal(sandbox_fds_dont_wait(&fds), 0);
+	fds.fd[SANDBOX_FD_DNS_TCP4] = socket_of(ADDR_V4, IPPROTO_TCP);
+	fds.fd[SANDBOX_FD_RELAY6] = socket_of(ADDR_V6, IPPROTO_TCP);
+	assert_int_equal(sandbox_fds_dont_wait(&fds), 0);
+	assert_true(fcntl(fds.fd[SANDBOX_FD_DNS_TCP4], F_GETFL) & O_NONBLOCK);
+	assert_true(fcntl(fds.fd[SANDBOX_FD_RELAY6], F_GETFL) & O_NONBLOCK);
+	sandbox_fds_done(&fds);
 }
 
 /* Try everything that lets sockets share a port. */
