@@ -40,7 +40,6 @@
 
 enum {
 	CONTROL_EVENTS_KEPT = 2048, /* distinct ones, in memory */
-	CONTROL_MESSAGES_MAX = 256, /* of the engine's in one turn */
 	CONTROL_NOTES_MAX = 9,
 	CONTROL_ASK_MS = 5000, /* for the engine's and the supervisor's answers */
 	CONTROL_ATTACH_MS =

@@ -12,7 +12,7 @@
 #include "sys/sock.h"
 
 enum {
-	HEAR_MAX = 4, /* times CONTROL_MESSAGES_MAX: more than a channel holds */
+	HEAR_MAX = 4, /* times IPC_TURN_MAX: more than a channel holds */
 	/* Everybody else waits as long as an engine or a daemon that is away is waited
 	 * for: at most so long at once, and a tenth of the time in the long run. */
 	PATIENCE_MS = 1000,
@@ -150,7 +150,7 @@ static void on_engine(struct loop_source *source, uint32_t events)
 	struct ipc_message m;
 	int fd, r;
 
-	for (int i = 0; i < CONTROL_MESSAGES_MAX; i++) {
+	for (int i = 0; i < IPC_TURN_MAX; i++) {
 		r = receive(l, source->fd, &m, &fd);
 		if (r < 0)
 			break;

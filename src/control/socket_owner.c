@@ -110,11 +110,14 @@ static void on_ready(struct loop_source *source, uint32_t events)
 	struct control_socket_owner *w =
 		CONTAINER_OF(source, struct control_socket_owner, source);
 	struct socket_owner_answer a;
-	ssize_t n;
+	ssize_t n = sizeof(a);
 
-	while ((n = recv(source->fd, &a, sizeof(a), MSG_DONTWAIT)) == sizeof(a))
-		on_answer(w, &a);
-	if (n < 0 && errno == EAGAIN)
+	for (int i = 0; n == sizeof(a) && i < IPC_TURN_MAX; i++) {
+		n = recv(source->fd, &a, sizeof(a), MSG_DONTWAIT);
+		if (n == sizeof(a))
+			on_answer(w, &a);
+	}
+	if (n == sizeof(a) || (n < 0 && errno == EAGAIN))
 		watch_oldest(w);
 	else
 		lose(w);

@@ -355,9 +355,12 @@ static void on_program(struct loop_source *source, uint32_t events)
 	struct control_webhook *h = CONTAINER_OF(source, struct control_webhook, source);
 	struct webhook_message m;
 	struct hook_connection *c;
-	int r;
+	int r = 0;
 
-	while ((r = webhook_receive(h->webhook, &m)) > 0) {
+	for (int i = 0; i < IPC_TURN_MAX; i++) {
+		r = webhook_receive(h->webhook, &m);
+		if (r <= 0)
+			break;
 		if (m.type == WEBHOOK_WANT) {
 			on_wanted(h, &m);
 			continue;

@@ -8,7 +8,11 @@
 #include "event/json.h"
 #include "sys/sock.h"
 
-enum { HEAD_SIZE = offsetof(struct webhook_message, text), SANDBOX_MAX = 128 };
+enum {
+	HEAD_SIZE = offsetof(struct webhook_message, text),
+	SANDBOX_MAX = 128,
+	RECEIVED_MAX = 64, /* messages that are taken care of in one call */
+};
 
 /* ---- messages ---- */
 
@@ -385,18 +389,18 @@ static int take_message(struct webhook *w, const struct webhook_message *m)
 
 int webhook_receive(struct webhook *w, struct webhook_message *ret)
 {
-	int fd = -1, r;
+	int fd = -1, r = 0;
 
 	if (w->fd < 0)
 		return 0;
-	do {
+	for (int i = 0; r == 0 && i < RECEIVED_MAX; i++) {
 		r = webhook_message_receive(w->fd, ret, &fd);
 		fd_close(&fd); /* none is ever sent in this direction */
 		if (r == 0)
 			r = take_message(w, ret);
 		else if (r == -EAGAIN)
 			return 0;
-	} while (r == 0);
+	}
 	return r;
 }
 

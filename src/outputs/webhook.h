@@ -127,8 +127,9 @@ int webhook_flush(struct webhook *w) MUST_CHECK;
 
 /* Jobs and counters are taken care of; WEBHOOK_WANT, WEBHOOK_CLOSED and WEBHOOK_DONE are
  * for the caller, their @url and @id checked: the id of a WANT isn't in use, that of a
- * CLOSED is. Return: 1 with one of those, 0 when nothing (more) is there, or -errno:
- * -EPIPE when the program is gone, -EBADMSG when it says what it may not: end it. */
+ * CLOSED is. Return: 1 with one of those, 0 when nothing (more) is there, or when so much
+ * was that the next call is for another turn of the loop; or -errno: -EPIPE when the
+ * program is gone, -EBADMSG when it says what it may not: end it. */
 int webhook_receive(struct webhook *w, struct webhook_message *ret) MUST_CHECK;
 /* The answer to a WEBHOOK_WANT: @fd >= 0, borrowed, or -errno. The caller closes its
  * own duplicate at WEBHOOK_CLOSED, when this fails, or when the program is gone. */

@@ -66,6 +66,10 @@ struct ipc_message {
 	};
 };
 
+/* Messages that are heard of one channel in one turn of a loop: whoever sends without end
+ * keeps nobody else waiting. */
+enum { IPC_TURN_MAX = 256 };
+
 /* None; with those of @own, if that is not NULL. */
 void ipc_fds_init(struct ipc_fds *f, const struct sandbox_fds *own);
 void ipc_fds_done(struct ipc_fds *f); /* closes what is open */

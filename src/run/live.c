@@ -301,9 +301,12 @@ static int hear_engine(struct live *l)
 {
 	struct ipc_message m;
 	size_t count;
-	int r;
+	int r = 0;
 
-	while ((r = ipc_receive(l->engine.fd, &m, NULL, 0, &count)) == 0) {
+	for (int i = 0; i < IPC_TURN_MAX; i++) {
+		r = ipc_receive(l->engine.fd, &m, NULL, 0, &count);
+		if (r < 0)
+			break;
 		if (m.type == IPC_CHANGED || m.type == IPC_UNCHANGED) {
 			on_change_answer(l, &m);
 			m.type = IPC_CHANGED;

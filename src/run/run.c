@@ -260,11 +260,14 @@ static void on_engine(struct loop_source *source, uint32_t events)
 	struct control *c = CONTAINER_OF(source, struct control, from_engine);
 	struct ipc_message m;
 	size_t count;
-	int r;
+	int r = 0;
 
-	while ((r = ipc_receive(source->fd, &m, NULL, 0, &count)) == 0)
-		on_engine_message(c, &m);
-	if (r == -EAGAIN)
+	for (int i = 0; r == 0 && i < IPC_TURN_MAX; i++) {
+		r = ipc_receive(source->fd, &m, NULL, 0, &count);
+		if (r == 0)
+			on_engine_message(c, &m);
+	}
+	if (r == 0 || r == -EAGAIN)
 		return;
 	loop_remove(c->loop, source);
 	if (c->state != CONTROL_COUNTED)
@@ -409,16 +412,20 @@ static void on_launch(struct loop_source *source, uint32_t events)
 {
 	struct control *c = CONTAINER_OF(source, struct control, from_launch);
 	struct launch_report m;
+	ssize_t n = sizeof(m);
 	size_t count;
-	ssize_t n;
 	int fd;
 
-	while ((n = fds_receive(source->fd, &m, sizeof(m), &fd, 1, &count)) ==
-	       sizeof(m)) {
+	for (int i = 0; n == sizeof(m) && i < IPC_TURN_MAX; i++) {
+		n = fds_receive(source->fd, &m, sizeof(m), &fd, 1, &count);
+		if (n != sizeof(m))
+			break;
 		if (count > 0)
 			run_store_see(&c->store, fd, c->launch);
 		on_launch_message(c, &m);
 	}
+	if (n == sizeof(m))
+		return;
 	if (n == -EAGAIN) {
 		stop_along(c);
 		return;

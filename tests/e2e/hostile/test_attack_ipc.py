@@ -22,7 +22,7 @@ PIDFD_GETFD, HEAD = 438, 16
 # proto/: of all pairs, of engine and supervisor, of engine and control, of control and supervisor. Control may have more engines
 # (0x309); who is whose child is not asked here where there are several.
 TYPES = [n for first in (0, 0x100, 0x200, 0x300) for n in range(first, first + 0x20) if n != 0x309]
-SOCKET_OWNER = 0x302
+EVENT, SOCKET_OWNER = 0x208, 0x302
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -49,15 +49,13 @@ def message_size(daemon, pod):
     control = daemon.children()["control"]
     os.kill(control, signal.SIGSTOP)
     try:
-        pod.probe(["dns", "size.test"])
-        sizes = []
-        for s in channels(control):
-            with s:
-                try:
-                    sizes.append(len(s.recv(65536, socket.MSG_PEEK | socket.MSG_DONTWAIT)))
-                except BlockingIOError:
-                    pass
-        return max(sizes)
+        pod.probe(["dns", f"size{time.monotonic_ns()}.test"])  # a name that was denied before would only be counted
+
+        def sizes():
+            for s in channels(control):
+                with s, contextlib.suppress(BlockingIOError):
+                    yield len(s.recv(65536, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        return wait_for(lambda: max(sizes(), default=0))
     finally:
         os.kill(control, signal.SIGCONT)
 
@@ -231,4 +229,38 @@ def test_an_engine_that_lets_go_of_its_run_ends_with_the_sandbox(world):
                 s.shutdown(socket.SHUT_RDWR)
         done = finish(run)
     assert done.code == 125 and "the engine has closed its channel; the sandbox is closed" in done.messages, done
+    assert world.leftovers() == []
+
+
+def flood(channel, message):
+    """Until it is killed."""
+    channel.setblocking(True)
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(OSError):
+            while True:
+                channel.send(message)
+        os._exit(0)
+    return pid
+
+
+def test_an_engine_that_speaks_without_end_does_not_keep_its_run_from_ending(world, daemon, pod, site):
+    daemon.attach("one", pod, "--allow", site.name)
+    size = message_size(daemon, pod)
+    floods = []
+    with world.run_start("sh", "-c", "echo up; exec sleep 600") as run:
+        assert run.line() == "up"
+        engine = world.guards(run.pid)[1]
+        os.kill(engine, signal.SIGSTOP)
+        try:
+            for s in channels(engine):
+                with s:
+                    floods += [flood(s, struct.pack("=III", EVENT, 0, 0).ljust(size, b"\0")) for _ in range(3)]
+            os.kill(run.pid, signal.SIGTERM)
+            done = finish(run, timeout=20)
+        finally:
+            for pid in floods:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+    assert done.code != -9, done  # it ended by itself
     assert world.leftovers() == []

@@ -245,6 +245,23 @@ TEST(counters_and_requests_are_told_apart)
 	closed(e);
 }
 
+TEST(a_program_that_speaks_without_end_is_heard_in_turns)
+{
+	enum { MANY = 100 };
+	struct ends e = opened();
+	struct webhook_message m = { .type = WEBHOOK_STATE, .size = sizeof(m.counters) };
+
+	for (size_t i = 1; i <= MANY; i++) {
+		m.counters[WEBHOOK_SENT] = i;
+		say(e, m);
+	}
+	assert_int_equal(webhook_receive(e.w, &m), 0);
+	assert_in_range(webhook_state(e.w).counters[WEBHOOK_SENT], 1, MANY - 1);
+	assert_int_equal(webhook_receive(e.w, &m), 0);
+	assert_int_equal(webhook_state(e.w).counters[WEBHOOK_SENT], MANY);
+	closed(e);
+}
+
 TEST(sockets_are_bounded_and_come_back)
 {
 	struct ends e = opened();
