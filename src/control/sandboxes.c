@@ -292,7 +292,10 @@ static void sandboxes_bury(struct control *s)
 
 #define NOTHING UINT32_MAX
 
-enum { ASKED_MAX = 64 }; /* sandboxes that are asked about in one turn */
+enum {
+	ASKED_MAX = 64,	     /* sandboxes that are asked about in one turn */
+	ASKED_TURN_MS = 250, /* and no more are once this has passed */
+};
 
 /* -- the daemon's list -------------------------------------------------------------- */
 
@@ -431,8 +434,11 @@ static uint32_t take_denies(const struct control_link *l, const struct ipc_messa
 	return m->sandbox > after ? m->sandbox : 0;
 }
 
+/* All answers together have the time of one: an engine that takes nearly that for each of
+ * them would have everybody else wait for days. */
 static void ask_denies(struct control_link *l)
 {
+	const int64_t until_ms = clock_now_ms() + CONTROL_ASK_MS;
 	const struct control_answer answer = { IPC_DENIES, IPC_DENIES };
 	struct ipc_message ask = { .type = IPC_DENIES }, m;
 
@@ -441,7 +447,9 @@ static void ask_denies(struct control_link *l)
 		    control_ask_engine(l, &ask, -1, &answer, &m, NULL) < 0)
 			return;
 		ask.sandbox = take_denies(l, &m, ask.sandbox);
-	} while (ask.sandbox != 0);
+	} while (ask.sandbox != 0 && clock_now_ms() < until_ms);
+	if (ask.sandbox != 0)
+		control_drop_engine(l, -ETIMEDOUT);
 }
 
 void control_sandboxes_denies(struct control *s)
@@ -509,6 +517,8 @@ static void know(struct control_link *l)
 /* Return: there is more to ask about. */
 static bool ask_some(struct control_link *l)
 {
+	const int64_t until_ms = clock_now_ms() + ASKED_TURN_MS;
+
 	/* Its successor is asked for everything. */
 	if (l->from_supervisor.fd < 0)
 		return false;
@@ -516,7 +526,8 @@ static bool ask_some(struct control_link *l)
 		list_reported(l);
 	for (int i = 0; i < ASKED_MAX && l->listed_id != NOTHING; i++)
 		list_next(l, &l->listed_id);
-	for (int i = 0; i < ASKED_MAX && l->compared_id != NOTHING; i++)
+	for (int i = 0;
+	     i < ASKED_MAX && l->compared_id != NOTHING && clock_now_ms() < until_ms; i++)
 		compare_next(l);
 	if (l->took_over && l->listed_id == NOTHING && !l->checked)
 		know(l);

@@ -6,6 +6,7 @@ import ctypes
 import os
 import pathlib
 import random
+import select
 import signal
 import socket
 import struct
@@ -22,7 +23,7 @@ PIDFD_GETFD, HEAD = 438, 16
 # proto/: of all pairs, of engine and supervisor, of engine and control, of control and supervisor. Control may have more engines
 # (0x309); who is whose child is not asked here where there are several.
 TYPES = [n for first in (0, 0x100, 0x200, 0x300) for n in range(first, first + 0x20) if n != 0x309]
-EVENT, SOCKET_OWNER = 0x208, 0x302
+ALIVE, DENIES, EVENT, SOCKET_OWNER = 9, 0x204, 0x208, 0x302
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -190,6 +191,41 @@ def test_an_engine_that_lets_go_of_control_alone_is_replaced(daemon, pod, site):
     wait_for(lambda: pod.probe(["dns", site.name]).get("addresses") == [site.v4])
     daemon.set_policy("one", "allow other.test")
     expect.name_refused(pod.probe(["dns", site.name]))
+
+
+def answer(channel, size):
+    """As an engine that serves, and that has always one more sandbox to tell of."""
+    kind, sandbox = struct.unpack("=II", channel.recv(size)[:8])
+    if kind == DENIES:
+        time.sleep(1)
+        channel.send(struct.pack("=III", DENIES, sandbox + 1, 0).ljust(size, b"\0"))
+    elif kind == ALIVE:
+        channel.send(struct.pack("=III", ALIVE, 0, 0).ljust(size, b"\0"))
+
+
+def test_an_engine_that_is_never_at_the_end_of_its_answer_is_replaced(daemon, pod, site):
+    """Nobody else waits for more than one answer's time meanwhile."""
+    daemon.attach("one", pod, "--allow", site.name)
+    size, engine = message_size(daemon, pod), daemon.children()["engine"]
+    os.kill(engine, signal.SIGSTOP)
+    try:
+        with contextlib.ExitStack() as stack, concurrent.futures.ThreadPoolExecutor() as pool:
+            ours = [stack.enter_context(s) for s in channels(engine)]
+            asked, until = pool.submit(daemon.call, "GET", "/sandboxes", timeout=60), time.monotonic() + 30
+            while not asked.done() and time.monotonic() < until:
+                for s in select.select(ours, [], [], 0.1)[0]:
+                    try:
+                        answer(s, size)
+                    except (OSError, struct.error):  # its other end has let go
+                        ours.remove(s)
+            assert asked.done()
+            assert asked.result().status == 200
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(engine, signal.SIGCONT)
+    wait_for(lambda: daemon.children().get("engine", engine) != engine)
+    wait_for(daemon.healthy)
+    wait_for(lambda: pod.probe(["dns", site.name]).get("addresses") == [site.v4])
 
 
 def test_an_engine_that_has_its_sockets_wait_leaves_its_successor_able_to_serve(daemon, pod, site):
