@@ -357,6 +357,9 @@ static void on_engine(struct child *c, struct ipc_message *m, int *fds, size_t c
 	}
 	ipc_sanitize(m->text, sizeof(m->text));
 	log_error("the engine cannot go on: %s", m->text);
+	/* One that says so leaves. One that was taken over might say so without end. */
+	close_channel(c);
+	(void)!kill(c->pid, SIGKILL);
 }
 
 static bool on_engine_end(struct child *c, int wait_status)

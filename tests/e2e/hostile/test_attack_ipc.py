@@ -23,7 +23,7 @@ PIDFD_GETFD, HEAD = 438, 16
 # proto/: of all pairs, of engine and supervisor, of engine and control, of control and supervisor. Control may have more engines
 # (0x309); who is whose child is not asked here where there are several.
 TYPES = [n for first in (0, 0x100, 0x200, 0x300) for n in range(first, first + 0x20) if n != 0x309]
-ALIVE, DENIES, EVENT, SOCKET_OWNER = 9, 0x204, 0x208, 0x302
+FAILED, ALIVE, DENIES, EVENT, SOCKET_OWNER = 3, 9, 0x204, 0x208, 0x302
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -225,6 +225,19 @@ def test_an_engine_that_is_never_at_the_end_of_its_answer_is_replaced(daemon, po
             os.kill(engine, signal.SIGCONT)
     wait_for(lambda: daemon.children().get("engine", engine) != engine)
     wait_for(daemon.healthy)
+    wait_for(lambda: pod.probe(["dns", site.name]).get("addresses") == [site.v4])
+
+
+def test_an_engine_that_says_without_end_that_it_has_failed_says_so_once(daemon, pod, site):
+    daemon.attach("one", pod, "--allow", site.name)
+    size, engine = message_size(daemon, pod), daemon.children()["engine"]
+    os.kill(engine, signal.SIGSTOP)
+    for channel in channels(engine):
+        with channel:
+            say(channel, [(struct.pack("=III", FAILED, 0, 0).ljust(HEAD, b"\0") + b"x".ljust(size - HEAD, b"\0"), [])] * 500)
+    wait_for(lambda: daemon.children().get("engine", engine) != engine)
+    wait_for(daemon.healthy)
+    assert len([line for line in daemon.errors if "the engine cannot go on" in line]) == 1, daemon.errors
     wait_for(lambda: pod.probe(["dns", site.name]).get("addresses") == [site.v4])
 
 
