@@ -118,6 +118,11 @@ static void on_engine_message(struct control *s, struct ipc_message *m)
 {
 	switch (m->type) {
 	case IPC_EVENT:
+		/* Of a launch that failed the name is the sandbox's, and control's own to
+		 * say: an engine could write, and push out, what others have in the
+		 * store. */
+		if (s->many && m->event.action == EVENT_PANIC)
+			m->event.name[0] = '\0';
 		control_on_event(s, &m->event);
 		break;
 	case IPC_TROUBLE:

@@ -24,6 +24,7 @@ PIDFD_GETFD, HEAD = 438, 16
 # (0x309); who is whose child is not asked here where there are several.
 TYPES = [n for first in (0, 0x100, 0x200, 0x300) for n in range(first, first + 0x20) if n != 0x309]
 FAILED, ALIVE, DENIES, EVENT, SOCKET_OWNER = 3, 9, 0x204, 0x208, 0x302
+PANIC = 3  # event.action
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -226,6 +227,26 @@ def test_an_engine_that_is_never_at_the_end_of_its_answer_is_replaced(daemon, po
     wait_for(lambda: daemon.children().get("engine", engine) != engine)
     wait_for(daemon.healthy)
     wait_for(lambda: pod.probe(["dns", site.name]).get("addresses") == [site.v4])
+
+
+def test_an_engine_does_not_speak_for_a_sandbox_that_it_names_itself(daemon, pod, site):
+    """Its events have a number; names are for launches that failed, and control's to give."""
+    daemon.attach("one", pod, "--allow", site.name)
+    size, engine = message_size(daemon, pod), daemon.children()["engine"]
+    message = bytearray(struct.pack("=III", EVENT, 0, 0).ljust(HEAD, b"\0") + b"A" * (size - HEAD))
+    message[HEAD + 32:HEAD + 36] = bytes(4)  # of no sandbox
+    message[HEAD + 48] = PANIC
+    os.kill(engine, signal.SIGSTOP)
+    try:
+        for channel in channels(engine):
+            with channel:
+                say(channel, [(bytes(message), [])])
+        wait_for(lambda: [line for line in daemon.lines + daemon.errors if "AAAA" in line])
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(engine, signal.SIGCONT)
+    said = [line for line in daemon.lines + daemon.errors if "AAAA: " in line]
+    assert not said, said
 
 
 def test_an_engine_that_says_without_end_that_it_has_failed_says_so_once(daemon, pod, site):
