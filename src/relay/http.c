@@ -219,6 +219,9 @@ static enum http_fault settle(struct head *h)
 	if ((h->lengths > 0 && h->encodings > 0) ||
 	    (r->connect && r->body != HTTP_BODY_NONE) || (r->connect && r->upgrade))
 		return HTTP_BAD_FRAMING;
+	/* A server that goes over to TLS at once would read the body as a ClientHello. */
+	if (r->tls && (r->body == HTTP_BODY_CHUNKED || r->length > 0))
+		return HTTP_BAD_FRAMING;
 	if (h->hosts == 0 && !h->version_1_0)
 		return HTTP_NO_HOST;
 	if (h->target.kind == WIRE_HOST_BAD)

@@ -215,6 +215,12 @@ TEST(what_two_readers_could_read_differently_is_bad)
 		{ "encoding in 1.0",
 		  "POST / HTTP/1.0\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n", 0,
 		  HTTP_BAD_FRAMING, NULL },
+		{ "TLS in place of a body",
+		  H HOST "Upgrade: TLS/1.0\r\nContent-Length: 5\r\n\r\n", 0,
+		  HTTP_BAD_FRAMING, NULL },
+		{ "TLS in place of chunks",
+		  H HOST "Transfer-Encoding: chunked\r\nUpgrade: x, tls\r\n\r\n", 0,
+		  HTTP_BAD_FRAMING, NULL },
 		{ "connect with a body",
 		  "CONNECT a.test:443 HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\n", 0,
 		  HTTP_BAD_FRAMING, NULL },
@@ -240,6 +246,7 @@ TEST(upgrades_are_seen)
 		{ "Upgrade: HTTP/2.0", true, true },
 		{ "Upgrade: h", true, false },
 		{ "Upgrade: TLS/1.2, HTTP/1.1", true, false },
+		{ "Upgrade: TLS/1.2\r\nContent-Length: 0", true, false },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
