@@ -290,23 +290,24 @@ static size_t finish(struct relay_flow *f)
 	return cost;
 }
 
-/* Read what the client still sends, to its end. */
+/* Read what the client still sends, to its end or until its time is over. */
 static size_t drain_client(struct relay_flow *f)
 {
 	int fd = f->client.source.fd;
+	size_t cost = 0;
 	ssize_t n = 1;
 
-	for (int i = 0; i < DRAIN_STEPS && n > 0; i++)
+	for (int i = 0; i < DRAIN_STEPS && cost < RELAY_FLOW_QUANTUM && n > 0; i++) {
 		n = recv(fd, NULL, RELAY_COPY_BYTES, MSG_TRUNC | MSG_DONTWAIT);
-	if (n > 0)
-		relay_flow_queue(f);
-	else if (n == 0)
-		relay_flow_end(f, false);
-	else if (errno != EAGAIN && errno != EINTR)
+		cost += RELAY_STEP_COST + (size_t)MAX(n, (ssize_t)0);
+	}
+	if (n < 0 && errno != EAGAIN && errno != EINTR)
 		relay_flow_abort(f);
-	else if (f->out_of_patience)
+	else if (n == 0 || f->out_of_patience)
 		relay_flow_end(f, false);
-	return DRAIN_STEPS * RELAY_STEP_COST;
+	else if (n > 0)
+		relay_flow_queue(f);
+	return cost;
 }
 
 size_t relay_goodbye(struct relay_flow *f)

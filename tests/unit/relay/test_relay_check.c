@@ -721,6 +721,23 @@ TEST_WITH(test_a_refused_request_says_why, start, stop)
 	hang_up(&p);
 }
 
+TEST_WITH(test_a_refused_client_that_sends_on_is_cut_in_time, start, stop)
+{
+	static const char bytes[64 * 1024];
+	const int64_t until_ms = world_deadline();
+	struct way p = dial(FAR_A, 80);
+
+	say(p.client, GET(EVIL));
+	assert_memory_equal(all_of(p.client), "HTTP/1.1 403", 12);
+	while (flow_count(&w) > 0 && clock_now_ms() < until_ms) {
+		while (send(p.client, bytes, sizeof(bytes), MSG_NOSIGNAL) > 0)
+			;
+		world_turn(&w);
+	}
+	assert_int_equal(flow_count(&w), 0);
+	hang_up(&p);
+}
+
 TEST_WITH(test_a_doubtful_request_is_a_bad_one, start, stop)
 {
 	static const char *const texts[] = {
