@@ -858,10 +858,12 @@ static void run_out_of_patience(struct relay_flow *f)
 	refuse_shown(f, REFUSAL_RESET, &v, v.allowable ? &f->name : NULL);
 }
 
-static bool is_waiting(const struct relay_flow *f)
+/* A server may want a request's body before it answers an Upgrade: chunks are read on. */
+bool relay_reads_client(const struct relay_flow *f)
 {
 	return f->check == CHECK_FIRST || f->check == CHECK_HELLO ||
-	       f->check == CHECK_HTTP;
+	       f->check == CHECK_HTTP ||
+	       (f->check == CHECK_ANSWER && f->http.phase != HTTP_PHASE_HEAD);
 }
 
 size_t relay_check(struct relay_flow *f)
@@ -877,9 +879,9 @@ size_t relay_check(struct relay_flow *f)
 	/* What was a word is looked at again, though nothing came behind it. */
 	if (f->check == CHECK_FIRST && f->word && (f->out_of_patience || f->answered))
 		f->client.readable = true;
-	if (f->state < FLOW_CLOSING && is_waiting(f))
+	if (f->state < FLOW_CLOSING && relay_reads_client(f))
 		cost += check_client(f);
-	if (f->out_of_patience && is_waiting(f) && f->state < FLOW_CLOSING)
+	if (f->out_of_patience && relay_reads_client(f) && f->state < FLOW_CLOSING)
 		run_out_of_patience(f);
 	return cost;
 }

@@ -507,11 +507,10 @@ size_t relay_flow_recheck(struct relay_flow *f)
 /* What was judged has gone, and more may be there. */
 static bool is_to_be_checked(const struct relay_flow *f)
 {
-	bool up = f->check == CHECK_HTTP || f->check == CHECK_HELLO;
 	bool down = f->check == CHECK_ANSWER || f->check == CHECK_HELLO;
 
 	return (f->check == CHECK_FIRST && f->word && f->answered) ||
-	       (up && f->up.allowed == 0 && f->client.readable) ||
+	       (relay_reads_client(f) && f->up.allowed == 0 && f->client.readable) ||
 	       (down && f->down.allowed == 0 && f->server.readable);
 }
 

@@ -378,6 +378,8 @@ void relay_dial_stop(struct relay_flow *f, bool reset);
 
 /* Look at what came, and let as much pass as is judged. */
 size_t relay_check(struct relay_flow *f);
+/* What the client sends is judged before it passes. */
+bool relay_reads_client(const struct relay_flow *f);
 
 /* Count a refusal and tell control. */
 void relay_refuse(struct relay_sandbox *g, const struct endpoint *to,

@@ -1019,6 +1019,55 @@ TEST_WITH(test_connect_becomes_a_tunnel_only_on_success, start, stop)
 	hang_up(&p);
 }
 
+/* A server that takes no upgrade, as most, reads the whole request before it answers. */
+TEST_WITH(test_a_body_in_chunks_passes_before_an_upgrade_is_answered, start, stop)
+{
+	static const char head[] = "POST / HTTP/1.1\r\nHost: " GOOD
+				   "\r\nConnection: Upgrade\r\nUpgrade: h2c"
+				   "\r\nTransfer-Encoding: chunked\r\n\r\n";
+	struct way p = upgrade(head);
+
+	say(p.server, "HTTP/1.1 100 Continue\r\n\r\n");
+	expect_text(p.client, "HTTP/1.1 100 Continue\r\n\r\n");
+	say(p.client, "5\r\nhello\r\n3\r\n");
+	expect_text(p.server, "5\r\nhello\r\n3\r\n");
+	say(p.client, "abc\r\n0\r\n\r\n" GET(GOOD));
+	expect_text(p.server, "abc\r\n0\r\n\r\n");
+	expect_silence(p.server);
+	say(p.server, ANSWER);
+	expect_text(p.client, ANSWER);
+	expect_text(p.server, GET(GOOD));
+	hang_up(&p);
+	p = upgrade(head);
+	say(p.client, "0\r\n\r\n");
+	expect_text(p.server, "0\r\n\r\n");
+	say(p.server, SWITCHED);
+	expect_reset(p.client);
+	expect_event("", "HTTP/2 without TLS");
+	hang_up(&p);
+}
+
+/* A server that goes over to TLS at once would read the body as a ClientHello. */
+TEST_WITH(test_no_body_passes_before_a_switch_to_tls, start, stop)
+{
+	static const char *const rows[] = {
+		"GET / HTTP/1.1\r\nHost: " GOOD
+		"\r\nUpgrade: TLS/1.0\r\nContent-Length: 4\r\n\r\nbody",
+		"GET / HTTP/1.1\r\nHost: " GOOD
+		"\r\nTransfer-Encoding: chunked\r\nUpgrade: tls\r\n\r\n0\r\n\r\n",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct way p = dial(FAR_A, 80);
+
+		say(p.client, rows[i]);
+		assert_memory_equal(all_of(p.client), "HTTP/1.1 400", 12);
+		expect_event("", "doubtful framing");
+		expect_nobody(&p);
+		hang_up(&p);
+	}
+}
+
 /* What the server reads as a connection of its own, in a tunnel or after a switch to TLS.
  */
 TEST_WITH(test_a_name_inside_of_a_connection_counts_too, start, stop)
