@@ -10,6 +10,7 @@
 #include <sys/un.h>
 
 #include "base/jansson.h"
+#include "relay/http.h"
 
 enum {
 	ANSWER_MAX = 8 << 20,
@@ -101,31 +102,14 @@ static int receive_all(int fd, char *bytes, size_t *ret_size)
 	return size > 0 ? 0 : -ECONNRESET;
 }
 
-/* "HTTP/1.1 200 …" */
-static int read_status(struct text head, unsigned int *ret)
-{
-	static const char begin[] = "HTTP/1.";
-	const size_t number = sizeof(begin) + 1;
-	uint32_t status;
-
-	if (head.len < number + 3 || memcmp(head.ptr, begin, sizeof(begin) - 1) != 0 ||
-	    !text_to_u32((struct text){ head.ptr + number, 3 }, 599, &status))
-		return -EBADMSG;
-	*ret = status;
-	return 0;
-}
-
 int request_read(struct text all, struct client_reply *ret)
 {
-	const char *end = memmem(all.ptr, all.len, "\r\n\r\n", 4);
-	unsigned int status;
-	int r = end ? read_status(all, &status) : -EBADMSG;
+	struct http_answer head;
 
-	if (r < 0)
-		return r;
-	end += 4;
-	*ret = (struct client_reply){ status,
-				      { end, all.len - (size_t)(end - all.ptr) } };
+	if (http_answer_read((const uint8_t *)all.ptr, all.len, &head) != HTTP_PASS)
+		return -EBADMSG;
+	*ret = (struct client_reply){ head.code,
+				      { all.ptr + head.size, all.len - head.size } };
 	return 0;
 }
 
@@ -149,20 +133,22 @@ int request_receive(int fd, struct arena *arena, struct client_reply *ret)
 
 int request_receive_head(int fd, unsigned int *ret_status)
 {
-	char head[HEAD_SIZE];
-	size_t size = 0;
+	enum http_read r = HTTP_NEED_MORE;
+	uint8_t bytes[HEAD_SIZE];
+	struct http_answer head;
 
-	do {
-		ssize_t n = recv(fd, head + size, 1, 0);
+	for (size_t i = 0; i < sizeof(bytes) && r == HTTP_NEED_MORE; i++) {
+		ssize_t n = recv(fd, bytes + i, 1, 0);
 
 		if (n <= 0)
 			return n == 0 ? -ECONNRESET
 				      : (errno == EAGAIN ? -ETIMEDOUT : -errno);
-		size++;
-	} while (size < sizeof(head) &&
-		 (size < 4 || memcmp(head + size - 4, "\r\n\r\n", 4) != 0));
-	return size < sizeof(head) ? read_status((struct text){ head, size }, ret_status)
-				   : -EBADMSG;
+		r = http_answer_read(bytes, i + 1, &head);
+	}
+	if (r != HTTP_PASS)
+		return -EBADMSG;
+	*ret_status = head.code;
+	return 0;
 }
 
 const char *request_reason(const struct client_reply *reply, const char *key,

@@ -117,6 +117,8 @@ static enum http_fault read_request_line(struct text line, struct head *h)
 	h->version_1_0 = text_equal(line, "HTTP/1.0");
 	if (!h->version_1_0 && !text_equal(line, "HTTP/1.1"))
 		return HTTP_BAD_VERSION;
+	h->request.method = method;
+	h->request.target = target;
 	return read_target(method, target, h);
 }
 
@@ -268,10 +270,14 @@ static enum http_read read_head(const uint8_t *bytes, size_t size, struct http_p
 			if (fault != HTTP_FAULT_NONE)
 				return bad_piece(ret, fault);
 			h.request.size = (size_t)((const uint8_t *)rest.ptr - bytes);
+			h.request.headers.len =
+				(size_t)(line.ptr - h.request.headers.ptr);
 			ret->request = h.request;
 			ret->pass = h.request.size;
 			return HTTP_REQUEST;
 		}
+		if (first)
+			h.request.headers.ptr = rest.ptr;
 		fault = first ? read_request_line(line, &h) : read_header(line, &h);
 		if (fault != HTTP_FAULT_NONE)
 			return bad_piece(ret, fault);
@@ -421,7 +427,7 @@ static bool read_status_line(struct text line, uint16_t *ret)
 		return false;
 	if (!cut(&line, ' ', &code))
 		code = line;
-	if (code.len != 3 || !text_to_u32(code, 999, &value) || value < 100)
+	if (code.len != 3 || !text_to_u32(code, 599, &value) || value < 100)
 		return false;
 	*ret = (uint16_t)value;
 	return true;
@@ -439,25 +445,25 @@ static bool announces_body(struct text line)
 		!text_equal(text_trim(line), "0"));
 }
 
-enum http_read http_status_read(const uint8_t *bytes, size_t size,
-				struct http_status *ret)
+enum http_read http_answer_read(const uint8_t *bytes, size_t size,
+				struct http_answer *ret)
 {
 	struct text rest = { (const char *)bytes, MIN(size, (size_t)HTTP_HEAD_MAX) };
-	struct http_status status = { 0 };
+	struct http_answer answer = { 0 };
 	struct text line;
 	enum line l;
 
 	while ((l = read_line(rest, &line)) == LINE_OK) {
 		skip_line(&rest, line);
-		if (status.code == 0) {
-			if (!read_status_line(line, &status.code))
+		if (answer.code == 0) {
+			if (!read_status_line(line, &answer.code))
 				return HTTP_BAD;
 		} else if (line.len == 0) {
-			status.size = (size_t)((const uint8_t *)rest.ptr - bytes);
-			*ret = status;
+			answer.size = (size_t)((const uint8_t *)rest.ptr - bytes);
+			*ret = answer;
 			return HTTP_PASS;
 		} else {
-			status.body = status.body || announces_body(line);
+			answer.body = answer.body || announces_body(line);
 		}
 	}
 	return l == LINE_BAD || size >= HTTP_HEAD_MAX ? HTTP_BAD : HTTP_NEED_MORE;

@@ -11,7 +11,8 @@
  * Whatever two readers could understand differently is bad, rather than read in one
  * way: a line end that isn't CR LF, folded lines, white space before a colon, two
  * Hosts, a Host that differs from the target, two kinds of framing, chunk extensions …
- * The server behind the relay may be any. */
+ * The server behind the relay may be any. The API of a run, and what asks programs of
+ * this machine, read heads by the same rules. */
 #pragma once
 
 #include "relay/host.h"
@@ -46,6 +47,7 @@ const char *http_fault_text(enum http_fault f);
 enum http_body { HTTP_BODY_NONE = 0, HTTP_BODY_LENGTH, HTTP_BODY_CHUNKED };
 
 struct http_request {
+	struct text method, target, headers; /* where they stand; @headers: whole lines */
 	struct wire_host host; /* kind WIRE_HOST_BAD: HTTP/1.0 that names none */
 	uint16_t port;	       /* beside the host, 0 when there is none */
 	uint8_t body;	       /* enum http_body */
@@ -84,11 +86,11 @@ struct http_piece {
 enum http_read http_next(struct http_stream *s, const uint8_t *bytes, size_t size,
 			 struct http_piece *ret);
 
-struct http_status {
+struct http_answer {
 	uint16_t code;
 	bool body;   /* the head says that one follows */
 	size_t size; /* of the head */
 };
 /* A response's head. HTTP_REQUEST never comes back: HTTP_PASS is a whole head. */
-enum http_read http_status_read(const uint8_t *bytes, size_t size,
-				struct http_status *ret);
+enum http_read http_answer_read(const uint8_t *bytes, size_t size,
+				struct http_answer *ret);

@@ -706,11 +706,11 @@ static void go_on_checking(struct relay_flow *f)
 	f->down.allowed = RELAY_ALL;
 }
 
-static void settle_answer(struct relay_flow *f, const struct http_status *status)
+static void settle_answer(struct relay_flow *f, const struct http_answer *answer)
 {
-	bool switched = !f->connect && status->code == 101;
+	bool switched = !f->connect && answer->code == 101;
 	/* With a body it is an answer like others, and the next request is read. */
-	bool connected = f->connect && status->code / 100 == 2 && !status->body;
+	bool connected = f->connect && answer->code / 100 == 2 && !answer->body;
 
 	if (switched && f->h2c)
 		refuse(f, REFUSAL_RESET, PLAN_NO_RULE, "HTTP/2 without TLS");
@@ -723,19 +723,19 @@ static void settle_answer(struct relay_flow *f, const struct http_status *status
 		f->down.allowed = RELAY_ALL;
 	} else if (switched)
 		pass_all(f);
-	else if (status->code / 100 == 1 && status->code != 101)
-		f->down.allowed = status->size; /* the real answer comes behind it */
+	else if (answer->code / 100 == 1 && answer->code != 101)
+		f->down.allowed = answer->size; /* the real answer comes behind it */
 	else
 		go_on_checking(f);
 }
 
 static void read_answer(struct relay_flow *f, const struct sight *sight)
 {
-	struct http_status status;
+	struct http_answer answer;
 
-	switch (http_status_read(sight->bytes, sight->size, &status)) {
+	switch (http_answer_read(sight->bytes, sight->size, &answer)) {
 	case HTTP_PASS:
-		settle_answer(f, &status);
+		settle_answer(f, &answer);
 		return;
 	case HTTP_NEED_MORE:
 		if (sight->at_end)

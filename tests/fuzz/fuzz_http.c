@@ -69,7 +69,7 @@ static void hold_equal(const struct output *a, const struct output *b)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct output at_once, in_pieces;
-	struct http_status status = { 0 };
+	struct http_answer answer = { 0 };
 	const char *reason = NULL;
 	size_t step;
 
@@ -83,7 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	hold_equal(&at_once, &in_pieces);
 	if (at_once.count > 0)
 		HOLD(first_kind(data, size, &reason) == FIRST_HTTP || reason);
-	if (http_status_read(data, size, &status) == HTTP_PASS)
-		HOLD(status.size <= size && status.code >= 100 && status.code < 1000);
+	if (http_answer_read(data, size, &answer) == HTTP_PASS)
+		HOLD(answer.size <= size && answer.code >= 100 && answer.code < 600);
 	return 0;
 }

@@ -24,6 +24,7 @@ TEST(answers)
 		{ "no number", "HTTP/1.1 2x0 OK\r\n\r\n", -EBADMSG },
 		{ "too large a number", "HTTP/1.1 999 OK\r\n\r\n", -EBADMSG },
 		{ "cut in the number", "HTTP/1.1 2\r\n\r\n", -EBADMSG },
+		{ "another line end", "HTTP/1.1 200 OK\n\r\n\r\n", -EBADMSG },
 		{ "nothing", "", -EBADMSG },
 	};
 

@@ -395,6 +395,7 @@ TEST(status_codes_are_read_or_refused)
 		{ "HTTP/1.1 20", 0 },
 		{ "HTTP/1.1 099 x\r\n\r\n", -1 },
 		{ "HTTP/1.1 1010 x\r\n\r\n", -1 },
+		{ "HTTP/1.1 600 x\r\n\r\n", -1 },
 		{ "HTTP/2 200 x\r\n\r\n", -1 },
 		{ "HTTP/1.1  101 x\r\n\r\n", -1 },
 		{ "HTTP/1.1 200 OK\n\n", -1 },
@@ -402,10 +403,10 @@ TEST(status_codes_are_read_or_refused)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct http_status st = { 0 };
+		struct http_answer st = { 0 };
 		size_t size = strlen(rows[i].text);
 		enum http_read r =
-			http_status_read((const uint8_t *)rows[i].text, size, &st);
+			http_answer_read((const uint8_t *)rows[i].text, size, &st);
 		enum http_read want = rows[i].code < 0	  ? HTTP_BAD
 				      : rows[i].code == 0 ? HTTP_NEED_MORE
 							  : HTTP_PASS;
