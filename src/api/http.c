@@ -256,7 +256,7 @@ static enum MHD_Result on_head(struct api_request *r, const char *method,
 		return MHD_NO;
 	framing.is_old = strcmp(version, MHD_HTTP_VERSION_1_1) != 0;
 	MHD_get_connection_values_n(r->mhd, MHD_HEADER_KIND, note_line, &framing);
-	route_check(r, method, &framing);
+	route_check(r, method, request_framing_fault(&framing));
 	waits = text_equal_nocase(text_trim(request_header(r, "Expect")), "100-continue");
 	if (r->fault || r->announced > API_DRAIN_MAX || (waits && !r->keeps_body)) {
 		r->answer(r);

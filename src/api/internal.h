@@ -125,10 +125,9 @@ enum {
 	IN_RUN_TOP = 1 << 4,
 };
 
-/* Judge a request by its head: sets answer and keeps_body; with a fault it is answered at
- * once, whatever follows. */
-void route_check(struct api_request *r, const char *method,
-		 const struct request_framing *framing);
+/* Judge a request by its head: sets answer and keeps_body; with @fault, why its end is
+ * unclear, it is answered at once, whatever follows. */
+void route_check(struct api_request *r, const char *method, const char *fault);
 void answer_too_large(struct api_request *r);
 void answer_bad_method(struct api_request *r);
 /* The body took its time: the sandbox may have gone meanwhile. */

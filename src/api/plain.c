@@ -12,6 +12,7 @@
 
 #include "api/internal.h"
 #include "base/clock.h"
+#include "relay/http.h"
 
 enum { READ_BYTES = 64 * 1024 };
 
@@ -23,10 +24,9 @@ struct api_plain {
 	struct api_request request; /* of @client */
 	char *bytes;		    /* what came; owned */
 	size_t size;
-	size_t head_size;  /* with the empty line behind it; 0: not all of it came */
-	size_t body_size;  /* as it was announced */
-	size_t headers_at; /* in @bytes: the lines behind the first */
-	char *answer;	   /* what goes; owned; NULL: not made yet */
+	size_t head_size; /* with the empty line behind it; 0: not all of it came */
+	size_t headers_at, headers_size; /* the lines behind the first, in @bytes */
+	char *answer;			 /* what goes; owned; NULL: not made yet */
 	size_t answer_size, sent;
 };
 
@@ -80,61 +80,53 @@ static int wait_for(struct api_plain *p, uint32_t events)
 
 /* ---- the request ---- */
 
-static struct text headers_of(const struct api_plain *p)
-{
-	const size_t end = p->head_size - MIN(p->head_size, strlen("\r\n\r\n"));
-
-	return p->headers_at < end
-		       ? (struct text){ p->bytes + p->headers_at, end - p->headers_at }
-		       : (struct text){ NULL, 0 };
-}
-
 static struct text plain_header(const struct api_request *r, const char *name)
 {
-	struct text rest = headers_of(plain_of(r)), line, found;
+	const struct api_plain *p = plain_of(r);
+	struct text rest = { p->bytes + p->headers_at, p->headers_size }, line, found;
 
 	while (text_split(&rest, '\n', &line))
-		if (text_split(&line, ':', &found) && line.ptr &&
-		    text_equal_nocase(found, name))
+		if (text_split(&line, ':', &found) && text_equal_nocase(found, name))
 			return text_trim(line);
 	return (struct text){ NULL, 0 };
 }
 
-/* A body has its length in front; any other way to tell its end is unclear here. */
-static struct request_framing framing_of(const struct api_plain *p)
+/* A body has its length in front; any other way to tell its end is unclear here.
+ * Return: false without memory. */
+static bool take_head(struct api_plain *p, const struct http_request *head)
 {
-	struct request_framing ret = { .is_old = true };
-	struct text rest = headers_of(p), line, name;
+	const bool is_unclear = head->body == HTTP_BODY_CHUNKED;
+	struct api_request *r = &p->request;
+	char method[16] = "";
 
-	while (text_split(&rest, '\n', &line)) {
-		line = text_trim(line);
-		if (text_split(&line, ':', &name))
-			request_framing_line(&ret, name, line);
-	}
-	ret.is_odd |= ret.encodings > 0;
-	return ret;
+	p->head_size = head->size;
+	p->headers_at = (size_t)(head->headers.ptr - p->bytes);
+	p->headers_size = head->headers.len;
+	if (head->method.len < sizeof(method))
+		memcpy(method, head->method.ptr, head->method.len);
+	r->target = strndup(head->target.ptr, head->target.len);
+	if (r->target)
+		route_check(r, method,
+			    is_unclear ? http_fault_text(HTTP_BAD_FRAMING) : NULL);
+	return r->target;
 }
 
-/* Return: false when it is no request. */
-static bool read_head(struct api_plain *p, const char *end)
+/* Return: false without memory. */
+static bool read_head(struct api_plain *p)
 {
-	struct text head = { p->bytes, (size_t)(end - p->bytes) }, line, method, target;
-	struct api_request *r = &p->request;
-	struct request_framing framing;
-	char name[16];
+	struct http_stream stream = { 0 };
+	struct http_piece piece = { .pass = 0 };
+	enum http_read r = http_next(&stream, (const uint8_t *)p->bytes, p->size, &piece);
 
-	p->head_size = head.len + strlen("\r\n\r\n");
-	if (memchr(head.ptr, '\0', head.len) || !text_split(&head, '\n', &line) ||
-	    !text_split(&line, ' ', &method) || !text_split(&line, ' ', &target) ||
-	    target.len == 0 || !line.ptr || method.len >= sizeof(name))
-		return false;
-	p->headers_at = p->head_size - strlen("\r\n\r\n") - head.len;
-	snprintf(name, sizeof(name), "%.*s", (int)method.len, method.ptr);
-	r->target = strndup(target.ptr, target.len);
-	if (!r->target)
-		return false;
-	framing = framing_of(p);
-	route_check(r, name, &framing);
+	if (r == HTTP_REQUEST)
+		return take_head(p, &piece.request);
+	if (piece.fault == HTTP_TOO_LONG ||
+	    (r == HTTP_NEED_MORE && p->size > API_PLAIN_HEAD_MAX))
+		reply_last_error(&p->request, HTTP_HEAD_TOO_LARGE,
+				 "the request's head is too long");
+	else if (r == HTTP_BAD)
+		reply_last_error(&p->request, HTTP_BAD_REQUEST,
+				 http_fault_text(piece.fault));
 	return true;
 }
 
@@ -167,17 +159,9 @@ static void serve(struct api_plain *p)
 
 static void on_bytes(struct api_plain *p)
 {
-	const char *end = p->head_size == 0 ? memmem(p->bytes, p->size, "\r\n\r\n", 4)
-					    : NULL;
-
-	if (end && !read_head(p, end)) {
+	if (p->head_size == 0 && !read_head(p))
 		hang_up(p);
-		return;
-	}
-	if (p->head_size == 0 && p->size > API_PLAIN_HEAD_MAX)
-		reply_last_error(&p->request, HTTP_HEAD_TOO_LARGE,
-				 "the request's head is too long");
-	if (is_whole(p))
+	else if (is_whole(p))
 		serve(p);
 }
 
@@ -259,7 +243,7 @@ static void on_listening(struct loop_source *source, uint32_t events)
 	}
 	p->client = (struct loop_source){ .fd = fd, .on_ready = on_client };
 	p->request = (struct api_request){ .api = &p->api };
-	p->size = p->head_size = p->headers_at = p->sent = 0;
+	p->size = p->head_size = p->headers_at = p->headers_size = p->sent = 0;
 	r = wait_for(p, EPOLLIN);
 	if (r == -ENOSPC)
 		serve_alone(p);

@@ -469,8 +469,7 @@ static void answer_unclear(struct api_request *r)
 	reply_last_error(r, HTTP_BAD_REQUEST, r->fault);
 }
 
-void route_check(struct api_request *r, const char *method,
-		 const struct request_framing *framing)
+void route_check(struct api_request *r, const char *method, const char *fault)
 {
 	r->method = METHOD_OTHER;
 	for (size_t i = 0; i < ARRAY_SIZE(methods); i++)
@@ -478,7 +477,7 @@ void route_check(struct api_request *r, const char *method,
 			r->method = 1U << i;
 	r->ops = &r->api->config.ops;
 	r->announced = announced(r);
-	r->fault = request_framing_fault(framing);
+	r->fault = fault;
 	if (r->fault) {
 		r->answer = answer_unclear;
 		return;

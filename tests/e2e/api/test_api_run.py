@@ -46,7 +46,7 @@ def say(box, text):
 
 
 def head(box, method, path, *lines):
-    return "\r\n".join([f"{method} /sandboxes/{box.id}{path} HTTP/1.1", *lines, "", ""])
+    return "\r\n".join([f"{method} /sandboxes/{box.id}{path} HTTP/1.1", "Host: x", *lines, "", ""])
 
 
 def test_it_has_what_is_documented_and_no_more(box):
@@ -59,7 +59,7 @@ def test_it_has_what_is_documented_and_no_more(box):
             wanted = {404} if path not in HAS or "{id}" in path else {200, 400}
             assert reply.status in wanted, (method, path, reply)
     for path in ("/status", "/policy", "/ui/", "/openapi.yaml", "/credential-vault", "/sandboxes/another/status"):
-        assert say(box, f"GET {path} HTTP/1.1\r\n\r\n").startswith("HTTP/1.1 404 "), path
+        assert say(box, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").startswith("HTTP/1.1 404 "), path
     for method in ("PUT", "DELETE"):
         assert box.send(method, "").status == 405
     assert box.probe(["dns", "nowhere.test"]).result == "NXDOMAIN"
@@ -79,7 +79,7 @@ def test_its_answers_are_the_documented_ones(box, site):
     own = {key: status.pop(key) for key in ("id", "kind", "run", "pid", "denies")}
     validate("Status", status)
     assert (own["id"], own["kind"], status["policyUpdates"], status["degradations"]) == (box.id, "run", 1, [])
-    [listed] = json.loads(say(box, "GET /sandboxes HTTP/1.1\r\n\r\n").partition("\r\n\r\n")[2])["sandboxes"]
+    [listed] = json.loads(say(box, "GET /sandboxes HTTP/1.1\r\nHost: x\r\n\r\n").partition("\r\n\r\n")[2])["sandboxes"]
     assert listed == box.send("GET", "").json() and own.items() <= listed.items()
 
 
@@ -106,7 +106,7 @@ def test_a_policy_is_read_as_strictly_as_a_file(box, site):
 @pytest.mark.parametrize("lines, status", [
     (("Content-Length: 2", "Content-Length: 2"), 400), (("Transfer-Encoding: chunked",), 400), (("Content-Length : 2",), 400),
     (("Content-Length: 2", "Transfer-Encoding: chunked"), 400), (("Host: a", "Host: b"), 400), (("Content-Length: 16777217",), 413),
-    (("Content-Length: -1",), 413), (("X: " + "y" * 9000,), 431)])
+    (("Content-Length: -1",), 400), (("Host: x",), 400), (("X: a\n b",), 400), (("X: " + "y" * 9000,), 431)])
 def test_what_two_readers_could_read_differently_is_read_by_nobody(box, site, lines, status):
     text = head(box, "PUT", "/policy", *lines)
     body = "" if status in (413, 431) else policy(f"allow {site.name}")
@@ -126,7 +126,9 @@ def test_requests_in_pieces_and_of_no_sense(box):
         with contextlib.suppress(ConnectionResetError):
             assert not say(box, text).startswith("HTTP/1.1 2"), text
     for text, status in (("GET x HTTP/1.1", 400), ("GET /%00 HTTP/1.1", 400), ("GET //sandboxes HTTP/1.1", 301), ("POST * HTTP/1.1", 400)):
-        assert say(box, text + "\r\n\r\n").startswith(f"HTTP/1.1 {status} "), text
+        assert say(box, text + "\r\nHost: x\r\n\r\n").startswith(f"HTTP/1.1 {status} "), text
+    for text in ("GET /sandboxes HTTP/1.1\r\n\r\n", "GET /sandboxes HTTP/1.1\nHost: x\n\r\n\r\n", "GET /sandboxes HTTP/3\r\nHost: x\r\n\r\n"):
+        assert say(box, text).startswith("HTTP/1.1 400 "), text
     asked = say(box, head(box, "HEAD", "/policy/explain?target=a.test"))
     assert asked.startswith("HTTP/1.1 200 ") and asked.endswith("\r\n\r\n") and re.search("^Content-Length: [1-9]", asked, re.M), asked
 

@@ -18,7 +18,7 @@ from world.sidecar import policy, wait_for
 CONNECT = ("import socket,sys\nprint('ready',flush=True)\n"
            "for line in sys.stdin:\n"
            " s=socket.socket(socket.AF_UNIX)\n s.settimeout(5)\n"
-           " try:\n  s.connect(line.strip()); s.sendall(b'GET /sandboxes/x/policy HTTP/1.1\\r\\n\\r\\n')\n"
+           " try:\n  s.connect(line.strip()); s.sendall(b'GET /sandboxes/x/policy HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')\n"
            "  print(len(s.recv(99)),flush=True)\n"
            " except OSError as e: print(type(e).__name__,flush=True)\n")
 
@@ -201,7 +201,7 @@ def test_who_asks_at_the_end_costs_the_run_nothing(world):
         run.process.stdin.close()
         wait_for(lambda: not any(is_running(pid) for pid in inside))  # cat has ended, and the engine is to end
         asking.connect(f"/run/weir-0/{name}.sock")
-        asking.sendall(f"GET /sandboxes/{name} HTTP/1.1\r\n\r\n".encode())
+        asking.sendall(f"GET /sandboxes/{name} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         asking.settimeout(0.5)  # far longer than control takes to ask the engine
         with contextlib.suppress(OSError):
             asking.recv(99)

@@ -98,7 +98,7 @@ TEST(a_client_is_served_after_one_that_left_while_nothing_more_could_be_watched)
 
 TEST(clients_are_answered_while_nothing_more_can_be_watched)
 {
-	static const char request[] = "GET /nothing HTTP/1.1\r\n\r\n";
+	static const char request[] = "GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n";
 	static const char answer[] = "HTTP/1.1 404";
 	struct served s = serve();
 	char got[4096];
@@ -119,5 +119,36 @@ TEST(clients_are_answered_while_nothing_more_can_be_watched)
 	}
 	is_full = false;
 	assert_int_equal(admitted, 6);
+	served_done(&s);
+}
+
+TEST(what_two_readers_could_read_differently_is_read_by_nobody)
+{
+	static const char *const rows[] = {
+		"GET / HTTP/1.1\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n",
+		"GET / HTTP/1.1\nHost: x\n\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: x\r\nX: y\n z\r\n\r\n",
+		"GET / HTTP/3\r\nHost: x\r\n\r\n",
+		"PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: +2\r\n\r\n{}",
+		"PUT / HTTP/1.1\r\nHost: x\r\nContent-Length : 2\r\n\r\n{}",
+		"PUT / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
+	};
+	static const char answer[] = "HTTP/1.1 400";
+	struct served s = serve();
+	char got[4096];
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		int client = dial(&s);
+
+		assert_true(send(client, rows[i], strlen(rows[i]), 0) > 0);
+		for (int turns = 0; turns < 3; turns++)
+			turn(&s);
+		if (recv(client, got, sizeof(got), MSG_DONTWAIT) <
+			    (ssize_t)strlen(answer) ||
+		    memcmp(got, answer, strlen(answer)) != 0)
+			fail_msg("%s", rows[i]);
+		close(client);
+	}
 	served_done(&s);
 }
