@@ -290,6 +290,21 @@ static enum http_read read_head(const uint8_t *bytes, size_t size, struct http_p
 
 /* --- bodies --- */
 
+/* A server that goes over to HTTP/2 at once, without the body of the request that offered
+ * it, as Go's did for years, goes on only if the body begins as HTTP/2 does. */
+static enum http_read check_body(const uint8_t *bytes, size_t size,
+				 struct http_piece *ret)
+{
+	static const char preface[] = HTTP2_PREFACE;
+	const size_t whole = sizeof(preface) - 1, head = ret->request.size;
+	const struct text body = { (const char *)bytes + head, MIN(size - head, whole) };
+
+	if (ret->request.length < whole || memcmp(body.ptr, preface, body.len) != 0)
+		return HTTP_REQUEST;
+	return body.len < whole ? need_more(&body, bytes, ret)
+				: bad_piece(ret, HTTP_VERSION_2);
+}
+
 static bool read_chunk_size(struct text line, uint64_t *ret)
 {
 	uint64_t value = 0;
@@ -376,6 +391,8 @@ enum http_read http_next(struct http_stream *s, const uint8_t *bytes, size_t siz
 	switch (s->phase) {
 	case HTTP_PHASE_HEAD:
 		r = read_head(bytes, size, ret);
+		if (r == HTTP_REQUEST && ret->request.h2c)
+			r = check_body(bytes, size, ret);
 		if (r == HTTP_REQUEST && ret->request.body == HTTP_BODY_LENGTH)
 			ret->pass += ret->request.length;
 		if (r == HTTP_REQUEST && ret->request.body == HTTP_BODY_CHUNKED)

@@ -215,6 +215,9 @@ TEST(what_two_readers_could_read_differently_is_bad)
 		{ "encoding in 1.0",
 		  "POST / HTTP/1.0\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n", 0,
 		  HTTP_BAD_FRAMING, NULL },
+		{ "HTTP/2 in place of a body",
+		  H HOST "Upgrade: h2c\r\nContent-Length: 30\r\n\r\n" HTTP2_PREFACE, 0,
+		  HTTP_VERSION_2, NULL },
 		{ "TLS in place of a body",
 		  H HOST "Upgrade: TLS/1.0\r\nContent-Length: 5\r\n\r\n", 0,
 		  HTTP_BAD_FRAMING, NULL },
@@ -259,6 +262,32 @@ TEST(upgrades_are_seen)
 				 HTTP_REQUEST);
 		assert_int_equal(piece.request.upgrade, rows[i].upgrade);
 		assert_int_equal(piece.request.h2c, rows[i].h2c);
+	}
+}
+
+/* Behind a head that offers HTTP/2. */
+TEST(a_body_passes_when_it_is_seen_to_be_no_http2)
+{
+	static const struct {
+		const char *length, *body;
+		bool passes;
+	} rows[] = {
+		{ "30", "", false },	{ "30", "PRI * HTTP/2.0\r\n", false },
+		{ "30", "x", true },	{ "30", "PRI * HTTP/2.0\n", true },
+		{ "5", "PRI *", true }, { "0", "", true },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct http_stream s = { 0 };
+		struct http_piece piece = { 0 };
+		char text[200];
+		int n = snprintf(text, sizeof(text),
+				 H HOST "Upgrade: h2c\r\nContent-Length: %s\r\n\r\n%s",
+				 rows[i].length, rows[i].body);
+		enum http_read r = http_next(&s, (uint8_t *)text, (size_t)n, &piece);
+
+		if (r != (rows[i].passes ? HTTP_REQUEST : HTTP_NEED_MORE))
+			fail_msg("%s, '%s': %d", rows[i].length, rows[i].body, r);
 	}
 }
 

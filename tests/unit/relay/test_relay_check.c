@@ -723,7 +723,7 @@ TEST_WITH(test_a_refused_request_says_why, start, stop)
 
 TEST_WITH(test_a_refused_client_that_sends_on_is_cut_in_time, start, stop)
 {
-	static const char bytes[64 * 1024];
+	static const char bytes[64 * 1024] = { 0 };
 	const int64_t until_ms = world_deadline();
 	struct way p = dial(FAR_A, 80);
 
@@ -1047,22 +1047,29 @@ TEST_WITH(test_a_body_in_chunks_passes_before_an_upgrade_is_answered, start, sto
 	hang_up(&p);
 }
 
-/* A server that goes over to TLS at once would read the body as a ClientHello. */
-TEST_WITH(test_no_body_passes_before_a_switch_to_tls, start, stop)
+/* A server that goes over to another protocol at once would read the body in it. */
+TEST_WITH(test_no_body_passes_that_is_read_after_a_switch, start, stop)
 {
-	static const char *const rows[] = {
-		"GET / HTTP/1.1\r\nHost: " GOOD
-		"\r\nUpgrade: TLS/1.0\r\nContent-Length: 4\r\n\r\nbody",
-		"GET / HTTP/1.1\r\nHost: " GOOD
-		"\r\nTransfer-Encoding: chunked\r\nUpgrade: tls\r\n\r\n0\r\n\r\n",
+	static const struct {
+		const char *text, *reason;
+	} rows[] = {
+		{ "GET / HTTP/1.1\r\nHost: " GOOD
+		  "\r\nUpgrade: TLS/1.0\r\nContent-Length: 4\r\n\r\nbody",
+		  "doubtful framing" },
+		{ "GET / HTTP/1.1\r\nHost: " GOOD
+		  "\r\nTransfer-Encoding: chunked\r\nUpgrade: tls\r\n\r\n0\r\n\r\n",
+		  "doubtful framing" },
+		{ "GET / HTTP/1.1\r\nHost: " GOOD
+		  "\r\nUpgrade: h2c\r\nContent-Length: 33\r\n\r\n" HTTP2_PREFACE,
+		  "HTTP/2 without TLS" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct way p = dial(FAR_A, 80);
 
-		say(p.client, rows[i]);
+		say(p.client, rows[i].text);
 		assert_memory_equal(all_of(p.client), "HTTP/1.1 400", 12);
-		expect_event("", "doubtful framing");
+		expect_event("", rows[i].reason);
 		expect_nobody(&p);
 		hang_up(&p);
 	}
