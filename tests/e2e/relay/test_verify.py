@@ -180,6 +180,23 @@ except OSError as e: print(e)
     assert "refused" in done.messages, done
 
 
+@pytest.mark.parametrize("offer, body", [("h2c", "PRI * HTTP/2.0\\n\\nSM\\n\\n"), ("TLS/1.0", "\\x16\\x03\\x01\\x00\\x05abcde")])
+def test_no_body_is_what_its_request_offers(world, pair, offer, body):
+    """A server that goes over to it at once would read the body in it, and name another host by that."""
+    heard = []
+
+    def serve(conn, local, peer):
+        while data := conn.recv(4096):
+            heard.append(data)
+
+    with world.tcp(8092, serve):
+        done = client(world, pair.good, 8092, f"""
+ask('POST / HTTP/1.1\\nHost: {pair.good}:8092\\nConnection: Upgrade\\nUpgrade: {offer}\\nContent-Length: 30\\n\\n{body}')
+print(s.recv(100))
+""", allow=(f"{pair.good}:8092",))
+    assert heard == [] and "400 Bad Request" in done.text and "refused" in done.messages, (heard, done)
+
+
 @pytest.mark.parametrize("begins", ["GET", "REPORT", "\\x05\\x01"])
 def test_a_tunnel_is_none_because_the_server_says_so(world, pair, begins):
     """E19: it says 200 to a CONNECT, and reads the next request."""
@@ -247,6 +264,22 @@ def serve_twice(conn, local, peer):
         while b"\r\n\r\n" in data:
             _, data = data.split(b"\r\n\r\n", 1)
             conn.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+
+def serve_upload(conn, local, peer):
+    """HTTP/1.1 that takes no upgrade, and answers when it has the whole body."""
+    data = b""
+    while not data.endswith(b"0\r\n\r\n") and (more := conn.recv(4096)):
+        data += more
+    conn.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok" if b"Upgrade: h2c" in data and b"hello" in data
+                 else b"HTTP/1.1 500 no\r\nContent-Length: 0\r\n\r\n")
+
+
+def test_an_upload_of_unknown_length_that_offers_http2_arrives(world, pair):
+    script = f"printf hello | curl -sSf --max-time 30 --http2 -H Expect: -T - http://{pair.good}:8091/"
+    with world.tcp(8091, serve_upload):
+        done = world.run("sh", "-c", script, allow=(f"{pair.good}:8091",))
+    assert done.code == 0 and done.text == "ok" and done.messages == "", done
 
 
 JAVA = """import java.net.http.*; import java.net.URI;
