@@ -532,9 +532,9 @@ static int find_startup_files(struct rootfs *v, struct err *err)
 		 * files there themselves: checkouts, an agent's settings. */
 		if (t->kind == TREE_WRITABLE && S_ISDIR(t->source->st.st_mode) &&
 		    !text_is_one_of(t->source->name, v->spec->own, v->spec->own_count))
-			r = startup_files_find(v->spec->startup, t->source, err);
+			r = startup_files_add(v->spec->startup, t->source, err);
 	}
-	return r;
+	return r < 0 ? r : startup_files_find(v->spec->startup, err);
 }
 
 static void add_startup_tree(struct rootfs *v, const struct path *p)

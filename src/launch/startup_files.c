@@ -318,7 +318,7 @@ struct scan {
 
 /* What one directory has of a git directory's. */
 struct git_marks {
-	bool head, objects, refs, commondir;
+	bool head, objects, refs, commondir, config, hooks;
 };
 
 /* Is @name, in @directory, what @wanted says? In any case of its letters: a file system
@@ -446,6 +446,14 @@ static int add_file(struct scan *scan, const char *directory, const char *name,
 	return 0;
 }
 
+/* The whole name of @directory, which is relative to the top. Return: to be freed, or
+ * NULL. */
+static char *whole_name(const struct scan *scan, const char *directory)
+{
+	return directory[0] ? join_names(scan->top->name, directory)
+			    : strdup(scan->top->name);
+}
+
 static int push(struct scan *scan, const char *directory, const char *name,
 		struct err *err)
 {
@@ -464,6 +472,43 @@ static void mark(struct git_marks *marks, const char *name)
 	marks->objects |= strcasecmp(name, "objects") == 0;
 	marks->refs |= strcasecmp(name, "refs") == 0;
 	marks->commondir |= strcasecmp(name, "commondir") == 0;
+	marks->config |= strcasecmp(name, "config") == 0;
+	marks->hooks |= strcasecmp(name, "hooks") == 0;
+}
+
+/* The same without a listing, which may be too long, or closed. */
+static void mark_by_name(struct git_marks *marks, int dir)
+{
+	static const char *const marked[] = { "HEAD",	   "objects", "refs",
+					      "commondir", "config",  "hooks" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(marked); i++)
+		if (faccessat(dir, marked[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+			mark(marks, marked[i]);
+}
+
+static bool is_whole(const struct git_marks *marks)
+{
+	return marks->head && marks->objects && marks->refs;
+}
+
+/* Is the directory @path one of git's? A command may have moved HEAD, objects or refs
+ * away, for the next command to put back. What was held no command can have moved: that
+ * alone is enough in a directory `.git`, and in a bare repository that is called so. */
+static bool is_gits(const char *path, const struct git_marks *marks)
+{
+	static const char suffix[] = ".git";
+	const size_t len = strlen(suffix);
+	bool is_called_so = false;
+
+	if (is_whole(marks) || (marks->head && marks->commondir))
+		return true;
+	for (const char *at = path; (at = strcasestr(at, suffix)); at += len) {
+		if (at[len] == '\0' && at > path && at[-1] == '/')
+			return true;
+		is_called_so = is_called_so || at[len] == '\0' || at[len] == '/';
+	}
+	return is_called_so && (marks->commondir || (marks->config && marks->hooks));
 }
 
 /* @path is that of @directory, which may lie in one that a name says: the writable
@@ -525,11 +570,14 @@ static int add_git_directory(struct scan *scan, int dir, const char *directory,
 			     const struct git_marks *marks, size_t queued,
 			     struct err *err)
 {
+	CLEAN(mem) char *path = whole_name(scan, directory);
 	int r = 0;
 
-	if (!marks->head || !((marks->objects && marks->refs) || marks->commondir))
+	if (!path)
+		return err_sys(err, -ENOMEM, "cannot walk '%s'", scan->top->name);
+	if (!is_gits(path, marks))
 		return 0;
-	if (!marks->commondir && !scan->after)
+	if (is_whole(marks) && !marks->commondir && !scan->after)
 		make_hooks(dir);
 	for (size_t i = 0; i < ARRAY_SIZE(git_names); i++)
 		for (const char *const *n = git_names[i].names; r == 0 && *n; n++)
@@ -538,21 +586,28 @@ static int add_git_directory(struct scan *scan, int dir, const char *directory,
 	return r;
 }
 
+/* However full @directory is. It may not be there. */
+static int add_git_by_name(struct scan *scan, const char *directory, struct err *err)
+{
+	CLEAN(fd) int dir = open_below(scan->top, directory, O_PATH | O_DIRECTORY);
+	struct git_marks marks = { 0 };
+
+	if (dir < 0)
+		return 0;
+	mark_by_name(&marks, dir);
+	return add_git_directory(scan, dir, directory, &marks, scan->last, err);
+}
+
 /* One that may be entered but not read: git takes what is in it by name. */
 static int scan_unreadable(struct scan *scan, const char *directory, struct err *err)
 {
 	CLEAN(fd) int dir = open_below(scan->top, directory, O_PATH | O_DIRECTORY);
-	static const char *const marked[] = { "HEAD", "objects", "refs", "commondir" };
-	struct git_marks marks = { 0 };
 
 	if (dir >= 0 && faccessat(dir, ".", X_OK, AT_EACCESS) < 0 && errno == EACCES)
 		return 0;
 	if (dir >= 0 || !has_gone(dir))
 		scan->files->cut = true;
-	for (size_t i = 0; dir >= 0 && i < ARRAY_SIZE(marked); i++)
-		if (faccessat(dir, marked[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-			mark(&marks, marked[i]);
-	return add_git_directory(scan, dir, directory, &marks, scan->last, err);
+	return add_git_by_name(scan, directory, err);
 }
 
 static int scan_directory(struct scan *scan, const char *directory, struct err *err)
@@ -567,13 +622,13 @@ static int scan_directory(struct scan *scan, const char *directory, struct err *
 
 	if (!dir)
 		return scan_unreadable(scan, directory, err);
-	path = directory[0] ? join_names(scan->top->name, directory)
-			    : strdup(scan->top->name);
+	path = whole_name(scan, directory);
 	if (!path)
 		return err_sys(err, -ENOMEM, "cannot walk '%s'", scan->top->name);
 	while (r == 0 && (entry = directory_next(dir))) {
 		if (++scan->entries > STARTUP_ENTRIES_MAX) {
 			scan->files->cut = true;
+			mark_by_name(&marks, fd);
 			break;
 		}
 		mark(&marks, entry->d_name);
@@ -621,6 +676,15 @@ static int add_programs(struct scan *scan, struct err *err)
 	return r;
 }
 
+/* --- the three steps of a search --- */
+
+static int find_git(struct scan *scan, struct err *err)
+{
+	int r = add_git_by_name(scan, "", err);
+
+	return r < 0 ? r : add_git_by_name(scan, ".git", err);
+}
+
 /* What the writable directory itself has of @wanted. */
 static int scan_named(struct scan *scan, const char *wanted, struct err *err)
 {
@@ -630,48 +694,68 @@ static int scan_named(struct scan *scan, const char *wanted, struct err *err)
 	CLEAN(fd) int fd = open_below(scan->top, name, O_PATH);
 	struct stat st;
 
-	if (fd < 0 || fstat(fd, &st) < 0)
+	/* The directory .git is walked. */
+	if (fd < 0 || fstat(fd, &st) < 0 ||
+	    (S_ISDIR(st.st_mode) && strcmp(name, ".git") == 0))
 		return 0;
-	return S_ISDIR(st.st_mode) && strcmp(name, ".git") == 0
-		       ? push(scan, "", name, err)
-		       : add_file(scan, "", name, err);
+	return add_file(scan, "", name, err);
 }
 
-/* Those of the writable directory itself are found however full it is. */
-static int scan_first(struct scan *scan, struct err *err)
+static int find_named(struct scan *scan, struct err *err)
 {
 	int r = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		for (const char *const *n = names[i].names; r == 0 && *n; n++)
 			r = scan_named(scan, *n, err);
-	return r < 0 ? r : push(scan, "", "", err);
+	return r < 0 ? r : add_programs(scan, err);
 }
 
-static int scan_top(struct startup_files *s, const struct path *top, bool after,
-		    struct err *err)
+static int find_deeper(struct scan *scan, struct err *err)
 {
-	struct scan scan = { .files = s, .top = top, .after = after };
-	int r = 0;
+	int r;
 
-	scan.queue = malloc((STARTUP_ENTRIES_MAX + 2) * sizeof(*scan.queue));
-	if (!scan.queue)
-		return err_sys(err, -ENOMEM, "cannot walk '%s'", top->name);
-	r = scan_first(&scan, err);
+	scan->queue = malloc((STARTUP_ENTRIES_MAX + 2) * sizeof(*scan->queue));
+	if (!scan->queue)
+		return err_sys(err, -ENOMEM, "cannot walk '%s'", scan->top->name);
+	r = push(scan, "", ".git", err);
 	if (r == 0)
-		r = add_programs(&scan, err);
-	while (r == 0 && scan.first < scan.last && scan.entries <= STARTUP_ENTRIES_MAX) {
-		CLEAN(mem) char *directory = scan.queue[scan.first++];
+		r = push(scan, "", "", err);
+	while (r == 0 && scan->first < scan->last &&
+	       scan->entries <= STARTUP_ENTRIES_MAX) {
+		CLEAN(mem) char *directory = scan->queue[scan->first++];
 
-		r = scan_directory(&scan, directory, err);
+		r = scan_directory(scan, directory, err);
 	}
-	while (scan.first < scan.last)
-		free(scan.queue[scan.first++]);
-	free(scan.queue);
+	while (scan->first < scan->last)
+		free(scan->queue[scan->first++]);
+	free(scan->queue);
 	return r;
 }
 
-int startup_files_find(struct startup_files *s, const struct path *top, struct err *err)
+/* Fill @s with what the @count directories @tops have. Each step is taken in all of them
+ * before the next one: an earlier command may have left as many files as it liked, which
+ * take up the table or end a walk. What can be found by its name is found before. */
+static int scan_tops(struct startup_files *s, const struct path *tops, size_t count,
+		     bool after, struct err *err)
+{
+	static int (*const steps[])(struct scan * scan,
+				    struct err * err) = { find_git, find_named,
+							  find_deeper };
+	int r = 0;
+
+	for (size_t step = 0; step < ARRAY_SIZE(steps); step++)
+		for (size_t i = 0; r == 0 && i < count; i++) {
+			struct scan scan = { .files = s,
+					     .top = &tops[i],
+					     .after = after };
+
+			r = steps[step](&scan, err);
+		}
+	return r;
+}
+
+int startup_files_add(struct startup_files *s, const struct path *top, struct err *err)
 {
 	struct path *kept = &s->tops[s->top_count];
 
@@ -684,7 +768,12 @@ int startup_files_find(struct startup_files *s, const struct path *top, struct e
 	if (kept->fd < 0 || !kept->name)
 		return err_sys(err, kept->fd < 0 ? -errno : -ENOMEM, "cannot walk '%s'",
 			       top->name);
-	return scan_top(s, kept, false, err);
+	return 0;
+}
+
+int startup_files_find(struct startup_files *s, struct err *err)
+{
+	return scan_tops(s, s->tops, s->top_count, false, err);
 }
 
 /* --- after the end --- */
@@ -843,8 +932,8 @@ static bool find_new(const struct startup_files *s, struct startup_report *repor
 		if (stands_for_git(s, name))
 			look_into_known_git(s, name, report);
 	}
-	for (size_t i = 0; r == 0 && i < s->top_count; i++)
-		r = scan_top(now, &s->tops[i], true, NULL);
+	if (r == 0)
+		r = scan_tops(now, s->tops, s->top_count, true, NULL);
 	for (size_t i = 0; now && i < now->count; i++) {
 		const char *name = now->found[i].name;
 

@@ -4,7 +4,10 @@
  *
  * HOW IT WORKS
  * Before the start each writable directory is walked, breadth first, as far as
- * STARTUP_ENTRIES_MAX goes; node_modules and what git keeps objects in are left out.
+ * STARTUP_ENTRIES_MAX goes; node_modules and what git keeps objects in are left out. What
+ * git obeys in the directory itself is looked for first, and by name, and then what else
+ * of the table lies there: an earlier command may have filled the directory, or may have
+ * taken away what shows a git directory, for the next command to put back.
  * What is found of the table in startup_files.c becomes read-only in the sandbox, unless
  * --rw names it. Each directory on the way to it is mounted on itself, so that it can't
  * be renamed and made anew.
@@ -45,9 +48,11 @@ struct startup_files {
 	bool cut; /* there was more than was looked at */
 };
 
-/* Find those below the writable directory @top, and remember it. */
-int startup_files_find(struct startup_files *s, const struct path *top,
-		       struct err *err) MUST_CHECK;
+/* Remember the writable directory @top. */
+int startup_files_add(struct startup_files *s, const struct path *top,
+		      struct err *err) MUST_CHECK;
+/* Find those below all that were added. */
+int startup_files_find(struct startup_files *s, struct err *err) MUST_CHECK;
 /* After the end: say what is there now that wasn't, or that was changed; @quiet: only
  * what git would obey at once, which gets another name if that can be done. Return: false
  * when there was any of that. */

@@ -174,6 +174,45 @@ def test_G13_a_git_directory_that_cannot_be_read_is_held(project):
     assert not (project.path / ".git/config").read_text(encoding="ascii").endswith("\n\n"), done
 
 
+LEFT = {
+    "HEAD, objects and refs elsewhere": ("mv .git/HEAD .git/objects .git/refs .git/info", "cd .git/info; mv HEAD objects refs ..; cd ../.."),
+    "too full": ("seq 10001 | sed 's,^,.git/x,' | xargs touch", "rm .git/x*"),
+    "more such files than are held": ("seq 300 | sed 's,.*,.git/mise.&.toml,' | xargs touch", "true"),
+}
+
+
+@pytest.mark.parametrize("left, then", LEFT.values(), ids=LEFT)
+def test_G13_what_an_earlier_run_has_left_hides_no_git_directory(project, left, then):
+    before = (project.path / ".git/config").read_bytes()
+    assert project.run(left).code == 0
+    done = project.run(f"{then}; echo >> .git/config; touch .git/hooks/x; touch free")
+    assert (project.path / ".git/config").read_bytes() == before and not (project.path / ".git/hooks/x").exists(), done
+    assert (project.path / "free").exists(), "positive control"
+
+
+def test_G13_what_an_earlier_run_has_left_hides_no_submodule(project):
+    other = Project(project.world, project.user)
+    project.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other.path), "sub")
+    before = (project.path / ".git/modules/sub/config").read_bytes()
+    assert project.run("cd .git/modules/sub; mkdir away; mv HEAD objects refs away").code == 0
+    done = project.run("cd .git/modules/sub; mv away/* .; echo >> config; touch hooks/x; touch free")
+    own = project.path / ".git/modules/sub"
+    assert (own / "config").read_bytes() == before and not (own / "hooks/x").exists(), done
+    assert (own / "free").exists(), "positive control"
+
+
+def test_G13_what_one_writable_directory_is_full_of_leaves_room_for_another_ones(project):
+    other = Project(project.world, project.user)
+    project.write(".envrc", "as it was\n")
+    for n in range(300):
+        other.write(f"a/mise.{n}.toml", "")
+    done = project.run("echo x > .envrc; echo >> .git/config; touch .git/hooks/x; touch free", "--rw", str(other.path))
+    assert (project.path / ".envrc").read_text(encoding="ascii") == "as it was\n", done
+    assert not (project.path / ".git/hooks/x").exists(), done
+    assert not (project.path / ".git/config").read_text(encoding="ascii").endswith("\n\n"), done
+    assert (project.path / "free").exists(), "positive control"
+
+
 def test_G13_what_cannot_be_read_is_told_of(project):
     done = project.run("mkdir x; touch x/.envrc; chmod 0311 x")
     assert (b"can't all be read" in done.err) if project.user != "root" else (b"x/.envrc' is new" in done.err), done

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/startup_files.h"
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/macros.h"
+#include "unit.h"
+
+/* The working directory of each test has a checkout. */
+static int set_up(void **state)
+{
+	static const char *const directories[] = { "a", "a/.git", "a/.git/hooks",
+						   "a/.git/objects", "a/.git/refs" };
+	static const char *const files[] = { "a/.git/HEAD", "a/.git/config" };
+	static char folder[32];
+
+	snprintf(folder, sizeof(folder), "/tmp/weir-startup-XXXXXX");
+	assert_non_null(mkdtemp(folder));
+	assert_int_equal(chdir(folder), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(directories); i++)
+		assert_int_equal(mkdir(directories[i], 0755), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+		close(open(files[i], O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+	*state = folder;
+	return 0;
+}
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	return remove(path);
+}
+
+static int tear_down(void **state)
+{
+	return chdir("/") | nftw(*state, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static void make_many(const char *pattern, int count)
+{
+	for (int i = 0; i < count; i++) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "%s%d.toml", pattern, i);
+		close(open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+	}
+}
+
+static struct startup_files *search(const char *const *tops, size_t count)
+{
+	struct startup_files *s = calloc(1, sizeof(*s));
+
+	assert_non_null(s);
+	for (size_t i = 0; i < count; i++) {
+		CLEAN(path) struct path p = { .fd = -1 };
+
+		assert_int_equal(path_open(tops[i], &p, NULL), 0);
+		assert_int_equal(startup_files_add(s, &p, NULL), 0);
+	}
+	assert_int_equal(startup_files_find(s, NULL), 0);
+	return s;
+}
+
+static bool has(const struct startup_files *s, const char *end)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		const size_t len = strlen(s->found[i].name), tail = strlen(end);
+
+		if (len > tail && strcmp(s->found[i].name + len - tail, end) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void assert_git_is_held(const char *const *tops, size_t count, bool cut)
+{
+	struct startup_files *s = search(tops, count);
+
+	assert_true(has(s, "/a/.git/config"));
+	assert_true(has(s, "/a/.git/hooks"));
+	assert_int_equal(s->cut, cut);
+	startup_files_done(s);
+	free(s);
+}
+
+static const char *const top[] = { "a" };
+
+TEST_WITH(a_checkout_is_held, set_up, tear_down)
+{
+	assert_git_is_held(top, 1, false);
+}
+
+TEST_WITH(a_checkout_without_what_shows_it_is_held, set_up, tear_down)
+{
+	assert_int_equal(unlink("a/.git/HEAD") | rmdir("a/.git/objects") |
+				 rmdir("a/.git/refs"),
+			 0);
+	assert_git_is_held(top, 1, false);
+}
+
+TEST_WITH(a_full_git_directory_is_held, set_up, tear_down)
+{
+	make_many("a/.git/x", STARTUP_ENTRIES_MAX + 1);
+	assert_git_is_held(top, 1, true);
+}
+
+TEST_WITH(more_such_files_than_are_held_leave_git_its_place, set_up, tear_down)
+{
+	make_many("a/.git/mise.", 2 * STARTUP_MAX);
+	assert_git_is_held(top, 1, true);
+}
+
+TEST_WITH(a_full_directory_leaves_another_one_its_place, set_up, tear_down)
+{
+	static const char *const both[] = { "b", "a" };
+
+	assert_int_equal(mkdir("b", 0755), 0);
+	make_many("b/mise.", 2 * STARTUP_MAX);
+	assert_git_is_held(both, 2, true);
+}
+
+TEST_WITH(a_module_without_what_shows_it_is_held, set_up, tear_down)
+{
+	struct startup_files *s;
+
+	assert_int_equal(mkdir("a/.git/modules", 0755) | mkdir("a/.git/modules/m", 0755) |
+				 mkdir("a/.git/modules/m/hooks", 0755),
+			 0);
+	close(open("a/.git/modules/m/config", O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+	s = search(top, 1);
+	assert_true(has(s, "/m/config") && has(s, "/m/hooks"));
+	startup_files_done(s);
+	free(s);
+}
+
+TEST_WITH(a_bare_repository_without_what_shows_it_is_held, set_up, tear_down)
+{
+	struct startup_files *s;
+
+	assert_int_equal(mkdir("a/b.git", 0755) | mkdir("a/b.git/hooks", 0755), 0);
+	close(open("a/b.git/config", O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+	s = search(top, 1);
+	assert_true(has(s, "/b.git/config") && has(s, "/b.git/hooks"));
+	startup_files_done(s);
+	free(s);
+}
+
+TEST_WITH(a_directory_of_a_project_is_no_git_directory, set_up, tear_down)
+{
+	struct startup_files *s;
+
+	assert_int_equal(mkdir("a/hooks", 0755) | mkdir("a/config", 0755), 0);
+	s = search(top, 1);
+	assert_false(has(s, "a/hooks") || has(s, "a/config"));
+	startup_files_done(s);
+	free(s);
+}
