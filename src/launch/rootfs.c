@@ -10,6 +10,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 
 #include "base/text.h"
 #include "launch/bind_mount.h"
@@ -37,15 +38,37 @@ static int set_attributes(int fd, const struct tree *t, int userns_fd)
 	return mount_setattr(fd, "", flags, &attr, sizeof(attr)) < 0 ? -errno : 0;
 }
 
+/* The mount @t itself, whatever somebody has put in the place of a directory on the way.
+ * Return: a descriptor or -errno. */
+static int open_layer(const struct tree *t)
+{
+	struct open_how how = { .flags = O_PATH | O_CLOEXEC,
+				.resolve = RESOLVE_NO_SYMLINKS };
+	CLEAN(fd)
+	int fd = (int)syscall(SYS_openat2, AT_FDCWD, t->path, &how, sizeof(how));
+	struct statx x;
+
+	if (fd < 0 || statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &x) < 0)
+		return -errno;
+	/* The root of this process stays where it is when something is mounted over it.
+	 */
+	if (strcmp(t->path, "/") != 0 && (x.stx_mask & STATX_MNT_ID) &&
+	    x.stx_mnt_id != t->mount_id)
+		return -ENOENT;
+	return TAKE_FD(fd);
+}
+
 static int copy_tree(const struct tree *t, bool own_namespace)
 {
-	const unsigned int flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_NO_AUTOMOUNT;
+	const unsigned int flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_NO_AUTOMOUNT |
+				   AT_EMPTY_PATH;
 	CLEAN(fd) int again = -1;
 	int from, fd, r;
 
 	if (!t->source) {
-		fd = open_tree(AT_FDCWD, t->path, flags);
-		return fd < 0 ? -errno : fd;
+		again = open_layer(t);
+		fd = again < 0 ? again : open_tree(again, "", flags);
+		return fd < 0 && again >= 0 ? -errno : fd;
 	}
 	from = t->source->fd;
 	if (!own_namespace) {
@@ -54,7 +77,7 @@ static int copy_tree(const struct tree *t, bool own_namespace)
 			return r;
 		from = again;
 	}
-	fd = open_tree(from, "", flags | AT_EMPTY_PATH | AT_RECURSIVE);
+	fd = open_tree(from, "", flags | AT_RECURSIVE);
 	return fd < 0 ? -errno : fd;
 }
 
@@ -94,6 +117,8 @@ void tree_close(struct tree *t)
 }
 
 /* === what is shown of the host === */
+
+enum { FD_NAME_MAX = 32 }; /* "/proc/self/fd/N" */
 
 #define STAGE_TOP   ROOTFS_STAGE "/top"
 #define STAGE_LAYER ROOTFS_STAGE "/layer"
@@ -173,6 +198,7 @@ int rootfs_plan(struct rootfs *v, const struct launch_machine *m,
 		if (!is_left_out(&v->mounts.list[i]))
 			v->layers[v->layer_count++] =
 				(struct tree){ .path = v->mounts.list[i].path,
+					       .mount_id = v->mounts.list[i].id,
 					       .kind = TREE_LAYER,
 					       .fd = -1 };
 	return place_plan(v, err);
@@ -186,7 +212,7 @@ int rootfs_open_trees(struct rootfs *v, int userns_fd, struct err *err)
 		r = tree_open(&v->layers[i], userns_fd, err);
 		/* One that is hidden under another mount, or gone, is left out. */
 		if (strcmp(v->layers[i].path, "/") != 0 &&
-		    (r == -ENOENT || r == -ENOTDIR || r == -EINVAL))
+		    (r == -ENOENT || r == -ENOTDIR || r == -ELOOP || r == -EINVAL))
 			r = 0;
 	}
 	for (size_t i = 0; r == 0 && i < v->tree_count; i++) {
@@ -216,13 +242,18 @@ void rootfs_done(struct rootfs *v)
 
 /* --- attaching --- */
 
-int rootfs_lookup(const struct rootfs *v, const char *path)
+static int look_up_below(int root_fd, const char *path)
 {
 	struct open_how how = { .flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
 				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS };
-	long fd = syscall(SYS_openat2, v->root_fd, path, &how, sizeof(how));
+	long fd = syscall(SYS_openat2, root_fd, path, &how, sizeof(how));
 
 	return fd < 0 ? -errno : (int)fd;
+}
+
+int rootfs_lookup(const struct rootfs *v, const char *path)
+{
+	return look_up_below(v->root_fd, path);
 }
 
 int rootfs_attach(struct rootfs *v, int fd, const char *path, struct err *err)
@@ -244,7 +275,8 @@ static int mount_tmpfs(const char *where, const char *options, struct err *err)
 	return 0;
 }
 
-static int attach_readonly(int fd, const char *where, struct err *err)
+/* @at is @where. */
+static int attach_readonly(int fd, int at, const char *where, struct err *err)
 {
 	struct mount_attr attr = {
 		.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
@@ -252,53 +284,39 @@ static int attach_readonly(int fd, const char *where, struct err *err)
 
 	if (mount_setattr(fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) <
 		    0 ||
-	    move_mount(fd, "", AT_FDCWD, where, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+	    move_mount(fd, "", at, "",
+		       MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
 		return err_sys(err, -errno, "cannot mount '%s'", where);
 	return 0;
 }
 
-/* A read-only copy of @path, with all that is mounted below it, at @where. */
-static int bind_readonly(const char *path, const char *where, struct err *err)
+/* A read-only copy of @from, with all that is mounted below it, at @at, which is @where.
+ */
+static int bind_readonly(int from, int at, const char *where, struct err *err)
 {
-	unsigned int flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE;
-	CLEAN(fd) int fd = open_tree(AT_FDCWD, path, flags | AT_SYMLINK_NOFOLLOW);
+	const unsigned int flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE;
+	CLEAN(fd) int fd = open_tree(from, "", flags | AT_EMPTY_PATH);
 
 	if (fd < 0)
-		return err_sys(err, -errno, "cannot copy '%s'", path);
-	return attach_readonly(fd, where, err);
+		return err_sys(err, -errno, "cannot copy '%s'", where);
+	return attach_readonly(fd, at, where, err);
 }
 
 /* --- layers --- */
 
-/* ':' parts the layers, '\' escapes, ',' parts the options. */
-static bool escape_layer(const char *path, char *out, size_t size)
+/* Mount the overlay of the directory @source at @at. @path is what it is in the view: "/"
+ * and "/etc" have a layer of ours above them. */
+static int mount_overlay(const char *path, int source, int at, struct err *err)
 {
-	size_t n = 0;
-
-	for (; *path && n + 2 < size; path++) {
-		if (*path == ':' || *path == '\\' || *path == ',')
-			out[n++] = '\\';
-		out[n++] = *path;
-	}
-	out[n] = '\0';
-	return *path == '\0';
-}
-
-/* Mount the overlay of @source at @where. @path is what it is in the view: "/" and
- * "/etc" have a layer of ours above them. */
-static int mount_overlay(const char *path, const char *source, const char *where,
-			 struct err *err)
-{
-	char lower[PATH_MAX], options[PATH_MAX + 64];
+	char options[128], where[FD_NAME_MAX];
 	const char *top = ROOTFS_EMPTY;
 
 	if (strcmp(path, "/") == 0)
 		top = STAGE_TOP;
 	else if (strcmp(path, "/etc") == 0)
 		top = STAGE_TOP "/etc";
-	if (!escape_layer(source, lower, sizeof(lower)))
-		return err_set(err, -ENAMETOOLONG, "the path '%s' is too long", source);
-	snprintf(options, sizeof(options), "lowerdir=%s:%s", top, lower);
+	snprintf(where, sizeof(where), "/proc/self/fd/%d", at);
+	snprintf(options, sizeof(options), "lowerdir=%s:/proc/self/fd/%d", top, source);
 	if (mount("overlay", where, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV,
 		  options) < 0)
 		return err_sys(err, -errno, "cannot make an overlay of '%s'", path);
@@ -306,26 +324,42 @@ static int mount_overlay(const char *path, const char *source, const char *where
 }
 
 /* It was there a moment ago, and there is nothing to show: files come and go. */
-static bool is_gone(const char *path, int error)
+static bool is_gone(int fd)
 {
 	struct stat st;
 
-	return error == ENOENT && lstat(path, &st) < 0 && errno == ENOENT;
+	return fstat(fd, &st) == 0 && st.st_nlink == 0;
 }
 
-static int add_split(struct rootfs *v, const char *path, const char *where,
-		     struct err *err);
-
-enum { OVERLAY_TRIES = 8 };
-
-/* Whether mount_overlay() may do what it has just failed to do: a mount below the
- * directory goes, and what was missing has come again by now. */
-static bool may_be_tried_again(const struct rootfs *v, const char *source,
-			       const char *where, int error)
+/* Is the directory @source, which is @path, on a file system that can't hold sockets? */
+static bool is_socketless(const struct mount *m, int source)
 {
-	if (error == EINVAL)
-		return !v->root;
-	return error == ENOENT && !is_gone(source, error) && !is_gone(where, error);
+	struct stat st;
+
+	return m && text_is_one_of(m->type, socketless, ARRAY_SIZE(socketless)) &&
+	       fstat(source, &st) == 0 &&
+	       (major(st.st_dev) << 20 | minor(st.st_dev)) == m->device;
+}
+
+/* @r: why there is no overlay of the directory @source, which is @path, at @at; 0: there
+ * is one. Show the directory as a bind when no socket lies there; else not at all. "/"
+ * and "/etc" have to be overlays, for our own files are in them. */
+static int show_otherwise(struct rootfs *v, const char *path, int source, int at, int r,
+			  struct err *err)
+{
+	const struct mount *m = mounts_holding(&v->mounts, path);
+
+	if (r == 0 || r == -ENOSPC || strcmp(path, "/") == 0 || strcmp(path, "/etc") == 0)
+		return r;
+	if (at >= 0 && is_socketless(m, source))
+		return bind_readonly(source, at, path, err);
+	if (is_gone(source) || is_gone(at))
+		return 0;
+	launch_send_report(v->spec->control_fd, LAUNCH_WARNING, 0,
+			   "'%s' is empty in the sandbox: its file system (%s) can't be "
+			   "shown without the unix sockets in it (%s)",
+			   path, m ? m->type : "unknown", strerror(-r));
+	return 0;
 }
 
 /* Since the plan was made something may have been mounted below @path, and be in this
@@ -339,34 +373,6 @@ static bool has_more_below(const char *path)
 
 	mounts_done(&now);
 	return has;
-}
-
-/* Show the directory @source, which is @path, at @where: as an overlay; as a bind when
- * that can't be and no socket lies there; else not at all. "/" and "/etc" have to be
- * overlays, for our own files are in them. */
-static int show_directory(struct rootfs *v, const char *path, const char *source,
-			  const char *where, struct err *err)
-{
-	const struct mount *m = mounts_holding(&v->mounts, path);
-	int r = mount_overlay(path, source, where, err);
-
-	for (int tries = 0;
-	     tries < OVERLAY_TRIES && may_be_tried_again(v, source, where, -r); tries++) {
-		if (r == -EINVAL && has_more_below(path))
-			return add_split(v, path, where, err);
-		r = mount_overlay(path, source, where, err);
-	}
-	if (r == 0 || r == -ENOSPC || strcmp(path, "/") == 0 || strcmp(path, "/etc") == 0)
-		return r;
-	if (m && text_is_one_of(m->type, socketless, ARRAY_SIZE(socketless)))
-		return bind_readonly(source, where, err);
-	if (is_gone(source, -r) || is_gone(where, -r))
-		return 0;
-	launch_send_report(v->spec->control_fd, LAUNCH_WARNING, 0,
-			   "'%s' is empty in the sandbox: its file system (%s) can't be "
-			   "shown without the unix sockets in it (%s)",
-			   path, m ? m->type : "unknown", strerror(-r));
-	return 0;
 }
 
 static int write_resolv_conf(const struct rootfs *v, const char *dir, struct err *err)
@@ -383,29 +389,36 @@ static int write_resolv_conf(const struct rootfs *v, const char *dir, struct err
 	return 0;
 }
 
-static int add_path(struct rootfs *v, const char *path, const char *where,
+static int add_path(struct rootfs *v, int from, const char *path, const char *where,
 		    const struct stat *st, struct err *err);
 
 static int add_entry(struct rootfs *v, int dir_fd, const char *name, const char *path,
 		     const char *where, struct err *err)
 {
 	char child[PATH_MAX], child_where[PATH_MAX];
+	CLEAN(fd) int from = -1;
 	struct stat st;
 	int n = snprintf(child, sizeof(child), "%s/%s", path[1] ? path : "", name);
 	int m = snprintf(child_where, sizeof(child_where), "%s/%s", where, name);
 
 	if (n >= (int)sizeof(child) || m >= (int)sizeof(child_where))
 		return err_set(err, -ENAMETOOLONG, "the path '%s' is too long", path);
-	if (is_replaced(child) || fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+	if (is_replaced(child))
 		return 0;
-	return add_path(v, child, child_where, &st, err);
+	from = openat(dir_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (from < 0 && (errno == EMFILE || errno == ENFILE))
+		return err_sys(err, -errno, "cannot open '%s'", child);
+	if (from < 0 || fstat(from, &st) < 0)
+		return 0;
+	return add_path(v, from, child, child_where, &st, err);
 }
 
-/* A directory that can't be a layer: each entry by itself. */
-static int add_split(struct rootfs *v, const char *path, const char *where,
+/* The directory @from, which is @path, can't be a layer: each entry by itself. */
+static int add_split(struct rootfs *v, int from, const char *path, const char *where,
 		     struct err *err)
 {
-	CLEAN(directory) DIR *dir = opendir(path);
+	CLEAN(directory)
+	DIR *dir = directory_open(openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	const struct dirent *entry;
 	int r = 0;
 
@@ -420,72 +433,90 @@ static int add_split(struct rootfs *v, const char *path, const char *where,
 	return r;
 }
 
-static int add_directory(struct rootfs *v, const char *path, const char *where,
+enum { OVERLAY_TRIES = 8 }; /* while mounts below the directory come and go */
+
+static int add_directory(struct rootfs *v, int from, const char *path, const char *where,
 			 mode_t mode, struct err *err)
 {
 	const struct mount *m = mounts_find(&v->mounts, path);
+	CLEAN(fd) int at = -1;
+	int r = -EINVAL;
 
 	if (mkdir(where, mode & 0755) < 0 && errno != EEXIST)
 		return err_sys(err, -errno, "cannot create '%s'", where);
 	if (m && is_left_out(m))
 		return 0;
 	if (mounts_has_below(&v->mounts, path))
-		return add_split(v, path, where, err);
-	return show_directory(v, path, path, where, err);
+		return add_split(v, from, path, where, err);
+	at = open(where, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (at < 0)
+		return err_sys(err, -errno, "cannot open '%s'", where);
+	for (int tries = 0; r == -EINVAL && tries < OVERLAY_TRIES; tries++) {
+		r = mount_overlay(path, from, at, err);
+		if (r == -EINVAL && has_more_below(path))
+			return add_split(v, from, path, where, err);
+	}
+	return show_otherwise(v, path, from, at, r, err);
 }
 
-static int add_link(const char *path, const char *where, struct err *err)
+static int add_link(int from, const char *path, const char *where, struct err *err)
 {
 	char target[PATH_MAX];
-	ssize_t n = readlink(path, target, sizeof(target) - 1);
+	ssize_t n = readlinkat(from, "", target, sizeof(target) - 1);
 
 	if (n < 0)
-		return errno == ENOENT
-			       ? 0
-			       : err_sys(err, -errno, "cannot read the link '%s'", path);
+		return err_sys(err, -errno, "cannot read the link '%s'", path);
 	target[n] = '\0';
 	if (symlink(target, where) < 0)
 		return err_sys(err, -errno, "cannot create '%s'", where);
 	return 0;
 }
 
-/* Sockets, pipes and devices that lie beside a mount point are left out. */
-static int add_path(struct rootfs *v, const char *path, const char *where,
+/* @from is @path, and stays what it was found to be, whatever somebody puts in its place.
+ * Sockets, pipes and devices that lie beside a mount point are left out. */
+static int add_path(struct rootfs *v, int from, const char *path, const char *where,
 		    const struct stat *st, struct err *err)
 {
-	CLEAN(fd) int fd = -1;
-	int r;
+	CLEAN(fd) int at = -1;
 
 	if (S_ISDIR(st->st_mode))
-		return add_directory(v, path, where, st->st_mode, err);
+		return add_directory(v, from, path, where, st->st_mode, err);
 	if (S_ISLNK(st->st_mode))
-		return add_link(path, where, err);
+		return add_link(from, path, where, err);
 	if (!S_ISREG(st->st_mode))
 		return 0;
-	fd = open(where, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (fd < 0)
+	at = open(where, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (at < 0)
 		return err_sys(err, -errno, "cannot create '%s'", where);
-	r = bind_readonly(path, where, err);
-	if (r == -ENOENT)
-		return unlink(where) < 0
-			       ? err_sys(err, -errno, "cannot remove '%s'", where)
-			       : 0;
-	return r;
+	return bind_readonly(from, at, path, err);
+}
+
+/* The place of @path in the view so far. Layers show directories that somebody may still
+ * exchange. */
+static int find_place(const char *path)
+{
+	CLEAN(fd) int root = open(ROOTFS_ROOT, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	return root < 0 ? -errno : look_up_below(root, path);
 }
 
 /* Root: the copy @t of one mount becomes the lower layer of its place in the view. */
 static int add_layer(struct rootfs *v, const struct tree *t, size_t n, struct err *err)
 {
-	char layer[64], where[PATH_MAX];
+	CLEAN(fd) int at = find_place(t->path);
+	char layer[64];
 	struct stat st;
 	int r;
 
 	if (fstat(t->fd, &st) < 0)
 		return err_sys(err, -errno, "cannot look at the mount '%s'", t->path);
-	snprintf(where, sizeof(where), ROOTFS_ROOT "%s", t->path);
+	if (at == -ENOENT || at == -ENOTDIR || at == -ELOOP)
+		return 0;
 	if (!S_ISDIR(st.st_mode)) {
-		r = S_ISREG(st.st_mode) ? attach_readonly(t->fd, where, err) : 0;
-		return r == -ENOENT ? 0 : r;
+		if (!S_ISREG(st.st_mode))
+			return 0;
+		return at < 0 ? err_sys(err, at, "cannot mount '%s'", t->path)
+			      : attach_readonly(t->fd, at, t->path, err);
 	}
 	snprintf(layer, sizeof(layer), STAGE_LAYER "/%zu", n);
 	if (mkdir(layer, 0700) < 0)
@@ -497,16 +528,22 @@ static int add_layer(struct rootfs *v, const struct tree *t, size_t n, struct er
 			return 0;
 		return err_sys(err, -errno, "cannot attach the mount '%s'", t->path);
 	}
-	return show_directory(v, t->path, layer, where, err);
+	r = at < 0 ? err_sys(err, at, "cannot find '%s' in the sandbox", t->path)
+		   : mount_overlay(t->path, t->fd, at, err);
+	return show_otherwise(v, t->path, t->fd, at, r, err);
 }
 
 static int add_host(struct rootfs *v, struct err *err)
 {
+	CLEAN(fd) int top = -1;
 	int r = 0;
 
 	if (!v->root) {
+		top = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (top < 0)
+			return err_sys(err, -errno, "cannot open '/'");
 		r = mount_tmpfs(ROOTFS_ROOT, "mode=0755", err);
-		return r < 0 ? r : add_split(v, "/", ROOTFS_ROOT, err);
+		return r < 0 ? r : add_split(v, top, "/", ROOTFS_ROOT, err);
 	}
 	for (size_t i = 0; r == 0 && i < v->layer_count; i++)
 		if (v->layers[i].fd >= 0)
@@ -555,14 +592,16 @@ static bool is_directory(const char *path)
 static int make_place(const char *where, bool wanted, struct err *err)
 {
 	const char *path = where + strlen(ROOTFS_ROOT);
+	CLEAN(fd) int from = -1;
 	struct stat there, host;
 
 	if (lstat(where, &there) == 0)
 		return 0;
-	if (!wanted && lstat(path, &host) < 0)
+	from = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (!wanted && (from < 0 || fstat(from, &host) < 0))
 		return 0;
 	if (!wanted && S_ISLNK(host.st_mode))
-		return add_link(path, where, err);
+		return add_link(from, path, where, err);
 	if ((wanted || S_ISDIR(host.st_mode)) && mkdir(where, 0755) < 0)
 		return err_sys(err, -errno, "cannot create '%s'", where);
 	return 0;
@@ -599,6 +638,17 @@ static int make_private_places(struct rootfs *v, struct err *err)
 	return r;
 }
 
+/* Both are root's alone to exchange. */
+static int bind_by_name(const char *path, const char *where, struct err *err)
+{
+	CLEAN(fd) int from = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	CLEAN(fd) int at = open(where, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+
+	if (from < 0 || at < 0)
+		return err_sys(err, -errno, "cannot mount '%s'", where);
+	return bind_readonly(from, at, where, err);
+}
+
 /* A /sys of the sandbox's own network namespace, and of what is mounted in the host's the
  * control groups alone: programs look there for their limits. Where the host's is partly
  * hidden, as in containers, the kernel allows no other: then the host's without the list
@@ -617,11 +667,11 @@ static int make_sys(struct rootfs *v, struct err *err)
 		return 0;
 
 	if (mount("sysfs", ROOTFS_ROOT "/sys", "sysfs", flags, NULL) < 0) {
-		r = bind_readonly("/sys", ROOTFS_ROOT "/sys", err);
+		r = bind_by_name("/sys", ROOTFS_ROOT "/sys", err);
 		path = ROOTFS_EMPTY;
 		where = ROOTFS_ROOT SYS_LINKS;
 	}
-	return r == 0 && is_directory(where) ? bind_readonly(path, where, err) : r;
+	return r == 0 && is_directory(where) ? bind_by_name(path, where, err) : r;
 }
 
 static int open_root(struct rootfs *v, struct err *err)

@@ -35,6 +35,8 @@
  * owns the file systems, may do that; the builder of the view inherits the copies as
  * descriptors and attaches them. An ordinary user's builder makes its own, unmapped.
  *
+ * Everything is mounted from a descriptor, and at one: somebody who may write to a
+ * directory of the host could have a name lead elsewhere between the look and the mount.
  * What was named is copied from the descriptor that it was judged by. An ordinary user's
  * builder can't copy mounts of the namespace that it came from: it opens the same file
  * by name in its own, and refuses another one. */
@@ -65,6 +67,7 @@ struct tree {
 	const struct path *source; /* borrowed; NULL: a layer, which @path leads to */
 	struct hidden *hidden;	   /* borrowed: of a TREE_HIDDEN */
 	enum tree_kind kind;
+	uint32_t mount_id; /* of a layer: the number of the mount */
 	bool is_startup; /* a TREE_READONLY that runs outside later; what can't be held is
 			  * a warning */
 	int fd;		 /* owned; -1: could not be copied, which only a TREE_LAYER may */

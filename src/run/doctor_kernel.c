@@ -411,22 +411,23 @@ static pid_t start_mapped(const struct launch_machine *m, int *ret_userns,
 
 static int copy_cwd(const struct doctor *d, struct err *err)
 {
-	char cwd[PATH_MAX];
-	struct tree t = { .path = cwd, .kind = TREE_WRITABLE, .fd = -1 };
+	CLEAN(path) struct path cwd = { .fd = -1 };
+	struct tree t = { .source = &cwd, .kind = TREE_WRITABLE, .fd = -1 };
 	CLEAN(fd) int userns = -1;
 	pid_t pid;
-	int r = -EPERM;
+	int r = path_open(".", &cwd, err);
 
-	if (!getcwd(cwd, sizeof(cwd)))
-		return err_sys(err, -errno, "cannot find the current directory");
+	if (r < 0)
+		return r;
+	t.path = cwd.name;
 	pid = start_mapped(&d->machine, &userns, err);
-	if (pid < 0)
-		return pid;
+	r = pid < 0 ? (int)pid : -EPERM;
 	if (userns >= 0)
 		r = tree_open(&t, userns, err);
 	if (r == 0)
 		tree_close(&t);
-	process_reap(pid, true);
+	if (pid >= 0)
+		process_reap(pid, true);
 	return r;
 }
 

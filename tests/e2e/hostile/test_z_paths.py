@@ -106,6 +106,27 @@ def test_G10_a_working_directory_whose_parent_is_exchanged_makes_nothing_else_wr
     assert all(done.code in (0, 1, 2, 125) for done in ended)
 
 
+HIDDEN = "needle"
+
+
+def test_G10_a_directory_that_nobody_named_and_that_is_exchanged_for_a_link_shows_nothing_hidden(world, user, checkout):
+    """What has mounts below it is shown mount by mount to root, and entry by entry to others."""
+    (checkout.victim / "in").mkdir()
+    for name in ("secret", "in/secret"):
+        (checkout.victim / name).write_text(HIDDEN, encoding="ascii")
+    place, link = checkout.folder_in("dir/in"), checkout.link("link", checkout.victim)
+    (checkout.folder / "mounted").mkdir()
+    mounts = (f"mount -t tmpfs none {checkout.folder}/mounted",
+              f"(until cd -P {checkout.folder}/dir/in && [ $(stat -c %i .) = {place.stat().st_ino} ]; do :; done; mount -c -t tmpfs none .)")
+    script = f"cat {checkout.folder}/*/secret {checkout.folder}/*/in/secret"
+    assert HIDDEN in world.run("sh", "-c", script, user=user).text, "positive control"
+    with Exchange(world, "weir-test", checkout.folder / "dir", link) as race:
+        ended = [world.run("sh", "-c", script, options=("--hide", checkout.victim), user=user, mounts=mounts) for _ in range(ROUNDS)]
+    assert race.count > 1000
+    assert [str(done) for done in ended if HIDDEN in done.text] == []
+    assert all(done.code in (0, 1) for done in ended), [str(done) for done in ended]
+
+
 def test_G11_a_link_that_an_earlier_run_left_is_not_followed(world, user, own):
     folder, victim = world.workdir(user), world.workdir(user)
     assert world.run("ln", "-s", victim, "cache", cwd=folder, user=user).code == 0
@@ -199,6 +220,23 @@ def test_G12_a_socket_whose_directory_is_moved_during_the_start_is_masked(world,
         assert all(done.code in (0, 2, 125) for done in ended)
         done = world.run(PYTHON, "-c", CONNECT, *paths, cwd=checkout.folder, user=user)
         assert done.code == 0 and done.out == b"", done
+
+
+def test_G12_a_socket_that_takes_a_files_place_beside_a_mount_is_not_shown(world, user, checkout):
+    """What has mounts below it is shown entry by entry to an ordinary user: a file by itself, a socket not at all."""
+    paths = (checkout.folder / "s", checkout.folder / "file")
+    paths[1].touch()
+    (checkout.folder / "mounted").mkdir()
+    with world.start([PYTHON, "-c", SERVICE, paths[0]], user="weir-test") as service:
+        assert service.line() == "up"
+        control = world.command(PYTHON, "-c", CONNECT, *paths)
+        assert b"host service" in control.out, control
+        with Exchange(world, "weir-test", *paths) as race:
+            ended = [world.run(PYTHON, "-c", CONNECT, *paths, user=user, mounts=(f"mount -t tmpfs none {checkout.folder}/mounted",))
+                     for _ in range(ROUNDS)]
+        assert race.count > 1000
+        assert [str(done) for done in ended if b"host service" in done.out] == []
+        assert all(done.code == 0 for done in ended), [str(done) for done in ended]
 
 
 def test_G12_a_search_that_cannot_go_deep_enough_starts_nothing(world, user, checkout):
