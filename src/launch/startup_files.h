@@ -16,19 +16,9 @@
  * seen by everybody. So it can be made by the command. When the command has ended the
  * directories are walked again, and what is new is told. Only in git directories that
  * were there at the start nothing is left to be made: an empty `hooks` is put there
- * before, and what git obeys there is moved aside after, looked for by name.
- *
- * WHERE GIT KEEPS THE REPOSITORY OF A WORKING TREE
- * A checkout has a directory `.git`. Another working tree (git worktree) and a submodule
- * have a file of that name, which leads to a directory elsewhere. Such a file lies where
- * an earlier command may have written, so it is believed only where git itself has made
- * the other end: the directory of a working tree names the working tree, and lies in the
- * `worktrees` of its repository; the directory of a submodule lies in the `modules` of
- * the repository around it. Neither can be made by a command that could not write to
- * that repository before. */
+ * before, and what git obeys there is moved aside after, looked for by name. */
 #pragma once
 
-#include "base/arena.h"
 #include "base/err.h"
 #include "sys/files.h"
 
@@ -61,15 +51,3 @@ bool startup_files_report_new(const struct startup_files *s, bool quiet);
  * directory? */
 bool startup_files_has(const char *path);
 void startup_files_done(struct startup_files *s);
-
-struct git_repository {
-	const char *top;    /* of the working tree; NULL: there is no repository */
-	const char *dir;    /* the working tree's own: index, HEAD */
-	const char *common; /* objects, refs, config, hooks; holds @dir or is it */
-};
-
-/* That of the directory @from, whose name is canonical; the names live in @arena.
- * Return: 0, also when there is none; -EPERM when a file `.git` leads to what git did not
- * make for it; another -errno. */
-int git_repository_find(struct arena *arena, const char *from, struct git_repository *ret,
-			struct err *err) MUST_CHECK;

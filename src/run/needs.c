@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "launch/git_repository.h"
 #include "launch/rootfs.h"
 #include "launch/secret.h"
-#include "launch/startup_files.h"
 #include "policy/policy.h"
 #include "sys/files.h"
 #include "sys/mounts.h"

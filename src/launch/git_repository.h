@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+/* launch/git_repository - where git keeps the repository of a working tree.
+ *
+ * HOW IT WORKS
+ * A checkout has a directory `.git`. Another working tree (git worktree) and a submodule
+ * have a file of that name, which leads to a directory elsewhere. Such a file lies where
+ * an earlier command may have written, so it is believed only where git itself has made
+ * the other end: the directory of a working tree names the working tree, and lies in the
+ * `worktrees` of its repository; the directory of a submodule lies in the `modules` of
+ * the repository around it. Neither can be made by a command that could not write to
+ * that repository before. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+
+struct git_repository {
+	const char *top;    /* of the working tree; NULL: there is no repository */
+	const char *dir;    /* the working tree's own: index, HEAD */
+	const char *common; /* objects, refs, config, hooks; holds @dir or is it */
+};
+
+/* Is the directory @dir a repository, to git? */
+bool git_repository_is(const char *dir);
+/* That of the directory @from, whose name is canonical; the names live in @arena.
+ * Return: 0, also when there is none; -EPERM when a file `.git` leads to what git did not
+ * make for it; another -errno. */
+int git_repository_find(struct arena *arena, const char *from, struct git_repository *ret,
+			struct err *err) MUST_CHECK;
