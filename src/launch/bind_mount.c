@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "launch/git_repository.h"
 #include "launch/hide.h"
 #include "launch/launch.h"
 #include "launch/mask.h"
@@ -566,6 +567,27 @@ static void plan_startup_file(struct rootfs *v, const struct path *p)
 		add_startup_tree(v, target);
 }
 
+/* git needs its config, so the file can't be hidden as others with a token are. */
+static void report_secrets(const struct rootfs *v)
+{
+	const struct startup_files *s = v->spec->startup;
+
+	for (size_t i = 0; v->spec->hide_credentials && i < s->count; i++) {
+		const char *name = s->found[i].name;
+
+		if (strcmp(strrchr(name, '/') + 1, "config") != 0 ||
+		    !git_config_has_secret(name))
+			continue;
+		launch_send_report(
+			v->spec->control_fd, LAUNCH_WARNING, 0,
+			"'%s' has a token or a password, which the command can read; "
+			"keep it elsewhere (actions/checkout: persist-credentials: "
+			"false)",
+			name);
+		return;
+	}
+}
+
 static int plan_startup_files(struct rootfs *v, struct err *err)
 {
 	struct startup_files *s = v->spec->startup;
@@ -576,6 +598,7 @@ static int plan_startup_files(struct rootfs *v, struct err *err)
 		if (!s->is_named[i])
 			plan_startup_file(v, &s->found[i]);
 	}
+	report_secrets(v);
 	if (s->cut)
 		launch_send_report(
 			v->spec->control_fd, LAUNCH_WARNING, 0,

@@ -11,8 +11,9 @@
 #include "sys/mounts.h"
 
 enum {
-	LINE_MAX_BYTES = 8192, /* of a file that leads elsewhere; more is an error */
-	NESTED_MAX = 16,       /* submodules in submodules; more is an error */
+	LINE_MAX_BYTES = 8192,	    /* of a file that leads elsewhere; more is an error */
+	NESTED_MAX = 16,	    /* submodules in submodules; more is an error */
+	CONFIG_MAX_BYTES = 1 << 20, /* of a config; a larger one is not looked at */
 };
 
 static int out_of_memory(struct err *err)
@@ -186,4 +187,34 @@ int git_repository_find(struct arena *arena, const char *from, struct git_reposi
 {
 	*ret = (struct git_repository){ 0 };
 	return find_from(arena, from, 0, ret, err);
+}
+
+/* --- what is in a config --- */
+
+/* "https://user:password@host" */
+static bool has_password(const char *text)
+{
+	for (const char *at = text; (at = strstr(at, "://"));) {
+		const char *end, *colon;
+
+		at += strlen("://");
+		end = at + strcspn(at, "@/?# \t\r\n\"'");
+		colon = memchr(at, ':', (size_t)(end - at));
+		if (*end == '@' && colon && colon > at && colon + 1 < end)
+			return true;
+	}
+	return false;
+}
+
+bool git_config_has_secret(const char *path)
+{
+	const struct file_how how = { .max_bytes = CONFIG_MAX_BYTES, .anybodys = true };
+	CLEAN(file_bytes) struct file_bytes file = { 0 };
+
+	if (file_read(AT_FDCWD, path, &how, &file, NULL) < 0)
+		return false;
+	/* A NUL ends no text here. */
+	for (size_t i = 0; i < file.size; i++)
+		file.bytes[i] = file.bytes[i] ?: ' ';
+	return strcasestr(file.bytes, "extraheader") || has_password(file.bytes);
 }

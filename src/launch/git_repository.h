@@ -29,3 +29,8 @@ bool git_repository_is(const char *dir);
  * make for it; another -errno. */
 int git_repository_find(struct arena *arena, const char *from, struct git_repository *ret,
 			struct err *err) MUST_CHECK;
+
+/* Has the config @path of a repository what opens a server: a header of all requests, as
+ * GitHub's checkout leaves it there, or a URL with a password, as GitLab's does? What
+ * can't be read has nothing. */
+bool git_config_has_secret(const char *path);

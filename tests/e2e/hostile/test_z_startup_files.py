@@ -346,6 +346,15 @@ def test_G13_all_files_of_a_family_are_held_and_told(project, name):
     assert (project.path / "old/mise.toml.md").read_text() == "x\n", "positive control"
 
 
+def test_G13_a_token_in_gits_config_is_warned_of(project):
+    """A checkout in CI leaves one there, and git needs the file."""
+    assert project.run("true").err == b""
+    project.git("config", "http.https://github.com/.extraheader", "AUTHORIZATION: basic eDp5")
+    done = project.run("true")
+    assert f"'{project.path}/.git/config' has a token or a password" in done.messages, done
+    assert project.run("true", "--hide-preset", "none").err == b""
+
+
 def test_G13_what_is_replaced_outside_is_told(project):
     """The mount that held it is gone then."""
     with project.world.run_start("sh", "-c", "echo there; cat; echo x >> .git/config", cwd=project.path, user=project.user) as run:
