@@ -12,7 +12,7 @@ from ._errors import EgressSetupError, InputError
 from ._policy import PolicySource, policy_to_wire, words
 from ._program import BAD_INPUT, FAILED, faults_in, find_program, options, surroundings
 from ._result import Report, Result
-from .client import Client, SandboxClient
+from .client import Client, RunServer, SandboxClient
 
 PathName = Union[str, "os.PathLike[str]"]
 Command = Sequence[PathName]
@@ -151,7 +151,7 @@ class Launch:
                 raise InputError(["a run on the host is asked by its id: give one"])
             return Client(os.fspath(self.guard.socket) if self.guard.socket else None).sandbox(self.guard.id)
         name = self.guard.id or f"run-{pid}"
-        return Client(f"{run_directory()}/{name}.sock").sandbox(name)
+        return SandboxClient(RunServer(name), name)
 
 
 def setup_reason(stderr: bytes) -> str:
@@ -160,13 +160,3 @@ def setup_reason(stderr: bytes) -> str:
     mark = f"{EgressSetupError.status}: "
     marked = [line.split(mark)[-1] for line in lines if mark in line]
     return "; ".join(marked or lines) or "weir said why on standard error"
-
-
-def run_directory() -> str:
-    """Where the sockets of the caller's runs are, as weir-run(1) says."""
-    uid = os.geteuid()
-    places = [os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{uid}"]
-    for place in places:
-        if place.startswith("/run/") and os.path.isdir(f"{place}/weir"):
-            return f"{place}/weir"
-    return "/run/weir-0" if uid == 0 else f"/tmp/weir-{uid}"

@@ -11,11 +11,13 @@ error is an ApiError.
 """
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import os
 import socket
 import ssl
+import stat
 import urllib.parse
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, TypeVar, Union, cast
 
@@ -106,6 +108,53 @@ class UnixConnection(http.client.HTTPConnection):
             raise
 
 
+def run_socket(run: str) -> str:
+    """Where the caller's run of that id is asked. FileNotFoundError: no such run, or none in a directory of the caller's own.
+
+    The places are those of weir-run(1), in its order: where another user may write, or has made the directory, that user's
+    program would answer, and say that a policy is in force.
+    """
+    uid = os.geteuid()
+    given = os.environ.get("XDG_RUNTIME_DIR", "")
+    places = [(given, "weir")] if given.startswith("/run/") else []
+    places += [(f"/run/user/{uid}", "weir"), ("/tmp" if uid else "/run", f"weir-{uid}")]
+    for above, name in places:
+        path = f"{above}/{name}/{run}.sock"
+        if _is_fit(above) and _is_own(f"{above}/{name}") and os.path.exists(path):
+            return path
+    raise FileNotFoundError(errno.ENOENT, "no run of that id can be asked", run)
+
+
+def _is_fit(above: str) -> bool:
+    """Nobody else can take away from @above what is the caller's."""
+    try:
+        there = os.stat(above)
+    except OSError:
+        return False
+    return there.st_uid == os.geteuid() or (there.st_uid == 0 and bool(there.st_mode & 0o022) and bool(there.st_mode & stat.S_ISVTX))
+
+
+def _is_own(folder: str) -> bool:
+    """Nobody else may enter @folder."""
+    try:
+        there = os.lstat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(there.st_mode) and there.st_uid == os.geteuid() and not there.st_mode & 0o077
+
+
+class RunConnection(UnixConnection):
+    """To a run of the caller's, whose socket is there a moment after its start."""
+
+    def __init__(self, run: str, timeout: Optional[float]) -> None:
+        super().__init__("", timeout)
+        self._run = run
+
+    def connect(self) -> None:
+        self._path = run_socket(self._run)
+        super().connect()
+
+
 class _Server:
     """Where the API is, and how it is asked."""
 
@@ -160,6 +209,20 @@ class _Server:
                 return answer.read().decode()
             except (OSError, http.client.HTTPException) as error:
                 raise ApiError(0, f"{self.address}: {error}", f"{operation.method} {path}") from error
+
+
+class RunServer(_Server):
+    """A run of the caller's."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(f"unix:{run}", None, None, TIMEOUT_S)
+        self._run = run
+
+    def connect(self, timeout: Optional[float]) -> http.client.HTTPConnection:
+        return RunConnection(self._run, timeout)
+
+    def _advice(self, error: Exception) -> str:
+        return ""
 
 
 def _operation_of(function: Any) -> Operation:

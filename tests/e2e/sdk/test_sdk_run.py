@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """weir.run, weir.Popen and their twins: what the command reaches, how it ends, and that nothing of it is left."""
+import contextlib
+import http.server
 import os
+import pathlib
+import shutil
 import signal
+import socketserver
+import threading
 
 import pytest
 
@@ -11,6 +17,34 @@ from world.sidecar import wait_for
 
 CONNECT = "import socket, sys\nfor name in sys.argv[1:]:\n try: socket.create_connection((name, 7007), 20).close(); print('ok')\n" \
           " except OSError as e: print(type(e).__name__)\n"
+
+
+class Planted(http.server.BaseHTTPRequestHandler):
+    """Says that everything is in force."""
+
+    def do_POST(self):
+        body = b'{"status": "ok", "mode": "deny_all"}'
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def address_string(self):
+        return "unix"
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def serving(server):
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
 
 
 def test_what_is_allowed_is_reached_and_the_rest_is_refused_and_said(world, sdk, user, site, denied):
@@ -90,6 +124,32 @@ with weir.Popen(words, allow=[{site.name!r}], upstream=upstream, stdin=-1, stdou
 """)
     assert first == ["found", "none"] and second == ["none", "found"]
     assert before == [site.name] and mode == "ok" and after == [denied.name, site.name]
+
+
+@pytest.mark.parametrize("whose, mode", [("root", 0o755), ("weir-test", 0o755), ("weir-test", 0o700)])
+def test_a_run_is_asked_in_a_directory_of_the_callers_own_alone(sdk, world, whose, mode):
+    """Whoever else may make a socket there would say that a policy is in force. The last row is the control: it is asked."""
+    caller, owner = world.user("weir-test"), world.user(whose)
+    folder = pathlib.Path(f"/tmp/weir-{caller.uid}")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    folder.chmod(mode)
+    os.chown(folder, owner.uid, owner.gid)
+    server = socketserver.UnixStreamServer(str(folder / "mine.sock"), Planted)
+    os.chmod(folder / "mine.sock", 0o777)
+    try:
+        with serving(server):
+            [[said]] = sdk("""
+from weir.client import RunServer, SandboxClient
+try:
+    say(SandboxClient(RunServer("mine"), "mine").set_policy(None)["status"])
+except weir.ApiError as error:
+    say(error.http_status)
+""", user="weir-test")
+    finally:
+        server.server_close()
+        shutil.rmtree(folder)
+    assert said == ("ok" if mode == 0o700 else 0)
 
 
 def test_what_is_cancelled_has_ended(sdk, world):
