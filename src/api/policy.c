@@ -21,6 +21,7 @@ struct change {
 	const char *reason;    /* for the answer, or NULL */
 	bool is_reset;
 	size_t unknown_keys;
+	char unknown[TEXT_ESCAPED_SIZE + 32]; /* the first of them, as a fault */
 };
 
 static const struct api_ops *ops_of(const struct change *c)
@@ -144,7 +145,9 @@ static void on_unknown_key(void *data, const char *key)
 {
 	struct change *c = data;
 
-	if (ops_of(c)->log_unknown_key && c->unknown_keys++ < UNKNOWN_KEYS_MAX)
+	if (c->unknown_keys == 0)
+		snprintf(c->unknown, sizeof(c->unknown), "unknown key '%s'", key);
+	if (c->unknown_keys++ < UNKNOWN_KEYS_MAX && ops_of(c)->log_unknown_key)
 		ops_of(c)->log_unknown_key(ops_of(c)->data, key);
 }
 
@@ -185,7 +188,7 @@ static char *patch_rules(struct text body)
 {
 	CLEAN(document) struct document *empty = document_deny_all(), *alone = NULL;
 
-	return empty && document_merge(empty, body, &alone, NULL) == 0
+	return empty && document_merge(empty, body, NULL, NULL, &alone, NULL) == 0
 		       ? document_rules_json(alone)
 		       : NULL;
 }
@@ -197,9 +200,12 @@ static void patch(struct change *c)
 	int result;
 
 	c->what = "invalid merged policy: ";
-	result = document_merge(c->old, body, &c->next, &err);
+	result = document_merge(c->old, body, on_unknown_key, c, &c->next, &err);
 	if (result < 0)
 		refuse_for(c, result, "", &err);
+	/* A policy that replaces a run's is read strictly as well. */
+	else if (ops_of(c)->replace && c->unknown_keys > 0)
+		refuse(c, HTTP_BAD_REQUEST, "invalid patch rules: ", c->unknown);
 	else
 		commit_rules(c, logs_rules(c) ? patch_rules(body) : NULL);
 }

@@ -334,8 +334,8 @@ static void log_unknown_key(void *data, const char *key)
 	const struct control_sandbox *w = data;
 
 	loglines_say(w->side->log, clock_wall_ms(), LOGLINES_WARN,
-		     "a policy has the key '%s', which means nothing here, ignoring",
-		     key);
+		     "%s%sa policy has the key '%s', which means nothing here, ignoring",
+		     w->spec.name, w->spec.name[0] ? ": " : "", key);
 }
 
 void control_ops(struct control_sandbox *w, struct api_ops *ret)
@@ -352,7 +352,7 @@ void control_ops(struct control_sandbox *w, struct api_ops *ret)
 		.row = control_row,
 		.log_change = log_change,
 		.logs_rules = logs_rules,
-		.log_unknown_key = w->id == 0 ? log_unknown_key : NULL,
+		.log_unknown_key = log_unknown_key,
 	};
 	control_store_ops(w->side, ret);
 }

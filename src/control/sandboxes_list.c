@@ -174,7 +174,7 @@ static void parse_policy(struct wanted *w, struct control *s, struct document **
 
 	if (!text)
 		fault(w, "out of memory");
-	else if (document_parse(text_of(text), NULL, NULL, ret, &err) < 0)
+	else if (document_parse_strict(text_of(text), ret, &err) < 0)
 		fault(w, "policy: %s", err.text);
 	else if (document_settle_ends(*ret, clock_wall_ms()) < 0)
 		fault(w, "out of memory");

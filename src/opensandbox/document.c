@@ -770,11 +770,37 @@ int document_parse(struct text body, document_unknown_fn *unknown, void *data,
 	return 0;
 }
 
+static void keep_first_key(void *data, const char *key)
+{
+	char *first = data;
+
+	if (!first[0])
+		snprintf(first, TEXT_ESCAPED_SIZE, "%s", key);
+}
+
+int document_parse_strict(struct text body, struct document **ret, struct err *err)
+{
+	CLEAN(document) struct document *d = NULL;
+	char unknown[TEXT_ESCAPED_SIZE] = "";
+	int r = document_parse(body, keep_first_key, unknown, &d, err);
+
+	if (r < 0)
+		return r;
+	if (unknown[0])
+		return err_set(err, -EINVAL, "unknown key '%s'", unknown);
+	*ret = TAKE_PTR(d);
+	return 0;
+}
+
 int document_read_patch(const struct document *old, struct text body,
-			struct document **ret, struct err *err)
+			document_unknown_fn *unknown, void *data, struct document **ret,
+			struct err *err)
 {
 	CLEAN(document) struct document *d = document_deny_all();
-	CLEAN(go_reading) struct go_reading r = { .d = d, .in_list = true };
+	CLEAN(go_reading)
+	struct go_reading r = {
+		.d = d, .in_list = true, .unknown = unknown, .unknown_data = data
+	};
 	struct node *root;
 	int e = document_check_open(old, err);
 

@@ -34,12 +34,18 @@ int document_settle_ends(struct document *d, int64_t now_ms) MUST_CHECK;
 typedef void document_unknown_fn(void *data, const char *key);
 int document_parse(struct text body, document_unknown_fn *unknown, void *data,
 		   struct document **ret, struct err *err) MUST_CHECK;
+/* The same, where no client of OpenSandbox's is to be understood: an unknown key is
+ * -EINVAL. Whoever writes the document again, or asks for less than it says, would do so
+ * without a word. */
+int document_parse_strict(struct text body, struct document **ret,
+			  struct err *err) MUST_CHECK;
 /* Patch: the rules of the JSON array @body come first; of rules with the same target
  * (case ignored, as text) the first stays, and behind one that ends the first that
  * doesn't. The default action stays. -EINVAL: @err is
  * the whole message ("empty body", "invalid patch rules: …", "invalid merged policy: …").
- * -EPERM: @old is closed. */
-int document_merge(const struct document *old, struct text body, struct document **ret,
+ * -EPERM: @old is closed. Unknown keys are reported as document_parse() says. */
+int document_merge(const struct document *old, struct text body,
+		   document_unknown_fn *unknown, void *data, struct document **ret,
 		   struct err *err) MUST_CHECK;
 /* A grant: the one rule of the JSON array @body, which allows one name or one address for
  * a time (`for`, `until`) or for good, beside what @old opens for it, each until its own

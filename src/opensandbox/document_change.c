@@ -80,13 +80,14 @@ static void add_entries(struct entry *entries, size_t *count, const struct docum
 						  .is_new = is_new };
 }
 
-int document_merge(const struct document *old, struct text body, struct document **ret,
+int document_merge(const struct document *old, struct text body,
+		   document_unknown_fn *unknown, void *data, struct document **ret,
 		   struct err *err)
 {
 	CLEAN(document) struct document *patch = NULL, *d = NULL;
 	CLEAN(mem) struct entry *entries = NULL;
 	size_t count = 0;
-	int r = document_read_patch(old, body, &patch, err);
+	int r = document_read_patch(old, body, unknown, data, &patch, err);
 
 	if (r < 0)
 		return r;
@@ -512,7 +513,7 @@ int document_grant(const struct document *old, struct text body, int64_t now_ms,
 	CLEAN(document) struct document *patch = NULL, *d = NULL;
 	CLEAN(mem) bool *gone = calloc(old->count + 1, sizeof(*gone));
 	struct granting g = { 0 };
-	int r = document_read_patch(old, body, &patch, err);
+	int r = document_read_patch(old, body, NULL, NULL, &patch, err);
 
 	if (r < 0)
 		return r;

@@ -38,7 +38,8 @@ int document_write_own(struct document *d, const struct text own[RULE_KEY_COUNT]
 /* The rules of a patch for @old. -EINVAL: @err is the whole message; -EPERM: @old is
  * closed. */
 int document_read_patch(const struct document *old, struct text body,
-			struct document **ret, struct err *err) MUST_CHECK;
+			document_unknown_fn *unknown, void *data, struct document **ret,
+			struct err *err) MUST_CHECK;
 /* -EPERM with @err when @d is closed. */
 int document_check_open(const struct document *d, struct err *err) MUST_CHECK;
 /* One with the settings of @old, and no rules yet. NULL: no memory. */

@@ -47,34 +47,27 @@ static void print_fault(void *data, const char *text, enum fault_level level)
 		log_warning("%s", text);
 }
 
-/* Where a policy comes from, and the first key of it that means nothing. */
+/* Where a policy comes from. */
 struct origin {
 	const char *name;
-	bool strict; /* such a key is a fault: of a file, which a person has written */
-	char unknown[64];
+	bool strict; /* a key that means nothing is a fault: of a file, which a person has
+		      * written */
 };
 
 static void on_unknown(void *data, const char *key)
 {
-	struct origin *o = data;
+	const struct origin *o = data;
 
-	if (!o->strict)
-		log_warning("%s: unknown key '%s', ignoring", o->name, key);
-	else if (!o->unknown[0])
-		snprintf(o->unknown, sizeof(o->unknown), "%s", key);
+	log_warning("%s: unknown key '%s', ignoring", o->name, key);
 }
 
 static int parse(struct text text, struct origin *o, struct document **ret,
 		 struct err *err)
 {
 	struct err why = { 0 };
-	int r = document_parse(text, on_unknown, o, ret, &why);
+	int r = o->strict ? document_parse_strict(text, ret, &why)
+			  : document_parse(text, on_unknown, o, ret, &why);
 
-	if (r == 0 && o->unknown[0]) {
-		document_free(*ret);
-		*ret = NULL;
-		r = err_set(&why, -EINVAL, "unknown key '%s'", o->unknown);
-	}
 	return r < 0 ? err_set(err, r, "%s: invalid policy: %s", o->name, why.text) : 0;
 }
 

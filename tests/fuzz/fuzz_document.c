@@ -101,7 +101,7 @@ static void run_change(struct text text)
 	struct err err = { 0 };
 
 	require(document_parse(text_of(body), NULL, NULL, &old, NULL) == 0);
-	if (document_merge(old, text, &merged, &err) < 0)
+	if (document_merge(old, text, NULL, NULL, &merged, &err) < 0)
 		require(err.text[0] != '\0');
 	else
 		comes_back(merged, false);

@@ -178,6 +178,8 @@ def test_log_tells_unknown_keys(api):
     assert api.status("POST", "/policy", "{" + keys + '"egress":[]}') == 200
     log = api.log()
     assert 2 < len(log) < 12 and log[0] == "k0\\x1b[2J"
+    assert api.status("PATCH", "/policy", '[{"action":"allow","target":"a.com","untill":"2001-01-01T00:00:00Z"}]') == 200
+    assert api.log()[0] == "egress[].untill"
 
 
 # ---- bodies ----

@@ -98,7 +98,11 @@ def test_a_policy_is_read_as_strictly_as_a_file(box, site):
     reply = box.send("PUT", "/policy", json.dumps({"egres": [{"action": "allow", "target": site.name}], "defaultAction": "allow"}))
     assert reply.status == 400 and b"'egres'" in reply.body, reply
     expect.name_refused(box.probe(["dns", site.name]))
-    assert box.send("GET", "/status").json()["policyFailures"] == 1
+    ends = [{"action": "allow", "target": site.name, "untill": "2001-01-01T00:00:00Z"}]
+    reply = box.send("PATCH", "/policy", json.dumps(ends))
+    assert reply.status == 400 and b"invalid patch rules: unknown key 'egress[].untill'" in reply.body, reply
+    expect.name_refused(box.probe(["dns", site.name]))
+    assert box.send("GET", "/status").json()["policyFailures"] == 2
     assert box.send("PUT", "/policy", f"egress:\n- {{action: allow, target: {site.name}}}\n").status == 200
     assert box.probe(["dns", site.name]).addresses
 

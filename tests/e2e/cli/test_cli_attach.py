@@ -32,6 +32,9 @@ KINDS = "exactly one of netns, cgroup and uid is given"
     ({"netns": "/a", "again": True}, ["again: this goes with a cgroup or a user alone"]),
     ({"uid": 7, "again": 1}, ["again: this is neither true nor false"]),
     ({"cgroup": "/a", "guardParent": 1}, ["guardParent: this is neither true nor false"]),
+    # a key that is ignored would leave the rule wider than it reads
+    ({"uid": 7, "policy": {"egress": [{"action": "allow", "target": "a.test", "port": [443]}]}}, ["policy: unknown key 'egress[].port'"]),
+    ({"uid": 7, "policy": {"network_policy": {"egress": []}}}, ["policy: unknown key 'network_policy'"]),
     # each of them, not the first
     ({"cgroup": "a", "uid": 0, "more": 1, "guardParent": "yes", "policy": {"egress": [{"action": "open", "target": "a.test"}]}},
      ["cgroup: 'a' is no", "uid: this is not", "'more' is not a key of this", "guardParent: this is neither", KINDS, "policy: "]),

@@ -106,6 +106,54 @@ TEST(documents_are_read_as_go_reads_them)
 		expect(rows[i].body, rows[i].want);
 }
 
+TEST(what_is_read_strictly_has_no_unknown_key)
+{
+	static const struct {
+		const char *body, *fault; /* NULL: it has none */
+	} rows[] = {
+		{ "", NULL },
+		{ "{\"Egress\":[{\"target\":\"x\",\"ports\":[443]}]}", NULL },
+		{ "{\"limits\":{},\"closed\":null,\"deniedNames\":\"refuse\"}", NULL },
+		{ "{\"egress\":[{\"action\":\"allow\",\"target\":\"x\",\"untill\":1}]}",
+		  "unknown key 'egress[].untill'" },
+		{ "{\"network_policy\":{\"egress\":[]}}",
+		  "unknown key 'network_policy'" },
+		{ "{\"run\":{},\"a\":1}", "unknown key 'run'" },
+		{ "{\"x\\u001b\":1}", "unknown key 'x\\x1b'" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		CLEAN(document) struct document *d = NULL;
+		struct err err = { 0 };
+		int r = document_parse_strict(text_of(rows[i].body), &d, &err);
+
+		assert_int_equal(r, rows[i].fault ? -EINVAL : 0);
+		assert_int_equal(d != NULL, r == 0);
+		if (rows[i].fault)
+			assert_string_equal(err.text, rows[i].fault);
+	}
+}
+
+static void count_key(void *data, const char *key)
+{
+	assert_string_equal(key, "egress[].untill");
+	++*(size_t *)data;
+}
+
+TEST(a_patch_tells_of_unknown_keys_too)
+{
+	CLEAN(document) struct document *old = document_deny_all(), *next = NULL;
+	struct err err = { 0 };
+	size_t count = 0;
+
+	assert_int_equal(document_merge(old,
+					text_of("[{\"target\":\"a\",\"untill\":1},"
+						"{\"target\":\"b\",\"untill\":2}]"),
+					count_key, &count, &next, &err),
+			 0);
+	assert_int_equal(count, 1);
+}
+
 TEST(what_is_wrong_is_said_in_gos_words)
 {
 	static const struct {
@@ -315,7 +363,8 @@ TEST(a_patch_comes_first_and_replaces)
 		struct document *old = document(rows[i].old), *merged = NULL;
 		struct err err = { 0 };
 
-		if (document_merge(old, text_of(rows[i].patch), &merged, &err) < 0)
+		if (document_merge(old, text_of(rows[i].patch), NULL, NULL, &merged,
+				   &err) < 0)
 			fail_msg("%s: %s", rows[i].patch, err.text);
 		assert_string_equal(rules_of(merged), rows[i].want);
 		document_free(old);
@@ -336,7 +385,7 @@ TEST(a_patch_keeps_what_weir_knows_more)
 		document_merge(old,
 			       text_of("[{\"action\":\"allow\",\"target\":\"A.b\","
 				       "\"ports\":[443]}]"),
-			       &merged, NULL),
+			       NULL, NULL, &merged, NULL),
 		0);
 	json = document_json(merged, false);
 	assert_string_equal(
@@ -378,7 +427,8 @@ TEST(a_bad_patch_is_told_whole)
 		struct document *d = NULL;
 		struct err err = { 0 };
 
-		assert_true(document_merge(old, text_of(rows[i].body), &d, &err) < 0);
+		assert_true(document_merge(old, text_of(rows[i].body), NULL, NULL, &d,
+					   &err) < 0);
 		assert_string_equal(err.text, rows[i].want);
 		assert_null(d);
 	}
@@ -467,7 +517,8 @@ TEST(what_is_closed_can_only_be_replaced)
 	       "{\"egress\":[],\"defaultAction\":\"allow\",\"closed\":\"\"}");
 	expect("{\"closed\":null}", "{\"egress\":[],\"defaultAction\":\"deny\"}");
 	assert_string_equal(document_mode(d), "deny_all");
-	assert_int_equal(document_merge(d, text_of("[{\"target\":\"a\"}]"), &next, &err),
+	assert_int_equal(document_merge(d, text_of("[{\"target\":\"a\"}]"), NULL, NULL,
+					&next, &err),
 			 -EPERM);
 	assert_string_equal(err.text, "the sandbox is closed (9 denies): only another "
 				      "policy opens it");

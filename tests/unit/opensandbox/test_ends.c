@@ -557,21 +557,21 @@ TEST(a_patch_that_ends_leaves_the_rule_that_does_not)
 					text_of("[{\"action\":\"allow\",\"target\":"
 						"\"a.test\",\"until\":\"2026-01-01T00:00:"
 						"00Z\"}]"),
-					&second, &err),
+					NULL, NULL, &second, &err),
 			 0);
 	assert_int_equal(document_rule_count(second), 2);
 	assert_int_equal(document_merge(second,
 					text_of("[{\"action\":\"allow\",\"target\":"
 						"\"a.test\",\"until\":\"2027-01-01T00:00:"
 						"00Z\"}]"),
-					&third, &err),
+					NULL, NULL, &third, &err),
 			 0);
 	document_free(first);
 	document_free(second);
 	assert_int_equal(document_merge(third,
 					text_of("[{\"action\":\"deny\",\"target\":"
 						"\"a.test\"}]"),
-					&fourth, &err),
+					NULL, NULL, &fourth, &err),
 			 0);
 	expect_rules(third,
 		     "[{\"action\":\"allow\",\"target\":\"a.test\",\"until\":\"2027-"
