@@ -216,19 +216,17 @@ static int write_policy(struct policy_file *file, struct text text, struct err *
 	return r < 0 ? r : policy_file_commit(file, err);
 }
 
-/* As the API does it: a document of OpenSandbox's form. Return: -EINVAL: it is none. */
+/* As the API does it, of the document @old of OpenSandbox's form. */
 static int add_to_document(struct show *s, const struct review *t,
-			   struct policy_file *file, struct text text, const char *rule,
-			   struct err *err)
+			   struct policy_file *file, const struct document *old,
+			   const char *rule, struct err *err)
 {
-	CLEAN(document) struct document *old = NULL, *next = NULL;
+	CLEAN(document) struct document *next = NULL;
 	const char *rules = arena_printf(&s->arena, "[%s]", rule) ?: "";
 	CLEAN(json) json_t *diff = NULL;
 	CLEAN(mem) char *json = NULL;
-	int r = document_parse(text, NULL, NULL, &old, err);
+	int r = document_grant(old, text_of(rules), clock_wall_ms(), &next, err);
 
-	if (r == 0)
-		r = document_grant(old, text_of(rules), clock_wall_ms(), &next, err);
 	if (r < 0)
 		return r;
 	diff = document_diff(old, next);
@@ -257,22 +255,23 @@ static int add_to_text(struct show *s, const struct review *t, struct policy_fil
 }
 
 /* A document of OpenSandbox's is written as the API writes it; of everything else the
- * text stays. Return: 0; -ECANCELED: it wasn't wanted; or another -errno. */
+ * text stays, also of what has one key more (`network_policy`, `run`): what the document
+ * doesn't know would be gone. Return: 0; -ECANCELED: it wasn't wanted; or another -errno.
+ */
 static int add_rule(struct show *s, const struct review *t, const char *rule,
 		    struct err *err)
 {
 	struct policy_file file = { .path = s->spec.policy, .is_shared = true };
 	CLEAN(document) struct document *d = NULL;
-	bool is_document;
 	struct text text;
 	int r = policy_file_read(&file, &s->arena, &text, err);
 
 	if (r < 0)
 		return r == -ENOMEM ? r : -EINVAL;
-	is_document = text_trim(text).len > 0 && text_trim(text).ptr[0] == '{' &&
-		      document_parse(text, NULL, NULL, &d, NULL) == 0;
-	return is_document ? add_to_document(s, t, &file, text, rule, err)
-			   : add_to_text(s, t, &file, text, rule, err);
+	if (text_trim(text).len > 0 && text_trim(text).ptr[0] == '{' &&
+	    document_parse_strict(text, &d, NULL) == 0)
+		return add_to_document(s, t, &file, d, rule, err);
+	return add_to_text(s, t, &file, text, rule, err);
 }
 
 static const char *who_decides(const struct show *s)

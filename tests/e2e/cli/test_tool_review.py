@@ -260,6 +260,10 @@ YAML = {
     "lines of another system": ("egress:\r\n  - {action: deny, target: c.test}\r\n",
                                 lambda t: t.replace("egress:\r\n", f"egress:\r\n  - {RULE}\r\n")),
     "a mapping in braces": ("{verify: dns}\n", lambda t: '{"egress": [' + RULE + "], verify: dns}\n"),
+    "JSON in a wrapper": ('{"network_policy": {"verify": "tls", "limits": {"sent_total": "1M"},\n "egress": [\n  {"action": "deny", "target": "c.test"}]}}\n',
+                          lambda t: t.replace('"egress": [', '"egress": [{"action":"allow","target":"b.test"}, ')),
+    "JSON for weir run": ('{"run": {"pass_env": ["LANG"]}, "on_denies": {"count": 9, "window": "1h", "action": "stop"}, "egress": []}\n',
+                          lambda t: t.replace('"egress": [', '"egress": [{"action":"allow","target":"b.test"}')),
     "JSON that extends": ('{"extends": ["none"],\n "egress": [\n  {"action": "deny", "target": "c.test"}]}\n',
                           lambda t: t.replace('"egress": [', '"egress": [{"action":"allow","target":"b.test"}, ')),
 }
