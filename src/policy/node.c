@@ -6,6 +6,13 @@
 #include <string.h>
 #include <yaml.h>
 
+/* A terminal writes what stands behind a '\r' over the rest of the line, and YAML begins
+ * a line there that no editor counts. Before a line end it is Windows'. */
+static bool is_return(struct text t, size_t at)
+{
+	return t.ptr[at] == '\r' && (at + 1 == t.len || t.ptr[at + 1] != '\n');
+}
+
 /* Why a policy can't have this character, or NULL. */
 static const char *char_fault(uint32_t c)
 {
@@ -33,6 +40,8 @@ bool node_check_text(const struct node_source *s)
 
 		if (size != 0 && (c == '\n' || c == '\r' || c == '\t'))
 			why = NULL;
+		if (is_return(s->text, i))
+			why = "a carriage return within a line";
 		if (why) {
 			faults_add(s->faults, FAULT_ERROR, s->file, line, column, "",
 				   "byte 0x%02x is %s, which a policy can't hold", p[i],

@@ -53,8 +53,9 @@ struct node_source {
 	bool foreign;
 };
 
-/* Control characters, bad UTF-8 and characters that show text in another order than
- * it is written in are faults, each with its place. Return: true when there was none. */
+/* Control characters, carriage returns within a line, bad UTF-8 and characters that show
+ * text in another order than it is written in are faults, each with its place. Return:
+ * true when there was none. */
 bool node_check_text(const struct node_source *s);
 
 /* Return: 0 with *@ret (NULL for an empty document), -EINVAL with faults, -ENOMEM. */
