@@ -120,15 +120,36 @@ static int gather_targets(struct targets *list, const struct policy *a,
 
 /* --- what a plan says --- */
 
+/* ", budget 1M sent, 20M received in 1h"; "" where the rule has none. */
+static const char *budget_text(const struct plan *plan, uint32_t rule, char *buf,
+			       size_t size)
+{
+	const int at = plan_budget_of(plan, rule);
+	const struct plan_budget b = at < 0 ? (struct plan_budget){ 0 }
+					    : plan_budget(plan, (size_t)at);
+	char sent[RULE_SIZE_SIZE], received[RULE_SIZE_SIZE], per[POLICY_WINDOW_SIZE];
+
+	buf[0] = '\0';
+	if (b.sent > 0 || b.received > 0)
+		snprintf(buf, size, ", budget %s sent, %s received in %s%s",
+			 b.sent > 0 ? rule_size_text(b.sent, sent) : "any",
+			 b.received > 0 ? rule_size_text(b.received, received) : "any",
+			 b.per_sec > 0 ? policy_window_text(b.per_sec, per) : "all",
+			 b.action == BUDGET_EVENT ? ", reported alone" : "");
+	return buf;
+}
+
 static void describe(const struct plan *plan, uint32_t rule, uint8_t port_list,
 		     uint8_t flags, uint8_t types, struct state *ret)
 {
 	const int64_t until_ms = plan_rule(plan, rule).until_ms;
-	char ports[256], time[JTEXT_TIME_SIZE];
+	char ports[256], time[JTEXT_TIME_SIZE], budget[128];
 	size_t used = (size_t)snprintf(
-		ret->text, sizeof(ret->text), "%s%s%s",
+		ret->text, sizeof(ret->text), "%s%s%s%s%s",
 		policy_explain_ports(plan, port_list, ports, sizeof(ports)),
-		flags & PLAN_PRIVATE ? ", private" : "", flags & PLAN_RAW ? ", raw" : "");
+		flags & PLAN_PRIVATE ? ", private" : "", flags & PLAN_RAW ? ", raw" : "",
+		flags & PLAN_UNMETERED ? ", unmetered" : "",
+		budget_text(plan, rule, budget, sizeof(budget)));
 
 	for (size_t i = 0; i < RULE_TYPE_COUNT && used < sizeof(ret->text); i++)
 		if (types >> i & 1)
@@ -265,6 +286,33 @@ static void say_target(struct output *o, const char *target, const struct state 
 		fprintf(o->out, "~ %s: allowed on %s, was on %s\n", target, is, was);
 }
 
+static const char *limit_text(enum plan_limit which, uint32_t value, char buf[16])
+{
+	if (value == LIMIT_UNLIMITED)
+		return "unlimited";
+	snprintf(buf, 16, "%u", value > 0 ? value : limit_info(which)->value);
+	return buf;
+}
+
+static void compare_limits(struct output *o, const struct policy *a,
+			   const struct policy *b)
+{
+	char was_size[RULE_SIZE_SIZE], is_size[RULE_SIZE_SIZE];
+
+	for (enum plan_limit i = 0; i < LIMIT_COUNT; i++) {
+		char name[64], was[16], is[16];
+
+		snprintf(name, sizeof(name), "limits.%s", limit_info(i)->name);
+		say_setting(o, name, limit_text(i, a->limits[i], was),
+			    limit_text(i, b->limits[i], is));
+	}
+	say_setting(o, "limits.sent_total",
+		    a->budget.sent > 0 ? rule_size_text(a->budget.sent, was_size)
+				       : "unlimited",
+		    b->budget.sent > 0 ? rule_size_text(b->budget.sent, is_size)
+				       : "unlimited");
+}
+
 static void compare_settings(struct output *o, const struct policy *a,
 			     const struct policy *b)
 {
@@ -284,6 +332,7 @@ static void compare_settings(struct output *o, const struct policy *a,
 	say_setting(o, "require_full_isolation",
 		    a->require_full_isolation ? "true" : "false",
 		    b->require_full_isolation ? "true" : "false");
+	compare_limits(o, a, b);
 }
 
 static int compare_targets(struct output *o, const struct cli_policy_side *before,

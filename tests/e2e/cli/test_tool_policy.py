@@ -36,6 +36,14 @@ DIFFERENCES = [
      [("9.9.9.9/32", "loses", "443", None)]),
     ("a range for its two halves", [allow("9.0.0.0/9", 443), allow("9.128.0.0/9", 443)], [allow("9.0.0.0/8", 443)], []),
     ("most of a range", [allow("9.0.0.0/9", 443)], [allow("9.0.0.0/8", 443)], [("9.0.0.0/8", "gains", None, "443")]),
+    ("a budget less", [allow("a.test", 443) + ", budget: {sent: 1M, per: 1h}"], [allow("a.test", 443)],
+     [("a.test", "changes", "443, budget 1M sent, any received in 1h", "443")]),
+    ("a larger budget of an address", [allow("9.9.9.9", "tcp/443") + ", budget: {received: 1M}"],
+     [allow("9.9.9.9", "tcp/443") + ", budget: {received: 2M, action: event}"],
+     [("9.9.9.9", "changes", "tcp/443, budget any sent, 1M received in all",
+       "tcp/443, budget any sent, 2M received in all, reported alone")]),
+    ("names without a meter", [allow("*.a.test", 443)], [allow("*.a.test", 443) + ", unmetered: true"],
+     [("*.a.test", "changes", "443", "443, unmetered")]),
     ("IPv6", [allow("2600::/16", 443)], [allow("2600::/17", 443), allow("2600:8000::/17", 443)], []),
 ]
 
@@ -60,6 +68,17 @@ def test_diff_in_words_has_a_sign_for_each_change(world):
     done = world.weir("policy", "diff", "a.yaml", "b.yaml", cwd=cwd)
     signs = {line.split(":")[0] for line in done.text.splitlines()}
     assert done.code == 1 and signs == {"- gone.test", "+ new.test", "~ ports.test", "  verify"}, done
+
+
+def test_diff_tells_of_limits(world):
+    """A policy that lets more be sent isn't the same, though each target is decided alike."""
+    cwd = world.workdir()
+    write(cwd, "a.yaml", allow("a.test"), limits="{sent_total: 1M, new_names_per_minute: 20, flows: 4096}")
+    write(cwd, "b.yaml", allow("a.test"), limits="{new_names_per_minute: unlimited}")
+    done = world.weir("policy", "diff", "--json", "a.yaml", "b.yaml", cwd=cwd)
+    found = [(s["name"], s["before"], s["after"]) for s in done.json()["settings"]]
+    assert done.code == 1 and found == [("limits.new_names_per_minute", "20", "unlimited"),
+                                        ("limits.sent_total", "1M", "unlimited")], done
 
 
 def test_diff_takes_profiles_and_says_when_there_is_no_difference(world):
