@@ -23,7 +23,8 @@
 
 enum {
 	ACCEPTS_PER_TURN = 16,
-	RUNS_PER_TURN = 32, /* of the library, while it has bytes to go on with */
+	RUNS_PER_TURN = 32, /* of the library, while it has bytes to go on with, */
+	RUN_MS = 10,	    /* and begun within this time */
 	TICK_MS = 1000,
 	BODY_FIRST = 4096,
 	LARGE_BODY = 65536,  /* memory is given back behind it, */
@@ -60,8 +61,11 @@ static void run(struct api_http *h)
 {
 	enum MHD_Result waits = MHD_YES;
 	unsigned long long timeout_ms = 0;
+	const int64_t begun_ms = clock_now_ms();
 
 	for (int i = 0; i < RUNS_PER_TURN && waits == MHD_YES && timeout_ms == 0; i++) {
+		if (i > 0 && clock_now_ms() - begun_ms >= RUN_MS)
+			break;
 		MHD_run(h->daemon);
 		waits = MHD_get_timeout(h->daemon, &timeout_ms);
 	}
@@ -91,6 +95,7 @@ static void on_tick(struct loop_timer *t)
 
 	conns_expire(&h->conns, now_ms, (int64_t)request_sec(h) * 1000);
 	streams_tick(h);
+	turns_tick(h);
 	(void)!api_listen(&h->api);
 	run(h);
 	if (!h->listening.added)
@@ -116,6 +121,7 @@ static void adopt(struct api_http *h, int fd, const struct sockaddr_storage *fro
 	(void)!sock_here(fd, &self); /* none, where that can't be had */
 	network = conns_network(&peer, &self.addr);
 	conn = conns_take(&h->conns, fd, &network, loop_now_ms(h->api.config.loop));
+	turns_drop(h);
 	if (!conn) {
 		close(fd);
 		return;
@@ -220,6 +226,7 @@ static void on_completed(void *data, struct MHD_Connection *mhd, void **context,
 		return;
 	if (conn)
 		conn->since_ms = loop_now_ms(h->api.config.loop);
+	turns_leave(h, r);
 	large = r->body_capacity > LARGE_BODY;
 	request_done(r);
 	free(r);
@@ -258,7 +265,11 @@ static enum MHD_Result on_head(struct api_request *r, const char *method,
 	MHD_get_connection_values_n(r->mhd, MHD_HEADER_KIND, note_line, &framing);
 	route_check(r, method, request_framing_fault(&framing));
 	waits = text_equal_nocase(text_trim(request_header(r, "Expect")), "100-continue");
-	if (r->fault || r->announced > API_DRAIN_MAX || (waits && !r->keeps_body)) {
+	/* A search isn't made that early: it has to wait its turn. */
+	if (turns_is_search(r) && r->announced > API_DRAIN_MAX)
+		r->answer = answer_too_large;
+	if (r->fault || r->announced > API_DRAIN_MAX ||
+	    (waits && !r->keeps_body && !turns_is_search(r))) {
 		r->answer(r);
 		return r->answered ? MHD_YES : MHD_NO;
 	}
@@ -292,6 +303,7 @@ static enum MHD_Result on_request(void *data, struct MHD_Connection *mhd, const 
 				  const char *upload, size_t *upload_size, void **context)
 {
 	struct api_request *r = *context;
+	enum turn turn;
 
 	if (!r)
 		return MHD_NO;
@@ -307,8 +319,12 @@ static enum MHD_Result on_request(void *data, struct MHD_Connection *mhd, const 
 		return MHD_YES;
 	}
 	route_refresh(r);
-	if (!r->answered)
+	if (!r->answered) {
+		turn = turns_take(http_of(r->api), r);
+		if (turn != TURN_NOW)
+			return turn == TURN_LATER ? MHD_YES : MHD_NO;
 		r->answer(r);
+	}
 	return r->answered ? MHD_YES : MHD_NO;
 }
 
@@ -432,6 +448,7 @@ struct api *api_new(const struct api_config *config, struct err *err)
 	h->listening =
 		(struct loop_source){ .fd = config->listen_fd, .on_ready = on_newcomers };
 	h->polled.fd = -1;
+	turns_init(h);
 	conns_init(&h->conns);
 	result = start(h);
 	if (result < 0) {
@@ -452,12 +469,14 @@ void api_free(struct api *a)
 	loop_remove(h->api.config.loop, &h->polled);
 	if (h->daemon) {
 		streams_wake(h);
+		turns_end(h);
 		MHD_run(h->daemon);
 		MHD_stop_daemon(h->daemon);
 	}
 	loop_timer_stop(h->api.config.loop, &h->run_timer);
 	loop_timer_stop(h->api.config.loop, &h->tick_timer);
 	loop_timer_stop(h->api.config.loop, &h->trim_timer);
+	loop_timer_stop(h->api.config.loop, &h->search_timer);
 	close(h->listening.fd);
 	free(h->rows);
 	free(h->api.failures);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <jansson.h>
+#include <sys/queue.h>
 
 #include "api/api.h"
 #include "api/conns.h"
@@ -50,9 +51,12 @@ struct api_http {
 	struct api api;
 	struct MHD_Daemon *daemon;
 	struct loop_source listening, polled;
-	struct loop_timer run_timer;  /* when the library wants to run */
-	struct loop_timer tick_timer; /* every second while anybody is connected */
-	struct loop_timer trim_timer; /* a large body was there */
+	struct loop_timer run_timer;	    /* when the library wants to run */
+	struct loop_timer tick_timer;	    /* every second while anybody is connected */
+	struct loop_timer trim_timer;	    /* a large body was there */
+	struct loop_timer search_timer;	    /* runs: one was made in this turn */
+	TAILQ_HEAD(, api_request) searches; /* that wait for theirs */
+	bool is_ending;
 	struct conns conns;
 	/* The newest events, for streams: number n is in slot n % API_EVENTS_KEPT. */
 	struct event_row *rows;
@@ -94,11 +98,13 @@ struct api_request {
 	unsigned int method;		       /* METHOD_… */
 	void (*answer)(struct api_request *r); /* once the body is there */
 	bool started, keeps_body, answered;
-	char tag[DOCUMENT_TAG_SIZE]; /* of what a 200 answers with; "": none */
-	const char *fault;	     /* why its end is unclear, or NULL */
-	uint32_t announced;	     /* bytes of the body; UINT32_MAX: more */
-	size_t seen;		     /* the same, so far */
-	char *body;		     /* owned */
+	char tag[DOCUMENT_TAG_SIZE];	  /* of what a 200 answers with; "": none */
+	const char *fault;		  /* why its end is unclear, or NULL */
+	uint32_t announced;		  /* bytes of the body; UINT32_MAX: more */
+	size_t seen;			  /* the same, so far */
+	TAILQ_ENTRY(api_request) in_turn; /* while it is_waiting */
+	bool is_waiting, has_turn;	  /* a search: see turns.c */
+	char *body;			  /* owned */
 	size_t body_size, body_capacity, body_max; /* more is 413 */
 };
 
@@ -111,7 +117,8 @@ struct api_route {
 	bool is_change; /* POST, PUT, PATCH and DELETE change the policy */
 	/* Judged by its answer, without the token: its body is that long at most. */
 	size_t own_body_max;
-	bool is_page; /* of /ui/, which can be switched off */
+	bool is_page;	/* of /ui/, which can be switched off */
+	bool is_search; /* reads the store, or much else: it may take its time */
 };
 
 /* Where a route is: at the top of a sidecar's API, of a daemon's and of a run's; below
@@ -220,6 +227,23 @@ bool review_read_body(struct api_request *r, const struct review *t,
 unsigned int review_accept(struct api_request *r, const struct review *t,
 			   const char *length, json_t **ret_diff,
 			   struct err *err) MUST_CHECK;
+
+/* ---- searches: one in a turn of the loop ---- */
+
+enum turn { TURN_NOW = 0, TURN_LATER, TURN_NEVER };
+void turns_init(struct api_http *h);
+/* @r is one, and not refused. */
+bool turns_is_search(const struct api_request *r);
+/* Before @r is answered. TURN_LATER: it was suspended, and is asked about again.
+ * TURN_NEVER: its connection has to end. */
+enum turn turns_take(struct api_http *h, struct api_request *r) MUST_CHECK;
+/* @r is done with. */
+void turns_leave(struct api_http *h, struct api_request *r);
+/* Let go on, and end, those whose connection had to make room. */
+void turns_drop(struct api_http *h);
+void turns_tick(struct api_http *h);
+/* Before the library ends: none waits any more. */
+void turns_end(struct api_http *h);
 
 /* ---- streams ---- */
 

@@ -2,7 +2,9 @@
 /* api_driver - the HTTP API alone, over a policy in memory, for test_api_*.py.
  *
  *     api_driver [token=T] [open=1] [ui=0] [max_rules=N] [idle=SEC] [request=SEC]
- * [heartbeat=SEC] [id=SANDBOX] [label=KEY=VALUE]
+ * [heartbeat=SEC] [id=SANDBOX] [label=KEY=VALUE] [search=MS]
+ *
+ * With search=MS it has a store of review tasks, none of them, that takes that long.
  *
  * Prints "port N", then answers each line of its input with one line:
  *
@@ -38,6 +40,7 @@ struct driver {
 	struct document *document;
 	struct event_ring *ring;
 	const char *id;
+	uint32_t search_ms;
 	enum api_failure failure;
 	char failure_text[256];
 	bool sick;
@@ -174,6 +177,14 @@ static bool on_logs_rules(void *data)
 static void on_unknown(void *data, const char *key)
 {
 	json_array_append_new(((struct driver *)data)->log, json_string(key));
+}
+
+static int on_reviews(void *data, enum review_state state,
+		      bool (*on_task)(void *to, const struct review *t), void *to,
+		      struct err *err)
+{
+	usleep(((struct driver *)data)->search_ms * 1000);
+	return 0;
 }
 
 /* ---- commands ---- */
@@ -325,6 +336,8 @@ static void read_option(struct api_config *c, struct api_label *label, struct dr
 		c->request_sec = number;
 	else if (strcmp(key, "heartbeat") == 0)
 		c->heartbeat_sec = number;
+	else if (strcmp(key, "search") == 0)
+		d->search_ms = number;
 	else if (strcmp(key, "id") == 0)
 		d->id = value;
 	else if (strcmp(key, "label") == 0) {
@@ -363,6 +376,8 @@ int main(int argc, char **argv)
 				  .log_unknown_key = on_unknown,
 				  .check = on_check,
 				  .plan = on_plan };
+	if (d.search_ms > 0)
+		c.ops.reviews = on_reviews;
 	d.api = api_new(&c, &err);
 	d.input = (struct loop_source){ .fd = 0, .on_ready = on_input };
 	if (!d.api || loop_add(d.loop, &d.input, EPOLLIN) < 0 || loop_run(d.loop) < 0) {

@@ -151,6 +151,62 @@ def test_keeps_serving_while_many_ask(api):
     assert failures == []
 
 
+@pytest.mark.parametrize("line", ["X: y", "Expect: 100-continue", "Content-Length: 9000000"],
+                         ids=["asked", "before the body", "with a body too large"])
+def test_searches_hold_up_nobody(line):
+    """What takes long is done once in a turn of the loop, however many ask for it at once."""
+    search = f"GET /review HTTP/1.1\r\nHost: x\r\n{AUTH}{line}\r\n\r\n".encode()
+    with Api("search=200") as a:
+        crowd = [a.connect() for _ in range(60)]
+        for s in crowd:
+            s.sendall(search * 20)
+        for _ in range(3):
+            begun = time.monotonic()
+            assert a.tell("health", "1") == "ok"  # another source of the loop
+            assert quick(a) < 4
+            assert time.monotonic() - begun < 6
+        for s in crowd[:30]:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            s.close()
+        assert quick(a) < 4
+        hang_up(crowd[30:])
+
+
+def test_searches_are_all_answered():
+    """In the order of coming, also several of one connection."""
+    with Api("search=20") as a:
+        crowd = [a.connect() for _ in range(20)]
+        for s in crowd:
+            s.sendall(head("GET", "/review", AUTH.rstrip()).replace(b"Connection: close", b"X: y") +
+                      head("GET", "/review", AUTH.rstrip()))
+        for s in crowd:
+            assert read_all(s).count(b'{"tasks":[]}') == 2
+            s.close()
+
+
+def test_searches_that_wait_make_room():
+    """Who waits for his search has his place taken as anybody else, and at once."""
+    with Api("search=300") as a:
+        crowd = [a.connect() for _ in range(64)]
+        for s in crowd:
+            s.sendall(head("GET", "/review", AUTH.rstrip()))
+        for _ in range(10):
+            assert quick(a) < 4
+        hang_up(crowd)
+
+
+def test_the_end_waits_for_no_search():
+    api = Api("search=100")
+    crowd = [api.connect() for _ in range(40)]
+    for s in crowd:
+        s.sendall(head("GET", "/review", AUTH.rstrip()) * 5)
+    api.tell("health", "1")
+    begun = time.monotonic()
+    api.__exit__()
+    assert time.monotonic() - begun < 3
+    hang_up(crowd)
+
+
 def test_no_work_while_nothing_happens(api):
     """Whatever callers left undone, unread or half closed."""
     streams = [Events(api) for _ in range(4)]
