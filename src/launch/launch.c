@@ -812,6 +812,8 @@ static pid_t start_child(struct start *s, struct err *err)
 	if (child < 0)
 		return enter_explain(child, err);
 	r = serve_ids(s, child, err);
+	if (r == 0 && s->spec->beside)
+		r = s->spec->beside(s->spec->beside_data, err);
 	if (r == 0)
 		r = plan_view(s, err);
 	if (r == 0)

@@ -6,7 +6,8 @@
  *                       maps (written by control when it is root)
  *                       spec->prepare(): stub link, ruleset, sockets, hand-over to the
  *                         engine (run/network.c; not this folder's)
- *   control plans the file system view meanwhile
+ *   control meanwhile runs spec->beside(), which forks the engine, and plans the file
+ *   system view
  *           ──fork──> builder: joins the launch child's namespaces, builds the view, ends
  *                     launch child: enters the view (below): nested user
  *                       namespace, seccomp; the engine reads the ruleset back meanwhile
@@ -90,6 +91,10 @@ struct launch_spec {
 	int (*confirm)(void *data, struct err *err);
 	bool confirm_has_rights;
 	void *prepare_data; /* for both */
+	/* Run in control while the launch child makes its namespaces; or NULL. Not 0:
+	 * nothing is started, @err is reported. */
+	int (*beside)(void *data, struct err *err);
+	void *beside_data;
 	/* Written: the mount namespace that the command's is a copy of, or -1; the
 	 * caller's to close. Where the launch child lets go of the last reference, the
 	 * kernel has it wait for every processor. Or NULL. */

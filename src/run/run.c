@@ -93,6 +93,7 @@ struct control {
 	int hand_fd, hand_end;	   /* the launch child's to the engine, the engine's */
 	int outer_mounts;	   /* launch.h; until the command runs */
 	struct launch_machine machine;
+	struct launch_probe probe;
 	bool is_bad_path; /* nothing was started, for a path that an option names */
 	struct startup_files *startup; /* owned */
 	const char **hidden, **held;   /* the arena's: what the command doesn't get */
@@ -543,9 +544,12 @@ static void on_policy(struct live *l, struct run_policy *next)
 
 /* -- starting ----------------------------------------------------------------------- */
 
-static int start_engine(struct control *c, const struct launch_probe *probe,
-			struct err *err)
+/* Called while the launch child makes its namespaces: the engine is ready long before
+ * what that child hands over to it. */
+static int start_engine(void *data, struct err *err)
 {
+	struct control *c = data;
+	const struct launch_probe *probe = &c->probe;
 	struct engine_config config = {
 		.supervisor_fd = c->engine_end,
 		.attach_fd = c->hand_end,
@@ -601,8 +605,7 @@ static const char *search_of(struct control *c)
 	return all;
 }
 
-static int start_launch(struct control *c, const struct launch_probe *probe, char *cwd,
-			struct err *err)
+static int start_launch(struct control *c, char *cwd, struct err *err)
 {
 	struct environment environment = { 0 };
 	size_t file_count = 0;
@@ -643,12 +646,14 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 		.startup = c->startup,
 		.self_test =
 			(enum launch_self_test)(SELF_TEST_DENY + (int)c->spec->self_test),
-		.probe = *probe,
+		.probe = c->probe,
 		.prepare = inside_prepare,
 		.confirm = inside_confirm,
 		/* It gives the uplink's link its addresses. */
 		.confirm_has_rights = inside.uplink != UPLINK_NONE,
 		.prepare_data = &inside,
+		.beside = start_engine,
+		.beside_data = c,
 		.outer_mounts = &c->outer_mounts,
 		.builder = &c->builder,
 		.is_bad_path = &c->is_bad_path,
@@ -675,25 +680,21 @@ static int start_launch(struct control *c, const struct launch_probe *probe, cha
 
 static int start_children(struct control *c, struct err *err)
 {
-	struct launch_probe probe;
 	char cwd[PATH_MAX];
 	int r;
 
 	if (!getcwd(cwd, sizeof(cwd)))
 		return err_sys(err, -errno, "cannot find the current directory");
 	r = probe_choose(&c->policy->plan, &c->policy->policy, c->uplink.filter.relay,
-			 &probe, err);
+			 &c->probe, err);
 	if (r == 0)
 		r = process_pair(&c->engine_fd, &c->engine_end, err);
 	if (r == 0)
 		r = process_pair(&c->launch_fd, &c->launch_end, err);
 	if (r == 0)
 		r = process_pair(&c->hand_fd, &c->hand_end, err);
-	/* It makes itself ready while the namespaces are made. */
 	if (r == 0)
-		r = start_engine(c, &probe, err);
-	if (r == 0)
-		r = start_launch(c, &probe, cwd, err);
+		r = start_launch(c, cwd, err);
 	if (r == 0)
 		r = uplink_open(&c->uplink, c->loop, c->launch, err);
 	/* What the children hold we let go, so that the end of a channel can be seen. */
