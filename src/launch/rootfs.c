@@ -435,19 +435,46 @@ static int add_split(struct rootfs *v, int from, const char *path, const char *w
 
 enum { OVERLAY_TRIES = 8 }; /* while mounts below the directory come and go */
 
+/* May this user, whose command it will be, neither list nor enter the directory @from? */
+static bool is_closed(int from)
+{
+	return faccessat(from, "", R_OK, AT_EMPTY_PATH) < 0 && errno == EACCES &&
+	       faccessat(from, "", X_OK, AT_EMPTY_PATH) < 0 && errno == EACCES;
+}
+
+static bool is_empty(int from, const struct stat *st)
+{
+	CLEAN(directory) DIR *dir = NULL;
+
+	/* Where a directory's links are counted each directory in it has one. */
+	if (st->st_nlink > 2)
+		return false;
+	dir = directory_open(openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	return dir && !directory_next(dir) && errno == 0;
+}
+
+/* What is closed to the user, or has nothing in it, needs no overlay: a directory of the
+ * view's own shows as little. An overlay is the most expensive mount to make and to let
+ * go, and many machines have half a dozen such directories. The user owns what is made
+ * here, so what is closed gets no right for anybody; the view is read-only in the end. */
 static int add_directory(struct rootfs *v, int from, const char *path, const char *where,
-			 mode_t mode, struct err *err)
+			 const struct stat *st, struct err *err)
 {
 	const struct mount *m = mounts_find(&v->mounts, path);
+	const bool has_ours = strcmp(path, "/etc") == 0;
+	const bool closed = !m && !has_ours && is_closed(from);
 	CLEAN(fd) int at = -1;
 	int r = -EINVAL;
 
-	if (mkdir(where, mode & 0755) < 0 && errno != EEXIST)
+
+	if (mkdir(where, closed ? 0 : st->st_mode & 0755) < 0 && errno != EEXIST)
 		return err_sys(err, -errno, "cannot create '%s'", where);
-	if (m && is_left_out(m))
+	if (closed || (m && is_left_out(m)))
 		return 0;
 	if (mounts_has_below(&v->mounts, path))
 		return add_split(v, from, path, where, err);
+	if (!m && !has_ours && is_empty(from, st))
+		return 0;
 	at = open(where, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (at < 0)
 		return err_sys(err, -errno, "cannot open '%s'", where);
@@ -480,7 +507,7 @@ static int add_path(struct rootfs *v, int from, const char *path, const char *wh
 	CLEAN(fd) int at = -1;
 
 	if (S_ISDIR(st->st_mode))
-		return add_directory(v, from, path, where, st->st_mode, err);
+		return add_directory(v, from, path, where, st, err);
 	if (S_ISLNK(st->st_mode))
 		return add_link(from, path, where, err);
 	if (!S_ISREG(st->st_mode))

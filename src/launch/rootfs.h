@@ -21,7 +21,8 @@
  * The kernel doesn't let an ordinary user make a layer of a directory that has mounts
  * below it, for what they hide would show. For them such a directory is a directory of
  * the staging tmpfs, its entries one by one: "/" has /proc and /dev below it, so it is
- * always that.
+ * always that. An entry that is an empty directory, or one that is closed to the user, is
+ * an empty directory of the tmpfs, too.
  *
  * Nothing of the host's /proc, /run, /tmp, /var/tmp is there, and of its /dev only null,
  * zero, full, random, urandom and tty. /sys is a read-only bind. On top come the working

@@ -329,6 +329,31 @@ def test_a_mount_in_a_very_large_directory_takes_nothing_away(world, user):
     assert done.text == "3000\n1499\nseen\nmounted\n" and "ConnectionRefusedError" in done.messages, done
 
 
+DIRECTORIES = r"""
+cd "$0"; ls -A empty closed enter listed full
+cat closed/file enter/file listed/file full/file
+touch empty/new closed/new; chmod 755 closed; ls closed
+echo mounts: $(cut -d' ' -f5 /proc/self/mountinfo | grep "^$0/" | sed "s|.*/||" | sort)
+"""
+
+
+def test_empty_and_closed_directories_show_nothing_and_are_no_mounts(world):
+    """An ordinary user's view, where something is mounted beside them: a mount is what such a directory costs."""
+    folder = world.workdir()
+    for name, mode in (("empty", 0o755), ("closed", 0o700), ("enter", 0o711), ("listed", 0o744), ("full", 0o755), ("mounted", 0o755)):
+        (folder / name).mkdir()
+        if name not in ("empty", "mounted"):
+            (folder / name / "file").write_text(f"{name}\n", encoding="ascii")
+        (folder / name).chmod(mode)
+    done = world.run("sh", "-c", DIRECTORIES, str(folder), user="weir-test", mounts=(f"mount -t tmpfs none {folder}/mounted",))
+    assert done.text.splitlines() == ["empty:", "", "enter:", "", "full:", "file", "", "listed:", "file", "enter", "full",
+                                      "mounts: enter full listed mounted"], done
+    for what in ("'closed': Permission", "'enter': Permission", "closed/file: Permission", "listed/file: Permission",
+                 "'empty/new': Read-only", "'closed/new': Permission", "'closed': Read-only"):
+        assert what in done.messages, (what, done)
+    assert done.messages.count("'closed': Permission") == 2, done
+
+
 def test_a_mount_below_var_takes_nothing_away(world, user):
     """/var is then made of its entries."""
     mounts = ("mount -t tmpfs none /var/opt", "mkdir /var/opt/there")
