@@ -3,9 +3,10 @@
  *
  * HOW IT WORKS
  *   The launch child becomes it with everything in place: namespaces, view, seccomp, no
- *   capabilities. It tests the filter from where the command will be, reports, waits
- *   for control's go, starts the command and stays as its parent. It handles two
- *   things: children that change state, and what control sends. It leaves when the
+ *   capabilities. It makes the command's process, which waits for control's go, tests the
+ *   filter from where the command will be, reports, and stays as the command's parent. It
+ *   handles two things: children that change state, and what control sends, once the
+ *   command's process has heard its go and become the command. It leaves when the
  *   command does, or as soon as its channel is closed, and the kernel then kills
  *   all that is left in the PID namespace.
  *

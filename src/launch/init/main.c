@@ -83,11 +83,21 @@ static bool keep_signals_inside(void)
 	return syscall(SYS_landlock_restrict_self, fd, 0) == 0;
 }
 
-/* Turn into the command once a byte can be read from @go, and end where none comes. */
-static _Noreturn void command_exec(char **argv, uint64_t ignored_signals, int go)
+/* Control's word, which the command's process hears by itself: nobody else reads the
+ * channel before that process has become the command. */
+static void await_go(void)
+{
+	struct launch_report report;
+
+	do {
+		if (!receive(&report))
+			_exit(RUN_STATUS_FAILED);
+	} while (report.type != LAUNCH_GO);
+}
+
+static _Noreturn void command_exec(char **argv, uint64_t ignored_signals)
 {
 	sigset_t none;
-	char byte;
 
 	if (!keep_signals_inside()) {
 		init_report(LAUNCH_FAILED, RUN_STATUS_FAILED,
@@ -95,11 +105,10 @@ static _Noreturn void command_exec(char **argv, uint64_t ignored_signals, int go
 		_exit(RUN_STATUS_FAILED);
 	}
 	reset_signals(ignored_signals);
-	/* For the walk alone: the kernel has read the directories of PATH when the byte
+	/* For the walk alone: the kernel has read the directories of PATH when the word
 	 * comes. */
 	(void)command_is_in_path(argv[0]);
-	if (read(go, &byte, 1) != 1)
-		_exit(RUN_STATUS_FAILED);
+	await_go();
 	close_range(STDERR_FILENO + 1, ~0U, 0);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
@@ -157,38 +166,34 @@ static int open_signals(void)
 }
 
 /* Make the command's process, before the self-test, so that what the process does by
- * itself happens meanwhile. It turns into the command when a byte comes by *@ret_go, and
- * ends when *@ret_go is closed before. */
-static pid_t make_command(char **argv, uint64_t ignored, int *ret_go)
+ * itself happens meanwhile. It turns into the command when control says so, and
+ * *@ret_gone is a pipe that it holds until then. */
+static pid_t make_command(char **argv, uint64_t ignored, int *ret_gone)
 {
-	int go[2];
+	int gone[2];
 	pid_t child;
 
-	if (syscall(SYS_pipe2, go, O_CLOEXEC) < 0)
+	if (syscall(SYS_pipe2, gone, O_CLOEXEC) < 0)
 		give_up("cannot start the command: no descriptor is free");
 	child = fork();
 	if (child == 0) {
-		close(go[1]);
-		command_exec(argv, ignored, go[0]);
+		close(gone[0]);
+		command_exec(argv, ignored);
 	}
 	if (child < 0)
 		give_up("cannot start the command: the process limit is reached");
-	close(go[0]);
-	*ret_go = go[1];
+	close(gone[1]);
+	*ret_gone = gone[0];
 	return child;
 }
 
-static void start_command(int go)
+/* The channel is the command's process' until @gone ends. */
+static void await_command(int gone)
 {
-	struct launch_report report;
+	char byte;
 
-	do {
-		if (!receive(&report))
-			_exit(RUN_STATUS_FAILED);
-	} while (report.type != LAUNCH_GO);
-	if (syscall(SYS_write, go, "", 1) != 1)
-		give_up("cannot start the command: it doesn't hear");
-	close(go);
+	(void)!read(gone, &byte, 1);
+	close(gone);
 	init_report(LAUNCH_STARTED, 0, "");
 }
 
@@ -279,7 +284,7 @@ int main(int argc, char **argv)
 {
 	const struct init_orders *orders;
 	char why[ERR_TEXT_SIZE];
-	int signals, go;
+	int signals, gone;
 	pid_t command;
 
 	prctl(PR_SET_DUMPABLE, 0);
@@ -289,10 +294,10 @@ int main(int argc, char **argv)
 	orders = read_orders();
 	take_environment(orders);
 	signals = open_signals();
-	command = make_command(argv + 1, orders->ignored_signals, &go);
+	command = make_command(argv + 1, orders->ignored_signals, &gone);
 	if (!self_test(orders, why, sizeof(why)))
 		give_up(why);
 	init_report(LAUNCH_TESTED, 0, "");
-	start_command(go);
+	await_command(gone);
 	guard(command, signals);
 }
