@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/launch.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -100,12 +101,15 @@ static bool has_account(const char *path, uint32_t base)
 	return false;
 }
 
-static int choose_range(uint32_t *ret, struct err *err)
+int launch_choose_ids(struct launch_machine *m, struct err *err)
 {
 	struct id_range uids, gids;
 	uint32_t end, base = RANGE_FIRST;
-	int r = id_map_find("/proc/self/uid_map", 0, &uids, err);
+	int r;
 
+	if (!m->root)
+		return 0;
+	r = id_map_find("/proc/self/uid_map", 0, &uids, err);
 	if (r == 0)
 		r = id_map_find("/proc/self/gid_map", 0, &gids, err);
 	if (r < 0)
@@ -119,7 +123,7 @@ static int choose_range(uint32_t *ret, struct err *err)
 		    !is_delegated("/etc/subgid", base) &&
 		    !has_account("/etc/passwd", base) &&
 		    !has_account("/etc/group", base)) {
-			*ret = base;
+			m->base_uid = base;
 			return 0;
 		}
 		base += RANGE_SIZE;
@@ -131,20 +135,14 @@ static int choose_range(uint32_t *ret, struct err *err)
 		RANGE_SIZE);
 }
 
-int launch_machine_probe(struct launch_machine *ret, struct err *err)
+struct launch_machine launch_machine_probe(void)
 {
 	struct launch_machine m = { 0 };
-	int r = 0;
 
 	/* Root of a container, without this right, can neither copy mounts nor map ids:
 	 * it takes the way of an ordinary user, and is one inside. */
 	m.root = id_map_is_root() && capabilities_raise(CAP_SYS_ADMIN);
-	if (m.root)
-		r = choose_range(&m.base_uid, err);
-	if (r < 0)
-		return r;
-	*ret = m;
-	return 0;
+	return m;
 }
 
 /* What the build made for the sandbox and embedded here (images.S). */
@@ -434,7 +432,7 @@ enum {
 
 /* What control, the launch child and the builder of the view start from. */
 struct start {
-	const struct launch_machine *machine;
+	struct launch_machine machine;
 	const struct launch_spec *spec;
 	struct rootfs view;
 	int parent_fd; /* pidfd of control */
@@ -486,6 +484,7 @@ int launch_write_maps(const struct launch_machine *m, pid_t child, struct err *e
 	char path[64], map[64];
 	int r = 0;
 
+	assert(m->base_uid > 0); /* else the sandbox's root would be the machine's */
 	snprintf(map, sizeof(map), "0 %u %d", m->base_uid, ID_RANGE);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(files); i++) {
 		snprintf(path, sizeof(path), "/proc/%d/%s", (int)child, files[i]);
@@ -557,7 +556,7 @@ static int take_ids(struct start *s, struct err *err)
 
 	if (r < 0)
 		return r;
-	if (s->machine->root)
+	if (s->machine.root)
 		return take_mapped_ids(s, err);
 	r = id_map_self(s->proc_fd, s->uid, s->gid, err);
 	if (r == -EPERM && s->uid == 0)
@@ -615,7 +614,7 @@ static int run_child(struct start *s, struct err *err)
 	    dup3(s->spec->input_fd, STDIN_FILENO, 0) < 0)
 		r = err_sys(err, -errno, "cannot pass the command's standard input");
 	if (r == 0)
-		r = std_fds_protect(s->machine->root, err);
+		r = std_fds_protect(s->machine.root, err);
 	if (r == 0 && process_forbid_cores() < 0)
 		r = err_sys(err, -errno, "cannot forbid cores");
 	if (r == 0)
@@ -679,8 +678,8 @@ static int run_builder(struct start *s, struct err *err)
 	if (r == 0 && setns(s->child_fd, (int)all) < 0)
 		r = err_sys(err, -errno, "cannot enter the sandbox's namespaces");
 	if (r == 0)
-		r = s->machine->root ? become_mapped_root(s, err) : follow_parent(s, err);
-	if (r == 0 && !s->machine->root)
+		r = s->machine.root ? become_mapped_root(s, err) : follow_parent(s, err);
+	if (r == 0 && !s->machine.root)
 		r = rootfs_open_trees(&s->view, -1, err);
 	return r < 0 ? r : rootfs_build(&s->view, err);
 }
@@ -725,7 +724,7 @@ static int open_namespace(pid_t child, const char *name)
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* Root: write the maps. */
+/* Root: choose the ids and write the maps, while the child makes the other namespaces. */
 static int serve_ids(struct start *s, pid_t child, struct err *err)
 {
 	int r;
@@ -733,9 +732,11 @@ static int serve_ids(struct start *s, pid_t child, struct err *err)
 	s->child_fd = (int)syscall(SYS_pidfd_open, child, 0);
 	if (s->child_fd < 0)
 		return err_sys(err, -errno, "cannot watch the sandbox");
-	if (!s->machine->root)
+	if (!s->machine.root)
 		return 0;
-	r = launch_write_maps(s->machine, child, err);
+	r = launch_choose_ids(&s->machine, err);
+	if (r == 0)
+		r = launch_write_maps(&s->machine, child, err);
 	if (r < 0)
 		return r;
 	s->user_fd = open_namespace(child, "user");
@@ -750,13 +751,13 @@ static int serve_ids(struct start *s, pid_t child, struct err *err)
 static int plan_view(struct start *s, struct err *err)
 {
 	const struct launch_spec *spec = s->spec;
-	int r = rootfs_plan(&s->view, s->machine, spec, err);
+	int r = rootfs_plan(&s->view, &s->machine, spec, err);
 
 	if (spec->is_bad_path)
 		*spec->is_bad_path = r == -EINVAL;
 	for (size_t i = 0; r == 0 && spec->on_hidden && i < s->view.hidden_count; i++)
 		spec->on_hidden(spec->hidden_data, s->view.hidden[i].name);
-	if (r == 0 && s->machine->root)
+	if (r == 0 && s->machine.root)
 		r = rootfs_open_trees(&s->view, s->user_fd, err);
 	return r;
 }
@@ -846,7 +847,7 @@ pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spe
 		return init_fd;
 	if (!s)
 		return err_sys(err, -ENOMEM, "cannot start the sandbox");
-	s->machine = m;
+	s->machine = *m;
 	s->spec = spec;
 	s->parent_fd = parent_fd;
 	s->child_fd = s->user_fd = -1;

@@ -109,13 +109,16 @@ struct launch_spec {
 	int terminal_fd; /* of the command's own; 0 or less: it has the caller's */
 };
 
-/* The facts that decide how to launch, gathered once before anything is started.
- * -errno with a line that says what to do: no unused user ids … */
+/* What decides how to launch, known before anything is started. */
 struct launch_machine {
 	bool root;	   /* started with kernel uid 0 and the right to copy mounts */
-	uint32_t base_uid; /* root: the unused kernel uid range that is mapped */
+	uint32_t base_uid; /* root: the unused kernel uid range that is mapped; 0: not
+			    * chosen */
 };
-int launch_machine_probe(struct launch_machine *ret, struct err *err) MUST_CHECK;
+struct launch_machine launch_machine_probe(void);
+/* Root: choose the ids, which launch_start() does by itself. -errno with a line that says
+ * what to do: none are unused. */
+int launch_choose_ids(struct launch_machine *m, struct err *err) MUST_CHECK;
 
 /* Fork the launch child and the builder of its view; for root, write the id maps and copy
  * the mounts with them. Control keeps its ends of the sockets and answers LAUNCH_TESTED

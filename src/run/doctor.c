@@ -807,7 +807,8 @@ int cli_doctor(int argc, char **argv, int (*run)(struct run_spec *spec))
 
 	if (r < 0)
 		return log_end(RUN_STATUS_BAD_INPUT, "%s", err.text);
-	d.has_machine = launch_machine_probe(&d.machine, &err) == 0;
+	d.machine = launch_machine_probe();
+	d.has_machine = launch_choose_ids(&d.machine, &err) == 0;
 	memcpy(d.machine_text, err.text, sizeof(d.machine_text));
 	for (size_t i = 0; i < ARRAY_SIZE(probes); i++) {
 		struct doctor_row *row = &d.rows[d.count++];

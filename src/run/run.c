@@ -811,8 +811,8 @@ static int control_start(struct control *c, struct err *err)
 		return RUN_STATUS_FAILED;
 	if (live_open(&c->socket, c->spec, err) < 0)
 		return RUN_STATUS_FAILED;
-	if (launch_machine_probe(&c->machine, err) < 0 ||
-	    uplink_choose(&c->uplink, c->spec->uplink, c->machine.root, err) < 0 ||
+	c->machine = launch_machine_probe();
+	if (uplink_choose(&c->uplink, c->spec->uplink, c->machine.root, err) < 0 ||
 	    stdin_pipe_open(&c->input, c->machine.root, err) < 0)
 		return RUN_STATUS_FAILED;
 	if (run_store_open(&c->store, c->spec->state_dir, c->socket.id, err) < 0)

@@ -333,10 +333,7 @@ int main(int argc, char **argv)
 	sigaddset(&set, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signals = signalfd(-1, &set, SFD_CLOEXEC);
-	if (launch_machine_probe(&machine, &err) < 0) {
-		fprintf(stderr, "failed: %s\n", err.text);
-		return FAILED;
-	}
+	machine = launch_machine_probe();
 	mark(&d, "probed");
 	child = launch_start(&machine, &d.spec, &err);
 	if (child < 0) {
