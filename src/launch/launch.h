@@ -91,8 +91,8 @@ struct launch_spec {
 	int (*confirm)(void *data, struct err *err);
 	bool confirm_has_rights;
 	void *prepare_data; /* for both */
-	/* Run in control while the launch child makes its namespaces; or NULL. Not 0:
-	 * nothing is started, @err is reported. */
+	/* Run in control while the launch child makes its namespaces, before the view is
+	 * planned; or NULL. Not 0: nothing is started, @err is reported. */
 	int (*beside)(void *data, struct err *err);
 	void *beside_data;
 	/* Written: the mount namespace that the command's is a copy of, or -1; the

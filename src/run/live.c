@@ -162,18 +162,13 @@ static int open_at(struct live *l, size_t place)
 	return r;
 }
 
-/* Make it, in the first place that is fit; the id @id, NULL: run-PID. -EADDRINUSE: a run
- * of that id is under way; else, with @err: there is no place where it would be safe. */
-static int open_socket(struct live *l, const char *id, struct err *err)
+/* Make it, in the first place that is fit. -EADDRINUSE: a run of that id is under way;
+ * else, with @err: there is no place where it would be safe. */
+static int open_socket(struct live *l, struct err *err)
 {
 	char other[RUN_SOCKET_PATH_SIZE];
 	int r;
 
-	l->fd = -1;
-	if (id)
-		snprintf(l->id, sizeof(l->id), "%s", id);
-	else
-		snprintf(l->id, sizeof(l->id), "run-%d", (int)getpid());
 	r = count_filters("self", &l->filters);
 	if (r < 0)
 		return err_sys(err, r, "cannot find out who may ask");
@@ -761,13 +756,22 @@ static bool find(void *data, const char *id, struct api_ops *ret, uint32_t *ret_
 
 int live_open(struct live *l, const struct run_spec *spec, struct err *err)
 {
-	struct err none = { 0 };
-	int r = open_socket(l, spec->id, &none);
-
 	l->spec = spec;
-	l->engine.fd = -1;
-	/* A caller who named the run means to ask it; another one is not told. */
-	return r < 0 && spec->id ? err_set(err, r, "%s", none.text) : 0;
+	l->fd = l->engine.fd = -1;
+	if (spec->id)
+		snprintf(l->id, sizeof(l->id), "%s", spec->id);
+	else
+		snprintf(l->id, sizeof(l->id), "run-%d", (int)getpid());
+	/* A caller who named the run means to ask it. */
+	return spec->id ? open_socket(l, err) : 0;
+}
+
+void live_open_unnamed(struct live *l)
+{
+	struct err untold = { 0 };
+
+	if (!l->spec->id)
+		(void)!open_socket(l, &untold);
 }
 
 int live_serve(struct live *l, struct loop *loop, int engine_fd)

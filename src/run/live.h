@@ -63,9 +63,12 @@ struct live {
 	void (*on_policy)(struct live *l, struct run_policy *next);
 };
 
-/* The socket, before anything else of the run exists. Where there can be none the run
- * goes without, unless it was to have an id. Return: 0, or -errno with @err. */
+/* Name the run. If the caller has chosen the name, make the socket, before anything else
+ * of the run exists: the name may be taken. Return: 0, or -errno with @err. */
 int live_open(struct live *l, const struct run_spec *spec, struct err *err) MUST_CHECK;
+/* Make the socket of a run whose name nobody has chosen. Where there can be none the run
+ * goes without. */
+void live_open_unnamed(struct live *l);
 /* From now on requests are answered: the command runs. */
 int live_serve(struct live *l, struct loop *loop, int engine_fd) MUST_CHECK;
 /* Something is asked for, which may have its process by now: it opens a task, or is one

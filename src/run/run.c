@@ -544,11 +544,8 @@ static void on_policy(struct live *l, struct run_policy *next)
 
 /* -- starting ----------------------------------------------------------------------- */
 
-/* Called while the launch child makes its namespaces: the engine is ready long before
- * what that child hands over to it. */
-static int start_engine(void *data, struct err *err)
+static int start_engine(struct control *c, struct err *err)
 {
-	struct control *c = data;
 	const struct launch_probe *probe = &c->probe;
 	struct engine_config config = {
 		.supervisor_fd = c->engine_end,
@@ -571,6 +568,19 @@ static int start_engine(void *data, struct err *err)
 	config.fds.fd[IPC_FD_PLAN] = c->plan_fd;
 	c->engine = engine_start(&config, err);
 	return c->engine < 0 ? (int)c->engine : 0;
+}
+
+/* What the launch child can do without while it makes its namespaces: the engine, which
+ * is ready long before the child hands anything over, and the run's socket. That is there
+ * before the view is planned: in a path that the command may write to it is masked. */
+static int start_beside(void *data, struct err *err)
+{
+	struct control *c = data;
+	int r = start_engine(c, err);
+
+	if (r == 0)
+		live_open_unnamed(&c->socket);
+	return r;
 }
 
 /* There are at most HIDDEN_MAX. */
@@ -652,7 +662,7 @@ static int start_launch(struct control *c, char *cwd, struct err *err)
 		/* It gives the uplink's link its addresses. */
 		.confirm_has_rights = inside.uplink != UPLINK_NONE,
 		.prepare_data = &inside,
-		.beside = start_engine,
+		.beside = start_beside,
 		.beside_data = c,
 		.outer_mounts = &c->outer_mounts,
 		.builder = &c->builder,
