@@ -74,6 +74,9 @@ void entry_filter_read(struct entry_filter *f, const char *directory)
 {
 	CLEAN(directory) DIR *dir = opendir(directory);
 
+	/* Many of the system's users have a home that isn't there. */
+	if (!dir && errno == ENOENT)
+		return;
 	if (!dir || !lists_all(dirfd(dir)) || !read_entries(f, dir))
 		memset(f->bits, 0xff, sizeof(f->bits));
 }

@@ -18,7 +18,7 @@ struct entry_filter {
 	uint64_t bits[ENTRY_FILTER_BITS / 64];
 };
 
-/* Add the entries of @directory. */
+/* Add the entries of @directory: none, where it isn't there. */
 void entry_filter_read(struct entry_filter *f, const char *directory);
 /* Can the directory have @path, which counts from there? */
 bool entry_filter_may_have(const struct entry_filter *f, const char *path);

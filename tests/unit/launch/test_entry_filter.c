@@ -52,10 +52,18 @@ TEST(each_name_is_found_where_it_is_and_few_elsewhere)
 
 TEST(what_can_not_be_listed_may_have_anything)
 {
+	struct entry_filter any = { 0 };
+
+	entry_filter_read(&any, "/dev/null");
+	assert_true(entry_filter_may_have(&any, ".netrc"));
+}
+
+TEST(what_is_not_there_has_nothing)
+{
 	struct entry_filter none = { 0 };
 
 	entry_filter_read(&none, "/nowhere");
-	assert_true(entry_filter_may_have(&none, ".netrc"));
+	assert_false(entry_filter_may_have(&none, ".netrc"));
 }
 
 struct waiting {
