@@ -551,6 +551,12 @@ static const char *behind(const char *text, const char *beginning)
 	return strncmp(text, beginning, len) == 0 ? text + len : NULL;
 }
 
+/* Another fault than a refusal is no answer: what can't be asked is hidden. */
+static bool is_denied(const char *name, int right)
+{
+	return faccessat(AT_FDCWD, name, right, AT_EACCESS) < 0 && errno == EACCES;
+}
+
 static int plan_credential(struct plan_of_hidden *plan, const char *name, const char *how,
 			   struct err *err)
 {
@@ -565,7 +571,7 @@ static int plan_credential(struct plan_of_hidden *plan, const char *name, const 
 		return r == -EACCES ? check_locked(name, err) : 0;
 	if (is_named_by_option(plan->view, p.name) ||
 	    (!S_ISDIR(p.st.st_mode) && !S_ISREG(p.st.st_mode)) ||
-	    (!is_ours(&p.st) && eaccess(p.name, R_OK) < 0 && eaccess(p.name, X_OK) < 0))
+	    (!is_ours(&p.st) && is_denied(p.name, R_OK) && is_denied(p.name, X_OK)))
 		return 0;
 	if (words && !has_content(p.name, words))
 		return 0;
