@@ -167,9 +167,14 @@ static int news_wait(int fd, int most_ms)
  * refusal, and that connection hangs for a second. */
 static int addr_await_local(int fd, const struct addr *a)
 {
-	CLEAN(fd) int news = news_open(RTMGRP_IPV6_ROUTE);
-	int r = news < 0 ? news : 0;
+	CLEAN(fd) int news = -1;
+	int r = link_addr_is_local(fd, a);
 
+	/* Mostly the worker is through by now. */
+	if (r != 0)
+		return MIN(r, 0);
+	news = news_open(RTMGRP_IPV6_ROUTE);
+	r = MIN(news, 0);
 	/* News can be lost, so the address is looked at again without any, too. */
 	for (int ms = 0; r == 0 && (r = link_addr_is_local(fd, a)) == 0;
 	     ms += LINK_LOOK_MS) {
