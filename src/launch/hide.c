@@ -200,6 +200,7 @@ struct plan_of_hidden {
 	struct twins twins;
 	char *homes[HOMES_MAX]; /* owned */
 	struct entry_filter entries_of[HOMES_MAX];
+	struct entry_filter config_of[HOMES_MAX]; /* .config has a third of the places */
 	size_t home_count;
 	size_t entries; /* of the directory that is walked */
 };
@@ -208,17 +209,26 @@ struct plan_of_hidden {
 
 static int add_home(struct plan_of_hidden *plan, const char *home, struct err *err)
 {
+	const size_t n = plan->home_count;
+	CLEAN(mem) char *config = NULL;
+
 	if (!home || home[0] != '/')
 		return 0;
-	for (size_t i = 0; i < plan->home_count; i++) {
+	for (size_t i = 0; i < n; i++) {
 		if (strcmp(plan->homes[i], home) == 0)
 			return 0;
 	}
-	plan->homes[plan->home_count] = strdup(home);
-	if (!plan->homes[plan->home_count])
+	plan->homes[n] = strdup(home);
+	if (!plan->homes[n])
 		return err_sys(err, -ENOMEM, "cannot list what is hidden");
-	entry_filter_read(&plan->entries_of[plan->home_count], home);
 	plan->home_count++;
+	if (asprintf(&config, "%s/.config", home) < 0) {
+		config = NULL;
+		return err_sys(err, -ENOMEM, "cannot list what is hidden");
+	}
+	entry_filter_read(&plan->entries_of[n], home);
+	if (entry_filter_may_have(&plan->entries_of[n], ".config"))
+		entry_filter_read(&plan->config_of[n], config);
 	return 0;
 }
 
@@ -609,11 +619,14 @@ static int plan_in_folder(struct plan_of_hidden *plan, const char *path, const c
 static int plan_in_homes(struct plan_of_hidden *plan, const char *path, const char *how,
 			 struct err *err)
 {
+	const char *in_config = behind(path, ".config/");
 	char name[PATH_MAX];
 	int r = plan_in_folder(plan, path, how, err);
 
 	for (size_t i = 0; r == 0 && i < plan->home_count; i++) {
 		if (entry_filter_may_have(&plan->entries_of[i], path) &&
+		    (!in_config ||
+		     entry_filter_may_have(&plan->config_of[i], in_config)) &&
 		    snprintf(name, sizeof(name), "%s/%s", plan->homes[i], path) <
 			    (int)sizeof(name))
 			r = plan_credential(plan, name, how, err);

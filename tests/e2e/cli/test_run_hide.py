@@ -90,6 +90,15 @@ def test_credentials_are_hidden_and_all_else_is_not(home):
     assert home.seen(env={"WEIR_HIDE_PRESET": "none"}) == set(ALWAYS + OPEN)
 
 
+def test_what_a_linked_config_leads_to_is_hidden(home):
+    """Many keep the directory in a repository, and have a link to it in their home."""
+    for name in ("dotfiles/gh/hosts.yml", "dotfiles/git/credentials", "dotfiles/git/ignore"):
+        home.put(name)
+    (home.path / ".config").symlink_to("dotfiles")
+    assert home.seen() == {"dotfiles/git/ignore"}
+    assert len(home.seen(options=SHOW)) == 3, "positive control"
+
+
 def test_nothing_is_said_and_nothing_can_be_written(home):
     home.put(".ssh/id_rsa"), home.put(".netrc")
     done = home.run("sh", "-c", "cd; ls -A .ssh; cat .netrc; touch .ssh/x; echo y > .netrc; rm -f .netrc; mv .ssh .x; umount .ssh; exit 0")
