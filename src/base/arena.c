@@ -15,21 +15,24 @@ struct arena_block {
 	struct arena_block *next;
 	size_t used;
 	size_t size;
+	bool is_zero; /* all of it, since it was made */
 	alignas(max_align_t) unsigned char bytes[];
 };
 
-/* A block that has room for @size. */
+/* A block that has room for @size. The tail of a usual block may never be given out, and
+ * zeros there would cost pages; what is large by itself the C library has as zeros. */
 static struct arena_block *block_add(struct arena *a, size_t size)
 {
 	const size_t next = a->head ? a->head->size * 2 : (size_t)BLOCK_FIRST;
 	const size_t usual = MIN(next, (size_t)BLOCK_SIZE);
 	const size_t room = MAX(size, usual);
-	struct arena_block *b = calloc(1, sizeof(*b) + room);
+	const bool is_zero = size > usual;
+	struct arena_block *b = is_zero ? calloc(1, sizeof(*b) + room)
+					: malloc(sizeof(*b) + room);
 
 	if (!b)
 		return NULL;
-	b->size = room;
-	b->next = a->head;
+	*b = (struct arena_block){ .next = a->head, .size = room, .is_zero = is_zero };
 	a->head = b;
 	return b;
 }
@@ -50,7 +53,7 @@ void *arena_alloc(struct arena *a, size_t size)
 		return NULL;
 	p = b->bytes + b->used;
 	b->used += rounded;
-	return p;
+	return b->is_zero ? p : memset(p, 0, rounded);
 }
 
 void *arena_array(struct arena *a, size_t count, size_t size)

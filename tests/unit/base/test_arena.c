@@ -21,6 +21,22 @@ TEST(pieces_are_zeroed_and_apart)
 	}
 }
 
+TEST(pieces_are_zeroed_where_others_have_written)
+{
+	for (int round = 0; round < 2; round++) {
+		CLEAN(arena) struct arena a = { 0 };
+
+		for (size_t n = 0; n < 200; n++) {
+			unsigned char *p = arena_alloc(&a, 300);
+
+			assert_non_null(p);
+			for (size_t i = 0; i < 300; i++)
+				assert_int_equal(p[i], 0);
+			memset(p, 0xff, 300);
+		}
+	}
+}
+
 TEST(overflow_is_no_memory)
 {
 	CLEAN(arena) struct arena a = { 0 };
