@@ -377,12 +377,21 @@ static int host_serve(struct engine_sandbox *g, struct err *err)
 	return engine_core_serve(g->core, &g->sandbox, err);
 }
 
+/* Where the table of an engine before stands, because ours can't be loaded, a change
+ * would be written down and no more, while that table's rules go on. */
 static int host_change(struct engine_sandbox *g, const struct plan *next, struct err *err)
 {
-	int r = shared_change(g, next, err);
+	struct engine_host *h = g->core->host;
+	int r = h->is_wanted && !filter_host_is_loaded(h->table)
+			? err_set(err, -EAGAIN,
+				  "the filter of the host's sandboxes is not installed; "
+				  "what stood before stays")
+			: shared_change(g, next, err);
 
-	if (r < 0 && engine_host_mend(g->core->host))
+	if (r < 0 && engine_host_mend(h)) {
+		*err = (struct err){ 0 };
 		r = shared_change(g, next, err);
+	}
 	return r;
 }
 

@@ -772,6 +772,11 @@ static int find_tables(struct filter_host *h, struct nft_found *table,
 	return r < 0 ? r : nft_table_find(&h->conn, HOST_GUARD_TABLE, guard);
 }
 
+bool filter_host_is_loaded(const struct filter_host *h)
+{
+	return h->loaded;
+}
+
 int filter_host_is_owned(struct filter_host *h)
 {
 	struct nft_found table, guard;

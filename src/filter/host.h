@@ -46,6 +46,10 @@ struct filter_conn *filter_host_conn(struct filter_host *h);
  */
 int filter_host_load(struct filter_host *h, int64_t now_ms, struct err *err) MUST_CHECK;
 
+/* The last filter_host_load() went well: what is set or removed is in the kernel then,
+ * and not only written down. */
+bool filter_host_is_loaded(const struct filter_host *h);
+
 struct filter_host_sandbox {
 	uint16_t id; /* not 0 */
 	struct member member;
@@ -55,8 +59,8 @@ struct filter_host_sandbox {
 	const struct filter_state *state; /* learned and draining; NULL: nothing */
 };
 /* Attach, or change what is attached under that id, in one transaction. Flows go on whose
- * destination is allowed still. -EEXIST: another id has that member. Before the first
- * filter_host_load() it is only written down. */
+ * destination is allowed still. -EEXIST: another id has that member. Unless
+ * filter_host_is_loaded() it is only written down. */
 int filter_host_set(struct filter_host *h, const struct filter_host_sandbox *s,
 		    int64_t now_ms, struct err *err) MUST_CHECK;
 /* Load a plan with many address ranges that nobody has yet, about a millisecond's worth

@@ -490,6 +490,46 @@ def test_whom_nobody_sets_again_stays_closed(engine, host, app, other, site):
     assert not arrived(host, STRANGER)
 
 
+# Takes the table whose owner has ended, and keeps it until its input ends.
+CLAIM = r"""
+import os, socket, struct, sys
+def attribute(kind, data):
+    return struct.pack("=HH", 4 + len(data), kind) + data + b"\0" * (-len(data) % 4)
+def message(kind, flags, family, resource, body=b""):
+    body = struct.pack("!BBH", family, 0, resource) + body
+    return struct.pack("=IHHII", 16 + len(body), kind, flags, 0, 0) + body
+s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
+s.bind((0, 0))
+table = attribute(1, b"weir_host\0") + attribute(2, struct.pack("!I", 2))  # owned
+s.send(message(16, 1, 0, 10) + message(10 << 8, 1 | 4, 1, 0, table) + message(17, 1, 0, 10))
+print(struct.unpack_from("=i", s.recv(8192), 16)[0], flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_can_not_be_installed_is_no_change(engine, host, app, site):
+    """Another process has a table of the name."""
+    with subprocess.Popen(host.ns.command("/usr/bin/python3", "-c", CLAIM), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True) as claim:
+        assert claim.stdout.readline() == "0\n"
+        engine.attach(1, app, site.name)
+        with pytest.raises(Refused):
+            engine.load()
+        with pytest.raises(Refused, match="what stood before stays"):
+            engine.change(1)
+        claim.stdin.close()
+        claim.wait()
+
+    def is_changed():
+        try:
+            engine.change(1)
+        except Refused:
+            return False
+        return True
+    wait_for(is_changed)
+    expect.tcp_refused(app.probe(["tcp", site.v4, 443]))
+
+
 def test_a_table_that_is_gone_is_put_back(engine, host, app, other, site):
     """As root can't do it here, with the socket that owns the table."""
     engine.attach(1, app, site.name)
