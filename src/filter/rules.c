@@ -667,6 +667,19 @@ void ruleset_established(struct builder *b, struct filter_chain *c, stmt_ending 
 	end(b);
 }
 
+void ruleset_begins(struct builder *b, struct filter_chain *c, stmt_ending *end)
+{
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_CT_STATE, CT_STATE_NEW);
+	stmt_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
+	stmt_has_bit(b, FILTER_TCP_FLAGS, TH_SYN);
+	end(b);
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_CT_STATE, CT_STATE_NEW);
+	stmt_not_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
+	end(b);
+}
+
 static void pass(struct builder *b)
 {
 	if (b->passed)

@@ -300,7 +300,24 @@ static void member_is(struct builder *b, const struct filter_member_params *p)
 		stmt_equal(b, FILTER_SKUID, p->uid);
 }
 
-/* Other listeners of the host are looked at when the packet comes in. */
+/* Start a rule for what goes the way of a flow whose listener is looked at. */
+static void begin_watched(struct builder *b, struct filter_chain *c)
+{
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_CT_MARK, b->watched);
+	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
+}
+
+static void watch_and_accept(struct builder *b)
+{
+	stmt_add(b, FILTER_SET_CT_MARK)->value = b->watched;
+	stmt_accept(b);
+}
+
+/* Other listeners of the host are looked at when the packet comes in, by the mark of its
+ * flow. A flow that the kernel doesn't track gets none and is refused. So is a connection
+ * that was open before without the mark: an address rule has let it through, or nothing
+ * has. Over other protocols the listener is looked at for each packet. */
 static void member_local(struct builder *b, const struct filter_member_params *p)
 {
 	struct filter_chain *c = ruleset_plain_chain(b, "local");
@@ -308,9 +325,14 @@ static void member_local(struct builder *b, const struct filter_member_params *p
 	b->local = c;
 	ruleset_local_listeners(b, c);
 	if (p->cgroup) {
-		stmt_rule(b, c);
-		stmt_add(b, FILTER_SET_CT_MARK)->value = p->mark;
+		ruleset_begins(b, c, watch_and_accept);
+		begin_watched(b, c);
+		stmt_tcp_established(b);
 		stmt_accept(b);
+		stmt_rule(b, c);
+		stmt_equal(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
+		stmt_not_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
+		watch_and_accept(b);
 	}
 	stmt_rule(b, c);
 	stmt_refuse(b);
@@ -330,13 +352,6 @@ static void member_output(struct builder *b, const struct filter_member_params *
 		ruleset_orphans(b, c);
 }
 
-static void begin_marked(struct builder *b, struct filter_chain *c, uint32_t mark)
-{
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_CT_MARK, mark);
-	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
-}
-
 static void member_input(struct builder *b, const struct filter_member_params *p)
 {
 	struct filter_chain *c =
@@ -344,13 +359,13 @@ static void member_input(struct builder *b, const struct filter_member_params *p
 
 	c->accept = true;
 	/* Between SYN and ACK there is no socket to look at; the first packet was. */
-	begin_marked(b, c, p->mark);
+	begin_watched(b, c);
 	stmt_tcp_established(b);
 	stmt_accept(b);
-	begin_marked(b, c, p->mark);
+	begin_watched(b, c);
 	member_is(b, p);
 	stmt_accept(b);
-	begin_marked(b, c, p->mark);
+	begin_watched(b, c);
 	stmt_refuse(b);
 }
 
@@ -365,6 +380,7 @@ int ruleset_build_member(const struct plan *plan,
 		.direct_tcp = true,
 		.direct_udp = true,
 		.fixed = true,
+		.watched = params->mark,
 		.prefix = params->prefix,
 		.family_count = FAMILIES,
 	};
@@ -790,16 +806,19 @@ static void owned_by_member(struct builder *b)
 	in(b, b->host->owns_as_it_is);
 }
 
+static void watch_listener(struct builder *b)
+{
+	stmt_add(b, FILTER_CT_FROM_MARK)->mask = HOST_MEMBER_MASK;
+	stmt_accept(b);
+}
+
 static const struct filter_chain *build_local(struct builder *b)
 {
 	struct filter_chain *c = ruleset_plain_chain(b, "local");
 
 	build_own_ports(b, c);
 	ruleset_local_listeners(b, c);
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_CT_STATE, CT_STATE_NEW);
-	stmt_add(b, FILTER_CT_FROM_MARK)->mask = HOST_MEMBER_MASK;
-	stmt_accept(b);
+	ruleset_begins(b, c, watch_listener);
 	ruleset_established(b, c, owned_by_member, stmt_accept);
 	stmt_rule(b, c);
 	stmt_refuse(b);

@@ -74,6 +74,8 @@ struct builder {
 	uint16_t dns_port, relay_port;
 	bool relay, direct_tcp, direct_udp;
 	bool fixed;	    /* nothing is learned: address rules are all there is */
+	uint32_t watched;   /* of a member without a daemon: the mark of flows to this
+			     * machine whose listener is looked at */
 	const char *prefix; /* of all that is logged; NULL: FILTER_PREFIX_… */
 	const struct prefix *closed;
 	size_t closed_count, family_count;
@@ -221,6 +223,8 @@ void ruleset_orphans(struct builder *b, struct filter_chain *c);
 void ruleset_established(struct builder *b, struct filter_chain *c, stmt_ending *match,
 			 stmt_ending *end);
 void stmt_tcp_established(struct builder *b);
+/* @end for the first packet of a flow; over TCP a segment that begins a connection. */
+void ruleset_begins(struct builder *b, struct filter_chain *c, stmt_ending *end);
 /* Flows that go on, and replies: behind ruleset_build_passed(). */
 void ruleset_build_open(struct builder *b);
 /* ICMP errors and resets that belong to a flow. */

@@ -221,6 +221,50 @@ def test_a_cgroup_reaches_itself_and_no_other_listener(world, etc, cgroup):
         assert tcp(world, "127.0.0.1", theirs, user="root") == "hi"
 
 
+ECHO = """
+import socket
+s = socket.create_server(("127.0.0.1", 0))
+print(s.getsockname()[1], flush=True)
+while True:
+    c, _ = s.accept()
+    while data := c.recv(10):
+        c.sendall(data)
+"""
+TALK = """
+import socket, sys
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+for line in sys.stdin:
+    try:
+        s.sendall(line.encode())
+        print(s.recv(10).decode().strip(), flush=True)
+    except OSError as e:
+        print(type(e).__name__, flush=True)
+"""
+
+
+def test_a_listener_that_is_taken_back_ends_what_is_open_to_it(world, etc, cgroup):
+    """A connection within the group goes on all the same."""
+    options, _ = etc
+
+    def member(program, *args):
+        return world.start(["sh", "-c", 'echo 0 > "$0/cgroup.procs"; exec "$@"', cgroup, "/usr/bin/python3", "-c", program,
+                            *map(str, args)])
+
+    with contextlib.ExitStack() as stack:
+        outside = stack.enter_context(world.start(["/usr/bin/python3", "-c", ECHO]))
+        theirs = int(outside.line())
+        assert render(world, "--cgroup", cgroup, "--allow", f"127.0.0.1:{theirs}", "--install", **options).code == 0
+        inside = stack.enter_context(member(ECHO))
+        talks = [stack.enter_context(member(TALK, port)) for port in (theirs, int(inside.line()))]
+        for talk in talks:
+            talk.say("one\n")
+            assert talk.line() == "one"
+        assert render(world, "--cgroup", cgroup, "--allow", "1.2.3.4", "--install", **options).code == 0
+        for talk, answer in zip(talks, ("ConnectionResetError", "two")):
+            talk.say("two\n")
+            assert talk.line() == answer
+
+
 def test_what_is_refused_is_reported(world, uid, etc):
     options, _ = etc
     assert render(world, "--uid", uid, "--id", "job", "--allow", "1.2.3.4", "--install", **options).code == 0

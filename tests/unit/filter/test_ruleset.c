@@ -10,6 +10,7 @@
 #include "unit.h"
 #include <linux/netfilter.h>
 
+#include "filter/host_internal.h"
 #include "policy/policy.h"
 
 enum { TEXT_SIZE = 64 * 1024 };
@@ -95,13 +96,27 @@ static void print_stmt(FILE *f, const struct filter_stmt *s)
 	case FILTER_REJECT_ADMIN:
 		fprintf(f, " prohibited");
 		return;
-	case FILTER_IN_CGROUP: /* of rulesets that are not built here */
+	case FILTER_IN_CGROUP:
+		fprintf(f, " cgroup=%s", s->cgroup->path);
+		return;
 	case FILTER_GO_BY:
+		fprintf(f, " go_by@%s", s->set->name);
+		return;
 	case FILTER_MARK_BY:
+		fprintf(f, " meta_by@%s", s->set->name);
+		return;
 	case FILTER_SET_MARK:
+		fprintf(f, " meta:%u", s->value);
+		return;
 	case FILTER_MARK_FROM_CT:
+		fprintf(f, " meta:mark");
+		return;
 	case FILTER_CT_FROM_MARK:
+		fprintf(f, " mark:meta&%08x", s->mask);
+		return;
 	case FILTER_LIMIT_EACH:
+		fprintf(f, " limit@%s", s->set->name);
+		return;
 	case FILTER_STMT_NONE:
 	case FILTER_STMT_COUNT:
 		break;
@@ -540,6 +555,66 @@ TEST(no_ping_leaves_where_all_that_leaves_has_a_budget)
 		}
 		world_done(&w);
 	}
+}
+
+static struct world build_member(const struct policy *policy,
+				 const struct filter_member_params *params)
+{
+	struct world w = { 0 };
+	struct err err = { 0 };
+	struct plan plan;
+	size_t size;
+
+	if (policy_compile(policy, &w.bytes, &size, &err) < 0 ||
+	    plan_open(w.bytes, size, &plan, &err) < 0 ||
+	    ruleset_build_member(&plan, params, &w.arena, &w.rs, &err) < 0)
+		fail_msg("%s", err.text);
+	print(&w);
+	return w;
+}
+
+/* What an address rule has let through has no mark, and its listener was not looked at:
+ * without the rule it doesn't go on. Nor does what the kernel doesn't track. */
+TEST(a_connection_to_a_listener_goes_on_by_its_mark_alone)
+{
+	const struct filter_cgroup group = { .level = 1, .id = 9, .path = "a" };
+	struct world w = build_member(
+		&(struct policy){ 0 },
+		&(struct filter_member_params){
+			.cgroup = &group, .prefix = FILTER_PREFIX_REFUSED, .mark = 77 });
+
+	assert_has(&w, "local\n"
+		       "local: state=8 l4proto=6 tcpflags&2!=0 mark:77 accept\n"
+		       "local: state=8 l4proto!=6 mark:77 accept\n"
+		       "local: mark=77 direction=0 state=2 l4proto=6 tcpflags&20!=0 "
+		       "accept\n"
+		       "local: state=2 l4proto!=6 mark:77 accept\n"
+		       "local: goto:refuse\n");
+	world_done(&w);
+}
+
+static struct filter_host host = {
+	.params = { .dns_port = 15353, .relay_port = 15354 },
+	.level_users = { [0] = 1, [2] = 1 },
+};
+
+TEST(a_members_connection_to_a_listener_begins_with_a_syn)
+{
+	struct host_plan p = { .number = 3, .relay = true };
+	struct world w = { 0 };
+	struct err err = { 0 };
+	size_t size;
+
+	if (policy_compile(&(struct policy){ 0 }, &w.bytes, &size, &err) < 0 ||
+	    plan_open(w.bytes, size, &p.plan, &err) < 0 ||
+	    host_build_plan(&host, &p, &w.arena, &w.rs, &err) < 0)
+		fail_msg("%s", err.text);
+	print(&w);
+	assert_has(&w, "p3_local: state=8 l4proto=6 tcpflags&2!=0 mark:meta&ffff0000 "
+		       "meta:0 accept\n"
+		       "p3_local: state=8 l4proto!=6 mark:meta&ffff0000 meta:0 accept\n"
+		       "p3_local: state=2 l4proto=6 ");
+	world_done(&w);
 }
 
 TEST(generation_0_is_refused)
