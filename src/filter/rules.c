@@ -691,6 +691,8 @@ static void pass(struct builder *b)
 static void is_reply(struct builder *b)
 {
 	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_REPLY);
+	if (!b->shared)
+		stmt_not_equal(b, FILTER_CT_MARK, RULESET_TAKEN_UP);
 }
 
 void ruleset_build_open(struct builder *b)

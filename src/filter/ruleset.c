@@ -52,7 +52,9 @@
  *             which the kernel's last segments of a closed connection are known; no
  *             generation is in it, so nothing else of such a flow passes. Mark and uid
  *             without the port: reported and dropped
- *     input   accepts, but what comes over loopback comes from a local address
+ *     input   accepts, but what comes over loopback comes from a local address, and TCP
+ *             from elsewhere begins with a SYN: a connection that was cut may be one
+ *             that the kernel has forgotten, and its other end would begin it anew
  *     leaving what nat has sent to a local address leaves by no link
  *     forward nothing
  *
@@ -71,16 +73,18 @@
  *     member  the steps of rules.c
  *     local   what goes to the host itself: deny sets, then what address rules allow,
  *             then, by cgroup, all other addresses of the host, with a mark on the flow
- *     input   by cgroup: a flow with that mark ends at a socket of the same cgroup or is
- *             refused. So processes of one sandbox reach each other, and no other
- *             listener of the host. A listener's user can't be told: by uid the
- *             addresses of the host are closed but for address rules.
+ *     input   TCP that comes to a member begins with a SYN. By cgroup, a flow with that
+ *             mark ends at a socket of the same cgroup or is refused. So processes of
+ *             one sandbox reach each other, and no other listener of the host. A
+ *             listener's user can't be told: by uid the addresses of the host are closed
+ *             but for address rules.
  *
  * What the kernel sends by itself (resets, ICMP errors) has no socket and no user and is
  * nobody's. Containers have a network namespace of their own and don't come by here. */
 #include "filter/ruleset_build.h"
 
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -135,6 +139,32 @@ static const struct filter_chain *build_own(struct builder *b)
 	return c;
 }
 
+/* ---- what the other end takes up ---- */
+
+/* Start a rule for TCP that comes in, begins no connection, and is of none that the
+ * kernel knows. The kernel takes that for the beginning of a flow from there, and what
+ * the socket here sends for replies. What comes over loopback is left out where loopback
+ * is open anyway. */
+static void rule_taken_up(struct builder *b, struct filter_chain *c)
+{
+	stmt_rule(b, c);
+	if (b->shared)
+		stmt_not_equal(b, FILTER_IIF, LOOPBACK_INDEX);
+	stmt_equal(b, FILTER_CT_STATE, CT_STATE_NEW);
+	stmt_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
+	stmt_masked(b, FILTER_TCP_FLAGS, TH_SYN, 0);
+}
+
+/* The end of such a rule. The kernel has kept a flow over loopback by then: it gets a
+ * mark, and its replies don't pass. */
+static void end_taken_up(struct builder *b)
+{
+	if (!b->shared)
+		stmt_add(b, FILTER_SET_CT_MARK)->value = RULESET_TAKEN_UP;
+	stmt_add(b, FILTER_COUNTER);
+	stmt_add(b, FILTER_REJECT_RESET);
+}
+
 /* ---- namespaces ---- */
 
 static void owned_input(struct builder *b, struct filter_chain *c)
@@ -161,6 +191,10 @@ static void shared_input(struct builder *b, struct filter_chain *c)
 	stmt_not_equal(b, FILTER_CT_STATE, CT_STATE_RELATED); /* no refusal */
 	stmt_source_not_local(b);
 	stmt_drop(b);
+	if (b->kind != RULESET_SHARED)
+		return;
+	rule_taken_up(b, c);
+	end_taken_up(b);
 }
 
 /* What namespaces of either kind have, @output last of what leaves. */
@@ -358,6 +392,11 @@ static void member_input(struct builder *b, const struct filter_member_params *p
 		ruleset_base_chain(b, "input", FILTER_CHAIN_FILTER, NF_INET_LOCAL_IN);
 
 	c->accept = true;
+	rule_taken_up(b, c);
+	member_is(b, p);
+	end_taken_up(b);
+	if (!p->cgroup)
+		return;
 	/* Between SYN and ACK there is no socket to look at; the first packet was. */
 	begin_watched(b, c);
 	stmt_tcp_established(b);
@@ -407,8 +446,7 @@ int ruleset_build_member(const struct plan *plan,
 	rules = ruleset_plain_chain(&b, "member");
 	ruleset_rules(&b, rules, RULESET_WHOLE);
 	member_output(&b, params, rules);
-	if (params->cgroup)
-		member_input(&b, params);
+	member_input(&b, params);
 	return ruleset_end(&b, ret, err);
 }
 
@@ -446,7 +484,8 @@ int ruleset_build_member(const struct plan *plan,
  *     output   members go on to `member`; nobody else is asked anything
  *     member   established and live; else the plan's chain, pN_output
  *     input    what members send over loopback, and no address rule allows, goes on only
- *              to a listener of the same cgroup: who listens is known there alone
+ *              to a listener of the same cgroup: who listens is known there alone. And
+ *              TCP that comes to a member begins with a SYN
  *     leaving  what nat has sent to an address of this host leaves by no link
  *
  * pN_output is the policy as in ruleset.c; pN_local what goes to this host itself.
@@ -537,7 +576,7 @@ struct base {
 	struct ruleset_host sets;
 	const struct filter_set *current, *plans, *plans_nat, *ids, *orphans;
 	struct level_sets levels[HOST_LEVELS];
-	const struct filter_chain *member, *nat_member, *loopback;
+	const struct filter_chain *member, *nat_member, *loopback, *taken_up;
 };
 
 static void all_level_sets(struct base *k)
@@ -663,6 +702,19 @@ static void build_loopback(struct base *k)
 	stmt_refuse(b);
 }
 
+/* What would take up a member's connection. */
+static void build_taken_up(struct base *k)
+{
+	struct builder *b = &k->b;
+	struct filter_chain *reset = ruleset_plain_chain(b, "reset"), *c;
+
+	stmt_rule(b, reset);
+	end_taken_up(b);
+	c = ruleset_plain_chain(b, "taken_up");
+	k->taken_up = c;
+	for_members(k, c, reset);
+}
+
 static struct filter_chain *open_chain(struct builder *b, const char *name,
 				       enum filter_chain_type type, uint32_t hook)
 {
@@ -694,12 +746,14 @@ static void build_base_chains(struct base *k)
 	stmt_equal(b, FILTER_IIF, LOOPBACK_INDEX);
 	in(b, k->ids);
 	stmt_go(b, FILTER_GOTO, k->loopback);
+	rule_taken_up(b, c);
+	stmt_go(b, FILTER_GOTO, k->taken_up);
 }
 
 bool host_chain_has_levels(const struct filter_chain *c)
 {
 	return strcmp(c->name, "nat") == 0 || strcmp(c->name, "output") == 0 ||
-	       strcmp(c->name, "loopback") == 0;
+	       strcmp(c->name, "loopback") == 0 || strcmp(c->name, "taken_up") == 0;
 }
 
 /* Without a plan. */
@@ -736,6 +790,7 @@ int host_build_base(const struct filter_host *h, struct arena *arena,
 	build_member(&k);
 	build_nat_member(&k);
 	build_loopback(&k);
+	build_taken_up(&k);
 	build_base_chains(&k);
 	ruleset_build_leaving(&k.b);
 	if (k.b.failed)

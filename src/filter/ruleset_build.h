@@ -34,6 +34,8 @@ enum {
 	LOOPBACK_INDEX = 1, /* of every network namespace's lo */
 	RULESET_OWN_FLOW =
 		1 << 16, /* of Weir, in the conntrack mark above the generation */
+	RULESET_TAKEN_UP = 0xffff, /* on the host, a whole conntrack mark, of no member:
+				    * the other end has taken the flow up */
 };
 
 /* What the rules of each differ in stands in one table of rules.c. */

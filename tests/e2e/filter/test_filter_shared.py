@@ -146,6 +146,9 @@ def hear(n, seconds=60):
         return sockets[n].recv(2048).decode() or "end"
     except OSError as e:
         return name(e)
+def option(n, level, which, value):
+    sockets[n].setsockopt(level, which, value)
+    return "0"
 def listen(n, kind, port):
     s = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
     sockets[n] = s
@@ -228,6 +231,24 @@ for line in sys.stdin:
     except Exception as e:
         print(json.dumps(f"failed: {e}"), flush=True)
 """
+
+
+# Takes one connection, then says each line of its input there, and what it hears within the time of some segments that
+# are sent again.
+SPEAKER = r"""
+import errno, socket, sys
+s = socket.create_server(("::", 7100), family=socket.AF_INET6, dualstack_ipv6=True)
+print("ready", flush=True)
+c, _ = s.accept()
+c.settimeout(8)
+for line in sys.stdin:
+    try:
+        c.send(line.encode())
+        print(c.recv(99).decode(), flush=True)
+    except OSError as e:
+        print(errno.errorcode.get(e.errno, "timeout"), flush=True)
+"""
+IP_MINTTL = 21
 
 
 class Lines:
@@ -643,6 +664,29 @@ def test_a_new_policy_cuts_what_it_revokes_and_keeps_the_rest(world):
     world.app.say("goes", "b")
     assert world.app.hear("goes") == "ECONNRESET"
     assert [w[3] for w in world.arrived()] == ["a"]
+
+
+def assert_nobody_takes_up_what_was_cut(world, app, cut):
+    """The app doesn't hear that its connection is reset, and the kernel forgets the flow. Then the other end speaks first,
+    so that what the app sends would be replies to somebody who has dialled in."""
+    subprocess.run([*world.enter(), "sh", "-c", "echo 1 > /proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close"], check=True)
+    speaker = Lines(*world.enter(world.sink), "/usr/bin/python3", "-IS", "-c", SPEAKER)
+    world.all.append(speaker)
+    assert speaker.line() == "ready"
+    app.open("t", "tcp")
+    assert app.dial("t", OTHER, 7100) == "0"
+    cut()
+    app.option("t", 0, IP_MINTTL, 255)
+    assert app.say("t", "leak") == "0"
+    time.sleep(4)  # sent again after 0.2, 0.6, 1.4, 3, 6.2 seconds: the flow is gone
+    app.option("t", 0, IP_MINTTL, 0)
+    speaker.put("go on")
+    assert speaker.line() in ("ECONNRESET", "timeout")
+
+
+def test_nobody_takes_up_what_was_cut(world):
+    world.driver.policy(f"allow {OTHER} -")
+    assert_nobody_takes_up_what_was_cut(world, world.app, lambda: world.driver.policy(f"allow {ALLOWED} -", generation=2))
 
 
 def test_kept_addresses_let_open_flows_go_on_and_begin_none(world):

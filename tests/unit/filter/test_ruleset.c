@@ -557,6 +557,36 @@ TEST(no_ping_leaves_where_all_that_leaves_has_a_budget)
 	}
 }
 
+/* The other end of a connection that was cut speaks first, after the kernel has forgotten
+ * the flow: what the sandbox sends would be replies to it. */
+TEST(no_end_of_a_connection_takes_it_up_in_a_namespace)
+{
+	const struct filter_shared_params params[] = {
+		{ .generation = 7, .dns_port = 15353 },
+		{ .generation = 7, .dns_port = 15353, .redirect_only = true },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(params); i++) {
+		static const char rule[] = "input: iif!=1 state=8 l4proto=6 tcpflags&2=0 "
+					   "counter reset\n";
+		struct world w = { 0 };
+		struct err err = { 0 };
+		struct plan plan;
+		size_t size;
+
+		if (policy_compile(&(struct policy){ 0 }, &w.bytes, &size, &err) < 0 ||
+		    plan_open(w.bytes, size, &plan, &err) < 0 ||
+		    ruleset_build_shared(&plan, &params[i], &w.arena, &w.rs, &err) < 0)
+			fail_msg("%s", err.text);
+		print(&w);
+		if (i == 0)
+			assert_has(&w, rule);
+		else
+			assert_has_not(&w, rule);
+		world_done(&w);
+	}
+}
+
 static struct world build_member(const struct policy *policy,
 				 const struct filter_member_params *params)
 {
@@ -571,6 +601,28 @@ static struct world build_member(const struct policy *policy,
 		fail_msg("%s", err.text);
 	print(&w);
 	return w;
+}
+
+TEST(no_end_of_a_connection_takes_it_up_without_a_daemon)
+{
+	const struct filter_cgroup group = { .level = 1, .id = 9, .path = "a" };
+	const struct filter_member_params by_group = { .cgroup = &group,
+						       .prefix = FILTER_PREFIX_REFUSED,
+						       .mark = 77 };
+	const struct filter_member_params by_user = { .uid = 1000,
+						      .prefix = FILTER_PREFIX_REFUSED };
+	struct world g = build_member(&(struct policy){ 0 }, &by_group);
+	struct world u = build_member(&(struct policy){ 0 }, &by_user);
+
+	assert_has(&g, "input: state=8 l4proto=6 tcpflags&2=0 cgroup=a mark:65535 "
+		       "counter reset\n");
+	assert_has(&u, "input: state=8 l4proto=6 tcpflags&2=0 uid=1000 mark:65535 "
+		       "counter reset\n");
+	/* Over loopback the kernel has kept the flow before it comes in. */
+	assert_has(&g, "open: direction=1 mark!=65535 accept\n");
+	assert_has(&u, "open: direction=1 mark!=65535 accept\n");
+	world_done(&g);
+	world_done(&u);
 }
 
 /* What an address rule has let through has no mark, and its listener was not looked at:
@@ -598,6 +650,26 @@ static struct filter_host host = {
 	.level_users = { [0] = 1, [2] = 1 },
 };
 
+TEST(no_end_of_a_connection_takes_it_up_on_the_host)
+{
+	struct world w = { 0 };
+
+	assert_int_equal(host_build_base(&host, &w.arena, &w.rs), 0);
+	print(&w);
+	assert_has(&w, "reset: mark:65535 counter reset\n");
+	assert_has(&w, "taken_up: meta_by@cgroups_2 goto:reset\n"
+		       "taken_up: meta_by@uids goto:reset\n");
+	/* Connections over loopback have been looked at before. */
+	assert_has(&w, "input: iif=1 none@ids goto:loopback\n"
+		       "input: state=8 l4proto=6 tcpflags&2=0 goto:taken_up\n");
+	for (const struct filter_chain *c = w.rs->chains; c; c = c->next)
+		for (const struct filter_rule *r = c->rules; r; r = r->next)
+			for (size_t i = 0; i < r->count; i++)
+				if (r->stmts[i].set && r->stmts[i].set->level == 2)
+					assert_true(host_chain_has_levels(c));
+	world_done(&w);
+}
+
 TEST(a_members_connection_to_a_listener_begins_with_a_syn)
 {
 	struct host_plan p = { .number = 3, .relay = true };
@@ -614,6 +686,8 @@ TEST(a_members_connection_to_a_listener_begins_with_a_syn)
 		       "meta:0 accept\n"
 		       "p3_local: state=8 l4proto!=6 mark:meta&ffff0000 meta:0 accept\n"
 		       "p3_local: state=2 l4proto=6 ");
+	assert_has(&w, "p3_output: state=2 l4proto=6 tcpflags&20!=0 direction=1 "
+		       "mark!=65535 meta:0 accept\n");
 	world_done(&w);
 }
 
