@@ -438,11 +438,6 @@ static bool is_bytes(const struct plan *p, const struct event *e)
 	return e->layer == EVENT_ADDRESS && is_checked(p, e);
 }
 
-static bool takes_bytes(const struct plan_verdict *v, const struct event *e)
-{
-	return v->flags & PLAN_RAW || !plan_is_web_port(e->port);
-}
-
 static bool refuses_address(const struct plan *p, struct event *e)
 {
 	const struct plan_verdict v =
@@ -452,7 +447,7 @@ static bool refuses_address(const struct plan *p, struct event *e)
 		return refuse_by(e, &v, "an address rule denies it");
 	if (e->layer == EVENT_NAME && is_checked(p, e) && v.rule == PLAN_NO_RULE)
 		return refuse(e, v.rule, false, "no name is shown");
-	if (is_bytes(p, e) && !takes_bytes(&v, e))
+	if (is_bytes(p, e) && !plan_takes_bytes(v.flags, e->port))
 		return refuse(e, v.rule, false,
 			      "no name is shown; the rule needs raw: true");
 	return false;
@@ -480,9 +475,10 @@ static bool refuses_bytes(const struct plan *p, const struct plan_verdict *v,
 		plan_match_addr(p, &e->remote, e->protocol, e->port);
 
 	return is_bytes(p, e) &&
-	       !(address.action == POLICY_ALLOW && takes_bytes(&address, e)) &&
+	       !(address.action == POLICY_ALLOW &&
+		 plan_takes_bytes(address.flags, e->port)) &&
 	       !(plan_rule_names_port(p, v->rule, e->protocol, e->port) &&
-		 takes_bytes(v, e));
+		 plan_takes_bytes(v->flags, e->port));
 }
 
 static bool refuses_name(const struct plan *p, const struct dns_name *name,
@@ -490,8 +486,6 @@ static bool refuses_name(const struct plan *p, const struct dns_name *name,
 {
 	const struct plan_verdict v = plan_match_name(p, name);
 	const bool has_addr = e->remote.family != ADDR_NONE;
-	const enum addr_special special = has_addr ? addr_special(&e->remote)
-						   : SPECIAL_NOT;
 
 	if (v.action != POLICY_ALLOW)
 		return refuse_by(e, &v, "the name is not allowed");
@@ -500,9 +494,9 @@ static bool refuses_name(const struct plan *p, const struct dns_name *name,
 			      false, "an address rule denies it");
 	if (!plan_port_list_has(p, v.port_list, e->protocol, e->port))
 		return refuse(e, v.rule, true, "the rule does not list this port");
-	if (special != SPECIAL_NOT && !(v.flags & PLAN_PRIVATE) &&
-	    !plan_opens_addr(p, &e->remote, e->protocol, e->port))
-		return refuse(e, v.rule, true, addr_special_name(special));
+	if (has_addr && !plan_reaches(p, v.flags, &e->remote, e->protocol, e->port))
+		return refuse(e, v.rule, true,
+			      addr_special_name(addr_special(&e->remote)));
 	if (refuses_bytes(p, &v, e))
 		return refuse(e, v.rule, !plan_is_web_port(e->port),
 			      plan_is_web_port(e->port)

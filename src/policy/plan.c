@@ -590,6 +590,24 @@ bool plan_is_web_port(uint16_t port)
 	return false;
 }
 
+bool plan_takes_bytes(uint8_t flags, uint16_t port)
+{
+	return flags & PLAN_RAW || !plan_is_web_port(port);
+}
+
+bool plan_leads_to(uint8_t flags, enum addr_special kind)
+{
+	return kind == SPECIAL_NOT || (kind != SPECIAL_INVALID &&
+				       kind != SPECIAL_METADATA && flags & PLAN_PRIVATE);
+}
+
+bool plan_reaches(const struct plan *p, uint8_t flags, const struct addr *a,
+		  uint8_t protocol, uint16_t port)
+{
+	return plan_leads_to(flags, addr_special(a)) ||
+	       plan_opens_addr(p, a, protocol, port);
+}
+
 size_t layout_labels(const struct dns_name *n, uint8_t ret[DNS_LABELS_MAX])
 {
 	size_t count = 0;

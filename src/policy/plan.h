@@ -21,6 +21,7 @@
 
 #include "base/addr.h"
 #include "base/err.h"
+#include "base/special.h"
 #include "dns/name.h"
 
 enum {
@@ -229,6 +230,14 @@ bool plan_names_exactly(const struct plan *p, const struct addr *a, uint8_t prot
  */
 extern const uint16_t plan_web_ports[PLAN_WEB_PORTS];
 bool plan_is_web_port(uint16_t port);
+/* May such bytes pass to @port, by a rule with @flags? */
+bool plan_takes_bytes(uint8_t flags, uint16_t port);
+/* May a name whose rule has @flags lead to an address of @kind, by that rule alone? Never
+ * to a metadata address. */
+bool plan_leads_to(uint8_t flags, enum addr_special kind);
+/* The same of @a on this port, or an address rule opens @a there. */
+bool plan_reaches(const struct plan *p, uint8_t flags, const struct addr *a,
+		  uint8_t protocol, uint16_t port);
 
 bool plan_port_list_has(const struct plan *p, uint8_t list, uint8_t protocol,
 			uint16_t port);

@@ -72,16 +72,7 @@ static const char *forbidding(const struct relay_question *q)
 /* May a name whose rule has @flags lead to this address at all? */
 static bool name_may_lead_to(const struct relay_question *q, uint8_t flags)
 {
-	switch (addr_special(&q->to.addr)) {
-	case SPECIAL_NOT:
-		return true;
-	case SPECIAL_METADATA:
-		break;
-	default:
-		if (flags & PLAN_PRIVATE)
-			return true;
-	}
-	return plan_opens_addr(q->plan, &q->to.addr, IPPROTO_TCP, q->to.port);
+	return plan_reaches(q->plan, flags, &q->to.addr, IPPROTO_TCP, q->to.port);
 }
 
 static bool name_allows(const struct relay_question *q, const struct dns_name *name,
@@ -211,7 +202,7 @@ static bool name_allows_bytes(const struct relay_question *q, const struct dns_n
 
 	return name_allows(q, name, ret_rule) &&
 	       plan_rule_names_port(q->plan, v.rule, IPPROTO_TCP, q->to.port) &&
-	       (v.flags & PLAN_RAW || !plan_is_web_port(q->to.port));
+	       plan_takes_bytes(v.flags, q->to.port);
 }
 
 static struct relay_verdict verdict_bytes(const struct relay_question *q,
@@ -223,7 +214,7 @@ static struct relay_verdict verdict_bytes(const struct relay_question *q,
 	size_t n;
 
 	if (address->action == POLICY_ALLOW &&
-	    (address->flags & PLAN_RAW || !plan_is_web_port(q->to.port)))
+	    plan_takes_bytes(address->flags, q->to.port))
 		return allow(address->rule);
 	if (taught && name_allows_bytes(q, name, &rule))
 		return allow_name(rule, name, true);
@@ -332,14 +323,6 @@ bool relay_verdict_other(const struct relay_question *q,
 
 /* ---- what a name may resolve to ---- */
 
-/* By the name's rule alone, whatever address rules say. */
-static bool may_lead_to(const struct plan_verdict *v, enum addr_special kind)
-{
-	return kind == SPECIAL_NOT ||
-	       (kind != SPECIAL_INVALID && kind != SPECIAL_METADATA &&
-		v->flags & PLAN_PRIVATE);
-}
-
 const char *rebinding_fault(const struct plan *p, const struct plan_verdict *v,
 			    const struct addr *a)
 {
@@ -347,7 +330,8 @@ const char *rebinding_fault(const struct plan *p, const struct plan_verdict *v,
 
 	if (plan_denies_addr(p, a))
 		return "an address that a rule denies";
-	if (may_lead_to(v, kind) || (kind != SPECIAL_INVALID && plan_names_addr(p, a)))
+	if (plan_leads_to(v->flags, kind) ||
+	    (kind != SPECIAL_INVALID && plan_names_addr(p, a)))
 		return NULL;
 	return addr_special_name(kind);
 }
@@ -358,6 +342,6 @@ bool rebinding_teaches(const struct plan *p, const struct plan_verdict *v,
 	const enum addr_special kind = addr_special(a);
 
 	return (kind == SPECIAL_NOT ? !plan_closes_to_default(p, a)
-				    : may_lead_to(v, kind)) ||
+				    : plan_leads_to(v->flags, kind)) ||
 	       plan_opens_list(p, a, v->port_list);
 }

@@ -273,6 +273,8 @@ TEST(hindsight)
 		{ "private", "nas.test", "10.1.1.1", 445, EVENT_ADDRESS, false, "" },
 		{ "not private", "narrow.test", "10.1.1.1", 8443, EVENT_NAME, true,
 		  "narrow.test:8443,private" },
+		{ "metadata, whatever says private", "nas.test", "169.254.169.254", 445,
+		  EVENT_NAME, true, "" },
 		{ "bytes", "narrow.test", "93.1.1.1", 8443, EVENT_ADDRESS, true, "" },
 		{ "an address", "", "93.1.1.1", 443, EVENT_ADDRESS, true,
 		  "93.1.1.1:tcp/443" },
