@@ -105,7 +105,6 @@ enum sqlite_by {
 	SQLITE_BY_PROCESS,
 	SQLITE_BY_COUNT
 };
-#define SQLITE_BY_WORDS "destination|address|name|sandbox|rule|process"
 
 /* "destination", "address", … */
 const char *sqlite_by_name(enum sqlite_by by);
