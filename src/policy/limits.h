@@ -13,10 +13,9 @@
 enum { LIMIT_UNLIMITED = UINT32_MAX };
 
 struct limit_info {
-	const char *name;     /* as under `limits:` */
-	const char *unit;     /* "" for a plain count */
-	const char *at_limit; /* what happens when it is reached */
-	uint32_t value;	      /* the default */
+	const char *name; /* as under `limits:` */
+	const char *unit; /* "" for a plain count */
+	uint32_t value;	  /* the default */
 	uint32_t minimum;
 	uint32_t ceiling; /* the highest number that a policy may set */
 	bool unlimited;	  /* a policy may say `unlimited` */

@@ -37,8 +37,8 @@ TEST(the_manual_lists_the_table)
 	for (size_t i = 0; i < LIMIT_COUNT; i++) {
 		const struct limit_info *l = limit_info(i);
 
-		snprintf(line, sizeof(line), ".It %s Ta %u Ta %u-%u Ta %s Ta %s\n",
-			 l->name, l->value, l->minimum, l->ceiling, l->unit, l->at_limit);
+		snprintf(line, sizeof(line), ".It %s Ta %u Ta %u-%u Ta %s Ta ", l->name,
+			 l->value, l->minimum, l->ceiling, l->unit);
 		if (!strstr(text, line))
 			fail_msg("the manual lacks: %s", line);
 	}
