@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from world.apid import Api
 from world.daemon import Host
 from world.member import Tree
 from world.run import Result
@@ -73,6 +74,13 @@ def ssh_server(world):
     yield folder / "client"
     server.terminate()
     server.wait(60)
+
+
+@pytest.fixture
+def api():
+    """An API of its own, without a sidecar or a daemon behind it."""
+    with Api() as a:
+        yield a
 
 
 @pytest.fixture

@@ -11,12 +11,6 @@ POLICY = json.dumps(replay.BASE)
 PLAIN = "text/plain; charset=utf-8"
 
 
-@pytest.fixture
-def api():
-    with Api() as a:
-        yield a
-
-
 def targets(api):
     return [rule["target"] for rule in api.json("/policy")["policy"]["egress"]]
 

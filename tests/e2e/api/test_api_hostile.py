@@ -16,12 +16,6 @@ from world.netns import NetNs
 AUTH = f"{TOKEN_HEADER}: {TOKEN}\r\n"
 
 
-@pytest.fixture
-def api():
-    with Api() as a:
-        yield a
-
-
 def head(method="GET", path="/healthz", *lines, version="1.1"):
     return "\r\n".join([f"{method} {path} HTTP/{version}", "Host: x", "Connection: close", *lines, "", ""]).encode()
 

@@ -21,12 +21,6 @@ OPENAPI = {**WHOLE, "paths": {path: item for path, item in WHOLE["paths"].items(
 HOSTILE = b'a"\\\n\nid: 9\ndata: {}\n\r\n\r<script>\xff\xfe\xe2\x80\xa8\x7f\x1b[2J'
 
 
-@pytest.fixture
-def api():
-    with Api() as a:
-        yield a
-
-
 def holds(value, schema):
     jsonschema.Draft202012Validator({**schema, "components": OPENAPI["components"]}).validate(value)
 

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from world.built import DRIVERS
+from world.lines import FilterDriver
 
 ALLOWED = "203.0.113.9"
 ALLOWED6 = "2600:1::9"
@@ -37,25 +38,11 @@ exec "$0"
 """
 
 
-class Driver:
+class Driver(FilterDriver):
     def __init__(self, user):
         self.user = user
         unshare = ["unshare", "-n"] if user == "root" else [*ORDINARY, "unshare", "-Urn"]
-        # pylint: disable-next=consider-using-with
-        self.process = subprocess.Popen([*unshare, "sh", "-ec", STUB, DRIVERS / "filter_driver"], text=True,
-                                        bufsize=1, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-    def ask(self, line):
-        """The words behind "ok", or the text of the error."""
-        self.process.stdin.write(line + "\n")
-        word, _, rest = self.process.stdout.readline().strip().partition(" ")
-        assert word in ("ok", "error"), f"the driver died of: {line}"
-        return rest.split() if word == "ok" else rest
-
-    def ok(self, line):
-        answer = self.ask(line)
-        assert isinstance(answer, list), f"{line}: {answer}"
-        return answer
+        super().__init__(*unshare, "sh", "-ec", STUB, DRIVERS / "filter_driver")
 
     def policy(self, default="deny", rules=(), generation=1, flags=FLAGS):
         self.ok(f"policy {default}")

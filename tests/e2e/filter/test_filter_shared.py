@@ -15,6 +15,7 @@ import time
 import pytest
 
 from world.built import DRIVERS
+from world.lines import FilterDriver, Lines
 
 MARK, WEIR, APP = 0x77, 1042, 1000
 ALLOWED, ALLOWED6 = "203.0.113.9", "2600:1::9"
@@ -251,40 +252,7 @@ for line in sys.stdin:
 IP_MINTTL = 21
 
 
-class Lines:
-    """A program that is asked and answers line by line."""
-
-    def __init__(self, *command):
-        # pylint: disable-next=consider-using-with
-        self.process = subprocess.Popen(command, text=True, bufsize=1, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE)
-
-    def line(self):
-        return self.process.stdout.readline().strip()
-
-    def put(self, line):
-        self.process.stdin.write(line + "\n")
-
-    def close(self):
-        self.process.kill()
-        self.process.wait()
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
-        self.process.stdout.close()
-
-
-class Driver(Lines):
-    def ask(self, line):
-        self.put(line)
-        word, _, rest = self.line().partition(" ")
-        assert word in ("ok", "error"), f"the driver died of: {line}"
-        return rest.split() if word == "ok" else rest
-
-    def ok(self, line):
-        answer = self.ask(line)
-        assert isinstance(answer, list), f"{line}: {answer}"
-        return answer
-
+class Driver(FilterDriver):
     def policy(self, *rules, default="deny", generation=1, flags="-", own=True):
         self.ok(f"policy {default}")
         if own:

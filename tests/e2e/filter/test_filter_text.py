@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 
-from world.built import PROGRAMS, ROOT
+from world.built import DRIVERS, ROOT
+from world.lines import FilterDriver
 
 CASES = sorted((ROOT / "tests" / "golden" / "filter").glob("*.policy"))
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
@@ -16,24 +17,13 @@ RULES = ["policy deny", "rule allow 93.1.0.0/24 443", "rule allow 93.1.1.1 -", "
          "rule allow 2a01:93::/64 tcp/80-90", "rule deny 2a01:93::7 -", "rule allow 127.0.0.53 53"]
 
 
-class Space:
+class Space(FilterDriver):
     """A network namespace with a driver in it."""
 
     def __init__(self, text):
-        self.process = subprocess.Popen(["unshare", "-n", PROGRAMS / "tests" / "drivers" / "filter_driver"], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
+        super().__init__("unshare", "-n", DRIVERS / "filter_driver")
         self.ok("link")
         self.ok(f"text {text}")
-
-    def ask(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline().strip()
-
-    def ok(self, line):
-        answer = self.ask(line)
-        assert answer.startswith("ok"), f"{line}: {answer}"
-        return answer.split()[1:]
 
     def nft(self, *args):
         done = subprocess.run(["nsenter", "-t", str(self.process.pid), "-n", "nft", *args], capture_output=True,

@@ -10,7 +10,7 @@ import yaml
 import weir
 from test_cli_tls import TOKEN as TLS_TOKEN, files, secure  # noqa: F401: fixtures
 from weir import aio
-from world.apid import TOKEN, Api
+from world.apid import TOKEN
 from world.openapi import LOADER, OPENAPI
 from world.sidecar import wait_for
 
@@ -20,12 +20,6 @@ RULE = weir.EgressRule(action="allow", target="a.test", ports=[443])
 def holds(value, name):
     jsonschema.Draft202012Validator({"$ref": f"#/components/schemas/{name}", "components": OPENAPI["components"]}).validate(value)
     return value
-
-
-@pytest.fixture
-def api():
-    with Api() as a:
-        yield a
 
 
 def test_policies_of_a_sidecar_are_read_patched_and_replaced(api):
