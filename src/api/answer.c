@@ -26,13 +26,6 @@
 	"default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri "      \
 	"'none'"
 
-static void refuse_link(struct api_request *r)
-{
-	r->api->counts.forbidden++;
-	reply_error(r, HTTP_FORBIDDEN,
-		    "this link decides nothing: it was used, it is over, or it is none");
-}
-
 /* ---- the page ---- */
 
 static void close_page(struct api_request *r, struct reply_stream *s)
@@ -83,34 +76,28 @@ static bool open_page(struct api_request *r, const char *head, const struct revi
 	return true;
 }
 
-static void put_facts(const struct review *t, FILE *out)
-{
-	char time[JTEXT_TIME_SIZE], rule[REVIEW_RULE_SIZE];
-
-	if (t->looks_like[0]) {
-		fputs("<p><strong>It looks like <code>", out);
-		put_text(t->looks_like, out);
-		fputs("</code>, which is allowed, and is another name.</strong></p>\n",
-		      out);
-	}
-	fputs("<p>Sandbox <code>", out);
-	put_text(t->sandbox[0] ? t->sandbox : "-", out);
-	fprintf(out, "</code>, %llu refused, the last one at %s.</p>\n",
-		(unsigned long long)t->packets, jtext_time(t->last_ms, false, time));
-	if (review_rule(t, rule)) {
-		fputs("<p>Allowing it adds <code>", out);
-		put_text(rule, out);
-		fputs("</code>.</p>\n", out);
-	}
-}
-
 static void answer_question(struct api_request *r, const struct review *t, bool accepts)
 {
 	struct reply_stream s;
+	char time[JTEXT_TIME_SIZE], rule[REVIEW_RULE_SIZE];
 
 	if (!open_page(r, accepts ? "Allow" : "Deny", t, &s))
 		return;
-	put_facts(t, s.out);
+	if (t->looks_like[0]) {
+		fputs("<p><strong>It looks like <code>", s.out);
+		put_text(t->looks_like, s.out);
+		fputs("</code>, which is allowed, and is another name.</strong></p>\n",
+		      s.out);
+	}
+	fputs("<p>Sandbox <code>", s.out);
+	put_text(t->sandbox[0] ? t->sandbox : "-", s.out);
+	fprintf(s.out, "</code>, %llu refused, the last one at %s.</p>\n",
+		(unsigned long long)t->packets, jtext_time(t->last_ms, false, time));
+	if (review_rule(t, rule)) {
+		fputs("<p>Allowing it adds <code>", s.out);
+		put_text(rule, s.out);
+		fputs("</code>.</p>\n", s.out);
+	}
 	fputs("<form method=\"post\"><p>", s.out);
 	if (accepts)
 		fputs("<label>For <select name=\"for\"><option value=\"10m\">10 minutes"
@@ -193,7 +180,10 @@ void answer_link(struct api_request *r)
 		return;
 	}
 	if (code < 0 || !review_answer_holds(key, &a, &t)) {
-		refuse_link(r);
+		r->api->counts.forbidden++;
+		reply_error(r, HTTP_FORBIDDEN,
+			    "this link decides nothing: it was used, it is over, or it "
+			    "is none");
 		return;
 	}
 	review_go_to_sandbox(r, &t);

@@ -45,22 +45,6 @@ static uint64_t oldest(const struct api_http *h)
 	return h->row_next > API_EVENTS_KEPT ? h->row_next - API_EVENTS_KEPT : 0;
 }
 
-/* The JSON has no line end, so nothing in it can end the event or begin another. */
-static void write_event(struct api_stream *s)
-{
-	const struct event_row *row = &s->http->rows[s->next % API_EVENTS_KEPT];
-
-	s->size = (size_t)snprintf(
-		s->text, STREAM_HEAD_SIZE,
-		"id: %" PRIx64 "-%" PRIu64 "\nevent: %s\ndata: ", s->http->epoch, s->next,
-		event_action_name((enum event_action)row->event.action));
-	s->size += event_json(row, s->text + s->size);
-	s->text[s->size++] = '\n';
-	s->text[s->size++] = '\n';
-	s->at = 0;
-	s->next++;
-}
-
 static bool is_silent(const struct api_stream *s)
 {
 	const int64_t after_sec = s->http->api.config.heartbeat_sec ?: API_HEARTBEAT_SEC;
@@ -82,7 +66,19 @@ static bool fill(struct api_stream *s)
 	while (s->next < s->http->row_next && !is_wanted(s, s->next))
 		s->next++;
 	if (s->next < s->http->row_next) {
-		write_event(s);
+		const struct event_row *row = &s->http->rows[s->next % API_EVENTS_KEPT];
+
+		/* The JSON has no line end, so nothing in it can end the event or begin
+		 * another. */
+		s->size = (size_t)snprintf(
+			s->text, STREAM_HEAD_SIZE,
+			"id: %" PRIx64 "-%" PRIu64 "\nevent: %s\ndata: ", s->http->epoch,
+			s->next, event_action_name((enum event_action)row->event.action));
+		s->size += event_json(row, s->text + s->size);
+		s->text[s->size++] = '\n';
+		s->text[s->size++] = '\n';
+		s->at = 0;
+		s->next++;
 		return true;
 	}
 	s->at = s->size = 0;

@@ -193,20 +193,6 @@ static void write_modes(struct metrics *m, const struct api_status *s)
 	}
 }
 
-static void write_gauges(struct metrics *m, const struct api_status *s)
-{
-	gauge(m, "full_isolation", "1 while the whole filter stands.", s->full_isolation);
-	gauge(m, "generation", "Generation of the policy in the kernel.", s->generation);
-	gauge(m, "rules", "Rules in force, always-rules among them.", s->rule_count);
-	gauge(m, "learned_names", "Names whose addresses are open now.",
-	      s->learned_names);
-	gauge(m, "learned_addresses", "Learned addresses that are open now.",
-	      s->learned_addresses);
-	if (s->has_postgres)
-		gauge(m, "postgres_waiting_rows",
-		      "Rows in the store that are to be copied.", s->postgres_waiting);
-}
-
 static void write_api(struct metrics *m, struct api *a)
 {
 	const struct api_http *h = http_of(a);
@@ -251,7 +237,16 @@ void answer_metrics(struct api_request *r)
 	write_modes(&m, &s);
 	head(&m, "closed", "gauge", "1 when on_denies has closed the sandbox.");
 	sample(&m, "closed", NULL, document_closed(r->ops->policy(r->ops->data)) != NULL);
-	write_gauges(&m, &s);
+	gauge(&m, "full_isolation", "1 while the whole filter stands.", s.full_isolation);
+	gauge(&m, "generation", "Generation of the policy in the kernel.", s.generation);
+	gauge(&m, "rules", "Rules in force, always-rules among them.", s.rule_count);
+	gauge(&m, "learned_names", "Names whose addresses are open now.",
+	      s.learned_names);
+	gauge(&m, "learned_addresses", "Learned addresses that are open now.",
+	      s.learned_addresses);
+	if (s.has_postgres)
+		gauge(&m, "postgres_waiting_rows",
+		      "Rows in the store that are to be copied.", s.postgres_waiting);
 	write_counters(&m, &s);
 	write_traffic(&m, s.traffic);
 	write_api(&m, r->api);

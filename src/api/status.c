@@ -33,28 +33,12 @@ void api_status_count(struct api_status *s, const uint64_t *values,
 		};
 }
 
-static void put_time(struct jtext *j, const char *key, int64_t ms)
+static void put_since(struct jtext *j, int64_t ms)
 {
 	if (ms > 0)
-		jtext_when(j, key, ms);
+		jtext_when(j, "since", ms);
 	else
-		jtext_raw(j, key, "null");
-}
-
-static void put_degradations(struct jtext *j, const struct api_status *s)
-{
-	jtext_open(j, "degradations", '[');
-	for (size_t i = 0; i < MIN(s->degradation_count, (size_t)API_DEGRADATIONS_MAX);
-	     i++) {
-		const struct api_degradation *d = &s->degradations[i];
-
-		jtext_open(j, NULL, '{');
-		jtext_member(j, "what", d->what);
-		jtext_member(j, "reason", d->reason);
-		put_time(j, "since", d->since_ms);
-		jtext_close(j, '}');
-	}
-	jtext_close(j, ']');
+		jtext_raw(j, "since", "null");
 }
 
 static void put_losses(struct jtext *j, const struct api_status *s)
@@ -79,7 +63,7 @@ static void put_status(struct jtext *j, const struct api_status *s,
 	jtext_open(j, NULL, '{');
 	jtext_member(j, "mode", api_mode_name(s->mode));
 	jtext_bool(j, "fullIsolation", s->full_isolation);
-	put_time(j, "since", s->since_ms);
+	put_since(j, s->since_ms);
 	jtext_member(j, "enforcementMode", s->enforcement_mode);
 	jtext_member(j, "policyMode", document_mode(policy));
 	if (closed)
@@ -88,7 +72,18 @@ static void put_status(struct jtext *j, const struct api_status *s,
 		jtext_raw(j, "closed", "null");
 	jtext_bool(j, "readOnly", read_only);
 	jtext_member(j, "sandboxId", s->sandbox_id);
-	put_degradations(j, s);
+	jtext_open(j, "degradations", '[');
+	for (size_t i = 0; i < MIN(s->degradation_count, (size_t)API_DEGRADATIONS_MAX);
+	     i++) {
+		const struct api_degradation *d = &s->degradations[i];
+
+		jtext_open(j, NULL, '{');
+		jtext_member(j, "what", d->what);
+		jtext_member(j, "reason", d->reason);
+		put_since(j, d->since_ms);
+		jtext_close(j, '}');
+	}
+	jtext_close(j, ']');
 	jtext_count(j, "generation", s->generation);
 	jtext_count(j, "engineRestarts", s->engine_restarts);
 	if (s->engine_count > 0)
