@@ -37,16 +37,6 @@ void ctmark_done(struct ctmark *c)
 	fd_close(&c->fd);
 }
 
-static void put_addrs(struct nl_writer *w, const struct addr *from, const struct addr *to)
-{
-	bool v4 = from->family == ADDR_V4;
-	size_t ip = nl_nest(w, CTA_TUPLE_IP);
-
-	nl_put(w, v4 ? CTA_IP_V4_SRC : CTA_IP_V6_SRC, from->bytes, addr_size(from));
-	nl_put(w, v4 ? CTA_IP_V4_DST : CTA_IP_V6_DST, to->bytes, addr_size(to));
-	nl_nest_end(w, ip);
-}
-
 /* The entry is known by its replies: they go from our end to the peer, whatever the
  * destination was before a redirect. */
 static void put_request(struct nl_request *q, uint32_t seq, const struct endpoint *local,
@@ -56,12 +46,20 @@ static void put_request(struct nl_request *q, uint32_t seq, const struct endpoin
 		q, NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET, 0, sizeof(*g));
 	struct nl_writer *w = &q->writer;
 	size_t tuple, proto;
+	bool v4;
+	size_t ip;
 
 	nl_header(w)->nlmsg_seq = seq;
 	g->nfgen_family = local->addr.family == ADDR_V4 ? AF_INET : AF_INET6;
 	g->version = NFNETLINK_V0;
 	tuple = nl_nest(w, CTA_TUPLE_REPLY);
-	put_addrs(w, &local->addr, &peer->addr);
+	v4 = local->addr.family == ADDR_V4;
+	ip = nl_nest(w, CTA_TUPLE_IP);
+	nl_put(w, v4 ? CTA_IP_V4_SRC : CTA_IP_V6_SRC, local->addr.bytes,
+	       addr_size(&local->addr));
+	nl_put(w, v4 ? CTA_IP_V4_DST : CTA_IP_V6_DST, peer->addr.bytes,
+	       addr_size(&peer->addr));
+	nl_nest_end(w, ip);
 	proto = nl_nest(w, CTA_TUPLE_PROTO);
 	nl_put_u8(w, CTA_PROTO_NUM, IPPROTO_TCP);
 	nl_put_be16(w, CTA_PROTO_SRC_PORT, local->port);

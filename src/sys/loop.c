@@ -224,30 +224,6 @@ static int wait_ms(const struct loop *l, int max_wait_ms)
 	return wait < 0 ? 0 : (int)wait;
 }
 
-static void fire_timers(struct loop *l)
-{
-	l->firing = true;
-	while (l->timer_count > 0 && l->heap[0]->at_ms <= l->now_ms) {
-		struct loop_timer *t = l->heap[0];
-
-		loop_timer_stop(l, t);
-		t->on_fire(t);
-	}
-	l->firing = false;
-}
-
-static void run_deferred(struct loop *l)
-{
-	l->running = l->deferred;
-	l->deferred = NULL;
-	while (l->running) {
-		struct loop_deferred *d = l->running;
-
-		l->running = d->next;
-		d->run(d);
-	}
-}
-
 int loop_turn(struct loop *l, int max_wait_ms)
 {
 	int n = epoll_wait(l->epoll_fd, l->batch, BATCH_MAX, wait_ms(l, max_wait_ms));
@@ -263,10 +239,24 @@ int loop_turn(struct loop *l, int max_wait_ms)
 		if (s)
 			s->on_ready(s, ev->events);
 	}
-	fire_timers(l);
+	l->firing = true;
+	while (l->timer_count > 0 && l->heap[0]->at_ms <= l->now_ms) {
+		struct loop_timer *t = l->heap[0];
+
+		loop_timer_stop(l, t);
+		t->on_fire(t);
+	}
+	l->firing = false;
 	if (l->turn_end)
 		l->turn_end(l->turn_end_data);
-	run_deferred(l);
+	l->running = l->deferred;
+	l->deferred = NULL;
+	while (l->running) {
+		struct loop_deferred *d = l->running;
+
+		l->running = d->next;
+		d->run(d);
+	}
 	return 0;
 }
 
