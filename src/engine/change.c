@@ -587,19 +587,6 @@ static void report_changes(struct engine_sandbox *g, const struct plan *before)
 			       "the budget of the rule begins anew");
 }
 
-static void report_spent(struct engine_sandbox *g)
-{
-	const uint64_t news = budgets_take_news(g->sandbox.budgets);
-
-	for (size_t i = 0; news != 0 && i < plan_budget_count(&g->plan); i++) {
-		const uint32_t rule = plan_budget(&g->plan, i).rule;
-
-		if (news >> i & 1)
-			report(g, rule,
-			       rule == PLAN_NO_RULE ? PLAN_SPENT_ALL : PLAN_SPENT_REASON);
-	}
-}
-
 /* Where the filter fails, names and the relay go by the new plan all the same, and the
  * filter is tried again. */
 static void go_over(struct engine_sandbox *g, struct plan next)
@@ -656,10 +643,18 @@ static int64_t look_at(struct engine_sandbox *g)
 	struct budgets *budgets = g->sandbox.budgets;
 	struct plan next = g->plan;
 	int64_t next_ms;
+	uint64_t news;
 
 	next.ends_ahead = grants_ahead(g->grants, wall_ms, now_ms);
 	next.spent = budgets_spent(budgets, &next, now_ms);
-	report_spent(g);
+	news = budgets_take_news(budgets);
+	for (size_t i = 0; news != 0 && i < plan_budget_count(&g->plan); i++) {
+		const uint32_t rule = plan_budget(&g->plan, i).rule;
+
+		if (news >> i & 1)
+			report(g, rule,
+			       rule == PLAN_NO_RULE ? PLAN_SPENT_ALL : PLAN_SPENT_REASON);
+	}
 	/* A change that is under way is followed by a look of its own. */
 	if (!g->change.is_under_way) {
 		next.spent =

@@ -446,41 +446,6 @@ static void on_dismiss(struct engine *e, struct ipc_message *m)
 	dns_service_dismiss(e->core.dns, &g->sandbox, &what.name);
 }
 
-static void on_control_message(struct engine *e, struct ipc_message *m, const int *fds,
-			       size_t count)
-{
-	struct engine_lent *l;
-	int fd;
-
-	switch (m->type) {
-	case IPC_CHANGE:
-		if (count == 1)
-			on_change(e, m, fds[0]);
-		break;
-	case IPC_STATS:
-		on_stats(e, m->sandbox);
-		break;
-	case IPC_DENIES:
-		on_denies(e, m->sandbox);
-		break;
-	case IPC_DISMISS:
-		on_dismiss(e, m);
-		break;
-	case IPC_SOCKET:
-		fd = lend(e, &m->socket);
-		m->socket.error = MIN(fd, 0);
-		answer_control(e, m, MAX(fd, -1));
-		break;
-	case IPC_SOCKET_DONE:
-		l = find_lent(e, &m->socket);
-		if (l)
-			take_back(e, l, -ECANCELED);
-		break;
-	default:
-		break;
-	}
-}
-
 static void on_control(struct loop_source *source, uint32_t events)
 {
 	struct engine *e = CONTAINER_OF(source, struct engine, from_control);
@@ -488,6 +453,8 @@ static void on_control(struct loop_source *source, uint32_t events)
 	size_t count = 0;
 	int fds[1];
 	int r;
+	struct engine_lent *l;
+	int fd;
 
 	if (events & EPOLLOUT)
 		pay_or_wait(e);
@@ -500,7 +467,33 @@ static void on_control(struct loop_source *source, uint32_t events)
 		break_control(e, r);
 		return;
 	}
-	on_control_message(e, &m, fds, count);
+	switch (m.type) {
+	case IPC_CHANGE:
+		if (count == 1)
+			on_change(e, &m, fds[0]);
+		break;
+	case IPC_STATS:
+		on_stats(e, m.sandbox);
+		break;
+	case IPC_DENIES:
+		on_denies(e, m.sandbox);
+		break;
+	case IPC_DISMISS:
+		on_dismiss(e, &m);
+		break;
+	case IPC_SOCKET:
+		fd = lend(e, &m.socket);
+		m.socket.error = MIN(fd, 0);
+		answer_control(e, &m, MAX(fd, -1));
+		break;
+	case IPC_SOCKET_DONE:
+		l = find_lent(e, &m.socket);
+		if (l)
+			take_back(e, l, -ECANCELED);
+		break;
+	default:
+		break;
+	}
 	for (size_t i = 0; i < count; i++)
 		close(fds[i]);
 }

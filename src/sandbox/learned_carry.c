@@ -222,24 +222,6 @@ static bool is_unknown(const struct element *e, int64_t now_ms)
 	return !e || e->kernel_until_ms + LEARNED_SLACK_MS <= now_ms;
 }
 
-static size_t list_ended(const struct learned *old, const struct learned *next,
-			 int64_t now_ms, struct filter_learn *ret)
-{
-	size_t count = 0;
-
-	for (uint32_t i = 0; i < old->elements.used; i++) {
-		const struct element *e = element_at(old, i);
-
-		if (e->link.live && !is_unknown(e, now_ms) && !find_same(next, e))
-			ret[count++] = (struct filter_learn){
-				.addr = e->addr,
-				.port_list = e->port_list,
-				.present = e->kernel_until_ms > now_ms + LEARNED_SLACK_MS,
-			};
-	}
-	return count;
-}
-
 static size_t list_begun(const struct learned *old, const struct learned *next,
 			 int64_t now_ms, struct filter_learn *ret)
 {
@@ -343,6 +325,7 @@ static int find_difference(const struct learned *old, int64_t now_ms, struct are
 	struct filter_learn *learned, *draining;
 	struct filter_difference *d;
 	struct index was;
+	size_t count = 0;
 
 	if (!old->is_active || now_ms < old->doubt_until_ms)
 		return 0;
@@ -354,7 +337,17 @@ static int find_difference(const struct learned *old, int64_t now_ms, struct are
 			       sizeof(*draining));
 	if (!d || !learned || !draining)
 		return -ENOMEM;
-	d->learned_count = list_ended(old, n->table, now_ms, learned);
+	for (uint32_t i = 0; i < old->elements.used; i++) {
+		const struct element *e = element_at(old, i);
+
+		if (e->link.live && !is_unknown(e, now_ms) && !find_same(n->table, e))
+			learned[count++] = (struct filter_learn){
+				.addr = e->addr,
+				.port_list = e->port_list,
+				.present = e->kernel_until_ms > now_ms + LEARNED_SLACK_MS,
+			};
+	}
+	d->learned_count = count;
 	d->learned_count += list_begun(old, n->table, now_ms, learned + d->learned_count);
 	d->learned = learned;
 	d->draining_count = compare_lists(&was, old->draining.count, n->draining,

@@ -110,23 +110,6 @@ void sandbox_notice(struct sandbox *s, struct event *e, int64_t now_ms)
 		s->counters[COUNT_EVENTS_DROPPED] += e->packets;
 }
 
-/* Once a window at most, so no rate has to hold what is told of it. */
-static void count_denial(struct sandbox *s, const struct event *e, int64_t now_ms)
-{
-	const struct plan_on_denies on = plan_on_denies(&s->plan);
-	char window[POLICY_WINDOW_SIZE];
-	struct event limit;
-
-	if (!event_is_refusal(e) ||
-	    !denies_add(&s->denies, &on, MAX(e->packets, UINT64_C(1)), now_ms))
-		return;
-	limit = event_make(EVENT_LIMIT, EVENT_LAUNCH);
-	limit.limit = EVENT_LIMIT_DENIES;
-	snprintf(limit.reason, sizeof(limit.reason), "more than %u denies in %s",
-		 on.count, policy_window_text(on.window_sec, window));
-	sandbox_notice(s, &limit, now_ms);
-}
-
 bool sandbox_notify(const struct sandbox *s, const struct event *e)
 {
 	struct event advised = *e;
@@ -140,6 +123,9 @@ bool sandbox_notify(const struct sandbox *s, const struct event *e)
 void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
 {
 	const uint32_t per_second = plan_limit(&s->plan, LIMIT_EVENTS_PER_SECOND);
+	struct plan_on_denies on;
+	char window[POLICY_WINDOW_SIZE];
+	struct event limit;
 
 	if (s->state == SANDBOX_TESTING || !s->on_event)
 		return;
@@ -151,7 +137,16 @@ void sandbox_event(struct sandbox *s, struct event *e, int64_t now_ms)
 		   !sandbox_notify(s, e)) {
 		s->counters[COUNT_EVENTS_DROPPED] += e->packets;
 	}
-	count_denial(s, e, now_ms);
+	/* Once a window at most, so no rate has to hold what is told of it. */
+	on = plan_on_denies(&s->plan);
+	if (!event_is_refusal(e) ||
+	    !denies_add(&s->denies, &on, MAX(e->packets, UINT64_C(1)), now_ms))
+		return;
+	limit = event_make(EVENT_LIMIT, EVENT_LAUNCH);
+	limit.limit = EVENT_LIMIT_DENIES;
+	snprintf(limit.reason, sizeof(limit.reason), "more than %u denies in %s",
+		 on.count, policy_window_text(on.window_sec, window));
+	sandbox_notice(s, &limit, now_ms);
 }
 
 void sandbox_passed(struct sandbox *s, struct event *e, int64_t now_ms)
