@@ -266,23 +266,6 @@ void control_sandboxes_on_daemon(struct control_link *l, struct ipc_message *m)
 	sandboxes_look_again(s);
 }
 
-/* Sandboxes that have ended are freed. */
-static void sandboxes_bury(struct control *s)
-{
-	struct control_sandbox *w;
-
-	for (size_t i = 0; i < s->link_count; i++)
-		control_hear_engine(&s->links[i]);
-	for (uint32_t id = 0; (w = control_sandbox_after(s, id));) {
-		id = w->id;
-		if (!w->gone[0])
-			continue;
-		ipc_sanitize(w->gone, sizeof(w->gone));
-		control_record(w, w->gone);
-		take_out(w);
-	}
-}
-
 /* -- what the daemons have ---------------------------------------------------------- */
 
 /* At the start the daemons are asked for what they have, a few sandboxes in each turn of
@@ -538,8 +521,19 @@ static void on_relist(struct loop_timer *t)
 {
 	struct control *s = CONTAINER_OF(t, struct control, relist);
 	bool again = false;
+	struct control_sandbox *w;
 
-	sandboxes_bury(s);
+	/* Sandboxes that have ended are freed. */
+	for (size_t i = 0; i < s->link_count; i++)
+		control_hear_engine(&s->links[i]);
+	for (uint32_t id = 0; (w = control_sandbox_after(s, id));) {
+		id = w->id;
+		if (!w->gone[0])
+			continue;
+		ipc_sanitize(w->gone, sizeof(w->gone));
+		control_record(w, w->gone);
+		take_out(w);
+	}
 	for (size_t i = 0; i < s->link_count; i++)
 		again |= ask_some(&s->links[i]);
 	if (again)

@@ -69,18 +69,6 @@ static void drop_socket(struct lookup *l)
 	control_send_engine(l->side->link, &done);
 }
 
-static void finish(struct lookup *l)
-{
-	uint32_t ttl_sec = MIN(MAX(l->ttl_sec, (uint32_t)LOOKUP_TTL_MIN_SEC),
-			       (uint32_t)LOOKUP_TTL_MAX_SEC);
-
-	drop_socket(l);
-	l->busy = false;
-	l->expires_ms = loop_now_ms(l->side->loop) +
-			(int64_t)(l->count > 0 ? ttl_sec : LOOKUP_TTL_MIN_SEC) * 1000;
-	l->on_done(l);
-}
-
 /* 127.0.0.11 knows the services of its network; other names would come back to the
  * engine as the app's, who may not ask for them. */
 static size_t first_server(const struct lookup *l)
@@ -100,7 +88,15 @@ static void next_server(struct lookup *l)
 		return;
 	}
 	if (l->type == DNS_TYPE_AAAA) {
-		finish(l);
+		uint32_t ttl_sec = MIN(MAX(l->ttl_sec, (uint32_t)LOOKUP_TTL_MIN_SEC),
+				       (uint32_t)LOOKUP_TTL_MAX_SEC);
+
+		drop_socket(l);
+		l->busy = false;
+		l->expires_ms =
+			loop_now_ms(l->side->loop) +
+			(int64_t)(l->count > 0 ? ttl_sec : LOOKUP_TTL_MIN_SEC) * 1000;
+		l->on_done(l);
 		return;
 	}
 	l->type = DNS_TYPE_AAAA;
