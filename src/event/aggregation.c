@@ -150,20 +150,6 @@ static struct entry *find(const struct aggregation *t, const struct event *e)
 	return NULL;
 }
 
-static void fold(struct event *into, const struct event *e)
-{
-	if (into->packets == 0) {
-		into->ts_ms = e->ts_ms;
-		into->from = e->from;
-		into->to = e->to;
-		if (e->uid != UINT32_MAX)
-			into->uid = e->uid;
-	}
-	into->packets += e->packets;
-	into->bytes += e->bytes;
-	into->received += e->received;
-}
-
 /* Rests that are over. */
 static void wake(struct aggregation *t, int64_t now_ms)
 {
@@ -184,7 +170,16 @@ bool aggregation_fold(struct aggregation *t, const struct event *e)
 
 	if (!known)
 		return false;
-	fold(&known->event, e);
+	if (known->event.packets == 0) {
+		known->event.ts_ms = e->ts_ms;
+		known->event.from = e->from;
+		known->event.to = e->to;
+		if (e->uid != UINT32_MAX)
+			known->event.uid = e->uid;
+	}
+	known->event.packets += e->packets;
+	known->event.bytes += e->bytes;
+	known->event.received += e->received;
 	t->recent = known;
 	return true;
 }

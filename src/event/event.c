@@ -217,28 +217,25 @@ static struct slot *slot_find(const struct event_ring *r, uint64_t hash,
 	return i != NONE ? &r->slots[i] : NULL;
 }
 
-static void push_out_oldest(struct event_ring *r)
+/* Without memory for more the ring stays as small as it is. */
+static void make_room(struct event_ring *r)
 {
-	struct slot *s = &r->slots[r->oldest];
-	uint32_t *at = head_of(r, s->hash);
+	struct slot *s;
+	uint32_t *at;
 
+	if (r->count < r->size)
+		return;
+	if (r->size < r->capacity && resize(r, MIN(r->size * 2, r->capacity)) == 0)
+		return;
+	r->capacity = r->size;
+	s = &r->slots[r->oldest];
+	at = head_of(r, s->hash);
 	while (*at != r->oldest)
 		at = &r->slots[*at].next;
 	*at = s->next;
 	r->dropped += s->event.packets;
 	r->oldest = (r->oldest + 1) % r->size;
 	r->count--;
-}
-
-/* Without memory for more the ring stays as small as it is. */
-static void make_room(struct event_ring *r)
-{
-	if (r->count < r->size)
-		return;
-	if (r->size < r->capacity && resize(r, MIN(r->size * 2, r->capacity)) == 0)
-		return;
-	r->capacity = r->size;
-	push_out_oldest(r);
 }
 
 void event_ring_add(struct event_ring *r, const struct event *e)

@@ -542,20 +542,6 @@ static void print_budget(FILE *out, const struct draft *d, const struct rule *r)
 	fputc('}', out);
 }
 
-/* A profile's: a word, or a path. */
-static void print_name(FILE *out, const char *name)
-{
-	char text[1024];
-	struct jtext j;
-
-	jtext_init(&j, text, sizeof(text));
-	if (!text_is_name(name, sizeof(text)))
-		jtext_string(&j, text_of(name), strlen(name));
-	else
-		jtext_put(&j, text_of(name));
-	fwrite(text, 1, j.used, out);
-}
-
 static int compare_names(const void *a, const void *b)
 {
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
@@ -604,11 +590,20 @@ static void print_lookups(const struct draft *d, const char *indent, FILE *out)
 		fprintf(out, "%s  and more\n", indent);
 }
 
-static void print_refused(const struct draft *d, const char *indent, FILE *out)
+/* As comments: what is proposed, was only looked up, was refused. */
+static void write_notes(const struct draft *d, const char *indent, FILE *out)
 {
 	char what[REPORT_WHAT_SIZE];
 	size_t printed = 0;
 
+	for (size_t i = 0; i < d->proposal_count; i++) {
+		fprintf(out, "%sNot allowed, for you to decide: ", indent);
+		print_escaped(out, d->proposals[i].why);
+		fprintf(out, "\n%s  ", indent);
+		print_rule(out, &d->proposals[i].rule);
+		fputc('\n', out);
+	}
+	print_lookups(d, indent, out);
 	for (size_t i = 0; d->args->refused && !d->args->refused_too &&
 			   i < event_ring_count(d->args->refused);
 	     i++) {
@@ -631,22 +626,11 @@ static void print_refused(const struct draft *d, const char *indent, FILE *out)
 		fprintf(out, "%s  and %zu more\n", indent, printed - NOTES_MAX);
 }
 
-/* As comments: what is proposed, was only looked up, was refused. */
-static void write_notes(const struct draft *d, const char *indent, FILE *out)
-{
-	for (size_t i = 0; i < d->proposal_count; i++) {
-		fprintf(out, "%sNot allowed, for you to decide: ", indent);
-		print_escaped(out, d->proposals[i].why);
-		fprintf(out, "\n%s  ", indent);
-		print_rule(out, &d->proposals[i].rule);
-		fputc('\n', out);
-	}
-	print_lookups(d, indent, out);
-	print_refused(d, indent, out);
-}
-
 void draft_write(const struct draft *d, FILE *out)
 {
+	char text[1024];
+	struct jtext j;
+
 	fputs("# Made by `weir learn` of what ", out);
 	print_escaped(out, d->args->program);
 	fputs(" used. Read it before you use it: a host that is\n"
@@ -660,7 +644,13 @@ void draft_write(const struct draft *d, FILE *out)
 			d->args->unseen);
 	for (size_t i = 0; i < d->extend_count; i++) {
 		fputs(i == 0 ? "extends: [" : ", ", out);
-		print_name(out, d->extends[i]);
+		/* A profile's: a word, or a path. */
+		jtext_init(&j, text, sizeof(text));
+		if (!text_is_name(d->extends[i], sizeof(text)))
+			jtext_string(&j, text_of(d->extends[i]), strlen(d->extends[i]));
+		else
+			jtext_put(&j, text_of(d->extends[i]));
+		fwrite(text, 1, j.used, out);
 	}
 	fputs(d->extend_count > 0 ? "]\n" : "", out);
 	fputs(d->policy.count > 0 ? "egress:\n" : "egress: []\n", out);

@@ -21,30 +21,25 @@ static_assert((EVENT_NAME_SIZE + EVENT_REASON_SIZE + ROW_SANDBOX_SIZE + ROW_RULE
 		      EVENT_JSON_SIZE,
 	      "any row fits");
 
-static void fill_rule(struct event_row *row, const struct plan *plan)
-{
-	struct plan_rule rule;
-
-	if (!plan || row->event.rule == EVENT_NO_RULE ||
-	    row->event.rule >= plan_rule_count(plan))
-		return;
-	rule = plan_rule(plan, row->event.rule);
-	snprintf(row->rule, sizeof(row->rule), "%s %s", policy_action_name(rule.action),
-		 rule.target);
-	snprintf(row->rule_file, sizeof(row->rule_file), "%s", rule.file);
-	row->rule_line = rule.line;
-}
-
 void event_row_fill(struct event_row *ret, const struct event *e, const char *sandbox,
 		    const struct plan *plan)
 {
+	struct plan_rule rule;
+
 	memset(ret, 0, sizeof(*ret));
 	ret->event = *e;
 	ret->event.name[EVENT_NAME_SIZE - 1] = '\0';
 	ret->event.reason[EVENT_REASON_SIZE - 1] = '\0';
 	ret->event.command[EVENT_COMMAND_SIZE - 1] = '\0';
 	snprintf(ret->sandbox, sizeof(ret->sandbox), "%s", sandbox ? sandbox : "");
-	fill_rule(ret, plan);
+	if (!plan || ret->event.rule == EVENT_NO_RULE ||
+	    ret->event.rule >= plan_rule_count(plan))
+		return;
+	rule = plan_rule(plan, ret->event.rule);
+	snprintf(ret->rule, sizeof(ret->rule), "%s %s", policy_action_name(rule.action),
+		 rule.target);
+	snprintf(ret->rule_file, sizeof(ret->rule_file), "%s", rule.file);
+	ret->rule_line = rule.line;
 }
 
 void event_row_check(struct event_row *row)

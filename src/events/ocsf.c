@@ -110,19 +110,6 @@ static void put_class(struct jtext *j, const struct event *e)
 	jtext_count(j, "count", e->packets);
 }
 
-static void put_metadata(struct jtext *j)
-{
-	jtext_open(j, "metadata", '{');
-	text(j, "version", "1.3.0");
-	jtext_open(j, "product", '{');
-	text(j, "name", "Weir");
-	text(j, "vendor_name", "Weir");
-	text(j, "version", WEIR_VERSION);
-	jtext_close(j, '}');
-	jtext_raw(j, "profiles", "[\"host\",\"security_control\"]");
-	jtext_close(j, '}');
-}
-
 static void put_decision(struct jtext *j, const struct event_row *row)
 {
 	const struct outcome *o = outcome_of(&row->event);
@@ -245,15 +232,6 @@ static void put_sender(struct jtext *j, const struct event_row *row)
 	jtext_close(j, '}');
 }
 
-static void put_message(struct jtext *j, const struct event *e)
-{
-	char what[REPORT_WHAT_SIZE], message[REPORT_WHAT_SIZE + EVENT_REASON_SIZE + 32];
-
-	snprintf(message, sizeof(message), "%s: %s%s%s", outcome_of(e)->verb,
-		 report_what(e, what), e->reason[0] ? ": " : "", e->reason);
-	text(j, "message", message);
-}
-
 /* What the schema has no place for. */
 static void put_unmapped(struct jtext *j, const struct event_row *row)
 {
@@ -271,12 +249,23 @@ size_t event_ocsf(const struct event_row *row, char *buf)
 {
 	const struct event *e = &row->event;
 	struct jtext j;
+	char what[REPORT_WHAT_SIZE], message[REPORT_WHAT_SIZE + EVENT_REASON_SIZE + 32];
 
 	jtext_init(&j, buf, EVENT_OCSF_SIZE - 1);
 	jtext_open(&j, NULL, '{');
 	put_class(&j, e);
-	put_message(&j, e);
-	put_metadata(&j);
+	snprintf(message, sizeof(message), "%s: %s%s%s", outcome_of(e)->verb,
+		 report_what(e, what), e->reason[0] ? ": " : "", e->reason);
+	text(&j, "message", message);
+	jtext_open(&j, "metadata", '{');
+	text(&j, "version", "1.3.0");
+	jtext_open(&j, "product", '{');
+	text(&j, "name", "Weir");
+	text(&j, "vendor_name", "Weir");
+	text(&j, "version", WEIR_VERSION);
+	jtext_close(&j, '}');
+	jtext_raw(&j, "profiles", "[\"host\",\"security_control\"]");
+	jtext_close(&j, '}');
 	put_decision(&j, row);
 	if (outcome_of(e)->action != 0) {
 		if (e->layer == EVENT_DNS)

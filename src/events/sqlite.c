@@ -281,24 +281,6 @@ static void choose(struct weighed *all, size_t count, size_t excess)
 
 /* ---- room ---- */
 
-static int read_open(struct statements *t, const char *sandbox, struct weighed *all,
-		     size_t *count)
-{
-	sqlite3_stmt *s = t->open;
-	char destination[EVENT_NAME_SIZE];
-
-	sqlite_bind(s, WITH(TEXT(sandbox)));
-	while (*count < WEIGHED_MAX && sqlite3_step(s) == SQLITE_ROW) {
-		struct weighed *w = &all[(*count)++];
-
-		*w = (struct weighed){ .id = sqlite3_column_int64(s, 0) };
-		sqlite_read_text(s, 1, destination, sizeof(destination));
-		group(w, destination, sqlite3_column_int(s, 2) == 1,
-		      sqlite3_column_int64(s, 3));
-	}
-	return sqlite3_reset(s);
-}
-
 /* It becomes part of the one without a destination. */
 static int fold_task(struct statements *t, const char *sandbox, int64_t id)
 {
@@ -327,6 +309,8 @@ static int fold_some(struct statements *t, struct task *tasks, size_t count,
 	CLEAN(mem) struct weighed *all = calloc(WEIGHED_MAX, sizeof(*all));
 	size_t used = 0;
 	int rc;
+	sqlite3_stmt *s;
+	char destination[EVENT_NAME_SIZE];
 
 	if (!all)
 		return SQLITE_NOMEM;
@@ -338,7 +322,17 @@ static int fold_some(struct statements *t, struct task *tasks, size_t count,
 		all[used].task = &tasks[i];
 		group(&all[used++], v->destination, v->is_name, v->first_ms);
 	}
-	rc = read_open(t, tasks->review.sandbox, all, &used);
+	s = t->open;
+	sqlite_bind(s, WITH(TEXT(tasks->review.sandbox)));
+	while (used < WEIGHED_MAX && sqlite3_step(s) == SQLITE_ROW) {
+		struct weighed *w = &all[used++];
+
+		*w = (struct weighed){ .id = sqlite3_column_int64(s, 0) };
+		sqlite_read_text(s, 1, destination, sizeof(destination));
+		group(w, destination, sqlite3_column_int(s, 2) == 1,
+		      sqlite3_column_int64(s, 3));
+	}
+	rc = sqlite3_reset(s);
 	excess = MIN(excess, used);
 	choose(all, used, excess);
 	for (size_t i = 0; i < excess && rc == SQLITE_OK; i++) {

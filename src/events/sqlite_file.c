@@ -679,19 +679,6 @@ static bool let_steps_go(sqlite3 *db, const char *where, uint64_t max_bytes)
 
 /* ---- age ---- */
 
-static void read_age(struct sqlite_age *a, sqlite3 *db, int64_t wall_ms)
-{
-	int64_t newest_ms = sqlite_number(db, "SELECT ts FROM event ORDER BY id DESC");
-
-	a->trusted_ms = a->kept_trusted_ms =
-		sqlite_number(db, "SELECT trusted_ms FROM age");
-	a->doubted_ms = a->kept_doubted_ms =
-		sqlite_number(db, "SELECT doubted_ms FROM age");
-	if (a->trusted_ms == 0)
-		a->trusted_ms = newest_ms != 0 ? MIN(newest_ms, wall_ms) : wall_ms;
-	a->known = true;
-}
-
 /* What can't be kept now is kept another time. */
 static void keep_age(struct sqlite_age *a, sqlite3 *db)
 {
@@ -719,8 +706,19 @@ int64_t sqlite_age_limit(struct sqlite_age *a, sqlite3 *db, int64_t now_ms,
 
 	if (a->known && wall_ms - a->wall_ms > passed_ms + DAY_MS)
 		a->doubted_ms = 0; /* it jumps once more */
-	if (!a->known)
-		read_age(a, db, wall_ms);
+	if (!a->known) {
+		int64_t newest_ms =
+			sqlite_number(db, "SELECT ts FROM event ORDER BY id DESC");
+
+		a->trusted_ms = a->kept_trusted_ms =
+			sqlite_number(db, "SELECT trusted_ms FROM age");
+		a->doubted_ms = a->kept_doubted_ms =
+			sqlite_number(db, "SELECT doubted_ms FROM age");
+		if (a->trusted_ms == 0)
+			a->trusted_ms = newest_ms != 0 ? MIN(newest_ms, wall_ms)
+						       : wall_ms;
+		a->known = true;
+	}
 	if (wall_ms - a->trusted_ms <= passed_ms + DAY_MS) {
 		a->trusted_ms = MAX(a->trusted_ms, wall_ms);
 		a->doubted_ms = 0;
@@ -740,13 +738,15 @@ int64_t sqlite_age_limit(struct sqlite_age *a, sqlite3 *db, int64_t now_ms,
 	return MIN(a->trusted_ms, wall_ms) - max_age_ms;
 }
 
-/* Tasks of the future go on as of now once no event of the future is left to say that it
- * may be the present that is wrong. */
-static void tidy_reviews(sqlite3 *db, int64_t oldest_ms, int64_t wall_ms)
+static bool tidy_age(sqlite3 *db, int64_t oldest_ms, int64_t wall_ms)
 {
-	const int64_t future_ms = wall_ms + DAY_MS;
+	char where[SQL_SIZE / 2];
+	int64_t future_ms;
 	char sql[SQL_SIZE];
 
+	/* Tasks of the future go on as of now once no event of the future is left to say
+	 * that it may be the present that is wrong. */
+	future_ms = wall_ms + DAY_MS;
 	snprintf(sql, sizeof(sql), "DELETE FROM review WHERE last_ts < %" PRId64,
 		 oldest_ms);
 	(void)!sqlite_run(db, sql, NULL);
@@ -758,13 +758,6 @@ static void tidy_reviews(sqlite3 *db, int64_t oldest_ms, int64_t wall_ms)
 		 ") AND NOT EXISTS (SELECT 1 FROM event WHERE ts > %" PRId64 ")",
 		 wall_ms, wall_ms, wall_ms, future_ms, future_ms, future_ms);
 	(void)!sqlite_run(db, sql, NULL);
-}
-
-static bool tidy_age(sqlite3 *db, int64_t oldest_ms, int64_t wall_ms)
-{
-	char where[SQL_SIZE / 2];
-
-	tidy_reviews(db, oldest_ms, wall_ms);
 	/* While the row that is too old is there to tell it. */
 	snprintf(where, sizeof(where),
 		 "ts > %" PRId64

@@ -150,19 +150,6 @@ int daemon_policy_json(const struct policy *policy, const struct plan *plan, cha
 	return fclose(out) != 0 ? -ENOMEM : r;
 }
 
-/* What no policy can give a sandbox that is there already. */
-static void report_needs(const struct policy *policy)
-{
-	for (size_t i = 0; i < policy->need_count; i++) {
-		const struct policy_need *n = &policy->needs[i];
-
-		if (!n->profile && !policy_is_built_in(n->at.file))
-			log_warning("%s:%u: `run` counts in a profile that weir run "
-				    "starts with, ignoring '%s'",
-				    n->at.file, n->at.line, n->value);
-	}
-}
-
 int daemon_policy_text(const struct policy_args *args, char **ret)
 {
 	CLEAN(arena) struct arena arena = { 0 };
@@ -175,7 +162,15 @@ int daemon_policy_text(const struct policy_args *args, char **ret)
 
 	if (r < 0)
 		return r == -EINVAL ? RUN_STATUS_BAD_INPUT : RUN_STATUS_FAILED;
-	report_needs(&policy);
+	/* What no policy can give a sandbox that is there already. */
+	for (size_t i = 0; i < policy.need_count; i++) {
+		const struct policy_need *n = &policy.needs[i];
+
+		if (!n->profile && !policy_is_built_in(n->at.file))
+			log_warning("%s:%u: `run` counts in a profile that weir run "
+				    "starts with, ignoring '%s'",
+				    n->at.file, n->at.line, n->value);
+	}
 	r = plan_open(bytes, size, &plan, &err);
 	if (r == 0)
 		r = daemon_policy_json(&policy, &plan, ret);

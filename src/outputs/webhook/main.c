@@ -199,21 +199,6 @@ static size_t on_answer(char *bytes, size_t size, size_t n, void *data)
 
 /* ---- URLs ---- */
 
-static void set_up_request(struct hook *k, const char *url)
-{
-	CURL *c = k->easy;
-
-	k->headers = curl_slist_append(NULL, "Content-Type: application/json");
-	k->headers = curl_slist_append(k->headers, "Expect:");
-	curl_easy_setopt(c, CURLOPT_URL, url);
-	curl_easy_setopt(c, CURLOPT_HTTPHEADER, k->headers);
-	curl_easy_setopt(c, CURLOPT_USERAGENT, "weir/" WEIR_VERSION);
-	curl_easy_setopt(c, CURLOPT_POST, 1L);
-	curl_easy_setopt(c, CURLOPT_PRIVATE, k);
-	curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_answer);
-	curl_easy_setopt(c, CURLOPT_WRITEDATA, k);
-}
-
 static void set_up_connection(struct hook *k, const struct webhook_url *url)
 {
 	struct curl_blob ca = { (void *)(uintptr_t)k->hooks->ca.ptr, k->hooks->ca.len,
@@ -250,6 +235,7 @@ static int add_url(struct hooks *h, const struct webhook_message *m)
 	char url[WEBHOOK_URL_SIZE + 1];
 	struct webhook_url parsed;
 	CLEAN(mem) struct hook *k = NULL;
+	CURL *c;
 
 	if (h->count == WEBHOOK_URLS_MAX || m->url != h->count ||
 	    webhook_url_parse((struct text){ m->text, m->size }, &parsed, NULL) < 0)
@@ -265,7 +251,16 @@ static int add_url(struct hooks *h, const struct webhook_message *m)
 	k->easy = curl_easy_init();
 	if (!k->easy)
 		return -ENOMEM;
-	set_up_request(k, url);
+	c = k->easy;
+	k->headers = curl_slist_append(NULL, "Content-Type: application/json");
+	k->headers = curl_slist_append(k->headers, "Expect:");
+	curl_easy_setopt(c, CURLOPT_URL, url);
+	curl_easy_setopt(c, CURLOPT_HTTPHEADER, k->headers);
+	curl_easy_setopt(c, CURLOPT_USERAGENT, "weir/" WEIR_VERSION);
+	curl_easy_setopt(c, CURLOPT_POST, 1L);
+	curl_easy_setopt(c, CURLOPT_PRIVATE, k);
+	curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_answer);
+	curl_easy_setopt(c, CURLOPT_WRITEDATA, k);
 	set_up_connection(k, &parsed);
 	h->list[h->count++] = TAKE_PTR(k);
 	return 0;
