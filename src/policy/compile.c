@@ -474,23 +474,6 @@ static int prefix_order(const void *x, const void *y)
 	return r != 0 ? r : a->rule < b->rule ? -1 : a->rule > b->rule;
 }
 
-/* Rules that say the same of the same prefix become one: the first, with the flags of
- * all. */
-static void fold_prefixes(struct builder *b)
-{
-	size_t used = 0;
-
-	for (size_t i = 0; i < b->prefix_count; i++) {
-		struct layout_prefix *last = used > 0 ? &b->prefixes[used - 1] : NULL;
-
-		if (last && layout_prefix_compare(last, &b->prefixes[i]) == 0)
-			last->flags |= b->prefixes[i].flags;
-		else
-			b->prefixes[used++] = b->prefixes[i];
-	}
-	b->prefix_count = used;
-}
-
 /* An earlier prefix that holds @x says the same: the kernel doesn't need @x. */
 static bool is_covered(const struct builder *b, const struct layout_prefix *x)
 {
@@ -540,6 +523,7 @@ static void collect_tops(struct builder *b)
 static int build_prefixes(struct builder *b)
 {
 	size_t n = 0;
+	size_t used = 0;
 
 	b->prefixes = arena_array(&b->arena, b->prefix_count + 1, sizeof(*b->prefixes));
 	b->tops = arena_array(&b->arena, b->prefix_count + 1, sizeof(*b->tops));
@@ -572,7 +556,17 @@ static int build_prefixes(struct builder *b)
 			qsort(b->prefixes, n, sizeof(*b->prefixes), prefix_order);
 			break;
 		}
-	fold_prefixes(b);
+	/* Rules that say the same of the same prefix become one: the first, with the
+	 * flags of all. */
+	for (size_t i = 0; i < b->prefix_count; i++) {
+		struct layout_prefix *last = used > 0 ? &b->prefixes[used - 1] : NULL;
+
+		if (last && layout_prefix_compare(last, &b->prefixes[i]) == 0)
+			last->flags |= b->prefixes[i].flags;
+		else
+			b->prefixes[used++] = b->prefixes[i];
+	}
+	b->prefix_count = used;
 	link_prefixes(b);
 	collect_tops(b);
 	return 0;

@@ -440,20 +440,6 @@ static int check_additions(const struct edit *e, const struct reading *after,
 	return 0;
 }
 
-static void print_warnings(const struct edit *e, const struct reading *after)
-{
-	char line[FAULT_TEXT_SIZE];
-
-	for (size_t i = 0; i < after->faults.count; i++) {
-		const struct fault *f = &after->faults.items[i];
-
-		for (size_t n = 0; f->level == FAULT_WARNING && n < e->count; n++)
-			if (f->line == after->policy.rules[e->additions[n].number].line)
-				fprintf(stderr, "%s\n",
-					fault_format(f, line, sizeof(line)));
-	}
-}
-
 /* The text with all of them in it. Return: -EINVAL: one of them can't be where it is. */
 static int try_places(struct edit *e, struct arena *arena, struct policy_edited *ret,
 		      struct err *err)
@@ -462,6 +448,7 @@ static int try_places(struct edit *e, struct arena *arena, struct policy_edited 
 	struct err why = { 0 };
 	struct text text;
 	int r;
+	char line[FAULT_TEXT_SIZE];
 
 	for (size_t i = 1; i < e->count; i++)
 		if (e->additions[i].offset < e->additions[i - 1].offset)
@@ -479,7 +466,14 @@ static int try_places(struct edit *e, struct arena *arena, struct policy_edited 
 	r = check_additions(e, &after, err);
 	if (r < 0)
 		return r;
-	print_warnings(e, &after);
+	for (size_t i = 0; i < after.faults.count; i++) {
+		const struct fault *f = &after.faults.items[i];
+
+		for (size_t n = 0; f->level == FAULT_WARNING && n < e->count; n++)
+			if (f->line == after.policy.rules[e->additions[n].number].line)
+				fprintf(stderr, "%s\n",
+					fault_format(f, line, sizeof(line)));
+	}
 	*ret = (struct policy_edited){
 		.text = text,
 		.rule = arena_text(arena, text_of(e->additions[0].text)),

@@ -194,28 +194,6 @@ void policy_explain_needs(const struct policy *policy, const char *prefix, FILE 
 	}
 }
 
-static void show_head(const struct policy *p, const struct plan *plan, FILE *out)
-{
-	fputs("# The effective policy. Read from:", out);
-	for (size_t i = 0; i < p->source_count; i++)
-		fprintf(out, "%s %s", i > 0 ? "," : "", SHOWN(p->sources[i]));
-	fputs(p->source_count > 0 ? "\n" : " the command line\n", out);
-	fprintf(out,
-		"# Enforced: names by their first rule, addresses by any deny, then any "
-		"allow;\n"
-		"# everything else is %s. Without `ports` a rule opens all but 53 and "
-		"853.\n",
-		p->default_action == POLICY_ALLOW ? "allowed"
-		: p->default_action == POLICY_ASK ? "asked for"
-						  : "denied");
-	if (plan_rule_count(plan) > p->count)
-		fprintf(out, "# Besides, %zu built-in denies: cloud metadata%s.\n",
-			plan_rule_count(plan) - p->count,
-			p->default_action != POLICY_DENY ? " and public DoH resolvers"
-							 : "");
-	policy_explain_needs(p, "# Besides, ", out);
-}
-
 /* "key: value" lines; values of JSON are values of YAML. */
 static int show_settings(const struct policy *p, FILE *out)
 {
@@ -244,7 +222,25 @@ int cli_policy_show(const struct policy *policy, const struct plan *plan, bool j
 
 	if (json)
 		return show_json(policy, out);
-	show_head(policy, plan, out);
+	fputs("# The effective policy. Read from:", out);
+	for (size_t i = 0; i < policy->source_count; i++)
+		fprintf(out, "%s %s", i > 0 ? "," : "", SHOWN(policy->sources[i]));
+	fputs(policy->source_count > 0 ? "\n" : " the command line\n", out);
+	fprintf(out,
+		"# Enforced: names by their first rule, addresses by any deny, then any "
+		"allow;\n"
+		"# everything else is %s. Without `ports` a rule opens all but 53 and "
+		"853.\n",
+		policy->default_action == POLICY_ALLOW ? "allowed"
+		: policy->default_action == POLICY_ASK ? "asked for"
+						       : "denied");
+	if (plan_rule_count(plan) > policy->count)
+		fprintf(out, "# Besides, %zu built-in denies: cloud metadata%s.\n",
+			plan_rule_count(plan) - policy->count,
+			policy->default_action != POLICY_DENY
+				? " and public DoH resolvers"
+				: "");
+	policy_explain_needs(policy, "# Besides, ", out);
 	r = show_settings(policy, out);
 	if (r < 0)
 		return r;
@@ -296,27 +292,14 @@ static int bad_query(const char *text, struct err *err)
 		SHOWN(text));
 }
 
-/* A name goes the way of a rule's target, so that IDN names can be asked as written. */
-static int query_name(struct text t, struct query *ret, struct err *err)
-{
-	struct rule rule = { 0 };
-	int r = rule_target_parse(t, &rule, err);
-
-	if (r < 0)
-		return r;
-	if (rule.kind != TARGET_NAME)
-		return bad_query(ret->text, err);
-	ret->name = rule.name;
-	ret->name_text = t;
-	return 0;
-}
-
 static int host_and_port(struct text t, struct query *ret, struct err *err)
 {
 	struct text host = t, port;
 	const char *colon = memrchr(t.ptr, ':', t.len);
 	struct endpoint e;
 	uint32_t number;
+	struct rule rule = { 0 };
+	int r;
 
 	if (endpoint_parse(t.ptr, t.len, ret->port, &e)) {
 		ret->is_addr = true;
@@ -331,7 +314,16 @@ static int host_and_port(struct text t, struct query *ret, struct err *err)
 			return bad_query(ret->text, err);
 		ret->port = (uint16_t)number;
 	}
-	return query_name(host, ret, err);
+	/* A name goes the way of a rule's target, so that IDN names can be asked as
+	 * written. */
+	r = rule_target_parse(host, &rule, err);
+	if (r < 0)
+		return r;
+	if (rule.kind != TARGET_NAME)
+		return bad_query(ret->text, err);
+	ret->name = rule.name;
+	ret->name_text = host;
+	return 0;
 }
 
 static const struct {

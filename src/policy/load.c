@@ -101,19 +101,6 @@ static const char *profile_name_at(const void *unused, size_t i)
 	return e ? e->name : NULL;
 }
 
-static int no_profile(const char *name, struct err *err)
-{
-	const char *meant = text_meant(text_of(name), profile_name_at, NULL);
-
-	if (meant)
-		return err_set(err, -ENOENT,
-			       "there is no profile of this name; did you mean %s?",
-			       meant);
-	return err_set(
-		err, -ENOENT,
-		"there is no profile of this name; `weir profile list` shows them");
-}
-
 int cli_profile_load(struct arena *arena, const char *name, struct text *ret_text,
 		     const char **ret_path, struct err *err)
 {
@@ -129,8 +116,18 @@ int cli_profile_load(struct arena *arena, const char *name, struct text *ret_tex
 		r = profile_from(arena, CLI_ETC_PROFILES, name, ret_text, ret_path, err);
 	if (r != -ENOENT)
 		return r;
-	if (!shipped)
-		return no_profile(name, err);
+	if (!shipped) {
+		const char *meant = text_meant(text_of(name), profile_name_at, NULL);
+
+		if (meant)
+			return err_set(
+				err, -ENOENT,
+				"there is no profile of this name; did you mean %s?",
+				meant);
+		return err_set(err, -ENOENT,
+			       "there is no profile of this name; `weir profile list` "
+			       "shows them");
+	}
 	*ret_path = arena_printf(arena, POLICY_BUILT_IN "%s", shipped->name);
 	if (!*ret_path)
 		return out_of_memory(err);

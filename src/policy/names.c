@@ -262,33 +262,27 @@ static bool decode(struct text t, struct looks *ret)
 	return true;
 }
 
-/* "rn" is read as m, "vv" as w, 0 as o, 1 as l; letters as they look. */
-static void fold(struct looks *l)
+/* @label: its length and octets. */
+static void look_at(const uint8_t *label, struct looks *ret)
 {
+	const struct text t = { (const char *)label + 1, label[0] };
 	size_t used = 0;
 
-	for (size_t i = 0; i < l->count; i++) {
-		uint32_t c = plain(l->at[i]);
-		const uint32_t next = i + 1 < l->count ? plain(l->at[i + 1]) : 0;
+	if (t.len <= 4 || memcmp(t.ptr, "xn--", 4) != 0 ||
+	    !decode((struct text){ t.ptr + 4, t.len - 4 }, ret))
+		put_basic(t, ret);
+	/* "rn" is read as m, "vv" as w, 0 as o, 1 as l; letters as they look. */
+	for (size_t i = 0; i < ret->count; i++) {
+		uint32_t c = plain(ret->at[i]);
+		const uint32_t next = i + 1 < ret->count ? plain(ret->at[i + 1]) : 0;
 
 		if ((c == 'r' && next == 'n') || (c == 'v' && next == 'v')) {
 			c = c == 'r' ? 'm' : 'w';
 			i++;
 		}
-		l->at[used++] = c == '0' ? 'o' : c == '1' ? 'l' : c;
+		ret->at[used++] = c == '0' ? 'o' : c == '1' ? 'l' : c;
 	}
-	l->count = used;
-}
-
-/* @label: its length and octets. */
-static void look_at(const uint8_t *label, struct looks *ret)
-{
-	const struct text t = { (const char *)label + 1, label[0] };
-
-	if (t.len <= 4 || memcmp(t.ptr, "xn--", 4) != 0 ||
-	    !decode((struct text){ t.ptr + 4, t.len - 4 }, ret))
-		put_basic(t, ret);
-	fold(ret);
+	ret->count = used;
 }
 
 static bool equal(const struct looks *a, const struct looks *b)

@@ -707,23 +707,6 @@ char *rule_size_text(uint64_t bytes, char *buf)
 	return buf;
 }
 
-static void put_budget(struct jtext *j, const struct dialect *d,
-		       const struct plan_budget *b)
-{
-	char size[RULE_SIZE_SIZE], window[POLICY_WINDOW_SIZE];
-
-	put_key(j, d, "budget");
-	put(j, "{");
-	if (b->sent > 0)
-		put_member(j, d, "sent", rule_size_text(b->sent, size));
-	if (b->received > 0)
-		put_member(j, d, "received", rule_size_text(b->received, size));
-	if (b->per_sec > 0)
-		put_member(j, d, "per", policy_window_text(b->per_sec, window));
-	put_member(j, d, "action", b->action == BUDGET_EVENT ? "event" : "cut");
-	put(j, "}");
-}
-
 static void write_rule(struct jtext *j, const struct dialect *d, const struct rule *r)
 {
 	char ports[PLAN_PORT_RANGES_MAX * 24], types[RULE_TYPE_COUNT * 8] = "";
@@ -747,8 +730,23 @@ static void write_rule(struct jtext *j, const struct dialect *d, const struct ru
 	put_list(j, d, "types", types);
 	if (r->until_ms != 0)
 		put_member(j, d, "until", jtext_time(r->until_ms, true, time));
-	if (r->budget.sent > 0 || r->budget.received > 0)
-		put_budget(j, d, &r->budget);
+	if (r->budget.sent > 0 || r->budget.received > 0) {
+		char size[RULE_SIZE_SIZE], window[POLICY_WINDOW_SIZE];
+
+		put_key(j, d, "budget");
+		put(j, "{");
+		if (r->budget.sent > 0)
+			put_member(j, d, "sent", rule_size_text(r->budget.sent, size));
+		if (r->budget.received > 0)
+			put_member(j, d, "received",
+				   rule_size_text(r->budget.received, size));
+		if (r->budget.per_sec > 0)
+			put_member(j, d, "per",
+				   policy_window_text(r->budget.per_sec, window));
+		put_member(j, d, "action",
+			   r->budget.action == BUDGET_EVENT ? "event" : "cut");
+		put(j, "}");
+	}
 	if (r->comment && r->comment[0])
 		put_text(j, d, "comment", r->comment);
 	put(j, "}");
