@@ -309,15 +309,15 @@ static int run_place_open(const struct run_spec *spec, uint32_t uid,
 
 /* ---- a cgroup ---- */
 
-static int open_in_cgroup(const struct run_place *p, const char *name, int flags)
+static int open_in_cgroup(const struct run_place *p, const char *name)
 {
-	return openat(p->dir, name, flags | O_CLOEXEC);
+	return openat(p->dir, name, O_RDONLY | O_CLOEXEC);
 }
 
 /* With those below it. What can't be read counts as populated, what is gone does not. */
 static bool is_populated(const struct run_place *p)
 {
-	CLEAN(fd) int fd = open_in_cgroup(p, "cgroup.events", O_RDONLY);
+	CLEAN(fd) int fd = open_in_cgroup(p, "cgroup.events");
 	char text[256];
 	ssize_t n;
 
@@ -333,7 +333,7 @@ static bool is_populated(const struct run_place *p)
 /* One by one, where the kernel has no cgroup.kill. */
 static void kill_each(const struct run_place *p)
 {
-	CLEAN(fd) int fd = open_in_cgroup(p, "cgroup.threads", O_RDONLY);
+	CLEAN(fd) int fd = open_in_cgroup(p, "cgroup.threads");
 	FILE *f = fd < 0 ? NULL : fdopen(TAKE_FD(fd), "r");
 	char line[32];
 	uint32_t pid;

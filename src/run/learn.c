@@ -58,12 +58,11 @@ static int use_policy(struct run_spec *spec, const char *option, const char *fil
 
 /* The file in the directory, opened for reading and writing. What can't be replaced is
  * refused: a link, what isn't a regular file, what has other names. */
-static int open_file(const struct learn_args *l, int flags, struct stat *ret,
-		     struct err *err)
+static int open_file(const struct learn_args *l, struct stat *ret, struct err *err)
 {
 	CLEAN(fd)
 	int fd = openat(l->dir, l->name,
-			O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | flags,
+			O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY,
 			0666);
 
 	if (fd < 0 && errno == ELOOP)
@@ -114,7 +113,7 @@ static int check_output(struct run_spec *spec, struct err *err)
 			       "a file has to be made beside it, and its directory "
 			       "can't be written to: %s",
 			       strerror(errno));
-	fd = open_file(l, O_CREAT, &st, err);
+	fd = open_file(l, &st, err);
 	if (fd < 0)
 		return fd;
 	if (geteuid() != 0 && st.st_uid != geteuid())
@@ -252,7 +251,7 @@ static int lock(int fd, int *left, struct err *err)
 static int lock_output(const struct learn_args *l, struct current *ret, struct err *err)
 {
 	for (int left = LOCK_TRIES; left > 0; left--) {
-		CLEAN(fd) int fd = open_file(l, O_CREAT, &ret->stat, err);
+		CLEAN(fd) int fd = open_file(l, &ret->stat, err);
 		int r = fd < 0 ? fd : lock(fd, &left, err);
 		struct stat there;
 
