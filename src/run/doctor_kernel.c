@@ -117,9 +117,20 @@ static const char *apparmor_profile(struct doctor *d)
 		n > 0 ? path : "/usr/bin/weir");
 }
 
-/* Which of the known reasons it is. */
-static void explain_refusal(struct doctor *d, struct doctor_row *row)
+void doctor_user_namespaces(struct doctor *d, struct doctor_row *row)
 {
+	struct doctor_attempt a;
+
+	doctor_try_inside(d, use_capabilities, &a);
+	d->namespaces = a.code == 0;
+	if (d->namespaces) {
+		doctor_found(d, row, DOCTOR_OK,
+			     "user, network, mount, process id, IPC and UTS namespaces "
+			     "can be made and used");
+		return;
+	}
+	found_failed(d, row, &a);
+	/* Which of the known reasons it is. */
 	if (read_number(max_userns) == 0 || read_number(max_netns) == 0) {
 		row->follows = "user.max_user_namespaces or user.max_net_namespaces is "
 			       "0: no sandbox can be started";
@@ -140,22 +151,6 @@ static void explain_refusal(struct doctor *d, struct doctor_row *row)
 			       "or AppArmor profile forbids them (see `container`); in a "
 			       "chroot there are none";
 	}
-}
-
-void doctor_user_namespaces(struct doctor *d, struct doctor_row *row)
-{
-	struct doctor_attempt a;
-
-	doctor_try_inside(d, use_capabilities, &a);
-	d->namespaces = a.code == 0;
-	if (d->namespaces) {
-		doctor_found(d, row, DOCTOR_OK,
-			     "user, network, mount, process id, IPC and UTS namespaces "
-			     "can be made and used");
-		return;
-	}
-	found_failed(d, row, &a);
-	explain_refusal(d, row);
 }
 
 void doctor_limits(struct doctor *d, struct doctor_row *row)

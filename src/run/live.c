@@ -615,25 +615,6 @@ static int decide(void *data, int64_t id, enum review_state state, const char *w
 
 /* --- how it is --- */
 
-/* On one line. What isn't UTF-8 is escaped. */
-static void put_command(struct jtext *j, char *const *argv)
-{
-	char line[COMMAND_SHOWN], shown[4 * COMMAND_SHOWN];
-	size_t used = 0;
-
-	line[0] = '\0';
-	for (size_t i = 0; argv[i] && used < sizeof(line) - 1; i++)
-		used += (size_t)snprintf(line + used, sizeof(line) - used, "%s%s",
-					 i > 0 ? " " : "", argv[i]);
-	for (char *c = line; *c; c++)
-		if (text_is_blank(*c))
-			*c = ' ';
-	jtext_member(j, "run",
-		     jtext_is_utf8(text_of(line))
-			     ? line
-			     : text_escape(text_of(line), shown, sizeof(shown)));
-}
-
 static enum api_mode mode_of(const struct live *l)
 {
 	return plan_verify(&policy_of(l)->plan) == POLICY_VERIFY_TLS
@@ -655,10 +636,23 @@ static int read_stats(struct live *l)
 static void put(void *data, struct jtext *j)
 {
 	const struct live *l = data;
+	char line[COMMAND_SHOWN], shown[4 * COMMAND_SHOWN];
+	size_t used = 0;
 
 	jtext_member(j, "id", l->id);
 	jtext_member(j, "kind", "run");
-	put_command(j, l->spec->argv);
+	/* On one line. What isn't UTF-8 is escaped. */
+	line[0] = '\0';
+	for (size_t i = 0; l->spec->argv[i] && used < sizeof(line) - 1; i++)
+		used += (size_t)snprintf(line + used, sizeof(line) - used, "%s%s",
+					 i > 0 ? " " : "", l->spec->argv[i]);
+	for (char *c = line; *c; c++)
+		if (text_is_blank(*c))
+			*c = ' ';
+	jtext_member(j, "run",
+		     jtext_is_utf8(text_of(line))
+			     ? line
+			     : text_escape(text_of(line), shown, sizeof(shown)));
 	jtext_count(j, "pid", (uint64_t)getpid());
 	jtext_count(j, "denies", sandbox_denied(l->counts->stats.counters));
 }

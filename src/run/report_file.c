@@ -303,8 +303,11 @@ static void print_code(FILE *out, const char *text)
 	fputs("</code>", out);
 }
 
-static void print_end(FILE *out, const struct report *r)
+static void print_summary(FILE *out, const struct report *r)
 {
+	const uint64_t *c = r->counters;
+
+	fputs("| | |\n|---|---|\n", out);
 	fputs("| ended with | ", out);
 	if (r->failed)
 		fputs("Weir failed, ", out);
@@ -317,14 +320,6 @@ static void print_end(FILE *out, const struct report *r)
 	fprintf(out, "| took | %" PRId64 ".%" PRId64 " s |\n",
 		(r->ended_ms - r->started_ms) / 1000,
 		(r->ended_ms - r->started_ms) % 1000 / 100);
-}
-
-static void print_summary(FILE *out, const struct report *r)
-{
-	const uint64_t *c = r->counters;
-
-	fputs("| | |\n|---|---|\n", out);
-	print_end(out, r);
 	fputs("| policy | ", out);
 	for (size_t i = 0; i < r->policy->policy.source_count; i++) {
 		fputs(i > 0 ? ", " : "", out);

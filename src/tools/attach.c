@@ -233,12 +233,22 @@ static ssize_t read_all(int fd, char *bytes, size_t size)
 	return used < size ? (ssize_t)used : -E2BIG;
 }
 
-static int read_container(const json_t *j, struct oci_state *ret, struct err *err)
+/* Return: 0; -EBADMSG: it is no such state, or says nothing of a process; -errno. */
+static int oci_state_read(int fd, struct oci_state *ret, struct err *err)
 {
-	const char *id = json_string_value(json_object_get(j, "id"));
-	json_int_t pid = json_integer_value(json_object_get(j, "pid"));
-	size_t len = id ? strlen(id) : 0;
+	CLEAN(mem) char *bytes = malloc(STATE_MAX);
+	ssize_t size = bytes ? read_all(fd, bytes, STATE_MAX) : -ENOMEM;
+	CLEAN(json) json_t *j = NULL;
+	const char *id;
+	json_int_t pid;
+	size_t len;
 
+	if (size < 0)
+		return err_sys(err, (int)size, "cannot read a container's state");
+	j = json_loadb(bytes, (size_t)size, 0, NULL);
+	id = json_string_value(json_object_get(j, "id"));
+	pid = json_integer_value(json_object_get(j, "pid"));
+	len = id ? strlen(id) : 0;
 	if (len == 0 || pid <= 0 || pid > INT_MAX)
 		return err_set(err, -EBADMSG,
 			       "standard input is not the state of a container that is "
@@ -251,19 +261,6 @@ static int read_container(const json_t *j, struct oci_state *ret, struct err *er
 	snprintf(ret->id, sizeof(ret->id), "%.*s", (int)len, id);
 	snprintf(ret->pid, sizeof(ret->pid), "%d", (int)pid);
 	return 0;
-}
-
-/* Return: 0; -EBADMSG: it is no such state, or says nothing of a process; -errno. */
-static int oci_state_read(int fd, struct oci_state *ret, struct err *err)
-{
-	CLEAN(mem) char *bytes = malloc(STATE_MAX);
-	ssize_t size = bytes ? read_all(fd, bytes, STATE_MAX) : -ENOMEM;
-	CLEAN(json) json_t *j = NULL;
-
-	if (size < 0)
-		return err_sys(err, (int)size, "cannot read a container's state");
-	j = json_loadb(bytes, (size_t)size, 0, NULL);
-	return read_container(j, ret, err);
 }
 
 /* A hook gets nothing but the state. */

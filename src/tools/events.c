@@ -125,27 +125,12 @@ static int read_words(struct events_spec *spec, int count, char **given, struct 
 	return err_set(err, -EINVAL, "'%s' is not the number of a task", SHOWN(given[1]));
 }
 
-/* What would be passed over in silence is a mistake. */
-static int check_word(const struct events_spec *spec, struct err *err)
-{
-	bool accepts = strcmp(spec->word, "accept") == 0;
-
-	if (spec->policy && !accepts)
-		return err_set(err, -EINVAL, "--policy goes with accept alone");
-	if (spec->live && !accepts && strcmp(spec->word, "dismiss") != 0)
-		return err_set(err, -EINVAL, "--live goes with accept and dismiss");
-	if (spec->for_ms > 0 && !accepts)
-		return err_set(err, -EINVAL, "--for goes with accept alone");
-	if (spec->state && strcmp(spec->word, "list") != 0)
-		return err_set(err, -EINVAL, "--state goes with list alone");
-	return 0;
-}
-
 /* Words and options may stand in any order. */
 static int review_parse(int argc, char **argv, struct events_spec *ret, struct err *err)
 {
 	char *words[2];
 	int count = 0;
+	bool accepts;
 
 	while (argc > 1) {
 		int first = cli_options_parse(&cli_review_options, ret, argc, argv, NULL,
@@ -166,7 +151,17 @@ static int review_parse(int argc, char **argv, struct events_spec *ret, struct e
 			       "--live and --policy are two ways: use one of them");
 	if (read_words(ret, count, words, err) < 0)
 		return -EINVAL;
-	return check_word(ret, err);
+	/* What would be passed over in silence is a mistake. */
+	accepts = strcmp(ret->word, "accept") == 0;
+	if (ret->policy && !accepts)
+		return err_set(err, -EINVAL, "--policy goes with accept alone");
+	if (ret->live && !accepts && strcmp(ret->word, "dismiss") != 0)
+		return err_set(err, -EINVAL, "--live goes with accept and dismiss");
+	if (ret->for_ms > 0 && !accepts)
+		return err_set(err, -EINVAL, "--for goes with accept alone");
+	if (ret->state && strcmp(ret->word, "list") != 0)
+		return err_set(err, -EINVAL, "--state goes with list alone");
+	return 0;
 }
 
 int cli_events_parse(int argc, char **argv, struct events_spec *ret, struct err *err)
