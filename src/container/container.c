@@ -732,17 +732,6 @@ static int prepare(struct run *r, struct err *err)
 	return r->signals < 0 ? r->signals : watcher_start(&r->watcher, err);
 }
 
-static int exit_status(const struct run *r, const struct err *err)
-{
-	if (r->status >= 0)
-		return r->status;
-	if (r->guard.signal > 0)
-		return STATUS_BY_SIGNAL + r->guard.signal;
-	if (err->code == -EINVAL)
-		return RUN_STATUS_BAD_INPUT;
-	return RUN_STATUS_FAILED;
-}
-
 static int run(struct run *r, const char *policy)
 {
 	struct err err = { 0 };
@@ -761,7 +750,13 @@ static int run(struct run *r, const char *policy)
 		log_error("%s", err.text);
 	if (watcher_finish(&r->watcher) < 0 && r->status < 0)
 		r->status = RUN_STATUS_FAILED;
-	return exit_status(r, &err);
+	if (r->status >= 0)
+		return r->status;
+	if (r->guard.signal > 0)
+		return STATUS_BY_SIGNAL + r->guard.signal;
+	if (err.code == -EINVAL)
+		return RUN_STATUS_BAD_INPUT;
+	return RUN_STATUS_FAILED;
 }
 
 static int word_run(int argc, char **argv)

@@ -462,17 +462,6 @@ static void read_engine(struct stream *s)
 	read_header(s);
 }
 
-static void write_engine(struct stream *s)
-{
-	ssize_t n =
-		send(s->fd, s->in.bytes + s->in.at, s->in.size - s->in.at, MSG_NOSIGNAL);
-
-	if (n > 0)
-		s->in.at += (size_t)n;
-	else if (n < 0 && errno != EAGAIN)
-		s->in.at = s->in.size; /* the command has closed its input */
-}
-
 static void read_input(struct stream *s)
 {
 	ssize_t n = read(STDIN_FILENO, s->in.bytes, PIECE_SIZE);
@@ -512,8 +501,15 @@ int stream_turn(struct stream *s, const struct pollfd polls[STREAM_POLLS])
 	if (r == 0 && polls[POLL_ENGINE].revents & (POLLIN | POLLHUP | POLLERR) &&
 	    is_empty(&s->out))
 		read_engine(s);
-	if (s->fd >= 0 && polls[POLL_ENGINE].revents & POLLOUT)
-		write_engine(s);
+	if (s->fd >= 0 && polls[POLL_ENGINE].revents & POLLOUT) {
+		ssize_t n = send(s->fd, s->in.bytes + s->in.at, s->in.size - s->in.at,
+				 MSG_NOSIGNAL);
+
+		if (n > 0)
+			s->in.at += (size_t)n;
+		else if (n < 0 && errno != EAGAIN)
+			s->in.at = s->in.size; /* the command has closed its input */
+	}
 	if (s->fd >= 0 && polls[POLL_INPUT].revents)
 		read_input(s);
 	return r;

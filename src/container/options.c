@@ -96,34 +96,6 @@ static bool is_network_of(const char *network, const char *kind)
 	return network && strncmp(network, kind, strlen(kind)) == 0;
 }
 
-/* What leads past the filter, or takes it away. */
-static void check_spec(const struct container_spec *s, struct err *err)
-{
-	if (s->privileged)
-		refuse(err, "--privileged", NULL,
-		       "is refused: such a container can take the filter away");
-	for (size_t i = 0; i < s->caps.count; i++)
-		if (capability_undoes_filter(text_of(s->caps.items[i])) ||
-		    capability_is(text_of(s->caps.items[i]), "NET_RAW"))
-			refuse(err, "--cap-add", s->caps.items[i],
-			       "is refused: with it the container can take the filter "
-			       "away, or send past it");
-	if (s->network && strcmp(s->network, "host") == 0)
-		refuse(err, "--network", s->network,
-		       "is refused: a container on the host's network has no filter of "
-		       "its own");
-	else if (is_network_of(s->network, "container:") ||
-		 is_network_of(s->network, "ns:"))
-		refuse(err, "--network", s->network,
-		       "is refused: that network belongs to another container, whose "
-		       "policy it would share");
-	else if (s->network && strcmp(s->network, "none") == 0)
-		refuse(err, "--network", s->network,
-		       "has nothing to guard: the engine alone does as well");
-	else if (s->network && strspn(s->network, TEXT_NAME_LETTERS) < strlen(s->network))
-		refuse(err, "--network", s->network, "is not a network's name");
-}
-
 /* -- what can't be said in JSON ------------------------------------------------------ */
 
 static void check_text(const char *option, const char *text, struct err *err)
@@ -181,7 +153,30 @@ int container_check(const struct container_spec *s, struct err *err)
 			       "is not FROM:TO[:ro]: FROM an absolute path or a volume's "
 			       "name, TO an absolute path");
 	check_texts(s, err);
-	check_spec(s, err);
+	/* What leads past the filter, or takes it away. */
+	if (s->privileged)
+		refuse(err, "--privileged", NULL,
+		       "is refused: such a container can take the filter away");
+	for (size_t i = 0; i < s->caps.count; i++)
+		if (capability_undoes_filter(text_of(s->caps.items[i])) ||
+		    capability_is(text_of(s->caps.items[i]), "NET_RAW"))
+			refuse(err, "--cap-add", s->caps.items[i],
+			       "is refused: with it the container can take the filter "
+			       "away, or send past it");
+	if (s->network && strcmp(s->network, "host") == 0)
+		refuse(err, "--network", s->network,
+		       "is refused: a container on the host's network has no filter of "
+		       "its own");
+	else if (is_network_of(s->network, "container:") ||
+		 is_network_of(s->network, "ns:"))
+		refuse(err, "--network", s->network,
+		       "is refused: that network belongs to another container, whose "
+		       "policy it would share");
+	else if (s->network && strcmp(s->network, "none") == 0)
+		refuse(err, "--network", s->network,
+		       "has nothing to guard: the engine alone does as well");
+	else if (s->network && strspn(s->network, TEXT_NAME_LETTERS) < strlen(s->network))
+		refuse(err, "--network", s->network, "is not a network's name");
 	return err->code;
 }
 

@@ -151,30 +151,11 @@ static int find_user(struct daemon_sandbox *d, struct err *err)
 	return 0;
 }
 
-/* What was guarded before is guarded again, whatever is the matter with it. */
-static int check_cgroup(const struct daemon_sandbox *d, const struct cgroup *c,
-			struct err *err)
-{
-	struct err why = { 0 };
-	int r = d->life.origin != LIFECYCLE_NEW ? 0 : cgroup_can_be_joined(c->path, &why);
-
-	/* That would lock the daemon in, and with it all sandboxes. */
-	if (r == 0 && cgroup_has_self(c))
-		r = err_set(&why, -EINVAL,
-			    "the daemon itself lives in the cgroup '%.200s'",
-			    cgroup_name(c));
-	if (r == 0)
-		r = cgroup_check(c, d->daemon->home, &why);
-	if (r == 0)
-		return 0;
-	if (d->life.origin == LIFECYCLE_NEW)
-		return err_set(err, r, "%s", why.text);
-	log_warning("sandbox '%s': %s", d->spec.name, why.text);
-	return 0;
-}
-
 static int found_cgroup(struct daemon_sandbox *d, const struct cgroup *c, struct err *err)
 {
+	struct err why = { 0 };
+	int r;
+
 	if (c->level > FILTER_HOST_LEVEL_MAX)
 		return err_set(err, -EINVAL, "the cgroup is more than %d levels deep",
 			       FILTER_HOST_LEVEL_MAX);
@@ -194,7 +175,21 @@ static int found_cgroup(struct daemon_sandbox *d, const struct cgroup *c, struct
 		.level = c->level,
 	};
 	d->above = host_above(d);
-	return check_cgroup(d, c, err);
+	/* What was guarded before is guarded again, whatever is the matter with it. */
+	r = d->life.origin != LIFECYCLE_NEW ? 0 : cgroup_can_be_joined(c->path, &why);
+	/* That would lock the daemon in, and with it all sandboxes. */
+	if (r == 0 && cgroup_has_self(c))
+		r = err_set(&why, -EINVAL,
+			    "the daemon itself lives in the cgroup '%.200s'",
+			    cgroup_name(c));
+	if (r == 0)
+		r = cgroup_check(c, d->daemon->home, &why);
+	if (r == 0)
+		return 0;
+	if (d->life.origin == LIFECYCLE_NEW)
+		return err_set(err, r, "%s", why.text);
+	log_warning("sandbox '%s': %s", d->spec.name, why.text);
+	return 0;
 }
 
 /* Until there is a hierarchy, a file that has nothing below it takes its number. */

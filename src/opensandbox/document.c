@@ -672,17 +672,6 @@ static void read_rules(struct go_reading *r, const struct node *n)
 
 /* --- the top --- */
 
-/* A text, or null: not closed. */
-static void read_closed(struct go_reading *r, const struct node *n)
-{
-	struct text why = { 0 };
-
-	read_string(r, n, "NetworkPolicy.closed", &why);
-	r->d->closed = (struct text){ 0 };
-	if (why.ptr && set_closed(r->d, why) < 0)
-		r->r = -ENOMEM;
-}
-
 static void read_member(struct go_reading *r, const struct node *n,
 			struct text *default_action, struct text *own)
 {
@@ -695,7 +684,13 @@ static void read_member(struct go_reading *r, const struct node *n,
 	} else if (i >= POLICY_KEY_VERIFY && i <= POLICY_KEY_DENIED_NAMES) {
 		own[i] = own_of(n);
 	} else if (key_is(n->key, "closed")) {
-		read_closed(r, n);
+		struct text why = { 0 };
+
+		/* A text, or null: not closed. */
+		read_string(r, n, "NetworkPolicy.closed", &why);
+		r->d->closed = (struct text){ 0 };
+		if (why.ptr && set_closed(r->d, why) < 0)
+			r->r = -ENOMEM;
 	} else if (i == POLICY_KEY_EXTENDS || i == POLICY_KEY_ALLOW_LIST) {
 		if (n->kind != NODE_NULL && r->wrong.code == 0)
 			err_set(&r->wrong, -EINVAL,
