@@ -519,9 +519,9 @@ static void print_name(const struct plan *p, const struct query *q,
 /* What rebinding_fault() lets a name teach. */
 static const char *names_text(enum addr_special kind)
 {
-	if (kind == SPECIAL_NOT)
+	if (plan_leads_to(0, kind))
 		return "it is open while an allowed name resolves to it";
-	if (kind == SPECIAL_INVALID || kind == SPECIAL_METADATA)
+	if (!plan_leads_to(PLAN_PRIVATE, kind))
 		return "none opens it; a rule has to name this very address";
 	return "it is open while a name whose rule says private: true resolves to it";
 }
