@@ -258,9 +258,9 @@ size_t streams_count(const struct api_http *h);
 
 /* ---- what is known of a request's connection and head ---- */
 
-/* Its network's, in @f; NULL: nothing is counted. */
-void request_failures_add(const struct api_request *r, struct failures *f);
-uint32_t request_failures_wait(const struct api_request *r, const struct failures *f);
+/* Wrong tokens of its network; without api.failures none is counted. */
+void request_failures_add(const struct api_request *r);
+uint32_t request_failures_wait(const struct api_request *r);
 /* The value as it came, empty when there is none; of several lines the first. */
 struct text request_header(const struct api_request *r, const char *name);
 /* Trimmed; empty where there is none. */

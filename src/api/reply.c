@@ -22,14 +22,17 @@ struct text request_body(const struct api_request *r)
 	return text_trim((struct text){ r->body ? r->body : "", r->body_size });
 }
 
-void request_failures_add(const struct api_request *r, struct failures *f)
+void request_failures_add(const struct api_request *r)
 {
-	if (f && r->conn)
-		failures_add(f, &r->conn->network, loop_now_ms(r->api->config.loop));
+	if (r->api->failures && r->conn)
+		failures_add(r->api->failures, &r->conn->network,
+			     loop_now_ms(r->api->config.loop));
 }
 
-uint32_t request_failures_wait(const struct api_request *r, const struct failures *f)
+uint32_t request_failures_wait(const struct api_request *r)
 {
+	const struct failures *f = r->api->failures;
+
 	return f && r->conn ? failures_wait(f, &r->conn->network,
 					    loop_now_ms(r->api->config.loop))
 			    : 0;

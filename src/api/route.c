@@ -86,7 +86,7 @@ static void answer_unauthorized(struct api_request *r)
 static void answer_too_often(struct api_request *r)
 {
 	r->api->counts.unauthorized++;
-	reply_wait(r, request_failures_wait(r, r->api->failures));
+	reply_wait(r, request_failures_wait(r));
 }
 
 static void answer_forbidden(struct api_request *r)
@@ -320,13 +320,13 @@ static bool is_authorized(const struct api_request *r)
  * none: else any page could have the browser that shows it locked out. */
 static void (*stranger(const struct api_request *r))(struct api_request *r)
 {
-	if (request_failures_wait(r, r->api->failures) > 0)
+	if (request_failures_wait(r) > 0)
 		return answer_too_often;
 	if (is_authorized(r))
 		return NULL;
 	if (request_header(r, TOKEN_HEADER).len > 0 ||
 	    request_header(r, "Authorization").len > 0)
-		request_failures_add(r, r->api->failures);
+		request_failures_add(r);
 	return answer_unauthorized;
 }
 
