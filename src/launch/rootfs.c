@@ -466,7 +466,6 @@ static int add_directory(struct rootfs *v, int from, const char *path, const cha
 	CLEAN(fd) int at = -1;
 	int r = -EINVAL;
 
-
 	if (mkdir(where, closed ? 0 : st->st_mode & 0755) < 0 && errno != EEXIST)
 		return err_sys(err, -errno, "cannot create '%s'", where);
 	if (closed || (m && is_left_out(m)))
