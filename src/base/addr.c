@@ -2,6 +2,7 @@
 #include "base/addr.h"
 
 #include <arpa/inet.h>
+#include <endian.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "filter/nflog.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdbool.h>

@@ -19,6 +19,7 @@
  * of that name. */
 #include "filter/nft.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <netinet/in.h>

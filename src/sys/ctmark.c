@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sys/ctmark.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sys/netlink.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,6 +8,7 @@
  * when it has ended nothing is found there, whoever has its number by then. */
 #include "sys/socket_owner.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

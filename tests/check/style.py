@@ -16,6 +16,8 @@ BANNED = re.compile(r"\b(strcpy|strcat|strncpy|sprintf|strtok|atoi|atol|strto[a-
                     r"inet_ntoa|rand|random|exit|abort|mktemp)\s*\(")
 # The one place where leaving at once is the contract, and names that only look like the banned ones.
 ALLOWED = re.compile(r"\b_exit\(")
+# Functions that glibc declares in more headers than musl, whose programs are handed out.
+OWN_HEADER = ((re.compile(r"\b(?:[bl]e(?:16|32|64)toh|hto[bl]e(?:16|32|64))\s*\("), "<endian.h>"),)
 COMMENT_OR_STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'', re.S)
 
 
@@ -49,6 +51,9 @@ def faults_of_source(path, name, lengths):
         line = code.count("\n", 0, match.start()) + 1
         if is_call(code, match):
             yield f"{name}:{line}: {match.group(1)}() is banned"
+    for function, header in OWN_HEADER:
+        if (match := function.search(code)) and f"#include {header}" not in text:
+            yield f"{name}:{code.count(chr(10), 0, match.start()) + 1}: {match.group()}) is used without {header}"
     for start, length in function_lengths(code):
         lengths.append(length)
         if length > FUNCTION_MAX:
