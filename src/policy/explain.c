@@ -378,12 +378,12 @@ static int query_parse(const char *text, struct query *ret, struct err *err)
 static const char *advise(const struct plan *p, const struct query *q,
 			  const struct answer *a, char *buf)
 {
-	/* On other ports of the web listing the port isn't enough. */
-	const bool named = a->limited && !plan_is_web_port(q->port);
+	/* On ports of the web listing the port isn't enough, and --allow has no `raw`. */
+	const bool is_web = plan_is_web_port(q->port);
 	struct event e = { .layer = EVENT_DNS, .port = q->port, .protocol = IPPROTO_TCP };
 
 	buf[0] = '\0';
-	if ((a->open[0] || a->open[1]) && !named)
+	if (a->limited ? is_web : a->open[0] || a->open[1])
 		return buf;
 	if (q->is_addr || q->port != 0)
 		e.layer = EVENT_ADDRESS;
@@ -419,11 +419,13 @@ static struct answer ask_plan(const struct plan *p, const struct query *q)
 	/* Of an open TCP port: connections that show no name are reset there. */
 	a.limited = a.open[0] && !q->is_addr && q->port != 0 &&
 		    plan_verify(p) == POLICY_VERIFY_TLS &&
-		    !plan_rule_names_port(p, a.verdict.rule, IPPROTO_TCP, q->port) &&
-		    q->port != 80 && q->port != 443;
+		    (!plan_rule_names_port(p, a.verdict.rule, IPPROTO_TCP, q->port) ||
+		     !plan_takes_bytes(a.verdict.flags, q->port));
 	/* What the URL asks for speaks neither: it would be reset. */
 	if (a.limited && q->no_tls)
 		a.open[0] = a.open[1] = false;
+	else if (q->port == 80 || q->port == 443)
+		a.limited = false; /* nobody expects anything else there */
 	return a;
 }
 
@@ -469,6 +471,10 @@ static const char *note_of(const struct query *q, const struct answer *a)
 		       "/etc/resolv.conf: weir policy show lists what it comes to";
 	if (!a->limited)
 		return NULL;
+	if (plan_is_web_port(q->port))
+		return "TLS and HTTP alone pass on this port of the web, for they show "
+		       "the name; to open it to others, such as ssh, list the port in a "
+		       "rule with raw: true";
 	return "TLS and HTTP alone pass on this port, for they show the name; to open it "
 	       "to others, such as ssh, list the port in the rule";
 }
