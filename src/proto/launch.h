@@ -31,14 +31,15 @@ enum launch_report_type {
 	LAUNCH_FAILED,	/* value: exit code to use (125 …), text: why. Ends. */
 	LAUNCH_WARNING, /* text; goes on */
 	LAUNCH_TESTED,	/* self-test passed; waits for LAUNCH_GO */
-	LAUNCH_STARTED, /* the command runs */
+	LAUNCH_STARTED, /* the command runs, or its process has ended before */
 	LAUNCH_STOPPED, /* value: the signal that stopped it */
 	LAUNCH_CONTINUED,
 	LAUNCH_EXITED, /* value: wait status of the command */
 	/* With a descriptor: to ask the kernel about sockets in the new namespace */
 	LAUNCH_DIAG,
-	/* control to weir-init */
+	/* control to the command's process, before that process becomes the command */
 	LAUNCH_GO,
+	/* control to weir-init */
 	LAUNCH_SIGNAL, /* value: forward this signal to the command */
 	LAUNCH_HOLD,   /* control stops, unless LAUNCH_GO_ON comes at once */
 	LAUNCH_GO_ON,  /* control goes on */

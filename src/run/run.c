@@ -4,7 +4,7 @@
  * child (which weir-init inherits), and a signalfd.
  *
  *   weir-init:    LAUNCH_TESTED   -> engine: IPC_RUN
- *   engine:       IPC_RUNNING     -> weir-init: LAUNCH_GO
+ *   engine:       IPC_RUNNING     -> the command's process: LAUNCH_GO
  *   engine:       IPC_EVENT       -> the ring
  *   weir-init:    LAUNCH_EXITED   -> engine: IPC_FINISH
  *   engine:       IPC_COUNTERS    -> the end: report, exit status
@@ -67,10 +67,12 @@ enum {
 
 enum control_state {
 	CONTROL_STARTING = 0, /* a signal is for us, and ends the start */
-	CONTROL_TESTED, /* the self-test has passed; uplink and engine have not said so */
-	CONTROL_RUNNING, /* the command runs; a signal is for it */
-	CONTROL_EXITED,	 /* wait_status is set; the engine gives its counters */
-	CONTROL_COUNTED, /* it has: its end is no failure any more */
+	CONTROL_TESTED,	      /* the self-test has passed; the uplink may not be ready */
+	CONTROL_ASKED,	  /* the uplink is ready too, and the engine was sent IPC_RUN */
+	CONTROL_RELEASED, /* the engine has agreed, and the command was sent LAUNCH_GO */
+	CONTROL_RUNNING,  /* the command runs; a signal is for it */
+	CONTROL_EXITED,	  /* wait_status is set; the engine gives its counters */
+	CONTROL_COUNTED,  /* it has: its end is no failure any more */
 };
 
 struct control {
@@ -207,6 +209,19 @@ static void on_event(struct control *c, struct event *e)
 	}
 }
 
+/* The command's process hears LAUNCH_GO at once, whatever weir-init still has to test: so
+ * no engine may begin that by itself. */
+static void let_command_go(struct control *c)
+{
+	if (c->state != CONTROL_ASKED) {
+		fail(c, RUN_STATUS_FAILED,
+		     "the engine says that the command may run, and was not asked");
+		return;
+	}
+	c->state = CONTROL_RELEASED;
+	notify_launch(c, LAUNCH_GO, 0);
+}
+
 static void on_engine_message(struct control *c, struct ipc_message *m)
 {
 	switch (m->type) {
@@ -217,7 +232,7 @@ static void on_engine_message(struct control *c, struct ipc_message *m)
 			say(c, m->text);
 		break;
 	case IPC_RUNNING:
-		notify_launch(c, LAUNCH_GO, 0);
+		let_command_go(c);
 		break;
 	case IPC_EVENT:
 		on_event(c, &m->event);
@@ -337,6 +352,7 @@ static void release_command(struct control *c)
 {
 	if (c->state != CONTROL_TESTED || !c->uplink.ready)
 		return;
+	c->state = CONTROL_ASKED;
 	notify_engine(c, IPC_RUN);
 }
 
@@ -367,6 +383,28 @@ static void end_builder(struct control *c)
 	c->builder = 0;
 }
 
+/* weir-init says so of a process that has ended before it could become the command, too:
+ * weir-init can't see the difference. */
+static void on_started(struct control *c)
+{
+	if (c->state != CONTROL_RELEASED) {
+		fail(c, RUN_STATUS_FAILED,
+		     "cannot start the command: its process has ended");
+		return;
+	}
+	c->state = CONTROL_RUNNING;
+	fd_close(&c->outer_mounts);
+	loop_timer_stop(c->loop, &c->patience);
+	if (live_serve(&c->socket, c->loop, c->engine_fd) < 0)
+		fail(c, RUN_STATUS_FAILED, "cannot watch the run's socket");
+	if (asking_serve(&c->asking, &c->socket, c->loop,
+			 INT64_C(1000) *
+				 plan_limit(&c->policy->plan, LIMIT_ASK_TIMEOUT_SEC)) < 0)
+		fail(c, RUN_STATUS_FAILED, "cannot watch the terminal");
+	if (stdin_pipe_serve(&c->input, c->loop) < 0)
+		fail(c, RUN_STATUS_FAILED, "cannot watch standard input");
+}
+
 static void on_launch_message(struct control *c, struct launch_report *m)
 {
 	m->text[sizeof(m->text) - 1] = '\0';
@@ -393,17 +431,7 @@ static void on_launch_message(struct control *c, struct launch_report *m)
 		on_exited(c, m->value);
 		break;
 	case LAUNCH_STARTED:
-		c->state = CONTROL_RUNNING;
-		fd_close(&c->outer_mounts);
-		loop_timer_stop(c->loop, &c->patience);
-		if (live_serve(&c->socket, c->loop, c->engine_fd) < 0)
-			fail(c, RUN_STATUS_FAILED, "cannot watch the run's socket");
-		if (asking_serve(&c->asking, &c->socket, c->loop,
-				 INT64_C(1000) * plan_limit(&c->policy->plan,
-							    LIMIT_ASK_TIMEOUT_SEC)) < 0)
-			fail(c, RUN_STATUS_FAILED, "cannot watch the terminal");
-		if (stdin_pipe_serve(&c->input, c->loop) < 0)
-			fail(c, RUN_STATUS_FAILED, "cannot watch standard input");
+		on_started(c);
 		break;
 	default:
 		break;

@@ -166,8 +166,8 @@ static int open_signals(void)
 }
 
 /* Make the command's process, before the self-test, so that what the process does by
- * itself happens meanwhile. It turns into the command when control says so, and
- * *@ret_gone is a pipe that it holds until then. */
+ * itself happens meanwhile. The process turns into the command when control says so, and
+ * *@ret_gone is a pipe that the process holds until then. */
 static pid_t make_command(char **argv, uint64_t ignored, int *ret_gone)
 {
 	int gone[2];
@@ -187,7 +187,8 @@ static pid_t make_command(char **argv, uint64_t ignored, int *ret_gone)
 	return child;
 }
 
-/* The channel is the command's process' until @gone ends. */
+/* The command's process alone hears the channel until @gone ends: that process is about
+ * to become the command then, or is dead. */
 static void await_command(int gone)
 {
 	char byte;

@@ -15,7 +15,7 @@ import time
 import pytest
 
 from world import expect
-from world.program import children
+from world.program import children, descendants
 from world.run import finish
 from world.sidecar import wait_for
 
@@ -23,7 +23,7 @@ PIDFD_GETFD, HEAD = 438, 16
 # proto/: of all pairs, of engine and supervisor, of engine and control, of control and supervisor. Control may have more engines
 # (0x309); who is whose child is not asked here where there are several.
 TYPES = [n for first in (0, 0x100, 0x200, 0x300) for n in range(first, first + 0x20) if n != 0x309]
-FAILED, ALIVE, DENIES, EVENT, SOCKET_OWNER = 3, 9, 0x204, 0x208, 0x302
+RUNNING, FAILED, ALIVE, DENIES, EVENT, SOCKET_OWNER = 2, 3, 9, 0x204, 0x208, 0x302
 PANIC = 3  # event.action
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -299,6 +299,48 @@ def test_an_engine_that_lets_go_of_its_run_ends_with_the_sandbox(world):
                 s.shutdown(socket.SHUT_RDWR)
         done = finish(run)
     assert done.code == 125 and "the engine has closed its channel; the sandbox is closed" in done.messages, done
+    assert world.leftovers() == []
+
+
+def slow_run(world):
+    """Its self-test asks for a name that no server answers for: the test takes some seconds, and passes with a warning."""
+    name = f"silent-{world.number()}.test"
+    world.dns.on(name, lambda q: None)
+    return world.run_start("echo", "up", allow=(f"{name}:443",), options=("--self-test", "full"))
+
+
+def waiting_command(run):
+    """Of a run that is being tested: the process that will be the command."""
+    def find():
+        for init in descendants(run.pid):
+            with contextlib.suppress(OSError):
+                if pathlib.Path(f"/proc/{init}/comm").read_text() == "weir-init\n" and children(init):
+                    return children(init)[0]
+        return None
+    return wait_for(find)
+
+
+def test_an_engine_that_was_not_asked_lets_no_command_run(world, daemon, pod, site):
+    """The command's process hears control's go by itself, while weir-init tests the filter."""
+    daemon.attach("one", pod, "--allow", site.name)
+    size = message_size(daemon, pod)
+    with slow_run(world) as run:
+        waiting_command(run)
+        engine = world.guards(run.pid)[1]
+        os.kill(engine, signal.SIGSTOP)
+        for s in channels(engine):
+            with s, contextlib.suppress(OSError):
+                s.send(struct.pack("=III", RUNNING, 0, 0).ljust(size, b"\0"))
+        done = finish(run)
+    assert done.code == 125 and done.out == b"" and "was not asked" in done.messages, done
+    assert world.leftovers() == []
+
+
+def test_a_command_that_is_killed_before_it_runs_is_a_failure_of_weirs(world):
+    with slow_run(world) as run:
+        os.kill(waiting_command(run), signal.SIGKILL)
+        done = finish(run)
+    assert done.code == 125 and done.out == b"" and "cannot start the command: its process has ended" in done.messages, done
     assert world.leftovers() == []
 
 
