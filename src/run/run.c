@@ -904,7 +904,7 @@ int control_run(struct run_spec *spec)
 	if (!c.policy)
 		return log_end(RUN_STATUS_FAILED, "out of memory");
 	/* What a launch is planned with is large, little of it is used, and it is freed
-	 * before the engine starts. At the end of the heap it would be cleared for
+	 * before the command runs. At the end of the heap it would be cleared for
 	 * whoever gets it next, each page a fault. */
 	mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);
 	mallopt(M_TOP_PAD, LARGE_BLOCK);
