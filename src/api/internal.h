@@ -56,6 +56,7 @@ struct api_http {
 	struct loop_timer trim_timer;	    /* a large body was there */
 	struct loop_timer search_timer;	    /* runs: one was made in this turn */
 	TAILQ_HEAD(, api_request) searches; /* that wait for theirs */
+	struct prefix searched_for;	    /* the network that had the last turn */
 	bool is_ending;
 	struct conns conns;
 	/* The newest events, for streams: number n is in slot n % API_EVENTS_KEPT. */

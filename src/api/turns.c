@@ -5,7 +5,9 @@
  * all of it is time in which the loop does nothing else: no other caller is answered, no
  * engine is heard, no sandbox is closed. Anybody who reaches the API may ask for that as
  * often as he likes, over all connections at once. So one search is made in a turn of the
- * loop; whoever comes meanwhile waits, suspended, in the order of coming. */
+ * loop; whoever comes meanwhile waits, suspended, in the order of coming. But no network
+ * has two turns behind each other while another one waits: what the sandbox asks for
+ * without end keeps nobody from a decision until his request is too old. */
 #include <microhttpd.h>
 
 #include "api/internal.h"
@@ -32,15 +34,21 @@ static void resume(struct api_http *h, struct api_request *r)
 	api_run_soon(h);
 }
 
-static void let_first(struct api_http *h)
+static void let_next(struct api_http *h)
 {
-	if (!TAILQ_EMPTY(&h->searches))
-		resume(h, TAILQ_FIRST(&h->searches));
+	struct api_request *r = TAILQ_FIRST(&h->searches);
+
+	while (r && (!r->conn || conns_same_network(&r->conn->network, &h->searched_for)))
+		r = TAILQ_NEXT(r, in_turn);
+	if (!r)
+		r = TAILQ_FIRST(&h->searches);
+	if (r)
+		resume(h, r);
 }
 
 static void on_next(struct loop_timer *t)
 {
-	let_first(CONTAINER_OF(t, struct api_http, search_timer));
+	let_next(CONTAINER_OF(t, struct api_http, search_timer));
 }
 
 void turns_init(struct api_http *h)
@@ -62,6 +70,8 @@ enum turn turns_take(struct api_http *h, struct api_request *r)
 		return TURN_NEVER;
 	if (r->has_turn || (h->search_timer.slot == 0 && TAILQ_EMPTY(&h->searches))) {
 		r->has_turn = false;
+		if (r->conn)
+			h->searched_for = r->conn->network;
 		next_in_a_moment(h);
 		return TURN_NOW;
 	}
@@ -94,7 +104,7 @@ void turns_tick(struct api_http *h)
 {
 	turns_drop(h);
 	if (h->search_timer.slot == 0)
-		let_first(h);
+		let_next(h);
 }
 
 void turns_end(struct api_http *h)

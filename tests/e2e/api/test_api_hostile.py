@@ -189,6 +189,22 @@ def test_searches_that_wait_make_room():
         hang_up(crowd)
 
 
+def test_a_search_from_elsewhere_does_not_wait_for_those_of_the_sandbox():
+    ns = NetNs()
+    ns.ip("link set lo up", "addr add 198.51.100.7/32 dev lo")
+    with ns.entered(), Api("search=200") as a:
+        crowd = [a.connect() for _ in range(50)]
+        for s in crowd:
+            s.sendall(head("GET", "/review", AUTH.rstrip()))
+        assert quick(a) < 4  # all of them wait, which takes 10 s
+        begun = time.monotonic()
+        with a.connect(source="198.51.100.7") as other:
+            other.sendall(head("GET", "/review", AUTH.rstrip()))
+            assert read_all(other).count(b'{"tasks":[]}') == 1
+        assert time.monotonic() - begun < 4
+        hang_up(crowd)
+
+
 def test_the_end_waits_for_no_search():
     api = Api("search=100")
     crowd = [api.connect() for _ in range(40)]
