@@ -109,7 +109,7 @@ struct launch_spec {
 	int terminal_fd; /* of the command's own; 0 or less: it has the caller's */
 };
 
-/* What decides how to launch, known before anything is started. */
+/* What decides how to launch. All but the ids is known before anything is started. */
 struct launch_machine {
 	bool root;	   /* started with kernel uid 0 and the right to copy mounts */
 	uint32_t base_uid; /* root: the unused kernel uid range that is mapped; 0: not

@@ -51,7 +51,7 @@ struct doctor {
 	struct arena arena;
 	int (*run)(struct run_spec *spec);
 	struct launch_machine machine;
-	bool has_machine;		  /* machine is filled */
+	bool has_machine;		  /* machine has its ids, or needs none */
 	char machine_text[ERR_TEXT_SIZE]; /* why it isn't */
 	bool namespaces;		  /* namespaces with capabilities can be had */
 	struct doctor_row rows[DOCTOR_ROWS_MAX];
