@@ -290,19 +290,37 @@ static enum http_read read_head(const uint8_t *bytes, size_t size, struct http_p
 
 /* --- bodies --- */
 
+enum { PREFACE_SIZE = sizeof(HTTP2_PREFACE) - 1 };
+
+/* Behind a head. */
+static void begin_body(struct http_stream *s, struct http_piece *ret)
+{
+	const struct http_request *r = &ret->request;
+
+	if (r->body == HTTP_BODY_CHUNKED) {
+		s->phase = HTTP_PHASE_CHUNK;
+	} else if (r->h2c && r->length >= PREFACE_SIZE) {
+		s->phase = HTTP_PHASE_OFFERED;
+		s->length = r->length;
+	} else {
+		ret->pass += r->length;
+	}
+}
+
 /* A server that goes over to HTTP/2 at once, without the body of the request that offered
- * it, as Go's did for years, goes on only if the body begins as HTTP/2 does. */
-static enum http_read check_body(const uint8_t *bytes, size_t size,
-				 struct http_piece *ret)
+ * it, as Go's did for years, goes on only if the body begins as HTTP/2 does. The head has
+ * passed: a client may send no body before the server has said "100 Continue". */
+static enum http_read read_offered(struct http_stream *s, const uint8_t *bytes,
+				   size_t size, struct http_piece *ret)
 {
 	static const char preface[] = HTTP2_PREFACE;
-	const size_t whole = sizeof(preface) - 1, head = ret->request.size;
-	const struct text body = { (const char *)bytes + head, MIN(size - head, whole) };
 
-	if (ret->request.length < whole || memcmp(body.ptr, preface, body.len) != 0)
-		return HTTP_REQUEST;
-	return body.len < whole ? need_more(&body, bytes, ret)
-				: bad_piece(ret, HTTP_VERSION_2);
+	if (memcmp(bytes, preface, MIN(size, (size_t)PREFACE_SIZE)) == 0)
+		return size < PREFACE_SIZE ? HTTP_NEED_MORE
+					   : bad_piece(ret, HTTP_VERSION_2);
+	s->phase = HTTP_PHASE_HEAD;
+	ret->pass = s->length;
+	return HTTP_PASS;
 }
 
 static bool read_chunk_size(struct text line, uint64_t *ret)
@@ -391,13 +409,11 @@ enum http_read http_next(struct http_stream *s, const uint8_t *bytes, size_t siz
 	switch (s->phase) {
 	case HTTP_PHASE_HEAD:
 		r = read_head(bytes, size, ret);
-		if (r == HTTP_REQUEST && ret->request.h2c)
-			r = check_body(bytes, size, ret);
-		if (r == HTTP_REQUEST && ret->request.body == HTTP_BODY_LENGTH)
-			ret->pass += ret->request.length;
-		if (r == HTTP_REQUEST && ret->request.body == HTTP_BODY_CHUNKED)
-			s->phase = HTTP_PHASE_CHUNK;
+		if (r == HTTP_REQUEST)
+			begin_body(s, ret);
 		return r;
+	case HTTP_PHASE_OFFERED:
+		return read_offered(s, bytes, size, ret);
 	case HTTP_PHASE_CHUNK:
 		return read_chunk(s, rest, ret);
 	case HTTP_PHASE_CHUNK_END:

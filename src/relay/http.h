@@ -59,13 +59,15 @@ struct http_request {
 
 enum http_phase {
 	HTTP_PHASE_HEAD = 0, /* the zero stream: a request begins here */
+	HTTP_PHASE_OFFERED,  /* a body of known length, behind an offer of HTTP/2 */
 	HTTP_PHASE_CHUNK,
 	HTTP_PHASE_CHUNK_END,
 	HTTP_PHASE_TRAILER,
 };
 
 struct http_stream {
-	uint8_t phase; /* enum http_phase, behind what may pass already */
+	uint8_t phase;	 /* enum http_phase, behind what may pass already */
+	uint64_t length; /* of the body, in HTTP_PHASE_OFFERED */
 };
 
 enum http_read {

@@ -858,7 +858,8 @@ static void run_out_of_patience(struct relay_flow *f)
 	refuse_shown(f, REFUSAL_RESET, &v, v.allowable ? &f->name : NULL);
 }
 
-/* A server may want a request's body before it answers an Upgrade: chunks are read on. */
+/* A server may want a request's body before it answers an Upgrade: the body is read on.
+ */
 bool relay_reads_client(const struct relay_flow *f)
 {
 	return f->check == CHECK_FIRST || f->check == CHECK_HELLO ||

@@ -194,7 +194,25 @@ def test_no_body_is_what_its_request_offers(world, pair, offer, body):
 ask('POST / HTTP/1.1\\nHost: {pair.good}:8092\\nConnection: Upgrade\\nUpgrade: {offer}\\nContent-Length: 30\\n\\n{body}')
 print(s.recv(100))
 """, allow=(f"{pair.good}:8092",))
-    assert heard == [] and "400 Bad Request" in done.text and "refused" in done.messages, (heard, done)
+    body_heard = b"".join(heard).partition(b"\r\n\r\n")[2]
+    assert body_heard == b"" and "400 Bad Request" in done.text and "refused" in done.messages, (heard, done)
+
+
+def test_a_body_that_waits_for_100_continue_arrives_behind_an_offer_of_http2(world, pair):
+    def serve(conn, local, peer):
+        conn.recv(4096)
+        conn.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        body = conn.recv(4096)
+        conn.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+
+    with world.tcp(8094, serve):
+        done = client(world, pair.good, 8094, f"""
+ask('POST / HTTP/1.1\\nHost: {pair.good}:8094\\nConnection: Upgrade\\nUpgrade: h2c\\nExpect: 100-continue\\nContent-Length: 30\\n\\n')
+print(s.recv(100))
+s.sendall(b'x' * 30)
+print(s.recv(100))
+""", allow=(f"{pair.good}:8094",))
+    assert "100 Continue" in done.text and "x" * 30 in done.text and done.messages == "", done
 
 
 @pytest.mark.parametrize("begins", ["GET", "REPORT", "\\x05\\x01"])

@@ -1047,29 +1047,52 @@ TEST_WITH(test_a_body_in_chunks_passes_before_an_upgrade_is_answered, start, sto
 	hang_up(&p);
 }
 
-/* A server that goes over to another protocol at once would read the body in it. */
-TEST_WITH(test_no_body_passes_that_is_read_after_a_switch, start, stop)
+/* A server may say "100 Continue" before the client sends a body. One that goes over to
+ * HTTP/2 at once would read the body in it. */
+TEST_WITH(test_a_body_waits_behind_an_offer_of_http2, start, stop)
 {
-	static const struct {
-		const char *text, *reason;
-	} rows[] = {
-		{ "GET / HTTP/1.1\r\nHost: " GOOD
-		  "\r\nUpgrade: TLS/1.0\r\nContent-Length: 4\r\n\r\nbody",
-		  "doubtful framing" },
-		{ "GET / HTTP/1.1\r\nHost: " GOOD
-		  "\r\nTransfer-Encoding: chunked\r\nUpgrade: tls\r\n\r\n0\r\n\r\n",
-		  "doubtful framing" },
-		{ "GET / HTTP/1.1\r\nHost: " GOOD
-		  "\r\nUpgrade: h2c\r\nContent-Length: 33\r\n\r\n" HTTP2_PREFACE,
-		  "HTTP/2 without TLS" },
+	static const char head[] = "POST / HTTP/1.1\r\nHost: " GOOD
+				   "\r\nConnection: Upgrade\r\nUpgrade: h2c"
+				   "\r\nExpect: 100-continue"
+				   "\r\nContent-Length: 30\r\n\r\n";
+	static const char body[] = "a body of thirty bytes, or so.";
+	struct way p = upgrade(head);
+	char byte;
+
+	say(p.server, "HTTP/1.1 100 Continue\r\n\r\n");
+	expect_text(p.client, "HTTP/1.1 100 Continue\r\n\r\n");
+	say(p.client, body);
+	expect_text(p.server, body);
+	say(p.server, ANSWER);
+	expect_text(p.client, ANSWER);
+	say(p.client, GET(GOOD));
+	expect_text(p.server, GET(GOOD));
+	hang_up(&p);
+	p = upgrade(head);
+	say(p.client, "PRI * HTTP/2.0\r\n\r\n");
+	expect_silence(p.server);
+	say(p.client, "SM\r\n\r\n");
+	assert_int_equal(world_read(&w, p.server, &byte, 1), 0);
+	expect_event("", "HTTP/2 without TLS");
+	hang_up(&p);
+}
+
+/* A server that goes over to TLS at once would read the body as a ClientHello. */
+TEST_WITH(test_no_body_passes_before_a_switch_to_tls, start, stop)
+{
+	static const char *const rows[] = {
+		"GET / HTTP/1.1\r\nHost: " GOOD
+		"\r\nUpgrade: TLS/1.0\r\nContent-Length: 4\r\n\r\nbody",
+		"GET / HTTP/1.1\r\nHost: " GOOD
+		"\r\nTransfer-Encoding: chunked\r\nUpgrade: tls\r\n\r\n0\r\n\r\n",
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct way p = dial(FAR_A, 80);
 
-		say(p.client, rows[i].text);
+		say(p.client, rows[i]);
 		assert_memory_equal(all_of(p.client), "HTTP/1.1 400", 12);
-		expect_event("", rows[i].reason);
+		expect_event("", "doubtful framing");
 		expect_nobody(&p);
 		hang_up(&p);
 	}
