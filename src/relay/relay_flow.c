@@ -23,9 +23,7 @@ enum {
 
 void relay_reset_fd(int fd)
 {
-	const struct linger linger = { .l_onoff = 1, .l_linger = 0 };
-
-	(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+	sock_reset(fd);
 	close(fd);
 }
 
@@ -368,7 +366,6 @@ static void give_port(struct relay_flow *f, struct relay_side *side, bool reset)
 
 void relay_side_close(struct relay_flow *f, struct relay_side *side, bool reset)
 {
-	const struct sockaddr nowhere = { .sa_family = AF_UNSPEC };
 	int fd = side->source.fd;
 
 	if (fd < 0)
@@ -377,7 +374,7 @@ void relay_side_close(struct relay_flow *f, struct relay_side *side, bool reset)
 	if (side->own_port != 0) {
 		/* The last packet leaves while the port is still known as Weir's. */
 		if (reset)
-			(void)connect(fd, &nowhere, sizeof(nowhere));
+			sock_reset(fd);
 		own_let_go(&f->served->sandbox->own, fd, (enum addr_family)side->family,
 			   IPPROTO_TCP, side->own_port);
 		side->own_port = 0;

@@ -71,17 +71,9 @@ static void connection_close(struct dns_tcp_connection *c)
 	t->free_slots = c;
 }
 
-static void make_reset(int fd)
-{
-	struct linger at_once = { .l_onoff = 1, .l_linger = 0 };
-
-	if (setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)) < 0)
-		return; /* an ordinary close, then */
-}
-
 static void connection_reset(struct dns_tcp_connection *c)
 {
-	make_reset(c->source.fd);
+	sock_reset(c->source.fd);
 	connection_close(c);
 }
 
@@ -382,7 +374,7 @@ static int accept_with_spare(struct dns_tcp *t, int listener)
 	close(t->spare_fd);
 	fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	if (fd >= 0) {
-		make_reset(fd);
+		sock_reset(fd);
 		close(fd);
 	}
 	t->spare_fd = eventfd(0, EFD_CLOEXEC);
@@ -421,7 +413,7 @@ static int accept_one(struct dns_tcp_side *side, int listener)
 	if (side && may_open(side) && connection_open(side, fd))
 		return 0;
 	count_limited(side);
-	make_reset(fd);
+	sock_reset(fd);
 	close(fd);
 	return 0;
 }

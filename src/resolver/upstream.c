@@ -570,12 +570,10 @@ static int udp_send(struct upstreams *u, struct request *request,
  * everybody on the machine. */
 static void tcp_close(struct tcp_connection *c)
 {
-	const struct sockaddr nowhere = { .sa_family = AF_UNSPEC };
-
 	if (c->source.fd < 0)
 		return;
 	loop_remove(c->owner->loop, &c->source);
-	(void)connect(c->source.fd, &nowhere, sizeof(nowhere));
+	sock_reset(c->source.fd);
 	own_let_go(&c->owner->own, c->source.fd, c->family, IPPROTO_TCP, c->port);
 	close(c->source.fd);
 	c->source.fd = -1;

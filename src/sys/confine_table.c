@@ -148,9 +148,9 @@ static const struct row rows[] = {
 	{ "a plan's memfd", ENGINE | CONTROL, { "fcntl" }, { IS(1, F_GET_SEALS) } },
 	{ "the same", CONTROL, { "fcntl" }, { IS(1, F_ADD_SEALS) } },
 	/* Among the other options are those by which root changes the machine's iptables
-	 * on any socket, and a filter that stays on a netlink socket and hides rules from
-	 * the next engine. */
-	ENGINE_SETS("connections that end at once", SOL_SOCKET, SO_LINGER),
+	 * on any socket, a filter that stays on a netlink socket and hides rules from the
+	 * next engine, and SO_LINGER, by which whoever is sent a socket waits as it is
+	 * closed, as long as its sender likes. */
 	ENGINE_SETS("connections that live long", SOL_SOCKET, SO_KEEPALIVE),
 	ENGINE_SETS("connections that live long", IPPROTO_TCP, TCP_KEEPIDLE),
 	ENGINE_SETS("connections that live long", IPPROTO_TCP, TCP_KEEPINTVL),

@@ -142,6 +142,13 @@ int sock_limit_wait(int fd)
 	return 0;
 }
 
+void sock_reset(int fd)
+{
+	const struct sockaddr nobody = { .sa_family = AF_UNSPEC };
+
+	(void)!connect(fd, &nobody, sizeof(nobody));
+}
+
 /* 127.0.0.1 or ::1, and no other: a wildcard would answer from the wrong source. */
 static int loopback_open(int family, int type, const struct sandbox_ports *ports,
 			 uint16_t port, int *ret, struct err *err)

@@ -74,6 +74,12 @@ bool sock_is_of(int fd, enum addr_family family, uint8_t protocol);
  */
 int sock_limit_wait(int fd) MUST_CHECK;
 
+/* End the TCP connection of @fd by a reset, now; @fd stays open. SO_LINGER does that as
+ * well, but lets whoever has it also keep another process waiting in close(): any that is
+ * sent the socket. So it isn't among the engine's options. Where this fails, close() ends
+ * the connection in the ordinary way. */
+void sock_reset(int fd);
+
 /* The address that @fd is bound to. Return: 0 or -errno. */
 int sock_here(int fd, struct endpoint *ret) MUST_CHECK;
 /* The one that it is connected to. */

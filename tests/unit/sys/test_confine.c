@@ -161,6 +161,9 @@ TEST(the_engine_sets_nothing_on_a_socket_that_it_does_not_need)
 		  SYS_setsockopt,
 		  { -1, IPPROTO_IP, IP_TRANSPARENT } },
 		{ "a link", SYS_setsockopt, { -1, SOL_SOCKET, SO_BINDTODEVICE } },
+		{ "how long another's close() waits",
+		  SYS_setsockopt,
+		  { -1, SOL_SOCKET, SO_LINGER } },
 		{ "a port that others have",
 		  SYS_setsockopt,
 		  { -1, SOL_SOCKET, SO_REUSEPORT } },
@@ -178,7 +181,6 @@ TEST(the_engine_sets_nothing_on_a_socket_that_it_does_not_need)
 TEST(the_engine_sets_what_it_needs)
 {
 	static const struct call calls[] = {
-		{ "linger", SYS_setsockopt, { -1, SOL_SOCKET, SO_LINGER } },
 		{ "keepalive", SYS_setsockopt, { -1, SOL_SOCKET, SO_KEEPALIVE } },
 		{ "idle", SYS_setsockopt, { -1, IPPROTO_TCP, TCP_KEEPIDLE } },
 		{ "interval", SYS_setsockopt, { -1, IPPROTO_TCP, TCP_KEEPINTVL } },

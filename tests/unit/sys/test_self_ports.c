@@ -84,6 +84,30 @@ TEST(a_call_on_a_socket_that_waits_is_short_where_the_wait_is_limited)
 	assert_true(sock_limit_wait(-1) < 0);
 }
 
+TEST(a_connection_that_is_reset_is_so_before_its_socket_is_closed)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	CLEAN(fd) int listener = socket_of(ADDR_V4, IPPROTO_TCP);
+	CLEAN(fd) int fd = socket_of(ADDR_V4, IPPROTO_TCP);
+	CLEAN(fd) int other = -1;
+	const struct sockaddr *to = (const struct sockaddr *)&at;
+	socklen_t size = sizeof(at);
+	char byte;
+
+	assert_int_equal(bind(listener, to, size), 0);
+	assert_int_equal(listen(listener, 1), 0);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &size), 0);
+	assert_int_equal(connect(fd, to, size), 0);
+	other = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	assert_true(other >= 0);
+	sock_reset(fd);
+	assert_int_equal(recv(other, &byte, 1, 0), -1);
+	assert_int_equal(errno, ECONNRESET);
+	sock_reset(fd);
+	sock_reset(-1);
+}
+
 TEST(no_call_on_a_sandboxs_sockets_waits)
 {
 	struct sandbox_fds fds;
