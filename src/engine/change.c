@@ -593,6 +593,7 @@ static void go_over(struct engine_sandbox *g, struct plan next)
 {
 	struct event stuck = event_make(EVENT_PANIC, EVENT_ADDRESS);
 	const struct plan before = g->plan;
+	const uint64_t closed = before.spent | g->sandbox.plan.spent;
 	struct err err = { 0 };
 	int r;
 
@@ -616,8 +617,9 @@ static void go_over(struct engine_sandbox *g, struct plan next)
 	 * is pinned of its names has stayed. */
 	if (before.ends_ahead != g->plan.ends_ahead)
 		(void)!engine_sandbox_pin(g); /* without memory names are closed */
-	else
-		dns_service_pin_restore(g->core->dns, &g->sandbox);
+	if (closed & ~g->plan.spent)
+		dns_service_pin_restore(g->core->dns, &g->sandbox,
+					closed & ~g->plan.spent);
 	if (g->observer->on_status)
 		g->observer->on_status(g);
 }

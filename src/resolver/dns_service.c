@@ -641,9 +641,9 @@ int dns_service_pin(struct dns_service *d, struct sandbox *s, int64_t repin_ms,
 			    loop_now_ms(d->loop));
 }
 
-void dns_service_pin_restore(struct dns_service *d, struct sandbox *s)
+void dns_service_pin_restore(struct dns_service *d, struct sandbox *s, uint64_t budgets)
 {
-	resolver_pin_restore(d->resolver, s, loop_now_ms(d->loop));
+	resolver_pin_restore(d->resolver, s, budgets, loop_now_ms(d->loop));
 }
 
 void dns_service_pin_notify(struct dns_service *d, struct sandbox *s)

@@ -68,7 +68,7 @@ void dns_service_dismiss(struct dns_service *d, struct sandbox *s,
 			 const struct dns_name *name);
 
 /* As resolver_pin_restore(). */
-void dns_service_pin_restore(struct dns_service *d, struct sandbox *s);
+void dns_service_pin_restore(struct dns_service *d, struct sandbox *s, uint64_t budgets);
 
 /* As resolver_pin_notify(). */
 void dns_service_pin_notify(struct dns_service *d, struct sandbox *s);

@@ -27,6 +27,7 @@
 
 #include "policy/policy.h"
 #include "resolver/resolver_internal.h"
+#include "sandbox/budgets.h"
 #include "sandbox/verdict.h"
 
 enum {
@@ -78,6 +79,10 @@ struct pins {
 	/* the kernel */
 	int64_t renew_ms, leave_ms; /* the next time that something is renewed, leaves */
 	size_t renew_next;
+	/* names of budgets that have begun anew */
+	int64_t restore_ms; /* the next time; INT64_MAX: all of them are there */
+	uint64_t restore_budgets;
+	size_t restore_next;
 	resolver_pinned_fn *on_pinned;
 	void *data;
 };
@@ -217,6 +222,7 @@ static void set_alarm(struct resolver *r)
 	for (const struct pins *p = r->pinned; p; p = p->next) {
 		r->pin_next_ms = MIN(r->pin_next_ms, p->round_ms);
 		r->pin_next_ms = MIN(r->pin_next_ms, p->renew_ms);
+		r->pin_next_ms = MIN(r->pin_next_ms, p->restore_ms);
 		r->pin_next_ms = MIN(r->pin_next_ms, p->leave_ms);
 		r->pin_next_ms = MIN(r->pin_next_ms, p->deadline_ms);
 	}
@@ -508,6 +514,37 @@ static void renew(struct resolver *r, struct pins *p, int64_t now_ms)
 	p->renew_ms = now_ms + lifetime_ms(p) / 2;
 }
 
+static bool is_to_be_restored(const struct pins *p, const struct pin *pin)
+{
+	const struct plan *plan = &p->sandbox->plan;
+	const struct plan_verdict v = plan_match_name(plan, &pin->name);
+
+	return p->restore_budgets &
+	       (budgets_of(plan, v.rule) | budgets_of(plan, PLAN_NO_RULE));
+}
+
+/* The other names are in the kernel. To renew them as well would be a transaction for
+ * each name of the policy, as often as the sandbox uses a budget up. */
+static void restore(struct resolver *r, struct pins *p, int64_t now_ms)
+{
+	size_t restored = 0;
+
+	for (; p->restore_next < p->count && restored < RENEW_AT_ONCE;
+	     p->restore_next++) {
+		const struct pin *pin = &p->items[p->restore_next];
+
+		if (!is_to_be_restored(p, pin))
+			continue;
+		renew_one(r, p, pin, now_ms);
+		restored++;
+	}
+	p->restore_ms = now_ms + RENEW_PAUSE_MS;
+	if (p->restore_next < p->count)
+		return;
+	p->restore_budgets = 0;
+	p->restore_ms = INT64_MAX;
+}
+
 /* Take out of @answer what has left. */
 static void drop_left(struct pins *p, const struct pin *pin, struct pin_answer *answer,
 		      int64_t now_ms)
@@ -533,7 +570,7 @@ void resolver_pin_tick(struct resolver *r, int64_t now_ms)
 	for (struct pins *p = r->pinned; p; p = p->next) {
 		/* A sandbox that resolves as it goes now keeps what it has. */
 		if (plan_dns(&p->sandbox->plan) != POLICY_DNS_PINNED)
-			p->round_ms = p->renew_ms = INT64_MAX;
+			p->round_ms = p->renew_ms = p->restore_ms = INT64_MAX;
 		if (p->leave_ms <= now_ms) {
 			p->leave_ms = INT64_MAX;
 			for (size_t i = 0; i < p->count; i++)
@@ -544,6 +581,8 @@ void resolver_pin_tick(struct resolver *r, int64_t now_ms)
 		}
 		if (p->renew_ms <= now_ms)
 			renew(r, p, now_ms);
+		if (p->restore_ms <= now_ms)
+			restore(r, p, now_ms);
 		if (p->deadline_ms <= now_ms)
 			report_round(p);
 		if (p->round_ms <= now_ms)
@@ -604,14 +643,16 @@ void resolver_pin_notify(struct resolver *r, struct sandbox *s)
 		report_round(p);
 }
 
-void resolver_pin_restore(struct resolver *r, struct sandbox *s, int64_t now_ms)
+void resolver_pin_restore(struct resolver *r, struct sandbox *s, uint64_t budgets,
+			  int64_t now_ms)
 {
 	struct pins *p = s->resolver ? s->resolver->pins : NULL;
 
 	if (!p || plan_dns(&s->plan) != POLICY_DNS_PINNED)
 		return;
-	p->renew_next = 0;
-	p->renew_ms = now_ms;
+	p->restore_budgets |= budgets;
+	p->restore_next = 0;
+	p->restore_ms = now_ms;
 	set_alarm(r);
 }
 
@@ -628,7 +669,7 @@ int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
 	p->repin_ms = repin_ms > 0 ? repin_ms : POLICY_REPIN_MS;
 	p->on_pinned = on_pinned;
 	p->data = data;
-	p->leave_ms = INT64_MAX;
+	p->leave_ms = p->restore_ms = INT64_MAX;
 	p->deadline_ms = now_ms + RESOLVER_PIN_MS;
 	p->renew_ms = now_ms + lifetime_ms(p) / 2;
 	pins_carry_over(&r->key, p, g->pins);

@@ -160,9 +160,10 @@ typedef void resolver_pinned_fn(void *data, const struct resolver_unpinned *faul
 int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
 		 resolver_pinned_fn *on_pinned, void *data, int64_t now_ms) MUST_CHECK;
 
-/* Names of @s are open again whose budgets were used up: the kernel gets what is pinned
- * of them. Nothing is looked up. */
-void resolver_pin_restore(struct resolver *r, struct sandbox *s, int64_t now_ms);
+/* Names of @s are open again whose @budgets (bit i: plan_budget(i)) were used up: the
+ * kernel gets what is pinned of them. Nothing is looked up. */
+void resolver_pin_restore(struct resolver *r, struct sandbox *s, uint64_t budgets,
+			  int64_t now_ms);
 
 /* Report once more how the last round ended; a first one that is under way will report
  * at its end.

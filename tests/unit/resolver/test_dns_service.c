@@ -131,7 +131,8 @@ void resolver_pin_notify(struct resolver *r, struct sandbox *s)
 {
 }
 
-void resolver_pin_restore(struct resolver *r, struct sandbox *s, int64_t now_ms)
+void resolver_pin_restore(struct resolver *r, struct sandbox *s, uint64_t budgets,
+			  int64_t now_ms)
 {
 }
 

@@ -277,8 +277,10 @@ TEST(a_budget_that_ends_and_begins_anew_has_no_pinned_name_looked_up)
 	struct world *w = world_of("a.ok.test");
 	struct sandbox *s = &w->sandboxes[0];
 	const struct addr a = addr_v4(45, 0, 0, 1);
+	size_t items;
 
 	w->policy.dns = POLICY_DNS_PINNED;
+	assert_true(world_rule(w, POLICY_ALLOW, "b.ok.test", 0, 0, 0));
 	w->rules[0].budget = (struct plan_budget){ .sent = 100, .per_sec = 1 };
 	assert_true(world_apply(w));
 	s->ipv6 = false;
@@ -286,15 +288,19 @@ TEST(a_budget_that_ends_and_begins_anew_has_no_pinned_name_looked_up)
 	/* Used up at the start: looked up, told to nobody, and closed. */
 	assert_int_equal(resolver_pin(w->resolver, s, 600000, NULL, NULL, w->now_ms), 0);
 	answer(w, "a.ok.test", "45.0.0.1");
+	answer(w, "b.ok.test", "45.0.0.2");
 	world_query(w, 0, 1, "a.ok.test", DNS_TYPE_A, true, false);
 	resolver_flush(w->resolver, w->now_ms);
 	assert_int_equal(w->replies[0].flags & 15, DNS_NXDOMAIN);
 	assert_false(world_kernel_has(w, 0, &a));
-	/* Then it begins anew: open without a query of the sandbox, too. */
+	/* Then it begins anew: open without a query of the sandbox, too. The other name
+	 * needs nothing. */
 	s->plan.spent = 0;
-	resolver_pin_restore(w->resolver, s, w->now_ms);
+	items = w->commit_items;
+	resolver_pin_restore(w->resolver, s, 1, w->now_ms);
 	world_wait(w, 1);
 	assert_true(world_kernel_has(w, 0, &a));
+	assert_int_equal(w->commit_items, items + 1);
 	world_query(w, 0, 2, "a.ok.test", DNS_TYPE_A, true, false);
 	resolver_flush(w->resolver, w->now_ms);
 	assert_int_equal(w->replies[1].addr_count, 1);
