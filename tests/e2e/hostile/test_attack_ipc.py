@@ -344,35 +344,3 @@ def test_a_command_that_is_killed_before_it_runs_is_a_failure_of_weirs(world):
     assert world.leftovers() == []
 
 
-def flood(channel, message):
-    """Until it is killed."""
-    channel.setblocking(True)
-    pid = os.fork()
-    if pid == 0:
-        with contextlib.suppress(OSError):
-            while True:
-                channel.send(message)
-        os._exit(0)
-    return pid
-
-
-def test_an_engine_that_speaks_without_end_does_not_keep_its_run_from_ending(world, daemon, pod, site):
-    daemon.attach("one", pod, "--allow", site.name)
-    size = message_size(daemon, pod)
-    floods = []
-    with world.run_start("sh", "-c", "echo up; exec sleep 600") as run:
-        assert run.line() == "up"
-        engine = world.guards(run.pid)[1]
-        os.kill(engine, signal.SIGSTOP)
-        try:
-            for s in channels(engine):
-                with s:
-                    floods += [flood(s, struct.pack("=III", EVENT, 0, 0).ljust(size, b"\0")) for _ in range(3)]
-            os.kill(run.pid, signal.SIGTERM)
-            done = finish(run, timeout=20)
-        finally:
-            for pid in floods:
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-    assert done.code != -9, done  # it ended by itself
-    assert world.leftovers() == []
