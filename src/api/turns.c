@@ -3,11 +3,11 @@
  *
  * What reads the store, or sums what it holds, can take a good part of a second, and
  * all of it is time in which the loop does nothing else: no other caller is answered, no
- * engine is heard, no sandbox is closed. Anybody who reaches the API may ask for that as
- * often as he likes, over all connections at once. So one search is made in a turn of the
+ * engine is heard, no sandbox is closed. Whoever reaches the API may ask for a search
+ * without end, over all connections at once. So one search is made in a turn of the
  * loop; whoever comes meanwhile waits, suspended, in the order of coming. But no network
  * has two turns behind each other while another one waits: what the sandbox asks for
- * without end keeps nobody from a decision until his request is too old. */
+ * without end keeps no decision waiting until its request is too old. */
 #include <microhttpd.h>
 
 #include "api/internal.h"

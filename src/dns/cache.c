@@ -166,7 +166,7 @@ static void share_changed(struct dns_cache *c, struct dns_cache_share *s)
 		c->most = s;
 }
 
-/* It has no entry any more. */
+/* Let go of the share @s, which has no entry any more. */
 static void share_part(struct dns_cache *c, struct dns_cache_share *s)
 {
 	TAILQ_REMOVE(&c->shares, s, link);
@@ -174,7 +174,7 @@ static void share_part(struct dns_cache *c, struct dns_cache_share *s)
 		c->most = NULL;
 }
 
-/* There is an entry at least. */
+/* The cache has an entry at least. */
 static struct dns_cache_share *find_most(struct dns_cache *c)
 {
 	for (int n = 0; n < LOOK_SHARES; n++) {

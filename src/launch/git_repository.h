@@ -24,7 +24,8 @@ struct git_repository {
 
 /* Is the directory @dir a repository, to git? */
 bool git_repository_is(const char *dir);
-/* That of the directory @from, whose name is canonical; the names live in @arena.
+/* Find the repository of the directory @from, whose name is canonical; the names live in
+ * @arena.
  * Return: 0, also when there is none; -EPERM when a file `.git` leads to what git did not
  * make for it; another -errno. */
 int git_repository_find(struct arena *arena, const char *from, struct git_repository *ret,

@@ -303,7 +303,8 @@ static void mark(struct git_marks *marks, const char *name)
 	marks->hooks |= strcasecmp(name, "hooks") == 0;
 }
 
-/* The same without a listing, which may be too long, or closed. */
+/* What marks the directory @dir as git's, looked up by name: a listing may be too long,
+ * or closed. */
 static void mark_by_name(struct git_marks *marks, int dir)
 {
 	static const char *const marked[] = { "HEAD",	   "objects", "refs",

@@ -34,9 +34,8 @@ int document_settle_ends(struct document *d, int64_t now_ms) MUST_CHECK;
 typedef void document_unknown_fn(void *data, const char *key);
 int document_parse(struct text body, document_unknown_fn *unknown, void *data,
 		   struct document **ret, struct err *err) MUST_CHECK;
-/* The same, where no client of OpenSandbox's is to be understood: an unknown key is
- * -EINVAL. Whoever writes the document again, or asks for less than it says, would do so
- * without a word. */
+/* A whole policy, of a caller that is no client of OpenSandbox's: an unknown key is
+ * -EINVAL. A rule with a misspelt `until` would otherwise act for ever without a word. */
 int document_parse_strict(struct text body, struct document **ret,
 			  struct err *err) MUST_CHECK;
 /* Patch: the rules of the JSON array @body come first; of rules with the same target

@@ -235,7 +235,8 @@ bool plan_takes_bytes(uint8_t flags, uint16_t port);
 /* May a name whose rule has @flags lead to an address of @kind, by that rule alone? Never
  * to a metadata address. */
 bool plan_leads_to(uint8_t flags, enum addr_special kind);
-/* The same of @a on this port, or an address rule opens @a there. */
+/* May a name whose rule has @flags lead to @a on @port, by that rule or by an address
+ * rule? */
 bool plan_reaches(const struct plan *p, uint8_t flags, const struct addr *a,
 		  uint8_t protocol, uint16_t port);
 

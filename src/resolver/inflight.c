@@ -437,7 +437,7 @@ static void arrive(struct resolver *r, struct inflight *f, int64_t now_ms)
 	struct resolver_ask *ask;
 
 	raise_ttls(&r->answer);
-	/* It is who asked first that takes the room. */
+	/* The room in the cache counts for the sandbox that asked first. */
 	dns_cache_put(r->cache, &asks.first->client.sandbox->resolver->cached, &key,
 		      &r->answer, now_ms);
 	try_end(r, f);

@@ -140,13 +140,13 @@ static const struct row rows[] = {
 	  OWNER | CONTROL,
 	  { "fcntl" },
 	  { IS(1, F_SETFD) } },
-	{ "the same", CONTROL, { "fcntl" }, { IS(1, F_GETFD) } },
+	{ "SQLite, libmicrohttpd", CONTROL, { "fcntl" }, { IS(1, F_GETFD) } },
 	{ "the API's socket, twice", CONTROL, { "fcntl" }, { IS(1, F_DUPFD_CLOEXEC) } },
 	{ "SQLite's locks", CONTROL, { "fcntl" }, { IS(1, F_SETLK) } },
 	{ "SQLite's locks", CONTROL, { "fcntl" }, { IS(1, F_GETLK) } },
 	{ "the relay's pipes", ENGINE, { "fcntl" }, { IS(1, F_SETPIPE_SZ) } },
 	{ "a plan's memfd", ENGINE | CONTROL, { "fcntl" }, { IS(1, F_GET_SEALS) } },
-	{ "the same", CONTROL, { "fcntl" }, { IS(1, F_ADD_SEALS) } },
+	{ "a plan's memfd", CONTROL, { "fcntl" }, { IS(1, F_ADD_SEALS) } },
 	/* Among the other options are those by which root changes the machine's iptables
 	 * on any socket, a filter that stays on a netlink socket and hides rules from the
 	 * next engine, and SO_LINGER, by which whoever is sent a socket waits as it is
