@@ -9,7 +9,7 @@ from world.machine import Machine, can_boot
 from world.sidecar import wait_for
 
 STRANGER = "93.9.9.9"
-QUICK = "/etc/systemd/system/weir.service.d/quick.conf"
+WATCHDOG = "/etc/systemd/system/weir.service.d/watchdog.conf"
 pytestmark = [pytest.mark.skipif(not can_boot(), reason="no systemd here"),
               pytest.mark.skipif(not (PROGRAMS / "meson-private").is_dir(), reason="the program that is tested was not built here")]
 # Its first instruction sends, before anybody can have looked.
@@ -103,27 +103,44 @@ def test_without_its_policy_a_service_is_not_started(machine, job, site):
     assert site.v4 not in said(machine, job) and job not in names(machine)
 
 
-def test_below_the_slice_a_service_that_nobody_attached_is_closed(machine, job, site):
-    """While the daemon is stopped by a signal, too."""
-    machine.file(QUICK, "[Service]\nWatchdogSec=4s\n")
+def with_watchdog(machine, lasts):
+    """Start the daemon again, with that for a watchdog; None: the unit's own."""
+    if lasts:
+        machine.file(WATCHDOG, f"[Service]\nWatchdogSec={lasts}\n")
+    else:
+        machine.at(WATCHDOG).unlink()
     machine("systemctl", "daemon-reload")
     machine("systemctl", "restart", "weir")
+
+
+def test_below_the_slice_a_service_that_nobody_attached_is_closed(machine, job, site):
+    """While the daemon is stopped by a signal. Once it runs again, it sees the group and lets it through."""
+    with_watchdog(machine, "10min")  # however long the service takes, no other daemon comes meanwhile
     machine("systemctl", "start", job)
     machine.unit("stray.service", JOB.format(more="Slice=guarded.slice", names=site.name))
     pid = daemon_pid(machine)
     machine("kill", "-STOP", pid)
     machine("systemctl", "start", "stray")
     assert site.v4 not in said(machine, "stray") and not left(machine)
-    # the watchdog
+    machine("kill", "-CONT", pid)
+    settled(machine)
+    machine("systemctl", "start", job)
+    assert site.v4 in said(machine, job) and daemon_pid(machine) == pid
+    with_watchdog(machine, None)
+
+
+def test_a_daemon_that_hangs_is_replaced_by_the_watchdog(machine, job, site):
+    with_watchdog(machine, "4s")
+    machine("systemctl", "start", job)
+    pid = daemon_pid(machine)
+    machine("kill", "-STOP", pid)
     wait_for(lambda: daemon_pid(machine) not in ("0", pid), step=0.1)
     settled(machine)
     assert job in names(machine) and int(machine.shown("weir", "NRestarts")) >= 1
     machine("systemctl", "start", job)
     assert site.v4 in said(machine, job)
     # A busy machine is no reason to end the daemon while the others look at it.
-    machine.at(QUICK).unlink()
-    machine("systemctl", "daemon-reload")
-    machine("systemctl", "restart", "weir")
+    with_watchdog(machine, None)
 
 
 def test_killed_all_at_once_it_comes_back_with_what_it_guarded(machine, job, site):
