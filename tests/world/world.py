@@ -267,7 +267,7 @@ class World:
         return copy
 
     def user(self, name):
-        """root or weir-test; the latter is made when the machine doesn't have it."""
+        """root or an ordinary user, mostly weir-test, who is made when the machine doesn't have it."""
         if name not in self._users:
             make_user(name)
             self._users[name] = User(name)

@@ -126,10 +126,13 @@ with weir.Popen(words, allow=[{site.name!r}], upstream=upstream, stdin=-1, stdou
     assert before == [site.name] and mode == "ok" and after == [denied.name, site.name]
 
 
-@pytest.mark.parametrize("whose, mode", [("root", 0o755), ("weir-test", 0o755), ("weir-test", 0o700)])
+ASKING = "weir-asks"  # whose runs' directory no other test looks at
+
+
+@pytest.mark.parametrize("whose, mode", [("root", 0o755), (ASKING, 0o755), (ASKING, 0o700)])
 def test_a_run_is_asked_in_a_directory_of_the_callers_own_alone(sdk, world, whose, mode):
     """Whoever else may make a socket there would say that a policy is in force. The last row is the control: it is asked."""
-    caller, owner = world.user("weir-test"), world.user(whose)
+    caller, owner = world.user(ASKING), world.user(whose)
     folder = pathlib.Path(f"/tmp/weir-{caller.uid}")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -145,7 +148,7 @@ try:
     say(SandboxClient(RunServer("mine"), "mine").set_policy(None)["status"])
 except weir.ApiError as error:
     say(error.http_status)
-""", user="weir-test")
+""", user=ASKING)
     finally:
         server.server_close()
         shutil.rmtree(folder)
