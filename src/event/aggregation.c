@@ -84,19 +84,15 @@ void aggregation_free(struct aggregation *t)
 	free(t);
 }
 
-static void rest(struct aggregation *t, struct entry *e, int64_t until_ms)
+/* The rest of @e is over: it is ready since @now_ms, or goes when nothing is to be told.
+ */
+static void end_rest(struct aggregation *t, struct entry *e, int64_t now_ms)
 {
-	TAILQ_REMOVE(queue_of(t, e), e, in_queue);
-	e->ready = false;
-	e->until_ms = until_ms;
-	if (e->line != AGGREGATION_ALWAYS)
-		e->line = AGGREGATION_AGAIN;
-	TAILQ_INSERT_TAIL(queue_of(t, e), e, in_queue);
-}
-
-static void make_ready(struct aggregation *t, struct entry *e, int64_t now_ms)
-{
-	TAILQ_REMOVE(queue_of(t, e), e, in_queue);
+	if (e->event.packets == 0) {
+		drop(t, e);
+		return;
+	}
+	TAILQ_REMOVE(&t->resting, e, in_queue);
 	e->ready = true;
 	e->ready_ms = now_ms;
 	TAILQ_INSERT_TAIL(queue_of(t, e), e, in_queue);
@@ -133,41 +129,30 @@ static void grow_heads(struct aggregation *t)
 	free(old);
 }
 
-static struct entry *find(const struct aggregation *t, const struct event *e)
-{
-	struct entry *at;
-	uint64_t hash;
-
-	/* In a flood most are added to the one event without a destination. */
-	if (t->recent && event_is_equal(&t->recent->event, e))
-		return t->recent;
-	hash = event_hash(&t->key, e);
-	LIST_FOREACH(at, chain_of(t, hash), in_chain)
-	{
-		if (at->hash == hash && event_is_equal(&at->event, e))
-			return at;
-	}
-	return NULL;
-}
-
 /* Rests that are over. */
 static void wake(struct aggregation *t, int64_t now_ms)
 {
 	struct entry *e;
 
 	while (t->window_ms > 0 && (e = TAILQ_FIRST(&t->resting)) &&
-	       e->until_ms <= now_ms) {
-		if (e->event.packets > 0)
-			make_ready(t, e, now_ms);
-		else
-			drop(t, e);
-	}
+	       e->until_ms <= now_ms)
+		end_rest(t, e, now_ms);
 }
 
 bool aggregation_fold(struct aggregation *t, const struct event *e)
 {
-	struct entry *known = find(t, e);
+	struct entry *known = t->recent;
 
+	/* In a flood most are added to the one event without a destination. */
+	if (!known || !event_is_equal(&known->event, e)) {
+		const uint64_t hash = event_hash(&t->key, e);
+
+		LIST_FOREACH(known, chain_of(t, hash), in_chain)
+		{
+			if (known->hash == hash && event_is_equal(&known->event, e))
+				break;
+		}
+	}
 	if (!known)
 		return false;
 	if (known->event.packets == 0) {
@@ -249,10 +234,16 @@ void aggregation_reported(struct aggregation *t, const struct event *reported,
 	e->event.packets = 0;
 	e->event.bytes = 0;
 	e->event.received = 0;
-	if (t->window_ms > 0)
-		rest(t, e, now_ms + t->window_ms);
-	else
+	if (t->window_ms <= 0) {
 		drop(t, e);
+		return;
+	}
+	TAILQ_REMOVE(queue_of(t, e), e, in_queue);
+	e->ready = false;
+	e->until_ms = now_ms + t->window_ms;
+	if (e->line != AGGREGATION_ALWAYS)
+		e->line = AGGREGATION_AGAIN;
+	TAILQ_INSERT_TAIL(&t->resting, e, in_queue);
 }
 
 void aggregation_let_go(struct aggregation *t, const struct event *e)
@@ -285,9 +276,6 @@ void aggregation_close(struct aggregation *t)
 
 	for (e = TAILQ_FIRST(&t->resting); e; e = next) {
 		next = TAILQ_NEXT(e, in_queue);
-		if (e->event.packets > 0)
-			make_ready(t, e, e->until_ms);
-		else
-			drop(t, e);
+		end_rest(t, e, e->until_ms);
 	}
 }

@@ -217,27 +217,6 @@ static struct slot *slot_find(const struct event_ring *r, uint64_t hash,
 	return i != NONE ? &r->slots[i] : NULL;
 }
 
-/* Without memory for more the ring stays as small as it is. */
-static void make_room(struct event_ring *r)
-{
-	struct slot *s;
-	uint32_t *at;
-
-	if (r->count < r->size)
-		return;
-	if (r->size < r->capacity && resize(r, MIN(r->size * 2, r->capacity)) == 0)
-		return;
-	r->capacity = r->size;
-	s = &r->slots[r->oldest];
-	at = head_of(r, s->hash);
-	while (*at != r->oldest)
-		at = &r->slots[*at].next;
-	*at = s->next;
-	r->dropped += s->event.packets;
-	r->oldest = (r->oldest + 1) % r->size;
-	r->count--;
-}
-
 void event_ring_add(struct event_ring *r, const struct event *e)
 {
 	uint64_t hash = event_hash(&r->key, e);
@@ -252,7 +231,20 @@ void event_ring_add(struct event_ring *r, const struct event *e)
 		fold_process(&s->event, e);
 		return;
 	}
-	make_room(r);
+	/* Full: it grows, or the oldest goes. Without memory for more the ring stays as
+	 * small as it is. */
+	if (r->count >= r->size &&
+	    (r->size >= r->capacity || resize(r, MIN(r->size * 2, r->capacity)) < 0)) {
+		r->capacity = r->size;
+		s = &r->slots[r->oldest];
+		head = head_of(r, s->hash);
+		while (*head != r->oldest)
+			head = &r->slots[*head].next;
+		*head = s->next;
+		r->dropped += s->event.packets;
+		r->oldest = (r->oldest + 1) % r->size;
+		r->count--;
+	}
 	head = head_of(r, hash);
 	i = (r->oldest + r->count++) % r->size;
 	r->slots[i] = (struct slot){ .event = *e, .hash = hash, .next = *head };

@@ -44,14 +44,18 @@ static size_t lightest(const struct traffic *t, size_t from, size_t to)
 	return least;
 }
 
-/* A new one, in the last place or in that of a lighter one that waits. Return: its
- * place; @t->count: there is none for it. */
-static size_t place_for(struct traffic *t, const char *destination, uint64_t bytes)
+/* The place of @destination: a new one gets the last, or that of a lighter one that
+ * waits. @t->count: there is none for it. */
+static size_t place_of(struct traffic *t, const char *destination, uint64_t bytes)
 {
 	const size_t size = TRAFFIC_SHOWN + TRAFFIC_WAITING;
-	size_t i = t->count;
+	size_t i = 0;
 	char *copy;
 
+	while (i < t->count && strcmp(t->entries[i].destination, destination) != 0)
+		i++;
+	if (i < t->count)
+		return i;
 	if (i == size) {
 		i = lightest(t, TRAFFIC_SHOWN, size);
 		if (t->entries[i].weight >= bytes)
@@ -66,41 +70,31 @@ static size_t place_for(struct traffic *t, const char *destination, uint64_t byt
 	return i;
 }
 
-/* The place of @destination, one that is shown where it has become heavy enough. */
-static size_t place_of(struct traffic *t, const char *destination, uint64_t bytes)
-{
-	struct entry *shown, old;
-	size_t i = 0;
-
-	while (i < t->count && strcmp(t->entries[i].destination, destination) != 0)
-		i++;
-	if (i == t->count)
-		i = place_for(t, destination, bytes);
-	if (i == t->count)
-		return i;
-	t->entries[i].weight = sum_of(t->entries[i].weight, bytes);
-	if (i < TRAFFIC_SHOWN)
-		return i;
-	shown = &t->entries[lightest(t, 0, TRAFFIC_SHOWN)];
-	if (t->entries[i].weight / 2 < shown->weight)
-		return i;
-	old = *shown;
-	*shown = t->entries[i];
-	t->entries[i] = (struct entry){ old.destination, old.weight, 0, 0 };
-	return (size_t)(shown - t->entries);
-}
-
 void traffic_add(struct traffic *t, const struct event *e)
 {
 	const uint64_t bytes = sum_of(e->bytes, e->received);
+	struct entry *at, *shown, old;
 	size_t i;
 
 	if (e->action != EVENT_ALLOW || e->layer == EVENT_DNS || bytes == 0)
 		return;
 	i = place_of(t, e->name[0] ? e->name : ADDR_SHOWN(&e->remote), bytes);
-	if (i < MIN(t->count, (size_t)TRAFFIC_SHOWN)) {
-		t->entries[i].sent = sum_of(t->entries[i].sent, e->bytes);
-		t->entries[i].received = sum_of(t->entries[i].received, e->received);
+	at = i < t->count ? &t->entries[i] : NULL;
+	if (at)
+		at->weight = sum_of(at->weight, bytes);
+	/* One that waits is shown where it has become heavy enough. */
+	if (at && i >= TRAFFIC_SHOWN) {
+		shown = &t->entries[lightest(t, 0, TRAFFIC_SHOWN)];
+		if (at->weight / 2 >= shown->weight) {
+			old = *shown;
+			*shown = *at;
+			*at = (struct entry){ old.destination, old.weight, 0, 0 };
+			at = shown;
+		}
+	}
+	if (at && at < &t->entries[TRAFFIC_SHOWN]) {
+		at->sent = sum_of(at->sent, e->bytes);
+		at->received = sum_of(at->received, e->received);
 	} else {
 		t->sent = sum_of(t->sent, e->bytes);
 		t->received = sum_of(t->received, e->received);
