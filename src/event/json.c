@@ -37,25 +37,20 @@ char *jtext_take(struct jtext *j)
 	return ret;
 }
 
-static void put_bytes(struct jtext *j, const char *bytes, size_t size)
+void jtext_put(struct jtext *j, struct text raw)
 {
-	if (j->full || (size > j->size - j->used && !grow(j, size))) {
+	if (j->full || (raw.len > j->size - j->used && !grow(j, raw.len))) {
 		j->full = true;
 		return;
 	}
-	if (size > 0)
-		memcpy(j->buf + j->used, bytes, size);
-	j->used += size;
+	if (raw.len > 0)
+		memcpy(j->buf + j->used, raw.ptr, raw.len);
+	j->used += raw.len;
 }
 
 static void put_byte(struct jtext *j, char byte)
 {
-	put_bytes(j, &byte, 1);
-}
-
-void jtext_put(struct jtext *j, struct text raw)
-{
-	put_bytes(j, raw.ptr, raw.len);
+	jtext_put(j, (struct text){ &byte, 1 });
 }
 
 static void put_unit(struct jtext *j, uint32_t unit)
@@ -68,7 +63,7 @@ static void put_unit(struct jtext *j, uint32_t unit)
 			      hex[unit >> 4 & 15],
 			      hex[unit & 15] };
 
-	put_bytes(j, text, sizeof(text));
+	jtext_put(j, (struct text){ text, sizeof(text) });
 }
 
 bool jtext_is_utf8(struct text t)
@@ -115,7 +110,7 @@ void jtext_string(struct jtext *j, struct text t, size_t max)
 		while (n < t.len && is_plain(t.ptr[n]))
 			n++;
 		if (n > 0) {
-			put_bytes(j, t.ptr, n);
+			jtext_put(j, (struct text){ t.ptr, n });
 		} else {
 			n = MAX(text_utf8(t, &c), (size_t)1);
 			put_escaped(j, c);
@@ -144,43 +139,19 @@ void jtext_json(struct jtext *j, struct text json)
 	}
 }
 
-static void put_number(struct jtext *j, int64_t n)
-{
-	uint64_t rest = n < 0 ? -(uint64_t)n : (uint64_t)n;
-	char text[24], *begin = text + sizeof(text);
-
-	do
-		*--begin = (char)('0' + rest % 10);
-	while (rest /= 10);
-	if (n < 0)
-		*--begin = '-';
-	put_bytes(j, begin, (size_t)(text + sizeof(text) - begin));
-}
-
-void jtext_next(struct jtext *j)
+void jtext_key(struct jtext *j, const char *key)
 {
 	if (j->used > 0 && j->buf[j->used - 1] != '{' && j->buf[j->used - 1] != '[')
 		put_byte(j, ',');
-}
-
-void jtext_key(struct jtext *j, const char *key)
-{
-	jtext_next(j);
+	if (!key)
+		return;
 	jtext_string(j, text_of(key), SIZE_MAX);
 	put_byte(j, ':');
 }
 
-static void begin_value(struct jtext *j, const char *key)
-{
-	if (key)
-		jtext_key(j, key);
-	else
-		jtext_next(j);
-}
-
 void jtext_open(struct jtext *j, const char *key, char bracket)
 {
-	begin_value(j, key);
+	jtext_key(j, key);
 	put_byte(j, bracket);
 }
 
@@ -191,13 +162,13 @@ void jtext_close(struct jtext *j, char bracket)
 
 void jtext_raw(struct jtext *j, const char *key, const char *json)
 {
-	begin_value(j, key);
+	jtext_key(j, key);
 	jtext_put(j, text_of(json));
 }
 
 void jtext_member(struct jtext *j, const char *key, const char *value)
 {
-	begin_value(j, key);
+	jtext_key(j, key);
 	jtext_string(j, text_of(value), SIZE_MAX);
 }
 
@@ -205,7 +176,7 @@ void jtext_text(struct jtext *j, const char *key, const char *value, size_t max)
 {
 	const struct text t = { value, strnlen(value, max) };
 
-	begin_value(j, key);
+	jtext_key(j, key);
 	if (t.len > 0)
 		jtext_string(j, t, max);
 	else
@@ -214,11 +185,20 @@ void jtext_text(struct jtext *j, const char *key, const char *value, size_t max)
 
 void jtext_number(struct jtext *j, const char *key, bool known, int64_t n)
 {
-	begin_value(j, key);
-	if (known)
-		put_number(j, n);
-	else
+	uint64_t rest = n < 0 ? -(uint64_t)n : (uint64_t)n;
+	char text[24], *begin = text + sizeof(text);
+
+	jtext_key(j, key);
+	if (!known) {
 		jtext_put(j, text_of("null"));
+		return;
+	}
+	do
+		*--begin = (char)('0' + rest % 10);
+	while (rest /= 10);
+	if (n < 0)
+		*--begin = '-';
+	jtext_put(j, (struct text){ begin, (size_t)(text + sizeof(text) - begin) });
 }
 
 void jtext_count(struct jtext *j, const char *key, uint64_t n)

@@ -42,10 +42,9 @@ void jtext_json(struct jtext *j, struct text json);
 /* With quotes; at most @max bytes of @t. */
 void jtext_string(struct jtext *j, struct text t, size_t max);
 
-/* A comma if one is due, then "key": */
+/* A comma if one is due, then "key":, or, with @key NULL, nothing: before an element of
+ * a list. */
 void jtext_key(struct jtext *j, const char *key);
-/* A comma if one is due: before an element of a list. */
-void jtext_next(struct jtext *j);
 
 /* Every byte of it is part of a character. */
 bool jtext_is_utf8(struct text t);

@@ -277,7 +277,7 @@ static int write_list(struct arena *arena, struct text items, struct text *ret)
 
 	jtext_open(&out, NULL, '[');
 	while (text_split(&items, ',', &item)) {
-		jtext_next(&out);
+		jtext_key(&out, NULL);
 		jtext_string(&out, item, SIZE_MAX);
 	}
 	jtext_close(&out, ']');

@@ -144,7 +144,7 @@ static void write_value(struct walk *w)
 		if (key)
 			jtext_key(w->j, key);
 		else
-			jtext_next(w->j);
+			jtext_key(w->j, NULL);
 		jtext_string(w->j, t, SIZE_MAX);
 		expect(w, key, expected_string(t));
 		return;
