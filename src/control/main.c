@@ -251,9 +251,9 @@ static void log_loaded(struct control *s)
 	for (size_t i = 0; i < s->spec.warning_count; i++)
 		loglines_say(s->log, now_ms, LOGLINES_WARN, "%s", s->spec.warnings[i]);
 	if (rules)
-		loglines_policy_loaded(
-			s->log, now_ms,
-			policy_action_name(plan_default_action(&s->own.plan)), rules);
+		loglines_policy(s->log, now_ms, LOGLINES_LOADED, "",
+				policy_action_name(plan_default_action(&s->own.plan)),
+				rules);
 }
 
 /* ---- the store ---- */
@@ -317,9 +317,9 @@ static void log_change(void *data, const char *rules_json, const char *error,
 		loglines_policy_failed(w->side->log, now_ms, w->spec.name, error,
 				       callers_fault);
 	else
-		loglines_policy_updated(w->side->log, now_ms, w->spec.name,
-					policy_action_name(plan_default_action(&w->plan)),
-					rules_json ? rules_json : "[]");
+		loglines_policy(w->side->log, now_ms, LOGLINES_UPDATED, w->spec.name,
+				policy_action_name(plan_default_action(&w->plan)),
+				rules_json ? rules_json : "[]");
 }
 
 static bool logs_rules(void *data)

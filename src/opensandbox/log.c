@@ -133,7 +133,8 @@ static int open_output(struct output *o, const char *where,
 
 /* ---- attributes ---- */
 
-static bool is_own_key(const struct loglines *l, struct text key)
+/* A line has the key of attribute @i already, or the attribute says nothing. */
+static bool is_taken(const struct loglines *l, const struct loglines_config *c, size_t i)
 {
 	static const char *const keys[] = {
 		"level",     "ts",	    "logger",	      "msg",	     "rules",
@@ -141,16 +142,12 @@ static bool is_own_key(const struct loglines *l, struct text key)
 		"target.ip", "target.port", "protocol",	      "layer",	     "reason",
 		"rule",	     "packets",	    "egress.default",
 	};
+	const struct text key = c->attrs[i].key;
 
-	return key.len == 0 || TEXT_FIND(key, keys) || text_equal(key, l->event_key);
-}
-
-static bool is_given_before(const struct loglines_config *c, size_t i)
-{
 	for (size_t k = 0; k < i; k++)
-		if (text_same(c->attrs[k].key, c->attrs[i].key))
+		if (text_same(c->attrs[k].key, key))
 			return true;
-	return false;
+	return key.len == 0 || TEXT_FIND(key, keys) || text_equal(key, l->event_key);
 }
 
 static void add_attr(struct loglines *l, struct text key, struct text value)
@@ -192,7 +189,7 @@ int loglines_new(const struct loglines_config *config, struct loglines **ret,
 	if (l->is_of_one)
 		add_attr(l, text_of("sandbox_id"), text_of(config->sandbox_id));
 	for (size_t i = 0; i < config->attr_count; i++)
-		if (!is_own_key(l, config->attrs[i].key) && !is_given_before(config, i))
+		if (!is_taken(l, config, i))
 			add_attr(l, config->attrs[i].key, config->attrs[i].value);
 	for (size_t i = 0; i < count; i++) {
 		l->output_count++;
@@ -353,33 +350,37 @@ static void put_text(struct line *line, const char *key, struct text t)
 	jtext_string(&line->j, t, TEXT_MAX);
 }
 
-static void put_event(struct line *line, const char *name)
+/* What happened, and, unless every line says it, in which sandbox. */
+static void put_event(struct line *line, const char *name, const char *sandbox)
 {
 	put_text(line, line->log->event_key, text_of(name));
-}
-
-static void put_sandbox(struct line *line, const char *id)
-{
-	if (!line->log->is_of_one && id[0])
-		put_text(line, "sandbox_id", text_of(id));
+	if (!line->log->is_of_one && sandbox[0])
+		put_text(line, "sandbox_id", text_of(sandbox));
 }
 
 /* ---- changes of policy ---- */
 
-static void policy_line(struct loglines *l, int64_t wall_ms, const char *sandbox,
-			const char *msg, const char *event, const char *default_action,
-			const char *rules_json)
+void loglines_policy(struct loglines *l, int64_t wall_ms, enum loglines_change change,
+		     const char *sandbox, const char *default_action,
+		     const char *rules_json)
 {
+	static const char *const msgs[] = {
+		[LOGLINES_LOADED] = "egress policy loaded",
+		[LOGLINES_UPDATED] = "egress policy updated",
+	};
+	static const char *const events[] = {
+		[LOGLINES_LOADED] = "egress.loaded",
+		[LOGLINES_UPDATED] = "egress.updated",
+	};
 	/* Every byte may become an escape of six. */
 	const size_t size = strlen(rules_json);
 	const size_t room = size <= RULES_MAX / JTEXT_ESCAPE_MAX ? size * JTEXT_ESCAPE_MAX
 								 : 0;
 	struct line line;
 
-	if (!line_begin(&line, l, wall_ms, LOGLINES_INFO, msg, true, room))
+	if (!line_begin(&line, l, wall_ms, LOGLINES_INFO, msgs[change], true, room))
 		return;
-	put_event(&line, event);
-	put_sandbox(&line, sandbox);
+	put_event(&line, events[change], sandbox);
 	put_text(&line, "egress.default", text_of(default_action));
 	jtext_key(&line.j, "rules");
 	if (room > 0)
@@ -387,20 +388,6 @@ static void policy_line(struct loglines *l, int64_t wall_ms, const char *sandbox
 	else
 		jtext_put(&line.j, text_of("null"));
 	line_end(&line);
-}
-
-void loglines_policy_loaded(struct loglines *l, int64_t wall_ms,
-			    const char *default_action, const char *rules_json)
-{
-	policy_line(l, wall_ms, "", "egress policy loaded", "egress.loaded",
-		    default_action, rules_json);
-}
-
-void loglines_policy_updated(struct loglines *l, int64_t wall_ms, const char *sandbox,
-			     const char *default_action, const char *rules_json)
-{
-	policy_line(l, wall_ms, sandbox, "egress policy updated", "egress.updated",
-		    default_action, rules_json);
 }
 
 void loglines_policy_failed(struct loglines *l, int64_t wall_ms, const char *sandbox,
@@ -411,8 +398,7 @@ void loglines_policy_failed(struct loglines *l, int64_t wall_ms, const char *san
 	if (!line_begin(&line, l, wall_ms, callers_fault ? LOGLINES_WARN : LOGLINES_ERROR,
 			"egress policy update failed", true, 0))
 		return;
-	put_event(&line, "egress.update_failed");
-	put_sandbox(&line, sandbox);
+	put_event(&line, "egress.update_failed", sandbox);
 	put_text(&line, "error", text_of(error));
 	line_end(&line);
 }
@@ -440,8 +426,7 @@ void loglines_outbound(struct loglines *l, int64_t wall_ms, const char *sandbox,
 
 	if (!line_begin(&line, l, wall_ms, LOGLINES_INFO, "egress outbound", false, 0))
 		return;
-	put_event(&line, "egress.outbound");
-	put_sandbox(&line, sandbox);
+	put_event(&line, "egress.outbound", sandbox);
 	put_host(&line, host);
 	if (count > 0) {
 		jtext_open(&line.j, "target.ips", '[');
@@ -462,8 +447,7 @@ void loglines_denied(struct loglines *l, int64_t wall_ms, const struct event_row
 
 	if (!line_begin(&line, l, wall_ms, LOGLINES_INFO, "egress denied", false, 0))
 		return;
-	put_event(&line, "egress.denied");
-	put_sandbox(&line, row->sandbox);
+	put_event(&line, "egress.denied", row->sandbox);
 	if (e->name[0])
 		put_host(&line, e->name);
 	if (e->remote.family != ADDR_NONE) {
@@ -484,47 +468,38 @@ void loglines_denied(struct loglines *l, int64_t wall_ms, const struct event_row
 
 /* ---- the rest ---- */
 
-static void say_line(struct loglines *l, int64_t wall_ms, enum loglines_level level,
-		     const char *msg)
-{
-	struct line line;
-
-	if (line_begin(&line, l, wall_ms, level, msg, false, 0))
-		line_end(&line);
-}
-
 void loglines_upstream(struct loglines *l, int64_t wall_ms, enum loglines_upstream kind,
 		       const struct endpoint *upstream, const char *what)
 {
-	char where[ENDPOINT_TEXT_SIZE], msg[MESSAGE_SIZE];
+	char where[ENDPOINT_TEXT_SIZE];
 
 	endpoint_format(upstream, where);
 	switch (kind) {
 	case LOGLINES_NEXT:
-		snprintf(msg, sizeof(msg), "[dns] upstream %s: %s; trying next", where,
-			 what);
+		loglines_say(l, wall_ms, LOGLINES_WARN,
+			     "[dns] upstream %s: %s; trying next", where, what);
 		break;
 	case LOGLINES_EXCHANGE:
-		snprintf(msg, sizeof(msg), "[dns] upstream %s exchange error: %s", where,
-			 what);
+		loglines_say(l, wall_ms, LOGLINES_WARN,
+			     "[dns] upstream %s exchange error: %s", where, what);
 		break;
 	case LOGLINES_PROBE:
-		snprintf(msg, sizeof(msg), "[dns] upstream probe %s failed: %s", where,
-			 what);
+		loglines_say(l, wall_ms, LOGLINES_ERROR,
+			     "[dns] upstream probe %s failed: %s", where, what);
 		break;
 	}
-	say_line(l, wall_ms, kind == LOGLINES_PROBE ? LOGLINES_ERROR : LOGLINES_WARN,
-		 msg);
 }
 
 void loglines_say(struct loglines *l, int64_t wall_ms, enum loglines_level level,
 		  const char *fmt, ...)
 {
 	char msg[MESSAGE_SIZE];
+	struct line line;
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(msg, sizeof(msg), fmt, ap);
 	va_end(ap);
-	say_line(l, wall_ms, level, msg);
+	if (line_begin(&line, l, wall_ms, level, msg, false, 0))
+		line_end(&line);
 }

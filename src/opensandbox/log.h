@@ -67,10 +67,10 @@ bool loglines_has_level(const struct loglines *l, enum loglines_level level);
 /* @sandbox: whom it is about ("sandbox_id"), where the config names none; "": nobody. */
 
 /* @rules_json is JSON already ("[]"); bytes that JSON doesn't need stay escaped. */
-void loglines_policy_loaded(struct loglines *l, int64_t wall_ms,
-			    const char *default_action, const char *rules_json);
-void loglines_policy_updated(struct loglines *l, int64_t wall_ms, const char *sandbox,
-			     const char *default_action, const char *rules_json);
+enum loglines_change { LOGLINES_LOADED = 0, LOGLINES_UPDATED };
+void loglines_policy(struct loglines *l, int64_t wall_ms, enum loglines_change change,
+		     const char *sandbox, const char *default_action,
+		     const char *rules_json);
 /* A warning when it was the caller's fault, else an error. */
 void loglines_policy_failed(struct loglines *l, int64_t wall_ms, const char *sandbox,
 			    const char *error, bool callers_fault);

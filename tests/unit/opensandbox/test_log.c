@@ -117,9 +117,9 @@ TEST_WITH(each_event_has_its_name_and_its_level, make_path, remove_path)
 	struct loglines *l = opened((struct loglines_config){ .opensandbox = true });
 	json_t *lines, *rule;
 
-	loglines_policy_loaded(l, T0, "deny",
-			       "[{\"action\":\"allow\",\"target\":\"a\"}]");
-	loglines_policy_updated(l, T0, "", "allow", "[]");
+	loglines_policy(l, T0, LOGLINES_LOADED, "", "deny",
+			"[{\"action\":\"allow\",\"target\":\"a\"}]");
+	loglines_policy(l, T0, LOGLINES_UPDATED, "", "allow", "[]");
 	loglines_policy_failed(l, T0, "", "invalid policy: x", true);
 	loglines_policy_failed(l, T0, "", "failed to persist policy: y", false);
 	loglines_outbound(l, T0, "", "a.test", NULL, 0, "timed out");
@@ -213,7 +213,7 @@ TEST_WITH(whom_it_is_about_is_said_once, make_path, remove_path)
 
 		assert_int_equal(truncate(path, 0), 0);
 		loglines_outbound(l, T0, cases[i].given, "a.test", NULL, 0, NULL);
-		loglines_policy_updated(l, T0, cases[i].given, "deny", "[]");
+		loglines_policy(l, T0, LOGLINES_UPDATED, cases[i].given, "deny", "[]");
 		loglines_policy_failed(l, T0, cases[i].given, "no", true);
 		lines = lines_of(l);
 		assert_int_equal(json_array_size(lines), 3);
@@ -253,7 +253,7 @@ TEST_WITH(equal_lines_are_sampled_but_never_a_change_of_policy, make_path, remov
 
 	for (int i = 0; i < 1000; i++) {
 		loglines_outbound(l, T0, "", "a.test", NULL, 0, NULL);
-		loglines_policy_updated(l, T0, "", "deny", "[]");
+		loglines_policy(l, T0, LOGLINES_UPDATED, "", "deny", "[]");
 	}
 	loglines_say(l, T0, LOGLINES_INFO, "another");
 	for (int i = 0; i < 5; i++)
@@ -315,8 +315,8 @@ TEST_WITH(a_list_of_rules_of_any_size_stays_json, make_path, remove_path)
 	memset(rules, '\xe9', SIZE); /* no UTF-8: each becomes six bytes */
 	memcpy(rules, "[\"", 2);
 	memcpy(rules + SIZE - 2, "\"]", 3);
-	loglines_policy_updated(l, T0, "", "deny", rules);
-	loglines_policy_updated(l, T0, "", "deny", "[\"<\xc3\xa9>\\n\",\n1]");
+	loglines_policy(l, T0, LOGLINES_UPDATED, "", "deny", rules);
+	loglines_policy(l, T0, LOGLINES_UPDATED, "", "deny", "[\"<\xc3\xa9>\\n\",\n1]");
 	lines = lines_of(l);
 	free(rules);
 	list = json_object_get(json_array_get(lines, 0), "rules");
@@ -386,7 +386,7 @@ TEST_WITH(an_output_that_cannot_be_had_is_tried_again, make_path, remove_path)
 
 	assert_non_null(mkdtemp(place));
 	assert_int_equal(loglines_new(&config, &l, NULL), 0);
-	loglines_policy_updated(l, T0, "", "deny", "[]");
+	loglines_policy(l, T0, LOGLINES_UPDATED, "", "deny", "[]");
 	for (int ms = 0;
 	     ms < PATIENCE_MS && !(loglines_lacks(l) && loglines_dropped(l) > 0); ms++)
 		usleep(1000);
@@ -394,7 +394,7 @@ TEST_WITH(an_output_that_cannot_be_had_is_tried_again, make_path, remove_path)
 	/* And the line about it, where the first was lost before the call was over. */
 	assert_in_range(loglines_dropped(l), 1, 2);
 	assert_int_equal(rmdir(place), 0);
-	loglines_policy_updated(l, T0 + 2000, "", "deny", "[]");
+	loglines_policy(l, T0 + 2000, LOGLINES_UPDATED, "", "deny", "[]");
 	for (int ms = 0; ms < PATIENCE_MS && loglines_lacks(l); ms++)
 		usleep(1000);
 	assert_null(loglines_lacks(l));
@@ -412,7 +412,7 @@ TEST_WITH(a_full_disk_is_counted, make_path, remove_path)
 
 	assert_int_equal(loglines_new(&config, &l, NULL), 0);
 	for (int i = 0; i < 10; i++)
-		loglines_policy_updated(l, T0, "", "deny", "[]");
+		loglines_policy(l, T0, LOGLINES_UPDATED, "", "deny", "[]");
 	for (int ms = 0; ms < PATIENCE_MS && loglines_dropped(l) < 10; ms++)
 		usleep(1000);
 	assert_in_range(loglines_dropped(l), 10, 11);
