@@ -44,21 +44,10 @@ static bool read_prefix(struct text t, struct prefix *ret, bool *ret_carried)
 	return true;
 }
 
-/* A pattern over a public suffix, which rule_target_parse() refuses. */
-static bool read_suffix(struct text t, struct rule *ret)
-{
-	const enum rule_target kind = rule_target_stars(&t);
-
-	if (kind == TARGET_NAME || rule_target_parse(t, ret, NULL) < 0 ||
-	    ret->kind != TARGET_NAME)
-		return false;
-	ret->kind = kind;
-	return true;
-}
-
 int document_read_target(struct text t, struct rule *rule, bool *ret_says,
 			 struct err *err)
 {
+	enum rule_target kind;
 	bool carried;
 	int r;
 
@@ -69,7 +58,15 @@ int document_read_target(struct text t, struct rule *rule, bool *ret_says,
 		return 0;
 	}
 	r = rule_target_parse(t, rule, err);
-	return r < 0 && rule->action == POLICY_DENY && read_suffix(t, rule) ? 0 : r;
+	if (r == 0 || rule->action != POLICY_DENY)
+		return r;
+	/* A pattern over a public suffix, which rule_target_parse() refuses. */
+	kind = rule_target_stars(&t);
+	if (kind == TARGET_NAME || rule_target_parse(t, rule, NULL) < 0 ||
+	    rule->kind != TARGET_NAME)
+		return r;
+	rule->kind = kind;
+	return 0;
 }
 
 enum { PLACE_SIZE = 48 };
@@ -169,45 +166,6 @@ static int own_nodes(struct making *m, struct text own, uint32_t line, uint32_t 
 	return node_read_json(&source, ret);
 }
 
-/* What the schema reads of @from is known: it read the same for the rule before. */
-static bool is_like_last(const struct making *m, const struct document_rule *from,
-			 const struct rule *rule)
-{
-	return m->last && m->last->action == from->action &&
-	       m->policy->rules[m->last_index].kind == rule->kind &&
-	       text_same(m->last->own, from->own);
-}
-
-static int add_own_rule(struct making *m, const struct document_rule *from,
-			struct rule *rule)
-{
-	struct rule like;
-	char path[PLACE_SIZE];
-	struct node *map;
-	int r;
-
-	if (is_like_last(m, from, rule)) {
-		like = m->policy->rules[m->last_index];
-		like.kind = rule->kind;
-		like.name = rule->name;
-		like.prefix = rule->prefix;
-		like.target = rule->target;
-		like.line = rule->line;
-		like.column = rule->column;
-		r = policy_add_rule(m->policy, m->r->arena, &like);
-	} else {
-		r = own_nodes(m, from->own, from->line, from->column, &map);
-		if (r == 0)
-			r = schema_read_own(&m->schema, map, path_of(m->at, "", path),
-					    rule);
-	}
-	if (r < 0)
-		return r;
-	m->last = from;
-	m->last_index = m->policy->count - 1;
-	return 0;
-}
-
 static int add_document_rule(struct making *m, const struct document_rule *from)
 {
 	struct rule rule = { .action = from->action,
@@ -216,27 +174,39 @@ static int add_document_rule(struct making *m, const struct document_rule *from)
 			     .file = m->schema.file,
 			     .line = from->line,
 			     .column = from->column };
+	struct rule like;
+	char path[PLACE_SIZE];
+	struct node *map;
 	int r = read_target(m->r, from->target, m->at, &rule);
 
 	if (r != 1)
 		return r;
-	return from->own.len > 0 ? add_own_rule(m, from, &rule)
-				 : policy_add_rule(m->policy, m->r->arena, &rule);
-}
-
-static int add_settings(struct making *m, const struct document *d)
-{
-	struct node *map;
-	int r;
-
-	if (!m->policy->has_default_action) {
-		m->policy->has_default_action = true;
-		m->policy->default_action = d->default_action;
+	if (from->own.len == 0)
+		return policy_add_rule(m->policy, m->r->arena, &rule);
+	/* What the schema reads of @from is known where it read the same for the last
+	 * rule. */
+	if (m->last && m->last->action == from->action &&
+	    m->policy->rules[m->last_index].kind == rule.kind &&
+	    text_same(m->last->own, from->own)) {
+		like = m->policy->rules[m->last_index];
+		like.kind = rule.kind;
+		like.name = rule.name;
+		like.prefix = rule.prefix;
+		like.target = rule.target;
+		like.line = rule.line;
+		like.column = rule.column;
+		r = policy_add_rule(m->policy, m->r->arena, &like);
+	} else {
+		r = own_nodes(m, from->own, from->line, from->column, &map);
+		if (r == 0)
+			r = schema_read_own(&m->schema, map, path_of(m->at, "", path),
+					    &rule);
 	}
-	if (d->own.len == 0)
-		return 0;
-	r = own_nodes(m, d->own, 0, 0, &map);
-	return r == 0 ? schema_read(&m->schema, map) : r;
+	if (r < 0)
+		return r;
+	m->last = from;
+	m->last_index = m->policy->count - 1;
+	return 0;
 }
 
 int document_policy(const struct document *d, const struct static_rules_file *deny,
@@ -254,6 +224,7 @@ int document_policy(const struct document *d, const struct static_rules_file *de
 			    .now_ms = r->now_ms },
 		.at = SIZE_MAX,
 	};
+	struct node *settings;
 	int result = 0;
 
 	if (!m.schema.file || policy_reserve_rules(ret, r->arena, d->count) < 0)
@@ -267,7 +238,16 @@ int document_policy(const struct document *d, const struct static_rules_file *de
 	result = add_static_rules(r, deny, POLICY_DENY, ret);
 	result = faults_worse(result, add_static_rules(r, allow, POLICY_ALLOW, ret));
 	result = faults_worse(result, policy_add_source(ret, r->arena, m.schema.file));
-	result = faults_worse(result, add_settings(&m, d));
+	if (!ret->has_default_action) {
+		ret->has_default_action = true;
+		ret->default_action = d->default_action;
+	}
+	if (d->own.len > 0) {
+		int e = own_nodes(&m, d->own, 0, 0, &settings);
+
+		result = faults_worse(result,
+				      e == 0 ? schema_read(&m.schema, settings) : e);
+	}
 	for (size_t i = 0; i < d->count && result != -ENOMEM; i++) {
 		m.at = i;
 		result = faults_worse(result, add_document_rule(&m, &d->rules[i]));

@@ -10,8 +10,6 @@
 
 #include "sys/files.h"
 
-static const char suffix_new[] = ".weir-new", suffix_commit[] = ".weir-commit";
-
 /* Where a file stands: its directory, opened, and its name there. */
 struct place {
 	int dir; /* owned */
@@ -23,19 +21,11 @@ static void clean_place(struct place *p)
 	clean_fd(&p->dir);
 }
 
-static int name_of(char *buf, const char *name, const char *suffix)
-{
-	int n = snprintf(buf, NAME_MAX + 1, ".%s%s", name, suffix);
-
-	return n > NAME_MAX ? -ENAMETOOLONG : 0;
-}
-
 /* @dir: in place of the file's own. Return: 0 or -errno. */
 static int place_open(const char *path, const char *dir, struct place *ret)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 	char own[PATH_MAX];
-	int r;
 
 	ret->dir = -1;
 	if (name[0] == '\0' || strlen(name) > NAME_MAX || strlen(path) >= sizeof(own))
@@ -43,11 +33,10 @@ static int place_open(const char *path, const char *dir, struct place *ret)
 	memcpy(own, path, strlen(path) + 1);
 	own[slash ? MAX(slash - path, 1) : 0] = '\0';
 	memcpy(ret->name, name, strlen(name) + 1);
-	r = name_of(ret->fresh, name, suffix_new);
-	if (r == 0)
-		r = name_of(ret->decided, name, suffix_commit);
-	if (r < 0)
-		return r;
+	if (snprintf(ret->fresh, sizeof(ret->fresh), ".%s.weir-new", name) > NAME_MAX ||
+	    snprintf(ret->decided, sizeof(ret->decided), ".%s.weir-commit", name) >
+		    NAME_MAX)
+		return -ENAMETOOLONG;
 	ret->dir = open(dir ?: own[0] ? own : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return ret->dir < 0 ? -errno : 0;
 }

@@ -103,38 +103,31 @@ bool static_rules_changed(struct static_rules *a)
 	return has_changed(a, STATIC_RULES_DENY) || has_changed(a, STATIC_RULES_ALLOW);
 }
 
-/* What changes while it is read is not taken: half a list denies too little. */
-static int read_one(const char *path, struct arena *arena, struct text *ret,
-		    struct static_rules_seen *ret_seen, struct err *err)
+int static_rules_read(struct static_rules *a, struct arena *arena,
+		      struct text ret[STATIC_RULES_COUNT], struct err *err)
 {
 	const struct file_how how = { .max_bytes = STATIC_RULES_FILE_MAX,
 				      .follow = true,
 				      .anybodys = true };
-	CLEAN(file_bytes) struct file_bytes file = { 0 };
-	struct err why = { 0 };
-	int r = file_read(AT_FDCWD, path, &how, &file, &why);
-
-	*ret = (struct text){ "", 0 };
-	*ret_seen = (struct static_rules_seen){ 0 };
-	if (r < 0)
-		return is_absent(-r) ? 0 : err_set(err, r, "%s", why.text);
-	*ret = (struct text){ file.bytes, file.size };
-	ret->ptr = arena_text(arena, *ret);
-	*ret_seen = seen_of(&file.stat);
-	return ret->ptr ? 0 : err_set(err, -ENOMEM, "out of memory");
-}
-
-int static_rules_read(struct static_rules *a, struct arena *arena,
-		      struct text ret[STATIC_RULES_COUNT], struct err *err)
-{
-	struct static_rules_seen seen[STATIC_RULES_COUNT];
+	struct static_rules_seen seen[STATIC_RULES_COUNT] = { 0 };
 	struct text texts[STATIC_RULES_COUNT];
 
+	/* What changes while it is read is not taken: half a list denies too little. */
 	for (size_t i = 0; i < STATIC_RULES_COUNT; i++) {
-		int r = read_one(a->paths[i], arena, &texts[i], &seen[i], err);
+		CLEAN(file_bytes) struct file_bytes file = { 0 };
+		struct err why = { 0 };
+		int r = file_read(AT_FDCWD, a->paths[i], &how, &file, &why);
 
+		texts[i] = (struct text){ "", 0 };
+		if (r < 0 && is_absent(-r))
+			continue;
 		if (r < 0)
-			return r;
+			return err_set(err, r, "%s", why.text);
+		texts[i].ptr = arena_text(arena, (struct text){ file.bytes, file.size });
+		texts[i].len = file.size;
+		seen[i] = seen_of(&file.stat);
+		if (!texts[i].ptr)
+			return err_set(err, -ENOMEM, "out of memory");
 	}
 	memcpy(ret, texts, sizeof(texts));
 	memcpy(a->seen, seen, sizeof(seen));
@@ -169,36 +162,30 @@ void log_skip_names_free(struct log_skip_names *n)
 	free(n);
 }
 
-/* Return: false: it is no domain pattern. */
-static bool entry_parse(struct text t, unsigned int *ret_covers, struct text *ret_name)
+/* Return: 0; -EINVAL: @t is no domain pattern; -ENOMEM. */
+static int entry_add(struct log_skip_names *n, struct text t)
 {
 	struct dns_name name;
 	struct prefix address;
 	enum rule_target kind;
+	struct entry *e;
+	char *copy;
 
 	if (prefix_parse(t.ptr, t.len, true, &address))
-		return false;
+		return -EINVAL;
 	kind = rule_target_stars(&t);
-	*ret_covers = kind == TARGET_WITHIN  ? ITSELF | BELOW
-		      : kind == TARGET_BELOW ? BELOW
-					     : ITSELF;
 	if (dns_name_parse(t, &name) < 0 || name.labels == 0)
-		return false;
+		return -EINVAL;
 	t.len -= t.ptr[t.len - 1] == '.';
-	*ret_name = t;
-	return true;
-}
-
-static int entry_add(struct log_skip_names *n, struct text name, unsigned int covers)
-{
-	struct entry *e = arena_alloc(&n->arena, sizeof(*e));
-	char *copy = arena_text(&n->arena, name);
-
+	e = arena_alloc(&n->arena, sizeof(*e));
+	copy = arena_text(&n->arena, t);
 	if (!e || !copy)
 		return -ENOMEM;
-	for (size_t i = 0; i < name.len; i++)
+	for (size_t i = 0; i < t.len; i++)
 		copy[i] = text_lower(copy[i]);
-	e->covers = covers;
+	e->covers = kind == TARGET_WITHIN  ? ITSELF | BELOW
+		    : kind == TARGET_BELOW ? BELOW
+					   : ITSELF;
 	return index_add(&n->index, &e->by_name, copy);
 }
 
@@ -206,9 +193,9 @@ int log_skip_names_parse(struct text text, const char *path, struct log_skip_nam
 			 struct err *err)
 {
 	CLEAN(names) struct log_skip_names *n = calloc(1, sizeof(*n));
-	struct text line, name;
-	unsigned int covers;
+	struct text line;
 	size_t number = 0;
+	int r;
 
 	if (!n)
 		return err_set(err, -ENOMEM, "out of memory");
@@ -217,12 +204,13 @@ int log_skip_names_parse(struct text text, const char *path, struct log_skip_nam
 		line = text_without_spaced_comment(line);
 		if (line.len == 0)
 			continue;
-		if (!entry_parse(line, &covers, &name))
+		r = entry_add(n, line);
+		if (r == -EINVAL)
 			return err_set(err, -EINVAL,
 				       "%s: line %zu: '%s' is not a domain pattern; only "
 				       "host/domain entries are supported",
 				       SHOWN(path), number, TEXT_SHOWN(line));
-		if (entry_add(n, name, covers) < 0)
+		if (r < 0)
 			return err_set(err, -ENOMEM, "out of memory");
 	}
 	*ret = TAKE_PTR(n);
