@@ -13,76 +13,51 @@
 
 /* --- JSON as Go writes it --- */
 
-/* How a byte is escaped, or NULL. */
-static const char *escape_of(char c, char *buf, size_t size)
+enum { ESCAPE_SIZE = 8 };
+
+/* What @t begins with, escaped where Go does that, to @buf of ESCAPE_SIZE bytes. Return:
+ * how many bytes of @t that is. */
+static size_t escape_go(struct text t, char *buf)
 {
-	switch (c) {
-	case '"':
-		return "\\\"";
-	case '\\':
-		return "\\\\";
-	case '\b':
-		return "\\b";
-	case '\f':
-		return "\\f";
-	case '\n':
-		return "\\n";
-	case '\r':
-		return "\\r";
-	case '\t':
-		return "\\t";
-	default:
-		if ((unsigned char)c >= 0x20 && !strchr("<>&", c))
-			return NULL;
-		snprintf(buf, size, "\\u%04x", (unsigned char)c);
-		return buf;
+	static const char names[] = "\"\"\\\\b\bf\fn\nr\rt\t";
+	const unsigned char c = (unsigned char)t.ptr[0];
+
+	/* U+2028 and U+2029 end a line in JavaScript. */
+	if (t.len >= 3 && (memcmp(t.ptr, "\xe2\x80\xa8", 3) == 0 ||
+			   memcmp(t.ptr, "\xe2\x80\xa9", 3) == 0)) {
+		snprintf(buf, ESCAPE_SIZE, "\\u202%c", t.ptr[2] == '\xa8' ? '8' : '9');
+		return 3;
 	}
-}
-
-/* U+2028 and U+2029 end a line in JavaScript. */
-static const char *escape_wide(struct text t)
-{
-	if (t.len < 3 || memcmp(t.ptr, "\xe2\x80", 2) != 0)
-		return NULL;
-	if (t.ptr[2] == '\xa8')
-		return "\\u2028";
-	return t.ptr[2] == '\xa9' ? "\\u2029" : NULL;
-}
-
-/* How many bytes of @t need no escape. */
-static size_t plain_size(struct text t)
-{
-	static const bool is_special[UINT8_MAX + 1] = {
-		[0 ... 0x1f] = true, ['"'] = true, ['\\'] = true, ['<'] = true,
-		['>'] = true,	     ['&'] = true, [0xe2] = true,
-	};
-	size_t i = 0;
-
-	while (i < t.len && !is_special[(uint8_t)t.ptr[i]])
-		i++;
-	return i;
+	for (size_t i = 0; i + 1 < sizeof(names); i += 2) {
+		if (t.ptr[0] == names[i + 1]) {
+			snprintf(buf, ESCAPE_SIZE, "\\%c", names[i]);
+			return 1;
+		}
+	}
+	snprintf(buf, ESCAPE_SIZE, c < 0x20 || strchr("<>&", c) ? "\\u%04x" : "%c", c);
+	return 1;
 }
 
 /* With Go's escapes. */
 static void put_escaped(struct jtext *o, struct text t)
 {
-	char buf[8];
+	static const bool may_be_escaped[UINT8_MAX + 1] = {
+		[0 ... 0x1f] = true, ['"'] = true, ['\\'] = true, ['<'] = true,
+		['>'] = true,	     ['&'] = true, [0xe2] = true,
+	};
+	char escape[ESCAPE_SIZE];
 
 	while (t.len > 0) {
-		size_t plain = plain_size(t), size;
-		const char *escape;
+		size_t size = 0;
 
-		jtext_put(o, (struct text){ t.ptr, plain });
-		t = (struct text){ t.ptr + plain, t.len - plain };
+		while (size < t.len && !may_be_escaped[(uint8_t)t.ptr[size]])
+			size++;
+		jtext_put(o, (struct text){ t.ptr, size });
+		t = (struct text){ t.ptr + size, t.len - size };
 		if (t.len == 0)
 			break;
-		escape = escape_wide(t);
-		size = escape ? 3 : 1;
-		escape = escape ?: escape_of(t.ptr[0], buf, sizeof(buf));
-		if (escape)
-			jtext_put(o, text_of(escape));
-		else
-			jtext_put(o, (struct text){ t.ptr, 1 });
+		size = escape_go(t, escape);
+		jtext_put(o, text_of(escape));
 		t = (struct text){ t.ptr + size, t.len - size };
 	}
 }
@@ -137,42 +112,6 @@ static int put_value(struct jtext *o, struct text value)
 
 /* --- shown in messages --- */
 
-/* Characters that Go's %q doesn't show as they are; the others outside ASCII it does. */
-static bool is_hidden(struct text t, char *buf, size_t size)
-{
-	const uint8_t *p = (const uint8_t *)t.ptr;
-	uint32_t u = 0;
-
-	if (t.len >= 2 && p[0] == 0xc2 && (p[1] <= 0xa0 || p[1] == 0xad))
-		u = p[1];
-	else if (t.len >= 3 && p[0] == 0xe2 && (p[1] == 0x80 || p[1] == 0x81))
-		u = 0x2000u | (p[1] & 1u) << 6 | (p[2] & 0x3fu);
-	else if (t.len >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0)
-		u = 0xfeff;
-	if (u == 0 || (u >= 0x2010 && u <= 0x2027) || (u >= 0x2030 && u <= 0x205e))
-		return false;
-	snprintf(buf, size, "\\u%04x", u);
-	return true;
-}
-
-static const char *quoted_of(struct text t, char *buf, size_t size)
-{
-	static const char names[] = "a\ab\bf\fn\nr\rt\tv\v\\\\\"\"";
-	unsigned char c = (unsigned char)t.ptr[0];
-
-	for (size_t i = 0; i + 1 < sizeof(names); i += 2) {
-		if (t.ptr[0] == names[i + 1]) {
-			snprintf(buf, size, "\\%c", names[i]);
-			return buf;
-		}
-	}
-	if (c < 0x20 || c == 0x7f)
-		snprintf(buf, size, "\\x%02x", c);
-	else if (!is_hidden(t, buf, size))
-		snprintf(buf, size, "%.*s", (int)MIN(t.len, size - 1), t.ptr);
-	return buf;
-}
-
 /* As Go's %q shows it, cut to fit. Return: @buf. */
 static const char *go_quote(struct text t, char *buf, size_t size)
 {
@@ -188,7 +127,7 @@ static const char *go_quote(struct text t, char *buf, size_t size)
 		while (one.len < 4 && i + one.len < t.len &&
 		       (one.ptr[one.len] & 0xc0) == 0x80)
 			one.len++;
-		s = quoted_of(one, shown, sizeof(shown));
+		s = node_go_quoted(one, '"', shown, sizeof(shown));
 		if (used + strlen(s) + sizeof("...\"") > size) {
 			memcpy(buf + used, "...", 3);
 			used += 3;
@@ -560,9 +499,8 @@ static struct text own_of(const struct node *n)
 	return n->kind == NODE_NULL ? (struct text){ 0 } : n->raw;
 }
 
-/* The values of @keys as an object. */
-static int keep_own(struct document *d, const struct schema_key *keys,
-		    const struct text *values, size_t count, struct text *ret)
+int document_write_own(struct document *d, const struct schema_key *keys,
+		       const struct text *values, size_t count, struct text *ret)
 {
 	CLEAN(jtext) struct jtext out = { .grows = true };
 
@@ -605,22 +543,6 @@ static bool action_of(struct text t, enum policy_action *ret)
 	return t.len == 0 || *ret != POLICY_DENY || text_equal_nocase(t, "deny");
 }
 
-/* What was read of a rule becomes one, unless something was wrong before. */
-static void finish_rule(struct go_reading *r, struct document_rule *rule,
-			struct text action)
-{
-	rule->target = document_trim(rule->target);
-	if (!action_of(action, &rule->action))
-		unsupported(r, "action", action);
-	else if (rule->target.len == 0 && r->wrong.code == 0)
-		err_set(&r->wrong, -EINVAL, "egress target cannot be empty");
-	if (r->wrong.code != 0 || r->wrong_type.code != 0)
-		return;
-	rule->target.ptr = arena_text(&r->d->arena, rule->target);
-	if (!rule->target.ptr || append_rule(r->d, rule) < 0)
-		r->r = -ENOMEM;
-}
-
 static void read_rule(struct go_reading *r, const struct node *n)
 {
 	struct document_rule rule = { .line = n->line, .column = n->column };
@@ -650,11 +572,22 @@ static void read_rule(struct go_reading *r, const struct node *n)
 			report_unknown(r, "egress[].", m->key);
 		has_own |= i < RULE_KEY_COUNT && own[i].ptr;
 	}
-	if (has_own &&
-	    keep_own(r->d, schema_rule_keys, own, RULE_KEY_COUNT, &rule.own) < 0)
+	if (has_own && document_write_own(r->d, schema_rule_keys, own, RULE_KEY_COUNT,
+					  &rule.own) < 0) {
 		r->r = -ENOMEM;
-	else
-		finish_rule(r, &rule, action);
+		return;
+	}
+	rule.target = document_trim(rule.target);
+	if (!action_of(action, &rule.action))
+		unsupported(r, "action", action);
+	else if (rule.target.len == 0 && r->wrong.code == 0)
+		err_set(&r->wrong, -EINVAL, "egress target cannot be empty");
+	/* It becomes a rule unless something was wrong, here or before. */
+	if (r->wrong.code != 0 || r->wrong_type.code != 0)
+		return;
+	rule.target.ptr = arena_text(&r->d->arena, rule.target);
+	if (!rule.target.ptr || append_rule(r->d, &rule) < 0)
+		r->r = -ENOMEM;
 }
 
 /* An array of rules; of several the last counts, and null is an empty one. */
@@ -672,35 +605,6 @@ static void read_rules(struct go_reading *r, const struct node *n)
 
 /* --- the top --- */
 
-static void read_member(struct go_reading *r, const struct node *n,
-			struct text *default_action, struct text *own)
-{
-	const size_t i = key_find(n->key, schema_policy_keys, POLICY_KEY_COUNT);
-
-	if (i == POLICY_KEY_DEFAULT_ACTION) {
-		read_string(r, n, "NetworkPolicy.defaultAction", default_action);
-	} else if (i == POLICY_KEY_EGRESS) {
-		read_rules(r, n);
-	} else if (i >= POLICY_KEY_VERIFY && i <= POLICY_KEY_DENIED_NAMES) {
-		own[i] = own_of(n);
-	} else if (key_is(n->key, "closed")) {
-		struct text why = { 0 };
-
-		/* A text, or null: not closed. */
-		read_string(r, n, "NetworkPolicy.closed", &why);
-		r->d->closed = (struct text){ 0 };
-		if (why.ptr && set_closed(r->d, why) < 0)
-			r->r = -ENOMEM;
-	} else if (i == POLICY_KEY_EXTENDS || i == POLICY_KEY_ALLOW_LIST) {
-		if (n->kind != NODE_NULL && r->wrong.code == 0)
-			err_set(&r->wrong, -EINVAL,
-				"'%s' can't be used here: write the rules themselves",
-				schema_policy_keys[i].name);
-	} else {
-		report_unknown(r, "", n->key);
-	}
-}
-
 static void read_go_policy(struct go_reading *r, const struct node *root)
 {
 	struct text default_action = { 0 }, own[POLICY_KEY_COUNT] = { 0 };
@@ -709,9 +613,35 @@ static void read_go_policy(struct go_reading *r, const struct node *root)
 		note_type(r, root, NULL, "policy.NetworkPolicy");
 		return;
 	}
-	for (const struct node *n = root->first; n && r->r == 0; n = n->next)
-		read_member(r, n, &default_action, own);
-	if (keep_own(r->d, schema_policy_keys, own, POLICY_KEY_COUNT, &r->d->own) < 0)
+	for (const struct node *n = root->first; n && r->r == 0; n = n->next) {
+		const size_t i = key_find(n->key, schema_policy_keys, POLICY_KEY_COUNT);
+
+		if (i == POLICY_KEY_DEFAULT_ACTION) {
+			read_string(r, n, "NetworkPolicy.defaultAction", &default_action);
+		} else if (i == POLICY_KEY_EGRESS) {
+			read_rules(r, n);
+		} else if (i >= POLICY_KEY_VERIFY && i <= POLICY_KEY_DENIED_NAMES) {
+			own[i] = own_of(n);
+		} else if (key_is(n->key, "closed")) {
+			struct text why = { 0 };
+
+			/* A text, or null: not closed. */
+			read_string(r, n, "NetworkPolicy.closed", &why);
+			r->d->closed = (struct text){ 0 };
+			if (why.ptr && set_closed(r->d, why) < 0)
+				r->r = -ENOMEM;
+		} else if (i == POLICY_KEY_EXTENDS || i == POLICY_KEY_ALLOW_LIST) {
+			if (n->kind != NODE_NULL && r->wrong.code == 0)
+				err_set(&r->wrong, -EINVAL,
+					"'%s' can't be used here: write the rules "
+					"themselves",
+					schema_policy_keys[i].name);
+		} else {
+			report_unknown(r, "", n->key);
+		}
+	}
+	if (document_write_own(r->d, schema_policy_keys, own, POLICY_KEY_COUNT,
+			       &r->d->own) < 0)
 		r->r = -ENOMEM;
 	if (!action_of(default_action, &r->d->default_action))
 		unsupported(r, "defaultAction", default_action);
@@ -825,23 +755,6 @@ int document_read_patch(const struct document *old, struct text body,
 
 /* --- ends of rules --- */
 
-/* "\"10m\"" from @now_ms on, as "\"2026-11-20T13:31:08.000Z\"". Return: false: @value is
- * no such time, or memory is out. */
-static bool end_of(struct arena *arena, struct text value, int64_t now_ms,
-		   struct text *ret)
-{
-	char time[JTEXT_TIME_SIZE];
-	int64_t ms;
-
-	if (value.len < 2 || value.ptr[0] != '"' ||
-	    !text_to_duration_ms((struct text){ value.ptr + 1, value.len - 2 }, &ms) ||
-	    ms < RULE_FOR_MIN_MS || ms > RULE_FOR_MAX_MS)
-		return false;
-	ret->ptr = arena_printf(arena, "\"%s\"", jtext_time(now_ms + ms, true, time));
-	ret->len = ret->ptr ? strlen(ret->ptr) : 0;
-	return ret->ptr;
-}
-
 static bool has_member(const struct document_rule *rule, const char *quoted)
 {
 	return rule->own.len > 0 &&
@@ -851,16 +764,6 @@ static bool has_member(const struct document_rule *rule, const char *quoted)
 bool document_ends(const struct document_rule *rule)
 {
 	return has_member(rule, "\"until\":") || has_member(rule, "\"for\":");
-}
-
-/* @value is the time of an end that is over at @now_ms. */
-static bool is_over(struct text value, int64_t now_ms)
-{
-	int64_t end_ms;
-
-	return value.len > 2 && value.ptr[0] == '"' &&
-	       timestamp_parse((struct text){ value.ptr + 1, value.len - 2 }, &end_ms) &&
-	       end_ms <= now_ms;
 }
 
 int document_read_own(const struct document_rule *rule, struct text ret[RULE_KEY_COUNT])
@@ -882,30 +785,37 @@ int document_read_own(const struct document_rule *rule, struct text ret[RULE_KEY
 	return 0;
 }
 
-int document_write_own(struct document *d, const struct text own[RULE_KEY_COUNT],
-		       struct text *ret)
-{
-	return keep_own(d, schema_rule_keys, own, RULE_KEY_COUNT, ret);
-}
-
-/* Return: 1: the rule has ended; 0; or -ENOMEM. */
+/* `for` of the rule, "\"10m\"", becomes `until`, "\"2026-11-20T13:31:08.000Z\"", counted
+ * from @now_ms; what is no such time stays. Return: 1: the rule has ended; 0; or -ENOMEM.
+ */
 static int settle_rule(struct document *d, struct document_rule *rule, int64_t now_ms)
 {
-	struct text own[RULE_KEY_COUNT], end;
+	struct text own[RULE_KEY_COUNT], until, lasts, end;
+	char time[JTEXT_TIME_SIZE];
 	int r = document_read_own(rule, own);
+	int64_t ms;
 
 	if (r < 0)
 		return r;
+	until = own[RULE_KEY_UNTIL];
+	lasts = own[RULE_KEY_FOR];
 	/* No deny may end: that is refused when a policy is made of it. */
-	if (rule->action == POLICY_ALLOW && !own[RULE_KEY_FOR].ptr &&
-	    is_over(own[RULE_KEY_UNTIL], now_ms))
+	if (rule->action == POLICY_ALLOW && !lasts.ptr && until.len > 2 &&
+	    until.ptr[0] == '"' &&
+	    timestamp_parse((struct text){ until.ptr + 1, until.len - 2 }, &ms) &&
+	    ms <= now_ms)
 		return 1;
-	if (!own[RULE_KEY_FOR].ptr || own[RULE_KEY_UNTIL].ptr ||
-	    !end_of(&d->arena, own[RULE_KEY_FOR], now_ms, &end))
+	if (until.ptr || lasts.len < 2 || lasts.ptr[0] != '"' ||
+	    !text_to_duration_ms((struct text){ lasts.ptr + 1, lasts.len - 2 }, &ms) ||
+	    ms < RULE_FOR_MIN_MS || ms > RULE_FOR_MAX_MS)
 		return 0;
+	end.ptr = arena_printf(&d->arena, "\"%s\"", jtext_time(now_ms + ms, true, time));
+	if (!end.ptr)
+		return 0;
+	end.len = strlen(end.ptr);
 	own[RULE_KEY_UNTIL] = end;
 	own[RULE_KEY_FOR] = (struct text){ 0 };
-	return document_write_own(d, own, &rule->own);
+	return document_write_own(d, schema_rule_keys, own, RULE_KEY_COUNT, &rule->own);
 }
 
 int document_settle_ends(struct document *d, int64_t now_ms)

@@ -150,13 +150,6 @@ static int read_targets(struct text body, struct targets *t, struct err *err)
 	return r;
 }
 
-static int compare_only_targets(const void *a, const void *b)
-{
-	const struct entry *x = a, *y = b;
-
-	return compare_targets(x->target, y->target);
-}
-
 int document_remove(const struct document *old, struct text body, struct document **ret,
 		    struct err *err)
 {
@@ -175,12 +168,12 @@ int document_remove(const struct document *old, struct text body, struct documen
 	if (r < 0 || !d)
 		return err_set(err, -ENOMEM, "out of memory");
 	if (t.count > 0)
-		qsort(t.items, t.count, sizeof(*t.items), compare_only_targets);
+		qsort(t.items, t.count, sizeof(*t.items), compare_entries);
 	for (size_t i = 0; i < old->count; i++) {
 		const struct entry key = { .target = old->rules[i].target };
 
-		if ((t.count == 0 || !bsearch(&key, t.items, t.count, sizeof(key),
-					      compare_only_targets)) &&
+		if ((t.count == 0 ||
+		     !bsearch(&key, t.items, t.count, sizeof(key), compare_entries)) &&
 		    document_copy_rule(d, &old->rules[i]) < 0)
 			return err_set(err, -ENOMEM, "out of memory");
 	}
@@ -356,7 +349,8 @@ static int put_in_front(struct granting *g, const struct part *part)
 {
 	struct document_rule rule = { .action = POLICY_ALLOW,
 				      .target = g->grant.rule->target };
-	int r = document_write_own(g->d, part->own, &rule.own);
+	int r = document_write_own(g->d, schema_rule_keys, part->own, RULE_KEY_COUNT,
+				   &rule.own);
 
 	return r == 0 ? document_copy_rule(g->d, &rule) : r;
 }
@@ -396,21 +390,6 @@ static int add_to(struct granting *g, const struct part *has, bool *ret_gone,
 	return adds || *ret_gone ? put_in_front(g, &joined) : 0;
 }
 
-/* The grant is put in front unless @has opens as much, as long. */
-static int add_address(struct granting *g, const struct part *has, struct err *err)
-{
-	struct part joined;
-	bool adds = true;
-	int r;
-
-	if (has->rule->action != POLICY_ALLOW)
-		return 0;
-	r = join(g, has, &joined, &adds, err);
-	g->is_done = r == 0 && !adds && g->grant.end_ms <= has->end_ms &&
-		     !has->own[RULE_KEY_BUDGET].ptr;
-	return r;
-}
-
 /* What @rule is to the granted target. */
 enum relation { IS_OTHER = 0, IS_COVERING, IS_SAME };
 
@@ -439,8 +418,8 @@ static enum relation relation_of(const struct granting *g,
 static int add_beside(struct granting *g, const struct document_rule *rule, bool is_same,
 		      bool *ret_gone, struct err *err)
 {
-	struct part has;
-	bool ignored;
+	struct part has, joined;
+	bool ignored, adds = true;
 	int r = read_part(rule, &has);
 
 	if (r < 0)
@@ -449,8 +428,15 @@ static int add_beside(struct granting *g, const struct document_rule *rule, bool
 		*ret_gone = is_same;
 		return 0;
 	}
-	if (g->target.kind == TARGET_PREFIX)
-		return add_address(g, &has, err);
+	if (g->target.kind == TARGET_PREFIX) {
+		/* The grant is put in front unless @rule opens as much, as long. */
+		if (rule->action != POLICY_ALLOW)
+			return 0;
+		r = join(g, &has, &joined, &adds, err);
+		g->is_done = r == 0 && !adds && g->grant.end_ms <= has.end_ms &&
+			     !has.own[RULE_KEY_BUDGET].ptr;
+		return r;
+	}
 	if (is_same)
 		return add_to(g, &has, ret_gone, err);
 	/* What is said of the names below a pattern, or of it. */
@@ -459,28 +445,12 @@ static int add_beside(struct granting *g, const struct document_rule *rule, bool
 	return add_to(g, &has, &ignored, err);
 }
 
-/* defaultAction opens the default ports of the name, unless Weir itself denies it. Where
- * no rule of a person's opens it, only a grant that names these ports is known to be of
- * what is open. */
-static int check_default(struct granting *g, struct err *err)
-{
-	const struct text ports = g->grant.own[RULE_KEY_PORTS], none = { 0 };
-	struct text alone, both;
-	int r = join_ports(&g->d->arena, ports, NULL, &alone, err);
-
-	if (r == 0)
-		r = join_ports(&g->d->arena, ports, &none, &both, err);
-	if (r < 0 || g->d->count > 0 || text_same(alone, both))
-		return r;
-	return err_set(err, -EPERM,
-		       "defaultAction is allow, and a rule for some ports would close "
-		       "the others: change it by hand");
-}
-
 static int add_rules(struct granting *g, const struct document *old, int64_t now_ms,
 		     bool *gone, struct err *err)
 {
 	const struct document_rule by_default = { .action = old->default_action };
+	const struct text ports = g->grant.own[RULE_KEY_PORTS], none = { 0 };
+	struct text alone, both;
 	bool ignored;
 	int r = 0;
 
@@ -502,8 +472,19 @@ static int add_rules(struct granting *g, const struct document *old, int64_t now
 		return r;
 	if (g->target.kind == TARGET_PREFIX)
 		return put_in_front(g, &g->grant);
-	if (old->default_action == POLICY_ALLOW)
-		r = check_default(g, err);
+	/* defaultAction opens the default ports of the name, unless Weir itself denies
+	 * it. Where no rule of a person's opens the name, only a grant that names these
+	 * ports is known to be of what is open. */
+	if (old->default_action == POLICY_ALLOW) {
+		r = join_ports(&g->d->arena, ports, NULL, &alone, err);
+		if (r == 0)
+			r = join_ports(&g->d->arena, ports, &none, &both, err);
+		if (r == 0 && g->d->count == 0 && !text_same(alone, both))
+			return err_set(
+				err, -EPERM,
+				"defaultAction is allow, and a rule for some ports "
+				"would close the others: change it by hand");
+	}
 	return r < 0 ? r : add_beside(g, &by_default, false, &ignored, err);
 }
 

@@ -33,7 +33,10 @@ struct document {
  * key. Return: 0 or -ENOMEM. */
 int document_read_own(const struct document_rule *rule,
 		      struct text ret[RULE_KEY_COUNT]) MUST_CHECK;
-int document_write_own(struct document *d, const struct text own[RULE_KEY_COUNT],
+/* The values of @keys, @count, as an object; ptr NULL: that key isn't there. Without any
+ * *@ret is empty. Return: 0 or -ENOMEM. */
+int document_write_own(struct document *d, const struct schema_key *keys,
+		       const struct text *values, size_t count,
 		       struct text *ret) MUST_CHECK;
 /* The rules of a patch for @old. -EINVAL: @err is the whole message; -EPERM: @old is
  * closed. */

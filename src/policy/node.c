@@ -6,13 +6,6 @@
 #include <string.h>
 #include <yaml.h>
 
-/* A terminal writes what stands behind a '\r' over the rest of the line, and YAML begins
- * a line there that no editor counts. Before a line end it is Windows'. */
-static bool is_return(struct text t, size_t at)
-{
-	return t.ptr[at] == '\r' && (at + 1 == t.len || t.ptr[at + 1] != '\n');
-}
-
 /* Why a policy can't have this character, or NULL. */
 static const char *char_fault(uint32_t c)
 {
@@ -40,7 +33,10 @@ bool node_check_text(const struct node_source *s)
 
 		if (size != 0 && (c == '\n' || c == '\r' || c == '\t'))
 			why = NULL;
-		if (is_return(s->text, i))
+		/* A terminal writes what stands behind a '\r' over the rest of the line,
+		 * and YAML begins a line there that no editor counts. Before a line end
+		 * it is Windows'. */
+		if (p[i] == '\r' && (i + 1 == s->text.len || p[i + 1] != '\n'))
 			why = "a carriage return within a line";
 		if (why) {
 			faults_add(s->faults, FAULT_ERROR, s->file, line, column, "",
@@ -99,30 +95,27 @@ struct node *node_find(const struct node *map, struct text key)
 	return NULL;
 }
 
-static void check_key(const struct node_source *s, const struct node *parent,
-		      const struct node *child)
+void node_append(const struct node_source *s, struct node *parent, struct node *child)
 {
 	const size_t most = s->foreign ? NODE_FOREIGN_KEYS_MAX : NODE_KEYS_MAX;
-	struct node_source strict = *s;
+	const bool is_checked = parent->kind == NODE_MAP && !s->err;
+	struct node_source strict;
 
-	strict.foreign = false;
-	node_check_scalar(&strict, child->key, child->key_line, child->key_column);
-	if (parent->count == most) {
+	if (is_checked) {
+		strict = *s;
+		strict.foreign = false;
+		node_check_scalar(&strict, child->key, child->key_line,
+				  child->key_column);
+	}
+	if (is_checked && parent->count == most)
 		faults_add(s->faults, FAULT_ERROR, s->file, child->key_line,
 			   child->key_column, s->path, "a mapping has more than %zu keys",
 			   most);
-	} else if (parent->count < most && node_find(parent, child->key)) {
+	else if (is_checked && parent->count < most && node_find(parent, child->key))
 		faults_add(s->faults, FAULT_ERROR, s->file, child->key_line,
 			   child->key_column, s->path,
 			   "'%s' is not the first of its name: a key can stand once",
 			   TEXT_SHOWN(child->key));
-	}
-}
-
-void node_append(const struct node_source *s, struct node *parent, struct node *child)
-{
-	if (parent->kind == NODE_MAP && !s->err)
-		check_key(s, parent, child);
 	child->parent = parent;
 	if (parent->last)
 		parent->last->next = child;
@@ -182,20 +175,10 @@ static void clean_yaml_reader(struct yaml_reader *r)
 	yaml_parser_delete(&r->parser);
 }
 
-static uint32_t mark_line(const yaml_mark_t *m)
-{
-	return (uint32_t)m->line + 1;
-}
-
-static uint32_t mark_column(const yaml_mark_t *m)
-{
-	return (uint32_t)m->column + 1;
-}
-
 static void fault_at(struct yaml_reader *r, const yaml_mark_t *m, const char *what)
 {
-	faults_add(r->source->faults, FAULT_ERROR, r->source->file, mark_line(m),
-		   mark_column(m), "", "%s", what);
+	faults_add(r->source->faults, FAULT_ERROR, r->source->file, (uint32_t)m->line + 1,
+		   (uint32_t)m->column + 1, "", "%s", what);
 }
 
 static int event_next(struct yaml_reader *r)
@@ -217,28 +200,20 @@ static int event_next(struct yaml_reader *r)
 	return -EINVAL;
 }
 
-static bool is_digits(struct text t)
-{
-	size_t i = t.len > 0 && t.ptr[0] == '-' ? 1 : 0;
-
-	if (i == t.len)
-		return false;
-	for (; i < t.len; i++) {
-		if (t.ptr[i] < '0' || t.ptr[i] > '9')
-			return false;
-	}
-	return true;
-}
-
 /* What an unquoted scalar is, by the core schema of YAML 1.2 as far as policies need
  * it: `no` and `0x10` are text. */
 static enum node_kind plain_kind(struct text t)
 {
+	size_t digits, sign;
+
 	if (t.len == 0 || text_equal(t, "~") || text_equal(t, "null"))
 		return NODE_NULL;
 	if (text_equal(t, "true") || text_equal(t, "false"))
 		return NODE_BOOL;
-	return is_digits(t) ? NODE_NUMBER : NODE_TEXT;
+	sign = digits = t.ptr[0] == '-' ? 1 : 0;
+	while (digits < t.len && text_is_digit(t.ptr[digits]))
+		digits++;
+	return digits == t.len && digits > sign ? NODE_NUMBER : NODE_TEXT;
 }
 
 /* What the current event has in front of its value; NULL: it hasn't. */
@@ -253,71 +228,49 @@ static void refuse_marks(struct yaml_reader *r, const yaml_char_t *anchor,
 			 "tags (!name) can't be used in a policy");
 }
 
-static int scalar_read(struct yaml_reader *r, struct node *n)
-{
-	const yaml_event_t *e = &r->event;
-	struct text t = { (const char *)e->data.scalar.value, e->data.scalar.length };
-	bool plain = e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
-	char *copy = arena_text(r->source->arena, t);
-
-	if (!copy)
-		return -ENOMEM;
-	refuse_marks(r, e->data.scalar.anchor, e->data.scalar.tag);
-	n->text = (struct text){ copy, t.len };
-	n->kind = plain ? plain_kind(n->text) : NODE_TEXT;
-	node_check_scalar(r->source, n->text, n->line, n->column);
-	return 0;
-}
-
 static int node_read(struct yaml_reader *r, int depth, struct node **ret);
 
-static int list_read(struct yaml_reader *r, int depth, struct node *list)
+/* The items of a list, or the keys and values of a mapping, to its end. */
+static int items_read(struct yaml_reader *r, int depth, struct node *parent)
 {
+	const bool is_map = parent->kind == NODE_MAP;
+
 	for (;;) {
-		struct node *item;
+		struct node *key = NULL, *value = NULL;
 		int e = event_next(r);
 
-		if (e < 0 || r->event.type == YAML_SEQUENCE_END_EVENT)
+		if (e < 0 || r->event.type == (is_map ? YAML_MAPPING_END_EVENT
+						      : YAML_SEQUENCE_END_EVENT))
 			return e;
-		e = node_read(r, depth, &item);
-		if (e < 0)
-			return e;
-		node_append(r->source, list, item);
-	}
-}
-
-static int map_read(struct yaml_reader *r, int depth, struct node *map)
-{
-	for (;;) {
-		struct node *key, *value;
-		int e = event_next(r);
-
-		if (e < 0 || r->event.type == YAML_MAPPING_END_EVENT)
-			return e;
-		if (r->event.type != YAML_SCALAR_EVENT) {
+		if (is_map && r->event.type != YAML_SCALAR_EVENT) {
 			fault_at(r, &r->event.start_mark,
 				 "a key is a word, nothing else");
 			return -EINVAL;
 		}
-		e = node_read(r, depth, &key);
-		if (e == 0)
+		if (is_map)
+			e = node_read(r, depth, &key);
+		if (is_map && e == 0)
 			e = event_next(r);
 		if (e == 0)
 			e = node_read(r, depth, &value);
 		if (e < 0)
 			return e;
-		value->key = key->text;
-		value->key_line = key->line;
-		value->key_column = key->column;
-		node_append(r->source, map, value);
+		if (is_map) {
+			value->key = key->text;
+			value->key_line = key->line;
+			value->key_column = key->column;
+		}
+		node_append(r->source, parent, value);
 	}
 }
 
 /* The value that the current event starts; the event is its last one afterwards. */
 static int node_read(struct yaml_reader *r, int depth, struct node **ret)
 {
-	const yaml_mark_t *m = &r->event.start_mark;
-	struct node *n = node_new(r->source, NODE_NULL, mark_line(m), mark_column(m));
+	const yaml_event_t *e = &r->event;
+	const yaml_mark_t *m = &e->start_mark;
+	struct node *n = node_new(r->source, NODE_NULL, (uint32_t)m->line + 1,
+				  (uint32_t)m->column + 1);
 
 	if (!n)
 		return -ENOMEM;
@@ -326,19 +279,29 @@ static int node_read(struct yaml_reader *r, int depth, struct node **ret)
 		fault_at(r, m, "the document is nested too deeply");
 		return -EINVAL;
 	}
-	switch (r->event.type) {
+	switch (e->type) {
 	case YAML_SCALAR_EVENT:
-		return scalar_read(r, n);
+		n->text.len = e->data.scalar.length;
+		n->text.ptr = arena_text(
+			r->source->arena,
+			(struct text){ (const char *)e->data.scalar.value, n->text.len });
+		if (!n->text.ptr)
+			return -ENOMEM;
+		refuse_marks(r, e->data.scalar.anchor, e->data.scalar.tag);
+		n->kind = e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE
+				  ? plain_kind(n->text)
+				  : NODE_TEXT;
+		node_check_scalar(r->source, n->text, n->line, n->column);
+		return 0;
 	case YAML_SEQUENCE_START_EVENT:
-		refuse_marks(r, r->event.data.sequence_start.anchor,
-			     r->event.data.sequence_start.tag);
+		refuse_marks(r, e->data.sequence_start.anchor,
+			     e->data.sequence_start.tag);
 		n->kind = NODE_LIST;
-		return list_read(r, depth + 1, n);
+		return items_read(r, depth + 1, n);
 	case YAML_MAPPING_START_EVENT:
-		refuse_marks(r, r->event.data.mapping_start.anchor,
-			     r->event.data.mapping_start.tag);
+		refuse_marks(r, e->data.mapping_start.anchor, e->data.mapping_start.tag);
 		n->kind = NODE_MAP;
-		return map_read(r, depth + 1, n);
+		return items_read(r, depth + 1, n);
 	case YAML_ALIAS_EVENT:
 		fault_at(r, m,
 			 "aliases (*name) can't be used in a policy; quote a target that "
@@ -348,34 +311,6 @@ static int node_read(struct yaml_reader *r, int depth, struct node **ret)
 		fault_at(r, m, "this is not YAML that a policy can use");
 		return -EINVAL;
 	}
-}
-
-static int document_read(struct yaml_reader *r, struct node **ret)
-{
-	int e = event_next(r); /* stream start */
-
-	if (e == 0)
-		e = event_next(r);
-	if (e < 0 || r->event.type == YAML_STREAM_END_EVENT)
-		return e;
-	if (r->event.data.document_start.version_directive ||
-	    r->event.data.document_start.tag_directives.start !=
-		    r->event.data.document_start.tag_directives.end)
-		fault_at(r, &r->event.start_mark,
-			 "directives (%) can't be used in a policy");
-	e = event_next(r);
-	if (e == 0)
-		e = node_read(r, 0, ret);
-	if (e == 0)
-		e = event_next(r); /* document end */
-	if (e == 0)
-		e = event_next(r);
-	if (e < 0)
-		return e;
-	if (r->event.type != YAML_STREAM_END_EVENT)
-		fault_at(r, &r->event.start_mark,
-			 "a policy is one document, and a second starts here");
-	return 0;
 }
 
 int node_read_yaml(const struct node_source *s, struct node **ret)
@@ -390,7 +325,26 @@ int node_read_yaml(const struct node_source *s, struct node **ret)
 	yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
 	yaml_parser_set_input_string(&r.parser, (const unsigned char *)s->text.ptr,
 				     s->text.len);
-	e = document_read(&r, &root);
+	e = event_next(&r); /* stream start */
+	if (e == 0)
+		e = event_next(&r);
+	if (e == 0 && r.event.type != YAML_STREAM_END_EVENT) {
+		if (r.event.data.document_start.version_directive ||
+		    r.event.data.document_start.tag_directives.start !=
+			    r.event.data.document_start.tag_directives.end)
+			fault_at(&r, &r.event.start_mark,
+				 "directives (%) can't be used in a policy");
+		e = event_next(&r);
+		if (e == 0)
+			e = node_read(&r, 0, &root);
+		if (e == 0)
+			e = event_next(&r); /* document end */
+		if (e == 0)
+			e = event_next(&r);
+		if (e == 0 && r.event.type != YAML_STREAM_END_EVENT)
+			fault_at(&r, &r.event.start_mark,
+				 "a policy is one document, and a second starts here");
+	}
 	if (e < 0)
 		return e;
 	if (s->faults->errors > errors)
@@ -443,34 +397,45 @@ static char json_byte(const struct json *j)
 	return j->p < j->end ? *j->p : ' ';
 }
 
-/* One byte as Go shows it: 0xe9 is 'é'. */
-static const char *show_byte(uint8_t c, char *buf, size_t size)
+char *node_go_quoted(struct text t, char quote, char *buf, size_t size)
 {
-	static const char names[] = "a\ab\bf\fn\nr\rt\tv\v\\\\''";
+	static const char names[] = "a\ab\bf\fn\nr\rt\tv\v\\\\";
+	const uint8_t *p = (const uint8_t *)t.ptr;
+	char name = t.ptr[0] == quote ? quote : '\0';
+	uint32_t u = 0;
 
-	for (size_t i = 0; i + 1 < sizeof(names); i += 2) {
-		if ((char)c == names[i + 1]) {
-			snprintf(buf, size, "'\\%c'", names[i]);
-			return buf;
-		}
-	}
-	if (c < 0x20 || c == 0x7f)
-		snprintf(buf, size, "'\\x%02x'", c);
-	else if (c < 0x7f)
-		snprintf(buf, size, "'%c'", c);
-	else if (c <= 0xa0 || c == 0xad)
-		snprintf(buf, size, "'\\u%04x'", c);
+	for (size_t i = 0; i + 1 < sizeof(names); i += 2)
+		if (t.ptr[0] == names[i + 1])
+			name = names[i];
+	if (t.len >= 2 && p[0] == 0xc2 && (p[1] <= 0xa0 || p[1] == 0xad))
+		u = p[1];
+	else if (t.len >= 3 && p[0] == 0xe2 && (p[1] == 0x80 || p[1] == 0x81))
+		u = 0x2000u | (p[1] & 1u) << 6 | (p[2] & 0x3fu);
+	else if (t.len >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0)
+		u = 0xfeff;
+	if ((u >= 0x2010 && u <= 0x2027) || (u >= 0x2030 && u <= 0x205e))
+		u = 0;
+	if (name)
+		snprintf(buf, size, "\\%c", name);
+	else if (p[0] < 0x20 || p[0] == 0x7f)
+		snprintf(buf, size, "\\x%02x", p[0]);
+	else if (u != 0)
+		snprintf(buf, size, "\\u%04x", u);
 	else
-		snprintf(buf, size, "'%c%c'", 0xc0 | c >> 6, 0x80 | (c & 0x3f));
+		snprintf(buf, size, "%.*s", (int)MIN(t.len, size - 1), t.ptr);
 	return buf;
 }
 
+/* One byte is shown as if it were a character of Latin-1: 0xe9 is 'é'. */
 static int refuse_byte(struct json *j, const char *where)
 {
-	char shown[16];
+	char byte[4], shown[16];
+	const size_t size = text_put_utf8((uint8_t)json_byte(j), byte);
 
-	return err_set(&j->why, -EINVAL, "invalid character %s %s",
-		       show_byte((uint8_t)json_byte(j), shown, sizeof(shown)), where);
+	return err_set(
+		&j->why, -EINVAL, "invalid character '%s' %s",
+		node_go_quoted((struct text){ byte, size }, '\'', shown, sizeof(shown)),
+		where);
 }
 
 static int refuse_end(struct json *j)
@@ -525,30 +490,6 @@ static size_t read_escape(const char *p, const char *end, uint32_t *ret)
 	return 2;
 }
 
-/* One character of a string; what is none is U+FFFD. Return: the bytes read. */
-static size_t read_character(const char *p, const char *end, char *out, size_t *ret_size,
-			     bool *ret_lost)
-{
-	uint32_t u = 0;
-	size_t size;
-
-	if (*p == '\\' && end - p >= 2) {
-		size = read_escape(p, end, &u);
-	} else {
-		size = text_utf8((struct text){ p, (size_t)(end - p) }, &u);
-		if (size == 0) {
-			u = 0xd800;
-			size = 1;
-		}
-	}
-	if (u >= 0xd800 && u <= 0xdfff) {
-		u = 0xfffd;
-		*ret_lost = true;
-	}
-	*ret_size = text_put_utf8(u, out);
-	return size;
-}
-
 /* The bytes that need no second look. */
 static const char *skip_plain(const char *p, const char *end)
 {
@@ -582,27 +523,21 @@ int node_json_string(struct text quoted, struct arena *arena, struct text *ret,
 	if (!out)
 		return -ENOMEM;
 	while (p < end) {
-		char one[4];
-		size_t size;
+		const bool escaped = *p == '\\' && end - p >= 2;
+		uint32_t u = 0;
+		size_t size =
+			escaped ? read_escape(p, end, &u)
+				: text_utf8((struct text){ p, (size_t)(end - p) }, &u);
 
-		p += read_character(p, end, one, &size, ret_lost);
-		memcpy(out + used, one, size);
-		used += size;
+		/* What is no character is U+FFFD. */
+		if (size == 0 || (u >= 0xd800 && u <= 0xdfff)) {
+			u = 0xfffd;
+			*ret_lost = true;
+		}
+		p += MAX(size, (size_t)1);
+		used += text_put_utf8(u, out + used);
 	}
 	*ret = (struct text){ out, used };
-	return 0;
-}
-
-static int skip_escape(struct json *j)
-{
-	const char c = json_byte(j);
-
-	if (c == '\0' || !strchr("bfnrt\\/\"u", c))
-		return refuse_byte(j, "in string escape code");
-	j->p++;
-	for (size_t i = 0; c == 'u' && i < 4; i++, j->p++)
-		if (text_hex_value(json_byte(j)) < 0)
-			return refuse_byte(j, "in \\u hexadecimal character escape");
 	return 0;
 }
 
@@ -612,24 +547,31 @@ static int json_string(struct json *j, struct text *ret)
 	const uint32_t line = j->line, column = json_column(j);
 	const char *start = j->p++;
 	bool lost = false;
-	int r = 0;
+	char escape;
+	int r;
 
 	j->p = skip_plain(j->p, j->end);
 	if (j->p < j->end && *j->p == '"') {
 		*ret = (struct text){ start + 1, (size_t)(j->p++ - start - 1) };
 		return 0;
 	}
-	while (r == 0 && j->p < j->end && *j->p != '"') {
+	while (j->p < j->end && *j->p != '"') {
 		if ((uint8_t)*j->p < 0x20)
 			return refuse_byte(j, "in string literal");
 		j->shift -= (*j->p & 0xc0) == 0x80;
-		if (*j->p++ == '\\')
-			r = skip_escape(j);
+		if (*j->p++ != '\\')
+			continue;
+		escape = json_byte(j);
+		if (escape == '\0' || !strchr("bfnrt\\/\"u", escape))
+			return refuse_byte(j, "in string escape code");
+		j->p++;
+		for (size_t i = 0; escape == 'u' && i < 4; i++, j->p++)
+			if (text_hex_value(json_byte(j)) < 0)
+				return refuse_byte(j,
+						   "in \\u hexadecimal character escape");
 	}
-	if (r == 0 && j->p == j->end)
+	if (j->p == j->end)
 		return refuse_end(j);
-	if (r < 0)
-		return r;
 	j->p++;
 	r = node_json_string((struct text){ start, (size_t)(j->p - start) },
 			     j->source->arena, ret, &lost);
@@ -787,32 +729,12 @@ static int begin_value(struct json *j)
 	}
 }
 
-/* The key of a member, and its ':'. */
-static int member_key(struct json *j)
-{
-	int r;
-
-	j->key_line = j->source->one_place ? j->source->line : j->line;
-	j->key_column = j->source->one_place ? j->source->column : json_column(j);
-	if (*j->p != '"')
-		return refuse_byte(j, "looking for beginning of object key string");
-	r = json_string(j, &j->key);
-	if (r < 0)
-		return r;
-	if (!skip_blanks(j))
-		return refuse_end(j);
-	if (*j->p != ':')
-		return refuse_byte(j, "after object key");
-	j->p++;
-	return 0;
-}
-
 /* In a list or mapping: its next item, or its end. */
 static int read_next(struct json *j, bool is_first, bool *ret_opened)
 {
 	const char close = j->close[j->depth - 1];
 	const size_t depth = j->depth;
-	int r = 0;
+	int r;
 
 	*ret_opened = false;
 	if (!skip_blanks(j))
@@ -834,10 +756,22 @@ static int read_next(struct json *j, bool is_first, bool *ret_opened)
 			return refuse_end(j);
 	}
 	j->key = (struct text){ 0 };
-	if (close == '}')
-		r = member_key(j);
-	if (r == 0)
-		r = begin_value(j);
+	if (close == '}') {
+		j->key_line = j->source->one_place ? j->source->line : j->line;
+		j->key_column = j->source->one_place ? j->source->column : json_column(j);
+		if (*j->p != '"')
+			return refuse_byte(j,
+					   "looking for beginning of object key string");
+		r = json_string(j, &j->key);
+		if (r < 0)
+			return r;
+		if (!skip_blanks(j))
+			return refuse_end(j);
+		if (*j->p != ':')
+			return refuse_byte(j, "after object key");
+		j->p++;
+	}
+	r = begin_value(j);
 	*ret_opened = j->depth > depth;
 	return r;
 }

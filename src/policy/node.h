@@ -68,6 +68,10 @@ int node_read_toml(const struct node_source *s, struct node **ret) MUST_CHECK;
 int node_json_string(struct text quoted, struct arena *arena, struct text *ret,
 		     bool *ret_lost) MUST_CHECK;
 
+/* The character @t as Go's %q shows it between @quote: some outside ASCII by their
+ * number, the others as they are. Return: @buf. */
+char *node_go_quoted(struct text t, char quote, char *buf, size_t size);
+
 /* A new node at that place, or NULL. */
 struct node *node_new(const struct node_source *s, enum node_kind kind, uint32_t line,
 		      uint32_t column) MUST_CHECK;
