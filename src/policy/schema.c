@@ -85,6 +85,19 @@ static void unknown_key(struct walk *w, const struct node *n,
 		   of_run ? "" : known);
 }
 
+/* Call @read for every item of a list. */
+static void walk_list(struct walk *w, const struct node *list,
+		      void (*read)(struct walk *w, const struct node *n, void *data),
+		      void *data)
+{
+	if (list->kind != NODE_LIST) {
+		walk_is_not(w, list, "a list: write [ ] around it");
+		return;
+	}
+	for (const struct node *n = list->first; n; n = n->next)
+		read(w, n, data);
+}
+
 /* Call the reader of every key of a mapping; other keys are faults. */
 static void walk_map(struct walk *w, const struct node *map,
 		     const struct schema_key *keys, size_t count, void *data)
@@ -97,24 +110,13 @@ static void walk_map(struct walk *w, const struct node *map,
 		const struct schema_key *known =
 			text_find(n->key, keys, count, sizeof(*keys));
 
-		if (known)
-			known->read(w, n, data);
-		else
+		if (!known)
 			unknown_key(w, n, keys, count);
+		else if (known->is_list)
+			walk_list(w, n, known->read, data);
+		else
+			known->read(w, n, data);
 	}
-}
-
-/* Call @read for every item of a list. */
-static void walk_list(struct walk *w, const struct node *list,
-		      void (*read)(struct walk *w, const struct node *n, void *data),
-		      void *data)
-{
-	if (list->kind != NODE_LIST) {
-		walk_is_not(w, list, "a list: write [ ] around it");
-		return;
-	}
-	for (const struct node *n = list->first; n; n = n->next)
-		read(w, n, data);
 }
 
 /* A copy that lives as long as the rules; "" when memory is out. */
@@ -244,11 +246,6 @@ static void on_type(struct walk *w, const struct node *n, void *data)
 		r->types |= (uint8_t)(1 << i);
 }
 
-static void on_types(struct walk *w, const struct node *n, void *data)
-{
-	walk_list(w, n, on_type, data);
-}
-
 static void on_flag(struct walk *w, const struct node *n, void *data)
 {
 	struct rule *r = data;
@@ -364,7 +361,7 @@ const struct schema_key schema_rule_keys[] = {
 	[RULE_KEY_ACTION] = { "action", on_action },
 	[RULE_KEY_TARGET] = { "target", on_target },
 	[RULE_KEY_PORTS] = { "ports", on_ports },
-	[RULE_KEY_TYPES] = { "types", on_types },
+	[RULE_KEY_TYPES] = { "types", on_type, true },
 	[RULE_KEY_PRIVATE] = { "private", on_flag },
 	[RULE_KEY_RAW] = { "raw", on_flag },
 	[RULE_KEY_REQUIRED] = { "required", on_flag },
@@ -478,21 +475,16 @@ static const struct node **new_nodes(struct walk *w, size_t count)
 	return nodes;
 }
 
-static void on_extends_item(struct walk *w, const struct node *n, void *data)
+static void on_extends(struct walk *w, const struct node *n, void *data)
 {
 	struct schema_document *d = w->document;
 
+	if (!d->extends)
+		d->extends = new_nodes(w, n->parent->count);
 	if (n->kind != NODE_TEXT || n->text.len == 0)
 		walk_is_not(w, n, "the name of a profile or a file");
-	else
+	else if (d->extends)
 		d->extends[d->extends_count++] = n;
-}
-
-static void on_extends(struct walk *w, const struct node *n, void *data)
-{
-	w->document->extends = new_nodes(w, n->count);
-	if (w->document->extends)
-		walk_list(w, n, on_extends_item, data);
 }
 
 static void on_list_item(struct walk *w, const struct node *n, void *data)
@@ -527,60 +519,42 @@ static void on_default_action(struct walk *w, const struct node *n, void *data)
 	p->default_action = action;
 }
 
-static void on_egress(struct walk *w, const struct node *n, void *data)
-{
-	walk_list(w, n, on_rule, data);
-}
-
 static struct policy_place place_of(const struct walk *w, const struct node *n)
 {
 	return (struct policy_place){ w->document->file, n->line, n->column };
 }
 
-/* One word of two, unless a document before has said it. Return: its index, or -1. */
-static int walk_setting(struct walk *w, const struct node *n, const char *const words[2],
-			const char *what, bool *has, struct policy_place *at)
+/* One word of two, unless a document before has said it. */
+static void on_setting(struct walk *w, const struct node *n, void *data)
 {
-	int i = walk_word(w, n, words, 2, what);
-
-	if (i < 0 || *has)
-		return -1;
-	*has = true;
-	*at = place_of(w, n);
-	return i;
-}
-
-static void on_verify(struct walk *w, const struct node *n, void *data)
-{
-	static const char *const words[] = { "dns", "tls" };
+	static const struct {
+		const char *key, *words[2], *what;
+	} settings[] = {
+		{ "verify", { "dns", "tls" }, "a way to verify: write dns or tls" },
+		{ "dns", { "live", "pinned" }, "a way to resolve: write live or pinned" },
+		{ "deniedNames",
+		  { "nxdomain", "refuse" },
+		  "an answer for denied names: write nxdomain or refuse" },
+	};
 	struct policy *p = w->document->policy;
-	int i = walk_setting(w, n, words, "a way to verify: write dns or tls",
-			     &p->has_verify, &p->verify_at);
+	bool *const has[] = { &p->has_verify, &p->has_dns, &p->has_denied_names };
+	struct policy_place *const at[] = { &p->verify_at, &p->dns_at,
+					    &p->denied_names_at };
+	size_t which = 0;
+	int i;
 
-	if (i >= 0)
+	while (!text_equal(n->key, settings[which].key))
+		which++;
+	i = walk_word(w, n, settings[which].words, 2, settings[which].what);
+	if (i < 0 || *has[which])
+		return;
+	*has[which] = true;
+	*at[which] = place_of(w, n);
+	if (which == 0)
 		p->verify = (enum policy_verify)i;
-}
-
-static void on_dns(struct walk *w, const struct node *n, void *data)
-{
-	static const char *const words[] = { "live", "pinned" };
-	struct policy *p = w->document->policy;
-	int i = walk_setting(w, n, words, "a way to resolve: write live or pinned",
-			     &p->has_dns, &p->dns_at);
-
-	if (i >= 0)
+	else if (which == 1)
 		p->dns = (enum policy_dns)i;
-}
-
-static void on_denied_names(struct walk *w, const struct node *n, void *data)
-{
-	static const char *const words[] = { "nxdomain", "refuse" };
-	struct policy *p = w->document->policy;
-	int i = walk_setting(w, n, words,
-			     "an answer for denied names: write nxdomain or refuse",
-			     &p->has_denied_names, &p->denied_names_at);
-
-	if (i >= 0)
+	else
 		p->denied_names = (enum policy_denied_names)i;
 }
 
@@ -605,27 +579,22 @@ static void on_full_isolation(struct walk *w, const struct node *n, void *data)
 }
 
 /* A number, a time for limits in seconds, or `unlimited` where that is possible. */
-static bool limit_read(const struct node *n, const struct limit_info *info, uint32_t *ret)
-{
-	if (n->kind == NODE_NUMBER)
-		return text_to_u32(n->text, UINT32_MAX - 1, ret);
-	if (n->kind != NODE_TEXT)
-		return false;
-	if (info->unlimited && text_equal(n->text, "unlimited")) {
-		*ret = LIMIT_UNLIMITED;
-		return true;
-	}
-	return strcmp(info->unit, "seconds") == 0 && seconds_read(n, UINT32_MAX - 1, ret);
-}
-
 static void on_limit(struct walk *w, const struct node *n, enum plan_limit which)
 {
 	const struct limit_info *info = limit_info(which);
 	struct policy *p = w->document->policy;
-	uint32_t value;
+	uint32_t value = LIMIT_UNLIMITED;
+	bool good = false;
 	char what[128];
 
-	if (!limit_read(n, info, &value) || !limit_is_valid(which, value)) {
+	if (n->kind == NODE_NUMBER)
+		good = text_to_u32(n->text, UINT32_MAX - 1, &value);
+	else if (n->kind == NODE_TEXT && info->unlimited &&
+		 text_equal(n->text, "unlimited"))
+		good = true;
+	else if (strcmp(info->unit, "seconds") == 0)
+		good = seconds_read(n, UINT32_MAX - 1, &value);
+	if (!good || !limit_is_valid(which, value)) {
 		snprintf(what, sizeof(what), "a value for this limit: %u to %u%s%s%s",
 			 info->minimum, info->ceiling, info->unit[0] ? " " : "",
 			 info->unit, info->unlimited ? ", or unlimited" : "");
@@ -635,35 +604,29 @@ static void on_limit(struct walk *w, const struct node *n, enum plan_limit which
 	}
 }
 
-static void on_sent_total(struct walk *w, const struct node *n)
-{
-	struct policy *p = w->document->policy;
-	uint64_t bytes;
-
-	if (!size_read(n, &bytes))
-		walk_is_not(w, n, POLICY_SIZE_WORDS);
-	else if (p->budget.sent == 0)
-		p->budget.sent = bytes;
-}
-
 static void on_limits(struct walk *w, const struct node *map, void *data)
 {
+	struct policy *p = w->document->policy;
+
 	if (map->kind != NODE_MAP) {
 		walk_is_not(w, map, "a mapping of limits");
 		return;
 	}
 	for (const struct node *n = map->first; n; n = n->next) {
 		enum plan_limit which;
+		uint64_t bytes;
 
 		if (limit_find(n->key, &which))
 			on_limit(w, n, which);
-		else if (text_equal(n->key, "sent_total"))
-			on_sent_total(w, n);
-		else
+		else if (!text_equal(n->key, "sent_total"))
 			walk_fault(w, n,
 				   "'%s' is not the name of a limit; weir-policy(5) "
 				   "lists them",
 				   TEXT_SHOWN(n->key));
+		else if (!size_read(n, &bytes))
+			walk_is_not(w, n, POLICY_SIZE_WORDS);
+		else if (p->budget.sent == 0)
+			p->budget.sent = bytes;
 	}
 }
 
@@ -774,15 +737,19 @@ static const char *need_fault(enum policy_need_kind kind, struct text value)
 	return is_variable(value) ? NULL : "the name of a variable";
 }
 
+/* An item of the list that `run` has under the name of a need. */
 static void on_need(struct walk *w, const struct node *n, void *data)
 {
 	struct policy *p = w->document->policy;
-	const enum policy_need_kind kind = *(const enum policy_need_kind *)data;
+	enum policy_need_kind kind = NEED_OWN;
 	struct policy_need *grown;
+	const char *why;
 
-	if (n->kind != NODE_TEXT || need_fault(kind, n->text)) {
-		walk_is_not(w, n,
-			    n->kind == NODE_TEXT ? need_fault(kind, n->text) : "a text");
+	while (!text_equal(n->parent->key, policy_need_words[kind]))
+		kind++;
+	why = n->kind == NODE_TEXT ? need_fault(kind, n->text) : "a text";
+	if (why) {
+		walk_is_not(w, n, why);
 		return;
 	}
 	if (p->need_count >= POLICY_NEEDS_MAX) {
@@ -802,22 +769,13 @@ static void on_need(struct walk *w, const struct node *n, void *data)
 	p->needs = grown;
 }
 
-static void on_needs(struct walk *w, const struct node *n, void *data)
-{
-	enum policy_need_kind kind = NEED_OWN;
-
-	while (!text_equal(n->key, policy_need_words[kind]))
-		kind++;
-	walk_list(w, n, on_need, &kind);
-}
-
 static void on_run(struct walk *w, const struct node *n, void *data)
 {
 	static const struct schema_key keys[] = {
-		{ "own", on_needs },
-		{ "pass_env", on_needs },
-		{ "set_env", on_needs },
-		{ "rw_preset", on_needs },
+		{ "own", on_need, true },
+		{ "pass_env", on_need, true },
+		{ "set_env", on_need, true },
+		{ "rw_preset", on_need, true },
 	};
 
 	walk_map(w, n, keys, ARRAY_SIZE(keys), NULL);
@@ -840,17 +798,17 @@ static void on_network_policy(struct walk *w, const struct node *n, void *data)
 }
 
 const struct schema_key schema_policy_keys[] = {
-	[POLICY_KEY_EXTENDS] = { "extends", on_extends },
+	[POLICY_KEY_EXTENDS] = { "extends", on_extends, true },
 	[POLICY_KEY_DEFAULT_ACTION] = { "defaultAction", on_default_action },
-	[POLICY_KEY_EGRESS] = { "egress", on_egress },
+	[POLICY_KEY_EGRESS] = { "egress", on_rule, true },
 	[POLICY_KEY_ALLOW_LIST] = { "allow-list", on_allow_list },
-	[POLICY_KEY_VERIFY] = { "verify", on_verify },
-	[POLICY_KEY_DNS] = { "dns", on_dns },
+	[POLICY_KEY_VERIFY] = { "verify", on_setting },
+	[POLICY_KEY_DNS] = { "dns", on_setting },
 	[POLICY_KEY_REPIN] = { "repin", on_repin },
 	[POLICY_KEY_LIMITS] = { "limits", on_limits },
 	[POLICY_KEY_ON_DENIES] = { "on_denies", on_denies },
 	[POLICY_KEY_FULL_ISOLATION] = { "require_full_isolation", on_full_isolation },
-	[POLICY_KEY_DENIED_NAMES] = { "deniedNames", on_denied_names },
+	[POLICY_KEY_DENIED_NAMES] = { "deniedNames", on_setting },
 	[POLICY_KEY_RUN] = { "run", on_run },
 	[POLICY_KEY_NETWORK_POLICY] = { "network_policy", on_network_policy },
 };

@@ -43,6 +43,7 @@ struct walk; /* of schema.c */
 struct schema_key {
 	const char *name;
 	void (*read)(struct walk *w, const struct node *n, void *data);
+	bool is_list; /* @read reads each item */
 };
 extern const struct schema_key schema_rule_keys[];
 extern const struct schema_key schema_policy_keys[];

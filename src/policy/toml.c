@@ -111,20 +111,11 @@ static int toml_escape(struct toml *t, bool block, char *out, size_t *used)
 	return toml_fault(t, "this escape is none");
 }
 
-/* As many bytes as the string that begins here can have. */
-static size_t string_room(const struct toml *t, const char *close)
-{
-	struct toml at = *t;
-
-	while (at.p < at.end && !is_here(&at, close))
-		at.p += *at.p == '\\' && *close == '"' && at.p + 1 < at.end ? 2 : 1;
-	return (size_t)(at.p - t->p);
-}
-
 static int toml_string(struct toml *t, struct text *ret)
 {
 	static const char *const closes[] = { "\"\"\"", "'''", "\"", "'" };
 	const char *close = closes[3];
+	struct toml end;
 	size_t used = 0;
 	char *out;
 	bool block;
@@ -138,7 +129,10 @@ static int toml_string(struct toml *t, struct text *ret)
 		t->p++;
 	if (block && is_here(t, "\n"))
 		next_byte(t);
-	out = arena_alloc(t->source->arena, string_room(t, close) + 1);
+	/* As many bytes as the string can have. */
+	for (end = *t; end.p < end.end && !is_here(&end, close);)
+		end.p += *end.p == '\\' && *close == '"' && end.p + 1 < end.end ? 2 : 1;
+	out = arena_alloc(t->source->arena, (size_t)(end.p - t->p) + 1);
 	if (!out)
 		return -ENOMEM;
 	while (!is_here(t, close)) {
@@ -167,18 +161,6 @@ static bool is_bare(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
 	       (c >= '0' && c <= '9') || c == '_' || c == '-';
-}
-
-static int read_key(struct toml *t, struct text *ret)
-{
-	const char *start = t->p;
-
-	if (t->p < t->end && (*t->p == '"' || *t->p == '\''))
-		return toml_string(t, ret);
-	while (t->p < t->end && is_bare(*t->p))
-		t->p++;
-	*ret = (struct text){ start, (size_t)(t->p - start) };
-	return ret->len > 0 ? 0 : toml_fault(t, "a key is missing");
 }
 
 static void append_keyed(struct toml *t, struct node *map, struct text key,
@@ -220,10 +202,18 @@ static int read_path(struct toml *t, struct node *map, struct node **ret_map,
 		     struct text *ret_key)
 {
 	for (int depth = 0; depth < NODE_DEPTH_MAX; depth++) {
-		int r;
+		const char *start;
+		int r = 0;
 
 		skip_space(t);
-		r = read_key(t, ret_key);
+		start = t->p;
+		while (t->p < t->end && is_bare(*t->p))
+			t->p++;
+		*ret_key = (struct text){ start, (size_t)(t->p - start) };
+		if (ret_key->len == 0 && (is_here(t, "\"") || is_here(t, "'")))
+			r = toml_string(t, ret_key);
+		else if (ret_key->len == 0)
+			r = toml_fault(t, "a key is missing");
 		skip_space(t);
 		if (r < 0)
 			return r;
@@ -242,29 +232,6 @@ static int read_path(struct toml *t, struct node *map, struct node **ret_map,
 /* --- values --- */
 
 static int read_toml_value(struct toml *t, int depth, struct node **ret);
-
-static int read_array(struct toml *t, int depth, struct node *list)
-{
-	for (t->p++;; t->p++) {
-		struct node *item;
-		int r;
-
-		skip_blank(t);
-		if (is_here(t, "]"))
-			break;
-		r = read_toml_value(t, depth + 1, &item);
-		if (r < 0)
-			return r;
-		node_append(t->source, list, item);
-		skip_blank(t);
-		if (is_here(t, "]"))
-			break;
-		if (!is_here(t, ","))
-			return toml_fault(t, "an array needs ',' or ']' here");
-	}
-	t->p++;
-	return 0;
-}
 
 static int read_pair(struct toml *t, int depth, struct node *map)
 {
@@ -285,22 +252,32 @@ static int read_pair(struct toml *t, int depth, struct node *map)
 	return r;
 }
 
-static int read_inline_table(struct toml *t, int depth, struct node *map)
+/* The items of an array, or the pairs of an inline table, to its end. */
+static int read_items(struct toml *t, int depth, struct node *n)
 {
+	const bool is_array = n->kind == NODE_LIST;
+	void (*const skip)(struct toml *) = is_array ? skip_blank : skip_space;
+	const char *close = is_array ? "]" : "}";
+
 	for (t->p++;; t->p++) {
+		struct node *item = NULL;
 		int r;
 
-		skip_space(t);
-		if (is_here(t, "}") && !map->first)
+		skip(t);
+		if (is_here(t, close) && (is_array || !n->first))
 			break;
-		r = read_pair(t, depth, map);
-		skip_space(t);
+		r = is_array ? read_toml_value(t, depth + 1, &item)
+			     : read_pair(t, depth, n);
 		if (r < 0)
 			return r;
-		if (is_here(t, "}"))
+		if (is_array)
+			node_append(t->source, n, item);
+		skip(t);
+		if (is_here(t, close))
 			break;
 		if (!is_here(t, ","))
-			return toml_fault(t, "a table needs ',' or '}' here");
+			return toml_fault(t, is_array ? "an array needs ',' or ']' here"
+						      : "a table needs ',' or '}' here");
 	}
 	t->p++;
 	return 0;
@@ -337,13 +314,9 @@ static int read_toml_value(struct toml *t, int depth, struct node **ret)
 	if (depth >= NODE_DEPTH_MAX)
 		return toml_fault(t, "it is nested too deeply");
 	*ret = n;
-	if (is_here(t, "[")) {
-		n->kind = NODE_LIST;
-		return read_array(t, depth, n);
-	}
-	if (is_here(t, "{")) {
-		n->kind = NODE_MAP;
-		return read_inline_table(t, depth, n);
+	if (is_here(t, "[") || is_here(t, "{")) {
+		n->kind = is_here(t, "[") ? NODE_LIST : NODE_MAP;
+		return read_items(t, depth, n);
 	}
 	if (!is_here(t, "\"") && !is_here(t, "'"))
 		return read_word_value(t, n);
