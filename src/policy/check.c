@@ -141,13 +141,6 @@ static void check_name(const struct check *c, uint32_t i)
 		    "always means the sandbox's own loopback");
 }
 
-/* Of IPv4 a look at the first byte says so. */
-static bool is_loopback(const struct addr *a)
-{
-	return (a->family != ADDR_V4 || a->bytes[0] == 127) &&
-	       addr_special(a) == SPECIAL_LOOPBACK;
-}
-
 static void check_prefix(const struct check *c, uint32_t i)
 {
 	const struct rule *r = &c->policy->rules[i], *by;
@@ -158,7 +151,9 @@ static void check_prefix(const struct check *c, uint32_t i)
 	if (r->prefix.bits == 0)
 		add(c->reader, r, FAULT_WARNING,
 		    "opens every address, whatever the rules for names say");
-	if (is_loopback(&r->prefix.addr))
+	/* Of IPv4 a look at the first byte says so. */
+	if ((r->prefix.addr.family != ADDR_V4 || r->prefix.addr.bytes[0] == 127) &&
+	    addr_special(&r->prefix.addr) == SPECIAL_LOOPBACK)
 		add(c->reader, r, FAULT_WARNING,
 		    "is a sandbox's own loopback where it has a network of its own, as "
 		    "that of weir run: no service of the host is reached there");
@@ -195,24 +190,6 @@ static unsigned int sieve_of(const uint8_t *bytes, size_t size)
 	return (bytes[0] * 7u + bytes[1] * 31u + bytes[size / 2] * 131u +
 		(unsigned int)size * 17u) %
 	       1024;
-}
-
-static int read_ways(struct ways_read *w)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(ways_out); i++)
-		for (size_t n = 0; ways_out[i].names[n]; n++) {
-			struct dns_name *name = &w->names[i][n];
-			unsigned int bit;
-
-			if (dns_name_parse(text_of(ways_out[i].names[n]), name) < 0)
-				return -EINVAL;
-			bit = sieve_of(name->bytes, name->size);
-			if (ways_out[i].scope != WAY_SHARED)
-				w->hosts[bit / 64] |= UINT64_C(1) << bit % 64;
-			if (ways_out[i].scope == WAY_TREE)
-				w->trees[bit / 64] |= UINT64_C(1) << bit % 64;
-		}
-	return 0;
 }
 
 static bool may_be_host(const struct ways_read *w, const struct dns_name *n)
@@ -272,8 +249,19 @@ static int check_ways_out(const struct policy_reader *reader, const struct polic
 {
 	struct ways_read ways = { .hosts = { 0 } };
 
-	if (read_ways(&ways) < 0)
-		return -EINVAL;
+	for (size_t i = 0; i < ARRAY_SIZE(ways_out); i++)
+		for (size_t n = 0; ways_out[i].names[n]; n++) {
+			struct dns_name *name = &ways.names[i][n];
+			unsigned int bit;
+
+			if (dns_name_parse(text_of(ways_out[i].names[n]), name) < 0)
+				return -EINVAL;
+			bit = sieve_of(name->bytes, name->size);
+			if (ways_out[i].scope != WAY_SHARED)
+				ways.hosts[bit / 64] |= UINT64_C(1) << bit % 64;
+			if (ways_out[i].scope == WAY_TREE)
+				ways.trees[bit / 64] |= UINT64_C(1) << bit % 64;
+		}
 	for (size_t i = 0; i < policy->count; i++) {
 		const struct rule *r = &policy->rules[i];
 
@@ -318,22 +306,6 @@ static int check_lifetimes(const struct policy_reader *r, const struct policy *p
 	faults_add(r->faults, FAULT_ERROR, p->source_count > 0 ? p->sources[0] : "", 0, 0,
 		   "limits", "min_lifetime (%u) is more than max_lifetime (%u)", least,
 		   most);
-	return -EINVAL;
-}
-
-/* *@ret may be set on failure. */
-static int compile(const struct policy_reader *reader, const struct policy *policy,
-		   uint8_t **ret, struct plan *ret_plan)
-{
-	struct err err = { 0 };
-	size_t size;
-	int r = policy_compile(policy, ret, &size, &err);
-
-	if (r == 0)
-		r = plan_open(*ret, size, ret_plan, &err);
-	if (r == 0 || r == -ENOMEM)
-		return r;
-	faults_add(reader->faults, FAULT_ERROR, "", 0, 0, "", "%s", err.text);
 	return -EINVAL;
 }
 
@@ -489,7 +461,9 @@ int policy_build(const struct policy_reader *reader, const struct policy *policy
 	const struct rule *surplus = find_surplus_list(policy);
 	struct check c = { .reader = reader, .policy = policy };
 	CLEAN(mem) uint8_t *bytes = NULL;
+	struct err err = { 0 };
 	char what[160];
+	size_t size;
 	int r;
 
 	if (surplus) {
@@ -506,9 +480,15 @@ int policy_build(const struct policy_reader *reader, const struct policy *policy
 	    check_each(reader, policy, ask_fault) < 0 ||
 	    check_each(reader, policy, budget_fault) < 0)
 		return -EINVAL;
-	r = compile(reader, policy, &bytes, &c.plan);
-	if (r < 0)
+	r = policy_compile(policy, &bytes, &size, &err);
+	if (r == 0)
+		r = plan_open(bytes, size, &c.plan, &err);
+	if (r == -ENOMEM)
 		return r;
+	if (r < 0) {
+		faults_add(reader->faults, FAULT_ERROR, "", 0, 0, "", "%s", err.text);
+		return -EINVAL;
+	}
 	c.plan.ends_ahead = UINT64_MAX;
 	check_rules(&c);
 	*ret_size = c.plan.size;

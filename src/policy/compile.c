@@ -52,11 +52,6 @@ struct implicit {
 	struct policy denies; /* its rules alone */
 };
 
-static size_t bits_of(const struct addr *a)
-{
-	return 8 * addr_size(a);
-}
-
 /* How far rules open what is denied else. */
 enum opened { OPENED_NOT = 0, OPENED_PORTS, OPENED_WHOLE };
 
@@ -69,25 +64,11 @@ static enum opened opened_by(const struct policy *p, const struct rule *r)
 		       : OPENED_WHOLE;
 }
 
-/* By rules that allow exactly this address. */
-static enum opened opened_exactly(const struct implicit *b, const struct addr *a)
-{
-	enum opened ret = OPENED_NOT;
-
-	for (size_t i = 0; i < b->allow_count; i++) {
-		const struct rule *r = b->allows[i];
-
-		if (r->prefix.bits == bits_of(a) && addr_equal(&r->prefix.addr, a))
-			ret = MAX(ret, opened_by(b->policy, r));
-	}
-	return ret;
-}
-
 /* Something would open this address: the default action, or an allow around it, or an
  * allow around its translated address. */
 static bool is_open(const struct implicit *b, const struct addr *a)
 {
-	const struct prefix self = prefix_of(a, (unsigned int)bits_of(a));
+	const struct prefix self = prefix_of(a, 8 * (unsigned int)addr_size(a));
 	const struct addr other = a->family == ADDR_V4 ? prefix_translated(&self).addr
 						       : *a;
 
@@ -112,7 +93,8 @@ static int add_rule(struct implicit *b, const struct rule *r)
 	return r->target ? policy_add_rule(&b->denies, b->arena, r) : -ENOMEM;
 }
 
-/* A deny of something yet to be named. */
+/* A deny of something yet to be named. That of an address which has ports, as where rules
+ * have opened some of them (OPENED_PORTS), is PLAN_NOT_BY_DEFAULT. */
 static struct rule deny_of(enum rule_target kind, const char *file, const char *why)
 {
 	return (struct rule){ .action = POLICY_DENY,
@@ -120,16 +102,6 @@ static struct rule deny_of(enum rule_target kind, const char *file, const char *
 			      .flags = PLAN_IMPLICIT,
 			      .file = file,
 			      .comment = why };
-}
-
-/* The same of an address, of which rules have @opened so much: that of a deny which has
- * ports is PLAN_NOT_BY_DEFAULT. */
-static struct rule deny_of_addr(enum opened opened, const char *file, const char *why)
-{
-	struct rule r = deny_of(TARGET_PREFIX, file, why);
-
-	r.ports.with_default = opened == OPENED_PORTS;
-	return r;
 }
 
 /* Deny @p but for what rules allow in it, half by half. */
@@ -153,23 +125,33 @@ static int add_range(struct implicit *b, struct prefix p, const char *why)
 		r = add_range(b, prefix_half(p, false), why);
 		return r < 0 ? r : add_range(b, prefix_half(p, true), why);
 	}
-	rule = deny_of_addr(opened, "built in", why);
+	rule = deny_of(TARGET_PREFIX, "built in", why);
+	rule.ports.with_default = opened == OPENED_PORTS;
 	rule.prefix = p;
 	rule.target = arena_printf(b->arena, "%s/%u", ADDR_SHOWN(&p.addr), p.bits);
 	return add_rule(b, &rule);
 }
 
+/* Deny @a but for what rules for exactly this address allow. */
 static int add_addr(struct implicit *b, const struct addr *a, const char *file,
 		    const char *why)
 {
-	const enum opened opened = opened_exactly(b, a);
-	struct rule r = deny_of_addr(opened, file, why);
+	const unsigned int bits = 8 * (unsigned int)addr_size(a);
+	struct rule deny = deny_of(TARGET_PREFIX, file, why);
+	enum opened opened = OPENED_NOT;
 
+	for (size_t i = 0; i < b->allow_count; i++) {
+		const struct rule *r = b->allows[i];
+
+		if (r->prefix.bits == bits && addr_equal(&r->prefix.addr, a))
+			opened = MAX(opened, opened_by(b->policy, r));
+	}
 	if (opened == OPENED_WHOLE)
 		return 0;
-	r.prefix = prefix_of(a, (unsigned int)bits_of(a));
-	r.target = arena_text(b->arena, text_of(ADDR_SHOWN(a)));
-	return add_rule(b, &r);
+	deny.ports.with_default = opened == OPENED_PORTS;
+	deny.prefix = prefix_of(a, bits);
+	deny.target = arena_text(b->arena, text_of(ADDR_SHOWN(a)));
+	return add_rule(b, &deny);
 }
 
 /* Implicit rules come last, so a rule that names the name decides before them. */
@@ -231,30 +213,14 @@ static int add_doh(struct implicit *b)
 	return r;
 }
 
-/* No rule opens a sinkhole: an address deny is absolute. */
-static int add_sinkholes(struct implicit *b)
-{
-	static const char why[] =
-		"these addresses stand for names that aren't open, and are Weir's own";
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < SINKHOLES; i++) {
-		struct rule rule = deny_of(TARGET_PREFIX, "built in", why);
-
-		rule.prefix = sinkhole_prefix(i);
-		rule.target = arena_printf(b->arena, "%s/%u",
-					   ADDR_SHOWN(&rule.prefix.addr),
-					   rule.prefix.bits);
-		r = add_rule(b, &rule);
-	}
-	return r;
-}
-
 /* The rules to append to those of @policy. They live in @arena. 0 or -ENOMEM. */
 static int make_implicit(const struct policy *policy, struct arena *arena,
 			 struct rule **ret, size_t *ret_count)
 {
+	static const char why[] =
+		"these addresses stand for names that aren't open, and are Weir's own";
 	struct implicit b = { .policy = policy, .arena = arena };
+	size_t sinkholes;
 	int r;
 
 	b.allows = arena_array(arena, policy->count + 1, sizeof(*b.allows));
@@ -268,9 +234,18 @@ static int make_implicit(const struct policy *policy, struct arena *arena,
 	if (r == 0 && (policy->default_action != POLICY_DENY || policy->every_name) &&
 	    !policy->open_doh)
 		r = add_doh(&b);
-	if (r == 0 &&
-	    (policy->denied_names == POLICY_DENIED_REFUSE || policy_asks(policy)))
-		r = add_sinkholes(&b);
+	/* No rule opens a sinkhole: an address deny is absolute. */
+	sinkholes = policy->denied_names == POLICY_DENIED_REFUSE || policy_asks(policy)
+			    ? SINKHOLES
+			    : 0;
+	for (size_t i = 0; r == 0 && i < sinkholes; i++) {
+		struct rule rule = deny_of(TARGET_PREFIX, "built in", why);
+
+		rule.prefix = sinkhole_prefix(i);
+		rule.target = arena_printf(arena, "%s/%u", ADDR_SHOWN(&rule.prefix.addr),
+					   rule.prefix.bits);
+		r = add_rule(&b, &rule);
+	}
 	if (r < 0)
 		return r;
 	*ret = b.denies.rules;
@@ -333,19 +308,9 @@ static int list_intern(struct builder *b, const struct plan_port_range *r, size_
 	return (int)b->list_count++;
 }
 
-/* The list of a rule that names ports besides the default ones. */
-static int intern_with_default(struct builder *b, const struct rule_ports *ports)
-{
-	struct plan_port_range all[PLAN_PORT_RANGES_MAX + RULE_DEFAULT_RANGES];
-	size_t count = rule_ports_default(b->policy->verify, all);
-
-	memcpy(all + count, ports->ranges, ports->count * sizeof(*all));
-	return list_intern(b, all, rule_ports_normalise(all, count + ports->count));
-}
-
 static int intern_lists(struct builder *b, struct err *err)
 {
-	struct plan_port_range ranges[RULE_DEFAULT_RANGES];
+	struct plan_port_range ranges[PLAN_PORT_RANGES_MAX + RULE_DEFAULT_RANGES];
 	size_t count = rule_ports_default(b->policy->verify, ranges);
 
 	b->list_of = arena_array(&b->arena, b->count + 1, sizeof(*b->list_of));
@@ -358,10 +323,16 @@ static int intern_lists(struct builder *b, struct err *err)
 		const struct rule *r = b->rules[i];
 		int named = 0, list = 0;
 
-		if (r->action != POLICY_DENY && r->ports.count > 0) {
-			named = list_intern(b, r->ports.ranges, r->ports.count);
-			list = r->ports.with_default ? intern_with_default(b, &r->ports)
-						     : named;
+		if (r->action != POLICY_DENY && r->ports.count > 0)
+			list = named = list_intern(b, r->ports.ranges, r->ports.count);
+		/* Its ports are open besides the default ones. */
+		if (r->action != POLICY_DENY && r->ports.count > 0 &&
+		    r->ports.with_default) {
+			count = rule_ports_default(b->policy->verify, ranges);
+			memcpy(ranges + count, r->ports.ranges,
+			       r->ports.count * sizeof(*ranges));
+			count = rule_ports_normalise(ranges, count + r->ports.count);
+			list = list_intern(b, ranges, count);
 		}
 		if (list < 0 || named < 0)
 			return err_set(err, -E2BIG,
@@ -686,26 +657,17 @@ static void write_rules(struct builder *b)
 	}
 }
 
-/* The slot of @n: the one that has it, or the first empty one. */
-static struct layout_slot *slot_for(struct builder *b, uint64_t hash,
-				    const struct dns_name *n)
-{
-	struct layout_slot *slots = section(b, LAYOUT_SLOTS);
-	const uint32_t count =
-		((struct layout_header *)b->bytes)->sections[LAYOUT_SLOTS].count;
-
-	return &slots[layout_slot_find(slots, count, section(b, LAYOUT_NAMES), hash,
-				       n->bytes, n->size)];
-}
-
-/* A name mostly has the parent of the one before. */
-static uint64_t hash_of(struct builder *b, const struct dns_name *n)
+/* The slot of @n: the one that has it, or the first empty one. *@ret_hash: of @n. */
+static struct layout_slot *slot_for(struct builder *b, const struct dns_name *n,
+				    uint64_t *ret_hash)
 {
 	const struct layout_header *h = (const struct layout_header *)b->bytes;
 	const size_t first = 1u + n->bytes[0];
 	const struct text parent = { (const char *)n->bytes + first, n->size - first };
+	struct layout_slot *slots = section(b, LAYOUT_SLOTS);
 	uint8_t labels[DNS_LABELS_MAX];
 
+	/* A name mostly has the parent of the one before. */
 	if (!text_same(parent, b->parent)) {
 		b->parent = parent;
 		b->parent_hash = 0;
@@ -713,34 +675,16 @@ static uint64_t hash_of(struct builder *b, const struct dns_name *n)
 			b->parent_hash = layout_hash_label(&h->key, b->parent_hash,
 							   n->bytes + labels[i]);
 	}
-	return layout_hash_label(&h->key, b->parent_hash, n->bytes);
-}
-
-static void write_name(struct builder *b, const struct rule *r, uint32_t rule,
-		       uint32_t *used)
-{
-	struct layout_header *h = (struct layout_header *)b->bytes;
-	uint8_t *names = section(b, LAYOUT_NAMES);
-	uint64_t hash = hash_of(b, &r->name);
-	struct layout_slot *s = slot_for(b, hash, &r->name);
-
-	h->labels_max = MAX(h->labels_max, (uint32_t)r->name.labels);
-	if (s->name == 0) {
-		*s = (struct layout_slot){ (uint32_t)(hash >> 32), *used + 1,
-					   PLAN_NO_RULE, PLAN_NO_RULE };
-		names[*used] = r->name.size;
-		memcpy(names + *used + 1, r->name.bytes, r->name.size);
-		*used += (uint32_t)r->name.size + 1;
-	}
-	if (r->kind != TARGET_BELOW)
-		s->exact = MIN(s->exact, rule);
-	if (r->kind != TARGET_NAME)
-		s->below = MIN(s->below, rule);
+	*ret_hash = layout_hash_label(&h->key, b->parent_hash, n->bytes);
+	return &slots[layout_slot_find(slots, h->sections[LAYOUT_SLOTS].count,
+				       section(b, LAYOUT_NAMES), *ret_hash, n->bytes,
+				       n->size)];
 }
 
 static void write_names(struct builder *b)
 {
 	struct layout_header *h = (struct layout_header *)b->bytes;
+	uint8_t *names = section(b, LAYOUT_NAMES);
 	struct hash_key key = { 0 };
 	uint32_t used = 0;
 
@@ -751,9 +695,26 @@ static void write_names(struct builder *b)
 		key = (struct hash_key){ key.k1 ^ hash, key.k0 + hash };
 	}
 	h->key = key;
-	for (size_t i = 0; i < b->written; i++) {
-		if (b->rules[i]->kind != TARGET_PREFIX)
-			write_name(b, b->rules[i], (uint32_t)i, &used);
+	for (uint32_t i = 0; i < b->written; i++) {
+		const struct rule *r = b->rules[i];
+		struct layout_slot *s;
+		uint64_t hash;
+
+		if (r->kind == TARGET_PREFIX)
+			continue;
+		s = slot_for(b, &r->name, &hash);
+		h->labels_max = MAX(h->labels_max, (uint32_t)r->name.labels);
+		if (s->name == 0) {
+			*s = (struct layout_slot){ (uint32_t)(hash >> 32), used + 1,
+						   PLAN_NO_RULE, PLAN_NO_RULE };
+			names[used] = r->name.size;
+			memcpy(names + used + 1, r->name.bytes, r->name.size);
+			used += (uint32_t)r->name.size + 1;
+		}
+		if (r->kind != TARGET_BELOW)
+			s->exact = MIN(s->exact, i);
+		if (r->kind != TARGET_NAME)
+			s->below = MIN(s->below, i);
 	}
 	h->sections[LAYOUT_NAMES].count = used;
 	b->size = h->sections[LAYOUT_NAMES].offset + used;
@@ -773,11 +734,12 @@ static void write_next(struct builder *b)
 	for (uint32_t i = (uint32_t)b->count; i-- > 0;) {
 		const struct rule *r = b->rules[i];
 		struct layout_slot *s;
+		uint64_t hash;
 
 		next[i] = (struct layout_next){ PLAN_NO_RULE, PLAN_NO_RULE };
 		if (r->kind == TARGET_PREFIX || i >= b->written)
 			continue;
-		s = slot_for(b, hash_of(b, &r->name), &r->name);
+		s = slot_for(b, &r->name, &hash);
 		if (r->kind != TARGET_BELOW) {
 			next[i].exact = s->exact;
 			s->exact = i;

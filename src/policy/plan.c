@@ -66,22 +66,20 @@ static bool sections_are_inside(const struct plan *p)
 	return true;
 }
 
-static bool on_denies_is_sound(const struct layout_header *h)
-{
-	if (h->on_denies_count == 0)
-		return h->on_denies_window_sec == 0 && h->on_denies_action == 0;
-	return h->on_denies_count <= ON_DENIES_COUNT_MAX &&
-	       h->on_denies_window_sec >= 1 &&
-	       h->on_denies_window_sec <= ON_DENIES_WINDOW_MAX_SEC &&
-	       h->on_denies_action <= ON_DENIES_STOP;
-}
-
 static bool header_is_sound(const struct layout_header *h)
 {
+	const bool denies_are_sound =
+		h->on_denies_count == 0
+			? h->on_denies_window_sec == 0 && h->on_denies_action == 0
+			: h->on_denies_count <= ON_DENIES_COUNT_MAX &&
+				  h->on_denies_window_sec >= 1 &&
+				  h->on_denies_window_sec <= ON_DENIES_WINDOW_MAX_SEC &&
+				  h->on_denies_action <= ON_DENIES_STOP;
+
 	if (h->default_action > POLICY_ASK || h->asks > 1 ||
 	    h->verify > POLICY_VERIFY_TLS || h->dns > POLICY_DNS_PINNED ||
 	    h->require_full_isolation > 1 || h->denied_names > POLICY_DENIED_REFUSE ||
-	    h->labels_max > DNS_LABELS_MAX || !on_denies_is_sound(h))
+	    h->labels_max > DNS_LABELS_MAX || !denies_are_sound)
 		return false;
 	for (size_t i = 0; i < LIMIT_COUNT; i++) {
 		if (!limit_is_valid(i, h->limits[i]))
@@ -180,29 +178,26 @@ static bool rules_are_sound(const struct plan *p)
 	return layout_header(p)->every_name <= layout_count(p, LAYOUT_RULES);
 }
 
-static bool slot_is_sound(const struct plan *p, const struct layout_slot *s)
-{
-	const uint8_t *names = layout_section(p, LAYOUT_NAMES);
-	uint32_t size = layout_count(p, LAYOUT_NAMES);
-	uint32_t rules = layout_count(p, LAYOUT_RULES);
-
-	/* At s->name - 1 is the size, then that many bytes. */
-	if (s->name > size || names[s->name - 1] > size - s->name)
-		return false;
-	return (s->exact < rules || s->exact == PLAN_NO_RULE) &&
-	       (s->below < rules || s->below == PLAN_NO_RULE);
-}
-
 static bool slots_are_sound(const struct plan *p)
 {
 	const struct layout_slot *slots = layout_section(p, LAYOUT_SLOTS);
-	uint32_t count = layout_count(p, LAYOUT_SLOTS);
+	const uint8_t *names = layout_section(p, LAYOUT_NAMES);
+	uint32_t size = layout_count(p, LAYOUT_NAMES);
+	uint32_t rules = layout_count(p, LAYOUT_RULES);
 	bool has_empty = false;
 
-	for (uint32_t i = 0; i < count; i++) {
-		if (slots[i].name == 0)
+	for (uint32_t i = 0; i < layout_count(p, LAYOUT_SLOTS); i++) {
+		const struct layout_slot *s = &slots[i];
+
+		if (s->name == 0) {
 			has_empty = true;
-		else if (!slot_is_sound(p, &slots[i]))
+			continue;
+		}
+		/* At s->name - 1 is the size, then that many bytes. */
+		if (s->name > size || names[s->name - 1] > size - s->name)
+			return false;
+		if ((s->exact >= rules && s->exact != PLAN_NO_RULE) ||
+		    (s->below >= rules && s->below != PLAN_NO_RULE))
 			return false;
 	}
 	return has_empty;
@@ -642,32 +637,15 @@ static struct plan_verdict default_verdict(const struct plan *p)
 	return within_budget(p, v, 0);
 }
 
-static struct plan_verdict rule_verdict(const struct plan *p, uint32_t rule)
+bool layout_is_number(struct text label)
 {
-	const struct layout_rule *r = layout_section(p, LAYOUT_RULES);
-	const struct plan_verdict v = {
-		.action = r[rule].action,
-		.port_list = r[rule].port_list,
-		.flags = r[rule].flags,
-		.types = r[rule].types,
-		.rule = rule,
-	};
+	bool hex = label.len >= 2 && label.ptr[0] == '0' && (label.ptr[1] | 0x20) == 'x';
 
-	return within_budget(p, v, r[rule].budget);
-}
-
-/* "1", "0x7f", "0x": a name that ends so is a way to write an IPv4 address, never a
- * host. No top-level domain looks like it. */
-static bool label_is_number(const uint8_t *label)
-{
-	bool hex = label[0] >= 2 && label[1] == '0' && label[2] == 'x';
-
-	for (size_t i = hex ? 3 : 1; i <= label[0]; i++) {
-		if (hex ? text_hex_value((char)label[i]) < 0
-			: label[i] < '0' || label[i] > '9')
+	for (size_t i = hex ? 2 : 0; i < label.len; i++) {
+		if (hex ? text_hex_value(label.ptr[i]) < 0 : !text_is_digit(label.ptr[i]))
 			return false;
 	}
-	return true;
+	return label.len > 0;
 }
 
 struct plan_verdict plan_match_name(const struct plan *p, const struct dns_name *name)
@@ -675,15 +653,18 @@ struct plan_verdict plan_match_name(const struct plan *p, const struct dns_name 
 	const struct layout_header *h = layout_header(p);
 	const struct layout_slot *slots = layout_section(p, LAYOUT_SLOTS);
 	const struct layout_next *next = layout_section(p, LAYOUT_NEXT);
+	const struct layout_rule *rules = layout_section(p, LAYOUT_RULES);
 	const uint8_t *names = layout_section(p, LAYOUT_NAMES);
 	uint8_t labels[DNS_LABELS_MAX];
 	size_t count = layout_labels(name, labels);
+	const uint8_t *top;
 	uint32_t best = PLAN_NO_RULE;
 	uint64_t hash = 0;
 
 	if (count == 0)
 		return (struct plan_verdict){ .rule = PLAN_NO_RULE };
-	if (label_is_number(name->bytes + labels[count - 1]))
+	top = name->bytes + labels[count - 1];
+	if (layout_is_number((struct text){ (const char *)top + 1, top[0] }))
 		return (struct plan_verdict){ .rule = PLAN_NO_RULE };
 	for (size_t i = count; i-- > 0 && count - i <= h->labels_max;) {
 		const uint8_t *suffix = name->bytes + labels[i];
@@ -703,7 +684,17 @@ struct plan_verdict plan_match_name(const struct plan *p, const struct dns_name 
 	}
 	if (best == PLAN_NO_RULE && h->every_name > 0)
 		best = h->every_name - 1;
-	return best == PLAN_NO_RULE ? default_verdict(p) : rule_verdict(p, best);
+	if (best == PLAN_NO_RULE)
+		return default_verdict(p);
+	return within_budget(p,
+			     (struct plan_verdict){
+				     .action = rules[best].action,
+				     .port_list = rules[best].port_list,
+				     .flags = rules[best].flags,
+				     .types = rules[best].types,
+				     .rule = best,
+			     },
+			     rules[best].budget);
 }
 
 struct plan_verdict plan_match_below(const struct plan *p, const struct dns_name *name)
@@ -809,29 +800,21 @@ bool plan_serves_type(uint8_t types, uint16_t type)
 	return type == DNS_TYPE_A || type == DNS_TYPE_AAAA || types & plan_type_bit(type);
 }
 
-static bool allows_reverse(const struct plan *p, const struct dns_name *name,
-			   struct plan_verdict *ret)
-{
-	struct plan_verdict v;
-	struct addr a;
-
-	if (!dns_name_to_reverse_addr(name, &a))
-		return false;
-	v = plan_match_addr(p, &a, IPPROTO_TCP, 0);
-	if (v.action != POLICY_ALLOW || v.rule == PLAN_NO_RULE)
-		return false;
-	v.types = plan_rule(p, v.rule).types;
-	*ret = v;
-	return v.types & PLAN_TYPE_PTR;
-}
-
 struct plan_verdict plan_match_query(const struct plan *p, const struct dns_name *name,
 				     uint16_t type)
 {
 	struct plan_verdict v;
+	struct addr a;
 
-	if (type == DNS_TYPE_PTR && allows_reverse(p, name, &v))
-		return v;
+	/* The name of an address that a rule opens. */
+	if (type == DNS_TYPE_PTR && dns_name_to_reverse_addr(name, &a)) {
+		v = plan_match_addr(p, &a, IPPROTO_TCP, 0);
+		if (v.action == POLICY_ALLOW && v.rule != PLAN_NO_RULE) {
+			v.types = plan_rule(p, v.rule).types;
+			if (v.types & PLAN_TYPE_PTR)
+				return v;
+		}
+	}
 	return dns_name_is_host(name) ? plan_match_name(p, name)
 				      : (struct plan_verdict){ .rule = PLAN_NO_RULE };
 }
@@ -896,29 +879,26 @@ static bool list_holds(const struct plan *p, uint8_t list,
 	return false;
 }
 
-/* One rule alone opens the whole range: rules that open it together don't count. */
-static bool opens_range(const struct plan *p, const struct addr *a,
-			const struct plan_port_range *wanted)
-{
-	const struct layout_prefix *all = layout_section(p, LAYOUT_PREFIXES);
-
-	for (uint32_t i = prefix_before(p, a); i > 0; i = all[i - 1].parent)
-		if (allows_now(p, &all[i - 1]) &&
-		    prefix_contains(&all[i - 1].prefix, a) &&
-		    list_holds(p, all[i - 1].port_list, wanted))
-			return true;
-	return false;
-}
-
 bool plan_opens_list(const struct plan *p, const struct addr *addr, uint8_t list)
 {
+	const struct layout_prefix *all = layout_section(p, LAYOUT_PREFIXES);
 	struct addr a = addr_unmapped(addr);
 	size_t count;
 	const struct plan_port_range *r = plan_port_list(p, list, &count);
 
-	for (size_t i = 0; i < count; i++)
-		if (!opens_range(p, &a, &r[i]))
+	for (size_t n = 0; n < count; n++) {
+		bool opened = false;
+
+		/* One rule alone opens the whole range: rules that open it together don't
+		 * count. */
+		for (uint32_t i = prefix_before(p, &a); i > 0 && !opened;
+		     i = all[i - 1].parent)
+			opened = allows_now(p, &all[i - 1]) &&
+				 prefix_contains(&all[i - 1].prefix, &a) &&
+				 list_holds(p, all[i - 1].port_list, &r[n]);
+		if (!opened)
 			return false;
+	}
 	return count > 0;
 }
 

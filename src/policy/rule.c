@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "event/json.h"
+#include "policy/layout.h"
 #include "policy/limits.h"
 #include "policy/names.h"
 
@@ -132,29 +133,6 @@ static unsigned int charset_of(struct text t)
 	return ret;
 }
 
-/* The last label is a number: a way to write an address that programs read
- * differently. */
-static bool ends_in_number(struct text t)
-{
-	const char *dot = memrchr(t.ptr, '.', t.len);
-	struct text last = t;
-	bool hex;
-
-	if (dot) {
-		last.ptr = dot + 1;
-		last.len = (size_t)(t.ptr + t.len - last.ptr);
-	}
-	hex = last.len >= 2 && last.ptr[0] == '0' && (last.ptr[1] | 0x20) == 'x';
-	for (size_t i = hex ? 2 : 0; i < last.len; i++) {
-		char c = last.ptr[i];
-		bool letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'f';
-
-		if (!(c >= '0' && c <= '9') && !(hex && letter))
-			return false;
-	}
-	return last.len > 0;
-}
-
 static int refuse_number(struct err *err, struct text t)
 {
 	char copy[64] = "", what[160];
@@ -241,27 +219,6 @@ static int refuse_name(struct err *err, struct text t)
 			     "a domain name: it has letters, digits, '-', '_' and dots");
 }
 
-/* A wildcard over `com` or `co.uk` would be one over strangers' names. policy_check()
- * warns of private suffixes (github.io). */
-static int check_suffix(const struct dns_name *n, struct text whole, struct err *err)
-{
-	char text[DNS_NAME_TEXT_SIZE];
-	int is_public = 1;
-
-	if (n->labels > 1) {
-		dns_name_format(n, text);
-		is_public = name_is_public_suffix(text, false);
-	}
-	if (is_public < 0)
-		return refuse_unchecked(err, whole, "libpsl");
-	if (is_public)
-		return refuse_target(
-			err, whole,
-			"a pattern that a policy can hold: under this suffix "
-			"anybody can have a name");
-	return 0;
-}
-
 enum rule_target rule_target_stars(struct text *t)
 {
 	enum rule_target kind = TARGET_NAME;
@@ -281,17 +238,23 @@ enum rule_target rule_target_stars(struct text *t)
 static int name_target(struct text whole, unsigned int has, struct rule *ret,
 		       struct err *err)
 {
-	struct text t = whole;
+	struct text t = whole, last;
+	const char *dot;
 	const enum rule_target kind = rule_target_stars(&t);
+	char text[DNS_NAME_TEXT_SIZE];
 	struct dns_name name;
-	int r;
+	int r, is_public = 1;
 
 	if (has & HAS_STAR && text_has(t, '*'))
 		return refuse_target(
 			err, whole,
 			"a pattern: '*.' or '**.' stands once, in front of a name");
-	if (ends_in_number(t.ptr[t.len - 1] == '.' ? (struct text){ t.ptr, t.len - 1 }
-						   : t))
+	last = t;
+	last.len -= t.ptr[t.len - 1] == '.';
+	dot = memrchr(last.ptr, '.', last.len);
+	if (dot)
+		last = (struct text){ dot + 1, (size_t)(last.ptr + last.len - dot - 1) };
+	if (layout_is_number(last))
 		return refuse_number(err, whole);
 	if (has & HAS_WIDE)
 		r = idn_target(t, &name, err);
@@ -301,9 +264,17 @@ static int name_target(struct text whole, unsigned int has, struct rule *ret,
 		return r;
 	if (name.labels == 0)
 		return refuse_target(err, whole, "a domain name: the root is everything");
-	r = kind == TARGET_NAME ? 0 : check_suffix(&name, whole, err);
-	if (r < 0)
-		return r;
+	/* A wildcard over `com` or `co.uk` would be one over strangers' names.
+	 * policy_check() warns of private suffixes (github.io). */
+	if (kind != TARGET_NAME && name.labels > 1)
+		is_public = name_is_public_suffix(dns_name_format(&name, text), false);
+	if (kind != TARGET_NAME && is_public < 0)
+		return refuse_unchecked(err, whole, "libpsl");
+	if (kind != TARGET_NAME && is_public)
+		return refuse_target(
+			err, whole,
+			"a pattern that a policy can hold: under this suffix "
+			"anybody can have a name");
 	ret->kind = kind;
 	ret->name = name;
 	ret->prefix = (struct prefix){ 0 };
@@ -412,31 +383,16 @@ static int part_fault(struct text part, struct err *err, const char *why)
 	return err_set(err, -EINVAL, "'%s' is not a port: %s", TEXT_SHOWN(part), why);
 }
 
-/* "tcp/" or "udp/" in front. Return: the protocol, 0 for both, -1 for another word. */
-static int protocol_take(struct text *t)
-{
-	const char *slash = t->len > 0 ? memchr(t->ptr, '/', t->len) : NULL;
-	struct text word;
-
-	if (!slash)
-		return 0;
-	word = (struct text){ t->ptr, (size_t)(slash - t->ptr) };
-	t->len -= word.len + 1;
-	t->ptr = slash + 1;
-	if (text_equal_nocase(word, "tcp"))
-		return IPPROTO_TCP;
-	return text_equal_nocase(word, "udp") ? IPPROTO_UDP : -1;
-}
-
 /* One part: at most two ranges. Return: how many, or -EINVAL. */
 static int part_parse(struct text part, struct plan_port_range ret[2], struct err *err)
 {
-	struct text numbers = part;
-	int protocol = protocol_take(&numbers);
-	const char *p = numbers.ptr, *end = p + numbers.len;
+	const char *slash = part.len > 0 ? memchr(part.ptr, '/', part.len) : NULL;
+	const char *p = slash ? slash + 1 : part.ptr, *end = part.ptr + part.len;
+	const struct text word = { part.ptr, slash ? (size_t)(slash - part.ptr) : 0 };
+	const bool is_tcp = text_equal_nocase(word, "tcp");
 	uint32_t from, to;
 
-	if (protocol < 0)
+	if (slash && !is_tcp && !text_equal_nocase(word, "udp"))
 		return part_fault(part, err, "only tcp/ and udp/ can stand in front");
 	if (!parse_u32(&p, end, UINT16_MAX, &from))
 		return part_fault(part, err, "write 443, 8000-8100, tcp/22 or udp/443");
@@ -452,15 +408,13 @@ static int part_parse(struct text part, struct plan_port_range ret[2], struct er
 		return part_fault(part, err, "ports are 1 to 65535");
 	if (from > to)
 		return part_fault(part, err, "the range runs backwards");
-	ret[0] = (struct plan_port_range){ .protocol = (uint8_t)(protocol ? protocol
-									  : IPPROTO_TCP),
-					   .from = (uint16_t)from,
-					   .to = (uint16_t)to };
-	if (protocol != 0)
-		return 1;
-	ret[1] = ret[0];
-	ret[1].protocol = IPPROTO_UDP;
-	return 2;
+	ret[0] = ret[1] = (struct plan_port_range){ .protocol = IPPROTO_UDP,
+						    .from = (uint16_t)from,
+						    .to = (uint16_t)to };
+	/* A port without a protocol is one of both. */
+	if (is_tcp || !slash)
+		ret[0].protocol = IPPROTO_TCP;
+	return slash ? 1 : 2;
 }
 
 int rule_ports_parse(struct text t, struct plan_port_range *ret, bool *ret_default,
@@ -540,42 +494,31 @@ static bool has_twin(const struct plan_port_range *r, size_t count,
 	return false;
 }
 
-/* Append one range. Return: false when it doesn't fit. */
-static bool range_append(const struct plan_port_range *r, const char *protocol, char *buf,
-			 size_t size)
-{
-	char text[32];
-	size_t used = strlen(buf);
-	int len;
-
-	len = r->from == r->to
-		      ? snprintf(text, sizeof(text), "%s%u", protocol, r->from)
-		      : snprintf(text, sizeof(text), "%s%u-%u", protocol, r->from, r->to);
-	if (used + 1 + (size_t)len >= size)
-		return false;
-	snprintf(buf + used, size - used, "%s%s", used > 0 ? "," : "", text);
-	return true;
-}
-
 char *rule_ports_format(const struct plan_port_range *ranges, size_t count, char *buf,
 			size_t size)
 {
 	buf[0] = '\0';
 	for (size_t i = 0; i < count; i++) {
-		bool tcp = ranges[i].protocol == IPPROTO_TCP;
-		bool both = has_twin(ranges, count, &ranges[i],
-				     tcp ? IPPROTO_UDP : IPPROTO_TCP);
+		const struct plan_port_range *r = &ranges[i];
+		const bool tcp = r->protocol == IPPROTO_TCP;
+		const bool both =
+			has_twin(ranges, count, r, tcp ? IPPROTO_UDP : IPPROTO_TCP);
+		const char *alone = tcp ? "tcp/" : "udp/";
+		const size_t used = strlen(buf);
+		char text[32], to[8] = "";
 
 		if (both && !tcp)
 			continue; /* shown with TCP */
-		if (range_append(&ranges[i],
-				 both  ? ""
-				 : tcp ? "tcp/"
-				       : "udp/",
-				 buf, size))
+		if (r->from != r->to)
+			snprintf(to, sizeof(to), "-%u", r->to);
+		snprintf(text, sizeof(text), "%s%u%s", both ? "" : alone, r->from, to);
+		if (used + 1 + strlen(text) < size) {
+			snprintf(buf + used, size - used, "%s%s", used > 0 ? "," : "",
+				 text);
 			continue;
+		}
 		if (size >= 4)
-			snprintf(buf + MIN(strlen(buf), size - 4), 4, "...");
+			snprintf(buf + MIN(used, size - 4), 4, "...");
 		break;
 	}
 	return buf;
