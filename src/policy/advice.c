@@ -149,17 +149,19 @@ static bool put_part(char *buf, size_t *used, const char *what, char *separator)
 	return *used < EVENT_ADVICE_SIZE;
 }
 
-static bool format(const struct advice *a, char *buf)
+const char *advice_write(const struct plan *plan, const struct event *e, char *buf)
 {
-	const struct rule *r = &a->rule;
-	bool bracket = strchr(a->target, ':'), fits = true;
-	size_t used = (size_t)snprintf(buf, EVENT_ADVICE_SIZE, bracket ? "[%s]" : "%s",
-				       a->target);
+	struct advice a = { .target = "" };
+	const struct rule *r = &a.rule;
+	bool fits = make(&a, plan, e) && lists_fit(plan, &a.rule.ports);
 	char ports[PLAN_PORT_RANGES_MAX * 24], separator = ':';
+	size_t used = 0;
 
-	if (used >= EVENT_ADVICE_SIZE)
-		return false;
-	if (r->ports.count > 0)
+	if (fits)
+		used = (size_t)snprintf(buf, EVENT_ADVICE_SIZE,
+					strchr(a.target, ':') ? "[%s]" : "%s", a.target);
+	fits = fits && used < EVENT_ADVICE_SIZE;
+	if (fits && r->ports.count > 0)
 		fits = put_part(buf, &used,
 				rule_ports_text(&r->ports, ports, sizeof(ports)),
 				&separator);
@@ -169,14 +171,7 @@ static bool format(const struct advice *a, char *buf)
 	for (size_t i = 0; fits && i < RULE_TYPE_COUNT; i++)
 		if (r->types >> i & 1)
 			fits = put_part(buf, &used, rule_type_words[i], &separator);
-	return fits;
-}
-
-const char *advice_write(const struct plan *plan, const struct event *e, char *buf)
-{
-	struct advice a = { .target = "" };
-
-	if (!make(&a, plan, e) || !lists_fit(plan, &a.rule.ports) || !format(&a, buf))
+	if (!fits)
 		buf[0] = '\0';
 	return buf;
 }
@@ -433,11 +428,6 @@ static bool is_checked(const struct plan *p, const struct event *e)
 	return e->protocol == IPPROTO_TCP && plan_verify(p) == POLICY_VERIFY_TLS;
 }
 
-static bool is_bytes(const struct plan *p, const struct event *e)
-{
-	return e->layer == EVENT_ADDRESS && is_checked(p, e);
-}
-
 static bool refuses_address(const struct plan *p, struct event *e)
 {
 	const struct plan_verdict v =
@@ -447,44 +437,19 @@ static bool refuses_address(const struct plan *p, struct event *e)
 		return refuse_by(e, &v, "an address rule denies it");
 	if (e->layer == EVENT_NAME && is_checked(p, e) && v.rule == PLAN_NO_RULE)
 		return refuse(e, v.rule, false, "no name is shown");
-	if (is_bytes(p, e) && !plan_takes_bytes(v.flags, e->port))
+	if (e->layer == EVENT_ADDRESS && is_checked(p, e) &&
+	    !plan_takes_bytes(v.flags, e->port))
 		return refuse(e, v.rule, false,
 			      "no name is shown; the rule needs raw: true");
 	return false;
-}
-
-static bool refuses_query(const struct plan *p, const struct dns_name *name,
-			  struct event *e)
-{
-	const struct plan_verdict v = plan_match_query(p, name, e->query_type);
-
-	if (v.action != POLICY_ALLOW)
-		return refuse_by(e, &v, "the name is not allowed");
-	if (!plan_serves_type(v.types, e->query_type))
-		return refuse(e, v.rule, plan_type_bit(e->query_type) != 0,
-			      "the rule does not serve this type");
-	return false;
-}
-
-/* The relay knows a connection by its name; of one that showed none the rule has to name
- * the port, and on a web server's to say `raw`. */
-static bool refuses_bytes(const struct plan *p, const struct plan_verdict *v,
-			  const struct event *e)
-{
-	const struct plan_verdict address =
-		plan_match_addr(p, &e->remote, e->protocol, e->port);
-
-	return is_bytes(p, e) &&
-	       !(address.action == POLICY_ALLOW &&
-		 plan_takes_bytes(address.flags, e->port)) &&
-	       !(plan_rule_names_port(p, v->rule, e->protocol, e->port) &&
-		 plan_takes_bytes(v->flags, e->port));
 }
 
 static bool refuses_name(const struct plan *p, const struct dns_name *name,
 			 struct event *e)
 {
 	const struct plan_verdict v = plan_match_name(p, name);
+	const struct plan_verdict address =
+		plan_match_addr(p, &e->remote, e->protocol, e->port);
 	const bool has_addr = e->remote.family != ADDR_NONE;
 
 	if (v.action != POLICY_ALLOW)
@@ -497,7 +462,13 @@ static bool refuses_name(const struct plan *p, const struct dns_name *name,
 	if (has_addr && !plan_reaches(p, v.flags, &e->remote, e->protocol, e->port))
 		return refuse(e, v.rule, true,
 			      addr_special_name(addr_special(&e->remote)));
-	if (refuses_bytes(p, &v, e))
+	/* The relay knows a connection by its name; of one that showed none the rule has
+	 * to name the port, and on a web server's to say `raw`. */
+	if (e->layer == EVENT_ADDRESS && is_checked(p, e) &&
+	    !(address.action == POLICY_ALLOW &&
+	      plan_takes_bytes(address.flags, e->port)) &&
+	    !(plan_rule_names_port(p, v.rule, e->protocol, e->port) &&
+	      plan_takes_bytes(v.flags, e->port)))
 		return refuse(e, v.rule, !plan_is_web_port(e->port),
 			      plan_is_web_port(e->port)
 				      ? "no name is shown; the rule needs raw: true"
@@ -505,28 +476,30 @@ static bool refuses_name(const struct plan *p, const struct dns_name *name,
 	return false;
 }
 
-/* A name that no look-up gave that address is never asked for, where the address alone is
- * refused. */
-static bool is_by_address(const struct plan *p, const struct event *e)
-{
-	return !e->name[0] ||
-	       (e->claimed &&
-		plan_match_addr(p, &e->remote, e->protocol, e->port).action !=
-			POLICY_ALLOW);
-}
-
 static bool refuses(const struct plan *p, struct event *e)
 {
+	struct plan_verdict v;
 	struct dns_name name;
 
-	if (is_by_address(p, e)) {
+	/* A name that no look-up gave that address is never asked for, where the address
+	 * alone is refused. */
+	if (!e->name[0] ||
+	    (e->claimed && plan_match_addr(p, &e->remote, e->protocol, e->port).action !=
+				   POLICY_ALLOW)) {
 		e->name[0] = '\0';
 		return e->remote.family != ADDR_NONE && refuses_address(p, e);
 	}
 	if (dns_name_parse(text_of(e->name), &name) < 0)
 		return refuse(e, EVENT_NO_RULE, false, "is no name");
-	return e->layer == EVENT_DNS ? refuses_query(p, &name, e)
-				     : refuses_name(p, &name, e);
+	if (e->layer != EVENT_DNS)
+		return refuses_name(p, &name, e);
+	v = plan_match_query(p, &name, e->query_type);
+	if (v.action != POLICY_ALLOW)
+		return refuse_by(e, &v, "the name is not allowed");
+	if (!plan_serves_type(v.types, e->query_type))
+		return refuse(e, v.rule, plan_type_bit(e->query_type) != 0,
+			      "the rule does not serve this type");
+	return false;
 }
 
 bool policy_refuses(const struct plan *p, const struct event *e)

@@ -187,25 +187,6 @@ static bool is_at(const struct lines *l, const struct node *n, char byte)
 	return at < l->text.len && l->text.ptr[at] == byte;
 }
 
-static const char *line_end(struct text t)
-{
-	const char *first = t.len > 0 ? memchr(t.ptr, '\n', t.len) : NULL;
-
-	return first && first > t.ptr && first[-1] == '\r' ? "\r\n" : "\n";
-}
-
-/* Behind the line of the key, so that a comment over the first rule stays with it. */
-static void into_block(const struct lines *l, const struct node *list,
-		       struct arena *arena, struct position *ret)
-{
-	const char *end = line_end(l->text);
-
-	ret->at = line_start(l, list->key_line + 1);
-	ret->before = arena_printf(arena, "%*s- ", (int)list->column - 1, "");
-	ret->between = arena_printf(arena, "%s%s", end, ret->before ?: "");
-	ret->after = end;
-}
-
 /* @before, @after: of a list that isn't there yet. */
 static void into_brackets(const struct lines *l, const struct node *n, const char *before,
 			  const char *after, struct arena *arena, struct position *ret)
@@ -216,18 +197,6 @@ static void into_brackets(const struct lines *l, const struct node *n, const cha
 	ret->after = arena_printf(arena, "%s%s", after, n->count > 0 ? ", " : "");
 }
 
-static void at_the_end(const struct lines *l, struct arena *arena, struct position *ret)
-{
-	const struct text t = l->text;
-	const char *end = line_end(t);
-	bool whole = t.len == 0 || t.ptr[t.len - 1] == '\n';
-
-	ret->at = t.len;
-	ret->before = arena_printf(arena, "%segress:%s  - ", whole ? "" : end, end);
-	ret->between = arena_printf(arena, "%s  - ", end);
-	ret->after = end;
-}
-
 /* Return: false: no position is certain. */
 static bool find_position(const struct lines *l, const struct node *root,
 			  struct arena *arena, struct position *ret)
@@ -235,17 +204,29 @@ static bool find_position(const struct lines *l, const struct node *root,
 	const struct node *wrapper = node_find(root, text_of("network_policy"));
 	const struct node *map = wrapper ?: root,
 			  *list = node_find(map, text_of("egress"));
+	const bool has_list = list && list->kind == NODE_LIST;
+	const struct text t = l->text;
+	const char *first = t.len > 0 ? memchr(t.ptr, '\n', t.len) : NULL;
+	const char *end = first && first > t.ptr && first[-1] == '\r' ? "\r\n" : "\n";
+	bool whole = t.len == 0 || t.ptr[t.len - 1] == '\n';
 
-	*ret = (struct position){ 0 };
-	if (list && list->kind == NODE_LIST && is_at(l, list, '['))
+	*ret = (struct position){ .after = end };
+	if (has_list && is_at(l, list, '[')) {
 		into_brackets(l, list, "", "", arena, ret);
-	else if (list && list->kind == NODE_LIST && is_at(l, list, '-') &&
-		 list->line > list->key_line)
-		into_block(l, list, arena, ret);
-	else if (!list && map && map->kind == NODE_MAP && is_at(l, map, '{'))
+	} else if (has_list && is_at(l, list, '-') && list->line > list->key_line) {
+		/* Behind the line of the key, so that a comment over the first rule stays
+		 * with that rule. */
+		ret->at = line_start(l, list->key_line + 1);
+		ret->before = arena_printf(arena, "%*s- ", (int)list->column - 1, "");
+		ret->between = arena_printf(arena, "%s%s", end, ret->before ?: "");
+	} else if (!list && map && map->kind == NODE_MAP && is_at(l, map, '{')) {
 		into_brackets(l, map, "\"egress\": [", "]", arena, ret);
-	else if (!list && !wrapper && (!root || root->column == 1))
-		at_the_end(l, arena, ret);
+	} else if (!list && !wrapper && (!root || root->column == 1)) {
+		ret->at = t.len;
+		ret->before =
+			arena_printf(arena, "%segress:%s  - ", whole ? "" : end, end);
+		ret->between = arena_printf(arena, "%s  - ", end);
+	}
 	return ret->before && ret->between && ret->after;
 }
 

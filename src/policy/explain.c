@@ -88,31 +88,11 @@ json_t *policy_grants_json(const struct plan *p, int64_t wall_ms)
 	return list;
 }
 
-static json_t *limits_json(const struct policy *p)
-{
-	char size[RULE_SIZE_SIZE];
-	json_t *o = json_object();
-
-	for (size_t i = 0; o && i < LIMIT_COUNT; i++) {
-		json_t *value;
-
-		if (p->limits[i] == 0)
-			continue;
-		value = p->limits[i] == LIMIT_UNLIMITED ? json_string("unlimited")
-							: json_integer(p->limits[i]);
-		json_object_set_new(o, limit_info(i)->name, value);
-	}
-	if (o && p->budget.sent > 0)
-		json_object_set_new(o, "sent_total",
-				    json_string(rule_size_text(p->budget.sent, size)));
-	return o;
-}
-
 /* Everything but the rules. */
 static json_t *settings_json(const struct policy *p)
 {
-	char window[POLICY_WINDOW_SIZE];
-	CLEAN(json) json_t *limits = limits_json(p);
+	char window[POLICY_WINDOW_SIZE], size[RULE_SIZE_SIZE];
+	CLEAN(json) json_t *limits = json_object();
 	json_t *o = json_pack("{s:s, s:s, s:s}", "defaultAction",
 			      policy_action_name(p->default_action), "verify",
 			      p->verify == POLICY_VERIFY_TLS ? "tls" : "dns", "dns",
@@ -133,6 +113,15 @@ static json_t *settings_json(const struct policy *p)
 				  "window",
 				  policy_window_text(p->on_denies.window_sec, window),
 				  "action", policy_on_denies_name(p->on_denies.action)));
+	for (size_t i = 0; limits && i < LIMIT_COUNT; i++)
+		if (p->limits[i] != 0)
+			json_object_set_new(limits, limit_info(i)->name,
+					    p->limits[i] == LIMIT_UNLIMITED
+						    ? json_string("unlimited")
+						    : json_integer(p->limits[i]));
+	if (limits && p->budget.sent > 0)
+		json_object_set_new(limits, "sent_total",
+				    json_string(rule_size_text(p->budget.sent, size)));
 	if (o && json_object_size(limits) > 0)
 		json_object_set(o, "limits", limits);
 	return o;
@@ -334,14 +323,19 @@ static const struct {
 		{ "ws", 80 },	    { "ssh", 22, true }, { "git", 9418, true },
 		{ "ftp", 21, true } };
 
-/* "scheme://user@host:port/path": the host and the port, which the scheme gives when
- * the URL doesn't. */
-static int url_parse(struct text scheme, struct text rest, struct query *ret,
-		     struct err *err)
+/* A name or an address with or without a port, or "scheme://user@host:port/path": the
+ * host and the port, which the scheme gives when the URL doesn't. */
+static int query_parse(const char *text, struct query *ret, struct err *err)
 {
-	const char *at;
+	const char *separator = strstr(text, "://"), *at;
+	struct text scheme, rest;
 	size_t len = 0;
 
+	*ret = (struct query){ .text = text };
+	if (!separator)
+		return host_and_port(text_of(text), ret, err);
+	scheme = (struct text){ text, (size_t)(separator - text) };
+	rest = text_of(separator + 3);
 	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++)
 		if (text_equal_nocase(scheme, schemes[i].name)) {
 			ret->port = schemes[i].port;
@@ -360,18 +354,6 @@ static int url_parse(struct text scheme, struct text rest, struct query *ret,
 	if (rest.len > 2 && rest.ptr[0] == '[' && rest.ptr[rest.len - 1] == ']')
 		rest = (struct text){ rest.ptr + 1, rest.len - 2 };
 	return host_and_port(rest, ret, err);
-}
-
-static int query_parse(const char *text, struct query *ret, struct err *err)
-{
-	const char *separator = strstr(text, "://");
-	const char *rest = separator ? separator + 3 : text;
-
-	*ret = (struct query){ .text = text };
-	if (separator)
-		return url_parse((struct text){ text, (size_t)(separator - text) },
-				 text_of(rest), ret, err);
-	return host_and_port(text_of(text), ret, err);
 }
 
 /* What --allow would open it. "": it is open, or no --allow could. */
@@ -585,33 +567,25 @@ static void print_text(const struct plan *p, const struct query *q,
 			policy_on_denies_text(&denies, counted));
 }
 
-static json_t *deciding_rule_json(const struct plan *p, uint32_t rule)
-{
-	struct plan_rule r;
-
-	if (rule == PLAN_NO_RULE)
-		return json_null();
-	r = plan_rule(p, rule);
-	return json_pack("{s:s, s:s, s:s, s:i, s:i, s:s}", "action",
-			 policy_action_name(r.action), "target", r.target, "file", r.file,
-			 "line", (int)r.line, "column", (int)r.column, "comment",
-			 r.comment);
-}
-
 static json_t *answer_json(const struct plan *p, const struct query *q,
 			   const struct answer *a)
 {
+	const struct plan_rule r = plan_rule(p, a->verdict.rule);
 	char ports[256], advice[EVENT_ADVICE_SIZE];
-	json_t *open = json_array();
+	json_t *open = json_array(), *rule = json_null();
 
+	if (a->verdict.rule != PLAN_NO_RULE)
+		rule = json_pack("{s:s, s:s, s:s, s:i, s:i, s:s}", "action",
+				 policy_action_name(r.action), "target", r.target, "file",
+				 r.file, "line", (int)r.line, "column", (int)r.column,
+				 "comment", r.comment);
 	for (size_t i = 0; open && i < PROTOCOL_COUNT; i++) {
 		if (a->open[i])
 			json_array_append_new(open, json_string(protocols[i].name));
 	}
 	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:s?, s:s?}", "query", q->text,
 			 "kind", q->is_addr ? "address" : "name", "action",
-			 answer_action(a), "protocols", open, "rule",
-			 deciding_rule_json(p, a->verdict.rule), "ports",
+			 answer_action(a), "protocols", open, "rule", rule, "ports",
 			 a->verdict.action == POLICY_ALLOW
 				 ? policy_explain_ports(p, a->verdict.port_list, ports,
 							sizeof(ports))
@@ -648,59 +622,43 @@ json_t *policy_explain_json(const struct plan *plan, const char *text, struct er
 	return j;
 }
 
-static int explain_json(const struct plan *p, const struct query *queries, size_t count,
-			FILE *out)
+int cli_policy_explain(const struct plan *plan, char *const *texts, size_t count,
+		       bool json, FILE *out, struct err *err)
 {
-	json_t *all = json_array();
-	int r = all ? 0 : -ENOMEM;
+	CLEAN(mem) struct query *queries = calloc(count, sizeof(*queries));
+	bool bad = false;
+	json_t *all;
+	int r;
 
-	for (size_t i = 0; r == 0 && i < count; i++) {
-		struct answer a = ask_plan(p, &queries[i]);
-
-		r = json_array_append_new(all, answer_json(p, &queries[i], &a)) < 0
-			    ? -ENOMEM
-			    : 0;
-	}
-	if (r == 0)
-		return print_json(all, 0, out);
-	json_decref(all);
-	return r;
-}
-
-/* Every fault is reported, the last one by the caller. */
-static int parse_queries(char *const *texts, size_t count, struct query *queries,
-			 struct err *err)
-{
-	int bad = 0;
-
+	if (!queries)
+		return err_set(err, -ENOMEM, "out of memory");
+	/* Every fault is reported, the last one by the caller. */
 	for (size_t i = 0; i < count; i++) {
 		struct err fault = { 0 };
 
 		if (query_parse(texts[i], &queries[i], &fault) == 0)
 			continue;
-		if (bad < 0)
+		if (bad)
 			log_error("%s", err->text);
 		*err = fault;
-		bad = -EINVAL;
+		bad = true;
 	}
-	return bad;
-}
-
-int cli_policy_explain(const struct plan *plan, char *const *texts, size_t count,
-		       bool json, FILE *out, struct err *err)
-{
-	CLEAN(mem) struct query *queries = calloc(count, sizeof(*queries));
-
-	if (!queries)
-		return err_set(err, -ENOMEM, "out of memory");
-	if (parse_queries(texts, count, queries, err) < 0)
+	if (bad)
 		return -EINVAL;
-	if (json && explain_json(plan, queries, count, out) < 0)
-		return err_set(err, -EIO, "cannot print the answer as JSON");
-	for (size_t i = 0; !json && i < count; i++) {
+	all = json ? json_array() : NULL;
+	r = json && !all ? -ENOMEM : 0;
+	for (size_t i = 0; r == 0 && i < count; i++) {
 		struct answer a = ask_plan(plan, &queries[i]);
 
-		print_text(plan, &queries[i], &a, out);
+		if (!json)
+			print_text(plan, &queries[i], &a, out);
+		else if (json_array_append_new(all, answer_json(plan, &queries[i], &a)) <
+			 0)
+			r = -ENOMEM;
 	}
-	return 0;
+	if (json && r == 0)
+		r = print_json(all, 0, out);
+	else
+		json_decref(all);
+	return r < 0 ? err_set(err, -EIO, "cannot print the answer as JSON") : 0;
 }

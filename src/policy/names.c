@@ -161,15 +161,6 @@ static const struct {
 	{ 'z', { 0x0290 } },
 };
 
-static uint32_t in_table(uint32_t c)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(letters); i++)
-		for (const uint16_t *from = letters[i].from; *from; from++)
-			if (*from == c)
-				return (uint32_t)letters[i].to;
-	return c;
-}
-
 static uint32_t plain(uint32_t c)
 {
 	char found = '.';
@@ -180,7 +171,13 @@ static uint32_t plain(uint32_t c)
 		found = latin[c - LATIN];
 	else if (c >= LATIN_MORE && c < LATIN_MORE + sizeof(latin_more) - 1)
 		found = latin_more[c - LATIN_MORE];
-	return found != '.' ? (uint32_t)found : in_table(c);
+	if (found != '.')
+		return (uint32_t)found;
+	for (size_t i = 0; i < ARRAY_SIZE(letters); i++)
+		for (const uint16_t *from = letters[i].from; *from; from++)
+			if (*from == c)
+				return (uint32_t)letters[i].to;
+	return c;
 }
 
 /* ---- a label as it looks ---- */
@@ -189,17 +186,6 @@ struct looks {
 	uint32_t at[DNS_LABEL_MAX];
 	size_t count;
 };
-
-/* RFC 3492, section 6.1. */
-static uint32_t adapt(uint32_t delta, uint32_t points, bool first)
-{
-	uint32_t k = 0;
-
-	delta = first ? delta / 700 : delta / 2;
-	for (delta += delta / points; delta > 455; k += 36)
-		delta /= 35;
-	return k + 36 * delta / (delta + 38);
-}
 
 /* The digits of one number, which moves *@i. Return: false: there is none. */
 static bool read_delta(struct text *t, uint32_t bias, uint32_t *i)
@@ -246,11 +232,17 @@ static bool decode(struct text t, struct looks *ret)
 	}
 	while (t.len > 0) {
 		const uint32_t before = i;
+		uint32_t delta;
 		const uint32_t points = (uint32_t)ret->count + 1;
 
 		if (points > DNS_LABEL_MAX || !read_delta(&t, bias, &i))
 			return false;
-		bias = adapt(i - before, points, before == 0);
+		/* Section 6.1. */
+		delta = before == 0 ? (i - before) / 700 : (i - before) / 2;
+		bias = 0;
+		for (delta += delta / points; delta > 455; bias += 36)
+			delta /= 35;
+		bias += 36 * delta / (delta + 38);
 		if (__builtin_add_overflow(n, i / points, &n) || n > 0x10ffff)
 			return false;
 		i %= points;
@@ -356,15 +348,6 @@ struct parts {
 	size_t domain; /* the label that somebody has registered; its suffix is behind */
 };
 
-static bool label_is(const uint8_t *label, const char *const *list, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		if (strlen(list[i]) == label[0] &&
-		    memcmp(list[i], label + 1, label[0]) == 0)
-			return true;
-	return false;
-}
-
 static int by_text(const void *a, const void *b)
 {
 	return strcmp(a, *(const char *const *)b);
@@ -386,16 +369,18 @@ static bool is_shared(const uint8_t *l)
 static struct parts parts_of(const struct dns_name *n)
 {
 	struct parts p;
+	const uint8_t *below;
 	size_t suffix = 1;
 
 	p.name = n;
 	p.count = 0;
 	for (size_t at = 0; at < n->size && n->bytes[at] != 0; at += n->bytes[at] + 1u)
 		p.at[p.count++] = (uint8_t)at;
+	below = n->bytes + (p.count > 2 ? p.at[p.count - 2] : 0);
 	if (p.count > 2 &&
 	    ((n->bytes[p.at[p.count - 1]] == 2 &&
-	      label_is(n->bytes + p.at[p.count - 2], second, ARRAY_SIZE(second))) ||
-	     is_shared(n->bytes + p.at[p.count - 2])))
+	      TEXT_FIND(((struct text){ (const char *)below + 1, below[0] }), second)) ||
+	     is_shared(below)))
 		suffix = 2;
 	p.domain = p.count > suffix ? p.count - 1 - suffix : 0;
 	return p;

@@ -133,20 +133,6 @@ static void named_fault(const struct policy_reader *r, const char *file,
 		   TEXT_SHOWN(n->text), why);
 }
 
-/* "a.yaml extends b.yaml extends a.yaml", for a cycle. */
-static char *cycle_text(const struct policy_reader *r, const struct reading *reading,
-			const char *file)
-{
-	char *text = arena_text(r->arena, text_of(file));
-
-	for (; text && reading; reading = reading->from) {
-		text = arena_printf(r->arena, "%s extends %s", reading->file, text);
-		if (strcmp(reading->file, file) == 0)
-			break;
-	}
-	return text;
-}
-
 static int read_extended(const struct policy_reader *r, const struct reading *from,
 			 const struct node *n, size_t i, struct policy *policy)
 {
@@ -182,7 +168,13 @@ static int read_extended(const struct policy_reader *r, const struct reading *fr
 	while (same && strcmp(same->file, reading.file) != 0)
 		same = same->from;
 	if (same) {
-		cycle = cycle_text(r, from, reading.file);
+		/* "a.yaml extends b.yaml extends a.yaml" */
+		cycle = arena_text(r->arena, text_of(reading.file));
+		for (const struct reading *at = from; cycle; at = at->from) {
+			cycle = arena_printf(r->arena, "%s extends %s", at->file, cycle);
+			if (at == same)
+				break;
+		}
 		named_fault(r, from->file, n, "extends", i,
 			    arena_printf(r->arena, "extends in a circle: %s", cycle ?: "")
 				    ?: "");
@@ -226,35 +218,6 @@ static int read_named_list(const struct policy_reader *r, const struct reading *
 
 /* Own rules first, then those of its list files, then those of each extended document
  * in order. */
-static int read_tree(const struct policy_reader *r, const struct reading *reading,
-		     const struct node *root, struct policy *policy)
-{
-	struct schema_document d = { .policy = policy,
-				     .arena = r->arena,
-				     .faults = r->faults,
-				     .file = reading->file,
-				     .now_ms = r->now_ms };
-	int result = schema_read(&d, root);
-
-	if (result == -ENOMEM)
-		return result;
-	for (size_t i = 0; i < d.list_count; i++) {
-		int e = read_named_list(r, reading, d.lists[i], i, policy);
-
-		if (e == -ENOMEM)
-			return e;
-		result = e < 0 ? e : result;
-	}
-	for (size_t i = 0; i < d.extends_count; i++) {
-		int e = read_extended(r, reading, d.extends[i], i, policy);
-
-		if (e == -ENOMEM)
-			return e;
-		result = e < 0 ? e : result;
-	}
-	return result;
-}
-
 static int read_document(const struct policy_reader *r, const struct reading *reading,
 			 struct text text, enum policy_format format,
 			 struct policy *policy)
@@ -263,8 +226,14 @@ static int read_document(const struct policy_reader *r, const struct reading *re
 	const struct node_source source = {
 		.arena = &tree, .faults = r->faults, .file = reading->file, .text = text
 	};
+	struct schema_document d = { .policy = policy,
+				     .arena = r->arena,
+				     .faults = r->faults,
+				     .file = reading->file,
+				     .now_ms = r->now_ms };
 	struct node *root = NULL;
 	int e = policy_add_source(policy, r->arena, reading->file);
+	int result;
 
 	if (e < 0)
 		return e;
@@ -281,7 +250,14 @@ static int read_document(const struct policy_reader *r, const struct reading *re
 					 : node_read_yaml(&source, &root);
 	if (e < 0 || !root)
 		return e;
-	return read_tree(r, reading, root, policy);
+	result = schema_read(&d, root);
+	for (size_t i = 0; result != -ENOMEM && i < d.list_count; i++)
+		result = faults_worse(result,
+				      read_named_list(r, reading, d.lists[i], i, policy));
+	for (size_t i = 0; result != -ENOMEM && i < d.extends_count; i++)
+		result = faults_worse(result,
+				      read_extended(r, reading, d.extends[i], i, policy));
+	return result;
 }
 
 int policy_read(const struct policy_reader *r, const char *file, struct text text,
@@ -339,30 +315,6 @@ static int option_fault(const struct policy_reader *r, const char *option,
 	return -EINVAL;
 }
 
-/* The bit of @word in @rule's flags or types is set. False: it is no such word. */
-static bool option_word(struct text word, struct rule *rule)
-{
-	const struct rule_flag_word *flag = TEXT_FIND(word, rule_flag_words);
-	const char *const *type = TEXT_FIND(word, rule_type_words);
-
-	if (flag)
-		rule->flags |= flag->flag;
-	if (type)
-		rule->types |= (uint8_t)(1 << (type - rule_type_words));
-	return flag || type;
-}
-
-static const char *option_word_fault(const struct rule *rule, struct text target)
-{
-	if (rule->kind == TARGET_PREFIX &&
-	    (rule->types != 0 || rule->flags & (PLAN_PRIVATE | PLAN_REQUIRED)))
-		return "an address rule opens what it names: private, required, PTR, "
-		       "SRV, TXT and MX are for names";
-	if (rule->flags & PLAN_UNMETERED && target.ptr[0] != '*')
-		return "only the names below a wildcard are metered";
-	return NULL;
-}
-
 static int option_ports(const struct policy_reader *r, const char *option,
 			struct text text, struct rule *rule)
 {
@@ -388,14 +340,21 @@ static int option_parts(const struct policy_reader *r, const char *option,
 {
 	char *ports = arena_alloc(r->arena, parts.len + 1);
 	struct text part;
-	const char *why;
 	size_t used = 0;
 	bool words = false;
 
 	if (!ports)
 		return -ENOMEM;
 	while (text_split(&parts, ',', &part)) {
-		if (option_word(text_trim(part), rule)) {
+		const struct text word = text_trim(part);
+		const struct rule_flag_word *flag = TEXT_FIND(word, rule_flag_words);
+		const char *const *type = TEXT_FIND(word, rule_type_words);
+
+		if (flag)
+			rule->flags |= flag->flag;
+		if (type)
+			rule->types |= (uint8_t)(1 << (type - rule_type_words));
+		if (flag || type) {
 			words = true;
 			continue;
 		}
@@ -404,9 +363,15 @@ static int option_parts(const struct policy_reader *r, const char *option,
 		memcpy(ports + used, part.ptr, part.len);
 		used += part.len;
 	}
-	why = option_word_fault(rule, target);
-	if (why)
-		return option_fault(r, option, why);
+	if (rule->kind == TARGET_PREFIX &&
+	    (rule->types != 0 || rule->flags & (PLAN_PRIVATE | PLAN_REQUIRED)))
+		return option_fault(
+			r, option,
+			"an address rule opens what it names: private, required, PTR, "
+			"SRV, TXT and MX are for names");
+	if (rule->flags & PLAN_UNMETERED && target.ptr[0] != '*')
+		return option_fault(r, option,
+				    "only the names below a wildcard are metered");
 	if (used == 0 && words)
 		return 0;
 	return option_ports(r, option, (struct text){ ports, used }, rule);
