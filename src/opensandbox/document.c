@@ -110,38 +110,6 @@ static int put_value(struct jtext *o, struct text value)
 	return r < 0 ? r : o->full ? -ENOMEM : 0;
 }
 
-/* --- shown in messages --- */
-
-/* As Go's %q shows it, cut to fit. Return: @buf. */
-static const char *go_quote(struct text t, char *buf, size_t size)
-{
-	size_t used = 1;
-
-	buf[0] = '"';
-	for (size_t i = 0; i < t.len;) {
-		struct text one = { t.ptr + i, t.len - i };
-		char shown[16];
-		const char *s;
-
-		one.len = 1;
-		while (one.len < 4 && i + one.len < t.len &&
-		       (one.ptr[one.len] & 0xc0) == 0x80)
-			one.len++;
-		s = node_go_quoted(one, '"', shown, sizeof(shown));
-		if (used + strlen(s) + sizeof("...\"") > size) {
-			memcpy(buf + used, "...", 3);
-			used += 3;
-			break;
-		}
-		memcpy(buf + used, s, strlen(s));
-		used += strlen(s);
-		i += one.len;
-	}
-	buf[used++] = '"';
-	buf[used] = '\0';
-	return buf;
-}
-
 /* --- whole documents --- */
 
 static void put_own(struct jtext *o, struct text own)
@@ -304,17 +272,13 @@ static size_t space_behind(struct text t)
 	return 0;
 }
 
-/* No white space begins or ends with such a byte. */
-static bool is_visible(char c)
-{
-	return c > ' ' && c < 0x7f;
-}
-
 struct text document_trim(struct text t)
 {
 	size_t n;
 
-	if (t.len > 0 && is_visible(t.ptr[0]) && is_visible(t.ptr[t.len - 1]))
+	/* No white space begins or ends with such a byte. */
+	if (t.len > 0 && t.ptr[0] > ' ' && t.ptr[0] < 0x7f && t.ptr[t.len - 1] > ' ' &&
+	    t.ptr[t.len - 1] < 0x7f)
 		return t;
 	while ((n = space_ahead(t)) > 0)
 		t = (struct text){ t.ptr + n, t.len - n };
@@ -422,13 +386,35 @@ static void note_type(struct go_reading *r, const struct node *n, const char *fi
 		(void)!document_wrong_type(n, field, type, &r->wrong_type);
 }
 
+/* @value as Go's %q shows it, cut to fit. */
 static void unsupported(struct go_reading *r, const char *what, struct text value)
 {
-	char shown[300];
+	char quoted[300] = "\"";
+	size_t used = 1;
 
-	if (r->wrong.code == 0)
-		err_set(&r->wrong, -EINVAL, "unsupported %s %s", what,
-			go_quote(value, shown, sizeof(shown)));
+	if (r->wrong.code != 0)
+		return;
+	for (size_t i = 0; i < value.len;) {
+		struct text one = { value.ptr + i, 1 };
+		char shown[16];
+		const char *s;
+
+		while (one.len < 4 && i + one.len < value.len &&
+		       (one.ptr[one.len] & 0xc0) == 0x80)
+			one.len++;
+		s = node_go_quoted(one, '"', shown, sizeof(shown));
+		if (used + strlen(s) + sizeof("...\"") > sizeof(quoted)) {
+			memcpy(quoted + used, "...", 3);
+			used += 3;
+			break;
+		}
+		memcpy(quoted + used, s, strlen(s));
+		used += strlen(s);
+		i += one.len;
+	}
+	quoted[used++] = '"';
+	quoted[used] = '\0';
+	err_set(&r->wrong, -EINVAL, "unsupported %s %s", what, quoted);
 }
 
 static void report_unknown(struct go_reading *r, const char *where, struct text key)

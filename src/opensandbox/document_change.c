@@ -228,16 +228,6 @@ static int read_part(const struct document_rule *rule, struct part *ret)
 	return r;
 }
 
-static bool has_item(const struct jtext *items, struct text wanted)
-{
-	struct text rest = { items->buf, items->used }, item;
-
-	while (rest.ptr && text_split(&rest, ',', &item))
-		if (text_same(item, wanted))
-			return true;
-	return false;
-}
-
 /* The items of the list @value behind those in @out, "443,tcp/22". */
 static int put_items(struct arena *arena, struct text value, struct jtext *out)
 {
@@ -253,8 +243,12 @@ static int put_items(struct arena *arena, struct text value, struct jtext *out)
 	for (const struct node *n = list && list->kind == NODE_LIST ? list->first : NULL;
 	     n; n = n->next) {
 		const struct text item = n->kind == NODE_TEXT ? n->text : n->raw;
+		struct text before = { out->buf, out->used }, had;
+		bool is_new = true;
 
-		if (has_item(out, item))
+		while (is_new && text_split(&before, ',', &had))
+			is_new = !text_same(had, item);
+		if (!is_new)
 			continue;
 		jtext_put(out, text_of(out->used > 0 ? "," : ""));
 		jtext_put(out, item);
