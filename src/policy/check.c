@@ -309,29 +309,22 @@ static int check_lifetimes(const struct policy_reader *r, const struct policy *p
 	return -EINVAL;
 }
 
-/* No rule is a pattern, and the plan has no name fewer than there are rules for names.
- * Under another default it has names that no rule is about. */
-static bool has_names_once(const struct check *c)
+static void check_rules(struct check *c)
 {
+	bool has_pattern = false;
 	size_t size = 0;
 
 	for (size_t i = 0; i < c->policy->count; i++) {
 		const struct rule *r = &c->policy->rules[i];
 
-		if (r->kind == TARGET_BELOW || r->kind == TARGET_WITHIN)
-			return false;
+		c->denies_addr |= r->kind == TARGET_PREFIX && r->action == POLICY_DENY;
+		has_pattern |= r->kind == TARGET_BELOW || r->kind == TARGET_WITHIN;
 		size += r->kind == TARGET_NAME ? r->name.size + 1u : 0;
 	}
-	return c->policy->default_action == POLICY_DENY && !c->policy->every_name &&
-	       plan_names_size(&c->plan) == size;
-}
-
-static void check_rules(struct check *c)
-{
-	c->names_once = has_names_once(c);
-	for (size_t i = 0; i < c->policy->count; i++)
-		c->denies_addr |= c->policy->rules[i].kind == TARGET_PREFIX &&
-				  c->policy->rules[i].action == POLICY_DENY;
+	/* The plan has no name fewer than there are rules for names. Under another
+	 * default it has names that no rule is about. */
+	c->names_once = !has_pattern && c->policy->default_action == POLICY_DENY &&
+			!c->policy->every_name && plan_names_size(&c->plan) == size;
 	for (uint32_t i = 0; i < c->policy->count; i++) {
 		const struct rule *r = &c->policy->rules[i];
 
@@ -498,24 +491,6 @@ int policy_build(const struct policy_reader *reader, const struct policy *policy
 
 /* --- dns: pinned --- */
 
-/* Return: whether it is a name that will be resolved. */
-static bool check_pinned_rule(const struct policy_reader *r, const struct rule *rule)
-{
-	if (rule->action == POLICY_ASK && rule->kind != TARGET_PREFIX)
-		add(r, rule, FAULT_ERROR,
-		    "asks, but dns: pinned resolves every name before the start");
-	if (rule->action != POLICY_ALLOW)
-		return false;
-	if (rule->types != 0)
-		add(r, rule, FAULT_ERROR,
-		    "has types, but dns: pinned answers with addresses alone");
-	if (rule->kind == TARGET_BELOW || rule->kind == TARGET_WITHIN)
-		add(r, rule, FAULT_ERROR,
-		    "is a wildcard, but dns: pinned resolves every name before the "
-		    "start: write the exact names");
-	return rule->kind == TARGET_NAME;
-}
-
 int policy_check_pinned(const struct policy_reader *r, const struct policy *p)
 {
 	uint32_t most = p->limits[LIMIT_LEARNED_NAMES]
@@ -535,8 +510,23 @@ int policy_check_pinned(const struct policy_reader *r, const struct policy *p)
 		faults_add(r->faults, FAULT_ERROR, at->file, at->line, at->column, "dns",
 			   "'pinned' needs defaultAction: deny: the names that are "
 			   "allowed have to be known");
-	for (size_t i = 0; i < p->count; i++)
-		names += check_pinned_rule(r, &p->rules[i]);
+	for (size_t i = 0; i < p->count; i++) {
+		const struct rule *rule = &p->rules[i];
+
+		if (rule->action == POLICY_ASK && rule->kind != TARGET_PREFIX)
+			add(r, rule, FAULT_ERROR,
+			    "asks, but dns: pinned resolves every name before the start");
+		if (rule->action != POLICY_ALLOW)
+			continue;
+		if (rule->types != 0)
+			add(r, rule, FAULT_ERROR,
+			    "has types, but dns: pinned answers with addresses alone");
+		if (rule->kind == TARGET_BELOW || rule->kind == TARGET_WITHIN)
+			add(r, rule, FAULT_ERROR,
+			    "is a wildcard, but dns: pinned resolves every name before "
+			    "the start: write the exact names");
+		names += rule->kind == TARGET_NAME;
+	}
 	if (names > most)
 		faults_add(r->faults, FAULT_ERROR, at->file, at->line, at->column, "dns",
 			   "'pinned' with %zu names is over the limit learned_names (%u)",

@@ -478,23 +478,6 @@ static bool is_allowed(const struct plan *p, const struct dns_name *n)
 	return v.action == POLICY_ALLOW && v.rule != PLAN_NO_RULE;
 }
 
-static void read_wanted(const struct dns_name *n, struct wanted *ret)
-{
-	ret->parts = parts_of(n);
-	ret->first = ret->parts.count > LABELS_SEEN ? ret->parts.count - LABELS_SEEN : 0;
-	ret->has_hyphen = false;
-	for (size_t i = ret->first; i < ret->parts.count; i++) {
-		struct looks *l = &ret->labels[i - ret->first];
-
-		look_at(n->bytes + ret->parts.at[i], l);
-		for (size_t c = 0; c < l->count; c++)
-			ret->has_hyphen |= l->at[c] == '-';
-	}
-	ret->domain = &ret->labels[ret->parts.domain - ret->first];
-	ret->joined = *ret->domain;
-	without_hyphens(&ret->joined);
-}
-
 const char *lookalike_find(const struct plan *plan, const char *wanted, char *buf)
 {
 	struct dns_name name, other;
@@ -505,7 +488,19 @@ const char *lookalike_find(const struct plan *plan, const char *wanted, char *bu
 	if (dns_name_parse(text_of(wanted), &name) < 0 || name.labels == 0 ||
 	    is_allowed(plan, &name))
 		return buf;
-	read_wanted(&name, &w);
+	w.parts = parts_of(&name);
+	w.first = w.parts.count > LABELS_SEEN ? w.parts.count - LABELS_SEEN : 0;
+	w.has_hyphen = false;
+	for (size_t i = w.first; i < w.parts.count; i++) {
+		struct looks *l = &w.labels[i - w.first];
+
+		look_at(name.bytes + w.parts.at[i], l);
+		for (size_t c = 0; c < l->count; c++)
+			w.has_hyphen |= l->at[c] == '-';
+	}
+	w.domain = &w.labels[w.parts.domain - w.first];
+	w.joined = *w.domain;
+	without_hyphens(&w.joined);
 	while (plan_name_next(plan, &at, &other)) {
 		const struct parts p = parts_of(&other);
 		const bool is_kin = text_same(rest_of(&w.parts, w.parts.domain),

@@ -203,33 +203,6 @@ static bool slots_are_sound(const struct plan *p)
 	return has_empty;
 }
 
-static bool prefix_is_sound(const struct plan *p, const struct layout_prefix *all,
-			    uint32_t i)
-{
-	const struct layout_prefix *x = &all[i];
-	struct prefix masked;
-
-	if ((x->prefix.addr.family != ADDR_V4 && x->prefix.addr.family != ADDR_V6) ||
-	    x->prefix.bits > 8 * addr_size(&x->prefix.addr))
-		return false;
-	masked = prefix_of(&x->prefix.addr, x->prefix.bits);
-	if (!addr_equal(&masked.addr, &x->prefix.addr))
-		return false;
-	if (x->action > PLAN_NOT_BY_DEFAULT ||
-	    x->port_list >= layout_count(p, LAYOUT_PORT_LISTS) ||
-	    x->rule >= layout_count(p, LAYOUT_RULES) ||
-	    x->end > layout_count(p, LAYOUT_ENDS) ||
-	    x->budget > layout_count(p, LAYOUT_BUDGETS))
-		return false;
-	/* Parents come before their children and hold them, so a walk upwards ends
-	 * soon. */
-	if (x->parent > i ||
-	    (x->parent > 0 &&
-	     !layout_prefix_holds(&all[x->parent - 1].prefix, &x->prefix)))
-		return false;
-	return i == 0 || layout_prefix_compare(&all[i - 1], x) < 0;
-}
-
 static bool prefixes_are_sound(const struct plan *p)
 {
 	const struct layout_prefix *all = layout_section(p, LAYOUT_PREFIXES);
@@ -237,7 +210,29 @@ static bool prefixes_are_sound(const struct plan *p)
 	uint32_t count = layout_count(p, LAYOUT_PREFIXES);
 
 	for (uint32_t i = 0; i < count; i++) {
-		if (!prefix_is_sound(p, all, i))
+		const struct layout_prefix *x = &all[i];
+		const struct prefix *own = &x->prefix;
+		struct prefix masked;
+
+		if ((own->addr.family != ADDR_V4 && own->addr.family != ADDR_V6) ||
+		    own->bits > 8 * addr_size(&own->addr))
+			return false;
+		masked = prefix_of(&own->addr, own->bits);
+		if (!addr_equal(&masked.addr, &own->addr))
+			return false;
+		if (x->action > PLAN_NOT_BY_DEFAULT ||
+		    x->port_list >= layout_count(p, LAYOUT_PORT_LISTS) ||
+		    x->rule >= layout_count(p, LAYOUT_RULES) ||
+		    x->end > layout_count(p, LAYOUT_ENDS) ||
+		    x->budget > layout_count(p, LAYOUT_BUDGETS))
+			return false;
+		/* Parents come before their children and hold them, so a walk upwards
+		 * ends soon. */
+		if (x->parent > i ||
+		    (x->parent > 0 &&
+		     !layout_prefix_holds(&all[x->parent - 1].prefix, own)))
+			return false;
+		if (i > 0 && layout_prefix_compare(&all[i - 1], x) >= 0)
 			return false;
 	}
 	for (uint32_t i = 0; i < layout_count(p, LAYOUT_TOPS); i++) {

@@ -33,38 +33,31 @@ static bool has_scheme(struct text t)
 	return t.ptr && memmem(t.ptr, t.len, "://", 3);
 }
 
-/* "10.0.0.1/8": name the prefix that was meant. */
-static int refuse_prefix(struct err *err, struct text t)
+static int prefix_target(struct text t, struct rule *ret, struct err *err)
 {
+	const char *slash = memchr(t.ptr, '/', t.len);
 	char what[256];
-	size_t slash = (size_t)((const char *)memchr(t.ptr, '/', t.len) - t.ptr);
 	struct prefix p;
 	struct addr a;
 
-	if (!addr_parse(t.ptr, slash, &a))
-		return refuse_target(
-			err, t,
-			"a prefix: before the '/' stands an IPv4 or IPv6 address");
-	if (!prefix_parse(t.ptr, t.len, true, &p)) {
-		snprintf(what, sizeof(what),
-			 "a prefix: behind the '/' stands a number from 0 to %zu",
-			 8 * addr_size(&a));
+	if (!prefix_parse(t.ptr, t.len, false, &p)) {
+		if (!addr_parse(t.ptr, slash ? (size_t)(slash - t.ptr) : t.len, &a))
+			return refuse_target(
+				err, t,
+				"a prefix: before the '/' stands an IPv4 or IPv6 "
+				"address");
+		/* "10.0.0.1/8": name the prefix that was meant. */
+		if (prefix_parse(t.ptr, t.len, true, &p))
+			snprintf(what, sizeof(what),
+				 "a prefix: bits are set behind its length; write %s, or "
+				 "%s for that address alone",
+				 PREFIX_SHOWN(&p), ADDR_SHOWN(&a));
+		else
+			snprintf(what, sizeof(what),
+				 "a prefix: behind the '/' stands a number from 0 to %zu",
+				 8 * addr_size(&a));
 		return refuse_target(err, t, what);
 	}
-	snprintf(what, sizeof(what),
-		 "a prefix: bits are set behind its length; write %s, or %s for that "
-		 "address alone",
-		 PREFIX_SHOWN(&p), ADDR_SHOWN(&a));
-	return refuse_target(err, t, what);
-}
-
-static int prefix_target(struct text t, struct rule *ret, struct err *err)
-{
-	char what[128];
-	struct prefix p;
-
-	if (!prefix_parse(t.ptr, t.len, false, &p))
-		return refuse_prefix(err, t);
 	if (addr_is_mapped(&p.addr) && p.bits >= 96) {
 		const struct addr v4 = addr_unmapped(&p.addr);
 		const struct prefix plain = prefix_of(&v4, p.bits - 96u);
@@ -482,18 +475,6 @@ bool rule_ports_equal(const struct rule_ports *a, const struct rule_ports *b)
 		memcmp(a->ranges, b->ranges, a->count * sizeof(*a->ranges)) == 0);
 }
 
-/* The same range is in @r for the other protocol. */
-static bool has_twin(const struct plan_port_range *r, size_t count,
-		     const struct plan_port_range *one, uint8_t protocol)
-{
-	for (size_t i = 0; i < count; i++) {
-		if (r[i].protocol == protocol && r[i].from == one->from &&
-		    r[i].to == one->to)
-			return true;
-	}
-	return false;
-}
-
 char *rule_ports_format(const struct plan_port_range *ranges, size_t count, char *buf,
 			size_t size)
 {
@@ -501,12 +482,14 @@ char *rule_ports_format(const struct plan_port_range *ranges, size_t count, char
 	for (size_t i = 0; i < count; i++) {
 		const struct plan_port_range *r = &ranges[i];
 		const bool tcp = r->protocol == IPPROTO_TCP;
-		const bool both =
-			has_twin(ranges, count, r, tcp ? IPPROTO_UDP : IPPROTO_TCP);
 		const char *alone = tcp ? "tcp/" : "udp/";
 		const size_t used = strlen(buf);
 		char text[32], to[8] = "";
+		bool both = false;
 
+		for (size_t k = 0; k < count && !both; k++)
+			both = ranges[k].protocol == (tcp ? IPPROTO_UDP : IPPROTO_TCP) &&
+			       ranges[k].from == r->from && ranges[k].to == r->to;
 		if (both && !tcp)
 			continue; /* shown with TCP */
 		if (r->from != r->to)

@@ -68,31 +68,14 @@ static void skip_blank(struct toml *t)
 
 /* --- strings --- */
 
-/* @digits hexadecimal ones. */
-static int read_code(struct toml *t, size_t digits, char *out, size_t *used)
-{
-	uint32_t c = 0;
-
-	for (size_t i = 0; i < digits; i++) {
-		const int digit = t->p < t->end ? text_hex_value(*t->p) : -1;
-
-		if (digit < 0)
-			return toml_fault(t, "an escape needs hexadecimal digits");
-		c = c << 4 | (uint32_t)digit;
-		t->p++;
-	}
-	if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
-		return toml_fault(t, "an escape is no character");
-	*used += text_put_utf8(c, out + *used);
-	return 0;
-}
-
 /* Behind a backslash. */
 static int toml_escape(struct toml *t, bool block, char *out, size_t *used)
 {
 	static const char letters[] = "btnfr\"\\", meant[] = "\b\t\n\f\r\"\\";
 	const char c = t->p < t->end ? *t->p : '\0';
 	const char *letter = c ? strchr(letters, c) : NULL;
+	size_t digits = c == 'u' ? 4 : 8;
+	uint32_t code = 0;
 
 	if (letter) {
 		t->p++;
@@ -100,8 +83,18 @@ static int toml_escape(struct toml *t, bool block, char *out, size_t *used)
 		return 0;
 	}
 	if (c == 'u' || c == 'U') {
-		t->p++;
-		return read_code(t, c == 'u' ? 4 : 8, out, used);
+		for (t->p++; digits > 0; digits--, t->p++) {
+			const int digit = t->p < t->end ? text_hex_value(*t->p) : -1;
+
+			if (digit < 0)
+				return toml_fault(t,
+						  "an escape needs hexadecimal digits");
+			code = code << 4 | (uint32_t)digit;
+		}
+		if (code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
+			return toml_fault(t, "an escape is no character");
+		*used += text_put_utf8(code, out + *used);
+		return 0;
 	}
 	if (block && c && strchr(" \t\r\n", c)) {
 		while (t->p < t->end && strchr(" \t\r\n", *t->p))
