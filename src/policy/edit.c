@@ -197,39 +197,6 @@ static void into_brackets(const struct lines *l, const struct node *n, const cha
 	ret->after = arena_printf(arena, "%s%s", after, n->count > 0 ? ", " : "");
 }
 
-/* Return: false: no position is certain. */
-static bool find_position(const struct lines *l, const struct node *root,
-			  struct arena *arena, struct position *ret)
-{
-	const struct node *wrapper = node_find(root, text_of("network_policy"));
-	const struct node *map = wrapper ?: root,
-			  *list = node_find(map, text_of("egress"));
-	const bool has_list = list && list->kind == NODE_LIST;
-	const struct text t = l->text;
-	const char *first = t.len > 0 ? memchr(t.ptr, '\n', t.len) : NULL;
-	const char *end = first && first > t.ptr && first[-1] == '\r' ? "\r\n" : "\n";
-	bool whole = t.len == 0 || t.ptr[t.len - 1] == '\n';
-
-	*ret = (struct position){ .after = end };
-	if (has_list && is_at(l, list, '[')) {
-		into_brackets(l, list, "", "", arena, ret);
-	} else if (has_list && is_at(l, list, '-') && list->line > list->key_line) {
-		/* Behind the line of the key, so that a comment over the first rule stays
-		 * with that rule. */
-		ret->at = line_start(l, list->key_line + 1);
-		ret->before = arena_printf(arena, "%*s- ", (int)list->column - 1, "");
-		ret->between = arena_printf(arena, "%s%s", end, ret->before ?: "");
-	} else if (!list && map && map->kind == NODE_MAP && is_at(l, map, '{')) {
-		into_brackets(l, map, "\"egress\": [", "]", arena, ret);
-	} else if (!list && !wrapper && (!root || root->column == 1)) {
-		ret->at = t.len;
-		ret->before =
-			arena_printf(arena, "%segress:%s  - ", whole ? "" : end, end);
-		ret->between = arena_printf(arena, "%s  - ", end);
-	}
-	return ret->before && ret->between && ret->after;
-}
-
 static bool is_json(const char *path, struct text t)
 {
 	return policy_format_guess(path, t) == POLICY_FORMAT_JSON;
@@ -499,20 +466,6 @@ static void clean_index(struct index *i)
 	free(i->heads);
 }
 
-static bool has_rule(const struct index *by_target, const struct plan *plan,
-		     const struct rule *wanted)
-{
-	struct index_entry *i = index_find(by_target, wanted->target);
-
-	for (; i; i = index_next(i)) {
-		const struct rule_entry *r = CONTAINER_OF(i, struct rule_entry, entry);
-
-		if (same_rule(r->rule, wanted) && opens(plan, wanted))
-			return true;
-	}
-	return false;
-}
-
 /* Those of @wanted that the policy hasn't. */
 static int find_new(struct edit *e, const struct policy *wanted, const char *const *json,
 		    struct err *err)
@@ -533,10 +486,16 @@ static int find_new(struct edit *e, const struct policy *wanted, const char *con
 	}
 	for (size_t i = 0; i < wanted->count; i++) {
 		const struct rule *rule = &wanted->rules[i];
+		struct index_entry *same = index_find(&by_target, rule->target);
 		char yaml[POLICY_RULE_SIZE];
 		const char *text = json[i];
 
-		if (has_rule(&by_target, &e->before.plan, rule))
+		while (same &&
+		       !(same_rule(CONTAINER_OF(same, struct rule_entry, entry)->rule,
+				   rule) &&
+			 opens(&e->before.plan, rule)))
+			same = index_next(same);
+		if (same)
 			continue;
 		if (!rule_write_yaml(rule, yaml, sizeof(yaml)))
 			return err_set(err, -EINVAL, "the rule is too long");
@@ -554,18 +513,45 @@ static int find_new(struct edit *e, const struct policy *wanted, const char *con
 static int find_front(struct edit *e, struct err *err)
 {
 	struct faults faults = { 0 };
-	const struct node_source source = { .arena = &e->arena,
-					    .faults = &faults,
-					    .file = e->path,
-					    .text = e->lines.text };
+	const struct text t = e->lines.text;
+	const struct node_source source = {
+		.arena = &e->arena, .faults = &faults, .file = e->path, .text = t
+	};
+	const char *first = t.len > 0 ? memchr(t.ptr, '\n', t.len) : NULL;
+	const char *end = first && first > t.ptr && first[-1] == '\r' ? "\r\n" : "\n";
+	bool whole = t.len == 0 || t.ptr[t.len - 1] == '\n', has_list;
+	struct position p = { .after = end };
+	const struct node *wrapper, *map, *list;
 	struct node *root = NULL;
-	int r = is_json(e->path, e->lines.text) ? node_read_json(&source, &root)
-						: node_read_yaml(&source, &root);
+	int r = is_json(e->path, t) ? node_read_json(&source, &root)
+				    : node_read_yaml(&source, &root);
 
 	faults_done(&faults);
 	if (r == -ENOMEM)
 		return err_sys(err, r, "cannot read the policy");
-	if (r < 0 || !find_position(&e->lines, root, &e->arena, &e->position)) {
+	wrapper = node_find(root, text_of("network_policy"));
+	map = wrapper ?: root;
+	list = node_find(map, text_of("egress"));
+	has_list = list && list->kind == NODE_LIST;
+	if (has_list && is_at(&e->lines, list, '[')) {
+		into_brackets(&e->lines, list, "", "", &e->arena, &p);
+	} else if (has_list && is_at(&e->lines, list, '-') &&
+		   list->line > list->key_line) {
+		/* Behind the line of the key, so that a comment over the first rule stays
+		 * with that rule. */
+		p.at = line_start(&e->lines, list->key_line + 1);
+		p.before = arena_printf(&e->arena, "%*s- ", (int)list->column - 1, "");
+		p.between = arena_printf(&e->arena, "%s%s", end, p.before ?: "");
+	} else if (!list && map && map->kind == NODE_MAP && is_at(&e->lines, map, '{')) {
+		into_brackets(&e->lines, map, "\"egress\": [", "]", &e->arena, &p);
+	} else if (!list && !wrapper && (!root || root->column == 1)) {
+		p.at = t.len;
+		p.before =
+			arena_printf(&e->arena, "%segress:%s  - ", whole ? "" : end, end);
+		p.between = arena_printf(&e->arena, "%s  - ", end);
+	}
+	e->position = p;
+	if (r < 0 || !p.before || !p.between || !p.after) {
 		by_hand(err, "there is no place in it that is certain",
 			e->additions[0].text);
 		return -ENOTSUP;

@@ -504,22 +504,19 @@ static void print_name(const struct plan *p, const struct query *q,
 	      out);
 }
 
-/* What rebinding_fault() lets a name teach. */
-static const char *names_text(enum addr_special kind)
-{
-	if (plan_leads_to(0, kind))
-		return "it is open while an allowed name resolves to it";
-	if (!plan_leads_to(PLAN_PRIVATE, kind))
-		return "none opens it; a rule has to name this very address";
-	return "it is open while a name whose rule says private: true resolves to it";
-}
-
 static void print_addr(const struct plan *p, const struct query *q,
 		       const struct answer *a, FILE *out)
 {
+	const char *names = "none opens it; a rule has to name this very address";
 	enum addr_special kind = addr_special(&q->addr);
 	char ports[256];
 
+	/* What rebinding_fault() lets a name teach. */
+	if (plan_leads_to(0, kind))
+		names = "it is open while an allowed name resolves to it";
+	else if (plan_leads_to(PLAN_PRIVATE, kind))
+		names = "it is open while a name whose rule says private: true resolves "
+			"to it";
 	if (kind != SPECIAL_NOT)
 		fprintf(out, "  address: %s\n", addr_special_name(kind));
 	if (a->verdict.action == POLICY_ALLOW)
@@ -527,7 +524,7 @@ static void print_addr(const struct plan *p, const struct query *q,
 			policy_explain_ports(p, a->verdict.port_list, ports,
 					     sizeof(ports)));
 	else if (a->verdict.rule == PLAN_NO_RULE)
-		fprintf(out, "  names: %s\n", names_text(kind));
+		fprintf(out, "  names: %s\n", names);
 	if (a->verdict.action == POLICY_ASK)
 		fputs("  ask: the packet is refused; one that comes after the grant "
 		      "passes\n",

@@ -377,20 +377,6 @@ static int option_parts(const struct policy_reader *r, const char *option,
 	return option_ports(r, option, (struct text){ ports, used }, rule);
 }
 
-/* The rule that an earlier option made of the same name. */
-static struct rule *option_earlier(struct policy *policy, const struct rule *rule)
-{
-	for (size_t i = 0; i < policy->count; i++) {
-		struct rule *old = &policy->rules[i];
-
-		if (old->kind == rule->kind && old->action == rule->action &&
-		    strcmp(old->file, rule->file) == 0 &&
-		    dns_name_equal(&old->name, &rule->name))
-			return old;
-	}
-	return NULL;
-}
-
 /* "--allow x:80 --allow x:443,private" means both: of two rules the second would never
  * be asked. */
 static int option_join(const struct policy_reader *r, const char *option,
@@ -412,28 +398,24 @@ static int option_join(const struct policy_reader *r, const char *option,
 	return option_ports(r, option, text_of(joined), old);
 }
 
-/* The wildcard of an earlier option that decides before one for @rule's name could. */
-static size_t option_wildcard(const struct policy *policy, const struct rule *rule)
-{
-	size_t i = 0;
-
-	for (; rule->kind == TARGET_NAME && i < policy->count; i++) {
-		const struct rule *old = &policy->rules[i];
-
-		if (old->action == POLICY_ALLOW && strcmp(old->file, rule->file) == 0 &&
-		    old->kind != TARGET_NAME && rule_covers(old, &rule->name))
-			return i;
-	}
-	return policy->count;
-}
-
-/* As the last rule, or before the wildcard at @at, of which it opens as much. */
+/* As the last rule, or before the wildcard of an earlier option that would decide before
+ * @rule could: @rule opens as much as that, too. */
 static int option_add(const struct policy_reader *r, const char *option,
-		      struct policy *policy, struct rule *rule, size_t at)
+		      struct policy *policy, struct rule *rule)
 {
+	const bool may_be_below = rule->action == POLICY_ALLOW &&
+				  rule->kind == TARGET_NAME;
+	size_t at = may_be_below ? 0 : policy->count;
 	struct rule with;
 	int e = 0;
 
+	for (; at < policy->count; at++) {
+		const struct rule *old = &policy->rules[at];
+
+		if (old->action == POLICY_ALLOW && strcmp(old->file, rule->file) == 0 &&
+		    old->kind != TARGET_NAME && rule_covers(old, &rule->name))
+			break;
+	}
 	if (at < policy->count) {
 		with = policy->rules[at];
 		with.flags &= (uint8_t)~PLAN_UNMETERED;
@@ -457,7 +439,6 @@ int policy_read_option(const struct policy_reader *r, const char *option,
 	struct text target, ports;
 	struct err err = { 0 };
 	char text[ERR_TEXT_SIZE];
-	struct rule *old;
 	int e;
 
 	if (!split_option(value, &target, &ports)) {
@@ -474,13 +455,17 @@ int policy_read_option(const struct policy_reader *r, const char *option,
 	e = ports.ptr ? option_parts(r, option, target, ports, &rule) : 0;
 	if (e < 0)
 		return e;
-	old = rule.kind == TARGET_PREFIX ? NULL : option_earlier(policy, &rule);
-	if (old && action == POLICY_ALLOW)
-		return option_join(r, option, old, &rule);
+	for (size_t i = 0; action == POLICY_ALLOW && i < policy->count; i++) {
+		struct rule *old = &policy->rules[i];
+
+		/* An earlier option made a rule of the same name. */
+		if (rule.kind != TARGET_PREFIX && old->kind == rule.kind &&
+		    old->action == rule.action && strcmp(old->file, rule.file) == 0 &&
+		    dns_name_equal(&old->name, &rule.name))
+			return option_join(r, option, old, &rule);
+	}
 	rule.target = arena_text(r->arena, target);
 	if (!rule.target)
 		return -ENOMEM;
-	return option_add(r, option, policy, &rule,
-			  action == POLICY_ALLOW ? option_wildcard(policy, &rule)
-						 : policy->count);
+	return option_add(r, option, policy, &rule);
 }
