@@ -503,7 +503,7 @@ static void print_rule(FILE *out, const struct rule *r)
 {
 	char text[POLICY_RULE_SIZE];
 
-	if (rule_write_yaml(r, text, sizeof(text)))
+	if (rule_write(r, false, text, sizeof(text)))
 		fprintf(out, "- %s", text);
 	else
 		fputs("# a rule that is too long", out);

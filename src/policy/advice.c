@@ -194,7 +194,7 @@ bool advice_rule(const char *advice, char *buf)
 		       8 * addr_size(&policy.rules[0].prefix.addr);
 	else if (good)
 		good = policy.rules[0].kind == TARGET_NAME;
-	good = good && rule_write_json(&policy.rules[0], buf, ADVICE_RULE_SIZE);
+	good = good && rule_write(&policy.rules[0], true, buf, ADVICE_RULE_SIZE);
 	if (faults)
 		faults_done(faults);
 	if (!good)

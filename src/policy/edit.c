@@ -497,7 +497,7 @@ static int find_new(struct edit *e, const struct policy *wanted, const char *con
 			same = index_next(same);
 		if (same)
 			continue;
-		if (!rule_write_yaml(rule, yaml, sizeof(yaml)))
+		if (!rule_write(rule, false, yaml, sizeof(yaml)))
 			return err_set(err, -EINVAL, "the rule is too long");
 		if (!as_json)
 			text = arena_text(&e->arena, text_of(yaml));

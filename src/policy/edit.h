@@ -12,7 +12,7 @@ struct policy_edited {
 	size_t count; /* rules that are added; 0: the policy has all of them already */
 };
 
-/* @rules are JSON, of rule_write_json(). They stand in front of the others or, @sorted,
+/* @rules are JSON, of rule_write(). They stand in front of the others or, @sorted,
  * where each belongs by its target as far as that can be had. All or none is added.
  * Warnings about them go to stderr. *@ret is in @arena. Return: 0; -EINVAL with @err: one
  * of them can't be added, or the policy isn't valid; -ENOTSUP: no rule can be added to

@@ -258,7 +258,7 @@ static int name_target(struct text whole, unsigned int has, struct rule *ret,
 	if (name.labels == 0)
 		return refuse_target(err, whole, "a domain name: the root is everything");
 	/* A wildcard over `com` or `co.uk` would be one over strangers' names.
-	 * policy_check() warns of private suffixes (github.io). */
+	 * policy_build() warns of private suffixes (github.io). */
 	if (kind != TARGET_NAME && name.labels > 1)
 		is_public = name_is_public_suffix(dns_name_format(&name, text), false);
 	if (kind != TARGET_NAME && is_public < 0)
@@ -678,25 +678,14 @@ static void write_rule(struct jtext *j, const struct dialect *d, const struct ru
 	put(j, "}");
 }
 
-static bool write_fitting(const struct rule *r, const struct dialect *d, char *buf,
-			  size_t size)
+bool rule_write(const struct rule *r, bool is_json, char *buf, size_t size)
 {
 	struct jtext j;
 
 	jtext_init(&j, buf, size - 1);
-	write_rule(&j, d, r);
+	write_rule(&j, is_json ? &json : &yaml, r);
 	buf[j.full ? 0 : j.used] = '\0';
 	return !j.full;
-}
-
-bool rule_write_json(const struct rule *r, char *buf, size_t size)
-{
-	return write_fitting(r, &json, buf, size);
-}
-
-bool rule_write_yaml(const struct rule *r, char *buf, size_t size)
-{
-	return write_fitting(r, &yaml, buf, size);
 }
 
 char *rule_text(const struct rule *r, bool is_json)

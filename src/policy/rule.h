@@ -76,8 +76,7 @@ char *rule_size_text(uint64_t bytes, char *buf);
 /* The rule as it stands in a document: {"action":"allow","target":"a.test"}, or
  * {action: allow, target: a.test}. Return: false: @size bytes are too few. */
 enum { POLICY_RULE_SIZE = 4096 }; /* fits all but the longest lists of ports */
-bool rule_write_json(const struct rule *r, char *buf, size_t size) MUST_CHECK;
-bool rule_write_yaml(const struct rule *r, char *buf, size_t size) MUST_CHECK;
+bool rule_write(const struct rule *r, bool is_json, char *buf, size_t size) MUST_CHECK;
 /* The same, however long. For free(); NULL: out of memory. */
 char *rule_text(const struct rule *r, bool is_json) MUST_CHECK;
 

@@ -352,7 +352,7 @@ static int merge(const struct run_spec *spec, const struct draft *d,
 	for (size_t i = 0; rules && i < d->policy.count; i++) {
 		char rule[POLICY_RULE_SIZE];
 
-		if (rule_write_json(&d->policy.rules[i], rule, sizeof(rule)))
+		if (rule_write(&d->policy.rules[i], true, rule, sizeof(rule)))
 			rules[count++] = arena_text(&m.arena, text_of(rule));
 		if (count > 0 && !rules[count - 1])
 			rules = NULL;
