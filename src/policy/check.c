@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/special.h"
+#include "policy/layout.h"
 #include "policy/limits.h"
 #include "policy/names.h"
 
@@ -324,7 +325,8 @@ static void check_rules(struct check *c)
 	/* The plan has no name fewer than there are rules for names. Under another
 	 * default it has names that no rule is about. */
 	c->names_once = !has_pattern && c->policy->default_action == POLICY_DENY &&
-			!c->policy->every_name && plan_names_size(&c->plan) == size;
+			!c->policy->every_name &&
+			layout_count(&c->plan, LAYOUT_NAMES) == size;
 	for (uint32_t i = 0; i < c->policy->count; i++) {
 		const struct rule *r = &c->policy->rules[i];
 
@@ -484,8 +486,10 @@ int policy_build(const struct policy_reader *reader, const struct policy *policy
 	}
 	c.plan.ends_ahead = UINT64_MAX;
 	check_rules(&c);
-	*ret_size = c.plan.size;
-	*ret = TAKE_PTR(bytes);
+	if (ret) {
+		*ret_size = c.plan.size;
+		*ret = TAKE_PTR(bytes);
+	}
 	return 0;
 }
 
@@ -532,14 +536,6 @@ int policy_check_pinned(const struct policy_reader *r, const struct policy *p)
 			   "'pinned' with %zu names is over the limit learned_names (%u)",
 			   names, most);
 	return r->faults->errors > before ? -EINVAL : 0;
-}
-
-int policy_check(const struct policy_reader *reader, const struct policy *policy)
-{
-	CLEAN(mem) uint8_t *bytes = NULL;
-	size_t size;
-
-	return policy_build(reader, policy, &bytes, &size);
 }
 
 bool policy_asks(const struct policy *p)

@@ -223,28 +223,12 @@ int policy_args_set_denied_names(void *args, const char *value, struct err *err)
 	return 0;
 }
 
-/* The rule that decides for @name, which p->rules[@at] comes to: one before it, one of
- * just this name, or a later deny, for a search domain opens nothing that is written to
- * be closed. NULL: none. */
-static struct rule *find_decider(struct policy *p, size_t at, const struct dns_name *name)
-{
-	for (size_t i = 0; i < p->count; i++) {
-		struct rule *r = &p->rules[i];
-		bool closes = p->rules[at].action == POLICY_ALLOW &&
-			      r->action == POLICY_DENY;
-
-		if (rule_covers(r, name) && (i < at || r->kind == TARGET_NAME || closes))
-			return r;
-	}
-	return NULL;
-}
-
 /* Add the rule that p->rules[@at] comes to below @domain, behind it. Return: how many
  * were added, or -ENOMEM. */
 static int complete_rule(struct policy *p, struct arena *arena, size_t at,
 			 const char *domain)
 {
-	struct rule rule = p->rules[at], *decider;
+	struct rule rule = p->rules[at], *decider = NULL;
 	char name[DNS_NAME_TEXT_SIZE];
 	int r;
 
@@ -259,7 +243,18 @@ static int complete_rule(struct policy *p, struct arena *arena, size_t at,
 		return -ENOMEM;
 	if (dns_name_parse(text_of(rule.target), &rule.name) < 0)
 		return 0;
-	decider = find_decider(p, at, &rule.name);
+	/* What decides for the name: a rule before p->rules[@at], one of just this name,
+	 * or a later deny, for a search domain opens nothing that is written to be
+	 * closed. */
+	for (size_t i = 0; i < p->count && !decider; i++) {
+		struct rule *by = &p->rules[i];
+		const bool closes = rule.action == POLICY_ALLOW &&
+				    by->action == POLICY_DENY;
+
+		if (rule_covers(by, &rule.name) &&
+		    (i < at || by->kind == TARGET_NAME || closes))
+			decider = by;
+	}
 	if (decider) {
 		if (decider->action == rule.action)
 			decider->flags |= PLAN_COMPLETED;

@@ -533,11 +533,6 @@ struct plan_rule plan_rule(const struct plan *p, size_t i)
 	};
 }
 
-size_t plan_names_size(const struct plan *p)
-{
-	return layout_count(p, LAYOUT_NAMES);
-}
-
 bool plan_name_next(const struct plan *p, uint32_t *at, struct dns_name *ret)
 {
 	const uint8_t *names = layout_section(p, LAYOUT_NAMES);

@@ -175,9 +175,6 @@ int policy_read_option(const struct policy_reader *r, const char *option,
 		       enum policy_action action, struct text value,
 		       struct policy *policy) MUST_CHECK;
 
-/* What can only be seen over the whole: rules that can't be reached, wildcards over
- * public suffixes, `*.x` without `x`, too many port lists, known ways out. */
-int policy_check(const struct policy_reader *r, const struct policy *policy) MUST_CHECK;
 /* Documents whose name starts so ship with Weir: their rules are meant, and known ways
  * out among them are hints, no warnings. */
 #define POLICY_BUILT_IN "built-in:"
@@ -204,7 +201,10 @@ struct text policy_embedded_telemetry(void);
  * Return: 0 or -EINVAL. */
 int policy_check_pinned(const struct policy_reader *r,
 			const struct policy *policy) MUST_CHECK;
-/* policy_check(), and the plan that it asked. *ret is malloc'ed, owned by the caller. */
+/* The plan of a policy, and what can only be seen over the whole: rules that can't be
+ * reached, wildcards over public suffixes, `*.x` without `x`, too many port lists, known
+ * ways out. *@ret is malloc'ed, owned by the caller; @ret NULL: nothing but the faults is
+ * asked for. */
 int policy_build(const struct policy_reader *r, const struct policy *policy,
 		 uint8_t **ret, size_t *ret_size) MUST_CHECK;
 

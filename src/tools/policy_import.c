@@ -400,7 +400,7 @@ static int check(struct import *im, struct text text)
 	int r = policy_read(&reader, im->file, text, POLICY_FORMAT_YAML, &policy);
 
 	if (r == 0)
-		r = policy_check(&reader, &policy);
+		r = policy_build(&reader, &policy, NULL, NULL);
 	take_over(im, &found);
 	faults_done(&found);
 	return r;

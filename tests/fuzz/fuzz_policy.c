@@ -117,7 +117,7 @@ static void run(struct text text, enum policy_format format)
 		check_faults(&faults, text);
 	else
 		require(faults.errors == 0);
-	if (r == 0 && policy_check(&reader, &policy) == 0 &&
+	if (r == 0 && policy_build(&reader, &policy, NULL, NULL) == 0 &&
 	    policy_compile(&policy, &bytes, &size, NULL) == 0) {
 		require(plan_open(bytes, size, &plan, NULL) == 0);
 		compare(&policy, &plan);

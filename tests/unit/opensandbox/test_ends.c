@@ -91,7 +91,7 @@ TEST(what_would_open_by_itself_can_not_end)
 
 		world_read(&w, "p.yaml", texts[i]);
 		if (w.result == 0)
-			w.result = policy_check(&r, &w.policy);
+			w.result = policy_build(&r, &w.policy, NULL, NULL);
 		if (w.result == 0)
 			fail_msg("%s", texts[i]);
 		world_done(&w);

@@ -604,7 +604,7 @@ TEST(the_whole_is_checked)
 
 		world_read(&w, "p.yaml", checked[i].text);
 		expect_good(&w);
-		e = policy_check(&r, &w.policy);
+		e = policy_build(&r, &w.policy, NULL, NULL);
 		if (!checked[i].want && (w.faults.count > 0 || e != 0))
 			fail_msg("%s: %s", checked[i].what, faults_text(&w));
 		if (checked[i].want && !strstr(faults_text(&w), checked[i].want))
@@ -625,7 +625,7 @@ TEST(the_sixteenth_own_port_list_is_an_error_at_its_rule)
 			 1000 + i);
 	world_read(&w, "p.yaml", text);
 	expect_good(&w);
-	assert_int_equal(policy_check(&r, &w.policy), -EINVAL);
+	assert_int_equal(policy_build(&r, &w.policy, NULL, NULL), -EINVAL);
 	assert_non_null(
 		strstr(faults_text(&w), "p.yaml:17:3: 'a15.test' brings the 16th"));
 	world_done(&w);
@@ -646,7 +646,7 @@ TEST(what_can_not_be_pinned_is_an_error_at_its_place)
 		   "  - {action: allow, target: 45.0.0.0/8}\n");
 	expect_good(&w);
 	w.policy.limits[LIMIT_LEARNED_NAMES] = 1;
-	assert_int_equal(policy_check(&r, &w.policy), -EINVAL);
+	assert_int_equal(policy_build(&r, &w.policy, NULL, NULL), -EINVAL);
 	assert_string_equal(
 		faults_text(&w),
 		"p.yaml:1:6: dns: 'pinned' needs defaultAction: deny: the names that are "
@@ -663,7 +663,7 @@ TEST(what_can_not_be_pinned_is_an_error_at_its_place)
 	w = (struct world){ 0 };
 	r = reader(&w);
 	world_read(&w, "p.yaml", "verify: dns\nrepin: 6h\n");
-	assert_int_equal(policy_check(&r, &w.policy), 0);
+	assert_int_equal(policy_build(&r, &w.policy, NULL, NULL), 0);
 	assert_string_equal(faults_text(&w),
 			    "p.yaml:2:8: warning: repin: changes nothing "
 			    "without dns: pinned\n");
@@ -692,7 +692,7 @@ TEST(refusing_needs_what_refuses)
 		struct policy_reader r = reader(&w);
 
 		world_read(&w, "p.yaml", rows[i].text);
-		assert_int_equal(policy_check(&r, &w.policy),
+		assert_int_equal(policy_build(&r, &w.policy, NULL, NULL),
 				 rows[i].fault[0] ? -EINVAL : 0);
 		assert_string_equal(faults_text(&w), rows[i].fault);
 		world_done(&w);
@@ -728,7 +728,7 @@ TEST(who_can_not_be_asked_is_an_error)
 		struct policy_reader r = reader(&w);
 
 		world_read(&w, "p.yaml", rows[i].text);
-		assert_int_equal(policy_check(&r, &w.policy),
+		assert_int_equal(policy_build(&r, &w.policy, NULL, NULL),
 				 rows[i].fault[0] ? -EINVAL : 0);
 		if (!strstr(faults_text(&w), rows[i].fault))
 			fail_msg("%s: %s", rows[i].text, faults_text(&w));
