@@ -49,17 +49,13 @@ static void keep(struct advice *a, const struct plan *p, const struct plan_verdi
 	a->rule.ports.with_default = r.named_list != r.port_list;
 }
 
-static bool is_temporary(const struct plan *p, const struct plan_verdict *v)
-{
-	return v->rule != PLAN_NO_RULE && plan_rule(p, v->rule).until_ms != 0;
-}
-
 static bool advise_name(struct advice *a, const struct plan *p, const struct event *e)
 {
 	const bool has_port = e->layer != EVENT_DNS;
 	const struct addr *remote = &e->remote;
 	struct err ignored = { 0 };
 	struct plan_verdict v;
+	bool is_temporary;
 
 	/* A target that an option can name: nothing that a shell or the option's own
 	 * syntax would read as something else. */
@@ -71,13 +67,14 @@ static bool advise_name(struct advice *a, const struct plan *p, const struct eve
 	v = plan_match_name(p, &a->rule.name);
 	/* What ends would stay open with the new rule: that is about its own port alone.
 	 */
-	if (v.action == POLICY_ALLOW && is_temporary(p, &v) && !has_port)
+	is_temporary = v.rule != PLAN_NO_RULE && plan_rule(p, v.rule).until_ms != 0;
+	if (v.action == POLICY_ALLOW && is_temporary && !has_port)
 		return false;
 	/* A budget is its rule's: whatever the new rule opened would be free of it. */
 	if (v.action == POLICY_ALLOW && v.rule != PLAN_NO_RULE &&
 	    plan_budget_of(p, v.rule) >= 0)
 		return false;
-	if (v.action == POLICY_ALLOW && !is_temporary(p, &v))
+	if (v.action == POLICY_ALLOW && !is_temporary)
 		keep(a, p, &v);
 	else if (v.rule != PLAN_NO_RULE && v.action == POLICY_DENY)
 		return false;

@@ -343,33 +343,29 @@ static void check_rules(struct check *c)
 
 /* What is denied without a rule is so because of the rules that don't name it, and stays
  * open when one that does has ended. */
-static const char *end_fault(const struct policy *p, const struct rule *r)
-{
-	struct addr a;
-
-	if (r->until_ms == 0 || r->kind != TARGET_PREFIX)
-		return NULL;
-	if (p->default_action == POLICY_ALLOW)
-		return "can't end: defaultAction: allow opens addresses for good";
-	for (size_t i = 0; addr_metadata(i, &a); i++)
-		if (r->prefix.bits == 8 * addr_size(&a) &&
-		    addr_equal(&r->prefix.addr, &a))
-			return "can't be opened for a time: it is a cloud's metadata";
-	return NULL;
-}
-
 static int check_ends(const struct policy_reader *reader, const struct policy *p)
 {
 	int result = 0;
 
 	for (size_t i = 0; i < p->count; i++) {
 		const struct rule *r = &p->rules[i];
-		const char *why = end_fault(p, r);
+		const bool is_prefix = r->kind == TARGET_PREFIX;
+		const char *why = NULL;
+		struct addr a;
 
+		if (r->until_ms == 0)
+			continue;
+		for (size_t k = 0; is_prefix && addr_metadata(k, &a); k++)
+			if (r->prefix.bits == 8 * addr_size(&a) &&
+			    addr_equal(&r->prefix.addr, &a))
+				why = "can't be opened for a time: it is a cloud's "
+				      "metadata";
+		if (is_prefix && p->default_action == POLICY_ALLOW)
+			why = "can't end: defaultAction: allow opens addresses for good";
 		if (why) {
 			add(reader, r, FAULT_ERROR, why);
 			result = -EINVAL;
-		} else if (r->until_ms != 0 && r->until_ms <= reader->now_ms) {
+		} else if (r->until_ms <= reader->now_ms) {
 			add(reader, r, FAULT_HINT,
 			    "has ended, and is as if it weren't there");
 		}
