@@ -48,27 +48,6 @@ struct line {
 	bool failed;	  /* there is no text for it */
 };
 
-static void print_number(FILE *out, uint32_t value)
-{
-	fprintf(out, "%" PRIu32, value);
-}
-
-static void print_mark(FILE *out, uint32_t value)
-{
-	fprintf(out, "0x%08" PRIx32, value);
-}
-
-static void print_addr4(FILE *out, uint32_t value)
-{
-	fprintf(out, "%u.%u.%u.%u", value >> 24, value >> 16 & 255, value >> 8 & 255,
-		value & 255);
-}
-
-static void print_head6(FILE *out, uint32_t value)
-{
-	fprintf(out, "%x:%x::/32", value >> 16, value & 0xffff);
-}
-
 /* nft's numbers of data types; concatenations shift by six bits. */
 enum data_type {
 	TYPE_IPADDR = 7,
@@ -91,6 +70,15 @@ static const char *const type_names[] = {
 	[TYPE_CGROUP] = "cgroupsv2",
 };
 
+/* How nft writes the value of a field. */
+enum format {
+	AS_NOTHING = 0, /* there is no text for it */
+	AS_NUMBER,
+	AS_MARK,
+	AS_ADDR4,
+	AS_HEAD6, /* the first 32 bits of an address */
+};
+
 /* By which expression a field is loaded. */
 enum source {
 	SOURCE_META,
@@ -103,8 +91,8 @@ enum source {
 };
 
 static const struct field {
-	const char *word;			  /* for nft */
-	void (*print)(FILE *out, uint32_t value); /* NULL: it is only in sets */
+	const char *word;   /* for nft */
+	enum format format; /* AS_NOTHING: it is only in sets */
 	enum source source;
 	uint32_t key; /* of meta, ct, fib and IPv6; of a header the offset */
 	uint32_t size;
@@ -112,48 +100,47 @@ static const struct field {
 	enum data_type type; /* where it is in the key of a set */
 	uint32_t mask;	     /* 0: all of its bits */
 } fields[FILTER_FIELD_COUNT] = {
-	[FILTER_NFPROTO] = { "meta nfproto", print_number, SOURCE_META, NFT_META_NFPROTO,
+	[FILTER_NFPROTO] = { "meta nfproto", AS_NUMBER, SOURCE_META, NFT_META_NFPROTO,
 			     1 },
-	[FILTER_L4PROTO] = { "meta l4proto", print_number, SOURCE_META, NFT_META_L4PROTO,
-			     1, false, TYPE_INET_PROTOCOL },
-	[FILTER_IIF] = { "iif", print_number, SOURCE_META, NFT_META_IIF, 4, true },
-	[FILTER_OIF] = { "oif", print_number, SOURCE_META, NFT_META_OIF, 4, true },
-	[FILTER_OIF_GROUP] = { "oifgroup", print_number, SOURCE_META, NFT_META_OIFGROUP,
-			       4, true },
-	[FILTER_MARK] = { "meta mark", print_mark, SOURCE_META, NFT_META_MARK, 4, true,
-			  TYPE_MARK },
-	[FILTER_SKUID] = { "meta skuid", print_number, SOURCE_META, NFT_META_SKUID, 4,
-			   true, TYPE_UID },
-	[FILTER_SADDR4] = { "ip saddr", print_addr4, SOURCE_NETWORK, 12, 4 },
-	[FILTER_DADDR4] = { "ip daddr", print_addr4, SOURCE_NETWORK, 16, 4, false,
-			    TYPE_IPADDR },
-	[FILTER_DADDR6] = { "ip6 daddr", NULL, SOURCE_NETWORK, 24, 16, false,
-			    TYPE_IP6ADDR },
-	[FILTER_DADDR6_HEAD] = { "ip6 daddr", print_head6, SOURCE_NETWORK, 24, 4 },
-	[FILTER_LENGTH6] = { "ip6 length", print_number, SOURCE_NETWORK, 4, 2 },
-	[FILTER_HEADER_WORDS4] = { "ip hdrlength", print_number, SOURCE_NETWORK, 0, 1,
-				   .mask = 0x0f },
-	[FILTER_HAS_ROUTING6] = { "exthdr rt", print_number, SOURCE_EXTENSION,
-				  IPPROTO_ROUTING, 1 },
-	[FILTER_HOPLIMIT] = { "ip6 hoplimit", print_number, SOURCE_NETWORK, 7, 1 },
-	[FILTER_SPORT] = { "th sport", print_number, SOURCE_TRANSPORT, 0, 2 },
-	[FILTER_DPORT] = { "th dport", print_number, SOURCE_TRANSPORT, 2, 2, false,
-			   TYPE_INET_SERVICE },
-	[FILTER_ICMP_TYPE] = { "icmp type", print_number, SOURCE_TRANSPORT, 0, 1 },
-	[FILTER_TCP_FLAGS] = { "tcp flags", print_number, SOURCE_TRANSPORT, 13, 1 },
-	[FILTER_CT_STATE] = { "ct state", print_number, SOURCE_CT, NFT_CT_STATE, 4,
-			      true },
-	[FILTER_CT_STATUS] = { "ct status", print_number, SOURCE_CT, NFT_CT_STATUS, 4,
+	[FILTER_L4PROTO] = { "meta l4proto", AS_NUMBER, SOURCE_META, NFT_META_L4PROTO, 1,
+			     false, TYPE_INET_PROTOCOL },
+	[FILTER_IIF] = { "iif", AS_NUMBER, SOURCE_META, NFT_META_IIF, 4, true },
+	[FILTER_OIF] = { "oif", AS_NUMBER, SOURCE_META, NFT_META_OIF, 4, true },
+	[FILTER_OIF_GROUP] = { "oifgroup", AS_NUMBER, SOURCE_META, NFT_META_OIFGROUP, 4,
 			       true },
-	[FILTER_CT_MARK] = { "ct mark", print_mark, SOURCE_CT, NFT_CT_MARK, 4, true,
+	[FILTER_MARK] = { "meta mark", AS_MARK, SOURCE_META, NFT_META_MARK, 4, true,
+			  TYPE_MARK },
+	[FILTER_SKUID] = { "meta skuid", AS_NUMBER, SOURCE_META, NFT_META_SKUID, 4, true,
+			   TYPE_UID },
+	[FILTER_SADDR4] = { "ip saddr", AS_ADDR4, SOURCE_NETWORK, 12, 4 },
+	[FILTER_DADDR4] = { "ip daddr", AS_ADDR4, SOURCE_NETWORK, 16, 4, false,
+			    TYPE_IPADDR },
+	[FILTER_DADDR6] = { "ip6 daddr", AS_NOTHING, SOURCE_NETWORK, 24, 16, false,
+			    TYPE_IP6ADDR },
+	[FILTER_DADDR6_HEAD] = { "ip6 daddr", AS_HEAD6, SOURCE_NETWORK, 24, 4 },
+	[FILTER_LENGTH6] = { "ip6 length", AS_NUMBER, SOURCE_NETWORK, 4, 2 },
+	[FILTER_HEADER_WORDS4] = { "ip hdrlength", AS_NUMBER, SOURCE_NETWORK, 0, 1,
+				   .mask = 0x0f },
+	[FILTER_HAS_ROUTING6] = { "exthdr rt", AS_NUMBER, SOURCE_EXTENSION,
+				  IPPROTO_ROUTING, 1 },
+	[FILTER_HOPLIMIT] = { "ip6 hoplimit", AS_NUMBER, SOURCE_NETWORK, 7, 1 },
+	[FILTER_SPORT] = { "th sport", AS_NUMBER, SOURCE_TRANSPORT, 0, 2 },
+	[FILTER_DPORT] = { "th dport", AS_NUMBER, SOURCE_TRANSPORT, 2, 2, false,
+			   TYPE_INET_SERVICE },
+	[FILTER_ICMP_TYPE] = { "icmp type", AS_NUMBER, SOURCE_TRANSPORT, 0, 1 },
+	[FILTER_TCP_FLAGS] = { "tcp flags", AS_NUMBER, SOURCE_TRANSPORT, 13, 1 },
+	[FILTER_CT_STATE] = { "ct state", AS_NUMBER, SOURCE_CT, NFT_CT_STATE, 4, true },
+	[FILTER_CT_STATUS] = { "ct status", AS_NUMBER, SOURCE_CT, NFT_CT_STATUS, 4,
+			       true },
+	[FILTER_CT_MARK] = { "ct mark", AS_MARK, SOURCE_CT, NFT_CT_MARK, 4, true,
 			     TYPE_MARK },
-	[FILTER_CT_DIRECTION] = { "ct direction", print_number, SOURCE_CT,
-				  NFT_CT_DIRECTION, 1 },
-	[FILTER_FIB_DADDR_TYPE] = { "fib daddr type", print_number, SOURCE_FIB,
+	[FILTER_CT_DIRECTION] = { "ct direction", AS_NUMBER, SOURCE_CT, NFT_CT_DIRECTION,
+				  1 },
+	[FILTER_FIB_DADDR_TYPE] = { "fib daddr type", AS_NUMBER, SOURCE_FIB,
 				    NFTA_FIB_F_DADDR, 4, true },
-	[FILTER_FIB_SADDR_TYPE] = { "fib saddr type", print_number, SOURCE_FIB,
+	[FILTER_FIB_SADDR_TYPE] = { "fib saddr type", AS_NUMBER, SOURCE_FIB,
 				    NFTA_FIB_F_SADDR, 4, true },
-	[FILTER_CGROUP] = { NULL, NULL, SOURCE_SOCKET, NFT_SOCKET_CGROUPV2, 8, true,
+	[FILTER_CGROUP] = { NULL, AS_NOTHING, SOURCE_SOCKET, NFT_SOCKET_CGROUPV2, 8, true,
 			    TYPE_CGROUP },
 };
 
@@ -306,10 +293,24 @@ static void print_value(struct line *t, enum filter_field field, uint32_t value)
 			fputs(named_values[i].word, t->out);
 			return;
 		}
-	if (!fields[field].print)
+	switch (fields[field].format) {
+	case AS_NOTHING:
 		t->failed = true;
-	else
-		fields[field].print(t->out, value);
+		break;
+	case AS_NUMBER:
+		fprintf(t->out, "%" PRIu32, value);
+		break;
+	case AS_MARK:
+		fprintf(t->out, "0x%08" PRIx32, value);
+		break;
+	case AS_ADDR4:
+		fprintf(t->out, "%u.%u.%u.%u", value >> 24, value >> 16 & 255,
+			value >> 8 & 255, value & 255);
+		break;
+	case AS_HEAD6:
+		fprintf(t->out, "%x:%x::/32", value >> 16, value & 0xffff);
+		break;
+	}
 }
 
 /* ip daddr . meta l4proto . th dport */
@@ -427,22 +428,6 @@ static void put_mask(struct nl_writer *w, enum filter_field field, uint32_t mask
 			     { NFTA_BITWISE_XOR, .data = zero, .size = size }));
 }
 
-static void load_payload(struct nl_writer *w, const struct field *f, uint32_t base,
-			 uint32_t reg)
-{
-	put_expression(w, "payload",
-		       TERMS({ NFTA_PAYLOAD_DREG, reg }, { NFTA_PAYLOAD_BASE, base },
-			     { NFTA_PAYLOAD_OFFSET, f->key },
-			     { NFTA_PAYLOAD_LEN, f->size }));
-}
-
-static void load_socket(struct nl_writer *w, uint8_t level, uint32_t reg)
-{
-	put_expression(w, "socket",
-		       TERMS({ NFTA_SOCKET_KEY, NFT_SOCKET_CGROUPV2 },
-			     { NFTA_SOCKET_DREG, reg }, { NFTA_SOCKET_LEVEL, level }));
-}
-
 /* @level: of the cgroup that a socket is asked for. */
 static void load(struct nl_writer *w, enum filter_field field, uint8_t level,
 		 uint32_t reg)
@@ -455,10 +440,15 @@ static void load(struct nl_writer *w, enum filter_field field, uint8_t level,
 			       TERMS({ NFTA_META_DREG, reg }, { NFTA_META_KEY, f->key }));
 		break;
 	case SOURCE_NETWORK:
-		load_payload(w, f, NFT_PAYLOAD_NETWORK_HEADER, reg);
-		break;
 	case SOURCE_TRANSPORT:
-		load_payload(w, f, NFT_PAYLOAD_TRANSPORT_HEADER, reg);
+		put_expression(w, "payload",
+			       TERMS({ NFTA_PAYLOAD_DREG, reg },
+				     { NFTA_PAYLOAD_BASE,
+				       f->source == SOURCE_NETWORK
+					       ? NFT_PAYLOAD_NETWORK_HEADER
+					       : NFT_PAYLOAD_TRANSPORT_HEADER },
+				     { NFTA_PAYLOAD_OFFSET, f->key },
+				     { NFTA_PAYLOAD_LEN, f->size }));
 		break;
 	case SOURCE_CT:
 		put_expression(w, "ct",
@@ -481,7 +471,10 @@ static void load(struct nl_writer *w, enum filter_field field, uint8_t level,
 	case SOURCE_SOCKET:
 		if (level == 0)
 			w->failed = -EINVAL;
-		load_socket(w, level, reg);
+		put_expression(w, "socket",
+			       TERMS({ NFTA_SOCKET_KEY, NFT_SOCKET_CGROUPV2 },
+				     { NFTA_SOCKET_DREG, reg },
+				     { NFTA_SOCKET_LEVEL, level }));
 		break;
 	}
 	if (f->mask)
@@ -510,14 +503,6 @@ static void put_compare(struct nl_writer *w, uint32_t op, const void *value, siz
 			     { NFTA_CMP_DATA, .data = value, .size = size }));
 }
 
-static void put_lookup(struct nl_writer *w, const struct filter_set *set, uint32_t flags)
-{
-	put_expression(w, "lookup",
-		       TERMS({ NFTA_LOOKUP_SET, .text = set->name },
-			     { NFTA_LOOKUP_SREG, NFT_REG_1 },
-			     { NFTA_LOOKUP_FLAGS, flags }));
-}
-
 static void put_immediate(struct nl_writer *w, const void *value, size_t size)
 {
 	put_expression(w, "immediate",
@@ -533,12 +518,7 @@ struct variant {
 	const char *word;
 };
 
-static void print_word(struct line *t, const struct filter_stmt *s, struct variant v)
-{
-	fputs(v.word, t->out);
-}
-
-/* ct state & 2 != 0; tcp dport 53 */
+/* ct state & 2 != 0; tcp dport 53; icmp type 1-4 */
 static void write_match(struct nl_writer *w, const struct filter_stmt *s,
 			struct variant v)
 {
@@ -549,30 +529,28 @@ static void write_match(struct nl_writer *w, const struct filter_stmt *s,
 	if (s->mask)
 		put_mask(w, s->field, s->mask, NFT_REG_1);
 	put_compare(w, v.code, bytes, size);
-}
-
-/* The bit is set, or it isn't. */
-static bool print_bit(struct line *t, const struct filter_stmt *s)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(bits); i++) {
-		if (bits[i].field != s->field || bits[i].bit != s->mask || s->value != 0)
-			continue;
-		print_field(t, s->field);
-		fprintf(t->out, s->kind == FILTER_EQUAL ? " & %s == 0" : " %s",
-			bits[i].word);
-		return true;
+	if (s->kind == FILTER_RANGE) {
+		field_bytes(s->field, s->value_to, bytes);
+		put_compare(w, NFT_CMP_LTE, bytes, size);
 	}
-	return false;
 }
 
 static void print_match(struct line *t, const struct filter_stmt *s, struct variant v)
 {
-	if (s->mask && print_bit(t, s))
-		return;
+	const struct bit *bit = NULL;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bits) && s->mask && s->value == 0 && !bit; i++)
+		if (bits[i].field == s->field && bits[i].bit == s->mask)
+			bit = &bits[i];
 	/* Of the other fields a mask would have to be written in other ways. */
-	if (s->mask && s->field != FILTER_CT_MARK)
+	if (s->mask && !bit && s->field != FILTER_CT_MARK)
 		t->failed = true;
 	print_field(t, s->field);
+	if (bit) { /* it is set, or it isn't */
+		fprintf(t->out, s->kind == FILTER_EQUAL ? " & %s == 0" : " %s",
+			bit->word);
+		return;
+	}
 	if (s->mask)
 		fprintf(t->out, " & 0x%08" PRIx32, s->mask);
 	if (s->kind == FILTER_NOT_EQUAL)
@@ -581,61 +559,40 @@ static void print_match(struct line *t, const struct filter_stmt *s, struct vari
 		fputs(" ==", t->out);
 	fputc(' ', t->out);
 	print_value(t, s->field, s->value);
+	if (s->kind == FILTER_RANGE) {
+		fputc('-', t->out);
+		print_value(t, s->field, s->value_to);
+	}
 	if (s->field == FILTER_L4PROTO && s->kind == FILTER_EQUAL)
 		t->l4proto = s->value;
 }
 
-/* icmp type 1-4 */
-static void write_range(struct nl_writer *w, const struct filter_stmt *s,
-			struct variant v)
-{
-	uint8_t from[4], to[4];
-	size_t size = field_bytes(s->field, s->value, from);
-
-	field_bytes(s->field, s->value_to, to);
-	load(w, s->field, 0, NFT_REG_1);
-	put_compare(w, NFT_CMP_GTE, from, size);
-	put_compare(w, NFT_CMP_LTE, to, size);
-}
-
-static void print_range(struct line *t, const struct filter_stmt *s, struct variant v)
-{
-	print_field(t, s->field);
-	fputc(' ', t->out);
-	print_value(t, s->field, s->value);
-	fputc('-', t->out);
-	print_value(t, s->field, s->value_to);
-}
-
-/* ip daddr @allow4_0; ip daddr . meta l4proto . th dport != @seen4 */
+/* ip daddr @allow4_0; ip daddr . meta l4proto . th dport != @seen4;
+ * meta l4proto . th sport @held_v4 */
 static void write_in_set(struct nl_writer *w, const struct filter_stmt *s,
 			 struct variant v)
 {
-	load_key(w, s->set);
-	put_lookup(w, s->set, v.code);
+	if (s->kind == FILTER_PORT_IN_SET) {
+		load(w, FILTER_L4PROTO, 0, reg_at(0));
+		load(w, s->field, 0, reg_at(1));
+	} else {
+		load_key(w, s->set);
+	}
+	put_expression(w, "lookup",
+		       TERMS({ NFTA_LOOKUP_SET, .text = s->set->name },
+			     { NFTA_LOOKUP_SREG, NFT_REG_1 },
+			     { NFTA_LOOKUP_FLAGS, v.code }));
 }
 
 static void print_in_set(struct line *t, const struct filter_stmt *s, struct variant v)
 {
-	print_key(t, s->set->key);
+	if (s->kind == FILTER_PORT_IN_SET) {
+		fputs("meta l4proto . ", t->out);
+		print_field(t, s->field);
+	} else {
+		print_key(t, s->set->key);
+	}
 	fprintf(t->out, " %s@%s", v.word, s->set->name);
-}
-
-/* meta l4proto . th sport @held_v4 */
-static void write_port_in_set(struct nl_writer *w, const struct filter_stmt *s,
-			      struct variant v)
-{
-	load(w, FILTER_L4PROTO, 0, reg_at(0));
-	load(w, s->field, 0, reg_at(1));
-	put_lookup(w, s->set, 0);
-}
-
-static void print_port_in_set(struct line *t, const struct filter_stmt *s,
-			      struct variant v)
-{
-	fputs("meta l4proto . ", t->out);
-	print_field(t, s->field);
-	fprintf(t->out, " @%s", s->set->name);
 }
 
 #define COUNTER_TERMS TERMS({ NFTA_COUNTER_BYTES, 0, 8 }, { NFTA_COUNTER_PACKETS, 0, 8 })
@@ -646,37 +603,37 @@ static void print_port_in_set(struct line *t, const struct filter_stmt *s,
 	      { NFTA_LIMIT_BURST, (per_sec) ? 2 * (per_sec) : FILTER_LOG_BURST },        \
 	      { NFTA_LIMIT_TYPE, NFT_LIMIT_PKTS }, { NFTA_LIMIT_FLAGS, 0 })
 
-/* update @rates { meta mark & 0xffff0000 timeout 60s limit rate 20/second burst 40
- * packets }: each element has @each; NULL: nothing. An update begins its time anew. */
-static void put_dynset(struct nl_writer *w, const struct filter_set *set, uint32_t op,
-		       const char *each, const struct term *terms, size_t count)
+/* add @seen4 { ip daddr . meta l4proto . th dport counter }; update @rates { meta mark &
+ * 0xffff0000 timeout 60s limit rate 20/second burst 40 packets }. Where the statement
+ * before has found it missing, the key is in the registers. An update begins its time
+ * anew. */
+static void write_flow(struct nl_writer *w, const struct filter_stmt *s, struct variant v)
 {
-	struct expression e = expression_begin(w, "dynset");
+	const bool limits = s->kind == FILTER_LIMIT_EACH;
+	struct expression e;
 	size_t expr, data;
 
-	put_terms(w,
-		  TERMS({ NFTA_DYNSET_SREG_KEY, NFT_REG_1 }, { NFTA_DYNSET_OP, op },
-			{ NFTA_DYNSET_SET_NAME, .text = set->name },
-			{ NFTA_DYNSET_TIMEOUT, set->timeout_sec * UINT64_C(1000), 8 }));
-	if (each) {
+	if (s->kind != FILTER_FLOW_ADD)
+		load_key(w, s->set);
+	e = expression_begin(w, "dynset");
+	put_terms(
+		w,
+		TERMS({ NFTA_DYNSET_SREG_KEY, NFT_REG_1 }, { NFTA_DYNSET_OP, v.code },
+		      { NFTA_DYNSET_SET_NAME, .text = s->set->name },
+		      { NFTA_DYNSET_TIMEOUT, s->set->timeout_sec * UINT64_C(1000), 8 }));
+	if (limits || s->set->counts) {
 		expr = nl_nest(w, NFTA_DYNSET_EXPR);
-		nl_put_text(w, NFTA_EXPR_NAME, each);
+		nl_put_text(w, NFTA_EXPR_NAME, limits ? "limit" : "counter");
 		data = nl_nest(w, NFTA_EXPR_DATA);
-		put_terms(w, terms, count);
+		if (limits)
+			put_terms(w, LIMIT_TERMS(s->value));
+		else
+			put_terms(w, COUNTER_TERMS);
 		nl_nest_end(w, data);
 		nl_nest_end(w, expr);
 	}
 	nl_put_be32(w, NFTA_DYNSET_FLAGS, 0);
 	expression_end(w, e);
-}
-
-/* add @seen4 { ip daddr . meta l4proto . th dport counter }: where the statement before
- * has found it missing, its key is in the registers. */
-static void write_flow(struct nl_writer *w, const struct filter_stmt *s, struct variant v)
-{
-	if (s->kind != FILTER_FLOW_ADD)
-		load_key(w, s->set);
-	put_dynset(w, s->set, v.code, s->set->counts ? "counter" : NULL, COUNTER_TERMS);
 }
 
 static void print_flow(struct line *t, const struct filter_stmt *s, struct variant v)
@@ -687,44 +644,68 @@ static void print_flow(struct line *t, const struct filter_stmt *s, struct varia
 		s->set->counts ? " counter" : "");
 }
 
-static void write_limit(struct nl_writer *w, const struct filter_stmt *s,
-			struct variant v)
+/* An expression alone. */
+static void write_one(struct nl_writer *w, const struct filter_stmt *s, struct variant v)
 {
-	put_expression(w, "limit", LIMIT_TERMS(s->value));
+	switch (s->kind) {
+	case FILTER_LIMIT:
+		put_expression(w, v.word, LIMIT_TERMS(s->value));
+		break;
+	case FILTER_COUNTER:
+		put_expression(w, v.word, COUNTER_TERMS);
+		break;
+	case FILTER_LOG:
+		put_expression(w, v.word,
+			       TERMS({ NFTA_LOG_PREFIX, .text = s->prefix },
+				     { NFTA_LOG_GROUP, FILTER_NFLOG_GROUP, 2 },
+				     { NFTA_LOG_QTHRESHOLD, 1, 2 }));
+		break;
+	case FILTER_REJECT_RESET:
+		put_expression(w, "reject",
+			       TERMS({ NFTA_REJECT_TYPE, NFT_REJECT_TCP_RST }));
+		break;
+	default:
+		put_expression(w, "reject",
+			       TERMS({ NFTA_REJECT_TYPE, NFT_REJECT_ICMPX_UNREACH },
+				     { NFTA_REJECT_ICMP_CODE,
+				       NFT_REJECT_ICMPX_ADMIN_PROHIBITED, 1 }));
+		break;
+	}
 }
 
-static void print_limit(struct line *t, const struct filter_stmt *s, struct variant v)
+/* A word, and what may stand behind it. */
+static void print_one(struct line *t, const struct filter_stmt *s, struct variant v)
 {
-	fprintf(t->out, "limit rate %u/second burst %u packets",
-		s->value ? s->value : FILTER_LOG_PER_SEC,
-		s->value ? 2 * s->value : FILTER_LOG_BURST);
-}
-
-static void write_limit_each(struct nl_writer *w, const struct filter_stmt *s,
-			     struct variant v)
-{
-	load_key(w, s->set);
-	put_dynset(w, s->set, NFT_DYNSET_OP_UPDATE, "limit", LIMIT_TERMS(s->value));
-}
-
-static void write_counter(struct nl_writer *w, const struct filter_stmt *s,
-			  struct variant v)
-{
-	put_expression(w, "counter", COUNTER_TERMS);
-}
-
-static void write_log(struct nl_writer *w, const struct filter_stmt *s, struct variant v)
-{
-	put_expression(w, "log",
-		       TERMS({ NFTA_LOG_PREFIX, .text = s->prefix },
-			     { NFTA_LOG_GROUP, FILTER_NFLOG_GROUP, 2 },
-			     { NFTA_LOG_QTHRESHOLD, 1, 2 }));
-}
-
-static void print_log(struct line *t, const struct filter_stmt *s, struct variant v)
-{
-	fprintf(t->out, "log prefix \"%s\" group %d queue-threshold 1", s->prefix,
-		FILTER_NFLOG_GROUP);
+	fputs(v.word, t->out);
+	switch (s->kind) {
+	case FILTER_LIMIT:
+		fprintf(t->out, " rate %u/second burst %u packets",
+			s->value ? s->value : FILTER_LOG_PER_SEC,
+			s->value ? 2 * s->value : FILTER_LOG_BURST);
+		break;
+	case FILTER_LOG:
+		fprintf(t->out, " prefix \"%s\" group %d queue-threshold 1", s->prefix,
+			FILTER_NFLOG_GROUP);
+		break;
+	case FILTER_SET_CT_MARK:
+		fprintf(t->out, " set 0x%08" PRIx32, s->value);
+		break;
+	case FILTER_JUMP:
+	case FILTER_GOTO:
+		fprintf(t->out, " %s", s->chain->name);
+		break;
+	case FILTER_REDIRECT:
+		/* A port belongs to a protocol, to nft. */
+		if (t->l4proto == 0)
+			t->failed = true;
+		fprintf(t->out, " to :%" PRIu32, s->value);
+		break;
+	case FILTER_IN_CGROUP:
+		fprintf(t->out, " level %u \"%s\"", s->cgroup->level, s->cgroup->path);
+		break;
+	default:
+		break;
+	}
 }
 
 /* From the first register. */
@@ -735,48 +716,24 @@ static void store_mark(struct nl_writer *w)
 		TERMS({ NFTA_META_KEY, NFT_META_MARK }, { NFTA_META_SREG, NFT_REG_1 }));
 }
 
-static void store_ct_mark(struct nl_writer *w)
-{
-	put_expression(w, "ct",
-		       TERMS({ NFTA_CT_KEY, NFT_CT_MARK }, { NFTA_CT_SREG, NFT_REG_1 }));
-}
-
-/* ct mark set 1 */
-static void write_ct_mark(struct nl_writer *w, const struct filter_stmt *s,
-			  struct variant v)
-{
-	put_immediate(w, &s->value, sizeof(s->value));
-	store_ct_mark(w);
-}
-
-static void print_ct_mark(struct line *t, const struct filter_stmt *s, struct variant v)
-{
-	fprintf(t->out, "ct mark set 0x%08" PRIx32, s->value);
-}
-
-/* meta mark set 1 */
+/* ct mark set 1; meta mark set 1; meta mark set ct mark;
+ * ct mark set meta mark & 0xffff0000 */
 static void write_mark(struct nl_writer *w, const struct filter_stmt *s, struct variant v)
 {
-	put_immediate(w, &s->value, sizeof(s->value));
-	store_mark(w);
-}
-
-/* meta mark set ct mark */
-static void write_mark_from_ct(struct nl_writer *w, const struct filter_stmt *s,
-			       struct variant v)
-{
-	load(w, FILTER_CT_MARK, 0, NFT_REG_1);
-	store_mark(w);
-}
-
-/* ct mark set meta mark & 0xffff0000 */
-static void write_ct_from_mark(struct nl_writer *w, const struct filter_stmt *s,
-			       struct variant v)
-{
-	load(w, FILTER_MARK, 0, NFT_REG_1);
-	if (s->mask)
+	if (s->kind == FILTER_MARK_FROM_CT)
+		load(w, FILTER_CT_MARK, 0, NFT_REG_1);
+	else if (s->kind == FILTER_CT_FROM_MARK)
+		load(w, FILTER_MARK, 0, NFT_REG_1);
+	else
+		put_immediate(w, &s->value, sizeof(s->value));
+	if (s->kind == FILTER_CT_FROM_MARK && s->mask)
 		put_mask(w, FILTER_MARK, s->mask, NFT_REG_1);
-	store_ct_mark(w);
+	if (v.code == FILTER_MARK)
+		store_mark(w);
+	else
+		put_expression(
+			w, "ct",
+			TERMS({ NFTA_CT_KEY, NFT_CT_MARK }, { NFTA_CT_SREG, NFT_REG_1 }));
 }
 
 /* meta mark & 0x0000ffff vmap @plans; meta mark set socket cgroupv2 level 2 map
@@ -811,26 +768,6 @@ static void write_verdict(struct nl_writer *w, const struct filter_stmt *s,
 	expression_end(w, e);
 }
 
-static void print_go(struct line *t, const struct filter_stmt *s, struct variant v)
-{
-	fprintf(t->out, "%s %s", v.word, s->chain->name);
-}
-
-static void write_reset(struct nl_writer *w, const struct filter_stmt *s,
-			struct variant v)
-{
-	put_expression(w, "reject", TERMS({ NFTA_REJECT_TYPE, NFT_REJECT_TCP_RST }));
-}
-
-static void write_reject(struct nl_writer *w, const struct filter_stmt *s,
-			 struct variant v)
-{
-	put_expression(
-		w, "reject",
-		TERMS({ NFTA_REJECT_TYPE, NFT_REJECT_ICMPX_UNREACH },
-		      { NFTA_REJECT_ICMP_CODE, NFT_REJECT_ICMPX_ADMIN_PROHIBITED, 1 }));
-}
-
 /* redirect to :53 */
 static void write_redirect(struct nl_writer *w, const struct filter_stmt *s,
 			   struct variant v)
@@ -844,26 +781,12 @@ static void write_redirect(struct nl_writer *w, const struct filter_stmt *s,
 			     { NFTA_REDIR_FLAGS, NF_NAT_RANGE_PROTO_SPECIFIED }));
 }
 
-static void print_redirect(struct line *t, const struct filter_stmt *s, struct variant v)
-{
-	/* A port belongs to a protocol, to nft. */
-	if (t->l4proto == 0)
-		t->failed = true;
-	fprintf(t->out, "redirect to :%" PRIu32, s->value);
-}
-
 /* socket cgroupv2 level 2 "a/b" */
 static void write_cgroup(struct nl_writer *w, const struct filter_stmt *s,
 			 struct variant v)
 {
-	load_socket(w, s->cgroup->level, NFT_REG_1);
+	load(w, FILTER_CGROUP, s->cgroup->level, NFT_REG_1);
 	put_compare(w, NFT_CMP_EQ, &s->cgroup->id, sizeof(s->cgroup->id));
-}
-
-static void print_cgroup(struct line *t, const struct filter_stmt *s, struct variant v)
-{
-	fprintf(t->out, "socket cgroupv2 level %u \"%s\"", s->cgroup->level,
-		s->cgroup->path);
 }
 
 /* What has no printer has no text: only the host's table says it. */
@@ -874,39 +797,37 @@ static const struct statement {
 } statements[FILTER_STMT_COUNT] = {
 	[FILTER_EQUAL] = { write_match, print_match, { NFT_CMP_EQ, NULL } },
 	[FILTER_NOT_EQUAL] = { write_match, print_match, { NFT_CMP_NEQ, NULL } },
-	[FILTER_RANGE] = { write_range, print_range },
+	[FILTER_RANGE] = { write_match, print_match, { NFT_CMP_GTE, NULL } },
 	[FILTER_IN_SET] = { write_in_set, print_in_set, { 0, "" } },
-	[FILTER_PORT_IN_SET] = { write_port_in_set, print_port_in_set },
+	[FILTER_PORT_IN_SET] = { write_in_set, print_in_set, { 0, "" } },
 	[FILTER_FLOW_NEW] = { write_in_set, print_in_set, { NFT_LOOKUP_F_INV, "!= " } },
 	[FILTER_FLOW_ADD] = { write_flow, print_flow, { NFT_DYNSET_OP_ADD, "add" } },
 	[FILTER_FLOW_COUNT] = { write_flow,
 				print_flow,
 				{ NFT_DYNSET_OP_UPDATE, "update" } },
-	[FILTER_LIMIT] = { write_limit, print_limit },
-	[FILTER_COUNTER] = { write_counter, print_word, { 0, "counter" } },
-	[FILTER_LOG] = { write_log, print_log },
-	[FILTER_SET_CT_MARK] = { write_ct_mark, print_ct_mark },
-	[FILTER_ACCEPT] = { write_verdict, print_word, { NF_ACCEPT, "accept" } },
-	[FILTER_DROP] = { write_verdict, print_word, { NF_DROP, "drop" } },
+	[FILTER_LIMIT] = { write_one, print_one, { 0, "limit" } },
+	[FILTER_COUNTER] = { write_one, print_one, { 0, "counter" } },
+	[FILTER_LOG] = { write_one, print_one, { 0, "log" } },
+	[FILTER_SET_CT_MARK] = { write_mark, print_one, { FILTER_CT_MARK, "ct mark" } },
+	[FILTER_ACCEPT] = { write_verdict, print_one, { NF_ACCEPT, "accept" } },
+	[FILTER_DROP] = { write_verdict, print_one, { NF_DROP, "drop" } },
 	[FILTER_RETURN] = { write_verdict,
-			    print_word,
+			    print_one,
 			    { (uint32_t)NFT_RETURN, "return" } },
-	[FILTER_JUMP] = { write_verdict, print_go, { (uint32_t)NFT_JUMP, "jump" } },
-	[FILTER_GOTO] = { write_verdict, print_go, { (uint32_t)NFT_GOTO, "goto" } },
-	[FILTER_REJECT_RESET] = { write_reset,
-				  print_word,
-				  { 0, "reject with tcp reset" } },
-	[FILTER_REJECT_ADMIN] = { write_reject,
-				  print_word,
+	[FILTER_JUMP] = { write_verdict, print_one, { (uint32_t)NFT_JUMP, "jump" } },
+	[FILTER_GOTO] = { write_verdict, print_one, { (uint32_t)NFT_GOTO, "goto" } },
+	[FILTER_REJECT_RESET] = { write_one, print_one, { 0, "reject with tcp reset" } },
+	[FILTER_REJECT_ADMIN] = { write_one,
+				  print_one,
 				  { 0, "reject with icmpx admin-prohibited" } },
-	[FILTER_REDIRECT] = { write_redirect, print_redirect },
-	[FILTER_IN_CGROUP] = { write_cgroup, print_cgroup },
+	[FILTER_REDIRECT] = { write_redirect, print_one, { 0, "redirect" } },
+	[FILTER_IN_CGROUP] = { write_cgroup, print_one, { 0, "socket cgroupv2" } },
 	[FILTER_GO_BY] = { write_mapped, NULL, { NFT_REG_VERDICT, NULL } },
 	[FILTER_MARK_BY] = { write_mapped, NULL, { NFT_REG_1, NULL } },
-	[FILTER_SET_MARK] = { write_mark, NULL },
-	[FILTER_MARK_FROM_CT] = { write_mark_from_ct, NULL },
-	[FILTER_CT_FROM_MARK] = { write_ct_from_mark, NULL },
-	[FILTER_LIMIT_EACH] = { write_limit_each, NULL },
+	[FILTER_SET_MARK] = { write_mark, NULL, { FILTER_MARK, NULL } },
+	[FILTER_MARK_FROM_CT] = { write_mark, NULL, { FILTER_MARK, NULL } },
+	[FILTER_CT_FROM_MARK] = { write_mark, NULL, { FILTER_CT_MARK, NULL } },
+	[FILTER_LIMIT_EACH] = { write_flow, NULL, { NFT_DYNSET_OP_UPDATE, NULL } },
 };
 
 void nft_rule_write(struct nl_writer *w, const struct filter_rule *rule)
