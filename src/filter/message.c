@@ -45,20 +45,6 @@ void nl_batch_end(struct nl_writer *w)
 
 /* ---- reading ---- */
 
-/* One reply that is an error or an acknowledgement. */
-static void read_error(const struct nlmsghdr *h, uint32_t last, struct nl_outcome *o)
-{
-	const struct nlmsgerr *e = nl_body(h, sizeof(*e));
-
-	if (!e || e->error > 0) {
-		*o = (struct nl_outcome){ true, -EBADMSG, 0 };
-	} else if (e->error < 0) {
-		*o = (struct nl_outcome){ true, e->error, h->nlmsg_seq };
-	} else if (h->nlmsg_seq == last) {
-		o->done = true;
-	}
-}
-
 void nl_outcome_read(const void *bytes, size_t size, uint32_t port_id, uint32_t first,
 		     uint32_t last, struct nl_outcome *o)
 {
@@ -66,57 +52,51 @@ void nl_outcome_read(const void *bytes, size_t size, uint32_t port_id, uint32_t 
 	const struct nlmsghdr *h;
 
 	while (!o->done && (h = nl_take(&at, &size))) {
+		const struct nlmsgerr *e;
+
 		/* Sequence numbers wrap: compare by distance. */
-		if (h->nlmsg_pid == port_id && h->nlmsg_type == NLMSG_ERROR &&
-		    h->nlmsg_seq - first <= last - first)
-			read_error(h, last, o);
+		if (h->nlmsg_pid != port_id || h->nlmsg_type != NLMSG_ERROR ||
+		    h->nlmsg_seq - first > last - first)
+			continue;
+		e = nl_body(h, sizeof(*e));
+		if (!e || e->error > 0)
+			*o = (struct nl_outcome){ true, -EBADMSG, 0 };
+		else if (e->error < 0)
+			*o = (struct nl_outcome){ true, e->error, h->nlmsg_seq };
+		else if (h->nlmsg_seq == last)
+			o->done = true;
 	}
 	if (!o->done && size > 0)
 		*o = (struct nl_outcome){ true, -EBADMSG, 0 };
 }
 
-static void dump_message(const struct nlmsghdr *h, struct nl_dump *d)
-{
-	const struct nfgenmsg *g = nl_body(h, sizeof(*g));
-	struct nl_attrs attrs;
-
-	if (NFNL_SUBSYS_ID(h->nlmsg_type) !=
-	    (d->subsystem ? d->subsystem : NFNL_SUBSYS_NFTABLES))
-		return;
-	if (!nl_attrs_of(h, sizeof(*g), &attrs))
-		d->error = -EBADMSG;
-	else
-		d->error = d->fn(d->data, NFNL_MSG_TYPE(h->nlmsg_type), g->nfgen_family,
-				 &attrs);
-}
-
-static void dump_control(const struct nlmsghdr *h, struct nl_dump *d)
-{
-	const int *code = nl_body(h, sizeof(*code));
-
-	d->done = true;
-	if (d->error)
-		return;
-	if (!code || *code > 0)
-		d->error = -EBADMSG;
-	else
-		d->error = *code;
-}
-
 void nl_dump_read(const void *bytes, size_t size, struct nl_dump *d)
 {
+	const uint8_t subsystem = d->subsystem ? d->subsystem : NFNL_SUBSYS_NFTABLES;
 	const uint8_t *at = bytes;
 	const struct nlmsghdr *h;
 
 	while (!d->done && (h = nl_take(&at, &size))) {
+		const struct nfgenmsg *g = nl_body(h, sizeof(*g));
+		const int *code = nl_body(h, sizeof(*code));
+		struct nl_attrs attrs;
+
 		if (h->nlmsg_pid != d->port_id || h->nlmsg_seq != d->seq)
 			continue;
 		if (h->nlmsg_flags & NLM_F_DUMP_INTR && !d->error && !d->takes)
 			d->error = -EAGAIN; /* it changed meanwhile */
-		if (h->nlmsg_type == NLMSG_DONE || h->nlmsg_type == NLMSG_ERROR)
-			dump_control(h, d);
-		else if (!d->error)
-			dump_message(h, d);
+		if (h->nlmsg_type == NLMSG_DONE || h->nlmsg_type == NLMSG_ERROR) {
+			d->done = true;
+			if (!d->error)
+				d->error = code && *code <= 0 ? *code : -EBADMSG;
+			continue;
+		}
+		if (d->error || NFNL_SUBSYS_ID(h->nlmsg_type) != subsystem)
+			continue;
+		d->error = nl_attrs_of(h, sizeof(*g), &attrs)
+				   ? d->fn(d->data, NFNL_MSG_TYPE(h->nlmsg_type),
+					   g->nfgen_family, &attrs)
+				   : -EBADMSG;
 	}
 	if (!d->done && size > 0) {
 		d->done = true;
@@ -126,21 +106,25 @@ void nl_dump_read(const void *bytes, size_t size, struct nl_dump *d)
 
 /* ---- exchange ---- */
 
-static int transact(struct filter_conn *c, struct nl_writer *w, uint32_t *ret_seq)
+int nl_transact(struct filter_conn *c, struct nl_writer *w, uint32_t *ret_seq)
 {
 	_Alignas(struct nlmsghdr) uint8_t buf[8192];
+	const bool was_unsure = c->unsure;
 	struct nl_outcome o = { 0 };
 	uint32_t last = w->seq - 2; /* the message before the batch's end */
 	int r;
 
+	c->unsure = true; /* until the kernel has taken all of it */
 	if (ret_seq)
 		*ret_seq = 0;
 	if (w->failed)
 		return w->failed;
 	c->seq = w->seq;
 	/* Of nothing the kernel makes no transaction, and it would be counted as one. */
-	if (w->seq - w->first == EMPTY_BATCH)
+	if (w->seq - w->first == EMPTY_BATCH) {
+		c->unsure = was_unsure;
 		return 0;
+	}
 	r = nl_send(c->fd, w->bytes, w->size);
 	if (r < 0)
 		return r;
@@ -153,17 +137,11 @@ static int transact(struct filter_conn *c, struct nl_writer *w, uint32_t *ret_se
 	}
 	if (ret_seq)
 		*ret_seq = o.error_seq;
-	c->commits += o.error == 0;
+	if (o.error == 0) {
+		c->commits++;
+		c->unsure = was_unsure;
+	}
 	return o.error;
-}
-
-int nl_transact(struct filter_conn *c, struct nl_writer *w, uint32_t *ret_seq)
-{
-	int r = transact(c, w, ret_seq);
-
-	if (r < 0)
-		c->unsure = true;
-	return r;
 }
 
 int nl_ask(struct filter_conn *c, uint16_t type, uint16_t flags, uint8_t family,
