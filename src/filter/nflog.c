@@ -171,64 +171,17 @@ static bool read_ipv6(struct wire *w, struct nflog_packet *p)
 	return true;
 }
 
-static bool read_packet(const uint8_t *bytes, size_t size, struct nflog_packet *p)
-{
-	struct wire w = wire_reader(bytes, size);
-
-	if (size == 0)
-		return false;
-	switch (bytes[0] >> 4) {
-	case 4:
-		return read_ipv4(&w, p);
-	case 6:
-		return read_ipv6(&w, p);
-	default:
-		return false;
-	}
-}
-
 /* ---- messages ---- */
 
-/* One of another size says nothing. */
-static void read_u32(const uint8_t *value, size_t size, uint32_t *ret)
-{
-	uint32_t be;
-
-	if (size != sizeof(be))
-		return;
-	memcpy(&be, value, sizeof(be));
-	*ret = be32toh(be);
-}
-
-static void read_attr(const struct nlattr *a, struct nflog_packet *p, bool *has_packet)
-{
-	const uint8_t *value = nl_data(a);
-	size_t size = nl_size(a);
-
-	switch (nl_type(a)) {
-	case NFULA_PAYLOAD:
-		*has_packet = read_packet(value, size, p);
-		break;
-	case NFULA_PREFIX:
-		memcpy(p->prefix, value, MIN(size, sizeof(p->prefix) - 1));
-		break;
-	case NFULA_UID:
-		read_u32(value, size, &p->uid);
-		break;
-	case NFULA_MARK:
-		read_u32(value, size, &p->mark);
-		break;
-	default:
-		break;
-	}
-}
-
+/* An attribute of another size than its number's says nothing. */
 static bool read_message(const struct nlmsghdr *h, struct nflog_packet *p)
 {
 	const size_t headers = NLMSG_HDRLEN + NLMSG_ALIGN(sizeof(struct nfgenmsg));
 	const uint8_t *at = (const uint8_t *)h + headers;
 	const struct nlattr *a;
 	bool has_packet = false;
+	unsigned int version;
+	struct wire w;
 	size_t left;
 
 	*p = (struct nflog_packet){ .uid = UINT32_MAX };
@@ -236,8 +189,28 @@ static bool read_message(const struct nlmsghdr *h, struct nflog_packet *p)
 	    h->nlmsg_len < headers)
 		return false;
 	left = h->nlmsg_len - headers;
-	while ((a = nl_take_attr(&at, &left)))
-		read_attr(a, p, &has_packet);
+	while ((a = nl_take_attr(&at, &left))) {
+		switch (nl_type(a)) {
+		case NFULA_PAYLOAD:
+			w = wire_reader(nl_data(a), nl_size(a));
+			version = nl_size(a) > 0 ? *(const uint8_t *)nl_data(a) >> 4 : 0;
+			has_packet = (version == 4 && read_ipv4(&w, p)) ||
+				     (version == 6 && read_ipv6(&w, p));
+			break;
+		case NFULA_PREFIX:
+			memcpy(p->prefix, nl_data(a),
+			       MIN(nl_size(a), sizeof(p->prefix) - 1));
+			break;
+		case NFULA_UID:
+			(void)nl_get_u32(a, &p->uid);
+			break;
+		case NFULA_MARK:
+			(void)nl_get_u32(a, &p->mark);
+			break;
+		default:
+			break;
+		}
+	}
 	return has_packet;
 }
 
