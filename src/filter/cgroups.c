@@ -71,8 +71,8 @@ static struct filter_chain *begin_rules(struct builder *b, struct arena *arena,
 		return NULL;
 	ruleset_build_related(b);
 	stranger = ruleset_plain_chain(b, "stranger");
-	output = ruleset_base_chain(b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
-	output->accept = true;
+	output = ruleset_base_chain(b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT,
+				    true);
 	ruleset_stranger(b, stranger);
 	*ret_stranger = stranger;
 	return output;
@@ -359,27 +359,6 @@ static bool has_level(const struct list *l, size_t level)
 	return false;
 }
 
-static int build(const struct filter_parents *p, struct arena *arena,
-		 const struct ruleset **ret)
-{
-	const struct filter_chain *stranger;
-	struct builder b;
-	struct filter_chain *output = begin_rules(&b, arena, &stranger);
-
-	if (!output)
-		return -ENOMEM;
-	for (size_t level = 1; level + 1 < LEVELS; level++) {
-		if (!has_level(&p->guarded, level))
-			continue;
-		stmt_rule(&b, output);
-		stmt_add(&b, FILTER_IN_SET)->set = level_set(&b, "guarded", level);
-		stmt_add(&b, FILTER_FLOW_NEW)->set = level_set(&b, "known", level + 1);
-		stmt_go(&b, FILTER_GOTO, stranger);
-	}
-	*ret = b.rs;
-	return b.failed ? -ENOMEM : 0;
-}
-
 /* It is in a set: what is above it is guarded somewhere. */
 static bool is_in_kernel(const struct filter_parents *p, const struct cgroup_at *c)
 {
@@ -392,13 +371,22 @@ static int put_parents(struct nl_writer *w, const void *data, struct err *err)
 	const struct cgroup_at *guarded = p->guarded.at, *known = p->known.at;
 	struct elements k = { .w = w, .table = PARENTS_TABLE };
 	CLEAN(arena) struct arena arena = { 0 };
-	const struct ruleset *rs;
-	int r = build(p, &arena, &rs);
+	const struct filter_chain *stranger;
+	struct builder b;
+	struct filter_chain *output = begin_rules(&b, &arena, &stranger);
 
-	if (r < 0)
-		return err_sys(err, r, "%s", no_parents);
-	nft_sets(w, PARENTS_TABLE, rs);
-	nft_chains(w, PARENTS_TABLE, rs);
+	for (size_t level = 1; output && level + 1 < LEVELS; level++) {
+		if (!has_level(&p->guarded, level))
+			continue;
+		stmt_rule(&b, output);
+		stmt_add(&b, FILTER_IN_SET)->set = level_set(&b, "guarded", level);
+		stmt_add(&b, FILTER_FLOW_NEW)->set = level_set(&b, "known", level + 1);
+		stmt_go(&b, FILTER_GOTO, stranger);
+	}
+	if (!output || b.failed)
+		return err_sys(err, -ENOMEM, "%s", no_parents);
+	nft_sets(w, PARENTS_TABLE, b.rs);
+	nft_chains(w, PARENTS_TABLE, b.rs);
 	for (size_t i = 0; i < p->guarded.count; i++)
 		put_cgroup(&k, true, "guarded", guarded[i].id, guarded[i].level);
 	for (size_t i = 0; i < p->known.count; i++)

@@ -55,12 +55,6 @@
 
 #include "policy/plan.h"
 
-enum {
-	ASKS_TIMES = 2,		  /* what the engine answers */
-	ASKS_LEAST = 1000,	  /* the self-test's are not counted there */
-	ASKS_KNOWN_MAX = 1000000, /* over it: unlimited */
-};
-
 const uint8_t ruleset_protocols[PROTOCOLS] = { IPPROTO_TCP, IPPROTO_UDP };
 
 static const struct filter_set *ports_of(const struct list_sets *l, uint8_t protocol)
@@ -107,7 +101,7 @@ static void ruleset_answer(struct builder *b, struct filter_chain *c)
 	/* To a source that was made up an answer would leave, and carry what it quotes.
 	 */
 	stmt_rule(b, c);
-	stmt_source_not_local(b);
+	stmt_not_equal(b, FILTER_FIB_SADDR_TYPE, RTN_LOCAL);
 	stmt_add(b, FILTER_DROP);
 	stmt_rule(b, c);
 	stmt_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
@@ -136,16 +130,6 @@ static bool opens_dns(const struct builder *b, size_t i, size_t f, uint8_t proto
 	       plan_port_list_has(b->plan, (uint8_t)i, protocol, FILTER_DNS_PORT);
 }
 
-static bool any_opens_dns(const struct builder *b)
-{
-	for (size_t i = 0; i < b->list_count; i++)
-		for (size_t f = 0; f < b->family_count; f++)
-			if (opens_dns(b, i, f, IPPROTO_TCP) ||
-			    opens_dns(b, i, f, IPPROTO_UDP))
-				return true;
-	return b->exempt[V4] || b->exempt[V6];
-}
-
 /* Port 53 of what address rules open: @end per protocol, NULL leaves it out. */
 static void opened_dns(struct builder *b, struct filter_chain *c, uint8_t protocol,
 		       stmt_ending *end)
@@ -172,28 +156,28 @@ static void rules_to(struct builder *b, struct filter_chain *c,
 	}
 }
 
-/* Both are reached for port 53 only. */
-static void build_dns_nat(struct builder *b)
-{
-	struct filter_chain *nat = ruleset_plain_chain(b, "dns_nat");
-
-	b->dns_nat = nat;
-	rules_to(b, nat, b->exempt, stmt_return);
-	rules_to(b, nat, b->deny, stmt_redirect_dns);
-	opened_dns(b, nat, IPPROTO_TCP, b->relay ? stmt_redirect_relay : stmt_return);
-	opened_dns(b, nat, IPPROTO_UDP, stmt_return);
-	stmt_rule(b, nat);
-	stmt_redirect_dns(b);
-}
-
 void ruleset_build_dns(struct builder *b)
 {
-	struct filter_chain *output;
+	struct filter_chain *nat, *output;
+	bool opens = b->exempt[V4] || b->exempt[V6];
 
-	if (!any_opens_dns(b))
+	for (size_t i = 0; i < b->list_count; i++)
+		for (size_t f = 0; f < b->family_count; f++)
+			opens |= opens_dns(b, i, f, IPPROTO_TCP) ||
+				 opens_dns(b, i, f, IPPROTO_UDP);
+	if (!opens)
 		return;
-	if (!b->fixed)
-		build_dns_nat(b);
+	/* Both chains are reached for port 53 only. */
+	if (!b->fixed) {
+		b->dns_nat = nat = ruleset_plain_chain(b, "dns_nat");
+		rules_to(b, nat, b->exempt, stmt_return);
+		rules_to(b, nat, b->deny, stmt_redirect_dns);
+		opened_dns(b, nat, IPPROTO_TCP,
+			   b->relay ? stmt_redirect_relay : stmt_return);
+		opened_dns(b, nat, IPPROTO_UDP, stmt_return);
+		stmt_rule(b, nat);
+		stmt_redirect_dns(b);
+	}
 	b->dns_output = output = ruleset_plain_chain(b, "dns_output");
 	rules_to(b, output, b->exempt, stmt_mark_and_accept);
 	rules_to(b, output, b->deny, stmt_refuse);
@@ -227,8 +211,12 @@ static const struct filter_chain *ports_chain(struct builder *b, size_t i)
 
 		if (!ports || !ruleset_is_direct(b, protocol))
 			continue;
-		if (!c)
-			c = ruleset_numbered_chain(b, "ports", i);
+		if (!c) {
+			const char *name = arena_printf(b->arena, "ports_%zu", i);
+
+			b->failed |= !name;
+			c = ruleset_plain_chain(b, name ? name : "ports");
+		}
 		stmt_rule(b, c);
 		stmt_equal(b, FILTER_L4PROTO, protocol);
 		stmt_in_set(b, FILTER_DPORT, ports);
@@ -310,55 +298,17 @@ static void ruleset_default(struct builder *b, struct filter_chain *c, uint8_t p
 	}
 }
 
-/* The TCP that goes to the relay. */
-static void relayed(struct builder *b, struct filter_chain *c)
-{
-	for (size_t i = 0; i < b->list_count; i++) {
-		for (size_t f = 0; f < b->family_count; f++) {
-			if (rule_for(b, c, IPPROTO_TCP, i, f, b->lists[i].allow[f]))
-				stmt_redirect_relay(b);
-			if (rule_for(b, c, IPPROTO_TCP, i, f, b->lists[i].learned[f]))
-				stmt_redirect_relay(b);
-		}
-	}
-	ruleset_default(b, c, IPPROTO_TCP, stmt_redirect_relay, stmt_return);
-}
-
 /* ---- what nat has sent here ---- */
 
 void ruleset_build_leaving(struct builder *b)
 {
 	struct filter_chain *c = ruleset_base_chain(b, "leaving", FILTER_CHAIN_FILTER,
-						    NF_INET_POST_ROUTING);
+						    NF_INET_POST_ROUTING, true);
 
-	c->accept = true;
 	stmt_rule(b, c);
 	stmt_not_equal(b, FILTER_OIF, LOOPBACK_INDEX);
 	stmt_has_bit(b, FILTER_CT_STATUS, IPS_DST_NAT);
 	stmt_local(b);
-	stmt_drop(b);
-}
-
-static void query_rule(struct builder *b, struct filter_chain *c)
-{
-	stmt_rule(b, c);
-	stmt_port(b, IPPROTO_UDP, b->dns_port);
-	stmt_has_bit(b, FILTER_CT_STATUS, IPS_DST_NAT);
-}
-
-void ruleset_queries(struct builder *b, struct filter_chain *c)
-{
-	const uint32_t most = plan_limit(b->plan, LIMIT_QUERIES_PER_SECOND);
-
-	query_rule(b, c);
-	if (most <= ASKS_KNOWN_MAX) {
-		struct filter_stmt *s = stmt_add(b, FILTER_LIMIT_EACH);
-
-		s->set = b->host->asks;
-		s->value = MAX(most * ASKS_TIMES, (uint32_t)ASKS_LEAST);
-	}
-	stmt_add(b, FILTER_ACCEPT);
-	query_rule(b, c);
 	stmt_drop(b);
 }
 
@@ -463,29 +413,13 @@ static void icmp6_rule(struct builder *b, struct filter_chain *c, uint8_t from,
 	stmt_between(b, FILTER_ICMP_TYPE, from, to);
 }
 
-static void multicast_reports(struct builder *b, struct filter_chain *c,
-			      enum link_reports reports, uint8_t from, uint8_t to)
-{
-	if (reports == LINK_LIMITED) {
-		flow_rule(b, c, V6, IPPROTO_ICMPV6);
-		stmt_between(b, FILTER_ICMP_TYPE, from, to);
-		stmt_between(b, FILTER_LENGTH6, 0, MLD_LENGTH_MAX);
-		stmt_add(b, FILTER_LIMIT)->value = MLD_PER_SEC;
-		stmt_accept(b);
-	}
-	icmp6_rule(b, c, from, to);
-	if (reports < LINK_ACCEPTED)
-		stmt_drop(b);
-	else
-		stmt_accept(b);
-}
-
 /* A ping of a made-up source comes by here too, and goes back to the next steps. */
 void ruleset_build_link(struct builder *b)
 {
 	static const uint8_t groups[][2] = { { ICMPV6_LINK_FIRST, ICMPV6_MLD_LAST },
 					     { ICMPV6_MLD2_REPORT, ICMPV6_MLD2_REPORT } };
 	enum link_reports reports = kinds[b->kind].reports;
+	stmt_ending *end = reports < LINK_ACCEPTED ? stmt_drop : stmt_accept;
 	struct filter_chain *c = ruleset_plain_chain(b, "link");
 
 	b->link = c;
@@ -507,14 +441,20 @@ void ruleset_build_link(struct builder *b)
 		stmt_drop(b);
 	else
 		stmt_accept(b);
-	for (size_t i = 0; i < ARRAY_SIZE(groups); i++)
-		multicast_reports(b, c, reports, groups[i][0], groups[i][1]);
+	for (size_t i = 0; i < ARRAY_SIZE(groups); i++) {
+		if (reports == LINK_LIMITED) {
+			flow_rule(b, c, V6, IPPROTO_ICMPV6);
+			stmt_between(b, FILTER_ICMP_TYPE, groups[i][0], groups[i][1]);
+			stmt_between(b, FILTER_LENGTH6, 0, MLD_LENGTH_MAX);
+			stmt_add(b, FILTER_LIMIT)->value = MLD_PER_SEC;
+			stmt_accept(b);
+		}
+		icmp6_rule(b, c, groups[i][0], groups[i][1]);
+		end(b);
+	}
 	stmt_rule(b, c);
 	stmt_equal(b, FILTER_L4PROTO, IPPROTO_IGMP);
-	if (reports < LINK_ACCEPTED)
-		stmt_drop(b);
-	else
-		stmt_accept(b);
+	end(b);
 }
 
 static void step_link(struct builder *b, struct filter_chain *c)
@@ -539,8 +479,8 @@ void ruleset_neighbours(struct builder *b, struct filter_chain *c)
 
 /* ---- straight, source, links ---- */
 
-static void roundabout(struct builder *b, struct filter_chain *c,
-		       const struct filter_chain *to)
+void ruleset_roundabout(struct builder *b, struct filter_chain *c,
+			const struct filter_chain *to)
 {
 	stmt_rule_of(b, c, V4);
 	stmt_not_equal(b, FILTER_HEADER_WORDS4, HEADER_WORDS);
@@ -552,7 +492,7 @@ static void roundabout(struct builder *b, struct filter_chain *c,
 
 static void step_straight(struct builder *b, struct filter_chain *c)
 {
-	roundabout(b, c, b->refuse);
+	ruleset_roundabout(b, c, b->refuse);
 }
 
 void ruleset_build_orphans(struct builder *b)
@@ -568,16 +508,11 @@ void ruleset_build_orphans(struct builder *b)
 	stmt_drop(b);
 }
 
-void ruleset_orphans(struct builder *b, struct filter_chain *c)
-{
-	roundabout(b, c, b->orphans);
-}
-
 static void step_source(struct builder *b, struct filter_chain *c)
 {
 	stmt_rule(b, c);
 	stmt_not_equal(b, FILTER_CT_STATE, CT_STATE_RELATED);
-	stmt_source_not_local(b);
+	stmt_not_equal(b, FILTER_FIB_SADDR_TYPE, RTN_LOCAL);
 	stmt_refuse(b);
 }
 
@@ -595,24 +530,11 @@ static void step_links(struct builder *b, struct filter_chain *c)
 	stmt_rule(b, c);
 	stmt_equal(b, FILTER_L4PROTO, IPPROTO_UDP);
 	stmt_equal(b, FILTER_OIF_GROUP, FILTER_DEAD_END_GROUP);
-	stmt_not_local(b);
+	stmt_not_equal(b, FILTER_FIB_DADDR_TYPE, RTN_LOCAL);
 	stmt_refuse(b);
 }
 
 /* ---- port 53 ---- */
-
-static void docker_resolver(struct builder *b, struct filter_chain *c)
-{
-	stmt_rule_of(b, c, V4);
-	stmt_equal(b, FILTER_DADDR4, DOCKER_RESOLVER);
-	stmt_refuse(b);
-	/* Who sends from there would make a flow that Weir's question is then the reply
-	 * of: it would pass by Docker's nat, to him. Docker only answers from there. */
-	stmt_rule_of(b, c, V4);
-	stmt_equal(b, FILTER_SADDR4, DOCKER_RESOLVER);
-	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
-	stmt_refuse(b);
-}
 
 void ruleset_build_port53(struct builder *b)
 {
@@ -623,7 +545,7 @@ void ruleset_build_port53(struct builder *b)
 	stmt_rule_portless(b, c);
 	stmt_return(b);
 	stmt_rule(b, c);
-	stmt_not_local(b);
+	stmt_not_equal(b, FILTER_FIB_DADDR_TYPE, RTN_LOCAL);
 	stmt_go(b, FILTER_GOTO, to);
 	if (!kinds[b->kind].engine_elsewhere)
 		return;
@@ -635,8 +557,18 @@ void ruleset_build_port53(struct builder *b)
 
 static void step_port53(struct builder *b, struct filter_chain *c)
 {
-	if (b->shared)
-		docker_resolver(b, c);
+	if (b->shared) {
+		stmt_rule_of(b, c, V4);
+		stmt_equal(b, FILTER_DADDR4, DOCKER_RESOLVER);
+		stmt_refuse(b);
+		/* Who sends from there would make a flow that Weir's question is then
+		 * the reply of: it would pass by Docker's nat, to him. Docker only
+		 * answers from there. */
+		stmt_rule_of(b, c, V4);
+		stmt_equal(b, FILTER_SADDR4, DOCKER_RESOLVER);
+		stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
+		stmt_refuse(b);
+	}
 	stmt_rule(b, c);
 	stmt_equal(b, FILTER_DPORT, FILTER_DNS_PORT);
 	stmt_go(b, FILTER_JUMP, b->port53);
@@ -680,14 +612,6 @@ void ruleset_begins(struct builder *b, struct filter_chain *c, stmt_ending *end)
 	end(b);
 }
 
-static void pass(struct builder *b)
-{
-	if (b->passed)
-		stmt_go(b, FILTER_GOTO, b->passed);
-	else
-		stmt_accept(b);
-}
-
 static void is_reply(struct builder *b)
 {
 	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_REPLY);
@@ -708,7 +632,10 @@ void ruleset_build_open(struct builder *b)
 		else
 			stmt_masked(b, FILTER_CT_MARK, GENERATION_MASK,
 				    b->rs->generation);
-		pass(b);
+		if (b->passed)
+			stmt_go(b, FILTER_GOTO, b->passed);
+		else
+			stmt_accept(b);
 	}
 	if (kinds[b->kind].dialled && !b->host) {
 		stmt_rule(b, c);
@@ -803,25 +730,21 @@ static void step_forged(struct builder *b, struct filter_chain *c)
 	}
 }
 
-/* The relay's listener takes what nat has sent there; dialled directly it would not
- * know where to. */
-static void relay_port(struct builder *b, struct filter_chain *c)
-{
-	stmt_rule(b, c);
-	stmt_port(b, IPPROTO_TCP, b->relay_port);
-	stmt_local(b);
-	stmt_has_bit(b, FILTER_CT_STATUS, IPS_DST_NAT);
-	stmt_mark_and_accept(b);
-	stmt_rule(b, c);
-	stmt_port(b, IPPROTO_TCP, b->relay_port);
-	stmt_local(b);
-	stmt_refuse(b);
-}
-
 static void step_local(struct builder *b, struct filter_chain *c)
 {
-	if (b->relay && !b->local)
-		relay_port(b, c);
+	/* The relay's listener takes what nat has sent there; dialled directly it would
+	 * not know where to. */
+	if (b->relay && !b->local) {
+		stmt_rule(b, c);
+		stmt_port(b, IPPROTO_TCP, b->relay_port);
+		stmt_local(b);
+		stmt_has_bit(b, FILTER_CT_STATUS, IPS_DST_NAT);
+		stmt_mark_and_accept(b);
+		stmt_rule(b, c);
+		stmt_port(b, IPPROTO_TCP, b->relay_port);
+		stmt_local(b);
+		stmt_refuse(b);
+	}
 	stmt_rule(b, c);
 	stmt_not_equal(b, FILTER_FIB_DADDR_TYPE, RTN_UNICAST);
 	stmt_go(b, FILTER_JUMP, b->not_unicast);
@@ -932,22 +855,6 @@ static void step_rest(struct builder *b, struct filter_chain *c)
 
 /* ---- nat ---- */
 
-/* What is dialled at an address that stands for a name that isn't open is the relay's to
- * refuse, or to keep until it is, whatever rules allow. Everything else to it is refused
- * with what the plan denies. */
-static void sinkholes(struct builder *b, struct filter_chain *c)
-{
-	if (plan_denied_names(b->plan) != POLICY_DENIED_REFUSE && !plan_asks(b->plan))
-		return;
-	flow_rule(b, c, V4, IPPROTO_TCP);
-	stmt_between(b, FILTER_DADDR4, SINKHOLE_FIRST4,
-		     SINKHOLE_FIRST4 + 2 * SINKHOLE_ADDRESSES - 1);
-	stmt_redirect_relay(b);
-	flow_rule(b, c, V6, IPPROTO_TCP);
-	stmt_equal(b, FILTER_DADDR6_HEAD, SINKHOLE_HEAD6);
-	stmt_redirect_relay(b);
-}
-
 void ruleset_nat(struct builder *b, struct filter_chain *c)
 {
 	for (size_t p = 0; p < PROTOCOLS; p++) {
@@ -963,10 +870,29 @@ void ruleset_nat(struct builder *b, struct filter_chain *c)
 	stmt_rule(b, c);
 	stmt_local(b);
 	stmt_return(b);
-	sinkholes(b, c);
+	/* What is dialled at an address that stands for a name that isn't open is the
+	 * relay's to refuse, or to keep until it is, whatever rules allow. Everything
+	 * else to it is refused with what the plan denies. */
+	if (plan_denied_names(b->plan) == POLICY_DENIED_REFUSE || plan_asks(b->plan)) {
+		flow_rule(b, c, V4, IPPROTO_TCP);
+		stmt_between(b, FILTER_DADDR4, SINKHOLE_FIRST4,
+			     SINKHOLE_FIRST4 + 2 * SINKHOLE_ADDRESSES - 1);
+		stmt_redirect_relay(b);
+		flow_rule(b, c, V6, IPPROTO_TCP);
+		stmt_equal(b, FILTER_DADDR6_HEAD, SINKHOLE_HEAD6);
+		stmt_redirect_relay(b);
+	}
 	https(b, c, stmt_return);
 	rules_to(b, c, b->deny, stmt_return);
-	relayed(b, c);
+	for (size_t i = 0; i < b->list_count; i++) {
+		for (size_t f = 0; f < b->family_count; f++) {
+			if (rule_for(b, c, IPPROTO_TCP, i, f, b->lists[i].allow[f]))
+				stmt_redirect_relay(b);
+			if (rule_for(b, c, IPPROTO_TCP, i, f, b->lists[i].learned[f]))
+				stmt_redirect_relay(b);
+		}
+	}
+	ruleset_default(b, c, IPPROTO_TCP, stmt_redirect_relay, stmt_return);
 }
 
 /* ---- the order ---- */

@@ -90,6 +90,7 @@
 
 #include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter/nf_conntrack_tuple_common.h>
+#include <linux/rtnetlink.h>
 
 #include "filter/host_internal.h"
 #include "filter/nft.h"
@@ -102,17 +103,6 @@ static void own_rule(struct builder *b, struct filter_chain *c, size_t family)
 	stmt_rule_of(b, c, family);
 	stmt_equal(b, FILTER_SKUID, b->shared->uid);
 	stmt_self_port(b, family, FILTER_SPORT);
-}
-
-static const struct filter_chain *build_own_nat(struct builder *b)
-{
-	struct filter_chain *c = ruleset_plain_chain(b, "own_nat");
-
-	for (size_t f = 0; f < FAMILIES; f++) {
-		own_rule(b, c, f);
-		stmt_accept(b);
-	}
-	return c;
 }
 
 static const struct filter_chain *build_own(struct builder *b)
@@ -132,7 +122,7 @@ static const struct filter_chain *build_own(struct builder *b)
 	stmt_rule(b, c);
 	stmt_equal(b, FILTER_SKUID, b->shared->uid);
 	stmt_add(b, FILTER_LIMIT);
-	stmt_log(b, FILTER_PREFIX_IMITATES);
+	stmt_add(b, FILTER_LOG)->prefix = FILTER_PREFIX_IMITATES;
 	stmt_rule(b, c);
 	stmt_equal(b, FILTER_SKUID, b->shared->uid);
 	stmt_drop(b);
@@ -167,29 +157,28 @@ static void end_taken_up(struct builder *b)
 
 /* ---- namespaces ---- */
 
-static void owned_input(struct builder *b, struct filter_chain *c)
+static void build_input(struct builder *b)
 {
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_IIF, LOOPBACK_INDEX);
-	stmt_accept(b);
-	ruleset_established(b, c, NULL, stmt_accept);
-	ruleset_related(b, c);
-	ruleset_neighbours(b, c);
-}
+	struct filter_chain *c = ruleset_base_chain(b, "input", FILTER_CHAIN_FILTER,
+						    NF_INET_LOCAL_IN, b->shared != NULL);
 
-static void shared_input(struct builder *b, struct filter_chain *c)
-{
-	c->accept = true;
-	/* A reply to what nat has redirected comes from where it was sent to. */
 	stmt_rule(b, c);
 	stmt_equal(b, FILTER_IIF, LOOPBACK_INDEX);
+	if (!b->shared) {
+		stmt_accept(b);
+		ruleset_established(b, c, NULL, stmt_accept);
+		ruleset_related(b, c);
+		ruleset_neighbours(b, c);
+		return;
+	}
+	/* A reply to what nat has redirected comes from where it was sent to. */
 	stmt_has_bit(b, FILTER_CT_STATUS, IPS_DST_NAT);
 	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_REPLY);
 	stmt_add(b, FILTER_ACCEPT);
 	stmt_rule(b, c);
 	stmt_equal(b, FILTER_IIF, LOOPBACK_INDEX);
 	stmt_not_equal(b, FILTER_CT_STATE, CT_STATE_RELATED); /* no refusal */
-	stmt_source_not_local(b);
+	stmt_not_equal(b, FILTER_FIB_SADDR_TYPE, RTN_LOCAL);
 	stmt_drop(b);
 	if (b->kind != RULESET_SHARED)
 		return;
@@ -200,8 +189,7 @@ static void shared_input(struct builder *b, struct filter_chain *c)
 /* What namespaces of either kind have, @output last of what leaves. */
 static void build_namespace(struct builder *b, const char *output)
 {
-	const struct filter_chain *own_nat = NULL;
-	struct filter_chain *c;
+	struct filter_chain *c, *own_nat = NULL;
 
 	ruleset_build_report(b);
 	ruleset_build_refuse(b);
@@ -210,26 +198,26 @@ static void build_namespace(struct builder *b, const char *output)
 	ruleset_build_related(b);
 	if (ruleset_has_own(b)) {
 		b->own = build_own(b);
-		own_nat = build_own_nat(b);
+		own_nat = ruleset_plain_chain(b, "own_nat");
+		for (size_t f = 0; f < FAMILIES; f++) {
+			own_rule(b, own_nat, f);
+			stmt_accept(b);
+		}
 	}
 	ruleset_build_dns(b);
 	ruleset_build_port53(b);
 	ruleset_build_link(b);
 	ruleset_build_ports(b);
 	ruleset_build_not_unicast(b);
-	c = ruleset_base_chain(b, "nat", FILTER_CHAIN_NAT, NF_INET_LOCAL_OUT);
+	c = ruleset_base_chain(b, "nat", FILTER_CHAIN_NAT, NF_INET_LOCAL_OUT, true);
 	ruleset_jump_if_own(b, c, own_nat);
 	ruleset_nat(b, c);
-	c = ruleset_base_chain(b, output, FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
+	c = ruleset_base_chain(b, output, FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT, false);
 	c->generation = b->rs->generation;
 	ruleset_rules(b, c, RULESET_WHOLE);
-	c = ruleset_base_chain(b, "input", FILTER_CHAIN_FILTER, NF_INET_LOCAL_IN);
-	if (b->shared)
-		shared_input(b, c);
-	else
-		owned_input(b, c);
+	build_input(b);
 	ruleset_build_leaving(b);
-	ruleset_base_chain(b, "forward", FILTER_CHAIN_FILTER, NF_INET_FORWARD);
+	ruleset_base_chain(b, "forward", FILTER_CHAIN_FILTER, NF_INET_FORWARD, false);
 }
 
 /* An address rule allows just this one address. */
@@ -372,26 +360,11 @@ static void member_local(struct builder *b, const struct filter_member_params *p
 	stmt_refuse(b);
 }
 
-static void member_output(struct builder *b, const struct filter_member_params *p,
-			  const struct filter_chain *member)
-{
-	struct filter_chain *c =
-		ruleset_base_chain(b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
-
-	c->accept = true;
-	stmt_rule(b, c);
-	member_is(b, p);
-	stmt_go(b, FILTER_GOTO, member);
-	if (!p->cgroup)
-		ruleset_orphans(b, c);
-}
-
 static void member_input(struct builder *b, const struct filter_member_params *p)
 {
-	struct filter_chain *c =
-		ruleset_base_chain(b, "input", FILTER_CHAIN_FILTER, NF_INET_LOCAL_IN);
+	struct filter_chain *c = ruleset_base_chain(b, "input", FILTER_CHAIN_FILTER,
+						    NF_INET_LOCAL_IN, true);
 
-	c->accept = true;
 	rule_taken_up(b, c);
 	member_is(b, p);
 	end_taken_up(b);
@@ -423,7 +396,7 @@ int ruleset_build_member(const struct plan *plan,
 		.prefix = params->prefix,
 		.family_count = FAMILIES,
 	};
-	struct filter_chain *rules;
+	struct filter_chain *rules, *output;
 	int r;
 
 	if (params->cgroup && params->mark == 0)
@@ -445,7 +418,13 @@ int ruleset_build_member(const struct plan *plan,
 		ruleset_build_orphans(&b);
 	rules = ruleset_plain_chain(&b, "member");
 	ruleset_rules(&b, rules, RULESET_WHOLE);
-	member_output(&b, params, rules);
+	output = ruleset_base_chain(&b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT,
+				    true);
+	stmt_rule(&b, output);
+	member_is(&b, params);
+	stmt_go(&b, FILTER_GOTO, rules);
+	if (!params->cgroup)
+		ruleset_roundabout(&b, output, b.orphans);
 	member_input(&b, params);
 	return ruleset_end(&b, ret, err);
 }
@@ -494,6 +473,9 @@ int ruleset_build_member(const struct plan *plan,
 
 enum {
 	RATES_MAX = HOST_IDS,
+	ASKS_TIMES = 2,		  /* what the engine answers */
+	ASKS_LEAST = 1000,	  /* the self-test's are not counted there */
+	ASKS_KNOWN_MAX = 1000000, /* over it: unlimited */
 };
 
 static const struct filter_chain refuse_chain = { .name = "refuse" };
@@ -548,26 +530,6 @@ struct level_sets {
 	const struct filter_set *who, *pairs; /* pairs: cgroup . ids */
 };
 
-static struct level_sets level_sets(struct builder *b, size_t level)
-{
-	struct level_sets ret = { 0 };
-	struct filter_set *s;
-	char name[FILTER_NAME_MAX];
-
-	host_level_name(level, false, name);
-	s = named_set(b, level == 0 ? FILTER_KEY_UID : FILTER_KEY_CGROUP, name);
-	s->value = FILTER_VALUE_MARK;
-	s->level = (uint8_t)level;
-	ret.who = s;
-	if (level == 0)
-		return ret;
-	host_level_name(level, true, name);
-	s = named_set(b, FILTER_KEY_CGROUP_FLOW, name);
-	s->level = (uint8_t)level;
-	ret.pairs = s;
-	return ret;
-}
-
 /* ---- chains that are always there ---- */
 
 struct base {
@@ -581,9 +543,25 @@ struct base {
 
 static void all_level_sets(struct base *k)
 {
-	for (size_t i = 0; i < HOST_LEVELS; i++)
-		if (k->host->level_users[i] > 0)
-			k->levels[i] = level_sets(&k->b, i);
+	for (size_t level = 0; level < HOST_LEVELS; level++) {
+		struct filter_set *s;
+		char name[FILTER_NAME_MAX];
+
+		if (k->host->level_users[level] == 0)
+			continue;
+		host_level_name(level, false, name);
+		s = named_set(&k->b, level == 0 ? FILTER_KEY_UID : FILTER_KEY_CGROUP,
+			      name);
+		s->value = FILTER_VALUE_MARK;
+		s->level = (uint8_t)level;
+		k->levels[level].who = s;
+		if (level == 0)
+			continue;
+		host_level_name(level, true, name);
+		s = named_set(&k->b, FILTER_KEY_CGROUP_FLOW, name);
+		s->level = (uint8_t)level;
+		k->levels[level].pairs = s;
+	}
 }
 
 static void base_sets(struct base *k)
@@ -615,24 +593,7 @@ static void base_sets(struct base *k)
 	all_level_sets(k);
 }
 
-static void in(struct builder *b, const struct filter_set *set)
-{
-	stmt_add(b, FILTER_IN_SET)->set = set;
-}
-
-/* On to the plan of the packet's mark. */
-static void build_to_plan(struct base *k)
-{
-	struct builder *b = &k->b;
-	struct filter_chain *c = ruleset_plain_chain(b, "to_plan");
-
-	b->dns_output = c;
-	stmt_rule(b, c);
-	stmt_add(b, FILTER_GO_BY)->set = k->plans;
-	stmt_rule(b, c);
-	stmt_drop(b);
-}
-
+/* Chains that begin with the mark of the packet's member. */
 static void build_member(struct base *k)
 {
 	struct builder *b = &k->b;
@@ -644,19 +605,13 @@ static void build_member(struct base *k)
 	ruleset_rules(b, c, RULESET_FIRST);
 	stmt_rule(b, c);
 	stmt_go(b, FILTER_GOTO, b->dns_output);
-}
 
-/* Other chains see the packet before `output` does: it leaves here as it came. */
-static void build_nat_member(struct base *k)
-{
-	struct builder *b = &k->b;
-	struct filter_chain *c = ruleset_plain_chain(b, "nat_member");
-
-	k->nat_member = c;
+	k->nat_member = c = ruleset_plain_chain(b, "nat_member");
 	stmt_rule(b, c);
 	stmt_add(b, FILTER_MARK_BY)->set = k->current;
 	stmt_rule(b, c);
 	stmt_add(b, FILTER_GO_BY)->set = k->plans_nat;
+	/* Other chains see the packet before `output` does: it leaves here as it came. */
 	stmt_rule(b, c);
 	stmt_add(b, FILTER_SET_MARK);
 }
@@ -677,10 +632,11 @@ static void for_members(struct base *k, struct filter_chain *c,
 	}
 }
 
-static void build_loopback(struct base *k)
+/* What members send over loopback, and what would take up a member's connection. */
+static void build_incoming(struct base *k)
 {
 	struct builder *b = &k->b;
-	struct filter_chain *c = ruleset_plain_chain(b, "loopback");
+	struct filter_chain *c = ruleset_plain_chain(b, "loopback"), *reset;
 
 	k->loopback = c;
 	stmt_rule(b, c);
@@ -694,44 +650,28 @@ static void build_loopback(struct base *k)
 		if (!k->levels[i].pairs)
 			continue;
 		stmt_rule(b, c);
-		in(b, k->levels[i].pairs);
+		stmt_add(b, FILTER_IN_SET)->set = k->levels[i].pairs;
 		stmt_accept(b);
 	}
 	stmt_rule(b, c);
 	stmt_add(b, FILTER_MARK_FROM_CT);
 	stmt_refuse(b);
-}
 
-/* What would take up a member's connection. */
-static void build_taken_up(struct base *k)
-{
-	struct builder *b = &k->b;
-	struct filter_chain *reset = ruleset_plain_chain(b, "reset"), *c;
-
+	reset = ruleset_plain_chain(b, "reset");
 	stmt_rule(b, reset);
 	end_taken_up(b);
-	c = ruleset_plain_chain(b, "taken_up");
-	k->taken_up = c;
+	k->taken_up = c = ruleset_plain_chain(b, "taken_up");
 	for_members(k, c, reset);
-}
-
-static struct filter_chain *open_chain(struct builder *b, const char *name,
-				       enum filter_chain_type type, uint32_t hook)
-{
-	struct filter_chain *c = ruleset_base_chain(b, name, type, hook);
-
-	c->accept = true;
-	return c;
 }
 
 static void build_base_chains(struct base *k)
 {
 	struct builder *b = &k->b;
 	struct filter_chain *c =
-		open_chain(b, "nat", FILTER_CHAIN_NAT, NF_INET_LOCAL_OUT);
+		ruleset_base_chain(b, "nat", FILTER_CHAIN_NAT, NF_INET_LOCAL_OUT, true);
 
 	for_members(k, c, k->nat_member);
-	c = open_chain(b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
+	c = ruleset_base_chain(b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT, true);
 	for_members(k, c, k->member);
 	if (k->levels[0].who) {
 		stmt_rule(b, c);
@@ -739,12 +679,12 @@ static void build_base_chains(struct base *k)
 		stmt_equal(b, FILTER_CT_STATE, CT_STATE_ESTABLISHED);
 		stmt_add(b, FILTER_MARK_BY)->set = k->orphans;
 		stmt_go(b, FILTER_GOTO, k->member);
-		ruleset_orphans(b, c);
+		ruleset_roundabout(b, c, b->orphans);
 	}
-	c = open_chain(b, "input", FILTER_CHAIN_FILTER, NF_INET_LOCAL_IN);
+	c = ruleset_base_chain(b, "input", FILTER_CHAIN_FILTER, NF_INET_LOCAL_IN, true);
 	stmt_rule(b, c);
 	stmt_equal(b, FILTER_IIF, LOOPBACK_INDEX);
-	in(b, k->ids);
+	stmt_add(b, FILTER_IN_SET)->set = k->ids;
 	stmt_go(b, FILTER_GOTO, k->loopback);
 	rule_taken_up(b, c);
 	stmt_go(b, FILTER_GOTO, k->taken_up);
@@ -773,6 +713,7 @@ int host_build_base(const struct filter_host *h, struct arena *arena,
 		    const struct ruleset **ret)
 {
 	struct base k = { .host = h };
+	struct filter_chain *to_plan;
 	int r = begin(&k, arena);
 
 	if (r < 0)
@@ -783,14 +724,18 @@ int host_build_base(const struct filter_host *h, struct arena *arena,
 	ruleset_build_passed(&k.b);
 	ruleset_build_open(&k.b);
 	ruleset_build_related(&k.b);
-	build_to_plan(&k);
+	/* On to the plan of the packet's mark. */
+	k.b.dns_output = to_plan = ruleset_plain_chain(&k.b, "to_plan");
+	stmt_rule(&k.b, to_plan);
+	stmt_add(&k.b, FILTER_GO_BY)->set = k.plans;
+	stmt_rule(&k.b, to_plan);
+	stmt_drop(&k.b);
 	ruleset_build_port53(&k.b);
 	ruleset_build_link(&k.b);
 	ruleset_build_orphans(&k.b);
 	build_member(&k);
-	build_nat_member(&k);
-	build_loopback(&k);
-	build_taken_up(&k);
+
+	build_incoming(&k);
 	build_base_chains(&k);
 	ruleset_build_leaving(&k.b);
 	if (k.b.failed)
@@ -812,10 +757,10 @@ int host_build_guard(const struct filter_host *h, struct arena *arena,
 		return r;
 	all_level_sets(&k);
 	passed = named_set(b, FILTER_KEY_FLOW_MARK, "passed");
-	c = open_chain(b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT);
+	c = ruleset_base_chain(b, "output", FILTER_CHAIN_FILTER, NF_INET_LOCAL_OUT, true);
 	c->priority++; /* behind the table that gives flows their marks */
 	stmt_rule(b, c);
-	in(b, passed);
+	stmt_add(b, FILTER_IN_SET)->set = passed;
 	stmt_add(b, FILTER_ACCEPT);
 	for (size_t i = 0; i < HOST_LEVELS; i++) {
 		if (!k.levels[i].who)
@@ -832,21 +777,39 @@ int host_build_guard(const struct filter_host *h, struct arena *arena,
 
 /* ---- a plan's chains ---- */
 
+/* Start a rule for what nat has sent to @port. */
+static void nat_rule(struct builder *b, struct filter_chain *c, uint8_t protocol,
+		     uint16_t port)
+{
+	stmt_rule(b, c);
+	stmt_port(b, protocol, port);
+	stmt_has_bit(b, FILTER_CT_STATUS, IPS_DST_NAT);
+}
+
 /* Weir's own listeners: the flow, or over UDP the packet, tells who it is. Nat alone
  * leads there; at other addresses somebody else may have that port. */
 static void build_own_ports(struct builder *b, struct filter_chain *c)
 {
-	ruleset_queries(b, c);
-	stmt_rule(b, c);
-	stmt_port(b, IPPROTO_TCP, b->dns_port);
-	stmt_has_bit(b, FILTER_CT_STATUS, IPS_DST_NAT);
+	const uint32_t most = plan_limit(b->plan, LIMIT_QUERIES_PER_SECOND);
+
+	/* All members ask at one socket over UDP: whoever asks more than the engine would
+	 * answer, or tell of, must not fill that with it. */
+	nat_rule(b, c, IPPROTO_UDP, b->dns_port);
+	if (most <= ASKS_KNOWN_MAX) {
+		struct filter_stmt *s = stmt_add(b, FILTER_LIMIT_EACH);
+
+		s->set = b->host->asks;
+		s->value = MAX(most * ASKS_TIMES, (uint32_t)ASKS_LEAST);
+	}
+	stmt_add(b, FILTER_ACCEPT);
+	nat_rule(b, c, IPPROTO_UDP, b->dns_port);
+	stmt_drop(b);
+	nat_rule(b, c, IPPROTO_TCP, b->dns_port);
 	stmt_mark_and_accept(b);
 	if (b->relay_port == 0)
 		return;
 	if (b->relay) {
-		stmt_rule(b, c);
-		stmt_port(b, IPPROTO_TCP, b->relay_port);
-		stmt_has_bit(b, FILTER_CT_STATUS, IPS_DST_NAT);
+		nat_rule(b, c, IPPROTO_TCP, b->relay_port);
 		stmt_mark_and_accept(b);
 	}
 	stmt_rule(b, c);
@@ -858,7 +821,7 @@ static void build_own_ports(struct builder *b, struct filter_chain *c)
  * packet comes in. The flow has the member then, but no plan. */
 static void owned_by_member(struct builder *b)
 {
-	in(b, b->host->owns_as_it_is);
+	stmt_add(b, FILTER_IN_SET)->set = b->host->owns_as_it_is;
 }
 
 static void watch_listener(struct builder *b)

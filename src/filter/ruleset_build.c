@@ -78,16 +78,6 @@ static int compare_ranges(const void *a, const void *b)
 	return memcmp(a, b, sizeof(struct filter_range));
 }
 
-/* @b starts in @a or right behind it; @a starts first. */
-static bool joins(const struct filter_range *a, const struct filter_range *b, size_t size)
-{
-	uint8_t next[16];
-
-	if (!filter_key_next(a->to, size, next))
-		return true;
-	return memcmp(b->from, next, size) <= 0;
-}
-
 size_t filter_ranges_merge(struct filter_range *ranges, size_t count, size_t key_size)
 {
 	size_t last_at = 0;
@@ -102,8 +92,11 @@ size_t filter_ranges_merge(struct filter_range *ranges, size_t count, size_t key
 		qsort(ranges, count, sizeof(*ranges), compare_ranges);
 	for (size_t i = 1; i < count; i++) {
 		struct filter_range *last = &ranges[last_at];
+		uint8_t behind[16];
 
-		if (!joins(last, &ranges[i], key_size))
+		/* Apart from the last one: it starts neither in it nor right behind. */
+		if (filter_key_next(last->to, key_size, behind) &&
+		    memcmp(ranges[i].from, behind, key_size) > 0)
 			ranges[++last_at] = ranges[i];
 		else if (memcmp(ranges[i].to, last->to, key_size) > 0)
 			memcpy(last->to, ranges[i].to, key_size);
@@ -237,26 +230,6 @@ static bool selects(const struct selection *s, const struct plan_prefix *p)
 	       role == s->role && (role != FILTER_ROLE_ALLOW || p->port_list == s->list);
 }
 
-/* Each set looks through all of them. */
-static void list_prefixes(struct builder *b)
-{
-	const size_t planned = plan_prefix_count(b->plan);
-	const size_t count = planned + b->closed_count;
-	struct plan_prefix *all = arena_array(b->arena, count + 1, sizeof(*all));
-
-	if (!all) {
-		b->failed = true;
-		return;
-	}
-	for (size_t i = 0; i < count; i++)
-		all[i] = i < planned
-				 ? plan_prefix(b->plan, i)
-				 : (struct plan_prefix){ .prefix = b->closed[i - planned],
-							 .action = POLICY_DENY };
-	b->prefixes = all;
-	b->prefix_count = count;
-}
-
 static const struct filter_set *build_prefixes(struct builder *b,
 					       const struct selection *sel)
 {
@@ -344,27 +317,19 @@ static const struct filter_set *build_listed(struct builder *b, enum filter_role
 	return s;
 }
 
-/* Addresses as prefixes of themselves. */
-static const struct prefix *whole(struct builder *b, const struct addr *addrs,
-				  size_t count)
-{
-	struct prefix *p = arena_array(b->arena, count + 1, sizeof(*p));
-
-	for (size_t i = 0; p && i < count; i++)
-		p[i] = (struct prefix){
-			.addr = addrs[i],
-			.bits = (uint8_t)(8 * addr_size(&addrs[i])),
-		};
-	if (!p)
-		b->failed = true;
-	return p;
-}
-
 static void build_shared_sets(struct builder *b)
 {
 	const struct filter_shared_params *p = b->shared;
-	const struct prefix *exempt = whole(b, p->exempt, p->exempt_count);
+	struct prefix *exempt =
+		arena_array(b->arena, p->exempt_count + 1, sizeof(*exempt));
 
+	b->failed |= !exempt;
+	/* Addresses as prefixes of themselves. */
+	for (size_t i = 0; exempt && i < p->exempt_count; i++)
+		exempt[i] = (struct prefix){
+			.addr = p->exempt[i],
+			.bits = (uint8_t)(8 * addr_size(&p->exempt[i])),
+		};
 	for (size_t f = 0; f < FAMILIES; f++) {
 		if (p->mark != 0) {
 			struct filter_set *s = addr_set(b, FILTER_ROLE_SELF_PORTS, f, 0);
@@ -424,13 +389,24 @@ static void build_list(struct builder *b, size_t i, bool learned)
 /* All sets, and where the rules find them in @b. */
 static void ruleset_build_sets(struct builder *b)
 {
-	uint32_t learned = name_lists(b->plan);
+	const uint32_t learned = name_lists(b->plan);
+	const size_t planned = plan_prefix_count(b->plan);
+	const size_t count = planned + b->closed_count;
+	struct plan_prefix *all = arena_array(b->arena, count + 1, sizeof(*all));
 	/* Something leaves without the relay, and there is somebody who wants to know. */
 	const bool counts_passed = !b->host && !b->fixed &&
 				   (b->direct_tcp || b->direct_udp) &&
 				   !(b->shared && b->shared->redirect_only);
 
-	list_prefixes(b);
+	/* Each set looks through all address rules. */
+	b->failed |= !all;
+	for (size_t i = 0; all && i < count; i++)
+		all[i] = i < planned
+				 ? plan_prefix(b->plan, i)
+				 : (struct plan_prefix){ .prefix = b->closed[i - planned],
+							 .action = POLICY_DENY };
+	b->prefixes = all;
+	b->prefix_count = all ? count : 0;
 	for (size_t i = 0; i < b->list_count; i++)
 		build_list(b, i, !b->fixed && learned >> i & 1);
 	for (size_t f = 0; f < b->family_count; f++)
@@ -564,19 +540,9 @@ void stmt_local(struct builder *b)
 	stmt_equal(b, FILTER_FIB_DADDR_TYPE, RTN_LOCAL);
 }
 
-void stmt_not_local(struct builder *b)
-{
-	stmt_not_equal(b, FILTER_FIB_DADDR_TYPE, RTN_LOCAL);
-}
-
 void stmt_by_a_program(struct builder *b)
 {
 	stmt_not_equal(b, FILTER_SKUID, UINT32_MAX);
-}
-
-void stmt_source_not_local(struct builder *b)
-{
-	stmt_not_equal(b, FILTER_FIB_SADDR_TYPE, RTN_LOCAL);
 }
 
 void stmt_self_port(struct builder *b, size_t family, enum filter_field port)
@@ -591,16 +557,6 @@ void stmt_go(struct builder *b, enum filter_stmt_kind kind,
 	     const struct filter_chain *chain)
 {
 	stmt_add(b, kind)->chain = chain;
-}
-
-void stmt_log(struct builder *b, const char *prefix)
-{
-	stmt_add(b, FILTER_LOG)->prefix = prefix;
-}
-
-static void stmt_redirect(struct builder *b, uint16_t port)
-{
-	stmt_add(b, FILTER_REDIRECT)->value = port;
 }
 
 /* On the host others may look at marks: ours stays on what is refused. */
@@ -653,12 +609,12 @@ void stmt_return(struct builder *b)
 
 void stmt_redirect_dns(struct builder *b)
 {
-	stmt_redirect(b, b->dns_port);
+	stmt_add(b, FILTER_REDIRECT)->value = b->dns_port;
 }
 
 void stmt_redirect_relay(struct builder *b)
 {
-	stmt_redirect(b, b->relay_port);
+	stmt_add(b, FILTER_REDIRECT)->value = b->relay_port;
 }
 
 /* ---- chains ---- */
@@ -685,24 +641,16 @@ struct filter_chain *ruleset_plain_chain(struct builder *b, const char *name)
 	return c;
 }
 
-struct filter_chain *ruleset_numbered_chain(struct builder *b, const char *stem,
-					    size_t number)
-{
-	const char *name = arena_printf(b->arena, "%s_%zu", stem, number);
-
-	b->failed |= !name;
-	return ruleset_plain_chain(b, name ? name : stem);
-}
-
 struct filter_chain *ruleset_base_chain(struct builder *b, const char *name,
-					enum filter_chain_type type, uint32_t hook)
+					enum filter_chain_type type, uint32_t hook,
+					bool accept)
 {
 	struct filter_chain *c = ruleset_plain_chain(b, name);
 
 	c->type = type;
 	c->hook = hook;
 	c->priority = type == FILTER_CHAIN_NAT ? PRIORITY_NAT : PRIORITY_FILTER;
-	c->accept = type == FILTER_CHAIN_NAT;
+	c->accept = accept;
 	return c;
 }
 
@@ -719,7 +667,7 @@ static const struct filter_chain *build_uncounted(struct builder *b)
 		stmt_rule_of(b, c, f);
 		stmt_add(b, FILTER_FLOW_NEW)->set = b->met[f];
 		stmt_add(b, FILTER_FLOW_ADD)->set = b->met[f];
-		stmt_log(b, FILTER_PREFIX_UNCOUNTED);
+		stmt_add(b, FILTER_LOG)->prefix = FILTER_PREFIX_UNCOUNTED;
 		stmt_return(b);
 	}
 	stmt_rule(b, c);
@@ -727,7 +675,7 @@ static const struct filter_chain *build_uncounted(struct builder *b)
 		stmt_add(b, FILTER_LIMIT_EACH)->set = b->host->rates;
 	else
 		stmt_add(b, FILTER_LIMIT);
-	stmt_log(b, b->prefix ? b->prefix : FILTER_PREFIX_UNCOUNTED);
+	stmt_add(b, FILTER_LOG)->prefix = b->prefix ? b->prefix : FILTER_PREFIX_UNCOUNTED;
 	return c;
 }
 
@@ -743,7 +691,8 @@ void ruleset_build_report(struct builder *b)
 		stmt_rule_of(b, c, f);
 		stmt_add(b, FILTER_FLOW_NEW)->set = b->seen[f];
 		stmt_add(b, FILTER_FLOW_ADD)->set = b->seen[f];
-		stmt_log(b, b->prefix ? b->prefix : FILTER_PREFIX_REFUSED);
+		stmt_add(b, FILTER_LOG)->prefix = b->prefix ? b->prefix
+							    : FILTER_PREFIX_REFUSED;
 		stmt_return(b);
 		if (!b->seen[f]->counts)
 			continue;

@@ -133,16 +133,12 @@ void stmt_in_set(struct builder *b, enum filter_field field,
 void stmt_daddr_in(struct builder *b, size_t family, const struct filter_set *set);
 void stmt_port(struct builder *b, uint8_t protocol, uint16_t port);
 void stmt_local(struct builder *b);
-void stmt_not_local(struct builder *b);
 /* What the kernel sends by itself has no uid at all. */
 void stmt_by_a_program(struct builder *b);
-void stmt_source_not_local(struct builder *b);
 /* @port, source or destination, is one that Weir holds. */
 void stmt_self_port(struct builder *b, size_t family, enum filter_field port);
 void stmt_go(struct builder *b, enum filter_stmt_kind kind,
 	     const struct filter_chain *chain);
-void stmt_log(struct builder *b, const char *prefix);
-
 /* What ends a rule. */
 typedef void stmt_ending(struct builder *b);
 void stmt_accept(struct builder *b);
@@ -183,11 +179,10 @@ int ruleset_end(const struct builder *b, const struct ruleset **ret,
 /* ---- rules.c ---- */
 
 struct filter_chain *ruleset_plain_chain(struct builder *b, const char *name);
-/* A plain chain that is named STEM_NUMBER. */
-struct filter_chain *ruleset_numbered_chain(struct builder *b, const char *stem,
-					    size_t number);
+/* @accept: what no rule of it decides on. */
 struct filter_chain *ruleset_base_chain(struct builder *b, const char *name,
-					enum filter_chain_type type, uint32_t hook);
+					enum filter_chain_type type, uint32_t hook,
+					bool accept);
 /* The plain chains: refuse, and those of port 53. */
 void ruleset_build_refuse(struct builder *b);
 void ruleset_build_dns(struct builder *b);
@@ -196,10 +191,6 @@ void ruleset_nat(struct builder *b, struct filter_chain *c);
 /* What nat has sent to this machine leaves by no link: its way is known after nat alone.
  */
 void ruleset_build_leaving(struct builder *b);
-/* On the host all members ask at one socket over UDP: whoever asks more than the engine
- * would answer, or tell of, must not fill that with it. */
-void ruleset_queries(struct builder *b, struct filter_chain *c);
-
 /* The rules of one chain, or of the two that follow each other on the host. */
 enum ruleset_part {
 	RULESET_FIRST = 1 << 0, /* up to open flows */
@@ -219,7 +210,9 @@ void ruleset_build_not_unicast(struct builder *b);
  * routing header that goes elsewhere, as no flow that is known: drop it. Behind what
  * users send. */
 void ruleset_build_orphans(struct builder *b);
-void ruleset_orphans(struct builder *b, struct filter_chain *c);
+/* Packets with IP options or a routing header go to @to. */
+void ruleset_roundabout(struct builder *b, struct filter_chain *c,
+			const struct filter_chain *to);
 /* @end for established flows; over TCP a segment that begins none. @match: more that a
  * flow has to be, or NULL. */
 void ruleset_established(struct builder *b, struct filter_chain *c, stmt_ending *match,
