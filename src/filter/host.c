@@ -164,19 +164,6 @@ static void plan_unlink(struct filter_host *h, struct host_plan *gone)
 	host_plan_free(gone);
 }
 
-/* Nobody has it: take it away. Without success it goes with the next load. */
-static void host_plan_remove(struct filter_host *h, struct host_plan *p, struct err *err)
-{
-	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, h->conn.seq);
-
-	nl_batch(&w);
-	if (h->loaded && host_put_plan(&w, h, false, p, err) == 0) {
-		nl_batch_end(&w);
-		(void)!nl_transact(&h->conn, &w, NULL);
-	}
-	plan_unlink(h, p);
-}
-
 /* ---- who the members are ---- */
 
 static size_t bucket_of(const struct filter_host *h, const struct member *who)
@@ -216,21 +203,6 @@ static void put_without(struct nl_writer *w, uint32_t mark, const struct host_le
 			host_put_stale(w, mark, &l->at[i]);
 }
 
-/* Where the mark was the sandbox's before, the elements that it had learned then are in
- * the sets still. */
-static void put_new(const struct change *k, const struct filter_state *state)
-{
-	uint32_t mark = host_mark(k->new);
-
-	for (const struct host_stale *l = k->host->stale; l; l = l->next)
-		if (l->mark == mark)
-			put_without(k->w, mark, &l->learned);
-	if (k->old && host_mark(k->old) == mark)
-		put_without(k->w, mark, &k->old->learned);
-	host_put_member(k->w, true, k->new, k->old);
-	host_put_state(k->w, k->new, state);
-}
-
 /* Ways come before what belongs to them, and go after it. The counts of their users are
  * as they will be while the batch is written. */
 static int write_members_change(const struct change *k, const struct filter_state *state)
@@ -248,8 +220,23 @@ static int write_members_change(const struct change *k, const struct filter_stat
 		return r;
 	if (k->old)
 		host_put_member(k->w, false, k->old, k->new);
-	if (k->new)
-		put_new(k, state);
+	if (k->new) {
+		const uint32_t mark = host_mark(k->new);
+		const struct set_owner o = { FILTER_NAMES_HOST, mark };
+
+		/* Where the mark was the sandbox's before, the elements that it had
+		 * learned then are in the sets still. */
+		for (const struct host_stale *l = h->stale; l; l = l->next)
+			if (l->mark == mark)
+				put_without(k->w, mark, &l->learned);
+		if (k->old && host_mark(k->old) == mark)
+			put_without(k->w, mark, &k->old->learned);
+		host_put_member(k->w, true, k->new, k->old);
+		set_put_items(k->w, &o, FILTER_ROLE_LEARNED, state->learned,
+			      state->learned_count);
+		set_put_items(k->w, &o, FILTER_ROLE_DRAINING, state->draining,
+			      state->draining_count);
+	}
 	if (k->old && k->old->plan->users == 1 && k->old->plan != k->plan)
 		r = host_put_plan(k->w, h, false, k->old->plan, k->err);
 	if (r == 0 && k->old && --h->level_users[old] == 0)
@@ -277,9 +264,13 @@ static int commit_change(const struct change *k, const struct filter_state *stat
 	return r < 0 ? nft_report(k->w, seq, r, k->err) : 0;
 }
 
-/* What was left under @mark is gone. */
-static void clear_stale(struct filter_host *h, uint32_t mark)
+static void settle_new(const struct change *k)
 {
+	struct filter_host *h = k->host;
+	struct host_member *m = k->new, **bucket = &h->by_who[bucket_of(h, &m->who)];
+	const uint32_t mark = host_mark(m);
+
+	/* What was left under the mark is gone. */
 	for (struct host_stale **at = &h->stale; *at;) {
 		struct host_stale *l = *at;
 
@@ -290,30 +281,6 @@ static void clear_stale(struct filter_host *h, uint32_t mark)
 		*at = l->next;
 		host_stale_free(l);
 	}
-}
-
-static void leave_stale(struct filter_host *h, struct host_member *m, uint32_t mark)
-{
-	struct host_stale *l;
-
-	if (m->learned.used == 0)
-		return;
-	l = calloc(1, sizeof(*l)); /* without it they end by their lifetime */
-	if (!l)
-		return;
-	l->mark = mark;
-	l->learned = m->learned;
-	m->learned = (struct host_learned){ 0 };
-	l->next = h->stale;
-	h->stale = l;
-}
-
-static void settle_new(const struct change *k)
-{
-	struct filter_host *h = k->host;
-	struct host_member *m = k->new, **bucket = &h->by_who[bucket_of(h, &m->who)];
-
-	clear_stale(h, host_mark(m));
 	h->level_users[host_level_of(&m->who)]++;
 	k->plan->users++;
 	if (!k->plan->in_kernel)
@@ -329,22 +296,31 @@ static void settle_new(const struct change *k)
 static void settle_old(const struct change *k)
 {
 	struct filter_host *h = k->host;
-	struct host_member **at = &h->by_who[bucket_of(h, &k->old->who)];
-	uint32_t mark = host_mark(k->old);
+	struct host_member *old = k->old, **at = &h->by_who[bucket_of(h, &old->who)];
+	struct host_stale *l = NULL;
+	uint32_t mark = host_mark(old);
 
-	while (*at != k->old)
+	while (*at != old)
 		at = &(*at)->next;
-	*at = k->old->next;
-	if (h->members[k->old->id] == k->old)
-		h->members[k->old->id] = NULL;
+	*at = old->next;
+	if (h->members[old->id] == old)
+		h->members[old->id] = NULL;
 	h->count--;
-	h->left_over -= k->old->left_over;
-	if (!k->new || host_mark(k->new) != mark)
-		leave_stale(h, k->old, mark);
-	h->level_users[host_level_of(&k->old->who)]--;
-	if (--k->old->plan->users == 0)
-		plan_unlink(h, k->old->plan);
-	host_member_free(k->old);
+	h->left_over -= old->left_over;
+	/* Without memory what was learned ends by its lifetime. */
+	if ((!k->new || host_mark(k->new) != mark) && old->learned.used > 0)
+		l = calloc(1, sizeof(*l));
+	if (l) {
+		l->mark = mark;
+		l->learned = old->learned;
+		old->learned = (struct host_learned){ 0 };
+		l->next = h->stale;
+		h->stale = l;
+	}
+	h->level_users[host_level_of(&old->who)]--;
+	if (--old->plan->users == 0)
+		plan_unlink(h, old->plan);
+	host_member_free(old);
 }
 
 /* What was written is so. */
@@ -357,26 +333,25 @@ static void settle(const struct change *k)
 }
 /* ---- attach, change ---- */
 
-static bool member_is_valid(const struct member *m)
-{
-	switch (m->kind) {
-	case MEMBER_CGROUP:
-		return m->cgroup != 0 && m->level > 0 &&
-		       m->level <= FILTER_HOST_LEVEL_MAX;
-	case MEMBER_UID:
-		return m->uid != UINT32_MAX;
-	case MEMBER_NONE:
-		break;
-	}
-	return false;
-}
-
 static int check(const struct filter_host *h, const struct filter_host_sandbox *s,
 		 struct err *err)
 {
-	const struct host_member *m = host_find_member(h, &s->member);
+	const struct member *who = &s->member;
+	const struct host_member *m = host_find_member(h, who);
+	bool is_valid = false;
 
-	if (s->id == 0 || !member_is_valid(&s->member))
+	switch (who->kind) {
+	case MEMBER_CGROUP:
+		is_valid = who->cgroup != 0 && who->level > 0 &&
+			   who->level <= FILTER_HOST_LEVEL_MAX;
+		break;
+	case MEMBER_UID:
+		is_valid = who->uid != UINT32_MAX;
+		break;
+	case MEMBER_NONE:
+		break;
+	}
+	if (s->id == 0 || !is_valid)
 		return err_set(err, -EINVAL,
 			       "cannot attach: not a sandbox's number, "
 			       "cgroup or user id");
@@ -410,20 +385,6 @@ static int note_state(struct filter_host *h, struct host_member *m,
 	return 0;
 }
 
-static int find_plan(struct filter_host *h, const struct filter_host_sandbox *s,
-		     struct host_plan **ret, struct err *err)
-{
-	struct host_digest digest;
-	int r = host_plan_digest(h, s->plan, s->relay, &digest, err);
-
-	if (r < 0)
-		return r;
-	*ret = host_plan_find(h, &digest, h->newest[s->id]);
-	if (!*ret)
-		*ret = host_plan_new(h, s->plan, s->relay, &digest);
-	return *ret ? 0 : -ENOMEM;
-}
-
 static int set(struct filter_host *h, const struct filter_host_sandbox *s, int64_t now_ms,
 	       struct err *err)
 {
@@ -431,15 +392,20 @@ static int set(struct filter_host *h, const struct filter_host_sandbox *s, int64
 	const struct filter_state *state = s->state ? s->state : &nothing;
 	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, h->conn.seq);
 	struct change k = { .host = h, .w = &w, .err = err };
+	struct host_digest digest;
 	int r = check(h, s, err);
 
 	if (r < 0)
 		return r;
 	k.old = h->members[s->id];
 	k.new = calloc(1, sizeof(*k.new));
-	r = find_plan(h, s, &k.plan, err);
+	r = host_plan_digest(h, s->plan, s->relay, &digest, err);
 	if (r == 0)
-		r = k.new ? note_state(h, k.new, state, now_ms) : -ENOMEM;
+		k.plan = host_plan_find(h, &digest, h->newest[s->id]);
+	if (r == 0 && !k.plan)
+		k.plan = host_plan_new(h, s->plan, s->relay, &digest);
+	if (r == 0)
+		r = k.plan && k.new ? note_state(h, k.new, state, now_ms) : -ENOMEM;
 	if (r < 0) {
 		if (err->code == 0)
 			err_sys(err, r, "cannot attach");
@@ -579,14 +545,25 @@ static int stage_begin(struct filter_host *h, uint16_t id, const struct plan *pl
 	return 1;
 }
 
-/* The sets are there: now the chains. */
-static int stage_chains(struct filter_host *h, struct filter_host_stage *st,
-			struct err *err)
+int filter_host_stage(struct filter_host *h, uint16_t id, const struct plan *plan,
+		      bool relay, struct filter_host_stage **progress, struct err *err)
 {
 	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, h->conn.seq);
+	struct filter_host_stage *st = *progress;
 	uint32_t seq;
 	int r;
 
+	if (!st)
+		return stage_begin(h, id, plan, relay, progress, err);
+	if (st->stands)
+		return 0;
+	if (st->loads != h->loads || !h->loaded)
+		return err_set(err, -ESTALE, "the table was made anew meanwhile");
+	if (st->at.next) {
+		r = nft_stage(&h->conn, HOST_TABLE, &st->at);
+		return r < 0 ? err_sys(err, r, "cannot load a plan's sets") : 1;
+	}
+	/* The sets are there: now the chains. */
 	nl_batch(&w);
 	host_put_plan_chains(&w, st->plan, st->rules);
 	nl_batch_end(&w);
@@ -599,34 +576,25 @@ static int stage_chains(struct filter_host *h, struct filter_host_stage *st,
 	return 0;
 }
 
-int filter_host_stage(struct filter_host *h, uint16_t id, const struct plan *plan,
-		      bool relay, struct filter_host_stage **progress, struct err *err)
-{
-	struct filter_host_stage *st = *progress;
-	int r;
-
-	if (!st)
-		return stage_begin(h, id, plan, relay, progress, err);
-	if (st->stands)
-		return 0;
-	if (st->loads != h->loads || !h->loaded)
-		return err_set(err, -ESTALE, "the table was made anew meanwhile");
-	if (!st->at.next)
-		return stage_chains(h, st, err);
-	r = nft_stage(&h->conn, HOST_TABLE, &st->at);
-	return r < 0 ? err_sys(err, r, "cannot load a plan's sets") : 1;
-}
-
 void filter_host_stage_end(struct filter_host *h, struct filter_host_stage *st)
 {
+	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, h->conn.seq);
 	struct err ignored = { 0 };
 
 	if (!st)
 		return;
-	if (st->stands && --st->plan->users == 0)
-		host_plan_remove(h, st->plan, &ignored);
-	else if (!st->stands && st->loads == h->loads)
+	if (st->stands && --st->plan->users == 0) {
+		/* Nobody has it: take it away. Without success it goes with the next
+		 * load. */
+		nl_batch(&w);
+		if (h->loaded && host_put_plan(&w, h, false, st->plan, &ignored) == 0) {
+			nl_batch_end(&w);
+			(void)!nl_transact(&h->conn, &w, NULL);
+		}
+		plan_unlink(h, st->plan);
+	} else if (!st->stands && st->loads == h->loads) {
 		nft_unstage(&h->conn, HOST_TABLE, st->rules->sets, &st->at);
+	}
 	stage_free(st);
 }
 
@@ -698,12 +666,14 @@ static int put_all(struct nl_writer *w, const void *data, struct err *err)
 
 	if (r < 0)
 		return err_sys(err, r, "cannot build the filter");
-	host_put_objects(w, HOST_TABLE, base);
+	nft_sets(w, HOST_TABLE, base);
+	nft_chains(w, HOST_TABLE, base);
 	for (const struct host_plan *p = h->plans; p && r == 0; p = p->next)
 		r = host_put_plan(w, h, true, p, err);
 	if (r < 0)
 		return r;
-	host_put_members(w, h);
+	for (int kind = 0; kind < HOST_ELEMENT_KINDS; kind++)
+		host_put_kind(w, h, HOST_TABLE, (enum host_element_kind)kind);
 	for (size_t i = 0; i < HOST_IDS && r == 0; i++)
 		if (h->members[i])
 			r = host_put_learned(w, h->members[i], k->now_ms);
@@ -720,8 +690,9 @@ static int put_closed(struct nl_writer *w, const void *data, struct err *err)
 
 	if (r < 0)
 		return err_sys(err, r, "cannot build the filter");
-	host_put_objects(w, HOST_GUARD_TABLE, rs);
-	host_put_guarded(w, k->host);
+	nft_sets(w, HOST_GUARD_TABLE, rs);
+	nft_chains(w, HOST_GUARD_TABLE, rs);
+	host_put_kind(w, k->host, HOST_GUARD_TABLE, HOST_WHO);
 	return 0;
 }
 

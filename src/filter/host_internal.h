@@ -127,7 +127,6 @@ static inline size_t host_level_of(const struct member *m)
  * stays isn't touched. */
 void host_put_member(struct nl_writer *w, bool add, const struct host_member *m,
 		     const struct host_member *other);
-void host_put_objects(struct nl_writer *w, const char *table, const struct ruleset *rs);
 /* A plan comes, with its chains, or goes. */
 int host_put_plan(struct nl_writer *w, const struct filter_host *h, bool add,
 		  const struct host_plan *p, struct err *err) MUST_CHECK;
@@ -138,18 +137,13 @@ void host_put_plan_chains(struct nl_writer *w, const struct host_plan *p,
  * those for the levels that @h has now. */
 int host_put_level(struct nl_writer *w, const struct filter_host *h, bool add,
 		   size_t level) MUST_CHECK;
-void host_put_state(struct nl_writer *w, const struct host_member *m,
-		    const struct filter_state *state);
 /* What @m has learned, as far as it lives. */
 int host_put_learned(struct nl_writer *w, const struct host_member *m,
 		     int64_t now_ms) MUST_CHECK;
 /* Take one away; it may have ended meanwhile. */
 void host_put_stale(struct nl_writer *w, uint32_t mark,
 		    const struct host_learned_entry *e);
-/* All elements of all members. */
-void host_put_members(struct nl_writer *w, const struct filter_host *h);
-/* Members in the table that stands guard: see host.c. */
-void host_put_guarded(struct nl_writer *w, const struct filter_host *h);
+
 /* The marks of flows that the guard's table lets pass: what a table has accepted that
  * stands, or will. */
 void host_put_passed(struct nl_writer *w, const struct filter_host *h);
@@ -201,3 +195,6 @@ struct host_element {
 	uint8_t key[FILTER_KEY_MAX];
 	struct element e;
 };
+/* The element at @kind of each member. */
+void host_put_kind(struct nl_writer *w, const struct filter_host *h, const char *table,
+		   enum host_element_kind kind);

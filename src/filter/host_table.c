@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include <linux/netfilter.h>
+#include <linux/netfilter/nf_tables.h>
 
 #include "base/arena.h"
 #include "filter/nft.h"
@@ -40,17 +41,23 @@ void host_learned_done(struct host_learned *l)
 	*l = (struct host_learned){ 0 };
 }
 
-/* What the kernel has no longer is left behind. */
-static int move(struct host_learned *l, const struct hash_key *key, size_t capacity,
-		int64_t now_ms)
+/* At most three quarters are taken, and after a move half. */
+int host_learned_reserve(struct host_learned *l, const struct hash_key *key, size_t count,
+			 int64_t now_ms)
 {
-	struct host_learned bigger = {
-		.at = calloc(capacity, sizeof(*bigger.at)),
-		.capacity = capacity,
-	};
+	struct host_learned bigger = { .capacity = CAPACITY_MIN };
+	size_t wanted = count;
 
+	if (l->used + count <= l->capacity / 4 * 3)
+		return 0;
+	for (size_t i = 0; i < l->capacity; i++)
+		wanted += l->at[i].taken && l->at[i].until_ms > now_ms;
+	while (bigger.capacity / 2 < wanted)
+		bigger.capacity *= 2;
+	bigger.at = calloc(bigger.capacity, sizeof(*bigger.at));
 	if (!bigger.at)
 		return -ENOMEM;
+	/* What the kernel has no longer is left behind. */
 	for (size_t i = 0; i < l->capacity; i++) {
 		const struct host_learned_entry *e = &l->at[i];
 
@@ -62,21 +69,6 @@ static int move(struct host_learned *l, const struct hash_key *key, size_t capac
 	free(l->at);
 	*l = bigger;
 	return 0;
-}
-
-/* At most three quarters are taken, and after a move half. */
-int host_learned_reserve(struct host_learned *l, const struct hash_key *key, size_t count,
-			 int64_t now_ms)
-{
-	size_t capacity = CAPACITY_MIN, wanted = count;
-
-	if (l->used + count <= l->capacity / 4 * 3)
-		return 0;
-	for (size_t i = 0; i < l->capacity; i++)
-		wanted += l->at[i].taken && l->at[i].until_ms > now_ms;
-	while (capacity / 2 < wanted)
-		capacity *= 2;
-	return move(l, key, capacity, now_ms);
 }
 
 /* One that is removed keeps its entry until the next move. */
@@ -191,44 +183,27 @@ void host_put_member(struct nl_writer *w, bool add, const struct host_member *m,
 	elements_end(&k);
 }
 
-/* The element at @kind of each member; of one level at a time where the set is a level's.
- */
-static void put_kind(struct nl_writer *w, const struct filter_host *h, const char *table,
-		     enum host_element_kind kind, size_t level)
+void host_put_kind(struct nl_writer *w, const struct filter_host *h, const char *table,
+		   enum host_element_kind kind)
 {
 	struct elements k = { .w = w, .table = table };
+	const bool of_level = kind >= HOST_WHO;
 
-	for (size_t i = 0; i < HOST_IDS; i++) {
-		const struct host_member *m = h->members[i];
-		struct host_element e;
-
-		if (!m || (kind >= HOST_WHO && host_level_of(&m->who) != level))
+	/* One level at a time where the set is a level's. */
+	for (size_t level = 0; level < (of_level ? HOST_LEVELS : 1); level++) {
+		if (of_level && h->level_users[level] == 0)
 			continue;
-		host_element(m, kind, &e);
-		elements_put(&k, true, e.set, &e.e);
+		for (size_t i = 0; i < HOST_IDS; i++) {
+			const struct host_member *m = h->members[i];
+			struct host_element e;
+
+			if (!m || (of_level && host_level_of(&m->who) != level))
+				continue;
+			host_element(m, kind, &e);
+			elements_put(&k, true, e.set, &e.e);
+		}
 	}
 	elements_end(&k);
-}
-
-static void put_members_of_levels(struct nl_writer *w, const struct filter_host *h,
-				  const char *table, enum host_element_kind kind)
-{
-	for (size_t level = 0; level < HOST_LEVELS; level++)
-		if (h->level_users[level] > 0)
-			put_kind(w, h, table, kind, level);
-}
-
-void host_put_members(struct nl_writer *w, const struct filter_host *h)
-{
-	for (int kind = 0; kind < HOST_WHO; kind++)
-		put_kind(w, h, HOST_TABLE, (enum host_element_kind)kind, 0);
-	put_members_of_levels(w, h, HOST_TABLE, HOST_WHO);
-	put_members_of_levels(w, h, HOST_TABLE, HOST_FLOWS);
-}
-
-void host_put_guarded(struct nl_writer *w, const struct filter_host *h)
-{
-	put_members_of_levels(w, h, HOST_GUARD_TABLE, HOST_WHO);
 }
 
 static void put_passed(struct elements *k, uint32_t mark)
@@ -274,12 +249,6 @@ static void put_plan_verdicts(struct nl_writer *w, bool add, const struct host_p
 
 /* ---- objects ---- */
 
-void host_put_objects(struct nl_writer *w, const char *table, const struct ruleset *rs)
-{
-	nft_sets(w, table, rs);
-	nft_chains(w, table, rs);
-}
-
 void host_put_plan_chains(struct nl_writer *w, const struct host_plan *p,
 			  const struct ruleset *rs)
 {
@@ -304,20 +273,12 @@ int host_put_plan(struct nl_writer *w, const struct filter_host *h, bool add,
 	}
 	put_plan_verdicts(w, false, p);
 	for (const struct filter_chain *c = rs->chains; c; c = c->next)
-		nft_chain_flush(w, HOST_TABLE, c->name);
+		nft_delete(w, NFT_MSG_DELRULE, HOST_TABLE, c->name);
 	for (const struct filter_chain *c = rs->chains; c; c = c->next)
-		nft_chain_delete(w, HOST_TABLE, c->name);
+		nft_delete(w, NFT_MSG_DELCHAIN, HOST_TABLE, c->name);
 	for (const struct filter_set *s = rs->sets; s; s = s->next)
-		nft_set_delete(w, HOST_TABLE, s->name);
+		nft_delete(w, NFT_MSG_DELSET, HOST_TABLE, s->name);
 	return 0;
-}
-
-static bool is_of_level(const struct filter_set *s, size_t level)
-{
-	if (level == 0)
-		return s->key == FILTER_KEY_UID;
-	return s->level == level &&
-	       (s->key == FILTER_KEY_CGROUP || s->key == FILTER_KEY_CGROUP_FLOW);
 }
 
 int host_put_level(struct nl_writer *w, const struct filter_host *h, bool add,
@@ -329,13 +290,18 @@ int host_put_level(struct nl_writer *w, const struct filter_host *h, bool add,
 
 	if (r < 0)
 		return r;
-	for (const struct filter_set *s = rs->sets; s && add; s = s->next)
-		if (is_of_level(s, level))
+	for (const struct filter_set *s = rs->sets; s && add; s = s->next) {
+		const bool is_cgroups = s->key == FILTER_KEY_CGROUP ||
+					s->key == FILTER_KEY_CGROUP_FLOW;
+
+		if (level == 0 ? s->key == FILTER_KEY_UID
+			       : is_cgroups && s->level == level)
 			nft_set(w, HOST_TABLE, s);
+	}
 	for (const struct filter_chain *c = rs->chains; c; c = c->next) {
 		if (!host_chain_has_levels(c))
 			continue;
-		nft_chain_flush(w, HOST_TABLE, c->name);
+		nft_delete(w, NFT_MSG_DELRULE, HOST_TABLE, c->name);
 		for (const struct filter_rule *rule = c->rules; rule; rule = rule->next)
 			nft_rule(w, HOST_TABLE, c, rule);
 	}
@@ -343,30 +309,21 @@ int host_put_level(struct nl_writer *w, const struct filter_host *h, bool add,
 		char name[FILTER_NAME_MAX];
 
 		host_level_name(level, pairs, name);
-		nft_set_delete(w, HOST_TABLE, name);
+		nft_delete(w, NFT_MSG_DELSET, HOST_TABLE, name);
 	}
 	return 0;
 }
 
 /* ---- what is learned ---- */
 
-void host_put_state(struct nl_writer *w, const struct host_member *m,
-		    const struct filter_state *state)
-{
-	const struct set_owner o = { FILTER_NAMES_HOST, host_mark(m) };
-
-	set_put_items(w, &o, FILTER_ROLE_LEARNED, state->learned, state->learned_count);
-	set_put_items(w, &o, FILTER_ROLE_DRAINING, state->draining,
-		      state->draining_count);
-}
-
 void host_put_stale(struct nl_writer *w, uint32_t mark,
 		    const struct host_learned_entry *e)
 {
 	const struct set_owner o = { FILTER_NAMES_HOST, mark };
+	const struct filter_learn gone = { .addr = e->addr, .port_list = e->port_list };
 
-	set_put_removal(w, &o, e->draining ? FILTER_ROLE_DRAINING : FILTER_ROLE_LEARNED,
-			&e->addr, e->port_list);
+	set_put_changes(w, &o, e->draining ? FILTER_ROLE_DRAINING : FILTER_ROLE_LEARNED,
+			SET_ANY, &gone, 1, false);
 }
 
 /* What is @draining, or isn't, and lives. Return: how many. */
@@ -417,10 +374,9 @@ struct reading {
 	const uint8_t *key; /* one element, not all */
 	size_t size;
 	enum host_element_kind kind; /* of the elements in it, for on_member() */
-	int (*fn)(struct reading *k, const struct element *e);
+	element_fn *fn;
 	size_t count; /* for @fn */
 	host_member_fn *on_member;
-	void *data;
 	struct err *err;
 };
 
@@ -431,13 +387,6 @@ static int elements_differ(const struct reading *k)
 		       k->set);
 }
 
-static int on_element(void *data, const struct element *e)
-{
-	struct reading *k = data;
-
-	return k->fn(k, e);
-}
-
 static int read_set(struct reading *k)
 {
 	return elements_read(&k->host->conn,
@@ -445,7 +394,7 @@ static int read_set(struct reading *k)
 						       .set = k->set,
 						       .key = k->key,
 						       .key_size = k->size,
-						       .fn = on_element,
+						       .fn = k->fn,
 						       .data = k });
 }
 
@@ -459,8 +408,9 @@ static uint32_t u32_at(const uint8_t *bytes)
 	return v;
 }
 
-static int on_member(struct reading *k, const struct element *e)
+static int on_member(void *data, const struct element *e)
 {
+	struct reading *k = data;
 	/* The member's mark is what the map gives, or a part of the key. */
 	size_t at = strncmp(k->set, "pairs_", strlen("pairs_")) == 0 ? sizeof(uint64_t)
 								     : 0;
@@ -477,8 +427,9 @@ static int on_member(struct reading *k, const struct element *e)
 		       : elements_differ(k);
 }
 
-static int on_plan(struct reading *k, const struct element *e)
+static int on_plan(void *data, const struct element *e)
 {
+	struct reading *k = data;
 	const char *kind = strcmp(k->set, "plans") == 0 ? "output" : "nat";
 
 	for (const struct host_plan *p = k->host->plans; p; p = p->next) {
@@ -574,33 +525,23 @@ static int add_objects(struct merge *m, struct arena *arena, const struct rulese
 	return 0;
 }
 
-/* The base and all plans as one ruleset. */
-static int whole_table(const struct filter_host *h, const struct ruleset *base,
-		       struct arena *arena, struct ruleset *ret, struct err *err)
-{
-	struct merge m = { &ret->sets, &ret->chains };
-	int r = add_objects(&m, arena, base);
-
-	for (const struct host_plan *p = h->plans; r == 0 && p; p = p->next) {
-		const struct ruleset *rs;
-
-		r = host_build_plan(h, p, arena, &rs, err);
-		if (r == 0)
-			r = add_objects(&m, arena, rs);
-	}
-	return r;
-}
-
 int filter_host_verify(struct filter_host *h, struct err *err)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	struct ruleset all = { .naming = FILTER_NAMES_HOST };
-	const struct ruleset *base;
+	struct merge m = { &all.sets, &all.chains };
+	const struct ruleset *base, *rs;
 	struct err why = { 0 };
 	int r = host_build_base(h, &arena, &base);
 
+	/* The base and all plans as one ruleset. */
 	if (r == 0)
-		r = whole_table(h, base, &arena, &all, &why);
+		r = add_objects(&m, &arena, base);
+	for (const struct host_plan *p = h->plans; r == 0 && p; p = p->next) {
+		r = host_build_plan(h, p, &arena, &rs, &why);
+		if (r == 0)
+			r = add_objects(&m, &arena, rs);
+	}
 	if (r == 0)
 		r = filter_verify(&h->conn, &all, &why);
 	if (r == 0)
@@ -638,8 +579,9 @@ int filter_host_verify_one(struct filter_host *h, uint16_t id, struct err *err)
 
 /* ---- what an earlier process has left ---- */
 
-static int on_live_mark(struct reading *k, const struct element *e)
+static int on_live_mark(void *data, const struct element *e)
 {
+	const struct reading *k = data;
 	struct filter_host *h = k->host;
 	uint32_t *live = reallocarray(h->live, h->live_count + 1, sizeof(*live));
 
@@ -658,8 +600,9 @@ int host_read_live(struct filter_host *h)
 	return r == -ENOENT ? 0 : r;
 }
 
-static int on_who(struct reading *k, const struct element *e)
+static int on_who(void *data, const struct element *e)
 {
+	const struct reading *k = data;
 	struct member who = { .kind = MEMBER_UID };
 
 	if (k->count == 0 && e->size == sizeof(who.uid)) {
@@ -697,8 +640,9 @@ int host_read_members(struct filter_host *h, host_member_fn *fn, struct err *err
 	return r;
 }
 
-static int on_number(struct reading *k, const struct element *e)
+static int on_number(void *data, const struct element *e)
 {
+	struct reading *k = data;
 	k->count = MAX(k->count, (size_t)(uint16_t)u32_at(e->key));
 	return 0;
 }

@@ -180,32 +180,31 @@ static int delete_chain(void *data, uint16_t type, uint8_t family,
 	const char *table = filter_table(k->rs->naming);
 
 	if (strcmp(nl_get_text(attrs->at[NFTA_CHAIN_TABLE]), table) == 0)
-		nft_chain_delete(k->w, table, nl_get_text(attrs->at[NFTA_CHAIN_NAME]));
+		nft_delete(k->w, NFT_MSG_DELCHAIN, table,
+			   nl_get_text(attrs->at[NFTA_CHAIN_NAME]));
 	return 0;
-}
-
-static bool may_stay(const struct filter_state *state, const struct filter_set *s)
-{
-	bool learned = s->timeout && !s->dynamic;
-	bool draining = s->changes && s->key != FILTER_KEY_LOCAL_PORT;
-
-	return (state->staged && s->large) ||
-	       (state->difference && (learned || draining));
 }
 
 static int delete_set(void *data, uint16_t type, uint8_t family,
 		      const struct nl_attrs *attrs)
 {
 	struct clearing *k = data;
+	const struct filter_state *state = k->state;
 	const char *name = nl_get_text(attrs->at[NFTA_SET_NAME]);
 
-	for (const struct filter_set *s = k->rs->sets; s; s = s->next)
-		if (may_stay(k->state, s) && strcmp(s->name, name) == 0 &&
+	for (const struct filter_set *s = k->rs->sets; s; s = s->next) {
+		const bool learned = s->timeout && !s->dynamic;
+		const bool draining = s->changes && s->key != FILTER_KEY_LOCAL_PORT;
+		const bool may_stay = (state->staged && s->large) ||
+				      (state->difference && (learned || draining));
+
+		if (may_stay && strcmp(s->name, name) == 0 &&
 		    k->staying.count < STAYING_MAX) {
 			k->staying.sets[k->staying.count++] = s;
 			return 0;
 		}
-	nft_set_delete(k->w, filter_table(k->rs->naming), name);
+	}
+	nft_delete(k->w, NFT_MSG_DELSET, filter_table(k->rs->naming), name);
 	return 0;
 }
 
@@ -223,7 +222,7 @@ static int switch_standing(struct filter_conn *c, const struct ruleset *rs,
 		return err_set(err, -ENOENT, "cannot switch the filter: none stands");
 	w = nl_writer(NULL, 0, c->seq + 2); /* the two requests come first */
 	nl_batch(&w);
-	nft_rules_delete(&w, filter_table(rs->naming));
+	nft_delete(&w, NFT_MSG_DELRULE, filter_table(rs->naming), NULL);
 	r = nl_ask(c, NFT_MSG_GETCHAIN, NLM_F_DUMP, NFPROTO_INET, NULL, NULL,
 		   delete_chain, &k);
 	if (r == 0)
@@ -340,7 +339,7 @@ int filter_take_over(struct filter_conn *c)
 	int r;
 
 	nl_batch(&w);
-	nft_table_own(&w, filter_table(c->naming));
+	nft_table(&w, filter_table(c->naming), 0, NFT_TABLE_OWNER | NFT_TABLE_PERSIST);
 	nl_batch_end(&w);
 	r = nl_transact(c, &w, NULL);
 	if (r == 0)
@@ -511,48 +510,33 @@ static int on_chain(void *data, uint16_t type, uint8_t family,
 
 /* ---- sets ---- */
 
-static uint32_t set_size(const struct nlattr *a)
-{
-	struct nl_attrs desc;
-	uint32_t size;
-
-	if (!nl_attrs_nested(a, &desc) || !nl_get_u32(desc.at[NFTA_SET_DESC_SIZE], &size))
-		return 0;
-	return size;
-}
-
-/* Mostly it is the next one. NULL: it is none of ours. */
-static const struct filter_set *find_set(const struct walk *k, const struct nlattr *name,
-					 size_t *ret_at)
-{
-	const struct filter_set *s = k->next;
-
-	*ret_at = k->next_at;
-	if (s && text_is(name, s->name))
-		return s;
-	*ret_at = 0;
-	for (s = k->rs->sets; s && !text_is(name, s->name); s = s->next)
-		++*ret_at;
-	return s;
-}
-
 static int on_set(void *data, uint16_t type, uint8_t family, const struct nl_attrs *attrs)
 {
 	struct walk *k = data;
-	size_t i;
-	const struct filter_set *s = find_set(k, attrs->at[NFTA_SET_NAME], &i);
+	const struct nlattr *name = attrs->at[NFTA_SET_NAME];
+	const struct filter_set *s = k->next;
+	size_t i = k->next_at;
+	struct nl_attrs desc;
+	uint32_t size = 0;
 
+	/* Mostly it is the next one. */
+	if (!s || !text_is(name, s->name)) {
+		i = 0;
+		for (s = k->rs->sets; s && !text_is(name, s->name); s = s->next)
+			i++;
+	}
 	if (k->sets_left == 0)
 		return differs(k, "there is another set");
 	if (!s || k->seen[i] || !text_is(attrs->at[NFTA_SET_TABLE], k->table))
-		return differs(k, "set '%s' is not in its place",
-			       nl_get_text(attrs->at[NFTA_SET_NAME]));
+		return differs(k, "set '%s' is not in its place", nl_get_text(name));
+	if (nl_attrs_nested(attrs->at[NFTA_SET_DESC], &desc))
+		(void)nl_get_u32(desc.at[NFTA_SET_DESC_SIZE], &size);
 	if (type != NFT_MSG_NEWSET ||
 	    !optional_u32_is(attrs->at[NFTA_SET_FLAGS], nft_set_flags(s)) ||
 	    !u32_is(attrs->at[NFTA_SET_KEY_TYPE], nft_key_type(s->key)) ||
 	    !u32_is(attrs->at[NFTA_SET_KEY_LEN], (uint32_t)filter_key_size(s->key)) ||
 	    !optional_u32_is(attrs->at[NFTA_SET_DATA_TYPE], nft_value_type(s->value)) ||
-	    set_size(attrs->at[NFTA_SET_DESC]) != s->size || attrs->at[NFTA_SET_TIMEOUT])
+	    size != s->size || attrs->at[NFTA_SET_TIMEOUT])
 		return differs(k, "flags or type of set '%s'", s->name);
 	k->seen[i] = true;
 	k->sets_left--;
@@ -702,20 +686,6 @@ static bool expression_equal(const struct nlattr *sent, const struct nlattr *got
 	       attrs_equal(a.at[NFTA_EXPR_DATA], b.at[NFTA_EXPR_DATA]);
 }
 
-static int rule_is(struct walk *k, const struct nlattr *got)
-{
-	struct nl_writer *w = &k->again;
-
-	w->size = 0;
-	nft_rule_write(w, k->rule);
-	if (w->failed)
-		return w->failed;
-	if (!got || !lists_equal((const struct nlattr *)(const void *)w->bytes, got,
-				 expression_equal))
-		return differs(k, "rule %zu of chain '%s'", k->index, k->chain->name);
-	return 0;
-}
-
 /* Move to the next chain that has rules. */
 static void skip_empty_chains(struct walk *k)
 {
@@ -729,7 +699,9 @@ static void skip_empty_chains(struct walk *k)
 static int on_rule(void *data, uint16_t type, uint8_t family,
 		   const struct nl_attrs *attrs)
 {
+	const struct nlattr *got = attrs->at[NFTA_RULE_EXPRESSIONS];
 	struct walk *k = data;
+	struct nl_writer *w = &k->again;
 	int r;
 
 	skip_empty_chains(k);
@@ -741,7 +713,12 @@ static int on_rule(void *data, uint16_t type, uint8_t family,
 		return differs(k, "a rule of chain '%s' stands before rule %zu of '%s'",
 			       nl_get_text(attrs->at[NFTA_RULE_CHAIN]), k->index,
 			       k->chain->name);
-	r = rule_is(k, attrs->at[NFTA_RULE_EXPRESSIONS]);
+	w->size = 0;
+	nft_rule_write(w, k->rule);
+	r = w->failed;
+	if (r == 0 && (!got || !lists_equal((const struct nlattr *)(const void *)w->bytes,
+					    got, expression_equal)))
+		r = differs(k, "rule %zu of chain '%s'", k->index, k->chain->name);
 	k->rule = k->rule->next;
 	k->index++;
 	return r;

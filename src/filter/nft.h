@@ -60,8 +60,6 @@ struct elements {
 void elements_put(struct elements *k, bool add, const char *set, const struct element *e);
 /* Close the open message, if there is one. Nothing else may be written before. */
 void elements_end(struct elements *k);
-/* Delete all elements of a set. */
-void elements_clear(struct nl_writer *w, const char *table, const char *set);
 
 /* Called for each element; a negative value ends the calls. What @e points to is gone
  * afterwards. */
@@ -87,20 +85,19 @@ enum {
 	NFT_TABLE_PERSIST = 0x4, /* since 6.9; not in Debian 12's headers */
 };
 
-/* One that exists: its owner is whoever sends that. */
-void nft_table_own(struct nl_writer *w, const char *table);
-void nft_table_delete(struct nl_writer *w, const char *table);
+/* A new one with NLM_F_CREATE in @flags; of one that exists, and says that it is owned,
+ * the owner is whoever sends this. */
+void nft_table(struct nl_writer *w, const char *table, uint16_t flags,
+	       uint32_t table_flags);
+/* Delete what is called @name in the table: by @type, NFT_MSG_DELTABLE (@name NULL),
+ * _DELSET, _DELCHAIN, _DELRULE (all rules of the chain; NULL: of the table) or
+ * _DELSETELEM (all elements of the set). */
+void nft_delete(struct nl_writer *w, uint16_t type, const char *table, const char *name);
 void nft_chain(struct nl_writer *w, const char *table, const struct filter_chain *chain);
 void nft_set(struct nl_writer *w, const char *table, const struct filter_set *set);
 /* Ranges @from to @until of a set; as many messages as it takes, none for none. */
 void nft_elements(struct nl_writer *w, const char *table, const struct filter_set *set,
 		  size_t from, size_t until);
-/* Delete all rules of the table. */
-void nft_rules_delete(struct nl_writer *w, const char *table);
-void nft_chain_delete(struct nl_writer *w, const char *table, const char *chain);
-/* Delete all rules of one chain. */
-void nft_chain_flush(struct nl_writer *w, const char *table, const char *chain);
-void nft_set_delete(struct nl_writer *w, const char *table, const char *set);
 void nft_rule(struct nl_writer *w, const char *table, const struct filter_chain *chain,
 	      const struct filter_rule *rule);
 
@@ -172,15 +169,14 @@ void set_put_items(struct nl_writer *w, const struct set_owner *o, enum filter_r
 		   const struct filter_learn *items, size_t count);
 /* Which sets of a role @items are about: bit 2 * port list, or for IPv6 the next one. */
 uint32_t set_indexes(const struct filter_learn *items, size_t count);
+enum { SET_ANY = SIZE_MAX };
 /* What changes in a set that outlives its ruleset: those of @items, each (address, list)
- * once, that are about the set at @index. @is_new: the set is made in this very batch,
- * and has nothing that could go. */
+ * once, that are about the set at @index, or with SET_ANY all of them. One that is to go
+ * may have ended meanwhile. @is_new: the set is made in this very batch, and has nothing
+ * that could go. */
 void set_put_changes(struct nl_writer *w, const struct set_owner *o,
 		     enum filter_role role, size_t index,
 		     const struct filter_learn *items, size_t count, bool is_new);
-/* Delete an element that may have ended meanwhile. */
-void set_put_removal(struct nl_writer *w, const struct set_owner *o,
-		     enum filter_role role, const struct addr *a, uint8_t port_list);
 /* filter_learn() */
 int set_learn(struct filter_conn *c, const struct set_owner *o,
 	      const struct filter_learn *items, size_t count) MUST_CHECK;

@@ -21,34 +21,29 @@
 
 /* ---- writing ---- */
 
-static void put_data(struct nl_writer *w, const struct element *e)
-{
-	size_t data = nl_nest(w, NFTA_SET_ELEM_DATA), verdict;
-
-	if (!e->chain) {
-		nl_put(w, NFTA_DATA_VALUE, &e->value, sizeof(e->value));
-	} else {
-		verdict = nl_nest(w, NFTA_DATA_VERDICT);
-		nl_put_be32(w, NFTA_VERDICT_CODE, (uint32_t)NFT_JUMP);
-		nl_put_text(w, NFTA_VERDICT_CHAIN, e->chain);
-		nl_nest_end(w, verdict);
-	}
-	nl_nest_end(w, data);
-}
-
 static void put_element(struct nl_writer *w, const struct element *e, bool add)
 {
 	size_t element = nl_nest(w, NFTA_LIST_ELEM);
-	size_t key = nl_nest(w, NFTA_SET_ELEM_KEY);
+	size_t nest = nl_nest(w, NFTA_SET_ELEM_KEY), verdict;
 
 	nl_put(w, NFTA_DATA_VALUE, e->key, e->size);
-	nl_nest_end(w, key);
+	nl_nest_end(w, nest);
 	if (e->end)
 		nl_put_be32(w, NFTA_SET_ELEM_FLAGS, NFT_SET_ELEM_INTERVAL_END);
 	if (add && e->lifetime_ms > 0)
 		nl_put_be64(w, NFTA_SET_ELEM_TIMEOUT, e->lifetime_ms);
-	if (add && e->maps)
-		put_data(w, e);
+	if (add && e->maps) {
+		nest = nl_nest(w, NFTA_SET_ELEM_DATA);
+		if (!e->chain) {
+			nl_put(w, NFTA_DATA_VALUE, &e->value, sizeof(e->value));
+		} else {
+			verdict = nl_nest(w, NFTA_DATA_VERDICT);
+			nl_put_be32(w, NFTA_VERDICT_CODE, (uint32_t)NFT_JUMP);
+			nl_put_text(w, NFTA_VERDICT_CHAIN, e->chain);
+			nl_nest_end(w, verdict);
+		}
+		nl_nest_end(w, nest);
+	}
 	nl_nest_end(w, element);
 }
 
@@ -86,37 +81,7 @@ void elements_put(struct elements *k, bool add, const char *set, const struct el
 	k->count++;
 }
 
-void elements_clear(struct nl_writer *w, const char *table, const char *set)
-{
-	nl_message(w, NFT_MSG_DELSETELEM, 0, NFPROTO_INET);
-	put_name(w, table, set);
-	nl_end(w);
-}
-
 /* ---- reading ---- */
-
-static bool read_data(const struct nlattr *a, struct element *e)
-{
-	struct nl_attrs data, verdict;
-	const struct nlattr *value;
-
-	if (!a)
-		return true;
-	if (!nl_attrs_nested(a, &data))
-		return false;
-	value = data.at[NFTA_DATA_VALUE];
-	e->maps = true;
-	if (!value) {
-		if (!nl_attrs_nested(data.at[NFTA_DATA_VERDICT], &verdict))
-			return false;
-		e->chain = nl_get_text(verdict.at[NFTA_VERDICT_CHAIN]);
-		return true;
-	}
-	if (nl_size(value) != sizeof(e->value))
-		return false;
-	memcpy(&e->value, nl_data(value), sizeof(e->value));
-	return true;
-}
 
 bool elements_read_counter(const struct nlattr *expr, uint64_t *packets, uint64_t *bytes)
 {
@@ -132,8 +97,8 @@ bool elements_read_counter(const struct nlattr *expr, uint64_t *packets, uint64_
 static bool read_element(const struct nlattr *a, uint8_t bytes[FILTER_KEY_MAX],
 			 struct element *ret)
 {
-	struct nl_attrs element, key;
-	const struct nlattr *value, *flags;
+	struct nl_attrs element, key, data, verdict;
+	const struct nlattr *value, *flags, *mapped;
 	uint32_t bits = 0;
 
 	*ret = (struct element){ 0 };
@@ -155,7 +120,23 @@ static bool read_element(const struct nlattr *a, uint8_t bytes[FILTER_KEY_MAX],
 		ret->lifetime_ms = UINT64_MAX;
 	ret->counts = elements_read_counter(element.at[NFTA_SET_ELEM_EXPR], &ret->packets,
 					    &ret->bytes);
-	return read_data(element.at[NFTA_SET_ELEM_DATA], ret);
+	mapped = element.at[NFTA_SET_ELEM_DATA];
+	if (!mapped)
+		return true;
+	if (!nl_attrs_nested(mapped, &data))
+		return false;
+	ret->maps = true;
+	value = data.at[NFTA_DATA_VALUE];
+	if (!value) {
+		if (!nl_attrs_nested(data.at[NFTA_DATA_VERDICT], &verdict))
+			return false;
+		ret->chain = nl_get_text(verdict.at[NFTA_VERDICT_CHAIN]);
+		return true;
+	}
+	if (nl_size(value) != sizeof(ret->value))
+		return false;
+	memcpy(&ret->value, nl_data(value), sizeof(ret->value));
+	return true;
 }
 
 static int on_elements(void *data, uint16_t type, uint8_t family,
@@ -212,48 +193,13 @@ enum {
 enum { USERDATA_COMMENT = 0, USERDATA_DIGEST = 'W' };
 enum { COMMENT_SIZE = sizeof("generation 65535"), DIGEST_SIZE = sizeof(uint64_t) };
 
-static void put_said(struct nl_writer *w, const struct filter_chain *chain)
-{
-	uint8_t said[2 + COMMENT_SIZE + 2 + DIGEST_SIZE] = { USERDATA_COMMENT };
-	size_t size;
-
-	said[1] = (uint8_t)(snprintf((char *)said + 2, COMMENT_SIZE, "generation %u",
-				     chain->generation) +
-			    1);
-	size = 2u + said[1];
-	if (chain->digest != 0) {
-		said[size++] = USERDATA_DIGEST;
-		said[size++] = DIGEST_SIZE;
-		memcpy(said + size, &chain->digest, DIGEST_SIZE);
-		size += DIGEST_SIZE;
-	}
-	nl_put(w, NFTA_CHAIN_USERDATA, said, size);
-}
-
-static void put_table(struct nl_writer *w, const char *table, uint16_t flags,
-		      uint32_t table_flags)
+void nft_table(struct nl_writer *w, const char *table, uint16_t flags,
+	       uint32_t table_flags)
 {
 	nl_message(w, NFT_MSG_NEWTABLE, flags, NFPROTO_INET);
 	nl_put_text(w, NFTA_TABLE_NAME, table);
 	nl_put_be32(w, NFTA_TABLE_FLAGS, table_flags);
 	nl_end(w);
-}
-
-void nft_table_own(struct nl_writer *w, const char *table)
-{
-	put_table(w, table, 0, NFT_TABLE_OWNER | NFT_TABLE_PERSIST);
-}
-
-static uint16_t read_comment(const uint8_t *at, size_t size)
-{
-	struct text left = { (const char *)at, size - 1 }, word;
-	uint32_t generation;
-
-	if (size < 1 || at[size - 1] != '\0' || !text_split(&left, ' ', &word) ||
-	    !text_equal(word, "generation") ||
-	    !text_to_u32(left, UINT16_MAX, &generation))
-		return 0;
-	return (uint16_t)generation;
 }
 
 struct filter_said nft_said(const struct nlattr *userdata)
@@ -264,60 +210,47 @@ struct filter_said nft_said(const struct nlattr *userdata)
 
 	for (; left >= 2; left -= 2u + at[1], at += 2 + at[1]) {
 		size_t size = at[1];
+		struct text text = { (const char *)at + 2, size - 1 }, word;
+		uint32_t generation;
 
 		if (size > left - 2)
 			return (struct filter_said){ 0 };
-		if (at[0] == USERDATA_COMMENT)
-			said.generation = read_comment(at + 2, size);
-		else if (at[0] == USERDATA_DIGEST && size == DIGEST_SIZE)
+		if (at[0] == USERDATA_COMMENT) {
+			const bool is_ours = size > 0 && at[2 + size - 1] == '\0' &&
+					     text_split(&text, ' ', &word) &&
+					     text_equal(word, "generation") &&
+					     text_to_u32(text, UINT16_MAX, &generation);
+
+			said.generation = is_ours ? (uint16_t)generation : 0;
+		} else if (at[0] == USERDATA_DIGEST && size == DIGEST_SIZE) {
 			memcpy(&said.digest, at + 2, DIGEST_SIZE);
+		}
 	}
 	return left == 0 ? said : (struct filter_said){ 0 };
 }
 
-/* What of @table is called @name; NULL: all of that type, or of tables itself. */
-static void put_deletion(struct nl_writer *w, uint16_t type, const char *table,
-			 uint16_t name_type, const char *name)
+void nft_delete(struct nl_writer *w, uint16_t type, const char *table, const char *name)
 {
 	static_assert((int)NFTA_TABLE_NAME == (int)NFTA_RULE_TABLE &&
 			      (int)NFTA_CHAIN_TABLE == (int)NFTA_RULE_TABLE &&
-			      (int)NFTA_SET_TABLE == (int)NFTA_RULE_TABLE,
-		      "one attribute for all");
+			      (int)NFTA_SET_TABLE == (int)NFTA_RULE_TABLE &&
+			      (int)NFTA_SET_ELEM_LIST_TABLE == (int)NFTA_RULE_TABLE &&
+			      (int)NFTA_SET_NAME == (int)NFTA_RULE_CHAIN &&
+			      (int)NFTA_SET_ELEM_LIST_SET == (int)NFTA_RULE_CHAIN,
+		      "one attribute for all, but for the name of a chain");
 	nl_message(w, type, 0, NFPROTO_INET);
 	nl_put_text(w, NFTA_RULE_TABLE, table);
 	if (name)
-		nl_put_text(w, name_type, name);
+		nl_put_text(w,
+			    type == NFT_MSG_DELCHAIN ? NFTA_CHAIN_NAME : NFTA_RULE_CHAIN,
+			    name);
 	nl_end(w);
-}
-
-void nft_table_delete(struct nl_writer *w, const char *table)
-{
-	put_deletion(w, NFT_MSG_DELTABLE, table, 0, NULL);
-}
-
-void nft_rules_delete(struct nl_writer *w, const char *table)
-{
-	put_deletion(w, NFT_MSG_DELRULE, table, 0, NULL);
-}
-
-void nft_chain_flush(struct nl_writer *w, const char *table, const char *chain)
-{
-	put_deletion(w, NFT_MSG_DELRULE, table, NFTA_RULE_CHAIN, chain);
-}
-
-void nft_chain_delete(struct nl_writer *w, const char *table, const char *chain)
-{
-	put_deletion(w, NFT_MSG_DELCHAIN, table, NFTA_CHAIN_NAME, chain);
-}
-
-void nft_set_delete(struct nl_writer *w, const char *table, const char *set)
-{
-	put_deletion(w, NFT_MSG_DELSET, table, NFTA_SET_NAME, set);
 }
 
 void nft_chain(struct nl_writer *w, const char *table, const struct filter_chain *chain)
 {
-	size_t nest;
+	uint8_t said[2 + COMMENT_SIZE + 2 + DIGEST_SIZE] = { USERDATA_COMMENT };
+	size_t nest, size;
 
 	nl_message(w, NFT_MSG_NEWCHAIN, NLM_F_CREATE | NLM_F_EXCL, NFPROTO_INET);
 	nl_put_text(w, NFTA_CHAIN_TABLE, table);
@@ -331,8 +264,20 @@ void nft_chain(struct nl_writer *w, const char *table, const struct filter_chain
 		nl_put_text(w, NFTA_CHAIN_TYPE,
 			    chain->type == FILTER_CHAIN_NAT ? "nat" : "filter");
 	}
-	if (chain->generation > 0)
-		put_said(w, chain);
+	if (chain->generation > 0) {
+		size = (size_t)snprintf((char *)said + 2, COMMENT_SIZE, "generation %u",
+					chain->generation) +
+		       1;
+		said[1] = (uint8_t)size;
+		size += 2;
+		if (chain->digest != 0) {
+			said[size++] = USERDATA_DIGEST;
+			said[size++] = DIGEST_SIZE;
+			memcpy(said + size, &chain->digest, DIGEST_SIZE);
+			size += DIGEST_SIZE;
+		}
+		nl_put(w, NFTA_CHAIN_USERDATA, said, size);
+	}
 	nl_end(w);
 }
 
@@ -450,28 +395,21 @@ static const struct {
 	{ NFT_MSG_NEWRULE, NFTA_RULE_CHAIN, "a rule of chain" },
 };
 
-static int report_message(const struct nlmsghdr *h, int code, struct err *err)
+int nft_report(const struct nl_writer *w, uint32_t seq, int code, struct err *err)
 {
+	const uint8_t *at = w->bytes;
+	size_t left = w->size;
+	const struct nlmsghdr *h = NULL;
 	struct nl_attrs a;
 
-	if (nl_attrs_of(h, sizeof(struct nfgenmsg), &a))
+	while (seq != w->first && (h = nl_take(&at, &left)) && h->nlmsg_seq != seq)
+		;
+	if (h && nl_attrs_of(h, sizeof(struct nfgenmsg), &a))
 		for (size_t i = 0; i < ARRAY_SIZE(subjects); i++)
 			if (NFNL_MSG_TYPE(h->nlmsg_type) == subjects[i].type)
 				return err_sys(err, code, "cannot install %s '%s'",
 					       subjects[i].what,
 					       nl_get_text(a.at[subjects[i].name]));
-	return err_sys(err, code, "cannot install the filter");
-}
-
-int nft_report(const struct nl_writer *w, uint32_t seq, int code, struct err *err)
-{
-	const uint8_t *at = w->bytes;
-	size_t left = w->size;
-	const struct nlmsghdr *h;
-
-	while (seq != w->first && (h = nl_take(&at, &left)))
-		if (h->nlmsg_seq == seq)
-			return report_message(h, code, err);
 	return err_sys(err, code, "cannot install the filter");
 }
 
@@ -529,8 +467,8 @@ static int replace_with(struct filter_conn *c, const struct nft_found *old,
 
 	nl_batch(&w);
 	if (old->exists)
-		nft_table_delete(&w, old->table);
-	put_table(&w, old->table, NLM_F_CREATE | NLM_F_EXCL, flags);
+		nft_delete(&w, NFT_MSG_DELTABLE, old->table, NULL);
+	nft_table(&w, old->table, NLM_F_CREATE | NLM_F_EXCL, flags);
 	r = put(&w, data, err);
 	if (r < 0)
 		return r;
@@ -560,7 +498,7 @@ int nft_table_remove(struct filter_conn *c, const char *table)
 	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, c->seq);
 
 	nl_batch(&w);
-	nft_table_delete(&w, table);
+	nft_delete(&w, NFT_MSG_DELTABLE, table, NULL);
 	nl_batch_end(&w);
 	return nl_transact(c, &w, NULL);
 }
@@ -604,7 +542,7 @@ void nft_unstage(struct filter_conn *c, const char *table, const struct filter_s
 	for (const struct filter_set *s = first; s; s = s->next) {
 		if (s == progress->next && progress->range == 0)
 			break;
-		nft_set_delete(&w, table, s->name);
+		nft_delete(&w, NFT_MSG_DELSET, table, s->name);
 		if (s == progress->next)
 			break;
 	}
@@ -656,26 +594,6 @@ static void put_key(struct text_writer *w, enum filter_key key, const uint8_t *b
 		w->failed = true;
 }
 
-static void put_elements(struct text_writer *w, const struct filter_set *s)
-{
-	size_t size = filter_key_size(s->key);
-
-	if (s->range_count == 0)
-		return;
-	fputs("\t\telements = {", w->out);
-	for (size_t i = 0; i < s->range_count; i++) {
-		const struct filter_range *r = &s->ranges[i];
-
-		fputs(i == 0 ? " " : ",\n\t\t\t     ", w->out);
-		put_key(w, s->key, r->from);
-		if (memcmp(r->from, r->to, size) == 0)
-			continue;
-		fputc('-', w->out);
-		put_key(w, s->key, r->to);
-	}
-	fputs(" }\n", w->out);
-}
-
 static void put_set(struct text_writer *w, const struct filter_set *s)
 {
 	const char *flags = NULL;
@@ -691,8 +609,17 @@ static void put_set(struct text_writer *w, const struct filter_set *s)
 		flags = "constant,interval";
 	if (flags)
 		fprintf(w->out, "\t\tflags %s\n", flags);
-	put_elements(w, s);
-	fputs("\t}\n", w->out);
+	for (size_t i = 0; i < s->range_count; i++) {
+		const struct filter_range *r = &s->ranges[i];
+
+		fputs(i == 0 ? "\t\telements = { " : ",\n\t\t\t     ", w->out);
+		put_key(w, s->key, r->from);
+		if (memcmp(r->from, r->to, filter_key_size(s->key)) == 0)
+			continue;
+		fputc('-', w->out);
+		put_key(w, s->key, r->to);
+	}
+	fputs(s->range_count > 0 ? " }\n\t}\n" : "\t}\n", w->out);
 }
 
 int filter_text(const struct ruleset *rs, const char *table, FILE *out)

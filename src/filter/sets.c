@@ -41,38 +41,7 @@ static size_t index_of(const struct filter_learn *item)
 	return item->port_list * 2u + (item->addr.family != ADDR_V4);
 }
 
-static void put_item(struct elements *k, const struct set_owner *o, enum filter_role role,
-		     bool add, const struct filter_learn *item)
-{
-	size_t size = addr_size(&item->addr), before = o->mark ? sizeof(o->mark) : 0;
-	uint8_t key[FILTER_KEY_MAX];
-	char name[FILTER_NAME_MAX];
-	const struct element e = {
-		.key = key,
-		.size = before + size,
-		.lifetime_ms = role == FILTER_ROLE_LEARNED ? item->lifetime_ms : 0,
-	};
-
-	memcpy(key, &o->mark, before);
-	memcpy(key + before, item->addr.bytes, size);
-	name_of(o, role, index_of(item), name);
-	elements_put(k, add, name, &e);
-}
-
 /* ---- learning ---- */
-
-/* How many of @items may share the first one's messages. */
-static size_t run_of(const struct filter_learn *items, size_t count)
-{
-	size_t n = 1;
-
-	while (n < count && !items[0].refresh && !items[n].refresh &&
-	       index_of(&items[n]) == index_of(&items[0]) &&
-	       items[n].present == items[0].present &&
-	       (items[n].lifetime_ms == 0) == (items[0].lifetime_ms == 0))
-		n++;
-	return n;
-}
 
 /* What becomes of an item, in this order; PASS_ALL alone when the set is new and the
  * lifetimes don't count. */
@@ -95,17 +64,32 @@ static bool is_in(const struct filter_learn *item, enum pass pass)
 	return true;
 }
 
-enum { ANY_SET = SIZE_MAX };
-
 /* Those of @items that are about the set at @index, or about any. */
 static void put_pass(struct elements *k, const struct set_owner *o, enum filter_role role,
 		     size_t index, enum pass pass, const struct filter_learn *items,
 		     size_t count)
 {
-	for (size_t i = 0; i < count; i++)
-		if ((index == ANY_SET || index_of(&items[i]) == index) &&
-		    is_in(&items[i], pass))
-			put_item(k, o, role, pass != PASS_DELETE, &items[i]);
+	const size_t before = o->mark ? sizeof(o->mark) : 0;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct filter_learn *item = &items[i];
+		const size_t size = addr_size(&item->addr);
+		uint8_t key[FILTER_KEY_MAX];
+		char name[FILTER_NAME_MAX];
+		const struct element e = {
+			.key = key,
+			.size = before + size,
+			.lifetime_ms = role == FILTER_ROLE_LEARNED ? item->lifetime_ms
+								   : 0,
+		};
+
+		if ((index != SET_ANY && index_of(item) != index) || !is_in(item, pass))
+			continue;
+		memcpy(key, &o->mark, before);
+		memcpy(key + before, item->addr.bytes, size);
+		name_of(o, role, index_of(item), name);
+		elements_put(k, pass != PASS_DELETE, name, &e);
+	}
 }
 
 static void put_passes(struct elements *k, const struct set_owner *o,
@@ -114,16 +98,6 @@ static void put_passes(struct elements *k, const struct set_owner *o,
 {
 	for (size_t pass = first; pass < PASS_COUNT; pass++)
 		put_pass(k, o, role, index, (enum pass)pass, items, count);
-}
-
-void set_put_removal(struct nl_writer *w, const struct set_owner *o,
-		     enum filter_role role, const struct addr *a, uint8_t port_list)
-{
-	const struct filter_learn item = { .addr = *a, .port_list = port_list };
-	struct elements k = { .w = w, .table = filter_table(o->naming) };
-
-	put_passes(&k, o, role, ANY_SET, PASS_PRESENT, &item, 1);
-	elements_end(&k);
 }
 
 bool set_items_are_valid(const struct filter_learn *items, size_t count)
@@ -150,9 +124,16 @@ int set_learn(struct filter_conn *c, const struct set_owner *o,
 		return -EINVAL;
 	nl_batch(&w);
 	for (size_t i = 0, run; i < count; i += run) {
-		run = run_of(items + i, count - i);
-		put_passes(&k, o, FILTER_ROLE_LEARNED, ANY_SET, PASS_PRESENT, items + i,
-			   run);
+		const struct filter_learn *first = items + i;
+
+		/* How many may share the first one's messages. */
+		run = 1;
+		while (i + run < count && !first->refresh && !first[run].refresh &&
+		       index_of(&first[run]) == index_of(first) &&
+		       first[run].present == first->present &&
+		       (first[run].lifetime_ms == 0) == (first->lifetime_ms == 0))
+			run++;
+		put_passes(&k, o, FILTER_ROLE_LEARNED, SET_ANY, PASS_PRESENT, first, run);
 	}
 	elements_end(&k);
 	nl_batch_end(&w);
@@ -325,7 +306,7 @@ struct counted {
 	void *data;
 };
 
-/* As read_key() reads it, of the host's table. */
+/* As on_count() reads it, of the host's table. */
 static size_t key_of(const struct filter_count *c, uint8_t ret[FILTER_KEY_MAX])
 {
 	const uint32_t member = c->member << FILTER_MEMBER_SHIFT;
@@ -341,61 +322,29 @@ static size_t key_of(const struct filter_count *c, uint8_t ret[FILTER_KEY_MAX])
 }
 
 /* address . protocol . port, of the host's table behind the member */
-static bool read_key(const struct element *e, enum addr_family family,
-		     struct filter_count *ret)
-{
-	const uint8_t *at = e->key;
-	size_t size;
-
-	ret->addr = (struct addr){ .family = family };
-	size = addr_size(&ret->addr);
-	if (e->size == size + 3 * KEY_WORD) {
-		memcpy(&ret->member, at, sizeof(ret->member));
-		ret->member >>= FILTER_MEMBER_SHIFT;
-		at += KEY_WORD;
-	} else if (e->size != size + 2 * KEY_WORD) {
-		return false;
-	}
-	memcpy(ret->addr.bytes, at, size);
-	ret->protocol = at[size];
-	ret->port = (uint16_t)(at[size + KEY_WORD] << 8 | at[size + KEY_WORD + 1]);
-	return true;
-}
-
 static int on_count(void *data, const struct element *e)
 {
 	const struct counted *s = data;
-	struct filter_count c = { .packets = e->packets, .bytes = e->bytes };
+	struct filter_count c = { .addr.family = s->family,
+				  .packets = e->packets,
+				  .bytes = e->bytes };
+	const size_t size = addr_size(&c.addr);
+	const uint8_t *at = e->key;
 
-	if (e->counts && read_key(e, s->family, &c))
-		s->fn(s->data, &c);
+	if (!e->counts)
+		return 0;
+	if (e->size == size + 3 * KEY_WORD) {
+		memcpy(&c.member, at, sizeof(c.member));
+		c.member >>= FILTER_MEMBER_SHIFT;
+		at += KEY_WORD;
+	} else if (e->size != size + 2 * KEY_WORD) {
+		return 0;
+	}
+	memcpy(c.addr.bytes, at, size);
+	c.protocol = at[size];
+	c.port = (uint16_t)(at[size + KEY_WORD] << 8 | at[size + KEY_WORD + 1]);
+	s->fn(s->data, &c);
 	return 0;
-}
-
-/* All elements go. */
-static int clear(struct filter_conn *c, const char *set)
-{
-	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, c->seq);
-
-	nl_batch(&w);
-	elements_clear(&w, filter_table(c->naming), set);
-	nl_batch_end(&w);
-	return nl_transact(c, &w, NULL);
-}
-
-static int read_counts(struct filter_conn *c, struct elements_query *q)
-{
-	int r = -EINVAL;
-
-	q->reset = !c->counts_stay;
-	if (q->reset)
-		r = elements_read(c, q);
-	if (r != -EINVAL && r != -EOPNOTSUPP)
-		return r;
-	c->counts_stay = true;
-	q->reset = false;
-	r = elements_read(c, q);
-	return r < 0 ? r : clear(c, q->set);
 }
 
 int filter_counts_read(struct filter_conn *c, enum addr_family family, bool refused,
@@ -403,14 +352,30 @@ int filter_counts_read(struct filter_conn *c, enum addr_family family, bool refu
 {
 	struct counted s = { family, fn, data };
 	char name[FILTER_NAME_MAX];
-	struct elements_query q = {
-		.table = filter_table(c->naming), .set = name, .fn = on_count, .data = &s
-	};
-	int r;
+	struct elements_query q = { .table = filter_table(c->naming),
+				    .set = name,
+				    .reset = !c->counts_stay,
+				    .fn = on_count,
+				    .data = &s };
+	int r = -EINVAL;
 
 	filter_set_name(c->naming, refused ? FILTER_ROLE_SEEN : FILTER_ROLE_USED, family,
 			0, name);
-	r = read_counts(c, &q);
+	if (q.reset)
+		r = elements_read(c, &q);
+	if (r == -EINVAL || r == -EOPNOTSUPP) {
+		c->counts_stay = true;
+		q.reset = false;
+		r = elements_read(c, &q);
+		if (r >= 0) {
+			CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, c->seq);
+
+			nl_batch(&w);
+			nft_delete(&w, NFT_MSG_DELSETELEM, q.table, name);
+			nl_batch_end(&w);
+			r = nl_transact(c, &w, NULL);
+		}
+	}
 	return r == -ENOENT ? 0 : r;
 }
 

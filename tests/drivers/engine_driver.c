@@ -28,6 +28,8 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include <linux/netfilter/nf_tables.h>
+
 #include "common.h"
 #include "engine/engine.h"
 #include "filter/host.h"
@@ -418,7 +420,7 @@ static void on_tamper(struct driver *d, char **words)
 	ssize_t n;
 
 	nl_batch(&w);
-	nft_table_delete(&w, "weir_host");
+	nft_delete(&w, NFT_MSG_DELTABLE, "weir_host", NULL);
 	nl_batch_end(&w);
 	n = sendto(d->fds.fd[SANDBOX_FD_NETLINK], w.bytes, w.size, 0,
 		   (struct sockaddr *)&kernel, sizeof(kernel));

@@ -102,7 +102,7 @@ static void remove_the_filter(void)
 	struct nl_writer w;
 
 	begin(&w);
-	nft_table_delete(&w, filter_table(FILTER_NAMES_SHARED));
+	nft_delete(&w, NFT_MSG_DELTABLE, filter_table(FILTER_NAMES_SHARED), NULL);
 	send_and_forget(&w);
 }
 
