@@ -69,17 +69,6 @@ static void report_with_others(struct sandbox *s, const struct event *e, int64_t
 static_assert(AGGREGATION_NEW + NOVELTY_LEVELS == AGGREGATION_NEW_LAST,
 	      "a line for each rank");
 
-static unsigned int line_of(struct accounting *a, const struct event *e, int64_t now_ms)
-{
-	if (e->action != EVENT_DENY && e->action != EVENT_ASK)
-		return e->limit == EVENT_LIMIT_DENIES || e->action == EVENT_PANIC
-			       ? AGGREGATION_ALWAYS
-			       : AGGREGATION_NEW_LAST;
-	return e->remote.family == ADDR_NONE && e->name[0] == '\0'
-		       ? AGGREGATION_ALWAYS /* what is reported without a destination */
-		       : AGGREGATION_NEW + novelty_rank(&a->novelty, e, now_ms);
-}
-
 void accounting_add(struct sandbox *s, const struct event *e, int64_t now_ms)
 {
 	struct accounting *a = s->accounting;
@@ -94,7 +83,14 @@ void accounting_add(struct sandbox *s, const struct event *e, int64_t now_ms)
 		s->counters[COUNT_EVENTS_DROPPED] += a->denied ? 0 : e->packets;
 		return;
 	}
-	line = line_of(a, e, now_ms);
+	if (e->action == EVENT_DENY || e->action == EVENT_ASK)
+		line = e->remote.family == ADDR_NONE && e->name[0] == '\0'
+			       ? AGGREGATION_ALWAYS /* without a destination */
+			       : AGGREGATION_NEW + novelty_rank(&a->novelty, e, now_ms);
+	else
+		line = e->limit == EVENT_LIMIT_DENIES || e->action == EVENT_PANIC
+			       ? AGGREGATION_ALWAYS
+			       : AGGREGATION_NEW_LAST;
 	while (r >= 0 && !aggregation_hold(a->denied, e, line, now_ms)) {
 		r = aggregation_make_room(a->denied, line, &gone);
 		if (r > 0)
@@ -153,36 +149,28 @@ static void drop_overdue(struct sandbox *s, struct aggregation *t, unsigned int 
 	}
 }
 
-/* What control does not take now waits for the next time. Return: whether it takes more.
- */
-static bool report_line(struct sandbox *s, struct aggregation *t, unsigned int line,
-			struct rate *rate, int64_t now_ms, bool all)
-{
-	const struct event *e;
-
-	while ((e = next_of(t, line, now_ms))) {
-		struct rate before = *rate;
-
-		if (!all && line != AGGREGATION_ALWAYS &&
-		    !may_report(s, line, rate, now_ms)) {
-			drop_overdue(s, t, line, now_ms);
-			return true;
-		}
-		if (!sandbox_notify(s, e)) {
-			*rate = before;
-			return false;
-		}
-		aggregation_reported(t, e, now_ms);
-	}
-	return true;
-}
-
+/* What control does not take now waits for the next time. */
 static void report(struct sandbox *s, struct aggregation *t, struct rate *rate,
 		   int64_t now_ms, bool all)
 {
-	for (unsigned int line = 0; line < AGGREGATION_LINES && s->on_event; line++)
-		if (!report_line(s, t, line, rate, now_ms, all))
-			return;
+	const struct event *e;
+
+	for (unsigned int line = 0; line < AGGREGATION_LINES && s->on_event; line++) {
+		while ((e = next_of(t, line, now_ms))) {
+			struct rate before = *rate;
+
+			if (!all && line != AGGREGATION_ALWAYS &&
+			    !may_report(s, line, rate, now_ms)) {
+				drop_overdue(s, t, line, now_ms);
+				break;
+			}
+			if (!sandbox_notify(s, e)) {
+				*rate = before;
+				return;
+			}
+			aggregation_reported(t, e, now_ms);
+		}
+	}
 }
 
 void accounting_report(struct sandbox *s, int64_t now_ms, bool all)
@@ -512,35 +500,6 @@ static bool add_payers(const struct plan *plan, const struct passed_rules *rules
 	return is_known;
 }
 
-static void turn_to(struct passed_payers *p, const struct sandbox *s,
-		    const struct addr *a)
-{
-	const bool is_same_sandbox = p->sandbox == s;
-	struct openers now = { &s->plan, &p->now };
-
-	if (is_same_sandbox && addr_equal(&p->addr, a))
-		return;
-	*p = (struct passed_payers){
-		.sandbox = s,
-		.addr = *a,
-		.past_count = is_same_sandbox ? p->past_count : 0,
-	};
-	if (s->learned)
-		learned_rules(s->learned, a, on_rule, &now);
-}
-
-static void look_at_past(struct passed_payers *p)
-{
-	struct openers past = { &p->sandbox->plan, &p->past };
-
-	if (p->has_past)
-		return;
-	p->has_past = true;
-	if (p->past_count++ < PASSED_PAST_MAX)
-		p->is_whole =
-			learned_past_rules(p->sandbox->learned, &p->addr, on_rule, &past);
-}
-
 /* Which budgets pay for what was sent to @c: of each rule that opens that destination,
  * or, where none does any more, that did when the flow began. The kernel can't tell them
  * apart. */
@@ -550,13 +509,26 @@ static uint64_t payers_of(const struct sandbox *s, const struct filter_count *c,
 	const struct plan *plan = &s->plan;
 	const struct plan_verdict v =
 		plan_match_addr(plan, &c->addr, c->protocol, c->port);
+	const bool is_same_sandbox = p->sandbox == s;
+	struct openers now = { plan, &p->now }, past = { plan, &p->past };
 	bool is_known = v.rule != PLAN_NO_RULE, is_whole = true;
 	uint64_t which = is_known ? budgets_of(plan, v.rule) : 0;
 
-	turn_to(p, s, &c->addr);
+	if (!is_same_sandbox || !addr_equal(&p->addr, &c->addr)) {
+		*p = (struct passed_payers){
+			.sandbox = s,
+			.addr = c->addr,
+			.past_count = is_same_sandbox ? p->past_count : 0,
+		};
+		if (s->learned)
+			learned_rules(s->learned, &c->addr, on_rule, &now);
+	}
 	is_known |= add_payers(plan, &p->now, c, &which);
 	if (s->learned && !is_known && v.action != POLICY_ALLOW) {
-		look_at_past(p);
+		if (!p->has_past && p->past_count++ < PASSED_PAST_MAX)
+			p->is_whole =
+				learned_past_rules(s->learned, &p->addr, on_rule, &past);
+		p->has_past = true;
 		is_known = add_payers(plan, &p->past, c, &which);
 		is_whole = p->is_whole;
 	}
@@ -656,25 +628,6 @@ static uint64_t take_count(struct sandbox *s, const struct filter_count *given,
 	return c.packets;
 }
 
-/* Return: packets that were refused and not reported. What came after the total was read
- * is reported already. */
-static uint64_t take_total(struct sandbox *s, uint64_t total, int64_t now_ms)
-{
-	struct accounting *a = s->accounting;
-	/* A ruleset that was made anew counts anew. */
-	uint64_t grown = total < a->total ? total : total - a->total;
-	uint64_t lost = grown > a->reported ? grown - a->reported : 0;
-	struct event others = accounting_others(EVENT_ADDRESS, lost);
-
-	a->total = total;
-	a->reported = a->reported > grown ? a->reported - grown : 0;
-	s->counters[COUNT_PACKETS_DENIED] += lost;
-	s->counters[COUNT_PACKETS_LOST] += lost;
-	if (lost > 0)
-		sandbox_event(s, &others, now_ms);
-	return lost;
-}
-
 void accounting_count(struct sandbox *s, const uint64_t *total,
 		      const struct filter_count *counts, size_t count, int64_t now_ms)
 {
@@ -698,8 +651,21 @@ void accounting_count(struct sandbox *s, const uint64_t *total,
 	}
 	a->flow_count = used;
 	a->reported += found;
-	if (total)
-		lost = take_total(s, *total, now_ms);
+	if (total) {
+		/* A ruleset that was made anew counts anew. What came after the total was
+		 * read is reported already. */
+		const uint64_t grown = *total < a->total ? *total : *total - a->total;
+		struct event others;
+
+		lost = grown > a->reported ? grown - a->reported : 0;
+		others = accounting_others(EVENT_ADDRESS, lost);
+		a->total = *total;
+		a->reported = a->reported > grown ? a->reported - grown : 0;
+		s->counters[COUNT_PACKETS_DENIED] += lost;
+		s->counters[COUNT_PACKETS_LOST] += lost;
+		if (lost > 0)
+			sandbox_event(s, &others, now_ms);
+	}
 	a->read_every_ms = found + lost > 0
 				   ? ACCOUNTING_LOOK_MS
 				   : MIN(a->read_every_ms * 2, ACCOUNTING_READ_MAX_MS);

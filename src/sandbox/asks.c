@@ -27,17 +27,6 @@ bool asks_by_relay(const struct sandbox *s)
 
 /* ---- addresses ---- */
 
-/* NULL: all of them have to go on standing for their names. */
-static struct stand_in *oldest(const struct asks *a, int64_t now_ms)
-{
-	struct stand_in *best = a->names;
-
-	for (size_t i = 1; i < a->count; i++)
-		if (a->names[i].given_ms < best->given_ms)
-			best = &a->names[i];
-	return best->given_ms + ASKS_KEEP_MS <= now_ms ? best : NULL;
-}
-
 static struct asks *make(struct sandbox *s)
 {
 	if (!s->asks)
@@ -55,10 +44,17 @@ bool asks_address(struct sandbox *s, const struct dns_name *name, enum addr_fami
 		if (dns_name_equal(&a->names[i].name, name))
 			x = &a->names[i];
 	if (a && !x) {
-		if (a->count == SINKHOLE_ADDRESSES)
-			x = oldest(a, now_ms);
-		else if (ARRAY_GROW(a->names, a->count, a->capacity))
-			x = &a->names[a->count++];
+		if (a->count < SINKHOLE_ADDRESSES) {
+			if (ARRAY_GROW(a->names, a->count, a->capacity))
+				x = &a->names[a->count++];
+		} else {
+			x = a->names;
+			for (size_t i = 1; i < a->count; i++)
+				x = a->names[i].given_ms < x->given_ms ? &a->names[i] : x;
+			/* All of them have to go on standing for their names. */
+			if (x->given_ms + ASKS_KEEP_MS > now_ms)
+				x = NULL;
+		}
 		if (x)
 			*x = (struct stand_in){ .name = *name };
 	}
