@@ -63,29 +63,6 @@ static bool is_spent(const struct account *a, const struct plan_budget *b, int64
 				       (b->received > 0 && a->received >= b->received));
 }
 
-static void name_account(struct account *a, const struct plan *plan, uint32_t rule)
-{
-	const struct plan_rule r = plan_rule(plan, rule);
-	const struct hash_key key = { 0 };
-	const struct plan_port_range *ports;
-	size_t count;
-
-	ports = plan_port_list(plan, r.port_list, &count);
-	a->target = hash_bytes(&key, r.target, strlen(r.target)) | 1;
-	a->ports = hash_bytes(&key, ports, count * sizeof(*ports));
-}
-
-static void count_on(struct account *a, const struct account *old, int64_t now_ms)
-{
-	a->news |= old->news;
-	a->due |= old->due;
-	if (is_over(old, now_ms))
-		return;
-	a->sent = MAX(a->sent, old->sent);
-	a->received = MAX(a->received, old->received);
-	a->ends_ms = MAX(a->ends_ms, old->ends_ms);
-}
-
 /* Rules of one target differ in their ports. One whose ports @old lacks counts on from
  * what is used most of that target, so that no budget begins anew by other ports. */
 static void find_before(struct account *a, const struct account *old, size_t count,
@@ -95,15 +72,25 @@ static void find_before(struct account *a, const struct account *old, size_t cou
 
 	for (size_t i = 0; i < count; i++)
 		has_ports |= old[i].target == a->target && old[i].ports == a->ports;
-	for (size_t i = 0; i < count; i++)
-		if (old[i].target == a->target &&
-		    (!has_ports || old[i].ports == a->ports))
-			count_on(a, &old[i], now_ms);
+	for (size_t i = 0; i < count; i++) {
+		const struct account *o = &old[i];
+
+		if (o->target != a->target || (has_ports && o->ports != a->ports))
+			continue;
+		a->news |= o->news;
+		a->due |= o->due;
+		if (is_over(o, now_ms))
+			continue;
+		a->sent = MAX(a->sent, o->sent);
+		a->received = MAX(a->received, o->received);
+		a->ends_ms = MAX(a->ends_ms, o->ends_ms);
+	}
 }
 
 struct budgets *budgets_new(const struct budgets *old, struct plan *plan, int64_t now_ms)
 {
 	const size_t count = plan_budget_count(plan);
+	const struct hash_key key = { 0 };
 	struct budgets *b = NULL;
 
 	plan->spent = count > 0 ? UINT64_MAX : 0;
@@ -118,8 +105,15 @@ struct budgets *budgets_new(const struct budgets *old, struct plan *plan, int64_
 		const uint32_t rule = plan_budget(plan, i).rule;
 		struct account *a = &b->accounting[i];
 
-		if (rule != PLAN_NO_RULE)
-			name_account(a, plan, rule);
+		if (rule != PLAN_NO_RULE) {
+			const struct plan_rule r = plan_rule(plan, rule);
+			size_t port_count;
+			const struct plan_port_range *ports =
+				plan_port_list(plan, r.port_list, &port_count);
+
+			a->target = hash_bytes(&key, r.target, strlen(r.target)) | 1;
+			a->ports = hash_bytes(&key, ports, port_count * sizeof(*ports));
+		}
 		if (old)
 			find_before(a, old->accounting, old->count, now_ms);
 	}
@@ -154,21 +148,6 @@ void budgets_keep(struct budgets *b, void *kept)
 	atomic_store(&k->magic, KEPT_MAGIC);
 }
 
-/* A target that @kept lacks has come with a plan that was in force nowhere. */
-static void adopt(struct budgets *b, const struct kept_accounting *kept, int64_t now_ms)
-{
-	struct account old[PLAN_BUDGETS_MAX] = { 0 };
-
-	for (uint64_t i = 0; i < kept->count; i++) {
-		const struct kept_account *k = &kept->accounting[i];
-
-		old[i] = (struct account){ k->target,  k->ports, k->sent, k->received,
-					   k->ends_ms, false,	 false };
-	}
-	for (size_t i = 0; i < b->count; i++)
-		find_before(&b->accounting[i], old, kept->count, now_ms);
-}
-
 static void use_up(struct account *a, const struct plan_budget *budget, int64_t now_ms)
 {
 	a->sent = a->received = UINT64_MAX;
@@ -186,9 +165,25 @@ struct budgets *budgets_adopt(const void *kept, struct plan *plan, int64_t now_m
 			       k->of[0].count == 0;
 	const bool is_sound = k && k->magic == KEPT_MAGIC && k->current <= 1 &&
 			      k->of[k->current].count <= PLAN_BUDGETS_MAX;
+	struct account old[PLAN_BUDGETS_MAX] = { 0 };
 
-	if (b && is_sound)
-		adopt(b, &k->of[k->current], now_ms);
+	if (b && is_sound) {
+		const struct kept_accounting *was = &k->of[k->current];
+
+		for (uint64_t i = 0; i < was->count; i++) {
+			const struct kept_account *a = &was->accounting[i];
+
+			old[i] = (struct account){ .target = a->target,
+						   .ports = a->ports,
+						   .sent = a->sent,
+						   .received = a->received,
+						   .ends_ms = a->ends_ms };
+		}
+		/* A target that @kept lacks has come with a plan that was in force
+		 * nowhere. */
+		for (size_t i = 0; i < b->count; i++)
+			find_before(&b->accounting[i], old, was->count, now_ms);
+	}
 	for (size_t i = 0; b && !is_sound && !is_unused && i < b->count; i++) {
 		const struct plan_budget budget = plan_budget(plan, i);
 
@@ -204,71 +199,33 @@ void budgets_free(struct budgets *b)
 	free(b);
 }
 
-static uint64_t rest_of(uint64_t budget, uint64_t used)
-{
-	if (budget == 0)
-		return UINT64_MAX;
-	return used < budget ? budget - used : 0;
-}
-
-static uint64_t left_of(const struct budgets *b, const struct plan *p, size_t index,
-			bool received, int64_t now_ms)
-{
-	const struct plan_budget budget = plan_budget(p, index);
-	struct account a;
-
-	if (budget.action != BUDGET_CUT)
-		return UINT64_MAX;
-	if (!b || index >= b->count)
-		return 0;
-	a = b->accounting[index];
-	if (is_over(&a, now_ms))
-		a.sent = a.received = 0;
-	return received ? rest_of(budget.received, a.received)
-			: rest_of(budget.sent, a.sent);
-}
-
 uint64_t budgets_left(const struct budgets *b, const struct plan *p, uint64_t which,
 		      bool received, int64_t now_ms)
 {
 	uint64_t left = UINT64_MAX;
 
-	for (; which != 0; which &= which - 1)
-		left = MIN(left, left_of(b, p, (size_t)__builtin_ctzll(which), received,
-					 now_ms));
+	for (; which != 0; which &= which - 1) {
+		const size_t i = (size_t)__builtin_ctzll(which);
+		const struct plan_budget budget = plan_budget(p, i);
+		const uint64_t most = received ? budget.received : budget.sent;
+		uint64_t used;
+
+		if (budget.action != BUDGET_CUT)
+			continue;
+		if (!b || i >= b->count)
+			return 0;
+		used = received ? b->accounting[i].received : b->accounting[i].sent;
+		if (is_over(&b->accounting[i], now_ms))
+			used = 0;
+		if (most > 0)
+			left = MIN(left, used < most ? most - used : 0);
+	}
 	return left;
 }
 
 static uint64_t sum_of(uint64_t a, uint64_t b)
 {
 	return b > UINT64_MAX - a ? UINT64_MAX : a + b;
-}
-
-static bool count_one(struct budgets *b, const struct plan *p, int index, uint64_t sent,
-		      uint64_t received, int64_t now_ms)
-{
-	const struct plan_budget budget = plan_budget(p, (size_t)MAX(index, 0));
-	struct account *a;
-	bool before;
-
-	if (index < 0 || (size_t)index >= b->count)
-		return false;
-	a = &b->accounting[index];
-	if (is_over(a, now_ms)) {
-		a->sent = a->received = 0;
-		a->ends_ms = budget.per_sec > 0 ? now_ms + budget.per_sec * INT64_C(1000)
-						: INT64_MAX;
-	}
-	before = is_spent(a, &budget, now_ms);
-	a->sent = sum_of(a->sent, sent);
-	a->received = sum_of(a->received, received);
-	if (b->kept)
-		keep_one(&b->kept->accounting[index], a);
-	if (before || !is_spent(a, &budget, now_ms))
-		return false;
-	a->news = true;
-	a->due = budget.action == BUDGET_CUT;
-	return true;
 }
 
 uint64_t budgets_of(const struct plan *p, uint32_t rule)
@@ -285,8 +242,32 @@ bool budgets_count(struct budgets *b, const struct plan *p, uint64_t which, uint
 
 	if (!b || (sent == 0 && received == 0))
 		return false;
-	for (; which != 0; which &= which - 1)
-		any |= count_one(b, p, __builtin_ctzll(which), sent, received, now_ms);
+	for (; which != 0; which &= which - 1) {
+		const size_t i = (size_t)__builtin_ctzll(which);
+		const struct plan_budget budget = plan_budget(p, i);
+		struct account *a;
+		bool before;
+
+		if (i >= b->count)
+			continue;
+		a = &b->accounting[i];
+		if (is_over(a, now_ms)) {
+			a->sent = a->received = 0;
+			a->ends_ms = budget.per_sec > 0
+					     ? now_ms + budget.per_sec * INT64_C(1000)
+					     : INT64_MAX;
+		}
+		before = is_spent(a, &budget, now_ms);
+		a->sent = sum_of(a->sent, sent);
+		a->received = sum_of(a->received, received);
+		if (b->kept)
+			keep_one(&b->kept->accounting[i], a);
+		if (before || !is_spent(a, &budget, now_ms))
+			continue;
+		a->news = true;
+		a->due = budget.action == BUDGET_CUT;
+		any = true;
+	}
 	return any;
 }
 
