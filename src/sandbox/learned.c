@@ -65,11 +65,17 @@ static void table_push(struct learned_table *t, uint32_t i)
 	*head = i;
 }
 
-static int table_grow(struct learned_table *t, uint32_t size)
+static int table_reserve(struct learned_table *t, uint32_t wanted)
 {
-	uint32_t *heads = malloc(size * sizeof(*heads));
-	uint8_t *items = heads ? realloc(t->items, size * t->item_size) : NULL;
+	uint32_t size = t->size > 0 ? t->size : FIRST_SIZE, *heads;
+	uint8_t *items;
 
+	while (size - t->count < wanted)
+		size *= 2;
+	if (size <= t->size)
+		return 0;
+	heads = malloc(size * sizeof(*heads));
+	items = heads ? realloc(t->items, size * t->item_size) : NULL;
 	if (!items) {
 		free(heads);
 		return -ENOMEM;
@@ -83,15 +89,6 @@ static int table_grow(struct learned_table *t, uint32_t size)
 		if (((struct learned_link *)learned_table_at(t, i))->live)
 			table_push(t, i);
 	return 0;
-}
-
-static int table_reserve(struct learned_table *t, uint32_t wanted)
-{
-	uint32_t size = t->size > 0 ? t->size : FIRST_SIZE;
-
-	while (size - t->count < wanted)
-		size *= 2;
-	return size > t->size ? table_grow(t, size) : 0;
 }
 
 static uint32_t table_take(struct learned_table *t, uint64_t hash)
@@ -165,19 +162,6 @@ uint32_t learned_element_find(const struct learned *l, const struct addr *a,
 	return i;
 }
 
-/* The entry of the name at @name for the address of @element, under whichever port
- * list it was learned. */
-static uint32_t find_entry(const struct learned *l, uint32_t name,
-			   const struct element *element)
-{
-	uint32_t i = table_first(&l->entries, hash_entry(element, name));
-
-	while (i != NONE && (entry_at(l, i)->name != name ||
-			     !addr_equal(entry_addr(l, entry_at(l, i)), &element->addr)))
-		i = entry_at(l, i)->link.next;
-	return i;
-}
-
 /* ---- the heap of entries ---- */
 
 static int64_t heap_time(const struct learned *l, uint32_t slot)
@@ -212,16 +196,6 @@ static void heap_settle(struct learned *l, uint32_t slot, uint32_t count)
 		heap_put(l, slot, l->heap[down]);
 	}
 	heap_put(l, slot, entry);
-}
-
-static void heap_remove(struct learned *l, uint32_t slot)
-{
-	uint32_t last = l->entries.count - 1;
-
-	if (slot == last)
-		return;
-	heap_put(l, slot, l->heap[last]);
-	heap_settle(l, slot, last);
 }
 
 /* ---- elements ---- */
@@ -294,26 +268,18 @@ static void link_newest(struct learned_past *p, uint32_t i)
 	learned_snapshot_put_past(p, i);
 }
 
-static uint32_t find_past(const struct learned_past *p, const struct dns_name *n,
-			  const struct addr *a, uint64_t hash)
+void learned_past_add(struct learned_past *p, const struct dns_name *n,
+		      const struct addr *a, uint64_t hash, uint8_t port_list, bool drains)
 {
+	CLEAN(mem) uint8_t *bytes = NULL;
 	uint32_t i = table_first(&p->items, hash);
+	struct past *item;
 
 	while (i != NONE &&
 	       (past_at(p, i)->link.hash != hash || past_at(p, i)->size != n->size ||
 		memcmp(past_at(p, i)->bytes, n->bytes, n->size) != 0 ||
 		!addr_equal(&past_at(p, i)->addr, a)))
 		i = past_at(p, i)->link.next;
-	return i;
-}
-
-void learned_past_add(struct learned_past *p, const struct dns_name *n,
-		      const struct addr *a, uint64_t hash, uint8_t port_list, bool drains)
-{
-	CLEAN(mem) uint8_t *bytes = NULL;
-	uint32_t i = find_past(p, n, a, hash);
-	struct past *item;
-
 	if (i != NONE) {
 		item = past_at(p, i);
 		p->has_lost |= item->drains && item->port_list != port_list;
@@ -327,7 +293,7 @@ void learned_past_add(struct learned_past *p, const struct dns_name *n,
 		i = p->oldest;
 		p->has_dropped = true;
 		p->has_lost |= past_at(p, i)->drains;
-		learned_snapshot_clear_past(p, i);
+		learned_snapshot_clear(p, true, i);
 		unlink_past(p, i);
 		free(past_at(p, i)->bytes);
 		table_give(&p->items, i);
@@ -385,7 +351,7 @@ static void entry_remove(struct learned *l, uint32_t i, int64_t now_ms)
 	struct entry *e = entry_at(l, i);
 	struct name *n = name_at(l, e->name);
 	const struct element *el = element_at(l, e->element);
-	uint32_t *at = &n->entries;
+	uint32_t *at = &n->entries, last = l->entries.count - 1, slot = e->heap_slot;
 
 	if (!e->is_passing && l->keeps_past)
 		learned_past_add(&l->past, &n->name, &el->addr,
@@ -394,8 +360,11 @@ static void entry_remove(struct learned *l, uint32_t i, int64_t now_ms)
 	else
 		l->past.has_lost |= el->drains;
 	if (!e->is_passing)
-		learned_snapshot_clear(l, i);
-	heap_remove(l, e->heap_slot);
+		learned_snapshot_clear(&l->past, false, i);
+	if (slot != last) {
+		heap_put(l, slot, l->heap[last]);
+		heap_settle(l, slot, last);
+	}
 	while (*at != i)
 		at = &entry_at(l, *at)->next_of_name;
 	*at = e->next_of_name;
@@ -405,39 +374,10 @@ static void entry_remove(struct learned *l, uint32_t i, int64_t now_ms)
 	entry_detach(l, i, now_ms);
 }
 
-static uint32_t entry_new(struct learned *l, uint32_t name, uint32_t element,
-			  int64_t expires_ms)
-{
-	struct name *n = name_at(l, name);
-	uint32_t i = table_take(&l->entries, hash_entry(element_at(l, element), name));
-	struct entry *e = entry_at(l, i);
-	uint32_t slot = l->entries.count - 1;
-
-	e->name = name;
-	e->next_of_name = n->entries;
-	n->entries = i;
-	n->count++;
-	e->expires_ms = expires_ms;
-	entry_attach(l, i, element);
-	heap_put(l, slot, i);
-	heap_settle(l, slot, l->entries.count);
-	return i;
-}
-
 static void evict(struct learned *l, uint32_t i, int64_t now_ms)
 {
 	entry_remove(l, i, now_ms);
 	l->evicted++;
-}
-
-static uint32_t first_to_expire(const struct learned *l, const struct name *n)
-{
-	uint32_t first = n->entries;
-
-	for (uint32_t i = first; i != NONE; i = entry_at(l, i)->next_of_name)
-		if (entry_at(l, i)->expires_ms < entry_at(l, first)->expires_ms)
-			first = i;
-	return first;
 }
 
 static uint32_t limit_of(const struct learned *l, enum plan_limit which)
@@ -454,8 +394,14 @@ static uint32_t make_room(struct learned *l, const struct dns_name *n, uint64_t 
 	size_t evicted = l->evicted;
 
 	if (name != NONE &&
-	    name_at(l, name)->count >= limit_of(l, LIMIT_ADDRESSES_PER_NAME))
-		evict(l, first_to_expire(l, name_at(l, name)), now_ms);
+	    name_at(l, name)->count >= limit_of(l, LIMIT_ADDRESSES_PER_NAME)) {
+		uint32_t first = name_at(l, name)->entries;
+
+		for (uint32_t i = first; i != NONE; i = entry_at(l, i)->next_of_name)
+			if (entry_at(l, i)->expires_ms < entry_at(l, first)->expires_ms)
+				first = i;
+		evict(l, first, now_ms);
+	}
 	while (l->entries.count >= limit_of(l, LIMIT_ADDRESSES))
 		evict(l, l->heap[0], now_ms);
 	if (l->evicted != evicted)
@@ -588,32 +534,47 @@ static uint32_t pinned_element(const struct learned *l, const struct learned_ite
 				    item->verdict.port_list);
 }
 
-/* The entry of @item's name for @element, new or until @expires_ms at least. */
+/* The entry of @item's name for the address of @element, under whichever port list it was
+ * learned; new, or until @expires_ms at least. */
 static uint32_t entry_take(struct learned *l, const struct dns_name *n, uint32_t element,
 			   int64_t expires_ms, int64_t now_ms)
 {
+	const struct addr *a = &element_at(l, element)->addr;
 	uint64_t hash = hash_name(l, n);
 	uint32_t name = name_find(l, n, hash), i = NONE;
 	int64_t until_ms = element_at(l, element)->kernel_until_ms;
 	struct entry *e;
 
 	if (name != NONE)
-		i = find_entry(l, name, element_at(l, element));
-	if (i == NONE) {
-		name = make_room(l, n, hash, name, now_ms);
-		if (name == NONE) {
-			name = table_take(&l->names, hash);
-			name_at(l, name)->name = *n;
-			name_at(l, name)->entries = NONE;
-		}
-		return entry_new(l, name, element, MIN(expires_ms, until_ms));
+		i = table_first(&l->entries, hash_entry(element_at(l, element), name));
+	while (i != NONE && (entry_at(l, i)->name != name ||
+			     !addr_equal(entry_addr(l, entry_at(l, i)), a)))
+		i = entry_at(l, i)->link.next;
+	if (i != NONE) {
+		e = entry_at(l, i);
+		e->expires_ms = MIN(MAX(e->expires_ms, expires_ms), until_ms);
+		heap_settle(l, e->heap_slot, l->entries.count);
+		l->past.has_lost |= e->element != element;
+		entry_detach(l, i, now_ms);
+		entry_attach(l, i, element);
+		return i;
 	}
+	name = make_room(l, n, hash, name, now_ms);
+	if (name == NONE) {
+		name = table_take(&l->names, hash);
+		name_at(l, name)->name = *n;
+		name_at(l, name)->entries = NONE;
+	}
+	i = table_take(&l->entries, hash_entry(element_at(l, element), name));
 	e = entry_at(l, i);
-	e->expires_ms = MIN(MAX(e->expires_ms, expires_ms), until_ms);
-	heap_settle(l, e->heap_slot, l->entries.count);
-	l->past.has_lost |= e->element != element;
-	entry_detach(l, i, now_ms);
+	e->name = name;
+	e->next_of_name = name_at(l, name)->entries;
+	name_at(l, name)->entries = i;
+	name_at(l, name)->count++;
+	e->expires_ms = MIN(expires_ms, until_ms);
 	entry_attach(l, i, element);
+	heap_put(l, l->entries.count - 1, i);
+	heap_settle(l, l->entries.count - 1, l->entries.count);
 	return i;
 }
 

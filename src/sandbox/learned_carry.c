@@ -65,26 +65,6 @@ static int compare_serials(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* The entries of @l, those that were learned first first. */
-static const struct order *in_order(const struct learned *l, struct arena *arena)
-{
-	size_t count = l->entries.count, used = 0;
-	struct order *all = arena_array(arena, MAX(count, (size_t)1), sizeof(*all));
-	bool sorted = true;
-
-	for (uint32_t i = 0; all && i < l->entries.used; i++) {
-		if (!entry_at(l, i)->link.live)
-			continue;
-		all[used] = (struct order){ entry_at(l, i)->serial, i };
-		sorted = sorted && (used == 0 || all[used - 1].serial < all[used].serial);
-		used++;
-	}
-	/* After a change they mostly are. */
-	if (all && !sorted)
-		qsort(all, count, sizeof(*all), compare_serials);
-	return all;
-}
-
 static int carry_entry(struct learned *to, const struct learned *from,
 		       const struct entry *e, int64_t now_ms)
 {
@@ -108,13 +88,27 @@ static int carry_entry(struct learned *to, const struct learned *from,
 static int carry(struct learned *to, const struct learned *from, int64_t now_ms,
 		 struct arena *arena)
 {
-	const struct order *order = in_order(from, arena);
+	const size_t count = from->entries.count;
+	struct order *order = arena_array(arena, MAX(count, (size_t)1), sizeof(*order));
 	const struct learned_past *past = &from->past;
 	struct plan_verdict v;
+	bool sorted = true;
+	size_t used = 0;
 	int r = 0;
 
 	if (!order || learned_reserve(to, from) < 0)
 		return -ENOMEM;
+	/* Those that were learned first first; after a change they mostly are. */
+	for (uint32_t i = 0; i < from->entries.used; i++) {
+		if (!entry_at(from, i)->link.live)
+			continue;
+		order[used] = (struct order){ entry_at(from, i)->serial, i };
+		sorted = sorted &&
+			 (used == 0 || order[used - 1].serial < order[used].serial);
+		used++;
+	}
+	if (!sorted)
+		qsort(order, count, sizeof(*order), compare_serials);
 	to->evicted = from->evicted;
 	to->keeps_past = from->keeps_past;
 	to->past.has_dropped = from->past.has_dropped;
@@ -128,7 +122,7 @@ static int carry(struct learned *to, const struct learned *from, int64_t now_ms,
 			learned_past_add(&to->past, &n, &item->addr, item->link.hash,
 					 v.port_list, false);
 	}
-	for (uint32_t i = 0; r == 0 && i < from->entries.count; i++)
+	for (uint32_t i = 0; r == 0 && i < count; i++)
 		r = carry_entry(to, from, entry_at(from, order[i].entry), now_ms);
 	learned_settle(to);
 	return r;
@@ -450,10 +444,12 @@ static_assert(sizeof(struct learned_records) <= LEARNED_SNAPSHOT_SIZE - BUDGETS_
 
 /* ---- writing ---- */
 
-static void store_time(struct snapshot_record *r, int64_t expires_ms, uint64_t serial)
+/* The end of a record's writing: all else of it is there. */
+static void set_whole(struct snapshot_record *r, int64_t expires_ms, uint64_t serial)
 {
 	atomic_store_explicit(&r->expires_ms, expires_ms, memory_order_relaxed);
 	atomic_store_explicit(&r->serial, serial, memory_order_relaxed);
+	atomic_store_explicit(&r->state, SNAPSHOT_WHOLE, memory_order_release);
 }
 
 static bool is_whole(const struct snapshot_record *r)
@@ -465,13 +461,6 @@ static void set_absent(struct snapshot_record *r)
 {
 	atomic_store_explicit(&r->state, SNAPSHOT_ABSENT, memory_order_relaxed);
 	atomic_thread_fence(memory_order_seq_cst);
-}
-
-/* Of @records[@i], as bytes of the image. */
-static size_t offset_of(const struct learned_records *image,
-			const struct snapshot_record *records, uint32_t i)
-{
-	return (size_t)((const uint8_t *)&records[i] - (const uint8_t *)image);
 }
 
 /* @to - @from is less than what one step has, or more. */
@@ -489,8 +478,10 @@ static bool reserve_record(struct learned_snapshot *s,
 			   const struct snapshot_record *records, uint32_t count,
 			   uint32_t i)
 {
-	size_t from = offset_of(s->bytes, records, count);
-	size_t to = offset_of(s->bytes, records, i + 1);
+	/* As bytes of the image. */
+	const uint8_t *image = s->bytes;
+	size_t from = (size_t)((const uint8_t *)&records[count] - image);
+	size_t to = (size_t)((const uint8_t *)&records[i + 1] - image);
 
 	/* The step that has the end of the last one is there. */
 	if (count > 0)
@@ -526,11 +517,6 @@ static bool grow_to(struct learned_snapshot *s, struct snapshot_record *records,
 	return true;
 }
 
-static void set_whole(struct snapshot_record *r)
-{
-	atomic_store_explicit(&r->state, SNAPSHOT_WHOLE, memory_order_release);
-}
-
 static void store_pair(struct snapshot_record *r, const struct addr *a,
 		       const uint8_t *name, uint8_t size, uint8_t labels)
 {
@@ -564,8 +550,7 @@ void learned_snapshot_put(struct learned *l, uint32_t i)
 		store_pair(r, entry_addr(l, e), n->bytes, n->size, n->labels);
 		r->port_list = port_list;
 	}
-	store_time(r, e->expires_ms, e->serial);
-	set_whole(r);
+	set_whole(r, e->expires_ms, e->serial);
 }
 
 void learned_snapshot_put_past(struct learned_past *p, uint32_t i)
@@ -582,33 +567,19 @@ void learned_snapshot_put_past(struct learned_past *p, uint32_t i)
 		store_pair(r, &item->addr, item->bytes, item->size, item->labels);
 		r->port_list = 0;
 	}
-	store_time(r, 0, item->serial);
-	set_whole(r);
+	set_whole(r, 0, item->serial);
 }
 
 /* What is fresh, or beyond what is used, holds nothing and may not be there. */
-static void clear(const struct learned_past *p, struct snapshot_record *records,
-		  const _Atomic uint32_t *used, uint32_t i)
+void learned_snapshot_clear(const struct learned_past *p, bool of_past, uint32_t i)
 {
-	if (!p->snapshot->is_fresh &&
-	    i < atomic_load_explicit(used, memory_order_relaxed))
-		set_absent(&records[i]);
-}
-
-void learned_snapshot_clear(const struct learned *l, uint32_t i)
-{
-	struct learned_records *image = snapshot_of(&l->past);
-
-	if (image && i < LEARNED_SNAPSHOT_RECORDS)
-		clear(&l->past, image->records, &image->used, i);
-}
-
-void learned_snapshot_clear_past(const struct learned_past *p, uint32_t i)
-{
+	const uint32_t room = of_past ? LEARNED_PAST_MAX : LEARNED_SNAPSHOT_RECORDS;
 	struct learned_records *image = snapshot_of(p);
 
-	if (image && i < LEARNED_PAST_MAX)
-		clear(p, image->past, &image->past_used, i);
+	if (image && i < room && !p->snapshot->is_fresh &&
+	    i < atomic_load_explicit(of_past ? &image->past_used : &image->used,
+				     memory_order_relaxed))
+		set_absent(of_past ? &image->past[i] : &image->records[i]);
 }
 
 /* How many records are said to be used, but not more than there can be. */
@@ -639,12 +610,6 @@ static bool open_records(struct learned_snapshot *s)
 	       (past_used == 0 || reserve_record(s, image->past, 0, past_used - 1));
 }
 
-static void clear_all(struct snapshot_record *records, uint32_t count)
-{
-	for (uint32_t i = 0; i < count; i++)
-		set_absent(&records[i]);
-}
-
 /* An image of ours, empty. Return: whether it can be. */
 static bool empty(struct learned_snapshot *s)
 {
@@ -658,8 +623,10 @@ static bool empty(struct learned_snapshot *s)
 	}
 	if (!open_records(s))
 		return false;
-	clear_all(image->records, used_of(image));
-	clear_all(image->past, past_used_of(image));
+	for (uint32_t i = 0, used = used_of(image); i < used; i++)
+		set_absent(&image->records[i]);
+	for (uint32_t i = 0, used = past_used_of(image); i < used; i++)
+		set_absent(&image->past[i]);
 	return true;
 }
 
@@ -713,21 +680,15 @@ static bool name_is_sound(const struct dns_name *n)
 	return at + 1 == n->size && labels == n->labels && dns_name_is_host(n);
 }
 
-static bool addr_is_sound(const struct addr *a)
-{
-	static const uint8_t zeros[12];
-
-	return a->family == ADDR_V6 ||
-	       (a->family == ADDR_V4 && memcmp(a->bytes + 4, zeros, 12) == 0);
-}
-
 /* False: it isn't whole, or not sound. */
 static bool read_record(const struct snapshot_record *r, int64_t now_ms,
 			struct found *ret)
 {
 	const int64_t longest_ms =
 		(LEARNED_LIFETIME_MAX_SEC + LEARNED_GRACE_MAX_SEC) * INT64_C(1000);
+	static const uint8_t zeros[12];
 	struct found f = { .name = { .size = r->name_size, .labels = r->name_labels } };
+	bool is_addr;
 
 	static_assert(sizeof(r->name) >= UINT8_MAX, "whatever size a record says");
 	if (!is_whole(r))
@@ -737,9 +698,11 @@ static bool read_record(const struct snapshot_record *r, int64_t now_ms,
 	memcpy(f.name.bytes, r->name, f.name.size);
 	f.port_list = r->port_list;
 	f.expires_ms = atomic_load_explicit(&r->expires_ms, memory_order_relaxed);
-	if (!name_is_sound(&f.name) || !addr_is_sound(&f.addr) ||
-	    f.port_list >= PLAN_PORT_LISTS_MAX || f.expires_ms < 0 ||
-	    f.expires_ms > now_ms + longest_ms)
+	is_addr = f.addr.family == ADDR_V6 ||
+		  (f.addr.family == ADDR_V4 &&
+		   memcmp(f.addr.bytes + 4, zeros, sizeof(zeros)) == 0);
+	if (!name_is_sound(&f.name) || !is_addr || f.port_list >= PLAN_PORT_LISTS_MAX ||
+	    f.expires_ms < 0 || f.expires_ms > now_ms + longest_ms)
 		return false;
 	*ret = f;
 	return true;

@@ -214,8 +214,7 @@ bool learned_is_allowed(const struct plan *plan, const struct dns_name *n,
 
 /* The entry at @i has been committed. */
 void learned_snapshot_put(struct learned *l, uint32_t i);
-/* It is about to go. */
-void learned_snapshot_clear(const struct learned *l, uint32_t i);
 /* The same of what has ended. */
 void learned_snapshot_put_past(struct learned_past *p, uint32_t i);
-void learned_snapshot_clear_past(const struct learned_past *p, uint32_t i);
+/* The entry at @i, or with @of_past what has ended there, is about to go. */
+void learned_snapshot_clear(const struct learned_past *p, bool of_past, uint32_t i);

@@ -30,20 +30,11 @@ struct learned_judging {
 	bool differs;		 /* one does not go on as it is */
 };
 
-static bool has_lower_limit(const struct plan *old, const struct plan *next)
-{
-	static const enum plan_limit limits[] = { LIMIT_LEARNED_NAMES, LIMIT_ADDRESSES,
-						  LIMIT_ADDRESSES_PER_NAME };
-
-	for (size_t i = 0; i < ARRAY_SIZE(limits); i++)
-		if (plan_limit(next, limits[i]) < plan_limit(old, limits[i]))
-			return true;
-	return false;
-}
-
 struct learned_judging *learned_judging_new(const struct learned *l,
 					    const struct plan *plan, struct arena *arena)
 {
+	static const enum plan_limit limits[] = { LIMIT_LEARNED_NAMES, LIMIT_ADDRESSES,
+						  LIMIT_ADDRESSES_PER_NAME };
 	const uint32_t entries = l->entries.size, count = entries + l->past.items.size;
 	struct learned_judging *j = arena_alloc(arena, sizeof(*j));
 	struct judged *items = arena_array(arena, count + 1u, sizeof(*items));
@@ -52,8 +43,11 @@ struct learned_judging *learned_judging_new(const struct learned *l,
 		return NULL;
 	*j = (struct learned_judging){ .items = items,
 				       .entries = entries,
-				       .count = count,
-				       .differs = has_lower_limit(l->plan, plan) };
+				       .count = count };
+	/* A lower limit may push something out. */
+	for (size_t i = 0; i < ARRAY_SIZE(limits); i++)
+		j->differs |= plan_limit(plan, limits[i]) <
+			      plan_limit(l->plan, limits[i]);
 	return j;
 }
 
@@ -74,27 +68,22 @@ static const struct entry *live_entry(const struct learned *l, uint32_t i)
 	return i < l->entries.used && entry_at(l, i)->link.live ? entry_at(l, i) : NULL;
 }
 
-static const struct past *live_past(const struct learned *l, uint32_t i)
-{
-	return i < l->past.items.used && past_at(&l->past, i)->link.live
-		       ? past_at(&l->past, i)
-		       : NULL;
-}
-
 /* What is at @i of j->items goes on, under the port list that it has, or nothing is
  * there. */
 static bool goes_on(const struct learned *l, const struct plan *plan, uint32_t i,
 		    struct learned_judging *j)
 {
 	const struct entry *e = i < j->entries ? live_entry(l, i) : NULL;
-	const struct past *p = i < j->entries ? NULL : live_past(l, i - j->entries);
+	const struct past *p = NULL;
 	struct judged *ret = &j->items[i];
 	struct dns_name n;
 
 	if (e && ret->serial != e->serial)
 		return judge(plan, &name_at(l, e->name)->name, entry_addr(l, e),
 			     element_at(l, e->element)->port_list, e->serial, ret);
-	if (!p || ret->serial == p->serial)
+	if (i >= j->entries && i - j->entries < l->past.items.used)
+		p = past_at(&l->past, i - j->entries);
+	if (!p || !p->link.live || ret->serial == p->serial)
 		return true;
 	n = past_name(p);
 	return judge(plan, &n, &p->addr, p->port_list, p->serial, ret);
