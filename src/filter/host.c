@@ -653,6 +653,7 @@ bool filter_host_tidy(struct filter_host *h, int64_t now_ms)
 struct host_now {
 	const struct filter_host *host;
 	int64_t now_ms;
+	bool is_lost; /* the table: nothing is accepted */
 };
 
 /* In the order in which things were made. */
@@ -680,8 +681,9 @@ static int put_all(struct nl_writer *w, const void *data, struct err *err)
 	return r < 0 ? err_sys(err, r, "cannot build the filter") : 0;
 }
 
-/* The guard's table: what members send is dropped. */
-static int put_closed(struct nl_writer *w, const void *data, struct err *err)
+/* The guard's table: what members send is dropped, but what a table of members that
+ * stands, or will, has accepted. */
+static int put_guard(struct nl_writer *w, const void *data, struct err *err)
 {
 	const struct host_now *k = data;
 	CLEAN(arena) struct arena arena = { 0 };
@@ -693,18 +695,9 @@ static int put_closed(struct nl_writer *w, const void *data, struct err *err)
 	nft_sets(w, HOST_GUARD_TABLE, rs);
 	nft_chains(w, HOST_GUARD_TABLE, rs);
 	host_put_kind(w, k->host, HOST_GUARD_TABLE, HOST_WHO);
-	return 0;
-}
-
-/* The same, but that what a table of members has accepted passes. */
-static int put_guard(struct nl_writer *w, const void *data, struct err *err)
-{
-	const struct host_now *k = data;
-	int r = put_closed(w, data, err);
-
-	if (r == 0)
+	if (!k->is_lost)
 		host_put_passed(w, k->host);
-	return r;
+	return 0;
 }
 
 static void clear_all_stale(struct filter_host *h)
@@ -758,13 +751,13 @@ int filter_host_is_owned(struct filter_host *h)
 
 int filter_host_load(struct filter_host *h, int64_t now_ms, struct err *err)
 {
-	const struct host_now now = { h, now_ms };
+	struct host_now now = { h, now_ms };
 	struct nft_found table, guard;
 	int r = find_tables(h, &table, &guard);
-	bool is_lost = h->loaded && !table.exists && h->count > 0;
 
 	if (r < 0)
 		return err_sys(err, r, "cannot list the tables of the host");
+	now.is_lost = h->loaded && !table.exists && h->count > 0;
 	if (table.exists && !h->loaded) {
 		r = host_read_members(h, keep_closed, err);
 		if (r < 0 && err->code == 0)
@@ -774,13 +767,12 @@ int filter_host_load(struct filter_host *h, int64_t now_ms, struct err *err)
 	if (table.exists && !h->loaded && r == 0)
 		(void)!host_read_live(h);
 	/* A table that is lost accepts nothing, and there is no time to lose. */
-	if ((table.exists || is_lost) && r == 0)
-		r = nft_table_replace(&h->conn, &guard, is_lost ? put_closed : put_guard,
-				      &now, err);
+	if ((table.exists || now.is_lost) && r == 0)
+		r = nft_table_replace(&h->conn, &guard, put_guard, &now, err);
 	if (r == 0)
 		r = nft_table_replace(&h->conn, &table, put_all, &now, err);
 	/* If it stays, because the table failed, members are shut. */
-	if (r == 0 && (table.exists || guard.exists || is_lost)) {
+	if (r == 0 && (table.exists || guard.exists || now.is_lost)) {
 		r = nft_table_remove(&h->conn, HOST_GUARD_TABLE);
 		if (r < 0)
 			err_sys(err, r, "cannot open the filter again");
