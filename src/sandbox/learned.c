@@ -712,36 +712,30 @@ void learned_keep_past(struct learned *l)
 
 /* ---- questions ---- */
 
-/* The entry with the highest serial among the heads of @lists, which moves on. */
-static const struct entry *next_newest(const struct learned *l, uint32_t *lists,
-				       size_t count)
-{
-	uint32_t *newest = NULL;
-	const struct entry *e;
-
-	for (size_t i = 0; i < count; i++)
-		if (lists[i] != NONE && (!newest || entry_at(l, lists[i])->serial >
-							    entry_at(l, *newest)->serial))
-			newest = &lists[i];
-	if (!newest)
-		return NULL;
-	e = entry_at(l, *newest);
-	*newest = e->older;
-	return e;
-}
-
 size_t learned_find(const struct learned *l, const struct addr *a, int64_t now_ms,
 		    struct learned_use *ret, size_t max)
 {
 	uint32_t lists[PLAN_PORT_LISTS_MAX];
-	const struct entry *e;
 	size_t count = 0, n = 0;
 	uint32_t i = table_first(&l->elements, hash_addr(l, a));
 
 	for (; i != NONE && count < ARRAY_SIZE(lists); i = element_at(l, i)->link.next)
 		if (addr_equal(&element_at(l, i)->addr, a))
 			lists[count++] = element_at(l, i)->newest;
-	while (n < max && (e = next_newest(l, lists, count))) {
+	while (n < max) {
+		uint32_t *newest = NULL;
+		const struct entry *e;
+
+		/* The entry with the highest serial among the heads of the lists. */
+		for (size_t at = 0; at < count; at++)
+			if (lists[at] != NONE &&
+			    (!newest || entry_at(l, lists[at])->serial >
+						entry_at(l, *newest)->serial))
+				newest = &lists[at];
+		if (!newest)
+			break;
+		e = entry_at(l, *newest);
+		*newest = e->older;
 		if (e->expires_ms <= now_ms)
 			continue;
 		ret[n++] = (struct learned_use){

@@ -741,22 +741,6 @@ static void adopt_past(struct learned *l, const struct found *f)
 			v.port_list, false);
 }
 
-/* @left_ms: how long the kernel has it for. */
-static bool adopt_entry(struct learned *l, const struct found *f, uint32_t left_ms,
-			int64_t now_ms)
-{
-	struct learned_item item = { .name = &f->name, .addr = f->addr };
-
-	if (left_ms == 0 || f->expires_ms <= now_ms) {
-		adopt_past(l, f);
-		return false;
-	}
-	item.lifetime_ms = (uint32_t)MIN(f->expires_ms - now_ms, (int64_t)left_ms);
-	return learned_is_allowed(l->plan, &f->name, &f->addr, &item.verdict) &&
-	       item.verdict.port_list == f->port_list &&
-	       learned_insert(l, &item, now_ms) == 0;
-}
-
 size_t learned_snapshot_adopt(struct learned *l, struct learned_snapshot *s,
 			      int64_t now_ms, learned_has_fn *has, void *data)
 {
@@ -784,9 +768,23 @@ size_t learned_snapshot_adopt(struct learned *l, struct learned_snapshot *s,
 		if (read_record(positions[i].record, now_ms, &f))
 			adopt_past(l, &f);
 	count = find_positions(image->records, used, positions);
-	for (size_t i = 0; i < count; i++)
-		if (read_record(positions[i].record, now_ms, &f) &&
-		    adopt_entry(l, &f, has(data, &f.addr, f.port_list), now_ms))
-			adopted++;
+	for (size_t i = 0; i < count; i++) {
+		struct learned_item item = { .name = &f.name };
+		int64_t left_ms; /* how long the kernel has it for */
+
+		if (!read_record(positions[i].record, now_ms, &f))
+			continue;
+		left_ms = has(data, &f.addr, f.port_list);
+		if (left_ms == 0 || f.expires_ms <= now_ms) {
+			adopt_past(l, &f);
+			continue;
+		}
+		item.addr = f.addr;
+		item.lifetime_ms = (uint32_t)MIN(f.expires_ms - now_ms, left_ms);
+		adopted +=
+			learned_is_allowed(l->plan, item.name, &f.addr, &item.verdict) &&
+			item.verdict.port_list == f.port_list &&
+			learned_insert(l, &item, now_ms) == 0;
+	}
 	return adopted;
 }

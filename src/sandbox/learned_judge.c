@@ -160,24 +160,6 @@ int learned_note_draining(struct learned *l, const struct filter_learn *items,
 	return 0;
 }
 
-/* With what has come since the last step. */
-static bool all_goes_on(const struct learned *l, const struct plan *plan,
-			struct learned_judging *j)
-{
-	if (j->differs || l->entries.size != j->entries ||
-	    l->past.items.size != j->count - j->entries)
-		return false;
-	/* The kernel may have elements of which no name is known any more. The list of
-	 * what it has for open flows grows until it is made anew. */
-	if (l->doomed_first != NONE || l->doubt_until_ms > 0 || l->past.has_lost ||
-	    l->draining.count > l->elements.count + 2 * LEARNED_PAST_MAX)
-		return false;
-	for (uint32_t i = 0; i < j->count; i++)
-		if (!goes_on(l, plan, i, j))
-			return false;
-	return true;
-}
-
 const struct filter_difference *learned_stays(const struct learned *l,
 					      const struct plan *plan,
 					      struct learned_judging *j,
@@ -188,8 +170,18 @@ const struct filter_difference *learned_stays(const struct learned *l,
 	struct filter_learn *items = arena_array(arena, most + 1, sizeof(*items));
 	size_t elements = 0, used;
 
-	if (!d || !items || !all_goes_on(l, plan, j))
+	if (!d || !items || j->differs || l->entries.size != j->entries ||
+	    l->past.items.size != j->count - j->entries)
 		return NULL;
+	/* The kernel may have elements of which no name is known any more. The list of
+	 * what it has for open flows grows until it is made anew. */
+	if (l->doomed_first != NONE || l->doubt_until_ms > 0 || l->past.has_lost ||
+	    l->draining.count > l->elements.count + 2 * LEARNED_PAST_MAX)
+		return NULL;
+	/* With what has come since the last step. */
+	for (uint32_t i = 0; i < j->count; i++)
+		if (!goes_on(l, plan, i, j))
+			return NULL;
 	for (uint32_t i = 0; i < l->elements.used; i++) {
 		const struct element *el = element_at(l, i);
 
