@@ -30,8 +30,7 @@
 
 /* === a trial === */
 
-struct
-try {
+struct trial {
 	doctor_try_fn *fn;
 	const struct launch_machine *maps; /* root: whose id maps; NULL: map itself */
 	bool inside;
@@ -43,27 +42,21 @@ try {
 
 /* --- the child --- */
 
-/* Wait until the parent has written the maps, and become uid 0 of them. */
-static int take_maps(const struct try *t, struct err *err)
-{
-	char go;
-
-	if (recv(t->fd, &go, 1, 0) != 1)
-		return err_set(err, -ECANCELED, "the id maps could not be written");
-	if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
-		return err_sys(err, -errno, "cannot become the sandbox's user");
-	return 0;
-}
-
-static _Noreturn void attempt_main(const struct try *t)
+static _Noreturn void attempt_main(const struct trial *t)
 {
 	struct doctor_attempt a = { 0 };
 	struct err err = { 0 };
+	char go;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (t->inside)
-		a.code = t->maps ? take_maps(t, &err)
-				 : id_map_self(t->proc, t->uid, t->gid, &err);
+	if (t->inside && !t->maps)
+		a.code = id_map_self(t->proc, t->uid, t->gid, &err);
+	/* Until the parent has written the maps; then this becomes uid 0 of them. */
+	else if (t->inside && recv(t->fd, &go, 1, 0) != 1)
+		a.code = err_set(&err, -ECANCELED, "the id maps could not be written");
+	else if (t->inside && (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 ||
+			       setresuid(0, 0, 0) < 0))
+		a.code = err_sys(&err, -errno, "cannot become the sandbox's user");
 	if (a.code == 0)
 		a.code = t->fn(&a.value, &err);
 	memcpy(a.text, err.text, sizeof(a.text));
@@ -100,32 +93,39 @@ static void wait_for(int fd, struct doctor_attempt *ret)
 	ret->text[sizeof(ret->text) - 1] = '\0';
 }
 
-static void try_child(struct try *t, struct doctor_attempt *ret)
+void doctor_try(const struct doctor *d, doctor_try_fn *fn, bool inside,
+		struct doctor_attempt *ret)
 {
-	unsigned long flags = (t->inside ? enter_namespaces() : 0) | SIGCHLD;
-	struct err err = { 0 };
 	CLEAN(fd) int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct trial t = { .fn = fn,
+			   .maps = inside && d->has_machine && d->machine.root
+					   ? &d->machine
+					   : NULL,
+			   .inside = inside,
+			   .uid = geteuid(),
+			   .gid = getegid(),
+			   .proc = proc };
+	unsigned long flags = (inside ? enter_namespaces() : 0) | SIGCHLD;
+	struct err err = { 0 };
 	int fds[2], r = 0;
 	long pid;
 
 	*ret = (struct doctor_attempt){ 0 };
 	fflush(NULL);
-	t->proc = proc;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0) {
 		failed(ret, -errno, "cannot make a socket pair");
 		return;
 	}
-	t->fd = fds[1];
+	t.fd = fds[1];
 	pid = syscall(SYS_clone, flags, NULL, NULL, NULL, 0);
 	if (pid == 0)
-		attempt_main(t);
+		attempt_main(&t);
 	if (pid < 0)
 		failed(ret, -errno, "cannot create the namespaces");
 	close(fds[1]);
-	if (pid > 0 && t->inside && t->maps)
-		r = launch_write_maps(t->maps, (pid_t)pid, &err);
-	if (pid > 0 && t->inside && t->maps && r == 0 &&
-	    send(fds[0], "", 1, MSG_NOSIGNAL) != 1)
+	if (pid > 0 && t.maps)
+		r = launch_write_maps(t.maps, (pid_t)pid, &err);
+	if (pid > 0 && t.maps && r == 0 && send(fds[0], "", 1, MSG_NOSIGNAL) != 1)
 		r = err_sys(&err, -errno, "cannot start the probe");
 	if (r < 0) {
 		ret->code = r;
@@ -137,52 +137,28 @@ static void try_child(struct try *t, struct doctor_attempt *ret)
 	process_reap((pid_t)pid, true);
 }
 
-void doctor_try(doctor_try_fn *fn, struct doctor_attempt *ret)
-{
-	struct try t = { .fn = fn };
-
-	try_child(&t, ret);
-}
-
-void doctor_try_inside(const struct doctor *d, doctor_try_fn *fn,
-		       struct doctor_attempt *ret)
-{
-	struct try t = { .fn = fn,
-			 .maps = d->has_machine && d->machine.root ? &d->machine : NULL,
-			 .inside = true,
-			 .uid = geteuid(),
-			 .gid = getegid() };
-
-	try_child(&t, ret);
-}
-
 /* --- programs --- */
 
-/* What runs in the child, its output caught. Return: the exit status. */
-typedef int output_fn(const void *what);
+enum { OUTPUT_SIZE = 8192 }; /* of a program; the rest is not looked at */
 
-static int exec_program(const void *what)
+static const char *const sandbox_command[] = { "true", NULL };
+
+/* The child. What counts in the end is a sandbox with an empty policy, probed from
+ * inside: @run, where it is given, starts it with the command @argv; else @argv is
+ * executed. Return: the exit status. */
+static int child_main(int (*run)(struct run_spec *spec), const char *const *argv)
 {
-	const char *const *argv = what;
+	char *const *args = (char *const *)(uintptr_t)argv;
+	struct run_spec spec = { .quiet = true, .argv = args };
 	char path[PROGRAM_PATH_SIZE];
 
+	if (run)
+		return run(&spec);
 	if (argv[0][0] == '/')
-		execv(argv[0], (char *const *)(uintptr_t)argv);
+		execv(argv[0], args);
 	else if (program_path(argv[0], path, NULL) == 0)
-		execv(path, (char *const *)(uintptr_t)argv);
+		execv(path, args);
 	return 127;
-}
-
-struct sandbox_call {
-	int (*run)(struct run_spec *spec);
-	struct run_spec *spec;
-};
-
-static int call_sandbox(const void *what)
-{
-	const struct sandbox_call *c = what;
-
-	return c->run(c->spec);
 }
 
 /* Everything that comes until the end, or until it takes too long. */
@@ -211,10 +187,11 @@ static int gather(int fd, char *buf, size_t size)
 	return left > 0 ? 0 : -ETIMEDOUT;
 }
 
-/* Run @fn in a child, without input; the first @size - 1 bytes of
+/* Run child_main() in a child, without input; the first OUTPUT_SIZE - 1 bytes of
  * what it says on either output are in @buf.
  * Return: the exit status, 128 and the signal's number, or -errno. */
-static int catch_output(output_fn *fn, const void *what, char *buf, size_t size)
+static int catch_output(int (*run)(struct run_spec *spec), const char *const *argv,
+			char buf[OUTPUT_SIZE])
 {
 	int fds[2], r;
 	pid_t pid;
@@ -230,14 +207,14 @@ static int catch_output(output_fn *fn, const void *what, char *buf, size_t size)
 		if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0 ||
 		    dup2(fds[1], STDOUT_FILENO) < 0 || dup2(fds[1], STDERR_FILENO) < 0)
 			_exit(127);
-		_exit(fn(what));
+		_exit(child_main(run, argv));
 	}
 	r = MIN(pid, 0);
 	close(fds[1]);
 	if (pid > 0) {
 		int status;
 
-		r = gather(fds[0], buf, size);
+		r = gather(fds[0], buf, OUTPUT_SIZE);
 		if (r < 0)
 			kill(pid, SIGKILL);
 		status = process_wait(pid);
@@ -300,35 +277,7 @@ void doctor_mend_each(struct doctor_row *row, const char *debian, const char *ub
 
 /* === what is installed and set up === */
 
-enum {
-	OUTPUT_SIZE = 8192, /* of a program; the rest is not looked at */
-	ANSWER_MS = 1500    /* as long as a sandbox would wait for a name server */
-};
-
-/* The last line of a message, which says why, without who says so. */
-static const char *last_line(const char *output, char *buf, size_t size)
-{
-	struct text rest = text_trim(text_of(output)), line = rest, part;
-	static const char prefix[] = "weir: ";
-
-	while (text_split(&rest, '\n', &part))
-		line = part;
-	if (line.len > strlen(prefix) && memcmp(line.ptr, prefix, strlen(prefix)) == 0)
-		line = (struct text){ line.ptr + strlen(prefix),
-				      line.len - strlen(prefix) };
-	return text_escape(line, buf, size);
-}
-
-/* What counts in the end: a sandbox with an empty policy, probed from inside. */
-static int run_sandbox(int (*run)(struct run_spec *spec), char *output)
-{
-	static char program[] = "true";
-	char *argv[] = { program, NULL };
-	struct run_spec spec = { .quiet = true, .argv = argv };
-	const struct sandbox_call c = { run, &spec };
-
-	return catch_output(call_sandbox, &c, output, OUTPUT_SIZE);
-}
+enum { ANSWER_MS = 1500 }; /* as long as a sandbox would wait for a name server */
 
 /* --- where we are --- */
 
@@ -385,7 +334,7 @@ static void doctor_container(struct doctor *d, struct doctor_row *row)
 		return;
 	}
 	doctor_found(d, row, DOCTOR_OK, "this is a container of %s", c->name);
-	if (run_sandbox(d->run, output) == 0)
+	if (catch_output(d->run, sandbox_command, output) == 0)
 		return;
 	row->state = DOCTOR_WARNING;
 	row->follows = "its default profiles forbid user namespaces or a new /proc; the "
@@ -412,13 +361,15 @@ static void doctor_directory(struct doctor *d, struct doctor_row *row)
 
 /* --- programs --- */
 
-/* A program that only a named uplink uses. */
-static void optional_program(struct doctor *d, struct doctor_row *row,
-			     const char *program, const char *apt, const char *dnf)
+/* A program that only a named uplink uses: slirp4netns or pasta. */
+static void doctor_uplink(struct doctor *d, struct doctor_row *row)
 {
-	const char *const argv[] = { program, "--version", NULL };
+	const bool is_pasta = strcmp(row->name, "pasta") == 0;
+	const char *apt = is_pasta ? "sudo apt install passt"
+				   : "sudo apt install slirp4netns";
+	const char *const argv[] = { row->name, "--version", NULL };
 	char output[OUTPUT_SIZE];
-	int r = catch_output(exec_program, argv, output, sizeof(output));
+	int r = catch_output(NULL, argv, output);
 	CLEAN(fd) int tun = open("/dev/net/tun", O_RDWR | O_CLOEXEC);
 
 	const bool is_closed = tun < 0 && (errno == EACCES || errno == EPERM);
@@ -442,53 +393,35 @@ static void optional_program(struct doctor *d, struct doctor_row *row,
 	doctor_found(d, row, DOCTOR_ABSENT, "%s",
 		     r == RUN_STATUS_NOT_FOUND ? "not installed"
 					       : "installed, but it does not start");
-	doctor_mend_each(row, apt, apt, dnf);
-}
-
-static void doctor_slirp4netns(struct doctor *d, struct doctor_row *row)
-{
-	optional_program(d, row, "slirp4netns", "sudo apt install slirp4netns",
-			 "sudo dnf install slirp4netns");
-}
-
-static void doctor_pasta(struct doctor *d, struct doctor_row *row)
-{
-	optional_program(d, row, "pasta", "sudo apt install passt",
-			 "sudo dnf install passt");
+	doctor_mend_each(row, apt, apt,
+			 is_pasta ? "sudo dnf install passt"
+				  : "sudo dnf install slirp4netns");
 }
 
 /* --- name servers --- */
 
-/* One question, for the root's name servers; any answer shows that somebody serves. */
-static int ask_server(const struct endpoint *server)
-{
-	uint8_t query[] = { 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1 };
-	struct sockaddr_storage to;
-	socklen_t size = endpoint_to_sockaddr(server, &to);
-	int fd = socket(to.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-	if (fd < 0)
-		return -1;
-	if (getrandom(query, 2, 0) != 2 ||
-	    connect(fd, (struct sockaddr *)&to, size) < 0 ||
-	    send(fd, query, sizeof(query), 0) != sizeof(query)) {
-		close(fd);
-		return -1;
-	}
-	return fd;
-}
-
-/* Ask all at once. Return: how many answered in time. */
+/* Ask all at once one question, for the root's name servers; any answer shows that
+ * somebody serves. Return: how many answered in time. */
 static size_t count_answers(const struct name_servers *servers)
 {
+	uint8_t query[] = { 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1 };
 	const int64_t until = clock_now_ms() + ANSWER_MS;
 	struct pollfd fds[NAME_SERVERS_MAX];
 	size_t open = 0, answered = 0;
 	int64_t left;
 
 	for (size_t i = 0; i < servers->count; i++) {
-		fds[i] = (struct pollfd){ ask_server(&servers->items[i]), POLLIN, 0 };
-		open += fds[i].fd >= 0;
+		struct sockaddr_storage to;
+		socklen_t size = endpoint_to_sockaddr(&servers->items[i], &to);
+		int fd = socket(to.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
+				0);
+
+		if (fd >= 0 && (getrandom(query, 2, 0) != 2 ||
+				connect(fd, (struct sockaddr *)&to, size) < 0 ||
+				send(fd, query, sizeof(query), 0) != sizeof(query)))
+			fd_close(&fd);
+		fds[i] = (struct pollfd){ fd, POLLIN, 0 };
+		open += fd >= 0;
 	}
 	while (open > 0 && (left = until - clock_now_ms()) > 0) {
 		if (poll(fds, servers->count, (int)left) < 0 && errno != EINTR)
@@ -536,32 +469,26 @@ static void doctor_resolvers(struct doctor *d, struct doctor_row *row)
 
 /* --- ways around Weir --- */
 
-static bool is_in_group(const char *name)
-{
-	const struct group *g = getgrnam(name);
-	gid_t groups[256];
-	int n = g ? getgroups(ARRAY_SIZE(groups), groups) : 0;
-
-	for (int i = 0; i < n; i++)
-		if (groups[i] == g->gr_gid)
-			return true;
-	return false;
-}
-
 static void doctor_docker(struct doctor *d, struct doctor_row *row)
 {
 	static const char *const sockets[] = { "/var/run/docker.sock",
 					       "/run/containerd/containerd.sock",
 					       "/run/podman/podman.sock" };
+	const struct group *docker;
 	const char *open = NULL;
+	gid_t groups[256];
 	struct stat st;
+	int count;
 
 	for (size_t i = 0; !open && i < ARRAY_SIZE(sockets); i++)
 		if (stat(sockets[i], &st) == 0 && S_ISSOCK(st.st_mode) &&
 		    access(sockets[i], W_OK) == 0)
 			open = sockets[i];
-	if (!open && geteuid() != 0 && is_in_group("docker"))
-		open = "the group docker";
+	docker = !open && geteuid() != 0 ? getgrnam("docker") : NULL;
+	count = docker ? getgroups(ARRAY_SIZE(groups), groups) : 0;
+	for (int i = 0; i < count; i++)
+		if (groups[i] == docker->gr_gid)
+			open = "the group docker";
 	if (!open) {
 		doctor_found(d, row, DOCTOR_OK, "no container engine can be reached");
 		return;
@@ -583,8 +510,7 @@ static void doctor_sudo(struct doctor *d, struct doctor_row *row)
 		doctor_found(d, row, DOCTOR_OK, "this is root already");
 		return;
 	}
-	if (catch_output(exec_program, list, output, sizeof(output)) != 0 ||
-	    !strstr(output, "NOPASSWD")) {
+	if (catch_output(NULL, list, output) != 0 || !strstr(output, "NOPASSWD")) {
 		doctor_found(d, row, DOCTOR_OK, "not without a password");
 		return;
 	}
@@ -599,17 +525,26 @@ static void doctor_sudo(struct doctor *d, struct doctor_row *row)
 
 static void doctor_sandbox(struct doctor *d, struct doctor_row *row)
 {
+	static const char prefix[] = "weir: ";
 	char output[OUTPUT_SIZE], shown[TEXT_ESCAPED_SIZE];
 	int64_t began = clock_now_ms();
+	struct text rest, line, part;
 
-	if (run_sandbox(d->run, output) == 0) {
+	if (catch_output(d->run, sandbox_command, output) == 0) {
 		doctor_found(d, row, DOCTOR_OK,
 			     "started, probed from inside and ended in %lld ms",
 			     (long long)(clock_now_ms() - began));
 		return;
 	}
+	/* The last line of a message says why; without who says so. */
+	rest = line = text_trim(text_of(output));
+	while (text_split(&rest, '\n', &part))
+		line = part;
+	if (line.len > strlen(prefix) && memcmp(line.ptr, prefix, strlen(prefix)) == 0)
+		line = (struct text){ line.ptr + strlen(prefix),
+				      line.len - strlen(prefix) };
 	doctor_found(d, row, DOCTOR_FAILED, "%s",
-		     output[0] ? last_line(output, shown, sizeof(shown))
+		     output[0] ? text_escape(line, shown, sizeof(shown))
 			       : "it ended without a word");
 	row->follows = "`weir run` can't work; a line above may say why";
 }
@@ -618,7 +553,7 @@ bool cli_doctor_blames(int (*run)(struct run_spec *spec))
 {
 	char output[OUTPUT_SIZE];
 
-	return run_sandbox(run, output) != 0;
+	return catch_output(run, sandbox_command, output) != 0;
 }
 
 /* === all probes === */
@@ -634,18 +569,18 @@ static const struct {
 	{ "limits", doctor_limits },
 	{ "directory", doctor_directory },
 	{ "container", doctor_container },
-	{ "proc", doctor_proc },
+	{ "proc", doctor_needed },
 	{ "link", doctor_link },
-	{ "nf_tables", doctor_filter },
+	{ "nf_tables", doctor_needed },
 	{ "owner flag", doctor_owner },
-	{ "NFLOG", doctor_nflog },
-	{ "overlay", doctor_overlay },
+	{ "NFLOG", doctor_needed },
+	{ "overlay", doctor_needed },
 	{ "id-mapped mounts", doctor_id_maps },
 	{ "Landlock", doctor_landlock },
-	{ "seccomp", doctor_seccomp },
+	{ "seccomp", doctor_needed },
 	{ "name servers", doctor_resolvers },
-	{ "slirp4netns", doctor_slirp4netns },
-	{ "pasta", doctor_pasta },
+	{ "slirp4netns", doctor_uplink },
+	{ "pasta", doctor_uplink },
 	{ "container engine", doctor_docker },
 	{ "sudo", doctor_sudo },
 	{ "a sandbox", doctor_sandbox },
@@ -683,12 +618,20 @@ static size_t count_state(const struct doctor *d, enum doctor_state state)
 
 /* --- for people --- */
 
-/* "Debian, Ubuntu: command": systems with the same command share a line. The command
- * is not wrapped: it is there to be copied. */
-static void print_mends(const struct doctor_row *row)
+static void print_row(const struct doctor_row *row, bool colour, unsigned int width)
 {
+	const char *on = colour ? states[row->state].colour : "";
 	bool done[DOCTOR_SYSTEM_COUNT] = { false };
 
+	printf("  %s%-4s%s  %-*s", on, states[row->state].mark, *on ? "\x1b[0m" : "",
+	       TEXT_COLUMN - NAME_COLUMN, row->name);
+	term_wrap(stdout, row->found, TEXT_COLUMN, TEXT_COLUMN, width);
+	if (row->follows) {
+		printf("%*s", TEXT_COLUMN, "");
+		term_wrap(stdout, row->follows, TEXT_COLUMN, TEXT_COLUMN, width);
+	}
+	/* "Debian, Ubuntu: command": systems with the same command share a line. The
+	 * command is not wrapped: it is there to be copied. */
 	for (size_t i = 0; i < DOCTOR_SYSTEM_COUNT; i++) {
 		if (!row->mend[i] || done[i])
 			continue;
@@ -703,36 +646,10 @@ static void print_mends(const struct doctor_row *row)
 	}
 }
 
-static void print_row(const struct doctor_row *row, bool colour, unsigned int width)
-{
-	const char *on = colour ? states[row->state].colour : "";
-
-	printf("  %s%-4s%s  %-*s", on, states[row->state].mark, *on ? "\x1b[0m" : "",
-	       TEXT_COLUMN - NAME_COLUMN, row->name);
-	term_wrap(stdout, row->found, TEXT_COLUMN, TEXT_COLUMN, width);
-	if (row->follows) {
-		printf("%*s", TEXT_COLUMN, "");
-		term_wrap(stdout, row->follows, TEXT_COLUMN, TEXT_COLUMN, width);
-	}
-	print_mends(row);
-}
-
-/* One line for all that is missing and that nothing needs by default. */
-static void print_absent(struct doctor *d, unsigned int width)
-{
-	struct doctor_row row = { .name = "not needed", .state = DOCTOR_ABSENT };
-	const char *names = "";
-
-	for (size_t i = 0; i < d->count; i++)
-		if (d->rows[i].state == DOCTOR_ABSENT)
-			names = doctor_text(d, "%s%s%s", names, names[0] ? ", " : "",
-					    d->rows[i].name);
-	doctor_found(d, &row, DOCTOR_ABSENT, "%s; `weir doctor --all` says more", names);
-	print_row(&row, false, width);
-}
-
 static void print_text(struct doctor *d, bool all)
 {
+	struct doctor_row absent = { .name = "not needed" };
+	const char *names = "";
 	bool colour = term_has_colour(stdout);
 	unsigned int width = term_width(stdout);
 	size_t failed = count_state(d, DOCTOR_FAILED);
@@ -741,8 +658,16 @@ static void print_text(struct doctor *d, bool all)
 	for (size_t i = 0; i < d->count; i++)
 		if (all || d->rows[i].state != DOCTOR_ABSENT)
 			print_row(&d->rows[i], colour, width);
-	if (!all && count_state(d, DOCTOR_ABSENT) > 0)
-		print_absent(d, width);
+	/* One line for all that is missing and that nothing needs by default. */
+	for (size_t i = 0; !all && i < d->count; i++)
+		if (d->rows[i].state == DOCTOR_ABSENT)
+			names = doctor_text(d, "%s%s%s", names, names[0] ? ", " : "",
+					    d->rows[i].name);
+	if (names[0]) {
+		doctor_found(d, &absent, DOCTOR_ABSENT,
+			     "%s; `weir doctor --all` says more", names);
+		print_row(&absent, false, width);
+	}
 	if (failed > 0)
 		printf("\nweir run can't work here: see the line%s marked FAIL\n",
 		       failed == 1 ? "" : "s");

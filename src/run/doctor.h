@@ -5,9 +5,9 @@
  *
  * HOW IT WORKS
  * What a probe does to its process (namespaces, filters, mounts) it does in a child
- * that ends with it: doctor_try() for a child like this process, doctor_try_inside()
- * for one in new namespaces of every kind that a sandbox has, with the id map that
- * `weir run` would give it. The child's verdict comes back over a pipe; one that takes
+ * that ends with it: one like this process, or one in new namespaces of every kind that
+ * a sandbox has, with the id map that `weir run` would give it. The child's verdict
+ * comes back over a pipe; one that takes
  * longer than DOCTOR_TRY_MS is killed and counts as a failure. */
 #pragma once
 
@@ -68,9 +68,9 @@ struct doctor_attempt {
 /* In the child. Return: 0 with *@ret_value, or -errno with @err. */
 typedef int doctor_try_fn(int *ret_value, struct err *err);
 
-void doctor_try(doctor_try_fn *fn, struct doctor_attempt *ret);
-void doctor_try_inside(const struct doctor *d, doctor_try_fn *fn,
-		       struct doctor_attempt *ret);
+/* @inside: in the namespaces of a sandbox. */
+void doctor_try(const struct doctor *d, doctor_try_fn *fn, bool inside,
+		struct doctor_attempt *ret);
 
 /* Fill the row. The text is kept; when memory is out it says so instead. */
 void doctor_found(struct doctor *d, struct doctor_row *row, enum doctor_state state,
@@ -86,9 +86,10 @@ const char *doctor_text(struct doctor *d, const char *fmt, ...) PRINTF_LIKE(2, 3
 typedef void doctor_probe_fn(struct doctor *d, struct doctor_row *row);
 
 /* doctor_kernel.c: what the kernel must do */
-doctor_probe_fn doctor_user_namespaces, doctor_limits, doctor_link, doctor_filter,
-	doctor_owner, doctor_nflog, doctor_overlay, doctor_id_maps, doctor_proc,
-	doctor_landlock, doctor_seccomp;
+doctor_probe_fn doctor_user_namespaces, doctor_limits, doctor_link, doctor_owner,
+	doctor_id_maps, doctor_landlock;
+/* By the name of the row: "proc", "nf_tables", "NFLOG", "overlay", "seccomp". */
+doctor_probe_fn doctor_needed;
 
 /* @argv[0] is "doctor"; @run starts a sandbox, as `weir run` does.
  * Return: the exit status: 0, 1 when `weir run` can't work here, 2 for bad usage. */

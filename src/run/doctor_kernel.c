@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -63,23 +64,6 @@ static void found_failed(struct doctor *d, struct doctor_row *row,
 	row->follows = cannot_start;
 }
 
-/* @fn in namespaces as a sandbox has them: @found where it works, else its fault. Return:
- * whether the row wants a remedy. */
-static bool fails_inside(struct doctor *d, struct doctor_row *row, doctor_try_fn *fn,
-			 const char *found)
-{
-	struct doctor_attempt a;
-
-	if (!needs_namespaces(d, row))
-		return false;
-	doctor_try_inside(d, fn, &a);
-	if (a.code == 0)
-		doctor_found(d, row, DOCTOR_OK, "%s", found);
-	else
-		found_failed(d, row, &a);
-	return a.code != 0;
-}
-
 /* --- user namespaces --- */
 
 static const char clone_sysctl[] = "/proc/sys/kernel/unprivileged_userns_clone";
@@ -103,25 +87,11 @@ static const char mend_limits[] =
 	"printf 'user.max_user_namespaces=15000\\nuser.max_net_namespaces=15000\\n' | "
 	"sudo tee /etc/sysctl.d/60-weir.conf && sudo sysctl --system";
 
-static const char *apparmor_profile(struct doctor *d)
-{
-	char path[PATH_MAX];
-	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
-
-	path[MAX(n, 0)] = '\0';
-	return doctor_text(
-		d,
-		"printf 'abi <abi/4.0>,\\nprofile weir \"%s\" flags=(unconfined) {\\n  "
-		"userns,\\n}\\n' | sudo tee /etc/apparmor.d/weir && sudo apparmor_parser "
-		"-r /etc/apparmor.d/weir",
-		n > 0 ? path : "/usr/bin/weir");
-}
-
 void doctor_user_namespaces(struct doctor *d, struct doctor_row *row)
 {
 	struct doctor_attempt a;
 
-	doctor_try_inside(d, use_capabilities, &a);
+	doctor_try(d, use_capabilities, true, &a);
 	d->namespaces = a.code == 0;
 	if (d->namespaces) {
 		doctor_found(d, row, DOCTOR_OK,
@@ -140,8 +110,18 @@ void doctor_user_namespaces(struct doctor *d, struct doctor_row *row)
 			       "them to ordinary users: no sandbox can be started";
 		doctor_mend_each(row, mend_clone, mend_clone, NULL);
 	} else if (read_number(apparmor_sysctl) == 1) {
-		const char *command = apparmor_profile(d);
+		char path[PATH_MAX];
+		ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+		const char *command;
 
+		path[MAX(n, 0)] = '\0';
+		command =
+			doctor_text(d,
+				    "printf 'abi <abi/4.0>,\\nprofile weir \"%s\" "
+				    "flags=(unconfined) {\\n  userns,\\n}\\n' | sudo tee "
+				    "/etc/apparmor.d/weir && sudo apparmor_parser -r "
+				    "/etc/apparmor.d/weir",
+				    n > 0 ? path : "/usr/bin/weir");
 		row->follows =
 			"kernel.apparmor_restrict_unprivileged_userns is 1: programs "
 			"without an AppArmor profile get no use of them; give weir one";
@@ -186,17 +166,6 @@ static int open_proc(int *ret_value, struct err *err)
 	return 0;
 }
 
-void doctor_proc(struct doctor *d, struct doctor_row *row)
-{
-	if (!fails_inside(d, row, open_proc, "a new /proc can be mounted"))
-		return;
-	row->follows =
-		"no sandbox can be started: something is mounted over a part of /proc, "
-		"and a new one would show that part; a container has to be started with "
-		"all of its /proc (Docker: --security-opt systempaths=unconfined; "
-		"podman: --security-opt unmask=ALL)";
-}
-
 /* --- the network inside --- */
 
 static int make_link(int *ret_value, struct err *err)
@@ -214,7 +183,7 @@ void doctor_link(struct doctor *d, struct doctor_row *row)
 
 	if (!needs_namespaces(d, row))
 		return;
-	doctor_try_inside(d, make_link, &a);
+	doctor_try(d, make_link, true, &a);
 	if (a.code == 0) {
 		doctor_found(d, row, DOCTOR_OK, "a veth pair can be made, %s",
 			     a.value ? "with IPv6" : "without IPv6");
@@ -226,43 +195,36 @@ void doctor_link(struct doctor *d, struct doctor_row *row)
 }
 
 /* The ruleset of an empty policy, as `weir run` would install it. */
-static int install_filter(struct filter_conn *conn, bool ipv6, struct err *err)
+static int filter_inside(struct sandbox_fds *s, bool *ret_owner, struct err *err)
 {
-	const struct filter_params params = { .generation = FILTER_GENERATION_FIRST,
-					      .relay = true,
-					      .ipv6 = ipv6 };
+	const struct sandbox_ports ports = { FILTER_DNS_PORT, FILTER_RELAY_PORT };
+	struct filter_params params = { .generation = FILTER_GENERATION_FIRST,
+					.relay = true };
+	struct filter_conn conn = { .fd = -1 };
 	CLEAN(arena) struct arena arena = { 0 };
 	CLEAN(mem) uint8_t *bytes = NULL;
 	const struct policy empty = { 0 };
 	const struct ruleset *rules;
 	struct plan plan;
 	size_t size;
-	int r = policy_compile(&empty, &bytes, &size, err);
+	int r;
 
+	sandbox_fds_init(s);
+	r = link_setup_owned(&params.ipv6, err);
+	if (r == 0)
+		r = sandbox_fds_open(s, &ports, params.ipv6, err);
+	if (r == 0)
+		r = filter_conn_init(&conn, s->fd[SANDBOX_FD_NETLINK], err);
+	if (r == 0)
+		r = policy_compile(&empty, &bytes, &size, err);
 	if (r == 0)
 		r = plan_open(bytes, size, &plan, err);
 	if (r == 0)
 		r = ruleset_build_owned(&plan, &params, &arena, &rules, err);
 	if (r == 0)
-		r = filter_install(conn, rules, err);
+		r = filter_install(&conn, rules, err);
 	if (r == 0)
-		r = filter_verify(conn, rules, err);
-	return r;
-}
-
-static int filter_inside(struct sandbox_fds *s, bool *ret_owner, struct err *err)
-{
-	const struct sandbox_ports ports = { FILTER_DNS_PORT, FILTER_RELAY_PORT };
-	struct filter_conn conn = { .fd = -1 };
-	bool ipv6 = false;
-	int r = link_setup_owned(&ipv6, err);
-
-	if (r == 0)
-		r = sandbox_fds_open(s, &ports, ipv6, err);
-	if (r == 0)
-		r = filter_conn_init(&conn, s->fd[SANDBOX_FD_NETLINK], err);
-	if (r == 0)
-		r = install_filter(&conn, ipv6, err);
+		r = filter_verify(&conn, rules, err);
 	*ret_owner = conn.owner;
 	return r;
 }
@@ -270,21 +232,11 @@ static int filter_inside(struct sandbox_fds *s, bool *ret_owner, struct err *err
 static int try_filter(int *ret_value, struct err *err)
 {
 	struct sandbox_fds s;
-	bool owner = false;
-	int r;
+	bool owner;
+	int r = filter_inside(&s, &owner, err);
 
-	sandbox_fds_init(&s);
-	r = filter_inside(&s, &owner, err);
 	*ret_value = owner;
 	return r;
-}
-
-void doctor_filter(struct doctor *d, struct doctor_row *row)
-{
-	if (!fails_inside(d, row, try_filter, "the filter was installed and read back"))
-		return;
-	doctor_mend(row, "sudo modprobe -a nf_tables nft_ct nft_redir nft_reject_inet "
-			 "nft_fib_inet nft_log");
 }
 
 void doctor_owner(struct doctor *d, struct doctor_row *row)
@@ -293,7 +245,7 @@ void doctor_owner(struct doctor *d, struct doctor_row *row)
 
 	if (!needs_namespaces(d, row))
 		return;
-	doctor_try_inside(d, try_filter, &a);
+	doctor_try(d, try_filter, true, &a);
 	if (a.code < 0) {
 		doctor_found(d, row, DOCTOR_UNTRIED,
 			     "not tried: the filter can't be installed");
@@ -323,10 +275,8 @@ static int try_nflog(int *ret_value, struct err *err)
 	struct sandbox_fds s;
 	struct pollfd p = { .events = POLLIN };
 	bool owner;
-	int r;
+	int r = filter_inside(&s, &owner, err);
 
-	sandbox_fds_init(&s);
-	r = filter_inside(&s, &owner, err);
 	if (r < 0)
 		return r;
 	r = nflog_bind(s.fd[SANDBOX_FD_NFLOG], FILTER_NFLOG_GROUP, err);
@@ -341,14 +291,6 @@ static int try_nflog(int *ret_value, struct err *err)
 		return err_set(err, -ENODATA,
 			       "the kernel reported nothing of a refused packet");
 	return 0;
-}
-
-void doctor_nflog(struct doctor *d, struct doctor_row *row)
-{
-	if (!fails_inside(d, row, try_nflog, "a refused packet was reported"))
-		return;
-	/* The engine refuses to serve without its log socket. */
-	doctor_mend(row, "sudo modprobe -a nfnetlink_log nft_log");
 }
 
 /* --- the files inside --- */
@@ -371,23 +313,20 @@ static int try_overlay(int *ret_value, struct err *err)
 	return err_sys(err, -errno, "cannot mount an overlay of the host's files");
 }
 
-void doctor_overlay(struct doctor *d, struct doctor_row *row)
+/* With the maps of a sandbox, which a process in a user namespace of its own holds. */
+static int copy_cwd(const struct doctor *d, struct err *err)
 {
-	if (!fails_inside(d, row, try_overlay, "can be mounted in a user namespace"))
-		return;
-	row->follows = "no sandbox can be started: only through an overlay are the "
-		       "host's unix sockets closed; Linux 5.11 or later is needed, and a "
-		       "root file system that isn't two overlays deep already";
-	doctor_mend(row, "sudo modprobe overlay");
-}
-
-/* A process in a user namespace with the sandbox's maps. Return: its pid, or -errno. */
-static pid_t start_mapped(const struct launch_machine *m, int *ret_userns,
-			  struct err *err)
-{
+	CLEAN(path) struct path cwd = { .fd = -1 };
+	struct tree t = { .source = &cwd, .kind = TREE_WRITABLE, .fd = -1 };
+	CLEAN(fd) int userns = -1;
 	char path[64];
-	long pid = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL, 0);
+	long pid;
+	int r = path_open(".", &cwd, err);
 
+	if (r < 0)
+		return r;
+	t.path = cwd.name;
+	pid = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL, 0);
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		for (;;)
@@ -396,33 +335,15 @@ static pid_t start_mapped(const struct launch_machine *m, int *ret_userns,
 	if (pid < 0)
 		return err_sys(err, -errno, "cannot create a user namespace");
 	snprintf(path, sizeof(path), "/proc/%ld/ns/user", pid);
-	if (launch_write_maps(m, (pid_t)pid, err) == 0) {
-		*ret_userns = open(path, O_RDONLY | O_CLOEXEC);
-		if (*ret_userns < 0)
-			err_sys(err, -errno, "cannot open %s", path);
+	r = launch_write_maps(&d->machine, (pid_t)pid, err);
+	if (r == 0) {
+		userns = open(path, O_RDONLY | O_CLOEXEC);
+		r = userns < 0 ? err_sys(err, -errno, "cannot open %s", path)
+			       : tree_open(&t, userns, err);
 	}
-	return (pid_t)pid;
-}
-
-static int copy_cwd(const struct doctor *d, struct err *err)
-{
-	CLEAN(path) struct path cwd = { .fd = -1 };
-	struct tree t = { .source = &cwd, .kind = TREE_WRITABLE, .fd = -1 };
-	CLEAN(fd) int userns = -1;
-	pid_t pid;
-	int r = path_open(".", &cwd, err);
-
-	if (r < 0)
-		return r;
-	t.path = cwd.name;
-	pid = start_mapped(&d->machine, &userns, err);
-	r = pid < 0 ? (int)pid : -EPERM;
-	if (userns >= 0)
-		r = tree_open(&t, userns, err);
 	if (r == 0)
-		tree_close(&t);
-	if (pid >= 0)
-		process_reap(pid, true);
+		fd_close(&t.fd);
+	process_reap((pid_t)pid, true);
 	return r;
 }
 
@@ -493,16 +414,59 @@ static int try_seccomp(int *ret_value, struct err *err)
 	return 0;
 }
 
-void doctor_seccomp(struct doctor *d, struct doctor_row *row)
+/* --- what needs no code of its own --- */
+
+/* What either works, or is a fault. The engine refuses to serve without its log socket.
+ */
+static const struct {
+	const char *name; /* of the row */
+	doctor_try_fn *fn;
+	const char *found;   /* where it works */
+	const char *follows; /* where it doesn't; NULL: no sandbox can be started */
+	const char *mend;    /* NULL: no command does */
+	bool outside;	     /* not in namespaces as a sandbox has them */
+} needed[] = {
+	{ "proc", open_proc, "a new /proc can be mounted",
+	  "no sandbox can be started: something is mounted over a part of /proc, and a "
+	  "new one would show that part; a container has to be started with all of its "
+	  "/proc (Docker: --security-opt systempaths=unconfined; podman: --security-opt "
+	  "unmask=ALL)",
+	  NULL },
+	{ "nf_tables", try_filter, "the filter was installed and read back", NULL,
+	  "sudo modprobe -a nf_tables nft_ct nft_redir nft_reject_inet nft_fib_inet "
+	  "nft_log" },
+	{ "NFLOG", try_nflog, "a refused packet was reported", NULL,
+	  "sudo modprobe -a nfnetlink_log nft_log" },
+	{ "overlay", try_overlay, "can be mounted in a user namespace",
+	  "no sandbox can be started: only through an overlay are the host's unix "
+	  "sockets "
+	  "closed; Linux 5.11 or later is needed, and a root file system that isn't two "
+	  "overlays deep already",
+	  "sudo modprobe overlay" },
+	{ "seccomp", try_seccomp,
+	  "the command's filter was installed; of protocols only ICMP, TCP and UDP are "
+	  "left",
+	  NULL, NULL, true },
+};
+
+void doctor_needed(struct doctor *d, struct doctor_row *row)
 {
 	struct doctor_attempt a;
+	size_t i = 0;
 
-	doctor_try(try_seccomp, &a);
-	if (a.code == 0)
-		doctor_found(
-			d, row, DOCTOR_OK,
-			"the command's filter was installed; of protocols only ICMP, TCP "
-			"and UDP are left");
-	else
-		found_failed(d, row, &a);
+	while (i < ARRAY_SIZE(needed) && strcmp(needed[i].name, row->name) != 0)
+		i++;
+	assert(i < ARRAY_SIZE(needed));
+	if (!needed[i].outside && !needs_namespaces(d, row))
+		return;
+	doctor_try(d, needed[i].fn, !needed[i].outside, &a);
+	if (a.code == 0) {
+		doctor_found(d, row, DOCTOR_OK, "%s", needed[i].found);
+		return;
+	}
+	found_failed(d, row, &a);
+	if (needed[i].follows)
+		row->follows = needed[i].follows;
+	if (needed[i].mend)
+		doctor_mend(row, needed[i].mend);
 }
