@@ -930,10 +930,3 @@ int hide_finish(struct rootfs *v, struct err *err)
 	}
 	return 0;
 }
-
-void hide_done(struct rootfs *v)
-{
-	for (size_t i = 0; i < v->hidden_count; i++)
-		free(v->hidden[i].name);
-	free(v->hidden);
-}

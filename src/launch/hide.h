@@ -37,4 +37,3 @@ int hide_plan(struct rootfs *v, struct err *err) MUST_CHECK;
 int hide_attach(struct rootfs *v, const struct tree *t, struct err *err) MUST_CHECK;
 /* When all is mounted: nothing can be written there, and nobody has exchanged a place. */
 int hide_finish(struct rootfs *v, struct err *err) MUST_CHECK;
-void hide_done(struct rootfs *v);

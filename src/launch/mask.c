@@ -288,19 +288,6 @@ int sockets_find(const struct mounts *m, const struct path *const *tops, size_t 
 	return r;
 }
 
-void sockets_done(struct sockets *s)
-{
-	for (size_t i = 0; i < s->count; i++)
-		free(s->paths[i]);
-	s->count = 0;
-	free(s->devices);
-	s->devices = NULL;
-	s->device_count = 0;
-	if (s->diag_fd >= 0)
-		close(s->diag_fd);
-	s->diag_fd = -1;
-}
-
 /* === other spellings === */
 
 /* Here a name has one spelling, or the kernel knows of the others. */

@@ -62,7 +62,6 @@ struct sockets {
 /* Find the sockets in the @count directories @tops. */
 int sockets_find(const struct mounts *m, const struct path *const *tops, size_t count,
 		 struct sockets *ret, struct err *err) MUST_CHECK;
-void sockets_done(struct sockets *s);
 
 /* Does @p lie in a writable directory, though its path spells that otherwise?
  * Return: as the view names the directory, or NULL. */

@@ -109,13 +109,6 @@ int tree_open(struct tree *t, int userns_fd, struct err *err)
 	return 0;
 }
 
-void tree_close(struct tree *t)
-{
-	if (t->fd >= 0)
-		close(t->fd);
-	t->fd = -1;
-}
-
 /* === what is shown of the host === */
 
 enum { FD_NAME_MAX = 32 }; /* "/proc/self/fd/N" */
@@ -225,14 +218,19 @@ int rootfs_open_trees(struct rootfs *v, int userns_fd, struct err *err)
 void rootfs_done(struct rootfs *v)
 {
 	for (size_t i = 0; i < v->layer_count; i++)
-		tree_close(&v->layers[i]);
+		fd_close(&v->layers[i].fd);
 	free(v->layers);
 	for (size_t i = 0; i < v->tree_count; i++)
-		tree_close(&v->trees[i]);
+		fd_close(&v->trees[i].fd);
 	free(v->trees);
 	mounts_done(&v->mounts);
-	sockets_done(&v->sockets);
-	hide_done(v);
+	for (size_t i = 0; i < v->sockets.count; i++)
+		free(v->sockets.paths[i]);
+	free(v->sockets.devices);
+	fd_close(&v->sockets.diag_fd);
+	for (size_t i = 0; i < v->hidden_count; i++)
+		free(v->hidden[i].name);
+	free(v->hidden);
 	for (size_t i = 0; i < v->path_count; i++)
 		path_done(&v->paths[i]);
 	free(v->paths);

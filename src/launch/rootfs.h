@@ -77,7 +77,6 @@ struct tree {
 /* Copy what @t says. @userns_fd: the user namespace whose id map the copy gets, or -1:
  * this namespace isn't the one that @t->source was opened in. */
 int tree_open(struct tree *t, int userns_fd, struct err *err) MUST_CHECK;
-void tree_close(struct tree *t);
 
 #define ROOTFS_STAGE "/tmp"
 #define ROOTFS_ROOT  ROOTFS_STAGE "/view"
