@@ -102,30 +102,12 @@ static bool pass_over(struct prompt *p, uint8_t byte)
 	return true;
 }
 
-static enum prompt_answer answer_of(const struct prompt *p)
-{
-	if (p->is_line)
-		return PROMPT_NOT_AN_ANSWER;
-	switch (p->letter) {
-	case 'o':
-	case 'O':
-		return PROMPT_ONCE;
-	case '1':
-		return PROMPT_TEN_MINUTES;
-	case 's':
-	case 'S':
-		return PROMPT_SESSION;
-	case 'a':
-	case 'A':
-		return PROMPT_ALWAYS;
-	case 'n':
-		return PROMPT_NO;
-	case 'N':
-		return PROMPT_NONE;
-	default:
-		return PROMPT_NOT_AN_ANSWER;
-	}
-}
+/* What a line of one letter answers. */
+static const enum prompt_answer answers[UINT8_MAX + 1] = {
+	['o'] = PROMPT_ONCE,	['O'] = PROMPT_ONCE,	['1'] = PROMPT_TEN_MINUTES,
+	['s'] = PROMPT_SESSION, ['S'] = PROMPT_SESSION, ['a'] = PROMPT_ALWAYS,
+	['A'] = PROMPT_ALWAYS,	['n'] = PROMPT_NO,	['N'] = PROMPT_NONE,
+};
 
 enum prompt_answer prompt_take(struct prompt *p, uint8_t byte, int64_t now_ms)
 {
@@ -154,9 +136,9 @@ enum prompt_answer prompt_take(struct prompt *p, uint8_t byte, int64_t now_ms)
 		p->letter = byte ?: 1;
 		return PROMPT_WAITS;
 	}
-	answer = answer_of(p);
+	answer = p->is_line ? PROMPT_NOT_AN_ANSWER : answers[p->letter];
 	begin_line(p);
-	return answer;
+	return answer ?: PROMPT_NOT_AN_ANSWER;
 }
 
 /* @name with what fits into @columns of its front. @buf holds SHOWN_SIZE. */
@@ -220,7 +202,7 @@ enum { CLOSE_MS = 2000 }; /* a terminal that takes nothing loses the rest */
 	"\033]104\033\\\033]110\033\\\033]111\033\\\033[?2026l"
 #define CLEAR_BELOW "\033[J"
 
-/* To a question that terminal_ask() put; no other one stands there by then. A terminal
+/* To a question that put_first() put; no other one stands there by then. A terminal
  * that is gone answers PROMPT_NO. */
 static void on_answer(struct terminal *terminal, enum prompt_answer answer);
 
@@ -233,28 +215,14 @@ static void terminal_init(struct terminal *t)
 	t->from_tty.fd = t->from_master.fd = -1;
 }
 
-static int open_pty(struct terminal *t)
-{
-	struct winsize size;
-	int unlock = 0;
-
-	t->master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
-	if (t->master < 0 || ioctl(t->master, TIOCSPTLCK, &unlock) < 0)
-		return -errno;
-	t->slave = ioctl(t->master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
-	if (t->slave < 0 || tcsetattr(t->slave, TCSANOW, &t->before) < 0)
-		return -errno;
-	if (ioctl(t->tty, TIOCGWINSZ, &size) == 0)
-		(void)!ioctl(t->master, TIOCSWINSZ, &size);
-	return 0;
-}
-
 /* Open the caller's and make the command's, with its modes and size. Return: 0; -ENXIO:
  * the caller has none; -EIO: Weir is not in its foreground; or another -errno. */
 int asking_open(struct asking *a, struct err *err)
 {
+	static const char no_terminal[] = "--ask tty: cannot make the command's terminal";
 	struct terminal *t = &a->terminal;
-	int r;
+	struct winsize size;
+	int unlock = 0;
 
 	/* An open file of its own: its O_NONBLOCK is nobody else's. */
 	t->tty = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
@@ -269,46 +237,34 @@ int asking_open(struct asking *a, struct err *err)
 			       "ask");
 	t->out.bytes = malloc(TERMINAL_OUT_SIZE);
 	t->in.bytes = malloc(TERMINAL_IN_SIZE);
-	r = t->out.bytes && t->in.bytes ? open_pty(t) : -ENOMEM;
-	return r < 0 ? err_sys(err, r, "--ask tty: cannot make the command's terminal")
-		     : 0;
+	if (!t->out.bytes || !t->in.bytes)
+		return err_sys(err, -ENOMEM, no_terminal);
+	t->master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+	if (t->master < 0 || ioctl(t->master, TIOCSPTLCK, &unlock) < 0)
+		return err_sys(err, -errno, no_terminal);
+	t->slave = ioctl(t->master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+	if (t->slave < 0 || tcsetattr(t->slave, TCSANOW, &t->before) < 0)
+		return err_sys(err, -errno, no_terminal);
+	if (ioctl(t->tty, TIOCGWINSZ, &size) == 0)
+		(void)!ioctl(t->master, TIOCSWINSZ, &size);
+	return 0;
 }
 
 /* ---- modes ---- */
 
-static void set_raw(struct terminal *t)
+/* Raw, or as it was before. */
+static void set_raw(struct terminal *t, bool raw)
 {
-	struct termios raw = t->before;
+	struct termios modes = t->before;
 
-	if (t->tty < 0 || t->is_raw)
+	if (t->tty < 0 || t->is_raw == raw)
 		return;
-	cfmakeraw(&raw);
-	t->is_raw = tcsetattr(t->tty, TCSANOW, &raw) == 0;
-}
-
-static void set_as_before(struct terminal *t)
-{
-	if (t->tty >= 0 && t->is_raw)
-		(void)!tcsetattr(t->tty, TCSANOW, &t->before);
-	t->is_raw = false;
+	if (raw)
+		cfmakeraw(&modes);
+	t->is_raw = tcsetattr(t->tty, TCSANOW, &modes) == 0 && raw;
 }
 
 /* ---- carrying ---- */
-
-static void update_interest(struct terminal *t)
-{
-	const bool out_has_room = t->out.used < TERMINAL_OUT_SIZE - TERMINAL_OWN_SIZE &&
-				  !t->asks;
-	const uint32_t tty = (t->in.used < TERMINAL_IN_SIZE || t->asks ? EPOLLIN : 0u) |
-			     (t->out.used > 0 ? EPOLLOUT : 0u);
-	const uint32_t master = (out_has_room ? EPOLLIN : 0u) |
-				(t->in.used > 0 ? EPOLLOUT : 0u);
-
-	if (t->from_tty.added && t->from_tty.events != tty)
-		(void)!loop_modify(t->loop, &t->from_tty, tty);
-	if (t->from_master.added && t->from_master.events != master)
-		(void)!loop_modify(t->loop, &t->from_master, master);
-}
 
 static void lose_tty(struct terminal *t)
 {
@@ -338,12 +294,25 @@ static int send_buffer(int fd, struct terminal_buffer *b)
 	return 0;
 }
 
+/* Write what waits for the terminal, and watch for what can go on: what the command
+ * prints or takes, and what is typed. */
 static void flush_tty(struct terminal *t)
 {
+	uint32_t tty, master;
+	bool out_has_room;
+
 	if (t->tty < 0)
 		t->out.used = 0;
 	else if (send_buffer(t->tty, &t->out) < 0)
 		lose_tty(t);
+	out_has_room = t->out.used < TERMINAL_OUT_SIZE - TERMINAL_OWN_SIZE && !t->asks;
+	tty = (t->in.used < TERMINAL_IN_SIZE || t->asks ? EPOLLIN : 0u) |
+	      (t->out.used > 0 ? EPOLLOUT : 0u);
+	master = (out_has_room ? EPOLLIN : 0u) | (t->in.used > 0 ? EPOLLOUT : 0u);
+	if (t->from_tty.added && t->from_tty.events != tty)
+		(void)!loop_modify(t->loop, &t->from_tty, tty);
+	if (t->from_master.added && t->from_master.events != master)
+		(void)!loop_modify(t->loop, &t->from_master, master);
 }
 
 /* What Weir writes itself has a place of its own. */
@@ -426,7 +395,7 @@ static void on_tty(struct loop_source *s, uint32_t events)
 		n = read(t->tty, keys, room);
 	if (n == 0 || (n < 0 && events & (EPOLLHUP | EPOLLERR))) {
 		lose_tty(t);
-		update_interest(t);
+		flush_tty(t);
 		return;
 	}
 	if (n > 0 && t->asks) {
@@ -437,7 +406,6 @@ static void on_tty(struct loop_source *s, uint32_t events)
 		(void)!send_buffer(t->master, &t->in);
 	}
 	flush_tty(t);
-	update_interest(t);
 }
 
 static void read_command(struct terminal *t)
@@ -459,7 +427,6 @@ static void on_master(struct loop_source *s, uint32_t events)
 	read_command(t);
 	(void)!send_buffer(t->master, &t->in);
 	flush_tty(t);
-	update_interest(t);
 }
 
 /* Carry the bytes from now on. */
@@ -480,26 +447,11 @@ int asking_serve(struct asking *a, struct live *live, struct loop *loop,
 	if (r == 0)
 		r = loop_add(loop, &t->from_master, EPOLLIN);
 	if (r == 0)
-		set_raw(t);
+		set_raw(t, true);
 	return r;
 }
 
 /* ---- asking ---- */
-
-/* Put a question. Nothing may stand there. */
-static void terminal_ask(struct terminal *t, const struct prompt_question *q)
-{
-	if (t->tty < 0 || !t->loop) {
-		on_answer(t, PROMPT_NO);
-		return;
-	}
-	t->question = *q;
-	prompt_begin(&t->prompt, loop_now_ms(t->loop));
-	t->asks = true;
-	put_question(t);
-	flush_tty(t);
-	update_interest(t);
-}
 
 /* A line of Weir's own, printable ASCII; no question stands there. */
 static void terminal_say(struct terminal *t, const char *text)
@@ -508,7 +460,6 @@ static void terminal_say(struct terminal *t, const char *text)
 	put_own(t, text);
 	put_own(t, "\r\n");
 	flush_tty(t);
-	update_interest(t);
 }
 
 /* The question is over without an answer: say @why. */
@@ -521,7 +472,6 @@ static void terminal_take_back(struct terminal *t, const char *why)
 	put_own(t, "\r\n");
 	have_redrawn(t);
 	flush_tty(t);
-	update_interest(t);
 }
 
 /* ---- size, stops, what Weir prints ---- */
@@ -536,7 +486,6 @@ void terminal_resize(struct terminal *t)
 		return;
 	put_question(t);
 	flush_tty(t);
-	update_interest(t);
 }
 
 void terminal_pause(struct terminal *t)
@@ -548,35 +497,19 @@ void terminal_pause(struct terminal *t)
 	if (t->asks)
 		put_own(t, "\r\n");
 	flush_tty(t);
-	set_as_before(t);
+	set_raw(t, false);
 }
 
 void terminal_resume(struct terminal *t)
 {
 	if (t->tty < 0 || !t->loop)
 		return;
-	set_raw(t);
+	set_raw(t, true);
 	terminal_resize(t);
-	update_interest(t);
+	flush_tty(t);
 }
 
 /* ---- the end ---- */
-
-/* Return: whether there may be more. */
-static bool show_more(struct terminal *t)
-{
-	struct pollfd p = { .fd = t->tty, .events = POLLOUT };
-	const size_t before = t->out.used;
-
-	read_command(t);
-	if (t->out.used == 0)
-		return false;
-	if (t->out.used > before || poll(&p, 1, CLOSE_MS) == 1)
-		flush_tty(t);
-	else
-		t->out.used = 0;
-	return t->tty >= 0;
-}
 
 /* What the command has printed is shown; the caller's terminal is as it was. */
 void asking_close(struct asking *a)
@@ -584,9 +517,19 @@ void asking_close(struct asking *a)
 	struct terminal *t = &a->terminal;
 
 	t->asks = false;
-	while (t->loop && t->tty >= 0 && show_more(t))
-		;
-	set_as_before(t);
+	while (t->loop && t->tty >= 0) {
+		struct pollfd p = { .fd = t->tty, .events = POLLOUT };
+		const size_t before = t->out.used;
+
+		read_command(t);
+		if (t->out.used == 0)
+			break;
+		if (t->out.used > before || poll(&p, 1, CLOSE_MS) == 1)
+			flush_tty(t);
+		else
+			t->out.used = 0;
+	}
+	set_raw(t, false);
 	if (t->from_tty.added)
 		loop_remove(t->loop, &t->from_tty);
 	if (t->from_master.added)
@@ -619,24 +562,6 @@ static void drop_first(struct asking *a)
 
 /* ---- an answer ---- */
 
-static void grant_first(struct asking *a, struct review *t, enum prompt_answer answer)
-{
-	const char *length = answer == PROMPT_ONCE	    ? ONCE
-			     : answer == PROMPT_TEN_MINUTES ? TEN_MINUTES
-							    : "";
-	char rule[REVIEW_RULE_SIZE], line[REVIEW_RULE_SIZE + 64];
-	struct err err = { 0 };
-
-	if (live_accept(a->live, t, length, WHO, &err) < 0) {
-		terminal_say(&a->terminal, SHOWN(err.text));
-	} else if (answer == PROMPT_ALWAYS && review_rule(t, rule)) {
-		snprintf(line, sizeof(line),
-			 "to allow it always, add to the policy: - %s", rule);
-		terminal_say(&a->terminal, line);
-	}
-	drop_first(a);
-}
-
 static void refuse_first(struct asking *a)
 {
 	struct review *t = first_task(a);
@@ -650,19 +575,34 @@ static void refuse_first(struct asking *a)
 static void on_answer(struct terminal *terminal, enum prompt_answer answer)
 {
 	struct asking *a = CONTAINER_OF(terminal, struct asking, terminal);
+	const char *length = answer == PROMPT_ONCE	    ? ONCE
+			     : answer == PROMPT_TEN_MINUTES ? TEN_MINUTES
+							    : "";
+	char rule[REVIEW_RULE_SIZE], line[REVIEW_RULE_SIZE + 64];
+	struct err err = { 0 };
 	struct review *t;
 
 	if (a->count == 0)
 		return;
 	loop_timer_stop(terminal->loop, &a->patience);
 	t = first_task(a);
-	if (answer == PROMPT_NONE)
+	if (answer == PROMPT_NONE) {
 		while (a->count > 0)
 			refuse_first(a);
-	else if (!t || t->state != REVIEW_OPEN || answer == PROMPT_NO)
+		return;
+	}
+	if (!t || t->state != REVIEW_OPEN || answer == PROMPT_NO) {
 		refuse_first(a);
-	else
-		grant_first(a, t, answer);
+		return;
+	}
+	if (live_accept(a->live, t, length, WHO, &err) < 0) {
+		terminal_say(terminal, SHOWN(err.text));
+	} else if (answer == PROMPT_ALWAYS && review_rule(t, rule)) {
+		snprintf(line, sizeof(line),
+			 "to allow it always, add to the policy: - %s", rule);
+		terminal_say(terminal, line);
+	}
+	drop_first(a);
 }
 
 /* Who waits has been refused by then. The task stays. */
@@ -698,19 +638,29 @@ void asking_note(struct asking *a, const struct review *t, const char *command)
 	snprintf(a->items[a->count++].command, PROMPT_COMMAND_SIZE, "%s", command);
 }
 
-static void put_first(struct asking *a, const struct review *t)
+/* Ask for @task, the first one's. No other question may stand there. */
+static void put_first(struct asking *a, const struct review *task)
 {
-	struct prompt_question q = { .port = t->port,
-				     .is_udp = t->protocol == IPPROTO_UDP,
+	struct terminal *t = &a->terminal;
+	struct prompt_question q = { .port = task->port,
+				     .is_udp = task->protocol == IPPROTO_UDP,
 				     .more = a->count - 1 };
 
-	snprintf(q.what, sizeof(q.what), "%s", t->destination);
+	snprintf(q.what, sizeof(q.what), "%s", task->destination);
 	snprintf(q.command, sizeof(q.command), "%s", a->items[0].command);
-	snprintf(q.like, sizeof(q.like), "%s", t->looks_like);
-	if (loop_timer_start(a->terminal.loop, &a->patience,
-			     a->items[0].at_ms + a->timeout_ms) < 0)
+	snprintf(q.like, sizeof(q.like), "%s", task->looks_like);
+	if (loop_timer_start(t->loop, &a->patience, a->items[0].at_ms + a->timeout_ms) <
+	    0)
 		return;
-	terminal_ask(&a->terminal, &q);
+	if (t->tty < 0 || !t->loop) {
+		on_answer(t, PROMPT_NO);
+		return;
+	}
+	t->question = q;
+	prompt_begin(&t->prompt, loop_now_ms(t->loop));
+	t->asks = true;
+	put_question(t);
+	flush_tty(t);
 }
 
 void asking_turn(struct asking *a)
