@@ -27,22 +27,6 @@
 
 /* ---- before ---- */
 
-static int read_ceiling(struct run_spec *spec, struct err *err)
-{
-	const struct policy_args args = { .file = spec->learn.ceiling_file };
-	struct policy *policy = arena_array(&spec->arena, 1, sizeof(*policy));
-	CLEAN(mem) uint8_t *plan = NULL;
-	size_t size;
-
-	if (!args.file)
-		return 0;
-	if (!policy)
-		return err_set(err, -ENOMEM, "out of memory");
-	*policy = (struct policy){ 0 };
-	spec->learn.ceiling = policy;
-	return cli_policy_build(&args, &spec->arena, true, policy, &plan, &size);
-}
-
 /* The policy that is there is the one that is asked for. */
 static int use_policy(struct run_spec *spec, const char *option, const char *file,
 		      struct err *err)
@@ -125,6 +109,8 @@ static int check_output(struct run_spec *spec, struct err *err)
 int learn_open(struct run_spec *spec, struct err *err)
 {
 	struct learn_args *l = &spec->learn;
+	const struct policy_args args = { .file = l->ceiling_file };
+	size_t size;
 	int r = 0;
 
 	l->dir = -1;
@@ -133,8 +119,16 @@ int learn_open(struct run_spec *spec, struct err *err)
 			       "--diff writes no policy, and --output names one");
 	if (l->diff)
 		r = use_policy(spec, "diff", l->diff, err);
-	if (r == 0)
-		r = read_ceiling(spec, err);
+	if (r == 0 && args.file) {
+		CLEAN(mem) uint8_t *plan = NULL;
+		struct policy *policy = arena_array(&spec->arena, 1, sizeof(*policy));
+
+		if (!policy)
+			return err_set(err, -ENOMEM, "out of memory");
+		*policy = (struct policy){ 0 };
+		l->ceiling = policy;
+		r = cli_policy_build(&args, &spec->arena, true, policy, &plan, &size);
+	}
 	if (r != 0 || !l->output || strcmp(l->output, "-") == 0)
 		return r;
 	r = check_output(spec, err);
@@ -170,38 +164,8 @@ struct profiles {
 	size_t count;
 };
 
-static void profiles_free(struct profiles *p)
-{
-	if (!p)
-		return;
-	for (size_t i = 0; i < p->count; i++)
-		free(p->bytes[i]);
-	arena_done(&p->arena);
-	free(p);
-}
-
-/* As `extends` would find them: the user's own take the place of those that ship. */
-static void add_profile(struct profiles *p, const char *name)
-{
-	struct policy_args args = { .verify = POLICY_VERIFY_TLS };
-	struct faults faults = { 0 };
-	struct err ignored = { 0 };
-	const size_t i = p->count;
-	size_t size;
-
-	args.profiles.items[args.profiles.count++] = name;
-	if (cli_policy_load_text(&args, NULL, &p->arena, &faults, &p->policies[i],
-				 &p->bytes[i], &size) == 0) {
-		if (plan_open(p->bytes[i], size, &p->plans[i], &ignored) == 0)
-			p->list[p->count++] = (struct draft_profile){ name,
-								      &p->policies[i],
-								      &p->plans[i] };
-		else
-			free(p->bytes[i]);
-	}
-	faults_done(&faults);
-}
-
+/* As `extends` would find them: the user's own take the place of those that ship. Those
+ * that the caller names are left out. */
 static struct profiles *profiles_read(const struct run_spec *spec)
 {
 	const struct option_list *asked = &spec->policy.profiles;
@@ -209,9 +173,27 @@ static struct profiles *profiles_read(const struct run_spec *spec)
 	const struct policy_embedded *e;
 
 	for (size_t i = 0; p && (e = policy_embedded_at(i)) && p->count < PROFILES_MAX;
-	     i++)
-		if (!text_is_one_of(e->name, asked->items, asked->count))
-			add_profile(p, e->name);
+	     i++) {
+		const size_t at = p->count;
+		struct policy_args args = { .verify = POLICY_VERIFY_TLS,
+					    .profiles = { { e->name }, 1 } };
+		struct faults faults = { 0 };
+		struct err ignored = { 0 };
+		size_t size;
+
+		if (text_is_one_of(e->name, asked->items, asked->count))
+			continue;
+		if (cli_policy_load_text(&args, NULL, &p->arena, &faults,
+					 &p->policies[at], &p->bytes[at], &size) == 0) {
+			if (plan_open(p->bytes[at], size, &p->plans[at], &ignored) == 0)
+				p->list[p->count++] =
+					(struct draft_profile){ e->name, &p->policies[at],
+								&p->plans[at] };
+			else
+				free(p->bytes[at]);
+		}
+		faults_done(&faults);
+	}
 	return p;
 }
 
@@ -233,30 +215,25 @@ static void clean_current(struct current *c)
 
 enum { LOCK_TRIES = 100, LOCK_WAIT_MS = 100 };
 
-/* Another `weir learn` may be about to replace the file; whoever may read it may hold a
- * lock for ever. @left: of LOCK_TRIES, however often the file is another one. */
-static int lock(int fd, int *left, struct err *err)
-{
-	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		if (errno != EWOULDBLOCK)
-			return err_set(err, -errno, "%s", strerror(errno));
-		if (--*left < 0)
-			return err_set(err, -EBUSY, "another process has it locked");
-		poll(NULL, 0, LOCK_WAIT_MS);
-	}
-	return 0;
-}
-
-/* The file that stands there while it is locked. */
+/* The file that stands there while it is locked. Another `weir learn` may be about to
+ * replace the file; whoever may read it may hold a lock for ever. So there are LOCK_TRIES
+ * in all, however often the file is another one. */
 static int lock_output(const struct learn_args *l, struct current *ret, struct err *err)
 {
 	for (int left = LOCK_TRIES; left > 0; left--) {
 		CLEAN(fd) int fd = open_file(l, &ret->stat, err);
-		int r = fd < 0 ? fd : lock(fd, &left, err);
 		struct stat there;
 
-		if (r < 0)
-			return r;
+		if (fd < 0)
+			return fd;
+		while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+			if (errno != EWOULDBLOCK)
+				return err_set(err, -errno, "%s", strerror(errno));
+			if (--left < 0)
+				return err_set(err, -EBUSY,
+					       "another process has it locked");
+			poll(NULL, 0, LOCK_WAIT_MS);
+		}
 		if (fstatat(l->dir, l->name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
 		    stat_is_same(&there, &ret->stat)) {
 			ret->fd = TAKE_FD(fd);
@@ -286,7 +263,7 @@ static int read_current(const struct run_spec *spec, struct arena *arena,
 	    (ret->text.len == l->before.len &&
 	     memcmp(ret->text.ptr, l->before.ptr, ret->text.len) == 0))
 		return r;
-	return run_policy_reread(spec, l->output, ret->text, &ret->policy, err);
+	return run_policy_read(spec, l->output, ret->text, &ret->policy, err);
 }
 
 /* Beside the file first, by a name that no sandbox can have put anything at. */
@@ -370,43 +347,8 @@ static int merge(const struct run_spec *spec, const struct draft *d,
 	return r;
 }
 
-/* The draft as a document, or as a difference to @asked. Return: to be freed; NULL: no
- * memory. */
-static char *draft_text(const struct run_spec *spec, const struct draft *d,
-			const struct plan *asked, size_t *ret_size)
-{
-	char *text = NULL;
-	FILE *out = open_memstream(&text, ret_size);
-
-	if (!out)
-		return NULL;
-	if (spec->learn.diff)
-		draft_write_difference(d, asked, spec->learn.diff, out);
-	else
-		draft_write(d, out);
-	if (fclose(out) == 0)
-		return text;
-	free(text);
-	return NULL;
-}
-
-static int write_whole(const struct run_spec *spec, const struct draft *d,
-		       const struct current *now, struct text text, struct err *err)
-{
-	int r = replace_output(&spec->learn, now, text, err);
-
-	if (r == 0 && !spec->quiet)
-		log_warning("learned %zu rule%s and %zu profile%s, written to %s, with "
-			    "%zu proposal%s in comments: read it before you use it",
-			    d->policy.count, d->policy.count == 1 ? "" : "s",
-			    d->extend_count, d->extend_count == 1 ? "" : "s",
-			    spec->learn.output, d->proposal_count,
-			    d->proposal_count == 1 ? "" : "s");
-	return r;
-}
-
-/* @r: what has become of reading @now. What can't be written to the file is printed, so
- * that it isn't lost. */
+/* The draft as a document, or as a difference to @asked. @r: what has become of reading
+ * @now. What can't be written to the file is printed, so that it isn't lost. */
 static int write_draft(const struct run_spec *spec, const struct draft *d,
 		       const struct plan *asked, const struct current *now, int r,
 		       struct err *err)
@@ -414,16 +356,31 @@ static int write_draft(const struct run_spec *spec, const struct draft *d,
 	struct err ignored = { 0 };
 	CLEAN(mem) char *text = NULL;
 	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
 
-	text = draft_text(spec, d, asked, &size);
-	if (!text)
+	if (!out)
+		return err_set(err, -ENOMEM, "out of memory");
+	if (spec->learn.diff)
+		draft_write_difference(d, asked, spec->learn.diff, out);
+	else
+		draft_write(d, out);
+	if (fclose(out) != 0)
 		return err_set(err, -ENOMEM, "out of memory");
 	if (spec->learn.dir < 0)
 		return print_output((struct text){ text, size }, err);
-	if (r == 0)
-		r = is_blank(now->text)
-			    ? write_whole(spec, d, now, (struct text){ text, size }, err)
-			    : merge(spec, d, now, err);
+	if (r == 0 && !is_blank(now->text)) {
+		r = merge(spec, d, now, err);
+	} else if (r == 0) {
+		r = replace_output(&spec->learn, now, (struct text){ text, size }, err);
+		if (r == 0 && !spec->quiet)
+			log_warning("learned %zu rule%s and %zu profile%s, written to "
+				    "%s, with %zu proposal%s in comments: read it before "
+				    "you use it",
+				    d->policy.count, d->policy.count == 1 ? "" : "s",
+				    d->extend_count, d->extend_count == 1 ? "" : "s",
+				    spec->learn.output, d->proposal_count,
+				    d->proposal_count == 1 ? "" : "s");
+	}
 	if (r == 0)
 		return 0;
 	err_context(err, "cannot write the policy %s; it goes to standard output",
@@ -467,6 +424,11 @@ int learn_end(const struct run_spec *spec, const struct event_ring *used,
 		log_warning("%" PRIu64 " connections and lookups were too many to be "
 			    "seen: the policy may lack rules; learn again",
 			    args.unseen);
-	profiles_free(profiles);
+	if (profiles) {
+		for (size_t i = 0; i < profiles->count; i++)
+			free(profiles->bytes[i]);
+		arena_done(&profiles->arena);
+		free(profiles);
+	}
 	return r;
 }

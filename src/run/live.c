@@ -44,16 +44,6 @@ enum { BACKLOG = 16, STATUS_MAX = 1 << 20, OPEN_TRIES = 10 };
 
 /* --- who --- */
 
-static bool is_same_namespace(pid_t pid)
-{
-	char path[64];
-	struct stat ours, theirs;
-
-	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
-	return stat("/proc/self/ns/user", &ours) == 0 && stat(path, &theirs) == 0 &&
-	       stat_is_same(&ours, &theirs);
-}
-
 /* How many seccomp filters hold the process @name; before Linux 5.9 nobody can say. */
 static int count_filters(const char *name, uint32_t *ret)
 {
@@ -90,8 +80,9 @@ static bool admits(void *data, int fd)
 	socklen_t size = sizeof(peer);
 	CLEAN(fd) int pid_fd = -1;
 	struct pollfd alive = { .events = POLLIN };
+	struct stat ours, theirs;
 	uint32_t filters;
-	char name[16];
+	char name[16], path[64];
 	int held = -1;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.pid <= 0 ||
@@ -102,7 +93,9 @@ static bool admits(void *data, int fd)
 		held = (int)syscall(SYS_pidfd_open, peer.pid, 0);
 	alive.fd = pid_fd = held;
 	snprintf(name, sizeof(name), "%d", (int)peer.pid);
-	if (pid_fd < 0 || !is_same_namespace(peer.pid))
+	snprintf(path, sizeof(path), "/proc/%s/ns/user", name);
+	if (pid_fd < 0 || stat("/proc/self/ns/user", &ours) < 0 ||
+	    stat(path, &theirs) < 0 || !stat_is_same(&ours, &theirs))
 		return false;
 	/* The command of a `weir run` on the host has a filter that its caller has not.
 	 */
@@ -374,7 +367,7 @@ static bool is_ready(struct live *l)
 static int begin_change(struct live *l, struct text text, struct err *err)
 {
 	CLEAN(fd) int plan_fd = -1;
-	int r = run_policy_read(l->spec, text, &l->next, err);
+	int r = run_policy_read(l->spec, NULL, text, &l->next, err);
 
 	if (r < 0)
 		return r;

@@ -17,23 +17,18 @@ static int check(const struct run_spec *spec, const struct policy *policy,
 		       "deniedNames: refuse needs the relay, and --uplink none has none");
 }
 
-static int open_now(struct run_policy *p, size_t size, struct err *err)
+/* The plans of what was asked for, @size bytes, and of what is in force. An open policy
+ * is made of a copy: what was asked for is what is shown. */
+static int open_plans(const struct run_spec *spec, struct run_policy *p, size_t size,
+		      struct err *err)
 {
+	struct policy open = p->policy;
 	int r = plan_open(p->bytes, size, &p->asked, err);
 
 	p->evaluated_ms = clock_wall_ms();
-	if (r == 0)
-		plan_set_time(&p->asked, p->evaluated_ms);
-	return r;
-}
-
-/* An open policy is made of a copy: what was asked for is what is shown. */
-static int open_policy(const struct run_spec *spec, struct run_policy *p, struct err *err)
-{
-	struct policy open = p->policy;
-	size_t size = 0;
-	int r;
-
+	if (r < 0)
+		return r;
+	plan_set_time(&p->asked, p->evaluated_ms);
 	p->plan = p->asked;
 	if (spec->mode == RUN_ENFORCE)
 		return 0;
@@ -65,22 +60,24 @@ int run_policy_build(const struct run_spec *spec, struct run_policy *ret, struct
 			     &size) < 0 ||
 	    check(spec, &ret->policy, err) < 0)
 		return RUN_STATUS_BAD_INPUT;
-	if (open_now(ret, size, err) < 0)
-		return RUN_STATUS_FAILED;
-	r = open_policy(spec, ret, err);
+	r = open_plans(spec, ret, size, err);
 	return r == -EINVAL ? RUN_STATUS_BAD_INPUT : r < 0 ? RUN_STATUS_FAILED : 0;
 }
 
-static int read_policy(const struct run_spec *spec, const struct policy_args *args,
-		       struct text text, struct run_policy **ret, struct err *err)
+int run_policy_read(const struct run_spec *spec, const char *file, struct text text,
+		    struct run_policy **ret, struct err *err)
 {
 	struct run_policy *p = calloc(1, sizeof(*p));
+	struct policy_args args = spec->policy;
 	struct faults faults = { 0 };
 	size_t size;
 	int r = -ENOMEM;
 
+	args.file = file ?: "policy";
+	if (!file)
+		args.allow.count = args.deny.count = args.profiles.count = 0;
 	if (p)
-		r = cli_policy_load_text(args, &text, &p->arena, &faults, &p->policy,
+		r = cli_policy_load_text(&args, &text, &p->arena, &faults, &p->policy,
 					 &p->bytes, &size);
 	if (r == -ENOMEM)
 		r = err_set(err, r, "out of memory");
@@ -90,34 +87,13 @@ static int read_policy(const struct run_spec *spec, const struct policy_args *ar
 	else
 		r = check(spec, &p->policy, err);
 	if (r == 0)
-		r = open_now(p, size, err);
-	if (r == 0)
-		r = open_policy(spec, p, err);
+		r = open_plans(spec, p, size, err);
 	faults_done(&faults);
 	if (r == 0)
 		*ret = p;
 	else
 		run_policy_free(p);
 	return r;
-}
-
-int run_policy_read(const struct run_spec *spec, struct text text,
-		    struct run_policy **ret, struct err *err)
-{
-	struct policy_args args = spec->policy;
-
-	args.file = "policy";
-	args.allow.count = args.deny.count = args.profiles.count = 0;
-	return read_policy(spec, &args, text, ret, err);
-}
-
-int run_policy_reread(const struct run_spec *spec, const char *file, struct text text,
-		      struct run_policy **ret, struct err *err)
-{
-	struct policy_args args = spec->policy;
-
-	args.file = file;
-	return read_policy(spec, &args, text, ret, err);
 }
 
 void run_policy_done(struct run_policy *p)

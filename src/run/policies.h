@@ -23,15 +23,13 @@ int run_policy_build(const struct run_spec *spec, struct run_policy *ret,
 		     struct err *err) MUST_CHECK;
 /* A name server is needed. */
 bool run_policy_asks_names(const struct run_spec *spec, const struct run_policy *p);
-/* Another one for a run that is under way: @text takes the place of --policy, --profile,
- * --allow and --deny. --verify and what .weir.yaml says stay. Return: 0 with a policy
- * that the caller owns; -EINVAL with the first fault in @err; -ENOMEM. */
-int run_policy_read(const struct run_spec *spec, struct text text,
+/* The one that the options and files say, once more: --policy @file has @text by now. Or,
+ * where @file is NULL, another one for a run that is under way: @text takes the place of
+ * --policy, --profile, --allow and --deny; --verify and what .weir.yaml says stay.
+ * Return: 0 with a policy that the caller owns; -EINVAL with the first fault in @err;
+ * -ENOMEM. */
+int run_policy_read(const struct run_spec *spec, const char *file, struct text text,
 		    struct run_policy **ret, struct err *err) MUST_CHECK;
-/* The one that the options and files say, once more: --policy @file has @text by now.
- * Return: as run_policy_read(). */
-int run_policy_reread(const struct run_spec *spec, const char *file, struct text text,
-		      struct run_policy **ret, struct err *err) MUST_CHECK;
 void run_policy_done(struct run_policy *p);
 /* Free @p, which run_policy_read() has made, and each policy before it. */
 void run_policy_free(struct run_policy *p);
