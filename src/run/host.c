@@ -90,20 +90,6 @@ static int ask(const struct run_daemon *d, const char *method, const char *below
 
 /* ---- attach, detach ---- */
 
-/* What the host's filter doesn't meet it doesn't guard. */
-static int check_network(const json_t *answer, struct err *err)
-{
-	struct stat st;
-
-	if (stat("/proc/self/ns/net", &st) == 0 &&
-	    json_integer_value(json_object_get(answer, "network")) ==
-		    (json_int_t)st.st_ino)
-		return 0;
-	return err_set(err, -EXDEV,
-		       "this is another network namespace than the daemon's, whose "
-		       "filter no packet from here meets");
-}
-
 /* What is guarded: @cgroup, a directory, or, where that is NULL, @uid; as @id, NULL: by
  * one of its own. On success the daemon has read its filter back and tested it. */
 static int run_daemon_attach(struct run_daemon *d, const char *id, const char *cgroup,
@@ -115,6 +101,7 @@ static int run_daemon_attach(struct run_daemon *d, const char *id, const char *c
 	struct client_reply reply;
 	CLEAN(json) json_t *answer = NULL;
 	uint32_t number = 0;
+	struct stat st;
 	int r;
 
 	if (!id && getrandom(&number, sizeof(number), 0) != sizeof(number))
@@ -132,10 +119,18 @@ static int run_daemon_attach(struct run_daemon *d, const char *id, const char *c
 		r = client_attach(d->socket, d->id, &wish, &arena, &reply, err);
 	if (r == 0)
 		r = read_reply(&reply, &arena, &answer, err);
-	if (r == 0)
-		return check_network(answer, err);
-	d->id[0] = '\0';
-	return r;
+	if (r < 0) {
+		d->id[0] = '\0';
+		return r;
+	}
+	/* What the host's filter doesn't meet it doesn't guard. */
+	if (stat("/proc/self/ns/net", &st) == 0 &&
+	    json_integer_value(json_object_get(answer, "network")) ==
+		    (json_int_t)st.st_ino)
+		return 0;
+	return err_set(err, -EXDEV,
+		       "this is another network namespace than the daemon's, whose "
+		       "filter no packet from here meets");
 }
 
 /* ---- what was denied ---- */
@@ -154,31 +149,15 @@ static uint64_t number_at(const json_t *j, const char *key)
 	return n > 0 ? (uint64_t)n : 0;
 }
 
-/* The daemon's rules are ours, in another document. */
-static uint32_t find_rule(const struct plan *plan, const char *rule)
-{
-	char text[320];
-
-	for (uint32_t i = 0; rule[0] && i < plan_rule_count(plan); i++) {
-		struct plan_rule r = plan_rule(plan, i);
-
-		snprintf(text, sizeof(text), "%s %s", policy_action_name(r.action),
-			 r.target);
-		if (strcmp(text, rule) == 0)
-			return i;
-	}
-	return EVENT_NO_RULE;
-}
-
 static void add_denial(const json_t *j, const struct plan *plan, int64_t now_ms,
 		       struct event_ring *ring)
 {
-	const char *ip = text_at(j, "remote_ip");
+	const char *ip = text_at(j, "remote_ip"), *rule = text_at(j, "rule");
 	struct event e = {
 		.ts_ms = now_ms,
 		.packets = MAX(number_at(j, "packets"), UINT64_C(1)),
 		.bytes = number_at(j, "bytes"),
-		.rule = find_rule(plan, text_at(j, "rule")),
+		.rule = EVENT_NO_RULE,
 		.uid = UINT32_MAX,
 		.port = (uint16_t)number_at(j, "remote_port"),
 		.query_type = (uint16_t)number_at(j, "query_type"),
@@ -188,6 +167,17 @@ static void add_denial(const json_t *j, const struct plan *plan, int64_t now_ms,
 		.allowable = json_is_true(json_object_get(j, "allowable")),
 	};
 
+	/* The daemon's rules are ours, in another document. */
+	for (uint32_t i = 0;
+	     rule[0] && e.rule == EVENT_NO_RULE && i < plan_rule_count(plan); i++) {
+		struct plan_rule r = plan_rule(plan, i);
+		char text[320];
+
+		snprintf(text, sizeof(text), "%s %s", policy_action_name(r.action),
+			 r.target);
+		if (strcmp(text, rule) == 0)
+			e.rule = i;
+	}
 	(void)!timestamp_parse(text_of(text_at(j, "ts")), &e.ts_ms);
 	if (json_is_integer(json_object_get(j, "uid")))
 		e.uid = (uint32_t)number_at(j, "uid");
@@ -227,23 +217,6 @@ static bool run_daemon_is_closed(const struct run_daemon *d)
 
 	return d->id[0] && ask(d, "GET", "/status", &j, &ignored) == 0 &&
 	       json_is_string(json_object_get(j, "closed"));
-}
-
-/* What was denied so far, into @ring, with the rules of @plan, and the counters. */
-static int run_daemon_read(const struct run_daemon *d, const struct plan *plan,
-			   struct event_ring *ring, uint64_t *ret_counters,
-			   struct err *err)
-{
-	CLEAN(json) json_t *j = NULL;
-	int r = ask(d, "GET", "/status", &j, err);
-
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < SANDBOX_COUNTER_COUNT; i++)
-		ret_counters[i] =
-			number_at(json_object_get(j, "counters"),
-				  sandbox_counter_name((enum sandbox_counter)i));
-	return read_denies(d, plan, DENIES_MAX, ring, err);
 }
 
 /* === the child === */
@@ -309,31 +282,10 @@ static int run_place_open(const struct run_spec *spec, uint32_t uid,
 
 /* ---- a cgroup ---- */
 
-static int open_in_cgroup(const struct run_place *p, const char *name)
-{
-	return openat(p->dir, name, O_RDONLY | O_CLOEXEC);
-}
-
-/* With those below it. What can't be read counts as populated, what is gone does not. */
-static bool is_populated(const struct run_place *p)
-{
-	CLEAN(fd) int fd = open_in_cgroup(p, "cgroup.events");
-	char text[256];
-	ssize_t n;
-
-	if (fd < 0)
-		return errno != ENOENT;
-	n = read(fd, text, sizeof(text) - 1);
-	if (n < 0)
-		return errno != ENODEV;
-	text[n] = '\0';
-	return !strstr(text, "populated 0");
-}
-
 /* One by one, where the kernel has no cgroup.kill. */
 static void kill_each(const struct run_place *p)
 {
-	CLEAN(fd) int fd = open_in_cgroup(p, "cgroup.threads");
+	CLEAN(fd) int fd = openat(p->dir, "cgroup.threads", O_RDONLY | O_CLOEXEC);
 	FILE *f = fd < 0 ? NULL : fdopen(TAKE_FD(fd), "r");
 	char line[32];
 	uint32_t pid;
@@ -384,12 +336,26 @@ static int is_process_of(void *data, int proc, pid_t pid)
 
 /* ---- the end ---- */
 
+/* Nobody is in the cgroup, nor in those below it; or the user has no process. What can't
+ * be read counts as somebody, a cgroup that is gone does not. */
 static bool is_clear(const struct run_place *p)
 {
 	uint32_t uid = p->uid;
 
-	if (p->cgroup.path[0])
-		return !is_populated(p);
+	if (p->cgroup.path[0]) {
+		CLEAN(fd)
+		int fd = openat(p->dir, "cgroup.events", O_RDONLY | O_CLOEXEC);
+		char text[256];
+		ssize_t n;
+
+		if (fd < 0)
+			return errno == ENOENT;
+		n = read(fd, text, sizeof(text) - 1);
+		if (n < 0)
+			return errno == ENODEV;
+		text[n] = '\0';
+		return strstr(text, "populated 0");
+	}
 	for (int i = 0; i < LOOKS; i++)
 		/* What can't be seen is a process. */
 		if (tasks_each_process(is_process_of, &uid) != 0)
@@ -425,29 +391,14 @@ enum {
 
 /* ---- who it is ---- */
 
-/* Who has no entry has no group that anybody else has. */
-static void take_users(struct run_member *m, const struct passwd *user, gid_t closed_gid)
-{
-	gid_t found[GROUPS_MAX];
-	int n = GROUPS_MAX;
-
-	m->becomes = true;
-	m->gid = user ? user->pw_gid : NOBODY;
-	if (!user || getgrouplist(user->pw_name, user->pw_gid, found, &n) < 0)
-		return;
-	for (int i = 0; i < n; i++)
-		if (found[i] != closed_gid || closed_gid == 0)
-			m->groups[m->group_count++] = found[i];
-	m->name = strdup(user->pw_name);
-	m->home = strdup(user->pw_dir);
-	m->shell = strdup(user->pw_shell);
-}
-
 /* @closed_gid: of the daemon's API, 0 when there is none: whoever had it could have the
  * daemon guard the command no more. */
 static int run_member_find(const struct run_spec *spec, const struct run_place *place,
 			   gid_t closed_gid, struct run_member *ret, struct err *err)
 {
+	const struct passwd *user;
+	gid_t found[GROUPS_MAX];
+	int found_count = GROUPS_MAX;
 	bool closed;
 
 	*ret = (struct run_member){ .place = place, .argv = spec->argv };
@@ -462,7 +413,21 @@ static int run_member_find(const struct run_spec *spec, const struct run_place *
 		ret->group_count = (size_t)n;
 		ret->gid = getegid();
 	} else {
-		take_users(ret, getpwuid(place->uid), closed_gid);
+		user = getpwuid(place->uid);
+		ret->becomes = true;
+		ret->gid = user ? user->pw_gid : NOBODY;
+		/* Who has no entry has no group that anybody else has. */
+		if (!user ||
+		    getgrouplist(user->pw_name, user->pw_gid, found, &found_count) < 0)
+			found_count = 0;
+		for (int i = 0; i < found_count; i++)
+			if (found[i] != closed_gid || closed_gid == 0)
+				ret->groups[ret->group_count++] = found[i];
+		if (found_count > 0) {
+			ret->name = strdup(user->pw_name);
+			ret->home = strdup(user->pw_dir);
+			ret->shell = strdup(user->pw_shell);
+		}
 	}
 	closed = ret->gid == closed_gid;
 	for (size_t i = 0; i < ret->group_count; i++)
@@ -474,15 +439,6 @@ static int run_member_find(const struct run_spec *spec, const struct run_place *
 	return 0;
 }
 
-static void run_member_done(struct run_member *m)
-{
-	free(m->groups);
-	free((void *)(uintptr_t)m->name);
-	free((void *)(uintptr_t)m->home);
-	free((void *)(uintptr_t)m->shell);
-	*m = (struct run_member){ 0 };
-}
-
 /* ---- the child ---- */
 
 _Noreturn static void fail(const char *what, int error)
@@ -492,20 +448,6 @@ _Noreturn static void fail(const char *what, int error)
 
 	(void)!write(TELL_FD, text, MIN((size_t)n, sizeof(text) - 1));
 	_exit(RUN_STATUS_FAILED);
-}
-
-static void join_cgroup(const struct run_place *p)
-{
-	char path[CGROUP_PATH_MAX + 32];
-	int fd;
-
-	if (!p->cgroup.path[0])
-		return;
-	snprintf(path, sizeof(path), "%s/cgroup.procs", p->cgroup.path);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0 || write(fd, "0", 1) != 1)
-		fail("join the cgroup", errno);
-	close(fd);
 }
 
 static void become_user(const struct run_member *m)
@@ -553,6 +495,8 @@ _Noreturn static void child(const struct run_member *m, const sigset_t *mask, in
 			    pid_t parent)
 {
 	const struct sigaction by_default = { .sa_handler = SIG_DFL };
+	char path[CGROUP_PATH_MAX + 32];
+	int fd;
 
 	if (dup3(tell, TELL_FD, O_CLOEXEC) < 0 && tell != TELL_FD)
 		_exit(RUN_STATUS_FAILED);
@@ -560,7 +504,13 @@ _Noreturn static void child(const struct run_member *m, const sigset_t *mask, in
 		fail("close what is inherited", errno);
 	if (process_forbid_cores() < 0)
 		fail("forbid cores", errno);
-	join_cgroup(m->place);
+	if (m->place->cgroup.path[0]) {
+		snprintf(path, sizeof(path), "%s/cgroup.procs", m->place->cgroup.path);
+		fd = open(path, O_WRONLY | O_CLOEXEC);
+		if (fd < 0 || write(fd, "0", 1) != 1)
+			fail("join the cgroup", errno);
+		close(fd);
+	}
 	become_user(m);
 	give_up_rights(m);
 	/* Changing ids forgets it, so it is the last. */
@@ -672,24 +622,6 @@ static bool look_after(struct host_run *h)
 	return false;
 }
 
-/* The daemon kills what is in a cgroup that it has closed, and of a user nothing: the
- * command is ended as everywhere. */
-static void look_at_closing(struct host_run *h, bool may_close)
-{
-	const int64_t now_ms = clock_now_ms();
-	struct pollfd parent = { .fd = h->parent_fd, .events = POLLIN };
-
-	if (may_close && !h->is_closed)
-		h->is_closed = run_daemon_is_closed(&h->daemon);
-	if (!h->is_ending && (h->is_closed || poll(&parent, 1, 0) == 1)) {
-		h->is_ending = true;
-		h->kill_ms = now_ms + STOP_MS;
-		kill(h->child, SIGTERM);
-	} else if (h->is_ending && now_ms >= h->kill_ms) {
-		kill(h->child, SIGKILL);
-	}
-}
-
 /* The first denials are said while the command runs. */
 static void look_at_denials(struct host_run *h)
 {
@@ -720,6 +652,7 @@ static void wait_for_command(struct host_run *h)
 	const bool may_close = on.count > 0 && on.action == ON_DENIES_STOP;
 	const bool ends = may_close || h->parent_fd >= 0;
 	const struct timespec look = { .tv_nsec = LOOK_MS * 1000000 };
+	struct pollfd parent = { .fd = h->parent_fd, .events = POLLIN };
 	siginfo_t info;
 
 	while (!look_after(h)) {
@@ -730,8 +663,17 @@ static void wait_for_command(struct host_run *h)
 		if (sig > 0 && sig != SIGCHLD &&
 		    (info.si_code != SI_KERNEL || sig == SIGHUP))
 			kill(h->child, sig);
-		if (ends)
-			look_at_closing(h, may_close);
+		if (may_close && !h->is_closed)
+			h->is_closed = run_daemon_is_closed(&h->daemon);
+		/* The daemon kills what is in a cgroup that it has closed, and of a user
+		 * nothing: the command is ended as everywhere. */
+		if (ends && !h->is_ending && (h->is_closed || poll(&parent, 1, 0) == 1)) {
+			h->is_ending = true;
+			h->kill_ms = clock_now_ms() + STOP_MS;
+			kill(h->child, SIGTERM);
+		} else if (h->is_ending && clock_now_ms() >= h->kill_ms) {
+			kill(h->child, SIGKILL);
+		}
 		if (tells && sig < 0)
 			look_at_denials(h);
 	}
@@ -783,38 +725,29 @@ static int start_guarded(struct host_run *h, struct err *err)
 
 /* ---- the end ---- */
 
-static int report_guarded(struct host_run *h)
-{
-	struct report report = {
-		.spec = h->spec,
-		.policy = &h->policy,
-		.ring = h->ring,
-		.failures = h->ring, /* the daemon is asked for none */
-		.counters = h->counters,
-		.started_ms = h->started_ms,
-		.held = h->environment.held,
-		.held_count = h->environment.held_count,
-		.stopped = h->is_closed,
-	};
-
-	return report_end(&report, h->failure, h->wait_status);
-}
-
-/* What was denied is asked for while there is somebody to be asked. Where something was,
- * the last of it may take a moment. */
+/* What was denied, into the ring, and the counters. It is asked for while there is
+ * somebody to be asked. Where something was, the last of it may take a moment. */
 static int ask_what_was_denied(struct host_run *h, struct err *err)
 {
 	const struct timespec wait = { .tv_nsec = SETTLE_EVERY_MS * 1000000 };
 	const int64_t end_ms = clock_now_ms() + SETTLE_MS;
-	int r;
 
 	for (;;) {
 		struct event_ring *all = event_ring_new(EVENTS_KEPT);
+		CLEAN(json) json_t *j = NULL;
 		uint64_t reported = 0;
+		int r;
 
 		if (!all)
 			return err_set(err, -ENOMEM, "out of memory");
-		r = run_daemon_read(&h->daemon, &h->policy.plan, all, h->counters, err);
+		r = ask(&h->daemon, "GET", "/status", &j, err);
+		for (size_t i = 0; r == 0 && i < SANDBOX_COUNTER_COUNT; i++)
+			h->counters[i] =
+				number_at(json_object_get(j, "counters"),
+					  sandbox_counter_name((enum sandbox_counter)i));
+		if (r == 0)
+			r = read_denies(&h->daemon, &h->policy.plan, DENIES_MAX, all,
+					err);
 		/* What was told while the command ran stays where nobody answers. */
 		if (r < 0) {
 			event_ring_free(all);
@@ -868,6 +801,7 @@ int run_host(struct run_spec *spec)
 			      .started_ms = clock_wall_ms() };
 	struct err err = { 0 };
 	struct std_flags flags;
+	struct report report;
 	int status;
 
 	std_flags_read(&flags);
@@ -879,10 +813,24 @@ int run_host(struct run_spec *spec)
 		wait_for_command(&h);
 	std_flags_restore(&flags);
 	leave(&h);
-	status = report_guarded(&h);
+	report = (struct report){
+		.spec = h.spec,
+		.policy = &h.policy,
+		.ring = h.ring,
+		.failures = h.ring, /* the daemon is asked for none */
+		.counters = h.counters,
+		.started_ms = h.started_ms,
+		.held = h.environment.held,
+		.held_count = h.environment.held_count,
+		.stopped = h.is_closed,
+	};
+	status = report_end(&report, h.failure, h.wait_status);
 	if (WIFSIGNALED(h.wait_status) && status == 128 + WTERMSIG(h.wait_status))
 		process_die_by(WTERMSIG(h.wait_status));
-	run_member_done(&h.member);
+	free(h.member.groups);
+	free((void *)(uintptr_t)h.member.name);
+	free((void *)(uintptr_t)h.member.home);
+	free((void *)(uintptr_t)h.member.shell);
 	event_ring_free(h.ring);
 	run_policy_done(&h.policy);
 	return status;
