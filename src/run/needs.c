@@ -88,37 +88,11 @@ static bool is_passed(const struct run_spec *spec, const char *variable,
 	return false;
 }
 
-static void report(const struct run_spec *spec, const struct environment *e)
-{
-	const size_t reported = MIN(e->held_count, (size_t)ENVIRONMENT_REPORTED_MAX);
-	char list[TOLD_SIZE], more[48] = "", name[64];
-	size_t used = 0;
-
-	for (size_t i = 0; i < spec->pass_env.count; i++) {
-		const char *asked = spec->pass_env.items[i];
-
-		if (!strchr(asked, '*') && !getenv(asked))
-			log_warning("--pass-env %s: there is no such variable",
-				    SHOWN(asked));
-	}
-	if (e->held_count == 0 || spec->quiet)
-		return;
-	for (size_t i = 0; i < reported; i++)
-		used += (size_t)snprintf(
-			list + used, sizeof(list) - used, "%s%s", i > 0 ? ", " : "",
-			text_escape(name_of(e->held[i]), name, sizeof(name) - 2));
-	if (e->held_count > reported)
-		snprintf(more, sizeof(more), " and %zu more", e->held_count - reported);
-	log_warning(
-		"kept from the command, for they look like secrets: %s%s; to pass one: "
-		"--pass-env NAME, all: --env all",
-		list, more);
-}
-
 int environment_choose(struct run_spec *spec, struct environment *ret, struct err *err)
 {
 	struct environment e = { 0 };
-	size_t most = spec->set_env.count + ENVIRONMENT_SPARE + 1;
+	size_t most = spec->set_env.count + ENVIRONMENT_SPARE + 1, reported, used = 0;
+	char list[TOLD_SIZE], more[48] = "", name[64];
 
 	for (char **v = environ; v && *v; v++)
 		most++;
@@ -132,8 +106,27 @@ int environment_choose(struct run_spec *spec, struct environment *ret, struct er
 	}
 	for (size_t i = 0; i < spec->set_env.count; i++)
 		e.list[e.count++] = (char *)(uintptr_t)spec->set_env.items[i];
-	report(spec, &e);
 	*ret = e;
+	for (size_t i = 0; i < spec->pass_env.count; i++) {
+		const char *asked = spec->pass_env.items[i];
+
+		if (!strchr(asked, '*') && !getenv(asked))
+			log_warning("--pass-env %s: there is no such variable",
+				    SHOWN(asked));
+	}
+	if (e.held_count == 0 || spec->quiet)
+		return 0;
+	reported = MIN(e.held_count, (size_t)ENVIRONMENT_REPORTED_MAX);
+	for (size_t i = 0; i < reported; i++)
+		used += (size_t)snprintf(
+			list + used, sizeof(list) - used, "%s%s", i > 0 ? ", " : "",
+			text_escape(name_of(e.held[i]), name, sizeof(name) - 2));
+	if (e.held_count > reported)
+		snprintf(more, sizeof(more), " and %zu more", e.held_count - reported);
+	log_warning(
+		"kept from the command, for they look like secrets: %s%s; to pass one: "
+		"--pass-env NAME, all: --env all",
+		list, more);
 	return 0;
 }
 
@@ -161,15 +154,6 @@ static const char *const given_variables[] = {
 	"npm_config_fetch_retry_maxtimeout=2000",
 };
 
-static int add_given(struct arena *arena, struct environment *e, const char *variable)
-{
-	char *copy = arena_text(arena, text_of(variable));
-
-	if (copy && !find_variable(e, copy))
-		e->list[e->count++] = copy;
-	return copy ? 0 : -ENOMEM;
-}
-
 int environment_enter(struct run_spec *spec, struct environment *e, const char *cwd,
 		      const char *id, struct err *err)
 {
@@ -180,11 +164,17 @@ int environment_enter(struct run_spec *spec, struct environment *e, const char *
 
 	if (r == 0 && old)
 		*old = pwd;
-	if (r == 0 && spec->env != RUN_ENV_NONE)
-		r = add_given(&spec->arena, e, sandbox);
 	for (size_t i = 0;
-	     r == 0 && spec->env != RUN_ENV_NONE && i < ARRAY_SIZE(given_variables); i++)
-		r = add_given(&spec->arena, e, given_variables[i]);
+	     r == 0 && spec->env != RUN_ENV_NONE && i <= ARRAY_SIZE(given_variables);
+	     i++) {
+		const char *given = i > 0 ? given_variables[i - 1] : sandbox;
+		char *copy = arena_text(&spec->arena, text_of(given));
+
+		if (!copy)
+			r = -ENOMEM;
+		else if (!find_variable(e, copy))
+			e->list[e->count++] = copy;
+	}
 	return r < 0 ? err_set(err, r, "out of memory") : 0;
 }
 
@@ -379,45 +369,37 @@ static const char apt_conf[] =
 	"DPkg::Pre-Invoke { \"echo 'weir: packages can't be installed in a sandbox; "
 	"--download-only downloads them' >&2; exit 1\"; };\n";
 
-/* In @top, which the command can't write to. */
-static int write_apt_conf(struct run_spec *spec, const struct path *top, const char *own,
+/* In @top, which the command can't write to: the configuration, and what apt doesn't make
+ * itself in the sandboxes' @own directory. */
+static int make_apt_files(struct run_spec *spec, const struct path *top, const char *own,
 			  struct err *err)
 {
+	static const char *const places[] = { "lists/partial", "cache/archives/partial",
+					      "log" };
 	const struct file_how how = { .max_bytes = 65536, .anybodys = true };
 	CLEAN(file_bytes) struct file_bytes old = { 0 };
+	const char *status = arena_printf(&spec->arena, "%s/status", own);
 	const char *text = arena_printf(&spec->arena, apt_conf, own, own, own, own);
 	const char *fresh = arena_printf(&spec->arena, ".apt.conf-%d", (int)getpid());
 	int r;
 
-	if (!text || !fresh)
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		const char *path = arena_printf(&spec->arena, "%s/%s", own, places[i]);
+		CLEAN(path) struct path made = { .fd = -1 };
+
+		r = path ? path_open_made(path, &made, err) : no_memory(err);
+		if (r < 0)
+			return r;
+	}
+	if (!status || !text || !fresh)
 		return no_memory(err);
+	if (symlink("/var/lib/dpkg/status", status) < 0 && errno != EEXIST)
+		return err_sys(err, -errno, "cannot make '%s'", status);
 	if (file_read(top->fd, "apt.conf", &how, &old, NULL) == 0 &&
 	    strcmp(old.bytes, text) == 0)
 		return 0;
 	r = file_replace(top->fd, fresh, "apt.conf", 0644, text, strlen(text));
 	return r < 0 ? err_sys(err, r, "cannot write '%s/apt.conf'", top->name) : 0;
-}
-
-/* Those that apt doesn't make itself. */
-static int make_apt_places(struct run_spec *spec, const char *own, struct err *err)
-{
-	static const char *const places[] = { "lists/partial", "cache/archives/partial",
-					      "log" };
-	const char *status = arena_printf(&spec->arena, "%s/status", own);
-
-	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-		const char *path = arena_printf(&spec->arena, "%s/%s", own, places[i]);
-		CLEAN(path) struct path made = { .fd = -1 };
-		int r = path ? path_open_made(path, &made, err) : no_memory(err);
-
-		if (r < 0)
-			return r;
-	}
-	if (!status)
-		return no_memory(err);
-	if (symlink("/var/lib/dpkg/status", status) < 0 && errno != EEXIST)
-		return err_sys(err, -errno, "cannot make '%s'", status);
-	return 0;
 }
 
 static int add_apt(struct run_spec *spec, struct err *err)
@@ -432,9 +414,7 @@ static int add_apt(struct run_spec *spec, struct err *err)
 	if (r == 0)
 		r = path_open_parent(own, &top, &(const char *){ NULL }, err);
 	if (r == 0)
-		r = make_apt_places(spec, own, err);
-	if (r == 0)
-		r = write_apt_conf(spec, &top, own, err);
+		r = make_apt_files(spec, &top, own, err);
 	if (r == 0)
 		r = set_variable(spec, "APT_CONFIG", top.name, "/apt.conf", err);
 	if (r < 0)
@@ -481,11 +461,6 @@ static const struct preset {
 	{ "git", { { NULL } }, add_git },
 };
 
-static const struct preset *preset_find(const char *name)
-{
-	return TEXT_FIND(text_of(name), presets);
-}
-
 int rw_preset_add(void *option_list, const char *name, struct err *err)
 {
 	int r = cli_option_word(RW_PRESET_WORDS, name, err);
@@ -497,33 +472,14 @@ int rw_preset_add(void *option_list, const char *name, struct err *err)
 static bool rw_preset_has_variable(const struct run_spec *spec, const char *name)
 {
 	for (size_t i = 0; i < spec->rw_presets.count; i++) {
-		const struct preset *p = preset_find(spec->rw_presets.items[i]);
+		const struct preset *p =
+			TEXT_FIND(text_of(spec->rw_presets.items[i]), presets);
 
 		for (size_t j = 0; j < PATHS_MAX && p->places[j].path; j++)
 			if (strcmp(p->places[j].variable, name) == 0)
 				return true;
 	}
 	return false;
-}
-
-/* Add the paths of the presets of @spec to its `rw`, and the variables that they need to
- * its `set_env`; directories that are missing are made. Return: 0, -EINVAL, -ENOMEM or
- * what mkdir() said, with @err. */
-static int rw_preset_apply(struct run_spec *spec, struct err *err)
-{
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < spec->rw_presets.count; i++) {
-		const struct preset *p = preset_find(spec->rw_presets.items[i]);
-
-		for (size_t j = 0; r == 0 && j < PATHS_MAX && p->places[j].path; j++)
-			r = add_cache(spec, &p->places[j], err);
-		if (r == 0 && p->add)
-			r = p->add(spec, err);
-		if (r < 0)
-			return err_context(err, "--rw-preset %s", p->name);
-	}
-	return 0;
 }
 
 /* --- profiles --- */
@@ -561,20 +517,6 @@ static int apply_set(struct run_spec *spec, const struct policy_need *n, struct 
 	return getenv(name) ? 0 : set_variable(spec, name, equals + 1, "", err);
 }
 
-static int apply_need(struct run_spec *spec, const struct policy_need *n, struct err *err)
-{
-	switch (n->kind) {
-	case NEED_OWN:
-		return apply_own(spec, n, err);
-	case NEED_PASS_ENV:
-		return add_to(&spec->profile_env, n->value, "variables", err);
-	case NEED_SET_ENV:
-		return apply_set(spec, n, err);
-	default:
-		return rw_preset_add(&spec->rw_presets, n->value, err);
-	}
-}
-
 /* Two profiles may name the same variable, or one it twice: the first counts, for
  * set_variable() has set it then. */
 static int apply_profiles(struct run_spec *spec, const struct policy *policy,
@@ -582,8 +524,16 @@ static int apply_profiles(struct run_spec *spec, const struct policy *policy,
 {
 	for (size_t i = 0; i < policy->need_count; i++) {
 		const struct policy_need *n = &policy->needs[i];
-		int r = n->profile ? apply_need(spec, n, err) : 0;
+		int r = 0;
 
+		if (n->profile && n->kind == NEED_OWN)
+			r = apply_own(spec, n, err);
+		else if (n->profile && n->kind == NEED_PASS_ENV)
+			r = add_to(&spec->profile_env, n->value, "variables", err);
+		else if (n->profile && n->kind == NEED_SET_ENV)
+			r = apply_set(spec, n, err);
+		else if (n->profile)
+			r = rw_preset_add(&spec->rw_presets, n->value, err);
 		if (r < 0)
 			return err_context(err, "%s:%u: run.%s", n->at.file, n->at.line,
 					   policy_need_words[n->kind]);
@@ -604,8 +554,19 @@ int needs_apply(struct run_spec *spec, const struct policy *policy, struct err *
 					   "XDG_DATA_HOME", "XDG_STATE_HOME" };
 	int r = apply_profiles(spec, policy, err);
 
-	if (r == 0)
-		r = rw_preset_apply(spec, err);
+	/* The paths of the presets, and the variables that they need; directories that
+	 * are missing are made. */
+	for (size_t i = 0; r == 0 && i < spec->rw_presets.count; i++) {
+		const struct preset *p =
+			TEXT_FIND(text_of(spec->rw_presets.items[i]), presets);
+
+		for (size_t j = 0; r == 0 && j < PATHS_MAX && p->places[j].path; j++)
+			r = add_cache(spec, &p->places[j], err);
+		if (r == 0 && p->add)
+			r = p->add(spec, err);
+		if (r < 0)
+			return err_context(err, "--rw-preset %s", p->name);
+	}
 	if (r < 0 || spec->home != RUN_HOME_TMP)
 		return r;
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(led); i++)
@@ -667,21 +628,8 @@ static bool is_given(const struct option_list *list, const char *path)
 	return false;
 }
 
-/* The place that the sandbox has its own of, where @argument is seen outside alone. */
-static const char *place_of_unseen(const struct run_spec *spec, const char *cwd,
-				   const char *argument)
-{
-	CLEAN(path) struct path p = { .fd = -1 };
-
-	if (argument[0] != '/' || path_open(argument, &p, NULL) < 0 ||
-	    path_is_within(p.name, cwd) || is_given(&spec->rw, p.name) ||
-	    is_given(&spec->ro, p.name))
-		return NULL;
-	/* /tmp itself is there inside. */
-	return rootfs_own_place(p.name);
-}
-
-/* One line is enough. */
+/* An argument that is seen outside alone, for the sandbox has its own of a place that
+ * leads there. One line is enough. */
 static void report_unseen(struct run_spec *spec)
 {
 	CLEAN(path) struct path cwd = { .fd = -1 };
@@ -689,9 +637,15 @@ static void report_unseen(struct run_spec *spec)
 	if (path_open(".", &cwd, NULL) < 0)
 		return;
 	for (size_t i = 0; spec->argv[i]; i++) {
-		const char *argument = spec->argv[i];
-		const char *place = place_of_unseen(spec, cwd.name, argument);
+		const char *argument = spec->argv[i], *place;
+		CLEAN(path) struct path p = { .fd = -1 };
 
+		if (argument[0] != '/' || path_open(argument, &p, NULL) < 0 ||
+		    path_is_within(p.name, cwd.name) || is_given(&spec->rw, p.name) ||
+		    is_given(&spec->ro, p.name))
+			continue;
+		/* /tmp itself is there inside. */
+		place = rootfs_own_place(p.name);
 		if (!place)
 			continue;
 		log_warning("'%s' is not there for the command: %s is the sandbox's own; "
