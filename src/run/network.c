@@ -199,45 +199,6 @@ static int check_tun(const char *name, struct err *err)
 
 /* --- the child --- */
 
-static bool applies(const struct uplink_program *p, enum when when)
-{
-	switch (when) {
-	case AS_ROOT:
-		return p->root;
-	case WITH_IPV6:
-		return p->ipv6;
-	case WITHOUT_IPV6:
-		return !p->ipv6;
-	default:
-		return true;
-	}
-}
-
-/* The text behind "--x=" stays; what "@…" stands for comes from outside. */
-static int expand(const char *text, pid_t sandbox, char **ret)
-{
-	const char *at = strchr(text, '@');
-
-	if (!at) {
-		*ret = strdup(text);
-		return *ret ? 0 : -ENOMEM;
-	}
-	return asprintf(ret, "%.*s/proc/%d/ns/%s", (int)(at - text), text, (int)sandbox,
-			strcmp(at, "@userns") == 0 ? "user" : "net") < 0
-		       ? -ENOMEM
-		       : 0;
-}
-
-/* slirp4netns detaches its old root, and where mounts are shared it would take along what
- * the whole machine has mounted. In mounts of its own that only hear from the machine's,
- * a program unmounts nothing for others. Who may not have such mounts may not unmount. */
-static int take_mounts(void)
-{
-	if (unshare(CLONE_NEWNS) < 0)
-		return errno == EPERM ? 0 : -errno;
-	return mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0 ? -errno : 0;
-}
-
 /* Nothing of the caller's stays open but what the program's own messages, FD_READY and
  * FD_LEASH need; every descriptor that a program might want to close on its own is one of
  * ours; what it finds in the environment is nothing. */
@@ -258,8 +219,14 @@ static _Noreturn void become_program(const struct uplink_program *p, char *const
 	process_unblock_signals();
 	if (r == 0)
 		r = process_place_fds(fds, ARRAY_SIZE(fds), 0, 0);
-	if (r == 0)
-		r = take_mounts();
+	/* slirp4netns detaches its old root, and where mounts are shared it would take
+	 * along what the whole machine has mounted. In mounts of its own that only hear
+	 * from the machine's, a program unmounts nothing for others. Who may not have
+	 * such mounts may not unmount. */
+	if (r == 0 && unshare(CLONE_NEWNS) < 0)
+		r = errno == EPERM ? 0 : -errno;
+	else if (r == 0 && mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
+		r = -errno;
 	if (r == 0) {
 		execve(p->path, args, no_environment);
 		r = -errno;
@@ -274,16 +241,6 @@ static _Noreturn void become_program(const struct uplink_program *p, char *const
 struct pipes {
 	int output[2], ready[2], leash[2];
 };
-
-static void pipes_close(struct pipes *p)
-{
-	int *const all[] = { p->output, p->ready, p->leash };
-
-	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
-		clean_fd(&all[i][0]);
-		clean_fd(&all[i][1]);
-	}
-}
 
 static int fork_program(const struct uplink_program *p, char *const *args,
 			struct pipes *pipes, struct uplink_process *u)
@@ -313,6 +270,10 @@ static int fork_program(const struct uplink_program *p, char *const *args,
 static int start_program(const struct uplink_program *p, pid_t sandbox,
 			 struct uplink_process *ret, struct err *err)
 {
+	const bool applies[] = { [ALWAYS] = true,
+				 [AS_ROOT] = p->root,
+				 [WITH_IPV6] = p->ipv6,
+				 [WITHOUT_IPV6] = !p->ipv6 };
 	const char *name = kinds[p->kind].program.name;
 	struct uplink_process u = { .name = name };
 	char *args[ARGS_MAX] = { NULL };
@@ -325,49 +286,35 @@ static int start_program(const struct uplink_program *p, pid_t sandbox,
 	if (pipe2(pipes.output, O_CLOEXEC | O_NONBLOCK) < 0 ||
 	    pipe2(pipes.ready, O_CLOEXEC) < 0 || pipe2(pipes.leash, O_CLOEXEC) < 0)
 		r = -errno;
-	for (size_t i = 0; r == 0 && i < kinds[p->kind].arg_count; i++)
-		if (applies(p, kinds[p->kind].args[i].when))
-			r = expand(kinds[p->kind].args[i].text, sandbox, &args[n++]);
+	for (size_t i = 0; r == 0 && i < kinds[p->kind].arg_count; i++) {
+		const struct argument *a = &kinds[p->kind].args[i];
+		const char *at = strchr(a->text, '@');
+
+		if (!applies[a->when])
+			continue;
+		/* The text behind "--x=" stays; what "@…" stands for comes from outside.
+		 */
+		if (!at)
+			args[n] = strdup(a->text);
+		else if (asprintf(&args[n], "%.*s/proc/%d/ns/%s", (int)(at - a->text),
+				  a->text, (int)sandbox,
+				  strcmp(at, "@userns") == 0 ? "user" : "net") < 0)
+			args[n] = NULL;
+		r = args[n++] ? 0 : -ENOMEM;
+	}
 	if (r == 0)
 		r = fork_program(p, args, &pipes, &u);
-	pipes_close(&pipes);
+	for (size_t i = 0; i < 2; i++) {
+		clean_fd(&pipes.output[i]);
+		clean_fd(&pipes.ready[i]);
+		clean_fd(&pipes.leash[i]);
+	}
 	for (size_t i = 0; i < ARGS_MAX; i++)
 		free(args[i]);
 	if (r < 0)
 		return err_sys(err, r, "cannot start %s", name);
 	*ret = u;
 	return 0;
-}
-
-/* Its last line, escaped; "" when it said nothing. */
-static void last_words(const struct uplink_process *u, char *ret, size_t size)
-{
-	char buf[64 * 1024];
-	ssize_t n = read(u->output_fd, buf, sizeof(buf));
-	struct text all = text_trim((struct text){ buf, n > 0 ? (size_t)n : 0 });
-	const char *line = all.len > 0 ? memrchr(all.ptr, '\n', all.len) : NULL;
-
-	if (line)
-		all = (struct text){ line + 1, all.len - (size_t)(line + 1 - all.ptr) };
-	text_escape(all, ret, size);
-}
-
-/* "slirp4netns has ended unexpectedly: it ended with status 1: <its last words>". After
- * pid_fd was readable. Return: @ret. */
-static char *explain_end(const struct uplink_process *u, char *ret, size_t size)
-{
-	char words[OUTPUT_SHOWN] = "", how[PROCESS_END_SIZE];
-	int status;
-
-	if (waitpid(u->pid, &status, WNOHANG) != u->pid) {
-		snprintf(ret, size, "%s has ended unexpectedly", u->name);
-	} else {
-		if (WIFEXITED(status))
-			last_words(u, words, sizeof(words));
-		snprintf(ret, size, "%s has ended unexpectedly: it %s%s%s", u->name,
-			 process_end_text(status, how), words[0] ? ": " : "", words);
-	}
-	return ret;
 }
 
 /* --- from its start to its end --- */
@@ -448,13 +395,34 @@ static void on_ready_fd(struct loop_source *source, uint32_t events)
 	w->on_ready(w->data);
 }
 
+/* "slirp4netns has ended unexpectedly: it ended with status 1: <its last line>". */
 static void on_pid_fd(struct loop_source *source, uint32_t events)
 {
 	struct uplink *w = CONTAINER_OF(source, struct uplink, from_end);
-	char why[ERR_TEXT_SIZE];
+	const struct uplink_process *u = &w->process;
+	char why[ERR_TEXT_SIZE], said[64 * 1024];
+	char words[OUTPUT_SHOWN] = "", how[PROCESS_END_SIZE];
+	const char *line;
+	struct text all;
+	ssize_t n = 0;
+	int status;
 
 	loop_remove(w->loop, source);
-	w->on_end(w->data, explain_end(&w->process, why, sizeof(why)));
+	snprintf(why, sizeof(why), "%s has ended unexpectedly", u->name);
+	if (waitpid(u->pid, &status, WNOHANG) == u->pid) {
+		if (WIFEXITED(status))
+			n = read(u->output_fd, said, sizeof(said));
+		all = text_trim((struct text){ said, n > 0 ? (size_t)n : 0 });
+		line = all.len > 0 ? memrchr(all.ptr, '\n', all.len) : NULL;
+		if (line)
+			all = (struct text){ line + 1,
+					     all.len - (size_t)(line + 1 - all.ptr) };
+		text_escape(all, words, sizeof(words));
+		snprintf(why, sizeof(why), "%s has ended unexpectedly: it %s%s%s",
+			 u->name, process_end_text(status, how), words[0] ? ": " : "",
+			 words);
+	}
+	w->on_end(w->data, why);
 }
 
 int uplink_open(struct uplink *w, struct loop *loop, pid_t sandbox, struct err *err)
@@ -513,21 +481,6 @@ static int install(const struct inside *in, struct filter_conn *conn, bool ipv6,
 	return r < 0 ? err_context(err, "cannot install the filter") : 0;
 }
 
-static int hand_over(const struct inside *in, const struct sandbox_fds *s, bool ipv6,
-		     bool owner, struct err *err)
-{
-	struct ipc_message m = {
-		.type = IPC_ATTACH,
-		.attach = { .kind = ATTACH_OWNED, .ipv6 = ipv6, .owner = owner },
-	};
-	struct ipc_fds fds;
-	int r;
-
-	ipc_fds_init(&fds, s);
-	r = ipc_send_fds(in->engine_fd, &m, &fds);
-	return r < 0 ? err_sys(err, r, "cannot hand the sandbox to the engine") : 0;
-}
-
 int inside_prepare(void *data, struct err *err)
 {
 	const struct inside *in = data;
@@ -536,7 +489,9 @@ int inside_prepare(void *data, struct err *err)
 		.relay = in->filter.relay ? FILTER_RELAY_PORT : 0,
 	};
 	const struct launch_report report = { .type = LAUNCH_DIAG };
+	struct ipc_message m = { .type = IPC_ATTACH, .attach.kind = ATTACH_OWNED };
 	struct filter_conn conn = { .fd = -1 };
+	struct ipc_fds fds;
 	CLEAN(fd) int diag = -1;
 	struct sandbox_fds s;
 	bool ipv6;
@@ -555,8 +510,14 @@ int inside_prepare(void *data, struct err *err)
 		r = install(in, &conn, ipv6, err);
 	if (r == 0)
 		r = link_await_stub(ipv6, err);
-	if (r == 0)
-		r = hand_over(in, &s, ipv6, conn.owner, err);
+	if (r == 0) {
+		m.attach.ipv6 = ipv6;
+		m.attach.owner = conn.owner;
+		ipc_fds_init(&fds, &s);
+		r = ipc_send_fds(in->engine_fd, &m, &fds);
+		if (r < 0)
+			err_sys(err, r, "cannot hand the sandbox to the engine");
+	}
 	/* It is missed only by whoever wants to know whose a denial was. */
 	if (r == 0 && in->report_fd >= 0)
 		diag = nl_diag_open();
@@ -567,25 +528,11 @@ int inside_prepare(void *data, struct err *err)
 	return r;
 }
 
-/* Only now, when the filter is known to stand, does the link get an address. */
-static int open_uplink(const struct inside *in, struct err *err)
-{
-	struct uplink_network net = uplink_network(in->uplink);
-	struct link_uplink link = { .name = UPLINK_LINK };
-
-	for (size_t i = 0; i < ARRAY_SIZE(link.own); i++) {
-		if (net.own[i].family == ADDR_V6 && !in->uplink_ipv6)
-			continue;
-		link.own[i] = net.own[i];
-		link.gateway[i] = net.gateway[i];
-		link.silent[i] = net.silent[i];
-	}
-	return link_setup_uplink(&link, err);
-}
-
 int inside_confirm(void *data, struct err *err)
 {
 	const struct inside *in = data;
+	struct uplink_network net = uplink_network(in->uplink);
+	struct link_uplink link = { .name = UPLINK_LINK };
 	struct ipc_message m;
 	size_t count;
 	int r = ipc_receive(in->engine_fd, &m, NULL, 0, &count);
@@ -595,5 +542,15 @@ int inside_confirm(void *data, struct err *err)
 	if (m.type != IPC_ACTIVE)
 		return err_set(err, -EPROTO, "the engine refused the sandbox: %.*s",
 			       (int)sizeof(m.text) - 64, m.text);
-	return in->uplink ? open_uplink(in, err) : 0;
+	if (in->uplink == UPLINK_NONE)
+		return 0;
+	/* Only now, when the filter is known to stand, does the link get an address. */
+	for (size_t i = 0; i < ARRAY_SIZE(link.own); i++) {
+		if (net.own[i].family == ADDR_V6 && !in->uplink_ipv6)
+			continue;
+		link.own[i] = net.own[i];
+		link.gateway[i] = net.gateway[i];
+		link.silent[i] = net.silent[i];
+	}
+	return link_setup_uplink(&link, err);
 }
