@@ -366,65 +366,48 @@ static int set_value(struct config *c, const struct key *key, const struct cli_o
 	return 0;
 }
 
-static int set_flag(struct config *c, const struct cli_option *o, const struct node *n)
-{
-	char why[TEXT_ESCAPED_SIZE + 32];
-
-	snprintf(why, sizeof(why), "'%s' is not true or false", TEXT_SHOWN(n->text));
-	if (n->kind != NODE_BOOL)
-		fault_at(c, n, is_scalar(n) ? why : "is not true or false");
-	else if (text_equal(n->text, "true"))
-		return cli_option_set(o, c->spec, NULL, NULL);
-	return 0;
-}
-
-static int set_list(struct config *c, const struct key *key, const struct cli_option *o,
-		    const struct node *list)
-{
-	int r = 0;
-
-	for (struct node *n = list->first; r == 0 && n; n = n->next) {
-		n->key = list->key;
-		if (is_scalar(n))
-			r = set_value(c, key, o, n);
-		else
-			fault_at(c, n, "is not a text");
-	}
-	return r;
-}
-
-/* A default is for policies that don't say it; the option is for all. */
-static int set_verify(struct config *c, const struct node *n)
-{
-	if (text_equal(n->text, "tls"))
-		c->spec->policy.verify = POLICY_VERIFY_TLS;
-	else if (text_equal(n->text, "dns"))
-		c->spec->policy.verify = POLICY_VERIFY_DNS;
-	else
-		fault_at(c, n, "is not one of dns, tls");
-	return 0;
-}
-
 static int read_default(struct config *c, const struct key *key, const struct node *n)
 {
 	const struct cli_option *o =
 		cli_option_find(&cli_run_options, text_of(key->option));
 	uint64_t bit = 1ULL << (o - cli_run_options.items);
+	char why[TEXT_ESCAPED_SIZE + 32];
+	int r = 0;
 
 	if (c->spec->given & bit)
 		return 0;
 	c->given |= bit;
-	if (strcmp(key->option, "verify") == 0)
-		return set_verify(c, n);
-	if (!o->arg)
-		return set_flag(c, o, n);
-	if (is_scalar(n))
-		return set_value(c, key, o, n);
-	if (n->kind == NODE_LIST && o->separator)
-		return set_list(c, key, o, n);
-	fault_at(c, n,
-		 o->separator ? "is not a text or a list of texts" : "is not a text");
-	return 0;
+	if (strcmp(key->option, "verify") == 0) {
+		/* A default is for policies that don't say it; the option is for all. */
+		if (text_equal(n->text, "tls"))
+			c->spec->policy.verify = POLICY_VERIFY_TLS;
+		else if (text_equal(n->text, "dns"))
+			c->spec->policy.verify = POLICY_VERIFY_DNS;
+		else
+			fault_at(c, n, "is not one of dns, tls");
+	} else if (!o->arg) {
+		snprintf(why, sizeof(why), "'%s' is not true or false",
+			 TEXT_SHOWN(n->text));
+		if (n->kind != NODE_BOOL)
+			fault_at(c, n, is_scalar(n) ? why : "is not true or false");
+		else if (text_equal(n->text, "true"))
+			r = cli_option_set(o, c->spec, NULL, NULL);
+	} else if (is_scalar(n)) {
+		r = set_value(c, key, o, n);
+	} else if (n->kind == NODE_LIST && o->separator) {
+		for (struct node *item = n->first; r == 0 && item; item = item->next) {
+			item->key = n->key;
+			if (is_scalar(item))
+				r = set_value(c, key, o, item);
+			else
+				fault_at(c, item, "is not a text");
+		}
+	} else {
+		fault_at(c, n,
+			 o->separator ? "is not a text or a list of texts"
+				      : "is not a text");
+	}
+	return r;
 }
 
 static int read_defaults(struct config *c, const struct node *n)
@@ -496,49 +479,31 @@ static int read_narrowing(struct config *c, const struct node *n)
 
 /* --- one file --- */
 
-static int read_root(struct config *c, enum config_kind kind, struct node *root)
-{
-	int r = 0;
-
-	if (!root || root->kind == NODE_NULL)
-		return 0;
-	if (root->kind != NODE_MAP) {
-		fault_at(c, root, "the file is not a mapping");
-		return -EINVAL;
-	}
-	for (struct node *n = root->first; r == 0 && n; n = n->next)
-		r = kind == CONFIG_DEFAULTS ? read_defaults(c, n) : read_narrowing(c, n);
-	return r;
-}
-
-/* .weir.yaml may be anybody's, since it can't widen; but a link could show what another
- * file has in the messages about its faults. */
-static int read_narrowing_file(struct config *c, struct text *ret, struct err *err)
+/* The text of a file. .weir.yaml may be anybody's, since it can't widen; but a link could
+ * show what another file has in the messages about its faults. */
+static int load(struct config *c, enum config_kind kind, struct text *ret)
 {
 	const struct file_how how = { .max_bytes = POLICY_TEXT_MAX, .anybodys = true };
 	CLEAN(file_bytes) struct file_bytes file = { 0 };
-	int r = file_read(AT_FDCWD, c->file, &how, &file, err);
-
-	if (r == -EACCES && access(".", X_OK) < 0)
-		return err_set(err, r,
-			       "the working directory is closed to this user; start weir "
-			       "in another directory");
-	if (r == -ELOOP)
-		return err_set(err, r, "is a link; this file is read only by itself");
-	if (r < 0)
-		return r;
-	*ret = (struct text){ file.bytes, file.size };
-	ret->ptr = arena_text(&c->spec->arena, *ret);
-	return ret->ptr ? 0 : err_set(err, -ENOMEM, "out of memory");
-}
-
-static int load(struct config *c, enum config_kind kind, struct text *ret)
-{
 	struct err err = { 0 };
-	int r = kind == CONFIG_NARROWING
-			? read_narrowing_file(c, ret, &err)
-			: cli_read_owned(c->file, &c->spec->arena, ret, &err);
+	int r;
 
+	if (kind == CONFIG_DEFAULTS) {
+		r = cli_read_owned(c->file, &c->spec->arena, ret, &err);
+	} else {
+		r = file_read(AT_FDCWD, c->file, &how, &file, &err);
+		if (r == -EACCES && access(".", X_OK) < 0)
+			err_set(&err, r,
+				"the working directory is closed to this user; start "
+				"weir in another directory");
+		if (r == -ELOOP)
+			err_set(&err, r, "is a link; this file is read only by itself");
+		if (r == 0) {
+			*ret = (struct text){ file.bytes, file.size };
+			ret->ptr = arena_text(&c->spec->arena, *ret);
+			r = ret->ptr ? 0 : -ENOMEM;
+		}
+	}
 	if (r == -ENOENT || r == -ENOTDIR || r == -ENOMEM)
 		return r == -ENOTDIR ? -ENOENT : r;
 	if (r < 0) {
@@ -546,12 +511,6 @@ static int load(struct config *c, enum config_kind kind, struct text *ret)
 		return -EINVAL;
 	}
 	return 0;
-}
-
-static void keep(struct run_spec *spec, const char *path)
-{
-	assert(spec->kept_count < RUN_KEPT_MAX);
-	spec->kept[spec->kept_count++] = path;
 }
 
 int config_read_file(struct run_spec *spec, const char *path, enum config_kind kind,
@@ -566,12 +525,18 @@ int config_read_file(struct run_spec *spec, const char *path, enum config_kind k
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	if (kind == CONFIG_DEFAULTS)
-		keep(spec, path);
+		spec->kept[spec->kept_count++] = path;
 	if (!node_check_text(&source))
 		return -EINVAL;
 	r = node_read_yaml(&source, &root);
-	if (r == 0)
-		r = read_root(&c, kind, root);
+	if (r == 0 && root && root->kind != NODE_NULL && root->kind != NODE_MAP) {
+		fault_at(&c, root, "the file is not a mapping");
+		r = -EINVAL;
+	}
+	for (struct node *n = root && root->kind == NODE_MAP ? root->first : NULL;
+	     r == 0 && n; n = n->next)
+		r = kind == CONFIG_DEFAULTS ? read_defaults(&c, n)
+					    : read_narrowing(&c, n);
 	spec->given |= c.given;
 	if (r == 0 && faults->errors > before)
 		r = -EINVAL;
@@ -597,7 +562,7 @@ int config_read(struct run_spec *spec)
 	}
 	/* Also where this run doesn't read it: another run does. A link is never read. */
 	if (lstat(CONFIG_NARROW, &st) == 0 && S_ISREG(st.st_mode))
-		keep(spec, CONFIG_NARROW);
+		spec->kept[spec->kept_count++] = CONFIG_NARROW;
 	if (spec->no_config || r < 0)
 		return r;
 	if (user)
