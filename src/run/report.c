@@ -80,27 +80,6 @@ const char *report_audit_lost(const struct report *r, char buf[REPORT_LOST_SIZE]
 	return buf;
 }
 
-/* As wide as the longest, up to a limit that leaves room for the reasons. */
-static int what_columns(const struct event_ring *ring, event_kind_fn *is_kind)
-{
-	char what[REPORT_WHAT_SIZE];
-	size_t widest = 0;
-
-	for (size_t i = 0; i < event_ring_count(ring); i++) {
-		const struct event *e = event_ring_at(ring, i);
-
-		if (is_kind(e))
-			widest = MAX(widest, strlen(report_what(e, what)));
-	}
-	return (int)MIN(widest, WHAT_COLUMNS_MAX);
-}
-
-static const char *why_of(const struct run_policy *policy, const struct event *e,
-			  char buf[REPORT_WHY_SIZE])
-{
-	return report_why(report_plan(policy, e), e, buf);
-}
-
 /* A shell takes brackets for a pattern. */
 static const char *shell_word(const char *advice, char *buf)
 {
@@ -110,17 +89,6 @@ static const char *shell_word(const char *advice, char *buf)
 	return buf;
 }
 
-/* An earlier event suggests the same. */
-static bool is_suggested_before(const struct event_ring *ring, size_t i)
-{
-	const char *advice = event_ring_at(ring, i)->advice;
-
-	for (size_t j = 0; j < i; j++)
-		if (strcmp(event_ring_at(ring, j)->advice, advice) == 0)
-			return true;
-	return false;
-}
-
 static void print_suggestions(FILE *out, const struct event_ring *ring)
 {
 	size_t n = 0;
@@ -128,8 +96,12 @@ static void print_suggestions(FILE *out, const struct event_ring *ring)
 	for (size_t i = 0; i < event_ring_count(ring); i++) {
 		const struct event *e = event_ring_at(ring, i);
 		char word[SHELL_WORD_SIZE];
+		size_t same = 0;
 
-		if (!e->advice[0] || is_suggested_before(ring, i))
+		while (same < i &&
+		       strcmp(event_ring_at(ring, same)->advice, e->advice) != 0)
+			same++;
+		if (!e->advice[0] || same < i)
 			continue;
 		if (n == 0)
 			fputs("weir: to allow what is wanted:\n", out);
@@ -146,7 +118,14 @@ static void print_events(FILE *out, const struct run_policy *policy,
 			 const struct event_ring *ring, event_kind_fn *is_kind)
 {
 	char what[REPORT_WHAT_SIZE], why[REPORT_WHY_SIZE], times[TIMES_SIZE];
-	int columns = what_columns(ring, is_kind);
+	size_t columns = 0;
+
+	/* As wide as the longest, up to a limit that leaves room for the reasons. */
+	for (size_t i = 0; i < event_ring_count(ring); i++)
+		if (is_kind(event_ring_at(ring, i)))
+			columns = MAX(columns,
+				      strlen(report_what(event_ring_at(ring, i), what)));
+	columns = MIN(columns, WHAT_COLUMNS_MAX);
 
 	for (size_t i = 0; i < event_ring_count(ring); i++) {
 		const struct event *e = event_ring_at(ring, i);
@@ -155,40 +134,35 @@ static void print_events(FILE *out, const struct run_policy *policy,
 			continue;
 		snprintf(times, sizeof(times), "%" PRIu64 " time%s", e->packets,
 			 e->packets == 1 ? "" : "s");
-		fprintf(out, "weir:   %-*s  %-7s  %s\n", columns, report_what(e, what),
-			times, why_of(policy, e, why));
+		fprintf(out, "weir:   %-*s  %-7s  %s\n", (int)columns,
+			report_what(e, what), times,
+			report_why(report_plan(policy, e), e, why));
 	}
-}
-
-static void print_audit(FILE *out, const struct report *r)
-{
-	char lost[REPORT_LOST_SIZE];
-
-	report_audit_lost(r, lost);
-	if (event_ring_count(r->would) == 0 && !lost[0]) {
-		fputs("weir: audit: the policy would have refused nothing of what has "
-		      "passed\n",
-		      out);
-		return;
-	}
-	fputs("weir: audit: this has passed, and the policy would have refused it:\n",
-	      out);
-	print_events(out, r->policy, r->would, report_is_would);
-	if (lost[0])
-		fprintf(out, "weir:   %s\n", lost);
-	print_suggestions(out, r->would);
 }
 
 static void print_people(FILE *out, const struct report *r)
 {
 	uint64_t missed = report_missed(r);
+	char lost[REPORT_LOST_SIZE];
 
 	if (report_count(r->failures, report_is_failure) > 0) {
 		fputs("weir: allowed, but failed:\n", out);
 		print_events(out, r->policy, r->failures, report_is_failure);
 	}
-	if (r->would)
-		print_audit(out, r);
+	report_audit_lost(r, lost);
+	if (r->would && event_ring_count(r->would) == 0 && !lost[0]) {
+		fputs("weir: audit: the policy would have refused nothing of what has "
+		      "passed\n",
+		      out);
+	} else if (r->would) {
+		fputs("weir: audit: this has passed, and the policy would have refused "
+		      "it:\n",
+		      out);
+		print_events(out, r->policy, r->would, report_is_would);
+		if (lost[0])
+			fprintf(out, "weir:   %s\n", lost);
+		print_suggestions(out, r->would);
+	}
 	if (report_count(r->ring, report_is_refusal) == 0 && missed == 0)
 		return;
 	fputs("weir: refused:\n", out);
@@ -302,7 +276,8 @@ void report_live_say(struct report_live *l, const struct run_policy *policy)
 		const struct event *e = &l->events[l->said++];
 
 		say_line(report_is_failure(e) ? "failed " : "refused ",
-			 report_what(e, what), why_of(policy, e, why), e->advice);
+			 report_what(e, what), report_why(report_plan(policy, e), e, why),
+			 e->advice);
 	}
 	if (l->more && !l->more_said && l->said == l->count && may_say_now()) {
 		say_line("", "more is refused or fails", "the end of the run says all",
@@ -313,18 +288,6 @@ void report_live_say(struct report_live *l, const struct run_policy *policy)
 
 /* --- the end --- */
 
-static int exit_status_of(const struct report *r, int failure, int wait_status)
-{
-	if (failure != 0)
-		return failure;
-	if (r->stopped)
-		return RUN_STATUS_STOPPED;
-	if (r->spec->fail_on_deny &&
-	    (report_count(r->ring, report_is_refusal) > 0 || report_missed(r) > 0))
-		return RUN_STATUS_DENIED;
-	return r->signal > 0 ? 128 + r->signal : WEXITSTATUS(wait_status);
-}
-
 int report_end(struct report *r, int failure, int wait_status)
 {
 	struct err err = { 0 };
@@ -332,7 +295,16 @@ int report_end(struct report *r, int failure, int wait_status)
 	r->ended_ms = clock_wall_ms();
 	r->signal = WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) : 0;
 	r->failed = failure != 0;
-	r->exit_status = exit_status_of(r, failure, wait_status);
+	if (failure != 0)
+		r->exit_status = failure;
+	else if (r->stopped)
+		r->exit_status = RUN_STATUS_STOPPED;
+	else if (r->spec->fail_on_deny &&
+		 (report_count(r->ring, report_is_refusal) > 0 || report_missed(r) > 0))
+		r->exit_status = RUN_STATUS_DENIED;
+	else
+		r->exit_status = r->signal > 0 ? 128 + r->signal
+					       : WEXITSTATUS(wait_status);
 	if (failure == 0 && !r->spec->quiet)
 		print_people(stderr, r);
 	if (r->ring && report_write(r, &err) < 0)
@@ -343,26 +315,6 @@ int report_end(struct report *r, int failure, int wait_status)
 /* === the store === */
 
 enum { OPEN_MS = 10000, CLOSE_MS = 3000, LOOK_MS = 5 };
-
-/* By its canonical name: SQLite opens files by name, and follows no link. */
-static int find_directory(const char *name, struct path *ret, struct err *err)
-{
-	int r = path_open_made(name, ret, err);
-
-	if (r < 0)
-		return r;
-	if (ret->untrusted)
-		r = err_set(err, -ELOOP,
-			    "'%s' is a link; name the directory that it leads to",
-			    ret->untrusted);
-	else if (!S_ISDIR(ret->st.st_mode))
-		r = err_set(err, -ENOTDIR, "'%s' is not a directory", ret->name);
-	else if (faccessat(ret->fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
-		r = err_sys(err, -errno, "cannot write to '%s'", ret->name);
-	if (r < 0)
-		path_done(ret);
-	return r;
-}
 
 static int open_store(struct run_store *s, const char *directory, const char *id,
 		      struct err *err)
@@ -392,16 +344,23 @@ static int open_store(struct run_store *s, const char *directory, const char *id
 int run_store_open(struct run_store *s, const char *directory, const char *id,
 		   struct err *err)
 {
-	struct path found;
+	CLEAN(path) struct path found = { .fd = -1 };
 	int r;
 
 	if (!directory)
 		return 0;
-	r = find_directory(directory, &found, err);
-	if (r == 0) {
+	/* By its canonical name: SQLite opens files by name, and follows no link. */
+	r = path_open_made(directory, &found, err);
+	if (r == 0 && found.untrusted)
+		r = err_set(err, -ELOOP,
+			    "'%s' is a link; name the directory that it leads to",
+			    found.untrusted);
+	else if (r == 0 && !S_ISDIR(found.st.st_mode))
+		r = err_set(err, -ENOTDIR, "'%s' is not a directory", found.name);
+	else if (r == 0 && faccessat(found.fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
+		r = err_sys(err, -errno, "cannot write to '%s'", found.name);
+	if (r == 0)
 		r = open_store(s, found.name, id, err);
-		path_done(&found);
-	}
 	return r < 0 ? err_context(err, "cannot keep events") : 0;
 }
 

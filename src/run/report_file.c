@@ -67,12 +67,6 @@ static void print_sanitized(FILE *out, const char *text, const struct escapes *h
 	}
 }
 
-/* The plan of the moment of @e. */
-static const struct plan *plan_of(const struct report *r, const struct event *e)
-{
-	return report_plan(r->policy, e);
-}
-
 /* --- where a refusal belongs --- */
 
 struct place {
@@ -84,7 +78,7 @@ struct place {
 static struct place place_of(const struct report *r, const struct event *e)
 {
 	const size_t built_in = strlen(POLICY_BUILT_IN);
-	const struct plan *plan = e ? plan_of(r, e) : NULL;
+	const struct plan *plan = e ? report_plan(r->policy, e) : NULL;
 
 	if (plan && e->rule != EVENT_NO_RULE && e->rule < plan_rule_count(plan)) {
 		const struct plan_rule rule = plan_rule(plan, e->rule);
@@ -110,7 +104,7 @@ static const char *sentence(const struct report *r, const struct event *e, char 
 	char what[REPORT_WHAT_SIZE], why[REPORT_WHY_SIZE];
 	const bool has_advice = e->advice[0] != '\0';
 
-	report_why(plan_of(r, e), e, why);
+	report_why(report_plan(r->policy, e), e, why);
 	snprintf(buf, SENTENCE_SIZE, "%s %s %" PRIu64 " time%s%s%s%s%s%s",
 		 report_is_failure(e) ? "failed:"
 		 : report_is_would(e) ? "the policy would have refused"
@@ -156,20 +150,6 @@ static json_t *time_json(int64_t ms)
 	return json_string(jtext_time(ms, true, text));
 }
 
-static json_t *rule_json(const struct plan *plan, uint32_t index)
-{
-	struct plan_rule rule;
-
-	if (index == EVENT_NO_RULE || index >= plan_rule_count(plan))
-		return json_null();
-	rule = plan_rule(plan, index);
-	return json_pack("{s:s, s:o, s:o, s:i, s:i, s:o}", "action",
-			 policy_action_name(rule.action), "target",
-			 text_json(rule.target), "file", text_json(rule.file), "line",
-			 (int)rule.line, "column", (int)rule.column, "comment",
-			 text_json(rule.comment));
-}
-
 /* Up to @end each, so that of "NAME=value" the name alone is told. */
 static json_t *list_json(const char *const *items, size_t count, const char *end)
 {
@@ -194,8 +174,18 @@ static json_t *event_tree(const struct report *r, const struct event *e)
 {
 	const char *limit = report_limit(e);
 	const bool has_addr = e->remote.family != ADDR_NONE;
-	json_t *j = json_object();
+	const struct plan *plan = report_plan(r->policy, e);
+	json_t *j = json_object(), *rule = json_null();
+	struct plan_rule by;
 
+	if (e->rule != EVENT_NO_RULE && e->rule < plan_rule_count(plan)) {
+		by = plan_rule(plan, e->rule);
+		rule = json_pack("{s:s, s:o, s:o, s:i, s:i, s:o}", "action",
+				 policy_action_name(by.action), "target",
+				 text_json(by.target), "file", text_json(by.file), "line",
+				 (int)by.line, "column", (int)by.column, "comment",
+				 text_json(by.comment));
+	}
 	json_object_set_new(j, "time", time_json(e->ts_ms));
 	json_object_set_new(j, "action", json_string(event_action_name(e->action)));
 	json_object_set_new(j, "layer", json_string(event_layer_name(e->layer)));
@@ -212,7 +202,7 @@ static json_t *event_tree(const struct report *r, const struct event *e)
 	json_object_set_new(j, "times", json_integer((json_int_t)e->packets));
 	json_object_set_new(j, "bytes", json_integer((json_int_t)e->bytes));
 	json_object_set_new(j, "reason", text_json(e->reason));
-	json_object_set_new(j, "rule", rule_json(plan_of(r, e), e->rule));
+	json_object_set_new(j, "rule", rule);
 	json_object_set_new(j, "limit", limit[0] ? json_string(limit) : json_null());
 	json_object_set_new(j, "allow",
 			    e->advice[0] ? text_json(e->advice) : json_null());
@@ -291,15 +281,10 @@ static int write_json(const struct report *r, FILE *out)
 
 /* --- Markdown --- */
 
-static void print_plain(FILE *out, const char *text)
-{
-	print_sanitized(out, text, &markdown);
-}
-
 static void print_code(FILE *out, const char *text)
 {
 	fputs("<code>", out);
-	print_plain(out, text);
+	print_sanitized(out, text, &markdown);
 	fputs("</code>", out);
 }
 
@@ -340,11 +325,11 @@ static void print_refusal_row(FILE *out, const struct report *r, const struct ev
 	fputs("| ", out);
 	print_code(out, report_what(e, what));
 	fprintf(out, " | %" PRIu64 " | ", e->packets);
-	print_plain(out, report_why(plan_of(r, e), e, why));
+	print_sanitized(out, report_why(report_plan(r->policy, e), e, why), &markdown);
 	fputs(" | ", out);
 	if (e->advice[0]) {
 		fputs("<code>--allow ", out);
-		print_plain(out, e->advice);
+		print_sanitized(out, e->advice, &markdown);
 		fputs("</code>", out);
 	}
 	fputs(" |\n", out);
@@ -358,7 +343,7 @@ static int write_markdown(const struct report *r, FILE *out)
 	fputs("### Weir: <code>", out);
 	for (size_t i = 0; r->spec->argv[i]; i++) {
 		fputs(i > 0 ? " " : "", out);
-		print_plain(out, r->spec->argv[i]);
+		print_sanitized(out, r->spec->argv[i], &markdown);
 	}
 	fputs("</code>\n\n", out);
 	print_summary(out, r);
@@ -525,21 +510,6 @@ static void add_result(void *data, const struct report *r, const struct event *e
 				(json_int_t)MIN(e->packets, INT32_MAX)));
 }
 
-static json_t *sarif_driver(void)
-{
-	json_t *rules = json_array();
-
-	for (size_t i = 0; i < ARRAY_SIZE(sarif_rules); i++)
-		json_array_append_new(
-			rules,
-			json_pack("{s:s, s:s, s:{s:s}, s:{s:s}}", "id", sarif_rules[i].id,
-				  "name", sarif_rules[i].name, "shortDescription", "text",
-				  sarif_rules[i].text, "defaultConfiguration", "level",
-				  sarif_rules[i].level));
-	return json_pack("{s:s, s:s, s:o}", "name", "Weir", "version", WEIR_VERSION,
-			 "rules", rules);
-}
-
 static void add_note(json_t *notes, const char *text)
 {
 	json_array_append_new(notes, json_pack("{s:s, s:o}", "level", "warning",
@@ -549,9 +519,17 @@ static void add_note(json_t *notes, const char *text)
 static int write_sarif(const struct report *r, FILE *out)
 {
 	const uint64_t missed = report_missed(r);
-	json_t *results = json_array(), *notes = json_array(), *invocation;
+	json_t *results = json_array(), *notes = json_array(), *rules = json_array();
+	json_t *invocation;
 	char text[REPORT_LOST_SIZE];
 
+	for (size_t i = 0; i < ARRAY_SIZE(sarif_rules); i++)
+		json_array_append_new(
+			rules,
+			json_pack("{s:s, s:s, s:{s:s}, s:{s:s}}", "id", sarif_rules[i].id,
+				  "name", sarif_rules[i].name, "shortDescription", "text",
+				  sarif_rules[i].text, "defaultConfiguration", "level",
+				  sarif_rules[i].level));
 	each_event(r, add_result, results);
 	if (report_audit_lost(r, text)[0])
 		add_note(notes, text);
@@ -565,13 +543,13 @@ static int write_sarif(const struct report *r, FILE *out)
 		"executionSuccessful", !r->failed, "exitCode", r->exit_status,
 		"startTimeUtc", time_json(r->started_ms), "endTimeUtc",
 		time_json(r->ended_ms), "toolExecutionNotifications", notes);
-	return print_json(json_pack("{s:s, s:s, s:[{s:{s:o}, s:[o], s:o, s:s}]}",
-				    "$schema",
-				    "https://json.schemastore.org/sarif-2.1.0.json",
-				    "version", "2.1.0", "runs", "tool", "driver",
-				    sarif_driver(), "invocations", invocation, "results",
-				    results, "columnKind", "utf16CodeUnits"),
-			  0, out);
+	return print_json(
+		json_pack("{s:s, s:s, s:[{s:{s:{s:s, s:s, s:o}}, s:[o], s:o, s:s}]}",
+			  "$schema", "https://json.schemastore.org/sarif-2.1.0.json",
+			  "version", "2.1.0", "runs", "tool", "driver", "name", "Weir",
+			  "version", WEIR_VERSION, "rules", rules, "invocations",
+			  invocation, "results", results, "columnKind", "utf16CodeUnits"),
+		0, out);
 }
 
 /* --- JUnit's XML --- */
@@ -611,12 +589,25 @@ static void count_case(void *data, const struct report *r, const struct event *e
 		counts[report_is_failure(e)]++;
 }
 
-/* Of all events of @e's destination. */
-static void print_sentences(FILE *out, const struct report *r, const struct event *e)
+static void print_case(void *data, const struct report *r, const struct event *e)
 {
+	const char *element = report_is_failure(e) ? "error" : "failure";
 	const struct event_ring *ring = ring_of(r, e);
-	char buf[SENTENCE_SIZE], what[REPORT_WHAT_SIZE], other[REPORT_WHAT_SIZE];
+	char what[REPORT_WHAT_SIZE], why[REPORT_WHY_SIZE];
+	char buf[SENTENCE_SIZE], other[REPORT_WHAT_SIZE];
+	FILE *out = data;
 
+	if (is_listed(ring, e))
+		return;
+	fputs("    <testcase", out);
+	print_attribute(out, "classname", sarif_rules[sarif_rule_of(e)].id);
+	print_attribute(out, "name", report_what(e, what));
+	print_attribute(out, "file", place_of(r, e).file);
+	fprintf(out, " time=\"0\">\n      <%s", element);
+	print_attribute(out, "message", report_why(report_plan(r->policy, e), e, why));
+	print_attribute(out, "type", event_action_name((enum event_action)e->action));
+	fputc('>', out);
+	/* Of all events of this destination. */
 	report_what(e, what);
 	for (size_t i = 0; i < event_ring_count(ring); i++) {
 		const struct event *o = event_ring_at(ring, i);
@@ -626,25 +617,6 @@ static void print_sentences(FILE *out, const struct report *r, const struct even
 		print_sanitized(out, sentence(r, o, buf), &xml);
 		fputc('\n', out);
 	}
-}
-
-static void print_case(void *data, const struct report *r, const struct event *e)
-{
-	const char *element = report_is_failure(e) ? "error" : "failure";
-	char what[REPORT_WHAT_SIZE], why[REPORT_WHY_SIZE];
-	FILE *out = data;
-
-	if (is_listed(ring_of(r, e), e))
-		return;
-	fputs("    <testcase", out);
-	print_attribute(out, "classname", sarif_rules[sarif_rule_of(e)].id);
-	print_attribute(out, "name", report_what(e, what));
-	print_attribute(out, "file", place_of(r, e).file);
-	fprintf(out, " time=\"0\">\n      <%s", element);
-	print_attribute(out, "message", report_why(plan_of(r, e), e, why));
-	print_attribute(out, "type", event_action_name((enum event_action)e->action));
-	fputc('>', out);
-	print_sentences(out, r, e);
 	fprintf(out, "</%s>\n    </testcase>\n", element);
 }
 
@@ -766,61 +738,41 @@ static enum run_report_format format_of(const struct run_spec *spec,
 	return RUN_REPORT_JSON;
 }
 
-static int open_one(struct run_spec *spec, struct run_report *report, struct err *err)
-{
-	CLEAN(fd) int fd = -1;
-	const char *shown = SHOWN(report->file);
-	struct stat st, other;
-	int mode;
-
-	report->format = format_of(spec, report);
-	mode = forms[report->format].is_added ? O_APPEND : 0;
-	if (strcmp(report->file, "-") == 0)
-		return 0;
-	fd = report_open_file(report->file, mode, err);
-	if (fd < 0)
-		return err_context(err, "cannot write the report %s", shown);
-	if (fstat(fd, &st) < 0)
-		return err_sys(err, -errno, "cannot write the report %s", shown);
-	if (!S_ISREG(st.st_mode))
-		return err_set(err, -EINVAL,
-			       "cannot write the report: %s is not a regular file",
-			       shown);
-	for (const struct run_report *o = spec->reports; o < report; o++)
-		if (o->fd >= 0 && fstat(o->fd, &other) == 0 && stat_is_same(&other, &st))
-			return err_set(err, -EINVAL, "--report: %s is named twice",
-				       shown);
-	if (mode == 0 && (ftruncate(fd, 0) < 0 || lseek(fd, 0, SEEK_SET) < 0))
-		return err_sys(err, -errno, "cannot write the report %s", shown);
-	report->fd = TAKE_FD(fd);
-	if (st.st_nlink > 0) /* else it has no name */
-		spec->kept[spec->kept_count++] = report->file;
-	return 0;
-}
-
 int report_open(struct run_spec *spec, struct err *err)
 {
-	int r = 0;
+	for (struct run_report *report = spec->reports;
+	     report < spec->reports + spec->report_count; report++) {
+		const char *shown = SHOWN(report->file);
+		CLEAN(fd) int fd = -1;
+		struct stat st, other;
+		int mode;
 
-	for (size_t i = 0; r == 0 && i < spec->report_count; i++)
-		r = open_one(spec, &spec->reports[i], err);
-	return r;
-}
-
-static int write_one(const struct report *r, const struct run_report *report)
-{
-	FILE *out = report->fd < 0 ? stdout : fdopen(report->fd, "w");
-	int result;
-
-	if (!out)
-		return -errno;
-	/* A command begins its line, and what was run may have left one without end. */
-	if (out == stdout && forms[report->format].is_added)
-		fputc('\n', out);
-	result = forms[report->format].write(r, out);
-	if ((out == stdout ? fflush(out) : fclose(out)) != 0 && result == 0)
-		result = -errno;
-	return result;
+		report->format = format_of(spec, report);
+		mode = forms[report->format].is_added ? O_APPEND : 0;
+		if (strcmp(report->file, "-") == 0)
+			continue;
+		fd = report_open_file(report->file, mode, err);
+		if (fd < 0)
+			return err_context(err, "cannot write the report %s", shown);
+		if (fstat(fd, &st) < 0)
+			return err_sys(err, -errno, "cannot write the report %s", shown);
+		if (!S_ISREG(st.st_mode))
+			return err_set(err, -EINVAL,
+				       "cannot write the report: %s is not a regular "
+				       "file",
+				       shown);
+		for (const struct run_report *o = spec->reports; o < report; o++)
+			if (o->fd >= 0 && fstat(o->fd, &other) == 0 &&
+			    stat_is_same(&other, &st))
+				return err_set(err, -EINVAL,
+					       "--report: %s is named twice", shown);
+		if (mode == 0 && (ftruncate(fd, 0) < 0 || lseek(fd, 0, SEEK_SET) < 0))
+			return err_sys(err, -errno, "cannot write the report %s", shown);
+		report->fd = TAKE_FD(fd);
+		if (st.st_nlink > 0) /* else it has no name */
+			spec->kept[spec->kept_count++] = report->file;
+	}
+	return 0;
 }
 
 int report_write(const struct report *r, struct err *err)
@@ -829,8 +781,18 @@ int report_write(const struct report *r, struct err *err)
 
 	for (size_t i = 0; i < r->spec->report_count; i++) {
 		const struct run_report *report = &r->spec->reports[i];
-		const int one = write_one(r, report);
+		const struct form *form = &forms[report->format];
+		FILE *out = report->fd < 0 ? stdout : fdopen(report->fd, "w");
+		int one = out ? 0 : -errno;
 
+		/* A command begins its line, and what was run may have left one without
+		 * end. */
+		if (out == stdout && form->is_added)
+			fputc('\n', out);
+		if (out)
+			one = form->write(r, out);
+		if (out && (out == stdout ? fflush(out) : fclose(out)) != 0 && one == 0)
+			one = -errno;
 		if (one < 0)
 			result = err_sys(err, one, "cannot write the report %s",
 					 SHOWN(report->file));
