@@ -209,19 +209,6 @@ static void on_event(struct control *c, struct event *e)
 	}
 }
 
-/* The command's process hears LAUNCH_GO at once, whatever weir-init still has to test: so
- * no engine may begin that by itself. */
-static void let_command_go(struct control *c)
-{
-	if (c->state != CONTROL_ASKED) {
-		fail(c, RUN_STATUS_FAILED,
-		     "the engine says that the command may run, and was not asked");
-		return;
-	}
-	c->state = CONTROL_RELEASED;
-	notify_launch(c, LAUNCH_GO, 0);
-}
-
 static void on_engine_message(struct control *c, struct ipc_message *m)
 {
 	switch (m->type) {
@@ -232,7 +219,16 @@ static void on_engine_message(struct control *c, struct ipc_message *m)
 			say(c, m->text);
 		break;
 	case IPC_RUNNING:
-		let_command_go(c);
+		/* The command's process hears LAUNCH_GO at once, whatever weir-init still
+		 * has to test: so no engine may begin that by itself. */
+		if (c->state != CONTROL_ASKED) {
+			fail(c, RUN_STATUS_FAILED,
+			     "the engine says that the command may run, and was not "
+			     "asked");
+			break;
+		}
+		c->state = CONTROL_RELEASED;
+		notify_launch(c, LAUNCH_GO, 0);
 		break;
 	case IPC_EVENT:
 		on_event(c, &m->event);
@@ -253,13 +249,26 @@ static void on_engine_message(struct control *c, struct ipc_message *m)
 
 enum { LAST_STEPS_MS = 100 }; /* from the end of its channel to its own */
 
-/* The sandbox ends first. An engine that lives on is killed. */
-static void fail_with_engine(struct control *c)
+static void on_engine(struct loop_source *source, uint32_t events)
 {
+	struct control *c = CONTAINER_OF(source, struct control, from_engine);
 	char how[PROCESS_END_SIZE], text[ERR_TEXT_SIZE];
-	int status = 0;
+	struct ipc_message m;
+	size_t count;
+	int r = 0, status = 0;
 	pid_t ended;
 
+	for (int i = 0; r == 0 && i < IPC_TURN_MAX; i++) {
+		r = ipc_receive(source->fd, &m, NULL, 0, &count);
+		if (r == 0)
+			on_engine_message(c, &m);
+	}
+	if (r == 0 || r == -EAGAIN)
+		return;
+	loop_remove(c->loop, source);
+	if (c->state == CONTROL_COUNTED)
+		return;
+	/* The sandbox ends first. An engine that lives on is killed. */
 	kill(c->launch, SIGKILL);
 	for (int ms = 0;
 	     (ended = waitpid(c->engine, &status, WNOHANG)) == 0 && ms < LAST_STEPS_MS;
@@ -270,25 +279,6 @@ static void fail_with_engine(struct control *c)
 	snprintf(text, sizeof(text), "the engine %s; the sandbox is closed",
 		 ended == 0 ? "has closed its channel" : process_end_text(status, how));
 	fail(c, RUN_STATUS_FAILED, text);
-}
-
-static void on_engine(struct loop_source *source, uint32_t events)
-{
-	struct control *c = CONTAINER_OF(source, struct control, from_engine);
-	struct ipc_message m;
-	size_t count;
-	int r = 0;
-
-	for (int i = 0; r == 0 && i < IPC_TURN_MAX; i++) {
-		r = ipc_receive(source->fd, &m, NULL, 0, &count);
-		if (r == 0)
-			on_engine_message(c, &m);
-	}
-	if (r == 0 || r == -EAGAIN)
-		return;
-	loop_remove(c->loop, source);
-	if (c->state != CONTROL_COUNTED)
-		fail_with_engine(c);
 }
 
 /* -- the launch child and weir-init ------------------------------------------------- */
@@ -347,18 +337,16 @@ static void on_exited(struct control *c, int wait_status)
 		loop_stop(c->loop);
 }
 
-/* When both the self-test has passed and the uplink is ready, whichever comes last. */
-static void release_command(struct control *c)
+/* When both the self-test has passed and the uplink is ready, whichever comes last.
+ * @data: the struct control. */
+static void release_command(void *data)
 {
+	struct control *c = data;
+
 	if (c->state != CONTROL_TESTED || !c->uplink.ready)
 		return;
 	c->state = CONTROL_ASKED;
 	notify_engine(c, IPC_RUN);
-}
-
-static void on_uplink_ready(void *data)
-{
-	release_command(data);
 }
 
 /* The filter refuses what the uplink carried, so the command may go on without. */
@@ -537,24 +525,20 @@ static void on_turn_end(void *data)
 
 /* -- another policy ------------------------------------------------------------------ */
 
-static bool ring_has(const struct event_ring *ring, uint32_t number)
-{
-	for (size_t i = 0; i < event_ring_count(ring); i++)
-		if (event_ring_at(ring, i)->sandbox == number)
-			return true;
-	return false;
-}
-
 /* Something that the report will say was decided by the policy @number. */
 static bool is_reported(const void *data, uint32_t number)
 {
 	const struct control *c = data;
+	const struct event_ring *const rings[] = { c->ring, c->failures, c->would };
 
 	for (size_t i = 0; i < c->first.count; i++)
 		if (c->first.events[i].sandbox == number)
 			return true;
-	return ring_has(c->ring, number) || ring_has(c->failures, number) ||
-	       (c->would && ring_has(c->would, number));
+	for (size_t r = 0; r < ARRAY_SIZE(rings); r++)
+		for (size_t i = 0; rings[r] && i < event_ring_count(rings[r]); i++)
+			if (event_ring_at(rings[r], i)->sandbox == number)
+				return true;
+	return false;
 }
 
 static void on_policy(struct live *l, struct run_policy *next)
@@ -573,8 +557,12 @@ static void on_policy(struct live *l, struct run_policy *next)
 
 /* -- starting ----------------------------------------------------------------------- */
 
-static int start_engine(struct control *c, struct err *err)
+/* What the launch child can do without while it makes its namespaces: the engine, which
+ * is ready long before the child hands anything over, and the run's socket. That is there
+ * before the view is planned: in a path that the command may write to it is masked. */
+static int start_beside(void *data, struct err *err)
 {
+	struct control *c = data;
 	const struct launch_probe *probe = &c->probe;
 	struct engine_config config = {
 		.supervisor_fd = c->engine_end,
@@ -596,20 +584,10 @@ static int start_engine(struct control *c, struct err *err)
 	ipc_fds_init(&config.fds, NULL);
 	config.fds.fd[IPC_FD_PLAN] = c->plan_fd;
 	c->engine = engine_start(&config, err);
-	return c->engine < 0 ? (int)c->engine : 0;
-}
-
-/* What the launch child can do without while it makes its namespaces: the engine, which
- * is ready long before the child hands anything over, and the run's socket. That is there
- * before the view is planned: in a path that the command may write to it is masked. */
-static int start_beside(void *data, struct err *err)
-{
-	struct control *c = data;
-	int r = start_engine(c, err);
-
-	if (r == 0)
-		live_open_unnamed(&c->socket);
-	return r;
+	if (c->engine < 0)
+		return (int)c->engine;
+	live_open_unnamed(&c->socket);
+	return 0;
 }
 
 /* There are at most HIDDEN_MAX. */
@@ -894,7 +872,7 @@ int control_run(struct run_spec *spec)
 			     .socket = { .fd = -1 },
 			     .started_ms = clock_wall_ms(),
 			     .policy = calloc(1, sizeof(*c.policy)),
-			     .uplink = { .on_ready = on_uplink_ready,
+			     .uplink = { .on_ready = release_command,
 					 .on_end = on_uplink_end,
 					 .data = &c } };
 	struct err err = { 0 };

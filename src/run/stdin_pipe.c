@@ -62,26 +62,20 @@ static int take_read(struct stdin_pipe *p)
 	return 0;
 }
 
-/* The command's pipe has no more buffers than wait in the caller's, so that all of them
- * are filled. The kernel may refuse a size: then the one before does. */
-static void resize(struct stdin_pipe *p)
-{
-	int waiting = 0, size = (int)sysconf(_SC_PAGESIZE);
-
-	if (ioctl(STDIN_FILENO, FIONREAD, &waiting) < 0)
-		return;
-	while (size * 2 <= MIN(waiting, MANY))
-		size *= 2;
-	if (size != p->size && fcntl(p->to_command.fd, F_SETPIPE_SZ, size) >= 0)
-		p->size = size;
-}
-
 /* @otherwise: what is waited for where nothing can be lent now. */
 static void lend(struct stdin_pipe *p, struct loop_source *otherwise)
 {
+	int waiting = 0, size = (int)sysconf(_SC_PAGESIZE);
 	ssize_t n;
 
-	resize(p);
+	/* The command's pipe has no more buffers than wait in the caller's, so that all
+	 * of them are filled. The kernel may refuse a size: then the one before does. */
+	if (ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0) {
+		while (size * 2 <= MIN(waiting, MANY))
+			size *= 2;
+		if (size != p->size && fcntl(p->to_command.fd, F_SETPIPE_SZ, size) >= 0)
+			p->size = size;
+	}
 	n = tee(STDIN_FILENO, p->to_command.fd, LENT_MAX, SPLICE_F_NONBLOCK);
 	if (n == 0 || (n < 0 && errno != EAGAIN)) {
 		end_input(p);
