@@ -145,10 +145,12 @@ static bool writable_unasked(const struct path *p)
 }
 
 /* rootfs_plan() made room for as many as there can be. */
-static void add_tree(struct rootfs *v, const struct path *p, enum tree_kind kind)
+static struct tree *add_tree(struct rootfs *v, const struct path *p, enum tree_kind kind)
 {
-	v->trees[v->tree_count++] =
-		(struct tree){ .path = p->name, .source = p, .kind = kind, .fd = -1 };
+	struct tree *t = &v->trees[v->tree_count++];
+
+	*t = (struct tree){ .path = p->name, .source = p, .kind = kind, .fd = -1 };
+	return t;
 }
 
 /* Look @name up, and keep what it leads to in the view. */
@@ -165,13 +167,6 @@ static int resolve(struct rootfs *v, const char *name, const struct path **ret,
 	return 0;
 }
 
-static bool is_of_kernel(const struct rootfs *v, const struct path *p)
-{
-	const struct mount *m = mounts_numbered(&v->mounts, p->mount_id);
-
-	return !m || mount_is_of_kernel(m);
-}
-
 /* Of the first @count paths: one that leads to @p without a link. */
 static bool is_among(const struct rootfs *v, size_t count, const struct path *p)
 {
@@ -186,18 +181,6 @@ static bool is_among(const struct rootfs *v, size_t count, const struct path *p)
 static bool is_named(const struct rootfs *v, const struct path *p)
 {
 	return is_among(v, v->spec->rw_count, p);
-}
-
-/* An earlier command may have left the link for this run to follow. */
-static int check_untrusted(const struct rootfs *v, size_t count, const struct path *p,
-			   struct err *err)
-{
-	if (!p->untrusted || is_among(v, count, p))
-		return 0;
-	return err_set(err, -EINVAL,
-		       "'%s' is a link, which an earlier command may have left; if it "
-		       "should lead to '%s', name that too",
-		       p->untrusted, p->name);
 }
 
 static void add_writable(struct rootfs *v, const struct path *p)
@@ -220,52 +203,46 @@ static void add_writable(struct rootfs *v, const struct path *p)
 			   p->name, owner ? owner->pw_name : number);
 }
 
-static int plan_writable(struct rootfs *v, struct err *err)
+/* What --rw or --ro names: @kind, writable, or shown though something hides it. */
+static int plan_given(struct rootfs *v, const char *const *list, size_t count,
+		      enum tree_kind kind, struct err *err)
 {
-	const struct path *p = NULL;
+	const size_t first = v->path_count, end = first + count;
+	const bool is_writable = kind == TREE_WRITABLE;
+	const struct path *last;
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < v->spec->rw_count; i++)
-		r = resolve(v, v->spec->rw[i], &p, err);
-	for (size_t i = 0; r == 0 && i < v->spec->rw_count; i++) {
-		p = &v->paths[i];
-		r = check_untrusted(v, v->spec->rw_count, p, err);
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = resolve(v, list[i], &last, err);
+	for (size_t i = first; r == 0 && i < end; i++) {
+		const struct path *p = &v->paths[i];
+		const struct mount *of = mounts_numbered(&v->mounts, p->mount_id);
+		const mode_t mode = p->st.st_mode;
+		const bool leads_out = !S_ISDIR(mode) && !S_ISREG(mode);
+
+		/* An earlier command may have left the link for this run to follow. */
+		if (p->untrusted && !is_among(v, end, p))
+			r = err_set(err, -EINVAL,
+				    "'%s' is a link, which an earlier command may have "
+				    "left; if it should lead to '%s', name that too",
+				    p->untrusted, p->name);
 		/* A pipe or a socket leads to whoever is at its other end. */
-		if (r == 0 && !S_ISDIR(p->st.st_mode) && !S_ISREG(p->st.st_mode))
+		if (r == 0 && is_writable && leads_out)
 			r = err_set(err, -EINVAL,
 				    "'%s' is neither a directory nor a file", p->name);
-		if (r == 0 && (!writable_when_named(p) || is_of_kernel(v, p)))
-			r = err_set(err, -EINVAL, "'%s' can't be writable in a sandbox",
-				    p->name);
-		if (r == 0)
-			add_writable(v, p);
-	}
-	return r;
-}
-
-/* What is shown though something hides it. Behind the paths of --rw. */
-static int plan_shown(struct rootfs *v, struct err *err)
-{
-	const size_t first = v->path_count, end = first + v->spec->shown_count;
-	const struct path *p = NULL;
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < v->spec->shown_count; i++)
-		r = resolve(v, v->spec->shown[i], &p, err);
-	for (size_t i = first; r == 0 && i < end; i++) {
-		p = &v->paths[i];
-		r = check_untrusted(v, end, p, err);
-		if (r == 0 && S_ISSOCK(p->st.st_mode))
+		if (r == 0 && S_ISSOCK(mode))
 			r = err_set(err, -EINVAL,
 				    "'%s' is a unix socket, which leads out of the "
 				    "sandbox: only an ssh-agent's is shown, by "
 				    "--pass-env SSH_AUTH_SOCK",
 				    p->name);
-		if (r == 0 && ((!S_ISDIR(p->st.st_mode) && !S_ISREG(p->st.st_mode)) ||
-			       !writable_when_named(p) || is_of_kernel(v, p)))
-			r = err_set(err, -EINVAL, "'%s' can't be shown in a sandbox",
-				    p->name);
-		if (r == 0 && !is_named(v, p))
+		if (r == 0 && (leads_out || !writable_when_named(p) || !of ||
+			       mount_is_of_kernel(of)))
+			r = err_set(err, -EINVAL, "'%s' can't be %s in a sandbox",
+				    p->name, is_writable ? "writable" : "shown");
+		if (r == 0 && is_writable)
+			add_writable(v, p);
+		else if (r == 0 && !is_named(v, p))
 			add_tree(v, p, TREE_SHOWN);
 	}
 	return r;
@@ -279,21 +256,6 @@ bool place_is_writable(const struct rootfs *v, const char *path)
 			return true;
 	}
 	return false;
-}
-
-/* Did the caller come to the working directory by a link that isn't to be trusted? Only
- * the shell knows, and says so in $PWD. */
-static bool came_by_link(const struct path *cwd)
-{
-	const char *pwd = getenv("PWD");
-	struct path logical;
-	bool by_link;
-
-	if (!pwd || pwd[0] != '/' || path_open(pwd, &logical, NULL) < 0)
-		return false;
-	by_link = logical.untrusted && stat_is_same(&logical.st, &cwd->st);
-	path_done(&logical);
-	return by_link;
 }
 
 /* May it be writable under each name that it has, in other mounts of its file system too,
@@ -327,8 +289,10 @@ static bool is_writable_unasked(const struct rootfs *v, const struct path *p)
 /* After the paths that were named: one of them may be it, or hold it. */
 static int plan_cwd(struct rootfs *v, struct err *err)
 {
+	const char *pwd = getenv("PWD");
 	const struct path *p = NULL;
-	bool by_link;
+	struct path logical;
+	bool by_link = false;
 	int r;
 
 	/* The caller may have entered this directory with other rights: `sudo -u` keeps
@@ -342,7 +306,12 @@ static int plan_cwd(struct rootfs *v, struct err *err)
 	r = resolve(v, ".", &p, err);
 	if (r < 0 || place_is_writable(v, p->name))
 		return r;
-	by_link = came_by_link(p);
+	/* Did the caller come to it by a link that isn't to be trusted? Only the shell
+	 * knows, and says so in $PWD. */
+	if (pwd && pwd[0] == '/' && path_open(pwd, &logical, NULL) == 0) {
+		by_link = logical.untrusted && stat_is_same(&logical.st, &p->st);
+		path_done(&logical);
+	}
 	if (!by_link && is_writable_unasked(v, p)) {
 		add_writable(v, p);
 		return 0;
@@ -374,22 +343,6 @@ static bool shows_writable(const struct rootfs *v, const struct mount *of,
 			return true;
 	}
 	return false;
-}
-
-static int check_mounts(const struct rootfs *v, const struct path *p, struct err *err)
-{
-	const struct mount *of = mounts_numbered(&v->mounts, p->mount_id);
-	char other[PATH_MAX];
-
-	if (!of)
-		return err_set(err, -ENOENT, "cannot tell on which mount '%s' lies",
-			       p->name);
-	if (shows_writable(v, of, p->name, other))
-		return err_set(err, -EINVAL,
-			       "'%s' is mounted at '%s' as well, where the command may "
-			       "write to it; name it by that path",
-			       p->name, other);
-	return 0;
 }
 
 /* A link that the command can change would lead the next run to another file. */
@@ -430,15 +383,25 @@ static int check_hard_links(const struct rootfs *v, const struct path *p, struct
 static int plan_readonly(struct rootfs *v, const char *given, struct err *err)
 {
 	const struct path *p = NULL;
+	const struct mount *of;
+	char other[PATH_MAX];
 	const char *above;
 	int r = resolve(v, given, &p, err);
 
 	if (r == 0)
 		r = check_links(v, p, err);
-	if (r == 0)
-		r = check_mounts(v, p, err);
-	if (r == 0)
-		r = check_hard_links(v, p, err);
+	if (r < 0)
+		return r;
+	of = mounts_numbered(&v->mounts, p->mount_id);
+	if (!of)
+		return err_set(err, -ENOENT, "cannot tell on which mount '%s' lies",
+			       p->name);
+	if (shows_writable(v, of, p->name, other))
+		return err_set(err, -EINVAL,
+			       "'%s' is mounted at '%s' as well, where the command may "
+			       "write to it; name it by that path",
+			       p->name, other);
+	r = check_hard_links(v, p, err);
 	if (r < 0)
 		return r;
 	if (place_is_writable(v, p->name)) {
@@ -482,21 +445,26 @@ static bool way_is_writable(const struct rootfs *v, const char *name, uid_t *ret
 
 /* Nothing can be mounted where nothing is: the command would make the directory, and in
  * it the next run's defaults. What the caller may not make the command can't make
- * either, unless the directory above is the caller's own. Return: 1: it is there; 0: no
- * command can make it. */
-static int make_settings(const struct rootfs *v, const char *name, struct err *err)
+ * either, unless the directory above is the caller's own. */
+static int plan_settings(struct rootfs *v, struct err *err)
 {
+	const char *name = v->spec->settings;
 	struct err why = { 0 };
 	struct path made;
 	uid_t owner = 0;
+	struct stat st;
 	int r;
 
+	if (!name)
+		return 0;
+	if (stat(name, &st) == 0)
+		return plan_readonly(v, name, err);
 	if (!way_is_writable(v, name, &owner))
 		return 0;
 	r = path_open_made(name, &made, &why);
 	if (r == 0) {
 		path_done(&made);
-		return 1;
+		return plan_readonly(v, name, err);
 	}
 	if (r == -EROFS || ((r == -EACCES || r == -EPERM) && owner != geteuid()))
 		return 0;
@@ -506,50 +474,14 @@ static int make_settings(const struct rootfs *v, const char *name, struct err *e
 		       name, why.text);
 }
 
-static int plan_settings(struct rootfs *v, struct err *err)
-{
-	const char *name = v->spec->settings;
-	struct stat st;
-	int r = 1;
-
-	if (!name)
-		return 0;
-	if (stat(name, &st) < 0)
-		r = make_settings(v, name, err);
-	return r <= 0 ? r : plan_readonly(v, name, err);
-}
-
 /* --- files that run outside later --- */
-
-static int find_startup_files(struct rootfs *v, struct err *err)
-{
-	const size_t tree_count = v->tree_count;
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < tree_count; i++) {
-		const struct tree *t = &v->trees[i];
-
-		/* Nothing outside looks into what only sandboxes use, and they write such
-		 * files there themselves: checkouts, an agent's settings. */
-		if (t->kind == TREE_WRITABLE && S_ISDIR(t->source->st.st_mode) &&
-		    !text_is_one_of(t->source->name, v->spec->own, v->spec->own_count))
-			r = startup_files_add(v->spec->startup, t->source, err);
-	}
-	return r < 0 ? r : startup_files_find(v->spec->startup, err);
-}
-
-static void add_startup_tree(struct rootfs *v, const struct path *p)
-{
-	add_tree(v, p, TREE_READONLY);
-	v->trees[v->tree_count - 1].is_startup = true;
-}
 
 /* A link is held, and where it leads to as well. */
 static void plan_startup_file(struct rootfs *v, const struct path *p)
 {
 	struct path *target;
 
-	add_startup_tree(v, p);
+	add_tree(v, p, TREE_READONLY)->is_startup = true;
 	/* Another name of the same file may lie in a writable directory too. */
 	if (S_ISREG(p->st.st_mode) && p->st.st_nlink > 1)
 		launch_send_report(
@@ -564,7 +496,7 @@ static void plan_startup_file(struct rootfs *v, const struct path *p)
 		return; /* it leads nowhere */
 	v->path_count++;
 	if (place_is_writable(v, target->name) && !is_named(v, target))
-		add_startup_tree(v, target);
+		add_tree(v, target, TREE_READONLY)->is_startup = true;
 }
 
 /* git needs its config, so the file can't be hidden as others with a token are. */
@@ -591,7 +523,20 @@ static void report_secrets(const struct rootfs *v)
 static int plan_startup_files(struct rootfs *v, struct err *err)
 {
 	struct startup_files *s = v->spec->startup;
-	int r = find_startup_files(v, err);
+	const size_t tree_count = v->tree_count;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < tree_count; i++) {
+		const struct tree *t = &v->trees[i];
+
+		/* Nothing outside looks into what only sandboxes use, and they write such
+		 * files there themselves: checkouts, an agent's settings. */
+		if (t->kind == TREE_WRITABLE && S_ISDIR(t->source->st.st_mode) &&
+		    !text_is_one_of(t->source->name, v->spec->own, v->spec->own_count))
+			r = startup_files_add(s, t->source, err);
+	}
+	if (r == 0)
+		r = startup_files_find(s, err);
 
 	for (size_t i = 0; r == 0 && i < s->count; i++) {
 		s->is_named[i] = is_named(v, &s->found[i]);
@@ -633,26 +578,10 @@ static int compare_trees(const void *a, const void *b)
 	return r != 0 ? r : (int)x->kind - (int)y->kind;
 }
 
-/* The host's sockets in what is bare. */
-static int plan_masks(struct rootfs *v, struct err *err)
-{
-	const struct path **tops = calloc(v->tree_count + 1, sizeof(*tops));
-	size_t count = 0;
-	int r;
-
-	if (!tops)
-		return err_sys(err, -ENOMEM, "cannot list unix sockets");
-	for (size_t i = 0; i < v->tree_count; i++) {
-		if (tree_is_bare(&v->trees[i]))
-			tops[count++] = v->trees[i].source;
-	}
-	r = sockets_find(&v->mounts, tops, count, &v->sockets, err);
-	free(tops);
-	return r == -EINVAL ? -EIO : r; /* the kernel's, not a path's */
-}
-
 int place_plan(struct rootfs *v, struct err *err)
 {
+	const struct path **bare;
+	size_t bare_count = 0;
 	int r;
 
 	v->paths = calloc(v->spec->rw_count + v->spec->shown_count + v->spec->ro_count +
@@ -660,10 +589,11 @@ int place_plan(struct rootfs *v, struct err *err)
 			  sizeof(*v->paths));
 	if (!v->paths)
 		return err_sys(err, -ENOMEM, "cannot plan the file system view");
-	r = plan_writable(v, err);
+	/* The paths of --rw come first in the view, then those of --ro. */
+	r = plan_given(v, v->spec->rw, v->spec->rw_count, TREE_WRITABLE, err);
 	if (r < 0)
 		return err_context(err, "--rw");
-	r = plan_shown(v, err);
+	r = plan_given(v, v->spec->shown, v->spec->shown_count, TREE_SHOWN, err);
 	if (r < 0)
 		return err_context(err, "--ro");
 	r = plan_cwd(v, err);
@@ -680,7 +610,17 @@ int place_plan(struct rootfs *v, struct err *err)
 	if (r < 0)
 		return r;
 	qsort(v->trees, v->tree_count, sizeof(*v->trees), compare_trees);
-	return plan_masks(v, err);
+	/* The host's sockets in what is bare. */
+	bare = calloc(v->tree_count + 1, sizeof(*bare));
+	if (!bare)
+		return err_sys(err, -ENOMEM, "cannot list unix sockets");
+	for (size_t i = 0; i < v->tree_count; i++) {
+		if (tree_is_bare(&v->trees[i]))
+			bare[bare_count++] = v->trees[i].source;
+	}
+	r = sockets_find(&v->mounts, bare, bare_count, &v->sockets, err);
+	free(bare);
+	return r == -EINVAL ? -EIO : r; /* the kernel's, not a path's */
 }
 
 /* --- in the builder --- */
@@ -730,26 +670,6 @@ static int make_way(const struct rootfs *v, const char *path, bool is_dir,
 	return 0;
 }
 
-/* Mount the directory @path of the view on itself. A mount point can't be renamed. */
-static int pin_directory(struct rootfs *v, const char *path, struct err *err)
-{
-	CLEAN(fd) int at = rootfs_lookup(v, path);
-	CLEAN(fd) int copy = -1;
-	struct statx x;
-
-	if (at < 0)
-		return err_sys(err, at, "cannot find '%s' in the sandbox", path);
-	if (statx(at, "", AT_EMPTY_PATH, STATX_MNT_ID, &x) == 0 &&
-	    (x.stx_attributes & STATX_ATTR_MOUNT_ROOT))
-		return 0;
-	copy = open_tree(at, "",
-			 OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH |
-				 AT_RECURSIVE);
-	if (copy < 0)
-		return err_sys(err, -errno, "cannot protect '%s'", path);
-	return rootfs_attach(v, copy, path, err);
-}
-
 /* Were a directory on the way to what is mounted there renamed, another could be put
  * in its place. */
 int place_pin_way(struct rootfs *v, const char *path, struct err *err)
@@ -769,11 +689,27 @@ int place_pin_way(struct rootfs *v, const char *path, struct err *err)
 	if (!top)
 		return 0;
 	for (size_t i = strlen(top) + 1; r == 0 && i < len && len < sizeof(way); i++) {
+		CLEAN(fd) int at = -1;
+		CLEAN(fd) int copy = -1;
+		struct statx x;
+
 		if (path[i] != '/')
 			continue;
 		memcpy(way, path, i);
 		way[i] = '\0';
-		r = pin_directory(v, way, err);
+		at = rootfs_lookup(v, way);
+		if (at < 0)
+			return err_sys(err, at, "cannot find '%s' in the sandbox", way);
+		if (statx(at, "", AT_EMPTY_PATH, STATX_MNT_ID, &x) == 0 &&
+		    (x.stx_attributes & STATX_ATTR_MOUNT_ROOT))
+			continue;
+		/* Mounted on itself: a mount point can't be renamed. */
+		copy = open_tree(at, "",
+				 OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH |
+					 AT_RECURSIVE);
+		if (copy < 0)
+			return err_sys(err, -errno, "cannot protect '%s'", way);
+		r = rootfs_attach(v, copy, way, err);
 	}
 	return r;
 }
