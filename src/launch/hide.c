@@ -59,31 +59,25 @@ static struct twin *find_twin(struct twins *t, const struct stat *st)
 	return NULL;
 }
 
-static bool is_known(const struct twin *w, const char *last, const struct stat *directory)
-{
-	for (size_t i = 0; i < w->count; i++) {
-		const struct twin_name *n = &w->names[i];
-
-		if (stat_is_same(&n->directory, directory) &&
-		    strcmp(strrchr(n->path, '/') + 1, last) == 0)
-			return true;
-	}
-	return false;
-}
-
+/* Unless the name is known: the same one of the same directory. */
 static int add_name(struct twin *w, const char *path, struct err *err)
 {
 	const char *last = strrchr(path, '/') + 1;
 	struct twin_name name = { .path = strdup(path) };
 	char directory[PATH_MAX];
+	bool is_known = false;
 
 	snprintf(directory, sizeof(directory), "%.*s", (int)(last - path), path);
-	if (!name.path || stat(directory, &name.directory) < 0 ||
-	    w->count == w->st.st_nlink || is_known(w, last, &name.directory)) {
+	if (!name.path)
+		return err_sys(err, -ENOMEM, "cannot list '%s'", path);
+	is_known = stat(directory, &name.directory) < 0 || w->count == w->st.st_nlink;
+	for (size_t i = 0; !is_known && i < w->count; i++)
+		is_known = stat_is_same(&w->names[i].directory, &name.directory) &&
+			   strcmp(strrchr(w->names[i].path, '/') + 1, last) == 0;
+	if (is_known)
 		free(name.path);
-		return name.path ? 0 : err_sys(err, -ENOMEM, "cannot list '%s'", path);
-	}
-	w->names[w->count++] = name;
+	else
+		w->names[w->count++] = name;
 	return 0;
 }
 
@@ -116,42 +110,7 @@ static int twins_add(struct twins *t, const struct stat *st, const char *path,
 
 /* --- the search --- */
 
-static bool is_one_of_theirs(const struct twins *t, ino_t inode)
-{
-	for (size_t i = 0; i < t->count; i++) {
-		if (t->list[i].st.st_ino == inode)
-			return true;
-	}
-	return false;
-}
-
-static int search_names(struct twins *t, int fd, const char *path, struct err *err);
-
-static int search_name(struct twins *t, int dir, const char *directory,
-		       const struct dirent *entry, struct err *err)
-{
-	char path[PATH_MAX];
-	struct twin *w;
-	struct stat st;
-
-	if (entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN &&
-	    !is_one_of_theirs(t, entry->d_ino))
-		return 0;
-	if (fstatat(dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-	    snprintf(path, sizeof(path), "%s/%s", directory[1] ? directory : "",
-		     entry->d_name) >= (int)sizeof(path))
-		return 0;
-	if (S_ISDIR(st.st_mode))
-		return search_names(
-			t,
-			openat(dir, entry->d_name,
-			       O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW),
-			path, err);
-	w = find_twin(t, &st);
-	return w ? add_name(w, path, err) : 0;
-}
-
-/* Takes @fd. */
+/* In the directory @path, open at @fd, which is taken, and below it. */
 static int search_names(struct twins *t, int fd, const char *path, struct err *err)
 {
 	CLEAN(directory) DIR *dir = directory_open(fd);
@@ -166,8 +125,26 @@ static int search_names(struct twins *t, int fd, const char *path, struct err *e
 		is_theirs = is_theirs || t->list[i].st.st_dev == st.st_dev;
 	while (r == 0 && is_theirs && t->entries < TWINS_ENTRIES_MAX &&
 	       (entry = directory_next(dir))) {
+		bool may_be = entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN;
+		char name[PATH_MAX];
+		struct twin *w;
+
 		t->entries++;
-		r = search_name(t, fd, path, entry, err);
+		for (size_t i = 0; !may_be && i < t->count; i++)
+			may_be = t->list[i].st.st_ino == entry->d_ino;
+		if (!may_be || fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		    snprintf(name, sizeof(name), "%s/%s", path[1] ? path : "",
+			     entry->d_name) >= (int)sizeof(name))
+			continue;
+		w = find_twin(t, &st);
+		if (S_ISDIR(st.st_mode))
+			r = search_names(
+				t,
+				openat(fd, entry->d_name,
+				       O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW),
+				name, err);
+		else if (w)
+			r = add_name(w, name, err);
 	}
 	return r;
 }
@@ -232,28 +209,25 @@ static int add_home(struct plan_of_hidden *plan, const char *home, struct err *e
 	return 0;
 }
 
-static int add_home_of(struct plan_of_hidden *plan, uid_t uid, struct err *err)
-{
-	const struct passwd *user = getpwuid(uid);
-
-	return add_home(plan, user ? user->pw_dir : NULL, err);
-}
-
 /* The homes in which credentials are hidden. The user who called sudo has one, too, and
  * root can read it. */
 static int find_homes(struct plan_of_hidden *plan, struct err *err)
 {
 	const char *sudo = getenv("SUDO_UID");
+	const struct passwd *user;
 	uint32_t uid;
 	int r;
 
 	static_assert(HOMES_MAX == 3, "as many as are added here");
 	r = add_home(plan, getenv("HOME"), err);
-	if (r == 0)
-		r = add_home_of(plan, geteuid(), err);
-	if (r == 0 && sudo && text_to_u32(text_of(sudo), UINT32_MAX, &uid))
-		r = add_home_of(plan, uid, err);
-	return r;
+	if (r < 0)
+		return r;
+	user = getpwuid(geteuid());
+	r = add_home(plan, user ? user->pw_dir : NULL, err);
+	if (r < 0 || !sudo || !text_to_u32(text_of(sudo), UINT32_MAX, &uid))
+		return r;
+	user = getpwuid(uid);
+	return add_home(plan, user ? user->pw_dir : NULL, err);
 }
 
 /* --- what is shown all the same --- */
@@ -330,31 +304,6 @@ static int add_alias(struct plan_of_hidden *plan, const char *other, const struc
 	return add_place(plan, &q, kept, err);
 }
 
-static int add_aliases(struct plan_of_hidden *plan, const struct path *p,
-		       const char *kept, struct err *err)
-{
-	const struct mounts *all = &plan->view->mounts;
-	const struct mount *of = mounts_numbered(all, p->mount_id);
-	char inside[PATH_MAX], other[PATH_MAX];
-	int r = 0;
-
-	if (!of || !mount_inside(of, p->name, inside))
-		return err_set(err, -ESTALE,
-			       "cannot tell in which mounts '%s', which is hidden, shows",
-			       p->name);
-	for (size_t i = 0; r == 0 && i < all->count; i++) {
-		const struct mount *m = &all->list[i];
-
-		if (m == of || m->device != of->device)
-			continue;
-		if (mount_shows(m, inside, other))
-			r = add_alias(plan, other, p, m, kept, err);
-		else if (path_is_within(m->root, inside))
-			r = add_alias(plan, m->path, NULL, m, NULL, err);
-	}
-	return r;
-}
-
 /* Nothing of the caller's that the run needs may vanish with it. */
 static int check_hidden(const struct plan_of_hidden *plan, const struct path *p,
 			struct err *err)
@@ -376,14 +325,34 @@ static int check_hidden(const struct plan_of_hidden *plan, const struct path *p,
 	return 0;
 }
 
+/* The place @p, under each name that it has in other mounts of its file system, too. */
 static int add_whole(struct plan_of_hidden *plan, const struct path *p, const char *kept,
 		     struct err *err)
 {
+	const struct mounts *all = &plan->view->mounts;
+	const struct mount *of = mounts_numbered(all, p->mount_id);
+	char inside[PATH_MAX], other[PATH_MAX];
 	int r = add_place(plan, p, kept, err);
 
 	if (r == 0)
 		r = twins_add(&plan->twins, &p->st, p->name, err);
-	return r < 0 ? r : add_aliases(plan, p, kept, err);
+	if (r < 0)
+		return r;
+	if (!of || !mount_inside(of, p->name, inside))
+		return err_set(err, -ESTALE,
+			       "cannot tell in which mounts '%s', which is hidden, shows",
+			       p->name);
+	for (size_t i = 0; r == 0 && i < all->count; i++) {
+		const struct mount *m = &all->list[i];
+
+		if (m == of || m->device != of->device)
+			continue;
+		if (mount_shows(m, inside, other))
+			r = add_alias(plan, other, p, m, kept, err);
+		else if (path_is_within(m->root, inside))
+			r = add_alias(plan, m->path, NULL, m, NULL, err);
+	}
+	return r;
 }
 
 /* --- what links in a directory of credentials lead to --- */
@@ -437,16 +406,6 @@ static int check_locked(const char *name, struct err *err)
 	return 0;
 }
 
-static int follow_link(struct plan_of_hidden *plan, const char *name, struct err *err)
-{
-	CLEAN(path) struct path p = { .fd = -1 };
-	int r = path_open(name, &p, NULL);
-
-	if (r < 0)
-		return r == -EACCES ? check_locked(name, err) : 0;
-	return is_worth_hiding(plan, &p) ? add_whole(plan, &p, NULL, err) : 0;
-}
-
 static int walk(struct plan_of_hidden *plan, int dir, const char *name, const char *path,
 		const char *kept, size_t depth, struct err *err);
 
@@ -460,8 +419,14 @@ static int walk_entry(struct plan_of_hidden *plan, int dir, const char *director
 		return cannot_look(directory, "its paths are too long", err);
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : cannot_look(directory, strerror(errno), err);
-	if (S_ISLNK(st.st_mode))
-		return follow_link(plan, path, err);
+	if (S_ISLNK(st.st_mode)) {
+		CLEAN(path) struct path p = { .fd = -1 };
+		const int r = path_open(path, &p, NULL);
+
+		if (r < 0)
+			return r == -EACCES ? check_locked(path, err) : 0;
+		return is_worth_hiding(plan, &p) ? add_whole(plan, &p, NULL, err) : 0;
+	}
 	if (S_ISREG(st.st_mode))
 		return twins_add(&plan->twins, &st, path, err);
 	return S_ISDIR(st.st_mode) ? walk(plan, dir, name, path, "", depth + 1, err) : 0;
@@ -593,36 +558,29 @@ static int plan_credential(struct plan_of_hidden *plan, const char *name, const 
 		       : r;
 }
 
-/* @path is below a home, in the folder that the XDG's variable names where it has one. */
-static int plan_in_folder(struct plan_of_hidden *plan, const char *path, const char *how,
-			  struct err *err)
+/* @path is below a home, and in the folder that the XDG's variable names where it has
+ * one. */
+static int plan_in_homes(struct plan_of_hidden *plan, const char *path, const char *how,
+			 struct err *err)
 {
 	static const char *const folders[][2] = {
 		{ ".config/", "XDG_CONFIG_HOME" },
 		{ ".local/share/", "XDG_DATA_HOME" },
 		{ ".cache/", "XDG_CACHE_HOME" },
 	};
+	const char *in_config = behind(path, ".config/");
 	char name[PATH_MAX];
+	int r = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(folders); i++) {
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(folders); i++) {
 		const char *rest = behind(path, folders[i][0]);
 		const char *folder = rest ? getenv(folders[i][1]) : NULL;
 
 		if (folder && folder[0] == '/' &&
 		    snprintf(name, sizeof(name), "%s/%s", folder, rest) <
 			    (int)sizeof(name))
-			return plan_credential(plan, name, how, err);
+			r = plan_credential(plan, name, how, err);
 	}
-	return 0;
-}
-
-static int plan_in_homes(struct plan_of_hidden *plan, const char *path, const char *how,
-			 struct err *err)
-{
-	const char *in_config = behind(path, ".config/");
-	char name[PATH_MAX];
-	int r = plan_in_folder(plan, path, how, err);
-
 	for (size_t i = 0; r == 0 && i < plan->home_count; i++) {
 		if (entry_filter_may_have(&plan->entries_of[i], path) &&
 		    (!in_config ||
@@ -684,11 +642,22 @@ static int plan_credentials(struct plan_of_hidden *plan, struct err *err)
 
 /* --- other names of the same files --- */
 
-/* Each name, if all are known: -EPERM with @err when some aren't. */
-static int add_twins(struct plan_of_hidden *plan, struct err *err)
+/* Each name that a hidden file has, if all are known: -EPERM with @err when some aren't.
+ */
+static int plan_twins(struct plan_of_hidden *plan, struct err *err)
 {
-	int r = 0;
+	const struct rootfs *v = plan->view;
+	int r;
 
+	if (plan->twins.count == 0)
+		return 0;
+	r = twins_search(&plan->twins, v->spec->cwd, err);
+	for (size_t i = 0; r == 0 && i < v->tree_count; i++) {
+		if (v->trees[i].kind == TREE_WRITABLE)
+			r = twins_search(&plan->twins, v->trees[i].path, err);
+	}
+	for (size_t i = 0; r == 0 && i < plan->home_count; i++)
+		r = twins_search(&plan->twins, plan->homes[i], err);
 	for (size_t i = 0; r == 0 && i < plan->twins.count; i++) {
 		const struct twin *w = &plan->twins.list[i];
 
@@ -711,41 +680,22 @@ static int add_twins(struct plan_of_hidden *plan, struct err *err)
 	return r;
 }
 
-static int plan_twins(struct plan_of_hidden *plan, struct err *err)
-{
-	const struct rootfs *v = plan->view;
-	int r;
-
-	if (plan->twins.count == 0)
-		return 0;
-	r = twins_search(&plan->twins, v->spec->cwd, err);
-	for (size_t i = 0; r == 0 && i < v->tree_count; i++) {
-		if (v->trees[i].kind == TREE_WRITABLE)
-			r = twins_search(&plan->twins, v->trees[i].path, err);
-	}
-	for (size_t i = 0; r == 0 && i < plan->home_count; i++)
-		r = twins_search(&plan->twins, plan->homes[i], err);
-	return r < 0 ? r : add_twins(plan, err);
-}
-
 /* --- all of it --- */
 
-/* What is read-only in a place that is hidden isn't there. */
-static void drop_unseen(struct rootfs *v)
+/* When all places are known. */
+static void settle_trees(struct rootfs *v)
 {
 	size_t kept = 0;
 
+	/* What is read-only in a place that is hidden isn't there. */
 	for (size_t i = 0; i < v->tree_count; i++) {
 		if (v->trees[i].kind != TREE_READONLY ||
 		    !is_hidden_already(v, v->trees[i].path))
 			v->trees[kept++] = v->trees[i];
 	}
 	v->tree_count = kept;
-}
-
-/* A place in another one that is hidden, which came to the list later, is left out. */
-static void add_trees(struct rootfs *v)
-{
+	/* A place in another one that is hidden, which came to the list later, is left
+	 * out. */
 	for (size_t i = 0; i < v->hidden_count; i++) {
 		struct hidden *h = &v->hidden[i];
 		bool unseen = false;
@@ -763,12 +713,8 @@ static void add_trees(struct rootfs *v)
 			.path = h->name, .hidden = h, .kind = TREE_HIDDEN, .fd = -1
 		};
 	}
-}
-
-/* What --ro names below a writable path nobody can rename, unless it is in a place that
- * is hidden there. */
-static void protect_shown(struct rootfs *v)
-{
+	/* What --ro names below a writable path nobody can rename, unless it is in a
+	 * place that is hidden there. */
 	for (size_t i = 0; i < v->tree_count; i++) {
 		struct tree *t = &v->trees[i];
 		bool inside = false;
@@ -808,30 +754,11 @@ int hide_plan(struct rootfs *v, struct err *err)
 		free(plan.homes[i]);
 	if (r < 0)
 		return r;
-	drop_unseen(v);
-	add_trees(v);
-	protect_shown(v);
+	settle_trees(v);
 	return 0;
 }
 
 /* --- in the builder --- */
-
-/* An empty directory of the hidden one's own, in which something will be shown. */
-static int make_own(const struct rootfs *v, const struct hidden *h, bool has_kept,
-		    char *ret, size_t size, struct err *err)
-{
-	int n = snprintf(ret, size, STAGE_HIDDEN "/%zu", (size_t)(h - v->hidden));
-
-	if ((mkdir(STAGE_HIDDEN, 0755) < 0 && errno != EEXIST) || mkdir(ret, 0755) < 0)
-		return err_sys(err, -errno, "cannot create '%s'", ret);
-	if (!has_kept)
-		return 0;
-	snprintf(ret + n, size - (size_t)n, "/%s", h->kept);
-	if (mknod(ret, S_IFREG | 0644, 0) < 0)
-		return err_sys(err, -errno, "cannot create '%s'", ret);
-	ret[n] = '\0';
-	return 0;
-}
 
 /* What is kept is copied from the view before it is covered. Return: a mount, or -1. */
 static int copy_kept(const struct rootfs *v, const char *path)
@@ -853,45 +780,45 @@ static int cover(struct rootfs *v, const struct hidden *h, int at, struct err *e
 {
 	char own[sizeof(STAGE_HIDDEN) + NAME_MAX], path[PATH_MAX] = "";
 	CLEAN(fd) int kept = -1;
-	int r;
+	int n, r;
 
 	if (!h->is_own)
 		return mask_place(at, NULL, h->name, err);
 	if (h->kept &&
 	    snprintf(path, sizeof(path), "%s/%s", h->name, h->kept) < (int)sizeof(path))
 		kept = copy_kept(v, path);
-	r = make_own(v, h, kept >= 0, own, sizeof(own), err);
-	if (r == 0)
-		r = mask_place(at, own, h->name, err);
+	/* An empty directory of the hidden one's own, in which something will be shown.
+	 */
+	n = snprintf(own, sizeof(own), STAGE_HIDDEN "/%zu", (size_t)(h - v->hidden));
+	if ((mkdir(STAGE_HIDDEN, 0755) < 0 && errno != EEXIST) || mkdir(own, 0755) < 0)
+		return err_sys(err, -errno, "cannot create '%s'", own);
+	if (kept >= 0) {
+		snprintf(own + n, sizeof(own) - (size_t)n, "/%s", h->kept);
+		if (mknod(own, S_IFREG | 0644, 0) < 0)
+			return err_sys(err, -errno, "cannot create '%s'", own);
+		own[n] = '\0';
+	}
+	r = mask_place(at, own, h->name, err);
 	return r == 0 && kept >= 0 ? rootfs_attach(v, kept, path, err) : r;
-}
-
-/* Pins are mounts too: the place is looked up above them. Below a writable path the view
- * has the host's own file. */
-static int look_up_pinned(struct rootfs *v, const struct hidden *h, int *ret_at,
-			  struct err *err)
-{
-	int r = place_pin_way(v, h->name, err);
-	CLEAN(fd) int at = r < 0 ? r : rootfs_lookup(v, h->name);
-	struct stat st;
-
-	if (r < 0)
-		return r;
-	if (at < 0 || fstat(at, &st) < 0 || !stat_is_same(&st, &h->st))
-		return err_set(err, -ESTALE, "'%s' was exchanged during the start",
-			       h->name);
-	*ret_at = TAKE_FD(at);
-	return 0;
 }
 
 int hide_attach(struct rootfs *v, const struct tree *t, struct err *err)
 {
 	struct hidden *h = t->hidden;
 	CLEAN(fd) int at = -1;
+	struct stat st;
 	int r = 0;
 
 	if (place_is_writable(v, h->name)) {
-		r = look_up_pinned(v, h, &at, err);
+		/* Pins are mounts too: the place is looked up above them. Below a
+		 * writable path the view has the host's own file. */
+		r = place_pin_way(v, h->name, err);
+		if (r < 0)
+			return r;
+		at = rootfs_lookup(v, h->name);
+		if (at < 0 || fstat(at, &st) < 0 || !stat_is_same(&st, &h->st))
+			return err_set(err, -ESTALE,
+				       "'%s' was exchanged during the start", h->name);
 	} else {
 		at = rootfs_lookup(v, h->name);
 		/* The view doesn't have it. */
