@@ -73,28 +73,6 @@ static void add_device(struct sockets *s, const struct mount *m)
 		s->devices[s->device_count++] = m->device;
 }
 
-static int collect_devices(struct finder *f, struct err *err)
-{
-	f->found->devices =
-		calloc(f->top_count + f->mounts->count, sizeof(*f->found->devices));
-	if (!f->found->devices)
-		return err_sys(err, -ENOMEM, "cannot list unix sockets");
-	for (size_t i = 0; i < f->top_count; i++) {
-		const struct mount *m = mounts_numbered(f->mounts, f->tops[i]->mount_id);
-
-		if (!m)
-			return err_set(err, -ENOENT,
-				       "cannot tell on which file system '%s' lies",
-				       f->tops[i]->name);
-		add_device(f->found, m);
-	}
-	for (size_t i = 0; i < f->mounts->count; i++) {
-		if (is_within_tops(f, f->mounts->list[i].path))
-			add_device(f->found, &f->mounts->list[i]);
-	}
-	return 0;
-}
-
 static bool socket_file_equal(struct socket_file a, struct socket_file b)
 {
 	return a.device == b.device && a.inode == b.inode;
@@ -108,34 +86,27 @@ static void sockets_account(struct sockets *s, struct socket_file file)
 
 /* --- by name --- */
 
-static int add_socket(struct sockets *s, const char *path, struct socket_file file,
-		      struct err *err)
+/* A socket that lies in the writable paths shows in every mount of its file system, also
+ * in those that its name says nothing of (bind mounts). One whose name doesn't lead to
+ * it, or that has several, is left to the search. */
+static int on_socket(struct finder *f, const char *name, struct socket_file file,
+		     struct err *err)
 {
-	if (s->count == SOCKETS_MAX)
-		return err_set(
-			err, -E2BIG,
-			"more than %d unix sockets lie in the writable paths; use a "
-			"directory without them",
-			SOCKETS_MAX);
-	s->paths[s->count] = strdup(path);
-	if (!s->paths[s->count])
-		return err_sys(err, -ENOMEM, "cannot list unix sockets");
-	s->files[s->count++] = file;
-	return 0;
-}
-
-/* The socket lies at @inside in its file system: it shows in every mount of that, also
- * in those that its name says nothing of (bind mounts). */
-static int add_everywhere(struct finder *f, const char *inside, struct socket_file file,
-			  struct err *err)
-{
-	char path[PATH_MAX];
+	struct sockets *s = f->found;
+	char real[PATH_MAX], inside[PATH_MAX], path[PATH_MAX];
+	const struct mount *of;
 	bool elsewhere = true;
+	struct stat st;
 
+	if (name[0] != '/' || !realpath(name, real) || lstat(real, &st) < 0 ||
+	    (uint32_t)st.st_ino != file.inode || st.st_nlink > 1)
+		return 0;
+	of = mounts_containing(f->mounts, real);
+	if (!of || of->device != file.device || !path_is_within(real, of->path) ||
+	    !mount_inside(of, real, inside))
+		return 0;
 	for (size_t i = 0; i < f->mounts->count; i++) {
 		const struct mount *m = &f->mounts->list[i];
-		struct stat st;
-		int r;
 
 		if (m->device != file.device || !mount_shows(m, inside, path) ||
 		    !is_within_tops(f, path))
@@ -144,31 +115,20 @@ static int add_everywhere(struct finder *f, const char *inside, struct socket_fi
 		elsewhere = false;
 		if (lstat(path, &st) < 0 || (uint32_t)st.st_ino != file.inode)
 			continue;
-		r = add_socket(f->found, path, file, err);
-		if (r < 0)
-			return r;
+		if (s->count == SOCKETS_MAX)
+			return err_set(
+				err, -E2BIG,
+				"more than %d unix sockets lie in the writable paths; "
+				"use a directory without them",
+				SOCKETS_MAX);
+		s->paths[s->count] = strdup(path);
+		if (!s->paths[s->count])
+			return err_sys(err, -ENOMEM, "cannot list unix sockets");
+		s->files[s->count++] = file;
 	}
 	if (elsewhere)
-		sockets_account(f->found, file);
+		sockets_account(s, file);
 	return 0;
-}
-
-/* A socket whose name doesn't lead to it, or that has several, is left to the search. */
-static int on_socket(struct finder *f, const char *name, struct socket_file file,
-		     struct err *err)
-{
-	char real[PATH_MAX], inside[PATH_MAX];
-	const struct mount *m;
-	struct stat st;
-
-	if (name[0] != '/' || !realpath(name, real) || lstat(real, &st) < 0 ||
-	    (uint32_t)st.st_ino != file.inode || st.st_nlink > 1)
-		return 0;
-	m = mounts_containing(f->mounts, real);
-	if (!m || m->device != file.device || !path_is_within(real, m->path) ||
-	    !mount_inside(m, real, inside))
-		return 0;
-	return add_everywhere(f, inside, file, err);
 }
 
 static int list_unaccounted(struct finder *f, const char *name, struct socket_file file,
@@ -219,25 +179,6 @@ static int read_socket(struct finder *f, struct nlmsghdr *h, struct err *err)
 			    err);
 }
 
-/* Return: 1 at the end of the dump, 0 to go on, or -errno. */
-static int read_messages(struct finder *f, char *buf, size_t size, struct err *err)
-{
-	for (struct nlmsghdr *h = (void *)buf; NLMSG_OK(h, size);
-	     h = NLMSG_NEXT(h, size)) {
-		int r;
-
-		if (h->nlmsg_type == NLMSG_DONE)
-			return 1;
-		if (h->nlmsg_type == NLMSG_ERROR)
-			return err_set(err, -EIO,
-				       "cannot list unix sockets: the kernel refuses");
-		r = read_socket(f, h, err);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
 static int ask_kernel(struct finder *f, struct err *err)
 {
 	struct {
@@ -259,13 +200,23 @@ static int ask_kernel(struct finder *f, struct err *err)
 		return err_sys(err, -errno, "cannot list unix sockets");
 	while (r == 0) {
 		ssize_t n = recv(s, buf, sizeof(buf), 0);
+		size_t size = (size_t)n;
 
 		if (n <= 0)
 			return err_sys(err, n < 0 ? -errno : -EIO,
 				       "cannot list unix sockets");
-		r = read_messages(f, buf, (size_t)n, err);
+		for (struct nlmsghdr *h = (void *)buf; r == 0 && NLMSG_OK(h, size);
+		     h = NLMSG_NEXT(h, size)) {
+			if (h->nlmsg_type == NLMSG_DONE)
+				return 0;
+			if (h->nlmsg_type == NLMSG_ERROR)
+				return err_set(
+					err, -EIO,
+					"cannot list unix sockets: the kernel refuses");
+			r = read_socket(f, h, err);
+		}
 	}
-	return r < 0 ? r : 0;
+	return r;
 }
 
 int sockets_find(const struct mounts *m, const struct path *const *tops, size_t count,
@@ -277,15 +228,27 @@ int sockets_find(const struct mounts *m, const struct path *const *tops, size_t 
 			    .mounts = m,
 			    .tops = tops,
 			    .top_count = count };
-	int r;
 
 	ret->diag_fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
 	if (ret->diag_fd < 0)
 		return err_sys(err, -errno, "cannot list unix sockets");
-	r = collect_devices(&f, err);
-	if (r == 0 && ret->device_count > 0)
-		r = ask_kernel(&f, err);
-	return r;
+	ret->devices = calloc(count + m->count, sizeof(*ret->devices));
+	if (!ret->devices)
+		return err_sys(err, -ENOMEM, "cannot list unix sockets");
+	for (size_t i = 0; i < count; i++) {
+		const struct mount *of = mounts_numbered(m, tops[i]->mount_id);
+
+		if (!of)
+			return err_set(err, -ENOENT,
+				       "cannot tell on which file system '%s' lies",
+				       tops[i]->name);
+		add_device(ret, of);
+	}
+	for (size_t i = 0; i < m->count; i++) {
+		if (is_within_tops(&f, m->list[i].path))
+			add_device(ret, &m->list[i]);
+	}
+	return ret->device_count > 0 ? ask_kernel(&f, err) : 0;
 }
 
 /* === other spellings === */
@@ -300,11 +263,6 @@ static bool is_exact(const struct rootfs *v, const char *path)
 	const struct mount *m = mounts_holding(&v->mounts, path);
 
 	return m && text_is_one_of(m->type, exact, ARRAY_SIZE(exact));
-}
-
-static const struct stat *stat_of(const struct tree *t)
-{
-	return t->kind == TREE_HIDDEN ? &t->hidden->st : &t->source->st;
 }
 
 /* A path, one component of which is spelled otherwise. */
@@ -340,6 +298,7 @@ static bool is_unlisted(const struct rootfs *v, const struct spelling *s)
 static bool shows_tree(const struct rootfs *v, const struct spelling *s, const void *data)
 {
 	const struct tree *t = data;
+	const struct stat *is = t->kind == TREE_HIDDEN ? &t->hidden->st : &t->source->st;
 	CLEAN(fd) int at = rootfs_lookup(v, s->path);
 	struct stat found, nothing;
 	struct statvfs fs;
@@ -350,9 +309,9 @@ static bool shows_tree(const struct rootfs *v, const struct spelling *s, const v
 		    ? fstatvfs(at, &fs) == 0 && fs.f_flag & ST_RDONLY
 		    : stat(ROOTFS_STAGE, &nothing) == 0 && found.st_dev == nothing.st_dev)
 		return false;
-	return stat_is_same(&found, stat_of(t)) ||
+	return stat_is_same(&found, is) ||
 	       (t->kind == TREE_HIDDEN && !place_is_bare(v, s->path) &&
-		lstat(s->path, &found) == 0 && stat_is_same(&found, stat_of(t))) ||
+		lstat(s->path, &found) == 0 && stat_is_same(&found, is)) ||
 	       is_unlisted(v, s);
 }
 
@@ -408,19 +367,6 @@ static bool has_other_spelling(const struct rootfs *v, const char *path,
 	return found;
 }
 
-static int cannot_hold(const struct tree *t, struct err *err)
-{
-	if (t->kind == TREE_HIDDEN)
-		return err_set(err, -EPERM,
-			       "'%s' can't be hidden: its file system finds it in upper "
-			       "and lower case; keep it elsewhere, or show it with --ro",
-			       t->path);
-	return err_set(err, -EPERM,
-		       "'%s' can't be read-only: its file system finds it in upper and "
-		       "lower case; keep it where the command doesn't write",
-		       t->path);
-}
-
 /* Is @path another spelling of @named, by its first component that is one? */
 static bool respells(const char *path, const char *named)
 {
@@ -470,8 +416,20 @@ int spelling_check(const struct rootfs *v, struct err *err)
 			continue;
 		if (!has_other_spelling(v, t->path, shows_tree, t))
 			continue;
+		if (!t->is_startup && t->kind == TREE_HIDDEN)
+			return err_set(
+				err, -EPERM,
+				"'%s' can't be hidden: its file system finds it in "
+				"upper and lower case; keep it elsewhere, or show it "
+				"with --ro",
+				t->path);
 		if (!t->is_startup)
-			return cannot_hold(t, err);
+			return err_set(
+				err, -EPERM,
+				"'%s' can't be read-only: its file system finds it in "
+				"upper and lower case; keep it where the command doesn't "
+				"write",
+				t->path);
 		first = first ?: t->path;
 		count++;
 	}
@@ -564,65 +522,36 @@ static int mask_mount(struct rootfs *v, const struct mounts *all, const struct m
 	return r < 0 ? r : 1;
 }
 
-static int mask_mounts_once(struct rootfs *v, struct err *err)
-{
-	struct mounts all;
-	int result = 0, r = mounts_read(true, &all, err);
-
-	if (r < 0)
-		return r;
-	for (size_t i = 0; r >= 0 && i < all.count; i++) {
-		r = mask_mount(v, &all, &all.list[i], err);
-		result = MAX(result, r);
-	}
-	mounts_done(&all);
-	return r < 0 ? r : result;
-}
-
 /* --- sockets by name --- */
-
-static bool is_masked(const struct rootfs *v, const char *path)
-{
-	CLEAN(fd) int at = rootfs_lookup(v, path);
-	struct stat nothing, st;
-
-	return at >= 0 && fstat(at, &st) == 0 && stat(ROOTFS_NOTHING, &nothing) == 0 &&
-	       stat_is_same(&st, &nothing);
-}
 
 /* A mask holds in its own mount: a socket that was moved into another one, a directory
  * that is mounted on itself, shows there. So what isn't masked where it was seen is
  * searched for. A file that shows in several mounts has its paths in a row. */
-static void account_masked(struct rootfs *v)
+static int mask_all_named(struct rootfs *v, struct err *err)
 {
 	struct sockets *s = &v->sockets;
+	struct stat nothing, st;
 	bool all = true;
+	int r = 0;
 
-	for (size_t i = 0; i < s->count; i++) {
-		all = all && is_masked(v, s->paths[i]);
+	for (size_t i = 0; r == 0 && i < s->count; i++) {
+		CLEAN(fd) int at = rootfs_lookup(v, s->paths[i]);
+
+		if (at >= 0 && fstat(at, &st) == 0 && S_ISSOCK(st.st_mode) &&
+		    (uint32_t)st.st_ino == s->files[i].inode && st.st_nlink == 1)
+			r = mask_socket(v, at, s->paths[i], st.st_ino, err);
+	}
+	for (size_t i = 0; r == 0 && i < s->count; i++) {
+		CLEAN(fd) int at = rootfs_lookup(v, s->paths[i]);
+
+		all = all && at >= 0 && fstat(at, &st) == 0 &&
+		      stat(ROOTFS_NOTHING, &nothing) == 0 && stat_is_same(&st, &nothing);
 		if (i + 1 < s->count && socket_file_equal(s->files[i], s->files[i + 1]))
 			continue;
 		if (all)
 			sockets_account(s, s->files[i]);
 		all = true;
 	}
-}
-
-static int mask_all_named(struct rootfs *v, struct err *err)
-{
-	const struct sockets *s = &v->sockets;
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < s->count; i++) {
-		CLEAN(fd) int at = rootfs_lookup(v, s->paths[i]);
-		struct stat st;
-
-		if (at >= 0 && fstat(at, &st) == 0 && S_ISSOCK(st.st_mode) &&
-		    (uint32_t)st.st_ino == s->files[i].inode && st.st_nlink == 1)
-			r = mask_socket(v, at, s->paths[i], st.st_ino, err);
-	}
-	if (r == 0)
-		account_masked(v);
 	return r;
 }
 
@@ -636,11 +565,6 @@ struct search {
 	uint64_t seen; /* of directories and their times: the same when nothing moved */
 	struct timespec newest; /* of these times */
 };
-
-static void mix(struct search *s, uint64_t value)
-{
-	s->seen = (s->seen ^ value) * 0x100000001b3ULL;
-}
 
 static bool is_later(struct timespec a, struct timespec b)
 {
@@ -726,9 +650,11 @@ static int search_directory(struct search *s, int fd, const char *path,
 	if (!dir)
 		return err_sys(err, -ENOMEM, "cannot search '%s'", path);
 	if (fstat(fd, &st) == 0) {
-		mix(s, st.st_ino);
-		mix(s, (uint64_t)st.st_ctim.tv_sec);
-		mix(s, (uint64_t)st.st_ctim.tv_nsec);
+		const uint64_t told[] = { st.st_ino, (uint64_t)st.st_ctim.tv_sec,
+					  (uint64_t)st.st_ctim.tv_nsec };
+
+		for (size_t i = 0; i < ARRAY_SIZE(told); i++)
+			s->seen = (s->seen ^ told[i]) * 0x100000001b3ULL;
 		if (is_later(st.st_ctim, s->newest))
 			s->newest = st.st_ctim;
 	}
@@ -813,8 +739,19 @@ int mask_build(struct rootfs *v, struct err *err)
 		has_bare = has_bare || tree_is_bare(&v->trees[i]);
 	if (!has_bare)
 		return 0;
-	for (size_t i = 0; r > 0 && i < ROUNDS_MAX; i++)
-		r = mask_mounts_once(v, err);
+	for (size_t i = 0; r > 0 && i < ROUNDS_MAX; i++) {
+		struct mounts all;
+
+		r = mounts_read(true, &all, err);
+		if (r < 0)
+			return r;
+		for (size_t j = 0; r >= 0 && j < all.count; j++) {
+			const int one = mask_mount(v, &all, &all.list[j], err);
+
+			r = one < 0 ? one : MAX(r, one);
+		}
+		mounts_done(&all);
+	}
 	if (r > 0)
 		return too_busy(err);
 	if (r == 0)
