@@ -38,37 +38,30 @@ static int set_attributes(int fd, const struct tree *t, int userns_fd)
 	return mount_setattr(fd, "", flags, &attr, sizeof(attr)) < 0 ? -errno : 0;
 }
 
-/* The mount @t itself, whatever somebody has put in the place of a directory on the way.
- * Return: a descriptor or -errno. */
-static int open_layer(const struct tree *t)
-{
-	struct open_how how = { .flags = O_PATH | O_CLOEXEC,
-				.resolve = RESOLVE_NO_SYMLINKS };
-	CLEAN(fd)
-	int fd = (int)syscall(SYS_openat2, AT_FDCWD, t->path, &how, sizeof(how));
-	struct statx x;
-
-	if (fd < 0 || statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &x) < 0)
-		return -errno;
-	/* The root of this process stays where it is when something is mounted over it.
-	 */
-	if (strcmp(t->path, "/") != 0 && (x.stx_mask & STATX_MNT_ID) &&
-	    x.stx_mnt_id != t->mount_id)
-		return -ENOENT;
-	return TAKE_FD(fd);
-}
-
+/* Return: a descriptor of the copy, or -errno. */
 static int copy_tree(const struct tree *t, bool own_namespace)
 {
 	const unsigned int flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_NO_AUTOMOUNT |
 				   AT_EMPTY_PATH;
+	struct open_how how = { .flags = O_PATH | O_CLOEXEC,
+				.resolve = RESOLVE_NO_SYMLINKS };
 	CLEAN(fd) int again = -1;
+	struct statx x;
 	int from, fd, r;
 
 	if (!t->source) {
-		again = open_layer(t);
-		fd = again < 0 ? again : open_tree(again, "", flags);
-		return fd < 0 && again >= 0 ? -errno : fd;
+		/* A layer is the mount itself, whatever somebody has put in the place of
+		 * a directory on the way. */
+		again = (int)syscall(SYS_openat2, AT_FDCWD, t->path, &how, sizeof(how));
+		if (again < 0 || statx(again, "", AT_EMPTY_PATH, STATX_MNT_ID, &x) < 0)
+			return -errno;
+		/* The root of this process stays where it is when something is mounted
+		 * over it. */
+		if (strcmp(t->path, "/") != 0 && (x.stx_mask & STATX_MNT_ID) &&
+		    x.stx_mnt_id != t->mount_id)
+			return -ENOENT;
+		fd = open_tree(again, "", flags);
+		return fd < 0 ? -errno : fd;
 	}
 	from = t->source->fd;
 	if (!own_namespace) {
@@ -329,16 +322,6 @@ static bool is_gone(int fd)
 	return fstat(fd, &st) == 0 && st.st_nlink == 0;
 }
 
-/* Is the directory @source, which is @path, on a file system that can't hold sockets? */
-static bool is_socketless(const struct mount *m, int source)
-{
-	struct stat st;
-
-	return m && text_is_one_of(m->type, socketless, ARRAY_SIZE(socketless)) &&
-	       fstat(source, &st) == 0 &&
-	       (major(st.st_dev) << 20 | minor(st.st_dev)) == m->device;
-}
-
 /* @r: why there is no overlay of the directory @source, which is @path, at @at; 0: there
  * is one. Show the directory as a bind when no socket lies there; else not at all. "/"
  * and "/etc" have to be overlays, for our own files are in them. */
@@ -346,10 +329,14 @@ static int show_otherwise(struct rootfs *v, const char *path, int source, int at
 			  struct err *err)
 {
 	const struct mount *m = mounts_holding(&v->mounts, path);
+	struct stat st;
 
 	if (r == 0 || r == -ENOSPC || strcmp(path, "/") == 0 || strcmp(path, "/etc") == 0)
 		return r;
-	if (at >= 0 && is_socketless(m, source))
+	/* It is on the file system that the table of mounts names. */
+	if (at >= 0 && m && text_is_one_of(m->type, socketless, ARRAY_SIZE(socketless)) &&
+	    fstat(source, &st) == 0 &&
+	    (major(st.st_dev) << 20 | minor(st.st_dev)) == m->device)
 		return bind_readonly(source, at, path, err);
 	if (is_gone(source) || is_gone(at))
 		return 0;
@@ -390,33 +377,13 @@ static int write_resolv_conf(const struct rootfs *v, const char *dir, struct err
 static int add_path(struct rootfs *v, int from, const char *path, const char *where,
 		    const struct stat *st, struct err *err);
 
-static int add_entry(struct rootfs *v, int dir_fd, const char *name, const char *path,
-		     const char *where, struct err *err)
-{
-	char child[PATH_MAX], child_where[PATH_MAX];
-	CLEAN(fd) int from = -1;
-	struct stat st;
-	int n = snprintf(child, sizeof(child), "%s/%s", path[1] ? path : "", name);
-	int m = snprintf(child_where, sizeof(child_where), "%s/%s", where, name);
-
-	if (n >= (int)sizeof(child) || m >= (int)sizeof(child_where))
-		return err_set(err, -ENAMETOOLONG, "the path '%s' is too long", path);
-	if (is_replaced(child))
-		return 0;
-	from = openat(dir_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-	if (from < 0 && (errno == EMFILE || errno == ENFILE))
-		return err_sys(err, -errno, "cannot open '%s'", child);
-	if (from < 0 || fstat(from, &st) < 0)
-		return 0;
-	return add_path(v, from, child, child_where, &st, err);
-}
-
 /* The directory @from, which is @path, can't be a layer: each entry by itself. */
 static int add_split(struct rootfs *v, int from, const char *path, const char *where,
 		     struct err *err)
 {
 	CLEAN(directory)
 	DIR *dir = directory_open(openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	char child[PATH_MAX], child_where[PATH_MAX];
 	const struct dirent *entry;
 	int r = 0;
 
@@ -424,21 +391,31 @@ static int add_split(struct rootfs *v, int from, const char *path, const char *w
 		return errno == EACCES || errno == ENOENT
 			       ? 0
 			       : err_sys(err, -errno, "cannot read '%s'", path);
-	while (r == 0 && (entry = directory_next(dir)))
-		r = add_entry(v, dirfd(dir), entry->d_name, path, where, err);
+	while (r == 0 && (entry = directory_next(dir))) {
+		int n = snprintf(child, sizeof(child), "%s/%s", path[1] ? path : "",
+				 entry->d_name);
+		int m = snprintf(child_where, sizeof(child_where), "%s/%s", where,
+				 entry->d_name);
+		CLEAN(fd) int at = -1;
+		struct stat st;
+
+		if (n >= (int)sizeof(child) || m >= (int)sizeof(child_where))
+			return err_set(err, -ENAMETOOLONG, "the path '%s' is too long",
+				       path);
+		if (is_replaced(child))
+			continue;
+		at = openat(dirfd(dir), entry->d_name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+		if (at < 0 && (errno == EMFILE || errno == ENFILE))
+			return err_sys(err, -errno, "cannot open '%s'", child);
+		if (at >= 0 && fstat(at, &st) == 0)
+			r = add_path(v, at, child, child_where, &st, err);
+	}
 	if (r == 0 && strcmp(path, "/etc") == 0)
 		r = write_resolv_conf(v, where, err);
 	return r;
 }
 
 enum { OVERLAY_TRIES = 8 }; /* while mounts below the directory come and go */
-
-/* May this user, whose command it will be, neither list nor enter the directory @from? */
-static bool is_closed(int from)
-{
-	return faccessat(from, "", R_OK, AT_EMPTY_PATH) < 0 && errno == EACCES &&
-	       faccessat(from, "", X_OK, AT_EMPTY_PATH) < 0 && errno == EACCES;
-}
 
 static bool is_empty(int from, const struct stat *st)
 {
@@ -460,7 +437,11 @@ static int add_directory(struct rootfs *v, int from, const char *path, const cha
 {
 	const struct mount *m = mounts_find(&v->mounts, path);
 	const bool has_ours = strcmp(path, "/etc") == 0;
-	const bool closed = !m && !has_ours && is_closed(from);
+	/* May this user, whose command it will be, neither list nor enter it? */
+	const bool closed =
+		!m && !has_ours && faccessat(from, "", R_OK, AT_EMPTY_PATH) < 0 &&
+		errno == EACCES && faccessat(from, "", X_OK, AT_EMPTY_PATH) < 0 &&
+		errno == EACCES;
 	CLEAN(fd) int at = -1;
 	int r = -EINVAL;
 
@@ -724,23 +705,10 @@ static int bind_node(const char *from, const char *to, struct err *err)
 	return 0;
 }
 
-static int bind_nodes(struct err *err)
+static int make_dev(struct rootfs *v, struct err *err)
 {
 	static const char *const names[] = { "null",   "zero",	  "full",
 					     "random", "urandom", "tty" };
-	char from[32], to[sizeof(DEV) + 32];
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(names); i++) {
-		snprintf(from, sizeof(from), "/dev/%s", names[i]);
-		snprintf(to, sizeof(to), DEV "/%s", names[i]);
-		r = bind_node(from, to, err);
-	}
-	return r;
-}
-
-static int make_links(struct err *err)
-{
 	static const char *const links[][2] = {
 		{ "/proc/self/fd", DEV "/fd" },
 		{ "/proc/self/fd/0", DEV "/stdin" },
@@ -748,25 +716,20 @@ static int make_links(struct err *err)
 		{ "/proc/self/fd/2", DEV "/stderr" },
 		{ "pts/ptmx", DEV "/ptmx" },
 	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(links); i++) {
-		if (symlink(links[i][0], links[i][1]) < 0)
-			return err_sys(err, -errno, "cannot make the sandbox's /dev");
-	}
-	return 0;
-}
-
-static int make_dev(struct rootfs *v, struct err *err)
-{
 	/* A command with a terminal of its own has no way to the caller's. */
 	const int own = v->spec->terminal_fd, terminal = own > 0 ? own : STDOUT_FILENO;
-	char tty[PATH_MAX];
+	char from[32], to[sizeof(DEV) + 32], tty[PATH_MAX];
 	int r = mount_tmpfs(DEV, "mode=0755", err);
 
-	if (r == 0)
-		r = bind_nodes(err);
-	if (r == 0)
-		r = make_links(err);
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(names); i++) {
+		snprintf(from, sizeof(from), "/dev/%s", names[i]);
+		snprintf(to, sizeof(to), DEV "/%s", names[i]);
+		r = bind_node(from, to, err);
+	}
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(links); i++) {
+		if (symlink(links[i][0], links[i][1]) < 0)
+			r = err_sys(err, -errno, "cannot make the sandbox's /dev");
+	}
 	if (r == 0 && (mkdir(DEV "/pts", 0755) < 0 ||
 		       mount("devpts", DEV "/pts", "devpts", MS_NOSUID | MS_NOEXEC,
 			     "newinstance,ptmxmode=0666,mode=620") < 0))
