@@ -339,45 +339,6 @@ static bool is_gits(const char *path, const struct git_marks *marks)
 	return is_called_so && (marks->commondir || (marks->config && marks->hooks));
 }
 
-/* @path is that of @directory, which may lie in one that a name says: the writable
- * directory itself, too. */
-static int scan_entry(struct scan *scan, int dir, const char *directory, struct text path,
-		      const struct dirent *entry, struct err *err)
-{
-	const char *name = entry->d_name;
-	bool walked = entry->d_type == DT_DIR;
-	struct stat st;
-
-	if (entry->d_type == DT_UNKNOWN)
-		walked = fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-			 S_ISDIR(st.st_mode);
-	/* The directory .git is walked, and what is found in it is protected. */
-	if (why_named(names, ARRAY_SIZE(names), path, name) &&
-	    !(walked && strcasecmp(name, ".git") == 0))
-		return add_file(scan, directory, name, err);
-	if (!walked && why_leading(path, name, entry->d_type != DT_REG))
-		return add_file(scan, directory, name, err);
-	if (!walked || text_is_one_of(name, left_out, ARRAY_SIZE(left_out)))
-		return 0;
-	return push(scan, directory, name, err);
-}
-
-static void drop_from_queue(struct scan *scan, size_t from)
-{
-	size_t kept = from;
-
-	for (size_t i = from; i < scan->last; i++) {
-		const char *slash = strrchr(scan->queue[i], '/');
-
-		if (text_is_one_of(slash ? slash + 1 : scan->queue[i], git_left_out,
-				   ARRAY_SIZE(git_left_out)))
-			free(scan->queue[i]);
-		else
-			scan->queue[kept++] = scan->queue[i];
-	}
-	scan->last = kept;
-}
-
 /* git makes it itself in each new repository; without it, the command could. Root makes
  * it as the directory's owner: what that user puts in its place meanwhile isn't chowned.
  */
@@ -399,6 +360,7 @@ static int add_git_directory(struct scan *scan, int dir, const char *directory,
 			     struct err *err)
 {
 	CLEAN(mem) char *path = whole_name(scan, directory);
+	size_t kept = queued;
 	int r = 0;
 
 	if (!path)
@@ -410,7 +372,16 @@ static int add_git_directory(struct scan *scan, int dir, const char *directory,
 	for (size_t i = 0; i < ARRAY_SIZE(git_names); i++)
 		for (const char *const *n = git_names[i].names; r == 0 && *n; n++)
 			r = add_file(scan, directory, *n, err);
-	drop_from_queue(scan, queued);
+	for (size_t i = queued; i < scan->last; i++) {
+		const char *slash = strrchr(scan->queue[i], '/');
+
+		if (text_is_one_of(slash ? slash + 1 : scan->queue[i], git_left_out,
+				   ARRAY_SIZE(git_left_out)))
+			free(scan->queue[i]);
+		else
+			scan->queue[kept++] = scan->queue[i];
+	}
+	scan->last = kept;
 	return r;
 }
 
@@ -446,10 +417,14 @@ static int scan_directory(struct scan *scan, const char *directory, struct err *
 	const size_t queued = scan->last;
 	struct git_marks marks = { 0 };
 	const struct dirent *entry;
+	bool walked, runs;
+	struct stat st;
 	int r = 0;
 
 	if (!dir)
 		return scan_unreadable(scan, directory, err);
+	/* The directory may lie in one that a name says: the writable directory itself,
+	 * too. */
 	path = whole_name(scan, directory);
 	if (!path)
 		return err_sys(err, -ENOMEM, "cannot walk '%s'", scan->top->name);
@@ -460,7 +435,21 @@ static int scan_directory(struct scan *scan, const char *directory, struct err *
 			break;
 		}
 		mark(&marks, entry->d_name);
-		r = scan_entry(scan, fd, directory, text_of(path), entry, err);
+		walked = entry->d_type == DT_DIR;
+		if (entry->d_type == DT_UNKNOWN)
+			walked = fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) ==
+					 0 &&
+				 S_ISDIR(st.st_mode);
+		/* The directory .git is walked, and what is found in it is protected. */
+		runs = why_named(names, ARRAY_SIZE(names), text_of(path),
+				 entry->d_name) &&
+		       !(walked && strcasecmp(entry->d_name, ".git") == 0);
+		if (runs || (!walked && why_leading(text_of(path), entry->d_name,
+						    entry->d_type != DT_REG)))
+			r = add_file(scan, directory, entry->d_name, err);
+		else if (walked &&
+			 !text_is_one_of(entry->d_name, left_out, ARRAY_SIZE(left_out)))
+			r = push(scan, directory, entry->d_name, err);
 	}
 	if (r == 0)
 		r = add_git_directory(scan, fd, directory, &marks, queued, err);
@@ -513,29 +502,24 @@ static int find_git(struct scan *scan, struct err *err)
 	return r < 0 ? r : add_git_by_name(scan, ".git", err);
 }
 
-/* What the writable directory itself has of @wanted. */
-static int scan_named(struct scan *scan, const char *wanted, struct err *err)
+/* What the writable directory itself has of all names. */
+static int find_named(struct scan *scan, struct err *err)
 {
 	const char *top = scan->top->name, *last = strrchr(top, '/') + 1;
 	const struct text above = { top, (size_t)(last - 1 - top) };
-	const char *name = rest_below(wanted, above, last) ?: wanted;
-	CLEAN(fd) int fd = open_below(scan->top, name, O_PATH);
-	struct stat st;
-
-	/* The directory .git is walked. */
-	if (fd < 0 || fstat(fd, &st) < 0 ||
-	    (S_ISDIR(st.st_mode) && strcmp(name, ".git") == 0))
-		return 0;
-	return add_file(scan, "", name, err);
-}
-
-static int find_named(struct scan *scan, struct err *err)
-{
 	int r = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		for (const char *const *n = names[i].names; r == 0 && *n; n++)
-			r = scan_named(scan, *n, err);
+		for (const char *const *n = names[i].names; r == 0 && *n; n++) {
+			const char *name = rest_below(*n, above, last) ?: *n;
+			CLEAN(fd) int fd = open_below(scan->top, name, O_PATH);
+			struct stat st;
+
+			/* The directory .git is walked. */
+			if (fd >= 0 && fstat(fd, &st) == 0 &&
+			    (!S_ISDIR(st.st_mode) || strcmp(name, ".git") != 0))
+				r = add_file(scan, "", name, err);
+		}
 	return r < 0 ? r : add_programs(scan, err);
 }
 
@@ -636,20 +620,6 @@ static bool stands_for_git(const struct startup_files *before, const char *name)
 					       !has_known_beside(before, name, "config"));
 }
 
-/* What the command put in the way of the first name is no reason to leave it. */
-static char *name_aside(const char *name, size_t attempt)
-{
-	char *aside = NULL;
-	uint32_t number;
-
-	if (attempt == 0)
-		return asprintf(&aside, "%s.weir", name) < 0 ? NULL : aside;
-	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
-		return NULL;
-	return asprintf(&aside, "%s.weir-%08x", name, (unsigned int)number) < 0 ? NULL
-										: aside;
-}
-
 /* Return: the new name, owned, or NULL. */
 static char *move_aside(const char *name)
 {
@@ -664,36 +634,23 @@ static char *move_aside(const char *name)
 		snprintf(self, sizeof(self), "/proc/self/fd/%d", directory.fd);
 		(void)!chmod(self, (directory.st.st_mode & 07777) | S_IRWXU);
 	}
+	/* What the command put in the way of the first name is no reason to leave it. */
 	for (size_t i = 0; i < ASIDE_TRIES; i++) {
-		CLEAN(mem) char *aside = name_aside(name, i);
+		CLEAN(mem) char *aside = NULL;
+		uint32_t number;
+		int n = -1;
 
+		if (i == 0)
+			n = asprintf(&aside, "%s.weir", name);
+		else if (getrandom(&number, sizeof(number), 0) == sizeof(number))
+			n = asprintf(&aside, "%s.weir-%08x", name, (unsigned int)number);
+		if (n < 0)
+			aside = NULL;
 		if (aside && renameat2(directory.fd, last, directory.fd,
 				       strrchr(aside, '/') + 1, RENAME_NOREPLACE) == 0)
 			return TAKE_PTR(aside);
 	}
 	return NULL;
-}
-
-static const char *why(const char *name)
-{
-	const char *last = strrchr(name, '/') + 1;
-	const struct text directory = { name, (size_t)(last - 1 - name) };
-
-	return why_named(names, ARRAY_SIZE(names), directory, last)
-		       ?: why_named(git_names, ARRAY_SIZE(git_names), directory, last)
-		       ?: why_named(programs, ARRAY_SIZE(programs), directory, last)
-		       ?: why_leading(directory, last, true)
-		       ?: "it is Weir itself";
-}
-
-/* Somebody outside who replaces a file takes the mount away that held it. */
-static bool was_changed(const struct path *p)
-{
-	struct stat st;
-
-	return lstat(p->name, &st) < 0 || !stat_is_same(&st, &p->st) ||
-	       st.st_ctim.tv_sec != p->st.st_ctim.tv_sec ||
-	       st.st_ctim.tv_nsec != p->st.st_ctim.tv_nsec;
 }
 
 enum { REPORTED_MAX = 16 }; /* the others are only counted */
@@ -705,89 +662,92 @@ struct startup_report {
 
 static void report_new(struct startup_report *r, const char *name)
 {
+	const char *last = strrchr(name, '/') + 1, *why;
+	const struct text directory = { name, (size_t)(last - 1 - name) };
+
 	r->count++;
-	if (!r->quiet && r->count <= REPORTED_MAX)
-		log_warning("'%s' is new or has changed: %s; look at it first", name,
-			    why(name));
-}
-
-/* By name: however full the command made the directory, or whether it can be read. */
-static void look_for_in_known_git(const struct startup_files *before, const char *known,
-				  const char *wanted, const char *reason,
-				  struct startup_report *r)
-{
-	const int length = (int)(strrchr(known, '/') + 1 - known);
-	CLEAN(mem) char *aside = NULL;
-	CLEAN(mem) char *name = NULL;
-	struct stat st;
-
-	if (asprintf(&name, "%.*s%s", length, known, wanted) < 0)
-		name = NULL;
-	if (name && (find_known(before, name) || lstat(name, &st) < 0))
+	if (r->quiet || r->count > REPORTED_MAX)
 		return;
-	aside = name ? move_aside(name) : NULL;
-	r->count++;
-	r->obeyed = true;
-	if (aside)
-		log_error("the command made '%s' (%s); it is called '%s' now", name,
-			  reason, aside);
-	else
-		log_error("the command made '%s' (%s), which can't be renamed; "
-			  "remove it before git runs there",
-			  name ?: known, reason);
+	why = why_named(names, ARRAY_SIZE(names), directory, last)
+		      ?: why_named(git_names, ARRAY_SIZE(git_names), directory, last)
+		      ?: why_named(programs, ARRAY_SIZE(programs), directory, last)
+		      ?: why_leading(directory, last, true)
+		      ?: "it is Weir itself";
+	log_warning("'%s' is new or has changed: %s; look at it first", name, why);
 }
 
+/* What git obeys and was not there, beside the file @known of a git directory. By name:
+ * however full the command made the directory, or whether it can be read. */
 static void look_into_known_git(const struct startup_files *before, const char *known,
 				struct startup_report *r)
 {
+	const int length = (int)(strrchr(known, '/') + 1 - known);
+
 	for (size_t i = 0; i < ARRAY_SIZE(git_names); i++)
-		for (const char *const *n = git_names[i].names; *n; n++)
-			look_for_in_known_git(before, known, *n, git_names[i].why, r);
-}
+		for (const char *const *n = git_names[i].names; *n; n++) {
+			CLEAN(mem) char *aside = NULL;
+			CLEAN(mem) char *name = NULL;
+			struct stat st;
 
-/* Return: whether all was looked at. */
-static bool find_new(const struct startup_files *s, struct startup_report *report)
-{
-	struct startup_files *now = calloc(1, sizeof(*now));
-	int r = now ? 0 : -ENOMEM;
-	bool all;
-
-	for (size_t i = 0; i < s->count; i++) {
-		const char *name = s->found[i].name;
-
-		if (!s->is_named[i] && was_changed(&s->found[i]))
-			report_new(report, name);
-		if (stands_for_git(s, name))
-			look_into_known_git(s, name, report);
-	}
-	if (r == 0)
-		r = scan_tops(now, s->tops, s->top_count, true, NULL);
-	for (size_t i = 0; now && i < now->count; i++) {
-		const char *name = now->found[i].name;
-
-		if (!find_known(s, name) && !is_in_known_git(s, name))
-			report_new(report, name);
-	}
-	all = r == 0 && (s->cut || !now->cut);
-	if (now)
-		startup_files_done(now);
-	free(now);
-	return all;
+			if (asprintf(&name, "%.*s%s", length, known, *n) < 0)
+				name = NULL;
+			if (name && (find_known(before, name) || lstat(name, &st) < 0))
+				continue;
+			aside = name ? move_aside(name) : NULL;
+			r->count++;
+			r->obeyed = true;
+			if (aside)
+				log_error("the command made '%s' (%s); it is called "
+					  "'%s' now",
+					  name, git_names[i].why, aside);
+			else
+				log_error("the command made '%s' (%s), which can't be "
+					  "renamed; remove it before git runs there",
+					  name ?: known, git_names[i].why);
+		}
 }
 
 bool startup_files_report_new(const struct startup_files *s, bool quiet)
 {
-	struct startup_report r = { .quiet = quiet };
+	struct startup_report report = { .quiet = quiet };
+	struct startup_files *now;
+	struct stat st;
+	int r;
 
 	if (s->top_count == 0)
 		return true;
-	if (!find_new(s, &r) && !quiet)
+	now = calloc(1, sizeof(*now));
+	for (size_t i = 0; i < s->count; i++) {
+		const struct path *p = &s->found[i];
+		const char *name = p->name;
+
+		/* Somebody outside who replaces a file takes the mount away that held it.
+		 */
+		if (!s->is_named[i] &&
+		    (lstat(name, &st) < 0 || !stat_is_same(&st, &p->st) ||
+		     st.st_ctim.tv_sec != p->st.st_ctim.tv_sec ||
+		     st.st_ctim.tv_nsec != p->st.st_ctim.tv_nsec))
+			report_new(&report, name);
+		if (stands_for_git(s, name))
+			look_into_known_git(s, name, &report);
+	}
+	r = now ? scan_tops(now, s->tops, s->top_count, true, NULL) : -ENOMEM;
+	for (size_t i = 0; now && i < now->count; i++) {
+		const char *name = now->found[i].name;
+
+		if (!find_known(s, name) && !is_in_known_git(s, name))
+			report_new(&report, name);
+	}
+	if ((r < 0 || (now->cut && !s->cut)) && !quiet)
 		log_warning("the writable directories have become too large to be "
 			    "searched for all files that run outside later, or can't "
 			    "all be read");
-	if (!quiet && r.count > REPORTED_MAX)
-		log_warning("%zu such files are new or have changed", r.count);
-	return !r.obeyed;
+	if (now)
+		startup_files_done(now);
+	free(now);
+	if (!quiet && report.count > REPORTED_MAX)
+		log_warning("%zu such files are new or have changed", report.count);
+	return !report.obeyed;
 }
 
 /* --- names --- */
