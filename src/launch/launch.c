@@ -46,56 +46,33 @@ enum {
 
 /* --- root's id range --- */
 
-/* One that doesn't exist is empty. */
-static int read_accounts(const char *path, struct file_bytes *ret, struct text *ret_text)
+/* Does the file @path give somebody an id of the range that begins at @base? Each line of
+ * /etc/subuid and /etc/subgid says "user:first:count" (@is_delegation), each of
+ * /etc/passwd and /etc/group "name:x:id:...". A file that doesn't exist is empty. A
+ * directory service can't be searched, and asking it for one id would load its libraries
+ * for every launch. */
+static bool has_id(const char *path, bool is_delegation, uint32_t base)
 {
 	const struct file_how how = { .max_bytes = ACCOUNTS_MAX,
 				      .anybodys = true,
 				      .follow = true };
-	int r = file_read(AT_FDCWD, path, &how, ret, NULL);
+	CLEAN(file_bytes) struct file_bytes file = { 0 };
+	const int r = file_read(AT_FDCWD, path, &how, &file, NULL);
+	struct text rest = { file.bytes ?: "", file.size }, line;
 
-	*ret_text = (struct text){ ret->bytes ?: "", ret->size };
-	return r == -ENOENT ? 0 : r;
-}
-
-/* /etc/subuid and /etc/subgid: "user:first:count". */
-static bool is_delegated(const char *path, uint32_t base)
-{
-	CLEAN(file_bytes) struct file_bytes buf = { 0 };
-	struct text rest, line, user, first;
-
-	if (read_accounts(path, &buf, &rest) < 0)
+	if (r < 0 && r != -ENOENT)
 		return true;
 	while (text_split(&rest, '\n', &line)) {
-		uint32_t from, count;
+		const int last = is_delegation ? 2 : 3;
+		struct text field = { 0 };
+		uint32_t first, count = 1;
 
-		if (!text_split(&line, ':', &user) || !text_split(&line, ':', &first) ||
-		    !text_to_u32(first, UINT32_MAX, &from) ||
-		    !text_to_u32(line, UINT32_MAX, &count))
+		for (int i = 0; i < last && text_split(&line, ':', &field); i++)
+			;
+		if (!text_to_u32(field, UINT32_MAX, &first) ||
+		    (is_delegation && !text_to_u32(line, UINT32_MAX, &count)))
 			continue;
-		if (from < base + RANGE_SIZE && (uint64_t)from + count > base)
-			return true;
-	}
-	return false;
-}
-
-/* /etc/passwd and /etc/group: "name:x:id:...". A directory service can't be searched, and
- * asking it for one id would load its libraries for every launch. */
-static bool has_account(const char *path, uint32_t base)
-{
-	CLEAN(file_bytes) struct file_bytes buf = { 0 };
-	struct text rest, line, field = { 0 };
-	uint32_t id;
-
-	if (read_accounts(path, &buf, &rest) < 0)
-		return true;
-	while (text_split(&rest, '\n', &line)) {
-		for (unsigned int i = 0; i < 3; i++) {
-			if (!text_split(&line, ':', &field))
-				break;
-		}
-		if (text_to_u32(field, UINT32_MAX, &id) && id >= base &&
-		    id - base < RANGE_SIZE)
+		if (first < base + RANGE_SIZE && (uint64_t)first + count > base)
 			return true;
 	}
 	return false;
@@ -119,10 +96,10 @@ int launch_choose_ids(struct launch_machine *m, struct err *err)
 		base = end / 2 / RANGE_SIZE * RANGE_SIZE;
 	for (size_t i = 0;
 	     i < RANGE_TRIES && base >= RANGE_SIZE && base + RANGE_SIZE <= end; i++) {
-		if (!is_delegated("/etc/subuid", base) &&
-		    !is_delegated("/etc/subgid", base) &&
-		    !has_account("/etc/passwd", base) &&
-		    !has_account("/etc/group", base)) {
+		if (!has_id("/etc/subuid", true, base) &&
+		    !has_id("/etc/subgid", true, base) &&
+		    !has_id("/etc/passwd", false, base) &&
+		    !has_id("/etc/group", false, base)) {
 			m->base_uid = base;
 			return 0;
 		}
@@ -246,18 +223,6 @@ static int set_mount(int at, const char *path, unsigned int flags, uint64_t attr
 	return mount_setattr(at, path, flags, &attr, sizeof(attr)) < 0 ? -errno : 0;
 }
 
-static int protect_proc_sys(struct err *err)
-{
-	const unsigned int flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC;
-	CLEAN(fd) int copy = open_tree(AT_FDCWD, PROC_SYS, flags);
-	int r = copy < 0 ? -errno : set_mount(copy, "", AT_EMPTY_PATH, MOUNT_ATTR_RDONLY);
-
-	if (r == 0 &&
-	    move_mount(copy, "", AT_FDCWD, PROC_SYS, MOVE_MOUNT_F_EMPTY_PATH) < 0)
-		r = -errno;
-	return r < 0 ? err_sys(err, r, "cannot protect /proc/sys") : 0;
-}
-
 /* Return: the sandbox's /proc, mounted nowhere yet; the caller's to close. */
 static int enter_proc(struct err *err)
 {
@@ -290,20 +255,25 @@ static int enter_proc(struct err *err)
 /* The view of rootfs_build(), with that @proc, becomes the root of this process. */
 static int enter_root(int proc, struct err *err)
 {
-	int r;
+	const unsigned int flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC;
+	int copy, r;
 
 	if (move_mount(proc, "", AT_FDCWD, PROC, MOVE_MOUNT_F_EMPTY_PATH) < 0)
 		return err_sys(err, -errno, "cannot mount the sandbox's /proc");
-	r = protect_proc_sys(err);
+	copy = open_tree(AT_FDCWD, PROC_SYS, flags);
+	r = copy < 0 ? -errno : set_mount(copy, "", AT_EMPTY_PATH, MOUNT_ATTR_RDONLY);
+	if (r == 0 &&
+	    move_mount(copy, "", AT_FDCWD, PROC_SYS, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		r = -errno;
+	if (copy >= 0)
+		close(copy);
+	if (r < 0)
+		return err_sys(err, r, "cannot protect /proc/sys");
 	/* Each mount is nosuid already. This holds for a mount that is added later to the
 	 * view's code. */
-	if (r == 0) {
-		r = set_mount(AT_FDCWD, ROOTFS_ROOT, AT_RECURSIVE, MOUNT_ATTR_NOSUID);
-		if (r < 0)
-			err_sys(err, r, "cannot protect the view's mounts");
-	}
+	r = set_mount(AT_FDCWD, ROOTFS_ROOT, AT_RECURSIVE, MOUNT_ATTR_NOSUID);
 	if (r < 0)
-		return r;
+		return err_sys(err, r, "cannot protect the view's mounts");
 	/* The old root ends up on top of the new one, and goes with all that is mounted
 	 * in it. */
 	if (chdir(ROOTFS_ROOT) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
@@ -314,24 +284,6 @@ static int enter_root(int proc, struct err *err)
 }
 
 /* --- the user --- */
-
-/* capabilities_keep() passes over an ordinary user's full bounding set. Here it has to be
- * empty. */
-static int drop_capabilities(struct err *err)
-{
-	int r = capabilities_keep(0, err);
-
-	for (int cap = 0; r == 0; cap++) {
-		int is_set = prctl(PR_CAPBSET_READ, cap, 0, 0, 0);
-
-		/* Past the last one that this kernel knows. */
-		if (is_set < 0 && errno == EINVAL)
-			return 0;
-		if (is_set != 0)
-			r = err_set(err, -EPERM, "cannot empty the bounding set");
-	}
-	return r;
-}
 
 /* Into the inner user namespace, without any capability, in the directory @cwd. @proc is
  * an open /proc that can be written to. The kernel may have forgotten PR_SET_PDEATHSIG
@@ -346,7 +298,18 @@ static int enter_user(int proc, const char *cwd, struct err *err)
 		return enter_explain(-errno, err);
 	r = id_map_self(proc, uid, gid, err);
 	if (r == 0)
-		r = drop_capabilities(err);
+		r = capabilities_keep(0, err);
+	/* capabilities_keep() passes over an ordinary user's full bounding set. Here it
+	 * has to be empty. */
+	for (int cap = 0; r == 0; cap++) {
+		const int is_set = prctl(PR_CAPBSET_READ, cap, 0, 0, 0);
+
+		/* Past the last one that this kernel knows. */
+		if (is_set < 0 && errno == EINVAL)
+			break;
+		if (is_set != 0)
+			r = err_set(err, -EPERM, "cannot empty the bounding set");
+	}
 	if (r < 0)
 		return r;
 	/* Root's rights over others' files end here. */
@@ -536,28 +499,23 @@ static int become_mapped_root(const struct start *s, struct err *err)
 	return follow_parent(s, err);
 }
 
-static int take_mapped_ids(struct start *s, struct err *err)
-{
-	int r = await_sign(s, HAS_MAPS, err);
-
-	if (r == 0)
-		r = become_mapped_root(s, err);
-	/* The change of user closed /proc/PID/ns to those without CAP_SYS_PTRACE, among
-	 * them uplink programs, which find the namespaces there; whoever isn't root of
-	 * the outer namespace stays out. */
-	if (r == 0 && prctl(PR_SET_DUMPABLE, 1) < 0)
-		r = err_sys(err, -errno, "cannot show the sandbox's namespaces");
-	return r;
-}
-
 static int take_ids(struct start *s, struct err *err)
 {
 	int r = follow_parent(s, err);
 
 	if (r < 0)
 		return r;
-	if (s->machine.root)
-		return take_mapped_ids(s, err);
+	if (s->machine.root) {
+		r = await_sign(s, HAS_MAPS, err);
+		if (r == 0)
+			r = become_mapped_root(s, err);
+		/* The change of user closed /proc/PID/ns to those without CAP_SYS_PTRACE,
+		 * among them uplink programs, which find the namespaces there; whoever
+		 * isn't root of the outer namespace stays out. */
+		if (r == 0 && prctl(PR_SET_DUMPABLE, 1) < 0)
+			r = err_sys(err, -errno, "cannot show the sandbox's namespaces");
+		return r;
+	}
 	r = id_map_self(s->proc_fd, s->uid, s->gid, err);
 	if (r == -EPERM && s->uid == 0)
 		return err_set(
@@ -686,19 +644,6 @@ static int run_builder(struct start *s, struct err *err)
 
 /* --- control --- */
 
-static uint64_t ignored_signals(void)
-{
-	static const int kept[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM };
-	struct sigaction old;
-	uint64_t bits = 0;
-
-	for (size_t i = 0; i < ARRAY_SIZE(kept); i++) {
-		if (sigaction(kept[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN)
-			bits |= 1ULL << (kept[i] - 1);
-	}
-	return bits;
-}
-
 /* Control's signal handlers must not run in the child, so none arrives there. */
 static pid_t clone_child(unsigned long namespaces)
 {
@@ -746,22 +691,6 @@ static int serve_ids(struct start *s, pid_t child, struct err *err)
 	return 0;
 }
 
-/* The view is planned while the child makes the network. For root, the mounts are copied
- * with the child's maps. */
-static int plan_view(struct start *s, struct err *err)
-{
-	const struct launch_spec *spec = s->spec;
-	int r = rootfs_plan(&s->view, &s->machine, spec, err);
-
-	if (spec->is_bad_path)
-		*spec->is_bad_path = r == -EINVAL;
-	for (size_t i = 0; r == 0 && spec->on_hidden && i < s->view.hidden_count; i++)
-		spec->on_hidden(spec->hidden_data, s->view.hidden[i].name);
-	if (r == 0 && s->machine.root)
-		r = rootfs_open_trees(&s->view, s->user_fd, err);
-	return r;
-}
-
 /* Not before the child has its namespaces and ids: what is mounted belongs to them. A
  * child that has ended has said why. */
 static int start_builder(struct start *s, pid_t child, struct err *err)
@@ -786,22 +715,11 @@ static int start_builder(struct start *s, pid_t child, struct err *err)
 	return 0;
 }
 
-/* Copying it takes as long as ten mounts. */
-static int serve_init(const struct start *s, struct err *err)
-{
-	int r = image_fill(s->fds.init, launch_init_start,
-			   (size_t)(launch_init_end - launch_init_start), err);
-
-	if (r < 0)
-		return err_context(err, "weir-init");
-	give_sign(s->sync[0], HAS_INIT);
-	return 0;
-}
-
 /* The child is PID 1 of a namespace of its own: whatever of its line dies when, its end
  * is the end of all of them. */
 static pid_t start_child(struct start *s, struct err *err)
 {
+	const struct launch_spec *spec = s->spec;
 	pid_t child = clone_child(CLONED_WITH);
 	int r;
 
@@ -813,18 +731,34 @@ static pid_t start_child(struct start *s, struct err *err)
 	if (child < 0)
 		return enter_explain(child, err);
 	r = serve_ids(s, child, err);
-	if (r == 0 && s->spec->beside)
-		r = s->spec->beside(s->spec->beside_data, err);
-	if (r == 0)
-		r = plan_view(s, err);
+	if (r == 0 && spec->beside)
+		r = spec->beside(spec->beside_data, err);
+	/* The view is planned while the child makes the network. For root, the mounts are
+	 * copied with the child's maps. */
+	if (r == 0) {
+		r = rootfs_plan(&s->view, &s->machine, spec, err);
+		if (spec->is_bad_path)
+			*spec->is_bad_path = r == -EINVAL;
+	}
+	for (size_t i = 0; r == 0 && spec->on_hidden && i < s->view.hidden_count; i++)
+		spec->on_hidden(spec->hidden_data, s->view.hidden[i].name);
+	if (r == 0 && s->machine.root)
+		r = rootfs_open_trees(&s->view, s->user_fd, err);
 	if (r == 0)
 		r = start_builder(s, child, err);
-	if (r == 0)
-		r = serve_init(s, err);
+	/* Copying weir-init takes as long as ten mounts. */
+	if (r == 0) {
+		r = image_fill(s->fds.init, launch_init_start,
+			       (size_t)(launch_init_end - launch_init_start), err);
+		if (r < 0)
+			err_context(err, "weir-init");
+		else
+			give_sign(s->sync[0], HAS_INIT);
+	}
 	if (r < 0) {
-		process_reap(*s->spec->builder, true);
+		process_reap(*spec->builder, true);
 		process_reap(child, true);
-		*s->spec->builder = 0;
+		*spec->builder = 0;
 		return r;
 	}
 	return child;
@@ -838,6 +772,8 @@ pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spe
 	CLEAN(fd) int init_fd = -1;
 	/* Large, and most of it stays untouched. */
 	CLEAN(mem) struct start *s = calloc(1, sizeof(*s));
+	static const int kept[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM };
+	struct sigaction old;
 	pid_t r = std_fds_check(spec->control_fd, err);
 
 	if (r < 0)
@@ -855,7 +791,10 @@ pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spe
 	s->fds = (struct enter_fds){ .channel = spec->control_fd, .init = init_fd };
 	s->uid = geteuid();
 	s->gid = getegid();
-	s->ignored_signals = ignored_signals();
+	for (size_t i = 0; i < ARRAY_SIZE(kept); i++) {
+		if (sigaction(kept[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN)
+			s->ignored_signals |= 1ULL << (kept[i] - 1);
+	}
 	r = process_raise_files(&s->files);
 	if (r < 0)
 		return err_sys(err, r, "cannot raise the descriptor limit");
