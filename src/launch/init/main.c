@@ -49,22 +49,6 @@ static _Noreturn void give_up(const char *why)
 
 /* --- becoming the command --- */
 
-/* What the caller of weir had ignored stays ignored (nohup), all else is as new. By the
- * system call: the C library keeps two signals to itself, which a caller may have had
- * ignored as well. An action of zeros is SIG_DFL on every architecture. */
-static void reset_signals(uint64_t ignored)
-{
-	const unsigned long by_default[8] = { 0 };
-	const struct sigaction ignore = { .sa_handler = SIG_IGN };
-
-	for (int n = 1; n <= 64; n++) {
-		if (ignored >> (n - 1) & 1)
-			sigaction(n, &ignore, NULL);
-		else
-			syscall(SYS_rt_sigaction, n, by_default, NULL, 8);
-	}
-}
-
 /* The command shares its caller's process group, for the terminal's sake, and a process
  * group knows no namespaces: kill(0, sig) would reach who started us. Landlock ends that
  * (ABI 6, Linux 6.12; its headers are younger than Debian 12). Older kernels can't, and
@@ -83,32 +67,34 @@ static bool keep_signals_inside(void)
 	return syscall(SYS_landlock_restrict_self, fd, 0) == 0;
 }
 
-/* Control's word, which the command's process hears by itself: nobody else reads the
- * channel before that process has become the command. */
-static void await_go(void)
+static _Noreturn void command_exec(char **argv, uint64_t ignored_signals)
 {
+	const unsigned long by_default[8] = { 0 };
+	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 	struct launch_report report;
+	sigset_t none;
 
+	if (!keep_signals_inside())
+		give_up("cannot keep the command's signals in the sandbox");
+	/* What the caller of weir had ignored stays ignored (nohup), all else is as new.
+	 * By the system call: the C library keeps two signals to itself, which a caller
+	 * may have had ignored as well. An action of zeros is SIG_DFL on every
+	 * architecture. */
+	for (int n = 1; n <= 64; n++) {
+		if (ignored_signals >> (n - 1) & 1)
+			sigaction(n, &ignore, NULL);
+		else
+			syscall(SYS_rt_sigaction, n, by_default, NULL, 8);
+	}
+	/* For the walk alone: the kernel has read the directories of PATH when the word
+	 * comes. */
+	(void)command_is_in_path(argv[0]);
+	/* Control's word, which the command's process hears by itself: nobody else reads
+	 * the channel before that process has become the command. */
 	do {
 		if (!receive(&report))
 			_exit(RUN_STATUS_FAILED);
 	} while (report.type != LAUNCH_GO);
-}
-
-static _Noreturn void command_exec(char **argv, uint64_t ignored_signals)
-{
-	sigset_t none;
-
-	if (!keep_signals_inside()) {
-		init_report(LAUNCH_FAILED, RUN_STATUS_FAILED,
-			    "cannot keep the command's signals in the sandbox");
-		_exit(RUN_STATUS_FAILED);
-	}
-	reset_signals(ignored_signals);
-	/* For the walk alone: the kernel has read the directories of PATH when the word
-	 * comes. */
-	(void)command_is_in_path(argv[0]);
-	await_go();
 	close_range(STDERR_FILENO + 1, ~0U, 0);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
@@ -117,11 +103,12 @@ static _Noreturn void command_exec(char **argv, uint64_t ignored_signals)
 
 /* --- before the command --- */
 
-/* Mapped, to stay: the command's environment is in it. */
+/* Mapped, to stay: the command's environment is in it, and becomes ours. */
 static const struct init_orders *read_orders(void)
 {
 	struct init_orders orders;
 	ssize_t n = pread(INIT_FD_ORDERS, &orders, sizeof(orders), 0);
+	char **list, *text;
 	void *map;
 
 	if (n != (ssize_t)sizeof(orders))
@@ -131,38 +118,17 @@ static const struct init_orders *read_orders(void)
 	if (map == MAP_FAILED)
 		give_up("weir-init cannot read its orders");
 	close_range(INIT_FD_ORDERS, ~0U, 0);
-	return map;
-}
-
-static void take_environment(const struct init_orders *orders)
-{
-	char *text = (char *)(uintptr_t)(orders + 1);
-	char **list = mmap(NULL, (orders->environment_count + 1) * sizeof(*list),
-			   PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
+	list = mmap(NULL, (orders.environment_count + 1) * sizeof(*list),
+		    PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (list == MAP_FAILED)
 		give_up("weir-init cannot read its orders");
-	for (size_t i = 0; i < orders->environment_count; i++) {
+	text = (char *)map + sizeof(orders);
+	for (size_t i = 0; i < orders.environment_count; i++) {
 		list[i] = text;
 		text += strlen(text) + 1;
 	}
 	environ = list;
-}
-
-/* Every signal waits for signalfd; the command gets its own mask. */
-static int open_signals(void)
-{
-	sigset_t all;
-	int fd;
-
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, NULL);
-	sigemptyset(&all);
-	sigaddset(&all, SIGCHLD);
-	fd = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (fd < 0)
-		give_up("weir-init cannot wait for signals");
-	return fd;
+	return map;
 }
 
 /* Make the command's process, before the self-test, so that what the process does by
@@ -185,17 +151,6 @@ static pid_t make_command(char **argv, uint64_t ignored, int *ret_gone)
 	close(gone[1]);
 	*ret_gone = gone[0];
 	return child;
-}
-
-/* The command's process alone hears the channel until @gone ends: that process is about
- * to become the command then, or is dead. */
-static void await_command(int gone)
-{
-	char byte;
-
-	(void)!read(gone, &byte, 1);
-	close(gone);
-	init_report(LAUNCH_STARTED, 0, "");
 }
 
 /* --- beside the command --- */
@@ -223,23 +178,6 @@ static void reap(pid_t command)
 
 enum { HOLD_MS = 100 }; /* a control that doesn't stop says so sooner */
 
-/* @is_held: whether all is stopped. */
-static void obey(pid_t command, const struct launch_report *order, bool *is_held)
-{
-	struct pollfd channel = { .fd = INIT_FD_CHANNEL, .events = POLLIN };
-
-	if (order->type == LAUNCH_SIGNAL && order->value > 0 && order->value < NSIG)
-		kill(command, order->value);
-	/* Stop all that is in the sandbox while control is stopped, which is not where no
-	 * shell could continue it. */
-	if (order->type == LAUNCH_HOLD)
-		*is_held = poll(&channel, 1, HOLD_MS) == 0 && kill(-1, SIGSTOP) == 0;
-	if (order->type == LAUNCH_GO_ON && *is_held) {
-		kill(-1, SIGCONT);
-		*is_held = false;
-	}
-}
-
 static _Noreturn void guard(pid_t command, int signals)
 {
 	struct pollfd polled[] = {
@@ -248,7 +186,8 @@ static _Noreturn void guard(pid_t command, int signals)
 	};
 	struct signalfd_siginfo info;
 	struct launch_report report;
-	bool is_held = false;
+	struct pollfd channel = polled[1];
+	bool is_held = false; /* all is stopped */
 
 	for (;;) {
 		if (poll(polled, ARRAY_SIZE(polled), -1) < 0)
@@ -261,7 +200,18 @@ static _Noreturn void guard(pid_t command, int signals)
 			continue;
 		if (!receive(&report))
 			_exit(RUN_STATUS_FAILED);
-		obey(command, &report, &is_held);
+		if (report.type == LAUNCH_SIGNAL && report.value > 0 &&
+		    report.value < NSIG)
+			kill(command, report.value);
+		/* Stop all that is in the sandbox while control is stopped, which is not
+		 * where no shell could continue it. */
+		if (report.type == LAUNCH_HOLD)
+			is_held = poll(&channel, 1, HOLD_MS) == 0 &&
+				  kill(-1, SIGSTOP) == 0;
+		if (report.type == LAUNCH_GO_ON && is_held) {
+			kill(-1, SIGCONT);
+			is_held = false;
+		}
 	}
 }
 
@@ -284,8 +234,9 @@ static bool self_test(const struct init_orders *orders, char *why, size_t size)
 int main(int argc, char **argv)
 {
 	const struct init_orders *orders;
-	char why[ERR_TEXT_SIZE];
+	char why[ERR_TEXT_SIZE], byte;
 	int signals, gone;
+	sigset_t set;
 	pid_t command;
 
 	prctl(PR_SET_DUMPABLE, 0);
@@ -293,12 +244,22 @@ int main(int argc, char **argv)
 	if (argc < 2)
 		return RUN_STATUS_FAILED;
 	orders = read_orders();
-	take_environment(orders);
-	signals = open_signals();
+	/* Every signal waits for signalfd; the command gets its own mask. */
+	sigfillset(&set);
+	sigprocmask(SIG_SETMASK, &set, NULL);
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (signals < 0)
+		give_up("weir-init cannot wait for signals");
 	command = make_command(argv + 1, orders->ignored_signals, &gone);
 	if (!self_test(orders, why, sizeof(why)))
 		give_up(why);
 	init_report(LAUNCH_TESTED, 0, "");
-	await_command(gone);
+	/* The command's process alone hears the channel until @gone ends: that process is
+	 * about to become the command then, or is dead. */
+	(void)!read(gone, &byte, 1);
+	close(gone);
+	init_report(LAUNCH_STARTED, 0, "");
 	guard(command, signals);
 }

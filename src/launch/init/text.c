@@ -154,29 +154,19 @@ int snprintf(char *bytes, size_t size, const char *format, ...)
 
 /* -- addresses ----------------------------------------------------------------------- */
 
-static void put_v4(struct out *o, const uint8_t *bytes)
-{
-	for (size_t i = 0; i < 4; i++) {
-		if (i > 0)
-			put(o, ".", 1);
-		put_number(o, bytes[i], 10);
-	}
-}
-
-static unsigned int word(const uint8_t *bytes, size_t i)
-{
-	return (unsigned int)(bytes[2 * i] << 8 | bytes[2 * i + 1]);
-}
-
 /* RFC 5952: the first of the longest runs of zeros, of two words at least, is "::". */
 static void put_v6(struct out *o, const uint8_t *bytes)
 {
 	size_t run = 8, longest = 1;
+	unsigned int words[8];
+
+	for (size_t i = 0; i < 8; i++)
+		words[i] = (unsigned int)(bytes[2 * i] << 8 | bytes[2 * i + 1]);
 
 	for (size_t i = 0; i < 8; i++) {
 		size_t n = 0;
 
-		while (i + n < 8 && word(bytes, i + n) == 0)
+		while (i + n < 8 && words[i + n] == 0)
 			n++;
 		if (n > longest) {
 			run = i;
@@ -191,18 +181,22 @@ static void put_v6(struct out *o, const uint8_t *bytes)
 		}
 		if (i > 0 && i != run + longest)
 			put(o, ":", 1);
-		put_number(o, word(bytes, i), 16);
+		put_number(o, words[i], 16);
 	}
 }
 
 const char *inet_ntop(int family, const void *bytes, char *text, socklen_t size)
 {
 	struct out o = { text, size, 0 };
+	const uint8_t *v4 = bytes;
 
-	if (family == AF_INET)
-		put_v4(&o, bytes);
-	else
+	if (family != AF_INET)
 		put_v6(&o, bytes);
+	for (size_t i = 0; family == AF_INET && i < 4; i++) {
+		if (i > 0)
+			put(&o, ".", 1);
+		put_number(&o, v4[i], 10);
+	}
 	end(&o);
 	return text;
 }
