@@ -48,36 +48,28 @@ static size_t entry_bit(const char *name, size_t len)
 	return hash_bytes(&any, lower, len) % ENTRY_FILTER_BITS;
 }
 
-static bool is_ascii(const char *name)
-{
-	while (*name && (unsigned char)*name < 0x80)
-		name++;
-	return !*name;
-}
-
-static bool read_entries(struct entry_filter *f, DIR *dir)
-{
-	const struct dirent *entry;
-
-	errno = 0;
-	for (size_t n = 0; (entry = readdir(dir)); n++) {
-		size_t bit = entry_bit(entry->d_name, strlen(entry->d_name));
-
-		if (n == ENTRIES_READ_MAX || !is_ascii(entry->d_name))
-			return false;
-		f->bits[bit / 64] |= UINT64_C(1) << bit % 64;
-	}
-	return errno == 0;
-}
-
 void entry_filter_read(struct entry_filter *f, const char *directory)
 {
 	CLEAN(directory) DIR *dir = opendir(directory);
+	const struct dirent *entry;
+	bool is_known;
 
 	/* Many of the system's users have a home that isn't there. */
 	if (!dir && errno == ENOENT)
 		return;
-	if (!dir || !lists_all(dirfd(dir)) || !read_entries(f, dir))
+	is_known = dir && lists_all(dirfd(dir));
+	errno = 0;
+	for (size_t n = 0; is_known && (entry = readdir(dir)); n++) {
+		const size_t len = strlen(entry->d_name);
+		const size_t bit = entry_bit(entry->d_name, len);
+		size_t ascii = 0;
+
+		while (ascii < len && (unsigned char)entry->d_name[ascii] < 0x80)
+			ascii++;
+		is_known = n < ENTRIES_READ_MAX && ascii == len;
+		f->bits[bit / 64] |= UINT64_C(1) << bit % 64;
+	}
+	if (!is_known || errno != 0)
 		memset(f->bits, 0xff, sizeof(f->bits));
 }
 

@@ -35,51 +35,35 @@ bool git_repository_is(const char *dir)
 	return has(dir, "HEAD") && has(dir, "objects") && has(dir, "refs");
 }
 
-/* The line of the file @path, behind @prefix. */
-static int read_line(struct arena *arena, const char *path, const char *prefix,
-		     const char **ret, struct err *err)
+/* The canonical name of the path that the file @dir/@name has in it behind @prefix. The
+ * path counts from @dir. */
+static int follow(struct arena *arena, const char *dir, const char *name,
+		  const char *prefix, const char **ret, struct err *err)
 {
 	const struct file_how how = { .max_bytes = LINE_MAX_BYTES, .anybodys = true };
+	const char *path = arena_printf(arena, "%s/%s", dir, name), *whole;
 	CLEAN(file_bytes) struct file_bytes file = { 0 };
+	CLEAN(path) struct path p = { .fd = -1 };
 	const size_t skipped = strlen(prefix);
 	struct text line;
-	int r = file_read(AT_FDCWD, path, &how, &file, err);
+	int r = path ? file_read(AT_FDCWD, path, &how, &file, err) : out_of_memory(err);
 
 	if (r < 0)
 		return r;
 	line = text_trim((struct text){ file.bytes, file.size });
 	if (line.len <= skipped || memcmp(line.ptr, prefix, skipped) != 0)
 		return err_set(err, -EINVAL, "'%s' is no file of git's", path);
-	*ret = arena_text(arena, text_trim((struct text){ line.ptr + skipped,
-							  line.len - skipped }));
-	return *ret ? 0 : out_of_memory(err);
-}
-
-/* The canonical name of @path, which counts from the directory @base. */
-static int resolve_path(struct arena *arena, const char *base, const char *path,
-			const char **ret, struct err *err)
-{
-	const char *whole = path[0] == '/' ? path
-					   : arena_printf(arena, "%s/%s", base, path);
-	CLEAN(path) struct path p = { .fd = -1 };
-	int r = whole ? path_open(whole, &p, err) : out_of_memory(err);
-
+	whole = arena_text(arena, text_trim((struct text){ line.ptr + skipped,
+							   line.len - skipped }));
+	if (whole && whole[0] != '/')
+		whole = arena_printf(arena, "%s/%s", dir, whole);
+	r = whole ? path_open(whole, &p, err) : out_of_memory(err);
 	if (r < 0)
 		return r;
 	if (p.untrusted)
 		return err_set(err, -EPERM, "'%s' is a link", p.untrusted);
 	*ret = arena_text(arena, text_of(p.name));
 	return *ret ? 0 : out_of_memory(err);
-}
-
-/* The path that the file @dir/@name has in it. */
-static int follow(struct arena *arena, const char *dir, const char *name,
-		  const char *prefix, const char **ret, struct err *err)
-{
-	const char *file = arena_printf(arena, "%s/%s", dir, name), *line = NULL;
-	int r = file ? read_line(arena, file, prefix, &line, err) : out_of_memory(err);
-
-	return r < 0 ? r : resolve_path(arena, dir, line, ret, err);
 }
 
 static int not_gits(const struct git_repository *g, struct err *err)
@@ -191,21 +175,6 @@ int git_repository_find(struct arena *arena, const char *from, struct git_reposi
 
 /* --- what is in a config --- */
 
-/* "https://user:password@host" */
-static bool has_password(const char *text)
-{
-	for (const char *at = text; (at = strstr(at, "://"));) {
-		const char *end, *colon;
-
-		at += strlen("://");
-		end = at + strcspn(at, "@/?# \t\r\n\"'");
-		colon = memchr(at, ':', (size_t)(end - at));
-		if (*end == '@' && colon && colon > at && colon + 1 < end)
-			return true;
-	}
-	return false;
-}
-
 bool git_config_has_secret(const char *path)
 {
 	const struct file_how how = { .max_bytes = CONFIG_MAX_BYTES, .anybodys = true };
@@ -216,5 +185,17 @@ bool git_config_has_secret(const char *path)
 	/* A NUL ends no text here. */
 	for (size_t i = 0; i < file.size; i++)
 		file.bytes[i] = file.bytes[i] ?: ' ';
-	return strcasestr(file.bytes, "extraheader") || has_password(file.bytes);
+	if (strcasestr(file.bytes, "extraheader"))
+		return true;
+	/* "https://user:password@host" */
+	for (const char *at = file.bytes; (at = strstr(at, "://"));) {
+		const char *end, *colon;
+
+		at += strlen("://");
+		end = at + strcspn(at, "@/?# \t\r\n\"'");
+		colon = memchr(at, ':', (size_t)(end - at));
+		if (*end == '@' && colon && colon > at && colon + 1 < end)
+			return true;
+	}
+	return false;
 }

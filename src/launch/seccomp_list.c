@@ -272,22 +272,6 @@ static void put_load_arg(struct code *c, unsigned int arg)
 	put_load(c, offsetof(struct seccomp_data, args[arg]) + (is_little ? 0 : 4));
 }
 
-static void put_choice(struct code *code, const struct choice *c)
-{
-	const bool is_part = c->bits != UINT32_MAX;
-
-	if (c->family != 0) {
-		put_load_arg(code, 0);
-		put_equal(code, c->family, 0, c->count + 2 + is_part);
-	}
-	put_load_arg(code, c->arg);
-	if (is_part)
-		add_code(code, BPF_ALU | BPF_AND | BPF_K, c->bits, 0, 0);
-	for (size_t i = 0; i < c->count; i++)
-		put_equal(code, c->allowed[i], c->count - i, 0);
-	add_code(code, BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)c->error, 0, 0);
-}
-
 /* Is it socket() of @arch? Then past @yes instructions. Return: 0, or -ENOSYS. */
 static int put_call(struct code *code, uint32_t arch, size_t yes)
 {
@@ -317,8 +301,22 @@ static int refuse_sockets(int fd, const char *name)
 	size_t size;
 	int r;
 
-	for (size_t i = 0; i < ARRAY_SIZE(choices); i++)
-		put_choice(&choice, &choices[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(choices); i++) {
+		const struct choice *c = &choices[i];
+		const bool is_part = c->bits != UINT32_MAX;
+
+		if (c->family != 0) {
+			put_load_arg(&choice, 0);
+			put_equal(&choice, c->family, 0, c->count + 2 + is_part);
+		}
+		put_load_arg(&choice, c->arg);
+		if (is_part)
+			add_code(&choice, BPF_ALU | BPF_AND | BPF_K, c->bits, 0, 0);
+		for (size_t j = 0; j < c->count; j++)
+			put_equal(&choice, c->allowed[j], c->count - j, 0);
+		add_code(&choice, BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)c->error,
+			 0, 0);
+	}
 	r = put_call(&code, native, other ? 5 : 1);
 	if (r == 0 && other)
 		r = put_call(&code, other, 1);

@@ -48,16 +48,6 @@ bool secret_has_user_info(const char *value)
 	       value[first + 1] != '@';
 }
 
-static bool is_of_kind(const char *kind, const char *pattern, struct text name,
-		       const char *value)
-{
-	if (strcmp(kind, "name") == 0)
-		return text_matches(pattern, name, true);
-	if (strcmp(kind, "token") == 0)
-		return has_token(value, pattern);
-	return strcmp(kind, "text") == 0 && strcasestr(value, pattern);
-}
-
 bool secret_is_variable(struct text name, const char *value)
 {
 	bool harmless = false;
@@ -67,9 +57,12 @@ bool secret_is_variable(struct text name, const char *value)
 			   text_matches(environment_list[i][1], name, true);
 	for (size_t i = 0; i < ARRAY_SIZE(environment_list); i++) {
 		const char *kind = environment_list[i][0];
+		const char *pattern = environment_list[i][1];
 
-		if (!(harmless && strcmp(kind, "name") == 0) &&
-		    is_of_kind(kind, environment_list[i][1], name, value))
+		if ((strcmp(kind, "name") == 0 && !harmless &&
+		     text_matches(pattern, name, true)) ||
+		    (strcmp(kind, "token") == 0 && has_token(value, pattern)) ||
+		    (strcmp(kind, "text") == 0 && strcasestr(value, pattern)))
 			return true;
 	}
 	return secret_has_user_info(value);

@@ -117,13 +117,20 @@ static bool message_has_fds(struct msghdr *m)
 	return has;
 }
 
-/* Look through what nobody has read yet, and leave it there. */
-static bool has_waiting_fds(int fd)
+/* Who holds the other end could pass in a socket that is connected to anywhere. Nobody
+ * can from now on, where the kernel has that (Linux 6.16); what waits already is looked
+ * for, and left there. An older kernel says ENOPROTOOPT. The seccomp list keeps it so. */
+static bool lets_fds_in(int fd, const struct stat *st)
 {
-	const int start = 0, off = -1;
+	const int no = 0, start = 0, off = -1;
 	char bytes[4096], control[CMSG_SPACE(sizeof(int) * SCM_RIGHTS_MAX)];
 	bool has = false;
 
+	if (!S_ISSOCK(st->st_mode))
+		return false;
+	if (setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof(no)) < 0 &&
+	    errno != ENOPROTOOPT)
+		return true;
 	if (setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &start, sizeof(start)) < 0)
 		return true;
 	while (!has) {
@@ -138,21 +145,6 @@ static bool has_waiting_fds(int fd)
 		has = message_has_fds(&m);
 	}
 	return setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off)) < 0 || has;
-}
-
-/* Who holds the other end could pass in a socket that is connected to anywhere. Nobody
- * can from now on, where the kernel has that (Linux 6.16); what waits already is looked
- * for. An older kernel says ENOPROTOOPT. The seccomp list keeps it so. */
-static bool lets_fds_in(int fd, const struct stat *st)
-{
-	const int no = 0;
-
-	if (!S_ISSOCK(st->st_mode))
-		return false;
-	if (setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof(no)) < 0 &&
-	    errno != ENOPROTOOPT)
-		return true;
-	return has_waiting_fds(fd);
 }
 
 int std_fds_check(int control_fd, struct err *err)
@@ -268,14 +260,6 @@ static int replace_fd(int fd, const char *link, const struct stat *st)
 	return 0;
 }
 
-/* Nobody writes to standard input, which a caller may have open for both. */
-static bool is_for_reading(int fd, int flags)
-{
-	const int access = flags & O_ACCMODE;
-
-	return access == O_RDONLY || (access == O_RDWR && fd == STDIN_FILENO);
-}
-
 int std_fds_protect(bool root, struct err *err)
 {
 	char link[FD_LINK_MAX];
@@ -283,17 +267,19 @@ int std_fds_protect(bool root, struct err *err)
 	int r;
 
 	for (int fd = 0; fd < 3; fd++) {
-		int flags = fcntl(fd, F_GETFL);
+		const int flags = fcntl(fd, F_GETFL), mode = flags & O_ACCMODE;
 
 		if (flags < 0 || fstat(fd, &st) < 0)
 			return err_sys(err, -errno, "cannot look at standard %s",
 				       names[fd]);
 		snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-		if (!is_for_reading(fd, flags) || !S_ISREG(st.st_mode))
+		/* Nobody writes to standard input, which a caller may have open for both.
+		 */
+		if ((mode != O_RDONLY && (mode != O_RDWR || fd != STDIN_FILENO)) ||
+		    !S_ISREG(st.st_mode))
 			continue;
 		r = replace_fd(fd, link, &st);
-		if (r < 0 &&
-		    ((flags & O_ACCMODE) != O_RDONLY || can_be_changed(link, &st, root)))
+		if (r < 0 && (mode != O_RDONLY || can_be_changed(link, &st, root)))
 			return err_sys(err, r,
 				       "cannot keep the command from changing the file "
 				       "that is standard %s (descriptor %d); connect it "
