@@ -83,22 +83,16 @@ static bool is_wanted(const struct control_answer *a, uint32_t type)
 /* An engine that ends gets a successor, which the supervisor introduces. One that has
  * only closed its channel to control, and answers the supervisor, would never be asked
  * for anything again: the supervisor is told of it. */
-static void watch_away(struct control_link *l)
-{
-	if (loop_timer_in(l->side->loop, &l->away, AWAY_EVERY_MS) < 0)
-		loop_stop(l->side->loop);
-}
-
 static void on_away(struct loop_timer *t)
 {
 	struct control_link *l = CONTAINER_OF(t, struct control_link, away);
-	const struct ipc_message stuck = { .type = IPC_STUCK };
+	static const struct ipc_message stuck = { .type = IPC_STUCK };
 
 	if (l->from_engine.fd >= 0 || l->from_supervisor.fd < 0)
 		return;
 	if (++l->away_looks % AWAY_LOOKS == 0)
 		control_send_daemon(l, &stuck);
-	watch_away(l);
+	loop_timer_need(l->side->loop, t, AWAY_EVERY_MS);
 }
 
 static void lose_engine(struct control_link *l)
@@ -110,7 +104,7 @@ static void lose_engine(struct control_link *l)
 	l->heard = false;
 	l->is_active = false;
 	l->away_looks = 0;
-	watch_away(l);
+	loop_timer_need(l->side->loop, &l->away, AWAY_EVERY_MS);
 }
 
 /* What comes without having been asked for. */
@@ -514,34 +508,6 @@ void control_namespace_key(const struct ipc_sandbox *spec, char ret[CONTROL_KEY_
 			 (unsigned long long)spec->ns_ino);
 }
 
-/* @spec says which namespace it is. */
-static int find_namespace(struct control *s, struct ipc_sandbox *spec, struct err *err)
-{
-	const struct ipc_message ask = { .type = IPC_WHO, .attached = *spec };
-	struct ipc_message m;
-	int r = control_order(s->link, &ask, NULL, 0, IPC_WHO, &m, err);
-
-	if (r < 0)
-		return r;
-	spec->ns_dev = m.attached.ns_dev;
-	spec->ns_ino = m.attached.ns_ino;
-	return 0;
-}
-
-static int check_alone(const struct control *s, const struct ipc_sandbox *spec,
-		       struct err *err)
-{
-	char key[CONTROL_KEY_SIZE];
-	struct index_entry *e;
-
-	control_namespace_key(spec, key);
-	e = index_find(&s->sandboxes_by_key, key);
-	if (!e)
-		return 0;
-	return err_set(err, -EEXIST, "sandbox '%s' is that network namespace already",
-		       CONTAINER_OF(e, struct control_sandbox, by_key)->spec.name);
-}
-
 /* One whose engine is away gets none that another can have. */
 static bool is_better(const struct control_link *l, const struct control_link *best)
 {
@@ -608,6 +574,9 @@ static int choose(struct control *s, struct control_link **ret, struct err *err)
 int control_engine_choose(struct control *s, struct ipc_sandbox *spec,
 			  struct control_link **ret, struct err *err)
 {
+	struct ipc_message ask = { .type = IPC_WHO }, m;
+	struct index_entry *e = NULL;
+	char key[CONTROL_KEY_SIZE];
 	int r = 0;
 
 	*ret = s->link;
@@ -615,9 +584,20 @@ int control_engine_choose(struct control *s, struct ipc_sandbox *spec,
 		return 0;
 	r = choose(s, ret, err);
 	if (r == 0 && s->link_count > 1 && spec->ns_ino == 0) {
-		r = find_namespace(s, spec, err);
-		if (r == 0)
-			r = check_alone(s, spec, err);
+		/* Which namespace is it, and is it another sandbox already? */
+		ask.attached = *spec;
+		r = control_order(s->link, &ask, NULL, 0, IPC_WHO, &m, err);
+		if (r == 0) {
+			spec->ns_dev = m.attached.ns_dev;
+			spec->ns_ino = m.attached.ns_ino;
+			control_namespace_key(spec, key);
+			e = index_find(&s->sandboxes_by_key, key);
+		}
+		if (e)
+			r = err_set(err, -EEXIST,
+				    "sandbox '%s' is that network namespace already",
+				    CONTAINER_OF(e, struct control_sandbox, by_key)
+					    ->spec.name);
 	}
 	spec->engines = (uint32_t)s->link_count;
 	return r;

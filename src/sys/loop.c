@@ -168,6 +168,12 @@ int loop_timer_in(struct loop *l, struct loop_timer *t, int64_t ms)
 	return loop_timer_start(l, t, loop_now_ms(l) + ms);
 }
 
+void loop_timer_need(struct loop *l, struct loop_timer *t, int64_t ms)
+{
+	if (loop_timer_in(l, t, ms) < 0)
+		loop_stop(l);
+}
+
 void loop_timer_stop(struct loop *l, struct loop_timer *t)
 {
 	struct loop_timer *last;

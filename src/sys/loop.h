@@ -50,6 +50,8 @@ void loop_remove(struct loop *l, struct loop_source *s);
 int loop_timer_start(struct loop *l, struct loop_timer *t, int64_t at_ms) MUST_CHECK;
 /* The same, @ms from now. */
 int loop_timer_in(struct loop *l, struct loop_timer *t, int64_t ms) MUST_CHECK;
+/* The same, of a timer that nothing goes on without: without memory the loop ends. */
+void loop_timer_need(struct loop *l, struct loop_timer *t, int64_t ms);
 void loop_timer_stop(struct loop *l, struct loop_timer *t);
 
 void loop_defer(struct loop *l, struct loop_deferred *d);
