@@ -54,9 +54,10 @@ static void note_means(struct control *s)
 					 !s->link->is_active));
 }
 
-int control_check(struct control *s, const struct document *d, sidecar_fault_fn *on_fault,
+int control_check(void *data, const struct document *d, sidecar_fault_fn *on_fault,
 		  void *to, struct err *err)
 {
+	struct control *s = ((struct control_sandbox *)data)->side;
 	CLEAN(mem) uint8_t *bytes = NULL;
 	size_t size;
 
@@ -118,8 +119,8 @@ static void compare_standing(struct control *s)
 
 	l->is_active = l->heard && (s->status.enforced == ENFORCED_NOTHING ||
 				    s->status.plan_id == plan_file_id(&s->own.plan));
-	if (!l->is_active && l->heard && loop_timer_in(s->loop, &s->resync, 0) < 0)
-		loop_stop(s->loop);
+	if (!l->is_active && l->heard)
+		loop_timer_need(s->loop, &s->resync, 0);
 }
 
 static int send_engine(struct control_sandbox *w, int plan_fd, struct err *err)
@@ -317,19 +318,6 @@ void control_record_policy(struct control_sandbox *w)
 	control_record(w, reason);
 }
 
-/* A policy that isn't closed was set: whatever closed the sandbox is over. */
-static void note_open(struct control_sandbox *w)
-{
-	struct err err = { 0 };
-
-	if (document_closed(w->document))
-		return;
-	control_closing_done(w);
-	if (keep_closed(w, &err) < 0)
-		loglines_say(w->side->log, clock_wall_ms(), LOGLINES_ERROR,
-			     "%s: a restart closes the sandbox again", err.text);
-}
-
 /* @c->document is the next one. */
 static enum api_failure change_to(struct control_sandbox *w, struct control_candidate *c,
 				  struct err *err)
@@ -360,6 +348,7 @@ enum api_failure control_change(struct control_sandbox *w, struct document *next
 	CLEAN(candidate)
 	struct control_candidate c = { .document = next, .plan_fd = -1, .text_fd = -1 };
 	enum api_failure failure = change_to(w, &c, err);
+	struct err unkept = { 0 };
 
 	if (failure != API_FAILED_NOT) {
 		w->failures++;
@@ -367,7 +356,13 @@ enum api_failure control_change(struct control_sandbox *w, struct document *next
 	}
 	w->updates++;
 	control_record_policy(w);
-	note_open(w);
+	if (document_closed(w->document))
+		return failure;
+	/* A policy that isn't closed was set: whatever closed the sandbox is over. */
+	control_closing_done(w);
+	if (keep_closed(w, &unkept) < 0)
+		loglines_say(w->side->log, clock_wall_ms(), LOGLINES_ERROR,
+			     "%s: a restart closes the sandbox again", unkept.text);
 	return failure;
 }
 
@@ -446,34 +441,15 @@ void control_on_status(struct control *s, const struct ipc_status *status)
 
 /* ---- start ---- */
 
-/* The supervisor's text; the plan that came of it is the one in force. */
-static int read_text_fd(struct document **ret, struct err *err)
-{
-	CLEAN(file_bytes) struct file_bytes text = { 0 };
-	CLEAN(fd) int fd = INHERITED_FIRST + INHERITED_TEXT;
-	int r = file_read_fd(fd, SIZE_MAX - 1, &text);
-
-	return r < 0 ? err_sys(err, r, "cannot read the policy in force")
-		     : document_parse((struct text){ text.bytes, text.size }, NULL, NULL,
-				      ret, err);
-}
-
-/* The supervisor's text may be one that the process before this one died of. */
-static void finish_file(struct control *s)
-{
-	CLEAN(mem) char *pretty = document_json(s->own.document, true);
-	struct err err = { 0 };
-
-	if (pretty && policy_file_resume(&s->file, text_of(pretty), &err) < 0)
-		loglines_say(s->log, clock_wall_ms(), LOGLINES_ERROR,
-			     "the policy in force is not in its file: %s", err.text);
-}
-
 static int reload_open(struct control *s, struct err *err);
 
 int control_policy_open(struct control *s, struct err *err)
 {
 	CLEAN(candidate) struct control_candidate c = { .plan_fd = -1, .text_fd = -1 };
+	CLEAN(file_bytes) struct file_bytes text = { 0 };
+	CLEAN(fd) int text_fd = INHERITED_FIRST + INHERITED_TEXT;
+	CLEAN(mem) char *pretty = NULL;
+	struct err why = { 0 };
 	int r;
 
 	s->resync.on_fire = on_resync;
@@ -482,15 +458,25 @@ int control_policy_open(struct control *s, struct err *err)
 	s->policy.names = s->spec.mode == SIDECAR_MODE_DNS_NFT_TLS;
 	s->policy.file = POLICY_IN_FORCE;
 	r = reload_open(s, err);
-	if (r == 0)
-		r = read_text_fd(&s->own.document, err);
+	if (r < 0)
+		return r;
+	/* The supervisor's text; the plan that came of it is the one in force. */
+	r = file_read_fd(text_fd, SIZE_MAX - 1, &text);
+	if (r < 0)
+		return err_sys(err, r, "cannot read the policy in force");
+	r = document_parse((struct text){ text.bytes, text.size }, NULL, NULL,
+			   &s->own.document, err);
 	if (r == 0)
 		r = control_compile(s, s->own.document, &c, err);
-	if (r == 0) {
-		control_take(&s->own, &c);
-		finish_file(s);
-	}
-	return r;
+	if (r < 0)
+		return r;
+	control_take(&s->own, &c);
+	/* The supervisor's text may be one that the process before this one died of. */
+	pretty = document_json(s->own.document, true);
+	if (pretty && policy_file_resume(&s->file, text_of(pretty), &why) < 0)
+		loglines_say(s->log, clock_wall_ms(), LOGLINES_ERROR,
+			     "the policy in force is not in its file: %s", why.text);
+	return 0;
 }
 
 /* -- closed, for it was denied too much --------------------------------------------- */
@@ -506,13 +492,6 @@ int control_policy_open(struct control *s, struct err *err)
  * when somebody sets another policy. */
 
 enum { AGAIN_MS = 1000 };
-
-static void close_after(struct control *s, struct loop_timer *t, int64_t after_ms)
-{
-	if (loop_timer_in(s->loop, t, after_ms) < 0)
-		loop_stop(s->loop);
-}
-
 static void on_closing(struct loop_timer *t)
 {
 	struct control_sandbox *w =
@@ -533,7 +512,7 @@ static void on_closing(struct loop_timer *t)
 		loglines_say(w->side->log, clock_wall_ms(), LOGLINES_ERROR,
 			     "cannot close %s, trying again: %s", name, err.text);
 	c->failed = true;
-	close_after(w->side, t, AGAIN_MS);
+	loop_timer_need(w->side->loop, t, AGAIN_MS);
 }
 
 void control_closing_init(struct control_sandbox *w)
@@ -557,7 +536,7 @@ bool control_on_denies(struct control *s, const struct event *e)
 		return false;
 	w->closing.due = true;
 	snprintf(w->closing.why, sizeof(w->closing.why), "%s", e->reason);
-	close_after(s, &w->closing.again, 0);
+	loop_timer_need(s->loop, &w->closing.again, 0);
 	return true;
 }
 
@@ -620,12 +599,6 @@ static void reload(struct control *s)
 	loglines_say(s->log, now_ms, LOGLINES_INFO, "always rules reloaded");
 }
 
-static void start_poll(struct control *s)
-{
-	if (loop_timer_in(s->loop, &s->poll, POLL_MS) < 0)
-		loop_stop(s->loop);
-}
-
 static void on_poll(struct loop_timer *t)
 {
 	struct control *s = CONTAINER_OF(t, struct control, poll);
@@ -633,7 +606,7 @@ static void on_poll(struct loop_timer *t)
 	/* Without an engine there is nobody who could take them: next time. */
 	if (s->link->is_active && static_rules_changed(&s->static_rules))
 		reload(s);
-	start_poll(s);
+	loop_timer_need(s->loop, &s->poll, POLL_MS);
 }
 
 static void on_notify(struct loop_source *source, uint32_t events)
@@ -671,6 +644,6 @@ static int reload_open(struct control *s, struct err *err)
 					  .on_ready = on_notify };
 	if (s->notify.fd >= 0 && loop_add(s->loop, &s->notify, EPOLLIN) < 0)
 		return err_set(err, -ENOMEM, "cannot watch the rules files");
-	start_poll(s);
+	loop_timer_need(s->loop, &s->poll, POLL_MS);
 	return 0;
 }

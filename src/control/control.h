@@ -261,9 +261,9 @@ struct control_candidate {
 /* Compile @d. Nothing has happened yet. */
 int control_compile(struct control *s, const struct document *d,
 		    struct control_candidate *c, struct err *err) MUST_CHECK;
-/* What is wrong with @d, told to @on_fault: nothing changes. Return: as
- * sidecar_policy_build(). */
-int control_check(struct control *s, const struct document *d, sidecar_fault_fn *on_fault,
+/* What is wrong with @d, told to @on_fault: nothing changes. @data is a control_sandbox.
+ * Return: as sidecar_policy_build(). */
+int control_check(void *data, const struct document *d, sidecar_fault_fn *on_fault,
 		  void *to, struct err *err) MUST_CHECK;
 /* Its plan and @d as files. */
 int control_candidate_files(struct control_candidate *c, const struct document *d,
@@ -409,7 +409,6 @@ void control_socket_owner_close(struct control *s);
 
 /* -- webhook.c: what is sent -------------------------------------------------------- */
 
-void control_notify_init(struct control *s);
 /* Something was denied that a task may open for. */
 void control_notify_soon(struct control *s);
 

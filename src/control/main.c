@@ -30,18 +30,6 @@
 /* In the state directory, so that a link that was sent holds over a restart. */
 #define KEY_FILE "review.key"
 
-static int make_review_key(int dir, struct review_key *ret, struct err *err)
-{
-	int r = 0;
-
-	if (getrandom(ret->bytes, sizeof(ret->bytes), 0) != sizeof(ret->bytes))
-		r = -errno;
-	if (r == 0)
-		r = file_replace(dir, KEY_FILE ".new", KEY_FILE, 0600, ret->bytes,
-				 sizeof(ret->bytes));
-	return r < 0 ? err_sys(err, r, "cannot write " KEY_FILE) : 0;
-}
-
 static int read_review_key(int dir, struct review_key *ret, struct err *err)
 {
 	const struct file_how how = { .max_bytes = sizeof(ret->bytes),
@@ -64,6 +52,7 @@ static int read_review_key(int dir, struct review_key *ret, struct err *err)
 /* Read or made, where --review-url asks for such links. */
 static int open_review_key(struct control *s, struct err *err)
 {
+	uint8_t *key = s->review_key.bytes;
 	struct err why = { 0 };
 	CLEAN(fd) int dir = -1;
 	int r;
@@ -75,7 +64,13 @@ static int open_review_key(struct control *s, struct err *err)
 		    : read_review_key(dir, &s->review_key, &why);
 	if (r == -ENOENT && dir >= 0) {
 		why = (struct err){ 0 };
-		r = make_review_key(dir, &s->review_key, &why);
+		r = getrandom(key, sizeof(s->review_key.bytes), 0) !=
+				    sizeof(s->review_key.bytes)
+			    ? -errno
+			    : file_replace(dir, KEY_FILE ".new", KEY_FILE, 0600, key,
+					   sizeof(s->review_key.bytes));
+		if (r < 0)
+			err_sys(&why, r, "cannot write " KEY_FILE);
 	}
 	if (r < 0)
 		return err_set(err, r, "--review-url: %s: %s", s->spec.state_dir,
@@ -135,12 +130,21 @@ static void add_log(struct paths *p, struct arena *arena, const char *path)
 		add_directory(p, arena, path, true);
 }
 
-static int cut_files(const struct sidecar_spec *spec, char *ret_missing, struct err *err)
+/* Give up what weir-control doesn't need before it hears its first caller: every
+ * capability, every file but those that it was started to read and write, and every
+ * system call that it doesn't need, among them all that make sockets and processes.
+ * Before the first thread. @ret_missing, ERR_TEXT_SIZE bytes, says what this kernel could
+ * not do ("" when all of it stands). Return: 0, or -errno: do not go on. */
+static int confine_control(const struct sidecar_spec *spec, char *ret_missing,
+			   struct err *err)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	struct paths p = { 0 };
 	int r;
 
+	ret_missing[0] = '\0';
+	if (confine_rights(0, err) < 0)
+		return err->code;
 	add_directory(&p, &arena, spec->policy_file, true);
 	for (size_t i = 0; i < spec->log_output_count; i++)
 		add_log(&p, &arena, spec->log_outputs[i]);
@@ -154,27 +158,11 @@ static int cut_files(const struct sidecar_spec *spec, char *ret_missing, struct 
 	allow_path(&p, spec->static_rules_dir, false);
 	allow_path(&p, "/proc/net", false);
 	r = landlock_enter(p.items, p.count);
-	if (r == -EOPNOTSUPP) {
+	if (r == -EOPNOTSUPP)
 		snprintf(ret_missing, ERR_TEXT_SIZE,
 			 "this kernel has no Landlock: control's file access is not cut");
-		return 0;
-	}
-	return r < 0 ? err_sys(err, r, "cannot cut file access by Landlock") : 0;
-}
-
-/* Give up what weir-control doesn't need before it hears its first caller: every
- * capability, every file but those that it was started to read and write, and every
- * system call that it doesn't need, among them all that make sockets and processes.
- * Before the first thread. @ret_missing, ERR_TEXT_SIZE bytes, says what this kernel could
- * not do ("" when all of it stands). Return: 0, or -errno: do not go on. */
-static int confine_control(const struct sidecar_spec *spec, char *ret_missing,
-			   struct err *err)
-{
-	ret_missing[0] = '\0';
-	if (confine_rights(0, err) < 0)
-		return err->code;
-	if (cut_files(spec, ret_missing, err) < 0)
-		return err->code;
+	else if (r < 0)
+		return err_sys(err, r, "cannot cut file access by Landlock");
 	return confine_calls(CONFINE_CONTROL, err);
 }
 
@@ -285,13 +273,6 @@ static enum api_failure change(void *data, struct document *next, struct err *er
 	return control_change(data, next, err);
 }
 
-static int check(void *data, const struct document *d, sidecar_fault_fn *on_fault,
-		 void *to, struct err *err)
-{
-	return control_check(((struct control_sandbox *)data)->side, d, on_fault, to,
-			     err);
-}
-
 static const struct plan *plan(void *data)
 {
 	const struct control_sandbox *w = data;
@@ -344,7 +325,7 @@ void control_ops(struct control_sandbox *w, struct api_ops *ret)
 		.data = w,
 		.policy = policy,
 		.change = change,
-		.check = check,
+		.check = control_check,
 		.plan = plan,
 		.healthy = control_healthy,
 		.status = control_status,
@@ -445,7 +426,7 @@ static int start_all(struct control *s, struct err *err)
 		r = control_webhook_open(s, err);
 	if (r == 0)
 		r = open_api(s, err);
-	control_notify_init(s);
+
 	if (r == 0 && document_closed(s->own.document))
 		control_record_policy(&s->own);
 	/* Last: the engine's first word finds everything there. */

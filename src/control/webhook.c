@@ -104,17 +104,6 @@ static void next_server(struct lookup *l)
 	ask(l);
 }
 
-static void take(struct lookup *l, const struct dns_answer *a)
-{
-	for (size_t i = 0; i < a->addr_count && l->count < LOOKUP_ADDRS_MAX; i++) {
-		l->addrs[l->count++] = a->addrs[i].addr;
-		l->ttl_sec = MIN(l->ttl_sec, a->addrs[i].ttl_sec);
-	}
-	/* Whatever it was, it is this server's word. */
-	l->server = l->side->spec.upstream_count;
-	next_server(l);
-}
-
 static void on_readable(struct loop_source *source, uint32_t events)
 {
 	struct lookup *l = CONTAINER_OF(source, struct lookup, source);
@@ -130,9 +119,16 @@ static void on_readable(struct loop_source *source, uint32_t events)
 	}
 	dns_answer_read(bytes, (size_t)n, &l->asked, a);
 	if (a->kind == DNS_ANSWER_RECORDS || a->kind == DNS_ANSWER_NODATA ||
-	    a->kind == DNS_ANSWER_NXDOMAIN)
-		take(l, a);
-	else if (a->kind != DNS_ANSWER_MISMATCH && a->kind != DNS_ANSWER_BAD)
+	    a->kind == DNS_ANSWER_NXDOMAIN) {
+		for (size_t i = 0; i < a->addr_count && l->count < LOOKUP_ADDRS_MAX;
+		     i++) {
+			l->addrs[l->count++] = a->addrs[i].addr;
+			l->ttl_sec = MIN(l->ttl_sec, a->addrs[i].ttl_sec);
+		}
+		/* Whatever it was, it is this server's word. */
+		l->server = l->side->spec.upstream_count;
+		next_server(l);
+	} else if (a->kind != DNS_ANSWER_MISMATCH && a->kind != DNS_ANSWER_BAD)
 		next_server(l);
 undo:
 	free(a);
@@ -192,20 +188,6 @@ static void ask(struct lookup *l)
 		next_server(l);
 }
 
-/* Ask, A first, then AAAA. on_done follows in a later turn, or at once when nothing can
- * be asked. Nothing while it is busy. */
-static void lookup_start(struct lookup *l)
-{
-	if (l->busy)
-		return;
-	l->busy = true;
-	l->count = 0;
-	l->server = first_server(l);
-	l->type = DNS_TYPE_A;
-	l->ttl_sec = LOOKUP_TTL_MAX_SEC;
-	ask(l);
-}
-
 /* A connection that the program has, or waits for. */
 struct hook_connection {
 	enum { HOOK_FREE = 0, HOOK_WANTED, HOOK_OPEN } state;
@@ -245,33 +227,29 @@ static struct hook_connection *find_connection(struct control_webhook *h, bool u
 	return NULL;
 }
 
-static int dial(struct control_webhook *h, struct hook_connection *c,
-		const struct addr *a)
-{
-	const struct endpoint to = { .addr = *a,
-				     .port = webhook_url_at(h->webhook, c->url)->port };
-	struct sockaddr_storage sa;
-	socklen_t size = endpoint_to_sockaddr(&to, &sa);
-	int fd;
-
-	c->socket = (struct ipc_socket){ .family = (uint8_t)a->family,
-					 .protocol = IPPROTO_TCP };
-	fd = control_borrow_socket(h->side, &c->socket);
-	if (fd < 0)
-		return fd;
-	c->fd = fd;
-	c->state = HOOK_OPEN;
-	if (connect(fd, (const struct sockaddr *)&sa, size) < 0 && errno != EINPROGRESS)
-		return -errno;
-	return fd;
-}
-
 /* Dial the address that it is the turn of. */
 static void connect_to(struct control_webhook *h, struct hook_connection *c,
 		       const struct addr *addrs, size_t count)
 {
-	int fd = c->attempt < count ? dial(h, c, &addrs[c->attempt]) : -EHOSTUNREACH;
+	struct endpoint to = { .port = webhook_url_at(h->webhook, c->url)->port };
+	struct sockaddr_storage sa;
+	socklen_t size;
+	int fd = -EHOSTUNREACH;
 
+	if (c->attempt < count) {
+		to.addr = addrs[c->attempt];
+		size = endpoint_to_sockaddr(&to, &sa);
+		c->socket = (struct ipc_socket){ .family = (uint8_t)to.addr.family,
+						 .protocol = IPPROTO_TCP };
+		fd = control_borrow_socket(h->side, &c->socket);
+	}
+	if (fd >= 0) {
+		c->fd = fd;
+		c->state = HOOK_OPEN;
+		if (connect(fd, (const struct sockaddr *)&sa, size) < 0 &&
+		    errno != EINPROGRESS)
+			fd = -errno;
+	}
 	if (webhook_answer(h->webhook, c->id, fd) < 0 || fd < 0)
 		end_connection(h, c);
 }
@@ -308,8 +286,16 @@ static void on_wanted(struct control_webhook *h, const struct webhook_message *m
 		connect_to(h, c, &url->addr, 1);
 	else if (!l->busy && l->expires_ms > loop_now_ms(h->side->loop))
 		connect_to(h, c, l->addrs, l->count);
-	else
-		lookup_start(l);
+	else if (!l->busy) {
+		/* Ask, A first, then AAAA. on_found() follows in a later turn, or at once
+		 * when nothing can be asked. */
+		l->busy = true;
+		l->count = 0;
+		l->server = first_server(l);
+		l->type = DNS_TYPE_A;
+		l->ttl_sec = LOOKUP_TTL_MAX_SEC;
+		ask(l);
+	}
 }
 
 static void lose_program(struct control_webhook *h)
@@ -337,18 +323,12 @@ static void flush(struct control_webhook *h)
 
 static void notify_done(struct control *s, uint32_t id, size_t url, int error);
 static void notify_anew(struct control *s);
-
-static void on_done(struct control_webhook *h, const struct webhook_message *m)
-{
-	const size_t first = h->side->spec.webhook_count;
-
-	if (m->url >= first)
-		notify_done(h->side, m->id, m->url - first, m->error);
-}
-
+static void on_notify_reviews(struct loop_timer *t);
 static void on_program(struct loop_source *source, uint32_t events)
 {
 	struct control_webhook *h = CONTAINER_OF(source, struct control_webhook, source);
+	/* The review webhooks are behind the others. */
+	const size_t first_review = h->side->spec.webhook_count;
 	struct webhook_message m;
 	struct hook_connection *c;
 	int r = 0;
@@ -362,7 +342,8 @@ static void on_program(struct loop_source *source, uint32_t events)
 			continue;
 		}
 		if (m.type == WEBHOOK_DONE) {
-			on_done(h, &m);
+			if (m.url >= first_review)
+				notify_done(h->side, m.id, m.url - first_review, m.error);
 			continue;
 		}
 		c = find_connection(h, true, m.id);
@@ -407,20 +388,6 @@ void control_webhook_denied(struct control *s, const struct event *e)
 	flush(s->webhook);
 }
 
-/* Of task @id, to review webhook @url. notify_done() says what came of it, or
- * notify_anew() that nothing does. Return: false: there is no room. */
-static bool control_webhook_review(struct control *s, uint32_t id, size_t url,
-				   const char *body, size_t size)
-{
-	bool posted = s->webhook && s->webhook->source.fd >= 0 &&
-		      webhook_post(s->webhook->webhook, id,
-				   1u << (s->spec.webhook_count + url), body, size);
-
-	if (posted)
-		flush(s->webhook);
-	return posted;
-}
-
 int control_webhook_open(struct control *s, struct err *err)
 {
 	const char *urls[SIDECAR_WEBHOOKS_MAX * 2];
@@ -455,6 +422,8 @@ int control_webhook_open(struct control *s, struct err *err)
 		return err->code < 0 ? r : err_sys(err, r, "cannot use the webhook");
 	}
 	s->webhook = h;
+	s->notify_reviews.on_fire = on_notify_reviews;
+	control_notify_soon(s);
 	return 0;
 }
 
@@ -500,45 +469,45 @@ struct notifying {
 	struct err err;
 };
 
+/* Send task @t to the review webhook c->url. notify_done() says what came of it, or
+ * notify_anew() that nothing does. */
 static void on_task(void *data, const struct review *t)
 {
 	struct notifying *c = data;
+	struct control *s = c->side;
+	struct control_webhook *h = s->webhook;
 	char json[REVIEW_JSON_SIZE];
 	size_t size = review_opened_json(t, json);
 
-	if (c->side->signs_answers)
-		size = review_answer_add(&c->side->review_key, c->side->spec.review_url,
-					 t, clock_wall_ms(), json, size);
-
-	if (t->id > 0 && t->id <= UINT32_MAX && size <= WEBHOOK_PAYLOAD_SIZE &&
-	    control_webhook_review(c->side, (uint32_t)t->id, c->url, json, size))
-		c->side->notices[c->url].under_way++;
-	else
-		(void)!review_not_notified(c->store, t->id, REVIEW_WEBHOOK + (int)c->url,
-					   clock_wall_ms(), &c->err);
-}
-
-/* How many may be told now. */
-static size_t budget(struct control_notices *u, int64_t now_ms)
-{
-	const size_t most = u->pause_ms > 0 ? 1 : NOTIFY_MAX;
-	size_t used;
-
-	if (now_ms >= u->again_ms) {
-		u->again_ms = now_ms + (u->pause_ms ?: PAUSE_MS);
-		u->count = 0;
+	if (s->signs_answers)
+		size = review_answer_add(&s->review_key, s->spec.review_url, t,
+					 clock_wall_ms(), json, size);
+	if (t->id > 0 && t->id <= UINT32_MAX && size <= WEBHOOK_PAYLOAD_SIZE && h &&
+	    h->source.fd >= 0 &&
+	    webhook_post(h->webhook, (uint32_t)t->id,
+			 1u << (s->spec.webhook_count + c->url), json, size)) {
+		flush(h);
+		s->notices[c->url].under_way++;
+		return;
 	}
-	used = MAX(u->count, u->under_way);
-	return most > used ? most - used : 0;
+	/* There is no room for it. */
+	(void)!review_not_notified(c->store, t->id, REVIEW_WEBHOOK + (int)c->url,
+				   clock_wall_ms(), &c->err);
 }
 
 /* Return: after how long there may be more for it. */
 static int64_t notify_one(struct notifying *c, int64_t now_ms)
 {
 	struct control_notices *u = &c->side->notices[c->url];
-	const size_t most = budget(u, now_ms);
+	size_t most = u->pause_ms > 0 ? 1 : NOTIFY_MAX;
 	int r = 0;
 
+	if (now_ms >= u->again_ms) {
+		u->again_ms = now_ms + (u->pause_ms ?: PAUSE_MS);
+		u->count = 0;
+	}
+	/* How many may be told now. */
+	most -= MIN(most, MAX(u->count, u->under_way));
 	if (most > 0)
 		r = review_notify(c->store, REVIEW_WEBHOOK + (int)c->url, most,
 				  UNDER_WAY_MS, clock_wall_ms(), on_task, c, &c->err);
@@ -621,11 +590,5 @@ static void notify_anew(struct control *s)
 		s->notices[i].under_way = 0;
 	if (review_open(s->spec.state_dir, &store, &err) == 0)
 		(void)!review_notify_again(store, REVIEW_WEBHOOK, &err);
-	control_notify_soon(s);
-}
-
-void control_notify_init(struct control *s)
-{
-	s->notify_reviews.on_fire = on_notify_reviews;
 	control_notify_soon(s);
 }
