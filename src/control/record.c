@@ -6,16 +6,6 @@
 #include "control/control.h"
 
 enum { ERRNO_MAX = 4096 }; /* the kernel's MAX_ERRNO, and one */
-
-static const struct plan *plan_of(struct control *s, uint32_t sandbox)
-{
-	const struct control_sandbox *w = control_sandbox_of(s, sandbox);
-
-	if (w && w != &s->own)
-		return &w->plan;
-	return s->own.plan_bytes ? &s->own.plan : NULL;
-}
-
 void control_row(void *data, const struct event *e, struct event_row *ret)
 {
 	struct control *s = ((struct control_sandbox *)data)->side;
@@ -74,6 +64,7 @@ static void count_bytes(struct control *s, const struct event *e)
 
 void control_on_event(struct control *s, const struct event *given)
 {
+	const struct control_sandbox *w = control_sandbox_of(s, given->sandbox);
 	struct event e = *given;
 	struct event_row row;
 
@@ -88,8 +79,10 @@ void control_on_event(struct control *s, const struct event *given)
 		event_ring_add(ring_of(s, e.sandbox), &e);
 	count_bytes(s, &e);
 	control_row(&s->own, &e, &row);
-	if (s->store)
-		event_row_compare(&row, plan_of(s, e.sandbox));
+	if (s->store && w && w != &s->own)
+		event_row_compare(&row, &w->plan);
+	else if (s->store)
+		event_row_compare(&row, s->own.plan_bytes ? &s->own.plan : NULL);
 	if (!control_socket_owner_ask(s, &row))
 		control_on_row(s, &row);
 	if (e.action == EVENT_DENY)
@@ -130,17 +123,6 @@ static void learn_upstream(struct control *s, const struct upstream_trouble *t)
 		     ENDPOINT_SHOWN(&t->at));
 }
 
-static void on_inner(struct control *s)
-{
-	if (!s->dns_inner)
-		loglines_say(
-			s->log, clock_wall_ms(), LOGLINES_ERROR,
-			"[dns] 127.0.0.11 asks on from inside this sandbox, and whom is "
-			"not known: name the servers by OPENSANDBOX_EGRESS_DNS_UPSTREAM "
-			"(--upstream)");
-	s->dns_inner = true;
-}
-
 void control_on_trouble(struct control *s, const struct upstream_trouble *t)
 {
 	static const char *const rcodes[] = { "NOERROR",  "FORMERR", "SERVFAIL",
@@ -163,10 +145,16 @@ void control_on_trouble(struct control *s, const struct upstream_trouble *t)
 								: "an error");
 	else if (t->kind == UPSTREAM_ERROR)
 		loglines_upstream(s->log, now_ms, LOGLINES_EXCHANGE, upstream, error);
-	else if (t->kind == UPSTREAM_INNER)
-		on_inner(s);
 	else if (t->kind == UPSTREAM_PROBE)
 		loglines_upstream(s->log, now_ms, LOGLINES_PROBE, upstream, error);
+	else if (t->kind == UPSTREAM_INNER && !s->dns_inner) {
+		s->dns_inner = true;
+		loglines_say(
+			s->log, now_ms, LOGLINES_ERROR,
+			"[dns] 127.0.0.11 asks on from inside this sandbox, and whom is "
+			"not known: name the servers by OPENSANDBOX_EGRESS_DNS_UPSTREAM "
+			"(--upstream)");
+	}
 }
 
 void control_on_answered(struct control *s, uint32_t sandbox,

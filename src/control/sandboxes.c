@@ -127,18 +127,6 @@ static void take_out(struct control_sandbox *w)
 	control_sandbox_free(w);
 }
 
-/* A launch that ends for safety has an event, though there is no sandbox. */
-static void record_refusal(struct control *s, const struct ipc_sandbox *spec,
-			   const char *why)
-{
-	struct event e = event_make(EVENT_PANIC, EVENT_LAUNCH);
-
-	e.ts_ms = clock_wall_ms();
-	snprintf(e.name, sizeof(e.name), "%s", spec->name);
-	snprintf(e.reason, sizeof(e.reason), "failed_safety_setup: %.100s", why);
-	control_on_event(s, &e);
-}
-
 /* In the engine that is chosen for it; if that is full, in another one. */
 static int attach_somewhere(struct control *s, const struct ipc_sandbox *given,
 			    struct control_candidate *c, struct control_sandbox **ret,
@@ -182,6 +170,7 @@ unsigned int control_sandbox_attach(struct control *s, const struct ipc_sandbox 
 {
 	CLEAN(candidate)
 	struct control_candidate c = { .document = policy, .plan_fd = -1, .text_fd = -1 };
+	struct event refused = event_make(EVENT_PANIC, EVENT_LAUNCH);
 	unsigned int status = HTTP_CREATED;
 	struct control_sandbox *w = NULL;
 
@@ -195,7 +184,13 @@ unsigned int control_sandbox_attach(struct control *s, const struct ipc_sandbox 
 		if (err->code == 0)
 			err_set(err, -ENOMEM, "out of memory");
 		status = HTTP_FAILED;
-		record_refusal(s, spec, err->text);
+		/* A launch that ends for safety has an event, though there is no
+		 * sandbox. */
+		refused.ts_ms = clock_wall_ms();
+		snprintf(refused.name, sizeof(refused.name), "%s", spec->name);
+		snprintf(refused.reason, sizeof(refused.reason),
+			 "failed_safety_setup: %.100s", err->text);
+		control_on_event(s, &refused);
 	} else {
 		control_record(w, "the sandbox was attached");
 	}
@@ -229,8 +224,7 @@ unsigned int control_sandbox_detach(struct control_sandbox *w, struct err *err)
 /* Not now, but in a turn of its own: an answer may be waited for. */
 static void sandboxes_look_again(struct control *s)
 {
-	if (loop_timer_in(s->loop, &s->relist, 0) < 0)
-		loop_stop(s->loop);
+	loop_timer_need(s->loop, &s->relist, 0);
 }
 
 /* No look-up finds @w any more; control_sandbox_free() comes later. */
@@ -282,8 +276,11 @@ enum {
 
 /* -- the daemon's list -------------------------------------------------------------- */
 
-static int read_listed_text(int fd, struct document **ret, struct err *err)
+static int list_one(struct control_link *l, struct ipc_message *m, int fd,
+		    struct err *err)
 {
+	CLEAN(candidate) struct control_candidate c = { .plan_fd = -1, .text_fd = -1 };
+	struct control_sandbox *known = control_sandbox_find(l->side, m->sandbox);
 	CLEAN(file_bytes) struct file_bytes text = { 0 };
 	int r = file_read_fd(fd, SIZE_MAX - 1, &text);
 
@@ -291,18 +288,9 @@ static int read_listed_text(int fd, struct document **ret, struct err *err)
 		return err_sys(err, r, "cannot read a policy");
 	if (text.size == 0)
 		return err_set(err, -EBADMSG, "cannot read a policy: it is empty");
-	return document_parse((struct text){ text.bytes, text.size }, NULL, NULL, ret,
-			      err);
-}
-
-static int list_one(struct control_link *l, struct ipc_message *m, int fd,
-		    struct err *err)
-{
-	CLEAN(candidate) struct control_candidate c = { .plan_fd = -1, .text_fd = -1 };
-	struct control_sandbox *known = control_sandbox_find(l->side, m->sandbox);
-	int r = read_listed_text(fd, &c.document, err);
-
 	m->attached.name[IPC_SANDBOX_NAME_MAX] = '\0';
+	r = document_parse((struct text){ text.bytes, text.size }, NULL, NULL,
+			   &c.document, err);
 	if (r == 0)
 		r = control_compile(l->side, c.document, &c, err);
 	if (r == 0 && known && strcmp(known->spec.name, m->attached.name) == 0) {
@@ -401,22 +389,6 @@ int control_sandbox_stats(struct control_sandbox *w)
 	return 0;
 }
 
-/* What comes is the engine's word. Return: above which number to go on; 0: that was all.
- */
-static uint32_t take_denies(const struct control_link *l, const struct ipc_message *m,
-			    uint32_t after)
-{
-	for (size_t i = 0; i < MIN(m->denies.count, (size_t)IPC_DENIES_MAX); i++) {
-		uint32_t id = m->denies.of[i].sandbox;
-		struct control_sandbox *w =
-			l->sandboxes && id <= IPC_SANDBOXES_MAX ? l->sandboxes[id] : NULL;
-
-		if (w)
-			w->denies = m->denies.of[i].denies;
-	}
-	return m->sandbox > after ? m->sandbox : 0;
-}
-
 /* All answers together have the time of one: an engine that takes nearly that for each of
  * them would have everybody else wait for days. */
 static void ask_denies(struct control_link *l)
@@ -429,7 +401,15 @@ static void ask_denies(struct control_link *l)
 		if (l->from_engine.fd < 0 ||
 		    control_ask_engine(l, &ask, -1, &answer, &m, NULL) < 0)
 			return;
-		ask.sandbox = take_denies(l, &m, ask.sandbox);
+		/* What comes is the engine's word. */
+		for (size_t i = 0; i < MIN(m.denies.count, (size_t)IPC_DENIES_MAX); i++) {
+			const uint32_t id = m.denies.of[i].sandbox;
+
+			if (l->sandboxes && id <= IPC_SANDBOXES_MAX && l->sandboxes[id])
+				l->sandboxes[id]->denies = m.denies.of[i].denies;
+		}
+		/* Above which number to go on; 0: that was all. */
+		ask.sandbox = m.sandbox > ask.sandbox ? m.sandbox : 0;
 	} while (ask.sandbox != 0 && clock_now_ms() < until_ms);
 	if (ask.sandbox != 0)
 		control_drop_engine(l, -ETIMEDOUT);
@@ -482,25 +462,11 @@ static void compare_next(struct control_link *l)
 	}
 }
 
-/* All that were there are here. What another daemon had, and this one doesn't, is not
- * guarded: its rules stay. */
-static void know(struct control_link *l)
-{
-	struct control_sandbox *w;
-
-	l->known = l->checked = true;
-	for (uint32_t id = 0; (w = control_sandbox_next(l, id));
-	     id = w->id & IPC_SANDBOXES_MAX)
-		if (w->stale && !w->gone[0])
-			control_sandbox_end(
-				w, "it can't be guarded again now: its rules stay");
-	sandboxes_look_again(l->side);
-}
-
 /* Return: there is more to ask about. */
 static bool ask_some(struct control_link *l)
 {
 	const int64_t until_ms = clock_now_ms() + ASKED_TURN_MS;
+	struct control_sandbox *w;
 
 	/* Its successor is asked for everything. */
 	if (l->from_supervisor.fd < 0)
@@ -512,8 +478,17 @@ static bool ask_some(struct control_link *l)
 	for (int i = 0;
 	     i < ASKED_MAX && l->compared_id != NOTHING && clock_now_ms() < until_ms; i++)
 		compare_next(l);
-	if (l->took_over && l->listed_id == NOTHING && !l->checked)
-		know(l);
+	if (l->took_over && l->listed_id == NOTHING && !l->checked) {
+		/* All that were there are here. What another daemon had, and this one
+		 * doesn't, is not guarded: its rules stay. */
+		l->known = l->checked = true;
+		for (uint32_t id = 0; (w = control_sandbox_next(l, id));
+		     id = w->id & IPC_SANDBOXES_MAX)
+			if (w->stale && !w->gone[0])
+				control_sandbox_end(w, "it can't be guarded again now: "
+						       "its rules stay");
+		sandboxes_look_again(l->side);
+	}
 	return l->listed_id != NOTHING || l->compared_id != NOTHING;
 }
 

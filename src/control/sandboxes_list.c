@@ -150,16 +150,6 @@ static const struct key {
 	{ "again", read_again },
 };
 
-static void read_key(struct wanted *w, const char *key, json_t *value)
-{
-	const struct key *known = TEXT_FIND(text_of(key), keys);
-
-	if (known)
-		known->read(w, value);
-	else
-		fault(w, "'%s' is not a key of this", TEXT_SHOWN(cut(key)));
-}
-
 /* ---- all of it ---- */
 
 /* No policy: deny all. */
@@ -203,7 +193,15 @@ static int control_attach_read(struct control *s, const char *id, struct text bo
 		fault(&w, "the body is not JSON: %.150s", why.text);
 	else if (!json_is_object(j))
 		fault(&w, "the body is not an object");
-	json_object_foreach(j, key, value) read_key(&w, key, value);
+	json_object_foreach(j, key, value)
+	{
+		const struct key *known = TEXT_FIND(text_of(key), keys);
+
+		if (known)
+			known->read(&w, value);
+		else
+			fault(&w, "'%s' is not a key of this", TEXT_SHOWN(cut(key)));
+	}
 	if (json_is_object(j) && w.kinds != 1)
 		fault(&w, "exactly one of netns, cgroup and uid is given");
 	if (w.spec.guard_parent && w.spec.member != MEMBER_CGROUP)
@@ -219,38 +217,27 @@ static int control_attach_read(struct control *s, const char *id, struct text bo
 
 /* ---- and back ---- */
 
-static const char *kind_of(const struct ipc_sandbox *spec)
-{
-	if (spec->kind != ATTACH_HOST)
-		return "netns";
-	return spec->member == MEMBER_UID ? "uid" : "cgroup";
-}
-
-static void put_where(struct jtext *j, const struct ipc_sandbox *spec)
-{
-	const char *where = spec->where;
-	uint32_t uid;
-
-	if (spec->kind == ATTACH_HOST && spec->member == MEMBER_UID &&
-	    text_to_u32(text_of(where), UINT32_MAX, &uid))
-		jtext_count(j, kind_of(spec), uid);
-	else if (jtext_is_utf8(text_of(where)))
-		jtext_member(j, kind_of(spec), where);
-	else /* a path need not be UTF-8 */
-		jtext_member(j, kind_of(spec), TEXT_SHOWN(cut(where)));
-}
-
 /* What GET says of @w. */
 static void put_sandbox(struct jtext *j, const struct control_sandbox *w)
 {
 	bool names = plan_verify(&w->plan) == POLICY_VERIFY_TLS;
 	enum api_mode mode = names ? API_MODE_DNS_NFT_TLS : API_MODE_DNS_NFT;
+	const char *where = w->spec.where, *kind = "netns";
+	uint32_t uid;
 
+	if (w->spec.kind == ATTACH_HOST)
+		kind = w->spec.member == MEMBER_UID ? "uid" : "cgroup";
 	jtext_open(j, NULL, '{');
 	jtext_member(j, "id", w->spec.name);
 	jtext_count(j, "number", w->id);
-	jtext_member(j, "kind", kind_of(&w->spec));
-	put_where(j, &w->spec);
+	jtext_member(j, "kind", kind);
+	if (w->spec.kind == ATTACH_HOST && w->spec.member == MEMBER_UID &&
+	    text_to_u32(text_of(where), UINT32_MAX, &uid))
+		jtext_count(j, kind, uid);
+	else if (jtext_is_utf8(text_of(where)))
+		jtext_member(j, kind, where);
+	else /* a path need not be UTF-8 */
+		jtext_member(j, kind, TEXT_SHOWN(cut(where)));
 	jtext_member(j, "mode", api_mode_name(mode));
 	jtext_member(j, "policyMode", document_mode(w->document));
 	jtext_count(j, "rules", document_rule_count(w->document));
@@ -316,34 +303,27 @@ static bool sandboxes_show(void *data, const char *id, struct jtext *j)
 	return true;
 }
 
-/* What was closed for what it did is not opened by being started once more. */
-static unsigned int attach_again(struct control_sandbox *w, struct control_wish *wish,
-				 struct err *err)
-{
-	const struct ipc_message ask = { .type = IPC_AGAIN,
-					 .sandbox = w->id,
-					 .attached = wish->spec };
-	struct ipc_message m;
-
-	if (document_closed(w->document))
-		err_set(err, -EPERM, "it is closed: %s", document_closed(w->document));
-	else if (control_order(w->link, &ask, NULL, 0, IPC_ATTACHED, &m, err) == 0)
-		return api_failure_status(control_change(w, TAKE_PTR(wish->policy), err));
-	return HTTP_CONFLICT;
-}
-
 static unsigned int sandboxes_attach(void *data, const char *id, struct text body,
 				     struct err *err)
 {
 	struct control_wish wish = { 0 };
 	struct control_sandbox *there = control_sandbox_named(data, id);
-	unsigned int status;
+	struct ipc_message ask = { .type = IPC_AGAIN }, m;
+	unsigned int status = HTTP_CONFLICT;
 
 	if (control_attach_read(data, id, body, &wish, err) < 0)
 		return HTTP_BAD_REQUEST;
 	if (!there || !wish.again)
 		return control_sandbox_attach(data, &wish.spec, wish.policy, err);
-	status = attach_again(there, &wish, err);
+	ask.sandbox = there->id;
+	ask.attached = wish.spec;
+	/* What was closed for what it did is not opened by being started once more. */
+	if (document_closed(there->document))
+		err_set(err, -EPERM, "it is closed: %s",
+			document_closed(there->document));
+	else if (control_order(there->link, &ask, NULL, 0, IPC_ATTACHED, &m, err) == 0)
+		status = api_failure_status(
+			control_change(there, TAKE_PTR(wish.policy), err));
 	document_free(wish.policy);
 	return status;
 }

@@ -67,36 +67,32 @@ static int read_file(const char *path, char **ret, struct err *err)
 	return 0;
 }
 
-/* What no header can show would keep everybody out, which is better told. */
-static int check_token(char *token, const char *path, struct err *err)
+static int files_read(const struct sidecar_spec *spec, struct files *ret, struct err *err)
 {
-	struct text t = text_trim(text_of(token));
+	const char *path = spec->token_file;
+	int r = read_file(spec->tls_cert, &ret->cert, err);
+	struct text t;
 
-	memmove(token, t.ptr, t.len);
-	token[t.len] = '\0';
+	if (r == 0)
+		r = read_file(spec->tls_key, &ret->key, err);
+	if (r == 0)
+		r = read_file(path, &ret->token, err);
+	if (r < 0)
+		return r;
+	/* What no header can show would keep everybody out, which is better told. */
+	t = text_trim(text_of(ret->token));
+	memmove(ret->token, t.ptr, t.len);
+	ret->token[t.len] = '\0';
 	if (t.len < TOKEN_LEN_MIN)
 		return err_set(err, -EINVAL,
 			       "the token in '%.200s' is shorter than %d letters", path,
 			       TOKEN_LEN_MIN);
 	for (size_t i = 0; i < t.len; i++)
-		if (token[i] <= ' ' || token[i] > '~')
+		if (ret->token[i] <= ' ' || ret->token[i] > '~')
 			return err_set(err, -EINVAL,
 				       "the token in '%.200s' is not one word of ASCII",
 				       path);
 	return 0;
-}
-
-static int files_read(const struct sidecar_spec *spec, struct files *ret, struct err *err)
-{
-	int r = read_file(spec->tls_cert, &ret->cert, err);
-
-	if (r == 0)
-		r = read_file(spec->tls_key, &ret->key, err);
-	if (r == 0)
-		r = read_file(spec->token_file, &ret->token, err);
-	if (r == 0)
-		r = check_token(ret->token, spec->token_file, err);
-	return r;
 }
 
 /* ---- the API ---- */

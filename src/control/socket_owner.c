@@ -92,19 +92,6 @@ static void on_answer(struct control_socket_owner *w, const struct socket_owner_
 
 /* ---- the channel ---- */
 
-static void lose(struct control_socket_owner *w)
-{
-	if (w->source.fd < 0)
-		return;
-	loop_remove(w->side->loop, &w->source);
-	fd_close(&w->source.fd);
-	while (w->count > 0)
-		release(w);
-	loop_timer_stop(w->side->loop, &w->late);
-	/* Without the memory for a timer there is none any more. */
-	(void)!loop_timer_in(w->side->loop, &w->again, AGAIN_MS);
-}
-
 static void on_ready(struct loop_source *source, uint32_t events)
 {
 	struct control_socket_owner *w =
@@ -117,22 +104,26 @@ static void on_ready(struct loop_source *source, uint32_t events)
 		if (n == sizeof(a))
 			on_answer(w, &a);
 	}
-	if (n == sizeof(a) || (n < 0 && errno == EAGAIN))
+	if (n == sizeof(a) || (n < 0 && errno == EAGAIN)) {
 		watch_oldest(w);
-	else
-		lose(w);
-}
-
-static void ask_for_one(struct control *s)
-{
-	const struct ipc_message start = { .type = IPC_SOCKET_OWNER };
-
-	(void)!ipc_send(s->link->from_supervisor.fd, &start, NULL, 0);
+		return;
+	}
+	loop_remove(w->side->loop, &w->source);
+	fd_close(&w->source.fd);
+	while (w->count > 0)
+		release(w);
+	loop_timer_stop(w->side->loop, &w->late);
+	/* Without the memory for a timer there is none any more. */
+	(void)!loop_timer_in(w->side->loop, &w->again, AGAIN_MS);
 }
 
 static void on_owner_again(struct loop_timer *t)
 {
-	ask_for_one(CONTAINER_OF(t, struct control_socket_owner, again)->side);
+	const struct control_socket_owner *w =
+		CONTAINER_OF(t, struct control_socket_owner, again);
+	const struct ipc_message start = { .type = IPC_SOCKET_OWNER };
+
+	(void)!ipc_send(w->side->link->from_supervisor.fd, &start, NULL, 0);
 }
 
 void control_socket_owner_open(struct control *s)
@@ -146,7 +137,7 @@ void control_socket_owner_open(struct control *s)
 	w->late.on_fire = on_answer_late;
 	w->again.on_fire = on_owner_again;
 	s->socket_owner = w;
-	ask_for_one(s);
+	on_owner_again(&w->again);
 }
 
 void control_socket_owner_attach(struct control *s, int fd)

@@ -68,35 +68,29 @@ static void add_closed(struct control_sandbox *w, struct api_status *ret)
 	add(w, ret, "policy", w->closing.shown);
 }
 
-/* It says something every ten seconds, or is dead, or hangs. */
-static void add_postgres(struct control *s, struct api_status *ret)
-{
-	struct postgres_state *p = &s->postgres;
-	const char *reason = p->trouble;
-	int64_t silent_ms;
-
-	if (!s->spec.postgres || !s->spec.state_dir)
-		return;
-	if (postgres_state_read(s->spec.state_dir, p) < 0)
-		*p = (struct postgres_state){ .written_ms = s->own.since_ms
-								    ?: clock_wall_ms() };
-	silent_ms = clock_wall_ms() - p->written_ms;
-	if (!reason[0] && silent_ms > POSTGRES_SILENT_MS)
-		reason = "weir-postgres has said nothing for a minute: events wait in "
-			 "the store";
-	add(&s->own, ret, "postgres", reason);
-	ret->has_postgres = true;
-	ret->postgres_waiting = p->waiting;
-	ret->postgres_missed = p->missed;
-	ret->postgres_refused = p->refused;
-}
-
 /* What is said of the stores, which let nothing out: degradations and counts. */
 static void add_stores(struct control *s, struct api_status *ret)
 {
 	const char *log = loglines_lacks(s->log);
+	struct postgres_state *p = &s->postgres;
 
-	add_postgres(s, ret);
+	if (s->spec.postgres && s->spec.state_dir) {
+		const char *reason = p->trouble;
+
+		if (postgres_state_read(s->spec.state_dir, p) < 0)
+			*p = (struct postgres_state){
+				.written_ms = s->own.since_ms ?: clock_wall_ms()
+			};
+		/* It says something every ten seconds, or is dead, or hangs. */
+		if (!reason[0] && clock_wall_ms() - p->written_ms > POSTGRES_SILENT_MS)
+			reason = "weir-postgres has said nothing for a minute: events "
+				 "wait in the store";
+		add(&s->own, ret, "postgres", reason);
+		ret->has_postgres = true;
+		ret->postgres_waiting = p->waiting;
+		ret->postgres_missed = p->missed;
+		ret->postgres_refused = p->refused;
+	}
 	add(&s->own, ret, "store", s->untrusted);
 	if (s->store) {
 		sqlite_writer_state(s->store, &s->store_state);
@@ -198,15 +192,17 @@ static void fill_sandbox(struct control_sandbox *w, struct api_status *ret)
 
 /* -- all of a daemon's -------------------------------------------------------------- */
 
-/* Of all engines, as it was when all of them were there. */
-static void add_stats(struct control *s)
+/* Whether each of them is guarded in full is said of each. */
+static void fill_all(struct control *s, struct api_status *ret)
 {
 	const struct control_answer answer = { IPC_STATS, IPC_STATS };
 	const struct ipc_message ask = { .type = IPC_STATS };
+	const struct control_sandbox *w;
 	struct ipc_stats all = { 0 };
 	struct ipc_message m;
 	size_t heard = 0;
 
+	/* The counts of all engines, as they were when all of them were there. */
 	for (size_t i = 0; i < s->link_count; i++) {
 		if (!s->links[i].is_active ||
 		    control_ask_engine(&s->links[i], &ask, -1, &answer, &m, NULL) < 0)
@@ -219,14 +215,6 @@ static void add_stats(struct control *s)
 	}
 	if (heard == s->link_count)
 		s->own.stats = all;
-}
-
-/* Whether each of them is guarded in full is said of each. */
-static void fill_all(struct control *s, struct api_status *ret)
-{
-	const struct control_sandbox *w;
-
-	add_stats(s);
 	ret->enforcement_mode = "dns+nft+tls";
 	ret->sandbox_id = "";
 	if (!control_engines_are_active(s))
