@@ -520,7 +520,7 @@ static int start(struct daemon *w, struct err *err)
 		r = err_set(err, -ENOMEM, "out of memory");
 	if (r < 0)
 		return r;
-	supervisor_start_control(k);
+	child_start_if_needed(&k->control);
 	state_restore_first(w);
 	return 0;
 }

@@ -336,7 +336,7 @@ static int start(struct supervisor *k, struct loop_source *input, struct err *er
 	if (r < 0)
 		return r;
 	/* It loads its libraries while the engine installs the rules. */
-	supervisor_start_control(k);
+	child_start_if_needed(&k->control);
 	r = enforce(k, err);
 	if (r == 0)
 		r = supervisor_listen(&k->fds, err);

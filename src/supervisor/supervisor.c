@@ -168,8 +168,7 @@ static void retry(struct child *c)
 		c->again.on_fire(&c->again);
 }
 
-/* Unless it runs, or all are to end. */
-static void start_if_needed(struct child *c)
+void child_start_if_needed(struct child *c)
 {
 	struct err err = { 0 };
 
@@ -183,7 +182,7 @@ static void start_if_needed(struct child *c)
 
 static void on_again(struct loop_timer *t)
 {
-	start_if_needed(CONTAINER_OF(t, struct child, again));
+	child_start_if_needed(CONTAINER_OF(t, struct child, again));
 }
 
 void child_add(struct supervisor *k, struct child *c, const char *name,
@@ -257,30 +256,25 @@ static void ask(struct child *c)
  * engine finds the engine's answer before it has asked often enough. A child that has
  * closed its channel ends by itself; one that lives on was taken over, say, and would
  * have no successor. */
-static void ask_or_kill(struct child *c)
-{
-	const bool has_let_go = c->kind->has_channel && c->source.fd < 0;
-
-	if (c->pid == 0 || (!c->kind->is_killed && !has_let_go))
-		return;
-	if (c->unanswered >= HUNG_ASKED &&
-	    (c->unanswered >= BUSY_ASKED || !is_at_work(c->pid))) {
-		log_error("%s does not answer", c->name);
-		(void)!kill(c->pid, SIGKILL);
-	}
-	ask(c);
-}
-
 static void on_ask(struct loop_timer *t)
 {
 	struct supervisor *k = CONTAINER_OF(t, struct supervisor, ask);
 
-	for (struct child *c = SLIST_FIRST(&k->children); c; c = SLIST_NEXT(c, next))
-		ask_or_kill(c);
+	for (struct child *c = SLIST_FIRST(&k->children); c; c = SLIST_NEXT(c, next)) {
+		const bool has_let_go = c->kind->has_channel && c->source.fd < 0;
+
+		if (c->pid == 0 || (!c->kind->is_killed && !has_let_go))
+			continue;
+		if (c->unanswered >= HUNG_ASKED &&
+		    (c->unanswered >= BUSY_ASKED || !is_at_work(c->pid))) {
+			log_error("%s does not answer", c->name);
+			(void)!kill(c->pid, SIGKILL);
+		}
+		ask(c);
+	}
 	if (!k->introduced)
 		supervisor_introduce(k);
-	if (loop_timer_in(k->loop, t, ASK_EVERY_MS) < 0)
-		loop_stop(k->loop);
+	loop_timer_need(k->loop, t, ASK_EVERY_MS);
 }
 
 bool supervisor_is_alive(struct supervisor *k)
@@ -408,9 +402,9 @@ static void on_control_start(struct child *c)
 	if (k->ops->on_control_start)
 		k->ops->on_control_start(k);
 	supervisor_introduce(k);
-	start_if_needed(&k->webhook);
-	start_if_needed(&k->postgres);
-	start_if_needed(&k->review);
+	child_start_if_needed(&k->webhook);
+	child_start_if_needed(&k->postgres);
+	child_start_if_needed(&k->review);
 }
 
 /* A control that was taken over may keep the channels of all that it asked for: one is
@@ -432,26 +426,21 @@ static void replace_socket_owner(struct supervisor *k)
 		(void)!kill(c->pid, SIGKILL);
 }
 
-/* The engine's successor starts with what is in force. An engine that control doesn't
- * know yet, or may not have heard of when it said so, is not the one that is meant. Of
- * one that is, control says so again. */
-static void replace_engine(struct supervisor *k)
-{
-	if (k->engine.pid > 0 && k->engine.serves && k->introduced &&
-	    clock_now_ms() - k->introduced_ms >= SETTLED_MS)
-		(void)!kill(k->engine.pid, SIGKILL);
-}
-
 static void on_control(struct child *c, struct ipc_message *m, int *fds, size_t count)
 {
 	struct supervisor *k = c->supervisor;
+	const bool is_stuck = m->type == IPC_STUCK && m->sandbox == 0;
 
 	if (m->type == IPC_SOCKET_OWNER)
 		replace_socket_owner(k);
-	else if (m->type == IPC_STUCK && m->sandbox == 0)
-		replace_engine(k);
-	else
+	else if (!is_stuck)
 		k->ops->on_control(k, m, fds, count);
+	/* The engine's successor starts with what is in force. An engine that control
+	 * doesn't know yet, or may not have heard of when it said so, is not the one that
+	 * is meant. Of one that is, control says so again. */
+	else if (k->engine.pid > 0 && k->engine.serves && k->introduced &&
+		 clock_now_ms() - k->introduced_ms >= SETTLED_MS)
+		(void)!kill(k->engine.pid, SIGKILL);
 	for (size_t i = 0; i < count; i++)
 		clean_fd(&fds[i]);
 }
@@ -470,11 +459,6 @@ static bool on_control_end(struct child *c, int wait_status)
 	if (k->stopping)
 		loop_stop(k->loop);
 	return !k->stopping;
-}
-
-void supervisor_start_control(struct supervisor *k)
-{
-	start_if_needed(&k->control);
 }
 
 void supervisor_take_control(struct supervisor *k, int fd)
@@ -517,23 +501,21 @@ static bool on_socket_owner_end(struct child *c, int wait_status)
 	return false;
 }
 
-/* It reads the store by itself and speaks to nobody here. */
-static pid_t postgres_fork(struct child *c, int channel, struct err *err)
+/* weir-postgres and the review command read the store by themselves and speak to nobody
+ * here. */
+static pid_t reader_fork(struct child *c, int channel, struct err *err)
 {
 	const struct supervisor *k = c->supervisor;
-	const struct helper helper = { .program = c->name, .args = k->args };
+	const bool is_review = c == &k->review;
+	const bool is_needed = is_review ? k->spec->review_command != NULL
+					 : k->spec->postgres != NULL;
+	const struct helper helper = {
+		.program = is_review ? PROGRAM_EVENTS : c->name,
+		.service = is_review ? "review-command" : NULL,
+		.args = k->args,
+	};
 
-	return k->spec->postgres && k->spec->state_dir ? helper_start(&helper) : 0;
-}
-
-static pid_t review_fork(struct child *c, int channel, struct err *err)
-{
-	const struct supervisor *k = c->supervisor;
-	const struct helper helper = { .program = PROGRAM_EVENTS,
-				       .service = "review-command",
-				       .args = k->args };
-
-	return k->spec->review_command && k->spec->state_dir ? helper_start(&helper) : 0;
+	return is_needed && k->spec->state_dir ? helper_start(&helper) : 0;
 }
 
 int supervisor_check_programs(const struct supervisor *k, struct err *err)
@@ -619,15 +601,14 @@ static void add_children(struct supervisor *k)
 	static const struct child_kind owner = { .controls_channel = IPC_SOCKET_OWNER,
 						 .start = socket_owner_fork,
 						 .on_end = on_socket_owner_end };
-	static const struct child_kind postgres = { .start = postgres_fork };
-	static const struct child_kind review = { .start = review_fork };
+	static const struct child_kind reader = { .start = reader_fork };
 
 	child_add(k, &k->engine, "the engine", &engine);
 	child_add(k, &k->control, "weir-control", &control);
 	child_add(k, &k->webhook, "weir-webhook", &webhook);
 	child_add(k, &k->socket_owner, "weir-sockowner", &owner);
-	child_add(k, &k->postgres, "weir-postgres", &postgres);
-	child_add(k, &k->review, "weir-review", &review);
+	child_add(k, &k->postgres, "weir-postgres", &reader);
+	child_add(k, &k->review, "weir-review", &reader);
 	k->socket_owner_pidfd = -1;
 }
 

@@ -94,8 +94,6 @@ int supervisor_prepare(struct supervisor *k, struct err *err) MUST_CHECK;
 /* Each program that the settings ask for is where it should be. */
 int supervisor_check_programs(const struct supervisor *k, struct err *err) MUST_CHECK;
 int supervisor_check_right(struct err *err) MUST_CHECK;
-/* Control, and the other programs, which follow it. */
-void supervisor_start_control(struct supervisor *k);
 /* Control is another daemon's child: @fd, owned from now on, leads to it. */
 void supervisor_take_control(struct supervisor *k, int fd);
 /* The engine and its channel are gone for good. */
@@ -119,6 +117,9 @@ int child_fork(struct child *c, struct err *err) MUST_CHECK;
 void child_hear(struct child *c);
 /* Both, now. Return: 0, or -errno, and it is not started again. */
 int child_start(struct child *c, struct err *err) MUST_CHECK;
+/* Start it, unless it runs, or all are to end. What fails is tried again. When control
+ * has started, the other programs follow it. */
+void child_start_if_needed(struct child *c);
 /* Whoever doesn't read is about to be replaced. */
 void child_notify(const struct child *c, const struct ipc_message *m, const int *fd);
 /* Give each of the two, with its message, one end of a fresh channel. Return: 0,
