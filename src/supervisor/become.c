@@ -10,17 +10,6 @@
 
 #include "base/exit_status.h"
 #include "supervisor/init.h"
-
-static void complain(const char *command, const char *why)
-{
-	const char *const parts[] = { "weir: ", command, ": ", why, "\n" };
-	struct iovec iov[ARRAY_SIZE(parts)];
-
-	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
-		iov[i] = (struct iovec){ (void *)(uintptr_t)parts[i], strlen(parts[i]) };
-	(void)!writev(STDERR_FILENO, iov, ARRAY_SIZE(iov));
-}
-
 /* execvp() gives EACCES also for a directory of PATH that it may not enter. Is there such
  * a file in one that it may? */
 bool command_is_in_path(const char *name)
@@ -39,10 +28,11 @@ bool command_is_in_path(const char *name)
 	}
 	return false;
 }
-
 _Noreturn void command_become(char *const *argv)
 {
 	bool is_path = strchr(argv[0], '/');
+	const char *parts[] = { "weir: ", argv[0], ": ", NULL, "\n" };
+	struct iovec iov[ARRAY_SIZE(parts)];
 	int error;
 
 	execvp(argv[0], argv);
@@ -50,10 +40,11 @@ _Noreturn void command_become(char *const *argv)
 	if (error == EACCES && !is_path && !command_is_in_path(argv[0]))
 		error = ENOENT;
 	if (error == ENOENT)
-		complain(argv[0],
-			 is_path ? "no such file or directory" : "command not found");
+		parts[3] = is_path ? "no such file or directory" : "command not found";
 	else
-		complain(argv[0],
-			 error == EACCES ? "permission denied" : strerror(error));
+		parts[3] = error == EACCES ? "permission denied" : strerror(error);
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		iov[i] = (struct iovec){ (void *)(uintptr_t)parts[i], strlen(parts[i]) };
+	(void)!writev(STDERR_FILENO, iov, ARRAY_SIZE(iov));
 	_exit(error == ENOENT ? RUN_STATUS_NOT_FOUND : RUN_STATUS_NOT_EXECUTABLE);
 }

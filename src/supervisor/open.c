@@ -71,21 +71,6 @@ static int parse(struct text text, struct origin *o, struct document **ret,
 	return r < 0 ? err_set(err, r, "%s: invalid policy: %s", o->name, why.text) : 0;
 }
 
-/* A sandbox that was closed stays so. Return: whether *@ret is its policy. */
-static bool was_closed(const struct sidecar_spec *spec, struct document **ret)
-{
-	struct err why = { 0 };
-	int r = spec->policy_file || !spec->state_dir
-			? 0
-			: closed_file_read(spec->state_dir, ret, &why);
-
-	if (r < 0) {
-		log_warning("%s; nothing is let out", why.text);
-		*ret = document_close("closed.json can't be read");
-	}
-	return r != 0;
-}
-
 /* Whatever it was, other rules might be wider. */
 static int close_for(const char *why, struct document **ret, struct err *err)
 {
@@ -125,15 +110,22 @@ static int document_of_file(const struct sidecar_spec *spec, struct arena *arena
 	return close_for("its policy file can't be read", ret, err);
 }
 
-/* The file, if it has a policy or had one; else the rules of the environment; else
- * nothing is allowed. */
+/* A sandbox that was closed stays so. Else the file, if it has a policy or had one; else
+ * the rules of the environment; else nothing is allowed. */
 static int first_document(const struct sidecar_spec *spec, struct arena *arena,
 			  struct document **ret, const char **ret_from, struct err *err)
 {
 	struct origin from_rules = { .name = "OPENSANDBOX_EGRESS_RULES" };
-	int r = 0;
+	struct err why = { 0 };
+	int r = spec->policy_file || !spec->state_dir
+			? 0
+			: closed_file_read(spec->state_dir, ret, &why);
 
-	if (was_closed(spec, ret)) {
+	if (r < 0) {
+		log_warning("%s; nothing is let out", why.text);
+		*ret = document_close("closed.json can't be read");
+	}
+	if (r != 0) {
 		*ret_from = "closed.json";
 		return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
 	}
@@ -191,29 +183,6 @@ static int seal(struct supervisor_fds *h, const struct document *d, const uint8_
 	return 0;
 }
 
-static bool needs_full_isolation(const uint8_t *bytes, size_t size)
-{
-	struct plan plan;
-
-	return plan_open(bytes, size, &plan, NULL) < 0 ||
-	       plan_requires_full_isolation(&plan);
-}
-
-/* What control will make of the text that it gets: with other bytes it would have the
- * policy installed a second time. */
-static int compile_kept(struct sidecar_policy_context *c, const struct document *d,
-			uint8_t **ret_plan, size_t *ret_size, struct err *err)
-{
-	CLEAN(mem) char *text = document_json(d, false);
-	CLEAN(document) struct document *kept = NULL;
-	int r = text ? document_parse(text_of(text), NULL, NULL, &kept, err)
-		     : err_set(err, -ENOMEM, "out of memory");
-
-	c->file = POLICY_IN_FORCE;
-	return r < 0 ? r
-		     : sidecar_policy_build(c, kept, NULL, NULL, ret_plan, ret_size, err);
-}
-
 static int open_policy(const struct sidecar_spec *spec, struct supervisor_fds *h,
 		       struct err *err)
 {
@@ -222,9 +191,11 @@ static int open_policy(const struct sidecar_spec *spec, struct supervisor_fds *h
 		.names = spec->mode == SIDECAR_MODE_DNS_NFT_TLS,
 	};
 	CLEAN(arena) struct arena arena = { 0 };
-	CLEAN(document) struct document *d = NULL;
+	CLEAN(document) struct document *d = NULL, *kept = NULL;
 	struct err reason = { 0 };
 	CLEAN(mem) uint8_t *checked = NULL, *plan = NULL;
+	CLEAN(mem) char *text = NULL;
+	struct plan opened;
 	size_t size;
 	int r = first_document(spec, &arena, &d, &c.file, err);
 
@@ -234,8 +205,18 @@ static int open_policy(const struct sidecar_spec *spec, struct supervisor_fds *h
 		/* Faults are told with the place where they are. */
 		r = sidecar_policy_build(&c, d, print_fault, NULL, &checked, &size,
 					 &reason);
+		/* What control will make of the text that it gets: with other bytes it
+		 * would have the policy installed a second time. */
+		if (r == 0) {
+			text = document_json(d, false);
+			r = text ? document_parse(text_of(text), NULL, NULL, &kept,
+						  &reason)
+				 : err_set(&reason, -ENOMEM, "out of memory");
+			c.file = POLICY_IN_FORCE;
+		}
 		if (r == 0)
-			r = compile_kept(&c, d, &plan, &size, &reason);
+			r = sidecar_policy_build(&c, kept, NULL, NULL, &plan, &size,
+						 &reason);
 		if (r < 0)
 			err_set(err, r, "%s", reason.text);
 	}
@@ -244,7 +225,8 @@ static int open_policy(const struct sidecar_spec *spec, struct supervisor_fds *h
 	if (r == 0)
 		r = seal(h, d, plan, size, err);
 	if (r == 0)
-		h->needs_full_isolation = needs_full_isolation(plan, size);
+		h->needs_full_isolation = plan_open(plan, size, &opened, NULL) < 0 ||
+					  plan_requires_full_isolation(&opened);
 	return r;
 }
 

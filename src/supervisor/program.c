@@ -15,23 +15,16 @@
 
 enum { NAME_SIZE = 64 };
 
-/* The package, of Debian and of RPM, that has @program. */
-static const char *package_of(const char *program)
+static int find(const char *program, char ret[PATH_MAX], struct err *err)
 {
+	/* The packages, of Debian and of RPM, that have a program. */
 	static const struct package {
 		const char *program, *package;
 	} packages[] = {
 		{ PROGRAM_EVENTS, "weir" },
 		{ "weir-postgres", "weir-postgres" },
 	};
-
 	const struct package *known = TEXT_FIND(text_of(program), packages);
-
-	return known ? known->package : "weir-daemon";
-}
-
-static int find(const char *program, char ret[PATH_MAX], struct err *err)
-{
 	static const char *const places[] = { "", "/../libexec/weir" };
 	char self[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -50,7 +43,7 @@ static int find(const char *program, char ret[PATH_MAX], struct err *err)
 			return 0;
 	}
 	return err_set(err, -ENOENT, "cannot find %s; install it (package %s)", program,
-		       package_of(program));
+		       known ? known->package : "weir-daemon");
 }
 
 int helper_check(const char *program, struct err *err)
@@ -92,18 +85,27 @@ int helper_become(const char *program, char *const *args, struct err *err)
 	return err_sys(err, r, "cannot start %s", path);
 }
 
-/* The kernel closes the /proc of a program whose file can't be read by who executes it:
- * rights that go past the file's mode are put aside. Who becomes it as root has them back
- * then. */
-static int execute(const char *path, char *const *argv)
+/* In the child. The kernel closes the /proc of a program whose file can't be read by who
+ * executes it: rights that go past the file's mode are put aside. Who becomes it as root
+ * has them back then. Return: -errno, it could not be started. */
+static int become(const struct helper *h, int settings)
 {
 	static const char *const kept[] = { "ASAN_OPTIONS", "UBSAN_OPTIONS" };
-	char *environment[ARRAY_SIZE(kept) + 1] = { NULL };
 	const uint64_t reads = UINT64_C(1) << CAP_DAC_OVERRIDE |
 			       UINT64_C(1) << CAP_DAC_READ_SEARCH;
-	int fd = open(path, O_PATH | O_CLOEXEC), r;
+	char *environment[ARRAY_SIZE(kept) + 1] = { NULL };
+	char path[PATH_MAX], name[NAME_SIZE];
+	char *const argv[] = { name, NULL };
+	int r = find(h->program, path, NULL), fd;
 	size_t n = 0;
 
+	snprintf(name, sizeof(name), "%s", h->program);
+	if (r == 0)
+		r = inherited_fds_take(h->fds, h->fd_count, settings);
+	if (r < 0)
+		return r;
+	process_unblock_signals();
+	fd = open(path, O_PATH | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	/* What a sanitizer reads before main(). */
@@ -118,38 +120,19 @@ static int execute(const char *path, char *const *argv)
 	return -errno;
 }
 
-/* In the child. Return: -errno, it could not be started. */
-static int become(const struct helper *h, int settings)
-{
-	char path[PATH_MAX], name[NAME_SIZE];
-	char *const argv[] = { name, NULL };
-	int r = find(h->program, path, NULL);
-
-	snprintf(name, sizeof(name), "%s", h->program);
-	if (r == 0)
-		r = inherited_fds_take(h->fds, h->fd_count, settings);
-	if (r < 0)
-		return r;
-	process_unblock_signals();
-	return execute(path, argv);
-}
-
-static int make_settings(const struct helper *h)
+pid_t helper_start(const struct helper *h)
 {
 	char name[NAME_SIZE], service[NAME_SIZE], *argv[HELPER_ARGS_MAX + 3];
+	CLEAN(fd) int settings = -1;
+	pid_t pid;
 	int r;
 
 	snprintf(name, sizeof(name), "%s", h->program);
 	snprintf(service, sizeof(service), "%s", h->service ? h->service : "");
 	r = arguments(name, h->service ? service : NULL, h->args, argv);
-	return r < 0 ? r : settings_make(argv, environ);
-}
-
-pid_t helper_start(const struct helper *h)
-{
-	CLEAN(fd) int settings = make_settings(h);
-	pid_t pid;
-
+	if (r < 0)
+		return r;
+	settings = settings_make(argv, environ);
 	if (settings < 0)
 		return settings;
 	pid = process_fork(NULL);

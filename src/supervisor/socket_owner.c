@@ -39,42 +39,24 @@ struct socket_owner {
 
 /* ---- confinement ---- */
 
-/* What sees other users' processes, and what enters their network namespace; as far as
+/* What is kept sees other users' processes, and enters their network namespace; as far as
  * it is there. */
-static uint64_t capabilities(bool enters)
+static int confine(bool enters)
 {
 	const int reads = capabilities_raise(CAP_DAC_READ_SEARCH) ? CAP_DAC_READ_SEARCH
 								  : CAP_DAC_OVERRIDE;
 	const int wanted[] = { CAP_SYS_PTRACE, reads, CAP_SYS_ADMIN };
 	uint64_t keep = 0;
+	int r;
 
 	for (size_t i = 0; i < ARRAY_SIZE(wanted) - !enters; i++)
 		if (capabilities_raise(wanted[i]))
 			keep |= UINT64_C(1) << wanted[i];
-	return keep;
-}
-
-static int confine(bool enters)
-{
-	int r = confine_rights(capabilities(enters), NULL);
-
+	r = confine_rights(keep, NULL);
 	return r < 0 ? r : confine_calls(CONFINE_SOCKET_OWNER, NULL);
 }
 
 /* ---- where ---- */
-
-/* The socket stays in the namespace in which it was made. */
-static int diag_in(const struct socket_owner *w, int network)
-{
-	int diag;
-
-	if (setns(network, CLONE_NEWNET) < 0)
-		return -errno;
-	diag = nl_diag_open();
-	if (setns(w->home_fd, CLONE_NEWNET) < 0)
-		_exit(0); /* it would take one network for another */
-	return diag;
-}
 
 static const struct network *enter_network(struct socket_owner *w, const char *where)
 {
@@ -82,9 +64,12 @@ static const struct network *enter_network(struct socket_owner *w, const char *w
 	struct network *n = &w->there;
 	struct stat st;
 
-	if (fd < 0 || fstat(fd, &st) < 0)
+	if (fd < 0 || fstat(fd, &st) < 0 || setns(fd, CLONE_NEWNET) < 0)
 		return NULL;
-	n->diag = diag_in(w, fd);
+	/* The socket stays in the namespace in which it was made. */
+	n->diag = nl_diag_open();
+	if (setns(w->home_fd, CLONE_NEWNET) < 0)
+		_exit(0); /* it would take one network for another */
 	if (n->diag < 0)
 		return NULL;
 	snprintf(n->name, sizeof(n->name), "net:[%llu]", (unsigned long long)st.st_ino);

@@ -50,29 +50,6 @@ static pid_t fork_into(int cgroup)
 	return errno == EINVAL || errno == E2BIG || errno == EPERM ? -ENOSYS : -errno;
 }
 
-static struct spawner_child carry_out(const struct spawner_order *o, const int *fds,
-				      size_t count)
-{
-	size_t passed = o->into && count > 0 ? count - 1 : count;
-	struct spawner_child made = { .pid = -ENOSYS };
-
-	/* Until now they have kept their numbers. */
-	while (waitpid(-1, NULL, WNOHANG) > 0)
-		continue;
-	if (passed < count)
-		made.pid = fork_into(fds[passed]);
-	made.joined = made.pid >= 0;
-	if (made.pid == -ENOSYS)
-		made.pid = process_fork(NULL);
-	if (made.pid == 0) {
-		if (o->task < SPAWNER_TASK_COUNT && tasks[o->task] &&
-		    process_place_fds(fds, passed, SPAWNER_FD_FIRST, O_CLOEXEC) == 0)
-			tasks[o->task](o);
-		_exit(0);
-	}
-	return made;
-}
-
 static void serve(void)
 {
 	struct spawner_order o;
@@ -81,8 +58,24 @@ static void serve(void)
 
 	while (fds_receive(CHANNEL_FD, &o, sizeof(o), fds, ARRAY_SIZE(fds), &count) ==
 	       sizeof(o)) {
-		struct spawner_child made = carry_out(&o, fds, count);
+		size_t passed = o.into && count > 0 ? count - 1 : count;
+		struct spawner_child made = { .pid = -ENOSYS };
 
+		/* Until now they have kept their numbers. */
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			continue;
+		if (passed < count)
+			made.pid = fork_into(fds[passed]);
+		made.joined = made.pid >= 0;
+		if (made.pid == -ENOSYS)
+			made.pid = process_fork(NULL);
+		if (made.pid == 0) {
+			if (o.task < SPAWNER_TASK_COUNT && tasks[o.task] &&
+			    process_place_fds(fds, passed, SPAWNER_FD_FIRST, O_CLOEXEC) ==
+				    0)
+				tasks[o.task](&o);
+			_exit(0);
+		}
 		for (size_t i = 0; i < count; i++)
 			close(fds[i]);
 		if (fds_send(CHANNEL_FD, &made, sizeof(made), NULL, 0) < 0)
@@ -114,11 +107,6 @@ int spawner_start(struct spawner *p, struct err *err)
 	return 0;
 }
 
-static void give_up(struct spawner *p)
-{
-	fd_close(&p->channel);
-}
-
 static int give(const struct spawner *p, const struct spawner_order *o, const int *fds,
 		size_t count)
 {
@@ -126,19 +114,6 @@ static int give(const struct spawner *p, const struct spawner_order *o, const in
 				   : fds_send(p->channel, o, sizeof(*o), fds, count);
 
 	return n < 0 ? (int)n : 0;
-}
-
-static int take(const struct spawner *p, struct spawner_child *ret)
-{
-	struct pollfd answer = { .fd = p->channel, .events = POLLIN };
-	size_t count;
-	ssize_t n = p->channel < 0 ? -EPIPE : -ETIMEDOUT;
-
-	if (p->channel >= 0 && poll(&answer, 1, ANSWER_MS) == 1)
-		n = fds_receive(p->channel, ret, sizeof(*ret), NULL, 0, &count);
-	if (n < 0)
-		return (int)n;
-	return n == sizeof(*ret) ? 0 : -EPIPE;
 }
 
 /* It is gone, or can't be relied on any more: what comes is of another order. */
@@ -153,7 +128,7 @@ int spawner_give(struct spawner *p, const struct spawner_order *o, const int *fd
 	int r = give(p, o, fds, count);
 
 	if (is_lost(r)) {
-		give_up(p);
+		fd_close(&p->channel);
 		if (spawner_start(p, err) < 0)
 			return err->code;
 		r = give(p, o, fds, count);
@@ -163,10 +138,16 @@ int spawner_give(struct spawner *p, const struct spawner_order *o, const int *fd
 
 int spawner_take(struct spawner *p, struct spawner_child *ret, struct err *err)
 {
-	int r = take(p, ret);
+	struct pollfd answer = { .fd = p->channel, .events = POLLIN };
+	ssize_t n = p->channel < 0 ? -EPIPE : -ETIMEDOUT;
+	size_t count;
+	int r;
 
+	if (p->channel >= 0 && poll(&answer, 1, ANSWER_MS) == 1)
+		n = fds_receive(p->channel, ret, sizeof(*ret), NULL, 0, &count);
+	r = n < 0 ? (int)n : n == sizeof(*ret) ? 0 : -EPIPE;
 	if (is_lost(r))
-		give_up(p);
+		fd_close(&p->channel);
 	if (r == 0 && ret->pid < 0)
 		r = ret->pid;
 	return r < 0 ? err_sys(err, r, "cannot start a process") : 0;
