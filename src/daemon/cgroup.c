@@ -87,12 +87,6 @@ static void know(struct parent *p, uint64_t id)
 		log_error("a cgroup below '%s' stays closed: %s", p->dir, strerror(-r));
 }
 
-static void parent_forget(struct parent *p, uint64_t id)
-{
-	/* The cgroup is gone: an element that can't be removed does no harm. */
-	(void)!filter_parents_forget(p->daemon->host.guard, id);
-}
-
 static bool is_sandbox(const struct parent *p, const char *name, uint64_t inode)
 {
 	char key[DAEMON_TARGET_KEY_SIZE];
@@ -112,17 +106,27 @@ static void forget_sibling(struct parent *p, const char *name)
 		if (strcmp(s->name, name) != 0)
 			continue;
 		*at = s->next;
-		parent_forget(p, s->id);
+		/* The cgroup is gone: an element that can't be removed does no harm. */
+		(void)!filter_parents_forget(p->daemon->host.guard, s->id);
 		free(s);
 		return;
 	}
 }
 
-static void add_sibling(struct parent *p, const char *name, uint64_t id)
+/* Compare what is there under @name now with what is known. A cgroup that is no sandbox's
+ * is let through. */
+static void parent_check(struct parent *p, int dir, const char *name)
 {
 	struct sibling *s = p->siblings;
+	struct stat st;
 
-	while (s && (s->id != id || strcmp(s->name, name) != 0))
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+		forget_sibling(p, name);
+		return;
+	}
+	if (!S_ISDIR(st.st_mode) || is_sandbox(p, name, st.st_ino))
+		return;
+	while (s && (s->id != st.st_ino || strcmp(s->name, name) != 0))
 		s = s->next;
 	if (s)
 		return;
@@ -132,22 +136,11 @@ static void add_sibling(struct parent *p, const char *name, uint64_t id)
 		log_error("a cgroup below '%s' stays closed: out of memory", p->dir);
 		return;
 	}
-	s->id = id;
+	s->id = st.st_ino;
 	memcpy(s->name, name, strlen(name) + 1);
 	s->next = p->siblings;
 	p->siblings = s;
-	know(p, id);
-}
-
-/* Compare what is there under @name now with what is known. */
-static void parent_check(struct parent *p, int dir, const char *name)
-{
-	struct stat st;
-
-	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		forget_sibling(p, name);
-	else if (S_ISDIR(st.st_mode) && !is_sandbox(p, name, st.st_ino))
-		add_sibling(p, name, st.st_ino);
+	know(p, s->id);
 }
 
 /* Something has happened to @name below the watched directory, which is no sandbox's. */
@@ -174,28 +167,24 @@ static void parent_check_all(struct parent *p)
 			parent_check(p, dirfd(all), e->d_name);
 }
 
-/* The cgroup below @path that was found last is still no sandbox's. */
-static bool is_sibling_there(const char *path, const struct parent *p)
-{
-	const char *known = p->daemon->host.sibling;
-	const char *name = known ? strrchr(known, '/') : NULL;
-	struct stat st;
-
-	return name && (size_t)(name - known) == strlen(path) &&
-	       strncmp(known, path, strlen(path)) == 0 && stat(known, &st) == 0 &&
-	       S_ISDIR(st.st_mode) && !is_sandbox(p, name + 1, st.st_ino);
-}
-
-/* A cgroup below @d's parent, @path, is no sandbox's. Reading thousands takes time:
- * mostly the one from last time is still there. */
+/* A cgroup below @d's parent, @path, is no sandbox's. */
 static bool has_sibling(const char *path, const struct daemon_sandbox *d)
 {
 	const struct parent p = { .daemon = d->daemon, .watch = d->watch };
-	CLEAN(directory) DIR *all = is_sibling_there(path, &p) ? NULL : opendir(path);
 	char **known = &d->daemon->host.sibling;
+	const char *name = *known ? strrchr(*known, '/') : NULL;
+	CLEAN(directory) DIR *all = NULL;
 	const struct dirent *e;
-	bool found = !all;
+	struct stat st;
+	bool found;
 
+	/* Reading thousands takes time: mostly the one from last time is still there. */
+	if (name && (size_t)(name - *known) == strlen(path) &&
+	    strncmp(*known, path, strlen(path)) == 0 && stat(*known, &st) == 0 &&
+	    S_ISDIR(st.st_mode) && !is_sandbox(&p, name + 1, st.st_ino))
+		return true;
+	all = opendir(path);
+	found = !all;
 	while (!found && (e = readdir(all))) {
 		found = e->d_type == DT_DIR && e->d_name[0] != '.' &&
 			!is_sandbox(&p, e->d_name, e->d_ino);
@@ -223,30 +212,6 @@ static int open_guard(struct host *h, struct err *err)
 	if (r == 0)
 		(void)TAKE_FD(fd);
 	return r;
-}
-
-/* Takes @dir. */
-static struct parent *parent_new(const struct daemon_sandbox *d, char *dir,
-				 struct err *err)
-{
-	CLEAN(mem) struct parent *p = calloc(1, sizeof(*p));
-	CLEAN(mem) char *own = dir;
-	struct stat st;
-
-	if (!p || !dir || stat(dir, &st) < 0) {
-		err_sys(err, p && dir ? -errno : -ENOMEM, "cannot look at the parent");
-		return NULL;
-	}
-	*p = (struct parent){
-		.daemon = d->daemon,
-		.watch = d->watch,
-		.id = st.st_ino,
-		.level = (uint8_t)(d->member.level - 1),
-		.dir = TAKE_PTR(own),
-		.next = d->daemon->host.parents,
-	};
-	d->daemon->host.parents = p;
-	return TAKE_PTR(p);
 }
 
 /* Return: as filter_parents_unguard(). */
@@ -296,14 +261,29 @@ static void remember(const struct parent *p)
 	}
 }
 
+/* Guard the parent of @d's cgroup, which has the directory @dir. Takes @dir. */
 static int guard(struct daemon_sandbox *d, char *dir, struct err *err)
 {
 	struct host *h = &d->daemon->host;
-	struct parent *p = parent_new(d, dir, err);
+	struct parent *p = calloc(1, sizeof(*p));
+	struct stat st;
 	int r;
 
-	if (!p)
-		return err->code;
+	if (!p || stat(dir, &st) < 0) {
+		r = err_sys(err, p ? -errno : -ENOMEM, "cannot look at the parent");
+		free(p);
+		free(dir);
+		return r;
+	}
+	*p = (struct parent){
+		.daemon = d->daemon,
+		.watch = d->watch,
+		.id = st.st_ino,
+		.level = (uint8_t)(d->member.level - 1),
+		.dir = dir,
+		.next = h->parents,
+	};
+	h->parents = p;
 	parent_check_all(p);
 	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++)
 		if (d->daemon->sandboxes[id] &&
@@ -399,12 +379,6 @@ void cgroup_guard_check(struct daemon *w)
  * be lost: each second everything is looked at besides. */
 
 enum { EVENTS_SIZE = 16 * 1024 };
-
-static const char *name_of(const struct daemon_sandbox *d)
-{
-	return strrchr(d->dir, '/') + 1;
-}
-
 /* -- what is seen ------------------------------------------------------------------- */
 
 /* Something has happened to the watched directory; @watch -1: to any of them. */
@@ -510,42 +484,24 @@ static int use_watch(struct daemon *w, int watch)
 	return 0;
 }
 
-/* Return: the watch has no user any more. */
-static bool leave_watch(struct daemon *w, int watch)
-{
-	struct watched *used = find_watched(w, watch);
-
-	if (!used || --used->users > 0)
-		return !used;
-	index_remove(&w->watches, &used->entry);
-	free(used);
-	return true;
-}
-
-static int add_to_watch(struct daemon_sandbox *d, const char *above)
+int cgroup_watch_start(struct daemon_sandbox *d, struct err *err)
 {
 	const uint32_t mask = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO |
 			      IN_DELETE_SELF | IN_ONLYDIR;
 	struct daemon *w = d->daemon;
-	int watch = inotify_add_watch(w->host.inotify.fd, above, mask);
-	int r = watch < 0 ? -errno : use_watch(w, watch);
-
-	if (r < 0)
-		return r;
-	d->watch = watch;
-	d->watch_key = key_of(watch, name_of(d));
-	return d->watch_key ? index_add(&w->watched, &d->in_watched, d->watch_key)
-			    : -ENOMEM;
-}
-
-int cgroup_watch_start(struct daemon_sandbox *d, struct err *err)
-{
 	CLEAN(mem) char *above = strdup(d->dir);
-	int r = above ? open_inotify(d->daemon) : -ENOMEM;
+	int watch = -1, r = above ? open_inotify(w) : -ENOMEM;
 
 	if (r == 0) {
 		*strrchr(above, '/') = '\0';
-		r = add_to_watch(d, above);
+		watch = inotify_add_watch(w->host.inotify.fd, above, mask);
+		r = watch < 0 ? -errno : use_watch(w, watch);
+	}
+	if (r == 0) {
+		d->watch = watch;
+		d->watch_key = key_of(watch, strrchr(d->dir, '/') + 1);
+		r = d->watch_key ? index_add(&w->watched, &d->in_watched, d->watch_key)
+				 : -ENOMEM;
 	}
 	if (r == 0)
 		return 0;
@@ -558,6 +514,7 @@ void cgroup_watch_stop(struct daemon_sandbox *d)
 {
 	struct daemon *w = d->daemon;
 	struct err err = { 0 };
+	struct watched *used;
 	struct parent *p;
 	int watch = d->watch;
 
@@ -567,10 +524,15 @@ void cgroup_watch_stop(struct daemon_sandbox *d)
 	d->watch_key = NULL;
 	if (watch < 0)
 		return;
-	if (!leave_watch(w, watch)) {
+	used = find_watched(w, watch);
+	if (used && --used->users > 0) {
 		/* No sandbox has this cgroup any more. */
-		parent_on_event(w, watch, name_of(d));
+		parent_on_event(w, watch, strrchr(d->dir, '/') + 1);
 		return;
+	}
+	if (used) {
+		index_remove(&w->watches, &used->entry);
+		free(used);
 	}
 	p = parent_find(w, watch);
 	if (p && unlink_parent(p) != 0 && guard_install(w, &err) < 0)
@@ -580,61 +542,31 @@ void cgroup_watch_stop(struct daemon_sandbox *d)
 
 /* -- what comes of it --------------------------------------------------------------- */
 
-static void on_gone(struct daemon_sandbox *d)
-{
-	if (!d->is_cgroup_gone) {
-		d->is_cgroup_gone = true;
-		host_report(d, "its cgroup is gone: waiting for it");
-	}
-	if (host_is_parent_gone(d) && d->life.state == LIFECYCLE_ACTIVE)
-		daemon_sandbox_on_gone(d, "so is what was above its cgroup",
-				       "its cgroup is gone", false);
-}
-
-/* It is guarded all the same: nothing else would be better. */
-static void check_again(const struct daemon_sandbox *d)
-{
-	CLEAN(mem) struct cgroup *c = malloc(sizeof(*c));
-	struct err err = { 0 };
-
-	if (c && cgroup_find(d->daemon->host.hierarchy, d->spec.where, c, &err) == 0 &&
-	    cgroup_check(c, d->daemon->home, &err) < 0)
-		log_warning("sandbox '%s': %s", d->spec.name, err.text);
-}
-
 static void on_another(struct daemon_sandbox *d, uint64_t id)
 {
+	CLEAN(mem) struct cgroup *c = NULL;
+	struct err err = { 0 };
 	struct parent *p;
 
 	d->is_cgroup_gone = false;
 	ended_note(d, d->member.cgroup);
 	p = parent_find(d->daemon, d->watch);
 	if (p)
-		parent_forget(p, d->member.cgroup);
+		(void)!filter_parents_forget(d->daemon->host.guard, d->member.cgroup);
 	d->member.cgroup = id;
 	d->above = host_above(d);
 	daemon_sandbox_on_remade(d);
 	host_report(d, "its cgroup was made again");
-	check_again(d);
-}
-
-static void on_seen(struct daemon_sandbox *d)
-{
-	struct err err = { 0 };
-
-	if (!d->is_unseen)
-		return;
-	d->is_unseen = false;
-	host_report(d, "its cgroup is seen again");
-	if (d->guards_parent && d->life.state == LIFECYCLE_ACTIVE &&
-	    cgroup_guard_start(d, &err) < 0)
+	/* It is guarded whatever is the matter with it: nothing else would be better. */
+	c = malloc(sizeof(*c));
+	if (c && cgroup_find(d->daemon->host.hierarchy, d->spec.where, c, &err) == 0 &&
+	    cgroup_check(c, d->daemon->home, &err) < 0)
 		log_warning("sandbox '%s': %s", d->spec.name, err.text);
-	cgroup_guard_load(d->daemon);
 }
 
 void cgroup_watch_check(struct daemon_sandbox *d)
 {
-	struct err ignored = { 0 };
+	struct err ignored = { 0 }, err = { 0 };
 	uint64_t id;
 	int r = 0;
 
@@ -651,11 +583,22 @@ void cgroup_watch_check(struct daemon_sandbox *d)
 		d->is_unseen = true;
 		return;
 	}
-	on_seen(d);
-	if (r < 0)
-		on_gone(d);
-	else if (id != d->member.cgroup)
+	if (d->is_unseen) {
+		d->is_unseen = false;
+		host_report(d, "its cgroup is seen again");
+		if (d->guards_parent && d->life.state == LIFECYCLE_ACTIVE &&
+		    cgroup_guard_start(d, &err) < 0)
+			log_warning("sandbox '%s': %s", d->spec.name, err.text);
+		cgroup_guard_load(d->daemon);
+	}
+	if (r == 0 && id != d->member.cgroup) {
 		on_another(d, id);
-	else
-		d->is_cgroup_gone = false;
+		return;
+	}
+	if (r < 0 && !d->is_cgroup_gone)
+		host_report(d, "its cgroup is gone: waiting for it");
+	d->is_cgroup_gone = r < 0;
+	if (r < 0 && host_is_parent_gone(d) && d->life.state == LIFECYCLE_ACTIVE)
+		daemon_sandbox_on_gone(d, "so is what was above its cgroup",
+				       "its cgroup is gone", false);
 }
