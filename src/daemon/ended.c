@@ -62,32 +62,6 @@ struct ended {
 	bool is_late; /* the kernel doesn't have all: with the next audit */
 };
 
-/* -- parents ------------------------------------------------------------------------ */
-
-/* The parent that an id gets, of @name. NULL: no memory. */
-static struct ended_parent *ended_parent_of(struct ended *e, uint64_t id,
-					    const char *name, size_t length)
-{
-	struct index_entry *found;
-	CLEAN(mem) struct ended_parent *p = NULL;
-	char key[sizeof(p->key)];
-
-	snprintf(key, sizeof(key), "%llu", (unsigned long long)id);
-	found = index_find(&e->by_id, key);
-	if (found)
-		return CONTAINER_OF(found, struct ended_parent, entry);
-	p = calloc(1, sizeof(*p) + length + 1);
-	if (!p)
-		return NULL;
-	p->id = id;
-	memcpy(p->key, key, sizeof(key));
-	memcpy(p->name, name, length);
-	if (index_add(&e->by_id, &p->entry, p->key) < 0)
-		return NULL;
-	STAILQ_INSERT_TAIL(&e->in_turn, p, in_turn);
-	return TAKE_PTR(p);
-}
-
 /* -- the file ----------------------------------------------------------------------- */
 
 /* A line. NULL: no memory. */
@@ -171,17 +145,32 @@ static bool has_ended(const struct ended *e, size_t count, uint64_t id)
 	return count > 0 && bsearch(&key, e->at, count, sizeof(key), by_age);
 }
 
-/* At the end of the list, as a cgroup that was below @name. */
+/* At the end of the list, as a cgroup that was below the parent of that id and @name. */
 static int ended_append_to_list(struct ended *e, struct filter_ended_cgroup *c,
 				uint64_t parent, const char *name, size_t length)
 {
+	struct index_entry *found;
 	struct ended_parent *p;
+	char key[sizeof(p->key)];
 
 	if (!ARRAY_GROW(e->at, e->count, e->capacity))
 		return -ENOMEM;
-	p = ended_parent_of(e, parent, name, length);
+	snprintf(key, sizeof(key), "%llu", (unsigned long long)parent);
+	found = index_find(&e->by_id, key);
+	p = found ? CONTAINER_OF(found, struct ended_parent, entry)
+		  : calloc(1, sizeof(*p) + length + 1);
 	if (!p)
 		return -ENOMEM;
+	if (!found) {
+		p->id = parent;
+		memcpy(p->key, key, sizeof(key));
+		memcpy(p->name, name, length);
+		if (index_add(&e->by_id, &p->entry, p->key) < 0) {
+			free(p);
+			return -ENOMEM;
+		}
+		STAILQ_INSERT_TAIL(&e->in_turn, p, in_turn);
+	}
 	p->users++;
 	p->is_over = false;
 	c->data = p;
@@ -419,12 +408,19 @@ void ended_start(struct daemon *w)
 
 /* -- later -------------------------------------------------------------------------- */
 
-/* Look at the next parents, in turn. Return: one is over. */
-static bool ended_look(const struct daemon *w)
+void ended_check(struct daemon *w)
 {
 	struct ended *e = w->host.ended;
+	struct err ignored = { 0 };
 	bool found = false;
 
+	if (!e)
+		return;
+	if (e->is_late || !filter_ended_stands(e->filter))
+		ended_load(w);
+	if (e->count == 0 || host_hold_hierarchy(&w->host, &ignored) < 0)
+		return;
+	/* Look at the next parents, in turn. */
 	for (size_t i = MIN(e->by_id.count, (size_t)ENDED_PARENTS_EACH); i > 0; i--) {
 		struct ended_parent *p = STAILQ_FIRST(&e->in_turn);
 		size_t dying = 1;
@@ -440,20 +436,6 @@ static bool ended_look(const struct daemon *w)
 		p->is_over = r == 0 && dying == 0;
 		found |= p->is_over;
 	}
-	return found;
-}
-
-void ended_check(struct daemon *w)
-{
-	struct ended *e = w->host.ended;
-	struct err ignored = { 0 };
-
-	if (!e)
-		return;
-	if (e->is_late || !filter_ended_stands(e->filter))
-		ended_load(w);
-	if (e->count == 0 || host_hold_hierarchy(&w->host, &ignored) < 0)
-		return;
-	if (ended_look(w))
+	if (found)
 		ended_forget(w, 0);
 }
