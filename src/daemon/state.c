@@ -64,17 +64,6 @@ int state_folder_open(int dir, const char *name)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Two daemons would take each other's sandboxes for their own. */
-static int lock_root(const struct daemon *w, const char *run_dir, struct err *err)
-{
-	int r = file_lock(w->state_root);
-
-	if (r == -EWOULDBLOCK)
-		return err_set(err, -EBUSY, "another daemon keeps its state in '%s'",
-			       run_dir);
-	return r < 0 ? err_sys(err, r, "cannot lock '%s'", run_dir) : 0;
-}
-
 static int open_root(struct daemon *w, const char *run_dir, struct err *err)
 {
 	CLEAN(path) struct path run = { .fd = -1 };
@@ -94,7 +83,14 @@ static int open_root(struct daemon *w, const char *run_dir, struct err *err)
 		return err_sys(err, w->state_root, "cannot open '%s/sandboxes'", run_dir);
 	r = check_owner(w->state_root, run_dir, "/sandboxes", err);
 	/* The first daemon's lock covers the further daemons. */
-	return r == 0 && w->engine == 0 ? lock_root(w, run_dir, err) : r;
+	if (r < 0 || w->engine != 0)
+		return r;
+	/* Two daemons would take each other's sandboxes for their own. */
+	r = file_lock(w->state_root);
+	if (r == -EWOULDBLOCK)
+		return err_set(err, -EBUSY, "another daemon keeps its state in '%s'",
+			       run_dir);
+	return r < 0 ? err_sys(err, r, "cannot lock '%s'", run_dir) : 0;
 }
 
 int state_open(struct daemon *w, const char *run_dir, struct err *err)
@@ -174,18 +170,14 @@ int state_snapshot(struct daemon_sandbox *d, struct err *err)
 	return 0;
 }
 
-/* Write beside the old file, then rename. */
-static int replace(int dir, const char *name, const char *bytes, size_t size)
-{
-	return file_replace(dir, ".new", name, FILE_MODE, bytes, size);
-}
-
 static int save_text(int dir, int text_fd)
 {
 	CLEAN(file_bytes) struct file_bytes text = { 0 };
 	int r = file_read_fd(text_fd, FILE_MAX, &text);
 
-	return r < 0 ? r : replace(dir, "policy.json", text.bytes, text.size);
+	return r < 0 ? r
+		     : file_replace(dir, ".new", "policy.json", FILE_MODE, text.bytes,
+				    text.size);
 }
 
 int state_text(const struct daemon_sandbox *d)
@@ -246,7 +238,8 @@ int state_save(const struct daemon_sandbox *d, struct err *err)
 		r = d->text_fd < 0 ? 0 : save_text(dir, d->text_fd);
 	/* Written last: a folder that has this file is attached again. */
 	if (r == 0)
-		r = replace(dir, "attach.json", text, strlen(text));
+		r = file_replace(dir, ".new", "attach.json", FILE_MODE, text,
+				 strlen(text));
 	if (r == 0)
 		(void)!unlinkat(dir, unfinished, 0);
 	return r < 0 ? err_sys(err, r, "cannot keep what sandbox '%s' is", d->spec.name)
@@ -400,25 +393,11 @@ static int compile(const char *text, size_t size, int *ret_plan, struct err *err
 	return 0;
 }
 
-/* Replace a policy that can't be read by one that denies everything, which is never
- * wider. The old file stays beside it, for people. */
-static int close_lost(int dir, int *ret_plan, struct err *err)
-{
-	CLEAN(document) struct document *d = document_close("its policy can't be read");
-	CLEAN(mem) char *text = d ? document_json(d, false) : NULL;
-	int r = text ? 0 : -ENOMEM;
-
-	if (r == 0)
-		(void)renameat(dir, "policy.json", dir, "policy.json.broken");
-	if (r == 0)
-		r = replace(dir, "policy.json", text, strlen(text));
-	return r < 0 ? err_sys(err, r, "cannot close it")
-		     : compile(text, strlen(text), ret_plan, err);
-}
-
 static int read_or_close(int dir, const char *name, int *ret_plan, struct err *err)
 {
 	CLEAN(file_bytes) struct file_bytes text = { 0 };
+	CLEAN(document) struct document *closed = NULL;
+	CLEAN(mem) char *json = NULL;
 	struct err why = { 0 };
 	int r = read_at(dir, "policy.json", &text);
 
@@ -434,7 +413,18 @@ static int read_or_close(int dir, const char *name, int *ret_plan, struct err *e
 		return err_set(err, r, "%s", why.text);
 	log_error("sandbox '%s': %s; nothing is let out until a policy is set", name,
 		  why.text);
-	return close_lost(dir, ret_plan, err);
+	/* Replace a policy that can't be read by one that denies everything, which is
+	 * never wider. The old file stays beside it, for people. */
+	closed = document_close("its policy can't be read");
+	json = closed ? document_json(closed, false) : NULL;
+	r = json ? 0 : -ENOMEM;
+	if (r == 0)
+		(void)renameat(dir, "policy.json", dir, "policy.json.broken");
+	if (r == 0)
+		r = file_replace(dir, ".new", "policy.json", FILE_MODE, json,
+				 strlen(json));
+	return r < 0 ? err_sys(err, r, "cannot close it")
+		     : compile(json, strlen(json), ret_plan, err);
 }
 
 static int restore(struct daemon *w, const char *name, struct err *err)
