@@ -85,29 +85,6 @@ static int forbid_pickup(const struct own_proc *proc, struct err *err)
 	return 0;
 }
 
-/* In the namespace that this process is in. @ret_strict: forbid_pickup() is done. */
-static int open_sockets(const struct own_proc *proc, struct sandbox_fds *fds,
-			int *ret_route, bool *ret_strict, struct err *err)
-{
-	const struct sandbox_ports ports = { SUPERVISOR_DNS_PORT, SUPERVISOR_RELAY_PORT };
-	CLEAN(fd) int route = link_route_open();
-	int r;
-
-	if (route < 0)
-		return err_sys(err, route, "cannot open a route socket");
-	/* Before the rules come; where the kernel tracks nothing yet, after them. */
-	*ret_strict = forbid_pickup(proc, NULL) == 0;
-	/* Names are answered over loopback. */
-	r = link_loopback_up(route);
-	if (r < 0)
-		return err_sys(err, r, "cannot bring the loopback device up");
-	r = sandbox_fds_open(fds, &ports, supervisor_has_ipv6(), err);
-	if (r < 0)
-		return r;
-	*ret_route = TAKE_FD(route);
-	return 0;
-}
-
 static void say(uint32_t type, const char *text)
 {
 	struct ipc_message m = { .type = type };
@@ -183,19 +160,33 @@ static void test_inside(const struct launch_probe *probe, int channel, bool is_s
 		self_test(probe);
 }
 
-/* @test: the channel of the self-test; -1: there is none. */
+/* In the namespace that this process is in. @test: the channel of the self-test; -1:
+ * there is none. */
 static void serve_inside(const struct launch_probe *probe, const struct own_proc *proc,
 			 int test)
 {
+	const struct sandbox_ports ports = { SUPERVISOR_DNS_PORT, SUPERVISOR_RELAY_PORT };
 	const pid_t parent = getpid();
 	struct ipc_message m = { .type = IPC_SOCKETS };
+	CLEAN(fd) int route = link_route_open();
 	struct sandbox_fds fds;
 	struct ipc_fds sent;
 	struct err err = { 0 };
 	bool is_strict = false;
-	int route = -1, r;
+	int r = route < 0 ? err_sys(&err, route, "cannot open a route socket") : 0;
 
-	if (open_sockets(proc, &fds, &route, &is_strict, &err) < 0) {
+	if (r == 0) {
+		/* Before the rules come; where the kernel tracks nothing yet, after
+		 * them. */
+		is_strict = forbid_pickup(proc, NULL) == 0;
+		/* Names are answered over loopback. */
+		r = link_loopback_up(route);
+		if (r < 0)
+			err_sys(&err, r, "cannot bring the loopback device up");
+	}
+	if (r == 0)
+		r = sandbox_fds_open(&fds, &ports, supervisor_has_ipv6(), &err);
+	if (r < 0) {
 		say(IPC_FAILED, err.text);
 		return;
 	}
@@ -204,7 +195,7 @@ static void serve_inside(const struct launch_probe *probe, const struct own_proc
 	r = ipc_send_fds(CHILD_FD, &m, &sent);
 	/* The daemon closes its copies. */
 	sandbox_fds_done(&fds);
-	close(route);
+	fd_close(&route);
 	if (r == 0)
 		say(IPC_SOCKETS_DONE, "");
 	/* Without the fork nobody has the channel: the daemon sees its end. */
@@ -212,17 +203,6 @@ static void serve_inside(const struct launch_probe *probe, const struct own_proc
 		test_inside(probe, test, is_strict, parent);
 		_exit(0);
 	}
-}
-
-/* False: the daemon has closed the channel. */
-static bool receive_order(struct launch_probe *ret, int *fds)
-{
-	size_t count = 0;
-
-	fds[INSIDE_NS] = fds[INSIDE_TEST] = -1;
-	return fds_receive(CHILD_FD, ret, sizeof(*ret), fds, INSIDE_FD_COUNT, &count) ==
-		       sizeof(*ret) &&
-	       count > 0;
 }
 
 /* One order after the other, each in its namespace and none anywhere but there and at
@@ -234,11 +214,17 @@ void inside_child(const struct spawner_order *ignored)
 	const struct sigaction alone = { .sa_handler = SIG_IGN };
 	struct own_proc proc = { .fd = -1 };
 	struct launch_probe probe;
-	int fds[INSIDE_FD_COUNT];
 
 	prctl(PR_SET_NAME, "weir-inside");
 	sigaction(SIGCHLD, &alone, NULL);
-	while (home >= 0 && receive_order(&probe, fds)) {
+	while (home >= 0) {
+		int fds[] = { [INSIDE_NS] = -1, [INSIDE_TEST] = -1 };
+		size_t count = 0;
+
+		if (fds_receive(CHILD_FD, &probe, sizeof(probe), fds, INSIDE_FD_COUNT,
+				&count) != sizeof(probe) ||
+		    count == 0)
+			break; /* the daemon has closed the channel */
 		own_proc_use(&proc);
 		if (setns(fds[INSIDE_NS], CLONE_NEWNET) == 0)
 			serve_inside(&probe, &proc, fds[INSIDE_TEST]);
@@ -271,14 +257,77 @@ static int hear_inside(const struct daemon *w, struct ipc_message *ret, int *ret
 	return r < 0 ? err_sys(err, r, "cannot hear the process in the namespace") : 0;
 }
 
-static int wait_for_sockets(struct daemon_sandbox *d, struct err *err)
+static int start_inside(struct daemon *w, struct err *err)
 {
+	const struct spawner_order order = { .task = SPAWNER_INSIDE };
+	CLEAN(fd) int ours = -1, theirs = -1;
+	pid_t pid;
+
+	if (process_pair(&ours, &theirs, err) < 0)
+		return err->code;
+	pid = spawner_order(&w->spawner, &order, &theirs, 1, err);
+	if (pid < 0)
+		return (int)pid;
+	w->inside = TAKE_FD(ours);
+	return 0;
+}
+
+int netns_child_find(struct daemon_sandbox *d, int *ret_ns, struct err *err)
+{
+	/* One that is known was judged when it was attached. */
+	const bool is_new = d->ns_ino == 0;
+	CLEAN(fd) int ns = tasks_open_named_network(d->spec.where);
+	/* What is there now is no namespace, or nothing. */
+	const bool is_gone = ns == -ENOENT || ns == -EINVAL || ns == -ENOTDIR ||
+			     ns == -ESRCH || ns == -ELOOP;
+	struct stat st, home;
+	int r;
+
+	if (ns == -EINVAL && is_new)
+		return err_set(err, ns, "'%.200s' is no network namespace",
+			       d->spec.where);
+	if (ns < 0)
+		return err_sys(err, !is_new && is_gone ? -ESTALE : ns,
+			       "cannot open the network namespace '%.200s'",
+			       d->spec.where);
+	if (fstat(ns, &st) < 0 || fstat(d->daemon->home, &home) < 0)
+		return err_sys(err, -errno, "cannot look at the namespace");
+	if (!is_new && (d->ns_dev != st.st_dev || d->ns_ino != st.st_ino))
+		return err_set(err, -ESTALE, "'%.200s' is another namespace by now",
+			       d->spec.where);
+	if (st.st_dev != home.st_dev)
+		return err_set(err, -EINVAL, "'%.200s' is no network namespace",
+			       d->spec.where);
+	if (st.st_ino == home.st_ino)
+		return err_set(err, -EINVAL,
+			       "'%.200s' is the daemon's own network namespace",
+			       d->spec.where);
+	d->ns_dev = st.st_dev;
+	d->ns_ino = st.st_ino;
+	r = is_new ? guest_kernel_refuse(d->spec.where, err) : 0;
+	if (r == 0)
+		*ret_ns = TAKE_FD(ns);
+	return r;
+}
+
+/* Have the child open the sockets in @ns, and take them. @test: the end of the channel to
+ * the self-test that is the child's; -1: none. */
+static int order_inside(struct daemon_sandbox *d, int ns, int test, struct err *err)
+{
+	const int given[] = { [INSIDE_NS] = ns, [INSIDE_TEST] = test };
+	ssize_t n = d->daemon->inside < 0
+			    ? -EPIPE
+			    : fds_send(d->daemon->inside, &d->probe, sizeof(d->probe),
+				       given, test < 0 ? 1 : INSIDE_FD_COUNT);
 	int fds[SANDBOX_FD_COUNT + 1];
 	struct ipc_fds all;
 	struct ipc_message m;
 	size_t count = 0;
-	int r = hear_inside(d->daemon, &m, fds, ARRAY_SIZE(fds), &count, err);
+	int r;
 
+	if (n < 0)
+		return err_sys(err, (int)n, "cannot ask the process in the namespace");
+	r = hear_inside(d->daemon, &m, fds, ARRAY_SIZE(fds), &count, err);
 	if (r < 0)
 		return r;
 	if (m.type != IPC_SOCKETS) {
@@ -302,87 +351,6 @@ static int wait_for_sockets(struct daemon_sandbox *d, struct err *err)
 		fd_close(&d->route_fd);
 	}
 	return r;
-}
-
-static int start_inside(struct daemon *w, struct err *err)
-{
-	const struct spawner_order order = { .task = SPAWNER_INSIDE };
-	CLEAN(fd) int ours = -1, theirs = -1;
-	pid_t pid;
-
-	if (process_pair(&ours, &theirs, err) < 0)
-		return err->code;
-	pid = spawner_order(&w->spawner, &order, &theirs, 1, err);
-	if (pid < 0)
-		return (int)pid;
-	w->inside = TAKE_FD(ours);
-	return 0;
-}
-
-/* Check that @ns is a network namespace, and not the host's own. */
-static int check_namespace(struct daemon_sandbox *d, int ns, struct err *err)
-{
-	struct stat st, home;
-
-	if (fstat(ns, &st) < 0 || fstat(d->daemon->home, &home) < 0)
-		return err_sys(err, -errno, "cannot look at the namespace");
-	if (d->ns_ino != 0 && (d->ns_dev != st.st_dev || d->ns_ino != st.st_ino))
-		return err_set(err, -ESTALE, "'%.200s' is another namespace by now",
-			       d->spec.where);
-	if (st.st_dev != home.st_dev)
-		return err_set(err, -EINVAL, "'%.200s' is no network namespace",
-			       d->spec.where);
-	if (st.st_ino == home.st_ino)
-		return err_set(err, -EINVAL,
-			       "'%.200s' is the daemon's own network namespace",
-			       d->spec.where);
-	d->ns_dev = st.st_dev;
-	d->ns_ino = st.st_ino;
-	return 0;
-}
-
-static int open_namespace(const struct daemon_sandbox *d, struct err *err)
-{
-	int fd = tasks_open_named_network(d->spec.where);
-	/* What is there now is no namespace, or nothing. */
-	const bool is_gone = fd == -ENOENT || fd == -EINVAL || fd == -ENOTDIR ||
-			     fd == -ESRCH || fd == -ELOOP;
-
-	if (fd >= 0)
-		return fd;
-	if (fd == -EINVAL && d->ns_ino == 0)
-		return err_set(err, fd, "'%.200s' is no network namespace",
-			       d->spec.where);
-	return err_sys(err, d->ns_ino != 0 && is_gone ? -ESTALE : fd,
-		       "cannot open the network namespace '%.200s'", d->spec.where);
-}
-
-int netns_child_find(struct daemon_sandbox *d, int *ret_ns, struct err *err)
-{
-	/* One that is known was judged when it was attached. */
-	const bool is_new = d->ns_ino == 0;
-	CLEAN(fd) int ns = open_namespace(d, err);
-	int r = ns < 0 ? ns : check_namespace(d, ns, err);
-
-	if (r == 0 && is_new)
-		r = guest_kernel_refuse(d->spec.where, err);
-
-	if (r == 0)
-		*ret_ns = TAKE_FD(ns);
-	return r;
-}
-
-/* @test: the end of the channel to the self-test that is the child's; -1: none. */
-static int order_inside(struct daemon_sandbox *d, int ns, int test, struct err *err)
-{
-	const int fds[] = { [INSIDE_NS] = ns, [INSIDE_TEST] = test };
-	ssize_t n = d->daemon->inside < 0
-			    ? -EPIPE
-			    : fds_send(d->daemon->inside, &d->probe, sizeof(d->probe),
-				       fds, test < 0 ? 1 : INSIDE_FD_COUNT);
-
-	return n < 0 ? err_sys(err, (int)n, "cannot ask the process in the namespace")
-		     : wait_for_sockets(d, err);
 }
 
 int netns_child_open(struct daemon_sandbox *d, int ns, struct err *err)
@@ -410,27 +378,6 @@ int netns_child_open(struct daemon_sandbox *d, int ns, struct err *err)
 		netns_child_end(d);
 	}
 	return r;
-}
-
-int netns_child_begin_test(struct daemon_sandbox *d)
-{
-	const struct ipc_message run = { .type = IPC_RUN };
-
-	return ipc_send(d->from_child.fd, &run, NULL, 0);
-}
-
-int netns_child_result(struct daemon_sandbox *d, struct err *err)
-{
-	struct ipc_message m;
-	size_t count = 0;
-	int r = ipc_receive(d->from_child.fd, &m, NULL, 0, &count);
-
-	if (r < 0)
-		return err_sys(err, r, "the self-test has ended without a word");
-	m.text[sizeof(m.text) - 1] = '\0';
-	if (m.type != IPC_RUNNING)
-		return err_set(err, -EPERM, "%s", m.text);
-	return 0;
 }
 
 void netns_child_close(struct daemon_sandbox *d)
@@ -473,30 +420,7 @@ void join_child(const struct spawner_order *o)
 
 /* ---- in the daemon ---- */
 
-/* @dir: of the cgroup, NULL: none. */
-static int order_joined(struct daemon_sandbox *d, uid_t uid, const char *dir,
-			struct err *err)
-{
-	const struct spawner_order order = {
-		.task = SPAWNER_JOIN, .uid = uid, .into = dir, .probe = d->probe
-	};
-	CLEAN(fd)
-	int cgroup = dir ? open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
-	int pair[2], fds[] = { -1, cgroup }, r;
-
-	if (dir && cgroup < 0)
-		return err_sys(err, -errno,
-			       "the self-test cannot join the cgroup '%.200s'",
-			       d->spec.where);
-	if (process_pair(&pair[0], &pair[1], err) < 0)
-		return err->code;
-	d->from_child.fd = pair[0];
-	fds[0] = pair[1];
-	r = spawner_give(&d->daemon->spawner, &order, fds, dir ? 2 : 1, err);
-	close(pair[1]);
-	d->join.is_ordered = r == 0;
-	return r;
-}
+static const char no_join[] = "the self-test cannot join the cgroup '%.200s'";
 
 static int move_into(const char *dir, pid_t pid)
 {
@@ -527,48 +451,30 @@ static int make_below(struct daemon_sandbox *d)
 	return -ENOMEM;
 }
 
-/* An older kernel has made it where the spawner is. */
-static int join_cgroup(struct daemon_sandbox *d, const struct spawner_child *made,
-		       struct err *err)
-{
-	int r = made->joined ? 0 : move_into(d->dir, made->pid);
-
-	if (r == -EBUSY) {
-		r = make_below(d);
-		if (r == 0)
-			r = move_into(d->join.below, made->pid);
-	}
-	return r < 0 ? err_sys(err, r, "the self-test cannot join the cgroup '%.200s'",
-			       d->spec.where)
-		     : 0;
-}
-
-static int take_joined(struct daemon_sandbox *d, struct spawner_child *ret,
-		       struct err *err)
-{
-	d->join.is_ordered = false;
-	return spawner_take(&d->daemon->spawner, ret, err);
-}
-
-static int take_below(struct daemon_sandbox *d, struct spawner_child *ret,
-		      struct err *err)
-{
-	int r = make_below(d);
-
-	if (r < 0)
-		return err_sys(err, r, "the self-test cannot join the cgroup '%.200s'",
-			       d->spec.where);
-	fd_close(&d->from_child.fd);
-	*err = (struct err){ 0 };
-	r = order_joined(d, NOBODY, d->join.below, err);
-	return r < 0 ? r : take_joined(d, ret, err);
-}
-
 int join_start(struct daemon_sandbox *d, struct err *err)
 {
-	bool is_user = d->member.kind == MEMBER_UID;
+	/* NULL: a user, who has no cgroup. */
+	const char *dir = d->join.below ?: d->dir;
+	const struct spawner_order order = {
+		.task = SPAWNER_JOIN,
+		.uid = d->member.kind == MEMBER_UID ? d->member.uid : NOBODY,
+		.into = dir,
+		.probe = d->probe,
+	};
+	CLEAN(fd)
+	int cgroup = dir ? open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+	int pair[2], fds[] = { -1, cgroup }, r;
 
-	return order_joined(d, is_user ? d->member.uid : NOBODY, d->dir, err);
+	if (dir && cgroup < 0)
+		return err_sys(err, -errno, no_join, d->spec.where);
+	if (process_pair(&pair[0], &pair[1], err) < 0)
+		return err->code;
+	d->from_child.fd = pair[0];
+	fds[0] = pair[1];
+	r = spawner_give(&d->daemon->spawner, &order, fds, dir ? 2 : 1, err);
+	close(pair[1]);
+	d->join.is_ordered = r == 0;
+	return r;
 }
 
 int join_wait(struct daemon_sandbox *d, struct err *err)
@@ -578,9 +484,19 @@ int join_wait(struct daemon_sandbox *d, struct err *err)
 
 	if (!d->join.is_ordered)
 		return 0;
-	r = take_joined(d, &made, err);
-	if (r == -EBUSY && d->dir)
-		r = take_below(d, &made, err);
+	d->join.is_ordered = false;
+	r = spawner_take(&d->daemon->spawner, &made, err);
+	if (r == -EBUSY && d->dir) {
+		r = make_below(d);
+		if (r < 0)
+			return err_sys(err, r, no_join, d->spec.where);
+		fd_close(&d->from_child.fd);
+		*err = (struct err){ 0 };
+		r = join_start(d, err);
+		d->join.is_ordered = false;
+		if (r == 0)
+			r = spawner_take(&d->daemon->spawner, &made, err);
+	}
 	if (r < 0)
 		return r;
 	d->join.pid = made.pid;
@@ -588,7 +504,16 @@ int join_wait(struct daemon_sandbox *d, struct err *err)
 	d->join.process = (int)syscall(SYS_pidfd_open, made.pid, 0);
 	if (d->join.process < 0)
 		return err_sys(err, -errno, "cannot watch a process");
-	return d->dir && !d->join.below ? join_cgroup(d, &made, err) : 0;
+	if (!d->dir || d->join.below || made.joined)
+		return 0;
+	/* An older kernel has made the child where the spawner is. */
+	r = move_into(d->dir, made.pid);
+	if (r == -EBUSY) {
+		r = make_below(d);
+		if (r == 0)
+			r = move_into(d->join.below, made.pid);
+	}
+	return r < 0 ? err_sys(err, r, no_join, d->spec.where) : 0;
 }
 
 void join_end(struct daemon_sandbox *d)

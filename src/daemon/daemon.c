@@ -66,8 +66,7 @@ static void on_watchdog(struct loop_timer *t)
 	/* A daemon whose engine doesn't come is started again by systemd. */
 	if (supervisor_is_alive(&w->supervisor))
 		notify("WATCHDOG=1");
-	if (loop_timer_in(w->supervisor.loop, t, w->watchdog_ms) < 0)
-		loop_stop(w->supervisor.loop);
+	loop_timer_need(w->supervisor.loop, t, w->watchdog_ms);
 }
 
 static int start_watchdog(struct daemon *w)
@@ -134,6 +133,7 @@ void daemon_report_lacking(struct daemon *w)
 
 void daemon_on_all_attached(struct daemon *w)
 {
+	const struct ipc_message active = { .type = IPC_ACTIVE };
 	struct err err = { 0 };
 
 	w->supervisor.engine.serves = true;
@@ -147,7 +147,7 @@ void daemon_on_all_attached(struct daemon *w)
 		cgroup_guard_clear(w);
 		daemon_notify_ready(w);
 	} else {
-		engines_notify_first(w);
+		(void)!ipc_send(w->parent.fd, &active, NULL, 0);
 	}
 	supervisor_introduce(&w->supervisor);
 }
@@ -168,7 +168,7 @@ static void on_engine_end(struct supervisor *k)
 
 	w->engine_ready = false;
 	w->attaching = 0;
-	host_on_engine_end(w);
+	host_change(&w->host, HOST_ON_ENGINE_END);
 	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++) {
 		struct daemon_sandbox *d = w->sandboxes[id];
 
@@ -237,8 +237,11 @@ static void on_more(struct daemon *w)
 {
 	const struct ipc_message more = { .type = IPC_MORE };
 	struct err err = { 0 };
+	int r = w->engine == 0 ? engines_add(w, &err)
+			       : err_set(&err, -EPERM,
+					 "this is not the first engine's supervisor");
 
-	if (engines_more(w, &err) < 0)
+	if (r < 0)
 		daemon_send_text(w, IPC_REFUSED, 0, err.text);
 	else
 		daemon_send_control(w, &more, NULL);
@@ -478,26 +481,11 @@ static int open_own(struct daemon *w, struct err *err)
 		       : 0;
 }
 
-static int open_all(struct daemon *w, struct err *err)
-{
-	struct supervisor *k = &w->supervisor;
-	int r = state_open(w, k->spec->run_dir, err);
-
-	if (r == 0)
-		r = daemon_open_socket(k->spec->socket, &k->fds.http_fd, err);
-	if (r == 0 && k->spec->http_addr)
-		r = supervisor_open_http(k->spec, supervisor_has_ipv6(), &k->fds.tls_fd,
-					 err);
-	if (r < 0)
-		return r;
-	supervisor_open_directories(k->spec);
-	return open_own(w, err);
-}
-
 static int start(struct daemon *w, struct err *err)
 {
 	struct supervisor *k = &w->supervisor;
 	struct err ignored = { 0 };
+	size_t engines;
 	int r = supervisor_prepare(k, err);
 
 	if (r == 0 && supervisor_check_right(&ignored) < 0)
@@ -509,11 +497,22 @@ static int start(struct daemon *w, struct err *err)
 	if (r == 0)
 		r = spawner_start(&w->spawner, err);
 	if (r == 0)
-		r = open_all(w, err);
+		r = state_open(w, k->spec->run_dir, err);
+	if (r == 0)
+		r = daemon_open_socket(k->spec->socket, &k->fds.http_fd, err);
+	if (r == 0 && k->spec->http_addr)
+		r = supervisor_open_http(k->spec, supervisor_has_ipv6(), &k->fds.tls_fd,
+					 err);
+	if (r < 0)
+		return r;
+	supervisor_open_directories(k->spec);
+	r = open_own(w, err);
 	if (r < 0)
 		return r;
 	ended_start(w);
-	r = engines_start(w, engines_rebalance(w, k->spec->engines), err);
+	engines = engines_rebalance(w, k->spec->engines);
+	while (r == 0 && w->engine_count < engines)
+		r = engines_add(w, err);
 	if (r == 0)
 		r = child_start(&k->engine, err);
 	if (r == 0 && (gone_start(w) < 0 || start_watchdog(w) < 0))
@@ -523,28 +522,6 @@ static int start(struct daemon *w, struct err *err)
 	child_start_if_needed(&k->control);
 	state_restore_first(w);
 	return 0;
-}
-
-static int start_further(struct daemon *w, int channel, struct err *err)
-{
-	struct supervisor *k = &w->supervisor;
-	int r = supervisor_prepare(k, err);
-
-	if (r == 0)
-		r = spawner_start(&w->spawner, err);
-	if (r == 0)
-		r = state_open(w, k->spec->run_dir, err);
-	if (r == 0)
-		r = open_own(w, err);
-	if (r == 0)
-		r = engines_listen_to_first(w, channel, err);
-	if (r == 0)
-		r = child_start(&k->engine, err);
-	if (r == 0 && gone_start(w) < 0)
-		r = err_set(err, -ENOMEM, "out of memory");
-	if (r == 0)
-		state_restore_first(w);
-	return r;
 }
 
 static struct daemon *daemon_new(struct sidecar_spec *spec, uint32_t engine)
@@ -562,7 +539,8 @@ static struct daemon *daemon_new(struct sidecar_spec *spec, uint32_t engine)
 	w->engine = engine;
 	w->engine_count = 1;
 	w->spawner.channel = w->inside = w->parent.fd = -1;
-	host_init(w);
+	sandbox_fds_init(&w->host.fds);
+	w->host.conntrack_fd = w->host.inotify.fd = w->host.hierarchy = -1;
 	for (size_t i = 0; i < LIFECYCLE_ORIGIN_COUNT; i++)
 		TAILQ_INIT(&w->queues[i]);
 	return w;
@@ -572,11 +550,29 @@ int daemon_run_further(struct sidecar_spec *spec, uint32_t number, int channel)
 {
 	struct daemon *w = daemon_new(spec, number);
 	struct err err = { 0 };
-	int r = w ? start_further(w, channel, &err)
-		  : err_set(&err, -ENOMEM, "out of memory");
+	struct supervisor *k;
+	int r;
 
+	if (!w)
+		return log_end(RUN_STATUS_FAILED, "out of memory");
+	k = &w->supervisor;
+	r = supervisor_prepare(k, &err);
 	if (r == 0)
-		r = loop_run(w->supervisor.loop);
+		r = spawner_start(&w->spawner, &err);
+	if (r == 0)
+		r = state_open(w, k->spec->run_dir, &err);
+	if (r == 0)
+		r = open_own(w, &err);
+	if (r == 0)
+		r = engines_listen_to_first(w, channel, &err);
+	if (r == 0)
+		r = child_start(&k->engine, &err);
+	if (r == 0 && gone_start(w) < 0)
+		r = err_set(&err, -ENOMEM, "out of memory");
+	if (r == 0) {
+		state_restore_first(w);
+		r = loop_run(k->loop);
+	}
 	if (err.code < 0)
 		log_error("%s", err.text);
 	return r < 0 ? RUN_STATUS_FAILED : 0;

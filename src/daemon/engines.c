@@ -75,13 +75,6 @@ int engines_listen_to_first(struct daemon *w, int channel, struct err *err)
 	return r < 0 ? err_sys(err, r, "cannot hear the first engine's supervisor") : 0;
 }
 
-void engines_notify_first(struct daemon *w)
-{
-	const struct ipc_message m = { .type = IPC_ACTIVE };
-
-	(void)!ipc_send(w->parent.fd, &m, NULL, 0);
-}
-
 /* -- in the first daemon's ---------------------------------------------------------- */
 
 static void introduce(struct child *c)
@@ -141,7 +134,7 @@ static const struct child_kind further_kind = { .has_channel = true,
 						.on_start = introduce,
 						.on_message = on_further };
 
-static int add(struct daemon *w, struct err *err)
+int engines_add(struct daemon *w, struct err *err)
 {
 	uint32_t number = (uint32_t)w->engine_count;
 	struct further *f = number < IPC_ENGINES_MAX ? calloc(1, sizeof(*f)) : NULL;
@@ -165,22 +158,6 @@ static int add(struct daemon *w, struct err *err)
 	w->engines[number] = f;
 	w->engine_count++;
 	return 0;
-}
-
-int engines_start(struct daemon *w, size_t count, struct err *err)
-{
-	int r = 0;
-
-	while (r == 0 && w->engine_count < count)
-		r = add(w, err);
-	return r;
-}
-
-int engines_more(struct daemon *w, struct err *err)
-{
-	return w->engine == 0 ? add(w, err)
-			      : err_set(err, -EPERM,
-					"this is not the first engine's supervisor");
 }
 
 void engines_kill(struct daemon *w, uint32_t number)
@@ -251,7 +228,7 @@ size_t fd_count_of(const struct daemon_sandbox *d)
 
 int fd_budget_check_opened(const struct daemon_sandbox *d, struct err *err)
 {
-	int highest = MAX(daemon_plan_fd(d->plan), d->route_fd);
+	int highest = MAX(d->plan->fd, d->route_fd);
 	struct rlimit files;
 	size_t used;
 

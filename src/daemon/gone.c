@@ -27,16 +27,6 @@ pid_t gone_pid_of(const char *where)
 	return text_to_u32(text_of(where), INT32_MAX, &pid) ? (pid_t)pid : 0;
 }
 
-/* True as well if that can't be seen. */
-static bool is_where_it_was(const struct daemon_sandbox *d)
-{
-	struct stat st;
-
-	if (stat(d->spec.where, &st) < 0)
-		return errno != ENOENT && errno != ENOTDIR;
-	return st.st_dev == d->ns_dev && st.st_ino == d->ns_ino;
-}
-
 struct search {
 	struct tasks_network net;
 	int error; /* of a process that can't be seen */
@@ -83,8 +73,22 @@ static bool has_members(struct daemon_sandbox *d)
 
 static void check(struct daemon_sandbox *d)
 {
-	if (d->life.state == LIFECYCLE_ACTIVE &&
-	    (gone_pid_of(d->spec.where) != 0 || !is_where_it_was(d)) && !has_members(d))
+	struct stat st;
+
+	if (d->life.state != LIFECYCLE_ACTIVE)
+		return;
+	/* A path may still lead to the namespace. It counts as leading there also where
+	 * that can't be seen. */
+	if (gone_pid_of(d->spec.where) == 0) {
+		bool is_there = stat(d->spec.where, &st) < 0
+					? errno != ENOENT && errno != ENOTDIR
+					: st.st_dev == d->ns_dev &&
+						  st.st_ino == d->ns_ino;
+
+		if (is_there)
+			return;
+	}
+	if (!has_members(d))
 		daemon_sandbox_on_gone(d, "no process is in its network namespace",
 				       "its network namespace is gone", true);
 }
@@ -118,7 +122,9 @@ static void on_audit_time(struct loop_timer *t)
 		else if (d->spec.kind == ATTACH_NETNS && d->process.fd < 0)
 			check(d);
 	}
-	host_try_again(w);
+	/* Try again to install a table that could not be installed. */
+	if (w->engine_ready && w->attaching == 0 && host_change(&w->host, HOST_ON_RETRY))
+		attach_queue_next(w);
 	cgroup_guard_check(w);
 	ended_check(w);
 	if (w->lacks && ++w->audits % RESTORE_EVERY == 0)

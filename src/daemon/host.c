@@ -31,8 +31,7 @@ static const enum host_state table[HOST_STATE_COUNT][HOST_EVENT_COUNT] = {
 	[HOST_ACTIVE] = { [HOST_ON_ENGINE_END] = HOST_OPEN },
 };
 
-/* Return: false: @event means nothing now. */
-static bool host_change(struct host *h, enum host_event event)
+bool host_change(struct host *h, enum host_event event)
 {
 	const enum host_state next = table[h->state][event];
 
@@ -41,34 +40,7 @@ static bool host_change(struct host *h, enum host_event event)
 	return next != HOST_NONE;
 }
 
-void host_init(struct daemon *w)
-{
-	struct host *h = &w->host;
-
-	sandbox_fds_init(&h->fds);
-	h->conntrack_fd = h->inotify.fd = h->hierarchy = -1;
-}
-
-/* -- what is served ----------------------------------------------------------------- */
-
-static int open_host(struct daemon *w, struct err *err)
-{
-	const struct sandbox_ports ports = { SUPERVISOR_DNS_PORT, SUPERVISOR_RELAY_PORT };
-	struct host *h = &w->host;
-	int r;
-
-	if (h->state != HOST_NONE)
-		return 0;
-	r = sandbox_netlink_open(&h->conntrack_fd, err);
-	if (r == 0)
-		r = sandbox_fds_open(&h->fds, &ports, supervisor_has_ipv6(), err);
-	if (r == 0) {
-		host_change(h, HOST_ON_OPENED);
-		return 0;
-	}
-	fd_close(&h->conntrack_fd);
-	return err_context(err, "cannot serve sandboxes of the host");
-}
+/* -- what the engine gets ----------------------------------------------------------- */
 
 int host_send(struct daemon *w)
 {
@@ -120,17 +92,6 @@ void host_on_engine(struct daemon *w, const struct ipc_message *m)
 		cgroup_guard_load(w);
 	}
 	daemon_report_lacking(w);
-}
-
-void host_on_engine_end(struct daemon *w)
-{
-	host_change(&w->host, HOST_ON_ENGINE_END);
-}
-
-void host_try_again(struct daemon *w)
-{
-	if (w->engine_ready && w->attaching == 0 && host_change(&w->host, HOST_ON_RETRY))
-		attach_queue_next(w);
 }
 
 /* -- who is meant ------------------------------------------------------------------- */
@@ -288,26 +249,11 @@ static int find_again(struct daemon_sandbox *d, struct cgroup *c, struct err *er
 	return 0;
 }
 
-/* @c was found where it is mounted; from now on by its name. */
-static int find_first(struct daemon_sandbox *d, struct cgroup *c, struct err *err)
-{
-	const uint64_t id = c->id;
-	int r;
-
-	/* Whatever happens to it from now on is noticed. */
-	r = cgroup_watch_start(d, err);
-	if (r == 0)
-		r = cgroup_find(d->daemon->host.hierarchy, d->spec.where, c, err);
-	if (r == 0 && c->id != id)
-		r = err_set(err, -ESTALE, "'%.200s' is another cgroup by now",
-			    d->spec.where);
-	return r < 0 ? r : found_cgroup(d, c, err);
-}
-
 static int find_cgroup(struct daemon_sandbox *d, struct err *err)
 {
 	CLEAN(mem) struct cgroup *c = calloc(1, sizeof(*c));
 	struct err why = { 0 };
+	uint64_t id;
 	int r;
 
 	if (!c)
@@ -330,20 +276,42 @@ static int find_cgroup(struct daemon_sandbox *d, struct err *err)
 		d->dir = NULL;
 		return err_set(err, -ENOMEM, "out of memory");
 	}
-	return d->life.origin != LIFECYCLE_NEW ? find_again(d, c, err)
-					       : find_first(d, c, err);
+	if (d->life.origin != LIFECYCLE_NEW)
+		return find_again(d, c, err);
+	/* The cgroup was found where it is mounted; from now on by its name. Whatever
+	 * happens to it from now on is noticed. */
+	id = c->id;
+	r = cgroup_watch_start(d, err);
+	if (r == 0)
+		r = cgroup_find(d->daemon->host.hierarchy, d->spec.where, c, err);
+	if (r == 0 && c->id != id)
+		r = err_set(err, -ESTALE, "'%.200s' is another cgroup by now",
+			    d->spec.where);
+	return r < 0 ? r : found_cgroup(d, c, err);
 }
 
 int host_find(struct daemon_sandbox *d, struct err *err)
 {
+	const struct sandbox_ports ports = { SUPERVISOR_DNS_PORT, SUPERVISOR_RELAY_PORT };
+	struct host *h = &d->daemon->host;
 	int r = d->spec.member == MEMBER_CGROUP ? find_cgroup(d, err) : find_user(d, err);
 
-	if (r == 0 && d->life.origin == LIFECYCLE_NEW &&
-	    d->daemon->host.state == HOST_FAILED)
+	if (r == 0 && d->life.origin == LIFECYCLE_NEW && h->state == HOST_FAILED)
 		r = err_set(err, -EIO,
 			    "the filter of the host's sandboxes can't be "
 			    "installed");
-	return r < 0 ? r : open_host(d->daemon, err);
+	if (r < 0 || h->state != HOST_NONE)
+		return r;
+	/* The first sandbox of the host's own: open what is served. */
+	r = sandbox_netlink_open(&h->conntrack_fd, err);
+	if (r == 0)
+		r = sandbox_fds_open(&h->fds, &ports, supervisor_has_ipv6(), err);
+	if (r == 0) {
+		host_change(h, HOST_ON_OPENED);
+		return 0;
+	}
+	fd_close(&h->conntrack_fd);
+	return err_context(err, "cannot serve sandboxes of the host");
 }
 
 /* -- asked for again ---------------------------------------------------------------- */
@@ -396,25 +364,32 @@ void host_report(const struct daemon_sandbox *d, const char *text)
 	daemon_send_text(d->daemon, IPC_HAPPENED, d->id, text);
 }
 
-/* The cgroup as it is now. NULL: it is gone, or there is no memory. */
-static struct cgroup *cgroup_of(const struct daemon_sandbox *d, struct err *err)
+int host_settle(struct daemon_sandbox *d, struct err *err)
 {
-	CLEAN(mem) struct cgroup *c = calloc(1, sizeof(*c));
+	CLEAN(mem) struct cgroup *c = d->dir ? calloc(1, sizeof(*c)) : NULL;
+	const struct before_who who = { c, d->member.uid, d->join.pid };
+	int r;
 
-	if (!c) {
-		err_set(err, -ENOMEM, "out of memory");
-		return NULL;
-	}
-	return cgroup_find(d->daemon->host.hierarchy, d->spec.where, c, err) < 0
-		       ? NULL
-		       : TAKE_PTR(c);
+	if (d->dir && !c)
+		return err_set(err, -ENOMEM, "out of memory");
+	/* The cgroup as it is now; it may be gone. */
+	r = c ? cgroup_find(d->daemon->host.hierarchy, d->spec.where, c, err) : 0;
+	return r < 0 ? r : before_end(&who, &d->ended, err);
 }
 
-static void report_strays(const struct daemon_sandbox *d)
+void host_report_settled(const struct daemon_sandbox *d)
 {
-	const struct ipc_audit look = host_audit(d);
+	struct ipc_audit look;
 	char text[64];
 
+	if (d->ended > 0) {
+		snprintf(text, sizeof(text), "%zu connections from before were ended",
+			 d->ended);
+		host_report(d, text);
+	}
+	if (!d->dir)
+		return;
+	look = host_audit(d);
 	if (!look.known)
 		log_warning("sandbox '%s': whether its processes have sockets from "
 			    "outside can't be seen, or not in time",
@@ -425,60 +400,30 @@ static void report_strays(const struct daemon_sandbox *d)
 		    "outside of the cgroup: the filter doesn't hold them",
 		    d->spec.name, look.strays, (int)look.stray_of);
 	snprintf(text, sizeof(text), "%u sockets from outside are not held", look.strays);
-	daemon_send_text(d->daemon, IPC_HAPPENED, d->id, text);
-}
-
-int host_settle(struct daemon_sandbox *d, struct err *err)
-{
-	CLEAN(mem) struct cgroup *c = d->dir ? cgroup_of(d, err) : NULL;
-	const struct before_who who = { c, d->member.uid, d->join.pid };
-
-	return d->dir && !c ? err->code : before_end(&who, &d->ended, err);
-}
-
-void host_report_settled(const struct daemon_sandbox *d)
-{
-	char text[64];
-
-	if (d->ended > 0) {
-		snprintf(text, sizeof(text), "%zu connections from before were ended",
-			 d->ended);
-		host_report(d, text);
-	}
-	if (d->dir)
-		report_strays(d);
+	host_report(d, text);
 }
 
 /* -- users by name ------------------------------------------------------------------ */
 
-/* Among the machine's own users: other sources of names may take long to ask, and what
- * is guarded must not wait for them. `weir attach` asks all. */
-static int uid_of_user(const char *name, uint32_t *ret)
-{
-	FILE *file = fopen("/etc/passwd", "re");
-	const struct passwd *p;
-	int r = -ENOENT;
-
-	if (!file)
-		return -errno;
-	while (r < 0 && (p = fgetpwent(file))) {
-		if (strcmp(p->pw_name, name) != 0)
-			continue;
-		*ret = p->pw_uid;
-		r = 0;
-	}
-	fclose(file);
-	return r;
-}
-
 int daemon_sandbox_user(struct ipc_sandbox *spec, struct err *err)
 {
 	uint32_t uid = 0;
+	const struct passwd *p = NULL;
+	FILE *file;
 
 	if (spec->kind != ATTACH_HOST || spec->member != MEMBER_UID ||
 	    text_to_u32(text_of(spec->where), UINT32_MAX - 1, &uid))
 		return 0;
-	if (uid_of_user(spec->where, &uid) < 0)
+	/* Among the machine's own users: other sources of names may take long to ask, and
+	 * what is guarded must not wait for them. `weir attach` asks all. */
+	file = fopen("/etc/passwd", "re");
+	while (file && (p = fgetpwent(file)) && strcmp(p->pw_name, spec->where) != 0)
+		continue;
+	if (p)
+		uid = p->pw_uid;
+	if (file)
+		fclose(file);
+	if (!p)
 		return err_set(err, -ENOENT, "there is no user '%.80s' in /etc/passwd",
 			       SHOWN(spec->where));
 	if (uid == 0)

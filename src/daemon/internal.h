@@ -38,8 +38,13 @@ enum control_knows {
 	CONTROL_INFORMED,
 };
 
-/* sandboxes.c */
-struct daemon_plan;
+/* A policy's plan, which several sandboxes may have (sandboxes.c). */
+struct daemon_plan {
+	struct index_entry entry;
+	char key[20]; /* its id */
+	int fd;	      /* owned */
+	size_t users;
+};
 
 /* The self-test's process, as one of the cgroup's or the user's. */
 struct join {
@@ -239,9 +244,6 @@ void daemon_sandbox_refuse_host(struct daemon *w, const char *text);
 /* Have the engine let go of @d; unless @forget, its rules are removed. */
 void daemon_sandbox_detach(struct daemon_sandbox *d, bool forget);
 
-/* Borrowed. */
-int daemon_plan_fd(const struct daemon_plan *p);
-
 /* -- child.c: in a namespace -------------------------------------------------------- */
 
 /* Open the network namespace that @d names: sets ns_dev and ns_ino. The caller owns
@@ -250,9 +252,6 @@ int netns_child_find(struct daemon_sandbox *d, int *ret_ns, struct err *err) MUS
 /* Have a child enter @ns and open what the engine serves there. With d->probe it leaves
  * a self-test inside, at d->from_child. */
 int netns_child_open(struct daemon_sandbox *d, int ns, struct err *err) MUST_CHECK;
-/* What the child reports: 0, the self-test has passed; or -errno with @err. */
-int netns_child_result(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
-int netns_child_begin_test(struct daemon_sandbox *d) MUST_CHECK;
 /* Close the channel to the child. */
 void netns_child_close(struct daemon_sandbox *d);
 void netns_child_end(struct daemon_sandbox *d);
@@ -266,7 +265,8 @@ struct ipc_audit host_audit(const struct daemon_sandbox *d);
 
 /* -- host.c ------------------------------------------------------------------------- */
 
-void host_init(struct daemon *w);
+/* The one function that changes h->state. Return: false: @event means nothing now. */
+bool host_change(struct host *h, enum host_event event);
 /* Find the cgroup or user that @d->spec names, and write it there as it is shown. For
  * the first sandbox, open what is served. */
 int host_find(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
@@ -279,9 +279,6 @@ int host_send(struct daemon *w) MUST_CHECK;
 /* Have the engine install the host's table. */
 int host_load(struct daemon *w) MUST_CHECK;
 void host_on_engine(struct daemon *w, const struct ipc_message *m);
-void host_on_engine_end(struct daemon *w);
-/* Try again to install a table that could not be installed. */
-void host_try_again(struct daemon *w);
 /* @d's rules are active for the first time: end the older connections that the filter
  * can't judge. */
 int host_settle(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
@@ -403,17 +400,13 @@ size_t engines_rebalance(struct daemon *w, size_t wanted);
 
 /* -- engines.c ---------------------------------------------------------------------- */
 
-/* Start the engines that are missing, up to @count with the first. */
-int engines_start(struct daemon *w, size_t count, struct err *err) MUST_CHECK;
-/* Start one more engine; control is notified. */
-int engines_more(struct daemon *w, struct err *err) MUST_CHECK;
+/* In the first daemon: start one more engine; control is notified. */
+int engines_add(struct daemon *w, struct err *err) MUST_CHECK;
 /* A new control process gets a channel to each daemon. */
 void engines_introduce(struct supervisor *k);
 /* Kill the daemon of engine @number, which does not answer; it is started again. */
 void engines_kill(struct daemon *w, uint32_t number);
 /* All engines have all sandboxes from before. */
 bool engines_are_active(const struct daemon *w);
-/* In another daemon: listen to the first daemon, and notify it that this engine is
- * active. */
+/* In another daemon: listen to the first daemon. */
 int engines_listen_to_first(struct daemon *w, int channel, struct err *err) MUST_CHECK;
-void engines_notify_first(struct daemon *w);

@@ -53,76 +53,46 @@ int daemon_sandbox_check(const struct ipc_sandbox *spec, struct err *err)
 
 /* -- plans, which sandboxes share --------------------------------------------------- */
 
-/* Thousands of sandboxes may have a handful of policies. Plans that are the same, byte by
- * byte, are one file here: a descriptor of the daemon's, and memory of the engine's that
- * all of its mappings share. */
-
-struct daemon_plan {
-	struct index_entry entry;
-	char key[20]; /* its id */
-	int fd;	      /* owned */
-	size_t users;
-};
-
-static bool holds(const struct daemon_plan *have, const struct plan *wanted)
-{
-	struct plan p = { 0 };
-	bool same = plan_file_map(have->fd, &p, NULL) == 0 && p.size == wanted->size &&
-		    memcmp(p.bytes, wanted->bytes, p.size) == 0;
-
-	plan_file_unmap(&p);
-	return same;
-}
-
-/* @fd is taken with success. */
-static struct daemon_plan *plan_new(struct daemon *w, int fd, const char *key)
-{
-	CLEAN(mem) struct daemon_plan *p = calloc(1, sizeof(*p));
-
-	if (!p)
-		return NULL;
-	p->users = 1;
-	snprintf(p->key, sizeof(p->key), "%s", key);
-	if (index_add(&w->plans, &p->entry, p->key) < 0)
-		return NULL;
-	p->fd = fd;
-	w->plan_count++;
-	return TAKE_PTR(p);
-}
-
-static struct daemon_plan *find_or_make(struct daemon *w, int *fd,
-					const struct plan *plan)
-{
-	struct index_entry *e;
-	struct daemon_plan *p;
-	char key[20];
-
-	snprintf(key, sizeof(key), "%llx", (unsigned long long)plan_file_id(plan));
-	e = index_find(&w->plans, key);
-	p = e ? CONTAINER_OF(e, struct daemon_plan, entry) : NULL;
-	if (p && holds(p, plan)) {
-		p->users++;
-		return p;
-	}
-	p = plan_new(w, *fd, key);
-	if (p)
-		*fd = -1;
-	return p;
-}
-
 /* @fd, a sealed memfd, is taken, whatever comes of it. */
 static int daemon_plan_take(struct daemon *w, int fd, struct daemon_plan **ret,
 			    struct err *err)
 {
 	CLEAN(fd) int own = fd;
-	struct plan plan = { 0 };
+	CLEAN(mem) struct daemon_plan *made = NULL;
+	struct daemon_plan *have = NULL;
+	struct index_entry *e;
+	struct plan plan = { 0 }, other = { 0 };
+	char key[sizeof(made->key)];
 	int r = plan_file_map(own, &plan, err);
 
 	if (r < 0)
 		return r;
-	*ret = find_or_make(w, &own, &plan);
+	snprintf(key, sizeof(key), "%llx", (unsigned long long)plan_file_id(&plan));
+	e = index_find(&w->plans, key);
+	if (e) {
+		have = CONTAINER_OF(e, struct daemon_plan, entry);
+		if (plan_file_map(have->fd, &other, NULL) < 0 ||
+		    other.size != plan.size ||
+		    memcmp(other.bytes, plan.bytes, plan.size) != 0)
+			have = NULL;
+		plan_file_unmap(&other);
+	}
 	plan_file_unmap(&plan);
-	return *ret ? 0 : err_set(err, -ENOMEM, "out of memory");
+	if (have) {
+		have->users++;
+		*ret = have;
+		return 0;
+	}
+	made = calloc(1, sizeof(*made));
+	if (made)
+		memcpy(made->key, key, sizeof(key));
+	if (!made || index_add(&w->plans, &made->entry, made->key) < 0)
+		return err_set(err, -ENOMEM, "out of memory");
+	made->users = 1;
+	made->fd = TAKE_FD(own);
+	w->plan_count++;
+	*ret = TAKE_PTR(made);
+	return 0;
 }
 
 /* @p may be NULL. */
@@ -134,11 +104,6 @@ static void daemon_plan_drop(struct daemon *w, struct daemon_plan *p)
 	w->plan_count--;
 	close(p->fd);
 	free(p);
-}
-
-int daemon_plan_fd(const struct daemon_plan *p)
-{
-	return p->fd;
 }
 
 /* -- the queues and the end --------------------------------------------------------- */
@@ -160,6 +125,14 @@ static void daemon_sandbox_wait(struct daemon_sandbox *d)
 	daemon_sandbox_leave_queue(d);
 	d->queue = &d->daemon->queues[d->life.origin];
 	TAILQ_INSERT_TAIL(d->queue, d, in_queue);
+}
+
+/* Whoever hears of its end may ask for the same namespace at once, and another daemon may
+ * be the one who gets it. */
+static void close_sockets(struct daemon_sandbox *d)
+{
+	sandbox_fds_done(&d->fds);
+	fd_close(&d->route_fd);
 }
 
 static void free_later(struct loop_deferred *l)
@@ -187,8 +160,7 @@ static void daemon_sandbox_free(struct daemon_sandbox *d)
 	free(d->dir);
 	free(d->refused);
 	d->dir = d->refused = NULL;
-	sandbox_fds_done(&d->fds);
-	fd_close(&d->route_fd);
+	close_sockets(d);
 	daemon_plan_drop(w, d->plan);
 	d->plan = NULL;
 	fd_close(&d->text_fd);
@@ -199,14 +171,6 @@ static void daemon_sandbox_free(struct daemon_sandbox *d)
 }
 
 /* -- one is refused or detached ----------------------------------------------------- */
-
-/* Whoever hears of its end may ask for the same namespace at once, and another daemon may
- * be the one who gets it. */
-static void close_sockets(struct daemon_sandbox *d)
-{
-	sandbox_fds_done(&d->fds);
-	fd_close(&d->route_fd);
-}
 
 /* It is not guarded, and whoever asked hears why. It ends with that, or its id stays with
  * what the host's table may have of it. */
@@ -323,30 +287,6 @@ void daemon_sandbox_refuse_host(struct daemon *w, const char *text)
 
 /* -- the engine gets the next sandbox ----------------------------------------------- */
 
-static int send_attach(struct daemon_sandbox *d)
-{
-	struct ipc_message m = {
-		.type = IPC_ATTACH,
-		.sandbox = d->id,
-		.attach = {
-			.kind = d->spec.kind,
-			.restarted = d->life.origin == LIFECYCLE_RESTORED,
-			.member = d->member,
-			.probe_addr = d->probe.allowed.addr,
-			.probe_port = d->probe.allowed.port,
-		},
-	};
-	struct ipc_fds fds;
-
-	snprintf(m.attach.probe_name, sizeof(m.attach.probe_name), "%.*s",
-		 (int)sizeof(m.attach.probe_name) - 1, d->probe.allowed_name);
-	ipc_fds_init(&fds, &d->fds);
-	fds.fd[IPC_FD_ROUTE] = d->route_fd;
-	fds.fd[IPC_FD_PLAN] = daemon_plan_fd(d->plan);
-	fds.fd[IPC_FD_SNAPSHOT] = d->snapshot_fd;
-	return ipc_send_fds(d->daemon->supervisor.engine.source.fd, &m, &fds);
-}
-
 static bool has_host(const struct daemon *w)
 {
 	/* Called seldom: until the host's table is active. */
@@ -360,9 +300,29 @@ static bool has_host(const struct daemon *w)
 static void attach_or_wait(struct daemon_sandbox *d)
 {
 	struct daemon *w = d->daemon;
+	struct ipc_message m = {
+		.type = IPC_ATTACH,
+		.sandbox = d->id,
+		.attach = {
+			.kind = d->spec.kind,
+			.restarted = d->life.origin == LIFECYCLE_RESTORED,
+			.member = d->member,
+			.probe_addr = d->probe.allowed.addr,
+			.probe_port = d->probe.allowed.port,
+		},
+	};
+	struct ipc_fds fds;
 
 	/* Should the engine be gone, the next one gets the sandbox. */
-	if ((d->spec.kind == ATTACH_HOST && host_send(w) < 0) || send_attach(d) < 0 ||
+	if (d->spec.kind == ATTACH_HOST && host_send(w) < 0)
+		return;
+	snprintf(m.attach.probe_name, sizeof(m.attach.probe_name), "%.*s",
+		 (int)sizeof(m.attach.probe_name) - 1, d->probe.allowed_name);
+	ipc_fds_init(&fds, &d->fds);
+	fds.fd[IPC_FD_ROUTE] = d->route_fd;
+	fds.fd[IPC_FD_PLAN] = d->plan->fd;
+	fds.fd[IPC_FD_SNAPSHOT] = d->snapshot_fd;
+	if (ipc_send_fds(w->supervisor.engine.source.fd, &m, &fds) < 0 ||
 	    !lifecycle_change(&d->life, LIFECYCLE_ON_SENT))
 		return;
 	close(TAKE_FD(d->snapshot_fd));
@@ -451,7 +411,7 @@ static int choose_probe(struct daemon_sandbox *d, struct err *err)
 {
 	const struct policy none = { 0 };
 	struct plan plan;
-	int r = plan_file_map(daemon_plan_fd(d->plan), &plan, err);
+	int r = plan_file_map(d->plan->fd, &plan, err);
 
 	if (r < 0)
 		return r;
@@ -667,10 +627,17 @@ static void on_tested(struct loop_source *source, uint32_t events)
 	struct daemon_sandbox *d =
 		CONTAINER_OF(source, struct daemon_sandbox, from_child);
 	struct err err = { 0 };
-	int r = netns_child_result(d, &err);
+	struct ipc_message m;
+	size_t count = 0;
+	int r = ipc_receive(d->from_child.fd, &m, NULL, 0, &count);
 
 	netns_child_close(d);
-	if (r < 0) {
+	m.text[sizeof(m.text) - 1] = '\0';
+	if (r < 0)
+		err_sys(&err, r, "the self-test has ended without a word");
+	else if (m.type != IPC_RUNNING)
+		err_set(&err, -EPERM, "%s", m.text);
+	if (err.code < 0) {
 		daemon_sandbox_fail(d, LIFECYCLE_ON_FAILED, err.text);
 		return;
 	}
@@ -688,11 +655,12 @@ static void on_tested(struct loop_source *source, uint32_t events)
 
 static void begin_test(struct daemon_sandbox *d)
 {
+	const struct ipc_message run = { .type = IPC_RUN };
 	struct err err = { 0 };
 
 	cgroup_guard_admit(d); /* its rules are active */
 	d->from_child.on_ready = on_tested;
-	if (netns_child_begin_test(d) < 0 ||
+	if (ipc_send(d->from_child.fd, &run, NULL, 0) < 0 ||
 	    loop_add(d->daemon->supervisor.loop, &d->from_child, EPOLLIN) < 0 ||
 	    start_late(d, DAEMON_SANDBOX_TEST_MS) < 0)
 		err_set(&err, -EIO, "the self-test can't be started");
