@@ -46,37 +46,31 @@ struct next {
 	bool anew; /* it isn't known what the kernel's sets hold */
 };
 
-/* TCP goes through the relay where the names that connections show are to be checked,
- * and nowhere else: a namespace that isn't ours has a way out of its own. */
-static int set_relay(const struct sandbox *s, struct filter_shared_params *p,
-		     const struct plan *plan, struct err *err)
-{
-	p->relay = plan_verify(plan) == POLICY_VERIFY_TLS && !p->redirect_only;
-	if (p->relay && (!s->relay || p->relay_port == 0))
-		return err_set(err, -EOPNOTSUPP,
-			       "verify: tls needs the relay, which isn't there");
-	return 0;
-}
-
 /* The ruleset of n->plan under @generation. */
 static int build(const struct sandbox *s, struct next *n, uint16_t generation,
 		 struct arena *arena, struct err *err)
 {
-	int r;
+	struct filter_shared_params *shared = &n->shared_params;
 
-	n->shared_params = s->shared_params;
+	*shared = s->shared_params;
 	n->owned_params = s->owned_params;
 	if (!s->shared && !s->host) {
 		n->owned_params.generation = generation;
 		return ruleset_build_owned(&n->plan, &n->owned_params, arena, &n->rules,
 					   err);
 	}
-	n->shared_params.generation = generation;
-	r = set_relay(s, &n->shared_params, &n->plan, err);
+	shared->generation = generation;
+	/* TCP goes through the relay where the names that connections show are to be
+	 * checked, and nowhere else: a namespace that isn't ours has a way out of its
+	 * own. */
+	shared->relay = plan_verify(&n->plan) == POLICY_VERIFY_TLS &&
+			!shared->redirect_only;
+	if (shared->relay && (!s->relay || shared->relay_port == 0))
+		return err_set(err, -EOPNOTSUPP,
+			       "verify: tls needs the relay, which isn't there");
 	/* The host's table has numbers of its own: this one only counts changes. */
-	return r < 0 || s->host ? r
-				: ruleset_build_shared(&n->plan, &n->shared_params, arena,
-						       &n->rules, err);
+	return s->host ? 0
+		       : ruleset_build_shared(&n->plan, shared, arena, &n->rules, err);
 }
 
 static uint16_t generation_of(const struct sandbox *s)
@@ -198,13 +192,19 @@ static int replace_with(struct sandbox *s, struct next *n, struct arena *arena,
 	return 0;
 }
 
-static int replace(struct sandbox *s, const struct plan *plan, bool anew, int64_t now_ms,
-		   struct err *err)
+/* @counter counts the changes of that kind. */
+static int replace(struct sandbox *s, const struct plan *plan, bool anew,
+		   enum sandbox_counter counter, int64_t now_ms, struct err *err)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	struct next n = { .plan = *plan, .anew = anew || !s->shared };
+	int r = replace_with(s, &n, &arena, now_ms, err);
 
-	return replace_with(s, &n, &arena, now_ms, err);
+	if (r < 0)
+		return r;
+	s->counters[counter]++;
+	relay_recheck(s);
+	return 0;
 }
 
 static bool is_stale(const struct sandbox *s, const struct sandbox_staging *st)
@@ -245,20 +245,10 @@ int sandbox_take_over(struct sandbox *s, const struct plan *plan,
 	return 0;
 }
 
-static void count_change(struct sandbox *s)
-{
-	s->counters[COUNT_POLICY_CHANGES]++;
-	relay_recheck(s);
-}
-
 int sandbox_change(struct sandbox *s, const struct plan *plan, int64_t now_ms,
 		   struct err *err)
 {
-	int r = replace(s, plan, false, now_ms, err);
-
-	if (r == 0)
-		count_change(s);
-	return r;
+	return replace(s, plan, false, COUNT_POLICY_CHANGES, now_ms, err);
 }
 
 /* Return: 1, it was a step; 0, there was nothing to do; or -errno. */
@@ -335,7 +325,8 @@ int sandbox_change_staged(struct sandbox *s, const struct sandbox_staging *st,
 	if (is_stale(s, st) || load(s, &n, now_ms, &arena, err) < 0)
 		return sandbox_change(s, &st->plan, now_ms, err);
 	take_place(s, &n);
-	count_change(s);
+	s->counters[COUNT_POLICY_CHANGES]++;
+	relay_recheck(s);
 	return 0;
 }
 
@@ -368,13 +359,7 @@ int sandbox_verify(struct sandbox *s, struct err *err)
  * be doesn't go on. */
 int sandbox_repair(struct sandbox *s, int64_t now_ms, struct err *err)
 {
-	int r = replace(s, &s->plan, true, now_ms, err);
-
-	if (r < 0)
-		return r;
-	s->counters[COUNT_REPAIRS]++;
-	relay_recheck(s);
-	return 0;
+	return replace(s, &s->plan, true, COUNT_REPAIRS, now_ms, err);
 }
 
 /* -- another plan, in turns of the loop --------------------------------------------- */
@@ -449,22 +434,6 @@ static void wait_for_relay(struct engine_sandbox *g)
 	g->observer->on_changed(g, 0, &none);
 }
 
-/* The same in the host's table. */
-static int host_step(struct engine_sandbox *g, struct err *err)
-{
-	struct engine_sandbox_change *c = &g->change;
-	struct err ignored = { 0 };
-	int r;
-
-	if (c->is_staged)
-		return engine_sandbox_change_at_once(g, &c->next, err);
-	r = filter_host_stage(g->sandbox.host, (uint16_t)g->sandbox.id, &c->next,
-			      plan_verify(&c->next) == POLICY_VERIFY_TLS, &c->host_stage,
-			      &ignored);
-	c->is_staged = r <= 0;
-	return 1;
-}
-
 /* Return: 1, another turn is needed; 0, it is changed; or -errno. */
 static int step(struct engine_sandbox *g, struct err *err)
 {
@@ -472,8 +441,15 @@ static int step(struct engine_sandbox *g, struct err *err)
 	struct err ignored = { 0 };
 	int r;
 
-	if (g->sandbox.host)
-		return host_step(g, err);
+	if (g->sandbox.host) {
+		if (c->is_staged)
+			return engine_sandbox_change_at_once(g, &c->next, err);
+		r = filter_host_stage(g->sandbox.host, (uint16_t)g->sandbox.id, &c->next,
+				      plan_verify(&c->next) == POLICY_VERIFY_TLS,
+				      &c->host_stage, &ignored);
+		c->is_staged = r <= 0;
+		return 1;
+	}
 	if (!g->sandbox.shared || g->enforce == ENFORCED_NOTHING) {
 		engine_account_all(g);
 		return engine_sandbox_change_at_once(g, &c->next, err);
@@ -572,21 +548,6 @@ static void report(struct engine_sandbox *g, uint32_t rule, const char *why)
 	sandbox_notice(&g->sandbox, &e, loop_now_ms(g->core->loop));
 }
 
-/* What has ended, and what begins anew, since @before. */
-static void report_changes(struct engine_sandbox *g, const struct plan *before)
-{
-	const uint64_t anew = before->spent & ~g->plan.spent;
-
-	for (uint32_t i = 0;
-	     before->ends_ahead != g->plan.ends_ahead && i < plan_rule_count(before); i++)
-		if (plan_rule_is_over(&g->plan, i) && !plan_rule_is_over(before, i))
-			report(g, i, "the time of the rule is over");
-	for (size_t i = 0; i < plan_budget_count(before); i++)
-		if (anew >> i & 1)
-			report(g, plan_budget(before, i).rule,
-			       "the budget of the rule begins anew");
-}
-
 /* Where the filter fails, names and the relay go by the new plan all the same, and the
  * filter is tried again. */
 static void go_over(struct engine_sandbox *g, struct plan next)
@@ -595,6 +556,7 @@ static void go_over(struct engine_sandbox *g, struct plan next)
 	const struct plan before = g->plan;
 	const uint64_t closed = before.spent | g->sandbox.plan.spent;
 	struct err err = { 0 };
+	uint64_t anew;
 	int r;
 
 	engine_account_all(g);
@@ -612,7 +574,16 @@ static void go_over(struct engine_sandbox *g, struct plan next)
 	g->plan = next;
 	if (r < 0)
 		sandbox_set_plan(&g->sandbox, &next);
-	report_changes(g, &before);
+	/* What has ended, and what begins anew. */
+	for (uint32_t i = 0;
+	     before.ends_ahead != g->plan.ends_ahead && i < plan_rule_count(&before); i++)
+		if (plan_rule_is_over(&g->plan, i) && !plan_rule_is_over(&before, i))
+			report(g, i, "the time of the rule is over");
+	anew = before.spent & ~g->plan.spent;
+	for (size_t i = 0; i < plan_budget_count(&before); i++)
+		if (anew >> i & 1)
+			report(g, plan_budget(&before, i).rule,
+			       "the budget of the rule begins anew");
 	/* To pin is to ask for every name. A budget is the sandbox's to use up, and what
 	 * is pinned of its names has stayed. */
 	if (before.ends_ahead != g->plan.ends_ahead)
