@@ -385,12 +385,6 @@ int engine_account_init(struct engine_core *c)
 	return loop_timer_in(c->loop, &c->account, TICK_MS);
 }
 
-void engine_account_add(struct engine_core *c, struct engine_sandbox *g)
-{
-	if (!g->sandbox.accounting)
-		g->sandbox.accounting = accounting_new(&c->events);
-}
-
 void engine_account_begin(struct engine_sandbox *g)
 {
 	struct sandbox *s = &g->sandbox;

@@ -18,9 +18,7 @@
 enum {
 	EXPIRY_EVERY_MS = 1000,
 	EXPIRIES_MAX = 1024, /* sandboxes a turn; the rest has the next one */
-	WATCH_EVERY_MS = 50,
-	VERIFY_AFTER_MS = 100, /* the last sandbox that was taken over */
-	VERIFY_EVERY_MS = 5,   /* a namespace, of which each takes one or two */
+	VERIFY_EVERY_MS = 5, /* a namespace, of which each takes one or two */
 	SLOTS_FIRST = 16,
 	KEPT_FIRST = 3, /* descriptors that an engine keeps begin there */
 };
@@ -51,7 +49,9 @@ int engine_core_add(struct engine_core *c, struct engine_sandbox *g)
 	c->count++;
 	c->host_count += g->kind == ATTACH_HOST;
 	g->core = c;
-	engine_account_add(c, g);
+	/* What it does adds up from now on. */
+	if (!g->sandbox.accounting)
+		g->sandbox.accounting = accounting_new(&c->events);
 	return 0;
 }
 
@@ -73,11 +73,13 @@ struct engine_sandbox *engine_core_find(const struct engine_core *c, uint32_t id
 
 /* ---- what was learned ends ---- */
 
-/* Some of the sandboxes. Return: when to go on (ms), INT64_MAX: nothing is learned. */
-static int64_t expire(struct engine_core *c, int64_t now_ms)
+/* Look at some of the sandboxes, and set the time to go on. */
+static void on_expiry(struct loop_timer *t)
 {
+	struct engine_core *c = CONTAINER_OF(t, struct engine_core, expiry);
+	const int64_t now_ms = loop_now_ms(c->loop);
 	size_t last = MIN(c->slots, c->expiry_at + EXPIRIES_MAX);
-	int64_t next_ms;
+	int64_t at_ms = now_ms, next_ms;
 
 	for (; c->expiry_at < last; c->expiry_at++) {
 		struct engine_sandbox *g = c->sandboxes[c->expiry_at];
@@ -87,31 +89,20 @@ static int64_t expire(struct engine_core *c, int64_t now_ms)
 				MIN(c->expiry_next_ms,
 				    learned_expire(g->sandbox.learned, now_ms));
 	}
-	if (c->expiry_at < c->slots)
-		return now_ms;
-	next_ms = c->expiry_next_ms;
-	c->expiry_at = 0;
-	c->expiry_next_ms = INT64_MAX;
-	/* At most once a second: the kernel's own timeouts do the refusing. With many,
-	 * going through all of them to see whether one has learned something costs too
-	 * much. */
-	if (next_ms == INT64_MAX && c->slots == 1)
-		return INT64_MAX;
-	return c->slots == 1 ? MAX(next_ms, now_ms + EXPIRY_EVERY_MS)
-			     : now_ms + EXPIRY_EVERY_MS;
-}
-
-static void start_expiry(struct engine_core *c)
-{
-	int64_t at_ms = expire(c, loop_now_ms(c->loop));
-
-	if (at_ms < INT64_MAX && loop_timer_start(c->loop, &c->expiry, at_ms) < 0)
+	if (c->expiry_at >= c->slots) {
+		next_ms = c->expiry_next_ms;
+		c->expiry_at = 0;
+		c->expiry_next_ms = INT64_MAX;
+		/* At most once a second: the kernel's own timeouts do the refusing. With
+		 * many, going through all of them to see whether one has learned
+		 * something costs too much. */
+		at_ms = now_ms + EXPIRY_EVERY_MS;
+		if (c->slots == 1)
+			at_ms = MAX(next_ms, at_ms);
+	}
+	/* INT64_MAX: nothing is learned. */
+	if (at_ms < INT64_MAX && loop_timer_start(c->loop, t, at_ms) < 0)
 		loop_stop(c->loop);
-}
-
-static void on_expiry(struct loop_timer *t)
-{
-	start_expiry(CONTAINER_OF(t, struct engine_core, expiry));
 }
 
 static void on_turn_end(void *data)
@@ -120,14 +111,15 @@ static void on_turn_end(void *data)
 
 	dns_service_flush(c->dns);
 	if (c->count > 0 && c->expiry.slot == 0)
-		start_expiry(c);
+		on_expiry(&c->expiry);
 }
 
 /* ---- others who change the rules ---- */
 
-/* Sandboxes of the host's own namespace are audited all at once (host.c). */
-static void audit_some(struct engine_core *c)
+static void on_watch(struct loop_timer *t)
 {
+	struct engine_core *c = CONTAINER_OF(t, struct engine_core, watch);
+	/* Sandboxes of the host's own namespace are audited all at once (host.c). */
 	size_t wanted = c->count - c->host_count;
 	size_t audits = 0, others = 0;
 
@@ -136,7 +128,7 @@ static void audit_some(struct engine_core *c)
 
 		if (audits >= ENGINE_AUDITS_MAX ||
 		    (audits >= ENGINE_AUDITS_OWNED_MAX && others == 0))
-			return;
+			break;
 		if (c->watch_at >= c->slots)
 			c->watch_at = 0;
 		g = c->sandboxes[c->watch_at++];
@@ -145,23 +137,9 @@ static void audit_some(struct engine_core *c)
 		audits++;
 		others += !g->sandbox.filter.owner;
 	}
-}
-
-static void on_watch(struct loop_timer *t)
-{
-	struct engine_core *c = CONTAINER_OF(t, struct engine_core, watch);
-
-	audit_some(c);
 	if (c->host)
 		engine_host_audit(c->host);
-	if (loop_timer_in(c->loop, t, WATCH_EVERY_MS) < 0)
-		loop_stop(c->loop);
-}
-
-int engine_core_watch(struct engine_core *c)
-{
-	c->watch.on_fire = on_watch;
-	return loop_timer_in(c->loop, &c->watch, WATCH_EVERY_MS);
+	loop_timer_need(c->loop, t, ENGINE_WATCH_EVERY_MS);
 }
 
 /* ---- what was taken over ---- */
@@ -181,14 +159,7 @@ static void on_verify(struct loop_timer *t)
 	/* What is staged is in no ruleset yet. */
 	if (!g->change.is_under_way)
 		engine_sandbox_verify(g);
-	if (loop_timer_in(c->loop, t, VERIFY_EVERY_MS) < 0)
-		loop_stop(c->loop);
-}
-
-int engine_core_verify_later(struct engine_core *c)
-{
-	c->verify.on_fire = on_verify;
-	return loop_timer_in(c->loop, &c->verify, VERIFY_AFTER_MS);
+	loop_timer_need(c->loop, t, VERIFY_EVERY_MS);
 }
 
 /* ---- the parts ---- */
@@ -218,6 +189,8 @@ int engine_core_init(struct engine_core *c, const struct dns_service_config *giv
 		return err->code;
 	if (engine_account_init(c) < 0)
 		return err_set(err, -ENOMEM, "cannot start a timer");
+	c->watch.on_fire = on_watch;
+	c->verify.on_fire = on_verify;
 	c->expiry.on_fire = on_expiry;
 	c->expiry_next_ms = INT64_MAX;
 	loop_on_turn_end(c->loop, on_turn_end, c);

@@ -18,6 +18,8 @@ enum {
 	 */
 	ENGINE_AUDITS_MAX = 250,
 	ENGINE_AUDITS_OWNED_MAX = 25,
+	ENGINE_WATCH_EVERY_MS = 50,
+	ENGINE_VERIFY_AFTER_MS = 100, /* the last sandbox that was taken over */
 };
 
 struct engine_host;
@@ -39,9 +41,12 @@ struct engine_core {
 	size_t expiry_at;	  /* slot that is next in this round */
 	int64_t expiry_next_ms;	  /* the soonest that this round has seen */
 	struct loop_timer grants; /* the next end of a rule */
+	/* Puts back rules that others change; started once, with ENGINE_WATCH_EVERY_MS */
 	struct loop_timer watch;
 	size_t watch_at;
-	struct loop_timer verify; /* of what was taken over */
+	/* Reads back what was taken over, one sandbox after the other, once no more of
+	 * them come: started anew by each, with ENGINE_VERIFY_AFTER_MS */
+	struct loop_timer verify;
 	size_t verify_at;
 	/* account.c */
 	struct aggregation_pool events; /* that wait, of all sandboxes */
@@ -60,12 +65,6 @@ struct engine_sandbox *engine_core_find(const struct engine_core *c, uint32_t id
 /* Serve the DNS and relay sockets of @s. */
 int engine_core_serve(struct engine_core *c, struct sandbox *s,
 		      struct err *err) MUST_CHECK;
-/* From now on put back rules that others change. */
-int engine_core_watch(struct engine_core *c) MUST_CHECK;
-
-/* Read back what was taken over, one after the other, once no more of them come. Return:
- * 0, or -ENOMEM. */
-int engine_core_verify_later(struct engine_core *c) MUST_CHECK;
 
 /* -- change.c: rules that end, and budgets that are used up -------------------------- */
 
@@ -85,8 +84,6 @@ void engine_grants_on_spent(struct sandbox *s);
 /* -- account.c: what is reported at the end of a window ------------------------ */
 
 int engine_account_init(struct engine_core *c) MUST_CHECK;
-/* @g has come into @c: it adds up from now on. */
-void engine_account_add(struct engine_core *c, struct engine_sandbox *g);
 /* What was refused so far was the self-test's. */
 void engine_account_begin(struct engine_sandbox *g);
 /* What was refused up to now is in @g's counters, unless it was refused very many

@@ -27,6 +27,7 @@
 #include "engine/host.h"
 #include "engine/internal.h"
 #include "sandbox/plan_file.h"
+#include "sys/process.h"
 
 /* For Docker's resolver, if that is the one to ask: a millisecond, when all is well. */
 enum { SETTLE_MS = 250 };
@@ -48,11 +49,12 @@ static void report_text(const struct engine *e, uint32_t type, const char *text)
 	(void)!ipc_send(e->config.supervisor_fd, &m, NULL, 0);
 }
 
-static void refuse(struct engine *e, uint32_t sandbox, const char *why)
+void engine_report_text(struct engine *e, uint32_t type, uint32_t sandbox,
+			const char *text)
 {
-	struct ipc_message m = { .type = IPC_REFUSED, .sandbox = sandbox };
+	struct ipc_message m = { .type = type, .sandbox = sandbox };
 
-	snprintf(m.text, sizeof(m.text), "%s", why);
+	snprintf(m.text, sizeof(m.text), "%s", text);
 	engine_report(e, &m);
 }
 
@@ -61,7 +63,7 @@ void engine_attached(struct engine_sandbox *g, const char *why)
 	struct ipc_message m = { .type = IPC_ACTIVE, .sandbox = g->sandbox.id };
 
 	if (why[0]) {
-		refuse(engine_of(g), g->sandbox.id, why);
+		engine_report_text(engine_of(g), IPC_REFUSED, g->sandbox.id, why);
 		return;
 	}
 	engine_sandbox_status(g, &m.status);
@@ -155,7 +157,7 @@ static void finish_attach(struct engine *e, struct engine_sandbox *g,
 
 	if (engine_sandbox_activate(g, &e->core, &err) < 0) {
 		destroy(g);
-		refuse(e, id, err.text);
+		engine_report_text(e, IPC_REFUSED, id, err.text);
 	} else {
 		if (is_only)
 			e->only = g;
@@ -189,19 +191,6 @@ static void begin_attach(struct engine *e, struct engine_sandbox *g)
 	loop_defer(e->core.loop, &e->coming_turn);
 }
 
-/* A cgroup was made again: what comes takes the place of the old one, in one transaction.
- */
-static void replace_host(struct engine *e, const struct ipc_message *m)
-{
-	struct engine_sandbox *old = engine_core_find(&e->core, m->sandbox);
-
-	if (!old || old->kind != ATTACH_HOST || m->attach.kind != ATTACH_HOST)
-		return;
-	engine_sandbox_leave(old);
-	engine_sandbox_forget_rules(old);
-	destroy(old);
-}
-
 /* What this engine was started with, and what @m and @all add to it. */
 static int complete_attach(const struct engine *e, const struct ipc_message *m,
 			   struct ipc_attach *ret, struct err *err)
@@ -227,6 +216,7 @@ static int complete_attach(const struct engine *e, const struct ipc_message *m,
 static void on_attach(struct engine *e, const struct ipc_message *m, int *fds,
 		      size_t count)
 {
+	struct engine_sandbox *old = engine_core_find(&e->core, m->sandbox);
 	struct engine_sandbox *g = calloc(1, sizeof(*g));
 	struct ipc_attach attach;
 	struct ipc_fds all = e->config.fds;
@@ -234,7 +224,13 @@ static void on_attach(struct engine *e, const struct ipc_message *m, int *fds,
 	int r;
 
 	ipc_fds_init(&e->config.fds, NULL);
-	replace_host(e, m);
+	/* A cgroup was made again: what comes takes the place of the old one, in one
+	 * transaction. */
+	if (old && old->kind == ATTACH_HOST && m->attach.kind == ATTACH_HOST) {
+		engine_sandbox_leave(old);
+		engine_sandbox_forget_rules(old);
+		destroy(old);
+	}
 	r = g ? complete_attach(e, m, &attach, &err)
 	      : err_set(&err, -ENOMEM, "out of memory");
 	if (r == 0 && ipc_take_fds(m, fds, count, &all) < 0)
@@ -252,7 +248,7 @@ static void on_attach(struct engine *e, const struct ipc_message *m, int *fds,
 	}
 	if (g)
 		destroy(g);
-	refuse(e, m->sandbox, err.text);
+	engine_report_text(e, IPC_REFUSED, m->sandbox, err.text);
 }
 
 /* -- and goes ----------------------------------------------------------------------- */
@@ -271,7 +267,6 @@ static int remove_rules(struct engine *e, struct engine_sandbox *g, struct err *
 
 static void on_detach(struct engine *e, const struct ipc_message *m)
 {
-	struct ipc_message answer = { .type = IPC_DETACHED, .sandbox = m->sandbox };
 	struct engine_sandbox *g = engine_core_find(&e->core, m->sandbox);
 	struct err err = { 0 };
 
@@ -288,8 +283,7 @@ static void on_detach(struct engine *e, const struct ipc_message *m)
 			engine_sandbox_forget_rules(g);
 		destroy(g);
 	}
-	snprintf(answer.text, sizeof(answer.text), "%s", err.text);
-	engine_report(e, &answer);
+	engine_report_text(e, IPC_DETACHED, m->sandbox, err.text);
 }
 
 /* -- the host's own network --------------------------------------------------------- */
@@ -316,7 +310,6 @@ static void on_host(struct engine *e, const struct ipc_message *m, int *fds, siz
 
 static void on_host_load(struct engine *e)
 {
-	struct ipc_message answer = { .type = IPC_HOST_ACTIVE };
 	struct err err = { 0 };
 
 	if (e->core.host)
@@ -324,8 +317,7 @@ static void on_host_load(struct engine *e)
 	else
 		err_set(&err, -ENOTCONN, "%s",
 			e->no_host[0] ? e->no_host : "nothing is known of the host");
-	snprintf(answer.text, sizeof(answer.text), "%s", err.text);
-	engine_report(e, &answer);
+	engine_report_text(e, IPC_HOST_ACTIVE, 0, err.text);
 }
 
 /* -- the supervisor ----------------------------------------------------------------- */
@@ -342,18 +334,13 @@ static void on_run(struct engine *e, uint32_t sandbox)
 		report_text(e, IPC_RUNNING, "");
 }
 
-static int set_blocking(int fd, bool blocking)
-{
-	return fcntl(fd, F_SETFL, blocking ? 0 : O_NONBLOCK) < 0 ? -errno : 0;
-}
-
 /* `weir run` asked for it, so it reads: nothing of what is still to come may be dropped.
  */
 static void on_finish(struct engine *e)
 {
 	struct ipc_message m = { .type = IPC_COUNTERS };
 
-	if (set_blocking(e->config.supervisor_fd, true) < 0)
+	if (fcntl(e->config.supervisor_fd, F_SETFL, 0) < 0) /* without O_NONBLOCK */
 		loop_stop(e->core.loop);
 	if (e->only) {
 		engine_account_all(e->only);
@@ -491,14 +478,15 @@ static int begin(struct engine *e, struct err *err)
 
 	if (r < 0)
 		return r;
-	if (!is_run && engine_core_watch(&e->core) < 0)
+	if (!is_run &&
+	    loop_timer_in(e->core.loop, &e->core.watch, ENGINE_WATCH_EVERY_MS) < 0)
 		return err_set(err, -ENOMEM, "cannot watch the filter");
 	e->from_supervisor =
 		(struct loop_source){ .fd = c->supervisor_fd, .on_ready = on_supervisor };
 	e->from_launch =
 		(struct loop_source){ .fd = c->attach_fd, .on_ready = on_launch };
 	/* While `weir run` is stopped (Ctrl-Z) the channel fills up: events then wait. */
-	r = is_run ? set_blocking(c->supervisor_fd, false) : 0;
+	r = is_run ? process_dont_wait(c->supervisor_fd) : 0;
 	if (r == 0)
 		r = loop_add(e->core.loop, &e->from_supervisor, EPOLLIN);
 	if (r == 0 && is_run)

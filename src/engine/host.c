@@ -102,11 +102,6 @@ static void on_host_nflog(struct loop_source *source, uint32_t events)
 
 /* -- start and end ------------------------------------------------------------------ */
 
-static void check_ipv6(struct engine_host *h)
-{
-	h->ipv6 = link_has_default_route(h->core->route_fd, 6) == 1;
-}
-
 static int open_host(struct engine_host *h, int conntrack_fd, struct err *err)
 {
 	const struct filter_host_params params = { h->ports.dns_port,
@@ -195,7 +190,7 @@ int engine_host_open(struct engine_core *c, const struct ipc_host *ports,
 	h->sees_refused = h->nflog.fd >= 0 &&
 			  nflog_bind(h->nflog.fd, FILTER_NFLOG_GROUP, &ignored) == 0 &&
 			  loop_add(c->loop, &h->nflog, EPOLLIN) == 0;
-	check_ipv6(h);
+	h->ipv6 = link_has_default_route(c->route_fd, 6) == 1;
 	c->host = h;
 	return 0;
 }
@@ -247,24 +242,6 @@ void engine_host_adopt(struct engine_host *h, struct engine_sandbox *g)
 		}
 	}
 	engine_sandbox_adopt(g, h->is_wanted ? NULL : h->inherited);
-}
-
-/* -- for one sandbox ---------------------------------------------------------------- */
-
-int engine_host_prepare(struct engine_core *c, struct sandbox *s, struct err *err)
-{
-	const struct engine_host *h = c->host;
-
-	if (!h)
-		return err_set(err, -ENOTCONN,
-			       "this engine does not guard the host's own network");
-	s->host = h->table;
-	s->shared_params = (struct filter_shared_params){
-		.dns_port = h->ports.dns_port,
-		.relay_port = h->ports.relay_port,
-		.relay = h->ports.relay_port != 0,
-	};
-	return 0;
 }
 
 /* -- the table ---------------------------------------------------------------------- */
@@ -412,7 +389,7 @@ void engine_host_audit(struct engine_host *h)
 	if (h->is_reporting)
 		report_repairs(h);
 	if (slow)
-		check_ipv6(h);
+		h->ipv6 = link_has_default_route(h->core->route_fd, 6) == 1;
 	for (size_t i = 0; i < h->core->slots && h->ipv6 != before; i++) {
 		struct engine_sandbox *g = h->core->sandboxes[i];
 

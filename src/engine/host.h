@@ -54,9 +54,6 @@ int engine_host_load(struct engine_host *h, struct err *err) MUST_CHECK;
 
 /* -- for one of them ---------------------------------------------------------------- */
 
-/* What it has in the place of a filter of its own. */
-int engine_host_prepare(struct engine_core *c, struct sandbox *s,
-			struct err *err) MUST_CHECK;
 /* engine_sandbox_adopt() with what the kernel's table of the host holds. */
 void engine_host_adopt(struct engine_host *h, struct engine_sandbox *g);
 /* A transaction has failed: see whether the table is in force. Return: it wasn't, and was

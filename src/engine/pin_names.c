@@ -204,40 +204,35 @@ static int open_sockets(struct pinner *p, struct err *err)
 	return 0;
 }
 
-static int run(struct pinner *p, struct err *err)
-{
-	char missing[ERR_TEXT_SIZE];
-	int r = harden_limits(err);
-
-	if (r == 0)
-		r = open_sockets(p, err);
-	if (r == 0)
-		r = harden_engine(0, missing, err);
-	if (r == 0) {
-		r = resolver_pin(p->resolver, &p->sandbox, REPIN_MS, on_name_pinned, p,
-				 loop_now_ms(p->loop));
-		if (r < 0)
-			err_sys(err, r, "cannot resolve the names");
-	}
-	if (r < 0)
-		return r;
-	on_names_turn_end(p);
-	return loop_run(p->loop);
-}
-
 static void child(const struct render_names *names, int out)
 {
 	struct pinner p = { .names = names, .out = out };
 	int *const keep[] = { &p.out };
-	struct record r = { .kind = RECORD_FAILED };
+	struct record said = { .kind = RECORD_FAILED };
+	char missing[ERR_TEXT_SIZE];
 	struct err err = { 0 };
+	int r;
 
 	engine_reset_signals();
 	if (engine_keep_only(keep, ARRAY_SIZE(keep)) < 0)
 		return;
-	run(&p, &err);
-	snprintf(r.why, sizeof(r.why), "%.150s", err.text);
-	say(p.out, &r);
+	r = harden_limits(&err);
+	if (r == 0)
+		r = open_sockets(&p, &err);
+	if (r == 0)
+		r = harden_engine(0, missing, &err);
+	if (r == 0) {
+		r = resolver_pin(p.resolver, &p.sandbox, REPIN_MS, on_name_pinned, &p,
+				 loop_now_ms(p.loop));
+		if (r < 0)
+			err_sys(&err, r, "cannot resolve the names");
+	}
+	if (r >= 0) {
+		on_names_turn_end(&p);
+		(void)!loop_run(p.loop);
+	}
+	snprintf(said.why, sizeof(said.why), "%.150s", err.text);
+	say(p.out, &said);
 }
 
 /* ---- who asked ---- */

@@ -266,7 +266,8 @@ static int shared_enforce(struct engine_sandbox *g, struct err *err)
 	if (g->restarted && standing.generation != 0 && adopt_all(g) &&
 	    g->kind == ATTACH_NETNS && sandbox_take_over(s, &g->plan, &standing) == 0) {
 		g->is_unverified = true;
-		return engine_core_verify_later(g->core);
+		return loop_timer_in(g->core->loop, &g->core->verify,
+				     ENGINE_VERIFY_AFTER_MS);
 	}
 	/* Flows have the marks of a filter that guarded the namespace before, long after
 	 * its rules went: marks of another policy must not pass for this one's. */
@@ -277,38 +278,6 @@ static int shared_enforce(struct engine_sandbox *g, struct err *err)
 	s->shared_params.generation = standing.generation;
 	engine_sandbox_seen_now(&g->seen, &s->filter);
 	return sandbox_install(s, &g->plan, err);
-}
-
-static void on_nflog(struct loop_source *source, uint32_t events)
-{
-	(void)engine_sandbox_drain_refused(
-		CONTAINER_OF(source, struct engine_sandbox, nflog));
-}
-
-/* Take refused packets as events from now on. */
-static int engine_sandbox_watch_refused(struct engine_sandbox *g, struct err *err)
-{
-	int fd = g->sandbox.fds.fd[SANDBOX_FD_NFLOG];
-	int r = nflog_bind(fd, FILTER_NFLOG_GROUP, err);
-
-	if (r < 0)
-		return r;
-	g->nflog = (struct loop_source){ .fd = fd, .on_ready = on_nflog };
-	r = loop_add(g->core->loop, &g->nflog, EPOLLIN);
-	return r < 0 ? err_sys(err, r, "cannot watch the refused packets") : 0;
-}
-
-static int shared_serve(struct engine_sandbox *g, struct err *err)
-{
-	struct err nflog = { 0 };
-	int r = engine_core_serve(g->core, &g->sandbox, err);
-
-	if (r < 0)
-		return r;
-	/* Without it refusals are not seen, but refused all the same. */
-	g->sees_refused = g->enforce != ENFORCED_NOTHING &&
-			  engine_sandbox_watch_refused(g, &nflog) == 0;
-	return 0;
 }
 
 static int shared_change(struct engine_sandbox *g, const struct plan *next,
@@ -332,13 +301,6 @@ static int owned_enforce(struct engine_sandbox *g, struct err *err)
 
 	return r < 0 ? err_context(err, "the filter does not stand as it was asked for")
 		     : 0;
-}
-
-static int owned_serve(struct engine_sandbox *g, struct err *err)
-{
-	int r = engine_core_serve(g->core, &g->sandbox, err);
-
-	return r < 0 ? r : engine_sandbox_watch_refused(g, err);
 }
 
 static int owned_remove(struct engine_sandbox *g, struct err *err)
@@ -371,12 +333,6 @@ static int host_enforce(struct engine_sandbox *g, struct err *err)
 	return r;
 }
 
-static int host_serve(struct engine_sandbox *g, struct err *err)
-{
-	g->sees_refused = g->core->host->sees_refused;
-	return engine_core_serve(g->core, &g->sandbox, err);
-}
-
 /* Where the table of an engine before stands, because ours can't be loaded, a change
  * would be written down and no more, while that table's rules go on. */
 static int host_change(struct engine_sandbox *g, const struct plan *next, struct err *err)
@@ -404,14 +360,14 @@ static int host_remove(struct engine_sandbox *g, struct err *err)
 
 static const struct engine_sandbox_ops {
 	int (*enforce)(struct engine_sandbox *g, struct err *err);
-	int (*serve)(struct engine_sandbox *g, struct err *err);
+
 	int (*change)(struct engine_sandbox *g, const struct plan *next, struct err *err);
 	int (*remove)(struct engine_sandbox *g, struct err *err);
 } kinds[ATTACH_KIND_COUNT] = {
-	[ATTACH_OWNED] = { owned_enforce, owned_serve, shared_change, owned_remove },
-	[ATTACH_SHARED] = { shared_enforce, shared_serve, shared_change, shared_remove },
-	[ATTACH_NETNS] = { shared_enforce, shared_serve, shared_change, shared_remove },
-	[ATTACH_HOST] = { host_enforce, host_serve, host_change, host_remove },
+	[ATTACH_OWNED] = { owned_enforce, shared_change, owned_remove },
+	[ATTACH_SHARED] = { shared_enforce, shared_change, shared_remove },
+	[ATTACH_NETNS] = { shared_enforce, shared_change, shared_remove },
+	[ATTACH_HOST] = { host_enforce, host_change, host_remove },
 };
 
 /* NULL: this engine can't hold that kind. */
@@ -465,12 +421,21 @@ static int prepare(struct engine_sandbox *g, struct err *err)
 {
 	struct sandbox *s = &g->sandbox;
 	const bool owned = g->kind == ATTACH_OWNED;
+	const struct engine_host *h = g->core->host;
 	int r = 0;
 
-	if (g->kind == ATTACH_HOST)
-		r = engine_host_prepare(g->core, s, err);
-	if (r < 0)
-		return r;
+	if (g->kind == ATTACH_HOST && !h)
+		return err_set(err, -ENOTCONN,
+			       "this engine does not guard the host's own network");
+	/* What a sandbox of the host's has in the place of a filter of its own. */
+	if (g->kind == ATTACH_HOST) {
+		s->host = h->table;
+		s->shared_params = (struct filter_shared_params){
+			.dns_port = h->ports.dns_port,
+			.relay_port = h->ports.relay_port,
+			.relay = h->ports.relay_port != 0,
+		};
+	}
 	g->grants = engine_grants_new(g, &g->plan);
 	/* What has ended since then goes with the first look, as at any other time. */
 	if (owned && g->grants)
@@ -501,30 +466,62 @@ static int prepare(struct engine_sandbox *g, struct err *err)
 	return 0;
 }
 
-/* -- dns: pinned -------------------------------------------------------------------- */
-
-static void on_unpinned(struct engine_sandbox *g, const struct resolver_unpinned *fault)
+static void on_nflog(struct loop_source *source, uint32_t events)
 {
-	char name[DNS_NAME_TEXT_SIZE];
-
-	dns_name_format(fault->name, name);
-	if (fault->required && !fault->stays && g->unpinned.code == 0)
-		err_set(&g->unpinned, -ENOENT,
-			"dns: pinned: cannot resolve %.253s: %s (the rule says required)",
-			name, fault->why);
-	g->observer->on_unpinned(g, name, fault);
+	(void)engine_sandbox_drain_refused(
+		CONTAINER_OF(source, struct engine_sandbox, nflog));
 }
+
+/* Take refused packets as events from now on. */
+static int engine_sandbox_watch_refused(struct engine_sandbox *g, struct err *err)
+{
+	int fd = g->sandbox.fds.fd[SANDBOX_FD_NFLOG];
+	int r = nflog_bind(fd, FILTER_NFLOG_GROUP, err);
+
+	if (r < 0)
+		return r;
+	g->nflog = (struct loop_source){ .fd = fd, .on_ready = on_nflog };
+	r = loop_add(g->core->loop, &g->nflog, EPOLLIN);
+	return r < 0 ? err_sys(err, r, "cannot watch the refused packets") : 0;
+}
+
+/* Serve what asks and dials in the sandbox, and see what the filter refuses. */
+static int serve(struct engine_sandbox *g, struct err *err)
+{
+	const bool is_host = g->kind == ATTACH_HOST;
+	struct err nflog = { 0 };
+	int r = engine_core_serve(g->core, &g->sandbox, err);
+
+	if (r < 0)
+		return r;
+	if (g->kind == ATTACH_OWNED)
+		return engine_sandbox_watch_refused(g, err);
+	/* Elsewhere refusals are then not seen, but refused all the same. */
+	g->sees_refused = is_host ? g->core->host->sees_refused
+				  : g->enforce != ENFORCED_NOTHING &&
+					    engine_sandbox_watch_refused(g, &nflog) == 0;
+	return 0;
+}
+
+/* -- dns: pinned -------------------------------------------------------------------- */
 
 static void on_pinned(void *data, const struct resolver_unpinned *fault)
 {
 	struct engine_sandbox *g = data;
+	char name[DNS_NAME_TEXT_SIZE];
 
 	/* engine_sandbox_begin() has it reported again; the self-test of an OWNED begins
 	 * after the first round. */
 	if (g->kind != ATTACH_OWNED && g->sandbox.probe_name.size > 0)
 		return;
 	if (fault) {
-		on_unpinned(g, fault);
+		dns_name_format(fault->name, name);
+		if (fault->required && !fault->stays && g->unpinned.code == 0)
+			err_set(&g->unpinned, -ENOENT,
+				"dns: pinned: cannot resolve %.253s: %s (the rule says "
+				"required)",
+				name, fault->why);
+		g->observer->on_unpinned(g, name, fault);
 		return;
 	}
 	g->observer->on_pinned(g, g->unpinned.text);
@@ -566,26 +563,6 @@ static void engine_sandbox_check_ipv6(struct engine_sandbox *g)
 	g->sandbox.ipv6 = out;
 }
 
-static int activate(struct engine_sandbox *g, const struct engine_sandbox_ops *ops,
-		    struct err *err)
-{
-	int r = prepare(g, err);
-
-	if (r == 0 && g->enforce != ENFORCED_NOTHING)
-		r = ops->enforce(g, err);
-	if (r < 0)
-		return r;
-	engine_sandbox_check_ipv6(g);
-	learned_snapshot_keep(g->sandbox.learned, &g->snapshot);
-	r = ops->serve(g, err);
-	if (r < 0)
-		return r;
-	g->sandbox.state = g->kind == ATTACH_OWNED ? SANDBOX_TESTING : SANDBOX_RUNNING;
-	engine_grants_watch(g);
-	r = engine_sandbox_pin(g);
-	return r < 0 ? err_sys(err, r, "cannot pin the policy's names") : 0;
-}
-
 int engine_sandbox_activate(struct engine_sandbox *g, struct engine_core *c,
 			    struct err *err)
 {
@@ -597,7 +574,22 @@ int engine_sandbox_activate(struct engine_sandbox *g, struct engine_core *c,
 	r = engine_core_add(c, g);
 	if (r < 0)
 		return err_sys(err, r, "cannot take another sandbox");
-	r = activate(g, ops, err);
+	r = prepare(g, err);
+	if (r == 0 && g->enforce != ENFORCED_NOTHING)
+		r = ops->enforce(g, err);
+	if (r >= 0) {
+		engine_sandbox_check_ipv6(g);
+		learned_snapshot_keep(g->sandbox.learned, &g->snapshot);
+		r = serve(g, err);
+	}
+	if (r >= 0) {
+		g->sandbox.state = g->kind == ATTACH_OWNED ? SANDBOX_TESTING
+							   : SANDBOX_RUNNING;
+		engine_grants_watch(g);
+		r = engine_sandbox_pin(g);
+		if (r < 0)
+			err_sys(err, r, "cannot pin the policy's names");
+	}
 	if (r < 0) {
 		engine_sandbox_leave(g);
 		engine_sandbox_forget_rules(g);
@@ -735,41 +727,27 @@ bool engine_sandbox_drain_refused(struct engine_sandbox *g)
 
 /* ---- others who change the ruleset ---- */
 
-static void remember(struct engine_sandbox_seen *seen, const struct filter_conn *c,
-		     uint32_t id)
-{
-	seen->generation_id = id;
-	seen->commits = c->commits;
-}
-
 void engine_sandbox_seen_now(struct engine_sandbox_seen *seen, struct filter_conn *c)
 {
 	uint32_t id;
 
 	if (filter_generation_id(c, &id) == 0)
-		remember(seen, c, id);
-}
-
-/* What our own transactions since then have made of it; the kernel never uses 0. */
-static bool is_expected(const struct engine_sandbox_seen *seen,
-			const struct filter_conn *c, uint32_t id)
-{
-	uint32_t ours = c->commits - seen->commits;
-	uint32_t expected = seen->generation_id + ours;
-
-	return id == expected || (expected < seen->generation_id && id == expected + 1);
+		*seen = (struct engine_sandbox_seen){ id, c->commits };
 }
 
 int engine_sandbox_seen_check(struct engine_sandbox_seen *seen, struct filter_conn *c)
 {
-	uint32_t id;
+	uint32_t id, expected;
 	int r = filter_generation_id(c, &id);
 
 	if (r < 0)
 		return r;
-	if (!is_expected(seen, c, id))
+	/* What our own transactions since then have made of it; the kernel never uses
+	 * 0. */
+	expected = seen->generation_id + (c->commits - seen->commits);
+	if (id != expected && !(expected < seen->generation_id && id == expected + 1))
 		return 1;
-	remember(seen, c, id);
+	*seen = (struct engine_sandbox_seen){ id, c->commits };
 	return 0;
 }
 
