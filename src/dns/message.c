@@ -6,29 +6,6 @@
 
 #include "dns/writer.h"
 
-/* What the header says about the rest of a query. */
-struct query_header {
-	uint16_t questions, answers, authorities, additionals;
-};
-
-static bool read_header(struct wire *w, struct dns_query *ret,
-			struct query_header *ret_header)
-{
-	uint16_t flags;
-
-	ret->id = wire_read_u16(w);
-	flags = wire_read_u16(w);
-	ret->opcode = (flags & DNS_FLAG_OPCODE) >> DNS_OPCODE_SHIFT;
-	ret->rd = flags & DNS_FLAG_RD;
-	ret->ad = flags & DNS_FLAG_AD;
-	ret->cd = flags & DNS_FLAG_CD;
-	ret_header->questions = wire_read_u16(w);
-	ret_header->answers = wire_read_u16(w);
-	ret_header->authorities = wire_read_u16(w);
-	ret_header->additionals = wire_read_u16(w);
-	return wire_ok(w) && !(flags & DNS_FLAG_QR);
-}
-
 /* The OPT record (RFC 6891, section 6.1.2). Its options are passed over. */
 static enum dns_query_status read_opt(struct wire *w, struct dns_query *ret)
 {
@@ -69,23 +46,32 @@ enum dns_query_status dns_query_read(const void *bytes, size_t size,
 {
 	struct wire w = wire_reader(bytes, size);
 	enum dns_query_status status = DNS_QUERY_OK;
-	struct query_header header;
+	uint16_t flags, questions, answers, authorities, additionals;
 
 	*ret = (struct dns_query){ .udp_size = DNS_UDP_MIN };
-	if (!read_header(&w, ret, &header)) {
+	ret->id = wire_read_u16(&w);
+	flags = wire_read_u16(&w);
+	ret->opcode = (flags & DNS_FLAG_OPCODE) >> DNS_OPCODE_SHIFT;
+	ret->rd = flags & DNS_FLAG_RD;
+	ret->ad = flags & DNS_FLAG_AD;
+	ret->cd = flags & DNS_FLAG_CD;
+	questions = wire_read_u16(&w);
+	answers = wire_read_u16(&w);
+	authorities = wire_read_u16(&w);
+	additionals = wire_read_u16(&w);
+	if (!wire_ok(&w) || flags & DNS_FLAG_QR) {
 		*ret = (struct dns_query){ 0 };
 		return DNS_QUERY_DROP;
 	}
 	if (ret->opcode != 0)
 		return give_up(ret, DNS_QUERY_NOTIMP);
-	if (header.questions != 1 || header.answers != 0 || header.authorities != 0 ||
-	    header.additionals > 1)
+	if (questions != 1 || answers != 0 || authorities != 0 || additionals > 1)
 		return give_up(ret, DNS_QUERY_FORMERR);
 	if (dns_name_read(&w, &ret->name, ret->raw_name) < 0)
 		return give_up(ret, DNS_QUERY_FORMERR);
 	ret->type = wire_read_u16(&w);
 	ret->class = wire_read_u16(&w);
-	if (header.additionals == 1)
+	if (additionals == 1)
 		status = read_opt(&w, ret);
 	if (!wire_ok(&w) || wire_left(&w) != 0)
 		status = DNS_QUERY_FORMERR;

@@ -12,29 +12,23 @@ enum {
 	REVERSE_V6_LABELS = 32 + 2,
 };
 
-/* Lower the ASCII letters of eight octets at once: bit 7 of each octet of
- * `is_upper` says that the octet is 'A' to 'Z'. */
-static uint64_t lower_word(uint64_t word)
-{
-	const uint64_t ones = 0x0101010101010101u;
-	uint64_t low7 = word & (0x7f * ones);
-	uint64_t from_a = low7 + (0x80 - 'A') * ones;
-	uint64_t over_z = low7 + (0x80 - 'Z' - 1) * ones;
-	uint64_t is_upper = from_a & ~over_z & ~word & (0x80 * ones);
-
-	return word | is_upper >> 2;
-}
-
-/* Length octets are below 64 and so below 'A': a whole name can be lowered without
- * looking for its labels. */
+/* Copy @size octets of a name with its ASCII letters in lower case, eight at once: bit 7
+ * of each octet of `is_upper` says that the octet is 'A' to 'Z'. Length octets are below
+ * 64 and so below 'A': a whole name can be lowered without looking for its labels. */
 static void lower_copy(uint8_t *to, const uint8_t *from, size_t size)
 {
-	uint64_t word;
+	const uint64_t ones = 0x0101010101010101u;
 	size_t i = 0;
 
 	for (; i + 8 <= size; i += 8) {
+		uint64_t word, low7, from_a, over_z, is_upper;
+
 		memcpy(&word, from + i, 8);
-		word = lower_word(word);
+		low7 = word & (0x7f * ones);
+		from_a = low7 + (0x80 - 'A') * ones;
+		over_z = low7 + (0x80 - 'Z' - 1) * ones;
+		is_upper = from_a & ~over_z & ~word & (0x80 * ones);
+		word |= is_upper >> 2;
 		memcpy(to + i, &word, 8);
 	}
 	for (; i < size; i++)
@@ -48,24 +42,10 @@ struct gather {
 	unsigned int labels;
 };
 
-static bool gather_label(struct gather *g, struct wire *w, uint8_t length)
-{
-	const uint8_t *label = wire_take(w, length);
-
-	/* One octet stays free for the root label. */
-	if (!label || g->size + 1 + length > DNS_NAME_MAX - 1)
-		return false;
-	g->bytes[g->size] = length;
-	memcpy(g->bytes + g->size + 1, label, length);
-	g->size += 1u + length;
-	g->labels++;
-	return true;
-}
-
 /* Follow the labels from @at's position to the root. Each pointer has to point before
  * the piece that it ends (and behind the header), so the pieces' starts fall and the
- * walk ends. When the first
- * pointer was read, @ret_end is where the name ends in the message. */
+ * walk ends. When the first pointer was read, @ret_end is where the name ends in the
+ * message. */
 static bool gather_name(struct gather *g, struct wire *at, size_t *ret_end)
 {
 	size_t piece = wire_offset(at);
@@ -80,8 +60,15 @@ static bool gather_name(struct gather *g, struct wire *at, size_t *ret_end)
 		if (length == 0)
 			break;
 		if (length <= DNS_LABEL_MAX) {
-			if (!gather_label(g, at, length))
+			const uint8_t *label = wire_take(at, length);
+
+			/* One octet stays free for the root label. */
+			if (!label || g->size + 1 + length > DNS_NAME_MAX - 1)
 				return false;
+			g->bytes[g->size] = length;
+			memcpy(g->bytes + g->size + 1, label, length);
+			g->size += 1u + length;
+			g->labels++;
 			continue;
 		}
 		if ((length & POINTER_MASK) != POINTER_MASK)
@@ -172,23 +159,6 @@ static bool is_host_octet(uint8_t c)
 	       (c >= '0' && c <= '9') || c == '-' || c == '_';
 }
 
-static bool parse_label(struct text label, struct gather *g)
-{
-	if (label.len == 0 || label.len > DNS_LABEL_MAX ||
-	    g->size + 1 + label.len > DNS_NAME_MAX - 1)
-		return false;
-	g->bytes[g->size++] = (uint8_t)label.len;
-	for (size_t i = 0; i < label.len; i++) {
-		uint8_t c = (uint8_t)label.ptr[i];
-
-		if (!is_host_octet(c))
-			return false;
-		g->bytes[g->size++] = c;
-	}
-	g->labels++;
-	return true;
-}
-
 int dns_name_parse(struct text t, struct dns_name *ret)
 {
 	struct text label;
@@ -200,33 +170,27 @@ int dns_name_parse(struct text t, struct dns_name *ret)
 		return -EINVAL;
 	if (t.ptr[t.len - 1] == '.')
 		t.len--;
-	if (t.len > 0) {
-		while (text_split(&t, '.', &label)) {
-			if (!parse_label(label, &g))
+	if (t.len == 0)
+		t.ptr = NULL; /* the root has no label to split off */
+	while (text_split(&t, '.', &label)) {
+		if (label.len == 0 || label.len > DNS_LABEL_MAX ||
+		    g.size + 1 + label.len > DNS_NAME_MAX - 1)
+			return -EINVAL;
+		g.bytes[g.size++] = (uint8_t)label.len;
+		for (size_t i = 0; i < label.len; i++) {
+			uint8_t c = (uint8_t)label.ptr[i];
+
+			if (!is_host_octet(c))
 				return -EINVAL;
+			g.bytes[g.size++] = c;
 		}
+		g.labels++;
 	}
 	g.bytes[g.size++] = 0;
 	ret->size = (uint8_t)g.size;
 	ret->labels = (uint8_t)g.labels;
 	lower_copy(ret->bytes, g.bytes, g.size);
 	return 0;
-}
-
-static char *format_octet(char *p, uint8_t c)
-{
-	if (c == '.' || c == '\\') {
-		*p++ = '\\';
-		*p++ = (char)c;
-	} else if (c > 0x20 && c < 0x7f) {
-		*p++ = (char)c;
-	} else {
-		*p++ = '\\';
-		*p++ = (char)('0' + c / 100);
-		*p++ = (char)('0' + c / 10 % 10);
-		*p++ = (char)('0' + c % 10);
-	}
-	return p;
 }
 
 char *dns_name_format(const struct dns_name *n, char *buf)
@@ -238,8 +202,20 @@ char *dns_name_format(const struct dns_name *n, char *buf)
 	for (size_t i = 0; i + 1 < n->size; i += 1u + n->bytes[i]) {
 		if (i > 0)
 			*p++ = '.';
-		for (size_t j = 1; j <= n->bytes[i]; j++)
-			p = format_octet(p, n->bytes[i + j]);
+		for (size_t j = 1; j <= n->bytes[i]; j++) {
+			uint8_t c = n->bytes[i + j];
+
+			if (c > 0x20 && c < 0x7f) {
+				if (c == '.' || c == '\\')
+					*p++ = '\\';
+				*p++ = (char)c;
+			} else {
+				*p++ = '\\';
+				*p++ = (char)('0' + c / 100);
+				*p++ = (char)('0' + c / 10 % 10);
+				*p++ = (char)('0' + c % 10);
+			}
+		}
 	}
 	*p = '\0';
 	return buf;
@@ -302,41 +278,6 @@ static bool label_to_nibble(const uint8_t *label, uint8_t *ret)
 	return true;
 }
 
-static bool reverse_v4(const struct dns_name *n, struct addr *ret)
-{
-	uint8_t bytes[4];
-	size_t at = 0;
-
-	for (int i = 3; i >= 0; i--) {
-		struct text label = { (const char *)n->bytes + at + 1, n->bytes[at] };
-		uint32_t octet;
-
-		/* In decimal, without leading zeros. */
-		if (!text_to_u32(label, UINT8_MAX, &octet))
-			return false;
-		bytes[i] = (uint8_t)octet;
-		at += 1u + n->bytes[at];
-	}
-	*ret = addr_from_bytes(ADDR_V4, bytes);
-	return true;
-}
-
-static bool reverse_v6(const struct dns_name *n, struct addr *ret)
-{
-	uint8_t bytes[16];
-	uint8_t low, high;
-
-	for (int i = 15; i >= 0; i--) {
-		const uint8_t *pair = n->bytes + 4 * (15 - i);
-
-		if (!label_to_nibble(pair, &low) || !label_to_nibble(pair + 2, &high))
-			return false;
-		bytes[i] = (uint8_t)(high << 4 | low);
-	}
-	*ret = addr_from_bytes(ADDR_V6, bytes);
-	return true;
-}
-
 bool dns_name_to_reverse_addr(const struct dns_name *n, struct addr *ret)
 {
 	static const struct dns_name v4_root = {
@@ -351,10 +292,33 @@ bool dns_name_to_reverse_addr(const struct dns_name *n, struct addr *ret)
 		.bytes = "\x03ip6\x04"
 			 "arpa",
 	};
+	uint8_t bytes[16], low, high;
+	size_t at = 0;
 
-	if (n->labels == REVERSE_V4_LABELS && dns_name_is_within(n, &v4_root))
-		return reverse_v4(n, ret);
-	if (n->labels == REVERSE_V6_LABELS && dns_name_is_within(n, &v6_root))
-		return reverse_v6(n, ret);
-	return false;
+	if (n->labels == REVERSE_V4_LABELS && dns_name_is_within(n, &v4_root)) {
+		for (int i = 3; i >= 0; i--) {
+			struct text label = { (const char *)n->bytes + at + 1,
+					      n->bytes[at] };
+			uint32_t octet;
+
+			/* In decimal, without leading zeros. */
+			if (!text_to_u32(label, UINT8_MAX, &octet))
+				return false;
+			bytes[i] = (uint8_t)octet;
+			at += 1u + n->bytes[at];
+		}
+		*ret = addr_from_bytes(ADDR_V4, bytes);
+		return true;
+	}
+	if (n->labels != REVERSE_V6_LABELS || !dns_name_is_within(n, &v6_root))
+		return false;
+	for (int i = 15; i >= 0; i--) {
+		const uint8_t *pair = n->bytes + 4 * (15 - i);
+
+		if (!label_to_nibble(pair, &low) || !label_to_nibble(pair + 2, &high))
+			return false;
+		bytes[i] = (uint8_t)(high << 4 | low);
+	}
+	*ret = addr_from_bytes(ADDR_V6, bytes);
+	return true;
 }
