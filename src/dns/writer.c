@@ -39,18 +39,6 @@ static void add_targets(struct dns_writer *d, const struct dns_name *name, size_
 	}
 }
 
-/* The target: where the @size octets of a name at @bytes stand already; 0: nowhere. The
- * latest first: it is where most owners are. */
-static uint16_t find_target(const struct dns_writer *d, const uint8_t *bytes, size_t size)
-{
-	for (size_t i = d->target_count; i > 0; i--) {
-		if (d->targets[i - 1].size == size &&
-		    dns_name_is_at(&d->wire, d->targets[i - 1].offset, bytes))
-			return d->targets[i - 1].offset;
-	}
-	return 0;
-}
-
 void dns_writer_start(struct dns_writer *d, void *buf, size_t size,
 		      const struct dns_query *q)
 {
@@ -79,10 +67,19 @@ void dns_writer_name(struct dns_writer *d, const struct dns_name *name)
 	uint16_t target = 0;
 	size_t at = 0;
 
+	/* The longest end of the name that stands in the message already: the target. Of
+	 * several places the latest is found first: it is where most owners are. */
 	while (name->bytes[at] != 0) {
-		target = find_target(d, name->bytes + at, name->size - at);
-		if (target != 0)
+		size_t i = d->target_count;
+
+		while (i > 0 && (d->targets[i - 1].size != name->size - at ||
+				 !dns_name_is_at(&d->wire, d->targets[i - 1].offset,
+						 name->bytes + at)))
+			i--;
+		if (i > 0) {
+			target = d->targets[i - 1].offset;
 			break;
+		}
 		at += 1u + name->bytes[at];
 	}
 	wire_write_bytes(&d->wire, name->bytes, at);
@@ -94,31 +91,25 @@ void dns_writer_name(struct dns_writer *d, const struct dns_name *name)
 		add_targets(d, name, offset, at);
 }
 
-static void write_owner(struct dns_writer *d, const struct dns_name *owner)
+size_t dns_writer_record(struct dns_writer *d, const struct dns_name *owner,
+			 uint16_t type, uint32_t ttl_sec)
 {
 	size_t at = wire_offset(&d->wire);
 
 	if (owner == d->owner && d->owner_target != 0) {
 		wire_write_u16(&d->wire, DNS_POINTER | d->owner_target);
-		return;
+	} else {
+		dns_writer_name(d, owner);
+		d->owner = owner;
+		d->owner_target = 0;
+		/* The target is where the name stands now, or where it points to. */
+		if (wire_ok(&d->wire) && wire_offset(&d->wire) - at == 2 &&
+		    d->wire.start[at] >= DNS_POINTER >> 8)
+			at = (size_t)(d->wire.start[at] << 8 | d->wire.start[at + 1]) &
+			     DNS_POINTER_OFFSET_MAX;
+		if (wire_ok(&d->wire) && at <= DNS_POINTER_OFFSET_MAX)
+			d->owner_target = (uint16_t)at;
 	}
-	dns_writer_name(d, owner);
-	d->owner = owner;
-	d->owner_target = 0;
-	if (!wire_ok(&d->wire))
-		return;
-	/* The target is where the name stands now, or where it points to. */
-	if (wire_offset(&d->wire) - at == 2 && d->wire.start[at] >= DNS_POINTER >> 8)
-		at = (size_t)(d->wire.start[at] << 8 | d->wire.start[at + 1]) &
-		     DNS_POINTER_OFFSET_MAX;
-	if (at <= DNS_POINTER_OFFSET_MAX)
-		d->owner_target = (uint16_t)at;
-}
-
-size_t dns_writer_record(struct dns_writer *d, const struct dns_name *owner,
-			 uint16_t type, uint32_t ttl_sec)
-{
-	write_owner(d, owner);
 	wire_write_u16(&d->wire, type);
 	wire_write_u16(&d->wire, DNS_CLASS_IN);
 	wire_write_u32(&d->wire, ttl_sec);
@@ -136,25 +127,21 @@ void dns_writer_record_end(struct dns_writer *d, size_t rdata)
 	wire_write_u16(&length, (uint16_t)(wire_offset(&d->wire) - rdata));
 }
 
-static struct dns_name parent_of(const struct dns_name *name)
-{
-	struct dns_name parent = { .size = 1 };
-	size_t skip = 1u + name->bytes[0];
-
-	if (name->labels == 0)
-		return parent;
-	parent.size = (uint8_t)(name->size - skip);
-	parent.labels = name->labels - 1;
-	memcpy(parent.bytes, name->bytes + skip, parent.size);
-	return parent;
-}
-
 void dns_writer_soa(struct dns_writer *d, const struct dns_name *name, bool exists,
 		    uint32_t ttl_sec)
 {
-	const struct dns_name owner = exists ? *name : parent_of(name);
-	size_t rdata = dns_writer_record(d, &owner, DNS_TYPE_SOA, ttl_sec);
+	struct dns_name owner = *name;
+	size_t rdata;
 
+	/* The parent of a name that doesn't exist; the root has none. */
+	if (!exists && name->labels > 0) {
+		size_t skip = 1u + name->bytes[0];
+
+		owner.size = (uint8_t)(name->size - skip);
+		owner.labels--;
+		memcpy(owner.bytes, name->bytes + skip, owner.size);
+	}
+	rdata = dns_writer_record(d, &owner, DNS_TYPE_SOA, ttl_sec);
 	dns_writer_name(d, &soa_server);
 	dns_writer_name(d, &soa_mailbox);
 	wire_write_u32(&d->wire, 1);	   /* serial */
@@ -177,39 +164,6 @@ void dns_writer_rewind(struct dns_writer *d, size_t offset)
 		d->target_count--;
 }
 
-static void write_ede(struct wire *w, enum dns_ede ede, struct text text)
-{
-	size_t len = MIN(text.len, (size_t)EDE_TEXT_MAX);
-
-	if (wire_left(w) < OPTION_EDE_SIZE)
-		return;
-	len = MIN(len, wire_left(w) - OPTION_EDE_SIZE);
-	wire_write_u16(w, OPTION_EDE);
-	wire_write_u16(w, (uint16_t)(2 + len));
-	wire_write_u16(w, (uint16_t)ede);
-	wire_write_bytes(w, text.ptr, len);
-}
-
-static void write_opt(struct dns_writer *d, enum dns_rcode rcode, enum dns_ede ede,
-		      struct text ede_text)
-{
-	struct wire *w = &d->wire;
-	size_t rdata;
-
-	w->end += d->end_reserved;
-	wire_write_u8(w, 0); /* the root */
-	wire_write_u16(w, DNS_TYPE_OPT);
-	wire_write_u16(w, DNS_UDP_OURS);
-	wire_write_u8(w, (uint8_t)(rcode >> 4));
-	wire_write_u8(w, 0); /* version */
-	wire_write_u16(w, d->query->dnssec_ok ? DNS_OPT_DO : 0);
-	wire_write_u16(w, 0);
-	rdata = wire_offset(w);
-	if (ede != DNS_EDE_NONE)
-		write_ede(w, ede, ede_text);
-	dns_writer_record_end(d, rdata);
-}
-
 size_t dns_writer_finish(struct dns_writer *d, const struct dns_writer_flags *flags,
 			 enum dns_ede ede, struct text ede_text)
 {
@@ -219,14 +173,34 @@ size_t dns_writer_finish(struct dns_writer *d, const struct dns_writer_flags *fl
 			 (flags->tc ? DNS_FLAG_TC : 0) | (q->rd ? DNS_FLAG_RD : 0) |
 			 (flags->ad ? DNS_FLAG_AD : 0) | (q->cd ? DNS_FLAG_CD : 0) |
 			 (flags->rcode & DNS_FLAG_RCODE);
-	struct wire header;
+	struct wire header, *w = &d->wire;
+	size_t rdata;
 
-	assert(wire_ok(&d->wire));
-	if (q->has_edns)
-		write_opt(d, flags->rcode, ede, ede_text);
-	assert(wire_ok(&d->wire));
+	assert(wire_ok(w));
+	if (q->has_edns) {
+		w->end += d->end_reserved;
+		wire_write_u8(w, 0); /* the root */
+		wire_write_u16(w, DNS_TYPE_OPT);
+		wire_write_u16(w, DNS_UDP_OURS);
+		wire_write_u8(w, (uint8_t)(flags->rcode >> 4));
+		wire_write_u8(w, 0); /* version */
+		wire_write_u16(w, q->dnssec_ok ? DNS_OPT_DO : 0);
+		wire_write_u16(w, 0);
+		rdata = wire_offset(w);
+		if (ede != DNS_EDE_NONE && wire_left(w) >= OPTION_EDE_SIZE) {
+			size_t len = MIN(ede_text.len, (size_t)EDE_TEXT_MAX);
 
-	header = wire_writer(d->wire.start, DNS_HEADER_SIZE);
+			len = MIN(len, wire_left(w) - OPTION_EDE_SIZE);
+			wire_write_u16(w, OPTION_EDE);
+			wire_write_u16(w, (uint16_t)(2 + len));
+			wire_write_u16(w, (uint16_t)ede);
+			wire_write_bytes(w, ede_text.ptr, len);
+		}
+		dns_writer_record_end(d, rdata);
+	}
+	assert(wire_ok(w));
+
+	header = wire_writer(w->start, DNS_HEADER_SIZE);
 	wire_write_u16(&header, q->id);
 	wire_write_u16(&header, (uint16_t)bits);
 	wire_write_u16(&header, q->name.size > 0 ? 1 : 0);
