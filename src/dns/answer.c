@@ -91,25 +91,20 @@ static uint32_t get_ttl(const uint8_t *p)
 	return ttl_sec > INT32_MAX ? 0 : ttl_sec;
 }
 
-/* Move behind a name without following its pointer. */
-static void skip_name(struct wire *w)
+static bool next_record(struct wire *w, struct record *ret)
 {
-	uint8_t length = wire_read_u8(w);
+	const uint8_t *tail;
+	uint8_t length;
 
+	/* Move behind the name without following its pointer. */
+	ret->owner = (uint16_t)wire_offset(w);
+	length = wire_read_u8(w);
 	while (length > 0 && length <= DNS_LABEL_MAX) {
 		(void)wire_take(w, length);
 		length = wire_read_u8(w);
 	}
 	if (length > 0)
 		(void)wire_take(w, 1);
-}
-
-static bool next_record(struct wire *w, struct record *ret)
-{
-	const uint8_t *tail;
-
-	ret->owner = (uint16_t)wire_offset(w);
-	skip_name(w);
 	tail = wire_take(w, RECORD_TAIL);
 	if (!tail)
 		return false;
@@ -178,20 +173,6 @@ static bool is_at_end(const struct reading *r, const struct record *record)
 	return dns_name_is_at(&r->wire, record->owner, r->end->bytes);
 }
 
-/* The CNAME of the chain's end. Return: false when there are two. */
-static bool find_link(const struct reading *r, const struct record **ret)
-{
-	*ret = NULL;
-	for (unsigned int i = 0; i < r->cname_count; i++) {
-		if (!is_at_end(r, &r->cnames[i]))
-			continue;
-		if (*ret)
-			return false;
-		*ret = &r->cnames[i];
-	}
-	return true;
-}
-
 static bool is_in_chain(const struct reading *r, const struct dns_name *name)
 {
 	if (dns_name_equal(name, &r->asked->name))
@@ -203,36 +184,41 @@ static bool is_in_chain(const struct reading *r, const struct dns_name *name)
 	return false;
 }
 
-static bool follow_link(struct reading *r, const struct record *link)
-{
-	struct dns_answer *a = r->answer;
-	struct dns_name *target = &a->chain[a->chain_count];
-	struct wire w = r->wire;
-
-	wire_seek(&w, link->rdata);
-	if (dns_name_read(&w, target, NULL) < 0 ||
-	    wire_offset(&w) != (size_t)link->rdata + link->size || is_in_chain(r, target))
-		return false;
-	a->chain_ttl_sec[a->chain_count++] = link->ttl_sec;
-	a->ttl_sec = MIN(a->ttl_sec, link->ttl_sec);
-	r->end = target;
-	r->end_offset = link->rdata;
-	return true;
-}
-
+/* From the question through the CNAMEs. Return: false when two of them have one owner, or
+ * when one is malformed, leads back, or is one too many. */
 static bool follow_chain(struct reading *r)
 {
-	const struct record *link;
+	struct dns_answer *a = r->answer;
 
 	r->end = &r->asked->name;
 	r->end_offset = DNS_HEADER_SIZE;
-	while (find_link(r, &link)) {
+	for (;;) {
+		const struct record *link = NULL;
+		struct wire w = r->wire;
+		struct dns_name *target;
+
+		for (unsigned int i = 0; i < r->cname_count; i++) {
+			if (!is_at_end(r, &r->cnames[i]))
+				continue;
+			if (link)
+				return false;
+			link = &r->cnames[i];
+		}
 		if (!link)
 			return true;
-		if (r->answer->chain_count == DNS_CHAIN_MAX || !follow_link(r, link))
+		if (a->chain_count == DNS_CHAIN_MAX)
 			return false;
+		target = &a->chain[a->chain_count];
+		wire_seek(&w, link->rdata);
+		if (dns_name_read(&w, target, NULL) < 0 ||
+		    wire_offset(&w) != (size_t)link->rdata + link->size ||
+		    is_in_chain(r, target))
+			return false;
+		a->chain_ttl_sec[a->chain_count++] = link->ttl_sec;
+		a->ttl_sec = MIN(a->ttl_sec, link->ttl_sec);
+		r->end = target;
+		r->end_offset = link->rdata;
 	}
-	return false;
 }
 
 static bool take_addr(struct reading *r, const struct record *record)
@@ -254,34 +240,6 @@ static bool take_addr(struct reading *r, const struct record *record)
 	return true;
 }
 
-/* The rdata with its name uncompressed. Return: false when it is malformed. */
-static bool copy_rdata(const struct reading *r, const struct record *record,
-		       const struct layout *layout, struct wire *to)
-{
-	const uint8_t *from = r->wire.start + record->rdata;
-	uint8_t raw[DNS_NAME_MAX];
-	struct dns_name name;
-	struct wire w = r->wire;
-
-	if (!layout->name) {
-		wire_write_bytes(to, from, record->size);
-		/* One or more character strings and nothing else (RFC 1035, section
-		 * 3.3). */
-		w = wire_reader(from, record->size);
-		do {
-			(void)wire_take(&w, wire_read_u8(&w));
-		} while (wire_left(&w) > 0);
-		return wire_ok(&w);
-	}
-	wire_seek(&w, (size_t)record->rdata + layout->fixed);
-	if (dns_name_read(&w, &name, raw) < 0 ||
-	    wire_offset(&w) != (size_t)record->rdata + record->size)
-		return false;
-	wire_write_bytes(to, from, layout->fixed);
-	wire_write_bytes(to, raw, name.size);
-	return true;
-}
-
 /* What a name that has been written before may take as an owner: all of it where the
  * writer could not remember where. The question it remembers. */
 static size_t owner_size(const struct reading *r, const struct dns_name *owner)
@@ -289,15 +247,36 @@ static size_t owner_size(const struct reading *r, const struct dns_name *owner)
 	return owner == &r->asked->name ? POINTER_SIZE : owner->size;
 }
 
+/* The rdata with its name uncompressed. Return: false when it is malformed. */
 static bool take_record(struct reading *r, const struct record *record)
 {
+	const struct layout *layout = find_layout(record->type);
+	const uint8_t *from = r->wire.start + record->rdata;
 	struct dns_answer *a = r->answer;
-	struct wire to = wire_writer(a->rdata, sizeof(a->rdata));
+	struct wire w = r->wire, to = wire_writer(a->rdata, sizeof(a->rdata));
+	uint8_t raw[DNS_NAME_MAX];
+	struct dns_name name;
 	size_t size;
 
 	wire_seek(&to, a->rdata_size);
-	if (!copy_rdata(r, record, find_layout(record->type), &to))
-		return false;
+	if (layout->name) {
+		wire_seek(&w, (size_t)record->rdata + layout->fixed);
+		if (dns_name_read(&w, &name, raw) < 0 ||
+		    wire_offset(&w) != (size_t)record->rdata + record->size)
+			return false;
+		wire_write_bytes(&to, from, layout->fixed);
+		wire_write_bytes(&to, raw, name.size);
+	} else {
+		wire_write_bytes(&to, from, record->size);
+		/* One or more character strings and nothing else (RFC 1035, section
+		 * 3.3). */
+		w = wire_reader(from, record->size);
+		do {
+			(void)wire_take(&w, wire_read_u8(&w));
+		} while (wire_left(&w) > 0);
+		if (!wire_ok(&w))
+			return false;
+	}
 	size = owner_size(r, r->end) + RECORD_TAIL + wire_offset(&to) - a->rdata_size;
 	if (!wire_ok(&to) || a->record_count == DNS_RECORDS_MAX || size > r->budget) {
 		a->skipped++;
@@ -348,25 +327,6 @@ static bool take_answers(struct reading *r)
 	return true;
 }
 
-/* RFC 2308, section 5: the SOA's TTL or its MINIMUM, whichever is less. */
-static bool read_soa(const struct reading *r, const struct record *record,
-		     uint32_t *ret_ttl_sec)
-{
-	struct wire w = r->wire;
-	struct dns_name name;
-	const uint8_t *minimum;
-
-	wire_seek(&w, record->rdata);
-	if (dns_name_read(&w, &name, NULL) < 0 || dns_name_read(&w, &name, NULL) < 0)
-		return false;
-	(void)wire_take(&w, SOA_TAIL);
-	minimum = wire_take(&w, 4);
-	if (!minimum || wire_offset(&w) != (size_t)record->rdata + record->size)
-		return false;
-	*ret_ttl_sec = MIN(record->ttl_sec, get_ttl(minimum));
-	return true;
-}
-
 /* A SOA says how long the chain's end may be remembered not to exist only if it is of
  * a zone that holds that name. */
 static bool is_soa_for_end(const struct reading *r, const struct record *record)
@@ -386,37 +346,33 @@ static enum dns_answer_kind read_negative(struct reading *r, enum dns_answer_kin
 	struct record record;
 
 	for (unsigned int i = 0; i < r->authorities; i++) {
-		uint32_t ttl_sec;
+		struct wire w = r->wire;
+		struct dns_name name;
+		const uint8_t *minimum;
 
 		if (!next_record(&r->wire, &record))
 			return DNS_ANSWER_BAD;
 		has_ns |= record.type == DNS_TYPE_NS;
 		if (!is_soa_for_end(r, &record))
 			continue;
-		if (!read_soa(r, &record, &ttl_sec))
+		/* RFC 2308, section 5: the SOA's TTL or its MINIMUM, whichever is less.
+		 */
+		wire_seek(&w, record.rdata);
+		if (dns_name_read(&w, &name, NULL) < 0 ||
+		    dns_name_read(&w, &name, NULL) < 0)
 			return DNS_ANSWER_BAD;
-		a->ttl_sec = MIN(a->ttl_sec, ttl_sec);
+		(void)wire_take(&w, SOA_TAIL);
+		minimum = wire_take(&w, 4);
+		if (!minimum || wire_offset(&w) != (size_t)record.rdata + record.size)
+			return DNS_ANSWER_BAD;
+		a->ttl_sec = MIN(a->ttl_sec, record.ttl_sec);
+		a->ttl_sec = MIN(a->ttl_sec, get_ttl(minimum));
 		return kind;
 	}
 	a->ttl_sec = 0;
 	if (kind == DNS_ANSWER_NODATA && has_ns && !(r->flags & DNS_FLAG_AA))
 		return DNS_ANSWER_FAILED; /* "ask those": the server doesn't recurse */
 	return kind;
-}
-
-static enum dns_answer_kind read_sections(struct reading *r)
-{
-	struct dns_answer *a = r->answer;
-
-	if (!index_answers(r) || !follow_chain(r))
-		return DNS_ANSWER_BAD;
-	if (a->rcode == DNS_NXDOMAIN)
-		return read_negative(r, DNS_ANSWER_NXDOMAIN);
-	if (!take_answers(r))
-		return DNS_ANSWER_BAD;
-	if (a->addr_count == 0 && a->record_count == 0)
-		return read_negative(r, DNS_ANSWER_NODATA);
-	return DNS_ANSWER_RECORDS;
 }
 
 static enum dns_answer_kind read_message(struct reading *r)
@@ -433,7 +389,15 @@ static enum dns_answer_kind read_message(struct reading *r)
 		return DNS_ANSWER_TRUNCATED;
 	if (!is_addr_type(r->asked->type) && !find_layout(r->asked->type))
 		return DNS_ANSWER_BAD;
-	return read_sections(r);
+	if (!index_answers(r) || !follow_chain(r))
+		return DNS_ANSWER_BAD;
+	if (a->rcode == DNS_NXDOMAIN)
+		return read_negative(r, DNS_ANSWER_NXDOMAIN);
+	if (!take_answers(r))
+		return DNS_ANSWER_BAD;
+	if (a->addr_count == 0 && a->record_count == 0)
+		return read_negative(r, DNS_ANSWER_NODATA);
+	return DNS_ANSWER_RECORDS;
 }
 
 static void forget_records(struct dns_answer *a)
@@ -465,22 +429,6 @@ void dns_answer_read(const void *bytes, size_t size, const struct dns_asked *ask
 }
 
 /* ---- what goes to the sandbox ---- */
-
-static void write_chain(struct dns_writer *d, const struct dns_answer *a,
-			uint32_t cap_sec)
-{
-	const struct dns_name *owner = &d->query->name;
-
-	for (size_t i = 0; i < a->chain_count; i++) {
-		size_t rdata = dns_writer_record(d, owner, DNS_TYPE_CNAME,
-						 MIN(a->chain_ttl_sec[i], cap_sec));
-
-		dns_writer_name(d, &a->chain[i]);
-		dns_writer_record_end(d, rdata);
-		d->answers++;
-		owner = &a->chain[i];
-	}
-}
 
 static bool write_record(struct dns_writer *d, const struct dns_name *owner,
 			 uint32_t ttl_sec, const uint8_t *bytes, size_t size)
@@ -521,10 +469,17 @@ static uint32_t write_addrs(struct dns_writer *d, const struct dns_name *owner,
 static bool write_sections(struct dns_writer *d, const struct dns_answer *a,
 			   uint32_t keep, uint32_t cap_sec, uint32_t *ret_written)
 {
-	const struct dns_name *end = a->chain_count > 0 ? &a->chain[a->chain_count - 1]
-							: &d->query->name;
+	const struct dns_name *end = &d->query->name;
 
-	write_chain(d, a, cap_sec);
+	for (size_t i = 0; i < a->chain_count; i++) {
+		size_t rdata = dns_writer_record(d, end, DNS_TYPE_CNAME,
+						 MIN(a->chain_ttl_sec[i], cap_sec));
+
+		dns_writer_name(d, &a->chain[i]);
+		dns_writer_record_end(d, rdata);
+		d->answers++;
+		end = &a->chain[i];
+	}
 	if (!wire_ok(&d->wire))
 		return false;
 	if (a->kind == DNS_ANSWER_RECORDS && a->record_count > 0) {
