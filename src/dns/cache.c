@@ -123,41 +123,6 @@ static void pack_key(const struct dns_cache *c, const struct dns_cache_key *key,
 	ret->hash = hash_bytes(&c->key, ret->bytes, ret->size);
 }
 
-/* Chunks. */
-
-/* Return: the first chunk of the string. There have to be enough. */
-static uint32_t string_store(struct dns_cache *c, const uint8_t *bytes, size_t size)
-{
-	uint32_t first = 0;
-	uint32_t *link = &first;
-
-	for (size_t at = 0; at < size; at += CHUNK_DATA) {
-		uint32_t i = c->chunk_free;
-
-		if (i != 0)
-			c->chunk_free = c->chunks[i].next;
-		else
-			i = c->chunk_fresh++;
-		c->chunks_used++;
-		memcpy(c->chunks[i].data, bytes + at, MIN(size - at, (size_t)CHUNK_DATA));
-		c->chunks[i].next = 0;
-		*link = i;
-		link = &c->chunks[i].next;
-	}
-	return first;
-}
-
-static void string_load(const struct dns_cache *c, const struct entry *e, uint8_t *ret)
-{
-	uint32_t i = e->first_chunk;
-
-	for (size_t at = 0; at < e->size; at += CHUNK_DATA) {
-		memcpy(ret + at, c->chunks[i].data,
-		       MIN(e->size - at, (size_t)CHUNK_DATA));
-		i = c->chunks[i].next;
-	}
-}
-
 /* Shares. */
 
 static void share_changed(struct dns_cache *c, struct dns_cache_share *s)
@@ -172,19 +137,6 @@ static void share_part(struct dns_cache *c, struct dns_cache_share *s)
 	TAILQ_REMOVE(&c->shares, s, link);
 	if (c->most == s)
 		c->most = NULL;
-}
-
-/* The cache has an entry at least. */
-static struct dns_cache_share *find_most(struct dns_cache *c)
-{
-	for (int n = 0; n < LOOK_SHARES; n++) {
-		struct dns_cache_share *s = TAILQ_FIRST(&c->shares);
-
-		TAILQ_REMOVE(&c->shares, s, link);
-		TAILQ_INSERT_TAIL(&c->shares, s, link);
-		share_changed(c, s);
-	}
-	return c->most;
 }
 
 /* Entries. */
@@ -255,43 +207,56 @@ static uint32_t entry_find(const struct dns_cache *c, const struct packed_key *k
 	uint32_t i = c->buckets[key->hash & c->bucket_mask];
 
 	for (; i != 0; i = c->entries[i].next) {
-		if (c->entries[i].hash != key->hash || c->entries[i].size < key->size)
+		const struct entry *e = &c->entries[i];
+		uint32_t chunk = e->first_chunk;
+
+		if (e->hash != key->hash || e->size < key->size)
 			continue;
-		string_load(c, &c->entries[i], string);
+		for (size_t at = 0; at < e->size; at += CHUNK_DATA) {
+			memcpy(string + at, c->chunks[chunk].data,
+			       MIN(e->size - at, (size_t)CHUNK_DATA));
+			chunk = c->chunks[chunk].next;
+		}
 		if (memcmp(string, key->bytes, key->size) == 0)
 			return i;
 	}
 	return 0;
 }
 
-/* Look at a few entries, in turn, and drop those that have expired: they make room before
- * any that is of use. */
-static void sweep(struct dns_cache *c, int64_t now_ms)
-{
-	for (int n = 0; n < SWEEP_ENTRIES; n++) {
-		uint32_t i = ++c->sweep_at;
-
-		if (i >= c->entry_fresh) {
-			c->sweep_at = 0;
-			return;
-		}
-		if (c->entries[i].size > 0 && !entry_is_valid(&c->entries[i], now_ms))
-			entry_drop(c, i);
-	}
-}
-
 /* Until there are an entry and @chunks chunks to be had. Return: false when that can
  * never be. */
 static bool make_room(struct dns_cache *c, size_t chunks, int64_t now_ms)
 {
+	bool is_full = c->counts.entries == c->entry_max ||
+		       c->chunk_max - c->chunks_used < chunks;
+
 	if (c->entry_max == 0 || chunks > c->chunk_max)
 		return false;
-	if (c->counts.entries == c->entry_max || c->chunk_max - c->chunks_used < chunks)
-		sweep(c, now_ms);
+	/* Look at a few entries, in turn, and drop those that have expired: they make
+	 * room before any that is of use. */
+	for (int n = 0; n < SWEEP_ENTRIES && is_full; n++) {
+		uint32_t i = ++c->sweep_at;
+
+		if (i >= c->entry_fresh) {
+			c->sweep_at = 0;
+			break;
+		}
+		if (c->entries[i].size > 0 && !entry_is_valid(&c->entries[i], now_ms))
+			entry_drop(c, i);
+	}
 	while (c->counts.entries == c->entry_max ||
 	       c->chunk_max - c->chunks_used < chunks) {
-		uint32_t oldest = find_most(c)->oldest;
+		uint32_t oldest;
 
+		/* Of a few shares, in turn, and of that which is known to have most. */
+		for (int n = 0; n < LOOK_SHARES; n++) {
+			struct dns_cache_share *s = TAILQ_FIRST(&c->shares);
+
+			TAILQ_REMOVE(&c->shares, s, link);
+			TAILQ_INSERT_TAIL(&c->shares, s, link);
+			share_changed(c, s);
+		}
+		oldest = c->most->oldest;
 		c->counts.evicted += entry_is_valid(&c->entries[oldest], now_ms);
 		entry_drop(c, oldest);
 	}
@@ -412,26 +377,13 @@ bool dns_cache_find(struct dns_cache *c, const struct dns_cache_key *key, int64_
 	return true;
 }
 
-/* The longest that an answer of this kind may be kept; 0: not at all. */
-static uint32_t kind_cap_sec(enum dns_answer_kind kind)
-{
-	switch (kind) {
-	case DNS_ANSWER_RECORDS:
-		return DNS_CACHE_POSITIVE_MAX_SEC;
-	case DNS_ANSWER_NXDOMAIN:
-	case DNS_ANSWER_NODATA:
-		return DNS_CACHE_NEGATIVE_MAX_SEC;
-	default:
-		return 0;
-	}
-}
-
+/* There has to be room. */
 static void entry_add(struct dns_cache *c, struct dns_cache_share *share,
 		      const struct packed_key *key, const uint8_t *string, size_t size,
 		      uint32_t lifetime_sec, int64_t now_ms)
 {
 	uint32_t *bucket = &c->buckets[key->hash & c->bucket_mask];
-	const uint32_t used = c->chunks_used;
+	uint32_t first = 0, *link = &first, chunk;
 	uint32_t i = c->entry_free;
 
 	if (i != 0)
@@ -439,11 +391,25 @@ static void entry_add(struct dns_cache *c, struct dns_cache_share *share,
 	else
 		i = c->entry_fresh++;
 	c->counts.entries++;
+	for (size_t at = 0; at < size; at += CHUNK_DATA) {
+		chunk = c->chunk_free;
+		if (chunk != 0)
+			c->chunk_free = c->chunks[chunk].next;
+		else
+			chunk = c->chunk_fresh++;
+		c->chunks_used++;
+		share->chunks++;
+		memcpy(c->chunks[chunk].data, string + at,
+		       MIN(size - at, (size_t)CHUNK_DATA));
+		c->chunks[chunk].next = 0;
+		*link = chunk;
+		link = &c->chunks[chunk].next;
+	}
 	c->entries[i] = (struct entry){
 		.hash = key->hash,
 		.stored_ms = now_ms,
 		.lifetime_sec = lifetime_sec,
-		.first_chunk = string_store(c, string, size),
+		.first_chunk = first,
 		.next = *bucket,
 		.size = (uint16_t)size,
 		.share = share,
@@ -452,7 +418,6 @@ static void entry_add(struct dns_cache *c, struct dns_cache_share *share,
 	if (share->newest == 0)
 		TAILQ_INSERT_TAIL(&c->shares, share, link);
 	list_add(c, i);
-	share->chunks += c->chunks_used - used;
 	share_changed(c, share);
 	c->counts.stored++;
 }
@@ -461,8 +426,7 @@ void dns_cache_put(struct dns_cache *c, struct dns_cache_share *share,
 		   const struct dns_cache_key *key, const struct dns_answer *a,
 		   int64_t now_ms)
 {
-	uint32_t cap_sec = kind_cap_sec(a->kind);
-	uint32_t lifetime_sec = MIN(a->ttl_sec, cap_sec);
+	uint32_t cap_sec = 0, lifetime_sec;
 	uint8_t string[STRING_MAX];
 	struct packed_key packed;
 	struct wire w;
@@ -472,6 +436,12 @@ void dns_cache_put(struct dns_cache *c, struct dns_cache_share *share,
 	old = entry_find(c, &packed, string);
 	if (old != 0)
 		entry_drop(c, old);
+	/* The longest that an answer of this kind may be kept; 0: not at all. */
+	if (a->kind == DNS_ANSWER_RECORDS)
+		cap_sec = DNS_CACHE_POSITIVE_MAX_SEC;
+	else if (a->kind == DNS_ANSWER_NXDOMAIN || a->kind == DNS_ANSWER_NODATA)
+		cap_sec = DNS_CACHE_NEGATIVE_MAX_SEC;
+	lifetime_sec = MIN(a->ttl_sec, cap_sec);
 	if (lifetime_sec == 0 || a->record_count > DNS_CACHE_RECORDS_MAX ||
 	    a->rdata_size > DNS_CACHE_RDATA_MAX)
 		return;
