@@ -14,11 +14,6 @@ static const char *const methods[] = {
 static const char hidden[] = "white space before TLS or HTTP";
 static const char proxy_header[] = "a PROXY header";
 
-static bool is_upper(char c)
-{
-	return c >= 'A' && c <= 'Z';
-}
-
 /* @word, in whatever case, is a known method or, when it may still grow, begins one. */
 static bool is_known(struct text word, bool may_grow)
 {
@@ -38,10 +33,12 @@ static bool is_known(struct text word, bool may_grow)
  * stand in a few. */
 static bool looks_like_method(struct text word)
 {
-	if (word.len == 0 || word.len > FIRST_METHOD_MAX || !is_upper(word.ptr[0]))
+	if (word.len == 0 || word.len > FIRST_METHOD_MAX)
 		return false;
 	for (size_t i = 0; i < word.len; i++) {
-		if (!is_upper(word.ptr[i]) && word.ptr[i] != '-' && word.ptr[i] != '_')
+		char c = word.ptr[i];
+
+		if (!(c >= 'A' && c <= 'Z') && (i == 0 || (c != '-' && c != '_')))
 			return false;
 	}
 	return true;
@@ -92,56 +89,45 @@ static enum first_kind text_kind(struct text t, const char **ret_reason)
 	return known ? FIRST_NEED_MORE : FIRST_WORD;
 }
 
-static enum first_kind plain_kind(struct text t, const char **ret_reason)
-{
-	struct tls_hello hello;
-	const uint8_t *bytes = (const uint8_t *)t.ptr;
-
-	/* Only the kind counts here: more than a few bytes needn't be read. */
-	switch (tls_hello_read(bytes, MIN(t.len, (size_t)8), &hello)) {
-	case TLS_NOT:
-		return text_kind(t, ret_reason);
-	case TLS_NEED_MORE:
-		return t.len < 2 || bytes[1] != TLS_MAJOR || bytes[0] & 0x80
-			       ? FIRST_NEED_MORE
-			       : FIRST_TLS;
-	default:
-		return FIRST_TLS;
-	}
-}
-
-static enum first_kind more_or_bad(enum first_kind kind, size_t size,
-				   const char **ret_reason)
-{
-	if (size < FIRST_LINE_MAX)
-		return kind;
-	*ret_reason = "a first line over 16 KiB";
-	return FIRST_BAD;
-}
-
 enum first_kind first_kind(const uint8_t *bytes, size_t size, const char **ret_reason)
 {
 	/* Version 2 of the PROXY header begins with line ends and goes on like nothing
 	 * else. */
 	static const char proxy_v2[] = { '\r', '\n', '\r', '\n', '\0' };
 	struct text t = { (const char *)bytes, size };
+	struct tls_hello hello;
 	enum first_kind kind;
 
 	while (t.len > 0 && text_is_blank(t.ptr[0])) {
 		t.ptr++;
 		t.len--;
 	}
-	if (t.len == 0)
-		return more_or_bad(FIRST_NEED_MORE, size, ret_reason);
 	if (size >= sizeof(proxy_v2) && memcmp(bytes, proxy_v2, sizeof(proxy_v2)) == 0) {
 		*ret_reason = proxy_header;
 		return FIRST_BAD;
 	}
-	kind = plain_kind(t, ret_reason);
+	/* Only the kind counts here: more than a few bytes needn't be read. */
+	bytes = (const uint8_t *)t.ptr;
+	switch (tls_hello_read(bytes, MIN(t.len, (size_t)8), &hello)) {
+	case TLS_NOT:
+		kind = text_kind(t, ret_reason);
+		break;
+	case TLS_NEED_MORE:
+		kind = t.len < 2 || bytes[1] != TLS_MAJOR || bytes[0] & 0x80
+			       ? FIRST_NEED_MORE
+			       : FIRST_TLS;
+		break;
+	default:
+		kind = FIRST_TLS;
+	}
 	if (kind == FIRST_WORD && t.len < size)
 		kind = FIRST_NEED_MORE;
-	if (kind == FIRST_NEED_MORE || kind == FIRST_WORD)
-		return more_or_bad(kind, size, ret_reason);
+	if (kind == FIRST_NEED_MORE || kind == FIRST_WORD) {
+		if (size < FIRST_LINE_MAX)
+			return kind;
+		*ret_reason = "a first line over 16 KiB";
+		return FIRST_BAD;
+	}
 	if (t.len == size || (kind != FIRST_TLS && kind != FIRST_HTTP))
 		return kind;
 	*ret_reason = hidden;

@@ -17,27 +17,10 @@ static bool is_number(struct text label)
 	return true;
 }
 
-static bool labels_are_sound(struct text name)
-{
-	struct text label = { .ptr = NULL };
-
-	while (text_split(&name, '.', &label)) {
-		if (label.len == 0 || label.len > WIRE_LABEL_MAX)
-			return false;
-		for (size_t i = 0; i < label.len; i++) {
-			char c = label.ptr[i];
-
-			if (!(c >= 'a' && c <= 'z') && !text_is_digit(c) && c != '-' &&
-			    c != '_')
-				return false;
-		}
-	}
-	return !is_number(label);
-}
-
 static enum wire_host_kind read_name(struct text t, struct wire_host *ret)
 {
 	struct wire_host host = { .kind = WIRE_HOST_NAME };
+	struct text name, label = { .ptr = NULL };
 
 	if (t.len > 0 && t.ptr[t.len - 1] == '.')
 		t.len--;
@@ -46,7 +29,19 @@ static enum wire_host_kind read_name(struct text t, struct wire_host *ret)
 	for (size_t i = 0; i < t.len; i++)
 		host.text[i] = text_lower(t.ptr[i]);
 	host.size = (uint8_t)t.len;
-	if (!labels_are_sound((struct text){ host.text, host.size }))
+	name = (struct text){ host.text, host.size };
+	while (text_split(&name, '.', &label)) {
+		if (label.len == 0 || label.len > WIRE_LABEL_MAX)
+			return WIRE_HOST_BAD;
+		for (size_t i = 0; i < label.len; i++) {
+			char c = label.ptr[i];
+
+			if (!(c >= 'a' && c <= 'z') && !text_is_digit(c) && c != '-' &&
+			    c != '_')
+				return WIRE_HOST_BAD;
+		}
+	}
+	if (is_number(label)) /* the last one */
 		return WIRE_HOST_BAD;
 	*ret = host;
 	return WIRE_HOST_NAME;
