@@ -17,29 +17,27 @@ struct head {
 
 enum line { LINE_NEED_MORE = 0, LINE_OK, LINE_BAD };
 
-/* The line at the start of @t, without its CR LF. Only CR LF ends one; no other control
- * byte but a tab stands in it. */
-static enum line read_line(struct text t, struct text *ret)
+/* Take the line at the start of @t, without its CR LF. Only CR LF ends one; no other
+ * control byte but a tab stands in it. */
+static enum line read_line(struct text *t, struct text *ret)
 {
-	for (size_t i = 0; i < t.len; i++) {
-		unsigned char c = (unsigned char)t.ptr[i];
+	for (size_t i = 0; i < t->len; i++) {
+		unsigned char c = (unsigned char)t->ptr[i];
 
 		if (c == '\r') {
-			if (i + 1 == t.len)
+			if (i + 1 == t->len)
 				return LINE_NEED_MORE;
-			*ret = (struct text){ t.ptr, i };
-			return t.ptr[i + 1] == '\n' ? LINE_OK : LINE_BAD;
+			if (t->ptr[i + 1] != '\n')
+				return LINE_BAD;
+			*ret = (struct text){ t->ptr, i };
+			t->ptr += i + 2;
+			t->len -= i + 2;
+			return LINE_OK;
 		}
 		if ((c < 0x20 && c != '\t') || c == 0x7f)
 			return LINE_BAD;
 	}
 	return LINE_NEED_MORE;
-}
-
-static void skip_line(struct text *t, struct text line)
-{
-	t->ptr += line.len + 2;
-	t->len -= line.len + 2;
 }
 
 /* Cut the part before the first @separator off @t. False: there is none. */
@@ -80,30 +78,6 @@ static enum http_fault read_absolute(struct text t, struct head *h)
 	return HTTP_FAULT_NONE;
 }
 
-static enum http_fault read_target(struct text method, struct text t, struct head *h)
-{
-	for (size_t i = 0; i < t.len; i++) {
-		/* Visible ASCII. */
-		if (t.ptr[i] <= 0x20 || t.ptr[i] >= 0x7f || t.ptr[i] == '#')
-			return HTTP_BAD_TARGET;
-	}
-	if (t.len == 0)
-		return HTTP_BAD_REQUEST_LINE;
-	h->request.connect = text_equal(method, "CONNECT");
-	if (h->request.connect) {
-		if (wire_host_port_read(t, &h->target, &h->target_port) ==
-			    WIRE_HOST_BAD ||
-		    h->target_port == 0)
-			return HTTP_BAD_TARGET;
-		return HTTP_FAULT_NONE;
-	}
-	if (t.ptr[0] == '/')
-		return HTTP_FAULT_NONE;
-	if (text_equal(t, "*"))
-		return text_equal(method, "OPTIONS") ? HTTP_FAULT_NONE : HTTP_BAD_TARGET;
-	return read_absolute(t, h);
-}
-
 static enum http_fault read_request_line(struct text line, struct head *h)
 {
 	struct text method, target;
@@ -119,20 +93,30 @@ static enum http_fault read_request_line(struct text line, struct head *h)
 		return HTTP_BAD_VERSION;
 	h->request.method = method;
 	h->request.target = target;
-	return read_target(method, target, h);
+	for (size_t i = 0; i < target.len; i++) {
+		/* Visible ASCII. */
+		if (target.ptr[i] <= 0x20 || target.ptr[i] >= 0x7f ||
+		    target.ptr[i] == '#')
+			return HTTP_BAD_TARGET;
+	}
+	if (target.len == 0)
+		return HTTP_BAD_REQUEST_LINE;
+	h->request.connect = text_equal(method, "CONNECT");
+	if (h->request.connect) {
+		if (wire_host_port_read(target, &h->target, &h->target_port) ==
+			    WIRE_HOST_BAD ||
+		    h->target_port == 0)
+			return HTTP_BAD_TARGET;
+		return HTTP_FAULT_NONE;
+	}
+	if (target.ptr[0] == '/')
+		return HTTP_FAULT_NONE;
+	if (text_equal(target, "*"))
+		return text_equal(method, "OPTIONS") ? HTTP_FAULT_NONE : HTTP_BAD_TARGET;
+	return read_absolute(target, h);
 }
 
 /* --- headers --- */
-
-static enum http_fault read_host(struct head *h, struct text value)
-{
-	if (h->hosts++ > 0)
-		return HTTP_SEVERAL_HOSTS;
-	if (wire_host_port_read(value, &h->request.host, &h->request.port) ==
-	    WIRE_HOST_BAD)
-		return HTTP_BAD_HOST;
-	return HTTP_FAULT_NONE;
-}
 
 static enum http_fault read_content_length(struct head *h, struct text value)
 {
@@ -152,72 +136,78 @@ static enum http_fault read_content_length(struct head *h, struct text value)
 	return length <= INT64_MAX ? HTTP_FAULT_NONE : HTTP_BAD_FRAMING;
 }
 
-static enum http_fault read_encoding(struct head *h, struct text value)
-{
-	h->request.body = HTTP_BODY_CHUNKED;
-	if (h->encodings++ > 0 || h->version_1_0 || !text_equal_nocase(value, "chunked"))
-		return HTTP_BAD_FRAMING;
-	return HTTP_FAULT_NONE;
-}
-
 static bool begins_with(struct text t, const char *start)
 {
 	t.len = MIN(t.len, strlen(start));
 	return text_equal_nocase(t, start);
 }
 
-/* Protocols are told by how their names begin: TLS/1.0, TLS/1.2, …; and HTTP/2 is h2c,
- * but servers still take the names of its drafts (h2c-14, h2c-16), and some h2. */
-static enum http_fault read_upgrade(struct head *h, struct text value)
-{
-	struct text part;
+enum header { HEADER_HOST, HEADER_LENGTH, HEADER_ENCODING, HEADER_UPGRADE, HEADER_OTHER };
 
-	h->request.upgrade = true;
-	while (text_split(&value, ',', &part)) {
-		part = text_trim(part);
-		h->request.h2c = h->request.h2c || begins_with(part, "h2") ||
-				 begins_with(part, "http/2");
-		h->request.tls = h->request.tls || begins_with(part, "tls");
-	}
-	return HTTP_FAULT_NONE;
-}
-
-static const struct {
-	const char *name;
-	enum http_fault (*read)(struct head *h, struct text value);
-} headers[] = {
-	{ "host", read_host },
-	{ "content-length", read_content_length },
-	{ "transfer-encoding", read_encoding },
-	{ "upgrade", read_upgrade },
-};
-
-/* @h NULL: a trailer, in which none of them may stand. */
+/* @h NULL: a trailer, in which none of those that are read may stand. */
 static enum http_fault read_header(struct text line, struct head *h)
 {
-	struct text name;
+	static const char *const names[HEADER_OTHER] = {
+		[HEADER_HOST] = "host",
+		[HEADER_LENGTH] = "content-length",
+		[HEADER_ENCODING] = "transfer-encoding",
+		[HEADER_UPGRADE] = "upgrade",
+	};
+	enum header header = HEADER_HOST;
+	struct text name, value, part;
 
 	if (!cut(&line, ':', &name) || !text_is_token(name))
 		return HTTP_BAD_LINE;
-	for (size_t i = 0; i < ARRAY_SIZE(headers); i++) {
-		if (text_equal_nocase(name, headers[i].name))
-			return h ? headers[i].read(h, text_trim(line)) : HTTP_BAD_LINE;
+	while (header < HEADER_OTHER && !text_equal_nocase(name, names[header]))
+		header++;
+	if (header == HEADER_OTHER)
+		return HTTP_FAULT_NONE;
+	if (!h)
+		return HTTP_BAD_LINE;
+	value = text_trim(line);
+	switch (header) {
+	case HEADER_HOST:
+		if (h->hosts++ > 0)
+			return HTTP_SEVERAL_HOSTS;
+		return wire_host_port_read(value, &h->request.host, &h->request.port) ==
+				       WIRE_HOST_BAD
+			       ? HTTP_BAD_HOST
+			       : HTTP_FAULT_NONE;
+	case HEADER_LENGTH:
+		return read_content_length(h, value);
+	case HEADER_ENCODING:
+		h->request.body = HTTP_BODY_CHUNKED;
+		return h->encodings++ > 0 || h->version_1_0 ||
+				       !text_equal_nocase(value, "chunked")
+			       ? HTTP_BAD_FRAMING
+			       : HTTP_FAULT_NONE;
+	default:
+		/* Protocols are told by how their names begin: TLS/1.0, TLS/1.2, …; and
+		 * HTTP/2 is h2c, but servers still take the names of its drafts (h2c-14,
+		 * h2c-16), and some h2. */
+		h->request.upgrade = true;
+		while (text_split(&value, ',', &part)) {
+			part = text_trim(part);
+			h->request.h2c = h->request.h2c || begins_with(part, "h2") ||
+					 begins_with(part, "http/2");
+			h->request.tls = h->request.tls || begins_with(part, "tls");
+		}
+		return HTTP_FAULT_NONE;
 	}
-	return HTTP_FAULT_NONE;
 }
 
 /* --- a head --- */
-
-static uint16_t port_or(uint16_t port, uint16_t otherwise)
-{
-	return port ? port : otherwise;
-}
 
 /* What the headers say together, and with the target. */
 static enum http_fault settle(struct head *h)
 {
 	struct http_request *r = &h->request;
+	uint16_t target_port = h->target_port ? h->target_port : h->default_port;
+	/* CONNECT: a Host without a port can only mean the target's. */
+	uint16_t host_port = r->connect ? h->target_port : h->default_port;
 
+	if (r->port)
+		host_port = r->port;
 	if ((h->lengths > 0 && h->encodings > 0) ||
 	    (r->connect && r->body != HTTP_BODY_NONE) || (r->connect && r->upgrade))
 		return HTTP_BAD_FRAMING;
@@ -230,10 +220,7 @@ static enum http_fault settle(struct head *h)
 		return HTTP_FAULT_NONE;
 	if (h->hosts > 0 && !wire_host_equal(&h->target, &r->host))
 		return HTTP_HOST_DIFFERS;
-	/* CONNECT: a Host without a port can only mean the target's. */
-	if (h->hosts > 0 &&
-	    port_or(h->target_port, h->default_port) !=
-		    port_or(r->port, r->connect ? h->target_port : h->default_port))
+	if (h->hosts > 0 && target_port != host_port)
 		return HTTP_HOST_DIFFERS;
 	r->host = h->target;
 	r->port = h->target_port;
@@ -254,7 +241,10 @@ static enum http_read need_more(const struct text *rest, const uint8_t *bytes,
 	return seen >= HTTP_HEAD_MAX ? bad_piece(ret, HTTP_TOO_LONG) : HTTP_NEED_MORE;
 }
 
-static enum http_read read_head(const uint8_t *bytes, size_t size, struct http_piece *ret)
+enum { PREFACE_SIZE = sizeof(HTTP2_PREFACE) - 1 };
+
+static enum http_read read_head(struct http_stream *s, const uint8_t *bytes, size_t size,
+				struct http_piece *ret)
 {
 	struct text rest = { (const char *)bytes, MIN(size, (size_t)HTTP_HEAD_MAX) };
 	struct text line;
@@ -263,8 +253,7 @@ static enum http_read read_head(const uint8_t *bytes, size_t size, struct http_p
 	enum http_fault fault;
 	enum line l;
 
-	while ((l = read_line(rest, &line)) == LINE_OK) {
-		skip_line(&rest, line);
+	while ((l = read_line(&rest, &line)) == LINE_OK) {
 		if (!first && line.len == 0) {
 			fault = settle(&h);
 			if (fault != HTTP_FAULT_NONE)
@@ -274,6 +263,14 @@ static enum http_read read_head(const uint8_t *bytes, size_t size, struct http_p
 				(size_t)(line.ptr - h.request.headers.ptr);
 			ret->request = h.request;
 			ret->pass = h.request.size;
+			if (h.request.body == HTTP_BODY_CHUNKED) {
+				s->phase = HTTP_PHASE_CHUNK;
+			} else if (h.request.h2c && h.request.length >= PREFACE_SIZE) {
+				s->phase = HTTP_PHASE_OFFERED;
+				s->length = h.request.length;
+			} else {
+				ret->pass += h.request.length;
+			}
 			return HTTP_REQUEST;
 		}
 		if (first)
@@ -290,89 +287,34 @@ static enum http_read read_head(const uint8_t *bytes, size_t size, struct http_p
 
 /* --- bodies --- */
 
-enum { PREFACE_SIZE = sizeof(HTTP2_PREFACE) - 1 };
-
-/* Behind a head. */
-static void begin_body(struct http_stream *s, struct http_piece *ret)
-{
-	const struct http_request *r = &ret->request;
-
-	if (r->body == HTTP_BODY_CHUNKED) {
-		s->phase = HTTP_PHASE_CHUNK;
-	} else if (r->h2c && r->length >= PREFACE_SIZE) {
-		s->phase = HTTP_PHASE_OFFERED;
-		s->length = r->length;
-	} else {
-		ret->pass += r->length;
-	}
-}
-
-/* A server that goes over to HTTP/2 at once, without the body of the request that offered
- * it, as Go's did for years, goes on only if the body begins as HTTP/2 does. The head has
- * passed: a client may send no body before the server has said "100 Continue". */
-static enum http_read read_offered(struct http_stream *s, const uint8_t *bytes,
-				   size_t size, struct http_piece *ret)
-{
-	static const char preface[] = HTTP2_PREFACE;
-
-	if (memcmp(bytes, preface, MIN(size, (size_t)PREFACE_SIZE)) == 0)
-		return size < PREFACE_SIZE ? HTTP_NEED_MORE
-					   : bad_piece(ret, HTTP_VERSION_2);
-	s->phase = HTTP_PHASE_HEAD;
-	ret->pass = s->length;
-	return HTTP_PASS;
-}
-
-static bool read_chunk_size(struct text line, uint64_t *ret)
-{
-	uint64_t value = 0;
-
-	if (line.len == 0 || line.len > HTTP_CHUNK_DIGITS_MAX)
-		return false;
-	for (size_t i = 0; i < line.len; i++) {
-		int digit = text_hex_value(line.ptr[i]);
-
-		if (digit < 0)
-			return false;
-		value = value << 4 | (uint64_t)digit;
-	}
-	*ret = value;
-	return true;
-}
-
 /* Its line and its data. */
 static enum http_read read_chunk(struct http_stream *s, struct text rest,
 				 struct http_piece *ret)
 {
 	struct text line;
-	uint64_t size;
+	uint64_t size = 0;
 
 	rest.len = MIN(rest.len, (size_t)HTTP_CHUNK_LINE_MAX);
-	switch (read_line(rest, &line)) {
+	switch (read_line(&rest, &line)) {
 	case LINE_OK:
 		break;
-	case LINE_NEED_MORE:
+	case LINE_NEED_MORE: /* @rest is as it was */
 		return rest.len == HTTP_CHUNK_LINE_MAX ? bad_piece(ret, HTTP_BAD_FRAMING)
 						       : HTTP_NEED_MORE;
 	default:
 		return bad_piece(ret, HTTP_BAD_FRAMING);
 	}
-	if (!read_chunk_size(line, &size))
+	if (line.len == 0 || line.len > HTTP_CHUNK_DIGITS_MAX)
 		return bad_piece(ret, HTTP_BAD_FRAMING);
+	for (size_t i = 0; i < line.len; i++) {
+		int digit = text_hex_value(line.ptr[i]);
+
+		if (digit < 0)
+			return bad_piece(ret, HTTP_BAD_FRAMING);
+		size = size << 4 | (uint64_t)digit;
+	}
 	s->phase = size > 0 ? HTTP_PHASE_CHUNK_END : HTTP_PHASE_TRAILER;
 	ret->pass = line.len + 2 + size;
-	return HTTP_PASS;
-}
-
-static enum http_read read_chunk_end(struct http_stream *s, struct text rest,
-				     struct http_piece *ret)
-{
-	if (memcmp(rest.ptr, "\r\n", MIN(rest.len, (size_t)2)) != 0)
-		return bad_piece(ret, HTTP_BAD_FRAMING);
-	if (rest.len < 2)
-		return HTTP_NEED_MORE;
-	s->phase = HTTP_PHASE_CHUNK;
-	ret->pass = 2;
 	return HTTP_PASS;
 }
 
@@ -384,8 +326,7 @@ static enum http_read read_trailer(struct http_stream *s, const uint8_t *bytes,
 	struct text line;
 	enum line l;
 
-	while ((l = read_line(rest, &line)) == LINE_OK) {
-		skip_line(&rest, line);
+	while ((l = read_line(&rest, &line)) == LINE_OK) {
 		if (line.len == 0) {
 			s->phase = HTTP_PHASE_HEAD;
 			ret->pass = (uint64_t)((const uint8_t *)rest.ptr - bytes);
@@ -401,23 +342,32 @@ static enum http_read read_trailer(struct http_stream *s, const uint8_t *bytes,
 enum http_read http_next(struct http_stream *s, const uint8_t *bytes, size_t size,
 			 struct http_piece *ret)
 {
-	struct text rest = { (const char *)bytes, size };
-	enum http_read r;
-
 	if (size == 0)
 		return HTTP_NEED_MORE;
 	switch (s->phase) {
 	case HTTP_PHASE_HEAD:
-		r = read_head(bytes, size, ret);
-		if (r == HTTP_REQUEST)
-			begin_body(s, ret);
-		return r;
+		return read_head(s, bytes, size, ret);
 	case HTTP_PHASE_OFFERED:
-		return read_offered(s, bytes, size, ret);
+		/* A server that goes over to HTTP/2 at once, without the body of the
+		 * request that offered it, as Go's did for years, goes on only if the
+		 * body begins as HTTP/2 does. The head has passed: a client may send no
+		 * body before the server has said "100 Continue". */
+		if (memcmp(bytes, HTTP2_PREFACE, MIN(size, (size_t)PREFACE_SIZE)) == 0)
+			return size < PREFACE_SIZE ? HTTP_NEED_MORE
+						   : bad_piece(ret, HTTP_VERSION_2);
+		s->phase = HTTP_PHASE_HEAD;
+		ret->pass = s->length;
+		return HTTP_PASS;
 	case HTTP_PHASE_CHUNK:
-		return read_chunk(s, rest, ret);
+		return read_chunk(s, (struct text){ (const char *)bytes, size }, ret);
 	case HTTP_PHASE_CHUNK_END:
-		return read_chunk_end(s, rest, ret);
+		if (memcmp(bytes, "\r\n", MIN(size, (size_t)2)) != 0)
+			return bad_piece(ret, HTTP_BAD_FRAMING);
+		if (size < 2)
+			return HTTP_NEED_MORE;
+		s->phase = HTTP_PHASE_CHUNK;
+		ret->pass = 2;
+		return HTTP_PASS;
 	case HTTP_PHASE_TRAILER:
 		return read_trailer(s, bytes, size, ret);
 	default:
@@ -448,55 +398,38 @@ const char *http_fault_text(enum http_fault f)
 
 /* --- responses --- */
 
-/* "HTTP/1.1 101 Switching Protocols" */
-static bool read_status_line(struct text line, uint16_t *ret)
-{
-	struct text version, code;
-	uint32_t value;
-
-	if (!cut(&line, ' ', &version))
-		return false;
-	if (!text_equal(version, "HTTP/1.1") && !text_equal(version, "HTTP/1.0"))
-		return false;
-	if (!cut(&line, ' ', &code))
-		code = line;
-	if (code.len != 3 || !text_to_u32(code, 599, &value) || value < 100)
-		return false;
-	*ret = (uint16_t)value;
-	return true;
-}
-
-static bool announces_body(struct text line)
-{
-	struct text name;
-
-	if (!cut(&line, ':', &name))
-		return false;
-	name = text_trim(name);
-	return text_equal_nocase(name, "transfer-encoding") ||
-	       (text_equal_nocase(name, "content-length") &&
-		!text_equal(text_trim(line), "0"));
-}
-
 enum http_read http_answer_read(const uint8_t *bytes, size_t size,
 				struct http_answer *ret)
 {
 	struct text rest = { (const char *)bytes, MIN(size, (size_t)HTTP_HEAD_MAX) };
 	struct http_answer answer = { 0 };
-	struct text line;
+	struct text line, name, version, code;
+	uint32_t value;
 	enum line l;
 
-	while ((l = read_line(rest, &line)) == LINE_OK) {
-		skip_line(&rest, line);
+	while ((l = read_line(&rest, &line)) == LINE_OK) {
 		if (answer.code == 0) {
-			if (!read_status_line(line, &answer.code))
+			/* "HTTP/1.1 101 Switching Protocols" */
+			if (!cut(&line, ' ', &version) ||
+			    (!text_equal(version, "HTTP/1.1") &&
+			     !text_equal(version, "HTTP/1.0")))
 				return HTTP_BAD;
+			if (!cut(&line, ' ', &code))
+				code = line;
+			if (code.len != 3 || !text_to_u32(code, 599, &value) ||
+			    value < 100)
+				return HTTP_BAD;
+			answer.code = (uint16_t)value;
 		} else if (line.len == 0) {
 			answer.size = (size_t)((const uint8_t *)rest.ptr - bytes);
 			*ret = answer;
 			return HTTP_PASS;
-		} else {
-			answer.body = answer.body || announces_body(line);
+		} else if (cut(&line, ':', &name)) {
+			name = text_trim(name);
+			answer.body = answer.body ||
+				      text_equal_nocase(name, "transfer-encoding") ||
+				      (text_equal_nocase(name, "content-length") &&
+				       !text_equal(text_trim(line), "0"));
 		}
 	}
 	return l == LINE_BAD || size >= HTTP_HEAD_MAX ? HTTP_BAD : HTTP_NEED_MORE;
