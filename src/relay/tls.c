@@ -22,10 +22,8 @@ enum {
 	HANDSHAKE_HEADER = 4,
 
 	SSL2_CLIENT_HELLO = 1,
-	SSL2_LOOK = 5, /* bytes that tell */
 
-	MAJORS = 16,	/* that some server reads as TLS in a first record: Go's */
-	OTHER_LOOK = 6, /* bytes that tell such a record from other protocols */
+	MAJORS = 16, /* that some server reads as TLS in a first record: Go's */
 	RANDOM_SIZE = 32,
 	SESSION_ID_MAX = 32,
 
@@ -50,8 +48,10 @@ static enum tls_read bad_hello(struct tls_hello *ret, enum tls_fault f)
 
 /* --- records --- */
 
-/* The first bytes, as far as they are there, are all alike. */
-static enum tls_read compare(const bool *like, size_t count, size_t size)
+/* Bytes that begin a hello with that @fault, if what is @like it in each of the first
+ * @count bytes is so. */
+static enum tls_read compare(const bool *like, size_t count, size_t size,
+			     enum tls_fault fault, struct tls_hello *ret)
 {
 	for (size_t i = 0; i < count; i++) {
 		if (i >= size)
@@ -59,58 +59,45 @@ static enum tls_read compare(const bool *like, size_t count, size_t size)
 		if (!like[i])
 			return TLS_NOT;
 	}
-	return TLS_OK;
-}
-
-/* A two-byte header, then CLIENT-HELLO and a version: a server that still takes it
- * would go on with any TLS version. */
-static enum tls_read read_ssl2(const uint8_t *b, size_t size, struct tls_hello *ret)
-{
-	const bool like[SSL2_LOOK] = {
-		true,
-		true,
-		size > 2 && b[2] == SSL2_CLIENT_HELLO,
-		size > 3 && (b[3] == 0 || b[3] == TLS_MAJOR),
-		size > 4 && (b[3] == 0 ? b[4] == 2 : b[4] <= 4),
-	};
-
-	enum tls_read r = compare(like, SSL2_LOOK, size);
-
-	return r == TLS_OK ? bad_hello(ret, TLS_OLD_HELLO) : r;
-}
-
-/* A record of another major version. Most servers refuse it. One that doesn't would read
- * the hello in it, or an alert that it drops and the hello behind that; a hello's type
- * and a warning's level are both 1. */
-static enum tls_read read_other_major(const uint8_t *b, size_t size,
-				      struct tls_hello *ret)
-{
-	const bool like[OTHER_LOOK] = {
-		b[0] == RECORD_HANDSHAKE || b[0] == RECORD_ALERT,
-		MAJORS > b[1],
-		true,
-		true,
-		size > 4 && (b[3] | b[4]) != 0 && b[3] <= RECORD_MAX >> 8,
-		size > 5 && b[5] == HANDSHAKE_CLIENT_HELLO,
-	};
-
-	enum tls_read r = compare(like, OTHER_LOOK, size);
-
-	return r == TLS_OK ? bad_hello(ret, TLS_MALFORMED) : r;
+	return bad_hello(ret, fault);
 }
 
 static enum tls_read read_kind(const uint8_t *b, size_t size, struct tls_hello *ret)
 {
 	if (size == 0)
 		return TLS_NEED_MORE;
-	if (b[0] & 0x80)
-		return read_ssl2(b, size, ret);
+	if (b[0] & 0x80) {
+		/* A two-byte header, then CLIENT-HELLO and a version: a server that still
+		 * takes it would go on with any TLS version. */
+		const bool like[] = {
+			true,
+			true,
+			size > 2 && b[2] == SSL2_CLIENT_HELLO,
+			size > 3 && (b[3] == 0 || b[3] == TLS_MAJOR),
+			size > 4 && (b[3] == 0 ? b[4] == 2 : b[4] <= 4),
+		};
+
+		return compare(like, ARRAY_SIZE(like), size, TLS_OLD_HELLO, ret);
+	}
 	if (b[0] < RECORD_CHANGE_CIPHER_SPEC || b[0] > RECORD_HEARTBEAT)
 		return TLS_NOT;
 	if (size == 1)
 		return TLS_NEED_MORE;
-	if (b[1] != TLS_MAJOR)
-		return read_other_major(b, size, ret);
+	if (b[1] != TLS_MAJOR) {
+		/* A record of another major version. Most servers refuse it. One that
+		 * doesn't would read the hello in it, or an alert that it drops and the
+		 * hello behind that; a hello's type and a warning's level are both 1. */
+		const bool like[] = {
+			b[0] == RECORD_HANDSHAKE || b[0] == RECORD_ALERT,
+			MAJORS > b[1],
+			true,
+			true,
+			size > 4 && (b[3] | b[4]) != 0 && b[3] <= RECORD_MAX >> 8,
+			size > 5 && b[5] == HANDSHAKE_CLIENT_HELLO,
+		};
+
+		return compare(like, ARRAY_SIZE(like), size, TLS_MALFORMED, ret);
+	}
 	return b[0] == RECORD_HANDSHAKE ? TLS_OK : bad_hello(ret, TLS_NOT_A_HELLO);
 }
 
@@ -148,24 +135,6 @@ static enum tls_read take_record(struct wire *w, struct message *m, struct tls_h
 	return m->size > 0 && m->have == m->size ? TLS_OK : TLS_NEED_MORE;
 }
 
-static enum tls_read gather(const uint8_t *bytes, size_t size, struct message *m,
-			    struct tls_hello *ret)
-{
-	struct wire w = wire_reader(bytes, MIN(size, (size_t)TLS_FIRST_MAX));
-	enum tls_read r = TLS_NEED_MORE;
-	const uint8_t *before;
-
-	m->have = m->size = 0;
-	do {
-		before = w.pos;
-		r = take_record(&w, m, ret);
-	} while (r == TLS_NEED_MORE && w.pos > before);
-	if (r == TLS_NEED_MORE && size >= TLS_FIRST_MAX)
-		return bad_hello(ret, TLS_TOO_LONG);
-	ret->size = wire_offset(&w);
-	return r;
-}
-
 /* --- the hello --- */
 
 /* A vector with a length of @width bytes, as a reader of its own. */
@@ -182,26 +151,11 @@ static bool is_used_up(const struct wire *w)
 	return wire_ok(w) && wire_left(w) == 0;
 }
 
-static enum tls_fault read_host_name(struct wire *host, struct tls_hello *ret)
-{
-	struct text t = { (const char *)host->pos, wire_left(host) };
-	struct addr address;
-
-	if (addr_parse(t.ptr, t.len, &address))
-		return TLS_NAME_IS_ADDRESS;
-	switch (wire_host_read(t, &ret->name)) {
-	case WIRE_HOST_NAME:
-		return TLS_FAULT_NONE;
-	case WIRE_HOST_ADDRESS:
-		return TLS_NAME_IS_ADDRESS;
-	default:
-		return TLS_NAME_MALFORMED;
-	}
-}
-
 static enum tls_fault read_server_name(struct wire *body, struct tls_hello *ret)
 {
 	struct wire list = read_vector(body, 2), host;
+	struct addr address;
+	struct text t;
 	uint8_t type;
 
 	if (!is_used_up(body))
@@ -214,26 +168,17 @@ static enum tls_fault read_server_name(struct wire *body, struct tls_hello *ret)
 		return TLS_MALFORMED;
 	if (wire_left(&list) > 0)
 		return TLS_SEVERAL_NAMES;
-	return read_host_name(&host, ret);
-}
-
-static enum tls_fault read_extensions(struct wire *list, struct tls_hello *ret)
-{
-	while (wire_ok(list) && wire_left(list) > 0) {
-		uint16_t type = wire_read_u16(list);
-		struct wire body = read_vector(list, 2);
-		enum tls_fault f;
-
-		if (!wire_ok(&body))
-			return TLS_MALFORMED;
-		if (type == EXTENSION_SERVER_NAME) {
-			f = read_server_name(&body, ret);
-			if (f != TLS_FAULT_NONE)
-				return f;
-		}
-		ret->early_data = ret->early_data || type == EXTENSION_EARLY_DATA;
+	t = (struct text){ (const char *)host.pos, wire_left(&host) };
+	if (addr_parse(t.ptr, t.len, &address))
+		return TLS_NAME_IS_ADDRESS;
+	switch (wire_host_read(t, &ret->name)) {
+	case WIRE_HOST_NAME:
+		return TLS_FAULT_NONE;
+	case WIRE_HOST_ADDRESS:
+		return TLS_NAME_IS_ADDRESS;
+	default:
+		return TLS_NAME_MALFORMED;
 	}
-	return wire_ok(list) ? TLS_FAULT_NONE : TLS_MALFORMED;
 }
 
 static enum tls_fault read_body(struct wire *w, struct tls_hello *ret)
@@ -256,23 +201,45 @@ static enum tls_fault read_body(struct wire *w, struct tls_hello *ret)
 	extensions = read_vector(w, 2);
 	if (!is_used_up(w))
 		return TLS_MALFORMED;
-	f = read_extensions(&extensions, ret);
-	if (f == TLS_FAULT_NONE && ret->name.kind == WIRE_HOST_BAD)
-		return TLS_NO_NAME;
-	return f;
+	while (wire_ok(&extensions) && wire_left(&extensions) > 0) {
+		uint16_t type = wire_read_u16(&extensions);
+		struct wire body = read_vector(&extensions, 2);
+
+		if (!wire_ok(&body))
+			return TLS_MALFORMED;
+		if (type == EXTENSION_SERVER_NAME) {
+			f = read_server_name(&body, ret);
+			if (f != TLS_FAULT_NONE)
+				return f;
+		}
+		ret->early_data = ret->early_data || type == EXTENSION_EARLY_DATA;
+	}
+	if (!wire_ok(&extensions))
+		return TLS_MALFORMED;
+	return ret->name.kind == WIRE_HOST_BAD ? TLS_NO_NAME : TLS_FAULT_NONE;
 }
 
 enum tls_read tls_hello_read(const uint8_t *bytes, size_t size, struct tls_hello *ret)
 {
 	struct tls_hello hello = { .fault = TLS_FAULT_NONE };
-	struct message m;
+	struct wire w = wire_reader(bytes, MIN(size, (size_t)TLS_FIRST_MAX));
 	enum tls_read r = read_kind(bytes, size, &hello);
+	const uint8_t *before;
+	struct message m;
 
-	if (r == TLS_OK)
-		r = gather(bytes, size, &m, &hello);
 	if (r == TLS_OK) {
-		struct wire w = wire_reader(m.bytes, m.size);
-
+		m.have = m.size = 0;
+		do {
+			before = w.pos;
+			r = take_record(&w, &m, &hello);
+		} while (r == TLS_NEED_MORE && w.pos > before);
+		if (r == TLS_NEED_MORE && size >= TLS_FIRST_MAX)
+			r = bad_hello(&hello, TLS_TOO_LONG);
+		else
+			hello.size = wire_offset(&w);
+	}
+	if (r == TLS_OK) {
+		w = wire_reader(m.bytes, m.size);
 		wire_take(&w, HANDSHAKE_HEADER);
 		hello.fault = (uint8_t)read_body(&w, &hello);
 		if (hello.fault != TLS_FAULT_NONE)
@@ -299,19 +266,6 @@ static enum tls_next read_record_header(const uint8_t *b, size_t size, size_t *r
 								: TLS_NEXT_PASS;
 }
 
-static enum tls_next read_client_message(uint8_t type)
-{
-	switch (type) {
-	case HANDSHAKE_CLIENT_HELLO:
-		return TLS_NEXT_HELLO;
-	case HANDSHAKE_CERTIFICATE:
-	case HANDSHAKE_CLIENT_KEY_EXCHANGE:
-		return TLS_NEXT_END;
-	default:
-		return TLS_NEXT_UNKNOWN;
-	}
-}
-
 enum tls_next tls_next_read(const uint8_t *bytes, size_t size, bool early_data,
 			    size_t *ret_size)
 {
@@ -325,8 +279,17 @@ enum tls_next tls_next_read(const uint8_t *bytes, size_t size, bool early_data,
 		return TLS_NEXT_PASS;
 	if (*ret_size == RECORD_HEADER)
 		return TLS_NEXT_UNKNOWN;
-	return size > RECORD_HEADER ? read_client_message(bytes[RECORD_HEADER])
-				    : TLS_NEXT_MORE;
+	if (size <= RECORD_HEADER)
+		return TLS_NEXT_MORE;
+	switch (bytes[RECORD_HEADER]) { /* the message's type */
+	case HANDSHAKE_CLIENT_HELLO:
+		return TLS_NEXT_HELLO;
+	case HANDSHAKE_CERTIFICATE:
+	case HANDSHAKE_CLIENT_KEY_EXCHANGE:
+		return TLS_NEXT_END;
+	default:
+		return TLS_NEXT_UNKNOWN;
+	}
 }
 
 /* RFC 8446 4.1.3: the random bytes by which a ServerHello is a HelloRetryRequest. */
@@ -336,30 +299,12 @@ static const uint8_t retry_random[RANDOM_SIZE] = {
 	0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 };
 
-/* The first message of a handshake record of @record bytes. A HelloRetryRequest has to
- * fill its record: what else were in it is not read. */
-static enum tls_next read_server_message(const uint8_t *b, size_t size, size_t record)
-{
-	struct wire w = wire_reader(b, size);
-	const uint8_t *random;
-	size_t length;
-
-	if (wire_read_u8(&w) != HANDSHAKE_SERVER_HELLO)
-		return size > 0 || record == 0 ? TLS_NEXT_UNKNOWN : TLS_NEXT_MORE;
-	length = (size_t)wire_read_u8(&w) << 16;
-	length |= wire_read_u16(&w);
-	wire_read_u16(&w);
-	random = wire_take(&w, RANDOM_SIZE);
-	if (!random)
-		return size < record ? TLS_NEXT_MORE : TLS_NEXT_UNKNOWN;
-	if (memcmp(random, retry_random, RANDOM_SIZE) != 0)
-		return TLS_NEXT_END;
-	return length + HANDSHAKE_HEADER == record ? TLS_NEXT_PASS : TLS_NEXT_UNKNOWN;
-}
-
 enum tls_next tls_answer_read(const uint8_t *bytes, size_t size, size_t *ret_size)
 {
 	enum tls_next r = read_record_header(bytes, size, ret_size);
+	size_t length, have, record;
+	const uint8_t *random;
+	struct wire w;
 
 	if (r != TLS_NEXT_PASS)
 		return r;
@@ -367,9 +312,22 @@ enum tls_next tls_answer_read(const uint8_t *bytes, size_t size, size_t *ret_siz
 		return TLS_NEXT_UNKNOWN;
 	if (bytes[0] != RECORD_HANDSHAKE)
 		return TLS_NEXT_PASS;
-	return read_server_message(bytes + RECORD_HEADER,
-				   MIN(size, *ret_size) - RECORD_HEADER,
-				   *ret_size - RECORD_HEADER);
+	/* The record's first message. A HelloRetryRequest has to fill its record: what
+	 * else were in it is not read. */
+	record = *ret_size - RECORD_HEADER;
+	have = MIN(size, *ret_size) - RECORD_HEADER;
+	w = wire_reader(bytes + RECORD_HEADER, have);
+	if (wire_read_u8(&w) != HANDSHAKE_SERVER_HELLO)
+		return have > 0 || record == 0 ? TLS_NEXT_UNKNOWN : TLS_NEXT_MORE;
+	length = (size_t)wire_read_u8(&w) << 16;
+	length |= wire_read_u16(&w);
+	wire_read_u16(&w);
+	random = wire_take(&w, RANDOM_SIZE);
+	if (!random)
+		return have < record ? TLS_NEXT_MORE : TLS_NEXT_UNKNOWN;
+	if (memcmp(random, retry_random, RANDOM_SIZE) != 0)
+		return TLS_NEXT_END;
+	return length + HANDSHAKE_HEADER == record ? TLS_NEXT_PASS : TLS_NEXT_UNKNOWN;
 }
 
 const char *tls_fault_text(enum tls_fault f)
