@@ -123,43 +123,29 @@ static bool find_address(const struct relay_flow *f, struct addr *ret)
 		learned_addrs(s->learned, &f->name, other, now_of(f), ret, 1) > 0);
 }
 
-/* The connection goes on as if it had been made to @a. */
-static void carry_on(struct relay_flow *f, const struct addr *a)
-{
-	relay_park_leave(f);
-	loop_timer_stop(f->served->relay->loop, &f->timer);
-	f->timed_out = false;
-	f->asked.addr = f->dialled.addr = *a;
-	f->name = (struct dns_name){ .size = 0 };
-	relay_flow_begin(f);
-	if (f->state != FLOW_DEAD)
-		relay_flow_queue(f);
-}
-
-/* The client has finished sending, whether or not it waits for an answer. */
-static bool has_closed(const struct relay_flow *f)
-{
-	struct tcp_info info;
-	socklen_t size = sizeof(info);
-
-	return f->client.hung_up || (getsockopt(f->client.source.fd, IPPROTO_TCP,
-						TCP_INFO, &info, &size) == 0 &&
-				     info.tcpi_state != TCP_ESTABLISHED);
-}
-
 /* @f takes a place. Whoever has closed its side may have gone, or wait with one side
  * closed: nothing tells which. So of those that have, the newest for the name and port
  * alone waits on, and a client that tries again and again takes two places. */
 static void refuse_superseded(const struct relay_flow *f, const struct plan_verdict *v)
 {
 	struct relay_flow *other, *next;
+	struct tcp_info info;
+	socklen_t size;
 	bool is_newest = true;
 
 	for (other = LIST_FIRST(&f->served->flows); other; other = next) {
 		next = LIST_NEXT(other, in_sandbox); /* the newest comes first */
 		if (other == f || other->state != FLOW_PARKED || !other->is_parked ||
 		    other->asked.port != f->asked.port ||
-		    !dns_name_equal(&other->name, &f->name) || !has_closed(other))
+		    !dns_name_equal(&other->name, &f->name))
+			continue;
+		/* The client has finished sending, whether or not it waits for an answer.
+		 */
+		size = sizeof(info);
+		if (!other->client.hung_up &&
+		    (getsockopt(other->client.source.fd, IPPROTO_TCP, TCP_INFO, &info,
+				&size) < 0 ||
+		     info.tcpi_state == TCP_ESTABLISHED))
 			continue;
 		/* The one that came after it waits for the same rule. */
 		if (!is_newest)
@@ -245,9 +231,17 @@ void relay_park_run(struct relay_flow *f)
 		refuse_parked(f, &v, ASKS_DISMISSED);
 	else if (is_over && f->is_parked)
 		refuse_parked(f, &v, ASKS_UNANSWERED);
-	else if (is_looked_up && find_address(f, &a))
-		carry_on(f, &a);
-	else if ((is_looked_up && f->lookups == 0) || is_over) {
+	else if (is_looked_up && find_address(f, &a)) {
+		/* The connection goes on as if it had been made to @a. */
+		relay_park_leave(f);
+		loop_timer_stop(f->served->relay->loop, &f->timer);
+		f->timed_out = false;
+		f->asked.addr = f->dialled.addr = a;
+		f->name = (struct dns_name){ .size = 0 };
+		relay_flow_begin(f);
+		if (f->state != FLOW_DEAD)
+			relay_flow_queue(f);
+	} else if ((is_looked_up && f->lookups == 0) || is_over) {
 		f->served->sandbox->counters[COUNT_FLOWS_FAILED]++;
 		relay_fail(f->served, &f->asked, &f->name,
 			   "the granted name has no address");
