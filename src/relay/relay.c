@@ -32,7 +32,12 @@ static void reap(struct relay *r)
 
 	while ((f = TAILQ_FIRST(&r->dead))) {
 		TAILQ_REMOVE(&r->dead, f, in_queue);
-		relay_flow_free(r, f);
+		if (r->spare_count >= RELAY_SPARE_FLOWS) {
+			free(f);
+			continue;
+		}
+		LIST_INSERT_HEAD(&r->spares, f, in_sandbox);
+		r->spare_count++;
 	}
 	while ((g = LIST_FIRST(&r->dead_sandboxes))) {
 		LIST_REMOVE(g, link);
@@ -91,30 +96,13 @@ static void relay_work(struct loop_deferred *d)
 		relay_schedule(r);
 }
 
-/* Beside other sandboxes @g has its share. */
-static bool engine_has_room(const struct relay_sandbox *g)
-{
-	const struct relay *r = g->relay;
-	const struct relay_sandbox *other;
-	size_t mine = 0;
-
-	/* Listeners that sandboxes share have an entry of their own, which is no
-	 * sandbox. */
-	LIST_FOREACH(other, &r->sandboxes, link)
-	{
-		if (other != g && other->sandbox) {
-			mine = g->flow_count + g->extra_attempts;
-			break;
-		}
-	}
-	return share_has_room(mine, r->flow_count + r->extra_attempts, r->flows_max);
-}
-
 const char *relay_shortage(struct relay_sandbox *g, int fd, const struct relay_need *need,
 			   enum plan_limit *ret, int64_t *ret_wait_ms)
 {
 	const uint32_t rate = plan_limit(&g->sandbox->plan, LIMIT_NEW_FLOWS_PER_SECOND);
 	const struct relay *r = g->relay;
+	const struct relay_sandbox *other;
+	size_t mine = 0;
 
 	*ret = LIMIT_FLOWS;
 	if (fd >= r->fds_max)
@@ -122,7 +110,17 @@ const char *relay_shortage(struct relay_sandbox *g, int fd, const struct relay_n
 	if (g->flow_count + g->extra_attempts + need->more >
 	    plan_limit(&g->sandbox->plan, LIMIT_FLOWS))
 		return "too many connections";
-	if (need->more && !engine_has_room(g))
+	/* Beside other sandboxes @g has its share. Listeners that sandboxes share have an
+	 * entry of their own, which is no sandbox. */
+	LIST_FOREACH(other, &r->sandboxes, link)
+	{
+		if (other != g && other->sandbox) {
+			mine = g->flow_count + g->extra_attempts;
+			break;
+		}
+	}
+	if (need->more &&
+	    !share_has_room(mine, r->flow_count + r->extra_attempts, r->flows_max))
 		return "the engine has too many connections";
 	*ret = LIMIT_NEW_FLOWS_PER_SECOND;
 	/* In bursts of at most a second's worth. */
@@ -131,32 +129,32 @@ const char *relay_shortage(struct relay_sandbox *g, int fd, const struct relay_n
 	return *ret_wait_ms >= 0 ? NULL : "too many new connections";
 }
 
-/* May one more flow begin, on @fd, after @ret_wait_ms? Otherwise it is counted and told.
- */
-static bool has_room(struct relay_sandbox *g, int fd, int64_t *ret_wait_ms)
-{
-	const struct relay_need need = { .more = 1, .wait_ms = NEW_FLOW_WAIT_MS };
-	enum plan_limit limit;
-	const char *reason = relay_shortage(g, fd, &need, &limit, ret_wait_ms);
-
-	if (reason)
-		relay_limit(g, limit, reason);
-	return !reason;
-}
-
 static void take_connection(struct relay_sandbox *g, int fd)
 {
 	static const struct relay_verdict itself = {
 		.rule = PLAN_NO_RULE, .reason = "it dialled the relay itself"
 	};
-	const struct sandbox *s = g->sandbox;
+	const struct relay_need need = { .more = 1, .wait_ms = NEW_FLOW_WAIT_MS };
+	const struct relay *r = g->relay;
 	struct endpoint to = { 0 }, local;
-	/* Else it can't be told, or the listener itself was dialled. */
-	bool known = sock_original(fd, &local, &to) > 0 && to.addr.family != ADDR_NONE &&
-		     to.port != 0 &&
-		     !(to.port == local.port && addr_equal(&to.addr, &local.addr));
+	const struct sandbox *s = g->sandbox;
+	const char *shortage;
+	enum plan_limit limit;
 	int64_t wait_ms;
+	bool known;
 
+	if (!s) { /* many share the listener: whose connection is it? */
+		s = r->shared.by_socket(r->shared.data, fd);
+		g = s ? s->relayed : NULL;
+	}
+	if (!g) {
+		relay_reset_fd(fd);
+		return;
+	}
+	/* Else it can't be told, or the listener itself was dialled. */
+	known = sock_original(fd, &local, &to) > 0 && to.addr.family != ADDR_NONE &&
+		to.port != 0 &&
+		!(to.port == local.port && addr_equal(&to.addr, &local.addr));
 	/* The self-test: its connection has come through the redirect, and that is all
 	 * it wants to know. */
 	if (s->state == SANDBOX_TESTING && known && s->probe_name.size > 0 &&
@@ -168,31 +166,20 @@ static void take_connection(struct relay_sandbox *g, int fd)
 		return;
 	}
 	/* While the self-test runs a flow ends where its dial does: see relay_flow.c. */
-	if ((s->state == SANDBOX_RUNNING || s->state == SANDBOX_TESTING) &&
-	    has_room(g, fd, &wait_ms)) {
-		if (known) {
-			relay_flow_start(g, fd, &to, wait_ms);
-			return;
-		}
-		relay_refuse(g, &(struct endpoint){ 0 }, &itself);
-	}
-	relay_reset_fd(fd);
-}
-
-static void take_from(struct relay_sandbox *listening, int fd)
-{
-	const struct relay *r = listening->relay;
-	struct relay_sandbox *g = listening;
-
-	if (!g->sandbox) { /* many share the listener: whose connection is it? */
-		const struct sandbox *s = r->shared.by_socket(r->shared.data, fd);
-
-		g = s ? s->relayed : NULL;
-	}
-	if (g)
-		take_connection(g, fd);
-	else
+	if (s->state != SANDBOX_RUNNING && s->state != SANDBOX_TESTING) {
 		relay_reset_fd(fd);
+		return;
+	}
+	shortage = relay_shortage(g, fd, &need, &limit, &wait_ms);
+	if (!shortage && known) {
+		relay_flow_start(g, fd, &to, wait_ms);
+		return;
+	}
+	if (shortage)
+		relay_limit(g, limit, shortage);
+	else
+		relay_refuse(g, &(struct endpoint){ 0 }, &itself);
+	relay_reset_fd(fd);
 }
 
 /* A descriptor that is held only to be given up: with it a connection can be taken and
@@ -227,10 +214,12 @@ static int listen_start(struct relay_sandbox *g)
 	int e = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(g->listen) && e == 0; i++) {
-		if (g->listen[i].fd < 0 || g->listen[i].added)
+		struct loop_source *source = &g->listen[i].source;
+
+		if (source->fd < 0 || source->added)
 			continue;
-		relay_set_options(g->listen[i].fd);
-		e = loop_add(g->relay->loop, &g->listen[i], EPOLLIN);
+		relay_set_options(source->fd);
+		e = loop_add(g->relay->loop, source, EPOLLIN);
 	}
 	return e;
 }
@@ -238,7 +227,7 @@ static int listen_start(struct relay_sandbox *g)
 static void listen_stop(struct relay_sandbox *g)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(g->listen); i++)
-		loop_remove(g->relay->loop, &g->listen[i]);
+		loop_remove(g->relay->loop, &g->listen[i].source);
 }
 
 static void listen_pause(struct relay_sandbox *g)
@@ -257,13 +246,15 @@ static void on_pause_over(struct loop_timer *t)
 		listen_pause(g);
 }
 
-static void accept_some(struct relay_sandbox *g, int listener)
+static void on_listen(struct loop_source *s, uint32_t events)
 {
+	struct relay_sandbox *g = CONTAINER_OF(s, struct relay_listener, source)->of;
+
 	for (int i = 0; i < ACCEPT_BATCH; i++) {
-		int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		int fd = accept4(s->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd >= 0) {
-			take_from(g, fd);
+			take_connection(g, fd);
 			continue;
 		}
 		switch (errno) {
@@ -279,7 +270,7 @@ static void accept_some(struct relay_sandbox *g, int listener)
 		case ENFILE:
 		case ENOBUFS:
 		case ENOMEM:
-			if (refuse_one(g, listener))
+			if (refuse_one(g, s->fd))
 				continue;
 			break;
 		default:
@@ -288,16 +279,6 @@ static void accept_some(struct relay_sandbox *g, int listener)
 		listen_pause(g);
 		return;
 	}
-}
-
-static void on_listen4(struct loop_source *s, uint32_t events)
-{
-	accept_some(CONTAINER_OF(s, struct relay_sandbox, listen[0]), s->fd);
-}
-
-static void on_listen6(struct loop_source *s, uint32_t events)
-{
-	accept_some(CONTAINER_OF(s, struct relay_sandbox, listen[1]), s->fd);
 }
 
 struct relay *relay_new(const struct relay_config *config, struct err *err)
@@ -360,6 +341,7 @@ void relay_free(struct relay *r)
 {
 	struct relay_sandbox *g;
 	struct relay_flow *f;
+	struct relay_pipe *p;
 
 	if (!r)
 		return;
@@ -370,7 +352,12 @@ void relay_free(struct relay *r)
 		LIST_REMOVE(f, in_sandbox);
 		free(f);
 	}
-	relay_pipes_free(r);
+	while ((p = SLIST_FIRST(&r->pipes))) {
+		SLIST_REMOVE_HEAD(&r->pipes, link);
+		close(p->fd[0]);
+		close(p->fd[1]);
+		free(p);
+	}
 	if (r->spare_fd >= 0)
 		close(r->spare_fd);
 	free(r->copy_buffer);
@@ -380,6 +367,7 @@ void relay_free(struct relay *r)
 /* @s NULL: many share the listeners. */
 static int served_start(struct relay *r, struct sandbox *s, int listen4, int listen6)
 {
+	const int listen[] = { listen4, listen6 };
 	struct relay_sandbox *g = calloc(1, sizeof(*g));
 	int e;
 
@@ -387,8 +375,10 @@ static int served_start(struct relay *r, struct sandbox *s, int listen4, int lis
 		return -ENOMEM;
 	g->relay = r;
 	g->sandbox = s;
-	g->listen[0] = (struct loop_source){ .fd = listen4, .on_ready = on_listen4 };
-	g->listen[1] = (struct loop_source){ .fd = listen6, .on_ready = on_listen6 };
+	for (size_t i = 0; i < ARRAY_SIZE(g->listen); i++)
+		g->listen[i] = (struct relay_listener){
+			.source = { .fd = listen[i], .on_ready = on_listen }, .of = g
+		};
 	g->pause.on_fire = on_pause_over;
 	LIST_INIT(&g->flows);
 	TAILQ_INIT(&g->ready);

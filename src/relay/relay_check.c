@@ -144,69 +144,61 @@ static void put_member(struct jtext *v, const char *key, const char *value)
 		jtext_put(v, text_of("null"));
 }
 
-static void put_body(struct jtext *v, const struct relay_flow *f)
+/* Into @ret, of MESSAGE_SIZE. Return: its size. */
+static size_t write_http(const struct relay_flow *f, char *ret)
 {
 	const struct plan *plan = &f->served->sandbox->plan;
 	char rule[POLICY_EXPLAIN_SIZE], advice[EVENT_ADVICE_SIZE];
-	char option[OPTION_SIZE];
+	char option[OPTION_SIZE], text[BODY_SIZE];
 	const struct event e = refusal_of(f);
+	struct jtext body;
 
 	snprintf(option, sizeof(option), "--allow %s",
 		 e.allowable ? advice_write(plan, &e, advice) : "");
-	jtext_put(v, text_of("{"));
-	put_member(v, "error", "refused by weir");
-	put_member(v, "name", e.name[0] ? e.name : NULL);
-	put_member(v, "reason", f->reason);
-	put_member(v, "rule", policy_explain_rule(plan, f->rule, rule, sizeof(rule)));
-	put_member(v, "allow", e.allowable && advice[0] ? option : NULL);
-	jtext_put(v, text_of("}\n"));
-	assert(!v->full);
-}
-
-static size_t write_http(const struct relay_flow *f, char *ret)
-{
-	bool forbidden = f->refusal == REFUSAL_HTTP_403;
-	char text[BODY_SIZE];
-	struct jtext body;
-
 	jtext_init(&body, text, sizeof(text));
-	put_body(&body, f);
+	jtext_put(&body, text_of("{"));
+	put_member(&body, "error", "refused by weir");
+	put_member(&body, "name", e.name[0] ? e.name : NULL);
+	put_member(&body, "reason", f->reason);
+	put_member(&body, "rule", policy_explain_rule(plan, f->rule, rule, sizeof(rule)));
+	put_member(&body, "allow", e.allowable && advice[0] ? option : NULL);
+	jtext_put(&body, text_of("}\n"));
+	assert(!body.full);
 	return (size_t)snprintf(ret, MESSAGE_SIZE,
 				"HTTP/1.1 %s\r\n"
 				"Content-Type: application/json\r\n"
 				"Content-Length: %zu\r\n"
 				"Cache-Control: no-store\r\n"
 				"Connection: close\r\n\r\n%.*s",
-				forbidden ? "403 Forbidden" : "400 Bad Request",
+				f->refusal == REFUSAL_HTTP_403 ? "403 Forbidden"
+							       : "400 Bad Request",
 				body.used, (int)body.used, text);
-}
-
-/* Into @ret, of MESSAGE_SIZE. Return: its size. */
-static size_t write_answer(const struct relay_flow *f, uint8_t *ret)
-{
-	switch (f->refusal) {
-	case REFUSAL_CLOSE:
-		return 0;
-	case REFUSAL_ALERT_NAME:
-		tls_alert_write(TLS_ALERT_UNRECOGNIZED_NAME, ret);
-		return TLS_ALERT_SIZE;
-	case REFUSAL_ALERT_ACCESS:
-		tls_alert_write(TLS_ALERT_ACCESS_DENIED, ret);
-		return TLS_ALERT_SIZE;
-	default:
-		return write_http(f, (char *)ret);
-	}
 }
 
 /* Say it, and that no more comes. */
 static void say(struct relay_flow *f)
 {
 	struct relay *r = f->served->relay;
-	size_t size = write_answer(f, r->copy_buffer);
 	int fd = f->client.source.fd;
-	bool reported = size == 0 || send(fd, r->copy_buffer, size,
-					  MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size;
+	size_t size = 0;
+	bool reported;
 
+	switch (f->refusal) {
+	case REFUSAL_CLOSE:
+		break;
+	case REFUSAL_ALERT_NAME:
+		tls_alert_write(TLS_ALERT_UNRECOGNIZED_NAME, r->copy_buffer);
+		size = TLS_ALERT_SIZE;
+		break;
+	case REFUSAL_ALERT_ACCESS:
+		tls_alert_write(TLS_ALERT_ACCESS_DENIED, r->copy_buffer);
+		size = TLS_ALERT_SIZE;
+		break;
+	default:
+		size = write_http(f, (char *)r->copy_buffer);
+	}
+	reported = size == 0 || send(fd, r->copy_buffer, size,
+				     MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size;
 	f->out_of_patience = false;
 	if (!reported || shutdown(fd, SHUT_WR) < 0 ||
 	    loop_timer_in(r->loop, &f->patience, RELAY_GOODBYE_MS) < 0) {
@@ -266,8 +258,7 @@ void relay_goodbye_now(struct relay_flow *f)
 	say(f);
 }
 
-/* What was let through goes to the server, then the end; its answers come back. */
-static size_t finish(struct relay_flow *f)
+size_t relay_finish(struct relay_flow *f)
 {
 	size_t cost = RELAY_STEP_COST;
 	enum relay_moved down, up = MOVE_WAIT;
@@ -290,8 +281,7 @@ static size_t finish(struct relay_flow *f)
 	return cost;
 }
 
-/* Read what the client still sends, to its end or until its time is over. */
-static size_t drain_client(struct relay_flow *f)
+size_t relay_drain_client(struct relay_flow *f)
 {
 	int fd = f->client.source.fd;
 	size_t cost = 0;
@@ -308,11 +298,6 @@ static size_t drain_client(struct relay_flow *f)
 	else if (n > 0)
 		relay_flow_queue(f);
 	return cost;
-}
-
-size_t relay_goodbye(struct relay_flow *f)
-{
-	return f->state == FLOW_CLOSING ? finish(f) : drain_client(f);
 }
 
 /* ---- what a connection shows ---- */
@@ -453,64 +438,41 @@ static void accept_hello(struct relay_flow *f, const struct tls_hello *hello,
 	accept_shown(f, shown, v);
 }
 
-static void check_tls_name(struct relay_flow *f, const struct tls_hello *hello)
-{
-	struct text t = { hello->name.text, hello->name.size };
-	struct relay_verdict v;
-	struct dns_name name;
-
-	if (dns_name_parse(t, &name) < 0) {
-		refuse(f, REFUSAL_ALERT_NAME, PLAN_NO_RULE,
-		       tls_fault_text(TLS_NAME_MALFORMED));
-		return;
-	}
-	v = verdict(f, SHOWN_NAME, &name);
-	if (v.allowed)
-		accept_hello(f, hello, SHOWN_NAME, &v);
-	else
-		refuse_shown(f, REFUSAL_ALERT_ACCESS, &v, &name);
-}
-
 static void check_tls(struct relay_flow *f, const struct sight *sight)
 {
 	struct relay_verdict v;
 	struct tls_hello hello;
+	enum tls_read r = tls_hello_read(sight->bytes, sight->size, &hello);
+	struct dns_name name;
 
-	switch (tls_hello_read(sight->bytes, sight->size, &hello)) {
-	case TLS_NEED_MORE:
+	if (r == TLS_NEED_MORE) {
 		await_more(f, sight);
-		return;
-	case TLS_OK:
-		check_tls_name(f, &hello);
-		return;
-	case TLS_NOT:
+	} else if (r == TLS_NOT) {
 		check_bytes(f);
-		return;
-	case TLS_BAD:
-		break;
+	} else if (r == TLS_BAD) {
+		v = verdict(f, SHOWN_NO_NAME, &nobody);
+		if (hello.fault == TLS_NO_NAME && v.allowed)
+			accept_hello(f, &hello, SHOWN_NO_NAME, &v);
+		else
+			refuse(f, REFUSAL_ALERT_NAME, v.rule,
+			       tls_fault_text(hello.fault));
+	} else if (dns_name_parse((struct text){ hello.name.text, hello.name.size },
+				  &name) < 0) {
+		refuse(f, REFUSAL_ALERT_NAME, PLAN_NO_RULE,
+		       tls_fault_text(TLS_NAME_MALFORMED));
+	} else {
+		v = verdict(f, SHOWN_NAME, &name);
+		if (v.allowed)
+			accept_hello(f, &hello, SHOWN_NAME, &v);
+		else
+			refuse_shown(f, REFUSAL_ALERT_ACCESS, &v, &name);
 	}
-	v = verdict(f, SHOWN_NO_NAME, &nobody);
-	if (hello.fault == TLS_NO_NAME && v.allowed)
-		accept_hello(f, &hello, SHOWN_NO_NAME, &v);
-	else
-		refuse(f, REFUSAL_ALERT_NAME, v.rule, tls_fault_text(hello.fault));
 }
 
 /* --- behind a ClientHello --- */
 
 /* A server goes by the last hello: it has to show what the first one did, a name or none.
  */
-static bool shows_the_same(const struct relay_flow *f, const struct tls_hello *hello,
-			   enum tls_read r, struct dns_name *ret)
-{
-	struct text t = { hello->name.text, hello->name.size };
-
-	if (r == TLS_BAD)
-		return hello->fault == TLS_NO_NAME && f->shown == SHOWN_NO_NAME;
-	return dns_name_parse(t, ret) == 0 && f->shown == SHOWN_NAME &&
-	       dns_name_equal(ret, &f->name);
-}
-
 static void check_another_hello(struct relay_flow *f, const struct sight *sight)
 {
 	const struct relay_verdict differs = {
@@ -520,19 +482,30 @@ static void check_another_hello(struct relay_flow *f, const struct sight *sight)
 	struct dns_name name = { .size = 0 };
 	struct tls_hello hello;
 	enum tls_read r = tls_hello_read(sight->bytes, sight->size, &hello);
+	bool same = false;
 
 	if (r == TLS_NEED_MORE) {
 		await_more(f, sight);
-	} else if (r == TLS_BAD && hello.fault != TLS_NO_NAME) {
+		return;
+	}
+	if (r == TLS_BAD && hello.fault != TLS_NO_NAME) {
 		refuse(f, REFUSAL_ALERT_NAME, PLAN_NO_RULE, tls_fault_text(hello.fault));
-	} else if (!shows_the_same(f, &hello, r, &name)) {
+		return;
+	}
+	if (r == TLS_BAD)
+		same = f->shown == SHOWN_NO_NAME;
+	else if (r == TLS_OK)
+		same = dns_name_parse((struct text){ hello.name.text, hello.name.size },
+				      &name) == 0 &&
+		       f->shown == SHOWN_NAME && dns_name_equal(&name, &f->name);
+	if (!same) {
 		refuse_shown(f, REFUSAL_ALERT_ACCESS, &differs,
 			     name.size > 0 ? &name : NULL);
-	} else {
-		stop_waiting(f);
-		f->up.allowed = hello.size;
-		f->early_data = hello.early_data;
+		return;
 	}
+	stop_waiting(f);
+	f->up.allowed = hello.size;
+	f->early_data = hello.early_data;
 }
 
 static void check_behind_hello(struct relay_flow *f, const struct sight *sight)
@@ -590,21 +563,6 @@ static void read_tls_answer(struct relay_flow *f, const struct sight *sight)
 
 /* --- HTTP --- */
 
-static void let_request_pass(struct relay_flow *f, const struct http_piece *piece)
-{
-	const struct http_request *r = &piece->request;
-
-	f->up.allowed = piece->pass;
-	if (r->upgrade || r->connect) {
-		f->check = CHECK_ANSWER;
-		f->connect = r->connect;
-		f->h2c = r->h2c;
-		f->tls = r->tls;
-		f->down.allowed = 0;
-	}
-	f->passed = true;
-}
-
 /* Answers are not followed, so only that of the first request can be told from others:
  * a later Upgrade has to come on a connection of its own. The one on which requests have
  * passed is closed, which is no refusal: answers that are due come first, and clients
@@ -644,7 +602,15 @@ static void check_request(struct relay_flow *f, const struct http_piece *piece)
 		if (f->passed &&
 		    (v.rule != f->opened_rule || !dns_name_equal(&v.name, &f->name)))
 			f->several = true;
-		let_request_pass(f, piece);
+		f->up.allowed = piece->pass;
+		if (r->upgrade || r->connect) {
+			f->check = CHECK_ANSWER;
+			f->connect = r->connect;
+			f->h2c = r->h2c;
+			f->tls = r->tls;
+			f->down.allowed = 0;
+		}
+		f->passed = true;
 		accept_shown(f, shown, &v);
 	}
 }
@@ -706,12 +672,23 @@ static void go_on_checking(struct relay_flow *f)
 	f->down.allowed = RELAY_ALL;
 }
 
-static void settle_answer(struct relay_flow *f, const struct http_answer *answer)
+static void read_answer(struct relay_flow *f, const struct sight *sight)
 {
-	bool switched = !f->connect && answer->code == 101;
-	/* With a body it is an answer like others, and the next request is read. */
-	bool connected = f->connect && answer->code / 100 == 2 && !answer->body;
+	struct http_answer answer;
+	enum http_read r = http_answer_read(sight->bytes, sight->size, &answer);
+	bool switched, connected;
 
+	if (r == HTTP_NEED_MORE && !sight->at_end) {
+		f->server.readable = false;
+		return;
+	}
+	if (r != HTTP_PASS) {
+		go_on_checking(f);
+		return;
+	}
+	switched = !f->connect && answer.code == 101;
+	/* With a body it is an answer like others, and the next request is read. */
+	connected = f->connect && answer.code / 100 == 2 && !answer.body;
 	if (switched && f->h2c)
 		refuse(f, REFUSAL_RESET, PLAN_NO_RULE, "HTTP/2 without TLS");
 	else if (connected || (switched && f->tls)) {
@@ -723,44 +700,10 @@ static void settle_answer(struct relay_flow *f, const struct http_answer *answer
 		f->down.allowed = RELAY_ALL;
 	} else if (switched)
 		pass_all(f);
-	else if (answer->code / 100 == 1 && answer->code != 101)
-		f->down.allowed = answer->size; /* the real answer comes behind it */
+	else if (answer.code / 100 == 1 && answer.code != 101)
+		f->down.allowed = answer.size; /* the real answer comes behind it */
 	else
 		go_on_checking(f);
-}
-
-static void read_answer(struct relay_flow *f, const struct sight *sight)
-{
-	struct http_answer answer;
-
-	switch (http_answer_read(sight->bytes, sight->size, &answer)) {
-	case HTTP_PASS:
-		settle_answer(f, &answer);
-		return;
-	case HTTP_NEED_MORE:
-		if (sight->at_end)
-			go_on_checking(f);
-		else
-			f->server.readable = false;
-		return;
-	default:
-		go_on_checking(f);
-	}
-}
-
-static size_t check_answer(struct relay_flow *f)
-{
-	size_t most = f->check == CHECK_HELLO ? TLS_ANSWER_LOOK : RELAY_LOOK_BYTES;
-	struct sight sight;
-
-	if (f->down.allowed > 0 || f->state != FLOW_OPEN ||
-	    !look(f, &f->server, most, &sight))
-		return 0;
-	if (f->check == CHECK_HELLO)
-		read_tls_answer(f, &sight);
-	else
-		read_answer(f, &sight);
-	return sight.size * LOOK_COST;
 }
 
 /* --- in order --- */
@@ -830,21 +773,6 @@ static void check_first(struct relay_flow *f, const struct sight *sight)
 	}
 }
 
-static size_t check_client(struct relay_flow *f)
-{
-	struct sight sight;
-
-	if (f->up.allowed > 0 || !look(f, &f->client, RELAY_LOOK_BYTES, &sight))
-		return 0;
-	if (f->check == CHECK_FIRST)
-		check_first(f, &sight);
-	else if (f->check == CHECK_HELLO)
-		check_behind_hello(f, &sight);
-	else
-		check_http(f, &sight);
-	return sight.size * LOOK_COST;
-}
-
 /* A client that waits for the server to speak needs what one without a name needs. */
 static void run_out_of_patience(struct relay_flow *f)
 {
@@ -869,19 +797,36 @@ bool relay_reads_client(const struct relay_flow *f)
 
 size_t relay_check(struct relay_flow *f)
 {
+	const bool is_tls = f->check == CHECK_HELLO;
 	size_t cost = RELAY_STEP_COST;
+	struct sight sight;
 
 	if (f->client.failed && f->state == FLOW_ACCEPTED) {
 		relay_flow_abort(f);
 		return cost;
 	}
-	if (f->check == CHECK_ANSWER || f->check == CHECK_HELLO)
-		cost += check_answer(f);
+	if ((f->check == CHECK_ANSWER || is_tls) && f->down.allowed == 0 &&
+	    f->state == FLOW_OPEN &&
+	    look(f, &f->server, is_tls ? TLS_ANSWER_LOOK : RELAY_LOOK_BYTES, &sight)) {
+		cost += sight.size * LOOK_COST;
+		if (is_tls)
+			read_tls_answer(f, &sight);
+		else
+			read_answer(f, &sight);
+	}
 	/* What was a word is looked at again, though nothing came behind it. */
 	if (f->check == CHECK_FIRST && f->word && (f->out_of_patience || f->answered))
 		f->client.readable = true;
-	if (f->state < FLOW_CLOSING && relay_reads_client(f))
-		cost += check_client(f);
+	if (f->state < FLOW_CLOSING && relay_reads_client(f) && f->up.allowed == 0 &&
+	    look(f, &f->client, RELAY_LOOK_BYTES, &sight)) {
+		cost += sight.size * LOOK_COST;
+		if (f->check == CHECK_FIRST)
+			check_first(f, &sight);
+		else if (f->check == CHECK_HELLO)
+			check_behind_hello(f, &sight);
+		else
+			check_http(f, &sight);
+	}
 	if (f->out_of_patience && relay_reads_client(f) && f->state < FLOW_CLOSING)
 		run_out_of_patience(f);
 	return cost;

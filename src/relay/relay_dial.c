@@ -99,40 +99,32 @@ static void attempt_close(struct relay_attempt *a, bool reset)
 	attempt_leave(a);
 }
 
-/* Of the machine's ports to the server. Where Weir lives in the sandbox's namespace
- * nobody else has those. Return: 0 or -errno; -EADDRNOTAVAIL: it has its share. */
-static int take_port(struct relay_attempt *a)
-{
-	struct relay_sandbox *g = a->flow->served;
-	struct relay *r = g->relay;
-	const size_t server = ports_server(&a->to);
-
-	if (g->sandbox->own.mark != 0)
-		return 0;
-	if (!g->ports)
-		g->ports = calloc(1, sizeof(*g->ports));
-	if (!g->ports)
-		return -ENOMEM;
-	if (!ports_take(g->ports, &r->ports, server, r->ports_max,
-			loop_now_ms(r->loop))) {
-		relay_limit(g, LIMIT_FLOWS,
-			    "too many connections to one server in a minute");
-		a->reported = true;
-		return -EADDRNOTAVAIL;
-	}
-	a->side.ports_of = (uint8_t)(server + 1);
-	return 0;
-}
-
+/* Return: 0 or -errno; -EADDRNOTAVAIL: the sandbox has its share of the machine's ports
+ * to the server. */
 static int attempt_connect(struct relay_attempt *a)
 {
-	const struct relay_sandbox *g = a->flow->served;
-	int fd = a->side.source.fd, r = take_port(a);
+	struct relay_sandbox *g = a->flow->served;
+	struct relay *relay = g->relay;
+	const size_t server = ports_server(&a->to);
 	struct sockaddr_storage sa;
 	socklen_t size = endpoint_to_sockaddr(&a->to, &sa);
+	int fd = a->side.source.fd, r;
 
-	if (r < 0)
-		return r;
+	/* Where Weir lives in the sandbox's namespace nobody else has its ports. */
+	if (g->sandbox->own.mark == 0) {
+		if (!g->ports)
+			g->ports = calloc(1, sizeof(*g->ports));
+		if (!g->ports)
+			return -ENOMEM;
+		if (!ports_take(g->ports, &relay->ports, server, relay->ports_max,
+				loop_now_ms(relay->loop))) {
+			relay_limit(g, LIMIT_FLOWS,
+				    "too many connections to one server in a minute");
+			a->reported = true;
+			return -EADDRNOTAVAIL;
+		}
+		a->side.ports_of = (uint8_t)(server + 1);
+	}
 	if (a->to.addr.family == ADDR_V6)
 		relay_set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
 	r = own_hold(&g->sandbox->own, fd, (enum addr_family)a->to.addr.family,
@@ -144,7 +136,7 @@ static int attempt_connect(struct relay_attempt *a)
 		return -errno;
 	/* While the SYN is on its way. */
 	relay_set_options(fd);
-	return loop_add(g->relay->loop, &a->side.source, RELAY_SIDE_EVENTS);
+	return loop_add(relay->loop, &a->side.source, RELAY_SIDE_EVENTS);
 }
 
 /* Return: 0 (under way), -EAGAIN (the limits have no room for it now), or -errno. */
@@ -186,20 +178,6 @@ static int attempt_begin(struct relay_flow *f, const struct endpoint *to)
 	return r;
 }
 
-/* Return: 1 connected, 0 not yet, -errno. */
-static int attempt_result(const struct relay_attempt *a)
-{
-	int64_t now_ms = loop_now_ms(a->flow->served->relay->loop);
-	socklen_t size = sizeof(int);
-	int e = 0;
-
-	if (!a->side.writable)
-		return now_ms >= a->began_ms + RELAY_CONNECT_MS ? -ETIMEDOUT : 0;
-	if (getsockopt(a->side.source.fd, SOL_SOCKET, SO_ERROR, &e, &size) < 0)
-		return -errno;
-	return e == 0 ? 1 : -e;
-}
-
 /* May the flow go to @to now? What was asked for is judged for itself. */
 static bool is_allowed(const struct relay_flow *f, const struct endpoint *to)
 {
@@ -212,24 +190,6 @@ static bool is_allowed(const struct relay_flow *f, const struct endpoint *to)
 	return relay_verdict_other(&q, &asked, (enum relay_shown)f->shown, &f->name);
 }
 
-static const char *why_failed(const struct relay_attempt *a)
-{
-	switch (a->error) {
-	case 0:
-	case ETIMEDOUT:
-		return "the server does not answer";
-	case ECONNREFUSED:
-		return "the server refuses the connection";
-	case ENETUNREACH:
-	case EHOSTUNREACH:
-		return "there is no way to the server";
-	case EADDRNOTAVAIL:
-		return "this machine has no port left to the server";
-	default:
-		return "the server can't be reached";
-	}
-}
-
 void relay_dial_report(struct relay_flow *f)
 {
 	int64_t now_ms = loop_now_ms(f->served->relay->loop);
@@ -237,49 +197,62 @@ void relay_dial_report(struct relay_flow *f)
 	for (size_t i = 0; f->dial && i < f->dial->made; i++) {
 		struct relay_attempt *a = &f->dial->attempts[i];
 		bool silent = a->error == 0 && now_ms - a->began_ms >= SILENT_MS;
+		const char *why;
 
 		if (a->reported || a->error == EACCES || (a->error == 0 && !silent))
 			continue;
+		switch (a->error) {
+		case 0:
+		case ETIMEDOUT:
+			why = "the server does not answer";
+			break;
+		case ECONNREFUSED:
+			why = "the server refuses the connection";
+			break;
+		case ENETUNREACH:
+		case EHOSTUNREACH:
+			why = "there is no way to the server";
+			break;
+		case EADDRNOTAVAIL:
+			why = "this machine has no port left to the server";
+			break;
+		default:
+			why = "the server can't be reached";
+		}
 		a->reported = true;
-		relay_fail(f->served, &a->to, &f->name, why_failed(a));
+		relay_fail(f->served, &a->to, &f->name, why);
 	}
 }
 
 /* ---- all of them ---- */
 
-/* The other addresses of the flow's name, the other family first, and in turns. Return:
- * how many, less than RELAY_ADDRESSES_MAX. */
-static size_t other_addresses(const struct relay_flow *f, struct addr *ret)
+/* Put all addresses that are left into the order of the dial: what was asked for, then
+ * the others of the flow's name, the other family first, and in turns; but the slow ones
+ * last. */
+static void plan_dial(struct relay_flow *f)
 {
 	const struct sandbox *s = f->served->sandbox;
 	const enum addr_family own = (enum addr_family)f->asked.addr.family;
 	const enum addr_family families[] = { own == ADDR_V4 ? ADDR_V6 : ADDR_V4, own };
+	struct relay_dial *d = f->dial;
+	struct addr all[RELAY_ADDRESSES_MAX] = { f->asked.addr };
 	struct addr found[2][RELAY_ADDRESSES_MAX];
-	size_t count[2] = { 0 }, n = 0;
+	size_t first = d->next_at; /* 1: what was asked for has been dialled */
+	size_t found_count[2] = { 0 }, count = 1;
 
-	for (size_t i = 0; i < ARRAY_SIZE(families); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(families) && f->taught; i++)
 		if (families[i] == ADDR_V4 || s->ipv6)
-			count[i] = learned_addrs(s->learned, &f->name, families[i],
-						 loop_now_ms(f->served->relay->loop),
-						 found[i], RELAY_ADDRESSES_MAX);
+			found_count[i] =
+				learned_addrs(s->learned, &f->name, families[i],
+					      loop_now_ms(f->served->relay->loop),
+					      found[i], RELAY_ADDRESSES_MAX);
 	for (size_t i = 0; i < 2 * RELAY_ADDRESSES_MAX; i++) {
 		const struct addr *a = &found[i % 2][i / 2];
 
-		if (i / 2 < count[i % 2] && n < RELAY_ADDRESSES_MAX - 1 &&
+		if (i / 2 < found_count[i % 2] && count < RELAY_ADDRESSES_MAX &&
 		    !addr_equal(a, &f->asked.addr))
-			ret[n++] = *a;
+			all[count++] = *a;
 	}
-	return n;
-}
-
-/* Put all addresses that are left into the order of the dial: the slow ones last. */
-static void plan_dial(struct relay_flow *f)
-{
-	struct relay_dial *d = f->dial;
-	struct addr all[RELAY_ADDRESSES_MAX] = { f->asked.addr };
-	size_t first = d->next_at; /* 1: what was asked for has been dialled */
-	size_t count = f->taught ? 1 + other_addresses(f, all + 1) : 1;
-
 	d->planned = true;
 	d->next_at = d->next_count = 0;
 	for (int slow = 0; slow < 2; slow++)
@@ -317,33 +290,26 @@ static int dial_next(struct relay_flow *f)
 	}
 }
 
-/* The timer is for the next attempt, and for the end of the oldest. */
-static int arm(struct relay_flow *f)
-{
-	const struct relay_dial *d = f->dial;
-	struct loop *loop = f->served->relay->loop;
-	int64_t at_ms = loop_now_ms(loop) + ATTEMPT_DELAY_MS;
-
-	if (d->planned && d->next_at == d->next_count) {
-		at_ms = INT64_MAX;
-		for (size_t i = 0; i < d->made; i++)
-			if (d->attempts[i].side.source.fd >= 0)
-				at_ms = MIN(at_ms,
-					    d->attempts[i].began_ms + RELAY_CONNECT_MS);
-	}
-	return loop_timer_start(loop, &f->timer, at_ms);
-}
-
 /* Dial the next address. When none is left and none is under way the client is reset: its
  * connect() has succeeded long ago, and a reset is all that can still be said. */
 static void go_on(struct relay_flow *f)
 {
 	struct relay_dial *d = f->dial;
-	int64_t age_ms = loop_now_ms(f->served->relay->loop) - d->began_ms;
+	struct loop *loop = f->served->relay->loop;
+	const int64_t now_ms = loop_now_ms(loop);
+	int64_t at_ms = now_ms + ATTEMPT_DELAY_MS;
 	int r = dial_next(f);
 
-	if (d->open > 0 || (r == -EAGAIN && age_ms < RELAY_CONNECT_MS)) {
-		r = arm(f);
+	if (d->open > 0 || (r == -EAGAIN && now_ms - d->began_ms < RELAY_CONNECT_MS)) {
+		/* The timer is for the next attempt, and for the end of the oldest. */
+		if (d->planned && d->next_at == d->next_count) {
+			at_ms = INT64_MAX;
+			for (size_t i = 0; i < d->made; i++)
+				if (d->attempts[i].side.source.fd >= 0)
+					at_ms = MIN(at_ms, d->attempts[i].began_ms +
+								   RELAY_CONNECT_MS);
+		}
+		r = loop_timer_start(loop, &f->timer, at_ms);
 		if (r == 0)
 			return;
 	}
@@ -408,9 +374,10 @@ static bool end_race(struct relay_flow *f, struct relay_attempt *winner)
 	f->dialled = winner->to;
 	loop_remove(f->served->relay->loop, &winner->side.source);
 	f->server = winner->side;
+	f->server.source.on_ready = relay_flow_on_server;
 	attempt_leave(winner);
 	relay_dial_stop(f, false);
-	if (relay_flow_watch_server(f) == 0)
+	if (loop_add(f->served->relay->loop, &f->server.source, RELAY_SIDE_EVENTS) == 0)
 		return true;
 	relay_limit(f->served, LIMIT_FLOWS, "no memory is free");
 	relay_flow_abort(f);
@@ -419,21 +386,31 @@ static bool end_race(struct relay_flow *f, struct relay_attempt *winner)
 
 bool relay_dial_run(struct relay_flow *f)
 {
+	const int64_t now_ms = loop_now_ms(f->served->relay->loop);
 	bool is_due = f->timed_out;
 
 	f->timed_out = false;
 	for (size_t i = 0; i < f->dial->made; i++) {
 		struct relay_attempt *a = &f->dial->attempts[i];
-		int r = a->side.source.fd >= 0 ? attempt_result(a) : 0;
+		socklen_t size = sizeof(int);
+		int e = 0;
 
-		if (r == 0)
+		if (a->side.source.fd < 0)
 			continue;
-		if (r > 0 && is_allowed(f, &a->to))
+		if (!a->side.writable) {
+			if (now_ms < a->began_ms + RELAY_CONNECT_MS)
+				continue;
+			e = ETIMEDOUT;
+		} else if (getsockopt(a->side.source.fd, SOL_SOCKET, SO_ERROR, &e,
+				      &size) < 0) {
+			e = errno;
+		}
+		if (e == 0 && is_allowed(f, &a->to))
 			return end_race(f, a);
-		if (r < 0)
+		if (e != 0)
 			remember(f, &a->to);
-		a->error = r < 0 ? -r : EACCES;
-		attempt_close(a, r > 0);
+		a->error = e != 0 ? e : EACCES;
+		attempt_close(a, e == 0);
 		is_due = true;
 	}
 	if (is_due)

@@ -46,31 +46,6 @@ void relay_set_options(int fd)
 
 /* ---- the bytes of a flow ---- */
 
-static struct relay_pipe *pipe_open(struct relay *r)
-{
-	struct relay_pipe *p;
-
-	if (r->pipe_count >= r->pipes_max)
-		return NULL;
-	p = calloc(1, sizeof(*p));
-	if (!p)
-		return NULL;
-	if (pipe2(p->fd, O_NONBLOCK | O_CLOEXEC) < 0) {
-		free(p);
-		return NULL;
-	}
-	r->pipe_count++;
-	return p;
-}
-
-static void pipe_close(struct relay *r, struct relay_pipe *p)
-{
-	close(p->fd[0]);
-	close(p->fd[1]);
-	free(p);
-	r->pipe_count--;
-}
-
 static bool pipe_borrow(struct relay_sandbox *g, struct relay_way *way)
 {
 	struct relay *r = g->relay;
@@ -80,12 +55,16 @@ static bool pipe_borrow(struct relay_sandbox *g, struct relay_way *way)
 		return true;
 	if (g->pipe_count >= RELAY_PIPES_PER_SANDBOX)
 		return false;
-	if (p)
+	if (p) {
 		SLIST_REMOVE_HEAD(&r->pipes, link);
-	else
-		p = pipe_open(r);
-	if (!p)
-		return false;
+	} else {
+		p = r->pipe_count < r->pipes_max ? calloc(1, sizeof(*p)) : NULL;
+		if (!p || pipe2(p->fd, O_NONBLOCK | O_CLOEXEC) < 0) {
+			free(p);
+			return false;
+		}
+		r->pipe_count++;
+	}
 	g->pipe_count++;
 	way->pipe = p;
 	return true;
@@ -99,21 +78,15 @@ void relay_way_done(struct relay_sandbox *g, struct relay_way *way)
 		return;
 	way->pipe = NULL;
 	g->pipe_count--;
-	if (way->waiting > 0)
-		pipe_close(g->relay, p);
-	else
+	if (way->waiting > 0) {
+		close(p->fd[0]);
+		close(p->fd[1]);
+		free(p);
+		g->relay->pipe_count--;
+	} else {
 		SLIST_INSERT_HEAD(&g->relay->pipes, p, link);
-	way->waiting = 0;
-}
-
-void relay_pipes_free(struct relay *r)
-{
-	struct relay_pipe *p;
-
-	while ((p = SLIST_FIRST(&r->pipes))) {
-		SLIST_REMOVE_HEAD(&r->pipes, link);
-		pipe_close(r, p);
 	}
+	way->waiting = 0;
 }
 
 /* What came of one system call on a socket. */
@@ -202,39 +175,32 @@ static enum step pipe_drain(struct relay_way *way, struct relay_side *to, size_t
 	return step;
 }
 
-/* Which budgets pay for @f: that of the rule which opened it, and of the address rule
- * that opens the address, where any name may be shown. */
-static uint64_t payers(const struct relay_flow *f)
-{
-	const struct plan *p = &f->served->sandbox->plan;
-	const struct endpoint *to = &f->dialled;
-	struct plan_verdict v;
-
-	if (plan_budget_count(p) == 0)
-		return 0;
-	v = plan_match_addr(p, &to->addr, IPPROTO_TCP, to->port);
-	return budgets_of(p, PLAN_NO_RULE) | budgets_of(p, f->opened_rule) |
-	       (v.action == POLICY_ALLOW ? budgets_of(p, v.rule) : 0);
-}
-
 /* What is taken of a budget is never more than it has, whatever flows share it. */
 static enum step move_once(struct relay_flow *f, struct relay_way *way,
 			   struct relay_side *from, struct relay_side *to, size_t *moved)
 {
 	struct sandbox *s = f->served->sandbox;
+	const struct plan *p = &s->plan;
+	const struct endpoint *dialled = &f->dialled;
 	const int64_t now_ms = loop_now_ms(f->served->relay->loop);
 	const bool is_up = way == &f->up;
 	const size_t before = *moved;
-	uint64_t allowed, which;
+	uint64_t allowed, which = 0;
+	struct plan_verdict v;
 	enum step step;
 
 	if (!to->writable)
 		return STEP_BLOCKED;
 	if (way->waiting > 0)
 		return pipe_drain(way, to, moved);
-	which = payers(f);
-	allowed = MIN(way->allowed,
-		      budgets_left(s->budgets, &s->plan, which, !is_up, now_ms));
+	/* That of the rule which opened the flow pays, and that of the address rule which
+	 * opens the address, where any name may be shown. */
+	if (plan_budget_count(p) > 0) {
+		v = plan_match_addr(p, &dialled->addr, IPPROTO_TCP, dialled->port);
+		which = budgets_of(p, PLAN_NO_RULE) | budgets_of(p, f->opened_rule) |
+			(v.action == POLICY_ALLOW ? budgets_of(p, v.rule) : 0);
+	}
+	allowed = MIN(way->allowed, budgets_left(s->budgets, p, which, !is_up, now_ms));
 	if (!from->readable || allowed == 0)
 		return STEP_BLOCKED;
 	if (from->urgent || !pipe_borrow(f->served, way))
@@ -318,18 +284,12 @@ static void on_client(struct loop_source *s, uint32_t events)
 	relay_flow_queue(f);
 }
 
-static void on_server(struct loop_source *s, uint32_t events)
+void relay_flow_on_server(struct loop_source *s, uint32_t events)
 {
 	struct relay_flow *f = CONTAINER_OF(s, struct relay_flow, server.source);
 
 	relay_side_note(&f->server, events);
 	relay_flow_queue(f);
-}
-
-int relay_flow_watch_server(struct relay_flow *f)
-{
-	f->server.source.on_ready = on_server;
-	return loop_add(f->served->relay->loop, &f->server.source, RELAY_SIDE_EVENTS);
 }
 
 static void on_timer(struct loop_timer *t)
@@ -348,24 +308,14 @@ static void on_patience_over(struct loop_timer *t)
 	relay_flow_queue(f);
 }
 
-/* Whoever says the end first keeps the port for a minute. */
-static void give_port(struct relay_flow *f, struct relay_side *side, bool reset)
+void relay_side_close(struct relay_flow *f, struct relay_side *side, bool reset)
 {
 	const int64_t now_ms = loop_now_ms(f->served->relay->loop);
 	const bool is_server = side == &f->server;
 	const bool is_open = side->writable && !side->failed;
+	/* Whoever says the end first keeps the port for a minute. */
 	const bool ends = !reset && is_open && !(is_server && f->down.ended);
 	const bool rests = ends || (is_server && f->ended_first);
-
-	if (side->ports_of == 0)
-		return;
-	ports_give(f->served->ports, side->ports_of - 1U, rests, now_ms);
-	ports_give(&f->served->relay->ports, side->ports_of - 1U, rests, now_ms);
-	side->ports_of = 0;
-}
-
-void relay_side_close(struct relay_flow *f, struct relay_side *side, bool reset)
-{
 	int fd = side->source.fd;
 
 	if (fd < 0)
@@ -379,7 +329,11 @@ void relay_side_close(struct relay_flow *f, struct relay_side *side, bool reset)
 			   IPPROTO_TCP, side->own_port);
 		side->own_port = 0;
 	}
-	give_port(f, side, reset);
+	if (side->ports_of != 0) {
+		ports_give(f->served->ports, side->ports_of - 1U, rests, now_ms);
+		ports_give(&f->served->relay->ports, side->ports_of - 1U, rests, now_ms);
+		side->ports_of = 0;
+	}
 	side->source.fd = -1;
 	if (reset)
 		relay_reset_fd(fd);
@@ -446,26 +400,9 @@ struct relay_question relay_flow_question(const struct relay_flow *f,
 	};
 }
 
-static struct relay_verdict verdict_again(const struct relay_flow *f,
-					  struct relay_question *q)
-{
-	enum relay_shown shown = (enum relay_shown)f->shown;
-	struct relay_verdict v;
-
-	/* A flow of the time before `verify: tls` has shown bytes of some kind. */
-	if (shown == SHOWN_NOTHING && f->check == CHECK_DONE)
-		shown = SHOWN_BYTES;
-	*q = relay_flow_question(f, &f->asked);
-	v = relay_verdict_again(q, shown, &f->name, f->taught);
-	if (v.allowed && !addr_equal(&f->dialled.addr, &f->asked.addr)) {
-		*q = relay_flow_question(f, &f->dialled);
-		v = relay_verdict_again(q, shown, &f->name, f->taught);
-	}
-	return v;
-}
-
 size_t relay_flow_recheck(struct relay_flow *f)
 {
+	enum relay_shown shown = (enum relay_shown)f->shown;
 	struct relay_question q;
 	struct relay_verdict v;
 
@@ -479,7 +416,15 @@ size_t relay_flow_recheck(struct relay_flow *f)
 		relay_park_recheck(f);
 		return RELAY_RECHECK_COST;
 	}
-	v = verdict_again(f, &q);
+	/* A flow of the time before `verify: tls` has shown bytes of some kind. */
+	if (shown == SHOWN_NOTHING && f->check == CHECK_DONE)
+		shown = SHOWN_BYTES;
+	q = relay_flow_question(f, &f->asked);
+	v = relay_verdict_again(&q, shown, &f->name, f->taught);
+	if (v.allowed && !addr_equal(&f->dialled.addr, &f->asked.addr)) {
+		q = relay_flow_question(f, &f->dialled);
+		v = relay_verdict_again(&q, shown, &f->name, f->taught);
+	}
 	if (v.allowed && f->several) {
 		relay_fail(
 			f->served, &f->dialled, &f->name,
@@ -499,16 +444,6 @@ size_t relay_flow_recheck(struct relay_flow *f)
 		relay_flow_abort(f);
 	}
 	return RELAY_RECHECK_RESET_COST;
-}
-
-/* What was judged has gone, and more may be there. */
-static bool is_to_be_checked(const struct relay_flow *f)
-{
-	bool down = f->check == CHECK_ANSWER || f->check == CHECK_HELLO;
-
-	return (f->check == CHECK_FIRST && f->word && f->answered) ||
-	       (relay_reads_client(f) && f->up.allowed == 0 && f->client.readable) ||
-	       (down && f->down.allowed == 0 && f->server.readable);
 }
 
 /* The kernel still has bytes for a server that reads slowly: a socket that is closed now
@@ -532,6 +467,12 @@ static size_t flow_move(struct relay_flow *f)
 	size_t cost = 0;
 	enum relay_moved up = relay_move(f, &f->up, &f->client, &f->server, &cost);
 	enum relay_moved down = relay_move(f, &f->down, &f->server, &f->client, &cost);
+	/* What was judged has gone, and more may be there. */
+	const bool checks_server = f->check == CHECK_ANSWER || f->check == CHECK_HELLO;
+	const bool is_to_be_checked =
+		(f->check == CHECK_FIRST && f->word && f->answered) ||
+		(relay_reads_client(f) && f->up.allowed == 0 && f->client.readable) ||
+		(checks_server && f->down.allowed == 0 && f->server.readable);
 
 	if (up == MOVE_FAILED || down == MOVE_FAILED ||
 	    (f->client.failed && up != MOVE_MORE) ||
@@ -539,7 +480,7 @@ static size_t flow_move(struct relay_flow *f)
 		relay_flow_abort(f);
 	else if (up == MOVE_END && down == MOVE_END && !is_still_sending(f))
 		relay_flow_end(f, false);
-	else if (up == MOVE_MORE || down == MOVE_MORE || is_to_be_checked(f))
+	else if (up == MOVE_MORE || down == MOVE_MORE || is_to_be_checked)
 		relay_flow_queue(f);
 	return cost;
 }
@@ -567,35 +508,15 @@ static void flow_check_dial(struct relay_flow *f)
 		relay_flow_abort(f);
 }
 
-/* The destination is judged. False: refused. */
-static bool flow_verdict(struct relay_flow *f)
+void relay_flow_await_first(struct relay_flow *f)
 {
-	struct relay_question q;
-	struct relay_verdict v;
+	const bool is_short = f->sinkhole && !plan_is_web_port(f->asked.port);
 
-	f->host_local = is_host_local(f->served->relay, &f->asked.addr);
-	q = relay_flow_question(f, &f->asked);
-	v = relay_verdict_of(&q);
-	f->name = v.name;
-	f->taught = v.taught;
-	f->opened_rule = v.rule;
-	if (!v.allowed)
-		relay_refuse(f->served, &q.to, &v);
-	return v.allowed;
-}
-
-static void await_first(struct relay_flow *f, int64_t ms)
-{
-	if (loop_timer_in(f->served->relay->loop, &f->patience, ms) == 0)
+	if (loop_timer_in(f->served->relay->loop, &f->patience,
+			  is_short ? RELAY_SINKHOLE_MS : RELAY_LOOK_MS) == 0)
 		return;
 	relay_limit(f->served, LIMIT_FLOWS, "no memory is free");
 	relay_flow_abort(f);
-}
-
-void relay_flow_await_first(struct relay_flow *f)
-{
-	await_first(f,
-		    plan_is_web_port(f->asked.port) ? RELAY_LOOK_MS : RELAY_SINKHOLE_MS);
 }
 
 /* Dial now, or when a name was shown. */
@@ -614,12 +535,18 @@ void relay_flow_begin(struct relay_flow *f)
 		relay_flow_await_first(f);
 		return;
 	}
-	if (!flow_verdict(f)) {
+	f->host_local = is_host_local(f->served->relay, &f->asked.addr);
+	q = relay_flow_question(f, &f->asked);
+	v = relay_verdict_of(&q);
+	f->name = v.name;
+	f->taught = v.taught;
+	f->opened_rule = v.rule;
+	if (!v.allowed) {
+		relay_refuse(f->served, &q.to, &v);
 		relay_flow_abort(f);
 		return;
 	}
 	f->served->sandbox->counters[COUNT_FLOWS]++;
-	q = relay_flow_question(f, &f->asked);
 	if (plan_verify(p) == POLICY_VERIFY_DNS) {
 		f->check = CHECK_DONE;
 		f->up.allowed = RELAY_ALL;
@@ -636,7 +563,7 @@ void relay_flow_begin(struct relay_flow *f)
 		f->opened_rule = v.rule;
 		relay_dial_start(f);
 	} else {
-		await_first(f, RELAY_LOOK_MS);
+		relay_flow_await_first(f);
 	}
 }
 
@@ -660,8 +587,10 @@ size_t relay_flow_run(struct relay_flow *f)
 		relay_park_run(f);
 		return cost;
 	}
-	if (f->state == FLOW_CLOSING || f->state == FLOW_REFUSED)
-		return relay_goodbye(f);
+	if (f->state == FLOW_CLOSING)
+		return relay_finish(f);
+	if (f->state == FLOW_REFUSED)
+		return relay_drain_client(f);
 	if (f->state == FLOW_DIALLING)
 		flow_check_dial(f);
 	if (f->check != CHECK_DONE && f->state != FLOW_DEAD)
@@ -669,16 +598,6 @@ size_t relay_flow_run(struct relay_flow *f)
 	if (f->state == FLOW_OPEN)
 		cost += flow_move(f);
 	return cost;
-}
-
-void relay_flow_free(struct relay *r, struct relay_flow *f)
-{
-	if (r->spare_count >= RELAY_SPARE_FLOWS) {
-		free(f);
-		return;
-	}
-	LIST_INSERT_HEAD(&r->spares, f, in_sandbox);
-	r->spare_count++;
 }
 
 void relay_flow_start(struct relay_sandbox *g, int client_fd,
@@ -719,31 +638,23 @@ void relay_flow_start(struct relay_sandbox *g, int client_fd,
 
 /* ---- what has passed ---- */
 
-/* The name that opened it or that it showed. Under an open plan (policy/advice.h) a rule
- * opens every address: then that which was looked up last. */
-static const struct dns_name *name_for_people(const struct relay_flow *f,
-					      struct learned_use *use)
-{
-	const struct sandbox *s = f->served->sandbox;
-
-	if (f->name.size > 0)
-		return &f->name;
-	/* Where none is shown no name's rule opens it. */
-	if (!plan_is_open(&s->plan) || f->shown == SHOWN_NO_NAME ||
-	    learned_find(s->learned, &f->dialled.addr,
-			 loop_now_ms(f->served->relay->loop), use, 1) == 0)
-		return NULL;
-	return &use->name;
-}
-
 static struct event passed_event(const struct relay_flow *f)
 {
+	const struct sandbox *s = f->served->sandbox;
+	const bool is_open = plan_is_open(&s->plan);
+	const bool no_name = f->shown == SHOWN_NO_NAME && is_open;
+	const struct dns_name *name = f->name.size > 0 ? &f->name : NULL;
 	struct learned_use use;
-	const struct dns_name *name = name_for_people(f, &use);
-	const bool no_name = f->shown == SHOWN_NO_NAME &&
-			     plan_is_open(&f->served->sandbox->plan);
 	struct event e = relay_event(&f->dialled, EVENT_ALLOW);
 
+	/* Where no name opened the flow or was shown: under an open plan
+	 * (policy/advice.h) a rule opens every address, and the name that was looked up
+	 * last is told. Without a server name in what was shown no name's rule opens it.
+	 */
+	if (!name && is_open && !no_name &&
+	    learned_find(s->learned, &f->dialled.addr,
+			 loop_now_ms(f->served->relay->loop), &use, 1) > 0)
+		name = &use.name;
 	if (f->shown == SHOWN_NAME || no_name)
 		e.layer = EVENT_NAME;
 	e.rule = f->opened_rule;

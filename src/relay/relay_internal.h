@@ -233,7 +233,10 @@ struct relay_sandbox {
 	struct relay *relay;
 	struct sandbox *sandbox; /* borrowed; NULL once detached, and for listeners that
 				  * many share */
-	struct loop_source listen[2];
+	struct relay_listener {
+		struct loop_source source;
+		struct relay_sandbox *of;
+	} listen[2];		 /* IPv4, IPv6 */
 	struct loop_timer pause; /* the listeners rest: no descriptor was to be had */
 	LIST_HEAD(, relay_flow) flows;
 	struct relay_flow_queue ready;	     /* to run */
@@ -313,15 +316,14 @@ void relay_flow_abort(struct relay_flow *f);
 /* If the plan has changed: reset it where the plan, as it is now, doesn't allow it.
  * Return: what it costs of the turn's budget. */
 size_t relay_flow_recheck(struct relay_flow *f);
-void relay_flow_free(struct relay *r, struct relay_flow *f);
 /* What there is to judge about @to, which is the flow's own destination unless the
  * dial went elsewhere. */
 struct relay_question relay_flow_question(const struct relay_flow *f,
 					  const struct endpoint *to);
 void relay_side_close(struct relay_flow *f, struct relay_side *side, bool reset);
 void relay_side_note(struct relay_side *side, uint32_t events);
-/* f->server, which is connected, is the loop's from now on. Return: 0 or -errno. */
-int relay_flow_watch_server(struct relay_flow *f) MUST_CHECK;
+/* Of f->server.source. */
+void relay_flow_on_server(struct loop_source *s, uint32_t events);
 void relay_set_option(int fd, int level, int option, int value);
 /* Of a listener, whose connections inherit them, or of one connection. */
 void relay_set_options(int fd);
@@ -330,8 +332,8 @@ void relay_reset_fd(int fd);
 
 /* Judge and dial what was asked for, or park it. The flow may end. */
 void relay_flow_begin(struct relay_flow *f);
-/* A flow that is never dialled waits for what the client shows, to be refused. It may
- * end. */
+/* A flow waits for what the client shows: to be judged, or, where it is never dialled, to
+ * be refused. It may end. */
 void relay_flow_await_first(struct relay_flow *f);
 
 /* What has passed since the last time, into the accounts. */
@@ -347,7 +349,6 @@ enum relay_moved relay_move(struct relay_flow *f, struct relay_way *way,
 			    struct relay_side *from, struct relay_side *to, size_t *cost);
 /* Give back, or close, the pipe of @way. */
 void relay_way_done(struct relay_sandbox *g, struct relay_way *way);
-void relay_pipes_free(struct relay *r);
 
 /* relay_park.c */
 
@@ -392,5 +393,9 @@ void relay_fail(struct relay_sandbox *g, const struct endpoint *to,
 void relay_limit(struct relay_sandbox *g, enum plan_limit limit, const char *reason);
 /* FLOW_CLOSING: the server gets and says no more, and the client is told. */
 void relay_goodbye_now(struct relay_flow *f);
-/* FLOW_CLOSING and FLOW_REFUSED. */
-size_t relay_goodbye(struct relay_flow *f);
+/* FLOW_CLOSING: what was let through goes to the server, then the end; its answers come
+ * back. */
+size_t relay_finish(struct relay_flow *f);
+/* FLOW_REFUSED: read what the client still sends, to its end or until its time is over.
+ */
+size_t relay_drain_client(struct relay_flow *f);
