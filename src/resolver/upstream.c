@@ -171,32 +171,15 @@ static void request_leave(struct request *r)
 	r->socket = NULL;
 }
 
-/* Tokens are the resolver's own, so nobody chooses them to collide. */
-static struct request **bucket_of(struct upstreams *u, uint32_t token)
-{
-	return &u->buckets[(token * 2654435761u) >> BUCKET_SHIFT];
-}
-
+/* Where the request of @token hangs, or would hang. Tokens are the resolver's own, so
+ * nobody chooses them to collide. */
 static struct request **request_find(struct upstreams *u, uint32_t token)
 {
-	struct request **slot = bucket_of(u, token);
+	struct request **slot = &u->buckets[(token * 2654435761u) >> BUCKET_SHIFT];
 
 	while (*slot && (*slot)->token != token)
 		slot = &(*slot)->chained;
 	return slot;
-}
-
-static struct request *request_new(struct upstreams *u, uint32_t token)
-{
-	struct request *r = u->free_requests;
-
-	if (r)
-		u->free_requests = r->chained;
-	else if (u->touched < REQUESTS_MAX)
-		r = &u->requests[u->touched++];
-	if (r)
-		*r = (struct request){ .token = token };
-	return r;
 }
 
 static void request_free(struct upstreams *u, struct request *r)
@@ -270,24 +253,6 @@ static void mark_failed(struct udp_socket *s, int error)
 		s->uses = UDP_USES_MAX; /* its requests time out */
 }
 
-/* A header for the messages of @vectors, which are all of one size: one datagram, or
- * one that the kernel cuts. */
-static void fill_header(struct msghdr *h, union segment_size *segment,
-			struct iovec *vectors, size_t count)
-{
-	uint16_t size = (uint16_t)vectors[0].iov_len;
-
-	*h = (struct msghdr){ .msg_iov = vectors, .msg_iovlen = count };
-	if (count == 1)
-		return;
-	h->msg_control = segment;
-	h->msg_controllen = sizeof(segment->bytes);
-	segment->header = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(size)),
-					    .cmsg_level = SOL_UDP,
-					    .cmsg_type = UDP_SEGMENT };
-	memcpy(CMSG_DATA(&segment->header), &size, sizeof(size));
-}
-
 /* Gather what is to go the same way as message @first: on the same socket, of the same
  * size if the way takes segments, and not gathered yet (@gathered has a bit for each).
  * Return: how many vectors were filled. */
@@ -352,13 +317,26 @@ static void send_socket(struct out_queue *q, size_t first, uint64_t *gathered)
 
 	q->vector_count = 0;
 	for (size_t i = first; i < q->count; i++) {
+		struct msghdr *h = &q->headers[headers].msg_hdr;
+		union segment_size *segment = &q->segments[headers];
+		struct iovec *vectors = q->vectors + q->vector_count;
 		size_t count;
 
 		if (q->sockets[i] != s || *gathered >> i & 1)
 			continue;
 		count = gather(q, i, gathered);
-		fill_header(&q->headers[headers].msg_hdr, &q->segments[headers],
-			    q->vectors + q->vector_count, count);
+		*h = (struct msghdr){ .msg_iov = vectors, .msg_iovlen = count };
+		/* Several messages of one size: one datagram, which the kernel cuts. */
+		if (count > 1) {
+			h->msg_control = segment;
+			h->msg_controllen = sizeof(segment->bytes);
+			segment->header = (struct cmsghdr){ .cmsg_len = CMSG_LEN(
+								    sizeof(q->sizes[i])),
+							    .cmsg_level = SOL_UDP,
+							    .cmsg_type = UDP_SEGMENT };
+			memcpy(CMSG_DATA(&segment->header), &q->sizes[i],
+			       sizeof(q->sizes[i]));
+		}
 		q->vector_count += count;
 		headers++;
 	}
@@ -411,79 +389,67 @@ static void socket_fail(struct udp_socket *s, int error)
 		request_fail(s->owner, LIST_FIRST(&s->requests)->token, error);
 }
 
-/* Hand one datagram to the requests with its id. They are gathered first: the
- * callbacks change the list. */
-static void deliver_datagram(struct udp_socket *s, const uint8_t *bytes, size_t size)
-{
-	struct upstreams *u = s->owner;
-	uint16_t id = (uint16_t)(bytes[0] << 8 | bytes[1]);
-	const struct request *r;
-	uint32_t tokens[SAME_ID_MAX];
-	size_t count = 0;
-
-	LIST_FOREACH(r, &s->requests, of_socket)
-	if (r->id == id && count < SAME_ID_MAX)
-		tokens[count++] = r->token;
-	for (size_t i = 0; i < count; i++)
-		if (*request_find(u, tokens[i]))
-			u->ops.on_message(u->ops.data, tokens[i], bytes, size);
-}
-
-static void read_batch(struct udp_socket *s)
-{
-	struct upstreams *u = s->owner;
-	int n = recvmmsg(s->source.fd, u->headers, BATCH, MSG_DONTWAIT, NULL);
-
-	if (n < 0) {
-		if (errno != EAGAIN && errno != EINTR)
-			socket_fail(s, -errno);
-		return;
-	}
-	for (int i = 0; i < n; i++) {
-		bool whole = !(u->headers[i].msg_hdr.msg_flags & MSG_TRUNC);
-
-		if (whole && u->headers[i].msg_len >= ID_SIZE)
-			deliver_datagram(s, u->bytes[i], u->headers[i].msg_len);
-	}
-}
-
 static void on_socket_readable(struct loop_source *source, uint32_t events)
 {
 	struct udp_socket *s = CONTAINER_OF(source, struct udp_socket, source);
+	struct upstreams *u = s->owner;
+	int n = recvmmsg(source->fd, u->headers, BATCH, MSG_DONTWAIT, NULL);
 
-	s->owner->reading = s;
-	read_batch(s);
-	s->owner->reading = NULL;
+	u->reading = s;
+	if (n < 0 && errno != EAGAIN && errno != EINTR)
+		socket_fail(s, -errno);
+	for (int i = 0; i < n; i++) {
+		const struct mmsghdr *h = &u->headers[i];
+		const uint8_t *bytes = u->bytes[i];
+		const struct request *r;
+		uint32_t tokens[SAME_ID_MAX];
+		size_t count = 0;
+		uint16_t id;
+
+		if (h->msg_hdr.msg_flags & MSG_TRUNC || h->msg_len < ID_SIZE)
+			continue;
+		id = (uint16_t)(bytes[0] << 8 | bytes[1]);
+		/* The requests with its id are gathered first: the callbacks change the
+		 * list. */
+		LIST_FOREACH(r, &s->requests, of_socket)
+		{
+			if (r->id == id && count < SAME_ID_MAX)
+				tokens[count++] = r->token;
+		}
+		for (size_t t = 0; t < count; t++)
+			if (*request_find(u, tokens[t]))
+				u->ops.on_message(u->ops.data, tokens[t], bytes,
+						  h->msg_len);
+	}
+	u->reading = NULL;
 	socket_close_if_done(s);
 }
 
-/* Return: a free slot, which stays one until socket_open() takes it, or NULL. */
-static struct udp_socket *socket_find_free(struct upstreams *u)
+/* The socket for the next request: made anew when the old one is spent. While no new
+ * one can be had the old one goes on. */
+static int socket_pick(struct upstreams *u, struct upstream_server *server,
+		       struct udp_socket **ret)
 {
-	struct udp_socket *s = u->free_sockets;
+	struct udp_socket **slot = &server->current[server->turn % UDP_PER_SERVER];
+	struct udp_socket *old = *slot, *s = u->free_sockets;
+	int r;
 
-	if (s || u->sockets_touched == ARRAY_SIZE(u->sockets))
-		return s;
-	s = &u->sockets[u->sockets_touched];
-	s->owner = u;
-	s->source.fd = -1;
-	s->source.on_ready = on_socket_readable;
-	return s;
-}
-
-/* Return: a new current socket, or NULL and errno in *ret_error. */
-static struct udp_socket *socket_open(struct upstreams *u, struct upstream_server *server,
-				      int *ret_error)
-{
-	struct udp_socket *s = socket_find_free(u);
-
-	*ret_error = -EMFILE;
-	if (!s)
-		return NULL;
-	*ret_error = connect_to(u, server, SOCK_DGRAM, &s->source, EPOLLIN);
-	if (*ret_error < 0)
-		return NULL;
-	s->port = (uint16_t)*ret_error;
+	*ret = old;
+	if (old && old->uses < UDP_USES_MAX &&
+	    loop_now_ms(u->loop) - old->born_ms < UDP_AGE_MS)
+		return 0;
+	if (!s && u->sockets_touched == ARRAY_SIZE(u->sockets))
+		return old ? 0 : -EMFILE;
+	if (!s) { /* it stays free if it can't be connected */
+		s = &u->sockets[u->sockets_touched];
+		s->owner = u;
+		s->source.fd = -1;
+		s->source.on_ready = on_socket_readable;
+	}
+	r = connect_to(u, server, SOCK_DGRAM, &s->source, EPOLLIN);
+	if (r < 0)
+		return old ? 0 : r;
+	s->port = (uint16_t)r;
 	if (s == u->free_sockets)
 		u->free_sockets = s->next_free;
 	else
@@ -495,30 +461,11 @@ static struct udp_socket *socket_open(struct upstreams *u, struct upstream_serve
 	s->uses = 0;
 	s->born_ms = loop_now_ms(u->loop);
 	LIST_INIT(&s->requests);
-	return s;
-}
-
-/* The socket for the next request: made anew when the old one is spent. While no new
- * one can be had the old one goes on. */
-static int socket_pick(struct upstreams *u, struct upstream_server *server,
-		       struct udp_socket **ret)
-{
-	struct udp_socket **slot = &server->current[server->turn % UDP_PER_SERVER];
-	struct udp_socket *old = *slot, *fresh;
-	int r;
-
-	*ret = old;
-	if (old && old->uses < UDP_USES_MAX &&
-	    loop_now_ms(u->loop) - old->born_ms < UDP_AGE_MS)
-		return 0;
-	fresh = socket_open(u, server, &r);
-	if (!fresh)
-		return old ? 0 : r;
 	if (old) {
 		old->state = SOCKET_SPENT;
 		socket_close_if_done(old);
 	}
-	*ret = *slot = fresh;
+	*ret = *slot = s;
 	return 0;
 }
 
@@ -586,29 +533,13 @@ static void tcp_fail(struct tcp_connection *c, int error)
 	request_fail(c->owner, c->token, error);
 }
 
-/* The whole message is there, and the connection is over with it: the message is the one
- * that was wanted, or the request has failed. Closed first, since the callback may want
- * the slot. */
-static void tcp_finish(struct tcp_connection *c, const uint8_t *message, size_t size)
-{
-	struct upstreams *u = c->owner;
-	uint32_t token = c->token;
-	uint8_t *in = TAKE_PTR(c->in); /* where the message lies */
-	struct request *r;
-
-	tcp_close(c);
-	(*request_find(u, token))->tcp = NULL;
-	u->ops.on_message(u->ops.data, token, message, size);
-	r = *request_find(u, token);
-	if (r && !r->tcp && !r->socket)
-		request_fail(u, token, -EBADMSG);
-	free(in);
-}
-
 static void connection_read(struct tcp_connection *c)
 {
+	struct upstreams *u = c->owner;
+	const uint32_t token = c->token;
+	const struct request *request;
 	const uint8_t *message;
-	uint8_t *to;
+	uint8_t *to, *in;
 	size_t size, room = dns_framing_room(&c->framing, &to);
 	ssize_t n = recv(c->source.fd, to, room, MSG_DONTWAIT);
 	int r;
@@ -623,67 +554,66 @@ static void connection_read(struct tcp_connection *c)
 	r = dns_framing_next(&c->framing, &message, &size);
 	if (r < 0)
 		tcp_fail(c, r);
-	else if (r > 0)
-		tcp_finish(c, message, size);
-}
-
-/* Return: false when the connection has failed and is gone. */
-static bool connection_write(struct tcp_connection *c)
-{
-	ssize_t n = send(c->source.fd, c->out + c->out_sent, c->out_size - c->out_sent,
-			 MSG_DONTWAIT | MSG_NOSIGNAL);
-	int r = 0;
-
-	if (n < 0 && errno != EAGAIN && errno != EINTR) {
-		tcp_fail(c, -errno);
-		return false;
-	}
-	c->out_sent += n > 0 ? (size_t)n : 0;
-	if (c->out_sent == c->out_size)
-		r = loop_modify(c->owner->loop, &c->source, EPOLLIN);
-	if (r < 0)
-		tcp_fail(c, r);
-	return r == 0;
+	if (r <= 0)
+		return;
+	/* The whole message is there, and the connection is over with it: the message is
+	 * the one that was wanted, or the request has failed. Closed first, since the
+	 * callback may want the slot. */
+	in = TAKE_PTR(c->in); /* where the message lies */
+	tcp_close(c);
+	(*request_find(u, token))->tcp = NULL;
+	u->ops.on_message(u->ops.data, token, message, size);
+	request = *request_find(u, token);
+	if (request && !request->tcp && !request->socket)
+		request_fail(u, token, -EBADMSG);
+	free(in);
 }
 
 static void on_connection_ready(struct loop_source *source, uint32_t events)
 {
 	struct tcp_connection *c = CONTAINER_OF(source, struct tcp_connection, source);
+	ssize_t n;
+	int r = 0;
 
-	if (c->out_sent < c->out_size && !connection_write(c))
-		return;
+	if (c->out_sent < c->out_size) {
+		n = send(source->fd, c->out + c->out_sent, c->out_size - c->out_sent,
+			 MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n < 0 && errno != EAGAIN && errno != EINTR)
+			r = -errno;
+		c->out_sent += n > 0 ? (size_t)n : 0;
+		if (c->out_sent == c->out_size)
+			r = loop_modify(c->owner->loop, source, EPOLLIN);
+		if (r < 0) {
+			tcp_fail(c, r);
+			return;
+		}
+	}
 	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
 		connection_read(c);
 }
 
-static struct tcp_connection *free_connection(struct upstreams *u)
+/* A server may be slow for the names of one sandbox: others have connections left.
+ * Return: a slot for one more of @tcp_for's, or NULL. */
+static struct tcp_connection *free_connection(struct upstreams *u, const void *tcp_for)
 {
-	struct tcp_connection *c;
+	struct tcp_connection *c, *unused = NULL;
+	size_t mine = 0, used = 0;
 
-	for (size_t i = 0; i < u->connections_touched; i++)
-		if (u->connections[i].source.fd < 0)
-			return &u->connections[i];
-	if (u->connections_touched == ARRAY_SIZE(u->connections))
+	for (c = u->connections; c < u->connections + u->connections_touched; c++) {
+		if (c->source.fd < 0 && !unused)
+			unused = c;
+		used += c->source.fd >= 0;
+		mine += c->source.fd >= 0 && c->used_for == tcp_for;
+	}
+	if (!share_has_room(mine, used, ARRAY_SIZE(u->connections)))
 		return NULL;
+	if (unused || u->connections_touched == ARRAY_SIZE(u->connections))
+		return unused;
 	c = &u->connections[u->connections_touched++];
 	c->owner = u;
 	c->source.fd = -1;
 	c->source.on_ready = on_connection_ready;
 	return c;
-}
-
-/* A server may be slow for the names of one sandbox: others have connections left. */
-static bool may_connect(const struct upstreams *u, const void *tcp_for)
-{
-	size_t mine = 0, used = 0;
-
-	for (size_t i = 0; i < u->connections_touched; i++) {
-		const struct tcp_connection *c = &u->connections[i];
-
-		used += c->source.fd >= 0;
-		mine += c->source.fd >= 0 && c->used_for == tcp_for;
-	}
-	return share_has_room(mine, used, ARRAY_SIZE(u->connections));
 }
 
 static int tcp_send(struct upstreams *u, struct request *request,
@@ -695,7 +625,7 @@ static int tcp_send(struct upstreams *u, struct request *request,
 
 	if (size == 0 || size > TCP_QUERY_MAX)
 		return -EMSGSIZE;
-	c = may_connect(u, tcp_for) ? free_connection(u) : NULL;
+	c = free_connection(u, tcp_for);
 	if (!c)
 		return -EMFILE;
 	c->in = malloc(DNS_FRAME_PREFIX + DNS_MESSAGE_MAX);
@@ -730,16 +660,21 @@ int upstreams_send(struct upstreams *u, uint32_t token, size_t server,
 	if (server >= u->server_count)
 		return -EINVAL;
 	upstreams_cancel(u, token);
-	r = request_new(u, token);
-	if (!r)
+	r = u->free_requests;
+	if (r)
+		u->free_requests = r->chained;
+	else if (u->touched < REQUESTS_MAX)
+		r = &u->requests[u->touched++];
+	else
 		return -ENOBUFS;
+	*r = (struct request){ .token = token };
 	error = tcp_for ? tcp_send(u, r, &u->servers[server], tcp_for, message, size)
 			: udp_send(u, r, &u->servers[server], message, size);
 	if (error < 0) {
 		request_free(u, r);
 		return error;
 	}
-	slot = bucket_of(u, token);
+	slot = request_find(u, token);
 	r->chained = *slot;
 	*slot = r;
 	return 0;
