@@ -82,24 +82,6 @@ static size_t out_left(const struct dns_tcp_connection *c)
 	return c->out ? c->out_size - c->out_sent : 0;
 }
 
-/* Read while the client may ask more, write while replies wait. Closes the connection
- * when neither will ever be. */
-static void update_interest(struct dns_tcp_connection *c)
-{
-	uint32_t events = 0;
-
-	if (c->at_end && c->unanswered == 0 && out_left(c) == 0) {
-		connection_close(c);
-		return;
-	}
-	if (!c->at_end && out_left(c) == 0 && c->unanswered < DNS_TCP_UNANSWERED_MAX)
-		events |= EPOLLIN;
-	if (out_left(c) > 0)
-		events |= EPOLLOUT;
-	if (loop_modify(c->owner->loop, &c->source, events) < 0)
-		connection_reset(c);
-}
-
 /* When the connection is to be ended if nothing happens until then. */
 static int64_t deadline(const struct dns_tcp_connection *c)
 {
@@ -110,6 +92,28 @@ static int64_t deadline(const struct dns_tcp_connection *c)
 	if (out_left(c) > 0)
 		at_ms = MIN(at_ms, c->written_ms + DNS_TCP_WRITE_MS);
 	return at_ms;
+}
+
+/* Read while the client may ask more, write while replies wait. Closes the connection
+ * when neither will ever be. A deadline may have come nearer than the timer knows. */
+static void update_interest(struct dns_tcp_connection *c)
+{
+	struct loop *loop = c->owner->loop;
+	uint32_t events = 0;
+	int64_t at_ms;
+
+	if (c->at_end && c->unanswered == 0 && out_left(c) == 0) {
+		connection_close(c);
+		return;
+	}
+	if (!c->at_end && out_left(c) == 0 && c->unanswered < DNS_TCP_UNANSWERED_MAX)
+		events |= EPOLLIN;
+	if (out_left(c) > 0)
+		events |= EPOLLOUT;
+	at_ms = deadline(c);
+	if (loop_modify(loop, &c->source, events) < 0 ||
+	    (at_ms < c->timer.at_ms && loop_timer_start(loop, &c->timer, at_ms) < 0))
+		connection_reset(c);
 }
 
 /* Every deadline lies at least this far ahead, so one timer that looks again is
@@ -130,33 +134,15 @@ static void on_timer(struct loop_timer *timer)
 		connection_reset(c);
 }
 
-/* A deadline has come nearer than the timer may know. */
-static void hasten_timer(struct dns_tcp_connection *c)
-{
-	int64_t at_ms = deadline(c);
-
-	if (at_ms < c->timer.at_ms &&
-	    loop_timer_start(c->owner->loop, &c->timer, at_ms) < 0)
-		connection_reset(c);
-}
-
 static bool may_ask(const struct dns_tcp_connection *c)
 {
 	return is_open(c) && c->unanswered < DNS_TCP_UNANSWERED_MAX;
 }
 
-/* What the resolver wouldn't answer must not come to it: a reply would be due for ever.
- */
-static bool can_be_query(const uint8_t *message, size_t size)
-{
-	enum { FLAGS_AT = 2, RESPONSE = 0x80 };
-
-	return size >= DNS_HEADER_SIZE && !(message[FLAGS_AT] & RESPONSE);
-}
-
 /* Hand over what is whole, until too many replies are due. */
 static void hand_over_all(struct dns_tcp_connection *c)
 {
+	enum { FLAGS_AT = 2, RESPONSE = 0x80 };
 	struct dns_tcp *t = c->owner;
 	const uint8_t *message;
 	size_t size;
@@ -167,7 +153,9 @@ static void hand_over_all(struct dns_tcp_connection *c)
 
 		if (r == 0)
 			return;
-		if (r < 0 || !can_be_query(message, size)) {
+		/* What the resolver wouldn't answer must not come to it: a reply would be
+		 * due for ever. */
+		if (r < 0 || size < DNS_HEADER_SIZE || message[FLAGS_AT] & RESPONSE) {
 			connection_reset(c);
 			return;
 		}
@@ -214,40 +202,32 @@ static void read_some(struct dns_tcp_connection *c)
 		connection_reset(c);
 }
 
-static void write_some(struct dns_tcp_connection *c)
-{
-	ssize_t n = send(c->source.fd, c->out + c->out_sent, out_left(c),
-			 MSG_DONTWAIT | MSG_NOSIGNAL);
-
-	if (n < 0 && errno != EAGAIN && errno != EINTR) {
-		connection_reset(c);
-		return;
-	}
-	if (n <= 0)
-		return;
-	c->out_sent += (size_t)n;
-	c->written_ms = loop_now_ms(c->owner->loop);
-	if (out_left(c) == 0)
-		free(TAKE_PTR(c->out));
-}
-
 static void on_ready(struct loop_source *source, uint32_t events)
 {
 	struct dns_tcp_connection *c =
 		CONTAINER_OF(source, struct dns_tcp_connection, source);
+	ssize_t n = 0;
 
 	if (events & (EPOLLERR | EPOLLHUP)) {
 		connection_reset(c);
 		return;
 	}
-	if (events & EPOLLOUT)
-		write_some(c);
+	if (events & EPOLLOUT) {
+		n = send(c->source.fd, c->out + c->out_sent, out_left(c),
+			 MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n < 0 && errno != EAGAIN && errno != EINTR)
+			connection_reset(c);
+	}
+	if (n > 0) {
+		c->out_sent += (size_t)n;
+		c->written_ms = loop_now_ms(c->owner->loop);
+		if (out_left(c) == 0)
+			free(TAKE_PTR(c->out));
+	}
 	if (is_open(c) && (events & EPOLLIN))
 		read_some(c);
 	if (is_open(c))
 		update_interest(c);
-	if (is_open(c))
-		hasten_timer(c);
 }
 
 /* Keep what the kernel didn't take. Return: false when it is too much. */
@@ -274,20 +254,6 @@ static bool keep(struct dns_tcp_connection *c, const struct iovec *parts, size_t
 	return true;
 }
 
-/* Return: bytes the kernel took, or -errno when the connection is broken. */
-static ssize_t send_now(struct dns_tcp_connection *c, struct iovec parts[2])
-{
-	struct msghdr header = { .msg_iov = parts, .msg_iovlen = 2 };
-	ssize_t n;
-
-	if (c->out)
-		return 0;
-	n = sendmsg(c->source.fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
-	if (n < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
-	return n;
-}
-
 void dns_tcp_reply(struct dns_tcp *t, uint32_t handle, const void *message, size_t size)
 {
 	const uint32_t index = handle & (DNS_TCP_CONNECTIONS_MAX - 1);
@@ -297,54 +263,46 @@ void dns_tcp_reply(struct dns_tcp *t, uint32_t handle, const void *message, size
 		{ length, sizeof(length) },
 		{ (void *)(uintptr_t)message, size },
 	};
-	ssize_t n;
+	struct msghdr header = { .msg_iov = parts, .msg_iovlen = 2 };
+	ssize_t n = 0;
 
 	if (!c || !is_open(c) || c->handle != handle)
 		return;
 	dns_framing_write_prefix(length, size);
 	c->active_ms = loop_now_ms(t->loop);
 	c->unanswered -= c->unanswered > 0;
-	n = send_now(c, parts);
+	if (!c->out) {
+		n = sendmsg(c->source.fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			n = 0;
+	}
 	if (n < 0 || ((size_t)n < sizeof(length) + size && !keep(c, parts, (size_t)n))) {
 		connection_reset(c);
 		return;
 	}
 	update_interest(c);
-	if (is_open(c))
-		hasten_timer(c);
-}
-
-static struct dns_tcp_connection *slot_new(struct dns_tcp *t)
-{
-	struct dns_tcp_connection *c = t->free_slots;
-
-	if (c) {
-		t->free_slots = c->next_free;
-		return c;
-	}
-	if (t->slot_count == DNS_TCP_CONNECTIONS_MAX)
-		return NULL;
-	c = calloc(1, sizeof(*c));
-	if (!c)
-		return NULL;
-	c->owner = t;
-	c->handle = t->slot_count;
-	c->source.fd = -1;
-	c->source.on_ready = on_ready;
-	c->timer.on_fire = on_timer;
-	t->slots[t->slot_count++] = c;
-	return c;
 }
 
 /* Serve @fd, which is then owned by the connection. Return: false: not possible. */
 static bool connection_open(struct dns_tcp_side *side, int fd)
 {
 	struct dns_tcp *t = side->tcp;
-	struct dns_tcp_connection *c = slot_new(t);
+	struct dns_tcp_connection *c = t->free_slots;
 	int one = 1, buffer = KERNEL_BUFFER;
 
-	if (!c)
-		return false;
+	if (c) {
+		t->free_slots = c->next_free;
+	} else {
+		c = t->slot_count < DNS_TCP_CONNECTIONS_MAX ? calloc(1, sizeof(*c))
+							    : NULL;
+		if (!c)
+			return false;
+		c->owner = t;
+		c->handle = t->slot_count;
+		c->source.on_ready = on_ready;
+		c->timer.on_fire = on_timer;
+		t->slots[t->slot_count++] = c;
+	}
 	/* Without them a connection is slower or takes more memory: no failure. */
 	(void)!setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	(void)!setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
@@ -366,21 +324,6 @@ static bool connection_open(struct dns_tcp_side *side, int fd)
 	return true;
 }
 
-/* No descriptor is left: give up the spare one to take the client and reset it. */
-static int accept_with_spare(struct dns_tcp *t, int listener)
-{
-	int fd;
-
-	close(t->spare_fd);
-	fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	if (fd >= 0) {
-		sock_reset(fd);
-		close(fd);
-	}
-	t->spare_fd = eventfd(0, EFD_CLOEXEC);
-	return fd >= 0 ? 0 : -EMFILE;
-}
-
 static bool may_open(const struct dns_tcp_side *side)
 {
 	const struct sandbox *s = side->sandbox;
@@ -397,35 +340,42 @@ static void count_limited(const struct dns_tcp_side *side)
 		side->sandbox->counters[COUNT_DNS_TCP_LIMITED]++;
 }
 
-/* Return: 0 when there may be more. */
-static int accept_one(struct dns_tcp_side *side, int listener)
-{
-	int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-
-	if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
-		count_limited(side);
-		return accept_with_spare(side->tcp, listener);
-	}
-	if (fd < 0)
-		return -errno;
-	if (side->from.who)
-		side = side->from.who(side->from.data, fd);
-	if (side && may_open(side) && connection_open(side, fd))
-		return 0;
-	count_limited(side);
-	sock_reset(fd);
-	close(fd);
-	return 0;
-}
-
 static void on_dialled(struct loop_source *source, uint32_t events)
 {
 	struct dns_tcp_side *side =
 		CONTAINER_OF(source, struct dns_tcp_listener, source)->side;
+	struct dns_tcp *t = side->tcp;
 
-	for (int i = 0; i < DNS_TCP_ACCEPTS_PER_TURN; i++)
-		if (accept_one(side, source->fd) < 0)
+	for (int i = 0; i < DNS_TCP_ACCEPTS_PER_TURN; i++) {
+		int fd = accept4(source->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		struct dns_tcp_side *of = side;
+
+		if (fd < 0 && errno != EMFILE && errno != ENFILE)
 			return;
+		if (fd < 0) {
+			/* No descriptor is left: give up the spare one to take the client
+			 * and reset it. */
+			count_limited(side);
+			close(t->spare_fd);
+			fd = accept4(source->fd, NULL, NULL,
+				     SOCK_NONBLOCK | SOCK_CLOEXEC);
+			if (fd >= 0) {
+				sock_reset(fd);
+				close(fd);
+			}
+			t->spare_fd = eventfd(0, EFD_CLOEXEC);
+			if (fd < 0)
+				return;
+			continue;
+		}
+		if (side->from.who)
+			of = side->from.who(side->from.data, fd);
+		if (of && may_open(of) && connection_open(of, fd))
+			continue;
+		count_limited(of);
+		sock_reset(fd);
+		close(fd);
+	}
 }
 
 int dns_tcp_attach(struct dns_tcp *t, struct dns_tcp_side *side, struct sandbox *s,
