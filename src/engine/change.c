@@ -589,8 +589,8 @@ static void go_over(struct engine_sandbox *g, struct plan next)
 	if (before.ends_ahead != g->plan.ends_ahead)
 		(void)!engine_sandbox_pin(g); /* without memory names are closed */
 	if (closed & ~g->plan.spent)
-		dns_service_pin_restore(g->core->dns, &g->sandbox,
-					closed & ~g->plan.spent);
+		resolver_pin_restore(dns_service_resolver(g->core->dns), &g->sandbox,
+				     closed & ~g->plan.spent, loop_now_ms(g->core->loop));
 	if (g->observer->on_status)
 		g->observer->on_status(g);
 }

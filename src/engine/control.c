@@ -431,7 +431,8 @@ static void on_dismiss(struct engine *e, struct ipc_message *m)
 	if (what.name.size == 0)
 		return;
 	relay_dismiss(&g->sandbox, &what);
-	dns_service_dismiss(e->core.dns, &g->sandbox, &what.name);
+	resolver_dismiss(dns_service_resolver(e->core.dns), &g->sandbox, &what.name,
+			 loop_now_ms(e->core.loop));
 }
 
 static void on_control(struct loop_source *source, uint32_t events)

@@ -201,7 +201,8 @@ static void look_up(struct sandbox *s, const struct dns_name *name, uint16_t typ
 {
 	struct engine_sandbox *g = CONTAINER_OF(s, struct engine_sandbox, sandbox);
 
-	dns_service_look_up(g->core->dns, s, name, type);
+	resolver_look_up(dns_service_resolver(g->core->dns), s, name, type,
+			 loop_now_ms(g->core->loop));
 }
 
 int engine_core_serve(struct engine_core *c, struct sandbox *s, struct err *err)

@@ -539,8 +539,9 @@ int engine_sandbox_pin(struct engine_sandbox *g)
 		return 0;
 	if (g->kind == ATTACH_HOST && !h->is_wanted)
 		return 0; /* with all others, when their table is there */
-	return dns_service_pin(g->core->dns, s,
-			       repin_ms > 0 ? repin_ms : g->core->repin_ms, on_pinned, g);
+	return resolver_pin(dns_service_resolver(g->core->dns), s,
+			    repin_ms > 0 ? repin_ms : g->core->repin_ms, on_pinned, g,
+			    loop_now_ms(g->core->loop));
 }
 
 /* An address may come or go at any time: AAAA is served while there is a way out. What
@@ -614,7 +615,7 @@ void engine_sandbox_begin(struct engine_sandbox *g)
 	observe(g);
 	engine_grants_on_unkept(g);
 	if (plan_dns(&s->plan) == POLICY_DNS_PINNED && !g->is_pinned)
-		dns_service_pin_notify(g->core->dns, s);
+		resolver_pin_notify(dns_service_resolver(g->core->dns), s);
 }
 
 void engine_sandbox_leave(struct engine_sandbox *g)

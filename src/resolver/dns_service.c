@@ -86,37 +86,6 @@ struct dns_service {
 
 /* ---- datagrams, many at a time ---- */
 
-/* Return: how many datagrams there were; at most 0 is none. */
-static int dns_read(struct dns_read *in, int fd)
-{
-	for (size_t i = 0; i < DNS_READ_MAX; i++) {
-		in->vectors[i] = (struct iovec){ in->bytes[i], sizeof(in->bytes[i]) };
-		in->headers[i].msg_hdr = (struct msghdr){
-			.msg_name = &in->peers[i],
-			.msg_namelen = sizeof(in->peers[i]),
-			.msg_iov = &in->vectors[i],
-			.msg_iovlen = 1,
-			.msg_control = in->control[i],
-			.msg_controllen = sizeof(in->control[i]),
-		};
-	}
-	return recvmmsg(fd, in->headers, DNS_READ_MAX, MSG_DONTWAIT, NULL);
-}
-
-/* 0: it has none. */
-static uint32_t dns_read_mark(const struct dns_read *in, int i)
-{
-	struct msghdr m = in->headers[i].msg_hdr;
-	const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-	uint32_t mark;
-
-	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SO_MARK ||
-	    c->cmsg_len != CMSG_LEN(sizeof(mark)))
-		return 0;
-	memcpy(&mark, CMSG_DATA(c), sizeof(mark));
-	return mark;
-}
-
 /* What can't be sent is lost, as UDP may be: the client asks again. */
 static void send_replies(struct reply_queue *q)
 {
@@ -145,12 +114,18 @@ static int udp_socket_for(const struct dns_service *d,
 	return fd < 0 && d->shared.by_mark ? d->shared.udp[v6] : fd;
 }
 
-static void queue_reply(struct dns_service *d, const struct resolver_client *client,
-			const void *message, size_t size)
+static void op_reply(void *data, const struct resolver_client *client,
+		     const void *message, size_t size)
 {
+	struct dns_service *d = data;
 	struct reply_queue *q = &d->out;
 	size_t i;
 
+	assert(size <= DNS_MESSAGE_MAX);
+	if (client->tcp) {
+		dns_tcp_reply(d->tcp, client->connection, message, size);
+		return;
+	}
 	if (q->count == SEND_BATCH || size > REPLY_BYTES - q->used)
 		send_replies(q);
 	i = q->count++;
@@ -165,18 +140,6 @@ static void queue_reply(struct dns_service *d, const struct resolver_client *cli
 	};
 	memcpy(q->bytes + q->used, message, size);
 	q->used += size;
-}
-
-static void op_reply(void *data, const struct resolver_client *client,
-		     const void *message, size_t size)
-{
-	struct dns_service *d = data;
-
-	assert(size <= DNS_MESSAGE_MAX);
-	if (client->tcp)
-		dns_tcp_reply(d->tcp, client->connection, message, size);
-	else
-		queue_reply(d, client, message, size);
 }
 
 static int op_send(void *data, uint32_t token, size_t server,
@@ -278,21 +241,13 @@ static bool is_same(const struct endpoint *a, const struct endpoint *b)
 	return a->port == b->port && addr_equal(&a->addr, &b->addr);
 }
 
-/* Only what can be a server outside. */
-static bool is_outside(const struct endpoint *e)
-{
-	enum addr_special special = addr_special(&e->addr);
-
-	return e->port == DNS_PORT && special != SPECIAL_LOOPBACK &&
-	       special != SPECIAL_UNSPECIFIED && special != SPECIAL_MULTICAST;
-}
-
 static int op_add_behind(void *data, const struct resolver_client *client)
 {
 	struct dns_service *d = data;
 	struct sandbox *s = client->sandbox;
 	struct sockaddr_storage sa;
 	socklen_t size = sizeof(sa);
+	enum addr_special special;
 	struct endpoint at, to;
 	int r;
 
@@ -304,7 +259,10 @@ static int op_add_behind(void *data, const struct resolver_client *client)
 	r = filter_original(&s->filter, IPPROTO_UDP, &client->peer, &at, &to);
 	if (r < 0)
 		return r;
-	if (!is_outside(&to))
+	/* Only what can be a server outside. */
+	special = addr_special(&to.addr);
+	if (to.port != DNS_PORT || special == SPECIAL_LOOPBACK ||
+	    special == SPECIAL_UNSPECIFIED || special == SPECIAL_MULTICAST)
 		return -EADDRNOTAVAIL;
 	for (size_t i = 0; i < d->server_count; i++)
 		if (is_same(&d->servers[i], &to))
@@ -340,13 +298,23 @@ static void on_tcp_query(void *data, const struct resolver_client *client,
 	resolver_query(d->resolver, client, message, size, loop_now_ms(d->loop));
 }
 
+/* Whose query datagram @i is; NULL: nobody's. The mark, of sockets that many share, is in
+ * its control data; 0: it has none. */
 static struct sandbox *who_asks(const struct dns_sandbox *side, int i)
 {
 	const struct dns_service *d = side->service;
 	struct sandbox *s = side->sandbox;
 
-	if (!s)
-		s = d->shared.by_mark(d->shared.data, dns_read_mark(&d->in, i));
+	if (!s) {
+		struct msghdr m = d->in.headers[i].msg_hdr;
+		const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+		uint32_t mark = 0;
+
+		if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_MARK &&
+		    c->cmsg_len == CMSG_LEN(sizeof(mark)))
+			memcpy(&mark, CMSG_DATA(c), sizeof(mark));
+		s = d->shared.by_mark(d->shared.data, mark);
+	}
 	return s && dns_service_serves(s) ? s : NULL;
 }
 
@@ -355,20 +323,33 @@ static void on_datagrams(struct loop_source *source, uint32_t events)
 	const struct dns_sandbox *side =
 		CONTAINER_OF(source, struct dns_udp_listener, source)->side;
 	struct dns_service *d = side->service;
-	int n = dns_read(&d->in, source->fd);
+	struct dns_read *in = &d->in;
+	int n;
 
+	for (size_t i = 0; i < DNS_READ_MAX; i++) {
+		in->vectors[i] = (struct iovec){ in->bytes[i], sizeof(in->bytes[i]) };
+		in->headers[i].msg_hdr = (struct msghdr){
+			.msg_name = &in->peers[i],
+			.msg_namelen = sizeof(in->peers[i]),
+			.msg_iov = &in->vectors[i],
+			.msg_iovlen = 1,
+			.msg_control = in->control[i],
+			.msg_controllen = sizeof(in->control[i]),
+		};
+	}
+	n = recvmmsg(source->fd, in->headers, DNS_READ_MAX, MSG_DONTWAIT, NULL);
 	for (int i = 0; i < n; i++) {
 		struct resolver_client client = {
 			.sandbox = who_asks(side, i),
-			.peer = endpoint_from_sockaddr(&d->in.peers[i]),
+			.peer = endpoint_from_sockaddr(&in->peers[i]),
 		};
-		const struct mmsghdr *h = &d->in.headers[i];
+		const struct mmsghdr *h = &in->headers[i];
 		/* One that was cut is its header alone, which makes it malformed. */
 		size_t size = h->msg_hdr.msg_flags & MSG_TRUNC ? DNS_HEADER_SIZE
 							       : h->msg_len;
 
 		if (client.sandbox)
-			resolver_query(d->resolver, &client, d->in.bytes[i], size,
+			resolver_query(d->resolver, &client, in->bytes[i], size,
 				       loop_now_ms(d->loop));
 	}
 }
@@ -390,18 +371,6 @@ static void restart_tick(struct dns_service *d)
 		loop_timer_stop(d->loop, &d->tick);
 	else if (d->tick.slot == 0 || d->tick.at_ms != at_ms)
 		(void)!loop_timer_start(d->loop, &d->tick, at_ms);
-}
-
-void dns_service_look_up(struct dns_service *d, struct sandbox *s,
-			 const struct dns_name *name, uint16_t type)
-{
-	resolver_look_up(d->resolver, s, name, type, loop_now_ms(d->loop));
-}
-
-void dns_service_dismiss(struct dns_service *d, struct sandbox *s,
-			 const struct dns_name *name)
-{
-	resolver_dismiss(d->resolver, s, name, loop_now_ms(d->loop));
 }
 
 void dns_service_flush(struct dns_service *d)
@@ -519,52 +488,19 @@ void dns_service_detach(struct dns_service *d, struct sandbox *s)
 		side_close(d, s->dns);
 }
 
-static struct upstreams *open_upstreams(struct dns_service *d,
-					const struct dns_service_config *config)
-{
-	const struct upstreams_config upstreams = {
-		.loop = d->loop,
-		.servers = config->upstreams,
-		.count = config->upstream_count,
-		.room = RESOLVER_UPSTREAMS_MAX - config->upstream_count,
-		.own = config->own,
-		.ops = {
-			.data = d,
-			.on_message = on_upstream_message,
-			.on_failed = on_upstream_failed,
-		},
-	};
-
-	return upstreams_new(&upstreams);
-}
-
-/* Return: its number + 1, or 0. */
-static size_t find_docker(struct dns_service *d, const struct dns_service_config *config)
+static struct resolver *open_resolver(struct dns_service *d,
+				      const struct dns_service_config *config)
 {
 	const struct endpoint docker = {
 		.addr = addr_from_bytes(ADDR_V4, (const uint8_t[]){ 127, 0, 0, 11 }),
 		.port = DNS_PORT,
 	};
-
-	for (size_t i = 0; i < config->upstream_count && config->may_come_back; i++) {
-		if (!is_same(&config->upstreams[i], &docker))
-			continue;
-		d->docker = (uint8_t)i;
-		return i + 1;
-	}
-	return 0;
-}
-
-static struct resolver *open_resolver(struct dns_service *d,
-				      const struct dns_service_config *config)
-{
-	const struct resolver_config resolver = {
+	struct resolver_config resolver = {
 		.key = config->key,
 		.upstream_count = config->upstream_count,
 		.try_ms = config->try_ms,
 		.probe_every_ms = config->probe_every_ms,
 		.probe_name = config->probe_name,
-		.docker_resolver = find_docker(d, config),
 	};
 	const struct resolver_ops ops = {
 		.data = d,
@@ -578,12 +514,28 @@ static struct resolver *open_resolver(struct dns_service *d,
 		.add_behind = op_add_behind,
 	};
 
+	for (size_t i = 0; i < config->upstream_count && config->may_come_back; i++) {
+		if (!is_same(&config->upstreams[i], &docker))
+			continue;
+		d->docker = (uint8_t)i;
+		resolver.docker_resolver = i + 1;
+		break;
+	}
 	return resolver_new(&ops, &resolver);
 }
 
 struct dns_service *dns_service_new(const struct dns_service_config *config,
 				    struct err *err)
 {
+	struct upstreams_config upstreams = {
+		.loop = config->loop,
+		.servers = config->upstreams,
+		.count = config->upstream_count,
+		.room = RESOLVER_UPSTREAMS_MAX - config->upstream_count,
+		.own = config->own,
+		.ops = { .on_message = on_upstream_message,
+			 .on_failed = on_upstream_failed },
+	};
 	struct dns_service *d;
 	int r;
 
@@ -607,7 +559,8 @@ struct dns_service *dns_service_new(const struct dns_service_config *config,
 	d->tick.on_fire = on_tick;
 	r = refill_random(d);
 	if (r == 0) {
-		d->upstreams = open_upstreams(d, config);
+		upstreams.ops.data = d;
+		d->upstreams = upstreams_new(&upstreams);
 		d->tcp = dns_tcp_new(d->loop, on_tcp_query, d);
 		d->resolver = open_resolver(d, config);
 		r = d->upstreams && d->tcp && d->resolver ? 0 : -ENOMEM;
@@ -634,19 +587,7 @@ void dns_service_free(struct dns_service *d)
 	free(d);
 }
 
-int dns_service_pin(struct dns_service *d, struct sandbox *s, int64_t repin_ms,
-		    resolver_pinned_fn *on_pinned, void *data)
+struct resolver *dns_service_resolver(const struct dns_service *d)
 {
-	return resolver_pin(d->resolver, s, repin_ms, on_pinned, data,
-			    loop_now_ms(d->loop));
-}
-
-void dns_service_pin_restore(struct dns_service *d, struct sandbox *s, uint64_t budgets)
-{
-	resolver_pin_restore(d->resolver, s, budgets, loop_now_ms(d->loop));
-}
-
-void dns_service_pin_notify(struct dns_service *d, struct sandbox *s)
-{
-	resolver_pin_notify(d->resolver, s);
+	return d->resolver;
 }

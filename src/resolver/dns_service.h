@@ -57,21 +57,9 @@ int dns_service_share(struct dns_service *d, const struct dns_shared *shared) MU
 int dns_service_attach(struct dns_service *d, struct sandbox *s) MUST_CHECK;
 void dns_service_detach(struct dns_service *d, struct sandbox *s);
 
-/* As resolver_pin(), for a sandbox that is attached. */
-int dns_service_pin(struct dns_service *d, struct sandbox *s, int64_t repin_ms,
-		    resolver_pinned_fn *on_pinned, void *data) MUST_CHECK;
-
-/* As resolver_look_up() and resolver_dismiss(). */
-void dns_service_look_up(struct dns_service *d, struct sandbox *s,
-			 const struct dns_name *name, uint16_t type);
-void dns_service_dismiss(struct dns_service *d, struct sandbox *s,
-			 const struct dns_name *name);
-
-/* As resolver_pin_restore(). */
-void dns_service_pin_restore(struct dns_service *d, struct sandbox *s, uint64_t budgets);
-
-/* As resolver_pin_notify(). */
-void dns_service_pin_notify(struct dns_service *d, struct sandbox *s);
+/* For what is asked of it about a sandbox that is attached: to look up, to pin, to
+ * dismiss. Borrowed. */
+struct resolver *dns_service_resolver(const struct dns_service *d);
 
 /* Turn the loop until it is known what Docker's resolver does with questions,
  * @patience_ms at the most. */
