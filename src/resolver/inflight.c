@@ -57,45 +57,25 @@ static struct inflight *inflight_of_token(const struct resolver *r, uint32_t tok
 										: NULL;
 }
 
-static bool add_inflight(struct resolver *r)
-{
-	struct inflight *chunk;
-
-	if (r->inflight_total == RESOLVER_IN_FLIGHT_MAX)
-		return false;
-	chunk = calloc(CHUNK, sizeof(*chunk));
-	if (!chunk)
-		return false;
-	r->inflight_chunks[r->inflight_total / CHUNK] = chunk;
-	for (size_t i = 0; i < CHUNK; i++) {
-		chunk[i].index = r->inflight_total++;
-		chunk[i].next = r->free_inflight;
-		r->free_inflight = &chunk[i];
-	}
-	return true;
-}
-
-static uint64_t hash_question(const struct resolver *r, const struct dns_query *q)
-{
-	uint64_t h = hash_bytes(&r->key, q->name.bytes, q->name.size);
-
-	return h ^ (q->type * 2u + q->dnssec_ok) * UINT64_C(0x9e3779b97f4a7c15);
-}
-
 static struct inflight **chain_of(struct resolver *r, uint64_t hash)
 {
 	return &r->by_question[hash % RESOLVER_IN_FLIGHT_MAX];
 }
 
+/* NULL: nobody has asked @q; *@ret_hash is for inflight_new(). */
 static struct inflight *inflight_find(struct resolver *r, const struct dns_query *q,
-				      uint64_t hash)
+				      uint64_t *ret_hash)
 {
+	const uint64_t hash =
+		hash_bytes(&r->key, q->name.bytes, q->name.size) ^
+		(q->type * 2u + q->dnssec_ok) * UINT64_C(0x9e3779b97f4a7c15);
 	struct inflight *f = *chain_of(r, hash);
 
 	while (f && (f->hash != hash || f->asked.type != q->type ||
 		     f->dnssec_ok != q->dnssec_ok ||
 		     !dns_name_equal(&f->asked.name, &q->name)))
 		f = f->next;
+	*ret_hash = hash;
 	return f;
 }
 
@@ -104,9 +84,21 @@ static struct inflight *inflight_new(struct resolver *r, const struct dns_query 
 {
 	struct inflight *f;
 
-	if (!r->free_inflight && !add_inflight(r))
-		return NULL;
+	if (!r->free_inflight && r->inflight_total < RESOLVER_IN_FLIGHT_MAX) {
+		struct inflight *chunk = calloc(CHUNK, sizeof(*chunk));
+
+		if (!chunk)
+			return NULL;
+		r->inflight_chunks[r->inflight_total / CHUNK] = chunk;
+		for (size_t i = 0; i < CHUNK; i++) {
+			chunk[i].index = r->inflight_total++;
+			chunk[i].next = r->free_inflight;
+			r->free_inflight = &chunk[i];
+		}
+	}
 	f = r->free_inflight;
+	if (!f)
+		return NULL;
 	r->free_inflight = f->next;
 	r->inflight_used++;
 	f->hash = hash;
@@ -257,11 +249,6 @@ static void retransmit(struct resolver *r, struct inflight *f,
 	memcpy(f->asked.case_name, before.case_name, f->asked.name.size);
 }
 
-static void note_trouble(struct inflight *f, enum inflight_trouble trouble)
-{
-	f->trouble = MAX(f->trouble, (uint8_t)trouble);
-}
-
 /* An allowed name has no answer: say why, and who was asked. */
 static void report_failed(struct resolver *r, const struct resolver_ask *ask,
 			  const char *why, int64_t now_ms)
@@ -312,7 +299,7 @@ static void give_up(struct resolver *r, struct inflight *f, int64_t now_ms)
 	while ((ask = ask_list_pop(&asks))) {
 		ask->client.sandbox->resolver->in_flight--;
 		if (ask->pin) {
-			resolver_pin_lost(r, ask, text, now_ms);
+			resolver_pin_ended(r, ask, NULL, text, now_ms);
 			continue;
 		}
 		report_failed(r, ask, text, now_ms);
@@ -321,11 +308,14 @@ static void give_up(struct resolver *r, struct inflight *f, int64_t now_ms)
 	}
 }
 
-/* Ask a server that was not asked yet; @again: or the best one once more. */
-static void try_next(struct resolver *r, struct inflight *f, bool again, int64_t now_ms)
+/* @trouble is what became of the try before. Ask a server that was not asked yet; @again:
+ * or the best one once more. */
+static void try_next(struct resolver *r, struct inflight *f,
+		     enum inflight_trouble trouble, bool again, int64_t now_ms)
 {
 	int error;
 
+	f->trouble = MAX(f->trouble, (uint8_t)trouble);
 	try_end(r, f);
 	for (;;) {
 		if (!resolver_server_choose(r, f->tried, now_ms, &f->server)) {
@@ -339,7 +329,7 @@ static void try_next(struct resolver *r, struct inflight *f, bool again, int64_t
 		error = try_start(r, f, false, now_ms);
 		if (error == 0)
 			return;
-		note_trouble(f, TROUBLE_NETWORK);
+		f->trouble = MAX(f->trouble, (uint8_t)TROUBLE_NETWORK);
 		resolver_server_failed(r, f->server, error, now_ms);
 	}
 	give_up(r, f, now_ms);
@@ -354,8 +344,8 @@ static void wait_for(struct inflight *f, struct resolver_ask *ask, int64_t now_m
 
 void resolver_inflight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
-	uint64_t hash = hash_question(r, &ask->query);
-	struct inflight *f = inflight_find(r, &ask->query, hash);
+	uint64_t hash;
+	struct inflight *f = inflight_find(r, &ask->query, &hash);
 	const size_t mine = ask->client.sandbox->resolver->in_flight;
 	enum plan_limit limit = LIMIT_QUERIES_IN_FLIGHT;
 	bool is_new = !f;
@@ -367,7 +357,8 @@ void resolver_inflight_join(struct resolver *r, struct resolver_ask *ask, int64_
 			limit = LIMIT_QUERIES_PER_SECOND;
 	}
 	if (!f && ask->pin) {
-		resolver_pin_lost(r, ask, "too many queries are under way", now_ms);
+		resolver_pin_ended(r, ask, NULL, "too many queries are under way",
+				   now_ms);
 		return;
 	}
 	if (!f) {
@@ -377,7 +368,7 @@ void resolver_inflight_join(struct resolver *r, struct resolver_ask *ask, int64_
 	}
 	wait_for(f, ask, now_ms);
 	if (is_new)
-		try_next(r, f, false, now_ms);
+		try_next(r, f, TROUBLE_NONE, false, now_ms);
 	else
 		retransmit(r, f, ask, now_ms);
 }
@@ -385,39 +376,39 @@ void resolver_inflight_join(struct resolver *r, struct resolver_ask *ask, int64_
 bool resolver_inflight_sent_back(struct resolver *r, struct resolver_ask *ask,
 				 int64_t now_ms)
 {
+	struct docker_resolver *in = &r->docker;
 	struct inflight *f;
+	uint64_t hash;
 
 	if (ask->query.class != DNS_CLASS_IN)
 		return false;
-	f = inflight_find(r, &ask->query, hash_question(r, &ask->query));
-	if (!f || !docker_resolver_sent_back(r, f, ask, now_ms))
+	f = inflight_find(r, &ask->query, &hash);
+	/* It has to be the very question of the present try. */
+	if (!f || f->token == 0 || f->server != in->server ||
+	    ask->query.id != f->asked.id ||
+	    memcmp(ask->query.raw_name, f->asked.case_name, f->asked.name.size) != 0)
 		return false;
+	/* The test must have missed that questions come back: once more. */
+	if (!in->sends_back && in->token == 0) {
+		in->settled = false;
+		in->at_ms = MIN(in->at_ms, now_ms);
+	}
 	wait_for(f, ask, now_ms);
-	note_trouble(f, TROUBLE_DOCKER);
-	try_next(r, f, false, now_ms);
+	try_next(r, f, TROUBLE_DOCKER, false, now_ms);
 	return true;
 }
 
 /* ---- the end of a flight ---- */
 
-/* The plan may have changed, and the sandbox's state, since the question was asked. */
-static void deliver_one(struct resolver *r, struct resolver_ask *ask,
-			const struct dns_answer *a, int64_t now_ms)
+static void arrive(struct resolver *r, struct inflight *f, int64_t now_ms)
 {
-	struct sandbox *s = ask->client.sandbox;
-
-	s->resolver->in_flight--;
-	if (ask->pin)
-		resolver_pin_landed(r, ask, a, now_ms);
-	else if (s->state == SANDBOX_CLOSED || !resolver_verdict_again(r, ask, now_ms))
-		resolver_ask_release(r, ask);
-	else
-		resolver_deliver(r, ask, a, now_ms);
-}
-
-static void raise_ttls(struct dns_answer *a)
-{
-	uint32_t floor = RESOLVER_TTL_FLOOR_SEC;
+	const uint32_t floor = RESOLVER_TTL_FLOOR_SEC;
+	struct dns_cache_key key = { .name = &f->asked.name,
+				     .type = f->asked.type,
+				     .dnssec_ok = f->dnssec_ok };
+	struct dns_answer *a = &r->answer;
+	struct ask_list asks = f->asks;
+	struct resolver_ask *ask;
 
 	a->ttl_sec = MAX(a->ttl_sec, floor);
 	for (size_t i = 0; i < a->addr_count; i++)
@@ -426,32 +417,25 @@ static void raise_ttls(struct dns_answer *a)
 		a->records[i].ttl_sec = MAX(a->records[i].ttl_sec, floor);
 	for (size_t i = 0; i < a->chain_count; i++)
 		a->chain_ttl_sec[i] = MAX(a->chain_ttl_sec[i], floor);
-}
-
-static void arrive(struct resolver *r, struct inflight *f, int64_t now_ms)
-{
-	struct dns_cache_key key = { .name = &f->asked.name,
-				     .type = f->asked.type,
-				     .dnssec_ok = f->dnssec_ok };
-	struct ask_list asks = f->asks;
-	struct resolver_ask *ask;
-
-	raise_ttls(&r->answer);
 	/* The room in the cache counts for the sandbox that asked first. */
-	dns_cache_put(r->cache, &asks.first->client.sandbox->resolver->cached, &key,
-		      &r->answer, now_ms);
+	dns_cache_put(r->cache, &asks.first->client.sandbox->resolver->cached, &key, a,
+		      now_ms);
 	try_end(r, f);
 	inflight_free(r, f);
-	while ((ask = ask_list_pop(&asks)))
-		deliver_one(r, ask, &r->answer, now_ms);
-}
+	while ((ask = ask_list_pop(&asks))) {
+		const struct sandbox *s = ask->client.sandbox;
 
-/* The present try was of no use. */
-static void try_after(struct resolver *r, struct inflight *f,
-		      enum inflight_trouble trouble, int64_t now_ms)
-{
-	note_trouble(f, trouble);
-	try_next(r, f, false, now_ms);
+		s->resolver->in_flight--;
+		/* The plan may have changed, and the sandbox's state, since the question
+		 * was asked. */
+		if (ask->pin)
+			resolver_pin_ended(r, ask, a, NULL, now_ms);
+		else if (s->state == SANDBOX_CLOSED ||
+			 !resolver_verdict_again(r, ask, now_ms))
+			resolver_ask_release(r, ask);
+		else
+			resolver_deliver(r, ask, a, now_ms);
+	}
 }
 
 /* An answer to a try that had timed out ends the flight if it is of use. */
@@ -478,7 +462,7 @@ void resolver_response(struct resolver *r, uint32_t token, const void *message,
 	struct inflight *f = inflight_of_token(r, token);
 
 	if (!f) {
-		resolver_probe_response(r, token, now_ms);
+		resolver_probe_ended(r, token, 0, now_ms);
 		return;
 	}
 	if (f->token != token) {
@@ -494,11 +478,11 @@ void resolver_response(struct resolver *r, uint32_t token, const void *message,
 
 		try_end(r, f);
 		if (was_tcp || try_start(r, f, true, now_ms) < 0)
-			try_after(r, f, was_tcp ? TROUBLE_ANSWER : TROUBLE_NETWORK,
-				  now_ms);
+			try_next(r, f, was_tcp ? TROUBLE_ANSWER : TROUBLE_NETWORK, false,
+				 now_ms);
 	} else if (r->answer.kind == DNS_ANSWER_FAILED ||
 		   r->answer.kind == DNS_ANSWER_BAD) {
-		try_after(r, f, TROUBLE_ANSWER, now_ms);
+		try_next(r, f, TROUBLE_ANSWER, false, now_ms);
 	} else {
 		arrive(r, f, now_ms);
 	}
@@ -509,7 +493,7 @@ void resolver_send_failed(struct resolver *r, uint32_t token, int error, int64_t
 	struct inflight *f = inflight_of_token(r, token);
 
 	if (!f) {
-		resolver_probe_failed(r, token, error, now_ms);
+		resolver_probe_ended(r, token, error, now_ms);
 		return;
 	}
 	if (f->token != token) {
@@ -517,7 +501,7 @@ void resolver_send_failed(struct resolver *r, uint32_t token, int error, int64_t
 		return;
 	}
 	resolver_server_failed(r, f->server, error, now_ms);
-	try_after(r, f, TROUBLE_NETWORK, now_ms);
+	try_next(r, f, TROUBLE_NETWORK, false, now_ms);
 }
 
 void resolver_inflight_tick(struct resolver *r, int64_t now_ms)
@@ -531,13 +515,15 @@ void resolver_inflight_tick(struct resolver *r, int64_t now_ms)
 		copy_try(&f->late, f);
 		f->token = 0;
 		TAILQ_REMOVE(&r->deadlines, f, by_deadline);
-		note_trouble(f, TROUBLE_SILENCE);
 		f->timeouts++;
 		if (f->timeouts < RESOLVER_TRIES ||
-		    now_ms - f->joined_ms < RESOLVER_PATIENCE_MS)
-			try_next(r, f, f->timeouts < RESOLVER_TRIES, now_ms);
-		else
+		    now_ms - f->joined_ms < RESOLVER_PATIENCE_MS) {
+			try_next(r, f, TROUBLE_SILENCE, f->timeouts < RESOLVER_TRIES,
+				 now_ms);
+		} else {
+			f->trouble = MAX(f->trouble, (uint8_t)TROUBLE_SILENCE);
 			give_up(r, f, now_ms);
+		}
 	}
 }
 

@@ -182,24 +182,6 @@ static int pins_new(const struct hash_key *key, struct sandbox *s, struct pins *
 	return 0;
 }
 
-/* What is pinned of names that both have moves to @to. @from may be NULL. */
-static void pins_carry_over(const struct hash_key *key, struct pins *to,
-			    struct pins *from)
-{
-	for (size_t i = 0; from && i < from->count; i++) {
-		struct pin *pin = pins_find(key, to, &from->items[i].name);
-
-		if (!pin)
-			continue;
-		memcpy(pin->answers, from->items[i].answers, sizeof(pin->answers));
-		memset(from->items[i].answers, 0, sizeof(pin->answers));
-		for (size_t f = 0; f < PIN_FAMILIES; f++)
-			pin->answers[f].asked = false;
-	}
-	if (from)
-		to->leave_ms = from->leave_ms;
-}
-
 /* ---- the pins of a sandbox ---- */
 
 void resolver_pin_free(struct resolver *r, struct resolver_sandbox *g)
@@ -237,27 +219,25 @@ static bool may_resolve_to(const struct sandbox *s, const struct plan_verdict *v
 	       !rebinding_fault(&s->plan, v, &a->addr);
 }
 
-static bool has_address(const struct sandbox *s, const struct pin *pin,
-			const struct plan_verdict *v)
-{
-	for (size_t f = 0; f < PIN_FAMILIES; f++)
-		for (size_t i = 0; i < pin->answers[f].count; i++)
-			if (may_resolve_to(s, v, &pin->answers[f].addrs[i]))
-				return true;
-	return false;
-}
-
-/* Why a question of @pin has no answer; else, why it has no address; else NULL. */
-static const char *fault_of(const struct pin *pin, bool has)
+/* Why a question of @pin has no answer; else, why it has no address; else NULL. @ret_has:
+ * it has an address that @v lets it have. */
+static const char *fault_of(const struct sandbox *s, const struct pin *pin,
+			    const struct plan_verdict *v, bool *ret_has)
 {
 	const char *why = NULL;
 
-	for (size_t f = 0; f < PIN_FAMILIES && !why; f++)
-		why = pin->answers[f].asked ? "no answer has come in time"
-					    : pin->answers[f].lost;
-	for (size_t f = 0; f < PIN_FAMILIES && !why && !has; f++)
+	*ret_has = false;
+	for (size_t f = 0; f < PIN_FAMILIES; f++) {
+		const struct pin_answer *answer = &pin->answers[f];
+
+		if (!why)
+			why = answer->asked ? "no answer has come in time" : answer->lost;
+		for (size_t i = 0; i < answer->count && !*ret_has; i++)
+			*ret_has = may_resolve_to(s, v, &answer->addrs[i]);
+	}
+	for (size_t f = 0; f < PIN_FAMILIES && !why && !*ret_has; f++)
 		why = pin->answers[f].why;
-	return why || has ? why : "there was no time to ask";
+	return why || *ret_has ? why : "there was no time to ask";
 }
 
 static void report_round(struct pins *p)
@@ -269,14 +249,12 @@ static void report_round(struct pins *p)
 	for (size_t i = 0; i < p->count; i++) {
 		const struct pin *pin = &p->items[i];
 		struct plan_verdict v = verdict_of(p->sandbox, &pin->name);
-		bool has = has_address(p->sandbox, pin, &v);
 		struct resolver_unpinned fault = {
 			.name = &pin->name,
-			.why = fault_of(pin, has),
 			.required = v.flags & PLAN_REQUIRED,
-			.stays = has,
 		};
 
+		fault.why = fault_of(p->sandbox, pin, &v, &fault.stays);
 		if (fault.why)
 			p->on_pinned(p->data, &fault);
 	}
@@ -293,35 +271,32 @@ static void question_ends(struct pins *p, struct pin_answer *answer, const char 
 	p->left--;
 }
 
-static void ask(struct resolver *r, struct pins *p, size_t question, int64_t now_ms)
-{
-	size_t f = question % p->families;
-	struct pin *pin = &p->items[question / p->families];
-	struct resolver_ask *ask = resolver_ask_new(r);
-
-	pin->answers[f].asked = true;
-	p->waiting++;
-	if (!ask) {
-		question_ends(p, &pin->answers[f], "too many queries are under way");
-		return;
-	}
-	memset(ask, 0, sizeof(*ask));
-	ask->client.sandbox = p->sandbox;
-	ask->pin = true;
-	ask->query.class = DNS_CLASS_IN;
-	ask->query.type = f == 0 ? DNS_TYPE_A : DNS_TYPE_AAAA;
-	ask->query.name = pin->name;
-	resolver_inflight_join(r, ask, now_ms);
-}
-
 /* Asking may fail at once, which ends here again. */
 static void go_on(struct resolver *r, struct pins *p, int64_t now_ms)
 {
 	if (p->asking)
 		return;
 	p->asking = true;
-	while (p->asked < p->total && p->waiting < WAITING_MAX)
-		ask(r, p, p->asked++, now_ms);
+	while (p->asked < p->total && p->waiting < WAITING_MAX) {
+		size_t family = p->asked % p->families;
+		struct pin *pin = &p->items[p->asked++ / p->families];
+		struct resolver_ask *ask = resolver_ask_new(r);
+
+		pin->answers[family].asked = true;
+		p->waiting++;
+		if (!ask) {
+			question_ends(p, &pin->answers[family],
+				      "too many queries are under way");
+			continue;
+		}
+		memset(ask, 0, sizeof(*ask));
+		ask->client.sandbox = p->sandbox;
+		ask->pin = true;
+		ask->query.class = DNS_CLASS_IN;
+		ask->query.type = family == 0 ? DNS_TYPE_A : DNS_TYPE_AAAA;
+		ask->query.name = pin->name;
+		resolver_inflight_join(r, ask, now_ms);
+	}
 	p->asking = false;
 	if (p->left == 0 && !p->reported)
 		report_round(p);
@@ -337,33 +312,6 @@ static void start_round(struct resolver *r, struct pins *p, int64_t now_ms)
 	p->total = p->left = p->count * p->families;
 	p->reported = false;
 	go_on(r, p, now_ms);
-}
-
-/* The question of ours that @ask is, if it is still one. */
-static struct pin_answer *question_of(struct resolver *r, const struct resolver_ask *ask,
-				      struct pin **ret)
-{
-	struct pins *p = ask->client.sandbox->resolver->pins;
-	struct pin_answer *answer;
-
-	*ret = pins_find(&r->key, p, &ask->query.name);
-	answer = pins_answer(*ret, ask->query.type);
-	return answer && answer->asked ? answer : NULL;
-}
-
-void resolver_pin_lost(struct resolver *r, struct resolver_ask *ask, const char *why,
-		       int64_t now_ms)
-{
-	struct pins *p = ask->client.sandbox->resolver->pins;
-	struct pin *pin;
-	struct pin_answer *answer = question_of(r, ask, &pin);
-
-	resolver_ask_release(r, ask);
-	if (!answer)
-		return;
-	question_ends(p, answer, why);
-	go_on(r, p, now_ms);
-	set_alarm(r);
 }
 
 /* ---- answers ---- */
@@ -387,14 +335,6 @@ static struct learned_item item_of(const struct pins *p, const struct pin *pin,
 	};
 }
 
-static bool holds(const struct dns_answer *a, const struct addr *addr)
-{
-	for (size_t i = 0; i < a->addr_count; i++)
-		if (addr_equal(&a->addrs[i].addr, addr))
-			return true;
-	return false;
-}
-
 /* @a takes the place of what is pinned; what it lacks leaves. -ENOMEM: it doesn't. */
 static int replace(struct pins *p, struct pin_answer *answer, const struct dns_answer *a,
 		   int64_t now_ms)
@@ -410,8 +350,12 @@ static int replace(struct pins *p, struct pin_answer *answer, const struct dns_a
 		addrs[i].addr = a->addrs[i].addr;
 	for (size_t i = 0; i < answer->count; i++) {
 		struct pin_addr old = answer->addrs[i];
+		size_t same = 0;
 
-		if (count > 0 && holds(a, &old.addr))
+		while (same < a->addr_count &&
+		       !addr_equal(&a->addrs[same].addr, &old.addr))
+			same++;
+		if (count > 0 && same < a->addr_count)
 			continue;
 		if (old.until_ms == 0)
 			old.until_ms = leave_ms;
@@ -423,12 +367,6 @@ static int replace(struct pins *p, struct pin_answer *answer, const struct dns_a
 	answer->count = (uint16_t)count;
 	answer->kind = (uint8_t)a->kind;
 	return 0;
-}
-
-/* What is pinned of a name opens nothing while the name's budget is used up. */
-static bool may_teach(const struct sandbox *s, const struct pin *pin)
-{
-	return plan_match_name(&s->plan, &pin->name).action == POLICY_ALLOW;
 }
 
 /* Return: why @a could not be pinned, or NULL. */
@@ -447,7 +385,9 @@ static const char *take(struct resolver *r, struct pins *p, struct pin *pin,
 	for (size_t i = 0; i < a->addr_count && keep >> i != 0; i++)
 		if (keep & UINT32_C(1) << i)
 			items[n++] = item_of(p, pin, &ask->verdict, &a->addrs[i].addr);
-	if (n > 0 && may_teach(p->sandbox, pin) &&
+	/* What is pinned of a name opens nothing while the name's budget is used up. */
+	if (n > 0 &&
+	    plan_match_name(&p->sandbox->plan, &pin->name).action == POLICY_ALLOW &&
 	    resolver_learn(r, p->sandbox, items, n, now_ms) < 0)
 		return "the filter did not take its addresses";
 	if (replace(p, answer, a, now_ms) < 0)
@@ -456,23 +396,26 @@ static const char *take(struct resolver *r, struct pins *p, struct pin *pin,
 	return NULL;
 }
 
-void resolver_pin_landed(struct resolver *r, struct resolver_ask *ask,
-			 const struct dns_answer *a, int64_t now_ms)
+void resolver_pin_ended(struct resolver *r, struct resolver_ask *ask,
+			const struct dns_answer *a, const char *lost, int64_t now_ms)
 {
 	struct sandbox *s = ask->client.sandbox;
 	struct pins *p = s->resolver->pins;
-	struct pin *pin;
-	struct pin_answer *answer = question_of(r, ask, &pin);
-	const char *lost = "no rule allows it any more";
+	struct pin *pin = pins_find(&r->key, p, &ask->query.name);
+	struct pin_answer *answer = pins_answer(pin, ask->query.type);
 
-	if (!answer || s->state == SANDBOX_CLOSED) {
+	/* Is it still a question of ours? */
+	if (!answer || !answer->asked || (a && s->state == SANDBOX_CLOSED)) {
 		resolver_ask_release(r, ask);
 		return;
 	}
-	/* The plan may have changed since it was asked. */
-	ask->verdict = verdict_of(s, &pin->name);
-	if (ask->verdict.action == POLICY_ALLOW)
-		lost = take(r, p, pin, answer, ask, a, now_ms);
+	if (a) {
+		/* The plan may have changed since it was asked. */
+		ask->verdict = verdict_of(s, &pin->name);
+		lost = ask->verdict.action == POLICY_ALLOW
+			       ? take(r, p, pin, answer, ask, a, now_ms)
+			       : "no rule allows it any more";
+	}
 	resolver_ask_release(r, ask);
 	question_ends(p, answer, lost);
 	go_on(r, p, now_ms);
@@ -501,39 +444,20 @@ static void renew_one(struct resolver *r, struct pins *p, const struct pin *pin,
 	}
 }
 
-static void renew(struct resolver *r, struct pins *p, int64_t now_ms)
-{
-	size_t end = MIN(p->renew_next + RENEW_AT_ONCE, p->count);
-
-	while (p->renew_next < end)
-		renew_one(r, p, &p->items[p->renew_next++], now_ms);
-	p->renew_ms = now_ms + RENEW_PAUSE_MS;
-	if (end < p->count)
-		return;
-	p->renew_next = 0;
-	p->renew_ms = now_ms + lifetime_ms(p) / 2;
-}
-
-static bool is_to_be_restored(const struct pins *p, const struct pin *pin)
-{
-	const struct plan *plan = &p->sandbox->plan;
-	const struct plan_verdict v = plan_match_name(plan, &pin->name);
-
-	return p->restore_budgets &
-	       (budgets_of(plan, v.rule) | budgets_of(plan, PLAN_NO_RULE));
-}
-
 /* The other names are in the kernel. To renew them as well would be a transaction for
  * each name of the policy, as often as the sandbox uses a budget up. */
 static void restore(struct resolver *r, struct pins *p, int64_t now_ms)
 {
+	const struct plan *plan = &p->sandbox->plan;
 	size_t restored = 0;
 
 	for (; p->restore_next < p->count && restored < RENEW_AT_ONCE;
 	     p->restore_next++) {
 		const struct pin *pin = &p->items[p->restore_next];
+		const struct plan_verdict v = plan_match_name(plan, &pin->name);
 
-		if (!is_to_be_restored(p, pin))
+		if (!(p->restore_budgets &
+		      (budgets_of(plan, v.rule) | budgets_of(plan, PLAN_NO_RULE))))
 			continue;
 		renew_one(r, p, pin, now_ms);
 		restored++;
@@ -579,8 +503,17 @@ void resolver_pin_tick(struct resolver *r, int64_t now_ms)
 						  &p->items[i].answers[f], now_ms);
 			resolver_sweep(r, p->sandbox, now_ms);
 		}
-		if (p->renew_ms <= now_ms)
-			renew(r, p, now_ms);
+		if (p->renew_ms <= now_ms) {
+			size_t end = MIN(p->renew_next + RENEW_AT_ONCE, p->count);
+
+			while (p->renew_next < end)
+				renew_one(r, p, &p->items[p->renew_next++], now_ms);
+			p->renew_ms = now_ms + RENEW_PAUSE_MS;
+			if (end == p->count) {
+				p->renew_next = 0;
+				p->renew_ms = now_ms + lifetime_ms(p) / 2;
+			}
+		}
 		if (p->restore_ms <= now_ms)
 			restore(r, p, now_ms);
 		if (p->deadline_ms <= now_ms)
@@ -593,33 +526,27 @@ void resolver_pin_tick(struct resolver *r, int64_t now_ms)
 
 /* ---- public ---- */
 
-static void answer_from(struct resolver *r, struct resolver_ask *ask,
-			const struct pin_answer *pinned, int64_t now_ms)
-{
-	struct dns_answer *a = &r->answer;
-
-	a->kind = (enum dns_answer_kind)pinned->kind;
-	a->rcode = a->kind == DNS_ANSWER_NXDOMAIN ? DNS_NXDOMAIN : DNS_NOERROR;
-	a->ad = false;
-	a->ttl_sec = RESOLVER_PIN_TTL_SEC;
-	a->chain_count = a->addr_count = 0;
-	a->record_count = a->rdata_size = a->skipped = 0;
-	for (size_t i = 0; i < pinned->count && a->addr_count < DNS_ADDRESSES_MAX; i++)
-		if (pinned->addrs[i].until_ms == 0)
-			a->addrs[a->addr_count++] =
-				(struct dns_answer_addr){ pinned->addrs[i].addr,
-							  RESOLVER_PIN_TTL_SEC };
-	resolver_deliver(r, ask, a, now_ms);
-}
-
 void resolver_pin_answer(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
 	struct sandbox *s = ask->client.sandbox;
 	struct pin *pin = pins_find(&r->key, s->resolver->pins, &ask->query.name);
 	const struct pin_answer *pinned = pins_answer(pin, ask->query.type);
+	struct dns_answer *a = &r->answer;
 
 	if (pinned && pinned->kind != DNS_ANSWER_BAD) {
-		answer_from(r, ask, pinned, now_ms);
+		a->kind = (enum dns_answer_kind)pinned->kind;
+		a->rcode = a->kind == DNS_ANSWER_NXDOMAIN ? DNS_NXDOMAIN : DNS_NOERROR;
+		a->ad = false;
+		a->ttl_sec = RESOLVER_PIN_TTL_SEC;
+		a->chain_count = a->addr_count = 0;
+		a->record_count = a->rdata_size = a->skipped = 0;
+		for (size_t i = 0; i < pinned->count && a->addr_count < DNS_ADDRESSES_MAX;
+		     i++)
+			if (pinned->addrs[i].until_ms == 0)
+				a->addrs[a->addr_count++] =
+					(struct dns_answer_addr){ pinned->addrs[i].addr,
+								  RESOLVER_PIN_TTL_SEC };
+		resolver_deliver(r, ask, a, now_ms);
 		return;
 	}
 	/* Other types than A and AAAA; and AAAA, where IPv6 has come since the last
@@ -660,7 +587,7 @@ int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
 		 resolver_pinned_fn *on_pinned, void *data, int64_t now_ms)
 {
 	struct resolver_sandbox *g = resolver_sandbox_of(s);
-	struct pins *p;
+	struct pins *p, *old;
 	int error = g ? pins_new(&r->key, s, &p) : -ENOMEM;
 
 	if (error < 0)
@@ -672,7 +599,20 @@ int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
 	p->leave_ms = p->restore_ms = INT64_MAX;
 	p->deadline_ms = now_ms + RESOLVER_PIN_MS;
 	p->renew_ms = now_ms + lifetime_ms(p) / 2;
-	pins_carry_over(&r->key, p, g->pins);
+	old = g->pins;
+	/* What is pinned of names that both have moves over. */
+	for (size_t i = 0; old && i < old->count; i++) {
+		struct pin *pin = pins_find(&r->key, p, &old->items[i].name);
+
+		if (!pin)
+			continue;
+		memcpy(pin->answers, old->items[i].answers, sizeof(pin->answers));
+		memset(old->items[i].answers, 0, sizeof(pin->answers));
+		for (size_t n = 0; n < PIN_FAMILIES; n++)
+			pin->answers[n].asked = false;
+	}
+	if (old)
+		p->leave_ms = old->leave_ms;
 	resolver_pin_free(r, g);
 	g->pins = p;
 	p->next = r->pinned;

@@ -32,30 +32,24 @@ struct ask_chunk {
 	struct resolver_ask asks[CHUNK];
 };
 
-static bool add_asks(struct resolver *r)
-{
-	struct ask_chunk *c;
-
-	if (r->ask_total >= RESOLVER_CLIENTS_MAX)
-		return false;
-	c = malloc(sizeof(*c));
-	if (!c)
-		return false;
-	c->chunk.next = r->ask_chunks;
-	r->ask_chunks = &c->chunk;
-	r->ask_total += CHUNK;
-	for (size_t i = 0; i < CHUNK; i++)
-		resolver_ask_release(r, &c->asks[i]);
-	return true;
-}
-
 struct resolver_ask *resolver_ask_new(struct resolver *r)
 {
 	struct resolver_ask *a;
 
-	if (!r->free_asks && !add_asks(r))
-		return NULL;
+	if (!r->free_asks && r->ask_total < RESOLVER_CLIENTS_MAX) {
+		struct ask_chunk *c = malloc(sizeof(*c));
+
+		if (!c)
+			return NULL;
+		c->chunk.next = r->ask_chunks;
+		r->ask_chunks = &c->chunk;
+		r->ask_total += CHUNK;
+		for (size_t i = 0; i < CHUNK; i++)
+			resolver_ask_release(r, &c->asks[i]);
+	}
 	a = r->free_asks;
+	if (!a)
+		return NULL;
 	r->free_asks = a->next;
 	r->ask_free--;
 	return a;
@@ -314,9 +308,8 @@ static const struct dns_answer *one_address(struct resolver *r, const struct add
 	return answer;
 }
 
-/* One address that no kernel needs to know of. @why: for EDE 15, or empty. */
-static void answer_here(struct resolver *r, const struct resolver_ask *ask,
-			const struct addr *a, uint32_t ttl_sec, struct text why)
+void resolver_answer_here(struct resolver *r, const struct resolver_ask *ask,
+			  const struct addr *a, uint32_t ttl_sec, struct text why)
 {
 	uint8_t buf[DNS_UDP_OURS];
 	const struct dns_reply_form form = {
@@ -330,13 +323,6 @@ static void answer_here(struct resolver *r, const struct resolver_ask *ask,
 				      one_address(r, a, ttl_sec), &form, &written);
 
 	send_reply(r, ask, buf, size);
-}
-
-void resolver_answer_local(struct resolver *r, const struct resolver_ask *ask,
-			   const struct addr *a)
-{
-	ask->client.sandbox->counters[COUNT_ANSWERS]++;
-	answer_here(r, ask, a, LOCAL_TTL_SEC, (struct text){ 0 });
 }
 
 void resolver_sinkhole(struct resolver *r, const struct resolver_ask *ask, uint32_t rule,
@@ -357,7 +343,7 @@ void resolver_sinkhole(struct resolver *r, const struct resolver_ask *ask, uint3
 	if (ask->query.type == DNS_TYPE_A || (is_v6 && s->ipv6)) {
 		a = sinkhole_addr(is_v6 ? ADDR_V6 : ADDR_V4, &ask->query.name);
 		sinkholes_give(&s->sinkholes, &a);
-		answer_here(r, ask, &a, SINKHOLE_TTL_SEC, text_of(text));
+		resolver_answer_here(r, ask, &a, SINKHOLE_TTL_SEC, text_of(text));
 	} else {
 		refusal.ede_text = text_of(text);
 		resolver_refuse(r, ask, &refusal);
@@ -379,17 +365,12 @@ void resolver_hold(struct resolver *r, const struct resolver_ask *ask, int64_t n
 	if (!asks_by_relay(s))
 		resolver_park(r, ask, now_ms);
 	else if (asks_address(s, &ask->query.name, is_v6 ? ADDR_V6 : ADDR_V4, now_ms, &a))
-		answer_here(r, ask, &a, SINKHOLE_TTL_SEC, (struct text){ 0 });
+		resolver_answer_here(r, ask, &a, SINKHOLE_TTL_SEC, (struct text){ 0 });
 	else
 		resolver_deny(r, ask, ask->verdict.rule, NULL, ASKS_TOO_MANY, now_ms);
 }
 
 /* ---- flush ---- */
-
-struct batch {
-	struct resolver_ask *asks[BATCH_ADDS];
-	size_t count;
-};
 
 /* If the plan has changed since @ask's name was matched: does it still allow the reply?
  * Its rule is then the new plan's. */
@@ -412,53 +393,16 @@ static bool still_holds(const struct resolver *r, struct resolver_ask *ask)
 	return true;
 }
 
-static void batch_take(struct resolver *r, struct batch *b, struct ask_list *queue)
-{
-	size_t addrs = 0;
-
-	b->count = 0;
-	while (queue->first && addrs + queue->first->addr_count <= BATCH_ADDS) {
-		struct resolver_ask *ask = ask_list_pop(queue);
-
-		if (!still_holds(r, ask)) {
-			resolver_fail(r, ask, DNS_EDE_OTHER, "the policy has changed");
-			resolver_ask_release(r, ask);
-			continue;
-		}
-		addrs += ask->addr_count;
-		b->asks[b->count++] = ask;
-	}
-}
-
-/* Send what is to be added, with as many deletions as fit. If that fails it is tried
- * without them: what somebody else has taken out of the set can't be deleted, and must
- * not keep an answer back. */
-static int commit(struct resolver *r, struct sandbox *s, struct filter_learn *changes,
-		  size_t adds, int64_t now_ms)
-{
-	size_t deletions = learned_sweep(s->learned, now_ms, changes + adds,
-					 FILTER_LEARN_MAX - adds);
-	int n;
-
-	s->counters[COUNT_COMMITS]++;
-	n = r->ops.commit(r->ops.data, s, changes, adds + deletions);
-	if (n < 0 && deletions > 0) {
-		learned_sweep_failed(s->learned);
-		n = r->ops.commit(r->ops.data, s, changes, adds);
-	}
-	if (n < 0)
-		s->counters[COUNT_COMMITS_FAILED]++;
-	return n;
-}
-
-/* The kernel's side: one transaction, or none when it lacks nothing. Return: 0 or -errno,
+/* The kernel's side: one transaction, or none when it lacks nothing, with as many
+ * deletions as fit. If that fails it is tried without them: what somebody else has taken
+ * out of the set can't be deleted, and must not keep an answer back. Return: 0 or -errno,
  * and how many items were prepared. */
 static int transact(struct resolver *r, struct sandbox *s,
 		    const struct learned_item *items, size_t count, int64_t now_ms,
 		    size_t *ret_prepared)
 {
 	struct filter_learn changes[FILTER_LEARN_MAX];
-	size_t used = 0;
+	size_t used = 0, deletions;
 	int n;
 
 	for (size_t i = 0; i < count; i++) {
@@ -469,7 +413,19 @@ static int transact(struct resolver *r, struct sandbox *s,
 		used += (size_t)n;
 	}
 	*ret_prepared = count;
-	return used > 0 ? commit(r, s, changes, used, now_ms) : 0;
+	if (used == 0)
+		return 0;
+	deletions = learned_sweep(s->learned, now_ms, changes + used,
+				  FILTER_LEARN_MAX - used);
+	s->counters[COUNT_COMMITS]++;
+	n = r->ops.commit(r->ops.data, s, changes, used + deletions);
+	if (n < 0 && deletions > 0) {
+		learned_sweep_failed(s->learned);
+		n = r->ops.commit(r->ops.data, s, changes, used);
+	}
+	if (n < 0)
+		s->counters[COUNT_COMMITS_FAILED]++;
+	return n;
 }
 
 /* Under `verify: dns` an address is open to whatever any of its names opens: say so where
@@ -556,33 +512,39 @@ void resolver_sweep(struct resolver *r, struct sandbox *s, int64_t now_ms)
 	}
 }
 
-static void flush_batch(struct resolver *r, struct sandbox *s, const struct batch *b,
-			int64_t now_ms)
-{
-	bool together = b->count > 1 && learn(r, s, b->asks, b->count, now_ms) == 0;
-
-	for (size_t i = 0; i < b->count; i++) {
-		struct resolver_ask *ask = b->asks[i];
-
-		if (together || learn(r, s, &ask, 1, now_ms) == 0) {
-			send_ask(r, ask);
-			continue;
-		}
-		resolver_fail(r, ask, DNS_EDE_OTHER,
-			      "the filter did not take the address");
-		resolver_ask_release(r, ask);
-	}
-}
-
 static void flush_sandbox(struct resolver *r, struct resolver_sandbox *g, int64_t now_ms)
 {
+	struct resolver_ask *batch[BATCH_ADDS];
 	struct sandbox *s = g->sandbox;
-	struct batch b;
 
 	learned_expire(s->learned, now_ms);
 	while (g->queue.first) {
-		batch_take(r, &b, &g->queue);
-		flush_batch(r, s, &b, now_ms);
+		size_t count = 0, addrs = 0;
+		bool together;
+
+		while (g->queue.first &&
+		       addrs + g->queue.first->addr_count <= BATCH_ADDS) {
+			struct resolver_ask *ask = ask_list_pop(&g->queue);
+
+			if (!still_holds(r, ask)) {
+				resolver_fail(r, ask, DNS_EDE_OTHER,
+					      "the policy has changed");
+				resolver_ask_release(r, ask);
+				continue;
+			}
+			addrs += ask->addr_count;
+			batch[count++] = ask;
+		}
+		together = count > 1 && learn(r, s, batch, count, now_ms) == 0;
+		for (size_t i = 0; i < count; i++) {
+			if (together || learn(r, s, &batch[i], 1, now_ms) == 0) {
+				send_ask(r, batch[i]);
+				continue;
+			}
+			resolver_fail(r, batch[i], DNS_EDE_OTHER,
+				      "the filter did not take the address");
+			resolver_ask_release(r, batch[i]);
+		}
 	}
 	/* What a limit has pushed out waits for nobody else's question. */
 	resolver_sweep(r, s, now_ms);
@@ -618,7 +580,6 @@ struct resolver *resolver_new(const struct resolver_ops *ops,
 	LIST_INIT(&r->parking);
 	TAILQ_INIT(&r->deadlines);
 	resolver_servers_init(r, config);
-	docker_resolver_init(r, config);
 	r->cache =
 		dns_cache_new(RESOLVER_CACHE_ENTRIES, RESOLVER_CACHE_BYTES, &config->key);
 	r->bytes = malloc(QUEUE_BYTES);
@@ -707,23 +668,7 @@ void resolver_tick(struct resolver *r, int64_t now_ms)
 
 /* ---- queries ---- */
 
-/* Whether or not anything goes there afterwards. */
-static void record_name(const struct resolver_ask *ask, int64_t now_ms)
-{
-	struct sandbox *s = ask->client.sandbox;
-	struct event e;
-
-	if (!plan_is_open(&s->plan))
-		return;
-	e = event_make(EVENT_ALLOW, EVENT_DNS);
-	e.rule = ask->verdict.rule;
-	e.query_type = ask->query.type;
-	sandbox_event_name(&e, &ask->query.name);
-	sandbox_passed(s, &e, now_ms);
-}
-
-/* Allowed: from the pins; or from the cache, or wait for the upstream. Takes the ask. */
-static void look_up(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
+void resolver_begin(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
 	struct sandbox *s = ask->client.sandbox;
 	const size_t waiting = s->resolver->in_flight;
@@ -731,7 +676,28 @@ static void look_up(struct resolver *r, struct resolver_ask *ask, int64_t now_ms
 				     .type = ask->query.type,
 				     .dnssec_ok = ask->query.dnssec_ok };
 
-	record_name(ask, now_ms);
+	if (!resolver_verdict(r, ask, now_ms)) {
+		resolver_ask_release(r, ask);
+		return;
+	}
+	if (ask->probe) {
+		s->counters[COUNT_SELF_TESTS]++;
+		ask->verdict = (struct plan_verdict){ .action = POLICY_ALLOW,
+						      .rule = PLAN_NO_RULE };
+		write_reply(r, ask, one_address(r, &s->probe_addr, 0), 1,
+			    (struct text){ 0 }, now_ms);
+		return;
+	}
+	/* Allowed: from the pins; or from the cache, or wait for the upstream. */
+	if (plan_is_open(&s->plan)) {
+		/* The name is told of whether or not anything goes there afterwards. */
+		struct event e = event_make(EVENT_ALLOW, EVENT_DNS);
+
+		e.rule = ask->verdict.rule;
+		e.query_type = ask->query.type;
+		sandbox_event_name(&e, &ask->query.name);
+		sandbox_passed(s, &e, now_ms);
+	}
 	if (plan_dns(&s->plan) == POLICY_DNS_PINNED) {
 		resolver_pin_answer(r, ask, now_ms);
 	} else if (dns_cache_find(r->cache, &key, now_ms, &r->answer)) {
@@ -744,23 +710,6 @@ static void look_up(struct resolver *r, struct resolver_ask *ask, int64_t now_ms
 		resolver_ask_release(r, ask);
 	} else {
 		resolver_inflight_join(r, ask, now_ms);
-	}
-}
-
-void resolver_begin(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
-{
-	struct sandbox *s = ask->client.sandbox;
-
-	if (!resolver_verdict(r, ask, now_ms)) {
-		resolver_ask_release(r, ask);
-	} else if (ask->probe) {
-		s->counters[COUNT_SELF_TESTS]++;
-		ask->verdict = (struct plan_verdict){ .action = POLICY_ALLOW,
-						      .rule = PLAN_NO_RULE };
-		write_reply(r, ask, one_address(r, &s->probe_addr, 0), 1,
-			    (struct text){ 0 }, now_ms);
-	} else {
-		look_up(r, ask, now_ms);
 	}
 }
 

@@ -234,9 +234,9 @@ void resolver_fail(struct resolver *r, const struct resolver_ask *ask, enum dns_
 /* NXDOMAIN or NODATA. */
 void resolver_negative(struct resolver *r, const struct resolver_ask *ask,
 		       enum dns_rcode rcode, uint32_t ttl_sec);
-/* One address that needs no commit (loopback), at once. */
-void resolver_answer_local(struct resolver *r, const struct resolver_ask *ask,
-			   const struct addr *a);
+/* One address that no kernel needs to know of, at once. @why: for EDE 15, or empty. */
+void resolver_answer_here(struct resolver *r, const struct resolver_ask *ask,
+			  const struct addr *a, uint32_t ttl_sec, struct text why);
 /* A lookup of @ask's name and its rule, with both ends. */
 struct event resolver_event(const struct resolver_ask *ask, enum event_action action);
 /* NXDOMAIN, EDE 15, counter and event. @remote is the address that was the reason, or
@@ -290,19 +290,15 @@ void resolver_server_failed(struct resolver *r, uint8_t server, int error,
 			    int64_t now_ms);
 /* It may be silent: its next probe comes soon. */
 void resolver_server_doubt(struct resolver *r, uint8_t server);
-/* Nothing is done when @token isn't a probe's. */
-void resolver_probe_response(struct resolver *r, uint32_t token, int64_t now_ms);
-void resolver_probe_failed(struct resolver *r, uint32_t token, int error, int64_t now_ms);
+/* @token's question has come to its end: it failed by @error, or was answered, 0. Nothing
+ * is done when it isn't a probe's, or that of the test. */
+void resolver_probe_ended(struct resolver *r, uint32_t token, int error, int64_t now_ms);
 void resolver_probe_tick(struct resolver *r, int64_t now_ms);
 
-void docker_resolver_init(struct resolver *r, const struct resolver_config *config);
 void docker_resolver_tick(struct resolver *r, int64_t now_ms);
 /* One of the servers is Docker's resolver. Return: it has sent @ask back, as the test's
  * question, which is answered, or as one that is under way. @ask is taken. */
 bool docker_resolver_takes(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
-/* @ask is the question that @f itself asks, sent back. */
-bool docker_resolver_sent_back(struct resolver *r, const struct inflight *f,
-			       const struct resolver_ask *ask, int64_t now_ms);
 
 /* inflight.c */
 /* Send the question of @asked to @server with a random id and case of its letters, which
@@ -326,11 +322,10 @@ void resolver_inflight_forget(struct resolver *r, const struct sandbox *s);
 /* pinned.c */
 /* Answer from the pins, and from nothing else. Takes the ask. */
 void resolver_pin_answer(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
-/* The answer to a question of our own; and the end of one without. Both take the ask. */
-void resolver_pin_landed(struct resolver *r, struct resolver_ask *ask,
-			 const struct dns_answer *a, int64_t now_ms);
-void resolver_pin_lost(struct resolver *r, struct resolver_ask *ask, const char *why,
-		       int64_t now_ms);
+/* A question of our own has come to its end: answered by @a, or without an answer (NULL),
+ * @lost says why. Takes the ask. */
+void resolver_pin_ended(struct resolver *r, struct resolver_ask *ask,
+			const struct dns_answer *a, const char *lost, int64_t now_ms);
 void resolver_pin_tick(struct resolver *r, int64_t now_ms);
 /* Its asks are forgotten already. */
 void resolver_pin_free(struct resolver *r, struct resolver_sandbox *g);

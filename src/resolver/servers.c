@@ -67,19 +67,6 @@ static void report(struct resolver *r, struct upstream_trouble t, int64_t now_ms
 
 /* ---- what the queries say ---- */
 
-static uint32_t badness_of(const struct resolver *r, const struct server *s,
-			   int64_t now_ms)
-{
-	int64_t halvings = (now_ms - s->news_ms) / SERVER_FORGET_MS;
-	uint32_t badness = s->behind ? SERVER_BEHIND : 0;
-
-	if (r->probe_every_ms > 0)
-		return s->unhealthy;
-	if (halvings < 32)
-		badness += (s->smoothed_ms >> halvings) / SERVER_STEP_MS;
-	return badness;
-}
-
 static void server_news(struct resolver *r, struct server *s, int64_t took_ms,
 			bool failed, int64_t now_ms)
 {
@@ -102,8 +89,16 @@ bool resolver_server_choose(struct resolver *r, uint16_t tried, int64_t now_ms,
 	struct server *s;
 
 	for (size_t i = 0; i < r->server_count; i++) {
-		uint32_t badness = badness_of(r, &r->servers[i], now_ms);
+		int64_t halvings;
+		uint32_t badness;
 
+		s = &r->servers[i];
+		halvings = (now_ms - s->news_ms) / SERVER_FORGET_MS;
+		badness = s->behind ? SERVER_BEHIND : 0;
+		if (r->probe_every_ms > 0)
+			badness = s->unhealthy;
+		else if (halvings < 32)
+			badness += (s->smoothed_ms >> halvings) / SERVER_STEP_MS;
 		if (tried & 1u << i || badness >= best)
 			continue;
 		best = badness;
@@ -207,54 +202,14 @@ void resolver_probe_tick(struct resolver *r, int64_t now_ms)
 	find_next(r);
 }
 
-static struct server *server_of_probe(struct resolver *r, uint32_t token)
-{
-	for (size_t i = 0; i < r->server_count && token != 0; i++)
-		if (r->servers[i].probe_token == token)
-			return &r->servers[i];
-	return NULL;
-}
-
-static bool docker_resolver_response(struct resolver *r, uint32_t token, int error,
-				     int64_t now_ms);
-
-void resolver_probe_response(struct resolver *r, uint32_t token, int64_t now_ms)
-{
-	struct server *s = server_of_probe(r, token);
-	bool recovered = s && s->unhealthy;
-
-	if (!s) {
-		docker_resolver_response(r, token, 0, now_ms);
-		return;
-	}
-	probe_end(r, s);
-	find_next(r);
-	s->unhealthy = false;
-	if (recovered)
-		report(r,
-		       (struct upstream_trouble){ .kind = UPSTREAM_HEALTHY,
-						  .server = (uint8_t)(s - r->servers) },
-		       now_ms);
-}
-
-void resolver_probe_failed(struct resolver *r, uint32_t token, int error, int64_t now_ms)
-{
-	struct server *s = server_of_probe(r, token);
-
-	if (!s) {
-		docker_resolver_response(r, token, error, now_ms);
-		return;
-	}
-	probe_lost(r, s, error, now_ms);
-	find_next(r);
-}
-
 void resolver_servers_init(struct resolver *r, const struct resolver_config *config)
 {
 	static const struct dns_name root = { .size = 1 };
-	bool named = config->probe_name.size > 1;
+	bool named = config->probe_name.size > 1, has_docker;
 
 	r->server_count = MIN(config->upstream_count, (size_t)RESOLVER_UPSTREAMS_MAX);
+	has_docker = config->docker_resolver > 0 &&
+		     config->docker_resolver <= r->server_count;
 	r->try_ms = config->try_ms > 0 ? config->try_ms : RESOLVER_TRY_MS;
 	r->probe_every_ms = config->probe_every_ms;
 	r->probe_name = named ? config->probe_name : root;
@@ -262,6 +217,11 @@ void resolver_servers_init(struct resolver *r, const struct resolver_config *con
 	r->probe_next_ms = INT64_MAX;
 	if (r->probe_every_ms > 0 && r->server_count > 0)
 		r->probe_next_ms = 0;
+	r->docker = (struct docker_resolver){
+		.server = has_docker ? (uint8_t)(config->docker_resolver - 1)
+				     : RESOLVER_UPSTREAMS_MAX,
+		.at_ms = has_docker ? 0 : INT64_MAX,
+	};
 }
 
 /* ---- Docker's resolver ---- */
@@ -324,20 +284,36 @@ void docker_resolver_tick(struct resolver *r, int64_t now_ms)
 	}
 }
 
-/* Return: @token was the test's. @error: it failed by that, or 0. */
-static bool docker_resolver_response(struct resolver *r, uint32_t token, int error,
-				     int64_t now_ms)
+void resolver_probe_ended(struct resolver *r, uint32_t token, int error, int64_t now_ms)
 {
 	struct docker_resolver *in = &r->docker;
+	size_t i = 0;
 
-	if (token == 0 || token != in->token)
-		return false;
-	end_test(r, in);
-	if (error < 0)
-		in->at_ms = now_ms + TEST_PAUSE_MS;
-	else
-		settle(r, in);
-	return true;
+	if (token == 0)
+		return;
+	while (i < r->server_count && r->servers[i].probe_token != token)
+		i++;
+	if (i < r->server_count && error < 0) {
+		probe_lost(r, &r->servers[i], error, now_ms);
+		find_next(r);
+	} else if (i < r->server_count) {
+		bool recovered = r->servers[i].unhealthy;
+
+		probe_end(r, &r->servers[i]);
+		find_next(r);
+		r->servers[i].unhealthy = false;
+		if (recovered)
+			report(r,
+			       (struct upstream_trouble){ .kind = UPSTREAM_HEALTHY,
+							  .server = (uint8_t)i },
+			       now_ms);
+	} else if (token == in->token) {
+		end_test(r, in);
+		if (error < 0)
+			in->at_ms = now_ms + TEST_PAUSE_MS;
+		else
+			settle(r, in);
+	}
 }
 
 bool docker_resolver_takes(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
@@ -360,35 +336,7 @@ bool docker_resolver_takes(struct resolver *r, struct resolver_ask *ask, int64_t
 	return true;
 }
 
-bool docker_resolver_sent_back(struct resolver *r, const struct inflight *f,
-			       const struct resolver_ask *ask, int64_t now_ms)
-{
-	struct docker_resolver *in = &r->docker;
-
-	if (f->token == 0 || f->server != in->server || ask->query.id != f->asked.id ||
-	    memcmp(ask->query.raw_name, f->asked.case_name, f->asked.name.size) != 0)
-		return false;
-	/* The test must have missed that: once more. */
-	if (!in->sends_back && in->token == 0) {
-		in->settled = false;
-		in->at_ms = MIN(in->at_ms, now_ms);
-	}
-	return true;
-}
-
 bool resolver_is_settled(const struct resolver *r)
 {
 	return r->docker.server == RESOLVER_UPSTREAMS_MAX || r->docker.settled;
-}
-
-void docker_resolver_init(struct resolver *r, const struct resolver_config *config)
-{
-	bool has = config->docker_resolver > 0 &&
-		   config->docker_resolver <= r->server_count;
-
-	r->docker = (struct docker_resolver){
-		.server = has ? (uint8_t)(config->docker_resolver - 1)
-			      : RESOLVER_UPSTREAMS_MAX,
-		.at_ms = has ? 0 : INT64_MAX,
-	};
 }

@@ -73,46 +73,40 @@ static struct rate *budget_of(struct resolver_sandbox *g, uint32_t rule, int64_t
 	return &unused->rate;
 }
 
-/* Return: whether the name may be looked up; it then counts as seen. */
-static bool spend_name(struct resolver *r, struct resolver_ask *ask, const char *target,
-		       uint32_t limit, int64_t now_ms)
+/* Return: whether the name may be looked up; below a wildcard it then counts as seen. */
+static bool within_budget(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
+	const struct plan *p = &ask->client.sandbox->plan;
 	struct resolver_sandbox *g = ask->client.sandbox->resolver;
 	const struct dns_name *n = &ask->query.name;
-	uint32_t rule = (uint32_t)hash_bytes(&r->key, target, strlen(target));
-	uint64_t hash = hash_bytes(&r->key, n->bytes, n->size) ^
-			(rule + UINT64_C(1)) * UINT64_C(0x9e3779b97f4a7c15);
-	uint32_t mark = (uint32_t)(hash >> 32) | 1;
-	uint32_t *slot;
+	uint32_t limit = plan_limit(p, LIMIT_NEW_NAMES_PER_MINUTE);
+	uint32_t rule = ask->verdict.rule, *slot, mark;
+	const char *target = rule == PLAN_NO_RULE ? "" : plan_rule(p, rule).target;
+	/* Names without number: those below one, or, for PTR, of a range of addresses. */
+	bool is_wide = target[0] == '*' || strchr(target, '/');
+	uint64_t hash;
 
+	if (limit == UINT32_MAX || ask->verdict.flags & PLAN_UNMETERED || !is_wide)
+		return true;
 	if (!g->budgets)
 		g->budgets = calloc(BUDGETS_SIZE, sizeof(*g->budgets));
 	if (g->budgets && !g->seen)
 		g->seen = calloc(SEEN_SIZE, sizeof(*g->seen));
-	if (!g->seen)
-		return false;
-	slot = g->seen[hash % SEEN_SIZE];
-	if (slot[0] == mark || slot[1] == mark)
-		return true;
-	if (!rate_take(budget_of(g, rule, now_ms), limit, 60 * 1000, limit, now_ms))
-		return false;
-	slot[1] = slot[0];
-	slot[0] = mark;
-	return true;
-}
-
-static bool within_budget(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
-{
-	const struct plan *p = &ask->client.sandbox->plan;
-	uint32_t limit = plan_limit(p, LIMIT_NEW_NAMES_PER_MINUTE);
-	uint32_t rule = ask->verdict.rule;
-	const char *target = rule == PLAN_NO_RULE ? "" : plan_rule(p, rule).target;
-	/* Names without number: those below one, or, for PTR, of a range of addresses. */
-	bool is_wide = target[0] == '*' || strchr(target, '/');
-
-	if (limit == UINT32_MAX || ask->verdict.flags & PLAN_UNMETERED || !is_wide ||
-	    spend_name(r, ask, target, limit, now_ms))
-		return true;
+	if (g->seen) {
+		rule = (uint32_t)hash_bytes(&r->key, target, strlen(target));
+		hash = hash_bytes(&r->key, n->bytes, n->size) ^
+		       (rule + UINT64_C(1)) * UINT64_C(0x9e3779b97f4a7c15);
+		mark = (uint32_t)(hash >> 32) | 1;
+		slot = g->seen[hash % SEEN_SIZE];
+		if (slot[0] == mark || slot[1] == mark)
+			return true;
+		if (rate_take(budget_of(g, rule, now_ms), limit, 60 * 1000, limit,
+			      now_ms)) {
+			slot[1] = slot[0];
+			slot[0] = mark;
+			return true;
+		}
+	}
 	resolver_limit(r, ask, LIMIT_NEW_NAMES_PER_MINUTE, now_ms);
 	return false;
 }
@@ -130,10 +124,12 @@ static void answer_localhost(struct resolver *r, struct resolver_ask *ask)
 		a = addr_from_bytes(ADDR_V6, loopback6);
 	else
 		a = (struct addr){ 0 };
-	if (a.family == ADDR_NONE)
+	if (a.family == ADDR_NONE) {
 		resolver_negative(r, ask, DNS_NOERROR, LOCAL_TTL_SEC);
-	else
-		resolver_answer_local(r, ask, &a);
+	} else {
+		ask->client.sandbox->counters[COUNT_ANSWERS]++;
+		resolver_answer_here(r, ask, &a, LOCAL_TTL_SEC, (struct text){ 0 });
+	}
 }
 
 /* ---- the policy ---- */
@@ -270,12 +266,6 @@ bool resolver_verdict(struct resolver *r, struct resolver_ask *ask, int64_t now_
  * waits until its name is granted or refused, or its time is over. They wait equally
  * long, so each sandbox's are in the order of their ends. */
 
-static void refuse(struct resolver *r, struct resolver_ask *ask, const char *why,
-		   int64_t now_ms)
-{
-	resolver_deny(r, ask, ask->verdict.rule, NULL, why, now_ms);
-}
-
 static void wait_on(struct resolver *r, struct resolver_sandbox *g,
 		    struct resolver_ask *ask)
 {
@@ -295,10 +285,8 @@ void resolver_park(struct resolver *r, const struct resolver_ask *ask, int64_t n
 	const bool is_dismissed = asks_is_dismissed(s, &what);
 
 	if (is_dismissed || !copy || !asks_park(s, &e, now_ms)) {
-		struct resolver_ask refused = *ask;
-
-		refuse(r, &refused, is_dismissed ? ASKS_DISMISSED : ASKS_TOO_MANY,
-		       now_ms);
+		resolver_deny(r, ask, ask->verdict.rule, NULL,
+			      is_dismissed ? ASKS_DISMISSED : ASKS_TOO_MANY, now_ms);
 		if (copy)
 			resolver_ask_release(r, copy);
 		return;
@@ -344,7 +332,7 @@ static void look_at(struct resolver *r, struct resolver_sandbox *g,
 		}
 		asks_unpark(g->sandbox);
 		if (asks) {
-			refuse(r, ask, why, now_ms);
+			resolver_deny(r, ask, ask->verdict.rule, NULL, why, now_ms);
 			resolver_ask_release(r, ask);
 		} else {
 			resolver_begin(r, ask, now_ms);
