@@ -116,24 +116,6 @@ static bool next_record(struct wire *w, struct record *ret)
 	return wire_take(w, ret->size) != NULL;
 }
 
-/* Header and question. Return: whether they are those of our question. */
-static bool read_question(struct reading *r)
-{
-	const struct dns_asked *asked = r->asked;
-	const uint8_t *header = wire_take(&r->wire, DNS_HEADER_SIZE);
-	const uint8_t *question = wire_take(&r->wire, asked->name.size + QUESTION_TAIL);
-
-	if (!question || get_u16(header) != asked->id || get_u16(header + 4) != 1)
-		return false;
-	r->flags = get_u16(header + 2);
-	r->answers = get_u16(header + 6);
-	r->authorities = get_u16(header + 8);
-	return (r->flags & (DNS_FLAG_QR | DNS_FLAG_OPCODE)) == DNS_FLAG_QR &&
-	       memcmp(question, asked->case_name, asked->name.size) == 0 &&
-	       get_u16(question + asked->name.size) == asked->type &&
-	       get_u16(question + asked->name.size + 2) == DNS_CLASS_IN;
-}
-
 /* The first walk. Return: false when the section is malformed. */
 static bool index_answers(struct reading *r)
 {
@@ -377,9 +359,21 @@ static enum dns_answer_kind read_negative(struct reading *r, enum dns_answer_kin
 
 static enum dns_answer_kind read_message(struct reading *r)
 {
+	const struct dns_asked *asked = r->asked;
+	const uint8_t *header = wire_take(&r->wire, DNS_HEADER_SIZE);
+	const uint8_t *question = wire_take(&r->wire, asked->name.size + QUESTION_TAIL);
 	struct dns_answer *a = r->answer;
 
-	if (!read_question(r))
+	/* Are header and question those of our question? */
+	if (!question || get_u16(header) != asked->id || get_u16(header + 4) != 1)
+		return DNS_ANSWER_MISMATCH;
+	r->flags = get_u16(header + 2);
+	r->answers = get_u16(header + 6);
+	r->authorities = get_u16(header + 8);
+	if ((r->flags & (DNS_FLAG_QR | DNS_FLAG_OPCODE)) != DNS_FLAG_QR ||
+	    memcmp(question, asked->case_name, asked->name.size) != 0 ||
+	    get_u16(question + asked->name.size) != asked->type ||
+	    get_u16(question + asked->name.size + 2) != DNS_CLASS_IN)
 		return DNS_ANSWER_MISMATCH;
 	a->rcode = (enum dns_rcode)(r->flags & DNS_FLAG_RCODE);
 	a->ad = r->flags & DNS_FLAG_AD;
@@ -387,7 +381,7 @@ static enum dns_answer_kind read_message(struct reading *r)
 		return DNS_ANSWER_FAILED;
 	if (r->flags & DNS_FLAG_TC)
 		return DNS_ANSWER_TRUNCATED;
-	if (!is_addr_type(r->asked->type) && !find_layout(r->asked->type))
+	if (!is_addr_type(asked->type) && !find_layout(asked->type))
 		return DNS_ANSWER_BAD;
 	if (!index_answers(r) || !follow_chain(r))
 		return DNS_ANSWER_BAD;
