@@ -253,25 +253,6 @@ static void mark_failed(struct udp_socket *s, int error)
 		s->uses = UDP_USES_MAX; /* its requests time out */
 }
 
-/* Gather what is to go the same way as message @first: on the same socket, of the same
- * size if the way takes segments, and not gathered yet (@gathered has a bit for each).
- * Return: how many vectors were filled. */
-static size_t gather(struct out_queue *q, size_t first, uint64_t *gathered)
-{
-	const struct udp_socket *s = q->sockets[first];
-	struct iovec *vectors = q->vectors + q->vector_count;
-	size_t count = 0, end = s->server->unsegmented ? first + 1 : q->count;
-
-	for (size_t i = first; i < end; i++) {
-		if (q->sockets[i] != s || q->sizes[i] != q->sizes[first] ||
-		    *gathered >> i & 1)
-			continue;
-		*gathered |= UINT64_C(1) << i;
-		vectors[count++] = (struct iovec){ q->bytes[i], q->sizes[i] };
-	}
-	return count;
-}
-
 /* The messages of a header that couldn't leave as segments, each by itself. */
 static void send_singly(struct udp_socket *s, const struct msghdr *h)
 {
@@ -309,7 +290,9 @@ static void send_headers(struct out_queue *q, struct udp_socket *s, size_t count
 	}
 }
 
-/* All that waits for the socket of message @first. */
+/* All that waits for the socket of message @first. What is to go the same way leaves in
+ * one piece: of the same size, if the way takes segments. @gathered has a bit for each
+ * message that has left. */
 static void send_socket(struct out_queue *q, size_t first, uint64_t *gathered)
 {
 	struct udp_socket *s = q->sockets[first];
@@ -320,11 +303,17 @@ static void send_socket(struct out_queue *q, size_t first, uint64_t *gathered)
 		struct msghdr *h = &q->headers[headers].msg_hdr;
 		union segment_size *segment = &q->segments[headers];
 		struct iovec *vectors = q->vectors + q->vector_count;
-		size_t count;
+		size_t count = 0, end = s->server->unsegmented ? i + 1 : q->count;
 
 		if (q->sockets[i] != s || *gathered >> i & 1)
 			continue;
-		count = gather(q, i, gathered);
+		for (size_t n = i; n < end; n++) {
+			if (q->sockets[n] != s || q->sizes[n] != q->sizes[i] ||
+			    *gathered >> n & 1)
+				continue;
+			*gathered |= UINT64_C(1) << n;
+			vectors[count++] = (struct iovec){ q->bytes[n], q->sizes[n] };
+		}
 		*h = (struct msghdr){ .msg_iov = vectors, .msg_iovlen = count };
 		/* Several messages of one size: one datagram, which the kernel cuts. */
 		if (count > 1) {
