@@ -42,16 +42,11 @@ static_assert(RESOLVER_UPSTREAMS_MAX <= 16, "flight.tried has a bit for each");
 
 /* ---- the table of flights ---- */
 
-static struct inflight *inflight_at(const struct resolver *r, uint32_t index)
-{
-	struct inflight *chunk = r->inflight_chunks[index / CHUNK];
-
-	return chunk ? &chunk[index % CHUNK] : NULL;
-}
-
 static struct inflight *inflight_of_token(const struct resolver *r, uint32_t token)
 {
-	struct inflight *f = inflight_at(r, token & (RESOLVER_IN_FLIGHT_MAX - 1));
+	const uint32_t index = token & (RESOLVER_IN_FLIGHT_MAX - 1);
+	struct inflight *chunk = r->inflight_chunks[index / CHUNK];
+	struct inflight *f = chunk ? &chunk[index % CHUNK] : NULL;
 
 	return f && token != 0 && (f->token == token || f->late.token == token) ? f
 										: NULL;
@@ -530,7 +525,7 @@ void resolver_inflight_tick(struct resolver *r, int64_t now_ms)
 void resolver_inflight_forget(struct resolver *r, const struct sandbox *s)
 {
 	for (uint32_t i = 0; i < r->inflight_total; i++) {
-		struct inflight *f = inflight_at(r, i);
+		struct inflight *f = &r->inflight_chunks[i / CHUNK][i % CHUNK];
 		struct ask_list asks = f->asks;
 		struct resolver_ask *ask;
 
