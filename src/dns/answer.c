@@ -437,29 +437,8 @@ static bool write_record(struct dns_writer *d, const struct dns_name *owner,
 	return true;
 }
 
-/* As many as fit. Return: bits of those that were written. */
-static uint32_t write_addrs(struct dns_writer *d, const struct dns_name *owner,
-			    const struct dns_answer *a, uint32_t keep, uint32_t cap_sec)
-{
-	uint32_t written = 0;
-
-	for (size_t i = 0; i < a->addr_count && wire_ok(&d->wire); i++) {
-		const struct dns_answer_addr *addr = &a->addrs[i];
-		size_t before = wire_offset(&d->wire);
-
-		if (!(keep >> i & 1))
-			continue;
-		if (!write_record(d, owner, MIN(addr->ttl_sec, cap_sec), addr->addr.bytes,
-				  addr_size(&addr->addr))) {
-			dns_writer_rewind(d, before);
-			break;
-		}
-		written |= (uint32_t)1 << i;
-	}
-	return written;
-}
-
-/* Everything behind the question. Return: whether it is all that it has to be. */
+/* Everything behind the question. *@ret_written, 0 before, gets the bits of the addresses
+ * that were written. Return: whether it is all that it has to be. */
 static bool write_sections(struct dns_writer *d, const struct dns_answer *a,
 			   uint32_t keep, uint32_t cap_sec, uint32_t *ret_written)
 {
@@ -482,7 +461,20 @@ static bool write_sections(struct dns_writer *d, const struct dns_answer *a,
 					   a->rdata + a->records[i].offset,
 					   a->records[i].size);
 	} else if (a->kind == DNS_ANSWER_RECORDS && keep != 0) {
-		*ret_written = write_addrs(d, end, a, keep, cap_sec);
+		/* As many as fit. */
+		for (size_t i = 0; i < a->addr_count && wire_ok(&d->wire); i++) {
+			const struct dns_answer_addr *addr = &a->addrs[i];
+			size_t before = wire_offset(&d->wire);
+
+			if (!(keep >> i & 1))
+				continue;
+			if (!write_record(d, end, MIN(addr->ttl_sec, cap_sec),
+					  addr->addr.bytes, addr_size(&addr->addr))) {
+				dns_writer_rewind(d, before);
+				break;
+			}
+			*ret_written |= (uint32_t)1 << i;
+		}
 		return *ret_written != 0;
 	} else {
 		dns_writer_soa(d, end, a->kind != DNS_ANSWER_NXDOMAIN,
