@@ -428,25 +428,6 @@ static int transact(struct resolver *r, struct sandbox *s,
 	return n;
 }
 
-/* Under `verify: dns` an address is open to whatever any of its names opens: say so where
- * two names that share it may do different things. */
-static void report_shared(struct sandbox *s, const struct learned_item *item,
-			  int64_t now_ms)
-{
-	struct event e = event_make(EVENT_ALLOW, EVENT_ADDRESS);
-	struct learned_use uses[2]; /* the newest is this one */
-
-	if (plan_verify(&s->plan) == POLICY_VERIFY_TLS ||
-	    learned_find(s->learned, &item->addr, now_ms, uses, 2) < 2 ||
-	    (uses[0].port_list == uses[1].port_list && uses[0].flags == uses[1].flags))
-		return;
-	e.rule = item->verdict.rule;
-	e.remote = item->addr;
-	event_set_reason(&e, "names with different rules share this address");
-	sandbox_event_name(&e, item->name);
-	sandbox_event(s, &e, now_ms);
-}
-
 int resolver_learn(struct resolver *r, struct sandbox *s, struct learned_item *items,
 		   size_t count, int64_t now_ms)
 {
@@ -460,12 +441,28 @@ int resolver_learn(struct resolver *r, struct sandbox *s, struct learned_item *i
 			items[taught++] = items[i];
 	ret = transact(r, s, items, taught, now_ms, &prepared);
 	for (size_t i = 0; i < prepared; i++) {
+		const struct learned_item *item = &items[i];
+		struct learned_use uses[2]; /* the newest is this one */
+		struct event e;
+
 		if (ret < 0) {
-			learned_abort(s->learned, &items[i], now_ms);
-		} else {
-			learned_commit(s->learned, &items[i], now_ms);
-			report_shared(s, &items[i], now_ms);
+			learned_abort(s->learned, item, now_ms);
+			continue;
 		}
+		learned_commit(s->learned, item, now_ms);
+		/* Under `verify: dns` an address is open to whatever any of its names
+		 * opens: say so where two names that share it may do different things. */
+		if (plan_verify(&s->plan) == POLICY_VERIFY_TLS ||
+		    learned_find(s->learned, &item->addr, now_ms, uses, 2) < 2 ||
+		    (uses[0].port_list == uses[1].port_list &&
+		     uses[0].flags == uses[1].flags))
+			continue;
+		e = event_make(EVENT_ALLOW, EVENT_ADDRESS);
+		e.rule = item->verdict.rule;
+		e.remote = item->addr;
+		event_set_reason(&e, "names with different rules share this address");
+		sandbox_event_name(&e, item->name);
+		sandbox_event(s, &e, now_ms);
 	}
 	if (ret == 0)
 		s->counters[COUNT_LEARNED] += taught;
