@@ -111,18 +111,6 @@ static void begin_look_up(struct relay_flow *f)
 		s->look_up(s, &f->name, DNS_TYPE_AAAA);
 }
 
-/* Of the family that the client has dialled, if the name has one of it. */
-static bool find_address(const struct relay_flow *f, struct addr *ret)
-{
-	const struct sandbox *s = f->served->sandbox;
-	const enum addr_family own = (enum addr_family)f->asked.addr.family;
-	const enum addr_family other = own == ADDR_V4 ? ADDR_V6 : ADDR_V4;
-
-	return learned_addrs(s->learned, &f->name, own, now_of(f), ret, 1) > 0 ||
-	       ((s->ipv6 || other == ADDR_V4) &&
-		learned_addrs(s->learned, &f->name, other, now_of(f), ret, 1) > 0);
-}
-
 /* @f takes a place. Whoever has closed its side may have gone, or wait with one side
  * closed: nothing tells which. So of those that have, the newest for the name and port
  * alone waits on, and a client that tries again and again takes two places. */
@@ -220,9 +208,17 @@ void relay_park_run(struct relay_flow *f)
 			     (f->client.hung_up && recv(f->client.source.fd, &byte, 1,
 							MSG_PEEK | MSG_DONTWAIT) == 0);
 	const bool is_over = f->timed_out, is_looked_up = f->is_looked_up;
-	const struct plan_verdict v =
-		plan_match_name(&f->served->sandbox->plan, &f->name);
+	const struct sandbox *s = f->served->sandbox;
+	const struct plan_verdict v = plan_match_name(&s->plan, &f->name);
+	const enum addr_family own = (enum addr_family)f->asked.addr.family;
+	const enum addr_family other = own == ADDR_V4 ? ADDR_V6 : ADDR_V4;
 	struct addr a;
+	/* Of the family that the client has dialled, if the name has one of it. */
+	const bool has_address =
+		is_looked_up &&
+		(learned_addrs(s->learned, &f->name, own, now_of(f), &a, 1) > 0 ||
+		 ((s->ipv6 || other == ADDR_V4) &&
+		  learned_addrs(s->learned, &f->name, other, now_of(f), &a, 1) > 0));
 
 	f->timed_out = f->is_looked_up = false;
 	if (is_gone)
@@ -231,7 +227,7 @@ void relay_park_run(struct relay_flow *f)
 		refuse_parked(f, &v, ASKS_DISMISSED);
 	else if (is_over && f->is_parked)
 		refuse_parked(f, &v, ASKS_UNANSWERED);
-	else if (is_looked_up && find_address(f, &a)) {
+	else if (has_address) {
 		/* The connection goes on as if it had been made to @a. */
 		relay_park_leave(f);
 		loop_timer_stop(f->served->relay->loop, &f->timer);
