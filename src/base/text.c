@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/text.h"
 
-#include <ctype.h>
 #include <string.h>
 
 enum { TYPO_MIN = 2, TYPO_START_MIN = 3, TYPO_MAX = 40 };
@@ -285,8 +284,7 @@ bool text_matches(const char *pattern, struct text t, bool any_case)
 			star = ++pattern;
 			after_star = i;
 		} else if (*pattern == c ||
-			   (any_case && toupper((unsigned char)c) ==
-						toupper((unsigned char)*pattern))) {
+			   (any_case && text_lower(c) == text_lower(*pattern))) {
 			pattern++;
 			i++;
 		} else if (star) {

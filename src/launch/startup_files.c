@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/startup_files.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,115 +16,11 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "launch/git_repository.h"
+#include "launch/startup_names.h"
 #include "sys/files.h"
 #include "sys/mounts.h"
 
-enum { NAMES_MAX = 20 }; /* of one row, with the NULL */
-
-/* What runs outside later, and why: weir-run(1) has the same table. A name may say which
- * directories it is in. An asterisk stands for any text: such names are found by the walk
- * alone, the others of the writable directory itself however full that is. */
-static const struct startup_names {
-	const char *why;
-	const char *names[NAMES_MAX]; /* up to the first NULL */
-} names[] = {
-	{ "a file of that name leads git to another directory", { ".git" } },
-	{ "git takes submodules' addresses and branches from it", { ".gitmodules" } },
-	{ "git runs the programs that it names", { ".gitconfig" } },
-	{ "Mercurial runs the hooks and programs that it names",
-	  { "hgrc", "hgrc-not-shared" } },
-	{ "it leads Mercurial to another directory's hgrc", { "sharedpath" } },
-	{ "Jujutsu runs the programs that it names",
-	  { ".jj/repo/config.toml", ".jj/workspace-config.toml" } },
-	{ "Darcs runs the hooks that it names", { "_darcs/prefs/defaults" } },
-	{ "Sapling runs the hooks and programs that it names", { ".sl/config" } },
-	{ "git's hooks run what is in it", { ".husky" } },
-	{ "git runs what is in it where core.hooksPath says so", { ".githooks" } },
-	{ "git's hooks run the commands in it",
-	  { ".pre-commit-config.yaml", ".pre-commit-config.yml", "prek.toml", "hk.pkl",
-	    "hk.local.pkl", "lefthook.yml", ".lefthook.yml", "lefthook-local.yml",
-	    "lefthook*.y*ml", "lefthook*.toml", "lefthook*.json*", ".lefthook*",
-	    ".overcommit.yml", ".rusty-hook.toml", "captainhook.json", "grumphp.yml",
-	    ".lintstagedrc*", "lint-staged.config.*" } },
-	{ "git's hooks run it or the programs that it names",
-	  { ".commitlintrc*", "commitlint.config.*", ".huskyrc*", "husky.config.*",
-	    "nano-staged.*", ".nano-staged.*", ".nanostagedrc", ".gitlint" } },
-	{ "direnv runs it in the shell", { ".envrc" } },
-	{ "direnv runs it where the .envrc says so", { ".envrc.*" } },
-	{ "mise runs the hooks and programs that it names",
-	  { "mise.toml", ".mise.toml", "mise.local.toml", ".mise.local.toml",
-	    "mise.*.toml", ".mise.*.toml", "mise/config.toml", "mise/config.local.toml",
-	    "mise/config.*.toml", ".rtx.toml", ".rtx.*.toml" } },
-	{ "mise runs the hooks and programs that its files name", { "mise/conf.d" } },
-	{ "mise runs the hooks and tasks in it", { ".config/mise", ".mise" } },
-	{ "mise takes from it which files it reads", { "miserc.toml", ".miserc.toml" } },
-	{ "asdf and mise put the directories that it names in $PATH",
-	  { ".tool-versions" } },
-	{ "the editor runs its tasks and the programs that it names",
-	  { ".vscode", "*.code-workspace", ".zed" } },
-	{ "the editor runs the configurations in it",
-	  { ".idea", "*.run.xml", "*.ipr", "*.iws" } },
-	{ "the editor starts the servers and programs that it names", { ".helix" } },
-	{ "Vim's coc.nvim starts the servers that it names", { "coc-settings.json" } },
-	{ "Vim runs it where its option exrc is set", { ".exrc", ".vimrc", ".gvimrc" } },
-	{ "Neovim runs it where its option exrc is set", { ".nvimrc", ".nvim.lua" } },
-	{ "editors start the containers and commands in it",
-	  { ".devcontainer", ".devcontainer.json" } },
-	{ "agents start the servers in it", { ".mcp.json" } },
-	{ "the agent runs the hooks in it and takes its rights from it",
-	  { ".claude", ".augment" } },
-	{ "the agent starts the servers in it and takes rules from it",
-	  { ".cursor", ".continue", ".roo", ".kilocode", ".junie" } },
-	{ "the agent takes its configuration and rights from it", { ".codex" } },
-	{ "the agent starts the servers in it and takes its rights from it",
-	  { ".gemini", ".qwen", ".amazonq" } },
-	{ "the agent runs the hooks in it and takes rules from it",
-	  { ".windsurf", ".clinerules" } },
-	{ "the agent runs the hooks in it and starts its servers",
-	  { ".kiro", ".factory" } },
-	{ "the agent starts the servers that it names",
-	  { "crush.json", ".crush.json", ".continuerc.json" } },
-	{ "the agent loads the plugins in it and starts its servers", { ".opencode" } },
-	{ "the agent loads the plugins and starts the servers that it names",
-	  { "opencode.json", "opencode.jsonc" } },
-	{ "the agent runs the commands that it names", { ".aider.conf.yml" } },
-	{ "a shell runs it at its start",
-	  { ".bashrc", ".bash_profile", ".bash_login", ".bash_aliases", ".profile",
-	    ".zshenv", ".zshrc", ".zprofile", ".zlogin", ".kshrc", ".cshrc", ".tcshrc",
-	    ".login" } },
-	{ "a shell runs it at its end", { ".bash_logout", ".zlogout" } },
-	{ "an interpreter runs it at its start",
-	  { ".Rprofile", ".irbrc", ".pryrc", ".iex.exs", ".ghci", ".ocamlinit",
-	    ".octaverc" } },
-	{ "R takes variables from it, its start file among them", { ".Renviron" } },
-	{ "Python's debugger runs it at its start", { ".pdbrc" } },
-	{ "the debugger runs it where its settings say so", { ".gdbinit", ".lldbinit" } },
-	{ "lazygit runs the programs that it names", { ".lazygit.yml" } },
-	{ "shadowenv runs it in the shell", { ".shadowenv.d" } },
-	{ "the editor starts the servers that it names", { "*.sublime-project" } },
-	{ "Neovim's lazy.nvim runs it", { ".lazy.lua" } },
-	{ "Emacs takes settings from it, some of which are run",
-	  { ".dir-locals.el", ".dir-locals-2.el" } },
-	{ "the agent loads the extensions in it", { ".pi" } },
-	{ "the agent runs the commands in its files", { ".github/hooks" } },
-};
-
-/* In a git directory, wherever that is: the .git of a checkout, of a submodule, of
- * another working tree, a bare repository. */
-static const struct startup_names git_names[] = {
-	{ "git runs what is in it", { "hooks" } },
-	{ "git runs the programs that it names", { "config", "config.worktree" } },
-	{ "it leads git to another directory's config and hooks", { "commondir" } },
-	{ "it leads git to another working tree", { "gitdir" } },
-	{ "lazygit runs the programs that it names", { "lazygit.yml" } },
-};
-
-/* Weir's own, below a writable path as well: the next run would be what the command had
- * put in their place. They stand beside this program, or where they are installed. */
-static const struct startup_names programs[] = {
-	{ "Weir starts it",
-	  { "weir-events", "weir-control", "weir-webhook", "weir-postgres" } },
-};
+/* Weir's programs stand beside this one, or where they are installed. */
 static const char installed[] = "libexec/weir";
 
 /* Not walked: the first is full of what others wrote, the others of what nobody runs. */
@@ -147,69 +42,6 @@ struct scan {
 struct git_marks {
 	bool head, objects, refs, commondir, config, hooks;
 };
-
-/* Is @name, in @directory, what @wanted says? In any case of its letters: a file system
- * may take no notice of that. */
-static bool is_called(const char *wanted, struct text directory, const char *name)
-{
-	const char *slash = strrchr(wanted, '/');
-	const size_t above = slash ? (size_t)(slash - wanted) : 0;
-	const char *last = slash ? slash + 1 : wanted, *at;
-
-	/* Most differ in the first letter: each entry is compared with each row. */
-	if (last[0] != '*' &&
-	    toupper((unsigned char)last[0]) != toupper((unsigned char)name[0]))
-		return false;
-	if (!text_matches(last, text_of(name), true))
-		return false;
-	if (directory.len < above)
-		return false;
-	at = directory.ptr + directory.len - above;
-	return above == 0 || (strncasecmp(at, wanted, above) == 0 &&
-			      (at == directory.ptr || at[-1] == '/'));
-}
-
-/* What is left of @wanted below @name in @directory, where that is one of the directories
- * that @wanted names. NULL: it is none. */
-static const char *rest_below(const char *wanted, struct text directory, const char *name)
-{
-	const char *rest = NULL;
-
-	for (const char *end = strchr(wanted, '/'); end; end = strchr(end + 1, '/')) {
-		char above[NAME_MAX + 1];
-
-		snprintf(above, sizeof(above), "%.*s", (int)(end - wanted), wanted);
-		if (is_called(above, directory, name))
-			rest = end + 1;
-	}
-	return rest;
-}
-
-/* Why the name whose directory @name, in @directory, leads to is one of these. A link
- * does; below the first directory of a name a file does, too: .jj/repo may be one that
- * says where another is. NULL: it leads to none. */
-static const char *why_leading(struct text directory, const char *name, bool is_link)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		for (const char *const *wanted = names[i].names; *wanted; wanted++) {
-			const char *rest = rest_below(*wanted, directory, name);
-
-			if (rest && (is_link || strchr(*wanted, '/') < rest - 1))
-				return names[i].why;
-		}
-	return NULL;
-}
-
-/* Why @name, in @directory, is one of @list; NULL: it is none of it. */
-static const char *why_named(const struct startup_names *list, size_t count,
-			     struct text directory, const char *name)
-{
-	for (size_t i = 0; i < count; i++)
-		for (const char *const *wanted = list[i].names; *wanted; wanted++)
-			if (is_called(*wanted, directory, name))
-				return list[i].why;
-	return NULL;
-}
 
 static int open_below(const struct path *top, const char *rest, uint64_t flags)
 {
@@ -369,8 +201,8 @@ static int add_git_directory(struct scan *scan, int dir, const char *directory,
 		return 0;
 	if (is_whole(marks) && !marks->commondir && !scan->after)
 		make_hooks(dir);
-	for (size_t i = 0; i < ARRAY_SIZE(git_names); i++)
-		for (const char *const *n = git_names[i].names; r == 0 && *n; n++)
+	for (const struct startup_row *row = startup_git; row->why; row++)
+		for (const char *const *n = row->names; r == 0 && *n; n++)
 			r = add_file(scan, directory, *n, err);
 	for (size_t i = queued; i < scan->last; i++) {
 		const char *slash = strrchr(scan->queue[i], '/');
@@ -441,11 +273,10 @@ static int scan_directory(struct scan *scan, const char *directory, struct err *
 					 0 &&
 				 S_ISDIR(st.st_mode);
 		/* The directory .git is walked, and what is found in it is protected. */
-		runs = why_named(names, ARRAY_SIZE(names), text_of(path),
-				 entry->d_name) &&
+		runs = startup_why(startup_project, text_of(path), entry->d_name) &&
 		       !(walked && strcasecmp(entry->d_name, ".git") == 0);
-		if (runs || (!walked && why_leading(text_of(path), entry->d_name,
-						    entry->d_type != DT_REG)))
+		if (runs || (!walked && startup_why_leading(text_of(path), entry->d_name,
+							    entry->d_type != DT_REG)))
 			r = add_file(scan, directory, entry->d_name, err);
 		else if (walked &&
 			 !text_is_one_of(entry->d_name, left_out, ARRAY_SIZE(left_out)))
@@ -485,7 +316,7 @@ static int add_programs(struct scan *scan, struct err *err)
 		 (int)(strrchr(self, '/') ? strrchr(self, '/') - self : 0), self,
 		 installed);
 	r = add_program(scan, self[0] ? self : "/", name, err);
-	for (const char *const *p = programs[0].names; r == 0 && *p; p++) {
+	for (const char *const *p = startup_weir[0].names; r == 0 && *p; p++) {
 		r = add_program(scan, self[0] ? self : "/", *p, err);
 		if (r == 0)
 			r = add_program(scan, other, *p, err);
@@ -509,9 +340,9 @@ static int find_named(struct scan *scan, struct err *err)
 	const struct text above = { top, (size_t)(last - 1 - top) };
 	int r = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		for (const char *const *n = names[i].names; r == 0 && *n; n++) {
-			const char *name = rest_below(*n, above, last) ?: *n;
+	for (const struct startup_row *row = startup_project; row->why; row++)
+		for (const char *const *n = row->names; r == 0 && *n; n++) {
+			const char *name = startup_rest_below(*n, above, last) ?: *n;
 			CLEAN(fd) int fd = open_below(scan->top, name, O_PATH);
 			struct stat st;
 
@@ -605,8 +436,7 @@ static bool has_known_beside(const struct startup_files *before, const char *nam
  * and has no reason to make it. That of another working tree has no config. */
 static bool is_in_known_git(const struct startup_files *before, const char *name)
 {
-	return why_named(git_names, ARRAY_SIZE(git_names), text_of(""),
-			 strrchr(name, '/') + 1) &&
+	return startup_why(startup_git, text_of(""), strrchr(name, '/') + 1) &&
 	       (has_known_beside(before, name, "config") ||
 		has_known_beside(before, name, "commondir"));
 }
@@ -668,10 +498,10 @@ static void report_new(struct startup_report *r, const char *name)
 	r->count++;
 	if (r->quiet || r->count > REPORTED_MAX)
 		return;
-	why = why_named(names, ARRAY_SIZE(names), directory, last)
-		      ?: why_named(git_names, ARRAY_SIZE(git_names), directory, last)
-		      ?: why_named(programs, ARRAY_SIZE(programs), directory, last)
-		      ?: why_leading(directory, last, true)
+	why = startup_why(startup_project, directory, last)
+		      ?: startup_why(startup_git, directory, last)
+		      ?: startup_why(startup_weir, directory, last)
+		      ?: startup_why_leading(directory, last, true)
 		      ?: "it is Weir itself";
 	log_warning("'%s' is new or has changed: %s; look at it first", name, why);
 }
@@ -683,8 +513,8 @@ static void look_into_known_git(const struct startup_files *before, const char *
 {
 	const int length = (int)(strrchr(known, '/') + 1 - known);
 
-	for (size_t i = 0; i < ARRAY_SIZE(git_names); i++)
-		for (const char *const *n = git_names[i].names; *n; n++) {
+	for (const struct startup_row *row = startup_git; row->why; row++)
+		for (const char *const *n = row->names; *n; n++) {
 			CLEAN(mem) char *aside = NULL;
 			CLEAN(mem) char *name = NULL;
 			struct stat st;
@@ -699,11 +529,11 @@ static void look_into_known_git(const struct startup_files *before, const char *
 			if (aside)
 				log_error("the command made '%s' (%s); it is called "
 					  "'%s' now",
-					  name, git_names[i].why, aside);
+					  name, row->why, aside);
 			else
 				log_error("the command made '%s' (%s), which can't be "
 					  "renamed; remove it before git runs there",
-					  name ?: known, git_names[i].why);
+					  name ?: known, row->why);
 		}
 }
 
@@ -764,8 +594,8 @@ bool startup_files_has(const char *path)
 			continue;
 		memcpy(way, path, i);
 		way[i] = '\0';
-		if (why_named(names, ARRAY_SIZE(names), (struct text){ way, start - 1 },
-			      way + start) ||
+		if (startup_why(startup_project, (struct text){ way, start - 1 },
+				way + start) ||
 		    (i < len && git_repository_is(way)))
 			return true;
 		start = i + 1;

@@ -8,7 +8,7 @@
  * git obeys in the directory itself is looked for first, and by name, and then what else
  * of the table lies there: an earlier command may have filled the directory, or may have
  * taken away what shows a git directory, for the next command to put back.
- * What is found of the table in startup_files.c becomes read-only in the sandbox, unless
+ * What is found of the table in startup_names.c becomes read-only in the sandbox, unless
  * --rw names it. Each directory on the way to it is mounted on itself, so that it can't
  * be renamed and made anew.
  *
