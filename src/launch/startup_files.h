@@ -25,7 +25,7 @@
 enum {
 	STARTUP_MAX =
 		256, /* of one run; more are neither protected nor told: a warning */
-	STARTUP_ENTRIES_MAX = 10000, /* of one writable directory; more: the same */
+	STARTUP_ENTRIES_MAX = 50000, /* of one writable directory; more: the same */
 	STARTUP_TOPS_MAX = 300,	     /* writable directories */
 };
 

@@ -152,7 +152,7 @@ def test_G13_what_git_would_obey_in_another_working_tree_is_moved_aside(project,
 
 
 HINDRANCES = ["mkdir -p .git/config.worktree.weir/x", "chmod 0555 .git", "chmod 0311 .git",
-              "seq 10001 | sed 's,^,.git/x,' | xargs touch"]
+              "seq 50001 | sed 's,^,.git/x,' | xargs touch"]
 
 
 @pytest.mark.parametrize("script", HINDRANCES, ids=["name taken", "not writable", "not readable", "too full"])
@@ -176,7 +176,7 @@ def test_G13_a_git_directory_that_cannot_be_read_is_held(project):
 
 LEFT = {
     "HEAD, objects and refs elsewhere": ("mv .git/HEAD .git/objects .git/refs .git/info", "cd .git/info; mv HEAD objects refs ..; cd ../.."),
-    "too full": ("seq 10001 | sed 's,^,.git/x,' | xargs touch", "rm .git/x*"),
+    "too full": ("seq 50001 | sed 's,^,.git/x,' | xargs touch", "rm .git/x*"),
     "more such files than are held": ("seq 300 | sed 's,.*,.git/mise.&.toml,' | xargs touch", "true"),
 }
 
@@ -373,7 +373,7 @@ def test_G13_such_a_working_directory_is_read_only(project, cwd):
 
 
 def test_G13_a_directory_that_is_too_large_is_told_of(project):
-    for n in range(10100):
+    for n in range(50100):
         (project.path / f"f{n}").touch()
     project.write(".envrc", "as it was\n")
     done = project.run("echo x > .envrc; touch .git/hooks/x; true")
