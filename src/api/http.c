@@ -33,16 +33,6 @@ enum {
 		0, /* its answer to a missing Host is broken: see framing_fault() */
 };
 
-static uint32_t idle_sec(const struct api_http *h)
-{
-	return h->api.config.idle_sec ? h->api.config.idle_sec : API_IDLE_SEC;
-}
-
-static uint32_t request_sec(const struct api_http *h)
-{
-	return h->api.config.request_sec ? h->api.config.request_sec : API_REQUEST_SEC;
-}
-
 /* ---- running the library ---- */
 
 /* A timer that can't be started is started at the next event. */
@@ -92,8 +82,9 @@ static void on_tick(struct loop_timer *t)
 {
 	struct api_http *h = CONTAINER_OF(t, struct api_http, tick_timer);
 	const int64_t now_ms = loop_now_ms(h->api.config.loop);
+	const int64_t limit_sec = h->api.config.request_sec ?: API_REQUEST_SEC;
 
-	conns_expire(&h->conns, now_ms, (int64_t)request_sec(h) * 1000);
+	conns_expire(&h->conns, now_ms, limit_sec * 1000);
 	streams_tick(h);
 	turns_tick(h);
 	(void)!api_listen(&h->api);
@@ -368,7 +359,7 @@ static void *pem(const char *text)
 	return (void *)(uintptr_t)text;
 }
 
-static int start_daemon(struct api_http *h)
+static int start(struct api_http *h)
 {
 	const bool tls = h->api.config.tls_cert && h->api.config.tls_key;
 	struct MHD_OptionItem secure[] = {
@@ -378,13 +369,23 @@ static int start_daemon(struct api_http *h)
 		{ MHD_OPTION_END, 0, NULL },
 	};
 	const union MHD_DaemonInfo *info;
+	int result;
 
+	h->rows = calloc(API_EVENTS_KEPT, sizeof(*h->rows));
+	if (h->api.config.limits_failures)
+		h->api.failures = calloc(1, sizeof(*h->api.failures));
+	if (!h->rows || (h->api.config.limits_failures && !h->api.failures))
+		return -ENOMEM;
+	/* Who opened it may have left it blocking; nothing here may wait. */
+	if (fcntl(h->listening.fd, F_SETFL, O_NONBLOCK) < 0)
+		return -errno;
 	h->daemon = MHD_start_daemon(
 		MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME |
 			(tls ? MHD_USE_TLS : 0),
 		0, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, ignore_log,
 		NULL, MHD_OPTION_CONNECTION_LIMIT, (unsigned int)CONNS_SIZE,
-		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned int)idle_sec(h),
+		MHD_OPTION_CONNECTION_TIMEOUT,
+		(unsigned int)(h->api.config.idle_sec ?: API_IDLE_SEC),
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)API_HEAD_SIZE,
 		MHD_OPTION_STRICT_FOR_CLIENT, (int)LIBRARY_STRICT,
 		MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
@@ -398,25 +399,8 @@ static int start_daemon(struct api_http *h)
 	if (!info || info->epoll_fd < 0)
 		return -ENOSYS;
 	h->polled = (struct loop_source){ .fd = info->epoll_fd, .on_ready = on_polled };
-	return loop_add(h->api.config.loop, &h->polled, EPOLLIN);
-}
-
-static int start(struct api_http *h)
-{
-	int result;
-
-	h->rows = calloc(API_EVENTS_KEPT, sizeof(*h->rows));
-	if (h->api.config.limits_failures)
-		h->api.failures = calloc(1, sizeof(*h->api.failures));
-	if (!h->rows || (h->api.config.limits_failures && !h->api.failures))
-		return -ENOMEM;
-	/* Who opened it may have left it blocking; nothing here may wait. */
-	if (fcntl(h->listening.fd, F_SETFL, O_NONBLOCK) < 0)
-		return -errno;
-	result = start_daemon(h);
-	if (result < 0)
-		return result;
-	return api_listen(&h->api);
+	result = loop_add(h->api.config.loop, &h->polled, EPOLLIN);
+	return result < 0 ? result : api_listen(&h->api);
 }
 
 /* One that doesn't listen would be ready all the time. */
@@ -469,7 +453,9 @@ void api_free(struct api *a)
 	loop_remove(h->api.config.loop, &h->polled);
 	if (h->daemon) {
 		streams_wake(h);
-		turns_end(h);
+		/* No search waits any more. */
+		h->is_ending = true;
+		turns_drop(h);
 		MHD_run(h->daemon);
 		MHD_stop_daemon(h->daemon);
 	}

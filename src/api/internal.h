@@ -143,16 +143,13 @@ void route_refresh(struct api_request *r);
 
 /* ---- answers; each request has one ---- */
 
-void reply_text(struct api_request *r, unsigned int status, const char *text);
+/* A copy of @text, with one more header, or, with @name NULL, without; @value lives as
+ * long as the call. */
+void reply_text(struct api_request *r, unsigned int status, const char *text,
+		const char *name, const char *value);
 /* "<text>\n" as an error of the reference: with nosniff. */
 bool reply_error(struct api_request *r, unsigned int status, const char *fmt, ...)
 	PRINTF_LIKE(3, 4);
-/* 429, and after how many seconds it is worth asking again. */
-void reply_wait(struct api_request *r, uint32_t seconds);
-/* Nothing more is read of the connection. */
-void reply_last_error(struct api_request *r, unsigned int status, const char *text);
-/* @allow: the methods of the route. */
-void reply_not_allowed(struct api_request *r, const char *allow);
 void reply_moved(struct api_request *r);
 /* An answer as the transports send it. */
 enum { REPLY_HEADERS_MAX = 6 };
@@ -189,7 +186,6 @@ struct reply_stream {
 bool reply_open(struct api_request *r, struct reply_stream *s) MUST_CHECK;
 /* Return: false without memory for all of it; that was answered. */
 bool reply_end(struct api_request *r, struct reply_stream *s) MUST_CHECK;
-void reply_close(struct api_request *r, struct reply_stream *s, const char *type);
 
 /* ---- routes ---- */
 
@@ -243,8 +239,6 @@ void turns_leave(struct api_http *h, struct api_request *r);
 /* Let go on, and end, those whose connection had to make room. */
 void turns_drop(struct api_http *h);
 void turns_tick(struct api_http *h);
-/* Before the library ends: none waits any more. */
-void turns_end(struct api_http *h);
 
 /* ---- streams ---- */
 
@@ -259,8 +253,7 @@ size_t streams_count(const struct api_http *h);
 
 /* ---- what is known of a request's connection and head ---- */
 
-/* Wrong tokens of its network; without api.failures none is counted. */
-void request_failures_add(const struct api_request *r);
+/* Seconds for which its network isn't listened to, after wrong tokens; 0: it is. */
 uint32_t request_failures_wait(const struct api_request *r);
 /* The value as it came, empty when there is none; of several lines the first. */
 struct text request_header(const struct api_request *r, const char *name);

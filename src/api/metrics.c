@@ -17,31 +17,6 @@ struct metrics {
 
 /* ---- labels ---- */
 
-/* Name and value as the format has them; what doesn't fit is left out whole. */
-static bool label_name(struct text key, char *ret)
-{
-	if (key.len == 0 || key.len >= LABEL_NAME_SIZE)
-		return false;
-	for (size_t i = 0; i < key.len; i++) {
-		const unsigned char c = (unsigned char)key.ptr[i];
-
-		ret[i] = c < 0x80 && isalnum(c) ? (char)c : '_';
-	}
-	ret[key.len] = '\0';
-	if (isdigit((unsigned char)ret[0]))
-		ret[0] = '_';
-	return strncmp(ret, "__", 2) != 0;
-}
-
-static bool has_label(const struct metrics *m, const char *name)
-{
-	char begin[LABEL_NAME_SIZE + 4];
-
-	snprintf(begin, sizeof(begin), ",%s=\"", name);
-	return strstr(m->labels, begin) != NULL ||
-	       strncmp(m->labels, begin + 1, strlen(begin + 1)) == 0;
-}
-
 static size_t escape_value(struct text value, char *ret, size_t size)
 {
 	size_t used = 0;
@@ -59,13 +34,27 @@ static size_t escape_value(struct text value, char *ret, size_t size)
 	return used;
 }
 
+/* Name and value as the format has them; what doesn't fit is left out whole. */
 static void add_label(struct metrics *m, struct text key, struct text value)
 {
-	char name[LABEL_NAME_SIZE], escaped[512];
+	char name[LABEL_NAME_SIZE], begin[LABEL_NAME_SIZE + 4], escaped[512];
 	size_t room = sizeof(m->labels) - m->used;
 	int n;
 
-	if (!label_name(key, name) || has_label(m, name))
+	if (key.len == 0 || key.len >= LABEL_NAME_SIZE)
+		return;
+	for (size_t i = 0; i < key.len; i++) {
+		const unsigned char c = (unsigned char)key.ptr[i];
+
+		name[i] = c < 0x80 && isalnum(c) ? (char)c : '_';
+	}
+	name[key.len] = '\0';
+	if (isdigit((unsigned char)name[0]))
+		name[0] = '_';
+	snprintf(begin, sizeof(begin), ",%s=\"", name);
+	/* The prefix "__" is Prometheus' own; a label stands once. */
+	if (strncmp(name, "__", 2) == 0 || strstr(m->labels, begin) ||
+	    strncmp(m->labels, begin + 1, strlen(begin + 1)) == 0)
 		return;
 	escape_value(value, escaped, sizeof(escaped));
 	n = snprintf(m->labels + m->used, room, "%s%s=\"%s\"", m->used > 0 ? "," : "",
@@ -95,49 +84,76 @@ static void sample(struct metrics *m, const char *name, const char *extra, uint6
 	fprintf(m->out, " %" PRIu64 "\n", value);
 }
 
-static void gauge(struct metrics *m, const char *name, const char *help, uint64_t value)
+/* Samples that have no label of their own. */
+static void write_values(struct metrics *m, const char *type,
+			 const struct api_counter *values, size_t count)
 {
-	head(m, name, "gauge", help);
-	sample(m, name, NULL, value);
+	for (size_t i = 0; i < count; i++) {
+		head(m, values[i].name, type, values[i].help);
+		sample(m, values[i].name, NULL, values[i].value);
+	}
 }
 
-static void counter(struct metrics *m, const char *name, const char *help, uint64_t value)
+static void write_gauges(struct metrics *m, const struct api_status *s)
 {
-	head(m, name, "counter", help);
-	sample(m, name, NULL, value);
+	const struct api_counter gauges[] = {
+		{ "full_isolation", "1 while the whole filter stands.",
+		  s->full_isolation },
+		{ "generation", "Generation of the policy in the kernel.",
+		  s->generation },
+		{ "rules", "Rules in force, always-rules among them.", s->rule_count },
+		{ "learned_names", "Names whose addresses are open now.",
+		  s->learned_names },
+		{ "learned_addresses", "Learned addresses that are open now.",
+		  s->learned_addresses },
+		{ "postgres_waiting_rows", "Rows in the store that are to be copied.",
+		  s->postgres_waiting },
+	};
+
+	/* The last one only with PostgreSQL. */
+	write_values(m, "gauge", gauges,
+		     s->has_postgres ? ARRAY_SIZE(gauges) : ARRAY_SIZE(gauges) - 1);
 }
 
 static void write_counters(struct metrics *m, const struct api_status *s)
 {
+	const struct api_counter own[] = {
+		{ "engine_restarts_total", "Engines that had to be replaced.",
+		  s->engine_restarts },
+		{ "policy_updates_total", "Policies put in force.", s->policy_updates },
+		{ "policy_failures_total", "Policies that were refused or failed.",
+		  s->policy_failures },
+		{ "webhook_sent_total", "Denied names sent to webhooks.",
+		  s->webhook_sent },
+		{ "webhook_dropped_total", "Denied names that webhooks never got.",
+		  s->webhook_dropped },
+		{ "log_dropped_total", "Log lines that were not written.",
+		  s->log_dropped },
+		{ "store_lost_rows_total", "Rows of events that could not be stored.",
+		  s->store_lost_rows },
+		{ "store_lost_packets_total",
+		  "Packets and lookups of events that could not be stored.",
+		  s->store_lost_packets },
+	};
+	const struct api_counter postgres[] = {
+		{ "postgres_missed_rows_total",
+		  "Rows that were let go before they could be copied.",
+		  s->postgres_missed },
+		{ "postgres_refused_rows_total", "Rows that PostgreSQL would not take.",
+		  s->postgres_refused },
+	};
+
 	for (size_t i = 0; i < s->counter_count; i++) {
+		struct api_counter of_sandbox = s->counters[i];
 		char name[128];
 
-		snprintf(name, sizeof(name), "%s_total", s->counters[i].name);
-		counter(m, name, s->counters[i].help, s->counters[i].value);
+		snprintf(name, sizeof(name), "%s_total", of_sandbox.name);
+		of_sandbox.name = name;
+		write_values(m, "counter", &of_sandbox, 1);
 	}
-	counter(m, "engine_restarts_total", "Engines that had to be replaced.",
-		s->engine_restarts);
-	counter(m, "policy_updates_total", "Policies put in force.", s->policy_updates);
-	counter(m, "policy_failures_total", "Policies that were refused or failed.",
-		s->policy_failures);
-	counter(m, "webhook_sent_total", "Denied names sent to webhooks.",
-		s->webhook_sent);
-	counter(m, "webhook_dropped_total", "Denied names that webhooks never got.",
-		s->webhook_dropped);
-	counter(m, "log_dropped_total", "Log lines that were not written.",
-		s->log_dropped);
-	counter(m, "store_lost_rows_total", "Rows of events that could not be stored.",
-		s->store_lost_rows);
-	counter(m, "store_lost_packets_total",
-		"Packets and lookups of events that could not be stored.",
-		s->store_lost_packets);
-	if (s->has_postgres) {
-		counter(m, "postgres_missed_rows_total",
-			"Rows that were let go before they could be copied.",
-			s->postgres_missed);
-		counter(m, "postgres_refused_rows_total",
-			"Rows that PostgreSQL would not take.", s->postgres_refused);
-	}
+	write_values(m, "counter", own, ARRAY_SIZE(own));
+	if (s->has_postgres)
+		write_values(m, "counter", postgres, ARRAY_SIZE(postgres));
 }
 
 /* No name has brackets. */
@@ -196,6 +212,23 @@ static void write_modes(struct metrics *m, const struct api_status *s)
 static void write_api(struct metrics *m, struct api *a)
 {
 	const struct api_http *h = http_of(a);
+	const struct api_counter counters[] = {
+		{ "api_unauthorized_total", "Requests without the token.",
+		  a->counts.unauthorized },
+		{ "api_forbidden_total",
+		  "Requests for what is refused to everybody here.",
+		  a->counts.forbidden },
+		{ "api_evicted_total", "Silent connections that made room for others.",
+		  h->conns.evicted },
+		{ "api_timed_out_total", "Requests that took too long.",
+		  h->conns.timed_out },
+		{ "api_streams_dropped_total", "Readers of /events that were too slow.",
+		  a->counts.streams_dropped },
+	};
+	const struct api_counter gauges[] = {
+		{ "api_connections", "Connections to the HTTP API.", h->conns.count },
+		{ "api_streams", "Readers of /events.", streams_count(h) },
+	};
 	char label[32];
 
 	head(m, "api_answers_total", "counter", "Answers of the HTTP API.");
@@ -203,18 +236,8 @@ static void write_api(struct metrics *m, struct api *a)
 		snprintf(label, sizeof(label), "code=\"%dxx\"", i);
 		sample(m, "api_answers_total", label, a->counts.answers[i]);
 	}
-	counter(m, "api_unauthorized_total", "Requests without the token.",
-		a->counts.unauthorized);
-	counter(m, "api_forbidden_total",
-		"Requests for what is refused to everybody here.", a->counts.forbidden);
-	counter(m, "api_evicted_total", "Silent connections that made room for others.",
-		h->conns.evicted);
-	counter(m, "api_timed_out_total", "Requests that took too long.",
-		h->conns.timed_out);
-	counter(m, "api_streams_dropped_total", "Readers of /events that were too slow.",
-		a->counts.streams_dropped);
-	gauge(m, "api_connections", "Connections to the HTTP API.", h->conns.count);
-	gauge(m, "api_streams", "Readers of /events.", streams_count(h));
+	write_values(m, "counter", counters, ARRAY_SIZE(counters));
+	write_values(m, "gauge", gauges, ARRAY_SIZE(gauges));
 }
 
 void answer_metrics(struct api_request *r)
@@ -237,18 +260,11 @@ void answer_metrics(struct api_request *r)
 	write_modes(&m, &s);
 	head(&m, "closed", "gauge", "1 when on_denies has closed the sandbox.");
 	sample(&m, "closed", NULL, document_closed(r->ops->policy(r->ops->data)) != NULL);
-	gauge(&m, "full_isolation", "1 while the whole filter stands.", s.full_isolation);
-	gauge(&m, "generation", "Generation of the policy in the kernel.", s.generation);
-	gauge(&m, "rules", "Rules in force, always-rules among them.", s.rule_count);
-	gauge(&m, "learned_names", "Names whose addresses are open now.",
-	      s.learned_names);
-	gauge(&m, "learned_addresses", "Learned addresses that are open now.",
-	      s.learned_addresses);
-	if (s.has_postgres)
-		gauge(&m, "postgres_waiting_rows",
-		      "Rows in the store that are to be copied.", s.postgres_waiting);
+	write_gauges(&m, &s);
 	write_counters(&m, &s);
 	write_traffic(&m, s.traffic);
 	write_api(&m, r->api);
-	reply_close(r, &out, "text/plain; version=0.0.4; charset=utf-8");
+	if (reply_end(r, &out))
+		reply_taken(r, HTTP_OK, "text/plain; version=0.0.4; charset=utf-8",
+			    out.body, out.size);
 }

@@ -93,40 +93,37 @@ static struct text plain_header(const struct api_request *r, const char *name)
 
 /* A body has its length in front; any other way to tell its end is unclear here.
  * Return: false without memory. */
-static bool take_head(struct api_plain *p, const struct http_request *head)
-{
-	const bool is_unclear = head->body == HTTP_BODY_CHUNKED;
-	struct api_request *r = &p->request;
-	char method[16] = "";
-
-	p->head_size = head->size;
-	p->headers_at = (size_t)(head->headers.ptr - p->bytes);
-	p->headers_size = head->headers.len;
-	if (head->method.len < sizeof(method))
-		memcpy(method, head->method.ptr, head->method.len);
-	r->target = strndup(head->target.ptr, head->target.len);
-	if (r->target)
-		route_check(r, method,
-			    is_unclear ? http_fault_text(HTTP_BAD_FRAMING) : NULL);
-	return r->target;
-}
-
-/* Return: false without memory. */
 static bool read_head(struct api_plain *p)
 {
 	struct http_stream stream = { 0 };
 	struct http_piece piece = { .pass = 0 };
-	enum http_read r = http_next(&stream, (const uint8_t *)p->bytes, p->size, &piece);
+	enum http_read read =
+		http_next(&stream, (const uint8_t *)p->bytes, p->size, &piece);
+	const struct http_request *head = &piece.request;
+	struct api_request *r = &p->request;
+	char method[16] = "";
 
-	if (r == HTTP_REQUEST)
-		return take_head(p, &piece.request);
-	if (piece.fault == HTTP_TOO_LONG ||
-	    (r == HTTP_NEED_MORE && p->size > API_PLAIN_HEAD_MAX))
-		reply_last_error(&p->request, HTTP_HEAD_TOO_LARGE,
-				 "the request's head is too long");
-	else if (r == HTTP_BAD)
-		reply_last_error(&p->request, HTTP_BAD_REQUEST,
-				 http_fault_text(piece.fault));
+	if (read == HTTP_REQUEST) {
+		p->head_size = head->size;
+		p->headers_at = (size_t)(head->headers.ptr - p->bytes);
+		p->headers_size = head->headers.len;
+		if (head->method.len < sizeof(method))
+			memcpy(method, head->method.ptr, head->method.len);
+		r->target = strndup(head->target.ptr, head->target.len);
+		if (!r->target)
+			return false;
+		route_check(r, method,
+			    head->body == HTTP_BODY_CHUNKED
+				    ? http_fault_text(HTTP_BAD_FRAMING)
+				    : NULL);
+	} else if (piece.fault == HTTP_TOO_LONG ||
+		   (read == HTTP_NEED_MORE && p->size > API_PLAIN_HEAD_MAX)) {
+		reply_text(r, HTTP_HEAD_TOO_LARGE, "the request's head is too long",
+			   "Connection", "close");
+	} else if (read == HTTP_BAD) {
+		reply_text(r, HTTP_BAD_REQUEST, http_fault_text(piece.fault),
+			   "Connection", "close");
+	}
 	return true;
 }
 
@@ -155,14 +152,6 @@ static void serve(struct api_plain *p)
 	}
 	if (!r->answered || wait_for(p, EPOLLOUT) < 0)
 		hang_up(p);
-}
-
-static void on_bytes(struct api_plain *p)
-{
-	if (p->head_size == 0 && !read_head(p))
-		hang_up(p);
-	else if (is_whole(p))
-		serve(p);
 }
 
 static void send_some(struct api_plain *p)
@@ -204,7 +193,10 @@ static void on_client(struct loop_source *source, uint32_t events)
 		return;
 	}
 	p->size += (size_t)n;
-	on_bytes(p);
+	if (p->head_size == 0 && !read_head(p))
+		hang_up(p);
+	else if (is_whole(p))
+		serve(p);
 }
 
 /* The kernel lets this user watch nothing more: a command in the sandbox may have used up

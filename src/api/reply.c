@@ -22,13 +22,6 @@ struct text request_body(const struct api_request *r)
 	return text_trim((struct text){ r->body ? r->body : "", r->body_size });
 }
 
-void request_failures_add(const struct api_request *r)
-{
-	if (r->api->failures && r->conn)
-		failures_add(r->api->failures, &r->conn->network,
-			     loop_now_ms(r->api->config.loop));
-}
-
 uint32_t request_failures_wait(const struct api_request *r)
 {
 	const struct failures *f = r->api->failures;
@@ -93,10 +86,10 @@ void reply_send(struct api_request *r, const struct api_reply *a)
 		reply_sent(r, a->status);
 }
 
-/* The caller's text is gone when the answer leaves. */
-static void send_copy(struct api_request *r, unsigned int status, const char *text,
-		      const char *name, const char *value)
+void reply_text(struct api_request *r, unsigned int status, const char *text,
+		const char *name, const char *value)
 {
+	/* The caller's text is gone when the answer leaves. */
 	char *copy = strdup(text);
 	const struct api_reply a = { .status = status,
 				     .type = PLAIN,
@@ -107,11 +100,6 @@ static void send_copy(struct api_request *r, unsigned int status, const char *te
 
 	if (copy)
 		reply_send(r, &a);
-}
-
-void reply_text(struct api_request *r, unsigned int status, const char *text)
-{
-	send_copy(r, status, text, NULL, NULL);
 }
 
 bool reply_error(struct api_request *r, unsigned int status, const char *fmt, ...)
@@ -128,30 +116,12 @@ bool reply_error(struct api_request *r, unsigned int status, const char *fmt, ..
 	n = MIN(MAX(n, 0), (int)sizeof(text) - 2);
 	text[n] = '\n';
 	text[n + 1] = '\0';
-	send_copy(r, status, text,
-		  is_strange  ? "WWW-Authenticate"
-		  : may_retry ? "Retry-After"
-			      : NULL,
-		  is_strange ? "Bearer" : "5");
+	reply_text(r, status, text,
+		   is_strange  ? "WWW-Authenticate"
+		   : may_retry ? "Retry-After"
+			       : NULL,
+		   is_strange ? "Bearer" : "5");
 	return false;
-}
-
-void reply_wait(struct api_request *r, uint32_t seconds)
-{
-	char text[16];
-
-	snprintf(text, sizeof(text), "%u", MAX(seconds, 1U));
-	send_copy(r, HTTP_TOO_MANY, "too many wrong tokens\n", "Retry-After", text);
-}
-
-void reply_last_error(struct api_request *r, unsigned int status, const char *text)
-{
-	send_copy(r, status, text, "Connection", "close");
-}
-
-void reply_not_allowed(struct api_request *r, const char *allow)
-{
-	send_copy(r, HTTP_BAD_METHOD, "method not allowed\n", "Allow", allow);
 }
 
 void reply_json(struct api_request *r, unsigned int status, struct jtext *j)
@@ -238,10 +208,4 @@ void reply_taken(struct api_request *r, unsigned int status, const char *type, c
 		reply_send(r, &a);
 	else
 		reply_error(r, HTTP_FAILED, "out of memory");
-}
-
-void reply_close(struct api_request *r, struct reply_stream *s, const char *type)
-{
-	if (reply_end(r, s))
-		reply_taken(r, HTTP_OK, type, s->body, s->size);
 }

@@ -47,7 +47,7 @@ void answer_bad_method(struct api_request *r)
 			used += (size_t)snprintf(allow + used, sizeof(allow) - used,
 						 "%s%s", used > 0 ? ", " : "",
 						 methods[i]);
-	reply_not_allowed(r, allow);
+	reply_text(r, HTTP_BAD_METHOD, "method not allowed\n", "Allow", allow);
 }
 
 static void answer_health(struct api_request *r)
@@ -55,16 +55,18 @@ static void answer_health(struct api_request *r)
 	const struct api_ops *ops = r->ops;
 
 	if (!ops->healthy || ops->healthy(ops->data))
-		reply_text(r, HTTP_OK, "ok");
+		reply_text(r, HTTP_OK, "ok", NULL, NULL);
 	else if (is_taking_over(r))
-		reply_text(r, HTTP_UNAVAILABLE, "weir is restoring\n");
+		reply_text(r, HTTP_UNAVAILABLE, "weir is restoring\n", NULL, NULL);
 	else
-		reply_text(r, HTTP_UNAVAILABLE, "weir not ready\n");
+		reply_text(r, HTTP_UNAVAILABLE, "weir not ready\n", NULL, NULL);
 }
 
-static void answer_bad_target(struct api_request *r)
+/* Its target is none, or its end is unclear; nothing more is read of the connection. */
+static void answer_bad_request(struct api_request *r)
 {
-	reply_last_error(r, HTTP_BAD_REQUEST, "400 Bad Request");
+	reply_text(r, HTTP_BAD_REQUEST, r->fault ?: "400 Bad Request", "Connection",
+		   "close");
 }
 
 static void answer_options(struct api_request *r)
@@ -85,8 +87,12 @@ static void answer_unauthorized(struct api_request *r)
 
 static void answer_too_often(struct api_request *r)
 {
+	const uint32_t seconds = request_failures_wait(r);
+	char text[16];
+
 	r->api->counts.unauthorized++;
-	reply_wait(r, request_failures_wait(r));
+	snprintf(text, sizeof(text), "%u", MAX(seconds, 1U));
+	reply_text(r, HTTP_TOO_MANY, "too many wrong tokens\n", "Retry-After", text);
 }
 
 static void answer_forbidden(struct api_request *r)
@@ -179,71 +185,39 @@ static void answer_no_sandbox(struct api_request *r)
 		reply_error(r, HTTP_NOT_FOUND, "no such sandbox: '%s'", SHOWN(r->id));
 }
 
-static void reply_sandbox(struct api_request *r, unsigned int status)
-{
-	struct jtext j = { .grows = true };
-
-	if (sandboxes_of(r)->show(sandboxes_of(r)->data, r->id, &j))
-		reply_json(r, status, &j);
-	else
-		answer_no_sandbox(r);
-}
-
-static void answer_error(struct api_request *r, unsigned int status,
-			 const struct err *err)
-{
-	const char *error = status == HTTP_UNAVAILABLE ? "not ready"
-			    : status >= 500	       ? "failed_safety_setup"
-						       : "refused";
-	struct jtext j = { .grows = true };
-
-	jtext_open(&j, NULL, '{');
-	jtext_member(&j, "error", error);
-	jtext_member(&j, "reason", err->text);
-	jtext_close(&j, '}');
-	reply_json(r, status, &j);
-}
-
-static void answer_attach(struct api_request *r)
-{
-	struct err err = { 0 };
-	unsigned int status = HTTP_UNAVAILABLE;
-
-	if (is_taking_over(r))
-		err_set(&err, -EBUSY, TAKING_OVER);
-	else
-		status = sandboxes_of(r)->attach(sandboxes_of(r)->data, r->id,
-						 request_body(r), &err);
-	if (status >= 400)
-		answer_error(r, status, &err);
-	else
-		reply_sandbox(r, status);
-}
-
-static void answer_detach(struct api_request *r)
-{
-	struct err err = { 0 };
-	struct jtext j = { .grows = true };
-	unsigned int status = sandboxes_of(r)->detach(sandboxes_of(r)->data, r->id, &err);
-
-	if (status >= 400) {
-		answer_error(r, status, &err);
-		return;
-	}
-	jtext_put(&j, text_of("{\"status\":\"ok\"}"));
-	reply_json(r, status, &j);
-}
-
 static void answer_one(struct api_request *r)
 {
-	if (r->method == METHOD_PUT)
-		answer_attach(r);
-	else if (!r->is_about_one)
+	const struct api_sandboxes *s = sandboxes_of(r);
+	unsigned int status = HTTP_OK;
+	struct jtext j = { .grows = true };
+	struct err err = { 0 };
+
+	if (r->method == METHOD_PUT && is_taking_over(r)) {
+		status = HTTP_UNAVAILABLE;
+		err_set(&err, -EBUSY, TAKING_OVER);
+	} else if (r->method == METHOD_PUT) {
+		status = s->attach(s->data, r->id, request_body(r), &err);
+	} else if (!r->is_about_one) {
 		answer_no_sandbox(r);
-	else if (r->method == METHOD_DELETE)
-		answer_detach(r);
-	else
-		reply_sandbox(r, HTTP_OK);
+		return;
+	} else if (r->method == METHOD_DELETE) {
+		status = s->detach(s->data, r->id, &err);
+	}
+	if (status >= 400) {
+		jtext_open(&j, NULL, '{');
+		jtext_member(&j, "error",
+			     status == HTTP_UNAVAILABLE ? "not ready"
+			     : status >= 500		? "failed_safety_setup"
+							: "refused");
+		jtext_member(&j, "reason", err.text);
+		jtext_close(&j, '}');
+	} else if (r->method == METHOD_DELETE) {
+		jtext_put(&j, text_of("{\"status\":\"ok\"}"));
+	} else if (!s->show(s->data, r->id, &j)) {
+		answer_no_sandbox(r);
+		return;
+	}
+	reply_json(r, status, &j);
 }
 
 enum { ROUTE_ONE = 0, ROUTE_RUN, ROUTE_NONE };
@@ -254,28 +228,38 @@ static const struct api_route below[] = {
 	[ROUTE_NONE] = { TOP "/", METHOD_ANY, answer_no_sandbox, IN_SANDBOX | IN_RUN },
 };
 
-static const struct api_route *sandbox_route(struct api_request *r)
+/* Below /sandboxes the rest of the target is that of the one sandbox, and it is looked
+ * for in the same table. A path that ends with a slash is that of all below. */
+static const struct api_route *find_route(struct api_request *r)
 {
-	const char *id = r->target + strlen(TOP "/");
-	const char *rest;
+	const struct api_sandboxes *s = sandboxes_of(r);
+	const char *id, *rest;
 	size_t len;
 
-	if (strncmp(r->target, TOP "/", strlen(TOP "/")) != 0)
-		return NULL;
-	rest = strchr(id, '/');
-	len = rest ? (size_t)(rest - id) : strlen(id);
-	if (len == 0 || len > API_ID_MAX)
-		return &below[ROUTE_NONE];
-	memcpy(r->id, id, len);
-	r->is_about_one = sandboxes_of(r)->find(sandboxes_of(r)->data, r->id, &r->own_ops,
-						&r->sandbox);
-	if (r->is_about_one)
-		r->ops = &r->own_ops;
-	if (!rest)
-		return &below[r->api->config.is_run ? ROUTE_RUN : ROUTE_ONE];
-	if (!r->is_about_one)
-		return &below[ROUTE_NONE];
-	memmove(r->target, rest, strlen(rest) + 1);
+	if (s->find && strncmp(r->target, TOP "/", strlen(TOP "/")) == 0) {
+		id = r->target + strlen(TOP "/");
+		rest = strchr(id, '/');
+		len = rest ? (size_t)(rest - id) : strlen(id);
+		if (len == 0 || len > API_ID_MAX)
+			return &below[ROUTE_NONE];
+		memcpy(r->id, id, len);
+		r->is_about_one = s->find(s->data, r->id, &r->own_ops, &r->sandbox);
+		if (r->is_about_one)
+			r->ops = &r->own_ops;
+		if (!rest)
+			return &below[r->api->config.is_run ? ROUTE_RUN : ROUTE_ONE];
+		if (!r->is_about_one)
+			return &below[ROUTE_NONE];
+		memmove(r->target, rest, strlen(rest) + 1);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
+		const char *wanted = routes[i].path;
+		const size_t size = strlen(wanted);
+
+		if (strncmp(r->target, wanted, size) == 0 &&
+		    (wanted[size - 1] == '/' || !r->target[size]))
+			return &routes[i];
+	}
 	return NULL;
 }
 
@@ -291,70 +275,45 @@ void route_refresh(struct api_request *r)
 
 /* ---- checks ---- */
 
-/* A path that ends with a slash is that of all below. */
-static const struct api_route *find_route(const char *path)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
-		const char *wanted = routes[i].path;
-		const size_t size = strlen(wanted);
-
-		if (strncmp(path, wanted, size) == 0 &&
-		    (wanted[size - 1] == '/' || !path[size]))
-			return &routes[i];
-	}
-	return NULL;
-}
-
-static bool is_authorized(const struct api_request *r)
-{
-	const char *token = r->api->config.token;
-
-	if (!has_token(r->api))
-		return true;
-	return request_token_equal(text_trim(request_header(r, TOKEN_HEADER)), token) ||
-	       request_token_equal(request_bearer(request_header(r, "Authorization")),
-				   token);
-}
-
 /* Return: NULL, or what answers somebody who isn't authorized. Who shows no token guesses
  * none: else any page could have the browser that shows it locked out. */
 static void (*stranger(const struct api_request *r))(struct api_request *r)
 {
+	const struct text own = request_header(r, TOKEN_HEADER);
+	const struct text authorization = request_header(r, "Authorization");
+	const char *token = r->api->config.token;
+
 	if (request_failures_wait(r) > 0)
 		return answer_too_often;
-	if (is_authorized(r))
+	if (!has_token(r->api) || request_token_equal(text_trim(own), token) ||
+	    request_token_equal(request_bearer(authorization), token))
 		return NULL;
-	if (request_header(r, TOKEN_HEADER).len > 0 ||
-	    request_header(r, "Authorization").len > 0)
-		request_failures_add(r);
+	if ((own.len > 0 || authorization.len > 0) && r->api->failures && r->conn)
+		failures_add(r->api->failures, &r->conn->network,
+			     loop_now_ms(r->api->config.loop));
 	return answer_unauthorized;
-}
-
-/* A page can leave some of these out or change them, but not all. */
-static bool is_browser(const struct api_request *r)
-{
-	static const char *const lines[] = { "Origin", "Sec-Fetch-Site", "Sec-Fetch-Mode",
-					     "Referer", "Accept-Language" };
-	const struct text agent = request_header(r, "User-Agent");
-
-	for (size_t i = 0; i < ARRAY_SIZE(lines); i++)
-		if (r->api->transport->header(r, lines[i]).ptr)
-			return true;
-	return agent.len >= 8 && strncmp(agent.ptr, "Mozilla/", 8) == 0;
 }
 
 /* NULL, or why nobody is answered who asks like that. */
 static const char *foreign_fault(const struct api_request *r)
 {
-	const struct browser_head head = {
+	/* A page can leave some of these out or change them, but not all. */
+	static const char *const lines[] = { "Origin", "Sec-Fetch-Site", "Sec-Fetch-Mode",
+					     "Referer", "Accept-Language" };
+	const struct text agent = request_header(r, "User-Agent");
+	struct browser_head head = {
 		.host = text_trim(request_header(r, "Host")),
 		.origin = r->api->transport->header(r, "Origin"),
 		.site = r->api->transport->header(r, "Sec-Fetch-Site"),
-		.is_browser = is_browser(r),
+		.is_browser = agent.len >= 8 && strncmp(agent.ptr, "Mozilla/", 8) == 0,
 		.names = { r->api->config.hosts, r->api->config.host_count },
 	};
 
-	return has_token(r->api) ? NULL : browser_fault(&head);
+	if (has_token(r->api))
+		return NULL;
+	for (size_t i = 0; i < ARRAY_SIZE(lines); i++)
+		head.is_browser |= r->api->transport->header(r, lines[i]).ptr != NULL;
+	return browser_fault(&head);
 }
 
 static void answer_foreign(struct api_request *r)
@@ -363,84 +322,53 @@ static void answer_foreign(struct api_request *r)
 	reply_error(r, HTTP_FORBIDDEN, "%s", foreign_fault(r));
 }
 
-/* Return: false when the target alone decides the answer. */
-static bool check_target(struct api_request *r, const char *method)
-{
-	const size_t size = strlen(r->target);
-	char *query;
-
-	r->answer = answer_no_page;
-	if (size > API_TARGET_MAX)
-		return false;
-	r->answer = answer_bad_target;
-	if (request_target(r->target, &query) < 0)
-		return false;
-	r->query = query;
-	if (strcmp(r->target, "*") == 0) {
-		if (strcmp(method, "OPTIONS") == 0)
-			r->answer = answer_options;
-		return false;
-	}
-	r->clean = malloc(strlen(r->target) + 2);
-	if (!r->clean)
-		return false;
-	request_path_clean(r->target, r->clean);
-	if (strcmp(r->target, r->clean) == 0)
-		return true;
-	r->answer = reply_moved;
-	return false;
-}
-
-/* Where the request looks for its route. */
-static unsigned int here_of(const struct api_request *r)
-{
-	const struct api_config *c = &r->api->config;
-
-	if (!c->sandboxes.find)
-		return IN_SIDECAR;
-	if (c->is_run)
-		return r->id[0] ? IN_RUN : IN_RUN_TOP;
-	return r->id[0] ? IN_SANDBOX : IN_DAEMON;
-}
-
 static bool is_here(const struct api_request *r)
 {
-	return (r->route->where & here_of(r)) && r->route->answer &&
-	       (r->route->own_body_max == 0 || r->api->config.review_key) &&
-	       (!r->route->is_page || r->api->config.ui);
-}
+	const struct api_config *c = &r->api->config;
+	unsigned int here = IN_SIDECAR;
 
-/* Whoever asks is looked at first. A stranger isn't even told which sandboxes there are.
- */
-static bool is_guarded(const struct api_request *r)
-{
-	return r->id[0] || (r->route && !r->route->is_open);
-}
-
-/* An announced length that can't be taken. Text that isn't a number is the library's. */
-static uint32_t announced(const struct api_request *r)
-{
-	const struct text t = text_trim(request_header(r, "Content-Length"));
-	uint32_t size;
-
-	if (t.len == 0)
-		return 0;
-	return text_to_u32(t, UINT32_MAX, &size) ? size : UINT32_MAX;
+	if (c->sandboxes.find && c->is_run)
+		here = r->id[0] ? IN_RUN : IN_RUN_TOP;
+	else if (c->sandboxes.find)
+		here = r->id[0] ? IN_SANDBOX : IN_DAEMON;
+	return (r->route->where & here) && r->route->answer &&
+	       (r->route->own_body_max == 0 || c->review_key) &&
+	       (!r->route->is_page || c->ui);
 }
 
 static void check_head(struct api_request *r, const char *method)
 {
 	void (*refused)(struct api_request * r);
+	bool guarded;
+	char *query;
 
-	if (!check_target(r, method))
+	r->answer = answer_no_page;
+	if (strlen(r->target) > API_TARGET_MAX)
 		return;
-	r->route = r->api->config.sandboxes.find ? sandbox_route(r) : NULL;
-	if (!r->route)
-		r->route = find_route(r->target);
-	refused = is_guarded(r) ? stranger(r) : NULL;
+	r->answer = answer_bad_request;
+	if (request_target(r->target, &query) < 0)
+		return;
+	r->query = query;
+	if (strcmp(r->target, "*") == 0) {
+		if (strcmp(method, "OPTIONS") == 0)
+			r->answer = answer_options;
+		return;
+	}
+	r->clean = malloc(strlen(r->target) + 2);
+	if (!r->clean)
+		return;
+	request_path_clean(r->target, r->clean);
+	r->answer = reply_moved;
+	if (strcmp(r->target, r->clean) != 0)
+		return;
+	r->route = find_route(r);
+	/* Whoever asks is looked at first. A stranger isn't even told which sandboxes
+	 * there are. */
+	guarded = r->id[0] || (r->route && !r->route->is_open);
+	refused = guarded ? stranger(r) : NULL;
 	if (refused)
 		r->answer = refused;
-	else if (is_guarded(r) && foreign_fault(r))
+	else if (guarded && foreign_fault(r))
 		r->answer = answer_foreign;
 	else if (!r->route || !is_here(r))
 		r->answer = answer_no_page;
@@ -464,22 +392,23 @@ void answer_too_large(struct api_request *r)
 	reply_error(r, HTTP_TOO_LARGE, "request body too large");
 }
 
-static void answer_unclear(struct api_request *r)
-{
-	reply_last_error(r, HTTP_BAD_REQUEST, r->fault);
-}
-
 void route_check(struct api_request *r, const char *method, const char *fault)
 {
+	const struct text length = text_trim(request_header(r, "Content-Length"));
+
 	r->method = METHOD_OTHER;
 	for (size_t i = 0; i < ARRAY_SIZE(methods); i++)
 		if (strcmp(method, methods[i]) == 0)
 			r->method = 1U << i;
 	r->ops = &r->api->config.ops;
-	r->announced = announced(r);
+	/* An announced length that can't be taken. Text that isn't a number is the
+	 * library's. */
+	r->announced = 0;
+	if (length.len > 0 && !text_to_u32(length, UINT32_MAX, &r->announced))
+		r->announced = UINT32_MAX;
 	r->fault = fault;
 	if (r->fault) {
-		r->answer = answer_unclear;
+		r->answer = answer_bad_request;
 		return;
 	}
 	check_head(r, method);

@@ -12,17 +12,12 @@
 
 #include "api/internal.h"
 
+/* The timer lets the next search go on; without memory for it the tick does. */
 enum { NEXT_MS = 1 };
 
 bool turns_is_search(const struct api_request *r)
 {
 	return r->route && r->route->is_search && r->answer == r->route->answer;
-}
-
-/* Without memory for the timer the tick does it. */
-static void next_in_a_moment(struct api_http *h)
-{
-	(void)!loop_timer_in(h->api.config.loop, &h->search_timer, NEXT_MS);
 }
 
 static void resume(struct api_http *h, struct api_request *r)
@@ -72,7 +67,7 @@ enum turn turns_take(struct api_http *h, struct api_request *r)
 		r->has_turn = false;
 		if (r->conn)
 			h->searched_for = r->conn->network;
-		next_in_a_moment(h);
+		(void)!loop_timer_in(h->api.config.loop, &h->search_timer, NEXT_MS);
 		return TURN_NOW;
 	}
 	r->is_waiting = true;
@@ -86,7 +81,7 @@ void turns_leave(struct api_http *h, struct api_request *r)
 	if (r->is_waiting)
 		TAILQ_REMOVE(&h->searches, r, in_turn);
 	if (r->has_turn)
-		next_in_a_moment(h);
+		(void)!loop_timer_in(h->api.config.loop, &h->search_timer, NEXT_MS);
 }
 
 void turns_drop(struct api_http *h)
@@ -105,10 +100,4 @@ void turns_tick(struct api_http *h)
 	turns_drop(h);
 	if (h->search_timer.slot == 0)
 		let_next(h);
-}
-
-void turns_end(struct api_http *h)
-{
-	h->is_ending = true;
-	turns_drop(h);
 }
