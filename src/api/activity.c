@@ -95,28 +95,14 @@ static void put_series(struct jtext *j, const char *name, const struct sqlite_bu
 	jtext_close(j, ']');
 }
 
-static void answer_buckets(struct api_request *r, int64_t first, int64_t minutes,
-			   const struct sqlite_bucket *b, size_t count)
-{
-	static const enum event_action shown[] = { EVENT_ALLOW, EVENT_DENY, EVENT_LIMIT,
-						   EVENT_FAIL };
-	struct jtext j = { .grows = true };
-
-	jtext_open(&j, NULL, '{');
-	jtext_when(&j, "since", first * MINUTE_MS);
-	jtext_number(&j, "step", true, minutes * 60);
-	for (size_t i = 0; i < ARRAY_SIZE(shown); i++)
-		put_series(&j, event_action_name(shown[i]), b, count, shown[i]);
-	put_series(&j, "bytes", b, count, EVENT_NONE);
-	jtext_close(&j, '}');
-	reply_json(r, HTTP_OK, &j);
-}
-
 /* The buckets are whole minutes, and begin at multiples of their length. */
 void answer_activity(struct api_request *r)
 {
 	CLEAN(mem) struct sqlite_bucket *buckets = NULL;
 	CLEAN(reader) struct sqlite_reader *store = NULL;
+	static const enum event_action shown[] = { EVENT_ALLOW, EVENT_DENY, EVENT_LIMIT,
+						   EVENT_FAIL };
+	struct jtext j = { .grows = true };
 	struct err err = { 0 };
 	const char *sandbox = NULL;
 	int64_t since_ms, until_ms, minutes, first;
@@ -133,15 +119,24 @@ void answer_activity(struct api_request *r)
 		1;
 	count = MIN(count, (size_t)SQLITE_BUCKETS_MAX);
 	buckets = calloc(count, sizeof(*buckets));
-	if (!buckets)
+	if (!buckets) {
 		reply_error(r, HTTP_FAILED, "out of memory");
-	else if (!open_store(r, &store, &sandbox))
+		return;
+	}
+	if (!open_store(r, &store, &sandbox))
 		return; /* it has answered */
-	else if (sqlite_activity(store, sandbox, first, minutes, count, buckets, &err) <
-		 0)
+	if (sqlite_activity(store, sandbox, first, minutes, count, buckets, &err) < 0) {
 		reply_error(r, HTTP_UNAVAILABLE, "%s", err.text);
-	else
-		answer_buckets(r, first, minutes, buckets, count);
+		return;
+	}
+	jtext_open(&j, NULL, '{');
+	jtext_when(&j, "since", first * MINUTE_MS);
+	jtext_number(&j, "step", true, minutes * 60);
+	for (size_t i = 0; i < ARRAY_SIZE(shown); i++)
+		put_series(&j, event_action_name(shown[i]), buckets, count, shown[i]);
+	put_series(&j, "bytes", buckets, count, EVENT_NONE);
+	jtext_close(&j, '}');
+	reply_json(r, HTTP_OK, &j);
 }
 
 /* ---- /top ---- */
@@ -161,35 +156,33 @@ static bool put_top(void *data, const struct sqlite_top *t)
 	return true;
 }
 
-/* "of" and "by". */
-static bool read_top(struct api_request *r, struct sqlite_query *q, enum sqlite_by *ret)
-{
-	char of[16] = "deny", by[16] = "destination";
-	int of_found = request_query(r->query, "of", of, sizeof(of));
-	int by_found = request_query(r->query, "by", by, sizeof(by));
-
-	q->action = strcmp(of, "allow") == 0 ? EVENT_ALLOW : EVENT_DENY;
-	if (of_found < 0 || (q->action == EVENT_DENY && strcmp(of, "deny") != 0))
-		return reply_error(r, HTTP_BAD_REQUEST, "invalid of");
-	if (by_found >= 0 && sqlite_by_parse(by, ret) &&
-	    (q->action == EVENT_DENY ||
-	     (*ret != SQLITE_BY_RULE && *ret != SQLITE_BY_PROCESS)))
-		return true;
-	return reply_error(r, HTTP_BAD_REQUEST, "invalid by");
-}
-
 void answer_top(struct api_request *r)
 {
 	struct sqlite_query q = { .scan = TOP_SCAN };
 	enum sqlite_by by = SQLITE_BY_NONE;
 	CLEAN(reader) struct sqlite_reader *store = NULL;
 	CLEAN(jtext) struct jtext j = { .grows = true };
+	char of[16] = "deny", by_text[16] = "destination";
 	struct err err = { 0 };
+	int of_found, by_found, code;
 	uint32_t max;
-	int code;
 
-	if (!read_span(r, &q.since_ms, &q.until_ms) || !read_top(r, &q, &by) ||
-	    !read_number(r, "limit", TOP_MAX, TOP_DEFAULT, &max) ||
+	if (!read_span(r, &q.since_ms, &q.until_ms))
+		return;
+	of_found = request_query(r->query, "of", of, sizeof(of));
+	by_found = request_query(r->query, "by", by_text, sizeof(by_text));
+	q.action = strcmp(of, "allow") == 0 ? EVENT_ALLOW : EVENT_DENY;
+	if (of_found < 0 || (q.action == EVENT_DENY && strcmp(of, "deny") != 0)) {
+		reply_error(r, HTTP_BAD_REQUEST, "invalid of");
+		return;
+	}
+	if (by_found < 0 || !sqlite_by_parse(by_text, &by) ||
+	    (q.action != EVENT_DENY &&
+	     (by == SQLITE_BY_RULE || by == SQLITE_BY_PROCESS))) {
+		reply_error(r, HTTP_BAD_REQUEST, "invalid by");
+		return;
+	}
+	if (!read_number(r, "limit", TOP_MAX, TOP_DEFAULT, &max) ||
 	    !open_store(r, &store, &q.sandbox))
 		return;
 	q.max = max;
@@ -315,28 +308,12 @@ void answer_stored(struct api_request *r)
 
 /* ---- /denies/count ---- */
 
-/* Of the ring: what is in it, and of a folded event all that began since then. */
-static void count_in_memory(const struct api_request *r, int64_t since_ms,
-			    struct sqlite_sum *ret)
-{
-	const struct event_ring *ring = r->ops->events(r->ops->data);
-
-	for (size_t i = 0; i < event_ring_count(ring); i++) {
-		const struct event *e = event_ring_at(ring, i);
-
-		if (e->action != EVENT_DENY || e->ts_ms < since_ms ||
-		    !request_is_about(r, e))
-			continue;
-		ret->rows++;
-		ret->packets += e->packets;
-	}
-}
-
 void answer_denies_count(struct api_request *r)
 {
 	const bool in_memory = !r->ops->store && request_has_policy(r);
 	CLEAN(reader) struct sqlite_reader *store = NULL;
 	const char *sandbox = NULL;
+	const struct event_ring *ring;
 	struct sqlite_sum sum = { 0 };
 	struct err err = { 0 };
 	struct jtext j = { .grows = true };
@@ -346,9 +323,18 @@ void answer_denies_count(struct api_request *r)
 	if (!read_time(r, "since", 0, &since_ms) ||
 	    (!in_memory && !open_store(r, &store, &sandbox)))
 		return;
-	if (in_memory)
-		count_in_memory(r, since_ms, &sum);
-	else
+	ring = in_memory ? r->ops->events(r->ops->data) : NULL;
+	/* Of the ring: what is in it, and of a folded event all that began since then. */
+	for (size_t i = 0; in_memory && i < event_ring_count(ring); i++) {
+		const struct event *e = event_ring_at(ring, i);
+
+		if (e->action != EVENT_DENY || e->ts_ms < since_ms ||
+		    !request_is_about(r, e))
+			continue;
+		sum.rows++;
+		sum.packets += e->packets;
+	}
+	if (!in_memory)
 		cut = sqlite_count_denied(store, sandbox, since_ms, COUNT_SCAN, &sum,
 					  &err);
 	if (cut < 0) {

@@ -12,20 +12,15 @@ void conns_init(struct conns *c)
 		c->conn[i].fd = -1;
 }
 
-static bool is_loopback(const struct addr *a)
-{
-	static const uint8_t one[16] = { [15] = 1 };
-	const struct addr v6 = addr_from_bytes(ADDR_V6, one);
-
-	return a->family == ADDR_V4 ? a->bytes[0] == 127 : addr_equal(a, &v6);
-}
-
 struct prefix conns_network(const struct addr *peer, const struct addr *self)
 {
+	static const uint8_t one[16] = { [15] = 1 };
+	const struct addr loopback = addr_from_bytes(ADDR_V6, one);
 	/* An IPv4 peer of a socket that serves both families is mapped. */
 	const struct addr a = addr_unmapped(peer), b = addr_unmapped(self);
 
-	if (is_loopback(&a) || addr_equal(&a, &b))
+	if ((a.family == ADDR_V4 ? a.bytes[0] == 127 : addr_equal(&a, &loopback)) ||
+	    addr_equal(&a, &b))
 		return (struct prefix){ 0 };
 	return prefix_of(&a, a.family == ADDR_V4 ? 32 : 64);
 }
@@ -38,16 +33,6 @@ bool conns_same_network(const struct prefix *a, const struct prefix *b)
 static bool may_go(const struct conn *conn)
 {
 	return conn->fd >= 0 && !conn->is_stream && !conn->is_dying;
-}
-
-static size_t count_of_network(const struct conns *c, const struct conn *of)
-{
-	size_t held = 0;
-
-	for (size_t i = 0; i < CONNS_SIZE; i++)
-		held += c->conn[i].fd >= 0 && !c->conn[i].is_dying &&
-			conns_same_network(&c->conn[i].network, &of->network);
-	return held;
 }
 
 static void end(struct conns *c, struct conn *conn)
@@ -64,8 +49,12 @@ static void make_room(struct conns *c)
 
 	for (size_t i = 0; i < CONNS_SIZE; i++) {
 		struct conn *conn = &c->conn[i];
-		size_t held = may_go(conn) ? count_of_network(c, conn) : 0;
+		size_t held = 0;
 
+		/* Of its network. */
+		for (size_t k = 0; k < CONNS_SIZE && may_go(conn); k++)
+			held += c->conn[k].fd >= 0 && !c->conn[k].is_dying &&
+				conns_same_network(&c->conn[k].network, &conn->network);
 		if (held > most ||
 		    (held > 0 && held == most && conn->since_ms < victim->since_ms)) {
 			victim = conn;

@@ -11,77 +11,56 @@ enum {
 	PARAMETER_SIZE = 280,
 };
 
-struct denies_filter {
-	int64_t since_ms; /* of the first occurrence */
-	char name[PARAMETER_SIZE];
-	uint32_t limit;
-	const struct api_request *request; /* of one sandbox alone, perhaps */
-};
-
-/* Return: NULL, or which parameter is wrong. */
-static const char *read_filter(const struct api_request *r, struct denies_filter *f)
-{
-	char text[PARAMETER_SIZE];
-	int found = request_query(r->query, "since", text, sizeof(text));
-
-	*f = (struct denies_filter){ .limit = DENIES_DEFAULT, .request = r };
-	if (found < 0 ||
-	    (found > 0 && !request_time(text_of(text), clock_wall_ms(), &f->since_ms)))
-		return "since";
-	if (request_query(r->query, "name", f->name, sizeof(f->name)) < 0)
-		return "name";
-	found = request_query(r->query, "limit", text, sizeof(text));
-	if (found < 0 ||
-	    (found > 0 &&
-	     (!text_to_u32(text_of(text), API_DENIES_MAX, &f->limit) || f->limit == 0)))
-		return "limit";
-	return NULL;
-}
-
-/* The newest first. Return: whether there are more than were asked for. */
-static bool write_denies(const struct api_ops *ops, const struct denies_filter *f,
-			 struct jtext *j)
-{
-	const struct event_ring *ring = ops->events(ops->data);
-	size_t written = 0;
-	struct event_row row;
-
-	for (size_t i = event_ring_count(ring); i-- > 0;) {
-		const struct event *e = event_ring_at(ring, i);
-
-		if (e->action != EVENT_DENY || e->ts_ms < f->since_ms ||
-		    !request_is_about(f->request, e) ||
-		    (f->name[0] && !request_name_matches(f->name, e->name)))
-			continue;
-		if (written++ == f->limit || j->used > DENIES_BYTES_MAX)
-			return true;
-		ops->row(ops->data, e, &row);
-		jtext_open(j, NULL, '{');
-		event_put(j, &row);
-		jtext_bool(j, "allowable", e->allowable);
-		jtext_close(j, '}');
-	}
-	return false;
-}
-
 void answer_denies(struct api_request *r)
 {
 	const struct api_ops *ops = r->ops;
-	struct denies_filter filter;
+	const struct event_ring *ring = ops->events(ops->data);
+	char text[PARAMETER_SIZE], name[PARAMETER_SIZE] = "";
 	struct jtext j = { .grows = true };
-	const char *wrong = read_filter(r, &filter);
-	bool more;
+	uint32_t limit = DENIES_DEFAULT;
+	int64_t since_ms = 0; /* of the first occurrence */
+	const char *wrong = NULL;
+	struct event_row row;
+	size_t written = 0;
+	bool more = false;
+	int found = request_query(r->query, "since", text, sizeof(text));
 
+	if (found < 0 ||
+	    (found > 0 && !request_time(text_of(text), clock_wall_ms(), &since_ms)))
+		wrong = "since";
+	else if (request_query(r->query, "name", name, sizeof(name)) < 0)
+		wrong = "name";
+	found = request_query(r->query, "limit", text, sizeof(text));
+	if (!wrong &&
+	    (found < 0 ||
+	     (found > 0 &&
+	      (!text_to_u32(text_of(text), API_DENIES_MAX, &limit) || limit == 0))))
+		wrong = "limit";
 	if (wrong) {
 		reply_error(r, HTTP_BAD_REQUEST, "invalid %s", wrong);
 		return;
 	}
 	jtext_open(&j, NULL, '{');
 	jtext_open(&j, "denies", '[');
-	more = write_denies(ops, &filter, &j);
+	for (size_t i = event_ring_count(ring); i-- > 0;) {
+		const struct event *e = event_ring_at(ring, i);
+
+		if (e->action != EVENT_DENY || e->ts_ms < since_ms ||
+		    !request_is_about(r, e) ||
+		    (name[0] && !request_name_matches(name, e->name)))
+			continue;
+		more = written++ == limit || j.used > DENIES_BYTES_MAX;
+		if (more)
+			break;
+		ops->row(ops->data, e, &row);
+		jtext_open(&j, NULL, '{');
+		event_put(&j, &row);
+		jtext_bool(&j, "allowable", e->allowable);
+		jtext_close(&j, '}');
+	}
 	jtext_close(&j, ']');
 	jtext_bool(&j, "more", more);
-	jtext_count(&j, "forgotten", event_ring_dropped(ops->events(ops->data)));
+	jtext_count(&j, "forgotten", event_ring_dropped(ring));
 	jtext_close(&j, '}');
 	reply_json(r, HTTP_OK, &j);
 }

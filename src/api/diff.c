@@ -63,22 +63,6 @@ static int place_of(const json_t *rules, const json_t *rule, const bool *taken, 
 	return NO_PLACE;
 }
 
-static void find_places(struct kept *all, const json_t *before, const json_t *after,
-			bool *taken)
-{
-	int next = 0;
-
-	for (size_t i = 0; i < json_array_size(after); i++) {
-		const int place = place_of(before, json_array_get(after, i), taken, next);
-
-		all[i].place = place;
-		if (place == NO_PLACE)
-			continue;
-		taken[place] = true;
-		next = place + 1;
-	}
-}
-
 /* As many rules as can be stay where they are; the others have moved. @ends: the rule at
  * which a row of each size ends with the lowest place. */
 static void find_stays(struct kept *all, int count, int *ends)
@@ -114,10 +98,19 @@ static int put_rules(json_t *ret, const json_t *before, const json_t *after)
 	CLEAN(mem) struct kept *all = calloc(new + 1, sizeof(*all));
 	CLEAN(mem) bool *taken = calloc(old + 1, sizeof(*taken));
 	CLEAN(mem) int *ends = calloc(new + 1, sizeof(*ends));
+	int next = 0;
 
 	if (!all || !taken || !ends)
 		return -1;
-	find_places(all, before, after, taken);
+	for (size_t i = 0; i < new; i++) {
+		const int place = place_of(before, json_array_get(after, i), taken, next);
+
+		all[i].place = place;
+		if (place == NO_PLACE)
+			continue;
+		taken[place] = true;
+		next = place + 1;
+	}
 	find_stays(all, (int)new, ends);
 	memset(taken, 0, old * sizeof(*taken));
 	for (size_t i = 0; i < new; i++)

@@ -203,21 +203,6 @@ static struct api_stream *find_crowding(const struct api_http *h,
 	return found;
 }
 
-/* Drop one whose reader has hung up, or says no more; the library learns of it with the
- * next bytes that it sends, which can take until the next heartbeat. */
-static void drop_who_left(struct api_http *h)
-{
-	for (size_t i = 0; i < API_STREAM_PLACES; i++) {
-		struct api_stream *s = h->streams[i];
-		struct pollfd p = { .fd = s ? s->fd : -1, .events = POLLRDHUP };
-
-		if (p.fd < 0 || s->is_dropped || poll(&p, 1, 0) != 1)
-			continue;
-		drop(s);
-		return;
-	}
-}
-
 /* Return: false when all are taken, and fairly. */
 static bool find_place(struct api_http *h, const struct api_request *r, size_t *ret)
 {
@@ -225,8 +210,16 @@ static bool find_place(struct api_http *h, const struct api_request *r, size_t *
 	struct api_stream *crowding = NULL;
 	size_t place = 0;
 
-	if (streams_count(h) >= API_STREAMS_MAX)
-		drop_who_left(h);
+	/* Drop one whose reader has hung up, or says no more; the library learns of it
+	 * with the next bytes that it sends, which can take until the next heartbeat. */
+	for (size_t i = 0; streams_count(h) >= API_STREAMS_MAX && i < API_STREAM_PLACES;
+	     i++) {
+		struct api_stream *s = h->streams[i];
+		struct pollfd p = { .fd = s ? s->fd : -1, .events = POLLRDHUP };
+
+		if (p.fd >= 0 && !s->is_dropped && poll(&p, 1, 0) == 1)
+			drop(s);
+	}
 	if (streams_count(h) >= API_STREAMS_MAX) {
 		crowding = conn ? find_crowding(h, &conn->network) : NULL;
 		if (!crowding)
@@ -242,22 +235,9 @@ static bool find_place(struct api_http *h, const struct api_request *r, size_t *
 	return true;
 }
 
-/* @s keeps its connection whoever else comes. */
-static void keep_place(const struct api_request *r, struct api_stream *s)
-{
-	const int size = STREAM_SEND_BUFFER;
-	struct conn *conn = r->conn;
-
-	if (!conn)
-		return;
-	conns_keep(&http_of(r->api)->conns, conn);
-	s->fd = conn->fd;
-	s->network = conn->network;
-	setsockopt(conn->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
-}
-
 void answer_events(struct api_request *r)
 {
+	const int send_buffer = STREAM_SEND_BUFFER;
 	struct api_http *h = http_of(r->api);
 	struct MHD_Response *response;
 	struct api_stream *s;
@@ -280,7 +260,14 @@ void answer_events(struct api_request *r)
 		return;
 	}
 	h->streams[place] = s;
-	keep_place(r, s);
+	/* The stream keeps its connection whoever else comes. */
+	if (r->conn) {
+		conns_keep(&h->conns, r->conn);
+		s->fd = r->conn->fd;
+		s->network = r->conn->network;
+		setsockopt(s->fd, SOL_SOCKET, SO_SNDBUF, &send_buffer,
+			   sizeof(send_buffer));
+	}
 	if (MHD_queue_response(r->mhd, HTTP_OK, response) == MHD_YES)
 		reply_sent(r, HTTP_OK);
 	MHD_destroy_response(response);

@@ -14,6 +14,7 @@ enum { UNKNOWN_KEYS_MAX = 8 }; /* told of one request; the rest is not */
 
 struct change {
 	struct api_request *request;
+	const struct api_ops *ops; /* the request's */
 	const struct document *old;
 	struct document *next; /* owned until it is committed */
 	char *rules;	       /* owned: for the log */
@@ -24,20 +25,15 @@ struct change {
 	char unknown[TEXT_ESCAPED_SIZE + 32]; /* the first of them, as a fault */
 };
 
-static const struct api_ops *ops_of(const struct change *c)
-{
-	return c->request->ops;
-}
-
 static void log_change(const struct change *c, const char *error, bool callers_fault)
 {
-	ops_of(c)->log_change(ops_of(c)->data, c->rules, error, callers_fault);
+	c->ops->log_change(c->ops->data, c->rules, error, callers_fault);
 }
 
 /* Thousands of rules take a while to write. */
 static bool logs_rules(const struct change *c)
 {
-	return ops_of(c)->logs_rules && ops_of(c)->logs_rules(ops_of(c)->data);
+	return c->ops->logs_rules && c->ops->logs_rules(c->ops->data);
 }
 
 static void refuse(struct change *c, unsigned int status, const char *prefix,
@@ -63,35 +59,27 @@ static void refuse_for(struct change *c, int code, const char *prefix,
 		refuse(c, HTTP_FAILED, "", "out of memory");
 }
 
-static const char *enforcement_mode(struct api_request *r)
+/* The state of @d; @reason and @policy, which is JSON, may be NULL. The reference leaves
+ * the enforcement out behind a reset. */
+static void reply_state(struct api_request *r, const struct document *d, bool is_reset,
+			const char *reason, const char *policy)
 {
-	const struct api_ops *ops = r->ops;
 	struct api_status status = { 0 };
-
-	if (!r->api->enforcement_mode) {
-		ops->status(ops->data, &status);
-		r->api->enforcement_mode = status.enforcement_mode;
-	}
-	return r->api->enforcement_mode ? r->api->enforcement_mode : "";
-}
-
-static void open_answer(struct jtext *j, const struct document *d)
-{
-	jtext_open(j, NULL, '{');
-	jtext_member(j, "status", "ok");
-	jtext_member(j, "mode", document_mode(d));
-}
-
-static void answer_changed(const struct change *c, const struct document *now)
-{
-	struct api_request *r = c->request;
 	struct jtext j = { .grows = true };
 
-	open_answer(&j, now);
-	if (!c->is_reset)
-		jtext_member(&j, "enforcementMode", enforcement_mode(r));
-	if (c->reason)
-		jtext_member(&j, "reason", c->reason);
+	if (!is_reset && !r->api->enforcement_mode) {
+		r->ops->status(r->ops->data, &status);
+		r->api->enforcement_mode = status.enforcement_mode;
+	}
+	jtext_open(&j, NULL, '{');
+	jtext_member(&j, "status", "ok");
+	jtext_member(&j, "mode", document_mode(d));
+	if (!is_reset)
+		jtext_member(&j, "enforcementMode", r->api->enforcement_mode ?: "");
+	if (reason)
+		jtext_member(&j, "reason", reason);
+	if (policy)
+		jtext_raw(&j, "policy", policy);
 	jtext_close(&j, '}');
 	reply_json(r, HTTP_OK, &j);
 }
@@ -111,12 +99,13 @@ static void conclude(struct change *c, enum api_failure failure, const struct er
 		return;
 	}
 	log_change(c, NULL, false);
-	answer_changed(c, ops_of(c)->policy(ops_of(c)->data));
+	reply_state(c->request, c->ops->policy(c->ops->data), c->is_reset, c->reason,
+		    NULL);
 }
 
 static void commit(struct change *c)
 {
-	const struct api_ops *ops = ops_of(c);
+	const struct api_ops *ops = c->ops;
 	struct err err = { 0 };
 
 	if (document_settle_ends(c->next, clock_wall_ms()) < 0)
@@ -147,36 +136,31 @@ static void on_unknown_key(void *data, const char *key)
 
 	if (c->unknown_keys == 0)
 		snprintf(c->unknown, sizeof(c->unknown), "unknown key '%s'", key);
-	if (c->unknown_keys++ < UNKNOWN_KEYS_MAX && ops_of(c)->log_unknown_key)
-		ops_of(c)->log_unknown_key(ops_of(c)->data, key);
+	if (c->unknown_keys++ < UNKNOWN_KEYS_MAX && c->ops->log_unknown_key)
+		c->ops->log_unknown_key(c->ops->data, key);
 }
 
 /* ---- the three kinds of change ---- */
 
-static void reset(struct change *c)
-{
-	c->is_reset = true;
-	c->reason = "policy reset to default deny-all";
-	c->rules = strdup("[]");
-	c->next = document_deny_all();
-	if (!c->next)
-		refuse_for(c, -ENOMEM, "", NULL);
-	else
-		commit(c);
-}
-
 static void replace(struct change *c)
 {
-	const struct api_ops *ops = ops_of(c);
+	const struct api_ops *ops = c->ops;
 	const struct text body = request_body(c->request);
 	struct err err = { 0 };
 	int result;
 
 	c->what = "invalid policy: ";
+	if (!ops->replace && body.len == 0) {
+		c->is_reset = true;
+		c->reason = "policy reset to default deny-all";
+		c->rules = strdup("[]");
+	}
 	if (ops->replace)
 		conclude(c, ops->replace(ops->data, body, &err), &err);
+	else if (body.len == 0 && !(c->next = document_deny_all()))
+		refuse_for(c, -ENOMEM, "", NULL);
 	else if (body.len == 0)
-		reset(c);
+		commit(c);
 	else if ((result = document_parse(body, on_unknown_key, c, &c->next, &err)) < 0)
 		refuse_for(c, result, c->what, &err);
 	else
@@ -204,7 +188,7 @@ static void patch(struct change *c)
 	if (result < 0)
 		refuse_for(c, result, "", &err);
 	/* A policy that replaces a run's is read strictly as well. */
-	else if (ops_of(c)->replace && c->unknown_keys > 0)
+	else if (c->ops->replace && c->unknown_keys > 0)
 		refuse(c, HTTP_BAD_REQUEST, "invalid patch rules: ", c->unknown);
 	else
 		commit_rules(c, logs_rules(c) ? patch_rules(body) : NULL);
@@ -239,8 +223,7 @@ static void take_away(struct change *c)
 	if (result < 0) {
 		refuse_for(c, result, "", &err);
 	} else if (!c->next) {
-		c->reason = "no matching targets found";
-		answer_changed(c, c->old);
+		reply_state(c->request, c->old, false, "no matching targets found", NULL);
 	} else {
 		c->rules = logs_rules(c) ? removed_rules(c->old, c->next) : NULL;
 		commit(c);
@@ -249,42 +232,29 @@ static void take_away(struct change *c)
 
 /* ---- what is in force ---- */
 
-static void show(struct api_request *r)
-{
-	const struct api_ops *ops = r->ops;
-	const struct document *d = ops->policy(ops->data);
-	CLEAN(mem) char *policy = document_json(d, false);
-	struct jtext j = { .grows = true };
-
-	if (!policy) {
-		reply_error(r, HTTP_FAILED, "out of memory");
-		return;
-	}
-	document_tag(policy, r->tag);
-	open_answer(&j, d);
-	jtext_member(&j, "enforcementMode", enforcement_mode(r));
-	jtext_raw(&j, "policy", policy);
-	jtext_close(&j, '}');
-	reply_json(r, HTTP_OK, &j);
-}
-
 void answer_policy(struct api_request *r)
 {
 	const struct api_ops *ops = r->ops;
-	struct change c = { .request = r, .old = ops->policy(ops->data) };
+	struct change c = { .request = r, .ops = ops, .old = ops->policy(ops->data) };
+	CLEAN(mem)
+	char *policy = r->method == METHOD_GET ? document_json(c.old, false) : NULL;
 	/* Names what is in force, where it is there. */
 	const struct text expected = r->api->transport->header(r, "If-Match");
 
-	if (r->method == METHOD_GET)
-		show(r);
-	else if (expected.ptr && !document_is_named(c.old, expected))
+	if (r->method == METHOD_GET && !policy) {
+		reply_error(r, HTTP_FAILED, "out of memory");
+	} else if (r->method == METHOD_GET) {
+		document_tag(policy, r->tag);
+		reply_state(r, c.old, false, NULL, policy);
+	} else if (expected.ptr && !document_is_named(c.old, expected)) {
 		reply_error(r, HTTP_PRECONDITION_FAILED, "%s", DOCUMENT_IS_ANOTHER);
-	else if (r->method == METHOD_PATCH)
+	} else if (r->method == METHOD_PATCH) {
 		patch(&c);
-	else if (r->method == METHOD_DELETE)
+	} else if (r->method == METHOD_DELETE) {
 		take_away(&c);
-	else
+	} else {
 		replace(&c);
+	}
 	document_free(c.next);
 	free(c.rules);
 }
@@ -298,8 +268,9 @@ struct checking {
 	size_t count, errors;
 };
 
-static void add_fault(struct checking *c, const char *text, enum fault_level level)
+static void add_fault(void *data, const char *text, enum fault_level level)
 {
+	struct checking *c = data;
 	static const char *const names[] = { [FAULT_ERROR] = "error",
 					     [FAULT_WARNING] = "warning",
 					     [FAULT_HINT] = "hint" };
@@ -313,11 +284,6 @@ static void add_fault(struct checking *c, const char *text, enum fault_level lev
 	jtext_member(&c->faults, "text",
 		     text_escape(text_of(text), shown, sizeof(shown)));
 	jtext_close(&c->faults, '}');
-}
-
-static void on_fault(void *data, const char *text, enum fault_level level)
-{
-	add_fault(data, text, level);
 }
 
 static void note_unknown_key(void *data, const char *key)
@@ -348,7 +314,7 @@ static int check(struct api_request *r, struct checking *c, struct document **re
 	}
 	code = document_settle_ends(*ret, clock_wall_ms());
 	if (code == 0)
-		code = r->ops->check(r->ops->data, *ret, on_fault, c, &err);
+		code = r->ops->check(r->ops->data, *ret, add_fault, c, &err);
 	return code == -EINVAL ? 0 : code;
 }
 

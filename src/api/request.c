@@ -36,25 +36,18 @@ static int unescape(char *s, const char *end)
 	return 0;
 }
 
-/* "http://host/path" as a proxy asks: the path alone counts. */
-static void drop_authority(char *target)
-{
-	const char *slash;
-
-	if (strncasecmp(target, "http://", 7) != 0)
-		return;
-	slash = strchr(target + 7, '/');
-	if (slash)
-		memmove(target, slash, strlen(slash) + 1);
-	else
-		memcpy(target, "/", 2);
-}
-
 int request_target(char *target, char **ret_query)
 {
-	char *query;
+	char *query, *slash;
 
-	drop_authority(target);
+	/* "http://host/path" as a proxy asks: the path alone counts. */
+	if (strncasecmp(target, "http://", 7) == 0) {
+		slash = strchr(target + 7, '/');
+		if (slash)
+			memmove(target, slash, strlen(slash) + 1);
+		else
+			memcpy(target, "/", 2);
+	}
 	if (target[0] != '/' && strcmp(target, "*") != 0)
 		return -EBADMSG;
 	for (const char *s = target; *s; s++)

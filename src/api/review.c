@@ -138,15 +138,6 @@ static void answer_task(struct api_request *r, const struct review *t)
 
 /* ---- deciding ---- */
 
-static bool read_who(struct api_request *r, char *who)
-{
-	int found = request_query(r->query, "who", who, REVIEW_WHO_SIZE);
-
-	if (found == 0)
-		snprintf(who, REVIEW_WHO_SIZE, "api");
-	return found >= 0 || reply_error(r, HTTP_BAD_REQUEST, "invalid who");
-}
-
 /* Note what was decided, and say it with what it changed. @diff is taken. */
 static void decide(struct api_request *r, const struct review *t, enum review_state state,
 		   const char *who, json_t *diff)
@@ -166,15 +157,22 @@ static void decide(struct api_request *r, const struct review *t, enum review_st
 	reply_task(r, &now, diff ?: json_array());
 }
 
-/* Return: 0, or the status of an answer with @err. */
-static unsigned int change_policy(struct api_request *r, struct document *next,
-				  const char *rules, struct err *err)
+unsigned int review_accept(struct api_request *r, const struct review *t,
+			   const char *length, json_t **ret_diff, struct err *err)
 {
 	const struct api_ops *ops = r->ops;
 	const size_t max = r->api->config.max_rules;
+	struct document *next = NULL;
+	char rules[REVIEW_GRANT_SIZE];
 	unsigned int status;
 	enum api_failure failure;
+	CLEAN(json) json_t *diff = NULL;
 
+	if (!request_has_policy(r))
+		err_set(err, -ENOENT, "no such sandbox");
+	if (!request_has_policy(r) || merge_rule(r, t, length, rules, &next, err) < 0)
+		return HTTP_CONFLICT;
+	diff = ret_diff ? document_diff(ops->policy(ops->data), next) : NULL;
 	if (max > 0 && document_rule_count(next) > max) {
 		document_free(next);
 		err_set(err, -E2BIG, "egress rule total count exceeds limit %zu", max);
@@ -185,23 +183,6 @@ static unsigned int change_policy(struct api_request *r, struct document *next,
 	}
 	ops->log_change(ops->data, rules, status ? err->text : NULL,
 			status > 0 && status < 500);
-	return status;
-}
-
-unsigned int review_accept(struct api_request *r, const struct review *t,
-			   const char *length, json_t **ret_diff, struct err *err)
-{
-	struct document *next = NULL;
-	char rules[REVIEW_GRANT_SIZE];
-	unsigned int status;
-	CLEAN(json) json_t *diff = NULL;
-
-	if (!request_has_policy(r))
-		err_set(err, -ENOENT, "no such sandbox");
-	if (!request_has_policy(r) || merge_rule(r, t, length, rules, &next, err) < 0)
-		return HTTP_CONFLICT;
-	diff = ret_diff ? document_diff(r->ops->policy(r->ops->data), next) : NULL;
-	status = change_policy(r, next, rules, err);
 	if (status == 0 && ret_diff)
 		*ret_diff = TAKE_PTR(diff);
 	return status;
@@ -225,29 +206,20 @@ static void accept_task(struct api_request *r, const struct review *t, const cha
 
 /* ---- the target ---- */
 
-/* "7", "7/accept", "7/dismiss" behind the prefix. */
-static bool read_target(const struct api_request *r, uint32_t *ret_id,
-			struct text *ret_verb)
-{
-	struct text rest = text_of(r->target + strlen(PREFIX)), id;
-
-	text_split(&rest, '/', &id);
-	*ret_verb = rest.ptr ? rest : (struct text){ "", 0 };
-	return text_to_u32(id, REVIEW_ID_MAX, ret_id) && (!rest.ptr || rest.len > 0);
-}
-
 void answer_review(struct api_request *r)
 {
 	char who[REVIEW_WHO_SIZE];
 	struct err err = { 0 };
 	struct review t;
-	struct text verb;
+	/* "7", "7/accept", "7/dismiss" behind the prefix. */
+	struct text verb = text_of(r->target + strlen(PREFIX)), number;
 	uint32_t id;
 	bool accept;
-	int code;
+	int code, found;
 
-	accept = read_target(r, &id, &verb) && text_equal(verb, "accept");
-	if (!read_target(r, &id, &verb) ||
+	text_split(&verb, '/', &number);
+	accept = verb.len > 0 && text_equal(verb, "accept");
+	if (!text_to_u32(number, REVIEW_ID_MAX, &id) || (verb.ptr && verb.len == 0) ||
 	    (verb.len > 0 && !accept && !text_equal(verb, "dismiss"))) {
 		reply_error(r, HTTP_NOT_FOUND, "404 page not found");
 		return;
@@ -261,12 +233,15 @@ void answer_review(struct api_request *r)
 	code = r->ops->review(r->ops->data, id, &t, &err);
 	if (code == 0)
 		review_go_to_sandbox(r, &t);
+	found = request_query(r->query, "who", who, sizeof(who));
+	if (found == 0)
+		snprintf(who, sizeof(who), "api");
 	if (code < 0)
 		refuse_review(r, code, &err);
 	else if (verb.len == 0)
 		answer_task(r, &t);
-	else if (!read_who(r, who))
-		return; /* it has answered */
+	else if (found < 0)
+		reply_error(r, HTTP_BAD_REQUEST, "invalid who");
 	else if (accept)
 		accept_task(r, &t, who);
 	else
