@@ -477,7 +477,7 @@ static void on_task(void *data, const struct review *t)
 	struct control *s = c->side;
 	struct control_webhook *h = s->webhook;
 	char json[REVIEW_JSON_SIZE];
-	size_t size = review_opened_json(t, json);
+	size_t size = review_json(t, true, json);
 
 	if (s->signs_answers)
 		size = review_answer_add(&s->review_key, s->spec.review_url, t,

@@ -51,17 +51,6 @@ bool review_rule(const struct review *t, char *buf)
 	       is_task_about(t->advice, t->destination) && advice_rule(t->advice, buf);
 }
 
-/* Is @shown, a JSON object, that rule? A sandbox changes its tasks while somebody reads
- * them. */
-static bool review_rule_is(const struct review *t, const json_t *shown)
-{
-	char text[REVIEW_RULE_SIZE];
-	CLEAN(json)
-	json_t *rule = review_rule(t, text) ? json_loads(text, 0, NULL) : NULL;
-
-	return rule && json_equal(rule, shown);
-}
-
 bool review_rule_until(const struct review *t, const char *key, const char *end,
 		       char *buf)
 {
@@ -104,12 +93,16 @@ int review_read_accept(struct text body, const struct review *t, char *ret_lengt
 	const json_t *value = json_object_get(j, "for"),
 		     *shown = json_object_get(j, "rule");
 	const char *length = value ? json_string_value(value) : "";
+	char text[REVIEW_RULE_SIZE];
+	CLEAN(json) json_t *rule = NULL;
 
 	if (!json_is_object(j) || json_object_size(j) != !!value + !!shown || !length ||
 	    (value && !length[0]) || strlen(length) >= REVIEW_LENGTH_SIZE ||
 	    !review_length_is_good(length))
 		return -EINVAL;
-	if (shown && !review_rule_is(t, shown))
+	/* A sandbox changes its tasks while somebody reads them. */
+	rule = shown && review_rule(t, text) ? json_loads(text, 0, NULL) : NULL;
+	if (shown && (!rule || !json_equal(rule, shown)))
 		return -ESTALE;
 	snprintf(ret_length, REVIEW_LENGTH_SIZE, "%s", length);
 	return 0;
@@ -138,7 +131,7 @@ void review_put(struct jtext *j, const struct review *t)
 	jtext_raw(j, "rule", review_rule(t, rule) ? rule : "null");
 }
 
-static size_t write_json(const struct review *t, bool opened, char *buf)
+size_t review_json(const struct review *t, bool opened, char *buf)
 {
 	struct jtext j;
 
@@ -151,16 +144,6 @@ static size_t write_json(const struct review *t, bool opened, char *buf)
 	jtext_close(&j, '}');
 	buf[j.used] = '\0';
 	return j.used;
-}
-
-size_t review_json(const struct review *t, char *buf)
-{
-	return write_json(t, false, buf);
-}
-
-size_t review_opened_json(const struct review *t, char *buf)
-{
-	return write_json(t, true, buf);
 }
 
 /* ---- links that decide ---- */

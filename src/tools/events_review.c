@@ -43,7 +43,7 @@ static bool print_task_line(void *data, const struct review *t)
 
 	l->count++;
 	if (l->show->spec.json) {
-		review_json(t, json);
+		review_json(t, false, json);
 		print_json_row(l->count - 1, text_of(json));
 		return !ferror(stdout);
 	}
@@ -141,7 +141,7 @@ static void print_task(const struct show *s, const struct review *t)
 	char time[JTEXT_TIME_SIZE], buf[REVIEW_JSON_SIZE];
 
 	if (s->spec.json) {
-		review_json(t, buf);
+		review_json(t, false, buf);
 		puts(buf);
 		return;
 	}
@@ -465,32 +465,23 @@ static int decide(struct show *s, struct review_store *store, const struct revie
 	return r;
 }
 
-static int obey(struct show *s, struct review_store *store, struct err *err)
-{
-	struct review t;
-	int r;
-
-	if (strcmp(s->spec.word, "list") == 0)
-		return list_tasks(s, store, err);
-	r = review_find(store, s->spec.id, &t, err);
-	if (r < 0)
-		return r == -ENOENT ? -EINVAL : r;
-	if (strcmp(s->spec.word, "show") != 0)
-		return decide(s, store, &t, err);
-	print_task(s, &t);
-	return 0;
-}
-
 int show_review(struct show *s)
 {
 	CLEAN(review) struct review_store *store = NULL;
 	struct err err = { 0 };
+	struct review t;
 	int r = review_open(s->directory, &store, &err);
 
 	if (r < 0)
 		err_context(&err, "%s", SHOWN(s->directory));
+	else if (strcmp(s->spec.word, "list") == 0)
+		r = list_tasks(s, store, &err);
+	else if ((r = review_find(store, s->spec.id, &t, &err)) < 0)
+		r = r == -ENOENT ? -EINVAL : r;
+	else if (strcmp(s->spec.word, "show") == 0)
+		print_task(s, &t);
 	else
-		r = obey(s, store, &err);
+		r = decide(s, store, &t, &err);
 	if (r < 0 && err.text[0])
 		log_error("%s", err.text);
 	return r == 0				? SHOW_OK

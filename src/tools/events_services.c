@@ -29,22 +29,6 @@
 
 enum { CHANNEL = 3, STORE_BYTES = 256 << 20 };
 
-static void store_all(struct sqlite_writer *w)
-{
-	struct event_row row;
-
-	for (;;) {
-		const ssize_t n = recv(CHANNEL, &row, sizeof(row), 0);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n != sizeof(row))
-			return; /* the other end is gone */
-		event_row_check(&row);
-		sqlite_writer_add(w, &row);
-	}
-}
-
 /* The run starts its command only once there is a store. One that is broken is moved
  * aside by the writer, and one that another writer has is waited for. */
 static int try_store(const struct sqlite_config *config, struct err *err)
@@ -72,7 +56,9 @@ int events_store(int argc, char **argv)
 					.max_bytes = STORE_BYTES };
 	struct sqlite_writer *w = NULL;
 	struct sqlite_state state;
+	struct event_row row;
 	struct err err = { 0 };
+	ssize_t n;
 
 	if (!config.directory || !sock_is_channel(CHANNEL))
 		return log_end(RUN_STATUS_BAD_INPUT,
@@ -88,7 +74,13 @@ int events_store(int argc, char **argv)
 		return RUN_STATUS_FAILED;
 	}
 	answer("");
-	store_all(w);
+	do { /* until the other end is gone */
+		n = recv(CHANNEL, &row, sizeof(row), 0);
+		if (n == sizeof(row)) {
+			event_row_check(&row);
+			sqlite_writer_add(w, &row);
+		}
+	} while (n == sizeof(row) || (n < 0 && errno == EINTR));
 	(void)sqlite_writer_drain(w, 2000);
 	sqlite_writer_state(w, &state);
 	if (state.trouble[0])
@@ -152,7 +144,7 @@ static void become(const char *command, int input)
 static pid_t start(const struct notifier *t, const struct review *task)
 {
 	char json[REVIEW_JSON_SIZE + 1];
-	size_t size = review_opened_json(task, json);
+	size_t size = review_json(task, true, json);
 	CLEAN(fd) int input = memfd_create("weir-review", MFD_CLOEXEC);
 	pid_t pid = -1;
 

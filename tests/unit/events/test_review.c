@@ -77,7 +77,7 @@ TEST(a_task_is_json_whatever_is_in_it)
 	t.packets = t.rows = INT64_MAX;
 	t.state = REVIEW_DISMISSED;
 	t.decided_ms = 1763633203424;
-	size = review_json(&t, json);
+	size = review_json(&t, false, json);
 	assert_int_equal(size, strlen(json));
 	parsed = json_loads(json, 0, NULL);
 	assert_non_null(parsed);

@@ -145,7 +145,7 @@ TEST(links_stand_in_what_webhooks_get)
 	for (int can = 1; can >= 0; can--) {
 		if (!can)
 			t.advice[0] = '\0';
-		size = review_opened_json(&t, json);
+		size = review_json(&t, true, json);
 		size = review_answer_add(&key, base, &t, NOW_MS, json, size);
 		assert_int_equal(size, strlen(json));
 		parsed = json_loads(json, 0, NULL);
