@@ -65,23 +65,6 @@ static int add_uses(struct draft *d, const struct event_ring *ring)
 	return 0;
 }
 
-static int sort_uses(struct draft *d)
-{
-	const struct draft_args *a = d->args;
-	const struct event_ring *refused = a->refused_too ? a->refused : NULL;
-	size_t count = event_ring_count(a->used);
-	int r;
-
-	count += refused ? event_ring_count(refused) : 0;
-	d->uses = arena_array(&d->arena, count + 1, sizeof(*d->uses));
-	r = d->uses ? add_uses(d, a->used) : -ENOMEM;
-	if (r == 0 && refused)
-		r = add_uses(d, refused);
-	if (r == 0 && d->use_count > 0)
-		qsort(d->uses, d->use_count, sizeof(*d->uses), compare_uses);
-	return r;
-}
-
 /* Those of one destination. */
 struct group {
 	const struct draft_use *uses;
@@ -291,22 +274,6 @@ static bool covers(const struct draft *d, const struct draft_profile *p,
 	return g.count > 0;
 }
 
-/* It stands for the rules that it covers, unless it covers none or all of its hosts
- * weren't used: so it opens nothing that wasn't used. */
-static void take_profile(struct draft *d, const struct draft_profile *p)
-{
-	size_t kept = 0;
-
-	if (!is_whole(d, p))
-		return;
-	for (size_t i = 0; i < d->policy.count; i++)
-		if (!covers(d, p, &d->policy.rules[i]))
-			d->policy.rules[kept++] = d->policy.rules[i];
-	if (kept < d->policy.count)
-		d->extends[d->extend_count++] = p->name;
-	d->policy.count = kept;
-}
-
 static int take_profiles(struct draft *d)
 {
 	const struct draft_args *a = d->args;
@@ -317,8 +284,20 @@ static int take_profiles(struct draft *d)
 		return -ENOMEM;
 	for (size_t i = 0; i < a->extend_count; i++)
 		d->extends[d->extend_count++] = a->extends[i];
-	for (size_t i = 0; i < a->profile_count; i++)
-		take_profile(d, &a->profiles[i]);
+	/* A profile stands for the rules that it covers, unless it covers none or all of
+	 * its hosts weren't used: so it opens nothing that wasn't used. */
+	for (size_t i = 0; i < a->profile_count; i++) {
+		size_t kept = 0;
+
+		if (!is_whole(d, &a->profiles[i]))
+			continue;
+		for (size_t k = 0; k < d->policy.count; k++)
+			if (!covers(d, &a->profiles[i], &d->policy.rules[k]))
+				d->policy.rules[kept++] = d->policy.rules[k];
+		if (kept < d->policy.count)
+			d->extends[d->extend_count++] = a->profiles[i].name;
+		d->policy.count = kept;
+	}
 	return 0;
 }
 
@@ -466,11 +445,19 @@ static int propose_wildcards(struct draft *d)
 
 int draft_make(struct draft *ret, const struct draft_args *args)
 {
+	const struct event_ring *refused = args->refused_too ? args->refused : NULL;
+	size_t count = event_ring_count(args->used);
 	struct draft *d = ret;
 	int r;
 
 	*d = (struct draft){ .args = args };
-	r = sort_uses(d);
+	count += refused ? event_ring_count(refused) : 0;
+	d->uses = arena_array(&d->arena, count + 1, sizeof(*d->uses));
+	r = d->uses ? add_uses(d, args->used) : -ENOMEM;
+	if (r == 0 && refused)
+		r = add_uses(d, refused);
+	if (r == 0 && d->use_count > 0)
+		qsort(d->uses, d->use_count, sizeof(*d->uses), compare_uses);
 	if (r == 0)
 		r = make_rules(d);
 	if (r == 0)

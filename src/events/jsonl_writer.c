@@ -78,38 +78,32 @@ static int open_lines(struct jsonl_writer *w, struct err *err)
 	return r;
 }
 
-static void write_line(struct jsonl_writer *w, const struct event_row *row)
+static void on_row(void *data, const void *record, size_t size)
 {
+	const struct queued *q = record;
+	struct jsonl_writer *w = data;
 	char line[EVENT_JSON_SIZE + 1];
-	size_t size = event_json(row, line);
 	struct err err = { 0 };
-	int r = open_lines(w, &err);
+	int r;
 
+	if (q->order != ORDER_ROW) {
+		logfile_close(w->file);
+		w->file = NULL;
+		w->open_again_ms = 0;
+		if (open_lines(w, &err) < 0)
+			note(w, 0, &err);
+		return;
+	}
+	size = event_json(&q->row, line);
 	line[size++] = '\n';
+	r = open_lines(w, &err);
 	if (r == 0) {
 		r = w->is_stdout ? file_write_all(STDOUT_FILENO, line, size)
 				 : logfile_write(w->file, line, size, clock_wall_ms());
 		if (r < 0)
 			err_sys(&err, r, "cannot write '%s'", w->where);
 	}
-	note(w, row->event.packets, r < 0 ? &err : NULL);
-}
-
-static void on_row(void *data, const void *record, size_t size)
-{
-	const struct queued *q = record;
-	struct jsonl_writer *w = data;
-	struct err err = { 0 };
-
-	if (q->order == ORDER_ROW) {
-		write_line(w, &q->row);
-		return;
-	}
-	logfile_close(w->file);
-	w->file = NULL;
-	w->open_again_ms = 0;
-	if (open_lines(w, &err) < 0)
-		note(w, 0, &err);
+	note(w, q->row.event.packets, r < 0 ? &err : NULL);
 }
 
 /* ---- everybody else ---- */

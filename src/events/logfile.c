@@ -135,25 +135,21 @@ static void format_stamp(int64_t wall_ms, char *buf)
 	snprintf(buf, STAMP_SIZE, "%.23s", text);
 }
 
-static bool is_stamp(const char *s)
-{
-	static const char form[] = "0000-00-00T00-00-00.000";
-
-	for (size_t i = 0; i < sizeof(form) - 1; i++)
-		if (form[i] == '0' ? s[i] < '0' || s[i] > '9' : s[i] != form[i])
-			return false;
-	return true;
-}
-
 /* The name of a part of @f's. */
 static bool read_backup(const struct logfile *f, const char *name, struct backup *ret)
 {
+	static const char form[] = "0000-00-00T00-00-00.000";
 	const size_t stem = strlen(f->stem);
-	const char *rest;
+	const char *stamp, *rest;
 
 	if (strncmp(name, f->stem, stem) != 0 || name[stem] != '-' ||
-	    strlen(name) < stem + STAMP_SIZE || !is_stamp(name + stem + 1))
+	    strlen(name) < stem + STAMP_SIZE)
 		return false;
+	stamp = name + stem + 1;
+	for (size_t i = 0; i < sizeof(form) - 1; i++)
+		if (form[i] == '0' ? stamp[i] < '0' || stamp[i] > '9'
+				   : stamp[i] != form[i])
+			return false;
 	rest = name + stem + STAMP_SIZE;
 	if (strncmp(rest, f->extension, strlen(f->extension)) != 0)
 		return false;
@@ -161,7 +157,7 @@ static bool read_backup(const struct logfile *f, const char *name, struct backup
 	if (*rest != '\0' && strcmp(rest, ".gz") != 0)
 		return false;
 	ret->compressed = *rest != '\0';
-	memcpy(ret->stamp, name + stem + 1, STAMP_SIZE - 1);
+	memcpy(ret->stamp, stamp, STAMP_SIZE - 1);
 	ret->stamp[STAMP_SIZE - 1] = '\0';
 	return true;
 }
@@ -193,25 +189,15 @@ static size_t list_backups(const struct logfile *f, struct backup *list)
 	return n;
 }
 
-static int copy_compressed(int from, gzFile to)
-{
-	char buf[COPY_SIZE];
-	ssize_t n;
-
-	while ((n = read(from, buf, sizeof(buf))) > 0)
-		if (gzwrite(to, buf, (unsigned int)n) != n)
-			return -EIO;
-	return n < 0 ? -errno : 0;
-}
-
 /* A part that can't be compressed stays as it is. */
 static void compress_backup(const struct logfile *f, const char *stamp)
 {
-	char plain[PATH_MAX], packed[PATH_MAX];
+	char plain[PATH_MAX], packed[PATH_MAX], buf[COPY_SIZE];
 	CLEAN(fd) int from = -1;
 	CLEAN(fd) int to = -1;
+	bool is_whole = true;
+	ssize_t n;
 	gzFile gz;
-	int r;
 
 	backup_path(f, stamp, "", plain);
 	backup_path(f, stamp, ".gz", packed);
@@ -223,10 +209,11 @@ static void compress_backup(const struct logfile *f, const char *stamp)
 	if (!gz)
 		return;
 	TAKE_FD(to);
-	r = copy_compressed(from, gz);
+	while (is_whole && (n = read(from, buf, sizeof(buf))) != 0)
+		is_whole = n > 0 && gzwrite(gz, buf, (unsigned int)n) == n;
 	if (gzclose(gz) != Z_OK)
-		r = -EIO;
-	unlink(r == 0 ? plain : packed);
+		is_whole = false;
+	unlink(is_whole ? plain : packed);
 }
 
 static void tidy(const struct logfile *f, int64_t wall_ms)
@@ -271,20 +258,6 @@ static int move_away(const struct logfile *f, int64_t wall_ms)
 	return -EEXIST;
 }
 
-static int turn_over(struct logfile *f, int64_t wall_ms)
-{
-	int r = move_away(f, wall_ms);
-
-	/* Where it can't be moved (a mount) it goes on growing, rather than
-	 * losing lines. */
-	if (r < 0 && r != -ENOENT)
-		return 0;
-	close(f->fd);
-	r = open_file(f);
-	tidy(f, wall_ms);
-	return r;
-}
-
 bool logfile_is_there(const struct logfile *f)
 {
 	struct stat named, opened;
@@ -293,30 +266,32 @@ bool logfile_is_there(const struct logfile *f)
 			       stat_is_same(&named, &opened));
 }
 
-/* A full disk has taken a part of a line: without it the next one stands alone. */
-static void take_back(struct logfile *f, size_t size)
-{
-	struct stat st;
-
-	if (!f->regular || f->fd < 0 || fstat(f->fd, &st) < 0)
-		return;
-	if ((uint64_t)st.st_size > f->size && (uint64_t)st.st_size < f->size + size)
-		(void)!ftruncate(f->fd, (off_t)f->size);
-}
-
 int logfile_write(struct logfile *f, const void *bytes, size_t size, int64_t wall_ms)
 {
-	int r = 0;
+	struct stat st;
+	int r = 0, moved = -EALREADY; /* not tried */
 
 	if (f->fd < 0)
 		r = open_file(f);
 	else if (f->regular && f->size > 0 && f->size + size > f->limits.file_bytes)
-		r = turn_over(f, wall_ms);
+		moved = move_away(f, wall_ms);
+	/* Where it can't be moved (a mount) it goes on growing, rather than losing
+	 * lines. */
+	if (moved == 0 || moved == -ENOENT) {
+		close(f->fd);
+		r = open_file(f);
+		tidy(f, wall_ms);
+	}
 	if (r == 0)
 		r = file_write_all(f->fd, bytes, size);
-	if (r == 0)
+	if (r == 0) {
 		f->size += size;
-	else
-		take_back(f, size);
+		return 0;
+	}
+	/* A full disk has taken a part of a line: without it the next one stands alone.
+	 */
+	if (f->regular && f->fd >= 0 && fstat(f->fd, &st) == 0 &&
+	    (uint64_t)st.st_size > f->size && (uint64_t)st.st_size < f->size + size)
+		(void)!ftruncate(f->fd, (off_t)f->size);
 	return r;
 }

@@ -70,24 +70,11 @@ static void text(struct jtext *j, const char *key, const char *value)
 		jtext_member(j, key, value);
 }
 
-static const char *activity_name(int class, int activity)
-{
-	if (class == CLASS_DNS)
-		return "Query";
-	switch (activity) {
-	case NETWORK_FAIL:
-		return "Fail";
-	case NETWORK_REFUSE:
-		return "Refuse";
-	case NETWORK_TRAFFIC:
-		return "Traffic";
-	default:
-		return "";
-	}
-}
-
 static void put_class(struct jtext *j, const struct event *e)
 {
+	static const char *const network_names[] = { [NETWORK_FAIL] = "Fail",
+						     [NETWORK_REFUSE] = "Refuse",
+						     [NETWORK_TRAFFIC] = "Traffic" };
 	const struct outcome *o = outcome_of(e);
 	const int class = o->action == 0	  ? 0
 			  : e->layer == EVENT_DNS ? CLASS_DNS
@@ -95,13 +82,16 @@ static void put_class(struct jtext *j, const struct event *e)
 	const int activity = class == 0		  ? ACTIVITY_OTHER
 			     : class == CLASS_DNS ? o->dns
 						  : o->network;
+	const char *name = "Query";
 
+	if (class == 0)
+		name = event_action_name((enum event_action)e->action);
+	else if (class == CLASS_NETWORK)
+		name = network_names[activity] ?: "";
 	jtext_count(j, "category_uid", class == 0 ? 0 : CATEGORY_NETWORK);
 	jtext_count(j, "class_uid", class);
 	jtext_count(j, "activity_id", activity);
-	text(j, "activity_name",
-	     class == 0 ? event_action_name((enum event_action)e->action)
-			: activity_name(class, activity));
+	text(j, "activity_name", name);
 	jtext_count(j, "type_uid", (int64_t) class * 100 + activity);
 	jtext_count(j, "severity_id", o->severity);
 	jtext_count(j, "status_id", o->status);
@@ -232,19 +222,6 @@ static void put_sender(struct jtext *j, const struct event_row *row)
 	jtext_close(j, '}');
 }
 
-/* What the schema has no place for. */
-static void put_unmapped(struct jtext *j, const struct event_row *row)
-{
-	const struct event *e = &row->event;
-
-	jtext_open(j, "unmapped", '{');
-	text(j, "sandbox", row->sandbox);
-	text(j, "action", event_action_name((enum event_action)e->action));
-	text(j, "layer", event_layer_name((enum event_layer)e->layer));
-	text(j, "limit", report_limit(e));
-	jtext_close(j, '}');
-}
-
 size_t event_ocsf(const struct event_row *row, char *buf)
 {
 	const struct event *e = &row->event;
@@ -274,7 +251,13 @@ size_t event_ocsf(const struct event_row *row, char *buf)
 			put_connection(&j, e);
 		put_sender(&j, row);
 	}
-	put_unmapped(&j, row);
+	/* What the schema has no place for. */
+	jtext_open(&j, "unmapped", '{');
+	text(&j, "sandbox", row->sandbox);
+	text(&j, "action", event_action_name((enum event_action)e->action));
+	text(&j, "layer", event_layer_name((enum event_layer)e->layer));
+	text(&j, "limit", report_limit(e));
+	jtext_close(&j, '}');
 	jtext_close(&j, '}');
 	assert(!j.full);
 	buf[j.used] = '\0';
