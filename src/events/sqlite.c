@@ -73,12 +73,6 @@ struct weighed {
 	uint64_t domain, top, minute;
 };
 
-struct writing {
-	struct statements *statements;
-	struct task *tasks; /* borrowed; in order of their sandboxes */
-	size_t count;
-};
-
 static int prepare(sqlite3 *db, const char *sql, sqlite3_stmt **ret)
 {
 	return sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, ret, NULL);
@@ -148,36 +142,6 @@ static int prepare_all(struct statements *t, sqlite3 *db)
 	for (size_t i = 0; i < SQLITE_SUMS && rc == SQLITE_OK; i++)
 		rc = prepare(db, sqlite_sums[i].sql, &t->sums[i]);
 	return rc;
-}
-
-/* ---- what was written ---- */
-
-static int read_written(struct writing *w, int64_t first)
-{
-	sqlite3_stmt *s = w->statements->written;
-
-	sqlite3_bind_int64(s, 1, first);
-	while (w->count < SQLITE_FOLD_MAX && sqlite3_step(s) == SQLITE_ROW) {
-		struct task *t = &w->tasks[w->count++];
-
-		memset(t, 0, sizeof(*t));
-		sqlite_read_text(s, 0, t->review.sandbox, sizeof(t->review.sandbox));
-		sqlite_read_text(s, 1, t->review.destination,
-				 sizeof(t->review.destination));
-		t->review.is_name = sqlite3_column_int(s, 2) == 1;
-		t->review.port = (uint16_t)sqlite3_column_int(s, 3);
-		t->review.protocol = (uint8_t)sqlite3_column_int(s, 4);
-		t->review.packets = (uint64_t)sqlite3_column_int64(s, 5);
-		t->review.rows = (uint64_t)sqlite3_column_int64(s, 6);
-		t->review.first_ms = sqlite3_column_int64(s, 7);
-		t->review.last_ms = sqlite3_column_int64(s, 8);
-		t->is_new = sqlite3_column_int(s, 9) == 0;
-		sqlite_read_text(s, 10, t->review.advice, sizeof(t->review.advice));
-		sqlite_read_text(s, 11, t->review.looks_like,
-				 sizeof(t->review.looks_like));
-		t->asks = sqlite3_column_int(s, 12) == 1;
-	}
-	return sqlite3_reset(s);
 }
 
 /* Open it, or add to what there is. */
@@ -360,31 +324,50 @@ static int make_way(struct statements *t, struct task *tasks, size_t count)
 	return fold_some(t, tasks, count, there + added - REVIEW_PER_SANDBOX);
 }
 
-static int write_tasks(struct writing *w)
-{
-	int rc = SQLITE_OK;
+/* ---- what was written ---- */
 
-	for (size_t first = 0, end; first < w->count && rc == SQLITE_OK; first = end) {
-		for (end = first + 1; end < w->count; end++)
-			if (strcmp(w->tasks[end].review.sandbox,
-				   w->tasks[first].review.sandbox) != 0)
+/* For the denials from row @first_row on. Return: a code of SQLite's. */
+static int write_tasks(struct statements *s, int64_t first_row)
+{
+	/* In order of their sandboxes. */
+	CLEAN(mem) struct task *tasks = malloc(SQLITE_FOLD_MAX * sizeof(*tasks));
+	sqlite3_stmt *row = s->written;
+	size_t count = 0;
+	int rc;
+
+	if (!tasks)
+		return SQLITE_NOMEM;
+	sqlite3_bind_int64(row, 1, first_row);
+	while (count < SQLITE_FOLD_MAX && sqlite3_step(row) == SQLITE_ROW) {
+		struct task *t = &tasks[count++];
+		struct review *v = &t->review;
+
+		memset(t, 0, sizeof(*t));
+		sqlite_read_text(row, 0, v->sandbox, sizeof(v->sandbox));
+		sqlite_read_text(row, 1, v->destination, sizeof(v->destination));
+		v->is_name = sqlite3_column_int(row, 2) == 1;
+		v->port = (uint16_t)sqlite3_column_int(row, 3);
+		v->protocol = (uint8_t)sqlite3_column_int(row, 4);
+		v->packets = (uint64_t)sqlite3_column_int64(row, 5);
+		v->rows = (uint64_t)sqlite3_column_int64(row, 6);
+		v->first_ms = sqlite3_column_int64(row, 7);
+		v->last_ms = sqlite3_column_int64(row, 8);
+		t->is_new = sqlite3_column_int(row, 9) == 0;
+		sqlite_read_text(row, 10, v->advice, sizeof(v->advice));
+		sqlite_read_text(row, 11, v->looks_like, sizeof(v->looks_like));
+		t->asks = sqlite3_column_int(row, 12) == 1;
+	}
+	rc = sqlite3_reset(row);
+	for (size_t first = 0, end; first < count && rc == SQLITE_OK; first = end) {
+		for (end = first + 1; end < count; end++)
+			if (strcmp(tasks[end].review.sandbox,
+				   tasks[first].review.sandbox) != 0)
 				break;
-		rc = make_way(w->statements, &w->tasks[first], end - first);
+		rc = make_way(s, &tasks[first], end - first);
 		for (size_t i = first; i < end && rc == SQLITE_OK; i++)
-			rc = put_task(w->statements, &w->tasks[i].review,
-				      w->tasks[i].folds, w->tasks[i].asks);
+			rc = put_task(s, &tasks[i].review, tasks[i].folds, tasks[i].asks);
 	}
 	return rc;
-}
-
-/* For the denials from row @first on. Return: a code of SQLite's. */
-static int tasks_write(struct statements *t, int64_t first)
-{
-	CLEAN(mem) struct task *tasks = malloc(SQLITE_FOLD_MAX * sizeof(*tasks));
-	struct writing w = { .statements = t, .tasks = tasks };
-	int rc = tasks ? read_written(&w, first) : SQLITE_NOMEM;
-
-	return rc == SQLITE_OK ? write_tasks(&w) : rc;
 }
 
 /* ---- the writer ---- */
@@ -457,22 +440,6 @@ static void close_database(struct sqlite_writer *w)
 	w->db = NULL;
 }
 
-static int open_once(struct sqlite_writer *w, struct err *err)
-{
-	int rc, r = sqlite_file_open(&w->config, &w->db, err);
-
-	if (r < 0)
-		return r;
-	rc = prepare_all(&w->statements, w->db);
-	if (rc == SQLITE_OK) {
-		w->lacks_spare = !sqlite_file_put_by(w->directory);
-		return 0;
-	}
-	r = sqlite_fault(w->db, rc, "cannot use the database", err);
-	close_database(w);
-	return r;
-}
-
 /* Unless another writer of the same store has done it. */
 static void move_aside(struct sqlite_writer *w)
 {
@@ -486,13 +453,21 @@ static void move_aside(struct sqlite_writer *w)
 
 static int open_again(struct sqlite_writer *w, struct err *err)
 {
-	int r;
+	int rc, r;
 
 	w->file = sqlite_file_inode(w->directory);
-	r = open_once(w, err);
-	if (r == 0)
-		w->file = sqlite_file_inode(w->directory);
-	return r;
+	r = sqlite_file_open(&w->config, &w->db, err);
+	if (r < 0)
+		return r;
+	rc = prepare_all(&w->statements, w->db);
+	if (rc != SQLITE_OK) {
+		r = sqlite_fault(w->db, rc, "cannot use the database", err);
+		close_database(w);
+		return r;
+	}
+	w->lacks_spare = !sqlite_file_put_by(w->directory);
+	w->file = sqlite_file_inode(w->directory);
+	return 0;
 }
 
 /* Return: 0 with an open database. A file that was taken away or moved aside by somebody
@@ -611,7 +586,7 @@ static int write_folded(struct sqlite_writer *w, struct err *err)
 	for (size_t i = 0; i < SQLITE_SUMS && rc == SQLITE_OK; i++)
 		rc = run(s->sums[i], WITH(NUMBER(first), NUMBER(INT64_MAX)));
 	if (rc == SQLITE_OK)
-		rc = tasks_write(s, first);
+		rc = write_tasks(s, first);
 	if (rc != SQLITE_OK)
 		r = sqlite_fault(w->db, rc, "cannot write to the database", err);
 	else
@@ -674,17 +649,6 @@ static void write_out(struct sqlite_writer *w, bool last)
 
 /* ---- folding ---- */
 
-static uint64_t hash_row(const struct sqlite_writer *w, const struct event_row *row)
-{
-	const struct event *e = &row->event;
-	uint64_t h[3];
-
-	h[0] = hash_bytes(&w->key, e->name, strnlen(e->name, sizeof(e->name)));
-	h[1] = hash_bytes(&w->key, e->remote.bytes, sizeof(e->remote.bytes)) ^ e->port;
-	h[2] = hash_bytes(&w->key, row->sandbox, strnlen(row->sandbox, ROW_SANDBOX_SIZE));
-	return hash_bytes(&w->key, h, sizeof(h));
-}
-
 static bool folds(const struct event_row *a, const struct event_row *b)
 {
 	const struct event *x = &a->event, *y = &b->event;
@@ -705,10 +669,16 @@ static bool folds(const struct event_row *a, const struct event_row *b)
 
 static void fold_row(struct sqlite_writer *w, const struct event_row *row)
 {
-	uint16_t *head = &w->heads[hash_row(w, row) % FOLD_HEADS];
+	const struct event *e = &row->event;
 	struct event *known;
-	uint16_t i = *head;
+	uint16_t *head, i;
+	uint64_t h[3];
 
+	h[0] = hash_bytes(&w->key, e->name, strnlen(e->name, sizeof(e->name)));
+	h[1] = hash_bytes(&w->key, e->remote.bytes, sizeof(e->remote.bytes)) ^ e->port;
+	h[2] = hash_bytes(&w->key, row->sandbox, strnlen(row->sandbox, ROW_SANDBOX_SIZE));
+	head = &w->heads[hash_bytes(&w->key, h, sizeof(h)) % FOLD_HEADS];
+	i = *head;
 	while (i > 0 && !folds(&w->folded[i - 1], row))
 		i = w->next[i - 1];
 	if (i > 0) {

@@ -40,42 +40,44 @@ enum {
 #define DAY_MS	       INT64_C(86400000)
 #define NEWEST_VERSION ((int64_t)(FIRST_VERSION + ARRAY_SIZE(migrations) - 1))
 
-/* A call of SQLite's as -errno: 0 for SQLITE_OK, _ROW and _DONE; -ENOSPC for full,
- * -EBADMSG for a broken file. */
-static int sqlite_code(sqlite3 *db, int rc)
+int sqlite_fault(sqlite3 *db, int rc, const char *what, struct err *err)
 {
+	const int system = db ? sqlite3_system_errno(db) : 0;
+	const char *why = db ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
+	int code = system == ENOSPC ? -ENOSPC : -EIO;
+
 	switch (rc & 0xff) {
 	case SQLITE_OK:
 	case SQLITE_ROW:
 	case SQLITE_DONE:
-		return 0;
+		code = 0;
+		break;
 	case SQLITE_FULL:
-		return -ENOSPC;
+		code = -ENOSPC;
+		break;
 	case SQLITE_CORRUPT:
 	case SQLITE_NOTADB:
-		return -EBADMSG;
+		code = -EBADMSG;
+		break;
 	case SQLITE_NOMEM:
-		return -ENOMEM;
+		code = -ENOMEM;
+		break;
 	case SQLITE_INTERRUPT:
-		return -ETIMEDOUT;
+		code = -ETIMEDOUT;
+		break;
 	case SQLITE_CANTOPEN:
-		return -ENOENT;
+		code = -ENOENT;
+		/* SQLite says "unable to open database file", whatever is the matter with
+		 * it. */
+		why = system != 0 ? strerror(system) : why;
+		break;
 	case SQLITE_BUSY:
-		return -EBUSY;
+		code = -EBUSY;
+		break;
 	default:
-		return db && sqlite3_system_errno(db) == ENOSPC ? -ENOSPC : -EIO;
+		break;
 	}
-}
-
-int sqlite_fault(sqlite3 *db, int rc, const char *what, struct err *err)
-{
-	/* SQLite says "unable to open database file", whatever is the matter with it. */
-	int error = db && (rc & 0xff) == SQLITE_CANTOPEN ? sqlite3_system_errno(db) : 0;
-
-	return err_set(err, sqlite_code(db, rc), "%s: %s", what,
-		       error != 0 ? strerror(error)
-		       : db	  ? sqlite3_errmsg(db)
-				  : sqlite3_errstr(rc));
+	return err_set(err, code, "%s: %s", what, why);
 }
 
 int sqlite_run(sqlite3 *db, const char *sql, struct err *err)
@@ -379,21 +381,6 @@ static size_t find_broken(const char *directory, char *ret_oldest, size_t size)
 
 static const char *const suffixes[] = { "", "-wal", "-shm", "-journal" };
 
-/* A disk that breaks each file must not be filled by them. */
-static void let_broken_go(const char *directory)
-{
-	char path[SQLITE_PATH_SIZE], oldest[NAME_MAX + 1];
-
-	while (find_broken(directory, oldest, sizeof(oldest)) > BROKEN_MAX) {
-		for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++) {
-			snprintf(path, sizeof(path), "%s/%s%s", directory, oldest,
-				 suffixes[i]);
-			if (unlink(path) < 0 && i == 0)
-				return;
-		}
-	}
-}
-
 bool sqlite_same_inode(const struct sqlite_inode *a, const struct sqlite_inode *b)
 {
 	return a->number != 0 && a->number == b->number && a->device == b->device;
@@ -404,7 +391,7 @@ bool sqlite_file_move_aside(const char *directory, const struct sqlite_inode *br
 {
 	CLEAN(fd) int lock = lock_directory(directory, LOCK_EX, NULL);
 	const struct sqlite_inode there = sqlite_file_inode(directory);
-	char from[SQLITE_PATH_SIZE], to[SQLITE_PATH_SIZE];
+	char from[SQLITE_PATH_SIZE], to[SQLITE_PATH_SIZE], oldest[NAME_MAX + 1];
 
 	if (lock < 0 || !sqlite_same_inode(&there, broken))
 		return false;
@@ -414,7 +401,15 @@ bool sqlite_file_move_aside(const char *directory, const struct sqlite_inode *br
 			 wall_ms, suffixes[i]);
 		(void)rename(from, to); /* the next opening says what is wrong */
 	}
-	let_broken_go(directory);
+	/* A disk that breaks each file must not be filled by them. */
+	while (find_broken(directory, oldest, sizeof(oldest)) > BROKEN_MAX) {
+		for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++) {
+			snprintf(from, sizeof(from), "%s/%s%s", directory, oldest,
+				 suffixes[i]);
+			if (unlink(from) < 0 && i == 0)
+				return true;
+		}
+	}
 	return true;
 }
 
@@ -610,23 +605,10 @@ void sqlite_file_make_room(sqlite3 *db, const char *directory)
 
 /* ---- for the files that search ---- */
 
-/* A writer that makes the tables takes some milliseconds. */
-static int64_t wait_for_tables(sqlite3 *db)
-{
-	const int64_t until_ms = clock_now_ms() + BUSY_MS;
-	int64_t version;
-
-	for (;;) {
-		version = sqlite_number(db, "PRAGMA user_version");
-		if (version < 0 || !is_behind(version) || clock_now_ms() >= until_ms)
-			return version;
-		(void)!poll(NULL, 0, LOCK_MS);
-	}
-}
-
 int sqlite_file_use(const char *directory, int busy_ms, sqlite3 **ret, struct err *err)
 {
 	char path[SQLITE_PATH_SIZE];
+	int64_t version, until_ms;
 	int r, rc;
 
 	snprintf(path, sizeof(path), "%s/events.db", directory);
@@ -639,7 +621,14 @@ int sqlite_file_use(const char *directory, int busy_ms, sqlite3 **ret, struct er
 			       "them");
 	if (rc != SQLITE_OK)
 		return sqlite_fault(*ret, rc, "cannot open the database", err);
-	r = check_version(wait_for_tables(*ret), err);
+	/* A writer that makes the tables takes some milliseconds. */
+	until_ms = clock_now_ms() + BUSY_MS;
+	version = sqlite_number(*ret, "PRAGMA user_version");
+	while (version >= 0 && is_behind(version) && clock_now_ms() < until_ms) {
+		(void)!poll(NULL, 0, LOCK_MS);
+		version = sqlite_number(*ret, "PRAGMA user_version");
+	}
+	r = check_version(version, err);
 	return r < 0 ? r : check_schema(*ret, err);
 }
 
@@ -738,18 +727,19 @@ int64_t sqlite_age_limit(struct sqlite_age *a, sqlite3 *db, int64_t now_ms,
 	return MIN(a->trusted_ms, wall_ms) - max_age_ms;
 }
 
-static bool tidy_age(sqlite3 *db, int64_t oldest_ms, int64_t wall_ms)
-{
-	char where[SQL_SIZE / 2];
-	int64_t future_ms;
-	char sql[SQL_SIZE];
+/* ---- what is too old, or too much ---- */
 
-	/* Tasks of the future go on as of now once no event of the future is left to say
-	 * that it may be the present that is wrong. */
-	future_ms = wall_ms + DAY_MS;
+bool sqlite_tidy(sqlite3 *db, uint64_t max_bytes, int64_t oldest_ms, int64_t wall_ms)
+{
+	const int64_t future_ms = wall_ms + DAY_MS;
+	char where[SQL_SIZE / 2], sql[SQL_SIZE];
+	bool more, over;
+
 	snprintf(sql, sizeof(sql), "DELETE FROM review WHERE last_ts < %" PRId64,
 		 oldest_ms);
 	(void)!sqlite_run(db, sql, NULL);
+	/* Tasks of the future go on as of now once no event of the future is left to say
+	 * that it may be the present that is wrong. */
 	snprintf(sql, sizeof(sql),
 		 "UPDATE review SET first_ts = min(first_ts, %" PRId64
 		 "), last_ts = min(last_ts, %" PRId64
@@ -758,26 +748,19 @@ static bool tidy_age(sqlite3 *db, int64_t oldest_ms, int64_t wall_ms)
 		 ") AND NOT EXISTS (SELECT 1 FROM event WHERE ts > %" PRId64 ")",
 		 wall_ms, wall_ms, wall_ms, future_ms, future_ms, future_ms);
 	(void)!sqlite_run(db, sql, NULL);
-	/* While the row that is too old is there to tell it. */
+	/* Rows of the future, while the row that is too old is there to tell it. */
 	snprintf(where, sizeof(where),
 		 "ts > %" PRId64
 		 " AND id < (SELECT max(id) FROM event WHERE ts < %" PRId64 ")",
-		 wall_ms + DAY_MS, oldest_ms);
-	if (let_steps_go(db, where, 0))
-		return true;
+		 future_ms, oldest_ms);
+	more = let_steps_go(db, where, 0);
 	snprintf(where, sizeof(where), "ts < %" PRId64, oldest_ms);
-	return let_steps_go(db, where, 0);
-}
-
-/* ---- size ---- */
-
-bool sqlite_tidy(sqlite3 *db, uint64_t max_bytes, int64_t oldest_ms, int64_t wall_ms)
-{
-	const bool more = tidy_age(db, oldest_ms, wall_ms);
-	const bool over = bytes_used(db) > max_bytes &&
-			  find_many(db, (int64_t)TIDY_ROWS * TIDY_STEPS) == 0 &&
-			  let_steps_go(db, OF_MANY, max_bytes);
-
+	if (!more)
+		more = let_steps_go(db, where, 0);
+	/* By size. */
+	over = bytes_used(db) > max_bytes &&
+	       find_many(db, (int64_t)TIDY_ROWS * TIDY_STEPS) == 0 &&
+	       let_steps_go(db, OF_MANY, max_bytes);
 	sqlite_let_sums_go(db);
 	sqlite3_exec(db, "PRAGMA incremental_vacuum(1000)", NULL, NULL, NULL);
 	return more || over;

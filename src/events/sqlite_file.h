@@ -22,7 +22,8 @@
 
 enum { SQLITE_PATH_SIZE = 4096 };
 
-/* "…: <what SQLite says>". Return: the code. */
+/* "…: <what SQLite says>". Return: @rc as -errno: 0 for SQLITE_OK, _ROW and _DONE;
+ * -ENOSPC for full, -EBADMSG for a broken file. */
 int sqlite_fault(sqlite3 *db, int rc, const char *what, struct err *err);
 int sqlite_run(sqlite3 *db, const char *sql, struct err *err) MUST_CHECK;
 /* The first number of the answer; 0 when there is none. */

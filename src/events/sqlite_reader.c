@@ -410,23 +410,6 @@ static int by_packets(const void *a, const void *b)
 	return strcmp(x->key, y->key);
 }
 
-static void report(struct sums *t, const struct sqlite_query *q,
-		   bool (*on_top)(void *data, const struct sqlite_top *t), void *data)
-{
-	const size_t max = q->max ? q->max : (size_t)MAX_DEFAULT;
-	size_t count = 0;
-
-	for (size_t i = 0; i < t->size; i++)
-		if (t->slots[i])
-			t->slots[count++] = t->slots[i];
-	if (count > 0)
-		qsort(t->slots, count, sizeof(struct sqlite_top *),
-		      q->action == EVENT_ALLOW ? by_bytes : by_packets);
-	for (size_t i = 0; i < MIN(count, max); i++)
-		if (!on_top(data, t->slots[i]))
-			break;
-}
-
 int sqlite_top(struct sqlite_reader *r, enum sqlite_by by,
 	       const struct sqlite_query *query,
 	       bool (*on_top)(void *data, const struct sqlite_top *t), void *data,
@@ -439,7 +422,9 @@ int sqlite_top(struct sqlite_reader *r, enum sqlite_by by,
 	/* The first hour that begins then or later. */
 	const int64_t hour = since_ms <= 0 ? 0 : (since_ms - 1) / HOUR_MS + 1;
 	CLEAN(statement) sqlite3_stmt *s = NULL;
+	const size_t max = query->max ? query->max : (size_t)MAX_DEFAULT;
 	char sql[2 * SQL_SIZE];
+	size_t count = 0;
 	int rows;
 
 	put_top(query, by, sql, sizeof(sql));
@@ -451,8 +436,16 @@ int sqlite_top(struct sqlite_reader *r, enum sqlite_by by,
 	if (rows < 0)
 		return rows;
 	rows = add_all(r, s, &t, err);
-	if (rows >= 0)
-		report(&t, query, on_top, data);
+	/* The sums move to the front of the table, which is of no use any more. */
+	for (size_t i = 0; rows >= 0 && i < t.size; i++)
+		if (t.slots[i])
+			t.slots[count++] = t.slots[i];
+	if (count > 0)
+		qsort(t.slots, count, sizeof(struct sqlite_top *),
+		      query->action == EVENT_ALLOW ? by_bytes : by_packets);
+	for (size_t i = 0; i < MIN(count, max); i++)
+		if (!on_top(data, t.slots[i]))
+			break;
 	arena_done(&t.arena);
 	free(t.slots);
 	return rows < 0 ? rows : query->scan > 0 && (size_t)rows >= query->scan;
