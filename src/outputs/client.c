@@ -40,13 +40,6 @@ const char *client_guard(const char *given, const char *id,
 	return !client_named_socket(given) && run_socket_find(id, run) ? run : given;
 }
 
-static const char *what_to_do(int r)
-{
-	if (r == -ENOENT || r == -ECONNREFUSED)
-		return "; is `weir daemon` running?";
-	return r == -EACCES ? "; its API is for root and members of the group weir" : "";
-}
-
 int client_ask(const char *socket, const char *method, const char *path, struct text body,
 	       struct arena *arena, struct client_reply *ret, struct err *err)
 {
@@ -54,10 +47,15 @@ int client_ask(const char *socket, const char *method, const char *path, struct 
 	const struct request q = { method, path, .body = body, .wait_sec = WAIT_SEC };
 	CLEAN(fd) int fd = -1;
 	int r = request_send(&to, &q, &fd, err);
+	const char *hint = "";
 
+	if (r == -ENOENT || r == -ECONNREFUSED)
+		hint = "; is `weir daemon` running?";
+	else if (r == -EACCES)
+		hint = "; its API is for root and members of the group weir";
 	if (r < 0)
 		return err_set(err, r, "cannot reach the daemon at '%.150s': %s%s",
-			       to.socket, strerror(-r), what_to_do(r));
+			       to.socket, strerror(-r), hint);
 	r = request_receive(fd, arena, ret);
 	if (r == -ECONNRESET)
 		return err_set(err, r,
@@ -67,36 +65,30 @@ int client_ask(const char *socket, const char *method, const char *path, struct 
 	return r < 0 ? err_sys(err, r, "the daemon does not answer as it should") : 0;
 }
 
-/* Return: malloc'ed; NULL: out of memory. */
-static char *body_of(const struct client_wish *w)
-{
-	struct jtext j = { .grows = true };
-
-	jtext_open(&j, NULL, '{');
-	jtext_raw(&j, "policy", w->policy);
-	if (w->netns)
-		jtext_member(&j, "netns", w->netns);
-	if (w->cgroup)
-		jtext_member(&j, "cgroup", w->cgroup);
-	if (w->uid > 0)
-		jtext_count(&j, "uid", w->uid);
-	if (w->guard_parent)
-		jtext_bool(&j, "guardParent", true);
-	if (w->again)
-		jtext_bool(&j, "again", true);
-	jtext_close(&j, '}');
-	return jtext_take(&j);
-}
-
 int client_attach(const char *socket, const char *id, const struct client_wish *wish,
 		  struct arena *arena, struct client_reply *ret, struct err *err)
 {
 	const int64_t until_ms = clock_now_ms() + TAKE_OVER_MS;
 	const char *path = arena_printf(arena, "/sandboxes/%s", id);
-	CLEAN(mem) char *body = body_of(wish);
 	const struct text where = text_of(wish->netns ?: wish->cgroup);
+	struct jtext j = { .grows = true };
+	CLEAN(mem) char *body = NULL;
 	int r;
 
+	jtext_open(&j, NULL, '{');
+	jtext_raw(&j, "policy", wish->policy);
+	if (wish->netns)
+		jtext_member(&j, "netns", wish->netns);
+	if (wish->cgroup)
+		jtext_member(&j, "cgroup", wish->cgroup);
+	if (wish->uid > 0)
+		jtext_count(&j, "uid", wish->uid);
+	if (wish->guard_parent)
+		jtext_bool(&j, "guardParent", true);
+	if (wish->again)
+		jtext_bool(&j, "again", true);
+	jtext_close(&j, '}');
+	body = jtext_take(&j);
 	if (!path || !body)
 		return err_set(err, -ENOMEM, "out of memory");
 	/* Another one might be guarded in its place. */

@@ -87,21 +87,6 @@ int request_send(const struct request_place *to, const struct request *q, int *r
 	return 0;
 }
 
-static int receive_all(int fd, char *bytes, size_t *ret_size)
-{
-	size_t size = 0;
-	ssize_t n;
-
-	while ((n = recv(fd, bytes + size, ANSWER_MAX - size, 0)) > 0)
-		size += (size_t)n;
-	if (n < 0)
-		return errno == EAGAIN ? -ETIMEDOUT : -errno;
-	if (size == ANSWER_MAX)
-		return -E2BIG;
-	*ret_size = size;
-	return size > 0 ? 0 : -ECONNRESET;
-}
-
 int request_read(struct text all, struct client_reply *ret)
 {
 	struct http_answer head;
@@ -118,10 +103,18 @@ int request_receive(int fd, struct arena *arena, struct client_reply *ret)
 	CLEAN(mem) char *bytes = malloc(ANSWER_MAX);
 	struct client_reply reply;
 	size_t size = 0;
-	int r = bytes ? receive_all(fd, bytes, &size) : -ENOMEM;
+	ssize_t n;
+	int r;
 
-	if (r == 0)
-		r = request_read((struct text){ bytes, size }, &reply);
+	if (!bytes)
+		return -ENOMEM;
+	while ((n = recv(fd, bytes + size, ANSWER_MAX - size, 0)) > 0)
+		size += (size_t)n;
+	if (n < 0)
+		return errno == EAGAIN ? -ETIMEDOUT : -errno;
+	if (size == ANSWER_MAX || size == 0)
+		return size == 0 ? -ECONNRESET : -E2BIG;
+	r = request_read((struct text){ bytes, size }, &reply);
 	if (r < 0)
 		return r;
 	reply.body.ptr = arena_text(arena, reply.body);

@@ -241,11 +241,14 @@ const struct webhook_url *webhook_url_at(const struct webhook *w, size_t i)
 	return i < w->url_count ? &w->urls[i] : NULL;
 }
 
-/* Whoever asks what comes of them asks again. */
-static void drop_asked(struct webhook *w)
+void webhook_attach(struct webhook *w, int fd)
 {
+	const uint64_t said =
+		w->now[WEBHOOK_SENT] + w->now[WEBHOOK_FAILED] + w->now[WEBHOOK_DROPPED];
 	size_t kept = 0;
 
+	/* Jobs that somebody asks about go: whoever asks what comes of them asks again.
+	 */
 	for (size_t i = 0; i < w->count; i++) {
 		const size_t from = (w->first + i) % WEBHOOK_QUEUE_MAX;
 		const size_t to = (w->first + kept) % WEBHOOK_QUEUE_MAX;
@@ -261,14 +264,6 @@ static void drop_asked(struct webhook *w)
 		kept++;
 	}
 	w->count = kept;
-}
-
-void webhook_attach(struct webhook *w, int fd)
-{
-	const uint64_t said =
-		w->now[WEBHOOK_SENT] + w->now[WEBHOOK_FAILED] + w->now[WEBHOOK_DROPPED];
-
-	drop_asked(w);
 	clean_fd(&w->fd);
 	w->fd = fd;
 	w->sent_urls = 0;

@@ -40,8 +40,7 @@ enum {
 /* What was said last, so that nothing is said again and again. */
 struct said {
 	char trouble[ERR_TEXT_SIZE];
-	uint64_t refused;
-	int64_t refused_ms;
+	int64_t refused_ms; /* when refused events were; 0: never */
 };
 
 static void say(struct said *said, const char *trouble)
@@ -53,16 +52,6 @@ static void say(struct said *said, const char *trouble)
 	else
 		log_warning("events are copied to PostgreSQL again");
 	snprintf(said->trouble, sizeof(said->trouble), "%s", trouble);
-}
-
-static void say_refused(struct said *said, uint64_t refused, const char *why)
-{
-	const int64_t now_ms = clock_now_ms();
-
-	if (said->refused_ms > 0 && now_ms - said->refused_ms < REFUSED_EVERY_MS)
-		return;
-	log_warning("%s; such events are passed over (%" PRIu64 " so far)", why, refused);
-	said->refused_ms = now_ms;
 }
 
 static void serve(struct sender *s, const char *directory)
@@ -82,8 +71,14 @@ static void serve(struct sender *s, const char *directory)
 		alarm(0);
 		now = sender_state(s);
 		trouble = r < 0 ? err.text : now.trouble;
-		if (r >= 0 && err.text[0])
-			say_refused(&said, now.refused, err.text);
+		if (r >= 0 && err.text[0] &&
+		    (said.refused_ms == 0 ||
+		     clock_now_ms() - said.refused_ms >= REFUSED_EVERY_MS)) {
+			log_warning("%s; such events are passed over (%" PRIu64
+				    " so far)",
+				    err.text, now.refused);
+			said.refused_ms = clock_now_ms();
+		}
 		if (r != 0 || first || said.trouble[0] || trouble[0] ||
 		    clock_now_ms() - sent_ms > NOTIFY_EVERY_MS) {
 			struct postgres_state state = { .sent = now.sent,
@@ -197,29 +192,23 @@ static struct event event_in(const PGresult *res, int row)
 	return e;
 }
 
-static int write_events(const PGresult *res, int fd)
+/* @argv: the service, the connection string, since when, and which sandbox or nothing.
+ * Return: 0, or -errno with @err. */
+static int reader_serve(int argc, char **argv, int fd, struct err *err)
 {
-	const int rows = PQntuples(res);
-	uint64_t read = 0, all = rows > 0 ? number_in(res, 0, COLUMN_OF_ALL) : 0;
-	struct event end = { .action = EVENT_NONE };
-	int r = 0;
-
-	for (int i = 0; r == 0 && i < rows; i++) {
-		const struct event e = event_in(res, i);
-
-		read += e.packets;
-		r = file_write_all(fd, &e, sizeof(e));
-	}
-	end.packets = all > read ? all - read : 0;
-	return r < 0 ? r : file_write_all(fd, &end, sizeof(end));
-}
-
-static int read_events(struct server *s, const char *const *parameters, int fd,
-		       struct err *err)
-{
+	const char *parameters[] = { argc > 2 ? argv[2] : "", argc > 3 ? argv[3] : NULL };
+	CLEAN(server) struct server *s = NULL;
 	CLEAN(result) PGresult *res = NULL;
+	struct event end = { .action = EVENT_NONE };
+	uint64_t read = 0, all = 0;
 	int r;
 
+	if (argc < 3)
+		return err_set(err, -EINVAL,
+			       "another program of Weir's starts this service");
+	r = server_open(argv[1], &s, err);
+	if (r < 0)
+		return r;
 	server_be_patient(s, true);
 	r = server_order(s, "begin",
 			 "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY;"
@@ -231,23 +220,18 @@ static int read_events(struct server *s, const char *const *parameters, int fd,
 	res = server_ask(s, "read the events", find_sql, parameters, 2, err);
 	if (!res)
 		return -EIO;
-	r = write_events(res, fd);
+	if (PQntuples(res) > 0)
+		all = number_in(res, 0, COLUMN_OF_ALL);
+	for (int i = 0; r == 0 && i < PQntuples(res); i++) {
+		const struct event e = event_in(res, i);
+
+		read += e.packets;
+		r = file_write_all(fd, &e, sizeof(e));
+	}
+	end.packets = all > read ? all - read : 0;
+	if (r == 0)
+		r = file_write_all(fd, &end, sizeof(end));
 	return r < 0 ? err_sys(err, r, "cannot write the events") : 0;
-}
-
-/* @argv: the service, the connection string, since when, and which sandbox or nothing.
- * Return: 0, or -errno with @err. */
-static int reader_serve(int argc, char **argv, int fd, struct err *err)
-{
-	const char *parameters[] = { argc > 2 ? argv[2] : "", argc > 3 ? argv[3] : NULL };
-	CLEAN(server) struct server *s = NULL;
-	int r;
-
-	if (argc < 3)
-		return err_set(err, -EINVAL,
-			       "another program of Weir's starts this service");
-	r = server_open(argv[1], &s, err);
-	return r < 0 ? r : read_events(s, parameters, fd, err);
 }
 
 /* ---- the program ---- */

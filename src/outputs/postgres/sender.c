@@ -62,10 +62,7 @@ static void put_raw(struct line *l, const char *text)
 		put_byte(l, *text);
 }
 
-static void put_null(struct line *l)
-{
-	put_raw(l, "\\N\t");
-}
+static const char null_field[] = "\\N\t";
 
 /* What isn't UTF-8 the server would refuse: that is escaped as everywhere. */
 static void put_text(struct line *l, const char *value, size_t size)
@@ -75,7 +72,7 @@ static void put_text(struct line *l, const char *value, size_t size)
 	const char *p = t.ptr;
 
 	if (t.len == 0) {
-		put_null(l);
+		put_raw(l, null_field);
 		return;
 	}
 	if (!jtext_is_utf8(t))
@@ -106,7 +103,7 @@ static void put_number(struct line *l, bool known, uint64_t n)
 	char digits[32];
 
 	if (!known) {
-		put_null(l);
+		put_raw(l, null_field);
 		return;
 	}
 	snprintf(digits, sizeof(digits), "%" PRIu64 "\t", MIN(n, (uint64_t)INT64_MAX));
@@ -130,7 +127,7 @@ static size_t copy_row(const struct event_row *row, int64_t id, const char *stor
 	if (e->remote.family != ADDR_NONE)
 		put_text(&l, addr_format(&e->remote, small), sizeof(small));
 	else
-		put_null(&l);
+		put_raw(&l, null_field);
 	put_number(&l, e->port > 0, e->port);
 	put_text(&l, e->name, sizeof(e->name));
 	put_number(&l, true, MIN(e->packets, (uint64_t)INT32_MAX));
@@ -279,21 +276,6 @@ static int reviews_wait(struct review_store *store, int64_t above, bool *ret,
 	return review_changed(store, above, 1, on_any, ret, err);
 }
 
-static int finish_tasks(struct server *server, const char *uuid, int64_t last,
-			struct err *err)
-{
-	char sql[SQL_SIZE];
-	int r;
-
-	snprintf(sql, sizeof(sql),
-		 "UPDATE sandbox_egress_store SET reviewed = %" PRId64
-		 ", at = now() WHERE store = '%s'",
-		 last, uuid);
-	r = server_order(server, "note how far review tasks are copied", sql, NULL, 0,
-			 err);
-	return r < 0 ? r : server_commit(server, err);
-}
-
 /* Within a transaction that it ends: @max tasks of the store @uuid from the change behind
  * *@reviewed on, which is moved. One task alone that the server doesn't take is passed
  * over. Return: how many; -EBADMSG: one of several is not taken; or another -errno. */
@@ -302,6 +284,7 @@ static int reviews_copy(struct server *server, struct review_store *store,
 {
 	struct task_list l = { .json = { .grows = true } };
 	CLEAN(mem) char *json = NULL;
+	char sql[SQL_SIZE];
 	int r;
 
 	jtext_open(&l.json, NULL, '[');
@@ -322,12 +305,19 @@ static int reviews_copy(struct server *server, struct review_store *store,
 		if (r == 0)
 			r = server_begin(server, err);
 	}
-	if (r == 0 && l.count > 0)
-		r = finish_tasks(server, uuid, l.last, err);
+	if (r < 0 || l.count == 0)
+		return r;
+	snprintf(sql, sizeof(sql),
+		 "UPDATE sandbox_egress_store SET reviewed = %" PRId64
+		 ", at = now() WHERE store = '%s'",
+		 l.last, uuid);
+	r = server_order(server, "note how far review tasks are copied", sql, NULL, 0,
+			 err);
+	if (r == 0)
+		r = server_commit(server, err);
 	if (r < 0)
 		return r;
-	if (l.count > 0)
-		*reviewed = l.last;
+	*reviewed = l.last;
 	return (int)l.count;
 }
 
@@ -406,21 +396,6 @@ static void close_store(struct sender *s)
 	s->store = NULL;
 	s->reviews = NULL;
 	s->known = false;
-}
-
-static int connect_to(struct sender *s, struct err *err)
-{
-	int r;
-
-	if (s->server)
-		return 0;
-	s->fresh = true;
-	r = server_open(s->conninfo, &s->server, err);
-	if (r == 0)
-		r = tables_make(s->server, &s->version, err);
-	if (r < 0)
-		disconnect(s);
-	return r;
 }
 
 /* ---- the store ---- */
@@ -529,21 +504,6 @@ static int lock_state(struct sender *s, struct err *err)
 	return 0;
 }
 
-/* Numbers only grow. A file that was put back from a copy of it uses some again, and
- * nobody can tell those events from the ones that were copied. */
-static int check_order(struct sender *s, struct err *err)
-{
-	int64_t newest;
-	int r = sqlite_id_before(s->store, INT64_MAX, &newest, err);
-
-	if (r < 0 || newest >= s->state.sent)
-		return r;
-	return err_set(err, -ESTALE,
-		       "PostgreSQL has %" PRId64 " rows of a store that has %" PRId64
-		       ": is it an old copy? move events.db away, and a new one begins",
-		       s->state.sent, newest);
-}
-
 static int finish(struct sender *s, uint64_t refused, struct err *err)
 {
 	/* A number that isn't there is a row that went. Of a store that is new here it
@@ -569,28 +529,25 @@ static int finish(struct sender *s, uint64_t refused, struct err *err)
 	return 0;
 }
 
-static int copy_lines(struct sender *s, struct err *err)
-{
-	char into[SQL_SIZE];
-	int r = 0;
-
-	for (size_t i = 0; i < TABLE_COUNT && r == 0; i++) {
-		snprintf(into, sizeof(into), "%s (%s)", tables[i], copy_columns);
-		if (s->used[i] > 0)
-			r = server_copy(s->server, into, s->lines[i], s->used[i], err);
-	}
-	return r;
-}
-
 /* Return: 0 within a transaction in which the rows behind the last one are at hand. */
 static int begin_batch(struct sender *s, struct err *err)
 {
+	int64_t newest = 0;
 	int r = server_begin(s->server, err);
 
 	if (r == 0)
 		r = lock_state(s, err);
 	if (r == 0)
-		r = check_order(s, err);
+		r = sqlite_id_before(s->store, INT64_MAX, &newest, err);
+	/* Numbers only grow. A file that was put back from a copy of it uses some again,
+	 * and nobody can tell those events from the ones that were copied. */
+	if (r == 0 && newest < s->state.sent)
+		return err_set(err, -ESTALE,
+			       "PostgreSQL has %" PRId64
+			       " rows of a store that has %" PRId64
+			       ": is it an old copy? move events.db away, and a new one "
+			       "begins",
+			       s->state.sent, newest);
 	return r < 0 ? r : read_batch(s, err);
 }
 
@@ -612,13 +569,18 @@ static int on_refused(struct sender *s, struct err *err)
 
 static int send_batch(struct sender *s, struct err *err)
 {
+	char into[SQL_SIZE];
 	int r = begin_batch(s, err);
 
 	if (r < 0)
 		return r;
 	if (s->rows == 0)
 		return server_roll_back(s->server, err);
-	r = copy_lines(s, err);
+	for (size_t i = 0; i < TABLE_COUNT && r == 0; i++) {
+		snprintf(into, sizeof(into), "%s (%s)", tables[i], copy_columns);
+		if (s->used[i] > 0)
+			r = server_copy(s->server, into, s->lines[i], s->used[i], err);
+	}
 	if (r == 0)
 		r = finish(s, 0, err);
 	if (r == -EBADMSG)
@@ -684,8 +646,14 @@ static int send_reviews(struct sender *s)
 
 static int send_once(struct sender *s, struct err *err)
 {
-	int r = connect_to(s, err);
+	int r = 0;
 
+	if (!s->server) {
+		s->fresh = true;
+		r = server_open(s->conninfo, &s->server, err);
+		if (r == 0)
+			r = tables_make(s->server, &s->version, err);
+	}
 	if (r == 0)
 		r = send_batch(s, err);
 	if (r == 0)
@@ -696,17 +664,6 @@ static int send_once(struct sender *s, struct err *err)
 	return r;
 }
 
-/* Whether there is anything to be sent. */
-static int has_news(struct sender *s, bool *ret, struct err *err)
-{
-	int r = read_batch(s, err);
-
-	*ret = s->rows > 0;
-	if (r == 0 && !*ret && clock_now_ms() >= s->review_again_ms)
-		r = reviews_wait(s->reviews, s->state.reviewed, ret, err);
-	return r;
-}
-
 int sender_step(struct sender *s, struct err *err)
 {
 	bool some = true;
@@ -714,8 +671,12 @@ int sender_step(struct sender *s, struct err *err)
 
 	/* While nothing is new, nobody is asked, and a server of thousands has its
 	 * connection back. */
-	if (r == 0 && s->known)
-		r = has_news(s, &some, err);
+	if (r == 0 && s->known) {
+		r = read_batch(s, err);
+		some = s->rows > 0;
+		if (r == 0 && !some && clock_now_ms() >= s->review_again_ms)
+			r = reviews_wait(s->reviews, s->state.reviewed, &some, err);
+	}
 	if (r == 0 && !some && s->server && server_is_idle(s->server))
 		let_server_go(s);
 	if (r < 0 || !some)

@@ -474,23 +474,6 @@ static int work_on(struct hook *k, int64_t now_ms)
 	return r;
 }
 
-static int let_libcurl_work(struct hooks *h, int64_t now_ms)
-{
-	const CURLMsg *m;
-	int running, left, r = 0;
-
-	if (curl_multi_perform(h->multi, &running) != CURLM_OK)
-		return -EIO;
-	while (r == 0 && (m = curl_multi_info_read(h->multi, &left))) {
-		const CURLcode code = m->data.result;
-		struct hook *k = NULL;
-
-		curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &k);
-		r = finish_attempt(k, code, now_ms);
-	}
-	return r;
-}
-
 /* What the parent is to know. A full channel is tried again in the next turn. */
 static int report_done(struct hooks *h, int64_t now_ms)
 {
@@ -548,12 +531,20 @@ static int hooks_receive(struct hooks *h)
 /* Whatever can be done now. Return: 0, or -errno: leave. */
 static int hooks_work(struct hooks *h, int64_t now_ms)
 {
-	int r = 0;
+	const CURLMsg *m;
+	int running, left, r = 0;
 
 	for (size_t i = 0; i < h->count && r == 0; i++)
 		r = work_on(h->list[i], now_ms);
-	if (r == 0)
-		r = let_libcurl_work(h, now_ms);
+	if (r == 0 && curl_multi_perform(h->multi, &running) != CURLM_OK)
+		r = -EIO;
+	while (r == 0 && (m = curl_multi_info_read(h->multi, &left))) {
+		const CURLcode code = m->data.result;
+		struct hook *k = NULL;
+
+		curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &k);
+		r = finish_attempt(k, code, now_ms);
+	}
 	/* What is done makes room for the next. */
 	for (size_t i = 0; i < h->count && r == 0; i++)
 		r = work_on(h->list[i], now_ms);
@@ -633,20 +624,6 @@ static int confine(struct err *err)
 	return r < 0 ? r : confine_calls(CONFINE_WEBHOOK, err);
 }
 
-static int post_all(struct hooks *h)
-{
-	int r;
-
-	do {
-		r = hooks_wait(h, clock_now_ms());
-		if (r == 0)
-			r = hooks_receive(h);
-		if (r == 0)
-			r = hooks_work(h, clock_now_ms());
-	} while (r == 0);
-	return r;
-}
-
 int main(int argc, char **argv)
 {
 	struct err err = { 0 };
@@ -667,7 +644,13 @@ int main(int argc, char **argv)
 	if (!h || confine(&err) < 0)
 		return log_end(RUN_STATUS_FAILED, "weir-webhook: %s",
 			       h ? err.text : "out of memory");
-	r = post_all(h);
+	do {
+		r = hooks_wait(h, clock_now_ms());
+		if (r == 0)
+			r = hooks_receive(h);
+		if (r == 0)
+			r = hooks_work(h, clock_now_ms());
+	} while (r == 0);
 	return r == -EPIPE ? 0
 			   : log_end(RUN_STATUS_FAILED, "weir-webhook: %s", strerror(-r));
 }
