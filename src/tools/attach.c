@@ -263,20 +263,6 @@ static int oci_state_read(int fd, struct oci_state *ret, struct err *err)
 	return 0;
 }
 
-/* A hook gets nothing but the state. */
-static int take_state(struct spec *s, struct oci_state *state, struct err *err)
-{
-	if (!s->oci_state)
-		return 0;
-	if (s->id || s->netns || s->cgroup || s->uid)
-		return err_set(err, -EINVAL,
-			       "--oci-state says --id and --netns: none of --id, "
-			       "--netns, --cgroup and --uid goes with it");
-	s->id = state->id;
-	s->netns = state->pid;
-	return oci_state_read(STDIN_FILENO, state, err);
-}
-
 int cli_attach(int argc, char **argv)
 {
 	struct oci_state state = { 0 };
@@ -286,8 +272,17 @@ int cli_attach(int argc, char **argv)
 	struct err err = { 0 };
 	int r = cli_options_only(&cli_attach_options, &spec, argc, argv, NULL, &err);
 
-	if (r == 0)
-		(void)!take_state(&spec, &state, &err);
+	if (r == 0 && spec.oci_state &&
+	    (spec.id || spec.netns || spec.cgroup || spec.uid)) {
+		err_set(&err, -EINVAL,
+			"--oci-state says --id and --netns: none of --id, --netns, "
+			"--cgroup and --uid goes with it");
+	} else if (r == 0 && spec.oci_state) {
+		/* A hook gets nothing but the state. */
+		spec.id = state.id;
+		spec.netns = state.pid;
+		(void)!oci_state_read(STDIN_FILENO, &state, &err);
+	}
 	if (err.code < 0)
 		return log_end(RUN_STATUS_BAD_INPUT, "attach: %s", err.text);
 	r = check_spec(&spec, &uid, &policy);
@@ -620,21 +615,6 @@ static json_t *get_of(const struct show_spec *s, const char *id, const char *bel
 	return NULL;
 }
 
-static int show_one(const struct show_spec *s, const char *id)
-{
-	int r;
-	CLEAN(json) json_t *one = get_of(s, id, "", &r);
-	CLEAN(json) json_t *status = one ? get_of(s, id, "/status", &r) : NULL;
-
-	if (status && s->json) {
-		json_object_set(one, "status", status);
-		r = print_answer(one);
-	} else if (status) {
-		print_one(one, status);
-	}
-	return r;
-}
-
 static void print_status_line(const json_t *one, const json_t *status)
 {
 	printf("%-20s %-9s  %s\n", WORD(one, "id"), isolation(status),
@@ -719,57 +699,58 @@ static int show_all(const struct show_spec *s)
 int cli_status(int argc, char **argv)
 {
 	struct show_spec spec = { 0 };
+	CLEAN(json) json_t *one = NULL, *status = NULL;
 	int first;
 	int r = read_arguments(&cli_status_options, &spec, argc, argv, 0, 1, &first);
 
 	if (r != 0)
 		return r;
-	return first < argc ? show_one(&spec, argv[first]) : show_all(&spec);
+	if (first == argc)
+		return show_all(&spec);
+	one = get_of(&spec, argv[first], "", &r);
+	status = one ? get_of(&spec, argv[first], "/status", &r) : NULL;
+	if (status && spec.json) {
+		json_object_set(one, "status", status);
+		r = print_answer(one);
+	} else if (status) {
+		print_one(one, status);
+	}
+	return r;
 }
 
 /* -- the policy of a sandbox, or of a run -------------------------------------------- */
 
-/* The file with everything that it extends, or (@patch) its rules alone: the default and
- * what else there is stay as they are. Return: 0, or the exit status after a message. */
-static int read_body(const char *id, const char *file, enum policy_verify verify,
-		     int64_t for_ms, bool patch, char **ret)
+int cli_daemon_policy_change(const char *socket, const char *id, const char *file,
+			     int64_t for_ms, bool patch)
 {
-	const struct policy_args args = { .file = file,
-					  .verify = verify,
-					  .for_ms = for_ms };
-	CLEAN(mem) char *whole = NULL;
+	char run[RUN_SOCKET_PATH_SIZE];
+	const char *guard = ipc_is_sandbox_name(id) ? client_guard(socket, id, run)
+						    : NULL;
+	const struct policy_args args = {
+		.file = file,
+		.verify = guard == run ? POLICY_VERIFY_TLS : POLICY_VERIFY_DNS,
+		.for_ms = for_ms,
+	};
+	CLEAN(arena) struct arena arena = { 0 };
+	CLEAN(mem) char *whole = NULL, *rules = NULL;
 	CLEAN(json) json_t *j = NULL;
+	struct client_reply reply;
 	int r = ipc_is_sandbox_name(id) ? daemon_policy_text(&args, &whole)
 					: daemon_bad_id(id);
 
 	if (r != 0)
 		return r;
-	if (!patch) {
-		*ret = TAKE_PTR(whole);
-		return 0;
+	/* The file with everything that it extends, or its rules alone: the default and
+	 * what else there is stay as they are. */
+	if (patch) {
+		j = json_loads(whole, 0, NULL);
+		rules = json_dumps(json_object_get(j, "egress"), JSON_COMPACT);
+		if (!rules)
+			return log_end(RUN_STATUS_FAILED, "out of memory");
 	}
-	j = json_loads(whole, 0, NULL);
-	*ret = json_dumps(json_object_get(j, "egress"), JSON_COMPACT);
-	return *ret ? 0 : log_end(RUN_STATUS_FAILED, "out of memory");
-}
-
-int cli_daemon_policy_change(const char *socket, const char *id, const char *file,
-			     int64_t for_ms, bool patch)
-{
-	CLEAN(arena) struct arena arena = { 0 };
-	CLEAN(mem) char *body = NULL;
-	struct client_reply reply;
-	char run[RUN_SOCKET_PATH_SIZE];
-	const char *guard = ipc_is_sandbox_name(id) ? client_guard(socket, id, run)
-						    : NULL;
-	int r = read_body(id, file, guard == run ? POLICY_VERIFY_TLS : POLICY_VERIFY_DNS,
-			  for_ms, patch, &body);
-
-	if (r != 0)
-		return r;
 	return daemon_ask(guard, patch ? "PATCH" : "POST",
-			  arena_printf(&arena, "/sandboxes/%s/policy", id), text_of(body),
-			  &arena, &reply);
+			  arena_printf(&arena, "/sandboxes/%s/policy", id),
+			  text_of(patch ? rules : whole), &arena, &reply);
 }
 
 int cli_daemon_policy_show(const char *socket, const char *id)

@@ -365,48 +365,35 @@ static void on_packet(void *data, const struct nflog_packet *p)
 	c->count++;
 }
 
-static int open_log(struct err *err)
-{
-	CLEAN(fd) int fd = -1;
-	int r = sandbox_netlink_open(&fd, err);
-
-	if (r < 0)
-		return r;
-	r = nflog_bind(fd, FILTER_NFLOG_GROUP, err);
-	/* The kernel says the same of a group that another program reads. */
-	if (r == -EBUSY || r == -EPERM)
-		return err_set(err, r,
-			       "log group %d can't be read: that takes root, and one "
-			       "program at a time can, such as `weir daemon`",
-			       FILTER_NFLOG_GROUP);
-	return r < 0 ? r : TAKE_FD(fd);
-}
-
-/* Return: 0: as many as were asked for, or the output's reader has ended; or -errno. */
-static int collect(struct collector *c, int fd, struct err *err)
-{
-	const uint32_t limit = c->show->spec.limit;
-	struct pollfd wait = { .fd = fd, .events = POLLIN };
-
-	while ((limit == 0 || c->count < limit) && fflush(stdout) == 0) {
-		int r = poll(&wait, 1, -1) < 0 ? -errno : nflog_read(fd, on_packet, c);
-
-		if (r == -ENOBUFS)
-			log_warning("some were lost: they came too fast");
-		else if (r < 0 && r != -EAGAIN && r != -EINTR)
-			return err_sys(err, r, "cannot read the log");
-	}
-	return 0;
-}
-
 static int show_collect(struct show *s)
 {
 	struct collector c = { .show = s };
+	struct pollfd wait = { .events = POLLIN };
+	CLEAN(fd) int fd = -1;
 	struct err err = { 0 };
-	CLEAN(fd) int fd = open_log(&err);
+	int r = sandbox_netlink_open(&fd, &err);
 
-	if (fd < 0 || collect(&c, fd, &err) < 0)
+	if (r == 0) {
+		r = nflog_bind(fd, FILTER_NFLOG_GROUP, &err);
+		/* The kernel says the same of a group that another program reads. */
+		if (r == -EBUSY || r == -EPERM)
+			err_set(&err, r,
+				"log group %d can't be read: that takes root, and one "
+				"program at a time can, such as `weir daemon`",
+				FILTER_NFLOG_GROUP);
+	}
+	if (r < 0)
 		return log_end(SHOW_FAILED, "%s", err.text);
+	wait.fd = fd;
+	/* Until there are as many as were asked for, or the output's reader has ended. */
+	while ((s->spec.limit == 0 || c.count < s->spec.limit) && fflush(stdout) == 0) {
+		r = poll(&wait, 1, -1) < 0 ? -errno : nflog_read(fd, on_packet, &c);
+		if (r == -ENOBUFS)
+			log_warning("some were lost: they came too fast");
+		else if (r < 0 && r != -EAGAIN && r != -EINTR)
+			return log_end(SHOW_FAILED, "cannot read the log: %s",
+				       strerror(-r));
+	}
 	return SHOW_OK;
 }
 
@@ -477,32 +464,26 @@ static bool is_same_file(struct list *l)
 	return false;
 }
 
-/* A broken file was moved aside and another begun: go on with that. */
-static int open_again(struct list *l, struct err *err)
-{
-	struct sqlite_reader *r = NULL;
-
-	if (sqlite_reader_open(l->show->directory, SHOW_TIMEOUT_MS, &r, err) < 0) {
-		l->file = (struct sqlite_inode){ 0 }; /* another time */
-		return 0;
-	}
-	sqlite_reader_close(l->reader);
-	l->reader = r;
-	l->show->query.above_id = 0;
-	return 0;
-}
-
 static int follow(struct list *l, struct err *err)
 {
+	struct sqlite_reader *again;
 	int r = 0;
 
 	l->show->query.since_ms = 0;
 	while (r == 0 && !l->failed && fflush(stdout) == 0) {
 		poll(NULL, 0, FOLLOW_MS);
-		if (!is_same_file(l))
-			r = open_again(l, err);
-		if (r == 0)
-			r = print_rest(l, err);
+		again = NULL;
+		/* A broken file was moved aside and another begun: go on with that. */
+		if (!is_same_file(l) &&
+		    sqlite_reader_open(l->show->directory, SHOW_TIMEOUT_MS, &again, err) <
+			    0)
+			l->file = (struct sqlite_inode){ 0 }; /* another time */
+		if (again) {
+			sqlite_reader_close(l->reader);
+			l->reader = again;
+			l->show->query.above_id = 0;
+		}
+		r = print_rest(l, err);
 		if (r == -EBUSY)
 			r = 0; /* another time */
 	}
@@ -563,29 +544,24 @@ static void print_denied(struct table *t, const struct sqlite_top *d)
 		puts(shown);
 }
 
-static void print_denied_json(struct table *t, const struct sqlite_top *d)
-{
-	char buf[KEY_JSON_SIZE];
-	struct jtext j;
-
-	jtext_init(&j, buf, sizeof(buf));
-	jtext_open(&j, NULL, '{');
-	jtext_text(&j, sqlite_by_name(t->show->by), d->key, ROW_RULE_SIZE * 2);
-	jtext_count(&j, "packets", d->packets);
-	jtext_count(&j, "events", d->rows);
-	jtext_when(&j, "last", d->last_ms);
-	jtext_close(&j, '}');
-	print_json_row(t->rows, (struct text){ buf, j.used });
-}
-
 static bool on_denied(void *data, const struct sqlite_top *d)
 {
 	struct table *t = data;
+	char buf[KEY_JSON_SIZE];
+	struct jtext j;
 
-	if (t->show->spec.json)
-		print_denied_json(t, d);
-	else
+	if (t->show->spec.json) {
+		jtext_init(&j, buf, sizeof(buf));
+		jtext_open(&j, NULL, '{');
+		jtext_text(&j, sqlite_by_name(t->show->by), d->key, ROW_RULE_SIZE * 2);
+		jtext_count(&j, "packets", d->packets);
+		jtext_count(&j, "events", d->rows);
+		jtext_when(&j, "last", d->last_ms);
+		jtext_close(&j, '}');
+		print_json_row(t->rows, (struct text){ buf, j.used });
+	} else {
 		print_denied(t, d);
+	}
 	t->rows++;
 	return !ferror(stdout);
 }

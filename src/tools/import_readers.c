@@ -448,19 +448,6 @@ static void check_keys(struct import *im, const struct node *map,
 
 /* --- ports --- */
 
-/* "TCP", "UDP", or both ("ANY"). Return: false: neither. */
-static bool read_protocol(struct text t, uint8_t *ret, size_t *ret_count)
-{
-	const bool any = text_equal_nocase(t, "any");
-
-	*ret_count = 0;
-	if (any || text_equal_nocase(t, "tcp"))
-		ret[(*ret_count)++] = IPPROTO_TCP;
-	if (any || text_equal_nocase(t, "udp"))
-		ret[(*ret_count)++] = IPPROTO_UDP;
-	return *ret_count > 0;
-}
-
 /* One {port, endPort, protocol}. A port that can't be said is left out. */
 static void read_port(struct import *im, const struct node *n, const char *protocol,
 		      struct import_ports *ports)
@@ -469,12 +456,18 @@ static void read_port(struct import *im, const struct node *n, const char *proto
 	const struct node *end_node = node_find(n, text_of("endPort"));
 	struct text port = scalar(n, "port"), t = scalar(n, "protocol");
 	static const char *const known[] = { "port", "endPort", "protocol" };
+	const struct text said = t.len > 0 ? t : text_of(protocol);
+	const bool any = text_equal_nocase(said, "any");
 	uint8_t protocols[2];
 	uint32_t from = 0, to = UINT16_MAX;
-	size_t count;
+	size_t count = 0;
 
 	check_keys(im, n, known, ARRAY_SIZE(known));
-	if (!read_protocol(t.len > 0 ? t : text_of(protocol), protocols, &count)) {
+	if (any || text_equal_nocase(said, "tcp"))
+		protocols[count++] = IPPROTO_TCP;
+	if (any || text_equal_nocase(said, "udp"))
+		protocols[count++] = IPPROTO_UDP;
+	if (count == 0) {
 		import_left_out(im, n, "only TCP and UDP can be said");
 		return;
 	}

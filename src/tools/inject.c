@@ -88,18 +88,6 @@ static bool is_named(struct manifest *m, int item)
 	return text_equal(manifest_text(m, manifest_find(m, item, "name")), CONTAINER);
 }
 
-/* Runtimes give NET_RAW unless it is dropped. */
-static bool drops_raw(struct manifest *m, int drop)
-{
-	for (size_t i = 0, n = manifest_count(m, drop); i < n; i++) {
-		struct text name = manifest_text(m, manifest_item(m, drop, i));
-
-		if (capability_is(name, "ALL") || capability_is(name, "NET_RAW"))
-			return true;
-	}
-	return false;
-}
-
 static void check_container(struct manifest *m, int item)
 {
 	int context = manifest_find(m, item, "securityContext");
@@ -107,8 +95,16 @@ static void check_container(struct manifest *m, int item)
 	int proc = manifest_find(m, context, "procMount");
 	int capabilities = manifest_find(m, context, "capabilities");
 	int add = manifest_find(m, capabilities, "add");
+	int drop = manifest_find(m, capabilities, "drop");
+	bool drops_raw = false;
 
-	m->raw += !drops_raw(m, manifest_find(m, capabilities, "drop"));
+	/* Runtimes give NET_RAW unless it is dropped. */
+	for (size_t i = 0, n = manifest_count(m, drop); i < n; i++) {
+		struct text name = manifest_text(m, manifest_item(m, drop, i));
+
+		drops_raw |= capability_is(name, "ALL") || capability_is(name, "NET_RAW");
+	}
+	m->raw += !drops_raw;
 	if (manifest_is_yes(m, privileged))
 		manifest_fault(m, privileged,
 			       "a privileged container can take the rules away");
@@ -127,13 +123,6 @@ static void check_container(struct manifest *m, int item)
 				       "send past them",
 				       TEXT_SHOWN(manifest_text(m, name)));
 	}
-}
-
-/* Containers that are only looked at: nothing is put before them. */
-static void check_all(struct manifest *m, int list)
-{
-	for (size_t i = 0, n = manifest_count(m, list); i < n; i++)
-		check_container(m, manifest_item(m, list, i));
 }
 
 /* Is the node's @path one that shows the kernel, or where programs of the node have the
@@ -269,6 +258,7 @@ static void inject_pod(struct inject *x, struct manifest *m, int at, int spec)
 {
 	int list = manifest_find(m, spec, "initContainers");
 	int volumes = manifest_find(m, spec, "volumes");
+	int ephemeral;
 	size_t mine;
 
 	x->workloads++;
@@ -286,7 +276,10 @@ static void inject_pod(struct inject *x, struct manifest *m, int at, int spec)
 	for (size_t i = 0, n = manifest_count(m, volumes); i < n; i++)
 		check_volume(m, manifest_item(m, volumes, i));
 	check_containers(m, spec, manifest_find(m, spec, "containers"));
-	check_all(m, manifest_find(m, spec, "ephemeralContainers"));
+	ephemeral = manifest_find(m, spec, "ephemeralContainers");
+	/* They are only looked at: nothing is put before them. */
+	for (size_t i = 0, n = manifest_count(m, ephemeral); i < n; i++)
+		check_container(m, manifest_item(m, ephemeral, i));
 	mine = check_init_containers(m, list);
 	/* `initContainers: null` is no list to put anything into. */
 	if (list && manifest_count(m, list) == 0 &&
@@ -449,24 +442,9 @@ static void check_pair(struct manifest *m, const yaml_node_pair_t *p, bool is_po
 			       "has to be put before them by hand");
 }
 
-static void check_other_containers(struct inject *x, yaml_document_t *doc, int count)
-{
-	struct manifest m = { .doc = doc, .file = x->spec->file, .what = "manifest" };
-
-	for (int at = 1; at <= count; at++) {
-		const yaml_node_t *n = yaml_document_get_node(doc, at);
-
-		if (n->type != YAML_MAPPING_NODE)
-			continue;
-		for (const yaml_node_pair_t *p = n->data.mapping.pairs.start;
-		     p < n->data.mapping.pairs.top; p++)
-			check_pair(&m, p, (x->marks[at] & MARK_POD) != 0);
-	}
-	x->faults += m.faults;
-}
-
 static void inject_document(struct inject *x, yaml_document_t *doc)
 {
+	struct manifest m = { .doc = doc, .file = x->spec->file, .what = "manifest" };
 	const yaml_node_t *root = yaml_document_get_root_node(doc);
 	const int count = (int)(doc->nodes.top - doc->nodes.start);
 	CLEAN(mem) unsigned char *marks = NULL;
@@ -480,7 +458,16 @@ static void inject_document(struct inject *x, yaml_document_t *doc)
 	if (!marks)
 		return;
 	inject_object(x, doc, 1, 0);
-	check_other_containers(x, doc, count);
+	for (int at = 1; at <= count; at++) {
+		const yaml_node_t *n = yaml_document_get_node(doc, at);
+
+		if (n->type != YAML_MAPPING_NODE)
+			continue;
+		for (const yaml_node_pair_t *p = n->data.mapping.pairs.start;
+		     p < n->data.mapping.pairs.top; p++)
+			check_pair(&m, p, (marks[at] & MARK_POD) != 0);
+	}
+	x->faults += m.faults;
 }
 
 /* --- reading and writing --- */

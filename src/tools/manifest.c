@@ -152,53 +152,45 @@ static bool is_left_out(struct copy *c, int node)
 	return false;
 }
 
-static int copy_node(struct copy *c, int node);
-
-static int copy_sequence(struct copy *c, const yaml_node_t *n)
-{
-	int list = yaml_document_add_sequence(c->m->doc, NULL, n->data.sequence.style);
-
-	for (const yaml_node_item_t *i = n->data.sequence.items.start;
-	     list && i < n->data.sequence.items.top; i++) {
-		int item = is_left_out(c, *i) ? -1 : copy_node(c, *i);
-
-		if (item == 0 || (item > 0 && !yaml_document_append_sequence_item(
-						      c->m->doc, list, item)))
-			return 0;
-	}
-	return list;
-}
-
-static int copy_mapping(struct copy *c, const yaml_node_t *n)
-{
-	int map = yaml_document_add_mapping(c->m->doc, NULL, n->data.mapping.style);
-
-	for (const yaml_node_pair_t *p = n->data.mapping.pairs.start;
-	     map && p < n->data.mapping.pairs.top; p++) {
-		int key = copy_node(c, p->key);
-		int value = copy_node(c, p->value);
-
-		if (!key || !value ||
-		    !yaml_document_append_mapping_pair(c->m->doc, map, key, value))
-			return 0;
-	}
-	return map;
-}
-
+/* Return: the copy; 0: without memory. */
 static int copy_node(struct copy *c, int node)
 {
 	const yaml_node_t *n = yaml_document_get_node(&c->from, node);
-	const struct manifest_word *w;
+	const struct manifest_word *w = n->type == YAML_SCALAR_NODE ? word_of(c, n)
+								    : NULL;
+	yaml_document_t *to = c->m->doc;
 	const char *value;
+	int copy;
 
-	if (n->type != YAML_SCALAR_NODE)
-		return n->type == YAML_SEQUENCE_NODE ? copy_sequence(c, n)
-						     : copy_mapping(c, n);
-	w = word_of(c, n);
-	value = w ? w->value : (const char *)n->data.scalar.value;
-	return yaml_document_add_scalar(
-		c->m->doc, NULL, (const yaml_char_t *)value, (int)strlen(value),
-		w ? YAML_DOUBLE_QUOTED_SCALAR_STYLE : n->data.scalar.style);
+	if (n->type == YAML_SCALAR_NODE) {
+		value = w ? w->value : (const char *)n->data.scalar.value;
+		return yaml_document_add_scalar(
+			to, NULL, (const yaml_char_t *)value, (int)strlen(value),
+			w ? YAML_DOUBLE_QUOTED_SCALAR_STYLE : n->data.scalar.style);
+	}
+	if (n->type == YAML_SEQUENCE_NODE) {
+		copy = yaml_document_add_sequence(to, NULL, n->data.sequence.style);
+		for (const yaml_node_item_t *i = n->data.sequence.items.start;
+		     copy && i < n->data.sequence.items.top; i++) {
+			int item = is_left_out(c, *i) ? -1 : copy_node(c, *i);
+
+			if (item == 0 || (item > 0 && !yaml_document_append_sequence_item(
+							      to, copy, item)))
+				return 0;
+		}
+		return copy;
+	}
+	copy = yaml_document_add_mapping(to, NULL, n->data.mapping.style);
+	for (const yaml_node_pair_t *p = n->data.mapping.pairs.start;
+	     copy && p < n->data.mapping.pairs.top; p++) {
+		int key = copy_node(c, p->key);
+		int item = copy_node(c, p->value);
+
+		if (!key || !item ||
+		    !yaml_document_append_mapping_pair(to, copy, key, item))
+			return 0;
+	}
+	return copy;
 }
 
 int manifest_copy(struct manifest *m, const char *text, const struct manifest_word *words,

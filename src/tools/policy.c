@@ -293,25 +293,6 @@ static const char *limit_text(enum plan_limit which, uint32_t value, char buf[16
 	return buf;
 }
 
-static void compare_limits(struct output *o, const struct policy *a,
-			   const struct policy *b)
-{
-	char was_size[RULE_SIZE_SIZE], is_size[RULE_SIZE_SIZE];
-
-	for (enum plan_limit i = 0; i < LIMIT_COUNT; i++) {
-		char name[64], was[16], is[16];
-
-		snprintf(name, sizeof(name), "limits.%s", limit_info(i)->name);
-		say_setting(o, name, limit_text(i, a->limits[i], was),
-			    limit_text(i, b->limits[i], is));
-	}
-	say_setting(o, "limits.sent_total",
-		    a->budget.sent > 0 ? rule_size_text(a->budget.sent, was_size)
-				       : "unlimited",
-		    b->budget.sent > 0 ? rule_size_text(b->budget.sent, is_size)
-				       : "unlimited");
-}
-
 static void compare_settings(struct output *o, const struct policy *a,
 			     const struct policy *b)
 {
@@ -319,6 +300,7 @@ static void compare_settings(struct output *o, const struct policy *a,
 	static const char *const dns[] = { "live", "pinned" };
 	static const char *const denied[] = { "nxdomain", "refuse" };
 	char was[POLICY_ON_DENIES_SIZE], is[POLICY_ON_DENIES_SIZE];
+	char was_size[RULE_SIZE_SIZE], is_size[RULE_SIZE_SIZE];
 
 	policy_on_denies_text(&a->on_denies, was);
 	policy_on_denies_text(&b->on_denies, is);
@@ -331,7 +313,18 @@ static void compare_settings(struct output *o, const struct policy *a,
 	say_setting(o, "require_full_isolation",
 		    a->require_full_isolation ? "true" : "false",
 		    b->require_full_isolation ? "true" : "false");
-	compare_limits(o, a, b);
+	for (enum plan_limit i = 0; i < LIMIT_COUNT; i++) {
+		char name[64], old[16], new[16];
+
+		snprintf(name, sizeof(name), "limits.%s", limit_info(i)->name);
+		say_setting(o, name, limit_text(i, a->limits[i], old),
+			    limit_text(i, b->limits[i], new));
+	}
+	say_setting(o, "limits.sent_total",
+		    a->budget.sent > 0 ? rule_size_text(a->budget.sent, was_size)
+				       : "unlimited",
+		    b->budget.sent > 0 ? rule_size_text(b->budget.sent, is_size)
+				       : "unlimited");
 }
 
 static int compare_targets(struct output *o, const struct cli_policy_side *before,
@@ -358,30 +351,6 @@ static int compare_targets(struct output *o, const struct cli_policy_side *befor
 	}
 	arena_done(&list.arena);
 	return r;
-}
-
-/* What @before and @after decide differently. Return: how many differences, or
- * -ENOMEM. */
-static int cli_policy_diff(const struct cli_policy_side *before,
-			   const struct cli_policy_side *after, bool json, FILE *out)
-{
-	CLEAN(json)
-	json_t *settings = json ? json_array() : NULL,
-	       *targets = json ? json_array() : NULL;
-	struct output o = { out, settings, targets, 0 };
-	int r;
-
-	compare_settings(&o, &before->policy, &after->policy);
-	r = compare_targets(&o, before, after);
-	if (r == 0 && json)
-		r = print_json(json_pack("{s:b, s:O, s:O}", "equal", o.count == 0,
-					 "settings", settings, "targets", targets),
-			       0, out) < 0
-			    ? -ENOMEM
-			    : 0;
-	else if (r == 0 && o.count == 0)
-		fputs("the policies decide the same\n", out);
-	return r < 0 ? r : (int)MIN(o.count, INT32_MAX);
 }
 
 /* === `weir policy` === */
@@ -602,12 +571,6 @@ static void print_words(FILE *out)
 			"", verbs[i].help);
 }
 
-static int bad_usage(const char *why)
-{
-	return log_end(RUN_STATUS_BAD_INPUT, "%s; `weir help policy` lists what there is",
-		       why);
-}
-
 static bool has_policy(const struct spec *s)
 {
 	const struct policy_args *p = &s->policy;
@@ -682,10 +645,15 @@ static int build_side(const char *name, struct arena *arena, struct cli_policy_s
 	return r;
 }
 
+/* What two policies decide differently. */
 static int run_diff(const struct spec *s, char *const *names)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	CLEAN(mem) uint8_t *bytes_a = NULL, *bytes_b = NULL;
+	CLEAN(json)
+	json_t *settings = s->json ? json_array() : NULL,
+	       *targets = s->json ? json_array() : NULL;
+	struct output o = { stdout, settings, targets, 0 };
 	struct cli_policy_side a = { 0 }, b = { 0 };
 	int r = build_side(names[0], &arena, &a, &bytes_a);
 
@@ -693,11 +661,19 @@ static int run_diff(const struct spec *s, char *const *names)
 		r = build_side(names[1], &arena, &b, &bytes_b);
 	if (r < 0)
 		return run_status_of(r);
-	r = cli_policy_diff(&a, &b, s->json, stdout);
+	compare_settings(&o, &a.policy, &b.policy);
+	r = compare_targets(&o, &a, &b);
+	if (r == 0 && s->json &&
+	    print_json(json_pack("{s:b, s:O, s:O}", "equal", o.count == 0, "settings",
+				 settings, "targets", targets),
+		       0, stdout) < 0)
+		r = -ENOMEM;
+	else if (r == 0 && !s->json && o.count == 0)
+		puts("the policies decide the same");
 	if (r < 0)
 		return log_end(RUN_STATUS_FAILED, "cannot compare the policies: %s",
 			       strerror(-r));
-	return r > 0 ? POLICIES_DIFFER : 0;
+	return o.count > 0 ? POLICIES_DIFFER : 0;
 }
 
 static int run_verb(const struct verb *v, const struct spec *s, int argc, char **argv)
@@ -723,21 +699,6 @@ static int run_verb(const struct verb *v, const struct spec *s, int argc, char *
 	return v->run(&c);
 }
 
-/* Of set and patch options may stand behind the arguments as well. */
-static int take_last_options(const struct verb *v, struct spec *s, int *argc, char **argv,
-			     struct err *err)
-{
-	const int last = s->rest + 2; /* the file */
-	int r;
-
-	if (v->takes < SANDBOX || *argc <= last + 1)
-		return 0;
-	r = cli_options_only(&cli_policy_options, s, *argc - last, argv + last, NULL,
-			     err);
-	*argc = last + 1;
-	return r;
-}
-
 int cli_policy(int argc, char **argv)
 {
 	static const char there[] = "check, explain, show, diff, import, set or patch";
@@ -746,6 +707,7 @@ int cli_policy(int argc, char **argv)
 	struct spec spec = { .policy = { .verify = POLICY_VERIFY_TLS,
 					 .complete = true } };
 	struct err err = { 0 };
+	int file;
 
 	if (!v && argc > 1)
 		log_error("policy: '%s' is not one of %s", SHOWN(argv[1]), there);
@@ -757,10 +719,17 @@ int cli_policy(int argc, char **argv)
 		return RUN_STATUS_BAD_INPUT;
 	spec.rest = cli_options_parse(&cli_policy_options, &spec, argc - 1, argv + 1,
 				      NULL, &err);
-	if (spec.rest < 0 || take_last_options(v, &spec, &argc, argv, &err) < 0)
-		return bad_usage(err.text);
-	if (check_arguments(v, &spec, argc - 1, argv + 1, &err) < 0)
-		return bad_usage(err.text);
+	file = spec.rest + 2;
+	/* Of set and patch options may stand behind the arguments as well. */
+	if (spec.rest >= 0 && v->takes >= SANDBOX && argc > file + 1) {
+		if (cli_options_only(&cli_policy_options, &spec, argc - file, argv + file,
+				     NULL, &err) < 0)
+			spec.rest = -1;
+		argc = file + 1;
+	}
+	if (spec.rest < 0 || check_arguments(v, &spec, argc - 1, argv + 1, &err) < 0)
+		return log_end(RUN_STATUS_BAD_INPUT,
+			       "%s; `weir help policy` lists what there is", err.text);
 	if (v->takes == TWO_POLICIES)
 		return run_diff(&spec, argv + 1 + spec.rest);
 	if (v->takes == FOREIGN_FILE)

@@ -374,11 +374,18 @@ static void print_policy(FILE *f, const struct import *im)
 		fprintf(f, "# and %zu more\n", (size_t)im->faults.dropped);
 }
 
-/* The rule's fault as one of the entry that it was made from. */
-static void take_over(struct import *im, const struct faults *found)
+static int check(struct import *im, struct text text)
 {
-	for (size_t i = 0; i < found->count; i++) {
-		const struct fault *f = &found->items[i];
+	struct faults found = { 0 };
+	const struct policy_reader reader = { .arena = &im->arena, .faults = &found };
+	struct policy policy = { 0 };
+	int r = policy_read(&reader, im->file, text, POLICY_FORMAT_YAML, &policy);
+
+	if (r == 0)
+		r = policy_build(&reader, &policy, NULL, NULL);
+	/* A rule's fault is one of the entry that it was made from. */
+	for (size_t i = 0; i < found.count; i++) {
+		const struct fault *f = &found.items[i];
 		size_t rule = f->line > HEADER_LINES ? f->line - HEADER_LINES - 1
 						     : im->count;
 
@@ -390,18 +397,6 @@ static void take_over(struct import *im, const struct faults *found)
 			faults_add(&im->faults, FAULT_ERROR, im->file, 0, 0, "", "%s",
 				   f->text);
 	}
-}
-
-static int check(struct import *im, struct text text)
-{
-	struct faults found = { 0 };
-	const struct policy_reader reader = { .arena = &im->arena, .faults = &found };
-	struct policy policy = { 0 };
-	int r = policy_read(&reader, im->file, text, POLICY_FORMAT_YAML, &policy);
-
-	if (r == 0)
-		r = policy_build(&reader, &policy, NULL, NULL);
-	take_over(im, &found);
 	faults_done(&found);
 	return r;
 }

@@ -143,15 +143,6 @@ static void table_name(const char *id, char ret[RENDER_TABLE_SIZE])
 
 /* ---- the cgroup ---- */
 
-/* The path is quoted in nft's language. */
-static bool is_plain(const char *path)
-{
-	for (; *path; path++)
-		if (*path <= ' ' || *path > '~' || *path == '"')
-			return false;
-	return true;
-}
-
 /* @given as a path of the file system, or as /proc/self/cgroup has it, below the
  * mount point. */
 static void find_cgroup(const char *given, struct arena *arena, struct faults *f,
@@ -164,6 +155,7 @@ static void find_cgroup(const char *given, struct arena *arena, struct faults *f
 	struct statfs fs;
 	struct stat st;
 	size_t len, levels = 0;
+	bool is_plain = true;
 
 	/* Where version 2 is mounted: there, or, beside version 1, below it. */
 	for (size_t i = 0; !mount && i < ARRAY_SIZE(places); i++)
@@ -181,7 +173,10 @@ static void find_cgroup(const char *given, struct arena *arena, struct faults *f
 		option_fault(f, "--cgroup", "'%s' is no control group", shown);
 		return;
 	}
-	if (strncmp(real, mount, len) != 0 || real[len] != '/' || !is_plain(real)) {
+	/* The path is quoted in nft's language. */
+	for (const char *p = real; *p; p++)
+		is_plain &= *p > ' ' && *p <= '~' && *p != '"';
+	if (strncmp(real, mount, len) != 0 || real[len] != '/' || !is_plain) {
 		option_fault(f, "--cgroup", "'%s' is not a control group below %s", shown,
 			     mount);
 		return;
@@ -197,15 +192,25 @@ static void find_cgroup(const char *given, struct arena *arena, struct faults *f
 
 /* ---- the member ---- */
 
-static void find_id(const struct render_spec *spec, struct arena *arena, struct faults *f,
-		    struct render_member *ret)
+/* Every fault is added to @f. Texts live in @arena. */
+static void find_member(const struct render_spec *spec, struct arena *arena,
+			struct faults *f, struct render_member *ret)
 {
 	const char *slash = spec->cgroup ? strrchr(spec->cgroup, '/') : NULL;
 	const char *id = spec->id    ? spec->id
 			 : spec->uid ? arena_printf(arena, "uid-%s", spec->uid)
 			 : slash     ? slash + 1
 				     : spec->cgroup;
+	const char *fault;
 
+	if (!spec->cgroup == !spec->uid)
+		option_fault(f, "render", "give either --cgroup or --uid");
+	if (spec->cgroup)
+		find_cgroup(spec->cgroup, arena, f, &ret->cgroup);
+	fault = spec->uid ? client_user_fault(spec->uid, &ret->uid) : NULL;
+	if (fault)
+		option_fault(f, "--uid", "'%s' is %s", SHOWN(spec->uid), fault);
+	ret->by_cgroup = spec->cgroup;
 	if (!id || !is_valid_id(id)) {
 		/* What else it would be made from may be wrong by itself. */
 		if (spec->id || spec->cgroup)
@@ -221,23 +226,6 @@ static void find_id(const struct render_spec *spec, struct arena *arena, struct 
 	ret->mark = MARK_BASE |
 		    ((uint32_t)hash_bytes(&(struct hash_key){ 0 }, id, strlen(id)) &
 		     MARK_BITS);
-}
-
-/* Every fault is added to @f. Texts live in @arena. */
-static void find_member(const struct render_spec *spec, struct arena *arena,
-			struct faults *f, struct render_member *ret)
-{
-	const char *fault;
-
-	if (!spec->cgroup == !spec->uid)
-		option_fault(f, "render", "give either --cgroup or --uid");
-	if (spec->cgroup)
-		find_cgroup(spec->cgroup, arena, f, &ret->cgroup);
-	fault = spec->uid ? client_user_fault(spec->uid, &ret->uid) : NULL;
-	if (fault)
-		option_fault(f, "--uid", "'%s' is %s", SHOWN(spec->uid), fault);
-	ret->by_cgroup = spec->cgroup;
-	find_id(spec, arena, f, ret);
 }
 
 /* One address of one name. */
@@ -311,35 +299,29 @@ struct resolving {
 	bool failed; /* memory is out, or there are too many */
 };
 
-static bool grow(struct resolving *r)
-{
-	size_t room = r->capacity ? r->capacity * 2 : 64;
-	struct render_pin *items;
-
-	if (r->pins.count < r->capacity)
-		return true;
-	items = room <= PINS_MAX ? arena_array(r->arena, room, sizeof(*items)) : NULL;
-	if (!items)
-		return false;
-	if (r->pins.count > 0)
-		memcpy(items, r->pins.items, r->pins.count * sizeof(*items));
-	r->pins.items = items;
-	r->capacity = room;
-	return true;
-}
-
 /* The process that resolved has read hostile bytes: the plan is asked again. */
 static void on_addr(void *data, const struct dns_name *name, const struct addr *a)
 {
 	struct resolving *r = data;
 	struct plan_verdict v = plan_match_name(r->plan, name);
+	struct render_pin *items;
+	size_t room;
 
 	if (v.action != POLICY_ALLOW || v.rule == PLAN_NO_RULE ||
 	    rebinding_fault(r->plan, &v, a) || !rebinding_teaches(r->plan, &v, a))
 		return;
-	if (!grow(r)) {
-		r->failed = true;
-		return;
+	if (r->pins.count == r->capacity) {
+		room = r->capacity ? r->capacity * 2 : 64;
+		items = room <= PINS_MAX ? arena_array(r->arena, room, sizeof(*items))
+					 : NULL;
+		if (!items) {
+			r->failed = true;
+			return;
+		}
+		if (r->pins.count > 0)
+			memcpy(items, r->pins.items, r->pins.count * sizeof(*items));
+		r->pins.items = items;
+		r->capacity = room;
 	}
 	r->pins.items[r->pins.count++] =
 		(struct render_pin){ .rule = v.rule, .name = *name, .addr = *a };
@@ -370,16 +352,6 @@ static int by_rule(const void *a, const void *b)
 	return addr_compare(&x->addr, &y->addr);
 }
 
-static bool has_names(const struct plan *plan)
-{
-	struct dns_name n;
-
-	for (uint32_t at = 0; plan_name_next(plan, &at, &n);)
-		if (plan_match_name(plan, &n).action == POLICY_ALLOW)
-			return true;
-	return false;
-}
-
 /* Resolve the names of @plan; what is not found is said on stderr. */
 static int resolve_pins(const struct render_spec *spec, const struct plan *plan,
 			struct arena *arena, struct render_pins *ret, struct err *err)
@@ -393,8 +365,13 @@ static int resolve_pins(const struct render_spec *spec, const struct plan *plan,
 		.on_addr = on_addr,
 		.on_fault = on_fault,
 	};
-	int error = has_names(plan) ? pin_names(&names, err) : 0;
+	struct dns_name name;
+	bool has_names = false;
+	int error;
 
+	for (uint32_t at = 0; !has_names && plan_name_next(plan, &at, &name);)
+		has_names = plan_match_name(plan, &name).action == POLICY_ALLOW;
+	error = has_names ? pin_names(&names, err) : 0;
 	if (error < 0)
 		return error;
 	if (r.failed)
@@ -422,28 +399,20 @@ static struct rule addr_rule(const struct addr *a, const struct rule *from,
 	};
 }
 
-static void add_resolvers(const struct render_spec *spec, struct arena *arena,
-			  struct policy *to)
-{
-	static const struct plan_port_range ports[] = {
-		{ .protocol = IPPROTO_TCP, .from = DNS_PORT, .to = DNS_PORT },
-		{ .protocol = IPPROTO_UDP, .from = DNS_PORT, .to = DNS_PORT },
-	};
-	const struct rule from = { .ports = { ports, ARRAY_SIZE(ports) },
-				   .flags = PLAN_PORTS_LISTED,
-				   .comment = "",
-				   .file = "--resolver" };
-
-	for (size_t i = 0; i < spec->resolver_count; i++)
-		to->rules[to->count++] = addr_rule(&spec->resolvers[i], &from, arena);
-}
-
 /* @policy with its names as addresses, and the resolvers, compiled. *@ret_bytes is
  * malloc'ed. */
 static int compile_pinned(const struct policy *policy, const struct render_pins *pins,
 			  const struct render_spec *spec, struct arena *arena,
 			  uint8_t **ret_bytes, struct plan *ret, struct err *err)
 {
+	static const struct plan_port_range ports[] = {
+		{ .protocol = IPPROTO_TCP, .from = DNS_PORT, .to = DNS_PORT },
+		{ .protocol = IPPROTO_UDP, .from = DNS_PORT, .to = DNS_PORT },
+	};
+	const struct rule resolver = { .ports = { ports, ARRAY_SIZE(ports) },
+				       .flags = PLAN_PORTS_LISTED,
+				       .comment = "",
+				       .file = "--resolver" };
 	size_t room = policy->count + pins->count + spec->resolver_count + 1;
 	struct policy fixed = { .rules = arena_array(arena, room, sizeof(struct rule)) };
 	size_t pin = 0, size;
@@ -451,7 +420,9 @@ static int compile_pinned(const struct policy *policy, const struct render_pins 
 
 	if (!fixed.rules)
 		return err_set(err, -ENOMEM, "out of memory");
-	add_resolvers(spec, arena, &fixed);
+	for (size_t i = 0; i < spec->resolver_count; i++)
+		fixed.rules[fixed.count++] =
+			addr_rule(&spec->resolvers[i], &resolver, arena);
 	for (uint32_t i = 0; i < policy->count; i++) {
 		const struct rule *rule = &policy->rules[i];
 
@@ -621,23 +592,12 @@ static int may_replace(const char *id, const char *path)
 		       table, path, id);
 }
 
-static int load_and_place(const char *fresh, const char *path)
-{
-	const char *const check[] = { "nft", "-c", "-f", fresh, NULL };
-	const char *const load[] = { "nft", "-f", fresh, NULL };
-	int status = nft_must(check, "take the rules; nothing was changed");
-
-	if (status == 0)
-		status = nft_must(load, "load the rules; nothing was changed");
-	if (status == 0 && rename(fresh, path) < 0)
-		status = failed("write", path, -errno);
-	return status;
-}
-
 /* Return: the exit status; what has to be said is said. */
 static int install(const char *id, const char *text, size_t size)
 {
 	char path[PATH_SIZE], fresh[PATH_SIZE];
+	const char *const check[] = { "nft", "-c", "-f", fresh, NULL };
+	const char *const load[] = { "nft", "-f", fresh, NULL };
 	int status = must_be_root("--install"), r;
 
 	path_of(id, path);
@@ -651,7 +611,11 @@ static int install(const char *id, const char *text, size_t size)
 	r = write_file(fresh, text, size);
 	if (r < 0)
 		return failed("write", fresh, r);
-	status = load_and_place(fresh, path);
+	status = nft_must(check, "take the rules; nothing was changed");
+	if (status == 0)
+		status = nft_must(load, "load the rules; nothing was changed");
+	if (status == 0 && rename(fresh, path) < 0)
+		status = failed("write", path, -errno);
 	if (status != 0)
 		(void)!unlink(fresh);
 	sync_folder();
@@ -780,9 +744,10 @@ static int prepare(struct rendering *r, struct render_spec *spec)
 	return r->faults.errors > 0 ? RUN_STATUS_BAD_INPUT : 0;
 }
 
-static int resolve_names(struct rendering *r, struct render_spec *spec, struct err *err)
+static int make(struct rendering *r, struct render_spec *spec, struct err *err)
 {
 	CLEAN(mem) uint8_t *bytes = NULL;
+	struct name_servers host = { 0 };
 	struct plan names;
 	size_t size;
 	int error = policy_compile(&r->policy, &bytes, &size, err);
@@ -795,14 +760,6 @@ static int resolve_names(struct rendering *r, struct render_spec *spec, struct e
 		error = resolve_pins(spec, &names, &r->arena, &r->pins, err);
 	if (error == 0 && r->pins.missing > 0)
 		error = err_set(err, -ENOENT, "a name that is required has no address");
-	return error;
-}
-
-static int make(struct rendering *r, struct render_spec *spec, struct err *err)
-{
-	struct name_servers host = { 0 };
-	int error = resolve_names(r, spec, err);
-
 	if (error < 0)
 		return error;
 	/* The name servers that the host itself asks, unless others are named. */
