@@ -29,8 +29,8 @@ enum {
 	BODY_FIRST = 4096,
 	LARGE_BODY = 65536,  /* memory is given back behind it, */
 	GIVE_BACK_MS = 1000, /* so much later: another one may follow */
-	LIBRARY_STRICT =
-		0, /* its answer to a missing Host is broken: see framing_fault() */
+	LIBRARY_STRICT = 0,  /* its answer to a missing Host is broken: see
+				request_framing_fault() */
 };
 
 /* ---- running the library ---- */

@@ -25,21 +25,6 @@ struct asset {
 #include "api/openapi.h"
 #include "api/ui.h"
 
-/* The caller has it: If-None-Match lists its tag. */
-static bool is_known(const struct api_request *r, const struct asset *a)
-{
-	struct text rest = request_header(r, "If-None-Match"), part;
-
-	while (text_split(&rest, ',', &part)) {
-		part = text_trim(part);
-		if (part.len > 2 && strncmp(part.ptr, "W/", 2) == 0)
-			part = (struct text){ part.ptr + 2, part.len - 2 };
-		if (text_equal(part, "*") || text_equal(part, a->tag))
-			return true;
-	}
-	return false;
-}
-
 void answer_openapi(struct api_request *r)
 {
 	const struct asset *a = &openapi_assets[0];
@@ -54,13 +39,20 @@ void answer_page(struct api_request *r)
 {
 	const char *name = r->target + strlen(PREFIX);
 	const struct asset *a = TEXT_FIND(text_of(name), ui_assets);
-	bool known;
+	struct text rest = request_header(r, "If-None-Match"), part;
+	bool known = false; /* If-None-Match lists its tag: the caller has it */
 
 	if (!a) {
 		reply_error(r, HTTP_NOT_FOUND, "404 page not found");
 		return;
 	}
-	known = is_known(r, a); /* the library sends its head alone then */
+	while (text_split(&rest, ',', &part)) {
+		part = text_trim(part);
+		if (part.len > 2 && strncmp(part.ptr, "W/", 2) == 0)
+			part = (struct text){ part.ptr + 2, part.len - 2 };
+		known |= text_equal(part, "*") || text_equal(part, a->tag);
+	}
+	/* Of a 304 the library sends the head alone. */
 	reply_send(r, &(const struct api_reply){
 			      .status = known ? HTTP_NOT_MODIFIED : HTTP_OK,
 			      .type = known ? NULL : a->type,

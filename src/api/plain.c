@@ -30,11 +30,6 @@ struct api_plain {
 	size_t answer_size, sent;
 };
 
-static struct api_plain *plain_of(const struct api_request *r)
-{
-	return CONTAINER_OF(r->api, struct api_plain, api);
-}
-
 /* ---- the connection ---- */
 
 static void stop_listening(struct api_plain *p)
@@ -82,7 +77,7 @@ static int wait_for(struct api_plain *p, uint32_t events)
 
 static struct text plain_header(const struct api_request *r, const char *name)
 {
-	const struct api_plain *p = plain_of(r);
+	const struct api_plain *p = CONTAINER_OF(r->api, struct api_plain, api);
 	struct text rest = { p->bytes + p->headers_at, p->headers_size }, line, found;
 
 	while (text_split(&rest, '\n', &line))
@@ -247,7 +242,7 @@ static void on_listening(struct loop_source *source, uint32_t events)
 
 static bool make_answer(struct api_request *r, const struct api_reply *a)
 {
-	struct api_plain *p = plain_of(r);
+	struct api_plain *p = CONTAINER_OF(r->api, struct api_plain, api);
 	FILE *out = open_memstream(&p->answer, &p->answer_size);
 	struct reply_header h;
 
