@@ -31,24 +31,20 @@ bool review_state_parse(const char *text, enum review_state *ret)
 	return known != NULL;
 }
 
-/* Whoever decides reads the destination: no rule for another one is added. */
-static bool is_task_about(const char *advice, const char *destination)
-{
-	const bool bracket = advice[0] == '[';
-	const size_t size = strlen(destination);
-	const char *behind = advice + bracket + size;
-
-	return size > 0 && strncmp(advice + bracket, destination, size) == 0 &&
-	       (bracket ? *behind == ']' : *behind == ':' || *behind == '\0');
-}
-
 bool review_rule(const struct review *t, char *buf)
 {
+	const bool bracket = t->advice[0] == '[';
+	const size_t size = strlen(t->destination);
+	const char *behind = t->advice + bracket + size;
 	struct addr a;
 
 	buf[0] = '\0';
-	return addr_parse(t->destination, strlen(t->destination), &a) != t->is_name &&
-	       is_task_about(t->advice, t->destination) && advice_rule(t->advice, buf);
+	/* Whoever decides reads the destination: no rule for another one is added. */
+	if (size == 0 || strncmp(t->advice + bracket, t->destination, size) != 0 ||
+	    (bracket ? *behind != ']' : *behind != ':' && *behind != '\0'))
+		return false;
+	return addr_parse(t->destination, size, &a) != t->is_name &&
+	       advice_rule(t->advice, buf);
 }
 
 bool review_rule_until(const struct review *t, const char *key, const char *end,

@@ -186,16 +186,6 @@ static bool is_text(sqlite3_stmt *s, int column, const char *expected)
 	return text && expected ? strcmp(text, expected) == 0 : text == expected;
 }
 
-/* Return: which row of schema[] @s stands at, or how many there are. */
-static size_t find_schema_row(sqlite3_stmt *s)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(schema); i++)
-		if (is_text(s, 0, schema[i].type) && is_text(s, 1, schema[i].name) &&
-		    is_text(s, 2, schema[i].table) && is_text(s, 3, schema[i].sql))
-			return i;
-	return ARRAY_SIZE(schema);
-}
-
 /* A table or a view, or what SQLite makes for a table's constraints. */
 static bool is_beside(sqlite3_stmt *s)
 {
@@ -218,7 +208,12 @@ static int check_schema(sqlite3 *db, struct err *err)
 
 	while (rc == SQLITE_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) {
 		rc = SQLITE_OK;
-		row = find_schema_row(s);
+		for (row = 0; row < ARRAY_SIZE(schema); row++)
+			if (is_text(s, 0, schema[row].type) &&
+			    is_text(s, 1, schema[row].name) &&
+			    is_text(s, 2, schema[row].table) &&
+			    is_text(s, 3, schema[row].sql))
+				break;
 		if (row < ARRAY_SIZE(schema) && !seen[row])
 			count += seen[row] = true;
 		else if (row < ARRAY_SIZE(schema) || !is_beside(s))
@@ -249,23 +244,6 @@ static int open_path(const char *path, int busy_ms, sqlite3 **ret)
 	sqlite3_db_config(*ret, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
 	sqlite3_db_config(*ret, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
 	return rc;
-}
-
-static int set_up(sqlite3 *db, const struct sqlite_config *config, struct err *err)
-{
-	char sql[512];
-
-	/* page_size and auto_vacuum count for a new file only. The size is a second
-	 * line: tidying keeps well below it. */
-	snprintf(sql, sizeof(sql),
-		 "PRAGMA page_size = %d; PRAGMA auto_vacuum = INCREMENTAL;"
-		 "PRAGMA journal_mode = WAL; PRAGMA synchronous = %s;"
-		 "PRAGMA cache_size = -512; PRAGMA wal_autocheckpoint = 250;"
-		 "PRAGMA journal_size_limit = 1048576; PRAGMA temp_store = MEMORY;"
-		 "PRAGMA max_page_count = %" PRIu64,
-		 PAGE_BYTES, config->durable ? "FULL" : "NORMAL",
-		 config->max_bytes / PAGE_BYTES * 5 / 4);
-	return sqlite_run(db, sql, err);
 }
 
 static int make_file(const char *directory, char *path, struct err *err)
@@ -301,7 +279,7 @@ static int lock_directory(const char *directory, int how, struct err *err)
 
 int sqlite_file_open(const struct sqlite_config *config, sqlite3 **ret, struct err *err)
 {
-	char path[SQLITE_PATH_SIZE];
+	char path[SQLITE_PATH_SIZE], sql[SQL_SIZE];
 	CLEAN(fd) int lock = -1;
 	sqlite3 *db = NULL;
 	int64_t version = 0;
@@ -317,8 +295,18 @@ int sqlite_file_open(const struct sqlite_config *config, sqlite3 **ret, struct e
 	rc = open_path(path, BUSY_MS, &db);
 	if (rc != SQLITE_OK)
 		r = sqlite_fault(db, rc, "cannot open the database", err);
+	/* page_size and auto_vacuum count for a new file only. The size is a second
+	 * line: tidying keeps well below it. */
+	snprintf(sql, sizeof(sql),
+		 "PRAGMA page_size = %d; PRAGMA auto_vacuum = INCREMENTAL;"
+		 "PRAGMA journal_mode = WAL; PRAGMA synchronous = %s;"
+		 "PRAGMA cache_size = -512; PRAGMA wal_autocheckpoint = 250;"
+		 "PRAGMA journal_size_limit = 1048576; PRAGMA temp_store = MEMORY;"
+		 "PRAGMA max_page_count = %" PRIu64,
+		 PAGE_BYTES, config->durable ? "FULL" : "NORMAL",
+		 config->max_bytes / PAGE_BYTES * 5 / 4);
 	if (r == 0)
-		r = set_up(db, config, err);
+		r = sqlite_run(db, sql, err);
 	if (r == 0)
 		version = sqlite_number(db, "PRAGMA user_version");
 	while (r == 0 && is_behind(version))
