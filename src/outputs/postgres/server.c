@@ -76,23 +76,12 @@ static PGresult *next_result(struct server *s, bool *failed)
 	return *failed ? NULL : PQgetResult(s->db);
 }
 
-/* Classes 22, it is no such value, and 23, a constraint: other data might do. */
-static int fault_of(const PGresult *res)
-{
-	const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
-
-	if (!state)
-		return -EIO;
-	if (strncmp(state, "22", 2) == 0 || strncmp(state, "23", 2) == 0)
-		return -EBADMSG;
-	return strcmp(state, "42501") == 0 ? -EPERM : -EIO;
-}
-
 /* Of what was sent: the last result in @ret, owned by the caller. */
 static int take_results(struct server *s, const char *what, PGresult **ret,
 			struct err *err)
 {
 	CLEAN(result) PGresult *last = NULL;
+	const char *state;
 	PGresult *res;
 	bool failed;
 	int r = 0;
@@ -102,7 +91,13 @@ static int take_results(struct server *s, const char *what, PGresult **ret,
 
 		if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK &&
 		    status != PGRES_COPY_IN && r == 0) {
-			r = fault_of(res);
+			state = PQresultErrorField(res, PG_DIAG_SQLSTATE) ?: "";
+			/* Classes 22, it is no such value, and 23, a constraint: other
+			 * data might do. */
+			if (strncmp(state, "22", 2) == 0 || strncmp(state, "23", 2) == 0)
+				r = -EBADMSG;
+			else
+				r = strcmp(state, "42501") == 0 ? -EPERM : -EIO;
 			complain(s, what, err);
 		}
 		PQclear(last);
@@ -225,19 +220,6 @@ int server_roll_back(struct server *s, struct err *err)
 
 /* ---- opening ---- */
 
-/* What the connection string says, or the service that it names, or we. */
-static int read_timeout(PGconn *db)
-{
-	PQconninfoOption *options = db ? PQconninfo(db) : NULL;
-	uint32_t seconds = CONNECT_SEC;
-
-	for (const PQconninfoOption *o = options; o && o->keyword; o++)
-		if (strcmp(o->keyword, "connect_timeout") == 0 && o->val)
-			(void)text_to_u32(text_of(o->val), CONNECT_SEC_MAX, &seconds);
-	PQconninfoFree(options);
-	return MAX((int)seconds, (int)CONNECT_SEC_MIN);
-}
-
 int server_open(const char *conninfo, struct server **ret, struct err *err)
 {
 	/* What stands behind the conninfo counts before it; what is before, after it. */
@@ -250,6 +232,7 @@ int server_open(const char *conninfo, struct server **ret, struct err *err)
 				       "weir", "primary", conninfo, "UTF8", NULL };
 	PQconninfoOption *options = PQconninfoParse(conninfo, NULL);
 	CLEAN(server) struct server *s = NULL;
+	uint32_t seconds = CONNECT_SEC;
 	int r = 0;
 
 	static_assert(ARRAY_SIZE(keys) == ARRAY_SIZE(values), "each has one");
@@ -259,9 +242,16 @@ int server_open(const char *conninfo, struct server **ret, struct err *err)
 			       "PostgreSQL: what is given is no connection string");
 	PQconninfoFree(options);
 	s = calloc(1, sizeof(*s));
-	if (s) {
+	if (s)
 		s->db = PQconnectdbParams(keys, values, 1);
-		s->connect_sec = read_timeout(s->db);
+	options = s && s->db ? PQconninfo(s->db) : NULL;
+	/* What the connection string says, or the service that it names, or we. */
+	for (const PQconninfoOption *o = options; o && o->keyword; o++)
+		if (strcmp(o->keyword, "connect_timeout") == 0 && o->val)
+			(void)text_to_u32(text_of(o->val), CONNECT_SEC_MAX, &seconds);
+	PQconninfoFree(options);
+	if (s) {
+		s->connect_sec = MAX((int)seconds, (int)CONNECT_SEC_MIN);
 		server_be_patient(s, false);
 	}
 	if (!s || !s->db)
