@@ -115,17 +115,6 @@ static int ask_until_ready(const struct spec *s, const struct client_wish *wish,
 	return r;
 }
 
-/* A container in the network of another one, as all of a pod are: it is guarded as that
- * one is. */
-static bool is_guarded_already(const struct spec *s, const char *why)
-{
-	static const char end[] = " is that network namespace already";
-	size_t len = strlen(why);
-
-	return s->oci_state && len >= strlen(end) &&
-	       strcmp(why + len - strlen(end), end) == 0;
-}
-
 /* Say which `verify` the daemon enforces, and how to get the other one. */
 static void say_verify(const struct spec *s, const struct client_reply *reply)
 {
@@ -158,8 +147,11 @@ static int attach(const struct spec *s, uint32_t uid, const char *policy)
 		.guard_parent = s->guard_parent,
 		.again = s->again,
 	};
+	static const char already[] = " is that network namespace already";
 	struct client_reply reply;
+	const char *reason;
 	struct err err = { 0 };
+	size_t len;
 	int r = ask_until_ready(s, &wish, &arena, &reply, &err);
 
 	if (r < 0 && r != -EILSEQ)
@@ -173,9 +165,14 @@ static int attach(const struct spec *s, uint32_t uid, const char *policy)
 	if (r < 0 || reply.status == HTTP_BAD_REQUEST)
 		return log_end(RUN_STATUS_BAD_INPUT, "%s",
 			       r < 0 ? err.text : client_reason(&reply, &arena));
-	if (is_guarded_already(s, client_reason(&reply, &arena)))
+	/* A container in the network of another one, as all of a pod are: it is guarded
+	 * as that one is. */
+	reason = client_reason(&reply, &arena);
+	len = strlen(reason);
+	if (s->oci_state && len >= strlen(already) &&
+	    strcmp(reason + len - strlen(already), already) == 0)
 		return 0;
-	return failed_setup(client_reason(&reply, &arena));
+	return failed_setup(reason);
 }
 
 /* Report all faults at once, those of the policy too. */
@@ -218,34 +215,29 @@ struct oci_state {
 	char pid[12]; /* of its first process, in the network namespace of its own */
 };
 
-/* Return: its length, or -errno; -E2BIG. */
-static ssize_t read_all(int fd, char *bytes, size_t size)
-{
-	size_t used = 0;
-	ssize_t n;
-
-	do {
-		n = read(fd, bytes + used, size - used);
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		used += n > 0 ? (size_t)n : 0;
-	} while (n != 0 && used < size);
-	return used < size ? (ssize_t)used : -E2BIG;
-}
-
 /* Return: 0; -EBADMSG: it is no such state, or says nothing of a process; -errno. */
 static int oci_state_read(int fd, struct oci_state *ret, struct err *err)
 {
 	CLEAN(mem) char *bytes = malloc(STATE_MAX);
-	ssize_t size = bytes ? read_all(fd, bytes, STATE_MAX) : -ENOMEM;
 	CLEAN(json) json_t *j = NULL;
+	int r = bytes ? 0 : -ENOMEM;
+	size_t size = 0;
+	ssize_t n = 1;
 	const char *id;
 	json_int_t pid;
 	size_t len;
 
-	if (size < 0)
-		return err_sys(err, (int)size, "cannot read a container's state");
-	j = json_loadb(bytes, (size_t)size, 0, NULL);
+	while (r == 0 && n != 0) {
+		n = read(fd, bytes + size, STATE_MAX - size);
+		if (n < 0 && errno != EINTR)
+			r = -errno;
+		size += n > 0 ? (size_t)n : 0;
+		if (size == STATE_MAX)
+			r = -E2BIG;
+	}
+	if (r < 0)
+		return err_sys(err, r, "cannot read a container's state");
+	j = json_loadb(bytes, size, 0, NULL);
 	id = json_string_value(json_object_get(j, "id"));
 	pid = json_integer_value(json_object_get(j, "pid"));
 	len = id ? strlen(id) : 0;

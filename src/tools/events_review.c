@@ -380,25 +380,13 @@ static int live_find(struct show *s, const struct review *t, const char *socket,
 	return r;
 }
 
-/* What accepting @t takes: the rule as it was shown, since the sandbox may have changed
- * the task. NULL: memory is out. */
-static const char *accept_body(struct show *s, const struct review *t)
-{
-	char rule[REVIEW_RULE_SIZE], length[LENGTH_SIZE];
-
-	if (!review_rule(t, rule))
-		return "";
-	if (!length_of(s, length)[0])
-		return arena_printf(&s->arena, "{\"rule\":%s}", rule);
-	return arena_printf(&s->arena, "{\"rule\":%s,\"for\":\"%s\"}", rule, length);
-}
-
 /* Have @t decided by who guards its sandbox: what waits for it goes on, or is refused.
  * Return: 0; -ECANCELED: it wasn't wanted; or another -errno. */
 static int live_decide(struct show *s, const struct review *t, bool accept,
 		       struct err *err)
 {
 	char path[PATH_SIZE], who[3 * REVIEW_WHO_SIZE], run[RUN_SOCKET_PATH_SIZE];
+	char rule[REVIEW_RULE_SIZE], length[LENGTH_SIZE];
 	const char *socket = client_guard(s->spec.socket, t->sandbox, run), *body = "";
 	CLEAN(json) json_t *j = NULL;
 	int64_t id;
@@ -413,8 +401,12 @@ static int live_decide(struct show *s, const struct review *t, bool accept,
 	escape(who_decides(s), who, sizeof(who));
 	snprintf(path, sizeof(path), "/sandboxes/%s/review/%" PRId64 "/%s?who=%s",
 		 t->sandbox, id, accept ? "accept" : "dismiss", who);
-	if (accept)
-		body = accept_body(s, t);
+	/* The rule as it was shown, since the sandbox may have changed the task. */
+	if (accept && review_rule(t, rule))
+		body = length_of(s, length)[0]
+			       ? arena_printf(&s->arena, "{\"rule\":%s,\"for\":\"%s\"}",
+					      rule, length)
+			       : arena_printf(&s->arena, "{\"rule\":%s}", rule);
 	if (!body)
 		return err_set(err, -ENOMEM, "out of memory");
 	return ask_guard(s, socket, "POST", path, body, &j, err);

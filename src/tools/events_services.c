@@ -29,19 +29,6 @@
 
 enum { CHANNEL = 3, STORE_BYTES = 256 << 20 };
 
-/* The run starts its command only once there is a store. One that is broken is moved
- * aside by the writer, and one that another writer has is waited for. */
-static int try_store(const struct sqlite_config *config, struct err *err)
-{
-	sqlite3 *db = NULL;
-	int r = sqlite_file_open(config, &db, err);
-
-	if (r == -EBADMSG || r == -EBUSY)
-		return 0;
-	sqlite3_close(db);
-	return r;
-}
-
 /* "" when all is well, or why not. */
 static void answer(const char *text)
 {
@@ -58,7 +45,9 @@ int events_store(int argc, char **argv)
 	struct sqlite_state state;
 	struct event_row row;
 	struct err err = { 0 };
+	sqlite3 *db = NULL;
 	ssize_t n;
+	int r;
 
 	if (!config.directory || !sock_is_channel(CHANNEL))
 		return log_end(RUN_STATUS_BAD_INPUT,
@@ -69,7 +58,12 @@ int events_store(int argc, char **argv)
 	 * written. */
 	for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
 		sigaction(ignored[i], &ignore, NULL);
-	if (try_store(&config, &err) < 0 || sqlite_writer_new(&config, &w, &err) < 0) {
+	/* The run starts its command only once there is a store. One that is broken is
+	 * moved aside by the writer, and one that another writer has is waited for. */
+	r = sqlite_file_open(&config, &db, &err);
+	sqlite3_close(db);
+	if ((r < 0 && r != -EBADMSG && r != -EBUSY) ||
+	    sqlite_writer_new(&config, &w, &err) < 0) {
 		answer(err.text);
 		return RUN_STATUS_FAILED;
 	}

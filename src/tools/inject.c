@@ -411,20 +411,6 @@ static void inject_object(struct inject *x, yaml_document_t *doc, int at, size_t
 	x->faults += m.faults;
 }
 
-/* Has @list items that are mappings? */
-static bool has_mappings(const struct manifest *m, int list)
-{
-	const yaml_node_t *n = manifest_node(m, list);
-
-	if (n->type != YAML_SEQUENCE_NODE)
-		return false;
-	for (const yaml_node_item_t *i = n->data.sequence.items.start;
-	     i < n->data.sequence.items.top; i++)
-		if (manifest_node(m, *i)->type == YAML_MAPPING_NODE)
-			return true;
-	return false;
-}
-
 /* Containers that lie elsewhere than in a pod that was looked at: another program makes
  * pods of them, or the kind or a place was misread. A key that would hide such a list is
  * no better. */
@@ -432,8 +418,13 @@ static void check_pair(struct manifest *m, const yaml_node_pair_t *p, bool is_po
 {
 	const char *trouble = manifest_key_trouble(m, p->key, "containers");
 	const struct text key = manifest_text(m, p->key);
-	const bool is_list = has_mappings(m, p->value);
+	const yaml_node_t *n = manifest_node(m, p->value);
+	bool is_list = false; /* of mappings */
 
+	if (n->type == YAML_SEQUENCE_NODE)
+		for (const yaml_node_item_t *i = n->data.sequence.items.start;
+		     i < n->data.sequence.items.top; i++)
+			is_list |= manifest_node(m, *i)->type == YAML_MAPPING_NODE;
 	if (trouble && (is_list || !text_equal_nocase(key, "containers")))
 		manifest_fault(m, p->key, "%s", trouble);
 	else if (!trouble && is_list && !is_pod && text_equal(key, "containers"))
@@ -488,41 +479,34 @@ static int read_stdin(struct arena *arena, struct text *ret, struct err *err)
 	return 0;
 }
 
-static int load_all(struct inject *x, yaml_parser_t *parser)
-{
-	for (;; x->count++) {
-		yaml_document_t doc;
-
-		if (!yaml_parser_load(parser, &doc)) {
-			log_error("%s:%zu:%zu: this is not YAML: %s", x->spec->file,
-				  parser->problem_mark.line + 1,
-				  parser->problem_mark.column + 1,
-				  parser->problem ? parser->problem : "it can't be read");
-			return -EINVAL;
-		}
-		if (!yaml_document_get_root_node(&doc)) {
-			yaml_document_delete(&doc);
-			return 0;
-		}
-		if (x->count == DOCUMENTS_MAX) {
-			yaml_document_delete(&doc);
-			log_error("%s: more than %d documents", x->spec->file,
-				  DOCUMENTS_MAX);
-			return -E2BIG;
-		}
-		x->docs[x->count] = doc;
-	}
-}
-
 static int load_settings(struct inject *x, struct text text)
 {
 	yaml_parser_t parser;
-	int r;
+	yaml_document_t doc;
+	int r = 1; /* there may be another document */
 
 	if (!yaml_parser_initialize(&parser))
 		return -ENOMEM;
 	yaml_parser_set_input_string(&parser, (const unsigned char *)text.ptr, text.len);
-	r = load_all(x, &parser);
+	while (r > 0) {
+		if (!yaml_parser_load(&parser, &doc)) {
+			log_error("%s:%zu:%zu: this is not YAML: %s", x->spec->file,
+				  parser.problem_mark.line + 1,
+				  parser.problem_mark.column + 1,
+				  parser.problem ? parser.problem : "it can't be read");
+			r = -EINVAL;
+		} else if (!yaml_document_get_root_node(&doc)) {
+			yaml_document_delete(&doc);
+			r = 0;
+		} else if (x->count == DOCUMENTS_MAX) {
+			yaml_document_delete(&doc);
+			log_error("%s: more than %d documents", x->spec->file,
+				  DOCUMENTS_MAX);
+			r = -E2BIG;
+		} else {
+			x->docs[x->count++] = doc;
+		}
+	}
 	yaml_parser_delete(&parser);
 	return r;
 }

@@ -33,37 +33,33 @@ struct profiles {
 
 /* --- finding them --- */
 
-/* "# notebook: default, and what notebooks need. Meant for …": what stands behind the
- * name, to the end of the sentence or the line. */
-static struct text sentence_of(struct text line, struct text name)
-{
-	const char *end;
-
-	if (line.len > name.len + 1 && memcmp(line.ptr, name.ptr, name.len) == 0 &&
-	    line.ptr[name.len] == ':')
-		line = text_trim((struct text){ line.ptr + name.len + 1,
-						line.len - name.len - 1 });
-	end = memmem(line.ptr, line.len, ". ", 2);
-	if (end)
-		line.len = (size_t)(end - line.ptr);
-	else if (line.len > 0 && line.ptr[line.len - 1] == '.')
-		line.len--;
-	return line;
-}
-
-/* The first comment that isn't a licence says what the profile is for. */
+/* The first comment that isn't a licence says what the profile is for: of "# notebook:
+ * default, and what notebooks need. Meant for …" what stands behind the name, to the end
+ * of the sentence or the line. */
 static struct text title_of(struct text text, struct text name)
 {
 	static const char licence[] = "SPDX-";
 	struct text line;
+	const char *end;
 
 	while (text_split(&text, '\n', &line)) {
 		line = text_trim(line);
 		if (line.len < 2 || line.ptr[0] != '#')
 			continue;
 		line = text_trim((struct text){ line.ptr + 1, line.len - 1 });
-		if (line.len > 0 && !memmem(line.ptr, line.len, licence, strlen(licence)))
-			return sentence_of(line, name);
+		if (line.len == 0 || memmem(line.ptr, line.len, licence, strlen(licence)))
+			continue;
+		if (line.len > name.len + 1 &&
+		    memcmp(line.ptr, name.ptr, name.len) == 0 &&
+		    line.ptr[name.len] == ':')
+			line = text_trim((struct text){ line.ptr + name.len + 1,
+							line.len - name.len - 1 });
+		end = memmem(line.ptr, line.len, ". ", 2);
+		if (end)
+			line.len = (size_t)(end - line.ptr);
+		else if (line.len > 0 && line.ptr[line.len - 1] == '.')
+			line.len--;
+		return line;
 	}
 	return (struct text){ "", 0 };
 }

@@ -530,18 +530,6 @@ static int look(const char *id, const char *path)
 	return strncmp(head, first, strlen(first)) == 0 ? 1 : -EEXIST;
 }
 
-/* Return: 0, or the exit status. */
-static int make_folder(void)
-{
-	if (mkdir(FOLDER, 0755) == 0) {
-		log_warning("made " FOLDER
-			    "; for the rules to be loaded at boot, /etc/nftables.conf "
-			    "needs the line: include \"" FOLDER "/*.nft\"");
-		return 0;
-	}
-	return errno == EEXIST ? 0 : failed("make", FOLDER, -errno);
-}
-
 static int write_file(const char *path, const char *text, size_t size)
 {
 	CLEAN(fd) int fd = file_create(AT_FDCWD, path, 0644);
@@ -602,8 +590,12 @@ static int install(const char *id, const char *text, size_t size)
 
 	path_of(id, path);
 	snprintf(fresh, sizeof(fresh), FOLDER "/.weir-%s.new", id);
-	if (status == 0)
-		status = make_folder();
+	if (status == 0 && mkdir(FOLDER, 0755) == 0)
+		log_warning("made " FOLDER
+			    "; for the rules to be loaded at boot, /etc/nftables.conf "
+			    "needs the line: include \"" FOLDER "/*.nft\"");
+	else if (status == 0 && errno != EEXIST)
+		status = failed("make", FOLDER, -errno);
 	if (status == 0)
 		status = may_replace(id, path);
 	if (status != 0)
