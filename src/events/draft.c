@@ -534,17 +534,6 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Something went there. */
-static bool is_connected(const struct draft *d, const char *name)
-{
-	const struct group g = find_group(d, name);
-
-	for (size_t i = 0; i < g.count; i++)
-		if (is_flow(g.uses[i].event))
-			return true;
-	return false;
-}
-
 /* Names that were looked up, that nothing went to and that nothing allows. */
 static void print_lookups(const struct draft *d, const char *indent, FILE *out)
 {
@@ -555,9 +544,15 @@ static void print_lookups(const struct draft *d, const char *indent, FILE *out)
 
 	for (size_t i = 0; names && i < count; i++) {
 		const struct event *e = event_ring_at(used, i);
+		bool is_connected = false;
+		struct group g;
 
-		if (e->action == EVENT_ALLOW && e->layer == EVENT_DNS &&
-		    !is_connected(d, e->name) && policy_refuses(d->args->asked, e))
+		if (e->action != EVENT_ALLOW || e->layer != EVENT_DNS)
+			continue;
+		g = find_group(d, e->name);
+		for (size_t k = 0; k < g.count; k++)
+			is_connected |= is_flow(g.uses[k].event);
+		if (!is_connected && policy_refuses(d->args->asked, e))
 			names[n++] = e->name;
 	}
 	if (n == 0)

@@ -120,8 +120,8 @@ static void put_decision(struct jtext *j, const struct event_row *row)
 	jtext_close(j, '}');
 }
 
-/* "AAAA", or as RFC 3597 writes a type without a name. @buf holds 16. */
-static const char *query_type_name(uint16_t type, char *buf)
+/* Lookups end at Weir, which answers them. */
+static void put_lookup(struct jtext *j, const struct event *e)
 {
 	static const struct {
 		uint16_t type;
@@ -134,26 +134,20 @@ static const char *query_type_name(uint16_t type, char *buf)
 		{ DNS_TYPE_SRV, "SRV" },     { DNS_TYPE_SVCB, "SVCB" },
 		{ DNS_TYPE_HTTPS, "HTTPS" }, { DNS_TYPE_ANY, "ANY" },
 	};
+	char unnamed[16] = "";
+	const char *type = unnamed;
 
+	/* "AAAA", or as RFC 3597 writes a type without a name. */
+	if (e->query_type > 0)
+		snprintf(unnamed, sizeof(unnamed), "TYPE%u", e->query_type);
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (names[i].type == type)
-			return names[i].name;
-	buf[0] = '\0';
-	if (type > 0)
-		snprintf(buf, 16, "TYPE%u", type);
-	return buf;
-}
-
-/* Lookups end at Weir, which answers them. */
-static void put_lookup(struct jtext *j, const struct event *e)
-{
-	char type[16];
-
+		if (names[i].type == e->query_type)
+			type = names[i].name;
 	/* A query has a name; of a limit that was reached it may not be known. */
 	if (e->name[0]) {
 		jtext_open(j, "query", '{');
 		text(j, "hostname", e->name);
-		text(j, "type", query_type_name(e->query_type, type));
+		text(j, "type", type);
 		jtext_close(j, '}');
 	}
 	jtext_open(j, "dst_endpoint", '{');

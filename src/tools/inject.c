@@ -511,21 +511,30 @@ static int load_settings(struct inject *x, struct text text)
 	return r;
 }
 
-/* The emitter takes each document that it is given, and leaves it empty. */
-static int write_all(struct inject *x, FILE *out)
+/* All or nothing: what was written arrives on standard output in one piece. */
+static int print_all(struct inject *x)
 {
+	CLEAN(mem) char *text = NULL;
+	size_t size = 0;
+	FILE *memory = open_memstream(&text, &size);
 	yaml_emitter_t emitter;
-	bool ok = yaml_emitter_initialize(&emitter);
+	bool ok;
 
-	if (!ok)
+	if (!memory)
 		return -ENOMEM;
-	yaml_emitter_set_output_file(&emitter, out);
+	if (!yaml_emitter_initialize(&emitter)) {
+		fclose(memory);
+		return -ENOMEM;
+	}
+	yaml_emitter_set_output_file(&emitter, memory);
 	yaml_emitter_set_unicode(&emitter, 1);
 	yaml_emitter_set_width(&emitter, -1);
 	ok = yaml_emitter_open(&emitter) != 0;
 	for (size_t i = 0; ok && i < x->count; i++) {
 		struct manifest m = { .doc = &x->docs[i] };
 
+		/* The emitter takes each document that it is given, and leaves it
+		 * empty. */
 		manifest_spell_nulls(&m);
 		ok = !m.out_of_memory && yaml_emitter_dump(&emitter, &x->docs[i]);
 		/* Its directives are the emitter's now as well. */
@@ -534,20 +543,9 @@ static int write_all(struct inject *x, FILE *out)
 	}
 	ok = ok && yaml_emitter_close(&emitter);
 	yaml_emitter_delete(&emitter);
-	return ok && !ferror(out) ? 0 : -ENOMEM;
-}
-
-static int print_all(struct inject *x)
-{
-	CLEAN(mem) char *text = NULL;
-	size_t size = 0;
-	FILE *memory = open_memstream(&text, &size);
-	int r = memory ? write_all(x, memory) : -ENOMEM;
-
-	if (memory && fclose(memory) != 0 && r == 0)
-		r = -ENOMEM;
-	if (r < 0)
-		return r;
+	ok = ok && !ferror(memory);
+	if (fclose(memory) != 0 || !ok)
+		return -ENOMEM;
 	fwrite(text, 1, size, stdout); /* the verb's end says whether it arrived */
 	return 0;
 }
