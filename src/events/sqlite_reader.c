@@ -326,29 +326,24 @@ static struct sqlite_top **slot_of(const struct sums *t, const char *key)
 	return &t->slots[i];
 }
 
-static int grow(struct sums *t)
-{
-	const struct sums old = *t;
-
-	t->size = MAX(old.size * 2, (size_t)SLOTS_MIN);
-	t->slots = calloc(t->size, sizeof(*t->slots));
-	if (!t->slots) {
-		*t = old;
-		return -ENOMEM;
-	}
-	for (size_t i = 0; i < old.size; i++)
-		if (old.slots[i])
-			*slot_of(t, old.slots[i]->key) = old.slots[i];
-	free(old.slots);
-	return 0;
-}
-
 static int add_sum(struct sums *t, const struct sqlite_top *d)
 {
 	struct sqlite_top **slot, *sum;
 
-	if (t->used * 2 >= t->size && grow(t) < 0)
-		return -ENOMEM;
+	if (t->used * 2 >= t->size) {
+		const struct sums old = *t;
+
+		t->size = MAX(old.size * 2, (size_t)SLOTS_MIN);
+		t->slots = calloc(t->size, sizeof(*t->slots));
+		if (!t->slots) {
+			*t = old;
+			return -ENOMEM;
+		}
+		for (size_t i = 0; i < old.size; i++)
+			if (old.slots[i])
+				*slot_of(t, old.slots[i]->key) = old.slots[i];
+		free(old.slots);
+	}
 	slot = slot_of(t, d->key);
 	if (!*slot) {
 		sum = arena_alloc(&t->arena, sizeof(*sum));

@@ -125,31 +125,26 @@ static void check_container(struct manifest *m, int item)
 	}
 }
 
-/* Is the node's @path one that shows the kernel, or where programs of the node have the
- * sockets by which they take orders? By name: the node isn't here. */
-static bool shows_the_node(const char *path)
+/* @path: a directory or a file of the node, that may be one that shows the kernel, or
+ * where programs of the node have the sockets by which they take orders. By name: the
+ * node isn't here. */
+static void check_node_path(struct manifest *m, int volume, int path)
 {
 	static const char *const tops[] = {
 		"/proc",	"/sys",	     "/dev",
 		"/run",		"/var/run",  "/var/lib/incus",
 		"/var/lib/lxd", "/var/snap", "/var/lib/kubelet",
 	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(tops); i++)
-		if (path_is_within(path, tops[i]) || path_is_within(tops[i], path))
-			return true;
-	return false;
-}
-
-/* @path: a directory or a file of the node. */
-static void check_node_path(struct manifest *m, int volume, int path)
-{
 	const yaml_node_t *n = manifest_node(m, path);
 	struct text t = manifest_text(m, path);
 	char cleaned[PATH_MAX];
+	bool is_refused = !n || !manifest_is_plain(n) || strlen(t.ptr) != t.len ||
+			  path_clean(t.ptr, cleaned) < 0;
 
-	if (!n || !manifest_is_plain(n) || strlen(t.ptr) != t.len ||
-	    path_clean(t.ptr, cleaned) < 0 || shows_the_node(cleaned))
+	for (size_t i = 0; !is_refused && i < ARRAY_SIZE(tops); i++)
+		is_refused = path_is_within(cleaned, tops[i]) ||
+			     path_is_within(tops[i], cleaned);
+	if (is_refused)
 		manifest_fault(
 			m, path ? path : volume,
 			"a volume with '%s' of the node, where the kernel or the "

@@ -424,14 +424,19 @@ static void count_rules(const struct policy *p, size_t *ret_names, size_t *ret_a
 	*ret_names = p->count - addresses;
 }
 
-static int print_faults(const struct faults *faults, const struct policy *policy,
-			bool valid, FILE *out)
+/* Every fault of a policy. Return: the exit status. */
+static int check_as_json(const struct policy_args *args)
 {
-	json_t *list = json_array(), *all;
+	CLEAN(arena) struct arena arena = { 0 };
+	struct faults faults = { 0 };
+	struct policy policy = { 0 };
+	int r = cli_policy_load(args, &arena, &faults, &policy);
+	json_t *list = r == -ENOMEM ? NULL : json_array(), *all = NULL;
 	size_t names, addresses;
+	bool printed;
 
-	for (size_t i = 0; i < faults->count; i++) {
-		const struct fault *f = &faults->items[i];
+	for (size_t i = 0; list && i < faults.count; i++) {
+		const struct fault *f = &faults.items[i];
 		json_t *file = json_string(f->file);
 
 		/* A path that is no text is left out. */
@@ -442,24 +447,12 @@ static int print_faults(const struct faults *faults, const struct policy *policy
 						(int)f->line, "column", (int)f->column,
 						"path", f->path, "text", f->text));
 	}
-	count_rules(policy, &names, &addresses);
-	all = json_pack("{s:b, s:I, s:I, s:o, s:I}", "valid", valid, "names",
-			(json_int_t)names, "addresses", (json_int_t)addresses, "faults",
-			list, "more", (json_int_t)faults->dropped);
-	return print_json(all, 0, out);
-}
-
-/* Every fault of a policy. Return: the exit status. */
-static int check_as_json(const struct policy_args *args)
-{
-	CLEAN(arena) struct arena arena = { 0 };
-	struct faults faults = { 0 };
-	struct policy policy = { 0 };
-	int r = cli_policy_load(args, &arena, &faults, &policy);
-	bool printed = r != -ENOMEM &&
-		       print_faults(&faults, &policy, r == 0, stdout) == 0 &&
-		       fflush(stdout) == 0;
-
+	count_rules(&policy, &names, &addresses);
+	if (list)
+		all = json_pack("{s:b, s:I, s:I, s:o, s:I}", "valid", r == 0, "names",
+				(json_int_t)names, "addresses", (json_int_t)addresses,
+				"faults", list, "more", (json_int_t)faults.dropped);
+	printed = r != -ENOMEM && print_json(all, 0, stdout) == 0 && fflush(stdout) == 0;
 	faults_done(&faults);
 	if (!printed)
 		return log_end(RUN_STATUS_FAILED, "cannot print the faults as JSON");
