@@ -71,7 +71,7 @@ static int open_root(struct daemon *w, const char *run_dir, struct err *err)
 
 	if (mkdir(run_dir, 0755) < 0 && errno != EEXIST)
 		return err_sys(err, -errno, "cannot make '%s'", run_dir);
-	r = path_open_owned_way(run_dir, &run, err);
+	r = path_open_as(PATH_WAY, run_dir, &run, err);
 	if (r == 0)
 		r = check_owner(run.fd, run_dir, "", err);
 	if (r < 0)

@@ -225,7 +225,7 @@ int agent_socket_open(const struct run_spec *spec, struct path *ret, struct err 
 	if (!text_is_one_of(VARIABLE, spec->pass_env.items, spec->pass_env.count) ||
 	    environment_is_set(spec, text_of(VARIABLE)) || !name)
 		return 0;
-	r = path_open_owned(name, &p, err);
+	r = path_open_as(PATH_OWNED, name, &p, err);
 	if (r == -ENOENT) {
 		log_warning(OPTION ": there is no '%s'", name);
 		return 0;

@@ -18,7 +18,7 @@ static bool is_own_volume(const char *name)
 	struct err ignored = { 0 };
 	char way[PATH_MAX];
 
-	if (path_open_owned_way(name, &p, &ignored) != 0 ||
+	if (path_open_as(PATH_WAY, name, &p, &ignored) != 0 ||
 	    (p.st.st_uid != 0 && p.st.st_uid != geteuid()) || p.mount_id == 0 ||
 	    snprintf(way, sizeof(way), "%s/..", p.name) >= (int)sizeof(way))
 		return false;
@@ -34,7 +34,7 @@ static int check_shared(const char *name, bool *ret_shared, struct err *err)
 
 	if (path_open_made(name, &made, &why) < 0)
 		return why.code == -ELOOP ? err_set(err, why.code, "%s", why.text) : 0;
-	if (path_open_owned(name, &owned, &why) != -EPERM)
+	if (path_open_as(PATH_OWNED, name, &owned, &why) != -EPERM)
 		return 0;
 	*ret_shared = is_own_volume(name);
 	return *ret_shared ? 0 : err_set(err, -EPERM, "%s", why.text);
@@ -54,14 +54,9 @@ int state_dir_take(struct sidecar_spec *spec, bool *ret_shared, struct err *err)
 
 /* -- what a sidecar keeps there of its policy -------------------------------------- */
 
-static void path_of(const char *state_dir, char *buf)
+static void path_of(const char *state_dir, const char *file, char *buf)
 {
-	snprintf(buf, PATH_MAX, "%s/closed.json", state_dir);
-}
-
-static void note_of(const char *state_dir, char *buf)
-{
-	snprintf(buf, PATH_MAX, "%s/policy.set", state_dir);
+	snprintf(buf, PATH_MAX, "%s/%s", state_dir, file);
 }
 
 int closed_file_note_policy(const char *state_dir, struct err *err)
@@ -72,7 +67,7 @@ int closed_file_note_policy(const char *state_dir, struct err *err)
 	char path[PATH_MAX];
 	CLEAN(fd) int fd = -1;
 
-	note_of(state_dir, path);
+	path_of(state_dir, "policy.set", path);
 	fd = file_open(AT_FDCWD, path, &how, err);
 	return MIN(fd, 0);
 }
@@ -81,7 +76,7 @@ bool closed_file_had_policy(const char *state_dir)
 {
 	char path[PATH_MAX];
 
-	note_of(state_dir, path);
+	path_of(state_dir, "policy.set", path);
 	return faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
 	       (errno != ENOENT && errno != ENOTDIR);
 }
@@ -93,7 +88,7 @@ int closed_file_write(const char *state_dir, const struct document *d, struct er
 	CLEAN(mem) char *text = NULL;
 	int r;
 
-	path_of(state_dir, path);
+	path_of(state_dir, "closed.json", path);
 	if (!document_closed(d))
 		return unlink(path) == 0 || errno == ENOENT || errno == ENOTDIR
 			       ? 0
@@ -114,7 +109,7 @@ int closed_file_read(const char *state_dir, struct document **ret, struct err *e
 	struct text text;
 	int r;
 
-	path_of(state_dir, path);
+	path_of(state_dir, "closed.json", path);
 	r = policy_file_read(&file, &arena, &text, err);
 	if (r == -ENOENT || r == -ENOTDIR) {
 		*err = (struct err){ 0 };

@@ -42,7 +42,7 @@ static int find(int dir, const char *path, const struct file_how *how, struct er
 	int fd;
 
 	if (!how->anybodys) {
-		fd = path_open_owned(path, &found, err);
+		fd = path_open_as(PATH_OWNED, path, &found, err);
 		return fd < 0 ? fd : TAKE_FD(found.fd);
 	}
 	fd = openat(dir, path, O_PATH | O_CLOEXEC | (how->follow ? 0 : O_NOFOLLOW));
@@ -171,32 +171,30 @@ int file_read_fd(int fd, size_t max_bytes, struct file_bytes *ret)
 	return 0;
 }
 
-static int cannot_read(int r, const char *path, size_t max_bytes, struct err *err)
+int file_read(int dir, const char *path, const struct file_how *how,
+	      struct file_bytes *ret, struct err *err)
 {
-	const char *shown = SHOWN(path);
+	CLEAN(fd) int fd = file_open(dir, path, how, err);
+	const size_t most = how->max_bytes;
+	const char *shown;
+	int r;
 
+	if (fd < 0)
+		return fd;
+	r = file_read_fd(fd, most, ret);
+	if (r == 0)
+		return 0;
+	shown = SHOWN(path);
 	if (r == -EAGAIN)
 		return err_set(err, r, "cannot read %s: it changes while it is read",
 			       shown);
 	if (r != -E2BIG)
 		return err_sys(err, r, "cannot read %s", shown);
-	if (max_bytes < 1 << 20)
+	if (most < 1 << 20)
 		return err_set(err, r, "cannot read %s: it is larger than %zu KiB", shown,
-			       max_bytes >> 10);
+			       most >> 10);
 	return err_set(err, r, "cannot read %s: it is larger than %zu MiB", shown,
-		       max_bytes >> 20);
-}
-
-int file_read(int dir, const char *path, const struct file_how *how,
-	      struct file_bytes *ret, struct err *err)
-{
-	CLEAN(fd) int fd = file_open(dir, path, how, err);
-	int r;
-
-	if (fd < 0)
-		return fd;
-	r = file_read_fd(fd, how->max_bytes, ret);
-	return r < 0 ? cannot_read(r, path, how->max_bytes, err) : 0;
+		       most >> 20);
 }
 
 ssize_t file_read_kernel(int dir, const char *path, char *ret, size_t size)
@@ -341,8 +339,6 @@ const struct dirent *directory_next(DIR *dir)
 
 enum { FD_LINK_SIZE = 32 }; /* "/proc/self/fd/N" */
 
-enum look { LOOK_ANY = 0, LOOK_MAKE, LOOK_WAY, LOOK_OWNED, LOOK_ROOTS };
-
 /* Is a path of root and this user alone? The verdict of one walk; { 0 } to begin with.
  */
 struct owned {
@@ -354,7 +350,7 @@ struct owned {
 struct walk {
 	struct path path; /* fd: where it stands */
 	char rest[PATH_MAX];
-	enum look look;
+	enum path_look look;
 	struct owned owned;
 };
 
@@ -384,20 +380,17 @@ static bool read_table(const char *path, struct file_bytes *ret, struct text *re
 	return true;
 }
 
-/* In a user namespace the kernel shows everybody who has no id there as one user. The
- * host's root is one of them, so all of them count as root. */
-static bool is_unmapped(uid_t uid)
+static bool is_ours(const struct owned *o, uid_t uid)
 {
 	enum { OVERFLOW_UID = 65534 };
 	struct id_range range;
 
+	if (uid == 0 || (!o->roots && uid == geteuid()))
+		return true;
+	/* In a user namespace the kernel shows everybody who has no id there as one user.
+	 * The host's root is one of them, so all of them count as root. */
 	return uid == OVERFLOW_UID &&
 	       id_map_find("/proc/self/uid_map", uid, &range, NULL) == -ENOENT;
-}
-
-static bool is_ours(const struct owned *o, uid_t uid)
-{
-	return uid == 0 || (!o->roots && uid == geteuid()) || is_unmapped(uid);
 }
 
 /* Does @uid alone have the primary group @gid, and what is the user's name? */
@@ -469,17 +462,6 @@ static void refuse_owner(struct owned *o, const struct stat *st, const char *wha
 			(unsigned int)st->st_uid);
 }
 
-static void owned_step(struct owned *o, const struct stat *dir, const struct stat *entry)
-{
-	const bool sticky = dir->st_mode & S_ISVTX;
-
-	if (!is_owned(o, dir) &&
-	    !(is_ours(o, dir->st_uid) && sticky && is_ours(o, entry->st_uid)))
-		refuse_owner(o, dir, "a directory on the way to it");
-	if (S_ISLNK(entry->st_mode) && !is_ours(o, entry->st_uid))
-		refuse_owner(o, entry, "a link on the way to it");
-}
-
 /* --- names of descriptors --- */
 
 static int name_of(int fd, char ret[PATH_MAX])
@@ -529,11 +511,14 @@ static bool is_trusted(int at, const char *directory, uid_t owner)
 	       text_is_one_of(directory, of_links, ARRAY_SIZE(of_links));
 }
 
-static int remember_link(struct path *p, const char *component, uid_t owner)
+/* Remember the link @fd, and put its target in front of what is left. */
+static int follow(struct walk *w, int fd, const char *component, uid_t owner)
 {
-	char directory[PATH_MAX];
+	char directory[PATH_MAX], target[PATH_MAX], rest[PATH_MAX];
+	struct path *p = &w->path;
 	char *link = NULL;
 	int r = name_of(p->fd, directory);
+	ssize_t n;
 
 	if (r < 0)
 		return r;
@@ -544,18 +529,6 @@ static int remember_link(struct path *p, const char *component, uid_t owner)
 	p->links[p->link_count++] = link;
 	if (!p->untrusted && !is_trusted(p->fd, directory, owner))
 		p->untrusted = link;
-	return 0;
-}
-
-/* Put the target of the link @fd in front of what is left. */
-static int follow(struct walk *w, int fd, const char *component, uid_t owner)
-{
-	char target[PATH_MAX], rest[PATH_MAX];
-	int r = remember_link(&w->path, component, owner);
-	ssize_t n;
-
-	if (r < 0)
-		return r;
 	n = readlinkat(fd, "", target, sizeof(target) - 1);
 	if (n < 0)
 		return -errno;
@@ -565,54 +538,42 @@ static int follow(struct walk *w, int fd, const char *component, uid_t owner)
 	memcpy(w->rest, rest, sizeof(rest));
 	if (target[0] != '/')
 		return 0;
-	close(w->path.fd);
-	w->path.fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	return w->path.fd < 0 ? -errno : 0;
+	close(p->fd);
+	p->fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return p->fd < 0 ? -errno : 0;
 }
 
 /* --- the walk --- */
 
-static bool next_component(struct walk *w, char ret[NAME_MAX + 1], int *ret_error)
-{
-	size_t skip = strspn(w->rest, "/"), len = strcspn(w->rest + skip, "/");
-
-	*ret_error = len > NAME_MAX ? -ENAMETOOLONG : 0;
-	if (len == 0 || len > NAME_MAX)
-		return false;
-	memcpy(ret, w->rest + skip, len);
-	ret[len] = '\0';
-	memmove(w->rest, w->rest + skip + len, strlen(w->rest + skip + len) + 1);
-	return true;
-}
-
-static int open_component(const struct walk *w, const char *component)
-{
-	const int flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
-	int fd = openat(w->path.fd, component, flags);
-
-	if (fd >= 0 || errno != ENOENT || w->look != LOOK_MAKE)
-		return fd < 0 ? -errno : fd;
-	if (w->path.untrusted)
-		return -ELOOP;
-	if (mkdirat(w->path.fd, component,
-		    strspn(w->rest, "/") == strlen(w->rest) ? 0700 : 0755) < 0 &&
-	    errno != EEXIST)
-		return -errno;
-	fd = openat(w->path.fd, component, flags);
-	return fd < 0 ? -errno : fd;
-}
-
 static int step(struct walk *w, const char *component)
 {
-	CLEAN(fd) int fd = open_component(w, component);
+	const int flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
+	CLEAN(fd) int fd = openat(w->path.fd, component, flags);
+	const bool is_last = w->rest[strspn(w->rest, "/")] == '\0';
+	struct owned *o = &w->owned;
 	struct stat dir, st;
 
+	if (fd < 0 && errno == ENOENT && w->look == PATH_MADE) {
+		if (w->path.untrusted)
+			return -ELOOP;
+		if (mkdirat(w->path.fd, component, is_last ? 0700 : 0755) < 0 &&
+		    errno != EEXIST)
+			return -errno;
+		fd = openat(w->path.fd, component, flags);
+	}
 	if (fd < 0)
-		return fd;
+		return -errno;
 	if (fstat(w->path.fd, &dir) < 0 || fstat(fd, &st) < 0)
 		return -errno;
-	if (w->look >= LOOK_WAY && strcmp(component, "..") != 0)
-		owned_step(&w->owned, &dir, &st);
+	if (w->look >= PATH_WAY && strcmp(component, "..") != 0) {
+		/* In a sticky directory others can't replace what is ours. */
+		if (!is_owned(o, &dir) &&
+		    !(is_ours(o, dir.st_uid) && (dir.st_mode & S_ISVTX) &&
+		      is_ours(o, st.st_uid)))
+			refuse_owner(o, &dir, "a directory on the way to it");
+		if (S_ISLNK(st.st_mode) && !is_ours(o, st.st_uid))
+			refuse_owner(o, &st, "a link on the way to it");
+	}
 	if (S_ISLNK(st.st_mode))
 		return follow(w, fd, component, st.st_uid);
 	close(w->path.fd);
@@ -645,16 +606,27 @@ static int walk(struct walk *w)
 	w->path.fd =
 		open(w->rest[0] == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (w->path.fd < 0)
-		r = -errno;
-	while (r == 0 && next_component(w, component, &r))
+		return -errno;
+	while (r == 0) {
+		const char *next = w->rest + strspn(w->rest, "/");
+		const size_t len = strcspn(next, "/");
+
+		if (len == 0)
+			break;
+		if (len > NAME_MAX)
+			return -ENAMETOOLONG;
+		memcpy(component, next, len);
+		component[len] = '\0';
+		memmove(w->rest, next + len, strlen(next + len) + 1);
 		r = step(w, component);
+	}
 	return r;
 }
 
-static int look_up(const char *name, enum look look, struct path *ret, struct err *err)
+int path_open_as(enum path_look look, const char *name, struct path *ret, struct err *err)
 {
 	struct walk w = { .look = look,
-			  .owned.roots = look == LOOK_ROOTS,
+			  .owned.roots = look == PATH_ROOTS,
 			  .path.fd = -1 };
 	const struct open_how linkless = { .flags = O_PATH | O_CLOEXEC,
 					   .resolve = RESOLVE_NO_SYMLINKS };
@@ -666,19 +638,19 @@ static int look_up(const char *name, enum look look, struct path *ret, struct er
 		return err_set(err, -ENOENT, "an empty path names nothing");
 	memcpy(w.rest, name, strlen(name) + 1);
 	/* All of it at once: the kernel says -ELOOP where a link is on the way. */
-	if (look == LOOK_ANY)
+	if (look == PATH_ANY)
 		w.path.fd = (int)syscall(SYS_openat2, AT_FDCWD, name, &linkless,
 					 sizeof(linkless));
 	if (w.path.fd < 0)
 		r = walk(&w);
 	if (r == 0)
 		r = describe(&w.path);
-	if (r == 0 && look >= LOOK_OWNED && !is_owned(&w.owned, &w.path.st))
+	if (r == 0 && look >= PATH_OWNED && !is_owned(&w.owned, &w.path.st))
 		refuse_owner(&w.owned, &w.path.st, "it");
 	if (r == 0 && w.owned.refused.code < 0)
 		r = err_set(err, w.owned.refused.code, "cannot trust '%s': %s", name,
 			    w.owned.refused.text);
-	else if (r == -ELOOP && w.path.untrusted && look == LOOK_MAKE)
+	else if (r == -ELOOP && w.path.untrusted && look == PATH_MADE)
 		err_set(err, r, "cannot make '%s' behind the link '%s'", name,
 			w.path.untrusted);
 	else if (r < 0)
@@ -692,27 +664,12 @@ static int look_up(const char *name, enum look look, struct path *ret, struct er
 
 int path_open(const char *name, struct path *ret, struct err *err)
 {
-	return look_up(name, LOOK_ANY, ret, err);
+	return path_open_as(PATH_ANY, name, ret, err);
 }
 
 int path_open_made(const char *name, struct path *ret, struct err *err)
 {
-	return look_up(name, LOOK_MAKE, ret, err);
-}
-
-int path_open_owned(const char *name, struct path *ret, struct err *err)
-{
-	return look_up(name, LOOK_OWNED, ret, err);
-}
-
-int path_open_owned_way(const char *name, struct path *ret, struct err *err)
-{
-	return look_up(name, LOOK_WAY, ret, err);
-}
-
-int path_open_roots(const char *name, struct path *ret, struct err *err)
-{
-	return look_up(name, LOOK_ROOTS, ret, err);
+	return path_open_as(PATH_MADE, name, ret, err);
 }
 
 int path_open_parent(const char *name, struct path *ret, const char **ret_last,

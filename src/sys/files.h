@@ -29,8 +29,8 @@ struct file_how {
 	mode_t mode;	  /* of a file that is made */
 	size_t max_bytes; /* file_read(): a larger file is -E2BIG */
 	bool anybodys;	  /* the file may be any user's, and anybody's to write to; else
-			   * path_open_owned() decides: @dir is AT_FDCWD then, and links
-			   * that are root's or the user's are followed */
+			   * path_open_as() of PATH_OWNED decides: @dir is AT_FDCWD then, and
+			   * links    that are root's or the user's are followed */
 	bool own; /* anybodys: the effective user's, and without another name (hard link)
 		   */
 	bool follow; /* anybodys: the last part of the name may be a symbolic link */
@@ -154,13 +154,18 @@ int path_open_made(const char *name, struct path *ret, struct err *err) MUST_CHE
  * points into @name. */
 int path_open_parent(const char *name, struct path *ret, const char **ret_last,
 		     struct err *err) MUST_CHECK;
-/* As path_open(), of what nobody but root and the effective user can have put there
- * (see above): -EPERM otherwise. What isn't there is -ENOENT whoever owns the way. */
-int path_open_owned(const char *name, struct path *ret, struct err *err) MUST_CHECK;
-/* The same of the way to it; what is at its end is the caller's to judge. */
-int path_open_owned_way(const char *name, struct path *ret, struct err *err) MUST_CHECK;
-/* As path_open_owned(), of what nobody but root can have put there. */
-int path_open_roots(const char *name, struct path *ret, struct err *err) MUST_CHECK;
+/* As path_open(), of what nobody but some can have put there (see above): -EPERM
+ * otherwise. What isn't there is -ENOENT whoever owns the way. */
+enum path_look {
+	PATH_ANY = 0, /* path_open() */
+	PATH_MADE,    /* path_open_made() */
+	PATH_WAY,   /* root and the effective user, of the way: the end is the caller's to
+		     * judge */
+	PATH_OWNED, /* root and the effective user */
+	PATH_ROOTS, /* root alone */
+};
+int path_open_as(enum path_look look, const char *name, struct path *ret,
+		 struct err *err) MUST_CHECK;
 void path_done(struct path *p);
 static inline void clean_path(struct path *p)
 {

@@ -229,15 +229,6 @@ struct head {
 	uint32_t args, variables;
 };
 
-static uint32_t count_of(char *const *strings)
-{
-	uint32_t n = 0;
-
-	while (strings[n])
-		n++;
-	return n;
-}
-
 static int put(int fd, const void *bytes, size_t size)
 {
 	ssize_t n = write(fd, bytes, size);
@@ -245,25 +236,21 @@ static int put(int fd, const void *bytes, size_t size)
 	return n < 0 ? -errno : (size_t)n == size ? 0 : -EIO;
 }
 
-static int put_strings(int fd, char *const *strings)
-{
-	int r = 0;
-
-	for (; *strings && r == 0; strings++)
-		r = put(fd, *strings, strlen(*strings) + 1);
-	return r;
-}
-
 int settings_make(char *const *args, char *const *environment)
 {
-	const struct head head = { count_of(args), count_of(environment) };
+	char *const *const lists[] = { args, environment };
 	CLEAN(fd) int fd = memfd_create("weir-settings", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	int r = fd < 0 ? -errno : put(fd, &head, sizeof(head));
+	struct head head = { 0 };
+	int r;
 
-	if (r == 0)
-		r = put_strings(fd, args);
-	if (r == 0)
-		r = put_strings(fd, environment);
+	while (args[head.args])
+		head.args++;
+	while (environment[head.variables])
+		head.variables++;
+	r = fd < 0 ? -errno : put(fd, &head, sizeof(head));
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+		for (char *const *string = lists[i]; *string && r == 0; string++)
+			r = put(fd, *string, strlen(*string) + 1);
 	if (r == 0 && fcntl(fd, F_ADD_SEALS, SEALS) < 0)
 		r = -errno;
 	return r < 0 ? r : TAKE_FD(fd);
@@ -353,7 +340,8 @@ int program_path(const char *name, char *ret, struct err *err)
 		CLEAN(path) struct path found = { .fd = -1 };
 
 		if (dir.len > 0 && dir.ptr[0] == '/' && is_in_folder(dir, name, ret) &&
-		    path_open_roots(ret, &found, refused.code < 0 ? NULL : &refused) == 0)
+		    path_open_as(PATH_ROOTS, ret, &found,
+				 refused.code < 0 ? NULL : &refused) == 0)
 			return 0;
 	}
 	if (refused.code < 0)
@@ -361,33 +349,29 @@ int program_path(const char *name, char *ret, struct err *err)
 	return err_set(err, -ENOENT, "cannot find %s", name);
 }
 
-/* Asking a program for its version would cost a process; the option that was last to
- * come is in its text or isn't. */
-static int check_age(const struct program *p, const char *path, struct err *err)
-{
-	CLEAN(fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
-	struct stat st;
-	const void *found;
-	void *map;
-
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return err_sys(err, -errno, "cannot read '%s'", path);
-	map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (map == MAP_FAILED)
-		return err_sys(err, -errno, "cannot read '%s'", path);
-	found = memmem(map, (size_t)st.st_size, p->option, strlen(p->option));
-	munmap(map, (size_t)st.st_size);
-	if (!found)
-		return err_set(err, -ENOSYS, "'%s' is too old; %s or later is needed",
-			       path, p->version);
-	return 0;
-}
-
 int program_find(const struct program *p, char *ret, struct err *err)
 {
 	struct err why = { 0 };
 	int r = program_path(p->name, ret, &why);
+	CLEAN(fd) int fd = -1;
+	const void *found;
+	struct stat st;
+	void *map;
 
-	return r < 0 ? err_set(err, r, "%s; install it (%s)", why.text, p->package)
-		     : check_age(p, ret, err);
+	if (r < 0)
+		return err_set(err, r, "%s; install it (%s)", why.text, p->package);
+	/* Is it too old? Asking a program for its version would cost a process; the
+	 * option that was last to come is in its text or isn't. */
+	fd = open(ret, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_sys(err, -errno, "cannot read '%s'", ret);
+	map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (map == MAP_FAILED)
+		return err_sys(err, -errno, "cannot read '%s'", ret);
+	found = memmem(map, (size_t)st.st_size, p->option, strlen(p->option));
+	munmap(map, (size_t)st.st_size);
+	if (!found)
+		return err_set(err, -ENOSYS, "'%s' is too old; %s or later is needed",
+			       ret, p->version);
+	return 0;
 }

@@ -48,7 +48,7 @@ static void expect_ours(const char *path)
 	struct err err = { 0 };
 	CLEAN(path) struct path found = { .fd = -1 };
 
-	if (path_open_owned(path, &found, &err) < 0)
+	if (path_open_as(PATH_OWNED, path, &found, &err) < 0)
 		fail_msg("%s", err.text);
 }
 
@@ -57,7 +57,7 @@ static void expect_refused(const char *path, const char *why)
 	CLEAN(path) struct path found = { .fd = -1 };
 	struct err err = { 0 };
 
-	assert_int_equal(path_open_owned(path, &found, &err), -EPERM);
+	assert_int_equal(path_open_as(PATH_OWNED, path, &found, &err), -EPERM);
 	if (!strstr(err.text, why))
 		fail_msg("'%s' doesn't say '%s'", err.text, why);
 }
@@ -117,11 +117,13 @@ TEST(what_is_not_there_is_not_there_whoever_owns_the_way)
 	char longer[512];
 
 	make(in_folder("e"), OTHER, 0755);
-	assert_int_equal(path_open_owned(in_folder("e/none"), &found, NULL), -ENOENT);
+	assert_int_equal(path_open_as(PATH_OWNED, in_folder("e/none"), &found, NULL),
+			 -ENOENT);
 	assert_int_equal(symlink("loop", in_folder("loop")), 0);
-	assert_int_equal(path_open_owned(in_folder("loop"), &found, NULL), -ELOOP);
+	assert_int_equal(path_open_as(PATH_OWNED, in_folder("loop"), &found, NULL),
+			 -ELOOP);
 	snprintf(longer, sizeof(longer), "%s/%0300d", folder, 0);
-	assert_int_equal(path_open_owned(longer, &found, NULL), -ENAMETOOLONG);
+	assert_int_equal(path_open_as(PATH_OWNED, longer, &found, NULL), -ENAMETOOLONG);
 }
 
 static int set_up(void **state)
