@@ -58,13 +58,26 @@ static bool is_below(const char *path, const char *root)
 	return strncmp(path, root, len) == 0 && path[len] == '/' && path[len + 1] != '\0';
 }
 
-/* Without symbolic links, and below @root. */
-static int resolve(const char *where, const char *root, char ret[CGROUP_PATH_MAX],
-		   struct err *err)
+static size_t level_of(const char *path, const char *root)
 {
-	char path[2 * CGROUP_PATH_MAX];
-	CLEAN(mem) char *real = NULL;
+	size_t level = 0;
 
+	for (path += strlen(root); *path; path++)
+		level += *path == '/';
+	return level;
+}
+
+int cgroup_open(const char *where, struct cgroup *ret, struct err *err)
+{
+	char root[CGROUP_PATH_MAX], path[2 * CGROUP_PATH_MAX];
+	CLEAN(mem) char *real = NULL;
+	struct statfs fs;
+	struct stat st;
+	size_t level;
+	int r = find_root(root, err);
+
+	if (r < 0)
+		return r;
 	snprintf(path, sizeof(path), "%s%.*s",
 		 is_below(where, root) || strcmp(where, root) == 0 || where[0] != '/'
 			 ? ""
@@ -78,39 +91,14 @@ static int resolve(const char *where, const char *root, char ret[CGROUP_PATH_MAX
 	if (!is_below(real, root) || strlen(real) >= CGROUP_PATH_MAX)
 		return err_set(err, -EINVAL, "'%.200s' is no cgroup below '%.100s'",
 			       where, root);
-	snprintf(ret, CGROUP_PATH_MAX, "%s", real);
-	return 0;
-}
-
-static size_t level_of(const char *path, const char *root)
-{
-	size_t level = 0;
-
-	for (path += strlen(root); *path; path++)
-		level += *path == '/';
-	return level;
-}
-
-int cgroup_open(const char *where, struct cgroup *ret, struct err *err)
-{
-	char root[CGROUP_PATH_MAX], path[CGROUP_PATH_MAX];
-	struct statfs fs;
-	struct stat st;
-	size_t level;
-	int r = find_root(root, err);
-
-	if (r == 0)
-		r = resolve(where, root, path, err);
-	if (r < 0)
-		return r;
-	if (stat(path, &st) < 0 || statfs(path, &fs) < 0)
+	if (stat(real, &st) < 0 || statfs(real, &fs) < 0)
 		return err_sys(err, -errno, "cannot look at the cgroup '%.200s'", where);
-	level = level_of(path, root);
+	level = level_of(real, root);
 	if (!S_ISDIR(st.st_mode) || fs.f_type != CGROUP2_SUPER_MAGIC || level > UINT8_MAX)
 		return err_set(err, -EINVAL, "'%.200s' is no cgroup of version 2", where);
 	ret->id = st.st_ino;
 	ret->level = (uint8_t)level;
-	memcpy(ret->path, path, sizeof(path));
+	snprintf(ret->path, sizeof(ret->path), "%s", real);
 	return 0;
 }
 
@@ -144,24 +132,20 @@ int cgroup_hierarchy_open(struct err *err)
 	return TAKE_FD(fd);
 }
 
-static int look_at_directory(int fd, struct statx *ret)
-{
-	return statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_MNT_ID, ret) < 0 ? -errno
-									       : 0;
-}
-
 /* Renaming is not done there, so that what isn't found by its name is nowhere. One by
  * one, because a service manager may have forbidden openat2(). */
 int cgroup_find_id(int hierarchy, const char *name, uint64_t *ret)
 {
+	const unsigned int wanted = STATX_INO | STATX_MNT_ID;
 	struct text left = text_of(name), word;
 	CLEAN(fd) int at = fcntl(hierarchy, F_DUPFD_CLOEXEC, 0);
 	struct statx root, st;
 	char part[NAME_MAX + 1];
-	int r = at < 0 ? -errno : look_at_directory(at, &root);
 
-	if (r < 0 || !text_split(&left, '/', &word) || word.len > 0 || left.len == 0)
-		return r < 0 ? r : -EINVAL;
+	if (at < 0 || statx(at, "", AT_EMPTY_PATH, wanted, &root) < 0)
+		return -errno;
+	if (!text_split(&left, '/', &word) || word.len > 0 || left.len == 0)
+		return -EINVAL;
 	while (text_split(&left, '/', &word)) {
 		int next;
 
@@ -173,9 +157,8 @@ int cgroup_find_id(int hierarchy, const char *name, uint64_t *ret)
 			return -errno;
 		close(at);
 		at = next;
-		r = look_at_directory(at, &st);
-		if (r < 0)
-			return r;
+		if (statx(at, "", AT_EMPTY_PATH, wanted, &st) < 0)
+			return -errno;
 		/* What is mounted over a cgroup hides it. */
 		if (st.stx_dev_major != root.stx_dev_major ||
 		    st.stx_dev_minor != root.stx_dev_minor ||
@@ -186,35 +169,33 @@ int cgroup_find_id(int hierarchy, const char *name, uint64_t *ret)
 	return 0;
 }
 
-static int read_dying(int dir, size_t *ret)
+int cgroup_dying(int hierarchy, const char *name, uint64_t id, size_t *ret)
 {
 	static const char key[] = "nr_dying_descendants ";
 	const struct file_how how = { .max_bytes = STAT_MAX, .anybodys = true };
 	CLEAN(file_bytes) struct file_bytes file = { 0 };
-	int r = file_read(dir, "cgroup.stat", &how, &file, NULL);
-	const char *at = r == 0 ? strstr(file.bytes, key) : NULL;
+	CLEAN(fd)
+	int dir = openat(hierarchy, name[1] ? name + 1 : ".",
+			 O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
 	uint32_t dying;
+	const char *at;
+	int r;
 
+	if (dir < 0 || fstat(dir, &st) < 0)
+		return -errno;
+	if (id != 0 && st.st_ino != id)
+		return -ENOENT;
+	r = file_read(dir, "cgroup.stat", &how, &file, NULL);
 	if (r < 0)
 		return r;
+	at = strstr(file.bytes, key);
 	if (!at || !text_to_u32((struct text){ at + strlen(key),
 					       strcspn(at + strlen(key), "\n") },
 				UINT32_MAX, &dying))
 		return -EBADMSG;
 	*ret = dying;
 	return 0;
-}
-
-int cgroup_dying(int hierarchy, const char *name, uint64_t id, size_t *ret)
-{
-	CLEAN(fd)
-	int dir = openat(hierarchy, name[1] ? name + 1 : ".",
-			 O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	struct stat st;
-
-	if (dir < 0 || fstat(dir, &st) < 0)
-		return -errno;
-	return id != 0 && st.st_ino != id ? -ENOENT : read_dying(dir, ret);
 }
 
 int cgroup_find(int hierarchy, const char *name, struct cgroup *ret, struct err *err)
@@ -397,36 +378,6 @@ static int check_namespace(struct cgroup_walk *w, pid_t pid)
 		       (int)pid, (int)pid);
 }
 
-static bool is_roots_alone(const struct stat *st)
-{
-	return (st->st_uid == 0 || !(st->st_mode & S_IWUSR)) &&
-	       (st->st_gid == 0 || !(st->st_mode & S_IWGRP)) && !(st->st_mode & S_IWOTH);
-}
-
-/* All directories above it, from its parent to the root of the hierarchy. */
-static int check_above(const struct cgroup *c, struct err *err)
-{
-	char path[CGROUP_PATH_MAX], file[CGROUP_PATH_MAX + 32];
-	const size_t root = (size_t)(cgroup_name(c) - c->path);
-	struct stat st;
-
-	memcpy(path, c->path, sizeof(path));
-	for (size_t i = 0; i < c->level; i++) {
-		*strrchr(path, '/') = '\0';
-		snprintf(file, sizeof(file), "%s/cgroup.procs", path);
-		if (stat(file, &st) < 0)
-			return err_sys(err, -errno, "cannot look at '%.200s'",
-				       file + root);
-		if (!is_roots_alone(&st))
-			return err_set(
-				err, -EPERM,
-				"its processes could leave the cgroup: '%.200s' is "
-				"not root's alone",
-				file + root);
-	}
-	return 0;
-}
-
 int cgroup_check(const struct cgroup *c, int net, struct err *err)
 {
 	CLEAN(fd) int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -434,39 +385,50 @@ int cgroup_check(const struct cgroup *c, int net, struct err *err)
 	struct cgroup_walk w = { .on_process = check_namespace,
 				 .data = &here,
 				 .err = err };
-	int r = check_above(c, err);
+	char path[CGROUP_PATH_MAX], file[CGROUP_PATH_MAX + 32];
+	const size_t root = (size_t)(cgroup_name(c) - c->path);
+	struct stat st;
 
-	if (r == 0 && (proc < 0 || fstat(net, &here.net) < 0))
-		r = err_sys(err, -errno, "cannot look at the network namespace");
-	return r < 0 ? r : cgroup_walk(&w, c);
+	/* All directories above it, from its parent to the root of the hierarchy. */
+	memcpy(path, c->path, sizeof(path));
+	for (size_t i = 0; i < c->level; i++) {
+		*strrchr(path, '/') = '\0';
+		snprintf(file, sizeof(file), "%s/cgroup.procs", path);
+		if (stat(file, &st) < 0)
+			return err_sys(err, -errno, "cannot look at '%.200s'",
+				       file + root);
+		if ((st.st_uid != 0 && (st.st_mode & S_IWUSR)) ||
+		    (st.st_gid != 0 && (st.st_mode & S_IWGRP)) || (st.st_mode & S_IWOTH))
+			return err_set(
+				err, -EPERM,
+				"its processes could leave the cgroup: '%.200s' is "
+				"not root's alone",
+				file + root);
+	}
+	if (proc < 0 || fstat(net, &here.net) < 0)
+		return err_sys(err, -errno, "cannot look at the network namespace");
+	return cgroup_walk(&w, c);
 }
 
 /* ---- make ---- */
 
-/* Where its directory is to be: @where is that, or counts from the root. */
-static int directory_of(const char *where, char ret[CGROUP_PATH_MAX], struct err *err)
+int cgroup_make(const char *where, struct cgroup *ret, bool *ret_made, struct err *err)
 {
-	int r = cgroup_directory("/", ret, err);
-	size_t root = r == 0 ? strlen(ret) : 0;
+	char path[CGROUP_PATH_MAX];
+	int r = cgroup_directory("/", path, err);
+	size_t root = r == 0 ? strlen(path) : 0;
 
+	*ret_made = false;
 	if (r < 0)
 		return r;
 	if (where[0] != '/' || root + strlen(where) >= CGROUP_PATH_MAX)
 		return err_set(err, -EINVAL, "'%.200s' is no cgroup", where);
-	if (strncmp(where, ret, root) == 0)
+	/* @where is the directory that is to be, or counts from the root. */
+	if (strncmp(where, path, root) == 0)
 		root = 0;
-	snprintf(ret + root, CGROUP_PATH_MAX - root, "%s", where);
-	return 0;
-}
-
-int cgroup_make(const char *where, struct cgroup *ret, bool *ret_made, struct err *err)
-{
-	char path[CGROUP_PATH_MAX];
-	int r = directory_of(where, path, err);
-
-	*ret_made = false;
-	if (r < 0 || cgroup_open(where, ret, NULL) == 0)
-		return r;
+	snprintf(path + root, CGROUP_PATH_MAX - root, "%s", where);
+	if (cgroup_open(where, ret, NULL) == 0)
+		return 0;
 	if (mkdir(path, 0755) < 0)
 		return err_sys(err, -errno, "cannot make the cgroup '%.200s'", where);
 	r = cgroup_open(where, ret, err);
