@@ -149,7 +149,7 @@ static void engine_host_free(struct engine_host *h)
 	learned_free(h->denied.learned);
 	free(h->nothing);
 	filter_host_free(h->table);
-	ctmark_done(&h->connections);
+	fd_close(&h->connections.fd);
 	sandbox_fds_done(&h->fds);
 	inherited_free(h);
 	if (h->core->host == h)

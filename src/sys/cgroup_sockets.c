@@ -66,33 +66,45 @@ void cgroup_ids_done(struct cgroup_ids *n)
 	*n = (struct cgroup_ids){ 0 };
 }
 
-static int keep_id(struct cgroup_walk *w, uint64_t id)
-{
-	return cgroup_ids_add(w->data, id);
-}
+/* What there is in and below a cgroup. */
+struct cgroup_look {
+	pid_t except;	       /* a process that doesn't count; or 0 */
+	bool inhabited;	       /* somebody is in it */
+	struct cgroup_ids ids; /* of the cgroups, sorted; the caller's to be done with */
+};
 
-static int ignore_process(struct cgroup_walk *w, pid_t pid)
+static int note_inhabitant(struct cgroup_walk *w, pid_t pid)
 {
+	struct cgroup_look *l = w->data;
+
+	l->inhabited |= pid != l->except;
 	return 0;
 }
 
-/* Those of @c and of all below it, sorted. */
-static int cgroup_ids_below(const struct cgroup *c, struct cgroup_ids *ret)
+static int note_cgroup(struct cgroup_walk *w, uint64_t id)
 {
-	struct cgroup_walk w = { .on_process = ignore_process,
-				 .on_cgroup = keep_id,
+	struct cgroup_look *l = w->data;
+
+	return cgroup_ids_add(&l->ids, id);
+}
+
+static int look_below(const struct cgroup *c, struct cgroup_look *ret)
+{
+	struct cgroup_walk w = { .on_process = note_inhabitant,
+				 .on_cgroup = note_cgroup,
 				 .data = ret };
 	int r = cgroup_walk(&w, c);
 
-	cgroup_ids_sort(ret);
+	cgroup_ids_sort(&ret->ids);
 	return r;
 }
 
 /* ---- sockets that were made elsewhere ---- */
 
 struct stray_search {
-	struct cgroup_ids cgroups, strays; /* ids below it; inodes made outside of them */
-	struct cgroup_ids packets, raws;   /* inodes of everybody's */
+	struct cgroup_look in;
+	struct cgroup_ids strays;	 /* inodes made outside of the cgroups */
+	struct cgroup_ids packets, raws; /* inodes of everybody's */
 	struct cgroup_strays *ret;
 	int proc; /* a descriptor of /proc */
 	bool failed;
@@ -126,7 +138,7 @@ static int on_stray_socket(const struct nlmsghdr *h, void *data)
 		l->failed = true; /* an older kernel doesn't say */
 		return 0;
 	}
-	return cgroup_ids_have(&l->cgroups, id)
+	return cgroup_ids_have(&l->in.ids, id)
 		       ? 0
 		       : cgroup_ids_add(&l->strays, m->idiag_inode);
 }
@@ -155,10 +167,9 @@ static int list_strays(struct stray_search *l)
 	return 0;
 }
 
-/* @fn with the number in column @column, from 0 on, of each line of @path but the first
- * one; nothing when that isn't there. */
-static int each_number(const char *path, size_t column, int (*fn)(void *data, uint32_t),
-		       void *data)
+/* The numbers in column @column, from 0 on, of each line of @path but the first one;
+ * none when that isn't there. */
+static int read_column(const char *path, size_t column, struct cgroup_ids *ret)
 {
 	FILE *f = fopen(path, "re");
 	char line[512];
@@ -177,7 +188,7 @@ static int each_number(const char *path, size_t column, int (*fn)(void *data, ui
 			len = strcspn(at, " \n");
 		}
 		if (text_to_u32((struct text){ at, len }, UINT32_MAX, &number))
-			r = fn(data, number);
+			r = cgroup_ids_add(ret, number);
 	}
 	if (f)
 		fclose(f);
@@ -187,47 +198,21 @@ static int each_number(const char *path, size_t column, int (*fn)(void *data, ui
 /* The columns of /proc/net/packet, and of raw and raw6. */
 enum { USER_COLUMN = 7, PACKET_INODE = 8, RAW_INODE = 9 };
 
-static int keep_inode(void *data, uint32_t inode)
-{
-	return cgroup_ids_add(data, inode);
-}
-
-struct counting {
-	uint32_t uid, *count;
-};
-
-static int count_user(void *data, uint32_t uid)
-{
-	const struct counting *c = data;
-
-	*c->count += uid == c->uid;
-	return 0;
-}
-
 struct cgroup_strays user_raw_sockets(uint32_t uid)
 {
 	struct cgroup_strays ret = { 0 };
-	struct counting packet = { uid, &ret.packet }, raw = { uid, &ret.raw };
+	struct cgroup_ids packets = { 0 }, raws = { 0 };
 
-	ret.known = each_number("/proc/net/packet", USER_COLUMN, count_user, &packet) ==
-			    0 &&
-		    each_number("/proc/net/raw", USER_COLUMN, count_user, &raw) == 0 &&
-		    each_number("/proc/net/raw6", USER_COLUMN, count_user, &raw) == 0;
+	ret.known = read_column("/proc/net/packet", USER_COLUMN, &packets) == 0 &&
+		    read_column("/proc/net/raw", USER_COLUMN, &raws) == 0 &&
+		    read_column("/proc/net/raw6", USER_COLUMN, &raws) == 0;
+	for (size_t i = 0; i < packets.count; i++)
+		ret.packet += packets.at[i] == uid;
+	for (size_t i = 0; i < raws.count; i++)
+		ret.raw += raws.at[i] == uid;
+	cgroup_ids_done(&packets);
+	cgroup_ids_done(&raws);
 	return ret;
-}
-
-static uint64_t socket_inode(int dir, const char *name)
-{
-	char target[64];
-	ssize_t n = readlinkat(dir, name, target, sizeof(target) - 1);
-	static const char begin[] = "socket:[";
-	struct text number;
-	uint32_t inode;
-
-	if (n < (ssize_t)sizeof(begin) || strncmp(target, begin, strlen(begin)) != 0)
-		return 0;
-	number = (struct text){ target + strlen(begin), (size_t)n - sizeof(begin) };
-	return text_to_u32(number, UINT32_MAX, &inode) ? inode : 0;
 }
 
 /* The sockets of one process. */
@@ -238,9 +223,12 @@ struct open_sockets {
 
 static int list_sockets(void *data, const struct task *t)
 {
+	static const char begin[] = "socket:[";
 	struct open_sockets *s = data;
 	CLEAN(directory) DIR *all = NULL;
 	const struct dirent *e;
+	char target[64];
+	uint32_t inode;
 	int fd, r = 0;
 
 	/* A table is mostly all threads'. */
@@ -251,9 +239,16 @@ static int list_sockets(void *data, const struct task *t)
 	if (!all)
 		return -errno;
 	while (r == 0 && (e = readdir(all))) {
-		uint64_t inode = socket_inode(fd, e->d_name);
+		const ssize_t n = readlinkat(fd, e->d_name, target, sizeof(target) - 1);
 
-		r = inode != 0 ? cgroup_ids_add(&s->inodes, inode) : 0;
+		if (n < (ssize_t)sizeof(begin) ||
+		    strncmp(target, begin, strlen(begin)) != 0)
+			continue;
+		if (text_to_u32((struct text){ target + strlen(begin),
+					       (size_t)n - sizeof(begin) },
+				UINT32_MAX, &inode) &&
+		    inode != 0)
+			r = cgroup_ids_add(&s->inodes, inode);
 	}
 	s->table = t->tid;
 	return r;
@@ -284,21 +279,6 @@ static int count_process(struct cgroup_walk *w, pid_t pid)
 	return 0;
 }
 
-static int stop_at_process(struct cgroup_walk *w, pid_t pid)
-{
-	*(bool *)w->data = true;
-	return -ECANCELED;
-}
-
-/* Does anybody live there? When that can't be seen: yes. */
-static bool is_inhabited(const struct cgroup *c)
-{
-	bool found = false;
-	struct cgroup_walk w = { .on_process = stop_at_process, .data = &found };
-
-	return cgroup_walk(&w, c) < 0 || found;
-}
-
 struct cgroup_strays cgroup_strays(const struct cgroup *c)
 {
 	CLEAN(fd) int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -307,25 +287,27 @@ struct cgroup_strays cgroup_strays(const struct cgroup *c)
 	struct cgroup_walk w = { .on_process = count_process, .data = &l };
 	int r;
 
-	/* The kernel's list of all sockets takes milliseconds. */
-	if (!is_inhabited(c))
+	r = look_below(c, &l.in);
+	/* Where nobody lives: the kernel's list of all sockets takes milliseconds. */
+	if (r == 0 && !l.in.inhabited) {
+		cgroup_ids_done(&l.in.ids);
 		return (struct cgroup_strays){ .known = true };
-	r = cgroup_ids_below(c, &l.cgroups);
+	}
 	if (r == 0)
 		r = list_strays(&l);
 	if (r == 0)
-		r = each_number("/proc/net/packet", PACKET_INODE, keep_inode, &l.packets);
+		r = read_column("/proc/net/packet", PACKET_INODE, &l.packets);
 	if (r == 0)
-		r = each_number("/proc/net/raw", RAW_INODE, keep_inode, &l.raws);
+		r = read_column("/proc/net/raw", RAW_INODE, &l.raws);
 	if (r == 0)
-		r = each_number("/proc/net/raw6", RAW_INODE, keep_inode, &l.raws);
+		r = read_column("/proc/net/raw6", RAW_INODE, &l.raws);
 	cgroup_ids_sort(&l.strays);
 	cgroup_ids_sort(&l.packets);
 	cgroup_ids_sort(&l.raws);
 	if (r == 0)
 		r = cgroup_walk(&w, c);
 	ret.known = r == 0 && !l.failed;
-	cgroup_ids_done(&l.cgroups);
+	cgroup_ids_done(&l.in.ids);
 	cgroup_ids_done(&l.strays);
 	cgroup_ids_done(&l.packets);
 	cgroup_ids_done(&l.raws);
@@ -341,80 +323,41 @@ struct found {
 
 struct before_search {
 	const struct before_who *who;
-	struct cgroup_ids ids;
+	struct cgroup_look in;
 	struct found *found; /* owned */
 	size_t count, capacity;
-	bool inhabited; /* somebody is in the cgroup */
 	int error;
 };
 
 /* ---- connections from before: whose they are ---- */
 
-static bool is_theirs(struct before_search *l, const struct nlmsghdr *h,
-		      const struct inet_diag_msg *m)
-{
-	uint64_t id;
-
-	if (!l->who->cgroup)
-		return m->idiag_uid == l->who->uid;
-	/* An older kernel doesn't say: see cgroup_strays(). */
-	return cgroup_of_socket(h, &id) && cgroup_ids_have(&l->ids, id);
-}
-
-static int add_connection(struct before_search *l, const struct inet_diag_msg *m)
-{
-	if (l->count == FLOWS_MAX)
-		return -E2BIG;
-	if (!ARRAY_GROW(l->found, l->count, l->capacity))
-		return -ENOMEM;
-	l->found[l->count++] = (struct found){
-		.family = m->idiag_family,
-		.id = m->id,
-		.local = nl_diag_end(m->idiag_family, m->id.idiag_src, m->id.idiag_sport),
-		.peer = nl_diag_end(m->idiag_family, m->id.idiag_dst, m->id.idiag_dport),
-	};
-	return 0;
-}
-
 static int on_connection(const struct nlmsghdr *h, void *data)
 {
 	const struct inet_diag_msg *m = nl_body(h, sizeof(*m));
 	struct before_search *l = data;
+	uint64_t id;
 
-	if (m && l->error == 0 && is_theirs(l, h, m))
-		l->error = add_connection(l, m);
+	/* An older kernel doesn't say the cgroup: see cgroup_strays(). */
+	if (!m || l->error < 0 ||
+	    (l->who->cgroup
+		     ? !cgroup_of_socket(h, &id) || !cgroup_ids_have(&l->in.ids, id)
+		     : m->idiag_uid != l->who->uid))
+		return 0;
+	if (l->count == FLOWS_MAX) {
+		l->error = -E2BIG;
+	} else if (!ARRAY_GROW(l->found, l->count, l->capacity)) {
+		l->error = -ENOMEM;
+	} else {
+		l->found[l->count++] = (struct found){
+			.family = m->idiag_family,
+			.id = m->id,
+			.local = nl_diag_end(m->idiag_family, m->id.idiag_src,
+					     m->id.idiag_sport),
+			.peer = nl_diag_end(m->idiag_family, m->id.idiag_dst,
+					    m->id.idiag_dport),
+		};
+	}
 	return 0;
-}
-
-/* Of both families at once, by the older of the kernel's two ways: each time all buckets
- * of a large table are looked at. */
-static int dump_connections(int fd, struct before_search *l)
-{
-	struct nl_request request;
-	struct inet_diag_req *q =
-		nl_request_begin(&request, TCPDIAG_GETSOCK, NLM_F_DUMP, sizeof(*q));
-	int r;
-
-	q->idiag_family = AF_INET;
-	q->idiag_states = ~(1u << TCP_LISTEN_STATE | 1u << TCP_TIME_WAIT_STATE |
-			    1u << TCP_CLOSE_STATE);
-	r = nl_run(fd, &request, on_connection, l);
-	return r < 0 ? r : l->error;
-}
-
-static int note_inhabitant(struct cgroup_walk *w, pid_t pid)
-{
-	struct before_search *l = w->data;
-
-	l->inhabited |= pid != l->who->except;
-	return 0;
-}
-
-static int add_cgroup(struct cgroup_walk *w, uint64_t id)
-{
-	struct before_search *l = w->data;
-
-	return cgroup_ids_add(&l->ids, id);
 }
 
 /* A connection that was made in a cgroup where nobody is any more is at best a process's
@@ -422,41 +365,26 @@ static int add_cgroup(struct cgroup_walk *w, uint64_t id)
  * large, is for cgroups with somebody in them. */
 static int list_connections(struct before_search *l, int *ret_diag)
 {
-	struct cgroup_walk w = { .on_process = note_inhabitant,
-				 .on_cgroup = add_cgroup,
-				 .data = l };
-	int r = l->who->cgroup ? cgroup_walk(&w, l->who->cgroup) : 0;
+	struct nl_request request;
+	struct inet_diag_req *q;
+	int r = l->who->cgroup ? look_below(l->who->cgroup, &l->in) : 0;
 
-	if (r < 0 || (l->who->cgroup && !l->inhabited))
+	if (r < 0 || (l->who->cgroup && !l->in.inhabited))
 		return r;
-	cgroup_ids_sort(&l->ids);
 	*ret_diag = nl_diag_open();
-	return *ret_diag < 0 ? *ret_diag : dump_connections(*ret_diag, l);
+	if (*ret_diag < 0)
+		return *ret_diag;
+	/* Of both families at once, by the older of the kernel's two ways: each time all
+	 * buckets of a large table are looked at. */
+	q = nl_request_begin(&request, TCPDIAG_GETSOCK, NLM_F_DUMP, sizeof(*q));
+	q->idiag_family = AF_INET;
+	q->idiag_states = ~(1u << TCP_LISTEN_STATE | 1u << TCP_TIME_WAIT_STATE |
+			    1u << TCP_CLOSE_STATE);
+	r = nl_run(*ret_diag, &request, on_connection, l);
+	return r < 0 ? r : l->error;
 }
 
 /* ---- connections from before: what becomes of them ---- */
-
-static int end_unknown(int diag, struct ctmark *c, const struct before_search *l,
-		       size_t *ret)
-{
-	for (size_t i = 0; i < l->count; i++) {
-		const struct found *f = &l->found[i];
-		const struct inet_diag_req_v2 q = { .sdiag_family = f->family,
-						    .sdiag_protocol = IPPROTO_TCP,
-						    .id = f->id };
-		int r = ctmark_begun_by(c, &f->local, &f->peer);
-
-		if (r == CTMARK_LOCAL || r == CTMARK_PEER)
-			continue;
-		r = nl_diag_run(diag, SOCK_DESTROY, NLM_F_ACK, &q, NULL, NULL);
-		/* -ENOENT: it has just ended, by itself or because the kernel, whose
-		 * table changes meanwhile, has listed it twice. */
-		if (r < 0 && r != -ENOENT)
-			return r;
-		*ret += r != -ENOENT;
-	}
-	return 0;
-}
 
 static int end_connections(int diag, const struct before_search *l, size_t *ret,
 			   struct err *err)
@@ -470,14 +398,29 @@ static int end_connections(int diag, const struct before_search *l, size_t *ret,
 	if (r < 0)
 		return r;
 	(void)TAKE_FD(fd); /* it is @c's */
-	r = end_unknown(diag, &c, l, ret);
-	ctmark_done(&c);
+	for (size_t i = 0; i < l->count && r >= 0; i++) {
+		const struct found *f = &l->found[i];
+		const struct inet_diag_req_v2 q = { .sdiag_family = f->family,
+						    .sdiag_protocol = IPPROTO_TCP,
+						    .id = f->id };
+
+		r = ctmark_begun_by(&c, &f->local, &f->peer);
+		if (r == CTMARK_LOCAL || r == CTMARK_PEER)
+			continue;
+		r = nl_diag_run(diag, SOCK_DESTROY, NLM_F_ACK, &q, NULL, NULL);
+		*ret += r == 0;
+		/* It has just ended, by itself or because the kernel, whose table changes
+		 * meanwhile, has listed it twice. */
+		if (r == -ENOENT)
+			r = 0;
+	}
+	fd_close(&c.fd);
 	return r < 0 ? err_sys(err, r, "cannot end connections from before") : 0;
 }
 
 int before_end(const struct before_who *who, size_t *ret, struct err *err)
 {
-	struct before_search l = { .who = who };
+	struct before_search l = { .who = who, .in.except = who->except };
 	CLEAN(fd) int diag = -1;
 	int r = list_connections(&l, &diag);
 
@@ -486,7 +429,7 @@ int before_end(const struct before_who *who, size_t *ret, struct err *err)
 		err_sys(err, r, "cannot list the connections from before");
 	else if (l.count > 0)
 		r = end_connections(diag, &l, ret, err);
-	cgroup_ids_done(&l.ids);
+	cgroup_ids_done(&l.in.ids);
 	free(l.found);
 	return r;
 }

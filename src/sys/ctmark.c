@@ -33,50 +33,21 @@ int ctmark_init(struct ctmark *c, int fd, struct err *err)
 	return 0;
 }
 
-void ctmark_done(struct ctmark *c)
-{
-	fd_close(&c->fd);
-}
-
-/* The entry is known by its replies: they go from our end to the peer, whatever the
- * destination was before a redirect. */
-static void put_request(struct nl_request *q, uint32_t seq, const struct endpoint *local,
-			const struct endpoint *peer)
-{
-	struct nfgenmsg *g = nl_request_begin(
-		q, NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET, 0, sizeof(*g));
-	struct nl_writer *w = &q->writer;
-	size_t tuple, proto;
-	bool v4;
-	size_t ip;
-
-	nl_header(w)->nlmsg_seq = seq;
-	g->nfgen_family = local->addr.family == ADDR_V4 ? AF_INET : AF_INET6;
-	g->version = NFNETLINK_V0;
-	tuple = nl_nest(w, CTA_TUPLE_REPLY);
-	v4 = local->addr.family == ADDR_V4;
-	ip = nl_nest(w, CTA_TUPLE_IP);
-	nl_put(w, v4 ? CTA_IP_V4_SRC : CTA_IP_V6_SRC, local->addr.bytes,
-	       addr_size(&local->addr));
-	nl_put(w, v4 ? CTA_IP_V4_DST : CTA_IP_V6_DST, peer->addr.bytes,
-	       addr_size(&peer->addr));
-	nl_nest_end(w, ip);
-	proto = nl_nest(w, CTA_TUPLE_PROTO);
-	nl_put_u8(w, CTA_PROTO_NUM, IPPROTO_TCP);
-	nl_put_be16(w, CTA_PROTO_SRC_PORT, local->port);
-	nl_put_be16(w, CTA_PROTO_DST_PORT, peer->port);
-	nl_nest_end(w, proto);
-	nl_nest_end(w, tuple);
-	nl_end(w);
-}
-
 /* ---- reading ---- */
 
-/* The entry that @h tells of, or the error. */
-static int read_entry(const struct nlmsghdr *h, struct nl_attrs *ret)
+int ctmark_read(const void *bytes, size_t size, uint32_t port_id, uint32_t seq,
+		struct nl_attrs *ret)
 {
-	const struct nlmsgerr *e = nl_body(h, sizeof(*e));
+	const uint8_t *at = bytes;
+	const struct nlmsghdr *h;
+	const struct nlmsgerr *e;
 
+	do
+		h = nl_take(&at, &size);
+	while (h && (h->nlmsg_pid != port_id || h->nlmsg_seq != seq));
+	if (!h)
+		return size > 0 ? -EBADMSG : 1;
+	e = nl_body(h, sizeof(*e));
 	/* Nobody asked for an acknowledgement. */
 	if (h->nlmsg_type == NLMSG_ERROR)
 		return !e || e->error >= 0 ? -EBADMSG : e->error;
@@ -84,18 +55,6 @@ static int read_entry(const struct nlmsghdr *h, struct nl_attrs *ret)
 			       nl_attrs_of(h, sizeof(struct nfgenmsg), ret)
 		       ? 0
 		       : -EBADMSG;
-}
-
-int ctmark_read(const void *bytes, size_t size, uint32_t port_id, uint32_t seq,
-		struct nl_attrs *ret)
-{
-	const uint8_t *at = bytes;
-	const struct nlmsghdr *h;
-
-	while ((h = nl_take(&at, &size)))
-		if (h->nlmsg_pid == port_id && h->nlmsg_seq == seq)
-			return read_entry(h, ret);
-	return size > 0 ? -EBADMSG : 1;
 }
 
 static bool is_bytes(const struct nlattr *a, const void *bytes, size_t size)
@@ -134,35 +93,40 @@ int ctmark_of_entry(const struct nl_attrs *entry, const struct endpoint *local,
 	return nl_get_u32(entry->at[CTA_MARK], ret) ? 0 : -EBADMSG;
 }
 
-/* One that the kernel took up in the middle, with windows that it doesn't know, is marked
- * as that. What can't be read is none that was seen to begin. */
-static bool was_seen_to_begin(const struct nlattr *protoinfo)
-{
-	struct nf_ct_tcp_flags flags;
-	struct nl_attrs info, tcp;
-	const struct nlattr *a;
-
-	if (!nl_attrs_nested(protoinfo, &info) ||
-	    !nl_attrs_nested(info.at[CTA_PROTOINFO_TCP], &tcp))
-		return false;
-	a = tcp.at[CTA_PROTOINFO_TCP_FLAGS_ORIGINAL];
-	if (!a || nl_size(a) != sizeof(flags))
-		return false;
-	memcpy(&flags, nl_data(a), sizeof(flags));
-	return !(flags.flags & IP_CT_TCP_FLAG_BE_LIBERAL);
-}
-
 /* ---- one question ---- */
 
-/* @buf: REPLY_SIZE bytes, which @ret points into afterwards. */
+/* @buf: REPLY_SIZE bytes, which @ret points into afterwards. The entry is known by its
+ * replies: they go from our end to the peer, whatever the destination was before a
+ * redirect. */
 static int ask(struct ctmark *c, const struct endpoint *local,
 	       const struct endpoint *peer, uint8_t *buf, struct nl_attrs *ret)
 {
+	const bool v4 = local->addr.family == ADDR_V4;
 	struct nl_request q;
+	struct nfgenmsg *g = nl_request_begin(
+		&q, NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET, 0, sizeof(*g));
+	struct nl_writer *w = &q.writer;
+	size_t tuple, ip, proto;
 	int r;
 
-	put_request(&q, ++c->seq, local, peer);
-	r = nl_send(c->fd, q.writer.bytes, q.writer.size);
+	nl_header(w)->nlmsg_seq = ++c->seq;
+	g->nfgen_family = v4 ? AF_INET : AF_INET6;
+	g->version = NFNETLINK_V0;
+	tuple = nl_nest(w, CTA_TUPLE_REPLY);
+	ip = nl_nest(w, CTA_TUPLE_IP);
+	nl_put(w, v4 ? CTA_IP_V4_SRC : CTA_IP_V6_SRC, local->addr.bytes,
+	       addr_size(&local->addr));
+	nl_put(w, v4 ? CTA_IP_V4_DST : CTA_IP_V6_DST, peer->addr.bytes,
+	       addr_size(&peer->addr));
+	nl_nest_end(w, ip);
+	proto = nl_nest(w, CTA_TUPLE_PROTO);
+	nl_put_u8(w, CTA_PROTO_NUM, IPPROTO_TCP);
+	nl_put_be16(w, CTA_PROTO_SRC_PORT, local->port);
+	nl_put_be16(w, CTA_PROTO_DST_PORT, peer->port);
+	nl_nest_end(w, proto);
+	nl_nest_end(w, tuple);
+	nl_end(w);
+	r = nl_send(c->fd, w->bytes, w->size);
 	if (r < 0)
 		return r;
 	for (int i = 0; i < REPLIES_MAX; i++) {
@@ -196,7 +160,9 @@ int ctmark_begun_by(struct ctmark *c, const struct endpoint *local,
 		    const struct endpoint *peer)
 {
 	_Alignas(struct nlmsghdr) uint8_t buf[REPLY_SIZE];
-	struct nl_attrs entry;
+	struct nl_attrs entry, info, tcp;
+	struct nf_ct_tcp_flags flags;
+	const struct nlattr *a;
 	int r = ask(c, local, peer, buf, &entry);
 
 	if (r == -ENOENT)
@@ -205,5 +171,14 @@ int ctmark_begun_by(struct ctmark *c, const struct endpoint *local,
 		return r;
 	if (tuple_is(entry.at[CTA_TUPLE_ORIG], local, peer))
 		return CTMARK_LOCAL;
-	return was_seen_to_begin(entry.at[CTA_PROTOINFO]) ? CTMARK_PEER : CTMARK_NOBODY;
+	/* One that the kernel took up in the middle, with windows that it doesn't know,
+	 * is marked as that. What can't be read is none that was seen to begin. */
+	if (!nl_attrs_nested(entry.at[CTA_PROTOINFO], &info) ||
+	    !nl_attrs_nested(info.at[CTA_PROTOINFO_TCP], &tcp))
+		return CTMARK_NOBODY;
+	a = tcp.at[CTA_PROTOINFO_TCP_FLAGS_ORIGINAL];
+	if (!a || nl_size(a) != sizeof(flags))
+		return CTMARK_NOBODY;
+	memcpy(&flags, nl_data(a), sizeof(flags));
+	return flags.flags & IP_CT_TCP_FLAG_BE_LIBERAL ? CTMARK_NOBODY : CTMARK_PEER;
 }

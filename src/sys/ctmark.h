@@ -17,7 +17,6 @@ struct ctmark {
 
 /* Take @fd, a bound netlink socket (sandbox_netlink_open()) that nobody else uses. */
 int ctmark_init(struct ctmark *c, int fd, struct err *err) MUST_CHECK;
-void ctmark_done(struct ctmark *c);
 
 /* The mark of the entry of @socket, a TCP connection that was accepted. Return: 0, or
  * -ENOENT: there is no such entry; another -errno: who it is can't be told. */

@@ -232,7 +232,7 @@ static void on_who(struct driver *d, char **words)
 		r = ctmark_init(&c, netlink, &err);
 	if (r == 0)
 		r = ctmark_of_socket(&c, fd, &mark);
-	ctmark_done(&c);
+	fd_close(&c.fd);
 	close(fd);
 	if (r < 0)
 		return answer(r, &err);
