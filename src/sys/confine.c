@@ -94,40 +94,11 @@ struct landlock_attr {
 	uint64_t scoped;
 };
 
-/* All that this kernel can refuse. */
-static uint64_t all_rights(long abi)
-{
-	/* Execute to make_sym came with ABI 1. */
-	uint64_t rights = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1;
-
-	if (abi >= 2)
-		rights |= RIGHT_REFER;
-	if (abi >= 3)
-		rights |= RIGHT_TRUNCATE;
-	if (abi >= 5)
-		rights |= RIGHT_IOCTL_DEV;
-	return rights;
-}
-
-static uint64_t rights_of(const struct landlock_path *p, bool is_directory)
-{
-	uint64_t rights = LANDLOCK_ACCESS_FS_READ_FILE;
-
-	if (p->write)
-		rights |= LANDLOCK_ACCESS_FS_WRITE_FILE | RIGHT_TRUNCATE;
-	if (!is_directory)
-		return rights;
-	rights |= LANDLOCK_ACCESS_FS_READ_DIR;
-	if (p->write)
-		rights |= LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_DIR |
-			  LANDLOCK_ACCESS_FS_REMOVE_FILE | RIGHT_REFER;
-	return rights;
-}
-
 static int add_path(int ruleset, const struct landlock_path *p, uint64_t handled)
 {
 	struct landlock_path_beneath_attr attr = { 0 };
 	CLEAN(fd) int fd = open(p->path, O_PATH | O_CLOEXEC);
+	bool is_directory;
 	struct stat st;
 
 	/* What isn't there, or can't be reached, is not granted. */
@@ -137,7 +108,17 @@ static int add_path(int ruleset, const struct landlock_path *p, uint64_t handled
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	attr.parent_fd = fd;
-	attr.allowed_access = rights_of(p, S_ISDIR(st.st_mode)) & handled;
+	is_directory = S_ISDIR(st.st_mode);
+	attr.allowed_access = LANDLOCK_ACCESS_FS_READ_FILE;
+	if (is_directory)
+		attr.allowed_access |= LANDLOCK_ACCESS_FS_READ_DIR;
+	if (p->write)
+		attr.allowed_access |= LANDLOCK_ACCESS_FS_WRITE_FILE | RIGHT_TRUNCATE;
+	if (p->write && is_directory)
+		attr.allowed_access |= LANDLOCK_ACCESS_FS_MAKE_REG |
+				       LANDLOCK_ACCESS_FS_MAKE_DIR |
+				       LANDLOCK_ACCESS_FS_REMOVE_FILE | RIGHT_REFER;
+	attr.allowed_access &= handled;
 	return syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &attr,
 		       0) < 0
 		       ? -errno
@@ -157,8 +138,12 @@ static int make_ruleset(long least, uint64_t rights, uint64_t *ret_handled)
 
 	if (abi < least)
 		return -EOPNOTSUPP;
+	/* All that this kernel can refuse: execute to make_sym came with ABI 1. */
 	if (rights == 0)
-		attr.handled_access_fs = all_rights(abi);
+		attr.handled_access_fs = ((LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1) |
+					 (abi >= 2 ? RIGHT_REFER : 0) |
+					 (abi >= 3 ? RIGHT_TRUNCATE : 0) |
+					 (abi >= 5 ? RIGHT_IOCTL_DEV : 0);
 	if (abi >= 6) {
 		attr.scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL;
 		size = sizeof(attr);

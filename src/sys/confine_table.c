@@ -239,29 +239,23 @@ static const struct row rows[] = {
 	{ "to serve", POSTGRES, { "listen", "accept", "accept4" } },
 };
 
-static int add_row(scmp_filter_ctx ctx, uint32_t action, const struct row *row)
-{
-	unsigned int count = 0;
-	int r = 0;
-
-	while (count < WHEN_MAX && row->when[count].op != 0)
-		count++;
-	for (size_t i = 0; row->calls[i] && r == 0; i++)
-		r = seccomp_rule_add_array(ctx, action,
-					   seccomp_syscall_resolve_name(row->calls[i]),
-					   count, row->when);
-	return r;
-}
-
 static int build(scmp_filter_ctx ctx, const char *arch, enum program program)
 {
 	const uint32_t action = program == POSTGRES ? SCMP_ACT_ERRNO(EPERM)
 						    : SCMP_ACT_ALLOW;
 	int r = seccomp_build_for(ctx, arch);
 
-	for (size_t i = 0; i < ARRAY_SIZE(rows) && r == 0; i++)
-		if (rows[i].programs & program)
-			r = add_row(ctx, action, &rows[i]);
+	for (const struct row *row = rows; row < rows + ARRAY_SIZE(rows); row++) {
+		unsigned int count = 0;
+
+		while (count < WHEN_MAX && row->when[count].op != 0)
+			count++;
+		for (size_t i = 0; (row->programs & program) && row->calls[i] && r == 0;
+		     i++)
+			r = seccomp_rule_add_array(
+				ctx, action, seccomp_syscall_resolve_name(row->calls[i]),
+				count, row->when);
+	}
 	/* clone3() keeps its flags in memory, so the C library is told that there is
 	 * none. */
 	if (r == 0 && (program == CONTROL || program == POSTGRES))
