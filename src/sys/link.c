@@ -62,26 +62,25 @@ static int link_up(int fd, int index, uint32_t mtu)
 	return request_ack(fd, &q);
 }
 
-/* Every queue has its place in sysfs, and by default there is one for each processor. */
-static void put_one_queue(struct nl_writer *w)
-{
-	nl_put_u32(w, IFLA_NUM_TX_QUEUES, 1);
-	nl_put_u32(w, IFLA_NUM_RX_QUEUES, 1);
-}
-
-/* Both ends, still down: the kernel can't bring one up before it has the other. */
-static int stub_create(int fd)
+/* Return: the index of our end, or -errno. */
+static int stub_make(int fd)
 {
 	struct nl_request q;
 	struct ifinfomsg *body = nl_request_begin(
 		&q, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, sizeof(*body));
 	struct nl_writer *w = &q.writer;
 	size_t info, data, peer;
+	int index, r;
 
+	/* Both ends, still down: the kernel can't bring one up before it has the other.
+	 */
 	body->ifi_flags = IFF_NOARP;
 	body->ifi_change = IFF_NOARP;
 	nl_put_text(w, IFLA_IFNAME, STUB_NAME);
-	put_one_queue(w);
+	/* Every queue has its place in sysfs, and by default there is one for each
+	 * processor. */
+	nl_put_u32(w, IFLA_NUM_TX_QUEUES, 1);
+	nl_put_u32(w, IFLA_NUM_RX_QUEUES, 1);
 	nl_put_u32(w, IFLA_GROUP, LINK_STUB_GROUP);
 	info = nl_nest(w, IFLA_LINKINFO);
 	nl_put_text(w, IFLA_INFO_KIND, "veth");
@@ -92,19 +91,13 @@ static int stub_create(int fd)
 	body->ifi_change = IFF_NOARP;
 	nl_put_text(w, IFLA_IFNAME, STUB_PEER);
 	nl_put_u32(w, IFLA_MTU, STUB_PEER_MTU);
-	put_one_queue(w);
+	nl_put_u32(w, IFLA_NUM_TX_QUEUES, 1);
+	nl_put_u32(w, IFLA_NUM_RX_QUEUES, 1);
 	nl_put_u32(w, IFLA_GROUP, LINK_STUB_GROUP);
 	nl_nest_end(w, peer);
 	nl_nest_end(w, data);
 	nl_nest_end(w, info);
-	return request_ack(fd, &q);
-}
-
-/* Return: the index of our end, or -errno. */
-static int stub_make(int fd)
-{
-	int index, r = stub_create(fd);
-
+	r = request_ack(fd, &q);
 	if (r < 0)
 		return r;
 	index = (int)if_nametoindex(STUB_NAME);
@@ -285,24 +278,11 @@ int link_setup_owned(bool *ret_ipv6, struct err *err)
 	return r < 0 ? r : link_await_stub(*ret_ipv6, err);
 }
 
-/* UDP asks UPLINK_TABLE first; once the link is gone, that table is empty. */
-static int udp_rule_add(int fd, uint8_t family)
-{
-	struct nl_request q;
-	struct fib_rule_hdr *body = nl_request_begin(
-		&q, RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, sizeof(*body));
-
-	body->family = family == ADDR_V4 ? AF_INET : AF_INET6;
-	body->action = FR_ACT_TO_TBL;
-	body->table = UPLINK_TABLE;
-	nl_put_u32(&q.writer, FRA_PRIORITY, UPLINK_RULE);
-	nl_put_u8(&q.writer, FRA_IP_PROTO, IPPROTO_UDP);
-	return request_ack(fd, &q);
-}
-
 static int uplink_family(int fd, int index, const struct addr *own,
 			 const struct addr *gateway, bool silent)
 {
+	struct nl_request q;
+	struct fib_rule_hdr *body;
 	int r = addr_add(fd, index, own, (uint8_t)(addr_size(own) * 8));
 
 	if (r == 0)
@@ -311,7 +291,17 @@ static int uplink_family(int fd, int index, const struct addr *own,
 		r = neighbour_add(fd, index, gateway);
 	if (r == 0)
 		r = route_add(fd, index, UPLINK_TABLE, gateway);
-	return r == 0 ? udp_rule_add(fd, own->family) : r;
+	if (r < 0)
+		return r;
+	/* UDP asks UPLINK_TABLE first; once the link is gone, that table is empty. */
+	body = nl_request_begin(&q, RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL,
+				sizeof(*body));
+	body->family = own->family == ADDR_V4 ? AF_INET : AF_INET6;
+	body->action = FR_ACT_TO_TBL;
+	body->table = UPLINK_TABLE;
+	nl_put_u32(&q.writer, FRA_PRIORITY, UPLINK_RULE);
+	nl_put_u8(&q.writer, FRA_IP_PROTO, IPPROTO_UDP);
+	return request_ack(fd, &q);
 }
 
 /* Return: the index of the link @name, once the kernel has told of it. */
@@ -361,7 +351,8 @@ static int on_route(const struct nlmsghdr *h, void *data)
 	return 0;
 }
 
-/* Ask for the route to @a. Return: its type (RTN_…), or -errno. */
+/* Ask for the route to @a. Return: its type (RTN_…); RTN_UNSPEC: there is none, which is
+ * no way out, but not an address of ours either; -errno. */
 static int route_type(int fd, const struct addr *a)
 {
 	struct nl_request q;
@@ -372,22 +363,15 @@ static int route_type(int fd, const struct addr *a)
 	body->rtm_dst_len = (uint8_t)(addr_size(a) * 8);
 	nl_put(&q.writer, RTA_DST, a->bytes, addr_size(a));
 	r = nl_run(fd, &q, on_route, &type);
+	if (r == -ENETUNREACH || r == -EHOSTUNREACH || r == -EACCES || r == -EINVAL)
+		return RTN_UNSPEC;
 	return r < 0 ? r : type;
-}
-
-/* No route is no way out, but not an address of ours either. */
-static bool is_no_route(int type)
-{
-	return type == -ENETUNREACH || type == -EHOSTUNREACH || type == -EACCES ||
-	       type == -EINVAL;
 }
 
 int link_addr_is_local(int route_fd, const struct addr *a)
 {
 	int type = route_type(route_fd, a);
 
-	if (is_no_route(type))
-		return 0;
 	if (type < 0)
 		return type;
 	return type == RTN_LOCAL || type == RTN_ANYCAST || type == RTN_BROADCAST;
@@ -403,10 +387,8 @@ int link_has_default_route(int route_fd, int family)
 				    : addr_from_bytes(ADDR_V6, six);
 	int type = route_type(route_fd, &a);
 
-	if (is_no_route(type) || type == -EAFNOSUPPORT)
-		return 0;
 	if (type < 0)
-		return type;
+		return type == -EAFNOSUPPORT ? 0 : type;
 	return type == RTN_UNICAST;
 }
 
