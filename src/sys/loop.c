@@ -7,8 +7,7 @@
 #include "base/clock.h"
 
 enum {
-	BATCH_MAX = 64,	   /* events taken by one epoll_wait */
-	TIMERS_FIRST = 64, /* heap slots at first; doubled as needed */
+	BATCH_MAX = 64, /* events taken by one epoll_wait */
 	WAIT_MAX_MS = 60 * 1000,
 };
 
@@ -20,7 +19,8 @@ struct loop {
 	struct epoll_event batch[BATCH_MAX];
 	int batch_at, batch_count;
 	struct loop_timer **heap; /* owned; the earliest first */
-	uint32_t timer_count, timer_capacity;
+	uint32_t timer_count;
+	size_t timer_capacity;
 	struct loop_deferred *deferred, *running; /* the latter in this turn */
 	void (*turn_end)(void *data);
 	void *turn_end_data;
@@ -125,27 +125,10 @@ static void heap_down(struct loop *l, uint32_t i)
 	heap_put(l, i, t);
 }
 
-static int heap_reserve(struct loop *l)
-{
-	uint32_t capacity = MAX(l->timer_capacity * 2, (uint32_t)TIMERS_FIRST);
-	struct loop_timer **heap;
-
-	if (l->timer_count < l->timer_capacity)
-		return 0;
-	heap = reallocarray(l->heap, capacity, sizeof(*heap));
-	if (!heap)
-		return -ENOMEM;
-	l->heap = heap;
-	l->timer_capacity = capacity;
-	return 0;
-}
-
 /* A timer that another timer starts fires in a later turn at the soonest, so one that
  * restarts itself at once starves neither sockets nor other timers. */
 int loop_timer_start(struct loop *l, struct loop_timer *t, int64_t at_ms)
 {
-	int r;
-
 	if (l->firing)
 		at_ms = MAX(at_ms, l->now_ms + 1);
 	if (t->slot > 0) {
@@ -154,9 +137,8 @@ int loop_timer_start(struct loop *l, struct loop_timer *t, int64_t at_ms)
 		heap_down(l, t->slot - 1);
 		return 0;
 	}
-	r = heap_reserve(l);
-	if (r < 0)
-		return r;
+	if (!ARRAY_GROW(l->heap, l->timer_count, l->timer_capacity))
+		return -ENOMEM;
 	t->at_ms = at_ms;
 	heap_put(l, l->timer_count++, t);
 	heap_up(l, t->slot - 1);
@@ -217,23 +199,16 @@ void loop_on_turn_end(struct loop *l, void (*fn)(void *data), void *data)
 	l->turn_end_data = data;
 }
 
-static int wait_ms(const struct loop *l, int max_wait_ms)
-{
-	int64_t wait = WAIT_MAX_MS;
-
-	if (l->deferred)
-		return 0;
-	if (l->timer_count > 0)
-		wait = MIN(wait, l->heap[0]->at_ms - clock_now_ms());
-	if (max_wait_ms >= 0)
-		wait = MIN(wait, (int64_t)max_wait_ms);
-	return wait < 0 ? 0 : (int)wait;
-}
-
 int loop_turn(struct loop *l, int max_wait_ms)
 {
-	int n = epoll_wait(l->epoll_fd, l->batch, BATCH_MAX, wait_ms(l, max_wait_ms));
+	int64_t wait_ms = l->deferred ? 0 : WAIT_MAX_MS;
+	int n;
 
+	if (wait_ms > 0 && l->timer_count > 0)
+		wait_ms = MIN(wait_ms, l->heap[0]->at_ms - clock_now_ms());
+	if (max_wait_ms >= 0)
+		wait_ms = MIN(wait_ms, (int64_t)max_wait_ms);
+	n = epoll_wait(l->epoll_fd, l->batch, BATCH_MAX, (int)MAX(wait_ms, (int64_t)0));
 	if (n < 0 && errno != EINTR)
 		return -errno;
 	l->now_ms = clock_now_ms();
