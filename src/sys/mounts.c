@@ -108,27 +108,19 @@ const struct mount *mounts_containing(const struct mounts *m, const char *path)
 	return mounts_numbered(m, st.stx_mnt_id);
 }
 
-static bool is_covered(const struct mounts *m, const struct mount *x)
-{
-	for (size_t i = 0; i < m->count; i++) {
-		const struct mount *y = &m->list[i];
-
-		/* On top of it, or at a directory that it was mounted below of before. */
-		if ((y->parent == x->id && strcmp(y->path, x->path) == 0) ||
-		    (y != x && y->parent == x->parent &&
-		     path_is_within(x->path, y->path)))
-			return true;
-	}
-	return false;
-}
-
 bool mounts_is_hidden(const struct mounts *m, const struct mount *x)
 {
 	for (size_t depth = 0; x && depth < m->count; depth++) {
 		const struct mount *parent = mounts_numbered(m, x->parent);
 
-		if (is_covered(m, x))
-			return true;
+		for (const struct mount *y = m->list; y < m->list + m->count; y++) {
+			/* On top of it, or at a directory that it was mounted below of
+			 * before. */
+			if ((y->parent == x->id && strcmp(y->path, x->path) == 0) ||
+			    (y != x && y->parent == x->parent &&
+			     path_is_within(x->path, y->path)))
+				return true;
+		}
 		x = parent == x ? NULL : parent;
 	}
 	return false;
@@ -213,13 +205,6 @@ static bool parse_device(const char *text, uint32_t *ret)
 	return true;
 }
 
-static bool parse_id(const char *text, uint32_t *ret)
-{
-	const char *end = text + strlen(text);
-
-	return parse_u32(&text, end, UINT32_MAX, ret) && text == end;
-}
-
 /* One line: "36 35 98:0 /root /mnt/point opts [tags...] - type source opts". */
 static bool parse_line(char *line, struct mount *ret)
 {
@@ -238,7 +223,8 @@ static bool parse_line(char *line, struct mount *ret)
 			return false;
 	}
 	if (fields[POINT][0] != '/' || !parse_device(fields[DEVICE], &m.device) ||
-	    !parse_id(fields[ID], &m.id) || !parse_id(fields[PARENT], &m.parent))
+	    !text_to_u32(text_of(fields[ID]), UINT32_MAX, &m.id) ||
+	    !text_to_u32(text_of(fields[PARENT]), UINT32_MAX, &m.parent))
 		return false;
 	unescape(fields[POINT]);
 	unescape(fields[ROOT]);

@@ -50,33 +50,26 @@ void nl_writer_done(struct nl_writer *w)
 	*w = (struct nl_writer){ 0 };
 }
 
-static bool grow(struct nl_writer *w, size_t size)
-{
-	size_t capacity = MAX(w->capacity * 2, w->size + size + 4096);
-	uint8_t *bytes;
-
-	if (!w->grows || capacity > NL_BATCH_MAX) {
-		w->failed = -E2BIG;
-		return false;
-	}
-	bytes = realloc(w->bytes, capacity);
-	if (!bytes) {
-		w->failed = -ENOMEM;
-		return false;
-	}
-	w->bytes = bytes;
-	w->capacity = capacity;
-	return true;
-}
-
 /* Room for @size bytes, to be filled, and zeros behind them. NULL after a failure. */
 static void *take(struct nl_writer *w, size_t size)
 {
 	size_t padded = NLMSG_ALIGN(size);
 	uint8_t *p;
 
-	if (w->failed || (w->capacity - w->size < padded && !grow(w, padded)))
+	if (w->failed)
 		return NULL;
+	if (w->capacity - w->size < padded) {
+		size_t capacity = MAX(w->capacity * 2, w->size + padded + 4096);
+		bool fits = w->grows && capacity <= NL_BATCH_MAX;
+		uint8_t *bytes = fits ? realloc(w->bytes, capacity) : NULL;
+
+		if (!bytes) {
+			w->failed = fits ? -ENOMEM : -E2BIG;
+			return NULL;
+		}
+		w->bytes = bytes;
+		w->capacity = capacity;
+	}
 	p = w->bytes + w->size;
 	memset(p + padded - NLMSG_ALIGNTO, 0, NLMSG_ALIGNTO);
 	w->size += padded;
@@ -236,20 +229,6 @@ ssize_t nl_receive(int fd, void *buf, size_t size)
 	return n == 0 || (size_t)n > size ? -EBADMSG : n;
 }
 
-/* What the message @h, which is not data, says. */
-static int read_control(const struct nlmsghdr *h)
-{
-	const struct nlmsgerr *said = nl_body(h, sizeof(*said));
-
-	if (h->nlmsg_type == NLMSG_DONE)
-		return 1;
-	if (h->nlmsg_type != NLMSG_ERROR)
-		return 0;
-	if (!said)
-		return -EBADMSG;
-	return said->error == 0 ? 1 : -abs(said->error);
-}
-
 int nl_answer_read(const void *bytes, size_t size, nl_message_fn *fn, void *data)
 {
 	const uint8_t *at = bytes;
@@ -257,11 +236,17 @@ int nl_answer_read(const void *bytes, size_t size, nl_message_fn *fn, void *data
 	int r = 0;
 
 	while (r == 0 && (h = nl_take(&at, &size))) {
+		const struct nlmsgerr *said = nl_body(h, sizeof(*said));
+
 		if (h->nlmsg_flags & NLM_F_DUMP_INTR)
 			r = -EINTR;
-		else if (h->nlmsg_type < NLMSG_MIN_TYPE)
-			r = read_control(h);
-		else if (fn)
+		else if (h->nlmsg_type == NLMSG_ERROR && !said)
+			r = -EBADMSG;
+		else if (h->nlmsg_type == NLMSG_ERROR && said->error != 0)
+			r = -abs(said->error);
+		else if (h->nlmsg_type == NLMSG_ERROR || h->nlmsg_type == NLMSG_DONE)
+			r = 1;
+		else if (h->nlmsg_type >= NLMSG_MIN_TYPE && fn)
 			r = fn(h, data);
 	}
 	return r;
