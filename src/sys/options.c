@@ -294,27 +294,23 @@ int cli_options_environment(const struct cli_options *table, void *target,
 	return all.code < 0 ? err_set(err, all.code, "%s", all.text) : 0;
 }
 
-static bool has_variable(const struct cli_options *table, struct text name)
+const char *cli_options_stray_variable(const struct cli_options *table)
 {
 	char buf[VARIABLE_SIZE];
 	const struct cli_option *o;
 
-	for (size_t i = 0; (o = cli_option_at(table, i)); i++) {
-		if (text_equal(name, variable_name(o->name, buf)) ||
-		    (o->was && text_equal(name, variable_name(o->was, buf))))
-			return true;
-	}
-	return false;
-}
-
-const char *cli_options_stray_variable(const struct cli_options *table)
-{
 	for (char **e = environ; e && *e; e++) {
 		struct text name = { *e, strcspn(*e, "=") };
+		bool is_known = text_equal(name, SANDBOX_VARIABLE) ||
+				text_equal(name, PROGRAM_VARIABLE);
 
-		if (strncmp(*e, variable_prefix, strlen(variable_prefix)) == 0 &&
-		    !has_variable(table, name) && !text_equal(name, SANDBOX_VARIABLE) &&
-		    !text_equal(name, PROGRAM_VARIABLE))
+		if (strncmp(*e, variable_prefix, strlen(variable_prefix)) != 0)
+			continue;
+		for (size_t i = 0; !is_known && (o = cli_option_at(table, i)); i++)
+			is_known =
+				text_equal(name, variable_name(o->name, buf)) ||
+				(o->was && text_equal(name, variable_name(o->was, buf)));
+		if (!is_known)
 			return *e;
 	}
 	return NULL;
