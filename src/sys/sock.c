@@ -154,6 +154,7 @@ static int loopback_open(int family, int type, const struct sandbox_ports *ports
 			 uint16_t port, int *ret, struct err *err)
 {
 	int backlog = type == SOCK_STREAM ? LISTEN_BACKLOG : 0;
+	const int bytes = DNS_RECEIVE_BYTES;
 	const uint8_t six[16] = { [15] = 1 };
 	struct endpoint e = { .port = port };
 	CLEAN(fd) int fd = -1;
@@ -179,23 +180,13 @@ static int loopback_open(int family, int type, const struct sandbox_ports *ports
 	r = sock_serve(fd, (struct sockaddr *)&sa, size, backlog, ports->until_ms);
 	if (r < 0)
 		return err_sys(err, r, "cannot bind loopback port %u", port);
+	/* Capped at net.core.rmem_max where we may not go over it: less is fine. */
+	if (type == SOCK_DGRAM &&
+	    setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)) < 0 &&
+	    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)) < 0)
+		return -errno;
 	*ret = TAKE_FD(fd);
 	return 0;
-}
-
-static int dns_udp_open(int family, const struct sandbox_ports *ports, int *ret,
-			struct err *err)
-{
-	int bytes = DNS_RECEIVE_BYTES;
-	int r = loopback_open(family, SOCK_DGRAM, ports, ports->dns, ret, err);
-
-	/* Capped at net.core.rmem_max where we may not go over it: less is fine. */
-	if (r == 0 &&
-	    setsockopt(*ret, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)) < 0)
-		r = setsockopt(*ret, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)) < 0
-			    ? -errno
-			    : 0;
-	return r;
 }
 
 int sandbox_fds_open(struct sandbox_fds *ret, const struct sandbox_ports *ports,
@@ -209,7 +200,8 @@ int sandbox_fds_open(struct sandbox_fds *ret, const struct sandbox_ports *ports,
 	if (r == 0)
 		r = sandbox_netlink_open(&s.fd[SANDBOX_FD_NFLOG], err);
 	if (r == 0)
-		r = dns_udp_open(AF_INET, ports, &s.fd[SANDBOX_FD_DNS_UDP4], err);
+		r = loopback_open(AF_INET, SOCK_DGRAM, ports, ports->dns,
+				  &s.fd[SANDBOX_FD_DNS_UDP4], err);
 	if (r == 0)
 		r = loopback_open(AF_INET, SOCK_STREAM, ports, ports->dns,
 				  &s.fd[SANDBOX_FD_DNS_TCP4], err);
@@ -217,7 +209,8 @@ int sandbox_fds_open(struct sandbox_fds *ret, const struct sandbox_ports *ports,
 		r = loopback_open(AF_INET, SOCK_STREAM, ports, ports->relay,
 				  &s.fd[SANDBOX_FD_RELAY4], err);
 	if (r == 0 && ipv6)
-		r = dns_udp_open(AF_INET6, ports, &s.fd[SANDBOX_FD_DNS_UDP6], err);
+		r = loopback_open(AF_INET6, SOCK_DGRAM, ports, ports->dns,
+				  &s.fd[SANDBOX_FD_DNS_UDP6], err);
 	if (r == 0 && ipv6)
 		r = loopback_open(AF_INET6, SOCK_STREAM, ports, ports->dns,
 				  &s.fd[SANDBOX_FD_DNS_TCP6], err);
@@ -419,26 +412,9 @@ static int find_port(enum addr_family family, uint8_t protocol)
 	return r < 0 ? r : here.port;
 }
 
-/* Return: the port that @fd now has, or -errno. */
-static int bind_some_port(int fd, enum addr_family family, uint8_t protocol)
-{
-	int r = -EADDRINUSE;
-
-	for (int i = 0; i < TRIES && r == -EADDRINUSE; i++) {
-		int port = find_port(family, protocol);
-
-		if (port <= 0)
-			return port < 0 ? port : -EADDRINUSE;
-		r = bind_port(fd, family, (uint16_t)port);
-		if (r == 0)
-			return port;
-	}
-	return r;
-}
-
 int own_hold(const struct own_ports *o, int fd, enum addr_family family, uint8_t protocol)
 {
-	int port, r;
+	int port = 0, r = -EADDRINUSE;
 
 	if (o->mark == 0)
 		return 0;
@@ -447,9 +423,14 @@ int own_hold(const struct own_ports *o, int fd, enum addr_family family, uint8_t
 		return -EINVAL;
 	if (setsockopt(fd, SOL_SOCKET, SO_MARK, &o->mark, sizeof(o->mark)) < 0)
 		return -errno;
-	port = bind_some_port(fd, family, protocol);
-	if (port < 0)
-		return port;
+	for (int i = 0; i < TRIES && r == -EADDRINUSE; i++) {
+		port = find_port(family, protocol);
+		if (port <= 0)
+			return port < 0 ? port : -EADDRINUSE;
+		r = bind_port(fd, family, (uint16_t)port);
+	}
+	if (r < 0)
+		return r;
 	r = o->hold(o->data, family, protocol, (uint16_t)port);
 	return r < 0 ? r : port;
 }
