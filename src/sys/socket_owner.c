@@ -89,24 +89,6 @@ static int on_socket(const struct nlmsghdr *h, void *data)
 	return 0;
 }
 
-static void put_addr(__be32 ret[4], const struct addr *a)
-{
-	memcpy(ret, a->bytes, addr_size(a));
-}
-
-/* For UDP the kernel takes the two ends the other way round. */
-static void put_ends(struct inet_diag_sockid *ret, const struct owner_question *q,
-		     const struct endpoint *to)
-{
-	const bool swapped = q->protocol == IPPROTO_UDP;
-	const struct endpoint *a = swapped ? to : &q->from, *b = swapped ? &q->from : to;
-
-	put_addr(ret->idiag_src, &a->addr);
-	put_addr(ret->idiag_dst, &b->addr);
-	ret->idiag_sport = htobe16(a->port);
-	ret->idiag_dport = htobe16(b->port);
-}
-
 /* The one between @q->from and @to; @to NULL: all that there are. */
 static int find_sockets(int diag, uint8_t family, const struct endpoint *to,
 			struct socket_search *s)
@@ -117,10 +99,18 @@ static int find_sockets(int diag, uint8_t family, const struct endpoint *to,
 		.idiag_states = (uint32_t)ALL_STATES,
 		.id.idiag_cookie = { INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE },
 	};
+	/* For UDP the kernel takes the two ends the other way round. */
+	const bool swapped = s->q->protocol == IPPROTO_UDP;
+	const struct endpoint *a = swapped ? to : &s->q->from,
+			      *b = swapped ? &s->q->from : to;
 	int r;
 
-	if (to)
-		put_ends(&q.id, s->q, to);
+	if (to) {
+		memcpy(q.id.idiag_src, a->addr.bytes, addr_size(&a->addr));
+		memcpy(q.id.idiag_dst, b->addr.bytes, addr_size(&b->addr));
+		q.id.idiag_sport = htobe16(a->port);
+		q.id.idiag_dport = htobe16(b->port);
+	}
 	r = nl_diag_run(diag, SOCK_DIAG_BY_FAMILY, to ? 0 : NLM_F_DUMP, &q, on_socket, s);
 	return s->seen > OWNER_SOCKETS_MAX ? -E2BIG : r;
 }
@@ -134,25 +124,19 @@ static int list_all_sockets(int diag, struct socket_search *s)
 	return r < 0 ? r : find_sockets(diag, AF_INET6, NULL, s);
 }
 
-/* The quick way, which takes no list of all: most have asked the name server that they
- * were given. */
-static int find_exactly(int diag, struct socket_search *s)
+static int find_socket(int diag, struct socket_search *s)
 {
 	const struct owner_question *q = s->q;
 	const struct endpoint inner = { addr_v4(127, 0, 0, 1), 53 };
 	const bool v4 = q->from.addr.family == ADDR_V4;
 	const struct endpoint *to = q->to.addr.family != ADDR_NONE ? &q->to : &inner;
+	int r = -ENOENT;
 
-	if (to->addr.family != q->from.addr.family)
-		return -ENOENT;
-	return find_sockets(diag, v4 ? AF_INET : AF_INET6, to, s);
-}
-
-static int find_socket(int diag, struct socket_search *s)
-{
-	int r = find_exactly(diag, s);
-
-	if (s->inode == 0 && s->q->protocol == IPPROTO_UDP)
+	/* The quick way, which takes no list of all: most have asked the name server that
+	 * they were given. */
+	if (to->addr.family == q->from.addr.family)
+		r = find_sockets(diag, v4 ? AF_INET : AF_INET6, to, s);
+	if (s->inode == 0 && q->protocol == IPPROTO_UDP)
 		r = list_all_sockets(diag, s);
 	if (s->inode == 0)
 		return r < 0 ? r : -ENOENT;
@@ -174,13 +158,13 @@ bool owner_network(const char *process, char ret[OWNER_NETWORK_SIZE])
 	return true;
 }
 
-static bool is_in_network(int dir, const char *link, const char *network)
+static bool is_link_to(int dir, const char *link, const char *target)
 {
-	char text[OWNER_NETWORK_SIZE];
+	char text[64];
 	ssize_t n = readlinkat(dir, link, text, sizeof(text));
 
-	return n > 0 && (size_t)n == strlen(network) &&
-	       memcmp(text, network, (size_t)n) == 0;
+	return n > 0 && (size_t)n == strlen(target) &&
+	       memcmp(text, target, (size_t)n) == 0;
 }
 
 static bool has_descriptor(int dir, const char *wanted)
@@ -188,15 +172,10 @@ static bool has_descriptor(int dir, const char *wanted)
 	int fd = openat(dir, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	CLEAN(directory) DIR *all = directory_open(fd);
 	const struct dirent *e;
-	char target[64];
 	bool found = false;
 
-	while (all && !found && (e = directory_next(all))) {
-		ssize_t n = readlinkat(fd, e->d_name, target, sizeof(target));
-
-		found = n > 0 && (size_t)n == strlen(wanted) &&
-			memcmp(target, wanted, (size_t)n) == 0;
-	}
+	while (all && !found && (e = directory_next(all)))
+		found = is_link_to(fd, e->d_name, wanted);
 	return found;
 }
 
@@ -298,41 +277,40 @@ struct process_search {
 	pid_t table; /* of the process at hand, a thread whose descriptors were read */
 };
 
-static int note(struct process_search *s, pid_t pid)
+static int note_candidate(struct cgroup_walk *w, pid_t pid)
 {
+	struct process_search *s = w->data;
+
 	return s->pids.count == OWNER_PROCESSES_MAX
 		       ? -E2BIG
 		       : cgroup_ids_add(&s->pids, (uint64_t)pid);
 }
 
-static int note_process(struct cgroup_walk *w, pid_t pid)
+/* Those of the cgroup, if that is where to look; else all there are. */
+static int list_candidates(struct process_search *s)
 {
-	return note(w->data, pid);
-}
-
-static int list_cgroup(struct process_search *s)
-{
-	struct cgroup_walk w = { .on_process = note_process, .data = s };
-	CLEAN(mem) struct cgroup *c = malloc(sizeof(*c));
-	int r = c ? cgroup_open(s->q->cgroup, c, NULL) : -ENOMEM;
-
-	return r < 0 ? r : cgroup_walk(&w, c);
-}
-
-static int list_all(struct process_search *s)
-{
-	CLEAN(directory) DIR *all = opendir("/proc");
+	struct cgroup_walk w = { .on_process = note_candidate, .data = s };
+	CLEAN(directory) DIR *all = NULL;
+	CLEAN(mem) struct cgroup *c = NULL;
 	const struct dirent *e;
 	uint32_t pid;
-	int r = all ? 0 : -errno;
+	int r;
 
+	if (s->q->among == OWNER_CGROUP) {
+		c = malloc(sizeof(*c));
+		r = c ? cgroup_open(s->q->cgroup, c, NULL) : -ENOMEM;
+		return r < 0 ? r : cgroup_walk(&w, c);
+	}
+	all = opendir("/proc");
+	r = all ? 0 : -errno;
 	while (r == 0 && (e = readdir(all)))
 		if (text_to_u32(text_of(e->d_name), INT_MAX, &pid))
-			r = note(s, (pid_t)pid);
+			r = note_candidate(&w, (pid_t)pid);
 	return r;
 }
 
-/* Numbers are given in turn: those above the last one are from the round before. */
+/* Numbers are given in turn: those above @data, the last one, are from the round before.
+ */
 static int compare_youngest_first(const void *a, const void *b, void *data)
 {
 	const uint64_t *x = a, *y = b, last = *(const uint64_t *)data;
@@ -340,20 +318,6 @@ static int compare_youngest_first(const void *a, const void *b, void *data)
 	if ((*x <= last) != (*y <= last))
 		return *x <= last ? -1 : 1;
 	return (*x < *y) - (*x > *y);
-}
-
-static pid_t last_pid(void)
-{
-	char text[STATUS_SIZE];
-	const char *at;
-	uint32_t pid;
-
-	(void)file_read_kernel(AT_FDCWD, "/proc/loadavg", text, sizeof(text));
-	at = strrchr(text, ' ');
-	return at && text_to_u32((struct text){ at + 1, strcspn(at + 1, "\n") }, INT_MAX,
-				 &pid)
-		       ? (pid_t)pid
-		       : INT_MAX;
 }
 
 /* Without opening anything: most are not. */
@@ -368,7 +332,7 @@ static bool may_be_among(const struct process_search *s, pid_t pid)
 		return true;
 	if (s->q->among == OWNER_NETWORK) {
 		snprintf(path, sizeof(path), "%d/ns/net", (int)pid);
-		return is_in_network(s->proc, path, s->q->network);
+		return is_link_to(s->proc, path, s->q->network);
 	}
 	return s->q->among != OWNER_USER || st.st_uid == s->q->user;
 }
@@ -381,7 +345,7 @@ static bool is_among(const struct owner_question *q, int dir)
 	case OWNER_CGROUP:
 		return true; /* it was listed there */
 	case OWNER_NETWORK:
-		return is_in_network(dir, "ns/net", q->network);
+		return is_link_to(dir, "ns/net", q->network);
 	case OWNER_USER:
 		return fstat(dir, &st) == 0 && st.st_uid == q->user;
 	default:
@@ -423,9 +387,17 @@ static int has_socket(void *data, const struct task *t)
 
 static int check_all(struct process_search *s)
 {
-	int r = s->q->among == OWNER_CGROUP ? list_cgroup(s) : list_all(s);
-	uint64_t last = (uint64_t)last_pid();
+	int r = list_candidates(s);
+	uint64_t last = INT_MAX;
+	char text[STATUS_SIZE];
+	const char *at;
+	uint32_t number;
 
+	(void)file_read_kernel(AT_FDCWD, "/proc/loadavg", text, sizeof(text));
+	at = strrchr(text, ' ');
+	if (at &&
+	    text_to_u32((struct text){ at + 1, strcspn(at + 1, "\n") }, INT_MAX, &number))
+		last = number;
 	if (r == 0 && s->pids.count > 0)
 		qsort_r(s->pids.at, s->pids.count, sizeof(*s->pids.at),
 			compare_youngest_first, &last);

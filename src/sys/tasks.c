@@ -35,33 +35,26 @@ static bool is_gone(int r)
 	return r == -ENOENT || r == -ESRCH;
 }
 
-/* The state and the flags of /proc/PID/stat; the name in front of them may hold any byte
- * but its last bracket. */
-static bool read_stat(int dir, char text[STAT_SIZE], char *ret_state, uint32_t *ret_flags)
-{
-	const ssize_t n = file_read_kernel(dir, "stat", text, STAT_SIZE);
-	const char *at = strrchr(text, ')');
-
-	if (is_gone((int)n)) {
-		*ret_state = 'X';
-		return true;
-	}
-	if (!at || at[1] != ' ')
-		return false;
-	*ret_state = at[2];
-	for (int i = 0; at && i <= FLAGS_FIELD; i++)
-		at = strchr(at + 1, ' ');
-	return at && text_to_u32((struct text){ at + 1, strcspn(at + 1, " ") },
-				 UINT32_MAX, ret_flags);
-}
-
-/* A thread that ends gives up its descriptors, then its namespaces, and then is dead. */
+/* A thread that ends gives up its descriptors, then its namespaces, and then is dead. The
+ * name in /proc/PID/stat, in front of the state and the flags, may hold any byte but its
+ * last bracket. */
 static bool has_ended(int dir, int error)
 {
-	char text[STAT_SIZE], state;
+	char text[STAT_SIZE];
+	const ssize_t n = file_read_kernel(dir, "stat", text, sizeof(text));
+	const char *at = strrchr(text, ')');
 	uint32_t flags = 0;
+	char state;
 
-	if (!read_stat(dir, text, &state, &flags))
+	if (is_gone((int)n))
+		return true;
+	if (!at || at[1] != ' ')
+		return false;
+	state = at[2];
+	for (int i = 0; at && i <= FLAGS_FIELD; i++)
+		at = strchr(at + 1, ' ');
+	if (!at || !text_to_u32((struct text){ at + 1, strcspn(at + 1, " ") }, UINT32_MAX,
+				&flags))
 		return false;
 	return state == 'Z' || state == 'X' ||
 	       (error == -ENOENT && (flags & FLAG_EXITING));
@@ -216,25 +209,13 @@ static int open_network(void *data, const struct task *t)
 	return *ret < 0 ? -errno : 1;
 }
 
-static int reopen_network(int found)
-{
-	char link[32];
-	struct statfs fs;
-	int fd;
-
-	if (fstatfs(found, &fs) < 0)
-		return -errno;
-	if (fs.f_type != NSFS_MAGIC)
-		return -EINVAL;
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", found);
-	fd = open(link, O_RDONLY | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
-}
-
 int tasks_open_named_network(const char *where)
 {
 	CLEAN(fd) int found = -1;
+	struct statfs fs;
+	char link[32];
 	uint32_t pid;
+	int again;
 
 	if (text_to_u32(text_of(where), INT32_MAX, &pid) && pid > 0) {
 		CLEAN(fd) int proc = open_directory(AT_FDCWD, "/proc");
@@ -245,7 +226,13 @@ int tasks_open_named_network(const char *where)
 		return r == 0 ? -ESRCH : r < 0 ? r : fd;
 	}
 	found = open(where, O_PATH | O_CLOEXEC);
-	return found < 0 ? -errno : reopen_network(found);
+	if (found < 0 || fstatfs(found, &fs) < 0)
+		return -errno;
+	if (fs.f_type != NSFS_MAGIC)
+		return -EINVAL;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", found);
+	again = open(link, O_RDONLY | O_CLOEXEC);
+	return again < 0 ? -errno : again;
 }
 
 bool tasks_share_fds(pid_t a, pid_t b)
@@ -255,20 +242,19 @@ bool tasks_share_fds(pid_t a, pid_t b)
 
 /* ---- processes whose packets don't come from this machine's kernel ---- */
 
-enum { NAMES = 3 };
-
-/* How the programs' names begin. A kernel's "comm" has 15 letters of one. */
-static const char *const beginnings[] = {
-	"runsc",      "kata-",	     "containerd-shim-kata", "qemu-system",
-	"qemu-kvm",   "firecracker", "cloud-hyperviso",	     "crosvm",
-	"dragonball", "stratovirt",
-};
-
-static const char *guest_name(const char *program)
+static bool is_guest_kernel(const char *name)
 {
-	const char *slash = strrchr(program, '/');
+	/* How the programs' names begin. A kernel's "comm" has 15 letters of one. */
+	static const char *const beginnings[] = {
+		"runsc",      "kata-",	     "containerd-shim-kata", "qemu-system",
+		"qemu-kvm",   "firecracker", "cloud-hyperviso",	     "crosvm",
+		"dragonball", "stratovirt",
+	};
 
-	return slash ? slash + 1 : program;
+	for (size_t i = 0; i < ARRAY_SIZE(beginnings); i++)
+		if (strncmp(name, beginnings[i], strlen(beginnings[i])) == 0)
+			return true;
+	return false;
 }
 
 /* Of "123" and "/proc/123/ns/net"; 0: of no process. */
@@ -287,36 +273,26 @@ static uint32_t process_of(const char *where)
 		       : 0;
 }
 
-/* What the program is called, its first argument, and what the kernel calls it. */
-static void read_names(uint32_t pid, char ret[NAMES][PATH_MAX])
+int guest_kernel_refuse(const char *where, struct err *err)
 {
+	/* What the program is called, its first argument, and what the kernel calls it.
+	 */
 	static const char *const files[] = { "exe", "cmdline", "comm" };
+	const uint32_t pid = process_of(where);
+	char path[64], text[PATH_MAX];
 
-	for (size_t i = 0; i < NAMES; i++) {
-		char path[64];
+	for (size_t i = 0; pid != 0 && i < ARRAY_SIZE(files); i++) {
+		const char *slash, *name;
 		ssize_t n;
 
 		snprintf(path, sizeof(path), "/proc/%u/%s", pid, files[i]);
-		n = i == 0 ? readlink(path, ret[i], PATH_MAX - 1)
-			   : file_read_kernel(AT_FDCWD, path, ret[i], PATH_MAX);
-		ret[i][MAX(n, (ssize_t)0)] = '\0';
-		ret[i][strcspn(ret[i], "\n")] = '\0';
-	}
-}
-
-int guest_kernel_refuse(const char *where, struct err *err)
-{
-	const uint32_t pid = process_of(where);
-	char names[NAMES][PATH_MAX];
-
-	if (pid == 0)
-		return 0;
-	read_names(pid, names);
-	for (size_t i = 0; i < NAMES * ARRAY_SIZE(beginnings); i++) {
-		const char *name = guest_name(names[i / ARRAY_SIZE(beginnings)]);
-		const char *begin = beginnings[i % ARRAY_SIZE(beginnings)];
-
-		if (strncmp(name, begin, strlen(begin)) == 0)
+		n = i == 0 ? readlink(path, text, sizeof(text) - 1)
+			   : file_read_kernel(AT_FDCWD, path, text, sizeof(text));
+		text[MAX(n, (ssize_t)0)] = '\0';
+		text[strcspn(text, "\n")] = '\0';
+		slash = strrchr(text, '/');
+		name = slash ? slash + 1 : text;
+		if (is_guest_kernel(name))
 			return err_set(
 				err, -EOPNOTSUPP,
 				"process %u is '%.60s': packets of gVisor and of virtual "
