@@ -134,30 +134,12 @@ static void *run(void *arg)
 
 /* ---- everybody else ---- */
 
-static int start_thread(struct worker *w)
-{
-	sigset_t all, before;
-	pthread_attr_t attr;
-	int r;
-
-	sigfillset(&all);
-	r = pthread_attr_init(&attr);
-	if (r != 0)
-		return -r;
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&w->thread, &attr, run, w);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
-	if (r == 0)
-		pthread_setname_np(w->thread, w->name);
-	return -r;
-}
-
 int worker_new(const struct worker_config *config, struct worker **ret, struct err *err)
 {
 	struct worker *w = calloc(1, sizeof(*w));
 	pthread_condattr_t monotonic;
+	sigset_t all, before;
+	pthread_attr_t attr;
 	int r;
 
 	if (!w)
@@ -170,12 +152,22 @@ int worker_new(const struct worker_config *config, struct worker **ret, struct e
 	pthread_cond_init(&w->idle, &monotonic);
 	pthread_condattr_destroy(&monotonic);
 	pthread_mutex_init(&w->lock, NULL);
-	r = start_thread(w);
-	if (r < 0)
+	sigfillset(&all);
+	r = -pthread_attr_init(&attr);
+	if (r == 0) {
+		pthread_attr_setstacksize(&attr, STACK_BYTES);
+		pthread_sigmask(SIG_SETMASK, &all, &before);
+		r = -pthread_create(&w->thread, &attr, run, w);
+		pthread_sigmask(SIG_SETMASK, &before, NULL);
+		pthread_attr_destroy(&attr);
+	}
+	if (r < 0) {
 		destroy(w);
-	else
-		*ret = w;
-	return r < 0 ? err_sys(err, r, "cannot start a thread") : 0;
+		return err_sys(err, r, "cannot start a thread");
+	}
+	pthread_setname_np(w->thread, w->name);
+	*ret = w;
+	return 0;
 }
 
 static bool make_room(struct buffer *b, size_t need)
