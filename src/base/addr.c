@@ -102,11 +102,6 @@ char *addr_format(const struct addr *a, char *buf)
 	return buf;
 }
 
-static unsigned int family_bits(const struct addr *a)
-{
-	return (unsigned int)addr_size(a) * 8;
-}
-
 struct prefix prefix_of(const struct addr *a, unsigned int bits)
 {
 	struct prefix p = { .addr = *a, .bits = (uint8_t)bits };
@@ -147,7 +142,7 @@ bool prefix_parse(const char *text, size_t len, bool mask_host, struct prefix *r
 
 	if (!addr_parse(text, addr_len, &a))
 		return false;
-	bits = family_bits(&a);
+	bits = (unsigned int)addr_size(&a) * 8;
 	if (slash &&
 	    !text_to_u32((struct text){ slash + 1, len - addr_len - 1 }, bits, &bits))
 		return false;
@@ -163,7 +158,7 @@ char *prefix_format(const struct prefix *p, char *buf)
 	char text[ADDR_TEXT_SIZE];
 
 	addr_format(&p->addr, text);
-	if (p->bits == family_bits(&p->addr))
+	if (p->bits == addr_size(&p->addr) * 8)
 		snprintf(buf, PREFIX_TEXT_SIZE, "%s", text);
 	else
 		snprintf(buf, PREFIX_TEXT_SIZE, "%s/%u", text, p->bits);

@@ -52,14 +52,11 @@ static bool take_char(struct text *t, const char *any)
 	return true;
 }
 
+enum { LEAP_YEARS_TO_1969 = 477 };
+
 struct date {
 	int year, month, day, hour, minute, second;
 };
-
-static int leap_years_to(int year)
-{
-	return year / 4 - year / 100 + year / 400;
-}
 
 static int days_of(int year, int month)
 {
@@ -67,24 +64,6 @@ static int days_of(int year, int month)
 	const bool is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
 
 	return days[month - 1] + (month == 2 && is_leap);
-}
-
-static int64_t seconds_of(const struct date *d)
-{
-	int64_t days = (int64_t)365 * (d->year - 1970) + leap_years_to(d->year - 1) -
-		       leap_years_to(1969) + d->day - 1;
-
-	for (int month = 1; month < d->month; month++)
-		days += days_of(d->year, month);
-	return ((days * 24 + d->hour) * 60 + d->minute) * 60 + d->second;
-}
-
-static bool take_date(struct text *t, struct date *d)
-{
-	return take_digits(t, 4, 9999, &d->year) && take_char(t, "-") &&
-	       take_digits(t, 2, 12, &d->month) && take_char(t, "-") &&
-	       take_digits(t, 2, 31, &d->day) && take_char(t, "Tt ") && d->year >= 1970 &&
-	       d->month > 0 && d->day > 0 && d->day <= days_of(d->year, d->month);
 }
 
 static bool take_clock(struct text *t, struct date *d, int *ret_ms)
@@ -105,30 +84,32 @@ static bool take_clock(struct text *t, struct date *d, int *ret_ms)
 	return true;
 }
 
-static bool take_offset(struct text *t, int *ret_sec)
-{
-	int hours, minutes, sign;
-
-	*ret_sec = 0;
-	if (take_char(t, "Zz"))
-		return true;
-	sign = t->len > 0 && *t->ptr == '-' ? -1 : 1;
-	if (!take_char(t, "+-") || !take_digits(t, 2, 23, &hours) || !take_char(t, ":") ||
-	    !take_digits(t, 2, 59, &minutes))
-		return false;
-	*ret_sec = sign * (hours * 3600 + minutes * 60);
-	return true;
-}
-
 bool timestamp_parse(struct text t, int64_t *ret_ms)
 {
 	struct date d = { 0 };
-	int ms, offset_sec;
+	int64_t days, seconds;
+	int ms, sign, hours = 0, minutes = 0;
 
-	if (!take_date(&t, &d) || !take_clock(&t, &d, &ms) ||
-	    !take_offset(&t, &offset_sec) || t.len > 0)
+	if (!take_digits(&t, 4, 9999, &d.year) || !take_char(&t, "-") ||
+	    !take_digits(&t, 2, 12, &d.month) || !take_char(&t, "-") ||
+	    !take_digits(&t, 2, 31, &d.day) || !take_char(&t, "Tt ") || d.year < 1970 ||
+	    d.month == 0 || d.day == 0 || d.day > days_of(d.year, d.month))
 		return false;
-	d.second = MIN(d.second, 59);
-	*ret_ms = (seconds_of(&d) - offset_sec) * 1000 + ms;
+	if (!take_clock(&t, &d, &ms))
+		return false;
+	sign = t.len > 0 && *t.ptr == '-' ? -1 : 1;
+	if (!take_char(&t, "Zz") &&
+	    (!take_char(&t, "+-") || !take_digits(&t, 2, 23, &hours) ||
+	     !take_char(&t, ":") || !take_digits(&t, 2, 59, &minutes)))
+		return false;
+	if (t.len > 0)
+		return false;
+	/* Every leap year up to the one before; there were LEAP_YEARS_TO_1969. */
+	days = (int64_t)365 * (d.year - 1970) + (d.year - 1) / 4 - (d.year - 1) / 100 +
+	       (d.year - 1) / 400 - LEAP_YEARS_TO_1969 + d.day - 1;
+	for (int month = 1; month < d.month; month++)
+		days += days_of(d.year, month);
+	seconds = ((days * 24 + d.hour) * 60 + d.minute) * 60 + MIN(d.second, 59);
+	*ret_ms = (seconds - sign * (hours * 3600 + minutes * 60)) * 1000 + ms;
 	return true;
 }

@@ -6,12 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static void fill(struct err *err, int code, const char *fmt, va_list ap)
-{
-	err->code = code;
-	vsnprintf(err->text, sizeof(err->text), fmt, ap);
-}
-
 int err_set(struct err *err, int code, const char *fmt, ...)
 {
 	va_list ap;
@@ -19,8 +13,9 @@ int err_set(struct err *err, int code, const char *fmt, ...)
 	if (!err)
 		return code;
 	va_start(ap, fmt);
-	fill(err, code, fmt, ap);
+	vsnprintf(err->text, sizeof(err->text), fmt, ap);
 	va_end(ap);
+	err->code = code;
 	return code;
 }
 
@@ -32,8 +27,9 @@ int err_sys(struct err *err, int code, const char *fmt, ...)
 	if (!err)
 		return code;
 	va_start(ap, fmt);
-	fill(err, code, fmt, ap);
+	vsnprintf(err->text, sizeof(err->text), fmt, ap);
 	va_end(ap);
+	err->code = code;
 	used = strlen(err->text);
 	snprintf(err->text + used, sizeof(err->text) - used, ": %s", strerror(-code));
 	return code;

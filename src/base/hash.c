@@ -23,16 +23,6 @@ static inline __attribute__((always_inline)) void sip_round(uint64_t v[4])
 	v[2] = rotate(v[2], 32);
 }
 
-/* The last 0 to 7 octets, as one number. A copy of variable length would be a call. */
-static inline uint64_t read_rest(const unsigned char *p, size_t size)
-{
-	uint64_t m = 0;
-
-	for (size_t i = 0; i < size; i++)
-		m |= (uint64_t)p[i] << (8 * i);
-	return m;
-}
-
 uint64_t hash_bytes(const struct hash_key *key, const void *bytes, size_t size)
 {
 	uint64_t v[4] = {
@@ -51,7 +41,10 @@ uint64_t hash_bytes(const struct hash_key *key, const void *bytes, size_t size)
 		sip_round(v);
 		v[0] ^= m;
 	}
-	last |= read_rest(p, size);
+	/* The last 0 to 7 octets, as one number. A copy of variable length would be a
+	 * call. */
+	for (size_t i = 0; i < size; i++)
+		last |= (uint64_t)p[i] << (8 * i);
 	v[3] ^= last;
 	sip_round(v);
 	v[0] ^= last;

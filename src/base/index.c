@@ -30,28 +30,24 @@ static void push(struct index *r, struct index_entry *e)
 	*head = e;
 }
 
-static int grow(struct index *r)
-{
-	struct index next = { .size = r->size > 0 ? r->size * 2 : FIRST_SIZE,
-			      .count = r->count };
-
-	next.heads = calloc(next.size, sizeof(struct index_entry *));
-	if (!next.heads)
-		return -ENOMEM;
-	for (size_t i = 0; i < r->size; i++)
-		for (struct index_entry *e = r->heads[i], *after; e; e = after) {
-			after = e->next;
-			push(&next, e);
-		}
-	free(r->heads);
-	*r = next;
-	return 0;
-}
-
 int index_add(struct index *r, struct index_entry *e, const char *text)
 {
-	if (r->count == r->size && grow(r) < 0)
-		return -ENOMEM;
+	if (r->count == r->size) {
+		struct index more = { .size = r->size > 0 ? r->size * 2 : FIRST_SIZE,
+				      .count = r->count };
+
+		more.heads = calloc(more.size, sizeof(struct index_entry *));
+		if (!more.heads)
+			return -ENOMEM;
+		for (size_t i = 0; i < r->size; i++)
+			for (struct index_entry *old = r->heads[i], *after; old;
+			     old = after) {
+				after = old->next;
+				push(&more, old);
+			}
+		free(r->heads);
+		*r = more;
+	}
 	e->text = text;
 	e->hash = hash_text(text);
 	push(r, e);

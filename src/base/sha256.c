@@ -25,8 +25,10 @@ static uint32_t turn(uint32_t x, unsigned int bits)
 	return x >> bits | x << (32 - bits);
 }
 
-static void expand(const uint8_t *block, uint32_t w[64])
+static void take_block(struct sha256 *s, const uint8_t *block)
 {
+	uint32_t w[64], v[8];
+
 	for (size_t i = 0; i < 16; i++, block += 4)
 		w[i] = (uint32_t)block[0] << 24 | (uint32_t)block[1] << 16 |
 		       (uint32_t)block[2] << 8 | block[3];
@@ -36,13 +38,6 @@ static void expand(const uint8_t *block, uint32_t w[64])
 		w[i] = w[i - 16] + (turn(a, 7) ^ turn(a, 18) ^ a >> 3) + w[i - 7] +
 		       (turn(b, 17) ^ turn(b, 19) ^ b >> 10);
 	}
-}
-
-static void take_block(struct sha256 *s, const uint8_t *block)
-{
-	uint32_t w[64], v[8];
-
-	expand(block, w);
 	memcpy(v, s->state, sizeof(v));
 	for (size_t i = 0; i < 64; i++) {
 		const uint32_t choice = (v[4] & v[5]) ^ (~v[4] & v[6]);

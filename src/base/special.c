@@ -177,20 +177,12 @@ static enum addr_special special_v4(const struct addr *a)
 	return SPECIAL_NOT;
 }
 
-static enum addr_special special_v6(const struct addr *a)
-{
-	uint64_t high = read_u64(a->bytes), low = read_u64(a->bytes + 8);
-	size_t i = 0;
-
-	while (!range_holds(&ranges_v6[i], high, low)) /* the last row holds all */
-		i++;
-	return ranges_v6[i].kind;
-}
-
 enum addr_special addr_special(const struct addr *a)
 {
+	const uint64_t high = read_u64(a->bytes), low = read_u64(a->bytes + 8);
 	enum addr_special kind;
 	struct addr v4;
+	size_t i = 0;
 
 	if (a->family == ADDR_V4)
 		return special_v4(a);
@@ -203,7 +195,9 @@ enum addr_special addr_special(const struct addr *a)
 		if (kind != SPECIAL_NOT || !is_isatap(a->bytes))
 			return kind;
 	}
-	return special_v6(a);
+	while (!range_holds(&ranges_v6[i], high, low)) /* the last row holds all */
+		i++;
+	return ranges_v6[i].kind;
 }
 
 bool addr_special_splits(const struct prefix *p)
