@@ -38,18 +38,6 @@ static bool name_place(size_t i, const char **ret_above, const char **ret_name,
 	return true;
 }
 
-/* Where others may write, too, they must not be able to take away what isn't theirs; and
- * in another user's own directory nothing is left behind. */
-static bool is_fit(int above)
-{
-	struct stat st;
-
-	if (fstat(above, &st) < 0)
-		return false;
-	return st.st_uid == geteuid() ||
-	       (st.st_uid == 0 && (st.st_mode & 022) != 0 && (st.st_mode & S_ISVTX) != 0);
-}
-
 int run_socket_place(size_t i, bool make, char ret[RUN_SOCKET_PATH_SIZE])
 {
 	const int how = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
@@ -67,7 +55,11 @@ int run_socket_place(size_t i, bool make, char ret[RUN_SOCKET_PATH_SIZE])
 	above = open(above_path, how);
 	if (above < 0)
 		return -errno;
-	if (!is_fit(above))
+	/* Where others may write, too, they must not be able to take away what isn't
+	 * theirs; and in another user's own directory nothing is left behind. */
+	if (fstat(above, &st) < 0 ||
+	    (st.st_uid != geteuid() &&
+	     (st.st_uid != 0 || (st.st_mode & 022) == 0 || (st.st_mode & S_ISVTX) == 0)))
 		return -EPERM;
 	/* The last run that ends takes the directory away. */
 	for (int tries = 0; fd < 0 && tries < MAKE_TRIES; tries++) {
@@ -130,18 +122,6 @@ void run_socket_leave(const char *directory)
 		rmdir(directory);
 }
 
-/* "build.sock" is the run "build". */
-static bool id_of(const char *file, char *ret, size_t size)
-{
-	size_t len = strlen(file), end = strlen(suffix);
-
-	if (len <= end || len - end >= size || file[0] == '.' ||
-	    strcmp(file + len - end, suffix) != 0)
-		return false;
-	snprintf(ret, size, "%.*s", (int)(len - end), file);
-	return true;
-}
-
 static void each_in(int fd, const char *directory,
 		    void (*on_run)(void *data, const char *id, const char *path),
 		    void *data)
@@ -151,8 +131,15 @@ static void each_in(int fd, const char *directory,
 	const struct dirent *entry;
 
 	while (d && (entry = directory_next(d))) {
-		if (!id_of(entry->d_name, id, sizeof(id)) ||
-		    !run_socket_path(directory, id, path))
+		const char *file = entry->d_name;
+		const size_t len = strlen(file), end = strlen(suffix);
+
+		/* "build.sock" is the run "build". */
+		if (len <= end || len - end >= sizeof(id) || file[0] == '.' ||
+		    strcmp(file + len - end, suffix) != 0)
+			continue;
+		snprintf(id, sizeof(id), "%.*s", (int)(len - end), file);
+		if (!run_socket_path(directory, id, path))
 			continue;
 		if (run_socket_answers(path)) {
 			on_run(data, id, path);
