@@ -99,25 +99,6 @@ static void set_list(struct sidecar_spec *spec, struct err *all, const struct va
 	}
 }
 
-static void read_variable(struct sidecar_spec *spec, struct err *all,
-			  const struct variable *v)
-{
-	const struct cli_option *o =
-		cli_option_find(&cli_sidecar_options, text_of(v->option));
-	uint64_t bit = 1ULL << (o - cli_sidecar_options.items);
-	const char *value = getenv(v->name);
-
-	if (!value || value[0] == '\0' || (spec->given & bit) != 0)
-		return;
-	if (!o->arg && is_truthy(text_of(value)))
-		set_one(spec, all, v, o, NULL);
-	else if (o->arg && v->is_list)
-		set_list(spec, all, v, o, value);
-	else if (o->arg)
-		set_one(spec, all, v, o, value);
-	spec->given |= bit;
-}
-
 /* --- what Weir has no use for --- */
 
 static const struct {
@@ -148,31 +129,26 @@ static const struct {
 
 static void warn_of_strays(struct sidecar_spec *spec)
 {
-	static const char prefix[] = "OPENSANDBOX_EGRESS_";
+	static const char prefix[] = "OPENSANDBOX_EGRESS_", otel[] = "OTEL_";
+	char **e;
 
-	for (char **e = environ; e && *e; e++) {
+	for (e = environ; e && *e; e++) {
 		struct text name = { *e, strcspn(*e, "=") };
 
-		if (strncmp(*e, prefix, sizeof(prefix) - 1) == 0 &&
+		if (strncmp(*e, prefix, strlen(prefix)) == 0 &&
 		    !TEXT_FIND(name, variables) && !TEXT_FIND(name, unused) &&
 		    !text_equal(name, "OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT"))
 			sidecar_warn(spec, "%s is not known, ignoring", TEXT_SHOWN(name));
 	}
-}
-
-static void warn_of_otel(struct sidecar_spec *spec)
-{
-	for (char **e = environ; e && *e; e++) {
-		struct text name = { *e, strcspn(*e, "=") };
-
-		if (strncmp(*e, "OTEL_", 5) != 0 || (*e)[name.len] == '\0')
-			continue;
+	/* One of these is enough. */
+	for (e = environ; e && *e; e++)
+		if (strncmp(*e, otel, strlen(otel)) == 0 && strchr(*e, '='))
+			break;
+	if (e && *e)
 		sidecar_warn(spec,
 			     "%s: OpenTelemetry is not spoken here, ignoring; /metrics "
 			     "has the numbers for Prometheus",
-			     TEXT_SHOWN(name));
-		return;
-	}
+			     TEXT_SHOWN((struct text){ *e, strcspn(*e, "=") }));
 }
 
 void sidecar_read_opensandbox(struct sidecar_spec *spec, struct err *all)
@@ -180,8 +156,23 @@ void sidecar_read_opensandbox(struct sidecar_spec *spec, struct err *all)
 	const char *mitm = getenv("OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT");
 	struct err err = { 0 };
 
-	for (size_t i = 0; i < ARRAY_SIZE(variables); i++)
-		read_variable(spec, all, &variables[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
+		const struct variable *v = &variables[i];
+		const struct cli_option *o =
+			cli_option_find(&cli_sidecar_options, text_of(v->option));
+		uint64_t bit = 1ULL << (o - cli_sidecar_options.items);
+		const char *value = getenv(v->name);
+
+		if (!value || value[0] == '\0' || (spec->given & bit) != 0)
+			continue;
+		if (!o->arg && is_truthy(text_of(value)))
+			set_one(spec, all, v, o, NULL);
+		else if (o->arg && v->is_list)
+			set_list(spec, all, v, o, value);
+		else if (o->arg)
+			set_one(spec, all, v, o, value);
+		spec->given |= bit;
+	}
 	if (mitm && is_truthy(text_of(mitm))) {
 		err_set(&err, -EINVAL,
 			"OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT: Weir opens no TLS, so "
@@ -196,5 +187,4 @@ void sidecar_read_opensandbox(struct sidecar_spec *spec, struct err *all)
 				     unused[i].why);
 	}
 	warn_of_strays(spec);
-	warn_of_otel(spec);
 }

@@ -556,35 +556,32 @@ static void read_options(struct sidecar_spec *spec, const struct cli_options *ta
 	spec->healthy = healthy;
 }
 
-/* Whoever reads a link on its way may use it. */
-static int check_review_url(const struct sidecar_spec *spec, struct err *err)
+/* What events and tasks go out by has a store. Adds to @all. */
+static void check_outputs(const struct sidecar_spec *spec, struct err *all)
 {
+	struct err stores = { 0 }, links = { 0 };
+
+	if (!spec->state_dir && spec->postgres)
+		err_set(&stores, -EINVAL,
+			"--postgres: --state-dir is needed, which events are "
+			"copied from");
+	else if (!spec->state_dir &&
+		 (spec->review_webhook_count > 0 || spec->review_command))
+		err_set(&stores, -EINVAL,
+			"--review-webhook and --review-command: --state-dir is "
+			"needed, where tasks are kept");
 	if (spec->review_url && spec->review_webhook_count == 0)
-		return err_set(
-			err, -EINVAL,
+		err_set(&links, -EINVAL,
 			"--review-url: --review-webhook is needed, which its links "
 			"are sent to");
+	/* Whoever reads a link on its way may use it. */
 	for (size_t i = 0; spec->review_url && i < spec->review_webhook_count; i++)
 		if (!begins_with(spec->review_webhooks[i], "https://"))
-			return err_set(err, -EINVAL,
-				       "--review-webhook: with --review-url it has to be "
-				       "https://, for links decide");
-	return 0;
-}
-
-static int check_stores(const struct sidecar_spec *spec, struct err *err)
-{
-	if (spec->state_dir)
-		return 0;
-	if (spec->postgres)
-		return err_set(err, -EINVAL,
-			       "--postgres: --state-dir is needed, which events are "
-			       "copied from");
-	if (spec->review_webhook_count > 0 || spec->review_command)
-		return err_set(err, -EINVAL,
-			       "--review-webhook and --review-command: --state-dir is "
-			       "needed, where tasks are kept");
-	return 0;
+			err_set(&links, -EINVAL,
+				"--review-webhook: with --review-url it has to be "
+				"https://, for links decide");
+	err_also(all, &stores);
+	err_also(all, &links);
 }
 
 static void on_server(void *data, const struct endpoint *server)
@@ -620,16 +617,13 @@ static int add_resolv_conf(struct sidecar_spec *spec, struct err *err)
 /* What holds for both, once every option has been read. Adds to @all. */
 static void check_whole(struct sidecar_spec *spec, struct err *all)
 {
-	struct err paths = { 0 }, stores = { 0 }, links = { 0 }, servers = { 0 };
+	struct err paths = { 0 }, servers = { 0 };
 
 	(void)!make_paths_absolute(spec, &paths);
-	(void)!check_stores(spec, &stores);
-	(void)!check_review_url(spec, &links);
+	err_also(all, &paths);
+	check_outputs(spec, all);
 	if (!spec->remove && !spec->healthy)
 		(void)!add_resolv_conf(spec, &servers);
-	err_also(all, &paths);
-	err_also(all, &stores);
-	err_also(all, &links);
 	err_also(all, &servers);
 	if (spec->log_output_count == 0)
 		spec->log_outputs[spec->log_output_count++] = "stdout";
