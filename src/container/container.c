@@ -112,21 +112,6 @@ static int remove_role(const struct docker *e, const json_t *list, const char *r
 	return r < 0 ? r : 0;
 }
 
-/* Both containers of the run with the label weir.run=@nonce, the app's first. Return: 0
- * also where there is none; -errno with @err. */
-static int remains_remove(const struct docker *e, const char *nonce, struct err *err)
-{
-	char label[EXPECTED_SIZE];
-	CLEAN(json) json_t *list = NULL;
-	int r;
-
-	snprintf(label, sizeof(label), "weir.run=%s", nonce);
-	r = docker_list(e, label, &list, err);
-	if (r == 0)
-		r = remove_role(e, list, "app", err);
-	return r == 0 ? remove_role(e, list, "guard", err) : r;
-}
-
 /* -- what nobody watches any more ---------------------------------------------------- */
 
 static const char *state_of(const json_t *list, const char *id)
@@ -236,14 +221,24 @@ enum {
 
 /* -- in the child -------------------------------------------------------------------- */
 
+/* Remove both containers of the run, the app's first. Return: 0 also where there is none;
+ * -errno, which was logged. */
 static int clean_up(const struct watcher *w, bool settled)
 {
 	const int64_t began_ms = clock_now_ms();
+	char label[EXPECTED_SIZE];
 	struct err err = { 0 };
 	int r;
 
+	snprintf(label, sizeof(label), "weir.run=%s", w->nonce);
 	do {
-		r = remains_remove(w->engine, w->nonce, &err);
+		CLEAN(json) json_t *list = NULL;
+
+		r = docker_list(w->engine, label, &list, &err);
+		if (r == 0)
+			r = remove_role(w->engine, list, "app", &err);
+		if (r == 0)
+			r = remove_role(w->engine, list, "guard", &err);
 		if (r == 0 && (settled || clock_now_ms() > began_ms + SETTLE_MS))
 			return 0;
 		(void)!poll(NULL, 0, AGAIN_MS);
@@ -447,47 +442,43 @@ static void resize(const struct run *r)
 {
 	struct winsize size;
 	struct err ignored = { 0 };
-	char path[256];
+	char what[64];
 
 	if (!r->spec->tty || ioctl(STDIN_FILENO, TIOCGWINSZ, &size) < 0)
 		return;
-	snprintf(path, sizeof(path), "/containers/%s/resize?h=%u&w=%u", r->app,
-		 size.ws_row, size.ws_col);
-	(void)!docker_ask(&r->engine, "POST", path, NULL, NULL, &ignored);
+	snprintf(what, sizeof(what), "resize?h=%u&w=%u", size.ws_row, size.ws_col);
+	(void)!docker_post(&r->engine, r->app, what, &ignored);
 }
 
 /* -- who asked for it, by --info-fd -------------------------------------------------- */
 
-static json_t *describe_run(const struct run *r)
+static int announce(struct run *r, struct err *err)
 {
 	const struct guard *g = &r->guard;
-	json_t *j = json_pack(
-		"{s:s, s:s, s:s, s:s, s:s, s:s}", "id", r->spec->id, "engine",
-		r->engine.name, "engineSocket", r->engine.socket, "container", r->app,
-		"guard", g->is_daemon ? "daemon" : "sidecar", "guardContainer", g->id);
+	CLEAN(mem) char *text = NULL;
+	CLEAN(json) json_t *j = NULL;
+	const char *line;
 
+	if (r->spec->info_fd == 0)
+		return 0;
+	j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "id", r->spec->id, "engine",
+		      r->engine.name, "engineSocket", r->engine.socket, "container",
+		      r->app, "guard", g->is_daemon ? "daemon" : "sidecar",
+		      "guardContainer", g->id);
 	if (g->is_daemon) {
 		json_object_set_new(
 			j, "api",
 			json_sprintf("unix://%s", client_socket(r->spec->socket)));
 		json_object_set_new(j, "path",
 				    json_sprintf("/sandboxes/%s", r->spec->id));
-		return j;
+	} else {
+		json_object_set_new(j, "api",
+				    json_sprintf("http://127.0.0.1:%u", g->port));
+		json_object_set_new(j, "path", json_string(""));
+		json_object_set_new(j, "token", json_string(g->token));
 	}
-	json_object_set_new(j, "api", json_sprintf("http://127.0.0.1:%u", g->port));
-	json_object_set_new(j, "path", json_string(""));
-	json_object_set_new(j, "token", json_string(g->token));
-	return j;
-}
-
-static int announce(struct run *r, struct err *err)
-{
-	CLEAN(json) json_t *j = r->spec->info_fd > 0 ? describe_run(r) : NULL;
-	CLEAN(mem) char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
-	const char *line = text ? arena_printf(&r->arena, "%s\n", text) : NULL;
-
-	if (r->spec->info_fd == 0)
-		return 0;
+	text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	line = text ? arena_printf(&r->arena, "%s\n", text) : NULL;
 	if (!line)
 		return err_set(err, -ENOMEM, "out of memory");
 	if (write((int)r->spec->info_fd, line, strlen(line)) != (ssize_t)strlen(line))
@@ -509,13 +500,16 @@ static void on_signal(struct run *r)
 {
 	struct signalfd_siginfo info;
 	struct err ignored = { 0 };
+	char what[32];
 
 	if (read(r->signals, &info, sizeof(info)) != sizeof(info))
 		return;
-	if (info.ssi_signo == SIGWINCH)
+	if (info.ssi_signo == SIGWINCH) {
 		resize(r);
-	else if (info.ssi_signo != SIGCONT)
-		(void)!docker_kill(&r->engine, r->app, (int)info.ssi_signo, &ignored);
+	} else if (info.ssi_signo != SIGCONT) {
+		snprintf(what, sizeof(what), "kill?signal=%d", (int)info.ssi_signo);
+		(void)!docker_post(&r->engine, r->app, what, &ignored);
+	}
 }
 
 static void on_app_end(struct run *r)
@@ -526,7 +520,7 @@ static void on_app_end(struct run *r)
 
 	if (code == -EAGAIN)
 		return;
-	docker_wait_done(&r->app_end);
+	fd_close(&r->app_end.fd);
 	if (code < 0)
 		log_error("%s", err.text);
 	if (r->status < 0)
@@ -569,22 +563,6 @@ enum {
 	POLLS
 };
 
-static void set_polls(const struct run *r, struct pollfd polls[POLLS])
-{
-	const int fds[POLLS] = {
-		[POLL_SIGNALS] = r->signals,
-		[POLL_APP] = r->app_end.fd,
-		[POLL_PROCESS] = r->has_ended ? -1 : r->process.first,
-		[POLL_GUARD] = r->guard.control,
-		[POLL_WATCHER] = r->watcher.process,
-		[POLL_INFO] = r->spec->info_fd > 0 ? (int)r->spec->info_fd : -1,
-	};
-
-	stream_polls(&r->stream, polls);
-	for (size_t i = STREAM_POLLS; i < POLLS; i++)
-		polls[i] = (struct pollfd){ fds[i], i == POLL_INFO ? 0 : POLLIN, 0 };
-}
-
 static void turn(struct run *r, const struct pollfd polls[POLLS])
 {
 	if (stream_turn(&r->stream, polls) < 0) {
@@ -617,7 +595,7 @@ static void look_after_end(struct run *r)
 	r->looks += container_process_is_gone(&r->process);
 	state = json_object_get(found, "State");
 	if (json_is_false(json_object_get(state, "Running"))) {
-		docker_wait_done(&r->app_end);
+		fd_close(&r->app_end.fd);
 		if (r->status < 0)
 			r->status = (int)json_integer_value(
 				json_object_get(state, "ExitCode"));
@@ -634,8 +612,19 @@ static void follow(struct run *r)
 
 	while (!r->is_over && (r->app_end.fd >= 0 || !stream_has_ended(&r->stream))) {
 		const bool is_silent = r->has_ended || stream_has_ended(&r->stream);
+		const int fds[POLLS] = {
+			[POLL_SIGNALS] = r->signals,
+			[POLL_APP] = r->app_end.fd,
+			[POLL_PROCESS] = r->has_ended ? -1 : r->process.first,
+			[POLL_GUARD] = r->guard.control,
+			[POLL_WATCHER] = r->watcher.process,
+			[POLL_INFO] = r->spec->info_fd > 0 ? (int)r->spec->info_fd : -1,
+		};
 
-		set_polls(r, polls);
+		stream_polls(&r->stream, polls);
+		for (size_t i = STREAM_POLLS; i < POLLS; i++)
+			polls[i] =
+				(struct pollfd){ fds[i], i == POLL_INFO ? 0 : POLLIN, 0 };
 		if (poll(polls, POLLS, is_silent ? LOOK_MS : -1) > 0)
 			turn(r, polls);
 		else if (is_silent)
@@ -655,7 +644,7 @@ static int look_again(struct run *r, struct err *err)
 				   client_socket(r->spec->socket), &r->arena, err);
 }
 
-static int make_app(struct run *r, struct err *err)
+static int start_app(struct run *r, struct err *err)
 {
 	struct err ignored = { 0 };
 	int code = docker_create(&r->engine, r->spec->id, describe_app(r), &r->arena,
@@ -677,17 +666,10 @@ static int make_app(struct run *r, struct err *err)
 	if (code == 0)
 		code = announce(r, err);
 	watcher_settle(&r->watcher);
-	return code;
-}
-
-static int start_app(struct run *r, struct err *err)
-{
-	int code = make_app(r, err);
-
 	if (code == 0)
 		code = look_again(r, err);
 	if (code == 0)
-		code = docker_start(&r->engine, r->app, err);
+		code = docker_post(&r->engine, r->app, "start", err);
 	if (code == 0)
 		code = docker_wait_open(&r->engine, r->app, &r->app_end, err);
 	if (code < 0 && code != -EINVAL)
@@ -783,8 +765,9 @@ static int word_run(int argc, char **argv)
 	r->stream.has_input = spec->interactive;
 	status = run(r, policy);
 	guard_done(&r->guard);
-	docker_wait_done(&r->app_end);
-	container_process_done(&r->process);
+	fd_close(&r->app_end.fd);
+	fd_close(&r->process.first);
+	fd_close(&r->process.monitor);
 	arena_done(&r->arena);
 	return status;
 }

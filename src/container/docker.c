@@ -37,49 +37,45 @@ static bool is_socket(const char *path)
 }
 
 struct kind {
+	enum container_engine engine;
 	const char *name, *variable;
 	const char *rootless; /* below $XDG_RUNTIME_DIR */
 	const char *socket;
 };
 
-/* Return: 1: it is there; 0: it isn't; -errno with @err. */
-static int find(const struct kind *k, struct arena *arena, struct docker *ret,
-		struct err *err)
-{
-	static const char unix_socket[] = "unix://";
-	const char *given = getenv(k->variable), *home = getenv("XDG_RUNTIME_DIR");
-	const char *rootless = home ? arena_printf(arena, "%s/%s", home, k->rootless)
-				    : NULL;
-
-	if (given && given[0]) {
-		if (strncmp(given, unix_socket, strlen(unix_socket)) != 0)
-			return err_set(err, -EINVAL,
-				       "%s is '%.150s': only an engine of this machine "
-				       "is asked, on a unix socket (unix:///PATH)",
-				       k->variable, given);
-		*ret = (struct docker){ k->name, given + strlen(unix_socket) };
-		return 1;
-	}
-	*ret = (struct docker){ k->name, is_socket(rootless) ? rootless : k->socket };
-	return is_socket(ret->socket);
-}
-
 int docker_find(enum container_engine which, struct arena *arena, struct docker *ret,
 		struct err *err)
 {
-	static const struct kind docker = { "docker", "DOCKER_HOST", "docker.sock",
-					    "/var/run/docker.sock" };
-	static const struct kind podman = { "podman", "CONTAINER_HOST",
-					    "podman/podman.sock",
-					    "/run/podman/podman.sock" };
-	int r = 0;
+	static const struct kind kinds[] = {
+		{ CONTAINER_DOCKER, "docker", "DOCKER_HOST", "docker.sock",
+		  "/var/run/docker.sock" },
+		{ CONTAINER_PODMAN, "podman", "CONTAINER_HOST", "podman/podman.sock",
+		  "/run/podman/podman.sock" },
+	};
+	static const char unix_socket[] = "unix://";
+	const char *home = getenv("XDG_RUNTIME_DIR");
 
-	if (which != CONTAINER_PODMAN)
-		r = find(&docker, arena, ret, err);
-	if (r == 0 && which != CONTAINER_DOCKER)
-		r = find(&podman, arena, ret, err);
-	if (r != 0)
-		return r < 0 ? r : 0;
+	for (const struct kind *k = kinds; k < kinds + ARRAY_SIZE(kinds); k++) {
+		const char *given = getenv(k->variable), *rootless;
+
+		if (which != CONTAINER_ENGINE_ANY && which != k->engine)
+			continue;
+		if (given && given[0]) {
+			if (strncmp(given, unix_socket, strlen(unix_socket)) != 0)
+				return err_set(
+					err, -EINVAL,
+					"%s is '%.150s': only an engine of this machine "
+					"is asked, on a unix socket (unix:///PATH)",
+					k->variable, given);
+			*ret = (struct docker){ k->name, given + strlen(unix_socket) };
+			return 0;
+		}
+		rootless = home ? arena_printf(arena, "%s/%s", home, k->rootless) : NULL;
+		*ret = (struct docker){ k->name,
+					is_socket(rootless) ? rootless : k->socket };
+		if (is_socket(ret->socket))
+			return 0;
+	}
 	return err_set(err, -ENOENT,
 		       "no container engine here: there is no socket of %s; start it "
 		       "(dockerd; podman system service), or say in %s where it is",
@@ -167,25 +163,12 @@ int docker_create(const struct docker *e, const char *name, json_t *body,
 	return *ret_id ? 0 : err_set(err, -EBADMSG, "%s says no id", e->name);
 }
 
-static int post(const struct docker *e, const char *id, const char *what, struct err *err)
+int docker_post(const struct docker *e, const char *id, const char *what, struct err *err)
 {
 	char path[PATH_SIZE];
 
 	snprintf(path, sizeof(path), "/containers/%s/%s", id, what);
 	return docker_ask(e, "POST", path, NULL, NULL, err);
-}
-
-int docker_start(const struct docker *e, const char *id, struct err *err)
-{
-	return post(e, id, "start", err);
-}
-
-int docker_kill(const struct docker *e, const char *id, int sig, struct err *err)
-{
-	char what[32];
-
-	snprintf(what, sizeof(what), "kill?signal=%d", sig);
-	return post(e, id, what, err);
 }
 
 int docker_remove(const struct docker *e, const char *id, struct err *err)
@@ -235,37 +218,30 @@ int docker_wait_open(const struct docker *e, const char *id, struct docker_wait 
 	return r == 0 ? process_dont_wait(ret->fd) : r;
 }
 
-/* The whole answer: a head that came early, and {"StatusCode": 0}. */
-static int read_end(const struct docker_wait *w, int *ret_status)
-{
-	struct client_reply reply;
-	CLEAN(json) json_t *j = NULL;
-	const json_t *code;
-
-	if (request_read((struct text){ w->bytes, w->size }, &reply) < 0 ||
-	    reply.status != HTTP_OK)
-		return -EBADMSG;
-	j = json_loadb(reply.body.ptr, reply.body.len, 0, NULL);
-	code = json_object_get(j, "StatusCode");
-	if (!json_is_integer(code) || json_integer_value(code) < 0 ||
-	    json_integer_value(code) > STATUS_MAX)
-		return -EBADMSG;
-	*ret_status = (int)json_integer_value(code);
-	return 0;
-}
-
 int docker_wait_read(struct docker_wait *w, int *ret_status, struct err *err)
 {
 	ssize_t n = recv(w->fd, w->bytes + w->size, sizeof(w->bytes) - w->size, 0);
 	int r = n < 0 ? -errno : -EAGAIN;
+	struct client_reply reply;
+	CLEAN(json) json_t *j = NULL;
+	const json_t *code;
 
 	if (n > 0)
 		w->size += (size_t)n;
 	if (n == 0)
-		r = read_end(w, ret_status);
-	if (r == 0 || r == -EAGAIN)
+		r = -EBADMSG;
+	if (r == -EAGAIN)
 		return r;
-	return err_sys(err, r, "the engine does not say how the container ended");
+	/* The whole answer: a head that came early, and {"StatusCode": 0}. */
+	if (n == 0 && request_read((struct text){ w->bytes, w->size }, &reply) == 0 &&
+	    reply.status == HTTP_OK)
+		j = json_loadb(reply.body.ptr, reply.body.len, 0, NULL);
+	code = json_object_get(j, "StatusCode");
+	if (!json_is_integer(code) || json_integer_value(code) < 0 ||
+	    json_integer_value(code) > STATUS_MAX)
+		return err_sys(err, r, "the engine does not say how the container ended");
+	*ret_status = (int)json_integer_value(code);
+	return 0;
 }
 
 int docker_attach(const struct docker *e, const char *id, bool input, int *ret_fd,
@@ -382,22 +358,12 @@ void container_process_open(const struct docker *e, const char *container,
 		fd_close(&ret->first);
 }
 
-static bool has_ended(int pidfd)
-{
-	struct pollfd p = { .fd = pidfd, .events = POLLIN };
-
-	return pidfd >= 0 && poll(&p, 1, 0) > 0;
-}
-
 bool container_process_is_gone(const struct container_process *p)
 {
-	return has_ended(p->first) && has_ended(p->monitor);
-}
+	struct pollfd both[] = { { .fd = p->first, .events = POLLIN },
+				 { .fd = p->monitor, .events = POLLIN } };
 
-void container_process_done(struct container_process *p)
-{
-	fd_close(&p->first);
-	fd_close(&p->monitor);
+	return p->first >= 0 && p->monitor >= 0 && poll(both, 2, 0) == 2;
 }
 
 /* === the streams === */

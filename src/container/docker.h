@@ -32,11 +32,11 @@ int docker_ask(const struct docker *e, const char *method, const char *path, jso
 /* A container that is made and not started. @ret_id: in @arena. Return as above. */
 int docker_create(const struct docker *e, const char *name, json_t *body,
 		  struct arena *arena, const char **ret_id, struct err *err) MUST_CHECK;
-int docker_start(const struct docker *e, const char *id, struct err *err) MUST_CHECK;
+/* POST @what of the container @id: "start", "kill?signal=15". Return as above. */
+int docker_post(const struct docker *e, const char *id, const char *what,
+		struct err *err) MUST_CHECK;
 /* Its end, and what it made, at once; also of what is not there. */
 int docker_remove(const struct docker *e, const char *id, struct err *err) MUST_CHECK;
-int docker_kill(const struct docker *e, const char *id, int sig,
-		struct err *err) MUST_CHECK;
 /* What `inspect` says of it. */
 int docker_inspect(const struct docker *e, const char *id, json_t **ret,
 		   struct err *err) MUST_CHECK;
@@ -51,16 +51,12 @@ struct docker_wait {
 	size_t size;
 	char bytes[4096]; /* of the answer */
 };
-/* Return: 0 or -errno, with @err; docker_wait_done() in any case. */
+/* Return: 0 or -errno, with @err; @ret->fd is the caller's to close in any case. */
 int docker_wait_open(const struct docker *e, const char *id, struct docker_wait *ret,
 		     struct err *err) MUST_CHECK;
 /* Read what there is. Return: 0 with the container's exit status; -EAGAIN: it runs;
  * -errno, with @err. */
 int docker_wait_read(struct docker_wait *w, int *ret_status, struct err *err) MUST_CHECK;
-static inline void docker_wait_done(struct docker_wait *w)
-{
-	fd_close(&w->fd);
-}
 
 /* The container's standard streams, parted by headers of DOCKER_STREAM_HEADER bytes
  * unless it has a terminal. Return: 0 or -errno, with @err. */
@@ -86,7 +82,6 @@ void container_process_open(const struct docker *e, const char *container,
 			    struct container_process *ret);
 /* Both have ended: what the engine doesn't know by now it won't hear. */
 bool container_process_is_gone(const struct container_process *p);
-void container_process_done(struct container_process *p);
 
 /* The bytes between the run's standard streams and the container's. Nothing here blocks:
  * the caller polls, and says what is ready. */

@@ -60,18 +60,14 @@ static json_t *describe(const struct guard *g)
 			  "Labels", guard_labels(g, "guard"), "Healthcheck", "Test",
 			  "NONE", "HostConfig", "CapDrop", "ALL", "ReadonlyRootfs", 1,
 			  "NetworkMode", network, "PidsLimit", PIDS_LIMIT);
+	json_t *host = json_object_get(j, "HostConfig");
 
-	if (g->is_daemon)
+	if (g->is_daemon) {
 		json_object_set_new(
 			j, "Entrypoint",
 			json_pack("[s, s, s]", "/usr/bin/weir", "container", "hold"));
-	return j;
-}
-
-static json_t *describe_sidecar(const struct guard *g)
-{
-	json_t *j = describe(g), *host = json_object_get(j, "HostConfig");
-
+		return j;
+	}
 	json_object_set_new(
 		j, "Env",
 		json_pack("[o, s, s, o]",
@@ -88,25 +84,20 @@ static json_t *describe_sidecar(const struct guard *g)
 	return j;
 }
 
-/* -- its first process --------------------------------------------------------------- */
+/* -- its network and first process
+ * --------------------------------------------------------------- */
 
-/* "host" is a network's name, and that network has an id. */
-static int check_network(const struct guard *g, const json_t *found, struct err *err)
+static int check_container(struct guard *g, const json_t *found, struct err *err)
 {
 	const json_t *settings = json_object_get(found, "NetworkSettings");
-
-	if (!json_object_get(json_object_get(settings, "Networks"), "host"))
-		return 0;
-	return err_set(err, -EINVAL,
-		       "--network '%.100s' is refused: it is the host's, and a container "
-		       "there has no filter of its own",
-		       g->spec->network ? g->spec->network : "");
-}
-
-static int check_process(struct guard *g, const json_t *found, struct err *err)
-{
 	const json_t *state = json_object_get(found, "State");
 
+	/* "host" is a network's name, and that network has an id. */
+	if (json_object_get(json_object_get(settings, "Networks"), "host"))
+		return err_set(err, -EINVAL,
+			       "--network '%.100s' is refused: it is the host's, and a "
+			       "container there has no filter of its own",
+			       g->spec->network ? g->spec->network : "");
 	snprintf(g->pid, sizeof(g->pid), "%d",
 		 (int)json_integer_value(json_object_get(state, "Pid")));
 	if (container_process_is_of(g->pid, g->id))
@@ -119,22 +110,6 @@ static int check_process(struct guard *g, const json_t *found, struct err *err)
 }
 
 /* -- guarded from inside ------------------------------------------------------------- */
-
-static int read_port(struct guard *g, const json_t *found, struct err *err)
-{
-	const json_t *ports =
-		json_object_get(json_object_get(found, "NetworkSettings"), "Ports");
-	const json_t *first = json_array_get(json_object_get(ports, PORT_TEXT), 0);
-	const char *port = json_string_value(json_object_get(first, "HostPort"));
-	uint32_t number;
-
-	if (!port || !text_to_u32(text_of(port), UINT16_MAX, &number) || number == 0)
-		return err_set(err, -EBADMSG,
-			       "%s has published no port for the sidecar's API",
-			       g->engine->name);
-	g->port = (uint16_t)number;
-	return 0;
-}
 
 static int ask_sidecar(const struct guard *g, const char *method, const char *path,
 		       const char *body, struct client_reply *ret, struct err *err)
@@ -153,22 +128,12 @@ static int ask_sidecar(const struct guard *g, const char *method, const char *pa
 	return r < 0 ? err_sys(err, r, "the sidecar does not answer") : 0;
 }
 
-/* The terminal's size and a continuation end nothing. */
-static bool is_interrupted(struct guard *g, int signals)
-{
-	struct signalfd_siginfo info;
-
-	if (read(signals, &info, sizeof(info)) == sizeof(info) &&
-	    info.ssi_signo != SIGWINCH && info.ssi_signo != SIGCONT)
-		g->signal = (int)info.ssi_signo;
-	return g->signal > 0;
-}
-
 static int wait_until_healthy(struct guard *g, int signals, struct err *err)
 {
 	const int64_t until_ms = clock_now_ms() + HEALTHY_MS;
 	struct pollfd polls[] = { { .fd = signals, .events = POLLIN },
 				  { .fd = g->control, .events = POLLIN } };
+	struct signalfd_siginfo info;
 	struct client_reply reply;
 	struct err ignored = { 0 };
 
@@ -182,8 +147,13 @@ static int wait_until_healthy(struct guard *g, int signals, struct err *err)
 		    reply.status == HTTP_OK)
 			return 0;
 		(void)!poll(polls, ARRAY_SIZE(polls), LOOK_MS);
-		if (polls[0].revents && is_interrupted(g, signals))
+		/* The terminal's size and a continuation end nothing. */
+		if (polls[0].revents &&
+		    read(signals, &info, sizeof(info)) == sizeof(info) &&
+		    info.ssi_signo != SIGWINCH && info.ssi_signo != SIGCONT) {
+			g->signal = (int)info.ssi_signo;
 			return err_set(err, -ECANCELED, "ended by signal %d", g->signal);
+		}
 		if (polls[1].revents && guard_has_ended(g))
 			return err_set(err, -ECHILD, "the sidecar has ended: %s",
 				       docker_last_words(g->engine, g->id, g->arena));
@@ -207,11 +177,20 @@ static int check_reply(const struct client_reply *reply, const char *reason,
 static int guard_by_sidecar(struct guard *g, const json_t *found, const char *policy,
 			    int signals, struct err *err)
 {
+	const json_t *ports =
+		json_object_get(json_object_get(found, "NetworkSettings"), "Ports");
+	const json_t *first = json_array_get(json_object_get(ports, PORT_TEXT), 0);
+	const char *port = json_string_value(json_object_get(first, "HostPort"));
 	struct client_reply reply;
-	int r = read_port(g, found, err);
+	uint32_t number;
+	int r;
 
-	if (r == 0)
-		r = wait_until_healthy(g, signals, err);
+	if (!port || !text_to_u32(text_of(port), UINT16_MAX, &number) || number == 0)
+		return err_set(err, -EBADMSG,
+			       "%s has published no port for the sidecar's API",
+			       g->engine->name);
+	g->port = (uint16_t)number;
+	r = wait_until_healthy(g, signals, err);
 	if (r == 0)
 		r = ask_sidecar(g, "POST", "/policy", policy, &reply, err);
 	if (r < 0)
@@ -244,21 +223,6 @@ static int guard_by_daemon(struct guard *g, const char *policy, struct err *err)
 
 /* -- both ---------------------------------------------------------------------------- */
 
-/* The image is made here, so no registry has it. */
-static int create(struct guard *g, struct err *err)
-{
-	int r = docker_create(g->engine, g->name,
-			      g->is_daemon ? describe(g) : describe_sidecar(g), g->arena,
-			      &g->id, err);
-
-	if (r == -ENOENT && strstr(err->text, g->spec->weir_image))
-		err_set(err, r,
-			"%s has no image '%.100s': build it from deploy/docker, or name "
-			"one with --weir-image",
-			g->engine->name, g->spec->weir_image);
-	return r;
-}
-
 int guard_start(struct guard *g, const char *policy, int signals, struct err *err)
 {
 	CLEAN(json) json_t *found = NULL;
@@ -266,17 +230,21 @@ int guard_start(struct guard *g, const char *policy, int signals, struct err *er
 
 	g->control = -1;
 	if (r == 0)
-		r = create(g, err);
+		r = docker_create(g->engine, g->name, describe(g), g->arena, &g->id, err);
+	/* The image is made here, so no registry has it. */
+	if (r == -ENOENT && strstr(err->text, g->spec->weir_image))
+		err_set(err, r,
+			"%s has no image '%.100s': build it from deploy/docker, or name "
+			"one with --weir-image",
+			g->engine->name, g->spec->weir_image);
 	if (r == 0)
 		r = docker_attach(g->engine, g->id, true, &g->control, err);
 	if (r == 0)
-		r = docker_start(g->engine, g->id, err);
+		r = docker_post(g->engine, g->id, "start", err);
 	if (r == 0)
 		r = docker_inspect(g->engine, g->id, &found, err);
 	if (r == 0)
-		r = check_network(g, found, err);
-	if (r == 0)
-		r = check_process(g, found, err);
+		r = check_container(g, found, err);
 	if (r < 0)
 		return r;
 	return g->is_daemon ? guard_by_daemon(g, policy, err)
