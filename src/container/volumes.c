@@ -17,6 +17,7 @@
 
 #include "base/jansson.h"
 #include "settings/settings.h"
+#include "sys/files.h"
 #include "sys/mounts.h"
 #include "sys/netlink.h"
 
@@ -54,24 +55,8 @@ static int resolve(const char *path, bool is_strict, struct resolved *ret)
 
 /* -- the sockets --------------------------------------------------------------------- */
 
-/* A file itself, whatever it is called. */
-struct place {
-	dev_t dev;
-	ino_t ino;
-};
-
-static int place_of(const char *path, struct place *ret)
-{
-	struct stat st;
-
-	if (stat(path, &st) < 0)
-		return -errno;
-	*ret = (struct place){ st.st_dev, st.st_ino };
-	return 0;
-}
-
 struct search {
-	struct place top;     /* what is there of what the volume shows, */
+	struct stat top;      /* what is there of what the volume shows, */
 	const char *rest;     /* and what stands behind that */
 	char found[PATH_MAX]; /* the socket in it; "": none */
 };
@@ -81,7 +66,7 @@ static bool is_shown(const struct search *s, const struct resolved *socket)
 {
 	const size_t len = strlen(s->rest);
 	char whole[2 * PATH_MAX], path[2 * PATH_MAX], *slash = path;
-	struct place here = { 0 };
+	struct stat here;
 
 	snprintf(whole, sizeof(whole), "%s%s", socket->there[1] ? socket->there : "",
 		 socket->rest);
@@ -89,9 +74,8 @@ static bool is_shown(const struct search *s, const struct resolved *socket)
 	while (slash) {
 		const char *below = whole + strlen(path);
 
-		if (place_of(path[0] ? path : "/", &here) == 0 &&
-		    here.dev == s->top.dev && here.ino == s->top.ino &&
-		    strncmp(below, s->rest, len) == 0 &&
+		if (stat(path[0] ? path : "/", &here) == 0 &&
+		    stat_is_same(&here, &s->top) && strncmp(below, s->rest, len) == 0 &&
 		    (below[len] == '/' || below[len] == '\0'))
 			return true;
 		slash = strrchr(path, '/');
@@ -292,14 +276,11 @@ static int refuse_volume(struct err *err, const char *volume, const char *why,
 static int look_at(struct search *s, const char *top, const char *rest,
 		   const struct world *w)
 {
-	struct stat st;
-
-	if (stat(top, &st) < 0)
+	if (stat(top, &s->top) < 0)
 		return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
-	s->top = (struct place){ st.st_dev, st.st_ino };
 	s->rest = rest;
 	look_everywhere(s, w);
-	if (!s->found[0] && S_ISSOCK(st.st_mode))
+	if (!s->found[0] && S_ISSOCK(s->top.st_mode))
 		snprintf(s->found, sizeof(s->found), "%s", top);
 	return 0;
 }
@@ -398,28 +379,12 @@ static int check_options(const char *volume, const json_t *options, const struct
 			     type);
 }
 
-/* Another driver than the engine's own says where it keeps a volume, and need not say
- * what of. */
-static int check_driver(const char *volume, const json_t *found, const struct world *w,
-			struct err *err)
-{
-	const char *driver = option_of(found, "Driver"),
-		   *kept = option_of(found, "Mountpoint");
-	char ignored[PATH_MAX];
-
-	if (strcmp(driver, "local") == 0)
-		return 0;
-	if (kept[0] == '/')
-		return check_path(volume, kept, w, ignored, err);
-	return refuse_volume(err, volume, "it can't be judged, for it is of the driver ",
-			     driver);
-}
-
 static int check_named(const char *volume, const char *name, const struct world *w,
 		       struct err *err)
 {
-	char path[PATH_MAX + 16];
+	char path[PATH_MAX + 16], ignored[PATH_MAX];
 	CLEAN(json) json_t *found = NULL;
+	const char *driver, *kept;
 	int r;
 
 	snprintf(path, sizeof(path), "/volumes/%s", name);
@@ -428,8 +393,19 @@ static int check_named(const char *volume, const char *name, const struct world 
 		*err = (struct err){ 0 };
 		return 0;
 	}
-	if (r == 0)
-		r = check_driver(volume, found, w, err);
+	if (r < 0)
+		return r;
+	/* Another driver than the engine's own says where it keeps a volume, and need not
+	 * say what of. */
+	driver = option_of(found, "Driver");
+	kept = option_of(found, "Mountpoint");
+	if (strcmp(driver, "local") != 0) {
+		if (kept[0] != '/')
+			return refuse_volume(
+				err, volume,
+				"it can't be judged, for it is of the driver ", driver);
+		r = check_path(volume, kept, w, ignored, err);
+	}
 	return r == 0 ? check_options(volume, json_object_get(found, "Options"), w, err)
 		      : r;
 }
