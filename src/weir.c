@@ -59,7 +59,12 @@ static enum value_kind value_kind(const struct cli_option *o)
 	return strchr(o->arg, '|') ? VALUE_WORDS : VALUE_FREE;
 }
 
-static const char profiles[] = "$(weir profile list 2>/dev/null | cut -d\" \" -f1)";
+#define PROFILES "(weir profile list 2>/dev/null | cut -d\" \" -f1)"
+
+/* What a shell is told of an option's value, by kind; words stand between two texts. */
+struct value_forms {
+	const char *free, *file, *profile, *words[2];
+};
 
 /* "a|b" with spaces between. */
 static void print_words(FILE *out, const char *words)
@@ -76,6 +81,29 @@ static void print_help(FILE *out, const char *help)
 			fputs("'\\''", out);
 		else if (!strchr("[]`:", *help))
 			fputc(*help, out);
+}
+
+static void print_value(FILE *out, const struct value_forms *forms,
+			const struct cli_option *o)
+{
+	switch (value_kind(o)) {
+	case VALUE_NONE:
+		break;
+	case VALUE_FREE:
+		fputs(forms->free, out);
+		break;
+	case VALUE_FILE:
+		fputs(forms->file, out);
+		break;
+	case VALUE_PROFILE:
+		fputs(forms->profile, out);
+		break;
+	case VALUE_WORDS:
+		fputs(forms->words[0], out);
+		print_words(out, o->arg);
+		fputs(forms->words[1], out);
+		break;
+	}
 }
 
 static const struct cli_option *option_at(const struct cli_verb *v, size_t i)
@@ -139,32 +167,15 @@ static const char bash_command[] =
 	"		fi\n"
 	"	fi\n";
 
-static void bash_value(FILE *out, const struct cli_verb *v, const struct cli_option *o)
-{
-	enum value_kind kind = value_kind(o);
-
-	if (kind == VALUE_NONE)
-		return;
-	fprintf(out, "	'%s --%s') ", v->name, o->name);
-	if (kind == VALUE_FREE) {
-		fputs("return ;;\n", out);
-		return;
-	}
-	fputs("COMPREPLY=($(compgen ", out);
-	if (kind == VALUE_FILE) {
-		fputs("-f", out);
-	} else if (kind == VALUE_PROFILE) {
-		fprintf(out, "-W \"%s\"", profiles);
-	} else {
-		fputs("-W '", out);
-		print_words(out, o->arg);
-		fputc('\'', out);
-	}
-	fputs(" -- \"$cur\")); return ;;\n", out);
-}
-
 static void print_bash(FILE *out)
 {
+	static const struct value_forms forms = {
+		.free = "return ;;\n",
+		.file = "COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n",
+		.profile = "COMPREPLY=($(compgen -W \"$" PROFILES
+			   "\" -- \"$cur\")); return ;;\n",
+		.words = { "COMPREPLY=($(compgen -W '", "' -- \"$cur\")); return ;;\n" },
+	};
 	char valued[1024] = "";
 	const struct cli_verb *v;
 
@@ -175,8 +186,12 @@ static void print_bash(FILE *out)
 	      "$prev\" in\n",
 	      out);
 	for (size_t i = 0; (v = cli_verb_at(i)); i++)
-		for (size_t j = 0; option_at(v, j); j++)
-			bash_value(out, v, option_at(v, j));
+		for (size_t j = 0; option_at(v, j); j++) {
+			if (value_kind(option_at(v, j)) == VALUE_NONE)
+				continue;
+			fprintf(out, "	'%s --%s') ", v->name, option_at(v, j)->name);
+			print_value(out, &forms, option_at(v, j));
+		}
 	fputs("	esac\n", out);
 	run_valued("|", valued, sizeof(valued));
 	fprintf(out, bash_command, valued);
@@ -194,49 +209,15 @@ static void print_bash(FILE *out)
 
 /* --- zsh --- */
 
-static void zsh_option(FILE *out, const struct cli_option *o)
-{
-	enum value_kind kind = value_kind(o);
-
-	fprintf(out, " \\\n\t\t'%s--%s[", o->separator ? "*" : "", o->name);
-	print_help(out, o->help);
-	fputc(']', out);
-	if (kind == VALUE_FILE)
-		fputs(":file:_files", out);
-	else if (kind == VALUE_PROFILE)
-		fputs(":profile:{compadd -- $(weir profile list 2>/dev/null | "
-		      "cut -d\" \" -f1)}",
-		      out);
-	else if (kind == VALUE_WORDS) {
-		fputs(":word:(", out);
-		print_words(out, o->arg);
-		fputc(')', out);
-	} else if (kind == VALUE_FREE)
-		fputs(":value:", out);
-	fputc('\'', out);
-}
-
-static void zsh_verb(FILE *out, const struct cli_verb *v)
-{
-	fprintf(out, "	%s)\n		_arguments -S", v->name);
-	for (size_t i = 0; option_at(v, i); i++)
-		zsh_option(out, option_at(v, i));
-	if (v->words) {
-		fputs(" \\\n\t\t'1:word:(", out);
-		print_words(out, v->words);
-		fputs(")'", out);
-	}
-	if (has_command(v))
-		fputs(" \\\n\t\t'(-)1:command:_command_names -e' "
-		      "'*::arguments:_normal'\n",
-		      out);
-	else
-		fputs(" \\\n\t\t'*:file:_files'\n", out);
-	fputs("		;;\n", out);
-}
-
 static void print_zsh(FILE *out)
 {
+	static const struct value_forms forms = {
+		.free = ":value:",
+		.file = ":file:_files",
+		.profile = ":profile:{compadd -- $" PROFILES "}",
+		.words = { ":word:(", ")" },
+	};
+	const struct cli_option *o;
 	const struct cli_verb *v;
 
 	fputs("#compdef weir\n"
@@ -253,8 +234,27 @@ static void print_zsh(FILE *out)
 	fputs(" )\n		_describe verb verbs\n		return\n	fi\n"
 	      "	shift words\n	(( CURRENT-- ))\n	case $words[1] in\n",
 	      out);
-	for (size_t i = 0; (v = cli_verb_at(i)); i++)
-		zsh_verb(out, v);
+	for (size_t i = 0; (v = cli_verb_at(i)); i++) {
+		fprintf(out, "	%s)\n		_arguments -S", v->name);
+		for (size_t j = 0; (o = option_at(v, j)); j++) {
+			fprintf(out, " \\\n\t\t'%s--%s[", o->separator ? "*" : "",
+				o->name);
+			print_help(out, o->help);
+			fputc(']', out);
+			print_value(out, &forms, o);
+			fputc('\'', out);
+		}
+		if (v->words) {
+			fputs(" \\\n\t\t'1:word:(", out);
+			print_words(out, v->words);
+			fputs(")'", out);
+		}
+		fputs(has_command(v) ? " \\\n\t\t'(-)1:command:_command_names -e' "
+				       "'*::arguments:_normal'\n"
+				     : " \\\n\t\t'*:file:_files'\n",
+		      out);
+		fputs("		;;\n", out);
+	}
 	/* A file of fpath is read by the first call, which then is to be answered. */
 	fputs("	esac\n}\n"
 	      "if [[ $funcstack[1] == _weir ]]; then _weir \"$@\"; "
@@ -291,60 +291,47 @@ static const char fish_head[] =
 	"	return 1\n"
 	"end\n";
 
-static void fish_option(FILE *out, const struct cli_verb *v, const struct cli_option *o)
-{
-	enum value_kind kind = value_kind(o);
-
-	fprintf(out, "complete -c weir -n '__weir_verb %s%s' -l %s", v->name,
-		has_command(v) ? "; and not __weir_command" : "", o->name);
-	if (kind == VALUE_FILE)
-		fputs(" -r -F", out);
-	else if (kind == VALUE_PROFILE)
-		fputs(" -x -a '(weir profile list 2>/dev/null | cut -d\" \" -f1)'", out);
-	else if (kind == VALUE_WORDS) {
-		fputs(" -x -a '", out);
-		print_words(out, o->arg);
-		fputc('\'', out);
-	} else if (kind == VALUE_FREE)
-		fputs(" -x", out);
-	fputs(" -d '", out);
-	print_help(out, o->help);
-	fputs("'\n", out);
-}
-
-static void fish_verb(FILE *out, const struct cli_verb *v)
-{
-	char valued[1024] = "";
-
-	fprintf(out, "complete -c weir -f -n __fish_use_subcommand -a %s -d '", v->name);
-	print_help(out, v->help);
-	fputs("'\n", out);
-	for (size_t i = 0; option_at(v, i); i++)
-		fish_option(out, v, option_at(v, i));
-	if (v->words) {
-		fprintf(out, "complete -c weir -n '__weir_verb %s' -a '", v->name);
-		print_words(out, v->words);
-		fputs("'\n", out);
-	}
-	if (has_command(v)) {
-		run_valued(" ", valued, sizeof(valued));
-		/* "-" is no option of ours; behind it fish leaves ours alone. */
-		fprintf(out,
-			"complete -c weir -n '__weir_verb %s' -x -a "
-			"'(__fish_complete_subcommand --fcs-skip=2 - %s)'\n",
-			v->name, valued);
-	}
-}
-
 static void print_fish(FILE *out)
 {
+	static const struct value_forms forms = {
+		.free = " -x",
+		.file = " -r -F",
+		.profile = " -x -a '" PROFILES "'",
+		.words = { " -x -a '", "'" },
+	};
+	const struct cli_option *o;
 	char valued[1024] = "";
 	const struct cli_verb *v;
 
 	run_valued(" ", valued, sizeof(valued));
 	fprintf(out, fish_head, valued);
-	for (size_t i = 0; (v = cli_verb_at(i)); i++)
-		fish_verb(out, v);
+	for (size_t i = 0; (v = cli_verb_at(i)); i++) {
+		fprintf(out, "complete -c weir -f -n __fish_use_subcommand -a %s -d '",
+			v->name);
+		print_help(out, v->help);
+		fputs("'\n", out);
+		for (size_t j = 0; (o = option_at(v, j)); j++) {
+			fprintf(out, "complete -c weir -n '__weir_verb %s%s' -l %s",
+				v->name, has_command(v) ? "; and not __weir_command" : "",
+				o->name);
+			print_value(out, &forms, o);
+			fputs(" -d '", out);
+			print_help(out, o->help);
+			fputs("'\n", out);
+		}
+		if (v->words) {
+			fprintf(out, "complete -c weir -n '__weir_verb %s' -a '",
+				v->name);
+			print_words(out, v->words);
+			fputs("'\n", out);
+		}
+		/* "-" is no option of ours; behind it fish leaves ours alone. */
+		if (has_command(v))
+			fprintf(out,
+				"complete -c weir -n '__weir_verb %s' -x -a "
+				"'(__fish_complete_subcommand --fcs-skip=2 - %s)'\n",
+				v->name, valued);
+	}
 }
 
 /* --- the verb --- */
@@ -376,20 +363,27 @@ static int cli_completion(int argc, char **argv)
 
 /* === the verbs === */
 
+static int verb_events(int argc, char **argv);
+
 static int run(struct run_spec *spec)
 {
 	return spec->cgroup || spec->uid ? run_host(spec) : control_run(spec);
 }
 
-/* The command line first, then the environment, then the files: what comes first counts.
- */
-static int run_command(const struct cli_options *table, int argc, char **argv)
+/* `weir run` and `weir learn`. The command line first, then the environment, then the
+ * files: what comes first counts. */
+static int verb_run(int argc, char **argv)
 {
+	const bool learns = strcmp(argv[0], "learn") == 0;
+	const struct cli_options *table = learns ? &cli_learn_options : &cli_run_options;
 	struct run_spec spec;
 	struct err err = { 0 };
 	const char *stray;
-	int status, r = cli_run_parse(table, argc, argv, &spec, &err);
+	int status, r;
 
+	if (learns && cli_learn_is_from(argc, argv))
+		return verb_events(argc, argv);
+	r = cli_run_parse(table, argc, argv, &spec, &err);
 	if (r == 0)
 		r = cli_options_environment(table, &spec, &spec.arena, &spec.given, &err);
 	if (r == 0)
@@ -420,54 +414,28 @@ static int run_command(const struct cli_options *table, int argc, char **argv)
 	return status;
 }
 
-static int verb_run(int argc, char **argv)
+/* `weir sidecar` and `weir daemon`. */
+static int verb_guard(int argc, char **argv)
 {
-	return run_command(&cli_run_options, argc, argv);
-}
-
-static int verb_events(int argc, char **argv);
-
-static int verb_learn(int argc, char **argv)
-{
-	return cli_learn_is_from(argc, argv)
-		       ? verb_events(argc, argv)
-		       : run_command(&cli_learn_options, argc, argv);
-}
-
-/* What a sidecar and a daemon begin with. */
-static int guard(int argc, char **argv,
-		 int (*parse)(int argc, char **argv, struct sidecar_spec *ret,
-			      struct err *err),
-		 int (*start)(struct sidecar_spec *spec))
-{
+	const bool is_daemon = strcmp(argv[0], "daemon") == 0;
 	CLEAN(mem) struct sidecar_spec *spec = calloc(1, sizeof(*spec));
 	struct err err = { 0 };
+	int r;
 
 	if (!spec)
 		return log_end(RUN_STATUS_FAILED, "out of memory");
-	if (parse(argc, argv, spec, &err) < 0)
+	r = is_daemon ? cli_daemon_parse(argc, argv, spec, &err)
+		      : cli_sidecar_parse(argc, argv, spec, &err);
+	if (r < 0)
 		return log_end(RUN_STATUS_BAD_INPUT, "%s", err.text);
-	return start(spec);
-}
-
-static int verb_sidecar(int argc, char **argv)
-{
-	return guard(argc, argv, cli_sidecar_parse, sidecar_run);
-}
-
-static int start_daemon(struct sidecar_spec *spec)
-{
+	if (!is_daemon)
+		return sidecar_run(spec);
 	/* No name server is asked that was not named. */
-	if (spec->upstream_count > 0)
-		return daemon_run(spec);
-	return log_end(RUN_STATUS_FAILED,
-		       "%s names no usable name server: name one with --upstream",
-		       spec->resolv_conf);
-}
-
-static int verb_daemon(int argc, char **argv)
-{
-	return guard(argc, argv, cli_daemon_parse, start_daemon);
+	if (spec->upstream_count == 0)
+		return log_end(RUN_STATUS_FAILED,
+			       "%s names no usable name server: name one with --upstream",
+			       spec->resolv_conf);
+	return daemon_run(spec);
 }
 
 /* What only prints ends when its reader is gone, as any program, though the parent may
@@ -546,17 +514,17 @@ static const struct cli_verb verbs[] = {
 	  verb_run, &cli_run_options, .group = "run a command", .serves = true },
 	{ "learn",
 	  "run one command with public names open, and write the policy it needs",
-	  verb_learn, &cli_learn_options, .serves = true },
+	  verb_run, &cli_learn_options, .serves = true },
 	{ "doctor", "try what `weir run` needs of this machine", verb_doctor,
 	  &cli_doctor_options },
 	{ "sidecar", "guard the network namespace that this container shares with an app",
-	  verb_sidecar, &cli_sidecar_options, .group = "guard a container",
+	  verb_guard, &cli_sidecar_options, .group = "guard a container",
 	  .serves = true },
 	{ "container", "run a container of Docker or podman that is guarded",
 	  cli_container, &cli_container_options, CLI_CONTAINER_WORDS, .serves = true },
 	{ "inject", "print Kubernetes workloads with the sidecar in them", cli_inject,
 	  &cli_inject_options },
-	{ "daemon", "guard any number of sandboxes of this host", verb_daemon,
+	{ "daemon", "guard any number of sandboxes of this host", verb_guard,
 	  &cli_daemon_options, .group = "guard a host", .serves = true },
 	{ "attach", "have the daemon guard a sandbox", cli_attach, &cli_attach_options },
 	{ "detach", "guard a sandbox no more", cli_detach, &cli_detach_options },
@@ -644,16 +612,6 @@ static json_t *verb_json(const struct cli_verb *v)
 			 options);
 }
 
-static bool has_word(const struct cli_verb *v, const char *name)
-{
-	struct text rest = text_of(v->words ? v->words : ""), word;
-
-	while (text_split(&rest, '|', &word))
-		if (text_equal(word, name))
-			return true;
-	return false;
-}
-
 static int verb_help(int argc, char **argv)
 {
 	const struct cli_verb *v = NULL;
@@ -668,7 +626,8 @@ static int verb_help(int argc, char **argv)
 		if (!v)
 			return unknown_verb(argv[first]);
 		/* `weir help policy explain`: the page of `policy` has its words. */
-		if (first + 1 < argc && !has_word(v, argv[first + 1])) {
+		if (first + 1 < argc &&
+		    cli_option_word(v->words ?: "", argv[first + 1], NULL) < 0) {
 			too_many("help", argv[first + 1], &err);
 			return log_end(RUN_STATUS_BAD_INPUT, "%s", err.text);
 		}
@@ -688,16 +647,6 @@ static int verb_help(int argc, char **argv)
 	return 0;
 }
 
-/* `weir VERB --help`, and with the verb's own word before it: `weir policy explain
- * --help`. */
-static bool asks_for_help(const struct cli_verb *v, int argc, char **argv)
-{
-	int at = v->words && argc > 3 && argv[2][0] != '-' ? 3 : 2;
-
-	return argc > at &&
-	       (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0);
-}
-
 /* What was printed has to have arrived; where the answer is no (1), too. */
 static int finish(int status)
 {
@@ -711,6 +660,7 @@ static int cli_main(int argc, char **argv)
 	const char *name = argc > 1 ? argv[1] : NULL;
 	const struct cli_verb *v;
 	bool asks;
+	int at;
 
 	if (!name) {
 		overview(stderr);
@@ -723,7 +673,12 @@ static int cli_main(int argc, char **argv)
 	v = verb_find(name);
 	if (!v)
 		return unknown_verb(name);
-	asks = asks_for_help(v, argc, argv);
+	/* `weir VERB --help`, and with the verb's own word before it: `weir policy
+	 * explain
+	 * --help`. */
+	at = v->words && argc > 3 && argv[2][0] != '-' ? 3 : 2;
+	asks = argc > at &&
+	       (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0);
 	if (asks || !v->serves)
 		end_with_reader();
 	if (asks) {
@@ -742,38 +697,15 @@ enum { LARGE_BLOCK = 128 * 1024 };
 
 /* The names that OpenSandbox's image has its programs by: its own start scripts and tests
  * call them. What removes the rules there removes none here. */
-enum alias { ALIAS_NONE = 0, ALIAS_EGRESS, ALIAS_SUPERVISOR, ALIAS_CLEANUP };
-
-static enum alias alias_of(const char *path)
-{
-	static const char *const names[] = { [ALIAS_EGRESS] = "egress",
-					     [ALIAS_SUPERVISOR] = "supervisor",
-					     [ALIAS_CLEANUP] = "cleanup.sh" };
-	const char *slash = strrchr(path, '/');
-
-	const char *const *name = TEXT_FIND(text_of(slash ? slash + 1 : path), names);
-
-	return name ? (enum alias)(name - names) : ALIAS_NONE;
-}
-
-enum { ALIAS_ARGS_MAX = 128 };
-
-static int run_alias(enum alias alias, int argc, char **argv)
-{
-	char weir[] = "weir", sidecar[] = "sidecar";
-	char *args[ALIAS_ARGS_MAX + 3] = { weir, sidecar };
-	int count = alias == ALIAS_EGRESS ? MIN(argc - 1, (int)ALIAS_ARGS_MAX) : 0;
-
-	if (alias == ALIAS_CLEANUP)
-		return 0;
-	for (int i = 0; i < count; i++)
-		args[2 + i] = argv[1 + i];
-	return cli_main(2 + count, args);
-}
+static const char *const aliases[] = { "egress", "supervisor", "cleanup.sh" };
+enum { ALIAS_EGRESS = 0, ALIAS_SUPERVISOR, ALIAS_CLEANUP, ALIAS_ARGS_MAX = 128 };
 
 int main(int argc, char **argv)
 {
-	enum alias alias = argc > 0 ? alias_of(argv[0]) : ALIAS_NONE;
+	char weir[] = "weir", sidecar[] = "sidecar";
+	char *args[ALIAS_ARGS_MAX + 3] = { weir, sidecar };
+	const char *path = argc > 0 ? argv[0] : "", *slash = strrchr(path, '/');
+	const char *const *alias = TEXT_FIND(text_of(slash ? slash + 1 : path), aliases);
 	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 
 	/* A file size limit (ulimit -f) is an error to report, not a signal that
@@ -784,7 +716,12 @@ int main(int argc, char **argv)
 		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
 			return RUN_STATUS_FAILED;
 	mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);
-	if (alias != ALIAS_NONE)
-		return run_alias(alias, argc, argv);
-	return cli_main(argc, argv);
+	if (!alias)
+		return cli_main(argc, argv);
+	if (alias - aliases == ALIAS_CLEANUP)
+		return 0;
+	argc = alias - aliases == ALIAS_EGRESS ? MIN(argc - 1, (int)ALIAS_ARGS_MAX) : 0;
+	for (int i = 0; i < argc; i++)
+		args[2 + i] = argv[1 + i];
+	return cli_main(2 + argc, args);
 }
