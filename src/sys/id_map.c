@@ -13,20 +13,6 @@
 
 enum { MAP_MAX = 64 * 1024 }; /* 340 lines at most, says user_namespaces(7) */
 
-static bool read_range(struct text line, struct id_range *ret)
-{
-	const char *p = line.ptr, *end = line.ptr + line.len;
-	uint32_t *const fields[] = { &ret->inside, &ret->outside, &ret->count };
-
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-		while (p < end && *p == ' ')
-			p++;
-		if (!parse_u32(&p, end, UINT32_MAX, fields[i]))
-			return false;
-	}
-	return true;
-}
-
 int id_map_find(const char *path, uint32_t inside, struct id_range *ret, struct err *err)
 {
 	const struct file_how how = { .max_bytes = MAP_MAX, .anybodys = true };
@@ -39,10 +25,18 @@ int id_map_find(const char *path, uint32_t inside, struct id_range *ret, struct 
 	rest = (struct text){ file.bytes, file.size };
 	while (text_split(&rest, '\n', &line)) {
 		struct id_range range;
+		uint32_t *const fields[] = { &range.inside, &range.outside,
+					     &range.count };
+		const char *p = line.ptr, *end = line.ptr + line.len;
+		bool good = true;
 
 		if (line.len == 0)
 			continue;
-		if (!read_range(line, &range))
+		for (size_t i = 0; i < ARRAY_SIZE(fields) && good; i++) {
+			p += strspn(p, " ");
+			good = parse_u32(&p, end, UINT32_MAX, fields[i]);
+		}
+		if (!good)
 			return err_set(err, -EBADMSG, "cannot understand %s", path);
 		if (inside >= range.inside && inside - range.inside < range.count) {
 			*ret = range;

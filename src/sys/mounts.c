@@ -192,24 +192,13 @@ static void unescape(char *s)
 	*out = '\0';
 }
 
-/* "254:0" */
-static bool parse_device(const char *text, uint32_t *ret)
-{
-	const char *end = text + strlen(text);
-	uint32_t major, minor;
-
-	if (!parse_u32(&text, end, 0xfff, &major) || text == end || *text++ != ':' ||
-	    !parse_u32(&text, end, 0xfffff, &minor) || text != end)
-		return false;
-	*ret = major << 20 | minor;
-	return true;
-}
-
 /* One line: "36 35 98:0 /root /mnt/point opts [tags...] - type source opts". */
 static bool parse_line(char *line, struct mount *ret)
 {
 	enum { ID, PARENT, DEVICE, ROOT, POINT, FIELDS };
 	char *rest = strstr(line, " - "), *fields[FIELDS];
+	const char *device, *end;
+	uint32_t major, minor;
 	struct mount m;
 
 	if (!rest)
@@ -222,7 +211,15 @@ static bool parse_line(char *line, struct mount *ret)
 		if (!fields[i])
 			return false;
 	}
-	if (fields[POINT][0] != '/' || !parse_device(fields[DEVICE], &m.device) ||
+	/* "254:0" */
+	device = fields[DEVICE];
+	end = device + strlen(device);
+	if (!parse_u32(&device, end, 0xfff, &major) || device == end ||
+	    *device++ != ':' || !parse_u32(&device, end, 0xfffff, &minor) ||
+	    device != end)
+		return false;
+	m.device = major << 20 | minor;
+	if (fields[POINT][0] != '/' ||
 	    !text_to_u32(text_of(fields[ID]), UINT32_MAX, &m.id) ||
 	    !text_to_u32(text_of(fields[PARENT]), UINT32_MAX, &m.parent))
 		return false;

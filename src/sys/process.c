@@ -274,32 +274,15 @@ static char **take_strings(char **at, const char *end, uint32_t count)
 	return TAKE_PTR(strings);
 }
 
-/* What is read stays for as long as the program lives. */
-static int take_from(int fd, size_t size, int *argc, char ***argv)
-{
-	CLEAN(mem) char *bytes = malloc(size);
-	CLEAN(mem) char **args = NULL;
-	char *at = bytes + sizeof(struct head), **variables;
-	struct head head;
-
-	if (!bytes || pread(fd, bytes, size, 0) != (ssize_t)size)
-		return bytes ? -EIO : -ENOMEM;
-	memcpy(&head, bytes, sizeof(head));
-	args = take_strings(&at, bytes + size, head.args);
-	variables = args ? take_strings(&at, bytes + size, head.variables) : NULL;
-	if (!variables)
-		return -EBADMSG;
-	*argc = (int)head.args;
-	*argv = TAKE_PTR(args);
-	environ = variables;
-	(void)TAKE_PTR(bytes);
-	return 0;
-}
-
 int settings_take(int *argc, char ***argv)
 {
+	CLEAN(mem) char *bytes = NULL;
+	CLEAN(mem) char **args = NULL;
+	CLEAN(fd) int fd = -1;
+	char *at, **variables;
+	struct head head;
 	struct stat st;
-	int r;
+	size_t size;
 
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		return -errno;
@@ -307,11 +290,25 @@ int settings_take(int *argc, char ***argv)
 	    fcntl(SETTINGS_FD, F_GET_SEALS) < 0)
 		return 0;
 	if (fstat(SETTINGS_FD, &st) < 0 || st.st_size > SETTINGS_MAX ||
-	    st.st_size < (off_t)sizeof(struct head))
+	    st.st_size < (off_t)sizeof(head))
 		return -EBADMSG;
-	r = take_from(SETTINGS_FD, (size_t)st.st_size, argc, argv);
-	close(SETTINGS_FD);
-	return r;
+	fd = SETTINGS_FD;
+	size = (size_t)st.st_size;
+	bytes = malloc(size);
+	if (!bytes || pread(fd, bytes, size, 0) != (ssize_t)size)
+		return bytes ? -EIO : -ENOMEM;
+	memcpy(&head, bytes, sizeof(head));
+	at = bytes + sizeof(head);
+	args = take_strings(&at, bytes + size, head.args);
+	variables = args ? take_strings(&at, bytes + size, head.variables) : NULL;
+	if (!variables)
+		return -EBADMSG;
+	/* What is read stays for as long as the program lives. */
+	*argc = (int)head.args;
+	*argv = TAKE_PTR(args);
+	environ = variables;
+	(void)TAKE_PTR(bytes);
+	return 0;
 }
 
 /* ---- where a program that Weir starts lies ---- */
