@@ -276,7 +276,7 @@ static int replace_output(const struct learn_args *l, const struct current *now,
 
 	if (getrandom(&random, sizeof(random), 0) == (ssize_t)sizeof(random)) {
 		snprintf(fresh, sizeof(fresh), ".weir-learn-%016" PRIx64, random);
-		r = file_replace_like(l->dir, fresh, l->name, &now->stat, text.ptr,
+		r = file_replace_like(l->dir, fresh, l->name, 0600, &now->stat, text.ptr,
 				      text.len);
 	}
 	return r < 0 ? err_set(err, r, "%s", strerror(-r)) : 0;

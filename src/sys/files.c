@@ -265,8 +265,8 @@ static int be_like(int fd, const struct stat *like)
 	return fchmod(fd, mode) < 0 ? -errno : 0;
 }
 
-static int replace(int dir, const char *fresh, const char *name, mode_t mode,
-		   const struct stat *like, const void *bytes, size_t size)
+int file_replace_like(int dir, const char *fresh, const char *name, mode_t mode,
+		      const struct stat *like, const void *bytes, size_t size)
 {
 	CLEAN(fd) int fd = file_create(dir, fresh, mode);
 	CLEAN(fd) int names = -1;
@@ -290,13 +290,7 @@ static int replace(int dir, const char *fresh, const char *name, mode_t mode,
 int file_replace(int dir, const char *fresh, const char *name, mode_t mode,
 		 const void *bytes, size_t size)
 {
-	return replace(dir, fresh, name, mode, NULL, bytes, size);
-}
-
-int file_replace_like(int dir, const char *fresh, const char *name,
-		      const struct stat *like, const void *bytes, size_t size)
-{
-	return replace(dir, fresh, name, 0600, like, bytes, size);
+	return file_replace_like(dir, fresh, name, mode, NULL, bytes, size);
 }
 
 int file_make_parents(const char *path)

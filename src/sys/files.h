@@ -87,9 +87,9 @@ int file_create(int dir, const char *name, mode_t mode) MUST_CHECK;
  * file until then, in the same directory, which is removed on failure. */
 int file_replace(int dir, const char *fresh, const char *name, mode_t mode,
 		 const void *bytes, size_t size) MUST_CHECK;
-/* The same with the owner and the mode of @like, the old file. -EPERM: that owner can't
- * be kept. */
-int file_replace_like(int dir, const char *fresh, const char *name,
+/* The same with the owner and the mode of @like, the old file, which the new one gets
+ * before its bytes; @mode until then. -EPERM: that owner can't be kept. */
+int file_replace_like(int dir, const char *fresh, const char *name, mode_t mode,
 		      const struct stat *like, const void *bytes, size_t size) MUST_CHECK;
 
 /* Make the directories on the way to @path that are missing, with mode 0755. Return: 0 or
