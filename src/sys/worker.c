@@ -70,24 +70,6 @@ static void destroy(struct worker *w)
 
 /* ---- the thread ---- */
 
-static uint64_t handle_all(struct worker *w, struct buffer *b)
-{
-	uint64_t count = 0;
-
-	for (size_t at = 0; at < b->used; count++) {
-		const struct record *r = (const void *)(b->bytes + at);
-
-		w->config.on_record(w->config.data, r->bytes, r->size);
-		at += record_bytes(r->size);
-	}
-	b->used = 0;
-	if (b->size > KEEP_BYTES) {
-		free(b->bytes);
-		*b = (struct buffer){ 0 };
-	}
-	return count;
-}
-
 /* Wait for work, with the lock held. Return: false when it is time to leave. */
 static bool wait_for_work(struct worker *w)
 {
@@ -115,7 +97,18 @@ static void *run(void *arg)
 		w->filling = mine;
 		mine = swap;
 		pthread_mutex_unlock(&w->lock);
-		count = handle_all(w, &mine);
+		count = 0;
+		for (size_t at = 0; at < mine.used; count++) {
+			const struct record *r = (const void *)(mine.bytes + at);
+
+			w->config.on_record(w->config.data, r->bytes, r->size);
+			at += record_bytes(r->size);
+		}
+		mine.used = 0;
+		if (mine.size > KEEP_BYTES) {
+			free(mine.bytes);
+			mine = (struct buffer){ 0 };
+		}
 		if (w->config.on_pause)
 			w->config.on_pause(w->config.data);
 		pthread_mutex_lock(&w->lock);
