@@ -325,26 +325,20 @@ static unsigned int edits(struct text a, struct text b)
 	return row[a.len % 3][b.len];
 }
 
-/* Is @typed the start of @word, or is one letter in five of @word, and one in a shorter
- * word, wrong, missing, too many or exchanged with its neighbour? */
-static bool is_typo(struct text typed, const char *word)
-{
-	const struct text w = text_of(word);
-
-	if (typed.len < TYPO_MIN || typed.len > TYPO_MAX || w.len > TYPO_MAX)
-		return false;
-	if (typed.len >= TYPO_START_MIN && w.len > typed.len &&
-	    memcmp(typed.ptr, w.ptr, typed.len) == 0)
-		return true;
-	return edits(typed, w) <= MAX(w.len / 5, 1);
-}
-
 const char *text_meant(struct text typed, text_word_fn *word_at, const void *words)
 {
 	const char *word, *found = NULL;
 
 	for (size_t i = 0; (word = word_at(words, i)); i++) {
-		if (!is_typo(typed, word))
+		const struct text w = text_of(word);
+		const bool is_start = typed.len >= TYPO_START_MIN && w.len > typed.len &&
+				      memcmp(typed.ptr, w.ptr, typed.len) == 0;
+
+		/* Is @typed the start of @word, or is one letter in five of @word, and
+		 * one in a shorter word, wrong, missing, too many or exchanged with its
+		 * neighbour? */
+		if (typed.len < TYPO_MIN || typed.len > TYPO_MAX || w.len > TYPO_MAX ||
+		    (!is_start && edits(typed, w) > MAX(w.len / 5, 1)))
 			continue;
 		if (found)
 			return NULL;
