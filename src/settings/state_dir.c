@@ -26,25 +26,23 @@ static bool is_own_volume(const char *name)
 	       above.mount_id != p.mount_id;
 }
 
-static int check_shared(const char *name, bool *ret_shared, struct err *err)
+int state_dir_take(struct sidecar_spec *spec, bool *ret_shared, struct err *err)
 {
+	const char *name = spec->state_dir;
 	CLEAN(path) struct path made = { .fd = -1 };
 	CLEAN(path) struct path owned = { .fd = -1 };
 	struct err why = { 0 };
-
-	if (path_open_made(name, &made, &why) < 0)
-		return why.code == -ELOOP ? err_set(err, why.code, "%s", why.text) : 0;
-	if (path_open_as(PATH_OWNED, name, &owned, &why) != -EPERM)
-		return 0;
-	*ret_shared = is_own_volume(name);
-	return *ret_shared ? 0 : err_set(err, -EPERM, "%s", why.text);
-}
-
-int state_dir_take(struct sidecar_spec *spec, bool *ret_shared, struct err *err)
-{
 	bool shared = false;
-	int r = spec->state_dir ? check_shared(spec->state_dir, &shared, err) : 0;
+	int r = 0;
 
+	if (name && path_open_made(name, &made, &why) < 0) {
+		if (why.code == -ELOOP)
+			r = err_set(err, why.code, "%s", why.text);
+	} else if (name && path_open_as(PATH_OWNED, name, &owned, &why) == -EPERM) {
+		shared = is_own_volume(name);
+		if (!shared)
+			r = err_set(err, -EPERM, "%s", why.text);
+	}
 	if (r < 0)
 		spec->state_dir = NULL;
 	if (ret_shared)
