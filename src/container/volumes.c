@@ -342,17 +342,6 @@ static const char *option_of(const json_t *options, const char *key)
 	return value ? value : "";
 }
 
-/* As mount(8) has it: the type doesn't count then. */
-static bool is_bind(const char *options)
-{
-	struct text left = text_of(options), word;
-
-	while (text_split(&left, ',', &word))
-		if (text_equal(word, "bind") || text_equal(word, "rbind"))
-			return true;
-	return false;
-}
-
 static int check_options(const char *volume, const json_t *options, const struct world *w,
 			 struct err *err)
 {
@@ -361,11 +350,15 @@ static int check_options(const char *volume, const json_t *options, const struct
 	static const char *const harmless[] = { "tmpfs", "nfs", "nfs4", "cifs" };
 	const char *device = option_of(options, "device"),
 		   *type = option_of(options, "type");
+	struct text left = text_of(option_of(options, "o")), word;
+	bool is_bind = strcmp(type, "bind") == 0;
 	char ignored[PATH_MAX];
 
+	/* As mount(8) has it: the type doesn't count then. */
+	while (text_split(&left, ',', &word))
+		is_bind |= text_equal(word, "bind") || text_equal(word, "rbind");
 	/* Also what an engine that knows better than mount(8) takes for a bind. */
-	if (is_bind(option_of(options, "o")) || strcmp(type, "bind") == 0 ||
-	    ((!type[0] || strcmp(type, "none") == 0) && device[0])) {
+	if (is_bind || ((!type[0] || strcmp(type, "none") == 0) && device[0])) {
 		if (device[0] == '/')
 			return check_path(volume, device, w, ignored, err);
 		return refuse_volume(
