@@ -330,14 +330,16 @@ static int order_inside(struct daemon_sandbox *d, int ns, int test, struct err *
 	r = hear_inside(d->daemon, &m, fds, ARRAY_SIZE(fds), &count, err);
 	if (r < 0)
 		return r;
-	if (m.type != IPC_SOCKETS) {
-		m.text[sizeof(m.text) - 1] = '\0';
-		return err_set(err, -EPERM, "%s", m.text);
-	}
 	ipc_fds_init(&all, NULL);
 	r = ipc_take_fds(&m, fds, count, &all);
 	memcpy(d->fds.fd, all.fd, sizeof(d->fds.fd));
 	d->route_fd = all.fd[IPC_FD_ROUTE];
+	for (size_t i = 0; i < count; i++)
+		fd_close(&fds[i]);
+	if (m.type != IPC_SOCKETS) {
+		m.text[sizeof(m.text) - 1] = '\0';
+		return err_set(err, -EPERM, "%s", m.text);
+	}
 	if (r < 0)
 		return err_set(err, r, "the namespace's sockets are malformed");
 	/* The process has copies of the sockets until its next message: should the daemon
@@ -524,13 +526,13 @@ void join_end(struct daemon_sandbox *d)
 
 	if (j->is_ordered)
 		(void)!join_wait(d, &ignored);
-	if (j->process < 0)
-		return;
-	ended.fd = j->process;
-	(void)!syscall(SYS_pidfd_send_signal, j->process, SIGKILL, NULL, 0);
-	(void)!poll(&ended, 1, END_MS);
-	fd_close(&j->process);
-	j->pid = 0;
+	if (j->process >= 0) {
+		ended.fd = j->process;
+		(void)!syscall(SYS_pidfd_send_signal, j->process, SIGKILL, NULL, 0);
+		(void)!poll(&ended, 1, END_MS);
+		fd_close(&j->process);
+		j->pid = 0;
+	}
 	if (!j->below)
 		return;
 	/* The kernel may be a moment late in seeing that the cgroup is empty. */

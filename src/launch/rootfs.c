@@ -210,6 +210,9 @@ int rootfs_open_trees(struct rootfs *v, int userns_fd, struct err *err)
 
 void rootfs_done(struct rootfs *v)
 {
+	/* Before rootfs_plan() a descriptor in it is 0, which is somebody else's. */
+	if (!v->spec)
+		return;
 	for (size_t i = 0; i < v->layer_count; i++)
 		fd_close(&v->layers[i].fd);
 	free(v->layers);

@@ -184,7 +184,7 @@ static int loopback_open(int family, int type, const struct sandbox_ports *ports
 	if (type == SOCK_DGRAM &&
 	    setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)) < 0 &&
 	    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)) < 0)
-		return -errno;
+		return err_sys(err, -errno, "cannot set SO_RCVBUF");
 	*ret = TAKE_FD(fd);
 	return 0;
 }
