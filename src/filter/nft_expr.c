@@ -151,8 +151,10 @@ static const struct bit {
 	const char *word;
 } bits[] = {
 	{ FILTER_CT_STATUS, IPS_DST_NAT, "dnat" },
+	{ FILTER_CT_STATUS, IPS_ASSURED, "assured" },
 	{ FILTER_TCP_FLAGS, 2, "syn" },
 	{ FILTER_TCP_FLAGS, 4, "rst" },
+	{ FILTER_TCP_FLAGS, 2 | 4, "syn,rst" },
 	{ FILTER_TCP_FLAGS, 4 | 16, "rst,ack" },
 };
 

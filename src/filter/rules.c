@@ -599,31 +599,43 @@ void ruleset_established(struct builder *b, struct filter_chain *c, stmt_ending 
 	end(b);
 }
 
-void ruleset_begins(struct builder *b, struct filter_chain *c, stmt_ending *end)
-{
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_CT_STATE, CT_STATE_NEW);
-	stmt_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
-	stmt_has_bit(b, FILTER_TCP_FLAGS, TH_SYN);
-	end(b);
-	stmt_rule(b, c);
-	stmt_equal(b, FILTER_CT_STATE, CT_STATE_NEW);
-	stmt_not_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
-	end(b);
-}
-
-static void is_reply(struct builder *b)
+static void go_to_replies(struct builder *b)
 {
 	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_REPLY);
 	if (!b->shared)
 		stmt_not_equal(b, FILTER_CT_MARK, RULESET_TAKEN_UP);
+	stmt_go(b, FILTER_GOTO, b->replies);
+}
+
+/* A SYN from outside with the ports of a connection that was cut begins a flow for the
+ * kernel as well, and what was cut answers with an ACK. So over TCP a segment that takes
+ * up or refuses passes, and what both ends have agreed on. */
+static struct filter_chain *build_replies(struct builder *b)
+{
+	struct filter_chain *c = ruleset_plain_chain(b, "replies");
+
+	stmt_rule(b, c);
+	stmt_has_bit(b, FILTER_CT_STATUS, IPS_ASSURED);
+	stmt_accept(b);
+	stmt_rule(b, c);
+	stmt_not_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
+	stmt_accept(b);
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
+	stmt_has_bit(b, FILTER_TCP_FLAGS, TH_SYN | TH_RST);
+	stmt_accept(b);
+	stmt_rule(b, c);
+	stmt_drop(b);
+	return c;
 }
 
 void ruleset_build_open(struct builder *b)
 {
-	struct filter_chain *c = ruleset_plain_chain(b, "open");
+	struct filter_chain *c;
 
-	b->open = c;
+	if (kinds[b->kind].dialled)
+		b->replies = build_replies(b);
+	b->open = c = ruleset_plain_chain(b, "open");
 	/* Without a daemon no flow is remembered. */
 	if (!b->fixed) {
 		stmt_rule(b, c);
@@ -639,8 +651,7 @@ void ruleset_build_open(struct builder *b)
 	}
 	if (kinds[b->kind].dialled && !b->host) {
 		stmt_rule(b, c);
-		is_reply(b);
-		stmt_accept(b);
+		go_to_replies(b);
 	}
 }
 
@@ -709,12 +720,11 @@ static void step_related(struct builder *b, struct filter_chain *c)
 	ruleset_related(b, c);
 }
 
-/* In other tables the chain `open` has the rule for replies. In that of the host replies
- * come behind the plan, so that nothing passes of a member without a plan. */
+/* Elsewhere `open` does it. On the host nothing passes of a member without a plan. */
 static void step_replies(struct builder *b, struct filter_chain *c)
 {
 	if (b->host)
-		ruleset_established(b, c, is_reply, stmt_accept);
+		ruleset_established(b, c, NULL, go_to_replies);
 }
 
 /* ---- forged, local, plan, rest ---- */

@@ -330,6 +330,20 @@ static void begin_watched(struct builder *b, struct filter_chain *c)
 	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
 }
 
+/* @end for the first packet of a flow; over TCP a segment that begins a connection. */
+static void begins(struct builder *b, struct filter_chain *c, stmt_ending *end)
+{
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_CT_STATE, CT_STATE_NEW);
+	stmt_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
+	stmt_has_bit(b, FILTER_TCP_FLAGS, TH_SYN);
+	end(b);
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_CT_STATE, CT_STATE_NEW);
+	stmt_not_equal(b, FILTER_L4PROTO, IPPROTO_TCP);
+	end(b);
+}
+
 static void watch_and_accept(struct builder *b)
 {
 	stmt_add(b, FILTER_SET_CT_MARK)->value = b->watched;
@@ -347,7 +361,7 @@ static void member_local(struct builder *b, const struct filter_member_params *p
 	b->local = c;
 	ruleset_local_listeners(b, c);
 	if (p->cgroup) {
-		ruleset_begins(b, c, watch_and_accept);
+		begins(b, c, watch_and_accept);
 		begin_watched(b, c);
 		stmt_tcp_established(b);
 		stmt_accept(b);
@@ -481,6 +495,7 @@ enum {
 static const struct filter_chain refuse_chain = { .name = "refuse" };
 static const struct filter_chain passed_chain = { .name = "passed" };
 static const struct filter_chain related_chain = { .name = "related" };
+static const struct filter_chain replies_chain = { .name = "replies" };
 
 /* ---- sets ---- */
 
@@ -836,7 +851,7 @@ static const struct filter_chain *build_local(struct builder *b)
 
 	build_own_ports(b, c);
 	ruleset_local_listeners(b, c);
-	ruleset_begins(b, c, watch_listener);
+	begins(b, c, watch_listener);
 	ruleset_established(b, c, owned_by_member, stmt_accept);
 	stmt_rule(b, c);
 	stmt_refuse(b);
@@ -892,6 +907,7 @@ int host_build_plan(const struct filter_host *h, const struct host_plan *p,
 		.refuse = &refuse_chain,
 		.passed = &passed_chain,
 		.related = &related_chain,
+		.replies = &replies_chain,
 	};
 	struct filter_chain *c;
 	int r = ruleset_begin(&b, FILTER_NAMES_HOST, FILTER_GENERATION_FIRST, err);

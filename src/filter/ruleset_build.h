@@ -100,7 +100,8 @@ struct builder {
 	const struct filter_set *closed_to_default[FAMILIES];
 	const struct filter_set *met[FAMILIES];
 	const struct filter_set *self_ports[FAMILIES], *doh[FAMILIES], *exempt[FAMILIES];
-	const struct filter_chain *refuse, *report, *link, *port53, *open, *related;
+	const struct filter_chain *refuse, *report, *link, *port53, *open, *related,
+		*replies;
 	struct filter_chain *draining;		/* NULL: no address drains */
 	const struct filter_chain *orphans;	/* of the host */
 	const struct filter_chain *own;		/* NULL: nothing is Weir's own */
@@ -218,8 +219,6 @@ void ruleset_roundabout(struct builder *b, struct filter_chain *c,
 void ruleset_established(struct builder *b, struct filter_chain *c, stmt_ending *match,
 			 stmt_ending *end);
 void stmt_tcp_established(struct builder *b);
-/* @end for the first packet of a flow; over TCP a segment that begins a connection. */
-void ruleset_begins(struct builder *b, struct filter_chain *c, stmt_ending *end);
 /* Flows that go on, and replies: behind ruleset_build_passed(). */
 void ruleset_build_open(struct builder *b);
 /* ICMP errors and resets that belong to a flow. */

@@ -235,16 +235,27 @@ for line in sys.stdin:
 
 
 # Takes one connection, then says each line of its input there, and what it hears within the time of some segments that
-# are sent again.
+# are sent again. Of the line "SYN" it sends that, from the connection's address and port.
 SPEAKER = r"""
-import errno, socket, sys
+import errno, socket, struct, sys
+def begin(c):
+    (here, port), (there, other) = (e[:2] for e in (c.getsockname(), c.getpeername()))
+    here, there = (socket.inet_aton(a.removeprefix("::ffff:")) for a in (here, there))
+    segment = struct.pack("!HHIIBBHHH", port, other, 4711, 0, 5 << 4, 2, 1000, 0, 0)
+    words = struct.unpack("!16H", here + there + struct.pack("!HH", 6, len(segment)) + segment)
+    total = sum(words)
+    total = (total & 0xffff) + (total >> 16)
+    total = ~((total & 0xffff) + (total >> 16)) & 0xffff
+    head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(segment), 1, 0, 64, 6, 0, here, there)
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as raw:
+        raw.sendto(head + segment[:16] + struct.pack("!H", total) + segment[18:], (socket.inet_ntoa(there), 0))
 s = socket.create_server(("::", 7100), family=socket.AF_INET6, dualstack_ipv6=True)
 print("ready", flush=True)
 c, _ = s.accept()
 c.settimeout(8)
 for line in sys.stdin:
     try:
-        c.send(line.encode())
+        begin(c) if line == "SYN\n" else c.send(line.encode())
         print(c.recv(99).decode(), flush=True)
     except OSError as e:
         print(errno.errorcode.get(e.errno, "timeout"), flush=True)
@@ -634,9 +645,9 @@ def test_a_new_policy_cuts_what_it_revokes_and_keeps_the_rest(world):
     assert [w[3] for w in world.arrived()] == ["a"]
 
 
-def assert_nobody_takes_up_what_was_cut(world, app, cut):
+def assert_nobody_takes_up_what_was_cut(world, app, cut, line):
     """The app doesn't hear that its connection is reset, and the kernel forgets the flow. Then the other end speaks first,
-    so that what the app sends would be replies to somebody who has dialled in."""
+    so that what the app sends would be replies to somebody who has dialled in. With a SYN the kernel begins a flow for it."""
     subprocess.run([*world.enter(), "sh", "-c", "echo 1 > /proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close"], check=True)
     speaker = Lines(*world.enter(world.sink), "/usr/bin/python3", "-IS", "-c", SPEAKER)
     world.all.append(speaker)
@@ -648,13 +659,15 @@ def assert_nobody_takes_up_what_was_cut(world, app, cut):
     assert app.say("t", "leak") == "0"
     time.sleep(4)  # sent again after 0.2, 0.6, 1.4, 3, 6.2 seconds: the flow is gone
     app.option("t", 0, IP_MINTTL, 0)
-    speaker.put("go on")
+    speaker.put(line)
     assert speaker.line() in ("ECONNRESET", "timeout")
 
 
-def test_nobody_takes_up_what_was_cut(world):
+@pytest.mark.parametrize("line", ["go on", "SYN"])
+def test_nobody_takes_up_what_was_cut(world, line):
     world.driver.policy(f"allow {OTHER} -")
-    assert_nobody_takes_up_what_was_cut(world, world.app, lambda: world.driver.policy(f"allow {ALLOWED} -", generation=2))
+    assert_nobody_takes_up_what_was_cut(
+        world, world.app, lambda: world.driver.policy(f"allow {ALLOWED} -", generation=2), line)
 
 
 def test_kept_addresses_let_open_flows_go_on_and_begin_none(world):

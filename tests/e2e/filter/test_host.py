@@ -244,13 +244,14 @@ def test_a_change_cuts_what_it_revokes_and_leaves_the_rest(world):
     assert app.tcp(OTHER, 443) == "0"
 
 
+@pytest.mark.parametrize("line", ["go on", "SYN"])
 @pytest.mark.parametrize("kind", ["cgroup", "uid"])
-def test_nobody_takes_up_what_was_cut(world, kind):
+def test_nobody_takes_up_what_was_cut(world, kind, line):
     cgroup = world.cgroup("a")
     app = world.start(shared.APP if kind == "cgroup" else UID, cgroup if kind == "cgroup" else None)
     who = cgroup if kind == "cgroup" else f"uid:{UID}"
     world.attach(1, who, f"allow {OTHER} 7100")
-    shared.assert_nobody_takes_up_what_was_cut(world, app, lambda: world.attach(1, who, WEB))
+    shared.assert_nobody_takes_up_what_was_cut(world, app, lambda: world.attach(1, who, WEB), line)
 
 
 def test_a_name_that_is_revoked_takes_its_learned_addresses_along(world):
