@@ -495,6 +495,27 @@ static int plan_named(struct plan_of_hidden *plan, struct err *err)
 	return r < 0 ? err_context(err, "--hide") : 0;
 }
 
+/* --- the store of events --- */
+
+/* In a path that is writable or shown the command would have the store's own files.
+ * Read-only, they can be locked all the same (flock(), fcntl(), a lease), and whoever
+ * writes there would wait: this run's store, and that of every other run. Elsewhere an
+ * overlay shows the files, whose locks are the overlay's. */
+static int plan_store(struct plan_of_hidden *plan, struct err *err)
+{
+	const struct rootfs *v = plan->view;
+	CLEAN(path) struct path p = { .fd = -1 };
+	int r;
+
+	if (!v->spec->store)
+		return 0;
+	r = path_open(v->spec->store, &p, err);
+	if (r < 0 || !place_is_bare(v, p.name) || path_is_within(v->spec->cwd, p.name))
+		return r;
+	r = add_whole(plan, &p, NULL, err);
+	return r < 0 ? r : walk_place(plan, &p, "", err);
+}
+
 /* --- the preset --- */
 
 /* "if:A,B". What can't be read to its end may have anything in it. */
@@ -739,6 +760,8 @@ int hide_plan(struct rootfs *v, struct err *err)
 	r = find_homes(&plan, err);
 	if (r == 0)
 		r = plan_named(&plan, err);
+	if (r == 0)
+		r = plan_store(&plan, err);
 	if (r == 0 && v->spec->hide_credentials)
 		r = plan_credentials(&plan, err);
 	if (r == 0)

@@ -66,6 +66,8 @@ struct launch_spec {
 	const char *const *hide; /* paths that aren't seen */
 	size_t hide_count;
 	bool hide_credentials; /* and those of profiles/credentials.txt */
+	const char *store;     /* the directory of a store of events that Weir writes to
+				* meanwhile, which is one of @ro; or NULL */
 	/* The unix socket of the host that the command reaches; or NULL. */
 	const struct path *agent_socket;
 	/* Called for each path that is hidden, before anything is started; or NULL. */

@@ -433,18 +433,22 @@ void run_store_add(struct run_store *s, const struct event *e, const struct plan
 void run_store_close(struct run_store *s)
 {
 	const int64_t until_ms = clock_now_ms() + CLOSE_MS;
+	int status = 0;
 
 	if (s->diag > 0)
 		close(s->diag);
 	if (s->pid == 0)
 		return;
 	close(s->fd); /* it writes what it has, and ends */
-	while (waitpid(s->pid, NULL, WNOHANG) == 0) {
+	while (waitpid(s->pid, &status, WNOHANG) == 0) {
 		if (clock_now_ms() > until_ms)
 			kill(s->pid, SIGKILL);
 		poll(NULL, 0, LOOK_MS);
 	}
 	if (s->lost > 0)
 		log_warning("%" PRIu64 " events could not be kept in the store", s->lost);
+	else if (status != 0)
+		log_warning("events could not be kept in the store, for it was not "
+			    "written in time");
 	s->pid = 0;
 }

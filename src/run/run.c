@@ -652,6 +652,7 @@ static int start_launch(struct control *c, char *cwd, struct err *err)
 		.search = search_of(c),
 		.hide = c->spec->hide.items,
 		.hide_count = c->spec->hide.count,
+		.store = c->spec->state_dir,
 		.agent_socket = c->agent_socket.fd >= 0 ? &c->agent_socket : NULL,
 		.on_hidden = on_hidden,
 		.hidden_data = c,
