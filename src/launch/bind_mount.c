@@ -476,8 +476,8 @@ static int plan_settings(struct rootfs *v, struct err *err)
 
 /* --- files that run outside later --- */
 
-/* A link is held, and where it leads to as well. */
-static void plan_startup_file(struct rootfs *v, const struct path *p)
+/* A link is held, and where it leads to as well. Return: whether it leads anywhere. */
+static bool plan_startup_file(struct rootfs *v, const struct path *p)
 {
 	struct path *target;
 
@@ -490,13 +490,14 @@ static void plan_startup_file(struct rootfs *v, const struct path *p)
 			"be able to change it",
 			p->name);
 	if (!S_ISLNK(p->st.st_mode))
-		return;
+		return true;
 	target = &v->paths[v->path_count];
 	if (path_open(p->name, target, NULL) < 0)
-		return; /* it leads nowhere */
+		return false;
 	v->path_count++;
 	if (place_is_writable(v, target->name) && !is_named(v, target))
 		add_tree(v, target, TREE_READONLY)->is_startup = true;
+	return true;
 }
 
 /* git needs its config, so the file can't be hidden as others with a token are. */
@@ -520,6 +521,17 @@ static void report_secrets(const struct rootfs *v)
 	}
 }
 
+/* Does @p lie in a directory that --rw names? */
+static bool lies_in_named(const struct rootfs *v, const struct path *p)
+{
+	char above[PATH_MAX];
+	const struct path directory = { .name = above };
+
+	snprintf(above, sizeof(above), "%.*s", (int)(strrchr(p->name, '/') - p->name),
+		 p->name);
+	return is_named(v, &directory);
+}
+
 static int plan_startup_files(struct rootfs *v, struct err *err)
 {
 	struct startup_files *s = v->spec->startup;
@@ -539,9 +551,10 @@ static int plan_startup_files(struct rootfs *v, struct err *err)
 		r = startup_files_find(s, err);
 
 	for (size_t i = 0; r == 0 && i < s->count; i++) {
-		s->is_named[i] = is_named(v, &s->found[i]);
+		s->is_named[i] = is_named(v, &s->found[i]) ||
+				 (s->is_inside[i] && lies_in_named(v, &s->found[i]));
 		if (!s->is_named[i])
-			plan_startup_file(v, &s->found[i]);
+			s->is_dangling[i] = !plan_startup_file(v, &s->found[i]);
 	}
 	report_secrets(v);
 	if (s->cut)

@@ -27,7 +27,12 @@ static const char installed[] = "libexec/weir";
 static const char *const left_out[] = { "node_modules" };
 static const char *const git_left_out[] = { "objects", "refs", "logs", "lfs" };
 
-enum { ASIDE_TRIES = 8 };
+enum {
+	ASIDE_TRIES = 8,
+	/* of one directory that is held; more: neither protected nor told */
+	LINKS_MAX = 32,
+	LINKS_ENTRIES_MAX = 1000,
+};
 
 struct scan {
 	struct startup_files *files;
@@ -376,15 +381,73 @@ static int find_deeper(struct scan *scan, struct err *err)
 	return r;
 }
 
+/* --- links in what is held --- */
+
+/* A link to another directory is left out: it may lead to the whole project. */
+static bool is_link(int dir, const struct dirent *entry)
+{
+	struct stat st;
+
+	if (entry->d_type != DT_LNK && entry->d_type != DT_UNKNOWN)
+		return false;
+	return fstatat(dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       S_ISLNK(st.st_mode) &&
+	       (fstatat(dir, entry->d_name, &st, 0) < 0 || !S_ISDIR(st.st_mode));
+}
+
+static int add_links(struct scan *scan, const char *directory, struct err *err)
+{
+	CLEAN(directory)
+	DIR *dir = directory_open(
+		open_below(scan->top, directory, O_RDONLY | O_DIRECTORY | O_NONBLOCK));
+	struct startup_files *s = scan->files;
+	size_t looked = 0, links = 0, before;
+	const struct dirent *entry;
+	int r = 0;
+
+	while (r == 0 && dir && (entry = directory_next(dir))) {
+		if (++looked > LINKS_ENTRIES_MAX || links == LINKS_MAX) {
+			s->cut = true;
+			break;
+		}
+		if (!is_link(dirfd(dir), entry))
+			continue;
+		links++;
+		before = s->count;
+		r = add_file(scan, directory, entry->d_name, err);
+		if (s->count > before)
+			s->is_inside[before] = true;
+	}
+	return r;
+}
+
+/* In the directories that were found: a hook is often a link to a script of the project,
+ * which the command could change. */
+static int find_links(struct scan *scan, struct err *err)
+{
+	const struct startup_files *s = scan->files;
+	const size_t count = s->count, above = strlen(scan->top->name);
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && !scan->after && i < count; i++) {
+		const char *name = s->found[i].name;
+
+		if (S_ISDIR(s->found[i].st.st_mode) && strlen(name) > above &&
+		    path_is_within(name, scan->top->name))
+			r = add_links(scan, name + above + (above > 1), err);
+	}
+	return r;
+}
+
 /* Fill @s with what the @count directories @tops have. Each step is taken in all of them
  * before the next one: an earlier command may have left as many files as it liked, which
  * take up the table or end a walk. What can be found by its name is found before. */
 static int scan_tops(struct startup_files *s, const struct path *tops, size_t count,
 		     bool after, struct err *err)
 {
-	static int (*const steps[])(struct scan * scan,
-				    struct err * err) = { find_git, find_named,
-							  find_deeper };
+	static int (*const steps[])(struct scan * scan, struct err * err) = {
+		find_git, find_named, find_links, find_deeper, find_links
+	};
 	int r = 0;
 
 	for (size_t step = 0; step < ARRAY_SIZE(steps); step++)
@@ -483,6 +546,25 @@ static char *move_aside(const char *name)
 	return NULL;
 }
 
+/* What lies in a directory that is one of these is there for the same reason. */
+static const char *why(const char *name)
+{
+	const char *found = NULL;
+	char way[PATH_MAX];
+	char *last;
+
+	snprintf(way, sizeof(way), "%s", name);
+	for (; !found && (last = strrchr(way, '/')); *last = '\0') {
+		const struct text directory = { way, (size_t)(last - way) };
+
+		found = startup_why(startup_project, directory, last + 1)
+				?: startup_why(startup_git, directory, last + 1)
+				?: startup_why(startup_weir, directory, last + 1)
+				?: startup_why_leading(directory, last + 1, true);
+	}
+	return found ?: "it is Weir itself";
+}
+
 enum { REPORTED_MAX = 16 }; /* the others are only counted */
 
 struct startup_report {
@@ -492,18 +574,10 @@ struct startup_report {
 
 static void report_new(struct startup_report *r, const char *name)
 {
-	const char *last = strrchr(name, '/') + 1, *why;
-	const struct text directory = { name, (size_t)(last - 1 - name) };
-
 	r->count++;
-	if (r->quiet || r->count > REPORTED_MAX)
-		return;
-	why = startup_why(startup_project, directory, last)
-		      ?: startup_why(startup_git, directory, last)
-		      ?: startup_why(startup_weir, directory, last)
-		      ?: startup_why_leading(directory, last, true)
-		      ?: "it is Weir itself";
-	log_warning("'%s' is new or has changed: %s; look at it first", name, why);
+	if (!r->quiet && r->count <= REPORTED_MAX)
+		log_warning("'%s' is new or has changed: %s; look at it first", name,
+			    why(name));
 }
 
 /* What git obeys and was not there, beside the file @known of a git directory. By name:
@@ -556,7 +630,8 @@ bool startup_files_report_new(const struct startup_files *s, bool quiet)
 		if (!s->is_named[i] &&
 		    (lstat(name, &st) < 0 || !stat_is_same(&st, &p->st) ||
 		     st.st_ctim.tv_sec != p->st.st_ctim.tv_sec ||
-		     st.st_ctim.tv_nsec != p->st.st_ctim.tv_nsec))
+		     st.st_ctim.tv_nsec != p->st.st_ctim.tv_nsec ||
+		     (s->is_dangling[i] && access(name, F_OK) == 0)))
 			report_new(&report, name);
 		if (stands_for_git(s, name))
 			look_into_known_git(s, name, &report);

@@ -34,6 +34,8 @@ struct startup_files {
 	size_t top_count;
 	struct path found[STARTUP_MAX]; /* owned */
 	bool is_named[STARTUP_MAX];	/* by --rw: may be changed; the caller sets it */
+	bool is_inside[STARTUP_MAX];	/* a link in a directory that was found */
+	bool is_dangling[STARTUP_MAX];	/* a link that led nowhere; the caller sets it */
 	size_t count;
 	bool cut; /* there was more than was looked at */
 };
