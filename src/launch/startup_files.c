@@ -12,6 +12,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -479,6 +480,8 @@ int startup_files_add(struct startup_files *s, const struct path *top, struct er
 
 int startup_files_find(struct startup_files *s, struct err *err)
 {
+	/* The kernel takes a file's times from this clock. */
+	clock_gettime(CLOCK_REALTIME_COARSE, &s->began);
 	return scan_tops(s, s->tops, s->top_count, false, err);
 }
 
@@ -565,19 +568,65 @@ static const char *why(const char *name)
 	return found ?: "it is Weir itself";
 }
 
-enum { REPORTED_MAX = 16 }; /* the others are only counted */
+enum {
+	REPORTED_MAX = 16,	  /* the others are only counted */
+	TODO_MAX_BYTES = 1 << 20, /* of a rebase's list */
+};
 
 struct startup_report {
 	size_t count;
 	bool quiet, obeyed; /* by git */
 };
 
-static void report_new(struct startup_report *r, const char *name)
+static void report_new(struct startup_report *r, const char *name, const char *reason)
 {
 	r->count++;
 	if (!r->quiet && r->count <= REPORTED_MAX)
 		log_warning("'%s' is new or has changed: %s; look at it first", name,
-			    why(name));
+			    reason);
+}
+
+/* Has the list of what a rebase still has to do a command in it? What can't be read to
+ * its end may have any. */
+static bool has_commands(const char *todo)
+{
+	const struct file_how how = { .max_bytes = TODO_MAX_BYTES, .anybodys = true };
+	CLEAN(file_bytes) struct file_bytes file = { 0 };
+	struct text rest, line;
+
+	if (file_read(AT_FDCWD, todo, &how, &file, NULL) < 0)
+		return true;
+	rest = (struct text){ file.bytes, file.size };
+	while (text_split(&rest, '\n', &line)) {
+		struct text word = text_trim(line);
+
+		for (size_t i = 0; i < word.len; i++)
+			if (word.ptr[i] == ' ' || word.ptr[i] == '\t')
+				word.len = i;
+		if (text_equal(word, "exec") || text_equal(word, "x"))
+			return true;
+	}
+	return false;
+}
+
+/* A rebase that is under way in the git directory of @known. The command may go on with
+ * it, and has to write there. */
+static void look_at_rebase(const struct startup_files *before, const char *known,
+			   struct startup_report *r)
+{
+	const int length = (int)(strrchr(known, '/') + 1 - known);
+	const struct timespec *began = &before->began;
+	CLEAN(mem) char *todo = NULL;
+	struct stat st;
+
+	if (asprintf(&todo, "%.*srebase-merge/git-rebase-todo", length, known) < 0)
+		todo = NULL;
+	if (!todo || lstat(todo, &st) < 0 || st.st_ctim.tv_sec < began->tv_sec ||
+	    (st.st_ctim.tv_sec == began->tv_sec && st.st_ctim.tv_nsec < began->tv_nsec))
+		return;
+	if (has_commands(todo))
+		report_new(r, todo,
+			   "git runs the commands in it when the rebase goes on");
 }
 
 /* What git obeys and was not there, beside the file @known of a git directory. By name:
@@ -632,16 +681,18 @@ bool startup_files_report_new(const struct startup_files *s, bool quiet)
 		     st.st_ctim.tv_sec != p->st.st_ctim.tv_sec ||
 		     st.st_ctim.tv_nsec != p->st.st_ctim.tv_nsec ||
 		     (s->is_dangling[i] && access(name, F_OK) == 0)))
-			report_new(&report, name);
-		if (stands_for_git(s, name))
-			look_into_known_git(s, name, &report);
+			report_new(&report, name, why(name));
+		if (!stands_for_git(s, name))
+			continue;
+		look_into_known_git(s, name, &report);
+		look_at_rebase(s, name, &report);
 	}
 	r = now ? scan_tops(now, s->tops, s->top_count, true, NULL) : -ENOMEM;
 	for (size_t i = 0; now && i < now->count; i++) {
 		const char *name = now->found[i].name;
 
 		if (!find_known(s, name) && !is_in_known_git(s, name))
-			report_new(&report, name);
+			report_new(&report, name, why(name));
 	}
 	if ((r < 0 || (now->cut && !s->cut)) && !quiet)
 		log_warning("the writable directories have become too large to be "

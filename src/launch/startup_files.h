@@ -19,6 +19,8 @@
  * before, and what git obeys there is moved aside after, looked for by name. */
 #pragma once
 
+#include <time.h>
+
 #include "base/err.h"
 #include "sys/files.h"
 
@@ -38,6 +40,7 @@ struct startup_files {
 	bool is_dangling[STARTUP_MAX];	/* a link that led nowhere; the caller sets it */
 	size_t count;
 	bool cut; /* there was more than was looked at */
+	struct timespec began;
 };
 
 /* Remember the writable directory @top. */

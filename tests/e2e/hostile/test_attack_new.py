@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs outside later by a link, a rebase or another tool's file; and locks on the store of events."""
+import json
+import pathlib
+import subprocess
+import time
+
+import pytest
+
+GIT = ["git", "-c", "user.name=t", "-c", "user.email=t@t.test", "-c", "init.defaultBranch=main"]
+
+
+class Project:
+    """A directory with a git repository of three commits."""
+
+    def __init__(self, world, user):
+        self.world, self.user, self.path = world, user, world.workdir(user)
+        self.git("init", "-q", ".")
+        for n in "123":
+            self.write("file", n)
+            self.git("add", "file")
+            self.git("commit", "-qm", n)
+
+    def git(self, *args, check=True):
+        done = self.world.command(*GIT, *args, cwd=self.path, user=self.user)
+        assert not check or done.code == 0, done
+        return done
+
+    def write(self, name, text, mode=0o755):
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n", encoding="ascii")
+        path.chmod(mode)
+        self.own()
+
+    def link(self, name, target):
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.symlink_to(target)
+        self.own()
+
+    def own(self):
+        subprocess.run(["chown", "-Rh", f"{self.user}:", self.path], check=True)
+
+    def run(self, script, *options):
+        return self.world.run("sh", "-c", script, cwd=self.path, user=self.user, options=options)
+
+
+@pytest.fixture
+def project(world, user):
+    return Project(world, user)
+
+
+def test_what_a_link_in_a_held_directory_leads_to_is_held(project):
+    project.write("scripts/pre-commit", "#!/bin/sh")
+    project.link(".git/hooks/pre-commit", "../../scripts/pre-commit")
+    project.write("conf/tasks.json", "{}")
+    project.link(".vscode/tasks.json", "../conf/tasks.json")
+    project.link(".vscode/all", "..")
+    done = project.run("echo 'touch ran' > scripts/pre-commit; rm -f scripts/pre-commit; mv scripts gone; echo x > conf/tasks.json; "
+                       "echo free > free")
+    assert (project.path / "free").exists(), done
+    assert (project.path / "scripts/pre-commit").read_text() == "#!/bin/sh\n", done
+    assert (project.path / "conf/tasks.json").read_text() == "{}\n", done
+    project.git("commit", "--allow-empty", "-qm", "four")
+    assert not (project.path / "ran").exists()
+
+
+def test_what_a_named_directorys_links_lead_to_is_not_held(project):
+    project.write("scripts/pre-commit", "#!/bin/sh")
+    project.link(".git/hooks/pre-commit", "../../scripts/pre-commit")
+    done = project.run("echo x > scripts/pre-commit", "--rw", str(project.path / ".git/hooks"))
+    assert (project.path / "scripts/pre-commit").read_text() == "x\n", done
+
+
+@pytest.mark.parametrize("link, target", [(".git/hooks/pre-commit", "../../made"), (".envrc", "made")])
+def test_what_a_dangling_link_leads_to_is_told(project, link, target):
+    project.link(link, target)
+    done = project.run("echo 'touch ran' > made; chmod +x made")
+    assert link in done.messages, done
+    assert link not in project.run("true").messages
+
+
+def test_commands_in_a_rebase_that_is_under_way_are_told(project):
+    project.write("edit.sh", "#!/bin/sh\nsed -i '1s/^pick/edit/' $1")
+    project.git("-c", f"sequence.editor={project.path}/edit.sh", "rebase", "-i", "HEAD~2")
+    todo = ".git/rebase-merge/git-rebase-todo"
+    done = project.run(f"sed -i 's/^pick/p/' {todo}")
+    assert todo not in done.messages, done
+    done = project.run(f"sed -i '1i exec touch ran' {todo}")
+    assert todo in done.messages, done
+    time.sleep(0.1)
+    assert todo not in project.run("true").messages
+
+
+@pytest.mark.parametrize("name", [".git/sl/config", ".pijul/config"])
+def test_other_tools_files_are_held(project, name):
+    project.write(name, "as it was")
+    done = project.run(f"echo x > {name}; rm -f {name}; mv {pathlib.PurePath(name).parent} gone")
+    assert (project.path / name).read_text() == "as it was\n", done
+
+
+HOLD = r"""
+import fcntl, os, subprocess, sys, time
+held = []
+for name in sorted(os.listdir("state")):
+    fd = os.open("state/" + name, os.O_RDONLY)
+    held.append(fd)
+    for _ in range(500):
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB, 16, 120)
+            break
+        except OSError:
+            time.sleep(.01)
+print("held", len(held), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_no_command_locks_the_store_of_events(world, user):
+    """The store lies in the working directory: another run's events are kept while one holds what locks it can get."""
+    work = world.workdir(user)
+    (work / "hold.py").write_text(HOLD)
+    options = ("--state-dir", str(work / "state"), "--quiet")
+    world.run("true", options=options, cwd=work, user=user)
+    with world.run_start("python3", "hold.py", options=options, cwd=work, user=user) as run:
+        assert run.line().startswith("held")
+        done = world.run("getent", "hosts", "other.test", options=options, cwd=work, user=user)
+        text = world.weir("events", "--json", "--state-dir", str(work / "state"), user=user).text
+        assert "other.test" in {json.loads(line)["name"] for line in text.splitlines()}, done
+        run.process.kill()
