@@ -476,11 +476,30 @@ static int plan_settings(struct rootfs *v, struct err *err)
 
 /* --- files that run outside later --- */
 
+/* An earlier command may have left the link. */
+static void report_whole(const struct rootfs *v, const struct path *link,
+			 const struct path *target)
+{
+	for (size_t i = 0; i < v->tree_count; i++)
+		if (v->trees[i].kind == TREE_WRITABLE &&
+		    path_is_within(v->trees[i].path, target->name)) {
+			launch_send_report(v->spec->control_fd, LAUNCH_WARNING, 0,
+					   "'%s' is read-only in the sandbox, for '%s', "
+					   "which is obeyed outside, leads there; remove "
+					   "that link",
+					   v->trees[i].path, link->name);
+			return;
+		}
+}
+
 /* A link is held, and where it leads to as well. Return: whether it leads anywhere. */
 static bool plan_startup_file(struct rootfs *v, const struct path *p)
 {
 	struct path *target;
 
+	/* A unix socket that somebody listens at is masked, and is no file to be run. */
+	if (S_ISSOCK(p->st.st_mode))
+		return true;
 	add_tree(v, p, TREE_READONLY)->is_startup = true;
 	/* Another name of the same file may lie in a writable directory too. */
 	if (S_ISREG(p->st.st_mode) && p->st.st_nlink > 1)
@@ -495,8 +514,11 @@ static bool plan_startup_file(struct rootfs *v, const struct path *p)
 	if (path_open(p->name, target, NULL) < 0)
 		return false;
 	v->path_count++;
-	if (place_is_writable(v, target->name) && !is_named(v, target))
+	if (place_is_writable(v, target->name) && !is_named(v, target) &&
+	    !S_ISSOCK(target->st.st_mode)) {
+		report_whole(v, p, target);
 		add_tree(v, target, TREE_READONLY)->is_startup = true;
+	}
 	return true;
 }
 

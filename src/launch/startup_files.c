@@ -100,6 +100,12 @@ static int add_file(struct scan *scan, const char *directory, const char *name,
 		p.name = join_names(scan->top->name[1] ? scan->top->name : "", rest);
 	if (!p.name)
 		return err_sys(err, -ENOMEM, "cannot list the project's files");
+	/* No call takes a longer name. */
+	if (strlen(p.name) >= PATH_MAX) {
+		s->cut = true;
+		path_done(&p);
+		return 0;
+	}
 	p.fd = open_below(scan->top, rest, O_PATH);
 	if (p.fd < 0 && !has_gone(p.fd))
 		s->cut = true;
@@ -123,9 +129,17 @@ static int push(struct scan *scan, const char *directory, const char *name,
 		struct err *err)
 {
 	char *rest = join_names(directory, name);
+	size_t depth = 0;
 
 	if (!rest)
 		return err_sys(err, -ENOMEM, "cannot walk '%s'", scan->top->name);
+	for (const char *at = rest; (at = strchr(at, '/')); at++)
+		depth++;
+	if (depth >= STARTUP_DEPTH_MAX) {
+		scan->files->cut = true;
+		free(rest);
+		return 0;
+	}
 	scan->queue[scan->last++] = rest;
 	return 0;
 }
@@ -384,7 +398,8 @@ static int find_deeper(struct scan *scan, struct err *err)
 
 /* --- links in what is held --- */
 
-/* A link to another directory is left out: it may lead to the whole project. */
+/* To a file, or to what could be made one. A link to a directory is left out: it may lead
+ * to the whole project. */
 static bool is_link(int dir, const struct dirent *entry)
 {
 	struct stat st;
@@ -393,7 +408,7 @@ static bool is_link(int dir, const struct dirent *entry)
 		return false;
 	return fstatat(dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 	       S_ISLNK(st.st_mode) &&
-	       (fstatat(dir, entry->d_name, &st, 0) < 0 || !S_ISDIR(st.st_mode));
+	       (fstatat(dir, entry->d_name, &st, 0) < 0 || S_ISREG(st.st_mode));
 }
 
 static int add_links(struct scan *scan, const char *directory, struct err *err)

@@ -28,7 +28,10 @@ enum {
 	STARTUP_MAX =
 		256, /* of one run; more are neither protected nor told: a warning */
 	STARTUP_ENTRIES_MAX = 50000, /* of one writable directory; more: the same */
-	STARTUP_TOPS_MAX = 300,	     /* writable directories */
+	/* Below a writable directory; deeper: the same. Each directory on the way to what
+	 * is held is a mount, and a lookup from the top. */
+	STARTUP_DEPTH_MAX = 64,
+	STARTUP_TOPS_MAX = 300, /* writable directories */
 };
 
 struct startup_files {

@@ -82,6 +82,52 @@ def test_what_a_dangling_link_leads_to_is_told(project, link, target):
     assert link not in project.run("true").messages
 
 
+@pytest.mark.parametrize("what", ["a link", "itself"])
+def test_a_socket_in_such_a_place_keeps_nothing_from_starting(project, what):
+    """An earlier command has left the link; the socket is another program's, which lives."""
+    name = ".envrc" if what == "itself" else "live.sock"
+    script = f"import os, socket; s = socket.socket(socket.AF_UNIX); s.bind({name!r}); s.listen(); os.system('read x')"
+    with project.world.start(["/usr/bin/python3", "-IS", "-c", script], cwd=project.path, user=project.user) as listener:
+        end = time.monotonic() + 60
+        while not (project.path / name).exists():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        if what == "a link":
+            project.link(".envrc", name)
+        done = project.run("python3 -c \"import socket; socket.socket(socket.AF_UNIX).connect('.envrc')\" || echo not connected")
+        assert done.code == 0 and done.text == "not connected\n", done
+        listener.process.kill()
+
+
+def test_a_link_that_makes_the_whole_project_read_only_is_told(project):
+    project.link("sub/.vscode", "..")
+    done = project.run("echo x > new")
+    assert not (project.path / "new").exists() and f"'{project.path}' is read-only in the sandbox, for" in done.messages, done
+
+
+DEEP = r"""
+import os, sys
+here = os.open(".", os.O_RDONLY)
+for name in sys.argv[1:]:
+    os.mkdir(name, dir_fd=here)
+    here = os.open(name, os.O_RDONLY, dir_fd=here)
+os.close(os.open(".envrc", os.O_CREAT, dir_fd=here))
+"""
+
+
+@pytest.mark.parametrize("what", ["long", "deep"])
+def test_a_deep_directory_keeps_nothing_from_starting(project, what):
+    """As an earlier command has left it: a name that no call takes, and one that would be a thousand mounts."""
+    top = len(str(project.path))
+    names = ["a" * 200] * 20 + ["a" * (4095 - top // 2 - 20 * 201 - 7)] if what == "long" else ["a"] * 1000
+    project.write("deep.py", DEEP)
+    done = project.run(f"python3 deep.py {' '.join(names)}")
+    assert done.code == 0, done
+    done = project.run("true")
+    assert done.code == 0 and "too large to be searched" in done.messages, done
+    subprocess.run(["rm", "-rf", names[0]], cwd=project.path, check=True)
+
+
 def test_commands_in_a_rebase_that_is_under_way_are_told(project):
     project.write("edit.sh", "#!/bin/sh\nsed -i '1s/^pick/edit/' $1")
     project.git("-c", f"sequence.editor={project.path}/edit.sh", "rebase", "-i", "HEAD~2")
@@ -104,6 +150,11 @@ def test_other_tools_files_are_held(project, name):
 HOLD = r"""
 import fcntl, os, subprocess, sys, time
 held = []
+for i in range(50):
+    if "events.db-shm" in os.listdir("state"):
+        break
+    subprocess.run(["getent", "hosts", f"first{i}.test"])
+    time.sleep(.1)
 for name in sorted(os.listdir("state")):
     fd = os.open("state/" + name, os.O_RDONLY)
     held.append(fd)
@@ -127,6 +178,7 @@ def test_no_command_locks_the_store_of_events(world, user):
     with world.run_start("python3", "hold.py", options=options, cwd=work, user=user) as run:
         assert run.line().startswith("held")
         done = world.run("getent", "hosts", "other.test", options=options, cwd=work, user=user)
+        run.process.kill()
+        run.process.wait()
         text = world.weir("events", "--json", "--state-dir", str(work / "state"), user=user).text
         assert "other.test" in {json.loads(line)["name"] for line in text.splitlines()}, done
-        run.process.kill()

@@ -26,7 +26,8 @@ def rows(table):
 # A row's asterisk stands for any text.
 FILES = [name.replace("*", "x.y") for name, _ in rows("names") if name != ".git"]
 # A file, and each directory that its name says.
-ABOVE = [(name, str(above)) for name in FILES for above in pathlib.PurePath(name).parents if above.name]
+# That of a name in .git is there, and the working directory stays read-only in it.
+ABOVE = [(name, str(above)) for name in FILES if not name.startswith(".git/") for above in pathlib.PurePath(name).parents if above.name]
 
 
 class Project:
