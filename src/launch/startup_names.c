@@ -78,6 +78,7 @@ const struct startup_row startup_project[] = {
 	    ".octaverc" } },
 	{ "R takes variables from it, its start file among them", { ".Renviron" } },
 	{ "Python's debugger runs it at its start", { ".pdbrc" } },
+	{ "Ruby's debugger runs it at its start", { ".rdbgrc", ".byebugrc" } },
 	{ "the debugger runs it where its settings say so", { ".gdbinit", ".lldbinit" } },
 	{ "lazygit runs the programs that it names", { ".lazygit.yml" } },
 	{ "shadowenv runs it in the shell", { ".shadowenv.d" } },
