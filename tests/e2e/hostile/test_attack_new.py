@@ -67,6 +67,19 @@ def test_what_a_link_in_a_held_directory_leads_to_is_held(project):
     assert not (project.path / "ran").exists()
 
 
+def test_a_hook_of_the_repository_around_that_leads_here_is_held(project):
+    project.write("scripts/pre-commit", "#!/bin/sh")
+    project.write("scripts/free", "free")
+    project.link(".git/hooks/pre-commit", "../../scripts/pre-commit")
+    done = project.world.run("sh", "-c", "echo 'touch ran' > pre-commit; mv pre-commit gone; echo x > free", cwd=project.path / "scripts",
+                             user=project.user)
+    assert (project.path / "scripts/free").read_text() == "x\n", done
+    assert (project.path / "scripts/pre-commit").read_text() == "#!/bin/sh\n", done
+    done = project.world.run("sh", "-c", "echo x > scripts/pre-commit", cwd=project.world.workdir(project.user), user=project.user,
+                             options=("--rw", str(project.path / "scripts")))
+    assert (project.path / "scripts/pre-commit").read_text() == "#!/bin/sh\n", done
+
+
 def test_what_a_named_directorys_links_lead_to_is_not_held(project):
     project.write("scripts/pre-commit", "#!/bin/sh")
     project.link(".git/hooks/pre-commit", "../../scripts/pre-commit")
@@ -117,15 +130,17 @@ os.close(os.open(".envrc", os.O_CREAT, dir_fd=here))
 
 @pytest.mark.parametrize("what", ["long", "deep"])
 def test_a_deep_directory_keeps_nothing_from_starting(project, what):
-    """As an earlier command has left it: a name that no call takes, and one that would be a thousand mounts."""
+    """As an earlier command has left it: a name that no call takes, and one that would be hundreds of mounts."""
     top = len(str(project.path))
-    names = ["a" * 200] * 20 + ["a" * (4095 - top // 2 - 20 * 201 - 7)] if what == "long" else ["a"] * 1000
+    names = ["a" * 200] * 20 + ["a" * (4095 - top // 2 - 20 * 201 - 7)] if what == "long" else ["a"] * 300
     project.write("deep.py", DEEP)
-    done = project.run(f"python3 deep.py {' '.join(names)}")
-    assert done.code == 0, done
-    done = project.run("true")
-    assert done.code == 0 and "too large to be searched" in done.messages, done
-    subprocess.run(["rm", "-rf", names[0]], cwd=project.path, check=True)
+    try:
+        done = project.run(f"python3 deep.py {' '.join(names)}")
+        assert done.code == 0, done
+        done = project.run("true")
+        assert done.code == 0 and "too large to be searched" in done.messages, done
+    finally:
+        subprocess.run(["rm", "-rf", names[0]], cwd=project.path, check=True)
 
 
 def test_commands_in_a_rebase_that_is_under_way_are_told(project):
