@@ -54,10 +54,9 @@ static void note_means(struct control *s)
 					 !s->link->is_active));
 }
 
-int control_check(void *data, const struct document *d, sidecar_fault_fn *on_fault,
+int control_check(struct control *s, const struct document *d, sidecar_fault_fn *on_fault,
 		  void *to, struct err *err)
 {
-	struct control *s = ((struct control_sandbox *)data)->side;
 	CLEAN(mem) uint8_t *bytes = NULL;
 	size_t size;
 
@@ -441,13 +440,23 @@ void control_on_status(struct control *s, const struct ipc_status *status)
 
 /* ---- start ---- */
 
+/* The supervisor's text; the plan that came of it is the one in force. */
+static int read_text_fd(struct document **ret, struct err *err)
+{
+	CLEAN(file_bytes) struct file_bytes text = { 0 };
+	CLEAN(fd) int fd = INHERITED_FIRST + INHERITED_TEXT;
+	int r = file_read_fd(fd, SIZE_MAX - 1, &text);
+
+	return r < 0 ? err_sys(err, r, "cannot read the policy in force")
+		     : document_parse((struct text){ text.bytes, text.size }, NULL, NULL,
+				      ret, err);
+}
+
 static int reload_open(struct control *s, struct err *err);
 
 int control_policy_open(struct control *s, struct err *err)
 {
 	CLEAN(candidate) struct control_candidate c = { .plan_fd = -1, .text_fd = -1 };
-	CLEAN(file_bytes) struct file_bytes text = { 0 };
-	CLEAN(fd) int text_fd = INHERITED_FIRST + INHERITED_TEXT;
 	CLEAN(mem) char *pretty = NULL;
 	struct err why = { 0 };
 	int r;
@@ -458,14 +467,8 @@ int control_policy_open(struct control *s, struct err *err)
 	s->policy.names = s->spec.mode == SIDECAR_MODE_DNS_NFT_TLS;
 	s->policy.file = POLICY_IN_FORCE;
 	r = reload_open(s, err);
-	if (r < 0)
-		return r;
-	/* The supervisor's text; the plan that came of it is the one in force. */
-	r = file_read_fd(text_fd, SIZE_MAX - 1, &text);
-	if (r < 0)
-		return err_sys(err, r, "cannot read the policy in force");
-	r = document_parse((struct text){ text.bytes, text.size }, NULL, NULL,
-			   &s->own.document, err);
+	if (r == 0)
+		r = read_text_fd(&s->own.document, err);
 	if (r == 0)
 		r = control_compile(s, s->own.document, &c, err);
 	if (r < 0)
@@ -492,6 +495,7 @@ int control_policy_open(struct control *s, struct err *err)
  * when somebody sets another policy. */
 
 enum { AGAIN_MS = 1000 };
+
 static void on_closing(struct loop_timer *t)
 {
 	struct control_sandbox *w =

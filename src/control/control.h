@@ -261,9 +261,9 @@ struct control_candidate {
 /* Compile @d. Nothing has happened yet. */
 int control_compile(struct control *s, const struct document *d,
 		    struct control_candidate *c, struct err *err) MUST_CHECK;
-/* What is wrong with @d, told to @on_fault: nothing changes. @data is a control_sandbox.
- * Return: as sidecar_policy_build(). */
-int control_check(void *data, const struct document *d, sidecar_fault_fn *on_fault,
+/* What is wrong with @d, told to @on_fault: nothing changes. Return: as
+ * sidecar_policy_build(). */
+int control_check(struct control *s, const struct document *d, sidecar_fault_fn *on_fault,
 		  void *to, struct err *err) MUST_CHECK;
 /* Its plan and @d as files. */
 int control_candidate_files(struct control_candidate *c, const struct document *d,
@@ -388,6 +388,8 @@ void control_store_ops(const struct control *s, struct api_ops *ret);
 
 /* -- webhook.c ---------------------------------------------------------------------- */
 
+/* Called once the stores are open: the review tasks that they have are sent from now on.
+ */
 int control_webhook_open(struct control *s, struct err *err) MUST_CHECK;
 /* A program was started: @fd, owned from then on, leads to it. */
 void control_webhook_attach(struct control *s, int fd);

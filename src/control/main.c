@@ -273,6 +273,13 @@ static enum api_failure change(void *data, struct document *next, struct err *er
 	return control_change(data, next, err);
 }
 
+static int check(void *data, const struct document *d, sidecar_fault_fn *on_fault,
+		 void *to, struct err *err)
+{
+	return control_check(((struct control_sandbox *)data)->side, d, on_fault, to,
+			     err);
+}
+
 static const struct plan *plan(void *data)
 {
 	const struct control_sandbox *w = data;
@@ -325,7 +332,7 @@ void control_ops(struct control_sandbox *w, struct api_ops *ret)
 		.data = w,
 		.policy = policy,
 		.change = change,
-		.check = control_check,
+		.check = check,
 		.plan = plan,
 		.healthy = control_healthy,
 		.status = control_status,
@@ -426,7 +433,6 @@ static int start_all(struct control *s, struct err *err)
 		r = control_webhook_open(s, err);
 	if (r == 0)
 		r = open_api(s, err);
-
 	if (r == 0 && document_closed(s->own.document))
 		control_record_policy(&s->own);
 	/* Last: the engine's first word finds everything there. */

@@ -6,6 +6,16 @@
 #include "control/control.h"
 
 enum { ERRNO_MAX = 4096 }; /* the kernel's MAX_ERRNO, and one */
+
+static const struct plan *plan_of(struct control *s, uint32_t sandbox)
+{
+	const struct control_sandbox *w = control_sandbox_of(s, sandbox);
+
+	if (w && w != &s->own)
+		return &w->plan;
+	return s->own.plan_bytes ? &s->own.plan : NULL;
+}
+
 void control_row(void *data, const struct event *e, struct event_row *ret)
 {
 	struct control *s = ((struct control_sandbox *)data)->side;
@@ -64,7 +74,6 @@ static void count_bytes(struct control *s, const struct event *e)
 
 void control_on_event(struct control *s, const struct event *given)
 {
-	const struct control_sandbox *w = control_sandbox_of(s, given->sandbox);
 	struct event e = *given;
 	struct event_row row;
 
@@ -79,10 +88,8 @@ void control_on_event(struct control *s, const struct event *given)
 		event_ring_add(ring_of(s, e.sandbox), &e);
 	count_bytes(s, &e);
 	control_row(&s->own, &e, &row);
-	if (s->store && w && w != &s->own)
-		event_row_compare(&row, &w->plan);
-	else if (s->store)
-		event_row_compare(&row, s->own.plan_bytes ? &s->own.plan : NULL);
+	if (s->store)
+		event_row_compare(&row, plan_of(s, e.sandbox));
 	if (!control_socket_owner_ask(s, &row))
 		control_on_row(s, &row);
 	if (e.action == EVENT_DENY)

@@ -276,11 +276,8 @@ enum {
 
 /* -- the daemon's list -------------------------------------------------------------- */
 
-static int list_one(struct control_link *l, struct ipc_message *m, int fd,
-		    struct err *err)
+static int read_listed_text(int fd, struct document **ret, struct err *err)
 {
-	CLEAN(candidate) struct control_candidate c = { .plan_fd = -1, .text_fd = -1 };
-	struct control_sandbox *known = control_sandbox_find(l->side, m->sandbox);
 	CLEAN(file_bytes) struct file_bytes text = { 0 };
 	int r = file_read_fd(fd, SIZE_MAX - 1, &text);
 
@@ -288,9 +285,18 @@ static int list_one(struct control_link *l, struct ipc_message *m, int fd,
 		return err_sys(err, r, "cannot read a policy");
 	if (text.size == 0)
 		return err_set(err, -EBADMSG, "cannot read a policy: it is empty");
+	return document_parse((struct text){ text.bytes, text.size }, NULL, NULL, ret,
+			      err);
+}
+
+static int list_one(struct control_link *l, struct ipc_message *m, int fd,
+		    struct err *err)
+{
+	CLEAN(candidate) struct control_candidate c = { .plan_fd = -1, .text_fd = -1 };
+	struct control_sandbox *known = control_sandbox_find(l->side, m->sandbox);
+	int r = read_listed_text(fd, &c.document, err);
+
 	m->attached.name[IPC_SANDBOX_NAME_MAX] = '\0';
-	r = document_parse((struct text){ text.bytes, text.size }, NULL, NULL,
-			   &c.document, err);
 	if (r == 0)
 		r = control_compile(l->side, c.document, &c, err);
 	if (r == 0 && known && strcmp(known->spec.name, m->attached.name) == 0) {

@@ -108,6 +108,8 @@ static void on_ready(struct loop_source *source, uint32_t events)
 		watch_oldest(w);
 		return;
 	}
+	if (w->source.fd < 0)
+		return;
 	loop_remove(w->side->loop, &w->source);
 	fd_close(&w->source.fd);
 	while (w->count > 0)

@@ -128,8 +128,9 @@ static void on_readable(struct loop_source *source, uint32_t events)
 		/* Whatever it was, it is this server's word. */
 		l->server = l->side->spec.upstream_count;
 		next_server(l);
-	} else if (a->kind != DNS_ANSWER_MISMATCH && a->kind != DNS_ANSWER_BAD)
+	} else if (a->kind != DNS_ANSWER_MISMATCH && a->kind != DNS_ANSWER_BAD) {
 		next_server(l);
+	}
 undo:
 	free(a);
 }
@@ -282,11 +283,11 @@ static void on_wanted(struct control_webhook *h, const struct webhook_message *m
 				       .url = m->url,
 				       .attempt = m->attempt,
 				       .fd = -1 };
-	if (url->addr.family != ADDR_NONE)
+	if (url->addr.family != ADDR_NONE) {
 		connect_to(h, c, &url->addr, 1);
-	else if (!l->busy && l->expires_ms > loop_now_ms(h->side->loop))
+	} else if (!l->busy && l->expires_ms > loop_now_ms(h->side->loop)) {
 		connect_to(h, c, l->addrs, l->count);
-	else if (!l->busy) {
+	} else if (!l->busy) {
 		/* Ask, A first, then AAAA. on_found() follows in a later turn, or at once
 		 * when nothing can be asked. */
 		l->busy = true;
@@ -324,6 +325,7 @@ static void flush(struct control_webhook *h)
 static void notify_done(struct control *s, uint32_t id, size_t url, int error);
 static void notify_anew(struct control *s);
 static void on_notify_reviews(struct loop_timer *t);
+
 static void on_program(struct loop_source *source, uint32_t events)
 {
 	struct control_webhook *h = CONTAINER_OF(source, struct control_webhook, source);
