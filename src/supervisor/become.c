@@ -10,6 +10,7 @@
 
 #include "base/exit_status.h"
 #include "supervisor/init.h"
+
 /* execvp() gives EACCES also for a directory of PATH that it may not enter. Is there such
  * a file in one that it may? */
 bool command_is_in_path(const char *name)
@@ -28,6 +29,7 @@ bool command_is_in_path(const char *name)
 	}
 	return false;
 }
+
 _Noreturn void command_become(char *const *argv)
 {
 	bool is_path = strchr(argv[0], '/');

@@ -183,6 +183,21 @@ static int seal(struct supervisor_fds *h, const struct document *d, const uint8_
 	return 0;
 }
 
+/* What control will make of the text that it gets: with other bytes it would have the
+ * policy installed a second time. */
+static int compile_kept(struct sidecar_policy_context *c, const struct document *d,
+			uint8_t **ret_plan, size_t *ret_size, struct err *err)
+{
+	CLEAN(mem) char *text = document_json(d, false);
+	CLEAN(document) struct document *kept = NULL;
+	int r = text ? document_parse(text_of(text), NULL, NULL, &kept, err)
+		     : err_set(err, -ENOMEM, "out of memory");
+
+	c->file = POLICY_IN_FORCE;
+	return r < 0 ? r
+		     : sidecar_policy_build(c, kept, NULL, NULL, ret_plan, ret_size, err);
+}
+
 static int open_policy(const struct sidecar_spec *spec, struct supervisor_fds *h,
 		       struct err *err)
 {
@@ -191,10 +206,9 @@ static int open_policy(const struct sidecar_spec *spec, struct supervisor_fds *h
 		.names = spec->mode == SIDECAR_MODE_DNS_NFT_TLS,
 	};
 	CLEAN(arena) struct arena arena = { 0 };
-	CLEAN(document) struct document *d = NULL, *kept = NULL;
+	CLEAN(document) struct document *d = NULL;
 	struct err reason = { 0 };
 	CLEAN(mem) uint8_t *checked = NULL, *plan = NULL;
-	CLEAN(mem) char *text = NULL;
 	struct plan opened;
 	size_t size;
 	int r = first_document(spec, &arena, &d, &c.file, err);
@@ -205,18 +219,8 @@ static int open_policy(const struct sidecar_spec *spec, struct supervisor_fds *h
 		/* Faults are told with the place where they are. */
 		r = sidecar_policy_build(&c, d, print_fault, NULL, &checked, &size,
 					 &reason);
-		/* What control will make of the text that it gets: with other bytes it
-		 * would have the policy installed a second time. */
-		if (r == 0) {
-			text = document_json(d, false);
-			r = text ? document_parse(text_of(text), NULL, NULL, &kept,
-						  &reason)
-				 : err_set(&reason, -ENOMEM, "out of memory");
-			c.file = POLICY_IN_FORCE;
-		}
 		if (r == 0)
-			r = sidecar_policy_build(&c, kept, NULL, NULL, &plan, &size,
-						 &reason);
+			r = compile_kept(&c, d, &plan, &size, &reason);
 		if (r < 0)
 			err_set(err, r, "%s", reason.text);
 	}

@@ -34,14 +34,18 @@ static void choose_denied_name(const struct plan *plan, struct launch_probe *ret
 	}
 }
 
+static struct plan_verdict verdict_of(const struct plan *plan, const struct addr *a)
+{
+	return plan_match_addr(plan, a, IPPROTO_TCP, PROBE_PORT);
+}
+
 /* An address for the synthetic name. Where rules deny them all it can't be connected
  * to, and the self-test leaves that out. */
 static void choose_allowed_addr(const struct plan *plan, struct launch_probe *ret)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(documentation); i++) {
 		struct addr a = addr_from_bytes(ADDR_V4, documentation[i]);
-		struct plan_verdict v =
-			plan_match_addr(plan, &a, IPPROTO_TCP, PROBE_PORT);
+		struct plan_verdict v = verdict_of(plan, &a);
 
 		ret->allowed = (struct endpoint){ .addr = a, .port = PROBE_PORT };
 		if (v.action == POLICY_ALLOW || v.rule == PLAN_NO_RULE)
@@ -54,10 +58,9 @@ static void choose_denied_addr(const struct plan *plan, struct launch_probe *ret
 {
 	for (size_t i = 0; i < ARRAY_SIZE(documentation); i++) {
 		struct addr a = addr_from_bytes(ADDR_V4, documentation[i]);
-		struct plan_verdict v =
-			plan_match_addr(plan, &a, IPPROTO_TCP, PROBE_PORT);
 
-		if (v.action == POLICY_ALLOW || addr_equal(&a, &ret->allowed.addr))
+		if (verdict_of(plan, &a).action == POLICY_ALLOW ||
+		    addr_equal(&a, &ret->allowed.addr))
 			continue;
 		ret->denied = (struct endpoint){ .addr = a, .port = PROBE_PORT };
 		return;

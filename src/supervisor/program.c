@@ -85,9 +85,7 @@ int helper_become(const char *program, char *const *args, struct err *err)
 	return err_sys(err, r, "cannot start %s", path);
 }
 
-/* In the child. The kernel closes the /proc of a program whose file can't be read by who
- * executes it: rights that go past the file's mode are put aside. Who becomes it as root
- * has them back then. Return: -errno, it could not be started. */
+/* In the child. Return: -errno, it could not be started. */
 static int become(const struct helper *h, int settings)
 {
 	static const char *const kept[] = { "ASAN_OPTIONS", "UBSAN_OPTIONS" };
@@ -113,6 +111,9 @@ static int become(const struct helper *h, int settings)
 		for (size_t i = 0; i < ARRAY_SIZE(kept) && n < ARRAY_SIZE(kept); i++)
 			if (strncmp(*e, kept[i], strlen(kept[i])) == 0)
 				environment[n++] = *e;
+	/* The kernel closes the /proc of a program whose file can't be read by who
+	 * executes it: rights that go past the file's mode are put aside. Who becomes it
+	 * as root has them back then. */
 	r = capabilities_lower(reads);
 	if (r < 0)
 		return r;

@@ -141,33 +141,38 @@ static bool test_relay(const struct endpoint *to, char *why, size_t size)
 	return true;
 }
 
+static bool hear_allowed(const struct question *q, struct addr *ret, char *why,
+			 size_t size)
+{
+	struct dns_answer answer;
+	int r = hear(q, DNS_TIMEOUT_MS, &answer);
+
+	if (r < 0) {
+		snprintf(why, size,
+			 "the self-test got no answer from the name server: %s",
+			 strerror(-r));
+		return false;
+	}
+	if (answer.addr_count == 0) {
+		snprintf(why, size, "the self-test's own name was answered with code %u",
+			 answer.rcode);
+		return false;
+	}
+	*ret = answer.addrs[0].addr;
+	return true;
+}
+
 /* The answer opens its address until the policy changes: a rule may end in between. */
 static bool test_allowed(const struct launch_probe *probe, struct question *q, char *why,
 			 size_t size)
 {
 	struct endpoint to = { .port = probe->allowed.port };
-	struct dns_answer answer;
 
-	for (int i = 1; i <= RELAY_TRIES; i++) {
-		int r = hear(q, DNS_TIMEOUT_MS, &answer);
-
-		if (r < 0) {
-			snprintf(why, size,
-				 "the self-test got no answer from the name server: %s",
-				 strerror(-r));
-			return false;
-		}
-		if (answer.addr_count == 0) {
-			snprintf(why, size,
-				 "the self-test's own name was answered with code %u",
-				 answer.rcode);
-			return false;
-		}
-		to.addr = answer.addrs[0].addr;
+	for (int i = 1; hear_allowed(q, &to.addr, why, size); i++) {
 		if (!probe->relay || test_relay(&to, why, size))
 			return true;
 		if (i == RELAY_TRIES)
-			break;
+			return false;
 		fd_close(&q->fd);
 		*q = question_begin(probe->allowed_name);
 	}
@@ -221,32 +226,40 @@ static bool test_denied_address(const struct launch_probe *probe, char *why, siz
 	return false;
 }
 
-bool self_test_first(const struct launch_probe *probe, char *why, size_t size)
+static bool find_first(const struct launch_probe *probe, struct endpoint *ret, char *why,
+		       size_t size)
 {
-	struct endpoint to = probe->first;
 	struct dns_answer answer;
 	struct question q;
-	CLEAN(fd) int s = -1;
 	int r;
 
-	if (!probe->first_name[0] && to.addr.family == ADDR_NONE)
+	*ret = probe->first;
+	if (ret->addr.family != ADDR_NONE)
 		return true;
-	if (to.addr.family == ADDR_NONE) {
-		q = question_begin(probe->first_name);
-		r = hear(&q, FIRST_TIMEOUT_MS, &answer);
-		fd_close(&q.fd);
-		if (r < 0 || answer.addr_count == 0) {
-			snprintf(why, size, "the allowed host '%s' has no address: %s",
-				 probe->first_name,
-				 r < 0				? strerror(-r)
-				 : answer.rcode == DNS_SERVFAIL ? "no name server has "
-								  "answered"
-								: "the name server knows "
-								  "none");
-			return false;
-		}
-		to.addr = answer.addrs[0].addr;
+	q = question_begin(probe->first_name);
+	r = hear(&q, FIRST_TIMEOUT_MS, &answer);
+	fd_close(&q.fd);
+	if (r < 0 || answer.addr_count == 0) {
+		snprintf(why, size, "the allowed host '%s' has no address: %s",
+			 probe->first_name,
+			 r < 0				? strerror(-r)
+			 : answer.rcode == DNS_SERVFAIL ? "no name server has answered"
+							: "the name server knows none");
+		return false;
 	}
+	ret->addr = answer.addrs[0].addr;
+	return true;
+}
+
+bool self_test_first(const struct launch_probe *probe, char *why, size_t size)
+{
+	struct endpoint to;
+	CLEAN(fd) int s = -1;
+
+	if (!probe->first_name[0] && probe->first.addr.family == ADDR_NONE)
+		return true;
+	if (!find_first(probe, &to, why, size))
+		return false;
 	s = dial(&to, FIRST_TIMEOUT_MS);
 	if (s >= 0 && (!probe->relay || is_greeted(s, FIRST_TIMEOUT_MS)))
 		return true;

@@ -426,6 +426,16 @@ static void replace_socket_owner(struct supervisor *k)
 		(void)!kill(c->pid, SIGKILL);
 }
 
+/* The engine's successor starts with what is in force. An engine that control doesn't
+ * know yet, or may not have heard of when it said so, is not the one that is meant. Of
+ * one that is, control says so again. */
+static void restart_stuck(struct supervisor *k)
+{
+	if (k->engine.pid > 0 && k->engine.serves && k->introduced &&
+	    clock_now_ms() - k->introduced_ms >= SETTLED_MS)
+		(void)!kill(k->engine.pid, SIGKILL);
+}
+
 static void on_control(struct child *c, struct ipc_message *m, int *fds, size_t count)
 {
 	struct supervisor *k = c->supervisor;
@@ -433,14 +443,10 @@ static void on_control(struct child *c, struct ipc_message *m, int *fds, size_t 
 
 	if (m->type == IPC_SOCKET_OWNER)
 		replace_socket_owner(k);
-	else if (!is_stuck)
+	else if (is_stuck)
+		restart_stuck(k);
+	else
 		k->ops->on_control(k, m, fds, count);
-	/* The engine's successor starts with what is in force. An engine that control
-	 * doesn't know yet, or may not have heard of when it said so, is not the one that
-	 * is meant. Of one that is, control says so again. */
-	else if (k->engine.pid > 0 && k->engine.serves && k->introduced &&
-		 clock_now_ms() - k->introduced_ms >= SETTLED_MS)
-		(void)!kill(k->engine.pid, SIGKILL);
 	for (size_t i = 0; i < count; i++)
 		clean_fd(&fds[i]);
 }
