@@ -192,19 +192,13 @@ static int replace_with(struct sandbox *s, struct next *n, struct arena *arena,
 	return 0;
 }
 
-/* @counter counts the changes of that kind. */
-static int replace(struct sandbox *s, const struct plan *plan, bool anew,
-		   enum sandbox_counter counter, int64_t now_ms, struct err *err)
+static int replace(struct sandbox *s, const struct plan *plan, bool anew, int64_t now_ms,
+		   struct err *err)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	struct next n = { .plan = *plan, .anew = anew || !s->shared };
-	int r = replace_with(s, &n, &arena, now_ms, err);
 
-	if (r < 0)
-		return r;
-	s->counters[counter]++;
-	relay_recheck(s);
-	return 0;
+	return replace_with(s, &n, &arena, now_ms, err);
 }
 
 static bool is_stale(const struct sandbox *s, const struct sandbox_staging *st)
@@ -245,10 +239,21 @@ int sandbox_take_over(struct sandbox *s, const struct plan *plan,
 	return 0;
 }
 
+/* @counter counts changes of that kind. */
+static void count_change(struct sandbox *s, enum sandbox_counter counter)
+{
+	s->counters[counter]++;
+	relay_recheck(s);
+}
+
 int sandbox_change(struct sandbox *s, const struct plan *plan, int64_t now_ms,
 		   struct err *err)
 {
-	return replace(s, plan, false, COUNT_POLICY_CHANGES, now_ms, err);
+	int r = replace(s, plan, false, now_ms, err);
+
+	if (r == 0)
+		count_change(s, COUNT_POLICY_CHANGES);
+	return r;
 }
 
 /* Return: 1, it was a step; 0, there was nothing to do; or -errno. */
@@ -325,8 +330,7 @@ int sandbox_change_staged(struct sandbox *s, const struct sandbox_staging *st,
 	if (is_stale(s, st) || load(s, &n, now_ms, &arena, err) < 0)
 		return sandbox_change(s, &st->plan, now_ms, err);
 	take_place(s, &n);
-	s->counters[COUNT_POLICY_CHANGES]++;
-	relay_recheck(s);
+	count_change(s, COUNT_POLICY_CHANGES);
 	return 0;
 }
 
@@ -359,7 +363,11 @@ int sandbox_verify(struct sandbox *s, struct err *err)
  * be doesn't go on. */
 int sandbox_repair(struct sandbox *s, int64_t now_ms, struct err *err)
 {
-	return replace(s, &s->plan, true, COUNT_REPAIRS, now_ms, err);
+	int r = replace(s, &s->plan, true, now_ms, err);
+
+	if (r == 0)
+		count_change(s, COUNT_REPAIRS);
+	return r;
 }
 
 /* -- another plan, in turns of the loop --------------------------------------------- */
@@ -575,11 +583,11 @@ static void go_over(struct engine_sandbox *g, struct plan next)
 	if (r < 0)
 		sandbox_set_plan(&g->sandbox, &next);
 	/* What has ended, and what begins anew. */
+	anew = before.spent & ~g->plan.spent;
 	for (uint32_t i = 0;
 	     before.ends_ahead != g->plan.ends_ahead && i < plan_rule_count(&before); i++)
 		if (plan_rule_is_over(&g->plan, i) && !plan_rule_is_over(&before, i))
 			report(g, i, "the time of the rule is over");
-	anew = before.spent & ~g->plan.spent;
 	for (size_t i = 0; i < plan_budget_count(&before); i++)
 		if (anew >> i & 1)
 			report(g, plan_budget(&before, i).rule,

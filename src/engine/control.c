@@ -199,14 +199,26 @@ static void take_back(struct engine *e, struct engine_lent *l, int error)
 	fd_close(&l->fd);
 }
 
+/* Bind @fd to any port. The daemon's control lives where no filter has to exempt it.
+ * Return: the port, or -errno. */
+static int bind_any(int fd, enum addr_family family)
+{
+	const struct endpoint any = { .addr = addr_from_bytes(family,
+							      (const uint8_t[16]){ 0 }) };
+	struct sockaddr_storage sa;
+	socklen_t size = endpoint_to_sockaddr(&any, &sa);
+
+	if (bind(fd, (const struct sockaddr *)&sa, size) < 0 ||
+	    getsockname(fd, (struct sockaddr *)&sa, &size) < 0)
+		return -errno;
+	return endpoint_from_sockaddr(&sa).port;
+}
+
 static int lend(struct engine *e, struct ipc_socket *s)
 {
 	struct engine_lent *l = find_lent(e, NULL);
 	bool tcp = s->protocol == IPPROTO_TCP;
-	struct endpoint any = { 0 };
-	struct sockaddr_storage sa;
 	CLEAN(fd) int fd = -1;
-	socklen_t size;
 	int r;
 
 	if ((s->family != ADDR_V4 && s->family != ADDR_V6) ||
@@ -214,23 +226,13 @@ static int lend(struct engine *e, struct ipc_socket *s)
 		return -EINVAL;
 	if (!l)
 		return -EMFILE;
-	any.addr = addr_from_bytes((enum addr_family)s->family, (const uint8_t[16]){ 0 });
 	fd = socket(s->family == ADDR_V4 ? AF_INET : AF_INET6,
 		    (tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	if (e->only) {
-		r = own_hold(&e->only->sandbox.own, fd, (enum addr_family)s->family,
-			     s->protocol);
-	} else {
-		/* The daemon's control lives where no filter has to exempt its port: any
-		 * will do. */
-		size = endpoint_to_sockaddr(&any, &sa);
-		r = bind(fd, (const struct sockaddr *)&sa, size) < 0 ||
-				    getsockname(fd, (struct sockaddr *)&sa, &size) < 0
-			    ? -errno
-			    : endpoint_from_sockaddr(&sa).port;
-	}
+	r = e->only ? own_hold(&e->only->sandbox.own, fd, (enum addr_family)s->family,
+			       s->protocol)
+		    : bind_any(fd, (enum addr_family)s->family);
 	if (r < 0)
 		return r;
 	s->port = (uint16_t)r;
@@ -368,30 +370,36 @@ static void on_change(struct engine *e, const struct ipc_message *ask, int plan_
 		answer_unchanged(e, ask->sandbox, &err);
 }
 
-/* Of one sandbox; 0: of all together, as far as it can be added. */
-static void on_stats(struct engine *e, uint32_t sandbox)
+/* Of all sandboxes together, as far as it can be added. */
+static void add_stats(const struct engine *e, struct ipc_stats *ret)
 {
-	struct engine_sandbox *g = engine_core_find(&e->core, sandbox);
-	const bool is_all = !g && !e->only && sandbox == 0;
-	struct ipc_message m = { .type = IPC_STATS, .sandbox = sandbox };
-	struct ipc_stats *all = &m.stats, one;
+	for (size_t i = 0; i < e->core.slots; i++) {
+		struct ipc_stats one;
 
-	if (g) {
-		engine_account_read(g);
-		engine_sandbox_stats(g, &m.stats);
-	}
-	for (size_t i = 0; is_all && i < e->core.slots; i++) {
 		if (!e->core.sandboxes[i])
 			continue;
 		engine_sandbox_stats(e->core.sandboxes[i], &one);
 		for (size_t c = 0; c < SANDBOX_COUNTER_COUNT; c++)
-			all->counters[c] += one.counters[c];
-		all->names += one.names;
-		all->addresses += one.addresses;
+			ret->counters[c] += one.counters[c];
+		ret->names += one.names;
+		ret->addresses += one.addresses;
 	}
-	if (is_all && e->core.host) {
-		all->counters[COUNT_UNATTRIBUTED] += e->core.host->unattributed;
-		all->counters[COUNT_PACKETS_LOST] += e->core.host->lost;
+	if (e->core.host) {
+		ret->counters[COUNT_UNATTRIBUTED] += e->core.host->unattributed;
+		ret->counters[COUNT_PACKETS_LOST] += e->core.host->lost;
+	}
+}
+
+static void on_stats(struct engine *e, uint32_t sandbox)
+{
+	struct engine_sandbox *g = engine_core_find(&e->core, sandbox);
+	struct ipc_message m = { .type = IPC_STATS, .sandbox = sandbox };
+
+	if (g) {
+		engine_account_read(g);
+		engine_sandbox_stats(g, &m.stats);
+	} else if (!e->only && sandbox == 0) {
+		add_stats(e, &m.stats);
 	}
 	answer_control(e, &m, -1);
 }

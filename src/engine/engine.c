@@ -41,7 +41,7 @@ void engine_report(struct engine *e, const struct ipc_message *m)
 		loop_stop(e->core.loop);
 }
 
-static void report_text(const struct engine *e, uint32_t type, const char *text)
+static void tell_supervisor(const struct engine *e, uint32_t type, const char *text)
 {
 	struct ipc_message m = { .type = type };
 
@@ -331,7 +331,7 @@ static void on_run(struct engine *e, uint32_t sandbox)
 		return;
 	engine_sandbox_begin(g);
 	if (g->kind == ATTACH_OWNED)
-		report_text(e, IPC_RUNNING, "");
+		tell_supervisor(e, IPC_RUNNING, "");
 }
 
 /* `weir run` asked for it, so it reads: nothing of what is still to come may be dropped.
@@ -520,7 +520,7 @@ static void engine_run(const void *config)
 	if (r == 0)
 		r = begin(e, &err);
 	if (r < 0) {
-		report_text(e, IPC_FAILED, err.text);
+		tell_supervisor(e, IPC_FAILED, err.text);
 		return;
 	}
 	if (e->config.attach.kind != ATTACH_OWNED)
@@ -528,10 +528,10 @@ static void engine_run(const void *config)
 	if (e->only)
 		engine_attached(e->only, "");
 	else
-		report_text(e, IPC_READY, e->core.missing);
+		tell_supervisor(e, IPC_READY, e->core.missing);
 	r = loop_run(e->core.loop);
 	if (r < 0)
-		report_text(e, IPC_FAILED, strerror(-r));
+		tell_supervisor(e, IPC_FAILED, strerror(-r));
 }
 
 pid_t engine_start(const struct engine_config *config, struct err *err)

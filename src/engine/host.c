@@ -102,6 +102,11 @@ static void on_host_nflog(struct loop_source *source, uint32_t events)
 
 /* -- start and end ------------------------------------------------------------------ */
 
+static void check_ipv6(struct engine_host *h)
+{
+	h->ipv6 = link_has_default_route(h->core->route_fd, 6) == 1;
+}
+
 static int open_host(struct engine_host *h, int conntrack_fd, struct err *err)
 {
 	const struct filter_host_params params = { h->ports.dns_port,
@@ -190,7 +195,7 @@ int engine_host_open(struct engine_core *c, const struct ipc_host *ports,
 	h->sees_refused = h->nflog.fd >= 0 &&
 			  nflog_bind(h->nflog.fd, FILTER_NFLOG_GROUP, &ignored) == 0 &&
 			  loop_add(c->loop, &h->nflog, EPOLLIN) == 0;
-	h->ipv6 = link_has_default_route(c->route_fd, 6) == 1;
+	check_ipv6(h);
 	c->host = h;
 	return 0;
 }
@@ -389,7 +394,7 @@ void engine_host_audit(struct engine_host *h)
 	if (h->is_reporting)
 		report_repairs(h);
 	if (slow)
-		h->ipv6 = link_has_default_route(h->core->route_fd, 6) == 1;
+		check_ipv6(h);
 	for (size_t i = 0; i < h->core->slots && h->ipv6 != before; i++) {
 		struct engine_sandbox *g = h->core->sandboxes[i];
 

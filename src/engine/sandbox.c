@@ -360,7 +360,6 @@ static int host_remove(struct engine_sandbox *g, struct err *err)
 
 static const struct engine_sandbox_ops {
 	int (*enforce)(struct engine_sandbox *g, struct err *err);
-
 	int (*change)(struct engine_sandbox *g, const struct plan *next, struct err *err);
 	int (*remove)(struct engine_sandbox *g, struct err *err);
 } kinds[ATTACH_KIND_COUNT] = {
@@ -490,16 +489,19 @@ static int serve(struct engine_sandbox *g, struct err *err)
 {
 	const bool is_host = g->kind == ATTACH_HOST;
 	struct err nflog = { 0 };
-	int r = engine_core_serve(g->core, &g->sandbox, err);
+	int r;
 
-	if (r < 0)
+	if (is_host)
+		g->sees_refused = g->core->host->sees_refused;
+	r = engine_core_serve(g->core, &g->sandbox, err);
+	if (r < 0 || is_host)
 		return r;
+	/* Where the kernel's log can't be had, refusals are not seen, but refused all the
+	 * same; `weir run` fails instead. */
 	if (g->kind == ATTACH_OWNED)
 		return engine_sandbox_watch_refused(g, err);
-	/* Elsewhere refusals are then not seen, but refused all the same. */
-	g->sees_refused = is_host ? g->core->host->sees_refused
-				  : g->enforce != ENFORCED_NOTHING &&
-					    engine_sandbox_watch_refused(g, &nflog) == 0;
+	g->sees_refused = g->enforce != ENFORCED_NOTHING &&
+			  engine_sandbox_watch_refused(g, &nflog) == 0;
 	return 0;
 }
 
@@ -564,6 +566,26 @@ static void engine_sandbox_check_ipv6(struct engine_sandbox *g)
 	g->sandbox.ipv6 = out;
 }
 
+static int activate(struct engine_sandbox *g, const struct engine_sandbox_ops *ops,
+		    struct err *err)
+{
+	int r = prepare(g, err);
+
+	if (r == 0 && g->enforce != ENFORCED_NOTHING)
+		r = ops->enforce(g, err);
+	if (r < 0)
+		return r;
+	engine_sandbox_check_ipv6(g);
+	learned_snapshot_keep(g->sandbox.learned, &g->snapshot);
+	r = serve(g, err);
+	if (r < 0)
+		return r;
+	g->sandbox.state = g->kind == ATTACH_OWNED ? SANDBOX_TESTING : SANDBOX_RUNNING;
+	engine_grants_watch(g);
+	r = engine_sandbox_pin(g);
+	return r < 0 ? err_sys(err, r, "cannot pin the policy's names") : 0;
+}
+
 int engine_sandbox_activate(struct engine_sandbox *g, struct engine_core *c,
 			    struct err *err)
 {
@@ -575,22 +597,7 @@ int engine_sandbox_activate(struct engine_sandbox *g, struct engine_core *c,
 	r = engine_core_add(c, g);
 	if (r < 0)
 		return err_sys(err, r, "cannot take another sandbox");
-	r = prepare(g, err);
-	if (r == 0 && g->enforce != ENFORCED_NOTHING)
-		r = ops->enforce(g, err);
-	if (r >= 0) {
-		engine_sandbox_check_ipv6(g);
-		learned_snapshot_keep(g->sandbox.learned, &g->snapshot);
-		r = serve(g, err);
-	}
-	if (r >= 0) {
-		g->sandbox.state = g->kind == ATTACH_OWNED ? SANDBOX_TESTING
-							   : SANDBOX_RUNNING;
-		engine_grants_watch(g);
-		r = engine_sandbox_pin(g);
-		if (r < 0)
-			err_sys(err, r, "cannot pin the policy's names");
-	}
+	r = activate(g, ops, err);
 	if (r < 0) {
 		engine_sandbox_leave(g);
 		engine_sandbox_forget_rules(g);
@@ -728,12 +735,19 @@ bool engine_sandbox_drain_refused(struct engine_sandbox *g)
 
 /* ---- others who change the ruleset ---- */
 
+static void remember(struct engine_sandbox_seen *seen, const struct filter_conn *c,
+		     uint32_t id)
+{
+	seen->generation_id = id;
+	seen->commits = c->commits;
+}
+
 void engine_sandbox_seen_now(struct engine_sandbox_seen *seen, struct filter_conn *c)
 {
 	uint32_t id;
 
 	if (filter_generation_id(c, &id) == 0)
-		*seen = (struct engine_sandbox_seen){ id, c->commits };
+		remember(seen, c, id);
 }
 
 int engine_sandbox_seen_check(struct engine_sandbox_seen *seen, struct filter_conn *c)
@@ -748,7 +762,7 @@ int engine_sandbox_seen_check(struct engine_sandbox_seen *seen, struct filter_co
 	expected = seen->generation_id + (c->commits - seen->commits);
 	if (id != expected && !(expected < seen->generation_id && id == expected + 1))
 		return 1;
-	*seen = (struct engine_sandbox_seen){ id, c->commits };
+	remember(seen, c, id);
 	return 0;
 }
 
