@@ -87,6 +87,12 @@ static void know(struct parent *p, uint64_t id)
 		log_error("a cgroup below '%s' stays closed: %s", p->dir, strerror(-r));
 }
 
+static void parent_forget(struct parent *p, uint64_t id)
+{
+	/* The cgroup is gone: an element that can't be removed does no harm. */
+	(void)!filter_parents_forget(p->daemon->host.guard, id);
+}
+
 static bool is_sandbox(const struct parent *p, const char *name, uint64_t inode)
 {
 	char key[DAEMON_TARGET_KEY_SIZE];
@@ -106,8 +112,7 @@ static void forget_sibling(struct parent *p, const char *name)
 		if (strcmp(s->name, name) != 0)
 			continue;
 		*at = s->next;
-		/* The cgroup is gone: an element that can't be removed does no harm. */
-		(void)!filter_parents_forget(p->daemon->host.guard, s->id);
+		parent_forget(p, s->id);
 		free(s);
 		return;
 	}
@@ -379,6 +384,12 @@ void cgroup_guard_check(struct daemon *w)
  * be lost: each second everything is looked at besides. */
 
 enum { EVENTS_SIZE = 16 * 1024 };
+
+static const char *name_of(const struct daemon_sandbox *d)
+{
+	return strrchr(d->dir, '/') + 1;
+}
+
 /* -- what is seen ------------------------------------------------------------------- */
 
 /* Something has happened to the watched directory; @watch -1: to any of them. */
@@ -499,7 +510,7 @@ int cgroup_watch_start(struct daemon_sandbox *d, struct err *err)
 	}
 	if (r == 0) {
 		d->watch = watch;
-		d->watch_key = key_of(watch, strrchr(d->dir, '/') + 1);
+		d->watch_key = key_of(watch, name_of(d));
 		r = d->watch_key ? index_add(&w->watched, &d->in_watched, d->watch_key)
 				 : -ENOMEM;
 	}
@@ -527,7 +538,7 @@ void cgroup_watch_stop(struct daemon_sandbox *d)
 	used = find_watched(w, watch);
 	if (used && --used->users > 0) {
 		/* No sandbox has this cgroup any more. */
-		parent_on_event(w, watch, strrchr(d->dir, '/') + 1);
+		parent_on_event(w, watch, name_of(d));
 		return;
 	}
 	if (used) {
@@ -542,6 +553,17 @@ void cgroup_watch_stop(struct daemon_sandbox *d)
 
 /* -- what comes of it --------------------------------------------------------------- */
 
+static void on_gone(struct daemon_sandbox *d)
+{
+	if (!d->is_cgroup_gone) {
+		d->is_cgroup_gone = true;
+		host_report(d, "its cgroup is gone: waiting for it");
+	}
+	if (host_is_parent_gone(d) && d->life.state == LIFECYCLE_ACTIVE)
+		daemon_sandbox_on_gone(d, "so is what was above its cgroup",
+				       "its cgroup is gone", false);
+}
+
 static void on_another(struct daemon_sandbox *d, uint64_t id)
 {
 	CLEAN(mem) struct cgroup *c = NULL;
@@ -552,7 +574,7 @@ static void on_another(struct daemon_sandbox *d, uint64_t id)
 	ended_note(d, d->member.cgroup);
 	p = parent_find(d->daemon, d->watch);
 	if (p)
-		(void)!filter_parents_forget(d->daemon->host.guard, d->member.cgroup);
+		parent_forget(p, d->member.cgroup);
 	d->member.cgroup = id;
 	d->above = host_above(d);
 	daemon_sandbox_on_remade(d);
@@ -591,14 +613,8 @@ void cgroup_watch_check(struct daemon_sandbox *d)
 			log_warning("sandbox '%s': %s", d->spec.name, err.text);
 		cgroup_guard_load(d->daemon);
 	}
-	if (r == 0 && id != d->member.cgroup) {
+	if (r < 0)
+		on_gone(d);
+	else if (id != d->member.cgroup)
 		on_another(d, id);
-		return;
-	}
-	if (r < 0 && !d->is_cgroup_gone)
-		host_report(d, "its cgroup is gone: waiting for it");
-	d->is_cgroup_gone = r < 0;
-	if (r < 0 && host_is_parent_gone(d) && d->life.state == LIFECYCLE_ACTIVE)
-		daemon_sandbox_on_gone(d, "so is what was above its cgroup",
-				       "its cgroup is gone", false);
 }

@@ -187,6 +187,7 @@ static void serve_inside(const struct launch_probe *probe, const struct own_proc
 	if (r == 0)
 		r = sandbox_fds_open(&fds, &ports, supervisor_has_ipv6(), &err);
 	if (r < 0) {
+		fd_close(&route);
 		say(IPC_FAILED, err.text);
 		return;
 	}
@@ -453,10 +454,8 @@ static int make_below(struct daemon_sandbox *d)
 	return -ENOMEM;
 }
 
-int join_start(struct daemon_sandbox *d, struct err *err)
+int join_start(struct daemon_sandbox *d, const char *dir, struct err *err)
 {
-	/* NULL: a user, who has no cgroup. */
-	const char *dir = d->join.below ?: d->dir;
 	const struct spawner_order order = {
 		.task = SPAWNER_JOIN,
 		.uid = d->member.kind == MEMBER_UID ? d->member.uid : NOBODY,
@@ -494,7 +493,7 @@ int join_wait(struct daemon_sandbox *d, struct err *err)
 			return err_sys(err, r, no_join, d->spec.where);
 		fd_close(&d->from_child.fd);
 		*err = (struct err){ 0 };
-		r = join_start(d, err);
+		r = join_start(d, d->join.below, err);
 		d->join.is_ordered = false;
 		if (r == 0)
 			r = spawner_take(&d->daemon->spawner, &made, err);

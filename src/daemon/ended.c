@@ -145,7 +145,8 @@ static bool has_ended(const struct ended *e, size_t count, uint64_t id)
 	return count > 0 && bsearch(&key, e->at, count, sizeof(key), by_age);
 }
 
-/* At the end of the list, as a cgroup that was below the parent of that id and @name. */
+/* At the end of the list, as a cgroup that was below the cgroup with the id @parent and
+ * @name. */
 static int ended_append_to_list(struct ended *e, struct filter_ended_cgroup *c,
 				uint64_t parent, const char *name, size_t length)
 {

@@ -338,10 +338,11 @@ void ended_check(struct daemon *w);
 
 /* -- child.c: in a cgroup, or as a user --------------------------------------------- */
 
-/* Order a child in the cgroup, or of the user; */
-int join_start(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
-/* and wait until it is there: the child waits at d->from_child for IPC_RUN, and then
- * tests. Called before another order goes to the spawner. */
+/* Order the child of @d's self-test, in the cgroup with the directory @dir; NULL: of the
+ * user, who has no cgroup. */
+int join_start(struct daemon_sandbox *d, const char *dir, struct err *err) MUST_CHECK;
+/* Wait until the child that was ordered is there: it waits at d->from_child for IPC_RUN,
+ * and then tests. Called before another order goes to the spawner. */
 int join_wait(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
 /* Kill the child, and remove the cgroup that was made for it. */
 void join_end(struct daemon_sandbox *d);

@@ -53,7 +53,11 @@ int daemon_sandbox_check(const struct ipc_sandbox *spec, struct err *err)
 
 /* -- plans, which sandboxes share --------------------------------------------------- */
 
-/* @fd, a sealed memfd, is taken, whatever comes of it. */
+/* Thousands of sandboxes may have a handful of policies. Plans that are the same, byte by
+ * byte, are one file here: a descriptor of the daemon's, and memory of the engine's that
+ * all of its mappings share. */
+
+/* @fd, a sealed memfd, is taken, whatever comes of it. Out of memory: *@ret is NULL. */
 static int daemon_plan_take(struct daemon *w, int fd, struct daemon_plan **ret,
 			    struct err *err)
 {
@@ -71,6 +75,7 @@ static int daemon_plan_take(struct daemon *w, int fd, struct daemon_plan **ret,
 	e = index_find(&w->plans, key);
 	if (e) {
 		have = CONTAINER_OF(e, struct daemon_plan, entry);
+		/* The id is a hash: only the bytes decide. */
 		if (plan_file_map(have->fd, &other, NULL) < 0 ||
 		    other.size != plan.size ||
 		    memcmp(other.bytes, plan.bytes, plan.size) != 0)
@@ -86,6 +91,7 @@ static int daemon_plan_take(struct daemon *w, int fd, struct daemon_plan **ret,
 	made = calloc(1, sizeof(*made));
 	if (made)
 		memcpy(made->key, key, sizeof(key));
+	*ret = NULL;
 	if (!made || index_add(&w->plans, &made->entry, made->key) < 0)
 		return err_set(err, -ENOMEM, "out of memory");
 	made->users = 1;
@@ -127,8 +133,8 @@ static void daemon_sandbox_wait(struct daemon_sandbox *d)
 	TAILQ_INSERT_TAIL(d->queue, d, in_queue);
 }
 
-/* Whoever hears of its end may ask for the same namespace at once, and another daemon may
- * be the one who gets it. */
+/* Close what is served. Whoever hears of the sandbox's end may ask for the same namespace
+ * at once, and another daemon may be the one who gets it. */
 static void close_sockets(struct daemon_sandbox *d)
 {
 	sandbox_fds_done(&d->fds);
@@ -485,7 +491,7 @@ static int open_sandbox(struct daemon_sandbox *d, struct err *err)
 	if (r == 0 && !is_host)
 		r = netns_child_open(d, ns, err);
 	if (r == 0 && is_host && d->probe.allowed_name[0])
-		r = join_start(d, err);
+		r = join_start(d, d->dir, err);
 	if (r == 0 && d->life.origin == LIFECYCLE_NEW)
 		state_claim(d, d->spec.engines);
 	if (r == 0)

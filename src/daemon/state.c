@@ -170,14 +170,18 @@ int state_snapshot(struct daemon_sandbox *d, struct err *err)
 	return 0;
 }
 
+/* Write beside the old file, then rename. */
+static int replace(int dir, const char *name, const char *bytes, size_t size)
+{
+	return file_replace(dir, ".new", name, FILE_MODE, bytes, size);
+}
+
 static int save_text(int dir, int text_fd)
 {
 	CLEAN(file_bytes) struct file_bytes text = { 0 };
 	int r = file_read_fd(text_fd, FILE_MAX, &text);
 
-	return r < 0 ? r
-		     : file_replace(dir, ".new", "policy.json", FILE_MODE, text.bytes,
-				    text.size);
+	return r < 0 ? r : replace(dir, "policy.json", text.bytes, text.size);
 }
 
 int state_text(const struct daemon_sandbox *d)
@@ -238,8 +242,7 @@ int state_save(const struct daemon_sandbox *d, struct err *err)
 		r = d->text_fd < 0 ? 0 : save_text(dir, d->text_fd);
 	/* Written last: a folder that has this file is attached again. */
 	if (r == 0)
-		r = file_replace(dir, ".new", "attach.json", FILE_MODE, text,
-				 strlen(text));
+		r = replace(dir, "attach.json", text, strlen(text));
 	if (r == 0)
 		(void)!unlinkat(dir, unfinished, 0);
 	return r < 0 ? err_sys(err, r, "cannot keep what sandbox '%s' is", d->spec.name)
@@ -421,8 +424,7 @@ static int read_or_close(int dir, const char *name, int *ret_plan, struct err *e
 	if (r == 0)
 		(void)renameat(dir, "policy.json", dir, "policy.json.broken");
 	if (r == 0)
-		r = file_replace(dir, ".new", "policy.json", FILE_MODE, json,
-				 strlen(json));
+		r = replace(dir, "policy.json", json, strlen(json));
 	return r < 0 ? err_sys(err, r, "cannot close it")
 		     : compile(json, strlen(json), ret_plan, err);
 }
