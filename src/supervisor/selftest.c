@@ -13,7 +13,7 @@
 
 enum {
 	DNS_PORT = 53,
-	DNS_TIMEOUT_MS = 500,	 /* the engine answers these itself */
+	DNS_TIMEOUT_MS = 4000, /* the engine answers these itself, late on a busy host */
 	FIRST_TIMEOUT_MS = 5000, /* a real name, from a real server */
 	REFUSAL_TIMEOUT_MS = 500,
 	RELAY_TRIES = 3,

@@ -3,12 +3,14 @@
  * without them.
  *
  *   launch_driver [--rw PATH] [--ro PATH] [--no-test] [--self-test full|strict]
- *                 [--denied-answer RCODE] [--open] [--silent] [--times] -- COMMAND ...
+ *                 [--denied-answer RCODE] [--open] [--silent] [--late] [--times] --
+ * COMMAND ...
  *
  * prepare() brings lo up with 192.0.2.1 on it, and hands a DNS socket and a listener,
  * made inside, to this process, which serves them. --open: the address that the
- * self-test takes for denied accepts. --silent: no DNS answer. --denied-answer: the
- * code for the denied name. Exits like the command, or with 125. */
+ * self-test takes for denied accepts. --silent: no DNS answer. --late: the first one
+ * comes after 1.5 s. --denied-answer: the code for the denied name. Exits like the
+ * command, or with 125. */
 #include <errno.h>
 #include <net/if.h>
 #include <poll.h>
@@ -37,7 +39,7 @@ struct driver {
 	pid_t builder;
 	const char *rw[PATHS_MAX], *ro[PATHS_MAX];
 	int denied_rcode;
-	bool open, silent, times;
+	bool open, silent, late, times;
 	int serve[2]; /* sockets from the child [1] to us [0] */
 	int channel;
 	int dns, relay;
@@ -156,7 +158,7 @@ static void receive_fds(struct driver *d)
 	mark(d, "prepared");
 }
 
-static void answer_dns(const struct driver *d)
+static void answer_dns(struct driver *d)
 {
 	static const uint8_t record[] = { 0xc0, 12, 0, 1, 0,   1, 0, 0,
 					  0,	1,  0, 4, 192, 0, 2, 1 };
@@ -169,6 +171,9 @@ static void answer_dns(const struct driver *d)
 
 	if (n < 12 || d->silent)
 		return;
+	if (d->late)
+		(void)!poll(NULL, 0, 1500);
+	d->late = false;
 	buf[2] = 0x81;
 	buf[3] = allowed ? 0x80 : (uint8_t)(0x80 | d->denied_rcode);
 	if (allowed) {
@@ -282,6 +287,8 @@ static char **parse(struct driver *d, char **argv)
 			d->open = true;
 		else if (strcmp(*argv, "--silent") == 0)
 			d->silent = true;
+		else if (strcmp(*argv, "--late") == 0)
+			d->late = true;
 		else if (strcmp(*argv, "--times") == 0)
 			d->times = true;
 	}

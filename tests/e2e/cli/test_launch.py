@@ -496,6 +496,12 @@ def test_nothing_starts_when_the_self_test_fails(world, args, why):
     assert not os.path.exists(os.path.join(world.home, "started"))
 
 
+def test_an_engine_that_is_late_is_waited_for(world):
+    """As on a machine that is busy: that is no reason to run nothing."""
+    r = world.run("--late", "--", "true")
+    assert r.returncode == 0 and r.stderr == "", r.stderr
+
+
 def test_full_warns_and_goes_on(world):
     r = world.run("--self-test", "full", "--", "true")
     assert r.returncode == 0 and "warning: the allowed host 'first.test'" in r.stderr
