@@ -79,7 +79,7 @@ def test_a_flood_of_destinations_is_told_in_small_doses(pod, guarded, hook, stat
     wait_for(lambda: len(told(hook)) >= 20)
     name_refused(pod.probe(["dns", denied.name]))
     assert len(told(hook)) == 20 and len({t["destination"] for t in told(hook)}) == 20
-    assert len(side.get("/review").json()["tasks"]) > 40
+    wait_for(lambda: len(side.get("/review").json()["tasks"]) > 40)
 
 
 def test_an_outage_loses_nothing_however_it_ends(pod, guarded, hook, state, denied):

@@ -17,14 +17,14 @@ GIT = ["git", "-c", "user.name=t", "-c", "user.email=t@t.test", "-c", "init.defa
 
 def rows(table):
     """Each name in @table of the code, and why it is there."""
-    text = (ROOT / "src/launch/startup_files.c").read_text(encoding="ascii")
+    text = (ROOT / "src/launch/startup_names.c").read_text(encoding="ascii")
     body = re.search(rf"\b{table}\[\] = \{{(.*?)\n\}};", text, re.S).group(1)
     return [(name, why) for why, names in re.findall(r'\{ "([^"]+)",\s+\{ (.*?) \} \}', body, re.S)
             for name in re.findall(r'"([^"]+)"', names)]
 
 
 # A row's asterisk stands for any text.
-FILES = [name.replace("*", "x.y") for name, _ in rows("names") if name != ".git"]
+FILES = [name.replace("*", "x.y") for name, _ in rows("startup_project") if name != ".git"]
 # A file, and each directory that its name says.
 # That of a name in .git is there, and the working directory stays read-only in it.
 ABOVE = [(name, str(above)) for name in FILES if not name.startswith(".git/") for above in pathlib.PurePath(name).parents if above.name]
@@ -69,7 +69,7 @@ def project(world, user):
 
 def test_G13_the_manual_has_the_table():
     text = (ROOT / "man/weir-run.1").read_text(encoding="ascii")
-    known = rows("names") + rows("git_names") + rows("programs")
+    known = rows("startup_project") + rows("startup_git") + rows("startup_weir")
     assert len(known) > 30
     assert [row for row in known if f".It Pa {row[0]}\n{row[1]}\n" not in text] == []
 
