@@ -226,6 +226,11 @@ bool endpoint_parse(const char *text, size_t len, uint16_t default_port,
 	return true;
 }
 
+bool endpoint_equal(const struct endpoint *a, const struct endpoint *b)
+{
+	return a->port == b->port && addr_equal(&a->addr, &b->addr);
+}
+
 char *endpoint_format(const struct endpoint *e, char *buf)
 {
 	char text[ADDR_TEXT_SIZE];

@@ -72,6 +72,8 @@ struct prefix prefix_half(struct prefix p, bool upper);
 /* IPv4's @p behind NAT64's well-known prefix (RFC 6052). */
 struct prefix prefix_translated(const struct prefix *p);
 
+/* Address and port. */
+bool endpoint_equal(const struct endpoint *a, const struct endpoint *b);
 /* "1.2.3.4", "1.2.3.4:53", "[2001:db8::1]:53", "2001:db8::1"; @default_port where
  * the text names none. */
 bool endpoint_parse(const char *text, size_t len, uint16_t default_port,

@@ -153,8 +153,7 @@ static void take_connection(struct relay_sandbox *g, int fd)
 	}
 	/* Else it can't be told, or the listener itself was dialled. */
 	known = sock_original(fd, &local, &to) > 0 && to.addr.family != ADDR_NONE &&
-		to.port != 0 &&
-		!(to.port == local.port && addr_equal(&to.addr, &local.addr));
+		to.port != 0 && !endpoint_equal(&to, &local);
 	/* The self-test: its connection has come through the redirect, and that is all
 	 * it wants to know. */
 	if (s->state == SANDBOX_TESTING && known && s->probe_name.size > 0 &&

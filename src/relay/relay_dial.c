@@ -58,7 +58,7 @@ static bool is_slow(const struct relay_flow *f, const struct addr *a)
 	const struct relay_slow *s = slow_slot(f->served, &to, false);
 
 	return s && s->until_ms > loop_now_ms(f->served->relay->loop) &&
-	       s->to.port == to.port && addr_equal(&s->to.addr, a);
+	       endpoint_equal(&s->to, &to);
 }
 
 static void remember(struct relay_flow *f, const struct endpoint *to)

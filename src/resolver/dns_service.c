@@ -236,11 +236,6 @@ void dns_service_notify_behind(const struct dns_service *d)
 		d->on_trouble(d->on_trouble_data, &nobody);
 }
 
-static bool is_same(const struct endpoint *a, const struct endpoint *b)
-{
-	return a->port == b->port && addr_equal(&a->addr, &b->addr);
-}
-
 static int op_add_behind(void *data, const struct resolver_client *client)
 {
 	struct dns_service *d = data;
@@ -265,7 +260,7 @@ static int op_add_behind(void *data, const struct resolver_client *client)
 	    special == SPECIAL_UNSPECIFIED || special == SPECIAL_MULTICAST)
 		return -EADDRNOTAVAIL;
 	for (size_t i = 0; i < d->server_count; i++)
-		if (is_same(&d->servers[i], &to))
+		if (endpoint_equal(&d->servers[i], &to))
 			return (int)i;
 	r = upstreams_add(d->upstreams, &to);
 	if (r < 0)
@@ -515,7 +510,7 @@ static struct resolver *open_resolver(struct dns_service *d,
 	};
 
 	for (size_t i = 0; i < config->upstream_count && config->may_come_back; i++) {
-		if (!is_same(&config->upstreams[i], &docker))
+		if (!endpoint_equal(&config->upstreams[i], &docker))
 			continue;
 		d->docker = (uint8_t)i;
 		resolver.docker_resolver = i + 1;

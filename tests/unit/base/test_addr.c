@@ -141,8 +141,11 @@ TEST(endpoints_round_trip)
 		assert_string_equal(endpoint_format(&e, buf), rows[i].want);
 		assert_true(endpoint_to_sockaddr(&e, &ss) > 0);
 		back = endpoint_from_sockaddr(&ss);
-		assert_true(addr_equal(&back.addr, &e.addr));
-		assert_int_equal(back.port, e.port);
+		assert_true(endpoint_equal(&back, &e));
+		back.port ^= 1;
+		assert_false(endpoint_equal(&back, &e));
+		back = (struct endpoint){ .port = e.port };
+		assert_false(endpoint_equal(&back, &e));
 	}
 }
 
