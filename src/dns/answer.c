@@ -229,7 +229,8 @@ static size_t owner_size(const struct reading *r, const struct dns_name *owner)
 	return owner == &r->asked->name ? POINTER_SIZE : owner->size;
 }
 
-/* The rdata with its name uncompressed. Return: false when it is malformed. */
+/* Keep the record, its rdata with the name uncompressed. Return: false when it is
+ * malformed. */
 static bool take_record(struct reading *r, const struct record *record)
 {
 	const struct layout *layout = find_layout(record->type);
@@ -337,8 +338,7 @@ static enum dns_answer_kind read_negative(struct reading *r, enum dns_answer_kin
 		has_ns |= record.type == DNS_TYPE_NS;
 		if (!is_soa_for_end(r, &record))
 			continue;
-		/* RFC 2308, section 5: the SOA's TTL or its MINIMUM, whichever is less.
-		 */
+		/* RFC 2308, section 5: the lesser of the SOA's TTL and its MINIMUM. */
 		wire_seek(&w, record.rdata);
 		if (dns_name_read(&w, &name, NULL) < 0 ||
 		    dns_name_read(&w, &name, NULL) < 0)

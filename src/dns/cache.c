@@ -248,7 +248,8 @@ static bool make_room(struct dns_cache *c, size_t chunks, int64_t now_ms)
 	       c->chunk_max - c->chunks_used < chunks) {
 		uint32_t oldest;
 
-		/* Of a few shares, in turn, and of that which is known to have most. */
+		/* The oldest of the share that has most, as far as is known: a few are
+		 * looked at in turn. The cache has an entry at least. */
 		for (int n = 0; n < LOOK_SHARES; n++) {
 			struct dns_cache_share *s = TAILQ_FIRST(&c->shares);
 

@@ -159,6 +159,23 @@ static bool is_host_octet(uint8_t c)
 	       (c >= '0' && c <= '9') || c == '-' || c == '_';
 }
 
+static bool parse_label(struct text label, struct gather *g)
+{
+	if (label.len == 0 || label.len > DNS_LABEL_MAX ||
+	    g->size + 1 + label.len > DNS_NAME_MAX - 1)
+		return false;
+	g->bytes[g->size++] = (uint8_t)label.len;
+	for (size_t i = 0; i < label.len; i++) {
+		uint8_t c = (uint8_t)label.ptr[i];
+
+		if (!is_host_octet(c))
+			return false;
+		g->bytes[g->size++] = c;
+	}
+	g->labels++;
+	return true;
+}
+
 int dns_name_parse(struct text t, struct dns_name *ret)
 {
 	struct text label;
@@ -170,21 +187,11 @@ int dns_name_parse(struct text t, struct dns_name *ret)
 		return -EINVAL;
 	if (t.ptr[t.len - 1] == '.')
 		t.len--;
-	if (t.len == 0)
-		t.ptr = NULL; /* the root has no label to split off */
-	while (text_split(&t, '.', &label)) {
-		if (label.len == 0 || label.len > DNS_LABEL_MAX ||
-		    g.size + 1 + label.len > DNS_NAME_MAX - 1)
-			return -EINVAL;
-		g.bytes[g.size++] = (uint8_t)label.len;
-		for (size_t i = 0; i < label.len; i++) {
-			uint8_t c = (uint8_t)label.ptr[i];
-
-			if (!is_host_octet(c))
+	if (t.len > 0) {
+		while (text_split(&t, '.', &label)) {
+			if (!parse_label(label, &g))
 				return -EINVAL;
-			g.bytes[g.size++] = c;
 		}
-		g.labels++;
 	}
 	g.bytes[g.size++] = 0;
 	ret->size = (uint8_t)g.size;

@@ -39,6 +39,18 @@ static void add_targets(struct dns_writer *d, const struct dns_name *name, size_
 	}
 }
 
+/* The target: where the @size octets of a name at @bytes stand already; 0: nowhere. The
+ * latest first: it is where most owners are. */
+static uint16_t find_target(const struct dns_writer *d, const uint8_t *bytes, size_t size)
+{
+	for (size_t i = d->target_count; i > 0; i--) {
+		if (d->targets[i - 1].size == size &&
+		    dns_name_is_at(&d->wire, d->targets[i - 1].offset, bytes))
+			return d->targets[i - 1].offset;
+	}
+	return 0;
+}
+
 void dns_writer_start(struct dns_writer *d, void *buf, size_t size,
 		      const struct dns_query *q)
 {
@@ -67,19 +79,11 @@ void dns_writer_name(struct dns_writer *d, const struct dns_name *name)
 	uint16_t target = 0;
 	size_t at = 0;
 
-	/* The longest end of the name that stands in the message already: the target. Of
-	 * several places the latest is found first: it is where most owners are. */
+	/* The longest end of the name that stands in the message already. */
 	while (name->bytes[at] != 0) {
-		size_t i = d->target_count;
-
-		while (i > 0 && (d->targets[i - 1].size != name->size - at ||
-				 !dns_name_is_at(&d->wire, d->targets[i - 1].offset,
-						 name->bytes + at)))
-			i--;
-		if (i > 0) {
-			target = d->targets[i - 1].offset;
+		target = find_target(d, name->bytes + at, name->size - at);
+		if (target != 0)
 			break;
-		}
 		at += 1u + name->bytes[at];
 	}
 	wire_write_bytes(&d->wire, name->bytes, at);
