@@ -57,8 +57,9 @@ int dns_service_share(struct dns_service *d, const struct dns_shared *shared) MU
 int dns_service_attach(struct dns_service *d, struct sandbox *s) MUST_CHECK;
 void dns_service_detach(struct dns_service *d, struct sandbox *s);
 
-/* For what is asked of it about a sandbox that is attached: to look up, to pin, to
- * dismiss. Borrowed. */
+/* The resolver, borrowed, for the calls about a sandbox that is attached: to look a name
+ * up, to refuse the queries that wait for one, to pin names, to restore what is pinned of
+ * names whose budgets begin anew, and to report a round of pinning once more. */
 struct resolver *dns_service_resolver(const struct dns_service *d);
 
 /* Turn the loop until it is known what Docker's resolver does with questions,

@@ -487,6 +487,7 @@ void resolver_send_failed(struct resolver *r, uint32_t token, int error, int64_t
 {
 	struct inflight *f = inflight_of_token(r, token);
 
+	assert(error < 0); /* 0 tells resolver_probe_ended() of an answer */
 	if (!f) {
 		resolver_probe_ended(r, token, error, now_ms);
 		return;

@@ -600,7 +600,7 @@ int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
 	p->deadline_ms = now_ms + RESOLVER_PIN_MS;
 	p->renew_ms = now_ms + lifetime_ms(p) / 2;
 	old = g->pins;
-	/* What is pinned of names that both have moves over. */
+	/* What is pinned of names that both tables have moves over. */
 	for (size_t i = 0; old && i < old->count; i++) {
 		struct pin *pin = pins_find(&r->key, p, &old->items[i].name);
 

@@ -668,7 +668,6 @@ void resolver_tick(struct resolver *r, int64_t now_ms)
 void resolver_begin(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
 	struct sandbox *s = ask->client.sandbox;
-	const size_t waiting = s->resolver->in_flight;
 	struct dns_cache_key key = { .name = &ask->query.name,
 				     .type = ask->query.type,
 				     .dnssec_ok = ask->query.dnssec_ok };
@@ -685,7 +684,6 @@ void resolver_begin(struct resolver *r, struct resolver_ask *ask, int64_t now_ms
 			    (struct text){ 0 }, now_ms);
 		return;
 	}
-	/* Allowed: from the pins; or from the cache, or wait for the upstream. */
 	if (plan_is_open(&s->plan)) {
 		/* The name is told of whether or not anything goes there afterwards. */
 		struct event e = event_make(EVENT_ALLOW, EVENT_DNS);
@@ -695,13 +693,15 @@ void resolver_begin(struct resolver *r, struct resolver_ask *ask, int64_t now_ms
 		sandbox_event_name(&e, &ask->query.name);
 		sandbox_passed(s, &e, now_ms);
 	}
+	/* Allowed: from the pins; or from the cache, or wait for the upstream. */
 	if (plan_dns(&s->plan) == POLICY_DNS_PINNED) {
 		resolver_pin_answer(r, ask, now_ms);
 	} else if (dns_cache_find(r->cache, &key, now_ms, &r->answer)) {
 		s->counters[COUNT_ANSWERS_CACHED]++;
 		resolver_deliver(r, ask, &r->answer, now_ms);
-	} else if (waiting >= plan_limit(&s->plan, LIMIT_QUERIES_IN_FLIGHT) ||
-		   !share_has_room(waiting, r->ask_total - r->ask_free,
+	} else if (s->resolver->in_flight >=
+			   plan_limit(&s->plan, LIMIT_QUERIES_IN_FLIGHT) ||
+		   !share_has_room(s->resolver->in_flight, r->ask_total - r->ask_free,
 				   RESOLVER_CLIENTS_MAX)) {
 		resolver_limit(r, ask, LIMIT_QUERIES_IN_FLIGHT, now_ms);
 		resolver_ask_release(r, ask);

@@ -226,6 +226,27 @@ void resolver_servers_init(struct resolver *r, const struct resolver_config *con
 
 /* ---- Docker's resolver ---- */
 
+/* Ask for a name that nobody can know. */
+static int send_test(struct resolver *r, struct docker_resolver *in)
+{
+	static const char digits[] = "0123456789abcdef", zone[] = ".invalid";
+	struct dns_asked asked = { .type = DNS_TYPE_A };
+	uint8_t secret[SECRET_SIZE];
+	char text[2 * SECRET_SIZE + sizeof(zone)];
+
+	r->ops.random(r->ops.data, secret, sizeof(secret));
+	for (size_t i = 0; i < SECRET_SIZE; i++) {
+		text[2 * i] = digits[secret[i] >> 4];
+		text[2 * i + 1] = digits[secret[i] & 15];
+	}
+	memcpy(text + 2 * SECRET_SIZE, zone, sizeof(zone));
+	if (dns_name_parse(text_of(text), &in->name) < 0)
+		return -EINVAL;
+	asked.name = in->name;
+	return resolver_send(r, &asked, false, in->server, NULL, RESOLVER_UPSTREAMS_MAX,
+			     &in->token);
+}
+
 static void end_test(struct resolver *r, struct docker_resolver *in)
 {
 	r->ops.cancel(r->ops.data, in->token);
@@ -246,12 +267,7 @@ static void settle(struct resolver *r, struct docker_resolver *in)
 
 void docker_resolver_tick(struct resolver *r, int64_t now_ms)
 {
-	static const char digits[] = "0123456789abcdef", zone[] = ".invalid";
-	struct dns_asked asked = { .type = DNS_TYPE_A };
 	struct docker_resolver *in = &r->docker;
-	uint8_t secret[SECRET_SIZE];
-	char text[2 * SECRET_SIZE + sizeof(zone)];
-	int error;
 
 	if (in->token != 0) {
 		end_test(r, in);
@@ -261,20 +277,8 @@ void docker_resolver_tick(struct resolver *r, int64_t now_ms)
 			settle(r, in);
 		return;
 	}
-	/* Ask for a name that nobody can know. */
 	in->at_ms = now_ms + TEST_MS;
-	r->ops.random(r->ops.data, secret, sizeof(secret));
-	for (size_t i = 0; i < SECRET_SIZE; i++) {
-		text[2 * i] = digits[secret[i] >> 4];
-		text[2 * i + 1] = digits[secret[i] & 15];
-	}
-	memcpy(text + 2 * SECRET_SIZE, zone, sizeof(zone));
-	error = dns_name_parse(text_of(text), &in->name);
-	asked.name = in->name;
-	if (error == 0)
-		error = resolver_send(r, &asked, false, in->server, NULL,
-				      RESOLVER_UPSTREAMS_MAX, &in->token);
-	if (error < 0) {
+	if (send_test(r, in) < 0) {
 		end_test(r, in);
 		in->at_ms = now_ms + TEST_PAUSE_MS;
 	}

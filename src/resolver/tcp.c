@@ -96,7 +96,7 @@ static int64_t deadline(const struct dns_tcp_connection *c)
 
 /* Read while the client may ask more, write while replies wait. Closes the connection
  * when neither will ever be. A deadline may have come nearer than the timer knows. */
-static void update_interest(struct dns_tcp_connection *c)
+static void update(struct dns_tcp_connection *c)
 {
 	struct loop *loop = c->owner->loop;
 	uint32_t events = 0;
@@ -227,7 +227,7 @@ static void on_ready(struct loop_source *source, uint32_t events)
 	if (is_open(c) && (events & EPOLLIN))
 		read_some(c);
 	if (is_open(c))
-		update_interest(c);
+		update(c);
 }
 
 /* Keep what the kernel didn't take. Return: false when it is too much. */
@@ -280,7 +280,7 @@ void dns_tcp_reply(struct dns_tcp *t, uint32_t handle, const void *message, size
 		connection_reset(c);
 		return;
 	}
-	update_interest(c);
+	update(c);
 }
 
 /* Serve @fd, which is then owned by the connection. Return: false: not possible. */

@@ -9,12 +9,12 @@
  *
  * Each server has a few sockets that new requests go to in turn. A socket is connected,
  * so the kernel drops what comes from elsewhere, and its source port is the kernel's
- * random choice. After UPSTREAM_UDP_USES_MAX requests or UPSTREAM_UDP_AGE_MS it is spent:
- * a new socket, with a new port, takes its place, and it is closed when its last request
- * has gone. A datagram goes to every request of its socket that has its message id; the
- * resolver checks the rest.
+ * random choice. After UDP_USES_MAX requests or UDP_AGE_MS it is spent: a new socket,
+ * with a new port, takes its place, and it is closed when its last request has gone. A
+ * datagram goes to every request of its socket that has its message id; the resolver
+ * checks the rest.
  *
- * Messages are gathered in the turn and leave together in upstream_udp_flush(), all for
+ * Messages are gathered in the turn and leave together in upstreams_flush(), all for
  * one server through one socket: each on its own would cost a system call and, where
  * the server shares the core, a switch to it. Those of the same length go through the
  * network stack as one datagram that is cut at its end (UDP_SEGMENT), which a third of
@@ -171,11 +171,16 @@ static void request_leave(struct request *r)
 	r->socket = NULL;
 }
 
-/* Where the request of @token hangs, or would hang. Tokens are the resolver's own, so
- * nobody chooses them to collide. */
+/* Tokens are the resolver's own, so nobody chooses them to collide. */
+static struct request **bucket_of(struct upstreams *u, uint32_t token)
+{
+	return &u->buckets[(token * 2654435761u) >> BUCKET_SHIFT];
+}
+
+/* Where the request of @token hangs; NULL is there when none does. */
 static struct request **request_find(struct upstreams *u, uint32_t token)
 {
-	struct request **slot = &u->buckets[(token * 2654435761u) >> BUCKET_SHIFT];
+	struct request **slot = bucket_of(u, token);
 
 	while (*slot && (*slot)->token != token)
 		slot = &(*slot)->chained;
@@ -253,6 +258,24 @@ static void mark_failed(struct udp_socket *s, int error)
 		s->uses = UDP_USES_MAX; /* its requests time out */
 }
 
+/* A header for the messages of @vectors, which are all of one size: one datagram, or
+ * one that the kernel cuts. */
+static void fill_header(struct msghdr *h, union segment_size *segment,
+			struct iovec *vectors, size_t count)
+{
+	uint16_t size = (uint16_t)vectors[0].iov_len;
+
+	*h = (struct msghdr){ .msg_iov = vectors, .msg_iovlen = count };
+	if (count == 1)
+		return;
+	h->msg_control = segment;
+	h->msg_controllen = sizeof(segment->bytes);
+	segment->header = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(size)),
+					    .cmsg_level = SOL_UDP,
+					    .cmsg_type = UDP_SEGMENT };
+	memcpy(CMSG_DATA(&segment->header), &size, sizeof(size));
+}
+
 /* The messages of a header that couldn't leave as segments, each by itself. */
 static void send_singly(struct udp_socket *s, const struct msghdr *h)
 {
@@ -292,7 +315,7 @@ static void send_headers(struct out_queue *q, struct udp_socket *s, size_t count
 
 /* All that waits for the socket of message @first. What is to go the same way leaves in
  * one piece: of the same size, if the way takes segments. @gathered has a bit for each
- * message that has left. */
+ * message that is in a header. */
 static void send_socket(struct out_queue *q, size_t first, uint64_t *gathered)
 {
 	struct udp_socket *s = q->sockets[first];
@@ -300,8 +323,6 @@ static void send_socket(struct out_queue *q, size_t first, uint64_t *gathered)
 
 	q->vector_count = 0;
 	for (size_t i = first; i < q->count; i++) {
-		struct msghdr *h = &q->headers[headers].msg_hdr;
-		union segment_size *segment = &q->segments[headers];
 		struct iovec *vectors = q->vectors + q->vector_count;
 		size_t count = 0, end = s->server->unsegmented ? i + 1 : q->count;
 
@@ -314,18 +335,8 @@ static void send_socket(struct out_queue *q, size_t first, uint64_t *gathered)
 			*gathered |= UINT64_C(1) << n;
 			vectors[count++] = (struct iovec){ q->bytes[n], q->sizes[n] };
 		}
-		*h = (struct msghdr){ .msg_iov = vectors, .msg_iovlen = count };
-		/* Several messages of one size: one datagram, which the kernel cuts. */
-		if (count > 1) {
-			h->msg_control = segment;
-			h->msg_controllen = sizeof(segment->bytes);
-			segment->header = (struct cmsghdr){ .cmsg_len = CMSG_LEN(
-								    sizeof(q->sizes[i])),
-							    .cmsg_level = SOL_UDP,
-							    .cmsg_type = UDP_SEGMENT };
-			memcpy(CMSG_DATA(&segment->header), &q->sizes[i],
-			       sizeof(q->sizes[i]));
-		}
+		fill_header(&q->headers[headers].msg_hdr, &q->segments[headers], vectors,
+			    count);
 		q->vector_count += count;
 		headers++;
 	}
@@ -643,7 +654,7 @@ static int tcp_send(struct upstreams *u, struct request *request,
 int upstreams_send(struct upstreams *u, uint32_t token, size_t server,
 		   const void *tcp_for, const void *message, size_t size)
 {
-	struct request **slot, *r;
+	struct request **bucket, *r;
 	int error;
 
 	if (server >= u->server_count)
@@ -663,9 +674,9 @@ int upstreams_send(struct upstreams *u, uint32_t token, size_t server,
 		request_free(u, r);
 		return error;
 	}
-	slot = request_find(u, token);
-	r->chained = *slot;
-	*slot = r;
+	bucket = bucket_of(u, token);
+	r->chained = *bucket;
+	*bucket = r;
 	return 0;
 }
 

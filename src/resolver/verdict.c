@@ -93,14 +93,16 @@ static bool within_budget(struct resolver *r, struct resolver_ask *ask, int64_t 
 	if (g->budgets && !g->seen)
 		g->seen = calloc(SEEN_SIZE, sizeof(*g->seen));
 	if (g->seen) {
-		rule = (uint32_t)hash_bytes(&r->key, target, strlen(target));
+		uint32_t target_hash =
+			(uint32_t)hash_bytes(&r->key, target, strlen(target));
+
 		hash = hash_bytes(&r->key, n->bytes, n->size) ^
-		       (rule + UINT64_C(1)) * UINT64_C(0x9e3779b97f4a7c15);
+		       (target_hash + UINT64_C(1)) * UINT64_C(0x9e3779b97f4a7c15);
 		mark = (uint32_t)(hash >> 32) | 1;
 		slot = g->seen[hash % SEEN_SIZE];
 		if (slot[0] == mark || slot[1] == mark)
 			return true;
-		if (rate_take(budget_of(g, rule, now_ms), limit, 60 * 1000, limit,
+		if (rate_take(budget_of(g, target_hash, now_ms), limit, 60 * 1000, limit,
 			      now_ms)) {
 			slot[1] = slot[0];
 			slot[0] = mark;
