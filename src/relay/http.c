@@ -181,7 +181,7 @@ static enum http_fault read_header(struct text line, struct head *h)
 				       !text_equal_nocase(value, "chunked")
 			       ? HTTP_BAD_FRAMING
 			       : HTTP_FAULT_NONE;
-	default:
+	case HEADER_UPGRADE:
 		/* Protocols are told by how their names begin: TLS/1.0, TLS/1.2, …; and
 		 * HTTP/2 is h2c, but servers still take the names of its drafts (h2c-14,
 		 * h2c-16), and some h2. */
@@ -192,6 +192,8 @@ static enum http_fault read_header(struct text line, struct head *h)
 					 begins_with(part, "http/2");
 			h->request.tls = h->request.tls || begins_with(part, "tls");
 		}
+		return HTTP_FAULT_NONE;
+	default:
 		return HTTP_FAULT_NONE;
 	}
 }
@@ -298,7 +300,7 @@ static enum http_read read_chunk(struct http_stream *s, struct text rest,
 	switch (read_line(&rest, &line)) {
 	case LINE_OK:
 		break;
-	case LINE_NEED_MORE: /* @rest is as it was */
+	case LINE_NEED_MORE: /* nothing was taken */
 		return rest.len == HTTP_CHUNK_LINE_MAX ? bad_piece(ret, HTTP_BAD_FRAMING)
 						       : HTTP_NEED_MORE;
 	default:

@@ -773,6 +773,20 @@ static void check_first(struct relay_flow *f, const struct sight *sight)
 	}
 }
 
+/* A client that waits for the server to speak needs what one without a name needs. */
+static void run_out_of_patience(struct relay_flow *f)
+{
+	struct relay_verdict v = { .rule = PLAN_NO_RULE,
+				   .reason = "no name came in 5 s" };
+	uint8_t byte;
+
+	if (f->check == CHECK_FIRST &&
+	    recv(f->client.source.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+	    errno == EAGAIN)
+		v.allowable = verdict(f, SHOWN_BYTES, &nobody).allowable;
+	refuse_shown(f, REFUSAL_RESET, &v, v.allowable ? &f->name : NULL);
+}
+
 /* A server may want a request's body before it answers an Upgrade: the body is read on.
  */
 bool relay_reads_client(const struct relay_flow *f)
@@ -785,11 +799,8 @@ bool relay_reads_client(const struct relay_flow *f)
 size_t relay_check(struct relay_flow *f)
 {
 	const bool is_tls = f->check == CHECK_HELLO;
-	struct relay_verdict v = { .rule = PLAN_NO_RULE,
-				   .reason = "no name came in 5 s" };
 	size_t cost = RELAY_STEP_COST;
 	struct sight sight;
-	uint8_t byte;
 
 	if (f->client.failed && f->state == FLOW_ACCEPTED) {
 		relay_flow_abort(f);
@@ -817,14 +828,7 @@ size_t relay_check(struct relay_flow *f)
 		else
 			check_http(f, &sight);
 	}
-	if (!f->out_of_patience || !relay_reads_client(f) || f->state >= FLOW_CLOSING)
-		return cost;
-	/* A client that waits for the server to speak needs what one without a name
-	 * needs. */
-	if (f->check == CHECK_FIRST &&
-	    recv(f->client.source.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
-	    errno == EAGAIN)
-		v.allowable = verdict(f, SHOWN_BYTES, &nobody).allowable;
-	refuse_shown(f, REFUSAL_RESET, &v, v.allowable ? &f->name : NULL);
+	if (f->out_of_patience && relay_reads_client(f) && f->state < FLOW_CLOSING)
+		run_out_of_patience(f);
 	return cost;
 }

@@ -193,8 +193,9 @@ static enum step move_once(struct relay_flow *f, struct relay_way *way,
 		return STEP_BLOCKED;
 	if (way->waiting > 0)
 		return pipe_drain(way, to, moved);
-	/* That of the rule which opened the flow pays, and that of the address rule which
-	 * opens the address, where any name may be shown. */
+	/* These budgets pay: the policy's own, that of the rule which opened the flow,
+	 * and that of the address rule which opens the address, where any name may be
+	 * shown. */
 	if (plan_budget_count(p) > 0) {
 		v = plan_match_addr(p, &dialled->addr, IPPROTO_TCP, dialled->port);
 		which = budgets_of(p, PLAN_NO_RULE) | budgets_of(p, f->opened_rule) |
@@ -649,8 +650,8 @@ static struct event passed_event(const struct relay_flow *f)
 
 	/* Where no name opened the flow or was shown: under an open plan
 	 * (policy/advice.h) a rule opens every address, and the name that was looked up
-	 * last is told. Without a server name in what was shown no name's rule opens it.
-	 */
+	 * last is told. Without a server name in what was shown no name's rule opens the
+	 * address. */
 	if (!name && is_open && !no_name &&
 	    learned_find(s->learned, &f->dialled.addr,
 			 loop_now_ms(f->served->relay->loop), &use, 1) > 0)

@@ -322,7 +322,7 @@ struct relay_question relay_flow_question(const struct relay_flow *f,
 					  const struct endpoint *to);
 void relay_side_close(struct relay_flow *f, struct relay_side *side, bool reset);
 void relay_side_note(struct relay_side *side, uint32_t events);
-/* Of f->server.source. */
+/* The handler of f->server.source. */
 void relay_flow_on_server(struct loop_source *s, uint32_t events);
 void relay_set_option(int fd, int level, int option, int value);
 /* Of a listener, whose connections inherit them, or of one connection. */

@@ -127,8 +127,7 @@ static void refuse_superseded(const struct relay_flow *f, const struct plan_verd
 		    other->asked.port != f->asked.port ||
 		    !dns_name_equal(&other->name, &f->name))
 			continue;
-		/* The client has finished sending, whether or not it waits for an answer.
-		 */
+		/* The client has finished sending: it may wait for an answer or not. */
 		size = sizeof(info);
 		if (!other->client.hung_up &&
 		    (getsockopt(other->client.source.fd, IPPROTO_TCP, TCP_INFO, &info,
@@ -200,6 +199,18 @@ bool relay_park_begin(struct relay_flow *f)
 	return true;
 }
 
+/* Of the family that the client has dialled, if the name has one of it. */
+static bool find_address(const struct relay_flow *f, struct addr *ret)
+{
+	const struct sandbox *s = f->served->sandbox;
+	const enum addr_family own = (enum addr_family)f->asked.addr.family;
+	const enum addr_family other = own == ADDR_V4 ? ADDR_V6 : ADDR_V4;
+
+	return learned_addrs(s->learned, &f->name, own, now_of(f), ret, 1) > 0 ||
+	       ((s->ipv6 || other == ADDR_V4) &&
+		learned_addrs(s->learned, &f->name, other, now_of(f), ret, 1) > 0);
+}
+
 void relay_park_run(struct relay_flow *f)
 {
 	uint8_t byte;
@@ -208,17 +219,9 @@ void relay_park_run(struct relay_flow *f)
 			     (f->client.hung_up && recv(f->client.source.fd, &byte, 1,
 							MSG_PEEK | MSG_DONTWAIT) == 0);
 	const bool is_over = f->timed_out, is_looked_up = f->is_looked_up;
-	const struct sandbox *s = f->served->sandbox;
-	const struct plan_verdict v = plan_match_name(&s->plan, &f->name);
-	const enum addr_family own = (enum addr_family)f->asked.addr.family;
-	const enum addr_family other = own == ADDR_V4 ? ADDR_V6 : ADDR_V4;
+	const struct plan_verdict v =
+		plan_match_name(&f->served->sandbox->plan, &f->name);
 	struct addr a;
-	/* Of the family that the client has dialled, if the name has one of it. */
-	const bool has_address =
-		is_looked_up &&
-		(learned_addrs(s->learned, &f->name, own, now_of(f), &a, 1) > 0 ||
-		 ((s->ipv6 || other == ADDR_V4) &&
-		  learned_addrs(s->learned, &f->name, other, now_of(f), &a, 1) > 0));
 
 	f->timed_out = f->is_looked_up = false;
 	if (is_gone)
@@ -227,7 +230,7 @@ void relay_park_run(struct relay_flow *f)
 		refuse_parked(f, &v, ASKS_DISMISSED);
 	else if (is_over && f->is_parked)
 		refuse_parked(f, &v, ASKS_UNANSWERED);
-	else if (has_address) {
+	else if (is_looked_up && find_address(f, &a)) {
 		/* The connection goes on as if it had been made to @a. */
 		relay_park_leave(f);
 		loop_timer_stop(f->served->relay->loop, &f->timer);

@@ -48,8 +48,8 @@ static enum tls_read bad_hello(struct tls_hello *ret, enum tls_fault f)
 
 /* --- records --- */
 
-/* Bytes that begin a hello with that @fault, if what is @like it in each of the first
- * @count bytes is so. */
+/* @like: for each of the first @count bytes, whether it is as in such a hello. All are:
+ * it is bad by @fault. */
 static enum tls_read compare(const bool *like, size_t count, size_t size,
 			     enum tls_fault fault, struct tls_hello *ret)
 {
