@@ -117,31 +117,6 @@ void resolver_flush(struct resolver *r, int64_t now_ms)
 		answer(answered++);
 }
 
-void resolver_look_up(struct resolver *r, struct sandbox *s, const struct dns_name *name,
-		      uint16_t type, int64_t now_ms)
-{
-}
-
-void resolver_dismiss(struct resolver *r, struct sandbox *s, const struct dns_name *name,
-		      int64_t now_ms)
-{
-}
-
-void resolver_pin_notify(struct resolver *r, struct sandbox *s)
-{
-}
-
-void resolver_pin_restore(struct resolver *r, struct sandbox *s, uint64_t budgets,
-			  int64_t now_ms)
-{
-}
-
-int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
-		 resolver_pinned_fn *on_pinned, void *data, int64_t now_ms)
-{
-	return -ENOSYS;
-}
-
 void resolver_detach(struct resolver *r, struct sandbox *s)
 {
 	detached++;
