@@ -64,6 +64,8 @@ static void refuse_for(struct change *c, int code, const char *prefix,
 static void reply_state(struct api_request *r, const struct document *d, bool is_reset,
 			const char *reason, const char *policy)
 {
+	/* A literal; status() may replace @d, which isn't read behind it. */
+	const char *mode = document_mode(d);
 	struct api_status status = { 0 };
 	struct jtext j = { .grows = true };
 
@@ -73,7 +75,7 @@ static void reply_state(struct api_request *r, const struct document *d, bool is
 	}
 	jtext_open(&j, NULL, '{');
 	jtext_member(&j, "status", "ok");
-	jtext_member(&j, "mode", document_mode(d));
+	jtext_member(&j, "mode", mode);
 	if (!is_reset)
 		jtext_member(&j, "enforcementMode", r->api->enforcement_mode ?: "");
 	if (reason)
@@ -142,6 +144,18 @@ static void on_unknown_key(void *data, const char *key)
 
 /* ---- the three kinds of change ---- */
 
+static void reset(struct change *c)
+{
+	c->is_reset = true;
+	c->reason = "policy reset to default deny-all";
+	c->rules = strdup("[]");
+	c->next = document_deny_all();
+	if (!c->next)
+		refuse_for(c, -ENOMEM, "", NULL);
+	else
+		commit(c);
+}
+
 static void replace(struct change *c)
 {
 	const struct api_ops *ops = c->ops;
@@ -150,17 +164,10 @@ static void replace(struct change *c)
 	int result;
 
 	c->what = "invalid policy: ";
-	if (!ops->replace && body.len == 0) {
-		c->is_reset = true;
-		c->reason = "policy reset to default deny-all";
-		c->rules = strdup("[]");
-	}
 	if (ops->replace)
 		conclude(c, ops->replace(ops->data, body, &err), &err);
-	else if (body.len == 0 && !(c->next = document_deny_all()))
-		refuse_for(c, -ENOMEM, "", NULL);
 	else if (body.len == 0)
-		commit(c);
+		reset(c);
 	else if ((result = document_parse(body, on_unknown_key, c, &c->next, &err)) < 0)
 		refuse_for(c, result, c->what, &err);
 	else

@@ -8,10 +8,13 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "opensandbox/document.h"
 #include "unit.h"
 
 int __real_epoll_ctl(int epoll, int op, int fd, struct epoll_event *e);
 int __wrap_epoll_ctl(int epoll, int op, int fd, struct epoll_event *e);
+const char *__real_document_mode(const struct document *d);
+const char *__wrap_document_mode(const struct document *d);
 
 static bool is_full;
 
@@ -22,6 +25,29 @@ int __wrap_epoll_ctl(int epoll, int op, int fd, struct epoll_event *e)
 		return -1;
 	}
 	return __real_epoll_ctl(epoll, op, fd, e);
+}
+
+static struct document *in_force;
+
+const char *__wrap_document_mode(const struct document *d)
+{
+	return d == in_force ? __real_document_mode(d) : "of what was freed";
+}
+
+static const struct document *policy_in_force(void *data)
+{
+	return in_force;
+}
+
+/* A run's engine may say meanwhile that another policy is in force. */
+static void status_of_a_change(void *data, struct api_status *ret)
+{
+	struct document *old = in_force;
+
+	in_force = document_deny_all();
+	assert_non_null(in_force);
+	document_free(old);
+	ret->enforcement_mode = "dns+nft";
 }
 
 static int admitted;
@@ -40,11 +66,13 @@ struct served {
 	socklen_t size;
 };
 
-static struct served serve(void)
+static struct served serve_with(struct api_ops ops)
 {
-	struct served s = { .config = { .loop = loop_new(), .sandboxes.admits = admits },
-			    .here.sun_family = AF_UNIX,
-			    .size = sizeof(s.here) };
+	struct served s = {
+		.config = { .loop = loop_new(), .ops = ops, .sandboxes.admits = admits },
+		.here.sun_family = AF_UNIX,
+		.size = sizeof(s.here)
+	};
 	struct err err = { 0 };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
@@ -58,6 +86,11 @@ static struct served serve(void)
 	assert_non_null(s.api);
 	admitted = 0;
 	return s;
+}
+
+static struct served serve(void)
+{
+	return serve_with((struct api_ops){ 0 });
 }
 
 static void turn(const struct served *s)
@@ -151,4 +184,31 @@ TEST(what_two_readers_could_read_differently_is_read_by_nobody)
 		close(client);
 	}
 	served_done(&s);
+}
+
+TEST(a_policy_is_shown_while_another_one_comes_into_force)
+{
+	static const char request[] = "GET /policy HTTP/1.1\r\nHost: localhost\r\n\r\n";
+	struct served s = serve_with((struct api_ops){ .policy = policy_in_force,
+						       .status = status_of_a_change });
+	const char *body;
+	char got[4096];
+	ssize_t n;
+	int client;
+
+	in_force = document_deny_all();
+	assert_non_null(in_force);
+	client = dial(&s);
+	assert_int_equal(send(client, request, strlen(request), 0), strlen(request));
+	for (int turns = 0; turns < 3; turns++)
+		turn(&s);
+	n = recv(client, got, sizeof(got) - 1, MSG_DONTWAIT);
+	assert_true(n > 0);
+	got[n] = '\0';
+	body = strstr(got, "\r\n\r\n{\"status\":\"ok\",\"mode\":\"deny_all\",");
+	if (!body)
+		fail_msg("%s", got);
+	close(client);
+	served_done(&s);
+	document_free(in_force);
 }
