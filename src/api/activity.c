@@ -308,12 +308,28 @@ void answer_stored(struct api_request *r)
 
 /* ---- /denies/count ---- */
 
+/* Of the ring: what is in it, and of a folded event all that began since then. */
+static void count_in_memory(const struct api_request *r, int64_t since_ms,
+			    struct sqlite_sum *ret)
+{
+	const struct event_ring *ring = r->ops->events(r->ops->data);
+
+	for (size_t i = 0; i < event_ring_count(ring); i++) {
+		const struct event *e = event_ring_at(ring, i);
+
+		if (e->action != EVENT_DENY || e->ts_ms < since_ms ||
+		    !request_is_about(r, e))
+			continue;
+		ret->rows++;
+		ret->packets += e->packets;
+	}
+}
+
 void answer_denies_count(struct api_request *r)
 {
 	const bool in_memory = !r->ops->store && request_has_policy(r);
 	CLEAN(reader) struct sqlite_reader *store = NULL;
 	const char *sandbox = NULL;
-	const struct event_ring *ring;
 	struct sqlite_sum sum = { 0 };
 	struct err err = { 0 };
 	struct jtext j = { .grows = true };
@@ -323,18 +339,9 @@ void answer_denies_count(struct api_request *r)
 	if (!read_time(r, "since", 0, &since_ms) ||
 	    (!in_memory && !open_store(r, &store, &sandbox)))
 		return;
-	ring = in_memory ? r->ops->events(r->ops->data) : NULL;
-	/* Of the ring: what is in it, and of a folded event all that began since then. */
-	for (size_t i = 0; in_memory && i < event_ring_count(ring); i++) {
-		const struct event *e = event_ring_at(ring, i);
-
-		if (e->action != EVENT_DENY || e->ts_ms < since_ms ||
-		    !request_is_about(r, e))
-			continue;
-		sum.rows++;
-		sum.packets += e->packets;
-	}
-	if (!in_memory)
+	if (in_memory)
+		count_in_memory(r, since_ms, &sum);
+	else
 		cut = sqlite_count_denied(store, sandbox, since_ms, COUNT_SCAN, &sum,
 					  &err);
 	if (cut < 0) {

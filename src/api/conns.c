@@ -49,14 +49,14 @@ static void make_room(struct conns *c)
 
 	for (size_t i = 0; i < CONNS_SIZE; i++) {
 		struct conn *conn = &c->conn[i];
-		size_t held = 0;
+		size_t held = 0; /* of its network */
 
-		/* Of its network. */
-		for (size_t k = 0; k < CONNS_SIZE && may_go(conn); k++)
+		if (!may_go(conn))
+			continue;
+		for (size_t k = 0; k < CONNS_SIZE; k++)
 			held += c->conn[k].fd >= 0 && !c->conn[k].is_dying &&
 				conns_same_network(&c->conn[k].network, &conn->network);
-		if (held > most ||
-		    (held > 0 && held == most && conn->since_ms < victim->since_ms)) {
+		if (held > most || (held == most && conn->since_ms < victim->since_ms)) {
 			victim = conn;
 			most = held;
 		}

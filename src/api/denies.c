@@ -11,31 +11,43 @@ enum {
 	PARAMETER_SIZE = 280,
 };
 
+struct denies_filter {
+	int64_t since_ms; /* of the first occurrence */
+	char name[PARAMETER_SIZE];
+	uint32_t limit;
+};
+
+/* Return: NULL, or which parameter is wrong. */
+static const char *read_filter(const struct api_request *r, struct denies_filter *f)
+{
+	char text[PARAMETER_SIZE];
+	int found = request_query(r->query, "since", text, sizeof(text));
+
+	*f = (struct denies_filter){ .limit = DENIES_DEFAULT };
+	if (found < 0 ||
+	    (found > 0 && !request_time(text_of(text), clock_wall_ms(), &f->since_ms)))
+		return "since";
+	if (request_query(r->query, "name", f->name, sizeof(f->name)) < 0)
+		return "name";
+	found = request_query(r->query, "limit", text, sizeof(text));
+	if (found < 0 ||
+	    (found > 0 &&
+	     (!text_to_u32(text_of(text), API_DENIES_MAX, &f->limit) || f->limit == 0)))
+		return "limit";
+	return NULL;
+}
+
 void answer_denies(struct api_request *r)
 {
 	const struct api_ops *ops = r->ops;
 	const struct event_ring *ring = ops->events(ops->data);
-	char text[PARAMETER_SIZE], name[PARAMETER_SIZE] = "";
+	struct denies_filter f;
+	const char *wrong = read_filter(r, &f);
 	struct jtext j = { .grows = true };
-	uint32_t limit = DENIES_DEFAULT;
-	int64_t since_ms = 0; /* of the first occurrence */
-	const char *wrong = NULL;
 	struct event_row row;
 	size_t written = 0;
 	bool more = false;
-	int found = request_query(r->query, "since", text, sizeof(text));
 
-	if (found < 0 ||
-	    (found > 0 && !request_time(text_of(text), clock_wall_ms(), &since_ms)))
-		wrong = "since";
-	else if (request_query(r->query, "name", name, sizeof(name)) < 0)
-		wrong = "name";
-	found = request_query(r->query, "limit", text, sizeof(text));
-	if (!wrong &&
-	    (found < 0 ||
-	     (found > 0 &&
-	      (!text_to_u32(text_of(text), API_DENIES_MAX, &limit) || limit == 0))))
-		wrong = "limit";
 	if (wrong) {
 		reply_error(r, HTTP_BAD_REQUEST, "invalid %s", wrong);
 		return;
@@ -45,11 +57,11 @@ void answer_denies(struct api_request *r)
 	for (size_t i = event_ring_count(ring); i-- > 0;) {
 		const struct event *e = event_ring_at(ring, i);
 
-		if (e->action != EVENT_DENY || e->ts_ms < since_ms ||
+		if (e->action != EVENT_DENY || e->ts_ms < f.since_ms ||
 		    !request_is_about(r, e) ||
-		    (name[0] && !request_name_matches(name, e->name)))
+		    (f.name[0] && !request_name_matches(f.name, e->name)))
 			continue;
-		more = written++ == limit || j.used > DENIES_BYTES_MAX;
+		more = written++ == f.limit || j.used > DENIES_BYTES_MAX;
 		if (more)
 			break;
 		ops->row(ops->data, e, &row);

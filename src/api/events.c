@@ -203,6 +203,21 @@ static struct api_stream *find_crowding(const struct api_http *h,
 	return found;
 }
 
+/* Drop one whose reader has hung up, or says no more; the library learns of it with the
+ * next bytes that it sends, which can take until the next heartbeat. */
+static void drop_who_left(struct api_http *h)
+{
+	for (size_t i = 0; i < API_STREAM_PLACES; i++) {
+		struct api_stream *s = h->streams[i];
+		struct pollfd p = { .fd = s ? s->fd : -1, .events = POLLRDHUP };
+
+		if (p.fd < 0 || s->is_dropped || poll(&p, 1, 0) != 1)
+			continue;
+		drop(s);
+		return;
+	}
+}
+
 /* Return: false when all are taken, and fairly. */
 static bool find_place(struct api_http *h, const struct api_request *r, size_t *ret)
 {
@@ -210,16 +225,8 @@ static bool find_place(struct api_http *h, const struct api_request *r, size_t *
 	struct api_stream *crowding = NULL;
 	size_t place = 0;
 
-	/* Drop one whose reader has hung up, or says no more; the library learns of it
-	 * with the next bytes that it sends, which can take until the next heartbeat. */
-	for (size_t i = 0; streams_count(h) >= API_STREAMS_MAX && i < API_STREAM_PLACES;
-	     i++) {
-		struct api_stream *s = h->streams[i];
-		struct pollfd p = { .fd = s ? s->fd : -1, .events = POLLRDHUP };
-
-		if (p.fd >= 0 && !s->is_dropped && poll(&p, 1, 0) == 1)
-			drop(s);
-	}
+	if (streams_count(h) >= API_STREAMS_MAX)
+		drop_who_left(h);
 	if (streams_count(h) >= API_STREAMS_MAX) {
 		crowding = conn ? find_crowding(h, &conn->network) : NULL;
 		if (!crowding)

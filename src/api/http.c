@@ -453,7 +453,7 @@ void api_free(struct api *a)
 	loop_remove(h->api.config.loop, &h->polled);
 	if (h->daemon) {
 		streams_wake(h);
-		/* No search waits any more. */
+		/* Before the library ends: no search waits any more. */
 		h->is_ending = true;
 		turns_drop(h);
 		MHD_run(h->daemon);

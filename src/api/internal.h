@@ -144,7 +144,7 @@ void route_refresh(struct api_request *r);
 /* ---- answers; each request has one ---- */
 
 /* A copy of @text, with one more header, or, with @name NULL, without; @value lives as
- * long as the call. */
+ * long as the call. "Connection: close": nothing more is read of the connection. */
 void reply_text(struct api_request *r, unsigned int status, const char *text,
 		const char *name, const char *value);
 /* "<text>\n" as an error of the reference: with nosniff. */
@@ -236,7 +236,8 @@ bool turns_is_search(const struct api_request *r);
 enum turn turns_take(struct api_http *h, struct api_request *r) MUST_CHECK;
 /* @r is done with. */
 void turns_leave(struct api_http *h, struct api_request *r);
-/* Let go on, and end, those whose connection had to make room. */
+/* Let go on, and end, those whose connection had to make room; once h->is_ending is set,
+ * all. */
 void turns_drop(struct api_http *h);
 void turns_tick(struct api_http *h);
 

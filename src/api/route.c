@@ -62,7 +62,8 @@ static void answer_health(struct api_request *r)
 		reply_text(r, HTTP_UNAVAILABLE, "weir not ready\n", NULL, NULL);
 }
 
-/* Its target is none, or its end is unclear; nothing more is read of the connection. */
+/* To a request whose target is none, or whose end is unclear; nothing more is read of
+ * the connection. */
 static void answer_bad_request(struct api_request *r)
 {
 	reply_text(r, HTTP_BAD_REQUEST, r->fault ?: "400 Bad Request", "Connection",
@@ -185,39 +186,73 @@ static void answer_no_sandbox(struct api_request *r)
 		reply_error(r, HTTP_NOT_FOUND, "no such sandbox: '%s'", SHOWN(r->id));
 }
 
-static void answer_one(struct api_request *r)
+static void show_one(struct api_request *r, unsigned int status)
 {
 	const struct api_sandboxes *s = sandboxes_of(r);
-	unsigned int status = HTTP_OK;
 	struct jtext j = { .grows = true };
+
+	if (s->show(s->data, r->id, &j))
+		reply_json(r, status, &j);
+	else
+		answer_no_sandbox(r);
+}
+
+static void reply_refused(struct api_request *r, unsigned int status,
+			  const struct err *err)
+{
+	const char *error = status == HTTP_UNAVAILABLE ? "not ready"
+			    : status >= 500	       ? "failed_safety_setup"
+						       : "refused";
+	struct jtext j = { .grows = true };
+
+	jtext_open(&j, NULL, '{');
+	jtext_member(&j, "error", error);
+	jtext_member(&j, "reason", err->text);
+	jtext_close(&j, '}');
+	reply_json(r, status, &j);
+}
+
+static void attach_one(struct api_request *r)
+{
+	const struct api_sandboxes *s = sandboxes_of(r);
+	unsigned int status = HTTP_UNAVAILABLE;
 	struct err err = { 0 };
 
-	if (r->method == METHOD_PUT && is_taking_over(r)) {
-		status = HTTP_UNAVAILABLE;
+	if (is_taking_over(r))
 		err_set(&err, -EBUSY, TAKING_OVER);
-	} else if (r->method == METHOD_PUT) {
+	else
 		status = s->attach(s->data, r->id, request_body(r), &err);
-	} else if (!r->is_about_one) {
-		answer_no_sandbox(r);
-		return;
-	} else if (r->method == METHOD_DELETE) {
-		status = s->detach(s->data, r->id, &err);
-	}
+	if (status >= 400)
+		reply_refused(r, status, &err);
+	else
+		show_one(r, status);
+}
+
+static void detach_one(struct api_request *r)
+{
+	const struct api_sandboxes *s = sandboxes_of(r);
+	struct jtext j = { .grows = true };
+	struct err err = { 0 };
+	unsigned int status = s->detach(s->data, r->id, &err);
+
 	if (status >= 400) {
-		jtext_open(&j, NULL, '{');
-		jtext_member(&j, "error",
-			     status == HTTP_UNAVAILABLE ? "not ready"
-			     : status >= 500		? "failed_safety_setup"
-							: "refused");
-		jtext_member(&j, "reason", err.text);
-		jtext_close(&j, '}');
-	} else if (r->method == METHOD_DELETE) {
-		jtext_put(&j, text_of("{\"status\":\"ok\"}"));
-	} else if (!s->show(s->data, r->id, &j)) {
-		answer_no_sandbox(r);
+		reply_refused(r, status, &err);
 		return;
 	}
+	jtext_put(&j, text_of("{\"status\":\"ok\"}"));
 	reply_json(r, status, &j);
+}
+
+static void answer_one(struct api_request *r)
+{
+	if (r->method == METHOD_PUT)
+		attach_one(r);
+	else if (!r->is_about_one)
+		answer_no_sandbox(r);
+	else if (r->method == METHOD_DELETE)
+		detach_one(r);
+	else
+		show_one(r, HTTP_OK);
 }
 
 enum { ROUTE_ONE = 0, ROUTE_RUN, ROUTE_NONE };
@@ -401,8 +436,8 @@ void route_check(struct api_request *r, const char *method, const char *fault)
 		if (strcmp(method, methods[i]) == 0)
 			r->method = 1U << i;
 	r->ops = &r->api->config.ops;
-	/* An announced length that can't be taken. Text that isn't a number is the
-	 * library's. */
+	/* UINT32_MAX: more than can be taken. Text that isn't a number is the library's.
+	 */
 	r->announced = 0;
 	if (length.len > 0 && !text_to_u32(length, UINT32_MAX, &r->announced))
 		r->announced = UINT32_MAX;
