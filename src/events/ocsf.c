@@ -24,6 +24,8 @@ enum {
 	ACTION_ALLOWED = 1, /* dispositions 1 and 2 say the same */
 	ACTION_DENIED = 2,
 
+	QUERY_TYPE_SIZE = 16, /* the text of a query's type */
+
 	SEVERITY_INFORMATIONAL = 1,
 	SEVERITY_LOW = 2,
 	SEVERITY_MEDIUM = 3,
@@ -120,8 +122,8 @@ static void put_decision(struct jtext *j, const struct event_row *row)
 	jtext_close(j, '}');
 }
 
-/* Lookups end at Weir, which answers them. */
-static void put_lookup(struct jtext *j, const struct event *e)
+/* "AAAA", or as RFC 3597 writes a type without a name. @buf holds QUERY_TYPE_SIZE. */
+static const char *query_type_name(uint16_t type, char *buf)
 {
 	static const struct {
 		uint16_t type;
@@ -134,20 +136,26 @@ static void put_lookup(struct jtext *j, const struct event *e)
 		{ DNS_TYPE_SRV, "SRV" },     { DNS_TYPE_SVCB, "SVCB" },
 		{ DNS_TYPE_HTTPS, "HTTPS" }, { DNS_TYPE_ANY, "ANY" },
 	};
-	char unnamed[16] = "";
-	const char *type = unnamed;
 
-	/* "AAAA", or as RFC 3597 writes a type without a name. */
-	if (e->query_type > 0)
-		snprintf(unnamed, sizeof(unnamed), "TYPE%u", e->query_type);
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (names[i].type == e->query_type)
-			type = names[i].name;
+		if (names[i].type == type)
+			return names[i].name;
+	buf[0] = '\0';
+	if (type > 0)
+		snprintf(buf, QUERY_TYPE_SIZE, "TYPE%u", type);
+	return buf;
+}
+
+/* Lookups end at Weir, which answers them. */
+static void put_lookup(struct jtext *j, const struct event *e)
+{
+	char type[QUERY_TYPE_SIZE];
+
 	/* A query has a name; of a limit that was reached it may not be known. */
 	if (e->name[0]) {
 		jtext_open(j, "query", '{');
 		text(j, "hostname", e->name);
-		text(j, "type", type);
+		text(j, "type", query_type_name(e->query_type, type));
 		jtext_close(j, '}');
 	}
 	jtext_open(j, "dst_endpoint", '{');

@@ -79,9 +79,9 @@ int review_read_accept(struct text body, const struct review *t,
 #define REVIEW_CHANGED "the task is about another rule by now; read it again"
 /* The members of @t, the rule included, between an object's brackets. */
 void review_put(struct jtext *j, const struct review *t);
-/* That as one object; when it has @opened, as webhooks and the command are told, behind
- * {"source":"weir","event":"review.opened". NUL behind it. @buf holds REVIEW_JSON_SIZE.
- * Return: the length. */
+/* @t as one object. @opened: as webhooks and the command are told of it, with
+ * "source":"weir" and "event":"review.opened" in front. NUL behind it. @buf holds
+ * REVIEW_JSON_SIZE. Return: the length. */
 size_t review_json(const struct review *t, bool opened, char *buf);
 
 struct review_store;

@@ -324,9 +324,9 @@ static int make_way(struct statements *t, struct task *tasks, size_t count)
 	return fold_some(t, tasks, count, there + added - REVIEW_PER_SANDBOX);
 }
 
-/* ---- what was written ---- */
+/* ---- the tasks of what was written ---- */
 
-/* For the denials from row @first_row on. Return: a code of SQLite's. */
+/* The review tasks of the denials from row @first_row on. Return: a code of SQLite's. */
 static int write_tasks(struct statements *s, int64_t first_row)
 {
 	/* In order of their sandboxes. */

@@ -40,44 +40,42 @@ enum {
 #define DAY_MS	       INT64_C(86400000)
 #define NEWEST_VERSION ((int64_t)(FIRST_VERSION + ARRAY_SIZE(migrations) - 1))
 
-int sqlite_fault(sqlite3 *db, int rc, const char *what, struct err *err)
+/* A call of SQLite's as -errno: 0 for SQLITE_OK, _ROW and _DONE; -ENOSPC for full,
+ * -EBADMSG for a broken file. */
+static int sqlite_code(sqlite3 *db, int rc)
 {
-	const int system = db ? sqlite3_system_errno(db) : 0;
-	const char *why = db ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
-	int code = system == ENOSPC ? -ENOSPC : -EIO;
-
 	switch (rc & 0xff) {
 	case SQLITE_OK:
 	case SQLITE_ROW:
 	case SQLITE_DONE:
-		code = 0;
-		break;
+		return 0;
 	case SQLITE_FULL:
-		code = -ENOSPC;
-		break;
+		return -ENOSPC;
 	case SQLITE_CORRUPT:
 	case SQLITE_NOTADB:
-		code = -EBADMSG;
-		break;
+		return -EBADMSG;
 	case SQLITE_NOMEM:
-		code = -ENOMEM;
-		break;
+		return -ENOMEM;
 	case SQLITE_INTERRUPT:
-		code = -ETIMEDOUT;
-		break;
+		return -ETIMEDOUT;
 	case SQLITE_CANTOPEN:
-		code = -ENOENT;
-		/* SQLite says "unable to open database file", whatever is the matter with
-		 * it. */
-		why = system != 0 ? strerror(system) : why;
-		break;
+		return -ENOENT;
 	case SQLITE_BUSY:
-		code = -EBUSY;
-		break;
+		return -EBUSY;
 	default:
-		break;
+		return db && sqlite3_system_errno(db) == ENOSPC ? -ENOSPC : -EIO;
 	}
-	return err_set(err, code, "%s: %s", what, why);
+}
+
+int sqlite_fault(sqlite3 *db, int rc, const char *what, struct err *err)
+{
+	/* SQLite says "unable to open database file", whatever is the matter with it. */
+	int error = db && (rc & 0xff) == SQLITE_CANTOPEN ? sqlite3_system_errno(db) : 0;
+
+	return err_set(err, sqlite_code(db, rc), "%s: %s", what,
+		       error != 0 ? strerror(error)
+		       : db	  ? sqlite3_errmsg(db)
+				  : sqlite3_errstr(rc));
 }
 
 int sqlite_run(sqlite3 *db, const char *sql, struct err *err)

@@ -125,9 +125,8 @@ static void check_container(struct manifest *m, int item)
 	}
 }
 
-/* @path: a directory or a file of the node, that may be one that shows the kernel, or
- * where programs of the node have the sockets by which they take orders. By name: the
- * node isn't here. */
+/* Refuse @path of the node where it shows the kernel, or has the sockets by which
+ * programs of the node take orders. By name: the node isn't here. */
 static void check_node_path(struct manifest *m, int volume, int path)
 {
 	static const char *const tops[] = {
@@ -506,7 +505,7 @@ static int load_settings(struct inject *x, struct text text)
 	return r;
 }
 
-/* All or nothing: what was written arrives on standard output in one piece. */
+/* Nothing is printed unless all could be written. */
 static int print_all(struct inject *x)
 {
 	CLEAN(mem) char *text = NULL;

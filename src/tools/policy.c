@@ -700,7 +700,6 @@ int cli_policy(int argc, char **argv)
 	struct spec spec = { .policy = { .verify = POLICY_VERIFY_TLS,
 					 .complete = true } };
 	struct err err = { 0 };
-	int file;
 
 	if (!v && argc > 1)
 		log_error("policy: '%s' is not one of %s", SHOWN(argv[1]), there);
@@ -712,13 +711,15 @@ int cli_policy(int argc, char **argv)
 		return RUN_STATUS_BAD_INPUT;
 	spec.rest = cli_options_parse(&cli_policy_options, &spec, argc - 1, argv + 1,
 				      NULL, &err);
-	file = spec.rest + 2;
 	/* Of set and patch options may stand behind the arguments as well. */
-	if (spec.rest >= 0 && v->takes >= SANDBOX && argc > file + 1) {
-		if (cli_options_only(&cli_policy_options, &spec, argc - file, argv + file,
+	if (spec.rest >= 0 && v->takes >= SANDBOX) {
+		const int file = 1 + spec.rest + 1; /* behind the sandbox, in @argv */
+
+		if (argc > file + 1 &&
+		    cli_options_only(&cli_policy_options, &spec, argc - file, argv + file,
 				     NULL, &err) < 0)
 			spec.rest = -1;
-		argc = file + 1;
+		argc = MIN(argc, file + 1);
 	}
 	if (spec.rest < 0 || check_arguments(v, &spec, argc - 1, argv + 1, &err) < 0)
 		return log_end(RUN_STATUS_BAD_INPUT,

@@ -139,31 +139,42 @@ static int find_all(struct profiles *p)
 
 /* --- showing them --- */
 
-static int list_profiles(bool json)
+static int list_json(const struct profiles *p)
 {
-	CLEAN(mem) struct profiles *p = calloc(1, sizeof(*p));
+	json_t *all = json_array();
+
+	for (size_t i = 0; i < p->count; i++)
+		json_array_append_new(all, json_pack("{s:s, s:s, s:s}", "name",
+						     p->items[i].name, "path",
+						     p->items[i].path, "title",
+						     p->items[i].title));
+	return print_json(all, 0, stdout);
+}
+
+static void list_text(const struct profiles *p)
+{
 	const unsigned int width = term_width(stdout);
-	int r = p ? find_all(p) : -ENOMEM;
 
-	if (r == 0 && json) {
-		json_t *all = json_array();
-
-		for (size_t i = 0; i < p->count; i++)
-			json_array_append_new(all, json_pack("{s:s, s:s, s:s}", "name",
-							     p->items[i].name, "path",
-							     p->items[i].path, "title",
-							     p->items[i].title));
-		r = print_json(all, 0, stdout);
-	}
-	for (size_t i = 0; r == 0 && !json && i < p->count; i++) {
+	for (size_t i = 0; i < p->count; i++) {
 		const struct profile *item = &p->items[i];
 		int column = printf("%-*s  ", NAME_COLUMNS, item->name);
 
 		term_wrap(stdout, item->title[0] ? item->title : item->path,
 			  (unsigned int)column, NAME_COLUMNS + 2, width);
 	}
-	if (r == 0 && !json && p->more)
+	if (p->more)
 		puts("… and more");
+}
+
+static int list_profiles(bool json)
+{
+	CLEAN(mem) struct profiles *p = calloc(1, sizeof(*p));
+	int r = p ? find_all(p) : -ENOMEM;
+
+	if (r == 0 && json)
+		r = list_json(p);
+	else if (r == 0)
+		list_text(p);
 	if (p)
 		arena_done(&p->arena);
 	if (r < 0)

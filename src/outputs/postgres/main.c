@@ -40,7 +40,7 @@ enum {
 /* What was said last, so that nothing is said again and again. */
 struct said {
 	char trouble[ERR_TEXT_SIZE];
-	int64_t refused_ms; /* when refused events were; 0: never */
+	int64_t refused_ms; /* when refused events were told of; 0: never */
 };
 
 static void say(struct said *said, const char *trouble)
