@@ -266,6 +266,22 @@ static void set_raw(struct terminal *t, bool raw)
 
 /* ---- carrying ---- */
 
+/* Watch for what can go on: what the command prints or takes, and what is typed. */
+static void update_interest(struct terminal *t)
+{
+	const bool out_has_room = t->out.used < TERMINAL_OUT_SIZE - TERMINAL_OWN_SIZE &&
+				  !t->asks;
+	const uint32_t tty = (t->in.used < TERMINAL_IN_SIZE || t->asks ? EPOLLIN : 0u) |
+			     (t->out.used > 0 ? EPOLLOUT : 0u);
+	const uint32_t master = (out_has_room ? EPOLLIN : 0u) |
+				(t->in.used > 0 ? EPOLLOUT : 0u);
+
+	if (t->from_tty.added && t->from_tty.events != tty)
+		(void)!loop_modify(t->loop, &t->from_tty, tty);
+	if (t->from_master.added && t->from_master.events != master)
+		(void)!loop_modify(t->loop, &t->from_master, master);
+}
+
 static void lose_tty(struct terminal *t)
 {
 	if (t->from_tty.added)
@@ -294,25 +310,12 @@ static int send_buffer(int fd, struct terminal_buffer *b)
 	return 0;
 }
 
-/* Write what waits for the terminal, and watch for what can go on: what the command
- * prints or takes, and what is typed. */
 static void flush_tty(struct terminal *t)
 {
-	uint32_t tty, master;
-	bool out_has_room;
-
 	if (t->tty < 0)
 		t->out.used = 0;
 	else if (send_buffer(t->tty, &t->out) < 0)
 		lose_tty(t);
-	out_has_room = t->out.used < TERMINAL_OUT_SIZE - TERMINAL_OWN_SIZE && !t->asks;
-	tty = (t->in.used < TERMINAL_IN_SIZE || t->asks ? EPOLLIN : 0u) |
-	      (t->out.used > 0 ? EPOLLOUT : 0u);
-	master = (out_has_room ? EPOLLIN : 0u) | (t->in.used > 0 ? EPOLLOUT : 0u);
-	if (t->from_tty.added && t->from_tty.events != tty)
-		(void)!loop_modify(t->loop, &t->from_tty, tty);
-	if (t->from_master.added && t->from_master.events != master)
-		(void)!loop_modify(t->loop, &t->from_master, master);
 }
 
 /* What Weir writes itself has a place of its own. */
@@ -395,7 +398,7 @@ static void on_tty(struct loop_source *s, uint32_t events)
 		n = read(t->tty, keys, room);
 	if (n == 0 || (n < 0 && events & (EPOLLHUP | EPOLLERR))) {
 		lose_tty(t);
-		flush_tty(t);
+		update_interest(t);
 		return;
 	}
 	if (n > 0 && t->asks) {
@@ -406,6 +409,7 @@ static void on_tty(struct loop_source *s, uint32_t events)
 		(void)!send_buffer(t->master, &t->in);
 	}
 	flush_tty(t);
+	update_interest(t);
 }
 
 static void read_command(struct terminal *t)
@@ -427,6 +431,7 @@ static void on_master(struct loop_source *s, uint32_t events)
 	read_command(t);
 	(void)!send_buffer(t->master, &t->in);
 	flush_tty(t);
+	update_interest(t);
 }
 
 /* Carry the bytes from now on. */
@@ -460,6 +465,7 @@ static void terminal_say(struct terminal *t, const char *text)
 	put_own(t, text);
 	put_own(t, "\r\n");
 	flush_tty(t);
+	update_interest(t);
 }
 
 /* The question is over without an answer: say @why. */
@@ -472,6 +478,7 @@ static void terminal_take_back(struct terminal *t, const char *why)
 	put_own(t, "\r\n");
 	have_redrawn(t);
 	flush_tty(t);
+	update_interest(t);
 }
 
 /* ---- size, stops, what Weir prints ---- */
@@ -486,6 +493,7 @@ void terminal_resize(struct terminal *t)
 		return;
 	put_question(t);
 	flush_tty(t);
+	update_interest(t);
 }
 
 void terminal_pause(struct terminal *t)
@@ -506,7 +514,7 @@ void terminal_resume(struct terminal *t)
 		return;
 	set_raw(t, true);
 	terminal_resize(t);
-	flush_tty(t);
+	update_interest(t);
 }
 
 /* ---- the end ---- */
@@ -661,6 +669,7 @@ static void put_first(struct asking *a, const struct review *task)
 	t->asks = true;
 	put_question(t);
 	flush_tty(t);
+	update_interest(t);
 }
 
 void asking_turn(struct asking *a)

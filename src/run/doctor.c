@@ -42,21 +42,27 @@ struct trial {
 
 /* --- the child --- */
 
+/* Wait until the parent has written the maps, and become uid 0 of them. */
+static int take_maps(const struct trial *t, struct err *err)
+{
+	char go;
+
+	if (recv(t->fd, &go, 1, 0) != 1)
+		return err_set(err, -ECANCELED, "the id maps could not be written");
+	if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
+		return err_sys(err, -errno, "cannot become the sandbox's user");
+	return 0;
+}
+
 static _Noreturn void attempt_main(const struct trial *t)
 {
 	struct doctor_attempt a = { 0 };
 	struct err err = { 0 };
-	char go;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (t->inside && !t->maps)
-		a.code = id_map_self(t->proc, t->uid, t->gid, &err);
-	/* Until the parent has written the maps; then this becomes uid 0 of them. */
-	else if (t->inside && recv(t->fd, &go, 1, 0) != 1)
-		a.code = err_set(&err, -ECANCELED, "the id maps could not be written");
-	else if (t->inside && (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 ||
-			       setresuid(0, 0, 0) < 0))
-		a.code = err_sys(&err, -errno, "cannot become the sandbox's user");
+	if (t->inside)
+		a.code = t->maps ? take_maps(t, &err)
+				 : id_map_self(t->proc, t->uid, t->gid, &err);
 	if (a.code == 0)
 		a.code = t->fn(&a.value, &err);
 	memcpy(a.text, err.text, sizeof(a.text));

@@ -7,8 +7,8 @@
  * What a probe does to its process (namespaces, filters, mounts) it does in a child
  * that ends with it: one like this process, or one in new namespaces of every kind that
  * a sandbox has, with the id map that `weir run` would give it. The child's verdict
- * comes back over a pipe; one that takes
- * longer than DOCTOR_TRY_MS is killed and counts as a failure. */
+ * comes back over a pipe; one that takes longer than DOCTOR_TRY_MS is killed and counts
+ * as a failure. */
 #pragma once
 
 #include <stdbool.h>

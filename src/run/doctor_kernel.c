@@ -416,8 +416,7 @@ static int try_seccomp(int *ret_value, struct err *err)
 
 /* --- what needs no code of its own --- */
 
-/* What either works, or is a fault. The engine refuses to serve without its log socket.
- */
+/* What either works, or is a fault. */
 static const struct {
 	const char *name; /* of the row */
 	doctor_try_fn *fn;
@@ -435,6 +434,7 @@ static const struct {
 	{ "nf_tables", try_filter, "the filter was installed and read back", NULL,
 	  "sudo modprobe -a nf_tables nft_ct nft_redir nft_reject_inet nft_fib_inet "
 	  "nft_log" },
+	/* The engine refuses to serve without its log socket. */
 	{ "NFLOG", try_nflog, "a refused packet was reported", NULL,
 	  "sudo modprobe -a nfnetlink_log nft_log" },
 	{ "overlay", try_overlay, "can be mounted in a user namespace",

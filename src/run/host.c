@@ -622,6 +622,25 @@ static bool look_after(struct host_run *h)
 	return false;
 }
 
+/* The daemon kills what is in a cgroup that it has closed, and of a user nothing: the
+ * command is ended as everywhere. */
+static void look_at_closing(struct host_run *h, bool may_close)
+{
+	/* Before the daemon is asked, which may take its time. */
+	const int64_t now_ms = clock_now_ms();
+	struct pollfd parent = { .fd = h->parent_fd, .events = POLLIN };
+
+	if (may_close && !h->is_closed)
+		h->is_closed = run_daemon_is_closed(&h->daemon);
+	if (!h->is_ending && (h->is_closed || poll(&parent, 1, 0) == 1)) {
+		h->is_ending = true;
+		h->kill_ms = now_ms + STOP_MS;
+		kill(h->child, SIGTERM);
+	} else if (h->is_ending && now_ms >= h->kill_ms) {
+		kill(h->child, SIGKILL);
+	}
+}
+
 /* The first denials are said while the command runs. */
 static void look_at_denials(struct host_run *h)
 {
@@ -652,7 +671,6 @@ static void wait_for_command(struct host_run *h)
 	const bool may_close = on.count > 0 && on.action == ON_DENIES_STOP;
 	const bool ends = may_close || h->parent_fd >= 0;
 	const struct timespec look = { .tv_nsec = LOOK_MS * 1000000 };
-	struct pollfd parent = { .fd = h->parent_fd, .events = POLLIN };
 	siginfo_t info;
 
 	while (!look_after(h)) {
@@ -663,17 +681,8 @@ static void wait_for_command(struct host_run *h)
 		if (sig > 0 && sig != SIGCHLD &&
 		    (info.si_code != SI_KERNEL || sig == SIGHUP))
 			kill(h->child, sig);
-		if (may_close && !h->is_closed)
-			h->is_closed = run_daemon_is_closed(&h->daemon);
-		/* The daemon kills what is in a cgroup that it has closed, and of a user
-		 * nothing: the command is ended as everywhere. */
-		if (ends && !h->is_ending && (h->is_closed || poll(&parent, 1, 0) == 1)) {
-			h->is_ending = true;
-			h->kill_ms = clock_now_ms() + STOP_MS;
-			kill(h->child, SIGTERM);
-		} else if (h->is_ending && clock_now_ms() >= h->kill_ms) {
-			kill(h->child, SIGKILL);
-		}
+		if (ends)
+			look_at_closing(h, may_close);
 		if (tells && sig < 0)
 			look_at_denials(h);
 	}

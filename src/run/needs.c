@@ -154,6 +154,15 @@ static const char *const given_variables[] = {
 	"npm_config_fetch_retry_maxtimeout=2000",
 };
 
+static int add_given(struct arena *arena, struct environment *e, const char *variable)
+{
+	char *copy = arena_text(arena, text_of(variable));
+
+	if (copy && !find_variable(e, copy))
+		e->list[e->count++] = copy;
+	return copy ? 0 : -ENOMEM;
+}
+
 int environment_enter(struct run_spec *spec, struct environment *e, const char *cwd,
 		      const char *id, struct err *err)
 {
@@ -164,17 +173,11 @@ int environment_enter(struct run_spec *spec, struct environment *e, const char *
 
 	if (r == 0 && old)
 		*old = pwd;
+	if (r == 0 && spec->env != RUN_ENV_NONE)
+		r = add_given(&spec->arena, e, sandbox);
 	for (size_t i = 0;
-	     r == 0 && spec->env != RUN_ENV_NONE && i <= ARRAY_SIZE(given_variables);
-	     i++) {
-		const char *given = i > 0 ? given_variables[i - 1] : sandbox;
-		char *copy = arena_text(&spec->arena, text_of(given));
-
-		if (!copy)
-			r = -ENOMEM;
-		else if (!find_variable(e, copy))
-			e->list[e->count++] = copy;
-	}
+	     r == 0 && spec->env != RUN_ENV_NONE && i < ARRAY_SIZE(given_variables); i++)
+		r = add_given(&spec->arena, e, given_variables[i]);
 	return r < 0 ? err_set(err, r, "out of memory") : 0;
 }
 

@@ -199,6 +199,16 @@ static int check_tun(const char *name, struct err *err)
 
 /* --- the child --- */
 
+/* slirp4netns detaches its old root, and where mounts are shared it would take along what
+ * the whole machine has mounted. In mounts of its own that only hear from the machine's,
+ * a program unmounts nothing for others. Who may not have such mounts may not unmount. */
+static int take_mounts(void)
+{
+	if (unshare(CLONE_NEWNS) < 0)
+		return errno == EPERM ? 0 : -errno;
+	return mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0 ? -errno : 0;
+}
+
 /* Nothing of the caller's stays open but what the program's own messages, FD_READY and
  * FD_LEASH need; every descriptor that a program might want to close on its own is one of
  * ours; what it finds in the environment is nothing. */
@@ -219,14 +229,8 @@ static _Noreturn void become_program(const struct uplink_program *p, char *const
 	process_unblock_signals();
 	if (r == 0)
 		r = process_place_fds(fds, ARRAY_SIZE(fds), 0, 0);
-	/* slirp4netns detaches its old root, and where mounts are shared it would take
-	 * along what the whole machine has mounted. In mounts of its own that only hear
-	 * from the machine's, a program unmounts nothing for others. Who may not have
-	 * such mounts may not unmount. */
-	if (r == 0 && unshare(CLONE_NEWNS) < 0)
-		r = errno == EPERM ? 0 : -errno;
-	else if (r == 0 && mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
-		r = -errno;
+	if (r == 0)
+		r = take_mounts();
 	if (r == 0) {
 		execve(p->path, args, no_environment);
 		r = -errno;

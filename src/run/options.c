@@ -513,6 +513,27 @@ static int load(struct config *c, enum config_kind kind, struct text *ret)
 	return 0;
 }
 
+static int read_root(struct config *c, enum config_kind kind, struct node *root)
+{
+	int r = 0;
+
+	if (!root || root->kind == NODE_NULL)
+		return 0;
+	if (root->kind != NODE_MAP) {
+		fault_at(c, root, "the file is not a mapping");
+		return -EINVAL;
+	}
+	for (struct node *n = root->first; r == 0 && n; n = n->next)
+		r = kind == CONFIG_DEFAULTS ? read_defaults(c, n) : read_narrowing(c, n);
+	return r;
+}
+
+static void keep(struct run_spec *spec, const char *path)
+{
+	assert(spec->kept_count < RUN_KEPT_MAX);
+	spec->kept[spec->kept_count++] = path;
+}
+
 int config_read_file(struct run_spec *spec, const char *path, enum config_kind kind,
 		     struct faults *faults)
 {
@@ -525,18 +546,12 @@ int config_read_file(struct run_spec *spec, const char *path, enum config_kind k
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	if (kind == CONFIG_DEFAULTS)
-		spec->kept[spec->kept_count++] = path;
+		keep(spec, path);
 	if (!node_check_text(&source))
 		return -EINVAL;
 	r = node_read_yaml(&source, &root);
-	if (r == 0 && root && root->kind != NODE_NULL && root->kind != NODE_MAP) {
-		fault_at(&c, root, "the file is not a mapping");
-		r = -EINVAL;
-	}
-	for (struct node *n = root && root->kind == NODE_MAP ? root->first : NULL;
-	     r == 0 && n; n = n->next)
-		r = kind == CONFIG_DEFAULTS ? read_defaults(&c, n)
-					    : read_narrowing(&c, n);
+	if (r == 0)
+		r = read_root(&c, kind, root);
 	spec->given |= c.given;
 	if (r == 0 && faults->errors > before)
 		r = -EINVAL;
@@ -562,7 +577,7 @@ int config_read(struct run_spec *spec)
 	}
 	/* Also where this run doesn't read it: another run does. A link is never read. */
 	if (lstat(CONFIG_NARROW, &st) == 0 && S_ISREG(st.st_mode))
-		spec->kept[spec->kept_count++] = CONFIG_NARROW;
+		keep(spec, CONFIG_NARROW);
 	if (spec->no_config || r < 0)
 		return r;
 	if (user)

@@ -98,10 +98,12 @@ static void print_suggestions(FILE *out, const struct event_ring *ring)
 		char word[SHELL_WORD_SIZE];
 		size_t same = 0;
 
+		if (!e->advice[0])
+			continue;
 		while (same < i &&
 		       strcmp(event_ring_at(ring, same)->advice, e->advice) != 0)
 			same++;
-		if (!e->advice[0] || same < i)
+		if (same < i)
 			continue;
 		if (n == 0)
 			fputs("weir: to allow what is wanted:\n", out);

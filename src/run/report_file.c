@@ -775,24 +775,31 @@ int report_open(struct run_spec *spec, struct err *err)
 	return 0;
 }
 
+static int write_one(const struct report *r, const struct run_report *report)
+{
+	const struct form *form = &forms[report->format];
+	FILE *out = report->fd < 0 ? stdout : fdopen(report->fd, "w");
+	int result;
+
+	if (!out)
+		return -errno;
+	/* A command begins its line, and what was run may have left one without end. */
+	if (out == stdout && form->is_added)
+		fputc('\n', out);
+	result = form->write(r, out);
+	if ((out == stdout ? fflush(out) : fclose(out)) != 0 && result == 0)
+		result = -errno;
+	return result;
+}
+
 int report_write(const struct report *r, struct err *err)
 {
 	int result = 0;
 
 	for (size_t i = 0; i < r->spec->report_count; i++) {
 		const struct run_report *report = &r->spec->reports[i];
-		const struct form *form = &forms[report->format];
-		FILE *out = report->fd < 0 ? stdout : fdopen(report->fd, "w");
-		int one = out ? 0 : -errno;
+		const int one = write_one(r, report);
 
-		/* A command begins its line, and what was run may have left one without
-		 * end. */
-		if (out == stdout && form->is_added)
-			fputc('\n', out);
-		if (out)
-			one = form->write(r, out);
-		if (out && (out == stdout ? fflush(out) : fclose(out)) != 0 && one == 0)
-			one = -errno;
 		if (one < 0)
 			result = err_sys(err, one, "cannot write the report %s",
 					 SHOWN(report->file));
