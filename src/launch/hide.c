@@ -59,22 +59,23 @@ static struct twin *find_twin(struct twins *t, const struct stat *st)
 	return NULL;
 }
 
-/* Unless the name is known: the same one of the same directory. */
+/* A name is left out whose directory can't be looked at, or that is known, as the same
+ * one of the same directory; and every one once the file has as many as it can have. */
 static int add_name(struct twin *w, const char *path, struct err *err)
 {
 	const char *last = strrchr(path, '/') + 1;
 	struct twin_name name = { .path = strdup(path) };
 	char directory[PATH_MAX];
-	bool is_known = false;
+	bool is_left_out;
 
 	snprintf(directory, sizeof(directory), "%.*s", (int)(last - path), path);
 	if (!name.path)
 		return err_sys(err, -ENOMEM, "cannot list '%s'", path);
-	is_known = stat(directory, &name.directory) < 0 || w->count == w->st.st_nlink;
-	for (size_t i = 0; !is_known && i < w->count; i++)
-		is_known = stat_is_same(&w->names[i].directory, &name.directory) &&
-			   strcmp(strrchr(w->names[i].path, '/') + 1, last) == 0;
-	if (is_known)
+	is_left_out = stat(directory, &name.directory) < 0 || w->count == w->st.st_nlink;
+	for (size_t i = 0; !is_left_out && i < w->count; i++)
+		is_left_out = stat_is_same(&w->names[i].directory, &name.directory) &&
+			      strcmp(strrchr(w->names[i].path, '/') + 1, last) == 0;
+	if (is_left_out)
 		free(name.path);
 	else
 		w->names[w->count++] = name;
@@ -136,7 +137,7 @@ static int search_names(struct twins *t, int fd, const char *path, struct err *e
 		    snprintf(name, sizeof(name), "%s/%s", path[1] ? path : "",
 			     entry->d_name) >= (int)sizeof(name))
 			continue;
-		w = find_twin(t, &st);
+		w = S_ISDIR(st.st_mode) ? NULL : find_twin(t, &st);
 		if (S_ISDIR(st.st_mode))
 			r = search_names(
 				t,

@@ -63,11 +63,11 @@ static bool has_id(const char *path, bool is_delegation, uint32_t base)
 	if (r < 0 && r != -ENOENT)
 		return true;
 	while (text_split(&rest, '\n', &line)) {
-		const int last = is_delegation ? 2 : 3;
+		const int fields = is_delegation ? 2 : 3; /* up to the number */
 		struct text field = { 0 };
 		uint32_t first, count = 1;
 
-		for (int i = 0; i < last && text_split(&line, ':', &field); i++)
+		for (int i = 0; i < fields && text_split(&line, ':', &field); i++)
 			;
 		if (!text_to_u32(field, UINT32_MAX, &first) ||
 		    (is_delegation && !text_to_u32(line, UINT32_MAX, &count)))
@@ -223,6 +223,18 @@ static int set_mount(int at, const char *path, unsigned int flags, uint64_t attr
 	return mount_setattr(at, path, flags, &attr, sizeof(attr)) < 0 ? -errno : 0;
 }
 
+static int protect_proc_sys(struct err *err)
+{
+	const unsigned int flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC;
+	CLEAN(fd) int copy = open_tree(AT_FDCWD, PROC_SYS, flags);
+	int r = copy < 0 ? -errno : set_mount(copy, "", AT_EMPTY_PATH, MOUNT_ATTR_RDONLY);
+
+	if (r == 0 &&
+	    move_mount(copy, "", AT_FDCWD, PROC_SYS, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		r = -errno;
+	return r < 0 ? err_sys(err, r, "cannot protect /proc/sys") : 0;
+}
+
 /* Return: the sandbox's /proc, mounted nowhere yet; the caller's to close. */
 static int enter_proc(struct err *err)
 {
@@ -255,20 +267,13 @@ static int enter_proc(struct err *err)
 /* The view of rootfs_build(), with that @proc, becomes the root of this process. */
 static int enter_root(int proc, struct err *err)
 {
-	const unsigned int flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC;
-	int copy, r;
+	int r;
 
 	if (move_mount(proc, "", AT_FDCWD, PROC, MOVE_MOUNT_F_EMPTY_PATH) < 0)
 		return err_sys(err, -errno, "cannot mount the sandbox's /proc");
-	copy = open_tree(AT_FDCWD, PROC_SYS, flags);
-	r = copy < 0 ? -errno : set_mount(copy, "", AT_EMPTY_PATH, MOUNT_ATTR_RDONLY);
-	if (r == 0 &&
-	    move_mount(copy, "", AT_FDCWD, PROC_SYS, MOVE_MOUNT_F_EMPTY_PATH) < 0)
-		r = -errno;
-	if (copy >= 0)
-		close(copy);
+	r = protect_proc_sys(err);
 	if (r < 0)
-		return err_sys(err, r, "cannot protect /proc/sys");
+		return r;
 	/* Each mount is nosuid already. This holds for a mount that is added later to the
 	 * view's code. */
 	r = set_mount(AT_FDCWD, ROOTFS_ROOT, AT_RECURSIVE, MOUNT_ATTR_NOSUID);

@@ -524,13 +524,22 @@ static int mask_mount(struct rootfs *v, const struct mounts *all, const struct m
 
 /* --- sockets by name --- */
 
+static bool is_masked(const struct rootfs *v, const char *path)
+{
+	CLEAN(fd) int at = rootfs_lookup(v, path);
+	struct stat nothing, st;
+
+	return at >= 0 && fstat(at, &st) == 0 && stat(ROOTFS_NOTHING, &nothing) == 0 &&
+	       stat_is_same(&st, &nothing);
+}
+
 /* A mask holds in its own mount: a socket that was moved into another one, a directory
  * that is mounted on itself, shows there. So what isn't masked where it was seen is
  * searched for. A file that shows in several mounts has its paths in a row. */
 static int mask_all_named(struct rootfs *v, struct err *err)
 {
 	struct sockets *s = &v->sockets;
-	struct stat nothing, st;
+	struct stat st;
 	bool all = true;
 	int r = 0;
 
@@ -542,10 +551,7 @@ static int mask_all_named(struct rootfs *v, struct err *err)
 			r = mask_socket(v, at, s->paths[i], st.st_ino, err);
 	}
 	for (size_t i = 0; r == 0 && i < s->count; i++) {
-		CLEAN(fd) int at = rootfs_lookup(v, s->paths[i]);
-
-		all = all && at >= 0 && fstat(at, &st) == 0 &&
-		      stat(ROOTFS_NOTHING, &nothing) == 0 && stat_is_same(&st, &nothing);
+		all = all && is_masked(v, s->paths[i]);
 		if (i + 1 < s->count && socket_file_equal(s->files[i], s->files[i + 1]))
 			continue;
 		if (all)

@@ -270,6 +270,7 @@ static int scan_directory(struct scan *scan, const char *directory, struct err *
 	struct git_marks marks = { 0 };
 	const struct dirent *entry;
 	bool walked, runs;
+	struct text within;
 	struct stat st;
 	int r = 0;
 
@@ -280,6 +281,7 @@ static int scan_directory(struct scan *scan, const char *directory, struct err *
 	path = whole_name(scan, directory);
 	if (!path)
 		return err_sys(err, -ENOMEM, "cannot walk '%s'", scan->top->name);
+	within = text_of(path);
 	while (r == 0 && (entry = directory_next(dir))) {
 		if (++scan->entries > STARTUP_ENTRIES_MAX) {
 			scan->files->cut = true;
@@ -293,9 +295,9 @@ static int scan_directory(struct scan *scan, const char *directory, struct err *
 					 0 &&
 				 S_ISDIR(st.st_mode);
 		/* The directory .git is walked, and what is found in it is protected. */
-		runs = startup_why(startup_project, text_of(path), entry->d_name) &&
+		runs = startup_why(startup_project, within, entry->d_name) &&
 		       !(walked && strcasecmp(entry->d_name, ".git") == 0);
-		if (runs || (!walked && startup_why_leading(text_of(path), entry->d_name,
+		if (runs || (!walked && startup_why_leading(within, entry->d_name,
 							    entry->d_type != DT_REG)))
 			r = add_file(scan, directory, entry->d_name, err);
 		else if (walked &&
@@ -360,7 +362,7 @@ static int find_named(struct scan *scan, struct err *err)
 	const struct text above = { top, (size_t)(last - 1 - top) };
 	int r = 0;
 
-	for (const struct startup_row *row = startup_project; row->why; row++)
+	for (const struct startup_row *row = startup_project; row->why; row++) {
 		for (const char *const *n = row->names; r == 0 && *n; n++) {
 			const char *name = startup_rest_below(*n, above, last) ?: *n;
 			CLEAN(fd) int fd = open_below(scan->top, name, O_PATH);
@@ -371,6 +373,7 @@ static int find_named(struct scan *scan, struct err *err)
 			    (!S_ISDIR(st.st_mode) || strcmp(name, ".git") != 0))
 				r = add_file(scan, "", name, err);
 		}
+	}
 	return r < 0 ? r : add_programs(scan, err);
 }
 

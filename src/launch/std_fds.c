@@ -260,6 +260,14 @@ static int replace_fd(int fd, const char *link, const struct stat *st)
 	return 0;
 }
 
+/* Nobody writes to standard input, which a caller may have open for both. */
+static bool is_for_reading(int fd, int flags)
+{
+	const int access = flags & O_ACCMODE;
+
+	return access == O_RDONLY || (access == O_RDWR && fd == STDIN_FILENO);
+}
+
 int std_fds_protect(bool root, struct err *err)
 {
 	char link[FD_LINK_MAX];
@@ -267,19 +275,17 @@ int std_fds_protect(bool root, struct err *err)
 	int r;
 
 	for (int fd = 0; fd < 3; fd++) {
-		const int flags = fcntl(fd, F_GETFL), mode = flags & O_ACCMODE;
+		const int flags = fcntl(fd, F_GETFL);
 
 		if (flags < 0 || fstat(fd, &st) < 0)
 			return err_sys(err, -errno, "cannot look at standard %s",
 				       names[fd]);
 		snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-		/* Nobody writes to standard input, which a caller may have open for both.
-		 */
-		if ((mode != O_RDONLY && (mode != O_RDWR || fd != STDIN_FILENO)) ||
-		    !S_ISREG(st.st_mode))
+		if (!is_for_reading(fd, flags) || !S_ISREG(st.st_mode))
 			continue;
 		r = replace_fd(fd, link, &st);
-		if (r < 0 && (mode != O_RDONLY || can_be_changed(link, &st, root)))
+		if (r < 0 &&
+		    ((flags & O_ACCMODE) != O_RDONLY || can_be_changed(link, &st, root)))
 			return err_sys(err, r,
 				       "cannot keep the command from changing the file "
 				       "that is standard %s (descriptor %d); connect it "
