@@ -32,10 +32,12 @@ static void clean_reading(struct reading *r)
 	free(r->bytes);
 }
 
-static int read_policy(const char *path, struct text text, struct arena *arena,
-		       struct reading *ret, struct err *err)
+/* @now_ms: one edit reads all its texts at the same time, so that `for: 10m` is the same
+ * end in each. */
+static int read_policy(const char *path, struct text text, int64_t now_ms,
+		       struct arena *arena, struct reading *ret, struct err *err)
 {
-	const struct policy_args args = { .file = path };
+	const struct policy_args args = { .file = path, .now_ms = now_ms };
 	size_t size;
 	int r = cli_policy_load_text(&args, &text, arena, &ret->faults, &ret->policy,
 				     &ret->bytes, &size);
@@ -46,7 +48,7 @@ static int read_policy(const char *path, struct text text, struct arena *arena,
 		return err_sys(err, r, "cannot read the policy");
 	r = plan_open(ret->bytes, size, &ret->plan, err);
 	if (r == 0)
-		plan_set_time(&ret->plan, clock_wall_ms());
+		plan_set_time(&ret->plan, now_ms);
 	return r;
 }
 
@@ -285,6 +287,7 @@ static int by_place(const void *a, const void *b)
 /* What one call works on. */
 struct edit {
 	const char *path;
+	int64_t now_ms; /* wall clock */
 	struct lines lines;
 	struct reading before;
 	struct position position; /* in front of all rules */
@@ -406,7 +409,7 @@ static int try_places(struct edit *e, struct arena *arena, struct policy_edited 
 		      arena);
 	if (!text.ptr)
 		return err_set(err, -ENOMEM, "out of memory");
-	r = read_policy(e->path, text, &e->arena, &after, &why);
+	r = read_policy(e->path, text, e->now_ms, &e->arena, &after, &why);
 	if (r == -ENOMEM)
 		return err_set(err, r, "out of memory");
 	if (r < 0 || !are_more(&e->before.policy, &after.policy, e->additions, e->count))
@@ -563,7 +566,7 @@ int policy_edit(const char *path, struct text text, const char *const *rules,
 		size_t count, bool sorted, struct arena *arena, struct policy_edited *ret,
 		struct err *err)
 {
-	CLEAN(edit) struct edit e = { .path = path };
+	CLEAN(edit) struct edit e = { .path = path, .now_ms = clock_wall_ms() };
 	CLEAN(reading) struct reading alone = { 0 };
 	const char *all = document_of(rules, count, &e.arena);
 	int r;
@@ -571,9 +574,10 @@ int policy_edit(const char *path, struct text text, const char *const *rules,
 	*ret = (struct policy_edited){ .text = text };
 	if (!all || !find_lines(text, &e.arena, &e.lines))
 		return err_set(err, -ENOMEM, "out of memory");
-	r = read_policy(path, text, &e.arena, &e.before, err);
+	r = read_policy(path, text, e.now_ms, &e.arena, &e.before, err);
 	if (r == 0)
-		r = read_policy("rule.json", text_of(all), &e.arena, &alone, err);
+		r = read_policy("rule.json", text_of(all), e.now_ms, &e.arena, &alone,
+				err);
 	if (r == 0)
 		r = find_new(&e, &alone.policy, rules, err);
 	if (r < 0 || e.count == 0)

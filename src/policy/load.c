@@ -350,7 +350,7 @@ int cli_policy_load_text(const struct policy_args *args, const struct text *text
 					      .faults = faults,
 					      .load = load_document,
 					      .load_data = arena,
-					      .now_ms = clock_wall_ms(),
+					      .now_ms = args->now_ms ?: clock_wall_ms(),
 					      .hints_of_profiles = args->profiles.count >
 								   0 };
 	CLEAN(mem) uint8_t *plan = NULL;

@@ -24,6 +24,7 @@ struct policy_args {
 	int64_t for_ms; /* what an allow of @file that has no end gets; 0: none */
 	struct option_list narrow; /* denied by the file @narrow_file */
 	const char *narrow_file;
+	int64_t now_ms; /* wall clock at which `for` begins; 0: when it is read */
 };
 
 /* clang-format off */

@@ -147,6 +147,25 @@ TEST(rules_stand_where_they_belong)
 	}
 }
 
+/* However long the edit takes, `for` in the file is the same end before and after. */
+TEST(a_rule_for_a_time_stays_as_it_is)
+{
+	static const char text[] =
+		"egress:\n  - {action: allow, target: m.test, ports: [80], for: 10m}\n";
+	const char *rule = RULE("a.test");
+
+	for (size_t i = 0; i < 500; i++) {
+		struct arena arena = { 0 };
+		struct policy_edited e;
+		struct err err = { 0 };
+
+		if (policy_edit("p.yaml", text_of(text), &rule, 1, true, &arena, &e,
+				&err) < 0)
+			fail_msg("edit %zu: %s", i, err.text);
+		arena_done(&arena);
+	}
+}
+
 /* As many as a run remembers, in any order, one half of them there already. */
 TEST(thousands_at_once_are_as_one_by_one)
 {
