@@ -445,9 +445,8 @@ static bool refuses_name(const struct plan *p, const struct dns_name *name,
 			 struct event *e)
 {
 	const struct plan_verdict v = plan_match_name(p, name);
-	const struct plan_verdict address =
-		plan_match_addr(p, &e->remote, e->protocol, e->port);
 	const bool has_addr = e->remote.family != ADDR_NONE;
+	struct plan_verdict address;
 
 	if (v.action != POLICY_ALLOW)
 		return refuse_by(e, &v, "the name is not allowed");
@@ -459,18 +458,20 @@ static bool refuses_name(const struct plan *p, const struct dns_name *name,
 	if (has_addr && !plan_reaches(p, v.flags, &e->remote, e->protocol, e->port))
 		return refuse(e, v.rule, true,
 			      addr_special_name(addr_special(&e->remote)));
+	if (e->layer != EVENT_ADDRESS || !is_checked(p, e))
+		return false;
 	/* The relay knows a connection by its name; of one that showed none the rule has
 	 * to name the port, and on a web server's to say `raw`. */
-	if (e->layer == EVENT_ADDRESS && is_checked(p, e) &&
-	    !(address.action == POLICY_ALLOW &&
-	      plan_takes_bytes(address.flags, e->port)) &&
-	    !(plan_rule_names_port(p, v.rule, e->protocol, e->port) &&
-	      plan_takes_bytes(v.flags, e->port)))
-		return refuse(e, v.rule, !plan_is_web_port(e->port),
-			      plan_is_web_port(e->port)
-				      ? "no name is shown; the rule needs raw: true"
-				      : "no name is shown; the rule needs the port");
-	return false;
+	address = plan_match_addr(p, &e->remote, e->protocol, e->port);
+	if ((address.action == POLICY_ALLOW &&
+	     plan_takes_bytes(address.flags, e->port)) ||
+	    (plan_rule_names_port(p, v.rule, e->protocol, e->port) &&
+	     plan_takes_bytes(v.flags, e->port)))
+		return false;
+	return refuse(e, v.rule, !plan_is_web_port(e->port),
+		      plan_is_web_port(e->port)
+			      ? "no name is shown; the rule needs raw: true"
+			      : "no name is shown; the rule needs the port");
 }
 
 static bool refuses(const struct plan *p, struct event *e)

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/special.h"
-#include "policy/layout.h"
 #include "policy/limits.h"
 #include "policy/names.h"
 
@@ -320,13 +319,13 @@ static void check_rules(struct check *c)
 
 		c->denies_addr |= r->kind == TARGET_PREFIX && r->action == POLICY_DENY;
 		has_pattern |= r->kind == TARGET_BELOW || r->kind == TARGET_WITHIN;
+		/* In the plan a name takes its size and one byte. */
 		size += r->kind == TARGET_NAME ? r->name.size + 1u : 0;
 	}
 	/* The plan has no name fewer than there are rules for names. Under another
 	 * default it has names that no rule is about. */
 	c->names_once = !has_pattern && c->policy->default_action == POLICY_DENY &&
-			!c->policy->every_name &&
-			layout_count(&c->plan, LAYOUT_NAMES) == size;
+			!c->policy->every_name && plan_names_size(&c->plan) == size;
 	for (uint32_t i = 0; i < c->policy->count; i++) {
 		const struct rule *r = &c->policy->rules[i];
 
@@ -341,31 +340,35 @@ static void check_rules(struct check *c)
 	}
 }
 
-/* What is denied without a rule is so because of the rules that don't name it, and stays
- * open when one that does has ended. */
+static const char *end_fault(const struct policy *p, const struct rule *r)
+{
+	struct addr a;
+
+	if (r->until_ms == 0 || r->kind != TARGET_PREFIX)
+		return NULL;
+	if (p->default_action == POLICY_ALLOW)
+		return "can't end: defaultAction: allow opens addresses for good";
+	/* What is denied without a rule is so because of the rules that don't name it,
+	 * and stays open when one that does has ended. */
+	for (size_t i = 0; addr_metadata(i, &a); i++)
+		if (r->prefix.bits == 8 * addr_size(&a) &&
+		    addr_equal(&r->prefix.addr, &a))
+			return "can't be opened for a time: it is a cloud's metadata";
+	return NULL;
+}
+
 static int check_ends(const struct policy_reader *reader, const struct policy *p)
 {
 	int result = 0;
 
 	for (size_t i = 0; i < p->count; i++) {
 		const struct rule *r = &p->rules[i];
-		const bool is_prefix = r->kind == TARGET_PREFIX;
-		const char *why = NULL;
-		struct addr a;
+		const char *why = end_fault(p, r);
 
-		if (r->until_ms == 0)
-			continue;
-		for (size_t k = 0; is_prefix && addr_metadata(k, &a); k++)
-			if (r->prefix.bits == 8 * addr_size(&a) &&
-			    addr_equal(&r->prefix.addr, &a))
-				why = "can't be opened for a time: it is a cloud's "
-				      "metadata";
-		if (is_prefix && p->default_action == POLICY_ALLOW)
-			why = "can't end: defaultAction: allow opens addresses for good";
 		if (why) {
 			add(reader, r, FAULT_ERROR, why);
 			result = -EINVAL;
-		} else if (r->until_ms <= reader->now_ms) {
+		} else if (r->until_ms != 0 && r->until_ms <= reader->now_ms) {
 			add(reader, r, FAULT_HINT,
 			    "has ended, and is as if it weren't there");
 		}

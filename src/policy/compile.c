@@ -93,8 +93,7 @@ static int add_rule(struct implicit *b, const struct rule *r)
 	return r->target ? policy_add_rule(&b->denies, b->arena, r) : -ENOMEM;
 }
 
-/* A deny of something yet to be named. That of an address which has ports, as where rules
- * have opened some of them (OPENED_PORTS), is PLAN_NOT_BY_DEFAULT. */
+/* A deny of something yet to be named. */
 static struct rule deny_of(enum rule_target kind, const char *file, const char *why)
 {
 	return (struct rule){ .action = POLICY_DENY,
@@ -126,6 +125,7 @@ static int add_range(struct implicit *b, struct prefix p, const char *why)
 		return r < 0 ? r : add_range(b, prefix_half(p, true), why);
 	}
 	rule = deny_of(TARGET_PREFIX, "built in", why);
+	/* Not by default: rules have opened some of its ports (PLAN_NOT_BY_DEFAULT). */
 	rule.ports.with_default = opened == OPENED_PORTS;
 	rule.prefix = p;
 	rule.target = arena_printf(b->arena, "%s/%u", ADDR_SHOWN(&p.addr), p.bits);
@@ -148,6 +148,7 @@ static int add_addr(struct implicit *b, const struct addr *a, const char *file,
 	}
 	if (opened == OPENED_WHOLE)
 		return 0;
+	/* Not by default: rules have opened some of its ports (PLAN_NOT_BY_DEFAULT). */
 	deny.ports.with_default = opened == OPENED_PORTS;
 	deny.prefix = prefix_of(a, bits);
 	deny.target = arena_text(b->arena, text_of(ADDR_SHOWN(a)));
@@ -657,17 +658,26 @@ static void write_rules(struct builder *b)
 	}
 }
 
-/* The slot of @n: the one that has it, or the first empty one. *@ret_hash: of @n. */
-static struct layout_slot *slot_for(struct builder *b, const struct dns_name *n,
-				    uint64_t *ret_hash)
+/* The slot of @n: the one that has it, or the first empty one. */
+static struct layout_slot *slot_for(struct builder *b, uint64_t hash,
+				    const struct dns_name *n)
+{
+	struct layout_slot *slots = section(b, LAYOUT_SLOTS);
+	const uint32_t count =
+		((struct layout_header *)b->bytes)->sections[LAYOUT_SLOTS].count;
+
+	return &slots[layout_slot_find(slots, count, section(b, LAYOUT_NAMES), hash,
+				       n->bytes, n->size)];
+}
+
+/* A name mostly has the parent of the one before. */
+static uint64_t hash_of(struct builder *b, const struct dns_name *n)
 {
 	const struct layout_header *h = (const struct layout_header *)b->bytes;
 	const size_t first = 1u + n->bytes[0];
 	const struct text parent = { (const char *)n->bytes + first, n->size - first };
-	struct layout_slot *slots = section(b, LAYOUT_SLOTS);
 	uint8_t labels[DNS_LABELS_MAX];
 
-	/* A name mostly has the parent of the one before. */
 	if (!text_same(parent, b->parent)) {
 		b->parent = parent;
 		b->parent_hash = 0;
@@ -675,10 +685,7 @@ static struct layout_slot *slot_for(struct builder *b, const struct dns_name *n,
 			b->parent_hash = layout_hash_label(&h->key, b->parent_hash,
 							   n->bytes + labels[i]);
 	}
-	*ret_hash = layout_hash_label(&h->key, b->parent_hash, n->bytes);
-	return &slots[layout_slot_find(slots, h->sections[LAYOUT_SLOTS].count,
-				       section(b, LAYOUT_NAMES), *ret_hash, n->bytes,
-				       n->size)];
+	return layout_hash_label(&h->key, b->parent_hash, n->bytes);
 }
 
 static void write_names(struct builder *b)
@@ -702,7 +709,8 @@ static void write_names(struct builder *b)
 
 		if (r->kind == TARGET_PREFIX)
 			continue;
-		s = slot_for(b, &r->name, &hash);
+		hash = hash_of(b, &r->name);
+		s = slot_for(b, hash, &r->name);
 		h->labels_max = MAX(h->labels_max, (uint32_t)r->name.labels);
 		if (s->name == 0) {
 			*s = (struct layout_slot){ (uint32_t)(hash >> 32), used + 1,
@@ -734,12 +742,11 @@ static void write_next(struct builder *b)
 	for (uint32_t i = (uint32_t)b->count; i-- > 0;) {
 		const struct rule *r = b->rules[i];
 		struct layout_slot *s;
-		uint64_t hash;
 
 		next[i] = (struct layout_next){ PLAN_NO_RULE, PLAN_NO_RULE };
 		if (r->kind == TARGET_PREFIX || i >= b->written)
 			continue;
-		s = slot_for(b, &r->name, &hash);
+		s = slot_for(b, hash_of(b, &r->name), &r->name);
 		if (r->kind != TARGET_BELOW) {
 			next[i].exact = s->exact;
 			s->exact = i;

@@ -469,6 +469,15 @@ static void clean_index(struct index *i)
 	free(i->heads);
 }
 
+static bool has_rule(const struct index *by_target, const struct rule *wanted)
+{
+	struct index_entry *i = index_find(by_target, wanted->target);
+
+	while (i && !same_rule(CONTAINER_OF(i, struct rule_entry, entry)->rule, wanted))
+		i = index_next(i);
+	return i;
+}
+
 /* Those of @wanted that the policy hasn't. */
 static int find_new(struct edit *e, const struct policy *wanted, const char *const *json,
 		    struct err *err)
@@ -489,16 +498,10 @@ static int find_new(struct edit *e, const struct policy *wanted, const char *con
 	}
 	for (size_t i = 0; i < wanted->count; i++) {
 		const struct rule *rule = &wanted->rules[i];
-		struct index_entry *same = index_find(&by_target, rule->target);
 		char yaml[POLICY_RULE_SIZE];
 		const char *text = json[i];
 
-		while (same &&
-		       !(same_rule(CONTAINER_OF(same, struct rule_entry, entry)->rule,
-				   rule) &&
-			 opens(&e->before.plan, rule)))
-			same = index_next(same);
-		if (same)
+		if (has_rule(&by_target, rule) && opens(&e->before.plan, rule))
 			continue;
 		if (!rule_write(rule, false, yaml, sizeof(yaml)))
 			return err_set(err, -EINVAL, "the rule is too long");
@@ -512,6 +515,40 @@ static int find_new(struct edit *e, const struct policy *wanted, const char *con
 	return 0;
 }
 
+/* False: there is no place that is certain. */
+static bool find_position(struct edit *e, const struct node *root)
+{
+	struct position *p = &e->position;
+	struct arena *arena = &e->arena;
+	const struct lines *l = &e->lines;
+	const struct text t = l->text;
+	const char *first = t.len > 0 ? memchr(t.ptr, '\n', t.len) : NULL;
+	const char *end = first && first > t.ptr && first[-1] == '\r' ? "\r\n" : "\n";
+	const bool whole = t.len == 0 || t.ptr[t.len - 1] == '\n';
+	const struct node *wrapper = node_find(root, text_of("network_policy"));
+	const struct node *map = wrapper ?: root;
+	const struct node *list = node_find(map, text_of("egress"));
+	const bool has_list = list && list->kind == NODE_LIST;
+
+	*p = (struct position){ .after = end };
+	if (has_list && is_at(l, list, '[')) {
+		into_brackets(l, list, "", "", arena, p);
+	} else if (has_list && is_at(l, list, '-') && list->line > list->key_line) {
+		/* Behind the line of the key, so that a comment over the first rule stays
+		 * with that rule. */
+		p->at = line_start(l, list->key_line + 1);
+		p->before = arena_printf(arena, "%*s- ", (int)list->column - 1, "");
+		p->between = arena_printf(arena, "%s%s", end, p->before ?: "");
+	} else if (!list && map && map->kind == NODE_MAP && is_at(l, map, '{')) {
+		into_brackets(l, map, "\"egress\": [", "]", arena, p);
+	} else if (!list && !wrapper && (!root || root->column == 1)) {
+		p->at = t.len;
+		p->before = arena_printf(arena, "%segress:%s  - ", whole ? "" : end, end);
+		p->between = arena_printf(arena, "%s  - ", end);
+	}
+	return p->before && p->between && p->after;
+}
+
 /* Where the first rule of the list would stand. */
 static int find_front(struct edit *e, struct err *err)
 {
@@ -520,11 +557,6 @@ static int find_front(struct edit *e, struct err *err)
 	const struct node_source source = {
 		.arena = &e->arena, .faults = &faults, .file = e->path, .text = t
 	};
-	const char *first = t.len > 0 ? memchr(t.ptr, '\n', t.len) : NULL;
-	const char *end = first && first > t.ptr && first[-1] == '\r' ? "\r\n" : "\n";
-	bool whole = t.len == 0 || t.ptr[t.len - 1] == '\n', has_list;
-	struct position p = { .after = end };
-	const struct node *wrapper, *map, *list;
 	struct node *root = NULL;
 	int r = is_json(e->path, t) ? node_read_json(&source, &root)
 				    : node_read_yaml(&source, &root);
@@ -532,29 +564,7 @@ static int find_front(struct edit *e, struct err *err)
 	faults_done(&faults);
 	if (r == -ENOMEM)
 		return err_sys(err, r, "cannot read the policy");
-	wrapper = node_find(root, text_of("network_policy"));
-	map = wrapper ?: root;
-	list = node_find(map, text_of("egress"));
-	has_list = list && list->kind == NODE_LIST;
-	if (has_list && is_at(&e->lines, list, '[')) {
-		into_brackets(&e->lines, list, "", "", &e->arena, &p);
-	} else if (has_list && is_at(&e->lines, list, '-') &&
-		   list->line > list->key_line) {
-		/* Behind the line of the key, so that a comment over the first rule stays
-		 * with that rule. */
-		p.at = line_start(&e->lines, list->key_line + 1);
-		p.before = arena_printf(&e->arena, "%*s- ", (int)list->column - 1, "");
-		p.between = arena_printf(&e->arena, "%s%s", end, p.before ?: "");
-	} else if (!list && map && map->kind == NODE_MAP && is_at(&e->lines, map, '{')) {
-		into_brackets(&e->lines, map, "\"egress\": [", "]", &e->arena, &p);
-	} else if (!list && !wrapper && (!root || root->column == 1)) {
-		p.at = t.len;
-		p.before =
-			arena_printf(&e->arena, "%segress:%s  - ", whole ? "" : end, end);
-		p.between = arena_printf(&e->arena, "%s  - ", end);
-	}
-	e->position = p;
-	if (r < 0 || !p.before || !p.between || !p.after) {
+	if (r < 0 || !find_position(e, root)) {
 		by_hand(err, "there is no place in it that is certain",
 			e->additions[0].text);
 		return -ENOTSUP;

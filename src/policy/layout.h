@@ -155,6 +155,3 @@ size_t layout_labels(const struct dns_name *n, uint8_t ret[DNS_LABELS_MAX]);
 int layout_prefix_compare(const struct layout_prefix *a, const struct layout_prefix *b);
 /* @outer holds all of @inner. */
 bool layout_prefix_holds(const struct prefix *outer, const struct prefix *inner);
-/* "1", "0x7f", "0x": a name that ends so is a way to write an IPv4 address, which
- * programs read differently, never a host. No top-level domain looks like it. */
-bool layout_is_number(struct text label);

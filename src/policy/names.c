@@ -218,7 +218,7 @@ static void put_basic(struct text t, struct looks *ret)
 		ret->at[ret->count++] = (uint8_t)t.ptr[n];
 }
 
-/* What stands behind "xn--", section 6.2. */
+/* What stands behind "xn--", RFC 3492, section 6.2. */
 static bool decode(struct text t, struct looks *ret)
 {
 	const char *dash = memrchr(t.ptr, '-', t.len);
@@ -232,12 +232,12 @@ static bool decode(struct text t, struct looks *ret)
 	}
 	while (t.len > 0) {
 		const uint32_t before = i;
-		uint32_t delta;
 		const uint32_t points = (uint32_t)ret->count + 1;
+		uint32_t delta;
 
 		if (points > DNS_LABEL_MAX || !read_delta(&t, bias, &i))
 			return false;
-		/* Section 6.1. */
+		/* The next bias, RFC 3492, section 6.1. */
 		delta = before == 0 ? (i - before) / 700 : (i - before) / 2;
 		bias = 0;
 		for (delta += delta / points; delta > 455; bias += 36)

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "base/text.h"
 #include "event/event.h"
 #include "policy/plan.h"
 
@@ -24,6 +25,18 @@ int name_to_unicode(const char *ascii, char **ret) MUST_CHECK;
  * the list, or where @private is set by the companies' part, such as github.io.
  * Return: 1, 0, or -ELIBACC: libpsl can't be loaded. */
 int name_is_public_suffix(const char *name, bool is_private) MUST_CHECK;
+/* "1", "0x7f", "0x": a name that ends in such a label is a way to write an IPv4 address,
+ * which programs read differently, never a host. No top-level domain looks like it. */
+static inline bool name_is_number(struct text label)
+{
+	bool hex = label.len >= 2 && label.ptr[0] == '0' && (label.ptr[1] | 0x20) == 'x';
+
+	for (size_t i = hex ? 2 : 0; i < label.len; i++) {
+		if (hex ? text_hex_value(label.ptr[i]) < 0 : !text_is_digit(label.ptr[i]))
+			return false;
+	}
+	return label.len > 0;
+}
 /* What of @name one owner has: the label in front of the longest suffix, by both parts of
  * the list, and that suffix; all of it where that is no more. Without libpsl the last two
  * labels. */

@@ -230,37 +230,45 @@ static void refuse_marks(struct yaml_reader *r, const yaml_char_t *anchor,
 
 static int node_read(struct yaml_reader *r, int depth, struct node **ret);
 
-/* The items of a list, or the keys and values of a mapping, to its end. */
-static int items_read(struct yaml_reader *r, int depth, struct node *parent)
+static int list_read(struct yaml_reader *r, int depth, struct node *list)
 {
-	const bool is_map = parent->kind == NODE_MAP;
-
 	for (;;) {
-		struct node *key = NULL, *value = NULL;
+		struct node *item;
 		int e = event_next(r);
 
-		if (e < 0 || r->event.type == (is_map ? YAML_MAPPING_END_EVENT
-						      : YAML_SEQUENCE_END_EVENT))
+		if (e < 0 || r->event.type == YAML_SEQUENCE_END_EVENT)
 			return e;
-		if (is_map && r->event.type != YAML_SCALAR_EVENT) {
+		e = node_read(r, depth, &item);
+		if (e < 0)
+			return e;
+		node_append(r->source, list, item);
+	}
+}
+
+static int map_read(struct yaml_reader *r, int depth, struct node *map)
+{
+	for (;;) {
+		struct node *key, *value;
+		int e = event_next(r);
+
+		if (e < 0 || r->event.type == YAML_MAPPING_END_EVENT)
+			return e;
+		if (r->event.type != YAML_SCALAR_EVENT) {
 			fault_at(r, &r->event.start_mark,
 				 "a key is a word, nothing else");
 			return -EINVAL;
 		}
-		if (is_map)
-			e = node_read(r, depth, &key);
-		if (is_map && e == 0)
+		e = node_read(r, depth, &key);
+		if (e == 0)
 			e = event_next(r);
 		if (e == 0)
 			e = node_read(r, depth, &value);
 		if (e < 0)
 			return e;
-		if (is_map) {
-			value->key = key->text;
-			value->key_line = key->line;
-			value->key_column = key->column;
-		}
-		node_append(r->source, parent, value);
+		value->key = key->text;
+		value->key_line = key->line;
+		value->key_column = key->column;
+		node_append(r->source, map, value);
 	}
 }
 
@@ -297,11 +305,11 @@ static int node_read(struct yaml_reader *r, int depth, struct node **ret)
 		refuse_marks(r, e->data.sequence_start.anchor,
 			     e->data.sequence_start.tag);
 		n->kind = NODE_LIST;
-		return items_read(r, depth + 1, n);
+		return list_read(r, depth + 1, n);
 	case YAML_MAPPING_START_EVENT:
 		refuse_marks(r, e->data.mapping_start.anchor, e->data.mapping_start.tag);
 		n->kind = NODE_MAP;
-		return items_read(r, depth + 1, n);
+		return map_read(r, depth + 1, n);
 	case YAML_ALIAS_EVENT:
 		fault_at(r, m,
 			 "aliases (*name) can't be used in a policy; quote a target that "

@@ -9,6 +9,7 @@
 #include "dns/message.h"
 #include "policy/layout.h"
 #include "policy/limits.h"
+#include "policy/names.h"
 
 size_t layout_item_size(enum layout_section which)
 {
@@ -533,6 +534,11 @@ struct plan_rule plan_rule(const struct plan *p, size_t i)
 	};
 }
 
+size_t plan_names_size(const struct plan *p)
+{
+	return layout_count(p, LAYOUT_NAMES);
+}
+
 bool plan_name_next(const struct plan *p, uint32_t *at, struct dns_name *ret)
 {
 	const uint8_t *names = layout_section(p, LAYOUT_NAMES);
@@ -627,17 +633,6 @@ static struct plan_verdict default_verdict(const struct plan *p)
 	return within_budget(p, v, 0);
 }
 
-bool layout_is_number(struct text label)
-{
-	bool hex = label.len >= 2 && label.ptr[0] == '0' && (label.ptr[1] | 0x20) == 'x';
-
-	for (size_t i = hex ? 2 : 0; i < label.len; i++) {
-		if (hex ? text_hex_value(label.ptr[i]) < 0 : !text_is_digit(label.ptr[i]))
-			return false;
-	}
-	return label.len > 0;
-}
-
 struct plan_verdict plan_match_name(const struct plan *p, const struct dns_name *name)
 {
 	const struct layout_header *h = layout_header(p);
@@ -654,7 +649,7 @@ struct plan_verdict plan_match_name(const struct plan *p, const struct dns_name 
 	if (count == 0)
 		return (struct plan_verdict){ .rule = PLAN_NO_RULE };
 	top = name->bytes + labels[count - 1];
-	if (layout_is_number((struct text){ (const char *)top + 1, top[0] }))
+	if (name_is_number((struct text){ (const char *)top + 1, top[0] }))
 		return (struct plan_verdict){ .rule = PLAN_NO_RULE };
 	for (size_t i = count; i-- > 0 && count - i <= h->labels_max;) {
 		const uint8_t *suffix = name->bytes + labels[i];

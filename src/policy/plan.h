@@ -260,7 +260,8 @@ struct plan_prefix plan_prefix(const struct plan *p, size_t i);
 /* The names that rules are about, wildcards without their stars, in the order of the
  * rules. *@at is 0 at first. False: there is none left. */
 bool plan_name_next(const struct plan *p, uint32_t *at, struct dns_name *ret);
-
+/* Bytes of all of them, each once: a name takes its size and one byte. */
+size_t plan_names_size(const struct plan *p);
 size_t plan_rule_count(const struct plan *p);
 struct plan_rule plan_rule(const struct plan *p, size_t i);
 /* Of what the rules decide now, and not of where they stand: the same for two texts that

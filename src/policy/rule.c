@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "event/json.h"
-#include "policy/layout.h"
 #include "policy/limits.h"
 #include "policy/names.h"
 
@@ -247,7 +246,7 @@ static int name_target(struct text whole, unsigned int has, struct rule *ret,
 	dot = memrchr(last.ptr, '.', last.len);
 	if (dot)
 		last = (struct text){ dot + 1, (size_t)(last.ptr + last.len - dot - 1) };
-	if (layout_is_number(last))
+	if (name_is_number(last))
 		return refuse_number(err, whole);
 	if (has & HAS_WIDE)
 		r = idn_target(t, &name, err);

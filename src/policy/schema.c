@@ -479,8 +479,10 @@ static void on_extends(struct walk *w, const struct node *n, void *data)
 {
 	struct schema_document *d = w->document;
 
-	if (!d->extends)
+	if (n == n->parent->first) {
 		d->extends = new_nodes(w, n->parent->count);
+		d->extends_count = 0;
+	}
 	if (n->kind != NODE_TEXT || n->text.len == 0)
 		walk_is_not(w, n, "the name of a profile or a file");
 	else if (d->extends)
@@ -502,6 +504,7 @@ static void on_list_item(struct walk *w, const struct node *n, void *data)
 static void on_allow_list(struct walk *w, const struct node *n, void *data)
 {
 	w->document->lists = new_nodes(w, n->count);
+	w->document->list_count = 0;
 	if (w->document->lists && n->kind == NODE_LIST)
 		walk_list(w, n, on_list_item, data);
 	else if (w->document->lists)
@@ -524,37 +527,50 @@ static struct policy_place place_of(const struct walk *w, const struct node *n)
 	return (struct policy_place){ w->document->file, n->line, n->column };
 }
 
-/* One word of two, unless a document before has said it. */
-static void on_setting(struct walk *w, const struct node *n, void *data)
+/* One word of two, unless a document before has said it. Return: its index, or -1. */
+static int walk_setting(struct walk *w, const struct node *n, const char *const words[2],
+			const char *what, bool *has, struct policy_place *at)
 {
-	static const struct {
-		const char *key, *words[2], *what;
-	} settings[] = {
-		{ "verify", { "dns", "tls" }, "a way to verify: write dns or tls" },
-		{ "dns", { "live", "pinned" }, "a way to resolve: write live or pinned" },
-		{ "deniedNames",
-		  { "nxdomain", "refuse" },
-		  "an answer for denied names: write nxdomain or refuse" },
-	};
-	struct policy *p = w->document->policy;
-	bool *const has[] = { &p->has_verify, &p->has_dns, &p->has_denied_names };
-	struct policy_place *const at[] = { &p->verify_at, &p->dns_at,
-					    &p->denied_names_at };
-	size_t which = 0;
-	int i;
+	int i = walk_word(w, n, words, 2, what);
 
-	while (!text_equal(n->key, settings[which].key))
-		which++;
-	i = walk_word(w, n, settings[which].words, 2, settings[which].what);
-	if (i < 0 || *has[which])
-		return;
-	*has[which] = true;
-	*at[which] = place_of(w, n);
-	if (which == 0)
+	if (i < 0 || *has)
+		return -1;
+	*has = true;
+	*at = place_of(w, n);
+	return i;
+}
+
+static void on_verify(struct walk *w, const struct node *n, void *data)
+{
+	static const char *const words[] = { "dns", "tls" };
+	struct policy *p = w->document->policy;
+	int i = walk_setting(w, n, words, "a way to verify: write dns or tls",
+			     &p->has_verify, &p->verify_at);
+
+	if (i >= 0)
 		p->verify = (enum policy_verify)i;
-	else if (which == 1)
+}
+
+static void on_dns(struct walk *w, const struct node *n, void *data)
+{
+	static const char *const words[] = { "live", "pinned" };
+	struct policy *p = w->document->policy;
+	int i = walk_setting(w, n, words, "a way to resolve: write live or pinned",
+			     &p->has_dns, &p->dns_at);
+
+	if (i >= 0)
 		p->dns = (enum policy_dns)i;
-	else
+}
+
+static void on_denied_names(struct walk *w, const struct node *n, void *data)
+{
+	static const char *const words[] = { "nxdomain", "refuse" };
+	struct policy *p = w->document->policy;
+	int i = walk_setting(w, n, words,
+			     "an answer for denied names: write nxdomain or refuse",
+			     &p->has_denied_names, &p->denied_names_at);
+
+	if (i >= 0)
 		p->denied_names = (enum policy_denied_names)i;
 }
 
@@ -737,17 +753,14 @@ static const char *need_fault(enum policy_need_kind kind, struct text value)
 	return is_variable(value) ? NULL : "the name of a variable";
 }
 
-/* An item of the list that `run` has under the name of a need. */
+/* @data: which need this is an item of. */
 static void on_need(struct walk *w, const struct node *n, void *data)
 {
 	struct policy *p = w->document->policy;
-	enum policy_need_kind kind = NEED_OWN;
+	const enum policy_need_kind kind = *(const enum policy_need_kind *)data;
+	const char *why = n->kind == NODE_TEXT ? need_fault(kind, n->text) : "a text";
 	struct policy_need *grown;
-	const char *why;
 
-	while (!text_equal(n->parent->key, policy_need_words[kind]))
-		kind++;
-	why = n->kind == NODE_TEXT ? need_fault(kind, n->text) : "a text";
 	if (why) {
 		walk_is_not(w, n, why);
 		return;
@@ -769,13 +782,22 @@ static void on_need(struct walk *w, const struct node *n, void *data)
 	p->needs = grown;
 }
 
+static void on_needs(struct walk *w, const struct node *n, void *data)
+{
+	enum policy_need_kind kind = NEED_OWN;
+
+	while (!text_equal(n->key, policy_need_words[kind]))
+		kind++;
+	walk_list(w, n, on_need, &kind);
+}
+
 static void on_run(struct walk *w, const struct node *n, void *data)
 {
 	static const struct schema_key keys[] = {
-		{ "own", on_need, true },
-		{ "pass_env", on_need, true },
-		{ "set_env", on_need, true },
-		{ "rw_preset", on_need, true },
+		{ "own", on_needs },
+		{ "pass_env", on_needs },
+		{ "set_env", on_needs },
+		{ "rw_preset", on_needs },
 	};
 
 	walk_map(w, n, keys, ARRAY_SIZE(keys), NULL);
@@ -802,13 +824,13 @@ const struct schema_key schema_policy_keys[] = {
 	[POLICY_KEY_DEFAULT_ACTION] = { "defaultAction", on_default_action },
 	[POLICY_KEY_EGRESS] = { "egress", on_rule, true },
 	[POLICY_KEY_ALLOW_LIST] = { "allow-list", on_allow_list },
-	[POLICY_KEY_VERIFY] = { "verify", on_setting },
-	[POLICY_KEY_DNS] = { "dns", on_setting },
+	[POLICY_KEY_VERIFY] = { "verify", on_verify },
+	[POLICY_KEY_DNS] = { "dns", on_dns },
 	[POLICY_KEY_REPIN] = { "repin", on_repin },
 	[POLICY_KEY_LIMITS] = { "limits", on_limits },
 	[POLICY_KEY_ON_DENIES] = { "on_denies", on_denies },
 	[POLICY_KEY_FULL_ISOLATION] = { "require_full_isolation", on_full_isolation },
-	[POLICY_KEY_DENIED_NAMES] = { "deniedNames", on_setting },
+	[POLICY_KEY_DENIED_NAMES] = { "deniedNames", on_denied_names },
 	[POLICY_KEY_RUN] = { "run", on_run },
 	[POLICY_KEY_NETWORK_POLICY] = { "network_policy", on_network_policy },
 };
