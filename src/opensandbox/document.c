@@ -34,7 +34,10 @@ static size_t escape_go(struct text t, char *buf)
 			return 1;
 		}
 	}
-	snprintf(buf, ESCAPE_SIZE, c < 0x20 || strchr("<>&", c) ? "\\u%04x" : "%c", c);
+	buf[0] = t.ptr[0];
+	buf[1] = '\0';
+	if (c < 0x20 || strchr("<>&", c))
+		snprintf(buf, ESCAPE_SIZE, "\\u%04x", c);
 	return 1;
 }
 

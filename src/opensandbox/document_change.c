@@ -150,6 +150,13 @@ static int read_targets(struct text body, struct targets *t, struct err *err)
 	return r;
 }
 
+static int compare_only_targets(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+
+	return compare_targets(x->target, y->target);
+}
+
 int document_remove(const struct document *old, struct text body, struct document **ret,
 		    struct err *err)
 {
@@ -168,12 +175,12 @@ int document_remove(const struct document *old, struct text body, struct documen
 	if (r < 0 || !d)
 		return err_set(err, -ENOMEM, "out of memory");
 	if (t.count > 0)
-		qsort(t.items, t.count, sizeof(*t.items), compare_entries);
+		qsort(t.items, t.count, sizeof(*t.items), compare_only_targets);
 	for (size_t i = 0; i < old->count; i++) {
 		const struct entry key = { .target = old->rules[i].target };
 
-		if ((t.count == 0 ||
-		     !bsearch(&key, t.items, t.count, sizeof(key), compare_entries)) &&
+		if ((t.count == 0 || !bsearch(&key, t.items, t.count, sizeof(key),
+					      compare_only_targets)) &&
 		    document_copy_rule(d, &old->rules[i]) < 0)
 			return err_set(err, -ENOMEM, "out of memory");
 	}
@@ -222,7 +229,7 @@ static int read_part(const struct document_rule *rule, struct part *ret)
 	ret->rule = rule;
 	ret->end_ms = INT64_MAX;
 	/* What is no time is a fault when a policy is made of it. */
-	if (r == 0 && until.len > 2)
+	if (r == 0 && until.len > 2 && until.ptr[0] == '"')
 		(void)!timestamp_parse((struct text){ until.ptr + 1, until.len - 2 },
 				       &ret->end_ms);
 	return r;

@@ -66,8 +66,8 @@ bool loglines_has_level(const struct loglines *l, enum loglines_level level);
 
 /* @sandbox: whom it is about ("sandbox_id"), where the config names none; "": nobody. */
 
-/* @rules_json is JSON already ("[]"); bytes that JSON doesn't need stay escaped. */
 enum loglines_change { LOGLINES_LOADED = 0, LOGLINES_UPDATED };
+/* @rules_json is JSON already ("[]"); bytes that JSON doesn't need stay escaped. */
 void loglines_policy(struct loglines *l, int64_t wall_ms, enum loglines_change change,
 		     const char *sandbox, const char *default_action,
 		     const char *rules_json);

@@ -237,11 +237,29 @@ static int cannot_write(const struct policy_file *f, int r, struct err *err)
 	return err_sys(err, r, "cannot write %s", shown);
 }
 
-int policy_file_prepare(struct policy_file *f, struct text text, struct err *err)
+static int prepare(struct policy_file *f)
 {
 	CLEAN(place) struct place own = { .dir = -1 };
-	bool exists;
+	int r = place_open(f->path, NULL, &own);
 	struct stat st;
+
+	if (r < 0)
+		return r;
+	if (!f->is_shared)
+		finish_decided(f, NULL);
+	if (f->spare_dir)
+		finish_decided(f, f->spare_dir);
+	if (fstatat(own.dir, own.name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? write_somewhere(f, &own, NULL) : -errno;
+	if (S_ISLNK(st.st_mode))
+		return -ELOOP;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	return write_somewhere(f, &own, &st);
+}
+
+int policy_file_prepare(struct policy_file *f, struct text text, struct err *err)
+{
 	int r;
 
 	if (!f->path)
@@ -255,20 +273,7 @@ int policy_file_prepare(struct policy_file *f, struct text text, struct err *err
 	if (text.len > 0)
 		memcpy(f->text, text.ptr, text.len);
 	f->size = text.len;
-	r = place_open(f->path, NULL, &own);
-	if (r == 0 && !f->is_shared)
-		finish_decided(f, NULL);
-	if (r == 0 && f->spare_dir)
-		finish_decided(f, f->spare_dir);
-	exists = r == 0 && fstatat(own.dir, own.name, &st, AT_SYMLINK_NOFOLLOW) == 0;
-	if (r == 0 && !exists && errno != ENOENT)
-		r = -errno;
-	if (exists && S_ISLNK(st.st_mode))
-		r = -ELOOP;
-	else if (exists && !S_ISREG(st.st_mode))
-		r = -EINVAL;
-	if (r == 0)
-		r = write_somewhere(f, &own, exists ? &st : NULL);
+	r = prepare(f);
 	f->prepared = r == 0;
 	if (r < 0) {
 		r = cannot_write(f, r, err);
@@ -307,28 +312,35 @@ static void take_away(const struct policy_file *f)
 		unlinkat(p.dir, p.fresh, 0);
 }
 
-int policy_file_commit(struct policy_file *f, struct err *err)
+static int commit(const struct policy_file *f)
 {
 	CLEAN(place) struct place own = { .dir = -1 };
 	CLEAN(place) struct place spare = { .dir = -1 };
+	int r = place_open(f->path, NULL, &own);
+
+	if (r == 0 && f->spare && !f->alone)
+		r = place_open(f->path, f->spare_dir, &spare);
+	if (r < 0)
+		return r;
+	if (f->in_place)
+		return commit_in_place(f, &own, f->spare ? &spare : &own);
+	if (renameat(own.dir, own.fresh, own.dir, own.name) < 0)
+		return errno == EBUSY || errno == EXDEV ? commit_in_place(f, &own, &own)
+							: -errno;
+	/* Old or new, what a power cut leaves is whole: no reason to fail now. */
+	fsync(own.dir);
+	return 0;
+}
+
+int policy_file_commit(struct policy_file *f, struct err *err)
+{
 	int r;
 
 	if (!f->path)
 		return 0;
 	if (!f->prepared)
 		return cannot_write(f, -EBADF, err);
-	r = place_open(f->path, NULL, &own);
-	if (r == 0 && f->spare && !f->alone)
-		r = place_open(f->path, f->spare_dir, &spare);
-	if (r == 0 && f->in_place) {
-		r = commit_in_place(f, &own, f->spare ? &spare : &own);
-	} else if (r == 0 && renameat(own.dir, own.fresh, own.dir, own.name) < 0) {
-		r = errno == EBUSY || errno == EXDEV ? commit_in_place(f, &own, &own)
-						     : -errno;
-	} else if (r == 0) {
-		/* Old or new, what a power cut leaves is whole: no reason to fail now. */
-		fsync(own.dir);
-	}
+	r = commit(f);
 	if (r < 0) {
 		take_away(f);
 		r = cannot_write(f, r, err);
