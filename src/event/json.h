@@ -42,8 +42,7 @@ void jtext_json(struct jtext *j, struct text json);
 /* With quotes; at most @max bytes of @t. */
 void jtext_string(struct jtext *j, struct text t, size_t max);
 
-/* A comma if one is due, then "key":, or, with @key NULL, nothing: before an element of
- * a list. */
+/* A comma if one is due, and "key": unless @key is NULL (an element of a list). */
 void jtext_key(struct jtext *j, const char *key);
 
 /* Every byte of it is part of a character. */
