@@ -525,9 +525,11 @@ static uint64_t payers_of(const struct sandbox *s, const struct filter_count *c,
 	}
 	is_known |= add_payers(plan, &p->now, c, &which);
 	if (s->learned && !is_known && v.action != POLICY_ALLOW) {
-		if (!p->has_past && p->past_count++ < PASSED_PAST_MAX)
+		if (!p->has_past && p->past_count < PASSED_PAST_MAX) {
+			p->past_count++;
 			p->is_whole =
 				learned_past_rules(s->learned, &p->addr, on_rule, &past);
+		}
 		p->has_past = true;
 		is_known = add_payers(plan, &p->past, c, &which);
 		is_whole = p->is_whole;
@@ -554,7 +556,7 @@ void passed_count(struct sandbox *s, const struct filter_count *c,
 	sandbox_passed(s, &e, now_ms);
 }
 
-/* ---- how refused packets are counted: see accounts.h ---- */
+/* ---- how refused packets are counted: see accounting.h ---- */
 
 static int compare_flows(const void *a, const void *b)
 {

@@ -51,7 +51,7 @@ bool asks_address(struct sandbox *s, const struct dns_name *name, enum addr_fami
 			x = a->names;
 			for (size_t i = 1; i < a->count; i++)
 				x = a->names[i].given_ms < x->given_ms ? &a->names[i] : x;
-			/* All of them have to go on standing for their names. */
+			/* The oldest still stands for its name, so all do. */
 			if (x->given_ms + ASKS_KEEP_MS > now_ms)
 				x = NULL;
 		}

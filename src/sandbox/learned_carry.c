@@ -575,11 +575,15 @@ void learned_snapshot_clear(const struct learned_past *p, bool of_past, uint32_t
 {
 	const uint32_t room = of_past ? LEARNED_PAST_MAX : LEARNED_SNAPSHOT_RECORDS;
 	struct learned_records *image = snapshot_of(p);
+	struct snapshot_record *records;
+	const _Atomic uint32_t *used;
 
-	if (image && i < room && !p->snapshot->is_fresh &&
-	    i < atomic_load_explicit(of_past ? &image->past_used : &image->used,
-				     memory_order_relaxed))
-		set_absent(of_past ? &image->past[i] : &image->records[i]);
+	if (!image || p->snapshot->is_fresh)
+		return;
+	records = of_past ? image->past : image->records;
+	used = of_past ? &image->past_used : &image->used;
+	if (i < room && i < atomic_load_explicit(used, memory_order_relaxed))
+		set_absent(&records[i]);
 }
 
 /* How many records are said to be used, but not more than there can be. */
