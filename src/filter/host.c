@@ -578,12 +578,13 @@ int filter_host_stage(struct filter_host *h, uint16_t id, const struct plan *pla
 
 void filter_host_stage_end(struct filter_host *h, struct filter_host_stage *st)
 {
-	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, h->conn.seq);
 	struct err ignored = { 0 };
 
 	if (!st)
 		return;
 	if (st->stands && --st->plan->users == 0) {
+		CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, h->conn.seq);
+
 		/* Nobody has it: take it away. Without success it goes with the next
 		 * load. */
 		nl_batch(&w);
@@ -682,7 +683,7 @@ static int put_all(struct nl_writer *w, const void *data, struct err *err)
 }
 
 /* The guard's table: what members send is dropped, but what a table of members that
- * stands, or will, has accepted. */
+ * stands, or will, has accepted; where the table is lost, all of it. */
 static int put_guard(struct nl_writer *w, const void *data, struct err *err)
 {
 	const struct host_now *k = data;
@@ -765,7 +766,7 @@ int filter_host_load(struct filter_host *h, int64_t now_ms, struct err *err)
 	}
 	/* What can't be read is dropped meanwhile. */
 	if (table.exists && !h->loaded && r == 0)
-		(void)!host_read_live(h);
+		host_read_live(h);
 	/* A table that is lost accepts nothing, and there is no time to lose. */
 	if ((table.exists || now.is_lost) && r == 0)
 		r = nft_table_replace(&h->conn, &guard, put_guard, &now, err);

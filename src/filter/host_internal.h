@@ -123,10 +123,27 @@ static inline size_t host_level_of(const struct member *m)
 
 /* ---- host_table.c: what a batch is made of ---- */
 
+/* The name of @level's map, or of its pairs. */
+void host_level_name(size_t level, bool pairs, char ret[FILTER_NAME_MAX]);
 /* Add or delete the elements of @m but those that @other (may be NULL) has as well: what
  * stays isn't touched. */
 void host_put_member(struct nl_writer *w, bool add, const struct host_member *m,
 		     const struct host_member *other);
+
+/* Where a member has an element each. */
+enum host_element_kind {
+	HOST_LIVE = 0, /* its marks */
+	HOST_OWNS,
+	HOST_CURRENT, /* its mark by its id */
+	HOST_KNOWN,   /* its id, as it stands in flows */
+	HOST_WHO,     /* in the map of its level; in the others all have one */
+	HOST_FLOWS,   /* the level's pairs; of user ids, the orphans */
+	HOST_ELEMENT_KINDS
+};
+/* Add each member's element of @kind; of a level's set only where the level has users. */
+void host_put_kind(struct nl_writer *w, const struct filter_host *h, const char *table,
+		   enum host_element_kind kind);
+
 /* A plan comes, with its chains, or goes. */
 int host_put_plan(struct nl_writer *w, const struct filter_host *h, bool add,
 		  const struct host_plan *p, struct err *err) MUST_CHECK;
@@ -143,7 +160,6 @@ int host_put_learned(struct nl_writer *w, const struct host_member *m,
 /* Take one away; it may have ended meanwhile. */
 void host_put_stale(struct nl_writer *w, uint32_t mark,
 		    const struct host_learned_entry *e);
-
 /* The marks of flows that the guard's table lets pass: what a table has accepted that
  * stands, or will. */
 void host_put_passed(struct nl_writer *w, const struct filter_host *h);
@@ -153,8 +169,8 @@ void host_put_passed(struct nl_writer *w, const struct filter_host *h);
 /* Who the members of the table that stands are. */
 typedef int host_member_fn(struct filter_host *h, const struct member *who,
 			   struct err *err);
-/* h->live, from the table that stands. */
-int host_read_live(struct filter_host *h) MUST_CHECK;
+/* h->live, from the table that stands, as far as it can be read. */
+void host_read_live(struct filter_host *h);
 int host_read_members(struct filter_host *h, host_member_fn *fn,
 		      struct err *err) MUST_CHECK;
 /* The largest number of a plan in a table that stands; 0: there is none. */
@@ -175,26 +191,3 @@ int host_build_plan(const struct filter_host *h, const struct host_plan *p,
 		    struct err *err) MUST_CHECK;
 /* A chain whose rules depend on the levels in use. */
 bool host_chain_has_levels(const struct filter_chain *c);
-/* The name of @level's map, or of its pairs. */
-void host_level_name(size_t level, bool pairs, char ret[FILTER_NAME_MAX]);
-
-/* Where a member has an element each. */
-enum host_element_kind {
-	HOST_LIVE = 0, /* its marks */
-	HOST_OWNS,
-	HOST_CURRENT, /* its mark by its id */
-	HOST_KNOWN,   /* its id, as it stands in flows */
-	HOST_WHO,     /* in the map of its level; in the others all have one */
-	HOST_FLOWS,   /* the level's pairs; of user ids, the orphans */
-	HOST_ELEMENT_KINDS
-};
-/* What a set or map has for a member. It doesn't move: it points into itself. */
-struct host_element {
-	const char *set;
-	char name[FILTER_NAME_MAX];
-	uint8_t key[FILTER_KEY_MAX];
-	struct element e;
-};
-/* The element at @kind of each member. */
-void host_put_kind(struct nl_writer *w, const struct filter_host *h, const char *table,
-		   enum host_element_kind kind);

@@ -113,6 +113,14 @@ void host_level_name(size_t level, bool pairs, char ret[FILTER_NAME_MAX])
 	*end = '\0';
 }
 
+/* What a set or map has for a member. It doesn't move: it points into itself. */
+struct host_element {
+	const char *set;
+	char name[FILTER_NAME_MAX];
+	uint8_t key[FILTER_KEY_MAX];
+	struct element e;
+};
+
 static void append(struct host_element *h, const void *key, size_t size)
 {
 	memcpy(h->key + h->e.size, key, size);
@@ -592,12 +600,11 @@ static int on_live_mark(void *data, const struct element *e)
 	return 0;
 }
 
-int host_read_live(struct filter_host *h)
+void host_read_live(struct filter_host *h)
 {
 	struct reading k = { .host = h, .set = "live", .fn = on_live_mark };
-	int r = read_set(&k);
 
-	return r == -ENOENT ? 0 : r;
+	(void)!read_set(&k);
 }
 
 static int on_who(void *data, const struct element *e)
@@ -643,6 +650,7 @@ int host_read_members(struct filter_host *h, host_member_fn *fn, struct err *err
 static int on_number(void *data, const struct element *e)
 {
 	struct reading *k = data;
+
 	k->count = MAX(k->count, (size_t)(uint16_t)u32_at(e->key));
 	return 0;
 }

@@ -85,8 +85,8 @@ enum {
 	NFT_TABLE_PERSIST = 0x4, /* since 6.9; not in Debian 12's headers */
 };
 
-/* A new one with NLM_F_CREATE in @flags; of one that exists, and says that it is owned,
- * the owner is whoever sends this. */
+/* A new one with NLM_F_CREATE in @flags. Without it, one that exists: with
+ * NFT_TABLE_OWNER in @table_flags its owner is whoever sends this. */
 void nft_table(struct nl_writer *w, const char *table, uint16_t flags,
 	       uint32_t table_flags);
 /* Delete what is called @name in the table: by @type, NFT_MSG_DELTABLE (@name NULL),

@@ -520,6 +520,11 @@ struct variant {
 	const char *word;
 };
 
+static void print_word(struct line *t, const struct filter_stmt *s, struct variant v)
+{
+	fputs(v.word, t->out);
+}
+
 /* ct state & 2 != 0; tcp dport 53; icmp type 1-4 */
 static void write_match(struct nl_writer *w, const struct filter_stmt *s,
 			struct variant v)
@@ -557,8 +562,8 @@ static void print_match(struct line *t, const struct filter_stmt *s, struct vari
 		fprintf(t->out, " & 0x%08" PRIx32, s->mask);
 	if (s->kind == FILTER_NOT_EQUAL)
 		fputs(" !=", t->out);
-	else if (s->mask || s->field == FILTER_CT_STATE) /* without it: one of several */
-		fputs(" ==", t->out);
+	else if (s->kind != FILTER_RANGE && (s->mask || s->field == FILTER_CT_STATE))
+		fputs(" ==", t->out); /* without it: one of several */
 	fputc(' ', t->out);
 	print_value(t, s->field, s->value);
 	if (s->kind == FILTER_RANGE) {
@@ -646,68 +651,37 @@ static void print_flow(struct line *t, const struct filter_stmt *s, struct varia
 		s->set->counts ? " counter" : "");
 }
 
-/* An expression alone. */
-static void write_one(struct nl_writer *w, const struct filter_stmt *s, struct variant v)
+static void write_limit(struct nl_writer *w, const struct filter_stmt *s,
+			struct variant v)
 {
-	switch (s->kind) {
-	case FILTER_LIMIT:
-		put_expression(w, v.word, LIMIT_TERMS(s->value));
-		break;
-	case FILTER_COUNTER:
-		put_expression(w, v.word, COUNTER_TERMS);
-		break;
-	case FILTER_LOG:
-		put_expression(w, v.word,
-			       TERMS({ NFTA_LOG_PREFIX, .text = s->prefix },
-				     { NFTA_LOG_GROUP, FILTER_NFLOG_GROUP, 2 },
-				     { NFTA_LOG_QTHRESHOLD, 1, 2 }));
-		break;
-	case FILTER_REJECT_RESET:
-		put_expression(w, "reject",
-			       TERMS({ NFTA_REJECT_TYPE, NFT_REJECT_TCP_RST }));
-		break;
-	default:
-		put_expression(w, "reject",
-			       TERMS({ NFTA_REJECT_TYPE, NFT_REJECT_ICMPX_UNREACH },
-				     { NFTA_REJECT_ICMP_CODE,
-				       NFT_REJECT_ICMPX_ADMIN_PROHIBITED, 1 }));
-		break;
-	}
+	put_expression(w, "limit", LIMIT_TERMS(s->value));
 }
 
-/* A word, and what may stand behind it. */
-static void print_one(struct line *t, const struct filter_stmt *s, struct variant v)
+static void print_limit(struct line *t, const struct filter_stmt *s, struct variant v)
 {
-	fputs(v.word, t->out);
-	switch (s->kind) {
-	case FILTER_LIMIT:
-		fprintf(t->out, " rate %u/second burst %u packets",
-			s->value ? s->value : FILTER_LOG_PER_SEC,
-			s->value ? 2 * s->value : FILTER_LOG_BURST);
-		break;
-	case FILTER_LOG:
-		fprintf(t->out, " prefix \"%s\" group %d queue-threshold 1", s->prefix,
-			FILTER_NFLOG_GROUP);
-		break;
-	case FILTER_SET_CT_MARK:
-		fprintf(t->out, " set 0x%08" PRIx32, s->value);
-		break;
-	case FILTER_JUMP:
-	case FILTER_GOTO:
-		fprintf(t->out, " %s", s->chain->name);
-		break;
-	case FILTER_REDIRECT:
-		/* A port belongs to a protocol, to nft. */
-		if (t->l4proto == 0)
-			t->failed = true;
-		fprintf(t->out, " to :%" PRIu32, s->value);
-		break;
-	case FILTER_IN_CGROUP:
-		fprintf(t->out, " level %u \"%s\"", s->cgroup->level, s->cgroup->path);
-		break;
-	default:
-		break;
-	}
+	fprintf(t->out, "limit rate %u/second burst %u packets",
+		s->value ? s->value : FILTER_LOG_PER_SEC,
+		s->value ? 2 * s->value : FILTER_LOG_BURST);
+}
+
+static void write_counter(struct nl_writer *w, const struct filter_stmt *s,
+			  struct variant v)
+{
+	put_expression(w, "counter", COUNTER_TERMS);
+}
+
+static void write_log(struct nl_writer *w, const struct filter_stmt *s, struct variant v)
+{
+	put_expression(w, "log",
+		       TERMS({ NFTA_LOG_PREFIX, .text = s->prefix },
+			     { NFTA_LOG_GROUP, FILTER_NFLOG_GROUP, 2 },
+			     { NFTA_LOG_QTHRESHOLD, 1, 2 }));
+}
+
+static void print_log(struct line *t, const struct filter_stmt *s, struct variant v)
+{
+	fprintf(t->out, "log prefix \"%s\" group %d queue-threshold 1", s->prefix,
+		FILTER_NFLOG_GROUP);
 }
 
 /* From the first register. */
@@ -722,20 +696,26 @@ static void store_mark(struct nl_writer *w)
  * ct mark set meta mark & 0xffff0000 */
 static void write_mark(struct nl_writer *w, const struct filter_stmt *s, struct variant v)
 {
-	if (s->kind == FILTER_MARK_FROM_CT)
+	if (s->kind == FILTER_MARK_FROM_CT) {
 		load(w, FILTER_CT_MARK, 0, NFT_REG_1);
-	else if (s->kind == FILTER_CT_FROM_MARK)
+	} else if (s->kind == FILTER_CT_FROM_MARK) {
 		load(w, FILTER_MARK, 0, NFT_REG_1);
-	else
+		if (s->mask)
+			put_mask(w, FILTER_MARK, s->mask, NFT_REG_1);
+	} else {
 		put_immediate(w, &s->value, sizeof(s->value));
-	if (s->kind == FILTER_CT_FROM_MARK && s->mask)
-		put_mask(w, FILTER_MARK, s->mask, NFT_REG_1);
+	}
 	if (v.code == FILTER_MARK)
 		store_mark(w);
 	else
 		put_expression(
 			w, "ct",
 			TERMS({ NFTA_CT_KEY, NFT_CT_MARK }, { NFTA_CT_SREG, NFT_REG_1 }));
+}
+
+static void print_ct_mark(struct line *t, const struct filter_stmt *s, struct variant v)
+{
+	fprintf(t->out, "ct mark set 0x%08" PRIx32, s->value);
 }
 
 /* meta mark & 0x0000ffff vmap @plans; meta mark set socket cgroupv2 level 2 map
@@ -770,6 +750,26 @@ static void write_verdict(struct nl_writer *w, const struct filter_stmt *s,
 	expression_end(w, e);
 }
 
+static void print_go(struct line *t, const struct filter_stmt *s, struct variant v)
+{
+	fprintf(t->out, "%s %s", v.word, s->chain->name);
+}
+
+static void write_reset(struct nl_writer *w, const struct filter_stmt *s,
+			struct variant v)
+{
+	put_expression(w, "reject", TERMS({ NFTA_REJECT_TYPE, NFT_REJECT_TCP_RST }));
+}
+
+static void write_reject(struct nl_writer *w, const struct filter_stmt *s,
+			 struct variant v)
+{
+	put_expression(
+		w, "reject",
+		TERMS({ NFTA_REJECT_TYPE, NFT_REJECT_ICMPX_UNREACH },
+		      { NFTA_REJECT_ICMP_CODE, NFT_REJECT_ICMPX_ADMIN_PROHIBITED, 1 }));
+}
+
 /* redirect to :53 */
 static void write_redirect(struct nl_writer *w, const struct filter_stmt *s,
 			   struct variant v)
@@ -783,12 +783,26 @@ static void write_redirect(struct nl_writer *w, const struct filter_stmt *s,
 			     { NFTA_REDIR_FLAGS, NF_NAT_RANGE_PROTO_SPECIFIED }));
 }
 
+static void print_redirect(struct line *t, const struct filter_stmt *s, struct variant v)
+{
+	/* A port belongs to a protocol, to nft. */
+	if (t->l4proto == 0)
+		t->failed = true;
+	fprintf(t->out, "redirect to :%" PRIu32, s->value);
+}
+
 /* socket cgroupv2 level 2 "a/b" */
 static void write_cgroup(struct nl_writer *w, const struct filter_stmt *s,
 			 struct variant v)
 {
 	load(w, FILTER_CGROUP, s->cgroup->level, NFT_REG_1);
 	put_compare(w, NFT_CMP_EQ, &s->cgroup->id, sizeof(s->cgroup->id));
+}
+
+static void print_cgroup(struct line *t, const struct filter_stmt *s, struct variant v)
+{
+	fprintf(t->out, "socket cgroupv2 level %u \"%s\"", s->cgroup->level,
+		s->cgroup->path);
 }
 
 /* What has no printer has no text: only the host's table says it. */
@@ -807,23 +821,25 @@ static const struct statement {
 	[FILTER_FLOW_COUNT] = { write_flow,
 				print_flow,
 				{ NFT_DYNSET_OP_UPDATE, "update" } },
-	[FILTER_LIMIT] = { write_one, print_one, { 0, "limit" } },
-	[FILTER_COUNTER] = { write_one, print_one, { 0, "counter" } },
-	[FILTER_LOG] = { write_one, print_one, { 0, "log" } },
-	[FILTER_SET_CT_MARK] = { write_mark, print_one, { FILTER_CT_MARK, "ct mark" } },
-	[FILTER_ACCEPT] = { write_verdict, print_one, { NF_ACCEPT, "accept" } },
-	[FILTER_DROP] = { write_verdict, print_one, { NF_DROP, "drop" } },
+	[FILTER_LIMIT] = { write_limit, print_limit },
+	[FILTER_COUNTER] = { write_counter, print_word, { 0, "counter" } },
+	[FILTER_LOG] = { write_log, print_log },
+	[FILTER_SET_CT_MARK] = { write_mark, print_ct_mark, { FILTER_CT_MARK, NULL } },
+	[FILTER_ACCEPT] = { write_verdict, print_word, { NF_ACCEPT, "accept" } },
+	[FILTER_DROP] = { write_verdict, print_word, { NF_DROP, "drop" } },
 	[FILTER_RETURN] = { write_verdict,
-			    print_one,
+			    print_word,
 			    { (uint32_t)NFT_RETURN, "return" } },
-	[FILTER_JUMP] = { write_verdict, print_one, { (uint32_t)NFT_JUMP, "jump" } },
-	[FILTER_GOTO] = { write_verdict, print_one, { (uint32_t)NFT_GOTO, "goto" } },
-	[FILTER_REJECT_RESET] = { write_one, print_one, { 0, "reject with tcp reset" } },
-	[FILTER_REJECT_ADMIN] = { write_one,
-				  print_one,
+	[FILTER_JUMP] = { write_verdict, print_go, { (uint32_t)NFT_JUMP, "jump" } },
+	[FILTER_GOTO] = { write_verdict, print_go, { (uint32_t)NFT_GOTO, "goto" } },
+	[FILTER_REJECT_RESET] = { write_reset,
+				  print_word,
+				  { 0, "reject with tcp reset" } },
+	[FILTER_REJECT_ADMIN] = { write_reject,
+				  print_word,
 				  { 0, "reject with icmpx admin-prohibited" } },
-	[FILTER_REDIRECT] = { write_redirect, print_one, { 0, "redirect" } },
-	[FILTER_IN_CGROUP] = { write_cgroup, print_one, { 0, "socket cgroupv2" } },
+	[FILTER_REDIRECT] = { write_redirect, print_redirect },
+	[FILTER_IN_CGROUP] = { write_cgroup, print_cgroup },
 	[FILTER_GO_BY] = { write_mapped, NULL, { NFT_REG_VERDICT, NULL } },
 	[FILTER_MARK_BY] = { write_mapped, NULL, { NFT_REG_1, NULL } },
 	[FILTER_SET_MARK] = { write_mark, NULL, { FILTER_MARK, NULL } },

@@ -402,8 +402,9 @@ int nft_report(const struct nl_writer *w, uint32_t seq, int code, struct err *er
 	const struct nlmsghdr *h = NULL;
 	struct nl_attrs a;
 
-	while (seq != w->first && (h = nl_take(&at, &left)) && h->nlmsg_seq != seq)
-		;
+	while (seq != w->first && (h = nl_take(&at, &left)))
+		if (h->nlmsg_seq == seq)
+			break;
 	if (h && nl_attrs_of(h, sizeof(struct nfgenmsg), &a))
 		for (size_t i = 0; i < ARRAY_SIZE(subjects); i++)
 			if (NFNL_MSG_TYPE(h->nlmsg_type) == subjects[i].type)

@@ -608,7 +608,6 @@ static void base_sets(struct base *k)
 	all_level_sets(k);
 }
 
-/* Chains that begin with the mark of the packet's member. */
 static void build_member(struct base *k)
 {
 	struct builder *b = &k->b;
@@ -620,13 +619,19 @@ static void build_member(struct base *k)
 	ruleset_rules(b, c, RULESET_FIRST);
 	stmt_rule(b, c);
 	stmt_go(b, FILTER_GOTO, b->dns_output);
+}
 
-	k->nat_member = c = ruleset_plain_chain(b, "nat_member");
+/* Other chains see the packet before `output` does: it leaves here as it came. */
+static void build_nat_member(struct base *k)
+{
+	struct builder *b = &k->b;
+	struct filter_chain *c = ruleset_plain_chain(b, "nat_member");
+
+	k->nat_member = c;
 	stmt_rule(b, c);
 	stmt_add(b, FILTER_MARK_BY)->set = k->current;
 	stmt_rule(b, c);
 	stmt_add(b, FILTER_GO_BY)->set = k->plans_nat;
-	/* Other chains see the packet before `output` does: it leaves here as it came. */
 	stmt_rule(b, c);
 	stmt_add(b, FILTER_SET_MARK);
 }
@@ -647,11 +652,10 @@ static void for_members(struct base *k, struct filter_chain *c,
 	}
 }
 
-/* What members send over loopback, and what would take up a member's connection. */
-static void build_incoming(struct base *k)
+static void build_loopback(struct base *k)
 {
 	struct builder *b = &k->b;
-	struct filter_chain *c = ruleset_plain_chain(b, "loopback"), *reset;
+	struct filter_chain *c = ruleset_plain_chain(b, "loopback");
 
 	k->loopback = c;
 	stmt_rule(b, c);
@@ -671,11 +675,18 @@ static void build_incoming(struct base *k)
 	stmt_rule(b, c);
 	stmt_add(b, FILTER_MARK_FROM_CT);
 	stmt_refuse(b);
+}
 
-	reset = ruleset_plain_chain(b, "reset");
+/* What would take up a member's connection. */
+static void build_taken_up(struct base *k)
+{
+	struct builder *b = &k->b;
+	struct filter_chain *reset = ruleset_plain_chain(b, "reset"), *c;
+
 	stmt_rule(b, reset);
 	end_taken_up(b);
-	k->taken_up = c = ruleset_plain_chain(b, "taken_up");
+	c = ruleset_plain_chain(b, "taken_up");
+	k->taken_up = c;
 	for_members(k, c, reset);
 }
 
@@ -749,8 +760,9 @@ int host_build_base(const struct filter_host *h, struct arena *arena,
 	ruleset_build_link(&k.b);
 	ruleset_build_orphans(&k.b);
 	build_member(&k);
-
-	build_incoming(&k);
+	build_nat_member(&k);
+	build_loopback(&k);
+	build_taken_up(&k);
 	build_base_chains(&k);
 	ruleset_build_leaving(&k.b);
 	if (k.b.failed)

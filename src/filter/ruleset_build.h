@@ -140,6 +140,7 @@ void stmt_by_a_program(struct builder *b);
 void stmt_self_port(struct builder *b, size_t family, enum filter_field port);
 void stmt_go(struct builder *b, enum filter_stmt_kind kind,
 	     const struct filter_chain *chain);
+
 /* What ends a rule. */
 typedef void stmt_ending(struct builder *b);
 void stmt_accept(struct builder *b);
@@ -161,6 +162,12 @@ void ruleset_added_by_rules(struct filter_set *s, uint32_t timeout_sec, uint32_t
 const struct filter_set *ruleset_addrs(struct builder *b, enum filter_role role,
 				       size_t list, size_t family);
 
+struct filter_chain *ruleset_plain_chain(struct builder *b, const char *name);
+/* @accept: what no rule of it decides on. */
+struct filter_chain *ruleset_base_chain(struct builder *b, const char *name,
+					enum filter_chain_type type, uint32_t hook,
+					bool accept);
+
 /* @protocol leaves by the link itself. */
 bool ruleset_is_direct(const struct builder *b, uint8_t protocol);
 /* The plain chains that count: what is refused, and what passes. */
@@ -179,11 +186,6 @@ int ruleset_end(const struct builder *b, const struct ruleset **ret,
 
 /* ---- rules.c ---- */
 
-struct filter_chain *ruleset_plain_chain(struct builder *b, const char *name);
-/* @accept: what no rule of it decides on. */
-struct filter_chain *ruleset_base_chain(struct builder *b, const char *name,
-					enum filter_chain_type type, uint32_t hook,
-					bool accept);
 /* The plain chains: refuse, and those of port 53. */
 void ruleset_build_refuse(struct builder *b);
 void ruleset_build_dns(struct builder *b);
@@ -192,6 +194,7 @@ void ruleset_nat(struct builder *b, struct filter_chain *c);
 /* What nat has sent to this machine leaves by no link: its way is known after nat alone.
  */
 void ruleset_build_leaving(struct builder *b);
+
 /* The rules of one chain, or of the two that follow each other on the host. */
 enum ruleset_part {
 	RULESET_FIRST = 1 << 0, /* up to open flows */

@@ -73,18 +73,17 @@ static void put_pass(struct elements *k, const struct set_owner *o, enum filter_
 
 	for (size_t i = 0; i < count; i++) {
 		const struct filter_learn *item = &items[i];
-		const size_t size = addr_size(&item->addr);
 		uint8_t key[FILTER_KEY_MAX];
 		char name[FILTER_NAME_MAX];
-		const struct element e = {
-			.key = key,
-			.size = before + size,
-			.lifetime_ms = role == FILTER_ROLE_LEARNED ? item->lifetime_ms
-								   : 0,
-		};
+		struct element e = { .key = key };
+		size_t size;
 
 		if ((index != SET_ANY && index_of(item) != index) || !is_in(item, pass))
 			continue;
+		size = addr_size(&item->addr);
+		e.size = before + size;
+		if (role == FILTER_ROLE_LEARNED)
+			e.lifetime_ms = item->lifetime_ms;
 		memcpy(key, &o->mark, before);
 		memcpy(key + before, item->addr.bytes, size);
 		name_of(o, role, index_of(item), name);

@@ -189,6 +189,30 @@ TEST(a_statement_that_says_nothing_does_not_load)
 	nl_writer_done(&w);
 }
 
+TEST(a_cgroup_without_a_level_does_not_load)
+{
+	static const struct {
+		uint8_t level;
+		int failed;
+	} cases[] = { { 0, -EINVAL }, { 1, 0 } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct filter_cgroup cgroup = { .path = "a",
+						      .id = 7,
+						      .level = cases[i].level };
+		struct filter_chain chain = { .name = "output" };
+		struct filter_rule rule = {
+			.stmts = { { .kind = FILTER_IN_CGROUP, .cgroup = &cgroup } },
+			.count = 1,
+		};
+		struct nl_writer w = nl_writer(NULL, 0, 1);
+
+		nft_rule(&w, "t", &chain, &rule);
+		assert_int_equal(w.failed, cases[i].failed);
+		nl_writer_done(&w);
+	}
+}
+
 TEST(texts_without_their_nul_are_empty)
 {
 	struct {
