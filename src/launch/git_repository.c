@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -175,16 +176,25 @@ int git_repository_find(struct arena *arena, const char *from, struct git_reposi
 
 /* --- what is in a config --- */
 
-bool git_config_has_secret(const char *path)
+/* The bytes of the config @path, with a NUL at the end and nowhere else: one ends no text
+ * here. */
+static bool read_config(const char *path, struct file_bytes *ret)
 {
 	const struct file_how how = { .max_bytes = CONFIG_MAX_BYTES, .anybodys = true };
+
+	if (file_read(AT_FDCWD, path, &how, ret, NULL) < 0)
+		return false;
+	for (size_t i = 0; i < ret->size; i++)
+		ret->bytes[i] = ret->bytes[i] ?: ' ';
+	return true;
+}
+
+bool git_config_has_secret(const char *path)
+{
 	CLEAN(file_bytes) struct file_bytes file = { 0 };
 
-	if (file_read(AT_FDCWD, path, &how, &file, NULL) < 0)
+	if (!read_config(path, &file))
 		return false;
-	/* A NUL ends no text here. */
-	for (size_t i = 0; i < file.size; i++)
-		file.bytes[i] = file.bytes[i] ?: ' ';
 	if (strcasestr(file.bytes, "extraheader"))
 		return true;
 	/* "https://user:password@host" */
@@ -198,4 +208,100 @@ bool git_config_has_secret(const char *path)
 			return true;
 	}
 	return false;
+}
+
+/* The name of the section whose header begins behind the bracket at @at, without what
+ * stands in quotes behind it. Return: what follows the header; NULL: it has no end. */
+static const char *read_section(const char *at, struct text *ret)
+{
+	bool is_quoted = false;
+
+	*ret = (struct text){ at, strcspn(at, " \t.\"]\n") };
+	for (; *at && *at != '\n'; at++) {
+		if (*at == '\\' && is_quoted && at[1] && at[1] != '\n')
+			at++;
+		else if (*at == '"')
+			is_quoted = !is_quoted;
+		else if (*at == ']' && !is_quoted)
+			return at + 1;
+	}
+	return NULL;
+}
+
+/* The value at @at, with its quotes and escapes undone, to @ret, which has room for all
+ * that is left of the file. Return: the end of its line; NULL: git refuses it. */
+static const char *read_value(const char *at, char *ret)
+{
+	static const char escapes[] = "nt\"\\b", meant[] = "\n\t\"\\\b";
+	bool is_quoted = false;
+	char *const begin = ret, *kept = ret; /* behind the last that is no blank */
+
+	for (; *at && *at != '\n'; at++) {
+		const char *escape;
+
+		if (!is_quoted && (*at == '#' || *at == ';')) {
+			at += strcspn(at, "\n");
+			break;
+		}
+		if (*at == '"') {
+			is_quoted = !is_quoted;
+			kept = ret;
+			continue;
+		}
+		if (*at == '\\' && (at[1] == '\n' || (at[1] == '\r' && at[2] == '\n'))) {
+			at += at[1] == '\n' ? 1 : 2;
+			continue;
+		}
+		if (!is_quoted && ret == begin && text_is_blank(*at))
+			continue;
+		escape = NULL;
+		if (*at == '\\') {
+			at++;
+			escape = *at ? strchr(escapes, *at) : NULL;
+			if (!escape)
+				return NULL;
+		}
+		*ret++ = escape ? meant[escape - escapes] : *at;
+		if (is_quoted || escape || !text_is_blank(*at))
+			kept = ret;
+	}
+	*kept = '\0';
+	return is_quoted ? NULL : at;
+}
+
+int git_config_read(const char *path, git_config_setting *on_setting, void *data)
+{
+	CLEAN(file_bytes) struct file_bytes file = { 0 };
+	CLEAN(mem) char *value = NULL;
+	struct text section = { 0 };
+	const char *at;
+
+	if (!read_config(path, &file))
+		return -ENOENT;
+	value = malloc(file.size + 1);
+	if (!value)
+		return -ENOMEM;
+	at = file.bytes + (strncmp(file.bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0);
+	while (at && *at) {
+		struct text key = { at, strcspn(at, " \t\r\n=#;[") };
+
+		if (text_is_blank(*at)) {
+			at++;
+		} else if (*at == '#' || *at == ';') {
+			at += strcspn(at, "\n");
+		} else if (*at == '[') {
+			at = read_section(at + 1, &section);
+		} else if (key.len == 0) {
+			return -EINVAL;
+		} else {
+			at += key.len;
+			at += strspn(at, " \t\r");
+			if (*at != '=')
+				continue; /* it is true, for git */
+			at = read_value(at + 1, value);
+			if (at)
+				on_setting(data, section, key, value);
+		}
+	}
+	return at ? 0 : -EINVAL;
 }

@@ -15,6 +15,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/text.h"
 
 struct git_repository {
 	const char *top;    /* of the working tree; NULL: there is no repository */
@@ -35,3 +36,12 @@ int git_repository_find(struct arena *arena, const char *from, struct git_reposi
  * GitHub's checkout leaves it there, or a URL with a password, as GitLab's does? What
  * can't be read has nothing. */
 bool git_config_has_secret(const char *path);
+
+/* A setting of a config: the names as they are written, in any case of their letters, the
+ * section's without a subsection; @value without quotes and escapes. */
+typedef void git_config_setting(void *data, struct text section, struct text key,
+				const char *value);
+/* Give each setting of the config @path that has a value to @on_setting, in their order.
+ * Return: 0; -EINVAL when git refuses the rest of it; -ENOENT when it can't be read;
+ * -ENOMEM. */
+int git_config_read(const char *path, git_config_setting *on_setting, void *data);

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <linux/openat2.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/fsuid.h>
 #include <sys/random.h>
@@ -14,6 +15,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#include "base/arena.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "launch/git_repository.h"
@@ -37,8 +39,10 @@ enum {
 
 struct scan {
 	struct startup_files *files;
-	const struct path *top;
-	char **queue; /* owned, with what is left in it: relative to the top */
+	const struct path *tops; /* all writable directories */
+	size_t top_count;
+	const struct path *top; /* the one that is walked */
+	char **queue;		/* owned, with what is left in it: relative to the top */
 	size_t first, last;
 	size_t entries;
 	bool after; /* the end: nothing is made */
@@ -191,6 +195,129 @@ static bool is_gits(const char *path, const struct git_marks *marks)
 	return is_called_so && (marks->commondir || (marks->config && marks->hooks));
 }
 
+/* --- what git's config names --- */
+
+enum {
+	INCLUDES_MAX = 10,   /* files that include each other; more: git refuses them */
+	CONFIGURED_MAX = 512 /* names in all; more: neither protected nor told */
+};
+
+struct config_reader {
+	struct scan *scan;
+	struct err *err;
+	struct arena *names;
+	const char *directory; /* of the file that is read: include.path counts from it */
+	const char *worktree;  /* core.hooksPath counts from it */
+	size_t depth;
+	int r;
+};
+
+static const char *configured_name(struct arena *names, const char *base,
+				   const char *path)
+{
+	const char *home = strncmp(path, "~/", 2) == 0 ? getenv("HOME") : NULL;
+
+	if (path[0] == '/')
+		return arena_text(names, text_of(path));
+	return arena_printf(names, "%s/%s", home ?: base, home ? path + 2 : path);
+}
+
+/* Add what lies at @name where that is in a writable directory, whichever it is. */
+static int add_configured(struct scan *scan, const char *name, const char *reason,
+			  struct err *err)
+{
+	struct startup_files *s = scan->files;
+	CLEAN(path) struct path p = { .fd = -1 };
+	int r = 0;
+
+	if (path_open(name, &p, NULL) < 0)
+		return 0; /* it is not there, and git goes on without it */
+	for (size_t i = 0; r == 0 && i < scan->top_count; i++) {
+		struct scan there = { .files = s, .top = &scan->tops[i] };
+		const size_t above = strlen(there.top->name), before = s->count;
+
+		if (!path_is_within(p.name, there.top->name) || !p.name[above])
+			continue;
+		r = add_file(&there, "", p.name + above + (above > 1), err);
+		if (s->count > before)
+			s->why[before] = reason;
+	}
+	return r;
+}
+
+static int read_named(const struct config_reader *from, const char *file);
+
+static void on_setting(void *data, struct text section, struct text key,
+		       const char *value)
+{
+	struct config_reader *c = data;
+	const bool is_core = text_equal_nocase(section, "core");
+	const bool is_hooks = is_core && text_equal_nocase(key, "hooksPath");
+	const bool is_include = text_equal_nocase(key, "path") &&
+				(text_equal_nocase(section, "include") ||
+				 text_equal_nocase(section, "includeIf"));
+	const char *name;
+
+	if (c->r < 0 || !value[0])
+		return;
+	if (is_core && text_equal_nocase(key, "worktree")) {
+		name = configured_name(c->names, c->directory, value);
+		c->worktree = name ?: c->worktree;
+	}
+	if (!is_hooks && !is_include)
+		return;
+	if (++c->scan->files->configured > CONFIGURED_MAX) {
+		c->scan->files->cut = true;
+		return;
+	}
+	name = configured_name(c->names, is_hooks ? c->worktree : c->directory, value);
+	c->r = !name ? err_sys(c->err, -ENOMEM, "cannot read git's config")
+	       : is_hooks
+		       ? add_configured(c->scan, name,
+					"git runs what is in it, for its config says so",
+					c->err)
+		       : add_configured(c->scan, name, "git's config includes it",
+					c->err);
+	if (c->r == 0 && is_include && c->depth < INCLUDES_MAX)
+		c->r = read_named(c, name);
+}
+
+/* Add what the config @file names that git runs or reads. */
+static int read_named(const struct config_reader *from, const char *file)
+{
+	struct config_reader c = *from;
+	const size_t length = (size_t)(strrchr(file, '/') - file);
+
+	c.depth++;
+	c.directory = arena_text(c.names, (struct text){ file, length });
+	if (!c.directory || git_config_read(file, on_setting, &c) == -ENOMEM)
+		return err_sys(c.err, -ENOMEM, "cannot read '%s'", file);
+	return c.r;
+}
+
+/* In the git directory @path. */
+static int add_all_configured(struct scan *scan, const char *path, struct err *err)
+{
+	static const char *const configs[] = { "config", "config.worktree" };
+	static const char own[] = "/.git";
+	CLEAN(arena) struct arena names = { 0 };
+	const size_t length = strlen(path), end = strlen(own);
+	const bool is_checkout = length > end && strcmp(path + length - end, own) == 0;
+	const struct text worktree = { path, is_checkout ? length - end : length };
+	const struct config_reader c = { .scan = scan,
+					 .err = err,
+					 .names = &names,
+					 .worktree = arena_text(&names, worktree) };
+	int r = c.worktree ? 0 : -ENOMEM;
+
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(configs); i++) {
+		const char *file = arena_printf(&names, "%s/%s", path, configs[i]);
+
+		r = file ? read_named(&c, file) : -ENOMEM;
+	}
+	return r == -ENOMEM ? err_sys(err, r, "cannot read the config in '%s'", path) : r;
+}
+
 /* git makes it itself in each new repository; without it, the command could. Root makes
  * it as the directory's owner: what that user puts in its place meanwhile isn't chowned.
  */
@@ -224,6 +351,8 @@ static int add_git_directory(struct scan *scan, int dir, const char *directory,
 	for (const struct startup_row *row = startup_git; row->why; row++)
 		for (const char *const *n = row->names; r == 0 && *n; n++)
 			r = add_file(scan, directory, *n, err);
+	if (r == 0)
+		r = add_all_configured(scan, path, err);
 	for (size_t i = queued; i < scan->last; i++) {
 		const char *slash = strrchr(scan->queue[i], '/');
 
@@ -472,6 +601,8 @@ static int scan_tops(struct startup_files *s, const struct path *tops, size_t co
 	for (size_t step = 0; step < ARRAY_SIZE(steps); step++)
 		for (size_t i = 0; r == 0 && i < count; i++) {
 			struct scan scan = { .files = s,
+					     .tops = tops,
+					     .top_count = count,
 					     .top = &tops[i],
 					     .after = after };
 
@@ -699,8 +830,8 @@ bool startup_files_report_new(const struct startup_files *s, bool quiet)
 		     st.st_ctim.tv_sec != p->st.st_ctim.tv_sec ||
 		     st.st_ctim.tv_nsec != p->st.st_ctim.tv_nsec ||
 		     (s->is_dangling[i] && access(name, F_OK) == 0)))
-			report_new(&report, name, why(name));
-		if (!stands_for_git(s, name))
+			report_new(&report, name, s->why[i] ?: why(name));
+		if (s->why[i] || !stands_for_git(s, name))
 			continue;
 		look_into_known_git(s, name, &report);
 		look_at_rebase(s, name, &report);
@@ -710,7 +841,7 @@ bool startup_files_report_new(const struct startup_files *s, bool quiet)
 		const char *name = now->found[i].name;
 
 		if (!find_known(s, name) && !is_in_known_git(s, name))
-			report_new(&report, name, why(name));
+			report_new(&report, name, now->why[i] ?: why(name));
 	}
 	if ((r < 0 || (now->cut && !s->cut)) && !quiet)
 		log_warning("the writable directories have become too large to be "

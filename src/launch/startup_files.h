@@ -8,9 +8,9 @@
  * git obeys in the directory itself is looked for first, and by name, and then what else
  * of the table lies there: an earlier command may have filled the directory, or may have
  * taken away what shows a git directory, for the next command to put back.
- * What is found of the table in startup_names.c becomes read-only in the sandbox, unless
- * --rw names it. Each directory on the way to it is mounted on itself, so that it can't
- * be renamed and made anew.
+ * What is found of the table in startup_names.c, and what a repository's config names,
+ * becomes read-only in the sandbox, unless --rw names it. Each directory on the way to it
+ * is mounted on itself, so that it can't be renamed and made anew.
  *
  * What doesn't exist can't be mounted over, and a made-up file in its place would be
  * seen by everybody. So it can be made by the command. When the command has ended the
@@ -43,8 +43,10 @@ struct startup_files {
 	bool is_named[STARTUP_MAX];	/* by --rw: may be changed; the caller sets it */
 	bool is_inside[STARTUP_MAX];	/* a link in a directory that was found */
 	bool is_dangling[STARTUP_MAX];	/* a link that led nowhere; the caller sets it */
+	const char *why[STARTUP_MAX];	/* NULL: its name says why */
 	size_t count;
-	bool cut; /* there was more than was looked at */
+	size_t configured; /* names that git's configs have */
+	bool cut;	   /* there was more than was looked at */
 	struct timespec began;
 };
 

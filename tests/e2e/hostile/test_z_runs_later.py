@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs outside later by a link, a rebase or another tool's file; and locks on the store of events."""
+"""What runs outside later by a link, a setting of git's, a rebase or another tool's file; and locks on the store of events."""
 import json
 import pathlib
 import subprocess
@@ -197,3 +197,54 @@ def test_no_command_locks_the_store_of_events(world, user):
         run.process.wait()
         text = world.weir("events", "--json", "--state-dir", str(work / "state"), user=user).text
         assert "other.test" in {json.loads(line)["name"] for line in text.splitlines()}, done
+
+
+def test_what_git_s_config_names_is_held(project):
+    """Hooks in a directory of the project, and files that the config includes, which may name others."""
+    project.write("tools/hooks/pre-commit", "#!/bin/sh")
+    project.write("conf/git.inc", "[Include]\n\tpath = more.inc ; and that one names the hooks")
+    project.write("conf/more.inc", '[core] hooksPath = "tools/ho\\\noks"')
+    project.git("config", "include.path", "../conf/git.inc")
+    assert project.git("rev-parse", "--git-path", "hooks").text.strip() == "tools/hooks"
+    attack = ("echo 'touch ran' >> tools/hooks/pre-commit; rm -rf tools/hooks; mv tools gone; printf '#!/bin/sh\\ntouch ran\\n' > post-commit;"
+              "chmod +x post-commit; mv post-commit tools/hooks; mv conf gone; for f in conf/*; do printf '[core]\\nfsmonitor = touch ran; false\\n' > $f; done; echo > free")
+    done = project.run(attack)
+    assert (project.path / "free").exists(), done
+    project.git("status")
+    project.git("commit", "--allow-empty", "-qm", "four")
+    assert not (project.path / "ran").exists(), done
+    project.write("tools/hooks/pre-commit", "#!/bin/sh\ntouch ran")
+    project.git("commit", "--allow-empty", "-qm", "five")
+    assert (project.path / "ran").exists(), "positive control: the hook"
+    (project.path / "ran").unlink()
+    project.write("conf/more.inc", "[core]\nfsmonitor = touch ran; false")
+    project.git("status")
+    assert (project.path / "ran").exists(), "positive control: the config"
+
+
+@pytest.mark.parametrize("names", ["hooksPath", "worktree", "submodule"])
+def test_hooks_that_a_config_names_and_the_command_makes_are_told(project, names):
+    where = "hooks-of-ours"
+    if names == "hooksPath":
+        project.git("config", "core.hooksPath", where)
+    elif names == "worktree":  # a git directory that lies elsewhere
+        project.git("init", "-q", "--separate-git-dir", "repo", "tree")
+        project.git("-C", "tree", "config", "core.worktree", "../tree")
+        project.git("-C", "tree", "config", "core.hooksPath", where)
+        where = f"tree/{where}"
+    else:
+        project.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "./.git", "sub")
+        project.git("-C", "sub", "config", "core.hooksPath", where)
+        where = f"sub/{where}"
+    done = project.run(f"mkdir {where}; touch {where}/pre-commit")
+    assert done.code == 0 and f"{where}' is new or has changed: git runs what is in it, for its config says so" in done.messages, done
+    done = project.run(f"touch {where}/new")
+    assert done.code != 0 and not (project.path / where / "new").exists(), done
+    assert project.run(f"touch {where}/new", "--rw", where).code == 0
+
+
+def test_a_config_that_names_itself_or_all_keeps_nothing_away(project):
+    with (project.path / ".git/config").open("a", encoding="ascii") as config:
+        config.write("[include]\n" + 9 * "path = config\n" + "path = ../no/such\n[core]\nhooksPath = ..\nhooksPath = .\n")
+    done = project.run("echo > free")
+    assert done.code == 0 and (project.path / "free").exists() and done.seconds < 20, done
