@@ -81,7 +81,8 @@ static void add_stores(struct control *s, struct api_status *ret)
 			*p = (struct postgres_state){
 				.written_ms = s->own.since_ms ?: clock_wall_ms()
 			};
-		/* It says something every ten seconds, or is dead, or hangs. */
+		/* weir-postgres says something every ten seconds, or is dead, or hangs.
+		 */
 		if (!reason[0] && clock_wall_ms() - p->written_ms > POSTGRES_SILENT_MS)
 			reason = "weir-postgres has said nothing for a minute: events "
 				 "wait in the store";

@@ -579,7 +579,7 @@ static void on_another(struct daemon_sandbox *d, uint64_t id)
 	d->above = host_above(d);
 	daemon_sandbox_on_remade(d);
 	host_report(d, "its cgroup was made again");
-	/* It is guarded whatever is the matter with it: nothing else would be better. */
+	/* The cgroup is guarded whatever is the matter with it: nothing is better. */
 	c = malloc(sizeof(*c));
 	if (c && cgroup_find(d->daemon->host.hierarchy, d->spec.where, c, &err) == 0 &&
 	    cgroup_check(c, d->daemon->home, &err) < 0)

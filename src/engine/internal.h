@@ -61,7 +61,7 @@ static inline struct engine *engine_of(const struct engine_sandbox *g)
 
 /* To the process that attaches the sandboxes. */
 void engine_report(struct engine *e, const struct ipc_message *m);
-/* The same, a message that is nothing but @text. */
+/* engine_report() of a message that is nothing but @text. */
 void engine_report_text(struct engine *e, uint32_t type, uint32_t sandbox,
 			const char *text);
 /* @g is attached, and served: IPC_ACTIVE; unless @why not says something. */

@@ -336,7 +336,7 @@ static int show_otherwise(struct rootfs *v, const char *path, int source, int at
 
 	if (r == 0 || r == -ENOSPC || strcmp(path, "/") == 0 || strcmp(path, "/etc") == 0)
 		return r;
-	/* It is on the file system that the table of mounts names. */
+	/* @source is on the file system that the table of mounts names. */
 	if (at >= 0 && m && text_is_one_of(m->type, socketless, ARRAY_SIZE(socketless)) &&
 	    fstat(source, &st) == 0 &&
 	    (major(st.st_dev) << 20 | minor(st.st_dev)) == m->device)

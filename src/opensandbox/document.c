@@ -571,7 +571,7 @@ static void read_rule(struct go_reading *r, const struct node *n)
 		unsupported(r, "action", action);
 	else if (rule.target.len == 0 && r->wrong.code == 0)
 		err_set(&r->wrong, -EINVAL, "egress target cannot be empty");
-	/* It becomes a rule unless something was wrong, here or before. */
+	/* The entry becomes a rule unless something was wrong, here or before. */
 	if (r->wrong.code != 0 || r->wrong_type.code != 0)
 		return;
 	rule.target.ptr = arena_text(&r->d->arena, rule.target);

@@ -326,7 +326,7 @@ static int intern_lists(struct builder *b, struct err *err)
 
 		if (r->action != POLICY_DENY && r->ports.count > 0)
 			list = named = list_intern(b, r->ports.ranges, r->ports.count);
-		/* Its ports are open besides the default ones. */
+		/* The rule's ports are open besides the default ones. */
 		if (r->action != POLICY_DENY && r->ports.count > 0 &&
 		    r->ports.with_default) {
 			count = rule_ports_default(b->policy->verify, ranges);

@@ -378,7 +378,7 @@ bool resolver_inflight_sent_back(struct resolver *r, struct resolver_ask *ask,
 	if (ask->query.class != DNS_CLASS_IN)
 		return false;
 	f = inflight_find(r, &ask->query, &hash);
-	/* It has to be the very question of the present try. */
+	/* What comes back has to be the very question of the present try. */
 	if (!f || f->token == 0 || f->server != in->server ||
 	    ask->query.id != f->asked.id ||
 	    memcmp(ask->query.raw_name, f->asked.case_name, f->asked.name.size) != 0)

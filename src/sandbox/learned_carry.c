@@ -98,7 +98,7 @@ static int carry(struct learned *to, const struct learned *from, int64_t now_ms,
 
 	if (!order || learned_reserve(to, from) < 0)
 		return -ENOMEM;
-	/* Those that were learned first first; after a change they mostly are. */
+	/* Entries that were learned first come first; after a change they mostly do. */
 	for (uint32_t i = 0; i < from->entries.used; i++) {
 		if (!entry_at(from, i)->link.live)
 			continue;

@@ -409,7 +409,7 @@ static int end_connections(int diag, const struct before_search *l, size_t *ret,
 			continue;
 		r = nl_diag_run(diag, SOCK_DESTROY, NLM_F_ACK, &q, NULL, NULL);
 		*ret += r == 0;
-		/* It has just ended, by itself or because the kernel, whose table changes
+		/* The socket has just ended, or the kernel, whose table changes
 		 * meanwhile, has listed it twice. */
 		if (r == -ENOENT)
 			r = 0;

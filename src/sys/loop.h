@@ -50,7 +50,7 @@ void loop_remove(struct loop *l, struct loop_source *s);
 int loop_timer_start(struct loop *l, struct loop_timer *t, int64_t at_ms) MUST_CHECK;
 /* The same, @ms from now. */
 int loop_timer_in(struct loop *l, struct loop_timer *t, int64_t ms) MUST_CHECK;
-/* The same, of a timer that nothing goes on without: without memory the loop ends. */
+/* loop_timer_in() for a timer that nothing goes on without: no memory ends the loop. */
 void loop_timer_need(struct loop *l, struct loop_timer *t, int64_t ms);
 void loop_timer_stop(struct loop *l, struct loop_timer *t);
 

@@ -286,7 +286,7 @@ static int note_candidate(struct cgroup_walk *w, pid_t pid)
 		       : cgroup_ids_add(&s->pids, (uint64_t)pid);
 }
 
-/* Those of the cgroup, if that is where to look; else all there are. */
+/* List the processes of the cgroup where one is named, else all of the machine. */
 static int list_candidates(struct process_search *s)
 {
 	struct cgroup_walk w = { .on_process = note_candidate, .data = s };

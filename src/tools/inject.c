@@ -271,7 +271,7 @@ static void inject_pod(struct inject *x, struct manifest *m, int at, int spec)
 		check_volume(m, manifest_item(m, volumes, i));
 	check_containers(m, spec, manifest_find(m, spec, "containers"));
 	ephemeral = manifest_find(m, spec, "ephemeralContainers");
-	/* They are only looked at: nothing is put before them. */
+	/* Ephemeral containers are only looked at: nothing is put before them. */
 	for (size_t i = 0, n = manifest_count(m, ephemeral); i < n; i++)
 		check_container(m, manifest_item(m, ephemeral, i));
 	mine = check_init_containers(m, list);
