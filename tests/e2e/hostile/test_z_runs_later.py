@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What runs outside later by a link, a setting of git's, a rebase or another tool's file; and locks on the store of events."""
+import contextlib
 import json
 import pathlib
+import sqlite3
 import subprocess
 import time
 
@@ -197,6 +199,19 @@ def test_no_command_locks_the_store_of_events(world, user):
         run.process.wait()
         text = world.weir("events", "--json", "--state-dir", str(work / "state"), user=user).text
         assert "other.test" in {json.loads(line)["name"] for line in text.splitlines()}, done
+
+
+def test_events_that_a_locked_store_did_not_take_are_told(world):
+    state = world.workdir() / "state"
+    options = ("--state-dir", str(state))
+    assert world.run("true", options=options).code == 0
+    with world.run_start("sh", "-c", "echo up; read line; getent hosts late.test", options=options) as run:
+        assert run.line() == "up"
+        with contextlib.closing(sqlite3.connect(state / "events.db")) as db:
+            db.execute("BEGIN IMMEDIATE")  # as a backup would, that takes its time
+            run.say("go\n")
+            run.process.wait()
+            assert "events could not be kept in the store" in run.process.stderr.read().decode()
 
 
 def test_what_git_s_config_names_is_held(project):
