@@ -52,9 +52,13 @@ int state_dir_take(struct sidecar_spec *spec, bool *ret_shared, struct err *err)
 
 /* -- what a sidecar keeps there of its policy -------------------------------------- */
 
+/* A name that is too long stays so, for the kernel to refuse it: cut, it would be another
+ * file's. */
+enum { STATE_PATH_SIZE = PATH_MAX + NAME_MAX };
+
 static void path_of(const char *state_dir, const char *file, char *buf)
 {
-	snprintf(buf, PATH_MAX, "%s/%s", state_dir, file);
+	snprintf(buf, STATE_PATH_SIZE, "%s/%s", state_dir, file);
 }
 
 int closed_file_note_policy(const char *state_dir, struct err *err)
@@ -62,7 +66,7 @@ int closed_file_note_policy(const char *state_dir, struct err *err)
 	const struct file_how how = { .flags = O_WRONLY | O_CREAT,
 				      .mode = 0600,
 				      .anybodys = true };
-	char path[PATH_MAX];
+	char path[STATE_PATH_SIZE];
 	CLEAN(fd) int fd = -1;
 
 	path_of(state_dir, "policy.set", path);
@@ -72,7 +76,7 @@ int closed_file_note_policy(const char *state_dir, struct err *err)
 
 bool closed_file_had_policy(const char *state_dir)
 {
-	char path[PATH_MAX];
+	char path[STATE_PATH_SIZE];
 
 	path_of(state_dir, "policy.set", path);
 	return faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
@@ -81,7 +85,7 @@ bool closed_file_had_policy(const char *state_dir)
 
 int closed_file_write(const char *state_dir, const struct document *d, struct err *err)
 {
-	char path[PATH_MAX];
+	char path[STATE_PATH_SIZE];
 	struct policy_file file = { .path = path };
 	CLEAN(mem) char *text = NULL;
 	int r;
@@ -100,7 +104,7 @@ int closed_file_write(const char *state_dir, const struct document *d, struct er
 
 int closed_file_read(const char *state_dir, struct document **ret, struct err *err)
 {
-	char path[PATH_MAX];
+	char path[STATE_PATH_SIZE];
 	const struct policy_file file = { .path = path };
 	CLEAN(arena) struct arena arena = { 0 };
 	struct document *d = NULL;

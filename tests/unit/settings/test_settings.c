@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "settings/settings.h"
+#include "settings/state_dir.h"
 #include "unit.h"
 
 enum { VARIABLES_MAX = 24 };
@@ -597,6 +599,21 @@ TEST(paths_stand_where_the_start_stood)
 	CALL(&s, "--policy-file", "");
 	assert_int_equal(s.r, -EINVAL);
 	start_done(&s);
+}
+
+TEST(a_state_directory_whose_files_have_too_long_names_is_no_open_one)
+{
+	char directory[PATH_MAX];
+	struct document *d = NULL;
+	struct err err = { 0 };
+
+	memset(directory, 'x', sizeof(directory));
+	for (size_t i = 0; i < sizeof(directory); i += 128)
+		directory[i] = '/';
+	directory[sizeof(directory) - sizeof("/closed")] = '\0';
+	assert_int_equal(closed_file_read(directory, &d, &err), -ENAMETOOLONG);
+	assert_true(closed_file_had_policy(directory));
+	assert_int_equal(closed_file_note_policy(directory, &err), -ENAMETOOLONG);
 }
 
 static int make_resolv_conf(void **state)
