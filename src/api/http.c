@@ -376,7 +376,7 @@ static int start(struct api_http *h)
 		h->api.failures = calloc(1, sizeof(*h->api.failures));
 	if (!h->rows || (h->api.config.limits_failures && !h->api.failures))
 		return -ENOMEM;
-	/* Who opened it may have left it blocking; nothing here may wait. */
+	/* The socket's opener may have left it blocking; nothing here may wait. */
 	if (fcntl(h->listening.fd, F_SETFL, O_NONBLOCK) < 0)
 		return -errno;
 	h->daemon = MHD_start_daemon(

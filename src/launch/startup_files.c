@@ -295,15 +295,22 @@ static int read_named(const struct config_reader *from, const char *file)
 	return c.r;
 }
 
-/* In the git directory @path. */
-static int add_all_configured(struct scan *scan, const char *path, struct err *err)
+/* The working tree of the git directory @path, as far as its name says; else itself. */
+static struct text worktree_of(const char *path)
 {
-	static const char *const configs[] = { "config", "config.worktree" };
 	static const char own[] = "/.git";
-	CLEAN(arena) struct arena names = { 0 };
 	const size_t length = strlen(path), end = strlen(own);
 	const bool is_checkout = length > end && strcmp(path + length - end, own) == 0;
-	const struct text worktree = { path, is_checkout ? length - end : length };
+
+	return (struct text){ path, is_checkout ? length - end : length };
+}
+
+/* In the git directory @path, of the working tree @worktree. */
+static int add_all_configured(struct scan *scan, const char *path, struct text worktree,
+			      struct err *err)
+{
+	static const char *const configs[] = { "config", "config.worktree" };
+	CLEAN(arena) struct arena names = { 0 };
 	const struct config_reader c = { .scan = scan,
 					 .err = err,
 					 .names = &names,
@@ -352,7 +359,7 @@ static int add_git_directory(struct scan *scan, int dir, const char *directory,
 		for (const char *const *n = row->names; r == 0 && *n; n++)
 			r = add_file(scan, directory, *n, err);
 	if (r == 0)
-		r = add_all_configured(scan, path, err);
+		r = add_all_configured(scan, path, worktree_of(path), err);
 	for (size_t i = queued; i < scan->last; i++) {
 		const char *slash = strrchr(scan->queue[i], '/');
 
@@ -477,11 +484,30 @@ static int add_programs(struct scan *scan, struct err *err)
 
 /* --- the three steps of a search --- */
 
+/* The writable directory may lie in a working tree, and the repository outside of it: in
+ * a directory above, or where a file `.git` leads. */
+static int add_configured_around(struct scan *scan, struct err *err)
+{
+	CLEAN(arena) struct arena names = { 0 };
+	struct err ignored = { 0 };
+	struct git_repository g;
+	int r;
+
+	if (git_repository_find(&names, scan->top->name, &g, &ignored) < 0 || !g.top)
+		return 0;
+	r = add_all_configured(scan, g.common, text_of(g.top), err);
+	if (r == 0 && strcmp(g.dir, g.common) != 0)
+		r = add_all_configured(scan, g.dir, text_of(g.top), err);
+	return r;
+}
+
 static int find_git(struct scan *scan, struct err *err)
 {
 	int r = add_git_by_name(scan, "", err);
 
-	return r < 0 ? r : add_git_by_name(scan, ".git", err);
+	if (r == 0)
+		r = add_git_by_name(scan, ".git", err);
+	return r < 0 ? r : add_configured_around(scan, err);
 }
 
 /* What the writable directory itself has of all names. */

@@ -416,7 +416,7 @@ static int run_member_find(const struct run_spec *spec, const struct run_place *
 		user = getpwuid(place->uid);
 		ret->becomes = true;
 		ret->gid = user ? user->pw_gid : NOBODY;
-		/* Who has no entry has no group that anybody else has. */
+		/* A user without an entry has no group that anybody else has. */
 		if (!user ||
 		    getgrouplist(user->pw_name, user->pw_gid, found, &found_count) < 0)
 			found_count = 0;

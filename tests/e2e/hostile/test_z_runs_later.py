@@ -263,3 +263,20 @@ def test_a_config_that_names_itself_or_all_keeps_nothing_away(project):
         config.write("[include]\n" + 9 * "path = config\n" + "path = ../no/such\n[core]\nhooksPath = ..\nhooksPath = .\n")
     done = project.run("echo > free")
     assert done.code == 0 and (project.path / "free").exists() and done.seconds < 20, done
+
+
+@pytest.mark.parametrize("where", ["a directory of it", "another working tree"])
+def test_what_the_config_of_a_repository_around_names_is_held(project, where):
+    tree = project.path
+    if where == "another working tree":
+        tree = project.world.workdir(project.user) / "tree"
+        project.git("worktree", "add", "-q", str(tree))
+    hooks = tree / "tools/hooks"
+    hooks.mkdir(parents=True)
+    (hooks / "pre-commit").write_text("#!/bin/sh\n", encoding="ascii")
+    subprocess.run(["chown", "-R", f"{project.user}:", tree / "tools"], check=True)
+    project.git("config", "core.hooksPath", "tools/hooks")
+    inside = tree if where == "another working tree" else tree / "tools"
+    done = project.world.run("sh", "-c", f"echo 'touch ran' >> {hooks}/pre-commit; mv {hooks} {inside}/gone; echo > {inside}/free", cwd=inside, user=project.user)
+    assert (inside / "free").exists(), done
+    assert (hooks / "pre-commit").read_text(encoding="ascii") == "#!/bin/sh\n", done
