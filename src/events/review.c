@@ -39,21 +39,26 @@ void review_close(struct review_store *r)
 	" first_ts, last_ts, state, who, decided_ts, change, advice, looks_like"         \
 	" FROM review"
 
+void review_read_seen(sqlite3_stmt *s, int column, struct review *t)
+{
+	sqlite_read_text(s, column++, t->sandbox, sizeof(t->sandbox));
+	sqlite_read_text(s, column++, t->destination, sizeof(t->destination));
+	t->is_name = sqlite3_column_int(s, column++) == 1;
+	t->port = (uint16_t)sqlite3_column_int(s, column++);
+	t->protocol = (uint8_t)sqlite3_column_int(s, column++);
+	t->packets = (uint64_t)sqlite3_column_int64(s, column++);
+	t->rows = (uint64_t)sqlite3_column_int64(s, column++);
+	t->first_ms = sqlite3_column_int64(s, column++);
+	t->last_ms = sqlite3_column_int64(s, column);
+}
+
 static void read_task(sqlite3_stmt *s, struct review *t)
 {
 	const int state = sqlite3_column_int(s, 10);
 
 	memset(t, 0, sizeof(*t));
 	t->id = sqlite3_column_int64(s, 0);
-	sqlite_read_text(s, 1, t->sandbox, sizeof(t->sandbox));
-	sqlite_read_text(s, 2, t->destination, sizeof(t->destination));
-	t->is_name = sqlite3_column_int(s, 3) == 1;
-	t->port = (uint16_t)sqlite3_column_int(s, 4);
-	t->protocol = (uint8_t)sqlite3_column_int(s, 5);
-	t->packets = (uint64_t)sqlite3_column_int64(s, 6);
-	t->rows = (uint64_t)sqlite3_column_int64(s, 7);
-	t->first_ms = sqlite3_column_int64(s, 8);
-	t->last_ms = sqlite3_column_int64(s, 9);
+	review_read_seen(s, 1, t);
 	t->state = state > REVIEW_NONE && state < REVIEW_STATE_COUNT
 			   ? (enum review_state)state
 			   : REVIEW_OPEN;

@@ -343,15 +343,7 @@ static int write_tasks(struct statements *s, int64_t first_row)
 		struct review *v = &t->review;
 
 		memset(t, 0, sizeof(*t));
-		sqlite_read_text(row, 0, v->sandbox, sizeof(v->sandbox));
-		sqlite_read_text(row, 1, v->destination, sizeof(v->destination));
-		v->is_name = sqlite3_column_int(row, 2) == 1;
-		v->port = (uint16_t)sqlite3_column_int(row, 3);
-		v->protocol = (uint8_t)sqlite3_column_int(row, 4);
-		v->packets = (uint64_t)sqlite3_column_int64(row, 5);
-		v->rows = (uint64_t)sqlite3_column_int64(row, 6);
-		v->first_ms = sqlite3_column_int64(row, 7);
-		v->last_ms = sqlite3_column_int64(row, 8);
+		review_read_seen(row, 0, v);
 		t->is_new = sqlite3_column_int(row, 9) == 0;
 		sqlite_read_text(row, 10, v->advice, sizeof(v->advice));
 		sqlite_read_text(row, 11, v->looks_like, sizeof(v->looks_like));

@@ -18,6 +18,7 @@
 
 #include <sqlite3.h>
 
+#include "events/review.h"
 #include "events/sqlite.h"
 
 enum { SQLITE_PATH_SIZE = 4096 };
@@ -91,6 +92,9 @@ int sqlite_file_use(const char *directory, int busy_ms, sqlite3 **ret,
 		    struct err *err) MUST_CHECK;
 /* The text of a column, "" for NULL, cut to @size. */
 void sqlite_read_text(sqlite3_stmt *s, int column, char *buf, size_t size);
+/* What was seen of a task, in nine columns from @column on: sandbox, destination,
+ * is_name, port, protocol, packets, rows, and the first and last time. review.c. */
+void review_read_seen(sqlite3_stmt *s, int column, struct review *t);
 
 /* A statement that a local owns. */
 DEFINE_CLEAN(statement, sqlite3_stmt *, sqlite3_finalize)
