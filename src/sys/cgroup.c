@@ -25,6 +25,7 @@
 enum {
 	DEPTH_MAX = 32,	 /* directories below a cgroup; deeper ones: refused */
 	STAT_MAX = 4096, /* bytes of cgroup.stat */
+	PASSES_MAX = 16, /* over the list of a cgroup's threads */
 };
 
 /* ---- where it is ---- */
@@ -309,39 +310,79 @@ static int walk_tree(struct cgroup_walk *w, int dir, int depth)
 	return r;
 }
 
-/* The processes of the threads that were listed. */
-static int list_processes(struct cgroup_walk *w, struct cgroup_ids *ret)
+/* The processes of the threads that were listed, sorted. *@ret_ended: a thread is gone.
+ */
+static int list_processes(struct cgroup_walk *w, int proc, struct cgroup_ids *ret,
+			  bool *ret_ended)
 {
-	CLEAN(fd) int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r = proc < 0 ? -errno : 0;
+	int r = 0;
 
 	for (size_t i = 0; i < w->threads.count && r == 0; i++) {
 		pid_t pid = tasks_process_of(proc, (pid_t)w->threads.at[i]);
 
-		if (pid != -ESRCH)
+		if (pid == -ESRCH)
+			*ret_ended = true;
+		else
 			r = pid < 0 ? pid : cgroup_ids_add(ret, (uint64_t)pid);
 	}
 	cgroup_ids_sort(ret);
 	return r < 0 ? err_sys(w->err, r, "cannot see who is in the cgroup") : 0;
 }
 
+/* Go to each process where the walk has not been. Return: 0, or what on_process() said;
+ * -ESRCH: a thread or a process has ended before that. */
+static int visit_processes(struct cgroup_walk *w, int proc)
+{
+	struct cgroup_ids pids = { 0 }, *been = &w->visited;
+	bool has_ended = false;
+	uint64_t last = 0;
+	size_t count = 0; /* of @pids, those that were gone to */
+	int r = list_processes(w, proc, &pids, &has_ended);
+
+	for (size_t i = 0; i < pids.count && r == 0; i++) {
+		const uint64_t pid = pids.at[i];
+
+		if (pid == last || cgroup_ids_have(been, pid))
+			continue;
+		last = pid;
+		r = w->on_process(w, (pid_t)pid);
+		has_ended |= r == -ESRCH;
+		if (r == 0)
+			pids.at[count++] = pid;
+		else if (r == -ESRCH)
+			r = 0;
+	}
+	for (size_t i = 0; i < count && r == 0; i++)
+		if (cgroup_ids_add(been, pids.at[i]) < 0)
+			r = err_set(w->err, -ENOMEM, "out of memory");
+	cgroup_ids_sort(been);
+	cgroup_ids_done(&pids);
+	return r == 0 && has_ended ? -ESRCH : r;
+}
+
+/* Who ends before it is looked at may have left another in its place: the lists are read
+ * until all that is in them was there still. */
 int cgroup_walk(struct cgroup_walk *w, const struct cgroup *c)
 {
-	int dir = open(c->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct cgroup_ids pids = { 0 };
-	int r;
+	CLEAN(fd) int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r = -ESRCH;
 
-	if (dir < 0)
-		return err_sys(w->err, -errno, "cannot open the cgroup");
-	r = walk_tree(w, dir, 0);
-	if (r == 0)
-		r = list_processes(w, &pids);
-	for (size_t i = 0; i < pids.count && r == 0; i++)
-		if (i == 0 || pids.at[i] != pids.at[i - 1])
-			r = w->on_process(w, (pid_t)pids.at[i]);
-	cgroup_ids_done(&pids);
+	for (int pass = 0; r == -ESRCH && pass < PASSES_MAX; pass++) {
+		int dir = open(c->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		w->threads.count = 0;
+		r = dir < 0 ? err_sys(w->err, -errno, "cannot open the cgroup")
+			    : walk_tree(w, dir, 0);
+		if (r == 0)
+			r = visit_processes(w, proc);
+	}
 	cgroup_ids_done(&w->threads);
-	return r;
+	cgroup_ids_done(&w->visited);
+	return r == -ESRCH
+		       ? err_set(w->err, -EAGAIN,
+				 "the processes of the cgroup come and go faster than "
+				 "they can be looked at")
+		       : r;
 }
 
 /* ---- may it be guarded? ---- */
@@ -368,7 +409,7 @@ static int check_namespace(struct cgroup_walk *w, pid_t pid)
 	int r = tasks_each(here->proc, pid, is_elsewhere, w->data);
 
 	if (r == 0 || r == -ESRCH)
-		return 0;
+		return r;
 	if (r < 0)
 		return err_sys(w->err, r, "cannot see in which network process %d is",
 			       (int)pid);

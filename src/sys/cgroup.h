@@ -78,16 +78,20 @@ struct cgroup_ids {
 int cgroup_ids_add(struct cgroup_ids *n, uint64_t number) MUST_CHECK;
 /* Before one is looked for. */
 void cgroup_ids_sort(struct cgroup_ids *n);
+bool cgroup_ids_have(const struct cgroup_ids *n, uint64_t number);
 void cgroup_ids_done(struct cgroup_ids *n);
 
-/* What is to be done with each process and each cgroup of a tree; not 0 ends it. */
+/* What is to be done with each process, once, and each cgroup of a tree, once or more;
+ * not 0 ends it. -ESRCH of on_process(): the process has ended; the walk goes on. */
 struct cgroup_walk {
 	int (*on_process)(struct cgroup_walk *w, pid_t pid);
 	int (*on_cgroup)(struct cgroup_walk *w, uint64_t id); /* may be NULL */
 	void *data;
 	struct err *err;
-	struct cgroup_ids threads; /* the walk's own */
+	struct cgroup_ids threads, visited; /* the walk's own */
 };
+/* Return: 0; what a function returned; -EAGAIN: processes come and go faster than they
+ * can be looked at; -errno. */
 int cgroup_walk(struct cgroup_walk *w, const struct cgroup *c) MUST_CHECK;
 
 /* Internet sockets that processes of @c have open, and that were made in another cgroup:

@@ -48,7 +48,7 @@ static int compare_numbers(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static bool cgroup_ids_have(const struct cgroup_ids *n, uint64_t number)
+bool cgroup_ids_have(const struct cgroup_ids *n, uint64_t number)
 {
 	return n->count > 0 &&
 	       bsearch(&number, n->at, n->count, sizeof(number), compare_numbers) != NULL;
@@ -96,7 +96,8 @@ static int look_below(const struct cgroup *c, struct cgroup_look *ret)
 	int r = cgroup_walk(&w, c);
 
 	cgroup_ids_sort(&ret->ids);
-	return r;
+	ret->inhabited |= r == -EAGAIN;
+	return r == -EAGAIN ? 0 : r;
 }
 
 /* ---- sockets that were made elsewhere ---- */
@@ -276,7 +277,7 @@ static int count_process(struct cgroup_walk *w, pid_t pid)
 	if (found > 0 && l->ret->processes++ == 0)
 		l->ret->first = pid;
 	l->ret->sockets += found;
-	return 0;
+	return r == -ESRCH ? r : 0;
 }
 
 struct cgroup_strays cgroup_strays(const struct cgroup *c)

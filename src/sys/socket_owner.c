@@ -299,7 +299,9 @@ static int list_candidates(struct process_search *s)
 	if (s->q->among == OWNER_CGROUP) {
 		c = malloc(sizeof(*c));
 		r = c ? cgroup_open(s->q->cgroup, c, NULL) : -ENOMEM;
-		return r < 0 ? r : cgroup_walk(&w, c);
+		if (r == 0)
+			r = cgroup_walk(&w, c);
+		return r == -EAGAIN ? 0 : r;
 	}
 	all = opendir("/proc");
 	r = all ? 0 : -errno;

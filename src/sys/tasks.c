@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -21,6 +22,7 @@ enum {
 	STAT_SIZE = 2048,
 	FLAGS_FIELD = 9 - 3, /* of /proc/PID/stat, behind the one after the name */
 	FLAG_EXITING = 0x4,  /* PF_EXITING */
+	PASSES_MAX = 16,     /* over the list of a process's threads */
 };
 
 static int open_directory(int at, const char *name)
@@ -111,12 +113,55 @@ pid_t tasks_process_of(int proc, pid_t tid)
 		       : -EBADMSG;
 }
 
+/* The threads of one process that were looked at, in the order of the kernel's list,
+ * which a new one stands at the end of. */
+struct looked_at {
+	pid_t *at; /* owned */
+	size_t count, capacity;
+};
+
+/* Was @tid looked at? *@next: where it is to be expected; moves behind it. */
+static bool was_looked_at(const struct looked_at *seen, size_t *next, pid_t tid)
+{
+	size_t i = *next;
+
+	while (i < seen->count && seen->at[i] != tid)
+		i++;
+	if (i == seen->count)
+		return false;
+	*next = i + 1;
+	return true;
+}
+
+/* Return: what @fn has found, 0: nothing, also where the thread is gone; -errno. */
+static int look_at(struct looked_at *seen, const char *name, DIR *all, struct task *t,
+		   task_fn *fn, void *data)
+{
+	CLEAN(fd) int task = open_directory(dirfd(all), name);
+	int r;
+
+	if (task < 0)
+		return is_gone(task) ? 0 : task;
+	t->dir = task;
+	r = fn(data, t);
+	if (r > 0 || (r < 0 && !has_ended(task, r)))
+		return r;
+	if (!ARRAY_GROW(seen->at, seen->count, seen->capacity))
+		return -ENOMEM;
+	seen->at[seen->count++] = t->tid;
+	return 0;
+}
+
+/* A thread may end between the list and the look, when it has made another: so the list
+ * is gone over until every thread of it was looked at. */
 int tasks_each(int proc, pid_t pid, task_fn *fn, void *data)
 {
+	struct looked_at seen = { 0 };
 	struct task t = { .pid = pid };
 	CLEAN(directory) DIR *all = NULL;
 	const struct dirent *e;
 	char path[32];
+	bool is_done = false;
 	int fd, r = 0;
 
 	snprintf(path, sizeof(path), "%d/task", (int)pid);
@@ -126,19 +171,20 @@ int tasks_each(int proc, pid_t pid, task_fn *fn, void *data)
 	all = directory_open(fd);
 	if (!all)
 		return -ENOMEM;
-	while (r == 0 && (e = next_number(all, &t.tid, &r))) {
-		CLEAN(fd) int task = open_directory(fd, e->d_name);
+	for (int pass = 0; r == 0 && !is_done && pass < PASSES_MAX; pass++) {
+		size_t next = 0;
 
-		if (task < 0) {
-			r = is_gone(task) ? 0 : task;
-			continue;
+		rewinddir(all);
+		is_done = true;
+		while (r == 0 && (e = next_number(all, &t.tid, &r))) {
+			if (was_looked_at(&seen, &next, t.tid))
+				continue;
+			is_done = false;
+			r = look_at(&seen, e->d_name, all, &t, fn, data);
 		}
-		t.dir = task;
-		r = fn(data, &t);
-		if (r < 0 && has_ended(task, r))
-			r = 0;
 	}
-	return r;
+	free(seen.at);
+	return r == 0 && !is_done ? -EAGAIN : r;
 }
 
 /* What is mounted there is /proc, and knows this process by its own number. */

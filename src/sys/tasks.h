@@ -24,8 +24,9 @@ typedef int process_fn(void *data, int proc, pid_t pid);
 
 /* @fn with each thread of @pid; @proc is a descriptor of /proc. What @fn can't see of a
  * thread that has ended meanwhile is no error.
- * Return: 0; what @fn has found; -ESRCH: there is no such process; -errno: a thread can't
- * be seen. */
+ * Return: 0: all of them were looked at; what @fn has found; -ESRCH: there is no such
+ * process; -EAGAIN: its threads come and go faster than they can be looked at; -errno: a
+ * thread can't be seen. */
 int tasks_each(int proc, pid_t pid, task_fn *fn, void *data) MUST_CHECK;
 
 /* @fn with each process that /proc lists. Return: 0; what @fn returned that is not 0;

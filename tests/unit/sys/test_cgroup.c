@@ -8,9 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "thread_chain.h"
 #include "unit.h"
 
-enum { CHILDREN = 3 };
+enum { CHILDREN = 3, WALKS = 1000 };
 
 /* A cgroup, and some below it. */
 struct tree {
@@ -101,4 +102,35 @@ TEST_WITH(a_cgroup_that_goes_itself_is_an_error, make_tree, remove_tree)
 		skip();
 	assert_true(cgroup_walk(&w, &tree.top) < 0);
 	assert_non_null(strstr(err.text, "cannot see who is in the cgroup"));
+}
+
+static int count_process(struct cgroup_walk *w, pid_t pid)
+{
+	++*(int *)w->data;
+	return 0;
+}
+
+/* The lists name threads, and each may be gone by when it is looked up. */
+TEST_WITH(who_lives_on_in_ever_new_threads_is_somebody, make_tree, remove_tree)
+{
+	char path[CGROUP_PATH_MAX + 32];
+	FILE *f;
+	pid_t pid;
+
+	if (!is_there())
+		skip();
+	snprintf(path, sizeof(path), "%s/cgroup.procs", tree.top.path);
+	f = fopen(path, "we");
+	assert_non_null(f);
+	pid = thread_chain_start();
+	fprintf(f, "%d", (int)pid);
+	assert_int_equal(fclose(f), 0);
+	for (int i = 0; i < WALKS; i++) {
+		int seen = 0;
+		struct cgroup_walk w = { .on_process = count_process, .data = &seen };
+		int r = cgroup_walk(&w, &tree.top);
+
+		assert_true((r == 0 && seen == 1) || r == -EAGAIN);
+	}
+	thread_chain_end(pid);
 }
