@@ -84,6 +84,7 @@ struct daemon_sandbox {
 				reported */
 	bool guards_parent;  /* its parent is guarded */
 	char *refused;	     /* why, for when the engine has let go of it; owned */
+	const char *gone;    /* likewise, of one whose target is gone; a literal */
 	size_t ended;	     /* connections from before that were ended */
 	struct join join;
 	struct loop_deferred freed;

@@ -223,8 +223,10 @@ static void daemon_sandbox_on_detached(struct daemon_sandbox *d,
 	close_sockets(d);
 	if (d->control == CONTROL_ASKS)
 		daemon_send_text(d->daemon, IPC_DETACHED, d->id, text);
+	if (d->gone)
+		daemon_send_text(d->daemon, IPC_GONE, d->id, d->gone);
 	/* A client need not ask again. */
-	if (d->control == CONTROL_ASKS && text[0])
+	else if (d->control == CONTROL_ASKS && text[0])
 		daemon_send_text(d->daemon, IPC_GONE, d->id, text);
 	daemon_sandbox_free(d);
 }
@@ -261,7 +263,9 @@ void daemon_sandbox_on_gone(struct daemon_sandbox *d, const char *seen, const ch
 	log_warning("sandbox '%s' is gone: %s", d->spec.name, seen);
 	/* The folder is empty before anybody is notified. */
 	state_forget(d);
-	daemon_send_text(d->daemon, IPC_GONE, d->id, text);
+	/* Whoever hears that may ask for one of that name: not before the engine has let
+	 * go of @d. */
+	d->gone = text;
 	daemon_sandbox_detach(d, forget);
 }
 

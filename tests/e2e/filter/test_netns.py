@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import json
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -152,6 +153,22 @@ def test_a_process_without_a_main_thread_lives_there(daemon, pod, site):
     assert pod.probe(["dns", site.name]).addresses == [site.v4]
     lives.kill()
     wait_for(lambda: daemon.names() == [])
+
+
+def test_one_that_goes_is_there_until_its_name_is_free(daemon, pod, other):
+    """A container that is started again is attached under its name as soon as that may be."""
+    lives = pod.start("/bin/sleep", 600)
+    daemon.attach("one", None, where=pid_in(pod, lives))
+    engine = daemon.children()["engine"]
+    os.kill(engine, signal.SIGSTOP)
+    lives.kill()
+    wait_for(lambda: "is gone" in str(daemon))
+    # unless the engine was replaced meanwhile, because it doesn't answer
+    assert daemon.names() == ["one"] or daemon.children().get("engine") != engine
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(engine, signal.SIGCONT)
+    wait_for(lambda: daemon.names() == [])
+    daemon.attach("one", other)
 
 
 def test_by_path_until_that_leads_elsewhere(daemon, pod, site, tmp_path):
