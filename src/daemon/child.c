@@ -37,6 +37,10 @@
 #include "sys/process.h"
 #include "sys/tasks.h"
 
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71 /* Linux 5.14 */
+#endif
+
 enum {
 	OPEN_MS = 5000,
 	CHILD_FD = SPAWNER_FD_FIRST, /* the channel, in the child */
@@ -133,8 +137,12 @@ static int drop(uid_t uid, pid_t parent)
 	return process_end_with(parent) ? 0 : -ESRCH;
 }
 
-/* What the daemon asks of a child is a struct launch_probe: to open the sockets of a
- * namespace, and to leave a self-test there where there is a channel to it. */
+/* What the daemon asks of a child: to open the sockets of a namespace, and to leave a
+ * self-test there where there is a channel to it. */
+struct inside_order {
+	struct launch_probe probe;
+	uint64_t cookie; /* of the namespace; 0: whatever it has */
+};
 enum { INSIDE_NS = 0, INSIDE_TEST, INSIDE_FD_COUNT }; /* the order's descriptors */
 
 /* The self-test reads what the engine, and whoever else is inside, has to say. So it has
@@ -160,9 +168,21 @@ static void test_inside(const struct launch_probe *probe, int channel, bool is_s
 		self_test(probe);
 }
 
+/* The kernel gives no two namespaces the same cookie, but the inode of one that is gone
+ * to another one. 0: an older kernel than 5.14 has none. */
+static uint64_t cookie_of(int socket)
+{
+	uint64_t cookie = 0;
+	socklen_t size = sizeof(cookie);
+
+	return getsockopt(socket, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size) < 0
+		       ? 0
+		       : cookie;
+}
+
 /* In the namespace that this process is in. @test: the channel of the self-test; -1:
  * there is none. */
-static void serve_inside(const struct launch_probe *probe, const struct own_proc *proc,
+static void serve_inside(const struct inside_order *o, const struct own_proc *proc,
 			 int test)
 {
 	const struct sandbox_ports ports = { SUPERVISOR_DNS_PORT, SUPERVISOR_RELAY_PORT };
@@ -175,6 +195,10 @@ static void serve_inside(const struct launch_probe *probe, const struct own_proc
 	bool is_strict = false;
 	int r = route < 0 ? err_sys(&err, route, "cannot open a route socket") : 0;
 
+	if (r == 0 && o->cookie != 0 && cookie_of(route) != o->cookie) {
+		say(IPC_GONE, "it is another network namespace by now");
+		return;
+	}
 	if (r == 0) {
 		/* Before the rules come; where the kernel tracks nothing yet, after
 		 * them. */
@@ -201,7 +225,7 @@ static void serve_inside(const struct launch_probe *probe, const struct own_proc
 		say(IPC_SOCKETS_DONE, "");
 	/* Without the fork nobody has the channel: the daemon sees its end. */
 	if (r == 0 && test >= 0 && process_fork(NULL) == 0) {
-		test_inside(probe, test, is_strict, parent);
+		test_inside(&o->probe, test, is_strict, parent);
 		_exit(0);
 	}
 }
@@ -214,7 +238,7 @@ void inside_child(const struct spawner_order *ignored)
 	/* Self-tests that have ended need nobody who waits for them. */
 	const struct sigaction alone = { .sa_handler = SIG_IGN };
 	struct own_proc proc = { .fd = -1 };
-	struct launch_probe probe;
+	struct inside_order order;
 
 	prctl(PR_SET_NAME, "weir-inside");
 	sigaction(SIGCHLD, &alone, NULL);
@@ -222,13 +246,13 @@ void inside_child(const struct spawner_order *ignored)
 		int fds[] = { [INSIDE_NS] = -1, [INSIDE_TEST] = -1 };
 		size_t count = 0;
 
-		if (fds_receive(CHILD_FD, &probe, sizeof(probe), fds, INSIDE_FD_COUNT,
-				&count) != sizeof(probe) ||
+		if (fds_receive(CHILD_FD, &order, sizeof(order), fds, INSIDE_FD_COUNT,
+				&count) != sizeof(order) ||
 		    count == 0)
 			break; /* the daemon has closed the channel */
 		own_proc_use(&proc);
 		if (setns(fds[INSIDE_NS], CLONE_NEWNET) == 0)
-			serve_inside(&probe, &proc, fds[INSIDE_TEST]);
+			serve_inside(&order, &proc, fds[INSIDE_TEST]);
 		else
 			say(IPC_FAILED, "cannot enter the network namespace");
 		for (size_t i = 0; i < INSIDE_FD_COUNT; i++)
@@ -277,25 +301,23 @@ int netns_child_find(struct daemon_sandbox *d, int *ret_ns, struct err *err)
 {
 	/* One that is known was judged when it was attached. */
 	const bool is_new = d->ns_ino == 0;
-	CLEAN(fd) int ns = tasks_open_named_network(d->spec.where);
-	/* What is there now is no namespace, or nothing. */
-	const bool is_gone = ns == -ENOENT || ns == -EINVAL || ns == -ENOTDIR ||
-			     ns == -ESRCH || ns == -ELOOP;
+	CLEAN(fd)
+	int ns = is_new ? tasks_open_named_network(d->spec.where) : gone_find(d);
 	struct stat st, home;
 	int r;
 
-	if (ns == -EINVAL && is_new)
+	if (ns == -EINVAL)
 		return err_set(err, ns, "'%.200s' is no network namespace",
 			       d->spec.where);
-	if (ns < 0)
-		return err_sys(err, !is_new && is_gone ? -ESTALE : ns,
-			       "cannot open the network namespace '%.200s'",
+	if (ns < 0 && is_new)
+		return err_sys(err, ns, "cannot open the network namespace '%.200s'",
 			       d->spec.where);
+	if (ns < 0)
+		return err_set(err, ns,
+			       ns == -ESTALE ? "no process is in its network namespace"
+					     : "its network namespace can't be opened");
 	if (fstat(ns, &st) < 0 || fstat(d->daemon->home, &home) < 0)
 		return err_sys(err, -errno, "cannot look at the namespace");
-	if (!is_new && (d->ns_dev != st.st_dev || d->ns_ino != st.st_ino))
-		return err_set(err, -ESTALE, "'%.200s' is another namespace by now",
-			       d->spec.where);
 	if (st.st_dev != home.st_dev)
 		return err_set(err, -EINVAL, "'%.200s' is no network namespace",
 			       d->spec.where);
@@ -316,10 +338,11 @@ int netns_child_find(struct daemon_sandbox *d, int *ret_ns, struct err *err)
 static int order_inside(struct daemon_sandbox *d, int ns, int test, struct err *err)
 {
 	const int given[] = { [INSIDE_NS] = ns, [INSIDE_TEST] = test };
+	const struct inside_order order = { d->probe, d->ns_cookie };
 	ssize_t n = d->daemon->inside < 0
 			    ? -EPIPE
-			    : fds_send(d->daemon->inside, &d->probe, sizeof(d->probe),
-				       given, test < 0 ? 1 : INSIDE_FD_COUNT);
+			    : fds_send(d->daemon->inside, &order, sizeof(order), given,
+				       test < 0 ? 1 : INSIDE_FD_COUNT);
 	int fds[SANDBOX_FD_COUNT + 1];
 	struct ipc_fds all;
 	struct ipc_message m;
@@ -339,10 +362,11 @@ static int order_inside(struct daemon_sandbox *d, int ns, int test, struct err *
 		fd_close(&fds[i]);
 	if (m.type != IPC_SOCKETS) {
 		m.text[sizeof(m.text) - 1] = '\0';
-		return err_set(err, -EPERM, "%s", m.text);
+		return err_set(err, m.type == IPC_GONE ? -ESTALE : -EPERM, "%s", m.text);
 	}
 	if (r < 0)
 		return err_set(err, r, "the namespace's sockets are malformed");
+	d->ns_cookie = cookie_of(d->route_fd);
 	/* The process has copies of the sockets until its next message: should the daemon
 	 * close these sockets because its engine is full, the next engine's process would
 	 * find their ports taken. */

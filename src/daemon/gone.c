@@ -5,8 +5,11 @@
  * or a path leads elsewhere. Then every process of this machine is asked where it lives,
  * and if none lives there, the sandbox is gone: what the engine has of it is closed, and
  * with that the kernel takes the namespace and its rules away. Its rules are not removed
- * before: should anybody hold the namespace after all, it stays closed. */
+ * before: should anybody hold the namespace after all, it stays closed. A daemon that
+ * starts finds the namespaces of its sandboxes in the same ways. */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -27,79 +30,152 @@ pid_t gone_pid_of(const char *where)
 	return text_to_u32(text_of(where), INT32_MAX, &pid) ? (pid_t)pid : 0;
 }
 
+static bool is_network_of(const struct daemon_sandbox *d, const struct stat *st)
+{
+	return st->st_dev == d->ns_dev && st->st_ino == d->ns_ino;
+}
+
+/* The path that names the namespace leads there, or that can't be seen. False for a
+ * process: its number may be another one's by now. */
+static bool is_named(const struct daemon_sandbox *d)
+{
+	struct stat st;
+
+	if (gone_pid_of(d->spec.where) != 0)
+		return false;
+	if (stat(d->spec.where, &st) < 0)
+		return errno != ENOENT && errno != ENOTDIR && errno != ELOOP;
+	return is_network_of(d, &st);
+}
+
+/* -- who lives in namespaces that nothing names any more ---------------------------- */
+
+struct unnamed {
+	struct daemon_sandbox *sandbox;
+	/* 1: a thread is in there; 0: none is; -errno: that can't be seen. */
+	int has_member;
+};
+
 struct search {
+	struct unnamed *all;
+	size_t count, left; /* without a member so far */
+	int *ret_ns;	    /* a namespace that was found, opened; NULL: not wanted */
+	int error;	    /* of a process that can't be seen */
+};
+
+static int look_at_thread(void *data, const struct task *t)
+{
+	struct search *s = data;
+	struct stat st;
+
+	if (fstatat(t->dir, "ns/net", &st, 0) < 0)
+		return -errno;
+	for (size_t i = 0; i < s->count; i++) {
+		struct unnamed *u = &s->all[i];
+
+		if (u->has_member || !is_network_of(u->sandbox, &st))
+			continue;
+		u->has_member = 1;
+		s->left--;
+		if (s->ret_ns)
+			*s->ret_ns = openat(t->dir, "ns/net", O_RDONLY | O_CLOEXEC);
+	}
+	return s->left == 0;
+}
+
+static int look_at_process(void *data, int proc, pid_t pid)
+{
+	struct search *s = data;
+	int r = tasks_each(proc, pid, look_at_thread, s);
+
+	if (r < 0 && r != -ESRCH)
+		s->error = r;
+	return s->left == 0;
+}
+
+struct unseen {
 	struct tasks_network net;
 	int error; /* of a process that can't be seen */
 };
 
 static int is_member(void *data, int proc, pid_t pid)
 {
-	struct search *s = data;
-	int r = tasks_in_network(proc, pid, &s->net);
+	struct unseen *u = data;
+	int r = tasks_in_network(proc, pid, &u->net);
 
 	if (r < 0)
-		s->error = r;
+		u->error = r;
 	return r > 0;
 }
 
-/* Return: 1: a process is in the network; 0: none is; -errno: none that can be seen. */
-static int find_member(struct search *s)
+/* A child in the namespace says what tells that from others without any right over the
+ * processes in it. Return: as has_member. */
+static int find_unseen(const struct daemon_sandbox *d)
 {
-	int r;
+	struct unseen u = { .net = { d->ns_dev, d->ns_ino, netns_audit(d).network } };
+	int r = tasks_each_process(is_member, &u);
 
-	s->error = 0;
-	r = tasks_each_process(is_member, s);
-	return r != 0 ? r : s->error;
+	return r != 0 ? r : u.error;
 }
 
-/* Does any thread live in there? When that can't be seen: yes. A child in there says what
- * tells its namespace from others without any right over the processes in it. */
-static bool has_members(struct daemon_sandbox *d)
+/* Each thread of this machine is looked at once, for all. */
+static void find_members(struct unnamed *all, size_t count, int *ret_ns)
 {
-	struct search s = { .net = { .dev = d->ns_dev, .ino = d->ns_ino } };
-	int r = find_member(&s);
+	struct search s = { .all = all, .count = count, .left = count, .ret_ns = ret_ns };
+	const int r = tasks_each_process(look_at_process, &s);
 
-	if (r < 0) {
-		s.net.proc_ino = netns_audit(d).network;
-		r = find_member(&s);
-	}
-	if (r < 0 && !d->is_unseen)
-		log_warning("sandbox '%s' stays: cannot see whether its network "
-			    "namespace is gone: %s",
-			    d->spec.name, strerror(-r));
-	d->is_unseen = r < 0;
-	return r != 0;
+	for (size_t i = 0; (r < 0 || s.error < 0) && i < count; i++)
+		if (!all[i].has_member)
+			all[i].has_member = find_unseen(all[i].sandbox);
 }
 
-static void check(struct daemon_sandbox *d)
+/* All of them are LIFECYCLE_ACTIVE. */
+static void check(struct unnamed *all, size_t count)
 {
-	struct stat st;
+	find_members(all, count, NULL);
+	for (size_t i = 0; i < count; i++) {
+		struct daemon_sandbox *d = all[i].sandbox;
+		const int r = all[i].has_member;
 
-	if (d->life.state != LIFECYCLE_ACTIVE)
-		return;
-	/* A path may still lead to the namespace. It counts as leading there also where
-	 * that can't be seen. */
-	if (gone_pid_of(d->spec.where) == 0) {
-		bool is_there = stat(d->spec.where, &st) < 0
-					? errno != ENOENT && errno != ENOTDIR
-					: st.st_dev == d->ns_dev &&
-						  st.st_ino == d->ns_ino;
-
-		if (is_there)
-			return;
+		if (r < 0 && !d->is_unseen)
+			log_warning("sandbox '%s' stays: cannot see whether its network "
+				    "namespace is gone: %s",
+				    d->spec.name, strerror(-r));
+		d->is_unseen = r < 0;
+		if (r == 0)
+			daemon_sandbox_on_gone(d,
+					       "no process is in its network namespace",
+					       "its network namespace is gone", true);
 	}
-	if (!has_members(d))
-		daemon_sandbox_on_gone(d, "no process is in its network namespace",
-				       "its network namespace is gone", true);
 }
 
 static void on_process_end(struct loop_source *source, uint32_t events)
 {
 	struct daemon_sandbox *d = CONTAINER_OF(source, struct daemon_sandbox, process);
+	struct unnamed u = { .sandbox = d };
 
 	/* From now on the timer checks whether other processes are there. */
 	gone_unwatch(d);
-	check(d);
+	if (d->life.state == LIFECYCLE_ACTIVE)
+		check(&u, 1);
+}
+
+static void check_all(struct daemon *w)
+{
+	CLEAN(mem) struct unnamed *all = NULL;
+	size_t count = 0, capacity = 0;
+
+	/* Those that find no memory are checked the next time. */
+	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++) {
+		struct daemon_sandbox *d = w->sandboxes[id];
+
+		if (d && d->spec.kind == ATTACH_NETNS && d->process.fd < 0 &&
+		    d->life.state == LIFECYCLE_ACTIVE && !is_named(d) &&
+		    ARRAY_GROW(all, count, capacity))
+			all[count++] = (struct unnamed){ .sandbox = d };
+	}
+	if (count > 0)
+		check(all, count);
 }
 
 static void on_audit_time(struct loop_timer *t)
@@ -119,9 +195,8 @@ static void on_audit_time(struct loop_timer *t)
 			daemon_sandbox_detach(d, false);
 		else if (d->dir)
 			cgroup_watch_check(d);
-		else if (d->spec.kind == ATTACH_NETNS && d->process.fd < 0)
-			check(d);
 	}
+	check_all(w);
 	/* Try again to install a table that could not be installed. */
 	if (w->engine_ready && w->attaching == 0 && host_change(&w->host, HOST_ON_RETRY))
 		attach_queue_next(w);
@@ -139,17 +214,46 @@ int gone_start(struct daemon *w)
 	return loop_timer_in(w->supervisor.loop, &w->audit_timer, AUDIT_EVERY_MS);
 }
 
+static bool is_open(const struct daemon_sandbox *d, int ns)
+{
+	struct stat st;
+
+	return ns >= 0 && fstat(ns, &st) == 0 && is_network_of(d, &st);
+}
+
+int gone_find(struct daemon_sandbox *d)
+{
+	struct unnamed u = { .sandbox = d };
+	CLEAN(fd) int named = tasks_open_named_network(d->spec.where);
+	CLEAN(fd) int found = -1;
+
+	if (is_open(d, named))
+		return TAKE_FD(named);
+	/* Without a cookie another namespace may have got the inode meanwhile. */
+	if (d->ns_cookie != 0)
+		find_members(&u, 1, &found);
+	if (is_open(d, found))
+		return TAKE_FD(found);
+	return u.has_member || is_named(d) ? -EAGAIN : -ESTALE;
+}
+
 int gone_watch(struct daemon_sandbox *d, struct err *err)
 {
 	pid_t pid = gone_pid_of(d->spec.where);
+	CLEAN(fd) int process = pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+	CLEAN(fd) int ns = -1;
 	int r;
 
-	if (pid == 0)
+	if (pid == 0 || (process < 0 && errno == ESRCH))
 		return 0;
-	d->process = (struct loop_source){ .fd = -1, .on_ready = on_process_end };
-	d->process.fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (d->process.fd < 0)
+	if (process < 0)
 		return err_sys(err, -errno, "cannot watch process %d", (int)pid);
+	/* The number may be another process's by now: the timer checks then. */
+	ns = tasks_open_named_network(d->spec.where);
+	if (!is_open(d, ns))
+		return 0;
+	d->process = (struct loop_source){ .fd = TAKE_FD(process),
+					   .on_ready = on_process_end };
 	r = loop_add(d->daemon->supervisor.loop, &d->process, EPOLLIN);
 	return r < 0 ? err_sys(err, r, "cannot watch process %d", (int)pid) : 0;
 }

@@ -72,6 +72,7 @@ struct daemon_sandbox {
 	/* Is the namespace still there? */
 	dev_t ns_dev;
 	ino_t ns_ino;
+	uint64_t ns_cookie;	    /* 0: this kernel has none */
 	struct loop_source process; /* a pidfd, -1: none */
 	/* ATTACH_HOST */
 	struct member member;
@@ -251,7 +252,7 @@ void daemon_sandbox_detach(struct daemon_sandbox *d, bool forget);
  * *@ret_ns. */
 int netns_child_find(struct daemon_sandbox *d, int *ret_ns, struct err *err) MUST_CHECK;
 /* Have a child enter @ns and open what the engine serves there. With d->probe it leaves
- * a self-test inside, at d->from_child. */
+ * a self-test inside, at d->from_child. -ESTALE: @ns is not what @d was attached as. */
 int netns_child_open(struct daemon_sandbox *d, int ns, struct err *err) MUST_CHECK;
 /* Close the channel to the child. */
 void netns_child_close(struct daemon_sandbox *d);
@@ -350,7 +351,11 @@ void join_end(struct daemon_sandbox *d);
 
 /* -- gone.c ------------------------------------------------------------------------- */
 
-/* Watch the process that names the namespace. */
+/* Open the network namespace that @d was attached as: where it is named, or by a process
+ * that is in there; netns_child_open() compares the cookie. Return: a descriptor, which
+ * the caller owns; -ESTALE: it is gone; -EAGAIN: that can't be seen. */
+int gone_find(struct daemon_sandbox *d) MUST_CHECK;
+/* Watch the process that names the namespace; none where that has ended. */
 int gone_watch(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
 void gone_unwatch(struct daemon_sandbox *d);
 int gone_start(struct daemon *w) MUST_CHECK;

@@ -213,9 +213,10 @@ static json_t *pack_spec(const struct daemon_sandbox *d)
 	int id = (int)d->id;
 
 	if (d->spec.kind == ATTACH_NETNS)
-		return json_pack("{s:i, s:s, s:I, s:I}", "id", id, "netns", d->spec.where,
-				 "dev", (json_int_t)d->ns_dev, "ino",
-				 (json_int_t)d->ns_ino);
+		return json_pack("{s:i, s:s, s:I, s:I, s:I}", "id", id, "netns",
+				 d->spec.where, "dev", (json_int_t)d->ns_dev, "ino",
+				 (json_int_t)d->ns_ino, "cookie",
+				 (json_int_t)d->ns_cookie);
 	if (d->member.kind == MEMBER_CGROUP)
 		return json_pack(
 			"{s:i, s:s, s:I, s:i, s:b, s:b, s:I}", "id", id, "cgroup",
@@ -297,15 +298,16 @@ static int read_at(int dir, const char *name, struct file_bytes *ret)
 
 static int unpack_netns(json_t *j, struct daemon_sandbox *ret)
 {
-	json_int_t dev, ino;
+	json_int_t dev, ino, cookie = 0;
 	const char *where;
 
-	if (json_unpack(j, "{s:s, s:I, s:I}", "netns", &where, "dev", &dev, "ino", &ino) <
-		    0 ||
+	if (json_unpack(j, "{s:s, s:I, s:I, s?I}", "netns", &where, "dev", &dev, "ino",
+			&ino, "cookie", &cookie) < 0 ||
 	    strlen(where) > IPC_SANDBOX_WHERE_MAX)
 		return -EBADMSG;
 	ret->ns_dev = (dev_t)dev;
 	ret->ns_ino = (ino_t)ino;
+	ret->ns_cookie = (uint64_t)cookie;
 	ret->spec.kind = ATTACH_NETNS;
 	snprintf(ret->spec.where, sizeof(ret->spec.where), "%s", where);
 	return 0;
@@ -454,14 +456,16 @@ static void restore_one(struct daemon *w, const char *name)
 	if (name[0] == '.' || daemon_sandbox_find_name(w, name) ||
 	    restore(w, name, &err) == 0)
 		return;
+	/* Forget a sandbox whose namespace is gone. */
+	if (err.code == -ENOENT || err.code == -ESTALE) {
+		log_warning("sandbox '%s' is gone: %s", name, err.text);
+		forget_at(w->state_dir, name);
+		return;
+	}
 	if (!w->restored && w->patience == 0)
 		log_warning("cannot guard '%s' again: %s; its rules stay as they are",
 			    name, err.text);
-	/* Forget a sandbox whose namespace is gone or was replaced. */
-	if (err.code == -ENOENT || err.code == -ESTALE)
-		forget_at(w->state_dir, name);
-	else
-		daemon_note_lacking(w, name, err.text);
+	daemon_note_lacking(w, name, err.text);
 }
 
 /* One sandbox is opened in each turn of the loop, so that the engine and control are

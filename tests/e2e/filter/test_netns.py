@@ -137,6 +137,26 @@ def test_by_process_until_nobody_lives_there(daemon, pod, site):
     expect.tcp_refused(pod.probe(["tcp", STRANGER, 443]))
 
 
+def test_several_are_looked_for_at_once(daemon, pod, other, site):
+    """The processes that named them have ended. One namespace has others still."""
+    named = {"one": (pod, pod.start("/bin/sleep", 600)), "two": (other, other.start("/bin/sleep", 600))}
+    stays = pod.start("/bin/sleep", 600)
+    pid_in(pod, stays)
+    for name, (where, process) in named.items():
+        daemon.attach(name, None, "--allow", site.name, where=pid_in(where, process))
+    keeps = other.start("/bin/sleep", 600)
+    pid_in(other, keeps)
+    for _, process in named.values():
+        process.kill()
+    time.sleep(2.5)
+    assert sorted(daemon.names()) == ["one", "two"]
+    keeps.kill()
+    wait_for(lambda: daemon.names() == ["one"])
+    assert pod.probe(["dns", site.name]).addresses == [site.v4]
+    stays.kill()
+    wait_for(lambda: daemon.names() == [])
+
+
 def test_a_process_without_a_main_thread_lives_there(daemon, pod, site):
     """It can be named, and keeps what it is named for."""
     lives = pod.start("/usr/bin/python3", "-ISc", LEADERLESS + "import time\ngoes_on(lambda: time.sleep(600))")

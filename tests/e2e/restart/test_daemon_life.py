@@ -186,6 +186,58 @@ def test_a_namespace_that_went_meanwhile(host, world, site):
     again = host.daemon()
     assert again.names() == []
     assert list((again.run_dir / "sandboxes").iterdir()) == []
+    assert [line for line in again.errors if "sandbox 'one' is gone" in line]
+
+
+@pytest.mark.parametrize("how", ["its process has ended", "its path is gone", "another process has its number"])
+def test_a_namespace_that_only_processes_lead_to_is_guarded_again(host, pod, site, tmp_path, how):
+    named, lives = (pod.start("/bin/sleep", 600) for _ in range(2))
+    path = tmp_path / "netns"
+    path.touch()
+    subprocess.run(["mount", "--bind", pod.ns.path, path], check=True)
+    pid_in(pod, lives)
+    daemon = host.daemon()
+    try:
+        daemon.attach("one", None, "--allow", site.name, where=path if how == "its path is gone" else pid_in(pod, named))
+    finally:
+        subprocess.run(["umount", path], check=True)
+    named.kill()
+    time.sleep(1.5)  # it is looked for
+    assert is_guarded_by(daemon, pod, site)
+    daemon.kill()
+    if how == "another process has its number":
+        with in_its_folder(daemon) as kept:
+            kept["netns"] = str(os.getpid())
+    again = host.daemon()
+    assert is_guarded_by(again, pod, site)
+    lives.kill()
+    wait_for(lambda: again.names() == [])
+    assert list((again.run_dir / "sandboxes").iterdir()) == []
+
+
+@contextlib.contextmanager
+def in_its_folder(daemon):
+    """What is kept of sandbox one, to be changed."""
+    file = daemon.run_dir / "sandboxes" / "one" / "attach.json"
+    kept = json.loads(file.read_text())
+    yield kept
+    file.write_text(json.dumps(kept))
+
+
+def test_a_namespace_that_has_the_inode_of_one_that_is_gone_is_another_one(host, pod, site):
+    """The kernel gives the inode to the next namespace that is made, whoever makes it."""
+    daemon = host.daemon()
+    daemon.attach("one", pod, "--allow", site.name)
+    daemon.kill()
+    with in_its_folder(daemon) as kept:
+        assert kept["cookie"] > 0
+        kept["cookie"] += 1
+    again = host.daemon()
+    assert again.names() == [] and again.healthy()
+    assert [line for line in again.errors if "sandbox 'one' is gone: it is another network namespace by now" in line]
+    assert list((again.run_dir / "sandboxes").iterdir()) == []
+    again.attach("two", pod, "--allow", site.name)
+    assert is_guarded(pod, site)
 
 
 def test_what_is_in_its_folder_is_checked(host, pod, site):
