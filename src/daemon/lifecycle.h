@@ -59,9 +59,9 @@ enum lifecycle_event {
 /* Where a sandbox comes from. The engine gets the last kind first. */
 enum lifecycle_origin {
 	LIFECYCLE_NEW = 0,  /* is tested, and waits for all that were guarded before */
-	LIFECYCLE_RESTORED, /* guarded before: takes over what was learned */
-	LIFECYCLE_REMADE,   /* guarded before, as another cgroup: takes nothing over, and
-			     * has no time to lose */
+	LIFECYCLE_RESTORED, /* guarded before: takes over what was learned and counted */
+	LIFECYCLE_REMADE,   /* guarded before, as another cgroup: takes over what was
+			     * counted, and has no time to lose */
 	LIFECYCLE_ORIGIN_COUNT
 };
 

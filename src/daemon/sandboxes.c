@@ -315,7 +315,8 @@ static void attach_or_wait(struct daemon_sandbox *d)
 		.sandbox = d->id,
 		.attach = {
 			.kind = d->spec.kind,
-			.restarted = d->life.origin == LIFECYCLE_RESTORED,
+			.restarted = d->life.origin != LIFECYCLE_NEW,
+			.remade = d->life.origin == LIFECYCLE_REMADE,
 			.member = d->member,
 			.probe_addr = d->probe.allowed.addr,
 			.probe_port = d->probe.allowed.port,
@@ -715,7 +716,7 @@ void daemon_sandbox_on_remade(struct daemon_sandbox *d)
 	/* While the engine is at the old one: when that is active. */
 	if (!lifecycle_change(&d->life, LIFECYCLE_ON_REMADE))
 		return;
-	fd_close(&d->snapshot_fd); /* a fresh one is made */
+	fd_close(&d->snapshot_fd); /* it is opened again */
 	daemon_sandbox_wait(d);
 	attach_queue_next(d->daemon);
 }

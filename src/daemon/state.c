@@ -3,7 +3,7 @@
  *
  *     NAME/attach.json   id, and how it is recognised
  *     NAME/policy.json   the policy in force
- *     NAME/image         what was learned (sandbox/learned.h)
+ *     NAME/image         what was learned (sandbox/learned.h) and counted
  *     NAME/unfinished    while the folder is begun or removed: what it lacks was not lost
  *
  * RUN_DIR/sandboxes/.ended has the cgroups that are gone (ended.c).
@@ -138,7 +138,7 @@ static int open_snapshot(const struct daemon_sandbox *d)
 
 	if (dir < 0)
 		return dir;
-	if (d->life.origin != LIFECYCLE_RESTORED)
+	if (d->life.origin == LIFECYCLE_NEW)
 		(void)!unlinkat(dir, "image", 0);
 	fd = open_file(dir, "image", O_RDWR | O_CREAT);
 	if (fd < 0)

@@ -9,7 +9,6 @@
 #include <sys/random.h>
 
 #include "engine/host.h"
-#include "sandbox/asks.h"
 #include "sandbox/learned.h"
 #include "sys/link.h"
 #include "sys/process.h"
@@ -62,7 +61,6 @@ void engine_core_take_out(struct engine_core *c, struct engine_sandbox *g)
 	c->sandboxes[g->sandbox.id] = NULL;
 	c->count--;
 	c->host_count -= g->kind == ATTACH_HOST;
-	asks_free(&g->sandbox);
 	g->core = NULL;
 }
 

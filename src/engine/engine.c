@@ -106,6 +106,7 @@ static int open_sandbox(const struct engine *e, struct engine_sandbox *g,
 					      : &engine_control_observer;
 	g->enforce = c->enforce;
 	g->restarted = a->restarted;
+	g->remade = a->remade;
 	g->owner = a->owner;
 	s->ipv6 = a->ipv6;
 	s->shared_params = c->filter;
@@ -226,11 +227,10 @@ static void on_attach(struct engine *e, const struct ipc_message *m, int *fds,
 	ipc_fds_init(&e->config.fds, NULL);
 	/* A cgroup was made again: what comes takes the place of the old one, in one
 	 * transaction. */
-	if (old && old->kind == ATTACH_HOST && m->attach.kind == ATTACH_HOST) {
+	if (old && (old->kind != ATTACH_HOST || m->attach.kind != ATTACH_HOST))
+		old = NULL;
+	if (old)
 		engine_sandbox_leave(old);
-		engine_sandbox_forget_rules(old);
-		destroy(old);
-	}
 	r = g ? complete_attach(e, m, &attach, &err)
 	      : err_set(&err, -ENOMEM, "out of memory");
 	if (r == 0 && ipc_take_fds(m, fds, count, &all) < 0)
@@ -242,6 +242,14 @@ static void on_attach(struct engine *e, const struct ipc_message *m, int *fds,
 	if (r == 0)
 		r = open_sandbox(e, g, &attach, &all, &err);
 	ipc_fds_done(&all);
+	if (r == 0 && old) {
+		g->sandbox.denies = old->sandbox.denies;
+		g->sandbox.asks = TAKE_PTR(old->sandbox.asks);
+	} else if (old) {
+		engine_sandbox_forget_rules(old);
+	}
+	if (old)
+		destroy(old);
 	if (r == 0) {
 		begin_attach(e, g);
 		return;

@@ -246,7 +246,7 @@ void engine_host_adopt(struct engine_host *h, struct engine_sandbox *g)
 						    PLAN_PORT_LISTS_MAX);
 		}
 	}
-	engine_sandbox_adopt(g, h->is_wanted ? NULL : h->inherited);
+	engine_sandbox_adopt(g, h->is_wanted || g->remade ? NULL : h->inherited);
 }
 
 /* -- the table ---------------------------------------------------------------------- */

@@ -32,6 +32,7 @@
 #include "filter/nflog.h"
 #include "policy/policy.h"
 #include "sandbox/accounting.h"
+#include "sandbox/asks.h"
 #include "sandbox/budgets.h"
 #include "sandbox/learned.h"
 #include "sandbox/plan_file.h"
@@ -393,6 +394,7 @@ void engine_sandbox_done(struct engine_sandbox *g)
 	struct sandbox *s = &g->sandbox;
 
 	accounting_free(s->accounting);
+	asks_free(s);
 	learned_free(s->learned);
 	sandbox_self_ports_done(&s->self_ports);
 	filter_conn_done(&s->filter);

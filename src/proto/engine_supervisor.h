@@ -53,6 +53,8 @@ enum attach_kind {
 struct ipc_attach {
 	uint8_t kind;	/* enum attach_kind */
 	bool restarted; /* an engine was here before: take over what it has learned */
+	bool remade;	/* ATTACH_HOST, restarted: as another cgroup, which has learned
+			   nothing; what was counted goes on */
 	bool forget;	/* IPC_DETACH: the rules are gone, or stay: don't touch them */
 	bool ipv6;	/* ATTACH_OWNED: the namespace has IPv6 */
 	bool owner;	/* ATTACH_OWNED: its table is owner|persist */

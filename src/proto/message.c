@@ -47,6 +47,7 @@ static void sanitize(struct ipc_message *m)
 	case IPC_ATTACH:
 	case IPC_DETACH:
 		ipc_sanitize_flag(&m->attach.restarted);
+		ipc_sanitize_flag(&m->attach.remade);
 		ipc_sanitize_flag(&m->attach.forget);
 		ipc_sanitize_flag(&m->attach.ipv6);
 		ipc_sanitize_flag(&m->attach.owner);

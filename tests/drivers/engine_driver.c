@@ -6,7 +6,8 @@
  *     start SERVER             fork an engine, which asks SERVER, and give it the host
  *     kill                     SIGKILL; "start" gives its successor the same descriptors
  *     attach ID WHO FILE FLAGS WHO: cgroup:ID:LEVEL or uid:UID; FILE: a policy; FLAGS:
- *                              r, it was guarded before; p, the self-test comes
+ *                              r, it was guarded before; m, as another cgroup; p, the
+ *                              self-test comes
  *     run ID                   it has passed
  *     load                     the host's table is to stand
  *     change ID FILE           another policy
@@ -258,6 +259,7 @@ static int attach(struct driver *d, uint32_t id, const struct member *who, int p
 		return err_sys(err, fds.fd[IPC_FD_SNAPSHOT], "no image");
 	m.attach = (struct ipc_attach){ .kind = ATTACH_HOST,
 					.restarted = strchr(flags, 'r'),
+					.remade = strchr(flags, 'm'),
 					.member = *who };
 	if (strchr(flags, 'p')) {
 		snprintf(m.attach.probe_name, sizeof(m.attach.probe_name), "probe.test");

@@ -14,7 +14,7 @@ import time
 from . import enter
 from .expect import PATIENCE
 from .remains import directories
-from .sidecar import APP_UID, Pod, policy
+from .sidecar import APP_UID, Pod, policy, wait_for
 
 _numbers = itertools.count(1)
 
@@ -48,6 +48,14 @@ class Cgroup:
 
     def below(self, name):
         return Cgroup(self.path / name, self.root)
+
+    def make_again(self):
+        """Under its name; the kernel gives it another number."""
+        old = self.number
+        wait_for(lambda: "populated 0" in (self.path / "cgroup.events").read_text())
+        self.path.rmdir()
+        self.path.mkdir()
+        assert self.number != old
 
 
 class Tree(Cgroup):

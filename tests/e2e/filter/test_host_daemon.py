@@ -443,20 +443,13 @@ def test_sockets_from_outside_are_told(host, cgroup, site):
 
 # it is made again
 
-def make_again(cgroup):
-    old = cgroup.number
-    cgroup.path.rmdir()
-    cgroup.path.mkdir()
-    assert cgroup.number != old
-
-
 def test_one_that_is_made_again_is_guarded(host, cgroup, site, denied):
     daemon = host.daemon()
     attach(daemon, "one", f"allow {site.name}", cgroup=where(cgroup))
     app = Member(host, cgroup)
     assert is_guarded(app, site)
     told = Told(daemon)
-    make_again(cgroup)
+    cgroup.make_again()
     told.wait("its cgroup was made again")
     # nothing that was learned counts
     expect.tcp_refused(app.probe(["tcp", site.v4, 443]))
@@ -614,7 +607,7 @@ def test_what_is_not_mounted_any_more_is_not_gone(host, tree, site, denied):
     told = Told(daemon)
     sender.close()
     wait_for(lambda: "populated 0" in (cgroup.path / "cgroup.events").read_text())
-    make_again(cgroup)
+    cgroup.make_again()
     told.wait("its cgroup was made again")
     wait_for(lambda: app.probe(["dns", site.name]).result == "NOERROR")
     assert is_guarded(app, site)
@@ -682,13 +675,30 @@ def test_a_dead_daemon_leaves_it_closed_and_the_next_guards_it(host, tree, kind,
     assert is_free(other)
 
 
+def test_what_it_was_denied_counts_on_when_it_is_made_again(host, cgroup, site, denied):
+    daemon, app = host.daemon(), Member(host, cgroup)
+    attach(daemon, "one", cgroup=where(cgroup))
+    stop = {"count": 5, "window": "1h", "action": "stop"}
+    assert daemon.call("POST", "/sandboxes/one/policy", policy(f"allow {site.name}", on_denies=stop)).status == 200
+    told = Told(daemon)
+    for n in range(2):
+        for answer in app.probe(*(["dns", f"{n}-{k}.{denied.name}"] for k in range(4))):
+            expect.name_refused(answer)
+        if n == 0:
+            assert app.probe(["dns", site.name]).addresses and not daemon.status("one").get("closed")
+            cgroup.make_again()
+            told.wait("its cgroup was made again")
+            wait_for(lambda: app.probe(["dns", site.name]).result == "NOERROR")
+    wait_for(lambda: daemon.status("one").get("closed"))
+
+
 def test_one_that_was_made_again_meanwhile(host, cgroup, site, denied):
     daemon = host.daemon()
     attach(daemon, "one", f"allow {site.name}", cgroup=where(cgroup))
     app = Member(host, cgroup)
     assert is_guarded(app, site)
     daemon.kill()
-    make_again(cgroup)
+    cgroup.make_again()
     # the parent is guarded by the kernel alone
     expect.tcp_refused(app.probe(["tcp", STRANGER, 443]))
     again = host.daemon()
@@ -839,8 +849,7 @@ class Actor:
 
     def make_again(self):
         if self.member.cgroup:
-            wait_for(lambda: "populated 0" in (self.member.cgroup.path / "cgroup.events").read_text())
-            make_again(self.member.cgroup)
+            self.member.cgroup.make_again()
 
 
 def test_a_random_sequence(host, tree, world):

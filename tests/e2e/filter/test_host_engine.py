@@ -407,12 +407,13 @@ def test_what_is_forgotten_stays_closed_until_it_comes_again(engine, app, other,
 
 
 def test_a_member_that_takes_the_place_of_another(engine, host, tree, site):
-    """As a cgroup that was made again."""
+    """As a cgroup that was made again: of the one before nothing is left."""
     old, new = Member(host, tree.cgroup("a")), Member(host, tree.cgroup("b"))
     engine.attach(1, old, site.name)
     engine.load()
-    engine.ask("forget", 1)
-    engine.attach(1, new, site.name)
+    assert old.probe(["dns", site.name]).addresses == [site.v4]
+    engine.attach(1, new, site.name, flags="rm")
+    expect.tcp_refused(new.probe(["tcp", site.v4, 443]))
     assert new.probe(["dns", site.name]).addresses == [site.v4]
     expect.tcp_refused(new.probe(["tcp", STRANGER, 443]))
 

@@ -222,13 +222,13 @@ class Keeper:
 
 def made_again(keeper):
     told = host_daemon.Told(keeper.daemon)
-    host_daemon.make_again(keeper.job)
+    keeper.job.make_again()
     told.wait("its cgroup was made again")
 
 
 def made_again_while_away(keeper):
     keeper.daemon.kill()
-    host_daemon.make_again(keeper.job)
+    keeper.job.make_again()
     keeper.again()
     wait_for(lambda: keeper.daemon.names() == ["one", "two"])
 
@@ -434,7 +434,7 @@ def test_a_user_that_is_set_free(host, tree):  # D20
 def test_an_ended_group_is_forgotten_with_its_last_socket(host, tree):  # D20
     keeper = Keeper(host, tree, tree.cgroup("slice").below("job"))
     made_again(keeper)
-    host_daemon.make_again(keeper.job)
+    keeper.job.make_again()
     wait_for(lambda: has_ended(host) == 2)
     assert keeper.uses_them() == (["refused"] * 2, 0)
     assert keeper.process.wait().code == 0

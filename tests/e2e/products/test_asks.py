@@ -158,6 +158,18 @@ def test_a_packet_is_refused_and_passes_after_the_grant(world):
             assert send().result == "ok", probe
 
 
+def test_what_was_dismissed_asks_no_more_when_a_cgroup_is_made_again(world):
+    site, other = (world.site(f"ask{world.number()}.test") for _ in range(2))
+    with asked(world, "cgroup", f"ask {site.name}", f"allow {other.name}", verify="dns") as box:
+        with Asking(box, ["dns", site.name]):
+            box.dismiss(task(box, site.name))
+        box.app.cgroup.make_again()
+        wait_for(lambda: box.probe(["dns", other.name]).get("addresses"))
+        assert box.probe(["dns", site.name]).result == "NXDOMAIN"
+        box.assert_silent()
+        assert box.reviews() == []
+
+
 @pytest.mark.parametrize("product", ["run", "netns"])
 def test_a_packet_that_was_dismissed_asks_no_more(world, product):
     address, site = world.address(), world.site(f"ask{world.number()}.test")

@@ -60,6 +60,21 @@ def test_what_has_passed_counts_on_with_another_engine(world):
         assert 1500 < sent_to(box, site.v4) <= 2000
 
 
+def test_what_has_passed_counts_on_when_a_cgroup_is_made_again(world):
+    site, other = (world.site(f"budget{world.number()}.test") for _ in range(2))
+    with guarded(world, "cgroup", policy(rule(site.name, sent=2000), rule(other.name), verify="dns")) as box:
+        assert all(a.addresses for a in box.probe(["dns", site.name], ["dns", other.name]))
+        flow = box.flow(site.v4)
+        wait_for(lambda: flow.say(WORD) != "got", step=0.1)
+        wait_for(lambda: not box.probe(["dns", site.name]).addresses)
+        flow.close()
+        box.app.cgroup.make_again()
+        wait_for(lambda: box.probe(["dns", other.name]).get("addresses"))
+        expect.name_refused(box.probe(["dns", site.name]))
+        box.assert_silent()
+        expect.tcp_refused(box.probe(["tcp", site.v4, 7007]))
+
+
 def test_an_open_flow_pays_on_where_its_rule_has_another_number(world):
     site, other = (world.site(f"budget{world.number()}.test") for _ in range(2))
     with guarded(world, "sidecar", policy(rule(site.name, sent=4000), verify="tls")) as box:
