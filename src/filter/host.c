@@ -449,21 +449,55 @@ static int host_write_down(struct filter_host *h, const struct filter_host_sandb
 	return r;
 }
 
-/* A member that was left over under another number is closed: from there to guarded the
+/* Everything is closed to @who, under any number that is free. */
+static int keep_closed(struct filter_host *h, const struct member *who, struct err *err)
+{
+	CLEAN(mem) uint8_t *bytes = NULL;
+	struct filter_host_sandbox s = { .member = *who };
+	const struct policy nothing = { 0 };
+	struct plan plan;
+	size_t size;
+	int r;
+
+	if (host_find_member(h, who))
+		return 0; /* it has been set */
+	r = policy_compile(&nothing, &bytes, &size, err);
+	if (r == 0)
+		r = plan_open(bytes, size, &plan, err);
+	s.plan = &plan;
+	return r < 0 ? r : host_write_down(h, &s, true, err);
+}
+
+/* Members that were left over are closed. One that is set comes under the number of who
+ * asks, and one that has the number of another gets a number that is free: for both the
  * whole table is made anew, see above. */
 int filter_host_set(struct filter_host *h, const struct filter_host_sandbox *s,
 		    int64_t now_ms, struct err *err)
 {
 	struct host_member *m = host_find_member(h, &s->member);
-	const struct change forget = { .host = h, .old = m };
-	bool loaded = h->loaded;
+	struct host_member *other = h->members[s->id];
+	const bool is_elsewhere = m && m->left_over && m->id != s->id;
+	const bool is_in_the_way = other && other->left_over && other != m &&
+				   (!m || m->left_over);
+	const struct member who = is_in_the_way ? other->who : (struct member){ 0 };
+	const bool loaded = h->loaded;
+	struct change forget = { .host = h };
 	int r;
 
-	if (!m || !m->left_over || m->id == s->id)
+	if (!is_elsewhere && !is_in_the_way)
 		return set(h, s, now_ms, err);
-	settle(&forget);
-	h->loaded = false; /* should it fail, the member is found in the kernel again */
+	h->loaded = false; /* should it fail, both are found in the kernel again */
+	if (is_elsewhere) {
+		forget.old = m;
+		settle(&forget);
+	}
+	if (is_in_the_way) {
+		forget.old = other;
+		settle(&forget);
+	}
 	r = host_write_down(h, s, false, err);
+	if (r == 0 && is_in_the_way)
+		r = keep_closed(h, &who, err);
 	return r < 0 || !loaded ? r : filter_host_load(h, now_ms, err);
 }
 
@@ -709,24 +743,6 @@ static void clear_all_stale(struct filter_host *h)
 		h->stale = l->next;
 		host_stale_free(l);
 	}
-}
-
-static int keep_closed(struct filter_host *h, const struct member *who, struct err *err)
-{
-	CLEAN(mem) uint8_t *bytes = NULL;
-	struct filter_host_sandbox s = { .member = *who };
-	const struct policy nothing = { 0 };
-	struct plan plan;
-	size_t size;
-	int r;
-
-	if (host_find_member(h, who))
-		return 0; /* it has been set */
-	r = policy_compile(&nothing, &bytes, &size, err);
-	if (r == 0)
-		r = plan_open(bytes, size, &plan, err);
-	s.plan = &plan;
-	return r < 0 ? r : host_write_down(h, &s, true, err);
 }
 
 static int find_tables(struct filter_host *h, struct nft_found *table,

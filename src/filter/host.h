@@ -77,8 +77,8 @@ void filter_host_stage_end(struct filter_host *h, struct filter_host_stage *prog
 /* Detach: its processes are as free as everybody else. 0 too when there is none. */
 int filter_host_remove(struct filter_host *h, uint16_t id, struct err *err) MUST_CHECK;
 /* The engine serves the sandbox @id no longer, but its rules stay: the member is left
- * over from now on. The next filter_host_set() of that id, for any member, replaces it.
- */
+ * over from now on. filter_host_set() of that id for another member closes everything to
+ * this one, under a number that no sandbox has. */
 void filter_host_forget(struct filter_host *h, uint16_t id);
 /* filter_host_forget() was called for @id, and filter_host_set() not since. */
 bool filter_host_is_forgotten(const struct filter_host *h, uint16_t id);

@@ -538,6 +538,37 @@ def test_what_is_no_sandbox_is_refused(world):
     assert app.tcp(ALLOWED, 443) == "0"
 
 
+def test_whose_number_another_one_gets_stays_closed(world):
+    """Numbers of the left over are counted down from the last one; whoever gives them out may not know that."""
+    left = [world.member(name) for name in "abc"]
+    user = world.start(UID)
+    for sandbox, who in enumerate([*(cgroup for cgroup, _ in left), f"uid:{UID}"], start=1):
+        world.attach(sandbox, who, WEB)
+    world.driver.ok("hostclose")
+    world.driver.ok(f"hostopen {DNS} {RELAY}")
+    assert world.driver.ok("hostload") == ["4"]
+    numbers = range(65535, 65531, -1)
+    fresh = [world.member(f"new{number}") for number in numbers]
+    for number, (cgroup, app) in zip(numbers, fresh):
+        world.attach(number, cgroup, WEB)
+        assert app.tcp(ALLOWED, 443) == "0" and app.tcp(OTHER, 443) == REFUSED
+    for app in (*(app for _, app in left), user):
+        assert app.tcp(ALLOWED, 443) == REFUSED and app.udp(OTHER, 443) == "EPERM"
+    assert world.driver.ok("hostload") == ["4"]
+    # who was left over comes under the number that another one who was left over has
+    for number in numbers:
+        world.driver.ok(f"hostremove {number}")
+    world.driver.ok("hostclose")
+    world.driver.ok(f"hostopen {DNS} {RELAY}")
+    assert world.driver.ok("hostload") == ["4"]
+    for number, (cgroup, app) in zip((65534, 65533, 65535), left):
+        world.attach(number, cgroup, WEB)
+        assert app.tcp(ALLOWED, 443) == "0" and app.tcp(OTHER, 443) == REFUSED
+        assert user.tcp(ALLOWED, 443) == REFUSED
+    assert world.driver.ok("hostload") == ["1"]
+    assert user.tcp(ALLOWED, 443) == REFUSED
+
+
 def test_many_members(world):
     cgroup, app = world.member("a")
     world.attach(1, cgroup, "allow name.example 443")

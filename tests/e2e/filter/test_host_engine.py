@@ -416,6 +416,21 @@ def test_a_member_that_takes_the_place_of_another(engine, host, tree, site):
     expect.tcp_refused(new.probe(["tcp", site.v4, 443]))
     assert new.probe(["dns", site.name]).addresses == [site.v4]
     expect.tcp_refused(new.probe(["tcp", STRANGER, 443]))
+    assert host.nft("list", "map", "inet", "weir_host", f"cgroups_{old.cgroup.level}").count(" : 0x") == 1
+
+
+def test_whose_number_another_one_gets_stays_closed(engine, app, other, site):
+    engine.attach(1, app, site.name)
+    engine.load()
+    engine.ask("forget", 1)
+    engine.attach(1, other, site.name)
+    assert other.probe(["dns", site.name]).addresses == [site.v4] and reaches(other, site)
+    expect.name_refused(app.probe(["dns", site.name]))
+    expect.tcp_refused(app.probe(["tcp", STRANGER, 443]))
+    engine.attach(2, app, site.name)
+    for member in (app, other):
+        assert member.probe(["dns", site.name]).addresses == [site.v4] and reaches(member, site)
+        expect.tcp_refused(member.probe(["tcp", STRANGER, 443]))
 
 
 def test_nobody_is_two_sandboxes(engine, app, site):
