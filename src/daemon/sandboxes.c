@@ -406,9 +406,9 @@ static struct daemon_sandbox *daemon_sandbox_new(struct daemon *w,
 	sandbox_fds_init(&d->fds);
 	d->route_fd = d->snapshot_fd = d->from_child.fd = d->process.fd = -1;
 	d->text_fd = text_fd;
-	/* An id from another engine may be in use here. */
-	if (d->life.origin != LIFECYCLE_NEW && d->spec.kind == ATTACH_NETNS &&
-	    daemon_sandbox_find(w, d->id))
+	/* An id from another engine may be in use here, or one that a new sandbox got
+	 * while this one could not be restored. */
+	if (d->life.origin != LIFECYCLE_NEW && daemon_sandbox_find(w, d->id))
 		d->id = 0;
 	for (uint32_t i = 0; d->id == 0 && i < SANDBOXES_MAX; i++) {
 		w->last_id = w->last_id % SANDBOXES_MAX + 1;

@@ -810,6 +810,27 @@ def test_one_whose_folder_cant_be_read_stays_closed(host, tree, kind, site, harm
 
 
 @pytest.mark.parametrize("kind", ["cgroup", "uid"])
+def test_one_that_comes_late_is_guarded_though_its_number_is_taken(host, tree, pod, kind, site):
+    """Somebody has its port when the daemon starts, and another sandbox is attached meanwhile."""
+    daemon = host.daemon()
+    app, _, who = attached(host, tree, kind)
+    attach(daemon, "late", f"allow {site.name}", **who)
+    daemon.kill()
+    thief = host.start("/usr/bin/python3", "-c", "import socket\ns=socket.socket(2,2); s.bind(('127.0.0.1',15353))\n"
+                       "print('mine',flush=True); input()")
+    assert thief.line() == "mine"
+    daemon = host.daemon(ready=False)
+    wait_for(lambda: [line for line in daemon.errors if "cannot guard 'late' again" in line])
+    wait_for(daemon.answers)
+    attach(daemon, "new", f"allow {site.name}", netns=pod.ns.path)
+    numbers = {p.name: json.loads((p / "attach.json").read_text())["id"] for p in (daemon.run_dir / "sandboxes").iterdir() if p.name[0] != "."}
+    assert numbers["new"] == numbers["late"]
+    thief.kill()
+    wait_for(lambda: sorted(daemon.names()) == ["late", "new"])
+    assert is_guarded(app, site) and is_guarded(pod, site)
+
+
+@pytest.mark.parametrize("kind", ["cgroup", "uid"])
 def test_one_that_was_begun_or_removed_when_the_daemon_was_killed_is_no_fault(host, tree, kind, site):
     """Nobody was told that it is guarded, or somebody has asked for its end: the daemon goes on whole, and opens nothing."""
     daemon = host.daemon()
