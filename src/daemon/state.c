@@ -21,7 +21,7 @@
 #include "daemon/internal.h"
 #include "engine/sandbox.h"
 #include "opensandbox/policy.h"
-#include "sandbox/learned.h"
+#include "sandbox/budgets.h"
 #include "sandbox/plan_file.h"
 #include "sys/files.h"
 
@@ -135,6 +135,7 @@ static int open_snapshot(const struct daemon_sandbox *d)
 	CLEAN(fd) int dir = folder_open(d);
 	CLEAN(fd) int fd = -1;
 	struct stat st;
+	int r;
 
 	if (dir < 0)
 		return dir;
@@ -144,8 +145,16 @@ static int open_snapshot(const struct daemon_sandbox *d)
 	if (fd < 0)
 		return fd;
 	if (fstat(fd, &st) < 0 ||
-	    (st.st_size != LEARNED_SNAPSHOT_SIZE && ftruncate(fd, 0) < 0) ||
-	    ftruncate(fd, LEARNED_SNAPSHOT_SIZE) < 0)
+	    (st.st_size != LEARNED_SNAPSHOT_SIZE && ftruncate(fd, 0) < 0))
+		return -errno;
+	/* What is lost is noted before the file has its size: a crash in between loses
+	 * nothing. */
+	r = st.st_size != LEARNED_SNAPSHOT_SIZE && d->life.origin != LIFECYCLE_NEW
+		    ? budgets_lose(fd)
+		    : 0;
+	if (r < 0)
+		return r;
+	if (ftruncate(fd, LEARNED_SNAPSHOT_SIZE) < 0)
 		return -errno;
 	if (!engine_sandbox_snapshot_may_be_sparse() &&
 	    posix_fallocate(fd, 0, LEARNED_SNAPSHOT_SIZE) != 0)

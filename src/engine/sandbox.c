@@ -87,10 +87,11 @@ static bool populate(uint8_t *bytes, size_t from, size_t to)
 
 void *engine_sandbox_kept_budgets(struct engine_sandbox *g)
 {
-	const size_t at = LEARNED_SNAPSHOT_SIZE - BUDGETS_KEPT_SIZE;
 	uint8_t *bytes = g->snapshot.bytes;
 
-	return bytes && populate(bytes, at, LEARNED_SNAPSHOT_SIZE) ? bytes + at : NULL;
+	return bytes && populate(bytes, BUDGETS_KEPT_AT, LEARNED_SNAPSHOT_SIZE)
+		       ? bytes + BUDGETS_KEPT_AT
+		       : NULL;
 }
 
 static bool reserve(struct learned_snapshot *s, size_t from, size_t to)

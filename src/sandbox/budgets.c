@@ -2,9 +2,11 @@
 #include "sandbox/budgets.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 #include "base/rate.h"
@@ -146,6 +148,14 @@ void budgets_keep(struct budgets *b, void *kept)
 		keep_one(&b->kept->accounting[i], &b->accounting[i]);
 	atomic_store(&k->current, next);
 	atomic_store(&k->magic, KEPT_MAGIC);
+}
+
+int budgets_lose(int fd)
+{
+	const uint64_t lost = ~KEPT_MAGIC;
+	const ssize_t n = pwrite(fd, &lost, sizeof(lost), BUDGETS_KEPT_AT);
+
+	return n == sizeof(lost) ? 0 : n < 0 ? -errno : -EIO;
 }
 
 static void use_up(struct account *a, const struct plan_budget *budget, int64_t now_ms)

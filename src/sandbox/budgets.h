@@ -16,6 +16,7 @@
 #pragma once
 
 #include "policy/plan.h"
+#include "sandbox/learned.h"
 
 struct budgets;
 struct sandbox;
@@ -30,8 +31,15 @@ void budgets_free(struct budgets *b);
 
 /* Keep a copy of the counts in @kept from now on: memory of BUDGETS_KEPT_SIZE that
  * outlives the engine, and the caller's. A crash at any moment leaves it whole. */
-enum { BUDGETS_KEPT_SIZE = 8192 };
+enum {
+	BUDGETS_KEPT_SIZE = 8192,
+	/* In a snapshot, behind what is learned. */
+	BUDGETS_KEPT_AT = LEARNED_SNAPSHOT_SIZE - BUDGETS_KEPT_SIZE,
+};
 void budgets_keep(struct budgets *b, void *kept);
+/* Note in the snapshot @fd, a fresh file, that what was counted is lost: what it keeps
+ * isn't sound. Return: 0 or -errno. */
+int budgets_lose(int fd) MUST_CHECK;
 /* budgets_new() after an engine that is gone, with what it left in @kept. Where nobody
  * has kept anything, all zero, none has been counted; where @kept is NULL or isn't sound,
  * all are used up: those with a period for a whole one, the others for good. */

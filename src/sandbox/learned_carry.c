@@ -439,8 +439,7 @@ struct learned_records {
 	struct snapshot_record records[LEARNED_SNAPSHOT_RECORDS];
 	struct snapshot_record past[LEARNED_PAST_MAX];
 };
-static_assert(sizeof(struct learned_records) <= LEARNED_SNAPSHOT_SIZE - BUDGETS_KEPT_SIZE,
-	      "the image has room");
+static_assert(sizeof(struct learned_records) <= BUDGETS_KEPT_AT, "the image has room");
 
 /* ---- writing ---- */
 

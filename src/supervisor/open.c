@@ -13,9 +13,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "filter/filter.h"
 #include "opensandbox/policy.h"
 #include "opensandbox/policy_file.h"
-#include "sandbox/learned.h"
+#include "sandbox/budgets.h"
 #include "sandbox/plan_file.h"
 #include "settings/state_dir.h"
 #include "sys/files.h"
@@ -295,10 +296,41 @@ int supervisor_listen(const struct supervisor_fds *h, struct err *err)
 }
 
 enum { BOOT_ID_SIZE = 36 };
+static const char image_prefix[] = "learned.";
+
+/* Files of @state_dir that sidecars had on other boots. One that another machine's
+ * sidecar has locked is not counted. @removes: take them away. Return: how many; 1 as
+ * well where that can't be seen. */
+static size_t earlier_images(const char *state_dir, const char *boot_id, bool removes)
+{
+	const struct file_how how = { .flags = O_RDWR, .anybodys = true, .own = true };
+	const size_t prefix = strlen(image_prefix);
+	CLEAN(directory)
+	DIR *all = directory_open(open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	const struct dirent *e;
+	size_t count = !all;
+
+	while (all && (e = readdir(all))) {
+		const char *name = e->d_name;
+		CLEAN(fd) int fd = -1;
+
+		if (strncmp(name, image_prefix, prefix) != 0 ||
+		    strcmp(name + prefix, boot_id) == 0)
+			continue;
+		fd = file_open(dirfd(all), name, &how, NULL);
+		if (fd < 0 || file_lock(fd) < 0)
+			continue;
+		count++;
+		if (removes)
+			(void)!unlinkat(dirfd(all), name, 0);
+	}
+	return count;
+}
 
 /* A file that the next sidecar finds: one that comes back in a pod goes on with what this
- * one has learned. Only the supervisor may have it. Return: it, or -errno. */
-static int open_image_file(const char *state_dir, bool *ret_found)
+ * one has learned. Only the supervisor may have it. *@ret_lost: what another one has
+ * counted isn't in there, also on failure. Return: it, or -errno. */
+static int open_image_file(const char *state_dir, bool *ret_found, bool *ret_lost)
 {
 	const struct file_how how = {
 		.flags = O_RDWR | O_CREAT, .mode = 0600, .anybodys = true, .own = true
@@ -314,7 +346,7 @@ static int open_image_file(const char *state_dir, bool *ret_found)
 	if (file_read_kernel(AT_FDCWD, "/proc/sys/kernel/random/boot_id", boot_id,
 			     sizeof(boot_id)) != BOOT_ID_SIZE)
 		return -EIO;
-	path = arena_printf(&arena, "%s/learned.%s", state_dir, boot_id);
+	path = arena_printf(&arena, "%s/%s%s", state_dir, image_prefix, boot_id);
 	if (!path)
 		return -ENOMEM;
 	fd = file_open(AT_FDCWD, path, &how, NULL);
@@ -327,30 +359,60 @@ static int open_image_file(const char *state_dir, bool *ret_found)
 		return -errno;
 	*ret_found = st.st_size == LEARNED_SNAPSHOT_SIZE;
 	/* Another size is another version's: begin anew. */
-	if (!*ret_found &&
-	    (ftruncate(fd, 0) < 0 || posix_fallocate(fd, 0, LEARNED_SNAPSHOT_SIZE) != 0))
+	*ret_lost = !*ret_found &&
+		    (st.st_size > 0 || earlier_images(state_dir, boot_id, false) > 0);
+	/* What is lost is noted before the file has its size: a crash in between loses
+	 * nothing. */
+	if (!*ret_found && (ftruncate(fd, 0) < 0 || (*ret_lost && budgets_lose(fd) < 0) ||
+			    posix_fallocate(fd, 0, LEARNED_SNAPSHOT_SIZE) != 0))
 		return -ENOSPC;
+	(void)earlier_images(state_dir, boot_id, true);
 	return TAKE_FD(fd);
+}
+
+/* Rules of a sidecar stand in this namespace, or that can't be asked. */
+static bool do_rules_stand(void)
+{
+	struct filter_conn conn = { .fd = -1 };
+	struct filter_said said = { 0 };
+	struct err ignored = { 0 };
+	CLEAN(fd) int fd = -1;
+	int r = sandbox_netlink_open(&fd, &ignored);
+
+	if (r == 0)
+		r = filter_conn_init(&conn, fd, &ignored);
+	conn.naming = FILTER_NAMES_SHARED;
+	if (r == 0)
+		r = filter_standing(&conn, &said);
+	return r < 0 || said.generation != 0;
 }
 
 static int open_image(const struct sidecar_spec *spec, struct supervisor_fds *h,
 		      struct err *err)
 {
-	CLEAN(fd) int fd = -1;
-	int r = spec->state_dir ? open_image_file(spec->state_dir, &h->snapshot_found)
-				: -ENOENT;
+	bool is_lost = false;
+	CLEAN(fd)
+	int fd = spec->state_dir
+			 ? open_image_file(spec->state_dir, &h->snapshot_found, &is_lost)
+			 : -ENOENT;
+	int r;
 
-	if (r >= 0) {
-		h->snapshot_fd = r;
-		return 0;
-	}
-	if (spec->state_dir)
+	if (fd < 0 && spec->state_dir)
 		log_warning("cannot keep in %s what is learned: %s; a restart of the "
 			    "container forgets it",
-			    spec->state_dir, strerror(-r));
-	fd = memfd_create("weir-learned", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd < 0 || ftruncate(fd, LEARNED_SNAPSHOT_SIZE) < 0)
-		return err_sys(err, -errno, "cannot make shared memory");
+			    spec->state_dir, strerror(-fd));
+	if (fd < 0) {
+		h->snapshot_found = false;
+		fd = memfd_create("weir-learned", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+		if (fd < 0 || ftruncate(fd, LEARNED_SNAPSHOT_SIZE) < 0)
+			return err_sys(err, -errno, "cannot make shared memory");
+	}
+	if (!h->snapshot_found && (is_lost || do_rules_stand())) {
+		r = budgets_lose(fd);
+		if (r < 0)
+			return err_sys(err, r, "cannot note what is lost");
+		h->snapshot_found = true;
+	}
 	h->snapshot_fd = TAKE_FD(fd);
 	return 0;
 }

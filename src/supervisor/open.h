@@ -19,7 +19,8 @@ struct supervisor_fds {
 	int tls_fd;	      /* -1: none */
 	int plan_fd, text_fd; /* sealed memfds: what is in force */
 	bool ipv6;
-	bool snapshot_found;	   /* of a sidecar that was here before, on this boot */
+	bool snapshot_found;	   /* a sidecar was here before: what it has learned and
+				      counted is in there, or noted as lost */
 	bool needs_full_isolation; /* the policy does: nothing less will do */
 };
 

@@ -215,6 +215,26 @@ def test_a_namespace_that_only_processes_lead_to_is_guarded_again(host, pod, sit
     assert list((again.run_dir / "sandboxes").iterdir()) == []
 
 
+@pytest.mark.parametrize("harm", ["gone", "short"])
+def test_a_budget_whose_count_is_lost_is_used_up(host, pod, site, denied, harm):
+    daemon = host.daemon()
+    spend = {"action": "allow", "target": site.name, "budget": {"sent": "2K"}}
+    reply = daemon.call("PUT", "/sandboxes/one", {"netns": pod.ns.path, "policy": json.loads(policy(spend, f"allow {denied.name}"))})
+    assert reply.status == 201 and pod.probe(["dns", site.name]).addresses, reply
+    daemon.kill()
+    image = daemon.run_dir / "sandboxes" / "one" / "image"
+    if harm == "gone":
+        image.unlink()
+    else:
+        os.truncate(image, 1000)
+    for _ in range(2):
+        daemon = host.daemon()
+        spent, free = pod.probe(["dns", site.name], ["dns", denied.name])
+        expect.name_refused(spent)
+        assert free.addresses
+        daemon.kill()
+
+
 @contextlib.contextmanager
 def in_its_folder(daemon):
     """What is kept of sandbox one, to be changed."""

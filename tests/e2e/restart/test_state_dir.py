@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What others can put where the sidecar keeps what its successor reads says nothing."""
+import contextlib
 import fcntl
 import json
 import os
@@ -9,7 +10,7 @@ import threading
 import pytest
 
 from world import expect
-from world.sidecar import APP_UID, policy, wait_for
+from world.sidecar import APP_UID, Pod, policy, wait_for
 
 WIDE = policy(default="allow")
 STRANGER = "93.9.9.9"
@@ -124,6 +125,46 @@ def test_a_volume_of_ones_own_keeps_what_is_ours(pod, volume, site):
     third = pod.sidecar("--state-dir", volume, rules=policy(f"allow {site.name}"))
     guards(pod, third, site)
     assert said(third, "cannot keep"), "a file with another name may be anybody's file"
+
+
+@pytest.mark.parametrize("how", ["no directory", "another boot", "another version"])
+def test_a_budget_whose_count_is_lost_is_used_up(pod, world, site, how):
+    state, other = world.workdir(), world.site(f"other{world.number()}.test")
+    spend = {"action": "allow", "target": site.name, "budget": {"sent": "2K"}}
+    options = {"rules": policy(spend, f"allow {other.name}"), "mode": "dns+nft"}
+    args = () if how == "no directory" else ("--state-dir", state)
+    first = pod.sidecar(*args, **options)
+    assert all(a.addresses for a in pod.probe(["dns", site.name], ["dns", other.name]))  # a new pod has all of it
+    first.kill()
+    earlier = set(state.glob("learned.*"))
+    for path in earlier:
+        if how == "another boot":
+            path.rename(state / "learned.11111111-2222-3333-4444-555555555555")
+        else:
+            os.truncate(path, 1000)
+    with Pod(world) if earlier else contextlib.nullcontext(pod) as again:  # another namespace, without rules
+        for _ in range(2):
+            side = again.sidecar(*args, **options)
+            spent, free = again.probe(["dns", site.name], ["dns", other.name])
+            expect.name_refused(spent)
+            assert free.addresses
+            side.kill()
+        assert {p.stat().st_size for p in state.glob("learned.*")} == ({4 << 20} if earlier else set())
+        assert len(list(state.glob("learned.*"))) == len(earlier)
+        # whoever takes the rule out and adds it again has all of it
+        side = again.sidecar(*args, **options)
+        side.post(f"allow {other.name}")
+        side.post(spend, f"allow {other.name}")
+        assert again.probe(["dns", site.name]).addresses
+
+
+def test_what_others_have_put_beside_what_was_learned_stays(pod, world, volume, site):
+    """It is no sidecar's: it says nothing of a count, and is nobody's to take away."""
+    plant(pod, volume / "learned.11111111-2222-3333-4444-555555555555", "x")
+    spend = {"action": "allow", "target": site.name, "budget": {"sent": "2K"}}
+    pod.sidecar("--state-dir", volume, rules=policy(spend), mode="dns+nft")
+    assert pod.probe(["dns", site.name]).addresses
+    assert len(list(volume.glob("learned.*"))) == 2
 
 
 def test_a_sidecar_that_dies_slowly_is_waited_for(pod, site, world):

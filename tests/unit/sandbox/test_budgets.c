@@ -4,6 +4,8 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "unit.h"
 
@@ -348,6 +350,29 @@ TEST(what_was_lost_is_used_up)
 		assert_true(left(&w, PLAN_NO_RULE, false, NOW + HOUR) == 0);
 		assert_true(budgets_take_news(w.budgets) & total);
 	}
+	close_world(&w);
+}
+
+TEST(what_is_noted_as_lost_is_used_up_and_counted_from_there)
+{
+	CLEAN(fd) int fd = memfd_create("snapshot", MFD_CLOEXEC);
+	struct world w = open_world(NULL, false, NOW);
+	uint8_t *snapshot;
+
+	assert_int_equal(budgets_lose(fd), 0);
+	assert_int_equal(ftruncate(fd, LEARNED_SNAPSHOT_SIZE), 0);
+	snapshot = mmap(NULL, LEARNED_SNAPSHOT_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
+			fd, 0);
+	assert_true(snapshot != MAP_FAILED);
+	/* Engine after engine. */
+	for (int i = 0; i < 2; i++) {
+		budgets_free(w.budgets);
+		w.budgets = budgets_adopt(snapshot + BUDGETS_KEPT_AT, &w.plan, NOW);
+		assert_int_equal(w.plan.spent, 1);
+		budgets_keep(w.budgets, snapshot + BUDGETS_KEPT_AT);
+	}
+	assert_int_equal(budgets_spent(w.budgets, &w.plan, NOW + HOUR), 0);
+	munmap(snapshot, LEARNED_SNAPSHOT_SIZE);
 	close_world(&w);
 }
 
