@@ -18,6 +18,14 @@ int64_t clock_now_ms(void)
 	return read_ms(CLOCK_BOOTTIME);
 }
 
+/* In this order: what is between the two readings is never taken for a suspend. */
+int64_t clock_slept_ms(void)
+{
+	const int64_t boot_ms = read_ms(CLOCK_BOOTTIME);
+
+	return boot_ms - read_ms(CLOCK_MONOTONIC);
+}
+
 int64_t clock_wall_ms(void)
 {
 	return read_ms(CLOCK_REALTIME);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* clock - the two clocks, and a point in time as RFC 3339 writes it. Everything below
+/* clock - the clocks, and a point in time as RFC 3339 writes it. Everything below
  * main/ takes the time as an argument. */
 #pragma once
 
@@ -9,6 +9,8 @@
 
 /* CLOCK_BOOTTIME: goes on during suspend, never steps. For every timeout. */
 int64_t clock_now_ms(void);
+/* How long the machine has been suspended since it was started. */
+int64_t clock_slept_ms(void);
 /* CLOCK_REALTIME: for event timestamps only. */
 int64_t clock_wall_ms(void);
 

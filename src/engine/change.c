@@ -239,10 +239,9 @@ int sandbox_take_over(struct sandbox *s, const struct plan *plan,
 	return 0;
 }
 
-/* @counter counts changes of that kind. */
-static void count_change(struct sandbox *s, enum sandbox_counter counter)
+static void count_change(struct sandbox *s)
 {
-	s->counters[counter]++;
+	s->counters[COUNT_POLICY_CHANGES]++;
 	relay_recheck(s);
 }
 
@@ -252,7 +251,7 @@ int sandbox_change(struct sandbox *s, const struct plan *plan, int64_t now_ms,
 	int r = replace(s, plan, false, now_ms, err);
 
 	if (r == 0)
-		count_change(s, COUNT_POLICY_CHANGES);
+		count_change(s);
 	return r;
 }
 
@@ -330,7 +329,7 @@ int sandbox_change_staged(struct sandbox *s, const struct sandbox_staging *st,
 	if (is_stale(s, st) || load(s, &n, now_ms, &arena, err) < 0)
 		return sandbox_change(s, &st->plan, now_ms, err);
 	take_place(s, &n);
-	count_change(s, COUNT_POLICY_CHANGES);
+	count_change(s);
 	return 0;
 }
 
@@ -359,14 +358,22 @@ int sandbox_verify(struct sandbox *s, struct err *err)
 	return r < 0 ? r : filter_verify(&s->filter, n.rules, err);
 }
 
-/* Under the next generation: what slipped through while the filter was not as it should
- * be doesn't go on. */
-int sandbox_repair(struct sandbox *s, int64_t now_ms, struct err *err)
+int sandbox_renew(struct sandbox *s, int64_t now_ms, struct err *err)
 {
 	int r = replace(s, &s->plan, true, now_ms, err);
 
 	if (r == 0)
-		count_change(s, COUNT_REPAIRS);
+		relay_recheck(s);
+	return r;
+}
+
+/* Under the next generation: what slipped through while the filter was not as it should
+ * be doesn't go on. */
+int sandbox_repair(struct sandbox *s, int64_t now_ms, struct err *err)
+{
+	int r = sandbox_renew(s, now_ms, err);
+
+	s->counters[COUNT_REPAIRS] += r == 0;
 	return r;
 }
 

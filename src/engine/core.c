@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/clock.h"
 #include "engine/host.h"
 #include "sandbox/learned.h"
 #include "sys/link.h"
@@ -103,6 +104,25 @@ static void on_expiry(struct loop_timer *t)
 		loop_stop(c->loop);
 }
 
+/* What the kernel has open ends by timers that stand still in a suspend, while our time
+ * goes on. The half of the slack: timers of the kernel that start late take the rest. */
+void engine_core_look_for_suspend(struct engine_core *c, int64_t slept_ms)
+{
+	if (slept_ms - c->slept_ms <= LEARNED_SLACK_MS / 2)
+		return;
+	c->slept_ms = slept_ms;
+	for (size_t i = 0; i < c->slots; i++) {
+		struct engine_sandbox *g = c->sandboxes[i];
+
+		if (g)
+			g->is_late = g->kind != ATTACH_HOST &&
+				     g->enforce != ENFORCED_NOTHING;
+	}
+	if (c->host)
+		engine_host_renew(c->host);
+	loop_timer_need(c->loop, &c->verify, 0);
+}
+
 static void on_turn_end(void *data)
 {
 	struct engine_core *c = data;
@@ -110,6 +130,7 @@ static void on_turn_end(void *data)
 	dns_service_flush(c->dns);
 	if (c->count > 0 && c->expiry.slot == 0)
 		on_expiry(&c->expiry);
+	engine_core_look_for_suspend(c, clock_slept_ms());
 }
 
 /* ---- others who change the rules ---- */
@@ -140,24 +161,29 @@ static void on_watch(struct loop_timer *t)
 	loop_timer_need(c->loop, t, ENGINE_WATCH_EVERY_MS);
 }
 
-/* ---- what was taken over ---- */
+/* ---- what was taken over, and what is late ---- */
+
+static bool is_due(const struct engine_sandbox *g)
+{
+	return g && (g->is_unverified || g->is_late);
+}
 
 static void on_verify(struct loop_timer *t)
 {
 	struct engine_core *c = CONTAINER_OF(t, struct engine_core, verify);
 	struct engine_sandbox *g = NULL;
 
-	for (size_t i = 0; i < c->slots && !(g && g->is_unverified); i++) {
+	for (size_t i = 0; i < c->slots && !is_due(g); i++) {
 		if (c->verify_at >= c->slots)
 			c->verify_at = 0;
 		g = c->sandboxes[c->verify_at++];
 	}
-	if (!g || !g->is_unverified)
+	if (!is_due(g))
 		return; /* none is left */
 	/* What is staged is in no ruleset yet. */
 	if (!g->change.is_under_way)
 		engine_sandbox_verify(g);
-	loop_timer_need(c->loop, t, VERIFY_EVERY_MS);
+	loop_timer_need(c->loop, t, is_due(g) ? ENGINE_VERIFY_AFTER_MS : VERIFY_EVERY_MS);
 }
 
 /* ---- the parts ---- */
@@ -170,6 +196,7 @@ int engine_core_init(struct engine_core *c, const struct dns_service_config *giv
 
 	if (getrandom(&c->key, sizeof(c->key), 0) != sizeof(c->key))
 		return err_sys(err, -errno, "cannot get random bytes");
+	c->slept_ms = clock_slept_ms();
 	c->loop = loop_new();
 	c->route_fd = link_route_open();
 	if (!c->loop || c->route_fd < 0)

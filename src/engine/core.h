@@ -19,7 +19,8 @@ enum {
 	ENGINE_AUDITS_MAX = 250,
 	ENGINE_AUDITS_OWNED_MAX = 25,
 	ENGINE_WATCH_EVERY_MS = 50,
-	ENGINE_VERIFY_AFTER_MS = 100, /* the last sandbox that was taken over */
+	/* The last sandbox that was taken over, or the last try. */
+	ENGINE_VERIFY_AFTER_MS = 100,
 };
 
 struct engine_host;
@@ -45,9 +46,11 @@ struct engine_core {
 	struct loop_timer watch;
 	size_t watch_at;
 	/* Reads back what was taken over, one sandbox after the other, once no more of
-	 * them come: started anew by each, with ENGINE_VERIFY_AFTER_MS */
+	 * them come: started anew by each, with ENGINE_VERIFY_AFTER_MS; and makes anew
+	 * what is late */
 	struct loop_timer verify;
 	size_t verify_at;
+	int64_t slept_ms; /* clock_slept_ms() when all filters were last made anew */
 	/* account.c */
 	struct aggregation_pool events; /* that wait, of all sandboxes */
 	struct loop_timer account;
@@ -62,6 +65,8 @@ int engine_core_init(struct engine_core *c, const struct dns_service_config *dns
 int engine_core_add(struct engine_core *c, struct engine_sandbox *g) MUST_CHECK;
 void engine_core_take_out(struct engine_core *c, struct engine_sandbox *g);
 struct engine_sandbox *engine_core_find(const struct engine_core *c, uint32_t id);
+/* @slept_ms is clock_slept_ms(): if it has grown, have all filters made anew. */
+void engine_core_look_for_suspend(struct engine_core *c, int64_t slept_ms);
 /* Serve the DNS and relay sockets of @s. */
 int engine_core_serve(struct engine_core *c, struct sandbox *s,
 		      struct err *err) MUST_CHECK;

@@ -387,6 +387,25 @@ bool engine_host_mend(struct engine_host *h)
 	return h->is_active;
 }
 
+/* One that isn't in force is put back by the next audits, as one that can't be made. */
+void engine_host_renew(struct engine_host *h)
+{
+	struct engine_core *c = h->core;
+	struct err err = { 0 };
+	bool is_counted = false;
+
+	/* The kernel's counters, of all at once, go with the table. */
+	for (size_t i = 0; i < c->slots && h->is_active && !is_counted; i++) {
+		struct engine_sandbox *g = c->sandboxes[i];
+
+		is_counted = g && g->kind == ATTACH_HOST;
+		if (is_counted)
+			engine_account_all(g);
+	}
+	if (h->is_active)
+		(void)!load_table(h, &err);
+}
+
 void engine_host_audit(struct engine_host *h)
 {
 	bool slow = ++h->audits % SLOW_EVERY == 0, before = h->ipv6;

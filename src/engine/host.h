@@ -64,4 +64,6 @@ bool engine_host_mend(struct engine_host *h);
 
 /* Every 50 ms. */
 void engine_host_audit(struct engine_host *h);
+/* Make the table anew, with the lifetimes that are left. */
+void engine_host_renew(struct engine_host *h);
 void engine_host_drain_refused(struct engine_host *h);

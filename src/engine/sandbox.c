@@ -793,11 +793,16 @@ void engine_sandbox_verify(struct engine_sandbox *g)
 		r = sandbox_repair(s, loop_now_ms(g->core->loop), &err);
 		engine_sandbox_report_repair(g, r);
 		g->observer->on_status(g);
+	} else if (g->is_late) {
+		/* The kernel's counters go with the rules. */
+		engine_account_all(g);
+		r = sandbox_renew(s, loop_now_ms(g->core->loop), &err);
 	}
 	/* Should it not be in force, the next audit sees that. */
 	if (r == 0)
 		g->seen = seen;
 	g->is_unverified = false;
+	g->is_late &= r < 0;
 }
 
 bool engine_sandbox_audit(struct engine_sandbox *g)

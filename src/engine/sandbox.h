@@ -99,6 +99,9 @@ void sandbox_stage_abandon(struct sandbox *s, struct sandbox_staging *st);
 /* Make the ruleset that should be in force and compare it with the kernel's. 0: they are
  * the same. */
 int sandbox_verify(struct sandbox *s, struct err *err) MUST_CHECK;
+/* Make the filter anew from the same plan, and all sets with the lifetimes that are left.
+ */
+int sandbox_renew(struct sandbox *s, int64_t now_ms, struct err *err) MUST_CHECK;
 /* Put back what somebody else removed or changed: as sandbox_change() to the same plan.
  * What passed meanwhile and is not allowed is cut. (The host's table, s->host, is put
  * back as a whole, by filter_host_load().) */
@@ -142,6 +145,7 @@ struct engine_sandbox {
 	struct err unpinned; /* the first name of a round that is required */
 	struct loop_source nflog;
 	bool is_unverified; /* what stood was taken over, and not read back yet */
+	bool is_late;	    /* a suspend has put off what ends in the kernel */
 	struct engine_sandbox_seen seen;
 	int64_t routes_ms; /* not before */
 };
@@ -223,7 +227,8 @@ void engine_sandbox_adopt(struct engine_sandbox *g, const struct engine_elements
 
 /* Return: whether there may be more. */
 bool engine_sandbox_drain_refused(struct engine_sandbox *g);
-/* Read the rules back, and put them back if they aren't what they should be. */
+/* Read the rules back, and put them back if they aren't what they should be, or are late.
+ */
 void engine_sandbox_verify(struct engine_sandbox *g);
 /* The kernel's generation id is what it should be from now on. Before the rules are read
  * back or made, not after: what others change meanwhile is seen by the next check. */

@@ -20,9 +20,10 @@
  * Entries are in a heap by expiry: what expires first makes room when a table is full.
  * Entries stay for LEARNED_SLACK_MS after they have expired: as long as the kernel's
  * timer, which started later than ours, may still hold the element, a new add needs a
- * refresh, and only the element's record says so. After a failed transaction that had
- * deletions the kernel may have elements without a record here; until those must have
- * ended (doubt) every add is a refresh. */
+ * refresh, and only the element's record says so. The kernel's timers stand still while
+ * the machine is suspended, ours go on: engine/core.c then has the sets made anew. After
+ * a failed transaction that had deletions the kernel may have elements without a record
+ * here; until those must have ended (doubt) every add is a refresh. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>

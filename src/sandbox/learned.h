@@ -20,6 +20,9 @@
 
 struct learned;
 
+/* How much longer than an entry of ours the kernel's element may live. */
+enum { LEARNED_SLACK_MS = 2000 };
+
 struct learned *learned_new(const struct plan *plan, const struct hash_key *key);
 void learned_free(struct learned *l);
 

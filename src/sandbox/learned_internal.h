@@ -157,8 +157,6 @@ static inline const struct addr *entry_addr(const struct learned *l,
 
 /* -- learned.c -- */
 
-/* How much longer than an entry of ours the kernel's element may live. */
-enum { LEARNED_SLACK_MS = 2000 };
 /* The longest that any element can live under any plan. */
 enum { LEARNED_LIFETIME_MAX_SEC = 7 * 24 * 3600, LEARNED_GRACE_MAX_SEC = 3600 };
 
