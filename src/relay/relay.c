@@ -12,7 +12,6 @@
 
 enum {
 	ACCEPT_BATCH = 64,	 /* connections taken from a listener per event */
-	ACCEPT_PAUSE_MS = 100,	 /* when not even a refusal is possible */
 	NEW_FLOW_WAIT_MS = 1000, /* for LIMIT_NEW_FLOWS_PER_SECOND */
 	FDS_SPARE_PART = 16,	 /* of all descriptors, that connections leave free */
 };
@@ -129,12 +128,13 @@ const char *relay_shortage(struct relay_sandbox *g, int fd, const struct relay_n
 	return *ret_wait_ms >= 0 ? NULL : "too many new connections";
 }
 
-static void take_connection(struct relay_sandbox *g, int fd)
+static void on_dialled(struct listeners *l, int fd)
 {
 	static const struct relay_verdict itself = {
 		.rule = PLAN_NO_RULE, .reason = "it dialled the relay itself"
 	};
 	const struct relay_need need = { .more = 1, .wait_ms = NEW_FLOW_WAIT_MS };
+	struct relay_sandbox *g = CONTAINER_OF(l, struct relay_sandbox, listeners);
 	const struct relay *r = g->relay;
 	struct endpoint to = { 0 }, local;
 	const struct sandbox *s = g->sandbox;
@@ -143,6 +143,11 @@ static void take_connection(struct relay_sandbox *g, int fd)
 	int64_t wait_ms;
 	bool known;
 
+	if (fd < 0) {
+		if (s)
+			relay_limit(g, LIMIT_FLOWS, "no descriptor is free");
+		return;
+	}
 	if (!s) { /* many share the listener: whose connection is it? */
 		s = r->shared.by_socket(r->shared.data, fd);
 		g = s ? s->relayed : NULL;
@@ -181,105 +186,6 @@ static void take_connection(struct relay_sandbox *g, int fd)
 	relay_reset_fd(fd);
 }
 
-/* A descriptor that is held only to be given up: with it a connection can be taken and
- * reset when no other is left. */
-static int spare_open(void)
-{
-	return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-}
-
-/* Return: a connection was there and is refused. */
-static bool refuse_one(struct relay_sandbox *g, int listener)
-{
-	struct relay *r = g->relay;
-	int fd;
-
-	if (r->spare_fd < 0)
-		return false;
-	close(TAKE_FD(r->spare_fd));
-	fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	if (fd >= 0)
-		relay_reset_fd(fd);
-	r->spare_fd = spare_open();
-	if (fd < 0)
-		return false;
-	if (g->sandbox)
-		relay_limit(g, LIMIT_FLOWS, "no descriptor is free");
-	return true;
-}
-
-static int listen_start(struct relay_sandbox *g)
-{
-	int e = 0;
-
-	for (size_t i = 0; i < ARRAY_SIZE(g->listen) && e == 0; i++) {
-		struct loop_source *source = &g->listen[i].source;
-
-		if (source->fd < 0 || source->added)
-			continue;
-		relay_set_options(source->fd);
-		e = loop_add(g->relay->loop, source, EPOLLIN);
-	}
-	return e;
-}
-
-static void listen_stop(struct relay_sandbox *g)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(g->listen); i++)
-		loop_remove(g->relay->loop, &g->listen[i].source);
-}
-
-static void listen_pause(struct relay_sandbox *g)
-{
-	if (loop_timer_in(g->relay->loop, &g->pause, ACCEPT_PAUSE_MS) == 0)
-		listen_stop(g);
-}
-
-static void on_pause_over(struct loop_timer *t)
-{
-	struct relay_sandbox *g = CONTAINER_OF(t, struct relay_sandbox, pause);
-
-	if (g->relay->spare_fd < 0)
-		g->relay->spare_fd = spare_open();
-	if (listen_start(g) < 0)
-		listen_pause(g);
-}
-
-static void on_listen(struct loop_source *s, uint32_t events)
-{
-	struct relay_sandbox *g = CONTAINER_OF(s, struct relay_listener, source)->of;
-
-	for (int i = 0; i < ACCEPT_BATCH; i++) {
-		int fd = accept4(s->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-
-		if (fd >= 0) {
-			take_connection(g, fd);
-			continue;
-		}
-		switch (errno) {
-		case EAGAIN:
-			return;
-		/* That connection is gone; the listener is as it was. */
-		case ECONNABORTED:
-		case EINTR:
-		case EPROTO:
-		case EPERM:
-			continue;
-		case EMFILE:
-		case ENFILE:
-		case ENOBUFS:
-		case ENOMEM:
-			if (refuse_one(g, s->fd))
-				continue;
-			break;
-		default:
-			break;
-		}
-		listen_pause(g);
-		return;
-	}
-}
-
 struct relay *relay_new(const struct relay_config *config, struct err *err)
 {
 	const struct sigaction ignore = { .sa_handler = SIG_IGN };
@@ -308,7 +214,7 @@ struct relay *relay_new(const struct relay_config *config, struct err *err)
 	r->flows_max = (uint32_t)files.rlim_cur / 4;
 	r->fds_max = (int)(files.rlim_cur - files.rlim_cur / FDS_SPARE_PART);
 	r->pipes_max = MIN((uint32_t)files.rlim_cur / 16, (uint32_t)RELAY_PIPES_MAX);
-	r->spare_fd = spare_open();
+	r->spare_fd = listeners_spare();
 	/* splice() has no MSG_NOSIGNAL. */
 	if (r->copy_buffer && r->spare_fd >= 0 && sigaction(SIGPIPE, &ignore, NULL) == 0)
 		return r;
@@ -323,9 +229,8 @@ static void served_end(struct relay_sandbox *g)
 {
 	struct relay *r = g->relay;
 
-	listen_stop(g);
+	listeners_close(&g->listeners);
 	forget_change(g);
-	loop_timer_stop(r->loop, &g->pause);
 	while (!LIST_EMPTY(&g->flows))
 		relay_flow_abort(LIST_FIRST(&g->flows));
 	if (g->sandbox)
@@ -374,16 +279,17 @@ static int served_start(struct relay *r, struct sandbox *s, int listen4, int lis
 		return -ENOMEM;
 	g->relay = r;
 	g->sandbox = s;
-	for (size_t i = 0; i < ARRAY_SIZE(g->listen); i++)
-		g->listen[i] = (struct relay_listener){
-			.source = { .fd = listen[i], .on_ready = on_listen }, .of = g
-		};
-	g->pause.on_fire = on_pause_over;
+	g->listeners = (struct listeners){ .loop = r->loop,
+					   .on_connection = on_dialled,
+					   .spare_fd = &r->spare_fd,
+					   .batch = ACCEPT_BATCH };
 	LIST_INIT(&g->flows);
 	TAILQ_INIT(&g->ready);
-	e = listen_start(g);
+	for (size_t i = 0; i < ARRAY_SIZE(listen); i++)
+		if (listen[i] >= 0)
+			relay_set_options(listen[i]);
+	e = listeners_open(&g->listeners, listen);
 	if (e < 0) {
-		listen_stop(g);
 		free(g);
 		return e;
 	}

@@ -48,6 +48,7 @@
 #include "relay/http.h"
 #include "relay/relay.h"
 #include "sandbox/verdict.h"
+#include "sys/listeners.h"
 
 #define RELAY_ALL UINT64_MAX
 
@@ -233,11 +234,7 @@ struct relay_sandbox {
 	struct relay *relay;
 	struct sandbox *sandbox; /* borrowed; NULL once detached, and for listeners that
 				  * many share */
-	struct relay_listener {
-		struct loop_source source;
-		struct relay_sandbox *of;
-	} listen[2];		 /* IPv4, IPv6 */
-	struct loop_timer pause; /* the listeners rest: no descriptor was to be had */
+	struct listeners listeners;
 	LIST_HEAD(, relay_flow) flows;
 	struct relay_flow_queue ready;	     /* to run */
 	TAILQ_ENTRY(relay_sandbox) in_ready; /* while there are any */

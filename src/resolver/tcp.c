@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <string.h>
-#include <sys/eventfd.h>
 
 #include "base/rate.h"
 #include "dns/framing.h"
@@ -42,7 +41,7 @@ struct dns_tcp {
 	struct loop *loop;
 	dns_tcp_query_fn *on_query;
 	void *data;
-	int spare_fd; /* given up for a moment when descriptors run out */
+	int spare_fd; /* of all listeners; -1 while it is gone */
 	struct dns_tcp_connection *slots[DNS_TCP_CONNECTIONS_MAX]; /* owned */
 	uint32_t slot_count, open_count;
 	struct dns_tcp_connection *free_slots;
@@ -340,42 +339,20 @@ static void count_limited(const struct dns_tcp_side *side)
 		side->sandbox->counters[COUNT_DNS_TCP_LIMITED]++;
 }
 
-static void on_dialled(struct loop_source *source, uint32_t events)
+static void on_dialled(struct listeners *l, int fd)
 {
-	struct dns_tcp_side *side =
-		CONTAINER_OF(source, struct dns_tcp_listener, source)->side;
-	struct dns_tcp *t = side->tcp;
+	struct dns_tcp_side *side = CONTAINER_OF(l, struct dns_tcp_side, listeners);
+	struct dns_tcp_side *of = side;
 
-	for (int i = 0; i < DNS_TCP_ACCEPTS_PER_TURN; i++) {
-		int fd = accept4(source->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-		struct dns_tcp_side *of = side;
-
-		if (fd < 0 && errno != EMFILE && errno != ENFILE)
-			return;
-		if (fd < 0) {
-			/* No descriptor is left: give up the spare one to take the client
-			 * and reset it. */
-			count_limited(side);
-			close(t->spare_fd);
-			fd = accept4(source->fd, NULL, NULL,
-				     SOCK_NONBLOCK | SOCK_CLOEXEC);
-			if (fd >= 0) {
-				sock_reset(fd);
-				close(fd);
-			}
-			t->spare_fd = eventfd(0, EFD_CLOEXEC);
-			if (fd < 0)
-				return;
-			continue;
-		}
-		if (side->from.who)
-			of = side->from.who(side->from.data, fd);
-		if (of && may_open(of) && connection_open(of, fd))
-			continue;
-		count_limited(of);
-		sock_reset(fd);
-		close(fd);
-	}
+	if (fd >= 0 && side->from.who)
+		of = side->from.who(side->from.data, fd);
+	if (fd >= 0 && of && may_open(of) && connection_open(of, fd))
+		return;
+	count_limited(of);
+	if (fd < 0)
+		return;
+	sock_reset(fd);
+	close(fd);
 }
 
 int dns_tcp_attach(struct dns_tcp *t, struct dns_tcp_side *side, struct sandbox *s,
@@ -385,28 +362,17 @@ int dns_tcp_attach(struct dns_tcp *t, struct dns_tcp_side *side, struct sandbox 
 		.tcp = t,
 		.sandbox = s,
 		.from = *from,
+		.listeners = { .loop = t->loop,
+			       .on_connection = on_dialled,
+			       .spare_fd = &t->spare_fd,
+			       .batch = DNS_TCP_ACCEPTS_PER_TURN },
 	};
-	for (size_t i = 0; i < ARRAY_SIZE(side->listeners); i++) {
-		struct dns_tcp_listener *l = &side->listeners[i];
-		int r = 0;
-
-		l->side = side;
-		l->source.fd = from->fd[i];
-		l->source.on_ready = on_dialled;
-		if (l->source.fd >= 0)
-			r = loop_add(t->loop, &l->source, EPOLLIN);
-		if (r < 0) {
-			dns_tcp_detach(side);
-			return r;
-		}
-	}
-	return 0;
+	return listeners_open(&side->listeners, from->fd);
 }
 
 void dns_tcp_detach(struct dns_tcp_side *side)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(side->listeners); i++)
-		loop_remove(side->tcp->loop, &side->listeners[i].source);
+	listeners_close(&side->listeners);
 	while (!LIST_EMPTY(&side->open))
 		connection_reset(LIST_FIRST(&side->open));
 }
@@ -420,7 +386,7 @@ struct dns_tcp *dns_tcp_new(struct loop *loop, dns_tcp_query_fn *on_query, void 
 	t->loop = loop;
 	t->on_query = on_query;
 	t->data = data;
-	t->spare_fd = eventfd(0, EFD_CLOEXEC);
+	t->spare_fd = listeners_spare();
 	return t;
 }
 

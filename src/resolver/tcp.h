@@ -17,7 +17,7 @@
 #include <sys/queue.h>
 
 #include "resolver/resolver.h"
-#include "sys/loop.h"
+#include "sys/listeners.h"
 
 enum {
 	DNS_TCP_CONNECTIONS_MAX =
@@ -52,10 +52,7 @@ struct dns_tcp_side {
 	struct dns_tcp *tcp;
 	struct sandbox *sandbox; /* NULL: shared listeners */
 	struct dns_tcp_listeners from;
-	struct dns_tcp_listener {
-		struct loop_source source;
-		struct dns_tcp_side *side;
-	} listeners[2]; /* IPv4, IPv6 */
+	struct listeners listeners;
 	LIST_HEAD(, dns_tcp_connection) open;
 	uint32_t connections; /* so many */
 };

@@ -14,9 +14,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include "base/clock.h"
 #include "own_netns.h"
+#include "sys/confine.h"
 #include "unit.h"
 
 enum {
@@ -739,6 +742,78 @@ TEST_WITH(without_descriptors_a_client_is_reset_and_later_ones_served, setup, te
 		close(fds[i]);
 	close(client);
 	client = client_socket(SOCK_STREAM, &tcp_at[0]);
+	send_frames(client, 1, 1);
+	expect_frame(client, 1);
+	close(client);
+}
+
+static bool is_reset(int fd)
+{
+	char byte;
+
+	return recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && errno == ECONNRESET;
+}
+
+/* In a child, which has the engine's system calls from then on. Return: 0, or what was
+ * not as it should be. */
+static int refuse_twice_when_confined(void)
+{
+	int fds[16], first = client_socket(SOCK_STREAM, &tcp_at[0]);
+	int second = client_socket(SOCK_STREAM, &tcp_at[0]);
+	struct err err;
+
+	(void)use_up_descriptors(fds, ARRAY_SIZE(fds));
+	if (confine_self(&err) < 0 || confine_calls(CONFINE_ENGINE, &err) < 0)
+		return 1;
+	for (int i = 0; i < 10; i++)
+		if (loop_turn(loop, 5) < 0)
+			return 2;
+	if (!is_reset(first) || !is_reset(second))
+		return 3;
+	return boxes[0].counters[COUNT_DNS_TCP_LIMITED] == 2 ? 0 : 4;
+}
+
+TEST_WITH(a_confined_engine_without_descriptors_refuses_one_after_the_other, setup,
+	  teardown)
+{
+	pid_t child;
+	int status;
+
+	if (!confine_has_calls())
+		skip();
+	child = fork();
+	/* AddressSanitizer asks for the stack of signals before _exit(). */
+	if (child == 0)
+		syscall(SYS_exit_group, refuse_twice_when_confined());
+	assert_true(child > 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* While none can be had, not even to refuse, nothing is done in vain. */
+TEST_WITH(a_listener_that_can_do_nothing_rests, setup, teardown)
+{
+	int fds[16], client = client_socket(SOCK_STREAM, &tcp_at[0]);
+	struct rlimit before, none;
+	size_t used, events = 0;
+	int64_t until_ms;
+
+	getrlimit(RLIMIT_NOFILE, &before);
+	used = use_up_descriptors(fds, ARRAY_SIZE(fds));
+	/* Not even those that it has: the one that is given up can't be used again. */
+	none = before;
+	none.rlim_cur = 0;
+	setrlimit(RLIMIT_NOFILE, &none);
+	until_ms = clock_now_ms() + 50;
+	while (clock_now_ms() < until_ms) {
+		turns(1);
+		events++;
+	}
+	assert_true(events < 20);
+	setrlimit(RLIMIT_NOFILE, &before);
+	for (size_t i = 0; i < used; i++)
+		close(fds[i]);
 	send_frames(client, 1, 1);
 	expect_frame(client, 1);
 	close(client);
