@@ -260,6 +260,8 @@ int nl_run(int fd, struct nl_request *q, nl_message_fn *fn, void *data)
 	int r;
 
 	nl_end(w);
+	if (!w->failed)
+		nl_drain(fd);
 	r = w->failed ? w->failed : nl_send(fd, w->bytes, w->size);
 	if (r < 0)
 		return r;

@@ -88,7 +88,8 @@ ssize_t nl_receive(int fd, void *buf, size_t size) MUST_CHECK;
  * what is left of the answer isn't wanted; -errno: that is the end, and the result. */
 typedef int nl_message_fn(const struct nlmsghdr *h, void *data);
 /* Close and send the message in @q, and call @fn, which may be NULL, for each one of the
- * answer. Return: 0 or -errno; -EINTR: what was listed changed meanwhile. */
+ * answer. What is left of an answer before, whoever asked for that, is dropped first.
+ * Return: 0 or -errno; -EINTR: what was listed changed meanwhile. */
 int nl_run(int fd, struct nl_request *q, nl_message_fn *fn, void *data) MUST_CHECK;
 /* The messages of one datagram of such an answer. Return: 0: more is to come; 1: that was
  * all; -errno. */

@@ -2,7 +2,14 @@
 #include "sys/netlink.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <linux/inet_diag.h>
+#include <linux/sock_diag.h>
 
 #include "base/macros.h"
 #include "unit.h"
@@ -155,4 +162,69 @@ TEST(answers_end_as_they_say)
 		if (r != rows[i].result || seen != rows[i].count)
 			fail_msg("%s: %d, %d seen", rows[i].what, r, seen);
 	}
+}
+
+/* ---- one question after another ---- */
+
+enum { SOCKETS = 1500 }; /* more than two datagrams have room for */
+
+static int stop_at_once(const struct nlmsghdr *h, void *data)
+{
+	return -E2BIG;
+}
+
+static int list_sockets(int diag, nl_message_fn *fn, void *data)
+{
+	const struct inet_diag_req_v2 q = { .sdiag_family = AF_INET,
+					    .sdiag_protocol = IPPROTO_UDP,
+					    .idiag_states = UINT32_MAX };
+
+	return nl_diag_run(diag, SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, &q, fn, data);
+}
+
+/* Who asks next hears no answer to the question before, nor that it is still answered. */
+TEST(a_list_that_is_not_read_to_its_end_is_in_nobodys_way)
+{
+	const struct sockaddr_in any = { .sin_family = AF_INET,
+					 .sin_addr.s_addr = htobe32(INADDR_LOOPBACK) };
+	const struct inet_diag_req_v2 one = { .sdiag_family = AF_INET,
+					      .sdiag_protocol = IPPROTO_UDP,
+					      .id.idiag_sport = htobe16(1) };
+	int fds[SOCKETS], diag = nl_diag_open(), seen = 0;
+	struct rlimit before, more;
+
+	getrlimit(RLIMIT_NOFILE, &before);
+	more = before;
+	more.rlim_cur = SOCKETS + 64;
+	if (setrlimit(RLIMIT_NOFILE, &more) < 0)
+		skip();
+	assert_true(diag >= 0);
+	for (size_t i = 0; i < SOCKETS; i++) {
+		fds[i] = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+		assert_int_equal(bind(fds[i], (const struct sockaddr *)&any, sizeof(any)),
+				 0);
+	}
+	assert_int_equal(list_sockets(diag, stop_at_once, NULL), -E2BIG);
+	assert_int_equal(nl_diag_run(diag, SOCK_DIAG_BY_FAMILY, 0, &one, count, &seen),
+			 -ENOENT);
+	assert_int_equal(seen, 0);
+	assert_int_equal(list_sockets(diag, stop_at_once, NULL), -E2BIG);
+	assert_int_equal(list_sockets(diag, count, &seen), 0);
+	assert_true(seen >= SOCKETS);
+	/* What somebody has asked who had the socket before. */
+	{
+		struct nl_request q;
+
+		memcpy(nl_request_begin(&q, SOCK_DIAG_BY_FAMILY, 0, sizeof(one)), &one,
+		       sizeof(one));
+		nl_end(&q.writer);
+		assert_int_equal(nl_send(diag, q.buf, q.writer.size), 0);
+	}
+	seen = 0;
+	assert_int_equal(list_sockets(diag, count, &seen), 0);
+	assert_true(seen >= SOCKETS);
+	for (size_t i = 0; i < SOCKETS; i++)
+		close(fds[i]);
+	close(diag);
+	setrlimit(RLIMIT_NOFILE, &before);
 }
