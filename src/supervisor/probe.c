@@ -9,13 +9,14 @@
 
 enum { PROBE_PORT = 443 };
 
-/* Nothing is ever at these (RFC 5737), and no name may teach them. */
-static const uint8_t documentation[][4] = {
+/* Nothing is ever at the first three (RFC 5737), and no name may teach any. */
+static const uint8_t addresses[][4] = {
 	{ 192, 0, 2, 77 },
 	{ 198, 51, 100, 77 },
 	{ 203, 0, 113, 77 },
 	{ 169, 254, 169, 254 },
 };
+enum { DOCUMENTATION = 3 };
 
 /* Nobody has a name below invalid (RFC 6761): it is NXDOMAIN under every policy. */
 static const char *const denied_names[] = { "self-test.invalid", "denied.invalid" };
@@ -39,12 +40,13 @@ static struct plan_verdict verdict_of(const struct plan *plan, const struct addr
 	return plan_match_addr(plan, a, IPPROTO_TCP, PROBE_PORT);
 }
 
-/* An address for the synthetic name. Where rules deny them all it can't be connected
- * to, and the self-test leaves that out. */
+/* An address for the synthetic name, which the engine opens for a moment. Where rules
+ * deny all that are nobody's it can't be connected to, and the self-test leaves that out.
+ */
 static void choose_allowed_addr(const struct plan *plan, struct launch_probe *ret)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(documentation); i++) {
-		struct addr a = addr_from_bytes(ADDR_V4, documentation[i]);
+	for (size_t i = 0; i < DOCUMENTATION; i++) {
+		struct addr a = addr_from_bytes(ADDR_V4, addresses[i]);
 		struct plan_verdict v = verdict_of(plan, &a);
 
 		ret->allowed = (struct endpoint){ .addr = a, .port = PROBE_PORT };
@@ -56,8 +58,8 @@ static void choose_allowed_addr(const struct plan *plan, struct launch_probe *re
 
 static void choose_denied_addr(const struct plan *plan, struct launch_probe *ret)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(documentation); i++) {
-		struct addr a = addr_from_bytes(ADDR_V4, documentation[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(addresses); i++) {
+		struct addr a = addr_from_bytes(ADDR_V4, addresses[i]);
 
 		if (verdict_of(plan, &a).action == POLICY_ALLOW ||
 		    addr_equal(&a, &ret->allowed.addr))
