@@ -8,6 +8,7 @@
 
 enum {
 	POINTER_MASK = 0xc0, /* top bits of a length octet: 11 is a pointer */
+	POINTERS_MAX = 127,  /* of one name: as many as it can have labels */
 	REVERSE_V4_LABELS = 4 + 2,
 	REVERSE_V6_LABELS = 32 + 2,
 };
@@ -44,12 +45,12 @@ struct gather {
 
 /* Follow the labels from @at's position to the root. Each pointer has to point before
  * the piece that it ends (and behind the header), so the pieces' starts fall and the
- * walk ends. When the first pointer was read, @ret_end is where the name ends in the
- * message. */
+ * walk ends; but a message has room for thousands of pointers to pointers. When the first
+ * pointer was read, @ret_end is where the name ends in the message. */
 static bool gather_name(struct gather *g, struct wire *at, size_t *ret_end)
 {
 	size_t piece = wire_offset(at);
-	bool jumped = false;
+	unsigned int pointers = 0;
 
 	for (;;) {
 		uint8_t length = wire_read_u8(at);
@@ -76,13 +77,14 @@ static bool gather_name(struct gather *g, struct wire *at, size_t *ret_end)
 		target = (size_t)(length & ~POINTER_MASK) << 8 | wire_read_u8(at);
 		if (!wire_ok(at) || target >= piece || target < DNS_HEADER_SIZE)
 			return false;
-		if (!jumped)
+		if (pointers == 0)
 			*ret_end = wire_offset(at);
-		jumped = true;
+		if (pointers++ == POINTERS_MAX)
+			return false;
 		piece = target;
 		wire_seek(at, target);
 	}
-	if (!jumped)
+	if (pointers == 0)
 		*ret_end = wire_offset(at);
 	g->bytes[g->size++] = 0;
 	return true;
@@ -126,6 +128,7 @@ static bool label_is(const uint8_t *label, const uint8_t *bytes, size_t length)
 bool dns_name_is_at(const struct wire *message, size_t offset, const uint8_t *bytes)
 {
 	struct wire at = *message;
+	unsigned int pointers = 0;
 	size_t piece = offset;
 
 	wire_seek(&at, offset);
@@ -146,7 +149,8 @@ bool dns_name_is_at(const struct wire *message, size_t offset, const uint8_t *by
 		}
 		target = (size_t)(length & ~POINTER_MASK) << 8 | wire_read_u8(&at);
 		if ((length & POINTER_MASK) != POINTER_MASK || !wire_ok(&at) ||
-		    target >= piece || target < DNS_HEADER_SIZE)
+		    target >= piece || target < DNS_HEADER_SIZE ||
+		    pointers++ == POINTERS_MAX)
 			return false;
 		piece = target;
 		wire_seek(&at, target);

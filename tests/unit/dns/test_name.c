@@ -105,6 +105,31 @@ TEST(read_keeps_the_longest_name_and_its_case)
 	assert_memory_equal(n.bytes, bytes + 12, DNS_NAME_MAX);
 }
 
+/* A root, and behind it pointers, each to what stands before it. */
+TEST(a_name_has_no_more_pointers_than_labels)
+{
+	enum { FIRST = 13, POINTERS = 128 };
+	uint8_t bytes[FIRST + 2 * POINTERS] = { 0 };
+	const uint8_t root[] = { 0 };
+	struct dns_name n;
+	struct wire w;
+
+	for (size_t i = 0; i < POINTERS; i++) {
+		const size_t to = i == 0 ? FIRST - 1 : FIRST + 2 * (i - 1);
+
+		bytes[FIRST + 2 * i] = (uint8_t)(0xc0 | to >> 8);
+		bytes[FIRST + 2 * i + 1] = (uint8_t)to;
+	}
+	for (size_t i = POINTERS - 2; i < POINTERS; i++) {
+		w = wire_reader(bytes, sizeof(bytes));
+		assert_int_equal(dns_name_is_at(&w, FIRST + 2 * i, root),
+				 i < POINTERS - 1);
+		wire_seek(&w, FIRST + 2 * i);
+		assert_int_equal(dns_name_read(&w, &n, NULL),
+				 i < POINTERS - 1 ? 0 : -EBADMSG);
+	}
+}
+
 TEST(parse_takes_host_names_only)
 {
 	static const struct {
