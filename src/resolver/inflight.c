@@ -406,6 +406,8 @@ static void arrive(struct resolver *r, struct inflight *f, int64_t now_ms)
 	struct resolver_ask *ask;
 
 	a->ttl_sec = MAX(a->ttl_sec, floor);
+	if (a->kind != DNS_ANSWER_RECORDS)
+		a->ttl_sec = MIN(a->ttl_sec, (uint32_t)DNS_CACHE_NEGATIVE_MAX_SEC);
 	for (size_t i = 0; i < a->addr_count; i++)
 		a->addrs[i].ttl_sec = MAX(a->addrs[i].ttl_sec, floor);
 	for (size_t i = 0; i < a->record_count; i++)

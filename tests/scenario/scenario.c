@@ -490,6 +490,21 @@ static bool carries(const struct world_reply *r, const struct addr *a, uint32_t 
 	return false;
 }
 
+/* The SOA that says for how long a name has no address. */
+static bool has_soa(const struct world_reply *r, uint32_t ttl)
+{
+	const uint8_t soa[] = { 0,
+				DNS_TYPE_SOA,
+				0,
+				DNS_CLASS_IN,
+				(uint8_t)(ttl >> 24),
+				(uint8_t)(ttl >> 16),
+				(uint8_t)(ttl >> 8),
+				(uint8_t)ttl };
+
+	return memmem(r->bytes, MIN(r->size, sizeof(r->bytes)), soa, sizeof(soa));
+}
+
 static void do_reply(struct player *p)
 {
 	const char *ttl = option(p, "ttl"), *text = option(p, "text");
@@ -512,6 +527,7 @@ static void do_reply(struct player *p)
 		     "an address or its TTL is not in it");
 	}
 	must(p, r->addr_count == addrs, "another number of addresses");
+	must(p, addrs > 0 || !ttl || has_soa(r, number(p, ttl)), "another TTL");
 }
 
 static void do_noreply(struct player *p)
