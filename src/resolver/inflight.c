@@ -22,6 +22,8 @@
  *                                 has asked lately; then SERVFAIL
  *   Docker's resolver sent it      a server that was not tried, at once
  *   back
+ *   whoever waits is not allowed   the end, instead of another try
+ *   the name any more
  *
  * Who asks again what is under way joins the flight. If that is later than RETRANSMIT_MS
  * after the question left, it leaves once more, to the same server: a try may last
@@ -222,14 +224,14 @@ static bool may_ask_servers(const struct resolver_ask *ask, int64_t now_ms)
 			 now_ms);
 }
 
-/* The present try goes on as another, until the same deadline; its answer may still
- * come. @ask is who asks again. */
+/* The present try, if there is one, goes on as another, until the same deadline; its
+ * answer may still come. @ask is who asks again. */
 static void retransmit(struct resolver *r, struct inflight *f,
 		       const struct resolver_ask *ask, int64_t now_ms)
 {
 	struct inflight_late before;
 
-	if (f->tcp || now_ms - f->sent_ms < RETRANSMIT_MS ||
+	if (f->token == 0 || f->tcp || now_ms - f->sent_ms < RETRANSMIT_MS ||
 	    !may_ask_servers(ask, now_ms))
 		return;
 	resolver_server_doubt(r, f->server);
@@ -303,6 +305,36 @@ static void give_up(struct resolver *r, struct inflight *f, int64_t now_ms)
 	}
 }
 
+/* Whose policy has changed since the question was asked, and denies it now, waits no
+ * more. Return: somebody waits still; false: nobody does, and the flight is free. */
+static bool is_wanted(struct resolver *r, struct inflight *f, int64_t now_ms)
+{
+	struct ask_list asks = f->asks;
+	struct resolver_ask *ask;
+
+	/* The end of an ask may begin another one, which joins the flight. */
+	f->asks = (struct ask_list){ 0 };
+	while ((ask = ask_list_pop(&asks))) {
+		struct sandbox *s = ask->client.sandbox;
+
+		if (ask->pin ? resolver_pin_is_allowed(s, &ask->query.name)
+			     : s->state != SANDBOX_CLOSED &&
+				       resolver_verdict_again(r, ask, now_ms)) {
+			ask_list_push(&f->asks, ask);
+			continue;
+		}
+		s->resolver->in_flight--;
+		if (ask->pin)
+			resolver_pin_ended(r, ask, NULL, RESOLVER_PIN_DENIED, now_ms);
+		else
+			resolver_ask_release(r, ask);
+	}
+	if (f->asks.first)
+		return true;
+	inflight_free(r, f);
+	return false;
+}
+
 /* @trouble is what became of the try before. Ask a server that was not asked yet; @again:
  * or the best one once more. */
 static void try_next(struct resolver *r, struct inflight *f,
@@ -312,6 +344,8 @@ static void try_next(struct resolver *r, struct inflight *f,
 
 	f->trouble = MAX(f->trouble, (uint8_t)trouble);
 	try_end(r, f);
+	if (!is_wanted(r, f, now_ms))
+		return;
 	for (;;) {
 		if (!resolver_server_choose(r, f->tried, now_ms, &f->server)) {
 			if (!again)
@@ -474,6 +508,8 @@ void resolver_response(struct resolver *r, uint32_t token, const void *message,
 		const bool was_tcp = f->tcp;
 
 		try_end(r, f);
+		if (!is_wanted(r, f, now_ms))
+			return;
 		if (was_tcp || try_start(r, f, true, now_ms) < 0)
 			try_next(r, f, was_tcp ? TROUBLE_ANSWER : TROUBLE_NETWORK, false,
 				 now_ms);

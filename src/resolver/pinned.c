@@ -140,7 +140,7 @@ static struct plan_verdict verdict_of(const struct sandbox *s, const struct dns_
 	return plan_match_name(&whole, n);
 }
 
-static bool is_pinned(const struct sandbox *s, const struct dns_name *n)
+bool resolver_pin_is_allowed(const struct sandbox *s, const struct dns_name *n)
 {
 	return dns_name_is_host(n) && verdict_of(s, n).action == POLICY_ALLOW;
 }
@@ -154,7 +154,7 @@ static int pins_new(const struct hash_key *key, struct sandbox *s, struct pins *
 	struct pins *p;
 
 	for (uint32_t at = 0; plan_name_next(&s->plan, &at, &n);)
-		count += is_pinned(s, &n);
+		count += resolver_pin_is_allowed(s, &n);
 	if (count > plan_limit(&s->plan, LIMIT_LEARNED_NAMES))
 		return -E2BIG;
 	p = calloc(1, sizeof(*p));
@@ -173,7 +173,7 @@ static int pins_new(const struct hash_key *key, struct sandbox *s, struct pins *
 	for (uint32_t at = 0; plan_name_next(&s->plan, &at, &n);) {
 		uint32_t *slot = slot_of(key, p, &n);
 
-		if (*slot != 0 || !is_pinned(s, &n))
+		if (*slot != 0 || !resolver_pin_is_allowed(s, &n))
 			continue;
 		p->items[p->count].name = n;
 		*slot = (uint32_t)++p->count;
@@ -280,13 +280,15 @@ static void go_on(struct resolver *r, struct pins *p, int64_t now_ms)
 	while (p->asked < p->total && p->waiting < WAITING_MAX) {
 		size_t family = p->asked % p->families;
 		struct pin *pin = &p->items[p->asked++ / p->families];
-		struct resolver_ask *ask = resolver_ask_new(r);
+		const bool is_allowed = resolver_pin_is_allowed(p->sandbox, &pin->name);
+		struct resolver_ask *ask = is_allowed ? resolver_ask_new(r) : NULL;
 
 		pin->answers[family].asked = true;
 		p->waiting++;
 		if (!ask) {
 			question_ends(p, &pin->answers[family],
-				      "too many queries are under way");
+				      is_allowed ? "too many queries are under way"
+						 : RESOLVER_PIN_DENIED);
 			continue;
 		}
 		memset(ask, 0, sizeof(*ask));
@@ -414,7 +416,7 @@ void resolver_pin_ended(struct resolver *r, struct resolver_ask *ask,
 		ask->verdict = verdict_of(s, &pin->name);
 		lost = ask->verdict.action == POLICY_ALLOW
 			       ? take(r, p, pin, answer, ask, a, now_ms)
-			       : "no rule allows it any more";
+			       : RESOLVER_PIN_DENIED;
 	}
 	resolver_ask_release(r, ask);
 	question_ends(p, answer, lost);

@@ -322,6 +322,9 @@ void resolver_inflight_forget(struct resolver *r, const struct sandbox *s);
 /* pinned.c */
 /* Answer from the pins, and from nothing else. Takes the ask. */
 void resolver_pin_answer(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
+/* The plan allows @n, whatever is left of budgets. */
+bool resolver_pin_is_allowed(const struct sandbox *s, const struct dns_name *n);
+#define RESOLVER_PIN_DENIED "no rule allows it any more"
 /* A question of our own has come to its end: answered by @a, or without an answer (NULL),
  * @lost says why. Takes the ask. */
 void resolver_pin_ended(struct resolver *r, struct resolver_ask *ask,

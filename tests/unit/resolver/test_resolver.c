@@ -308,6 +308,42 @@ TEST(a_budget_that_ends_and_begins_anew_has_no_pinned_name_looked_up)
 	world_free(w);
 }
 
+/* More names than questions that are under way at a time: the rest waits. */
+TEST(names_that_are_pinned_no_more_are_not_looked_up)
+{
+	enum { NAMES = 257 };
+	static struct rule rules[NAMES];
+	struct world *w = world_of("a.ok.test");
+	struct world_response p;
+	char text[32];
+
+	for (size_t i = 0; i < NAMES; i++) {
+		rules[i] = w->rules[0];
+		snprintf(text, sizeof(text), "n%zu.ok.test", i);
+		assert_int_equal(dns_name_parse(text_of(text), &rules[i].name), 0);
+	}
+	w->policy.dns = POLICY_DNS_PINNED;
+	w->policy.rules = rules;
+	w->policy.count = NAMES;
+	assert_true(world_apply(w));
+	w->sandboxes[0].ipv6 = false;
+	assert_int_equal(resolver_pin(w->resolver, &w->sandboxes[0], 600000, NULL, NULL,
+				      w->now_ms),
+			 0);
+	assert_int_equal(world_requests_open(w), NAMES - 1);
+	w->policy.dns = POLICY_DNS_LIVE;
+	w->policy.count = 1;
+	assert_true(world_apply(w));
+	world_response_begin(&p, &w->requests[0], DNS_NXDOMAIN);
+	world_response_soa(&p, "ok.test", 300);
+	world_respond(w, &w->requests[0], &p);
+	assert_int_equal(world_requests_open(w), NAMES - 2);
+	/* Nor are those asked for again that were under way. */
+	world_wait(w, RESOLVER_TRY_MS);
+	assert_int_equal(world_requests_open(w), 0);
+	world_free(w);
+}
+
 /* One sandbox's policy asks for the name by the time that the answer to both comes. */
 TEST(a_stand_in_is_nobody_elses_answer)
 {
