@@ -62,7 +62,7 @@ struct dns_cache {
 	TAILQ_HEAD(, dns_cache_share) shares; /* the next to be looked at first */
 	struct dns_cache_share *most;	      /* as far as is known; NULL: nothing is */
 	struct dns_cache_share nobody;
-	struct dns_cache_counts counts;
+	size_t entry_count;
 };
 
 /* A key as octets, the beginning of the string. */
@@ -116,7 +116,6 @@ static void pack_key(const struct dns_cache *c, const struct dns_cache_key *key,
 
 	wire_write_u16(&w, key->type);
 	wire_write_u8(&w, key->dnssec_ok);
-	wire_write_u32(&w, key->group);
 	wire_write_bytes(&w, key->name->bytes, key->name->size);
 	assert(wire_ok(&w));
 	ret->size = wire_offset(&w);
@@ -192,7 +191,7 @@ static void entry_drop(struct dns_cache *c, uint32_t i)
 	e->size = 0;
 	e->next = c->entry_free;
 	c->entry_free = i;
-	c->counts.entries--;
+	c->entry_count--;
 }
 
 static bool entry_is_valid(const struct entry *e, int64_t now_ms)
@@ -227,7 +226,7 @@ static uint32_t entry_find(const struct dns_cache *c, const struct packed_key *k
  * never be. */
 static bool make_room(struct dns_cache *c, size_t chunks, int64_t now_ms)
 {
-	bool is_full = c->counts.entries == c->entry_max ||
+	bool is_full = c->entry_count == c->entry_max ||
 		       c->chunk_max - c->chunks_used < chunks;
 
 	if (c->entry_max == 0 || chunks > c->chunk_max)
@@ -244,8 +243,7 @@ static bool make_room(struct dns_cache *c, size_t chunks, int64_t now_ms)
 		if (c->entries[i].size > 0 && !entry_is_valid(&c->entries[i], now_ms))
 			entry_drop(c, i);
 	}
-	while (c->counts.entries == c->entry_max ||
-	       c->chunk_max - c->chunks_used < chunks) {
+	while (c->entry_count == c->entry_max || c->chunk_max - c->chunks_used < chunks) {
 		uint32_t oldest;
 
 		/* The oldest of the share that has most, as far as is known: a few are
@@ -258,7 +256,6 @@ static bool make_room(struct dns_cache *c, size_t chunks, int64_t now_ms)
 			share_changed(c, s);
 		}
 		oldest = c->most->oldest;
-		c->counts.evicted += entry_is_valid(&c->entries[oldest], now_ms);
 		entry_drop(c, oldest);
 	}
 	return true;
@@ -365,11 +362,8 @@ bool dns_cache_find(struct dns_cache *c, const struct dns_cache_key *key, int64_
 		entry_drop(c, i);
 		i = 0;
 	}
-	if (i == 0) {
-		c->counts.misses++;
+	if (i == 0)
 		return false;
-	}
-	c->counts.hits++;
 	list_remove(c, i);
 	list_add(c, i);
 	w = wire_reader(string + packed.size, e->size - packed.size);
@@ -391,7 +385,7 @@ static void entry_add(struct dns_cache *c, struct dns_cache_share *share,
 		c->entry_free = c->entries[i].next;
 	else
 		i = c->entry_fresh++;
-	c->counts.entries++;
+	c->entry_count++;
 	for (size_t at = 0; at < size; at += CHUNK_DATA) {
 		chunk = c->chunk_free;
 		if (chunk != 0)
@@ -420,7 +414,6 @@ static void entry_add(struct dns_cache *c, struct dns_cache_share *share,
 		TAILQ_INSERT_TAIL(&c->shares, share, link);
 	list_add(c, i);
 	share_changed(c, share);
-	c->counts.stored++;
 }
 
 void dns_cache_put(struct dns_cache *c, struct dns_cache_share *share,
@@ -478,8 +471,8 @@ void dns_cache_leave(struct dns_cache *c, struct dns_cache_share *share)
 
 struct dns_cache_counts dns_cache_counts(const struct dns_cache *c)
 {
-	struct dns_cache_counts counts = c->counts;
-
-	counts.bytes = (size_t)c->chunks_used * CHUNK_SIZE;
-	return counts;
+	return (struct dns_cache_counts){
+		.entries = c->entry_count,
+		.bytes = (size_t)c->chunks_used * CHUNK_SIZE,
+	};
 }

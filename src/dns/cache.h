@@ -26,13 +26,11 @@ enum {
 
 struct dns_cache;
 
-/* What an answer is kept under. Two sandboxes share an entry only if their queries go
- * to the same servers: @group is the caller's number for those. */
+/* What an answer is kept under. */
 struct dns_cache_key {
 	const struct dns_name *name; /* borrowed for the call */
 	uint16_t type;
 	bool dnssec_ok;
-	uint32_t group;
 };
 
 /* What one sandbox has had kept; zero at first, and at one place until it has left.
@@ -44,11 +42,8 @@ struct dns_cache_share {
 };
 
 struct dns_cache_counts {
-	uint64_t hits, misses;
-	uint64_t stored;
-	uint64_t evicted; /* still valid, but room was needed */
-	size_t entries;	  /* expired ones that nobody asked for included */
-	size_t bytes;	  /* that their answers take */
+	size_t entries; /* expired ones that nobody asked for included */
+	size_t bytes;	/* that their answers take */
 };
 
 /* @max_bytes is for the answers; the table takes some 50 bytes an entry more.

@@ -32,7 +32,6 @@ static struct dns_cache_key make_key(unsigned int i, const struct dns_name *name
 		.name = name,
 		.type = i & 4 ? DNS_TYPE_AAAA : DNS_TYPE_A,
 		.dnssec_ok = i & 8,
-		.group = i & 8 ? 0 : 1,
 	};
 }
 

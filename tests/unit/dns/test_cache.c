@@ -136,17 +136,14 @@ TEST(every_part_of_the_key_counts)
 	struct dns_cache *c = dns_cache_new(16, 65536, &hash);
 	struct dns_name name = name_of("a.test"), other = name_of("b.test");
 	struct dns_name longer = name_of("a.test.test");
-	const struct dns_cache_key key = { .name = &name,
-					   .type = DNS_TYPE_A,
-					   .group = 1 };
-	struct dns_cache_key others[] = { key, key, key, key, key };
+	const struct dns_cache_key key = { .name = &name, .type = DNS_TYPE_A };
+	struct dns_cache_key others[] = { key, key, key, key };
 	struct dns_answer a = answer_of(DNS_ANSWER_RECORDS, 10);
 
 	others[0].name = &other;
 	others[1].name = &longer;
 	others[2].type = DNS_TYPE_AAAA;
 	others[3].dnssec_ok = true;
-	others[4].group = 2;
 	dns_cache_put(c, NULL, &key, &a, 0);
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		assert_false(has(c, &others[i], 0));
@@ -222,7 +219,6 @@ TEST(the_least_recently_used_entry_makes_room)
 	assert_false(has_numbered(c, 1));
 	assert_true(has_numbered(c, 2));
 	assert_true(has_numbered(c, 3));
-	assert_int_equal(dns_cache_counts(c).evicted, 1);
 	dns_cache_free(c);
 }
 
@@ -298,7 +294,6 @@ TEST(an_expired_entry_makes_room_first)
 		put_numbered_at(c, i, &lasting, 2000);
 	for (unsigned int i = 0; i < 8; i += 2)
 		assert_true(has_numbered(c, i));
-	assert_int_equal(dns_cache_counts(c).evicted, 0);
 	assert_int_equal(dns_cache_counts(c).entries, 8);
 	dns_cache_free(c);
 }
