@@ -187,7 +187,8 @@ static void serve_inside(const struct inside_order *o, const struct own_proc *pr
 {
 	const struct sandbox_ports ports = { SUPERVISOR_DNS_PORT, SUPERVISOR_RELAY_PORT };
 	const pid_t parent = getpid();
-	struct ipc_message m = { .type = IPC_SOCKETS };
+	struct ipc_message m = { .type = IPC_SOCKETS },
+			   done = { .type = IPC_SOCKETS_DONE };
 	CLEAN(fd) int route = link_route_open();
 	struct sandbox_fds fds;
 	struct ipc_fds sent;
@@ -221,8 +222,9 @@ static void serve_inside(const struct inside_order *o, const struct own_proc *pr
 	/* The daemon closes its copies. */
 	sandbox_fds_done(&fds);
 	fd_close(&route);
+	done.audit.network = tasks_own_network();
 	if (r == 0)
-		say(IPC_SOCKETS_DONE, "");
+		(void)!ipc_send(CHILD_FD, &done, NULL, 0);
 	/* Without the fork nobody has the channel: the daemon sees its end. */
 	if (r == 0 && test >= 0 && process_fork(NULL) == 0) {
 		test_inside(&o->probe, test, is_strict, parent);
@@ -373,6 +375,7 @@ static int order_inside(struct daemon_sandbox *d, int ns, int test, struct err *
 	r = hear_inside(d->daemon, &m, NULL, 0, &count, err);
 	if (r == 0 && m.type != IPC_SOCKETS_DONE)
 		r = err_set(err, -EBADMSG, "the process in the namespace is out of step");
+	d->ns_proc_ino = r < 0 ? 0 : m.audit.network;
 	if (r < 0) {
 		sandbox_fds_done(&d->fds);
 		fd_close(&d->route_fd);
@@ -602,7 +605,6 @@ void look_child(const struct spawner_order *o)
 		look = audit_of(cgroup_strays(&c));
 	} else if (!o->cgroup[0] && setns(WHERE_FD, CLONE_NEWNET) == 0) {
 		look = audit_raw_sockets();
-		look.network = tasks_own_network();
 	}
 	(void)!write(OUT_FD, &look, sizeof(look));
 }

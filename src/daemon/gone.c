@@ -108,11 +108,11 @@ static int is_member(void *data, int proc, pid_t pid)
 	return r > 0;
 }
 
-/* A child in the namespace says what tells that from others without any right over the
- * processes in it. Return: as has_member. */
+/* By what tells the namespace from others without any right over the processes in it.
+ * Return: as has_member. */
 static int find_unseen(const struct daemon_sandbox *d)
 {
-	struct unseen u = { .net = { d->ns_dev, d->ns_ino, netns_audit(d).network } };
+	struct unseen u = { .net = { d->ns_dev, d->ns_ino, d->ns_proc_ino } };
 	int r = tasks_each_process(is_member, &u);
 
 	return r != 0 ? r : u.error;

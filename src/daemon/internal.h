@@ -73,6 +73,7 @@ struct daemon_sandbox {
 	dev_t ns_dev;
 	ino_t ns_ino;
 	uint64_t ns_cookie;	    /* 0: this kernel has none */
+	ino_t ns_proc_ino;	    /* see struct tasks_network */
 	struct loop_source process; /* a pidfd, -1: none */
 	/* ATTACH_HOST */
 	struct member member;

@@ -399,6 +399,7 @@ static struct daemon_sandbox *daemon_sandbox_new(struct daemon *w,
 	d->ns_dev = given->ns_dev;
 	d->ns_ino = given->ns_ino;
 	d->ns_cookie = given->ns_cookie;
+	d->ns_proc_ino = given->ns_proc_ino;
 	d->member = given->member;
 	d->above = given->above;
 	d->guards_parent = given->guards_parent;

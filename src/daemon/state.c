@@ -222,10 +222,11 @@ static json_t *pack_spec(const struct daemon_sandbox *d)
 	int id = (int)d->id;
 
 	if (d->spec.kind == ATTACH_NETNS)
-		return json_pack("{s:i, s:s, s:I, s:I, s:I}", "id", id, "netns",
+		return json_pack("{s:i, s:s, s:I, s:I, s:I, s:I}", "id", id, "netns",
 				 d->spec.where, "dev", (json_int_t)d->ns_dev, "ino",
 				 (json_int_t)d->ns_ino, "cookie",
-				 (json_int_t)d->ns_cookie);
+				 (json_int_t)d->ns_cookie, "proc_ino",
+				 (json_int_t)d->ns_proc_ino);
 	if (d->member.kind == MEMBER_CGROUP)
 		return json_pack(
 			"{s:i, s:s, s:I, s:i, s:b, s:b, s:I}", "id", id, "cgroup",
@@ -307,16 +308,17 @@ static int read_at(int dir, const char *name, struct file_bytes *ret)
 
 static int unpack_netns(json_t *j, struct daemon_sandbox *ret)
 {
-	json_int_t dev, ino, cookie = 0;
+	json_int_t dev, ino, cookie = 0, proc_ino = 0;
 	const char *where;
 
-	if (json_unpack(j, "{s:s, s:I, s:I, s?I}", "netns", &where, "dev", &dev, "ino",
-			&ino, "cookie", &cookie) < 0 ||
+	if (json_unpack(j, "{s:s, s:I, s:I, s?I, s?I}", "netns", &where, "dev", &dev,
+			"ino", &ino, "cookie", &cookie, "proc_ino", &proc_ino) < 0 ||
 	    strlen(where) > IPC_SANDBOX_WHERE_MAX)
 		return -EBADMSG;
 	ret->ns_dev = (dev_t)dev;
 	ret->ns_ino = (ino_t)ino;
 	ret->ns_cookie = (uint64_t)cookie;
+	ret->ns_proc_ino = (ino_t)proc_ino;
 	ret->spec.kind = ATTACH_NETNS;
 	snprintf(ret->spec.where, sizeof(ret->spec.where), "%s", where);
 	return 0;
