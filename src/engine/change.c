@@ -79,12 +79,13 @@ static uint16_t generation_of(const struct sandbox *s)
 				    : s->owned_params.generation;
 }
 
-/* 0 is the mark of a flow that no ruleset has accepted. */
+/* 0 is the mark of a flow that no ruleset has accepted. An even one follows an odd one:
+ * by that sets have other names than those that stand. */
 static uint16_t next_generation(const struct sandbox *s)
 {
 	uint16_t now = generation_of(s);
 
-	return now == UINT16_MAX ? FILTER_GENERATION_FIRST : (uint16_t)(now + 1);
+	return now == UINT16_MAX ? FILTER_GENERATION_FIRST + 1 : (uint16_t)(now + 1);
 }
 
 static int put(struct sandbox *s, const struct next *n, const struct filter_state *state,
@@ -300,7 +301,7 @@ int sandbox_stage(struct sandbox *s, const struct plan *plan, struct sandbox_sta
 		st->rules = n.rules;
 		if (s->learned)
 			st->judging = learned_judging_new(s->learned, plan, &st->arena);
-		return ruleset_is_large(st->rules) || may_judge(s, st) ? 1 : 0;
+		return ruleset_has_ahead(st->rules) || may_judge(s, st) ? 1 : 0;
 	}
 	if (is_stale(s, st))
 		return err_set(err, -ESTALE, "another ruleset stands now");

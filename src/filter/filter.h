@@ -46,7 +46,7 @@ struct filter_state {
 	size_t draining_count;
 	const struct filter_self_port *self_ports;
 	size_t self_port_count;
-	bool staged; /* filter_stage() has loaded the large sets */
+	bool staged; /* filter_stage() has loaded the sets with ranges */
 	/* What changes in the learned and the draining sets of the table in the kernel,
 	 * so that they come to hold what is said above: the sets stay, and only the
 	 * difference is sent. NULL: they are made anew, as the whole table is if nothing
@@ -63,9 +63,10 @@ struct filter_difference {
 	size_t draining_count;
 };
 
-/* Load the large sets of @rs beside what stands, about a millisecond's worth at a time,
- * so that filter_replace() has little to do; packets don't meet them yet. @progress is
- * zero at first. For shared namespaces: their large sets change names from generation to
+/* Load the sets with ranges of @rs beside what stands, about a millisecond's worth at a
+ * time, so that filter_replace(), which does it else, has little to do; packets don't
+ * meet them yet. @progress is zero at first. For shared namespaces: these sets change
+ * names from generation to
  * generation. Return: 1, call again; 0, done; or -errno (-EEXIST: the generation doesn't
  * follow the one that stands; -ENOENT: nothing stands). Then, and whenever the change is
  * given up, what was loaded goes with the next replacement that isn't staged. */

@@ -214,8 +214,6 @@ static int write_members_change(const struct change *k, const struct filter_stat
 
 	if (k->new && h->level_users[new]++ == 0)
 		r = host_put_level(k->w, h, true, new);
-	if (r == 0 && k->new && !k->plan->in_kernel)
-		r = host_put_plan(k->w, h, true, k->plan, k->err);
 	if (r < 0)
 		return r;
 	if (k->old)
@@ -242,6 +240,40 @@ static int write_members_change(const struct change *k, const struct filter_stat
 	if (r == 0 && k->old && --h->level_users[old] == 0)
 		r = host_put_level(k->w, h, false, old);
 	return r;
+}
+
+/* The kernel has a set's ranges a moment after the rules of the same batch (install.c):
+ * so a plan is there before any member has it. */
+static int put_plan_first(struct filter_host *h, struct host_plan *plan, struct err *err)
+{
+	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, h->conn.seq);
+	uint32_t seq;
+	int r;
+
+	nl_batch(&w);
+	r = host_put_plan(&w, h, true, plan, err);
+	if (r < 0)
+		return err->code ? r : err_sys(err, r, "cannot build the filter");
+	nl_batch_end(&w);
+	r = nl_transact(&h->conn, &w, &seq);
+	if (r < 0)
+		return nft_report(&w, seq, r, err);
+	host_plan_link(h, plan);
+	return 0;
+}
+
+/* No member has @plan: take it away. Without success it goes with the next load. */
+static void drop_plan(struct filter_host *h, struct host_plan *plan)
+{
+	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, h->conn.seq);
+	struct err ignored = { 0 };
+
+	nl_batch(&w);
+	if (h->loaded && host_put_plan(&w, h, false, plan, &ignored) == 0) {
+		nl_batch_end(&w);
+		(void)!nl_transact(&h->conn, &w, NULL);
+	}
+	plan_unlink(h, plan);
 }
 
 /* One transaction; nothing when the table isn't ours yet. */
@@ -413,12 +445,18 @@ static int set(struct filter_host *h, const struct filter_host_sandbox *s, int64
 		k.new->id = s->id;
 		k.new->who = s->member;
 		k.new->plan = k.plan;
-		r = commit_change(&k, state);
+		if (h->loaded && !k.plan->in_kernel)
+			r = put_plan_first(h, k.plan, err);
+		w = nl_writer(NULL, 0, h->conn.seq);
+		if (r == 0)
+			r = commit_change(&k, state);
 	}
 	if (r < 0) {
 		host_member_free(k.new);
 		if (k.plan && !k.plan->in_kernel)
 			host_plan_free(k.plan);
+		else if (k.plan && k.plan->users == 0)
+			drop_plan(h, k.plan);
 		return r;
 	}
 	settle(&k);
@@ -612,21 +650,10 @@ int filter_host_stage(struct filter_host *h, uint16_t id, const struct plan *pla
 
 void filter_host_stage_end(struct filter_host *h, struct filter_host_stage *st)
 {
-	struct err ignored = { 0 };
-
 	if (!st)
 		return;
 	if (st->stands && --st->plan->users == 0) {
-		CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, h->conn.seq);
-
-		/* Nobody has it: take it away. Without success it goes with the next
-		 * load. */
-		nl_batch(&w);
-		if (h->loaded && host_put_plan(&w, h, false, st->plan, &ignored) == 0) {
-			nl_batch_end(&w);
-			(void)!nl_transact(&h->conn, &w, NULL);
-		}
-		plan_unlink(h, st->plan);
+		drop_plan(h, st->plan);
 	} else if (!st->stands && st->loads == h->loads) {
 		nft_unstage(&h->conn, HOST_TABLE, st->rules->sets, &st->at);
 	}
@@ -688,8 +715,26 @@ bool filter_host_tidy(struct filter_host *h, int64_t now_ms)
 struct host_now {
 	const struct filter_host *host;
 	int64_t now_ms;
-	bool is_lost; /* the table: nothing is accepted */
+	bool is_lost;  /* the table: nothing is accepted */
+	bool staged;   /* the plans' sets are there: members get their plans at once */
+	bool *is_ours; /* whether the plan of that number is */
 };
+
+static int put_plan(struct nl_writer *w, const struct host_now *k,
+		    const struct host_plan *p, bool sets, bool chains, struct err *err)
+{
+	CLEAN(arena) struct arena arena = { 0 };
+	const struct ruleset *rs;
+	int r = host_build_plan(k->host, p, &arena, &rs, err);
+
+	if (r < 0)
+		return r;
+	if (sets)
+		nft_sets(w, HOST_TABLE, rs);
+	if (chains)
+		host_put_plan_chains(w, p, rs);
+	return 0;
+}
 
 /* In the order in which things were made. */
 static int put_all(struct nl_writer *w, const void *data, struct err *err)
@@ -705,11 +750,12 @@ static int put_all(struct nl_writer *w, const void *data, struct err *err)
 	nft_sets(w, HOST_TABLE, base);
 	nft_chains(w, HOST_TABLE, base);
 	for (const struct host_plan *p = h->plans; p && r == 0; p = p->next)
-		r = host_put_plan(w, h, true, p, err);
+		r = put_plan(w, k, p, !k->staged, true, err);
 	if (r < 0)
 		return r;
 	for (int kind = 0; kind < HOST_ELEMENT_KINDS; kind++)
-		host_put_kind(w, h, HOST_TABLE, (enum host_element_kind)kind);
+		if (k->staged || kind != HOST_CURRENT)
+			host_put_kind(w, h, HOST_TABLE, (enum host_element_kind)kind);
 	for (size_t i = 0; i < HOST_IDS && r == 0; i++)
 		if (h->members[i])
 			r = host_put_learned(w, h->members[i], k->now_ms);
@@ -733,6 +779,78 @@ static int put_guard(struct nl_writer *w, const void *data, struct err *err)
 	if (!k->is_lost)
 		host_put_passed(w, k->host);
 	return 0;
+}
+
+/* A set of one of our plans: those of the table before have lower numbers. */
+static bool plan_set_stays(void *data, const char *name)
+{
+	const struct host_now *k = data;
+	struct text t = text_of(name), number;
+	uint32_t n;
+
+	return name[0] == 'p' && text_split(&t, '_', &number) &&
+	       text_to_u32((struct text){ number.ptr + 1, number.len - 1 }, UINT16_MAX,
+			   &n) &&
+	       k->is_ours[n];
+}
+
+/* The kernel has a set's ranges a moment after the rules of the same batch (install.c):
+ * so the sets of the plans come into the table of the engine before, which becomes ours,
+ * and then all else takes its place at once. On failure it stands as it was. */
+static int take_over(struct filter_host *h, struct host_now *now, struct err *err)
+{
+	CLEAN(mem) bool *is_ours = calloc(UINT16_MAX + 1, sizeof(*is_ours));
+	CLEAN(nl_writer) struct nl_writer w = { 0 };
+	const struct nft_switch how = { HOST_TABLE, plan_set_stays, put_all, now };
+	int r = is_ours ? filter_take_over(&h->conn) : -ENOMEM;
+
+	if (r < 0 && r != -EOPNOTSUPP)
+		return r;
+	w = nl_writer(NULL, 0, h->conn.seq);
+	nl_batch(&w);
+	r = 0;
+	for (const struct host_plan *p = h->plans; p && r == 0; p = p->next) {
+		is_ours[p->number] = true;
+		r = put_plan(&w, now, p, true, false, err);
+	}
+	if (r < 0)
+		return r;
+	now->is_ours = is_ours;
+	nl_batch_end(&w);
+	r = nl_transact(&h->conn, &w, NULL);
+	now->staged = r == 0;
+	if (r == 0)
+		r = nft_table_switch(&h->conn, &how, err);
+	now->staged = r == 0;
+	now->is_ours = NULL;
+	return r;
+}
+
+/* Give the members their plans, whose sets are there by now. What they sent in between
+ * was dropped. */
+static int put_current(struct filter_host *h, struct err *err)
+{
+	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, h->conn.seq);
+	uint32_t seq;
+	int r;
+
+	nl_batch(&w);
+	host_put_kind(&w, h, HOST_TABLE, HOST_CURRENT);
+	nl_batch_end(&w);
+	r = nl_transact(&h->conn, &w, &seq);
+	return r < 0 ? nft_report(&w, seq, r, err) : 0;
+}
+
+static int put_table(struct filter_host *h, const struct nft_found *old,
+		     struct host_now *now, struct err *err)
+{
+	struct err ignored = { 0 };
+	int r;
+
+	if (old->exists && !h->loaded && take_over(h, now, &ignored) == 0)
+		return 0;
+	r = nft_table_replace(&h->conn, old, put_all, now, err);
+	return r < 0 ? r : put_current(h, err);
 }
 
 static void clear_all_stale(struct filter_host *h)
@@ -787,7 +905,7 @@ int filter_host_load(struct filter_host *h, int64_t now_ms, struct err *err)
 	if ((table.exists || now.is_lost) && r == 0)
 		r = nft_table_replace(&h->conn, &guard, put_guard, &now, err);
 	if (r == 0)
-		r = nft_table_replace(&h->conn, &table, put_all, &now, err);
+		r = put_table(h, &table, &now, err);
 	/* If it stays, because the table failed, members are shut. */
 	if (r == 0 && (table.exists || guard.exists || now.is_lost)) {
 		r = nft_table_remove(&h->conn, HOST_GUARD_TABLE);

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /* HOW IT WORKS
  *
- * The whole ruleset is one batch, with what its changing sets start with. A table that
- * stands already is removed and made anew in the same batch, so that there is no moment
- * without it; one whose owner is gone belongs to nobody, and can be removed as well.
+ * The kernel lets packets meet the rules of a batch a moment before the ranges of its
+ * sets (the function `commit` of a set with intervals runs last, in nf_tables_commit() of
+ * Linux 6.18): to a packet in between a set is empty that denies. So the sets with ranges
+ * are loaded first, in batches of their own, beside what stands and under other names.
+ * The last batch deletes everything but them, and makes the rest anew, with what its
+ * changing sets start with; so there is no moment without a ruleset. That is why the
+ * generation stands in the comment of a chain, which is made anew each time; a table's
+ * can't be changed. The learned and the draining sets may stay as well, and only what
+ * changes in them is sent. Base chains with their drop policy come before the rules only
+ * for the reader: nothing of a batch is in force before all of it.
  *
- * Thousands of ranges make such a batch long, and nobody else can change the namespace's
- * tables meanwhile, nor can we. So large sets can be staged: loaded beside what stands,
- * under other names, in batches of their own. The last one then deletes everything but
- * them, and makes the rest anew. That is why the generation stands in the comment of a
- * chain, which is made anew each time; a table's can't be changed. The learned and the
- * draining sets may stay as well, and only what changes in them is sent. Base
- * chains with their drop policy come before the rules only for the reader: nothing of a
- * batch is in force before all of it. */
+ * In a namespace of our own, where the relay judges what leaves, and where the table that
+ * stands can't be built on, all of it is one batch: the table is removed and made anew.
+ */
 #include "filter/filter.h"
 
 #include <errno.h>
@@ -29,9 +31,9 @@
 
 enum {
 	SEND_BUFFER = 64 << 20, /* a limit, not an allocation: the largest batch */
-	/* Learned and draining ones of two families, and large ones; more are made anew.
-	 */
-	STAYING_MAX = 6 * PLAN_PORT_LISTS_MAX + 8,
+	/* Of each list and two families those that are learned, that drain and that are
+	 * allowed, and the ports of two protocols; then those that no list has. */
+	STAYING_MAX = 8 * PLAN_PORT_LISTS_MAX + 16,
 };
 
 int filter_conn_init(struct filter_conn *c, int fd, struct err *err)
@@ -165,46 +167,92 @@ static int put_wanted(struct nl_writer *w, const void *data, struct err *err)
 
 /* ---- switching to what was staged ---- */
 
-/* Deletions, written while chains and sets of the standing table are listed. */
+/* Deletions, written while sets and chains of the standing table are listed. */
 struct clearing {
-	const struct ruleset *rs;
-	const struct filter_state *state;
+	const struct nft_switch *how;
 	struct nl_writer *w;
-	struct staying staying;
 };
-
-static int delete_chain(void *data, uint16_t type, uint8_t family,
-			const struct nl_attrs *attrs)
-{
-	const struct clearing *k = data;
-	const char *table = filter_table(k->rs->naming);
-
-	if (strcmp(nl_get_text(attrs->at[NFTA_CHAIN_TABLE]), table) == 0)
-		nft_delete(k->w, NFT_MSG_DELCHAIN, table,
-			   nl_get_text(attrs->at[NFTA_CHAIN_NAME]));
-	return 0;
-}
 
 static int delete_set(void *data, uint16_t type, uint8_t family,
 		      const struct nl_attrs *attrs)
 {
 	struct clearing *k = data;
-	const struct filter_state *state = k->state;
 	const char *name = nl_get_text(attrs->at[NFTA_SET_NAME]);
+
+	if (!k->how->stays(k->how->data, name))
+		nft_delete(k->w, NFT_MSG_DELSET, k->how->table, name);
+	return 0;
+}
+
+static int delete_chain(void *data, uint16_t type, uint8_t family,
+			const struct nl_attrs *attrs)
+{
+	struct clearing *k = data;
+
+	if (strcmp(nl_get_text(attrs->at[NFTA_CHAIN_TABLE]), k->how->table) == 0)
+		nft_delete(k->w, NFT_MSG_DELCHAIN, k->how->table,
+			   nl_get_text(attrs->at[NFTA_CHAIN_NAME]));
+	return 0;
+}
+
+int nft_table_switch(struct filter_conn *c, const struct nft_switch *how, struct err *err)
+{
+	/* The two requests come first. */
+	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, c->seq + 2);
+	struct clearing k = { how, &w };
+	uint32_t seq;
+	int r;
+
+	nl_batch(&w);
+	nft_delete(&w, NFT_MSG_DELRULE, how->table, NULL);
+	/* Maps lead to chains. */
+	r = nl_ask(c, NFT_MSG_GETSET, NLM_F_DUMP, NFPROTO_INET, nft_name_table,
+		   how->table, delete_set, &k);
+	if (r == 0)
+		r = nl_ask(c, NFT_MSG_GETCHAIN, NLM_F_DUMP, NFPROTO_INET, NULL, NULL,
+			   delete_chain, &k);
+	if (r < 0)
+		return err_sys(err, r, "cannot list what the filter has");
+	r = how->put(&w, how->data, err);
+	if (r < 0)
+		return r;
+	nl_batch_end(&w);
+	r = nl_transact(c, &w, &seq);
+	return r < 0 ? nft_report(&w, seq, r, err) : 0;
+}
+
+/* A ruleset in the place of another one, with the sets that stay. */
+struct switching {
+	const struct ruleset *rs;
+	const struct filter_state *state;
+	struct staying staying;
+};
+
+static bool set_stays(void *data, const char *name)
+{
+	struct switching *k = data;
+	const struct filter_state *state = k->state;
 
 	for (const struct filter_set *s = k->rs->sets; s; s = s->next) {
 		const bool learned = s->timeout && !s->dynamic;
 		const bool draining = s->changes && s->key != FILTER_KEY_LOCAL_PORT;
-		const bool may_stay = (state->staged && s->large) ||
+		const bool may_stay = (state->staged && s->ahead) ||
 				      (state->difference && (learned || draining));
 
 		if (may_stay && strcmp(s->name, name) == 0 &&
 		    k->staying.count < STAYING_MAX) {
 			k->staying.sets[k->staying.count++] = s;
-			return 0;
+			return true;
 		}
 	}
-	nft_delete(k->w, NFT_MSG_DELSET, filter_table(k->rs->naming), name);
+	return false;
+}
+
+static int put_rest(struct nl_writer *w, const void *data, struct err *err)
+{
+	const struct switching *k = data;
+
+	write_objects(w, k->rs, k->state, &k->staying);
 	return 0;
 }
 
@@ -213,36 +261,24 @@ static int switch_standing(struct filter_conn *c, const struct ruleset *rs,
 			   const struct filter_state *state, const struct nft_found *old,
 			   struct err *err)
 {
-	CLEAN(nl_writer) struct nl_writer w = { 0 };
-	struct clearing k = { .rs = rs, .state = state, .w = &w };
-	uint32_t seq;
+	struct switching k = { .rs = rs, .state = state };
+	const struct nft_switch how = { filter_table(rs->naming), set_stays, put_rest,
+					&k };
 	int r;
 
 	if (!old->exists)
 		return err_set(err, -ENOENT, "cannot switch the filter: none stands");
-	w = nl_writer(NULL, 0, c->seq + 2); /* the two requests come first */
-	nl_batch(&w);
-	nft_delete(&w, NFT_MSG_DELRULE, filter_table(rs->naming), NULL);
-	r = nl_ask(c, NFT_MSG_GETCHAIN, NLM_F_DUMP, NFPROTO_INET, NULL, NULL,
-		   delete_chain, &k);
-	if (r == 0)
-		r = nl_ask(c, NFT_MSG_GETSET, NLM_F_DUMP, NFPROTO_INET, nft_name_table,
-			   filter_table(rs->naming), delete_set, &k);
+	r = nft_table_switch(c, &how, err);
 	if (r < 0)
-		return err_sys(err, r, "cannot list what the filter has");
-	write_objects(&w, rs, state, &k.staying);
-	nl_batch_end(&w);
-	r = nl_transact(c, &w, &seq);
-	if (r < 0)
-		return nft_report(&w, seq, r, err);
+		return r;
 	c->naming = rs->naming;
 	c->unsure = c->unsure && state->difference;
 	return 0;
 }
 
-bool ruleset_is_large(const struct ruleset *rs)
+bool ruleset_has_ahead(const struct ruleset *rs)
 {
-	return rs->sets && rs->sets->large;
+	return rs->sets && rs->sets->ahead;
 }
 
 int filter_stage(struct filter_conn *c, const struct ruleset *rs,
@@ -254,7 +290,7 @@ int filter_stage(struct filter_conn *c, const struct ruleset *rs,
 		*progress = (struct filter_staging){ .next = rs->sets,
 						     .end = rs->sets,
 						     .begun = true };
-		while (progress->end && progress->end->large)
+		while (progress->end && progress->end->ahead)
 			progress->end = progress->end->next;
 	}
 	if (progress->next == progress->end)
@@ -286,6 +322,41 @@ static bool state_is_valid(const struct filter_state *s)
 	return true;
 }
 
+static int put_ahead(struct nl_writer *w, const void *data, struct err *err)
+{
+	const struct ruleset *rs = data;
+
+	for (const struct filter_set *s = rs->sets; s && s->ahead; s = s->next) {
+		nft_set(w, filter_table(rs->naming), s);
+		nft_elements(w, filter_table(rs->naming), s, 0, s->range_count);
+	}
+	return 0;
+}
+
+/* Load the sets with ranges of @rs, into a table of their own where none stands. On
+ * failure what stands is as it was. */
+static int stage_all(struct filter_conn *c, const struct ruleset *rs,
+		     struct nft_found *table)
+{
+	struct filter_staging progress = { 0 };
+	struct err ignored = { 0 };
+	int r;
+
+	if (!table->exists) {
+		r = nft_table_replace(c, table, put_ahead, rs, &ignored);
+		table->exists = r == 0;
+		return r;
+	}
+	r = table->owned ? 0 : filter_take_over(c);
+	if (r == -EOPNOTSUPP)
+		r = 0;
+	while (r == 0 && (r = filter_stage(c, rs, &progress)) > 0)
+		r = 0;
+	if (r < 0)
+		filter_unstage(c, rs, &progress);
+	return r;
+}
+
 int filter_replace(struct filter_conn *c, const struct ruleset *rs,
 		   const struct filter_state *state, struct err *err)
 {
@@ -302,8 +373,19 @@ int filter_replace(struct filter_conn *c, const struct ruleset *rs,
 		return err_sys(err, r, "cannot list the tables of the namespace");
 	if (c->unsure)
 		anew.difference = NULL;
-	if (anew.staged || anew.difference)
-		return switch_standing(c, rs, &anew, &old, err);
+	if (!anew.staged && ruleset_has_ahead(rs))
+		anew.staged = stage_all(c, rs, &old) == 0;
+	if (anew.staged || anew.difference) {
+		r = switch_standing(c, rs, &anew, &old, err);
+		/* Whoever stages, or knows a difference, has another way. */
+		if (r == 0 || state->staged || state->difference)
+			return r;
+		*err = (struct err){ 0 };
+		anew.staged = false;
+		r = nft_table_find(c, filter_table(rs->naming), &old);
+		if (r < 0)
+			return err_sys(err, r, "cannot list the tables of the namespace");
+	}
 	r = nft_table_replace(c, &old, put_wanted, &(struct wanted){ rs, &anew }, err);
 	if (r == 0) {
 		c->naming = rs->naming;

@@ -130,6 +130,17 @@ typedef int nft_put_fn(struct nl_writer *w, const void *data, struct err *err);
 int nft_table_replace(struct filter_conn *c, const struct nft_found *old, nft_put_fn *put,
 		      const void *data, struct err *err) MUST_CHECK;
 int nft_table_remove(struct filter_conn *c, const char *table) MUST_CHECK;
+/* How a table that stands becomes another one. */
+struct nft_switch {
+	const char *table;
+	bool (*stays)(void *data, const char *set);
+	nft_put_fn *put; /* writes all but the sets that stay */
+	void *data;	 /* for both */
+};
+/* The table stays, with some sets; all else goes, and what put() writes comes, in one
+ * transaction. */
+int nft_table_switch(struct filter_conn *c, const struct nft_switch *how,
+		     struct err *err) MUST_CHECK;
 
 /* Load some ranges of @progress's sets, about a millisecond's worth, in a transaction of
  * their own. */

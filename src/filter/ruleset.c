@@ -44,8 +44,9 @@
  *     exempt_v4    name servers that the app may ask by itself
  *     doh_block_v4 closed on port 443
  *
- * A large set of ranges is loaded beside the one that stands (filter_stage()), so the two
- * have different names: those of even generations end with _b.
+ * A set with ranges is loaded beside the one that stands (install.c says why), so the two
+ * have different names: those of even generations end with _b, the others with _a. The
+ * sets of the plain names, allow_v4 and so on, are for people to look at then.
  *
  *     nat     as above, but Weir's own packets go as they are
  *     egress  the steps of rules.c. Flows of Weir's own carry a mark of their own, by

@@ -86,7 +86,7 @@ struct filter_member_params {
 struct filter_cgroup; /* below */
 struct ruleset;
 /* There is something in it that filter_stage() would load. */
-bool ruleset_is_large(const struct ruleset *rs);
+bool ruleset_has_ahead(const struct ruleset *rs);
 /* Of all that @rs makes in the kernel, as its table says it: the same whenever the same
  * is made. 0: it says none. */
 uint64_t ruleset_digest(const struct ruleset *rs);
@@ -193,7 +193,7 @@ struct filter_set {
 	/* For sets that never change: sorted, disjoint, not adjacent. */
 	const struct filter_range *ranges;
 	size_t range_count;
-	bool large; /* FILTER_LARGE or more ranges */
+	bool ahead; /* filter_stage() loads it */
 	struct filter_set *next;
 };
 
@@ -326,7 +326,7 @@ struct filter_chain {
 struct ruleset {
 	enum filter_naming naming;
 	uint16_t generation;
-	struct filter_set *sets;     /* large ones first */
+	struct filter_set *sets;     /* those that are loaded ahead first */
 	struct filter_chain *chains; /* one that is jumped to stands before its users */
 };
 

@@ -146,27 +146,27 @@ static void set_ranges(struct filter_set *s, struct filter_range *ranges, size_t
 	s->range_count = filter_ranges_merge(ranges, count, filter_key_size(s->key));
 }
 
-/* @s is the last set, and may have come out large: large ones stand first. */
-static void name_if_large(struct builder *b, struct filter_set *s)
+/* @s is the last set: one with ranges is loaded ahead, and those stand first. */
+static void load_ahead(struct builder *b, struct filter_set *s)
 {
-	struct filter_set **at = b->large_end;
+	struct filter_set **at = b->ahead_end;
 	size_t n = strlen(s->name);
 
-	if (b->failed || !b->shared || s->range_count < FILTER_LARGE)
+	if (b->failed || !b->shared || b->fixed || s->range_count == 0)
 		return;
-	s->large = true;
-	/* Never a name that stands: a large set of the generation before has the other
-	 * one, and one that isn't large has neither. */
+	s->ahead = true;
+	/* Never a name that stands: the set of the generation before has the other one,
+	 * and one without ranges has neither. */
 	memcpy(s->name + n, b->rs->generation % 2 == 0 ? "_b" : "_a", sizeof("_b"));
 	while (*at != s)
 		at = &(*at)->next;
 	*at = NULL;
 	b->sets_end = at;
-	s->next = *b->large_end;
-	*b->large_end = s;
-	if (b->sets_end == b->large_end)
+	s->next = *b->ahead_end;
+	*b->ahead_end = s;
+	if (b->sets_end == b->ahead_end)
 		b->sets_end = &s->next;
-	b->large_end = &s->next;
+	b->ahead_end = &s->next;
 }
 
 static const struct filter_set *build_ports(struct builder *b, size_t list,
@@ -194,6 +194,7 @@ static const struct filter_set *build_ports(struct builder *b, size_t list,
 	set_ranges(s, ranges, used);
 	snprintf(s->name, sizeof(s->name), "%s_%zu",
 		 protocol == IPPROTO_TCP ? "tcp" : "udp", list);
+	load_ahead(b, s);
 	return s;
 }
 
@@ -230,19 +231,35 @@ static bool selects(const struct selection *s, const struct plan_prefix *p)
 	       role == s->role && (role != FILTER_ROLE_ALLOW || p->port_list == s->list);
 }
 
+/* @s, of @role, of which there is one for a family, is the last set. For people and their
+ * tools to look at, another one has the name and the ranges that it would have, if it
+ * weren't loaded ahead. No rule asks it. */
+static void build_shown(struct builder *b, enum filter_role role, size_t family,
+			const struct filter_set *s)
+{
+	struct filter_set *shown;
+
+	if (!s->ahead || s->range_count >= FILTER_LARGE)
+		return;
+	shown = addr_set(b, role, family, 0);
+	shown->ranges = s->ranges;
+	shown->range_count = s->range_count;
+}
+
 static const struct filter_set *build_prefixes(struct builder *b,
 					       const struct selection *sel)
 {
+	const bool is_shown = b->shared && sel->list == 0 &&
+			      sel->role != FILTER_ROLE_CLOSED;
+
 	size_t count = 0, used = 0;
 	struct filter_range *ranges;
 	struct filter_set *s;
 
 	for (size_t i = 0; i < b->prefix_count; i++)
 		count += selects(sel, &b->prefixes[i]);
-	/* In a shared namespace two of these sets are always there, for people and their
-	 * tools to look at. */
-	if (count == 0 &&
-	    !(b->shared && sel->list == 0 && sel->role != FILTER_ROLE_CLOSED))
+	/* In a shared namespace two of these sets are always there. */
+	if (count == 0 && !is_shown)
 		return NULL;
 	ranges = arena_array(b->arena, count + 1, sizeof(*ranges));
 	if (!ranges) {
@@ -254,7 +271,9 @@ static const struct filter_set *build_prefixes(struct builder *b,
 		if (selects(sel, &b->prefixes[i]))
 			ranges[used++] = prefix_range(&b->prefixes[i].prefix);
 	set_ranges(s, ranges, used);
-	name_if_large(b, s);
+	load_ahead(b, s);
+	if (is_shown)
+		build_shown(b, sel->role, sel->family, s);
 	return s;
 }
 
@@ -314,6 +333,8 @@ static const struct filter_set *build_listed(struct builder *b, enum filter_role
 		return NULL;
 	s = addr_set(b, role, family, 0);
 	set_ranges(s, ranges, used);
+	load_ahead(b, s);
+	build_shown(b, role, family, s);
 	return s;
 }
 
@@ -741,7 +762,7 @@ bool ruleset_start(struct builder *b, enum filter_naming naming, uint16_t genera
 	b->rs->naming = naming;
 	b->rs->generation = generation;
 	b->sets_end = &b->rs->sets;
-	b->large_end = &b->rs->sets;
+	b->ahead_end = &b->rs->sets;
 	b->chains_end = &b->rs->chains;
 	return true;
 }

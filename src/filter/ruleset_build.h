@@ -85,7 +85,7 @@ struct builder {
 	const struct plan_prefix *prefixes;
 	size_t prefix_count;
 	/* Where things go. */
-	struct filter_set **sets_end, **large_end;
+	struct filter_set **sets_end, **ahead_end;
 	struct filter_chain **chains_end;
 	struct filter_rule *rule; /* being written; a spare one after a failure */
 	struct filter_rule spare;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """H: what changes, ends and begins again under those whom a real daemon guards, of each kind."""
 import json
+import subprocess
 
 import pytest
 
@@ -103,6 +104,66 @@ def test_H8_H11_rules_that_take_the_place_of_live_ones_have_no_gap(host, tree, p
     assert int(sender.line()) > 5  # a busy machine leaves it little
     assert link.packets(dst=STRANGER)[before:] == []
     assert app.probe(["dns", site.name]).addresses == [site.v4]
+
+
+# A connection that says something all the time; a line of input ends it, and it says how that was.
+TALK = """
+import select, socket, sys
+s = socket.socket(); s.settimeout(10); s.connect((sys.argv[1], 7007)); said = 0
+print("open", flush=True)
+try:
+    while not select.select([sys.stdin], [], [], 0.0005)[0]:
+        s.send(b"x"); assert s.recv(9); said += 1
+    print("ok" if said else "nothing", flush=True)
+except (OSError, AssertionError) as e:
+    print(repr(e), flush=True)
+"""
+
+# Says "leak" to a denied address inside of an allowed range, without a pause, each time as a new flow.
+HAMMER = """
+import select, socket, sys
+print("sends", flush=True)
+while not select.select([sys.stdin], [], [], 0)[0]:
+    for _ in range(100):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+            try:
+                s.sendto(b"leak", (sys.argv[1], 9999))
+            except OSError:
+                pass
+print("done", flush=True)
+"""
+
+
+COUNT = f"""add table inet left
+add chain inet left out {{ type filter hook postrouting priority 300; policy accept; }}
+add rule inet left out ip daddr {STRANGER} counter"""
+
+
+@KINDS
+def test_what_is_said_while_rules_take_the_place_of_others_is_judged_by_all_of_them(host, tree, pod, site, kind):
+    """The kernel has the ranges of a set a moment after the rules of the same transaction."""
+    app, who, link = someone(kind, host, tree, pod)
+    daemon = host.daemon()
+    rules = "allow 93.0.0.0/8", f"deny {STRANGER}"
+    attach(daemon, "one", f"allow {site.name}", *rules, **who)
+    app.probe(["dns", site.name])
+    talks = [app.start("/usr/bin/python3", "-IS", "-c", TALK, site.v4) for _ in range(3)]
+    assert [t.line() for t in talks] == ["open"] * 3
+    hammers = [app.start("/usr/bin/python3", "-IS", "-c", HAMMER, STRANGER) for _ in range(2)]
+    assert [h.line() for h in hammers] == ["sends"] * 2
+    # a capture would lose some of so many
+    subprocess.run(link.ns.command("nft", COUNT), check=True)
+    for turn in range(25):
+        daemon.set_policy("one", f"allow {site.name}", *rules, *(["allow 10.0.0.0/8"] if turn % 2 else []))
+        if turn % 5 == 0:
+            daemon.kill_child("engine")
+    for each in (*talks, *hammers):
+        each.say("\n")
+    assert [t.line() for t in talks] == ["ok"] * 3
+    assert [h.line() for h in hammers] == ["done"] * 2
+    left = subprocess.run(link.ns.command("nft", "list", "table", "inet", "left"), capture_output=True, text=True, check=True).stdout
+    assert "counter packets 0 bytes 0" in left, left
+
 
 CONNECTS = ("import json,select,socket,struct,sys\nsent=again=0; errors=[]\nprint('up',flush=True)\n"
             "while not select.select([0],[],[],0.004)[0]:\n"

@@ -541,7 +541,7 @@ TEST(no_ping_leaves_where_all_that_leaves_has_a_budget)
 		    ruleset_build_shared(&plan, &params, &w.arena, &w.rs, &err) < 0)
 			fail_msg("%s", err.text);
 		print(&w);
-		assert_has(&w, "egress: nfproto=2 l4proto=17 dport@udp_0 mark:7 "
+		assert_has(&w, "egress: nfproto=2 l4proto=17 dport@udp_0_a mark:7 "
 			       "goto:passed\n");
 		/* Echo requests of both families. */
 		if (i == 0) {
