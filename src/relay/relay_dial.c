@@ -21,6 +21,7 @@
  *
  * Each attempt beside a flow's first is one more flow to the limits: where there is no
  * room for it, it is dialled later. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -139,6 +140,14 @@ static int attempt_connect(struct relay_attempt *a)
 	return loop_add(relay->loop, &a->side.source, RELAY_SIDE_EVENTS);
 }
 
+/* An attempt that failed with @r has not been made: the address is dialled again, once
+ * the limits, the machine or the filter have room for it. */
+static bool is_for_later(int r)
+{
+	return r == -EAGAIN || r == -EMFILE || r == -ENFILE || r == -ENOSPC ||
+	       r == -EADDRINUSE;
+}
+
 /* Return: 0 (under way), -EAGAIN (the limits have no room for it now), or -errno. */
 static int attempt_begin(struct relay_flow *f, const struct endpoint *to)
 {
@@ -155,6 +164,7 @@ static int attempt_begin(struct relay_flow *f, const struct endpoint *to)
 
 	if (fd < 0)
 		return -errno;
+	assert(d->made < ARRAY_SIZE(d->attempts)); /* one for each of d->next */
 	*a = (struct relay_attempt){
 		.side = { .source = { .fd = fd, .on_ready = on_attempt },
 			  .family = to->addr.family },
@@ -172,7 +182,7 @@ static int attempt_begin(struct relay_flow *f, const struct endpoint *to)
 	r = r < 0 ? r : attempt_connect(a);
 	if (r < 0)
 		attempt_close(a, false);
-	if (r != -EAGAIN)
+	if (!is_for_later(r))
 		d->made++;
 	a->error = -r;
 	return r;
@@ -278,10 +288,8 @@ static int dial_next(struct relay_flow *f)
 		}
 		to.addr = d->next[d->next_at];
 		r = is_allowed(f, &to) ? attempt_begin(f, &to) : -EACCES;
-		if (r == -EMFILE || r == -ENFILE || r == -ENOSPC || r == -EADDRINUSE)
+		if (is_for_later(r))
 			return d->open > 0 ? -EAGAIN : r;
-		if (r == -EAGAIN)
-			return r;
 		d->next_at++;
 		if (r == 0)
 			return 0;

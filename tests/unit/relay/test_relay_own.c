@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "relay/relay_internal.h"
 #include "test_relay_world.h"
 #include "unit.h"
 
@@ -135,6 +136,40 @@ TEST_WITH(test_nothing_is_dialled_from_a_port_that_the_filter_does_not_know, sta
 	assert_true(filter.calls > 0);
 	assert_int_equal(w.sandbox.counters[COUNT_FLOWS_LIMITED], 1);
 	close(listener);
+}
+
+/* The port is asked for again until there is one, for one attempt. */
+TEST_WITH(test_an_address_without_a_port_is_dialled_later, start, stop)
+{
+	static const char *const rules[] = { "allow api.example.com", NULL };
+	static const int errors[] = { -ENOSPC, -EADDRINUSE };
+
+	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
+		int listener = world_listen(&w, FAR, FAR_B, PORT), client, server;
+		const struct relay_dial *d;
+
+		stop(NULL);
+		start(NULL);
+		world_set_plan(&w, rules);
+		world_teach(&w, "api.example.com", FAR_HOLE);
+		world_teach(&w, "api.example.com", FAR_B);
+		client = world_connect(&w, INSIDE, FAR_HOLE, PORT);
+		while (filter.calls < 1)
+			world_turn(&w);
+		filter.error = errors[i];
+		while (filter.calls < 4)
+			world_turn(&w);
+		d = LIST_FIRST(&w.sandbox.relayed->flows)->dial;
+		assert_int_equal(d->made, 1);
+		assert_int_equal(d->open, 1);
+		filter.error = 0;
+		server = world_accept(&w, listener);
+		echo((struct pair){ client, server });
+		close(client);
+		close(server);
+		close(listener);
+		assert_true(world_drained(&w));
+	}
 }
 
 TEST_WITH(test_a_dial_that_fails_lets_its_port_go, start, stop)
