@@ -3,19 +3,7 @@
 
 #include <string.h>
 
-/* "1", "0x7f", "0x": the last label of what inet_aton() takes for an address. */
-static bool is_number(struct text label)
-{
-	bool hex = label.len >= 2 && label.ptr[0] == '0' && label.ptr[1] == 'x';
-
-	for (size_t i = hex ? 2 : 0; i < label.len; i++) {
-		char c = label.ptr[i];
-
-		if (!text_is_digit(c) && !(hex && c >= 'a' && c <= 'f'))
-			return false;
-	}
-	return true;
-}
+#include "policy/names.h"
 
 static enum wire_host_kind read_name(struct text t, struct wire_host *ret)
 {
@@ -41,7 +29,7 @@ static enum wire_host_kind read_name(struct text t, struct wire_host *ret)
 				return WIRE_HOST_BAD;
 		}
 	}
-	if (is_number(label)) /* the last one */
+	if (name_is_number(label)) /* the last one */
 		return WIRE_HOST_BAD;
 	*ret = host;
 	return WIRE_HOST_NAME;
