@@ -13,6 +13,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -103,8 +104,8 @@ static struct event refusal_of(const struct relay_flow *f)
 	e.layer = EVENT_NAME;
 	e.rule = f->rule;
 	e.allowable = f->allowable;
-	if (f->name.size > 0)
-		sandbox_event_name(&e, &f->name);
+	if (f->refused)
+		sandbox_event_name(&e, f->refused);
 	event_set_reason(&e, f->reason);
 	return e;
 }
@@ -114,16 +115,17 @@ static void report(struct relay_flow *f)
 	struct relay_sandbox *g = f->served;
 	const struct addr *a = &f->asked.addr;
 	struct event e = refusal_of(f);
+	struct addr own;
 
 	if (f->reported)
 		return;
 	g->sandbox->counters[COUNT_FLOWS_DENIED]++;
 	/* The look-up of the name was refused, and that was told. */
 	if (f->sinkhole && sinkholes_gave(&g->sandbox->sinkholes, a)) {
-		const struct addr own =
-			sinkhole_addr((enum addr_family)a->family, &f->name);
-
-		if (f->name.size == 0 || addr_equal(&own, a))
+		if (!f->refused)
+			return;
+		own = sinkhole_addr((enum addr_family)a->family, f->refused);
+		if (addr_equal(&own, a))
 			return;
 	}
 	(void)!sock_ends(f->client.source.fd, &e.from, &e.to);
@@ -222,7 +224,8 @@ static void keep_going(struct relay_flow *f)
 		relay_flow_queue(f);
 }
 
-/* Refuse @f for what it showed: @name (NULL: none). The client is told. */
+/* Refuse @f for what it showed: @name (NULL: none). The client is told. What has passed,
+ * and the answers still due, count for f->name as before. */
 static void refuse_shown(struct relay_flow *f, enum relay_refusal how,
 			 const struct relay_verdict *v, const struct dns_name *name)
 {
@@ -232,7 +235,14 @@ static void refuse_shown(struct relay_flow *f, enum relay_refusal how,
 	f->rule = v->rule;
 	f->reason = v->reason;
 	f->allowable = v->allowable;
-	f->name = name ? *name : (struct dns_name){ .size = 0 };
+	f->refused = name ? malloc(sizeof(*name)) : NULL;
+	if (name && !f->refused) {
+		relay_limit(f->served, LIMIT_FLOWS, "no memory is free");
+		relay_flow_abort(f);
+		return;
+	}
+	if (name)
+		*f->refused = *name;
 	report(f);
 	loop_timer_stop(r->loop, &f->timer);
 	loop_timer_stop(r->loop, &f->patience);

@@ -362,6 +362,7 @@ void relay_flow_end(struct relay_flow *f, bool reset)
 		if (TAILQ_EMPTY(&g->ready))
 			TAILQ_REMOVE(&r->ready, g, in_ready);
 	}
+	free(TAKE_PTR(f->refused));
 	f->state = FLOW_DEAD;
 	if (g->unchecked == f)
 		g->unchecked = LIST_NEXT(f, in_sandbox);

@@ -172,11 +172,12 @@ struct relay_flow {
 	uint32_t opened_rule;	 /* that allows it, or PLAN_NO_RULE */
 	uint64_t sent, received; /* client to server and back, since it was told */
 	struct http_stream http;
-	bool allowable; /* of the refusal, as are the next two */
+	bool allowable; /* of the refusal, as are the next three */
 	uint32_t rule;
 	const char *reason;
-	struct dns_name name; /* that opened it, or that it showed; size 0: none */
-	bool taught;	      /* a look-up of @name had given the address */
+	struct dns_name *refused; /* owned; that was shown; NULL: none */
+	struct dns_name name;	  /* that opened it, or that it showed; size 0: none */
+	bool taught;		  /* a look-up of @name had given the address */
 };
 /* One address that is dialled. */
 struct relay_attempt {

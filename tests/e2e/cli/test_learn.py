@@ -104,6 +104,36 @@ def test_what_stays_closed(world, learner, site, denied):
         assert any(what in line for line in notes), (what, learner.text)
 
 
+TWO_NAMES = """
+import socket, ssl, sys
+allowed, denied = sys.argv[1:]
+
+def hello(name):
+    out = ssl.MemoryBIO()
+    try: ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), out, server_hostname=name).do_handshake()
+    except ssl.SSLWantReadError: return out.read()
+
+s = socket.create_connection((allowed, 443), 50)
+s.sendall(hello(allowed) + hello(denied))
+try: print(s.recv(65536)[:1])
+except OSError as e: print(e)
+s = socket.create_connection((allowed, 80), 50)
+for name in allowed, denied:
+    s.sendall(f'GET / HTTP/1.1\\r\\nHost: {name}\\r\\n\\r\\n'.encode())
+    print(s.recv(65536)[:12])
+"""
+
+
+def test_what_passes_before_a_refused_name_is_not_learned_for_it(world, learner, site, denied):
+    """Both names on one connection."""
+    (learner.cwd / "ceiling.yaml").write_text(f"defaultAction: allow\negress:\n  - {{action: deny, target: {denied.name}}}\n")
+    done = learner.learn("/usr/bin/python3", "-c", TWO_NAMES, site.name, denied.name,
+                         options=("-o", "policy.yaml", "--ceiling", "ceiling.yaml"))
+    assert "HTTP/1.1 200" in done.text and "HTTP/1.1 403" in done.text and world.web.reached(denied.name) == [], done
+    learner.check()
+    assert learner.rules == {site.name: ["tcp/80", "tcp/443"]}, learner.text
+
+
 def test_any_port(world, learner, site):
     argv = ("sh", "-c", f"echo x | nc -N -w 40 {site.name} 7007")
     learner.learn(*argv, options=("-o", "policy.yaml", "--any-port"))

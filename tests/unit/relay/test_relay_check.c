@@ -144,6 +144,16 @@ static void expect_event(const char *name, const char *reason)
 	assert_int_equal(w.sandbox.counters[COUNT_FLOWS_DENIED], w.event_count);
 }
 
+/* The connections that have ended were told of in one event: no byte counts for another
+ * name than the one that it passed for. */
+static void expect_passed(const char *name, size_t sent, size_t received)
+{
+	assert_int_equal(w.passed_count, 1);
+	assert_string_equal(w.passed[0].name, name);
+	assert_int_equal(w.passed[0].bytes, sent);
+	assert_int_equal(w.passed[0].received, received);
+}
+
 /* A client, and the listener that it wants to reach. */
 struct way {
 	int client, listener, server;
@@ -353,6 +363,9 @@ static void check_another_name_is_refused(const char *name, bool early, bool at_
 		assert_true((size_t)r <= sizeof(data) + 6);
 	}
 	hang_up(&p);
+	expect_passed(GOOD, w.passed[0].bytes, w.passed[0].received);
+	assert_true(w.passed[0].bytes >= first);
+	w.passed_count = 0;
 }
 
 TEST_WITH(test_a_second_hello_with_another_name_goes_nowhere, start, stop)
@@ -825,6 +838,7 @@ TEST_WITH(test_every_request_on_a_connection_is_judged, start, stop)
 	assert_memory_equal(all_of(p.client), "HTTP/1.1 403", 12);
 	expect_event(EVIL, "the name is not allowed");
 	hang_up(&p);
+	expect_passed(GOOD, strlen(GET(GOOD)), strlen(ANSWER));
 }
 
 TEST_WITH(test_answers_that_are_due_come_before_a_refusal, start, stop)
@@ -841,7 +855,9 @@ TEST_WITH(test_answers_that_are_due_come_before_a_refusal, start, stop)
 	text = all_of(p.client);
 	assert_memory_equal(text, ANSWER ANSWER "HTTP/1.1 403",
 			    strlen(ANSWER ANSWER) + 12);
+	assert_non_null(strstr(text, "\"name\": \"" EVIL "\""));
 	hang_up(&p);
+	expect_passed(GOOD, strlen(GET(GOOD) GET(GOOD)), strlen(ANSWER ANSWER));
 }
 
 /* --- Upgrade and CONNECT --- */

@@ -287,7 +287,7 @@ void world_start(struct world *w, const char *const *rules)
 	struct err err = { 0 };
 
 	*s = (struct sandbox){ .state = SANDBOX_RUNNING, .ipv6 = true, .relay = true };
-	w->event_count = 0;
+	w->event_count = w->passed_count = 0;
 	if (w->holes_changed) {
 		world_enter(w, FAR);
 		run("nft 'flush set inet t holes'");
