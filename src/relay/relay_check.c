@@ -395,10 +395,19 @@ static void stop_waiting(struct relay_flow *f)
 static void accept_shown(struct relay_flow *f, enum relay_shown shown,
 			 const struct relay_verdict *v)
 {
+	const bool is_renamed = !dns_name_equal(&f->name, &v->name);
+
 	stop_waiting(f);
-	if (f->sent > 0 && !dns_name_equal(&f->name, &v->name)) {
+	if (f->sent + f->received > 0 && is_renamed) {
 		relay_flow_account(f);
 		f->opened = true;
+	}
+	/* Something else has passed before, on the connection or to open the tunnel. One
+	 * rule, or none, may let both pass, and deny one of them after a change. */
+	if (f->shown != SHOWN_NOTHING &&
+	    (is_renamed || f->shown != shown || f->opened_rule != v->rule)) {
+		f->several = true;
+		f->other_budgets |= budgets_of(&f->served->sandbox->plan, f->opened_rule);
 	}
 	f->shown = (uint8_t)shown;
 	f->name = v->name;
@@ -607,11 +616,6 @@ static void check_request(struct relay_flow *f, const struct http_piece *piece)
 		f->refusal = REFUSAL_CLOSE;
 		keep_going(f);
 	} else {
-		/* One rule, or none, may let several names pass, and deny one of them
-		 * after a change. */
-		if (f->passed &&
-		    (v.rule != f->opened_rule || !dns_name_equal(&v.name, &f->name)))
-			f->several = true;
 		f->up.allowed = piece->pass;
 		if (r->upgrade || r->connect) {
 			f->check = CHECK_ANSWER;

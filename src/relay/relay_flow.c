@@ -194,11 +194,12 @@ static enum step move_once(struct relay_flow *f, struct relay_way *way,
 	if (way->waiting > 0)
 		return pipe_drain(way, to, moved);
 	/* These budgets pay: the policy's own, that of the rule which opened the flow,
-	 * and that of the address rule which opens the address, where any name may be
-	 * shown. */
+	 * that of the rule which opened the tunnel that the flow is, and that of the
+	 * address rule which opens the address, where any name may be shown. */
 	if (plan_budget_count(p) > 0) {
 		v = plan_match_addr(p, &dialled->addr, IPPROTO_TCP, dialled->port);
 		which = budgets_of(p, PLAN_NO_RULE) | budgets_of(p, f->opened_rule) |
+			f->other_budgets |
 			(v.action == POLICY_ALLOW ? budgets_of(p, v.rule) : 0);
 	}
 	allowed = MIN(way->allowed, budgets_left(s->budgets, p, which, !is_up, now_ms));

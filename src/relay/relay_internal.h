@@ -155,7 +155,7 @@ struct relay_flow {
 	uint8_t shown;	 /* enum relay_shown, of what was judged last */
 	uint8_t refusal; /* enum relay_refusal */
 	bool passed;	 /* a request has been let through */
-	bool several;	 /* and others, of other names: answers may be due to any */
+	bool several;	 /* more than one name, or kind of bytes, was let through */
 	bool recheck;	 /* the plan has changed: judged before it moves a byte */
 	bool connect, h2c, tls;	 /* of the request whose answer is awaited */
 	bool word;		 /* they are a word, and may be a request's */
@@ -170,6 +170,7 @@ struct relay_flow {
 	bool opened;		 /* the server answered, and nobody was told yet */
 	bool ended_first;	 /* the server was told of the end before it said one */
 	uint32_t opened_rule;	 /* that allows it, or PLAN_NO_RULE */
+	uint64_t other_budgets;	 /* that pay as well: a tunnel's, of what opened it */
 	uint64_t sent, received; /* client to server and back, since it was told */
 	struct http_stream http;
 	bool allowable; /* of the refusal, as are the next three */

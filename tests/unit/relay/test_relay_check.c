@@ -1326,6 +1326,85 @@ TEST_WITH(test_nor_does_one_of_names_that_no_rule_tells_apart, start, stop)
 		(const char *const[]){ "verify tls", "deny " GOOD, "default", NULL });
 }
 
+/* A CONNECT's tunnel is its name's, whatever is shown inside. */
+TEST_WITH(test_a_tunnel_ends_with_the_name_that_opened_it, start, stop)
+{
+	static const char *const both[] = { "verify tls", "allow " GOOD " 7000",
+					    "allow " EVIL " 7000", "allow " FAR_A " 7000",
+					    NULL };
+	static const char *const named[] = { "verify tls", "allow " GOOD " 7000",
+					     "allow " EVIL " 7000", NULL };
+	const struct {
+		const char *const *plan, *inside;
+		bool ends;
+	} rows[] = {
+		{ both, GET(EVIL), true },
+		{ both, "SSH-2.0-y\r\n", true },
+		{ named, GET(EVIL), true },
+		/* The other name takes such bytes too. */
+		{ named, "SSH-2.0-y\r\n", true },
+		{ both, GET(GOOD), false },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const char *const *less =
+			(const char *const[]){ "verify tls",
+					       rows[i].ends ? "deny " GOOD : "deny " EVIL,
+					       "allow " GOOD " 7000",
+					       "allow " EVIL " 7000",
+					       "allow " FAR_A " 7000",
+					       NULL };
+		struct way p;
+
+		world_set_plan(&w, rows[i].plan);
+		p = upgrade_on(RAW_PORT, CONNECT);
+		say(p.server, CONNECTED);
+		expect_text(p.client, CONNECTED);
+		say(p.client, rows[i].inside);
+		expect_text(p.server, rows[i].inside);
+		world_set_plan(&w, less);
+		relay_recheck(&w.sandbox);
+		if (rows[i].ends) {
+			expect_reset(p.client);
+			expect_reset(p.server);
+		} else {
+			say(p.server, ANSWER);
+			expect_text(p.client, ANSWER);
+		}
+		hang_up(&p);
+	}
+}
+
+TEST_WITH(test_a_tunnel_counts_for_the_name_that_opened_it, start, stop)
+{
+	static const char *const paid[] = { "verify tls", "allow " GOOD " 7000 budget",
+					    "allow " EVIL " 7000", "allow " FAR_A " 7000",
+					    NULL };
+	static const char *const inside[] = { GET(EVIL), "SSH-2.0-y\r\n", GET(GOOD) };
+	struct plan *plan = &w.sandbox.plan;
+
+	for (size_t i = 0; i < ARRAY_SIZE(inside); i++) {
+		const int64_t now_ms = clock_now_ms();
+		struct way p;
+
+		world_set_plan(&w, paid);
+		w.sandbox.budgets = budgets_new(NULL, plan, now_ms);
+		p = upgrade_on(RAW_PORT, CONNECT);
+		say(p.server, CONNECTED);
+		expect_text(p.client, CONNECTED);
+		say(p.client, inside[i]);
+		expect_text(p.server, inside[i]);
+		say(p.server, ANSWER);
+		expect_text(p.client, ANSWER);
+		assert_true(budgets_left(w.sandbox.budgets, plan, budgets_of(plan, 0),
+					 true,
+					 now_ms) == 100000 - strlen(CONNECTED ANSWER));
+		hang_up(&p);
+		budgets_free(w.sandbox.budgets);
+		w.sandbox.budgets = NULL;
+	}
+}
+
 /* Where a rule for addresses lets a connection through it may claim any allowed name. */
 TEST_WITH(test_a_claimed_name_carries_no_flow_over_a_change, start, stop)
 {
