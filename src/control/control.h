@@ -144,6 +144,7 @@ struct control {
 	struct control_link links[IPC_ENGINES_MAX];
 	size_t link_count;	   /* a sidecar has one */
 	struct control_link *link; /* the first, to the supervisor or the first daemon */
+	uint32_t ask;		   /* the number of the last question; odd, so never 0 */
 	struct ipc_status status;
 	struct loop_timer resync; /* the sidecar's engine enforces another plan: give it
 				   * the one in force */

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/clock.h"
 #include "control/control.h"
@@ -38,6 +39,9 @@ void control_link_init(struct control *s)
 		};
 	s->link = &s->links[0];
 	s->link_count = 1;
+	/* A daemon may still have an answer for the control before us. */
+	(void)!getrandom(&s->ask, sizeof(s->ask), GRND_NONBLOCK);
+	s->ask |= 1;
 }
 
 /* ---- messages ---- */
@@ -72,10 +76,12 @@ static int send_to(int sock, const struct ipc_message *m, const int *fds, size_t
 	return ipc_send(sock, &there, fds, count);
 }
 
-static bool is_wanted(const struct control_answer *a, uint32_t type)
+/* Is @m one of the answers to @ask? */
+static bool is_wanted(const struct control_answer *a, const struct ipc_message *ask,
+		      const struct ipc_message *m)
 {
-	return type != IPC_NONE &&
-	       (type == a->yes || type == a->no || type == a->neither);
+	return m->ask == ask->ask && m->type != IPC_NONE &&
+	       (m->type == a->yes || m->type == a->no || m->type == a->neither);
 }
 
 /* ---- the engine ---- */
@@ -202,7 +208,7 @@ int control_ask_engine(struct control_link *l, const struct ipc_message *m, int 
 			r = receive(l, l->from_engine.fd, ret, &came);
 		if (r == -EAGAIN)
 			r = 0;
-		else if (r == 0 && is_wanted(wanted, ret->type))
+		else if (r == 0 && is_wanted(wanted, m, ret))
 			break;
 		else if (r == 0) {
 			clean_fd(&came);
@@ -421,19 +427,21 @@ int control_ask_supervisor(struct control_link *l, const struct ipc_message *m,
 	bool is_slow = m->type == IPC_ADD || m->type == IPC_AGAIN ||
 		       m->type == IPC_DETACH;
 	int r = wait_for_link(l, &l->from_supervisor), fd = -1;
+	struct ipc_message ask = *m;
 	int64_t until_ms;
 
 	if (r < 0)
 		return r;
+	ask.ask = l->side->ask += 2;
 	until_ms = clock_now_ms() + (is_slow ? CONTROL_ATTACH_MS : CONTROL_ASK_MS);
-	r = send_to(l->from_supervisor.fd, m, fds, count);
+	r = send_to(l->from_supervisor.fd, &ask, fds, count);
 	while (r == 0) {
 		/* What was heard meanwhile may have been its end. */
 		r = l->from_supervisor.fd < 0 ? -EPIPE
 					      : wait_for(l->from_supervisor.fd, until_ms);
 		if (r == 0)
 			r = receive(l, l->from_supervisor.fd, ret, &fd);
-		if (r == 0 && is_wanted(wanted, ret->type))
+		if (r == 0 && is_wanted(wanted, &ask, ret))
 			break;
 		if (r == 0)
 			on_supervisor_message(l, ret, fd);

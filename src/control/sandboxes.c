@@ -151,7 +151,7 @@ static int attach_somewhere(struct control *s, const struct ipc_sandbox *given,
 		full = *err;
 		*err = (struct err){ 0 };
 	}
-	if (r < 0 && m.type == IPC_REFUSED) {
+	if (r == -EPERM && m.type == IPC_REFUSED) {
 		s->refused.id = m.sandbox;
 		snprintf(s->refused.name, sizeof(s->refused.name), "%s", spec.name);
 	}

@@ -185,10 +185,10 @@ void daemon_send_control(const struct daemon *w, const struct ipc_message *m,
 	child_notify(&w->supervisor.control, m, fd);
 }
 
-void daemon_send_text(const struct daemon *w, uint32_t type, uint32_t sandbox,
-		      const char *text)
+void daemon_send_text(const struct daemon *w, uint32_t ask, uint32_t type,
+		      uint32_t sandbox, const char *text)
 {
-	struct ipc_message m = { .type = type, .sandbox = sandbox };
+	struct ipc_message m = { .type = type, .sandbox = sandbox, .ask = ask };
 
 	snprintf(m.text, sizeof(m.text), "%s", text);
 	daemon_send_control(w, &m, NULL);
@@ -199,6 +199,7 @@ static void on_attach(struct daemon *w, const struct ipc_message *m, int *fds)
 	struct daemon_sandbox given = {
 		.spec = m->attached,
 		.control = CONTROL_ASKS,
+		.ask = m->ask,
 		.ns_dev = m->attached.ns_dev,
 		.ns_ino = m->attached.ns_ino,
 	};
@@ -212,12 +213,13 @@ static void on_attach(struct daemon *w, const struct ipc_message *m, int *fds)
 		r = daemon_sandbox_attach(w, &given, TAKE_FD(fds[0]), TAKE_FD(fds[1]),
 					  &err);
 	if (r < 0)
-		daemon_send_text(w, r == -EMFILE ? IPC_FULL : IPC_REFUSED, 0, err.text);
+		daemon_send_text(w, m->ask, r == -EMFILE ? IPC_FULL : IPC_REFUSED, 0,
+				 err.text);
 }
 
 static void on_whose(struct daemon *w, const struct ipc_message *m)
 {
-	struct ipc_message found = { .type = IPC_WHO };
+	struct ipc_message found = { .type = IPC_WHO, .ask = m->ask };
 	struct daemon_sandbox d = { .daemon = w, .spec = m->attached };
 	struct err err = { 0 };
 	CLEAN(fd) int ns = -1;
@@ -226,23 +228,23 @@ static void on_whose(struct daemon *w, const struct ipc_message *m)
 	d.spec.where[IPC_SANDBOX_WHERE_MAX] = '\0';
 	if (daemon_sandbox_check(&d.spec, &err) < 0 ||
 	    netns_child_find(&d, &ns, &err) < 0) {
-		daemon_send_text(w, IPC_REFUSED, 0, err.text);
+		daemon_send_text(w, m->ask, IPC_REFUSED, 0, err.text);
 		return;
 	}
 	found.attached = daemon_sandbox_as_reported(&d);
 	daemon_send_control(w, &found, NULL);
 }
 
-static void on_more(struct daemon *w)
+static void on_more(struct daemon *w, uint32_t ask)
 {
-	const struct ipc_message more = { .type = IPC_MORE };
+	const struct ipc_message more = { .type = IPC_MORE, .ask = ask };
 	struct err err = { 0 };
 	int r = w->engine == 0 ? engines_add(w, &err)
 			       : err_set(&err, -EPERM,
 					 "this is not the first engine's supervisor");
 
 	if (r < 0)
-		daemon_send_text(w, IPC_REFUSED, 0, err.text);
+		daemon_send_text(w, ask, IPC_REFUSED, 0, err.text);
 	else
 		daemon_send_control(w, &more, NULL);
 }
@@ -258,24 +260,25 @@ static void on_again(struct daemon *w, const struct ipc_message *m)
 	if (!d)
 		err_set(&err, -ENOENT, "there is no such sandbox");
 	else if (daemon_sandbox_user(&spec, &err) == 0)
-		(void)!host_again(d, &spec, &err);
+		(void)!host_again(d, &spec, m->ask, &err);
 	if (err.code < 0)
-		daemon_send_text(w, IPC_REFUSED, m->sandbox, err.text);
+		daemon_send_text(w, m->ask, IPC_REFUSED, m->sandbox, err.text);
 }
 
-static void on_detach(struct daemon *w, uint32_t sandbox)
+static void on_detach(struct daemon *w, uint32_t ask, uint32_t sandbox)
 {
 	struct daemon_sandbox *d = daemon_sandbox_find(w, sandbox);
 
 	if (!d || d->life.state != LIFECYCLE_ACTIVE || !w->engine_ready) {
 		daemon_send_text(
-			w, IPC_DETACHED, sandbox,
+			w, ask, IPC_DETACHED, sandbox,
 			d ? "it is just being changed, or the engine is being started"
 			  : "there is no such sandbox");
 		return;
 	}
 	state_forget(d);
 	d->control = CONTROL_ASKS;
+	d->ask = ask;
 	daemon_sandbox_detach(d, false);
 }
 
@@ -284,9 +287,9 @@ static bool is_listed(const struct daemon_sandbox *d)
 	return d && d->control != CONTROL_ASKS && !lifecycle_is_ending(&d->life);
 }
 
-static void on_list(struct daemon *w, uint32_t after)
+static void on_list(struct daemon *w, uint32_t ask, uint32_t after)
 {
-	struct ipc_message m = { .type = IPC_LISTED };
+	struct ipc_message m = { .type = IPC_LISTED, .ask = ask };
 	const struct daemon_sandbox *d = NULL;
 	CLEAN(fd) int text = -1;
 
@@ -306,10 +309,10 @@ static void on_list(struct daemon *w, uint32_t after)
 	daemon_send_control(w, &m, text < 0 ? NULL : &text);
 }
 
-static void on_audit(struct daemon *w, uint32_t sandbox)
+static void on_audit(struct daemon *w, uint32_t ask, uint32_t sandbox)
 {
 	const struct daemon_sandbox *d = daemon_sandbox_find(w, sandbox);
-	struct ipc_message m = { .type = IPC_AUDITED, .sandbox = sandbox };
+	struct ipc_message m = { .type = IPC_AUDITED, .sandbox = sandbox, .ask = ask };
 
 	if (d && d->life.state == LIFECYCLE_ACTIVE)
 		m.audit = d->spec.kind == ATTACH_HOST ? host_audit(d) : netns_audit(d);
@@ -334,7 +337,9 @@ static void on_stop(struct daemon *w, uint32_t sandbox)
 
 static void on_replace_policy(struct daemon *w, const struct ipc_message *m, int *fds)
 {
-	const struct ipc_message kept = { .type = IPC_KEPT, .sandbox = m->sandbox };
+	const struct ipc_message kept = { .type = IPC_KEPT,
+					  .sandbox = m->sandbox,
+					  .ask = m->ask };
 	struct daemon_sandbox *d = daemon_sandbox_find(w, m->sandbox);
 	struct err err = { 0 };
 
@@ -344,7 +349,7 @@ static void on_replace_policy(struct daemon *w, const struct ipc_message *m, int
 		(void)!daemon_sandbox_replace_policy(d, TAKE_FD(fds[0]), TAKE_FD(fds[1]),
 						     &err);
 	if (err.code < 0)
-		daemon_send_text(w, IPC_REFUSED, m->sandbox, err.text);
+		daemon_send_text(w, m->ask, IPC_REFUSED, m->sandbox, err.text);
 	else
 		daemon_send_control(w, &kept, NULL);
 }
@@ -361,17 +366,17 @@ static void on_control(struct supervisor *k, const struct ipc_message *m, int *f
 	else if (m->type == IPC_KEEP && count == 2)
 		on_replace_policy(w, m, fds);
 	else if (m->type == IPC_DETACH)
-		on_detach(w, m->sandbox);
+		on_detach(w, m->ask, m->sandbox);
 	else if (m->type == IPC_LIST)
-		on_list(w, m->sandbox);
+		on_list(w, m->ask, m->sandbox);
 	else if (m->type == IPC_AUDIT)
-		on_audit(w, m->sandbox);
+		on_audit(w, m->ask, m->sandbox);
 	else if (m->type == IPC_STOP)
 		on_stop(w, m->sandbox);
 	else if (m->type == IPC_WHO)
 		on_whose(w, m);
 	else if (m->type == IPC_MORE)
-		on_more(w);
+		on_more(w, m->ask);
 	else if (m->type == IPC_STUCK)
 		engines_kill(w, m->sandbox);
 }

@@ -332,11 +332,12 @@ static bool is_same(const struct daemon_sandbox *d, const struct ipc_sandbox *as
 	       strcmp(cgroup_name(c), d->spec.where) == 0;
 }
 
-int host_again(struct daemon_sandbox *d, const struct ipc_sandbox *asked, struct err *err)
+int host_again(struct daemon_sandbox *d, const struct ipc_sandbox *asked, uint32_t ask,
+	       struct err *err)
 {
-	struct ipc_message m = { .type = IPC_ATTACHED,
-				 .sandbox = d->id,
-				 .attached = d->spec };
+	struct ipc_message m = {
+		.type = IPC_ATTACHED, .sandbox = d->id, .ask = ask, .attached = d->spec
+	};
 
 	if (!is_same(d, asked))
 		return err_set(err, -EEXIST, "sandbox '%s' is something else",
@@ -350,10 +351,12 @@ int host_again(struct daemon_sandbox *d, const struct ipc_sandbox *asked, struct
 		cgroup_watch_check(d);
 	if (d->is_cgroup_gone || lifecycle_is_ending(&d->life))
 		return err_set(err, -ENOENT, "sandbox '%s' is gone", d->spec.name);
-	if (d->life.state == LIFECYCLE_ACTIVE)
+	if (d->life.state == LIFECYCLE_ACTIVE) {
 		daemon_send_control(d->daemon, &m, NULL);
-	else
+	} else {
 		d->control = CONTROL_ASKS;
+		d->ask = ask;
+	}
 	return 0;
 }
 
@@ -361,7 +364,7 @@ int host_again(struct daemon_sandbox *d, const struct ipc_sandbox *asked, struct
 
 void host_report(const struct daemon_sandbox *d, const char *text)
 {
-	daemon_send_text(d->daemon, IPC_HAPPENED, d->id, text);
+	daemon_send_text(d->daemon, 0, IPC_HAPPENED, d->id, text);
 }
 
 int host_settle(struct daemon_sandbox *d, struct err *err)

@@ -34,7 +34,7 @@ enum {
 /* What control knows of a sandbox. */
 enum control_knows {
 	CONTROL_UNAWARE = 0, /* nothing yet: it hears when the sandbox is ACTIVE */
-	CONTROL_ASKS,	     /* control waits for an answer */
+	CONTROL_ASKS,	     /* control waits for an answer, to its question @ask */
 	CONTROL_INFORMED,
 };
 
@@ -59,6 +59,7 @@ struct daemon_sandbox {
 	uint32_t id;
 	struct lifecycle life;
 	enum control_knows control;
+	uint32_t ask; /* 0: nobody has asked */
 	struct ipc_sandbox spec;
 	struct sandbox_fds fds; /* in its namespace */
 	size_t fd_count;	/* as fd_count_of() had it */
@@ -198,8 +199,9 @@ void daemon_on_all_attached(struct daemon *w);
 /* Where control is away, the message is dropped. */
 void daemon_send_control(const struct daemon *w, const struct ipc_message *m,
 			 const int *fd);
-void daemon_send_text(const struct daemon *w, uint32_t type, uint32_t sandbox,
-		      const char *text);
+/* @ask: control's question that this answers; 0: none. */
+void daemon_send_text(const struct daemon *w, uint32_t ask, uint32_t type,
+		      uint32_t sandbox, const char *text);
 
 /* -- sandboxes.c -------------------------------------------------------------------- */
 
@@ -273,9 +275,9 @@ bool host_change(struct host *h, enum host_event event);
 /* Find the cgroup or user that @d->spec names, and write it there as it is shown. For
  * the first sandbox, open what is served. */
 int host_find(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
-/* Is @asked, which is to be guarded again, what @d guards? Control is answered when
- * @d is active. */
-int host_again(struct daemon_sandbox *d, const struct ipc_sandbox *asked,
+/* Is @asked, which is to be guarded again, what @d guards? Control's question @ask is
+ * answered when @d is active. */
+int host_again(struct daemon_sandbox *d, const struct ipc_sandbox *asked, uint32_t ask,
 	       struct err *err) MUST_CHECK;
 /* Send the engine the descriptors of the host, unless it has them. */
 int host_send(struct daemon *w) MUST_CHECK;

@@ -185,7 +185,7 @@ static void daemon_sandbox_refuse(struct daemon_sandbox *d, const char *text)
 	close_sockets(d);
 	log_warning("sandbox '%s' is not guarded: %s", d->spec.name, text);
 	if (d->control == CONTROL_ASKS)
-		daemon_send_text(d->daemon, IPC_REFUSED, d->id, text);
+		daemon_send_text(d->daemon, d->ask, IPC_REFUSED, d->id, text);
 	/* What was guarded before is tried again. */
 	if (d->life.origin != LIFECYCLE_NEW) {
 		daemon_note_lacking(d->daemon, d->spec.name, text);
@@ -222,12 +222,12 @@ static void daemon_sandbox_on_detached(struct daemon_sandbox *d,
 	}
 	close_sockets(d);
 	if (d->control == CONTROL_ASKS)
-		daemon_send_text(d->daemon, IPC_DETACHED, d->id, text);
+		daemon_send_text(d->daemon, d->ask, IPC_DETACHED, d->id, text);
 	if (d->gone)
-		daemon_send_text(d->daemon, IPC_GONE, d->id, d->gone);
+		daemon_send_text(d->daemon, 0, IPC_GONE, d->id, d->gone);
 	/* A client need not ask again. */
 	else if (d->control == CONTROL_ASKS && text[0])
-		daemon_send_text(d->daemon, IPC_GONE, d->id, text);
+		daemon_send_text(d->daemon, 0, IPC_GONE, d->id, text);
 	daemon_sandbox_free(d);
 }
 
@@ -396,6 +396,7 @@ static struct daemon_sandbox *daemon_sandbox_new(struct daemon *w,
 	d->life.origin = given->life.origin;
 	d->life.is_in_table = d->spec.kind == ATTACH_HOST;
 	d->control = given->control;
+	d->ask = given->ask;
 	d->ns_dev = given->ns_dev;
 	d->ns_ino = given->ns_ino;
 	d->ns_cookie = given->ns_cookie;
@@ -583,7 +584,7 @@ bool daemon_sandbox_is_outdated(const struct daemon_sandbox *d)
 /* It is LIFECYCLE_ACTIVE. */
 static void activate(struct daemon_sandbox *d)
 {
-	struct ipc_message m = { .type = IPC_ATTACHED, .sandbox = d->id };
+	struct ipc_message m = { .type = IPC_ATTACHED, .sandbox = d->id, .ask = d->ask };
 	struct err ignored = { 0 };
 
 	if (daemon_sandbox_is_outdated(d) && d->life.origin != LIFECYCLE_NEW) {
@@ -606,6 +607,7 @@ static void activate(struct daemon_sandbox *d)
 			host_report_settled(d);
 	}
 	d->control = CONTROL_INFORMED;
+	d->ask = 0;
 	if (daemon_sandbox_is_outdated(d))
 		daemon_sandbox_on_remade(d);
 }

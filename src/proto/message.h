@@ -45,6 +45,10 @@ struct ipc_message {
 	uint32_t type;	  /* of this enum, or of one of the pairs' */
 	uint32_t sandbox; /* which one it is about; 0 in `weir run` and `weir sidecar` */
 	uint32_t present; /* ipc_send_fds(): bit i: descriptor i of struct ipc_fds */
+	/* Control to supervisor or daemon: the number of a question, which its answer
+	 * has, too: one that comes too late is not the next question's. 0 in whatever
+	 * was not asked for. */
+	uint32_t ask;
 	union {
 		char text[ERR_TEXT_SIZE];
 		/* engine_supervisor.h */

@@ -196,7 +196,7 @@ static void on_engine(struct supervisor *k, struct ipc_message *m)
 static void on_control(struct supervisor *k, const struct ipc_message *m, int *fds,
 		       size_t count)
 {
-	const struct ipc_message kept = { .type = IPC_KEPT };
+	const struct ipc_message kept = { .type = IPC_KEPT, .ask = m->ask };
 
 	if (m->type != IPC_KEEP || count != 2)
 		return;

@@ -605,3 +605,49 @@ def test_it_serves_in_a_directory_where_nobody_takes_anothers_files_away(host, p
     daemon.ready()
     daemon.attach("one", pod, "--allow", site.name)
     assert is_guarded(pod, site) and stat.S_IMODE(daemon.socket.stat().st_mode) == 0o660
+
+
+def put(daemon, name, pod, **options):
+    return daemon.call("PUT", f"/sandboxes/{name}", {"netns": pod.ns.path, "policy": json.loads(policy(**options))})
+
+
+def each_has_its_own_policy(daemon, pod):
+    """That of "one" denies all, that of "two" denies nothing; so it is behind the next engine as well."""
+    wait_for(lambda: daemon.names() == ["one", "two"])
+    for name, mode in (("one", "deny_all"), ("two", "allow_all")):
+        assert daemon.get(f"/sandboxes/{name}/policy").json()["mode"] == mode, name
+    daemon.kill_child("engine")
+    expect.tcp_refused(pod.probe(["tcp", STRANGER, 443]))
+
+
+def test_an_answer_that_comes_too_late_is_not_the_next_ones(daemon, pod, other):
+    """Control has given up on the first sandbox, and asks for the second, when the daemon goes on."""
+    os.kill(daemon.pid, signal.SIGSTOP)
+    assert put(daemon, "one", pod).status == 500
+    asked = threading.Thread(target=put, args=(daemon, "two", other), kwargs={"default": "allow"})
+    asked.start()
+    time.sleep(0.5)  # it waits for its answer
+    os.kill(daemon.pid, signal.SIGCONT)
+    asked.join()
+    each_has_its_own_policy(daemon, pod)
+
+
+def test_an_answer_to_the_control_before_is_not_the_next_ones(daemon, pod, other):
+    """The daemon has begun with the first sandbox, and its engine does so after control's successor asks for the second."""
+    os.kill(daemon.children()["engine"], signal.SIGSTOP)  # it is replaced
+
+    def ask():
+        with contextlib.suppress(OSError):
+            put(daemon, "one", pod)
+    asked = threading.Thread(target=ask)
+    asked.start()
+    wait_for(lambda: (daemon.run_dir / "sandboxes" / "one").exists())
+    control = daemon.children()["control"]
+    os.kill(control, signal.SIGKILL)
+    asked.join()
+
+    def is_attached():
+        with contextlib.suppress(OSError):
+            return put(daemon, "two", other, default="allow").status == 201
+    wait_for(is_attached)
+    each_has_its_own_policy(daemon, pod)
