@@ -89,6 +89,7 @@ struct api_status {
 enum api_failure {
 	API_FAILED_NOT = 0,
 	API_FAILED_POLICY,  /* 400: @err says what is wrong with it */
+	API_FAILED_CLOSED,  /* 409: only a whole policy may be put in force */
 	API_FAILED_PERSIST, /* 500 failed to persist policy: … */
 	API_FAILED_APPLY,   /* 500 failed to apply nftables policy: … */
 };
@@ -97,6 +98,7 @@ static inline unsigned int api_failure_status(enum api_failure f)
 {
 	return f == API_FAILED_NOT	? HTTP_OK
 	       : f == API_FAILED_POLICY ? HTTP_BAD_REQUEST
+	       : f == API_FAILED_CLOSED ? HTTP_CONFLICT
 					: HTTP_FAILED;
 }
 

@@ -90,6 +90,7 @@ static void reply_state(struct api_request *r, const struct document *d, bool is
 static void conclude(struct change *c, enum api_failure failure, const struct err *err)
 {
 	static const char *const steps[] = {
+		[API_FAILED_CLOSED] = "",
 		[API_FAILED_PERSIST] = "failed to persist policy: ",
 		[API_FAILED_APPLY] = "failed to apply nftables policy: ",
 	};

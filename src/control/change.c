@@ -346,9 +346,15 @@ enum api_failure control_change(struct control_sandbox *w, struct document *next
 {
 	CLEAN(candidate)
 	struct control_candidate c = { .document = next, .plan_fd = -1, .text_fd = -1 };
-	enum api_failure failure = change_to(w, &c, err);
+	const bool was_due = w->closing.due;
+	enum api_failure failure;
 	struct err unkept = { 0 };
 
+	if (was_due && document_is_derived(next)) {
+		err_set(err, -EPERM, DOCUMENT_IS_CLOSED, w->closing.why);
+		return API_FAILED_CLOSED;
+	}
+	failure = change_to(w, &c, err);
 	if (failure != API_FAILED_NOT) {
 		w->failures++;
 		return failure;
@@ -357,8 +363,10 @@ enum api_failure control_change(struct control_sandbox *w, struct document *next
 	control_record_policy(w);
 	if (document_closed(w->document))
 		return failure;
-	/* A policy that isn't closed was set: whatever closed the sandbox is over. */
-	control_closing_done(w);
+	/* A policy that isn't closed was set: whatever closed the sandbox is over, but
+	 * not what was denied meanwhile. */
+	if (was_due)
+		control_closing_done(w);
 	if (keep_closed(w, &unkept) < 0)
 		loglines_say(w->side->log, clock_wall_ms(), LOGLINES_ERROR,
 			     "%s: a restart closes the sandbox again", unkept.text);
@@ -530,13 +538,18 @@ void control_closing_done(struct control_sandbox *w)
 	loop_timer_stop(w->side->loop, &w->closing.again);
 }
 
+const char *control_closed(const struct control_sandbox *w)
+{
+	return w->closing.due ? w->closing.why : document_closed(w->document);
+}
+
 bool control_on_denies(struct control *s, const struct event *e)
 {
 	struct control_sandbox *w = control_sandbox_of(s, e->sandbox);
 
 	if (!w || !w->plan_bytes || plan_on_denies(&w->plan).action != ON_DENIES_STOP)
 		return true;
-	if (w->closing.due || document_closed(w->document))
+	if (control_closed(w))
 		return false;
 	w->closing.due = true;
 	snprintf(w->closing.why, sizeof(w->closing.why), "%s", e->reason);

@@ -278,7 +278,8 @@ static inline void clean_candidate(struct control_candidate *c)
 void control_take(struct control_sandbox *w, struct control_candidate *c);
 /* The engine enforces another plan than the one in force: it gets that. */
 int control_restore_plan(struct control_sandbox *w, struct err *err) MUST_CHECK;
-/* Put @next, which is taken, in force. */
+/* Put @next, which is taken, in force. What closes the sandbox is over with a whole
+ * policy, unless more was denied while that was put in force. */
 enum api_failure control_change(struct control_sandbox *w, struct document *next,
 				struct err *err);
 
@@ -344,6 +345,8 @@ struct control_wish {
 void control_closing_init(struct control_sandbox *w);
 /* It is not to be closed any more: there is another policy, or no sandbox. */
 void control_closing_done(struct control_sandbox *w);
+/* Why it is closed, or is about to be; NULL: it isn't. */
+const char *control_closed(const struct control_sandbox *w);
 /* More was denied than the policy's on_denies takes. Return: whether @e is news. */
 bool control_on_denies(struct control *s, const struct event *e);
 

@@ -310,6 +310,7 @@ static unsigned int sandboxes_attach(void *data, const char *id, struct text bod
 	struct control_sandbox *there = control_sandbox_named(data, id);
 	struct ipc_message ask = { .type = IPC_AGAIN }, m;
 	unsigned int status = HTTP_CONFLICT;
+	const char *closed = NULL;
 
 	if (control_attach_read(data, id, body, &wish, err) < 0)
 		return HTTP_BAD_REQUEST;
@@ -317,11 +318,12 @@ static unsigned int sandboxes_attach(void *data, const char *id, struct text bod
 		return control_sandbox_attach(data, &wish.spec, wish.policy, err);
 	ask.sandbox = there->id;
 	ask.attached = wish.spec;
+	if (control_order(there->link, &ask, NULL, 0, IPC_ATTACHED, &m, err) == 0)
+		closed = control_closed(there);
 	/* What was closed for what it did is not opened by being started once more. */
-	if (document_closed(there->document))
-		err_set(err, -EPERM, "it is closed: %s",
-			document_closed(there->document));
-	else if (control_order(there->link, &ask, NULL, 0, IPC_ATTACHED, &m, err) == 0)
+	if (closed)
+		err_set(err, -EPERM, "it is closed: %s", closed);
+	else if (err->code == 0)
 		status = api_failure_status(
 			control_change(there, TAKE_PTR(wish.policy), err));
 	document_free(wish.policy);

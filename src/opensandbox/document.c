@@ -347,9 +347,7 @@ int document_check_open(const struct document *d, struct err *err)
 {
 	if (!d->closed.ptr)
 		return 0;
-	return err_set(err, -EPERM,
-		       "the sandbox is closed (%s): only another policy opens it",
-		       TEXT_SHOWN(d->closed));
+	return err_set(err, -EPERM, DOCUMENT_IS_CLOSED, TEXT_SHOWN(d->closed));
 }
 
 void document_free(struct document *d)
@@ -874,6 +872,11 @@ int document_copy_rule(struct document *d, const struct document_rule *rule)
 	return r == 0 ? append_rule(d, &copy) : r;
 }
 
+bool document_is_derived(const struct document *d)
+{
+	return d->is_derived;
+}
+
 struct document *document_copy_settings(const struct document *old)
 {
 	struct document *d = document_deny_all();
@@ -881,6 +884,7 @@ struct document *document_copy_settings(const struct document *old)
 	if (!d)
 		return NULL;
 	d->default_action = old->default_action;
+	d->is_derived = true;
 	if (copy_text(d, old->own, &d->own) == 0)
 		return d;
 	document_free(d);

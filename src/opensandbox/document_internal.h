@@ -25,6 +25,7 @@ struct document {
 	struct text own; /* members of the top, as those of a rule */
 	/* Why it is closed, ended by NUL; ptr NULL: it isn't. */
 	struct text closed;
+	bool is_derived;
 };
 
 /* --- document.c --- */

@@ -3,6 +3,9 @@
 import json
 import os
 import pathlib
+import signal
+import socket
+import time
 
 import pytest
 
@@ -112,3 +115,25 @@ def test_a_policy_that_is_lost_opens_nothing(host, both, pod, other, site, denie
     again.set_policy("one", f"allow {site.name}")
     assert closed(again) is None
     assert wait_for(lambda: pod.probe(["dns", site.name]).get("addresses")) == [site.v4]
+
+
+def test_a_patch_that_meets_the_closing_opens_nothing(host, daemon, pod, site, denied):
+    """Control finds both at once: the last byte of the patch, and that too much was denied."""
+    daemon.attach("one", pod, "--allow", site.name)
+    daemon.set_policy("one", f"allow {site.name}", on_denies=STOP)
+    body = json.dumps([{"action": "allow", "target": denied.name}])
+    control = daemon.children()["control"]
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(daemon.socket))
+        client.send(f"PATCH /sandboxes/one/policy HTTP/1.1\r\nHost: weir\r\nContent-Length: {len(body)}\r\n\r\n{body[:-1]}".encode())
+        assert daemon.answers(), "so the head was read"
+        os.kill(control, signal.SIGSTOP)
+        pod.probe(*[["dns", f"n{i}.example"] for i in range(8)])
+        time.sleep(0.5)  # the engine says so
+        client.send(body[-1:].encode())
+        os.kill(control, signal.SIGCONT)
+        client.settimeout(60)
+        assert client.recv(4096)
+    assert wait_for(lambda: closed(daemon)) == WHY
+    for one in (site, denied):
+        name_refused(pod.probe(["dns", one.name]))

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A change of the policy that meets the closing of the sandbox. */
+#include <errno.h>
+#include <string.h>
+
+#include "control/control.h"
+#include "unit.h"
+
+#define STOP "\"on_denies\":{\"count\":5,\"window\":\"1m\",\"action\":\"stop\"}"
+
+static struct control control;
+static struct control_sandbox sandbox;
+static bool is_denied_meanwhile; /* too often, while the engine is asked */
+static size_t changes;		 /* that the engine has made */
+
+/* -- what change.c asks ------------------------------------------------------------- */
+
+static void too_much_is_denied(void)
+{
+	struct event e = event_make(EVENT_LIMIT, EVENT_LAUNCH);
+
+	event_set_reason(&e, "more than 5 denies in 1m");
+	assert_true(control_on_denies(&control, &e));
+}
+
+int control_ask_engine(struct control_link *l, const struct ipc_message *m, int fd,
+		       const struct control_answer *wanted, struct ipc_message *ret,
+		       int *ret_fd)
+{
+	*ret = (struct ipc_message){ .type = IPC_CHANGED };
+	changes++;
+	if (is_denied_meanwhile)
+		too_much_is_denied();
+	is_denied_meanwhile = false;
+	return 0;
+}
+
+int control_ask_supervisor(struct control_link *l, const struct ipc_message *m,
+			   const int *fds, size_t count,
+			   const struct control_answer *wanted, struct ipc_message *ret,
+			   int *ret_fd)
+{
+	*ret = (struct ipc_message){ .type = IPC_KEPT };
+	return 0;
+}
+
+bool control_await_engine(struct control_link *l)
+{
+	return true;
+}
+
+bool control_engine_is_same(struct control_link *l)
+{
+	return true;
+}
+
+void control_drop_engine(struct control_link *l, int error)
+{
+}
+
+void control_send_daemon(struct control_link *l, const struct ipc_message *m)
+{
+}
+
+void control_on_event(struct control *s, const struct event *e)
+{
+}
+
+struct control_sandbox *control_sandbox_of(struct control *s, uint32_t id)
+{
+	return &sandbox;
+}
+
+/* -- a daemon's sandbox ------------------------------------------------------------- */
+
+static struct document *document_of(const char *text)
+{
+	struct document *d = NULL;
+	struct err err = { 0 };
+
+	assert_int_equal(document_parse(text_of(text), NULL, NULL, &d, &err), 0);
+	return d;
+}
+
+static enum api_failure patch(const char *rules)
+{
+	struct document *next = NULL;
+	struct err err = { 0 };
+
+	assert_int_equal(
+		document_merge(sandbox.document, text_of(rules), NULL, NULL, &next, &err),
+		0);
+	return control_change(&sandbox, next, &err);
+}
+
+static enum api_failure take_away(const char *targets)
+{
+	struct document *next = NULL;
+	struct err err = { 0 };
+
+	assert_int_equal(document_remove(sandbox.document, text_of(targets), &next, &err),
+			 0);
+	assert_non_null(next);
+	return control_change(&sandbox, next, &err);
+}
+
+static enum api_failure grant(const char *rule)
+{
+	struct document *next = NULL;
+	struct err err = { 0 };
+
+	assert_int_equal(document_grant(sandbox.document, text_of(rule), 0, &next, &err),
+			 0);
+	return control_change(&sandbox, next, &err);
+}
+
+static enum api_failure replace(const char *text)
+{
+	struct err err = { 0 };
+
+	return control_change(&sandbox, document_of(text), &err);
+}
+
+static int open_sandbox(void **state)
+{
+	const struct loglines_config silent = { .level = LOGLINES_FATAL };
+	struct err err = { 0 };
+
+	memset(&control, 0, sizeof(control));
+	memset(&sandbox, 0, sizeof(sandbox));
+	control.loop = loop_new();
+	assert_non_null(control.loop);
+	assert_int_equal(loglines_new(&silent, &control.log, &err), 0);
+	control.many = true;
+	control.policy.names = control.policy.daemon = true;
+	control.policy.file = POLICY_IN_FORCE;
+	control.link = &control.links[0];
+	sandbox.side = &control;
+	sandbox.link = control.link;
+	sandbox.id = 1;
+	control_closing_init(&sandbox);
+	is_denied_meanwhile = false;
+	assert_int_equal(
+		replace("{\"egress\":[{\"action\":\"allow\",\"target\":\"a.test\"}]," STOP
+			"}"),
+		API_FAILED_NOT);
+	changes = 0;
+	return 0;
+}
+
+static int close_sandbox_again(void **state)
+{
+	document_free(sandbox.document);
+	free(sandbox.plan_bytes);
+	loglines_free(control.log, 0);
+	loop_free(control.loop);
+	return 0;
+}
+
+#define CHANGE_TEST(name) TEST_WITH(name, open_sandbox, close_sandbox_again)
+
+static bool is_closed(void)
+{
+	assert_int_equal(loop_turn(control.loop, 0), 0);
+	return document_closed(sandbox.document) != NULL;
+}
+
+CHANGE_TEST(what_is_about_to_be_closed_is_changed_by_no_part_of_a_policy)
+{
+	too_much_is_denied();
+	assert_int_equal(patch("[{\"action\":\"allow\",\"target\":\"b.test\"}]"),
+			 API_FAILED_CLOSED);
+	assert_int_equal(take_away("[\"a.test\"]"), API_FAILED_CLOSED);
+	assert_int_equal(grant("[{\"action\":\"allow\",\"target\":\"b.test\"}]"),
+			 API_FAILED_CLOSED);
+	assert_int_equal(changes, 0);
+	assert_non_null(control_closed(&sandbox));
+	assert_true(is_closed());
+}
+
+CHANGE_TEST(what_is_about_to_be_closed_is_open_with_another_policy)
+{
+	too_much_is_denied();
+	assert_int_equal(replace("{\"egress\":[]}"), API_FAILED_NOT);
+	assert_null(control_closed(&sandbox));
+	assert_false(is_closed());
+}
+
+CHANGE_TEST(what_is_denied_while_a_policy_changes_closes)
+{
+	is_denied_meanwhile = true;
+	assert_int_equal(patch("[{\"action\":\"allow\",\"target\":\"b.test\"}]"),
+			 API_FAILED_NOT);
+	assert_int_equal(changes, 1);
+	assert_true(is_closed());
+	assert_int_equal(replace("{\"egress\":[]," STOP "}"), API_FAILED_NOT);
+	assert_false(is_closed());
+	is_denied_meanwhile = true;
+	assert_int_equal(replace("{\"egress\":[]}"), API_FAILED_NOT);
+	assert_true(is_closed());
+}
