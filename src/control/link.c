@@ -18,7 +18,7 @@ enum {
 	 * for: at most so long at once, and a tenth of the time in the long run. */
 	PATIENCE_MS = 1000,
 	PATIENCE_SHARE = 10,
-	/* An engine that has closed its channel has a successor by then, or lives on. */
+	/* An engine or a daemon that is away has a successor by then, or lives on. */
 	AWAY_EVERY_MS = 500,
 	AWAY_LOOKS = 4,
 };
@@ -88,16 +88,19 @@ static bool is_wanted(const struct control_answer *a, const struct ipc_message *
 
 /* An engine that ends gets a successor, which the supervisor introduces. One that has
  * only closed its channel to control, and answers the supervisor, would never be asked
- * for anything again: the supervisor is told of it. */
+ * for anything again: the supervisor is told of it. So is the first daemon of another one
+ * that has closed its channel, or whose channel was closed here as it didn't answer. */
 static void on_away(struct loop_timer *t)
 {
 	struct control_link *l = CONTAINER_OF(t, struct control_link, away);
-	static const struct ipc_message stuck = { .type = IPC_STUCK };
+	const bool has_daemon = l->from_supervisor.fd >= 0;
+	const struct ipc_message stuck = { .type = IPC_STUCK,
+					   .sandbox = has_daemon ? 0 : l->engine };
 
-	if (l->from_engine.fd >= 0 || l->from_supervisor.fd < 0)
+	if (l->from_engine.fd >= 0)
 		return;
 	if (++l->away_looks % AWAY_LOOKS == 0)
-		control_send_daemon(l, &stuck);
+		control_send_daemon(has_daemon ? l : l->side->link, &stuck);
 	loop_timer_need(l->side->loop, t, AWAY_EVERY_MS);
 }
 
@@ -251,6 +254,7 @@ static void lose_supervisor(struct control_link *l)
 	loop_remove(l->side->loop, &l->from_supervisor);
 	fd_close(&l->from_supervisor.fd);
 	lose_engine(l);
+	loop_timer_need(l->side->loop, &l->away, AWAY_EVERY_MS);
 }
 
 void control_send_daemon(struct control_link *l, const struct ipc_message *m)
@@ -423,7 +427,6 @@ int control_ask_supervisor(struct control_link *l, const struct ipc_message *m,
 			   const struct control_answer *wanted, struct ipc_message *ret,
 			   int *ret_fd)
 {
-	const struct ipc_message stuck = { .type = IPC_STUCK, .sandbox = l->engine };
 	bool is_slow = m->type == IPC_ADD || m->type == IPC_AGAIN ||
 		       m->type == IPC_DETACH;
 	int r = wait_for_link(l, &l->from_supervisor), fd = -1;
@@ -450,11 +453,8 @@ int control_ask_supervisor(struct control_link *l, const struct ipc_message *m,
 	}
 	/* One that does not answer gets a successor. The first one's silence is for
 	 * whoever asked: without it there is no control. */
-	if (r < 0 && l != l->side->link) {
+	if (r < 0 && l != l->side->link)
 		lose_supervisor(l);
-		if (r == -ETIMEDOUT)
-			control_send_daemon(l->side->link, &stuck);
-	}
 	if (r < 0)
 		return r;
 	if (ret_fd)

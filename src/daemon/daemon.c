@@ -179,14 +179,13 @@ static void on_engine_end(struct supervisor *k)
 
 /* -- control ------------------------------------------------------------------------ */
 
-void daemon_send_control(const struct daemon *w, const struct ipc_message *m,
-			 const int *fd)
+void daemon_send_control(struct daemon *w, const struct ipc_message *m, const int *fd)
 {
 	child_notify(&w->supervisor.control, m, fd);
 }
 
-void daemon_send_text(const struct daemon *w, uint32_t ask, uint32_t type,
-		      uint32_t sandbox, const char *text)
+void daemon_send_text(struct daemon *w, uint32_t ask, uint32_t type, uint32_t sandbox,
+		      const char *text)
 {
 	struct ipc_message m = { .type = type, .sandbox = sandbox, .ask = ask };
 
@@ -268,12 +267,14 @@ static void on_again(struct daemon *w, const struct ipc_message *m)
 static void on_detach(struct daemon *w, uint32_t ask, uint32_t sandbox)
 {
 	struct daemon_sandbox *d = daemon_sandbox_find(w, sandbox);
+	/* Else it may be one that is yet to be guarded again. */
+	const bool is_gone = !d && w->restored && !w->lacks;
 
 	if (!d || d->life.state != LIFECYCLE_ACTIVE || !w->engine_ready) {
-		daemon_send_text(
-			w, ask, IPC_DETACHED, sandbox,
-			d ? "it is just being changed, or the engine is being started"
-			  : "there is no such sandbox");
+		daemon_send_text(w, ask, IPC_DETACHED, sandbox,
+				 is_gone ? ""
+					 : "it is just being changed, or the engine is "
+					   "being started");
 		return;
 	}
 	state_forget(d);

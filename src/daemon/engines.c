@@ -25,13 +25,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/exit_status.h"
 #include "base/log.h"
 #include "daemon/internal.h"
 #include "sys/files.h"
 #include "sys/process.h"
 
-enum { CHANNEL_FD = 3 };
+enum { CHANNEL_FD = 3, NEW_MS = 1000 };
 
 /* Another daemon, as the first one knows it. */
 struct further {
@@ -162,9 +163,13 @@ int engines_add(struct daemon *w, struct err *err)
 
 void engines_kill(struct daemon *w, uint32_t number)
 {
-	if (number < w->engine_count && w->engines[number] &&
-	    w->engines[number]->child.pid > 0)
-		(void)!kill(w->engines[number]->child.pid, SIGKILL);
+	const struct child *c = number < w->engine_count && w->engines[number]
+					? &w->engines[number]->child
+					: NULL;
+
+	/* One that control may not have heard of yet is not the one that is meant. */
+	if (c && c->pid > 0 && clock_now_ms() - c->started_ms >= NEW_MS)
+		(void)!kill(c->pid, SIGKILL);
 }
 
 bool engines_are_active(const struct daemon *w)

@@ -197,11 +197,10 @@ void daemon_report_lacking(struct daemon *w);
 /* The engine has all sandboxes from before: serve from now on. */
 void daemon_on_all_attached(struct daemon *w);
 /* Where control is away, the message is dropped. */
-void daemon_send_control(const struct daemon *w, const struct ipc_message *m,
-			 const int *fd);
+void daemon_send_control(struct daemon *w, const struct ipc_message *m, const int *fd);
 /* @ask: control's question that this answers; 0: none. */
-void daemon_send_text(const struct daemon *w, uint32_t ask, uint32_t type,
-		      uint32_t sandbox, const char *text);
+void daemon_send_text(struct daemon *w, uint32_t ask, uint32_t type, uint32_t sandbox,
+		      const char *text);
 
 /* -- sandboxes.c -------------------------------------------------------------------- */
 

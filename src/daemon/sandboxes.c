@@ -239,13 +239,15 @@ static void let_go(struct daemon_sandbox *d, bool forget)
 		.sandbox = d->id,
 		.attach.forget = forget,
 	};
+	struct child *engine = &d->daemon->supervisor.engine;
 
 	ended_note_if_gone(d);
 	netns_child_end(d);
 	gone_unwatch(d);
 	daemon_sandbox_leave_queue(d);
 	/* An engine that is gone has nothing of it any more. */
-	if (ipc_send(d->daemon->supervisor.engine.source.fd, &m, NULL, 0) < 0)
+	child_notify(engine, &m, NULL);
+	if (engine->pid == 0)
 		daemon_sandbox_on_detached(d, LIFECYCLE_ON_DETACHED,
 					   forget ? ""
 						  : "there is no engine; its rules stay");
@@ -616,7 +618,7 @@ static void send_run(const struct daemon_sandbox *d)
 {
 	const struct ipc_message m = { .type = IPC_RUN, .sandbox = d->id };
 
-	(void)!ipc_send(d->daemon->supervisor.engine.source.fd, &m, NULL, 0);
+	child_notify(&d->daemon->supervisor.engine, &m, NULL);
 }
 
 static void on_late(struct loop_timer *t)

@@ -16,8 +16,8 @@
  * All children are in one table. A child that ends is started again at once; one that
  * ends within a second of its start waits, twice as long each time, up to RESTART_MAX_MS.
  * The engine is asked every ASK_EVERY_MS whether it serves, and killed when it doesn't
- * answer. A child that has closed its channel counts as one that doesn't. The rules stand
- * meanwhile. */
+ * answer. A child that has closed its channel counts as one that doesn't, and so does one
+ * that has not read from it for so long that it is full. The rules stand meanwhile. */
 #include "supervisor/supervisor.h"
 
 #include <errno.h>
@@ -52,6 +52,9 @@ enum {
 	HUNG_ASKED = 4,
 	BUSY_ASKED = 20,
 	STOP_MS = 3000, /* control writes what it still has */
+	/* Of messages that a child has not read: a daemon has one about each of ten
+	 * thousand sandboxes at once when they all go. */
+	ROOM_BYTES = 16 << 20,
 };
 
 /* -- any child: its channel --------------------------------------------------------- */
@@ -65,14 +68,25 @@ static void close_channel(struct child *c)
 	fd_close(&c->source.fd);
 }
 
-void child_notify(const struct child *c, const struct ipc_message *m, const int *fd)
+/* Hear @c from now on. */
+static int hear_channel(struct child *c)
 {
-	if (c->source.fd >= 0)
-		(void)!ipc_send(c->source.fd, m, fd, fd ? 1 : 0);
+	const int room = ROOM_BYTES;
+	int r = process_dont_wait(c->source.fd);
+
+	/* Where that is refused there is one sandbox. */
+	(void)!setsockopt(c->source.fd, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room));
+	return r < 0 ? r : loop_add(c->supervisor->loop, &c->source, EPOLLIN);
 }
 
-int child_connect(const struct child *a, const struct ipc_message *to_a,
-		  const struct child *b, const struct ipc_message *to_b)
+void child_notify(struct child *c, const struct ipc_message *m, const int *fd)
+{
+	if (c->source.fd >= 0 && ipc_send(c->source.fd, m, fd, fd ? 1 : 0) == -EAGAIN)
+		close_channel(c);
+}
+
+int child_connect(struct child *a, const struct ipc_message *to_a, struct child *b,
+		  const struct ipc_message *to_b)
 {
 	CLEAN(fd) int for_a = -1, for_b = -1;
 	struct err ignored = { 0 };
@@ -106,10 +120,7 @@ static void on_channel(struct loop_source *source, uint32_t events)
 
 void child_hear(struct child *c)
 {
-	if (!c->kind->has_channel)
-		return;
-	if (process_dont_wait(c->source.fd) < 0 ||
-	    loop_add(c->supervisor->loop, &c->source, EPOLLIN) < 0)
+	if (c->kind->has_channel && hear_channel(c) < 0)
 		(void)!kill(c->pid, SIGKILL);
 }
 
@@ -471,8 +482,7 @@ void supervisor_take_control(struct supervisor *k, int fd)
 {
 	close_channel(&k->control);
 	k->control.source.fd = fd;
-	if (process_dont_wait(fd) < 0 ||
-	    loop_add(k->loop, &k->control.source, EPOLLIN) < 0)
+	if (hear_channel(&k->control) < 0)
 		close_channel(&k->control);
 	else
 		supervisor_introduce(k);

@@ -120,9 +120,10 @@ int child_start(struct child *c, struct err *err) MUST_CHECK;
 /* Start it, unless it runs, or all are to end. What fails is tried again. When control
  * has started, the other programs follow it. */
 void child_start_if_needed(struct child *c);
-/* Whoever doesn't read is about to be replaced. */
-void child_notify(const struct child *c, const struct ipc_message *m, const int *fd);
+/* A child whose channel is full has not read for long: the channel is closed, and the
+ * child replaced. Its successor gets everything. */
+void child_notify(struct child *c, const struct ipc_message *m, const int *fd);
 /* Give each of the two, with its message, one end of a fresh channel. Return: 0,
  * -ENOTCONN (one of them has no channel to the supervisor), or -errno. */
-int child_connect(const struct child *a, const struct ipc_message *to_a,
-		  const struct child *b, const struct ipc_message *to_b) MUST_CHECK;
+int child_connect(struct child *a, const struct ipc_message *to_a, struct child *b,
+		  const struct ipc_message *to_b) MUST_CHECK;

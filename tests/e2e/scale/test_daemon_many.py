@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import os
 import signal
+import socket
 import threading
 import time
 
@@ -179,3 +180,29 @@ def test_what_many_have_alike_is_there_once(host):
     daemon.kill()
     daemon = host.daemon()
     assert len(daemon.names()) == 21 and held() <= before + 1
+
+
+def test_those_that_go_at_once_while_nobody_listens(daemon):
+    """More than a channel holds by itself: neither control nor the engine keeps one, and neither is replaced for it."""
+    def held():
+        return len(os.listdir(f"/proc/{daemon.children()['engine']}/fd"))
+    before, control = held(), daemon.children()["control"]
+    with contextlib.ExitStack() as spaces, contextlib.ExitStack() as stack:
+        for i in range(150):
+            space = spaces.enter_context(contextlib.closing(NetNs()))
+            assert daemon.call("PUT", f"/sandboxes/s{i}", {"netns": space.path, "policy": {}}).status == 201
+        assert held() > before
+        client = stack.enter_context(socket.socket(socket.AF_UNIX))
+        client.connect(str(daemon.socket))
+        client.send(b"DELETE /sandboxes/s149 HTTP/1.1\r\nHost: weir\r\n\r")
+        assert daemon.answers(), "so the most of it was read"
+        os.kill(control, signal.SIGSTOP)
+        spaces.close()
+        wait_for(lambda: held() <= before)
+        # control is asked for the last one before it has heard of it
+        client.send(b"\n")
+        os.kill(control, signal.SIGCONT)
+        client.settimeout(60)
+        assert client.recv(4096).startswith(b"HTTP/1.1 200 ")
+    wait_for(lambda: daemon.names() == [])
+    assert daemon.children()["control"] == control

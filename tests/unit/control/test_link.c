@@ -5,7 +5,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "control/control.h"
+#include "sys/process.h"
 #include "unit.h"
 
 /* -- what link.c hands messages on to ----------------------------------------------- */
@@ -65,7 +67,7 @@ int api_listen(struct api *a)
 /* -- control and its first daemon --------------------------------------------------- */
 
 static struct control control;
-static int daemon_end;
+static int daemon_end; /* the other end of its channel */
 
 static int open_control(void **state)
 {
@@ -124,4 +126,31 @@ TEST_WITH(an_answer_that_comes_too_late_is_not_the_next_questions, open_control,
 		assert_int_equal(ipc_receive(daemon_end, &m, NULL, 0, &count), 0);
 		assert_int_equal(m.ask, next);
 	}
+}
+
+TEST_WITH(a_daemon_that_lives_on_without_its_channel_is_replaced, open_control,
+	  close_control)
+{
+	const struct control_answer wanted = { IPC_AUDITED, IPC_AUDITED };
+	const struct ipc_message ask = { .type = IPC_AUDIT };
+	struct control_link *l = &control.links[3];
+	const int64_t until_ms = clock_now_ms() + 10 * 1000;
+	struct ipc_message m = { 0 };
+	int pair[2], r = -EAGAIN;
+	size_t count;
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	l->from_supervisor.fd = pair[0];
+	close(pair[1]);
+	assert_int_equal(process_dont_wait(daemon_end), 0);
+	assert_int_equal(control_ask_supervisor(l, &ask, NULL, 0, &wanted, &m, NULL),
+			 -EPIPE);
+	assert_int_equal(l->from_supervisor.fd, -1);
+	while (r == -EAGAIN && clock_now_ms() < until_ms) {
+		assert_int_equal(loop_turn(control.loop, 100), 0);
+		r = ipc_receive(daemon_end, &m, NULL, 0, &count);
+	}
+	assert_int_equal(r, 0);
+	assert_int_equal(m.type, IPC_STUCK);
+	assert_int_equal(m.sandbox, 3);
 }

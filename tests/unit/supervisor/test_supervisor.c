@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A child that doesn't read what its supervisor sends. */
+#include "supervisor/supervisor.h"
+
+#include <string.h>
+#include <sys/socket.h>
+
+#include "unit.h"
+
+static const struct child_kind kind = { .has_channel = true };
+
+/* Return: how many messages @c takes before its channel is closed. */
+static size_t fill(struct child *c)
+{
+	const struct ipc_message m = { .type = IPC_ALIVE };
+	size_t count = 0;
+
+	for (; c->source.fd >= 0 && count < 1000 * 1000; count++)
+		child_notify(c, &m, NULL);
+	return count;
+}
+
+TEST(a_child_that_reads_nothing_loses_its_channel)
+{
+	struct supervisor k = { .loop = loop_new() };
+	struct child c;
+	struct ipc_message m;
+	size_t sent, heard = 0, count;
+	int pair[2];
+
+	assert_non_null(k.loop);
+	child_add(&k, &c, "a child", &kind);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	c.source.fd = pair[0];
+	child_hear(&c);
+	sent = fill(&c);
+	assert_int_equal(c.source.fd, -1);
+	/* What it was sent before it finds all the same, and then the end. */
+	while (ipc_receive(pair[1], &m, NULL, 0, &count) == 0)
+		heard++;
+	assert_int_equal(heard, sent - 1);
+	close(pair[1]);
+	loop_free(k.loop);
+}
