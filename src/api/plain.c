@@ -95,10 +95,15 @@ static bool read_head(struct api_plain *p)
 	enum http_read read =
 		http_next(&stream, (const uint8_t *)p->bytes, p->size, &piece);
 	const struct http_request *head = &piece.request;
+	const bool is_long = (read == HTTP_REQUEST ? head->size : p->size) >
+			     API_PLAIN_HEAD_MAX;
 	struct api_request *r = &p->request;
 	char method[16] = "";
 
-	if (read == HTTP_REQUEST) {
+	if (piece.fault == HTTP_TOO_LONG || (read != HTTP_BAD && is_long)) {
+		reply_text(r, HTTP_HEAD_TOO_LARGE, "the request's head is too long",
+			   "Connection", "close");
+	} else if (read == HTTP_REQUEST) {
 		p->head_size = head->size;
 		p->headers_at = (size_t)(head->headers.ptr - p->bytes);
 		p->headers_size = head->headers.len;
@@ -111,10 +116,6 @@ static bool read_head(struct api_plain *p)
 			    head->body == HTTP_BODY_CHUNKED
 				    ? http_fault_text(HTTP_BAD_FRAMING)
 				    : NULL);
-	} else if (piece.fault == HTTP_TOO_LONG ||
-		   (read == HTTP_NEED_MORE && p->size > API_PLAIN_HEAD_MAX)) {
-		reply_text(r, HTTP_HEAD_TOO_LARGE, "the request's head is too long",
-			   "Connection", "close");
 	} else if (read == HTTP_BAD) {
 		reply_text(r, HTTP_BAD_REQUEST, http_fault_text(piece.fault),
 			   "Connection", "close");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The API without a library, while the kernel lets this user watch nothing more. */
+/* The API without a library, also while the kernel lets this user watch nothing more. */
 #include "api/api.h"
 
 #include <errno.h>
@@ -68,11 +68,12 @@ struct served {
 
 static struct served serve_with(struct api_ops ops)
 {
-	struct served s = {
-		.config = { .loop = loop_new(), .ops = ops, .sandboxes.admits = admits },
-		.here.sun_family = AF_UNIX,
-		.size = sizeof(s.here)
-	};
+	struct served s = { .config = { .loop = loop_new(),
+					.ops = ops,
+					.open = true,
+					.sandboxes.admits = admits },
+			    .here.sun_family = AF_UNIX,
+			    .size = sizeof(s.here) };
 	struct err err = { 0 };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
@@ -211,4 +212,44 @@ TEST(a_policy_is_shown_while_another_one_comes_into_force)
 	close(client);
 	served_done(&s);
 	document_free(in_force);
+}
+
+/* What is answered to @request, sent in one piece. */
+static void ask(const struct served *s, const char *request, char *got, size_t size)
+{
+	int client = dial(s);
+	ssize_t n;
+
+	assert_int_equal(send(client, request, strlen(request), 0), strlen(request));
+	for (int turns = 0; turns < 3; turns++)
+		turn(s);
+	n = recv(client, got, size - 1, MSG_DONTWAIT);
+	assert_true(n > 0);
+	got[n] = '\0';
+	close(client);
+}
+
+static void assert_status(const char *got, const char *status)
+{
+	if (strncmp(got, status, strlen(status)) != 0)
+		fail_msg("%s", got);
+}
+
+TEST(a_head_that_is_too_long_is_refused_in_whatever_pieces_it_comes)
+{
+	static const char before[] = "GET /nothing HTTP/1.1\r\nHost: x\r\nX: ",
+			  behind[] = "\r\n\r\n";
+	struct served s = serve();
+	char request[API_PLAIN_HEAD_MAX + 2] = "", got[4096];
+	size_t filling = API_PLAIN_HEAD_MAX - strlen(before) - strlen(behind);
+
+	snprintf(request, sizeof(request), "%s%0*d%s", before, (int)filling, 0, behind);
+	assert_int_equal(strlen(request), API_PLAIN_HEAD_MAX);
+	ask(&s, request, got, sizeof(got));
+	assert_status(got, "HTTP/1.1 404");
+	snprintf(request, sizeof(request), "%s%0*d%s", before, (int)filling + 1, 0,
+		 behind);
+	ask(&s, request, got, sizeof(got));
+	assert_status(got, "HTTP/1.1 431");
+	served_done(&s);
 }
