@@ -136,20 +136,16 @@ static void decide_by_link(struct api_request *r, const struct review *t, bool a
 	char length[REVIEW_LENGTH_SIZE];
 	struct err err = { 0 };
 	struct reply_stream s;
-	unsigned int status;
+	unsigned int status = 0;
 
-	if (accepts) {
-		if (!read_length(r, t, length))
-			return;
-		status = review_accept(r, t, length, NULL, &err);
-		if (status > 0) {
-			reply_error(r, status, "%s", err.text);
-			return;
-		}
-	}
-	if (ops->decide(ops->data, t->id, accepts ? REVIEW_ACCEPTED : REVIEW_DISMISSED,
-			WHO, &err) < 0) {
-		reply_error(r, HTTP_UNAVAILABLE, "%s", err.text);
+	if (accepts && !read_length(r, t, length))
+		return;
+	if (accepts)
+		status = review_accept(r, t, WHO, length, NULL, &err);
+	else if (ops->decide(ops->data, t->id, REVIEW_DISMISSED, WHO, &err) < 0)
+		status = HTTP_UNAVAILABLE;
+	if (status > 0) {
+		reply_error(r, status, "%s", err.text);
 		return;
 	}
 	if (!open_page(r, accepts ? "Allowed:" : "Denied:", t, &s))

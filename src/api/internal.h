@@ -218,10 +218,10 @@ void review_go_to_sandbox(struct api_request *r, const struct review *t);
  * first, or "". False: it was answered; with "rule" also where @t is about another. */
 bool review_read_body(struct api_request *r, const struct review *t,
 		      char ret[REVIEW_LENGTH_SIZE]);
-/* Put the task's rule in force, for @length, or, with "", for good. *@ret_diff, which may
- * be NULL, is what that changed, owned by the caller. Return: 0; or the status of an
- * answer with @err. */
-unsigned int review_accept(struct api_request *r, const struct review *t,
+/* Note that @who has accepted the task, and put its rule in force, for @length, or, with
+ * "", for good. *@ret_diff, which may be NULL, is what that changed, owned by the caller.
+ * Return: 0; or the status of an answer with @err, and nothing is in force. */
+unsigned int review_accept(struct api_request *r, const struct review *t, const char *who,
 			   const char *length, json_t **ret_diff,
 			   struct err *err) MUST_CHECK;
 

@@ -22,13 +22,16 @@ enum {
 };
 
 /* What an operation on the store ended with. */
+static unsigned int status_of(int code)
+{
+	return code == -ENOENT	   ? HTTP_NOT_FOUND
+	       : code == -EALREADY ? HTTP_CONFLICT
+				   : HTTP_UNAVAILABLE;
+}
+
 static void refuse_review(struct api_request *r, int code, const struct err *err)
 {
-	reply_error(r,
-		    code == -ENOENT	? HTTP_NOT_FOUND
-		    : code == -EALREADY ? HTTP_CONFLICT
-					: HTTP_UNAVAILABLE,
-		    "%s", err->text);
+	reply_error(r, status_of(code), "%s", err->text);
 }
 
 /* @t and what changes with it; @diff is taken. */
@@ -138,26 +141,46 @@ static void answer_task(struct api_request *r, const struct review *t)
 
 /* ---- deciding ---- */
 
-/* Note what was decided, and say it with what it changed. @diff is taken. */
-static void decide(struct api_request *r, const struct review *t, enum review_state state,
-		   const char *who, json_t *diff)
+/* @t was decided: say how, with what that changed. @diff is taken. */
+static void reply_decided(struct api_request *r, const struct review *t,
+			  enum review_state state, const char *who, json_t *diff)
 {
-	const struct api_ops *ops = r->ops;
-	struct err err = { 0 };
+	struct err ignored = { 0 };
 	struct review now;
-	int code = ops->decide(ops->data, t->id, state, who, &err);
 
-	if (code == 0)
-		code = ops->review(ops->data, t->id, &now, &err);
-	if (code < 0) {
-		json_decref(diff);
-		refuse_review(r, code, &err);
-		return;
+	if (r->ops->review(r->ops->data, t->id, &now, &ignored) < 0) {
+		now = *t;
+		now.state = state;
+		now.decided_ms = clock_wall_ms();
+		snprintf(now.who, sizeof(now.who), "%s", who);
 	}
 	reply_task(r, &now, diff ?: json_array());
 }
 
-unsigned int review_accept(struct api_request *r, const struct review *t,
+/* Put @next, which is taken, in force. It is noted first: were it in force and couldn't
+ * be noted, whoever asks once more, by a link that is to work once, would have the rule
+ * for longer. Should what was noted stay, a denial opens the task again. */
+static unsigned int note_and_change(struct api_request *r, const struct review *t,
+				    const char *who, struct document *next,
+				    struct err *err)
+{
+	const struct api_ops *ops = r->ops;
+	enum api_failure failure;
+	struct err ignored = { 0 };
+	int code = ops->decide(ops->data, t->id, REVIEW_ACCEPTED, who, err);
+
+	if (code < 0) {
+		document_free(next);
+		return status_of(code);
+	}
+	failure = ops->change(ops->data, next, err);
+	if (failure == API_FAILED_NOT)
+		return 0;
+	(void)!ops->decide(ops->data, t->id, t->state, t->who, &ignored);
+	return api_failure_status(failure);
+}
+
+unsigned int review_accept(struct api_request *r, const struct review *t, const char *who,
 			   const char *length, json_t **ret_diff, struct err *err)
 {
 	const struct api_ops *ops = r->ops;
@@ -165,7 +188,6 @@ unsigned int review_accept(struct api_request *r, const struct review *t,
 	struct document *next = NULL;
 	char rules[REVIEW_GRANT_SIZE];
 	unsigned int status;
-	enum api_failure failure;
 	CLEAN(json) json_t *diff = NULL;
 
 	if (!request_has_policy(r))
@@ -178,8 +200,7 @@ unsigned int review_accept(struct api_request *r, const struct review *t,
 		err_set(err, -E2BIG, "egress rule total count exceeds limit %zu", max);
 		status = HTTP_TOO_LARGE;
 	} else {
-		failure = ops->change(ops->data, next, err);
-		status = failure == API_FAILED_NOT ? 0 : api_failure_status(failure);
+		status = note_and_change(r, t, who, next, err);
 	}
 	ops->log_change(ops->data, rules, status ? err->text : NULL,
 			status > 0 && status < 500);
@@ -197,11 +218,22 @@ static void accept_task(struct api_request *r, const struct review *t, const cha
 
 	if (!review_read_body(r, t, length))
 		return;
-	status = review_accept(r, t, length, &diff, &err);
+	status = review_accept(r, t, who, length, &diff, &err);
 	if (status == 0)
-		decide(r, t, REVIEW_ACCEPTED, who, diff);
+		reply_decided(r, t, REVIEW_ACCEPTED, who, diff);
 	else
 		reply_error(r, status, "%s", err.text);
+}
+
+static void dismiss_task(struct api_request *r, const struct review *t, const char *who)
+{
+	struct err err = { 0 };
+	int code = r->ops->decide(r->ops->data, t->id, REVIEW_DISMISSED, who, &err);
+
+	if (code < 0)
+		refuse_review(r, code, &err);
+	else
+		reply_decided(r, t, REVIEW_DISMISSED, who, NULL);
 }
 
 /* ---- the target ---- */
@@ -245,5 +277,5 @@ void answer_review(struct api_request *r)
 	else if (accept)
 		accept_task(r, &t, who);
 	else
-		decide(r, &t, REVIEW_DISMISSED, who, NULL);
+		dismiss_task(r, &t, who);
 }

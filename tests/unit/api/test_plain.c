@@ -253,3 +253,95 @@ TEST(a_head_that_is_too_long_is_refused_in_whatever_pieces_it_comes)
 	assert_status(got, "HTTP/1.1 431");
 	served_done(&s);
 }
+
+/* -- a review task ------------------------------------------------------------------ */
+
+static const struct review open_task = { .id = 1,
+					 .destination = "a.test",
+					 .is_name = true,
+					 .advice = "a.test",
+					 .state = REVIEW_OPEN };
+static struct review task;
+static bool store_is_locked, engine_refuses;
+static size_t changes;
+
+static int the_task(void *data, int64_t id, struct review *ret, struct err *err)
+{
+	*ret = task;
+	return 0;
+}
+
+static int no_tasks(void *data, enum review_state state,
+		    bool (*on_task)(void *to, const struct review *t), void *to,
+		    struct err *err)
+{
+	return 0;
+}
+
+static int note(void *data, int64_t id, enum review_state state, const char *who,
+		struct err *err)
+{
+	if (store_is_locked)
+		return err_set(err, -EBUSY, "the store is locked");
+	task.state = state;
+	snprintf(task.who, sizeof(task.who), "%s", who);
+	return 0;
+}
+
+static enum api_failure change(void *data, struct document *next, struct err *err)
+{
+	changes++;
+	document_free(next);
+	if (!engine_refuses)
+		return API_FAILED_NOT;
+	err_set(err, -EIO, "the engine refuses");
+	return API_FAILED_APPLY;
+}
+
+static void log_change(void *data, const char *rules_json, const char *error,
+		       bool callers_fault)
+{
+}
+
+TEST(a_rule_is_in_force_and_noted_or_neither)
+{
+	static const struct {
+		const char *what;
+		bool locked, refuses;
+		const char *status;
+		size_t changes;
+		enum review_state state;
+		const char *who;
+	} rows[] = {
+		{ "both", false, false, "HTTP/1.1 200", 1, REVIEW_ACCEPTED, "ann" },
+		{ "not noted", true, false, "HTTP/1.1 503", 0, REVIEW_OPEN, "" },
+		{ "refused", false, true, "HTTP/1.1 500", 1, REVIEW_OPEN, "" },
+	};
+	struct served s = serve_with((struct api_ops){ .policy = policy_in_force,
+						       .change = change,
+						       .log_change = log_change,
+						       .reviews = no_tasks,
+						       .review = the_task,
+						       .decide = note });
+	char got[4096];
+
+	in_force = document_deny_all();
+	assert_non_null(in_force);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		task = open_task;
+		changes = 0;
+		store_is_locked = rows[i].locked;
+		engine_refuses = rows[i].refuses;
+		ask(&s,
+		    "POST /review/1/accept?who=ann HTTP/1.1\r\nHost: localhost\r\n"
+		    "Content-Length: 0\r\n\r\n",
+		    got, sizeof(got));
+		assert_status(got, rows[i].status);
+		if (changes != rows[i].changes || task.state != rows[i].state ||
+		    strcmp(task.who, rows[i].who) != 0)
+			fail_msg("%s: %zu changes, state %d, by '%s'", rows[i].what,
+				 changes, task.state, task.who);
+	}
+	served_done(&s);
+	document_free(in_force);
+}
