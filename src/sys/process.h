@@ -93,7 +93,7 @@ int inherited_fds_take(const int *fds, size_t count, int last) MUST_CHECK;
 
 enum {
 	SETTINGS_FD = INHERITED_FIRST + INHERITED_MAX, /* of the program that is told */
-	SETTINGS_MAX = 4 << 20,			       /* bytes; more: -E2BIG */
+	SETTINGS_MAX = 4 << 20, /* bytes; settings_take() refuses more */
 };
 
 /* Both end with NULL; @args begins with the program's name. Return: a descriptor, -errno.
