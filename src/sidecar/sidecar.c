@@ -306,17 +306,26 @@ static int remove_rules(struct err *err)
 	return r;
 }
 
+/* Standard input, of --end-with-stdin. */
+struct input {
+	struct loop_source source;
+	struct loop *loop;
+};
+
 /* What comes is nobody's; the end is as SIGTERM. */
 static void on_input(struct loop_source *source, uint32_t events)
 {
+	struct input *in = CONTAINER_OF(source, struct input, source);
 	char ignored[512];
 	ssize_t n = read(source->fd, ignored, sizeof(ignored));
 
-	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-		(void)!kill(getpid(), SIGTERM);
+	if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
+		return;
+	loop_remove(in->loop, source);
+	(void)!kill(getpid(), SIGTERM);
 }
 
-static int start(struct supervisor *k, struct loop_source *input, struct err *err)
+static int start(struct supervisor *k, struct input *input, struct err *err)
 {
 	int r = supervisor_prepare(k, err);
 
@@ -344,7 +353,8 @@ static int start(struct supervisor *k, struct loop_source *input, struct err *er
 		child_hear(&k->engine);
 	if (r < 0 || !k->spec->end_with_stdin)
 		return r;
-	r = loop_add(k->loop, input, EPOLLIN);
+	input->loop = k->loop;
+	r = loop_add(k->loop, &input->source, EPOLLIN);
 	return r < 0 ? err_sys(err, r,
 			       "--end-with-stdin: standard input has no other end")
 		     : 0;
@@ -357,7 +367,9 @@ int sidecar_run(struct sidecar_spec *spec)
 		.spec = spec,
 		.args = spec->argv + 1,
 	};
-	struct loop_source input = { .fd = STDIN_FILENO, .on_ready = on_input };
+	struct input input = {
+		.source = { .fd = STDIN_FILENO, .on_ready = on_input },
+	};
 	struct err err = { 0 };
 	int r;
 

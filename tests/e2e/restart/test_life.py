@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -12,7 +13,7 @@ import time
 import pytest
 
 from world import expect
-from world.program import is_alive
+from world.program import children, is_alive
 from world.run import Started
 from world.sidecar import SIDE_UID, Flow, Pod, end_input, policy, programs, wait_for
 
@@ -467,3 +468,19 @@ def test_a_start_installs_its_policy_once(pod, site, text):
     assert generation() == before + 1, side
     side.post(f"allow {site.name}", "allow other.test")
     assert generation() == before + 2
+
+
+def test_the_end_of_its_input_is_read_once(pod):
+    """It ends with that, and does nothing while it waits for control, which stands still here."""
+    started = pod.start(programs(pod.world), "sidecar", "--end-with-stdin", uid=0, caps=pod.caps,
+                        env={"OPENSANDBOX_EGRESS_RULES": policy(), "OPENSANDBOX_EGRESS_TOKEN": "token"})
+
+    def control():
+        found = [c for c in children(started.pid) if pathlib.Path(f"/proc/{c}/comm").read_text() == "weir-control\n"]
+        return found and pod.nft("list", "ruleset") and found[0]
+    os.kill(wait_for(control), signal.SIGSTOP)
+    started.process.stdin.close()
+    time.sleep(2)
+    fields = pathlib.Path(f"/proc/{started.pid}/stat").read_text().rpartition(")")[2].split()
+    assert (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") < 0.5
+    assert started.process.wait(60) == 0
