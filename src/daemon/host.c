@@ -75,19 +75,18 @@ int host_load(struct daemon *w)
 	return r;
 }
 
-void host_on_engine(struct daemon *w, const struct ipc_message *m)
+void host_on_engine(struct daemon *w, struct ipc_message *m)
 {
 	struct host *h = &w->host;
-	char text[ERR_TEXT_SIZE];
 
+	ipc_sanitize(m->text, sizeof(m->text));
 	if (!host_change(h, m->text[0] ? HOST_ON_NOT_INSTALLED : HOST_ON_INSTALLED))
 		return;
-	snprintf(text, sizeof(text), "%.*s", (int)sizeof(text) - 1, m->text);
-	if (text[0]) {
+	if (m->text[0]) {
 		log_error("the filter of the host's sandboxes can't be installed: %s; "
 			  "what stood before stays",
-			  text);
-		daemon_sandbox_refuse_host(w, text);
+			  m->text);
+		daemon_sandbox_refuse_host(w, m->text);
 	} else {
 		cgroup_guard_load(w);
 	}

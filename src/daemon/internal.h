@@ -282,7 +282,7 @@ int host_again(struct daemon_sandbox *d, const struct ipc_sandbox *asked, uint32
 int host_send(struct daemon *w) MUST_CHECK;
 /* Have the engine install the host's table. */
 int host_load(struct daemon *w) MUST_CHECK;
-void host_on_engine(struct daemon *w, const struct ipc_message *m);
+void host_on_engine(struct daemon *w, struct ipc_message *m);
 /* @d's rules are active for the first time: end the older connections that the filter
  * can't judge. */
 int host_settle(struct daemon_sandbox *d, struct err *err) MUST_CHECK;
