@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pwd.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@
 #include "policy/node.h"
 #include "policy/rule.h"
 #include "proto/run_socket.h"
+#include "sys/files.h"
 #include "sys/print.h"
 #include "tools/events_show.h"
 
@@ -209,17 +211,45 @@ static bool is_wanted(const struct show *s, const struct review *t)
 	return is_answered_yes();
 }
 
-static int write_policy(struct policy_file *file, struct text text, struct err *err)
+/* An answer has been waited for: what @file says must be @before still. Whoever else
+ * accepts a task or learns holds the same lock; an editor holds none. */
+static int write_policy(struct show *s, struct policy_file *file, struct text before,
+			struct text text, struct err *err)
 {
-	int r = policy_file_prepare(file, text, err);
+	/* To lock on NFS a file has to be open for writing. */
+	struct file_how how = { .flags = O_RDWR, .anybodys = true, .follow = true };
+	CLEAN(fd) int fd = file_open(AT_FDCWD, file->path, &how, NULL);
+	struct text now;
+	int r;
 
-	return r < 0 ? r : policy_file_commit(file, err);
+	how.flags = O_RDONLY;
+	if (fd < 0)
+		fd = file_open(AT_FDCWD, file->path, &how, err);
+	if (fd < 0)
+		return fd;
+	r = file_lock(fd);
+	if (r < 0)
+		return err_set(err, r, "cannot lock %s: %s", SHOWN(file->path),
+			       r == -EWOULDBLOCK ? "another process has it locked"
+						 : strerror(-r));
+	r = policy_file_prepare(file, text, err);
+	if (r < 0)
+		return r;
+	r = policy_file_read(file, &s->arena, &now, err);
+	if (r == 0 && text_same(now, before))
+		return policy_file_commit(file, err);
+	policy_file_abort(file);
+	return r < 0 ? r
+		     : err_set(err, -ESTALE,
+			       "%s has changed meanwhile, and is left as it is: accept "
+			       "the task again",
+			       SHOWN(file->path));
 }
 
-/* As the API does it, of the document @old of OpenSandbox's form. */
+/* As the API does it, of the document @old of OpenSandbox's form, which @text is. */
 static int add_to_document(struct show *s, const struct review *t,
-			   struct policy_file *file, const struct document *old,
-			   const char *rule, struct err *err)
+			   struct policy_file *file, struct text text,
+			   const struct document *old, const char *rule, struct err *err)
 {
 	CLEAN(document) struct document *next = NULL;
 	const char *rules = arena_printf(&s->arena, "[%s]", rule) ?: "";
@@ -234,8 +264,8 @@ static int add_to_document(struct show *s, const struct review *t,
 	json = document_json(next, true);
 	return !json			   ? err_set(err, -ENOMEM, "out of memory")
 	       : document_equal(old, next) ? 0
-	       : is_wanted(s, t)	   ? write_policy(file, text_of(json), err)
-					   : -ECANCELED;
+	       : is_wanted(s, t) ? write_policy(s, file, text, text_of(json), err)
+				 : -ECANCELED;
 }
 
 static int add_to_text(struct show *s, const struct review *t, struct policy_file *file,
@@ -251,7 +281,7 @@ static int add_to_text(struct show *s, const struct review *t, struct policy_fil
 		return 0;
 	}
 	fprintf(stderr, "%s:%u:\n+ - %s\n", SHOWN(s->spec.policy), a.line, a.rule);
-	return is_wanted(s, t) ? write_policy(file, a.text, err) : -ECANCELED;
+	return is_wanted(s, t) ? write_policy(s, file, text, a.text, err) : -ECANCELED;
 }
 
 /* A document of OpenSandbox's is written as the API writes it; of everything else the
@@ -270,7 +300,7 @@ static int add_rule(struct show *s, const struct review *t, const char *rule,
 		return r == -ENOMEM ? r : -EINVAL;
 	if (text_trim(text).len > 0 && text_trim(text).ptr[0] == '{' &&
 	    document_parse_strict(text, &d, NULL) == 0)
-		return add_to_document(s, t, &file, d, rule, err);
+		return add_to_document(s, t, &file, text, d, rule, err);
 	return add_to_text(s, t, &file, text, rule, err);
 }
 

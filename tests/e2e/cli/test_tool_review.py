@@ -105,6 +105,38 @@ def test_a_terminal_is_asked(world, store, review, policy):
     assert "a.test" in policy.read_text() and not tasks(review)
 
 
+@pytest.mark.parametrize("name, before, after", [
+    ("p.json", '{"egress": []}', '{"egress": [{"action": "deny", "target": "c.test"}]}'),
+    ("p.yaml", "egress: []\n", "egress:\n- {action: deny, target: c.test}\n")])
+def test_what_changed_while_it_was_asked_stays(world, store, review, tmp_path, name, before, after):
+    """Somebody denies a name in an editor while the question stands there: the denial is not written over."""
+    file = tmp_path / name
+    file.write_text(before)
+    store.put("a.test")
+    number = str(tasks(review)["sb-1", "a.test"]["id"])
+    with Terminal(world, [world.weir_path, "review", "accept", number, "--policy", file, "--state-dir", store.folder]) as terminal:
+        terminal.expect(r"add it\? \[y/N\]")
+        file.write_text(after)
+        terminal.type("y\n")
+        terminal.expect("has changed meanwhile")
+        assert terminal.started.process.wait(60) == 125
+    assert file.read_text() == after and ("sb-1", "a.test") in tasks(review)
+    assert [f.name for f in tmp_path.iterdir() if f.name.endswith(".weir-new")] == []
+
+
+def test_of_two_who_accept_at_once_none_loses_its_rule(world, store, review, policy):
+    names = [f"at-once{n}.test" for n in range(6)]
+    for name in names:
+        store.put(name)
+    found = tasks(review)
+    started = [world.start([world.weir_path, "review", "accept", str(found["sb-1", name]["id"]), "--policy", policy, "--yes",
+                            "--state-dir", store.folder]) for name in names]
+    done = [one.wait().code for one in started]
+    waiting, rules = tasks(review), policy.read_text()
+    assert set(done) <= {0, 125} and 0 in done, done
+    assert [name in rules for name in names] == [("sb-1", name) not in waiting for name in names] == [code == 0 for code in done]
+
+
 def test_a_lookalike_is_shown_and_asked_for_twice(world, store, review, policy):
     """A name that could be taken for an allowed one: one yes is not enough."""
     store.put("githud.com", like="github.com")
