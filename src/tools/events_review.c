@@ -15,6 +15,7 @@
 #include "opensandbox/policy_file.h"
 #include "outputs/client.h"
 #include "policy/edit.h"
+#include "policy/limits.h"
 #include "policy/load.h"
 #include "policy/node.h"
 #include "policy/rule.h"
@@ -315,7 +316,7 @@ static const char *who_decides(const struct show *s)
 
 /* --- deciding by who guards the sandbox, whose policy changes --- */
 
-enum { PATH_SIZE = 1024, LENGTH_SIZE = 24 };
+enum { PATH_SIZE = 1024 };
 
 static int ask_guard(struct show *s, const char *socket, const char *method,
 		     const char *path, const char *body, json_t **ret, struct err *err)
@@ -371,11 +372,11 @@ static int64_t task_of_run(const json_t *list, const struct review *t)
 }
 
 /* --for as a rule's `for`; "": not given. */
-static const char *length_of(const struct show *s, char buf[LENGTH_SIZE])
+static const char *length_of(const struct show *s, char buf[POLICY_WINDOW_SIZE])
 {
 	buf[0] = '\0';
 	if (s->spec.for_ms > 0)
-		snprintf(buf, LENGTH_SIZE, "%" PRId64 "s", s->spec.for_ms / 1000);
+		policy_window_text((uint32_t)(s->spec.for_ms / 1000), buf);
 	return buf;
 }
 
@@ -384,7 +385,7 @@ static int live_find(struct show *s, const struct review *t, const char *socket,
 		     bool accept, int64_t *ret, struct err *err)
 {
 	const bool of_run = socket != s->spec.socket;
-	char path[PATH_SIZE], rule[REVIEW_ENDED_SIZE], length[LENGTH_SIZE];
+	char path[PATH_SIZE], rule[REVIEW_ENDED_SIZE], length[POLICY_WINDOW_SIZE];
 	const char *destination;
 	CLEAN(json) json_t *j = NULL;
 	int r;
@@ -416,7 +417,7 @@ static int live_decide(struct show *s, const struct review *t, bool accept,
 		       struct err *err)
 {
 	char path[PATH_SIZE], who[3 * REVIEW_WHO_SIZE], run[RUN_SOCKET_PATH_SIZE];
-	char rule[REVIEW_RULE_SIZE], length[LENGTH_SIZE];
+	char rule[REVIEW_RULE_SIZE], length[POLICY_WINDOW_SIZE];
 	const char *socket = client_guard(s->spec.socket, t->sandbox, run), *body = "";
 	CLEAN(json) json_t *j = NULL;
 	int64_t id;

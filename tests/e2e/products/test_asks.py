@@ -219,7 +219,7 @@ def test_weir_review_decides_of_a_run_while_it_waits(world):
 
         def waiting(name):
             return [t for t in json.loads(review("list", "--json").text or "[]") if t["destination"] == name]
-        for site, words, status in ((yes, ("accept", "--live", "--yes", "--for", "10m"), "200 OK"), (no, ("dismiss", "--live"), "403 Forbidden")):
+        for site, words, status in ((yes, ("accept", "--live", "--yes", "--for", "12d"), "200 OK"), (no, ("dismiss", "--live"), "403 Forbidden")):
             with Asking(box, ["connect", site.name, 80, GET.format(site.name)]) as client:
                 done = review(words[0], str(wait_for(lambda: waiting(site.name))[0]["id"]), *words[1:])
                 assert done.code == 0, done
@@ -239,7 +239,7 @@ def test_weir_review_shows_what_accepting_adds(world):
             (number,) = [str(t["id"]) for t in review("list", "--json").json() if t["destination"] == site.name]
             done = review("accept", number, "--live", "--for", "10m")
             rule = f'+ {{"action":"allow","target":"{site.name}","ports":["tcp/80"]'
-            assert done.code == 1 and rule + ',"for":"600s"}' in done.messages and f"'{site.name}' looks like '{known}'" in done.messages, done
+            assert done.code == 1 and rule + ',"for":"10m"}' in done.messages and f"'{site.name}' looks like '{known}'" in done.messages, done
             done = review("accept", number, "--live", "--for", "10m", "--yes")
             assert done.code == 0 and rule in done.messages and f"'{site.name}' looks like '{known}'" in done.messages, done
         assert "200 OK" in client.answer.data, client.answer
