@@ -429,9 +429,14 @@ static bool refuses_address(const struct plan *p, struct event *e)
 {
 	const struct plan_verdict v =
 		plan_match_addr(p, &e->remote, e->protocol, e->port);
+	const enum addr_special kind = addr_special(&e->remote);
 
 	if (v.action != POLICY_ALLOW)
 		return refuse_by(e, &v, "an address rule denies it");
+	/* No default opens what isn't one machine's; a loopback is the sandbox's own. */
+	if (v.rule == PLAN_NO_RULE && kind != SPECIAL_LOOPBACK &&
+	    !addr_special_is_offered(kind))
+		return refuse(e, v.rule, false, addr_special_name(kind));
 	if (e->layer == EVENT_NAME && is_checked(p, e) && v.rule == PLAN_NO_RULE)
 		return refuse(e, v.rule, false, "no name is shown");
 	if (e->layer == EVENT_ADDRESS && is_checked(p, e) &&

@@ -136,9 +136,9 @@ static void check_name(const struct check *c, uint32_t i)
 	    exact == PLAN_NO_RULE && c->policy->default_action == POLICY_DENY)
 		add(c->reader, r, FAULT_HINT,
 		    "covers the names below, not the name itself: '**.' covers both");
-	if (r->action == POLICY_ALLOW && dns_name_is_localhost(&r->name))
+	if (dns_name_is_localhost(&r->name))
 		add(c->reader, r, FAULT_WARNING,
-		    "always means the sandbox's own loopback");
+		    "always means the sandbox's own loopback, whatever a rule says");
 }
 
 static void check_prefix(const struct check *c, uint32_t i)

@@ -8,6 +8,7 @@
 #include "base/jansson.h"
 #include "base/log.h"
 #include "base/special.h"
+#include "dns/message.h"
 #include "event/json.h"
 #include "policy/advice.h"
 #include "policy/limits.h"
@@ -264,13 +265,20 @@ struct query {
 	struct dns_name name;
 	struct text name_text; /* the part of @text that names it */
 	uint16_t port;	       /* 0: not asked */
-	bool no_tls;	       /* the scheme's protocol is neither TLS nor HTTP */
+	enum {
+		SHOWS_ANYTHING = 0, /* what isn't a URL */
+		SHOWS_HOST,	    /* TLS or HTTP, with the host if that is a name */
+		SHOWS_BYTES,	    /* neither */
+	} shows;
 };
 
 struct answer {
 	struct plan_verdict verdict;
 	bool open[PROTOCOL_COUNT]; /* the port; with no port: the rule */
-	bool limited;		   /* over TCP to TLS and HTTP, which show the name */
+	bool limited;		   /* over TCP to TLS and HTTP */
+	bool needs_name;	   /* where these show one */
+	bool is_local;		   /* a name of the loopback */
+	bool may_stand;		   /* an address, for a name that isn't open */
 };
 
 static int bad_query(const char *text, struct err *err)
@@ -318,10 +326,11 @@ static int host_and_port(struct text t, struct query *ret, struct err *err)
 static const struct {
 	const char *name;
 	uint16_t port;
-	bool no_tls;
-} schemes[] = { { "https", 443 },   { "http", 80 },	 { "wss", 443 },
-		{ "ws", 80 },	    { "ssh", 22, true }, { "git", 9418, true },
-		{ "ftp", 21, true } };
+	uint8_t shows;
+} schemes[] = { { "https", 443, SHOWS_HOST }, { "http", 80, SHOWS_HOST },
+		{ "wss", 443, SHOWS_HOST },   { "ws", 80, SHOWS_HOST },
+		{ "ssh", 22, SHOWS_BYTES },   { "git", 9418, SHOWS_BYTES },
+		{ "ftp", 21, SHOWS_BYTES } };
 
 /* A name or an address with or without a port, or "scheme://user@host:port/path": the
  * host and the port, which the scheme gives when the URL doesn't. */
@@ -339,7 +348,7 @@ static int query_parse(const char *text, struct query *ret, struct err *err)
 	for (size_t i = 0; i < ARRAY_SIZE(schemes); i++)
 		if (text_equal_nocase(scheme, schemes[i].name)) {
 			ret->port = schemes[i].port;
-			ret->no_tls = schemes[i].no_tls;
+			ret->shows = schemes[i].shows;
 		}
 	if (ret->port == 0)
 		return err_set(err, -EINVAL, "'%.*s' is not a scheme with a known port",
@@ -376,38 +385,72 @@ static const char *advise(const struct plan *p, const struct query *q,
 	return advice_write(p, &e, buf);
 }
 
+/* Does @q pass? @layer is what a connection shows. EVENT_NAME: the name, and to an
+ * address none; EVENT_ADDRESS: bytes that are neither TLS nor HTTP; EVENT_DNS: whatever
+ * it is. */
+static bool passes(const struct plan *p, const struct query *q, enum event_layer layer,
+		   uint8_t protocol)
+{
+	struct event e = event_make(EVENT_ALLOW, layer);
+
+	e.protocol = protocol;
+	e.port = q->port;
+	e.query_type = DNS_TYPE_A;
+	if (q->is_addr)
+		e.remote = q->addr;
+	else
+		dns_name_format(&q->name, e.name);
+	return !policy_refuses(p, &e);
+}
+
+/* Of an address with a port, by the rule that decides this port. */
+static struct plan_verdict verdict_of(const struct plan *p, const struct query *q,
+				      const struct answer *a)
+{
+	const size_t by = a->open[1] && !a->open[0];
+	struct plan_verdict v =
+		q->is_addr ? plan_match_addr(p, &q->addr, protocols[by].number, q->port)
+			   : plan_match_query(p, &q->name, DNS_TYPE_A);
+
+	/* A name that asks waits at an address that stands for it, on the rule's ports.
+	 */
+	if (v.action == POLICY_ASK && !q->is_addr &&
+	    (!a->may_stand ||
+	     (q->port != 0 && !plan_port_list_has(p, v.port_list, IPPROTO_TCP, q->port) &&
+	      !plan_port_list_has(p, v.port_list, IPPROTO_UDP, q->port))))
+		v.action = POLICY_DENY;
+	/* The default doesn't open it. */
+	if (v.action == POLICY_ALLOW && q->is_addr && !a->open[0] && !a->open[1])
+		v.action = POLICY_DENY;
+	return v;
+}
+
 static struct answer ask_plan(const struct plan *p, const struct query *q)
 {
+	const enum event_layer any = q->is_addr || q->port == 0 ? EVENT_DNS : EVENT_NAME;
 	struct answer a = { 0 };
 
-	a.verdict = q->is_addr ? plan_match_addr(p, &q->addr, 0, 0)
-			       : plan_match_name(p, &q->name);
-	for (size_t i = 0; i < PROTOCOL_COUNT; i++) {
-		struct plan_verdict v = a.verdict;
-
-		if (q->is_addr && q->port != 0)
-			v = plan_match_addr(p, &q->addr, protocols[i].number, q->port);
-		a.open[i] = v.action == POLICY_ALLOW &&
-			    (q->port == 0 || q->is_addr ||
-			     plan_port_list_has(p, v.port_list, protocols[i].number,
-						q->port));
-		if (q->is_addr && q->port != 0 && (i == 0 || a.open[i] > a.open[0]))
-			a.verdict = v; /* the rule that decides this port */
-	}
-	if (a.verdict.action == POLICY_ASK && !q->is_addr && q->port != 0 &&
-	    !plan_port_list_has(p, a.verdict.port_list, IPPROTO_TCP, q->port) &&
-	    !plan_port_list_has(p, a.verdict.port_list, IPPROTO_UDP, q->port))
-		a.verdict.action = POLICY_DENY;
+	if (!q->is_addr && dns_name_is_localhost(&q->name))
+		return (struct answer){ .verdict = { .action = POLICY_ALLOW,
+						     .rule = PLAN_NO_RULE },
+					.open = { true, true },
+					.is_local = true };
+	a.may_stand = !q->is_addr && sinkhole_may_stand(p, &q->name);
+	for (size_t i = 0; i < PROTOCOL_COUNT; i++)
+		a.open[i] = passes(p, q, any, protocols[i].number);
+	a.verdict = verdict_of(p, q, &a);
+	a.needs_name = a.open[0] && q->is_addr && !passes(p, q, EVENT_NAME, IPPROTO_TCP);
 	/* Of an open TCP port: connections that show no name are reset there. */
-	a.limited = a.open[0] && !q->is_addr && q->port != 0 &&
-		    plan_verify(p) == POLICY_VERIFY_TLS &&
-		    (!plan_rule_names_port(p, a.verdict.rule, IPPROTO_TCP, q->port) ||
-		     !plan_takes_bytes(a.verdict.flags, q->port));
-	/* What the URL asks for speaks neither: it would be reset. */
-	if (a.limited && q->no_tls)
+	a.limited = a.open[0] && q->port != 0 &&
+		    !passes(p, q, EVENT_ADDRESS, IPPROTO_TCP);
+	/* What the URL asks for would be reset. */
+	if ((q->shows == SHOWS_BYTES && a.limited) ||
+	    (q->shows == SHOWS_HOST && a.needs_name))
 		a.open[0] = a.open[1] = false;
-	else if (q->port == 80 || q->port == 443)
-		a.limited = false; /* nobody expects anything else there */
+	/* Nobody expects anything else there. */
+	if (q->shows == SHOWS_HOST ||
+	    (q->shows == SHOWS_ANYTHING && (q->port == 80 || q->port == 443)))
+		a.limited = false;
 	return a;
 }
 
@@ -435,28 +478,27 @@ static const char *wire_text(const struct plan *p, const struct plan_verdict *v)
 /* What a reader would not expect of "allow". NULL: nothing. */
 static const char *note_of(const struct query *q, const struct answer *a)
 {
+	if (a->is_local || (q->is_addr && addr_special(&q->addr) == SPECIAL_LOOPBACK))
+		return "in a sandbox with a network of its own, as that of weir run, "
+		       "this is the sandbox's own loopback, which is always open; the "
+		       "host's is not reached";
 	if (a->verdict.action != POLICY_ALLOW)
 		return NULL;
-	if (q->is_addr)
-		return addr_special(&q->addr) == SPECIAL_LOOPBACK
-			       ? "in a sandbox with a network of its own, as that of "
-				 "weir run, this is the sandbox's own loopback; the "
-				 "host's "
-				 "is not reached"
-			       : NULL;
+	if (a->needs_name)
+		return "TLS and HTTP that show no name, or this address, are refused: "
+		       "no rule is about it";
 	if (a->verdict.flags & PLAN_COMPLETED)
 		return "a name without a dot comes to one of this rule by a search "
 		       "domain of "
 		       "/etc/resolv.conf";
-	if (q->name.labels == 1 && !dns_name_is_localhost(&q->name))
+	if (!q->is_addr && q->name.labels == 1)
 		return "programs in weir run ask for it below the search domains of "
 		       "/etc/resolv.conf: weir policy show lists what it comes to";
 	if (!a->limited)
 		return NULL;
 	if (plan_is_web_port(q->port))
-		return "TLS and HTTP alone pass on this port of the web, for they show "
-		       "the name; to open it to others, such as ssh, list the port in a "
-		       "rule with raw: true";
+		return "TLS and HTTP alone pass on this port of the web; to open it to "
+		       "others, such as ssh, list the port in a rule with raw: true";
 	return "TLS and HTTP alone pass on this port, for they show the name; to open it "
 	       "to others, such as ssh, list the port in the rule";
 }
@@ -468,6 +510,10 @@ static void print_name(const struct plan *p, const struct query *q,
 
 	if (!text_equal(q->name_text, dns_name_format(&q->name, name)))
 		fprintf(out, "  name: %s\n", name);
+	if (a->is_local) {
+		fputs("  answer: 127.0.0.1 or ::1, whatever the rules say\n", out);
+		return;
+	}
 	if (a->verdict.action == POLICY_ASK) {
 		fprintf(out, "  ports: %s\n",
 			policy_explain_ports(p, a->verdict.port_list, ports,
@@ -478,7 +524,7 @@ static void print_name(const struct plan *p, const struct query *q,
 		return;
 	}
 	if (a->verdict.action == POLICY_DENY) {
-		fputs(plan_denied_names(p) == POLICY_DENIED_REFUSE
+		fputs(plan_denied_names(p) == POLICY_DENIED_REFUSE && a->may_stand
 			      ? "  answer: an address where connections are refused, and "
 				"no name server is asked\n"
 			      : "  answer: NXDOMAIN, and no name server is asked\n",
@@ -514,7 +560,8 @@ static void print_addr(const struct plan *p, const struct query *q,
 	/* What rebinding_fault() lets a name teach. */
 	if (plan_leads_to(0, kind))
 		names = "it is open while an allowed name resolves to it";
-	else if (plan_leads_to(PLAN_PRIVATE, kind))
+	else if (plan_leads_to(PLAN_PRIVATE, kind) && kind != SPECIAL_UNSPECIFIED &&
+		 kind != SPECIAL_MULTICAST && kind != SPECIAL_BROADCAST)
 		names = "it is open while a name whose rule says private: true resolves "
 			"to it";
 	if (kind != SPECIAL_NOT)
@@ -545,10 +592,10 @@ static void print_text(const struct plan *p, const struct query *q,
 	else if (a->limited && a->open[0])
 		fputs(" (over TCP to TLS and HTTP only)", out);
 	fputc('\n', out);
-	if (a->verdict.rule == PLAN_NO_RULE)
+	if (a->verdict.rule == PLAN_NO_RULE && !a->is_local)
 		fprintf(out, "  rule: no rule matches; the default is %s\n",
 			policy_action_name(plan_default_action(p)));
-	else
+	else if (!a->is_local)
 		fprintf(out, "  rule: %s\n",
 			policy_explain_rule(p, a->verdict.rule, rule, sizeof(rule)));
 	if (q->is_addr)
@@ -583,7 +630,7 @@ static json_t *answer_json(const struct plan *p, const struct query *q,
 	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:s?, s:s?}", "query", q->text,
 			 "kind", q->is_addr ? "address" : "name", "action",
 			 answer_action(a), "protocols", open, "rule", rule, "ports",
-			 a->verdict.action == POLICY_ALLOW
+			 a->verdict.action == POLICY_ALLOW && !a->is_local
 				 ? policy_explain_ports(p, a->verdict.port_list, ports,
 							sizeof(ports))
 				 : "",

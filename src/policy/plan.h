@@ -288,6 +288,10 @@ enum {
 	SINKHOLE_HEAD6 = 0x01000000,
 };
 
+/* May such an address stand for @name? Not for what programs try to see whether it
+ * exists, as single labels are, nor below arpa, where there are no hosts, nor below
+ * invalid, where the self-test asks: there it is NXDOMAIN, whatever the verdict says. */
+bool sinkhole_may_stand(const struct plan *p, const struct dns_name *name);
 struct prefix sinkhole_prefix(size_t i);
 bool sinkhole_has(const struct addr *a);
 /* That of the denied name @name, one of SINKHOLE_ADDRESSES; of @family. */

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Addresses that stand for names that aren't open (policy/plan.h). */
+#include <string.h>
+
 #include "base/hash.h"
 #include "policy/plan.h"
 
@@ -7,6 +9,37 @@
 static size_t kind_at(enum addr_family family)
 {
 	return family == ADDR_V6 ? 7 : 2;
+}
+
+/* A search list has made @n out of a name that a rule allows or asks for: it goes on to
+ * that name only if @n doesn't exist. */
+static bool completes_another_name(const struct plan *p, const struct dns_name *n)
+{
+	struct dns_name start = { 0 };
+	struct plan_verdict v;
+
+	for (uint8_t labels = 1; labels < n->labels; labels++) {
+		uint8_t at = labels == 1 ? 0 : start.size - 1;
+
+		memcpy(start.bytes + at, n->bytes + at, (size_t)n->bytes[at] + 1);
+		start.size = (uint8_t)(at + n->bytes[at] + 2);
+		start.bytes[start.size - 1] = 0;
+		start.labels = labels;
+		v = plan_match_name(p, &start);
+		if (v.action != POLICY_DENY && v.rule != PLAN_NO_RULE)
+			return true;
+	}
+	return false;
+}
+
+bool sinkhole_may_stand(const struct plan *p, const struct dns_name *name)
+{
+	static const struct dns_name arpa = { 6, 1, "\4arpa" };
+	static const struct dns_name invalid = { 9, 1, "\7invalid" };
+
+	return dns_name_is_host(name) && name->labels > 1 &&
+	       !dns_name_is_within(name, &arpa) && !dns_name_is_within(name, &invalid) &&
+	       !completes_another_name(p, name);
 }
 
 struct prefix sinkhole_prefix(size_t i)

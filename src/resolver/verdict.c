@@ -168,38 +168,6 @@ static bool verdict_of_type(struct resolver *r, struct resolver_ask *ask)
 	return false;
 }
 
-/* A search list has made @n out of a name that a rule allows or asks for: it goes on to
- * that name only if @n doesn't exist. */
-static bool completes_another_name(const struct plan *p, const struct dns_name *n)
-{
-	struct dns_name start = { 0 };
-	struct plan_verdict v;
-
-	for (uint8_t labels = 1; labels < n->labels; labels++) {
-		uint8_t at = labels == 1 ? 0 : start.size - 1;
-
-		memcpy(start.bytes + at, n->bytes + at, (size_t)n->bytes[at] + 1);
-		start.size = (uint8_t)(at + n->bytes[at] + 2);
-		start.bytes[start.size - 1] = 0;
-		start.labels = labels;
-		v = plan_match_name(p, &start);
-		if (v.action != POLICY_DENY && v.rule != PLAN_NO_RULE)
-			return true;
-	}
-	return false;
-}
-
-/* Single labels are tried by programs to see whether they exist, and below arpa there are
- * no hosts, nor below invalid, where the self-test asks. */
-static bool may_have_stand_in(const struct sandbox *s, const struct dns_name *n)
-{
-	static const struct dns_name arpa = { 6, 1, "\4arpa" };
-	static const struct dns_name invalid = { 9, 1, "\7invalid" };
-
-	return dns_name_is_host(n) && n->labels > 1 && !dns_name_is_within(n, &arpa) &&
-	       !dns_name_is_within(n, &invalid) && !completes_another_name(&s->plan, n);
-}
-
 static bool verdict_of_name(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
 	struct sandbox *s = ask->client.sandbox;
@@ -209,14 +177,14 @@ static bool verdict_of_name(struct resolver *r, struct resolver_ask *ask, int64_
 	ask->matched = s->plan_generation + 1;
 	ask->verdict = plan_match_query(&s->plan, &q->name, q->type);
 	if (ask->verdict.action == POLICY_ASK && !ask->client.own &&
-	    may_have_stand_in(s, &q->name)) {
+	    sinkhole_may_stand(&s->plan, &q->name)) {
 		resolver_hold(r, ask, now_ms);
 		return false;
 	}
 	if (ask->verdict.action != POLICY_ALLOW) {
 		describe_rule(&s->plan, ask->verdict, reason, sizeof(reason));
 		if (plan_denied_names(&s->plan) == POLICY_DENIED_REFUSE && s->relay &&
-		    may_have_stand_in(s, &q->name))
+		    sinkhole_may_stand(&s->plan, &q->name))
 			resolver_sinkhole(r, ask, ask->verdict.rule, reason, now_ms);
 		else
 			resolver_deny(r, ask, ask->verdict.rule, NULL, reason, now_ms);

@@ -206,6 +206,16 @@ def test_explain_says_what_a_connection_then_meets(world, site):
         assert done.code == code_wanted, done
 
 
+def test_explain_says_what_becomes_of_a_denied_loopback(world):
+    """No rule counts for a sandbox's own: explain says so, and it is so."""
+    code = ("import socket; server = socket.create_server(('127.0.0.1', 0)); port = server.getsockname()[1]\n"
+            "for name in ('localhost', 'x.localhost', '127.0.0.1'): socket.create_connection((name, port), 10)")
+    done = world.run("/usr/bin/python3", "-c", code, options=("--deny", "localhost", "--deny", "x.localhost", "--deny", "127.0.0.0/8"))
+    assert done.code == 0, done
+    told = world.weir("policy", "explain", "--deny", "localhost", "--deny", "127.0.0.0/8", "localhost:80", "x.localhost", "127.0.0.1:80").text
+    assert told.count("own loopback, which is always open") == 3, told
+
+
 def test_explain_reads_a_file_of_questions(world):
     cwd = world.workdir()
     (cwd / "asked").write_text("# what the build needs\nhttps://a.test/x  # page\n\n  b.test:22\n")

@@ -591,6 +591,8 @@ static const struct {
 	  "anybody can have a name" },
 	{ "a deny of a way out", "egress: [{action: deny, target: github.com}]\n", NULL },
 	{ "localhost", "egress: [{action: allow, target: localhost}]\n", "own loopback" },
+	{ "a deny of localhost", "egress: [{action: deny, target: x.localhost}]\n",
+	  "own loopback" },
 	{ "lifetimes", "limits: {min_lifetime: 1h, max_lifetime: 60s}\n",
 	  "min_lifetime (3600) is more" },
 };

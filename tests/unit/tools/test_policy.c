@@ -234,6 +234,72 @@ TEST_WITH(explain_names_the_rule_and_its_place, setup, teardown)
 	assert_non_null(strstr(explain(w, "evil.test", true), "\"rule\": null"));
 }
 
+/* What is enforced, where the rules alone would have it another way. */
+TEST_WITH(explain_says_what_is_enforced, setup, teardown)
+{
+#define OPEN   "verify: tls\ndefaultAction: allow\n"
+#define REFUSE "verify: tls\ndeniedNames: refuse\n"
+#define ASK    "verify: tls\ndefaultAction: ask\n"
+#define RAW                                                                              \
+	"verify: tls\negress: [{action: allow, target: 23.1.1.1, ports: [443, 22], "     \
+	"raw: "                                                                          \
+	"true}]\n"
+#define LISTED                                                                           \
+	"verify: tls\negress: [{action: allow, target: 23.1.1.1, ports: [443, 8080, "    \
+	"22]}]\n"
+	static const char standing[] = "an address where connections are refused",
+			  nx[] = "NXDOMAIN", loopback[] = "own loopback";
+	static const struct {
+		const char *policy, *query, *first, *second;
+	} rows[] = {
+		{ "", "localhost", ": allow\n", "answer: 127.0.0.1 or ::1" },
+		{ "egress: [{action: deny, target: localhost}]\n", "x.localhost:80",
+		  ": allow\n", loopback },
+		{ "", "127.0.0.1:80", ": deny\n", loopback },
+		{ OPEN, "127.0.0.1:80", ": allow\n", loopback },
+		{ OPEN, "224.0.0.1", ": deny\n", "a multicast address" },
+		{ OPEN, "255.255.255.255:9", ": deny\n", "names: none opens it" },
+		{ "egress: [{action: allow, target: 224.0.0.0/4}]\n", "224.0.0.1",
+		  ": allow\n", "a multicast address" },
+		{ OPEN, "https://23.1.1.1/", ": deny\n", "no rule is about it" },
+		{ OPEN, "https://23.1.1.1/", "to open it: --allow 23.1.1.1:tcp/443\n",
+		  "" },
+		{ OPEN, "ssh://23.1.1.1:443", ": deny\n", "" },
+		{ OPEN, "ssh://23.1.1.1", ": allow", "" },
+		{ OPEN, "23.1.1.1:443", ": allow (tcp only)\n", "no rule is about it" },
+		{ OPEN, "https://a.test", ": allow", "" },
+		{ "defaultAction: allow\n", "https://23.1.1.1/", ": allow\n", "" },
+		{ LISTED, "https://23.1.1.1/", ": allow\n", "" },
+		{ LISTED, "ssh://23.1.1.1:443", ": deny\n", "raw: true" },
+		{ LISTED, "23.1.1.1:8080", "to TLS and HTTP only", "raw: true" },
+		{ LISTED, "ssh://23.1.1.1", ": allow\n", "" },
+		{ RAW, "ssh://23.1.1.1:443", ": allow\n", "" },
+		{ REFUSE, "a.test", ": deny\n", standing },
+		{ REFUSE, "a", ": deny\n", nx },
+		{ REFUSE, "1.0.0.127.in-addr.arpa", ": deny\n", nx },
+		{ REFUSE, "a.invalid", ": deny\n", nx },
+		{ REFUSE "egress: [{action: allow, target: a.test}]\n", "a.test.lan.test",
+		  ": deny\n", nx },
+		{ ASK, "a.test", ": ask\n", "waits until it is granted" },
+		{ ASK, "a", ": deny\n", nx },
+	};
+	struct world *w = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct policy_args args = {
+			.file = world_file(w, "p.yaml", rows[i].policy),
+		};
+		const char *text;
+
+		free(w->bytes);
+		w->bytes = NULL;
+		assert_int_equal(world_load(w, &args), 0);
+		text = explain(w, rows[i].query, false);
+		if (!strstr(text, rows[i].first) || !strstr(text, rows[i].second))
+			fail_msg("%zu: %s: %s", i, rows[i].query, text);
+	}
+}
+
 static char *show(struct world *w, bool json)
 {
 	char *text = NULL;
