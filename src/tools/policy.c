@@ -2,6 +2,8 @@
 #include "tools/tools.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <stdarg.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -20,19 +22,20 @@
 /* === `weir policy diff` ===
  *
  * HOW IT WORKS
- * What a policy decides can only change at a target of one of its rules. So the targets
- * of both policies are gathered, each name once for itself and once for what is below
- * it, and both plans are asked about every one of them: order, overlap and `extends`
- * then need no thought. A name below another is asked by a label that no rule has, an
- * address range is asked by an address of it that lies in no smaller target; where
- * smaller ones fill it, they say all. */
+ * What a policy decides can only change at a target of one of its rules, the built-in
+ * ones included. So the targets of both policies are gathered, each name once for itself
+ * and once for what is below it, and both plans are asked about every one of them: order,
+ * overlap and `extends` then need no thought. A name below another is asked by a label
+ * that no rule has, an address range is asked by an address of it that lies in no smaller
+ * target; where smaller ones fill it, they say all. Likewise the ports of an address are
+ * decided alike between two that a rule of either policy begins or ends with. */
 
 struct cli_policy_side {
 	struct policy policy;
 	struct plan plan;
 };
 
-enum { STATE_SIZE = 512 };
+enum { STATE_SIZE = 2048 };
 
 enum part { PART_NAME = 0, PART_BELOW, PART_PREFIX };
 
@@ -44,14 +47,20 @@ struct target {
 
 struct targets {
 	struct arena arena;
-	struct target *items; /* in the arena */
+	struct target *items; /* in the arena; names by their text, then addresses */
 	size_t count;
+	/* In the arena: at each of them another range may begin, the first is 1. */
+	uint16_t *ports;
+	size_t port_count;
+	struct plan_verdict *verdicts;	/* in the arena: room for each of them, and */
+	struct plan_port_range *ranges; /* for each protocol */
 	bool out_of_memory;
 };
 
-/* What a plan says of a target: "" when it is denied. */
+/* What a plan says of a target. */
 struct state {
-	char text[STATE_SIZE];
+	enum policy_action action; /* of addresses: what opens most of any port's */
+	char text[STATE_SIZE];	   /* "443, raw; ask 22"; "": denied */
 };
 
 static const char *const changes[] = { "gains", "loses", "changes" };
@@ -75,46 +84,112 @@ static void add_target(struct targets *list, enum part part, const struct rule *
 		list->out_of_memory = true;
 }
 
-static void add_targets(struct targets *list, const struct policy *p)
+static void add_targets_of(struct targets *list, const struct rule *r)
 {
-	for (size_t i = 0; i < p->count; i++) {
-		const struct rule *r = &p->rules[i];
+	if (r->kind == TARGET_PREFIX)
+		add_target(list, PART_PREFIX, r);
+	if (r->kind == TARGET_NAME || r->kind == TARGET_WITHIN)
+		add_target(list, PART_NAME, r);
+	if (r->kind == TARGET_BELOW || r->kind == TARGET_WITHIN)
+		add_target(list, PART_BELOW, r);
+}
 
-		if (r->kind == TARGET_PREFIX)
-			add_target(list, PART_PREFIX, r);
-		if (r->kind == TARGET_NAME || r->kind == TARGET_WITHIN)
-			add_target(list, PART_NAME, r);
-		if (r->kind == TARGET_BELOW || r->kind == TARGET_WITHIN)
-			add_target(list, PART_BELOW, r);
+static void add_targets(struct targets *list, const struct cli_policy_side *side)
+{
+	const size_t written = side->policy.count, all = plan_rule_count(&side->plan);
+	struct rule *rules = arena_array(&list->arena, all - written + 1, sizeof(*rules));
+	struct err ignored = { 0 };
+
+	for (size_t i = 0; i < written; i++)
+		add_targets_of(list, &side->policy.rules[i]);
+	for (size_t i = written; rules && i < all; i++) {
+		struct rule *r = &rules[i - written];
+
+		*r = (struct rule){ 0 };
+		if (rule_target_parse(text_of(plan_rule(&side->plan, i).target), r,
+				      &ignored) == 0)
+			add_targets_of(list, r);
+	}
+	list->out_of_memory |= !rules;
+}
+
+/* A range before the smaller ones in it. */
+static int target_compare(const void *a, const void *b)
+{
+	const struct target *x = a, *y = b;
+	const struct prefix *p = &x->rule->prefix, *q = &y->rule->prefix;
+	int c;
+
+	if (x->part != PART_PREFIX || y->part != PART_PREFIX)
+		return (x->part == PART_PREFIX) - (y->part == PART_PREFIX)
+			       ?: strcmp(x->text, y->text);
+	c = addr_compare(&p->addr, &q->addr);
+	return c != 0 ? c : (int)p->bits - (int)q->bits;
+}
+
+static int port_compare(const void *a, const void *b)
+{
+	return *(const uint16_t *)a - *(const uint16_t *)b;
+}
+
+static void add_ports(struct targets *list, const struct plan *p)
+{
+	for (size_t i = 0; i < plan_port_list_count(p); i++) {
+		size_t count;
+		const struct plan_port_range *r = plan_port_list(p, i, &count);
+
+		for (size_t n = 0; n < count; n++) {
+			list->ports[list->port_count++] = r[n].from;
+			if (r[n].to < UINT16_MAX)
+				list->ports[list->port_count++] = r[n].to + 1;
+		}
 	}
 }
 
-static int by_text(const void *a, const void *b)
+static int gather_ports(struct targets *list, const struct plan *a, const struct plan *b)
 {
-	return strcmp(((const struct target *)a)->text, ((const struct target *)b)->text);
+	const size_t most = 4 * PLAN_PORT_LISTS_MAX * PLAN_PORT_RANGES_MAX + 1;
+	size_t kept = 0;
+
+	list->ports = arena_array(&list->arena, most, sizeof(*list->ports));
+	if (!list->ports)
+		return -ENOMEM;
+	list->ports[list->port_count++] = 1;
+	add_ports(list, a);
+	add_ports(list, b);
+	qsort(list->ports, list->port_count, sizeof(*list->ports), port_compare);
+	for (size_t i = 0; i < list->port_count; i++)
+		if (kept == 0 || list->ports[kept - 1] != list->ports[i])
+			list->ports[kept++] = list->ports[i];
+	list->port_count = kept;
+	list->verdicts = arena_array(&list->arena, 2 * kept, sizeof(*list->verdicts));
+	list->ranges = arena_array(&list->arena, 2 * kept, sizeof(*list->ranges));
+	return list->verdicts && list->ranges ? 0 : -ENOMEM;
 }
 
 /* Both sides have at most two targets a rule. */
-static int gather_targets(struct targets *list, const struct policy *a,
-			  const struct policy *b)
+static int gather_targets(struct targets *list, const struct cli_policy_side *a,
+			  const struct cli_policy_side *b)
 {
 	size_t kept = 0;
 
-	list->items = arena_array(&list->arena, 2 * (a->count + b->count) + 1,
-				  sizeof(*list->items));
+	list->items = arena_array(
+		&list->arena,
+		2 * (plan_rule_count(&a->plan) + plan_rule_count(&b->plan)) + 1,
+		sizeof(*list->items));
 	if (!list->items)
 		return -ENOMEM;
 	add_targets(list, a);
 	add_targets(list, b);
 	if (list->out_of_memory)
 		return -ENOMEM;
-	qsort(list->items, list->count, sizeof(*list->items), by_text);
+	qsort(list->items, list->count, sizeof(*list->items), target_compare);
 	for (size_t i = 0; i < list->count; i++)
 		if (kept == 0 ||
 		    strcmp(list->items[kept - 1].text, list->items[i].text) != 0)
 			list->items[kept++] = list->items[i];
 	list->count = kept;
-	return 0;
+	return gather_ports(list, &a->plan, &b->plan);
 }
 
 /* --- what a plan says --- */
@@ -138,37 +213,51 @@ static const char *budget_text(const struct plan *plan, uint32_t rule, char *buf
 	return buf;
 }
 
-static void describe(const struct plan *plan, uint32_t rule, uint8_t port_list,
-		     uint8_t flags, uint8_t types, struct state *ret)
+__attribute__((format(printf, 2, 3))) static void append(struct state *s, const char *fmt,
+							 ...)
 {
-	const int64_t until_ms = plan_rule(plan, rule).until_ms;
-	char ports[256], time[JTEXT_TIME_SIZE], budget[128];
-	size_t used = (size_t)snprintf(
-		ret->text, sizeof(ret->text), "%s%s%s%s%s",
-		policy_explain_ports(plan, port_list, ports, sizeof(ports)),
-		flags & PLAN_PRIVATE ? ", private" : "", flags & PLAN_RAW ? ", raw" : "",
-		flags & PLAN_UNMETERED ? ", unmetered" : "",
-		budget_text(plan, rule, budget, sizeof(budget)));
+	const size_t used = strlen(s->text);
+	va_list ap;
 
-	for (size_t i = 0; i < RULE_TYPE_COUNT && used < sizeof(ret->text); i++)
-		if (types >> i & 1)
-			used += (size_t)snprintf(ret->text + used,
-						 sizeof(ret->text) - used, ", %s",
-						 rule_type_words[i]);
-	if (until_ms != 0 && used < sizeof(ret->text))
-		snprintf(ret->text + used, sizeof(ret->text) - used, ", until %s",
-			 jtext_time(until_ms, true, time));
+	va_start(ap, fmt);
+	vsnprintf(s->text + used, sizeof(s->text) - used, fmt, ap);
+	va_end(ap);
+}
+
+/* Behind what @ret says of other ports. */
+static void describe(const struct plan *plan, const struct plan_verdict *v,
+		     const char *ports, struct state *ret)
+{
+	const struct plan_rule rule = plan_rule(plan, v->rule);
+	char time[JTEXT_TIME_SIZE], budget[128];
+
+	if (v->action == POLICY_DENY)
+		return;
+	if (ret->action != POLICY_ALLOW)
+		ret->action = (enum policy_action)v->action;
+	append(ret, "%s%s%s", ret->text[0] ? "; " : "",
+	       v->action == POLICY_ASK ? "ask " : "", ports);
+	for (size_t i = 0; i < RULE_FLAG_COUNT; i++)
+		if (v->flags & rule_flag_words[i].flag)
+			append(ret, ", %s", rule_flag_words[i].key);
+	append(ret, "%s", budget_text(plan, v->rule, budget, sizeof(budget)));
+	for (size_t i = 0; i < RULE_TYPE_COUNT; i++)
+		if (rule.types >> i & 1)
+			append(ret, ", %s", rule_type_words[i]);
+	if (rule.until_ms != 0)
+		append(ret, ", until %s", jtext_time(rule.until_ms, true, time));
 }
 
 static void ask_name(const struct plan *plan, const struct target *t, struct state *ret)
 {
 	const struct dns_name *name = &t->rule->name;
-	struct plan_verdict v = t->part == PART_BELOW ? plan_match_below(plan, name)
-						      : plan_match_name(plan, name);
+	const struct plan_verdict v = t->part == PART_BELOW ? plan_match_below(plan, name)
+							    : plan_match_name(plan, name);
+	char ports[PLAN_PORT_RANGES_MAX * 24];
 
-	ret->text[0] = '\0';
-	if (v.action == POLICY_ALLOW)
-		describe(plan, v.rule, v.port_list, v.flags, v.types, ret);
+	*ret = (struct state){ 0 };
+	describe(plan, &v, policy_explain_ports(plan, v.port_list, ports, sizeof(ports)),
+		 ret);
 }
 
 /* Move @a behind the end of @p. Return: false when there is nothing behind it. */
@@ -190,54 +279,88 @@ static bool step_over(struct addr *a, const struct prefix *p)
 	return false;
 }
 
-/* The first address of @whole that is in no smaller target. */
-static bool own_address(const struct targets *list, const struct prefix *whole,
-			struct addr *ret)
+/* The first address of the range @at that is in no smaller target: these come behind it.
+ */
+static bool own_address(const struct targets *list, size_t at, struct addr *ret)
 {
-	size_t i = 0;
+	const struct prefix *whole = &list->items[at].rule->prefix;
 
 	*ret = whole->addr;
-	while (i < list->count) {
-		const struct target *t = &list->items[i++];
-		const bool is_smaller = t->part == PART_PREFIX &&
-					t->rule->prefix.bits > whole->bits &&
-					prefix_contains(whole, &t->rule->prefix.addr);
+	for (size_t i = at + 1; i < list->count; i++) {
+		const struct prefix *p = &list->items[i].rule->prefix;
 
-		if (!is_smaller || !prefix_contains(&t->rule->prefix, ret))
-			continue;
-		if (!step_over(ret, &t->rule->prefix) || !prefix_contains(whole, ret))
+		if (addr_compare(&p->addr, ret) > 0)
+			break;
+		if (prefix_contains(p, ret) &&
+		    (!step_over(ret, p) || !prefix_contains(whole, ret)))
 			return false;
-		i = 0;
 	}
 	return true;
 }
 
-/* Every allow that covers the address, one behind the other; a deny ends it. */
-static void ask_addr(const struct plan *plan, const struct addr *a, struct state *ret)
+/* Do @a and @b say the same, of whatever port? */
+static bool is_alike(const struct plan *plan, const struct plan_verdict *a,
+		     const struct plan_verdict *b)
 {
-	size_t used = 0;
+	const struct plan_rule x = plan_rule(plan, a->rule), y = plan_rule(plan, b->rule);
 
-	ret->text[0] = '\0';
-	for (size_t i = 0; i < plan_prefix_count(plan); i++) {
-		struct plan_prefix have = plan_prefix(plan, i);
-		struct state one;
+	return a->action == b->action &&
+	       (a->rule == b->rule ||
+		((a->rule == PLAN_NO_RULE) == (b->rule == PLAN_NO_RULE) &&
+		 ((a->flags ^ b->flags) & PLAN_RAW) == 0 && x.types == y.types &&
+		 x.until_ms == y.until_ms &&
+		 plan_budget_of(plan, a->rule) == plan_budget_of(plan, b->rule)));
+}
 
-		if (have.rule == PLAN_NO_RULE || !prefix_contains(&have.prefix, a))
+static const char *ports_text(const struct plan *plan, struct plan_port_range *ranges,
+			      size_t count, char *buf, size_t size)
+{
+	struct rule_ports by_default = { 0 };
+
+	count = rule_ports_normalise(ranges, count);
+	by_default.ranges = plan_port_list(plan, 0, &by_default.count);
+	return rule_ports_equal(&by_default, &(struct rule_ports){ ranges, count, false })
+		       ? policy_explain_ports(plan, 0, buf, size)
+		       : rule_ports_format(ranges, count, buf, size);
+}
+
+/* The ports that are decided alike, one behind the other; those that ask come last. */
+static void ask_addr(const struct targets *list, const struct plan *plan,
+		     const struct addr *a, struct state *ret)
+{
+	static const uint8_t protocols[] = { IPPROTO_TCP, IPPROTO_UDP };
+	const size_t all = 2 * list->port_count;
+	struct plan_verdict *v = list->verdicts;
+	char ports[PLAN_PORT_RANGES_MAX * 24];
+
+	*ret = (struct state){ 0 };
+	for (size_t i = 0; i < all; i++)
+		v[i] = plan_match_addr(plan, a, protocols[i % 2], list->ports[i / 2]);
+	for (size_t n = 0; n < 2 * all; n++) {
+		const size_t i = n % all;
+		const struct plan_verdict one = v[i];
+		size_t count = 0;
+
+		if (one.action != (n < all ? POLICY_ALLOW : POLICY_ASK))
 			continue;
-		if (have.action == POLICY_DENY) {
-			ret->text[0] = '\0';
-			return;
+		for (size_t k = i; k < all; k++) {
+			if (!is_alike(plan, &one, &v[k]))
+				continue;
+			v[k].action = POLICY_DENY;
+			list->ranges[count++] = (struct plan_port_range){
+				.protocol = protocols[k % 2],
+				.from = list->ports[k / 2],
+				.to = k / 2 + 1 < list->port_count
+					      ? list->ports[k / 2 + 1] - 1
+					      : UINT16_MAX,
+			};
 		}
-		if (have.action == PLAN_NOT_BY_DEFAULT)
-			continue;
-		describe(plan, have.rule, have.port_list, have.flags, 0, &one);
-		if (used < sizeof(ret->text))
-			used += (size_t)snprintf(ret->text + used,
-						 sizeof(ret->text) - used, "%s%s",
-						 used > 0 ? "; " : "", one.text);
+		describe(plan, &one,
+			 one.rule == PLAN_NO_RULE ? "the default"
+						  : ports_text(plan, list->ranges, count,
+							       ports, sizeof(ports)),
+			 ret);
 	}
-	if (used == 0 && plan_default_action(plan) == POLICY_ALLOW)
-		snprintf(ret->text, sizeof(ret->text), "the default");
 }
 
 /* --- saying it --- */
@@ -262,6 +385,11 @@ static void say_setting(struct output *o, const char *name, const char *before,
 		fprintf(o->out, "  %s: %s, was %s\n", name, after, before);
 }
 
+static const char *opening(const struct state *s)
+{
+	return s->action == POLICY_ALLOW ? "allowed on " : "";
+}
+
 static void say_target(struct output *o, const char *target, const struct state *before,
 		       const struct state *after)
 {
@@ -277,12 +405,9 @@ static void say_target(struct output *o, const char *target, const struct state 
 				      json_pack("{s:s, s:s, s:s?, s:s?}", "target",
 						target, "change", changes[change],
 						"before", was, "after", is));
-	else if (change == 0)
-		fprintf(o->out, "+ %s: allowed on %s\n", target, is);
-	else if (change == 1)
-		fprintf(o->out, "- %s: denied, was allowed on %s\n", target, was);
 	else
-		fprintf(o->out, "~ %s: allowed on %s, was on %s\n", target, is, was);
+		fprintf(o->out, "%c %s: %s%s, was %s%s\n", "+-~"[change], target,
+			opening(after), is ?: "denied", opening(before), was ?: "denied");
 }
 
 static const char *limit_text(enum plan_limit which, uint32_t value, char buf[16])
@@ -291,6 +416,12 @@ static const char *limit_text(enum plan_limit which, uint32_t value, char buf[16
 		return "unlimited";
 	snprintf(buf, 16, "%u", value > 0 ? value : limit_info(which)->value);
 	return buf;
+}
+
+static const char *repin_text(const struct policy *p, char buf[RULE_SIZE_SIZE])
+{
+	return p->repin_ms > 0 ? policy_window_text((uint32_t)(p->repin_ms / 1000), buf)
+			       : "never";
 }
 
 static void compare_settings(struct output *o, const struct policy *a,
@@ -308,6 +439,7 @@ static void compare_settings(struct output *o, const struct policy *a,
 		    policy_action_name(b->default_action));
 	say_setting(o, "verify", verify[a->verify], verify[b->verify]);
 	say_setting(o, "dns", dns[a->dns], dns[b->dns]);
+	say_setting(o, "repin", repin_text(a, was_size), repin_text(b, is_size));
 	say_setting(o, "deniedNames", denied[a->denied_names], denied[b->denied_names]);
 	say_setting(o, "on_denies", was[0] ? was : "nothing", is[0] ? is : "nothing");
 	say_setting(o, "require_full_isolation",
@@ -331,7 +463,7 @@ static int compare_targets(struct output *o, const struct cli_policy_side *befor
 			   const struct cli_policy_side *after)
 {
 	struct targets list = { 0 };
-	int r = gather_targets(&list, &before->policy, &after->policy);
+	int r = gather_targets(&list, before, after);
 
 	for (size_t i = 0; r == 0 && i < list.count; i++) {
 		const struct target *t = &list.items[i];
@@ -341,9 +473,9 @@ static int compare_targets(struct output *o, const struct cli_policy_side *befor
 		if (t->part != PART_PREFIX) {
 			ask_name(&before->plan, t, &was);
 			ask_name(&after->plan, t, &is);
-		} else if (own_address(&list, &t->rule->prefix, &a)) {
-			ask_addr(&before->plan, &a, &was);
-			ask_addr(&after->plan, &a, &is);
+		} else if (own_address(&list, i, &a)) {
+			ask_addr(&list, &before->plan, &a, &was);
+			ask_addr(&list, &after->plan, &a, &is);
 		} else {
 			continue;
 		}

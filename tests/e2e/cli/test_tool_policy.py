@@ -19,6 +19,10 @@ def deny(target):
     return f'action: deny, target: "{target}"'
 
 
+def ask(target, ports):
+    return f'action: ask, target: "{target}", ports: [{ports}]'
+
+
 DIFFERENCES = [
     ("nothing", [allow("a.test")], [allow("a.test")], []),
     ("another order that decides the same", [allow("a.test"), allow("b.test")], [allow("b.test"), allow("a.test")], []),
@@ -44,6 +48,16 @@ DIFFERENCES = [
        "tcp/443, budget any sent, 2M received in all, reported alone")]),
     ("names without a meter", [allow("*.a.test", 443)], [allow("*.a.test", 443) + ", unmetered: true"],
      [("*.a.test", "changes", "443", "443, unmetered")]),
+    ("a name that is asked for", [], [ask("a.test", 443)], [("a.test", "gains", None, "ask 443")]),
+    ("a name that asked", [ask("a.test", 443)], [allow("a.test", 443)], [("a.test", "changes", "ask 443", "443")]),
+    ("a name that asks by now", [allow("a.test", 443)], [ask("a.test", 443)], [("a.test", "changes", "443", "ask 443")]),
+    ("an address that asks", [allow("9.9.9.0/24", 443)], [allow("9.9.9.0/24", 443), ask("9.9.9.0/24", 22)],
+     [("9.9.9.0/24", "changes", "443", "443; ask 22")]),
+    ("ports of two rules for one's", [allow("9.9.9.9", "tcp/443"), allow("9.9.9.0/24", "tcp/22, tcp/443")],
+     [allow("9.9.9.0/24", "tcp/22, tcp/443")], []),
+    ("an address of the cloud's in a range", [], [allow("169.254.169.254/31", 80)], [("169.254.169.254/31", "gains", None, "80")]),
+    ("a name that is needed", [allow("a.test", 443)], [allow("a.test", 443) + ", required: true"],
+     [("a.test", "changes", "443", "443, required")]),
     ("IPv6", [allow("2600::/16", 443)], [allow("2600::/17", 443), allow("2600:8000::/17", 443)], []),
 ]
 
@@ -79,6 +93,25 @@ def test_diff_tells_of_limits(world):
     found = [(s["name"], s["before"], s["after"]) for s in done.json()["settings"]]
     assert done.code == 1 and found == [("limits.new_names_per_minute", "20", "unlimited"),
                                         ("limits.sent_total", "1M", "unlimited")], done
+
+
+def test_diff_shows_the_default_beside_the_ports(world):
+    """Under defaultAction: allow a rule for some ports closes no other."""
+    cwd = world.workdir()
+    write(cwd, "a.yaml", defaultAction="allow")
+    write(cwd, "b.yaml", allow("9.9.8.0/24", "tcp/443"), allow("a.test", 443), defaultAction="allow")
+    done = world.weir("policy", "diff", "a.yaml", "b.yaml", cwd=cwd)
+    assert done.code == 1 and done.text.splitlines() == [
+        "~ a.test: allowed on 443, was allowed on all but 53 and 853 (and udp/443)",
+        "~ 9.9.8.0/24: allowed on the default; tcp/443, was allowed on the default"], done
+
+
+def test_diff_tells_of_what_pinned_names_need(world):
+    cwd = world.workdir()
+    write(cwd, "a.yaml", allow("a.test"), dns="pinned")
+    write(cwd, "b.yaml", allow("a.test"), dns="pinned", repin="10m")
+    done = world.weir("policy", "diff", "a.yaml", "b.yaml", cwd=cwd)
+    assert done.code == 1 and done.text == "  repin: 10m, was never\n", done
 
 
 def test_diff_takes_profiles_and_says_when_there_is_no_difference(world):
