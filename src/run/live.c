@@ -341,13 +341,18 @@ static int ask_engine(struct live *l, uint32_t type, int plan_fd, struct err *er
 
 /* --- the policy --- */
 
-static struct document *document_of(const struct run_policy *p)
+/* Without what .weir.yaml denies, which is put in front of each policy that comes. */
+static struct document *document_of(const struct live *l, const struct run_policy *p)
 {
+	const size_t narrow = l->spec->policy.narrow.count;
+	struct policy own = p->policy;
 	CLEAN(mem) char *text = NULL;
 	struct document *d = NULL;
 	struct err ignored = { 0 };
 
-	if (daemon_policy_json(&p->policy, &p->asked, &text) == 0 &&
+	own.rules += narrow;
+	own.count -= narrow;
+	if (daemon_policy_json(&own, &p->asked, &text) == 0 &&
 	    document_parse(text_of(text), NULL, NULL, &d, &ignored) < 0)
 		d = NULL;
 	return d;
@@ -358,7 +363,7 @@ static struct document *document_of(const struct run_policy *p)
 static bool is_ready(struct live *l)
 {
 	if (!l->document)
-		l->document = document_of(policy_of(l));
+		l->document = document_of(l, policy_of(l));
 	if (!l->counts)
 		l->counts = calloc(1, sizeof(*l->counts));
 	return l->document && l->counts;
@@ -378,7 +383,7 @@ static int begin_change(struct live *l, struct text text, struct err *err)
 			"the policy has names, and no name server was known when the "
 			"run began");
 	document_free(l->next_document);
-	l->next_document = document_of(l->next);
+	l->next_document = document_of(l, l->next);
 	if (!l->next_document)
 		return err_set(err, -ENOMEM, "out of memory");
 	plan_fd = plan_file_make(l->next->plan.bytes, l->next->plan.size, err);

@@ -153,6 +153,26 @@ def test_what_the_run_was_told_to_keep_stays(world, site):
         assert world.weir("policy", "show", "--id", f"kept-{os.getpid()}").json()["verify"] == "tls"
 
 
+def test_what_the_project_denies_is_there_once_however_often_something_is_granted(world):
+    folder, name, asked = world.workdir(), f"once-{os.getpid()}", [world.site(f"once{world.number()}.test") for _ in range(3)]
+    (folder / ".weir.yaml").write_text("deny: [one.test, two.test]\n")
+    (folder / "policy.yaml").write_text("egress:\n" + "".join(f"- {{action: ask, target: {site.name}}}\n" for site in asked))
+
+    def ask(path, *words):
+        return world.command("curl", "-sS", "--unix-socket", f"/run/weir-0/{name}.sock", *words, f"http://weir/sandboxes/{name}{path}").text
+    with world.run_start("/usr/bin/python3", "-IS", world.tools / "probe.pyc", "lines", cwd=folder,
+                         options=("--id", name, "--policy", "policy.yaml")) as run:
+        for site in asked:
+            run.say(json.dumps([["connect", site.name, 80, f"GET / HTTP/1.1\r\nHost: {site.name}\r\nConnection: close\r\n\r\n"]]) + "\n")
+            task = wait_for(lambda: [t["id"] for t in json.loads(ask("/review") or "{}").get("tasks", []) if t["state"] == "open"])[0]
+            ask(f"/review/{task}/accept", "-X", "POST")
+            assert "200 OK" in json.loads(run.line())["data"]
+        shown = world.weir("policy", "show", "--id", name).json()["egress"]
+        assert sorted(rule["target"] for rule in shown) == sorted(site.name for site in asked), shown
+        run.say('[["dns", "one.test"]]\n')
+        assert json.loads(run.line())["result"] == "NXDOMAIN"
+
+
 def test_a_refusal_is_told_with_the_rule_of_its_moment(world, site):
     before = world.site(f"before{world.number()}.test")
     report = world.workdir() / "report.json"
