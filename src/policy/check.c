@@ -271,10 +271,11 @@ static int check_ways_out(const struct policy_reader *reader, const struct polic
 	return 0;
 }
 
-/* The rule whose `ports` is one list too many, or NULL. */
-static const struct rule *find_surplus_list(const struct policy *policy)
+static int check_port_lists(const struct policy_reader *reader,
+			    const struct policy *policy)
 {
 	const struct rule *lists[PLAN_PORT_LISTS_MAX];
+	char what[160];
 	size_t count = 0;
 
 	for (size_t i = 0; i < policy->count; i++) {
@@ -287,11 +288,18 @@ static const struct rule *find_surplus_list(const struct policy *policy)
 			k++;
 		if (k < count)
 			continue;
-		if (count == PLAN_PORT_LISTS_MAX - 1)
-			return r;
-		lists[count++] = r;
+		if (count < PLAN_PORT_LISTS_MAX - 1) {
+			lists[count++] = r;
+			continue;
+		}
+		snprintf(what, sizeof(what),
+			 "brings the %dth different list of ports: %d are possible "
+			 "beside the default one",
+			 PLAN_PORT_LISTS_MAX, PLAN_PORT_LISTS_MAX - 1);
+		add(reader, r, FAULT_ERROR, what);
+		return -EINVAL;
 	}
-	return NULL;
+	return 0;
 }
 
 static int check_lifetimes(const struct policy_reader *r, const struct policy *p)
@@ -357,40 +365,16 @@ static const char *end_fault(const struct policy *p, const struct rule *r)
 	return NULL;
 }
 
-static int check_ends(const struct policy_reader *reader, const struct policy *p)
+static int check_ended(const struct policy_reader *reader, const struct policy *p)
 {
-	int result = 0;
-
 	for (size_t i = 0; i < p->count; i++) {
 		const struct rule *r = &p->rules[i];
-		const char *why = end_fault(p, r);
 
-		if (why) {
-			add(reader, r, FAULT_ERROR, why);
-			result = -EINVAL;
-		} else if (r->until_ms != 0 && r->until_ms <= reader->now_ms) {
+		if (r->until_ms != 0 && r->until_ms <= reader->now_ms)
 			add(reader, r, FAULT_HINT,
 			    "has ended, and is as if it weren't there");
-		}
 	}
-	return result;
-}
-
-/* A fault of each rule that @find says something against. */
-static int check_each(const struct policy_reader *reader, const struct policy *p,
-		      const char *(*find)(const struct policy *p, const struct rule *r))
-{
-	int result = 0;
-
-	for (size_t i = 0; i < p->count; i++) {
-		const char *why = find(p, &p->rules[i]);
-
-		if (!why)
-			continue;
-		add(reader, &p->rules[i], FAULT_ERROR, why);
-		result = -EINVAL;
-	}
-	return result;
+	return 0;
 }
 
 /* Only the relay sees what comes back. */
@@ -449,31 +433,44 @@ static const char *ask_fault(const struct policy *p, const struct rule *r)
 	return "can't be asked for: it is special; only a rule that allows it opens it";
 }
 
+/* What can be wrong with a rule, whatever the others are. */
+static int check_each(const struct policy_reader *reader, const struct policy *p)
+{
+	static const char *(*const find[])(const struct policy *p,
+					   const struct rule *r) = { end_fault, ask_fault,
+								     budget_fault };
+	int result = 0;
+
+	for (size_t i = 0; i < p->count; i++)
+		for (size_t n = 0; n < ARRAY_SIZE(find); n++) {
+			const char *why = find[n](p, &p->rules[i]);
+
+			if (!why)
+				continue;
+			add(reader, &p->rules[i], FAULT_ERROR, why);
+			result = -EINVAL;
+		}
+	return result;
+}
+
 int policy_build(const struct policy_reader *reader, const struct policy *policy,
 		 uint8_t **ret, size_t *ret_size)
 {
-	const struct rule *surplus = find_surplus_list(policy);
+	static int (*const checks[])(const struct policy_reader *r,
+				     const struct policy *p) = {
+		check_port_lists,   check_lifetimes, check_ways_out, policy_check_pinned,
+		check_denied_names, check_ended,     check_each,
+	};
 	struct check c = { .reader = reader, .policy = policy };
 	CLEAN(mem) uint8_t *bytes = NULL;
 	struct err err = { 0 };
-	char what[160];
 	size_t size;
-	int r;
+	int r = 0;
 
-	if (surplus) {
-		snprintf(what, sizeof(what),
-			 "brings the %dth different list of ports: %d are "
-			 "possible beside the default one",
-			 PLAN_PORT_LISTS_MAX, PLAN_PORT_LISTS_MAX - 1);
-		add(reader, surplus, FAULT_ERROR, what);
-		return -EINVAL;
-	}
-	if (check_lifetimes(reader, policy) < 0 || check_ways_out(reader, policy) < 0 ||
-	    policy_check_pinned(reader, policy) < 0 ||
-	    check_denied_names(reader, policy) < 0 || check_ends(reader, policy) < 0 ||
-	    check_each(reader, policy, ask_fault) < 0 ||
-	    check_each(reader, policy, budget_fault) < 0)
-		return -EINVAL;
+	for (size_t i = 0; i < ARRAY_SIZE(checks); i++)
+		r = faults_worse(r, checks[i](reader, policy));
+	if (r < 0)
+		return r;
 	r = policy_compile(policy, &bytes, &size, &err);
 	if (r == 0)
 		r = plan_open(bytes, size, &c.plan, &err);

@@ -615,6 +615,27 @@ TEST(the_whole_is_checked)
 	}
 }
 
+TEST(each_check_tells_its_own_fault)
+{
+	static const char *const wanted[] = { "min_lifetime", "'refuse' needs",
+					      "needs verify: tls",
+					      "metadata, which only" };
+	struct world w = { 0 };
+	struct policy_reader r = reader(&w);
+
+	world_read(&w, "p.yaml",
+		   "verify: dns\ndeniedNames: refuse\n"
+		   "limits: {min_lifetime: 1h, max_lifetime: 60s}\negress:\n"
+		   "- {action: allow, target: a.test, budget: {received: 1M}}\n"
+		   "- {action: ask, target: metadata.google.internal}\n");
+	expect_good(&w);
+	assert_int_equal(policy_build(&r, &w.policy, NULL, NULL), -EINVAL);
+	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
+		if (!strstr(faults_text(&w), wanted[i]))
+			fail_msg("no '%s': %s", wanted[i], faults_text(&w));
+	world_done(&w);
+}
+
 TEST(the_sixteenth_own_port_list_is_an_error_at_its_rule)
 {
 	struct world w = { 0 };
