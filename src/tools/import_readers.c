@@ -79,16 +79,21 @@ static bool split_port(struct text t, struct text *ret_host, uint32_t *ret_port)
 	       *ret_port > 0;
 }
 
-/* None of these tools knows blocks of addresses, and Codex alone "**.". */
+/* None of these tools knows blocks of addresses, and Codex alone "**.". What they let
+ * pass is TCP alone: a rule without ports would open UDP, too. */
 static void add_name(struct import *im, enum policy_action action, struct text t,
 		     const struct import_ports *ports, bool two_stars,
 		     const struct node *at)
 {
+	struct import_ports own = *ports;
+
+	if (action == POLICY_ALLOW)
+		import_ports_tcp(&own);
 	if (memchr(t.ptr, '/', t.len) ||
 	    (!two_stars && t.len > 1 && memcmp(t.ptr, "**", 2) == 0))
 		import_fault_text(im, at, t, "is not a name");
 	else
-		import_add(im, action, t, ports, at);
+		import_add(im, action, t, &own, at);
 }
 
 /* "host:port" or, unless @needs_port, "host" as these tools mean it. */
@@ -97,7 +102,6 @@ static void read_target(struct import *im, enum policy_action action, struct tex
 {
 	struct import_ports ports = { 0 };
 	struct text host;
-	struct addr a;
 	uint32_t port;
 
 	if (!split_port(t, &host, &port) || (needs_port && port == 0)) {
@@ -105,9 +109,6 @@ static void read_target(struct import *im, enum policy_action action, struct tex
 		return;
 	}
 	ports.all = port == 0;
-	/* Of an address "all" has UDP, too, which a name's rule has not. */
-	if (ports.all && action == POLICY_ALLOW && addr_parse(host.ptr, host.len, &a))
-		import_ports_tcp(&ports);
 	if (port > 0)
 		import_ports_add(im, &ports,
 				 (struct plan_port_range){ .protocol = IPPROTO_TCP,
@@ -185,7 +186,7 @@ static void read_permission(struct import *im, const struct node *n, const char 
 	}
 	t = (struct text){ t.ptr + len, t.len - len - 1 };
 	if (strcmp(key, "ask") == 0)
-		import_left_out(im, n, "a policy has no rule that asks a person");
+		import_left_out(im, n, "a person is asked for it, as action: ask does");
 	else
 		read_target(im, strcmp(key, "deny") == 0 ? POLICY_DENY : POLICY_ALLOW, t,
 			    false, n);
@@ -328,6 +329,8 @@ static void read_codex_key(struct import *im, const struct node *n)
 		import_fault(im, n,
 			     "'limited' lets only some HTTP methods pass, which can't be "
 			     "said in a policy; take it out to import the rest");
+	else if (text_equal(n->key, "mode") && !text_equal(n->text, "full"))
+		import_fault_text(im, n, n->text, "is not limited or full");
 	else if (!text_equal(n->key, "enabled") && !text_equal(n->key, "mode"))
 		read_other_key(im, n, codex_keys, ARRAY_SIZE(codex_keys));
 }

@@ -31,18 +31,19 @@ def domains(allow, deny=(), where="sandbox"):
     return json.dumps({"sandbox": network} if where == "sandbox" else network)
 
 
+TCP = "tcp/1-52,tcp/54-852,tcp/854-65535"  # what these tools' lists open: all of it but name servers, and no UDP
 ENDPOINTS = [("github.com", "tcp/443"), ("api.github.com", "tcp/80,tcp/443,tcp/22"), ("10.0.0.1", "tcp/8080"),
              ("2600::1", "tcp/443"), ("*.github.com", "tcp/443,tcp/22")]
 IMPORTS = [
-    ("a list below sandbox", domains(["a.test", "*.b.test"]), [("allow", "a.test", None), ("allow", "*.b.test", None)]),
-    ("a list below network", domains(["a.test"], where="top"), [("allow", "a.test", None)]),
+    ("a list below sandbox", domains(["a.test", "*.b.test"]), [("allow", "a.test", TCP), ("allow", "*.b.test", TCP)]),
+    ("a list below network", domains(["a.test"], where="top"), [("allow", "a.test", TCP)]),
     ("denies before all else", domains(["*.a.test"], ["x.a.test"]),
-     [("deny", "x.a.test", None), ("allow", "*.a.test", None)]),
-    ("an address", domains(["10.0.0.5"]), [("allow", "10.0.0.5", "tcp/1-52,tcp/54-852,tcp/854-65535")]),
-    ("a name twice", domains(["a.test", "A.test"]), [("allow", "a.test", None)]),
-    ("YAML", "network:\n  allowedDomains:\n  - a.test\n", [("allow", "a.test", None)]),
+     [("deny", "x.a.test", None), ("allow", "*.a.test", TCP)]),
+    ("an address", domains(["10.0.0.5"]), [("allow", "10.0.0.5", TCP)]),
+    ("a name twice", domains(["a.test", "A.test"]), [("allow", "a.test", TCP)]),
+    ("YAML", "network:\n  allowedDomains:\n  - a.test\n", [("allow", "a.test", TCP)]),
     ("what says nothing beside it", settings(allowedDomains=["a.test"], allowLocalBinding=False, allowUnixSockets=[]),
-     [("allow", "a.test", None)]),
+     [("allow", "a.test", TCP)]),
     ("an empty list", domains([]), []),
     ("no list at all of two", settings(deniedDomains=["a.test"]), [("deny", "a.test", None)]),
     ("null", "network: {allowedDomains: null}", []),
@@ -232,14 +233,14 @@ REAL = [
         ("allow", "ssh.github.com", WEB.replace("tcp/54-852", "tcp/54-442,tcp/444-852")), ("allow", "*.github.com", WEB)],
      ["settings:6:26: warning: network.allowLocalBinding", "settings:7:5: warning: network.allowUnixSockets"]),
     ("Claude Code", CLAUDE, (), [
-        ("deny", "bad.test", None), ("allow", "docs.python.org", None), ("allow", "github.com", None), ("allow", "*.npmjs.org", None)],
+        ("deny", "bad.test", None), ("allow", "docs.python.org", TCP), ("allow", "github.com", TCP), ("allow", "*.npmjs.org", TCP)],
      ["settings:9:66: warning: sandbox.network.allowUnixSockets", "settings:3:88: warning: permissions.allow[3]: 'WebFetch' is left out",
       "settings:4:13: warning: permissions.ask[0]: "]),
     ("Codex", CODEX, (), [
-        ("deny", "*.internal.example.test", None), ("allow", "api.openai.com", None), ("allow", "**.example.test", None)],
+        ("deny", "*.internal.example.test", None), ("allow", "api.openai.com", TCP), ("allow", "**.example.test", TCP)],
      ["settings:18:23: warning: permissions.work.network.allow_local_binding"]),
-    ("Codex, another profile", CODEX, ("--at", "permissions.other.network"), [("allow", "elsewhere.test", None)], []),
-    ("Codex's network_proxy", CODEX_OLD, (), [("deny", "evil.example.test", None), ("allow", "*.openai.com", None)], []),
+    ("Codex, another profile", CODEX, ("--at", "permissions.other.network"), [("allow", "elsewhere.test", TCP)], []),
+    ("Codex's network_proxy", CODEX_OLD, (), [("deny", "evil.example.test", None), ("allow", "*.openai.com", TCP)], []),
     ("Codex without network", CODEX_OFF, (), [], []),
     ("Codex' network that is off", CODEX.replace("enabled = true\nmode", "mode"), (), [],
      ["settings:14:26: warning: permissions.work.network: this is left out: it is not enabled"]),
@@ -289,6 +290,7 @@ FAULTS = [
     ("Codex' star", CODEX.replace('"api.openai.com"', '"*"'), "settings:21:", "'*'"),
     ("Codex' other globs", CODEX.replace('"api.openai.com"', '"region*.x.test"'), "settings:21:", "region*"),
     ("Codex' limited mode", CODEX.replace('"full"', '"limited"'), "settings:16:", "'limited' lets only"),
+    ("a mode that Codex doesn't have", CODEX.replace('"full"', '"Limited"'), "settings:16:", "'Limited' is not limited or full"),
     ("what Codex opens", CODEX_OFF.replace("false", "true"), "settings:2:18:", "opens everything"),
     ("more tables than are read", "".join(f"[a{i}]\n" for i in range(5000)), "settings:4098:", "too many keys"),
     ("what isn't TOML", CODEX + "x = \n", "settings:32:", "not TOML"),
