@@ -115,6 +115,15 @@ int daemon_bad_id(const char *id)
 		       SHOWN(id));
 }
 
+int daemon_answer(const struct client_reply *reply, struct arena *arena)
+{
+	if (reply->status < HTTP_MULTIPLE)
+		return 0;
+	log_error("%s", client_reason(reply, arena));
+	return reply->status == HTTP_BAD_REQUEST ? RUN_STATUS_BAD_INPUT
+						 : RUN_STATUS_FAILED;
+}
+
 int daemon_ask(const char *socket, const char *method, const char *path, struct text body,
 	       struct arena *arena, struct client_reply *ret)
 {
@@ -124,10 +133,7 @@ int daemon_ask(const char *socket, const char *method, const char *path, struct 
 		return log_end(RUN_STATUS_FAILED, "out of memory");
 	if (client_ask(socket, method, path, body, arena, ret, &err) < 0)
 		return log_end(RUN_STATUS_FAILED, "%s", err.text);
-	if (ret->status < HTTP_MULTIPLE)
-		return 0;
-	log_error("%s", client_reason(ret, arena));
-	return ret->status == HTTP_BAD_REQUEST ? RUN_STATUS_BAD_INPUT : RUN_STATUS_FAILED;
+	return daemon_answer(ret, arena);
 }
 
 int daemon_policy_json(const struct policy *policy, const struct plan *plan, char **ret)

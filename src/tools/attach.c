@@ -286,6 +286,7 @@ int cli_attach(int argc, char **argv)
 struct show_spec {
 	const char *socket;
 	bool json;
+	bool skips_gone; /* what isn't there is no failure */
 };
 
 #define SOCKET_OPTION                                                                    \
@@ -450,15 +451,22 @@ static json_int_t number(const json_t *of, const char *key)
 	return json_integer_value(json_object_get(of, key));
 }
 
-/* Return: the JSON, or NULL with the exit status in @ret after a message. */
+/* Return: the JSON, or NULL with the exit status in @ret after a message; 0: it is gone.
+ */
 static json_t *get(const struct show_spec *s, const char *path, int *ret)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	struct client_reply reply;
 	CLEAN(json) json_t *j = NULL;
+	struct err err = { 0 };
 
-	*ret = daemon_ask(s->socket, "GET", path, text_of(""), &arena, &reply);
-	if (*ret != 0)
+	if (client_ask(s->socket, "GET", path, text_of(""), &arena, &reply, &err) < 0)
+		*ret = log_end(RUN_STATUS_FAILED, "%s", err.text);
+	else if (s->skips_gone && reply.status == HTTP_NOT_FOUND)
+		*ret = 0;
+	else
+		*ret = daemon_answer(&reply, &arena);
+	if (*ret != 0 || reply.status == HTTP_NOT_FOUND)
 		return NULL;
 	j = json_loadb(reply.body.ptr, reply.body.len, 0, NULL);
 	if (json_is_object(j))
@@ -599,7 +607,8 @@ static json_t *get_of(const struct show_spec *s, const char *id, const char *bel
 	CLEAN(arena) struct arena arena = { 0 };
 	const char *path = arena_printf(&arena, "/sandboxes/%s%s", id, below);
 	char run[RUN_SOCKET_PATH_SIZE];
-	const struct show_spec at = { .socket = client_guard(s->socket, id, run) };
+	const struct show_spec at = { .socket = client_guard(s->socket, id, run),
+				      .skips_gone = s->skips_gone };
 
 	if (path)
 		return get(&at, path, ret);
@@ -614,23 +623,29 @@ static void print_status_line(const json_t *one, const json_t *status)
 	print_degradations(status, "    ");
 }
 
+/* What has gone since it was listed is taken out of @list. */
 static int show_each(const struct show_spec *s, json_t *list)
 {
-	json_t *one;
-	size_t i;
+	const struct show_spec each = { s->socket, s->json, .skips_gone = true };
+	size_t i = 0;
 	int r;
 
-	json_array_foreach(list, i, one)
-	{
+	while (i < json_array_size(list)) {
+		json_t *one = json_array_get(list, i);
 		const char *id = json_string_value(json_object_get(one, "id"));
-		CLEAN(json) json_t *status = get_of(s, id ? id : "", "/status", &r);
+		CLEAN(json) json_t *status = get_of(&each, id ?: "", "/status", &r);
 
-		if (!status)
+		if (!status && r != 0)
 			return r;
+		if (!status) {
+			json_array_remove(list, i);
+			continue;
+		}
 		if (s->json)
 			json_object_set(one, "status", status);
 		else
 			print_status_line(one, status);
+		i++;
 	}
 	return 0;
 }

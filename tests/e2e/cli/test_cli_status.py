@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What operators see: ps, status, policy show."""
+import http.server
 import json
 import re
+import socketserver
+import threading
 
 from world.sidecar import wait_for
 
@@ -58,6 +61,34 @@ def test_status_of_all_has_a_line_each_and_what_is_degraded(daemon, pod, other):
     machine = daemon.weir("status", "--json").json()
     assert [s["id"] for s in machine["sandboxes"]] == ["one", "two"]
     assert machine["sandboxes"][0]["status"]["fullIsolation"] is True and machine["status"]["engineRestarts"] == 0
+
+
+class GoneMeanwhile(http.server.BaseHTTPRequestHandler):
+    """A daemon whose first sandbox goes between the list and its status."""
+    STATUS = {"fullIsolation": True, "mode": "dns+nftables"}
+    ANSWERS = {"/status": {"version": "1"}, "/sandboxes/there/status": STATUS,
+               "/sandboxes": {"sandboxes": [{"id": "gone", "kind": "netns"}, {"id": "there", "kind": "netns"}]}}
+
+    def do_GET(self):
+        answer = self.ANSWERS.get(self.path)
+        body = json.dumps(answer or {"code": "NOT_FOUND", "message": "no such sandbox"}).encode()
+        self.wfile.write(b"HTTP/1.1 %d x\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+                         % (200 if answer else 404, len(body)) + body)
+
+    def address_string(self):
+        return "unix"
+
+
+def test_a_sandbox_that_goes_meanwhile_hides_no_other(world):
+    path = world.workdir() / "s"
+    with socketserver.ThreadingUnixStreamServer(str(path), GoneMeanwhile) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            done, machine = world.weir("status", "--socket", path), world.weir("status", "--json", "--socket", path)
+        finally:
+            server.shutdown()
+    assert done.code == 0 and [line.split()[0] for line in done.text.splitlines()] == ["weir", "there"] and not done.messages, done
+    assert machine.code == 0 and [one["id"] for one in machine.json()["sandboxes"]] == ["there"], machine
 
 
 def test_a_policy_is_shown_and_set_back(daemon, pod, site):
