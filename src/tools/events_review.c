@@ -259,7 +259,7 @@ static int add_to_document(struct show *s, const struct review *t,
 	int r = document_grant(old, text_of(rules), clock_wall_ms(), &next, err);
 
 	if (r < 0)
-		return r;
+		return r == -EPERM ? -EINVAL : r;
 	diff = document_diff(old, next);
 	show_diff(diff);
 	json = document_json(next, true);

@@ -344,6 +344,16 @@ LEFT = {
 }
 
 
+@pytest.mark.parametrize("name", ["p.json", "p.yaml"])
+def test_a_rule_with_a_budget_is_left_to_a_person_in_either_language(review, store, tmp_path, name):
+    path, rule = tmp_path / name, '{"action": "allow", "target": "a.test", "ports": ["tcp/443"], "budget": {"sent": "1M"}}'
+    path.write_text(f'{{"egress": [{rule}]}}' if name == "p.json" else f"egress:\n- {rule}\n")
+    text = path.read_text()
+    store.put("a.test")
+    done = review("accept", str(tasks(review)["sb-1", "a.test"]["id"]), "--policy", str(path), "--yes")
+    assert done.code == 2 and "has a budget" in done.messages and path.read_text() == text and tasks(review), done
+
+
 @pytest.mark.parametrize("what", LEFT, ids=list(LEFT))
 def test_what_cannot_be_done_is_refused_with_the_line_to_add(review, store, tmp_path, what):
     text, why = LEFT[what]
