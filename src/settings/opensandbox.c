@@ -7,16 +7,26 @@
 
 #include "settings/settings.h"
 
-static bool is_truthy(struct text t)
-{
-	static const char *const words[] = { "1", "true", "yes", "y", "on" };
+enum { WORDS = 5 };
 
+static bool is_one_of(struct text t, const char *const words[WORDS])
+{
 	t = text_trim(t);
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+	for (size_t i = 0; i < WORDS; i++) {
 		if (text_equal_nocase(t, words[i]))
 			return true;
 	}
 	return false;
+}
+
+static bool is_truthy(struct text t)
+{
+	return is_one_of(t, (const char *const[WORDS]){ "1", "true", "yes", "y", "on" });
+}
+
+static bool is_falsy(struct text t)
+{
+	return is_one_of(t, (const char *const[WORDS]){ "0", "false", "no", "n", "off" });
 }
 
 struct variable {
@@ -167,6 +177,9 @@ void sidecar_read_opensandbox(struct sidecar_spec *spec, struct err *all)
 			continue;
 		if (!o->arg && is_truthy(text_of(value)))
 			set_one(spec, all, v, o, NULL);
+		else if (!o->arg && !is_falsy(text_of(value)))
+			sidecar_warn(spec, "%s: '%s' is neither true nor false, ignoring",
+				     v->name, SHOWN(value));
 		else if (o->arg && v->is_list)
 			set_list(spec, all, v, o, value);
 		else if (o->arg)

@@ -415,6 +415,7 @@ TEST(flags_of_the_environment)
 	static const struct {
 		const char *variable;
 		bool want;
+		size_t warnings;
 	} rows[] = {
 		{ "OPENSANDBOX_EGRESS_BLOCK_DOH_443=1", true },
 		{ "OPENSANDBOX_EGRESS_BLOCK_DOH_443=True", true },
@@ -422,7 +423,8 @@ TEST(flags_of_the_environment)
 		{ "OPENSANDBOX_EGRESS_BLOCK_DOH_443=y", true },
 		{ "OPENSANDBOX_EGRESS_BLOCK_DOH_443=on", true },
 		{ "OPENSANDBOX_EGRESS_BLOCK_DOH_443=0", false },
-		{ "OPENSANDBOX_EGRESS_BLOCK_DOH_443=enabled", false },
+		{ "OPENSANDBOX_EGRESS_BLOCK_DOH_443= Off", false },
+		{ "OPENSANDBOX_EGRESS_BLOCK_DOH_443=enabled", false, 1 },
 		{ "WEIR_BLOCK_DOH_443=1", true },
 	};
 	struct start s;
@@ -431,6 +433,7 @@ TEST(flags_of_the_environment)
 		START(&s, rows[i].variable);
 		expect_good(&s);
 		assert_int_equal(s.spec.block_doh_443, rows[i].want);
+		assert_int_equal(s.spec.warning_count, rows[i].warnings);
 		start_done(&s);
 	}
 	START(&s, "OPENSANDBOX_EGRESS_BLOCK_DOH_443=1",
