@@ -351,8 +351,8 @@ static int query_parse(const char *text, struct query *ret, struct err *err)
 			ret->shows = schemes[i].shows;
 		}
 	if (ret->port == 0)
-		return err_set(err, -EINVAL, "'%.*s' is not a scheme with a known port",
-			       (int)MIN(scheme.len, 16), scheme.ptr);
+		return err_set(err, -EINVAL, "'%s' is not a scheme with a known port",
+			       TEXT_SHOWN(scheme));
 	while (len < rest.len && !strchr("/?#", rest.ptr[len]))
 		len++;
 	rest.len = len;

@@ -219,6 +219,7 @@ TEST_WITH(explain_names_the_rule_and_its_place, setup, teardown)
 		{ "a..test", "'a..test' is not a domain name", "" },
 		{ "a.test:0", "'a.test:0' is not", "" },
 		{ "127.1", "127.0.0.1", "" },
+		{ "\x1b[2J://a.test", "'\\x1b[2J' is not a scheme", "" },
 	};
 	struct world *w = *state;
 	const struct policy_args args = { .file = world_file(w, "p.yaml", policy_text) };
