@@ -91,6 +91,14 @@ def test_a_file_in_the_working_directory_never_widens(files, text):
     assert done.code == 2 and "can't widen" in done.messages, done
 
 
+def test_a_large_file_in_the_working_directory_is_refused_unread(files):
+    """A stranger's repository has it, and what is read of it takes many times its size."""
+    for more, code in ((0, 0), (1, 2)):
+        (files.cwd / ".weir.yaml").write_text("deny: [a.test] #".ljust(64 * 1024 + more, "x"))
+        done = files.run("true")
+        assert done.code == code and ("larger than 64 KiB" in done.messages) == bool(more), done
+
+
 def test_the_command_cannot_take_its_narrowing_back(files, site):
     (files.cwd / ".weir.yaml").write_text(f"deny: [{site.name}]\n")
     files.run("sh", "-c", "echo > .weir.yaml; rm -f .weir.yaml; mv .weir.yaml x; exit 0")
