@@ -235,8 +235,9 @@ static int read_part(const struct document_rule *rule, struct part *ret)
 	return r;
 }
 
-/* The items of the list @value behind those in @out, "443,tcp/22". */
-static int put_items(struct arena *arena, struct text value, struct jtext *out)
+/* The items of the list @value behind those in @out, "443,tcp/22"; @once: those that
+ * aren't there yet, of the few that can be. */
+static int put_items(struct arena *arena, struct text value, bool once, struct jtext *out)
 {
 	struct err ignored;
 	const struct node_source source = { .arena = arena,
@@ -253,7 +254,7 @@ static int put_items(struct arena *arena, struct text value, struct jtext *out)
 		struct text before = { out->buf, out->used }, had;
 		bool is_new = true;
 
-		while (is_new && text_split(&before, ',', &had))
+		while (once && is_new && text_split(&before, ',', &had))
 			is_new = !text_same(had, item);
 		if (!is_new)
 			continue;
@@ -294,9 +295,9 @@ static int join_ports(struct arena *arena, struct text a, const struct text *b,
 	if (!a.ptr && (!b || !b->ptr))
 		return 0;
 	jtext_put(&out, text_of(!a.ptr || (b && !b->ptr) ? "default" : ""));
-	r = put_items(arena, a, &out);
+	r = put_items(arena, a, false, &out);
 	if (r == 0 && b)
-		r = put_items(arena, *b, &out);
+		r = put_items(arena, *b, false, &out);
 	if (r == 0)
 		r = rule_ports_read((struct text){ out.buf, out.used }, arena, &ports,
 				    err);
@@ -332,9 +333,9 @@ static int join(struct granting *g, const struct part *has, struct part *ret,
 		ret->own[k] = own[k];
 		if (k != RULE_KEY_TYPES)
 			continue;
-		r = put_items(arena, has->own[k], &words);
+		r = put_items(arena, has->own[k], true, &words);
 		if (r == 0)
-			r = put_items(arena, own[k], &words);
+			r = put_items(arena, own[k], true, &words);
 		if (r == 0)
 			r = write_list(arena, (struct text){ words.buf, words.used },
 				       &ret->own[k]);

@@ -2,7 +2,9 @@
 /* Rules that end: what the text says, what the plan decides at each time, what becomes of
  * documents. */
 #include <stdlib.h>
+#include <time.h>
 
+#include "event/json.h"
 #include "opensandbox/document.h"
 #include "policy/explain.h"
 #include "policy/policy.h"
@@ -465,6 +467,37 @@ TEST(grants_of_one_name_stand_side_by_side)
 		snprintf(want, sizeof(want), "[%s]", rows[i].want);
 		expect_rules(next, want);
 	}
+}
+
+/* As many as a document can hold: each was compared with all before it. */
+TEST(a_grant_beside_many_ports_is_made_soon)
+{
+	enum { MANY = 60000, SECONDS = 3 };
+	CLEAN(jtext) struct jtext text = { .grows = true };
+	struct document *old, *next = NULL;
+	struct err err = { 0 };
+	clock_t begin;
+	char port[16];
+
+	jtext_put(&text, text_of("{\"egress\":[{\"action\":\"allow\",\"target\":"
+				 "\"a.test\",\"ports\":["));
+	for (int i = 1; i <= MANY; i++) {
+		snprintf(port, sizeof(port), "%s\"tcp/%d\"", i > 1 ? "," : "", 1000 + i);
+		jtext_put(&text, text_of(port));
+	}
+	jtext_put(&text, text_of("]}]}"));
+	jtext_put(&text, (struct text){ "", 1 });
+	old = document_of(text.buf);
+	begin = clock();
+	assert_int_equal(document_grant(old,
+					text_of("[{\"action\":\"allow\",\"target\":"
+						"\"a.test\",\"ports\":[\"tcp/22\"]}]"),
+					NOW_MS, &next, &err),
+			 0);
+	assert_true(clock() - begin < SECONDS * CLOCKS_PER_SEC);
+	expect_rules(next, "[{\"action\":\"allow\",\"target\":\"a.test\",\"ports\":["
+			   "\"tcp/22\",\"tcp/1001-61000\"]}]");
+	document_free(old);
 }
 
 /* It counts wherever it stands, and without it wider rules would open more than was
