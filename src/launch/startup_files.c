@@ -683,16 +683,17 @@ static bool is_in_known_git(const struct startup_files *before, const char *name
 }
 
 /* Of each git directory that was there at the start one name stands for it. */
-static bool stands_for_git(const struct startup_files *before, const char *name)
+static bool stands_for_git(const struct startup_files *before, size_t i)
 {
-	const char *last = strrchr(name, '/') + 1;
+	const char *name = before->found[i].name, *last = strrchr(name, '/') + 1;
 
-	return strcmp(last, "config") == 0 || (strcmp(last, "commondir") == 0 &&
-					       !has_known_beside(before, name, "config"));
+	return !before->why[i] && (strcmp(last, "config") == 0 ||
+				   (strcmp(last, "commondir") == 0 &&
+				    !has_known_beside(before, name, "config")));
 }
 
-/* Return: the new name, owned, or NULL. */
-static char *move_aside(const char *name)
+/* Return: the new name, the arena's, or NULL. */
+static const char *move_aside(const char *name, struct arena *arena)
 {
 	CLEAN(path) struct path directory = { .fd = -1 };
 	const char *last;
@@ -707,19 +708,17 @@ static char *move_aside(const char *name)
 	}
 	/* What the command put in the way of the first name is no reason to leave it. */
 	for (size_t i = 0; i < ASIDE_TRIES; i++) {
-		CLEAN(mem) char *aside = NULL;
+		const char *aside = NULL;
 		uint32_t number;
-		int n = -1;
 
 		if (i == 0)
-			n = asprintf(&aside, "%s.weir", name);
+			aside = arena_printf(arena, "%s.weir", name);
 		else if (getrandom(&number, sizeof(number), 0) == sizeof(number))
-			n = asprintf(&aside, "%s.weir-%08x", name, (unsigned int)number);
-		if (n < 0)
-			aside = NULL;
+			aside = arena_printf(arena, "%s.weir-%08x", name,
+					     (unsigned int)number);
 		if (aside && renameat2(directory.fd, last, directory.fd,
 				       strrchr(aside, '/') + 1, RENAME_NOREPLACE) == 0)
-			return TAKE_PTR(aside);
+			return aside;
 	}
 	return NULL;
 }
@@ -748,9 +747,18 @@ enum {
 	TODO_MAX_BYTES = 1 << 20, /* of a rebase's list */
 };
 
+/* What git would obey at once. The arena's, as the names are. */
+struct obeyed {
+	struct obeyed *next;
+	const char *name, *why;
+	const char *aside; /* its new name; NULL: it can't be renamed */
+};
+
 struct startup_report {
+	struct arena arena;
+	struct obeyed *obeyed, **last; /* the list, and where its next one goes */
 	size_t count;
-	bool quiet, obeyed; /* by git */
+	bool quiet, is_obeyed; /* is_obeyed: there was some */
 };
 
 static void report_new(struct startup_report *r, const char *name, const char *reason)
@@ -813,37 +821,56 @@ static void look_into_known_git(const struct startup_files *before, const char *
 
 	for (const struct startup_row *row = startup_git; row->why; row++)
 		for (const char *const *n = row->names; *n; n++) {
-			CLEAN(mem) char *aside = NULL;
-			CLEAN(mem) char *name = NULL;
+			const char *name =
+				arena_printf(&r->arena, "%.*s%s", length, known, *n);
+			const char *aside;
+			struct obeyed *o;
 			struct stat st;
 
-			if (asprintf(&name, "%.*s%s", length, known, *n) < 0)
-				name = NULL;
 			if (name && (find_known(before, name) || lstat(name, &st) < 0))
 				continue;
-			aside = name ? move_aside(name) : NULL;
-			r->count++;
-			r->obeyed = true;
-			if (aside)
-				log_error("the command made '%s' (%s); it is called "
-					  "'%s' now",
-					  name, row->why, aside);
-			else
-				log_error("the command made '%s' (%s), which can't be "
-					  "renamed; remove it before git runs there",
-					  name ?: known, row->why);
+			r->is_obeyed = true;
+			aside = name ? move_aside(name, &r->arena) : NULL;
+			o = arena_alloc(&r->arena, sizeof(*o));
+			if (!o)
+				continue;
+			*o = (struct obeyed){ .name = name ?: known,
+					      .why = row->why,
+					      .aside = aside };
+			*r->last = o;
+			r->last = &o->next;
 		}
+}
+
+static void report_obeyed(struct startup_report *r)
+{
+	for (const struct obeyed *o = r->obeyed; o; o = o->next) {
+		r->count++;
+		if (o->aside)
+			log_error("the command made '%s' (%s); it is called '%s' now",
+				  o->name, o->why, o->aside);
+		else
+			log_error("the command made '%s' (%s), which can't be renamed; "
+				  "remove it before git runs there",
+				  o->name, o->why);
+	}
 }
 
 bool startup_files_report_new(const struct startup_files *s, bool quiet)
 {
-	struct startup_report report = { .quiet = quiet };
+	struct startup_report report = { .quiet = quiet, .last = &report.obeyed };
 	struct startup_files *now;
 	struct stat st;
 	int r;
 
 	if (s->top_count == 0)
 		return true;
+	/* All of it before the first word: who reads stderr may take as long as he
+	 * likes. */
+	for (size_t i = 0; i < s->count; i++)
+		if (stands_for_git(s, i))
+			look_into_known_git(s, s->found[i].name, &report);
+	report_obeyed(&report);
 	now = calloc(1, sizeof(*now));
 	for (size_t i = 0; i < s->count; i++) {
 		const struct path *p = &s->found[i];
@@ -857,10 +884,8 @@ bool startup_files_report_new(const struct startup_files *s, bool quiet)
 		     st.st_ctim.tv_nsec != p->st.st_ctim.tv_nsec ||
 		     (s->is_dangling[i] && access(name, F_OK) == 0)))
 			report_new(&report, name, s->why[i] ?: why(name));
-		if (s->why[i] || !stands_for_git(s, name))
-			continue;
-		look_into_known_git(s, name, &report);
-		look_at_rebase(s, name, &report);
+		if (stands_for_git(s, i))
+			look_at_rebase(s, name, &report);
 	}
 	r = now ? scan_tops(now, s->tops, s->top_count, true, NULL) : -ENOMEM;
 	for (size_t i = 0; now && i < now->count; i++) {
@@ -878,7 +903,8 @@ bool startup_files_report_new(const struct startup_files *s, bool quiet)
 	free(now);
 	if (!quiet && report.count > REPORTED_MAX)
 		log_warning("%zu such files are new or have changed", report.count);
-	return !report.obeyed;
+	arena_done(&report.arena);
+	return !report.is_obeyed;
 }
 
 /* --- names --- */

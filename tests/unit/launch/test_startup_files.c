@@ -3,10 +3,13 @@
 
 #include <fcntl.h>
 #include <ftw.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/macros.h"
@@ -157,6 +160,43 @@ TEST_WITH(a_directory_of_a_project_is_no_git_directory, set_up, tear_down)
 	assert_int_equal(mkdir("a/hooks", 0755) | mkdir("a/config", 0755), 0);
 	s = search(top, 1);
 	assert_false(has(s, "a/hooks") || has(s, "a/config"));
+	startup_files_done(s);
+	free(s);
+}
+
+/* In a child, whose stderr is closed to it, so that its first word is its end. */
+static void report_to_nobody(const struct startup_files *s)
+{
+	int ends[2], status;
+	pid_t pid;
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+	pid = fork();
+	if (pid == 0) {
+		signal(SIGPIPE, SIG_DFL);
+		shutdown(ends[0], SHUT_WR);
+		dup2(ends[0], STDERR_FILENO);
+		startup_files_report_new(s, true);
+		_exit(0);
+	}
+	close(ends[0]);
+	close(ends[1]);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status));
+}
+
+TEST_WITH(what_git_would_obey_is_moved_before_a_word_is_said, set_up, tear_down)
+{
+	static const char *const made[] = { "a/.git/commondir", "a/.git/config.worktree",
+					    "a/.git/lazygit.yml" };
+	struct startup_files *s = search(top, 1);
+
+	for (size_t i = 0; i < ARRAY_SIZE(made); i++)
+		close(open(made[i], O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+	report_to_nobody(s);
+	for (size_t i = 0; i < ARRAY_SIZE(made); i++)
+		assert_int_not_equal(access(made[i], F_OK), 0);
+	assert_int_equal(access("a/.git/commondir.weir", F_OK), 0);
 	startup_files_done(s);
 	free(s);
 }
