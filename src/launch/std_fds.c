@@ -305,18 +305,41 @@ int std_fds_enter_terminal(int slave, struct err *err)
 	return 0;
 }
 
-void std_flags_read(struct std_flags *ret)
+void std_state_read(struct std_state *ret)
 {
-	for (int fd = 0; fd < 3; fd++)
-		ret->of[fd] = fcntl(fd, F_GETFL);
+	for (int fd = 0; fd < 3; fd++) {
+		socklen_t size = sizeof(ret->send_timeout[fd]);
+
+		ret->flags[fd] = fcntl(fd, F_GETFL);
+		ret->send_timeout[fd] = (struct timeval){ 0 };
+		(void)!getsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &ret->send_timeout[fd],
+				  &size);
+	}
 }
 
-void std_flags_restore(const struct std_flags *f)
+/* Far behind the end the kernel takes no byte. */
+static void leave_hole(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+	    lseek(fd, 0, SEEK_CUR) > st.st_size)
+		lseek(fd, 0, SEEK_END);
+}
+
+void std_state_restore(const struct std_state *s)
 {
 	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 
-	for (int fd = 0; fd < 3; fd++)
-		if (f->of[fd] >= 0)
-			(void)!fcntl(fd, F_SETFL, f->of[fd]);
+	for (int fd = 0; fd < 3; fd++) {
+		if (s->flags[fd] < 0)
+			continue;
+		(void)!fcntl(fd, F_SETFL, s->flags[fd]);
+		/* What is no socket has no such limit. */
+		(void)!setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &s->send_timeout[fd],
+				  sizeof(s->send_timeout[fd]));
+		if ((s->flags[fd] & O_ACCMODE) != O_RDONLY)
+			leave_hole(fd);
+	}
 	sigaction(SIGTTOU, &ignore, NULL);
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <sys/time.h>
 
 #include "base/err.h"
 
@@ -38,13 +39,16 @@ int std_fds_enter_terminal(int slave, struct err *err) MUST_CHECK;
  * Return: 0, or -errno with a line that names the descriptor: nothing may start. */
 int std_fds_protect(bool root, struct err *err) MUST_CHECK;
 
-/* Their flags belong to the open file, which the command shares: what it sets, such as
- * O_NONBLOCK, would keep Weir's report from being written, and stay with the caller. */
-struct std_flags {
-	int of[3];
+/* What belongs to their open files, which the command shares. Flags such as O_NONBLOCK
+ * and a socket's limit of time would keep Weir's report from being written, and stay with
+ * the caller. */
+struct std_state {
+	int flags[3];
+	struct timeval send_timeout[3]; /* of a socket */
 };
 
-void std_flags_read(struct std_flags *ret);
-/* When the command has ended. From then on Weir also writes to a terminal whose
+void std_state_read(struct std_state *ret);
+/* When the command has ended. A file in which the command has left its place behind the
+ * end is written on at its end. From then on Weir also writes to a terminal whose
  * foreground it doesn't have, instead of being stopped. */
-void std_flags_restore(const struct std_flags *f);
+void std_state_restore(const struct std_state *s);

@@ -809,18 +809,18 @@ int run_host(struct run_spec *spec)
 			      .parent_fd = -1,
 			      .started_ms = clock_wall_ms() };
 	struct err err = { 0 };
-	struct std_flags flags;
+	struct std_state streams;
 	struct report report;
 	int status;
 
-	std_flags_read(&flags);
+	std_state_read(&streams);
 	block_signals(&h);
 	h.failure = start_guarded(&h, &err);
 	if (h.failure == RUN_STATUS_FAILED)
 		log_error("failed_safety_setup: %s", err.text);
 	else if (h.child > 0)
 		wait_for_command(&h);
-	std_flags_restore(&flags);
+	std_state_restore(&streams);
 	leave(&h);
 	report = (struct report){
 		.spec = h.spec,

@@ -877,7 +877,7 @@ int control_run(struct run_spec *spec)
 					 .on_end = on_uplink_end,
 					 .data = &c } };
 	struct err err = { 0 };
-	struct std_flags flags;
+	struct std_state streams;
 	int status;
 
 	if (!c.policy)
@@ -893,7 +893,7 @@ int control_run(struct run_spec *spec)
 	c.socket.started_ms = c.started_ms;
 	c.socket.newest = &c.policy;
 	c.socket.ring = &c.ring;
-	std_flags_read(&flags);
+	std_state_read(&streams);
 	warn_of_mode(spec);
 	status = control_start(&c, &err);
 	if (status == 0) {
@@ -915,7 +915,7 @@ int control_run(struct run_spec *spec)
 	process_reap(c.engine, true);
 	asking_close(&c.asking);
 	stdin_pipe_close(&c.input);
-	std_flags_restore(&flags);
+	std_state_restore(&streams);
 	if (c.startup && !startup_files_report_new(c.startup, spec->quiet) &&
 	    c.failure == 0)
 		c.failure = RUN_STATUS_FAILED;
