@@ -245,7 +245,8 @@ struct run_member {
 	uint32_t gid;
 	gid_t *groups; /* owned */
 	size_t group_count;
-	bool becomes; /* ids are to be changed */
+	bool becomes;			 /* ids are to be changed */
+	struct sigaction on_closed_pipe; /* what the caller has it do at SIGPIPE */
 };
 
 /* ---- where the command lives ---- */
@@ -517,6 +518,7 @@ _Noreturn static void child(const struct run_member *m, const sigset_t *mask, in
 	if (!process_end_with(parent))
 		fail("end along with weir", errno);
 	sigaction(SIGXFSZ, &by_default, NULL);
+	sigaction(SIGPIPE, &m->on_closed_pipe, NULL);
 	sigprocmask(SIG_SETMASK, mask, NULL);
 	command_become(m->argv);
 }
@@ -576,6 +578,7 @@ struct host_run {
 	uint64_t counters[SANDBOX_COUNTER_COUNT];
 	int64_t started_ms;
 	sigset_t waited, before;
+	struct sigaction on_closed_pipe; /* the caller's, of SIGPIPE */
 	pid_t child;
 	int wait_status;
 	int failure;	 /* the exit status, if Weir failed; 0: it didn't */
@@ -593,9 +596,12 @@ static void block_signals(struct host_run *h)
 	static const int forwarded[] = { SIGTERM, SIGINT,  SIGHUP,  SIGQUIT,
 					 SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH };
 	const struct sigaction by_default = { .sa_handler = SIG_DFL };
+	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 	struct sigaction old;
 
 	sigaction(SIGCHLD, &by_default, NULL);
+	/* As in control_run(). */
+	sigaction(SIGPIPE, &ignore, &h->on_closed_pipe);
 	sigemptyset(&h->waited);
 	sigaddset(&h->waited, SIGCHLD);
 	sigaddset(&h->waited, SIGCONT);
@@ -720,6 +726,7 @@ static int start_guarded(struct host_run *h, struct err *err)
 	if (environment_choose(h->spec, &h->environment, err) < 0)
 		return RUN_STATUS_FAILED;
 	h->member.environment = h->environment.list;
+	h->member.on_closed_pipe = h->on_closed_pipe;
 	/* A signal that came before there was a command is for us. */
 	sigpending(&pending);
 	for (int sig = 1; sig < SIGRTMIN; sig++)

@@ -242,7 +242,7 @@ bool report_live_note(struct report_live *l, const struct event_ring *ring,
 	return l->said < l->count || !l->more_said;
 }
 
-static bool may_say_now(void)
+bool report_may_say_now(void)
 {
 	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
 	struct termios t;
@@ -274,14 +274,14 @@ void report_live_say(struct report_live *l, const struct run_policy *policy)
 {
 	char what[REPORT_WHAT_SIZE], why[REPORT_WHY_SIZE];
 
-	while (l->said < l->count && may_say_now()) {
+	while (l->said < l->count && report_may_say_now()) {
 		const struct event *e = &l->events[l->said++];
 
 		say_line(report_is_failure(e) ? "failed " : "refused ",
 			 report_what(e, what), report_why(report_plan(policy, e), e, why),
 			 e->advice);
 	}
-	if (l->more && !l->more_said && l->said == l->count && may_say_now()) {
+	if (l->more && !l->more_said && l->said == l->count && report_may_say_now()) {
 		say_line("", "more is refused or fails", "the end of the run says all",
 			 "");
 		l->more_said = true;

@@ -78,8 +78,9 @@ struct report_live {
  * REPORT_LIVE_MS: where the run has ended by then the report says it alone. */
 bool report_live_note(struct report_live *l, const struct event_ring *ring,
 		      const struct event *e);
-/* Nothing is said where that would make Weir wait, or where it would fall into the screen
- * of a program that draws on its terminal. */
+/* Would a line on stderr neither make Weir wait nor fall into the screen of a program
+ * that draws on its terminal? While the command runs nothing else is said. */
+bool report_may_say_now(void);
 void report_live_say(struct report_live *l, const struct run_policy *policy);
 
 /* Before the command starts: open the files that --report names, so that nothing that the

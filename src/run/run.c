@@ -113,14 +113,21 @@ struct control {
 	int wait_status;
 	int64_t started_ms; /* wall clock */
 	int failure;	    /* exit status when Weir failed, 0: it did not */
+	struct err why;	    /* it failed, if that is to be said at the end */
 };
 
-/* While the command runs its caller's terminal may be raw, with a question on it. */
-static void say(struct control *c, const char *text)
+/* While the command runs its caller's terminal may be raw, with a question on it. Return:
+ * false when Weir would have had to wait. */
+static bool say(struct control *c, const char *text)
 {
+	bool may;
+
 	terminal_pause(&c->asking.terminal);
-	log_write("%s", text);
+	may = c->state < CONTROL_RELEASED || report_may_say_now();
+	if (may)
+		log_write("%s", text);
 	terminal_resume(&c->asking.terminal);
+	return may;
 }
 
 /* Weir failed: say why, end everything. The first reason counts. */
@@ -128,8 +135,8 @@ static void fail(struct control *c, int status, const char *text)
 {
 	if (c->failure == 0) {
 		c->failure = status;
-		if (text[0])
-			say(c, text);
+		if (text[0] && !say(c, text))
+			err_set(&c->why, status, "%s", text);
 	}
 	loop_stop(c->loop);
 }
@@ -876,12 +883,16 @@ int control_run(struct run_spec *spec)
 			     .uplink = { .on_ready = release_command,
 					 .on_end = on_uplink_end,
 					 .data = &c } };
-	struct err err = { 0 };
+	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 	struct std_state streams;
+	struct err err = { 0 };
 	int status;
 
 	if (!c.policy)
 		return log_end(RUN_STATUS_FAILED, "out of memory");
+	/* The command can close what Weir writes to: no write may end Weir, whose work is
+	 * not done. */
+	sigaction(SIGPIPE, &ignore, NULL);
 	/* What a launch is planned with is large, little of it is used, and it is freed
 	 * before the command runs. At the end of the heap it would be cleared for
 	 * whoever gets it next, each page a fault. */
@@ -903,8 +914,7 @@ int control_run(struct run_spec *spec)
 			fail(&c, RUN_STATUS_FAILED, strerror(-r));
 	} else {
 		c.failure = status;
-		if (err.text[0])
-			log_error("%s", err.text);
+		c.why = err;
 	}
 	/* First the sandbox, then who guards it. Where the command has ended weir-init
 	 * leaves by itself. */
@@ -919,6 +929,8 @@ int control_run(struct run_spec *spec)
 	if (c.startup && !startup_files_report_new(c.startup, spec->quiet) &&
 	    c.failure == 0)
 		c.failure = RUN_STATUS_FAILED;
+	if (c.why.text[0])
+		log_error("%s", c.why.text);
 	if (c.startup)
 		startup_files_done(c.startup);
 	free(c.startup);

@@ -418,3 +418,20 @@ def test_the_first_denials_are_said_while_the_command_runs(daemon, user):
     assert rest.startswith("weir: refused:\n") and rest.count("  one.denied.test ") == 1, rest
     quiet = start(daemon, "--quiet", "--uid", user, "--", *PYTHON, CONNECT, "one.denied.test")
     assert quiet.communicate(timeout=60) == ("gaierror\n", "")
+
+
+def test_a_stream_that_the_command_closes_does_not_end_weir(daemon, user):
+    ours, theirs = socket.socketpair()
+    close = "socket.socket(fileno=2).shutdown(socket.SHUT_WR); sys.exit(3)"
+    with ours, theirs:
+        argv = daemon.host.ns.command(str(daemon.program), "run", "--no-config", "--uid", str(user), "--", *PYTHON, CONNECT + close, "one.denied.test")
+        done = subprocess.run(argv, env=daemon._env, cwd="/", stdout=subprocess.PIPE, stderr=theirs, timeout=60)
+    assert done.returncode == 3 and done.stdout == b"gaierror\n", done
+
+
+@pytest.mark.parametrize("how", [signal.SIG_DFL, signal.SIG_IGN])
+def test_what_the_command_does_about_a_closed_pipe_is_the_callers(daemon, user, how):
+    started = start(daemon, "--uid", user, "--", "grep", "SigIgn", "/proc/self/status", restore_signals=False,
+                    preexec_fn=lambda: signal.signal(signal.SIGPIPE, how))
+    ignored = int(started.communicate(timeout=60)[0].split()[1], 16)
+    assert (ignored >> (signal.SIGPIPE - 1) & 1) == (how == signal.SIG_IGN)

@@ -5,11 +5,14 @@ import hashlib
 import os
 import select
 import shutil
+import signal
+import socket
 import subprocess
 import time
 
 import pytest
 
+from world.program import comm, descendants
 from world.run import finish
 
 
@@ -178,6 +181,46 @@ def test_a_stream_that_the_command_spoils_is_as_it_was_for_the_report(world, use
             started.process.wait(60)
         assert b"refused:" in said and b"denied.test" in said, said[-300:]
         assert not fcntl.fcntl(write, fcntl.F_GETFL) & os.O_NONBLOCK
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+@pytest.mark.parametrize("options", [(), ("--quiet",)], ids=["", "quiet"])
+def test_a_stream_that_the_command_closes_keeps_nothing_from_being_done(world, user, options):
+    """It is one open file with Weir's: what Weir says while the command runs, and at the end, raises SIGPIPE."""
+    cwd, reports = world.workdir(user), world.workdir(user)
+    assert world.command("git", "init", "-q", ".", user=user, cwd=cwd).code == 0
+    close = "/usr/bin/python3 -ISc 'import socket; socket.socket(fileno=2).shutdown(socket.SHUT_WR)'"
+    script = f"touch .git/config.worktree .git/commondir; {close}; getent hosts denied.test; sleep 2; exit 3"
+    ours, theirs = socket.socketpair()
+    with ours, theirs, world.run_start("sh", "-c", script, stderr=theirs, user=user, cwd=cwd,
+                                       options=("--report", reports / "report.json", *options)) as started:
+        assert started.process.wait(60) == 125
+    assert not (cwd / ".git/config.worktree").exists() and not (cwd / ".git/commondir").exists()
+    assert "denied.test" in (reports / "report.json").read_text(encoding="utf-8")
+
+
+FULL = FILL.replace('socket.getaddrinfo("denied.test", 443)', "pass") + """
+print("full", flush=True)
+fcntl.fcntl(2, fcntl.F_SETFL, os.O_WRONLY)
+import time
+time.sleep(600)
+"""
+
+
+def test_a_pipe_that_the_command_keeps_full_does_not_have_weir_wait(world, tun, user):
+    """There is something to be said, for the uplink has ended: a signal is forwarded all the same."""
+    read, write = os.pipe()
+    try:
+        with world.run_start("/usr/bin/python3", "-ISc", FULL, stderr=write, user=user, mounts=tun, options=("--uplink", "slirp4netns")) as started:
+            assert started.line() == "full"
+            weir = [pid for pid in [started.pid, *descendants(started.pid)] if comm(pid) == "weir"][0]
+            uplink = [pid for pid in descendants(weir) if comm(pid) == "slirp4netns"]
+            os.kill(uplink[0], signal.SIGKILL)
+            time.sleep(1)   # a slower machine proves less
+            os.kill(weir, signal.SIGTERM)
+            assert started.process.wait(30) in (-signal.SIGTERM, 128 + signal.SIGTERM)
     finally:
         os.close(read)
         os.close(write)
