@@ -260,39 +260,59 @@ bool place_is_writable(const struct rootfs *v, const char *path)
 	return false;
 }
 
-/* May it be writable under each name that it has, in other mounts of its file system too,
- * and does none of what is in it show where nothing may be written unasked? */
-static bool is_writable_unasked(const struct rootfs *v, const struct path *p)
+/* May @part of the working directory @p be writable under each name that it has, in other
+ * mounts of its file system too, and does none of what is in it show where nothing may be
+ * written unasked? @ret: the name under which it may not. */
+static bool part_is_writable(const struct rootfs *v, const struct path *p,
+			     const struct mount_part *part, char ret[PATH_MAX])
 {
-	const struct mount *of = mounts_numbered(&v->mounts, p->mount_id);
-	char inside[PATH_MAX], other[PATH_MAX];
-	struct path q = *p;
+	struct path q = { .name = ret, .st = p->st };
 
-	if (!of || mount_is_of_kernel(of) || !mount_inside(of, p->name, inside) ||
-	    !writable_unasked(p))
-		return false;
 	for (size_t i = 0; i < v->mounts.count; i++) {
-		const struct mount *m = &v->mounts.list[i];
-
-		if (m == of || m->device != of->device)
+		if (!mount_shows_part(&v->mounts.list[i], part, ret) ||
+		    path_is_within(ret, p->name))
 			continue;
-		if (mount_shows(m, inside, other))
-			q.name = other;
-		else if (path_is_within(m->root, inside))
-			q.name = (char *)(uintptr_t)m->path;
-		else
-			continue;
-		if (!writable_unasked(&q))
+		if ((part->path != p->name && lstat(part->path, &q.st) < 0) ||
+		    !writable_unasked(&q))
 			return false;
 	}
 	return true;
+}
+
+/* What is mounted below the working directory @p, and may not be written unasked, is
+ * read-only there, unless --rw names it. */
+static int plan_mounts_below(struct rootfs *v, const struct path *p,
+			     struct mount_part *part, struct err *err)
+{
+	const struct path *below = NULL;
+	char other[PATH_MAX];
+	int r = 0;
+
+	while (r == 0 && mounts_next_part(&v->mounts, p->name, p->mount_id, part)) {
+		/* The kernel's own is masked. */
+		if (mount_is_of_kernel(part->of) || place_is_writable(v, part->path) ||
+		    part_is_writable(v, p, part, other))
+			continue;
+		r = resolve(v, part->path, &below, err);
+		/* Another mount may cover it. */
+		if (r < 0 || below->mount_id != part->of->id)
+			continue;
+		add_tree(v, below, TREE_READONLY);
+		launch_send_report(v->spec->control_fd, LAUNCH_WARNING, 0,
+				   "'%s' stays read-only in the sandbox, for it is '%s' "
+				   "as well; name what is to be written with --rw",
+				   below->name, other);
+	}
+	return r;
 }
 
 /* After the paths that were named: one of them may be it, or hold it. */
 static int plan_cwd(struct rootfs *v, struct err *err)
 {
 	const char *pwd = getenv("PWD");
+	struct mount_part part = { 0 };
 	const struct path *p = NULL;
+	char other[PATH_MAX];
 	struct path logical;
 	bool by_link = false;
 	int r;
@@ -314,9 +334,12 @@ static int plan_cwd(struct rootfs *v, struct err *err)
 		by_link = logical.untrusted && stat_is_same(&logical.st, &p->st);
 		path_done(&logical);
 	}
-	if (!by_link && is_writable_unasked(v, p)) {
+	if (!by_link && writable_unasked(p) &&
+	    mounts_next_part(&v->mounts, p->name, p->mount_id, &part) &&
+	    !mount_is_of_kernel(part.of) && part_is_writable(v, p, &part, other)) {
+		r = plan_mounts_below(v, p, &part, err);
 		add_writable(v, p);
-		return 0;
+		return r;
 	}
 	launch_send_report(
 		v->spec->control_fd, LAUNCH_WARNING, 0,
@@ -364,21 +387,33 @@ static int check_links(const struct rootfs *v, const struct path *p, struct err 
 	return 0;
 }
 
+/* Is @p on the file system @device, or something that is mounted below it? */
+static bool shows_device(const struct rootfs *v, const struct path *p, dev_t device)
+{
+	struct mount_part part = { 0 };
+	struct stat st;
+
+	if (p->st.st_dev == device)
+		return true;
+	while (mounts_next_part(&v->mounts, p->name, p->mount_id, &part))
+		if (lstat(part.path, &st) < 0 || st.st_dev == device)
+			return true;
+	return false;
+}
+
 /* Another name of the file may lie where the command writes: on the same file system. */
 static int check_hard_links(const struct rootfs *v, const struct path *p, struct err *err)
 {
 	if (!S_ISREG(p->st.st_mode) || p->st.st_nlink < 2)
 		return 0;
-	for (size_t i = 0; i < v->tree_count; i++) {
-		const struct tree *t = &v->trees[i];
-
-		if (t->kind == TREE_WRITABLE && t->source->st.st_dev == p->st.st_dev)
+	for (size_t i = 0; i < v->tree_count; i++)
+		if (v->trees[i].kind == TREE_WRITABLE &&
+		    shows_device(v, v->trees[i].source, p->st.st_dev))
 			return err_set(
 				err, -EINVAL,
 				"'%s' has other names (hard links), under which the "
 				"command may be able to change it; name a copy of it",
 				p->name);
-	}
 	return 0;
 }
 
@@ -669,7 +704,7 @@ int place_plan(struct rootfs *v, struct err *err)
 	int r;
 
 	v->paths = calloc(v->spec->rw_count + v->spec->shown_count + v->spec->ro_count +
-				  STARTUP_MAX + STARTUP_HOOKS_MAX + 2,
+				  v->mounts.count + STARTUP_MAX + STARTUP_HOOKS_MAX + 2,
 			  sizeof(*v->paths));
 	if (!v->paths)
 		return err_sys(err, -ENOMEM, "cannot plan the file system view");

@@ -292,17 +292,24 @@ static int add_place(struct plan_of_hidden *plan, const struct path *p, const ch
 	return 0;
 }
 
-/* In another mount of the same file system @other is the place that @p is. */
+/* In another mount of the same file system, @m, @other is the place @p, or what is
+ * mounted there or below, or a piece of that: @part. */
 static int add_alias(struct plan_of_hidden *plan, const char *other, const struct path *p,
-		     const struct mount *m, const char *kept, struct err *err)
+		     const struct mount_part *part, const struct mount *m,
+		     const char *kept, struct err *err)
 {
+	const bool is_place = part->path == p->name,
+		   is_whole = path_is_within(part->inside, m->root);
 	CLEAN(path) struct path q = { .fd = -1 };
+	struct stat st = p->st;
 
-	if (path_open(other, &q, NULL) < 0)
+	if (path_open(other, &q, NULL) < 0 || (!is_whole && q.mount_id != m->id))
 		return 0;
-	if (p ? !stat_is_same(&q.st, &p->st) : q.mount_id != m->id)
+	if (!is_place && lstat(part->path, &st) < 0)
+		st = q.st;
+	if (is_whole && !stat_is_same(&q.st, &st))
 		return 0;
-	return add_place(plan, &q, kept, err);
+	return add_place(plan, &q, is_place && is_whole ? kept : NULL, err);
 }
 
 /* Nothing of the caller's that the run needs may vanish with it. */
@@ -326,33 +333,27 @@ static int check_hidden(const struct plan_of_hidden *plan, const struct path *p,
 	return 0;
 }
 
-/* The place @p, under each name that it has in other mounts of its file system, too. */
+/* The place @p with what is mounted below it, under each name that they have in other
+ * mounts of their file systems, too. */
 static int add_whole(struct plan_of_hidden *plan, const struct path *p, const char *kept,
 		     struct err *err)
 {
 	const struct mounts *all = &plan->view->mounts;
-	const struct mount *of = mounts_numbered(all, p->mount_id);
-	char inside[PATH_MAX], other[PATH_MAX];
+	struct mount_part part = { 0 };
+	char other[PATH_MAX];
 	int r = add_place(plan, p, kept, err);
 
 	if (r == 0)
 		r = twins_add(&plan->twins, &p->st, p->name, err);
-	if (r < 0)
-		return r;
-	if (!of || !mount_inside(of, p->name, inside))
-		return err_set(err, -ESTALE,
-			       "cannot tell in which mounts '%s', which is hidden, shows",
-			       p->name);
-	for (size_t i = 0; r == 0 && i < all->count; i++) {
-		const struct mount *m = &all->list[i];
-
-		if (m == of || m->device != of->device)
-			continue;
-		if (mount_shows(m, inside, other))
-			r = add_alias(plan, other, p, m, kept, err);
-		else if (path_is_within(m->root, inside))
-			r = add_alias(plan, m->path, NULL, m, NULL, err);
-	}
+	while (r == 0 && mounts_next_part(all, p->name, p->mount_id, &part))
+		for (size_t i = 0; r == 0 && i < all->count; i++)
+			if (mount_shows_part(&all->list[i], &part, other))
+				r = add_alias(plan, other, p, &part, &all->list[i], kept,
+					      err);
+	if (r == 0 && !part.of)
+		r = err_set(err, -ESTALE,
+			    "cannot tell in which mounts '%s', which is hidden, shows",
+			    p->name);
 	return r;
 }
 

@@ -173,10 +173,12 @@ int rootfs_plan(struct rootfs *v, const struct launch_machine *m,
 	if (r < 0)
 		return r;
 	v->layers = calloc(v->mounts.count, sizeof(*v->layers));
-	/* What was named, the working directory, the settings, a socket, and each file
-	 * that runs outside later with what it leads to, and what is hidden. */
+	/* What was named, the working directory and what is mounted below it, the
+	 * settings, a socket, and each file that runs outside later with what it leads
+	 * to, and what is hidden. */
 	v->trees = calloc(spec->rw_count + spec->shown_count + spec->ro_count + 3 +
-				  2 * STARTUP_MAX + STARTUP_HOOKS_MAX + HIDDEN_MAX,
+				  v->mounts.count + 2 * STARTUP_MAX + STARTUP_HOOKS_MAX +
+				  HIDDEN_MAX,
 			  sizeof(*v->trees));
 	if (!v->layers || !v->trees)
 		return err_sys(err, -ENOMEM, "cannot plan the file system view");

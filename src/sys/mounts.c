@@ -150,6 +150,47 @@ bool mount_shows(const struct mount *m, const char *inside, char ret[PATH_MAX])
 	       rename_below(inside, m->root, m->path, ret);
 }
 
+static bool begin_parts(const struct mounts *m, const char *path, uint64_t id,
+			struct mount_part *part)
+{
+	const struct mount *of = mounts_numbered(m, id);
+
+	if (!of || !mount_inside(of, path, part->inside))
+		return false;
+	part->of = of;
+	part->path = path;
+	return true;
+}
+
+bool mounts_next_part(const struct mounts *m, const char *path, uint64_t id,
+		      struct mount_part *part)
+{
+	if (!part->of)
+		return begin_parts(m, path, id, part);
+	while (part->next < m->count) {
+		const struct mount *x = &m->list[part->next++];
+
+		if (!path_is_within(x->path, path) || strcmp(x->path, path) == 0)
+			continue;
+		part->of = x;
+		part->path = x->path;
+		snprintf(part->inside, sizeof(part->inside), "%s", x->root);
+		return true;
+	}
+	return false;
+}
+
+bool mount_shows_part(const struct mount *m, const struct mount_part *part,
+		      char ret[PATH_MAX])
+{
+	if (m == part->of || m->device != part->of->device)
+		return false;
+	if (mount_shows(m, part->inside, ret))
+		return true;
+	snprintf(ret, PATH_MAX, "%s", m->path);
+	return path_is_within(m->root, part->inside);
+}
+
 bool mount_is_of_kernel(const struct mount *m)
 {
 	static const char *const types[] = {

@@ -52,6 +52,25 @@ bool mount_inside(const struct mount *m, const char *path, char ret[PATH_MAX]);
  */
 bool mount_shows(const struct mount *m, const char *inside, char ret[PATH_MAX]);
 
+/* One of the parts that a path shows. The first is what lies there on its own mount, the
+ * others are the mounts below it, each as a whole. Zeros stand before the first. */
+struct mount_part {
+	const struct mount *of;
+	const char *path;      /* borrowed: the path itself, or where @of is mounted */
+	char inside[PATH_MAX]; /* where in the file system of @of it lies */
+	size_t next;
+};
+
+/* The next part of @path, which lies on the mount @id. Return: false at the end, where
+ * @part->of is NULL if nothing can be told: that mount isn't in the table, or a name
+ * would be too long. */
+bool mounts_next_part(const struct mounts *m, const char *path, uint64_t id,
+		      struct mount_part *part);
+/* Where another mount, @m, shows @part as well, or a piece of it. Return: false when it
+ * doesn't. */
+bool mount_shows_part(const struct mount *m, const struct mount_part *part,
+		      char ret[PATH_MAX]);
+
 /* Does it show the kernel, its processes and devices, and not files? */
 bool mount_is_of_kernel(const struct mount *m);
 

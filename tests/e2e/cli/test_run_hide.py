@@ -99,6 +99,11 @@ def test_what_a_linked_config_leads_to_is_hidden(home):
     assert len(home.seen(options=SHOW)) == 3, "positive control"
 
 
+def test_what_is_mounted_below_a_hidden_directory_is_hidden_elsewhere_too(home):
+    home.put("elsewhere/sso/token"), home.put("elsewhere/free"), home.make(".aws/sso")
+    assert home.seen(mounts=(f"mount --bind {home.path}/elsewhere/sso {home.path}/.aws/sso",)) == {"elsewhere/free"}
+
+
 def test_nothing_is_said_and_nothing_can_be_written(home):
     home.put(".ssh/id_rsa"), home.put(".netrc")
     done = home.run("sh", "-c", "cd; ls -A .ssh; cat .netrc; touch .ssh/x; echo y > .netrc; rm -f .netrc; mv .ssh .x; umount .ssh; exit 0")

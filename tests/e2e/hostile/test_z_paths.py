@@ -313,3 +313,43 @@ def test_G15_a_working_directory_is_judged_under_each_of_its_names(world, user):
             "run", "--no-config", "--", "touch", "new", mounts=("true",))
         made = (folder / directory / "new").exists()
         assert made == (directory == "home/deep") and (b"stays read-only" in done.err) != made, done
+
+
+BELOW = {"a system's place": "/usr/share/doc", "what lies in one": "/usr/share/doc/in", "a home": "home", "another project": "other"}
+OVER_DOC = ("mount -t tmpfs none /usr/share/doc", "mkdir /usr/share/doc/in", "chmod 777 /usr/share/doc /usr/share/doc/in")
+
+
+@pytest.mark.parametrize("what", BELOW)
+def test_G15_what_is_mounted_below_a_working_directory_is_judged_by_its_own_names(world, user, what):
+    """A mount of what may not be written unasked is read-only there; a harmless one goes on being writable."""
+    folder = world.workdir(user)
+    made = world.command("mkdir", "-p", *[folder / name for name in ("home", "other", "p/a/in", "p/a/volume")], user=user)
+    assert made.code == 0, made
+    mounts = (*(OVER_DOC if BELOW[what].startswith("/") else ()), f"mount --bind {folder / BELOW[what]} {folder}/p/a/in",
+              f"mount -t tmpfs -o mode=777 none {folder}/p/a/volume")
+    script = "touch free; touch a/volume/new && echo volume; touch a/in/new && echo in; mv a y && echo moved"
+
+    def run(*options):
+        return world.run("sh", "-c", script, cwd=folder / "p", user=user, mounts=mounts, env={"HOME": str(folder / "home")}, options=options)
+    done = run()
+    assert (folder / "p/free").exists() and "volume" in done.text, done
+    if what == "another project":
+        assert done.text == "volume\nin\nmoved\n" and done.err == b"", done
+        return
+    assert done.text == "volume\n" and f"'{folder}/p/a/in' stays read-only in the sandbox" in done.messages, done
+    done = run("--rw", folder / "p/a/in")
+    assert done.text.startswith("volume\nin\n") and b"stays read-only" not in done.err, done
+
+
+def test_G15_a_hard_link_in_a_mount_below_a_working_directory_is_one(world, user):
+    """It lies on another file system than the working directory itself."""
+    folder = world.workdir(user)
+    made = world.command("mkdir", "-p", folder / "fs", folder / "p/in", user=user)
+    assert made.code == 0, made
+    other = folder / "fs"
+    mounts = (f"mount -t tmpfs none {other}", f"mkdir {other}/shared", f"echo 'egress: []' > {other}/policy.yaml",
+              f"chown -R {world.user(user).uid} {other}", f"mount --bind {other}/shared {folder}/p/in")
+    for linked in (False, True):
+        more = (f"ln {other}/policy.yaml {other}/shared/twin",) if linked else ()
+        done = world.run("touch", "in/free", cwd=folder / "p", user=user, mounts=(*mounts, *more), options=("--policy", other / "policy.yaml"))
+        assert done.code == (2 if linked else 0) and ("has other names (hard links)" in done.messages) == linked, done

@@ -148,6 +148,46 @@ TEST(the_holding_mount_is_the_deepest)
 	free(text);
 }
 
+TEST(a_path_shows_what_lies_there_and_each_mount_below_it)
+{
+	static const char below[] = "27 1 254:0 / / rw - ext4 /dev/vda rw\n"
+				    "30 27 254:0 /etc /srv/p/etc rw - ext4 /dev/vda rw\n"
+				    "31 30 0:99 / /srv/p/etc/in rw - tmpfs t rw\n"
+				    "32 27 254:0 /srv/p/s /mnt rw - ext4 /dev/vda rw\n"
+				    "33 27 0:98 / /srv/p2 rw - tmpfs u rw\n";
+	static const struct {
+		const char *path, *inside;
+		const char *others; /* where else it shows, or a piece of it */
+	} want[] = {
+		{ "/srv/p", "/srv/p", "/mnt " },
+		{ "/srv/p/etc", "/etc", "/etc " },
+		{ "/srv/p/etc/in", "/", "" },
+	};
+	struct mount_part part = { 0 };
+	char *text = strdup(below);
+	size_t count = 0;
+	struct mounts m;
+
+	assert_int_equal(mounts_parse(text, false, &m, NULL), 0);
+	while (mounts_next_part(&m, "/srv/p", 27, &part)) {
+		char others[64] = "", other[PATH_MAX];
+
+		assert_true(count < ARRAY_SIZE(want));
+		for (size_t i = 0; i < m.count; i++)
+			if (mount_shows_part(&m.list[i], &part, other))
+				strcat(strcat(others, other), " ");
+		assert_string_equal(part.path, want[count].path);
+		assert_string_equal(part.inside, want[count].inside);
+		assert_string_equal(others, want[count++].others);
+	}
+	assert_int_equal(count, ARRAY_SIZE(want));
+	part = (struct mount_part){ 0 };
+	assert_false(mounts_next_part(&m, "/srv/p", 99, &part));
+	assert_null(part.of);
+	mounts_done(&m);
+	free(text);
+}
+
 TEST(this_machine_s_table_is_read)
 {
 	struct mounts m;
