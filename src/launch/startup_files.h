@@ -55,10 +55,11 @@ int startup_files_add(struct startup_files *s, const struct path *top,
 		      struct err *err) MUST_CHECK;
 /* Find those below all that were added. */
 int startup_files_find(struct startup_files *s, struct err *err) MUST_CHECK;
-/* After the end: say what is there now that wasn't, or that was changed; @quiet: only
- * what git would obey at once, which gets another name if that can be done. Return: false
- * when there was any of that. */
-bool startup_files_report_new(const struct startup_files *s, bool quiet);
+/* After the end: fill @ret with what is below those of @before now. */
+int startup_files_find_again(const struct startup_files *before,
+			     struct startup_files *ret) MUST_CHECK;
+/* That file of @s, or NULL. */
+const struct path *startup_files_known(const struct startup_files *s, const char *name);
 /* Is a component of the canonical @path one of the table, or does it lie in a git
  * directory? */
 bool startup_files_has(const char *path);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/startup_names.h"
 
+#include <limits.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 /* What runs outside later, and why: weir-run(1) has the same table. */
@@ -238,4 +240,22 @@ const char *startup_rest_below(const char *wanted, struct text directory,
 			rest = end + 1;
 	}
 	return rest;
+}
+
+const char *startup_why_path(const char *path)
+{
+	const char *found = NULL;
+	char way[PATH_MAX];
+	char *last;
+
+	snprintf(way, sizeof(way), "%s", path);
+	for (; !found && (last = strrchr(way, '/')); *last = '\0') {
+		const struct text directory = { way, (size_t)(last - way) };
+
+		found = startup_why(startup_project, directory, last + 1)
+				?: startup_why(startup_git, directory, last + 1)
+				?: startup_why(startup_weir, directory, last + 1)
+				?: startup_why_leading(directory, last + 1, true);
+	}
+	return found ?: "it is Weir itself";
 }

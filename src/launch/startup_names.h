@@ -35,3 +35,5 @@ const char *startup_why_leading(struct text directory, const char *name, bool is
  * one of the directories that @wanted begins with. NULL: it is none. */
 const char *startup_rest_below(const char *wanted, struct text directory,
 			       const char *name);
+/* Why @path, or what it lies in, is in any of the tables. */
+const char *startup_why_path(const char *path);

@@ -36,6 +36,7 @@
 #include "launch/hide.h"
 #include "launch/launch.h"
 #include "launch/startup_files.h"
+#include "launch/startup_report.h"
 #include "launch/std_fds.h"
 #include "policy/advice.h"
 #include "run/asking.h"
@@ -926,8 +927,7 @@ int control_run(struct run_spec *spec)
 	asking_close(&c.asking);
 	stdin_pipe_close(&c.input);
 	std_state_restore(&streams);
-	if (c.startup && !startup_files_report_new(c.startup, spec->quiet) &&
-	    c.failure == 0)
+	if (c.startup && !startup_report_new(c.startup, spec->quiet) && c.failure == 0)
 		c.failure = RUN_STATUS_FAILED;
 	if (c.why.text[0])
 		log_error("%s", c.why.text);

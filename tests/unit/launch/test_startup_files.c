@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/macros.h"
+#include "launch/startup_report.h"
 #include "unit.h"
 
 /* The working directory of each test has a checkout. */
@@ -176,7 +177,7 @@ static void report_to_nobody(const struct startup_files *s)
 		signal(SIGPIPE, SIG_DFL);
 		shutdown(ends[0], SHUT_WR);
 		dup2(ends[0], STDERR_FILENO);
-		startup_files_report_new(s, true);
+		startup_report_new(s, true);
 		_exit(0);
 	}
 	close(ends[0]);
