@@ -205,6 +205,7 @@ struct config_reader {
 	struct arena *names;
 	const char *directory; /* of the file that is read: include.path counts from it */
 	const char *worktree;  /* core.hooksPath counts from it */
+	bool is_linked;	       /* git worktree made it: core.worktree is another one's */
 	size_t depth;
 	int r;
 };
@@ -257,7 +258,7 @@ static void on_setting(void *data, struct text section, struct text key,
 
 	if (c->r < 0 || !value[0])
 		return;
-	if (is_core && text_equal_nocase(key, "worktree")) {
+	if (is_core && text_equal_nocase(key, "worktree") && !c->is_linked) {
 		name = configured_name(c->names, c->directory, value);
 		c->worktree = name ?: c->worktree;
 	}
@@ -304,13 +305,14 @@ static struct text worktree_of(const char *path)
 
 /* In the git directory @path, of the working tree @worktree. */
 static int add_all_configured(struct scan *scan, const char *path, struct text worktree,
-			      struct err *err)
+			      bool is_linked, struct err *err)
 {
 	static const char *const configs[] = { "config", "config.worktree" };
 	CLEAN(arena) struct arena names = { 0 };
 	const struct config_reader c = { .scan = scan,
 					 .err = err,
 					 .names = &names,
+					 .is_linked = is_linked,
 					 .worktree = arena_text(&names, worktree) };
 	int r = c.worktree ? 0 : -ENOMEM;
 
@@ -356,7 +358,7 @@ static int add_git_directory(struct scan *scan, int dir, const char *directory,
 		for (const char *const *n = row->names; r == 0 && *n; n++)
 			r = add_file(scan, directory, *n, err);
 	if (r == 0)
-		r = add_all_configured(scan, path, worktree_of(path), err);
+		r = add_all_configured(scan, path, worktree_of(path), false, err);
 	for (size_t i = queued; i < scan->last; i++) {
 		const char *slash = strrchr(scan->queue[i], '/');
 
@@ -367,6 +369,25 @@ static int add_git_directory(struct scan *scan, int dir, const char *directory,
 			scan->queue[kept++] = scan->queue[i];
 	}
 	scan->last = kept;
+	return r;
+}
+
+/* The repository of the working tree that @directory is, or lies in, may be elsewhere: in
+ * a directory above, or where a file `.git` leads. */
+static int add_repository_of(struct scan *scan, const char *directory, struct err *err)
+{
+	CLEAN(arena) struct arena names = { 0 };
+	struct err ignored = { 0 };
+	struct git_repository g;
+	bool is_linked;
+	int r;
+
+	if (git_repository_find(&names, directory, &g, &ignored) < 0 || !g.top)
+		return 0;
+	is_linked = strcmp(g.dir, g.common) != 0;
+	r = add_all_configured(scan, g.common, text_of(g.top), is_linked, err);
+	if (r == 0 && is_linked)
+		r = add_all_configured(scan, g.dir, text_of(g.top), true, err);
 	return r;
 }
 
@@ -431,10 +452,15 @@ static int scan_directory(struct scan *scan, const char *directory, struct err *
 		runs = startup_why(startup_project, within, entry->d_name) &&
 		       !(walked && strcasecmp(entry->d_name, ".git") == 0);
 		if (runs || (!walked && startup_why_leading(within, entry->d_name,
-							    entry->d_type != DT_REG)))
+							    entry->d_type != DT_REG))) {
+			const size_t before = scan->files->count;
+
 			r = add_file(scan, directory, entry->d_name, err);
-		else if (walked &&
-			 !text_is_one_of(entry->d_name, left_out, ARRAY_SIZE(left_out)))
+			if (r == 0 && scan->files->count > before &&
+			    strcasecmp(entry->d_name, ".git") == 0)
+				r = add_repository_of(scan, path, err);
+		} else if (walked &&
+			   !text_is_one_of(entry->d_name, left_out, ARRAY_SIZE(left_out)))
 			r = push(scan, directory, entry->d_name, err);
 	}
 	if (r == 0)
@@ -481,30 +507,13 @@ static int add_programs(struct scan *scan, struct err *err)
 
 /* --- the three steps of a search --- */
 
-/* The writable directory may lie in a working tree, and the repository outside of it: in
- * a directory above, or where a file `.git` leads. */
-static int add_configured_around(struct scan *scan, struct err *err)
-{
-	CLEAN(arena) struct arena names = { 0 };
-	struct err ignored = { 0 };
-	struct git_repository g;
-	int r;
-
-	if (git_repository_find(&names, scan->top->name, &g, &ignored) < 0 || !g.top)
-		return 0;
-	r = add_all_configured(scan, g.common, text_of(g.top), err);
-	if (r == 0 && strcmp(g.dir, g.common) != 0)
-		r = add_all_configured(scan, g.dir, text_of(g.top), err);
-	return r;
-}
-
 static int find_git(struct scan *scan, struct err *err)
 {
 	int r = add_git_by_name(scan, "", err);
 
 	if (r == 0)
 		r = add_git_by_name(scan, ".git", err);
-	return r < 0 ? r : add_configured_around(scan, err);
+	return r < 0 ? r : add_repository_of(scan, scan->top->name, err);
 }
 
 /* What the writable directory itself has of all names. */

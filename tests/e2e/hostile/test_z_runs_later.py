@@ -265,18 +265,18 @@ def test_a_config_that_names_itself_or_all_keeps_nothing_away(project):
     assert done.code == 0 and (project.path / "free").exists() and done.seconds < 20, done
 
 
-@pytest.mark.parametrize("where", ["a directory of it", "another working tree"])
+@pytest.mark.parametrize("where", ["a directory of it", "another working tree", "another working tree below"])
 def test_what_the_config_of_a_repository_around_names_is_held(project, where):
     tree = project.path
-    if where == "another working tree":
-        tree = project.world.workdir(project.user) / "tree"
+    if where != "a directory of it":
+        tree = (project.path if "below" in where else project.world.workdir(project.user)) / "tree"
         project.git("worktree", "add", "-q", str(tree))
     hooks = tree / "tools/hooks"
     hooks.mkdir(parents=True)
     (hooks / "pre-commit").write_text("#!/bin/sh\n", encoding="ascii")
     subprocess.run(["chown", "-R", f"{project.user}:", tree / "tools"], check=True)
     project.git("config", "core.hooksPath", "tools/hooks")
-    inside = tree if where == "another working tree" else tree / "tools"
+    inside = {"a directory of it": tree / "tools", "another working tree": tree, "another working tree below": project.path}[where]
     done = project.world.run("sh", "-c", f"echo 'touch ran' >> {hooks}/pre-commit; mv {hooks} {inside}/gone; echo > {inside}/free", cwd=inside, user=project.user)
     assert (inside / "free").exists(), done
     assert (hooks / "pre-commit").read_text(encoding="ascii") == "#!/bin/sh\n", done

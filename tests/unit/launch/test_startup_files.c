@@ -165,6 +165,52 @@ TEST_WITH(a_directory_of_a_project_is_no_git_directory, set_up, tear_down)
 	free(s);
 }
 
+static void put(const char *name, const char *text)
+{
+	FILE *f = fopen(name, "w");
+
+	assert_non_null(f);
+	assert_true(fputs(text, f) >= 0);
+	assert_int_equal(fclose(f), 0);
+}
+
+/* Of what lies below @directory, of which the search is one, each of @names is found. */
+static void assert_all_are_held(const char *directory, const char *const *names)
+{
+	struct startup_files *s = search(&directory, 1);
+
+	for (; *names; names++)
+		if (!has(s, *names))
+			fail_msg("%s is not held", *names);
+	assert_false(s->cut);
+	startup_files_done(s);
+	free(s);
+}
+
+TEST_WITH(the_hooks_of_a_linked_working_tree_are_held, set_up, tear_down)
+{
+	static const char *const held[] = { "/a/tools/hooks", "/a/wt/tools/hooks", NULL };
+	static const char *const made[] = { "a/.git/worktrees",
+					    "a/.git/worktrees/wt",
+					    "a/tools",
+					    "a/tools/hooks",
+					    "a/wt",
+					    "a/wt/tools",
+					    "a/wt/tools/hooks" };
+	char line[256], *here = getcwd(NULL, 0);
+
+	for (size_t i = 0; i < ARRAY_SIZE(made); i++)
+		assert_int_equal(mkdir(made[i], 0755), 0);
+	put("a/.git/config", "[core]\n\tworktree = ..\n\thooksPath = tools/hooks\n");
+	put("a/.git/worktrees/wt/commondir", "../..\n");
+	snprintf(line, sizeof(line), "%s/a/wt/.git\n", here);
+	put("a/.git/worktrees/wt/gitdir", line);
+	snprintf(line, sizeof(line), "gitdir: %s/a/.git/worktrees/wt\n", here);
+	put("a/wt/.git", line);
+	assert_all_are_held("a", held);
+	free(here);
+}
+
 /* In a child, whose stderr is closed to it, so that its first word is its end. */
 static void report_to_nobody(const struct startup_files *s)
 {
