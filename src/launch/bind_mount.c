@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/bind_mount.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,7 +13,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "base/text.h"
 #include "launch/git_repository.h"
 #include "launch/hide.h"
@@ -529,6 +527,14 @@ static void report_whole(const struct rootfs *v, const struct path *link,
 		}
 }
 
+static bool is_startup(const struct rootfs *v, const char *path)
+{
+	for (size_t i = 0; i < v->tree_count; i++)
+		if (v->trees[i].is_startup && strcmp(v->trees[i].path, path) == 0)
+			return true;
+	return false;
+}
+
 /* A link is held, and where it leads to as well. Return: whether it leads anywhere. */
 static bool plan_startup_file(struct rootfs *v, const struct path *p)
 {
@@ -552,54 +558,11 @@ static bool plan_startup_file(struct rootfs *v, const struct path *p)
 		return false;
 	v->path_count++;
 	if (place_is_writable(v, target->name) && !is_named(v, target) &&
-	    !S_ISSOCK(target->st.st_mode)) {
+	    !is_startup(v, target->name) && !S_ISSOCK(target->st.st_mode)) {
 		report_whole(v, p, target);
 		add_tree(v, target, TREE_READONLY)->is_startup = true;
 	}
 	return true;
-}
-
-static bool is_startup(const struct rootfs *v, const char *path)
-{
-	for (size_t i = 0; i < v->tree_count; i++)
-		if (v->trees[i].is_startup && strcmp(v->trees[i].path, path) == 0)
-			return true;
-	return false;
-}
-
-/* A writable directory may lie in a repository that is read-only, one of whose hooks is a
- * link to a script in there. */
-static void plan_hooks_around(struct rootfs *v, const char *directory, size_t *left)
-{
-	CLEAN(arena) struct arena arena = { 0 };
-	CLEAN(directory) DIR *dir = NULL;
-	struct git_repository g;
-	struct err ignored = { 0 };
-	const struct dirent *entry;
-	const char *hooks, *name;
-	struct stat st;
-
-	if (git_repository_find(&arena, directory, &g, &ignored) < 0 || !g.top ||
-	    place_is_writable(v, g.common) ||
-	    !(hooks = arena_printf(&arena, "%s/hooks", g.common)))
-		return;
-	dir = directory_open(open(hooks, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-	while (dir && *left > 0 && (entry = directory_next(dir))) {
-		struct path *target = &v->paths[v->path_count];
-
-		name = arena_printf(&arena, "%s/%s", hooks, entry->d_name);
-		if (!name || lstat(name, &st) < 0 || !S_ISLNK(st.st_mode) ||
-		    path_open(name, target, NULL) < 0)
-			continue;
-		if (!S_ISREG(target->st.st_mode) || is_named(v, target) ||
-		    !place_is_writable(v, target->name) || is_startup(v, target->name)) {
-			path_done(target);
-			continue;
-		}
-		v->path_count++;
-		(*left)--;
-		add_tree(v, target, TREE_READONLY)->is_startup = true;
-	}
 }
 
 /* git needs its config, so the file can't be hidden as others with a token are. */
@@ -638,7 +601,6 @@ static int plan_startup_files(struct rootfs *v, struct err *err)
 {
 	struct startup_files *s = v->spec->startup;
 	const size_t tree_count = v->tree_count;
-	size_t hooks_left = STARTUP_HOOKS_MAX;
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < tree_count; i++) {
@@ -659,9 +621,6 @@ static int plan_startup_files(struct rootfs *v, struct err *err)
 		if (!s->is_named[i])
 			s->is_dangling[i] = !plan_startup_file(v, &s->found[i]);
 	}
-	for (size_t i = 0; r == 0 && i < tree_count; i++)
-		if (v->trees[i].kind == TREE_WRITABLE)
-			plan_hooks_around(v, v->trees[i].path, &hooks_left);
 	report_secrets(v);
 	if (s->cut)
 		launch_send_report(
@@ -704,7 +663,7 @@ int place_plan(struct rootfs *v, struct err *err)
 	int r;
 
 	v->paths = calloc(v->spec->rw_count + v->spec->shown_count + v->spec->ro_count +
-				  v->mounts.count + STARTUP_MAX + STARTUP_HOOKS_MAX + 2,
+				  v->mounts.count + STARTUP_MAX + 2,
 			  sizeof(*v->paths));
 	if (!v->paths)
 		return err_sys(err, -ENOMEM, "cannot plan the file system view");

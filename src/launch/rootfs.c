@@ -177,8 +177,7 @@ int rootfs_plan(struct rootfs *v, const struct launch_machine *m,
 	 * settings, a socket, and each file that runs outside later with what it leads
 	 * to, and what is hidden. */
 	v->trees = calloc(spec->rw_count + spec->shown_count + spec->ro_count + 3 +
-				  v->mounts.count + 2 * STARTUP_MAX + STARTUP_HOOKS_MAX +
-				  HIDDEN_MAX,
+				  v->mounts.count + 2 * STARTUP_MAX + HIDDEN_MAX,
 			  sizeof(*v->trees));
 	if (!v->layers || !v->trees)
 		return err_sys(err, -ENOMEM, "cannot plan the file system view");

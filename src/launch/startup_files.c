@@ -29,7 +29,7 @@ static const char *const left_out[] = { "node_modules" };
 static const char *const git_left_out[] = { "objects", "refs", "logs", "lfs" };
 
 enum {
-	/* of one directory that is held; more: neither protected nor told */
+	/* of one directory that is held or runs; more: neither protected nor told */
 	LINKS_MAX = 32,
 	LINKS_ENTRIES_MAX = 1000,
 };
@@ -192,6 +192,109 @@ static bool is_gits(const char *path, const struct git_marks *marks)
 	return is_called_so && (marks->commondir || (marks->config && marks->hooks));
 }
 
+/* --- by links --- */
+
+/* Where @name lies in the writable directory @top. Return: NULL when it doesn't. */
+static const char *rest_below(const struct path *top, const char *name)
+{
+	const size_t above = strlen(top->name);
+
+	if (!path_is_within(name, top->name) || !name[above])
+		return NULL;
+	return name + above + (above > 1);
+}
+
+/* Add @name, which no link is on the way to, where it lies in a writable directory,
+ * whichever it is. */
+static int add_in_tops(struct scan *scan, const char *name, const char *reason,
+		       struct err *err)
+{
+	struct startup_files *s = scan->files;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < scan->top_count; i++) {
+		struct scan there = { .files = s, .top = &scan->tops[i] };
+		const char *rest = rest_below(there.top, name);
+		const size_t before = s->count;
+
+		if (rest)
+			r = add_file(&there, "", rest, err);
+		if (s->count > before)
+			s->why[before] = reason;
+	}
+	return r;
+}
+
+/* Each link on the way to @p could be led elsewhere. */
+static int add_way(struct scan *scan, const struct path *p, const char *reason,
+		   struct err *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < p->link_count; i++)
+		r = add_in_tops(scan, p->links[i], reason, err);
+	return r;
+}
+
+/* Add what lies at @name, and the links on the way. */
+static int add_named(struct scan *scan, const char *name, const char *reason,
+		     struct err *err)
+{
+	CLEAN(path) struct path p = { .fd = -1 };
+	int r;
+
+	if (path_open(name, &p, NULL) < 0)
+		return 0; /* it is not there, and git goes on without it */
+	r = add_way(scan, &p, reason, err);
+	return r < 0 ? r : add_in_tops(scan, p.name, reason, err);
+}
+
+/* To a file, or to what could be made one. A link to a directory is left out: it may lead
+ * to the whole project. */
+static bool is_link(int dir, const struct dirent *entry)
+{
+	struct stat st;
+
+	if (entry->d_type != DT_LNK && entry->d_type != DT_UNKNOWN)
+		return false;
+	return fstatat(dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       S_ISLNK(st.st_mode) &&
+	       (fstatat(dir, entry->d_name, &st, 0) < 0 || S_ISREG(st.st_mode));
+}
+
+/* Git runs what is in @directory. Where that is in no writable directory, a hook in it
+ * may be a link to a script that is. */
+static int add_hooks(struct scan *scan, const char *directory, struct err *err)
+{
+	CLEAN(directory) DIR *dir = NULL;
+	CLEAN(path) struct path p = { .fd = -1 };
+	size_t looked = 0, links = 0;
+	const struct dirent *entry;
+	int r = 0;
+
+	if (path_open(directory, &p, NULL) < 0)
+		return 0;
+	for (size_t i = 0; i < scan->top_count; i++)
+		if (path_is_within(p.name, scan->tops[i].name))
+			return 0; /* find_links() does it */
+	dir = directory_open(openat(p.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	while (r == 0 && dir && (entry = directory_next(dir))) {
+		CLEAN(mem) char *name = NULL;
+
+		if (++looked > LINKS_ENTRIES_MAX || links == LINKS_MAX) {
+			scan->files->cut = true;
+			break;
+		}
+		if (!is_link(dirfd(dir), entry))
+			continue;
+		links++;
+		name = join_names(p.name, entry->d_name);
+		r = name ? add_named(scan, name, "a hook of git's leads to it", err)
+			 : err_sys(err, -ENOMEM, "cannot read '%s'", p.name);
+	}
+	return r;
+}
+
 /* --- what git's config names --- */
 
 enum {
@@ -218,29 +321,6 @@ static const char *configured_name(struct arena *names, const char *base,
 	if (path[0] == '/')
 		return arena_text(names, text_of(path));
 	return arena_printf(names, "%s/%s", home ?: base, home ? path + 2 : path);
-}
-
-/* Add what lies at @name where that is in a writable directory, whichever it is. */
-static int add_configured(struct scan *scan, const char *name, const char *reason,
-			  struct err *err)
-{
-	struct startup_files *s = scan->files;
-	CLEAN(path) struct path p = { .fd = -1 };
-	int r = 0;
-
-	if (path_open(name, &p, NULL) < 0)
-		return 0; /* it is not there, and git goes on without it */
-	for (size_t i = 0; r == 0 && i < scan->top_count; i++) {
-		struct scan there = { .files = s, .top = &scan->tops[i] };
-		const size_t above = strlen(there.top->name), before = s->count;
-
-		if (!path_is_within(p.name, there.top->name) || !p.name[above])
-			continue;
-		r = add_file(&there, "", p.name + above + (above > 1), err);
-		if (s->count > before)
-			s->why[before] = reason;
-	}
-	return r;
 }
 
 static int read_named(const struct config_reader *from, const char *file);
@@ -270,12 +350,13 @@ static void on_setting(void *data, struct text section, struct text key,
 	}
 	name = configured_name(c->names, is_hooks ? c->worktree : c->directory, value);
 	c->r = !name ? err_sys(c->err, -ENOMEM, "cannot read git's config")
-	       : is_hooks
-		       ? add_configured(c->scan, name,
-					"git runs what is in it, for its config says so",
-					c->err)
-		       : add_configured(c->scan, name, "git's config includes it",
-					c->err);
+		     : add_named(c->scan, name,
+				 is_hooks ? "git runs what is in it, for its config says "
+					    "so"
+					  : "git's config includes it",
+				 c->err);
+	if (c->r == 0 && is_hooks)
+		c->r = add_hooks(c->scan, name, c->err);
 	if (c->r == 0 && is_include && c->depth < INCLUDES_MAX)
 		c->r = read_named(c, name);
 }
@@ -379,6 +460,7 @@ static int add_repository_of(struct scan *scan, const char *directory, struct er
 	CLEAN(arena) struct arena names = { 0 };
 	struct err ignored = { 0 };
 	struct git_repository g;
+	const char *hooks;
 	bool is_linked;
 	int r;
 
@@ -388,6 +470,10 @@ static int add_repository_of(struct scan *scan, const char *directory, struct er
 	r = add_all_configured(scan, g.common, text_of(g.top), is_linked, err);
 	if (r == 0 && is_linked)
 		r = add_all_configured(scan, g.dir, text_of(g.top), true, err);
+	hooks = arena_printf(&names, "%s/hooks", g.common);
+	if (r == 0)
+		r = hooks ? add_hooks(scan, hooks, err)
+			  : err_sys(err, -ENOMEM, "cannot read '%s'", g.common);
 	return r;
 }
 
@@ -562,59 +648,90 @@ static int find_deeper(struct scan *scan, struct err *err)
 
 /* --- links in what is held --- */
 
-/* To a file, or to what could be made one. A link to a directory is left out: it may lead
- * to the whole project. */
-static bool is_link(int dir, const struct dirent *entry)
-{
-	struct stat st;
+/* What was looked at of a directory that is held, with those in it. */
+struct links_walk {
+	size_t entries, links, depth;
+};
 
-	if (entry->d_type != DT_LNK && entry->d_type != DT_UNKNOWN)
-		return false;
-	return fstatat(dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       S_ISLNK(st.st_mode) &&
-	       (fstatat(dir, entry->d_name, &st, 0) < 0 || S_ISREG(st.st_mode));
+/* An agent keeps whole working trees in its directory. */
+static bool is_walked_for_links(const struct dirent *entry)
+{
+	static const char *const others[] = { "node_modules", "worktrees" };
+
+	return (entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN) &&
+	       !text_is_one_of(entry->d_name, others, ARRAY_SIZE(others));
 }
 
-static int add_links(struct scan *scan, const char *directory, struct err *err)
+static int add_link_inside(struct scan *scan, const char *directory, const char *name,
+			   struct err *err)
+{
+	struct startup_files *s = scan->files;
+	const size_t before = s->count;
+	int r = add_file(scan, directory, name, err);
+
+	if (s->count > before)
+		s->is_inside[before] = true;
+	return r;
+}
+
+/* Those of @directory before those of the directories in it. */
+static int add_links(struct scan *scan, const char *directory, struct links_walk *w,
+		     struct err *err)
 {
 	CLEAN(directory)
 	DIR *dir = directory_open(
 		open_below(scan->top, directory, O_RDONLY | O_DIRECTORY | O_NONBLOCK));
-	struct startup_files *s = scan->files;
-	size_t looked = 0, links = 0, before;
 	const struct dirent *entry;
 	int r = 0;
 
 	while (r == 0 && dir && (entry = directory_next(dir))) {
-		if (++looked > LINKS_ENTRIES_MAX || links == LINKS_MAX) {
-			s->cut = true;
-			break;
+		if (++w->entries > LINKS_ENTRIES_MAX || w->links == LINKS_MAX ||
+		    w->depth == STARTUP_DEPTH_MAX) {
+			scan->files->cut = true;
+			return 0;
 		}
 		if (!is_link(dirfd(dir), entry))
 			continue;
-		links++;
-		before = s->count;
-		r = add_file(scan, directory, entry->d_name, err);
-		if (s->count > before)
-			s->is_inside[before] = true;
+		w->links++;
+		r = add_link_inside(scan, directory, entry->d_name, err);
 	}
+	if (dir)
+		rewinddir(dir);
+	w->depth++;
+	while (r == 0 && dir && (entry = directory_next(dir))) {
+		CLEAN(mem) char *below = NULL;
+
+		if (!is_walked_for_links(entry))
+			continue;
+		below = join_names(directory, entry->d_name);
+		r = below ? add_links(scan, below, w, err)
+			  : err_sys(err, -ENOMEM, "cannot walk '%s'", scan->top->name);
+	}
+	w->depth--;
 	return r;
 }
 
-/* In the directories that were found: a hook is often a link to a script of the project,
- * which the command could change. */
+/* What is found is a directory, or a link to one: a hook is often a link to a script of
+ * the project, which the command could change. */
 static int find_links(struct scan *scan, struct err *err)
 {
 	const struct startup_files *s = scan->files;
-	const size_t count = s->count, above = strlen(scan->top->name);
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && !scan->after && i < count; i++) {
-		const char *name = s->found[i].name;
+	for (size_t i = 0; r == 0 && !scan->after && i < s->count; i++) {
+		struct links_walk w = { 0 };
+		CLEAN(path) struct path p = { .fd = -1 };
+		const char *rest;
 
-		if (S_ISDIR(s->found[i].st.st_mode) && strlen(name) > above &&
-		    path_is_within(name, scan->top->name))
-			r = add_links(scan, name + above + (above > 1), err);
+		if (!rest_below(scan->top, s->found[i].name) ||
+		    S_ISREG(s->found[i].st.st_mode) ||
+		    path_open(s->found[i].name, &p, NULL) < 0)
+			continue;
+		r = add_way(scan, &p, s->why[i] ?: startup_why_path(s->found[i].name),
+			    err);
+		rest = rest_below(scan->top, p.name);
+		if (r == 0 && rest && S_ISDIR(p.st.st_mode))
+			r = add_links(scan, rest, &w, err);
 	}
 	return r;
 }

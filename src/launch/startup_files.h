@@ -32,8 +32,6 @@ enum {
 	 * is held is a mount, and a lookup from the top. */
 	STARTUP_DEPTH_MAX = 64,
 	STARTUP_TOPS_MAX = 300, /* writable directories */
-	STARTUP_HOOKS_MAX =
-		32, /* in them, of repositories around them; more are not held */
 };
 
 struct startup_files {

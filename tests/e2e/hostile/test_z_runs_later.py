@@ -280,3 +280,38 @@ def test_what_the_config_of_a_repository_around_names_is_held(project, where):
     done = project.world.run("sh", "-c", f"echo 'touch ran' >> {hooks}/pre-commit; mv {hooks} {inside}/gone; echo > {inside}/free", cwd=inside, user=project.user)
     assert (inside / "free").exists(), done
     assert (hooks / "pre-commit").read_text(encoding="ascii") == "#!/bin/sh\n", done
+
+
+ON_THE_WAY = {"an included config": "include.path ../way", "hooks": "core.hooksPath way", "a hook": ""}
+
+
+@pytest.mark.parametrize("what", ON_THE_WAY)
+def test_a_link_on_the_way_to_what_is_held_is_held(project, what):
+    """Exchanged, it would lead to what the command has made."""
+    project.write("conf/pre-commit", "#!/bin/sh")
+    project.write("conf/inc", "")
+    project.link("way", "conf/inc" if what == "an included config" else "conf")
+    if what == "a hook":
+        project.link(".git/hooks/pre-commit", "../../way/pre-commit")
+    else:
+        project.git("config", *ON_THE_WAY[what].split())
+    evil = ("printf '[core]\\nfsmonitor = touch ran; false\\n' > way" if what == "an included config" else
+            "mkdir way; printf '#!/bin/sh\\ntouch ran\\n' > way/pre-commit; chmod +x way/pre-commit")
+    attack = f"rm way; mv way x; {evil}; echo > free"
+    done = project.run(attack)
+    assert (project.path / "free").exists(), done
+
+    def work():
+        project.git("status")
+        project.git("commit", "--allow-empty", "-qm", "more", check=False)
+        return (project.path / "ran").exists()
+    assert not work(), done
+    project.world.command("sh", "-c", attack, cwd=project.path, user=project.user)
+    assert work(), "positive control"
+
+
+def test_what_a_link_deep_in_a_held_directory_leads_to_is_held(project):
+    project.write("tools/x", "as it was")
+    project.link(".claude/hooks/x", "../../tools/x")
+    done = project.run("echo x > tools/x; mv tools gone; echo > free")
+    assert (project.path / "free").exists() and (project.path / "tools/x").read_text(encoding="ascii") == "as it was\n", done

@@ -211,6 +211,64 @@ TEST_WITH(the_hooks_of_a_linked_working_tree_are_held, set_up, tear_down)
 	free(here);
 }
 
+TEST_WITH(each_link_on_the_way_to_what_runs_is_held, set_up, tear_down)
+{
+	static const char *const held[] = {
+		"/a/inc",	"/a/conf/git.inc", /* include.path */
+		"/a/hk",	"/a/real",	   /* core.hooksPath */
+		"/a/envrc.dir", "/a/.envrc",	   NULL
+	};
+
+	assert_int_equal(mkdir("a/conf", 0755) | mkdir("a/real", 0755), 0);
+	put("a/.git/config", "[include]\n\tpath = ../inc\n[core]\n\thooksPath = hk\n");
+	put("a/conf/git.inc", "");
+	put("a/conf/envrc", "");
+	assert_int_equal(symlink("conf/git.inc", "a/inc"), 0);
+	assert_int_equal(symlink("real", "a/hk"), 0);
+	assert_int_equal(symlink("conf", "a/envrc.dir"), 0);
+	assert_int_equal(symlink("envrc.dir/envrc", "a/.envrc"), 0);
+	assert_all_are_held("a", held);
+}
+
+TEST_WITH(links_in_what_a_held_directory_has_are_held, set_up, tear_down)
+{
+	static const char *const held[] = { "/a/.claude/hooks/x", "/a/husky/pre-commit",
+					    NULL };
+	struct startup_files *s;
+
+	assert_int_equal(mkdir("a/.claude", 0755) | mkdir("a/.claude/hooks", 0755) |
+				 mkdir("a/.claude/node_modules", 0755) |
+				 mkdir("a/husky", 0755) | mkdir("a/tools", 0755),
+			 0);
+	put("a/tools/x", "");
+	assert_int_equal(symlink("../../tools/x", "a/.claude/hooks/x"), 0);
+	assert_int_equal(symlink("../../tools/x", "a/.claude/node_modules/x"), 0);
+	assert_int_equal(symlink("husky", "a/.husky"), 0);
+	assert_int_equal(symlink("../tools/x", "a/husky/pre-commit"), 0);
+	assert_all_are_held("a", held);
+	s = search(top, 1);
+	assert_false(has(s, "/a/.claude/node_modules/x"));
+	startup_files_done(s);
+	free(s);
+}
+
+TEST_WITH(the_way_from_a_hook_of_the_repository_around_is_held, set_up, tear_down)
+{
+	static const char *const held[] = { "/a/s/pre-commit", "/a/s/real", "/a/s/post",
+					    NULL };
+
+	assert_int_equal(mkdir("a/s", 0755) | mkdir("a/hooks", 0755), 0);
+	put("a/s/real", "");
+	put("a/.git/config", "[core]\n\thooksPath = hooks\n");
+	put("a/post", "");
+	assert_int_equal(symlink("../../s/pre-commit", "a/.git/hooks/pre-commit"), 0);
+	assert_int_equal(symlink("real", "a/s/pre-commit"), 0);
+	/* It leads out again. */
+	assert_int_equal(symlink("../s/post", "a/hooks/post-commit"), 0);
+	assert_int_equal(symlink("../post", "a/s/post"), 0);
+	assert_all_are_held("a/s", held);
+}
+
 /* In a child, whose stderr is closed to it, so that its first word is its end. */
 static void report_to_nobody(const struct startup_files *s)
 {
