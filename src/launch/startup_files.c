@@ -421,6 +421,20 @@ static void make_hooks(int dir)
 	setfsgid(getegid());
 }
 
+bool startup_git_is_empty(const char *directory, const char *name)
+{
+	static const char *const lists[] = { "remotes", "branches" };
+	CLEAN(directory) DIR *dir = NULL;
+	CLEAN(mem) char *path = NULL;
+
+	if (!text_is_one_of(name, lists, ARRAY_SIZE(lists)))
+		return false;
+	path = join_names(directory, name);
+	dir = directory_open(
+		path ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) : -1);
+	return dir && !directory_next(dir) && errno == 0;
+}
+
 static int add_git_directory(struct scan *scan, int dir, const char *directory,
 			     const struct git_marks *marks, size_t queued,
 			     struct err *err)
@@ -437,7 +451,8 @@ static int add_git_directory(struct scan *scan, int dir, const char *directory,
 		make_hooks(dir);
 	for (const struct startup_row *row = startup_git; row->why; row++)
 		for (const char *const *n = row->names; r == 0 && *n; n++)
-			r = add_file(scan, directory, *n, err);
+			if (!startup_git_is_empty(path, *n))
+				r = add_file(scan, directory, *n, err);
 	if (r == 0)
 		r = add_all_configured(scan, path, worktree_of(path), false, err);
 	for (size_t i = queued; i < scan->last; i++) {

@@ -56,6 +56,9 @@ int startup_files_find(struct startup_files *s, struct err *err) MUST_CHECK;
 /* After the end: fill @ret with what is below those of @before now. */
 int startup_files_find_again(const struct startup_files *before,
 			     struct startup_files *ret) MUST_CHECK;
+/* Is @name of the git directory @directory an empty list of remotes? Git makes that, and
+ * takes nothing from it. */
+bool startup_git_is_empty(const char *directory, const char *name);
 /* That file of @s, or NULL. */
 const struct path *startup_files_known(const struct startup_files *s, const char *name);
 /* Is a component of the canonical @path one of the table, or does it lie in a git

@@ -154,21 +154,23 @@ static void look_at_rebase(const struct startup_files *before, const char *known
 static void look_into_known_git(const struct startup_files *before, const char *known,
 				struct startup_report *r)
 {
-	const int length = (int)(strrchr(known, '/') + 1 - known);
+	const size_t length = (size_t)(strrchr(known, '/') - known);
+	const char *directory = arena_text(&r->arena, (struct text){ known, length });
 
 	for (const struct startup_row *row = startup_git; row->why; row++)
 		for (const char *const *n = row->names; *n; n++) {
 			const char *name =
-				arena_printf(&r->arena, "%.*s%s", length, known, *n);
+				arena_printf(&r->arena, "%s/%s", directory ?: "", *n);
 			const char *aside;
 			struct obeyed *o;
 			struct stat st;
 
-			if (name &&
-			    (startup_files_known(before, name) || lstat(name, &st) < 0))
+			if (directory && name &&
+			    (startup_files_known(before, name) || lstat(name, &st) < 0 ||
+			     startup_git_is_empty(directory, *n)))
 				continue;
 			r->is_obeyed = true;
-			aside = name ? move_aside(name, &r->arena) : NULL;
+			aside = directory && name ? move_aside(name, &r->arena) : NULL;
 			o = arena_alloc(&r->arena, sizeof(*o));
 			if (!o)
 				continue;

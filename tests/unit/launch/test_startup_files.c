@@ -269,6 +269,25 @@ TEST_WITH(the_way_from_a_hook_of_the_repository_around_is_held, set_up, tear_dow
 	assert_all_are_held("a/s", held);
 }
 
+TEST_WITH(what_lists_remotes_is_held_when_it_has_some, set_up, tear_down)
+{
+	struct startup_files *s;
+
+	assert_int_equal(mkdir("a/.git/branches", 0755) | mkdir("a/.git/remotes", 0755),
+			 0);
+	put("a/.git/branches/origin", "https://git.test/\n");
+	s = search(top, 1);
+	assert_true(has(s, "/.git/branches"));
+	assert_false(has(s, "/.git/remotes"));
+	assert_true(startup_report_new(s, true));
+	put("a/.git/remotes/origin", "URL: https://git.test/\n");
+	assert_false(startup_report_new(s, true));
+	assert_int_not_equal(access("a/.git/remotes", F_OK), 0);
+	assert_int_equal(access("a/.git/remotes.weir/origin", F_OK), 0);
+	startup_files_done(s);
+	free(s);
+}
+
 /* In a child, whose stderr is closed to it, so that its first word is its end. */
 static void report_to_nobody(const struct startup_files *s)
 {
