@@ -36,7 +36,8 @@
 #include "base/macros.h"
 #include "sys/seccomp_arch.h"
 
-#define LOW32 0xffffffffULL
+#define LOW32		     0xffffffffULL
+#define IOCTL_ALL_BUT_NUMBER 0xffffff00ULL
 /* The kernel's own names are younger than the headers of Debian 12. */
 #ifndef SO_BINDTOIFINDEX
 #define SO_BINDTOIFINDEX 62
@@ -55,6 +56,9 @@ enum {
 	/* Whose file system an ioctl is one of, and the number of bcachefs. */
 	IOCTL_TYPE_BITS = 0xff00,
 	BCACHEFS_TYPE = 0xbc00,
+	/* Those of virtual consoles, which say nothing of a size. */
+	KEYBOARD_TYPE = 0x4b00,
+	CONSOLE_TYPE = 0x5600,
 	CALLS_MAX = 12,
 	CONDITIONS_MAX = 3,
 	PRETEND = 0, /* the error of a call that is not made, and says that it was */
@@ -107,6 +111,14 @@ static const struct refusal refusals[] = {
 	{ { "ioctl" }, EPERM, { IS(1, TIOCLINUX_CALL) } },
 	/* Leaves the terminal with another driver between it and who types. */
 	{ { "ioctl" }, EPERM, { IS(1, TIOCSETD) } },
+	/* Leave a virtual console without a keyboard, a screen, or the keys that switch
+	 * to another one. */
+	{ { "ioctl" },
+	  EPERM,
+	  { SCMP_CMP(1, SCMP_CMP_MASKED_EQ, IOCTL_ALL_BUT_NUMBER, KEYBOARD_TYPE) } },
+	{ { "ioctl" },
+	  EPERM,
+	  { SCMP_CMP(1, SCMP_CMP_MASKED_EQ, IOCTL_ALL_BUT_NUMBER, CONSOLE_TYPE) } },
 	/* Keep others from writing to the terminal, Weir's report too, or from opening
 	 * it, and no key ends either. */
 	{ { "ioctl" }, EPERM, { IS(1, TCXONC), IS(2, TCOOFF) } },

@@ -213,7 +213,8 @@ CALLS = [
     ("bpf", 321, 0, 0, 1), ("perf_event_open", 298, 0, 0, 1), ("userfaultfd", 323, 0, 0, 1),
     ("finit_module", 313, 0, 0, 1), ("mount", 165, 0, 0, 1), ("fsopen", 430, 0, 0, 1),
     ("TIOCSTI", 16, 0, 0x5412, 1), ("TIOCSTI, high bits", 16, 0, (7 << 32) | 0x5412, 1),
-    ("TIOCLINUX", 16, 0, 0x541c, 1), ("x32 socket", 0x40000000 | 41, 2, 1, 38),
+    ("TIOCLINUX", 16, 0, 0x541c, 1), ("KDSETMODE", 16, 0, 0x4b3a, 1), ("KDSKBMODE, high bits", 16, 0, (7 << 32) | 0x4b45, 1),
+    ("VT_SETMODE", 16, 0, 0x5602, 1), ("a camera's of the same type", 16, 0, 0x80685600, 25), ("x32 socket", 0x40000000 | 41, 2, 1, 38),
 ]
 
 
