@@ -25,6 +25,7 @@
 #include <seccomp.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -178,12 +179,14 @@ static int refuse_calls(scmp_filter_ctx ctx, const struct refusal *row)
 	for (size_t i = 0; row->calls[i] && r == 0; i++) {
 		int nr = seccomp_syscall_resolve_name(row->calls[i]);
 
-		/* A call that this libseccomp doesn't know is refused by
-		 * refuse_new_calls(); one that this architecture lacks is skipped by the
-		 * library. */
-		if (nr != __NR_SCMP_ERROR)
-			r = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO(row->error), nr,
-						   count, row->when);
+		if (nr == __NR_SCMP_ERROR) {
+			fprintf(stderr, "this libseccomp doesn't know %s()\n",
+				row->calls[i]);
+			return -ENOSYS;
+		}
+		r = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO(row->error), nr, count,
+					   row->when);
+		/* One that this architecture lacks is skipped. */
 		if (r == -EDOM)
 			r = 0;
 	}
