@@ -167,11 +167,10 @@ static int resolve(struct rootfs *v, const char *name, const struct path **ret,
 	return 0;
 }
 
-/* Of the first @count paths: one that leads to @p without a link. */
-static bool is_among(const struct rootfs *v, size_t count, const struct path *p)
+bool place_is_among(const struct rootfs *v, size_t count, const char *path)
 {
 	for (size_t i = 0; i < count; i++) {
-		if (!v->paths[i].untrusted && strcmp(v->paths[i].name, p->name) == 0)
+		if (!v->paths[i].untrusted && strcmp(v->paths[i].name, path) == 0)
 			return true;
 	}
 	return false;
@@ -180,7 +179,7 @@ static bool is_among(const struct rootfs *v, size_t count, const struct path *p)
 /* The paths that --rw names come first. */
 static bool is_named(const struct rootfs *v, const struct path *p)
 {
-	return is_among(v, v->spec->rw_count, p);
+	return place_is_among(v, v->spec->rw_count, p->name);
 }
 
 static void add_writable(struct rootfs *v, const struct path *p)
@@ -221,7 +220,7 @@ static int plan_given(struct rootfs *v, const char *const *list, size_t count,
 		const bool leads_out = !S_ISDIR(mode) && !S_ISREG(mode);
 
 		/* An earlier command may have left the link for this run to follow. */
-		if (p->untrusted && !is_among(v, end, p))
+		if (p->untrusted && !place_is_among(v, end, p->name))
 			r = err_set(err, -EINVAL,
 				    "'%s' is a link, which an earlier command may have "
 				    "left; if it should lead to '%s', name that too",

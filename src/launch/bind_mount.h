@@ -11,6 +11,9 @@ int place_plan(struct rootfs *v, struct err *err) MUST_CHECK;
 /* Attach them. */
 int place_build(struct rootfs *v, struct err *err) MUST_CHECK;
 
+/* Is @path one of the first @count paths of the view, and not behind a link? Those that
+ * --rw names come first, then those of --ro. */
+bool place_is_among(const struct rootfs *v, size_t count, const char *path);
 /* Is @path below a writable path, or one? */
 bool place_is_writable(const struct rootfs *v, const char *path);
 /* In the builder: no directory on the way from a writable path to @path can be renamed.

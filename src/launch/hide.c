@@ -263,14 +263,9 @@ static bool is_hidden_already(const struct rootfs *v, const char *path)
 	return false;
 }
 
-/* The paths of --rw come first, then those of --ro. */
 static bool is_named_by_option(const struct rootfs *v, const char *path)
 {
-	for (size_t i = 0; i < v->spec->rw_count + v->spec->shown_count; i++) {
-		if (strcmp(v->paths[i].name, path) == 0)
-			return true;
-	}
-	return false;
+	return place_is_among(v, v->spec->rw_count + v->spec->shown_count, path);
 }
 
 /* --- places --- */

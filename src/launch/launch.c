@@ -388,8 +388,6 @@ static int enter_init(struct enter_fds *fds, char *const *command, struct err *e
 
 /* === the start === */
 
-enum { ID_RANGE = 65536 };
-
 /* What the launch child waits for, each one message. The kernel doesn't order those of
  * two senders. */
 enum {
@@ -453,7 +451,7 @@ int launch_write_maps(const struct launch_machine *m, pid_t child, struct err *e
 	int r = 0;
 
 	assert(m->base_uid > 0); /* else the sandbox's root would be the machine's */
-	snprintf(map, sizeof(map), "0 %u %d", m->base_uid, ID_RANGE);
+	snprintf(map, sizeof(map), "0 %u %d", m->base_uid, RANGE_SIZE);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(files); i++) {
 		snprintf(path, sizeof(path), "/proc/%d/%s", (int)child, files[i]);
 		r = id_map_write(AT_FDCWD, path, map, err);
