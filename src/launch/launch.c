@@ -413,7 +413,8 @@ struct start {
 	uid_t uid;
 	gid_t gid;
 	uint64_t ignored_signals;
-	struct rlimit files; /* the caller's */
+	struct rlimit files;	 /* the caller's */
+	unsigned int changeable; /* std_fds_changeable() */
 };
 
 /* --- images --- */
@@ -575,7 +576,7 @@ static int run_child(struct start *s, struct err *err)
 	    dup3(s->spec->input_fd, STDIN_FILENO, 0) < 0)
 		r = err_sys(err, -errno, "cannot pass the command's standard input");
 	if (r == 0)
-		r = std_fds_protect(s->machine.root, err);
+		r = std_fds_protect(s->changeable, err);
 	if (r == 0 && process_forbid_cores() < 0)
 		r = err_sys(err, -errno, "cannot forbid cores");
 	if (r == 0)
@@ -794,6 +795,7 @@ pid_t launch_start(const struct launch_machine *m, const struct launch_spec *spe
 	s->fds = (struct enter_fds){ .channel = spec->control_fd, .init = init_fd };
 	s->uid = geteuid();
 	s->gid = getegid();
+	s->changeable = std_fds_changeable(m->root);
 	for (size_t i = 0; i < ARRAY_SIZE(kept); i++) {
 		if (sigaction(kept[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN)
 			s->ignored_signals |= 1ULL << (kept[i] - 1);

@@ -180,12 +180,26 @@ int std_fds_check(int control_fd, struct err *err)
 /* --- what the command could change --- */
 
 /* Could the command open it for writing, or give itself the right to? */
-static bool can_be_changed(const char *link, const struct stat *st, bool root)
+static bool can_be_changed(int fd, bool root)
 {
+	char link[FD_LINK_MAX];
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return true;
 	if (root)
-		return st->st_mode & S_IWOTH;
-	return st->st_uid == geteuid() ||
-	       faccessat(AT_FDCWD, link, W_OK, AT_EACCESS) == 0;
+		return st.st_mode & S_IWOTH;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	return st.st_uid == geteuid() || faccessat(AT_FDCWD, link, W_OK, AT_EACCESS) == 0;
+}
+
+unsigned int std_fds_changeable(bool root)
+{
+	unsigned int found = 0;
+
+	for (int fd = 0; fd < 3; fd++)
+		found |= can_be_changed(fd, root) ? 1U << fd : 0;
+	return found;
 }
 
 bool std_fds_has_changeable_pipe(bool root)
@@ -195,7 +209,7 @@ bool std_fds_has_changeable_pipe(bool root)
 
 	return flags >= 0 && (flags & O_ACCMODE) != O_WRONLY &&
 	       fstat(STDIN_FILENO, &st) == 0 && S_ISFIFO(st.st_mode) &&
-	       can_be_changed("/proc/self/fd/0", &st, root);
+	       can_be_changed(STDIN_FILENO, root);
 }
 
 /* The descriptor's own mount is one of the caller's namespace, which can't be copied
@@ -268,7 +282,7 @@ static bool is_for_reading(int fd, int flags)
 	return access == O_RDONLY || (access == O_RDWR && fd == STDIN_FILENO);
 }
 
-int std_fds_protect(bool root, struct err *err)
+int std_fds_protect(unsigned int changeable, struct err *err)
 {
 	char link[FD_LINK_MAX];
 	struct stat st;
@@ -284,8 +298,7 @@ int std_fds_protect(bool root, struct err *err)
 		if (!is_for_reading(fd, flags) || !S_ISREG(st.st_mode))
 			continue;
 		r = replace_fd(fd, link, &st);
-		if (r < 0 &&
-		    ((flags & O_ACCMODE) != O_RDONLY || can_be_changed(link, &st, root)))
+		if (r < 0 && ((flags & O_ACCMODE) != O_RDONLY || (changeable & 1U << fd)))
 			return err_sys(err, r,
 				       "cannot keep the command from changing the file "
 				       "that is standard %s (descriptor %d); connect it "

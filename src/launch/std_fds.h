@@ -21,8 +21,11 @@
  * Return: 0, or -EPERM with a line that names the descriptor. */
 int std_fds_check(int control_fd, struct err *err) MUST_CHECK;
 
-/* Is standard input a pipe that the command could open for writing, by /proc/self/fd/0?
- * @root: the command gets a kernel uid that owns nothing. */
+/* In the caller's user namespace: which of the three could the command open for writing,
+ * by /proc/self/fd, or give itself the right to? Bit N stands for descriptor N. @root:
+ * the command gets a kernel uid that owns nothing. */
+unsigned int std_fds_changeable(bool root);
+/* Is standard input a pipe that the command could open for writing? */
 bool std_fds_has_changeable_pipe(bool root);
 
 /* In the child, first: the terminal @slave, which nobody has yet, becomes the controlling
@@ -35,9 +38,9 @@ int std_fds_enter_terminal(int slave, struct err *err) MUST_CHECK;
  * keeps its place, but no longer shares it with the caller: a shell that reads its script
  * there would go on where the command says. A file that can't be opened again stays, if
  * the command can't change it. Output, be it at the end only, may be written anywhere.
- * @root: the command gets a kernel uid that owns nothing.
+ * @changeable: as std_fds_changeable() has it.
  * Return: 0, or -errno with a line that names the descriptor: nothing may start. */
-int std_fds_protect(bool root, struct err *err) MUST_CHECK;
+int std_fds_protect(unsigned int changeable, struct err *err) MUST_CHECK;
 
 /* What belongs to their open files, which the command shares. Flags such as O_NONBLOCK
  * and a socket's limit of time would keep Weir's report from being written, and stay with

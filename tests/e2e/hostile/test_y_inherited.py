@@ -200,6 +200,15 @@ def test_a_file_without_a_name_may_be_read(world, user, file):
         assert world.run("cat", stdin=stdin, user=user).text == "one\ntwo\n"
 
 
+def test_a_file_that_nobody_else_can_open_again_may_be_read(world, user):
+    """The command can't change it either."""
+    path = world.workdir() / "file"
+    path.write_text("one\n", encoding="ascii")
+    path.parent.chmod(0o700), path.chmod(0o600)
+    with open(path, "rb", buffering=0) as stdin:
+        assert world.run("cat", stdin=stdin, user=user).text == "one\n"
+
+
 def test_a_file_that_cannot_be_kept_from_changes_is_refused(world, file):
     """Its path leads to something else by now."""
     other = file.parent / "other"
