@@ -158,7 +158,7 @@ static int find_from(struct arena *arena, const char *from, size_t depth,
 		if (lstat(entry, &st) == 0 &&
 		    (!S_ISDIR(st.st_mode) || has(entry, "HEAD"))) {
 			r = read_dot_git(arena, &g, st.st_mode, depth, err);
-			if (r == 0)
+			if (r == 0 || r == -EPERM)
 				*ret = g;
 			return r;
 		}

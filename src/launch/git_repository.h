@@ -28,7 +28,8 @@ bool git_repository_is(const char *dir);
 /* Find the repository of the directory @from, whose name is canonical; the names live in
  * @arena.
  * Return: 0, also when there is none; -EPERM when a file `.git` leads to what git did not
- * make for it; another -errno. */
+ * make for it, and obeys all the same: @ret->dir and @ret->common say where, or are NULL;
+ * another -errno. */
 int git_repository_find(struct arena *arena, const char *from, struct git_repository *ret,
 			struct err *err) MUST_CHECK;
 

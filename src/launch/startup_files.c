@@ -477,10 +477,12 @@ static int add_repository_of(struct scan *scan, const char *directory, struct er
 	struct git_repository g;
 	const char *hooks;
 	bool is_linked;
-	int r;
+	int r = git_repository_find(&names, directory, &g, &ignored);
 
-	if (git_repository_find(&names, directory, &g, &ignored) < 0 || !g.top)
+	/* What git obeys is held, whoever made it. */
+	if ((r < 0 && r != -EPERM) || !g.dir)
 		return 0;
+	g.common = g.common ?: g.dir;
 	is_linked = strcmp(g.dir, g.common) != 0;
 	r = add_all_configured(scan, g.common, text_of(g.top), is_linked, err);
 	if (r == 0 && is_linked)

@@ -211,6 +211,18 @@ TEST_WITH(the_hooks_of_a_linked_working_tree_are_held, set_up, tear_down)
 	free(here);
 }
 
+TEST_WITH(the_hooks_of_a_repository_that_is_kept_elsewhere_are_held, set_up, tear_down)
+{
+	static const char *const held[] = { "/b/tools/hooks", NULL };
+
+	assert_int_equal(rename("a/.git", "repo") | mkdir("b", 0755) |
+				 mkdir("b/tools", 0755) | mkdir("b/tools/hooks", 0755),
+			 0);
+	put("repo/config", "[core]\n\thooksPath = tools/hooks\n");
+	put("b/.git", "gitdir: ../repo\n");
+	assert_all_are_held("b", held);
+}
+
 TEST_WITH(each_link_on_the_way_to_what_runs_is_held, set_up, tear_down)
 {
 	static const char *const held[] = {
