@@ -193,13 +193,17 @@ char *prompt_text(const struct prompt_question *q, unsigned int columns, char *b
 enum { CLOSE_MS = 2000 }; /* a terminal that takes nothing loses the rest */
 
 /* Whatever the command left the terminal in: an unfinished sequence is cancelled, and
- * so are other alphabets, a part of the screen that scrolls, by lines or columns,
- * insertion, lines that don't wrap, colours, what their numbers and the default ones
- * mean, and an update that isn't shown before it is whole. Below the question is
- * nothing. */
+ * so are xterm's modes that take no such sequence (Tektronix, VT52), its status line,
+ * other alphabets, a part of the screen that scrolls, by lines or columns, insertion,
+ * lines that don't wrap, colours, text that isn't erased, what the colours' numbers and
+ * the default ones mean, and an update that isn't shown before it is whole. Below the
+ * question is nothing. What ESC 7 keeps and ESC 8 brings back is set behind these. */
 #define PLAIN_SCREEN                                                                     \
-	"\030\033\\\017\033(B\0337\033[r\033[?69l\033[?6l\033[4l\0338\033[?7h\033[0m"    \
-	"\033]104\033\\\033]110\033\\\033]111\033\\\033[?2026l"
+	"\030\033\003\033\\\033<\033[0$}\017\033(B\0337\033[r\033[?69l\033[4l\0338"      \
+	"\033[?7h\033[0m\033[0\"q\033]104\033\\\033]110\033\\\033]111\033\\\033[?2026l"
+/* Pictures over the text (kitty's). To tmux and screen, which have none, the sequence
+ * would be a title. */
+#define NO_PICTURES "\033_Ga=d,q=2\033\\"
 #define CLEAR_BELOW "\033[J"
 
 /* To a question that put_first() put; no other one stands there by then. A terminal
@@ -338,8 +342,13 @@ static void put_question(struct terminal *t)
 
 	if (ioctl(t->tty, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
 		size.ws_col = TERM_WIDTH_DEFAULT;
-	put_own(t, is_dumb ? "\r\nweir: "
-			   : PLAIN_SCREEN "\r\n" CLEAR_BELOW "\033[7mweir:\033[0m ");
+	if (!is_dumb)
+		put_own(t, PLAIN_SCREEN);
+	if (!is_dumb && !text_matches("tmux*", text_of(kind), false) &&
+	    !text_matches("screen*", text_of(kind), false))
+		put_own(t, NO_PICTURES);
+	put_own(t, "\r\n");
+	put_own(t, is_dumb ? "weir: " : CLEAR_BELOW "\033[7mweir:\033[0m ");
 	put_own(t, prompt_text(&t->question, size.ws_col, text));
 }
 
