@@ -62,8 +62,26 @@ static enum prompt_sequence after_escape(uint8_t byte)
 	default:
 		/* An intermediate byte, or one of two shifts, has one behind it. */
 		return byte == 'O' || byte == 'N' || (byte >= 0x20 && byte <= 0x2f)
-			       ? SEQUENCE_ONE_MORE
+			       ? SEQUENCE_MORE
 			       : SEQUENCE_NONE;
+	}
+}
+
+/* How many characters belong to ESC [ and @byte: a function key's of Linux' console, and
+ * the mouse's in its oldest forms. */
+static uint8_t behind_control(uint8_t byte)
+{
+	switch (byte) {
+	case '[':
+		return 1;
+	case 't':
+		return 2;
+	case 'M':
+		return 3;
+	case 'T':
+		return 6;
+	default:
+		return 0;
 	}
 }
 
@@ -79,12 +97,25 @@ static bool pass_over(struct prompt *p, uint8_t byte)
 		p->sequence = SEQUENCE_BEGUN;
 		break;
 	case SEQUENCE_BEGUN:
+		p->more = 1;
 		p->sequence = after_escape(byte);
 		break;
 	case SEQUENCE_CONTROL:
+	case SEQUENCE_PARAMETERS:
+		p->more = was == SEQUENCE_CONTROL ? behind_control(byte) : 0;
 		if (byte == KEY_ESCAPE)
 			p->sequence = SEQUENCE_BEGUN;
-		else if (byte >= 0x40 && byte <= 0x7e)
+		else if (byte < 0x40 || byte > 0x7e)
+			p->sequence = SEQUENCE_PARAMETERS;
+		else
+			p->sequence = p->more > 0 ? SEQUENCE_MORE : SEQUENCE_NONE;
+		break;
+	case SEQUENCE_MORE:
+		/* One character of UTF-8 may have several bytes. */
+		p->more -= (byte & 0xc0) != 0x80;
+		if (byte == KEY_ESCAPE)
+			p->sequence = SEQUENCE_BEGUN;
+		else if (p->more == 0)
 			p->sequence = SEQUENCE_NONE;
 		break;
 	case SEQUENCE_STRING:
@@ -94,10 +125,9 @@ static bool pass_over(struct prompt *p, uint8_t byte)
 			p->sequence = SEQUENCE_STRING_ENDS;
 		break;
 	case SEQUENCE_STRING_ENDS:
+		p->more = 1;
 		p->sequence = byte == '\\' ? SEQUENCE_NONE : after_escape(byte);
 		break;
-	default:
-		p->sequence = SEQUENCE_NONE;
 	}
 	return true;
 }
@@ -136,9 +166,13 @@ enum prompt_answer prompt_take(struct prompt *p, uint8_t byte, int64_t now_ms)
 		p->letter = byte ?: 1;
 		return PROMPT_WAITS;
 	}
-	answer = p->is_line ? PROMPT_NOT_AN_ANSWER : answers[p->letter];
+	answer = p->is_line ? PROMPT_WAITS : answers[p->letter];
 	begin_line(p);
-	return answer ?: PROMPT_NOT_AN_ANSWER;
+	if (answer != PROMPT_WAITS)
+		return answer;
+	/* Of a text that somebody has pasted no later line is an answer either. */
+	prompt_begin(p, now_ms);
+	return PROMPT_NOT_AN_ANSWER;
 }
 
 /* @name with what fits into @columns of its front. @buf holds SHOWN_SIZE. */

@@ -8,7 +8,8 @@
  * What is typed may not be an answer: somebody was typing something else when the
  * question came, and a program in the sandbox can have the terminal itself send bytes, by
  * asking it where its cursor is or what its title is. So
- *   - nothing counts until no byte has come for PROMPT_QUIET_MS;
+ *   - nothing counts until no byte has come for PROMPT_QUIET_MS, at first and after each
+ *     line that was no answer;
  *   - sequences that begin with ESC are passed over whole, strings in them too: that is
  *     how terminals answer;
  *   - an answer is a line of one letter. Any other line is none, and is asked for again.
@@ -63,8 +64,9 @@ enum prompt_answer {
 enum prompt_sequence {
 	SEQUENCE_NONE = 0,
 	SEQUENCE_BEGUN,	      /* ESC */
-	SEQUENCE_CONTROL,     /* ESC [ … */
-	SEQUENCE_ONE_MORE,    /* ESC O, ESC N, ESC ( … */
+	SEQUENCE_CONTROL,     /* ESC [ */
+	SEQUENCE_PARAMETERS,  /* ESC [ … */
+	SEQUENCE_MORE,	      /* ESC O, ESC N, ESC (, ESC [ M … */
 	SEQUENCE_STRING,      /* ESC ], ESC P, ESC X, ESC ^, ESC _ … */
 	SEQUENCE_STRING_ENDS, /* … ESC */
 };
@@ -72,6 +74,7 @@ enum prompt_sequence {
 struct prompt {
 	int64_t quiet_at_ms; /* answers count from then on */
 	enum prompt_sequence sequence;
+	uint8_t more;	/* characters in SEQUENCE_MORE */
 	uint8_t letter; /* of the line; 0: it has none */
 	bool is_line;	/* the line has more than a letter */
 };

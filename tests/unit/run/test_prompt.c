@@ -67,6 +67,22 @@ TEST(what_was_being_typed_is_no_answer)
 	assert_int_equal(prompt_take(&p, '\r', now_ms), PROMPT_ONCE);
 }
 
+/* Each line of a text that is pasted would else be asked for until one is an answer. */
+TEST(behind_a_line_that_is_no_answer_keys_count_after_a_while)
+{
+	static const char text[] = "cd\ra\rs\ro\r";
+	struct prompt p;
+	int64_t now_ms = QUIET_MS;
+
+	prompt_begin(&p, BEGUN_MS);
+	for (size_t i = 0; text[i]; i++)
+		assert_int_equal(prompt_take(&p, (uint8_t)text[i], now_ms + (int64_t)i),
+				 i == 2 ? PROMPT_NOT_AN_ANSWER : PROMPT_WAITS);
+	now_ms += (int64_t)strlen(text) - 1 + PROMPT_QUIET_MS;
+	assert_int_equal(prompt_take(&p, 's', now_ms), PROMPT_WAITS);
+	assert_int_equal(prompt_take(&p, '\r', now_ms), PROMPT_SESSION);
+}
+
 /* A program can have a terminal say these, with texts of its choice in some. */
 TEST(a_terminals_own_answers_are_none)
 {
@@ -84,7 +100,14 @@ TEST(a_terminals_own_answers_are_none)
 		"\033[1;5A",
 		"\033[I",	/* it has the focus */
 		"\033[<0;1;1M", /* the mouse */
-		"\033a",	/* Alt and a letter */
+		"\033[Maaa",	/* its older forms */
+		"\033[M \302\240a",
+		"\033[taa",
+		"\033[Taaaaaa",
+		"\033[8;24;80t", /* the window's size */
+		"\033[[A",	 /* a key of Linux' console */
+		"\033O\033[A",
+		"\033a", /* Alt and a letter */
 		"\033(a",
 		"\033\033[A",
 	};
