@@ -179,13 +179,15 @@ static bool has_descriptor(int dir, const char *wanted)
 	return found;
 }
 
-/* The name of a process is in its hands, and so is what it looks like. */
+/* The name of a process is in its hands, and so is what it looks like: without spaces,
+ * brackets and the like it is one word among Weir's own. */
 static void copy_printable(const char *from, size_t size, char *ret, size_t ret_size)
 {
 	size_t i;
 
 	for (i = 0; i < MIN(size, ret_size - 1); i++)
-		ret[i] = from[i] >= 0x20 && from[i] <= 0x7e ? from[i] : '?';
+		ret[i] = from[i] && strchr(TEXT_NAME_LETTERS "+", from[i]) ? from[i]
+									   : '?';
 	ret[i] = '\0';
 }
 

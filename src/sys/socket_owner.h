@@ -46,7 +46,8 @@ struct owner {
 	pid_t pid;
 	uint32_t uid; /* the effective one; UINT32_MAX: not known */
 	/* The name that it has given itself, and that of its program's file if that is
-	 * another: "pip (python3.11)". Printable ASCII. */
+	 * another: "pip (python3.11)". In either '?' stands for what is no letter or
+	 * digit, nor one of "._+-". */
 	char command[OWNER_COMMAND_SIZE];
 };
 

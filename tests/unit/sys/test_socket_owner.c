@@ -131,11 +131,13 @@ TEST(hostile_names_are_tame)
 	static const struct {
 		const char *name, *shown;
 	} rows[] = {
-		{ "\x1b[31mred\x1b[0m", "?[31mred?[0m (test_sys_socket_owner)" },
-		{ "a\nUid:\t7\t7", "a?Uid:?7?7 (test_sys_socket_owner)" },
-		{ "<b>x</b>", "<b>x</b> (test_sys_socket_owner)" },
+		{ "\x1b[31mred\x1b[0m", "??31mred??0m (test_sys_socket_owner)" },
+		{ "a\nUid:\t7\t7", "a?Uid??7?7 (test_sys_socket_owner)" },
+		{ "<b>x</b>", "?b?x??b? (test_sys_socket_owner)" },
+		{ "npm. [o]=deny", "npm.??o??deny (test_sys_socket_owner)" },
+		{ "g++_2-x", "g++_2-x (test_sys_socket_owner)" },
 		{ "\xff\xc3z", "??z (test_sys_socket_owner)" },
-		{ ") R 1 2 3", ") R 1 2 3 (test_sys_socket_owner)" },
+		{ ") R 1 2 3", "??R?1?2?3 (test_sys_socket_owner)" },
 		{ "123456789012345", "123456789012345 (test_sys_socket_owner)" },
 		{ "test_sys_socket_owner", "test_sys_socket_owner" },
 	};
