@@ -120,14 +120,18 @@ static int prepare_all(struct statements *t, sqlite3 *db)
 		{ &t->insert, insert },
 		{ &t->count, count },
 		{ &t->written,
-		  "SELECT sandbox, coalesce(name, remote_ip) AS what, max(name IS NOT"
-		  " NULL), max(remote_port), max(protocol), sum(packets), count(*),"
-		  " min(ts), max(ts), EXISTS (SELECT 1 FROM review r WHERE r.sandbox ="
-		  " e.sandbox AND r.destination = coalesce(e.name, e.remote_ip)),"
-		  " max(advice), max(looks_like), max(action = 7)"
-		  " FROM event e NOT INDEXED WHERE id >= ? AND action IN (2, 7) AND"
-		  " allowable = 1 AND coalesce(name, remote_ip) IS NOT NULL"
-		  " GROUP BY sandbox, what" },
+		  /* The last row says what was denied: parts of several would be of none.
+		   */
+		  "SELECT s.sandbox, what, e.name IS NOT NULL, e.remote_port, e.protocol,"
+		  " s.packets, s.rows, s.first_ts, s.last_ts, EXISTS (SELECT 1 FROM"
+		  " review r WHERE r.sandbox = s.sandbox AND r.destination = what),"
+		  " e.advice, e.looks_like, s.asks FROM (SELECT sandbox, coalesce(name,"
+		  " remote_ip) AS what, max(id) AS last_id, sum(packets) AS packets,"
+		  " count(*) AS rows, min(ts) AS first_ts, max(ts) AS last_ts,"
+		  " max(action = 7) AS asks FROM event NOT INDEXED WHERE id >= ? AND"
+		  " action IN (2, 7) AND allowable = 1 AND coalesce(name, remote_ip) IS"
+		  " NOT NULL GROUP BY sandbox, what) s CROSS JOIN event e ON e.id ="
+		  " s.last_id ORDER BY s.sandbox" },
 		{ &t->tasks, "SELECT count(*) FROM review WHERE sandbox = ?" },
 		{ &t->open, "SELECT id, destination, is_name, first_ts FROM review WHERE"
 			    " sandbox = ? AND state = 1 AND destination <> ''" },

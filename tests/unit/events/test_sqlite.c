@@ -208,6 +208,42 @@ TEST_WITH(equal_events_become_one_row_and_others_do_not, make_directory, remove_
 	sqlite_writer_free(w);
 }
 
+static bool keep_task(void *data, const struct review *t)
+{
+	*(struct review *)data = *t;
+	return true;
+}
+
+TEST_WITH(a_task_is_of_one_denial_and_not_of_parts_of_several, make_directory,
+	  remove_directory)
+{
+	struct event_row first = refused(addr_v4(192, 0, 2, 7), 9000),
+			 last = refused(addr_v4(192, 0, 2, 7), 8);
+	struct sqlite_writer *w = writer(0);
+	struct review_store *store = NULL;
+	struct review t = { 0 };
+
+	first.event.allowable = last.event.allowable = true;
+	snprintf(first.event.advice, sizeof(first.event.advice), "192.0.2.7:tcp/9000");
+	snprintf(last.event.advice, sizeof(last.event.advice), "192.0.2.7:udp/8");
+	first.event.ts_ms += 10;
+	last.event.protocol = IPPROTO_UDP;
+	sqlite_writer_add(w, &first);
+	sqlite_writer_add(w, &last);
+	assert_true(sqlite_writer_drain(w, 10000));
+	assert_int_equal(review_open(directory, &store, NULL), 0);
+	assert_int_equal(review_list(store, REVIEW_OPEN, NULL, keep_task, &t, NULL), 0);
+	assert_int_equal(t.port, 8);
+	assert_int_equal(t.protocol, IPPROTO_UDP);
+	assert_string_equal(t.advice, "192.0.2.7:udp/8");
+	assert_int_equal(t.rows, 2);
+	assert_int_equal(t.packets, 2);
+	assert_int_equal(t.first_ms, T0);
+	assert_int_equal(t.last_ms, T0 + 10);
+	review_close(store);
+	sqlite_writer_free(w);
+}
+
 TEST_WITH(what_was_changed_is_all_there, make_directory, remove_directory)
 {
 	static const char *const said[] = { "the sandbox was attached",
