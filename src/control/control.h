@@ -131,7 +131,8 @@ struct control {
 	struct sqlite_writer *store;	 /* NULL: events are in memory alone */
 	struct jsonl_writer *jsonl;	 /* NULL: none */
 	char lacking[ERR_TEXT_SIZE];	 /* what could not be confined here, or "" */
-	char log_shown[ERR_TEXT_SIZE];	 /* which of the logs can't be opened */
+	char log_shown[ERR_TEXT_SIZE];	 /* which of the logs can't be written */
+	bool is_state_shared;		 /* others may write to --state-dir */
 	char untrusted[ERR_TEXT_SIZE];	 /* why nothing is kept in --state-dir, or "" */
 	struct loop_source signals;
 	struct api_label labels[SIDECAR_ATTRS_MAX];

@@ -107,7 +107,7 @@ static void add_stores(struct control *s, struct api_status *ret)
 	}
 	if (log) {
 		snprintf(s->log_shown, sizeof(s->log_shown),
-			 "the log '%.200s' can't be opened: its lines are lost", log);
+			 "the log '%.200s' can't be written: its lines are lost", log);
 		add(&s->own, ret, "log", s->log_shown);
 	}
 }

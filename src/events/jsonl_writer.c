@@ -14,21 +14,14 @@
 enum {
 	QUEUE_BYTES = 2 << 20, /* some thousand events; more are lost */
 	FREE_TIMEOUT_MS = 2000,
-	OPEN_AGAIN_MS = 1000, /* a file that can't be opened is tried as often, and one
-			       * that is open looked for */
 };
 
 struct jsonl_writer {
 	struct worker *worker;
-	char *where; /* owned */
-	struct logfile_limits limits;
+	struct logfile *file; /* the thread's; NULL: standard output */
 	pthread_mutex_t lock; /* of state */
 	struct jsonl_state state;
 	uint64_t dropped_packets; /* of what the queue did not take */
-	/* The thread's. */
-	struct logfile *file; /* NULL: standard output, or not open */
-	int64_t open_again_ms, look_ms;
-	bool is_stdout;
 };
 
 /* What is queued: an order, or an event behind it. */
@@ -54,30 +47,6 @@ static void note(struct jsonl_writer *w, uint64_t packets, const struct err *err
 	pthread_mutex_unlock(&w->lock);
 }
 
-static int open_lines(struct jsonl_writer *w, struct err *err)
-{
-	int64_t now_ms = clock_now_ms();
-	int r;
-
-	if (w->is_stdout)
-		return 0;
-	if (w->file && now_ms >= w->look_ms && !logfile_is_there(w->file)) {
-		logfile_close(w->file);
-		w->file = NULL;
-		w->open_again_ms = 0;
-	}
-	if (now_ms >= w->look_ms)
-		w->look_ms = now_ms + OPEN_AGAIN_MS;
-	if (w->file)
-		return 0;
-	if (now_ms < w->open_again_ms)
-		return err_set(err, -EAGAIN, "%s", w->state.trouble);
-	r = logfile_open(w->where, &w->limits, &w->file, err);
-	if (r < 0)
-		w->open_again_ms = now_ms + OPEN_AGAIN_MS;
-	return r;
-}
-
 static void on_row(void *data, const void *record, size_t size)
 {
 	const struct queued *q = record;
@@ -87,22 +56,16 @@ static void on_row(void *data, const void *record, size_t size)
 	int r;
 
 	if (q->order != ORDER_ROW) {
-		logfile_close(w->file);
-		w->file = NULL;
-		w->open_again_ms = 0;
-		if (open_lines(w, &err) < 0)
+		if (w->file && logfile_open(w->file, &err) < 0)
 			note(w, 0, &err);
 		return;
 	}
 	size = event_json(&q->row, line);
 	line[size++] = '\n';
-	r = open_lines(w, &err);
-	if (r == 0) {
-		r = w->is_stdout ? file_write_all(STDOUT_FILENO, line, size)
-				 : logfile_write(w->file, line, size, clock_wall_ms());
-		if (r < 0)
-			err_sys(&err, r, "cannot write '%s'", w->where);
-	}
+	r = w->file ? logfile_write(w->file, line, size, clock_wall_ms(), &err)
+		    : file_write_all(STDOUT_FILENO, line, size);
+	if (r < 0 && !w->file)
+		err_sys(&err, r, "cannot write to standard output");
 	note(w, q->row.event.packets, r < 0 ? &err : NULL);
 }
 
@@ -111,8 +74,7 @@ static void on_row(void *data, const void *record, size_t size)
 static void destroy(struct jsonl_writer *w)
 {
 	pthread_mutex_destroy(&w->lock);
-	logfile_close(w->file);
-	free(w->where);
+	logfile_free(w->file);
 	free(w);
 }
 
@@ -127,16 +89,15 @@ int jsonl_writer_new(const struct jsonl_config *config, struct jsonl_writer **re
 		.data = w,
 		.on_record = on_row,
 	};
+	const bool is_stdout = strcmp(config->where, "stdout") == 0;
 	int r;
 
 	if (!w)
 		return err_set(err, -ENOMEM, "out of memory");
 	pthread_mutex_init(&w->lock, NULL);
-	w->limits = config->files;
-	w->is_stdout = strcmp(config->where, "stdout") == 0;
-	w->where = strdup(config->where);
-	r = w->where ? worker_new(&worker, &w->worker, err)
-		     : err_set(err, -ENOMEM, "out of memory");
+	w->file = is_stdout ? NULL : logfile_new(config->where, &config->files);
+	r = is_stdout || w->file ? worker_new(&worker, &w->worker, err)
+				 : err_set(err, -ENOMEM, "out of memory");
 	if (r < 0) {
 		destroy(w);
 		return r;

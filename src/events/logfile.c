@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
+#include "base/clock.h"
+#include "base/text.h"
 #include "event/json.h"
 #include "sys/files.h"
 #include "sys/mounts.h"
@@ -19,6 +21,7 @@ enum {
 	BACKUPS_SEEN = 1024, /* more are looked at the next time */
 	COPY_SIZE = 16 * 1024,
 	SAME_STAMP_TRIES = 1000,
+	LOOK_MS = 1000, /* between two looks at what the name leads to */
 };
 
 struct logfile {
@@ -26,8 +29,10 @@ struct logfile {
 	char *directory, *stem, *extension; /* of backups: stem-STAMP.extension */
 	struct logfile_limits limits;
 	uint64_t size;
-	int fd;	      /* -1: it could not be opened again */
-	bool regular; /* else it is never turned over */
+	int64_t look_ms; /* the next look at what the name leads to */
+	struct err why;	 /* while it is closed */
+	int fd;		 /* -1: it could not be opened again */
+	bool regular;	 /* else it is never turned over */
 };
 
 struct backup {
@@ -37,31 +42,51 @@ struct backup {
 
 /* ---- opening ---- */
 
-/* A fifo without a reader is ENXIO, not a wait. A link may lead to a device, but to no
- * file: whoever may write to the log's directory could have the lines put into another
- * file of Weir's, a policy or a store. The links of /dev are root's: /dev/stdout may be a
- * file, which is never turned over. */
-static int open_file(struct logfile *f)
+/* A device, or what standard output is. The links of /dev are root's: /dev/stdout may be
+ * a file, which is never turned over. */
+static int open_device(const struct logfile *f, struct err *err)
 {
-	const int flags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
-	bool is_link = false;
-	struct stat st;
+	int fd = open(f->path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 
-	f->fd = open(f->path, flags | O_CREAT | O_NOFOLLOW, 0600);
-	if (f->fd < 0 && errno == ELOOP) {
-		is_link = true;
-		f->fd = open(f->path, flags);
-	}
-	if (f->fd < 0)
-		return -errno;
-	if (fstat(f->fd, &st) < 0 ||
-	    (is_link && S_ISREG(st.st_mode) && !path_is_within(f->path, "/dev"))) {
-		fd_close(&f->fd);
-		return is_link ? -ELOOP : -EIO;
-	}
-	f->regular = S_ISREG(st.st_mode) && !is_link;
-	f->size = f->regular ? (uint64_t)st.st_size : 0;
+	return fd < 0 ? err_sys(err, -errno, "cannot open %s", SHOWN(f->path)) : fd;
+}
+
+/* Whoever may write to the log's directory could put a link or another name there, of a
+ * policy or a store of Weir's, which would be written to; or a pipe or a terminal that
+ * takes nothing, which would be waited for. So the file is Weir's own, but for what is
+ * named in /dev. */
+static int open_file(struct logfile *f, struct err *err)
+{
+	const struct file_how own = { .flags = O_WRONLY | O_APPEND | O_CREAT,
+				      .mode = 0600,
+				      .anybodys = true,
+				      .own = true };
+	const bool may_be_device = path_is_within(f->path, "/dev") &&
+				   !path_is_within(f->path, "/dev/shm");
+	struct stat st;
+	int r = file_make_parents(f->path);
+
+	if (r < 0)
+		return err_sys(err, r, "cannot open %s", SHOWN(f->path));
+	r = file_open(AT_FDCWD, f->path, &own, err);
+	f->regular = r >= 0;
+	if (may_be_device && (r == -EINVAL || r == -ELOOP))
+		r = open_device(f, err);
+	if (r < 0)
+		return r;
+	f->fd = r;
+	f->size = f->regular && fstat(f->fd, &st) == 0 ? (uint64_t)st.st_size : 0;
 	return 0;
+}
+
+int logfile_open(struct logfile *f, struct err *err)
+{
+	int r;
+
+	fd_close(&f->fd);
+	f->look_ms = clock_now_ms() + LOOK_MS;
+	r = open_file(f, &f->why);
+	return r < 0 ? err_set(err, r, "%s", f->why.text) : 0;
 }
 
 static int split_path(struct logfile *f)
@@ -70,8 +95,6 @@ static int split_path(struct logfile *f)
 	const char *name = slash ? slash + 1 : f->path;
 	const char *dot = strrchr(name, '.');
 
-	if (*name == '\0')
-		return -EISDIR;
 	if (!dot || dot == name)
 		dot = name + strlen(name);
 	f->directory = !slash		  ? strdup(".")
@@ -82,14 +105,12 @@ static int split_path(struct logfile *f)
 	return f->directory && f->stem && f->extension ? 0 : -ENOMEM;
 }
 
-int logfile_open(const char *path, const struct logfile_limits *limits,
-		 struct logfile **ret, struct err *err)
+struct logfile *logfile_new(const char *path, const struct logfile_limits *limits)
 {
 	struct logfile *f = calloc(1, sizeof(*f));
-	int r = -ENOMEM;
 
 	if (!f)
-		return err_sys(err, r, "cannot open '%s'", path);
+		return NULL;
 	f->fd = -1;
 	f->limits = *limits;
 	if (f->limits.file_bytes == 0)
@@ -99,20 +120,13 @@ int logfile_open(const char *path, const struct logfile_limits *limits,
 	if (f->limits.days == 0)
 		f->limits.days = 30;
 	f->path = strdup(path);
-	if (f->path)
-		r = split_path(f);
-	if (r == 0)
-		r = file_make_parents(f->path);
-	if (r == 0)
-		r = open_file(f);
-	if (r < 0)
-		logfile_close(f);
-	else
-		*ret = f;
-	return r < 0 ? err_sys(err, r, "cannot open '%s'", path) : 0;
+	if (f->path && split_path(f) == 0)
+		return f;
+	logfile_free(f);
+	return NULL;
 }
 
-void logfile_close(struct logfile *f)
+void logfile_free(struct logfile *f)
 {
 	if (!f)
 		return;
@@ -189,10 +203,14 @@ static size_t list_backups(const struct logfile *f, struct backup *list)
 	return n;
 }
 
-/* A part that can't be compressed stays as it is. */
+/* A part that can't be compressed stays as it is, and so does what Weir has not written
+ * there: whoever may write to the directory could have it compress a device, or a file
+ * without end. */
 static void compress_backup(const struct logfile *f, const char *stamp)
 {
+	const struct file_how own = { .anybodys = true, .own = true };
 	char plain[PATH_MAX], packed[PATH_MAX], buf[COPY_SIZE];
+	struct stat st;
 	CLEAN(fd) int from = -1;
 	CLEAN(fd) int to = -1;
 	bool is_whole = true;
@@ -201,9 +219,12 @@ static void compress_backup(const struct logfile *f, const char *stamp)
 
 	backup_path(f, stamp, "", plain);
 	backup_path(f, stamp, ".gz", packed);
-	from = open(plain, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	to = open(packed, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (from < 0 || to < 0)
+	from = file_open(AT_FDCWD, plain, &own, NULL);
+	if (from < 0 || fstat(from, &st) < 0 ||
+	    (uint64_t)st.st_size > 2 * f->limits.file_bytes)
+		return;
+	to = file_create(AT_FDCWD, packed, 0600);
+	if (to < 0)
 		return;
 	gz = gzdopen(to, "wb6");
 	if (!gz)
@@ -258,7 +279,8 @@ static int move_away(const struct logfile *f, int64_t wall_ms)
 	return -EEXIST;
 }
 
-bool logfile_is_there(const struct logfile *f)
+/* The name still leads to the file: nobody has moved it away. */
+static bool is_there(const struct logfile *f)
 {
 	struct stat named, opened;
 
@@ -266,32 +288,47 @@ bool logfile_is_there(const struct logfile *f)
 			       stat_is_same(&named, &opened));
 }
 
-int logfile_write(struct logfile *f, const void *bytes, size_t size, int64_t wall_ms)
+static int be_open(struct logfile *f, struct err *err)
+{
+	const int64_t now_ms = clock_now_ms();
+
+	if (now_ms < f->look_ms)
+		return f->fd < 0 ? err_set(err, f->why.code, "%s", f->why.text) : 0;
+	f->look_ms = now_ms + LOOK_MS;
+	return f->fd >= 0 && is_there(f) ? 0 : logfile_open(f, err);
+}
+
+/* Where it can't be moved (a mount) it goes on growing, rather than losing lines. */
+static int turn_over(struct logfile *f, int64_t wall_ms, struct err *err)
+{
+	int r = move_away(f, wall_ms);
+
+	if (r < 0 && r != -ENOENT)
+		return 0;
+	r = logfile_open(f, err);
+	tidy(f, wall_ms);
+	return r;
+}
+
+int logfile_write(struct logfile *f, const void *bytes, size_t size, int64_t wall_ms,
+		  struct err *err)
 {
 	struct stat st;
-	int r = 0, moved = -EALREADY; /* not tried */
+	int r = be_open(f, err);
 
-	if (f->fd < 0)
-		r = open_file(f);
-	else if (f->regular && f->size > 0 && f->size + size > f->limits.file_bytes)
-		moved = move_away(f, wall_ms);
-	/* Where it can't be moved (a mount) it goes on growing, rather than losing
-	 * lines. */
-	if (moved == 0 || moved == -ENOENT) {
-		close(f->fd);
-		r = open_file(f);
-		tidy(f, wall_ms);
-	}
-	if (r == 0)
-		r = file_write_all(f->fd, bytes, size);
+	if (r == 0 && f->regular && f->size > 0 && f->size + size > f->limits.file_bytes)
+		r = turn_over(f, wall_ms, err);
+	if (r < 0)
+		return r;
+	r = file_write_all(f->fd, bytes, size);
 	if (r == 0) {
 		f->size += size;
 		return 0;
 	}
 	/* A full disk has taken a part of a line: without it the next one stands alone.
 	 */
-	if (f->regular && f->fd >= 0 && fstat(f->fd, &st) == 0 &&
-	    (uint64_t)st.st_size > f->size && (uint64_t)st.st_size < f->size + size)
+	if (f->regular && fstat(f->fd, &st) == 0 && (uint64_t)st.st_size > f->size &&
+	    (uint64_t)st.st_size < f->size + size)
 		(void)!ftruncate(f->fd, (off_t)f->size);
-	return r;
+	return err_sys(err, r, "cannot write %s", SHOWN(f->path));
 }

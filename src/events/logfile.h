@@ -18,13 +18,14 @@ struct logfile_limits {
 };
 
 struct logfile;
-/* Opens @path, made with mode 0600 in directories that are made with 0755. */
-int logfile_open(const char *path, const struct logfile_limits *limits,
-		 struct logfile **ret, struct err *err) MUST_CHECK;
-void logfile_close(struct logfile *f);
-/* Its name still leads to it: nobody has moved it away. */
-bool logfile_is_there(const struct logfile *f);
-/* Append @bytes, turning the file over first if they would make it too big.
- * Return: 0 or -errno: they are lost, in part perhaps. */
-int logfile_write(struct logfile *f, const void *bytes, size_t size,
-		  int64_t wall_ms) MUST_CHECK;
+/* Of the file @path, which is still to be opened. NULL: out of memory. */
+struct logfile *logfile_new(const char *path, const struct logfile_limits *limits);
+void logfile_free(struct logfile *f);
+/* Open it, or open it again, by its name: somebody may have moved it away. It is made
+ * with mode 0600, in directories that are made with 0755. Return: 0 or -errno. */
+int logfile_open(struct logfile *f, struct err *err) MUST_CHECK;
+/* Append @bytes, turning the file over first if they would make it too big. Once a second
+ * it is looked whether the name still leads to the file, and opened if it doesn't or
+ * could not be. Return: 0 or -errno: they are lost, in part perhaps. */
+int logfile_write(struct logfile *f, const void *bytes, size_t size, int64_t wall_ms,
+		  struct err *err) MUST_CHECK;

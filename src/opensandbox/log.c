@@ -23,17 +23,13 @@ enum {
 	MESSAGE_SIZE = 1024,	  /* longer messages are cut */
 	TEXT_MAX = 512,		  /* of one value */
 	IPS_MAX = 32,		  /* more are left out */
-	OPEN_AGAIN_MS = 1000,	  /* of a file that could not be opened */
 };
 
 struct output {
 	struct worker *worker;
-	char *where; /* of a file; owned; NULL: @fd */
-	struct logfile_limits limits;
-	struct logfile
-		*file; /* NULL: it can't be opened; the thread's from the start on */
-	int64_t tried_ms;
-	bool lacks;	   /* the file; written by the thread, atomically */
+	char *where;	      /* of a file; owned; NULL: @fd */
+	struct logfile *file; /* the thread's from the start on; NULL: @fd */
+	bool lacks;	   /* the file takes no line; written by the thread, atomically */
 	int fd;		   /* borrowed */
 	uint64_t failed;   /* lines; written by the thread, atomically */
 	uint64_t reported; /* lost lines that a line has told of */
@@ -68,32 +64,16 @@ struct queued_line {
 	char text[];
 };
 
-static int open_file(struct output *o, int64_t wall_ms, struct err *err)
-{
-	int r = logfile_open(o->where, &o->limits, &o->file, err);
-
-	o->tried_ms = wall_ms;
-	__atomic_store_n(&o->lacks, r < 0, __ATOMIC_RELAXED);
-	return r;
-}
-
 static void write_line(void *data, const void *record, size_t size)
 {
 	struct output *o = data;
 	const struct queued_line *line = record;
-	struct err ignored = { 0 };
 	int r;
 
 	size -= sizeof(*line);
-	if (!o->where)
-		r = file_write_all(o->fd, line->text, size);
-	else if (!o->file && line->wall_ms - o->tried_ms < OPEN_AGAIN_MS &&
-		 line->wall_ms >= o->tried_ms)
-		r = -EAGAIN;
-	else if (!o->file && open_file(o, line->wall_ms, &ignored) < 0)
-		r = ignored.code;
-	else
-		r = logfile_write(o->file, line->text, size, line->wall_ms);
+	r = o->file ? logfile_write(o->file, line->text, size, line->wall_ms, NULL)
+		    : file_write_all(o->fd, line->text, size);
+	__atomic_store_n(&o->lacks, o->file && r < 0, __ATOMIC_RELAXED);
 	if (r < 0)
 		__atomic_add_fetch(&o->failed, 1, __ATOMIC_RELAXED);
 }
@@ -117,12 +97,13 @@ static int open_output(struct output *o, const char *where,
 	struct err why = { 0 };
 
 	o->fd = strcmp(where, "stderr") == 0 ? STDERR_FILENO : STDOUT_FILENO;
-	o->limits = *limits;
 	if (strcmp(where, "stdout") != 0 && strcmp(where, "stderr") != 0) {
 		o->where = strdup(where);
-		if (!o->where)
+		o->file = logfile_new(where, limits);
+		if (!o->where || !o->file)
 			return err_sys(err, -ENOMEM, "cannot open '%s'", where);
-		if (open_file(o, 0, &why) < 0)
+		o->lacks = logfile_open(o->file, &why) < 0;
+		if (o->lacks)
 			log_warning(
 				"log output: %s; its lines are lost until that can be "
 				"done",
@@ -216,7 +197,7 @@ void loglines_free(struct loglines *l, int timeout_ms)
 			all = false;
 			continue;
 		}
-		logfile_close(o->file);
+		logfile_free(o->file);
 		free(o->where);
 	}
 	if (all)

@@ -59,7 +59,7 @@ void loglines_free(struct loglines *l, int timeout_ms);
 /* Lines that an output lost, by a full queue or a failed write. What sampling left
  * out is not in it. */
 uint64_t loglines_dropped(struct loglines *l);
-/* A file that can't be opened just now, or NULL. */
+/* A file that takes no lines just now, or NULL. */
 const char *loglines_lacks(const struct loglines *l);
 /* Whether lines of @level are made. */
 bool loglines_has_level(const struct loglines *l, enum loglines_level level);

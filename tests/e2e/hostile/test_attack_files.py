@@ -99,7 +99,13 @@ def plant_link_to_file(path):
     path.symlink_to("policy")
 
 
-@pytest.mark.parametrize("plant", [plant_fifo, plant_folder, plant_link, plant_link_to_file])
+def plant_read_fifo(path):
+    """Its reader stays, and reads nothing."""
+    os.mkfifo(path)
+    os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+
+
+@pytest.mark.parametrize("plant", [plant_fifo, plant_read_fifo, plant_folder, plant_link, plant_link_to_file])
 def test_what_is_no_log_keeps_nobody_from_the_api(pod, guarded, rules, site, plant):
     """Whoever may write where the log is can lose its lines, and nothing else; a control that starts there serves."""
     log = rules / "egress.log"
@@ -107,6 +113,11 @@ def test_what_is_no_log_keeps_nobody_from_the_api(pod, guarded, rules, site, pla
     wait_for(lambda: log.exists() and "policy" in log.read_text())
     log.unlink()
     plant(log)
+
+    def is_noticed():
+        side.post(f"allow {site.name}")
+        return side.get("/status").json()["degradations"]
+    wait_for(is_noticed, step=0.2)
     os.kill(side.child("control"), signal.SIGKILL)
     wait_for(side.healthy)
     status = side.get("/status").json()

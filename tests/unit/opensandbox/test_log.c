@@ -394,9 +394,17 @@ TEST_WITH(an_output_that_cannot_be_had_is_tried_again, make_path, remove_path)
 	/* And the line about it, where the first was lost before the call was over. */
 	assert_in_range(loglines_dropped(l), 1, 2);
 	assert_int_equal(rmdir(place), 0);
-	loglines_policy(l, T0 + 2000, LOGLINES_UPDATED, "", "deny", "[]");
-	for (int ms = 0; ms < PATIENCE_MS && loglines_lacks(l); ms++)
-		usleep(1000);
+	for (int ms = 0; ms < PATIENCE_MS && loglines_lacks(l); ms += 10) {
+		loglines_policy(l, T0 + 2000, LOGLINES_UPDATED, "", "deny", "[]");
+		usleep(10000);
+	}
+	assert_null(loglines_lacks(l));
+	/* And where somebody takes it away. */
+	assert_int_equal(unlink(place), 0);
+	for (int ms = 0; ms < PATIENCE_MS && stat(place, &st) < 0; ms += 10) {
+		loglines_policy(l, T0 + 2000, LOGLINES_UPDATED, "", "deny", "[]");
+		usleep(10000);
+	}
 	assert_null(loglines_lacks(l));
 	loglines_free(l, PATIENCE_MS);
 	assert_int_equal(stat(place, &st), 0);
