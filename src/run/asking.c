@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/asking.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -600,6 +601,9 @@ void asking_close(struct asking *a)
 #define ONCE	    "1m"
 #define TEN_MINUTES "10m"
 
+static_assert((int)ASKING_MAX < (int)RUN_REVIEWS_MAX,
+	      "a task that is asked for has to stay");
+
 static struct review *first_task(const struct asking *a)
 {
 	return run_reviews_find(&a->live->reviews, a->items[0].task);
@@ -674,19 +678,34 @@ void asking_init(struct asking *a)
 	terminal_init(&a->terminal);
 }
 
+static size_t find_item(const struct asking *a, int64_t task)
+{
+	size_t i = 0;
+
+	while (i < a->count && a->items[i].task != task)
+		i++;
+	return i;
+}
+
+bool asking_has(const struct asking *a, int64_t task)
+{
+	return find_item(a, task) < a->count;
+}
+
 void asking_note(struct asking *a, const struct review *t, const char *command)
 {
-	if (!a->live || !t || t->state != REVIEW_OPEN)
+	const size_t i = t ? find_item(a, t->id) : 0;
+
+	if (!a->live || !t || t->state != REVIEW_OPEN || i == ASKING_MAX)
 		return;
-	for (size_t i = 0; i < a->count; i++)
-		if (a->items[i].task == t->id)
-			return;
-	if (a->count == ASKING_MAX)
-		return;
-	a->items[a->count] =
-		(struct asking_item){ .task = t->id,
-				      .at_ms = loop_now_ms(a->terminal.loop) };
-	snprintf(a->items[a->count++].command, PROMPT_COMMAND_SIZE, "%s", command);
+	if (i == a->count) {
+		a->items[a->count++] = (struct asking_item){ .task = t->id };
+		snprintf(a->items[i].command, PROMPT_COMMAND_SIZE, "%s", command);
+	}
+	a->items[i].at_ms = loop_now_ms(a->terminal.loop);
+	if (i == 0 && a->patience.slot > 0)
+		(void)!loop_timer_start(a->terminal.loop, &a->patience,
+					a->items[0].at_ms + a->timeout_ms);
 }
 
 /* Ask for @task, the first one's. No other question may stand there. */

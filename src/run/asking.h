@@ -137,7 +137,7 @@ struct asking {
 	struct terminal terminal;
 	struct live *live; /* borrowed; NULL: nobody is asked */
 	struct asking_item {
-		int64_t task, at_ms;
+		int64_t task, at_ms; /* when it was asked for last */
 		char command[PROMPT_COMMAND_SIZE];
 	} items[ASKING_MAX]; /* the first one is asked, while the terminal asks */
 	size_t count;
@@ -152,7 +152,10 @@ int asking_open(struct asking *a, struct err *err) MUST_CHECK;
 /* The command runs. */
 int asking_serve(struct asking *a, struct live *live, struct loop *loop,
 		 int64_t timeout_ms) MUST_CHECK;
-/* @t, which may be NULL, is asked for, by @command, if that is known. */
+/* Somebody is, or will be, asked for @task. */
+bool asking_has(const struct asking *a, int64_t task);
+/* @t, which may be NULL, is asked for, by @command, if that is known. It may be asked for
+ * already: then it is for as long as what has come now waits. */
 void asking_note(struct asking *a, const struct review *t, const char *command);
 /* At the end of a turn: put the next question; take back what was decided elsewhere. */
 void asking_turn(struct asking *a);

@@ -180,8 +180,9 @@ static int open_socket(struct live *l, struct err *err)
 /* === what is asked for === */
 
 /* Room at the end of the table. */
-static struct review *add_task(struct run_reviews *r)
+static struct review *add_task(struct live *l)
 {
+	struct run_reviews *r = &l->reviews;
 	size_t gone = 0;
 
 	if (!r->tasks)
@@ -191,7 +192,8 @@ static struct review *add_task(struct run_reviews *r)
 	while (gone < r->count && r->tasks[gone].state == REVIEW_OPEN)
 		gone++;
 	if (gone == r->count)
-		gone = 0;
+		for (gone = 0; gone < r->count - 1 && l->is_asked(l, r->tasks[gone].id);)
+			gone++;
 	memmove(&r->tasks[gone], &r->tasks[gone + 1],
 		(r->count - gone - 1) * sizeof(*r->tasks));
 	return &r->tasks[r->count - 1];
@@ -471,7 +473,7 @@ struct review *live_note(struct live *l, const struct event *e)
 			t = old;
 	}
 	if (!t) {
-		t = add_task(r);
+		t = add_task(l);
 		if (!t)
 			return NULL;
 		*t = (struct review){ .id = ++r->last_id,

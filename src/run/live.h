@@ -19,7 +19,8 @@
 #include "run/policies.h"
 #include "sandbox/sandbox.h"
 
-enum { RUN_REVIEWS_MAX = 256 }; /* then a decided one goes, or the oldest */
+/* Then a decided one goes, or the oldest that nobody is asked for. */
+enum { RUN_REVIEWS_MAX = 256 };
 
 struct run_reviews {
 	struct review *tasks; /* owned; NULL: none */
@@ -61,6 +62,8 @@ struct live {
 	struct run_reviews reviews;
 	/* @next is in force; the caller takes it. */
 	void (*on_policy)(struct live *l, struct run_policy *next);
+	/* The caller asks somebody for the task @id. */
+	bool (*is_asked)(struct live *l, int64_t id);
 };
 
 /* Name the run. If the caller has chosen the name, make the socket, before anything else

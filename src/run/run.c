@@ -549,6 +549,11 @@ static bool is_reported(const void *data, uint32_t number)
 	return false;
 }
 
+static bool is_asked(struct live *l, int64_t id)
+{
+	return asking_has(&CONTAINER_OF(l, struct control, socket)->asking, id);
+}
+
 static void on_policy(struct live *l, struct run_policy *next)
 {
 	struct control *c = CONTAINER_OF(l, struct control, socket);
@@ -900,6 +905,7 @@ int control_run(struct run_spec *spec)
 	mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);
 	mallopt(M_TOP_PAD, LARGE_BLOCK);
 	c.socket.on_policy = on_policy;
+	c.socket.is_asked = is_asked;
 	asking_init(&c.asking);
 	stdin_pipe_init(&c.input);
 	c.socket.started_ms = c.started_ms;

@@ -211,6 +211,25 @@ def test_nobody_answers(asks, site):
         terminal.wait()
 
 
+LATER = "import threading, time\n" + FETCH.replace("for name in sys.argv[1:]:", "def fetch(name):") + """
+threading.Thread(target=fetch, args=sys.argv[1:]).start()
+time.sleep(3)
+fetch(sys.argv[1])
+"""
+
+
+def test_who_came_last_waits_as_long_as_the_first(asks, site):
+    """The question stands until nobody waits for it any more."""
+    with asks("/usr/bin/python3", "-ISc", LATER, site.name, ask_timeout=4) as terminal:
+        terminal.expect(LETTERS)
+        time.sleep(5.5)  # the first has been refused, and the second waits for another second
+        terminal.type("s\r")
+        terminal.expect(f"got {site.name} 403")  # nothing is carried while the question stands
+        terminal.expect(f"got {site.name} 200")
+        assert terminal.wait() == 0
+    assert "no answer" not in terminal.text
+
+
 def test_several_are_asked_for_one_by_one(world, asks):
     sites = [world.site(f"ask{world.number()}.test") for _ in range(2)]
     both = "import threading\n" + FETCH.replace("for name in sys.argv[1:]:", "def one(name):") + (
