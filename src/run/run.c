@@ -57,7 +57,7 @@ enum {
 	EVENTS_KEPT = 512, /* distinct ones; older ones are only counted */
 	USED_KEPT = 8192,  /* the same of what has passed while learning */
 	/* The engine has nothing left to do but to send its counters. */
-	FINISH_MS = 2000,
+	FINISH_MS = 10 * 1000,
 	/* For a command that on_denies ends, between SIGTERM and SIGKILL. */
 	STOP_MS = 2000,
 	/* Longer than a self-test can take by its own limits. */
@@ -342,7 +342,7 @@ static void on_exited(struct control *c, int wait_status)
 	kill(c->launch, SIGKILL);
 	notify_engine(c, IPC_FINISH);
 	if (loop_timer_in(c->loop, &c->finish, FINISH_MS) < 0)
-		loop_stop(c->loop);
+		fail(c, RUN_STATUS_FAILED, "out of memory");
 }
 
 /* When both the self-test has passed and the uplink is ready, whichever comes last.
@@ -467,9 +467,13 @@ static void on_launch_late(struct loop_timer *t)
 	     "the sandbox did not come up in time");
 }
 
+/* As of an engine that ends then, nobody knows what it has refused. */
 static void on_finish_late(struct loop_timer *t)
 {
-	loop_stop(CONTAINER_OF(t, struct control, finish)->loop);
+	struct control *c = CONTAINER_OF(t, struct control, finish);
+
+	if (c->state != CONTROL_COUNTED)
+		fail(c, RUN_STATUS_FAILED, "the engine did not say what was refused");
 }
 
 /* -- signals ------------------------------------------------------------------------ */

@@ -302,6 +302,16 @@ def test_an_engine_that_lets_go_of_its_run_ends_with_the_sandbox(world):
     assert world.leftovers() == []
 
 
+def test_an_engine_that_is_silent_at_the_end_is_a_failure(world):
+    """Nobody knows what it has refused: --fail-on-deny must not end as if that was nothing."""
+    with world.run_start("sh", "-c", "echo up; read x", options=("--fail-on-deny",)) as run:
+        assert run.line() == "up"
+        os.kill(world.guards(run.pid)[1], signal.SIGSTOP)
+        done = finish(run, b"\n")
+    assert done.code == 125 and "the engine did not say what was refused" in done.messages, done
+    assert world.leftovers() == []
+
+
 def slow_run(world):
     """Its self-test asks for a name that no server answers for: the test takes some seconds, and passes with a warning."""
     name = f"silent-{world.number()}.test"
