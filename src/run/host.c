@@ -186,6 +186,7 @@ static void add_denial(const json_t *j, const struct plan *plan, int64_t now_ms,
 	snprintf(e.name, sizeof(e.name), "%s", text_at(j, "name"));
 	event_set_reason(&e, text_at(j, "reason"));
 	snprintf(e.advice, sizeof(e.advice), "%s", text_at(j, "allow"));
+	report_check_advice(&e);
 	event_ring_add(ring, &e);
 }
 

@@ -80,6 +80,14 @@ const char *report_audit_lost(const struct report *r, char buf[REPORT_LOST_SIZE]
 	return buf;
 }
 
+void report_check_advice(struct event *e)
+{
+	char ignored[ADVICE_RULE_SIZE];
+
+	if (e->advice[0] && !advice_rule(e->advice, ignored))
+		e->advice[0] = '\0';
+}
+
 /* A shell takes brackets for a pattern. */
 static const char *shell_word(const char *advice, char *buf)
 {

@@ -67,6 +67,10 @@ const char *report_audit_lost(const struct report *r, char buf[REPORT_LOST_SIZE]
  * Return: the exit status. */
 int report_end(struct report *r, int failure, int wait_status);
 
+/* An engine may have been taken over: advice that nobody makes would be another line for
+ * a shell, and goes. */
+void report_check_advice(struct event *e);
+
 /* The first destinations that are refused or fail, for a line each on stderr. */
 enum { REPORT_LIVE_MAX = 8, REPORT_LIVE_MS = 500 };
 struct report_live {

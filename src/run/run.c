@@ -189,6 +189,7 @@ static void on_event(struct control *c, struct event *e)
 
 	if (c->spec->mode != RUN_ENFORCE && e->advice[0])
 		advice_write(&run_policy_of(c->policy, e)->asked, e, e->advice);
+	report_check_advice(e);
 	run_store_look(&c->store, e);
 	if (e->action == EVENT_CHANGE) { /* the report is about refusals */
 		run_store_add(&c->store, e, &run_policy_of(c->policy, e)->plan);
