@@ -250,7 +250,8 @@ static void log_loaded(struct control *s)
 static int open_stores(struct control *s, struct err *err)
 {
 	const struct sqlite_config config = { .directory = s->spec.state_dir,
-					      .durable = s->spec.postgres != NULL };
+					      .durable = s->spec.postgres != NULL,
+					      .shared = s->is_state_shared };
 	const struct jsonl_config lines = { .where = s->spec.jsonl };
 	int r = 0;
 
@@ -416,7 +417,7 @@ static int start_all(struct control *s, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory");
 	if (s->many && open_daemon(s, err) < 0)
 		return err->code;
-	if (state_dir_take(&s->spec, NULL, &untrusted) < 0)
+	if (state_dir_take(&s->spec, &s->is_state_shared, &untrusted) < 0)
 		snprintf(s->untrusted, sizeof(s->untrusted), "%s", untrusted.text);
 	r = confine_control(&s->spec, s->lacking, err);
 	if (r == 0)

@@ -28,6 +28,10 @@ struct sqlite_config {
 	/* What was written is on the disk before anybody can read it: no row that was
 	 * copied elsewhere goes with the power. */
 	bool durable;
+	/* Others may write to the directory: nothing there is mapped into memory, where
+	 * whoever cuts the file ends the process (SIGBUS). Readers and the writer wait
+	 * for each other then. */
+	bool shared;
 	const struct sqlite_clock *clock; /* NULL: the system's; static */
 };
 

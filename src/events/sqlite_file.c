@@ -244,15 +244,16 @@ static int open_path(const char *path, int busy_ms, sqlite3 **ret)
 	return rc;
 }
 
-static int make_file(const char *directory, char *path, struct err *err)
+static int make_file(const struct sqlite_config *config, char *path, struct err *err)
 {
 	/* With a mode that SQLite doesn't choose. */
 	const struct file_how how = { .flags = O_RDWR | O_CREAT,
 				      .mode = 0600,
-				      .anybodys = true };
+				      .anybodys = true,
+				      .own = config->shared };
 	CLEAN(fd) int fd = -1;
 
-	snprintf(path, SQLITE_PATH_SIZE, "%s/events.db", directory);
+	snprintf(path, SQLITE_PATH_SIZE, "%s/events.db", config->directory);
 	fd = file_open(AT_FDCWD, path, &how, err);
 	return fd < 0 ? fd : 0;
 }
@@ -277,6 +278,11 @@ static int lock_directory(const char *directory, int how, struct err *err)
 
 int sqlite_file_open(const struct sqlite_config *config, sqlite3 **ret, struct err *err)
 {
+	/* A log (WAL) that is there has its index in the memory of who has the file
+	 * alone, and in a file that all map otherwise. */
+	static const char rollback[] =
+		"PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = DELETE;"
+		"PRAGMA locking_mode = NORMAL";
 	char path[SQLITE_PATH_SIZE], sql[SQL_SIZE];
 	CLEAN(fd) int lock = -1;
 	sqlite3 *db = NULL;
@@ -287,7 +293,7 @@ int sqlite_file_open(const struct sqlite_config *config, sqlite3 **ret, struct e
 		return err_sys(err, -errno, "cannot make '%s'", config->directory);
 	lock = lock_directory(config->directory, LOCK_SH, err);
 	if (lock >= 0)
-		r = make_file(config->directory, path, err);
+		r = make_file(config, path, err);
 	if (lock < 0 || r < 0)
 		return lock < 0 ? lock : r;
 	rc = open_path(path, BUSY_MS, &db);
@@ -297,11 +303,12 @@ int sqlite_file_open(const struct sqlite_config *config, sqlite3 **ret, struct e
 	 * line: tidying keeps well below it. */
 	snprintf(sql, sizeof(sql),
 		 "PRAGMA page_size = %d; PRAGMA auto_vacuum = INCREMENTAL;"
-		 "PRAGMA journal_mode = WAL; PRAGMA synchronous = %s;"
+		 "%s; PRAGMA synchronous = %s;"
 		 "PRAGMA cache_size = -512; PRAGMA wal_autocheckpoint = 250;"
 		 "PRAGMA journal_size_limit = 1048576; PRAGMA temp_store = MEMORY;"
 		 "PRAGMA max_page_count = %" PRIu64,
-		 PAGE_BYTES, config->durable ? "FULL" : "NORMAL",
+		 PAGE_BYTES, config->shared ? rollback : "PRAGMA journal_mode = WAL",
+		 config->durable ? "FULL" : "NORMAL",
 		 config->max_bytes / PAGE_BYTES * 5 / 4);
 	if (r == 0)
 		r = sqlite_run(db, sql, err);

@@ -115,6 +115,7 @@ def test_a_volume_of_ones_own_keeps_what_is_ours(pod, volume, site):
     assert degraded(side) == []
     assert said(side, "they can take away what is kept there") and said(side, "cannot keep")
     wait_for(lambda: (volume / "events.db").exists())
+    assert not (volume / "events.db-shm").exists()  # which others could cut while it is mapped
     (volume / f"learned.{boot}").unlink()
     side.kill()
     again = pod.sidecar("--state-dir", volume, rules=policy(f"allow {site.name}"))

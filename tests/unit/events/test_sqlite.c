@@ -581,6 +581,37 @@ TEST_WITH(tables_and_views_beside_weirs_stay, make_directory, remove_directory)
 	assert_int_equal(count((struct sqlite_query){ 0 }).rows, 2);
 }
 
+/* Whoever may write there could cut a file that is mapped. */
+TEST_WITH(where_others_may_write_no_memory_is_shared, make_directory, remove_directory)
+{
+	const struct sqlite_config config = { .directory = directory,
+					      .max_bytes = 1 << 20,
+					      .shared = true };
+	struct sqlite_writer *w = writer(1 << 20);
+	struct event_row row = denied("a.test", T0);
+	struct found f;
+	char path[PATH_MAX], other[PATH_MAX];
+
+	/* Of a store that was not shared before. */
+	sqlite_writer_add(w, &row);
+	assert_true(sqlite_writer_drain(w, 5000));
+	assert_int_equal(remove_like("-shm", false), 1);
+	sqlite_writer_free(w);
+	assert_int_equal(sqlite_writer_new(&config, &w, NULL), 0);
+	row = denied("b.test", T0);
+	sqlite_writer_add(w, &row);
+	assert_true(sqlite_writer_drain(w, 5000));
+	f = find((struct sqlite_query){ 0 });
+	assert_int_equal(f.count, 2);
+	assert_int_equal(remove_like("-shm", false) + remove_like("-wal", false), 0);
+	sqlite_writer_free(w);
+	/* Another's file is none: here, one with another name. */
+	snprintf(path, sizeof(path), "%s/events.db", directory);
+	snprintf(other, sizeof(other), "%s/other", directory);
+	assert_int_equal(link(path, other), 0);
+	assert_int_equal(sqlite_file_open(&config, &(sqlite3 *){ NULL }, NULL), -EPERM);
+}
+
 TEST_WITH(a_database_of_a_newer_weir_is_left_alone, make_directory, remove_directory)
 {
 	struct sqlite_writer *w;
