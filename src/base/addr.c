@@ -153,12 +153,17 @@ bool prefix_parse(const char *text, size_t len, bool mask_host, struct prefix *r
 	return true;
 }
 
+bool prefix_is_single(const struct prefix *p)
+{
+	return p->bits == addr_size(&p->addr) * 8;
+}
+
 char *prefix_format(const struct prefix *p, char *buf)
 {
 	char text[ADDR_TEXT_SIZE];
 
 	addr_format(&p->addr, text);
-	if (p->bits == addr_size(&p->addr) * 8)
+	if (prefix_is_single(p))
 		snprintf(buf, PREFIX_TEXT_SIZE, "%s", text);
 	else
 		snprintf(buf, PREFIX_TEXT_SIZE, "%s/%u", text, p->bits);

@@ -66,6 +66,8 @@ char *prefix_format(const struct prefix *p, char *buf);
 /* prefix_format() into a buffer that lives as long as the block around the call. */
 #define PREFIX_SHOWN(x) prefix_format(x, (char[PREFIX_TEXT_SIZE]){ 0 })
 bool prefix_contains(const struct prefix *p, const struct addr *a);
+/* @p holds one address alone. */
+bool prefix_is_single(const struct prefix *p);
 struct prefix prefix_of(const struct addr *a, unsigned int bits);
 /* The lower or upper half of @p, which has bits left. */
 struct prefix prefix_half(struct prefix p, bool upper);

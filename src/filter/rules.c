@@ -32,9 +32,8 @@
  *                  and broadcast, anycast and multicast addresses: open to an address
  *                  rule alone. This machine hears them as well, on listeners that would
  *                  be closed by their own address
- *     plan         port 443 of resolvers, denies, allows, what is closed to the default,
- *                  the default, draining addresses
- *     rest         refused
+ *     plan         port 443 of resolvers, denies, what address rules allow, what is
+ * closed but for that, learned addresses, the default, draining addresses rest refused
  *
  * Up to `established` a packet of an open flow meets every step: they are few, and each
  * begins with a cheap comparison. What is refused meets all of them, and a sandbox may
@@ -278,20 +277,14 @@ static void draining(struct builder *b, struct filter_chain *c)
 	}
 }
 
-/* @end for everything that the default action allows over @protocol; @closed for what it
- * would allow as well, and doesn't. */
+/* @end for everything that the default action allows over @protocol. */
 static void ruleset_default(struct builder *b, struct filter_chain *c, uint8_t protocol,
-			    stmt_ending *end, stmt_ending *closed)
+			    stmt_ending *end)
 {
 	if (plan_default_action(b->plan) != POLICY_ALLOW || b->list_count == 0 ||
 	    !ports_of(&b->lists[0], protocol))
 		return;
 	for (size_t f = 0; f < b->family_count; f++) {
-		if (b->closed_to_default[f]) {
-			flow_rule(b, c, f, protocol);
-			stmt_daddr_in(b, f, b->closed_to_default[f]);
-			closed(b);
-		}
 		flow_rule(b, c, f, protocol);
 		stmt_in_set(b, FILTER_DPORT, ports_of(&b->lists[0], protocol));
 		end(b);
@@ -769,6 +762,7 @@ void ruleset_local_listeners(struct builder *b, struct filter_chain *c)
 				if (rule_for(b, c, ruleset_protocols[p], i, f,
 					     b->lists[i].allow[f]))
 					stmt_mark_and_accept(b);
+	rules_to(b, c, b->closed_sets, stmt_refuse);
 }
 
 /* One look at the route's type for all that is usual. Where the kernel has no route, or
@@ -818,19 +812,27 @@ static void https(struct builder *b, struct filter_chain *c, stmt_ending *end)
 	}
 }
 
-/* With everything open a ping is expected to work. A ping carries bytes that nobody
- * counts: where all that leaves has a budget (sent_total), none leaves. */
-static void pings(struct builder *b, struct filter_chain *c)
+/* With everything open a ping is expected to work: to the addresses @to, to all where it
+ * is NULL. A ping carries bytes that nobody counts: where all that leaves has a budget
+ * (sent_total), none leaves. */
+static void pings(struct builder *b, struct filter_chain *c,
+		  const struct filter_set *const *to)
 {
 	static const struct {
 		uint8_t protocol, type;
 	} echoes[FAMILIES] = { [V4] = { IPPROTO_ICMP, ICMP_ECHO_REQUEST },
 			       [V6] = { IPPROTO_ICMPV6, ICMPV6_ECHO_REQUEST } };
 
-	rules_to(b, c, b->closed_to_default, stmt_refuse);
+	if (!kinds[b->kind].pings || plan_default_action(b->plan) != POLICY_ALLOW ||
+	    plan_budget_of(b->plan, PLAN_NO_RULE) >= 0)
+		return;
 	for (size_t f = 0; f < b->family_count; f++) {
+		if (to && !may_match(to[f]))
+			continue;
 		flow_rule(b, c, f, echoes[f].protocol);
 		stmt_equal(b, FILTER_ICMP_TYPE, echoes[f].type);
+		if (to)
+			stmt_in_set(b, ruleset_families[f].daddr, to[f]);
 		stmt_mark_and_accept(b);
 	}
 }
@@ -840,18 +842,20 @@ static void step_plan(struct builder *b, struct filter_chain *c)
 	https(b, c, stmt_refuse);
 	rules_to(b, c, b->deny, stmt_refuse);
 	for (size_t i = 0; i < b->list_count; i++)
-		for (size_t f = 0; f < b->family_count; f++) {
+		for (size_t f = 0; f < b->family_count; f++)
 			jump_for(b, c, f, b->lists[i].allow[f], b->lists[i].ports);
+	/* As to what isn't closed, where a rule opens what the default would. */
+	if (b->closed_sets[V4] || b->closed_sets[V6])
+		pings(b, c, b->lists[0].allow);
+	rules_to(b, c, b->closed_sets, stmt_refuse);
+	for (size_t i = 0; i < b->list_count; i++)
+		for (size_t f = 0; f < b->family_count; f++)
 			jump_for(b, c, f, b->lists[i].learned[f], b->lists[i].ports);
-		}
 	for (size_t p = 0; p < PROTOCOLS; p++)
 		if (ruleset_is_direct(b, ruleset_protocols[p]))
-			ruleset_default(b, c, ruleset_protocols[p], stmt_mark_and_pass,
-					stmt_refuse);
+			ruleset_default(b, c, ruleset_protocols[p], stmt_mark_and_pass);
 	draining(b, c);
-	if (kinds[b->kind].pings && plan_default_action(b->plan) == POLICY_ALLOW &&
-	    plan_budget_of(b->plan, PLAN_NO_RULE) < 0)
-		pings(b, c);
+	pings(b, c, NULL);
 }
 
 static void step_rest(struct builder *b, struct filter_chain *c)
@@ -894,15 +898,16 @@ void ruleset_nat(struct builder *b, struct filter_chain *c)
 	}
 	https(b, c, stmt_return);
 	rules_to(b, c, b->deny, stmt_return);
-	for (size_t i = 0; i < b->list_count; i++) {
-		for (size_t f = 0; f < b->family_count; f++) {
+	for (size_t i = 0; i < b->list_count; i++)
+		for (size_t f = 0; f < b->family_count; f++)
 			if (rule_for(b, c, IPPROTO_TCP, i, f, b->lists[i].allow[f]))
 				stmt_redirect_relay(b);
+	rules_to(b, c, b->closed_sets, stmt_return);
+	for (size_t i = 0; i < b->list_count; i++)
+		for (size_t f = 0; f < b->family_count; f++)
 			if (rule_for(b, c, IPPROTO_TCP, i, f, b->lists[i].learned[f]))
 				stmt_redirect_relay(b);
-		}
-	}
-	ruleset_default(b, c, IPPROTO_TCP, stmt_redirect_relay, stmt_return);
+	ruleset_default(b, c, IPPROTO_TCP, stmt_redirect_relay);
 }
 
 /* ---- the order ---- */

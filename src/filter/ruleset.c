@@ -16,8 +16,9 @@
  * asks a set that stays empty.
  *
  * A deny is absolute: deny4 and deny6 hold all of them, on every port and protocol, and
- * are asked first everywhere. closed4 and closed6 are asked last, before the default
- * action opens the rest: of these only what rules allow is open.
+ * are asked first everywhere. closed4 and closed6 are asked behind what address rules
+ * allow: of these nothing is open to names and to the default action. A single address
+ * among them is in no allow set but those of the rules for just this address.
  *
  * Four base chains, all of them default drop (but nat, which decides nothing):
  *
@@ -221,21 +222,6 @@ static void build_namespace(struct builder *b, const char *output)
 	ruleset_base_chain(b, "forward", FILTER_CHAIN_FILTER, NF_INET_FORWARD, false);
 }
 
-/* An address rule allows just this one address. */
-static bool names_exactly(const struct plan *plan, const struct prefix *p)
-{
-	if (p->bits != addr_size(&p->addr) * 8)
-		return false;
-	for (size_t i = 0; i < plan_prefix_count(plan); i++) {
-		struct plan_prefix rule = plan_prefix(plan, i);
-
-		if (rule.action == POLICY_ALLOW && rule.prefix.bits == p->bits &&
-		    addr_equal(&rule.prefix.addr, &p->addr))
-			return true;
-	}
-	return false;
-}
-
 int ruleset_build_owned(const struct plan *plan, const struct filter_params *params,
 			struct arena *arena, const struct ruleset **ret, struct err *err)
 {
@@ -249,18 +235,11 @@ int ruleset_build_owned(const struct plan *plan, const struct filter_params *par
 		.direct_tcp = params->direct_tcp,
 		.direct_udp = params->direct_udp,
 		.family_count = params->ipv6 ? FAMILIES : V4 + 1,
+		.closed = params->closed,
+		.closed_count = params->closed_count,
 	};
-	struct prefix *closed =
-		arena_array(arena, params->closed_count + 1, sizeof(*closed));
-	int r;
+	int r = ruleset_begin(&b, FILTER_NAMES_OWNED, params->generation, err);
 
-	if (!closed)
-		return err_set(err, -ENOMEM, "out of memory");
-	b.closed = closed;
-	for (size_t i = 0; i < params->closed_count; i++)
-		if (!names_exactly(plan, &params->closed[i]))
-			closed[b.closed_count++] = params->closed[i];
-	r = ruleset_begin(&b, FILTER_NAMES_OWNED, params->generation, err);
 	if (r < 0)
 		return r;
 	build_namespace(&b, "output");

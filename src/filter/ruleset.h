@@ -49,8 +49,8 @@ struct filter_params {
 	bool direct_tcp; /* allowed TCP may leave by the link (no relay, other uplinks) */
 	bool direct_udp; /* allowed UDP may leave by the link */
 	bool ipv6;	 /* the namespace has IPv6 */
-	/* Refused on every port and protocol, as if a rule denied them, but for single
-	 * addresses that a rule of the plan allows by just that address. Borrowed. */
+	/* Refused on every port and protocol, as if a rule denied them; of a single
+	 * address what rules for just that address allow is open. Borrowed. */
 	const struct prefix *closed;
 	size_t closed_count;
 };
@@ -210,7 +210,7 @@ enum filter_role {
 	FILTER_ROLE_DOH,	/* closed on port 443 */
 	FILTER_ROLE_EXEMPT,	/* open on port 53 */
 	FILTER_ROLE_MET,    /* addresses that were reported lately, whatever the port */
-	FILTER_ROLE_CLOSED, /* to the default action */
+	FILTER_ROLE_CLOSED, /* but for what address rules allow */
 	FILTER_ROLE_COUNT
 };
 void filter_set_name(enum filter_naming naming, enum filter_role role,
@@ -335,5 +335,9 @@ size_t filter_key_size(enum filter_key key);
 
 /* Sort @ranges, and join those that overlap or touch. Return: how many are left. */
 size_t filter_ranges_merge(struct filter_range *ranges, size_t count, size_t key_size);
+/* Take @key out of such @ranges, which have room for one more. Return: how many there are
+ * then. */
+size_t filter_ranges_cut(struct filter_range *ranges, size_t count, const uint8_t *key,
+			 size_t key_size);
 /* The key that follows @key. false: there is none. */
 bool filter_key_next(const uint8_t *key, size_t size, uint8_t *ret);

@@ -104,6 +104,39 @@ size_t filter_ranges_merge(struct filter_range *ranges, size_t count, size_t key
 	return last_at + 1;
 }
 
+/* The key in front of @key, which is not the first one of all. */
+static void key_before(const uint8_t *key, size_t size, uint8_t *ret)
+{
+	memcpy(ret, key, size);
+	for (size_t i = size; i-- > 0 && ret[i]-- == 0;)
+		continue;
+}
+
+size_t filter_ranges_cut(struct filter_range *ranges, size_t count, const uint8_t *key,
+			 size_t key_size)
+{
+	struct filter_range low, high;
+	bool has_low, has_high;
+	size_t i = 0, parts;
+
+	while (i < count && memcmp(ranges[i].to, key, key_size) < 0)
+		i++;
+	if (i == count || memcmp(ranges[i].from, key, key_size) > 0)
+		return count;
+	low = high = ranges[i];
+	has_low = memcmp(low.from, key, key_size) < 0;
+	has_high = memcmp(key, high.to, key_size) < 0;
+	parts = (size_t)has_low + has_high;
+	memmove(&ranges[i + parts], &ranges[i + 1], (count - i - 1) * sizeof(*ranges));
+	if (has_low) {
+		key_before(key, key_size, low.to);
+		ranges[i++] = low;
+	}
+	if (has_high && filter_key_next(key, key_size, high.from))
+		ranges[i] = high;
+	return count - 1 + parts;
+}
+
 /* ---- sets ---- */
 
 const struct family ruleset_families[FAMILIES] = {
@@ -222,10 +255,9 @@ struct selection {
 
 static bool selects(const struct selection *s, const struct plan_prefix *p)
 {
-	const enum filter_role role = p->action == POLICY_ALLOW ? FILTER_ROLE_ALLOW
-				      : p->action == PLAN_NOT_BY_DEFAULT
-					      ? FILTER_ROLE_CLOSED
-					      : FILTER_ROLE_DENY;
+	const enum filter_role role = p->action == POLICY_ALLOW	 ? FILTER_ROLE_ALLOW
+				      : p->action == PLAN_CLOSED ? FILTER_ROLE_CLOSED
+								 : FILTER_ROLE_DENY;
 
 	return p->prefix.addr.family == ruleset_families[s->family].addr &&
 	       role == s->role && (role != FILTER_ROLE_ALLOW || p->port_list == s->list);
@@ -246,22 +278,41 @@ static void build_shown(struct builder *b, enum filter_role role, size_t family,
 	shown->range_count = s->range_count;
 }
 
+/* What is closed as a single address is open to the rules for just it: take it out of
+ * what wider rules allow. @ranges have room for what that splits. Return: how many there
+ * are then. */
+static size_t cut_closed(const struct builder *b, const struct selection *sel,
+			 struct filter_range *ranges, size_t count)
+{
+	for (size_t i = 0; i < b->prefix_count; i++) {
+		const struct prefix *p = &b->prefixes[i].prefix;
+
+		if (b->prefixes[i].action == PLAN_CLOSED && prefix_is_single(p) &&
+		    p->addr.family == ruleset_families[sel->family].addr &&
+		    !plan_list_names_exactly(b->plan, &p->addr, (uint8_t)sel->list))
+			count = filter_ranges_cut(ranges, count, p->addr.bytes,
+						  addr_size(&p->addr));
+	}
+	return count;
+}
+
 static const struct filter_set *build_prefixes(struct builder *b,
 					       const struct selection *sel)
 {
 	const bool is_shown = b->shared && sel->list == 0 &&
 			      sel->role != FILTER_ROLE_CLOSED;
-
-	size_t count = 0, used = 0;
+	size_t count = 0, closed = 0, used = 0;
 	struct filter_range *ranges;
 	struct filter_set *s;
 
-	for (size_t i = 0; i < b->prefix_count; i++)
+	for (size_t i = 0; i < b->prefix_count; i++) {
 		count += selects(sel, &b->prefixes[i]);
+		closed += b->prefixes[i].action == PLAN_CLOSED;
+	}
 	/* In a shared namespace two of these sets are always there. */
 	if (count == 0 && !is_shown)
 		return NULL;
-	ranges = arena_array(b->arena, count + 1, sizeof(*ranges));
+	ranges = arena_array(b->arena, count + closed + 1, sizeof(*ranges));
 	if (!ranges) {
 		b->failed = true;
 		return NULL;
@@ -271,6 +322,8 @@ static const struct filter_set *build_prefixes(struct builder *b,
 		if (selects(sel, &b->prefixes[i]))
 			ranges[used++] = prefix_range(&b->prefixes[i].prefix);
 	set_ranges(s, ranges, used);
+	if (sel->role == FILTER_ROLE_ALLOW)
+		s->range_count = cut_closed(b, sel, ranges, s->range_count);
 	load_ahead(b, s);
 	if (is_shown)
 		build_shown(b, sel->role, sel->family, s);
@@ -407,6 +460,14 @@ static void build_list(struct builder *b, size_t i, bool learned)
 	}
 }
 
+/* Closed by the parameters: a range for good, an address but for rules for just it. */
+static struct plan_prefix closed_prefix(const struct prefix *p)
+{
+	return (struct plan_prefix){ .prefix = *p,
+				     .action = prefix_is_single(p) ? PLAN_CLOSED
+								   : POLICY_DENY };
+}
+
 /* All sets, and where the rules find them in @b. */
 static void ruleset_build_sets(struct builder *b)
 {
@@ -422,10 +483,8 @@ static void ruleset_build_sets(struct builder *b)
 	/* Each set looks through all address rules. */
 	b->failed |= !all;
 	for (size_t i = 0; all && i < count; i++)
-		all[i] = i < planned
-				 ? plan_prefix(b->plan, i)
-				 : (struct plan_prefix){ .prefix = b->closed[i - planned],
-							 .action = POLICY_DENY };
+		all[i] = i < planned ? plan_prefix(b->plan, i)
+				     : closed_prefix(&b->closed[i - planned]);
 	b->prefixes = all;
 	b->prefix_count = all ? count : 0;
 	for (size_t i = 0; i < b->list_count; i++)
@@ -434,7 +493,7 @@ static void ruleset_build_sets(struct builder *b)
 		if (!b->shared || !b->shared->redirect_only) {
 			b->deny[f] = build_prefixes(
 				b, &(struct selection){ FILTER_ROLE_DENY, 0, f });
-			b->closed_to_default[f] = build_prefixes(
+			b->closed_sets[f] = build_prefixes(
 				b, &(struct selection){ FILTER_ROLE_CLOSED, 0, f });
 		}
 	for (size_t f = 0; f < FAMILIES && !b->host; f++)

@@ -81,7 +81,7 @@ struct builder {
 	const char *prefix; /* of all that is logged; NULL: FILTER_PREFIX_… */
 	const struct prefix *closed;
 	size_t closed_count, family_count;
-	/* Address rules: the plan's, then denies of what is closed. */
+	/* Address rules: the plan's, then of what is closed. */
 	const struct plan_prefix *prefixes;
 	size_t prefix_count;
 	/* Where things go. */
@@ -97,7 +97,7 @@ struct builder {
 	size_t list_count;
 	struct list_sets lists[PLAN_PORT_LISTS_MAX];
 	const struct filter_set *deny[FAMILIES], *seen[FAMILIES], *used[FAMILIES];
-	const struct filter_set *closed_to_default[FAMILIES];
+	const struct filter_set *closed_sets[FAMILIES];
 	const struct filter_set *met[FAMILIES];
 	const struct filter_set *self_ports[FAMILIES], *doh[FAMILIES], *exempt[FAMILIES];
 	const struct filter_chain *refuse, *report, *link, *port53, *open, *related,

@@ -25,8 +25,8 @@
  * refused as well, unless a rule names them or the policy leaves them open (open_doh).
  * The resolvers are refused, too, where a rule is about every name.
  *
- * A rule that lists ports opens these alone: the default action would open the others of
- * such an address, so they are closed behind what rules allow (PLAN_NOT_BY_DEFAULT). */
+ * A rule that opens such an address opens its own ports alone: the deny stays behind it
+ * (PLAN_CLOSED). Where there is no such rule the deny is one as of a person. */
 
 static const char *const metadata_names[] = { "metadata.google.internal",
 					      "metadata.goog" };
@@ -52,20 +52,8 @@ struct implicit {
 	struct policy denies; /* its rules alone */
 };
 
-/* How far rules open what is denied else. */
-enum opened { OPENED_NOT = 0, OPENED_PORTS, OPENED_WHOLE };
-
-/* Under another default no port is open that no rule lists. */
-static enum opened opened_by(const struct policy *p, const struct rule *r)
-{
-	return p->default_action == POLICY_ALLOW && r->ports.count > 0 &&
-			       !r->ports.with_default
-		       ? OPENED_PORTS
-		       : OPENED_WHOLE;
-}
-
-/* Something would open this address: the default action, or an allow around it, or an
- * allow around its translated address. */
+/* Something but a rule for just this address would open it: the default action, or an
+ * allow around it or around its translated address. */
 static bool is_open(const struct implicit *b, const struct addr *a)
 {
 	const struct prefix self = prefix_of(a, 8 * (unsigned int)addr_size(a));
@@ -79,7 +67,7 @@ static bool is_open(const struct implicit *b, const struct addr *a)
 		const struct addr *inside = p->addr.family == a->family ? a : &other;
 
 		/* Most rules are of another family, or begin otherwise. */
-		if (p->addr.family == inside->family &&
+		if (p->addr.family == inside->family && !prefix_is_single(p) &&
 		    (p->bits < 8 || p->addr.bytes[0] == inside->bytes[0]) &&
 		    prefix_contains(p, inside))
 			return true;
@@ -103,56 +91,37 @@ static struct rule deny_of(enum rule_target kind, const char *file, const char *
 			      .comment = why };
 }
 
-/* Deny @p but for what rules allow in it, half by half. */
-static int add_range(struct implicit *b, struct prefix p, const char *why)
+/* Rules open @p: of an address those for just this one; of a range those inside or
+ * around it as well. */
+static bool has_rules(const struct implicit *b, const struct prefix *p)
 {
-	enum opened opened = OPENED_NOT;
-	struct rule rule;
-	bool split = false;
-	int r;
-
 	for (size_t i = 0; i < b->allow_count; i++) {
-		const struct rule *a = b->allows[i];
+		const struct prefix *a = &b->allows[i]->prefix;
 
-		if (a->prefix.bits <= p.bits && prefix_contains(&a->prefix, &p.addr))
-			opened = MAX(opened, opened_by(b->policy, a));
-		split |= prefix_contains(&p, &a->prefix.addr) && a->prefix.bits > p.bits;
+		if (layout_prefix_holds(p, a) ||
+		    (!prefix_is_single(p) && layout_prefix_holds(a, p)))
+			return true;
 	}
-	if (opened == OPENED_WHOLE)
-		return 0;
-	if (split) {
-		r = add_range(b, prefix_half(p, false), why);
-		return r < 0 ? r : add_range(b, prefix_half(p, true), why);
-	}
-	rule = deny_of(TARGET_PREFIX, "built in", why);
-	/* Not by default: rules have opened some of its ports (PLAN_NOT_BY_DEFAULT). */
-	rule.ports.with_default = opened == OPENED_PORTS;
-	rule.prefix = p;
-	rule.target = arena_printf(b->arena, "%s/%u", ADDR_SHOWN(&p.addr), p.bits);
-	return add_rule(b, &rule);
+	return false;
 }
 
-/* Deny @a but for what rules for exactly this address allow. */
+/* Deny @p but for what rules open of it. */
+static int add_prefix(struct implicit *b, struct prefix p, const char *file,
+		      const char *why)
+{
+	struct rule deny = deny_of(TARGET_PREFIX, file, why);
+
+	/* The mark of what is closed (PLAN_CLOSED): no deny has ports. */
+	deny.ports.with_default = has_rules(b, &p);
+	deny.prefix = p;
+	deny.target = arena_text(b->arena, text_of(PREFIX_SHOWN(&p)));
+	return add_rule(b, &deny);
+}
+
 static int add_addr(struct implicit *b, const struct addr *a, const char *file,
 		    const char *why)
 {
-	const unsigned int bits = 8 * (unsigned int)addr_size(a);
-	struct rule deny = deny_of(TARGET_PREFIX, file, why);
-	enum opened opened = OPENED_NOT;
-
-	for (size_t i = 0; i < b->allow_count; i++) {
-		const struct rule *r = b->allows[i];
-
-		if (r->prefix.bits == bits && addr_equal(&r->prefix.addr, a))
-			opened = MAX(opened, opened_by(b->policy, r));
-	}
-	if (opened == OPENED_WHOLE)
-		return 0;
-	/* Not by default: rules have opened some of its ports (PLAN_NOT_BY_DEFAULT). */
-	deny.ports.with_default = opened == OPENED_PORTS;
-	deny.prefix = prefix_of(a, bits);
-	deny.target = arena_text(b->arena, text_of(ADDR_SHOWN(a)));
-	return add_rule(b, &deny);
+	return add_prefix(b, prefix_of(a, 8 * (unsigned int)addr_size(a)), file, why);
 }
 
 /* Implicit rules come last, so a rule that names the name decides before them. */
@@ -186,7 +155,7 @@ static int add_metadata(struct implicit *b)
 		struct prefix p;
 
 		if (prefix_parse(link_local[i], strlen(link_local[i]), true, &p))
-			r = add_range(b, p, link);
+			r = add_prefix(b, p, "built in", link);
 	}
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(metadata_names); i++)
 		r = add_name(b, text_of(metadata_names[i]), "built in", why);
@@ -446,9 +415,12 @@ static int prefix_order(const void *x, const void *y)
 	return r != 0 ? r : a->rule < b->rule ? -1 : a->rule > b->rule;
 }
 
-/* An earlier prefix that holds @x says the same: the kernel doesn't need @x. */
+/* An earlier prefix that holds @x says the same: the kernel doesn't need @x. A closed
+ * address says more than a closed range. */
 static bool is_covered(const struct builder *b, const struct layout_prefix *x)
 {
+	if (x->action == PLAN_CLOSED)
+		return false;
 	for (uint32_t i = x->parent; i > 0; i = b->prefixes[i - 1].parent) {
 		const struct layout_prefix *outer = &b->prefixes[i - 1];
 
@@ -479,7 +451,7 @@ static void link_prefixes(struct builder *b)
  * asks the kernel knows nothing. */
 static void collect_tops(struct builder *b)
 {
-	for (int action = POLICY_DENY; action <= PLAN_NOT_BY_DEFAULT; action++) {
+	for (int action = POLICY_DENY; action <= PLAN_CLOSED; action++) {
 		for (size_t list = 0; list < b->list_count; list++) {
 			for (uint32_t i = 0; i < b->prefix_count; i++) {
 				const struct layout_prefix *x = &b->prefixes[i];
@@ -503,14 +475,14 @@ static int build_prefixes(struct builder *b)
 		return -ENOMEM;
 	for (size_t i = 0; i < b->count; i++) {
 		const struct rule *r = b->rules[i];
-		const bool by_default = r->action == POLICY_DENY &&
-					r->flags & PLAN_IMPLICIT && r->ports.with_default;
+		const bool closes = r->action == POLICY_DENY &&
+				    r->flags & PLAN_IMPLICIT && r->ports.with_default;
 
 		if (r->kind != TARGET_PREFIX)
 			continue;
 		b->prefixes[n++] = (struct layout_prefix){
 			.prefix = r->prefix,
-			.action = by_default ? PLAN_NOT_BY_DEFAULT : (uint8_t)r->action,
+			.action = closes ? PLAN_CLOSED : (uint8_t)r->action,
 			.port_list = b->list_of[i],
 			.flags = r->flags,
 			.end = end_index(b, r->until_ms),

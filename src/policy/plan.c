@@ -221,7 +221,7 @@ static bool prefixes_are_sound(const struct plan *p)
 		masked = prefix_of(&own->addr, own->bits);
 		if (!addr_equal(&masked.addr, &own->addr))
 			return false;
-		if (x->action > PLAN_NOT_BY_DEFAULT ||
+		if (x->action > PLAN_CLOSED ||
 		    x->port_list >= layout_count(p, LAYOUT_PORT_LISTS) ||
 		    x->rule >= layout_count(p, LAYOUT_RULES) ||
 		    x->end > layout_count(p, LAYOUT_ENDS) ||
@@ -467,14 +467,14 @@ static uint8_t action_now(const struct plan *p, const struct layout_prefix *x)
 	return is_spent(p, x->budget) ? POLICY_DENY : x->action;
 }
 
-/* A wider prefix says the same, and isn't over: two ranges of a set can't overlap. Where
- * nothing ends and nothing is used up the plan has none of those. */
+/* A wider prefix says the same, and isn't over. Where nothing ends and nothing is used up
+ * the plan has none of those. A closed address says more than a closed range. */
 static bool is_covered_now(const struct plan *p, const struct layout_prefix *all,
 			   const struct layout_prefix *x)
 {
 	const uint8_t action = action_now(p, x);
 
-	if (x->end == 0 && x->budget == 0 && p->spent == 0)
+	if (x->action == PLAN_CLOSED || (x->end == 0 && x->budget == 0 && p->spent == 0))
 		return false;
 	for (uint32_t i = x->parent; i > 0; i = all[i - 1].parent) {
 		const struct layout_prefix *outer = &all[i - 1];
@@ -712,27 +712,59 @@ static uint32_t prefix_before(const struct plan *p, const struct addr *a)
 	return low;
 }
 
-struct plan_verdict plan_match_addr(const struct plan *p, const struct addr *addr,
-				    uint8_t protocol, uint16_t port)
+/* The entries that hold an address, the narrowest first. */
+struct holders {
+	struct addr addr;
+	uint32_t next; /* 1 + index; 0: none is left */
+	bool closed;   /* the address is closed as a single one */
+};
+
+static struct holders holders_of(const struct plan *p, const struct addr *a)
+{
+	struct holders h = { .addr = addr_unmapped(a) };
+
+	h.next = prefix_before(p, &h.addr);
+	return h;
+}
+
+/* The next one that counts now; NULL: none does. Where the address is closed as a single
+ * one an allow of a wider prefix doesn't: the single ones come first. */
+static const struct layout_prefix *next_holder(const struct plan *p, struct holders *h)
 {
 	const struct layout_prefix *all = layout_section(p, LAYOUT_PREFIXES);
+
+	while (h->next > 0) {
+		const struct layout_prefix *x = &all[h->next - 1];
+		const bool single = prefix_is_single(&x->prefix);
+
+		h->next = x->parent;
+		if (!prefix_contains(&x->prefix, &h->addr) || is_over_now(p, x->end))
+			continue;
+		h->closed |= single && x->action == PLAN_CLOSED;
+		if (single || !h->closed || action_now(p, x) != POLICY_ALLOW)
+			return x;
+	}
+	return NULL;
+}
+
+struct plan_verdict plan_match_addr(const struct plan *p, const struct addr *a,
+				    uint8_t protocol, uint16_t port)
+{
 	struct plan_verdict deny = { .rule = PLAN_NO_RULE }, allow = deny, ask = deny,
 			    closed = deny;
-	struct addr a = addr_unmapped(addr);
+	struct holders h = holders_of(p, a);
+	const struct layout_prefix *x;
 	uint8_t budget = 0;
 
-	if (a.family == ADDR_NONE)
+	if (a->family == ADDR_NONE)
 		return deny;
-	for (uint32_t i = prefix_before(p, &a); i > 0; i = all[i - 1].parent) {
-		const struct layout_prefix *x = &all[i - 1];
+	while ((x = next_holder(p, &h)) != NULL) {
 		const bool spent = is_spent(p, x->budget);
-		struct plan_verdict *v = x->action == PLAN_NOT_BY_DEFAULT      ? &closed
+		struct plan_verdict *v = x->action == PLAN_CLOSED	       ? &closed
 					 : x->action == POLICY_ASK	       ? &ask
 					 : x->action == POLICY_ALLOW && !spent ? &allow
 									       : &deny;
 
-		if (!prefix_contains(&x->prefix, &a) || is_over_now(p, x->end))
-			continue;
 		if ((v == &allow || v == &ask) && port != 0 &&
 		    !plan_port_list_has(p, x->port_list, protocol, port))
 			continue;
@@ -753,10 +785,10 @@ struct plan_verdict plan_match_addr(const struct plan *p, const struct addr *add
 		return deny;
 	if (allow.rule != PLAN_NO_RULE)
 		return within_budget(p, allow, 0);
-	if (ask.rule != PLAN_NO_RULE)
-		return ask;
 	if (closed.rule != PLAN_NO_RULE)
 		return closed;
+	if (ask.rule != PLAN_NO_RULE)
+		return ask;
 	allow = default_verdict(p);
 	/* The default opens the default list and no other port. */
 	if (port != 0 && !plan_port_list_has(p, 0, protocol, port))
@@ -816,29 +848,27 @@ bool plan_denies_addr(const struct plan *p, const struct addr *a)
 
 static bool allows_now(const struct plan *p, const struct layout_prefix *x)
 {
-	return x->action == POLICY_ALLOW && !is_over_now(p, x->end) &&
-	       !is_spent(p, x->budget) && !is_all_spent(p);
+	return action_now(p, x) == POLICY_ALLOW && !is_all_spent(p);
 }
 
-bool plan_names_addr(const struct plan *p, const struct addr *addr)
+bool plan_names_addr(const struct plan *p, const struct addr *a)
 {
-	const struct layout_prefix *all = layout_section(p, LAYOUT_PREFIXES);
-	struct addr a = addr_unmapped(addr);
+	struct holders h = holders_of(p, a);
+	const struct layout_prefix *x;
 
-	for (uint32_t i = prefix_before(p, &a); i > 0; i = all[i - 1].parent)
-		if (allows_now(p, &all[i - 1]) && prefix_contains(&all[i - 1].prefix, &a))
+	while ((x = next_holder(p, &h)) != NULL)
+		if (allows_now(p, x))
 			return true;
 	return false;
 }
 
-bool plan_closes_to_default(const struct plan *p, const struct addr *addr)
+bool plan_closes(const struct plan *p, const struct addr *a)
 {
-	const struct layout_prefix *all = layout_section(p, LAYOUT_PREFIXES);
-	struct addr a = addr_unmapped(addr);
+	struct holders h = holders_of(p, a);
+	const struct layout_prefix *x;
 
-	for (uint32_t i = prefix_before(p, &a); i > 0; i = all[i - 1].parent)
-		if (all[i - 1].action == PLAN_NOT_BY_DEFAULT &&
-		    prefix_contains(&all[i - 1].prefix, &a))
+	while ((x = next_holder(p, &h)) != NULL)
+		if (x->action == PLAN_CLOSED)
 			return true;
 	return false;
 }
@@ -864,41 +894,53 @@ static bool list_holds(const struct plan *p, uint8_t list,
 	return false;
 }
 
-bool plan_opens_list(const struct plan *p, const struct addr *addr, uint8_t list)
+bool plan_opens_list(const struct plan *p, const struct addr *a, uint8_t list)
 {
-	const struct layout_prefix *all = layout_section(p, LAYOUT_PREFIXES);
-	struct addr a = addr_unmapped(addr);
 	size_t count;
 	const struct plan_port_range *r = plan_port_list(p, list, &count);
 
 	for (size_t n = 0; n < count; n++) {
-		bool opened = false;
+		struct holders h = holders_of(p, a);
+		const struct layout_prefix *x = next_holder(p, &h);
 
 		/* One rule alone opens the whole range: rules that open it together don't
 		 * count. */
-		for (uint32_t i = prefix_before(p, &a); i > 0 && !opened;
-		     i = all[i - 1].parent)
-			opened = allows_now(p, &all[i - 1]) &&
-				 prefix_contains(&all[i - 1].prefix, &a) &&
-				 list_holds(p, all[i - 1].port_list, &r[n]);
-		if (!opened)
+		while (x && !(allows_now(p, x) && list_holds(p, x->port_list, &r[n])))
+			x = next_holder(p, &h);
+		if (!x)
 			return false;
 	}
 	return count > 0;
 }
 
-bool plan_names_exactly(const struct plan *p, const struct addr *addr, uint8_t protocol,
+/* A rule that allows just @a, which no form of another address stands for. */
+static bool is_exactly(const struct plan *p, const struct layout_prefix *x,
+		       const struct addr *a)
+{
+	return allows_now(p, x) && prefix_is_single(&x->prefix) &&
+	       addr_equal(&x->prefix.addr, a);
+}
+
+bool plan_names_exactly(const struct plan *p, const struct addr *a, uint8_t protocol,
 			uint16_t port)
 {
-	const struct layout_prefix *all = layout_section(p, LAYOUT_PREFIXES);
+	struct holders h = holders_of(p, a);
+	const struct layout_prefix *x;
 
-	for (uint32_t i = prefix_before(p, addr); i > 0; i = all[i - 1].parent) {
-		const struct prefix *x = &all[i - 1].prefix;
-
-		if (x->bits == addr_size(addr) * 8 && addr_equal(&x->addr, addr) &&
-		    allows_now(p, &all[i - 1]) &&
-		    plan_port_list_has(p, all[i - 1].port_list, protocol, port))
+	while ((x = next_holder(p, &h)) != NULL)
+		if (is_exactly(p, x, a) &&
+		    plan_port_list_has(p, x->port_list, protocol, port))
 			return true;
-	}
+	return false;
+}
+
+bool plan_list_names_exactly(const struct plan *p, const struct addr *a, uint8_t list)
+{
+	struct holders h = holders_of(p, a);
+	const struct layout_prefix *x;
+
+	while ((x = next_holder(p, &h)) != NULL)
+		if (is_exactly(p, x, a) && x->port_list == list)
+			return true;
 	return false;
 }

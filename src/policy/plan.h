@@ -75,13 +75,15 @@ struct plan_port_range {
 	uint16_t from, to; /* both included */
 };
 
-/* Of a prefix alone, whose rule denies: no rule allows it on other ports than those that
- * a rule lists, and the default action doesn't either. It counts behind all others. */
-enum { PLAN_NOT_BY_DEFAULT = POLICY_ASK + 1 };
+/* Of a prefix alone, whose rule denies and is built in: rules that allow the prefix come
+ * before it, and what they don't open it closes to names and to the default action. What
+ * is closed as a single address (a metadata address, a known DoH resolver) is so to wider
+ * rules, too. */
+enum { PLAN_CLOSED = POLICY_ASK + 1 };
 
 struct plan_prefix {
 	struct prefix prefix;
-	uint8_t action; /* enum policy_action, or PLAN_NOT_BY_DEFAULT */
+	uint8_t action; /* enum policy_action, or PLAN_CLOSED */
 	uint8_t port_list;
 	uint8_t flags;
 	uint32_t rule;
@@ -207,8 +209,9 @@ bool plan_serves_type(uint8_t types, uint16_t type);
 struct plan_verdict plan_match_query(const struct plan *p, const struct dns_name *name,
 				     uint16_t type);
 /* What the policy's address rules say of one address, port and protocol: a deny
- * wins; then an allow whose ports hold @port, then such an ask; else the default action
- * with rule PLAN_NO_RULE. With @port 0 the ports don't matter. */
+ * wins; then an allow whose ports hold @port, then what is closed (PLAN_CLOSED), then
+ * such an ask; else the default action with rule PLAN_NO_RULE. With @port 0 the ports
+ * don't matter. */
 struct plan_verdict plan_match_addr(const struct plan *p, const struct addr *a,
 				    uint8_t protocol, uint16_t port);
 /* An address rule denies @a, or the IPv4 address inside it: no name and no allow opens
@@ -220,11 +223,13 @@ bool plan_names_addr(const struct plan *p, const struct addr *a);
 bool plan_opens_addr(const struct plan *p, const struct addr *a, uint8_t protocol,
 		     uint16_t port);
 bool plan_opens_list(const struct plan *p, const struct addr *a, uint8_t list);
-/* Is @a open to nothing but address rules, on their ports (PLAN_NOT_BY_DEFAULT)? */
-bool plan_closes_to_default(const struct plan *p, const struct addr *a);
+/* Is @a open to nothing but address rules, on their ports (PLAN_CLOSED)? */
+bool plan_closes(const struct plan *p, const struct addr *a);
 /* One that is this address alone ("127.0.0.1", "::1/128") does, with this port. */
 bool plan_names_exactly(const struct plan *p, const struct addr *a, uint8_t protocol,
 			uint16_t port);
+/* The same, with the ports of the list @list. */
+bool plan_list_names_exactly(const struct plan *p, const struct addr *a, uint8_t list);
 
 /* The ports of web servers: bytes without a name pass there only where a rule says raw.
  */
@@ -251,7 +256,7 @@ size_t plan_port_list_count(const struct plan *p);
 const struct plan_port_range *plan_port_list(const struct plan *p, size_t list,
 					     size_t *ret_count);
 /* Address rules made disjoint per (action, port list), sorted; PLAN_IMPLICIT ones
- * included. */
+ * included, of which closed ones may lie in each other. */
 size_t plan_prefix_count(const struct plan *p);
 /* A rule whose budget is used up denies. Where the rule is over, or another one that
  * isn't says the same of a wider prefix: rule PLAN_NO_RULE, and no prefix (family

@@ -339,9 +339,6 @@ const char *rebinding_fault(const struct plan *p, const struct plan_verdict *v,
 bool rebinding_teaches(const struct plan *p, const struct plan_verdict *v,
 		       const struct addr *a)
 {
-	const enum addr_special kind = addr_special(a);
-
-	return (kind == SPECIAL_NOT ? !plan_closes_to_default(p, a)
-				    : plan_leads_to(v->flags, kind)) ||
+	return (plan_leads_to(v->flags, addr_special(a)) && !plan_closes(p, a)) ||
 	       plan_opens_list(p, a, v->port_list);
 }

@@ -95,7 +95,7 @@ bool relay_verdict_other(const struct relay_question *q,
  * by an address rule; to what an address rule denies never. What an address rule lets in
  * is open on that rule's ports. So the name teaches it only where that makes none of its
  * own ports more: else whoever decides what a name resolves to would open them. The same
- * holds for an address of the Internet that is closed to the default action. */
+ * holds for what is closed (PLAN_CLOSED). */
 
 /* Return: NULL when a name with this verdict may resolve to @a, else why not. */
 const char *rebinding_fault(const struct plan *p, const struct plan_verdict *v,

@@ -111,6 +111,17 @@ def test_C6_a_rule_for_one_port_of_what_is_closed_by_default_opens_that_port(wor
         wait_for(lambda: {(d["remote_ip"], d["remote_port"]) for d in box.denies()} >= {(a, p) for a in shut for p in (80, 443, 9999)})
 
 
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_C6_a_rule_for_one_port_of_metadata_leaves_the_others_closed_to_a_range(world, product):
+    rules = [{"action": "allow", "target": METADATA, "ports": ["7007"]}, {"action": "allow", "target": "169.254.0.0/16"}]
+    with guarded(world, product, policy(*rules, verify="dns")) as box:
+        opened = box.probe(["tcp", METADATA, 7007, "hi"])
+        assert opened.data == "hi", opened
+        closed = box.probe(["tcp", METADATA, 80], ["udp", METADATA, 80, "x"], ["udp", METADATA, 9999, "x"])
+        assert [a.result for a in closed if a.result in ("ok", "sent")] == [], closed
+        assert box.packets == [], box.packets
+
+
 @pytest.mark.parametrize("turn", range(ROUNDS))
 def test_a_random_policy_decides_alike_everywhere(world, turn):
     seed = int(os.environ.get("WEIR_SEED", random.randrange(1 << 32)))

@@ -93,8 +93,9 @@ def test_names_are_checked_as_over_the_relay(over, world, site, denied):
     expect.tcp_gave_nothing(wrong)
 
 
-def test_an_address_of_the_host_that_a_rule_names_exactly_is_reached(over, host_services):
-    answer = over(["udp", HOST4, 9009, "hello", 30], allow=[f"{HOST4}:udp/9009"])
+@pytest.mark.parametrize("beside", [(), (f"{HOST4.split('.', 1)[0]}.0.0.0/8",)], ids=["alone", "in a range"])
+def test_an_address_of_the_host_that_a_rule_names_exactly_is_reached(over, host_services, beside):
+    answer = over(["udp", HOST4, 9009, "hello", 30], allow=[*beside, f"{HOST4}:udp/9009"])
     assert answer.result == "ok" and answer.data == "hello", dict(answer)
 
 
@@ -150,6 +151,18 @@ def test_a_name_that_leads_to_the_host_does_not_open_it(over, world, host_servic
     world.dns.add("to-host.test", HOST4)
     _, udp = over(["lookup", "to-host.test"], ["udp", HOST4, 9009], allow=["to-host.test:udp/9009"])
     expect.udp_refused(udp)
+    assert services_heard(host_services) == []
+
+
+@pytest.mark.parametrize("beside", ["range", "name"])
+def test_a_rule_for_one_port_of_the_host_opens_no_other_one(over, world, host_services, beside):
+    """What else is open beside it would open them."""
+    name = f"to-host{world.number()}.test"
+    world.dns.add(name, HOST4)
+    other = f"{HOST4.split('.', 1)[0]}.0.0.0/8" if beside == "range" else name
+    _, udp, tcp = over(["lookup", name], ["udp", HOST4, 9009], ["tcp", HOST4, 9009], allow=[other, f"{HOST4}:udp/7777"])
+    expect.udp_refused(udp)
+    expect.tcp_gave_nothing(tcp)
     assert services_heard(host_services) == []
 
 

@@ -64,6 +64,37 @@ TEST(ranges_become_sorted_disjoint_and_apart)
 	}
 }
 
+TEST(a_key_is_cut_out_of_the_range_that_holds_it)
+{
+	static const struct {
+		const char *what;
+		uint16_t key, out[3][2];
+		size_t left;
+	} rows[] = {
+		{ "in none", 5, { { 7, 7 }, { 255, 600 } }, 2 },
+		{ "all of one", 7, { { 255, 600 } }, 1 },
+		{ "the first", 255, { { 7, 7 }, { 256, 600 } }, 2 },
+		{ "the last", 600, { { 7, 7 }, { 255, 599 } }, 2 },
+		{ "in the middle", 256, { { 7, 7 }, { 255, 255 }, { 257, 600 } }, 3 },
+		{ "behind all", 601, { { 7, 7 }, { 255, 600 } }, 2 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct filter_range r[3] = { range2(7, 7), range2(255, 600) };
+		const uint8_t key[2] = { (uint8_t)(rows[i].key >> 8),
+					 (uint8_t)rows[i].key };
+
+		assert_int_equal(filter_ranges_cut(r, 2, key, 2), rows[i].left);
+		for (size_t k = 0; k < rows[i].left; k++) {
+			struct filter_range want =
+				range2(rows[i].out[k][0], rows[i].out[k][1]);
+
+			if (memcmp(&r[k], &want, sizeof(want)) != 0)
+				fail_msg("%s: range %zu", rows[i].what, k);
+		}
+	}
+}
+
 TEST(the_key_behind_carries_and_ends)
 {
 	uint8_t key[4] = { 10, 0, 255, 255 }, last[4] = { 255, 255, 255, 255 }, next[4];

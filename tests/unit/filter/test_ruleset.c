@@ -364,9 +364,11 @@ TEST(what_the_parameters_close_is_denied_like_by_a_rule)
 	static const struct prefix closed[] = {
 		{ { ADDR_V4, { 192, 0, 0, 128 } }, 25 },
 		{ { ADDR_V6, { 0xfd } }, 64 },
+		{ { ADDR_V4, { 203, 0, 113, 5 } }, 32 },
 	};
-	struct rule rules[] = { prefix_rule(POLICY_DENY, "203.0.113.7", NULL) };
-	struct policy policy = { .rules = rules, .count = 1 };
+	struct rule rules[] = { prefix_rule(POLICY_DENY, "203.0.113.7", NULL),
+				prefix_rule(POLICY_ALLOW, "203.0.113.0/24", NULL) };
+	struct policy policy = { .rules = rules, .count = 2 };
 	struct filter_params p = direct;
 	struct world w;
 
@@ -376,7 +378,13 @@ TEST(what_the_parameters_close_is_denied_like_by_a_rule)
 	assert_int_equal(find_set(&w, "deny4")->range_count, 2);
 	assert_int_equal(find_set(&w, "deny4")->ranges[0].to[3], 255);
 	assert_int_equal(find_set(&w, "deny6")->range_count, 2);
+	assert_int_equal(find_set(&w, "closed4")->range_count, 1);
+	assert_int_equal(find_set(&w, "allow4_0")->range_count, 2);
 	assert_has(&w, "output: nfproto=10 ip6@deny6 goto:refuse\n");
+	assert_order(&w, "output: nfproto=2 ip@allow4_0 jump:ports_0\n",
+		     "output: nfproto=2 ip@closed4 goto:refuse\n");
+	assert_order(&w, "output: nfproto=2 ip@closed4 goto:refuse\n",
+		     "output: nfproto=2 ip@learned4_0 jump:ports_0\n");
 	world_done(&w);
 }
 

@@ -166,7 +166,7 @@ static void same_verdict(const struct plan *a, struct plan_verdict x,
 static void same_ranges(const struct plan *a, const struct plan *b,
 			const struct addr *addr)
 {
-	uint32_t covered[2][2] = { { 0 } };
+	uint32_t covered[2][PLAN_CLOSED + 1] = { { 0 } };
 
 	for (int side = 0; side < 2; side++) {
 		const struct plan *p = side ? b : a;

@@ -269,6 +269,33 @@ TEST(metadata_has_to_be_named)
 	world_done(&w);
 }
 
+TEST(a_rule_for_one_port_of_metadata_opens_no_other_to_a_wider_rule)
+{
+	static const struct plan_port_range port = { IPPROTO_TCP, 0, 53, 53 };
+	struct rule rules[] = { addr_rule(POLICY_ALLOW, "0.0.0.0/0"),
+				addr_rule(POLICY_ALLOW, "168.63.129.16"),
+				addr_rule(POLICY_ALLOW, "::/0") };
+	struct policy policy = { .rules = rules, .count = ARRAY_SIZE(rules) };
+	struct addr a = addr_of("168.63.129.16"), next = addr_of("168.63.129.17"),
+		    translated = addr_of("64:ff9b::a83f:8110");
+	struct world w;
+
+	rules[1].ports = (struct rule_ports){ &port, 1 };
+	for (int action = POLICY_DENY; action <= POLICY_ASK; action++) {
+		policy.default_action = (enum policy_action)action;
+		w = compile(&policy);
+		assert_int_equal(plan_match_addr(&w.plan, &a, IPPROTO_TCP, 53).rule, 1);
+		assert_int_equal(plan_match_addr(&w.plan, &a, IPPROTO_TCP, 80).action,
+				 POLICY_DENY);
+		assert_int_equal(
+			plan_match_addr(&w.plan, &translated, IPPROTO_TCP, 80).action,
+			POLICY_DENY);
+		assert_int_equal(plan_match_addr(&w.plan, &next, IPPROTO_TCP, 80).rule,
+				 0);
+		world_done(&w);
+	}
+}
+
 TEST(allow_by_default_still_refuses_metadata_and_doh)
 {
 	static const char *const names[] = { "dns.google", "x.dns.google",
@@ -361,6 +388,27 @@ TEST(link_local_addresses_are_open_to_rules_alone)
 		assert_int_equal(plan_match_addr(&w.plan, &a, IPPROTO_TCP, 443).action,
 				 cases[i].action);
 	}
+	world_done(&w);
+}
+
+TEST(rules_inside_a_link_local_network_bring_no_others_along)
+{
+	enum { RULES = 4096 };
+	static struct rule rules[RULES];
+	struct policy policy = { .default_action = POLICY_ALLOW };
+	struct world w = compile(&policy);
+	const size_t built_in = plan_rule_count(&w.plan);
+
+	world_done(&w);
+	for (size_t i = 0; i < RULES; i++) {
+		rules[i] = addr_rule(POLICY_ALLOW, "fe80::");
+		for (size_t byte = 0; byte < 12; byte++)
+			rules[i].prefix.addr.bytes[4 + byte] = (uint8_t)(i >> byte);
+	}
+	policy.rules = rules;
+	policy.count = RULES;
+	w = compile(&policy);
+	assert_int_equal(plan_rule_count(&w.plan), RULES + built_in);
 	world_done(&w);
 }
 
@@ -473,7 +521,7 @@ TEST(a_rule_for_some_ports_opens_no_other_ones_of_what_is_denied_by_default)
 	policy.default_action = POLICY_DENY;
 	w = compile(&policy);
 	for (size_t i = 0; i < plan_prefix_count(&w.plan); i++)
-		assert_int_not_equal(plan_prefix(&w.plan, i).action, PLAN_NOT_BY_DEFAULT);
+		assert_int_not_equal(plan_prefix(&w.plan, i).action, PLAN_CLOSED);
 	world_done(&w);
 }
 

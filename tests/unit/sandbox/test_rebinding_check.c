@@ -15,6 +15,7 @@ struct row {
 	const char *rules; /* in the brackets of `egress` */
 	const char *addr;
 	bool resolves, teaches;
+	const char *more; /* behind `egress`, or NULL */
 };
 
 static const struct row rows[] = {
@@ -54,6 +55,14 @@ static const struct row rows[] = {
 	{ "one that is denied",
 	  NAME ", private: true}, {action: deny, target: 10.0.0.0/8}", "10.0.0.5", false,
 	  false },
+	{ "a link-local one that a rule has for one port",
+	  NAME ", private: true}, "
+	       "{action: allow, target: 169.254.9.0/24, ports: [22]}",
+	  "169.254.9.9", true, false, "defaultAction: allow\n" },
+	{ "a resolver that a rule has for one port, inside a range",
+	  NAME "}, {action: allow, target: 8.8.8.8, ports: [53]}, "
+	       "{action: allow, target: 8.8.0.0/16}",
+	  "8.8.8.8", true, false, "defaultAction: allow\n" },
 };
 
 TEST(a_name_opens_no_port_of_an_address_that_a_rule_lets_it_resolve_to)
@@ -68,7 +77,8 @@ TEST(a_name_opens_no_port_of_an_address_that_a_rule_lets_it_resolve_to)
 		char text[512];
 		bool resolves;
 
-		snprintf(text, sizeof(text), "egress: [%s]\n", row->rules);
+		snprintf(text, sizeof(text), "egress: [%s]\n%s", row->rules,
+			 row->more ? row->more : "");
 		bytes = plan_from(text, &plan);
 		assert_int_equal(dns_name_parse(text_of("x.test"), &name), 0);
 		assert_true(addr_parse(row->addr, strlen(row->addr), &a));
