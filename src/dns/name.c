@@ -4,13 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/addr.h"
-
 enum {
 	POINTER_MASK = 0xc0, /* top bits of a length octet: 11 is a pointer */
 	POINTERS_MAX = 127,  /* of one name: as many as it can have labels */
-	REVERSE_V4_LABELS = 4 + 2,
-	REVERSE_V6_LABELS = 32 + 2,
 };
 
 /* Copy @size octets of a name with its ASCII letters in lower case, eight at once: bit 7
@@ -272,64 +268,4 @@ bool dns_name_is_localhost(const struct dns_name *n)
 	};
 
 	return dns_name_is_within(n, &localhost);
-}
-
-static bool label_to_nibble(const uint8_t *label, uint8_t *ret)
-{
-	uint8_t c = label[1];
-
-	if (label[0] != 1)
-		return false;
-	if (c >= '0' && c <= '9')
-		*ret = (uint8_t)(c - '0');
-	else if (c >= 'a' && c <= 'f')
-		*ret = (uint8_t)(c - 'a' + 10);
-	else
-		return false;
-	return true;
-}
-
-bool dns_name_to_reverse_addr(const struct dns_name *n, struct addr *ret)
-{
-	static const struct dns_name v4_root = {
-		.size = 14,
-		.labels = 2,
-		.bytes = "\x07in-addr\x04"
-			 "arpa",
-	};
-	static const struct dns_name v6_root = {
-		.size = 10,
-		.labels = 2,
-		.bytes = "\x03ip6\x04"
-			 "arpa",
-	};
-	uint8_t bytes[16], low, high;
-	size_t at = 0;
-
-	if (n->labels == REVERSE_V4_LABELS && dns_name_is_within(n, &v4_root)) {
-		for (int i = 3; i >= 0; i--) {
-			struct text label = { (const char *)n->bytes + at + 1,
-					      n->bytes[at] };
-			uint32_t octet;
-
-			/* In decimal, without leading zeros. */
-			if (!text_to_u32(label, UINT8_MAX, &octet))
-				return false;
-			bytes[i] = (uint8_t)octet;
-			at += 1u + n->bytes[at];
-		}
-		*ret = addr_from_bytes(ADDR_V4, bytes);
-		return true;
-	}
-	if (n->labels != REVERSE_V6_LABELS || !dns_name_is_within(n, &v6_root))
-		return false;
-	for (int i = 15; i >= 0; i--) {
-		const uint8_t *pair = n->bytes + 4 * (15 - i);
-
-		if (!label_to_nibble(pair, &low) || !label_to_nibble(pair + 2, &high))
-			return false;
-		bytes[i] = (uint8_t)(high << 4 | low);
-	}
-	*ret = addr_from_bytes(ADDR_V6, bytes);
-	return true;
 }

@@ -60,6 +60,3 @@ bool dns_name_is_within(const struct dns_name *n, const struct dns_name *ancesto
 bool dns_name_is_host(const struct dns_name *n);
 /* "localhost" and every name below it (RFC 6761). */
 bool dns_name_is_localhost(const struct dns_name *n);
-/* "4.3.2.1.in-addr.arpa" or a full ip6.arpa name: the address it stands for. */
-struct addr;
-bool dns_name_to_reverse_addr(const struct dns_name *n, struct addr *ret);

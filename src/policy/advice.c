@@ -496,7 +496,7 @@ static bool refuses(const struct plan *p, struct event *e)
 		return refuse(e, EVENT_NO_RULE, false, "is no name");
 	if (e->layer != EVENT_DNS)
 		return refuses_name(p, &name, e);
-	v = plan_match_query(p, &name, e->query_type);
+	v = plan_match_query(p, &name);
 	if (v.action != POLICY_ALLOW)
 		return refuse_by(e, &v, "the name is not allowed");
 	if (!plan_serves_type(v.types, e->query_type))

@@ -410,7 +410,7 @@ static struct plan_verdict verdict_of(const struct plan *p, const struct query *
 	const size_t by = a->open[1] && !a->open[0];
 	struct plan_verdict v =
 		q->is_addr ? plan_match_addr(p, &q->addr, protocols[by].number, q->port)
-			   : plan_match_query(p, &q->name, DNS_TYPE_A);
+			   : plan_match_query(p, &q->name);
 
 	/* A name that asks waits at an address that stands for it, on the rule's ports.
 	 */

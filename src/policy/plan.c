@@ -817,21 +817,8 @@ bool plan_serves_type(uint8_t types, uint16_t type)
 	return type == DNS_TYPE_A || type == DNS_TYPE_AAAA || types & plan_type_bit(type);
 }
 
-struct plan_verdict plan_match_query(const struct plan *p, const struct dns_name *name,
-				     uint16_t type)
+struct plan_verdict plan_match_query(const struct plan *p, const struct dns_name *name)
 {
-	struct plan_verdict v;
-	struct addr a;
-
-	/* The name of an address that a rule opens. */
-	if (type == DNS_TYPE_PTR && dns_name_to_reverse_addr(name, &a)) {
-		v = plan_match_addr(p, &a, IPPROTO_TCP, 0);
-		if (v.action == POLICY_ALLOW && v.rule != PLAN_NO_RULE) {
-			v.types = plan_rule(p, v.rule).types;
-			if (v.types & PLAN_TYPE_PTR)
-				return v;
-		}
-	}
 	return dns_name_is_host(name) ? plan_match_name(p, name)
 				      : (struct plan_verdict){ .rule = PLAN_NO_RULE };
 }

@@ -203,11 +203,8 @@ struct plan_verdict plan_match_below(const struct plan *p, const struct dns_name
  * plan_type_bit(): PLAN_TYPE_… of it, or 0. */
 uint8_t plan_type_bit(uint16_t type);
 bool plan_serves_type(uint8_t types, uint16_t type);
-/* What the policy says of a query for @name: a reverse name is that of its address where
- * an address rule that allows it has PTR in its types. A type that the verdict doesn't
- * serve gets no answer, even so. */
-struct plan_verdict plan_match_query(const struct plan *p, const struct dns_name *name,
-				     uint16_t type);
+/* The same of a name that is asked for: one that no host can have is denied. */
+struct plan_verdict plan_match_query(const struct plan *p, const struct dns_name *name);
 /* What the policy's address rules say of one address, port and protocol: a deny
  * wins; then an allow whose ports hold @port, then what is closed (PLAN_CLOSED), then
  * such an ask; else the default action with rule PLAN_NO_RULE. With @port 0 the ports

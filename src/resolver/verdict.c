@@ -82,8 +82,7 @@ static bool within_budget(struct resolver *r, struct resolver_ask *ask, int64_t 
 	uint32_t limit = plan_limit(p, LIMIT_NEW_NAMES_PER_MINUTE);
 	uint32_t rule = ask->verdict.rule, *slot, mark;
 	const char *target = rule == PLAN_NO_RULE ? "" : plan_rule(p, rule).target;
-	/* Names without number: those below one, or, for PTR, of a range of addresses. */
-	bool is_wide = target[0] == '*' || strchr(target, '/');
+	bool is_wide = target[0] == '*'; /* names without number */
 	uint64_t hash;
 
 	if (limit == UINT32_MAX || ask->verdict.flags & PLAN_UNMETERED || !is_wide)
@@ -175,7 +174,7 @@ static bool verdict_of_name(struct resolver *r, struct resolver_ask *ask, int64_
 	char reason[REASON_SIZE];
 
 	ask->matched = s->plan_generation + 1;
-	ask->verdict = plan_match_query(&s->plan, &q->name, q->type);
+	ask->verdict = plan_match_query(&s->plan, &q->name);
 	if (ask->verdict.action == POLICY_ASK && !ask->client.own &&
 	    sinkhole_may_stand(&s->plan, &q->name)) {
 		resolver_hold(r, ask, now_ms);

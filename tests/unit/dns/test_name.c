@@ -3,7 +3,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/addr.h"
 #include "dns/name.h"
 #include "unit.h"
 
@@ -237,37 +236,4 @@ TEST(localhost_is_a_label_not_a_suffix)
 	assert_true(dns_name_is_localhost(&yes));
 	assert_false(dns_name_is_localhost(&no));
 	assert_false(dns_name_is_localhost(&below));
-}
-
-TEST(reverse_names_stand_for_whole_addresses_only)
-{
-#define ZEROS "0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0."
-	static const struct {
-		const char *name;
-		const char *addr; /* NULL: none */
-	} cases[] = {
-		{ "4.3.2.1.in-addr.arpa", "1.2.3.4" },
-		{ "255.0.0.10.IN-ADDR.arpa", "10.0.0.255" },
-		{ "1." ZEROS "8.b.d.0.1.0.0.2.ip6.arpa", "2001:db8::1" },
-		{ "3.2.1.in-addr.arpa", NULL },
-		{ "5.4.3.2.1.in-addr.arpa", NULL },
-		{ "256.3.2.1.in-addr.arpa", NULL },
-		{ "04.3.2.1.in-addr.arpa", NULL },
-		{ "x.3.2.1.in-addr.arpa", NULL },
-		{ ZEROS "8.b.d.0.1.0.0.2.ip6.arpa", NULL },
-		{ "10." ZEROS "8.b.d.0.1.0.0.2.ip6.arpa", NULL },
-		{ "g." ZEROS "8.b.d.0.1.0.0.2.ip6.arpa", NULL },
-		{ "4.3.2.1.in-addr.test", NULL },
-	};
-	char text[ADDR_TEXT_SIZE];
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct dns_name n = name_of(cases[i].name);
-		struct addr a = { 0 };
-
-		if (dns_name_to_reverse_addr(&n, &a) != (cases[i].addr != NULL))
-			fail_msg("%s", cases[i].name);
-		if (cases[i].addr)
-			assert_string_equal(addr_format(&a, text), cases[i].addr);
-	}
 }
