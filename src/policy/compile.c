@@ -346,14 +346,23 @@ static int collect_ends(struct builder *b, struct err *err)
 	return 0;
 }
 
-/* 1 + the index of a rule's; 0: it has none. */
+/* 1 + the index of a rule's, or of the one that it shares; 0: it has none. */
 static uint8_t budget_index(const struct builder *b, size_t rule)
 {
+	const size_t shares = b->rules[rule]->shares;
 	size_t i = 0;
 
-	while (i < b->budget_count && b->budgets[i].rule != rule)
+	while (i < b->budget_count && b->budgets[i].rule != rule &&
+	       (shares == 0 || b->budgets[i].rule == PLAN_NO_RULE ||
+		b->rules[b->budgets[i].rule]->shares != shares))
 		i++;
 	return i < b->budget_count ? (uint8_t)(i + 1) : 0;
+}
+
+/* Made of a rule without a dot, or of a pattern, by a search domain. */
+static bool is_completed(const struct rule *r)
+{
+	return r->shares != 0 && r->flags & PLAN_COMPLETED;
 }
 
 static int add_budget(struct builder *b, const struct plan_budget *budget, uint32_t rule,
@@ -741,7 +750,8 @@ int policy_compile(const struct policy *policy, uint8_t **ret, size_t *ret_size,
 	if (r == 0)
 		r = collect_ends(&b, err);
 	for (size_t i = 0; r == 0 && i < b.count; i++)
-		r = add_budget(&b, &b.rules[i]->budget, (uint32_t)i, err);
+		if (!is_completed(b.rules[i]))
+			r = add_budget(&b, &b.rules[i]->budget, (uint32_t)i, err);
 	if (r == 0)
 		r = add_budget(&b, &policy->budget, PLAN_NO_RULE, err);
 	if (r == 0)

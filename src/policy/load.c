@@ -223,56 +223,81 @@ int policy_args_set_denied_names(void *args, const char *value, struct err *err)
 	return 0;
 }
 
-/* Add the rule that p->rules[@at] comes to below @domain, behind it. Return: how many
- * were added, or -ENOMEM. */
-static int complete_rule(struct policy *p, struct arena *arena, size_t at,
-			 const char *domain)
+/* Put a rule for @name at p->rules[@at]: like p->rules[@like], whose budget it shares. */
+static int insert_completed(struct policy *p, struct arena *arena, size_t at, size_t like,
+			    const struct dns_name *name, const char *comment)
 {
-	struct rule rule = p->rules[at], *decider = NULL;
-	char name[DNS_NAME_TEXT_SIZE];
+	struct rule rule;
 	int r;
 
-	rule.target =
-		arena_printf(arena, "%s.%s", dns_name_format(&rule.name, name), domain);
-	rule.comment = arena_printf(arena,
-				    "%s, by the search domain %s of "
-				    "/etc/resolv.conf",
-				    p->rules[at].target, domain);
+	if (p->rules[like].shares == 0)
+		p->rules[like].shares = p->count;
+	rule = p->rules[like];
+	rule.kind = TARGET_NAME;
+	rule.name = *name;
 	rule.flags |= PLAN_COMPLETED;
-	if (!rule.target || !rule.comment)
+	rule.target = arena_text(arena, text_of(DNS_NAME_SHOWN(name)));
+	rule.comment = comment;
+	r = rule.target ? policy_add_rule(p, arena, &rule) : -ENOMEM;
+	if (r < 0)
+		return r;
+	memmove(&p->rules[at + 1], &p->rules[at],
+		(p->count - at - 1) * sizeof(*p->rules));
+	p->rules[at] = rule;
+	return 0;
+}
+
+/* Add the rule that p->rules[*@at] comes to below @domain: behind it, or in front of the
+ * pattern that decides. *@at is where the rule stands then. */
+static int complete_rule(struct policy *p, struct arena *arena, size_t *at,
+			 const char *domain)
+{
+	const struct rule *rule = &p->rules[*at];
+	const char *text =
+		arena_printf(arena, "%s.%s", DNS_NAME_SHOWN(&rule->name), domain);
+	const char *comment =
+		arena_printf(arena, "%s, by the search domain %s of /etc/resolv.conf",
+			     rule->target, domain);
+	struct rule *decider = NULL;
+	struct dns_name name;
+	int r;
+
+	if (!text || !comment)
 		return -ENOMEM;
-	if (dns_name_parse(text_of(rule.target), &rule.name) < 0)
+	if (dns_name_parse(text_of(text), &name) < 0)
 		return 0;
-	/* What decides for the name: a rule before p->rules[@at], one of just this name,
+	/* What decides for the name: a rule before p->rules[*@at], one of just this name,
 	 * or a later deny, for a search domain opens nothing that is written to be
 	 * closed. */
 	for (size_t i = 0; i < p->count && !decider; i++) {
 		struct rule *by = &p->rules[i];
-		const bool closes = rule.action == POLICY_ALLOW &&
+		const bool closes = rule->action == POLICY_ALLOW &&
 				    by->action == POLICY_DENY;
 
-		if (rule_covers(by, &rule.name) &&
-		    (i < at || by->kind == TARGET_NAME || closes))
+		if (rule_covers(by, &name) &&
+		    (i < *at || by->kind == TARGET_NAME || closes))
 			decider = by;
 	}
-	if (decider) {
-		if (decider->action == rule.action)
-			decider->flags |= PLAN_COMPLETED;
+	if (!decider)
+		return insert_completed(p, arena, *at + 1, *at, &name, comment);
+	if (decider->action != rule->action)
+		return 0;
+	if (decider->kind == TARGET_NAME) {
+		decider->flags |= PLAN_COMPLETED;
 		return 0;
 	}
-	r = policy_add_rule(p, arena, &rule);
-	if (r < 0)
-		return r;
-	memmove(&p->rules[at + 2], &p->rules[at + 1],
-		(p->count - at - 2) * sizeof(*p->rules));
-	p->rules[at + 1] = rule;
-	return 1;
+	/* A pattern is about names that complete nothing, too. */
+	r = insert_completed(p, arena, (size_t)(decider - p->rules),
+			     (size_t)(decider - p->rules), &name, comment);
+	*at += r == 0;
+	return r;
 }
 
 /* Programs ask for names without a dot below the search domains, one after the other. */
-static int complete_names(struct policy *p, struct arena *arena)
+static int complete_names(struct policy *p, struct arena *arena, struct faults *faults)
 {
 	struct search_domains search;
+	int result = 0;
 
 	search_domains_read(&search);
 	for (size_t i = 0; i < p->count; i++) {
@@ -281,14 +306,24 @@ static int complete_names(struct policy *p, struct arena *arena)
 		if (rule->kind != TARGET_NAME || rule->name.labels != 1 ||
 		    dns_name_is_localhost(&rule->name))
 			continue;
+		if (search.count > 0 && p->dns == POLICY_DNS_PINNED &&
+		    rule->flags & PLAN_REQUIRED) {
+			faults_add(faults, FAULT_ERROR, rule->file, rule->line,
+				   rule->column, "",
+				   "'%s' can't be required: by the search domains of "
+				   "/etc/resolv.conf it stands for several names; write "
+				   "the whole one",
+				   SHOWN(rule->target));
+			result = -EINVAL;
+		}
 		for (size_t n = search.count; n > 0; n--) {
-			int r = complete_rule(p, arena, i, search.items[n - 1]);
+			int r = complete_rule(p, arena, &i, search.items[n - 1]);
 
 			if (r < 0)
 				return r;
 		}
 	}
-	return 0;
+	return result;
 }
 
 /* What the option says is said; what nobody said is had where it can be. */
@@ -403,7 +438,7 @@ int cli_policy_load_text(const struct policy_args *args, const struct text *text
 		policy.verify = POLICY_VERIFY_TLS;
 	settle_denied_names(args, &policy);
 	if (r == 0 && args->complete)
-		r = complete_names(&policy, arena);
+		r = complete_names(&policy, arena, faults);
 	/* Over half a policy the checks would mislead. */
 	if (r == 0)
 		r = policy_build(&reader, &policy, &plan, ret_plan_size);
