@@ -468,25 +468,41 @@ static struct plan_prefix closed_prefix(const struct prefix *p)
 								   : POLICY_DENY };
 }
 
+/* Each set looks through all address rules. What is closed is so by way of a translator
+ * as well, as what a rule denies. */
+static void gather_prefixes(struct builder *b)
+{
+	const size_t planned = plan_prefix_count(b->plan);
+	struct plan_prefix *all =
+		arena_array(b->arena, planned + 2 * b->closed_count + 1, sizeof(*all));
+	size_t n = 0;
+
+	b->failed |= !all;
+	for (size_t i = 0; all && i < planned; i++)
+		all[n++] = plan_prefix(b->plan, i);
+	for (size_t i = 0; all && i < b->closed_count; i++) {
+		struct prefix p = b->closed[i];
+
+		all[n++] = closed_prefix(&p);
+		if (p.addr.family == ADDR_V4) {
+			p = prefix_translated(&p);
+			all[n++] = closed_prefix(&p);
+		}
+	}
+	b->prefixes = all;
+	b->prefix_count = n;
+}
+
 /* All sets, and where the rules find them in @b. */
 static void ruleset_build_sets(struct builder *b)
 {
 	const uint32_t learned = name_lists(b->plan);
-	const size_t planned = plan_prefix_count(b->plan);
-	const size_t count = planned + b->closed_count;
-	struct plan_prefix *all = arena_array(b->arena, count + 1, sizeof(*all));
 	/* Something leaves without the relay, and there is somebody who wants to know. */
 	const bool counts_passed = !b->host && !b->fixed &&
 				   (b->direct_tcp || b->direct_udp) &&
 				   !(b->shared && b->shared->redirect_only);
 
-	/* Each set looks through all address rules. */
-	b->failed |= !all;
-	for (size_t i = 0; all && i < count; i++)
-		all[i] = i < planned ? plan_prefix(b->plan, i)
-				     : closed_prefix(&b->closed[i - planned]);
-	b->prefixes = all;
-	b->prefix_count = all ? count : 0;
+	gather_prefixes(b);
 	for (size_t i = 0; i < b->list_count; i++)
 		build_list(b, i, !b->fixed && learned >> i & 1);
 	for (size_t f = 0; f < b->family_count; f++)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/special.h"
 #include "policy/plan.h"
 #include "relay/relay_internal.h"
 #include "sandbox/budgets.h"
@@ -379,10 +380,14 @@ void relay_flow_abort(struct relay_flow *f)
 	relay_flow_end(f, true);
 }
 
-/* Whatever can't be looked up counts as the host's own. */
+/* Whatever can't be looked up counts as the host's own. So does what carries its address:
+ * a translator leads back to it. */
 static bool is_host_local(const struct relay *r, const struct addr *a)
 {
-	return link_addr_is_local(r->route_fd, a) != 0;
+	struct addr v4;
+
+	return link_addr_is_local(r->route_fd, a) != 0 ||
+	       (addr_embedded_v4(a, &v4) && link_addr_is_local(r->route_fd, &v4) != 0);
 }
 
 struct relay_question relay_flow_question(const struct relay_flow *f,

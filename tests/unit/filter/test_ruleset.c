@@ -377,8 +377,11 @@ TEST(what_the_parameters_close_is_denied_like_by_a_rule)
 	w = build(&policy, p);
 	assert_int_equal(find_set(&w, "deny4")->range_count, 2);
 	assert_int_equal(find_set(&w, "deny4")->ranges[0].to[3], 255);
-	assert_int_equal(find_set(&w, "deny6")->range_count, 2);
+	assert_int_equal(find_set(&w, "deny6")->range_count, 3);
 	assert_int_equal(find_set(&w, "closed4")->range_count, 1);
+	/* Behind a translator, too. */
+	assert_int_equal(find_set(&w, "closed6")->range_count, 1);
+	assert_int_equal(find_set(&w, "closed6")->ranges[0].to[15], 5);
 	assert_int_equal(find_set(&w, "allow4_0")->range_count, 2);
 	assert_has(&w, "output: nfproto=10 ip6@deny6 goto:refuse\n");
 	assert_order(&w, "output: nfproto=2 ip@allow4_0 jump:ports_0\n",

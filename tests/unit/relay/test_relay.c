@@ -472,6 +472,7 @@ TEST_WITH(test_the_listener_itself_is_no_destination, start_open, stop)
 TEST_WITH(test_an_address_of_the_host_needs_a_rule_of_its_own, start_open, stop)
 {
 	static const char *const range[] = { "allow 93.184.216.0/24", NULL };
+	static const char *const translated[] = { "allow 64:ff9b::/96", NULL };
 	static const char *const exact[] = { "allow 93.184.216.0/24", "allow " HERE,
 					     NULL };
 	int listener = world_listen(&w, OUTSIDE, HERE, PORT);
@@ -483,6 +484,9 @@ TEST_WITH(test_an_address_of_the_host_needs_a_rule_of_its_own, start_open, stop)
 			    "an address of the host, which only a rule for just this "
 			    "address opens");
 	assert_true(world_last_event(&w)->allowable);
+	/* Nor does a translator lead there. */
+	world_set_plan(&w, translated);
+	refused("64:ff9b::5db8:d801", PORT);
 	world_set_plan(&w, exact);
 	client = world_connect(&w, INSIDE, HERE, PORT);
 	server = world_accept(&w, listener);
