@@ -286,9 +286,9 @@ static const char *no_way_out(const struct sandbox *s, uint8_t protocol, uint16_
 		return "its time was over, or the packet is not of an open connection";
 	if (!s->relay)
 		return "--uplink none carries nothing";
-	if (protocol != IPPROTO_UDP)
+	if (protocol != IPPROTO_UDP && protocol != IPPROTO_TCP)
 		return "this protocol has no way out";
-	if (!s->direct_udp)
+	if (protocol == IPPROTO_UDP && !s->direct_udp)
 		return "UDP needs --uplink slirp4netns (or pasta)";
 	return "an address of this machine, or the uplink has ended";
 }

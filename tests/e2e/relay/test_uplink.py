@@ -166,6 +166,13 @@ def test_a_rule_for_one_port_of_the_host_opens_no_other_one(over, world, host_se
     assert services_heard(host_services) == []
 
 
+def test_it_is_said_that_the_host_is_not_reached_by_a_range(world, tun, uplink, user):
+    """Over TCP as well, which has a way out else."""
+    done = world.run("nc", "-w30", HOST4, "9009", user=user, mounts=tun, options=("--uplink", uplink),
+                     allow=[f"{HOST4.split('.', 1)[0]}.0.0.0/8"])
+    assert done.code != 0 and "an address of this machine" in done.messages and "no way out" not in done.messages, done
+
+
 def test_all_addresses_are_not_all_that_a_program_can_send_to(over, world, host_services):
     """A rule for everything opens the internet, not multicast, loopback or the host."""
     targets = ["127.0.0.1", "127.9.9.9", "224.0.0.251", "255.255.255.255", HOST4, GATEWAY]
