@@ -12,7 +12,7 @@
  *   3. the sandbox's plan and table are exchanged: queries that wait are judged again
  *      before they are answered, relay flows that aren't allowed any more are reset
  *
- * Large sets are loaded before, in steps, and so is what the sets for open flows have to
+ * Sets with ranges are loaded before, and so is what the sets for open flows have to
  * hold; the transaction then brings the rest. In the same steps what was learned is
  * judged (learned_judge).
  *
@@ -312,7 +312,7 @@ int sandbox_stage(struct sandbox *s, const struct plan *plan, struct sandbox_sta
 				     : r;
 	}
 	r = filter_stage(&s->filter, st->rules, &st->progress);
-	return r < 0 ? err_sys(err, r, "cannot load the filter's large sets") : r;
+	return r < 0 ? err_sys(err, r, "cannot load the filter's sets with ranges") : r;
 }
 
 int sandbox_change_staged(struct sandbox *s, const struct sandbox_staging *st,
@@ -383,7 +383,7 @@ int sandbox_repair(struct sandbox *s, int64_t now_ms, struct err *err)
 /* A step in each turn, so that queries are answered between two of them:
  *
  *   first      the plan is mapped and its ruleset built
- *   then       large sets are loaded beside those in force (sandbox_stage())
+ *   then       sets with ranges are loaded beside those in force (sandbox_stage())
  *   last       one transaction, and everything goes by the new plan
  *   then       the relay cuts what that forbids: nothing of it leaves after the answer
  *

@@ -2,19 +2,19 @@
 /* HOW IT WORKS
  *
  * The kernel lets packets meet the rules of a batch a moment before the ranges of its
- * sets (the function `commit` of a set with intervals runs last, in nf_tables_commit() of
- * Linux 6.18): to a packet in between a set is empty that denies. So the sets with ranges
- * are loaded first, in batches of their own, beside what stands and under other names.
- * The last batch deletes everything but them, and makes the rest anew, with what its
- * changing sets start with; so there is no moment without a ruleset. That is why the
- * generation stands in the comment of a chain, which is made anew each time; a table's
- * can't be changed. The learned and the draining sets may stay as well, and only what
- * changes in them is sent. Base chains with their drop policy come before the rules only
- * for the reader: nothing of a batch is in force before all of it.
+ * sets (seen on Linux 6.18, some 50 microseconds): to a packet in between a set is empty
+ * that denies. So the sets with ranges are loaded first, in batches of their own, beside
+ * what stands and under other names. The last batch deletes everything but them, and
+ * makes the rest anew, with what its changing sets start with; so there is no moment
+ * without a ruleset. That is why the generation stands in the comment of a chain, which
+ * is made anew each time; a table's can't be changed. The learned and the draining sets
+ * may stay as well, and only what changes in them is sent. Base chains with their drop
+ * policy come before the rules only for the reader: nothing of a batch is in force before
+ * all of it.
  *
- * In a namespace of our own, where the relay judges what leaves, and where the table that
- * stands can't be built on, all of it is one batch: the table is removed and made anew.
- */
+ * Where nothing leaves but by the relay, which judges for itself, and where the table
+ * that stands can't be built on, all of it is one batch: the table is removed and made
+ * anew. */
 #include "filter/filter.h"
 
 #include <errno.h>

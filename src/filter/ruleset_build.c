@@ -185,7 +185,10 @@ static void load_ahead(struct builder *b, struct filter_set *s)
 	struct filter_set **at = b->ahead_end;
 	size_t n = strlen(s->name);
 
-	if (b->failed || !b->shared || b->fixed || s->range_count == 0)
+	/* What the relay alone lets out waits for no set. A plan of the host's has names
+	 * of its own. */
+	if (b->failed || b->host || b->fixed || s->range_count == 0 ||
+	    !(b->shared || b->direct_tcp || b->direct_udp))
 		return;
 	s->ahead = true;
 	/* Never a name that stands: the set of the generation before has the other one,

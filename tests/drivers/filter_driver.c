@@ -322,7 +322,7 @@ static void on_tamper(struct driver *d, char **words)
 				  .key = FILTER_KEY_ADDR4,
 				  .timeout = true };
 	struct filter_range ports = { { 0, 53 }, { 0, 53 } };
-	struct filter_set tcp = { .name = "tcp_0",
+	struct filter_set tcp = { .name = "tcp_0_a",
 				  .key = FILTER_KEY_PORT,
 				  .ranges = &ports,
 				  .range_count = 1 };

@@ -338,9 +338,9 @@ def test_sets_in_use_can_not_be_changed_even_by_us(guarded):
 
 @pytest.mark.parametrize("default,rules,difference", [
     ("deny", [], "is not in its place"),
-    ("deny", ["allow 203.0.113.0/25 443"], "elements of set 'allow4_1'"),
-    ("deny", ["allow 203.0.113.0/24 443", "allow 203.0.112.0/24 443"], "elements of set 'allow4_1'"),
-    ("deny", ["allow 203.0.113.0/24 444"], "elements of set 'tcp_1'"),
+    ("deny", ["allow 203.0.113.0/25 443"], "elements of set 'allow4_1_a'"),
+    ("deny", ["allow 203.0.113.0/24 443", "allow 203.0.112.0/24 443"], "elements of set 'allow4_1_a'"),
+    ("deny", ["allow 203.0.113.0/24 444"], "elements of set 'tcp_1_a'"),
     ("deny", ["deny 203.0.113.0/24 443"], "is not in its place"),
     ("deny", ["allow 203.0.113.0/24 443", "allow x.test 443"], "set 'learned4_1'"),
     ("allow", ["allow 203.0.113.0/24 443"], "set")])

@@ -305,7 +305,7 @@ TEST(what_leaves_by_the_link_is_counted_as_long_as_there_is_room)
 		       "passed: nfproto=2 direction=0 count@used4 accept\n"
 		       "passed: nfproto=10 direction=0 count@used6 accept\n"
 		       "passed: accept\n");
-	assert_has(&w, "ports_0: l4proto=6 dport@tcp_0 mark:7 goto:passed\n");
+	assert_has(&w, "ports_0: l4proto=6 dport@tcp_0_a mark:7 goto:passed\n");
 	assert_has(&w, "output: nfproto=2 ip@learned4_0 jump:ports_0\n");
 	assert_int_equal(find_set(&w, "used4")->size, FILTER_USED_MAX);
 	assert_has(&v, "passed: l4proto!=17 accept\n"
@@ -351,9 +351,9 @@ TEST(a_deny_stands_before_every_allow)
 
 	assert_order(&w, "nat: nfproto=2 ip@deny4 return\n", "redirect:1021");
 	assert_order(&w, "nat: nfproto=10 ip6@deny6 return\n", "redirect:1021");
-	assert_order(&v, "output: nfproto=2 ip@deny4 goto:refuse\n",
-		     "output: nfproto=2 ip@allow4_0 jump:ports_0\n");
-	assert_order(&v, "output: nfproto=10 ip6@deny6 goto:refuse\n",
+	assert_order(&v, "output: nfproto=2 ip@deny4_a goto:refuse\n",
+		     "output: nfproto=2 ip@allow4_0_a jump:ports_0\n");
+	assert_order(&v, "output: nfproto=10 ip6@deny6_a goto:refuse\n",
 		     "output: nfproto=2 ip@learned4_0 jump:ports_0\n");
 	world_done(&w);
 	world_done(&v);
@@ -375,18 +375,18 @@ TEST(what_the_parameters_close_is_denied_like_by_a_rule)
 	p.closed = closed;
 	p.closed_count = ARRAY_SIZE(closed);
 	w = build(&policy, p);
-	assert_int_equal(find_set(&w, "deny4")->range_count, 2);
-	assert_int_equal(find_set(&w, "deny4")->ranges[0].to[3], 255);
-	assert_int_equal(find_set(&w, "deny6")->range_count, 3);
-	assert_int_equal(find_set(&w, "closed4")->range_count, 1);
+	assert_int_equal(find_set(&w, "deny4_a")->range_count, 2);
+	assert_int_equal(find_set(&w, "deny4_a")->ranges[0].to[3], 255);
+	assert_int_equal(find_set(&w, "deny6_a")->range_count, 3);
+	assert_int_equal(find_set(&w, "closed4_a")->range_count, 1);
 	/* Behind a translator, too. */
-	assert_int_equal(find_set(&w, "closed6")->range_count, 1);
-	assert_int_equal(find_set(&w, "closed6")->ranges[0].to[15], 5);
-	assert_int_equal(find_set(&w, "allow4_0")->range_count, 2);
-	assert_has(&w, "output: nfproto=10 ip6@deny6 goto:refuse\n");
-	assert_order(&w, "output: nfproto=2 ip@allow4_0 jump:ports_0\n",
-		     "output: nfproto=2 ip@closed4 goto:refuse\n");
-	assert_order(&w, "output: nfproto=2 ip@closed4 goto:refuse\n",
+	assert_int_equal(find_set(&w, "closed6_a")->range_count, 1);
+	assert_int_equal(find_set(&w, "closed6_a")->ranges[0].to[15], 5);
+	assert_int_equal(find_set(&w, "allow4_0_a")->range_count, 2);
+	assert_has(&w, "output: nfproto=10 ip6@deny6_a goto:refuse\n");
+	assert_order(&w, "output: nfproto=2 ip@allow4_0_a jump:ports_0\n",
+		     "output: nfproto=2 ip@closed4_a goto:refuse\n");
+	assert_order(&w, "output: nfproto=2 ip@closed4_a goto:refuse\n",
 		     "output: nfproto=2 ip@learned4_0 jump:ports_0\n");
 	world_done(&w);
 }
@@ -414,11 +414,13 @@ TEST(only_an_address_rule_opens_port_53)
 	struct policy policy = { .rules = rules, .count = 1 };
 	struct world w = build(&policy, direct);
 
-	assert_has(&w, "dns_nat: l4proto=17 nfproto=2 ip@allow4_1 dport@udp_1 return\n"
-		       "dns_nat: redirect:53\n");
-	assert_has(&w, "dns_output: l4proto=17 nfproto=2 ip@allow4_1 dport@udp_1 mark:7 "
-		       "goto:passed\n"
-		       "dns_output: goto:refuse\n");
+	assert_has(&w,
+		   "dns_nat: l4proto=17 nfproto=2 ip@allow4_1_a dport@udp_1_a return\n"
+		   "dns_nat: redirect:53\n");
+	assert_has(&w,
+		   "dns_output: l4proto=17 nfproto=2 ip@allow4_1_a dport@udp_1_a mark:7 "
+		   "goto:passed\n"
+		   "dns_output: goto:refuse\n");
 	assert_has(&w, "port53: fib!=2 goto:dns_output\n");
 	assert_has_not(&w, "dns_nat: l4proto=6");
 	world_done(&w);
