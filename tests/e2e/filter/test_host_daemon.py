@@ -681,14 +681,15 @@ def test_what_it_was_denied_counts_on_when_it_is_made_again(host, cgroup, site, 
     stop = {"count": 5, "window": "1h", "action": "stop"}
     assert daemon.call("POST", "/sandboxes/one/policy", policy(f"allow {site.name}", on_denies=stop)).status == 200
     told = Told(daemon)
-    for n in range(2):
-        for answer in app.probe(*(["dns", f"{n}-{k}.{denied.name}"] for k in range(4))):
-            expect.name_refused(answer)
-        if n == 0:
-            assert app.probe(["dns", site.name]).addresses and not daemon.status("one").get("closed")
-            cgroup.make_again()
-            told.wait("its cgroup was made again")
-            wait_for(lambda: app.probe(["dns", site.name]).result == "NOERROR")
+    for answer in app.probe(*(["dns", f"{k}.{denied.name}"] for k in range(4))):
+        expect.name_refused(answer)
+    assert app.probe(["dns", site.name]).addresses and not daemon.status("one").get("closed")
+    cgroup.make_again()
+    told.wait("its cgroup was made again")
+    wait_for(lambda: app.probe(["dns", site.name]).result == "NOERROR")
+    # who asks is ended with the cgroup, perhaps before the answer is read
+    with contextlib.suppress(Exception):
+        app.probe(*(["dns", f"again-{k}.{denied.name}"] for k in range(4)))
     wait_for(lambda: daemon.status("one").get("closed"))
 
 
