@@ -10,10 +10,9 @@
  *
  *     event ACTION HEX       an event of a lookup of that name (bytes in hexadecimal)
  *     flood COUNT            as many denials of different names
- *     fail WHAT TEXT         the next changes fail: policy, persist, apply; "fail not -"
- *     health 0|1
- *     degrade WHAT REASON    one more degradation
- *     log                    what was logged since, as a JSON array
+ *     fail WHAT TEXT         the next changes fail: policy, closed, persist, apply; "fail
+ * not -" health 0|1 degrade WHAT REASON    one more degradation log what was logged
+ * since, as a JSON array
  *
  * The end of the input ends it. */
 #include <arpa/inet.h>
@@ -243,7 +242,11 @@ static void do_log(struct driver *d)
 
 static void do_fail(struct driver *d, const char *what, const char *text)
 {
-	static const char *const names[] = { "not", "policy", "persist", "apply" };
+	static const char *const names[] = {
+		[API_FAILED_NOT] = "not",	[API_FAILED_POLICY] = "policy",
+		[API_FAILED_CLOSED] = "closed", [API_FAILED_PERSIST] = "persist",
+		[API_FAILED_APPLY] = "apply",
+	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (strcmp(names[i], what) == 0)

@@ -118,9 +118,12 @@ s.sendall(hello(allowed) + hello(denied))
 try: print(s.recv(65536)[:1])
 except OSError as e: print(e)
 s = socket.create_connection((allowed, 80), 50)
+answers = s.makefile('rb')
 for name in allowed, denied:
     s.sendall(f'GET / HTTP/1.1\\r\\nHost: {name}\\r\\n\\r\\n'.encode())
-    print(s.recv(65536)[:12])
+    print(answers.readline()[:12])
+    fields = dict(line.strip().lower().split(b': ') for line in iter(answers.readline, b'\\r\\n'))
+    answers.read(int(fields[b'content-length']))
 """
 
 

@@ -23,6 +23,7 @@ class Planted(http.server.BaseHTTPRequestHandler):
     """Says that everything is in force."""
 
     def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"] or 0))  # who closes before that resets
         body = b'{"status": "ok", "mode": "deny_all"}'
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
