@@ -14,6 +14,8 @@
 
 #define T0 INT64_C(1763633203424)
 
+enum { PATIENCE_MS = 60 * 1000 }; /* a bound for a hang */
+
 static char directory[64];
 
 static int make_directory(void **state)
@@ -164,7 +166,7 @@ TEST_WITH(what_was_added_is_found_as_it_was, make_directory, remove_directory)
 	row.event.pid = 42;
 	row.event.limit = 2;
 	sqlite_writer_add(w, &row);
-	assert_true(sqlite_writer_drain(w, 5000));
+	assert_true(sqlite_writer_drain(w, PATIENCE_MS));
 	f = find((struct sqlite_query){ 0 });
 	assert_int_equal(f.count, 1);
 	assert_memory_equal(&f.rows[0], &row, sizeof(row));
@@ -190,7 +192,7 @@ TEST_WITH(equal_events_become_one_row_and_others_do_not, make_directory, remove_
 	other = row;
 	other.event.protocol = IPPROTO_UDP;
 	sqlite_writer_add(w, &other);
-	assert_true(sqlite_writer_drain(w, 5000));
+	assert_true(sqlite_writer_drain(w, PATIENCE_MS));
 	sqlite_writer_state(w, &s);
 	assert_int_equal(s.rows, 4);
 	assert_int_equal(s.packets, 103);
@@ -230,7 +232,7 @@ TEST_WITH(a_task_is_of_one_denial_and_not_of_parts_of_several, make_directory,
 	last.event.protocol = IPPROTO_UDP;
 	sqlite_writer_add(w, &first);
 	sqlite_writer_add(w, &last);
-	assert_true(sqlite_writer_drain(w, 10000));
+	assert_true(sqlite_writer_drain(w, PATIENCE_MS));
 	assert_int_equal(review_open(directory, &store, NULL), 0);
 	assert_int_equal(review_list(store, REVIEW_OPEN, NULL, keep_task, &t, NULL), 0);
 	assert_int_equal(t.port, 8);
@@ -262,7 +264,7 @@ TEST_WITH(what_was_changed_is_all_there, make_directory, remove_directory)
 		snprintf(row.event.reason, sizeof(row.event.reason), "%s", said[i]);
 		sqlite_writer_add(w, &row);
 	}
-	assert_true(sqlite_writer_drain(w, 5000));
+	assert_true(sqlite_writer_drain(w, PATIENCE_MS));
 	sqlite_writer_state(w, &s);
 	assert_int_equal(s.rows, 3);
 	assert_int_equal(s.packets, 4);
@@ -282,9 +284,9 @@ TEST_WITH(more_than_the_window_holds_is_all_there, make_directory, remove_direct
 		row = denied(name, T0 + i);
 		sqlite_writer_add(w, &row);
 		if (i % 200 == 0)
-			assert_true(sqlite_writer_drain(w, 5000));
+			assert_true(sqlite_writer_drain(w, PATIENCE_MS));
 	}
-	assert_true(sqlite_writer_drain(w, 5000));
+	assert_true(sqlite_writer_drain(w, PATIENCE_MS));
 	sum = count((struct sqlite_query){ .action = EVENT_DENY });
 	assert_int_equal(sum.rows, 3 * SQLITE_FOLD_MAX + 7);
 	assert_int_equal(sum.packets, 3 * SQLITE_FOLD_MAX + 7);
@@ -318,7 +320,7 @@ TEST_WITH(each_question_finds_its_own, make_directory, remove_directory)
 		row.event.query_type = (uint16_t)i; /* so that none folds */
 		sqlite_writer_add(w, &row);
 	}
-	assert_true(sqlite_writer_drain(w, 5000));
+	assert_true(sqlite_writer_drain(w, PATIENCE_MS));
 	assert_int_equal(count((struct sqlite_query){ .name = "odd.test" }).rows, 5);
 	assert_int_equal(count((struct sqlite_query){ .name = "none.test" }).rows, 0);
 	assert_int_equal(count((struct sqlite_query){ .action = EVENT_ALLOW }).rows, 2);
@@ -372,7 +374,7 @@ TEST_WITH(hostile_text_is_stored_as_text, make_directory, remove_directory)
 	sqlite_writer_add(w, &row);
 	row = denied("bad\xff\xc0.test", T0);
 	sqlite_writer_add(w, &row);
-	assert_true(sqlite_writer_drain(w, 5000));
+	assert_true(sqlite_writer_drain(w, PATIENCE_MS));
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		f = find((struct sqlite_query){ .name = names[i] });
 		assert_int_equal(f.count, 1);
@@ -494,7 +496,7 @@ TEST_WITH(a_broken_file_is_moved_aside_and_told, make_directory, remove_director
 		overwrite("events.db", rows[i].at, 1 << 16);
 		w = writer(0);
 		sqlite_writer_add(w, &row);
-		assert_true(sqlite_writer_drain(w, 5000));
+		assert_true(sqlite_writer_drain(w, PATIENCE_MS));
 		sqlite_writer_state(w, &s);
 		assert_int_equal(s.moved_aside, 1);
 		assert_non_null(strstr(s.trouble, "moved aside (1 since the start)"));
@@ -550,7 +552,7 @@ TEST_WITH(a_schema_that_is_not_weirs_is_moved_aside, make_directory, remove_dire
 		assert_int_equal(sqlite_reader_open(directory, 5000, &r, &err), -EBADMSG);
 		w = writer(0);
 		sqlite_writer_add(w, &b);
-		assert_true(sqlite_writer_drain(w, 5000));
+		assert_true(sqlite_writer_drain(w, PATIENCE_MS));
 		sqlite_writer_state(w, &s);
 		assert_int_equal(s.moved_aside, 1);
 		assert_int_equal(s.rows, 1);
@@ -574,7 +576,7 @@ TEST_WITH(tables_and_views_beside_weirs_stay, make_directory, remove_directory)
 	      " SELECT * FROM event JOIN seen USING (id); ANALYZE");
 	w = writer(0);
 	sqlite_writer_add(w, &a);
-	assert_true(sqlite_writer_drain(w, 5000));
+	assert_true(sqlite_writer_drain(w, PATIENCE_MS));
 	sqlite_writer_state(w, &s);
 	assert_int_equal(s.moved_aside, 0);
 	sqlite_writer_free(w);
@@ -594,13 +596,13 @@ TEST_WITH(where_others_may_write_no_memory_is_shared, make_directory, remove_dir
 
 	/* Of a store that was not shared before. */
 	sqlite_writer_add(w, &row);
-	assert_true(sqlite_writer_drain(w, 5000));
+	assert_true(sqlite_writer_drain(w, PATIENCE_MS));
 	assert_int_equal(remove_like("-shm", false), 1);
 	sqlite_writer_free(w);
 	assert_int_equal(sqlite_writer_new(&config, &w, NULL), 0);
 	row = denied("b.test", T0);
 	sqlite_writer_add(w, &row);
-	assert_true(sqlite_writer_drain(w, 5000));
+	assert_true(sqlite_writer_drain(w, PATIENCE_MS));
 	f = find((struct sqlite_query){ 0 });
 	assert_int_equal(f.count, 2);
 	assert_int_equal(remove_like("-shm", false) + remove_like("-wal", false), 0);
@@ -624,7 +626,7 @@ TEST_WITH(a_database_of_a_newer_weir_is_left_alone, make_directory, remove_direc
 	sqlite3_close(db);
 	w = writer(0);
 	sqlite_writer_add(w, &row);
-	assert_true(sqlite_writer_drain(w, 5000));
+	assert_true(sqlite_writer_drain(w, PATIENCE_MS));
 	sqlite_writer_state(w, &s);
 	assert_int_equal(s.rows, 0);
 	assert_int_equal(s.lost_rows, 1);
@@ -646,7 +648,7 @@ TEST_WITH(a_directory_that_cannot_be_had_is_trouble_and_no_more, make_directory,
 	assert_int_equal(sqlite_writer_new(&config, &w, NULL), 0);
 	for (int i = 0; i < 10; i++)
 		sqlite_writer_add(w, &row);
-	assert_true(sqlite_writer_drain(w, 5000));
+	assert_true(sqlite_writer_drain(w, PATIENCE_MS));
 	sqlite_writer_state(w, &s);
 	assert_int_equal(s.lost_packets, 10);
 	assert_non_null(strstr(s.trouble, "/proc/none/weir"));
@@ -699,7 +701,7 @@ TEST_WITH(a_version_that_is_none_is_a_broken_file, make_directory, remove_direct
 	sqlite3_close(db);
 	w = writer(0);
 	sqlite_writer_add(w, &row);
-	assert_true(sqlite_writer_drain(w, 5000));
+	assert_true(sqlite_writer_drain(w, PATIENCE_MS));
 	sqlite_writer_state(w, &s);
 	assert_int_equal(s.moved_aside, 1);
 	assert_int_equal(s.rows, 1);
@@ -725,7 +727,7 @@ TEST_WITH(a_locked_database_waits_and_loses_nothing, make_directory, remove_dire
 	assert_non_null(strstr(s.trouble, "locked"));
 	assert_int_equal(sqlite_run(db, "COMMIT", NULL), 0);
 	sqlite3_close(db);
-	assert_true(sqlite_writer_drain(w, 5000));
+	assert_true(sqlite_writer_drain(w, PATIENCE_MS));
 	sqlite_writer_state(w, &s);
 	assert_int_equal(s.packets + s.lost_packets, 10000);
 	assert_string_equal(s.trouble, "");

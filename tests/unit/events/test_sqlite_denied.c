@@ -7,6 +7,8 @@
 #include "events/sqlite_file.h"
 #include "unit.h"
 
+enum { PATIENCE_MS = 60 * 1000 }; /* a bound for a hang */
+
 /* The beginning of an hour. */
 #define HOUR INT64_C(3600000)
 #define T0   (INT64_C(489898) * HOUR)
@@ -99,7 +101,7 @@ static void add_all(void)
 	for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
 		add(w, &events[i]);
 		if (i == 2)
-			assert_true(sqlite_writer_drain(w, 5000));
+			assert_true(sqlite_writer_drain(w, PATIENCE_MS));
 	}
 	sqlite_writer_free(w);
 }
@@ -210,7 +212,7 @@ static void add_allowed(void)
 		snprintf(e.name, sizeof(e.name), "%s", rows[i].name);
 		event_row_fill(&row, &e, rows[i].sandbox, NULL);
 		sqlite_writer_add(w, &row);
-		assert_true(sqlite_writer_drain(w, 5000)); /* or equal ones fold */
+		assert_true(sqlite_writer_drain(w, PATIENCE_MS)); /* or equal ones fold */
 	}
 	sqlite_writer_free(w);
 }
