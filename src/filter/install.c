@@ -373,7 +373,8 @@ int filter_replace(struct filter_conn *c, const struct ruleset *rs,
 		return err_sys(err, r, "cannot list the tables of the namespace");
 	if (c->unsure)
 		anew.difference = NULL;
-	if (!anew.staged && ruleset_has_ahead(rs))
+	/* A difference is to what the table has that stands. */
+	if (!anew.staged && ruleset_has_ahead(rs) && (old.exists || !anew.difference))
 		anew.staged = stage_all(c, rs, &old) == 0;
 	if (anew.staged || anew.difference) {
 		r = switch_standing(c, rs, &anew, &old, err);

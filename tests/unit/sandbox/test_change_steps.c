@@ -354,6 +354,22 @@ TEST_WITH(what_has_just_ended_in_the_kernel_may_go, NULL, stop)
 	close_flow(a);
 }
 
+TEST_WITH(what_is_learned_is_there_though_the_table_was_lost, NULL, stop)
+{
+	struct err err = { 0 };
+
+	install(A_AND_B);
+	learn("a.x.test", FAR_A, LONG_MS);
+	learn("b.x.test", FAR_B, LONG_MS);
+	change(A_ALONE);
+	must(filter_remove(&box.filter, &err), &err);
+	change(A_AND_B);
+	must(sandbox_verify(&box, &err), &err);
+	assert_kernel_has(1);
+	assert_int_equal(connect_result(FAR_A), 0);
+	assert_int_equal(connect_result(FAR_B), -ECONNREFUSED);
+}
+
 TEST_WITH(the_generation_may_wrap, NULL, stop)
 {
 	struct plan plan = plan_of(A_AND_B);
