@@ -152,7 +152,8 @@ static int close_sandbox_again(void **state)
 {
 	document_free(sandbox.document);
 	free(sandbox.plan_bytes);
-	loglines_free(control.log, 0);
+	loglines_free(control.log,
+		      60 * 1000); /* else its thread frees it, perhaps later */
 	loop_free(control.loop);
 	return 0;
 }
