@@ -99,7 +99,7 @@ static int host_plan_digest(struct filter_host *h, const struct plan *plan, bool
 			*ret = p->digest;
 			return 0;
 		}
-	r = host_put_plan(&w, h, true, &unnumbered, err);
+	r = host_put_plan(&w, h, HOST_PLAN_COMES, &unnumbered, err);
 	if (r == 0)
 		r = w.failed;
 	if (r < 0)
@@ -236,10 +236,21 @@ static int write_members_change(const struct change *k, const struct filter_stat
 			      state->draining_count);
 	}
 	if (k->old && k->old->plan->users == 1 && k->old->plan != k->plan)
-		r = host_put_plan(k->w, h, false, k->old->plan, k->err);
+		r = host_put_plan(k->w, h, HOST_PLAN_GOES, k->old->plan, k->err);
 	if (r == 0 && k->old && --h->level_users[old] == 0)
 		r = host_put_level(k->w, h, false, old);
 	return r;
+}
+
+/* The kernel takes all of the batch @w or nothing. */
+static int transact(struct filter_host *h, struct nl_writer *w, struct err *err)
+{
+	uint32_t seq;
+	int r;
+
+	nl_batch_end(w);
+	r = nl_transact(&h->conn, w, &seq);
+	return r < 0 ? nft_report(w, seq, r, err) : 0;
 }
 
 /* The kernel has a set's ranges a moment after the rules of the same batch (install.c):
@@ -247,19 +258,16 @@ static int write_members_change(const struct change *k, const struct filter_stat
 static int put_plan_first(struct filter_host *h, struct host_plan *plan, struct err *err)
 {
 	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, h->conn.seq);
-	uint32_t seq;
 	int r;
 
 	nl_batch(&w);
-	r = host_put_plan(&w, h, true, plan, err);
+	r = host_put_plan(&w, h, HOST_PLAN_COMES, plan, err);
 	if (r < 0)
 		return err->code ? r : err_sys(err, r, "cannot build the filter");
-	nl_batch_end(&w);
-	r = nl_transact(&h->conn, &w, &seq);
-	if (r < 0)
-		return nft_report(&w, seq, r, err);
-	host_plan_link(h, plan);
-	return 0;
+	r = transact(h, &w, err);
+	if (r == 0)
+		host_plan_link(h, plan);
+	return r;
 }
 
 /* No member has @plan: take it away. Without success it goes with the next load. */
@@ -269,7 +277,7 @@ static void drop_plan(struct filter_host *h, struct host_plan *plan)
 	struct err ignored = { 0 };
 
 	nl_batch(&w);
-	if (h->loaded && host_put_plan(&w, h, false, plan, &ignored) == 0) {
+	if (h->loaded && host_put_plan(&w, h, HOST_PLAN_GOES, plan, &ignored) == 0) {
 		nl_batch_end(&w);
 		(void)!nl_transact(&h->conn, &w, NULL);
 	}
@@ -280,7 +288,7 @@ static void drop_plan(struct filter_host *h, struct host_plan *plan)
 static int commit_change(const struct change *k, const struct filter_state *state)
 {
 	struct filter_host *h = k->host;
-	uint32_t users[HOST_LEVELS], seq;
+	uint32_t users[HOST_LEVELS];
 	int r;
 
 	if (!h->loaded)
@@ -291,9 +299,7 @@ static int commit_change(const struct change *k, const struct filter_state *stat
 	memcpy(h->level_users, users, sizeof(users));
 	if (r < 0)
 		return k->err->code ? r : err_sys(k->err, r, "cannot build the filter");
-	nl_batch_end(k->w);
-	r = nl_transact(&h->conn, k->w, &seq);
-	return r < 0 ? nft_report(k->w, seq, r, k->err) : 0;
+	return transact(h, k->w, k->err);
 }
 
 static void settle_new(const struct change *k)
@@ -622,7 +628,6 @@ int filter_host_stage(struct filter_host *h, uint16_t id, const struct plan *pla
 {
 	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, h->conn.seq);
 	struct filter_host_stage *st = *progress;
-	uint32_t seq;
 	int r;
 
 	if (!st)
@@ -638,10 +643,9 @@ int filter_host_stage(struct filter_host *h, uint16_t id, const struct plan *pla
 	/* The sets are there: now the chains. */
 	nl_batch(&w);
 	host_put_plan_chains(&w, st->plan, st->rules);
-	nl_batch_end(&w);
-	r = nl_transact(&h->conn, &w, &seq);
+	r = transact(h, &w, err);
 	if (r < 0)
-		return nft_report(&w, seq, r, err);
+		return r;
 	host_plan_link(h, st->plan);
 	st->plan->users = 1;
 	st->stands = true;
@@ -720,22 +724,6 @@ struct host_now {
 	bool *is_ours; /* whether the plan of that number is */
 };
 
-static int put_plan(struct nl_writer *w, const struct host_now *k,
-		    const struct host_plan *p, bool sets, bool chains, struct err *err)
-{
-	CLEAN(arena) struct arena arena = { 0 };
-	const struct ruleset *rs;
-	int r = host_build_plan(k->host, p, &arena, &rs, err);
-
-	if (r < 0)
-		return r;
-	if (sets)
-		nft_sets(w, HOST_TABLE, rs);
-	if (chains)
-		host_put_plan_chains(w, p, rs);
-	return 0;
-}
-
 /* In the order in which things were made. */
 static int put_all(struct nl_writer *w, const void *data, struct err *err)
 {
@@ -750,7 +738,8 @@ static int put_all(struct nl_writer *w, const void *data, struct err *err)
 	nft_sets(w, HOST_TABLE, base);
 	nft_chains(w, HOST_TABLE, base);
 	for (const struct host_plan *p = h->plans; p && r == 0; p = p->next)
-		r = put_plan(w, k, p, !k->staged, true, err);
+		r = host_put_plan(w, h, k->staged ? HOST_PLAN_CHAINS : HOST_PLAN_COMES, p,
+				  err);
 	if (r < 0)
 		return r;
 	for (int kind = 0; kind < HOST_ELEMENT_KINDS; kind++)
@@ -781,7 +770,8 @@ static int put_guard(struct nl_writer *w, const void *data, struct err *err)
 	return 0;
 }
 
-/* A set of one of our plans: those of the table before have lower numbers. */
+/* A set of one of our plans: a plan of the table before has another number, or its sets
+ * would have been in the way. */
 static bool plan_set_stays(void *data, const char *name)
 {
 	const struct host_now *k = data;
@@ -811,17 +801,16 @@ static int take_over(struct filter_host *h, struct host_now *now, struct err *er
 	r = 0;
 	for (const struct host_plan *p = h->plans; p && r == 0; p = p->next) {
 		is_ours[p->number] = true;
-		r = put_plan(&w, now, p, true, false, err);
+		r = host_put_plan(&w, h, HOST_PLAN_SETS, p, err);
 	}
 	if (r < 0)
 		return r;
+	r = transact(h, &w, err);
 	now->is_ours = is_ours;
-	nl_batch_end(&w);
-	r = nl_transact(&h->conn, &w, NULL);
-	now->staged = r == 0;
+	now->staged = true; /* for put_all() */
 	if (r == 0)
 		r = nft_table_switch(&h->conn, &how, err);
-	now->staged = r == 0;
+	now->staged = false;
 	now->is_ours = NULL;
 	return r;
 }
@@ -831,16 +820,14 @@ static int take_over(struct filter_host *h, struct host_now *now, struct err *er
 static int put_current(struct filter_host *h, struct err *err)
 {
 	CLEAN(nl_writer) struct nl_writer w = nl_writer(NULL, 0, h->conn.seq);
-	uint32_t seq;
-	int r;
 
 	nl_batch(&w);
 	host_put_kind(&w, h, HOST_TABLE, HOST_CURRENT);
-	nl_batch_end(&w);
-	r = nl_transact(&h->conn, &w, &seq);
-	return r < 0 ? nft_report(&w, seq, r, err) : 0;
+	return transact(h, &w, err);
 }
 
+/* Our table in the place of @old. A table of an engine before is taken over; a repair of
+ * ours, whose plans' sets are in it under the same names, is all made anew. */
 static int put_table(struct filter_host *h, const struct nft_found *old,
 		     struct host_now *now, struct err *err)
 {

@@ -144,10 +144,17 @@ enum host_element_kind {
 void host_put_kind(struct nl_writer *w, const struct filter_host *h, const char *table,
 		   enum host_element_kind kind);
 
-/* A plan comes, with its chains, or goes. */
-int host_put_plan(struct nl_writer *w, const struct filter_host *h, bool add,
-		  const struct host_plan *p, struct err *err) MUST_CHECK;
-/* Its chains alone, when its sets are there. */
+/* What of a plan comes; or all of it goes. */
+enum host_plan_parts {
+	HOST_PLAN_GOES = 0,
+	HOST_PLAN_SETS = 1,
+	HOST_PLAN_CHAINS = 2, /* when its sets are there */
+	HOST_PLAN_COMES = HOST_PLAN_SETS | HOST_PLAN_CHAINS,
+};
+int host_put_plan(struct nl_writer *w, const struct filter_host *h,
+		  enum host_plan_parts parts, const struct host_plan *p,
+		  struct err *err) MUST_CHECK;
+/* HOST_PLAN_CHAINS of a plan whose ruleset is built already. */
 void host_put_plan_chains(struct nl_writer *w, const struct host_plan *p,
 			  const struct ruleset *rs);
 /* A level comes, with its sets, or goes, and the rules that ask for each level are

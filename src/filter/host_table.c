@@ -264,9 +264,8 @@ void host_put_plan_chains(struct nl_writer *w, const struct host_plan *p,
 	put_plan_verdicts(w, true, p);
 }
 
-/* A plan comes, with its chains, or goes. */
-int host_put_plan(struct nl_writer *w, const struct filter_host *h, bool add,
-		  const struct host_plan *p, struct err *err)
+int host_put_plan(struct nl_writer *w, const struct filter_host *h,
+		  enum host_plan_parts parts, const struct host_plan *p, struct err *err)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	const struct ruleset *rs;
@@ -274,11 +273,12 @@ int host_put_plan(struct nl_writer *w, const struct filter_host *h, bool add,
 
 	if (r < 0)
 		return r;
-	if (add) {
+	if (parts & HOST_PLAN_SETS)
 		nft_sets(w, HOST_TABLE, rs);
+	if (parts & HOST_PLAN_CHAINS)
 		host_put_plan_chains(w, p, rs);
+	if (parts != HOST_PLAN_GOES)
 		return 0;
-	}
 	put_plan_verdicts(w, false, p);
 	for (const struct filter_chain *c = rs->chains; c; c = c->next)
 		nft_delete(w, NFT_MSG_DELRULE, HOST_TABLE, c->name);

@@ -33,7 +33,9 @@
  *                  rule alone. This machine hears them as well, on listeners that would
  *                  be closed by their own address
  *     plan         port 443 of resolvers, denies, what address rules allow, what is
- * closed but for that, learned addresses, the default, draining addresses rest refused
+ *                  closed but for that, learned addresses, the default, draining
+ *                  addresses
+ *     rest         refused
  *
  * Up to `established` a packet of an open flow meets every step: they are few, and each
  * begins with a cheap comparison. What is refused meets all of them, and a sandbox may
