@@ -153,9 +153,9 @@ def test_what_is_said_while_rules_take_the_place_of_others_is_judged_by_all_of_t
     assert [h.line() for h in hammers] == ["sends"] * 2
     # a capture would lose some of so many
     subprocess.run(link.ns.command("nft", COUNT), check=True)
-    for turn in range(25):
+    for turn in range(100):
         daemon.set_policy("one", f"allow {site.name}", *rules, *(["allow 10.0.0.0/8"] if turn % 2 else []))
-        if turn % 5 == 0:
+        if turn % 20 == 0:
             daemon.kill_child("engine")
     for each in (*talks, *hammers):
         each.say("\n")
