@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <stdarg.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -35,7 +34,10 @@ struct cli_policy_side {
 	struct plan plan;
 };
 
-enum { STATE_SIZE = 2048 };
+enum {
+	PORT_TEXT_SIZE = 24, /* of a range, "tcp/60000-60001," */
+	MARKS_SIZE = 384,    /* what a rule says besides its ports */
+};
 
 enum part { PART_NAME = 0, PART_BELOW, PART_PREFIX };
 
@@ -52,15 +54,19 @@ struct targets {
 	/* In the arena: at each of them another range may begin, the first is 1. */
 	uint16_t *ports;
 	size_t port_count;
-	struct plan_verdict *verdicts;	/* in the arena: room for each of them, and */
-	struct plan_port_range *ranges; /* for each protocol */
+	struct plan_verdict *verdicts;	/* in the arena: TCP's and UDP's of each port */
+	struct plan_port_range *ranges; /* in the arena: room for as many */
+	char *ranges_text;		/* in the arena: room for all ranges */
+	size_t ranges_text_size;
 	bool out_of_memory;
 };
 
 /* What a plan says of a target. */
 struct state {
-	enum policy_action action; /* of addresses: what opens most of any port's */
-	char text[STATE_SIZE];	   /* "443, raw; ask 22"; "": denied */
+	enum policy_action action; /* of addresses: what a port is at best */
+	/* "443, raw; ask 22"; "": denied. In the arena of the targets, and whole: two of
+	 * them are compared by it. */
+	const char *text;
 };
 
 static const char *const changes[] = { "gains", "loses", "changes" };
@@ -164,7 +170,9 @@ static int gather_ports(struct targets *list, const struct plan *a, const struct
 	list->port_count = kept;
 	list->verdicts = arena_array(&list->arena, 2 * kept, sizeof(*list->verdicts));
 	list->ranges = arena_array(&list->arena, 2 * kept, sizeof(*list->ranges));
-	return list->verdicts && list->ranges ? 0 : -ENOMEM;
+	list->ranges_text_size = 2 * kept * PORT_TEXT_SIZE;
+	list->ranges_text = arena_alloc(&list->arena, list->ranges_text_size);
+	return list->verdicts && list->ranges && list->ranges_text ? 0 : -ENOMEM;
 }
 
 /* Both sides have at most two targets a rule. */
@@ -213,50 +221,62 @@ static const char *budget_text(const struct plan *plan, uint32_t rule, char *buf
 	return buf;
 }
 
-__attribute__((format(printf, 2, 3))) static void append(struct state *s, const char *fmt,
-							 ...)
-{
-	const size_t used = strlen(s->text);
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(s->text + used, sizeof(s->text) - used, fmt, ap);
-	va_end(ap);
-}
-
-/* Behind what @ret says of other ports. */
-static void describe(const struct plan *plan, const struct plan_verdict *v,
-		     const char *ports, struct state *ret)
+/* ", raw, budget 1M sent, any received in 1h, TXT, until 2030-01-01T00:00:00Z" */
+static void write_marks(const struct plan *plan, const struct plan_verdict *v,
+			char buf[MARKS_SIZE])
 {
 	const struct plan_rule rule = plan_rule(plan, v->rule);
 	char time[JTEXT_TIME_SIZE], budget[128];
+	size_t used = 0;
+
+	buf[0] = '\0';
+	for (size_t i = 0; i < RULE_FLAG_COUNT; i++)
+		if (v->flags & rule_flag_words[i].flag)
+			used += (size_t)snprintf(buf + used, MARKS_SIZE - used, ", %s",
+						 rule_flag_words[i].key);
+	used += (size_t)snprintf(buf + used, MARKS_SIZE - used, "%s",
+				 budget_text(plan, v->rule, budget, sizeof(budget)));
+	for (size_t i = 0; i < RULE_TYPE_COUNT; i++)
+		if (rule.types >> i & 1)
+			used += (size_t)snprintf(buf + used, MARKS_SIZE - used, ", %s",
+						 rule_type_words[i]);
+	if (rule.until_ms != 0)
+		snprintf(buf + used, MARKS_SIZE - used, ", until %s",
+			 jtext_time(rule.until_ms, true, time));
+}
+
+/* Add what @v says of @ports, behind what @ret says of other ports. */
+static void describe(struct targets *list, const struct plan *plan,
+		     const struct plan_verdict *v, const char *ports, struct state *ret)
+{
+	char marks[MARKS_SIZE];
+	const char *text;
 
 	if (v->action == POLICY_DENY)
 		return;
 	if (ret->action != POLICY_ALLOW)
 		ret->action = (enum policy_action)v->action;
-	append(ret, "%s%s%s", ret->text[0] ? "; " : "",
-	       v->action == POLICY_ASK ? "ask " : "", ports);
-	for (size_t i = 0; i < RULE_FLAG_COUNT; i++)
-		if (v->flags & rule_flag_words[i].flag)
-			append(ret, ", %s", rule_flag_words[i].key);
-	append(ret, "%s", budget_text(plan, v->rule, budget, sizeof(budget)));
-	for (size_t i = 0; i < RULE_TYPE_COUNT; i++)
-		if (rule.types >> i & 1)
-			append(ret, ", %s", rule_type_words[i]);
-	if (rule.until_ms != 0)
-		append(ret, ", until %s", jtext_time(rule.until_ms, true, time));
+	write_marks(plan, v, marks);
+	text = arena_printf(&list->arena, "%s%s%s%s%s", ret->text,
+			    ret->text[0] ? "; " : "",
+			    v->action == POLICY_ASK ? "ask " : "", ports, marks);
+	if (text)
+		ret->text = text;
+	else
+		list->out_of_memory = true;
 }
 
-static void ask_name(const struct plan *plan, const struct target *t, struct state *ret)
+static void ask_name(struct targets *list, const struct plan *plan,
+		     const struct target *t, struct state *ret)
 {
 	const struct dns_name *name = &t->rule->name;
 	const struct plan_verdict v = t->part == PART_BELOW ? plan_match_below(plan, name)
 							    : plan_match_name(plan, name);
-	char ports[PLAN_PORT_RANGES_MAX * 24];
 
-	*ret = (struct state){ 0 };
-	describe(plan, &v, policy_explain_ports(plan, v.port_list, ports, sizeof(ports)),
+	*ret = (struct state){ .text = "" };
+	describe(list, plan, &v,
+		 policy_explain_ports(plan, v.port_list, list->ranges_text,
+				      list->ranges_text_size),
 		 ret);
 }
 
@@ -279,8 +299,8 @@ static bool step_over(struct addr *a, const struct prefix *p)
 	return false;
 }
 
-/* The first address of the range @at that is in no smaller target: these come behind it.
- */
+/* Find the first address of the range @at that is in no smaller target; smaller targets
+ * come behind the range. Return: false when there is none. */
 static bool own_address(const struct targets *list, size_t at, struct addr *ret)
 {
 	const struct prefix *whole = &list->items[at].rule->prefix;
@@ -312,28 +332,31 @@ static bool is_alike(const struct plan *plan, const struct plan_verdict *a,
 		 plan_budget_of(plan, a->rule) == plan_budget_of(plan, b->rule)));
 }
 
-static const char *ports_text(const struct plan *plan, struct plan_port_range *ranges,
-			      size_t count, char *buf, size_t size)
+/* The first @count of the list's ranges. */
+static const char *ports_text(const struct targets *list, const struct plan *plan,
+			      size_t count)
 {
 	struct rule_ports by_default = { 0 };
 
-	count = rule_ports_normalise(ranges, count);
+	count = rule_ports_normalise(list->ranges, count);
 	by_default.ranges = plan_port_list(plan, 0, &by_default.count);
-	return rule_ports_equal(&by_default, &(struct rule_ports){ ranges, count, false })
-		       ? policy_explain_ports(plan, 0, buf, size)
-		       : rule_ports_format(ranges, count, buf, size);
+	return rule_ports_equal(&by_default,
+				&(struct rule_ports){ list->ranges, count, false })
+		       ? policy_explain_ports(plan, 0, list->ranges_text,
+					      list->ranges_text_size)
+		       : rule_ports_format(list->ranges, count, list->ranges_text,
+					   list->ranges_text_size);
 }
 
 /* The ports that are decided alike, one behind the other; those that ask come last. */
-static void ask_addr(const struct targets *list, const struct plan *plan,
-		     const struct addr *a, struct state *ret)
+static void ask_addr(struct targets *list, const struct plan *plan, const struct addr *a,
+		     struct state *ret)
 {
 	static const uint8_t protocols[] = { IPPROTO_TCP, IPPROTO_UDP };
 	const size_t all = 2 * list->port_count;
 	struct plan_verdict *v = list->verdicts;
-	char ports[PLAN_PORT_RANGES_MAX * 24];
 
-	*ret = (struct state){ 0 };
+	*ret = (struct state){ .text = "" };
 	for (size_t i = 0; i < all; i++)
 		v[i] = plan_match_addr(plan, a, protocols[i % 2], list->ports[i / 2]);
 	for (size_t n = 0; n < 2 * all; n++) {
@@ -355,10 +378,9 @@ static void ask_addr(const struct targets *list, const struct plan *plan,
 					      : UINT16_MAX,
 			};
 		}
-		describe(plan, &one,
+		describe(list, plan, &one,
 			 one.rule == PLAN_NO_RULE ? "the default"
-						  : ports_text(plan, list->ranges, count,
-							       ports, sizeof(ports)),
+						  : ports_text(list, plan, count),
 			 ret);
 	}
 }
@@ -471,15 +493,18 @@ static int compare_targets(struct output *o, const struct cli_policy_side *befor
 		struct addr a;
 
 		if (t->part != PART_PREFIX) {
-			ask_name(&before->plan, t, &was);
-			ask_name(&after->plan, t, &is);
+			ask_name(&list, &before->plan, t, &was);
+			ask_name(&list, &after->plan, t, &is);
 		} else if (own_address(&list, i, &a)) {
 			ask_addr(&list, &before->plan, &a, &was);
 			ask_addr(&list, &after->plan, &a, &is);
 		} else {
 			continue;
 		}
-		say_target(o, t->text, &was, &is);
+		if (list.out_of_memory)
+			r = -ENOMEM;
+		else
+			say_target(o, t->text, &was, &is);
 	}
 	arena_done(&list.arena);
 	return r;

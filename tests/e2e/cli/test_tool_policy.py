@@ -106,6 +106,19 @@ def test_diff_shows_the_default_beside_the_ports(world):
         "~ 9.9.8.0/24: allowed on the default; tcp/443, was allowed on the default"], done
 
 
+def test_diff_tells_of_a_port_behind_many_others(world):
+    """Rules for one address open more ports together than one of them could list."""
+    cwd = world.workdir()
+    lists = [range(start, start + 128, 2) for start in (10001, 20001, 30001)]
+    rules = [allow("9.9.9.9", ", ".join(f"tcp/{port}" for port in ports)) for ports in lists]
+    write(cwd, "a.yaml", *rules)
+    write(cwd, "b.yaml", *rules[:2], rules[2].replace("tcp/30127", "tcp/40127"))
+    done = world.weir("policy", "diff", "--json", "a.yaml", "b.yaml", cwd=cwd)
+    changed = done.json()["targets"]
+    assert done.code == 1 and len(changed) == 1, done
+    assert changed[0]["before"].endswith(",tcp/30127") and changed[0]["after"].endswith(",tcp/40127"), done
+
+
 def test_diff_tells_of_what_pinned_names_need(world):
     cwd = world.workdir()
     write(cwd, "a.yaml", allow("a.test"), dns="pinned")
