@@ -30,8 +30,8 @@ struct logfile {
 	struct logfile_limits limits;
 	uint64_t size;
 	int64_t look_ms; /* the next look at what the name leads to */
-	struct err why;	 /* while it is closed */
-	int fd;		 /* -1: it could not be opened again */
+	struct err why;	 /* fd is -1: why the file could not be opened */
+	int fd;		 /* -1: not opened yet, or it could not be */
 	bool regular;	 /* else it is never turned over */
 };
 
@@ -298,7 +298,8 @@ static int be_open(struct logfile *f, struct err *err)
 	return f->fd >= 0 && is_there(f) ? 0 : logfile_open(f, err);
 }
 
-/* Where it can't be moved (a mount) it goes on growing, rather than losing lines. */
+/* Begin a new file. One that can't be moved away (a mount) goes on growing, rather than
+ * losing lines. */
 static int turn_over(struct logfile *f, int64_t wall_ms, struct err *err)
 {
 	int r = move_away(f, wall_ms);

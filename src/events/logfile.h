@@ -18,11 +18,12 @@ struct logfile_limits {
 };
 
 struct logfile;
-/* Of the file @path, which is still to be opened. NULL: out of memory. */
+/* A log in the file @path, which logfile_open() or the first write opens. Return: NULL
+ * when memory is out. */
 struct logfile *logfile_new(const char *path, const struct logfile_limits *limits);
 void logfile_free(struct logfile *f);
-/* Open it, or open it again, by its name: somebody may have moved it away. It is made
- * with mode 0600, in directories that are made with 0755. Return: 0 or -errno. */
+/* Open the file, or open it again, by its name: somebody may have moved it away. It is
+ * made with mode 0600, in directories that are made with 0755. Return: 0 or -errno. */
 int logfile_open(struct logfile *f, struct err *err) MUST_CHECK;
 /* Append @bytes, turning the file over first if they would make it too big. Once a second
  * it is looked whether the name still leads to the file, and opened if it doesn't or

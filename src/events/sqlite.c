@@ -120,8 +120,7 @@ static int prepare_all(struct statements *t, sqlite3 *db)
 		{ &t->insert, insert },
 		{ &t->count, count },
 		{ &t->written,
-		  /* The last row says what was denied: parts of several would be of none.
-		   */
+		  /* The last row says what was denied: a mixture of rows was not. */
 		  "SELECT s.sandbox, what, e.name IS NOT NULL, e.remote_port, e.protocol,"
 		  " s.packets, s.rows, s.first_ts, s.last_ts, EXISTS (SELECT 1 FROM"
 		  " review r WHERE r.sandbox = s.sandbox AND r.destination = what),"

@@ -22,7 +22,7 @@ DEFINE_CLEAN(document, struct document *, document_free)
 struct document *document_close(const char *why) MUST_CHECK;
 /* Why it is closed, ended by NUL; NULL: it isn't. */
 const char *document_closed(const struct document *d);
-/* What is said of that to whoever would change a part of it. */
+/* What is said to whoever would change a part of a closed policy, with the reason. */
 #define DOCUMENT_IS_CLOSED "the sandbox is closed (%s): only another policy opens it"
 
 /* Before it is put in force: write `until` in place of each `for` of its rules, counted
@@ -61,7 +61,8 @@ int document_grant(const struct document *old, struct text body, int64_t now_ms,
  * there. -EINVAL: @err is the whole message; -EPERM: @old is closed. */
 int document_remove(const struct document *old, struct text body, struct document **ret,
 		    struct err *err) MUST_CHECK;
-/* One of these three made it of another one: it is no whole policy that somebody gave. */
+/* document_merge(), document_grant() or document_remove() made @d of another policy: it
+ * is no whole one that somebody gave. */
 bool document_is_derived(const struct document *d);
 
 size_t document_rule_count(const struct document *d);

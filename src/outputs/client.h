@@ -52,7 +52,7 @@ static_assert(IPC_SANDBOX_NAME_MAX == 63, "as the text says");
 /* Report that @id is no sandbox's. Return: the exit status. */
 int daemon_bad_id(const char *id);
 
-/* What isn't a success is reported. Return: the exit status. */
+/* Report @reply, unless it is a success. Return: 0, or the exit status. */
 int daemon_answer(const struct client_reply *reply, struct arena *arena);
 /* One request that is to succeed. Return: 0, or the exit status after a message. */
 int daemon_ask(const char *socket, const char *method, const char *path, struct text body,

@@ -346,7 +346,7 @@ static int collect_ends(struct builder *b, struct err *err)
 	return 0;
 }
 
-/* 1 + the index of a rule's, or of the one that it shares; 0: it has none. */
+/* 1 + the index of the budget that the rule has, or shares; 0: it has none. */
 static uint8_t budget_index(const struct builder *b, size_t rule)
 {
 	const size_t shares = b->rules[rule]->shares;
@@ -359,7 +359,7 @@ static uint8_t budget_index(const struct builder *b, size_t rule)
 	return i < b->budget_count ? (uint8_t)(i + 1) : 0;
 }
 
-/* Made of a rule without a dot, or of a pattern, by a search domain. */
+/* A rule that a search domain has made of one without a dot, or of a pattern. */
 static bool is_completed(const struct rule *r)
 {
 	return r->shares != 0 && r->flags & PLAN_COMPLETED;

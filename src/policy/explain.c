@@ -412,14 +412,13 @@ static struct plan_verdict verdict_of(const struct plan *p, const struct query *
 		q->is_addr ? plan_match_addr(p, &q->addr, protocols[by].number, q->port)
 			   : plan_match_query(p, &q->name);
 
-	/* A name that asks waits at an address that stands for it, on the rule's ports.
-	 */
+	/* A name that asks waits at an address of its own, on the rule's ports. */
 	if (v.action == POLICY_ASK && !q->is_addr &&
 	    (!a->may_stand ||
 	     (q->port != 0 && !plan_port_list_has(p, v.port_list, IPPROTO_TCP, q->port) &&
 	      !plan_port_list_has(p, v.port_list, IPPROTO_UDP, q->port))))
 		v.action = POLICY_DENY;
-	/* The default doesn't open it. */
+	/* The default allows, but no address of this kind. */
 	if (v.action == POLICY_ALLOW && q->is_addr && !a->open[0] && !a->open[1])
 		v.action = POLICY_DENY;
 	return v;
@@ -447,7 +446,7 @@ static struct answer ask_plan(const struct plan *p, const struct query *q)
 	if ((q->shows == SHOWS_BYTES && a.limited) ||
 	    (q->shows == SHOWS_HOST && a.needs_name))
 		a.open[0] = a.open[1] = false;
-	/* Nobody expects anything else there. */
+	/* Who names port 80 or 443, or a URL of TLS or HTTP, asks for nothing else. */
 	if (q->shows == SHOWS_HOST ||
 	    (q->shows == SHOWS_ANYTHING && (q->port == 80 || q->port == 443)))
 		a.limited = false;

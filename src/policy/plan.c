@@ -727,8 +727,9 @@ static struct holders holders_of(const struct plan *p, const struct addr *a)
 	return h;
 }
 
-/* The next one that counts now; NULL: none does. Where the address is closed as a single
- * one an allow of a wider prefix doesn't: the single ones come first. */
+/* The next entry that counts now; NULL: none does. Where the address is closed as a
+ * single one, no allow of a wider prefix counts; entries for single addresses come
+ * first. */
 static const struct layout_prefix *next_holder(const struct plan *p, struct holders *h)
 {
 	const struct layout_prefix *all = layout_section(p, LAYOUT_PREFIXES);

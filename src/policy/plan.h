@@ -203,7 +203,8 @@ struct plan_verdict plan_match_below(const struct plan *p, const struct dns_name
  * plan_type_bit(): PLAN_TYPE_… of it, or 0. */
 uint8_t plan_type_bit(uint16_t type);
 bool plan_serves_type(uint8_t types, uint16_t type);
-/* The same of a name that is asked for: one that no host can have is denied. */
+/* What the policy says of a query: a name that no host can have is denied, any other is
+ * decided as plan_match_name() does. */
 struct plan_verdict plan_match_query(const struct plan *p, const struct dns_name *name);
 /* What the policy's address rules say of one address, port and protocol: a deny
  * wins; then an allow whose ports hold @port, then what is closed (PLAN_CLOSED), then
@@ -222,10 +223,10 @@ bool plan_opens_addr(const struct plan *p, const struct addr *a, uint8_t protoco
 bool plan_opens_list(const struct plan *p, const struct addr *a, uint8_t list);
 /* Is @a open to nothing but address rules, on their ports (PLAN_CLOSED)? */
 bool plan_closes(const struct plan *p, const struct addr *a);
-/* One that is this address alone ("127.0.0.1", "::1/128") does, with this port. */
+/* An address rule that is for @a alone ("127.0.0.1", "::1/128") opens it on this port. */
 bool plan_names_exactly(const struct plan *p, const struct addr *a, uint8_t protocol,
 			uint16_t port);
-/* The same, with the ports of the list @list. */
+/* An address rule that is for @a alone opens it, and has the port list @list. */
 bool plan_list_names_exactly(const struct plan *p, const struct addr *a, uint8_t list);
 
 /* The ports of web servers: bytes without a name pass there only where a rule says raw.

@@ -31,7 +31,7 @@ struct rule {
 	uint8_t types;		   /* PLAN_TYPE_… */
 	int64_t until_ms;	   /* wall clock: the rule's end; 0: it has none */
 	struct plan_budget budget; /* sent and received 0: it has none */
-	size_t shares;		   /* a number of rules with one budget; 0: its own */
+	size_t shares;		   /* the same number: rules share one budget; 0: none */
 	const char *target;	   /* as written */
 	const char *comment;	   /* "" when none */
 	const char *file;

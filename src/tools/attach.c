@@ -451,8 +451,8 @@ static json_int_t number(const json_t *of, const char *key)
 	return json_integer_value(json_object_get(of, key));
 }
 
-/* Return: the JSON, or NULL with the exit status in @ret after a message; 0: it is gone.
- */
+/* Return: the JSON, or NULL with the exit status in @ret after a message. The status is 0
+ * where what @path names is gone, and @s skips that. */
 static json_t *get(const struct show_spec *s, const char *path, int *ret)
 {
 	CLEAN(arena) struct arena arena = { 0 };

@@ -258,6 +258,7 @@ static int add_to_document(struct show *s, const struct review *t,
 	CLEAN(mem) char *json = NULL;
 	int r = document_grant(old, text_of(rules), clock_wall_ms(), &next, err);
 
+	/* Closed, or with a rule that has to be changed by hand: the file is at fault. */
 	if (r < 0)
 		return r == -EPERM ? -EINVAL : r;
 	diff = document_diff(old, next);
