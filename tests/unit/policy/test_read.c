@@ -7,6 +7,21 @@
 #include "read_world.h"
 #include "unit.h"
 
+static int build(struct world *w)
+{
+	const struct policy_reader r = reader(w);
+
+	return policy_build(&r, &w->policy, NULL, NULL);
+}
+
+/* @text is read without a fault, but no plan can be made of it. */
+static void expect_no_plan(struct world *w, const char *text)
+{
+	world_read(w, "p.yaml", text);
+	expect_good(w);
+	assert_int_equal(build(w), -EINVAL);
+}
+
 TEST(both_forms_say_the_same)
 {
 	static const struct file docs[] = {
@@ -601,12 +616,11 @@ TEST(the_whole_is_checked)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(checked); i++) {
 		struct world w = { 0 };
-		struct policy_reader r = reader(&w);
 		int e;
 
 		world_read(&w, "p.yaml", checked[i].text);
 		expect_good(&w);
-		e = policy_build(&r, &w.policy, NULL, NULL);
+		e = build(&w);
 		if (!checked[i].want && (w.faults.count > 0 || e != 0))
 			fail_msg("%s: %s", checked[i].what, faults_text(&w));
 		if (checked[i].want && !strstr(faults_text(&w), checked[i].want))
@@ -621,15 +635,11 @@ TEST(each_check_tells_its_own_fault)
 					      "needs verify: tls",
 					      "metadata, which only" };
 	struct world w = { 0 };
-	struct policy_reader r = reader(&w);
 
-	world_read(&w, "p.yaml",
-		   "verify: dns\ndeniedNames: refuse\n"
-		   "limits: {min_lifetime: 1h, max_lifetime: 60s}\negress:\n"
-		   "- {action: allow, target: a.test, budget: {received: 1M}}\n"
-		   "- {action: ask, target: metadata.google.internal}\n");
-	expect_good(&w);
-	assert_int_equal(policy_build(&r, &w.policy, NULL, NULL), -EINVAL);
+	expect_no_plan(&w, "verify: dns\ndeniedNames: refuse\n"
+			   "limits: {min_lifetime: 1h, max_lifetime: 60s}\negress:\n"
+			   "- {action: allow, target: a.test, budget: {received: 1M}}\n"
+			   "- {action: ask, target: metadata.google.internal}\n");
 	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
 		if (!strstr(faults_text(&w), wanted[i]))
 			fail_msg("no '%s': %s", wanted[i], faults_text(&w));
@@ -639,16 +649,13 @@ TEST(each_check_tells_its_own_fault)
 TEST(the_sixteenth_own_port_list_is_an_error_at_its_rule)
 {
 	struct world w = { 0 };
-	struct policy_reader r = reader(&w);
 	char text[4096] = "egress:\n";
 
 	for (int i = 0; i < PLAN_PORT_LISTS_MAX; i++)
 		snprintf(text + strlen(text), sizeof(text) - strlen(text),
 			 "- {action: allow, target: a%d.test, ports: [%d]}\n", i,
 			 1000 + i);
-	world_read(&w, "p.yaml", text);
-	expect_good(&w);
-	assert_int_equal(policy_build(&r, &w.policy, NULL, NULL), -EINVAL);
+	expect_no_plan(&w, text);
 	assert_non_null(
 		strstr(faults_text(&w), "p.yaml:17:3: 'a15.test' brings the 16th"));
 	world_done(&w);
@@ -657,7 +664,6 @@ TEST(the_sixteenth_own_port_list_is_an_error_at_its_rule)
 TEST(what_can_not_be_pinned_is_an_error_at_its_place)
 {
 	struct world w = { 0 };
-	struct policy_reader r = reader(&w);
 
 	world_read(&w, "p.yaml",
 		   "dns: pinned\ndefaultAction: allow\negress:\n"
@@ -669,7 +675,7 @@ TEST(what_can_not_be_pinned_is_an_error_at_its_place)
 		   "  - {action: allow, target: 45.0.0.0/8}\n");
 	expect_good(&w);
 	w.policy.limits[LIMIT_LEARNED_NAMES] = 1;
-	assert_int_equal(policy_build(&r, &w.policy, NULL, NULL), -EINVAL);
+	assert_int_equal(build(&w), -EINVAL);
 	assert_string_equal(
 		faults_text(&w),
 		"p.yaml:1:6: dns: 'pinned' needs defaultAction: deny: the names that are "
@@ -684,9 +690,8 @@ TEST(what_can_not_be_pinned_is_an_error_at_its_place)
 		"(1)\n");
 	world_done(&w);
 	w = (struct world){ 0 };
-	r = reader(&w);
 	world_read(&w, "p.yaml", "verify: dns\nrepin: 6h\n");
-	assert_int_equal(policy_build(&r, &w.policy, NULL, NULL), 0);
+	assert_int_equal(build(&w), 0);
 	assert_string_equal(faults_text(&w),
 			    "p.yaml:2:8: warning: repin: changes nothing "
 			    "without dns: pinned\n");
@@ -712,11 +717,9 @@ TEST(refusing_needs_what_refuses)
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct world w = { 0 };
-		struct policy_reader r = reader(&w);
 
 		world_read(&w, "p.yaml", rows[i].text);
-		assert_int_equal(policy_build(&r, &w.policy, NULL, NULL),
-				 rows[i].fault[0] ? -EINVAL : 0);
+		assert_int_equal(build(&w), rows[i].fault[0] ? -EINVAL : 0);
 		assert_string_equal(faults_text(&w), rows[i].fault);
 		world_done(&w);
 	}
@@ -748,11 +751,9 @@ TEST(who_can_not_be_asked_is_an_error)
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct world w = { 0 };
-		struct policy_reader r = reader(&w);
 
 		world_read(&w, "p.yaml", rows[i].text);
-		assert_int_equal(policy_build(&r, &w.policy, NULL, NULL),
-				 rows[i].fault[0] ? -EINVAL : 0);
+		assert_int_equal(build(&w), rows[i].fault[0] ? -EINVAL : 0);
 		if (!strstr(faults_text(&w), rows[i].fault))
 			fail_msg("%s: %s", rows[i].text, faults_text(&w));
 		world_done(&w);
