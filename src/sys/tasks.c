@@ -181,6 +181,9 @@ int tasks_each(int proc, pid_t pid, task_fn *fn, void *data)
 				continue;
 			is_done = false;
 			r = look_at(&seen, e->d_name, all, &t, fn, data);
+			/* Those behind a new one are new, too: a search among all
+			 * threads for each would take seconds. */
+			next = seen.count;
 		}
 	}
 	free(seen.at);
