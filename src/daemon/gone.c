@@ -63,19 +63,32 @@ struct search {
 	int error;	    /* of a process that can't be seen */
 };
 
+/* Return: 1: @net is @d's; 0: it is another one; -EACCES: that can't be told. */
+static int is_in(const struct daemon_sandbox *d, const struct tasks_network *net)
+{
+	if (net->ino != 0)
+		return net->dev == d->ns_dev && net->ino == d->ns_ino;
+	return d->ns_proc_ino == 0 ? -EACCES : net->proc_ino == d->ns_proc_ino;
+}
+
 static int look_at_thread(void *data, const struct task *t)
 {
 	struct search *s = data;
-	struct stat st;
+	struct tasks_network net;
+	int r = tasks_network_of(t, &net);
 
-	if (fstatat(t->dir, "ns/net", &st, 0) < 0)
-		return -errno;
+	if (r < 0)
+		return r;
 	for (size_t i = 0; i < s->count; i++) {
 		struct unnamed *u = &s->all[i];
 
-		if (u->has_member || !is_network_of(u->sandbox, &st))
+		if (u->has_member > 0)
 			continue;
-		u->has_member = 1;
+		r = is_in(u->sandbox, &net);
+		if (r != 0)
+			u->has_member = r;
+		if (r <= 0)
+			continue;
 		s->left--;
 		if (s->ret_ns)
 			*s->ret_ns = openat(t->dir, "ns/net", O_RDONLY | O_CLOEXEC);
@@ -93,40 +106,17 @@ static int look_at_process(void *data, int proc, pid_t pid)
 	return s->left == 0;
 }
 
-struct unseen {
-	struct tasks_network net;
-	int error; /* of a process that can't be seen */
-};
-
-static int is_member(void *data, int proc, pid_t pid)
-{
-	struct unseen *u = data;
-	int r = tasks_in_network(proc, pid, &u->net);
-
-	if (r < 0)
-		u->error = r;
-	return r > 0;
-}
-
-/* By what tells the namespace from others without any right over the processes in it.
- * Return: as has_member. */
-static int find_unseen(const struct daemon_sandbox *d)
-{
-	struct unseen u = { .net = { d->ns_dev, d->ns_ino, d->ns_proc_ino } };
-	int r = tasks_each_process(is_member, &u);
-
-	return r != 0 ? r : u.error;
-}
-
 /* Each thread of this machine is looked at once, for all. */
 static void find_members(struct unnamed *all, size_t count, int *ret_ns)
 {
 	struct search s = { .all = all, .count = count, .left = count, .ret_ns = ret_ns };
-	const int r = tasks_each_process(look_at_process, &s);
+	int r = tasks_each_process(look_at_process, &s);
 
-	for (size_t i = 0; (r < 0 || s.error < 0) && i < count; i++)
-		if (!all[i].has_member)
-			all[i].has_member = find_unseen(all[i].sandbox);
+	if (r == 0)
+		r = s.error;
+	for (size_t i = 0; r < 0 && i < count; i++)
+		if (all[i].has_member == 0)
+			all[i].has_member = r;
 }
 
 /* All of them are LIFECYCLE_ACTIVE. */
@@ -165,7 +155,7 @@ static void check_all(struct daemon *w)
 	CLEAN(mem) struct unnamed *all = NULL;
 	size_t count = 0, capacity = 0;
 
-	/* Those that find no memory are checked the next time. */
+	/* A sandbox that finds no memory is checked the next time. */
 	for (uint32_t id = 1; id <= SANDBOXES_MAX; id++) {
 		struct daemon_sandbox *d = w->sandboxes[id];
 

@@ -220,27 +220,20 @@ int tasks_each_process(process_fn *fn, void *data)
 	return r == 0 && !has_self ? -EXDEV : r;
 }
 
-static const char net_file[] = "net/dev";
-
-static int is_in(void *data, const struct task *t)
+int tasks_network_of(const struct task *t, struct tasks_network *ret)
 {
-	const struct tasks_network *net = data;
 	struct stat st;
 	int r;
 
-	if (fstatat(t->dir, "ns/net", &st, 0) == 0)
-		return st.st_dev == net->dev && st.st_ino == net->ino;
+	if (fstatat(t->dir, "ns/net", &st, 0) == 0) {
+		*ret = (struct tasks_network){ .dev = st.st_dev, .ino = st.st_ino };
+		return 0;
+	}
 	r = -errno;
-	if (net->proc_ino == 0 || fstatat(t->dir, net_file, &st, 0) < 0)
+	if (fstatat(t->dir, "net/dev", &st, 0) < 0)
 		return r;
-	return st.st_ino == net->proc_ino;
-}
-
-int tasks_in_network(int proc, pid_t pid, const struct tasks_network *net)
-{
-	int r = tasks_each(proc, pid, is_in, (void *)(uintptr_t)net);
-
-	return r == -ESRCH ? 0 : r;
+	*ret = (struct tasks_network){ .proc_ino = st.st_ino };
+	return 0;
 }
 
 ino_t tasks_own_network(void)

@@ -36,16 +36,16 @@ int tasks_each_process(process_fn *fn, void *data) MUST_CHECK;
 /* The process that thread @tid is of; -ESRCH: there is no such thread; -errno. */
 pid_t tasks_process_of(int proc, pid_t tid) MUST_CHECK;
 
-/* A network namespace. The second number is the inode of /proc/PID/net/dev, which can be
- * seen of every process, whatever its rights are; 0: not known. */
+/* A network namespace: what tells it, or, of a process over which there are no rights,
+ * only the inode of /proc/PID/net/dev, which can be seen of every one. 0: not known. */
 struct tasks_network {
 	dev_t dev;
 	ino_t ino, proc_ino;
 };
 
-/* Is a thread of @pid in there? Return: 1, 0 (also: there is no such process), -errno. */
-int tasks_in_network(int proc, pid_t pid, const struct tasks_network *net) MUST_CHECK;
-/* The second number of this process's own; 0: it can't be seen. */
+/* The network namespace of @t: either dev and ino or proc_ino. Return: 0 or -errno. */
+int tasks_network_of(const struct task *t, struct tasks_network *ret) MUST_CHECK;
+/* proc_ino of this process's own; 0: it can't be seen. */
 ino_t tasks_own_network(void);
 
 /* A descriptor of the network namespace that is named from outside, by a process's number
