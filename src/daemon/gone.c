@@ -234,7 +234,9 @@ int gone_watch(struct daemon_sandbox *d, struct err *err)
 	CLEAN(fd) int ns = -1;
 	int r;
 
-	if (pid == 0 || (process < 0 && errno == ESRCH))
+	/* The number may be a thread's by now: EINVAL, from newer kernels ENOENT. */
+	if (pid == 0 ||
+	    (process < 0 && (errno == ESRCH || errno == EINVAL || errno == ENOENT)))
 		return 0;
 	if (process < 0)
 		return err_sys(err, -errno, "cannot watch process %d", (int)pid);

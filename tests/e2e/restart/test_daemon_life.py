@@ -189,7 +189,8 @@ def test_a_namespace_that_went_meanwhile(host, world, site):
     assert [line for line in again.errors if "sandbox 'one' is gone" in line]
 
 
-@pytest.mark.parametrize("how", ["its process has ended", "its path is gone", "another process has its number"])
+@pytest.mark.parametrize("how", ["its process has ended", "its path is gone", "another process has its number",
+                                 "a thread has its number"])
 def test_a_namespace_that_only_processes_lead_to_is_guarded_again(host, pod, site, tmp_path, how):
     named, lives = (pod.start("/bin/sleep", 600) for _ in range(2))
     path = tmp_path / "netns"
@@ -205,11 +206,18 @@ def test_a_namespace_that_only_processes_lead_to_is_guarded_again(host, pod, sit
     time.sleep(1.5)  # it is looked for
     assert is_guarded_by(daemon, pod, site)
     daemon.kill()
-    if how == "another process has its number":
+    done = threading.Event()
+    other = threading.Thread(target=done.wait)
+    other.start()
+    if how.endswith("has its number"):
         with in_its_folder(daemon) as kept:
-            kept["netns"] = str(os.getpid())
-    again = host.daemon()
-    assert is_guarded_by(again, pod, site)
+            kept["netns"] = str(other.native_id if how.startswith("a thread") else os.getpid())
+    try:
+        again = host.daemon()
+        assert is_guarded_by(again, pod, site)
+    finally:
+        done.set()
+        other.join()
     lives.kill()
     wait_for(lambda: again.names() == [])
     assert list((again.run_dir / "sandboxes").iterdir()) == []
