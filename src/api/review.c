@@ -157,9 +157,10 @@ static void reply_decided(struct api_request *r, const struct review *t,
 	reply_task(r, &now, diff ?: json_array());
 }
 
-/* Put @next, which is taken, in force. It is noted first: were it in force and couldn't
- * be noted, whoever asks once more, by a link that is to work once, would have the rule
- * for longer. Should what was noted stay, a denial opens the task again. */
+/* Note that @t was accepted, and then put @next, which is taken, in force. Were the rule
+ * in force and couldn't be noted, whoever asks once more, by a link that is to work once,
+ * would have the rule for longer. Should what was noted stay, a denial opens the task
+ * again. */
 static unsigned int note_and_change(struct api_request *r, const struct review *t,
 				    const char *who, struct document *next,
 				    struct err *err)

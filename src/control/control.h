@@ -344,9 +344,9 @@ struct control_wish {
 /* -- change.c: closing -------------------------------------------------------------- */
 
 void control_closing_init(struct control_sandbox *w);
-/* It is not to be closed any more: there is another policy, or no sandbox. */
+/* @w is not to be closed any more: there is another policy, or no sandbox. */
 void control_closing_done(struct control_sandbox *w);
-/* Why it is closed, or is about to be; NULL: it isn't. */
+/* Why @w is closed, or is about to be; NULL: it isn't. */
 const char *control_closed(const struct control_sandbox *w);
 /* More was denied than the policy's on_denies takes. Return: whether @e is news. */
 bool control_on_denies(struct control *s, const struct event *e);

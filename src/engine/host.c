@@ -387,7 +387,7 @@ bool engine_host_mend(struct engine_host *h)
 	return h->is_active;
 }
 
-/* One that isn't in force is put back by the next audits, as one that can't be made. */
+/* A table that isn't in force, or can't be made, is put back by the next audits. */
 void engine_host_renew(struct engine_host *h)
 {
 	struct engine_core *c = h->core;

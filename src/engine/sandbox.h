@@ -123,7 +123,7 @@ struct engine_sandbox {
 	enum attach_kind kind;
 	enum ipc_enforced enforce;
 	bool restarted; /* an engine was here before: take over what it has learned */
-	bool remade;	/* but nothing of that is this cgroup's */
+	bool remade;	/* restarted, as another cgroup: which has learned nothing */
 	bool owner;	/* OWNED: the table in the kernel is owner|persist */
 	struct sandbox sandbox;
 	struct plan plan;      /* mapped, owned; all zero: none */
