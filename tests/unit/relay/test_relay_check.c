@@ -562,6 +562,31 @@ TEST_WITH(test_a_server_may_speak_first_on_a_listed_port, start, stop)
 	assert_int_equal(w.event_count, 0);
 }
 
+/* What the server says counts for the name that opened the flow until another is shown.
+ */
+TEST_WITH(test_a_greeting_counts_for_the_name_that_opened_the_flow, start, stop)
+{
+	static const char *const both[] = { "verify tls", "allow " GOOD " 7000",
+					    "allow " EVIL " 7000", NULL };
+	struct way p;
+
+	world_set_plan(&w, both);
+	p = dial(FAR_A, RAW_PORT);
+	p.server = world_accept(&w, p.listener);
+	say(p.server, "220 hello\r\n");
+	expect_text(p.client, "220 hello\r\n");
+	say(p.client, GET(EVIL));
+	expect_text(p.server, GET(EVIL));
+	hang_up(&p);
+	assert_int_equal(w.passed_count, 2);
+	assert_string_equal(w.passed[0].name, GOOD);
+	assert_int_equal(w.passed[0].bytes, 0);
+	assert_int_equal(w.passed[0].received, strlen("220 hello\r\n"));
+	assert_string_equal(w.passed[1].name, EVIL);
+	assert_int_equal(w.passed[1].bytes, strlen(GET(EVIL)));
+	assert_int_equal(w.passed[1].received, 0);
+}
+
 /* "WORD rest" without the end of a line could be a request; where bytes may pass it
  * passes when the client says no more, or the server has spoken. */
 TEST_WITH(test_a_word_on_a_listed_port_is_not_held_for_long, start, stop)
