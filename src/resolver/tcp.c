@@ -344,13 +344,15 @@ static void on_dialled(struct listeners *l, int fd)
 	struct dns_tcp_side *side = CONTAINER_OF(l, struct dns_tcp_side, listeners);
 	struct dns_tcp_side *of = side;
 
-	if (fd >= 0 && side->from.who)
+	if (fd < 0) {
+		count_limited(side);
+		return;
+	}
+	if (side->from.who)
 		of = side->from.who(side->from.data, fd);
-	if (fd >= 0 && of && may_open(of) && connection_open(of, fd))
+	if (of && may_open(of) && connection_open(of, fd))
 		return;
 	count_limited(of);
-	if (fd < 0)
-		return;
 	sock_reset(fd);
 	close(fd);
 }
