@@ -846,7 +846,8 @@ static void step_plan(struct builder *b, struct filter_chain *c)
 	for (size_t i = 0; i < b->list_count; i++)
 		for (size_t f = 0; f < b->family_count; f++)
 			jump_for(b, c, f, b->lists[i].allow[f], b->lists[i].ports);
-	/* As to what isn't closed, where a rule opens what the default would. */
+	/* Closed addresses that a rule opens on the default's ports are pinged as all
+	 * others are. */
 	if (b->closed_sets[V4] || b->closed_sets[V6])
 		pings(b, c, b->lists[0].allow);
 	rules_to(b, c, b->closed_sets, stmt_refuse);

@@ -185,8 +185,8 @@ static void load_ahead(struct builder *b, struct filter_set *s)
 	struct filter_set **at = b->ahead_end;
 	size_t n = strlen(s->name);
 
-	/* What the relay alone lets out waits for no set. A plan of the host's has names
-	 * of its own. */
+	/* Where the relay alone sends, a set that is empty for a moment opens nothing.
+	 * Sets of a plan of the host's have names of their own. */
 	if (b->failed || b->host || b->fixed || s->range_count == 0 ||
 	    !(b->shared || b->direct_tcp || b->direct_udp))
 		return;

@@ -380,8 +380,8 @@ void relay_flow_abort(struct relay_flow *f)
 	relay_flow_end(f, true);
 }
 
-/* Whatever can't be looked up counts as the host's own. So does what carries its address:
- * a translator leads back to it. */
+/* Whatever can't be looked up counts as the host's own. So does an IPv6 address that
+ * carries an IPv4 address of the host: a translator leads back to the host. */
 static bool is_host_local(const struct relay *r, const struct addr *a)
 {
 	struct addr v4;

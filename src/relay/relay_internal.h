@@ -170,7 +170,7 @@ struct relay_flow {
 	bool opened;		 /* the server answered, and nobody was told yet */
 	bool ended_first;	 /* the server was told of the end before it said one */
 	uint32_t opened_rule;	 /* that allows it, or PLAN_NO_RULE */
-	uint64_t other_budgets;	 /* that pay as well: a tunnel's, of what opened it */
+	uint64_t other_budgets;	 /* that pay as well: of what opened the tunnel */
 	uint64_t sent, received; /* client to server and back, since it was told */
 	struct http_stream http;
 	bool allowable; /* of the refusal, as are the next three */

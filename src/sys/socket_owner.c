@@ -303,6 +303,7 @@ static int list_candidates(struct process_search *s)
 		r = c ? cgroup_open(s->q->cgroup, c, NULL) : -ENOMEM;
 		if (r == 0)
 			r = cgroup_walk(&w, c);
+		/* Processes that ended before they were seen are left out. */
 		return r == -EAGAIN ? 0 : r;
 	}
 	all = opendir("/proc");
