@@ -64,12 +64,12 @@ struct filter_difference {
 };
 
 /* Load the sets with ranges of @rs beside what stands, about a millisecond's worth at a
- * time, so that filter_replace(), which does it else, has little to do; packets don't
- * meet them yet. @progress is zero at first. For shared namespaces: these sets change
- * names from generation to
- * generation. Return: 1, call again; 0, done; or -errno (-EEXIST: the generation doesn't
- * follow the one that stands; -ENOENT: nothing stands). Then, and whenever the change is
- * given up, what was loaded goes with the next replacement that isn't staged. */
+ * time. No packet meets these sets before filter_replace(), which loads them all at once
+ * where nobody has staged them. They change names from generation to generation.
+ * @progress is zero at first. Return: 1, call again; 0, done; or -errno (-EEXIST: the
+ * generation doesn't follow the one that stands; -ENOENT: nothing stands). After a
+ * failure, and when the change is given up, the next replacement takes away what was
+ * loaded. */
 struct filter_staging {
 	const struct filter_set *next; /* to be loaded, from @range on */
 	const struct filter_set *end;  /* this one, and those behind it, not */

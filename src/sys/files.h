@@ -28,11 +28,12 @@ struct file_how {
 	int flags;	  /* O_RDONLY, O_WRONLY, O_RDWR, with O_CREAT and O_APPEND */
 	mode_t mode;	  /* of a file that is made */
 	size_t max_bytes; /* file_read(): a larger file is -E2BIG */
-	bool anybodys;	  /* the file may be any user's, and anybody's to write to; else
-			   * path_open_as() of PATH_OWNED decides: @dir is AT_FDCWD then, and
-			   * links    that are root's or the user's are followed */
-	bool own; /* anybodys: the effective user's, and without another name (hard link)
-		   */
+	/* The file may be any user's, and anybody's to write to. Else path_open_as() of
+	 * PATH_OWNED decides: @dir is AT_FDCWD then, and links that are root's or the
+	 * user's are followed. */
+	bool anybodys;
+	/* anybodys: the effective user's, and without another name (hard link). */
+	bool own;
 	bool follow; /* anybodys: the last part of the name may be a symbolic link */
 };
 
