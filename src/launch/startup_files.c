@@ -728,6 +728,22 @@ static int add_links(struct scan *scan, const char *directory, struct links_walk
 	return r;
 }
 
+/* The links in the directory @name, where that is in a writable directory, whichever it
+ * is. */
+static int add_links_at(const struct scan *scan, const char *name, struct err *err)
+{
+	struct links_walk w = { 0 };
+
+	for (size_t i = 0; i < scan->top_count; i++) {
+		struct scan there = { .files = scan->files, .top = &scan->tops[i] };
+		const char *rest = rest_below(there.top, name);
+
+		if (rest)
+			return add_links(&there, rest, &w, err);
+	}
+	return 0;
+}
+
 /* What is found is a directory, or a link to one: a hook is often a link to a script of
  * the project, which the command could change. */
 static int find_links(struct scan *scan, struct err *err)
@@ -736,9 +752,7 @@ static int find_links(struct scan *scan, struct err *err)
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && !scan->after && i < s->count; i++) {
-		struct links_walk w = { 0 };
 		CLEAN(path) struct path p = { .fd = -1 };
-		const char *rest;
 
 		if (!rest_below(scan->top, s->found[i].name) ||
 		    S_ISREG(s->found[i].st.st_mode) ||
@@ -746,9 +760,8 @@ static int find_links(struct scan *scan, struct err *err)
 			continue;
 		r = add_way(scan, &p, s->why[i] ?: startup_why_path(s->found[i].name),
 			    err);
-		rest = rest_below(scan->top, p.name);
-		if (r == 0 && rest && S_ISDIR(p.st.st_mode))
-			r = add_links(scan, rest, &w, err);
+		if (r == 0 && S_ISDIR(p.st.st_mode))
+			r = add_links_at(scan, p.name, err);
 	}
 	return r;
 }

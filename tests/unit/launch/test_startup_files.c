@@ -264,6 +264,21 @@ TEST_WITH(links_in_what_a_held_directory_has_are_held, set_up, tear_down)
 	free(s);
 }
 
+TEST_WITH(links_in_another_writable_directory_that_a_held_link_leads_to_are_held, set_up,
+	  tear_down)
+{
+	static const char *const both[] = { "a", "b" };
+	struct startup_files *s;
+
+	assert_int_equal(mkdir("b", 0755) | mkdir("b/husky", 0755), 0);
+	assert_int_equal(symlink("../b/husky", "a/.husky"), 0);
+	assert_int_equal(symlink("../x", "b/husky/pre-commit"), 0);
+	s = search(both, ARRAY_SIZE(both));
+	assert_true(has(s, "/b/husky/pre-commit"));
+	startup_files_done(s);
+	free(s);
+}
+
 TEST_WITH(the_way_from_a_hook_of_the_repository_around_is_held, set_up, tear_down)
 {
 	static const char *const held[] = { "/a/s/pre-commit", "/a/s/real", "/a/s/post",
