@@ -57,7 +57,7 @@ enum {
 	/* Whose file system an ioctl is one of, and the number of bcachefs. */
 	IOCTL_TYPE_BITS = 0xff00,
 	BCACHEFS_TYPE = 0xbc00,
-	/* Those of virtual consoles, which say nothing of a size. */
+	/* Of virtual consoles' ioctls, whose numbers say nothing of a size. */
 	KEYBOARD_TYPE = 0x4b00,
 	CONSOLE_TYPE = 0x5600,
 	CALLS_MAX = 12,
@@ -78,7 +78,7 @@ static const struct refusal refusals[] = {
 	/* Makes calls that no filter sees; sockets in a way that can't be judged. */
 	{ { "io_uring_setup", "io_uring_enter", "io_uring_register", "socketcall" },
 	  ENOSYS },
-	/* The same as older calls, with arguments that can't be judged. */
+	/* Do what older calls do, with arguments that can't be judged. */
 	{ { "openat2", "clone3" }, ENOSYS },
 	/* Has the kernel start programs of root's. */
 	{ { "add_key", "request_key", "keyctl" }, EPERM },
@@ -186,7 +186,7 @@ static int refuse_calls(scmp_filter_ctx ctx, const struct refusal *row)
 		}
 		r = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO(row->error), nr, count,
 					   row->when);
-		/* One that this architecture lacks is skipped. */
+		/* A call that this architecture lacks is skipped. */
 		if (r == -EDOM)
 			r = 0;
 	}

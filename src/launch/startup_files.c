@@ -249,8 +249,8 @@ static int add_named(struct scan *scan, const char *name, const char *reason,
 	return r < 0 ? r : add_in_tops(scan, p.name, reason, err);
 }
 
-/* To a file, or to what could be made one. A link to a directory is left out: it may lead
- * to the whole project. */
+/* Is @entry a link to a file, or to what could be made one? A link to a directory is left
+ * out: it may lead to the whole project. */
 static bool is_link(int dir, const struct dirent *entry)
 {
 	struct stat st;
@@ -691,7 +691,7 @@ static int add_link_inside(struct scan *scan, const char *directory, const char 
 	return r;
 }
 
-/* Those of @directory before those of the directories in it. */
+/* Add the links in @directory, and then those in the directories in it. */
 static int add_links(struct scan *scan, const char *directory, struct links_walk *w,
 		     struct err *err)
 {

@@ -25,8 +25,8 @@
 #include "sys/files.h"
 
 enum {
-	STARTUP_MAX =
-		256, /* of one run; more are neither protected nor told: a warning */
+	/* Of one run; more are neither protected nor told: a warning. */
+	STARTUP_MAX = 256,
 	STARTUP_ENTRIES_MAX = 50000, /* of one writable directory; more: the same */
 	/* Below a writable directory; deeper: the same. Each directory on the way to what
 	 * is held is a mount, and a lookup from the top. */
@@ -53,13 +53,14 @@ int startup_files_add(struct startup_files *s, const struct path *top,
 		      struct err *err) MUST_CHECK;
 /* Find those below all that were added. */
 int startup_files_find(struct startup_files *s, struct err *err) MUST_CHECK;
-/* After the end: fill @ret with what is below those of @before now. */
+/* After the end: fill @ret, which is all zeros, with what the writable directories of
+ * @before have now. startup_files_done() frees that, after a failure too. */
 int startup_files_find_again(const struct startup_files *before,
 			     struct startup_files *ret) MUST_CHECK;
 /* Is @name of the git directory @directory an empty list of remotes? Git makes that, and
  * takes nothing from it. */
 bool startup_git_is_empty(const char *directory, const char *name);
-/* That file of @s, or NULL. */
+/* The file of @s whose name is @name, or NULL. */
 const struct path *startup_files_known(const struct startup_files *s, const char *name);
 /* Is a component of the canonical @path one of the table, or does it lie in a git
  * directory? */

@@ -205,8 +205,8 @@ bool startup_report_new(const struct startup_files *s, bool quiet)
 
 	if (s->top_count == 0)
 		return true;
-	/* All of it before the first word: who reads stderr may take as long as he
-	 * likes. */
+	/* What git would obey is moved before the first word: who reads stderr may take
+	 * as long as he likes. */
 	for (size_t i = 0; i < s->count; i++)
 		if (stands_for_git(s, i))
 			look_into_known_git(s, s->found[i].name, &report);
@@ -216,8 +216,7 @@ bool startup_report_new(const struct startup_files *s, bool quiet)
 		const struct path *p = &s->found[i];
 		const char *name = p->name;
 
-		/* Somebody outside who replaces a file takes the mount away that held it.
-		 */
+		/* Who replaces a file outside takes the mount away that held it. */
 		if (!s->is_named[i] &&
 		    (lstat(name, &st) < 0 || !stat_is_same(&st, &p->st) ||
 		     st.st_ctim.tv_sec != p->st.st_ctim.tv_sec ||

@@ -42,9 +42,9 @@ int std_fds_enter_terminal(int slave, struct err *err) MUST_CHECK;
  * Return: 0, or -errno with a line that names the descriptor: nothing may start. */
 int std_fds_protect(unsigned int changeable, struct err *err) MUST_CHECK;
 
-/* What belongs to their open files, which the command shares. Flags such as O_NONBLOCK
- * and a socket's limit of time would keep Weir's report from being written, and stay with
- * the caller. */
+/* What belongs to the open files of descriptors 0 to 2, which the command shares. Flags
+ * such as O_NONBLOCK and a socket's limit of time would keep Weir's report from being
+ * written, and stay with the caller. */
 struct std_state {
 	int flags[3];
 	struct timeval send_timeout[3]; /* of a socket */

@@ -739,7 +739,7 @@ void asking_turn(struct asking *a)
 	struct review *t;
 
 	while (a->live && a->count > 0) {
-		/* It was refused while others were asked for. */
+		/* The first task was refused while others were asked for. */
 		const bool is_late = !a->terminal.asks &&
 				     loop_now_ms(a->terminal.loop) >=
 					     a->items[0].at_ms + a->timeout_ms;

@@ -152,7 +152,7 @@ int asking_open(struct asking *a, struct err *err) MUST_CHECK;
 /* The command runs. */
 int asking_serve(struct asking *a, struct live *live, struct loop *loop,
 		 int64_t timeout_ms) MUST_CHECK;
-/* Somebody is, or will be, asked for @task. */
+/* Is @task asked for on the terminal, or will it be? */
 bool asking_has(const struct asking *a, int64_t task);
 /* @t, which may be NULL, is asked for, by @command, if that is known. It may be asked for
  * already: then it is for as long as what has come now waits. */

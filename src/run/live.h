@@ -19,7 +19,7 @@
 #include "run/policies.h"
 #include "sandbox/sandbox.h"
 
-/* Then a decided one goes, or the oldest that nobody is asked for. */
+/* For one task more a decided one goes, or the oldest that nobody is asked for. */
 enum { RUN_REVIEWS_MAX = 256 };
 
 struct run_reviews {
@@ -62,7 +62,7 @@ struct live {
 	struct run_reviews reviews;
 	/* @next is in force; the caller takes it. */
 	void (*on_policy)(struct live *l, struct run_policy *next);
-	/* The caller asks somebody for the task @id. */
+	/* Does the caller ask somebody for the task @id? */
 	bool (*is_asked)(struct live *l, int64_t id);
 };
 

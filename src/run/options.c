@@ -482,8 +482,8 @@ static int read_narrowing(struct config *c, const struct node *n)
 enum { NARROW_MAX = 64 * 1024 }; /* bytes of .weir.yaml; more is an error */
 
 /* The text of a file. .weir.yaml may be anybody's, since it can't widen; but to read a
- * file takes up to a hundred times its size, and a link could
- * show what another file has in the messages about its faults. */
+ * file takes up to a hundred times its size, and a link could show what another file has
+ * in the messages about its faults. */
 static int load(struct config *c, enum config_kind kind, struct text *ret)
 {
 	const struct file_how how = { .max_bytes = NARROW_MAX, .anybodys = true };

@@ -339,7 +339,8 @@ static void on_exited(struct control *c, int wait_status)
 	loop_timer_stop(c->loop, &c->kill);
 	c->state = CONTROL_EXITED;
 	c->wait_status = wait_status;
-	/* It takes all that is left in its namespaces along, while the engine counts. */
+	/* The launch child takes all that is left in its namespaces along, while the
+	 * engine counts. */
 	kill(c->launch, SIGKILL);
 	notify_engine(c, IPC_FINISH);
 	if (loop_timer_in(c->loop, &c->finish, FINISH_MS) < 0)
@@ -468,7 +469,8 @@ static void on_launch_late(struct loop_timer *t)
 	     "the sandbox did not come up in time");
 }
 
-/* As of an engine that ends then, nobody knows what it has refused. */
+/* An engine that hasn't sent its counters by then leaves unknown what it has refused, as
+ * one does that has ended before. */
 static void on_finish_late(struct loop_timer *t)
 {
 	struct control *c = CONTAINER_OF(t, struct control, finish);

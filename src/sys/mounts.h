@@ -58,7 +58,7 @@ struct mount_part {
 	const struct mount *of;
 	const char *path;      /* borrowed: the path itself, or where @of is mounted */
 	char inside[PATH_MAX]; /* where in the file system of @of it lies */
-	size_t next;
+	size_t next;	       /* index of the mount that is looked at next */
 };
 
 /* The next part of @path, which lies on the mount @id. Return: false at the end, where
