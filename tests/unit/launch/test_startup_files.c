@@ -279,6 +279,45 @@ TEST_WITH(links_in_another_writable_directory_that_a_held_link_leads_to_are_held
 	free(s);
 }
 
+static bool is_cut(void)
+{
+	struct startup_files *s = search(top, 1);
+	bool cut = s->cut;
+
+	startup_files_done(s);
+	free(s);
+	return cut;
+}
+
+TEST_WITH(more_links_than_are_looked_for_are_told, set_up, tear_down)
+{
+	char name[64];
+
+	assert_int_equal(mkdir("a/.claude", 0755) | mkdir("a/tools", 0755), 0);
+	put("a/tools/x", "");
+	for (int i = 0; i < 32; i++) {
+		snprintf(name, sizeof(name), "a/.claude/%d", i);
+		assert_int_equal(symlink("../tools/x", name), 0);
+	}
+	assert_false(is_cut());
+	assert_int_equal(symlink("../tools/x", "a/.claude/one-more"), 0);
+	assert_true(is_cut());
+}
+
+TEST_WITH(more_entries_than_are_searched_for_links_are_told, set_up, tear_down)
+{
+	char name[64];
+
+	assert_int_equal(mkdir("a/.claude", 0755) | mkdir("a/.claude/d", 0755), 0);
+	for (int i = 0; i < 999; i++) {
+		snprintf(name, sizeof(name), "a/.claude/d/%d", i);
+		put(name, "");
+	}
+	assert_false(is_cut());
+	put("a/.claude/d/one-more", "");
+	assert_true(is_cut());
+}
+
 TEST_WITH(the_way_from_a_hook_of_the_repository_around_is_held, set_up, tear_down)
 {
 	static const char *const held[] = { "/a/s/pre-commit", "/a/s/real", "/a/s/post",
