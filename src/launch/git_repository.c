@@ -12,9 +12,9 @@
 #include "sys/mounts.h"
 
 enum {
-	LINE_MAX_BYTES = 8192,	    /* of a file that leads elsewhere; more is an error */
+	LINE_MAX_BYTES = 1 << 20,   /* of a file that leads elsewhere, as git takes it */
 	NESTED_MAX = 16,	    /* submodules in submodules; more is an error */
-	CONFIG_MAX_BYTES = 1 << 20, /* of a config; a larger one is not looked at */
+	CONFIG_MAX_BYTES = 1 << 20, /* of a config; more is an error */
 };
 
 static int out_of_memory(struct err *err)
@@ -36,31 +36,45 @@ bool git_repository_is(const char *dir)
 	return has(dir, "HEAD") && has(dir, "objects") && has(dir, "refs");
 }
 
-/* The canonical name of the path that the file @dir/@name has in it behind @prefix. The
- * path counts from @dir. */
-static int follow(struct arena *arena, const char *dir, const char *name,
-		  const char *prefix, const char **ret, struct err *err)
+int git_file_follow(const char *dir, const char *name, const char *prefix,
+		    struct path *ret, struct err *err)
 {
-	const struct file_how how = { .max_bytes = LINE_MAX_BYTES, .anybodys = true };
-	const char *path = arena_printf(arena, "%s/%s", dir, name), *whole;
+	const struct file_how how = { .max_bytes = LINE_MAX_BYTES,
+				      .anybodys = true,
+				      .follow = true };
+	CLEAN(arena) struct arena arena = { 0 };
+	const char *path = arena_printf(&arena, "%s/%s", dir, name), *whole;
 	CLEAN(file_bytes) struct file_bytes file = { 0 };
-	CLEAN(path) struct path p = { .fd = -1 };
 	const size_t skipped = strlen(prefix);
-	struct text line;
 	int r = path ? file_read(AT_FDCWD, path, &how, &file, err) : out_of_memory(err);
 
 	if (r < 0)
 		return r;
-	line = text_trim((struct text){ file.bytes, file.size });
-	if (line.len <= skipped || memcmp(line.ptr, prefix, skipped) != 0)
+	while (file.size > 0 && strchr("\r\n", file.bytes[file.size - 1]))
+		file.size--;
+	if (file.size <= skipped || memcmp(file.bytes, prefix, skipped) != 0)
 		return err_set(err, -EINVAL, "'%s' is no file of git's", path);
-	whole = arena_text(arena, text_trim((struct text){ line.ptr + skipped,
-							   line.len - skipped }));
+	whole = arena_text(&arena,
+			   (struct text){ file.bytes + skipped, file.size - skipped });
 	if (whole && whole[0] != '/')
-		whole = arena_printf(arena, "%s/%s", dir, whole);
-	r = whole ? path_open(whole, &p, err) : out_of_memory(err);
+		whole = arena_printf(&arena, "%s/%s", dir, whole);
+	return whole ? path_open(whole, ret, err) : out_of_memory(err);
+}
+
+/* The same, where no link that an earlier command may have left is on the way: the name.
+ */
+static int follow(struct arena *arena, const char *dir, const char *name,
+		  const char *prefix, const char **ret, struct err *err)
+{
+	const char *file = arena_printf(arena, "%s/%s", dir, name);
+	CLEAN(path) struct path p = { .fd = -1 };
+	struct stat st;
+	int r = file ? git_file_follow(dir, name, prefix, &p, err) : out_of_memory(err);
+
 	if (r < 0)
 		return r;
+	if (lstat(file, &st) < 0 || S_ISLNK(st.st_mode))
+		return err_set(err, -EPERM, "'%s' is a link", file);
 	if (p.untrusted)
 		return err_set(err, -EPERM, "'%s' is a link", p.untrusted);
 	*ret = arena_text(arena, text_of(p.name));
@@ -123,7 +137,7 @@ static int check_submodule(struct arena *arena, struct git_repository *g, size_t
 	return 0;
 }
 
-/* @dot_git is the entry `.git` of g->top. */
+/* What the entry `.git` of g->top is, or leads to. */
 static int read_dot_git(struct arena *arena, struct git_repository *g, mode_t mode,
 			size_t depth, struct err *err)
 {
@@ -133,7 +147,7 @@ static int read_dot_git(struct arena *arena, struct git_repository *g, mode_t mo
 		g->dir = g->common = arena_printf(arena, "%s/.git", g->top);
 		return g->dir ? 0 : out_of_memory(err);
 	}
-	r = follow(arena, g->top, ".git", "gitdir:", &g->dir, err);
+	r = follow(arena, g->top, ".git", "gitdir: ", &g->dir, err);
 	if (r < 0)
 		return r;
 	return has(g->dir, "commondir") ? check_worktree(arena, g, err)
@@ -155,10 +169,11 @@ static int find_from(struct arena *arena, const char *from, size_t depth,
 
 		if (!entry)
 			return out_of_memory(err);
+		/* Git goes past a directory that is no repository. */
 		if (lstat(entry, &st) == 0 &&
-		    (!S_ISDIR(st.st_mode) || has(entry, "HEAD"))) {
+		    (!S_ISDIR(st.st_mode) || git_repository_is(entry))) {
 			r = read_dot_git(arena, &g, st.st_mode, depth, err);
-			if (r == 0 || r == -EPERM)
+			if (r == 0)
 				*ret = g;
 			return r;
 		}
@@ -178,22 +193,23 @@ int git_repository_find(struct arena *arena, const char *from, struct git_reposi
 
 /* The bytes of the config @path, with a NUL at the end and nowhere else: one ends no text
  * here. */
-static bool read_config(const char *path, struct file_bytes *ret)
+static int read_config(const char *path, struct file_bytes *ret)
 {
-	const struct file_how how = { .max_bytes = CONFIG_MAX_BYTES, .anybodys = true };
+	const struct file_how how = { .max_bytes = CONFIG_MAX_BYTES,
+				      .anybodys = true,
+				      .follow = true };
+	int r = file_read(AT_FDCWD, path, &how, ret, NULL);
 
-	if (file_read(AT_FDCWD, path, &how, ret, NULL) < 0)
-		return false;
-	for (size_t i = 0; i < ret->size; i++)
+	for (size_t i = 0; r == 0 && i < ret->size; i++)
 		ret->bytes[i] = ret->bytes[i] ?: ' ';
-	return true;
+	return r;
 }
 
 bool git_config_has_secret(const char *path)
 {
 	CLEAN(file_bytes) struct file_bytes file = { 0 };
 
-	if (!read_config(path, &file))
+	if (read_config(path, &file) < 0)
 		return false;
 	if (strcasestr(file.bytes, "extraheader"))
 		return true;
@@ -275,9 +291,10 @@ int git_config_read(const char *path, git_config_setting *on_setting, void *data
 	CLEAN(mem) char *value = NULL;
 	struct text section = { 0 };
 	const char *at;
+	int r = read_config(path, &file);
 
-	if (!read_config(path, &file))
-		return -ENOENT;
+	if (r < 0)
+		return r;
 	value = malloc(file.size + 1);
 	if (!value)
 		return -ENOMEM;

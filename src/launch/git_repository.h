@@ -16,6 +16,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/text.h"
+#include "sys/files.h"
 
 struct git_repository {
 	const char *top;    /* of the working tree; NULL: there is no repository */
@@ -28,10 +29,14 @@ bool git_repository_is(const char *dir);
 /* Find the repository of the directory @from, whose name is canonical; the names live in
  * @arena.
  * Return: 0, also when there is none; -EPERM when a file `.git` leads to what git did not
- * make for it, and obeys all the same: @ret->dir and @ret->common say where, or are NULL;
- * another -errno. */
+ * make for it; another -errno. */
 int git_repository_find(struct arena *arena, const char *from, struct git_repository *ret,
 			struct err *err) MUST_CHECK;
+/* Open what the path in the file @dir/@name leads to, as git reads it: the path stands
+ * behind @prefix and counts from @dir. Whoever wrote the file is believed.
+ * Return: 0; -EINVAL when the file doesn't begin with @prefix; another -errno. */
+int git_file_follow(const char *dir, const char *name, const char *prefix,
+		    struct path *ret, struct err *err) MUST_CHECK;
 
 /* Has the config @path of a repository what opens a server: a header of all requests, as
  * GitHub's checkout leaves it there, or a URL with a password, as GitLab's does? What
@@ -43,6 +48,6 @@ bool git_config_has_secret(const char *path);
 typedef void git_config_setting(void *data, struct text section, struct text key,
 				const char *value);
 /* Give each setting of the config @path that has a value to @on_setting, in their order.
- * Return: 0; -EINVAL when git refuses the rest of it; -ENOENT when it can't be read;
- * -ENOMEM. */
+ * Return: 0; -EINVAL when git refuses the rest of it, or when it is no regular file;
+ * -E2BIG when it is larger than 1 MiB; another -errno. */
 int git_config_read(const char *path, git_config_setting *on_setting, void *data);

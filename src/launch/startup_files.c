@@ -68,6 +68,18 @@ static char *join_names(const char *directory, const char *name)
 	return joined;
 }
 
+/* DT_UNKNOWN: it has gone. */
+static unsigned char type_of(int dir, const struct dirent *entry)
+{
+	struct stat st;
+
+	if (entry->d_type != DT_UNKNOWN)
+		return entry->d_type;
+	if (fstatat(dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return DT_UNKNOWN;
+	return (unsigned char)IFTODT(st.st_mode);
+}
+
 const struct path *startup_files_known(const struct startup_files *s, const char *name)
 {
 	for (size_t i = 0; i < s->count; i++) {
@@ -173,23 +185,17 @@ static bool is_whole(const struct git_marks *marks)
 	return marks->head && marks->objects && marks->refs;
 }
 
-/* Is the directory @path one of git's? A command may have moved HEAD, objects or refs
- * away, for the next command to put back. What was held no command can have moved: that
- * alone is enough in a directory `.git`, and in a bare repository that is called so. */
-static bool is_gits(const char *path, const struct git_marks *marks)
+/* Is the open directory @dir, which is called @name, one of git's? A command may have
+ * moved HEAD, objects or refs away, for the next command to put back. What was held no
+ * command can have moved: that alone is enough. */
+static bool is_gits(int dir, const char *name, const struct git_marks *marks)
 {
-	static const char suffix[] = ".git";
-	const size_t len = strlen(suffix);
-	bool is_called_so = false;
+	struct stat config, hooks;
 
-	if (is_whole(marks) || (marks->head && marks->commondir))
-		return true;
-	for (const char *at = path; (at = strcasestr(at, suffix)); at += len) {
-		if (at[len] == '\0' && at > path && at[-1] == '/')
-			return true;
-		is_called_so = is_called_so || at[len] == '\0' || at[len] == '/';
-	}
-	return is_called_so && (marks->commondir || (marks->config && marks->hooks));
+	return is_whole(marks) || marks->commondir || strcasecmp(name, ".git") == 0 ||
+	       (marks->config && marks->hooks &&
+		fstatat(dir, "config", &config, 0) == 0 && S_ISREG(config.st_mode) &&
+		fstatat(dir, "hooks", &hooks, 0) == 0 && S_ISDIR(hooks.st_mode));
 }
 
 /* --- by links --- */
@@ -225,6 +231,14 @@ static int add_in_tops(struct scan *scan, const char *name, const char *reason,
 	return r;
 }
 
+static bool is_in_tops(const struct scan *scan, const char *name)
+{
+	for (size_t i = 0; i < scan->top_count; i++)
+		if (path_is_within(name, scan->tops[i].name))
+			return true;
+	return false;
+}
+
 /* Each link on the way to @p could be led elsewhere. */
 static int add_way(struct scan *scan, const struct path *p, const char *reason,
 		   struct err *err)
@@ -236,63 +250,129 @@ static int add_way(struct scan *scan, const struct path *p, const char *reason,
 	return r;
 }
 
-/* Add what lies at @name, and the links on the way. */
+/* Has @p all of a writable directory in it? */
+static bool has_a_top(const struct scan *scan, const struct path *p)
+{
+	for (size_t i = 0; i < scan->top_count; i++)
+		if (path_is_within(scan->tops[i].name, p->name))
+			return true;
+	return false;
+}
+
+/* What was looked at of a directory that is obeyed, with those in it. */
+struct links_walk {
+	struct scan *scan;
+	const char *reason;
+	struct err *err;
+	size_t entries, links, depth;
+	bool is_full; /* there is more than is looked at */
+};
+
+static int add_links(struct links_walk *w, int at, const char *entry, const char *name);
+
+/* What a directory has that is obeyed may be a link, to a script of the project. One that
+ * lies in a writable directory is held, and follow_links() goes on from there. */
+static int add_obeyed_link(struct links_walk *w, const char *name)
+{
+	CLEAN(path) struct path p = { .fd = -1 };
+	struct startup_files *s = w->scan->files;
+	const bool leads = path_open(name, &p, NULL) == 0;
+	const size_t before = s->count;
+	int r;
+
+	/* It may lead to the whole project. */
+	if (leads && !S_ISREG(p.st.st_mode) &&
+	    (!S_ISDIR(p.st.st_mode) || has_a_top(w->scan, &p)))
+		return 0;
+	w->links++;
+	r = add_in_tops(w->scan, name, w->reason, w->err);
+	for (size_t i = before; i < s->count; i++)
+		s->is_inside[i] = true;
+	if (r < 0 || !leads || is_in_tops(w->scan, name))
+		return r;
+	r = add_way(w->scan, &p, w->reason, w->err);
+	if (r == 0)
+		r = add_in_tops(w->scan, p.name, w->reason, w->err);
+	if (r == 0 && S_ISDIR(p.st.st_mode) && !is_in_tops(w->scan, p.name))
+		r = add_links(w, p.fd, ".", p.name);
+	return r;
+}
+
+/* An agent keeps whole working trees in its directory. */
+static bool is_walked_for_links(const char *name)
+{
+	static const char *const others[] = { "node_modules", "worktrees" };
+
+	return !text_is_one_of(name, others, ARRAY_SIZE(others));
+}
+
+static int add_links_of(struct links_walk *w, DIR *dir, const char *name, bool of_links)
+{
+	const struct dirent *entry;
+	int r = 0;
+
+	while (r == 0 && !w->is_full && (entry = directory_next(dir))) {
+		CLEAN(mem) char *whole = NULL;
+
+		w->is_full = of_links &&
+			     (++w->entries > LINKS_ENTRIES_MAX || w->links == LINKS_MAX);
+		if (w->is_full ||
+		    type_of(dirfd(dir), entry) != (of_links ? DT_LNK : DT_DIR) ||
+		    (!of_links && !is_walked_for_links(entry->d_name)))
+			continue;
+		whole = join_names(name, entry->d_name);
+		if (!whole)
+			return err_sys(w->err, -ENOMEM, "cannot walk '%s'", name);
+		r = of_links ? add_obeyed_link(w, whole)
+			     : add_links(w, dirfd(dir), entry->d_name, whole);
+	}
+	return r;
+}
+
+/* Hold what the links lead to in the directory @name, which is @entry of @at, and then in
+ * those in it. */
+static int add_links(struct links_walk *w, int at, const char *entry, const char *name)
+{
+	const int flags = O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC;
+	CLEAN(directory) DIR *dir = directory_open(openat(at, entry, flags));
+	int r = 0;
+
+	w->is_full = w->is_full || w->depth == STARTUP_DEPTH_MAX ||
+		     (!dir && !has_gone(-errno));
+	w->depth++;
+	if (dir)
+		r = add_links_of(w, dir, name, true);
+	if (dir)
+		rewinddir(dir);
+	if (dir && r == 0)
+		r = add_links_of(w, dir, name, false);
+	w->depth--;
+	w->scan->files->cut = w->scan->files->cut || w->is_full;
+	return r;
+}
+
+/* Hold what lies at @name, and the links on the way. Where that is a directory outside of
+ * the writable ones, something in it may be a link to a script that is not. */
 static int add_named(struct scan *scan, const char *name, const char *reason,
 		     struct err *err)
 {
+	struct links_walk w = { .scan = scan, .reason = reason, .err = err };
 	CLEAN(path) struct path p = { .fd = -1 };
 	int r;
 
 	if (path_open(name, &p, NULL) < 0)
 		return 0; /* it is not there, and git goes on without it */
 	r = add_way(scan, &p, reason, err);
-	return r < 0 ? r : add_in_tops(scan, p.name, reason, err);
-}
-
-/* Is @entry a link to a file, or to what could be made one? A link to a directory is left
- * out: it may lead to the whole project. */
-static bool is_link(int dir, const struct dirent *entry)
-{
-	struct stat st;
-
-	if (entry->d_type != DT_LNK && entry->d_type != DT_UNKNOWN)
-		return false;
-	return fstatat(dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       S_ISLNK(st.st_mode) &&
-	       (fstatat(dir, entry->d_name, &st, 0) < 0 || S_ISREG(st.st_mode));
-}
-
-/* Git runs what is in @directory. Where that is in no writable directory, a hook in it
- * may be a link to a script that is. */
-static int add_hooks(struct scan *scan, const char *directory, struct err *err)
-{
-	CLEAN(directory) DIR *dir = NULL;
-	CLEAN(path) struct path p = { .fd = -1 };
-	size_t looked = 0, links = 0;
-	const struct dirent *entry;
-	int r = 0;
-
-	if (path_open(directory, &p, NULL) < 0)
+	if (r == 0)
+		r = add_in_tops(scan, p.name, reason, err);
+	if (r < 0 || !S_ISDIR(p.st.st_mode) || scan->after)
+		return r;
+	/* All would be read-only. */
+	if (has_a_top(scan, &p)) {
+		scan->files->cut = true;
 		return 0;
-	for (size_t i = 0; i < scan->top_count; i++)
-		if (path_is_within(p.name, scan->tops[i].name))
-			return 0; /* find_links() does it */
-	dir = directory_open(openat(p.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-	while (r == 0 && dir && (entry = directory_next(dir))) {
-		CLEAN(mem) char *name = NULL;
-
-		if (++looked > LINKS_ENTRIES_MAX || links == LINKS_MAX) {
-			scan->files->cut = true;
-			break;
-		}
-		if (!is_link(dirfd(dir), entry))
-			continue;
-		links++;
-		name = join_names(p.name, entry->d_name);
-		r = name ? add_named(scan, name, "a hook of git's leads to it", err)
-			 : err_sys(err, -ENOMEM, "cannot read '%s'", p.name);
 	}
-	return r;
+	return is_in_tops(scan, p.name) ? 0 : add_links(&w, p.fd, ".", p.name);
 }
 
 /* --- what git's config names --- */
@@ -309,6 +389,7 @@ struct config_reader {
 	const char *directory; /* of the file that is read: include.path counts from it */
 	const char *worktree;  /* core.hooksPath counts from it */
 	bool is_linked;	       /* git worktree made it: core.worktree is another one's */
+	bool is_own;	       /* the caller's or the machine's: as many as he likes */
 	size_t depth;
 	int r;
 };
@@ -344,7 +425,7 @@ static void on_setting(void *data, struct text section, struct text key,
 	}
 	if (!is_hooks && !is_include)
 		return;
-	if (++c->scan->files->configured > CONFIGURED_MAX) {
+	if (!c->is_own && ++c->scan->files->configured > CONFIGURED_MAX) {
 		c->scan->files->cut = true;
 		return;
 	}
@@ -355,8 +436,6 @@ static void on_setting(void *data, struct text section, struct text key,
 					    "so"
 					  : "git's config includes it",
 				 c->err);
-	if (c->r == 0 && is_hooks)
-		c->r = add_hooks(c->scan, name, c->err);
 	if (c->r == 0 && is_include && c->depth < INCLUDES_MAX)
 		c->r = read_named(c, name);
 }
@@ -366,43 +445,90 @@ static int read_named(const struct config_reader *from, const char *file)
 {
 	struct config_reader c = *from;
 	const size_t length = (size_t)(strrchr(file, '/') - file);
+	int r;
 
 	c.depth++;
 	c.directory = arena_text(c.names, (struct text){ file, length });
-	if (!c.directory || git_config_read(file, on_setting, &c) == -ENOMEM)
-		return err_sys(c.err, -ENOMEM, "cannot read '%s'", file);
+	r = c.directory ? git_config_read(file, on_setting, &c) : -ENOMEM;
+	if (r == -ENOMEM)
+		return err_sys(c.err, r, "cannot read '%s'", file);
+	/* Git ends where a config is none. */
+	if (r < 0 && r != -EINVAL && !has_gone(r))
+		c.scan->files->cut = true;
 	return c.r;
 }
 
-/* The working tree of the git directory @path, as far as its name says; else itself. */
-static struct text worktree_of(const char *path)
+/* The caller's own configs and the machine's count in every repository: a path in them
+ * may count from the working tree, or lead to where a project is. */
+static int read_own_configs(const struct config_reader *c)
 {
-	static const char own[] = "/.git";
-	const size_t length = strlen(path), end = strlen(own);
-	const bool is_checkout = length > end && strcmp(path + length - end, own) == 0;
+	const struct {
+		const char *base, *name;
+	} configs[] = {
+		{ getenv("HOME"), ".gitconfig" },
+		{ getenv("XDG_CONFIG_HOME"), "git/config" },
+		{ getenv("HOME"), ".config/git/config" },
+		{ getenv("GIT_CONFIG_GLOBAL"), "" },
+		{ "/etc", "gitconfig" },
+	};
+	int r = 0;
 
-	return (struct text){ path, is_checkout ? length - end : length };
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(configs); i++) {
+		const char *base = configs[i].base, *name = configs[i].name, *file;
+
+		if (!base || base[0] != '/')
+			continue;
+		file = arena_printf(c->names, "%s%s%s", base, name[0] ? "/" : "", name);
+		r = file ? read_named(c, file)
+			 : err_sys(c->err, -ENOMEM, "cannot read git's config");
+	}
+	return r;
 }
 
-/* In the git directory @path, of the working tree @worktree. */
-static int add_all_configured(struct scan *scan, const char *path, struct text worktree,
-			      bool is_linked, struct err *err)
+/* Hold what git obeys in the git directory @dir, of the working tree @worktree.
+ * @is_linked: git worktree made that, and @dir is its repository's. */
+static int add_git(struct scan *scan, const char *dir, const char *worktree,
+		   bool is_linked, struct err *err)
 {
 	static const char *const configs[] = { "config", "config.worktree" };
 	CLEAN(arena) struct arena names = { 0 };
+	CLEAN(path) struct path common = { .fd = -1 };
 	const struct config_reader c = { .scan = scan,
 					 .err = err,
 					 .names = &names,
 					 .is_linked = is_linked,
-					 .worktree = arena_text(&names, worktree) };
-	int r = c.worktree ? 0 : -ENOMEM;
+					 .worktree = worktree };
+	struct config_reader own = c;
+	int r = 0;
 
+	for (const struct startup_row *row = startup_git; row->why; row++)
+		for (const char *const *n = row->names; r == 0 && *n; n++) {
+			const char *name = arena_printf(&names, "%s/%s", dir, *n);
+
+			if (!name)
+				return err_sys(err, -ENOMEM, "cannot look into '%s'",
+					       dir);
+			if (startup_git_is_empty(dir, *n))
+				continue;
+			r = add_in_tops(scan, name, NULL, err);
+			if (r == 0)
+				r = add_named(scan, name, row->why, err);
+		}
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(configs); i++) {
-		const char *file = arena_printf(&names, "%s/%s", path, configs[i]);
+		const char *file = arena_printf(&names, "%s/%s", dir, configs[i]);
 
-		r = file ? read_named(&c, file) : -ENOMEM;
+		r = file ? read_named(&c, file)
+			 : err_sys(err, -ENOMEM, "cannot read the config in '%s'", dir);
 	}
-	return r == -ENOMEM ? err_sys(err, r, "cannot read the config in '%s'", path) : r;
+	own.is_linked = own.is_own = true;
+	if (r == 0 && !is_linked)
+		r = read_own_configs(&own);
+	if (r < 0 || is_linked ||
+	    git_file_follow(dir, "commondir", "", &common, NULL) < 0)
+		return r;
+	r = add_way(scan, &common, startup_why(startup_git, text_of(""), "commondir"),
+		    err);
+	return r < 0 ? r : add_git(scan, common.name, worktree, true, err);
 }
 
 /* git makes it itself in each new repository; without it, the command could. Root makes
@@ -435,26 +561,33 @@ bool startup_git_is_empty(const char *directory, const char *name)
 	return dir && !directory_next(dir) && errno == 0;
 }
 
+/* The working tree of the git directory @path, as far as its name says; else itself. */
+static struct text worktree_of(const char *path)
+{
+	static const char own[] = "/.git";
+	const size_t length = strlen(path), end = strlen(own);
+	const bool is_checkout = length > end && strcmp(path + length - end, own) == 0;
+
+	return (struct text){ path, is_checkout ? length - end : length };
+}
+
 static int add_git_directory(struct scan *scan, int dir, const char *directory,
 			     const struct git_marks *marks, size_t queued,
 			     struct err *err)
 {
+	CLEAN(arena) struct arena names = { 0 };
 	CLEAN(mem) char *path = whole_name(scan, directory);
+	const char *worktree = path ? arena_text(&names, worktree_of(path)) : NULL;
 	size_t kept = queued;
-	int r = 0;
+	int r;
 
-	if (!path)
+	if (!worktree)
 		return err_sys(err, -ENOMEM, "cannot walk '%s'", scan->top->name);
-	if (!is_gits(path, marks))
+	if (!is_gits(dir, strrchr(path, '/') + 1, marks))
 		return 0;
 	if (is_whole(marks) && !marks->commondir && !scan->after)
 		make_hooks(dir);
-	for (const struct startup_row *row = startup_git; row->why; row++)
-		for (const char *const *n = row->names; r == 0 && *n; n++)
-			if (!startup_git_is_empty(path, *n))
-				r = add_file(scan, directory, *n, err);
-	if (r == 0)
-		r = add_all_configured(scan, path, worktree_of(path), false, err);
+	r = add_git(scan, path, worktree, false, err);
 	for (size_t i = queued; i < scan->last; i++) {
 		const char *slash = strrchr(scan->queue[i], '/');
 
@@ -468,30 +601,28 @@ static int add_git_directory(struct scan *scan, int dir, const char *directory,
 	return r;
 }
 
-/* The repository of the working tree that @directory is, or lies in, may be elsewhere: in
- * a directory above, or where a file `.git` leads. */
-static int add_repository_of(struct scan *scan, const char *directory, struct err *err)
+/* Hold what git obeys in the working tree @top, where its entry `.git` is, or leads to, a
+ * git directory: whoever made that. */
+static int add_repository(struct scan *scan, const char *top, struct err *err)
 {
-	CLEAN(arena) struct arena names = { 0 };
-	struct err ignored = { 0 };
-	struct git_repository g;
-	const char *hooks;
-	bool is_linked;
-	int r = git_repository_find(&names, directory, &g, &ignored);
+	CLEAN(mem) char *name = NULL;
+	const char *reason = startup_why(startup_project, text_of(""), ".git");
+	CLEAN(path) struct path entry = { .fd = -1 }, dir = { .fd = -1 };
+	int r;
 
-	/* What git obeys is held, whoever made it. */
-	if ((r < 0 && r != -EPERM) || !g.dir)
+	if (asprintf(&name, "%s/.git", top[1] ? top : "") < 0) {
+		name = NULL;
+		return err_sys(err, -ENOMEM, "cannot look into '%s'", top);
+	}
+	if (path_open(name, &entry, NULL) < 0)
 		return 0;
-	g.common = g.common ?: g.dir;
-	is_linked = strcmp(g.dir, g.common) != 0;
-	r = add_all_configured(scan, g.common, text_of(g.top), is_linked, err);
-	if (r == 0 && is_linked)
-		r = add_all_configured(scan, g.dir, text_of(g.top), true, err);
-	hooks = arena_printf(&names, "%s/hooks", g.common);
-	if (r == 0)
-		r = hooks ? add_hooks(scan, hooks, err)
-			  : err_sys(err, -ENOMEM, "cannot read '%s'", g.common);
-	return r;
+	r = add_way(scan, &entry, reason, err);
+	if (r == 0 && S_ISDIR(entry.st.st_mode))
+		return add_git(scan, entry.name, top, false, err);
+	if (r < 0 || git_file_follow(top, ".git", "gitdir: ", &dir, NULL) < 0)
+		return r;
+	r = add_way(scan, &dir, reason, err);
+	return r < 0 ? r : add_git(scan, dir.name, top, false, err);
 }
 
 /* However full @directory is. It may not be there. */
@@ -527,8 +658,8 @@ static int scan_directory(struct scan *scan, const char *directory, struct err *
 	struct git_marks marks = { 0 };
 	const struct dirent *entry;
 	bool walked, runs;
+	unsigned char type;
 	struct text within;
-	struct stat st;
 	int r = 0;
 
 	if (!dir)
@@ -546,22 +677,19 @@ static int scan_directory(struct scan *scan, const char *directory, struct err *
 			break;
 		}
 		mark(&marks, entry->d_name);
-		walked = entry->d_type == DT_DIR;
-		if (entry->d_type == DT_UNKNOWN)
-			walked = fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) ==
-					 0 &&
-				 S_ISDIR(st.st_mode);
+		type = type_of(fd, entry);
+		walked = type == DT_DIR;
 		/* The directory .git is walked, and what is found in it is protected. */
 		runs = startup_why(startup_project, within, entry->d_name) &&
 		       !(walked && strcasecmp(entry->d_name, ".git") == 0);
 		if (runs || (!walked && startup_why_leading(within, entry->d_name,
-							    entry->d_type != DT_REG))) {
+							    type != DT_REG))) {
 			const size_t before = scan->files->count;
 
 			r = add_file(scan, directory, entry->d_name, err);
 			if (r == 0 && scan->files->count > before &&
 			    strcasecmp(entry->d_name, ".git") == 0)
-				r = add_repository_of(scan, path, err);
+				r = add_repository(scan, path, err);
 		} else if (walked &&
 			   !text_is_one_of(entry->d_name, left_out, ARRAY_SIZE(left_out)))
 			r = push(scan, directory, entry->d_name, err);
@@ -610,13 +738,53 @@ static int add_programs(struct scan *scan, struct err *err)
 
 /* --- the three steps of a search --- */
 
+/* The repository of the working tree that the writable directory lies in may be one
+ * above. Git takes the first that is one when it looks: all of them are held. */
 static int find_git(struct scan *scan, struct err *err)
 {
-	int r = add_git_by_name(scan, "", err);
+	CLEAN(mem) char *above = strdup(scan->top->name);
+	int r = above ? add_git_by_name(scan, "", err)
+		      : err_sys(err, -ENOMEM, "cannot walk '%s'", scan->top->name);
 
 	if (r == 0)
 		r = add_git_by_name(scan, ".git", err);
-	return r < 0 ? r : add_repository_of(scan, scan->top->name, err);
+	while (r == 0 && above[1]) {
+		char *slash = strrchr(above, '/');
+
+		r = add_repository(scan, above, err);
+		slash[slash == above] = '\0';
+	}
+	return r < 0 ? r : add_repository(scan, "/", err);
+}
+
+/* What the caller's home has of all names may be a link to a project: one that keeps such
+ * files, to begin with. */
+static int find_in_home(struct scan *scan, struct err *err)
+{
+	const char *home = getenv("HOME");
+	CLEAN(fd)
+	int at = home && home[0] == '/' ? open(home, O_PATH | O_DIRECTORY | O_CLOEXEC)
+					: -1;
+	int r = 0;
+
+	for (const struct startup_row *row = startup_project; at >= 0 && row->why; row++)
+		for (const char *const *n = row->names; r == 0 && *n; n++) {
+			CLEAN(path) struct path p = { .fd = -1 };
+			CLEAN(mem) char *name = NULL;
+
+			if (faccessat(at, *n, F_OK, 0) < 0)
+				continue;
+			name = join_names(home, *n);
+			if (!name)
+				return err_sys(err, -ENOMEM, "cannot look into '%s'",
+					       home);
+			if (path_open(name, &p, NULL) < 0 || p.link_count == 0)
+				continue;
+			r = add_way(scan, &p, row->why, err);
+			if (r == 0)
+				r = add_in_tops(scan, p.name, row->why, err);
+		}
+	return r;
 }
 
 /* What the writable directory itself has of all names. */
@@ -663,105 +831,26 @@ static int find_deeper(struct scan *scan, struct err *err)
 	return r;
 }
 
-/* --- links in what is held --- */
-
-/* What was looked at of a directory that is held, with those in it. */
-struct links_walk {
-	size_t entries, links, depth;
-};
-
-/* An agent keeps whole working trees in its directory. */
-static bool is_walked_for_links(const struct dirent *entry)
-{
-	static const char *const others[] = { "node_modules", "worktrees" };
-
-	return (entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN) &&
-	       !text_is_one_of(entry->d_name, others, ARRAY_SIZE(others));
-}
-
-static int add_link_inside(struct scan *scan, const char *directory, const char *name,
-			   struct err *err)
+/* What is found may be a directory, or a link to one: a hook is often a link to a script
+ * of the project, which the command could change. What is found so is looked at, too. */
+static int follow_links(struct scan *scan, struct err *err)
 {
 	struct startup_files *s = scan->files;
-	const size_t before = s->count;
-	int r = add_file(scan, directory, name, err);
-
-	if (s->count > before)
-		s->is_inside[before] = true;
-	return r;
-}
-
-/* Add the links in @directory, and then those in the directories in it. */
-static int add_links(struct scan *scan, const char *directory, struct links_walk *w,
-		     struct err *err)
-{
-	CLEAN(directory)
-	DIR *dir = directory_open(
-		open_below(scan->top, directory, O_RDONLY | O_DIRECTORY | O_NONBLOCK));
-	const struct dirent *entry;
 	int r = 0;
 
-	while (r == 0 && dir && (entry = directory_next(dir))) {
-		if (++w->entries > LINKS_ENTRIES_MAX || w->links == LINKS_MAX ||
-		    w->depth == STARTUP_DEPTH_MAX) {
-			scan->files->cut = true;
-			return 0;
-		}
-		if (!is_link(dirfd(dir), entry))
-			continue;
-		w->links++;
-		r = add_link_inside(scan, directory, entry->d_name, err);
-	}
-	if (dir)
-		rewinddir(dir);
-	w->depth++;
-	while (r == 0 && dir && (entry = directory_next(dir))) {
-		CLEAN(mem) char *below = NULL;
-
-		if (!is_walked_for_links(entry))
-			continue;
-		below = join_names(directory, entry->d_name);
-		r = below ? add_links(scan, below, w, err)
-			  : err_sys(err, -ENOMEM, "cannot walk '%s'", scan->top->name);
-	}
-	w->depth--;
-	return r;
-}
-
-/* The links in the directory @name, where that is in a writable directory, whichever it
- * is. */
-static int add_links_at(const struct scan *scan, const char *name, struct err *err)
-{
-	struct links_walk w = { 0 };
-
-	for (size_t i = 0; i < scan->top_count; i++) {
-		struct scan there = { .files = scan->files, .top = &scan->tops[i] };
-		const char *rest = rest_below(there.top, name);
-
-		if (rest)
-			return add_links(&there, rest, &w, err);
-	}
-	return 0;
-}
-
-/* What is found is a directory, or a link to one: a hook is often a link to a script of
- * the project, which the command could change. */
-static int find_links(struct scan *scan, struct err *err)
-{
-	const struct startup_files *s = scan->files;
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && !scan->after && i < s->count; i++) {
+	for (; r == 0 && s->followed < s->count; s->followed++) {
+		const struct path *found = &s->found[s->followed];
+		const char *reason = s->why[s->followed] ?: startup_why_path(found->name);
+		struct links_walk w = { .scan = scan, .reason = reason, .err = err };
 		CLEAN(path) struct path p = { .fd = -1 };
 
-		if (!rest_below(scan->top, s->found[i].name) ||
-		    S_ISREG(s->found[i].st.st_mode) ||
-		    path_open(s->found[i].name, &p, NULL) < 0)
+		if (S_ISREG(found->st.st_mode) || path_open(found->name, &p, NULL) < 0)
 			continue;
-		r = add_way(scan, &p, s->why[i] ?: startup_why_path(s->found[i].name),
-			    err);
-		if (r == 0 && S_ISDIR(p.st.st_mode))
-			r = add_links_at(scan, p.name, err);
+		r = add_way(scan, &p, reason, err);
+		/* What a git directory has in it is held by name. */
+		if (r == 0 && S_ISDIR(p.st.st_mode) && !has_a_top(scan, &p) &&
+		    strcasecmp(strrchr(found->name, '/') + 1, ".git") != 0)
+			r = add_links(&w, p.fd, ".", p.name);
 	}
 	return r;
 }
@@ -772,21 +861,25 @@ static int find_links(struct scan *scan, struct err *err)
 static int scan_tops(struct startup_files *s, const struct path *tops, size_t count,
 		     bool after, struct err *err)
 {
-	static int (*const steps[])(struct scan * scan, struct err * err) = {
-		find_git, find_named, find_links, find_deeper, find_links
+	static int (*const steps[])(struct scan * scan,
+				    struct err * err) = { find_git, find_named,
+							  find_deeper };
+	struct scan scan = {
+		.files = s, .tops = tops, .top_count = count, .after = after
 	};
-	int r = 0;
+	int r = find_in_home(&scan, err);
 
-	for (size_t step = 0; step < ARRAY_SIZE(steps); step++)
+	for (size_t step = 0; step < ARRAY_SIZE(steps); step++) {
 		for (size_t i = 0; r == 0 && i < count; i++) {
-			struct scan scan = { .files = s,
-					     .tops = tops,
-					     .top_count = count,
-					     .top = &tops[i],
-					     .after = after };
+			struct scan here = scan;
 
-			r = steps[step](&scan, err);
+			here.top = &tops[i];
+			r = steps[step](&here, err);
 		}
+		/* Before a walk, which what an earlier command left may end. */
+		if (r == 0 && !after && steps[step] != find_git)
+			r = follow_links(&scan, err);
+	}
 	return r;
 }
 

@@ -43,6 +43,7 @@ struct startup_files {
 	bool is_dangling[STARTUP_MAX];	/* a link that led nowhere; the caller sets it */
 	const char *why[STARTUP_MAX];	/* NULL: its name says why */
 	size_t count;
+	size_t followed;   /* of these: what their links lead to is found */
 	size_t configured; /* names that git's configs have */
 	bool cut;	   /* there was more than was looked at */
 	struct timespec began;

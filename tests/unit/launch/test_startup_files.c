@@ -335,6 +335,180 @@ TEST_WITH(the_way_from_a_hook_of_the_repository_around_is_held, set_up, tear_dow
 	assert_all_are_held("a/s", held);
 }
 
+/* The directories @made, up to NULL; each after the one that it is in. */
+static void make(const char *const *made)
+{
+	for (; *made; made++)
+		assert_int_equal(mkdir(*made, 0755), 0);
+}
+
+#define MAKE(...) make((const char *const[]){ __VA_ARGS__, NULL })
+#define ASSERT_HELD(directory, ...)                                                      \
+	assert_all_are_held(directory, (const char *const[]){ __VA_ARGS__, NULL })
+
+TEST_WITH(git_goes_past_what_is_no_repository, set_up, tear_down)
+{
+	MAKE("a/sub", "a/sub/.git", "a/sub/hk", "a/sub/deep");
+	put("a/.git/config", "[core]\n\thooksPath = sub/hk\n");
+	put("a/sub/.git/HEAD", "x");
+	ASSERT_HELD("a/sub", "/a/sub/hk");
+	put("a/sub/deep/.git", "gitdir: nowhere\n");
+	ASSERT_HELD("a/sub", "/a/sub/hk");
+}
+
+TEST_WITH(a_git_directory_elsewhere_without_what_shows_it_is_held, set_up, tear_down)
+{
+	MAKE("b", "b/store", "b/node_modules");
+	assert_int_equal(rename("a/.git", "b/store/g") | unlink("b/store/g/HEAD") |
+				 rmdir("b/store/g/refs"),
+			 0);
+	ASSERT_HELD("b", "/b/store/g/config", "/b/store/g/hooks"); /* a bare one */
+	assert_int_equal(rename("b/store/g", "b/node_modules/g"), 0);
+	put("b/.git", "gitdir: node_modules/g\n");
+	ASSERT_HELD("b", "/b/node_modules/g/config", "/b/node_modules/g/hooks");
+}
+
+TEST_WITH(a_link_to_a_git_directory_is_followed, set_up, tear_down)
+{
+	MAKE("b", "b/hk");
+	put("a/.git/config", "[core]\n\thooksPath = hk\n");
+	assert_int_equal(symlink("../l/.git", "b/.git") | symlink("b/l2", "l") |
+				 symlink("../a", "b/l2"),
+			 0);
+	ASSERT_HELD("b", "/b/hk", "/b/.git", "/b/l2");
+}
+
+TEST_WITH(a_working_tree_that_was_moved_is_followed, set_up, tear_down)
+{
+	MAKE("a/.git/worktrees", "a/.git/worktrees/wt", "a/.git/worktrees/wt/hooks", "wt",
+	     "wt/hk");
+	put("a/.git/config", "[core]\n\thooksPath = hk\n");
+	put("a/.git/worktrees/wt/commondir", "../..\n");
+	put("a/.git/worktrees/wt/gitdir", "/nowhere/.git\n");
+	put("wt/.git", "gitdir: ../a/.git/worktrees/wt\n");
+	ASSERT_HELD("wt", "/wt/hk");
+	put("a/.git/config", "");
+	put("a/.git/worktrees/wt/config.worktree", "[core]\n\thooksPath = hk\n");
+	ASSERT_HELD("wt", "/wt/hk");
+}
+
+TEST_WITH(each_link_on_the_way_to_a_git_directory_is_held, set_up, tear_down)
+{
+	MAKE("b", "b/real");
+	put("b/.git", "gitdir: out/a/.git\n");
+	assert_int_equal(symlink("..", "b/out"), 0);
+	ASSERT_HELD("b", "/b/out");
+	put("a/.git/commondir", "../../b/c");
+	assert_int_equal(symlink("real", "b/c"), 0);
+	ASSERT_HELD("b", "/b/out", "/b/c");
+}
+
+TEST_WITH(a_name_is_taken_as_git_takes_it, set_up, tear_down)
+{
+	MAKE("b", "b/hk", "a/.git ");
+	put("a/.git /config", "[core]\n\thooksPath = hk\n");
+	put("b/.git", "gitdir: ../a/.git \r\n\n");
+	ASSERT_HELD("b", "/b/hk");
+}
+
+TEST_WITH(a_config_that_is_a_link_is_read, set_up, tear_down)
+{
+	MAKE("a/hk");
+	put("a/cfg", "[core]\n\thooksPath = hk\n");
+	assert_int_equal(unlink("a/.git/config") | symlink("../cfg", "a/.git/config"), 0);
+	ASSERT_HELD("a", "/a/hk", "/a/.git/config");
+}
+
+TEST_WITH(hooks_for_which_all_would_be_held_are_told, set_up, tear_down)
+{
+	put("a/.git/config", "[core]\n\thooksPath = .\n");
+	assert_git_is_held(top, 1, true);
+}
+
+TEST_WITH(the_callers_own_configs_count, set_up, tear_down)
+{
+	char *here, *kept = strdup(getenv("HOME") ?: "/");
+
+	MAKE("a/hk", "a/dot", "a/all", "home", "home/.config");
+	put("a/dot/git", "[core]\n\thooksPath = hk\n");
+	put("a/dot/rc", "");
+	put("a/all/pre-push", "");
+	assert_int_equal(symlink("../a/dot/git", "home/.gitconfig") |
+				 symlink("../a/dot/rc", "home/.bashrc") |
+				 symlink("../../a/dot", "home/.config/git"),
+			 0);
+	put("a/dot/config", "[core]\n\thooksPath = ~/../a/all\n");
+	assert_int_equal(chdir("home"), 0);
+	here = getcwd(NULL, 0);
+	setenv("HOME", here, 1);
+	assert_int_equal(chdir(".."), 0);
+	ASSERT_HELD("a", "/a/hk", "/a/dot/rc", "/a/dot/git", "/a/all");
+	setenv("HOME", kept, 1);
+	free(kept);
+	free(here);
+}
+
+TEST_WITH(a_config_that_is_too_large_is_told, set_up, tear_down)
+{
+	assert_int_equal(truncate("a/.git/config", (1 << 20) + 1), 0);
+	assert_git_is_held(top, 1, true);
+}
+
+TEST_WITH(links_in_directories_elsewhere_are_followed, set_up, tear_down)
+{
+	static const char *const both[] = { "a", "b" };
+	struct startup_files *s;
+
+	MAKE("a/s", "a/hooks", "b", "out", "out/more", "out/claude");
+	put("a/s/pc", "");
+	put("a/s/deep", "");
+	put("a/s/h", "");
+	/* From one writable directory to another. */
+	assert_int_equal(rename("a/.git", "b/.git") | rmdir("b/.git/hooks") |
+				 symlink("../../a/hooks", "b/.git/hooks") |
+				 symlink("../s/pc", "a/hooks/pre-commit"),
+			 0);
+	/* Out of all of them, and in again. */
+	assert_int_equal(symlink("../out/claude", "a/.claude") |
+				 symlink("../more", "out/claude/more") |
+				 symlink("../../a/s/deep", "out/more/x") |
+				 symlink("../../a/s/h", "out/claude/h"),
+			 0);
+	s = search(both, ARRAY_SIZE(both));
+	assert_true(has(s, "/a/hooks/pre-commit"));
+	assert_true(has(s, "/a/s/deep") && has(s, "/a/s/h"));
+	startup_files_done(s);
+	free(s);
+}
+
+TEST_WITH(hooks_elsewhere_are_followed, set_up, tear_down)
+{
+	MAKE("a/sub", "out", "a/s");
+	put("a/s/pc", "");
+	assert_int_equal(rename("a/.git", "a/sub/.git") | rmdir("a/sub/.git/hooks") |
+				 symlink("../../../out", "a/sub/.git/hooks") |
+				 symlink("../a/s/pc", "out/pre-commit"),
+			 0);
+	ASSERT_HELD("a", "/a/s/pc");
+}
+
+TEST_WITH(links_to_directories_in_what_is_held_are_held, set_up, tear_down)
+{
+	struct startup_files *s;
+
+	MAKE("a/.claude", "a/tools", "a/tools/cmds", "a/tools/more");
+	assert_int_equal(symlink("../tools/cmds", "a/.claude/commands") |
+				 symlink("../more", "a/tools/cmds/more") |
+				 symlink("..", "a/.claude/project"),
+			 0);
+	ASSERT_HELD("a", "/a/.claude/commands", "/a/tools/cmds/more");
+	/* All of the project would be read-only. */
+	s = search(top, 1);
+	assert_false(has(s, "/a/.claude/project"));
+	startup_files_done(s);
+	free(s);
+}
+
 TEST_WITH(what_lists_remotes_is_held_when_it_has_some, set_up, tear_down)
 {
 	struct startup_files *s;
