@@ -301,10 +301,16 @@ static void kill_each(const struct run_place *p)
 
 /* ---- a user ---- */
 
+/* Whose processes are looked for. */
+struct user_search {
+	uint32_t uid;
+	bool has_other; /* a thread of the process has other ids */
+};
+
 /* One of its four ids is @data's. A dead thread sends nothing. */
 static int is_of(void *data, const struct task *t)
 {
-	const uint32_t *uid = data;
+	struct user_search *s = data;
 	CLEAN(fd) int fd = openat(t->dir, "status", O_RDONLY | O_CLOEXEC);
 	char text[1024];
 	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
@@ -324,16 +330,20 @@ static int is_of(void *data, const struct task *t)
 	ids += 6;
 	left = (struct text){ ids, strcspn(ids, "\n") };
 	while (text_split(&left, '\t', &word))
-		if (text_to_u32(word, UINT32_MAX, &number) && number == *uid)
+		if (text_to_u32(word, UINT32_MAX, &number) && number == s->uid)
 			return 1;
+	s->has_other = true;
 	return 0;
 }
 
+/* Root alone can give the threads of a process different ids. So a process of somebody
+ * else, which makes threads faster than they are looked at, is not this user's. */
 static int is_process_of(void *data, int proc, pid_t pid)
 {
-	int r = tasks_each(proc, pid, is_of, data);
+	struct user_search s = { .uid = *(const uint32_t *)data };
+	int r = tasks_each(proc, pid, is_of, &s);
 
-	return r == -ESRCH ? 0 : r;
+	return r == -ESRCH || (r == -EAGAIN && s.has_other) ? 0 : r;
 }
 
 /* ---- the end ---- */

@@ -306,6 +306,55 @@ def test_it_can_not_act_through_another_process_of_its_user(daemon, group, user)
                                       "namespace PermissionError", "move done"], done
 
 
+# Threads that make their successor and end, faster than anybody looks at them, among others that sleep.
+CHURN = """
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static pthread_attr_t detached;
+static void *chain(void *data)
+{
+    pthread_t next;
+    while (pthread_create(&next, &detached, chain, data) != 0)
+        usleep(10);
+    return NULL;
+}
+static void *idle(void *data)
+{
+    pause();
+    return data;
+}
+int main(void)
+{
+    pthread_t thread;
+    pthread_attr_init(&detached);
+    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&detached, 32768);
+    for (int i = 0; i < 300; i++)
+        pthread_create(&thread, &detached, idle, NULL);
+    for (int i = 0; i < 6; i++)
+        chain(NULL);
+    puts("ready");
+    fclose(stdout);
+    pause();
+}
+"""
+
+
+def test_who_makes_threads_all_the_time_keeps_no_other_users_sandbox(daemon, user, tmp_path):
+    subprocess.run(["cc", "-pthread", "-xc", "-", "-o", tmp_path / "churn"], input=CHURN.encode(), check=True)
+    churner = subprocess.Popen([tmp_path / "churn"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert churner.stdout.readline() == "ready\n"
+        for _ in range(10):
+            done = run(daemon, "--uid", user, "--", "true")
+            assert done.code == 0 and "processes are left" not in done.messages, done
+        assert daemon.names() == []
+    finally:
+        churner.kill()
+        churner.wait()
+
+
 def test_in_another_network_namespace_nothing_starts(daemon, pod, group, user):
     """The host's filter would not meet it."""
     for where in (["--uid", user], ["--cgroup", group, "--uid", user]):
