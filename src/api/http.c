@@ -222,9 +222,8 @@ static void on_completed(void *data, struct MHD_Connection *mhd, void **context,
 	request_done(r);
 	free(r);
 	/* Without memory for the timer at once. */
-	if (large && h->trim_timer.slot == 0 &&
-	    loop_timer_start(h->api.config.loop, &h->trim_timer,
-			     loop_now_ms(h->api.config.loop) + GIVE_BACK_MS) < 0)
+	if (large && loop_timer_by(h->api.config.loop, &h->trim_timer,
+				   loop_now_ms(h->api.config.loop) + GIVE_BACK_MS) < 0)
 		malloc_trim(0);
 }
 

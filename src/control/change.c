@@ -635,9 +635,7 @@ static void on_notify(struct loop_source *source, uint32_t events)
 	static_rules_drain(&s->static_rules);
 	/* Not later than it is due already: who writes there all the time must not put it
 	 * off for ever. */
-	if (s->poll.slot > 0 && s->poll.at_ms <= at_ms)
-		return;
-	if (loop_timer_start(s->loop, &s->poll, at_ms) < 0)
+	if (loop_timer_by(s->loop, &s->poll, at_ms) < 0)
 		loop_stop(s->loop);
 }
 

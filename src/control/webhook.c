@@ -519,11 +519,8 @@ static int64_t notify_one(struct notifying *c, int64_t now_ms)
 
 static void start_notify(struct control *s, int64_t after_ms)
 {
-	const int64_t at_ms = loop_now_ms(s->loop) + after_ms;
-
-	if (s->notify_reviews.slot > 0 && s->notify_reviews.at_ms <= at_ms)
-		return;
-	if (loop_timer_start(s->loop, &s->notify_reviews, at_ms) < 0)
+	if (loop_timer_by(s->loop, &s->notify_reviews, loop_now_ms(s->loop) + after_ms) <
+	    0)
 		s->notify_tries = 0;
 }
 

@@ -111,7 +111,7 @@ static void update(struct dns_tcp_connection *c)
 		events |= EPOLLOUT;
 	at_ms = deadline(c);
 	if (loop_modify(loop, &c->source, events) < 0 ||
-	    (at_ms < c->timer.at_ms && loop_timer_start(loop, &c->timer, at_ms) < 0))
+	    loop_timer_by(loop, &c->timer, at_ms) < 0)
 		connection_reset(c);
 }
 

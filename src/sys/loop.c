@@ -156,6 +156,11 @@ void loop_timer_need(struct loop *l, struct loop_timer *t, int64_t ms)
 		loop_stop(l);
 }
 
+int loop_timer_by(struct loop *l, struct loop_timer *t, int64_t at_ms)
+{
+	return t->slot > 0 && t->at_ms <= at_ms ? 0 : loop_timer_start(l, t, at_ms);
+}
+
 void loop_timer_stop(struct loop *l, struct loop_timer *t)
 {
 	struct loop_timer *last;

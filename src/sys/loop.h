@@ -52,6 +52,9 @@ int loop_timer_start(struct loop *l, struct loop_timer *t, int64_t at_ms) MUST_C
 int loop_timer_in(struct loop *l, struct loop_timer *t, int64_t ms) MUST_CHECK;
 /* loop_timer_in() for a timer that nothing goes on without: no memory ends the loop. */
 void loop_timer_need(struct loop *l, struct loop_timer *t, int64_t ms);
+/* loop_timer_start(), unless @t fires earlier: of several who wait for @t, and of a
+ * handler and what that calls, none puts off what another one has asked for. */
+int loop_timer_by(struct loop *l, struct loop_timer *t, int64_t at_ms) MUST_CHECK;
 void loop_timer_stop(struct loop *l, struct loop_timer *t);
 
 void loop_defer(struct loop *l, struct loop_deferred *d);

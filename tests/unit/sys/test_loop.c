@@ -86,6 +86,19 @@ TEST_WITH(a_moved_timer_fires_once_at_its_new_time, setup, teardown)
 	assert_string_equal(trace, "ba");
 }
 
+TEST_WITH(of_several_who_want_a_timer_by_a_time_the_first_gets_it, setup, teardown)
+{
+	struct named_timer a = { .name = 'a' }, b = { .name = 'b' };
+
+	start(&b, 20);
+	a.timer.on_fire = fire;
+	assert_int_equal(loop_timer_by(loop, &a.timer, 30), 0);
+	assert_int_equal(loop_timer_by(loop, &a.timer, 10), 0);
+	assert_int_equal(loop_timer_by(loop, &a.timer, 40), 0);
+	turn();
+	assert_string_equal(trace, "ab");
+}
+
 TEST_WITH(a_stopped_timer_does_not_fire, setup, teardown)
 {
 	struct named_timer a = { .name = 'a' }, b = { .name = 'b' };
