@@ -430,21 +430,29 @@ void engine_account_read(struct engine_sandbox *g)
 		read_refused(g, now_ms);
 }
 
+static void account_all(struct engine_sandbox *g, bool reads_host)
+{
+	struct engine_host *h = g->kind == ATTACH_HOST ? g->core->host : NULL;
+	const int64_t now_ms = loop_now_ms(g->core->loop);
+
+	if (!g->sandbox.accounting)
+		return;
+	if (!h && has_filter(g))
+		read_refused(g, now_ms);
+	if (h && !read_refused_of(h, g, now_ms) && reads_host)
+		read_refused_of_all(h, now_ms);
+	if (h && reads_host)
+		read_passed_of_all(h, now_ms);
+	close_window(g, now_ms);
+	accounting_report(&g->sandbox, now_ms, true);
+}
+
 void engine_account_all(struct engine_sandbox *g)
 {
-	struct sandbox *s = &g->sandbox;
-	int64_t now_ms = loop_now_ms(g->core->loop);
+	account_all(g, true);
+}
 
-	if (!s->accounting)
-		return;
-	if (g->kind == ATTACH_HOST && g->core->host) {
-		s->accounting->window_ends_ms = now_ms;
-		if (!read_refused_of(g->core->host, g, now_ms))
-			read_refused_of_all(g->core->host, now_ms);
-		read_passed_of_all(g->core->host, now_ms);
-	} else if (has_filter(g))
-		read_refused(g, now_ms);
-	if (g->kind != ATTACH_HOST)
-		close_window(g, now_ms);
-	accounting_report(s, now_ms, true);
+void engine_account_own(struct engine_sandbox *g)
+{
+	account_all(g, false);
 }

@@ -552,7 +552,10 @@ void engine_sandbox_change_cancel(struct engine_sandbox *g)
  * to another policy: under the kernel's next generation, in which flows that no other
  * rule allows are cut, as the relay cuts its own. */
 
-enum { EVERY_MS = 250 }; /* at least so often: the wall clock may have been set */
+enum {
+	EVERY_MS = 250, /* at least so often: the wall clock may have been set */
+	GRANTS_TURN_MS = 2,
+};
 
 static void report(struct engine_sandbox *g, uint32_t rule, const char *why)
 {
@@ -572,10 +575,15 @@ static void go_over(struct engine_sandbox *g, struct plan next)
 	const struct plan before = g->plan;
 	const uint64_t closed = before.spent | g->sandbox.plan.spent;
 	struct err err = { 0 };
+	struct engine_core *c = g->core;
 	uint64_t anew;
 	int r;
 
-	engine_account_all(g);
+	if (g->kind == ATTACH_HOST && c->grants_counted)
+		engine_account_own(g);
+	else
+		engine_account_all(g);
+	c->grants_counted |= g->kind == ATTACH_HOST;
 	r = engine_sandbox_change_at_once(g, &next, &err);
 	if (r < 0 && g->enforce != ENFORCED_NOTHING) {
 		if (plan_same_state(&g->sandbox.plan, &next))
@@ -668,19 +676,31 @@ static bool is_watched(const struct engine_sandbox *g)
 	return g->grants || plan_budget_count(&g->plan) > 0;
 }
 
+/* Look at some of the sandboxes: to go over takes milliseconds, and many may do it at one
+ * time. */
 static void on_grants(struct loop_timer *t)
 {
 	struct engine_core *c = CONTAINER_OF(t, struct engine_core, grants);
-	int64_t next_ms = INT64_MAX;
+	const int64_t now_ms = loop_now_ms(c->loop), begun_ms = clock_now_ms();
+	int64_t at_ms = now_ms, left_ms;
 
-	for (size_t i = 0; i < c->slots; i++) {
-		struct engine_sandbox *g = c->sandboxes[i];
-
-		if (g && is_watched(g))
-			next_ms = MIN(next_ms, look_at(g));
+	if (c->grants_at == 0) {
+		c->grants_next_ms = INT64_MAX;
+		c->grants_counted = false;
 	}
-	if (next_ms < INT64_MAX &&
-	    loop_timer_start(c->loop, &c->grants, loop_now_ms(c->loop) + next_ms) < 0)
+	for (; c->grants_at < c->slots && clock_now_ms() - begun_ms < GRANTS_TURN_MS;
+	     c->grants_at++) {
+		struct engine_sandbox *g = c->sandboxes[c->grants_at];
+
+		left_ms = g && is_watched(g) ? look_at(g) : INT64_MAX;
+		if (left_ms < INT64_MAX)
+			c->grants_next_ms = MIN(c->grants_next_ms, now_ms + left_ms);
+	}
+	if (c->grants_at >= c->slots) {
+		c->grants_at = 0;
+		at_ms = c->grants_next_ms;
+	}
+	if (at_ms < INT64_MAX && loop_timer_by(c->loop, t, at_ms) < 0)
 		loop_stop(c->loop);
 }
 
@@ -712,8 +732,11 @@ void engine_grants_watch(struct engine_sandbox *g)
 	struct engine_core *c = g->core;
 
 	c->grants.on_fire = on_grants;
-	if (is_watched(g) &&
-	    loop_timer_start(c->loop, &c->grants, loop_now_ms(c->loop)) < 0)
+	if (!is_watched(g))
+		return;
+	/* A round that is under way may be past @g: another one follows it. */
+	c->grants_next_ms = loop_now_ms(c->loop);
+	if (loop_timer_by(c->loop, &c->grants, c->grants_next_ms) < 0)
 		loop_stop(c->loop);
 }
 

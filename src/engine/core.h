@@ -42,6 +42,9 @@ struct engine_core {
 	size_t expiry_at;	  /* slot that is next in this round */
 	int64_t expiry_next_ms;	  /* the soonest that this round has seen */
 	struct loop_timer grants; /* the next end of a rule */
+	size_t grants_at;	  /* slot that is next in this round */
+	int64_t grants_next_ms;	  /* when the next round is due, as far as is known */
+	bool grants_counted;	  /* the host's counters were read in this round */
 	/* Puts back rules that others change; started once, with ENGINE_WATCH_EVERY_MS */
 	struct loop_timer watch;
 	size_t watch_at;
@@ -97,6 +100,9 @@ void engine_account_read(struct engine_sandbox *g);
 /* Everything that is known and untold: @g ends, or another plan's rules are counted from
  * now on. */
 void engine_account_all(struct engine_sandbox *g);
+/* The same without the counters that all sandboxes of the host share: an
+ * engine_account_all() of another one has just read them. */
+void engine_account_own(struct engine_sandbox *g);
 
 /* -- the first steps of an engine's process ----------------------------------------- */
 
