@@ -42,7 +42,7 @@ static bool offer_control(struct engine *e, const struct ipc_message *m)
 	int fd = is_run ? e->config.supervisor_fd : e->from_control.fd;
 	int r = -EAGAIN;
 
-	if (fd >= 0 && (is_run || e->owed_count == 0))
+	if (fd >= 0 && !e->is_control_lost && (is_run || e->owed_count == 0))
 		r = ipc_send(fd, m, NULL, 0);
 	if (r < 0 && r != -EAGAIN)
 		break_control(e, r);
@@ -244,6 +244,8 @@ static int lend(struct engine *e, struct ipc_socket *s)
 
 static void lose_control(struct engine *e)
 {
+	loop_defer_cancel(e->core.loop, &e->control_end);
+	e->is_control_lost = false;
 	if (e->from_control.fd < 0)
 		return;
 	loop_remove(e->core.loop, &e->from_control);
@@ -257,15 +259,27 @@ static void lose_control(struct engine *e)
 			engine_sandbox_change_cancel(e->core.sandboxes[i]);
 }
 
+static void on_control_end(struct loop_deferred *d)
+{
+	lose_control(CONTAINER_OF(d, struct engine, control_end));
+}
+
 /* A control that has ended gets a successor, and that a channel. One that is still there
  * gets none, and could change no policy any more: then this engine ends, and its
- * successor has a new one. The control of `weir run` has no successor. */
+ * successor has a new one. The control of `weir run` has no successor.
+ *
+ * Whoever sends may be in the midst of a change, which has to outlive the sending: the
+ * loop gives up the channel, and the changes under way, when the sender has returned. */
 static void break_control(struct engine *e, int error)
 {
-	lose_control(e);
 	if (e->config.attach.kind == ATTACH_OWNED ||
 	    (error != -EPIPE && error != -ECONNRESET))
 		loop_stop(e->core.loop);
+	if (e->is_control_lost)
+		return;
+	e->is_control_lost = true;
+	e->control_end.run = on_control_end;
+	loop_defer(e->core.loop, &e->control_end);
 }
 
 static void answer_unchanged(struct engine *e, uint32_t sandbox, const struct err *err)
@@ -455,7 +469,7 @@ static void on_control(struct loop_source *source, uint32_t events)
 
 	if (events & EPOLLOUT)
 		pay_or_wait(e);
-	if (source->fd < 0)
+	if (e->is_control_lost)
 		return;
 	r = ipc_receive(source->fd, &m, fds, ARRAY_SIZE(fds), &count);
 	if (r == -EAGAIN)

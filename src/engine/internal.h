@@ -33,6 +33,10 @@ struct engine {
 	struct engine_sandbox *only;
 	struct loop_source from_supervisor, from_launch;
 	struct loop_source from_control; /* fd -1 while there is none */
+	/* The channel to control, or to `weir run`, is broken: nothing is sent any more,
+	 * and @control_end closes the channel in a turn of its own. */
+	bool is_control_lost;
+	struct loop_deferred control_end;
 	struct engine_lent lent[ENGINE_LENT_MAX];
 	/* Events may fill the channel to control: they are counted then. Answers wait. */
 	struct engine_owed owed[ENGINE_OWED_MAX];

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -13,6 +14,7 @@
 #include "unit.h"
 
 static struct engine engine;
+static struct engine_sandbox box;
 static int control;
 
 /* A channel to control that has room for a few answers. */
@@ -35,12 +37,17 @@ static void open_engine(void)
 	assert_int_equal(
 		setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &little, sizeof(little)), 0);
 	control = pair[0];
+	engine_sandbox_init(&box, ATTACH_SHARED, 0);
+	assert_int_equal(engine_core_add(&engine.core, &box), 0);
 	engine_control_take(&engine, pair[1]);
 }
 
 static int close_engine(void **state)
 {
 	close(control);
+	accounting_free(box.sandbox.accounting);
+	engine_core_take_out(&engine.core, &box);
+	free(engine.core.sandboxes);
 	for (size_t i = 0; i < ENGINE_LENT_MAX; i++)
 		fd_close(&engine.lent[i].fd);
 	fd_close(&engine.from_control.fd);
@@ -171,4 +178,23 @@ TEST_WITH(a_socket_that_cannot_be_sent_is_not_lent_and_the_engine_goes_on, NULL,
 	for (size_t i = 0; i < ENGINE_LENT_MAX; i++)
 		assert_int_equal(engine.lent[i].fd, -1);
 	assert_true(engine.from_control.fd >= 0);
+}
+
+/* A report may be written in the midst of a change. */
+TEST_WITH(a_control_that_is_gone_ends_a_change_between_two_turns_alone, NULL,
+	  close_engine)
+{
+	const struct event e = event_make(EVENT_DENY, EVENT_DNS);
+
+	open_engine();
+	close(control);
+	control = -1;
+	box.change.is_under_way = true;
+	assert_false(engine_control_observer.on_event(&box, &e));
+	assert_false(engine_control_observer.on_event(&box, &e));
+	assert_true(box.change.is_under_way);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(loop_turn(engine.core.loop, 0), 0);
+	assert_false(box.change.is_under_way);
+	assert_int_equal(engine.from_control.fd, -1);
 }
