@@ -42,7 +42,8 @@ static bool offer_control(struct engine *e, const struct ipc_message *m)
 	int fd = is_run ? e->config.supervisor_fd : e->from_control.fd;
 	int r = -EAGAIN;
 
-	if (fd >= 0 && !e->is_control_lost && (is_run || e->owed_count == 0))
+	if (fd >= 0 && !e->is_control_lost &&
+	    (is_run || (e->owed_count == 0 && !e->is_status_due)))
 		r = ipc_send(fd, m, NULL, 0);
 	if (r < 0 && r != -EAGAIN)
 		break_control(e, r);
@@ -68,9 +69,18 @@ static int keep_socket(struct engine *e, int fd)
 	return -ETOOMANYREFS;
 }
 
-/* What is owed, as far as there is room. */
+static struct ipc_message status_of(const struct engine_sandbox *g, uint32_t type)
+{
+	struct ipc_message m = { .type = type, .sandbox = g->sandbox.id };
+
+	engine_sandbox_status(g, &m.status);
+	return m;
+}
+
+/* What is owed, and then the status, as far as there is room. */
 static void pay_or_wait(struct engine *e)
 {
+	struct ipc_message status;
 	size_t paid = 0;
 	int r = 0;
 
@@ -85,9 +95,14 @@ static void pay_or_wait(struct engine *e)
 	}
 	e->owed_count -= paid;
 	memmove(e->owed, e->owed + paid, e->owed_count * sizeof(*e->owed));
+	if (r == 0 && e->is_status_due) {
+		status = status_of(e->only, IPC_ACTIVE);
+		r = ipc_send(e->from_control.fd, &status, NULL, 0);
+		e->is_status_due = r < 0;
+	}
 	if (r == -EAGAIN || r == 0)
 		r = loop_modify(e->core.loop, &e->from_control,
-				EPOLLIN | (e->owed_count > 0 ? EPOLLOUT : 0));
+				EPOLLIN | (r == -EAGAIN ? EPOLLOUT : 0));
 	if (r < 0)
 		break_control(e, r);
 }
@@ -104,12 +119,13 @@ static void answer_control(struct engine *e, const struct ipc_message *m, int fd
 		pay_or_wait(e);
 }
 
-static void answer_status(struct engine_sandbox *g, uint32_t type)
+/* Control hears how its only sandbox is now, as soon as there is room; however often that
+ * changes meanwhile. Of many sandboxes control asks for what it wants to know. */
+static void notify_status(struct engine *e)
 {
-	struct ipc_message m = { .type = type, .sandbox = g->sandbox.id };
-
-	engine_sandbox_status(g, &m.status);
-	answer_control(engine_of(g), &m, -1);
+	e->is_status_due = e->only && e->from_control.fd >= 0;
+	if (e->is_status_due)
+		pay_or_wait(e);
 }
 
 static bool on_event(void *data, const struct event *event)
@@ -143,7 +159,7 @@ static void on_answered(void *data, const struct dns_name *name,
 
 static void on_status(struct engine_sandbox *g)
 {
-	answer_status(g, IPC_ACTIVE);
+	notify_status(engine_of(g));
 }
 
 static void send_trouble(struct engine *e, const struct upstream_trouble *t)
@@ -251,6 +267,7 @@ static void lose_control(struct engine *e)
 	loop_remove(e->core.loop, &e->from_control);
 	fd_close(&e->from_control.fd);
 	e->owed_count = 0;
+	e->is_status_due = false;
 	for (size_t i = 0; i < ENGINE_LENT_MAX; i++)
 		if (e->lent[i].fd >= 0)
 			take_back(e, &e->lent[i], -ECANCELED);
@@ -292,10 +309,12 @@ static void answer_unchanged(struct engine *e, uint32_t sandbox, const struct er
 
 static void on_changed(struct engine_sandbox *g, int r, const struct err *err)
 {
+	const struct ipc_message changed = status_of(g, IPC_CHANGED);
+
 	if (r < 0)
 		answer_unchanged(engine_of(g), g->sandbox.id, err);
 	else
-		answer_status(g, IPC_CHANGED);
+		answer_control(engine_of(g), &changed, -1);
 }
 
 /* Queries for the name fail until an answer comes in a round to come. */
@@ -520,8 +539,7 @@ void engine_control_take(struct engine *e, int fd)
 		loop_stop(e->core.loop);
 		return;
 	}
-	if (e->only)
-		answer_status(e->only, IPC_ACTIVE);
+	notify_status(e);
 	dns_service_notify_behind(e->core.dns);
 	for (size_t i = 0; i < e->failed_count; i++)
 		send_trouble(e, &e->failed[i]);

@@ -41,6 +41,7 @@ struct engine {
 	/* Events may fill the channel to control: they are counted then. Answers wait. */
 	struct engine_owed owed[ENGINE_OWED_MAX];
 	size_t owed_count;
+	bool is_status_due; /* IPC_ACTIVE of @only is to be sent, behind the answers */
 	/* Probes that failed while there was no control: the first ones do, before it
 	 * is there. More than these are not reported. */
 	struct upstream_trouble failed[RESOLVER_UPSTREAMS_MAX];

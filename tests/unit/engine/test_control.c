@@ -198,3 +198,36 @@ TEST_WITH(a_control_that_is_gone_ends_a_change_between_two_turns_alone, NULL,
 	assert_false(box.change.is_under_way);
 	assert_int_equal(engine.from_control.fd, -1);
 }
+
+TEST_WITH(however_often_the_status_changes_answers_have_their_places, NULL, close_engine)
+{
+	const struct ipc_socket any = { .family = ADDR_V4, .protocol = IPPROTO_UDP };
+	size_t answers, statuses = 0;
+	struct ipc_message m;
+
+	open_engine();
+	engine.only = &box;
+	answers = borrow_until_one_waits() + 1;
+	for (size_t i = 0; i < ENGINE_OWED_MAX; i++)
+		engine_control_observer.on_status(&box);
+	say(IPC_SOCKET, &any);
+	for (answers++; answers > 0 || statuses == 0;) {
+		close(hear(&m));
+		assert_true(m.type == IPC_SOCKET
+				    ? answers-- > 0
+				    : m.type == IPC_ACTIVE && statuses++ == 0);
+	}
+	assert_int_equal(engine.owed_count, 0);
+}
+
+TEST_WITH(the_control_of_a_daemon_hears_no_status, NULL, close_engine)
+{
+	const struct ipc_socket any = { .family = ADDR_V4, .protocol = IPPROTO_UDP };
+	struct ipc_message m;
+
+	open_engine();
+	engine_control_observer.on_status(&box);
+	say(IPC_SOCKET, &any);
+	close(hear(&m));
+	assert_int_equal(m.type, IPC_SOCKET);
+}
