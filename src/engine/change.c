@@ -615,8 +615,7 @@ static void go_over(struct engine_sandbox *g, struct plan next)
 	if (closed & ~g->plan.spent)
 		resolver_pin_restore(dns_service_resolver(g->core->dns), &g->sandbox,
 				     closed & ~g->plan.spent, loop_now_ms(g->core->loop));
-	if (g->observer->on_status)
-		g->observer->on_status(g);
+	g->observer->on_status(g);
 }
 
 void engine_grants_on_unkept(struct engine_sandbox *g)

@@ -383,8 +383,14 @@ static void on_run_pinned(struct engine_sandbox *g, const char *why)
 		engine_attached(g, why);
 }
 
+/* `weir run` has the first status, and asks for no other. */
+static void on_run_status(struct engine_sandbox *g)
+{
+}
+
 const struct engine_sandbox_observer engine_run_observer = {
 	.on_event = on_run_event,
+	.on_status = on_run_status,
 	.on_changed = on_changed,
 	.on_unpinned = on_run_unpinned,
 	.on_pinned = on_run_pinned,

@@ -36,7 +36,7 @@ struct engine_sandbox_seen {
 struct engine_sandbox_observer {
 	sandbox_event_fn *on_event; /* data: the struct engine_sandbox, as of the next */
 	sandbox_answered_fn *on_answered; /* may be NULL */
-	/* The rules were put back: they have another generation. */
+	/* The rules were put back, or one has ended: they have another generation. */
 	void (*on_status)(struct engine_sandbox *g);
 	/* The end of engine_sandbox_change(); @err says why not when @r < 0. */
 	void (*on_changed)(struct engine_sandbox *g, int r, const struct err *err);

@@ -231,3 +231,11 @@ TEST_WITH(the_control_of_a_daemon_hears_no_status, NULL, close_engine)
 	close(hear(&m));
 	assert_int_equal(m.type, IPC_SOCKET);
 }
+
+/* After a suspend the filter is made anew, and may not be as it was. */
+TEST_WITH(a_run_may_be_told_of_a_repair, NULL, close_engine)
+{
+	open_engine();
+	assert_non_null(engine_run_observer.on_status);
+	engine_run_observer.on_status(&box);
+}
