@@ -240,19 +240,13 @@ int sandbox_take_over(struct sandbox *s, const struct plan *plan,
 	return 0;
 }
 
-static void count_change(struct sandbox *s)
-{
-	s->counters[COUNT_POLICY_CHANGES]++;
-	relay_recheck(s);
-}
-
 int sandbox_change(struct sandbox *s, const struct plan *plan, int64_t now_ms,
 		   struct err *err)
 {
 	int r = replace(s, plan, false, now_ms, err);
 
 	if (r == 0)
-		count_change(s);
+		relay_recheck(s);
 	return r;
 }
 
@@ -330,7 +324,7 @@ int sandbox_change_staged(struct sandbox *s, const struct sandbox_staging *st,
 	if (is_stale(s, st) || load(s, &n, now_ms, &arena, err) < 0)
 		return sandbox_change(s, &st->plan, now_ms, err);
 	take_place(s, &n);
-	count_change(s);
+	relay_recheck(s);
 	return 0;
 }
 
@@ -403,6 +397,15 @@ static void end(struct engine_sandbox *g)
 	*c = (struct engine_sandbox_change){ 0 };
 }
 
+/* Another policy is in force: not when a rule ends or a budget is used up, for the
+ * sandbox could bring that about. */
+static void count_policy(struct engine_sandbox *g)
+{
+	g->policy_number++;
+	g->sandbox.counters[COUNT_POLICY_CHANGES]++;
+	g->sandbox.denies = (struct denies){ 0 };
+}
+
 static void take_over(struct engine_sandbox *g)
 {
 	struct engine_sandbox_change *c = &g->change;
@@ -416,9 +419,7 @@ static void take_over(struct engine_sandbox *g)
 	c->grants = g->grants;
 	g->grants = grants;
 	engine_grants_count(g, &counted, false);
-	/* Not when a rule ends or a budget is used up: the sandbox could bring that
-	 * about. */
-	g->sandbox.denies = (struct denies){ 0 };
+	count_policy(g);
 	g->plan_id = plan_file_id(&g->plan);
 	if (g->sandbox.accounting) /* a window of another length may begin */
 		g->sandbox.accounting->window_ends_ms = 0;

@@ -351,7 +351,7 @@ static bool on_run_event(void *data, const struct event *event)
 	const struct engine_sandbox *g = data;
 	struct event e = *event;
 
-	e.sandbox = (uint32_t)g->sandbox.counters[COUNT_POLICY_CHANGES];
+	e.sandbox = g->policy_number;
 	return on_event(data, &e);
 }
 

@@ -139,6 +139,7 @@ struct engine_sandbox {
 	uint32_t adopted;  /* learned addresses taken over from the engine before */
 	bool sees_refused; /* by NFLOG */
 	struct engine_sandbox_change change;
+	uint32_t policy_number; /* of the policy in force; the first one's is 0 */
 	/* dns: pinned. The end of a round that the self-test overlaps is reported after
 	 * the self-test. */
 	bool is_pinned;	     /* the first round was reported */

@@ -173,17 +173,23 @@ def test_what_the_project_denies_is_there_once_however_often_something_is_grante
         assert json.loads(run.line())["result"] == "NXDOMAIN"
 
 
-def test_a_refusal_is_told_with_the_rule_of_its_moment(world, site):
-    before = world.site(f"before{world.number()}.test")
-    report = world.workdir() / "report.json"
-    box = Run("run", world, policy(f"deny {before.name}"), options=("--report", report))
+@pytest.mark.parametrize("spends", [False, True])  # a rule whose budget is used up makes no other policy
+def test_a_refusal_is_told_with_the_rule_of_its_moment(world, site, spends):
+    before, paid = (world.site(f"before{world.number()}.test") for _ in range(2))
+    rule = {"action": "allow", "target": paid.name, "ports": ["tcp/7007"], "budget": {"sent": 100}}
+    report, asked = world.workdir() / "report.json", (before.name, site.name)
+    box = Run("run", world, policy(f"deny {before.name}", rule), options=("--report", report))
     with contextlib.closing(box):
+        if spends:
+            assert box.probe(["dns", paid.name]).addresses
+            box.probe(["tcp", paid.v4, 7007, "x" * 200])
+            wait_for(lambda: not box.probe(["dns", paid.name]).addresses, step=0.1)
         box.probe(*[["dns", before.name]] * 3)  # the last ones are held back to be counted
         box.change(policy("allow other.test", f"deny {site.name}"))
         box.probe(["dns", site.name], ["dns", before.name])
-        wait_for(lambda: len(box.denies()) >= 3)
+        wait_for(lambda: len([d for d in box.denies() if d["name"] in asked]) >= 3)
         assert box.started.wait().code == 0
-    told = {(r["name"], (r["rule"] or {}).get("target")) for r in json.loads(report.read_text())["refusals"]}
+    told = {(r["name"], (r["rule"] or {}).get("target")) for r in json.loads(report.read_text())["refusals"] if r["name"] in asked}
     assert told == {(before.name, before.name), (site.name, site.name), (before.name, None)}
     assert json.loads(report.read_text())["policy_updates"] == 1
 
