@@ -417,6 +417,9 @@ size_t relay_flow_recheck(struct relay_flow *f)
 	if (!f->recheck)
 		return 0;
 	f->recheck = false;
+	/* The rule that has refused @f may have another number by now, or be gone. */
+	f->rule = PLAN_NO_RULE;
+	f->allowable = false;
 	if (f->state == FLOW_WAITING || f->state == FLOW_REFUSED ||
 	    f->state == FLOW_DEAD || f->sinkhole)
 		return 0;

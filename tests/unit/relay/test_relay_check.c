@@ -885,6 +885,32 @@ TEST_WITH(test_answers_that_are_due_come_before_a_refusal, start, stop)
 	expect_passed(GOOD, strlen(GET(GOOD) GET(GOOD)), strlen(ANSWER ANSWER));
 }
 
+TEST_WITH(test_a_refusal_that_waits_names_no_rule_of_another_policy, start, stop)
+{
+	static const char *const before[] = { "verify tls", "deny " EVIL,
+					      "allow " GOOD " 80", NULL };
+	static const char *const after[] = { "verify tls", "allow another.test",
+					     "allow " GOOD " 80", NULL };
+	struct way p;
+	const char *text;
+
+	world_set_plan(&w, before);
+	p = dial(FAR_A, 80);
+	say(p.client, GET(GOOD) GET(EVIL));
+	p.server = world_accept(&w, p.listener);
+	assert_string_equal(all_of(p.server), GET(GOOD));
+	world_set_plan(&w, after);
+	relay_recheck(&w.sandbox);
+	world_turn(&w);
+	say(p.server, ANSWER);
+	close(p.server);
+	p.server = -1;
+	text = all_of(p.client);
+	assert_memory_equal(text, ANSWER "HTTP/1.1 403", strlen(ANSWER) + 12);
+	assert_null(strstr(text, "another.test"));
+	hang_up(&p);
+}
+
 /* --- Upgrade and CONNECT --- */
 
 #define UPGRADE(to)                                                                      \
