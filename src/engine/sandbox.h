@@ -185,8 +185,9 @@ void engine_sandbox_stats(const struct engine_sandbox *g, struct ipc_stats *ret)
  */
 
 /* Another plan, from a sealed memfd; the caller closes it. A step in each turn of the
- * loop; the last one ends in observer->on_changed(). On failure nothing is changed. While
- * one change is under way another one fails (-EBUSY). */
+ * loop; the last one ends in observer->on_changed(). The plan that stands takes no step
+ * and no generation: on_changed() comes at once. On failure nothing is changed. While one
+ * change is under way another one fails (-EBUSY). */
 int engine_sandbox_change(struct engine_sandbox *g, int plan_fd,
 			  struct err *err) MUST_CHECK;
 /* Another plan, which stays mapped, in this turn. On failure nothing is changed. */

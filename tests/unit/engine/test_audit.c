@@ -14,6 +14,7 @@
 #include "filter/message.h"
 #include "filter/nft.h"
 #include "filter/ruleset.h"
+#include "sandbox/plan_file.h"
 #include "sandbox/test_change_world.h"
 #include "sys/netlink.h"
 #include "unit.h"
@@ -44,7 +45,16 @@ static void on_status(struct engine_sandbox *g)
 {
 }
 
-static const struct engine_sandbox_observer observer = { .on_status = on_status };
+static size_t changed;
+
+static void on_changed(struct engine_sandbox *g, int r, const struct err *err)
+{
+	must(r, err);
+	changed++;
+}
+
+static const struct engine_sandbox_observer observer = { .on_status = on_status,
+							 .on_changed = on_changed };
 
 static struct engine_sandbox *open_engine(void)
 {
@@ -206,6 +216,39 @@ TEST_WITH(what_a_suspend_has_put_off_is_made_good, NULL, close_engine)
 	assert_int_equal(box.shared_params.generation, 2);
 	after_a_suspend(g, 0);
 	assert_int_equal(box.shared_params.generation, 2);
+}
+
+/* Return: the generation that stands then. */
+static uint16_t change_again(struct engine_sandbox *g, const struct plan *plan)
+{
+	const size_t before = changed;
+	struct err err = { 0 };
+	CLEAN(fd) int fd = plan_file_make(plan->bytes, plan->size, &err);
+
+	must(engine_sandbox_change(g, fd, &err), &err);
+	for (int i = 0; i < 100 && changed == before; i++)
+		assert_int_equal(loop_turn(core.loop, 0), 0);
+	assert_int_equal(changed, before + 1);
+	box = g->sandbox;
+	return box.shared_params.generation;
+}
+
+/* There are 65,535 of them, and flows of one that comes again would pass again. */
+TEST_WITH(the_plan_that_stands_takes_no_generation, NULL, close_engine)
+{
+	struct engine_sandbox *g = open_engine();
+	const struct plan other = plan_of(A_AND_B), back = plan_of(A_ALONE);
+	const uint16_t first = box.shared_params.generation;
+
+	assert_int_equal(change_again(g, &other), first + 1);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(change_again(g, &other), first + 1);
+	assert_int_equal(box.counters[COUNT_POLICY_CHANGES], 4);
+	g->sandbox.filter.unsure = true;
+	assert_int_equal(change_again(g, &other), first + 2);
+	assert_int_equal(change_again(g, &back), first + 3);
+	plan_file_unmap(&g->plan);
+	box.plan = back;
 }
 
 int main(void)
