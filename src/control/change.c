@@ -373,40 +373,53 @@ enum api_failure control_change(struct control_sandbox *w, struct document *next
 	return failure;
 }
 
-/* The supervisor has it first, so that whoever starts next closes the sandbox as well;
- * then it is in force, whatever came of that. Then it is kept in a sidecar's file. */
-static int close_sandbox(struct control_sandbox *w, const char *why, struct err *err)
+static int keep_closed_in_file(struct control_sandbox *w, struct err *err)
 {
-	struct control *s = w->side;
+	int r = keep_file(w->side, w->document, err);
+
+	return r < 0 ? r : commit_file(w->side, err);
+}
+
+/* The closed policy of @w is in force from now on. */
+static void on_closed(struct control_sandbox *w)
+{
+	const struct ipc_message stop = { .type = IPC_STOP, .sandbox = w->id };
+
+	/* Whoever lives in a cgroup of its own has nothing left to do. */
+	if (w->spec.kind == ATTACH_HOST)
+		control_send_daemon(w->link, &stop);
+	w->updates++;
+	control_record_policy(w);
+}
+
+/* What is done already isn't done again. The supervisor has the closed policy first, so
+ * that whoever starts next closes the sandbox as well; then the policy is in force,
+ * whatever came of that. Then it is kept on the disk. */
+static int close_sandbox(struct control_sandbox *w, struct err *err)
+{
+	struct control_closing *k = &w->closing;
 	CLEAN(candidate)
-	struct control_candidate c = { .document = document_close(why),
+	struct control_candidate c = { .document = document_close(k->why),
 				       .plan_fd = -1,
 				       .text_fd = -1 };
-	const struct ipc_message stop = { .type = IPC_STOP, .sandbox = w->id };
-	bool is_news = !document_closed(w->document);
-	int kept = -ENOMEM, r = -ENOMEM;
 
-	if (c.document && control_compile(s, c.document, &c, err) == 0 &&
-	    control_candidate_files(&c, c.document, err) == 0) {
-		kept = send_supervisor(w, &c, err);
-		r = send_engine(w, c.plan_fd, err);
-	}
-	if (r == 0)
+	if (!c.document || control_compile(w->side, c.document, &c, err) < 0 ||
+	    control_candidate_files(&c, c.document, err) < 0)
+		return err->code < 0 ? err->code : err_set(err, -ENOMEM, "out of memory");
+	if (!k->is_with_supervisor)
+		k->is_with_supervisor = send_supervisor(w, &c, err) == 0;
+	if (!document_closed(w->document)) {
+		if (send_engine(w, c.plan_fd, err) < 0)
+			return err->code;
 		control_take(w, &c);
-	/* Whoever lives in a cgroup of its own has nothing left to do. */
-	if (r == 0 && is_news && w->spec.kind == ATTACH_HOST)
-		control_send_daemon(w->link, &stop);
-	if (r == 0 && is_news) {
-		w->updates++;
-		control_record_policy(w);
+		on_closed(w);
 	}
-	if (r < 0)
-		return err->code < 0 ? r : err_set(err, r, "out of memory");
-	if (kept == 0)
-		kept = keep_file(s, w->document, err);
-	if (kept == 0)
-		kept = commit_file(s, err);
-	return kept < 0 ? kept : keep_closed(w, err);
+	if (!k->is_in_state_dir)
+		k->is_in_state_dir = keep_closed(w, err) == 0;
+	if (!k->is_in_file)
+		k->is_in_file = keep_closed_in_file(w, err) == 0;
+	return k->is_with_supervisor && k->is_in_state_dir && k->is_in_file ? 0
+									    : err->code;
 }
 
 /* The same document again: the always files have changed, or the engine has another
@@ -496,13 +509,13 @@ int control_policy_open(struct control *s, struct err *err)
  * `stop` again and again. The word comes while an answer to something else may be waited
  * for, so the sandbox is closed in a turn of its own: its policy is replaced by one that
  * denies everything and says why. That is kept wherever the policy is: the next process
- * starts with it. What fails is tried again each AGAIN_MS: first of all it has to be in
- * the kernel, then it has to be kept.
+ * starts with it. First of all it has to be in the kernel, then it has to be kept. What
+ * fails is tried again: each AGAIN_MS until the kernel has it, then less and less often.
  *
  * A sidecar without a file for its policy keeps it as STATE_DIR/closed.json, which goes
  * when somebody sets another policy. */
 
-enum { AGAIN_MS = 1000 };
+enum { AGAIN_MS = 1000, AGAIN_MAX_MS = 60 * 1000 };
 
 static void on_closing(struct loop_timer *t)
 {
@@ -514,17 +527,19 @@ static void on_closing(struct loop_timer *t)
 
 	if (!c->due)
 		return;
-	if (close_sandbox(w, c->why, &err) == 0) {
-		c->due = c->failed = false;
+	if (close_sandbox(w, &err) == 0) {
+		c->due = false;
 		loglines_say(w->side->log, clock_wall_ms(), LOGLINES_WARN,
 			     "%s is closed: %s", name, c->why);
 		return;
 	}
-	if (!c->failed)
+	if (c->pause_ms == 0)
 		loglines_say(w->side->log, clock_wall_ms(), LOGLINES_ERROR,
 			     "cannot close %s, trying again: %s", name, err.text);
-	c->failed = true;
-	loop_timer_need(w->side->loop, t, AGAIN_MS);
+	c->pause_ms = c->pause_ms > 0 && document_closed(w->document)
+			      ? MIN(c->pause_ms * 2, (int64_t)AGAIN_MAX_MS)
+			      : AGAIN_MS;
+	loop_timer_need(w->side->loop, t, c->pause_ms);
 }
 
 void control_closing_init(struct control_sandbox *w)
@@ -534,7 +549,7 @@ void control_closing_init(struct control_sandbox *w)
 
 void control_closing_done(struct control_sandbox *w)
 {
-	w->closing.due = w->closing.failed = false;
+	w->closing.due = false;
 	loop_timer_stop(w->side->loop, &w->closing.again);
 }
 
@@ -552,6 +567,9 @@ bool control_on_denies(struct control *s, const struct event *e)
 	if (control_closed(w))
 		return false;
 	w->closing.due = true;
+	w->closing.pause_ms = 0;
+	w->closing.is_with_supervisor = false;
+	w->closing.is_in_state_dir = w->closing.is_in_file = false;
 	snprintf(w->closing.why, sizeof(w->closing.why), "%s", e->reason);
 	loop_timer_need(s->loop, &w->closing.again, 0);
 	return true;

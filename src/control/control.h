@@ -53,8 +53,10 @@ enum {
 /* A sandbox that is being closed. */
 struct control_closing {
 	struct loop_timer again;
-	bool due;    /* it isn't yet, or isn't kept */
-	bool failed; /* once, and that was said */
+	bool due; /* it isn't yet, or isn't kept */
+	/* By whom the closed policy is kept already; true as well where nobody has to. */
+	bool is_with_supervisor, is_in_state_dir, is_in_file;
+	int64_t pause_ms; /* before the next try; 0: none has failed */
 	char why[EVENT_REASON_SIZE];
 	char shown[112]; /* in words, for the status */
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A change of the policy that meets the closing of the sandbox. */
+/* A change of the policy that meets the closing of the sandbox, and what is done again
+ * when it fails. */
 #include <errno.h>
 #include <string.h>
 
@@ -9,9 +10,11 @@
 #define STOP "\"on_denies\":{\"count\":5,\"window\":\"1m\",\"action\":\"stop\"}"
 
 static struct control control;
-static struct control_sandbox sandbox;
+static struct control_sandbox *sandbox;
 static bool is_denied_meanwhile; /* too often, while the engine is asked */
 static size_t changes;		 /* that the engine has made */
+static size_t keeps;		 /* that the supervisor was asked for */
+static bool is_keep_refused;
 
 /* -- what change.c asks ------------------------------------------------------------- */
 
@@ -40,7 +43,8 @@ int control_ask_supervisor(struct control_link *l, const struct ipc_message *m,
 			   const struct control_answer *wanted, struct ipc_message *ret,
 			   int *ret_fd)
 {
-	*ret = (struct ipc_message){ .type = IPC_KEPT };
+	keeps++;
+	*ret = (struct ipc_message){ .type = is_keep_refused ? IPC_REFUSED : IPC_KEPT };
 	return 0;
 }
 
@@ -68,7 +72,7 @@ void control_on_event(struct control *s, const struct event *e)
 
 struct control_sandbox *control_sandbox_of(struct control *s, uint32_t id)
 {
-	return &sandbox;
+	return sandbox;
 }
 
 /* -- a daemon's sandbox ------------------------------------------------------------- */
@@ -87,10 +91,10 @@ static enum api_failure patch(const char *rules)
 	struct document *next = NULL;
 	struct err err = { 0 };
 
-	assert_int_equal(
-		document_merge(sandbox.document, text_of(rules), NULL, NULL, &next, &err),
-		0);
-	return control_change(&sandbox, next, &err);
+	assert_int_equal(document_merge(sandbox->document, text_of(rules), NULL, NULL,
+					&next, &err),
+			 0);
+	return control_change(sandbox, next, &err);
 }
 
 static enum api_failure take_away(const char *targets)
@@ -98,10 +102,10 @@ static enum api_failure take_away(const char *targets)
 	struct document *next = NULL;
 	struct err err = { 0 };
 
-	assert_int_equal(document_remove(sandbox.document, text_of(targets), &next, &err),
-			 0);
+	assert_int_equal(
+		document_remove(sandbox->document, text_of(targets), &next, &err), 0);
 	assert_non_null(next);
-	return control_change(&sandbox, next, &err);
+	return control_change(sandbox, next, &err);
 }
 
 static enum api_failure grant(const char *rule)
@@ -109,49 +113,54 @@ static enum api_failure grant(const char *rule)
 	struct document *next = NULL;
 	struct err err = { 0 };
 
-	assert_int_equal(document_grant(sandbox.document, text_of(rule), 0, &next, &err),
+	assert_int_equal(document_grant(sandbox->document, text_of(rule), 0, &next, &err),
 			 0);
-	return control_change(&sandbox, next, &err);
+	return control_change(sandbox, next, &err);
 }
 
 static enum api_failure replace(const char *text)
 {
 	struct err err = { 0 };
 
-	return control_change(&sandbox, document_of(text), &err);
+	return control_change(sandbox, document_of(text), &err);
 }
 
-static int open_sandbox(void **state)
+static int open_sandbox_of(bool is_daemon)
 {
 	const struct loglines_config silent = { .level = LOGLINES_FATAL };
 	struct err err = { 0 };
 
 	memset(&control, 0, sizeof(control));
-	memset(&sandbox, 0, sizeof(sandbox));
+	sandbox = &control.own;
 	control.loop = loop_new();
 	assert_non_null(control.loop);
 	assert_int_equal(loglines_new(&silent, &control.log, &err), 0);
-	control.many = true;
-	control.policy.names = control.policy.daemon = true;
+	control.many = control.policy.names = control.policy.daemon = is_daemon;
 	control.policy.file = POLICY_IN_FORCE;
 	control.link = &control.links[0];
-	sandbox.side = &control;
-	sandbox.link = control.link;
-	sandbox.id = 1;
-	control_closing_init(&sandbox);
-	is_denied_meanwhile = false;
+	sandbox->side = &control;
+	sandbox->link = control.link;
+	sandbox->id = is_daemon;
+	control_closing_init(sandbox);
+	control.link->heard = true;
+	is_denied_meanwhile = is_keep_refused = false;
 	assert_int_equal(
 		replace("{\"egress\":[{\"action\":\"allow\",\"target\":\"a.test\"}]," STOP
 			"}"),
 		API_FAILED_NOT);
-	changes = 0;
+	changes = keeps = 0;
 	return 0;
+}
+
+static int open_sandbox(void **state)
+{
+	return open_sandbox_of(true);
 }
 
 static int close_sandbox_again(void **state)
 {
-	document_free(sandbox.document);
-	free(sandbox.plan_bytes);
+	document_free(sandbox->document);
+	free(sandbox->plan_bytes);
 	loglines_free(control.log,
 		      60 * 1000); /* else its thread frees it, perhaps later */
 	loop_free(control.loop);
@@ -163,7 +172,7 @@ static int close_sandbox_again(void **state)
 static bool is_closed(void)
 {
 	assert_int_equal(loop_turn(control.loop, 0), 0);
-	return document_closed(sandbox.document) != NULL;
+	return document_closed(sandbox->document) != NULL;
 }
 
 CHANGE_TEST(what_is_about_to_be_closed_is_changed_by_no_part_of_a_policy)
@@ -175,7 +184,7 @@ CHANGE_TEST(what_is_about_to_be_closed_is_changed_by_no_part_of_a_policy)
 	assert_int_equal(grant("[{\"action\":\"allow\",\"target\":\"b.test\"}]"),
 			 API_FAILED_CLOSED);
 	assert_int_equal(changes, 0);
-	assert_non_null(control_closed(&sandbox));
+	assert_non_null(control_closed(sandbox));
 	assert_true(is_closed());
 }
 
@@ -183,7 +192,7 @@ CHANGE_TEST(what_is_about_to_be_closed_is_open_with_another_policy)
 {
 	too_much_is_denied();
 	assert_int_equal(replace("{\"egress\":[]}"), API_FAILED_NOT);
-	assert_null(control_closed(&sandbox));
+	assert_null(control_closed(sandbox));
 	assert_false(is_closed());
 }
 
@@ -199,4 +208,33 @@ CHANGE_TEST(what_is_denied_while_a_policy_changes_closes)
 	is_denied_meanwhile = true;
 	assert_int_equal(replace("{\"egress\":[]}"), API_FAILED_NOT);
 	assert_true(is_closed());
+}
+
+/* As when the timer fires. Return: the milliseconds to the next try; 0: there is none. */
+static int64_t try_again(void)
+{
+	struct loop_timer *t = &sandbox->closing.again;
+
+	loop_timer_stop(control.loop, t);
+	t->on_fire(t);
+	return t->slot > 0 ? t->at_ms - loop_now_ms(control.loop) : 0;
+}
+
+CHANGE_TEST(what_cannot_be_kept_is_closed_once_and_kept_later)
+{
+	static const int64_t pauses_ms[] = { 1000,  2000,  4000,  8000,
+					     16000, 32000, 60000, 60000 };
+
+	is_keep_refused = true;
+	too_much_is_denied();
+	for (size_t i = 0; i < ARRAY_SIZE(pauses_ms); i++) {
+		assert_int_equal(try_again(), pauses_ms[i]);
+		assert_non_null(document_closed(sandbox->document));
+	}
+	assert_int_equal(changes, 1);
+	assert_int_equal(keeps, ARRAY_SIZE(pauses_ms));
+	assert_int_equal(sandbox->updates, 2);
+	is_keep_refused = false;
+	assert_int_equal(try_again(), 0);
+	assert_int_equal(changes, 1);
 }
