@@ -287,12 +287,12 @@ static int commit_file(struct control *s, struct err *err)
 	return r;
 }
 
-/* Where no file has the policy, a sidecar's closed one is kept all the same. */
+/* A sidecar's closed policy, also where the file for its policy can't be written. */
 static int keep_closed(const struct control_sandbox *w, struct err *err)
 {
 	const struct control *s = w->side;
 
-	return s->many || s->file.path || !s->spec.state_dir
+	return s->many || !s->spec.state_dir
 		       ? 0
 		       : closed_file_write(s->spec.state_dir, w->document, err);
 }
@@ -512,8 +512,8 @@ int control_policy_open(struct control *s, struct err *err)
  * starts with it. First of all it has to be in the kernel, then it has to be kept. What
  * fails is tried again: each AGAIN_MS until the kernel has it, then less and less often.
  *
- * A sidecar without a file for its policy keeps it as STATE_DIR/closed.json, which goes
- * when somebody sets another policy. */
+ * A sidecar keeps it besides as STATE_DIR/closed.json, which is read before the file for
+ * its policy, and goes when somebody sets another policy. */
 
 enum { AGAIN_MS = 1000, AGAIN_MAX_MS = 60 * 1000 };
 

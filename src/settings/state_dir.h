@@ -17,8 +17,8 @@
 int state_dir_take(struct sidecar_spec *spec, bool *ret_shared,
 		   struct err *err) MUST_CHECK;
 
-/* STATE_DIR/closed.json: the policy of a sidecar that has closed its sandbox and has no
- * file for its policy. Control writes it; the supervisor starts with it. */
+/* STATE_DIR/closed.json: the policy of a sidecar that has closed its sandbox. Control
+ * writes it; the supervisor starts with it, whatever the file for the policy says. */
 
 /* @d in the file; one that isn't closed takes the file away. Return: 0 or -errno. */
 int closed_file_write(const char *state_dir, const struct document *d,

@@ -118,9 +118,7 @@ static int first_document(const struct sidecar_spec *spec, struct arena *arena,
 {
 	struct origin from_rules = { .name = "OPENSANDBOX_EGRESS_RULES" };
 	struct err why = { 0 };
-	int r = spec->policy_file || !spec->state_dir
-			? 0
-			: closed_file_read(spec->state_dir, ret, &why);
+	int r = spec->state_dir ? closed_file_read(spec->state_dir, ret, &why) : 0;
 
 	if (r < 0) {
 		log_warning("%s; nothing is let out", why.text);

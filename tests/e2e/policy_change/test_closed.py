@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import time
 
 import pytest
 
@@ -123,6 +124,28 @@ def test_what_cannot_be_kept_is_closed_all_the_same(pod, start, site, denied, tm
     assert "closed" in json.loads((tmp_path / "policy.json").read_text())
 
 
+def test_a_file_that_cannot_be_written_reopens_nothing_and_takes_no_generation(pod, start, site, denied, tmp_path):
+    """As in a volume of Kubernetes': a symbolic link stands in the file's place."""
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    (tmp_path / "elsewhere.json").write_text(policy(f"allow {site.name}", on_denies=STOP))
+    (tmp_path / "policy.json").symlink_to("elsewhere.json")
+    args = ("--policy-file", str(tmp_path / "policy.json"), "--state-dir", str(state))
+    side = start(*args)
+    provoke(pod, denied)
+    wait_closed(side)
+    side.wait_log("cannot close the sandbox, trying again")
+    before = side.get("/status").json()["generation"]
+    wait_for((state / "closed.json").exists)
+    time.sleep(2.5)     # in which it is tried again
+    assert side.get("/status").json()["generation"] == before
+    assert side.stop() == 0
+    side = start(*args)
+    assert closed(side) == "more than 5 denies in 1m"
+    name_refused(pod.probe(["dns", site.name]))
+    tcp_refused(pod.probe(["tcp", site.v4, 7007]))
+
+
 def test_packets_count_as_lookups_do(pod, start, site, denied):
     side = start()
     pod.probe(*[["tcp", f"9.9.{i}.9", 443] for i in range(5)])
@@ -194,6 +217,10 @@ def test_a_file_that_was_closed_and_is_lost_opens_nothing(pod, kept, site, denie
     assert side.stop() == 0
     broken(kept.file)
     side = kept()
-    assert closed(side) == "its policy file can't be read"
+    assert closed(side) == "more than 5 denies in 1m"
     name_refused(pod.probe(["dns", site.name]))
     tcp_refused(pod.probe(["tcp", site.v4, 7007]))
+    side.post(f"allow {site.name}")
+    assert side.stop() == 0
+    side = kept()
+    assert closed(side) is None and pod.probe(["dns", site.name]).addresses == [site.v4]

@@ -2,7 +2,10 @@
 /* A change of the policy that meets the closing of the sandbox, and what is done again
  * when it fails. */
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "control/control.h"
 #include "unit.h"
@@ -157,6 +160,22 @@ static int open_sandbox(void **state)
 	return open_sandbox_of(true);
 }
 
+static char folder[] = "/tmp/weir-test-XXXXXX", file[64], closed_file[64];
+
+/* A sidecar's, whose file for its policy is a symbolic link. */
+static int open_sidecar(void **state)
+{
+	strcpy(folder + strlen(folder) - 6, "XXXXXX");
+	assert_non_null(mkdtemp(folder));
+	snprintf(file, sizeof(file), "%s/policy.json", folder);
+	snprintf(closed_file, sizeof(closed_file), "%s/closed.json", folder);
+	open_sandbox_of(false);
+	assert_int_equal(symlink("elsewhere.json", file), 0);
+	control.file.path = file;
+	control.spec.state_dir = folder;
+	return 0;
+}
+
 static int close_sandbox_again(void **state)
 {
 	document_free(sandbox->document);
@@ -165,6 +184,16 @@ static int close_sandbox_again(void **state)
 		      60 * 1000); /* else its thread frees it, perhaps later */
 	loop_free(control.loop);
 	return 0;
+}
+
+static int close_sidecar(void **state)
+{
+	unlink(file);
+	unlink(closed_file);
+	snprintf(file, sizeof(file), "%s/policy.set", folder);
+	unlink(file);
+	assert_int_equal(rmdir(folder), 0);
+	return close_sandbox_again(state);
 }
 
 #define CHANGE_TEST(name) TEST_WITH(name, open_sandbox, close_sandbox_again)
@@ -237,4 +266,22 @@ CHANGE_TEST(what_cannot_be_kept_is_closed_once_and_kept_later)
 	is_keep_refused = false;
 	assert_int_equal(try_again(), 0);
 	assert_int_equal(changes, 1);
+}
+
+TEST_WITH(a_closed_sandbox_is_kept_in_the_state_directory_whatever_its_file, open_sidecar,
+	  close_sidecar)
+{
+	too_much_is_denied();
+	for (int i = 0; i < 3; i++)
+		assert_true(try_again() > 0);
+	assert_int_equal(changes, 1);
+	assert_int_equal(keeps, 1);
+	assert_int_equal(access(closed_file, F_OK), 0);
+	/* Nothing opens it that a restart would not find. */
+	assert_int_equal(replace("{\"egress\":[]}"), API_FAILED_PERSIST);
+	assert_int_equal(access(closed_file, F_OK), 0);
+	assert_int_equal(unlink(file), 0);
+	assert_int_equal(replace("{\"egress\":[]}"), API_FAILED_NOT);
+	assert_int_equal(access(closed_file, F_OK), -1);
+	assert_int_equal(access(file, F_OK), 0);
 }
