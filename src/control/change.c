@@ -110,16 +110,21 @@ static void note_status(struct control *s, const struct ipc_status *status)
 	ipc_sanitize(s->status.lacking, sizeof(s->status.lacking));
 }
 
-/* Is it our plan that the engine enforces? If not, it is given it soon. Where nothing can
- * be enforced everything is denied, whatever the policy. */
-static void compare_standing(struct control *s)
+/* Is it our plan that the engine enforces? Where nothing can be enforced everything is
+ * denied, whatever the policy. */
+static bool is_standing(struct control *s)
 {
 	struct control_link *l = s->link;
 
 	l->is_active = l->heard && (s->status.enforced == ENFORCED_NOTHING ||
 				    s->status.plan_id == plan_file_id(&s->own.plan));
-	if (!l->is_active && l->heard)
-		loop_timer_need(s->loop, &s->resync, 0);
+	return l->is_active;
+}
+
+static void compare_standing(struct control *s)
+{
+	if (!is_standing(s) && s->link->heard)
+		loop_timer_need(s->loop, &s->own.restore, 0);
 }
 
 static int send_engine(struct control_sandbox *w, int plan_fd, struct err *err)
@@ -215,13 +220,56 @@ static enum api_failure put_in_force(struct control_sandbox *w,
 	return failure;
 }
 
-int control_restore_plan(struct control_sandbox *w, struct err *err)
+/* ---- the engine has another plan than the one in force ---- */
+
+enum { RESTORE_MS = 1000, RESTORE_TRIES = 6 };
+
+static int restore_plan(struct control_sandbox *w, struct err *err)
 {
 	CLEAN(candidate)
 	struct control_candidate c = { .plan = w->plan, .plan_fd = -1, .text_fd = -1 };
 	int r = control_candidate_files(&c, w->document, err);
 
-	return r < 0 ? r : send_engine(w, c.plan_fd, err);
+	if (r < 0)
+		return r;
+	if (w->side->many)
+		return send_engine(w, c.plan_fd, err);
+	/* What a sidecar's supervisor has may be of older always files. */
+	if (put_in_force(w, &c, err) != API_FAILED_NOT)
+		return err->code;
+	return is_standing(w->side)
+		       ? 0
+		       : err_set(err, -EPROTO, "the engine says that it has another one");
+}
+
+void control_restore_plan(struct control_sandbox *w)
+{
+	const bool is_due = w->side->many ? !w->stale && !w->gone[0]
+					  : !w->link->is_active;
+	struct err err = { 0 };
+
+	/* Another engine is compared anew. */
+	if (!is_due || !w->link->heard || restore_plan(w, &err) == 0) {
+		w->restore_failures = 0;
+		return;
+	}
+	if (w->restore_failures++ == 0)
+		loglines_say(w->side->log, clock_wall_ms(), LOGLINES_ERROR,
+			     "cannot give the engine the policy in force%s%s, trying "
+			     "again: %s",
+			     w->spec.name[0] ? " of " : "", w->spec.name, err.text);
+	if (w->restore_failures < RESTORE_TRIES) {
+		loop_timer_need(w->side->loop, &w->restore,
+				RESTORE_MS << (w->restore_failures - 1));
+		return;
+	}
+	w->restore_failures = 0;
+	control_drop_engine(w->link, -EPROTO);
+}
+
+static void on_restore(struct loop_timer *t)
+{
+	control_restore_plan(CONTAINER_OF(t, struct control_sandbox, restore));
 }
 
 /* ---- changes ---- */
@@ -422,8 +470,7 @@ static int close_sandbox(struct control_sandbox *w, struct err *err)
 									    : err->code;
 }
 
-/* The same document again: the always files have changed, or the engine has another
- * plan. */
+/* The same document again: the always files have changed. */
 static enum api_failure control_apply_again(struct control *s, struct err *err)
 {
 	struct control_sandbox *w = &s->own;
@@ -440,18 +487,6 @@ static enum api_failure control_apply_again(struct control *s, struct err *err)
 }
 
 /* ---- what the engine says ---- */
-
-static void on_resync(struct loop_timer *t)
-{
-	struct control *s = CONTAINER_OF(t, struct control, resync);
-	struct err err = { 0 };
-
-	if (s->link->is_active || !s->link->heard)
-		return;
-	if (control_apply_again(s, &err) != API_FAILED_NOT)
-		loglines_say(s->log, clock_wall_ms(), LOGLINES_ERROR,
-			     "cannot give the engine the policy in force: %s", err.text);
-}
 
 void control_on_status(struct control *s, const struct ipc_status *status)
 {
@@ -482,7 +517,6 @@ int control_policy_open(struct control *s, struct err *err)
 	struct err why = { 0 };
 	int r;
 
-	s->resync.on_fire = on_resync;
 	s->file.path = s->spec.policy_file;
 	s->file.spare_dir = s->spec.state_dir;
 	s->policy.names = s->spec.mode == SIDECAR_MODE_DNS_NFT_TLS;
@@ -542,9 +576,16 @@ static void on_closing(struct loop_timer *t)
 	loop_timer_need(w->side->loop, t, c->pause_ms);
 }
 
-void control_closing_init(struct control_sandbox *w)
+void control_change_init(struct control_sandbox *w)
 {
 	w->closing.again.on_fire = on_closing;
+	w->restore.on_fire = on_restore;
+}
+
+void control_change_done(struct control_sandbox *w)
+{
+	control_closing_done(w);
+	loop_timer_stop(w->side->loop, &w->restore);
 }
 
 void control_closing_done(struct control_sandbox *w)

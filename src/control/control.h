@@ -79,6 +79,9 @@ struct control_sandbox {
 	struct traffic *traffic; /* owned; NULL before the first byte */
 	struct rate asked;	 /* questions about its processes */
 	struct control_closing closing;
+	struct loop_timer restore; /* the engine enforces another plan: give it that of
+				    * the policy in force */
+	unsigned int restore_failures; /* in a row */
 	uint64_t updates, failures;
 	char gone[64]; /* why it has ended; it is freed when nobody uses it. "": not yet
 			*/
@@ -149,8 +152,6 @@ struct control {
 	struct control_link *link; /* the first, to the supervisor or the first daemon */
 	uint32_t ask;		   /* the number of the last question; odd, so never 0 */
 	struct ipc_status status;
-	struct loop_timer resync; /* the sidecar's engine enforces another plan: give it
-				   * the one in force */
 
 	/* sandboxes.c; in a sidecar there are none */
 	bool many; /* the daemon's control */
@@ -279,8 +280,9 @@ static inline void clean_candidate(struct control_candidate *c)
 }
 /* @c is in force in @w from now on; what @c has is taken. */
 void control_take(struct control_sandbox *w, struct control_candidate *c);
-/* The engine enforces another plan than the one in force: it gets that. */
-int control_restore_plan(struct control_sandbox *w, struct err *err) MUST_CHECK;
+/* The engine enforces another plan than the one in force: it gets that. What fails is
+ * tried again, less and less often; in the end the engine gets a successor. */
+void control_restore_plan(struct control_sandbox *w);
 /* Put @next, which is taken, in force. What closes the sandbox is over with a whole
  * policy, unless more was denied while that was put in force. */
 enum api_failure control_change(struct control_sandbox *w, struct document *next,
@@ -345,7 +347,9 @@ struct control_wish {
 
 /* -- change.c: closing -------------------------------------------------------------- */
 
-void control_closing_init(struct control_sandbox *w);
+/* @w begins, and is about to be freed. */
+void control_change_init(struct control_sandbox *w);
+void control_change_done(struct control_sandbox *w);
 /* @w is not to be closed any more: there is another policy, or no sandbox. */
 void control_closing_done(struct control_sandbox *w);
 /* Why @w is closed, or is about to be; NULL: it isn't. */

@@ -412,7 +412,7 @@ static int start_all(struct control *s, struct err *err)
 	s->own = (struct control_sandbox){ .side = s,
 					   .link = s->link,
 					   .since_ms = clock_wall_ms() };
-	control_closing_init(&s->own);
+	control_change_init(&s->own);
 	if (!s->loop || !control_sandbox_ring(&s->own))
 		return err_set(err, -ENOMEM, "out of memory");
 	if (s->many && open_daemon(s, err) < 0)

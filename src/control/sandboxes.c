@@ -69,7 +69,7 @@ static void control_sandbox_free(struct control_sandbox *w)
 {
 	if (!w)
 		return;
-	control_closing_done(w);
+	control_change_done(w);
 	index_remove(&w->side->sandboxes_by_name, &w->by_name);
 	index_remove(&w->side->sandboxes_by_key, &w->by_key);
 	document_free(w->document);
@@ -95,7 +95,7 @@ static int control_sandbox_add(struct control_link *l, uint32_t id,
 	w->side = s;
 	w->link = l;
 	w->id = id;
-	control_closing_init(w);
+	control_change_init(w);
 	w->spec = *spec;
 	w->spec.name[IPC_SANDBOX_NAME_MAX] = '\0';
 	w->spec.where[IPC_SANDBOX_WHERE_MAX] = '\0';
@@ -453,16 +453,12 @@ void control_sandbox_audit(struct control_sandbox *w)
 static void compare_next(struct control_link *l)
 {
 	struct control_sandbox *w = control_sandbox_next(l, l->compared_id);
-	struct err err = { 0 };
 
 	if (w) {
 		l->compared_id = w->id & IPC_SANDBOXES_MAX;
 		if (control_sandbox_stats(w) == 0 && w->stats.plan_id != 0 &&
-		    w->stats.plan_id != plan_file_id(&w->plan) &&
-		    control_restore_plan(w, &err) < 0)
-			loglines_say(w->side->log, clock_wall_ms(), LOGLINES_ERROR,
-				     "cannot give the engine the policy of '%s': %s",
-				     w->spec.name, err.text);
+		    w->stats.plan_id != plan_file_id(&w->plan))
+			control_restore_plan(w);
 	} else if (l->listed_id == NOTHING) {
 		l->compared_id = NOTHING;
 	}

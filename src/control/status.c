@@ -166,6 +166,10 @@ static void fill_sandbox(struct control_sandbox *w, struct api_status *ret)
 		    "the engine is being started again; the rules stand");
 	else if (!w->stats.nflog)
 		add(w, ret, "nflog", "refused packets are not reported");
+	if (w->restore_failures > 0)
+		add(w, ret, "filter",
+		    "the engine enforces another policy, and is given "
+		    "this one again");
 	add(w, ret, "confinement", w->side->lacking);
 	add_sockets(w, &w->audit, ret);
 	if (w->audit.waiting)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "control/control.h"
+#include "sandbox/plan_file.h"
 #include "unit.h"
 
 #define STOP "\"on_denies\":{\"count\":5,\"window\":\"1m\",\"action\":\"stop\"}"
@@ -18,6 +19,8 @@ static bool is_denied_meanwhile; /* too often, while the engine is asked */
 static size_t changes;		 /* that the engine has made */
 static size_t keeps;		 /* that the supervisor was asked for */
 static bool is_keep_refused;
+static size_t failures_left; /* times that the engine can't be asked */
+static size_t drops;	     /* of the engine */
 
 /* -- what change.c asks ------------------------------------------------------------- */
 
@@ -33,7 +36,18 @@ int control_ask_engine(struct control_link *l, const struct ipc_message *m, int 
 		       const struct control_answer *wanted, struct ipc_message *ret,
 		       int *ret_fd)
 {
-	*ret = (struct ipc_message){ .type = IPC_CHANGED };
+	struct plan plan;
+	struct err err = { 0 };
+
+	if (failures_left > 0) {
+		failures_left--;
+		return -ETOOMANYREFS;
+	}
+	assert_int_equal(plan_file_map(fd, &plan, &err), 0);
+	*ret = (struct ipc_message){ .type = IPC_CHANGED,
+				     .status = { .enforced = ENFORCED_FILTER,
+						 .plan_id = plan_file_id(&plan) } };
+	plan_file_unmap(&plan);
 	changes++;
 	if (is_denied_meanwhile)
 		too_much_is_denied();
@@ -63,6 +77,7 @@ bool control_engine_is_same(struct control_link *l)
 
 void control_drop_engine(struct control_link *l, int error)
 {
+	drops++;
 }
 
 void control_send_daemon(struct control_link *l, const struct ipc_message *m)
@@ -144,14 +159,15 @@ static int open_sandbox_of(bool is_daemon)
 	sandbox->side = &control;
 	sandbox->link = control.link;
 	sandbox->id = is_daemon;
-	control_closing_init(sandbox);
+	control_change_init(sandbox);
 	control.link->heard = true;
 	is_denied_meanwhile = is_keep_refused = false;
+	failures_left = 0;
 	assert_int_equal(
 		replace("{\"egress\":[{\"action\":\"allow\",\"target\":\"a.test\"}]," STOP
 			"}"),
 		API_FAILED_NOT);
-	changes = keeps = 0;
+	changes = keeps = drops = 0;
 	return 0;
 }
 
@@ -240,10 +256,8 @@ CHANGE_TEST(what_is_denied_while_a_policy_changes_closes)
 }
 
 /* As when the timer fires. Return: the milliseconds to the next try; 0: there is none. */
-static int64_t try_again(void)
+static int64_t fire(struct loop_timer *t)
 {
-	struct loop_timer *t = &sandbox->closing.again;
-
 	loop_timer_stop(control.loop, t);
 	t->on_fire(t);
 	return t->slot > 0 ? t->at_ms - loop_now_ms(control.loop) : 0;
@@ -257,14 +271,14 @@ CHANGE_TEST(what_cannot_be_kept_is_closed_once_and_kept_later)
 	is_keep_refused = true;
 	too_much_is_denied();
 	for (size_t i = 0; i < ARRAY_SIZE(pauses_ms); i++) {
-		assert_int_equal(try_again(), pauses_ms[i]);
+		assert_int_equal(fire(&sandbox->closing.again), pauses_ms[i]);
 		assert_non_null(document_closed(sandbox->document));
 	}
 	assert_int_equal(changes, 1);
 	assert_int_equal(keeps, ARRAY_SIZE(pauses_ms));
 	assert_int_equal(sandbox->updates, 2);
 	is_keep_refused = false;
-	assert_int_equal(try_again(), 0);
+	assert_int_equal(fire(&sandbox->closing.again), 0);
 	assert_int_equal(changes, 1);
 }
 
@@ -273,7 +287,7 @@ TEST_WITH(a_closed_sandbox_is_kept_in_the_state_directory_whatever_its_file, ope
 {
 	too_much_is_denied();
 	for (int i = 0; i < 3; i++)
-		assert_true(try_again() > 0);
+		assert_true(fire(&sandbox->closing.again) > 0);
 	assert_int_equal(changes, 1);
 	assert_int_equal(keeps, 1);
 	assert_int_equal(access(closed_file, F_OK), 0);
@@ -284,4 +298,51 @@ TEST_WITH(a_closed_sandbox_is_kept_in_the_state_directory_whatever_its_file, ope
 	assert_int_equal(replace("{\"egress\":[]}"), API_FAILED_NOT);
 	assert_int_equal(access(closed_file, F_OK), -1);
 	assert_int_equal(access(file, F_OK), 0);
+}
+
+static void open_with_another_plan(void)
+{
+	const struct ipc_status other = { .enforced = ENFORCED_FILTER, .plan_id = 1 };
+
+	open_sandbox_of(false);
+	control_on_status(&control, &other);
+	assert_false(control.link->is_active);
+}
+
+TEST_WITH(another_plan_of_the_engine_is_replaced_however_often_that_fails, NULL,
+	  close_sandbox_again)
+{
+	open_with_another_plan();
+	failures_left = 3;
+	for (int64_t pause_ms = 1000; pause_ms <= 4000; pause_ms *= 2)
+		assert_int_equal(fire(&sandbox->restore), pause_ms);
+	assert_int_equal(fire(&sandbox->restore), 0);
+	assert_true(control.link->is_active);
+	assert_int_equal(changes, 1);
+	assert_int_equal(drops, 0);
+}
+
+TEST_WITH(an_engine_that_does_not_take_the_plan_gets_a_successor, NULL,
+	  close_sandbox_again)
+{
+	open_with_another_plan();
+	failures_left = SIZE_MAX;
+	for (int i = 0; i < 5; i++)
+		assert_true(fire(&sandbox->restore) > 0);
+	assert_int_equal(fire(&sandbox->restore), 0);
+	assert_int_equal(drops, 1);
+}
+
+CHANGE_TEST(a_plan_of_a_daemons_is_restored_however_often_that_fails)
+{
+	failures_left = 2;
+	control_restore_plan(sandbox);
+	assert_true(sandbox->restore.slot > 0);
+	assert_int_equal(fire(&sandbox->restore), 2000);
+	assert_int_equal(fire(&sandbox->restore), 0);
+	assert_int_equal(changes, 1);
+	/* Under its number another daemon may have another sandbox. */
+	sandbox->stale = true;
+	control_restore_plan(sandbox);
+	assert_int_equal(changes, 1);
 }
