@@ -365,6 +365,12 @@ void control_record_policy(struct control_sandbox *w)
 	control_record(w, reason);
 }
 
+/* control_compile() has failed. What lacks memory has no fault, and may go later. */
+static enum api_failure compile_failure(const struct err *err)
+{
+	return err->code == -ENOMEM ? API_FAILED_APPLY : API_FAILED_POLICY;
+}
+
 /* @c->document is the next one. */
 static enum api_failure change_to(struct control_sandbox *w, struct control_candidate *c,
 				  struct err *err)
@@ -373,7 +379,7 @@ static enum api_failure change_to(struct control_sandbox *w, struct control_cand
 	enum api_failure failure;
 
 	if (control_compile(s, c->document, c, err) < 0)
-		return API_FAILED_POLICY;
+		return compile_failure(err);
 	if (control_candidate_files(c, c->document, err) < 0)
 		return API_FAILED_APPLY;
 	if (keep_file(s, c->document, err) < 0)
@@ -478,7 +484,7 @@ static enum api_failure control_apply_again(struct control *s, struct err *err)
 	enum api_failure failure = API_FAILED_APPLY;
 
 	if (control_compile(s, w->document, &c, err) < 0)
-		failure = API_FAILED_POLICY;
+		failure = compile_failure(err);
 	else if (control_candidate_files(&c, w->document, err) == 0)
 		failure = put_in_force(w, &c, err);
 	if (failure == API_FAILED_NOT)

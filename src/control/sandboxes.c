@@ -178,7 +178,7 @@ unsigned int control_sandbox_attach(struct control *s, const struct ipc_sandbox 
 		err_set(err, -EEXIST, "there is a sandbox '%s' already", spec->name);
 		status = HTTP_CONFLICT;
 	} else if (control_compile(s, policy, &c, err) < 0) {
-		status = HTTP_BAD_REQUEST;
+		status = err->code == -ENOMEM ? HTTP_FAILED : HTTP_BAD_REQUEST;
 	} else if (control_candidate_files(&c, policy, err) < 0 ||
 		   attach_somewhere(s, spec, &c, &w, err) < 0) {
 		if (err->code == 0)

@@ -93,6 +93,28 @@ struct control_sandbox *control_sandbox_of(struct control *s, uint32_t id)
 	return sandbox;
 }
 
+static bool is_memory_out;
+
+int __real_sidecar_policy_build(const struct sidecar_policy_context *c,
+				const struct document *d, sidecar_fault_fn *on_fault,
+				void *data, uint8_t **ret_plan, size_t *ret_size,
+				struct err *err);
+int __wrap_sidecar_policy_build(const struct sidecar_policy_context *c,
+				const struct document *d, sidecar_fault_fn *on_fault,
+				void *data, uint8_t **ret_plan, size_t *ret_size,
+				struct err *err);
+
+/* The linker puts it in the place of the real one (--wrap). */
+int __wrap_sidecar_policy_build(const struct sidecar_policy_context *c,
+				const struct document *d, sidecar_fault_fn *on_fault,
+				void *data, uint8_t **ret_plan, size_t *ret_size,
+				struct err *err)
+{
+	return is_memory_out ? err_set(err, -ENOMEM, "out of memory")
+			     : __real_sidecar_policy_build(c, d, on_fault, data, ret_plan,
+							   ret_size, err);
+}
+
 /* -- a daemon's sandbox ------------------------------------------------------------- */
 
 static struct document *document_of(const char *text)
@@ -161,7 +183,7 @@ static int open_sandbox_of(bool is_daemon)
 	sandbox->id = is_daemon;
 	control_change_init(sandbox);
 	control.link->heard = true;
-	is_denied_meanwhile = is_keep_refused = false;
+	is_denied_meanwhile = is_keep_refused = is_memory_out = false;
 	failures_left = 0;
 	assert_int_equal(
 		replace("{\"egress\":[{\"action\":\"allow\",\"target\":\"a.test\"}]," STOP
@@ -345,4 +367,13 @@ CHANGE_TEST(a_plan_of_a_daemons_is_restored_however_often_that_fails)
 	sandbox->stale = true;
 	control_restore_plan(sandbox);
 	assert_int_equal(changes, 1);
+}
+
+CHANGE_TEST(a_lack_of_memory_is_no_fault_of_the_policy)
+{
+	assert_int_equal(
+		replace("{\"egress\":[{\"action\":\"allow\",\"target\":\"x..y\"}]}"),
+		API_FAILED_POLICY);
+	is_memory_out = true;
+	assert_int_equal(replace("{\"egress\":[]}"), API_FAILED_APPLY);
 }
