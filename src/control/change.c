@@ -50,8 +50,7 @@ static void note_fault(void *data, const char *text, enum fault_level level)
 static void note_means(struct control *s)
 {
 	s->policy.filters = s->many || (s->spec.mode != SIDECAR_MODE_DNS &&
-					(s->status.enforced == ENFORCED_FILTER ||
-					 !s->link->is_active));
+					s->status.enforced == ENFORCED_FILTER);
 }
 
 int control_check(struct control *s, const struct document *d, sidecar_fault_fn *on_fault,
@@ -94,6 +93,13 @@ int control_candidate_files(struct control_candidate *c, const struct document *
 
 /* ---- engine and supervisor ---- */
 
+void control_note_enforced(struct control *s, uint8_t enforced)
+{
+	if (enforced != s->status.enforced)
+		s->own.since_ms = clock_wall_ms();
+	s->status.enforced = enforced;
+}
+
 static void note_status(struct control *s, const struct ipc_status *status)
 {
 	uint32_t restarts = s->status.restarts;
@@ -101,8 +107,7 @@ static void note_status(struct control *s, const struct ipc_status *status)
 
 	/* These two are the supervisor's. */
 	memcpy(weaker, s->status.weaker, sizeof(weaker));
-	if (status->enforced != s->status.enforced)
-		s->own.since_ms = clock_wall_ms();
+	control_note_enforced(s, status->enforced);
 	s->link->heard = true;
 	s->status = *status;
 	s->status.restarts = restarts;
@@ -378,6 +383,9 @@ static enum api_failure change_to(struct control_sandbox *w, struct control_cand
 	struct control *s = w->side;
 	enum api_failure failure;
 
+	/* What is enforced decides what a policy may ask for; who introduces the engine
+	 * says that before. */
+	(void)!control_await_engine(w->link);
 	if (control_compile(s, c->document, c, err) < 0)
 		return compile_failure(err);
 	if (control_candidate_files(c, c->document, err) < 0)
@@ -527,6 +535,8 @@ int control_policy_open(struct control *s, struct err *err)
 	s->file.spare_dir = s->spec.state_dir;
 	s->policy.names = s->spec.mode == SIDECAR_MODE_DNS_NFT_TLS;
 	s->policy.file = POLICY_IN_FORCE;
+	/* Until somebody says what is enforced: the supervisor has checked its text. */
+	s->status.enforced = ENFORCED_FILTER;
 	r = reload_open(s, err);
 	if (r == 0)
 		r = read_text_fd(&s->own.document, err);

@@ -253,6 +253,8 @@ int control_policy_open(struct control *s, struct err *err) MUST_CHECK;
 void control_record(struct control_sandbox *w, const char *reason);
 /* The policy in force has changed, or is one of a closed sandbox. */
 void control_record_policy(struct control_sandbox *w);
+/* So much of a sidecar's policy the kernel holds (enum ipc_enforced). */
+void control_note_enforced(struct control *s, uint8_t enforced);
 /* The sidecar's engine says what is in force. */
 void control_on_status(struct control *s, const struct ipc_status *status);
 

@@ -330,6 +330,8 @@ static void on_status(struct control_link *l, struct ipc_status *status)
 
 	char *weaker = s->many ? l->lacking : s->status.weaker;
 
+	if (!s->many)
+		control_note_enforced(s, status->enforced);
 	l->restarts = status->restarts;
 	s->status.restarts = status->restarts;
 	ipc_sanitize(status->weaker, sizeof(status->weaker));

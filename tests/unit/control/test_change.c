@@ -377,3 +377,15 @@ CHANGE_TEST(a_lack_of_memory_is_no_fault_of_the_policy)
 	is_memory_out = true;
 	assert_int_equal(replace("{\"egress\":[]}"), API_FAILED_APPLY);
 }
+
+TEST_WITH(while_the_engine_is_away_a_policy_asks_for_no_more_than_was_enforced, NULL,
+	  close_sandbox_again)
+{
+	const struct ipc_status dns = { .enforced = ENFORCED_REDIRECT, .plan_id = 1 };
+
+	open_sandbox_of(false);
+	control_on_status(&control, &dns);
+	control.link->heard = control.link->is_active = false;
+	assert_int_equal(replace("{\"require_full_isolation\":true}"), API_FAILED_POLICY);
+	assert_int_equal(replace("{\"egress\":[]}"), API_FAILED_NOT);
+}

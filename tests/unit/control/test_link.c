@@ -47,6 +47,10 @@ void control_on_status(struct control *s, const struct ipc_status *status)
 {
 }
 
+void control_note_enforced(struct control *s, uint8_t enforced)
+{
+}
+
 void control_webhook_attach(struct control *s, int fd)
 {
 }
