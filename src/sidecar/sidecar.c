@@ -253,8 +253,8 @@ static int first_engine(struct supervisor *k, struct err *err)
 /* Weaker than what was asked for only as far as the operator has spelled. */
 static int enforce(struct supervisor *k, struct err *err)
 {
-	enum sidecar_unenforceable may =
-		k->fds.needs_full_isolation ? SIDECAR_FAIL : k->spec->on_unenforceable;
+	enum sidecar_unenforceable may = k->fds.needs_filter ? SIDECAR_FAIL
+							     : k->spec->on_unenforceable;
 	struct err second = { 0 };
 	int r;
 

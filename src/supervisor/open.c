@@ -228,8 +228,9 @@ static int open_policy(const struct sidecar_spec *spec, struct supervisor_fds *h
 	if (r == 0)
 		r = seal(h, d, plan, size, err);
 	if (r == 0)
-		h->needs_full_isolation = plan_open(plan, size, &opened, NULL) < 0 ||
-					  plan_requires_full_isolation(&opened);
+		h->needs_filter = plan_open(plan, size, &opened, NULL) < 0 ||
+				  plan_requires_full_isolation(&opened) ||
+				  plan_budget_count(&opened) > 0;
 	return r;
 }
 

@@ -19,9 +19,10 @@ struct supervisor_fds {
 	int tls_fd;	      /* -1: none */
 	int plan_fd, text_fd; /* sealed memfds: what is in force */
 	bool ipv6;
-	bool snapshot_found;	   /* a sidecar was here before: what it has learned and
-				      counted is in there, or noted as lost */
-	bool needs_full_isolation; /* the policy does: nothing less will do */
+	bool snapshot_found; /* a sidecar was here before: what it has learned and
+				counted is in there, or noted as lost */
+	bool needs_filter; /* the policy asks for the whole filter, or has budgets, which
+			    * the filter counts: less won't do */
 };
 
 void supervisor_fds_init(struct supervisor_fds *h); /* all -1 */

@@ -136,8 +136,9 @@ def test_open_has_to_be_spelled_and_is_shown(pod, site):
     assert pod.probe(["tcp", "93.9.9.9", 443]).result == "ok"
 
 
-def test_a_policy_that_asks_for_isolation_gets_it_or_nothing(pod):
-    rules = policy("allow a.test", require_full_isolation=True)
+@pytest.mark.parametrize("asks", [{"require_full_isolation": True}, {"limits": {"sent_total": "1M"}}], ids=["isolation", "budget"])
+def test_a_policy_that_needs_the_filter_gets_it_or_nothing(pod, asks):
+    rules = policy("allow a.test", **asks)
     side = pod.sidecar(caps=(), rules=rules, env={"WEIR_ON_UNENFORCEABLE": "open"}, ready=False)
     assert side.ended() != 0
     side = pod.sidecar(mode="dns", rules=rules, ready=False)
