@@ -34,6 +34,10 @@ static size_t escape_value(struct text value, char *ret, size_t size)
 	return used;
 }
 
+/* Labels that samples have themselves. */
+static const char *const labels_of_samples[] = { "version", "mode", "what", "code",
+						 "destination" };
+
 /* Name and value as the format has them; what doesn't fit is left out whole. */
 static void add_label(struct metrics *m, struct text key, struct text value)
 {
@@ -53,7 +57,8 @@ static void add_label(struct metrics *m, struct text key, struct text value)
 		name[0] = '_';
 	snprintf(begin, sizeof(begin), ",%s=\"", name);
 	/* The prefix "__" is Prometheus' own; a label stands once. */
-	if (strncmp(name, "__", 2) == 0 || strstr(m->labels, begin) ||
+	if (strncmp(name, "__", 2) == 0 || TEXT_FIND(text_of(name), labels_of_samples) ||
+	    strstr(m->labels, begin) ||
 	    strncmp(m->labels, begin + 1, strlen(begin + 1)) == 0)
 		return;
 	escape_value(value, escaped, sizeof(escaped));

@@ -135,6 +135,7 @@ def test_metrics(api):
     ("", "sandbox_id=other", 'sandbox_id="other"'),
     ("x", "sandbox_id=other", 'sandbox_id="x"'),
     ("x", "__name__=evil", 'sandbox_id="x"'),
+    *[("x", f"{name}=1", 'sandbox_id="x"') for name in ("version", "mode", "what", "code", "destination")],
 ])
 def test_labels(identity, label, shown):
     with Api(f"id={identity}", f"label={label}") as a:
