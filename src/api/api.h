@@ -168,7 +168,7 @@ struct api_sandboxes {
 	bool (*show)(void *data, const char *id, struct jtext *j);
 	/* Both, or none: a run's sandbox neither comes nor goes by its API.
 	 *
-	 * Return: the HTTP status: 201; 400, 409, 500 with @err. */
+	 * Return: the HTTP status: 201; 400, 409, 413, 500 with @err. */
 	unsigned int (*attach)(void *data, const char *id, struct text body,
 			       struct err *err);
 	/* 200, 404, 500 */
@@ -199,7 +199,7 @@ struct api_config {
 	size_t host_count;
 	bool ui;			     /* /ui/ is there */
 	size_t body_max;		     /* bytes; 0: API_BODY_MAX */
-	size_t max_rules;		     /* of POST and PATCH; 0: no limit */
+	size_t max_rules;		     /* of a policy from outside; 0: no limit */
 	const struct review_key *review_key; /* of links that decide; NULL: none do */
 	const struct api_label *labels;
 	size_t label_count;

@@ -121,16 +121,13 @@ static void commit(struct change *c)
 static void commit_rules(struct change *c, char *rules)
 {
 	const size_t max = c->request->api->config.max_rules;
-	const size_t count = document_rule_count(c->next);
-	char text[128];
+	struct err err = { 0 };
 
 	c->rules = rules;
-	snprintf(text, sizeof(text), "egress rule total count %zu exceeds limit %zu",
-		 count, max);
-	if (max == 0 || count <= max)
+	if (document_check_rule_count(c->next, max, &err) == 0)
 		commit(c);
 	else
-		refuse(c, HTTP_TOO_LARGE, "", text);
+		refuse(c, HTTP_TOO_LARGE, "", err.text);
 }
 
 static void on_unknown_key(void *data, const char *key)
@@ -308,18 +305,14 @@ static int check(struct api_request *r, struct checking *c, struct document **re
 {
 	const size_t max = r->api->config.max_rules;
 	struct err err = { 0 };
-	char text[128];
 	int code = document_parse(request_body(r), note_unknown_key, c, ret, &err);
 
 	if (code == -EINVAL)
 		add_fault(c, err.text, FAULT_ERROR);
 	if (code < 0)
 		return code == -EINVAL ? 0 : code;
-	if (max > 0 && document_rule_count(*ret) > max) {
-		snprintf(text, sizeof(text), "egress: %zu rules are more than %zu",
-			 document_rule_count(*ret), max);
-		add_fault(c, text, FAULT_ERROR);
-	}
+	if (document_check_rule_count(*ret, max, &err) < 0)
+		add_fault(c, err.text, FAULT_ERROR);
 	code = document_settle_ends(*ret, clock_wall_ms());
 	if (code == 0)
 		code = r->ops->check(r->ops->data, *ret, add_fault, c, &err);

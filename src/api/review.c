@@ -196,9 +196,8 @@ unsigned int review_accept(struct api_request *r, const struct review *t, const 
 	if (!request_has_policy(r) || merge_rule(r, t, length, rules, &next, err) < 0)
 		return HTTP_CONFLICT;
 	diff = ret_diff ? document_diff(ops->policy(ops->data), next) : NULL;
-	if (max > 0 && document_rule_count(next) > max) {
+	if (document_check_rule_count(next, max, err) < 0) {
 		document_free(next);
-		err_set(err, -E2BIG, "egress rule total count exceeds limit %zu", max);
 		status = HTTP_TOO_LARGE;
 	} else {
 		status = note_and_change(r, t, who, next, err);

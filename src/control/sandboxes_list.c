@@ -173,7 +173,8 @@ static void parse_policy(struct wanted *w, struct control *s, struct document **
 		fault(w, "policy: %s", err.text);
 }
 
-/* The body of PUT /sandboxes/@id. Return: 0, or -errno with every fault in @err. */
+/* The body of PUT /sandboxes/@id. Return: 0; -E2BIG, its policy has too many rules; or
+ * -errno with every fault in @err. */
 static int control_attach_read(struct control *s, const char *id, struct text body,
 			       struct control_wish *ret, struct err *err)
 {
@@ -209,7 +210,8 @@ static int control_attach_read(struct control *s, const char *id, struct text bo
 	if (w.again && w.spec.kind == ATTACH_NETNS)
 		fault(&w, "again: this goes with a cgroup or a user alone");
 	parse_policy(&w, s, &policy);
-	if (err->code < 0)
+	if (err->code < 0 ||
+	    document_check_rule_count(policy, s->spec.max_rules, err) < 0)
 		return err->code;
 	*ret = (struct control_wish){ w.spec, TAKE_PTR(policy), w.again };
 	return 0;
@@ -313,7 +315,7 @@ static unsigned int sandboxes_attach(void *data, const char *id, struct text bod
 	const char *closed = NULL;
 
 	if (control_attach_read(data, id, body, &wish, err) < 0)
-		return HTTP_BAD_REQUEST;
+		return err->code == -E2BIG ? HTTP_TOO_LARGE : HTTP_BAD_REQUEST;
 	if (!there || !wish.again)
 		return control_sandbox_attach(data, &wish.spec, wish.policy, err);
 	ask.sandbox = there->id;

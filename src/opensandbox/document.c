@@ -829,6 +829,14 @@ size_t document_rule_count(const struct document *d)
 	return d->count;
 }
 
+int document_check_rule_count(const struct document *d, size_t max, struct err *err)
+{
+	if (max == 0 || d->count <= max)
+		return 0;
+	return err_set(err, -E2BIG, "egress rule total count %zu exceeds limit %zu",
+		       d->count, max);
+}
+
 const char *document_mode(const struct document *d)
 {
 	if (d->closed.ptr)

@@ -66,6 +66,9 @@ int document_remove(const struct document *old, struct text body, struct documen
 bool document_is_derived(const struct document *d);
 
 size_t document_rule_count(const struct document *d);
+/* Every way in from outside: -E2BIG, @d has more rules than @max; 0 is no limit. */
+int document_check_rule_count(const struct document *d, size_t max,
+			      struct err *err) MUST_CHECK;
 /* "allow_all", "deny_all", "enforcing". */
 const char *document_mode(const struct document *d);
 /* {"egress":[…],"defaultAction":"deny"}: compact with Go's escapes, or @pretty for files

@@ -48,6 +48,15 @@ def test_every_fault_is_told_at_once(daemon, body, faults):
     assert reply.json()["reason"].count("; ") >= len(faults) - 1
 
 
+def test_a_policy_has_no_more_rules_than_the_api_takes(host):
+    daemon = host.daemon("--max-rules", "1")
+    rules = [{"action": "allow", "target": f"{name}.test"} for name in "ab"]
+    reply = daemon.call("PUT", "/sandboxes/one", {"uid": 12345, "policy": {"egress": rules}})
+    assert reply.status == 413 and "egress rule total count 2 exceeds limit 1" in reply.json()["reason"], reply
+    assert daemon.names() == []
+    assert daemon.call("PUT", "/sandboxes/one", {"uid": 12345, "policy": {"egress": rules[:1]}}).status == 201
+
+
 def test_an_id_is_a_word(daemon):
     for name in ("a%20b", ".hidden", "a:b"):
         reply = daemon.call("PUT", f"/sandboxes/{name}", {"cgroup": "/a"})
