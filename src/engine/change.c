@@ -538,8 +538,7 @@ int engine_sandbox_change(struct engine_sandbox *g, int plan_fd, struct err *err
 	 * uses none of them. */
 	if (is_enforced(g, &c->next)) {
 		plan_file_unmap(&c->next);
-		g->sandbox.denies = (struct denies){ 0 };
-		g->sandbox.counters[COUNT_POLICY_CHANGES]++;
+		count_policy(g);
 		g->observer->on_changed(g, 0, &none);
 		return 0;
 	}
