@@ -797,6 +797,16 @@ struct plan_verdict plan_match_addr(const struct plan *p, const struct addr *a,
 	return allow;
 }
 
+struct plan_verdict plan_judge_addr(const struct plan *p, const struct addr *a,
+				    uint8_t protocol, uint16_t port)
+{
+	struct plan_verdict v = plan_match_addr(p, a, protocol, port);
+
+	if (v.action == POLICY_ASK)
+		v.rule = PLAN_NO_RULE;
+	return v;
+}
+
 uint8_t plan_type_bit(uint16_t type)
 {
 	switch (type) {

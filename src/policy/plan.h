@@ -212,6 +212,10 @@ struct plan_verdict plan_match_query(const struct plan *p, const struct dns_name
  * don't matter. */
 struct plan_verdict plan_match_addr(const struct plan *p, const struct addr *a,
 				    uint8_t protocol, uint16_t port);
+/* The same of what address rules allow or deny. A rule that asks says nothing of what
+ * something else opens: its verdict has rule PLAN_NO_RULE. */
+struct plan_verdict plan_judge_addr(const struct plan *p, const struct addr *a,
+				    uint8_t protocol, uint16_t port);
 /* An address rule denies @a, or the IPv4 address inside it: no name and no allow opens
  * @a then. */
 bool plan_denies_addr(const struct plan *p, const struct addr *a);

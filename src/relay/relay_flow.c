@@ -198,10 +198,9 @@ static enum step move_once(struct relay_flow *f, struct relay_way *way,
 	 * that of the rule which opened the tunnel that the flow is, and that of the
 	 * address rule which opens the address, where any name may be shown. */
 	if (plan_budget_count(p) > 0) {
-		v = plan_match_addr(p, &dialled->addr, IPPROTO_TCP, dialled->port);
+		v = plan_judge_addr(p, &dialled->addr, IPPROTO_TCP, dialled->port);
 		which = budgets_of(p, PLAN_NO_RULE) | budgets_of(p, f->opened_rule) |
-			f->other_budgets |
-			(v.action == POLICY_ALLOW ? budgets_of(p, v.rule) : 0);
+			f->other_budgets | budgets_of(p, v.rule);
 	}
 	allowed = MIN(way->allowed, budgets_left(s->budgets, p, which, !is_up, now_ms));
 	if (!from->readable || allowed == 0)

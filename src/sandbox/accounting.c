@@ -508,7 +508,7 @@ static uint64_t payers_of(const struct sandbox *s, const struct filter_count *c,
 {
 	const struct plan *plan = &s->plan;
 	const struct plan_verdict v =
-		plan_match_addr(plan, &c->addr, c->protocol, c->port);
+		plan_judge_addr(plan, &c->addr, c->protocol, c->port);
 	const bool is_same_sandbox = p->sandbox == s;
 	struct openers now = { plan, &p->now }, past = { plan, &p->past };
 	bool is_known = v.rule != PLAN_NO_RULE, is_whole = true;
@@ -546,7 +546,7 @@ void passed_count(struct sandbox *s, const struct filter_count *c,
 	struct event e = event_of(c, EVENT_ALLOW);
 	struct learned_use use;
 
-	e.rule = plan_match_addr(&s->plan, &e.remote, e.protocol, e.port).rule;
+	e.rule = plan_judge_addr(&s->plan, &e.remote, e.protocol, e.port).rule;
 	if (learned_find(s->learned, &e.remote, now_ms, &use, 1) > 0) {
 		sandbox_event_name(&e, &use.name);
 		e.rule = e.rule == PLAN_NO_RULE ? use.rule : e.rule;

@@ -106,16 +106,9 @@ static struct relay_verdict verdict_names(const struct relay_question *q)
 	return deny_unless(true, PLAN_NO_RULE, "no rule allows it");
 }
 
-/* What the address rules say that allow or deny; one that asks says nothing about what a
- * name has taught. */
 static struct plan_verdict match_addr(const struct relay_question *q)
 {
-	struct plan_verdict v =
-		plan_match_addr(q->plan, &q->to.addr, IPPROTO_TCP, q->to.port);
-
-	if (v.action == POLICY_ASK)
-		v.rule = PLAN_NO_RULE;
-	return v;
+	return plan_judge_addr(q->plan, &q->to.addr, IPPROTO_TCP, q->to.port);
 }
 
 /* Address rules first: a deny is absolute. Then names, then the default. */

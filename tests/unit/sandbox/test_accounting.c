@@ -18,7 +18,8 @@ enum { PER_SECOND = 20, TICK_MS = 250 };
 struct told {
 	uint64_t rows, packets; /* with a destination */
 	uint64_t others_rows, others_packets;
-	bool shut; /* control takes nothing */
+	uint32_t rule; /* of the last one */
+	bool shut;     /* control takes nothing */
 	char wanted[EVENT_NAME_SIZE];
 	int64_t wanted_ms; /* 0: not yet */
 	int64_t now_ms;
@@ -39,6 +40,7 @@ static bool on_event(void *data, const struct event *e)
 
 	if (t->shut)
 		return false;
+	t->rule = e->rule;
 	*(is_others ? &t->others_rows : &t->rows) += 1;
 	*(is_others ? &t->others_packets : &t->packets) += e->packets;
 	if (t->wanted[0] && strcmp(e->name, t->wanted) == 0 && t->wanted_ms == 0)
@@ -273,13 +275,14 @@ TEST(what_opens_has_its_share_and_no_more)
 
 enum { BUDGET = 1 << 30, BYTES = 100 };
 
-static struct world *open_budgets(void)
+#define BUDGETS                                                                          \
+	"egress:\n"                                                                      \
+	"- {action: allow, target: '*.a.test', budget: {sent: 1G}}\n"                    \
+	"- {action: allow, target: b.test, budget: {sent: 1G}}\n"
+
+static struct world *open_budgets(const char *policy)
 {
-	struct world *w = open_world("egress:\n"
-				     "- {action: allow, target: '*.a.test',"
-				     " budget: {sent: 1G}}\n"
-				     "- {action: allow, target: b.test,"
-				     " budget: {sent: 1G}}\n");
+	struct world *w = open_world(policy);
 	const struct hash_key key = { 1, 2 };
 
 	w->sandbox.learned = learned_new(&w->sandbox.plan, &key);
@@ -355,7 +358,7 @@ TEST(what_went_to_many_ports_of_an_address_of_many_names_is_counted_at_once)
 	enum { PORTS = 4096, FIRST_PORT = 1000 };
 	const struct addr a = addr_v4(93, 1, 2, 3);
 	struct passed_payers payers = { .sandbox = NULL };
-	struct world *w = open_budgets();
+	struct world *w = open_budgets(BUDGETS);
 	int64_t began_ms;
 
 	for (unsigned int i = 0; i < LEARNED_PAST_MAX; i++)
@@ -374,7 +377,7 @@ TEST(of_too_many_addresses_that_have_ended_every_budget_pays)
 {
 	enum { MORE = 10 };
 	struct passed_payers payers = { .sandbox = NULL };
-	struct world *w = open_budgets();
+	struct world *w = open_budgets(BUDGETS);
 	struct addr a = addr_v4(93, 1, 0, 0);
 
 	for (unsigned int i = 0; i < PASSED_PAST_MAX + MORE; i++) {
@@ -391,5 +394,29 @@ TEST(of_too_many_addresses_that_have_ended_every_budget_pays)
 	}
 	assert_int_equal(used_by(w, 0), (PASSED_PAST_MAX + MORE) * 2 * BYTES);
 	assert_int_equal(used_by(w, 1), MORE * 2 * BYTES);
+	close_budgets(w);
+}
+
+/* Whoever was asked for opens what a rule would ask about. */
+TEST(a_rule_that_asks_pays_for_nothing_and_opens_nothing)
+{
+	struct world *w = open_budgets(BUDGETS "- {action: ask, target: 0.0.0.0/0}\n");
+	const struct addr a = addr_v4(93, 1, 2, 3);
+	struct passed_payers payers = { .sandbox = NULL };
+
+	teach(w, 0, &a);
+	count(w, &payers, &a, 1000);
+	assert_int_equal(used_by(w, 0), BYTES);
+	accounting_close(&w->sandbox, w->now_ms);
+	accounting_report(&w->sandbox, w->now_ms, true);
+	assert_int_equal(w->told.rule, 0);
+	forget_all(w);
+	payers = (struct passed_payers){ .sandbox = NULL };
+	count(w, &payers, &a, 1000);
+	assert_int_equal(used_by(w, 0), 2 * BYTES);
+	assert_int_equal(used_by(w, 1), 0);
+	accounting_close(&w->sandbox, w->now_ms);
+	accounting_report(&w->sandbox, w->now_ms, true);
+	assert_int_equal(w->told.rule, EVENT_NO_RULE);
 	close_budgets(w);
 }
