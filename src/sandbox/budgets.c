@@ -65,11 +65,19 @@ static bool is_spent(const struct account *a, const struct plan_budget *b, int64
 				       (b->received > 0 && a->received >= b->received));
 }
 
-/* Rules of one target differ in their ports. One whose ports @old lacks counts on from
- * what is used most of that target, so that no budget begins anew by other ports. */
-static void find_before(struct account *a, const struct account *old, size_t count,
-			int64_t now_ms)
+/* Of a period of @b that begins now. */
+static int64_t period_end_ms(const struct plan_budget *b, int64_t now_ms)
 {
+	return b->per_sec > 0 ? now_ms + b->per_sec * INT64_C(1000) : INT64_MAX;
+}
+
+/* Rules of one target differ in their ports. One whose ports @old lacks counts on from
+ * what is used most of that target, so that no budget begins anew by other ports. A
+ * period that has begun ends when @b's would end that begins now, or before. */
+static void find_before(struct account *a, const struct plan_budget *b,
+			const struct account *old, size_t count, int64_t now_ms)
+{
+	const int64_t end_ms = period_end_ms(b, now_ms);
 	bool has_ports = false;
 
 	for (size_t i = 0; i < count; i++)
@@ -87,6 +95,8 @@ static void find_before(struct account *a, const struct account *old, size_t cou
 		a->received = MAX(a->received, o->received);
 		a->ends_ms = MAX(a->ends_ms, o->ends_ms);
 	}
+	if (a->ends_ms > 0)
+		a->ends_ms = end_ms == INT64_MAX ? end_ms : MIN(a->ends_ms, end_ms);
 }
 
 struct budgets *budgets_new(const struct budgets *old, struct plan *plan, int64_t now_ms)
@@ -104,11 +114,11 @@ struct budgets *budgets_new(const struct budgets *old, struct plan *plan, int64_
 	b->anew = old ? old->anew : (struct rate){ 0 };
 	b->changed_ms = old ? old->changed_ms : 0;
 	for (size_t i = 0; i < count; i++) {
-		const uint32_t rule = plan_budget(plan, i).rule;
+		const struct plan_budget budget = plan_budget(plan, i);
 		struct account *a = &b->accounting[i];
 
-		if (rule != PLAN_NO_RULE) {
-			const struct plan_rule r = plan_rule(plan, rule);
+		if (budget.rule != PLAN_NO_RULE) {
+			const struct plan_rule r = plan_rule(plan, budget.rule);
 			size_t port_count;
 			const struct plan_port_range *ports =
 				plan_port_list(plan, r.port_list, &port_count);
@@ -117,7 +127,7 @@ struct budgets *budgets_new(const struct budgets *old, struct plan *plan, int64_
 			a->ports = hash_bytes(&key, ports, port_count * sizeof(*ports));
 		}
 		if (old)
-			find_before(a, old->accounting, old->count, now_ms);
+			find_before(a, &budget, old->accounting, old->count, now_ms);
 	}
 	plan->spent = budgets_spent(b, plan, now_ms);
 	return b;
@@ -161,8 +171,7 @@ int budgets_lose(int fd)
 static void use_up(struct account *a, const struct plan_budget *budget, int64_t now_ms)
 {
 	a->sent = a->received = UINT64_MAX;
-	a->ends_ms = budget->per_sec > 0 ? now_ms + budget->per_sec * INT64_C(1000)
-					 : INT64_MAX;
+	a->ends_ms = period_end_ms(budget, now_ms);
 	a->news = true;
 	a->due = budget->action == BUDGET_CUT;
 }
@@ -191,8 +200,11 @@ struct budgets *budgets_adopt(const void *kept, struct plan *plan, int64_t now_m
 		}
 		/* A target that @kept lacks has come with a plan that was in force
 		 * nowhere. */
-		for (size_t i = 0; i < b->count; i++)
-			find_before(&b->accounting[i], old, was->count, now_ms);
+		for (size_t i = 0; i < b->count; i++) {
+			const struct plan_budget budget = plan_budget(plan, i);
+
+			find_before(&b->accounting[i], &budget, old, was->count, now_ms);
+		}
 	}
 	for (size_t i = 0; b && !is_sound && !is_unused && i < b->count; i++) {
 		const struct plan_budget budget = plan_budget(plan, i);
@@ -263,9 +275,7 @@ bool budgets_count(struct budgets *b, const struct plan *p, uint64_t which, uint
 		a = &b->accounting[i];
 		if (is_over(a, now_ms)) {
 			a->sent = a->received = 0;
-			a->ends_ms = budget.per_sec > 0
-					     ? now_ms + budget.per_sec * INT64_C(1000)
-					     : INT64_MAX;
+			a->ends_ms = period_end_ms(&budget, now_ms);
 		}
 		before = is_spent(a, &budget, now_ms);
 		a->sent = sum_of(a->sent, sent);

@@ -10,6 +10,7 @@
 #include "unit.h"
 
 #include "policy/policy.h"
+#include "test_plan.h"
 
 enum { HOUR = 3600 * 1000, NOW = 1000, FIRST = 0, SECOND, THIRD, RULES };
 
@@ -147,6 +148,59 @@ TEST(another_policy_goes_on_counting)
 	assert_true(left(&next, FIRST, true, NOW + 5) == 50);
 	close_world(&w);
 	close_world(&next);
+}
+
+/* a.test: 100 bytes up, and what @period says. */
+static struct world open_period(const char *period)
+{
+	struct world w = { 0 };
+	char text[128];
+
+	snprintf(text, sizeof(text),
+		 "egress: [{action: allow, target: a.test, budget: {sent: 100%s}}]\n",
+		 period);
+	w.bytes = plan_from(text, &w.plan);
+	return w;
+}
+
+/* It was used up when the policy changed. */
+TEST(what_is_used_up_is_so_for_the_period_of_the_new_policy)
+{
+	static const struct {
+		const char *what, *before, *after;
+		int64_t ends_ms; /* INT64_MAX: never */
+	} cases[] = {
+		{ "the period is gone", ", per: 1m", "", INT64_MAX },
+		{ "a period has come", "", ", per: 1h", HOUR },
+		{ "a shorter one", ", per: 30d", ", per: 1m", HOUR / 60 },
+		{ "a longer one", ", per: 1m", ", per: 30d", HOUR / 60 },
+		{ "the same", ", per: 1h", ", per: 1h", HOUR },
+	};
+
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(cases); i++) {
+		static _Alignas(8) uint8_t kept[BUDGETS_KEPT_SIZE];
+		const bool restarts = i % 2;
+		struct world w = open_period(cases[i / 2].before);
+		struct world next = open_period(cases[i / 2].after);
+		const int64_t ends_ms = cases[i / 2].ends_ms;
+
+		memset(kept, 0, sizeof(kept));
+		w.budgets = budgets_new(NULL, &w.plan, NOW);
+		budgets_keep(w.budgets, kept);
+		assert_true(spend(&w, FIRST, 100, 0, NOW));
+		next.budgets = restarts ? budgets_adopt(kept, &next.plan, NOW)
+					: budgets_new(w.budgets, &next.plan, NOW);
+		if (budgets_next_ms(next.budgets, &next.plan, NOW) != ends_ms ||
+		    next.plan.spent != 1 ||
+		    (ends_ms < INT64_MAX &&
+		     budgets_spent(next.budgets, &next.plan, NOW + ends_ms) != 0))
+			fail_msg("%s%s: it ends in %lld ms", cases[i / 2].what,
+				 restarts ? ", at a restart" : "",
+				 (long long)budgets_next_ms(next.budgets, &next.plan,
+							    NOW));
+		close_world(&w);
+		close_world(&next);
+	}
 }
 
 /* Two rules for 10.0.0.0/8, which differ in their port: 100 bytes each. @only: there is
