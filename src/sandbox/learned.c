@@ -292,7 +292,7 @@ void learned_past_add(struct learned_past *p, const struct dns_name *n,
 	}
 	if (p->items.count >= LEARNED_PAST_MAX) {
 		i = p->oldest;
-		p->has_dropped = true;
+		learned_past_drop(p);
 		p->has_lost |= past_at(p, i)->drains;
 		learned_snapshot_clear(p, true, i);
 		unlink_past(p, i);
@@ -302,6 +302,7 @@ void learned_past_add(struct learned_past *p, const struct dns_name *n,
 	bytes = malloc(n->size);
 	if (!bytes || table_reserve(&p->items, 1) < 0) {
 		p->has_lost |= drains;
+		learned_past_drop(p);
 		return;
 	}
 	memcpy(bytes, n->bytes, n->size);

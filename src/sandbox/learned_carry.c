@@ -417,7 +417,7 @@ void learned_set_active(struct learned *l)
 
 /* ---- a table that outlives the engine ---- */
 
-#define SNAPSHOT_MAGIC UINT64_C(0x3130676d69657277) /* "wreimg01" */
+#define SNAPSHOT_MAGIC UINT64_C(0x3230676d69657277) /* "wreimg02" */
 
 enum snapshot_state { SNAPSHOT_ABSENT = 0, SNAPSHOT_WHOLE = 0x656c6f77 };
 
@@ -436,6 +436,7 @@ struct snapshot_record {
 struct learned_records {
 	uint64_t magic;
 	_Atomic uint32_t used, past_used;
+	_Atomic uint64_t has_dropped; /* 0: the table has all that has ended */
 	struct snapshot_record records[LEARNED_SNAPSHOT_RECORDS];
 	struct snapshot_record past[LEARNED_PAST_MAX];
 };
@@ -491,9 +492,10 @@ static bool reserve_record(struct learned_snapshot *s,
 
 /* @i counts from now on. What lies there may be anything but half of ours. False: there
  * is no room for it. */
-static bool grow_to(struct learned_snapshot *s, struct snapshot_record *records,
+static bool grow_to(struct learned_past *p, struct snapshot_record *records,
 		    _Atomic uint32_t *used, uint32_t i)
 {
+	struct learned_snapshot *s = p->snapshot;
 	uint32_t count;
 
 	if (s->is_fresh) {
@@ -501,6 +503,7 @@ static bool grow_to(struct learned_snapshot *s, struct snapshot_record *records,
 
 		if (!reserve(s, 0, offsetof(struct learned_records, records)))
 			return false;
+		image->has_dropped = p->has_dropped;
 		image->magic = SNAPSHOT_MAGIC;
 		s->is_fresh = false;
 	}
@@ -540,7 +543,7 @@ void learned_snapshot_put(struct learned *l, uint32_t i)
 	struct snapshot_record *r;
 
 	if (!image || i >= LEARNED_SNAPSHOT_RECORDS || e->is_passing ||
-	    !grow_to(l->past.snapshot, image->records, &image->used, i))
+	    !grow_to(&l->past, image->records, &image->used, i))
 		return;
 	r = &image->records[i];
 	/* An entry that is there already stays the same name and address. */
@@ -558,15 +561,27 @@ void learned_snapshot_put_past(struct learned_past *p, uint32_t i)
 	struct learned_records *image = snapshot_of(p);
 	struct snapshot_record *r;
 
-	if (!image || i >= LEARNED_PAST_MAX ||
-	    !grow_to(p->snapshot, image->past, &image->past_used, i))
+	if (!image)
 		return;
+	if (i >= LEARNED_PAST_MAX || !grow_to(p, image->past, &image->past_used, i)) {
+		learned_past_drop(p);
+		return;
+	}
 	r = &image->past[i];
 	if (!is_whole(r)) {
 		store_pair(r, &item->addr, item->bytes, item->size, item->labels);
 		r->port_list = 0;
 	}
 	set_whole(r, 0, item->serial);
+}
+
+void learned_past_drop(struct learned_past *p)
+{
+	struct learned_records *image = snapshot_of(p);
+
+	p->has_dropped = true;
+	if (image && !p->snapshot->is_fresh)
+		image->has_dropped = true;
 }
 
 /* What is fresh, or beyond what is used, holds nothing and may not be there. */
@@ -613,7 +628,7 @@ static bool open_records(struct learned_snapshot *s)
 	       (past_used == 0 || reserve_record(s, image->past, 0, past_used - 1));
 }
 
-/* An image of ours, empty. Return: whether it can be. */
+/* An image of ours, empty, in which something is missing. Return: whether it can be. */
 static bool empty(struct learned_snapshot *s)
 {
 	struct learned_records *image = s->bytes;
@@ -626,6 +641,7 @@ static bool empty(struct learned_snapshot *s)
 	}
 	if (!open_records(s))
 		return false;
+	image->has_dropped = true;
 	for (uint32_t i = 0, used = used_of(image); i < used; i++)
 		set_absent(&image->records[i]);
 	for (uint32_t i = 0, used = past_used_of(image); i < used; i++)
@@ -643,6 +659,8 @@ void learned_snapshot_keep(struct learned *l, struct learned_snapshot *s)
 			learned_snapshot_put(l, i);
 	for (uint32_t i = l->past.oldest; i != NONE; i = past_at(&l->past, i)->newer)
 		learned_snapshot_put_past(&l->past, i);
+	if (!s->is_fresh)
+		snapshot_of(&l->past)->has_dropped = l->past.has_dropped;
 }
 
 void learned_snapshot_move(struct learned *from, struct learned *to)
@@ -750,6 +768,7 @@ size_t learned_snapshot_adopt(struct learned *l, struct learned_snapshot *s,
 	const struct learned_records *image = s->bytes;
 	CLEAN(mem) struct position *positions = NULL;
 	size_t past, count, adopted = 0;
+	const bool is_open = open_header(s);
 	uint32_t used, past_used;
 	struct found f;
 
@@ -758,7 +777,9 @@ size_t learned_snapshot_adopt(struct learned *l, struct learned_snapshot *s,
 	l->doubt_until_ms =
 		now_ms + LEARNED_SLACK_MS +
 		(LEARNED_LIFETIME_MAX_SEC + LEARNED_GRACE_MAX_SEC) * INT64_C(1000);
-	if (!open_header(s) || s->is_fresh || image->magic != SNAPSHOT_MAGIC ||
+	/* What can't be read is forgotten. */
+	l->past.has_dropped = !is_open || (!s->is_fresh && image->magic != 0);
+	if (!l->past.has_dropped || !is_open || image->magic != SNAPSHOT_MAGIC ||
 	    !open_records(s))
 		return 0;
 	used = used_of(image);
@@ -766,6 +787,7 @@ size_t learned_snapshot_adopt(struct learned *l, struct learned_snapshot *s,
 	positions = calloc((size_t)used + past_used + 1, sizeof(*positions));
 	if (!positions)
 		return 0;
+	l->past.has_dropped = image->has_dropped != 0;
 	past = find_positions(image->past, past_used, positions);
 	for (size_t i = 0; i < past; i++)
 		if (read_record(positions[i].record, now_ms, &f))
@@ -784,10 +806,12 @@ size_t learned_snapshot_adopt(struct learned *l, struct learned_snapshot *s,
 		}
 		item.addr = f.addr;
 		item.lifetime_ms = (uint32_t)MIN(f.expires_ms - now_ms, left_ms);
-		adopted +=
-			learned_is_allowed(l->plan, item.name, &f.addr, &item.verdict) &&
-			item.verdict.port_list == f.port_list &&
-			learned_insert(l, &item, now_ms) == 0;
+		if (learned_is_allowed(l->plan, item.name, &f.addr, &item.verdict) &&
+		    item.verdict.port_list == f.port_list &&
+		    learned_insert(l, &item, now_ms) == 0)
+			adopted++;
+		else
+			adopt_past(l, &f);
 	}
 	return adopted;
 }

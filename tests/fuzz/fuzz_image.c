@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 enum {
 	NOW = 1000000,
 	USES_MAX = 64,
-	HEADER = 16,
+	HEADER = 24,
 	RECORD = 296,
 	/* Where what has ended begins; the same records are put there. */
 	PAST_AT = HEADER + LEARNED_SNAPSHOT_RECORDS * RECORD,
@@ -105,7 +105,7 @@ static void give(const uint8_t *data, size_t size)
 	memcpy(given, data, size);
 	if (size <= HEADER)
 		return;
-	memcpy(given, "wreimg01", 8);
+	memcpy(given, "wreimg02", 8);
 	memcpy(given + PAST_AT, data + HEADER, MIN(size - HEADER, (size_t)PAST_SIZE));
 }
 

@@ -278,6 +278,44 @@ TEST_WITH(open_flows_outlive_what_opened_them_and_the_engine, setup, teardown)
 	learned_free(third);
 }
 
+static void ignore_rule(void *data, uint32_t rule, uint8_t port_list)
+{
+}
+
+/* A flow of a pair that made room for another one goes on, and who pays for it isn't
+ * known: in this engine, under another policy, and in the next engine. */
+TEST_WITH(that_something_was_forgotten_outlives_the_engine, setup, teardown)
+{
+	const struct addr a = addr_v4(45, 0, 0, 1);
+	struct learned *l = table_with_image(), *next;
+
+	learned_keep_past(l);
+	for (uint32_t i = 0; i <= LEARNED_PAST_MAX; i++) {
+		char name[32];
+
+		assert_int_equal(learned_past_rules(l, &a, ignore_rule, NULL), true);
+		snprintf(name, sizeof(name), "n%u.x.test", i);
+		learn(l, name, addr_for(name), 1, NOW);
+		learned_expire(l, NOW + DAY_MS);
+	}
+	assert_false(learned_past_rules(l, &a, ignore_rule, NULL));
+	learned_free(l);
+	for (int i = 0; i < 2; i++) {
+		next = table();
+		assert_int_equal(adopt(next, NOW + DAY_MS), 0);
+		assert_false(learned_past_rules(next, &a, ignore_rule, NULL));
+		learned_snapshot_keep(next, &snapshot);
+		learned_free(next);
+	}
+	/* Another table, which has forgotten nothing. */
+	l = table_with_image();
+	learned_free(l);
+	next = table();
+	assert_int_equal(adopt(next, NOW + DAY_MS), 0);
+	assert_true(learned_past_rules(next, &a, ignore_rule, NULL));
+	learned_free(next);
+}
+
 TEST_WITH(another_policy_takes_the_image_along, setup, teardown)
 {
 	struct learned *old = table_with_image(), *l = table();
@@ -430,6 +468,25 @@ TEST_WITH(what_has_no_room_is_not_in_it, setup, teardown)
 	assert_int_equal(mprotect(image, LEARNED_SNAPSHOT_SIZE, PROT_READ | PROT_WRITE),
 			 0);
 	learned_free(found);
+	learned_free(l);
+}
+
+/* A page of the image could not be had. */
+TEST_WITH(what_finds_no_room_among_what_has_ended_is_known_as_forgotten, setup, teardown)
+{
+	const struct addr a = addr_v4(45, 0, 0, 1);
+	struct learned *l = table_with_image();
+
+	learned_keep_past(l);
+	learn(l, "a.x.test", addr_for("a.x.test"), 1, NOW);
+	snapshot.reserve = reserve;
+	room = LEARNED_SNAPSHOT_STEP;
+	learned_expire(l, NOW + DAY_MS);
+	learned_free(l);
+	snapshot.reserve = NULL;
+	l = table();
+	assert_int_equal(adopt(l, NOW + DAY_MS), 0);
+	assert_false(learned_past_rules(l, &a, ignore_rule, NULL));
 	learned_free(l);
 }
 
