@@ -26,6 +26,7 @@
 #include "base/clock.h"
 #include "engine/core.h"
 #include "policy/policy.h"
+#include "sandbox/accounting.h"
 #include "sandbox/budgets.h"
 #include "sandbox/learned.h"
 #include "sandbox/plan_file.h"
@@ -98,9 +99,13 @@ static int put(struct sandbox *s, const struct next *n, const struct filter_stat
 		.relay = n->shared_params.relay,
 		.state = state,
 	};
+	int r = s->host ? filter_host_set(s->host, &member, now_ms, err)
+			: filter_replace(&s->filter, n->rules, state, err);
 
-	return s->host ? filter_host_set(s->host, &member, now_ms, err)
-		       : filter_replace(&s->filter, n->rules, state, err);
+	/* The kernel's counters begin anew. */
+	if (r == 0 && s->accounting)
+		s->accounting->total = 0;
+	return r;
 }
 
 /* Into the kernel with it: all of it or nothing. */

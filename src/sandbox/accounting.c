@@ -654,9 +654,8 @@ void accounting_count(struct sandbox *s, const uint64_t *total,
 	a->flow_count = used;
 	a->reported += found;
 	if (total) {
-		/* A ruleset that was made anew counts anew. What came after the total was
-		 * read is reported already. */
-		const uint64_t grown = *total < a->total ? *total : *total - a->total;
+		/* What came after the total was read is reported already. */
+		const uint64_t grown = *total - MIN(*total, a->total);
 		struct event others;
 
 		lost = grown > a->reported ? grown - a->reported : 0;

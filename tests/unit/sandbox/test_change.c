@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "filter/nft.h"
+#include "sandbox/accounting.h"
 #include "sandbox/learned.h"
 #include "test_change_world.h"
 #include "unit.h"
@@ -557,6 +558,29 @@ static void a_full_table_survives_a_change(void **state)
 #name " " #kind, name, NULL, stop, (void *)(uintptr_t)&kind              \
 	}
 
+/* A change makes the counters anew. */
+static void what_is_refused_after_a_change_is_counted_from_0(void **state)
+{
+	struct aggregation_pool pool = { .left = ACCOUNTING_POOL_MAX };
+	uint64_t total = 0;
+
+	install(A_AND_B);
+	box.accounting = accounting_new(&pool);
+	assert_non_null(box.accounting);
+	assert_int_equal(connect_result(FAR_C), -ECONNREFUSED);
+	assert_int_equal(filter_refused_total(&box.filter, &total), 0);
+	accounting_count(&box, &total, NULL, 0, clock_now_ms());
+	assert_int_equal(box.counters[COUNT_PACKETS_LOST], 1);
+	change(A_ALONE);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(connect_result(FAR_C), -ECONNREFUSED);
+	assert_int_equal(filter_refused_total(&box.filter, &total), 0);
+	accounting_count(&box, &total, NULL, 0, clock_now_ms());
+	assert_int_equal(box.counters[COUNT_PACKETS_LOST], 4);
+	accounting_free(box.accounting);
+	box.accounting = NULL;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -566,6 +590,7 @@ int main(void)
 		T_OF(the_ports_of_the_new_policy_count, on_host),
 		T(who_has_used_up_a_budget_has_no_chains_of_others),
 		T(only_an_operators_change_forgets_denials),
+		T(what_is_refused_after_a_change_is_counted_from_0),
 		T_OF(an_open_flow_outlives_its_address_and_then_a_change, shared),
 		T_OF(an_open_flow_outlives_its_address_and_then_a_change, on_host),
 		T(an_idle_flow_outlives_a_change_and_then_its_address),
