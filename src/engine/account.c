@@ -99,7 +99,7 @@ static void read_refused(struct engine_sandbox *g, int64_t now_ms)
 	uint64_t total = 0;
 
 	s->accounting->read_at_ms = now_ms + ACCOUNTING_READ_MAX_MS;
-	if (filter_refused_total(&s->filter, &total) < 0)
+	if (filter_total(&s->filter, true, &total) < 0)
 		return;
 	/* A packet is in the total before it is in any other counter. */
 	if (total > 0)
@@ -125,14 +125,22 @@ static void count_passed(struct engine_sandbox *g, const struct filter_count *c,
 	passed_count(&g->sandbox, c, payers, now_ms);
 }
 
-/* A set of the kernel that is full counts no further destination, and lets it pass. */
-static bool has_all(const struct account_counts *k, size_t set_max)
+/* What has passed. A set of the kernel that is full counts no further destination, and
+ * lets its packets pass: these are in a total, which was *@uncounted at the last reading.
+ * Return: whether all that has passed is in @k. */
+static bool read_whole(struct filter_conn *c, uint64_t *uncounted,
+		       struct account_counts *k)
 {
-	size_t four = 0;
+	const uint64_t before = *uncounted;
+	int r = -EAGAIN;
 
-	for (size_t i = 0; i < k->count; i++)
-		four += k->items[i].addr.family == ADDR_V4;
-	return !k->is_incomplete && four < set_max && k->count - four < set_max;
+	read_all(c, false, k);
+	sort_counts(k);
+	for (int tries = 0; tries < READ_TRIES && r == -EAGAIN; tries++)
+		r = filter_total(c, false, uncounted);
+	/* Not there: nothing passes by the link. -EAGAIN: the next time reads it. */
+	return !k->is_incomplete && *uncounted == before &&
+	       (r == 0 || r == -ENOENT || r == -EAGAIN);
 }
 
 static void read_passed(struct engine_sandbox *g, int64_t now_ms)
@@ -140,12 +148,11 @@ static void read_passed(struct engine_sandbox *g, int64_t now_ms)
 	struct sandbox *s = &g->sandbox;
 	struct passed_payers payers = { .sandbox = NULL };
 	struct account_counts k = { 0 };
+	const bool is_whole = read_whole(&s->filter, &s->accounting->uncounted, &k);
 
-	read_all(&s->filter, false, &k);
-	sort_counts(&k);
 	for (size_t i = 0; i < k.count; i++)
 		count_passed(g, &k.items[i], &payers, now_ms);
-	if (!has_all(&k, FILTER_USED_MAX)) {
+	if (!is_whole) {
 		s->counters[COUNT_PASSED_DROPPED]++;
 		sandbox_spend_all(s, now_ms);
 	}
@@ -188,16 +195,6 @@ static const struct filter_count *find_counts(const struct account_counts *k,
 		first--;
 	*ret_count = (size_t)(last - first) + 1;
 	return first;
-}
-
-static bool read_counts(struct engine_host *h, bool refused, struct account_counts *ret)
-{
-	*ret = (struct account_counts){ 0 };
-	if (!h->is_active)
-		return false;
-	read_all(filter_host_conn(h->table), refused, ret);
-	sort_counts(ret);
-	return true;
 }
 
 static struct engine_sandbox *host_at(const struct engine_core *c, size_t slot)
@@ -251,11 +248,13 @@ static bool read_refused_of(struct engine_host *h, struct engine_sandbox *g,
 
 static void read_refused_of_all(struct engine_host *h, int64_t now_ms)
 {
-	struct account_counts k;
+	struct account_counts k = { 0 };
 	uint64_t lost = h->lost;
 
-	if (!read_counts(h, true, &k))
+	if (!h->is_active)
 		return;
+	read_all(filter_host_conn(h->table), true, &k);
+	sort_counts(&k);
 	if (!k.is_incomplete)
 		h->lost_seen = lost;
 	drain(h);
@@ -276,9 +275,9 @@ static void read_refused_of_all(struct engine_host *h, int64_t now_ms)
 static void read_passed_of_all(struct engine_host *h, int64_t now_ms)
 {
 	struct passed_payers payers = { .sandbox = NULL };
-	struct account_counts k;
-	const bool is_whole = !read_counts(h, false, &k) ||
-			      has_all(&k, FILTER_COUNTED_MAX);
+	struct account_counts k = { 0 };
+	const bool is_whole = !h->is_active ||
+			      read_whole(filter_host_conn(h->table), &h->uncounted, &k);
 
 	for (size_t i = 0; i < k.count; i++) {
 		struct engine_sandbox *g = engine_core_find(h->core, k.items[i].member);
@@ -407,7 +406,7 @@ void engine_account_begin(struct engine_sandbox *g)
 	}
 	if (!s->accounting || !has_filter(g))
 		return;
-	r = filter_refused_total(&s->filter, &total);
+	r = filter_total(&s->filter, true, &total);
 	if (r < 0)
 		total = 0;
 	/* Counters that can't be read now are reported once too often, not never. */

@@ -188,5 +188,7 @@ int filter_counts_read_one(struct filter_conn *c, bool refused,
 /* What was refused to @key's destination is forgotten. */
 int filter_counts_forget(struct filter_conn *c,
 			 const struct filter_count *key) MUST_CHECK;
-/* Packets that were refused since the ruleset that stands was installed. */
-int filter_refused_total(struct filter_conn *c, uint64_t *ret) MUST_CHECK;
+/* @refused: all packets that were refused; else those that passed and found no room to be
+ * counted. Since the ruleset that stands was installed. Return: 0 or -errno; -ENOENT: the
+ * ruleset doesn't count them. */
+int filter_total(struct filter_conn *c, bool refused, uint64_t *ret) MUST_CHECK;

@@ -32,7 +32,7 @@
  * refuse, report and passed are plain chains: report logs a destination when it is first
  * seen, and then counts its packets; where that can't be, it logs at a limited rate.
  * refuse then answers, so that nobody waits. passed counts what leaves by the link, for
- * each destination, and accepts it.
+ * each destination, or in sum where that can't be, and accepts it.
  *
  * SHARED NAMESPACE
  *

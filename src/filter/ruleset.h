@@ -129,7 +129,7 @@ enum {
 	FILTER_MET_MAX = 1024,	/* addresses; when full only the limited log is left */
 	FILTER_SEEN_SEC = 60,	/* how long, after the last packet */
 	FILTER_USED_MAX = 1024, /* destinations whose packets are counted as they pass;
-				 * when full others pass uncounted */
+				 * when full others pass: filter_total() */
 	FILTER_COUNTED_MAX = 16384, /* the same of the host's table, of all members */
 	FILTER_USED_SEC = 180,	    /* how long, after the last packet */
 	FILTER_LOG_PER_SEC = 20,

@@ -820,13 +820,17 @@ void ruleset_build_passed(struct builder *b)
 		if (ruleset_is_direct(b, ruleset_protocols[p]))
 			stmt_not_equal(b, FILTER_L4PROTO, ruleset_protocols[p]);
 	stmt_accept(b);
+	stmt_rule(b, c);
+	stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_REPLY);
+	stmt_accept(b);
 	for (size_t f = 0; f < b->family_count; f++) {
 		stmt_rule_of(b, c, f);
-		stmt_equal(b, FILTER_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
 		stmt_add(b, FILTER_FLOW_COUNT)->set = b->used[f];
 		stmt_accept(b);
 	}
+	/* What finds no room there: filter_total(). */
 	stmt_rule(b, c);
+	stmt_add(b, FILTER_COUNTER);
 	stmt_accept(b);
 }
 

@@ -426,16 +426,18 @@ int filter_counts_forget(struct filter_conn *c, const struct filter_count *key)
 	return nl_transact(c, &w, NULL);
 }
 
-/* ---- all that was refused ---- */
+/* ---- all that was refused, and that passed uncounted ---- */
 
 struct total {
+	struct filter_conn *conn;
+	const char *chain;
 	bool found;
 	uint64_t packets;
 };
 
-/* The first counter of the first rule. */
-static int on_refuse_rule(void *data, uint16_t type, uint8_t family,
-			  const struct nl_attrs *attrs)
+/* The first counter of the chain's rules. */
+static int on_total_rule(void *data, uint16_t type, uint8_t family,
+			 const struct nl_attrs *attrs)
 {
 	const struct nlattr *list = attrs->at[NFTA_RULE_EXPRESSIONS];
 	struct total *t = data;
@@ -451,17 +453,17 @@ static int on_refuse_rule(void *data, uint16_t type, uint8_t family,
 
 static void name_chain(struct nl_writer *w, const void *what)
 {
-	const struct filter_conn *c = what;
+	const struct total *t = what;
 
-	nl_put_text(w, NFTA_RULE_TABLE, filter_table(c->naming));
-	nl_put_text(w, NFTA_RULE_CHAIN, "refuse");
+	nl_put_text(w, NFTA_RULE_TABLE, filter_table(t->conn->naming));
+	nl_put_text(w, NFTA_RULE_CHAIN, t->chain);
 }
 
-int filter_refused_total(struct filter_conn *c, uint64_t *ret)
+int filter_total(struct filter_conn *c, bool refused, uint64_t *ret)
 {
-	struct total t = { 0 };
-	int r = nl_ask(c, NFT_MSG_GETRULE, NLM_F_DUMP, NFPROTO_INET, name_chain, c,
-		       on_refuse_rule, &t);
+	struct total t = { .conn = c, .chain = refused ? "refuse" : "passed" };
+	int r = nl_ask(c, NFT_MSG_GETRULE, NLM_F_DUMP, NFPROTO_INET, name_chain, &t,
+		       on_total_rule, &t);
 
 	if (r < 0)
 		return r;

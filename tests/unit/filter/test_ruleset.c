@@ -302,14 +302,16 @@ TEST(what_leaves_by_the_link_is_counted_as_long_as_there_is_room)
 	v = build(&(struct policy){ 0 }, udp);
 	none = build(&(struct policy){ 0 }, relay);
 	assert_has(&w, "passed: l4proto!=6 l4proto!=17 accept\n"
-		       "passed: nfproto=2 direction=0 count@used4 accept\n"
-		       "passed: nfproto=10 direction=0 count@used6 accept\n"
-		       "passed: accept\n");
+		       "passed: direction=1 accept\n"
+		       "passed: nfproto=2 count@used4 accept\n"
+		       "passed: nfproto=10 count@used6 accept\n"
+		       "passed: counter accept\n");
 	assert_has(&w, "ports_0: l4proto=6 dport@tcp_0_a mark:7 goto:passed\n");
 	assert_has(&w, "output: nfproto=2 ip@learned4_0 jump:ports_0\n");
 	assert_int_equal(find_set(&w, "used4")->size, FILTER_USED_MAX);
 	assert_has(&v, "passed: l4proto!=17 accept\n"
-		       "passed: nfproto=2 direction=0 count@used4 accept\n");
+		       "passed: direction=1 accept\n"
+		       "passed: nfproto=2 count@used4 accept\n");
 	assert_has_not(&none, "passed");
 	world_done(&w);
 	world_done(&v);
