@@ -28,6 +28,7 @@ struct account_counts {
 	struct filter_count *items; /* owned */
 	size_t count, capacity;
 	bool is_incomplete; /* some weren't read, or found no memory */
+	bool is_late;	    /* some are left for the next time */
 };
 
 /* A filter_counts_fn; the data is a struct account_counts. */
@@ -56,9 +57,9 @@ static void read_all(struct filter_conn *c, bool refused, struct account_counts 
 			r = filter_counts_read(c, families[i], refused, on_count, k);
 		}
 		if (r == -EAGAIN)
-			k->count = before; /* the next time reads them */
-		else if (r < 0)
-			k->is_incomplete = true;
+			k->count = before;
+		k->is_late |= r == -EAGAIN;
+		k->is_incomplete |= r < 0 && r != -EAGAIN;
 	}
 }
 
@@ -127,8 +128,9 @@ static void count_passed(struct engine_sandbox *g, const struct filter_count *c,
 
 /* What has passed. A set of the kernel that is full counts no further destination, and
  * lets its packets pass: these are in a total, which was *@uncounted at the last reading.
- * Return: whether all that has passed is in @k. */
-static bool read_whole(struct filter_conn *c, uint64_t *uncounted,
+ * @is_last: the counters are about to go with the ruleset. Return: whether all that has
+ * passed is in @k, or the next time reads it. */
+static bool read_whole(struct filter_conn *c, bool is_last, uint64_t *uncounted,
 		       struct account_counts *k)
 {
 	const uint64_t before = *uncounted;
@@ -138,17 +140,19 @@ static bool read_whole(struct filter_conn *c, uint64_t *uncounted,
 	sort_counts(k);
 	for (int tries = 0; tries < READ_TRIES && r == -EAGAIN; tries++)
 		r = filter_total(c, false, uncounted);
-	/* Not there: nothing passes by the link. -EAGAIN: the next time reads it. */
-	return !k->is_incomplete && *uncounted == before &&
+	k->is_late |= r == -EAGAIN;
+	/* Not there: nothing passes by the link. */
+	return !k->is_incomplete && !(is_last && k->is_late) && *uncounted == before &&
 	       (r == 0 || r == -ENOENT || r == -EAGAIN);
 }
 
-static void read_passed(struct engine_sandbox *g, int64_t now_ms)
+static void read_passed(struct engine_sandbox *g, bool is_last, int64_t now_ms)
 {
 	struct sandbox *s = &g->sandbox;
 	struct passed_payers payers = { .sandbox = NULL };
 	struct account_counts k = { 0 };
-	const bool is_whole = read_whole(&s->filter, &s->accounting->uncounted, &k);
+	const bool is_whole =
+		read_whole(&s->filter, is_last, &s->accounting->uncounted, &k);
 
 	for (size_t i = 0; i < k.count; i++)
 		count_passed(g, &k.items[i], &payers, now_ms);
@@ -272,25 +276,36 @@ static void read_refused_of_all(struct engine_host *h, int64_t now_ms)
 	free(k.items);
 }
 
-static void read_passed_of_all(struct engine_host *h, int64_t now_ms)
+/* @is_first: the table is that of an engine before. */
+static void count_passed_of_all(struct engine_host *h, bool is_first, int64_t now_ms)
 {
 	struct passed_payers payers = { .sandbox = NULL };
 	struct account_counts k = { 0 };
-	const bool is_whole = !h->is_active ||
-			      read_whole(filter_host_conn(h->table), &h->uncounted, &k);
+	const bool is_whole =
+		read_whole(filter_host_conn(h->table), is_first, &h->uncounted, &k);
 
 	for (size_t i = 0; i < k.count; i++) {
 		struct engine_sandbox *g = engine_core_find(h->core, k.items[i].member);
 
-		if (g && g->kind == ATTACH_HOST)
+		if (g && g->kind == ATTACH_HOST && (g->restarted || !is_first))
 			count_passed(g, &k.items[i], &payers, now_ms);
 	}
 	free(k.items);
+	for (size_t i = 0; i < h->core->slots && !is_whole; i++) {
+		struct engine_sandbox *g = host_at(h->core, i);
+
+		if (g && (g->restarted || !is_first))
+			sandbox_spend_all(&g->sandbox, now_ms);
+	}
+}
+
+static void read_passed_of_all(struct engine_host *h, int64_t now_ms)
+{
+	if (h->is_active)
+		count_passed_of_all(h, false, now_ms);
 	for (size_t i = 0; i < h->core->slots; i++) {
 		struct engine_sandbox *g = host_at(h->core, i);
 
-		if (g && !is_whole)
-			sandbox_spend_all(&g->sandbox, now_ms);
 		if (!g || g->sandbox.accounting->window_ends_ms > now_ms)
 			continue;
 		relay_account(&g->sandbox);
@@ -322,11 +337,11 @@ static void read_host(struct engine_host *h, const struct host_wants *wants,
 
 /* -- windows ------------------------------------------------------------------------ */
 
-static void close_window(struct engine_sandbox *g, int64_t now_ms)
+static void close_window(struct engine_sandbox *g, bool is_last, int64_t now_ms)
 {
 	relay_account(&g->sandbox);
 	if (has_filter(g))
-		read_passed(g, now_ms);
+		read_passed(g, is_last, now_ms);
 	accounting_close(&g->sandbox, now_ms);
 }
 
@@ -347,11 +362,11 @@ static void account(struct engine_sandbox *g, struct host_wants *wants, int64_t 
 		wants->budgets |= counts;
 	} else {
 		if (counts && !passed && has_filter(g))
-			read_passed(g, now_ms);
+			read_passed(g, false, now_ms);
 		if (refused && has_filter(g))
 			read_refused(g, now_ms);
 		if (passed)
-			close_window(g, now_ms);
+			close_window(g, false, now_ms);
 	}
 	accounting_report(&g->sandbox, now_ms, false);
 }
@@ -412,9 +427,21 @@ void engine_account_begin(struct engine_sandbox *g)
 	/* Counters that can't be read now are reported once too often, not never. */
 	if (r < 0 || total > 0)
 		read_all(&s->filter, true, &before);
-	read_all(&s->filter, false, &before);
+	if (!g->restarted)
+		read_all(&s->filter, false, &before);
 	free(before.items);
 	accounting_begin(s, total);
+}
+
+void engine_account_passed_before(struct engine_sandbox *g)
+{
+	if (g->sandbox.accounting)
+		read_passed(g, true, loop_now_ms(g->core->loop));
+}
+
+void engine_account_host_before(struct engine_host *h)
+{
+	count_passed_of_all(h, true, loop_now_ms(h->core->loop));
 }
 
 void engine_account_read(struct engine_sandbox *g)
@@ -442,7 +469,7 @@ static void account_all(struct engine_sandbox *g, bool reads_host)
 		read_refused_of_all(h, now_ms);
 	if (h && reads_host)
 		read_passed_of_all(h, now_ms);
-	close_window(g, now_ms);
+	close_window(g, true, now_ms);
 	accounting_report(&g->sandbox, now_ms, true);
 }
 

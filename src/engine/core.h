@@ -92,8 +92,13 @@ void engine_grants_on_spent(struct sandbox *s);
 /* -- account.c: what is reported at the end of a window ------------------------ */
 
 int engine_account_init(struct engine_core *c) MUST_CHECK;
-/* What was refused so far was the self-test's. */
+/* What was refused so far was the self-test's, and so is what has passed, unless an
+ * engine was here before. */
 void engine_account_begin(struct engine_sandbox *g);
+/* What the kernel has counted for @g, or for all sandboxes of the host, while no engine
+ * was there. What the one before had learned is adopted, and its ruleset stands. */
+void engine_account_passed_before(struct engine_sandbox *g);
+void engine_account_host_before(struct engine_host *h);
 /* What was refused up to now is in @g's counters, unless it was refused very many
  * destinations. */
 void engine_account_read(struct engine_sandbox *g);

@@ -277,6 +277,8 @@ int engine_host_load(struct engine_host *h, struct err *err)
 	bool first = !h->is_wanted;
 	int r, s;
 
+	if (first)
+		engine_account_host_before(h);
 	r = load_table(h, err);
 	h->is_wanted = true;
 	inherited_free(h);

@@ -6,9 +6,10 @@
  *
  *   first start  the ruleset of the plan, of any generation, or of the one after that of
  *                the ruleset that was there
- *   restart      the snapshot's entries that the kernel still has; then the ruleset anew,
- *                with them, under the next generation: the ports that the dead engine had
- *                bound are not exempt any more
+ *   restart      the snapshot's entries that the kernel still has; what the kernel has
+ *                counted meanwhile for budgets; then the ruleset anew, with the entries,
+ *                under the next generation: the ports that the dead engine had bound are
+ *                not exempt any more
  *   restart in   nothing of ours is exempt there: what is there stays, if it was made of
  *   a namespace  what the plan makes today and has learned what the snapshot has; it is
  *                read back when all that were guarded before are served
@@ -242,11 +243,9 @@ static bool adopt_all(struct engine_sandbox *g)
 	bool is_all = engine_elements_read(&have, &s->filter,
 					   plan_port_list_count(&s->plan)) == 0;
 
-	if (is_all) {
-		engine_sandbox_adopt(g, &have);
-		is_all = !have.is_cut &&
-			 learned_counts(s->learned).elements == have.count;
-	}
+	engine_sandbox_adopt(g, &have);
+	is_all = is_all && !have.is_cut &&
+		 learned_counts(s->learned).elements == have.count;
 	for (size_t i = 0; is_all && i < have.count; i++)
 		longest_ms = MAX(longest_ms, have.items[i].left_ms);
 	is_all = is_all &&
@@ -262,11 +261,15 @@ static int shared_enforce(struct engine_sandbox *g, struct err *err)
 	struct sandbox *s = &g->sandbox;
 	struct filter_said standing = { 0 };
 	int r = filter_standing(&s->filter, &standing);
+	bool may_stay = false;
 
 	if (r < 0)
 		return err_sys(err, r, "cannot ask for the rules that stand");
-	if (g->restarted && standing.generation != 0 && adopt_all(g) &&
-	    g->kind == ATTACH_NETNS && sandbox_take_over(s, &g->plan, &standing) == 0) {
+	if (g->restarted && standing.generation != 0) {
+		may_stay = adopt_all(g) && g->kind == ATTACH_NETNS;
+		engine_account_passed_before(g);
+	}
+	if (may_stay && sandbox_take_over(s, &g->plan, &standing) == 0) {
 		g->is_unverified = true;
 		return loop_timer_in(g->core->loop, &g->core->verify,
 				     ENGINE_VERIFY_AFTER_MS);

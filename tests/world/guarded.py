@@ -145,11 +145,12 @@ class Run(Box):
 
 
 class Held(Box):
-    """What a sidecar or a daemon guards: @app sends by @link, a Pod; @send(method, path, body) speaks to the sandbox's API."""
+    """What a sidecar or a daemon guards: @app sends by @link, a Pod; @send(method, path, body) speaks to the sandbox's API;
+    @boss is the sidecar or daemon."""
 
-    def __init__(self, product, world, app, link, send, opened):
+    def __init__(self, product, world, app, link, boss, send, opened):
         super().__init__(product, world, link.capture)
-        self.app, self.send, self._exit = app, send, opened
+        self.app, self.boss, self.send, self._exit = app, boss, send, opened
 
     def _answers(self, probes, timeout):
         answers = self.app.probe(*probes, timeout=timeout)
@@ -171,7 +172,7 @@ def _held(product, world, document, args):
         if product == "sidecar":
             link = app = opened.enter_context(Pod(world))
             side = link.sidecar(*args, rules=document, mode="dns+nft+tls" if verify == "tls" else "dns+nft")
-            return Held(product, world, app, link, side.call, opened.pop_all())
+            return Held(product, world, app, link, side, side.call, opened.pop_all())
         if product == "cgroup":
             tree = Tree()
             opened.callback(tree.close)  # after the host's processes
@@ -190,7 +191,7 @@ def _held(product, world, document, args):
 
         def call(method, path, body=None):
             return daemon.call(method, f"/sandboxes/one{path}", body)
-        return Held(product, world, app, link, call, opened.pop_all())
+        return Held(product, world, app, link, daemon, call, opened.pop_all())
 
 
 @contextlib.contextmanager

@@ -60,6 +60,24 @@ def test_what_has_passed_counts_on_with_another_engine(world):
         assert 1500 < sent_to(box, site.v4) <= 2000
 
 
+@pytest.mark.parametrize("product", ["sidecar", "netns", "cgroup"])
+def test_what_has_passed_while_no_engine_was_there_counts(world, product):
+    """The kernel lets open flows go on, and counts."""
+    site, other = (world.site(f"budget{world.number()}.test") for _ in range(2))
+    with guarded(world, product, policy(rule(site.name, sent=20000), rule(other.name), verify="dns")) as box:
+        assert all(a.addresses for a in box.probe(["dns", site.name], ["dns", other.name]))
+        flow = box.flow(site.v4)
+        assert flow.say() == "got"
+        engine = box.boss.children()["engine"]
+        os.kill(engine, signal.SIGSTOP)
+        assert [flow.say(WORD) for _ in range(50)] == ["got"] * 50  # 25,000 bytes
+        os.kill(engine, signal.SIGKILL)
+        wait_for(lambda: box.probe(["dns", other.name]).get("addresses"))
+        wait_for(lambda: not box.probe(["dns", site.name]).get("addresses"))
+        expect.tcp_refused(box.probe(["tcp", site.v4, 7007]))
+        assert flow.say(WORD) != "got"
+
+
 def test_what_has_passed_counts_on_when_a_cgroup_is_made_again(world):
     site, other = (world.site(f"budget{world.number()}.test") for _ in range(2))
     with guarded(world, "cgroup", policy(rule(site.name, sent=2000), rule(other.name), verify="dns")) as box:
