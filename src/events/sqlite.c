@@ -111,8 +111,9 @@ static int prepare_all(struct statements *t, sqlite3 *db)
 		" last_ts = max(last_ts, excluded.last_ts),"
 		" port = excluded.port, protocol = excluded.protocol,"
 		" advice = excluded.advice, looks_like = excluded.looks_like,"
-		" state = iif((state = 2 OR (state = 3 AND ?13)) AND"
-		" excluded.last_ts > decided_ts + iif(?13, 0, ?10), 1, state)";
+		" state = iif((state = 3 AND NOT ?13) OR (state IN (2, 3) AND"
+		" excluded.last_ts BETWEEN decided_ts - ?14 AND decided_ts +"
+		" iif(?13, 0, ?10)), state, 1)";
 	const struct {
 		sqlite3_stmt **ret;
 		const char *sql;
@@ -147,7 +148,8 @@ static int prepare_all(struct statements *t, sqlite3 *db)
 	return rc;
 }
 
-/* Open it, or add to what there is. */
+/* Open it, or add to what there is. A decision that is more than a day ahead doesn't
+ * count: the clock was wrong, or somebody else wrote it. */
 static int put_task(struct statements *t, const struct review *v, bool folds, bool asks)
 {
 	const bool looks = !folds && v->looks_like[0];
@@ -160,7 +162,8 @@ static int put_task(struct statements *t, const struct review *v, bool folds, bo
 			NUMBER(v->packets), NUMBER(v->rows), NUMBER(v->first_ms),
 			NUMBER(v->last_ms), NUMBER(DECIDED_MS),
 			TEXT(folds ? NULL : v->advice),
-			TEXT(looks ? v->looks_like : NULL), NUMBER(asks)));
+			TEXT(looks ? v->looks_like : NULL), NUMBER(asks),
+			NUMBER(DAY_MS)));
 }
 
 /* ---- company ---- */
@@ -602,8 +605,9 @@ static bool mend(struct sqlite_writer *w, int fault)
 		return false;
 	if (fault == -ENOSPC) {
 		w->room_ms = now_ms + ROOM_EVERY_MS;
-		sqlite_file_make_room(w->db, w->directory);
-		return true;
+		fault = sqlite_file_make_room(w->db, w->directory);
+		if (fault == 0)
+			return true;
 	}
 	if (fault == -EBADMSG) {
 		move_aside(w);

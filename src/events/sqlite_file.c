@@ -53,6 +53,11 @@ static int sqlite_code(sqlite3 *db, int rc)
 		return -ENOSPC;
 	case SQLITE_CORRUPT:
 	case SQLITE_NOTADB:
+	/* Weir's statements suit Weir's tables, and what Weir writes there. They fail
+	 * like this for what somebody else wrote, and would fail each time. */
+	case SQLITE_CONSTRAINT:
+	case SQLITE_MISMATCH:
+	case SQLITE_ERROR:
 		return -EBADMSG;
 	case SQLITE_NOMEM:
 		return -ENOMEM;
@@ -175,7 +180,11 @@ static int check_version(int64_t version, struct err *err)
  * changes what is written, an index or a constraint refuses it. Where a command could
  * write to a store's directory, in a run that didn't keep its events there, the schema
  * may be the command's. So what Weir made has to be there as Weir made it, and besides
- * nothing but tables and views, which Weir never uses. */
+ * nothing but tables and views, which Weir never uses.
+ *
+ * The rows may be the command's as well. Most that Weir can't go on from make the next
+ * statement fail. check_rows() finds those which would make nothing fail, and hide what
+ * is written. */
 
 static bool is_text(sqlite3_stmt *s, int column, const char *expected)
 {
@@ -193,6 +202,28 @@ static bool is_beside(sqlite3_stmt *s)
 	return text_matches("CREATE TABLE *", sql, false) ||
 	       text_matches("CREATE VIEW *", sql, false) ||
 	       (sql.len == 0 && text_matches("sqlite_autoindex_*", name, false));
+}
+
+/* Without a row in review_number no task opens. An event behind the highest number gets
+ * any number. */
+static int check_rows(sqlite3 *db, struct err *err)
+{
+	static const char sql[] =
+		"SELECT (SELECT count(*) FROM (SELECT 1 FROM store LIMIT 2)) = 1 AND"
+		" (SELECT count(*) FROM (SELECT 1 FROM review_change LIMIT 2)) = 1 AND"
+		" (SELECT count(*) FROM (SELECT 1 FROM review_number LIMIT 2)) = 1 AND"
+		" (SELECT coalesce(max(id), 0) < 1 << 62 FROM event)";
+	CLEAN(statement) sqlite3_stmt *s = NULL;
+	int rc = sqlite_ask(db, sql, NULL, 0, &s);
+
+	if (rc == SQLITE_OK)
+		rc = sqlite3_step(s);
+	if (rc != SQLITE_ROW)
+		return sqlite_fault(db, rc, "cannot read the database", err);
+	return sqlite3_column_int(s, 0) == 1
+		       ? 0
+		       : err_set(err, -EBADMSG,
+				 "the database has rows that Weir did not write");
 }
 
 /* Not by the name sqlite_schema, which a table may have that takes its place. */
@@ -226,7 +257,7 @@ static int check_schema(sqlite3 *db, struct err *err)
 	return count < ARRAY_SIZE(schema)
 		       ? err_set(err, -EBADMSG,
 				 "the database lacks what Weir has made there")
-		       : 0;
+		       : check_rows(db, err);
 }
 
 /* *@ret is to be closed, whatever is returned. */
@@ -505,7 +536,7 @@ const struct sqlite_sums sqlite_sums[SQLITE_SUMS] = {
 /* ---- what goes ---- */
 
 /* The newest stays: its number is where the next one's begins, and whoever copies rows
- * goes by the numbers. Return: how many went, -1: none. */
+ * goes by the numbers. Return: how many went, or -errno: none. */
 static int sqlite_let_go(sqlite3 *db, const char *where, int max)
 {
 	char sql[SQL_SIZE];
@@ -524,10 +555,12 @@ static int sqlite_let_go(sqlite3 *db, const char *where, int max)
 	if (r == 0)
 		r = sqlite_run(db, "DELETE FROM event WHERE id IN " GONE, NULL);
 	gone = sqlite3_changes(db);
-	if (r == 0 && sqlite_run(db, "COMMIT", NULL) == 0)
+	if (r == 0)
+		r = sqlite_run(db, "COMMIT", NULL);
+	if (r == 0)
 		return gone;
 	sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
-	return -1;
+	return r;
 }
 
 /* WHOSE ROWS GO WHEN THERE ARE TOO MANY
@@ -572,7 +605,7 @@ static void sqlite_let_sums_go(sqlite3 *db)
 		NULL);
 }
 
-void sqlite_file_make_room(sqlite3 *db, const char *directory)
+int sqlite_file_make_room(sqlite3 *db, const char *directory)
 {
 	int64_t rows = sqlite_number(db, "SELECT count(*) FROM event") / ROOM_PARTS + 1;
 	char path[SQLITE_PATH_SIZE];
@@ -582,10 +615,12 @@ void sqlite_file_make_room(sqlite3 *db, const char *directory)
 	unlink(path);
 	checkpoint(db);
 	if (find_many(db, rows) < 0)
-		return;
+		return 0;
 	while (rows > 0 && max >= ROOM_ROWS_MIN) {
 		gone = sqlite_let_go(db, OF_MANY, max);
 		checkpoint(db);
+		if (gone == -EBADMSG)
+			return gone;
 		if (gone == 0)
 			break;
 		if (gone < 0)
@@ -594,6 +629,7 @@ void sqlite_file_make_room(sqlite3 *db, const char *directory)
 			rows -= gone;
 	}
 	sqlite_let_sums_go(db);
+	return 0;
 }
 
 /* ---- for the files that search ---- */

@@ -24,15 +24,15 @@
 enum { SQLITE_PATH_SIZE = 4096 };
 
 /* "…: <what SQLite says>". Return: @rc as -errno: 0 for SQLITE_OK, _ROW and _DONE;
- * -ENOSPC for full, -EBADMSG for a broken file. */
+ * -ENOSPC for full, -EBADMSG for a broken file, or rows that Weir can't go on from. */
 int sqlite_fault(sqlite3 *db, int rc, const char *what, struct err *err);
 int sqlite_run(sqlite3 *db, const char *sql, struct err *err) MUST_CHECK;
 /* The first number of the answer; 0 when there is none. */
 int64_t sqlite_number(sqlite3 *db, const char *sql);
 
 /* Return: 0 with an open database, whose tables are of this version; -EBADMSG: it is
- * broken, or has a trigger, an index or a table that isn't as Weir made it; or another
- * -errno. */
+ * broken, has a trigger, an index or a table that isn't as Weir made it, or rows that
+ * Weir did not write; or another -errno. */
 int sqlite_file_open(const struct sqlite_config *config, sqlite3 **ret,
 		     struct err *err) MUST_CHECK;
 struct sqlite_inode {
@@ -50,8 +50,9 @@ bool sqlite_file_move_aside(const char *directory, const struct sqlite_inode *br
 bool sqlite_same_inode(const struct sqlite_inode *a, const struct sqlite_inode *b);
 
 /* After a full disk: use what was put by for this, let as many rows go as are a
- * quarter, of the sandboxes that have most. */
-void sqlite_file_make_room(sqlite3 *db, const char *directory);
+ * quarter, of the sandboxes that have most. Return: 0, also when less was let go;
+ * -EBADMSG: the sums have no number, so none can go. */
+int sqlite_file_make_room(sqlite3 *db, const char *directory) MUST_CHECK;
 /* Put by (again) what that needs. Return: false when there is no room for it. */
 bool sqlite_file_put_by(const char *directory) MUST_CHECK;
 /* A reader that takes its time keeps the log (WAL) from being brought back into the file:

@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "events/sqlite_file.h"
 
 #define T0 INT64_C(1763633203424)
@@ -213,6 +214,12 @@ TEST_WITH(equal_events_become_one_row_and_others_do_not, make_directory, remove_
 static bool keep_task(void *data, const struct review *t)
 {
 	*(struct review *)data = *t;
+	return true;
+}
+
+static bool count_task(void *data, const struct review *t)
+{
+	(*(size_t *)data)++;
 	return true;
 }
 
@@ -563,6 +570,94 @@ TEST_WITH(a_schema_that_is_not_weirs_is_moved_aside, make_directory, remove_dire
 	}
 }
 
+static size_t open_tasks(void)
+{
+	struct review_store *store = NULL;
+	size_t n = 0;
+
+	assert_int_equal(review_open(directory, &store, NULL), 0);
+	assert_int_equal(review_list(store, REVIEW_OPEN, NULL, count_task, &n, NULL), 0);
+	review_close(store);
+	return n;
+}
+
+/* What an earlier command could leave in Weir's own tables. */
+TEST_WITH(values_that_weir_cannot_go_on_from_lose_nothing, make_directory,
+	  remove_directory)
+{
+	static const struct {
+		const char *sql;
+		uint32_t moved_aside;
+	} planted[] = {
+		{ "UPDATE counter SET packets = 9223372036854775807", 1 },
+		{ "UPDATE denied SET packets = 9223372036854775807", 1 },
+		{ "UPDATE activity SET bytes = 9223372036854775807", 1 },
+		{ "UPDATE review SET packets = 9223372036854775807", 1 },
+		{ "UPDATE review_change SET last = 9223372036854775807", 1 },
+		{ "UPDATE review_number SET last = 9223372036854775807;"
+		  "DELETE FROM review",
+		  1 },
+		{ "UPDATE event SET id = 9223372036854775807", 1 },
+		{ "DELETE FROM review_change", 1 },
+		{ "DELETE FROM review_number", 1 },
+		{ "INSERT INTO review_number VALUES (0)", 1 },
+		{ "DELETE FROM store", 1 },
+		{ "PRAGMA user_version = 0", 1 },
+		{ "UPDATE review SET state = 2, decided_ts = 1 << 62", 0 },
+		{ "UPDATE review SET state = 2, decided_ts = NULL", 0 },
+		{ "UPDATE review SET state = 7", 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(planted); i++) {
+		struct event_row a = denied("a.test", clock_wall_ms());
+		struct sqlite_writer *w = writer(0);
+		struct sqlite_state s;
+
+		a.event.allowable = true;
+		sqlite_writer_add(w, &a);
+		sqlite_writer_free(w);
+		plant(planted[i].sql);
+		w = writer(0);
+		sqlite_writer_add(w, &a);
+		assert_true(sqlite_writer_drain(w, PATIENCE_MS));
+		sqlite_writer_state(w, &s);
+		sqlite_writer_free(w);
+		if (s.moved_aside != planted[i].moved_aside || s.rows != 1 ||
+		    s.lost_rows != 0 || open_tasks() != 1)
+			fail_msg("%s: %s", planted[i].sql, s.trouble);
+		remove_like("", true);
+	}
+}
+
+/* The sums of such rows have no number, so that none of them can go. */
+TEST_WITH(a_full_store_that_lets_no_row_go_is_moved_aside, make_directory,
+	  remove_directory)
+{
+	static const char hostile[] =
+		"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i <"
+		" 20000) INSERT INTO event (ts, sandbox, action, layer, name, packets,"
+		" bytes) SELECT i, 's', 2, 1, 'n' || i || '.test', 9223372036854775807, 1"
+		" FROM n";
+	enum { ROWS = 500 };
+	struct event_row row = denied("a.test", clock_wall_ms());
+	struct sqlite_writer *w = writer(1 << 20);
+	struct sqlite_state s;
+
+	sqlite_writer_add(w, &row);
+	sqlite_writer_free(w);
+	plant(hostile);
+	w = writer(1 << 20);
+	for (int i = 0; i < ROWS; i++) {
+		snprintf(row.event.name, sizeof(row.event.name), "m%d.test", i);
+		sqlite_writer_add(w, &row);
+	}
+	assert_true(sqlite_writer_drain(w, PATIENCE_MS));
+	sqlite_writer_state(w, &s);
+	sqlite_writer_free(w);
+	assert_int_equal(s.lost_rows, 0);
+	assert_int_equal(s.rows, ROWS);
+}
+
 /* What a person keeps there is never used. */
 TEST_WITH(tables_and_views_beside_weirs_stay, make_directory, remove_directory)
 {
@@ -745,7 +840,7 @@ TEST_WITH(a_search_that_takes_too_long_is_ended, make_directory, remove_director
 	fill(db, 20000, T0);
 	assert_int_equal(sqlite_reader_open(directory, 1000, &r, NULL), 0);
 	sqlite_reader_close(r);
-	/* The opening itself asks nothing of the tables. */
+	/* The opening itself reads a few rows, and has no limit. */
 	assert_int_equal(sqlite_reader_open(directory, -1, &r, NULL), 0);
 	assert_int_equal(sqlite_count_denied(r, NULL, 0, 100000, &sum, NULL), -ETIMEDOUT);
 	sqlite_reader_close(r);
