@@ -23,6 +23,7 @@ enum {
 	RESTART_MS = 10000,
 	AWAY_MS = 3000,
 	LOOK_MS = 50,
+	LIST_WAIT_SEC = 1,
 };
 
 struct spec {
@@ -367,18 +368,28 @@ struct runs {
 	bool whole; /* with the status */
 };
 
-/* One that ends just now is none. */
+/* A run that ends just now is left out. One that says nothing, as when it is stopped,
+ * keeps the others from being listed for LIST_WAIT_SEC, and is listed as such. */
 static void add_run(void *data, const char *id, const char *path)
 {
 	CLEAN(arena) struct arena arena = { 0 };
 	const struct runs *runs = data;
-	struct client_reply reply;
 	const char *what =
 		arena_printf(&arena, "/sandboxes/%s%s", id, runs->whole ? "/status" : "");
+	const struct request_place to = { .socket = path };
+	const struct request q = { "GET", what, .wait_sec = LIST_WAIT_SEC };
+	struct client_reply reply;
 	CLEAN(json) json_t *one = NULL;
+	CLEAN(fd) int fd = -1;
+	int r = what ? request_send(&to, &q, &fd, NULL) : -ENOMEM;
 
-	if (what && client_ask(path, "GET", what, text_of(""), &arena, &reply, NULL) == 0)
+	if (r == 0)
+		r = request_receive(fd, &arena, &reply);
+	if (r == 0)
 		one = json_loadb(reply.body.ptr, reply.body.len, 0, NULL);
+	else if (r == -ETIMEDOUT || r == -EAGAIN)
+		one = json_pack("{s:s,s:s,s:s}", "id", id, "kind", "run", "mode",
+				"no answer");
 	if (json_is_string(json_object_get(one, "id")))
 		json_array_append(runs->list, one);
 }
@@ -522,11 +533,10 @@ int cli_ps(int argc, char **argv)
 		return print_answer(j);
 	printf("%-20s %-6s  %-16s  %-9s %5s %7s  %s\n", "ID", "KIND", "MODE", "POLICY",
 	       "RULES", "DENIES", "WHERE");
-	json_array_foreach(json_object_get(j, "sandboxes"), i, one) printf(
-		"%-20s %-6s  %-16s  %-9s %5" JSON_INTEGER_FORMAT " %7" JSON_INTEGER_FORMAT
-		"  %s\n",
-		WORD(one, "id"), kind_of(one), WORD(one, "mode"), WORD(one, "policyMode"),
-		number(one, "rules"), number(one, "denies"), WORD(one, kind_of(one)));
+	json_array_foreach(json_object_get(j, "sandboxes"), i, one)
+		printf("%-20s %-6s  %-16s  %-9s %5s %7s  %s\n", WORD(one, "id"),
+		       kind_of(one), WORD(one, "mode"), WORD(one, "policyMode"),
+		       WORD(one, "rules"), WORD(one, "denies"), WORD(one, kind_of(one)));
 	warn_of_more(j);
 	if (!is_there_a_daemon(&spec) &&
 	    json_array_size(json_object_get(j, "sandboxes")) == 0)
@@ -547,8 +557,11 @@ static void print_degradations(const json_t *status, const char *before)
 
 static const char *isolation(const json_t *status)
 {
-	return json_is_true(json_object_get(status, "fullIsolation")) ? "full"
-								      : "degraded";
+	const json_t *full = json_object_get(status, "fullIsolation");
+
+	if (!full)
+		return "?";
+	return json_is_true(full) ? "full" : "degraded";
 }
 
 /* "9m12s" */

@@ -2,7 +2,9 @@
 """What operators see: ps, status, policy show."""
 import http.server
 import json
+import os
 import re
+import signal
 import socketserver
 import threading
 
@@ -89,6 +91,23 @@ def test_a_sandbox_that_goes_meanwhile_hides_no_other(world):
             server.shutdown()
     assert done.code == 0 and [line.split()[0] for line in done.text.splitlines()] == ["weir", "there"] and not done.messages, done
     assert machine.code == 0 and [one["id"] for one in machine.json()["sandboxes"]] == ["there"], machine
+
+
+def test_a_run_that_does_not_answer_is_listed(world):
+    """And the others behind it."""
+    names = [f"{word}-{os.getpid()}" for word in ("runs", "stopped")]
+    first, run = [world.run_start("/bin/sh", "-c", "echo up; exec cat", options=("--id", name)) for name in names]
+    with first, run:
+        assert first.line() == run.line() == "up"
+        run.signal(signal.SIGSTOP)
+        try:
+            for verb in ("ps", "status"):
+                lines = {line.split()[0]: line for line in world.weir(verb).text.splitlines()}
+                assert names[0] in lines and " no answer" in lines[names[1]], lines
+                listed = {one["id"]: one["mode"] for one in world.weir(verb, "--json").json()["sandboxes"]}
+                assert listed[names[1]] == "no answer" and "dns" in listed[names[0]], listed
+        finally:
+            run.signal(signal.SIGCONT)
 
 
 def test_a_policy_is_shown_and_set_back(daemon, pod, site):
