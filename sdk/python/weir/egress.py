@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import pathlib
 import pwd
@@ -15,7 +14,7 @@ from . import store
 from ._errors import ApiError, EgressSetupError, InputError, WeirError
 from ._launch import Command, Guard, PathName
 from ._policy import PolicySource, policy_to_wire
-from ._program import ask
+from ._program import ask, ask_json
 from ._result import Refusal, Result
 from ._run import run
 from ._verdict import Verdict
@@ -81,9 +80,8 @@ def apply_egress_ruleset(profile: str = "default", sandbox_uid: Optional[int] = 
     daemon = Client(socket)
     try:
         if daemon.is_healthy():
-            document = {"defaultAction": "deny", "egress": _rules(profile)}
             daemon.attach(name, uid=sandbox_uid, cgroup=None if sandbox_cgroup is None else os.fspath(sandbox_cgroup),
-                          policy=document, again=True)
+                          policy=_document(profile), again=True)
         else:
             whose = ["--uid", str(sandbox_uid)] if sandbox_cgroup is None else ["--cgroup", os.fspath(sandbox_cgroup)]
             ask("render", "--install", "--id", name, "--profile", profile, *whose)
@@ -242,9 +240,14 @@ def _pinned(policy: Optional[PolicySource], repin: str) -> Dict[str, Any]:
     return {**document, "network_policy": inner} if "network_policy" in document else inner
 
 
+def _document(profile: str) -> Dict[str, Any]:
+    """The policy that @profile is with all that it extends, under `verify: tls` where it says none."""
+    return cast(Dict[str, Any], ask_json("policy", "show", "--json", "--profile", profile))
+
+
 def _rules(profile: str) -> List[Dict[str, Any]]:
-    """The rules of @profile with all that it extends, in the order in which they count."""
-    return cast(List[Dict[str, Any]], json.loads(ask("policy", "show", "--json", "--profile", profile))["egress"])
+    """The rules of @profile, in the order in which they count."""
+    return cast(List[Dict[str, Any]], _document(profile)["egress"])
 
 
 def _first_host(profile: str) -> Optional[str]:

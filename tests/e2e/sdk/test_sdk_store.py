@@ -2,6 +2,7 @@
 """What was denied, out of SQLite and PostgreSQL alike, and the pieces of isolated_run that put rules in force."""
 import datetime
 import pathlib
+import pwd
 import subprocess
 
 import pytest
@@ -68,12 +69,33 @@ def test_the_allowlist_and_the_ruleset_of_a_profile(monkeypatch, world):
             weir.apply_egress_ruleset("none", **words)
 
 
+def test_all_that_a_profile_says_is_enforced(monkeypatch, world, daemon, site):
+    """As `weir attach --profile` does. The profile is root's own: for these commands alone, another file system is root's home."""
+    folder, home = world.workdir(), pwd.getpwuid(0).pw_dir
+    (folder / "strict.yaml").write_text("verify: tls\ndeniedNames: refuse\nlimits: {queries_per_second: 7}\n"
+                                        f"egress: [{{action: allow, target: {site.name}, ports: [443]}}]\n")
+    program, there = folder / "weir", f"{home}/.config/weir/profiles"
+    inside = f'mount -t tmpfs none {home} && mkdir -p {there} && cp {folder}/strict.yaml {there} && exec {daemon.program} "$@"'
+    program.write_text(f"#!/bin/sh\nexec unshare -m sh -c '{inside}' weir \"$@\"\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("WEIR_PROGRAM", str(program))
+    socket = str(daemon.socket)
+    name = weir.apply_egress_ruleset("strict", sandbox_uid=61994, socket=f"unix:{socket}")
+    subprocess.run([program, "attach", "--id", "beside", "--uid", "61995", "--profile", "strict", "--socket", socket], check=True)
+    put, beside = (weir.Client(socket).sandbox(one).get_policy() for one in (name, "beside"))
+    assert put["policy"] == beside["policy"] and put["policy"]["limits"] == {"queries_per_second": 7}, (put, beside)
+    assert put["policy"]["deniedNames"] == "refuse" and put["enforcementMode"] == beside["enforcementMode"] == "dns+nft+tls", put
+    with pytest.raises(weir.InputError):
+        weir.apply_egress_ruleset("nothing", sandbox_uid=61994, socket=socket)
+
+
 def test_a_user_is_guarded_until_it_is_torn_down(monkeypatch, world, daemon):
     monkeypatch.setenv("WEIR_PROGRAM", str(daemon.program))
     socket = str(daemon.socket)
     name = weir.apply_egress_ruleset("notebook", sandbox_uid=61993, socket=socket)
     assert daemon.names() == [name] == ["uid-61993"]
-    assert [r["target"] for r in weir.Client(socket).sandbox(name).get_policy()["policy"]["egress"]] == weir.build_allowlist("notebook")
+    put = weir.Client(socket).sandbox(name).get_policy()
+    assert [r["target"] for r in put["policy"]["egress"]] == weir.build_allowlist("notebook") and put["enforcementMode"] == "dns+nft+tls"
     assert weir.apply_egress_ruleset("none", sandbox_uid=61993, socket=socket) == name
     weir.tear_down(name, socket)
     assert daemon.names() == []
