@@ -22,8 +22,8 @@ from .client import SOCKET, Client
 
 # Nobody has this address (RFC 5737).
 DENIED = "203.0.113.1:9"
-# What the caller says with words of isolated_run()'s own, or Isolation decides.
-TAKEN = {"profile": "egress_profile", "id": "analysis_id", "wrapper": None}
+# What the caller says with words of isolated_run()'s own, or Isolation decides. The self-test is refused something in each run.
+TAKEN = {"profile": "egress_profile", "id": "analysis_id", "wrapper": None, "fail_on_deny": None}
 # What _probe.py, a program of its own, sends to be refused.
 SELF_TEST = [("203.0.113.1", 9), ("2001:db8::1", 9)]
 PROBE = str(pathlib.Path(__file__).with_name("_probe.py"))
@@ -47,7 +47,10 @@ class IsolatedResult(Result):
 
     @property
     def refused(self) -> List[Refusal]:
-        """What was refused, without what the self-test sent to be refused."""
+        """What was refused, without what the self-test sent to addresses that nobody has.
+
+        A host of self_test_denied= is listed: the report doesn't tell the self-test's attempts from the command's.
+        """
         return [one for one in super().refused if (one.address, one.port) not in SELF_TEST]
 
 

@@ -116,11 +116,11 @@ say(done.stdout, verdict.said.decode())
 
 
 def test_words_that_isolated_run_decides_are_faults(sdk, hosts, state):
-    """Nothing is overwritten: neither profile and id, nor a policy that another word adds to."""
+    """Nothing is overwritten: neither profile and id, nor a policy that another word adds to. The self-test is refused in each run."""
     said = sdk("""
 policy = {"egress": [{"action": "allow", "target": "mine.test", "ports": [443]}]}
 for words in (dict(profile="none", id="x"), dict(policy="file.yaml", repin_interval="6h"),
-              dict(policy={"egress": [], "dns": "live"}, repin_interval="6h")):
+              dict(policy={"egress": [], "dns": "live"}, repin_interval="6h"), dict(fail_on_deny=True)):
     for run in (weir.isolated_run, lambda *w, **k: asyncio.run(aio.isolated_run(*w, **k))):
         try:
             say(run(["true"], upstream=upstream, **words).returncode)
@@ -131,8 +131,8 @@ for policy in (policy, weir.NetworkPolicy.from_wire(policy)):
     say(r.returncode)
 say([r.returncode for r in [weir.isolated_run(["getent", "hosts", "mine.test"], upstream=upstream)]])
 """, env=state)
-    assert [len(faults[0]) for faults in said[:6]] == [2, 2, 1, 1, 1, 1]
-    assert said[6:] == [[0], [0], [[2]]]
+    assert [len(faults[0]) for faults in said[:8]] == [2, 2, 1, 1, 1, 1, 1, 1]
+    assert said[8:] == [[0], [0], [[2]]]
 
 
 def test_what_the_self_test_sent_is_not_the_command_s(sdk, hosts, state):
