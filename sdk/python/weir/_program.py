@@ -6,7 +6,8 @@ import json
 import os
 import shutil
 import subprocess
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+import tempfile
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from ._errors import InputError, NotInstalled, WeirError
 
@@ -43,6 +44,17 @@ def ask(*words: str, document: Optional[bytes] = None) -> str:
     if done.returncode != 0:
         raise WeirError("; ".join(faults_in(done.stderr)) or f"weir {words[0]} ended with {done.returncode}")
     return done.stdout.decode(errors="replace")
+
+
+def ask_lines(*words: str) -> Iterator[bytes]:
+    """The same, a line at a time. WeirError where it fails, behind the last line."""
+    with tempfile.TemporaryFile() as errors, subprocess.Popen([find_program(), *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                                              stderr=errors, env=surroundings()) as process:
+        assert process.stdout
+        yield from process.stdout
+        if process.wait() != 0:
+            errors.seek(0)
+            raise WeirError("; ".join(faults_in(errors.read())) or f"weir {words[0]} ended with {process.returncode}")
 
 
 def ask_json(*words: str) -> Any:

@@ -3,40 +3,44 @@
 
 A store is a state directory (None: weir's own), or a connection of any DB-API driver to the PostgreSQL database that
 `weir sidecar` and `weir daemon` copy their events to. What record_egress_event() adds to a state directory is kept beside
-weir's own file, in egress.db.
+weir's own file, in egress.jsonl.
 """
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import datetime
+import errno
 import json
 import logging
 import os
 import pathlib
 import sqlite3
+import stat
 import sys
-import urllib.parse
-from typing import Any, Callable, Iterator, List, Optional, Tuple, TypedDict, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, TypedDict, Union
+
+from ._errors import WeirError
+from ._program import ask_lines
 
 # None or a path: a state directory. Else a DB-API connection.
 Store = Any
 LOG = logging.getLogger("weir.egress")
 
-_EVENT_COLUMNS = "analysis_id, ts, action, remote_ip, remote_port, fqdn_pinned, raw_pkts, layer, protocol, packets, bytes, reason"
-# Times as text that sorts as they do; the actions that the table of PostgreSQL has.
-_OF_WEIR = """
-SELECT nullif(sandbox, ''), strftime('%Y-%m-%dT%H:%M:%fZ', ts / 1000.0, 'unixepoch'),
-  CASE action WHEN 1 THEN 'allow' WHEN 2 THEN 'deny' ELSE 'panic' END, remote_ip, remote_port, name, min(packets, 2147483647),
-  CASE layer WHEN 1 THEN 'dns' WHEN 2 THEN 'address' WHEN 3 THEN 'name' WHEN 4 THEN 'launch' END,
-  CASE protocol WHEN 1 THEN 'icmp' WHEN 6 THEN 'tcp' WHEN 17 THEN 'udp' WHEN 58 THEN 'icmpv6' ELSE CAST(protocol AS TEXT) END,
-  packets, bytes, reason FROM weir.event WHERE action IN (1, 2, 3)"""
-_RECORDED = """
-CREATE TABLE IF NOT EXISTS recorded.egress_event (analysis_id TEXT, ts TEXT NOT NULL, action TEXT NOT NULL
-  CHECK (action IN ('allow', 'deny', 'panic')), remote_ip TEXT, remote_port INTEGER, fqdn_pinned TEXT, raw_pkts INTEGER);
-CREATE INDEX IF NOT EXISTS recorded.egress_event_ts ON egress_event (ts);
+_RECORDED = "analysis_id, ts, action, remote_ip, remote_port, fqdn_pinned, raw_pkts"
+# As PostgreSQL has it; numbers that a sum of all of them has room for.
+_EVENTS = """
+CREATE TABLE sandbox_egress_event (analysis_id TEXT, ts TEXT NOT NULL, action TEXT NOT NULL CHECK (action IN ('allow', 'deny', 'panic')),
+  remote_ip TEXT, remote_port INTEGER, fqdn_pinned TEXT, raw_pkts INTEGER CHECK (abs(raw_pkts) < 1 << 31), layer TEXT, protocol TEXT,
+  packets INTEGER, bytes INTEGER, reason TEXT);
 """
 _EMITTED = "CREATE TABLE IF NOT EXISTS sandbox_egress_emitted (analysis_id TEXT NOT NULL, destination TEXT NOT NULL, PRIMARY KEY (analysis_id, destination))"
+_INSERT = {"event": f"INSERT INTO sandbox_egress_event ({_RECORDED}, packets, bytes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, 0)",
+           "emitted": "INSERT OR IGNORE INTO sandbox_egress_emitted VALUES (?, ?)"}
+_OF_WEIR = "INSERT INTO sandbox_egress_event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_READ_MAX = 64 << 20  # bytes of what was recorded; the first go unread where there are more
+_PACKETS_MAX, _RAW_MAX = (1 << 40) - 1, (1 << 31) - 1
+_EPOCH = "1970-01-01T00:00:00.000Z"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,19 +83,32 @@ def state_directory() -> pathlib.Path:
 
 
 def open_store(state_dir: Union[None, str, "os.PathLike[str]"] = None) -> sqlite3.Connection:
-    """A connection that has a state directory's events as `sandbox_egress_event`, to be read."""
-    folder = state_directory() if state_dir is None else pathlib.Path(state_dir)
-    db = sqlite3.connect("file::memory:", uri=True)
+    """A connection that has a copy of a state directory's events, as they are now, as `sandbox_egress_event`.
+
+    WeirError: a file there is not as Weir made it.
+    """
+    return _copy(_folder(state_dir), "--since", _EPOCH)
+
+
+def _folder(state_dir: Union[None, str, "os.PathLike[str]"]) -> pathlib.Path:
+    return state_directory() if state_dir is None else pathlib.Path(state_dir)
+
+
+def _empty() -> sqlite3.Connection:
+    db = sqlite3.connect(":memory:")
+    db.executescript(_EVENTS + _EMITTED)
+    return db
+
+
+def _copy(folder: pathlib.Path, *which: str) -> sqlite3.Connection:
+    """What was recorded, and @which of weir's events. A command may have written to @folder: so weir reads its own store, whose
+    schema is code, and SQLite opens nothing there."""
+    db = _empty()
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        db.execute("ATTACH ? AS recorded", (str(folder / "egress.db"),))
-        db.executescript(_RECORDED + _EMITTED.replace("EXISTS sandbox", "EXISTS recorded.sandbox"))
-        parts = ["SELECT analysis_id, ts, action, remote_ip, remote_port, fqdn_pinned, raw_pkts, NULL, NULL, raw_pkts, 0, NULL"
-                 " FROM recorded.egress_event"]
-        if (folder / "events.db").exists():
-            db.execute("ATTACH ? AS weir", (f"file:{urllib.parse.quote(str(folder / 'events.db'))}?mode=ro",))
-            parts.append(_OF_WEIR)
-        db.execute(f"CREATE TEMP VIEW sandbox_egress_event ({_EVENT_COLUMNS}) AS {' UNION ALL '.join(parts)}")
+        _read_recorded(folder, db)
+        if os.path.lexists(folder / "events.db"):
+            events = map(json.loads, ask_lines("events", "--json", "--state-dir", os.fspath(folder), *which))
+            db.executemany(_OF_WEIR, (_row(one) for one in events if one["action"] in ("allow", "deny", "panic")))
         db.commit()
         return db
     except BaseException:
@@ -99,12 +116,62 @@ def open_store(state_dir: Union[None, str, "os.PathLike[str]"] = None) -> sqlite
         raise
 
 
+def _row(event: Dict[str, Any]) -> Tuple[Any, ...]:
+    packets = min(event["packets"], _PACKETS_MAX)
+    return (event["sandbox"], event["ts"], event["action"], event["remote_ip"], event["remote_port"], event["name"],
+            min(packets, _RAW_MAX), None if event["layer"] == "none" else event["layer"], event["protocol"], packets,
+            min(event["bytes"], _PACKETS_MAX), event["reason"])
+
+
+def _recorded(folder: pathlib.Path, flags: int) -> int:
+    """A descriptor of what record_egress_event() adds to. WeirError, OSError: a link, or not a file of this user's alone."""
+    path = folder / "egress.jsonl"
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    there = os.fstat(fd)
+    if stat.S_ISREG(there.st_mode) and there.st_uid == os.geteuid() and there.st_nlink == 1:
+        return fd
+    os.close(fd)
+    raise WeirError(f"{path} is not a file of this user's alone")
+
+
+def _read_recorded(folder: pathlib.Path, db: sqlite3.Connection) -> None:
+    bad = 0
+    try:
+        fd = _recorded(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    with os.fdopen(fd, "rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _READ_MAX))
+        for line in file.read(_READ_MAX).split(b"\n"):
+            try:
+                for kind, values in json.loads(line or b"{}").items():
+                    db.execute(_INSERT[kind], values)
+            except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, sqlite3.Error):
+                bad += 1
+    if bad:
+        LOG.warning("%s/egress.jsonl: %d lines are not as they were recorded, ignoring", folder, bad)
+
+
+def _record(folder: pathlib.Path, kind: str, values: Sequence[Any]) -> None:
+    """Add a line. It begins with the end of the one before, which a full disk may have cut."""
+    with contextlib.closing(_empty()) as db:
+        db.execute(_INSERT[kind], values)
+    line = b"\n" + json.dumps({kind: values}).encode()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fd = _recorded(folder, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        if os.write(fd, line) != len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(folder))
+    finally:
+        os.close(fd)
+
+
 def get_recent_egress_denies(hours: float = 24, store: Store = None, limit: int = 1000) -> List[EgressDeny]:
     """What was denied in the last @hours, by remote address, the most packets first."""
     text = ("SELECT remote_ip, CASE WHEN remote_ip IS NULL THEN fqdn_pinned END, sum(coalesce(packets, raw_pkts, 1)), count(*), max(ts)"
             f" FROM sandbox_egress_event WHERE action = 'deny' AND ts >= '{_ago(hours)}' GROUP BY 1, 2 ORDER BY 3 DESC LIMIT {int(limit)}")
     return [EgressDeny(ip and str(ip), name, int(packets), int(events), _time(last))
-            for ip, name, packets, events, last in _rows(store, text)]
+            for ip, name, packets, events, last in _rows(store, text, hours)]
 
 
 def egress_denies_24h(store: Store = None) -> DenyTile:
@@ -121,11 +188,12 @@ def record_egress_event(analysis_id: Optional[str], action: str, remote_ip: Opti
         raise ValueError(f"{action!r} is not allow, deny or panic")
     when = (ts or _now()).astimezone(datetime.timezone.utc)
     values = (analysis_id, _stamp(when), action, remote_ip, remote_port, fqdn_pinned, raw_pkts)
-    columns = "analysis_id, ts, action, remote_ip, remote_port, fqdn_pinned, raw_pkts"
-    with _opened(store) as (db, mark, own):
-        table = "recorded.egress_event" if own else "sandbox_egress_event"
-        db.cursor().execute(f"INSERT INTO {table} ({columns}) VALUES ({', '.join([mark] * len(values))})", values)
-        db.commit()
+    if _is_folder(store):
+        _record(_folder(store), "event", values)
+        return
+    marks = ", ".join([_mark(store)] * len(values))
+    store.cursor().execute(f"INSERT INTO sandbox_egress_event ({_RECORDED}) VALUES ({marks})", values)
+    store.commit()
 
 
 def emit_egress_review_task(task: EgressReviewTask, sink: Optional[Callable[[EgressReviewTask], None]] = None) -> EgressReviewTask:
@@ -148,35 +216,46 @@ def check_and_emit_egress_review_tasks(hours: float = 24, threshold: int = 1, st
             f" WHERE action = 'deny' AND ts >= '{_ago(hours)}' GROUP BY 1, 2 HAVING sum(coalesce(packets, raw_pkts, 1)) >= {int(threshold)}"
             " ORDER BY 4")
     emitted = []
-    with _opened(store) as (db, mark, own):
-        table = "recorded.sandbox_egress_emitted" if own else "sandbox_egress_emitted"
-        if not own:
-            db.cursor().execute(_EMITTED)
+    with _opened(store, hours) as db:
+        mark = _mark(db)
+        db.cursor().execute(_EMITTED)
         for analysis, destination, packets, last in _fetch(db, text):
             known = db.cursor()
-            known.execute(f"SELECT 1 FROM {table} WHERE analysis_id = {mark} AND destination = {mark}", (analysis, destination))
+            known.execute(f"SELECT 1 FROM sandbox_egress_emitted WHERE analysis_id = {mark} AND destination = {mark}", (analysis, destination))
             if known.fetchone():
                 continue
             task = EgressReviewTask(analysis or None, destination.split("/")[0], int(packets), _time(last))
             emitted.append(emit_egress_review_task(task, sink))
-            db.cursor().execute(f"INSERT INTO {table} VALUES ({mark}, {mark})", (analysis, destination))
+            if _is_folder(store):
+                _record(_folder(store), "emitted", (analysis, destination))
+                continue
+            db.cursor().execute(f"INSERT INTO sandbox_egress_emitted VALUES ({mark}, {mark})", (analysis, destination))
             db.commit()
     return emitted
 
 
+def _is_folder(store: Store) -> bool:
+    return store is None or isinstance(store, (str, os.PathLike))
+
+
+def _mark(db: Any) -> str:
+    """How the connection's driver marks values."""
+    driver = sys.modules.get(type(db).__module__.split(".")[0])
+    return "?" if getattr(driver, "paramstyle", "") == "qmark" else "%s"
+
+
 @contextlib.contextmanager
-def _opened(store: Store) -> Iterator[Tuple[Any, str, bool]]:
-    """The connection, how its driver marks values, and whether it is a state directory's."""
-    if store is None or isinstance(store, (str, os.PathLike)):
-        with contextlib.closing(open_store(store)) as db:
-            yield db, "?", True
+def _opened(store: Store, hours: float) -> Iterator[Any]:
+    """A connection that has what was denied in the last @hours."""
+    if not _is_folder(store):
+        yield store
         return
-    driver = sys.modules.get(type(store).__module__.split(".")[0])
-    yield store, "?" if getattr(driver, "paramstyle", "") == "qmark" else "%s", False
+    with contextlib.closing(_copy(_folder(store), "--action", "deny", "--since", max(_ago(hours), _EPOCH))) as db:
+        yield db
 
 
-def _rows(store: Store, text: str) -> List[Tuple[Any, ...]]:
-    with _opened(store) as (db, _, _own):
+def _rows(store: Store, text: str, hours: float) -> List[Tuple[Any, ...]]:
+    with _opened(store, hours) as db:
         return _fetch(db, text)
 
 

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What was denied, out of SQLite and PostgreSQL alike, and the pieces of isolated_run that put rules in force."""
+import contextlib
 import datetime
+import os
 import pathlib
 import pwd
+import sqlite3
 import subprocess
+import time
 
 import pytest
 
@@ -53,6 +57,70 @@ def test_both_stores_say_the_same(store):
     assert emitted == tasks and {(t.analysis_id, t.destination, t.packets) for t in tasks} == \
         {("a", "93.1.1.1", 3), ("b", "x.test", 2), ("a", "evil.test", 1)}
     assert weir.check_and_emit_egress_review_tasks(store=store, sink=broken) == []
+
+
+def test_what_weir_has_stored_is_there(monkeypatch, world, tmp_path):
+    monkeypatch.setenv("WEIR_PROGRAM", str(world.weir_path))
+    world.run("getent", "hosts", "evil.test", options=("--state-dir", tmp_path, "--id", "one"))
+    weir.record_egress_event("two", "deny", "93.1.1.1", 443, store=tmp_path)
+    assert {(d.remote_ip, d.name) for d in weir.get_recent_egress_denies(1, tmp_path)} == {(None, "evil.test"), ("93.1.1.1", None)}
+    assert {(t.analysis_id, t.destination) for t in weir.check_and_emit_egress_review_tasks(1, store=tmp_path)} == \
+        {("one", "evil.test"), ("two", "93.1.1.1")}
+    with contextlib.closing(weir.open_store(tmp_path)) as db:
+        [row] = set(db.execute("SELECT analysis_id, action, layer, remote_port FROM sandbox_egress_event WHERE fqdn_pinned = 'evil.test'"))
+        [(ts, raw, packets)] = db.execute("SELECT min(ts), sum(raw_pkts), sum(packets) FROM sandbox_egress_event WHERE analysis_id = 'one'")
+    assert row == ("one", "deny", "dns", None) and raw == packets >= 1
+    assert abs(datetime.datetime.fromisoformat(ts[:-1] + "+00:00").timestamp() - time.time()) < 3600
+
+
+PLANTED = ["CREATE TRIGGER x AFTER INSERT ON event BEGIN DELETE FROM event; END",
+           "ALTER TABLE event RENAME TO hidden; CREATE VIEW event AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+           " SELECT i AS id, 1 AS ts, 's' AS sandbox, 2 AS action FROM n"]
+
+
+@pytest.mark.parametrize("sql", PLANTED, ids=["trigger", "view"])
+def test_a_store_that_is_not_weir_s_is_not_read(monkeypatch, world, tmp_path, sql):
+    """What a command can leave where it may write to the state directory."""
+    monkeypatch.setenv("WEIR_PROGRAM", str(world.weir_path))
+    world.run("getent", "hosts", "evil.test", options=("--state-dir", tmp_path))
+    with contextlib.closing(sqlite3.connect(tmp_path / "events.db")) as db:
+        db.executescript(sql)
+    for ask in (weir.open_store, weir.egress_denies_24h):
+        with pytest.raises(weir.WeirError, match="which Weir did not make"):
+            ask(tmp_path)
+
+
+@pytest.mark.parametrize("left", ["link", "hard link", "pipe", "another user's"])
+def test_what_is_recorded_goes_to_a_file_of_the_caller_s_own(tmp_path, left):
+    state, other = tmp_path / "state", tmp_path / "other"
+    weir.record_egress_event("a", "deny", "93.1.1.1", store=state)
+    [mine] = state.iterdir()
+    other.write_bytes(mine.read_bytes())
+    before = other.read_bytes()
+    if left == "another user's":
+        os.chown(mine, 1, 1)
+    else:
+        mine.unlink()
+        {"link": mine.symlink_to, "hard link": mine.hardlink_to, "pipe": lambda _: os.mkfifo(mine)}[left](other)
+    for ask in (weir.open_store, lambda store: weir.record_egress_event("a", "deny", "93.1.1.2", store=store)):
+        with pytest.raises((OSError, weir.WeirError)):
+            ask(state)
+    assert other.read_bytes() == before
+
+
+def test_lines_that_nobody_recorded_are_told_and_passed_over(tmp_path, caplog):
+    weir.record_egress_event("a", "deny", "93.1.1.1", store=tmp_path)
+    [mine] = tmp_path.iterdir()
+    with mine.open("a") as file:
+        file.write("\n[]\n{\n" + "[" * 100000 + '\n{"event": ["a", "2999", "deny", null, null, null, 9223372036854775807]}\n'
+                   '{"event": ["a", {}, "deny", 1, 1, 1, 1]}\n{"event": ["a", "2999", "perhaps", null, null, null, 1]}\n\377{"emit')
+    weir.record_egress_event("a", "deny", "93.1.1.2", store=tmp_path)
+    assert sorted(d.remote_ip for d in weir.get_recent_egress_denies(1, tmp_path)) == ["93.1.1.1", "93.1.1.2"]
+    assert "7 lines" in caplog.text, caplog.text
+    with mine.open("ab") as file:
+        file.truncate(1 << 40)
+    weir.record_egress_event("a", "deny", "93.1.1.3", store=tmp_path)
+    assert [d.remote_ip for d in weir.get_recent_egress_denies(1e6, tmp_path)] == ["93.1.1.3"]
 
 
 def test_the_allowlist_and_the_ruleset_of_a_profile(monkeypatch, world):
