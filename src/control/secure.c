@@ -189,10 +189,8 @@ void control_secure_listen(struct control *s)
 
 void control_secure_reload(struct control *s)
 {
-	if (!s->secure)
-		return;
-	loop_defer_cancel(s->loop, &s->secure->again);
-	loop_defer(s->loop, &s->secure->again);
+	if (s->secure)
+		loop_defer(s->loop, &s->secure->again);
 }
 
 void control_secure_event(const struct control *s, const struct event_row *row)

@@ -180,6 +180,9 @@ void loop_timer_stop(struct loop *l, struct loop_timer *t)
 
 void loop_defer(struct loop *l, struct loop_deferred *d)
 {
+	if (d->is_queued)
+		return;
+	d->is_queued = true;
 	d->next = l->deferred;
 	l->deferred = d;
 }
@@ -196,6 +199,7 @@ void loop_defer_cancel(struct loop *l, struct loop_deferred *d)
 {
 	take_out(&l->deferred, d);
 	take_out(&l->running, d);
+	d->is_queued = false;
 }
 
 void loop_on_turn_end(struct loop *l, void (*fn)(void *data), void *data)
@@ -241,6 +245,7 @@ int loop_turn(struct loop *l, int max_wait_ms)
 		struct loop_deferred *d = l->running;
 
 		l->running = d->next;
+		d->is_queued = false;
 		d->run(d);
 	}
 	return 0;

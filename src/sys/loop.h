@@ -32,6 +32,7 @@ struct loop_timer {
 struct loop_deferred {
 	void (*run)(struct loop_deferred *d);
 	struct loop_deferred *next; /* the loop's */
+	bool is_queued;		    /* the loop's */
 };
 
 struct loop *loop_new(void) MUST_CHECK;
@@ -57,6 +58,7 @@ void loop_timer_need(struct loop *l, struct loop_timer *t, int64_t ms);
 int loop_timer_by(struct loop *l, struct loop_timer *t, int64_t at_ms) MUST_CHECK;
 void loop_timer_stop(struct loop *l, struct loop_timer *t);
 
+/* @d runs after the present batch, once, however often that is asked for. */
 void loop_defer(struct loop *l, struct loop_deferred *d);
 /* It doesn't run after all; nothing when it was not to. */
 void loop_defer_cancel(struct loop *l, struct loop_deferred *d);

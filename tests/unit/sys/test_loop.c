@@ -293,6 +293,25 @@ TEST_WITH(deferred_work_may_defer_itself_to_the_next_turn, setup, teardown)
 	assert_string_equal(trace, "cc");
 }
 
+TEST_WITH(deferred_work_that_is_queued_is_not_queued_again, setup, teardown)
+{
+	struct chain first = { .deferred.run = chain_run },
+		     c = { .deferred.run = chain_run };
+
+	loop_defer(loop, &first.deferred);
+	loop_defer(loop, &c.deferred);
+	loop_defer(loop, &c.deferred);
+	loop_defer(loop, &first.deferred);
+	turn();
+	assert_string_equal(trace, "cc");
+	/* What was cancelled can be queued again. */
+	loop_defer(loop, &c.deferred);
+	loop_defer_cancel(loop, &c.deferred);
+	loop_defer(loop, &c.deferred);
+	turn();
+	assert_string_equal(trace, "ccc");
+}
+
 TEST_WITH(deferred_work_that_is_cancelled_does_not_run, setup, teardown)
 {
 	struct loop_deferred never = { .run = deferred_run };
