@@ -60,6 +60,7 @@ struct search {
 	struct unnamed *all;
 	size_t count, left; /* without a member so far */
 	int *ret_ns;	    /* a namespace that was found, opened; NULL: not wanted */
+	bool is_seen;	    /* the namespace of a thread of the present process */
 	int error;	    /* of a process that can't be seen */
 };
 
@@ -79,6 +80,7 @@ static int look_at_thread(void *data, const struct task *t)
 
 	if (r < 0)
 		return r;
+	s->is_seen = true;
 	for (size_t i = 0; i < s->count; i++) {
 		struct unnamed *u = &s->all[i];
 
@@ -99,9 +101,14 @@ static int look_at_thread(void *data, const struct task *t)
 static int look_at_process(void *data, int proc, pid_t pid)
 {
 	struct search *s = data;
-	int r = tasks_each(proc, pid, look_at_thread, s);
+	int r;
 
-	if (r < 0 && r != -ESRCH)
+	s->is_seen = false;
+	r = tasks_each(proc, pid, look_at_thread, s);
+	/* A new thread is in the network namespace of the thread that made it. So threads
+	 * that come and go too fast count as being where other threads of the process
+	 * are: else one such process would keep every sandbox from being gone. */
+	if (r < 0 && r != -ESRCH && !(r == -EAGAIN && s->is_seen))
 		s->error = r;
 	return s->left == 0;
 }
