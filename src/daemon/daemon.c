@@ -109,14 +109,6 @@ static void on_engine(struct supervisor *k, struct ipc_message *m)
 	}
 }
 
-void daemon_note_lacking(struct daemon *w, const char *name, const char *why)
-{
-	w->lacks = true;
-	snprintf(w->lacking, sizeof(w->lacking),
-		 "sandbox '%s' can't be guarded again, its rules stay: %.300s", name,
-		 why);
-}
-
 void daemon_report_lacking(struct daemon *w)
 {
 	const char *text = w->host.state == HOST_FAILED

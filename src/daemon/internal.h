@@ -177,8 +177,9 @@ struct daemon {
 	struct loop_deferred restore_turn;
 	struct loop_timer restore_again;
 	unsigned int patience;
-	bool restored; /* state_dir was read once: the engine gets new sandboxes */
-	bool lacks;    /* something in state_dir is not guarded: it is tried again */
+	bool restored;	/* state_dir was read once: the engine gets new sandboxes */
+	bool lacks;	/* something in state_dir is not guarded: it is tried again */
+	bool lacks_now; /* as far as state_dir is read this time; then it is @lacks */
 	char lacking[ERR_TEXT_SIZE]; /* which one, and why */
 	int64_t watchdog_ms;	     /* 0: systemd asks for none */
 	bool is_ready_notified;
@@ -190,8 +191,6 @@ struct daemon {
 int daemon_run_further(struct sidecar_spec *spec, uint32_t number, int channel);
 /* Notify systemd once that all engines serve. */
 void daemon_notify_ready(struct daemon *w);
-/* Note that @name was guarded before and can't be now; it is tried again. */
-void daemon_note_lacking(struct daemon *w, const char *name, const char *why);
 /* Report to control what isn't guarded, if that has changed. */
 void daemon_report_lacking(struct daemon *w);
 /* The engine has all sandboxes from before: serve from now on. */
@@ -395,6 +394,9 @@ void state_forget(const struct daemon_sandbox *d);
  * of the loop. One that can't be attached is reported the first time, and forgotten
  * if its namespace is gone. */
 void state_restore(struct daemon *w);
+/* Note that @name was guarded before and can't be now; it is tried again. NULL: which
+ * sandboxes there were can't be read. */
+void state_note_lacking(struct daemon *w, const char *name, const char *why);
 /* At the start: try again for a second, before anything is reported and new sandboxes
  * are taken. */
 void state_restore_first(struct daemon *w);

@@ -188,7 +188,7 @@ static void daemon_sandbox_refuse(struct daemon_sandbox *d, const char *text)
 		daemon_send_text(d->daemon, d->ask, IPC_REFUSED, d->id, text);
 	/* What was guarded before is tried again. */
 	if (d->life.origin != LIFECYCLE_NEW) {
-		daemon_note_lacking(d->daemon, d->spec.name, text);
+		state_note_lacking(d->daemon, d->spec.name, text);
 		daemon_report_lacking(d->daemon);
 	} else {
 		state_forget(d);

@@ -460,6 +460,20 @@ static int restore(struct daemon *w, const char *name, struct err *err)
 	return r < 0 ? r : daemon_sandbox_attach(w, &given, plan_fd, -1, err);
 }
 
+void state_note_lacking(struct daemon *w, const char *name, const char *why)
+{
+	w->lacks = w->lacks_now = true;
+	if (name)
+		snprintf(w->lacking, sizeof(w->lacking),
+			 "sandbox '%s' can't be guarded again, its rules stay: %.300s",
+			 name, why);
+	else
+		snprintf(w->lacking, sizeof(w->lacking),
+			 "which sandboxes were guarded before can't be read, their rules "
+			 "stay: %.300s",
+			 why);
+}
+
 static void restore_one(struct daemon *w, const char *name)
 {
 	struct err err = { 0 };
@@ -476,7 +490,18 @@ static void restore_one(struct daemon *w, const char *name)
 	if (!w->restored && w->patience == 0)
 		log_warning("cannot guard '%s' again: %s; its rules stay as they are",
 			    name, err.text);
-	daemon_note_lacking(w, name, err.text);
+	state_note_lacking(w, name, err.text);
+}
+
+/* The next entry of state_dir. Return: NULL at the end, where errno is 0, and where the
+ * directory can't be read. */
+static const struct dirent *next_entry(struct daemon *w)
+{
+	if (!w->restoring) {
+		w->lacks_now = false;
+		w->restoring = directory_open(state_folder_open(w->state_dir, "."));
+	}
+	return w->restoring ? directory_next(w->restoring) : NULL;
 }
 
 /* One sandbox is opened in each turn of the loop, so that the engine and control are
@@ -484,7 +509,8 @@ static void restore_one(struct daemon *w, const char *name)
 static void on_restore(struct loop_deferred *l)
 {
 	struct daemon *w = CONTAINER_OF(l, struct daemon, restore_turn);
-	const struct dirent *e = w->restoring ? readdir(w->restoring) : NULL;
+	const struct dirent *e = next_entry(w);
+	const int error = errno;
 
 	if (e) {
 		restore_one(w, e->d_name);
@@ -494,6 +520,11 @@ static void on_restore(struct loop_deferred *l)
 	if (w->restoring)
 		closedir(w->restoring);
 	w->restoring = NULL;
+	if (error != 0)
+		state_note_lacking(w, NULL, strerror(error));
+	if (error != 0 && !w->restored && w->patience == 0)
+		log_warning("%s", w->lacking);
+	w->lacks = w->lacks_now;
 	if (w->lacks && !w->restored && w->patience > 0) {
 		w->patience--;
 		if (loop_timer_in(w->supervisor.loop, &w->restore_again, AGAIN_MS) == 0)
@@ -519,11 +550,6 @@ void state_restore_first(struct daemon *w)
 
 void state_restore(struct daemon *w)
 {
-	if (w->restoring)
-		return;
-	w->restoring = directory_open(
-		openat(w->state_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-	w->lacks = false;
 	w->restore_turn.run = on_restore;
 	loop_defer(w->supervisor.loop, &w->restore_turn);
 }

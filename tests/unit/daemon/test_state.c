@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a daemon finds in its folder. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "daemon/internal.h"
+#include "unit.h"
+
+static const char netns[] = "{\"id\":1,\"netns\":\"/x\",\"dev\":1,\"ino\":1}";
+
+static const char *const names[] = { "a", "b", "c" };
+
+static char folder[64];
+static struct daemon daemon_of_test;
+static int attached, attach_result;
+
+/* -- the rest of the daemon --------------------------------------------------------- */
+
+struct daemon_sandbox *daemon_sandbox_find_name(const struct daemon *w, const char *name)
+{
+	return NULL;
+}
+int daemon_sandbox_attach(struct daemon *w, const struct daemon_sandbox *given,
+			  int plan_fd, int text_fd, struct err *err)
+{
+	close(plan_fd);
+	attached++;
+	return attach_result < 0 ? err_set(err, attach_result, "not now") : 0;
+}
+void daemon_report_lacking(struct daemon *w)
+{
+}
+void attach_queue_next(struct daemon *w)
+{
+}
+
+/* -- the folder --------------------------------------------------------------------- */
+
+static void write_file(const char *name, const char *text)
+{
+	const int dir = daemon_of_test.state_dir;
+	int fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+}
+
+static int setup(void **state)
+{
+	struct daemon *w = &daemon_of_test;
+
+	*w = (struct daemon){ .supervisor.loop = loop_new() };
+	snprintf(folder, sizeof(folder), "/tmp/weir-test-state-XXXXXX");
+	if (!w->supervisor.loop || !mkdtemp(folder))
+		return -1;
+	w->state_dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	attached = attach_result = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		char path[32];
+
+		if (mkdirat(w->state_dir, names[i], 0700) < 0)
+			return -1;
+		snprintf(path, sizeof(path), "%s/attach.json", names[i]);
+		write_file(path, netns);
+		snprintf(path, sizeof(path), "%s/policy.json", names[i]);
+		write_file(path, "{}");
+	}
+	return w->state_dir < 0 ? -1 : 0;
+}
+
+static int teardown(void **state)
+{
+	struct daemon *w = &daemon_of_test;
+	struct daemon_sandbox d = { .daemon = w };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		snprintf(d.spec.name, sizeof(d.spec.name), "%s", names[i]);
+		state_forget(&d);
+	}
+	close(w->state_dir);
+	loop_free(w->supervisor.loop);
+	return rmdir(folder);
+}
+
+static void turns(int count)
+{
+	for (int i = 0; i < count; i++)
+		assert_int_equal(loop_turn(daemon_of_test.supervisor.loop, 0), 0);
+}
+
+enum { ALL = 8 /* turns: one for each entry, and one for the end */ };
+
+/* -- tests -------------------------------------------------------------------------- */
+
+TEST_WITH(all_that_were_guarded_are_attached, setup, teardown)
+{
+	struct daemon *w = &daemon_of_test;
+
+	state_restore(w);
+	turns(ALL);
+	assert_int_equal(attached, 3);
+	assert_true(w->restored);
+	assert_false(w->lacks);
+}
+
+TEST_WITH(what_cant_be_attached_is_lacking_until_all_were_looked_at_again, setup,
+	  teardown)
+{
+	struct daemon *w = &daemon_of_test;
+
+	attach_result = -EPERM;
+	state_restore(w);
+	turns(ALL);
+	assert_true(w->restored && w->lacks);
+	attach_result = 0;
+	state_restore(w);
+	assert_true(w->lacks);
+	while (attached < 6) {
+		assert_true(w->lacks);
+		turns(1);
+	}
+	turns(ALL);
+	assert_false(w->lacks);
+}
+
+TEST_WITH(a_folder_that_cant_be_opened_is_not_an_empty_one, setup, teardown)
+{
+	struct daemon *w = &daemon_of_test;
+	struct rlimit files, none;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+	none = (struct rlimit){ 0, files.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	state_restore(w);
+	turns(ALL);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+	assert_true(w->restored && w->lacks);
+	assert_non_null(strstr(w->lacking, strerror(EMFILE)));
+	assert_int_equal(attached, 0);
+	state_restore(w);
+	turns(ALL);
+	assert_int_equal(attached, 3);
+	assert_false(w->lacks);
+}
