@@ -409,6 +409,14 @@ static int compile(const char *text, size_t size, int *ret_plan, struct err *err
 	return 0;
 }
 
+/* Something is wrong with the file itself. Whatever else keeps it from being read may be
+ * over the next time. */
+static bool is_damage(int r)
+{
+	return r == -EBADMSG || r == -EINVAL || r == -E2BIG || r == -ELOOP ||
+	       r == -ENOENT;
+}
+
 static int read_or_close(int dir, const char *name, int *ret_plan, struct err *err)
 {
 	CLEAN(file_bytes) struct file_bytes text = { 0 };
@@ -424,8 +432,7 @@ static int read_or_close(int dir, const char *name, int *ret_plan, struct err *e
 		  : compile(text.bytes, text.size, ret_plan, &why);
 	if (r == 0)
 		return 0;
-	/* What the machine could not read just now may be read later. */
-	if (r == -ENOMEM || r == -EMFILE || r == -ENFILE)
+	if (!is_damage(r))
 		return err_set(err, r, "%s", why.text);
 	log_error("sandbox '%s': %s; nothing is let out until a policy is set", name,
 		  why.text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a daemon finds in its folder. */
+/* What a daemon finds in its folder, and takes for damage. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "daemon/internal.h"
+#include "sys/files.h"
 #include "unit.h"
 
 static const char netns[] = "{\"id\":1,\"netns\":\"/x\",\"dev\":1,\"ino\":1}";
@@ -16,7 +17,19 @@ static const char *const names[] = { "a", "b", "c" };
 
 static char folder[64];
 static struct daemon daemon_of_test;
-static int attached, attach_result;
+static int reads, attached, attach_result;
+static int policy_result; /* of reading a policy's file */
+
+int __real_file_read_fd(int fd, size_t max_bytes, struct file_bytes *ret);
+int __wrap_file_read_fd(int fd, size_t max_bytes, struct file_bytes *ret);
+
+/* Each sandbox has two files that are read: what it is, and its policy. */
+int __wrap_file_read_fd(int fd, size_t max_bytes, struct file_bytes *ret)
+{
+	return ++reads % 2 == 0 && policy_result < 0
+		       ? policy_result
+		       : __real_file_read_fd(fd, max_bytes, ret);
+}
 
 /* -- the rest of the daemon --------------------------------------------------------- */
 
@@ -59,7 +72,7 @@ static int setup(void **state)
 	if (!w->supervisor.loop || !mkdtemp(folder))
 		return -1;
 	w->state_dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	attached = attach_result = 0;
+	reads = attached = attach_result = policy_result = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		char path[32];
 
@@ -91,6 +104,11 @@ static void turns(int count)
 {
 	for (int i = 0; i < count; i++)
 		assert_int_equal(loop_turn(daemon_of_test.supervisor.loop, 0), 0);
+}
+
+static bool has(const char *path)
+{
+	return faccessat(daemon_of_test.state_dir, path, F_OK, 0) == 0;
 }
 
 enum { ALL = 8 /* turns: one for each entry, and one for the end */ };
@@ -146,4 +164,35 @@ TEST_WITH(a_folder_that_cant_be_opened_is_not_an_empty_one, setup, teardown)
 	turns(ALL);
 	assert_int_equal(attached, 3);
 	assert_false(w->lacks);
+}
+
+static const struct {
+	const char *what;
+	int r;
+	bool is_damage;
+} policies[] = {
+	{ "it is larger than any policy", -E2BIG, true },
+	{ "it is no regular file", -EINVAL, true },
+	{ "the disk has an error", -EIO, false },
+	{ "somebody writes to it", -EAGAIN, false },
+	{ "there is no memory", -ENOMEM, false },
+	{ "there is no descriptor", -EMFILE, false },
+};
+
+TEST_WITH(a_policy_is_replaced_only_where_it_is_damaged, setup, teardown)
+{
+	struct daemon *w = &daemon_of_test;
+
+	for (size_t i = 0; i < ARRAY_SIZE(policies); i++) {
+		attached = 0;
+		policy_result = policies[i].r;
+		state_restore(w);
+		turns(ALL);
+		if (has("a/policy.json.broken") != policies[i].is_damage ||
+		    w->lacks == policies[i].is_damage ||
+		    attached != (policies[i].is_damage ? 3 : 0))
+			fail_msg("%s: %d attached, lacks %d", policies[i].what, attached,
+				 w->lacks);
+		(void)!unlinkat(w->state_dir, "a/policy.json.broken", 0);
+	}
 }
