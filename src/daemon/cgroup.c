@@ -319,10 +319,9 @@ int cgroup_guard_start(struct daemon_sandbox *d, struct err *err)
 		cgroup_guard_admit(d);
 		return 0;
 	}
-	dir = strdup(d->dir);
+	dir = host_path_above(d->dir);
 	if (!dir)
 		return err_set(err, -ENOMEM, "out of memory");
-	*strrchr(dir, '/') = '\0';
 	if (!d->guards_parent && !d->spec.guard_parent && has_sibling(dir, d))
 		return 0;
 	r = open_guard(&d->daemon->host, err);
@@ -500,11 +499,10 @@ int cgroup_watch_start(struct daemon_sandbox *d, struct err *err)
 	const uint32_t mask = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO |
 			      IN_DELETE_SELF | IN_ONLYDIR;
 	struct daemon *w = d->daemon;
-	CLEAN(mem) char *above = strdup(d->dir);
+	CLEAN(mem) char *above = host_path_above(d->dir);
 	int watch = -1, r = above ? open_inotify(w) : -ENOMEM;
 
 	if (r == 0) {
-		*strrchr(above, '/') = '\0';
 		watch = inotify_add_watch(w->host.inotify.fd, above, mask);
 		r = watch < 0 ? -errno : use_watch(w, watch);
 	}

@@ -188,15 +188,19 @@ int host_cgroup_id(const struct daemon_sandbox *d, uint64_t *ret)
 	return 0;
 }
 
+char *host_path_above(const char *path)
+{
+	return strndup(path, (size_t)(strrchr(path, '/') - path));
+}
+
 uint64_t host_above(const struct daemon_sandbox *d)
 {
 	const struct host *h = &d->daemon->host;
-	CLEAN(mem) char *above = strdup(d->spec.where);
+	CLEAN(mem) char *above = host_path_above(d->spec.where);
 	struct stat st;
 
 	if (!h->has_hierarchy || !above)
 		return 0;
-	*strrchr(above, '/') = '\0';
 	return fstatat(h->hierarchy, above[0] ? above + 1 : "", &st,
 		       AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) < 0
 		       ? 0
@@ -206,12 +210,11 @@ uint64_t host_above(const struct daemon_sandbox *d)
 bool host_is_parent_gone(const struct daemon_sandbox *d)
 {
 	const struct host *h = &d->daemon->host;
-	CLEAN(mem) char *above = strdup(d->spec.where);
+	CLEAN(mem) char *above = host_path_above(d->spec.where);
 	uint64_t id;
 
 	if (!h->has_hierarchy || !above)
 		return false;
-	*strrchr(above, '/') = '\0';
 	return above[0] && cgroup_find_id(h->hierarchy, above, &id) == -ENOENT;
 }
 

@@ -291,6 +291,9 @@ void host_report_settled(const struct daemon_sandbox *d);
 /* The id of the sandbox's cgroup now. Return: 0; -ENOENT: the cgroup is gone; any
  * other error: that can't be known. */
 int host_cgroup_id(const struct daemon_sandbox *d, uint64_t *ret) MUST_CHECK;
+/* The path above that of a cgroup, which begins with '/'. The caller frees it; NULL: out
+ * of memory. */
+char *host_path_above(const char *path);
 /* The directory above the sandbox's cgroup is gone. False as well if that can't be
  * known. */
 bool host_is_parent_gone(const struct daemon_sandbox *d);

@@ -333,7 +333,7 @@ static int unpack_cgroup(json_t *j, struct daemon_sandbox *ret)
 	if (json_unpack(j, "{s:s, s:I, s:I, s:b, s:b, s?I}", "cgroup", &where,
 			"cgroup_id", &id, "level", &level, "guard_parent", &guard_parent,
 			"guards", &guards, "above", &above) < 0 ||
-	    strlen(where) > IPC_SANDBOX_WHERE_MAX || level < 1 ||
+	    where[0] != '/' || strlen(where) > IPC_SANDBOX_WHERE_MAX || level < 1 ||
 	    level > FILTER_HOST_LEVEL_MAX)
 		return -EBADMSG;
 	ret->spec.kind = ATTACH_HOST;

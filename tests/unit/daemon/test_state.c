@@ -196,3 +196,35 @@ TEST_WITH(a_policy_is_replaced_only_where_it_is_damaged, setup, teardown)
 		(void)!unlinkat(w->state_dir, "a/policy.json.broken", 0);
 	}
 }
+
+static const struct {
+	const char *what, *text;
+	int r;
+} specs[] = {
+	{ "a cgroup",
+	  "{\"id\":1,\"cgroup\":\"/"
+	  "x\",\"cgroup_id\":5,\"level\":1,\"guard_parent\":false,"
+	  "\"guards\":false}",
+	  0 },
+	{ "a cgroup whose path begins nowhere",
+	  "{\"id\":1,\"cgroup\":\"x\",\"cgroup_id\":5,\"level\":1,\"guard_parent\":false,"
+	  "\"guards\":false}",
+	  -EBADMSG },
+	{ "a cgroup without a path",
+	  "{\"id\":1,\"cgroup\":\"\",\"cgroup_id\":5,\"level\":1,\"guard_parent\":false,"
+	  "\"guards\":false}",
+	  -EBADMSG },
+};
+
+TEST_WITH(what_a_sandbox_is_is_checked, setup, teardown)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(specs); i++) {
+		struct daemon_sandbox d = { 0 };
+		int dir = state_folder_open(daemon_of_test.state_dir, "a");
+
+		write_file("a/attach.json", specs[i].text);
+		if (state_read(dir, "a", &d) != specs[i].r)
+			fail_msg("%s", specs[i].what);
+		close(dir);
+	}
+}
