@@ -65,7 +65,8 @@ static void on_watchdog(struct loop_timer *t)
 
 	/* A daemon whose engine doesn't come is started again by systemd. */
 	if (supervisor_is_alive(&w->supervisor))
-		notify("WATCHDOG=1");
+		notify(w->is_ready_notified ? "WATCHDOG=1"
+					    : "EXTEND_TIMEOUT_USEC=30000000");
 	loop_timer_need(w->supervisor.loop, t, w->watchdog_ms);
 }
 
@@ -74,9 +75,11 @@ static int start_watchdog(struct daemon *w)
 	const char *text = getenv("WATCHDOG_USEC");
 	uint32_t usec;
 
-	if (!text || !text_to_u32(text_of(text), UINT32_MAX, &usec) || usec < 2000)
+	if (!text || !text_to_u32(text_of(text), UINT32_MAX, &usec) || usec < 4000)
 		return 0;
-	w->watchdog_ms = usec / 2000;
+	/* Four times in what systemd waits for: an engine that is started again may cost
+	 * one or two of them. */
+	w->watchdog_ms = usec / 4000;
 	w->watchdog.on_fire = on_watchdog;
 	return loop_timer_in(w->supervisor.loop, &w->watchdog, w->watchdog_ms);
 }

@@ -735,8 +735,10 @@ void daemon_sandbox_on_engine(struct daemon *w, const struct ipc_message *given)
 	if (!d)
 		return;
 	ipc_sanitize(m.text, sizeof(m.text));
-	if (w->attaching == d->id)
+	if (w->attaching == d->id) {
 		w->attaching = 0;
+		w->supervisor.engine.advances = true;
+	}
 	if (event == LIFECYCLE_ON_DETACHED) {
 		daemon_sandbox_on_detached(d, event, m.text);
 	} else if (event == LIFECYCLE_ON_NOT_PINNED) {

@@ -100,6 +100,13 @@ int child_connect(struct child *a, const struct ipc_message *to_a, struct child 
 	return 0;
 }
 
+static void on_alive(struct child *c)
+{
+	c->unanswered = 0;
+	/* Another supervisor answers only while its own children serve or advance. */
+	c->advances |= !c->kind->is_killed;
+}
+
 static void on_channel(struct loop_source *source, uint32_t events)
 {
 	struct child *c = CONTAINER_OF(source, struct child, source);
@@ -113,7 +120,7 @@ static void on_channel(struct loop_source *source, uint32_t events)
 	if (r < 0)
 		close_channel(c);
 	else if (m.type == IPC_ALIVE && c->kind->is_asked)
-		c->unanswered = 0;
+		on_alive(c);
 	else
 		c->kind->on_message(c, &m, fds, count);
 }
@@ -295,8 +302,9 @@ bool supervisor_is_alive(struct supervisor *k)
 	for (struct child *c = SLIST_FIRST(&k->children); c; c = SLIST_NEXT(c, next)) {
 		if (!c->kind->is_asked)
 			continue;
-		all = all && c->serves &&
+		all = all && (c->serves || c->advances) &&
 		      c->unanswered <= (c->kind->is_killed ? HUNG_ASKED / 2 : 0);
+		c->advances = false;
 		if (!c->kind->is_killed)
 			ask(c);
 	}

@@ -41,8 +41,9 @@ struct child {
 	const struct child_kind *kind;
 	struct supervisor *supervisor;
 	SLIST_ENTRY(child) next;
-	pid_t pid;   /* 0: it does not run */
-	bool serves; /* it has said so since it was started */
+	pid_t pid;     /* 0: it does not run */
+	bool serves;   /* it has said so since it was started */
+	bool advances; /* since supervisor_is_alive() was called last */
 	int64_t started_ms, delay_ms;
 	struct loop_source source; /* our end of its channel; fd -1 when there is none */
 	struct loop_timer again;
@@ -102,8 +103,9 @@ void supervisor_end_engine(struct supervisor *k);
 void supervisor_notify_status(struct supervisor *k);
 /* A fresh channel between engine and control, when both are there. */
 void supervisor_introduce(struct supervisor *k);
-/* All children that are asked serve, and have answered in time, as far as is known. Who
- * is not killed has to have answered since this was called last, and is asked again. */
+/* All children that are asked serve, or come nearer to it: one that gets thousands of
+ * sandboxes takes long. And they have answered in time, as far as is known. Who is not
+ * killed has to have answered since this was called last, and is asked again. */
 bool supervisor_is_alive(struct supervisor *k);
 
 /* -- of any child ------------------------------------------------------------------- */

@@ -18,6 +18,7 @@ from world import expect
 from world.daemon import pid_in
 from world.expect import STRANGER, is_guarded
 from world.member import Member
+from world.netns import NetNs
 from world.sidecar import Flow, Pod, policy, wait_for
 from world.world import ROOT
 
@@ -457,6 +458,21 @@ def test_the_watchdog_is_fed_by_one_that_is_ready(host):
         host.daemon(env={"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "4000"})
         assert sock.recv(100) == b"READY=1"
         assert sock.recv(100) == b"WATCHDOG=1"
+
+
+def test_systemd_waits_as_long_as_sandboxes_come_back(host):
+    """A start with thousands takes longer than systemd waits for one."""
+    path = host.folder / "notify"
+    with contextlib.ExitStack() as spaces, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        daemon = host.daemon()
+        for number in range(20):
+            space = spaces.enter_context(contextlib.closing(NetNs()))
+            assert daemon.call("PUT", f"/sandboxes/s{number}", {"netns": space.path, "policy": {}}).status == 201
+        daemon.kill()
+        sock.bind(str(path))
+        sock.settimeout(60)
+        host.daemon(env={"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "4000"})
+        assert sock.recv(100) == b"EXTEND_TIMEOUT_USEC=30000000"
 
 
 class Hanging:

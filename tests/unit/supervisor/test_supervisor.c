@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A child that doesn't read what its supervisor sends. */
 #include "supervisor/supervisor.h"
 
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "unit.h"
 
@@ -39,6 +39,52 @@ TEST(a_child_that_reads_nothing_loses_its_channel)
 	while (ipc_receive(pair[1], &m, NULL, 0, &count) == 0)
 		heard++;
 	assert_int_equal(heard, sent - 1);
+	close(pair[1]);
+	loop_free(k.loop);
+}
+
+/* -- does everybody serve? ---------------------------------------------------------- */
+
+TEST(an_engine_is_alive_while_it_serves_or_advances)
+{
+	static const struct child_kind engine = { .is_asked = true, .is_killed = true };
+	struct supervisor k = { 0 };
+	struct child c;
+
+	child_add(&k, &c, "the engine", &engine);
+	assert_false(supervisor_is_alive(&k));
+	c.advances = true;
+	assert_true(supervisor_is_alive(&k));
+	assert_false(supervisor_is_alive(&k)); /* not since then */
+	c.serves = true;
+	assert_true(supervisor_is_alive(&k));
+	assert_true(supervisor_is_alive(&k));
+	c.unanswered = 10;
+	c.advances = true;
+	assert_false(supervisor_is_alive(&k));
+}
+
+/* Another supervisor answers only while its own children are alive. */
+TEST(another_supervisor_is_alive_when_it_has_answered)
+{
+	static const struct child_kind further = { .has_channel = true,
+						   .is_asked = true };
+	const struct ipc_message alive = { .type = IPC_ALIVE };
+	struct supervisor k = { .loop = loop_new() };
+	struct child c;
+	int pair[2];
+
+	assert_non_null(k.loop);
+	child_add(&k, &c, "another supervisor", &further);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	c.source.fd = pair[0];
+	child_hear(&c);
+	assert_false(supervisor_is_alive(&k));
+	assert_int_equal(ipc_send(pair[1], &alive, NULL, 0), 0);
+	assert_int_equal(loop_turn(k.loop, 0), 0);
+	assert_true(supervisor_is_alive(&k));
+	assert_false(supervisor_is_alive(&k));
+	close(pair[0]);
 	close(pair[1]);
 	loop_free(k.loop);
 }
