@@ -443,6 +443,8 @@ static void replace_socket_owner(struct supervisor *k)
 	k->socket_owner_pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
 	if (k->socket_owner_pidfd < 0)
 		(void)!kill(c->pid, SIGKILL);
+	/* Later that number may be another child's. */
+	c->pid = 0;
 }
 
 /* The engine's successor starts with what is in force. An engine that control doesn't
@@ -517,12 +519,6 @@ static pid_t webhook_fork(struct child *c, int channel, struct err *err)
 static pid_t socket_owner_fork(struct child *c, int channel, struct err *err)
 {
 	return c->supervisor->ops->start_socket_owner(c->supervisor, channel);
-}
-
-/* It ends with control's end of the channel, and control asks for the next one. */
-static bool on_socket_owner_end(struct child *c, int wait_status)
-{
-	return false;
 }
 
 /* weir-postgres and the review command read the store by themselves and speak to nobody
@@ -623,8 +619,7 @@ static void add_children(struct supervisor *k)
 	static const struct child_kind webhook = { .controls_channel = IPC_WEBHOOK,
 						   .start = webhook_fork };
 	static const struct child_kind owner = { .controls_channel = IPC_SOCKET_OWNER,
-						 .start = socket_owner_fork,
-						 .on_end = on_socket_owner_end };
+						 .start = socket_owner_fork };
 	static const struct child_kind reader = { .start = reader_fork };
 
 	child_add(k, &k->engine, "the engine", &engine);

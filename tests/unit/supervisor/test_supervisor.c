@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "supervisor/supervisor.h"
 
+#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -86,5 +87,39 @@ TEST(another_supervisor_is_alive_when_it_has_answered)
 	assert_false(supervisor_is_alive(&k));
 	close(pair[0]);
 	close(pair[1]);
+	loop_free(k.loop);
+}
+
+/* -- whose number is it? ------------------------------------------------------------ */
+
+static pid_t start_socket_owner(struct supervisor *k, int channel)
+{
+	return k->engine.pid;
+}
+
+/* The socket owner's number is free again when the spawner has reaped it, and may then be
+ * the next engine's. */
+TEST(an_engine_that_has_the_number_of_an_old_socket_owner_is_reaped)
+{
+	static const struct supervisor_ops ops = { .start_socket_owner =
+							   start_socket_owner };
+	const struct sidecar_spec spec = { 0 };
+	struct supervisor k = { .ops = &ops, .spec = (struct sidecar_spec *)&spec };
+	struct ipc_message m = { .type = IPC_SOCKET_OWNER };
+	struct err err = { 0 };
+
+	assert_int_equal(supervisor_prepare(&k, &err), 0);
+	k.engine.pid = fork();
+	if (k.engine.pid == 0) {
+		pause();
+		_exit(0);
+	}
+	k.control.kind->on_message(&k.control, &m, NULL, 0);
+	assert_true(k.socket_owner_pidfd >= 0);
+	k.stopping = true; /* no engine is started again */
+	assert_int_equal(kill(k.engine.pid, SIGKILL), 0);
+	assert_int_equal(loop_turn(k.loop, 5000), 0);
+	assert_int_equal(k.engine.pid, 0);
+	close(k.socket_owner_pidfd);
 	loop_free(k.loop);
 }
