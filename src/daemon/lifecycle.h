@@ -14,8 +14,9 @@
  *
  * When the way ends before ACTIVE, nothing is weaker than before: rules that are there by
  * then stay, and keep the namespace closed. When the engine ends, its successor gets all
- * sandboxes again. A sandbox of the host's own whose cgroup was made again is QUEUED once
- * more: the engine gets it under the same id with another member. */
+ * sandboxes again, but for those that were just tested or pinned: these are refused. A
+ * sandbox of the host's own whose cgroup was made again is QUEUED once more: the engine
+ * gets it under the same id with another member. */
 #pragma once
 
 #include <stdbool.h>

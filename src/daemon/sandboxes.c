@@ -691,8 +691,10 @@ void daemon_sandbox_on_engine_end(struct daemon_sandbox *d)
 	switch (d->life.state) {
 	case LIFECYCLE_TESTING:
 	case LIFECYCLE_PINNING:
-		netns_child_end(d);
-		break;
+		daemon_sandbox_fail(d, LIFECYCLE_ON_ENGINE_END,
+				    "the engine has ended before the sandbox was active; "
+				    "attach it again");
+		return;
 	case LIFECYCLE_FAILING:
 	case LIFECYCLE_DETACHING:
 		daemon_sandbox_on_detached(d, LIFECYCLE_ON_ENGINE_END,

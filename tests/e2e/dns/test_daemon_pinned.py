@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """dns: pinned of a sandbox that a daemon guards: its names are resolved when it is attached, and when its policy changes."""
+import concurrent.futures
 import sqlite3
 
 from world import expect
@@ -69,6 +70,22 @@ def test_a_required_name_without_an_address_fails_the_attach(daemon, pod, site, 
     assert daemon.names() == []
     expect.tcp_refused(pod.probe(["tcp", denied.v4, 7007]))  # the rules stay
     daemon.attach("one", pod, "--policy", required(tmp_path, site.name))
+    assert pod.probe(["tcp", site.v4, 7007]).result == "ok"
+
+
+def test_an_attach_whose_engine_dies_meanwhile_is_told_so(daemon, pod, site, denied, tmp_path):
+    dns = daemon.host.world.dns
+    dns.on("silent.pinned.test", lambda query: None)
+    command = ["attach", "--id", "one", "--netns", pod.ns.path, "--policy"]
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        attach = pool.submit(daemon.weir, *command, write(tmp_path, "silent.pinned.test"))
+        wait_for(lambda: dns.queries("silent.pinned.test"))
+        daemon.kill_child("engine")
+    done = attach.result()
+    assert done.code == 125 and "the engine has ended before the sandbox was active; attach it again" in done.messages, done
+    assert daemon.names() == []
+    expect.tcp_refused(pod.probe(["tcp", denied.v4, 7007]))  # the rules stay
+    daemon.attach("one", pod, "--policy", write(tmp_path, site.name))
     assert pod.probe(["tcp", site.v4, 7007]).result == "ok"
 
 
