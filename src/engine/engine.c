@@ -273,16 +273,34 @@ static int remove_rules(struct engine *e, struct engine_sandbox *g, struct err *
 	return r;
 }
 
+/* Give up the sandbox that is on its way. The host's table may have an older member of
+ * its id, whose rules stay. */
+static void cancel_coming(struct engine *e)
+{
+	struct engine_sandbox *g = TAKE_PTR(e->coming);
+
+	loop_defer_cancel(e->core.loop, &e->coming_turn);
+	if (e->coming_stage)
+		filter_host_stage_end(e->core.host->table, TAKE_PTR(e->coming_stage));
+	filter_host_forget(e->core.host->table, (uint16_t)g->sandbox.id);
+	destroy(g);
+}
+
 static void on_detach(struct engine *e, const struct ipc_message *m)
 {
 	struct engine_sandbox *g = engine_core_find(&e->core, m->sandbox);
+	const bool is_coming = e->coming && e->coming->sandbox.id == m->sandbox;
 	struct err err = { 0 };
 
+	if (is_coming)
+		cancel_coming(e);
 	/* The host's table may have a sandbox of that id, which no engine serves. */
 	if (!g && e->core.host && !m->attach.forget && m->sandbox <= IPC_SANDBOXES_MAX &&
 	    filter_host_is_forgotten(e->core.host->table, (uint16_t)m->sandbox)) {
 		(void)!filter_host_remove(e->core.host->table, (uint16_t)m->sandbox,
 					  &err);
+	} else if (is_coming) {
+		/* Nothing more of it is there. */
 	} else if (!g || g == e->only) {
 		err_set(&err, -ENOENT, "there is no such sandbox");
 	} else {

@@ -267,7 +267,9 @@ static int attach(struct driver *d, uint32_t id, const struct member *who, int p
 		m.attach.probe_port = 443;
 	}
 	r = ipc_send_fds(d->channel, &m, &fds);
-	return r < 0 ? err_sys(err, r, "cannot send") : hear_answer(d, IPC_ACTIVE, err);
+	if (r < 0)
+		return err_sys(err, r, "cannot send");
+	return strchr(flags, 'n') ? 0 : hear_answer(d, IPC_ACTIVE, err);
 }
 
 static void on_attach(struct driver *d, char **words)

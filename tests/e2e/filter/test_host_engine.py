@@ -374,6 +374,18 @@ def test_steps_that_lead_nowhere_leave_nothing(engine, host, app, other, site):
             assert len(plan_names(host)) == 2
 
 
+def test_one_that_ends_while_it_comes_in_steps_does_not_come(engine, host, app, other, site):
+    engine.attach(2, other, site.name)
+    engine.load()
+    before = plan_names(host)
+    for end in ("forget", "detach"):
+        engine.attach(1, app, *RANGES, flags="n")
+        engine.ask(end, 1)
+        assert app.probe(["tcp", "11.15.255.129", 443]).result == "ok" and plan_names(host) == before
+    engine.attach(1, app, site.name)
+    assert app.probe(["dns", site.name]).addresses == [site.v4] and reaches(app, site)
+
+
 def test_detach_frees_it_and_others_stay(engine, host, app, other, site):
     engine.attach(1, app)
     engine.attach(2, other)
