@@ -8,8 +8,6 @@
  *   class other than IN                NOTIMP: nothing is served there
  *   the self-test's name, while it runs   the probe's address
  *   localhost and below                loopback addresses, answered here (RFC 6761)
- *   reverse name of an address         asks for PTR, and an address rule that has PTR in
- *                                      its types allows that address: allowed
  *   not a host name                    NXDOMAIN: no rule can name it
  *   the name's verdict is ask          an address that stands for the name, or it waits
  *                                      (sandbox/asks.h)
