@@ -73,6 +73,8 @@ enum socket_state {
 	SOCKET_SPENT,	/* waits for its last responses */
 };
 
+LIST_HEAD(request_list, request);
+
 struct udp_socket {
 	struct loop_source source;
 	struct upstreams *owner;
@@ -83,7 +85,7 @@ struct udp_socket {
 	struct upstream_server *server;
 	uint32_t queued; /* messages in upstreams.out */
 	int64_t born_ms;
-	LIST_HEAD(, request) requests;
+	struct request_list requests;
 	struct udp_socket *next_free;
 };
 
@@ -380,13 +382,22 @@ static void socket_close_if_done(struct udp_socket *s)
 		socket_close(s);
 }
 
-/* All that wait on @s fail. What the callbacks send goes to other sockets. */
+/* All requests that wait on @s now fail. @s is upstreams.reading: it stays open
+ * meanwhile. What the callbacks send goes to other sockets, or to @s where no other can
+ * be had. */
 static void socket_fail(struct udp_socket *s, int error)
 {
+	struct request_list failed = LIST_HEAD_INITIALIZER(failed);
+	struct request *r;
+
 	s->error = 0;
 	s->uses = UDP_USES_MAX;
-	while (!LIST_EMPTY(&s->requests))
-		request_fail(s->owner, LIST_FIRST(&s->requests)->token, error);
+	while ((r = LIST_FIRST(&s->requests))) {
+		LIST_REMOVE(r, of_socket);
+		LIST_INSERT_HEAD(&failed, r, of_socket);
+	}
+	while ((r = LIST_FIRST(&failed)))
+		request_fail(s->owner, r->token, error);
 }
 
 static void on_socket_readable(struct loop_source *source, uint32_t events)
@@ -479,7 +490,9 @@ static void on_failed_timer(struct loop_timer *timer)
 
 		if (s->state == SOCKET_FREE || s->error == 0)
 			continue;
+		u->reading = s;
 		socket_fail(s, s->error);
+		u->reading = NULL;
 		socket_close_if_done(s);
 	}
 }

@@ -33,6 +33,7 @@ static struct own_ports own; /* nobody's, unless a test says so */
 static struct {
 	bool again; /* send the token to that server when it fails */
 	size_t server;
+	uint32_t before; /* and this token to server 0 before that; 0: none */
 } retry;
 /* A UDP and a TCP socket of the test for each of the two servers. */
 static int udp_server[2], tcp_server[2];
@@ -77,6 +78,8 @@ static void on_failed(void *data, uint32_t token, int error)
 	if (!retry.again)
 		return;
 	retry.again = false;
+	if (retry.before > 0)
+		assert_int_equal(send_query(retry.before, 0, false, 1), 0);
 	assert_int_equal(send_query(token, retry.server, false, 1), 0);
 }
 
@@ -213,6 +216,7 @@ static int setup(void **state)
 	note_count = 0;
 	cancel_on_message = true;
 	retry.again = false;
+	retry.before = 0;
 	for (size_t i = 0; i < 2; i++) {
 		const char *address = i == 1 && have_ipv6 ? "::1" : "127.0.0.1";
 
@@ -523,6 +527,30 @@ static void a_failed_request_may_go_to_the_next_server_from_the_callback(void **
 	assert_int_equal(notes[1].token, 3);
 }
 
+/* The kernel tells of a refusal when the next datagram leaves by that socket. What the
+ * callback sends then makes the socket a new one, for another server. */
+static void a_request_from_the_callback_does_not_fail_with_the_socket(void **state)
+{
+	enum { TURNS = 4 }; /* until a server's first socket is used again */
+
+	close(udp_server[0]);
+	udp_server[0] = -1;
+	assert_int_equal(send_query(3, 0, false, 1), 0);
+	upstreams_cancel(upstreams, 3);
+	for (int i = 1; i < TURNS; i++)
+		upstreams_flush(upstreams);
+	assert_int_equal(send_query(4, 0, false, 1), 0);
+	for (int i = 1; i < TURNS; i++)
+		upstreams_flush(upstreams);
+	retry.again = true;
+	retry.server = 1;
+	retry.before = 5;
+	wait_notes(2);
+	assert_int_equal(notes[0].token, 4);
+	assert_int_equal(notes[1].token, 5);
+	wait_nothing();
+}
+
 static void an_unknown_server_is_an_error(void **state)
 {
 	assert_int_equal(send_query(1, 2, false, 1), -EINVAL);
@@ -756,6 +784,7 @@ int main(void)
 		RULE(a_refused_datagram_fails_at_once),                                  \
 		RULE(many_refused_datagrams_all_end),                                    \
 		RULE(a_failed_request_may_go_to_the_next_server_from_the_callback),      \
+		RULE(a_request_from_the_callback_does_not_fail_with_the_socket),         \
 		RULE(an_unknown_server_is_an_error),                                     \
 		RULE(a_tcp_answer_may_be_split_at_any_byte),                             \
 		RULE(the_largest_tcp_answer_is_read_whole),                              \
