@@ -84,7 +84,8 @@ static size_t out_left(const struct dns_tcp_connection *c)
 /* When the connection is to be ended if nothing happens until then. */
 static int64_t deadline(const struct dns_tcp_connection *c)
 {
-	int64_t at_ms = c->active_ms + DNS_TCP_IDLE_MS;
+	int64_t at_ms =
+		c->active_ms + (c->unanswered > 0 ? DNS_TCP_ANSWER_MS : DNS_TCP_IDLE_MS);
 
 	if (dns_framing_is_within(&c->framing))
 		at_ms = MIN(at_ms, c->message_from_ms + DNS_TCP_MESSAGE_MS);

@@ -26,9 +26,10 @@ enum {
 	DNS_TCP_UNANSWERED_MAX = 16,
 	DNS_TCP_OUT_MAX = 66 * 1024, /* one reply of any size, at least */
 	DNS_TCP_ACCEPTS_PER_TURN = 16,
-	DNS_TCP_IDLE_MS = 10 * 1000,
-	DNS_TCP_MESSAGE_MS = 5 * 1000, /* from its first byte to its last */
-	DNS_TCP_WRITE_MS = 5 * 1000,   /* without any progress */
+	DNS_TCP_IDLE_MS = 10 * 1000,	    /* with no query unanswered */
+	DNS_TCP_ANSWER_MS = 10 * 60 * 1000, /* of a query; the servers may take as long */
+	DNS_TCP_MESSAGE_MS = 5 * 1000,	    /* from its first byte to its last */
+	DNS_TCP_WRITE_MS = 5 * 1000,	    /* without any progress */
 };
 
 struct dns_tcp;

@@ -958,21 +958,33 @@ TEST_WITH(a_detached_sandbox_is_served_no_more, setup, teardown)
 	close(other);
 }
 
-/* Both in one test: they are waited for together. */
+/* All in one test: they are waited for together. A connection whose answer is slow is not
+ * idle. */
 TEST_WITH(idle_and_slow_connections_are_ended_in_time, setup, teardown)
 {
 	const uint8_t part[] = { 0, QUERY_SIZE, 'x' };
+	int waiting = client_socket(SOCK_STREAM, &tcp_at[0]);
 	int idle = client_socket(SOCK_STREAM, &tcp_at[0]);
 	int slow = client_socket(SOCK_STREAM, &tcp_at[0]);
 	int64_t from = clock_now_ms();
 
+	reply_at_once = false;
+	send_frames(waiting, 2, 1);
+	while (seen_count < 1)
+		turns(1);
 	send_frames(idle, 1, 1);
+	while (seen_count < 2)
+		turns(1);
+	answer(1);
 	expect_frame(idle, 1);
 	assert_int_equal(send(slow, part, sizeof(part), 0), sizeof(part));
 	assert_int_equal(end_of(slow, WAIT_MS), -ECONNRESET);
 	assert_true(clock_now_ms() - from >= 4900);
 	assert_int_equal(end_of(idle, WAIT_MS), 0);
 	assert_true(clock_now_ms() - from >= 9900);
+	answer(0);
+	expect_frame(waiting, 2);
+	close(waiting);
 	close(idle);
 	close(slow);
 }
