@@ -281,7 +281,8 @@ static void go_on(struct resolver *r, struct pins *p, int64_t now_ms)
 		size_t family = p->asked % p->families;
 		struct pin *pin = &p->items[p->asked++ / p->families];
 		const bool is_allowed = resolver_pin_is_allowed(p->sandbox, &pin->name);
-		struct resolver_ask *ask = is_allowed ? resolver_ask_new(r) : NULL;
+		struct resolver_ask *ask = is_allowed ? resolver_ask_new(r, p->sandbox)
+						      : NULL;
 
 		pin->answers[family].asked = true;
 		p->waiting++;

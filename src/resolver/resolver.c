@@ -32,10 +32,21 @@ struct ask_chunk {
 	struct resolver_ask asks[CHUNK];
 };
 
-struct resolver_ask *resolver_ask_new(struct resolver *r)
+static void push_free(struct resolver *r, struct resolver_ask *ask)
 {
+	ask->next = r->free_asks;
+	r->free_asks = ask;
+	r->ask_free++;
+}
+
+struct resolver_ask *resolver_ask_new(struct resolver *r, struct sandbox *s)
+{
+	struct resolver_sandbox *g = resolver_sandbox_of(s);
 	struct resolver_ask *a;
 
+	if (!g ||
+	    !share_has_room(g->asks, r->ask_total - r->ask_free, RESOLVER_CLIENTS_MAX))
+		return NULL;
 	if (!r->free_asks && r->ask_total < RESOLVER_CLIENTS_MAX) {
 		struct ask_chunk *c = malloc(sizeof(*c));
 
@@ -45,21 +56,22 @@ struct resolver_ask *resolver_ask_new(struct resolver *r)
 		r->ask_chunks = &c->chunk;
 		r->ask_total += CHUNK;
 		for (size_t i = 0; i < CHUNK; i++)
-			resolver_ask_release(r, &c->asks[i]);
+			push_free(r, &c->asks[i]);
 	}
 	a = r->free_asks;
 	if (!a)
 		return NULL;
 	r->free_asks = a->next;
 	r->ask_free--;
+	g->asks++;
+	a->client.sandbox = s;
 	return a;
 }
 
 void resolver_ask_release(struct resolver *r, struct resolver_ask *ask)
 {
-	ask->next = r->free_asks;
-	r->free_asks = ask;
-	r->ask_free++;
+	ask->client.sandbox->resolver->asks--;
+	push_free(r, ask);
 }
 
 /* ---- refusals ---- */
@@ -700,9 +712,7 @@ void resolver_begin(struct resolver *r, struct resolver_ask *ask, int64_t now_ms
 		s->counters[COUNT_ANSWERS_CACHED]++;
 		resolver_deliver(r, ask, &r->answer, now_ms);
 	} else if (s->resolver->in_flight >=
-			   plan_limit(&s->plan, LIMIT_QUERIES_IN_FLIGHT) ||
-		   !share_has_room(s->resolver->in_flight, r->ask_total - r->ask_free,
-				   RESOLVER_CLIENTS_MAX)) {
+		   plan_limit(&s->plan, LIMIT_QUERIES_IN_FLIGHT)) {
 		resolver_limit(r, ask, LIMIT_QUERIES_IN_FLIGHT, now_ms);
 		resolver_ask_release(r, ask);
 	} else {
@@ -713,7 +723,7 @@ void resolver_begin(struct resolver *r, struct resolver_ask *ask, int64_t now_ms
 void resolver_look_up(struct resolver *r, struct sandbox *s, const struct dns_name *name,
 		      uint16_t type, int64_t now_ms)
 {
-	struct resolver_ask *ask = resolver_sandbox_of(s) ? resolver_ask_new(r) : NULL;
+	struct resolver_ask *ask = resolver_ask_new(r, s);
 
 	if (!ask) {
 		s->on_looked_up(s, name);
@@ -740,13 +750,14 @@ void resolver_query(struct resolver *r, const struct resolver_client *client,
 	if (s->state != SANDBOX_TESTING && s->state != SANDBOX_RUNNING)
 		return;
 	s->counters[COUNT_QUERIES]++;
-	ask = resolver_sandbox_of(s) ? resolver_ask_new(r) : NULL;
+	ask = resolver_ask_new(r, s);
 	if (!ask) {
 		struct resolver_ask over = { .client = *client };
 
-		s->counters[COUNT_QUERIES_LIMITED]++;
 		if (dns_query_read(message, size, &over.query) == DNS_QUERY_OK)
-			resolver_fail(r, &over, DNS_EDE_OTHER, "limit reached");
+			resolver_limit(r, &over, LIMIT_QUERIES_IN_FLIGHT, now_ms);
+		else
+			s->counters[COUNT_QUERIES_LIMITED]++;
 		return;
 	}
 	ask->client = *client;

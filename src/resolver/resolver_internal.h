@@ -128,7 +128,8 @@ struct resolver_sandbox {
 	struct resolver_sandbox *next_dirty;
 	bool dirty; /* in resolver.dirty: its queue is not empty */
 	struct ask_list queue;
-	uint32_t in_flight;
+	uint32_t asks;	    /* all that it has: waiting, parked, for pins, in @queue */
+	uint32_t in_flight; /* of these, those that wait for an upstream request */
 	struct rate queries;
 	struct rate upstream; /* of them, those that servers were asked for */
 	struct ask_list parked;
@@ -218,8 +219,9 @@ static inline struct resolver_ask *ask_list_pop(struct ask_list *l)
 }
 
 /* resolver.c */
-/* NULL: there is no room. Nothing of it is set. */
-struct resolver_ask *resolver_ask_new(struct resolver *r);
+/* NULL: @s has its share of the asks that there is room for (base/rate.h), or there is no
+ * memory. Only client.sandbox is set. */
+struct resolver_ask *resolver_ask_new(struct resolver *r, struct sandbox *s);
 void resolver_ask_release(struct resolver *r, struct resolver_ask *ask);
 /* s->resolver, made where there is none yet; NULL: no memory. */
 struct resolver_sandbox *resolver_sandbox_of(struct sandbox *s);

@@ -246,7 +246,7 @@ void resolver_park(struct resolver *r, const struct resolver_ask *ask, int64_t n
 {
 	struct sandbox *s = ask->client.sandbox;
 	struct resolver_sandbox *g = s->resolver;
-	struct resolver_ask *copy = resolver_ask_new(r);
+	struct resolver_ask *copy = resolver_ask_new(r, s);
 	struct event e = resolver_event(ask, EVENT_ASK);
 	const struct asked what = { .name = ask->query.name };
 	const bool is_dismissed = asks_is_dismissed(s, &what);

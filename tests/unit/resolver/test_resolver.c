@@ -187,6 +187,27 @@ TEST(one_sandbox_leaves_others_room_among_those_who_wait)
 	world_free(w);
 }
 
+TEST(one_sandbox_leaves_others_room_among_those_who_are_parked)
+{
+	struct world *w = world_of("*.pkg.test");
+	const uint32_t others = RESOLVER_CLIENTS_MAX - 20;
+
+	assert_true(world_rule(w, POLICY_ASK, "*.ask.test", 0, 0, 0));
+	assert_true(world_apply(w));
+	for (uint16_t i = 0; i < 20; i++) {
+		world_query(w, 0, i, "a.ask.test", DNS_TYPE_A, true, false);
+		w->resolver->ask_total += i == 0 ? others : 0;
+	}
+	/* While it is judged, a query takes a place besides the one where it is parked.
+	 */
+	assert_int_equal(w->reply_count, 11);
+	world_query(w, 1, 1, "a.pkg.test", DNS_TYPE_A, true, false);
+	assert_int_equal(w->reply_count, 11);
+	assert_int_equal(world_requests_open(w), 1);
+	w->resolver->ask_total -= others;
+	world_free(w);
+}
+
 TEST(a_full_engine_answers_servfail_and_recovers)
 {
 	struct world *w = world_of("*.pkg.test");
