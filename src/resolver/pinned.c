@@ -380,11 +380,12 @@ static const char *take(struct resolver *r, struct pins *p, struct pin *pin,
 	struct learned_item items[DNS_ADDRESSES_MAX];
 	const char *fault = a->kind == DNS_ANSWER_NXDOMAIN ? "the name does not exist"
 							   : "it has no address";
+	char reason[REASON_SIZE];
 	uint32_t keep = 0;
 	size_t n = 0;
 
 	if (a->kind == DNS_ANSWER_RECORDS)
-		keep = rebinding_check(ask, a, now_ms, &fault);
+		keep = rebinding_check(ask, a, now_ms, reason, &fault);
 	for (size_t i = 0; i < a->addr_count && keep >> i != 0; i++)
 		if (keep & UINT32_C(1) << i)
 			items[n++] = item_of(p, pin, &ask->verdict, &a->addrs[i].addr);

@@ -11,9 +11,9 @@
  * several replies fails, each is tried by itself, so that one that can't be committed
  * takes no other with it. What still fails becomes SERVFAIL.
  *
- * What sandbox/verdict.h finds fault with is left out. When nothing is left the
- * reply is NXDOMAIN, as for a denied name: it is the one refusal that every libc takes at
- * once.
+ * What sandbox/verdict.h finds fault with is left out. When nothing is left the reply is
+ * NODATA: the name may have addresses of the other family, and NXDOMAIN is about the name
+ * (RFC 2308): musl asks for both families at once, and takes it for the end of both.
  */
 #include "resolver/resolver.h"
 
@@ -129,14 +129,14 @@ struct event resolver_event(const struct resolver_ask *ask, enum event_action ac
 	return e;
 }
 
-static void report_denied(const struct resolver_ask *ask, uint32_t rule,
-			  const struct addr *remote, const char *reason, int64_t now_ms)
+/* @remote is the address that was the reason, or NULL. */
+static void report_denied(const struct resolver_ask *ask, const struct addr *remote,
+			  const char *reason, int64_t now_ms)
 {
 	struct event e = resolver_event(ask, EVENT_DENY);
 
-	e.rule = rule;
 	e.allowable =
-		(rule == PLAN_NO_RULE || remote || ask->verdict.action == POLICY_ASK) &&
+		(e.rule == PLAN_NO_RULE || remote || ask->verdict.action == POLICY_ASK) &&
 		dns_name_is_host(&ask->query.name);
 	if (remote)
 		e.remote = *remote;
@@ -144,44 +144,70 @@ static void report_denied(const struct resolver_ask *ask, uint32_t rule,
 	sandbox_event(ask->client.sandbox, &e, now_ms);
 }
 
-void resolver_deny(struct resolver *r, const struct resolver_ask *ask, uint32_t rule,
-		   const struct addr *remote, const char *reason, int64_t now_ms)
+/* EDE 15 and the counter. @stand_in: an address instead of @rcode and a SOA, or NULL. */
+static void reply_denied(struct resolver *r, const struct resolver_ask *ask,
+			 enum dns_rcode rcode, uint32_t ttl_sec,
+			 const struct addr *stand_in, const char *reason)
 {
-	struct dns_refusal refusal = { .rcode = DNS_NXDOMAIN,
-				       .soa = true,
-				       .ttl_sec = ask->verdict.action == POLICY_ASK
-							  ? (uint32_t)SINKHOLE_TTL_SEC
-							  : (uint32_t)LOCAL_TTL_SEC,
-				       .ede = DNS_EDE_BLOCKED };
 	char text[REASON_SIZE + 32] = "";
 
 	if (ask->query.has_edns)
 		snprintf(text, sizeof(text), "blocked by policy: %s", reason);
-	refusal.ede_text = text_of(text);
 	ask->client.sandbox->counters[COUNT_QUERIES_DENIED]++;
-	resolver_refuse(r, ask, &refusal);
-	report_denied(ask, rule, remote, reason, now_ms);
+	if (stand_in)
+		resolver_answer_here(r, ask, stand_in, ttl_sec, text_of(text));
+	else
+		resolver_refuse(r, ask,
+				&(struct dns_refusal){ .rcode = rcode,
+						       .soa = true,
+						       .ttl_sec = ttl_sec,
+						       .ede = DNS_EDE_BLOCKED,
+						       .ede_text = text_of(text) });
+}
+
+void resolver_deny(struct resolver *r, const struct resolver_ask *ask, const char *reason,
+		   int64_t now_ms)
+{
+	const uint32_t ttl_sec = ask->verdict.action == POLICY_ASK
+					 ? (uint32_t)SINKHOLE_TTL_SEC
+					 : (uint32_t)LOCAL_TTL_SEC;
+
+	reply_denied(r, ask, DNS_NXDOMAIN, ttl_sec, NULL, reason);
+	report_denied(ask, NULL, reason, now_ms);
+}
+
+void resolver_sinkhole(struct resolver *r, const struct resolver_ask *ask,
+		       const char *reason, int64_t now_ms)
+{
+	const bool is_v6 = ask->query.type == DNS_TYPE_AAAA;
+	struct sandbox *s = ask->client.sandbox;
+	const bool has_address = ask->query.type == DNS_TYPE_A || (is_v6 && s->ipv6);
+	struct addr a;
+
+	if (has_address) {
+		a = sinkhole_addr(is_v6 ? ADDR_V6 : ADDR_V4, &ask->query.name);
+		sinkholes_give(&s->sinkholes, &a);
+	}
+	reply_denied(r, ask, DNS_NOERROR, SINKHOLE_TTL_SEC, has_address ? &a : NULL,
+		     reason);
+	report_denied(ask, NULL, reason, now_ms);
 }
 
 /* ---- addresses that no reply may have ---- */
 
-/* Return: a bit for each address of @a that the reply may have, no more of them than one
- * name may hold. The faulty ones are counted, and the first of them is *@ret_fault's
- * reason.
- */
-static uint32_t check_addresses(const struct resolver_ask *ask,
-				const struct dns_answer *a, const char **ret_fault,
-				struct addr *ret_addr)
+uint32_t rebinding_check(const struct resolver_ask *ask, const struct dns_answer *a,
+			 int64_t now_ms, char reason[REASON_SIZE], const char **ret_fault)
 {
 	struct sandbox *s = ask->client.sandbox;
 	uint32_t budget = MIN(plan_limit(&s->plan, LIMIT_ADDRESSES_PER_NAME),
 			      plan_limit(&s->plan, LIMIT_ADDRESSES));
+	const struct addr *remote = NULL;
 	uint32_t keep = 0;
 
 	*ret_fault = NULL;
 	for (size_t i = 0; i < a->addr_count; i++) {
-		const char *fault =
-			rebinding_fault(&s->plan, &ask->verdict, &a->addrs[i].addr);
+		const struct addr *addr = &a->addrs[i].addr;
+		const char *fault = rebinding_fault(&s->plan, &ask->verdict, addr);
 
 		if (!fault) {
 			keep |= budget > 0 ? UINT32_C(1) << i : 0;
@@ -189,25 +215,15 @@ static uint32_t check_addresses(const struct resolver_ask *ask,
 			continue;
 		}
 		s->counters[COUNT_ANSWERS_SPECIAL]++;
-		if (*ret_fault)
+		if (remote)
 			continue;
 		*ret_fault = fault;
-		*ret_addr = a->addrs[i].addr;
+		remote = addr;
 	}
-	return keep;
-}
-
-uint32_t rebinding_check(const struct resolver_ask *ask, const struct dns_answer *a,
-			 int64_t now_ms, const char **ret_fault)
-{
-	char reason[REASON_SIZE];
-	struct addr remote;
-	uint32_t keep = check_addresses(ask, a, ret_fault, &remote);
-
-	if (!*ret_fault)
+	if (!remote)
 		return keep;
-	snprintf(reason, sizeof(reason), "%s, %s", ADDR_SHOWN(&remote), *ret_fault);
-	report_denied(ask, ask->verdict.rule, &remote, reason, now_ms);
+	snprintf(reason, REASON_SIZE, "%s, %s", ADDR_SHOWN(remote), *ret_fault);
+	report_denied(ask, remote, reason, now_ms);
 	return keep;
 }
 
@@ -280,7 +296,6 @@ void resolver_deliver(struct resolver *r, struct resolver_ask *ask,
 {
 	char reason[REASON_SIZE] = "";
 	const char *fault;
-	struct addr remote;
 	uint32_t keep;
 
 	if (a->kind != DNS_ANSWER_RECORDS) {
@@ -291,16 +306,12 @@ void resolver_deliver(struct resolver *r, struct resolver_ask *ask,
 		resolver_ask_release(r, ask);
 		return;
 	}
-	keep = check_addresses(ask, a, &fault, &remote);
-	if (fault)
-		snprintf(reason, sizeof(reason), "%s, %s", ADDR_SHOWN(&remote), fault);
+	keep = rebinding_check(ask, a, now_ms, reason, &fault);
 	if (fault && keep == 0) {
-		resolver_deny(r, ask, ask->verdict.rule, &remote, reason, now_ms);
+		reply_denied(r, ask, DNS_NOERROR, LOCAL_TTL_SEC, NULL, reason);
 		resolver_ask_release(r, ask);
 		return;
 	}
-	if (fault)
-		report_denied(ask, ask->verdict.rule, &remote, reason, now_ms);
 	write_reply(r, ask, a, keep, text_of(reason), now_ms);
 }
 
@@ -337,32 +348,6 @@ void resolver_answer_here(struct resolver *r, const struct resolver_ask *ask,
 	send_reply(r, ask, buf, size);
 }
 
-void resolver_sinkhole(struct resolver *r, const struct resolver_ask *ask, uint32_t rule,
-		       const char *reason, int64_t now_ms)
-{
-	struct dns_refusal refusal = { .rcode = DNS_NOERROR,
-				       .soa = true,
-				       .ttl_sec = SINKHOLE_TTL_SEC,
-				       .ede = DNS_EDE_BLOCKED };
-	const bool is_v6 = ask->query.type == DNS_TYPE_AAAA;
-	struct sandbox *s = ask->client.sandbox;
-	char text[REASON_SIZE + 32] = "";
-	struct addr a;
-
-	if (ask->query.has_edns)
-		snprintf(text, sizeof(text), "blocked by policy: %s", reason);
-	s->counters[COUNT_QUERIES_DENIED]++;
-	if (ask->query.type == DNS_TYPE_A || (is_v6 && s->ipv6)) {
-		a = sinkhole_addr(is_v6 ? ADDR_V6 : ADDR_V4, &ask->query.name);
-		sinkholes_give(&s->sinkholes, &a);
-		resolver_answer_here(r, ask, &a, SINKHOLE_TTL_SEC, text_of(text));
-	} else {
-		refusal.ede_text = text_of(text);
-		resolver_refuse(r, ask, &refusal);
-	}
-	report_denied(ask, rule, NULL, reason, now_ms);
-}
-
 void resolver_hold(struct resolver *r, const struct resolver_ask *ask, int64_t now_ms)
 {
 	const bool is_v6 = ask->query.type == DNS_TYPE_AAAA;
@@ -379,7 +364,7 @@ void resolver_hold(struct resolver *r, const struct resolver_ask *ask, int64_t n
 	else if (asks_address(s, &ask->query.name, is_v6 ? ADDR_V6 : ADDR_V4, now_ms, &a))
 		resolver_answer_here(r, ask, &a, SINKHOLE_TTL_SEC, (struct text){ 0 });
 	else
-		resolver_deny(r, ask, ask->verdict.rule, NULL, ASKS_TOO_MANY, now_ms);
+		resolver_deny(r, ask, ASKS_TOO_MANY, now_ms);
 }
 
 /* ---- flush ---- */

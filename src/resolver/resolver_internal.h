@@ -241,22 +241,23 @@ void resolver_answer_here(struct resolver *r, const struct resolver_ask *ask,
 			  const struct addr *a, uint32_t ttl_sec, struct text why);
 /* A lookup of @ask's name and its rule, with both ends. */
 struct event resolver_event(const struct resolver_ask *ask, enum event_action action);
-/* NXDOMAIN, EDE 15, counter and event. @remote is the address that was the reason, or
- * NULL. */
-void resolver_deny(struct resolver *r, const struct resolver_ask *ask, uint32_t rule,
-		   const struct addr *remote, const char *reason, int64_t now_ms);
+/* NXDOMAIN, EDE 15, counter and event, by the rule of @ask's verdict. */
+void resolver_deny(struct resolver *r, const struct resolver_ask *ask, const char *reason,
+		   int64_t now_ms);
 /* The same with an address that stands for denied names instead: policy/plan.h. */
-void resolver_sinkhole(struct resolver *r, const struct resolver_ask *ask, uint32_t rule,
+void resolver_sinkhole(struct resolver *r, const struct resolver_ask *ask,
 		       const char *reason, int64_t now_ms);
 /* For a name that asks: an address that stands for it, or it is parked. The ask stays the
  * caller's. */
 void resolver_hold(struct resolver *r, const struct resolver_ask *ask, int64_t now_ms);
 /* Judge @ask, and answer it or look it up. Takes the ask. */
 void resolver_begin(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
-/* The addresses of @a that the reply to @ask may have, a bit for each, and the fault of
- * the others as an event. *@ret_fault: that of the first of those, or NULL. */
+/* Return: a bit for each address of @a that the reply to @ask may have, no more of them
+ * than one name may hold. The faulty ones are counted. The first of those is an event,
+ * with the text that @reason then has; *@ret_fault is its fault, or NULL. */
 uint32_t rebinding_check(const struct resolver_ask *ask, const struct dns_answer *a,
-			 int64_t now_ms, const char **ret_fault);
+			 int64_t now_ms, char reason[REASON_SIZE],
+			 const char **ret_fault);
 /* One transaction for @items, at most BATCH_ADDS, which are changed. Return: 0, or -errno
  * and none of them is learned. */
 int resolver_learn(struct resolver *r, struct sandbox *s, struct learned_item *items,

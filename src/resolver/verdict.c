@@ -182,9 +182,9 @@ static bool verdict_of_name(struct resolver *r, struct resolver_ask *ask, int64_
 		describe_rule(&s->plan, ask->verdict, reason, sizeof(reason));
 		if (plan_denied_names(&s->plan) == POLICY_DENIED_REFUSE && s->relay &&
 		    sinkhole_may_stand(&s->plan, &q->name))
-			resolver_sinkhole(r, ask, ask->verdict.rule, reason, now_ms);
+			resolver_sinkhole(r, ask, reason, now_ms);
 		else
-			resolver_deny(r, ask, ask->verdict.rule, NULL, reason, now_ms);
+			resolver_deny(r, ask, reason, now_ms);
 		return false;
 	}
 	return verdict_of_type(r, ask);
@@ -252,8 +252,8 @@ void resolver_park(struct resolver *r, const struct resolver_ask *ask, int64_t n
 	const bool is_dismissed = asks_is_dismissed(s, &what);
 
 	if (is_dismissed || !copy || !asks_park(s, &e, now_ms)) {
-		resolver_deny(r, ask, ask->verdict.rule, NULL,
-			      is_dismissed ? ASKS_DISMISSED : ASKS_TOO_MANY, now_ms);
+		resolver_deny(r, ask, is_dismissed ? ASKS_DISMISSED : ASKS_TOO_MANY,
+			      now_ms);
 		if (copy)
 			resolver_ask_release(r, copy);
 		return;
@@ -299,7 +299,7 @@ static void look_at(struct resolver *r, struct resolver_sandbox *g,
 		}
 		asks_unpark(g->sandbox);
 		if (asks) {
-			resolver_deny(r, ask, ask->verdict.rule, NULL, why, now_ms);
+			resolver_deny(r, ask, why, now_ms);
 			resolver_ask_release(r, ask);
 		} else {
 			resolver_begin(r, ask, now_ms);

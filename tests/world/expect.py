@@ -61,6 +61,12 @@ def no_data(answer):
     assert answer.result == "NOERROR" and answer.answers == [] and answer.soa, dict(answer)
 
 
+def address_refused(answer):
+    """A DNS reply about a name that is allowed, at an address that it may not have: no data, and the reason for people."""
+    no_data(answer)
+    assert answer.ede, f"no extended error: {dict(answer)}"
+
+
 def lookup_refused(answer):
     """getaddrinfo(): the name does not exist."""
     _fast(answer)
