@@ -498,7 +498,8 @@ void resolver_pin_tick(struct resolver *r, int64_t now_ms)
 	for (struct pins *p = r->pinned; p; p = p->next) {
 		/* A sandbox that resolves as it goes now keeps what it has. */
 		if (plan_dns(&p->sandbox->plan) != POLICY_DNS_PINNED)
-			p->round_ms = p->renew_ms = p->restore_ms = INT64_MAX;
+			p->round_ms = p->renew_ms = p->restore_ms = p->leave_ms =
+				INT64_MAX;
 		if (p->leave_ms <= now_ms) {
 			p->leave_ms = INT64_MAX;
 			for (size_t i = 0; i < p->count; i++)
