@@ -371,7 +371,7 @@ static void wait_for(struct inflight *f, struct resolver_ask *ask, int64_t now_m
 	f->joined_ms = now_ms;
 }
 
-void resolver_inflight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
+bool resolver_inflight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms)
 {
 	uint64_t hash;
 	struct inflight *f = inflight_find(r, &ask->query, &hash);
@@ -385,21 +385,18 @@ void resolver_inflight_join(struct resolver *r, struct resolver_ask *ask, int64_
 		else
 			limit = LIMIT_QUERIES_PER_SECOND;
 	}
-	if (!f && ask->pin) {
-		resolver_pin_ended(r, ask, NULL, "too many queries are under way",
-				   now_ms);
-		return;
-	}
 	if (!f) {
-		resolver_limit(r, ask, limit, now_ms);
+		if (!ask->pin)
+			resolver_limit(r, ask, limit, now_ms);
 		resolver_ask_release(r, ask);
-		return;
+		return false;
 	}
 	wait_for(f, ask, now_ms);
 	if (is_new)
 		try_next(r, f, TROUBLE_NONE, false, now_ms);
 	else
 		retransmit(r, f, ask, now_ms);
+	return true;
 }
 
 bool resolver_inflight_sent_back(struct resolver *r, struct resolver_ask *ask,

@@ -8,7 +8,8 @@
  *
  *   an answer came     those that the name may teach go into the kernel; when that
  *                      has acknowledged them, they are what is pinned
- *   none came          what is pinned stays
+ *   none came          what is pinned stays; the question is asked again, alone, after
+ *                      AGAIN_MS, and then after twice as long each time
  *   an address is not  it is in no reply any more; when all who had it have
  *   in it any more     forgotten it (TTL and grace) it is taken out of the kernel: new
  *                      flows end there, open ones go on
@@ -20,7 +21,8 @@
  *
  * Each answer is committed as it comes. A round is over when nothing is left to be asked
  * or answered; the first one also after RESOLVER_PIN_MS, and what comes later is pinned
- * all the same. */
+ * all the same. A question for which the engine has no room is not lost: it waits until
+ * another one of its sandbox ends, or for WAIT_PAUSE_MS. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +36,9 @@ enum {
 	WAITING_MAX = 256,  /* questions under way; the others follow as these end */
 	RENEW_AT_ONCE = 64, /* names in one go: the loop has others to serve */
 	RENEW_PAUSE_MS = 5,
+	WAIT_PAUSE_MS = 20,
+	AGAIN_MS = 10 * 1000,
+	SPREAD_PART = 8, /* of the time between rounds, by which sandboxes differ */
 	LIFETIME_MORE_MS = 60 * 1000,
 	LIFETIME_MAX_SEC = 7 * 24 * 3600, /* in the kernel, unless it is renewed */
 };
@@ -72,10 +77,14 @@ struct pins {
 	size_t families;	   /* that are asked for: A, or both */
 	size_t total, asked, left; /* questions: all, asked, without an end */
 	size_t waiting;
+	size_t lost;	     /* of those that have ended, without an answer */
 	bool asking;	     /* in go_on(), further down the stack */
-	bool reported;	     /* the round is over */
+	bool is_whole;	     /* of all questions; else of those that were lost */
+	bool reported;	     /* the last whole one is over */
 	int64_t deadline_ms; /* of the first round; INT64_MAX when that is over */
-	int64_t round_ms;    /* when the next one begins */
+	int64_t round_ms;    /* when the next one begins, or this one has to go on */
+	int64_t whole_ms;    /* when the next whole one begins */
+	int64_t again_ms;    /* how long after this one what it loses is asked again */
 	/* the kernel */
 	int64_t renew_ms, leave_ms; /* the next time that something is renewed, leaves */
 	size_t renew_next;
@@ -198,16 +207,14 @@ void resolver_pin_free(struct resolver *r, struct resolver_sandbox *g)
 
 /* ---- time ---- */
 
-static void set_alarm(struct resolver *r)
+/* resolver.pin_next_ms is no later than what @p waits for. */
+static void wake_for(struct resolver *r, const struct pins *p)
 {
-	r->pin_next_ms = INT64_MAX;
-	for (const struct pins *p = r->pinned; p; p = p->next) {
-		r->pin_next_ms = MIN(r->pin_next_ms, p->round_ms);
-		r->pin_next_ms = MIN(r->pin_next_ms, p->renew_ms);
-		r->pin_next_ms = MIN(r->pin_next_ms, p->restore_ms);
-		r->pin_next_ms = MIN(r->pin_next_ms, p->leave_ms);
-		r->pin_next_ms = MIN(r->pin_next_ms, p->deadline_ms);
-	}
+	r->pin_next_ms = MIN(r->pin_next_ms, p->round_ms);
+	r->pin_next_ms = MIN(r->pin_next_ms, p->renew_ms);
+	r->pin_next_ms = MIN(r->pin_next_ms, p->restore_ms);
+	r->pin_next_ms = MIN(r->pin_next_ms, p->leave_ms);
+	r->pin_next_ms = MIN(r->pin_next_ms, p->deadline_ms);
 }
 
 /* ---- the end of a round ---- */
@@ -267,8 +274,37 @@ static void question_ends(struct pins *p, struct pin_answer *answer, const char 
 {
 	answer->asked = false;
 	answer->lost = lost;
+	p->lost += lost != NULL;
 	p->waiting--;
 	p->left--;
+}
+
+static void round_ends(struct pins *p, int64_t now_ms)
+{
+	p->round_ms = p->whole_ms;
+	if (p->lost > 0) {
+		p->round_ms = MIN(p->round_ms, now_ms + p->again_ms);
+		p->again_ms *= 2;
+	}
+	if (!p->reported)
+		report_round(p);
+}
+
+/* Return: false: there is no room. */
+static bool ask_for(struct resolver *r, const struct pins *p, const struct dns_name *name,
+		    uint16_t type, int64_t now_ms)
+{
+	struct resolver_ask *ask = resolver_ask_new(r, p->sandbox);
+
+	if (!ask)
+		return false;
+	memset(ask, 0, sizeof(*ask));
+	ask->client.sandbox = p->sandbox;
+	ask->pin = true;
+	ask->query.class = DNS_CLASS_IN;
+	ask->query.type = type;
+	ask->query.name = *name;
+	return resolver_inflight_join(r, ask, now_ms);
 }
 
 /* Asking may fail at once, which ends here again. */
@@ -277,43 +313,48 @@ static void go_on(struct resolver *r, struct pins *p, int64_t now_ms)
 	if (p->asking)
 		return;
 	p->asking = true;
+	p->round_ms = INT64_MAX;
 	while (p->asked < p->total && p->waiting < WAITING_MAX) {
-		size_t family = p->asked % p->families;
-		struct pin *pin = &p->items[p->asked++ / p->families];
-		const bool is_allowed = resolver_pin_is_allowed(p->sandbox, &pin->name);
-		struct resolver_ask *ask = is_allowed ? resolver_ask_new(r, p->sandbox)
-						      : NULL;
+		const size_t family = p->asked % p->families;
+		struct pin *pin = &p->items[p->asked / p->families];
+		struct pin_answer *answer = &pin->answers[family];
 
-		pin->answers[family].asked = true;
-		p->waiting++;
-		if (!ask) {
-			question_ends(p, &pin->answers[family],
-				      is_allowed ? "too many queries are under way"
-						 : RESOLVER_PIN_DENIED);
+		p->asked++;
+		if (!p->is_whole && !answer->lost) {
+			p->left--;
 			continue;
 		}
-		memset(ask, 0, sizeof(*ask));
-		ask->client.sandbox = p->sandbox;
-		ask->pin = true;
-		ask->query.class = DNS_CLASS_IN;
-		ask->query.type = family == 0 ? DNS_TYPE_A : DNS_TYPE_AAAA;
-		ask->query.name = pin->name;
-		resolver_inflight_join(r, ask, now_ms);
+		answer->asked = true;
+		p->waiting++;
+		if (!resolver_pin_is_allowed(p->sandbox, &pin->name)) {
+			question_ends(p, answer, RESOLVER_PIN_DENIED);
+			continue;
+		}
+		if (ask_for(r, p, &pin->name, family == 0 ? DNS_TYPE_A : DNS_TYPE_AAAA,
+			    now_ms))
+			continue;
+		answer->asked = false;
+		p->waiting--;
+		p->asked--;
+		p->round_ms = now_ms + WAIT_PAUSE_MS;
+		break;
 	}
 	p->asking = false;
-	if (p->left == 0 && !p->reported)
-		report_round(p);
+	if (p->left == 0)
+		round_ends(p, now_ms);
 }
 
 static void start_round(struct resolver *r, struct pins *p, int64_t now_ms)
 {
-	p->round_ms = now_ms + p->repin_ms;
-	if (p->left > 0)
-		return; /* the one before is not over */
-	p->asked = p->waiting = 0;
-	p->families = p->sandbox->ipv6 ? PIN_FAMILIES : 1;
+	p->is_whole = p->whole_ms <= now_ms;
+	if (p->is_whole) {
+		p->whole_ms = now_ms + p->repin_ms;
+		p->again_ms = AGAIN_MS;
+		p->reported = false;
+		p->families = p->sandbox->ipv6 ? PIN_FAMILIES : 1;
+	}
+	p->asked = p->waiting = p->lost = 0;
 	p->total = p->left = p->count * p->families;
-	p->reported = false;
 	go_on(r, p, now_ms);
 }
 
@@ -423,7 +464,7 @@ void resolver_pin_ended(struct resolver *r, struct resolver_ask *ask,
 	resolver_ask_release(r, ask);
 	question_ends(p, answer, lost);
 	go_on(r, p, now_ms);
-	set_alarm(r);
+	wake_for(r, p);
 }
 
 /* ---- what the kernel has ---- */
@@ -523,10 +564,14 @@ void resolver_pin_tick(struct resolver *r, int64_t now_ms)
 			restore(r, p, now_ms);
 		if (p->deadline_ms <= now_ms)
 			report_round(p);
-		if (p->round_ms <= now_ms)
+		if (p->round_ms <= now_ms && p->left > 0)
+			go_on(r, p, now_ms);
+		else if (p->round_ms <= now_ms)
 			start_round(r, p, now_ms);
 	}
-	set_alarm(r);
+	r->pin_next_ms = INT64_MAX;
+	for (const struct pins *p = r->pinned; p; p = p->next)
+		wake_for(r, p);
 }
 
 /* ---- public ---- */
@@ -585,7 +630,13 @@ void resolver_pin_restore(struct resolver *r, struct sandbox *s, uint64_t budget
 	p->restore_budgets |= budgets;
 	p->restore_next = 0;
 	p->restore_ms = now_ms;
-	set_alarm(r);
+	wake_for(r, p);
+}
+
+/* Sandboxes that begin together don't ask together for ever. Return: of @range. */
+static int64_t spread(uint32_t id, int64_t range)
+{
+	return (int64_t)((uint64_t)range * (uint32_t)(id * 2654435769u) >> 32);
 }
 
 int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
@@ -599,6 +650,7 @@ int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
 		return error;
 	/* Never at once again. */
 	p->repin_ms = repin_ms > 0 ? repin_ms : POLICY_REPIN_MS;
+	p->repin_ms -= spread(s->id, p->repin_ms / SPREAD_PART);
 	p->on_pinned = on_pinned;
 	p->data = data;
 	p->leave_ms = p->restore_ms = INT64_MAX;
@@ -623,6 +675,6 @@ int resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
 	p->next = r->pinned;
 	r->pinned = p;
 	start_round(r, p, now_ms);
-	set_alarm(r);
+	wake_for(r, p);
 	return 0;
 }

@@ -311,8 +311,8 @@ int resolver_send(struct resolver *r, struct dns_asked *asked, bool dnssec_ok,
 		  size_t server, const struct sandbox *tcp_for, uint32_t index,
 		  uint32_t *ret_token);
 /* Let @ask wait for an upstream request, a new one or one that is under way. Takes the
- * ask. */
-void resolver_inflight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
+ * ask. Return: false: there is no room for a new one; a client is told so. */
+bool resolver_inflight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);
 /* Return: @ask is the question of a flight of ours, sent back by Docker's resolver. It is
  * taken, and waits for that flight, which goes on: the policy is asked when it lands. */
 bool resolver_inflight_sent_back(struct resolver *r, struct resolver_ask *ask,

@@ -329,6 +329,59 @@ TEST(a_budget_that_ends_and_begins_anew_has_no_pinned_name_looked_up)
 	world_free(w);
 }
 
+static void note_pinned(void *data, const struct resolver_unpinned *fault)
+{
+	size_t *rounds_and_faults = data;
+
+	rounds_and_faults[fault != NULL]++;
+}
+
+/* What other sandboxes have leaves ten of something to this one, or nothing. */
+TEST(names_are_pinned_as_soon_as_there_is_room)
+{
+	struct world *w = world_of("n0.ok.test");
+	struct resolver *r = w->resolver;
+	size_t told[2] = { 0 };
+	char name[32];
+
+	r->server_count = 1;
+	for (unsigned int i = 1; i < 20; i++) {
+		snprintf(name, sizeof(name), "n%u.ok.test", i);
+		assert_true(world_rule(w, POLICY_ALLOW, name, 0, 0, 0));
+	}
+	w->policy.dns = POLICY_DNS_PINNED;
+	assert_true(world_apply(w));
+	for (size_t i = 0; i < 3; i++) {
+		const uint32_t asks = i == 0 ? RESOLVER_CLIENTS_MAX - 20 : 0;
+		const uint32_t flights = i == 1	  ? RESOLVER_IN_FLIGHT_MAX - 20
+					 : i == 2 ? RESOLVER_IN_FLIGHT_MAX
+						  : 0;
+		struct sandbox *s = &w->sandboxes[i];
+
+		s->ipv6 = false;
+		world_query(w, i, 1, "denied.test", DNS_TYPE_A, true, false);
+		r->ask_total += asks;
+		r->inflight_used += flights;
+		assert_int_equal(resolver_pin(r, s, 600000, note_pinned, told, w->now_ms),
+				 0);
+		assert_int_equal(world_requests_open(w), i < 2 ? 10 : 0);
+		world_wait(w, 50);
+		assert_int_equal(world_requests_open(w), i < 2 ? 10 : 0);
+		r->inflight_used -= i == 2 ? flights : 0;
+		world_wait(w, 50);
+		for (unsigned int n = 0; world_requests_open(w) > 0; n++) {
+			snprintf(name, sizeof(name), "n%u.ok.test", n % 20);
+			if (world_request_find(w, 0, name, DNS_TYPE_A))
+				answer(w, name, "45.0.0.1");
+		}
+		assert_int_equal(told[0], i + 1);
+		assert_int_equal(told[1], 0);
+		r->ask_total -= asks;
+		r->inflight_used -= i == 1 ? flights : 0;
+	}
+	world_free(w);
+}
+
 /* More names than questions that are under way at a time: the rest waits. */
 TEST(names_that_are_pinned_no_more_are_not_looked_up)
 {
