@@ -25,7 +25,6 @@ enum {
 	QUESTION_TAIL = 4, /* type and class */
 	RECORD_TAIL = 10,  /* type, class, TTL, length of the rdata */
 	SOA_TAIL = 16,	   /* serial, refresh, retry, expire */
-	OPT_SIZE = 11,	   /* of the reply */
 	POINTER_SIZE = 2,
 	/* CNAMEs in one answer section, used or not; more is DNS_ANSWER_BAD. */
 	CNAMES_MAX = 2 * DNS_CHAIN_MAX,
@@ -292,7 +291,7 @@ static bool take_answers(struct reading *r)
 	/* Names in rdata come compressed and leave uncompressed, so not all that fits a
 	 * message fits a reply. */
 	r->budget = DNS_MESSAGE_MAX -
-		    (DNS_HEADER_SIZE + owner->size + QUESTION_TAIL + OPT_SIZE);
+		    (DNS_HEADER_SIZE + owner->size + QUESTION_TAIL + DNS_OPT_SIZE);
 	for (size_t i = 0; i < r->answer->chain_count; i++) {
 		r->budget -=
 			owner_size(r, owner) + RECORD_TAIL + r->answer->chain[i].size;
@@ -357,6 +356,14 @@ static enum dns_answer_kind read_negative(struct reading *r, enum dns_answer_kin
 	return kind;
 }
 
+/* A server that can't read EDNS may leave the question out (RFC 6891, section 7). */
+static bool is_bare_formerr(const uint8_t *header, uint16_t id)
+{
+	return get_u16(header) == id && get_u16(header + 4) == 0 &&
+	       header[2] & DNS_FLAG_QR >> 8 &&
+	       (header[3] & DNS_FLAG_RCODE) == DNS_FORMERR;
+}
+
 static enum dns_answer_kind read_message(struct reading *r)
 {
 	const struct dns_asked *asked = r->asked;
@@ -364,6 +371,10 @@ static enum dns_answer_kind read_message(struct reading *r)
 	const uint8_t *question = wire_take(&r->wire, asked->name.size + QUESTION_TAIL);
 	struct dns_answer *a = r->answer;
 
+	if (header && is_bare_formerr(header, asked->id)) {
+		a->rcode = DNS_FORMERR;
+		return DNS_ANSWER_FAILED;
+	}
 	/* Are header and question those of our question? */
 	if (!question || get_u16(header) != asked->id || get_u16(header + 4) != 1)
 		return DNS_ANSWER_MISMATCH;

@@ -65,10 +65,11 @@ struct dns_answer {
 };
 
 /* Never fails: what can't be used is a kind. DNS_ANSWER_MISMATCH unless the id, the
- * QR bit and the question with the case it was sent in all agree. Then: a rcode other
- * than NOERROR and NXDOMAIN, or a referral, is DNS_ANSWER_FAILED. Anything malformed
- * on the way to the records is DNS_ANSWER_BAD, as are a CNAME loop, two CNAMEs for one
- * owner, and another asked->type than A, AAAA, PTR, SRV, MX, TXT. */
+ * QR bit and the question with the case it was sent in all agree; FORMERR needs no
+ * question. Then: a rcode other than NOERROR and NXDOMAIN, or a referral, is
+ * DNS_ANSWER_FAILED. Anything malformed on the way to the records is DNS_ANSWER_BAD, as
+ * are a CNAME loop, two CNAMEs for one owner, and another asked->type than A, AAAA, PTR,
+ * SRV, MX, TXT. */
 void dns_answer_read(const void *bytes, size_t size, const struct dns_asked *asked,
 		     struct dns_answer *ret);
 

@@ -123,6 +123,12 @@ int dns_query_write(void *buf, size_t size, uint16_t id, const struct dns_name *
 	return wire_ok(&w) ? (int)wire_offset(&w) : -ENOSPC;
 }
 
+size_t dns_query_without_edns(uint8_t *message, size_t size)
+{
+	message[DNS_HEADER_SIZE - 1] = 0; /* the count of additional records */
+	return size - DNS_OPT_SIZE;
+}
+
 size_t dns_refusal_write(void *buf, size_t size, const struct dns_query *q,
 			 const struct dns_refusal *refusal)
 {

@@ -44,7 +44,11 @@ enum dns_flag {
 	DNS_FLAG_CD = 0x0010,
 	DNS_FLAG_RCODE = 0x000f,
 };
-enum { DNS_OPCODE_SHIFT = 11, DNS_OPT_DO = 0x8000 };
+enum {
+	DNS_OPCODE_SHIFT = 11,
+	DNS_OPT_DO = 0x8000,
+	DNS_OPT_SIZE = 11 /* without options */
+};
 
 enum dns_rcode {
 	DNS_NOERROR = 0,
@@ -108,6 +112,9 @@ enum dns_rcode dns_query_rcode(enum dns_query_status status);
 int dns_query_write(void *buf, size_t size, uint16_t id, const struct dns_name *name,
 		    uint16_t type, bool dnssec_ok, const uint8_t case_bits[32],
 		    uint8_t *ret_case) MUST_CHECK;
+
+/* Take the EDNS record out of what dns_query_write() has written. Return: size. */
+size_t dns_query_without_edns(uint8_t *message, size_t size);
 
 /* A reply that carries no answer records: NXDOMAIN and NODATA, SERVFAIL; FORMERR, NOTIMP,
  * BADVERS for what could not be read. The SOA is of our own making, so that clients cache

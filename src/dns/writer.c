@@ -5,7 +5,6 @@
 #include <string.h>
 
 enum {
-	OPT_SIZE = 11, /* without options */
 	OPTION_EDE = 15,
 	OPTION_EDE_SIZE = 6, /* code, length, info code */
 	EDE_TEXT_MAX = 64,
@@ -54,7 +53,7 @@ static uint16_t find_target(const struct dns_writer *d, const uint8_t *bytes, si
 void dns_writer_start(struct dns_writer *d, void *buf, size_t size,
 		      const struct dns_query *q)
 {
-	size_t reserved = q->has_edns ? OPT_SIZE : 0;
+	size_t reserved = q->has_edns ? DNS_OPT_SIZE : 0;
 
 	assert(size >= DNS_UDP_MIN);
 	d->wire = wire_writer(buf, MIN(size, (size_t)DNS_MESSAGE_MAX) - reserved);

@@ -14,6 +14,7 @@
  *   a response that answers       the end
  *   mismatch                      waiting goes on: somebody may be guessing
  *   truncated                     the same server over TCP
+ *   FORMERR                       the same server without EDNS, which it may not know
  *   SERVFAIL, REFUSED, our question with an answer that can't be used (a CNAME loop), or
  *   it could not leave            a server that was not tried, at once
  *   nothing for as long as a      a server that was not tried, or, when all were, the
@@ -167,6 +168,8 @@ int resolver_send(struct resolver *r, struct dns_asked *asked, bool dnssec_ok,
 			       asked->type, dnssec_ok, random + 2, asked->case_name);
 	if (size < 0)
 		return size;
+	if (r->servers[server].no_edns)
+		size = (int)dns_query_without_edns(message, (size_t)size);
 	if ((++r->serial << INDEX_BITS) == 0)
 		r->serial = 1;
 	*ret_token = r->serial << INDEX_BITS | index;
@@ -181,6 +184,7 @@ static int send_question(struct resolver *r, struct inflight *f, bool tcp, int64
 	const struct sandbox *tcp_for = tcp ? f->asks.first->client.sandbox : NULL;
 
 	f->tcp = tcp;
+	f->plain = r->servers[f->server].no_edns;
 	f->sent_ms = now_ms;
 	return resolver_send(r, &f->asked, f->dnssec_ok, f->server, tcp_for, f->index,
 			     &f->token);
@@ -488,6 +492,7 @@ void resolver_response(struct resolver *r, uint32_t token, const void *message,
 		       size_t size, int64_t now_ms)
 {
 	struct inflight *f = inflight_of_token(r, token);
+	bool over_tcp;
 
 	if (!f) {
 		resolver_probe_ended(r, token, 0, now_ms);
@@ -501,21 +506,18 @@ void resolver_response(struct resolver *r, uint32_t token, const void *message,
 	if (r->answer.kind == DNS_ANSWER_MISMATCH)
 		return;
 	resolver_server_answered(r, f->server, now_ms - f->sent_ms, now_ms);
-	if (r->answer.kind == DNS_ANSWER_TRUNCATED) {
-		const bool was_tcp = f->tcp;
-
-		try_end(r, f);
-		if (!is_wanted(r, f, now_ms))
-			return;
-		if (was_tcp || try_start(r, f, true, now_ms) < 0)
-			try_next(r, f, was_tcp ? TROUBLE_ANSWER : TROUBLE_NETWORK, false,
-				 now_ms);
-	} else if (r->answer.kind == DNS_ANSWER_FAILED ||
-		   r->answer.kind == DNS_ANSWER_BAD) {
-		try_next(r, f, TROUBLE_ANSWER, false, now_ms);
-	} else {
+	if (r->answer.kind >= DNS_ANSWER_NXDOMAIN) {
 		arrive(r, f, now_ms);
+		return;
 	}
+	over_tcp = r->answer.kind == DNS_ANSWER_TRUNCATED && !f->tcp;
+	if (!over_tcp && !resolver_server_fails_by_edns(r, f->server, f->plain)) {
+		try_next(r, f, TROUBLE_ANSWER, false, now_ms);
+		return;
+	}
+	try_end(r, f);
+	if (is_wanted(r, f, now_ms) && try_start(r, f, over_tcp || f->tcp, now_ms) < 0)
+		try_next(r, f, TROUBLE_NETWORK, false, now_ms);
 }
 
 void resolver_send_failed(struct resolver *r, uint32_t token, int error, int64_t now_ms)

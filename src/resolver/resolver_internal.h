@@ -94,12 +94,14 @@ struct inflight {
 	uint8_t timeouts;
 	uint8_t trouble; /* enum inflight_trouble, the worst so far */
 	bool tcp;
+	bool plain; /* without EDNS */
 	bool dnssec_ok;
 	struct dns_asked asked;
 	struct inflight_late late;
 };
 
 struct server {
+	bool no_edns; /* it can't read EDNS: it is asked without */
 	/* Without probes. */
 	uint32_t smoothed_ms; /* time to an answer; a failure counts as a whole try */
 	bool failing;
@@ -288,6 +290,9 @@ bool resolver_server_choose(struct resolver *r, uint16_t tried, int64_t now_ms,
 /* @server has answered @f's present try, with r->answer; of use or not. */
 void resolver_server_answered(struct resolver *r, uint8_t server, int64_t took_ms,
 			      int64_t now_ms);
+/* @server has answered with r->answer, which fails, what it was asked with EDNS, or
+ * @plain. Return: EDNS may be the reason, and it is asked without from now on. */
+bool resolver_server_fails_by_edns(struct resolver *r, uint8_t server, bool plain);
 /* It could not be asked, or has not answered. */
 void resolver_server_failed(struct resolver *r, uint8_t server, int error,
 			    int64_t now_ms);

@@ -132,6 +132,14 @@ void resolver_server_answered(struct resolver *r, uint8_t server, int64_t took_m
 	}
 }
 
+bool resolver_server_fails_by_edns(struct resolver *r, uint8_t server, bool plain)
+{
+	if (r->answer.rcode != DNS_FORMERR)
+		return false;
+	r->servers[server].no_edns = !plain;
+	return !plain;
+}
+
 void resolver_server_failed(struct resolver *r, uint8_t server, int error, int64_t now_ms)
 {
 	struct server *s = &r->servers[server];

@@ -20,9 +20,10 @@
  *   raw SB HEX                     a query's bytes
  *   turn                           flush, as at the end of a turn of the loop
  *   wait MS                        the resolver is woken when it wants to be
- *   upstream S TYPE NAME [tcp]     such a request is under way
+ *   upstream S TYPE NAME [tcp] [plain]
+ *                                  such a request is under way; without EDNS
  *   open N                         so many are
- *   respond S TYPE NAME [rcode=N] [tc] [wrong=id|case|name|size]
+ *   respond S TYPE NAME [rcode=N] [tc] [wrong=id|case|name|size|bare]
  *           [: TYPE OWNER VALUE TTL[, …]]
  *   lost S TYPE NAME               its transport fails
  *   dead S|none                    nothing can leave to it
@@ -322,7 +323,11 @@ static struct world_request *request(struct player *p)
 
 static void do_upstream(struct player *p)
 {
-	must(p, request(p)->tcp == has(p, "tcp"), "by the other transport");
+	enum { ADDITIONAL_COUNT_AT = 11 };
+	const struct world_request *q = request(p);
+
+	must(p, q->tcp == has(p, "tcp"), "by the other transport");
+	must(p, (q->bytes[ADDITIONAL_COUNT_AT] == 0) == has(p, "plain"), "EDNS");
 }
 
 static void do_open(struct player *p)
@@ -366,6 +371,8 @@ static void falsify(struct player *p, struct world_response *r, const char *what
 		r->bytes[DNS_HEADER_SIZE + 1] ^= 0x01;
 	else if (strcmp(what, "size") == 0)
 		wire_seek(&r->w, DNS_HEADER_SIZE + 3);
+	else if (strcmp(what, "bare") == 0) /* without the question */
+		r->bytes[5] = (uint8_t)(wire_seek(&r->w, DNS_HEADER_SIZE), 0);
 	else
 		fail(p, "wrong in which way?");
 }
