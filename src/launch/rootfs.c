@@ -119,9 +119,9 @@ static const char *const replaced[] = {
 	"/var/tmp", "/var/run", "/sys", "/etc/resolv.conf",
 };
 
-/* Mounted elsewhere than in a replaced place, these are left out: they show the kernel,
- * not files, or mount something when they are looked at. */
-static const char *const left_out[] = {
+/* Mounted elsewhere than in a replaced place, these are empty in the view: they show the
+ * kernel, not files, or mount something when they are looked at. */
+static const char *const emptied[] = {
 	"proc",	    "devpts",	   "mqueue",	 "autofs",
 	"devtmpfs", "binfmt_misc", "rpc_pipefs", "nsfs",
 };
@@ -153,10 +153,9 @@ const char *rootfs_own_place(const char *path)
 	return NULL;
 }
 
-static bool is_left_out(const struct mount *m)
+static bool is_emptied(const struct mount *m)
 {
-	return text_is_one_of(m->type, left_out, ARRAY_SIZE(left_out)) ||
-	       is_replaced(m->path);
+	return text_is_one_of(m->type, emptied, ARRAY_SIZE(emptied));
 }
 
 /* --- plan --- */
@@ -181,14 +180,44 @@ int rootfs_plan(struct rootfs *v, const struct launch_machine *m,
 			  sizeof(*v->trees));
 	if (!v->layers || !v->trees)
 		return err_sys(err, -ENOMEM, "cannot plan the file system view");
-	for (size_t i = 0; v->root && i < v->mounts.count; i++)
-		if (!is_left_out(&v->mounts.list[i]))
+	for (size_t i = 0; v->root && i < v->mounts.count; i++) {
+		const struct mount *at = &v->mounts.list[i];
+
+		if (!is_replaced(at->path))
 			v->layers[v->layer_count++] =
-				(struct tree){ .path = v->mounts.list[i].path,
-					       .mount_id = v->mounts.list[i].id,
-					       .kind = TREE_LAYER,
+				(struct tree){ .path = at->path,
+					       .mount_id = at->id,
+					       .kind = is_emptied(at) ? TREE_HIDDEN
+								      : TREE_LAYER,
 					       .fd = -1 };
+	}
 	return place_plan(v, err);
+}
+
+/* Is the mount of the layer @t out of sight because of another mount on the way to it? */
+static bool is_covered(const struct tree *t)
+{
+	struct mounts all = { 0 };
+	struct err ignored = { 0 };
+	const struct mount *m = mounts_read(true, &all, &ignored) == 0
+					? mounts_numbered(&all, t->mount_id)
+					: NULL;
+	bool covered = m && mounts_is_hidden(&all, m);
+
+	mounts_done(&all);
+	return covered;
+}
+
+/* A mount that is gone, or that the kernel doesn't copy, hides its place all the same. */
+static int open_layer(struct tree *t, int userns_fd, struct err *err)
+{
+	const int r = tree_open(t, userns_fd, err);
+
+	if (strcmp(t->path, "/") == 0 ||
+	    (r != -ENOENT && r != -ENOTDIR && r != -ELOOP && r != -EINVAL))
+		return r;
+	t->kind = is_covered(t) ? TREE_NONE : TREE_HIDDEN;
+	return 0;
 }
 
 int rootfs_open_trees(struct rootfs *v, int userns_fd, struct err *err)
@@ -196,11 +225,8 @@ int rootfs_open_trees(struct rootfs *v, int userns_fd, struct err *err)
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < v->layer_count; i++) {
-		r = tree_open(&v->layers[i], userns_fd, err);
-		/* One that is hidden under another mount, or gone, is left out. */
-		if (strcmp(v->layers[i].path, "/") != 0 &&
-		    (r == -ENOENT || r == -ENOTDIR || r == -ELOOP || r == -EINVAL))
-			r = 0;
+		if (v->layers[i].kind == TREE_LAYER)
+			r = open_layer(&v->layers[i], userns_fd, err);
 	}
 	for (size_t i = 0; r == 0 && i < v->tree_count; i++) {
 		if (v->trees[i].kind != TREE_HIDDEN)
@@ -328,7 +354,8 @@ static bool is_gone(int fd)
 
 /* @r: why there is no overlay of the directory @source, which is @path, at @at; 0: there
  * is one. Show the directory as a bind when no socket lies there; else not at all. "/"
- * and "/etc" have to be overlays, for our own files are in them. */
+ * and "/etc" have to be overlays, for our own files are in them. Return: 1: it isn't
+ * shown; 0; -errno. */
 static int show_otherwise(struct rootfs *v, const char *path, int source, int at, int r,
 			  struct err *err)
 {
@@ -338,17 +365,17 @@ static int show_otherwise(struct rootfs *v, const char *path, int source, int at
 	if (r == 0 || r == -ENOSPC || strcmp(path, "/") == 0 || strcmp(path, "/etc") == 0)
 		return r;
 	/* @source is on the file system that the table of mounts names. */
-	if (at >= 0 && m && text_is_one_of(m->type, socketless, ARRAY_SIZE(socketless)) &&
+	if (m && text_is_one_of(m->type, socketless, ARRAY_SIZE(socketless)) &&
 	    fstat(source, &st) == 0 &&
 	    (major(st.st_dev) << 20 | minor(st.st_dev)) == m->device)
 		return bind_readonly(source, at, path, err);
 	if (is_gone(source) || is_gone(at))
-		return 0;
+		return 1;
 	launch_send_report(v->spec->control_fd, LAUNCH_WARNING, 0,
 			   "'%s' is empty in the sandbox: its file system (%s) can't be "
 			   "shown without the unix sockets in it (%s)",
 			   path, m ? m->type : "unknown", strerror(-r));
-	return 0;
+	return 1;
 }
 
 /* Since the plan was made something may have been mounted below @path, and be in this
@@ -451,7 +478,7 @@ static int add_directory(struct rootfs *v, int from, const char *path, const cha
 
 	if (mkdir(where, closed ? 0 : st->st_mode & 0755) < 0 && errno != EEXIST)
 		return err_sys(err, -errno, "cannot create '%s'", where);
-	if (closed || (m && is_left_out(m)))
+	if (closed || (m && is_emptied(m)))
 		return 0;
 	if (mounts_has_below(&v->mounts, path))
 		return add_split(v, from, path, where, err);
@@ -465,7 +492,8 @@ static int add_directory(struct rootfs *v, int from, const char *path, const cha
 		if (r == -EINVAL && has_more_below(path))
 			return add_split(v, from, path, where, err);
 	}
-	return show_otherwise(v, path, from, at, r, err);
+	r = show_otherwise(v, path, from, at, r, err);
+	return MIN(r, 0);
 }
 
 static int add_link(int from, const char *path, const char *where, struct err *err)
@@ -509,24 +537,21 @@ static int find_place(const char *path)
 	return root < 0 ? -errno : look_up_below(root, path);
 }
 
-/* Root: the copy @t of one mount becomes the lower layer of its place in the view. */
-static int add_layer(struct rootfs *v, const struct tree *t, size_t n, struct err *err)
+/* Root: the copy @t of one mount becomes the lower layer of its place @at in the view.
+ * Return: 1: nothing of it can be shown; 0; -errno. */
+static int show_layer(struct rootfs *v, const struct tree *t, size_t n, int at,
+		      struct err *err)
 {
-	CLEAN(fd) int at = find_place(t->path);
 	char layer[64];
 	struct stat st;
 	int r;
 
 	if (fstat(t->fd, &st) < 0)
 		return err_sys(err, -errno, "cannot look at the mount '%s'", t->path);
-	if (at == -ENOENT || at == -ENOTDIR || at == -ELOOP)
-		return 0;
-	if (!S_ISDIR(st.st_mode)) {
-		if (!S_ISREG(st.st_mode))
-			return 0;
-		return at < 0 ? err_sys(err, at, "cannot mount '%s'", t->path)
-			      : attach_readonly(t->fd, at, t->path, err);
-	}
+	if (S_ISREG(st.st_mode))
+		return attach_readonly(t->fd, at, t->path, err);
+	if (!S_ISDIR(st.st_mode))
+		return 1;
 	snprintf(layer, sizeof(layer), STAGE_LAYER "/%zu", n);
 	if (mkdir(layer, 0700) < 0)
 		return err_sys(err, -errno, "cannot create '%s'", layer);
@@ -534,12 +559,27 @@ static int add_layer(struct rootfs *v, const struct tree *t, size_t n, struct er
 		/* What was opened is the directory below a mount that had gone by then,
 		 * as a container's does, and the directory has been removed as well. */
 		if (errno == ENOENT && strcmp(t->path, "/") != 0)
-			return 0;
+			return 1;
 		return err_sys(err, -errno, "cannot attach the mount '%s'", t->path);
 	}
-	r = at < 0 ? err_sys(err, at, "cannot find '%s' in the sandbox", t->path)
-		   : mount_overlay(t->path, t->fd, at, err);
+	r = mount_overlay(t->path, t->fd, at, err);
 	return show_otherwise(v, t->path, t->fd, at, r, err);
+}
+
+/* The layers below show what each mount of the host covers. So a mount that isn't shown
+ * itself still has its place masked. */
+static int add_layer(struct rootfs *v, const struct tree *t, size_t n, struct err *err)
+{
+	CLEAN(fd) int at = find_place(t->path);
+	int r = 1;
+
+	if (t->kind == TREE_NONE || at == -ENOENT || at == -ENOTDIR || at == -ELOOP)
+		return 0;
+	if (at < 0)
+		return err_sys(err, at, "cannot find '%s' in the sandbox", t->path);
+	if (t->kind == TREE_LAYER)
+		r = show_layer(v, t, n, at, err);
+	return r > 0 ? mask_place(at, NULL, t->path, err) : r;
 }
 
 static int add_host(struct rootfs *v, struct err *err)
@@ -555,8 +595,7 @@ static int add_host(struct rootfs *v, struct err *err)
 		return r < 0 ? r : add_split(v, top, "/", ROOTFS_ROOT, err);
 	}
 	for (size_t i = 0; r == 0 && i < v->layer_count; i++)
-		if (v->layers[i].fd >= 0)
-			r = add_layer(v, &v->layers[i], i, err);
+		r = add_layer(v, &v->layers[i], i, err);
 	return r;
 }
 

@@ -52,12 +52,13 @@
 #include "sys/mounts.h"
 
 enum tree_kind {
-	TREE_NONE = 0,
+	TREE_NONE = 0, /* of a layer: another mount covers it */
 	TREE_LAYER,    /* one mount, without those below it: lower layer of the view */
 	TREE_WRITABLE, /* a directory with all below it, writable in the view */
 	TREE_SHOWN,    /* the same, but read-only */
 	TREE_READONLY, /* read-only though below a writable directory */
-	TREE_HIDDEN,   /* no copy: something empty in its place (launch/hide.h) */
+	TREE_HIDDEN,   /* no copy: something empty in its place (launch/hide.h); of a
+			* layer: the mount can't be shown */
 	TREE_SOCKET,   /* a unix socket that the caller named, over its mask */
 };
 
@@ -71,7 +72,7 @@ struct tree {
 	uint32_t mount_id; /* of a layer: the number of the mount */
 	bool is_startup; /* a TREE_READONLY that runs outside later; what can't be held is
 			  * a warning */
-	int fd;		 /* owned; -1: could not be copied, which only a TREE_LAYER may */
+	int fd;		 /* owned; -1: there is no copy */
 };
 
 /* Copy what @t says. @userns_fd: the user namespace whose id map the copy gets, or -1:

@@ -388,6 +388,38 @@ def test_the_machines_own_secrets_are_hidden_from_roots_sandboxes(world):
     assert b"root:" in world.run("cat", "/etc/passwd").out
 
 
+COVERS = {
+    "a device": "mount --bind /dev/null {0}/.netrc",
+    "a pipe": "mkfifo {0}/pipe; mount --bind {0}/pipe {0}/.netrc",
+    "a kind that shows no files": "mount -t devpts none {0}/.ssh",
+    "one that cannot be copied": "mount -t tmpfs none {0}/.ssh; mount --make-unbindable {0}/.ssh",
+    "overlays on one another": "mkdir -p {0}/a {0}/b {0}/c {0}/d; mount -t overlay -o lowerdir={0}/a:{0}/b none {0}/c; "
+                               "mount -t overlay -o lowerdir={0}/c:{0}/d none {0}/.ssh",
+}
+
+
+@pytest.mark.parametrize("what", COVERS)
+def test_what_a_mount_covers_stays_covered_where_the_mount_cannot_be_shown(world, what):
+    """Root's sandboxes have the file system below each mount by itself."""
+    top = world.workdir()
+    (top / ".netrc").write_text("needle")
+    (top / ".ssh").mkdir()
+    (top / ".ssh/key").write_text("needle")
+    covers = COVERS[what].format(top)
+    done = world.run("grep", "-r", "needle", top, mounts=[covers], options=SHOW)
+    left = ".netrc" if ".ssh" in covers else ".ssh/key"
+    assert [line.split(":")[0] for line in done.text.splitlines()] == [f"{top}/{left}"], done
+
+
+def test_a_mount_that_another_one_covers_hides_nothing_of_that(world):
+    top, other = world.workdir(), world.workdir()
+    for directory in (top / "a", other / "a"):
+        directory.mkdir()
+    (other / "a/file").write_text("needle")
+    mounts = [f"mount -t tmpfs none {top}/a; mount --bind {other} {top}"]
+    assert world.run("cat", top / "a/file", mounts=mounts).out == b"needle"
+
+
 def test_each_line_of_the_list_is_right():
     lines = [re.split(r" {2,}", line.strip()) for line in LIST.read_text().splitlines() if line and line[0] != "#"]
     assert len(lines) > 100 and len({line[0] for line in lines}) == len(lines)
