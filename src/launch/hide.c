@@ -183,6 +183,70 @@ struct plan_of_hidden {
 	size_t entries; /* of the directory that is walked */
 };
 
+/* --- what can't be looked at --- */
+
+/* The command has its caller's rights: what the caller alone has locked, the command may
+ * open again. */
+static bool is_ours(const struct stat *st)
+{
+	return st->st_uid == geteuid();
+}
+
+static int cannot_look(const char *path, const char *why, struct err *err)
+{
+	return err_set(err, -EPERM,
+		       "cannot look through '%s' for links and other names of what is "
+		       "hidden: %s",
+		       path, why);
+}
+
+/* Another error than these doesn't say that there is nothing. */
+static bool means_absent(int error)
+{
+	return error == ENOENT || error == ENOTDIR || error == ELOOP ||
+	       error == ENAMETOOLONG;
+}
+
+/* @name leads into a directory that can't be searched. */
+static int check_locked(const char *name, struct err *err)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	/* Then the part is in @path that could not be looked up. */
+	if (realpath(name, path) || errno != EACCES)
+		return cannot_look(name, strerror(EACCES), err);
+	for (char *end = strrchr(path, '/'); end && end > path;
+	     end = strrchr(path, '/')) {
+		*end = '\0';
+		if (stat(path, &st) == 0)
+			return is_ours(&st) ? cannot_look(path, strerror(EACCES), err)
+					    : 0;
+	}
+	return 0;
+}
+
+/* Why @name couldn't be opened, @r, is no reason to show it: only where the kernel says
+ * that nothing is there, or no directory or file that has a place, may the start go on.
+ * The kernel follows longer links than Weir. */
+static int check_unopened(const char *name, int r, struct err *err)
+{
+	struct stat st;
+	const int why = stat(name, &st) < 0 ? errno : 0;
+
+	if (means_absent(why) || (why == 0 && !S_ISDIR(st.st_mode) &&
+				  (!S_ISREG(st.st_mode) || st.st_nlink == 0)))
+		return 0;
+	return why == EACCES ? check_locked(name, err)
+			     : cannot_look(name, strerror(why ? why : -r), err);
+}
+
+/* Another fault than a refusal is no answer: what can't be asked is hidden. */
+static bool is_denied(const char *name, int right)
+{
+	return faccessat(AT_FDCWD, name, right, AT_EACCESS) < 0 && errno == EACCES;
+}
+
 /* --- homes --- */
 
 static int add_home(struct plan_of_hidden *plan, const char *home, struct err *err)
@@ -210,12 +274,25 @@ static int add_home(struct plan_of_hidden *plan, const char *home, struct err *e
 	return 0;
 }
 
+/* The home that the passwd entry of @uid names, if there is one. */
+static int add_home_of(struct plan_of_hidden *plan, uint32_t uid, struct err *err)
+{
+	const struct passwd *user;
+
+	errno = 0;
+	user = getpwuid(uid);
+	/* Where no entry is these may be left in errno: getpwuid(3). */
+	if (!user && plan->view->spec->hide_credentials && errno != 0 &&
+	    errno != ENOENT && errno != ESRCH && errno != EBADF && errno != EPERM)
+		return err_sys(err, -errno, "cannot look up the home of user %u", uid);
+	return add_home(plan, user ? user->pw_dir : NULL, err);
+}
+
 /* The homes in which credentials are hidden. The user who called sudo has one, too, and
  * root can read it. */
 static int find_homes(struct plan_of_hidden *plan, struct err *err)
 {
 	const char *sudo = getenv("SUDO_UID");
-	const struct passwd *user;
 	uint32_t uid;
 	int r;
 
@@ -223,12 +300,10 @@ static int find_homes(struct plan_of_hidden *plan, struct err *err)
 	r = add_home(plan, getenv("HOME"), err);
 	if (r < 0)
 		return r;
-	user = getpwuid(geteuid());
-	r = add_home(plan, user ? user->pw_dir : NULL, err);
+	r = add_home_of(plan, geteuid(), err);
 	if (r < 0 || !sudo || !text_to_u32(text_of(sudo), UINT32_MAX, &uid))
 		return r;
-	user = getpwuid(uid);
-	return add_home(plan, user ? user->pw_dir : NULL, err);
+	return add_home_of(plan, uid, err);
 }
 
 /* --- what is shown all the same --- */
@@ -297,8 +372,11 @@ static int add_alias(struct plan_of_hidden *plan, const char *other, const struc
 		   is_whole = path_is_within(part->inside, m->root);
 	CLEAN(path) struct path q = { .fd = -1 };
 	struct stat st = p->st;
+	const int r = path_open(other, &q, NULL);
 
-	if (path_open(other, &q, NULL) < 0 || (!is_whole && q.mount_id != m->id))
+	if (r < 0)
+		return check_unopened(other, r, err);
+	if (!is_whole && q.mount_id != m->id)
 		return 0;
 	if (!is_place && lstat(part->path, &st) < 0)
 		st = q.st;
@@ -369,40 +447,6 @@ static bool is_worth_hiding(const struct plan_of_hidden *plan, const struct path
 	       (S_ISREG(p->st.st_mode) || S_ISDIR(p->st.st_mode));
 }
 
-/* The command has its caller's rights: what the caller alone has locked, the command may
- * open again. */
-static bool is_ours(const struct stat *st)
-{
-	return st->st_uid == geteuid();
-}
-
-static int cannot_look(const char *path, const char *why, struct err *err)
-{
-	return err_set(err, -EPERM,
-		       "cannot look through '%s' for links and other names of what is "
-		       "hidden: %s",
-		       path, why);
-}
-
-/* @name leads into a directory that can't be searched. */
-static int check_locked(const char *name, struct err *err)
-{
-	char path[PATH_MAX];
-	struct stat st;
-
-	/* Then the part is in @path that could not be looked up. */
-	if (realpath(name, path) || errno != EACCES)
-		return 0;
-	for (char *end = strrchr(path, '/'); end && end > path;
-	     end = strrchr(path, '/')) {
-		*end = '\0';
-		if (stat(path, &st) == 0)
-			return is_ours(&st) ? cannot_look(path, strerror(EACCES), err)
-					    : 0;
-	}
-	return 0;
-}
-
 static int walk(struct plan_of_hidden *plan, int dir, const char *name, const char *path,
 		const char *kept, size_t depth, struct err *err);
 
@@ -415,13 +459,14 @@ static int walk_entry(struct plan_of_hidden *plan, int dir, const char *director
 	if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= (int)sizeof(path))
 		return cannot_look(directory, "its paths are too long", err);
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? 0 : cannot_look(directory, strerror(errno), err);
+		return means_absent(errno) ? 0
+					   : cannot_look(directory, strerror(errno), err);
 	if (S_ISLNK(st.st_mode)) {
 		CLEAN(path) struct path p = { .fd = -1 };
 		const int r = path_open(path, &p, NULL);
 
 		if (r < 0)
-			return r == -EACCES ? check_locked(path, err) : 0;
+			return check_unopened(path, r, err);
 		return is_worth_hiding(plan, &p) ? add_whole(plan, &p, NULL, err) : 0;
 	}
 	if (S_ISREG(st.st_mode))
@@ -441,10 +486,10 @@ static int walk(struct plan_of_hidden *plan, int dir, const char *name, const ch
 	struct stat st;
 	int r = 0;
 
+	if (!stream && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return means_absent(errno) ? 0 : cannot_look(path, strerror(errno), err);
 	if (!stream)
-		return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-				       S_ISDIR(st.st_mode) &&
-				       (is_ours(&st) || why != EACCES)
+		return S_ISDIR(st.st_mode) && (is_ours(&st) || why != EACCES)
 			       ? cannot_look(path, strerror(why), err)
 			       : 0;
 	while (r == 0 && (entry = directory_next(stream))) {
@@ -544,12 +589,6 @@ static const char *behind(const char *text, const char *beginning)
 	return strncmp(text, beginning, len) == 0 ? text + len : NULL;
 }
 
-/* Another fault than a refusal is no answer: what can't be asked is hidden. */
-static bool is_denied(const char *name, int right)
-{
-	return faccessat(AT_FDCWD, name, right, AT_EACCESS) < 0 && errno == EACCES;
-}
-
 static int plan_credential(struct plan_of_hidden *plan, const char *name, const char *how,
 			   struct err *err)
 {
@@ -559,9 +598,11 @@ static int plan_credential(struct plan_of_hidden *plan, const char *name, const 
 	int r;
 
 	/* Most aren't there. */
-	r = lstat(name, &st) < 0 ? -errno : path_open(name, &p, NULL);
+	if (lstat(name, &st) < 0 && means_absent(errno))
+		return 0;
+	r = path_open(name, &p, NULL);
 	if (r < 0)
-		return r == -EACCES ? check_locked(name, err) : 0;
+		return check_unopened(name, r, err);
 	if (is_named_by_option(plan->view, p.name) ||
 	    (!S_ISDIR(p.st.st_mode) && !S_ISREG(p.st.st_mode)) ||
 	    (!is_ours(&p.st) && is_denied(p.name, R_OK) && is_denied(p.name, X_OK)))

@@ -169,6 +169,25 @@ def test_a_directory_that_cannot_be_looked_through_starts_nothing(home, locked, 
     assert home.run("true", options=SHOW).code == 0
 
 
+@pytest.mark.parametrize("link", [".docker", ".ssh/id"])
+def test_a_link_that_weir_cannot_follow_starts_nothing(home, link):
+    """The kernel can. This one is too long, with what follows."""
+    target = str(home.put("elsewhere/config.json").parent)
+    home.make(".ssh")
+    (home.path / link).symlink_to("/" * (4095 - len(target)) + target)
+    assert (home.path / link / "config.json").exists(), "positive control"
+    done = home.run("true")
+    assert done.code == 125 and f"'{home.path}/{link}" in done.messages and "File name too long" in done.messages, done
+    assert home.run("true", options=SHOW).code == 0
+
+
+def test_a_variable_that_names_no_place_starts_everything(home):
+    """A key itself, in the place of its name; a descriptor, which is none of a file system's."""
+    home.put(".netrc")
+    for value in "x" * 3000, "/dev/fd/0", "/dev/stdin", f"{home.path}/.netrc/x", "/proc/self/fd/77":
+        assert home.run("true", env={"GOOGLE_APPLICATION_CREDENTIALS": value, "KUBECONFIG": value}).code == 0, value
+
+
 def test_hard_links_of_what_is_named_are_hidden_too(home):
     os.link(home.put("vault/deep/key"), home.path / "elsewhere")
     assert home.seen(options=("--hide", str(home.path / "vault"))) == set()
