@@ -433,10 +433,14 @@ static int add_whole(struct plan_of_hidden *plan, const struct path *p, const ch
 /* --- what links in a directory of credentials lead to --- */
 
 /* A link leads to credentials that are kept elsewhere, or to something that has nothing
- * to do with them: not a package's files, and not what holds the home. */
+ * to do with them: a package's files, what holds the home, and of others' files what
+ * isn't given to the caller, or is given to everybody. */
 static bool is_worth_hiding(const struct plan_of_hidden *plan, const struct path *p)
 {
-	if ((geteuid() != 0 && p->st.st_uid != geteuid()) ||
+	const bool is_given = S_ISREG(p->st.st_mode) && !(p->st.st_mode & S_IROTH) &&
+			      !is_denied(p->name, R_OK);
+
+	if ((geteuid() != 0 && !is_ours(&p->st) && !is_given) ||
 	    path_is_within(p->name, "/usr"))
 		return false;
 	for (size_t i = 0; i < plan->home_count; i++) {

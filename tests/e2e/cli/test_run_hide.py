@@ -228,6 +228,20 @@ def test_symbolic_links_lead_to_nothing(home):
     assert len(home.seen(options=SHOW)) >= 4
 
 
+def test_a_link_leads_to_no_file_that_somebody_else_gave_the_user_alone(home, world):
+    """As an orchestrator gives secrets. What all may read, and directories of others, have nothing to do with credentials."""
+    given = world.workdir(home.user)
+    home.make(".ssh")
+    for name, mode in ("key", 0o440), ("public", 0o444), ("dir/file", 0o440):
+        (given / name).parent.mkdir(exist_ok=True)
+        (given / name).write_text("needle")
+        os.chown(given / name, 0, home.who.gid), (given / name).chmod(mode)
+        (home.path / ".ssh" / name.split("/")[0]).symlink_to(given / name.split("/")[0])
+    shown = {f"{given}/public", f"{given}/dir/file"} if home.user != "root" else set()
+    assert home.seen(home.path, given) == shown
+    assert len(home.seen(given, options=SHOW)) == 3, "positive control"
+
+
 def test_hard_links_of_it_are_hidden_too(home):
     os.link(home.put(".ssh/id"), home.path / "project/copy")
     os.link(home.put(".netrc"), home.make("deep/er") / "netrc")
