@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
+#include <termios.h>
 
 #include "sys/files.h"
 
@@ -322,7 +323,9 @@ void std_state_read(struct std_state *ret)
 {
 	for (int fd = 0; fd < 3; fd++) {
 		socklen_t size = sizeof(ret->send_timeout[fd]);
+		struct termios t;
 
+		ret->stop[fd] = tcgetattr(fd, &t) == 0 ? t.c_cc[VSTOP] : 0;
 		ret->flags[fd] = fcntl(fd, F_GETFL);
 		ret->send_timeout[fd] = (struct timeval){ 0 };
 		(void)!getsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &ret->send_timeout[fd],
@@ -340,10 +343,29 @@ static void leave_hole(int fd)
 		lseek(fd, 0, SEEK_END);
 }
 
+/* Stopped by the byte @stop alone, and going on: any byte can be in what a terminal sends
+ * when the command asks it. */
+static void start_terminal(int fd, cc_t stop)
+{
+	struct termios t;
+
+	if (tcgetattr(fd, &t) < 0)
+		return;
+	if (t.c_cc[VSTOP] != stop) {
+		t.c_cc[VSTOP] = stop;
+		(void)!tcsetattr(fd, TCSANOW, &t);
+	}
+	/* The second call starts only what the first has stopped. */
+	(void)!tcflow(fd, TCOOFF);
+	(void)!tcflow(fd, TCOON);
+}
+
 void std_state_restore(const struct std_state *s)
 {
 	const struct sigaction ignore = { .sa_handler = SIG_IGN };
 
+	sigaction(SIGTTOU, &ignore, NULL);
+	sigaction(SIGTSTP, &ignore, NULL);
 	for (int fd = 0; fd < 3; fd++) {
 		if (s->flags[fd] < 0)
 			continue;
@@ -353,6 +375,6 @@ void std_state_restore(const struct std_state *s)
 				  sizeof(s->send_timeout[fd]));
 		if ((s->flags[fd] & O_ACCMODE) != O_RDONLY)
 			leave_hole(fd);
+		start_terminal(fd, s->stop[fd]);
 	}
-	sigaction(SIGTTOU, &ignore, NULL);
 }

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <sys/time.h>
+#include <termios.h>
 
 #include "base/err.h"
 
@@ -48,10 +49,11 @@ int std_fds_protect(unsigned int changeable, struct err *err) MUST_CHECK;
 struct std_state {
 	int flags[3];
 	struct timeval send_timeout[3]; /* of a socket */
+	cc_t stop[3];			/* the byte that stops a terminal */
 };
 
 void std_state_read(struct std_state *ret);
 /* When the command has ended. A file in which the command has left its place behind the
- * end is written on at its end. From then on Weir also writes to a terminal whose
- * foreground it doesn't have, instead of being stopped. */
+ * end is written on at its end, and a terminal that was stopped goes on. From then on no
+ * key stops Weir, nor does writing to a terminal whose foreground Weir doesn't have. */
 void std_state_restore(const struct std_state *s);

@@ -2,8 +2,11 @@
 #include "launch/std_fds.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "base/macros.h"
@@ -73,4 +76,38 @@ TEST(a_place_behind_the_end_of_a_file_is_its_end)
 		assert_int_equal(lseek(STDERR_FILENO, 0, SEEK_CUR), cases[i].expected);
 		put_back(before);
 	}
+}
+
+/* Does standard error, a terminal's near side, take a byte now? */
+static bool takes_a_byte(void)
+{
+	return write(STDERR_FILENO, "x", 1) == 1;
+}
+
+/* What a terminal answers to a question is input: a stop, where the command says so. */
+TEST(a_terminal_that_was_stopped_goes_on_and_no_answer_stops_it)
+{
+	struct pollfd input = { .fd = STDERR_FILENO, .events = POLLIN };
+	struct std_state streams;
+	struct termios t;
+	int master, slave, before;
+
+	assert_int_equal(openpty(&master, &slave, NULL, NULL, NULL), 0);
+	before = put_in_place(slave);
+	assert_int_equal(fcntl(STDERR_FILENO, F_SETFL, O_NONBLOCK), 0);
+	std_state_read(&streams);
+	assert_int_equal(tcgetattr(STDERR_FILENO, &t), 0);
+	t.c_iflag |= IXON;
+	t.c_cc[VSTOP] = 'c';
+	assert_int_equal(tcsetattr(STDERR_FILENO, TCSANOW, &t), 0);
+	assert_int_equal(write(master, "c", 1), 1);
+	while (takes_a_byte()) /* input takes its time */
+		assert_true(poll(NULL, 0, 1) == 0);
+	std_state_restore(&streams);
+	assert_true(takes_a_byte());
+	assert_int_equal(write(master, "c\n", 2), 2);
+	assert_int_equal(poll(&input, 1, -1), 1);
+	assert_true(takes_a_byte());
+	put_back(before);
+	close(master);
 }
