@@ -366,6 +366,7 @@ void std_state_restore(const struct std_state *s)
 
 	sigaction(SIGTTOU, &ignore, NULL);
 	sigaction(SIGTSTP, &ignore, NULL);
+	sigaction(SIGXFSZ, &ignore, NULL);
 	for (int fd = 0; fd < 3; fd++) {
 		if (s->flags[fd] < 0)
 			continue;

@@ -55,5 +55,6 @@ struct std_state {
 void std_state_read(struct std_state *ret);
 /* When the command has ended. A file in which the command has left its place behind the
  * end is written on at its end, and a terminal that was stopped goes on. From then on no
- * key stops Weir, nor does writing to a terminal whose foreground Weir doesn't have. */
+ * key stops Weir, nor does writing to a terminal whose foreground Weir doesn't have, and
+ * no file's length ends it. */
 void std_state_restore(const struct std_state *s);

@@ -839,6 +839,7 @@ int run_host(struct run_spec *spec)
 	else if (h.child > 0)
 		wait_for_command(&h);
 	std_state_restore(&streams);
+	log_hold();
 	leave(&h);
 	report = (struct report){
 		.spec = h.spec,
@@ -851,9 +852,8 @@ int run_host(struct run_spec *spec)
 		.held_count = h.environment.held_count,
 		.stopped = h.is_closed,
 	};
-	status = report_end(&report, h.failure, h.wait_status);
-	if (WIFSIGNALED(h.wait_status) && status == 128 + WTERMSIG(h.wait_status))
-		process_die_by(WTERMSIG(h.wait_status));
+	status = report_leave(report_end(&report, h.failure, h.wait_status),
+			      h.wait_status);
 	free(h.member.groups);
 	free((void *)(uintptr_t)h.member.name);
 	free((void *)(uintptr_t)h.member.home);

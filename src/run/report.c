@@ -316,10 +316,19 @@ int report_end(struct report *r, int failure, int wait_status)
 		r->exit_status = r->signal > 0 ? 128 + r->signal
 					       : WEXITSTATUS(wait_status);
 	if (failure == 0 && !r->spec->quiet)
-		print_people(stderr, r);
+		print_people(log_stream(), r);
 	if (r->ring && report_write(r, &err) < 0)
 		return log_end(RUN_STATUS_FAILED, "%s", err.text);
 	return r->exit_status;
+}
+
+int report_leave(int status, int wait_status)
+{
+	if (log_release() < 0)
+		status = RUN_STATUS_FAILED;
+	if (WIFSIGNALED(wait_status) && status == 128 + WTERMSIG(wait_status))
+		process_die_by(WTERMSIG(wait_status));
+	return status;
 }
 
 /* === the store === */

@@ -61,11 +61,15 @@ uint64_t report_unchecked(const struct report *r);
 enum { REPORT_LOST_SIZE = 128 };
 const char *report_audit_lost(const struct report *r, char buf[REPORT_LOST_SIZE]);
 
-/* The run is over: say it on stderr unless spec->quiet is set or @failure says that Weir
- * failed, and write it to the files of spec->reports. @r has all but what follows
- * from @failure, 0 or the exit status of that, and @wait_status of the command.
- * Return: the exit status. */
+/* The run is over, and log_hold() was called: say it on stderr unless spec->quiet is set
+ * or @failure says that Weir failed, and write it to the files of spec->reports. @r has
+ * all but what follows from @failure, 0 or the exit status of that, and @wait_status of
+ * the command. Return: the exit status. */
 int report_end(struct report *r, int failure, int wait_status);
+/* Last of all: write the words that have waited. A command that was killed is answered by
+ * the same signal, if @status says so; then this doesn't return.
+ * Return: @status, or RUN_STATUS_FAILED where the words could not be written. */
+int report_leave(int status, int wait_status) MUST_CHECK;
 
 /* An engine may have been taken over: advice that nobody makes would be another line for
  * a shell, and goes. */

@@ -794,11 +794,14 @@ static int write_one(const struct report *r, const struct run_report *report)
 
 int report_write(const struct report *r, struct err *err)
 {
+	const size_t count = r->spec->report_count;
 	int result = 0;
 
-	for (size_t i = 0; i < r->spec->report_count; i++) {
-		const struct run_report *report = &r->spec->reports[i];
-		const int one = write_one(r, report);
+	/* Standard output comes last: its reader may take as long as he likes. */
+	for (size_t i = 0; i < 2 * count; i++) {
+		const struct run_report *report = &r->spec->reports[i % count];
+		const int one = (report->fd < 0) == (i >= count) ? write_one(r, report)
+								 : 0;
 
 		if (one < 0)
 			result = err_sys(err, one, "cannot write the report %s",

@@ -940,6 +940,7 @@ int control_run(struct run_spec *spec)
 	asking_close(&c.asking);
 	stdin_pipe_close(&c.input);
 	std_state_restore(&streams);
+	log_hold();
 	if (c.startup && !startup_report_new(c.startup, spec->quiet) && c.failure == 0)
 		c.failure = RUN_STATUS_FAILED;
 	if (c.why.text[0])
@@ -948,8 +949,5 @@ int control_run(struct run_spec *spec)
 		startup_files_done(c.startup);
 	free(c.startup);
 	run_store_close(&c.store);
-	status = report_run(&c);
-	if (WIFSIGNALED(c.wait_status) && status == 128 + WTERMSIG(c.wait_status))
-		process_die_by(WTERMSIG(c.wait_status));
-	return status;
+	return report_leave(report_run(&c), c.wait_status);
 }

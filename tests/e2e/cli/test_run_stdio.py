@@ -2,6 +2,7 @@
 """stdin, stdout, stderr: as if Weir weren't there."""
 import fcntl
 import hashlib
+import json
 import os
 import select
 import shutil
@@ -14,6 +15,7 @@ import pytest
 
 from world.program import comm, descendants
 from world.run import finish
+from world.sidecar import wait_for
 
 
 def test_streams_stay_apart(world, user):
@@ -199,6 +201,60 @@ def test_a_stream_that_the_command_closes_keeps_nothing_from_being_done(world, u
         assert started.process.wait(60) == 125
     assert not (cwd / ".git/config.worktree").exists() and not (cwd / ".git/commondir").exists()
     assert "denied.test" in (reports / "report.json").read_text(encoding="utf-8")
+
+
+def test_the_files_of_the_report_are_written_before_the_first_word(world, user):
+    """A command fills the pipe, which nobody reads: its words wait, and what else has to be done doesn't."""
+    cwd, file = world.workdir(user), world.workdir(user) / "report.json"
+    assert world.command("git", "init", "-q", ".", user=user, cwd=cwd).code == 0
+    script = "open('.git/config.worktree', 'w')" + FILL
+    read, write = os.pipe()
+    with world.run_start("/usr/bin/python3", "-ISc", script, stderr=write, user=user, cwd=cwd,
+                         options=("--report", file)) as started, open(read, "rb") as pipe:
+        os.close(write)
+        report = wait_for(lambda: file.exists() and (text := file.read_text(encoding="utf-8")).endswith("}\n") and json.loads(text))
+        assert report["exit_status"] == 125 and "denied.test" in str(report)
+        assert not (cwd / ".git/config.worktree").exists()
+        assert started.process.poll() is None
+        said = pipe.read()
+        assert started.process.wait(60) == 125
+    assert b"config.worktree" in said, said[-300:]
+
+
+LONGEST = """
+import os, socket
+try:
+    socket.getaddrinfo("denied.test", 443)
+except OSError:
+    pass
+size, step = 0, 1 << 62
+while step:
+    try:
+        os.ftruncate(2, size + step)
+        size += step
+    except (OSError, OverflowError):
+        pass
+    step //= 2
+os.lseek(2, 0, os.SEEK_END)
+"""
+
+
+@pytest.mark.parametrize("append", [0, os.O_APPEND], ids=["", "append"])
+def test_a_file_that_the_command_makes_too_long_has_the_report_behind_its_data(world, user, append):
+    name = world.workdir(user) / "stderr"
+    file = os.open(name, os.O_RDWR | os.O_CREAT | append, 0o666)
+    with world.run_start("/usr/bin/python3", "-ISc", LONGEST, stderr=file, user=user) as started:
+        assert started.process.wait(60) == 0
+    os.close(file)
+    assert name.stat().st_size < 1 << 20 and b"denied.test" in name.read_bytes()
+
+
+def test_words_that_cannot_be_written_end_the_run_with_125(world):
+    denied = ("getent", "hosts", "denied.test")
+    with open("/dev/full", "wb") as full:
+        for options, argv, code in ((), denied, 125), ((), ("true",), 0), (("--quiet",), denied, 2):
+            with world.run_start(*argv, stderr=full, options=options) as started:
+                assert started.process.wait(60) == code
 
 
 FULL = FILL.replace('socket.getaddrinfo("denied.test", 443)', "pass") + """
