@@ -250,7 +250,7 @@ bool report_live_note(struct report_live *l, const struct event_ring *ring,
 	return l->said < l->count || !l->more_said;
 }
 
-bool report_may_say_now(void)
+static bool may_say_now(void)
 {
 	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
 	struct termios t;
@@ -261,39 +261,40 @@ bool report_may_say_now(void)
 	       (t.c_lflag & ICANON && !(t.c_lflag & TOSTOP));
 }
 
-/* One write(), which a pipe takes whole. */
-static void say_line(const char *how, const char *what, const char *why,
-		     const char *advice)
+bool report_say_now(const char *text)
 {
-	char line[2048], word[SHELL_WORD_SIZE];
-	size_t size = (size_t)snprintf(line, sizeof(line), "weir: %s%s: %s%s%s\n", how,
-				       what, why,
-				       advice[0] ? "; allow with --allow " : "",
-				       advice[0] ? shell_word(advice, word) : "");
+	sigset_t stop, before;
 
-	if (size >= sizeof(line)) {
-		size = sizeof(line) - 1;
-		line[size - 1] = '\n';
-	}
-	(void)!write(STDERR_FILENO, line, size);
+	if (!may_say_now())
+		return false;
+	/* The command can set TOSTOP, or take the foreground, after the look. */
+	sigemptyset(&stop);
+	sigaddset(&stop, SIGTTOU);
+	sigprocmask(SIG_BLOCK, &stop, &before);
+	log_write("%s", text);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return true;
 }
 
 void report_live_say(struct report_live *l, const struct run_policy *policy)
 {
-	char what[REPORT_WHAT_SIZE], why[REPORT_WHY_SIZE];
+	char what[REPORT_WHAT_SIZE], why[REPORT_WHY_SIZE], word[SHELL_WORD_SIZE];
+	char line[2048];
 
-	while (l->said < l->count && report_may_say_now()) {
-		const struct event *e = &l->events[l->said++];
+	for (; l->said < l->count; l->said++) {
+		const struct event *e = &l->events[l->said];
 
-		say_line(report_is_failure(e) ? "failed " : "refused ",
+		snprintf(line, sizeof(line), "%s %s: %s%s%s",
+			 report_is_failure(e) ? "failed" : "refused",
 			 report_what(e, what), report_why(report_plan(policy, e), e, why),
-			 e->advice);
+			 e->advice[0] ? "; allow with --allow " : "",
+			 e->advice[0] ? shell_word(e->advice, word) : "");
+		if (!report_say_now(line))
+			return;
 	}
-	if (l->more && !l->more_said && l->said == l->count && report_may_say_now()) {
-		say_line("", "more is refused or fails", "the end of the run says all",
-			 "");
-		l->more_said = true;
-	}
+	if (l->more && !l->more_said)
+		l->more_said = report_say_now("more is refused or fails: the end of the "
+					      "run says all");
 }
 
 /* --- the end --- */

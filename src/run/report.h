@@ -86,9 +86,10 @@ struct report_live {
  * REPORT_LIVE_MS: where the run has ended by then the report says it alone. */
 bool report_live_note(struct report_live *l, const struct event_ring *ring,
 		      const struct event *e);
-/* Would a line on stderr neither make Weir wait nor fall into the screen of a program
- * that draws on its terminal? While the command runs nothing else is said. */
-bool report_may_say_now(void);
+/* While the command runs: say @text on stderr, unless that would make Weir wait or fall
+ * into the screen of a program that draws on its terminal. Return: whether it was said.
+ */
+bool report_say_now(const char *text);
 void report_live_say(struct report_live *l, const struct run_policy *policy);
 
 /* Before the command starts: open the files that --report names, so that nothing that the

@@ -121,14 +121,15 @@ struct control {
  * false when Weir would have had to wait. */
 static bool say(struct control *c, const char *text)
 {
-	bool may;
+	bool said = c->state < CONTROL_RELEASED;
 
 	terminal_pause(&c->asking.terminal);
-	may = c->state < CONTROL_RELEASED || report_may_say_now();
-	if (may)
+	if (said)
 		log_write("%s", text);
+	else
+		said = report_say_now(text);
 	terminal_resume(&c->asking.terminal);
-	return may;
+	return said;
 }
 
 /* Weir failed: say why, end everything. The first reason counts. */
