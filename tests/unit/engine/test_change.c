@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Rules that end and budgets that are used up, of many sandboxes. Nothing can be enforced
  * here: names and the relay go by the new plan all the same. */
+#include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 
@@ -17,10 +18,11 @@ static uint8_t *bytes;
 static size_t gone_over, host_readings;
 static void (*on_gone_over)(void);
 
-/* The linker puts these two in the places of the real ones (--wrap). */
+/* The linker puts these in the places of the real ones (--wrap). */
 struct filter_conn *__wrap_filter_host_conn(struct filter_host *h);
 int __wrap_filter_counts_read(struct filter_conn *c, enum addr_family family,
 			      bool refused, filter_counts_fn *fn, void *data);
+int __wrap_filter_total(struct filter_conn *c, bool refused, uint64_t *ret);
 
 struct filter_conn *__wrap_filter_host_conn(struct filter_host *h)
 {
@@ -32,6 +34,11 @@ int __wrap_filter_counts_read(struct filter_conn *c, enum addr_family family,
 {
 	host_readings += !refused && family == ADDR_V4;
 	return 0;
+}
+
+int __wrap_filter_total(struct filter_conn *c, bool refused, uint64_t *ret)
+{
+	return -ENOENT;
 }
 
 static void on_status(struct engine_sandbox *g)
