@@ -545,11 +545,7 @@ static bool plan_startup_file(struct rootfs *v, const struct path *p)
 	add_tree(v, p, TREE_READONLY)->is_startup = true;
 	/* Another name of the same file may lie in a writable directory too. */
 	if (S_ISREG(p->st.st_mode) && p->st.st_nlink > 1)
-		launch_send_report(
-			v->spec->control_fd, LAUNCH_WARNING, 0,
-			"'%s' has other names (hard links), under which the command may "
-			"be able to change it",
-			p->name);
+		startup_files_note_other_names(v->spec->startup, p->name);
 	if (!S_ISLNK(p->st.st_mode))
 		return true;
 	target = &v->paths[v->path_count];
@@ -621,6 +617,19 @@ static int plan_startup_files(struct rootfs *v, struct err *err)
 			s->is_dangling[i] = !plan_startup_file(v, &s->found[i]);
 	}
 	report_secrets(v);
+	if (s->other_names == 1)
+		launch_send_report(
+			v->spec->control_fd, LAUNCH_WARNING, 0,
+			"'%s' has other names (hard links), under which the command may "
+			"be able to change it",
+			s->with_other_names ?: "a file");
+	else if (s->other_names > 1)
+		launch_send_report(
+			v->spec->control_fd, LAUNCH_WARNING, 0,
+			"%zu files that run outside later, such as '%s', have "
+			"other names (hard links), under which the command may "
+			"be able to change them",
+			s->other_names, s->with_other_names ?: "one");
 	if (s->cut)
 		launch_send_report(
 			v->spec->control_fd, LAUNCH_WARNING, 0,

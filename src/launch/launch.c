@@ -819,10 +819,12 @@ void launch_send_report(int fd, enum launch_report_type type, int value, const c
 			...)
 {
 	struct launch_report report = { .type = type, .value = value };
+	/* Of warnings there may be any number, before anybody reads. */
+	const int flags = MSG_NOSIGNAL | (type == LAUNCH_WARNING ? MSG_DONTWAIT : 0);
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(report.text, sizeof(report.text), fmt, ap);
 	va_end(ap);
-	(void)!send(fd, &report, sizeof(report), MSG_NOSIGNAL);
+	(void)!send(fd, &report, sizeof(report), flags);
 }

@@ -133,7 +133,8 @@ int launch_write_maps(const struct launch_machine *m, pid_t child,
 
 /* In the launch child: weir-init, which links nothing of ours, has its
  * own. Send one report, the text formatted and cut to fit. Failure is not reported: when
- * control is gone there is nobody to tell, and the caller is about to die. */
+ * control is gone there is nobody to tell, and the caller is about to die. A warning for
+ * which the socket has no room is left out. */
 void launch_send_report(int fd, enum launch_report_type type, int value, const char *fmt,
 			...) PRINTF_LIKE(4, 5);
 

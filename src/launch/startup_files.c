@@ -18,6 +18,7 @@
 #include "base/text.h"
 #include "launch/git_repository.h"
 #include "launch/startup_names.h"
+#include "launch/startup_scan.h"
 #include "sys/files.h"
 #include "sys/mounts.h"
 
@@ -32,17 +33,7 @@ enum {
 	/* of one directory that is held or runs; more: neither protected nor told */
 	LINKS_MAX = 32,
 	LINKS_ENTRIES_MAX = 1000,
-};
-
-struct scan {
-	struct startup_files *files;
-	const struct path *tops; /* all writable directories */
-	size_t top_count;
-	const struct path *top; /* the one that is walked */
-	char **queue;		/* owned, with what is left in it: relative to the top */
-	size_t first, last;
-	size_t entries;
-	bool after; /* the end: nothing is made */
+	ELSEWHERE_MAX = 64, /* such directories outside of the writable ones */
 };
 
 /* What one directory has of a git directory's. */
@@ -68,18 +59,6 @@ static char *join_names(const char *directory, const char *name)
 	return joined;
 }
 
-/* DT_UNKNOWN: it has gone. */
-static unsigned char type_of(int dir, const struct dirent *entry)
-{
-	struct stat st;
-
-	if (entry->d_type != DT_UNKNOWN)
-		return entry->d_type;
-	if (fstatat(dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return DT_UNKNOWN;
-	return (unsigned char)IFTODT(st.st_mode);
-}
-
 const struct path *startup_files_known(const struct startup_files *s, const char *name)
 {
 	for (size_t i = 0; i < s->count; i++) {
@@ -89,11 +68,10 @@ const struct path *startup_files_known(const struct startup_files *s, const char
 	return NULL;
 }
 
-/* Since its directory was read. Another fault is no answer: what it hides may be there.
- */
-static bool has_gone(int code)
+void startup_files_note_other_names(struct startup_files *s, const char *name)
 {
-	return code == -ENOENT || code == -ENOTDIR || code == -ELOOP;
+	if (s->other_names++ == 0)
+		s->with_other_names = strdup(name);
 }
 
 /* --- the walk --- */
@@ -120,7 +98,7 @@ static int add_file(struct scan *scan, const char *directory, const char *name,
 		return 0;
 	}
 	p.fd = open_below(scan->top, rest, O_PATH);
-	if (p.fd < 0 && !has_gone(p.fd))
+	if (p.fd < 0 && !scan_has_gone(p.fd))
 		s->cut = true;
 	if (p.fd < 0 || fstat(p.fd, &p.st) < 0 || startup_files_known(s, p.name)) {
 		path_done(&p); /* it has gone, or lies below two writable directories */
@@ -185,17 +163,23 @@ static bool is_whole(const struct git_marks *marks)
 	return marks->head && marks->objects && marks->refs;
 }
 
-/* Is the open directory @dir, which is called @name, one of git's? A command may have
- * moved HEAD, objects or refs away, for the next command to put back. What was held no
- * command can have moved: that alone is enough. */
-static bool is_gits(int dir, const char *name, const struct git_marks *marks)
+/* Has the open directory @dir what is held of git's? No command can have moved that, and
+ * what makes it anew is told. */
+static bool has_held(int dir, const struct git_marks *marks)
 {
 	struct stat config, hooks;
 
+	return marks->config && marks->hooks && fstatat(dir, "config", &config, 0) == 0 &&
+	       S_ISREG(config.st_mode) && fstatat(dir, "hooks", &hooks, 0) == 0 &&
+	       S_ISDIR(hooks.st_mode);
+}
+
+/* Is the open directory @dir, which is called @name, one of git's? A command may have
+ * moved HEAD, objects or refs away, for the next command to put back. */
+static bool is_gits(int dir, const char *name, const struct git_marks *marks)
+{
 	return is_whole(marks) || marks->commondir || strcasecmp(name, ".git") == 0 ||
-	       (marks->config && marks->hooks &&
-		fstatat(dir, "config", &config, 0) == 0 && S_ISREG(config.st_mode) &&
-		fstatat(dir, "hooks", &hooks, 0) == 0 && S_ISDIR(hooks.st_mode));
+	       has_held(dir, marks);
 }
 
 /* --- by links --- */
@@ -210,10 +194,8 @@ static const char *rest_below(const struct path *top, const char *name)
 	return name + above + (above > 1);
 }
 
-/* Add @name, which no link is on the way to, where it lies in a writable directory,
- * whichever it is. */
-static int add_in_tops(struct scan *scan, const char *name, const char *reason,
-		       struct err *err)
+int scan_add_in_tops(struct scan *scan, const char *name, const char *reason,
+		     struct err *err)
 {
 	struct startup_files *s = scan->files;
 	int r = 0;
@@ -239,14 +221,13 @@ static bool is_in_tops(const struct scan *scan, const char *name)
 	return false;
 }
 
-/* Each link on the way to @p could be led elsewhere. */
-static int add_way(struct scan *scan, const struct path *p, const char *reason,
-		   struct err *err)
+int scan_add_way(struct scan *scan, const struct path *p, const char *reason,
+		 struct err *err)
 {
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < p->link_count; i++)
-		r = add_in_tops(scan, p->links[i], reason, err);
+		r = scan_add_in_tops(scan, p->links[i], reason, err);
 	return r;
 }
 
@@ -285,14 +266,14 @@ static int add_obeyed_link(struct links_walk *w, const char *name)
 	    (!S_ISDIR(p.st.st_mode) || has_a_top(w->scan, &p)))
 		return 0;
 	w->links++;
-	r = add_in_tops(w->scan, name, w->reason, w->err);
+	r = scan_add_in_tops(w->scan, name, w->reason, w->err);
 	for (size_t i = before; i < s->count; i++)
 		s->is_inside[i] = true;
 	if (r < 0 || !leads || is_in_tops(w->scan, name))
 		return r;
-	r = add_way(w->scan, &p, w->reason, w->err);
+	r = scan_add_way(w->scan, &p, w->reason, w->err);
 	if (r == 0)
-		r = add_in_tops(w->scan, p.name, w->reason, w->err);
+		r = scan_add_in_tops(w->scan, p.name, w->reason, w->err);
 	if (r == 0 && S_ISDIR(p.st.st_mode) && !is_in_tops(w->scan, p.name))
 		r = add_links(w, p.fd, ".", p.name);
 	return r;
@@ -306,6 +287,23 @@ static bool is_walked_for_links(const char *name)
 	return !text_is_one_of(name, others, ARRAY_SIZE(others));
 }
 
+/* A file in a directory that is held is not mounted by itself: under another name it can
+ * be changed. */
+static void note_other_names(struct scan *scan, int dir, const struct dirent *entry,
+			     const char *directory)
+{
+	CLEAN(mem) char *name = NULL;
+	struct stat st;
+
+	if (directory_type(dir, entry) != DT_REG ||
+	    fstatat(dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    st.st_nlink < 2 || !is_in_tops(scan, directory))
+		return;
+	name = join_names(directory, entry->d_name);
+	if (name)
+		startup_files_note_other_names(scan->files, name);
+}
+
 static int add_links_of(struct links_walk *w, DIR *dir, const char *name, bool of_links)
 {
 	const struct dirent *entry;
@@ -316,8 +314,10 @@ static int add_links_of(struct links_walk *w, DIR *dir, const char *name, bool o
 
 		w->is_full = of_links &&
 			     (++w->entries > LINKS_ENTRIES_MAX || w->links == LINKS_MAX);
+		if (of_links && !w->is_full)
+			note_other_names(w->scan, dirfd(dir), entry, name);
 		if (w->is_full ||
-		    type_of(dirfd(dir), entry) != (of_links ? DT_LNK : DT_DIR) ||
+		    directory_type(dirfd(dir), entry) != (of_links ? DT_LNK : DT_DIR) ||
 		    (!of_links && !is_walked_for_links(entry->d_name)))
 			continue;
 		whole = join_names(name, entry->d_name);
@@ -338,7 +338,7 @@ static int add_links(struct links_walk *w, int at, const char *entry, const char
 	int r = 0;
 
 	w->is_full = w->is_full || w->depth == STARTUP_DEPTH_MAX ||
-		     (!dir && !has_gone(-errno));
+		     (!dir && !scan_has_gone(-errno));
 	w->depth++;
 	if (dir)
 		r = add_links_of(w, dir, name, true);
@@ -351,10 +351,8 @@ static int add_links(struct links_walk *w, int at, const char *entry, const char
 	return r;
 }
 
-/* Hold what lies at @name, and the links on the way. Where that is a directory outside of
- * the writable ones, something in it may be a link to a script that is not. */
-static int add_named(struct scan *scan, const char *name, const char *reason,
-		     struct err *err)
+int scan_add_named(struct scan *scan, const char *name, const char *reason,
+		   struct err *err)
 {
 	struct links_walk w = { .scan = scan, .reason = reason, .err = err };
 	CLEAN(path) struct path p = { .fd = -1 };
@@ -362,9 +360,9 @@ static int add_named(struct scan *scan, const char *name, const char *reason,
 
 	if (path_open(name, &p, NULL) < 0)
 		return 0; /* it is not there, and git goes on without it */
-	r = add_way(scan, &p, reason, err);
+	r = scan_add_way(scan, &p, reason, err);
 	if (r == 0)
-		r = add_in_tops(scan, p.name, reason, err);
+		r = scan_add_in_tops(scan, p.name, reason, err);
 	if (r < 0 || !S_ISDIR(p.st.st_mode) || scan->after)
 		return r;
 	/* All would be read-only. */
@@ -372,163 +370,13 @@ static int add_named(struct scan *scan, const char *name, const char *reason,
 		scan->files->cut = true;
 		return 0;
 	}
-	return is_in_tops(scan, p.name) ? 0 : add_links(&w, p.fd, ".", p.name);
-}
-
-/* --- what git's config names --- */
-
-enum {
-	INCLUDES_MAX = 10,   /* files that include each other; more: git refuses them */
-	CONFIGURED_MAX = 512 /* names in all; more: neither protected nor told */
-};
-
-struct config_reader {
-	struct scan *scan;
-	struct err *err;
-	struct arena *names;
-	const char *directory; /* of the file that is read: include.path counts from it */
-	const char *worktree;  /* core.hooksPath counts from it */
-	bool is_linked;	       /* git worktree made it: core.worktree is another one's */
-	bool is_own;	       /* the caller's or the machine's: as many as he likes */
-	size_t depth;
-	int r;
-};
-
-static const char *configured_name(struct arena *names, const char *base,
-				   const char *path)
-{
-	const char *home = strncmp(path, "~/", 2) == 0 ? getenv("HOME") : NULL;
-
-	if (path[0] == '/')
-		return arena_text(names, text_of(path));
-	return arena_printf(names, "%s/%s", home ?: base, home ? path + 2 : path);
-}
-
-static int read_named(const struct config_reader *from, const char *file);
-
-static void on_setting(void *data, struct text section, struct text key,
-		       const char *value)
-{
-	struct config_reader *c = data;
-	const bool is_core = text_equal_nocase(section, "core");
-	const bool is_hooks = is_core && text_equal_nocase(key, "hooksPath");
-	const bool is_include = text_equal_nocase(key, "path") &&
-				(text_equal_nocase(section, "include") ||
-				 text_equal_nocase(section, "includeIf"));
-	const char *name;
-
-	if (c->r < 0 || !value[0])
-		return;
-	if (is_core && text_equal_nocase(key, "worktree") && !c->is_linked) {
-		name = configured_name(c->names, c->directory, value);
-		c->worktree = name ?: c->worktree;
+	if (is_in_tops(scan, p.name))
+		return 0;
+	if (++scan->files->elsewhere > ELSEWHERE_MAX) {
+		scan->files->cut = true;
+		return 0;
 	}
-	if (!is_hooks && !is_include)
-		return;
-	if (!c->is_own && ++c->scan->files->configured > CONFIGURED_MAX) {
-		c->scan->files->cut = true;
-		return;
-	}
-	name = configured_name(c->names, is_hooks ? c->worktree : c->directory, value);
-	c->r = !name ? err_sys(c->err, -ENOMEM, "cannot read git's config")
-		     : add_named(c->scan, name,
-				 is_hooks ? "git runs what is in it, for its config says "
-					    "so"
-					  : "git's config includes it",
-				 c->err);
-	if (c->r == 0 && is_include && c->depth < INCLUDES_MAX)
-		c->r = read_named(c, name);
-}
-
-/* Add what the config @file names that git runs or reads. */
-static int read_named(const struct config_reader *from, const char *file)
-{
-	struct config_reader c = *from;
-	const size_t length = (size_t)(strrchr(file, '/') - file);
-	int r;
-
-	c.depth++;
-	c.directory = arena_text(c.names, (struct text){ file, length });
-	r = c.directory ? git_config_read(file, on_setting, &c) : -ENOMEM;
-	if (r == -ENOMEM)
-		return err_sys(c.err, r, "cannot read '%s'", file);
-	/* Git ends where a config is none. */
-	if (r < 0 && r != -EINVAL && !has_gone(r))
-		c.scan->files->cut = true;
-	return c.r;
-}
-
-/* The caller's own configs and the machine's count in every repository: a path in them
- * may count from the working tree, or lead to where a project is. */
-static int read_own_configs(const struct config_reader *c)
-{
-	const struct {
-		const char *base, *name;
-	} configs[] = {
-		{ getenv("HOME"), ".gitconfig" },
-		{ getenv("XDG_CONFIG_HOME"), "git/config" },
-		{ getenv("HOME"), ".config/git/config" },
-		{ getenv("GIT_CONFIG_GLOBAL"), "" },
-		{ "/etc", "gitconfig" },
-	};
-	int r = 0;
-
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(configs); i++) {
-		const char *base = configs[i].base, *name = configs[i].name, *file;
-
-		if (!base || base[0] != '/')
-			continue;
-		file = arena_printf(c->names, "%s%s%s", base, name[0] ? "/" : "", name);
-		r = file ? read_named(c, file)
-			 : err_sys(c->err, -ENOMEM, "cannot read git's config");
-	}
-	return r;
-}
-
-/* Hold what git obeys in the git directory @dir, of the working tree @worktree.
- * @is_linked: git worktree made that, and @dir is its repository's. */
-static int add_git(struct scan *scan, const char *dir, const char *worktree,
-		   bool is_linked, struct err *err)
-{
-	static const char *const configs[] = { "config", "config.worktree" };
-	CLEAN(arena) struct arena names = { 0 };
-	CLEAN(path) struct path common = { .fd = -1 };
-	const struct config_reader c = { .scan = scan,
-					 .err = err,
-					 .names = &names,
-					 .is_linked = is_linked,
-					 .worktree = worktree };
-	struct config_reader own = c;
-	int r = 0;
-
-	for (const struct startup_row *row = startup_git; row->why; row++)
-		for (const char *const *n = row->names; r == 0 && *n; n++) {
-			const char *name = arena_printf(&names, "%s/%s", dir, *n);
-
-			if (!name)
-				return err_sys(err, -ENOMEM, "cannot look into '%s'",
-					       dir);
-			if (startup_git_is_empty(dir, *n))
-				continue;
-			r = add_in_tops(scan, name, NULL, err);
-			if (r == 0)
-				r = add_named(scan, name, row->why, err);
-		}
-	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(configs); i++) {
-		const char *file = arena_printf(&names, "%s/%s", dir, configs[i]);
-
-		r = file ? read_named(&c, file)
-			 : err_sys(err, -ENOMEM, "cannot read the config in '%s'", dir);
-	}
-	own.is_linked = own.is_own = true;
-	if (r == 0 && !is_linked)
-		r = read_own_configs(&own);
-	if (r < 0 || is_linked ||
-	    git_file_follow(dir, "commondir", "", &common, NULL) < 0)
-		return r;
-	r = add_way(scan, &common, startup_why(startup_git, text_of(""), "commondir"),
-		    err);
-	return r < 0 ? r : add_git(scan, common.name, worktree, true, err);
+	return add_links(&w, p.fd, ".", p.name);
 }
 
 /* git makes it itself in each new repository; without it, the command could. Root makes
@@ -587,7 +435,9 @@ static int add_git_directory(struct scan *scan, int dir, const char *directory,
 		return 0;
 	if (is_whole(marks) && !marks->commondir && !scan->after)
 		make_hooks(dir);
-	r = add_git(scan, path, worktree, false, err);
+	r = scan_add_git(scan, path, worktree, false, err);
+	if (!has_held(dir, marks))
+		return r;
 	for (size_t i = queued; i < scan->last; i++) {
 		const char *slash = strrchr(scan->queue[i], '/');
 
@@ -599,30 +449,6 @@ static int add_git_directory(struct scan *scan, int dir, const char *directory,
 	}
 	scan->last = kept;
 	return r;
-}
-
-/* Hold what git obeys in the working tree @top, where its entry `.git` is, or leads to, a
- * git directory: whoever made that. */
-static int add_repository(struct scan *scan, const char *top, struct err *err)
-{
-	CLEAN(mem) char *name = NULL;
-	const char *reason = startup_why(startup_project, text_of(""), ".git");
-	CLEAN(path) struct path entry = { .fd = -1 }, dir = { .fd = -1 };
-	int r;
-
-	if (asprintf(&name, "%s/.git", top[1] ? top : "") < 0) {
-		name = NULL;
-		return err_sys(err, -ENOMEM, "cannot look into '%s'", top);
-	}
-	if (path_open(name, &entry, NULL) < 0)
-		return 0;
-	r = add_way(scan, &entry, reason, err);
-	if (r == 0 && S_ISDIR(entry.st.st_mode))
-		return add_git(scan, entry.name, top, false, err);
-	if (r < 0 || git_file_follow(top, ".git", "gitdir: ", &dir, NULL) < 0)
-		return r;
-	r = add_way(scan, &dir, reason, err);
-	return r < 0 ? r : add_git(scan, dir.name, top, false, err);
 }
 
 /* However full @directory is. It may not be there. */
@@ -641,10 +467,15 @@ static int add_git_by_name(struct scan *scan, const char *directory, struct err 
 static int scan_unreadable(struct scan *scan, const char *directory, struct err *err)
 {
 	CLEAN(fd) int dir = open_below(scan->top, directory, O_PATH | O_DIRECTORY);
+	struct stat st;
 
-	if (dir >= 0 && faccessat(dir, ".", X_OK, AT_EACCESS) < 0 && errno == EACCES)
+	if (dir >= 0 && faccessat(dir, ".", X_OK, AT_EACCESS) < 0 && errno == EACCES) {
+		/* A command may have closed it. */
+		if (fstat(dir, &st) == 0 && st.st_uid == geteuid())
+			scan->files->cut = true;
 		return 0;
-	if (dir >= 0 || !has_gone(dir))
+	}
+	if (dir >= 0 || !scan_has_gone(dir))
 		scan->files->cut = true;
 	return add_git_by_name(scan, directory, err);
 }
@@ -677,7 +508,7 @@ static int scan_directory(struct scan *scan, const char *directory, struct err *
 			break;
 		}
 		mark(&marks, entry->d_name);
-		type = type_of(fd, entry);
+		type = directory_type(fd, entry);
 		walked = type == DT_DIR;
 		/* The directory .git is walked, and what is found in it is protected. */
 		runs = startup_why(startup_project, within, entry->d_name) &&
@@ -689,7 +520,7 @@ static int scan_directory(struct scan *scan, const char *directory, struct err *
 			r = add_file(scan, directory, entry->d_name, err);
 			if (r == 0 && scan->files->count > before &&
 			    strcasecmp(entry->d_name, ".git") == 0)
-				r = add_repository(scan, path, err);
+				r = scan_add_repository(scan, path, err);
 		} else if (walked &&
 			   !text_is_one_of(entry->d_name, left_out, ARRAY_SIZE(left_out)))
 			r = push(scan, directory, entry->d_name, err);
@@ -743,18 +574,21 @@ static int add_programs(struct scan *scan, struct err *err)
 static int find_git(struct scan *scan, struct err *err)
 {
 	CLEAN(mem) char *above = strdup(scan->top->name);
-	int r = above ? add_git_by_name(scan, "", err)
+	int r = above ? scan_add_own_configs(scan, scan->top->name, err)
 		      : err_sys(err, -ENOMEM, "cannot walk '%s'", scan->top->name);
+
+	if (r == 0)
+		r = add_git_by_name(scan, "", err);
 
 	if (r == 0)
 		r = add_git_by_name(scan, ".git", err);
 	while (r == 0 && above[1]) {
 		char *slash = strrchr(above, '/');
 
-		r = add_repository(scan, above, err);
+		r = scan_add_repository(scan, above, err);
 		slash[slash == above] = '\0';
 	}
-	return r < 0 ? r : add_repository(scan, "/", err);
+	return r < 0 ? r : scan_add_repository(scan, "/", err);
 }
 
 /* What the caller's home has of all names may be a link to a project: one that keeps such
@@ -780,9 +614,9 @@ static int find_in_home(struct scan *scan, struct err *err)
 					       home);
 			if (path_open(name, &p, NULL) < 0 || p.link_count == 0)
 				continue;
-			r = add_way(scan, &p, row->why, err);
+			r = scan_add_way(scan, &p, row->why, err);
 			if (r == 0)
-				r = add_in_tops(scan, p.name, row->why, err);
+				r = scan_add_in_tops(scan, p.name, row->why, err);
 		}
 	return r;
 }
@@ -846,7 +680,7 @@ static int follow_links(struct scan *scan, struct err *err)
 
 		if (S_ISREG(found->st.st_mode) || path_open(found->name, &p, NULL) < 0)
 			continue;
-		r = add_way(scan, &p, reason, err);
+		r = scan_add_way(scan, &p, reason, err);
 		/* What a git directory has in it is held by name. */
 		if (r == 0 && S_ISDIR(p.st.st_mode) && !has_a_top(scan, &p) &&
 		    strcasecmp(strrchr(found->name, '/') + 1, ".git") != 0)
@@ -941,5 +775,7 @@ void startup_files_done(struct startup_files *s)
 		path_done(&s->tops[i]);
 	for (size_t i = 0; i < s->count; i++)
 		path_done(&s->found[i]);
+	free(s->with_other_names);
+	s->with_other_names = NULL;
 	s->top_count = s->count = 0;
 }

@@ -43,9 +43,13 @@ struct startup_files {
 	bool is_dangling[STARTUP_MAX];	/* a link that led nowhere; the caller sets it */
 	const char *why[STARTUP_MAX];	/* NULL: its name says why */
 	size_t count;
-	size_t followed;   /* of these: what their links lead to is found */
-	size_t configured; /* names that git's configs have */
-	bool cut;	   /* there was more than was looked at */
+	size_t followed;	     /* of these: what their links lead to is found */
+	size_t configured;	     /* names that git's configs have */
+	size_t git_count, elsewhere; /* git directories, directories outside: looked at */
+	/* Files that have hard links: how many, and the first, or NULL; owned. */
+	size_t other_names;
+	char *with_other_names;
+	bool cut; /* there was more than was looked at */
 	struct timespec began;
 };
 
@@ -66,4 +70,6 @@ const struct path *startup_files_known(const struct startup_files *s, const char
 /* Is a component of the canonical @path one of the table, or does it lie in a git
  * directory? */
 bool startup_files_has(const char *path);
+/* The file @name can be changed under another name. */
+void startup_files_note_other_names(struct startup_files *s, const char *name);
 void startup_files_done(struct startup_files *s);

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/startup_report.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,6 +99,8 @@ struct startup_report {
 	struct obeyed *obeyed, **last; /* the list, and where its next one goes */
 	size_t count;
 	bool quiet, is_obeyed; /* is_obeyed: there was some */
+	size_t entries;	       /* of git directories, looked at for links */
+	bool is_cut;	       /* there were more */
 };
 
 static void report_new(struct startup_report *r, const char *name, const char *reason)
@@ -106,15 +111,23 @@ static void report_new(struct startup_report *r, const char *name, const char *r
 			    reason);
 }
 
+static bool read_todo(const char *name, struct file_bytes *ret)
+{
+	const struct file_how how = { .max_bytes = TODO_MAX_BYTES,
+				      .anybodys = true,
+				      .follow = true };
+
+	return file_read(AT_FDCWD, name, &how, ret, NULL) == 0;
+}
+
 /* Has the list of what a rebase still has to do a command in it? What can't be read to
  * its end may have any. */
 static bool has_commands(const char *todo)
 {
-	const struct file_how how = { .max_bytes = TODO_MAX_BYTES, .anybodys = true };
 	CLEAN(file_bytes) struct file_bytes file = { 0 };
 	struct text rest, line;
 
-	if (file_read(AT_FDCWD, todo, &how, &file, NULL) < 0)
+	if (!read_todo(todo, &file))
 		return true;
 	rest = (struct text){ file.bytes, file.size };
 	while (text_split(&rest, '\n', &line)) {
@@ -129,24 +142,70 @@ static bool has_commands(const char *todo)
 	return false;
 }
 
-/* A rebase that is under way in the git directory of @known. The command may go on with
- * it, and has to write there. */
+/* A strategy with a slash is a program of the working tree. */
+static bool has_strategy(const char *file)
+{
+	CLEAN(file_bytes) struct file_bytes text = { 0 };
+
+	return !read_todo(file, &text) || memchr(text.bytes, '/', text.size);
+}
+
+static bool has_changed(const struct startup_files *before, const char *name)
+{
+	const struct timespec *began = &before->began;
+	struct stat st;
+
+	return lstat(name, &st) == 0 && (st.st_ctim.tv_sec > began->tv_sec ||
+					 (st.st_ctim.tv_sec == began->tv_sec &&
+					  st.st_ctim.tv_nsec >= began->tv_nsec));
+}
+
+/* A rebase, or what goes through several commits, that is under way in the git directory
+ * of @known. The command may go on with it, and has to write there. A directory that it
+ * renamed has changed. */
 static void look_at_rebase(const struct startup_files *before, const char *known,
 			   struct startup_report *r)
 {
-	const int length = (int)(strrchr(known, '/') + 1 - known);
-	const struct timespec *began = &before->began;
-	CLEAN(mem) char *todo = NULL;
-	struct stat st;
+	static const struct {
+		const char *directory, *name;
+		bool (*runs)(const char *file);
+		const char *why;
+	} lists[] = {
+		{ "rebase-merge", "git-rebase-todo", has_commands,
+		  "git runs the commands in it when the rebase goes on" },
+		{ "rebase-merge", "strategy", has_strategy,
+		  "git runs the program that it names when the rebase goes on" },
+		{ "sequencer", "opts", has_strategy,
+		  "git runs the program that it names when it goes on" },
+	};
+	const int length = (int)(strrchr(known, '/') - known);
 
-	if (asprintf(&todo, "%.*srebase-merge/git-rebase-todo", length, known) < 0)
-		todo = NULL;
-	if (!todo || lstat(todo, &st) < 0 || st.st_ctim.tv_sec < began->tv_sec ||
-	    (st.st_ctim.tv_sec == began->tv_sec && st.st_ctim.tv_nsec < began->tv_nsec))
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+		const char *directory = arena_printf(&r->arena, "%.*s/%s", length, known,
+						     lists[i].directory);
+		const char *name =
+			arena_printf(&r->arena, "%s/%s", directory ?: "", lists[i].name);
+
+		if (directory && name && access(name, F_OK) == 0 &&
+		    (has_changed(before, directory) || has_changed(before, name)) &&
+		    lists[i].runs(name))
+			report_new(r, name, lists[i].why);
+	}
+}
+
+/* It is moved when all is found: what is renamed could be listed once more. */
+static void add_obeyed(struct startup_report *r, const char *name, const char *reason)
+{
+	struct obeyed *o = arena_alloc(&r->arena, sizeof(*o));
+
+	r->is_obeyed = true;
+	if (!o) {
+		(void)!move_aside(name, &r->arena);
 		return;
-	if (has_commands(todo))
-		report_new(r, todo,
-			   "git runs the commands in it when the rebase goes on");
+	}
+	*o = (struct obeyed){ .name = name, .why = reason };
+	*r->last = o;
+	r->last = &o->next;
 }
 
 /* What git obeys and was not there, beside the file @known of a git directory. By name:
@@ -161,25 +220,67 @@ static void look_into_known_git(const struct startup_files *before, const char *
 		for (const char *const *n = row->names; *n; n++) {
 			const char *name =
 				arena_printf(&r->arena, "%s/%s", directory ?: "", *n);
-			const char *aside;
-			struct obeyed *o;
 			struct stat st;
 
 			if (directory && name &&
 			    (startup_files_known(before, name) || lstat(name, &st) < 0 ||
 			     startup_git_is_empty(directory, *n)))
 				continue;
-			r->is_obeyed = true;
-			aside = directory && name ? move_aside(name, &r->arena) : NULL;
-			o = arena_alloc(&r->arena, sizeof(*o));
-			if (!o)
-				continue;
-			*o = (struct obeyed){ .name = name ?: known,
-					      .why = row->why,
-					      .aside = aside };
-			*r->last = o;
-			r->last = &o->next;
+			add_obeyed(r, directory && name ? name : known, row->why);
 		}
+}
+
+/* Git never makes a link there but such as lead to another of its refs. */
+static bool is_gits_own(int dir, const char *name)
+{
+	char to[PATH_MAX];
+	ssize_t n = readlinkat(dir, name, to, sizeof(to));
+
+	return n >= 5 && (size_t)n < sizeof(to) && memcmp(to, "refs/", 5) == 0 &&
+	       !memmem(to, (size_t)n, "..", 2);
+}
+
+/* Git writes through what is a link in its directory: a message, a log. Those that the
+ * command made are moved, wherever they lie: an earlier one's are moved by then. */
+static void find_links(const struct startup_files *before, const char *directory,
+		       size_t depth, struct startup_report *r)
+{
+	CLEAN(directory)
+	DIR *dir = directory_open(
+		open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+	const struct dirent *entry;
+
+	r->is_cut = r->is_cut || (!dir && errno != ENOENT);
+	while (dir && depth < STARTUP_DEPTH_MAX && (entry = directory_next(dir))) {
+		const char *name;
+		unsigned char type;
+
+		if (++r->entries > STARTUP_ENTRIES_MAX) {
+			r->is_cut = true;
+			return;
+		}
+		type = directory_type(dirfd(dir), entry);
+		if ((type != DT_DIR && type != DT_LNK) ||
+		    (depth == 0 && strcmp(entry->d_name, "objects") == 0))
+			continue;
+		name = arena_printf(&r->arena, "%s/%s", directory, entry->d_name);
+		if (name && type == DT_DIR)
+			find_links(before, name, depth + 1, r);
+		else if (name && has_changed(before, name) &&
+			 !startup_files_known(before, name) &&
+			 !is_gits_own(dirfd(dir), entry->d_name))
+			add_obeyed(r, name, "a link: git writes where it leads");
+	}
+}
+
+static void find_links_beside(const struct startup_files *before, const char *known,
+			      struct startup_report *r)
+{
+	const size_t length = (size_t)(strrchr(known, '/') - known);
+	const char *directory = arena_text(&r->arena, (struct text){ known, length });
+
+	if (directory)
+		find_links(before, directory, 0, r);
 }
 
 static void report_obeyed(struct startup_report *r)
@@ -208,8 +309,12 @@ bool startup_report_new(const struct startup_files *s, bool quiet)
 	/* What git would obey is moved before the first word: who reads stderr may take
 	 * as long as he likes. */
 	for (size_t i = 0; i < s->count; i++)
-		if (stands_for_git(s, i))
+		if (stands_for_git(s, i)) {
+			find_links_beside(s, s->found[i].name, &report);
 			look_into_known_git(s, s->found[i].name, &report);
+		}
+	for (struct obeyed *o = report.obeyed; o; o = o->next)
+		o->aside = move_aside(o->name, &report.arena);
 	report_obeyed(&report);
 	now = calloc(1, sizeof(*now));
 	for (size_t i = 0; i < s->count; i++) {
@@ -233,7 +338,7 @@ bool startup_report_new(const struct startup_files *s, bool quiet)
 		if (!startup_files_known(s, name) && !is_in_known_git(s, name))
 			report_new(&report, name, now->why[i] ?: startup_why_path(name));
 	}
-	if ((r < 0 || (now->cut && !s->cut)) && !quiet)
+	if ((r < 0 || (now->cut && !s->cut) || report.is_cut) && !quiet)
 		log_warning("the writable directories have become too large to be "
 			    "searched for all files that run outside later, or can't "
 			    "all be read");

@@ -318,6 +318,17 @@ DIR *directory_open(int fd)
 	return dir;
 }
 
+unsigned char directory_type(int dir, const struct dirent *entry)
+{
+	struct stat st;
+
+	if (entry->d_type != DT_UNKNOWN)
+		return entry->d_type;
+	if (fstatat(dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return DT_UNKNOWN;
+	return (unsigned char)IFTODT(st.st_mode);
+}
+
 const struct dirent *directory_next(DIR *dir)
 {
 	const struct dirent *e;

@@ -103,6 +103,9 @@ DIR *directory_open(int fd);
 /* The next entry that isn't "." or "..". Return: NULL at the end, where errno is 0, and
  * where the directory can't be read. */
 const struct dirent *directory_next(DIR *dir);
+/* Which of DT_… @entry of the directory @dir is, whether its file system says so or not.
+ * DT_UNKNOWN: it has gone. */
+unsigned char directory_type(int dir, const struct dirent *entry);
 
 static inline void clean_directory(DIR **dir)
 {

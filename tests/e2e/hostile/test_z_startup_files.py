@@ -105,6 +105,7 @@ ATTACKS = [
     ("an exchanged config", "cp .git/config c; git config -f c core.fsmonitor 'touch ran; false'; mv c .git/config"),
     ("commondir", "cp -r .git evil; git config -f evil/config core.fsmonitor 'touch ran; false'; echo ../evil > .git/commondir"),
     ("config.worktree", "printf '[core]\\nfsmonitor = touch ran; false\\n' > .git/config.worktree"),
+    ("a link", "rm -f .git/logs/HEAD; ln -s ../../ran .git/logs/HEAD"),
     ("hooks again", "rmdir .git/hooks; rm -rf .git/hooks; mkdir .git/hooks; cp /bin/true .git/hooks/pre-commit"),
 ]
 
@@ -121,7 +122,7 @@ def test_G13_git_outside_runs_nothing_of_the_sandboxs(project, what, script, hoo
     project.outside(*GIT, "commit", "--allow-empty", "-qm", "two")
     assert not (project.path / "ran").exists() and not (project.path.parent / "ran").exists(), done
     # What the attack would have done, done by somebody who may.
-    if what in ("a hook for the commit", "fsmonitor"):
+    if what in ("a hook for the commit", "fsmonitor", "a link"):
         project.outside("sh", "-c", f"mkdir -p .git/hooks; {script}")
         project.outside(*GIT, "status")
         project.outside(*GIT, "commit", "--allow-empty", "-qm", "three")
@@ -371,6 +372,12 @@ def test_G13_such_a_working_directory_is_read_only(project, cwd):
     project.write(".vscode/below/in", "x")
     done = project.run("touch new", cwd=cwd)
     assert done.code != 0 and b"stays read-only" in done.err and not (project.path / cwd / "new").exists(), done
+
+
+def test_G13_any_number_of_hard_links_is_one_warning(project):
+    assert project.run("echo x > x; for i in $(seq 300); do mkdir d$i; ln x d$i/.envrc; done").code == 0
+    done = project.run("true")
+    assert done.code == 0 and len(re.findall(r"other names \(hard links\)", done.messages)) == 1, done
 
 
 def test_G13_a_directory_that_is_too_large_is_told_of(project):

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <ftw.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -505,6 +506,167 @@ TEST_WITH(links_to_directories_in_what_is_held_are_held, set_up, tear_down)
 	/* All of the project would be read-only. */
 	s = search(top, 1);
 	assert_false(has(s, "/a/.claude/project"));
+	startup_files_done(s);
+	free(s);
+}
+
+TEST_WITH(what_only_seems_to_be_gits_is_walked, set_up, tear_down)
+{
+	struct startup_files *s;
+
+	MAKE("a/objects", "a/refs", "a/logs", "a/logs/app", "a/.git/logs",
+	     "a/.git/logs/x", "a/objects/x", "a/objects/x/.git");
+	put("a/HEAD", "");
+	put("a/logs/app/.envrc", "");
+	put("a/objects/x/.git/config", "");
+	put("a/.git/logs/x/.envrc", "");
+	ASSERT_HELD("a", "/a/logs/app/.envrc", "/a/objects/x/.git/config");
+	s = search(top, 1);
+	assert_false(has(s, "/a/.git/logs/x/.envrc"));
+	startup_files_done(s);
+	free(s);
+}
+
+TEST_WITH(the_callers_own_configs_count_without_a_repository, set_up, tear_down)
+{
+	char *kept = strdup(getenv("HOME") ?: "/"), *here;
+
+	MAKE("b", "b/hk", "b/cfg", "b/tpl", "home", "home/.config");
+	put("b/cfg/config",
+	    "[core]\n\thooksPath = hk\n[init]\n\ttemplateDir = ~/../b/tpl");
+	assert_int_equal(symlink("../../b/cfg", "home/.config/git") | chdir("home"), 0);
+	here = getcwd(NULL, 0);
+	setenv("HOME", here, 1);
+	assert_int_equal(chdir(".."), 0);
+	ASSERT_HELD("b", "/b/cfg/config", "/b/hk", "/b/tpl");
+	setenv("HOME", kept, 1);
+	free(kept);
+	free(here);
+}
+
+TEST_WITH(hooks_count_from_each_place_that_git_takes, set_up, tear_down)
+{
+	MAKE("a/hk", "a/.git/hk", "a/w", "a/w/hk");
+	put("a/.git/config", "[core]\n\thooksPath = hk\n");
+	ASSERT_HELD("a", "/a/hk", "/a/.git/hk");
+	put("a/.git/config", "[core]\n\thooksPath = hk\n\tworktree = ../w\n");
+	ASSERT_HELD("a", "/a/w/hk", "/a/.git/hk");
+}
+
+TEST_WITH(a_directory_of_the_callers_that_is_closed_is_told, set_up, tear_down)
+{
+	bool cut;
+
+	MAKE("a/closed");
+	assert_false(is_cut());
+	/* Root may enter what is closed. */
+	assert_int_equal(chmod("a/closed", 0), 0);
+	cut = is_cut();
+	assert_int_equal(chmod("a/closed", 0700), 0);
+	assert_int_equal(cut, geteuid() != 0);
+}
+
+TEST_WITH(more_git_directories_than_are_looked_into_are_told, set_up, tear_down)
+{
+	char name[64];
+
+	for (int i = 0; i < 300; i++) {
+		snprintf(name, sizeof(name), "a/%d", i);
+		assert_int_equal(mkdir(name, 0755), 0);
+		snprintf(name, sizeof(name), "a/%d/commondir", i);
+		put(name, "../.git\n");
+		if (i == 50)
+			assert_false(is_cut());
+	}
+	assert_true(is_cut());
+}
+
+TEST_WITH(files_that_have_other_names_are_counted, set_up, tear_down)
+{
+	struct startup_files *s;
+
+	put("a/.git/hooks/pre-commit", "");
+	put("a/.git/hooks/pre-push", "");
+	assert_int_equal(link("a/.git/hooks/pre-commit", "a/script"), 0);
+	s = search(top, 1);
+	assert_int_equal(s->other_names, 1);
+	assert_non_null(strstr(s->with_other_names, "/a/.git/hooks/pre-commit"));
+	startup_files_done(s);
+	free(s);
+}
+
+/* What the command did is told: what git would obey has been moved. */
+static void assert_is_moved(struct startup_files *s, const char *name)
+{
+	char aside[PATH_MAX];
+
+	assert_false(startup_report_new(s, true));
+	snprintf(aside, sizeof(aside), "%s.weir", name);
+	assert_int_not_equal(faccessat(AT_FDCWD, name, F_OK, AT_SYMLINK_NOFOLLOW), 0);
+	assert_int_equal(faccessat(AT_FDCWD, aside, F_OK, AT_SYMLINK_NOFOLLOW), 0);
+}
+
+TEST_WITH(links_in_a_git_directory_are_moved, set_up, tear_down)
+{
+	static const char *const made[] = { "a/.git/COMMIT_EDITMSG", "a/.git/logs/HEAD",
+					    "a/.git/packed-refs" };
+	struct startup_files *s;
+
+	MAKE("a/.git/logs", "a/.git/refs/heads");
+	assert_int_equal(symlink("/etc/gitignore", "a/.git/info"), 0);
+	usleep(20000); /* a tick of the clock that files' times are taken from */
+	s = search(top, 1);
+	/* The caller's own, from before, and such as git makes. */
+	assert_int_equal(symlink("refs/heads/main", "a/.git/refs/heads/x"), 0);
+	assert_true(startup_report_new(s, true));
+	for (size_t i = 0; i < ARRAY_SIZE(made); i++) {
+		assert_int_equal(symlink("refs/../config", made[i]), 0);
+		assert_is_moved(s, made[i]);
+	}
+	startup_files_done(s);
+	free(s);
+}
+
+/* How many words the report has, on stderr. */
+static size_t count_reported(const struct startup_files *s)
+{
+	char text[8192];
+	FILE *f = tmpfile();
+	int kept = dup(STDERR_FILENO);
+	size_t n, lines = 0;
+
+	assert_non_null(f);
+	fflush(stderr);
+	dup2(fileno(f), STDERR_FILENO);
+	startup_report_new(s, false);
+	fflush(stderr);
+	dup2(kept, STDERR_FILENO);
+	close(kept);
+	rewind(f);
+	n = fread(text, 1, sizeof(text), f);
+	fclose(f);
+	for (size_t i = 0; i < n; i++)
+		lines += text[i] == '\n';
+	return lines;
+}
+
+TEST_WITH(a_rebase_that_would_run_programs_is_told, set_up, tear_down)
+{
+	struct startup_files *s;
+
+	MAKE("a/.git/rm.bak", "a/.git/sequencer");
+	put("a/.git/rm.bak/git-rebase-todo", "pick 1\nexec x\n");
+	usleep(20000);
+	s = search(top, 1);
+	assert_int_equal(count_reported(s), 0);
+	assert_int_equal(rename("a/.git/rm.bak", "a/.git/rebase-merge"), 0);
+	assert_int_equal(count_reported(s), 1);
+	put("a/.git/rebase-merge/strategy", "ort\n");
+	put("a/.git/sequencer/opts", "[options]\n\tstrategy = ours\n");
+	assert_int_equal(count_reported(s), 1);
+	put("a/.git/rebase-merge/strategy", "x/e\n");
+	put("a/.git/sequencer/opts", "[options]\n\tstrategy = x/e\n");
+	assert_int_equal(count_reported(s), 3);
 	startup_files_done(s);
 	free(s);
 }
