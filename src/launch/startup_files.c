@@ -18,6 +18,7 @@
 #include "base/text.h"
 #include "launch/git_repository.h"
 #include "launch/startup_names.h"
+#include "launch/startup_report.h"
 #include "launch/startup_scan.h"
 #include "sys/files.h"
 #include "sys/mounts.h"
@@ -33,7 +34,6 @@ enum {
 	/* of one directory that is held or runs; more: neither protected nor told */
 	LINKS_MAX = 32,
 	LINKS_ENTRIES_MAX = 1000,
-	ELSEWHERE_MAX = 64, /* such directories outside of the writable ones */
 };
 
 /* What one directory has of a git directory's. */
@@ -351,6 +351,22 @@ static int add_links(struct links_walk *w, int at, const char *entry, const char
 	return r;
 }
 
+/* Many git directories have the same hooks, by a config of the caller's. */
+static bool is_new_elsewhere(struct startup_files *s, const struct path *p)
+{
+	for (size_t i = 0; i < s->elsewhere_count; i++)
+		if (s->elsewhere[i].dev == p->st.st_dev &&
+		    s->elsewhere[i].ino == p->st.st_ino)
+			return false;
+	if (s->elsewhere_count == STARTUP_ELSEWHERE_MAX) {
+		s->cut = true;
+		return false;
+	}
+	s->elsewhere[s->elsewhere_count].dev = p->st.st_dev;
+	s->elsewhere[s->elsewhere_count++].ino = p->st.st_ino;
+	return true;
+}
+
 int scan_add_named(struct scan *scan, const char *name, const char *reason,
 		   struct err *err)
 {
@@ -372,11 +388,7 @@ int scan_add_named(struct scan *scan, const char *name, const char *reason,
 	}
 	if (is_in_tops(scan, p.name))
 		return 0;
-	if (++scan->files->elsewhere > ELSEWHERE_MAX) {
-		scan->files->cut = true;
-		return 0;
-	}
-	return add_links(&w, p.fd, ".", p.name);
+	return is_new_elsewhere(scan->files, &p) ? add_links(&w, p.fd, ".", p.name) : 0;
 }
 
 /* git makes it itself in each new repository; without it, the command could. Root makes
@@ -736,8 +748,12 @@ int startup_files_add(struct startup_files *s, const struct path *top, struct er
 int startup_files_find(struct startup_files *s, struct err *err)
 {
 	/* The kernel takes a file's times from this clock. */
+	int r;
+
 	clock_gettime(CLOCK_REALTIME_COARSE, &s->began);
-	return scan_tops(s, s->tops, s->top_count, false, err);
+	r = scan_tops(s, s->tops, s->top_count, false, err);
+	startup_report_begin(s);
+	return r;
 }
 
 int startup_files_find_again(const struct startup_files *before,
@@ -776,6 +792,7 @@ void startup_files_done(struct startup_files *s)
 	for (size_t i = 0; i < s->count; i++)
 		path_done(&s->found[i]);
 	free(s->with_other_names);
+	arena_done(&s->names);
 	s->with_other_names = NULL;
 	s->top_count = s->count = 0;
 }

@@ -21,7 +21,9 @@
 
 #include <time.h>
 
+#include "base/arena.h"
 #include "base/err.h"
+#include "launch/git_links.h"
 #include "sys/files.h"
 
 enum {
@@ -31,7 +33,8 @@ enum {
 	/* Below a writable directory; deeper: the same. Each directory on the way to what
 	 * is held is a mount, and a lookup from the top. */
 	STARTUP_DEPTH_MAX = 64,
-	STARTUP_TOPS_MAX = 300, /* writable directories */
+	STARTUP_TOPS_MAX = 300,	    /* writable directories */
+	STARTUP_ELSEWHERE_MAX = 64, /* directories outside that are looked at for links */
 };
 
 struct startup_files {
@@ -43,9 +46,17 @@ struct startup_files {
 	bool is_dangling[STARTUP_MAX];	/* a link that led nowhere; the caller sets it */
 	const char *why[STARTUP_MAX];	/* NULL: its name says why */
 	size_t count;
-	size_t followed;	     /* of these: what their links lead to is found */
-	size_t configured;	     /* names that git's configs have */
-	size_t git_count, elsewhere; /* git directories, directories outside: looked at */
+	size_t followed; /* of these: what their links lead to is found */
+	size_t configured, own_configured; /* names that git's configs have */
+	size_t git_count;		   /* git directories that were looked into */
+	/* Directories outside that were looked at for links. */
+	struct {
+		dev_t dev;
+		ino_t ino;
+	} elsewhere[STARTUP_ELSEWHERE_MAX];
+	size_t elsewhere_count;
+	struct git_links links; /* in git directories, at the start */
+	struct arena names;	/* of these */
 	/* Files that have hard links: how many, and the first, or NULL; owned. */
 	size_t other_names;
 	char *with_other_names;

@@ -12,9 +12,11 @@
 #include "launch/startup_names.h"
 
 enum {
-	INCLUDES_MAX = 10,   /* files that include each other; more: git refuses them */
-	GIT_MAX = 256,	     /* git directories; more: neither protected nor told */
-	CONFIGURED_MAX = 512 /* names in all; more: neither protected nor told */
+	INCLUDES_MAX = 10,    /* files that include each other; more: git refuses them */
+	GIT_MAX = 256,	      /* git directories; more: neither protected nor told */
+	CONFIGURED_MAX = 512, /* names in all; more: neither protected nor told */
+	/* The same in the caller's and the machine's, read for each git directory. */
+	OWN_CONFIGURED_MAX = 4096,
 };
 
 struct config_reader {
@@ -24,7 +26,8 @@ struct config_reader {
 	const char *directory; /* of the file that is read: include.path counts from it */
 	const char *worktree;  /* core.hooksPath counts from it */
 	const char *git;       /* the git directory; NULL: none */
-	bool is_own;	       /* the caller's or the machine's: as many as he likes */
+	size_t *configured;    /* names that such configs have */
+	size_t configured_max;
 	size_t depth;
 	int r;
 };
@@ -67,7 +70,7 @@ static void on_setting(void *data, struct text section, struct text key,
 
 	if (c->r < 0 || !value[0] || !(is_hooks || is_template || is_include))
 		return;
-	if (!c->is_own && ++c->scan->files->configured > CONFIGURED_MAX) {
+	if (++*c->configured > c->configured_max) {
 		c->scan->files->cut = true;
 		return;
 	}
@@ -111,8 +114,8 @@ static int read_named(const struct config_reader *from, const char *file)
 	r = c.directory ? git_config_read(file, on_setting, &c) : -ENOMEM;
 	if (r == -ENOMEM)
 		return err_sys(c.err, r, "cannot read '%s'", file);
-	/* Git ends where a config is none. */
-	if (r < 0 && r != -EINVAL && !scan_has_gone(r))
+	/* Git ends where a config is none, or may not be read. */
+	if (r < 0 && r != -EINVAL && r != -EACCES && !scan_has_gone(r))
 		c.scan->files->cut = true;
 	return c.r;
 }
@@ -157,6 +160,8 @@ int scan_add_git(struct scan *scan, const char *dir, const char *worktree, bool 
 	struct config_reader c = { .scan = scan,
 				   .err = err,
 				   .names = &names,
+				   .configured = &scan->files->configured,
+				   .configured_max = CONFIGURED_MAX,
 				   .git = dir,
 				   .worktree = worktree };
 	int r = 0;
@@ -190,7 +195,8 @@ int scan_add_git(struct scan *scan, const char *dir, const char *worktree, bool 
 		else if (!is_linked)
 			(void)!git_config_read(file, on_worktree, &c);
 	}
-	c.is_own = true;
+	c.configured = &scan->files->own_configured;
+	c.configured_max = OWN_CONFIGURED_MAX;
 	if (r == 0 && !is_linked)
 		r = read_own_configs(&c);
 	if (r < 0 || is_linked ||
@@ -204,9 +210,12 @@ int scan_add_git(struct scan *scan, const char *dir, const char *worktree, bool 
 int scan_add_own_configs(struct scan *scan, const char *top, struct err *err)
 {
 	CLEAN(arena) struct arena names = { 0 };
-	const struct config_reader own = {
-		.scan = scan, .err = err, .names = &names, .worktree = top, .is_own = true
-	};
+	const struct config_reader own = { .scan = scan,
+					   .err = err,
+					   .names = &names,
+					   .worktree = top,
+					   .configured = &scan->files->own_configured,
+					   .configured_max = OWN_CONFIGURED_MAX };
 
 	return read_own_configs(&own);
 }

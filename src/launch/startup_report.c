@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/startup_report.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -15,6 +14,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "launch/git_links.h"
 #include "launch/startup_files.h"
 #include "launch/startup_names.h"
 #include "sys/files.h"
@@ -51,20 +51,24 @@ static bool stands_for_git(const struct startup_files *before, size_t i)
 				    !has_known_beside(before, name, "config")));
 }
 
+/* Of @name, which is whole; "/": there is no memory, and nothing of git's there. */
+static const char *directory_of(const char *name, struct arena *arena)
+{
+	const size_t length = (size_t)(strrchr(name, '/') - name);
+
+	return arena_text(arena, (struct text){ name, length }) ?: "/";
+}
+
 /* Return: the new name, the arena's, or NULL. */
 static const char *move_aside(const char *name, struct arena *arena)
 {
 	CLEAN(path) struct path directory = { .fd = -1 };
 	const char *last;
-	char self[32];
 
 	if (path_open_parent(name, &directory, &last, NULL) < 0 || directory.untrusted)
 		return NULL;
 	/* The command may have taken the right away that the owner has. */
-	if (directory.st.st_uid == geteuid()) {
-		snprintf(self, sizeof(self), "/proc/self/fd/%d", directory.fd);
-		(void)!chmod(self, (directory.st.st_mode & 07777) | S_IRWXU);
-	}
+	git_links_open_up(directory.fd);
 	/* What the command put in the way of the first name is no reason to leave it. */
 	for (size_t i = 0; i < ASIDE_TRIES; i++) {
 		const char *aside = NULL;
@@ -99,8 +103,7 @@ struct startup_report {
 	struct obeyed *obeyed, **last; /* the list, and where its next one goes */
 	size_t count;
 	bool quiet, is_obeyed; /* is_obeyed: there was some */
-	size_t entries;	       /* of git directories, looked at for links */
-	bool is_cut;	       /* there were more */
+	bool is_cut; /* of a git directory there was more than is looked at for links */
 };
 
 static void report_new(struct startup_report *r, const char *name, const char *reason)
@@ -196,9 +199,13 @@ static void look_at_rebase(const struct startup_files *before, const char *known
 /* It is moved when all is found: what is renamed could be listed once more. */
 static void add_obeyed(struct startup_report *r, const char *name, const char *reason)
 {
-	struct obeyed *o = arena_alloc(&r->arena, sizeof(*o));
+	struct obeyed *o;
 
 	r->is_obeyed = true;
+	for (o = r->obeyed; o; o = o->next)
+		if (strcmp(o->name, name) == 0)
+			return;
+	o = arena_alloc(&r->arena, sizeof(*o));
 	if (!o) {
 		(void)!move_aside(name, &r->arena);
 		return;
@@ -208,79 +215,49 @@ static void add_obeyed(struct startup_report *r, const char *name, const char *r
 	r->last = &o->next;
 }
 
-/* What git obeys and was not there, beside the file @known of a git directory. By name:
- * however full the command made the directory, or whether it can be read. */
-static void look_into_known_git(const struct startup_files *before, const char *known,
+/* What git obeys and was not there in the git directory @directory. By name: however full
+ * the command made the directory, or whether it can be read. */
+static void look_into_known_git(const struct startup_files *before, const char *directory,
 				struct startup_report *r)
 {
-	const size_t length = (size_t)(strrchr(known, '/') - known);
-	const char *directory = arena_text(&r->arena, (struct text){ known, length });
-
 	for (const struct startup_row *row = startup_git; row->why; row++)
 		for (const char *const *n = row->names; *n; n++) {
 			const char *name =
-				arena_printf(&r->arena, "%s/%s", directory ?: "", *n);
+				arena_printf(&r->arena, "%s/%s", directory, *n);
 			struct stat st;
 
-			if (directory && name &&
+			if (name &&
 			    (startup_files_known(before, name) || lstat(name, &st) < 0 ||
 			     startup_git_is_empty(directory, *n)))
 				continue;
-			add_obeyed(r, directory && name ? name : known, row->why);
+			add_obeyed(r, name ?: directory, row->why);
 		}
 }
 
-/* Git never makes a link there but such as lead to another of its refs. */
-static bool is_gits_own(int dir, const char *name)
+void startup_report_begin(struct startup_files *s)
 {
-	char to[PATH_MAX];
-	ssize_t n = readlinkat(dir, name, to, sizeof(to));
-
-	return n >= 5 && (size_t)n < sizeof(to) && memcmp(to, "refs/", 5) == 0 &&
-	       !memmem(to, (size_t)n, "..", 2);
+	for (size_t i = 0; i < s->count; i++)
+		if (stands_for_git(s, i))
+			git_links_find(directory_of(s->found[i].name, &s->names), false,
+				       &s->names, &s->links);
 }
 
-/* Git writes through what is a link in its directory: a message, a log. Those that the
- * command made are moved, wherever they lie: an earlier one's are moved by then. */
+/* Git writes through what is a link in its directory. Those that the command made, or
+ * moved to where they are, are moved aside. */
 static void find_links(const struct startup_files *before, const char *directory,
-		       size_t depth, struct startup_report *r)
+		       struct startup_report *r)
 {
-	CLEAN(directory)
-	DIR *dir = directory_open(
-		open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-	const struct dirent *entry;
+	struct git_links now = { .first = NULL };
 
-	r->is_cut = r->is_cut || (!dir && errno != ENOENT);
-	while (dir && depth < STARTUP_DEPTH_MAX && (entry = directory_next(dir))) {
-		const char *name;
-		unsigned char type;
-
-		if (++r->entries > STARTUP_ENTRIES_MAX) {
-			r->is_cut = true;
-			return;
-		}
-		type = directory_type(dirfd(dir), entry);
-		if ((type != DT_DIR && type != DT_LNK) ||
-		    (depth == 0 && strcmp(entry->d_name, "objects") == 0))
-			continue;
-		name = arena_printf(&r->arena, "%s/%s", directory, entry->d_name);
-		if (name && type == DT_DIR)
-			find_links(before, name, depth + 1, r);
-		else if (name && has_changed(before, name) &&
-			 !startup_files_known(before, name) &&
-			 !is_gits_own(dirfd(dir), entry->d_name))
-			add_obeyed(r, name, "a link: git writes where it leads");
-	}
-}
-
-static void find_links_beside(const struct startup_files *before, const char *known,
-			      struct startup_report *r)
-{
-	const size_t length = (size_t)(strrchr(known, '/') - known);
-	const char *directory = arena_text(&r->arena, (struct text){ known, length });
-
-	if (directory)
-		find_links(before, directory, 0, r);
+	git_links_find(directory, true, &r->arena, &now);
+	for (const struct git_link *l = now.first; l; l = l->next)
+		if (!git_links_has(&before->links, l) &&
+		    !startup_files_known(before, l->name))
+			add_obeyed(r, l->name, "a link: git writes where it leads");
+	/* Nobody but the command has closed a directory of the caller's. */
+	if (now.closed && !before->links.closed)
+		add_obeyed(r, now.closed, "it can't be searched for links");
+	r->is_cut = r->is_cut || (now.is_cut && !before->links.is_cut);
 }
 
 static void report_obeyed(struct startup_report *r)
@@ -310,8 +287,11 @@ bool startup_report_new(const struct startup_files *s, bool quiet)
 	 * as long as he likes. */
 	for (size_t i = 0; i < s->count; i++)
 		if (stands_for_git(s, i)) {
-			find_links_beside(s, s->found[i].name, &report);
-			look_into_known_git(s, s->found[i].name, &report);
+			const char *directory =
+				directory_of(s->found[i].name, &report.arena);
+
+			find_links(s, directory, &report);
+			look_into_known_git(s, directory, &report);
 		}
 	for (struct obeyed *o = report.obeyed; o; o = o->next)
 		o->aside = move_aside(o->name, &report.arena);

@@ -7,6 +7,8 @@
 
 struct startup_files;
 
+/* Remember the links that git directories have before the command starts. */
+void startup_report_begin(struct startup_files *s);
 /* Say what is there now that wasn't, or that was changed; @quiet: only what git would
  * obey at once, which gets another name if that can be done. Return: false when there was
  * any of that. */

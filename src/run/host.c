@@ -336,8 +336,9 @@ static int is_of(void *data, const struct task *t)
 	return 0;
 }
 
-/* Root alone can give the threads of a process different ids. So a process of somebody
- * else, which makes threads faster than they are looked at, is not this user's. */
+/* Threads of one process have different ids only where somebody else's rights gave them:
+ * root's, or newuidmap's, which the command can't start. So a process of somebody else,
+ * which makes threads faster than they are looked at, is not this user's. */
 static int is_process_of(void *data, int proc, pid_t pid)
 {
 	struct user_search s = { .uid = *(const uint32_t *)data };

@@ -609,12 +609,12 @@ static void assert_is_moved(struct startup_files *s, const char *name)
 TEST_WITH(links_in_a_git_directory_are_moved, set_up, tear_down)
 {
 	static const char *const made[] = { "a/.git/COMMIT_EDITMSG", "a/.git/logs/HEAD",
-					    "a/.git/packed-refs" };
+					    "a/.git/objects/info",
+					    "a/.git/config.worktree" };
 	struct startup_files *s;
 
 	MAKE("a/.git/logs", "a/.git/refs/heads");
 	assert_int_equal(symlink("/etc/gitignore", "a/.git/info"), 0);
-	usleep(20000); /* a tick of the clock that files' times are taken from */
 	s = search(top, 1);
 	/* The caller's own, from before, and such as git makes. */
 	assert_int_equal(symlink("refs/heads/main", "a/.git/refs/heads/x"), 0);
@@ -623,6 +623,34 @@ TEST_WITH(links_in_a_git_directory_are_moved, set_up, tear_down)
 		assert_int_equal(symlink("refs/../config", made[i]), 0);
 		assert_is_moved(s, made[i]);
 	}
+	assert_int_equal(unlink("a/.git/info") | symlink("config", "a/.git/info"), 0);
+	assert_is_moved(s, "a/.git/info");
+	startup_files_done(s);
+	free(s);
+}
+
+TEST_WITH(links_that_were_left_before_are_moved, set_up, tear_down)
+{
+	struct startup_files *s;
+
+	MAKE("a/.git/objects/00", "a/.git/objects/00/x");
+	assert_int_equal(symlink("../config", "a/.git/objects/00/x/HEAD"), 0);
+	s = search(top, 1);
+	assert_int_equal(rename("a/.git/objects/00/x", "a/.git/logs"), 0);
+	assert_is_moved(s, "a/.git/logs/HEAD");
+	startup_files_done(s);
+	free(s);
+}
+
+TEST_WITH(links_in_a_directory_that_was_closed_are_moved, set_up, tear_down)
+{
+	struct startup_files *s;
+
+	MAKE("a/.git/logs");
+	s = search(top, 1);
+	assert_int_equal(symlink("../config", "a/.git/logs/HEAD"), 0);
+	assert_int_equal(chmod("a/.git/logs", 0311), 0);
+	assert_is_moved(s, "a/.git/logs/HEAD");
 	startup_files_done(s);
 	free(s);
 }
@@ -648,6 +676,47 @@ static size_t count_reported(const struct startup_files *s)
 	for (size_t i = 0; i < n; i++)
 		lines += text[i] == '\n';
 	return lines;
+}
+
+TEST_WITH(a_link_that_is_moved_is_told_once, set_up, tear_down)
+{
+	struct startup_files *s;
+
+	MAKE("a/.git/modules", "a/.git/modules/m", "a/.git/modules/m/hooks");
+	put("a/.git/modules/m/config", "");
+	s = search(top, 1);
+	assert_int_equal(symlink("config", "a/.git/config.worktree") |
+				 symlink("config", "a/.git/modules/m/COMMIT_EDITMSG"),
+			 0);
+	assert_int_equal(count_reported(s), 2);
+	startup_files_done(s);
+	free(s);
+}
+
+TEST_WITH(hooks_that_many_repositories_have_are_looked_at_once, set_up, tear_down)
+{
+	char name[64], *kept = strdup(getenv("HOME") ?: "/"), *here;
+
+	MAKE("home", "out");
+	put("home/.gitconfig", "[core]\n\thooksPath = ~/../out\n");
+	assert_int_equal(chdir("home"), 0);
+	here = getcwd(NULL, 0);
+	setenv("HOME", here, 1);
+	assert_int_equal(chdir(".."), 0);
+	for (int i = 0; i < 80; i++) {
+		snprintf(name, sizeof(name), "a/%d", i);
+		assert_int_equal(mkdir(name, 0755), 0);
+		snprintf(name, sizeof(name), "a/%d/commondir", i);
+		put(name, "");
+	}
+	assert_false(is_cut());
+	/* An own config includes what a command can write. */
+	put("home/.gitconfig", "[include]\n\tpath = ~/../a/inc\n");
+	put("a/inc", "[include]\n\tpath = inc\n\tpath = inc\n\tpath = inc\n");
+	assert_true(is_cut());
+	setenv("HOME", kept, 1);
+	free(kept);
+	free(here);
 }
 
 TEST_WITH(a_rebase_that_would_run_programs_is_told, set_up, tear_down)

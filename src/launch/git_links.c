@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/git_links.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "sys/files.h"
+
+enum {
+	ENTRIES_MAX = 50000, /* of one git directory; more are not looked at */
+	DEPTH_MAX = 64,	     /* the same */
+};
+
+struct walk {
+	struct arena *arena;
+	struct git_links *links;
+	bool opens;
+	size_t entries, depth;
+};
+
+void git_links_open_up(int fd)
+{
+	char self[32];
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || st.st_uid != geteuid())
+		return;
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+	(void)!chmod(self, (st.st_mode & 07777) | S_IRWXU);
+}
+
+static bool is_git_made(int dir, const char *name)
+{
+	char to[PATH_MAX];
+	ssize_t n = readlinkat(dir, name, to, sizeof(to));
+
+	return n >= 5 && (size_t)n < sizeof(to) && memcmp(to, "refs/", 5) == 0 &&
+	       !memmem(to, (size_t)n, "..", 2);
+}
+
+/* Directories of objects: of two hexadecimal digits, or of packs. */
+static bool is_of_objects(const char *directory, const char *name)
+{
+	const char *last = strrchr(directory, '/');
+
+	return last && strcmp(last, "/objects") == 0 &&
+	       ((isxdigit((unsigned char)name[0]) && isxdigit((unsigned char)name[1]) &&
+		 !name[2]) ||
+		strcmp(name, "pack") == 0);
+}
+
+static void add(struct walk *w, int dir, const char *entry, const char *name)
+{
+	struct git_link *link = arena_alloc(w->arena, sizeof(*link));
+	struct stat st;
+
+	if (!link || fstatat(dir, entry, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    is_git_made(dir, entry))
+		return;
+	*link = (struct git_link){ .next = w->links->first,
+				   .name = name,
+				   .ino = st.st_ino,
+				   .ctim = st.st_ctim };
+	w->links->first = link;
+}
+
+static DIR *open_directory(const struct walk *w, int at, const char *name)
+{
+	const int flags = O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW;
+	DIR *dir = directory_open(openat(at, name, flags | O_RDONLY));
+	CLEAN(fd) int closed = -1;
+
+	if (dir || errno != EACCES || !w->opens)
+		return dir;
+	closed = openat(at, name, flags | O_PATH);
+	if (closed >= 0)
+		git_links_open_up(closed);
+	return directory_open(openat(at, name, flags | O_RDONLY));
+}
+
+static void find_in(struct walk *w, int at, const char *entry, const char *directory)
+{
+	CLEAN(directory) DIR *dir = open_directory(w, at, entry);
+	const struct dirent *e;
+
+	if (!dir && errno != ENOENT)
+		w->links->closed = directory;
+	while (dir && (e = directory_next(dir))) {
+		const unsigned char type = directory_type(dirfd(dir), e);
+		const char *name;
+
+		if (++w->entries > ENTRIES_MAX || w->depth == DEPTH_MAX) {
+			w->links->is_cut = true;
+			return;
+		}
+		if (type != DT_LNK &&
+		    (type != DT_DIR || is_of_objects(directory, e->d_name)))
+			continue;
+		name = arena_printf(w->arena, "%s/%s", directory, e->d_name);
+		if (!name) {
+			w->links->is_cut = true;
+		} else if (type == DT_LNK) {
+			add(w, dirfd(dir), e->d_name, name);
+		} else {
+			w->depth++;
+			find_in(w, dirfd(dir), e->d_name, name);
+			w->depth--;
+		}
+	}
+}
+
+void git_links_find(const char *directory, bool opens, struct arena *arena,
+		    struct git_links *links)
+{
+	struct walk w = { .arena = arena, .links = links, .opens = opens };
+
+	find_in(&w, AT_FDCWD, directory, directory);
+}
+
+bool git_links_has(const struct git_links *links, const struct git_link *link)
+{
+	for (const struct git_link *l = links->first; l; l = l->next)
+		if (strcmp(l->name, link->name) == 0)
+			return l->ino == link->ino &&
+			       l->ctim.tv_sec == link->ctim.tv_sec &&
+			       l->ctim.tv_nsec == link->ctim.tv_nsec;
+	return false;
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+/* launch/git_links - symbolic links in a git directory.
+ *
+ * Git makes none there but such as lead to another of its refs, and writes through any: a
+ * message, a log. What it keeps under its own names (objects of git and of LFS) it
+ * doesn't write through, and these aren't looked at. */
+#pragma once
+
+#include <stdbool.h>
+#include <time.h>
+
+#include "base/arena.h"
+
+/* A link; the arena's. */
+struct git_link {
+	const struct git_link *next;
+	const char *name; /* whole */
+	ino_t ino;
+	struct timespec ctim; /* no call sets it */
+};
+
+struct git_links {
+	const struct git_link *first;
+	const char *closed; /* a directory that can't be read, or NULL */
+	bool is_cut;	    /* there was more than is looked at */
+};
+
+/* Add those in the git directory @directory to @links. @opens: a directory of the
+ * effective user's own whose rights were taken away gets them back. */
+void git_links_find(const char *directory, bool opens, struct arena *arena,
+		    struct git_links *links);
+/* Is @link in @links as it is? */
+bool git_links_has(const struct git_links *links, const struct git_link *link);
+/* Give the owner of the open directory @fd, if that is the effective user, all rights in
+ * it. */
+void git_links_open_up(int fd);
