@@ -252,7 +252,8 @@ import signal, termios, threading, sys
 modes = termios.tcgetattr(0)
 modes[3] |= termios.NOFLSH
 termios.tcsetattr(0, termios.TCSANOW, modes)
-signal.signal(signal.SIGINT, lambda *_: print("interrupted", flush=True))
+seen = []
+signal.signal(signal.SIGINT, lambda *_: (print("interrupted", flush=True), seen.append(1)))
 """ + FETCH.replace("for name in sys.argv[1:]:", "def one(name):") + """
 all = [threading.Thread(target=one, args=(name,)) for name in sys.argv[1:]]
 for one in all: one.start()
@@ -263,11 +264,15 @@ print("again", flush=True)
 
 @pytest.mark.parametrize("keys", ["N\r", "\x03"])
 def test_no_to_all_refuses_all_that_wait(world, asks, keys):
-    """And what comes again for the same. Ctrl-C is for the command as well, which takes it here and goes on."""
+    """And what comes again for the same. Ctrl-C is for the command as well, which takes it here and goes on.
+
+    The refusals and the signal reach the command by two ways: the second one may be the last."""
+    each = EACH + ("\nimport time\nwhile not seen: time.sleep(.01)\n" if keys == "\x03" else "")
     sites = [world.site(f"ask{world.number()}.test") for _ in range(3)]
     granted = sites.pop()
     begun = len(world.dns.queries())
-    with asks("/usr/bin/python3", "-ISc", EACH, *(s.name for s in sites), options=("--id", f"asked-{world.number()}")) as terminal:
+    with asks("/usr/bin/python3", "-ISc", each, *(s.name for s in sites),
+              options=("--id", f"asked-{os.getpid()}-{world.number()}")) as terminal:
         terminal.expect(rf"wanted[^\n]*{LETTERS}")
         name = terminal.started.process.args[terminal.started.process.args.index("--id") + 1]
         tasks = lambda: json.loads(world.command("curl", "-sS", "--unix-socket", f"/run/weir-0/{name}.sock",
