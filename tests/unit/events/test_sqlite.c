@@ -59,14 +59,41 @@ static int open_file(uint64_t max_bytes, sqlite3 **ret)
 	return sqlite_file_open(&config, ret, NULL);
 }
 
-static struct sqlite_writer *writer(uint64_t max_bytes)
+static int64_t wall_ms(void)
+{
+	return T0 + 60 * 1000;
+}
+
+static int64_t no_time_passes(void)
+{
+	return 0;
+}
+
+/* By these clocks no row of T0 is too old to be kept, whenever the writer tidies. */
+static const struct sqlite_clock clock_of_then = { clock_now_ms, wall_ms },
+				 still_clock = { no_time_passes, wall_ms };
+
+static struct sqlite_writer *writer_by(const struct sqlite_clock *clock,
+				       uint64_t max_bytes)
 {
 	const struct sqlite_config config = { .directory = directory,
-					      .max_bytes = max_bytes };
+					      .max_bytes = max_bytes,
+					      .clock = clock };
 	struct sqlite_writer *w = NULL;
 
 	assert_int_equal(sqlite_writer_new(&config, &w, NULL), 0);
 	return w;
+}
+
+static struct sqlite_writer *writer(uint64_t max_bytes)
+{
+	return writer_by(&clock_of_then, max_bytes);
+}
+
+/* Its window ends when it is drained, however slow the machine is. */
+static struct sqlite_writer *writer_of_one_window(void)
+{
+	return writer_by(&still_clock, 0);
 }
 
 static struct sqlite_reader *reader(void)
@@ -176,7 +203,7 @@ TEST_WITH(what_was_added_is_found_as_it_was, make_directory, remove_directory)
 
 TEST_WITH(equal_events_become_one_row_and_others_do_not, make_directory, remove_directory)
 {
-	struct sqlite_writer *w = writer(0);
+	struct sqlite_writer *w = writer_of_one_window();
 	struct event_row row = refused(addr_v4(192, 0, 2, 7), 443), other = row;
 	struct sqlite_state s;
 	struct found f;
@@ -259,7 +286,7 @@ TEST_WITH(what_was_changed_is_all_there, make_directory, remove_directory)
 					    "the policy was changed",
 					    "the policy was changed",
 					    "the sandbox was detached" };
-	struct sqlite_writer *w = writer(0);
+	struct sqlite_writer *w = writer_of_one_window();
 	struct event_row row = { .sandbox = "sb-1", .event.packets = 1 };
 	struct sqlite_state s;
 
@@ -609,7 +636,7 @@ TEST_WITH(values_that_weir_cannot_go_on_from_lose_nothing, make_directory,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(planted); i++) {
-		struct event_row a = denied("a.test", clock_wall_ms());
+		struct event_row a = denied("a.test", T0);
 		struct sqlite_writer *w = writer(0);
 		struct sqlite_state s;
 
@@ -639,7 +666,7 @@ TEST_WITH(a_full_store_that_lets_no_row_go_is_moved_aside, make_directory,
 		" bytes) SELECT i, 's', 2, 1, 'n' || i || '.test', 9223372036854775807, 1"
 		" FROM n";
 	enum { ROWS = 500 };
-	struct event_row row = denied("a.test", clock_wall_ms());
+	struct event_row row = denied("a.test", T0);
 	struct sqlite_writer *w = writer(1 << 20);
 	struct sqlite_state s;
 
@@ -683,7 +710,8 @@ TEST_WITH(where_others_may_write_no_memory_is_shared, make_directory, remove_dir
 {
 	const struct sqlite_config config = { .directory = directory,
 					      .max_bytes = 1 << 20,
-					      .shared = true };
+					      .shared = true,
+					      .clock = &clock_of_then };
 	struct sqlite_writer *w = writer(1 << 20);
 	struct event_row row = denied("a.test", T0);
 	struct found f;
