@@ -103,6 +103,7 @@ static void add_all(void)
 		if (i == 2)
 			assert_true(sqlite_writer_drain(w, PATIENCE_MS));
 	}
+	assert_true(sqlite_writer_drain(w, PATIENCE_MS));
 	sqlite_writer_free(w);
 }
 
@@ -182,6 +183,7 @@ TEST_WITH(what_is_no_denial_is_in_no_sum, make_directory, remove_directory)
 
 	event_row_fill(&row, &e, "sb-1", NULL);
 	sqlite_writer_add(w, &row);
+	assert_true(sqlite_writer_drain(w, PATIENCE_MS));
 	sqlite_writer_free(w);
 	expect(SQLITE_BY_SANDBOX, (struct sqlite_query){ 0 }, "");
 }
