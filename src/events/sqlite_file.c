@@ -768,14 +768,16 @@ bool sqlite_tidy(sqlite3 *db, uint64_t max_bytes, int64_t oldest_ms, int64_t wal
 		 oldest_ms);
 	(void)!sqlite_run(db, sql, NULL);
 	/* Tasks of the future go on as of now once no event of the future is left to say
-	 * that it may be the present that is wrong. */
+	 * that it may be the present that is wrong. A decision of the future becomes one
+	 * of a day ago: a denial that waits to be written is no denial from before that
+	 * decision, and reopens the task. */
 	snprintf(sql, sizeof(sql),
 		 "UPDATE review SET first_ts = min(first_ts, %" PRId64
 		 "), last_ts = min(last_ts, %" PRId64
 		 "), decided_ts = min(decided_ts, %" PRId64 ") WHERE (last_ts > %" PRId64
 		 " OR decided_ts > %" PRId64
 		 ") AND NOT EXISTS (SELECT 1 FROM event WHERE ts > %" PRId64 ")",
-		 wall_ms, wall_ms, wall_ms, future_ms, future_ms, future_ms);
+		 wall_ms, wall_ms, wall_ms - DAY_MS, future_ms, future_ms, future_ms);
 	(void)!sqlite_run(db, sql, NULL);
 	/* Rows of the future, while the row that is too old is there to tell it. */
 	snprintf(where, sizeof(where),
