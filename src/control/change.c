@@ -159,9 +159,11 @@ static int send_supervisor(struct control_sandbox *w, const struct control_candi
 	const struct control_answer kept = { IPC_KEPT, IPC_REFUSED };
 	const int fds[] = { c->plan_fd, c->text_fd };
 	struct ipc_message m;
-	int r = control_ask_supervisor(w->link, &keep, fds, ARRAY_SIZE(fds), &kept, &m,
-				       NULL);
+	int r;
 
+	/* Only close_sandbox() knows that @c is closed, and says so afterwards. */
+	w->closing.is_with_supervisor = false;
+	r = control_ask_supervisor(w->link, &keep, fds, ARRAY_SIZE(fds), &kept, &m, NULL);
 	/* Our successor starts with what the supervisor has, and mends the engine;
 	 * another daemon has brought another engine, and says what it has. */
 	if (r < 0) {
@@ -249,8 +251,10 @@ static int restore_plan(struct control_sandbox *w, struct err *err)
 
 void control_restore_plan(struct control_sandbox *w)
 {
-	const bool is_due = w->side->many ? !w->stale && !w->gone[0]
-					  : !w->link->is_active;
+	/* A sandbox that is about to be closed isn't opened before. */
+	const bool is_closing = w->closing.due && !document_closed(w->document);
+	const bool is_due = !is_closing && (w->side->many ? !w->stale && !w->gone[0]
+							  : !w->link->is_active);
 	struct err err = { 0 };
 
 	/* Another engine is compared anew. */
@@ -383,6 +387,8 @@ static enum api_failure change_to(struct control_sandbox *w, struct control_cand
 	struct control *s = w->side;
 	enum api_failure failure;
 
+	/* Should this fail, nobody may have the closed policy any more. */
+	w->closing.is_in_state_dir = w->closing.is_in_file = false;
 	/* What is enforced decides what a policy may ask for; who introduces the engine
 	 * says that before. */
 	(void)!control_await_engine(w->link);

@@ -9,6 +9,7 @@
 
 #include "control/control.h"
 #include "sandbox/plan_file.h"
+#include "sys/files.h"
 #include "unit.h"
 
 #define STOP "\"on_denies\":{\"count\":5,\"window\":\"1m\",\"action\":\"stop\"}"
@@ -19,6 +20,8 @@ static bool is_denied_meanwhile; /* too often, while the engine is asked */
 static size_t changes;		 /* that the engine has made */
 static size_t keeps;		 /* that the supervisor was asked for */
 static bool is_keep_refused;
+static bool is_kept_closed;  /* what the supervisor has had last */
+static bool is_engine_new;   /* after each KEEP, and the new one fails */
 static size_t failures_left; /* times that the engine can't be asked */
 static size_t drops;	     /* of the engine */
 
@@ -60,7 +63,19 @@ int control_ask_supervisor(struct control_link *l, const struct ipc_message *m,
 			   const struct control_answer *wanted, struct ipc_message *ret,
 			   int *ret_fd)
 {
+	CLEAN(file_bytes) struct file_bytes text = { 0 };
+	struct document *d = NULL;
+	struct err err = { 0 };
+
 	keeps++;
+	assert_int_equal(count, 2);
+	assert_int_equal(file_read_fd(fds[1], SIZE_MAX - 1, &text), 0);
+	assert_int_equal(document_parse((struct text){ text.bytes, text.size }, NULL,
+					NULL, &d, &err),
+			 0);
+	if (!is_keep_refused)
+		is_kept_closed = document_closed(d) != NULL;
+	document_free(d);
 	*ret = (struct ipc_message){ .type = is_keep_refused ? IPC_REFUSED : IPC_KEPT };
 	return 0;
 }
@@ -72,7 +87,8 @@ bool control_await_engine(struct control_link *l)
 
 bool control_engine_is_same(struct control_link *l)
 {
-	return true;
+	failures_left += is_engine_new;
+	return !is_engine_new;
 }
 
 void control_drop_engine(struct control_link *l, int error)
@@ -183,7 +199,7 @@ static int open_sandbox_of(bool is_daemon)
 	sandbox->id = is_daemon;
 	control_change_init(sandbox);
 	control.link->heard = true;
-	is_denied_meanwhile = is_keep_refused = is_memory_out = false;
+	is_denied_meanwhile = is_keep_refused = is_memory_out = is_engine_new = false;
 	failures_left = 0;
 	assert_int_equal(
 		replace("{\"egress\":[{\"action\":\"allow\",\"target\":\"a.test\"}]," STOP
@@ -388,4 +404,43 @@ TEST_WITH(while_the_engine_is_away_a_policy_asks_for_no_more_than_was_enforced, 
 	control.link->heard = control.link->is_active = false;
 	assert_int_equal(replace("{\"require_full_isolation\":true}"), API_FAILED_POLICY);
 	assert_int_equal(replace("{\"egress\":[]}"), API_FAILED_NOT);
+}
+
+/* The supervisor has the closed policy, and the engine is away. */
+static void begin_to_close(void)
+{
+	too_much_is_denied();
+	failures_left = 1;
+	assert_int_equal(fire(&sandbox->closing.again), 1000);
+	assert_true(is_kept_closed);
+	assert_null(document_closed(sandbox->document));
+}
+
+TEST_WITH(a_new_engine_does_not_open_what_is_about_to_be_closed, NULL,
+	  close_sandbox_again)
+{
+	const struct ipc_status closed = { .enforced = ENFORCED_FILTER, .plan_id = 1 };
+
+	open_sandbox_of(false);
+	begin_to_close();
+	control_on_status(&control, &closed);
+	if (sandbox->restore.slot > 0)
+		assert_int_equal(fire(&sandbox->restore), 0);
+	assert_int_equal(changes, 0);
+	assert_int_equal(fire(&sandbox->closing.again), 0);
+	assert_int_equal(changes, 1);
+	assert_true(is_kept_closed);
+}
+
+CHANGE_TEST(a_change_that_fails_leaves_the_closed_policy_to_be_kept_again)
+{
+	begin_to_close();
+	control_restore_plan(sandbox);
+	assert_int_equal(changes, 0);
+	is_engine_new = true;
+	assert_int_equal(replace("{\"egress\":[]}"), API_FAILED_APPLY);
+	assert_false(is_kept_closed);
+	assert_int_equal(fire(&sandbox->closing.again), 0);
+	assert_true(is_kept_closed);
+	assert_non_null(document_closed(sandbox->document));
 }
