@@ -516,7 +516,8 @@ static void on_turn(struct loop_deferred *d)
 	}
 }
 
-/* The filter, names and the relay go by @plan, and nothing of them is to be mended. */
+/* The filter, names and the relay go by @plan, and nothing of them is to be mended: nor
+ * has a lack of room or memory closed a rule. */
 static bool is_enforced(const struct engine_sandbox *g, const struct plan *plan)
 {
 	struct filter_host *host = g->sandbox.host;
@@ -525,7 +526,9 @@ static bool is_enforced(const struct engine_sandbox *g, const struct plan *plan)
 
 	return g->enforce != ENFORCED_NOTHING && plan_file_id(plan) == g->plan_id &&
 	       plan_same_state(&g->plan, &g->sandbox.plan) && !filter->unsure &&
-	       (!host || filter_host_is_loaded(host));
+	       (!host || filter_host_is_loaded(host)) && !g->is_pin_lost &&
+	       (plan_budget_count(&g->plan) == 0 || g->sandbox.budgets) &&
+	       (plan_end_count(&g->plan) == 0 || g->grants);
 }
 
 int engine_sandbox_change(struct engine_sandbox *g, int plan_fd, struct err *err)

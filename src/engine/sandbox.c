@@ -542,14 +542,16 @@ int engine_sandbox_pin(struct engine_sandbox *g)
 	struct sandbox *s = &g->sandbox;
 	const struct engine_host *h = g->core->host;
 	int64_t repin_ms = plan_repin_sec(&s->plan) * INT64_C(1000);
+	int r = 0;
 
-	if (plan_dns(&s->plan) != POLICY_DNS_PINNED)
-		return 0;
-	if (g->kind == ATTACH_HOST && !h->is_wanted)
-		return 0; /* with all others, when their table is there */
-	return resolver_pin(dns_service_resolver(g->core->dns), s,
-			    repin_ms > 0 ? repin_ms : g->core->repin_ms, on_pinned, g,
-			    loop_now_ms(g->core->loop));
+	/* Those of the host with all others, when their table is there. */
+	if (plan_dns(&s->plan) == POLICY_DNS_PINNED &&
+	    (g->kind != ATTACH_HOST || h->is_wanted))
+		r = resolver_pin(dns_service_resolver(g->core->dns), s,
+				 repin_ms > 0 ? repin_ms : g->core->repin_ms, on_pinned,
+				 g, loop_now_ms(g->core->loop));
+	g->is_pin_lost = r < 0;
+	return r;
 }
 
 /* An address may come or go at any time: AAAA is served while there is a way out. What

@@ -143,6 +143,7 @@ struct engine_sandbox {
 	/* dns: pinned. The end of a round that the self-test overlaps is reported after
 	 * the self-test. */
 	bool is_pinned;	     /* the first round was reported */
+	bool is_pin_lost;    /* the last policy's names found no memory */
 	struct err unpinned; /* the first name of a round that is required */
 	struct loop_source nflog;
 	bool is_unverified; /* what stood was taken over, and not read back yet */

@@ -7,6 +7,7 @@
 
 #include "engine/host.h"
 #include "sandbox/budgets.h"
+#include "sandbox/plan_file.h"
 #include "sandbox/test_plan.h"
 
 enum { BOXES = 4, SENT = 100, PATIENCE_TURNS = 100, LONG_MS = 3 };
@@ -23,6 +24,8 @@ struct filter_conn *__wrap_filter_host_conn(struct filter_host *h);
 int __wrap_filter_counts_read(struct filter_conn *c, enum addr_family family,
 			      bool refused, filter_counts_fn *fn, void *data);
 int __wrap_filter_total(struct filter_conn *c, bool refused, uint64_t *ret);
+int __wrap_resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
+			resolver_pinned_fn *on_pinned, void *data, int64_t now_ms);
 
 struct filter_conn *__wrap_filter_host_conn(struct filter_host *h)
 {
@@ -41,6 +44,12 @@ int __wrap_filter_total(struct filter_conn *c, bool refused, uint64_t *ret)
 	return -ENOENT;
 }
 
+int __wrap_resolver_pin(struct resolver *r, struct sandbox *s, int64_t repin_ms,
+			resolver_pinned_fn *on_pinned, void *data, int64_t now_ms)
+{
+	return -ENOMEM;
+}
+
 static void on_status(struct engine_sandbox *g)
 {
 	gone_over++;
@@ -48,16 +57,19 @@ static void on_status(struct engine_sandbox *g)
 		on_gone_over();
 }
 
-static const struct engine_sandbox_observer observer = { .on_status = on_status };
+static void on_changed(struct engine_sandbox *g, int r, const struct err *err)
+{
+}
 
-static void open_boxes(enum attach_kind kind)
+static const struct engine_sandbox_observer observer = { .on_status = on_status,
+							 .on_changed = on_changed };
+
+static void open_boxes_with(enum attach_kind kind, const char *policy)
 {
 	struct err err = { 0 };
 	struct plan plan;
 
-	bytes = plan_from("egress: [{action: allow, target: a.test, "
-			  "budget: {sent: 100, per: 1h}}]\n",
-			  &plan);
+	bytes = plan_from(policy, &plan);
 	core = (struct engine_core){ 0 };
 	assert_int_equal(engine_core_init(&core, &(struct dns_service_config){ 0 }, &err),
 			 0);
@@ -77,6 +89,12 @@ static void open_boxes(enum attach_kind kind)
 		g->sandbox.on_spent = engine_grants_on_spent;
 		assert_int_equal(engine_core_add(&core, g), 0);
 	}
+}
+
+static void open_boxes(enum attach_kind kind)
+{
+	open_boxes_with(kind, "egress: [{action: allow, target: a.test, "
+			      "budget: {sent: 100, per: 1h}}]\n");
 }
 
 static int close_boxes(void **state)
@@ -170,4 +188,46 @@ TEST_WITH(for_many_that_go_over_at_once_the_host_is_read_once, NULL, close_boxes
 	turn_until(BOXES);
 	assert_int_equal(host_readings, 1);
 	on_gone_over = NULL;
+}
+
+/* The policy that stands is set again. Return: it is put in force again. */
+static bool is_set_anew(struct engine_sandbox *g)
+{
+	struct err err = { 0 };
+	CLEAN(fd) int fd = plan_file_make(g->plan.bytes, g->plan.size, &err);
+	bool is_anew;
+
+	assert_true(fd >= 0);
+	assert_int_equal(engine_sandbox_change(g, fd, &err), 0);
+	is_anew = g->change.is_under_way;
+	engine_sandbox_change_cancel(g);
+	return is_anew;
+}
+
+TEST_WITH(setting_the_policy_again_mends_what_a_lack_of_room_has_closed, NULL,
+	  close_boxes)
+{
+	struct engine_sandbox *g = &boxes[0];
+	struct budgets *budgets;
+	struct grants *grants;
+
+	open_boxes_with(ATTACH_NETNS, "dns: pinned\n"
+				      "egress: [{action: allow, target: a.test, "
+				      "until: 2099-01-01T00:00:00Z, "
+				      "budget: {sent: 100, per: 1h}}]\n");
+	g->enforce = ENFORCED_FILTER;
+	g->plan_id = plan_file_id(&g->plan);
+	g->grants = engine_grants_new(g, &g->plan);
+	g->sandbox.plan = g->plan;
+	assert_false(is_set_anew(g));
+	budgets = TAKE_PTR(g->sandbox.budgets);
+	assert_true(is_set_anew(g));
+	g->sandbox.budgets = budgets;
+	grants = TAKE_PTR(g->grants);
+	assert_true(is_set_anew(g));
+	g->grants = grants;
+	assert_false(is_set_anew(g));
+	assert_int_equal(engine_sandbox_pin(g), -ENOMEM);
+	assert_true(is_set_anew(g));
+	grants_free(TAKE_PTR(g->grants));
 }
