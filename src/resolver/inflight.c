@@ -156,7 +156,7 @@ static void copy_try(struct inflight_late *to, const struct inflight *f)
 
 int resolver_send(struct resolver *r, struct dns_asked *asked, bool dnssec_ok,
 		  size_t server, const struct sandbox *tcp_for, uint32_t index,
-		  uint32_t *ret_token)
+		  int64_t now_ms, uint32_t *ret_token)
 {
 	/* Of the id, and a bit for each octet of the name. */
 	uint8_t message[512], random[2 + (DNS_NAME_MAX + 7) / 8];
@@ -168,7 +168,7 @@ int resolver_send(struct resolver *r, struct dns_asked *asked, bool dnssec_ok,
 			       asked->type, dnssec_ok, random + 2, asked->case_name);
 	if (size < 0)
 		return size;
-	if (r->servers[server].no_edns)
+	if (now_ms < r->servers[server].plain_until_ms)
 		size = (int)dns_query_without_edns(message, (size_t)size);
 	if ((++r->serial << INDEX_BITS) == 0)
 		r->serial = 1;
@@ -184,10 +184,10 @@ static int send_question(struct resolver *r, struct inflight *f, bool tcp, int64
 	const struct sandbox *tcp_for = tcp ? f->asks.first->client.sandbox : NULL;
 
 	f->tcp = tcp;
-	f->plain = r->servers[f->server].no_edns;
+	f->plain = now_ms < r->servers[f->server].plain_until_ms;
 	f->sent_ms = now_ms;
 	return resolver_send(r, &f->asked, f->dnssec_ok, f->server, tcp_for, f->index,
-			     &f->token);
+			     now_ms, &f->token);
 }
 
 static int try_start(struct resolver *r, struct inflight *f, bool tcp, int64_t now_ms)
@@ -511,7 +511,7 @@ void resolver_response(struct resolver *r, uint32_t token, const void *message,
 		return;
 	}
 	over_tcp = r->answer.kind == DNS_ANSWER_TRUNCATED && !f->tcp;
-	if (!over_tcp && !resolver_server_fails_by_edns(r, f->server, f->plain)) {
+	if (!over_tcp && !resolver_server_settle_edns(r, f->server, f->plain, now_ms)) {
 		try_next(r, f, TROUBLE_ANSWER, false, now_ms);
 		return;
 	}

@@ -101,7 +101,7 @@ struct inflight {
 };
 
 struct server {
-	bool no_edns; /* it can't read EDNS: it is asked without */
+	int64_t plain_until_ms; /* it is asked without EDNS until then */
 	/* Without probes. */
 	uint32_t smoothed_ms; /* time to an answer; a failure counts as a whole try */
 	bool failing;
@@ -291,8 +291,10 @@ bool resolver_server_choose(struct resolver *r, uint16_t tried, int64_t now_ms,
 void resolver_server_answered(struct resolver *r, uint8_t server, int64_t took_ms,
 			      int64_t now_ms);
 /* @server has answered with r->answer, which fails, what it was asked with EDNS, or
- * @plain. Return: EDNS may be the reason, and it is asked without from now on. */
-bool resolver_server_fails_by_edns(struct resolver *r, uint8_t server, bool plain);
+ * @plain. Return: EDNS may be the reason, and it is asked without for a quarter of an
+ * hour from now on. */
+bool resolver_server_settle_edns(struct resolver *r, uint8_t server, bool plain,
+				 int64_t now_ms);
 /* It could not be asked, or has not answered. */
 void resolver_server_failed(struct resolver *r, uint8_t server, int error,
 			    int64_t now_ms);
@@ -314,7 +316,7 @@ bool docker_resolver_takes(struct resolver *r, struct resolver_ask *ask, int64_t
  * low bits of *@ret_token, which was not in use lately. Return: 0 or -errno. */
 int resolver_send(struct resolver *r, struct dns_asked *asked, bool dnssec_ok,
 		  size_t server, const struct sandbox *tcp_for, uint32_t index,
-		  uint32_t *ret_token);
+		  int64_t now_ms, uint32_t *ret_token);
 /* Let @ask wait for an upstream request, a new one or one that is under way. Takes the
  * ask. Return: false: there is no room for a new one; a client is told so. */
 bool resolver_inflight_join(struct resolver *r, struct resolver_ask *ask, int64_t now_ms);

@@ -49,6 +49,7 @@ enum {
 	PROBE_MS = 2000,	 /* or a try, where that is shorter */
 	PROBE_PAUSE_MS = 1000,	 /* between two probes of one server, at least */
 	REPORT_EVERY_MS = 1000,
+	PLAIN_MS = 15 * 60 * 1000, /* a FORMERR may be forged, or a proxy's that starts */
 	/* Docker's resolver */
 	SECRET_SIZE = 16,
 	TEST_MS = 2000,
@@ -132,11 +133,12 @@ void resolver_server_answered(struct resolver *r, uint8_t server, int64_t took_m
 	}
 }
 
-bool resolver_server_fails_by_edns(struct resolver *r, uint8_t server, bool plain)
+bool resolver_server_settle_edns(struct resolver *r, uint8_t server, bool plain,
+				 int64_t now_ms)
 {
 	if (r->answer.rcode != DNS_FORMERR)
 		return false;
-	r->servers[server].no_edns = !plain;
+	r->servers[server].plain_until_ms = plain ? 0 : now_ms + PLAIN_MS;
 	return !plain;
 }
 
@@ -202,7 +204,7 @@ void resolver_probe_tick(struct resolver *r, int64_t now_ms)
 			continue;
 		s->probed_ms = now_ms;
 		s->probe_at_ms = now_ms + MIN(r->try_ms, (int64_t)PROBE_MS);
-		error = resolver_send(r, &asked, false, i, NULL, (uint32_t)i,
+		error = resolver_send(r, &asked, false, i, NULL, (uint32_t)i, now_ms,
 				      &s->probe_token);
 		if (error < 0)
 			probe_lost(r, s, error, now_ms);
@@ -235,7 +237,7 @@ void resolver_servers_init(struct resolver *r, const struct resolver_config *con
 /* ---- Docker's resolver ---- */
 
 /* Ask for a name that nobody can know. */
-static int send_test(struct resolver *r, struct docker_resolver *in)
+static int send_test(struct resolver *r, struct docker_resolver *in, int64_t now_ms)
 {
 	static const char digits[] = "0123456789abcdef", zone[] = ".invalid";
 	struct dns_asked asked = { .type = DNS_TYPE_A };
@@ -252,7 +254,7 @@ static int send_test(struct resolver *r, struct docker_resolver *in)
 		return -EINVAL;
 	asked.name = in->name;
 	return resolver_send(r, &asked, false, in->server, NULL, RESOLVER_UPSTREAMS_MAX,
-			     &in->token);
+			     now_ms, &in->token);
 }
 
 static void end_test(struct resolver *r, struct docker_resolver *in)
@@ -286,7 +288,7 @@ void docker_resolver_tick(struct resolver *r, int64_t now_ms)
 		return;
 	}
 	in->at_ms = now_ms + TEST_MS;
-	if (send_test(r, in) < 0) {
+	if (send_test(r, in, now_ms) < 0) {
 		end_test(r, in);
 		in->at_ms = now_ms + TEST_PAUSE_MS;
 	}
