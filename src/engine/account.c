@@ -127,22 +127,21 @@ static void count_passed(struct engine_sandbox *g, const struct filter_count *c,
 }
 
 /* What has passed. A set of the kernel that is full counts no further destination, and
- * lets its packets pass: these are in a total, which was *@uncounted at the last reading.
- * @is_last: the counters are about to go with the ruleset. Return: whether all that has
- * passed is in @k, or the next time reads it. */
-static bool read_whole(struct filter_conn *c, bool is_last, uint64_t *uncounted,
-		       struct account_counts *k)
+ * lets its packets pass: these are in a total. @is_last: the counters are about to go
+ * with the ruleset. Return: whether all that has passed is in @k, or the next time reads
+ * it. */
+static bool read_whole(struct filter_conn *c, bool is_last, struct account_counts *k)
 {
-	const uint64_t before = *uncounted;
+	uint64_t uncounted = 0;
 	int r = -EAGAIN;
 
 	read_all(c, false, k);
 	sort_counts(k);
 	for (int tries = 0; tries < READ_TRIES && r == -EAGAIN; tries++)
-		r = filter_total(c, false, uncounted);
+		r = filter_total(c, false, &uncounted);
 	k->is_late |= r == -EAGAIN;
 	/* Not there: nothing passes by the link. */
-	return !k->is_incomplete && !(is_last && k->is_late) && *uncounted == before &&
+	return !k->is_incomplete && !(is_last && k->is_late) && uncounted == 0 &&
 	       (r == 0 || r == -ENOENT || r == -EAGAIN);
 }
 
@@ -151,8 +150,7 @@ static void read_passed(struct engine_sandbox *g, bool is_last, int64_t now_ms)
 	struct sandbox *s = &g->sandbox;
 	struct passed_payers payers = { .sandbox = NULL };
 	struct account_counts k = { 0 };
-	const bool is_whole =
-		read_whole(&s->filter, is_last, &s->accounting->uncounted, &k);
+	const bool is_whole = read_whole(&s->filter, is_last, &k);
 
 	for (size_t i = 0; i < k.count; i++)
 		count_passed(g, &k.items[i], &payers, now_ms);
@@ -281,8 +279,7 @@ static void count_passed_of_all(struct engine_host *h, bool is_first, int64_t no
 {
 	struct passed_payers payers = { .sandbox = NULL };
 	struct account_counts k = { 0 };
-	const bool is_whole =
-		read_whole(filter_host_conn(h->table), is_first, &h->uncounted, &k);
+	const bool is_whole = read_whole(filter_host_conn(h->table), is_first, &k);
 
 	for (size_t i = 0; i < k.count; i++) {
 		struct engine_sandbox *g = engine_core_find(h->core, k.items[i].member);

@@ -104,7 +104,7 @@ static int put(struct sandbox *s, const struct next *n, const struct filter_stat
 
 	/* The kernel's counters begin anew. */
 	if (r == 0 && s->accounting)
-		s->accounting->total = s->accounting->uncounted = 0;
+		s->accounting->total = 0;
 	return r;
 }
 

@@ -259,7 +259,6 @@ static int load_table(struct engine_host *h, struct err *err)
 	for (int i = 0; i < READ_TRIES && r == -EAGAIN; i++)
 		r = filter_host_load(h->table, clock_now_ms(), err);
 	if (r == 0) {
-		h->uncounted = 0;
 		r = -EAGAIN;
 		for (int i = 0; i < READ_TRIES && r == -EAGAIN; i++) {
 			engine_sandbox_seen_now(&h->seen, filter_host_conn(h->table));

@@ -42,7 +42,6 @@ struct engine_host {
 	uint64_t lost_seen;	/* of these, before all refusals were read last */
 	int64_t counts_from_ms; /* account.c: they are not read before */
 	int64_t counts_read_ms; /* when they were read last */
-	uint64_t uncounted; /* account.c: what had passed uncounted in this table then */
 };
 
 /* @fds and @conntrack_fd are taken, whatever comes of it. On success it is c->host;

@@ -22,7 +22,8 @@ struct filter_conn {
 	uint32_t commits; /* transactions of ours that changed something; wraps */
 	bool owner;	  /* the kernel takes owner|persist (6.9 and later) */
 	enum filter_naming naming; /* of the table that this one is about */
-	bool counts_stay; /* the kernel can't read counters and reset them in one go */
+	bool counts_stay;   /* the kernel can't read counters and reset them in one go */
+	uint64_t uncounted; /* where counters stay: what filter_total() has told of */
 	/* What the changing sets hold may not be what was sent: a transaction failed, or
 	 * others have changed something. filter_replace() then makes them anew. */
 	bool unsure;
@@ -188,7 +189,9 @@ int filter_counts_read_one(struct filter_conn *c, bool refused,
 /* What was refused to @key's destination is forgotten. */
 int filter_counts_forget(struct filter_conn *c,
 			 const struct filter_count *key) MUST_CHECK;
-/* @refused: all packets that were refused; else those that passed and found no room to be
- * counted. Since the ruleset that stands was installed. Return: 0 or -errno; -ENOENT: the
- * ruleset doesn't count them. */
+/* @refused: all packets that were refused since the ruleset that stands was installed.
+ * Else, after filter_counts_read(), those that passed and found no room to be counted
+ * since this was asked last. An older kernel tells a process that asks for the first time
+ * of all since the ruleset was installed. Return: 0 or -errno; -ENOENT: the ruleset
+ * doesn't count them. */
 int filter_total(struct filter_conn *c, bool refused, uint64_t *ret) MUST_CHECK;

@@ -158,7 +158,7 @@ int nl_ask(struct filter_conn *c, uint16_t type, uint16_t flags, uint8_t family,
 			     false,
 			     0,
 			     NFNL_SUBSYS_ID(type),
-			     type == NL_GETSETELEM_RESET };
+			     type == NL_GETSETELEM_RESET || type == NL_GETRULE_RESET };
 	int r;
 
 	nl_message(&w, type, flags, family);

@@ -24,6 +24,7 @@ enum {
 	/* Elements with their counters, which are 0 then. Of Linux 6.5; headers are older
 	 */
 	NL_GETSETELEM_RESET = 33,
+	NL_GETRULE_RESET = 25, /* rules with theirs; of Linux 6.2 */
 };
 
 /* @type is a NFT_MSG_…, or another subsystem's with its number in the high byte; @family

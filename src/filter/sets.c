@@ -462,13 +462,17 @@ static void name_chain(struct nl_writer *w, const void *what)
 int filter_total(struct filter_conn *c, bool refused, uint64_t *ret)
 {
 	struct total t = { .conn = c, .chain = refused ? "refuse" : "passed" };
-	int r = nl_ask(c, NFT_MSG_GETRULE, NLM_F_DUMP, NFPROTO_INET, name_chain, &t,
-		       on_total_rule, &t);
+	const uint64_t before = refused || !c->counts_stay ? 0 : c->uncounted;
+	int r = nl_ask(c, refused || c->counts_stay ? NFT_MSG_GETRULE : NL_GETRULE_RESET,
+		       NLM_F_DUMP, NFPROTO_INET, name_chain, &t, on_total_rule, &t);
 
 	if (r < 0)
 		return r;
 	if (!t.found)
 		return -ENOENT;
-	*ret = t.packets;
+	if (!refused)
+		c->uncounted = t.packets;
+	/* Another ruleset has begun at 0. */
+	*ret = t.packets >= before ? t.packets - before : t.packets;
 	return 0;
 }

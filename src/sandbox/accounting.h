@@ -88,10 +88,8 @@ struct accounting {
 	/* Refused packets. */
 	int64_t read_at_ms; /* INT64_MAX: there is nothing to read */
 	uint32_t read_every_ms;
-	uint64_t total;	    /* by the kernel's counter, which each ruleset begins at 0 */
-	uint64_t reported;  /* by logs and counters */
-	uint64_t uncounted; /* the same of packets that passed without room to be counted
-			     */
+	uint64_t total;	   /* by the kernel's counter, which each ruleset begins at 0 */
+	uint64_t reported; /* by logs and counters */
 	struct accounting_flow *flows; /* owned; sorted whenever counters are read */
 	size_t flow_count, flow_capacity;
 	bool is_short; /* the filter counts one that is not among them */
