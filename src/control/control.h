@@ -349,8 +349,9 @@ struct control_wish {
 
 /* -- change.c: closing -------------------------------------------------------------- */
 
-/* @w begins, and is about to be freed. */
+/* @w begins. */
 void control_change_init(struct control_sandbox *w);
+/* @w is about to be freed. */
 void control_change_done(struct control_sandbox *w);
 /* @w is not to be closed any more: there is another policy, or no sandbox. */
 void control_closing_done(struct control_sandbox *w);

@@ -826,8 +826,9 @@ static int put_current(struct filter_host *h, struct err *err)
 	return transact(h, &w, err);
 }
 
-/* Our table in the place of @old. A table of an engine before is taken over; a repair of
- * ours, whose plans' sets are in it under the same names, is all made anew. */
+/* Our table in the place of @old. A table of an engine before is taken over. A table of
+ * ours has the plans' sets already, under the same names, and is all made anew: at once
+ * in a repair, and in a load of filter_host_set() when take_over() has failed by them. */
 static int put_table(struct filter_host *h, const struct nft_found *old,
 		     struct host_now *now, struct err *err)
 {
