@@ -511,7 +511,7 @@ static int start(struct daemon *w, struct err *err)
 	if (r < 0)
 		return r;
 	ended_start(w);
-	engines = engines_rebalance(w, k->spec->engines);
+	r = engines_rebalance(w, k->spec->engines, &engines, err);
 	while (r == 0 && w->engine_count < engines)
 		r = engines_add(w, err);
 	if (r == 0)

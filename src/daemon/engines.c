@@ -325,8 +325,10 @@ static void spread_one(struct rebalance *d, uint32_t engine, const char *name)
 	move_one(d, engine, name);
 }
 
-static void each_of(struct rebalance *d, uint32_t engine,
-		    void (*fn)(struct rebalance *d, uint32_t engine, const char *name))
+/* An engine without a folder has nothing. */
+static int each_of(struct rebalance *d, uint32_t engine,
+		   void (*fn)(struct rebalance *d, uint32_t engine, const char *name),
+		   struct err *err)
 {
 	char folder[STATE_FOLDER_SIZE];
 	CLEAN(directory) DIR *dir = NULL;
@@ -334,39 +336,46 @@ static void each_of(struct rebalance *d, uint32_t engine,
 
 	state_folder_name(engine, folder);
 	dir = directory_open(state_folder_open(d->root, folder));
-	while (dir && (e = readdir(dir)))
+	while (dir && (e = directory_next(dir)))
 		if (e->d_name[0] != '.')
 			fn(d, engine, e->d_name);
+	return errno == 0 || (!dir && errno == ENOENT)
+		       ? 0
+		       : err_sys(err, -errno, "cannot read which sandboxes engine %u had",
+				 engine);
 }
 
-size_t engines_rebalance(struct daemon *w, size_t wanted)
+int engines_rebalance(struct daemon *w, size_t wanted, size_t *ret, struct err *err)
 {
 	struct rlimit files;
 	char folder[STATE_FOLDER_SIZE];
 	size_t fds = SIZE_MAX;
 	struct rebalance d = { .root = w->state_root, .engines = MAX(wanted, (size_t)1) };
+	int r = 0;
 
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0)
 		fds = (size_t)fd_budget(false, &files);
 	d.least = MAX(fds / FDS_NEXT, (size_t)1);
 	d.most = MAX(fds / FDS_NAMESPACE, (size_t)1);
-	for (uint32_t i = 0; i < IPC_ENGINES_MAX; i++) {
-		each_of(&d, i, count_one);
+	for (uint32_t i = 0; r == 0 && i < IPC_ENGINES_MAX; i++) {
+		r = each_of(&d, i, count_one, err);
 		if (wanted == 0 && d.counts[i] > 0)
 			d.engines = i + 1;
 	}
 	/* Empty and remove the folders of engines that are not wanted any more. */
-	for (uint32_t i = (uint32_t)d.engines; i < IPC_ENGINES_MAX; i++) {
+	for (uint32_t i = (uint32_t)d.engines; r == 0 && i < IPC_ENGINES_MAX; i++) {
 		if (d.counts[i] > 0)
-			each_of(&d, i, move_one);
+			r = each_of(&d, i, move_one, err);
 		state_folder_name(i, folder);
 		(void)!unlinkat(d.root, folder, AT_REMOVEDIR);
 	}
 	d.may_grow = wanted == 0;
-	for (uint32_t i = 0; i < d.engines; i++) {
+	for (uint32_t i = 0; r == 0 && i < d.engines; i++) {
 		d.seen = 0;
 		if (d.counts[i] > d.most)
-			each_of(&d, i, spread_one);
+			r = each_of(&d, i, spread_one, err);
 	}
-	return d.engines;
+	if (r == 0)
+		*ret = d.engines;
+	return r;
 }

@@ -408,9 +408,10 @@ void state_restore_first(struct daemon *w);
 
 /* Decide how many engines there are: @wanted, or (0) as many as had sandboxes. Move
  * the folders of engines that there won't be, and of engines over their descriptor
- * budget. Called by the first daemon, before it starts others. Return: how many
- * engines. */
-size_t engines_rebalance(struct daemon *w, size_t wanted);
+ * budget. Called by the first daemon, before it starts others. -errno: a folder can't be
+ * read, and what is in it would be left out. */
+int engines_rebalance(struct daemon *w, size_t wanted, size_t *ret,
+		      struct err *err) MUST_CHECK;
 
 /* -- engines.c ---------------------------------------------------------------------- */
 

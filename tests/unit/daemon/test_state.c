@@ -18,7 +18,8 @@ static const char *const names[] = { "a", "b", "c" };
 static char folder[64];
 static struct daemon daemon_of_test;
 static int reads, attached, attach_result;
-static int policy_result; /* of reading a policy's file */
+static int policy_result;  /* of reading a policy's file */
+static int end_of_folders; /* errno of the end of a folder */
 
 int __real_file_read_fd(int fd, size_t max_bytes, struct file_bytes *ret);
 int __wrap_file_read_fd(int fd, size_t max_bytes, struct file_bytes *ret);
@@ -29,6 +30,17 @@ int __wrap_file_read_fd(int fd, size_t max_bytes, struct file_bytes *ret)
 	return ++reads % 2 == 0 && policy_result < 0
 		       ? policy_result
 		       : __real_file_read_fd(fd, max_bytes, ret);
+}
+
+const struct dirent *__real_directory_next(DIR *dir);
+const struct dirent *__wrap_directory_next(DIR *dir);
+
+const struct dirent *__wrap_directory_next(DIR *dir)
+{
+	if (end_of_folders == 0)
+		return __real_directory_next(dir);
+	errno = end_of_folders;
+	return NULL;
 }
 
 /* -- the rest of the daemon --------------------------------------------------------- */
@@ -49,6 +61,13 @@ void daemon_report_lacking(struct daemon *w)
 }
 void attach_queue_next(struct daemon *w)
 {
+}
+void daemon_notify_ready(struct daemon *w)
+{
+}
+int daemon_run_further(struct sidecar_spec *spec, uint32_t number, int channel)
+{
+	return 0;
 }
 
 /* -- the folder --------------------------------------------------------------------- */
@@ -72,7 +91,8 @@ static int setup(void **state)
 	if (!w->supervisor.loop || !mkdtemp(folder))
 		return -1;
 	w->state_dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	reads = attached = attach_result = policy_result = 0;
+	w->state_root = w->state_dir;
+	reads = attached = attach_result = policy_result = end_of_folders = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		char path[32];
 
@@ -164,6 +184,34 @@ TEST_WITH(a_folder_that_cant_be_opened_is_not_an_empty_one, setup, teardown)
 	turns(ALL);
 	assert_int_equal(attached, 3);
 	assert_false(w->lacks);
+}
+
+/* No daemon would look into the second engine's folder. */
+TEST_WITH(engines_whose_folders_cant_be_read_are_not_left_out, setup, teardown)
+{
+	struct daemon *w = &daemon_of_test;
+	struct rlimit files, none;
+	struct err err = { 0 };
+	size_t engines = 0;
+	int r;
+
+	assert_int_equal(mkdirat(w->state_root, ".1", 0700), 0);
+	assert_int_equal(renameat(w->state_root, "c", w->state_root, ".1/c"), 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+	none = (struct rlimit){ 0, files.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	r = engines_rebalance(w, 0, &engines, &err);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+	assert_int_equal(r, -EMFILE);
+	end_of_folders = EIO;
+	assert_int_equal(engines_rebalance(w, 0, &engines, &err), -EIO);
+	end_of_folders = 0;
+	assert_int_equal(engines_rebalance(w, 0, &engines, &err), 0);
+	assert_int_equal(engines, 2);
+	assert_true(has("a") && has(".1/c"));
+	assert_int_equal(engines_rebalance(w, 1, &engines, &err), 0);
+	assert_int_equal(engines, 1);
+	assert_true(has("c") && !has(".1"));
 }
 
 static const struct {
