@@ -128,8 +128,8 @@ static void on_further(struct child *c, struct ipc_message *m, int *fds, size_t 
 	daemon_notify_ready(CONTAINER_OF(c, struct further, child)->daemon);
 }
 
-/* It answers only while its engine serves or gets sandboxes, and kills that one itself.
- */
+/* A further daemon answers only while its engine serves or gets sandboxes, and kills its
+ * engine itself. */
 static const struct child_kind further_kind = { .has_channel = true,
 						.is_asked = true,
 						.start = further_fork,
