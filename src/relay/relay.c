@@ -18,9 +18,6 @@ enum {
 
 void relay_schedule(struct relay *r)
 {
-	if (r->work_queued)
-		return;
-	r->work_queued = true;
 	loop_defer(r->loop, &r->work);
 }
 
@@ -90,8 +87,10 @@ static void relay_work(struct loop_deferred *d)
 	while (spent < RELAY_TURN_BUDGET && (f = relay_next(r)))
 		spent += relay_flow_run(f);
 	reap(r);
-	r->work_queued = false;
-	if (!TAILQ_EMPTY(&r->ready) || !TAILQ_EMPTY(&r->changed))
+	/* What a flow of this turn has scheduled is done, too. */
+	if (TAILQ_EMPTY(&r->ready) && TAILQ_EMPTY(&r->changed))
+		loop_defer_cancel(r->loop, &r->work);
+	else
 		relay_schedule(r);
 }
 

@@ -272,7 +272,6 @@ struct relay {
 	struct relay_flow_queue dead;
 	LIST_HEAD(, relay_flow) spares;
 	struct loop_deferred work;
-	bool work_queued;
 	uint8_t *copy_buffer; /* RELAY_COPY_BYTES, owned */
 };
 
