@@ -90,9 +90,11 @@ void *engine_sandbox_kept_budgets(struct engine_sandbox *g)
 {
 	uint8_t *bytes = g->snapshot.bytes;
 
-	return bytes && populate(bytes, BUDGETS_KEPT_AT, LEARNED_SNAPSHOT_SIZE)
-		       ? bytes + BUDGETS_KEPT_AT
-		       : NULL;
+	/* The first page is to note in that something was forgotten. */
+	if (!bytes || !populate(bytes, 0, LEARNED_SNAPSHOT_STEP) ||
+	    !populate(bytes, BUDGETS_KEPT_AT, LEARNED_SNAPSHOT_SIZE))
+		return NULL;
+	return bytes + BUDGETS_KEPT_AT;
 }
 
 static bool reserve(struct learned_snapshot *s, size_t from, size_t to)

@@ -207,7 +207,7 @@ int engine_sandbox_snapshot_map(struct engine_sandbox *g, int fd);
 bool engine_sandbox_snapshot_may_be_sparse(void);
 void engine_sandbox_snapshot_done(struct engine_sandbox *g);
 /* Where budgets_keep() keeps its counts: behind what is learned, and none of what all
- * share. NULL: it can't be had. */
+ * share. NULL: that can't be had, or not the first page. */
 void *engine_sandbox_kept_budgets(struct engine_sandbox *g);
 /* @g leaves its engine: others may have what it took of what all share. */
 void engine_sandbox_snapshot_leave(struct engine_sandbox *g);

@@ -490,27 +490,35 @@ static bool reserve_record(struct learned_snapshot *s,
 	return (count > 0 && to <= from) || reserve(s, from, to);
 }
 
+/* What was fresh has its header. False: there is no room for it. */
+static bool begin(struct learned_past *p)
+{
+	struct learned_snapshot *s = p->snapshot;
+	struct learned_records *image = s->bytes;
+
+	if (!s->is_fresh)
+		return true;
+	if (!reserve(s, 0, offsetof(struct learned_records, records)))
+		return false;
+	image->has_dropped = p->has_dropped;
+	image->magic = SNAPSHOT_MAGIC;
+	s->is_fresh = false;
+	return true;
+}
+
 /* @i counts from now on. What lies there may be anything but half of ours. False: there
  * is no room for it. */
 static bool grow_to(struct learned_past *p, struct snapshot_record *records,
 		    _Atomic uint32_t *used, uint32_t i)
 {
-	struct learned_snapshot *s = p->snapshot;
 	uint32_t count;
 
-	if (s->is_fresh) {
-		struct learned_records *image = s->bytes;
-
-		if (!reserve(s, 0, offsetof(struct learned_records, records)))
-			return false;
-		image->has_dropped = p->has_dropped;
-		image->magic = SNAPSHOT_MAGIC;
-		s->is_fresh = false;
-	}
+	if (!begin(p))
+		return false;
 	count = atomic_load_explicit(used, memory_order_relaxed);
 	if (i < count)
 		return true;
-	if (!reserve_record(s, records, count, i))
+	if (!reserve_record(p->snapshot, records, count, i))
 		return false;
 	for (; count <= i; count++)
 		set_absent(&records[count]);
@@ -542,9 +550,13 @@ void learned_snapshot_put(struct learned *l, uint32_t i)
 	struct learned_records *image = snapshot_of(&l->past);
 	struct snapshot_record *r;
 
-	if (!image || i >= LEARNED_SNAPSHOT_RECORDS || e->is_passing ||
-	    !grow_to(&l->past, image->records, &image->used, i))
+	if (!image || e->is_passing)
 		return;
+	if (i >= LEARNED_SNAPSHOT_RECORDS ||
+	    !grow_to(&l->past, image->records, &image->used, i)) {
+		learned_past_drop(&l->past);
+		return;
+	}
 	r = &image->records[i];
 	/* An entry that is there already stays the same name and address. */
 	if (!is_whole(r) || r->port_list != port_list) {
@@ -580,7 +592,7 @@ void learned_past_drop(struct learned_past *p)
 	struct learned_records *image = snapshot_of(p);
 
 	p->has_dropped = true;
-	if (image && !p->snapshot->is_fresh)
+	if (image && begin(p))
 		image->has_dropped = true;
 }
 
@@ -639,9 +651,9 @@ static bool empty(struct learned_snapshot *s)
 		image->used = image->past_used = 0;
 		image->magic = SNAPSHOT_MAGIC;
 	}
+	image->has_dropped = true;
 	if (!open_records(s))
 		return false;
-	image->has_dropped = true;
 	for (uint32_t i = 0, used = used_of(image); i < used; i++)
 		set_absent(&image->records[i]);
 	for (uint32_t i = 0, used = past_used_of(image); i < used; i++)
@@ -659,8 +671,10 @@ void learned_snapshot_keep(struct learned *l, struct learned_snapshot *s)
 			learned_snapshot_put(l, i);
 	for (uint32_t i = l->past.oldest; i != NONE; i = past_at(&l->past, i)->newer)
 		learned_snapshot_put_past(&l->past, i);
-	if (!s->is_fresh)
-		snapshot_of(&l->past)->has_dropped = l->past.has_dropped;
+	if (l->past.has_dropped)
+		learned_past_drop(&l->past);
+	else if (!s->is_fresh)
+		snapshot_of(&l->past)->has_dropped = false;
 }
 
 void learned_snapshot_move(struct learned *from, struct learned *to)

@@ -214,8 +214,8 @@ bool learned_is_allowed(const struct plan *plan, const struct dns_name *n,
 void learned_snapshot_put(struct learned *l, uint32_t i);
 /* The same of what has ended. */
 void learned_snapshot_put_past(struct learned_past *p, uint32_t i);
-/* A pair that has ended is about to be forgotten: this table and the next engine, which
- * reads the snapshot, know of it. */
+/* A pair is about to be forgotten, or is not in the snapshot: this table and the next
+ * engine, which reads the snapshot, know of it. */
 void learned_past_drop(struct learned_past *p);
 /* The entry at @i, or with @of_past what has ended there, is about to go. */
 void learned_snapshot_clear(const struct learned_past *p, bool of_past, uint32_t i);

@@ -81,3 +81,20 @@ TEST(a_file_that_is_too_short_is_none)
 	engine_sandbox_snapshot_done(&g);
 	close(fd);
 }
+
+/* A page that can't be had later would hide from the next engine that something was
+ * forgotten. */
+TEST(who_has_budgets_has_room_for_what_is_forgotten)
+{
+	const int fd = memfd_create("snapshot", MFD_CLOEXEC);
+	struct engine_sandbox g = { .core = &core };
+
+	if (!engine_sandbox_snapshot_may_be_sparse())
+		skip();
+	assert_int_equal(ftruncate(fd, LEARNED_SNAPSHOT_SIZE), 0);
+	assert_int_equal(engine_sandbox_snapshot_map(&g, fd), 0);
+	assert_non_null(engine_sandbox_kept_budgets(&g));
+	assert_int_equal(lseek(fd, 0, SEEK_DATA), 0);
+	close_one(&g);
+	close(fd);
+}

@@ -490,6 +490,42 @@ TEST_WITH(what_finds_no_room_among_what_has_ended_is_known_as_forgotten, setup, 
 	learned_free(l);
 }
 
+/* The next engine doesn't know whose such an entry's flow is. */
+TEST_WITH(what_is_learned_and_finds_no_room_is_known_as_forgotten, setup, teardown)
+{
+	const struct addr a = addr_v4(45, 0, 0, 1);
+	struct learned *l = table_with_image();
+
+	learned_keep_past(l);
+	snapshot.reserve = reserve;
+	room = LEARNED_SNAPSHOT_STEP;
+	learn_many(l, 0, 100);
+	learned_free(l);
+	snapshot.reserve = NULL;
+	l = table();
+	assert_in_range(adopt(l, NOW), 1, 99);
+	assert_false(learned_past_rules(l, &a, ignore_rule, NULL));
+	learned_free(l);
+}
+
+TEST_WITH(what_was_forgotten_before_is_noted_in_an_image_without_entries, setup, teardown)
+{
+	const struct addr a = addr_v4(45, 0, 0, 1);
+	struct learned *l = table(), *next = table();
+
+	memset(image, 0xff, LEARNED_SNAPSHOT_SIZE);
+	assert_int_equal(adopt(l, NOW), 0);
+	memset(image, 0, LEARNED_SNAPSHOT_SIZE);
+	snapshot.is_fresh = true;
+	learned_snapshot_keep(l, &snapshot);
+	learned_free(l);
+	/* As the next engine finds a file that has pages. */
+	snapshot.is_fresh = false;
+	assert_int_equal(adopt(next, NOW), 0);
+	assert_false(learned_past_rules(next, &a, ignore_rule, NULL));
+	learned_free(next);
+}
+
 /* Each byte of one record becomes each of these. Whatever it says then, nothing is
  * adopted but names that the policy allows, at most once, for a time that can be. */
 TEST_WITH(no_damaged_byte_does_harm, setup, teardown)
