@@ -167,13 +167,13 @@ static void parent_check_all(struct parent *p)
 	CLEAN(directory) DIR *all = opendir(p->dir);
 	const struct dirent *e;
 
-	while (all && (e = readdir(all)))
-		if (e->d_type == DT_DIR && e->d_name[0] != '.')
+	while (all && (e = directory_next(all)))
+		if (e->d_type == DT_DIR)
 			parent_check(p, dirfd(all), e->d_name);
 }
 
-/* A cgroup below @d's parent, @path, is no sandbox's. */
-static bool has_sibling(const char *path, const struct daemon_sandbox *d)
+/* A cgroup below @d's parent, @path, is no sandbox's. -errno: that can't be read. */
+static int has_sibling(const char *path, const struct daemon_sandbox *d)
 {
 	const struct parent p = { .daemon = d->daemon, .watch = d->watch };
 	char **known = &d->daemon->host.sibling;
@@ -181,25 +181,23 @@ static bool has_sibling(const char *path, const struct daemon_sandbox *d)
 	CLEAN(directory) DIR *all = NULL;
 	const struct dirent *e;
 	struct stat st;
-	bool found;
+	bool found = false;
 
 	/* Reading thousands takes time: mostly the one from last time is still there. */
 	if (name && (size_t)(name - *known) == strlen(path) &&
 	    strncmp(*known, path, strlen(path)) == 0 && stat(*known, &st) == 0 &&
 	    S_ISDIR(st.st_mode) && !is_sandbox(&p, name + 1, st.st_ino))
-		return true;
+		return 1;
 	all = opendir(path);
-	found = !all;
-	while (!found && (e = readdir(all))) {
-		found = e->d_type == DT_DIR && e->d_name[0] != '.' &&
-			!is_sandbox(&p, e->d_name, e->d_ino);
+	while (all && !found && (e = directory_next(all))) {
+		found = e->d_type == DT_DIR && !is_sandbox(&p, e->d_name, e->d_ino);
 		if (!found)
 			continue;
 		free(*known);
 		if (asprintf(known, "%s/%s", path, e->d_name) < 0)
 			*known = NULL;
 	}
-	return found;
+	return found ? 1 : -errno;
 }
 
 /* -- parents ------------------------------------------------------------------------ */
@@ -322,8 +320,9 @@ int cgroup_guard_start(struct daemon_sandbox *d, struct err *err)
 	dir = host_path_above(d->dir);
 	if (!dir)
 		return err_set(err, -ENOMEM, "out of memory");
-	if (!d->guards_parent && !d->spec.guard_parent && has_sibling(dir, d))
-		return 0;
+	r = d->guards_parent || d->spec.guard_parent ? 0 : has_sibling(dir, d);
+	if (r != 0)
+		return r < 0 ? err_sys(err, r, "cannot look at the parent") : 0;
 	r = open_guard(&d->daemon->host, err);
 	if (r == 0)
 		r = guard(d, TAKE_PTR(dir), err);

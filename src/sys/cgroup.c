@@ -297,17 +297,17 @@ static int walk_tree(struct cgroup_walk *w, int dir, int depth)
 		r = w->on_cgroup(w, st.st_ino);
 	if (r == 0)
 		r = list_threads(w, dir, depth);
-	while (r == 0 && (e = readdir(all))) {
+	while (r == 0 && (e = directory_next(all))) {
 		int below;
 
-		if (e->d_type != DT_DIR || e->d_name[0] == '.')
+		if (e->d_type != DT_DIR)
 			continue;
 		below = openat(dir, e->d_name,
 			       O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		r = below < 0 ? cannot_see(w, depth + 1, errno)
 			      : walk_tree(w, below, depth + 1);
 	}
-	return r;
+	return r == 0 && errno != 0 ? cannot_see(w, depth, errno) : r;
 }
 
 /* The processes of the threads that were listed, sorted. *@ret_ended: a thread is gone.

@@ -239,7 +239,7 @@ static int list_sockets(void *data, const struct task *t)
 	all = directory_open(fd);
 	if (!all)
 		return -errno;
-	while (r == 0 && (e = readdir(all))) {
+	while (r == 0 && (e = directory_next(all))) {
 		const ssize_t n = readlinkat(fd, e->d_name, target, sizeof(target) - 1);
 
 		if (n < (ssize_t)sizeof(begin) ||
@@ -251,6 +251,8 @@ static int list_sockets(void *data, const struct task *t)
 		    inode != 0)
 			r = cgroup_ids_add(&s->inodes, inode);
 	}
+	if (r == 0 && errno != 0)
+		return -errno;
 	s->table = t->tid;
 	return r;
 }

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "daemon/internal.h"
-#include "sys/files.h"
+#include "directory_end.h"
 #include "unit.h"
 
 static const char netns[] = "{\"id\":1,\"netns\":\"/x\",\"dev\":1,\"ino\":1}";
@@ -18,8 +18,7 @@ static const char *const names[] = { "a", "b", "c" };
 static char folder[64];
 static struct daemon daemon_of_test;
 static int reads, attached, attach_result;
-static int policy_result;  /* of reading a policy's file */
-static int end_of_folders; /* errno of the end of a folder */
+static int policy_result; /* of reading a policy's file */
 
 int __real_file_read_fd(int fd, size_t max_bytes, struct file_bytes *ret);
 int __wrap_file_read_fd(int fd, size_t max_bytes, struct file_bytes *ret);
@@ -30,17 +29,6 @@ int __wrap_file_read_fd(int fd, size_t max_bytes, struct file_bytes *ret)
 	return ++reads % 2 == 0 && policy_result < 0
 		       ? policy_result
 		       : __real_file_read_fd(fd, max_bytes, ret);
-}
-
-const struct dirent *__real_directory_next(DIR *dir);
-const struct dirent *__wrap_directory_next(DIR *dir);
-
-const struct dirent *__wrap_directory_next(DIR *dir)
-{
-	if (end_of_folders == 0)
-		return __real_directory_next(dir);
-	errno = end_of_folders;
-	return NULL;
 }
 
 /* -- the rest of the daemon --------------------------------------------------------- */
@@ -92,7 +80,7 @@ static int setup(void **state)
 		return -1;
 	w->state_dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	w->state_root = w->state_dir;
-	reads = attached = attach_result = policy_result = end_of_folders = 0;
+	reads = attached = attach_result = policy_result = directory_end = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		char path[32];
 
@@ -203,9 +191,9 @@ TEST_WITH(engines_whose_folders_cant_be_read_are_not_left_out, setup, teardown)
 	r = engines_rebalance(w, 0, &engines, &err);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
 	assert_int_equal(r, -EMFILE);
-	end_of_folders = EIO;
+	directory_end = EIO;
 	assert_int_equal(engines_rebalance(w, 0, &engines, &err), -EIO);
-	end_of_folders = 0;
+	directory_end = 0;
 	assert_int_equal(engines_rebalance(w, 0, &engines, &err), 0);
 	assert_int_equal(engines, 2);
 	assert_true(has("a") && has(".1/c"));

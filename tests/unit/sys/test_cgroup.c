@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "directory_end.h"
 #include "thread_chain.h"
 #include "unit.h"
 
@@ -87,6 +88,46 @@ static int remove_top(struct cgroup_walk *w, uint64_t id)
 {
 	remove_all(w, 0);
 	return rmdir(tree.top.path) < 0 ? -errno : 0;
+}
+
+static int count_one(struct cgroup_walk *w, uint64_t id)
+{
+	++*(int *)w->data;
+	return 0;
+}
+
+/* Whoever may make cgroups below names them. */
+TEST_WITH(a_name_that_begins_with_a_dot_hides_nobody, make_tree, remove_tree)
+{
+	struct err err = { 0 };
+	int seen = 0;
+	struct cgroup_walk w = { .on_process = no_process,
+				 .on_cgroup = count_one,
+				 .data = &seen,
+				 .err = &err };
+	char hidden[CGROUP_PATH_MAX + 8];
+
+	if (!is_there())
+		skip();
+	snprintf(hidden, sizeof(hidden), "%s/.x", tree.top.path);
+	assert_int_equal(mkdir(hidden, 0755), 0);
+	assert_int_equal(cgroup_walk(&w, &tree.top), 0);
+	assert_int_equal(rmdir(hidden), 0);
+	assert_int_equal(seen, 1 + CHILDREN + 1);
+}
+
+/* What can't be read may have somebody in it. */
+TEST_WITH(a_cgroup_that_cant_be_read_to_its_end_is_an_error, make_tree, remove_tree)
+{
+	struct err err = { 0 };
+	struct cgroup_walk w = { .on_process = no_process, .err = &err };
+
+	if (!is_there())
+		skip();
+	directory_end = EIO;
+	assert_int_equal(cgroup_walk(&w, &tree.top), -EIO);
+	directory_end = 0;
+	assert_int_equal(cgroup_walk(&w, &tree.top), 0);
 }
 
 TEST_WITH(a_cgroup_that_goes_itself_is_an_error, make_tree, remove_tree)
