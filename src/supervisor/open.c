@@ -309,7 +309,7 @@ static size_t earlier_images(const char *state_dir, const char *boot_id, bool re
 	const struct dirent *e;
 	size_t count = !all;
 
-	while (all && (e = readdir(all))) {
+	while (all && (e = directory_next(all))) {
 		const char *name = e->d_name;
 		CLEAN(fd) int fd = -1;
 
@@ -323,7 +323,7 @@ static size_t earlier_images(const char *state_dir, const char *boot_id, bool re
 		if (removes)
 			(void)!unlinkat(dirfd(all), name, 0);
 	}
-	return count;
+	return count + (all && errno != 0);
 }
 
 /* A file that the next sidecar finds: one that comes back in a pod goes on with what this
