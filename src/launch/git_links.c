@@ -115,6 +115,7 @@ static void find_in(struct walk *w, int at, const char *entry, const char *direc
 			w->depth--;
 		}
 	}
+	w->links->is_cut = w->links->is_cut || (dir && errno != 0);
 }
 
 void git_links_find(const char *directory, bool opens, struct arena *arena,

@@ -326,6 +326,7 @@ static int add_links_of(struct links_walk *w, DIR *dir, const char *name, bool o
 		r = of_links ? add_obeyed_link(w, whole)
 			     : add_links(w, dirfd(dir), entry->d_name, whole);
 	}
+	w->is_full = w->is_full || (r == 0 && errno != 0);
 	return r;
 }
 
@@ -537,6 +538,7 @@ static int scan_directory(struct scan *scan, const char *directory, struct err *
 			   !text_is_one_of(entry->d_name, left_out, ARRAY_SIZE(left_out)))
 			r = push(scan, directory, entry->d_name, err);
 	}
+	scan->files->cut = scan->files->cut || (r == 0 && errno != 0);
 	if (r == 0)
 		r = add_git_directory(scan, fd, directory, &marks, queued, err);
 	return r;

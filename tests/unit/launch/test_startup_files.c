@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/macros.h"
+#include "directory_end.h"
 #include "launch/startup_report.h"
 #include "unit.h"
 
@@ -288,6 +289,14 @@ static bool is_cut(void)
 	startup_files_done(s);
 	free(s);
 	return cut;
+}
+
+TEST_WITH(a_directory_that_cant_be_read_to_its_end_is_told, set_up, tear_down)
+{
+	assert_false(is_cut());
+	directory_end = EIO;
+	assert_true(is_cut());
+	directory_end = 0;
 }
 
 TEST_WITH(more_links_than_are_looked_for_are_told, set_up, tear_down)
