@@ -760,7 +760,8 @@ int64_t sqlite_age_limit(struct sqlite_age *a, sqlite3 *db, int64_t now_ms,
 
 bool sqlite_tidy(sqlite3 *db, uint64_t max_bytes, int64_t oldest_ms, int64_t wall_ms)
 {
-	const int64_t future_ms = wall_ms + DAY_MS;
+	const int64_t future_ms = wall_ms + DAY_MS,
+		      past_ms = MAX(wall_ms, DAY_MS) - DAY_MS;
 	char where[SQL_SIZE / 2], sql[SQL_SIZE];
 	bool more, over;
 
@@ -777,7 +778,7 @@ bool sqlite_tidy(sqlite3 *db, uint64_t max_bytes, int64_t oldest_ms, int64_t wal
 		 "), decided_ts = min(decided_ts, %" PRId64 ") WHERE (last_ts > %" PRId64
 		 " OR decided_ts > %" PRId64
 		 ") AND NOT EXISTS (SELECT 1 FROM event WHERE ts > %" PRId64 ")",
-		 wall_ms, wall_ms, wall_ms - DAY_MS, future_ms, future_ms, future_ms);
+		 wall_ms, wall_ms, past_ms, future_ms, future_ms, future_ms);
 	(void)!sqlite_run(db, sql, NULL);
 	/* Rows of the future, while the row that is too old is there to tell it. */
 	snprintf(where, sizeof(where),
