@@ -838,7 +838,10 @@ static int put_table(struct filter_host *h, const struct nft_found *old,
 	if (old->exists && !h->loaded && take_over(h, now, &ignored) == 0)
 		return 0;
 	r = nft_table_replace(&h->conn, old, put_all, now, err);
-	return r < 0 ? r : put_current(h, err);
+	if (r < 0)
+		return r;
+	h->conn.uncounted = 0;
+	return put_current(h, err);
 }
 
 static void clear_all_stale(struct filter_host *h)

@@ -391,6 +391,7 @@ int filter_replace(struct filter_conn *c, const struct ruleset *rs,
 	if (r == 0) {
 		c->naming = rs->naming;
 		c->unsure = false;
+		c->uncounted = 0;
 	}
 	return r;
 }
