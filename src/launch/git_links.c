@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,6 +23,7 @@ enum {
 struct walk {
 	struct arena *arena;
 	struct git_links *links;
+	const char *root; /* the git directory */
 	bool opens;
 	size_t entries, depth;
 };
@@ -46,11 +48,16 @@ static bool is_git_made(int dir, const char *name)
 	       !memmem(to, (size_t)n, "..", 2);
 }
 
-/* Directories of objects: of two hexadecimal digits, or of packs. */
-static bool is_of_objects(const char *directory, const char *name)
+/* Does git keep objects in the directory @name of @directory: in one of two hexadecimal
+ * digits, or in packs? Among refs and logs, where links may lead, such names are refs. */
+static bool is_of_objects(const struct walk *w, const char *directory, const char *name)
 {
-	const char *last = strrchr(directory, '/');
+	const char *rest = directory + strlen(w->root), *last = strrchr(directory, '/');
+	char way[PATH_MAX];
 
+	if (snprintf(way, sizeof(way), "%s/", rest) >= (int)sizeof(way) ||
+	    strstr(way, "/refs/") || strstr(way, "/logs/"))
+		return false;
 	return last && strcmp(last, "/objects") == 0 &&
 	       ((isxdigit((unsigned char)name[0]) && isxdigit((unsigned char)name[1]) &&
 		 !name[2]) ||
@@ -59,17 +66,17 @@ static bool is_of_objects(const char *directory, const char *name)
 
 static void add(struct walk *w, int dir, const char *entry, const char *name)
 {
-	struct git_link *link = arena_alloc(w->arena, sizeof(*link));
+	struct git_links *l = w->links;
 	struct stat st;
 
-	if (!link || fstatat(dir, entry, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-	    is_git_made(dir, entry))
+	if (fstatat(dir, entry, &st, AT_SYMLINK_NOFOLLOW) < 0 || is_git_made(dir, entry))
 		return;
-	*link = (struct git_link){ .next = w->links->first,
-				   .name = name,
-				   .ino = st.st_ino,
-				   .ctim = st.st_ctim };
-	w->links->first = link;
+	if (!ARRAY_GROW(l->items, l->count, l->capacity)) {
+		l->is_cut = true;
+		return;
+	}
+	l->items[l->count++] =
+		(struct git_link){ .name = name, .ino = st.st_ino, .ctim = st.st_ctim };
 }
 
 static DIR *open_directory(const struct walk *w, int at, const char *name)
@@ -102,7 +109,7 @@ static void find_in(struct walk *w, int at, const char *entry, const char *direc
 			return;
 		}
 		if (type != DT_LNK &&
-		    (type != DT_DIR || is_of_objects(directory, e->d_name)))
+		    (type != DT_DIR || is_of_objects(w, directory, e->d_name)))
 			continue;
 		name = arena_printf(w->arena, "%s/%s", directory, e->d_name);
 		if (!name) {
@@ -121,17 +128,39 @@ static void find_in(struct walk *w, int at, const char *entry, const char *direc
 void git_links_find(const char *directory, bool opens, struct arena *arena,
 		    struct git_links *links)
 {
-	struct walk w = { .arena = arena, .links = links, .opens = opens };
+	struct walk w = {
+		.arena = arena, .links = links, .root = directory, .opens = opens
+	};
 
 	find_in(&w, AT_FDCWD, directory, directory);
 }
 
+static int compare_links(const void *a, const void *b)
+{
+	const struct git_link *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+void git_links_sort(struct git_links *links)
+{
+	if (links->count > 0)
+		qsort(links->items, links->count, sizeof(*links->items), compare_links);
+}
+
 bool git_links_has(const struct git_links *links, const struct git_link *link)
 {
-	for (const struct git_link *l = links->first; l; l = l->next)
-		if (strcmp(l->name, link->name) == 0)
-			return l->ino == link->ino &&
-			       l->ctim.tv_sec == link->ctim.tv_sec &&
-			       l->ctim.tv_nsec == link->ctim.tv_nsec;
-	return false;
+	const struct git_link *l = links->count > 0
+					   ? bsearch(link, links->items, links->count,
+						     sizeof(*links->items), compare_links)
+					   : NULL;
+
+	return l && l->ino == link->ino && l->ctim.tv_sec == link->ctim.tv_sec &&
+	       l->ctim.tv_nsec == link->ctim.tv_nsec;
+}
+
+void git_links_done(struct git_links *links)
+{
+	free(links->items);
+	*links = (struct git_links){ 0 };
 }

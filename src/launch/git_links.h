@@ -11,16 +11,16 @@
 
 #include "base/arena.h"
 
-/* A link; the arena's. */
+/* A link; its name is the arena's. */
 struct git_link {
-	const struct git_link *next;
 	const char *name; /* whole */
 	ino_t ino;
 	struct timespec ctim; /* no call sets it */
 };
 
 struct git_links {
-	const struct git_link *first;
+	struct git_link *items; /* owned */
+	size_t count, capacity;
 	const char *closed; /* a directory that can't be read, or NULL */
 	bool is_cut;	    /* there was more than is looked at */
 };
@@ -29,8 +29,11 @@ struct git_links {
  * effective user's own whose rights were taken away gets them back. */
 void git_links_find(const char *directory, bool opens, struct arena *arena,
 		    struct git_links *links);
-/* Is @link in @links as it is? */
+/* Order them by name, once all are found. */
+void git_links_sort(struct git_links *links);
+/* Is @link in @links, which are sorted, as it is? */
 bool git_links_has(const struct git_links *links, const struct git_link *link);
+void git_links_done(struct git_links *links);
 /* Give the owner of the open directory @fd, if that is the effective user, all rights in
  * it. */
 void git_links_open_up(int fd);

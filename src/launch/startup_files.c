@@ -368,6 +368,24 @@ static bool is_new_elsewhere(struct startup_files *s, const struct path *p)
 	return true;
 }
 
+/* Has the caller closed a directory on the way to @name to himself? A command may have
+ * done that, and may open it again. */
+static bool is_closed(const char *name)
+{
+	char way[PATH_MAX];
+	struct stat st;
+
+	for (size_t i = 1; name[i] && i < sizeof(way); i++) {
+		if (name[i] != '/')
+			continue;
+		memcpy(way, name, i);
+		way[i] = '\0';
+		if (faccessat(AT_FDCWD, way, X_OK, AT_EACCESS) < 0 && errno == EACCES)
+			return stat(way, &st) == 0 && st.st_uid == geteuid();
+	}
+	return false;
+}
+
 int scan_add_named(struct scan *scan, const char *name, const char *reason,
 		   struct err *err)
 {
@@ -375,7 +393,10 @@ int scan_add_named(struct scan *scan, const char *name, const char *reason,
 	CLEAN(path) struct path p = { .fd = -1 };
 	int r;
 
-	if (path_open(name, &p, NULL) < 0)
+	r = path_open(name, &p, NULL);
+	if (r == -EACCES && is_closed(name))
+		scan->files->cut = true;
+	if (r < 0)
 		return 0; /* it is not there, and git goes on without it */
 	r = scan_add_way(scan, &p, reason, err);
 	if (r == 0)
@@ -794,6 +815,7 @@ void startup_files_done(struct startup_files *s)
 	for (size_t i = 0; i < s->count; i++)
 		path_done(&s->found[i]);
 	free(s->with_other_names);
+	git_links_done(&s->links);
 	arena_done(&s->names);
 	s->with_other_names = NULL;
 	s->top_count = s->count = 0;

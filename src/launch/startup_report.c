@@ -101,6 +101,7 @@ struct obeyed {
 struct startup_report {
 	struct arena arena;
 	struct obeyed *obeyed, **last; /* the list, and where its next one goes */
+	struct obeyed *first_link;     /* behind those of the table; NULL: none yet */
 	size_t count;
 	bool quiet, is_obeyed; /* is_obeyed: there was some */
 	bool is_cut; /* of a git directory there was more than is looked at for links */
@@ -197,12 +198,14 @@ static void look_at_rebase(const struct startup_files *before, const char *known
 }
 
 /* It is moved when all is found: what is renamed could be listed once more. */
-static void add_obeyed(struct startup_report *r, const char *name, const char *reason)
+static void add_obeyed(struct startup_report *r, const char *name, const char *reason,
+		       bool is_link)
 {
 	struct obeyed *o;
 
 	r->is_obeyed = true;
-	for (o = r->obeyed; o; o = o->next)
+	/* What has a name of the table may be a link, too. */
+	for (o = r->obeyed; o && o != r->first_link; o = o->next)
 		if (strcmp(o->name, name) == 0)
 			return;
 	o = arena_alloc(&r->arena, sizeof(*o));
@@ -213,6 +216,7 @@ static void add_obeyed(struct startup_report *r, const char *name, const char *r
 	*o = (struct obeyed){ .name = name, .why = reason };
 	*r->last = o;
 	r->last = &o->next;
+	r->first_link = r->first_link ?: is_link ? o : NULL;
 }
 
 /* What git obeys and was not there in the git directory @directory. By name: however full
@@ -230,34 +234,65 @@ static void look_into_known_git(const struct startup_files *before, const char *
 			    (startup_files_known(before, name) || lstat(name, &st) < 0 ||
 			     startup_git_is_empty(directory, *n)))
 				continue;
-			add_obeyed(r, name ?: directory, row->why);
+			add_obeyed(r, name ?: directory, row->why, false);
 		}
+}
+
+/* Does another git directory have it in it? It is searched along with that one. */
+static bool is_in_another(const struct startup_files *s, size_t i)
+{
+	const char *name = s->found[i].name;
+
+	for (size_t j = 0; j < s->count; j++) {
+		const char *other = s->found[j].name, *last = strrchr(other, '/');
+
+		if (j != i && stands_for_git(s, j) &&
+		    strncmp(name, other, (size_t)(last + 1 - other)) == 0 &&
+		    strchr(name + (last + 1 - other), '/') &&
+		    !strstr(name + (last - other), "/objects/"))
+			return true;
+	}
+	return false;
+}
+
+/* In all git directories that were there at the start. */
+static void find_links(const struct startup_files *s, bool opens, struct arena *arena,
+		       struct git_links *ret)
+{
+	for (size_t i = 0; i < s->count; i++)
+		if (stands_for_git(s, i) && !is_in_another(s, i))
+			git_links_find(directory_of(s->found[i].name, arena), opens,
+				       arena, ret);
 }
 
 void startup_report_begin(struct startup_files *s)
 {
-	for (size_t i = 0; i < s->count; i++)
-		if (stands_for_git(s, i))
-			git_links_find(directory_of(s->found[i].name, &s->names), false,
-				       &s->names, &s->links);
+	find_links(s, false, &s->names, &s->links);
+	git_links_sort(&s->links);
+	s->cut = s->cut || s->links.is_cut || s->links.closed;
 }
 
 /* Git writes through what is a link in its directory. Those that the command made, or
  * moved to where they are, are moved aside. */
-static void find_links(const struct startup_files *before, const char *directory,
-		       struct startup_report *r)
+static void look_for_links(const struct startup_files *before, struct startup_report *r)
 {
-	struct git_links now = { .first = NULL };
+	const bool knows_all = !before->links.is_cut && !before->links.closed;
+	struct git_links now = { .items = NULL };
 
-	git_links_find(directory, true, &r->arena, &now);
-	for (const struct git_link *l = now.first; l; l = l->next)
+	find_links(before, true, &r->arena, &now);
+	for (size_t i = 0; i < now.count; i++) {
+		const struct git_link *l = &now.items[i];
+
 		if (!git_links_has(&before->links, l) &&
+		    (knows_all || has_changed(before, l->name)) &&
 		    !startup_files_known(before, l->name))
-			add_obeyed(r, l->name, "a link: git writes where it leads");
+			add_obeyed(r, l->name, "a link: git writes where it leads", true);
+	}
 	/* Nobody but the command has closed a directory of the caller's. */
-	if (now.closed && !before->links.closed)
-		add_obeyed(r, now.closed, "it can't be searched for links");
-	r->is_cut = r->is_cut || (now.is_cut && !before->links.is_cut);
+	if (now.closed && knows_all)
+		add_obeyed(r, now.closed, "it can't be searched for links", true);
+	r->is_cut = now.is_cut;
+	git_links_done(&now);
 }
 
 static void report_obeyed(struct startup_report *r)
@@ -278,6 +313,7 @@ bool startup_report_new(const struct startup_files *s, bool quiet)
 {
 	struct startup_report report = { .quiet = quiet, .last = &report.obeyed };
 	struct startup_files *now;
+	struct obeyed **links;
 	struct stat st;
 	int r;
 
@@ -286,15 +322,17 @@ bool startup_report_new(const struct startup_files *s, bool quiet)
 	/* What git would obey is moved before the first word: who reads stderr may take
 	 * as long as he likes. */
 	for (size_t i = 0; i < s->count; i++)
-		if (stands_for_git(s, i)) {
-			const char *directory =
-				directory_of(s->found[i].name, &report.arena);
-
-			find_links(s, directory, &report);
-			look_into_known_git(s, directory, &report);
-		}
-	for (struct obeyed *o = report.obeyed; o; o = o->next)
+		if (stands_for_git(s, i))
+			look_into_known_git(s,
+					    directory_of(s->found[i].name, &report.arena),
+					    &report);
+	links = report.last;
+	look_for_links(s, &report);
+	/* A directory of the table after what is in it. */
+	for (struct obeyed *o = *links; o; o = o->next)
 		o->aside = move_aside(o->name, &report.arena);
+	for (struct obeyed **o = &report.obeyed; o != links; o = &(*o)->next)
+		(*o)->aside = move_aside((*o)->name, &report.arena);
 	report_obeyed(&report);
 	now = calloc(1, sizeof(*now));
 	for (size_t i = 0; i < s->count; i++) {
@@ -318,7 +356,7 @@ bool startup_report_new(const struct startup_files *s, bool quiet)
 		if (!startup_files_known(s, name) && !is_in_known_git(s, name))
 			report_new(&report, name, now->why[i] ?: startup_why_path(name));
 	}
-	if ((r < 0 || (now->cut && !s->cut) || report.is_cut) && !quiet)
+	if ((r < 0 || ((now->cut || report.is_cut) && !s->cut)) && !quiet)
 		log_warning("the writable directories have become too large to be "
 			    "searched for all files that run outside later, or can't "
 			    "all be read");

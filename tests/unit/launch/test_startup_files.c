@@ -575,6 +575,38 @@ TEST_WITH(a_directory_of_the_callers_that_is_closed_is_told, set_up, tear_down)
 	assert_int_equal(cut, geteuid() != 0);
 }
 
+TEST_WITH(what_a_closed_directory_hides_from_a_config_is_told, set_up, tear_down)
+{
+	bool cut;
+
+	MAKE("a/.cfg");
+	put("a/.cfg/inc", "");
+	put("a/.git/config", "[include]\n\tpath = ../.cfg/inc\n");
+	assert_false(is_cut());
+	assert_int_equal(chmod("a/.cfg", 0400), 0);
+	cut = is_cut();
+	assert_int_equal(chmod("a/.cfg", 0700), 0);
+	assert_int_equal(cut, geteuid() != 0);
+}
+
+TEST_WITH(a_git_directory_that_is_too_full_for_its_links_is_told_each_time, set_up,
+	  tear_down)
+{
+	struct startup_files *s;
+
+	MAKE("a/.git/logs", "a/.git/logs/z");
+	assert_int_equal(symlink("config", "a/.git/info"), 0);
+	make_many("a/.git/logs/z/", STARTUP_ENTRIES_MAX + 1);
+	s = search(top, 1);
+	assert_true(s->cut);
+	usleep(20000);
+	/* What the caller had stays, although it wasn't seen then. */
+	assert_int_equal(rename("a/.git/logs/z", "a/z"), 0);
+	assert_true(startup_report_new(s, true));
+	startup_files_done(s);
+	free(s);
+}
+
 TEST_WITH(more_git_directories_than_are_looked_into_are_told, set_up, tear_down)
 {
 	char name[64];
@@ -619,10 +651,12 @@ TEST_WITH(links_in_a_git_directory_are_moved, set_up, tear_down)
 {
 	static const char *const made[] = { "a/.git/COMMIT_EDITMSG", "a/.git/logs/HEAD",
 					    "a/.git/objects/info",
-					    "a/.git/config.worktree" };
+					    "a/.git/config.worktree",
+					    "a/.git/refs/objects/ab/x" };
 	struct startup_files *s;
 
-	MAKE("a/.git/logs", "a/.git/refs/heads");
+	MAKE("a/.git/logs", "a/.git/refs/heads", "a/.git/refs/objects",
+	     "a/.git/refs/objects/ab");
 	assert_int_equal(symlink("/etc/gitignore", "a/.git/info"), 0);
 	s = search(top, 1);
 	/* The caller's own, from before, and such as git makes. */
