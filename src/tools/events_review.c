@@ -212,27 +212,52 @@ static bool is_wanted(const struct show *s, const struct review *t)
 	return is_answered_yes();
 }
 
+enum { OPEN_TRIES = 50 };
+
+/* Open and lock the file @path. Who waited for the lock may have that of a file which
+ * another one has replaced meanwhile: then the new one is waited for. Return: it, or
+ * -errno. */
+static int open_locked(const char *path, struct err *err)
+{
+	/* To lock on NFS a file has to be open for writing. */
+	static const int flags[] = { O_RDWR, O_RDONLY };
+	struct file_how how = { .anybodys = true, .follow = true };
+	struct stat locked, now;
+
+	for (int tries = 0; tries < OPEN_TRIES; tries++) {
+		CLEAN(fd) int fd = -1;
+		int r;
+
+		for (size_t i = 0; fd < 0 && i < ARRAY_SIZE(flags); i++) {
+			how.flags = flags[i];
+			fd = file_open(AT_FDCWD, path, &how, err);
+		}
+		if (fd < 0)
+			return fd;
+		r = file_lock(fd);
+		if (r < 0)
+			return err_set(err, r, "cannot lock %s: %s", SHOWN(path),
+				       r == -EWOULDBLOCK ? "another process has it locked"
+							 : strerror(-r));
+		if (fstat(fd, &locked) == 0 && stat(path, &now) == 0 &&
+		    stat_is_same(&locked, &now))
+			return TAKE_FD(fd);
+	}
+	return err_set(err, -EWOULDBLOCK,
+		       "cannot lock %s: others replace it all the time", SHOWN(path));
+}
+
 /* An answer has been waited for: what @file says must be @before still. Whoever else
- * accepts a task or learns holds the same lock; an editor holds none. */
+ * accepts a task holds the same lock; an editor holds none. */
 static int write_policy(struct show *s, struct policy_file *file, struct text before,
 			struct text text, struct err *err)
 {
-	/* To lock on NFS a file has to be open for writing. */
-	struct file_how how = { .flags = O_RDWR, .anybodys = true, .follow = true };
-	CLEAN(fd) int fd = file_open(AT_FDCWD, file->path, &how, NULL);
+	CLEAN(fd) int fd = open_locked(file->path, err);
 	struct text now;
 	int r;
 
-	how.flags = O_RDONLY;
-	if (fd < 0)
-		fd = file_open(AT_FDCWD, file->path, &how, err);
 	if (fd < 0)
 		return fd;
-	r = file_lock(fd);
-	if (r < 0)
-		return err_set(err, r, "cannot lock %s: %s", SHOWN(file->path),
-			       r == -EWOULDBLOCK ? "another process has it locked"
-						 : strerror(-r));
 	r = policy_file_prepare(file, text, err);
 	if (r < 0)
 		return r;

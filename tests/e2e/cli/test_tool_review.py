@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """`weir review`: what was denied waits, once each, until somebody decides."""
+import contextlib
+import fcntl
 import json
+import os
+import pathlib
 import re
 import time
 
 import pytest
 
+from tests.world.sidecar import wait_for
 from tests.world.terminal import Terminal
 
 
@@ -135,6 +140,38 @@ def test_of_two_who_accept_at_once_none_loses_its_rule(world, store, review, pol
     waiting, rules = tasks(review), policy.read_text()
     assert set(done) <= {0, 125} and 0 in done, done
     assert [name in rules for name in names] == [("sb-1", name) not in waiting for name in names] == [code == 0 for code in done]
+
+
+def is_open_for_writing(path):
+    """In another process."""
+    for fd in pathlib.Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if (fd.parts[2] != str(os.getpid()) and os.readlink(fd) == str(path)
+                    and int(re.search(r"flags:\s*(\d+)", (fd.parents[1] / "fdinfo" / fd.name).read_text())[1], 8) & os.O_RDWR):
+                return True
+    return False
+
+
+def test_who_waited_for_a_file_that_was_replaced_waits_for_the_new_one(world, store, review, policy):
+    """Else two write at once, and what the other one has prepared is lost."""
+    store.put("late.test")
+    number = str(tasks(review)["sb-1", "late.test"]["id"])
+    prepared = policy.with_name(f".{policy.name}.weir-new")
+    with policy.open("r+") as old:
+        fcntl.flock(old, fcntl.LOCK_EX)
+        begun = world.start([world.weir_path, "review", "accept", number, "--policy", policy, "--yes", "--state-dir", store.folder])
+        wait_for(lambda: is_open_for_writing(policy))
+        new = policy.with_name("new")
+        new.write_text(policy.read_text())
+        with new.open("r+") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            new.rename(policy)
+            prepared.write_text("another's")
+            before = policy.read_text()
+            fcntl.flock(old, fcntl.LOCK_UN)
+            done = begun.wait()
+            assert done.code == 125 and "another process has it locked" in done.messages, done
+            assert policy.read_text() == before and prepared.read_text() == "another's"
 
 
 def test_a_lookalike_is_shown_and_asked_for_twice(world, store, review, policy):
