@@ -64,6 +64,26 @@ static bool is_of_objects(const struct walk *w, const char *directory, const cha
 		strcmp(name, "pack") == 0);
 }
 
+/* Is @name, in the git directory itself, of those that git writes? Tools keep working
+ * trees beside them, which are full of links, and a bare repository may have its own. */
+static bool is_written(const struct walk *w, const char *name, unsigned char type)
+{
+	static const char *const directories[] = {
+		"logs",	    "refs",	"info",		"modules",   "worktrees",
+		"objects",  "lfs",	"rebase-merge", "sequencer", "rebase-apply",
+		"rr-cache", "reftable", "svn",
+	};
+	static const char *const files[] = { "index",	"packed-refs", "description",
+					     "shallow", "gc.log",      "gc.pid" };
+	const char *last = strrchr(w->root, '/');
+
+	if (type == DT_DIR)
+		return text_is_one_of(name, directories, ARRAY_SIZE(directories));
+	return (last && strcmp(last, "/.git") == 0) || isupper((unsigned char)name[0]) ||
+	       text_is_one_of(name, files, ARRAY_SIZE(files)) ||
+	       text_is_one_of(name, directories, ARRAY_SIZE(directories));
+}
+
 static void add(struct walk *w, int dir, const char *entry, const char *name)
 {
 	struct git_links *l = w->links;
@@ -108,8 +128,9 @@ static void find_in(struct walk *w, int at, const char *entry, const char *direc
 			w->links->is_cut = true;
 			return;
 		}
-		if (type != DT_LNK &&
-		    (type != DT_DIR || is_of_objects(w, directory, e->d_name)))
+		if ((type != DT_LNK && type != DT_DIR) ||
+		    (type == DT_DIR && is_of_objects(w, directory, e->d_name)) ||
+		    (w->depth == 0 && !is_written(w, e->d_name, type)))
 			continue;
 		name = arena_printf(w->arena, "%s/%s", directory, e->d_name);
 		if (!name) {

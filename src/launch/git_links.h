@@ -2,8 +2,8 @@
 /* launch/git_links - symbolic links in a git directory.
  *
  * Git makes none there but such as lead to another of its refs, and writes through any: a
- * message, a log. What it keeps under its own names (objects of git and of LFS) it
- * doesn't write through, and these aren't looked at. */
+ * message, a log. Objects are not written so, and aren't looked at; nor is what isn't
+ * git's in its directory. */
 #pragma once
 
 #include <stdbool.h>

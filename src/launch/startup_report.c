@@ -244,12 +244,13 @@ static bool is_in_another(const struct startup_files *s, size_t i)
 	const char *name = s->found[i].name;
 
 	for (size_t j = 0; j < s->count; j++) {
-		const char *other = s->found[j].name, *last = strrchr(other, '/');
+		const char *other = s->found[j].name;
+		const size_t length = (size_t)(strrchr(other, '/') + 1 - other);
 
-		if (j != i && stands_for_git(s, j) &&
-		    strncmp(name, other, (size_t)(last + 1 - other)) == 0 &&
-		    strchr(name + (last + 1 - other), '/') &&
-		    !strstr(name + (last - other), "/objects/"))
+		if (j != i && stands_for_git(s, j) && strncmp(name, other, length) == 0 &&
+		    (strncmp(name + length, "modules/", 8) == 0 ||
+		     strncmp(name + length, "worktrees/", 10) == 0) &&
+		    !strstr(name + length, "/objects/"))
 			return true;
 	}
 	return false;

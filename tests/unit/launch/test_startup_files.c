@@ -672,6 +672,34 @@ TEST_WITH(links_in_a_git_directory_are_moved, set_up, tear_down)
 	free(s);
 }
 
+TEST_WITH(links_of_working_trees_in_a_git_directory_stay, set_up, tear_down)
+{
+	static const char *const b[] = { "b" };
+	struct startup_files *s;
+
+	MAKE("a/.git/tool", "a/.git/tool/tree");
+	s = search(top, 1);
+	assert_int_equal(symlink("x", "a/.git/tool/tree/x"), 0);
+	assert_true(startup_report_new(s, true));
+	startup_files_done(s);
+	free(s);
+	/* A bare one with its working trees in it. */
+	MAKE("a/.git/main", "a/.git/main/.bin", "a/.git/logs");
+	assert_int_equal(rename("a/.git", "b"), 0);
+	s = search(b, 1);
+	assert_int_equal(symlink("x", "b/main/.bin/x") | symlink("main", "b/now"), 0);
+	assert_true(startup_report_new(s, true));
+	assert_int_equal(symlink("../config", "b/logs/HEAD") |
+				 symlink("config", "b/COMMIT_EDITMSG"),
+			 0);
+	assert_is_moved(s, "b/logs/HEAD");
+	assert_int_not_equal(
+		faccessat(AT_FDCWD, "b/COMMIT_EDITMSG", F_OK, AT_SYMLINK_NOFOLLOW), 0);
+	assert_int_equal(faccessat(AT_FDCWD, "b/now", F_OK, AT_SYMLINK_NOFOLLOW), 0);
+	startup_files_done(s);
+	free(s);
+}
+
 TEST_WITH(links_that_were_left_before_are_moved, set_up, tear_down)
 {
 	struct startup_files *s;
